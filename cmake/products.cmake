@@ -1,0 +1,50 @@
+# What is shipped, from the object libraries: lutra (executable), liblutra.so (and lutra.so, the same file as a Lua module), lutra-opt.
+# Each is left out while its sources do not exist.
+
+# stdlib/*.lua, embedded as byte arrays.
+file(GLOB_RECURSE stdlib_files RELATIVE ${PROJECT_SOURCE_DIR}/stdlib CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/stdlib/*.lua)
+list(FILTER stdlib_files EXCLUDE REGEX "^meta/")
+list(SORT stdlib_files)
+list(TRANSFORM stdlib_files PREPEND ${PROJECT_SOURCE_DIR}/stdlib/ OUTPUT_VARIABLE stdlib_paths)
+set(stdlib_cc ${PROJECT_BINARY_DIR}/stdlib.cc)
+add_custom_command(
+  OUTPUT ${stdlib_cc}
+  COMMAND ${CMAKE_COMMAND} -DOUT=${stdlib_cc} -DROOT=${PROJECT_SOURCE_DIR}/stdlib "-DFILES=${stdlib_files}"
+    -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+  DEPENDS ${stdlib_paths} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+  VERBATIM)
+add_library(stdlib OBJECT ${stdlib_cc})
+target_include_directories(stdlib PRIVATE ${PROJECT_SOURCE_DIR})
+target_sources(lutra_objects INTERFACE $<TARGET_OBJECTS:stdlib>)
+
+# The library. It links no LuaJIT: whoever loads it brings the lua_* symbols. `require "lutra"` opens it through the link lutra.so.
+if(TARGET vm_host AND TARGET vm_bind)
+  add_library(lutra_shared SHARED)
+  set_target_properties(lutra_shared PROPERTIES OUTPUT_NAME lutra LINKER_LANGUAGE CXX)
+  target_link_libraries(lutra_shared PRIVATE lutra_objects)
+  target_link_options(lutra_shared PRIVATE -Wl,-Bsymbolic)
+  add_custom_command(TARGET lutra_shared POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -E create_symlink liblutra.so ${PROJECT_BINARY_DIR}/lutra.so)
+endif()
+
+# The executable: LuaJIT whole and exported, so that Lua modules written in C find every lua_* symbol.
+file(GLOB repl_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/vm/repl/*.cc)
+if(repl_sources)
+  add_executable(lutra ${repl_sources})
+  target_include_directories(lutra SYSTEM PRIVATE ${LUAJIT_INCLUDE_DIRS})
+  target_link_libraries(lutra PRIVATE lutra_objects -Wl,--whole-archive ${LUAJIT_STATIC} -Wl,--no-whole-archive m)
+  set_target_properties(lutra PROPERTIES ENABLE_EXPORTS ON)
+endif()
+
+# The compiler alone, for reading and testing passes on text. No Lua.
+if(EXISTS ${PROJECT_SOURCE_DIR}/jit/tools/lutra_opt.cc)
+  set(compiler_objects "")
+  foreach(name ${LUTRA_FOLDERS})
+    if(name MATCHES "^(ops|jit)(_|$)")
+      list(APPEND compiler_objects $<TARGET_OBJECTS:${name}>)
+    endif()
+  endforeach()
+  add_executable(lutra-opt jit/tools/lutra_opt.cc ${compiler_objects})
+  target_include_directories(lutra-opt PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(lutra-opt PRIVATE asmjit::asmjit TBB::tbb ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
+endif()
