@@ -1,0 +1,34 @@
+// The road of jit in one call: captured graph in, executable out.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/graph/graph.h"
+#include "jit/runtime/executable.h"
+
+namespace lutra {
+
+struct CompileOptions {
+  std::string backend = "native";  // "native", "eager" (call_op node by node), "aot_eager" (after the passes)
+  std::vector<std::string> disabled_passes;
+  // Called with each stage's name ("graph", "functionalise", ..., "loop", "schedule", "asm") and text when
+  // wanted(stage).
+  std::function<bool(const char* stage)> wanted;
+  std::function<void(const char* stage, const std::string& text)> log;
+};
+
+struct Compiled {
+  std::shared_ptr<Executable> executable;  // null for the eager backends
+  std::shared_ptr<Graph> graph;            // what those interpret
+  double compile_ms = 0;
+  size_t kernels = 0;
+  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) const;
+};
+
+Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options = {});
+// Runs a graph node by node through call_op: the eager witness.
+std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
+
+}  // namespace lutra

@@ -1,0 +1,73 @@
+// A plan: what the scheduler makes of a graph and the runtime executes - buffers, and a list of launches in order.
+// Every size, stride and offset is an expression of the graph's SymEnv, evaluated once a run.
+#pragma once
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "jit/loop/loop.h"
+#include "ops/defs/op.h"
+
+namespace lutra {
+
+using ExprId = int32_t;
+
+struct Buffer {
+  enum Kind : uint8_t { kInput, kConstant, kOutput, kTemp } kind;
+  DType dtype;
+  ExprId elements;     // number of elements to allocate (outputs and temporaries)
+  int32_t index = -1;  // kInput: graph input; kConstant: position in Plan::constants; kTemp: slot of the arena
+};
+
+// A tensor laid over a buffer.
+struct BufferView {
+  int32_t buffer = -1;
+  DType dtype = DType::kFloat32;
+  std::vector<ExprId> sizes, strides;
+  ExprId offset = 0;
+};
+
+struct KernelLaunch {
+  loop::Kernel kernel;
+  std::vector<int32_t> buffers;       // one a pointer argument
+  std::vector<ExprId> ints, scalars;  // arguments
+  ExprId extent = 0;                  // size of the parallel loop (0: the kernel is run once)
+  ExprId work = 0;                    // inner work of one iteration of it, in elements: for splitting among threads
+  const char* op = "";                // what a fault names: op, source
+  std::vector<std::pair<int32_t, int32_t>> faults;  // (int argument of a check, dim) for messages
+  const char* file = nullptr;
+  int line = 0;
+};
+
+// A library's kernel: which op, on which views; the implementation is chosen from sizes, strides and the tuning table.
+struct ExternLaunch {
+  OpId op;
+  std::vector<BufferView> in, out;
+  std::vector<double> attrs;
+  const char* file = nullptr;
+  int line = 0;
+};
+
+using Launch = std::variant<KernelLaunch, ExternLaunch>;
+
+struct PlanOutput {
+  enum Kind : uint8_t { kTensor, kScalar, kNone } kind = kNone;
+  BufferView view;    // kTensor; a view of an input or output buffer
+  ExprId scalar = 0;  // kScalar
+};
+
+struct Plan {
+  std::shared_ptr<SymEnv> env;
+  std::vector<Buffer> buffers;
+  std::vector<ExprId> slots;  // arena slots in bytes; offsets are their running sum
+  std::vector<Launch> launches;
+  std::vector<PlanOutput> outputs;
+  std::vector<Tensor> constants;
+  std::vector<int32_t> mutated;  // inputs written (their version counter moves on)
+  int rng_calls = 0;
+};
+
+std::string print(const Plan& plan);
+
+}  // namespace lutra

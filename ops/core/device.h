@@ -1,0 +1,21 @@
+// Where a tensor lives: "cpu", "cuda:0".
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lutra {
+
+enum class DeviceType : uint8_t { kCPU, kCUDA };
+
+struct Device {
+  DeviceType type = DeviceType::kCPU;
+  int8_t index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+std::string to_string(Device d);
+// Throws Error for anything but "cpu", "cuda" and "cuda:N".
+Device parse_device(std::string_view text);
+
+}  // namespace lutra

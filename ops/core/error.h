@@ -1,0 +1,42 @@
+// The one exception type of ops and jit; vm turns it into a Lua error with the Lua line in front.
+#pragma once
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace lutra {
+
+// kUser: the user's arguments. kData: an index or value met while running (the op ran). kMemory: out of memory.
+// kInternal: our fault; a compiled frame that meets it falls back to its original bytecode.
+enum class ErrorKind { kUser, kData, kMemory, kInternal };
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind(kind) {}
+  ErrorKind kind;
+};
+
+template <class... T>
+std::string str(const T&... parts) {
+  std::ostringstream out;
+  (out << ... << parts);
+  return out.str();
+}
+
+// fail("matmul", ": shapes ", a, " ...") raises a user error.
+template <class... T>
+[[noreturn]] void fail(const T&... parts) {
+  throw Error(ErrorKind::kUser, str(parts...));
+}
+template <class... T>
+[[noreturn]] void fail_internal(const T&... parts) {
+  throw Error(ErrorKind::kInternal, str(parts...));
+}
+
+// Always on: cheap checks of what the compiler believes.
+#define LUTRA_CHECK(cond, ...)                                                                                      \
+  do {                                                                                                              \
+    if (!(cond)) ::lutra::fail_internal("check failed: " #cond " (", __FILE__, ":", __LINE__, ") ", ##__VA_ARGS__); \
+  } while (0)
+
+}  // namespace lutra

@@ -1,0 +1,37 @@
+// Memory behind tensors: reference counted bytes with a deleter, a version counter and a freed flag.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "ops/core/device.h"
+#include "ops/core/ref.h"
+
+namespace lutra {
+
+// Invariants: version grows by one at each in-place write through any tensor of the storage; a freed storage (x:free())
+// has data == nullptr and freed == true, and ops on its tensors raise; a fake storage has fake == true and only an
+// identity: tensors alias exactly if they share it.
+struct Storage : RefCounted {
+  void* data = nullptr;
+  size_t nbytes = 0;
+  Device device;
+  uint32_t version = 0;
+  bool freed = false;
+  bool fake = false;
+  std::function<void(void*)> deleter;
+
+  ~Storage();
+  void free();  // releases the bytes now; idempotent
+};
+
+// 64-byte aligned CPU bytes. Throws Error(kMemory) naming the size when there are none.
+Ref<Storage> allocate(size_t nbytes, Device device);
+Ref<Storage> fake_storage(Device device);
+// Bytes of all live storages of this process (Lua's collector is told about them).
+int64_t allocated_bytes();
+// Called before giving up on an allocation; returns whether it is worth another try (the VM collects garbage here).
+void set_memory_pressure_hook(bool (*hook)(size_t nbytes));
+
+}  // namespace lutra

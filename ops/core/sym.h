@@ -1,0 +1,137 @@
+// Numbers that may be symbols: sizes and strides (SymInt), Lua numbers that flow into tensors (Scalar, see value.h).
+//
+// A SymEnv is an arena of host expressions over leaves: the size or stride of a graph input, a scalar input, a
+// constant. Meta rules compute with SymInts; each carries the value seen (hint) and, when symbolic, an expression of
+// the current env. Asking a symbolic question (a == b) answers by the hints and records the answer as a guard of the
+// env. Invariants:
+// 1. expr == 0 means constant: the hint is the value.
+// 2. An expression refers to earlier expressions only; equal expressions are the same id (hash-consed).
+// 3. Integer expressions are evaluated in int64 (wrapping), number expressions in double, as Lua would.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "ops/core/small_vec.h"
+
+namespace lutra {
+
+// X(enumerator, text, is_number): the host operations. Number ops are LuaJIT's double arithmetic (pow is libm's).
+#define LUTRA_SYM_OPS(X)                                                                                            \
+  X(kConstInt, "int", 0)                                                                                            \
+  X(kConstNum, "num", 1) X(kSize, "size", 0) X(kStride, "stride", 0) X(kScalarInput, "scalar", 1) X(kAdd, "add", 0) \
+      X(kSub, "sub", 0) X(kMul, "mul", 0) X(kFloorDiv, "floordiv", 0) X(kMod, "mod", 0) X(kMin, "min", 0)           \
+          X(kMax, "max", 0) X(kNAdd, "nadd", 1) X(kNSub, "nsub", 1) X(kNMul, "nmul", 1) X(kNDiv, "ndiv", 1)         \
+              X(kNMod, "nmod", 1) X(kNPow, "npow", 1) X(kNNeg, "nneg", 1) X(kNSqrt, "nsqrt", 1) X(kNExp, "nexp", 1) \
+                  X(kNLog, "nlog", 1) X(kNSin, "nsin", 1) X(kNCos, "ncos", 1) X(kNFloor, "nfloor", 1)               \
+                      X(kNCeil, "nceil", 1) X(kNAbs, "nabs", 1) X(kNMin, "nmin", 1) X(kNMax, "nmax", 1)             \
+                          X(kToNum, "tonum", 1)
+
+enum class SymOp : uint8_t {
+#define X(e, text, num) e,
+  LUTRA_SYM_OPS(X)
+#undef X
+};
+const char* name(SymOp op);
+bool is_number(SymOp op);
+
+struct SymExpr {
+  SymOp op;
+  int32_t a = 0, b = 0;  // operands: expression ids; kSize/kStride: input index and dim; kScalarInput: scalar index
+  int64_t i = 0;         // kConstInt, and the hint of integer expressions
+  double d = 0;          // kConstNum, and the hint of number expressions
+};
+
+enum class SymCmp : uint8_t { kEq, kNe, kLt, kLe, kWhole };  // kWhole: a is a whole number within +-2^53 (b unused)
+
+// A question asked of symbols while tracing, with the answer the trace relies on.
+struct SymGuard {
+  SymCmp cmp;
+  int32_t a, b;
+  bool outcome;
+};
+
+class SymEnv {
+ public:
+  SymEnv();
+  int32_t constant(int64_t v);
+  int32_t number(double v);
+  int32_t leaf(SymOp op, int32_t input, int32_t dim, int64_t int_hint, double num_hint = 0);
+  int32_t make(SymOp op, int32_t a, int32_t b = 0);  // folds constants and x+0, x*1, x*0; computes the hint
+  const SymExpr& operator[](int32_t id) const { return exprs_[id]; }
+  size_t size() const { return exprs_.size(); }
+  // Answers by the hints and, when a side is symbolic, records the guard (once).
+  bool ask(SymCmp cmp, int32_t a, int32_t b);
+  const std::vector<SymGuard>& guards() const { return guards_; }
+  void drop_guards(size_t keep) { guards_.resize(keep); }
+  std::string print(int32_t id) const;
+
+  // The env that SymInts made on this thread refer to; null outside tracing.
+  static SymEnv* current();
+
+ private:
+  std::vector<SymExpr> exprs_;
+  std::vector<SymGuard> guards_;
+  std::unordered_multimap<uint64_t, int32_t> index_;
+};
+
+// Makes env current for a scope.
+class SymScope {
+ public:
+  explicit SymScope(SymEnv* env);
+  ~SymScope();
+  SymScope(const SymScope&) = delete;
+
+ private:
+  SymEnv* saved_;
+};
+
+struct SymInt {
+  int64_t hint = 0;
+  int32_t expr = 0;  // 0: constant
+  SymInt() = default;
+  SymInt(int64_t v) : hint(v) {}  // NOLINT: sizes are written as plain numbers
+  static SymInt of_expr(const SymEnv& env, int32_t id);
+  bool is_constant() const { return expr == 0; }
+  // The value, specialising the trace on it when symbolic.
+  int64_t guard() const;
+  // The expression in the current env (a constant is entered).
+  int32_t to_expr() const;
+};
+
+SymInt sym_binary(SymOp op, SymInt a, SymInt b);
+bool sym_ask(SymCmp cmp, SymInt a, SymInt b);
+
+#define LUTRA_SYM_ARITH(sym, op, fold)                   \
+  inline SymInt operator sym(SymInt a, SymInt b) {       \
+    if (a.expr == 0 && b.expr == 0) return SymInt(fold); \
+    return sym_binary(SymOp::op, a, b);                  \
+  }
+LUTRA_SYM_ARITH(+, kAdd, a.hint + b.hint)
+LUTRA_SYM_ARITH(-, kSub, a.hint - b.hint)
+LUTRA_SYM_ARITH(*, kMul, a.hint* b.hint)
+#undef LUTRA_SYM_ARITH
+SymInt floor_div(SymInt a, SymInt b);  // rounds towards minus infinity; b != 0
+SymInt floor_mod(SymInt a, SymInt b);
+SymInt sym_min(SymInt a, SymInt b);
+SymInt sym_max(SymInt a, SymInt b);
+
+inline bool operator==(SymInt a, SymInt b) {
+  return a.expr == 0 && b.expr == 0 ? a.hint == b.hint : sym_ask(SymCmp::kEq, a, b);
+}
+inline bool operator!=(SymInt a, SymInt b) { return !(a == b); }
+inline bool operator<(SymInt a, SymInt b) {
+  return a.expr == 0 && b.expr == 0 ? a.hint < b.hint : sym_ask(SymCmp::kLt, a, b);
+}
+inline bool operator>(SymInt a, SymInt b) { return b < a; }
+inline bool operator<=(SymInt a, SymInt b) { return !(b < a); }
+inline bool operator>=(SymInt a, SymInt b) { return !(a < b); }
+
+using Sizes = SmallVec<SymInt, 5>;
+SymInt numel(const Sizes& sizes);
+Sizes contiguous_strides(const Sizes& sizes);
+std::string to_string(const Sizes& sizes);  // {2, 3}; symbols show their hint
+
+}  // namespace lutra

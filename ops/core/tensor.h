@@ -1,0 +1,83 @@
+// A tensor: sizes and strides over a storage, with its autograd state. Real tensors have bytes; FakeTensors have only
+// meta data and stand for a value of a graph being traced.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/core/dtype.h"
+#include "ops/core/ref.h"
+#include "ops/core/storage.h"
+#include "ops/core/sym.h"
+
+namespace lutra {
+
+struct GradNode;  // ops/grad/tape.h
+struct Node;      // jit/graph/graph.h
+struct TensorImpl;
+struct AutogradMeta;
+
+// A counted handle; null is None.
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  explicit operator bool() const { return bool(impl_); }
+  TensorImpl* operator->() const { return impl_.get(); }
+  TensorImpl* get() const { return impl_.get(); }
+  bool same(const Tensor& o) const { return impl_ == o.impl_; }
+  bool operator==(const Tensor& o) const { return impl_ == o.impl_; }  // identity
+
+ private:
+  Ref<TensorImpl> impl_;
+};
+
+// Autograd state of a tensor that takes part in it.
+// Invariants: grad_fn is set for non-leaves only; hooks run in order of registration.
+struct AutogradMeta : RefCounted {
+  ~AutogradMeta();
+  Tensor grad;
+  Ref<GradNode> grad_fn;
+  uint32_t output_nr = 0;
+  std::vector<std::function<Tensor(const Tensor&)>> hooks;
+};
+
+struct TensorImpl : RefCounted {
+  ~TensorImpl();
+  Ref<Storage> storage;
+  Sizes sizes, strides;  // strides in elements
+  SymInt offset;         // in elements
+  DType dtype = DType::kFloat32;
+  bool requires_grad = false;
+  Ref<AutogradMeta> autograd;
+  Tensor base;  // the tensor this is a view of (differentiable views; null if none)
+  // FakeTensors: the graph node that makes this value, and which of its results it is.
+  Node* node = nullptr;
+  int32_t result = 0;
+  // The host's canonical object for this tensor (a Lua userdata, held weakly by the host), and how to tell it that the
+  // tensor dies.
+  void* host = nullptr;
+  void (*host_drop)(void* host) = nullptr;
+
+  int64_t dim() const { return int64_t(sizes.size()); }
+  SymInt numel() const { return lutra::numel(sizes); }
+  Device device() const { return storage->device; }
+  bool is_fake() const { return storage->fake; }
+  bool is_contiguous() const;  // asks symbols
+  void* data() const;          // first element; throws if freed or fake
+  template <class T>
+  T* data_as() const {
+    return static_cast<T*>(data());
+  }
+};
+
+// Uninitialised, contiguous unless strides are given. Throws Error(kMemory).
+Tensor make_tensor(const Sizes& sizes, DType dtype, Device device = {});
+Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
+Tensor make_fake(const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
+// Another tensor over the same storage; no autograd state.
+Tensor alias(const Tensor& t, const Sizes& sizes, const Sizes& strides, SymInt offset);
+// f32[2, 3] as the IRs print it.
+std::string describe(const Tensor& t);
+
+}  // namespace lutra

@@ -1,0 +1,77 @@
+// What an op's argument can be. A Scalar is a Lua number (weak in promotion), an exact int64 or a bool; it may be
+// symbolic.
+#pragma once
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ops/core/error.h"
+#include "ops/core/tensor.h"
+
+namespace lutra {
+
+// Invariants: expr != 0 means symbolic: an expression of the current SymEnv whose hint is in d (kNumber) or i (kInt).
+struct Scalar {
+  enum Kind : uint8_t { kNumber, kInt, kBool } kind = kNumber;
+  int32_t expr = 0;
+  union {
+    double d = 0;
+    int64_t i;
+  };
+  Scalar() = default;
+  Scalar(double v) : d(v) {}  // NOLINT
+  static Scalar of_int(int64_t v) {
+    Scalar s;
+    s.kind = kInt, s.i = v;
+    return s;
+  }
+  static Scalar of_bool(bool v) {
+    Scalar s;
+    s.kind = kBool, s.i = v;
+    return s;
+  }
+  static Scalar of_sym(SymInt v) {
+    Scalar s = of_int(v.hint);
+    s.expr = v.expr;
+    return s;
+  }
+  // A whole number within +-2^53 (or an int or bool). Asking a symbolic number records a guard.
+  bool is_whole() const;
+  double to_double() const { return kind == kNumber ? d : double(i); }  // the hint, when symbolic
+  int64_t to_int() const { return kind == kNumber ? int64_t(d) : i; }
+};
+
+struct Value {
+  // Ints is a list of sizes or dims; a single int is a Scalar of kind kInt with a SymInt expression.
+  std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, bool, Sizes, DType, Device, std::string> v;
+  Value() = default;
+  template <class T>
+  Value(T x) : v(std::move(x)) {}  // NOLINT
+  bool is_none() const { return v.index() == 0; }
+  template <class T>
+  bool is() const {
+    return std::holds_alternative<T>(v);
+  }
+  template <class T>
+  const T& as() const {
+    LUTRA_CHECK(std::holds_alternative<T>(v), "argument of another kind");
+    return std::get<T>(v);
+  }
+  template <class T>
+  T& as() {
+    LUTRA_CHECK(std::holds_alternative<T>(v), "argument of another kind");
+    return std::get<T>(v);
+  }
+  Tensor tensor() const { return is_none() ? Tensor() : as<Tensor>(); }  // null for None
+  SymInt sym_int() const {
+    const Scalar& s = as<Scalar>();
+    SymInt r(s.to_int());
+    r.expr = s.expr;
+    return r;
+  }
+};
+
+using Args = std::vector<Value>;
+using Results = std::vector<Tensor>;
+
+}  // namespace lutra

@@ -1,0 +1,57 @@
+// The one entry that runs every op: call_op walks a stack of modes (tape, capture, user) down to an executor.
+#pragma once
+#include "ops/defs/op.h"
+
+namespace lutra {
+
+// An element of the mode stack. A handler runs with the modes below it current: calling call_op goes one down.
+struct Mode {
+  virtual ~Mode() = default;
+  virtual Results call(OpId op, Args& args) = 0;
+  // In-place form: the op's result is written into args[0]; returns args[0].
+  virtual Tensor call_inplace(OpId op, Args& args) = 0;
+};
+
+// Pushes a mode for a scope on this thread.
+class ModeScope {
+ public:
+  explicit ModeScope(Mode* mode);
+  ~ModeScope();
+  ModeScope(const ModeScope&) = delete;
+};
+
+// Runs op on args (one Value an ArgInfo of the row; missing trailing ones take their defaults). Order: tape (when grad
+// mode is on and an input requires grad), modes from the top, the eager executor.
+Results call_op(OpId op, Args args);
+// x.op_(...): args[0] is written. Equal to copy_(args[0], op(args)), with PyTorch's conditions on shape and dtype.
+Tensor call_inplace(OpId op, Args args);
+
+// The executor at the bottom (jit/eager installs itself). It sees concrete tensors only, its inputs already checked by
+// the op's meta rule, whose answer is passed along.
+struct Executor {
+  virtual ~Executor() = default;
+  virtual Results run(OpId op, const Args& args, const ResultSpecs& specs) = 0;
+  virtual void run_inplace(OpId op, const Args& args, const ResultSpecs& specs) = 0;
+};
+void set_executor(Executor* executor);
+
+// Helpers in which decompositions and vjp rules are written.
+inline Tensor op1(OpId op, Args args) { return call_op(op, std::move(args))[0]; }
+
+// Grad mode of this thread.
+bool grad_enabled();
+void set_grad_enabled(bool on);
+struct GradModeScope {
+  explicit GradModeScope(bool on) : saved(grad_enabled()) { set_grad_enabled(on); }
+  ~GradModeScope() { set_grad_enabled(saved); }
+  bool saved;
+};
+
+// The random generator: numbers are a function of (seed, call index, element index); an op takes one call index.
+struct Generator {
+  uint64_t seed = 0;
+  uint64_t next_call = 0;
+};
+Generator& default_generator();
+
+}  // namespace lutra

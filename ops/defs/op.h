@@ -1,0 +1,89 @@
+// Ops as data: the rows of ops.def with their schemas parsed.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/core/value.h"
+
+namespace lutra {
+
+enum class OpId : uint16_t {
+#define OP(name, ...) name,
+#include "ops/defs/ops.def"
+#undef OP
+  // Graphs only: a value that comes from outside.
+  input,
+  kCount
+};
+
+enum OpFlags : uint32_t {
+  kPointwise = 1,
+  kView = 2,
+  kRandom = 4,
+  kInplace = 8,
+  kCreation = 16,
+  kMutates = 32,
+  kInternal = 64,
+};
+
+enum class ArgType : uint8_t {
+  kTensor,
+  kTensorList,
+  kOperand,
+  kScalar,
+  kInt,
+  kIntList,
+  kFloat,
+  kBool,
+  kDType,
+  kDevice,
+  kStr
+};
+
+struct ArgInfo {
+  std::string name;
+  ArgType type;
+  bool optional = false;  // None allowed
+  bool keyword_only = false;
+  bool has_default = false;
+  bool specialises = false;  // marked '!'
+  Value def;
+};
+
+// One size, dtype and layout of a result, as meta rules give them.
+struct ResultSpec {
+  Sizes sizes;
+  Sizes strides;
+  DType dtype = DType::kFloat32;
+  bool view = false;  // aliases the first tensor argument at offset
+  SymInt offset;
+};
+using ResultSpecs = std::vector<ResultSpec>;
+
+struct VjpContext;  // ops/grad/vjp.h
+using MetaFn = ResultSpecs (*)(OpId op, const Args& args);
+using VjpFn = void (*)(VjpContext& ctx);
+using DecomposeFn = Results (*)(const Args& args);
+
+struct OpInfo {
+  OpId id;
+  const char* name;
+  std::vector<ArgInfo> args;
+  int results;
+  MetaFn meta;
+  VjpFn vjp;              // null: not differentiable
+  bool vjp_decomposes;    // the tape records the decomposition instead
+  DecomposeFn decompose;  // null: primitive
+  uint32_t flags;
+  bool has(OpFlags f) const { return flags & f; }
+  bool is_composite() const { return decompose != nullptr; }
+};
+
+const OpInfo& info(OpId id);
+inline const char* name(OpId id) { return info(id).name; }
+// The op of that name, or OpId::kCount.
+OpId find_op(std::string_view name);
+
+}  // namespace lutra

@@ -1,0 +1,46 @@
+// The autograd tape: GradNodes link results to the tensors they came from; backward walks them in reverse program
+// order. Invariants:
+// 1. Nodes are numbered in program order; backward runs them by descending number, so gradients accumulate in one order
+//    on the tape and in the joint graph alike.
+// 2. A node saves the tensors its vjp reads with their storage version; a version that moved on is an error
+//    ("modified by an inplace operation"), never a wrong gradient.
+// 3. FakeTensors are taped like others: backward() while tracing records the joint graph.
+#pragma once
+#include "ops/defs/call.h"
+
+namespace lutra {
+
+struct Edge {
+  Ref<GradNode> node;  // the producer, or the AccumulateGrad of a leaf; null: no gradient wanted
+  uint32_t result = 0;
+};
+
+struct GradNode : RefCounted {
+  uint64_t seq = 0;
+  std::vector<Edge> next;  // one for each tensor among the inputs, in order
+  virtual ~GradNode() = default;
+  virtual const char* name() const = 0;
+  // One gradient for each result (null: none) to one for each element of next.
+  virtual std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) = 0;
+  // Drops saved tensors; apply afterwards raises "backward through the graph a second time".
+  virtual void release() = 0;
+};
+
+// Makes a node with the next number; edges come from the tensors (those that don't require grad get null edges).
+void link(GradNode& node, const std::vector<Tensor>& inputs);
+// result becomes output_nr of node (a non-leaf that requires grad).
+void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr);
+
+// Called by call_op when grad mode is on and an input requires grad.
+Results tape_call(OpId op, Args& args);
+Tensor tape_call_inplace(OpId op, Args& args);
+
+// loss:backward(): accumulates into .grad of the leaves. A null gradient means ones (the root must have one element).
+void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, bool retain_graph, bool create_graph);
+// lt.grad: gradients of outputs with respect to inputs, null where unused (an error unless allow_unused).
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         std::vector<Tensor> grad_outputs, bool retain_graph, bool create_graph, bool allow_unused);
+bool is_leaf(const Tensor& t);
+AutogradMeta& autograd_meta(const Tensor& t);  // made on first use
+
+}  // namespace lutra

@@ -1,0 +1,72 @@
+// Bindings: what Lua can call, as functions over abstract Lua values. The eager path reads them from the Lua stack;
+// capture reads them from its variable trackers (with FakeTensors and symbolic numbers). One binding so serves both.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ops/core/value.h"
+#include "ops/defs/op.h"
+
+namespace lutra {
+
+enum class LuaKind : uint8_t { kNil, kBoolean, kNumber, kInt64, kString, kTensor, kTable, kFunction, kOther };
+
+// A call's arguments. Handles 0 .. count()-1 are the arguments; index and field make further ones.
+class ArgReader {
+ public:
+  using H = int;
+  virtual ~ArgReader() = default;
+  virtual int count() const = 0;
+  virtual LuaKind kind(H h) = 0;  // kNil beyond count()
+  virtual bool boolean(H h) = 0;
+  virtual Scalar number(H h) = 0;  // kNumber (perhaps symbolic) or kInt64 cdata
+  virtual std::string string(H h) = 0;
+  virtual Tensor tensor(H h) = 0;
+  virtual int64_t length(H table) = 0;      // border of the list part
+  virtual H index(H table, int64_t i) = 0;  // 1-based
+  virtual H field(H table, const char* key) = 0;
+  virtual std::vector<std::string> keys(H table) = 0;  // string keys; others are listed as "?"
+  virtual std::string describe(H h) = 0;               // as errors name the value: "number 3", "a table"
+};
+
+// One result of a binding as Lua sees it: Tensor, vector<Tensor> (a table), Scalar (number, exact int64 cdata beyond
+// 2^53, boolean), bool, Sizes (a fresh table of numbers), DType or string (a string), None (nil).
+using LuaResults = std::vector<Value>;
+
+enum BindingFlags : uint32_t {
+  kNeedsData = 1,   // reads elements (item, totable, tostring): a graph break under capture
+  kMethod = 2,      // x:name()
+  kFunctionOf = 4,  // lt.name()
+  kHostEffect = 8,  // changes something outside tensors (seed, config): a graph break under capture
+};
+
+struct Binding {
+  std::string name;
+  uint32_t flags;
+  LuaResults (*fn)(const Binding& self, ArgReader& in);
+  OpId op = OpId::kCount;  // for bindings made from an op row
+  bool inplace = false;
+};
+
+// Attributes of tensors: x.shape, x.grad = t.
+struct Attribute {
+  const char* name;
+  LuaResults (*get)(const Tensor& self);
+  void (*set)(const Tensor& self, ArgReader& in, ArgReader::H value);  // null: read only
+};
+
+// All rows; built once. Every bound C function in Lua is `binding_entry` with upvalue 1 a light userdata Binding*.
+const std::vector<Binding>& bindings();
+const Binding* find_method(std::string_view name);
+const Attribute* find_attribute(std::string_view name);
+
+// Arguments for op by its schema: positional, then one trailing keyword table; PyTorch's names, input or self, size or
+// shape; spread sizes. Throws Error naming op, argument and value.
+Args bind_args(OpId op, ArgReader& in);
+// x[index] and x[index] = value for every index form of API.md.
+Tensor index_get(const Tensor& self, ArgReader& in, ArgReader::H index);
+void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader::H value);
+// a + b and the like: metamethod name ("__add") to binding.
+const Binding* find_metamethod(std::string_view name);
+
+}  // namespace lutra

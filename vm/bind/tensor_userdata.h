@@ -1,0 +1,17 @@
+// Tensors in Lua: one canonical userdata for each TensorImpl.
+#pragma once
+#include "ops/core/tensor.h"
+
+struct lua_State;
+
+namespace lutra {
+
+// Pushes the canonical userdata (made on first use, kept in a weak table; a null tensor pushes nil).
+void push_tensor(lua_State* L, const Tensor& t);
+// The tensor at idx, or null when the value is none.
+Tensor* to_tensor(lua_State* L, int idx);
+// A C function bound to a row (see binding.h): its Binding, or null for any other value.
+const struct Binding* to_binding(lua_State* L, int idx);
+void push_value(lua_State* L, const struct Value& v);
+
+}  // namespace lutra

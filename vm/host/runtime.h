@@ -1,0 +1,55 @@
+// The Runtime of a lua_State: everything Lutra keeps for it (DESIGN decision 11). Found through the registry.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+struct lua_State;
+
+namespace lutra {
+
+struct CaptureState;  // vm/capture: entries, prototypes, break reasons
+struct PortalState;   // vm/portal: patches, anchors
+
+struct Config {
+  int recompile_limit = 8;
+  std::string cache_dir;
+  int num_threads = 0;
+  std::string isa;
+  bool deterministic = true;
+  std::string stress;  // "", "capture", "break"
+  std::string profit = "auto";
+};
+
+struct Counters {
+  int64_t frames_total = 0, frames_ok = 0;
+  int64_t unique_graphs = 0, calls_captured = 0;
+  int64_t cache_hits = 0, cache_misses = 0;
+  int64_t kernels = 0;
+  std::map<std::string, int64_t> graph_break, recompiles;
+};
+
+struct Runtime {
+  lua_State* L = nullptr;  // the main thread
+  Config config;
+  Counters counters;
+  std::shared_ptr<CaptureState> capture;
+  std::shared_ptr<PortalState> portal;
+};
+
+Runtime& runtime(lua_State* L);
+
+// LUTRA_LOGS: whether a stage is wanted, and writing it to standard error. Names: graph_breaks guards recompiles graph
+// joint loop schedule asm bytecode perf.
+bool log_wanted(const char* stage);
+void log_text(const char* stage, const std::string& text);
+
+// Runs fn(L) so that a C++ exception becomes a Lua error with the Lua line in front ("FILE:LINE: message"); every C
+// function that Lutra gives to Lua goes through it. Lua's own errors pass.
+int guarded(lua_State* L, int (*fn)(lua_State*));
+
+// Opens Lutra in a state: runtime, bindings, stdlib, portals; leaves the module table `lt` on the stack.
+int open_lutra(lua_State* L);
+
+}  // namespace lutra
