@@ -1,0 +1,57 @@
+// A prototype in; what its instructions read and write, which slots are live where, whether it is well formed, and its
+// listing out. Everything is computed from the code, so stripped functions are served as well.
+#pragma once
+
+#include <bitset>
+#include <string>
+#include <vector>
+
+#include "vm/bytecode/dump.h"
+
+namespace lutra::bc {
+
+using Slots = std::bitset<256>;
+
+struct Effects {
+  Slots reads, writes;
+};
+// Slots that the instruction at pc reads and writes. Of MULTRES values only the first slot is known; all slots from
+// there on are dead before the producer and after the consumer.
+Effects effects(const Proto& proto, Pc pc);
+
+// Where control can go after pc (the function's end has none).
+std::vector<Pc> successors(const Proto& proto, Pc pc);
+
+// A loop by its instructions: FORI..FORL (head, end), ISNEXT or JMP to ITERN/ITERC..ITERL, LOOP to its back jump.
+// Body pcs are first_body .. end. `base` is operand A of the loop instructions.
+struct Loop {
+  enum class Kind : uint8_t { kFor, kIterC, kIterN, kLoop } kind;
+  Pc head, end;  // FORI/ISNEXT/JMP/LOOP and FORL/ITERL/last back jump
+  Pc iter;       // ITERC/ITERN, else 0
+  Pc first_body;
+  unsigned base;
+};
+std::vector<Loop> loops(const Proto& proto);  // outer before inner
+
+struct Liveness {
+  std::vector<Slots> before;  // before[pc]: slots whose values may still be read (hidden ones included)
+  std::vector<Slots> hidden;  // hidden[pc]: FOR limit and step, ITERN control: never pass them to a portal
+  std::vector<Slots>
+      open;  // open[pc]: slots that a closure made by FNEW may hold as an open upvalue (subset of before)
+  std::vector<bool> reached;  // reached[pc]: some path leads here
+  // Slots a portal at pc may take as arguments, ascending.
+  std::vector<unsigned> passable(Pc pc) const;
+};
+Liveness liveness(const Proto& proto);
+
+// May code be inserted before pc (facts: not after a compare, inside MULTRES pairs, before ITERC, ITERN, ITERL)?
+bool insertable(const Proto& proto, Pc pc);
+
+// Empty if the prototype is well formed, else what is wrong. `dump` (optional) lets children be checked as well.
+std::string verify(const Proto& proto, const Dump* dump = nullptr);
+
+// The listing: pc, line, opcode, operands with the names of constants, globals, locals. One line an instruction.
+std::string print(const Proto& proto);
+std::string print_instruction(const Proto& proto, Pc pc);
+
+}  // namespace lutra::bc

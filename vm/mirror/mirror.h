@@ -1,0 +1,145 @@
+// The structs of LuaJIT 2.1 (GC64) that Lutra reads or pokes, and the start-up check that they are laid out as written
+// here. Comes in: a lua_State; goes out: raw fields, or the same answer over the public API.
+//
+// Invariants:
+// 1. Nothing below `Raw` is used unless available(L) is true. The check runs once a lua_State and costs microseconds.
+// 2. Raw pointers are valid while the Lua object is reachable; nothing here keeps it so.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+struct lua_State;
+
+namespace lutra::mirror {
+
+struct TValue {
+  uint64_t u64;
+};
+
+// Tags are ~0 - n in the top 17 bits; numbers are every other bit pattern.
+enum Tag : uint32_t {
+  kNil = ~0u,
+  kFalse = ~1u,
+  kTrue = ~2u,
+  kLightud = ~3u,
+  kStr = ~4u,
+  kUpval = ~5u,
+  kThread = ~6u,
+  kProto = ~7u,
+  kFunc = ~8u,
+  kTrace = ~9u,
+  kCdata = ~10u,
+  kTab = ~11u,
+  kUdata = ~12u,
+  kNumX = ~13u,
+};
+constexpr uint64_t kPayload = (uint64_t{1} << 47) - 1;
+inline uint32_t tag(TValue v) { return static_cast<uint32_t>(static_cast<int64_t>(v.u64) >> 47); }
+inline bool is_number(TValue v) { return tag(v) < kNumX; }
+inline void* gc_pointer(TValue v) { return reinterpret_cast<void*>(v.u64 & kPayload); }
+inline TValue make_gc(Tag t, const void* p) { return {reinterpret_cast<uint64_t>(p) | static_cast<uint64_t>(t) << 47}; }
+
+struct Header {
+  uint64_t nextgc;
+  uint8_t marked, gct;
+};
+
+struct Str {
+  uint64_t nextgc;
+  uint8_t marked, gct, reserved, hashalg;
+  uint32_t sid, hash, len;
+  const char* data() const { return reinterpret_cast<const char*>(this + 1); }
+};
+
+struct Node {
+  TValue val, key;
+  Node* next;
+};
+
+struct Tab {
+  uint64_t nextgc;
+  uint8_t marked, gct, nomm;
+  int8_t colo;
+  TValue* array;
+  uint64_t gclist;
+  Tab* metatable;
+  Node* node;
+  uint32_t asize, hmask;
+  Node* freetop;
+};
+
+struct Udata {
+  uint64_t nextgc;
+  uint8_t marked, gct, udtype, unused1;
+  uint32_t unused2;
+  Tab* env;
+  uint32_t len;
+  Tab* metatable;
+  uint32_t align1;
+  void* payload() const { return const_cast<Udata*>(this) + 1; }
+};
+
+struct Upval {
+  uint64_t nextgc;
+  uint8_t marked, gct, closed, immutable;
+  TValue tv;  // the closed value; list links while open
+  uint64_t unused;
+  TValue* v;
+  uint32_t dhash;
+};
+
+struct Func {
+  uint64_t nextgc;
+  uint8_t marked, gct, ffid, nupvalues;
+  Tab* env;
+  uint64_t gclist;
+  const uint32_t* pc;  // offset 32
+  Upval* upvalues[1];  // C functions have their lua_CFunction and TValues here
+  bool is_lua() const { return ffid == 0; }
+};
+
+struct Proto {
+  uint64_t nextgc;
+  uint8_t marked, gct, numparams, framesize;
+  uint32_t sizebc;
+  uint32_t unused_gc64;
+  uint64_t gclist;
+  uint64_t* k;  // KNUM at k[i], KGC at k[-1 - i]
+  uint16_t* uv;
+  uint32_t sizekgc, sizekn, sizept;
+  uint8_t sizeuv, flags;
+  uint16_t trace;
+  Str* chunkname;
+  int32_t firstline, numline;
+  const void* lineinfo;
+  const uint8_t* uvinfo;
+  const uint8_t* varinfo;
+  uint32_t* bytecode() const { return reinterpret_cast<uint32_t*>(const_cast<Proto*>(this) + 1); }
+};
+constexpr uint8_t kProtoNoJit = 8;
+
+// Are the structs above this LuaJIT's? Remembered for each main state.
+bool available(lua_State* L);
+
+// Raw access; only where available(L).
+TValue* base(lua_State* L);  // first slot of the running C function
+TValue* top(lua_State* L);
+void* object(lua_State* L, int index);  // GC object at a stack index, nullptr for a plain value
+inline Proto* proto_of(const Func* f) { return reinterpret_cast<Proto*>(const_cast<uint32_t*>(f->pc)) - 1; }
+const TValue* raw_get(const Tab* t, const Str* key);   // nullptr if absent; never a metamethod
+void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
+
+// The Lua function that called the running C function, pushed on the stack, and where it is. pc is the call instruction
+// (0 where only the public API is available: then use line). False, with nothing pushed, where the caller is not Lua.
+struct Caller {
+  unsigned pc = 0;
+  int line = 0;
+};
+bool caller_function(lua_State* L, Caller* out);
+
+// The address after the call instruction by which Lua code called the running C function, nullptr where it was not
+// called from Lua code. Sees through trace stitching. Only where available(L).
+const uint32_t* return_pc(lua_State* L);
+
+}  // namespace lutra::mirror

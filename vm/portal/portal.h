@@ -1,0 +1,52 @@
+// Patched prototypes and closures in; running portals out. What a lua_State needs so that patched bytecode works: the
+// `__call` of numbers, string.dump that shows the original, and the anchors that keep prototypes alive.
+//
+// Invariants:
+// 1. A number called by anything but a portal site behaves as if Lutra were absent (another library's __call included).
+// 2. A redirected closure and every frame still running in one of its earlier prototypes keep those prototypes alive;
+//    nothing else does.
+// 3. No C++ exception leaves a function that Lua calls.
+#pragma once
+
+#include <string>
+
+#include "vm/bytecode/dump.h"
+#include "vm/portal/patch.h"
+
+struct lua_State;
+
+namespace lutra {
+
+// Runs portal `id`. The arguments are on the Lua stack from 1 on (nothing else is). Pushes the exit's code and then the
+// results and returns how many values that is; pushing nothing, nil or false declines: the original code goes on.
+// May raise Lua errors and throw std::exception (raised as a Lua error by the caller).
+using PortalFn = int (*)(lua_State* L, int id);
+
+// Once a lua_State; later calls only replace the function.
+void install_portals(lua_State* L, PortalFn run);
+
+// Portal ids are 1 .. 2^29. Freed ids are given out again once no prototype that names them is left.
+int alloc_portal_id(lua_State* L);
+void free_portal_id(lua_State* L, int id);
+
+// string.dump of the *original* code of the function at `index`, parsed. Throws for C functions.
+bc::Dump dump_function(lua_State* L, int index);
+
+// Pushes a new closure of `patched` over the upvalues and environment of the Lua function at `index` (lt.compile,
+// resume closures). Its children are the original's own prototypes where the mirror is available.
+void make_clone(lua_State* L, int index, const Patched& patched);
+
+// Lets the function at `index` run the prototype of the function at `donor` (made by make_clone of it) from its next
+// call on, in place. Empty, or why not ("cannot patch in place: ..."): then only clones are possible.
+std::string redirect(lua_State* L, int index, int donor);
+// Back to the original prototype; false where the function was not redirected. Frames that run go on correctly.
+bool restore(lua_State* L, int index);
+bool redirected(lua_State* L, int index);
+// Identity of the original prototype of the function at `index`: equal for closures of one prototype, patched or not,
+// and for clones. Without the mirror closures that were never cloned from one another may differ.
+const void* prototype_identity(lua_State* L, int index);
+
+// How many prototypes are held for frames that may still run in them (tests, lt.counters).
+int retired_prototypes(lua_State* L);
+
+}  // namespace lutra
