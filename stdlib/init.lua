@@ -1,2 +1,36 @@
--- The first chunk of the standard library: the native module table in; lt.nn, lt.optim, lt.data ... added, each loaded at first use.
+-- The first chunk of the standard library: the native module table in; lt.nn, lt.optim, lt.data, lt.progress and lt.perf_counter added,
+-- each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what stdlib/nn/module.lua returns.
 local lt = ...
+local chunk_of = lt._native.stdlib
+
+local loaded = {}
+local function use(name)
+  local module = loaded[name]
+  if module == nil then
+    module = chunk_of("lutra." .. name)(lt, use)
+    loaded[name] = module
+  end
+  return module
+end
+
+local lazy = {nn = "nn", optim = "optim", data = "data", progress = "progress", perf_counter = "clock"}
+
+local meta = getmetatable(lt) or {}
+local fallback = meta.__index
+function meta.__index(t, key)
+  local name = lazy[key]
+  if name then
+    local module = use(name)
+    rawset(t, key, module) -- from now on a plain field
+    return module
+  end
+  if type(fallback) == "function" then return fallback(t, key) end
+  if fallback then return fallback[key] end
+end
+setmetatable(lt, meta)
+
+if package and package.preload then
+  for key in pairs(lazy) do
+    package.preload["lutra." .. key] = function() return lt[key] end
+  end
+end

@@ -1,0 +1,39 @@
+-- FashionMNIST {root = DIR, train = true}: the four IDX files of Debian's dataset-fashion-mnist in, a TensorDataset of uint8 images
+-- {n, 28, 28} and int64 labels {n} out.
+local lt, use = ...
+local keywords = use "keywords"
+
+local M = {
+  package = "dataset-fashion-mnist",
+  root = "/usr/share/datasets/fashion-mnist",
+  classes = {"T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"},
+}
+
+local function exists(path)
+  local file = io.open(path, "rb")
+  if file then file:close() end
+  return file ~= nil
+end
+
+-- The file as it is, or compressed.
+local function find(root, name)
+  local plain = root .. "/" .. name
+  for _, path in ipairs {plain .. ".gz", plain} do
+    if exists(path) then return path end
+  end
+  error(string.format("FashionMNIST: no file %s.gz: install Debian's package %s, or name the folder that holds it", plain, M.package), 4)
+end
+
+function M.load(TensorDataset, options)
+  options = keywords.check("FashionMNIST", options, {root = M.root, train = true})
+  local prefix = options.train and "train" or "t10k"
+  local image_path = find(options.root, prefix .. "-images-idx3-ubyte")
+  local label_path = find(options.root, prefix .. "-labels-idx1-ubyte")
+  local images, labels = lt._native.read_idx(image_path), lt._native.read_idx(label_path)
+  if images:dim() ~= 3 or labels:dim() ~= 1 or images:size(0) ~= labels:size(0) then
+    error(string.format("FashionMNIST: %s and %s do not belong together", image_path, label_path), 3)
+  end
+  return TensorDataset(images, labels:to("int64"))
+end
+
+return M

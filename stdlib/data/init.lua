@@ -1,0 +1,89 @@
+-- lt.data: datasets and DataLoader. A dataset has len() and batch(indices), where indices is an int64 tensor: what batch returns is
+-- what the loop gets. Tensors are gathered natively, one indexing op a tensor.
+local lt, use = ...
+local keywords = use "keywords"
+local fashion_mnist = use "data.fashion_mnist"
+
+local data = {read_idx = lt._native.read_idx}
+
+local TensorDataset = {}
+TensorDataset.__index = TensorDataset
+data.TensorDataset = setmetatable(TensorDataset, {
+  __call = function(class, ...)
+    local tensors = {...}
+    if #tensors == 0 then error("TensorDataset: at least one tensor is needed", 2) end
+    local n = tensors[1]:size(0)
+    for i, t in ipairs(tensors) do
+      if t:size(0) ~= n then
+        error(string.format("TensorDataset: tensor %d has %d rows, tensor 1 has %d", i, t:size(0), n), 2)
+      end
+    end
+    return setmetatable({tensors = tensors}, class)
+  end,
+})
+
+function TensorDataset:len() return self.tensors[1]:size(0) end
+
+local function index_all(tensors, index, i)
+  i = i or 1
+  if i == #tensors then return tensors[i][index] end
+  return tensors[i][index], index_all(tensors, index, i + 1)
+end
+
+function TensorDataset:batch(indices) return index_all(self.tensors, indices) end
+
+-- Element i, counting from 0.
+function TensorDataset:get(i) return index_all(self.tensors, i) end
+
+local DataLoader = {}
+DataLoader.__index = DataLoader
+data.DataLoader = setmetatable(DataLoader, {
+  __call = function(class, dataset, options)
+    options = keywords.check("DataLoader", options,
+      {batch_size = 1, shuffle = false, drop_last = false, generator = keywords.none})
+    local size = options.batch_size
+    if type(size) ~= "number" or size < 1 or size % 1 ~= 0 then
+      error("DataLoader: batch_size is a whole number >= 1, not " .. tostring(size), 2)
+    end
+    if type(dataset) ~= "table" or not dataset.len or not dataset.batch then
+      error("DataLoader: a dataset has len() and batch(indices)", 2)
+    end
+    options.dataset = dataset
+    return setmetatable(options, class)
+  end,
+})
+
+-- The number of batches of one epoch.
+function DataLoader:len()
+  local batches = self.dataset:len() / self.batch_size
+  return self.drop_last and math.floor(batches) or math.ceil(batches)
+end
+
+-- One epoch: for x, y in loader:iter() do.
+function DataLoader:iter()
+  local n, size, position, batches = self.dataset:len(), self.batch_size, 0, self:len()
+  local order = nil
+  if self.shuffle then
+    order = lt.randperm(n, self.generator ~= nil and {generator = self.generator} or nil)
+  else
+    order = lt.arange(n)
+  end
+  return function()
+    if position >= batches then return nil end
+    local first = position * size
+    position = position + 1
+    return self.dataset:batch(order[{{first, math.min(first + size, n)}}])
+  end
+end
+
+-- for x, y in loader do: a for loop calls the loader with nil first, which begins an epoch, then with the batch before.
+-- One loop at a time; loops within loops over the same loader use iter().
+function DataLoader:__call(_, last)
+  if last == nil then self.current = self:iter() end
+  return self.current()
+end
+
+function data.FashionMNIST(options) return fashion_mnist.load(TensorDataset, options) end
+data.fashion_mnist_classes = fashion_mnist.classes
+
+return data

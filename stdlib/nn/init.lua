@@ -1,0 +1,152 @@
+-- lt.nn: Module, Parameter, the layers, nn.functional and nn.init. A layer's forward calls the native op it names and nothing else.
+local lt, use = ...
+local base = use "nn.module"
+local functional = use "nn.functional"
+local init = use "nn.initialisers"
+local keywords = use "keywords"
+
+local Module, Parameter = base.Module, base.Parameter
+local nn = {Module = Module, Parameter = Parameter, functional = functional, init = init, is_module = base.is_module,
+            is_parameter = base.is_parameter}
+
+-- Linear -------------------------------------------------------------------------------------------------------------
+
+local linear = lt.linear
+local Linear = Module:extend("Linear")
+nn.Linear = Linear
+
+function Linear:init(in_features, out_features, options)
+  options = keywords.check("Linear", options, {bias = true, dtype = "float32", device = "cpu"})
+  if type(in_features) ~= "number" or type(out_features) ~= "number" then
+    error("Linear: in_features and out_features are numbers", 3)
+  end
+  self.in_features, self.out_features = in_features, out_features
+  local how = {dtype = options.dtype, device = options.device}
+  self.weight = Parameter(lt.empty({out_features, in_features}, how))
+  if options.bias then self.bias = Parameter(lt.empty({out_features}, how)) end
+  self:reset_parameters()
+end
+
+function Linear:reset_parameters()
+  init.kaiming_uniform_(self.weight, {a = math.sqrt(5)})
+  if self.bias then
+    local bound = self.in_features > 0 and 1 / math.sqrt(self.in_features) or 0
+    init.uniform_(self.bias, -bound, bound)
+  end
+end
+
+function Linear:forward(input) return linear(input, self.weight, self.bias) end
+
+function Linear:extra_repr()
+  return string.format("in_features=%d, out_features=%d, bias=%s", self.in_features, self.out_features,
+    self.bias and "True" or "False")
+end
+
+-- Containers ---------------------------------------------------------------------------------------------------------
+
+local Sequential = Module:extend("Sequential")
+nn.Sequential = Sequential
+
+local function append(self, module)
+  if not base.is_module(module) then error(self._name .. ": a module is needed, not a " .. type(module), 3) end
+  self[#self + 1] = module
+  return self
+end
+
+-- Sequential(a, b) or Sequential({a, b}).
+local function fill(self, ...)
+  local modules = {...}
+  if #modules == 1 and not base.is_module(modules[1]) and type(modules[1]) == "table" then modules = modules[1] end
+  for i = 1, #modules do append(self, modules[i]) end
+end
+
+Sequential.init = fill
+function Sequential:append(module) return append(self, module) end
+function Sequential:len() return #self end
+
+function Sequential:forward(input)
+  for i = 1, #self do input = self[i](input) end
+  return input
+end
+
+local ModuleList = Module:extend("ModuleList")
+nn.ModuleList = ModuleList
+ModuleList.init = fill
+function ModuleList:append(module) return append(self, module) end
+function ModuleList:len() return #self end
+
+-- Layers without parameters: one op each -----------------------------------------------------------------------------
+
+local function layer_of(name, op)
+  local class = Module:extend(name)
+  function class:forward(input) return op(input) end
+  nn[name] = class
+end
+
+layer_of("ReLU", lt.relu)
+layer_of("Tanh", lt.tanh)
+
+local Identity = Module:extend("Identity")
+nn.Identity = Identity
+function Identity:init() end
+function Identity:forward(input) return input end
+
+local function layer_with_dim(name, op)
+  local class = Module:extend(name)
+  function class:init(dim)
+    if type(dim) == "table" then dim = keywords.check(name, dim, {dim = keywords.none}).dim end
+    if type(dim) ~= "number" then error(name .. ": dim is a number", 3) end
+    self.dim = dim
+  end
+  function class:forward(input) return op(input, self.dim) end
+  function class:extra_repr() return "dim=" .. self.dim end
+  nn[name] = class
+end
+
+layer_with_dim("Softmax", lt.softmax)
+layer_with_dim("LogSoftmax", lt.log_softmax)
+
+local Flatten = Module:extend("Flatten")
+nn.Flatten = Flatten
+
+function Flatten:init(start_dim, end_dim)
+  self.start_dim, self.end_dim = start_dim or 1, end_dim or -1
+end
+
+function Flatten:forward(input)
+  local shape, sizes = input.shape, {}
+  local rank = #shape
+  local first = self.start_dim % rank + 1
+  local last = self.end_dim % rank + 1
+  for i = 1, first - 1 do sizes[i] = shape[i] end
+  local flat = 1
+  for i = first, last do flat = flat * shape[i] end
+  sizes[first] = flat
+  for i = last + 1, rank do sizes[#sizes + 1] = shape[i] end
+  return input:reshape(sizes)
+end
+
+function Flatten:extra_repr() return string.format("start_dim=%d, end_dim=%d", self.start_dim, self.end_dim) end
+
+-- Losses: the options go on to the op as they were given -------------------------------------------------------------
+
+local function loss_of(name, op, known)
+  local class = Module:extend(name)
+  function class:init(options)
+    keywords.check(name, options, known)
+    self.options = options
+    if options and options.weight then self:register_buffer("weight", options.weight) end
+  end
+  function class:forward(input, target)
+    local options = self.options
+    if options == nil then return op(input, target) end
+    return op(input, target, options)
+  end
+  nn[name] = class
+end
+
+local none = keywords.none
+loss_of("CrossEntropyLoss", lt.cross_entropy, {weight = none, ignore_index = none, reduction = none, label_smoothing = none})
+loss_of("NLLLoss", lt.nll_loss, {weight = none, ignore_index = none, reduction = none})
+
+return nn

@@ -1,0 +1,296 @@
+-- nn.Module, the base of all modules, and nn.Parameter.
+-- 1. What is assigned to a module (`self.fc1 = nn.Linear(2, 3)`) is a plain field of its table: reading it is one table access.
+-- 2. __newindex sees the first assignment of each name and records the name, never the value: `_order` is the order of definition.
+--    Parameters, buffers and children are found by what the recorded fields hold now, so re-assignment needs no hook.
+-- 3. Nothing here depends on init calling its parent's: the records exist before init runs.
+local lt = ...
+
+-- Parameter or not is a property of a tensor. Weak keys: the mark goes when the tensor goes.
+local is_parameter = setmetatable({}, {__mode = "k"})
+
+local function Parameter(data, requires_grad)
+  if type(data) ~= "userdata" then error("Parameter: a tensor is needed, not a " .. type(data), 2) end
+  local p = data:detach()
+  p:requires_grad_(requires_grad ~= false)
+  is_parameter[p] = true
+  return p
+end
+
+local Module = {_is_module = true, _name = "Module"}
+
+local function is_module(v)
+  if type(v) ~= "table" then return false end
+  local class = getmetatable(v)
+  return type(class) == "table" and rawget(class, "_is_module") == true
+end
+
+-- Classes ------------------------------------------------------------------------------------------------------------
+
+local function define(self, name, value)
+  rawset(self, name, value)
+  if not self._known[name] then
+    self._known[name] = true
+    self._order[#self._order + 1] = name
+  end
+end
+
+local function construct(class, ...)
+  local self = setmetatable({training = true, _order = {}, _known = {}, _buffers = {}}, class)
+  if class.init then class.init(self, ...) end
+  return self
+end
+
+local function call(self, ...) return self:forward(...) end
+
+Module.__index = Module
+Module.__newindex = define
+Module.__call = call
+setmetatable(Module, {__call = construct})
+
+-- A class is the metatable of its instances; what it does not define itself it finds in its parent.
+function Module:extend(name)
+  if type(name) ~= "string" then error("extend: a class needs a name", 2) end
+  local class = {}
+  for key, value in pairs(self) do -- metamethods are not inherited through __index
+    if type(key) == "string" and key:sub(1, 2) == "__" then class[key] = value end
+  end
+  class._is_module, class._name, class.__index = true, name, class
+  return setmetatable(class, {__index = self, __call = construct})
+end
+
+function Module:forward()
+  error(self._name .. ": forward is not defined", 2)
+end
+
+-- What a module holds ------------------------------------------------------------------------------------------------
+
+-- Lists count from 1; the names of their items keep PyTorch's count from 0.
+local function name_of(key) return type(key) == "number" and tostring(key - 1) or key end
+
+local function join(prefix, key)
+  local name = name_of(key)
+  return prefix == "" and name or prefix .. "." .. name
+end
+
+-- Calls visit(full name, value, module, key) for each own parameter ("parameter"), buffer ("buffer") or child ("module").
+local function each(self, kind, prefix, visit)
+  for _, key in ipairs(self._order) do
+    local value = rawget(self, key)
+    local found
+    if type(value) == "userdata" then
+      found = is_parameter[value] and "parameter" or self._buffers[key] ~= nil and "buffer"
+    elseif is_module(value) then
+      found = "module"
+    end
+    if found == kind then visit(join(prefix, key), value, self, key) end
+  end
+end
+
+local function walk_modules(self, prefix, seen, visit)
+  if seen[self] then return end
+  seen[self] = true
+  visit(prefix, self)
+  each(self, "module", prefix, function(name, child) walk_modules(child, name, seen, visit) end)
+end
+
+-- The list of {name, value, module, key} of one kind, each thing once unless `repeated`.
+local function collect(self, kind, prefix, repeated)
+  local list, seen = {}, {}
+  walk_modules(self, prefix or "", {}, function(path, module)
+    each(module, kind, path, function(name, value, owner, key)
+      if repeated or not seen[value] then
+        seen[value] = true
+        list[#list + 1] = {name, value, owner, key}
+      end
+    end)
+  end)
+  return list
+end
+
+local function iterate(list)
+  local i = 0
+  return function()
+    i = i + 1
+    local item = list[i]
+    if item then return item[1], item[2] end
+  end
+end
+
+local function values(list)
+  local out = {}
+  for i, item in ipairs(list) do out[i] = item[2] end
+  return out
+end
+
+function Module:parameters() return values(collect(self, "parameter")) end
+function Module:buffers() return values(collect(self, "buffer")) end
+function Module:named_parameters(prefix) return iterate(collect(self, "parameter", prefix)) end
+function Module:named_buffers(prefix) return iterate(collect(self, "buffer", prefix)) end
+
+function Module:named_modules(prefix)
+  local list = {}
+  walk_modules(self, prefix or "", {}, function(name, module) list[#list + 1] = {name, module} end)
+  return iterate(list)
+end
+
+function Module:named_children()
+  local list, seen = {}, {}
+  each(self, "module", "", function(name, child)
+    if not seen[child] then list[#list + 1] = {name, child} end
+    seen[child] = true
+  end)
+  return iterate(list)
+end
+
+local function second(named)
+  return function()
+    local _, value = named()
+    return value
+  end
+end
+function Module:modules() return second(self:named_modules()) end
+function Module:children() return second(self:named_children()) end
+
+function Module:register_buffer(name, tensor, options)
+  self._buffers[name] = not (options and options.persistent == false) and "persistent" or "transient"
+  self[name] = tensor
+end
+
+function Module:register_parameter(name, parameter) self[name] = parameter end
+function Module:add_module(name, module) self[name] = module end
+
+-- State --------------------------------------------------------------------------------------------------------------
+
+local function walk_state(self, prefix, visit)
+  each(self, "parameter", prefix, visit)
+  each(self, "buffer", prefix, function(name, value, module, key)
+    if module._buffers[key] == "persistent" then visit(name, value) end
+  end)
+  each(self, "module", prefix, function(name, child) walk_state(child, name, visit) end)
+end
+
+-- A table from PyTorch's names ("0.weight") to tensors that share the module's storage.
+function Module:state_dict(prefix)
+  local state = {}
+  walk_state(self, prefix or "", function(name, value) state[name] = value:detach() end)
+  return state
+end
+
+local function size_text(t)
+  local parts = {}
+  for i, n in ipairs(t.shape) do parts[i] = tostring(n) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+local function same_size(a, b)
+  local m, n = a.shape, b.shape
+  if #m ~= #n then return false end
+  for i = 1, #m do
+    if m[i] ~= n[i] then return false end
+  end
+  return true
+end
+
+local function copy_all(pairs_of_tensors)
+  for _, pair in ipairs(pairs_of_tensors) do pair[1]:copy_(pair[2]) end
+end
+
+local function raise_state_errors(self, wrong, missing, unexpected, strict)
+  local errors = {}
+  if strict and #missing > 0 then errors[#errors + 1] = "missing: " .. table.concat(missing, ", ") end
+  if strict and #unexpected > 0 then errors[#errors + 1] = "unexpected: " .. table.concat(unexpected, ", ") end
+  for _, text in ipairs(wrong) do errors[#errors + 1] = text end
+  if #errors > 0 then error("load_state_dict of " .. self._name .. ": " .. table.concat(errors, "; "), 3) end
+end
+
+-- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is copied on an error.
+function Module:load_state_dict(state, options)
+  local strict = not (options and options.strict == false)
+  local missing, unexpected, wrong, known, copies = {}, {}, {}, {}, {}
+  walk_state(self, "", function(name, value)
+    known[name] = true
+    local source = state[name]
+    if source == nil then
+      missing[#missing + 1] = name
+    elseif not same_size(value, source) then
+      wrong[#wrong + 1] = string.format("%s has size %s, the state's %s", name, size_text(value), size_text(source))
+    else
+      copies[#copies + 1] = {value, source}
+    end
+  end)
+  for name in pairs(state) do
+    if not known[name] then unexpected[#unexpected + 1] = tostring(name) end
+  end
+  table.sort(unexpected)
+  raise_state_errors(self, wrong, missing, unexpected, strict)
+  lt.no_grad(copy_all, copies)
+  return {missing_keys = missing, unexpected_keys = unexpected}
+end
+
+-- Changes ------------------------------------------------------------------------------------------------------------
+
+-- Replaces parameters and buffers by their conversion; shared ones stay shared. Floating-point tensors alone change their dtype.
+-- Make the optimiser after this: a converted parameter is another tensor.
+function Module:to(target, ...)
+  local converted = {}
+  local is_dtype = type(target) == "string" and lt[target] == target
+  local function convert(name, value, module, key)
+    if not converted[value] then
+      local floating = value.dtype:find("float", 1, true) ~= nil
+      local new = (is_dtype and not floating) and value or value:to(target)
+      if new ~= value and is_parameter[value] then new = Parameter(new, value.requires_grad) end
+      converted[value] = new
+    end
+    module[key] = converted[value]
+  end
+  for _, kind in ipairs {"parameter", "buffer"} do
+    for _, item in ipairs(collect(self, kind, "", true)) do convert(unpack(item)) end
+  end
+  if select("#", ...) > 0 then return self:to(...) end
+  return self
+end
+
+function Module:train(mode)
+  mode = mode ~= false
+  for module in self:modules() do module.training = mode end
+  return self
+end
+
+function Module:eval() return self:train(false) end
+
+function Module:requires_grad_(on)
+  for _, p in ipairs(self:parameters()) do p:requires_grad_(on ~= false) end
+  return self
+end
+
+function Module:zero_grad()
+  for _, p in ipairs(self:parameters()) do p.grad = nil end
+end
+
+-- f(module) for every module, children first.
+function Module:apply(f)
+  for child in self:children() do child:apply(f) end
+  f(self)
+  return self
+end
+
+-- Printing -----------------------------------------------------------------------------------------------------------
+
+-- What stands between a module's parentheses; classes without children give their settings.
+function Module:extra_repr() return "" end
+
+function Module:__tostring()
+  local lines = {}
+  local extra = self:extra_repr()
+  if extra ~= "" then lines[1] = extra end
+  local children = 0
+  each(self, "module", "", function(name, child)
+    children = children + 1
+    lines[#lines + 1] = "(" .. name .. "): " .. tostring(child):gsub("\n", "\n  ")
+  end)
+  if children == 0 then return self._name .. "(" .. extra .. ")" end
+  return self._name .. "(\n  " .. table.concat(lines, "\n  ") .. "\n)"
+end
+
+return {Module = Module, Parameter = Parameter, is_module = is_module,
+        is_parameter = function(t) return is_parameter[t] == true end}

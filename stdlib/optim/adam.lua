@@ -1,0 +1,65 @@
+-- optim.Adam and optim.AdamW: PyTorch's single-tensor formulas, operation by operation.
+-- state[p] = {step = n, exp_avg = m, exp_avg_sq = v}; step is a Lua number, so the bias corrections are scalar inputs of a compiled step.
+local lt, use = ...
+local base = use "optim.optimizer"
+
+local function check(name)
+  return function(group)
+    base.check_at_least_zero(name, group, "lr", "eps", "weight_decay")
+    local betas = group.betas
+    for i = 1, 2 do
+      local beta = type(betas) == "table" and betas[i]
+      if type(beta) ~= "number" or not (beta >= 0 and beta < 1) then
+        error(string.format("%s: betas are two numbers >= 0 and < 1", name), 4)
+      end
+    end
+  end
+end
+
+local function new_state(p, group)
+  local state = {step = 0, exp_avg = lt.zeros_like(p), exp_avg_sq = lt.zeros_like(p)}
+  if group.amsgrad then state.max_exp_avg_sq = lt.zeros_like(p) end
+  return state
+end
+
+-- Adam adds the weight decay to the gradient; AdamW (decoupled) shrinks the parameter.
+local function update_group(self, group, decoupled)
+  local params, all_state = group.params, self.state
+  local lr, eps, weight_decay = group.lr, group.eps, group.weight_decay
+  local beta1, beta2 = group.betas[1], group.betas[2]
+  for i = 1, #params do
+    local p = params[i]
+    local grad = p.grad
+    if grad ~= nil then
+      local state = all_state[p]
+      local exp_avg, exp_avg_sq = state.exp_avg, state.exp_avg_sq
+      local step = state.step + 1
+      state.step = step
+      if group.maximize then grad = -grad end
+      if weight_decay ~= 0 then
+        if decoupled then p:mul_(1 - lr * weight_decay) else grad = grad + p * weight_decay end
+      end
+      exp_avg:add_((grad - exp_avg) * (1 - beta1))
+      exp_avg_sq:mul_(beta2):add_(grad * (1 - beta2) * grad)
+      local step_size = lr / (1 - beta1 ^ step)
+      local correction2_sqrt = (1 - beta2 ^ step) ^ 0.5
+      local second = exp_avg_sq
+      if group.amsgrad then
+        second = state.max_exp_avg_sq
+        second:copy_(lt.maximum(second, exp_avg_sq))
+      end
+      local denominator = second:sqrt() / correction2_sqrt + eps
+      p:add_(exp_avg * -step_size / denominator)
+    end
+  end
+end
+
+local function class_of(name, weight_decay, decoupled)
+  local class = base.extend(name, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = weight_decay, amsgrad = false,
+                                   maximize = false})
+  class.check, class.new_state = check(name), new_state
+  function class:update_group(group) update_group(self, group, decoupled) end
+  return class
+end
+
+return {Adam = class_of("Adam", 0, false), AdamW = class_of("AdamW", 1e-2, true)}

@@ -1,0 +1,41 @@
+-- optim.SGD, with momentum, dampening, weight decay and Nesterov's momentum: PyTorch's formulas.
+local _, use = ...
+local base = use "optim.optimizer"
+
+local SGD = base.extend("SGD", {lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, maximize = false})
+
+function SGD.check(group)
+  base.check_at_least_zero("SGD", group, "lr", "momentum", "weight_decay")
+  if group.nesterov and (group.momentum <= 0 or group.dampening ~= 0) then
+    error("SGD: nesterov needs a momentum and no dampening", 4)
+  end
+end
+
+function SGD.new_state() return {} end
+
+function SGD:update_group(group)
+  local params, all_state = group.params, self.state
+  local lr, momentum, dampening, weight_decay = group.lr, group.momentum, group.dampening, group.weight_decay
+  for i = 1, #params do
+    local p = params[i]
+    local grad = p.grad
+    if grad ~= nil then
+      if group.maximize then grad = -grad end
+      if weight_decay ~= 0 then grad = grad + p * weight_decay end
+      if momentum ~= 0 then
+        local state = all_state[p]
+        local buffer = state.momentum_buffer
+        if buffer == nil then
+          buffer = grad:clone()
+          state.momentum_buffer = buffer
+        else
+          buffer:mul_(momentum):add_(grad * (1 - dampening))
+        end
+        if group.nesterov then grad = grad + buffer * momentum else grad = buffer end
+      end
+      p:add_(grad * -lr)
+    end
+  end
+end
+
+return SGD
