@@ -24,16 +24,20 @@ data.TensorDataset = setmetatable(TensorDataset, {
 
 function TensorDataset:len() return self.tensors[1]:size(0) end
 
-local function index_all(tensors, index, i)
+-- f(tensor, argument) of each tensor, as several results.
+local function each_tensor(tensors, f, argument, i)
   i = i or 1
-  if i == #tensors then return tensors[i][index] end
-  return tensors[i][index], index_all(tensors, index, i + 1)
+  if i == #tensors then return f(tensors[i], argument) end
+  return f(tensors[i], argument), each_tensor(tensors, f, argument, i + 1)
 end
 
-function TensorDataset:batch(indices) return index_all(self.tensors, indices) end
+local function rows(tensor, indices) return tensor:index_select(0, indices) end
+local function row(tensor, i) return tensor[i] end
+
+function TensorDataset:batch(indices) return each_tensor(self.tensors, rows, indices) end
 
 -- Element i, counting from 0.
-function TensorDataset:get(i) return index_all(self.tensors, i) end
+function TensorDataset:get(i) return each_tensor(self.tensors, row, i) end
 
 local DataLoader = {}
 DataLoader.__index = DataLoader

@@ -85,6 +85,7 @@ end
 
 layer_of("ReLU", lt.relu)
 layer_of("Tanh", lt.tanh)
+layer_of("Sigmoid", lt.sigmoid)
 
 local Identity = Module:extend("Identity")
 nn.Identity = Identity
@@ -113,18 +114,7 @@ function Flatten:init(start_dim, end_dim)
   self.start_dim, self.end_dim = start_dim or 1, end_dim or -1
 end
 
-function Flatten:forward(input)
-  local shape, sizes = input.shape, {}
-  local rank = #shape
-  local first = self.start_dim % rank + 1
-  local last = self.end_dim % rank + 1
-  for i = 1, first - 1 do sizes[i] = shape[i] end
-  local flat = 1
-  for i = first, last do flat = flat * shape[i] end
-  sizes[first] = flat
-  for i = last + 1, rank do sizes[#sizes + 1] = shape[i] end
-  return input:reshape(sizes)
-end
+function Flatten:forward(input) return input:flatten(self.start_dim, self.end_dim) end
 
 function Flatten:extra_repr() return string.format("start_dim=%d, end_dim=%d", self.start_dim, self.end_dim) end
 
@@ -146,7 +136,8 @@ local function loss_of(name, op, known)
 end
 
 local none = keywords.none
-loss_of("CrossEntropyLoss", lt.cross_entropy, {weight = none, ignore_index = none, reduction = none, label_smoothing = none})
+loss_of("CrossEntropyLoss", lt.cross_entropy, {weight = none, ignore_index = none, reduction = none})
 loss_of("NLLLoss", lt.nll_loss, {weight = none, ignore_index = none, reduction = none})
+loss_of("MSELoss", lt.mse_loss, {reduction = none})
 
 return nn

@@ -39,8 +39,8 @@ local function update_group(self, group, decoupled)
       if weight_decay ~= 0 then
         if decoupled then p:mul_(1 - lr * weight_decay) else grad = grad + p * weight_decay end
       end
-      exp_avg:add_((grad - exp_avg) * (1 - beta1))
-      exp_avg_sq:mul_(beta2):add_(grad * (1 - beta2) * grad)
+      exp_avg:lerp_(grad, 1 - beta1)
+      exp_avg_sq:mul_(beta2):addcmul_(grad, grad, {value = 1 - beta2})
       local step_size = lr / (1 - beta1 ^ step)
       local correction2_sqrt = (1 - beta2 ^ step) ^ 0.5
       local second = exp_avg_sq
@@ -49,7 +49,7 @@ local function update_group(self, group, decoupled)
         second:copy_(lt.maximum(second, exp_avg_sq))
       end
       local denominator = second:sqrt() / correction2_sqrt + eps
-      p:add_(exp_avg * -step_size / denominator)
+      p:addcdiv_(exp_avg, denominator, {value = -step_size})
     end
   end
 end

@@ -1,0 +1,185 @@
+-- nn: registration by assignment, order of definition, state_dict, conversion, printing.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy, deep, raises = h.test, h.equal, h.truthy, h.deep, h.raises
+local nn = lt.nn
+
+local function names(iterator)
+  local list = {}
+  for name in iterator do list[#list + 1] = name end
+  return table.concat(list, " ")
+end
+
+local Net = nn.Module:extend("Net")
+function Net:init(hidden)
+  self.fc2 = nn.Linear(4, hidden) -- on purpose not in alphabetical order
+  self.scale = nn.Parameter(lt.ones(2))
+  self.fc1 = nn.Linear(hidden, 2)
+  self.note = "plain"
+end
+function Net:forward(x) return self.fc1(self.fc2(x):relu()) * self.scale end
+
+test("parts register in the order of definition, as plain fields", function()
+  local net = Net(3)
+  equal(names(net:named_parameters()), "scale fc2.weight fc2.bias fc1.weight fc1.bias")
+  equal(names(net:named_children()), "fc2 fc1")
+  equal(#net:parameters(), 5)
+  truthy(rawget(net, "fc1") == net.fc1 and rawget(net.fc1, "weight"))
+  truthy(net:parameters()[1] == net.scale)
+  truthy(net.scale.requires_grad and net.scale.is_leaf)
+end)
+
+test("a call is forward", function()
+  local net = Net(3)
+  deep(net(lt.ones(5, 4)).shape, {5, 2})
+  local Empty = nn.Module:extend("Empty")
+  raises("Empty: forward is not defined", Empty(), 1)
+end)
+
+test("re-assignment replaces, nil removes, a field may become a module", function()
+  local net = Net(3)
+  local new = nn.Linear(4, 3, {bias = false})
+  net.fc2 = new
+  equal(names(net:named_parameters()), "scale fc2.weight fc1.weight fc1.bias")
+  truthy(net:parameters()[2] == new.weight)
+  net.fc1 = nil
+  equal(names(net:named_parameters()), "scale fc2.weight")
+  net.note = nn.Linear(1, 1)
+  equal(names(net:named_children()), "fc2 note")
+  net.scale = 3
+  equal(names(net:named_parameters()), "fc2.weight note.weight note.bias")
+end)
+
+test("an untaken part is no part: tensors are not parameters, buffers are buffers", function()
+  local net = Net(2)
+  net.extra = lt.zeros(3)
+  net:register_buffer("running", lt.zeros(2))
+  net:register_buffer("scratch", lt.zeros(2), {persistent = false})
+  equal(names(net:named_buffers()), "running scratch")
+  local state = net:state_dict()
+  truthy(state.running and not state.scratch and not state.extra)
+  equal(#net:parameters(), 5)
+end)
+
+test("shared parameters count once, and twice in the state", function()
+  local a = nn.Linear(3, 3)
+  local m = nn.Sequential(a, nn.ReLU(), a)
+  equal(#m:parameters(), 2)
+  local state, count = m:state_dict(), 0
+  for _ in pairs(state) do count = count + 1 end
+  equal(count, 4)
+  truthy(state["0.weight"] and state["2.bias"])
+end)
+
+test("Sequential counts from 1, its state from 0", function()
+  local m = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))
+  equal(names(m:named_parameters()), "0.weight 0.bias 2.weight 2.bias")
+  equal(m[1].out_features, 3)
+  equal(m:len(), 3)
+  deep(m(lt.zeros(7, 2)).shape, {7, 1})
+  raises("Sequential: a module is needed", nn.Sequential, nn.ReLU(), 3)
+end)
+
+test("state_dict goes back in and out", function()
+  local a, b = Net(3), Net(3)
+  local x = lt.randn(4, 4)
+  truthy(not a(x):equal(b(x)))
+  b:load_state_dict(a:state_dict())
+  truthy(a(x):equal(b(x)))
+  local state = a:state_dict()
+  state["fc1.bias"], state.other = nil, lt.zeros(1)
+  raises("missing: fc1.bias; unexpected: other", b.load_state_dict, b, state)
+  local result = b:load_state_dict(state, {strict = false})
+  deep(result, {missing_keys = {"fc1.bias"}, unexpected_keys = {"other"}})
+  state = a:state_dict()
+  state.scale = lt.zeros(3)
+  raises("scale has size {2}, the state's {3}", b.load_state_dict, b, state)
+  truthy(b:parameters()[1].requires_grad)
+end)
+
+test("train, eval, apply, requires_grad_, zero_grad", function()
+  local net = Net(3)
+  truthy(net.training)
+  truthy(net:eval() == net and not net.fc1.training)
+  net:train()
+  truthy(net.fc2.training)
+  local seen = {}
+  net:apply(function(m) seen[#seen + 1] = m._name end)
+  equal(table.concat(seen, " "), "Linear Linear Net")
+  net(lt.ones(1, 4)):sum():backward()
+  truthy(net.fc1.weight.grad)
+  net:zero_grad()
+  equal(net.fc1.weight.grad, nil)
+  net:requires_grad_(false)
+  truthy(not net.scale.requires_grad and #net:parameters() == 5)
+end)
+
+test("to(dtype) keeps parameters parameters", function()
+  local net = Net(3):to(lt.float64)
+  equal(#net:parameters(), 5)
+  equal(net.fc1.weight.dtype, "float64")
+  truthy(net.fc1.weight.requires_grad and net.fc1.weight.is_leaf)
+  equal(net(lt.ones(2, 4, {dtype = "float64"})).dtype, "float64")
+end)
+
+test("printing is PyTorch's", function()
+  local m = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU()), nn.Linear(3, 1, {bias = false}))
+  equal(tostring(m), [[
+Sequential(
+  (0): Linear(in_features=2, out_features=3, bias=True)
+  (1): Sequential(
+    (0): ReLU()
+  )
+  (2): Linear(in_features=3, out_features=1, bias=False)
+)]])
+end)
+
+test("classes inherit, init need not call its parent's", function()
+  local Wide = Net:extend("Wide")
+  function Wide:init()
+    Net.init(self, 5)
+    self.tail = nn.Identity()
+  end
+  local w = Wide()
+  equal(names(w:named_children()), "fc2 fc1 tail")
+  deep(w(lt.ones(1, 4)).shape, {1, 2})
+  local Bare = Net:extend("Bare")
+  function Bare:init() self.only = nn.Linear(1, 1) end
+  equal(names(Bare():named_parameters()), "only.weight only.bias")
+end)
+
+test("Linear's initial weights are PyTorch's uniform", function()
+  lt.manual_seed(1)
+  local fc = nn.Linear(100, 200)
+  local bound = 1 / math.sqrt(100)
+  local w = fc.weight:detach()
+  truthy(w:abs():amax():item() <= bound)
+  truthy(w:abs():amax():item() > 0.99 * bound)
+  h.near(w:mean():item(), 0, 0.003)
+  h.near((w * w):mean():item(), bound * bound / 3, 2e-4)
+  truthy(not fc.bias:detach():equal(lt.zeros(200)))
+end)
+
+test("nn.init fills in place", function()
+  local t = lt.zeros(50, 40)
+  truthy(nn.init.normal_(t, 2, 0.5) == t)
+  h.near(t:mean():item(), 2, 0.05)
+  nn.init.constant_(t, 4)
+  truthy(t:equal(lt.full({50, 40}, 4)))
+  nn.init.xavier_uniform_(t)
+  truthy(t:abs():amax():item() <= math.sqrt(6 / 90))
+  local p = nn.Parameter(lt.zeros(2, 2))
+  nn.init.ones_(p)
+  truthy(p.is_leaf and p:detach():equal(lt.ones(2, 2)))
+  raises("at least 2 dimensions", nn.init.kaiming_uniform_, lt.zeros(3))
+end)
+
+test("losses equal their functions", function()
+  local x, y = lt.randn(6, 4), lt.tensor({0, 1, 2, 3, 0, 1}, {dtype = "int64"})
+  truthy(nn.CrossEntropyLoss()(x, y):equal(nn.functional.cross_entropy(x, y)))
+  truthy(nn.CrossEntropyLoss {reduction = "sum"}(x, y):equal(nn.functional.cross_entropy(x, y, {reduction = "sum"})))
+  truthy(nn.NLLLoss()(x:log_softmax(-1), y):allclose(nn.functional.cross_entropy(x, y)))
+  raises("unknown option 'reduce' (known: ignore_index, reduction, weight)", nn.CrossEntropyLoss, {reduce = 1})
+end)
+
+h.finish()

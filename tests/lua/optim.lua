@@ -1,0 +1,156 @@
+-- optim: each optimiser against its formula in Lua numbers, groups, state_dict, errors.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy, near, raises = h.test, h.equal, h.truthy, h.near, h.raises
+local optim = lt.optim
+
+local function parameter(...) return lt.tensor({...}, {dtype = "float64", requires_grad = true}) end
+
+-- Runs `steps` steps on loss = sum(p^3) / 3, so that the gradient is p^2; returns the list of values of p.
+local function run(class, options, steps, start)
+  local p = parameter(unpack(start))
+  local opt = class({p}, options)
+  for _ = 1, steps do
+    opt:zero_grad();
+    ((p * p * p):sum() / 3):backward()
+    opt:step()
+  end
+  return p:detach():totable(), opt, p
+end
+
+local function check(class, options, update, start)
+  start = start or {0.5, -1.25, 2}
+  local got = run(class, options, 5, start)
+  for i, value in ipairs(start) do
+    local state = {}
+    for step = 1, 5 do value = update(value, value * value, state, step) end
+    near(got[i], value, 1e-12, "element " .. i)
+  end
+end
+
+test("SGD", function()
+  check(optim.SGD, {lr = 0.1}, function(p, g) return p - 0.1 * g end)
+  check(optim.SGD, {lr = 0.1, weight_decay = 0.2, maximize = true}, function(p, g) return p - 0.1 * (-g + 0.2 * p) end)
+  for _, nesterov in ipairs {false, true} do
+    check(optim.SGD, {lr = 0.1, momentum = 0.9, nesterov = nesterov}, function(p, g, s)
+      s.b = s.b and 0.9 * s.b + g or g
+      return p - 0.1 * (nesterov and g + 0.9 * s.b or s.b)
+    end)
+  end
+  check(optim.SGD, {lr = 0.1, momentum = 0.9, dampening = 0.5}, function(p, g, s)
+    s.b = s.b and 0.9 * s.b + 0.5 * g or g
+    return p - 0.1 * s.b
+  end)
+end)
+
+local function adam(lr, b1, b2, eps, decay, decoupled, amsgrad)
+  return function(p, g, s, step)
+    if decoupled then p = p * (1 - lr * decay) else g = g + decay * p end
+    s.m = (s.m or 0) + (g - (s.m or 0)) * (1 - b1)
+    s.v = (s.v or 0) * b2 + (1 - b2) * g * g
+    local second = s.v
+    if amsgrad then
+      s.max = math.max(s.max or 0, s.v)
+      second = s.max
+    end
+    local denominator = math.sqrt(second) / math.sqrt(1 - b2 ^ step) + eps
+    return p - lr / (1 - b1 ^ step) * s.m / denominator
+  end
+end
+
+test("Adam and AdamW", function()
+  check(optim.Adam, {lr = 0.1}, adam(0.1, 0.9, 0.999, 1e-8, 0, false))
+  check(optim.Adam, {lr = 0.1, weight_decay = 0.3, betas = {0.8, 0.99}, eps = 1e-3}, adam(0.1, 0.8, 0.99, 1e-3, 0.3, false))
+  check(optim.AdamW, {lr = 0.1}, adam(0.1, 0.9, 0.999, 1e-8, 0.01, true))
+  check(optim.AdamW, {lr = 0.1, weight_decay = 0.3, amsgrad = true}, adam(0.1, 0.9, 0.999, 1e-8, 0.3, true, true))
+end)
+
+test("state: step is a Lua number, the rest tensors", function()
+  local _, opt, p = run(optim.AdamW, {}, 3, {1, 2})
+  equal(opt.state[p].step, 3)
+  equal(type(opt.state[p].step), "number")
+  equal(opt.state[p].exp_avg:numel(), 2)
+  truthy(not opt.state[p].exp_avg.requires_grad)
+end)
+
+test("parameters without a gradient are left alone", function()
+  local p, q = parameter(1, 2), parameter(3)
+  local opt = optim.AdamW({p, q}, {lr = 0.1})
+  p:sum():backward()
+  opt:step()
+  equal(q:detach():item(), 3)
+  equal(opt.state[q].step, 0)
+  truthy(p.requires_grad and p.is_leaf)
+end)
+
+test("zero_grad sets nil", function()
+  local p = parameter(1, 2)
+  local opt = optim.SGD({p}, {lr = 0.1})
+  p:sum():backward()
+  truthy(p.grad)
+  opt:zero_grad()
+  equal(p.grad, nil)
+end)
+
+test("groups have their own options, and take the others'", function()
+  local p, q = parameter(1), parameter(1)
+  local opt = optim.SGD({{params = {p}}, {params = {q}, lr = 0.5}}, {lr = 0.25});
+  (p + q):sum():backward()
+  opt:step()
+  equal(p:detach():item(), 0.75)
+  equal(q:detach():item(), 0.5)
+  opt.param_groups[1].lr = 0.125
+  opt:step()
+  equal(p:detach():item(), 0.625)
+end)
+
+test("step takes a closure, and leaves grad mode as it was", function()
+  local p = parameter(2)
+  local opt = optim.SGD({p}, {lr = 0.5})
+  local loss = opt:step(function()
+    opt:zero_grad();
+    local l = (p * p):sum()
+    l:backward()
+    return l
+  end)
+  equal(loss:item(), 4)
+  equal(p:detach():item(), 0)
+  truthy((p * 2).requires_grad)
+end)
+
+test("state_dict has PyTorch's layout and goes back in", function()
+  local start = {0.5, -1.25}
+  local whole = run(optim.AdamW, {lr = 0.1}, 6, start)
+  local half, opt = run(optim.AdamW, {lr = 0.1}, 3, start)
+  local saved = opt:state_dict()
+  equal(saved.state[0].step, 3)
+  equal(saved.param_groups[1].params[1], 0)
+  equal(saved.param_groups[1].lr, 0.1)
+  local p = parameter(unpack(half))
+  local again = optim.AdamW({p}, {lr = 7})
+  again:load_state_dict(saved)
+  for _ = 1, 3 do
+    again:zero_grad();
+    ((p * p * p):sum() / 3):backward()
+    again:step()
+  end
+  h.deep(p:detach():totable(), whole)
+  equal(opt.state[opt.param_groups[1].params[1]].step, 3)
+  raises("1 parameters, the optimiser's 2", function()
+    optim.AdamW({parameter(1), parameter(2)}):load_state_dict(saved)
+  end)
+end)
+
+test("errors name what is wrong", function()
+  local p = parameter(1)
+  raises("not empty", optim.SGD, {}, {lr = 1})
+  raises("SGD: lr is a number >= 0, not -1", optim.SGD, {p}, {lr = -1})
+  raises("betas are two numbers", optim.Adam, {p}, {betas = {1, 0}})
+  raises("AdamW: unknown option 'lrr' (known: amsgrad, betas, eps, lr, maximize, weight_decay)", optim.AdamW, {p}, {lrr = 1})
+  raises("params[1] is a number", optim.SGD, {{params = {3}}})
+  raises("params[1] is not a leaf", optim.SGD, {p * 2})
+  raises("appears twice", optim.SGD, {p, p})
+  raises("nesterov needs", optim.SGD, {p}, {nesterov = true})
+end)
+
+h.finish()
