@@ -1,6 +1,7 @@
 // Graph passes: pure functions from graph to graph, one file and one golden-text test each; jit/compile.cc runs them.
 #pragma once
 #include <functional>
+#include <unordered_map>
 
 #include "jit/graph/graph.h"
 
@@ -17,11 +18,36 @@ struct PassRow {
   const char* name;
   GraphPtr (*run)(const Graph&);
 };
-extern const PassRow kPasses[];
+extern const PassRow kPasses[];  // in the order they run
 extern const size_t kPassCount;
 
-// Copies g node by node through call_op in a recorder of a new graph (same SymEnv); rewrite may return replacements for
-// a node's results (args already mapped), or an empty list to copy the node as it is.
-GraphPtr rebuild(const Graph& g, const std::function<bool(const Node& node, Args& args, Results& results)>& rewrite);
+// A graph being rebuilt: the new graph shares the SymEnv of the old one and has the same inputs, in order.
+class Rebuilder {
+ public:
+  explicit Rebuilder(const Graph& g);
+  const Graph& from;
+  GraphPtr graph;
+  GraphRecorder recorder;
+
+  Tensor map(const Tensor& t) const;        // old value to new value
+  Tensor map_input(const Tensor& t) const;  // the new input, whatever t maps to now
+  Value map(const Value& v) const;
+  Args map(const Args& args) const;
+  void set(const Tensor& old, const Tensor& now) { values_[old.get()] = now; }
+  void set(const Node& n, const Results& results);
+  void at(const Node& n);                  // following nodes carry n's source line
+  Results copy(const Node& n, Args args);  // n itself, with its call index, on new args
+  GraphPtr finish();                       // maps the outputs
+
+ private:
+  SymScope symbols_;
+  GradModeScope no_grad_;
+  std::unordered_map<const TensorImpl*, Tensor> values_;
+};
+
+// Walks g in order; rewrite fills results and returns true, or returns false to copy the node as it is. args are
+// mapped.
+using Rewrite = std::function<bool(Rebuilder& b, const Node& node, Args& args, Results& results)>;
+GraphPtr rebuild(const Graph& g, const Rewrite& rewrite);
 
 }  // namespace lutra

@@ -1,0 +1,110 @@
+// Building graphs: inputs, and the recorder that turns call_op into nodes.
+#include "jit/graph/graph.h"
+
+#include <mutex>
+#include <unordered_set>
+
+namespace lutra {
+
+const char* intern(const std::string& text) {
+  static std::mutex mutex;
+  static std::unordered_set<std::string> strings;
+  std::lock_guard<std::mutex> lock(mutex);
+  return strings.insert(text).first->c_str();
+}
+
+Tensor Graph::add_input(const std::string& name, const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
+  auto node = std::make_unique<Node>();
+  node->op = OpId::input;
+  Tensor t = make_fake(sizes, strides, dtype, device);
+  t->node = node.get();
+  node->results = {t};
+  inputs.push_back({t, name, Tensor()});
+  input_nodes.push_back(std::move(node));
+  return t;
+}
+
+Tensor Graph::add_constant(const std::string& name, const Tensor& real) {
+  for (const GraphInput& in : inputs) {
+    if (in.constant.same(real)) return in.value;
+  }
+  Tensor t = add_input(name, real->sizes, real->strides, real->dtype, real->device());
+  inputs.back().constant = real;
+  return t;
+}
+
+Scalar Graph::add_scalar(const std::string& name, double hint) {
+  Scalar s(hint);
+  s.expr = env->leaf(SymOp::kScalarInput, int32_t(scalars.size()), 0, 0, hint);
+  scalars.push_back({name, hint});
+  return s;
+}
+
+void Graph::renumber() {
+  int next = 0;
+  auto number = [&](Node& n) {
+    n.id = next;
+    next += std::max<int>(1, n.inplace ? 1 : int(n.results.size()));
+  };
+  for (auto& n : input_nodes) number(*n);
+  for (auto& n : nodes) number(*n);
+}
+
+Node* GraphRecorder::append(OpId op, Args& args) {
+  auto lift = [&](Tensor& t) {
+    if (t && !t->is_fake()) t = graph_.add_constant("constant", t);
+  };
+  for (Value& v : args) {
+    if (v.is<Tensor>()) lift(v.as<Tensor>());
+    if (v.is<std::vector<Tensor>>()) {
+      for (Tensor& t : v.as<std::vector<Tensor>>()) lift(t);
+    }
+  }
+  auto node = std::make_unique<Node>();
+  node->op = op;
+  node->args = args;
+  node->file = file_;
+  node->line = line_;
+  if (info(op).has(kRandom)) node->rng = graph_.rng_calls++;
+  graph_.nodes.push_back(std::move(node));
+  return graph_.nodes.back().get();
+}
+
+Results GraphRecorder::call(OpId op, Args& args) {
+  ResultSpecs specs = info(op).meta(op, args);
+  Node* node = append(op, args);
+  for (const ResultSpec& spec : specs) {
+    Tensor t;
+    if (op == OpId::copy_) {
+      t = node->args[0].tensor();
+      node->results.push_back(t);
+      node->inplace = true;
+      continue;
+    }
+    if (spec.view) {
+      const Tensor& base = node->args[0].as<Tensor>();
+      t = alias(base, spec.sizes, spec.strides, spec.offset);
+      t->base = base->base ? base->base : base;
+    } else {
+      Device device = {};
+      for (const Value& v : node->args) {
+        if (v.is<Tensor>() && v.tensor()) device = v.tensor()->device();
+      }
+      t = make_fake(spec.sizes, spec.strides, spec.dtype, device);
+    }
+    t->node = node;
+    t->result = int32_t(node->results.size());
+    node->results.push_back(t);
+  }
+  return node->results;
+}
+
+Tensor GraphRecorder::call_inplace(OpId op, Args& args) {
+  info(op).meta(op, args);  // raises on bad arguments
+  Node* node = append(op, args);
+  node->inplace = true;
+  node->results = {node->args[0].as<Tensor>()};
+  return node->results[0];
+}
+
+}  // namespace lutra

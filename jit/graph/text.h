@@ -1,0 +1,13 @@
+// What the printer and the parser of graphs share.
+#pragma once
+#include <string>
+
+#include "ops/core/sym.h"
+
+namespace lutra {
+
+int arity(SymOp op);
+std::string expr_text(const SymEnv& env, int32_t id);  // mul(size(0, 1), 4)
+std::string number_text(double v);                     // shortest that reads back, always with '.' or 'e'
+
+}  // namespace lutra

@@ -1,0 +1,74 @@
+// The graph verifier: the invariants of graph.h, checked after every pass in debug builds.
+#include <unordered_set>
+
+#include "jit/graph/graph.h"
+
+namespace lutra {
+namespace {
+
+struct Verifier {
+  const Graph& g;
+  std::unordered_set<const TensorImpl*> defined;
+  std::string problem;
+
+  void check(bool ok, const std::string& what) {
+    if (!ok && problem.empty()) problem = what;
+  }
+  void use(const Tensor& t, const std::string& where) {
+    if (t) check(defined.count(t.get()), where + " uses a value that no earlier node defines");
+  }
+  void use(const Value& v, const std::string& where) {
+    if (v.is<Tensor>()) use(v.tensor(), where);
+    if (v.is<std::vector<Tensor>>()) {
+      for (const Tensor& t : v.as<std::vector<Tensor>>()) use(t, where);
+    }
+    if (v.is<Scalar>()) sym(v.as<Scalar>().expr, where);
+    if (v.is<Sizes>()) {
+      for (SymInt s : v.as<Sizes>()) sym(s.expr, where);
+    }
+  }
+  void sym(int32_t expr, const std::string& where) {
+    check(expr >= 0 && size_t(expr) < g.env->size(), where + " has a symbol that is not in the graph's env");
+  }
+  void define(const Tensor& t, const Node& n, size_t i, const std::string& where) {
+    check(bool(t) && t->is_fake(), where + " has a result that is not a FakeTensor");
+    if (!problem.empty()) return;
+    check(t->node == &n && size_t(t->result) == i, where + " has a result of another node");
+    check(t->sizes.size() == t->strides.size(), where + " has a result with sizes and strides of different rank");
+    for (size_t d = 0; d < t->sizes.size(); d++) sym(t->sizes[d].expr, where), sym(t->strides[d].expr, where);
+    defined.insert(t.get());
+  }
+
+  void node(const Node& n) {
+    std::string where = str("node ", n.id, " (", name(n.op), ")");
+    check(n.op < OpId::kCount && n.op != OpId::input, where + " is not an op");
+    if (!problem.empty()) return;
+    check(n.args.size() <= info(n.op).args.size(), where + " has too many arguments");
+    for (const Value& v : n.args) use(v, where);
+    check(info(n.op).has(kRandom) == (n.rng >= 0), where + " must have a call index exactly if it is random");
+    check(n.rng < g.rng_calls, where + " has a call index that the graph does not consume");
+    if (n.inplace) {
+      check(n.results.size() == 1 && n.results[0].same(n.args[0].tensor()),
+            where + " must result in its first argument");
+      return;
+    }
+    check(int(n.results.size()) == info(n.op).results, where + " has a wrong number of results");
+    for (size_t i = 0; i < n.results.size(); i++) define(n.results[i], n, i, where);
+  }
+
+  std::string run() {
+    check(g.inputs.size() == g.input_nodes.size(), "inputs without their nodes");
+    for (size_t i = 0; i < g.inputs.size() && problem.empty(); i++) {
+      define(g.inputs[i].value, *g.input_nodes[i], 0, "input '" + g.inputs[i].name + "'");
+    }
+    for (size_t i = 0; i < g.nodes.size() && problem.empty(); i++) node(*g.nodes[i]);
+    for (const Value& v : g.outputs) use(v, "return");
+    return problem;
+  }
+};
+
+}  // namespace
+
+std::string verify(const Graph& graph) { return Verifier{graph, {}, {}}.run(); }
+
+}  // namespace lutra

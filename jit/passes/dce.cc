@@ -1,0 +1,39 @@
+// dce: nodes that no output, write or check needs are dropped. Random nodes go too: the graph still consumes their call
+// indices, so later ones do not shift.
+#include <unordered_set>
+
+#include "jit/passes/passes.h"
+
+namespace lutra {
+namespace {
+
+// Ops that raise on a bad element value: eager raises whether the result is used or not.
+bool can_fail(OpId op) {
+  return op == OpId::gather || op == OpId::scatter_add || op == OpId::index_select || op == OpId::index_add;
+}
+
+void mark(const Value& v, std::unordered_set<const Node*>& live) {
+  if (v.is<Tensor>() && v.tensor()) live.insert(v.tensor()->node);
+  if (!v.is<std::vector<Tensor>>()) return;
+  for (const Tensor& t : v.as<std::vector<Tensor>>()) live.insert(t->node);
+}
+
+}  // namespace
+
+GraphPtr dce(const Graph& g) {
+  std::unordered_set<const Node*> live;
+  for (const Value& v : g.outputs) mark(v, live);
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    const Node& n = *g.nodes[i];
+    if (n.inplace || can_fail(n.op)) live.insert(&n);
+    if (!live.count(&n)) continue;
+    for (const Value& v : n.args) mark(v, live);
+  }
+  Rebuilder b(g);
+  for (const auto& n : g.nodes) {
+    if (live.count(n.get())) b.set(*n, b.copy(*n, b.map(n->args)));
+  }
+  return b.finish();
+}
+
+}  // namespace lutra

@@ -1,0 +1,154 @@
+// functionalise: in-place ops and writes through views become values; what was written to an input is copied into it at
+// the end. Writes are found by storage: tensors alias exactly if they share one.
+//
+// For each old storage we keep the base (the tensor it was made for), its present value and a version. A read of a
+// tensor whose version is behind regenerates it from the base by its chain of view ops. Invariants of the result: the
+// only writes are copy_ nodes into inputs, after everything else except views of those inputs that are returned.
+#include "jit/passes/passes.h"
+
+namespace lutra {
+namespace {
+
+struct StorageState {
+  Tensor base;   // old tensor
+  Tensor value;  // its present value in the new graph
+  int version = 0;
+  int aliases = 0;  // inputs over this storage
+};
+
+struct Functionaliser {
+  Rebuilder b;
+  std::unordered_map<const Storage*, StorageState> storages;
+  std::unordered_map<const TensorImpl*, int> versions;  // of the new value known for an old tensor
+
+  explicit Functionaliser(const Graph& g) : b(g) {
+    for (const GraphInput& in : g.inputs) {
+      define(in.value);
+      storages[in.value->storage.get()].aliases++;
+    }
+  }
+
+  // An old tensor whose new value was just set.
+  void define(const Tensor& t) {
+    StorageState& s = storages[t->storage.get()];
+    if (!s.base) s.base = t, s.value = b.map(t);
+    versions[t.get()] = s.version;
+  }
+
+  // The new value of an old tensor as of now.
+  Tensor read(const Tensor& t) {
+    if (!t) return t;
+    StorageState& s = storages[t->storage.get()];
+    auto known = versions.find(t.get());
+    LUTRA_CHECK(known != versions.end(), "a value without its node");
+    if (known->second == s.version) return b.map(t);
+    Tensor now = s.value;
+    if (!t.same(s.base)) {
+      const Node& view = *t->node;
+      if (view.op == OpId::input) fail("a write to one of two inputs that share memory cannot be compiled");
+      Args args = b.map(view.args);
+      args[0] = read(view.args[0].tensor());
+      b.at(view);
+      now = b.recorder.call(view.op, args)[size_t(t->result)];
+    }
+    b.set(t, now);
+    known->second = s.version;
+    return now;
+  }
+
+  Args read(const Args& args) {
+    Args out;
+    for (const Value& v : args) {
+      if (v.is<Tensor>()) {
+        out.push_back(read(v.tensor()));
+      } else if (v.is<std::vector<Tensor>>()) {
+        std::vector<Tensor> list;
+        for (const Tensor& t : v.as<std::vector<Tensor>>()) list.push_back(read(t));
+        out.push_back(list);
+      } else {
+        out.push_back(v);
+      }
+    }
+    return out;
+  }
+
+  Tensor call(OpId op, Args args) { return b.recorder.call(op, args)[0]; }
+
+  static bool same_geometry(const Tensor& a, const Tensor& x) {
+    if (a->sizes.size() != x->sizes.size() || a->offset != x->offset) return false;
+    for (size_t d = 0; d < a->sizes.size(); d++) {
+      if (a->sizes[d] != x->sizes[d] || a->strides[d] != x->strides[d]) return false;
+    }
+    return true;
+  }
+
+  // The value that a write of op's result into self leaves there: self's dtype and sizes.
+  Tensor fitted(Tensor r, const Tensor& self) {
+    if (r->dtype != self->dtype) r = call(OpId::to_dtype, {r, self->dtype});
+    bool same = r->sizes.size() == self->sizes.size();
+    for (size_t d = 0; same && d < r->sizes.size(); d++) same = r->sizes[d] == self->sizes[d];
+    return same ? r : call(OpId::expand, {r, self->sizes});
+  }
+
+  void write(const Tensor& self, const Tensor& r) {
+    StorageState& s = storages[self->storage.get()];
+    if (s.aliases > 1) fail("a write to one of two inputs that share memory cannot be compiled");
+    if (same_geometry(self, s.base)) {
+      s.value = r;
+    } else if (self->is_contiguous() && s.base->is_contiguous() && self->numel() == s.base->numel()) {
+      s.value = call(OpId::reshape, {r, s.base->sizes});
+    } else {
+      if (!s.base->is_contiguous())
+        fail("a write through a view of a tensor that is not contiguous cannot be compiled");
+      SymInt offset = self->offset - s.base->offset;
+      Scalar at = Scalar::of_sym(offset);
+      s.value = call(OpId::as_strided_scatter, {s.value, r, self->sizes, self->strides, at});
+    }
+    s.version++;
+    b.set(self, r);
+    versions[self.get()] = s.version;
+  }
+
+  void node(const Node& n) {
+    Args args = read(n.args);
+    b.at(n);
+    if (!n.inplace) {
+      Results results = b.copy(n, args);
+      b.set(n, results);
+      for (const Tensor& t : n.results) define(t);
+      return;
+    }
+    Tensor self = n.args[0].tensor();
+    Tensor r = n.op == OpId::copy_ ? args[1].tensor() : call(n.op, args);
+    write(self, fitted(r, self));
+  }
+
+  // Inputs that were written get their value; from then on they are the value.
+  void write_back() {
+    for (const GraphInput& in : b.from.inputs) {
+      StorageState& s = storages[in.value->storage.get()];
+      if (!s.version || !s.base.same(in.value)) continue;
+      Tensor target = b.map_input(in.value);
+      Args args{target, s.value};
+      b.recorder.call(OpId::copy_, args);
+      s.value = target;
+      s.version++;
+    }
+  }
+
+  GraphPtr run() {
+    for (const auto& n : b.from.nodes) node(*n);
+    b.recorder.set_location(nullptr, 0);
+    write_back();
+    for (const Value& v : b.from.outputs) {
+      if (v.is<Tensor>()) read(v.tensor());
+    }
+    return b.finish();
+  }
+};
+
+}  // namespace
+
+GraphPtr functionalise(const Graph& g) { return Functionaliser(g).run(); }
+
+}  // namespace lutra

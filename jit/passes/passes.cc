@@ -1,0 +1,14 @@
+// The order of the passes.
+#include "jit/passes/passes.h"
+
+namespace lutra {
+
+const PassRow kPasses[] = {
+    {"functionalise", functionalise},
+    {"decompose", decompose},
+    {"cse", cse},
+    {"dce", dce},
+};
+const size_t kPassCount = sizeof kPasses / sizeof *kPasses;
+
+}  // namespace lutra
