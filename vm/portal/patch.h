@@ -20,8 +20,8 @@
 
 namespace lutra {
 
-// What a residual operation works on.
-struct Value {
+// What a residual operation works on (Value is the argument of an op: ops/core/value.h).
+struct PatchValue {
   enum class Kind : uint8_t {
     kSlot,     // a slot of the frame
     kResult,   // result `index` of the portal (0 is the first after the code)
@@ -33,10 +33,10 @@ struct Value {
     kUpvalue,  // the value of upvalue `index`
   } kind = Kind::kNil;
   int index = 0;
-  static Value slot(int i) { return {Kind::kSlot, i}; }
-  static Value result(int i) { return {Kind::kResult, i}; }
-  static Value temp(int i) { return {Kind::kTemp, i}; }
-  static Value integer(int i) { return {Kind::kInteger, i}; }
+  static PatchValue slot(int i) { return {Kind::kSlot, i}; }
+  static PatchValue result(int i) { return {Kind::kResult, i}; }
+  static PatchValue temp(int i) { return {Kind::kTemp, i}; }
+  static PatchValue integer(int i) { return {Kind::kInteger, i}; }
 };
 
 struct Residual {
@@ -50,9 +50,9 @@ struct Residual {
     kCloseUpvalues,  // UCLO of slots >= index
     kCall,           // dst.. <- args[0](args[1] ..), `nresults` of them (only to slots; or temps where dst is one)
   } kind;
-  Value dst;  // a slot or a temp
+  PatchValue dst;  // a slot or a temp
   int index = 0;
-  std::vector<Value> args;
+  std::vector<PatchValue> args;
   int nresults = 0;
 };
 
@@ -68,7 +68,7 @@ struct Resume {
   bc::Pc pc = 0;
   bool past_portal = false;
   bool varargs = false;
-  std::vector<Value> args;
+  std::vector<PatchValue> args;
 };
 
 struct Out {
