@@ -1,0 +1,123 @@
+-- Eager against compiled on the CPU: one JSON line a case, {case, threads, eager_ms, compiled_ms, compile_ms}; medians.
+--   lutra scripts/bench/cpu.lua [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
+local lt = require "lutra"
+local nn, optim = lt.nn, lt.optim
+
+local threads, seconds, wanted = 2, 1, {}
+do
+  local i = 1
+  while arg[i] do
+    if arg[i] == "--threads" then
+      threads, i = assert(tonumber(arg[i + 1]), "--threads N"), i + 1
+    elseif arg[i] == "--seconds" then
+      seconds, i = assert(tonumber(arg[i + 1]), "--seconds S"), i + 1
+    else
+      wanted[#wanted + 1] = arg[i]
+    end
+    i = i + 1
+  end
+end
+lt.config.num_threads = threads
+lt.manual_seed(0)
+
+local function is_wanted(name)
+  for _, start in ipairs(wanted) do
+    if name:sub(1, #start) == start then return true end
+  end
+  return #wanted == 0
+end
+
+local function median(list)
+  table.sort(list)
+  return list[math.floor((#list + 1) / 2)]
+end
+
+-- Milliseconds a call of f, where one sample is `calls` calls.
+local function bench(f, calls)
+  calls = calls or 1
+  for _ = 1, 3 * calls do f() end
+  local times, start = {}, lt.perf_counter()
+  repeat
+    local before = lt.perf_counter()
+    for _ = 1, calls do f() end
+    local now = lt.perf_counter()
+    times[#times + 1] = (now - before) / calls * 1e3
+  until now - start > seconds and #times >= 5
+  collectgarbage()
+  return median(times)
+end
+
+local function emit(name, fields)
+  local parts = {string.format('"case": "%s", "threads": %d', name, threads)}
+  for _, field in ipairs(fields) do parts[#parts + 1] = string.format('"%s": %.5f', field[1], field[2]) end
+  print("{" .. table.concat(parts, ", ") .. "}")
+  io.stdout:flush()
+end
+
+-- f eager, then the same compiled. make() gives f on fresh state, so that both sides do the same work.
+local function both(name, make, calls)
+  if not is_wanted(name) then return end
+  local eager_ms = bench(make(), calls)
+  local compiled, compile = make(lt.compile)
+  local start = lt.perf_counter()
+  compiled()
+  local first = (lt.perf_counter() - start) * 1e3
+  local compiled_ms = bench(compiled, calls)
+  emit(name, {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms}, {"compile_ms", math.max(first - compiled_ms, 0)}})
+end
+
+-- A case without gradients: op(...) on fixed tensors.
+local function plain(name, op, ...)
+  local a, b, c = ...
+  both(name, function(compile)
+    local f = compile and compile(op) or op
+    return function() return f(a, b, c) end
+  end)
+end
+
+lt.set_grad_enabled(false)
+local x, w, bias = lt.randn(1024, 1024), lt.randn(1024), lt.randn(1024)
+plain("copy", function(t) return t:clone() end, x)
+plain("gelu_bias_res", function(t, scale, shift)
+  local z = t * scale + shift
+  return 0.5 * z * (1 + (0.7978845608028654 * (z + 0.044715 * (z * z * z))):tanh()) + t
+end, x, w, bias)
+plain("softmax", function(t) return t:softmax(-1) end, x)
+plain("sum_dim0", function(t) return t:sum(0) end, x)
+plain("layernorm", function(t, scale, shift)
+  local mean = t:mean(-1, true)
+  local centred = t - mean
+  return centred * ((centred * centred):mean(-1, true) + 1e-5):rsqrt() * scale + shift
+end, x, w, bias)
+for _, n in ipairs {128, 512, 1024} do
+  plain("matmul_" .. n, function(a, b) return a:mm(b) end, lt.randn(n, n), lt.randn(n, n))
+end
+
+local tiny_a, tiny_b = lt.randn(3), lt.randn(3)
+local function tiny(a, b) return a + b end
+both("tiny_graph", function(compile)
+  local f = compile and compile(tiny) or tiny
+  return function() return f(tiny_a, tiny_b) end
+end, 1000)
+lt.set_grad_enabled(true)
+
+both("mlp_b128_adamw", function(compile)
+  local net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
+  local images, labels = lt.randn(128, 784), lt.randint(0, 10, {128})
+  local function step(input, target)
+    local loss = nn.functional.cross_entropy(net(input), target)
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+  local f = compile and compile(step) or step
+  return function() return f(images, labels) end
+end)
+
+if is_wanted("startup") then
+  local command = string.format("exec '%s' -e ''", arg[-1] or "lutra")
+  assert(os.execute(command) == 0, "cannot run " .. command)
+  emit("startup", {{"eager_ms", bench(function() os.execute(command) end)}})
+end
