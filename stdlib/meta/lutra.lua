@@ -1,0 +1,341 @@
+---@meta lutra
+-- Annotations for editors (LuaLS); never loaded. Ops that are only elementwise are listed once, as methods: each is lt.op(x, ...) too.
+
+---@alias lutra.DType "float64"|"float32"|"float16"|"bfloat16"|"int64"|"int32"|"int16"|"int8"|"uint8"|"bool"
+---@alias lutra.Operand lutra.Tensor|number|boolean
+---@alias lutra.Dims integer|integer[]
+
+---@class lutra.TensorOptions
+---@field dtype? lutra.DType
+---@field device? string
+---@field requires_grad? boolean
+
+---@class lutra.Tensor
+---@field shape integer[] a fresh table; shape[1] is the size of dimension 0
+---@field dtype lutra.DType
+---@field device string
+---@field grad lutra.Tensor?
+---@field grad_fn any
+---@field requires_grad boolean
+---@field is_leaf boolean
+---@operator add(lutra.Operand): lutra.Tensor
+---@operator sub(lutra.Operand): lutra.Tensor
+---@operator mul(lutra.Operand): lutra.Tensor
+---@operator div(lutra.Operand): lutra.Tensor
+---@operator mod(lutra.Operand): lutra.Tensor
+---@operator pow(lutra.Operand): lutra.Tensor
+---@operator unm: lutra.Tensor
+---@operator len: integer
+local Tensor = {}
+
+---@param dim? integer
+---@return integer ... every size, or that of dim
+function Tensor:size(dim) end
+---@return integer ...
+function Tensor:stride(dim) end
+---@return integer
+function Tensor:dim() end
+---@return integer
+function Tensor:numel() end
+---@return boolean
+function Tensor:is_contiguous() end
+---@return number|boolean
+function Tensor:item() end
+---@return table
+function Tensor:totable() end
+---@return lutra.Tensor
+function Tensor:clone() end
+---@return lutra.Tensor
+function Tensor:detach() end
+---@return lutra.Tensor
+function Tensor:contiguous() end
+---@param target lutra.DType|string a dtype or a device
+---@return lutra.Tensor
+function Tensor:to(target) end
+function Tensor:free() end
+---@param gradient? lutra.Tensor
+---@param options? {retain_graph?: boolean, create_graph?: boolean}
+function Tensor:backward(gradient, options) end
+---@param on? boolean
+---@return lutra.Tensor
+function Tensor:requires_grad_(on) end
+---@param f fun(grad: lutra.Tensor): lutra.Tensor?
+function Tensor:register_hook(f) end
+---@param src lutra.Tensor
+---@return lutra.Tensor
+function Tensor:copy_(src) end
+
+---@param other lutra.Operand
+---@return lutra.Tensor
+function Tensor:add(other) end
+Tensor.sub, Tensor.mul, Tensor.div, Tensor.pow, Tensor.remainder = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
+Tensor.floor_divide, Tensor.maximum, Tensor.minimum = Tensor.add, Tensor.add, Tensor.add
+Tensor.eq, Tensor.ne, Tensor.lt, Tensor.le, Tensor.gt, Tensor.ge = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
+---@return lutra.Tensor
+function Tensor:exp() end
+Tensor.log, Tensor.tanh, Tensor.sigmoid, Tensor.sqrt, Tensor.rsqrt, Tensor.relu = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.neg, Tensor.abs, Tensor.sign, Tensor.floor, Tensor.ceil, Tensor.square = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+---@param other lutra.Tensor
+---@return boolean
+function Tensor:equal(other) end
+---@param other lutra.Tensor
+---@param options? {rtol?: number, atol?: number}
+---@return boolean
+function Tensor:allclose(other, options) end
+
+---@param dim? lutra.Dims
+---@param keepdim? boolean
+---@return lutra.Tensor
+function Tensor:sum(dim, keepdim) end
+Tensor.mean, Tensor.amax, Tensor.amin, Tensor.any, Tensor.all = Tensor.sum, Tensor.sum, Tensor.sum, Tensor.sum, Tensor.sum
+---@param dim? integer
+---@param keepdim? boolean
+---@return lutra.Tensor
+function Tensor:argmax(dim, keepdim) end
+---@param dim? integer
+---@return lutra.Tensor values
+---@return lutra.Tensor indices
+function Tensor:max(dim) end
+
+---@param ... integer|integer[]
+---@return lutra.Tensor
+function Tensor:view(...) end
+Tensor.reshape, Tensor.permute, Tensor.expand = Tensor.view, Tensor.view, Tensor.view
+---@param dim0 integer
+---@param dim1 integer
+---@return lutra.Tensor
+function Tensor:transpose(dim0, dim1) end
+---@param dim integer
+---@return lutra.Tensor
+function Tensor:unsqueeze(dim) end
+---@param dim? lutra.Dims
+---@return lutra.Tensor
+function Tensor:squeeze(dim) end
+---@param start_dim? integer
+---@param end_dim? integer
+---@return lutra.Tensor
+function Tensor:flatten(start_dim, end_dim) end
+---@param dim integer
+---@param index integer
+---@return lutra.Tensor
+function Tensor:select(dim, index) end
+---@param other lutra.Tensor
+---@return lutra.Tensor
+function Tensor:matmul(other) end
+Tensor.mm, Tensor.bmm = Tensor.matmul, Tensor.matmul
+---@param dim integer
+---@return lutra.Tensor
+function Tensor:softmax(dim) end
+Tensor.log_softmax = Tensor.softmax
+---@param dim integer
+---@param index lutra.Tensor
+---@return lutra.Tensor
+function Tensor:gather(dim, index) end
+Tensor.index_select = Tensor.gather
+---@param dim integer
+---@param index lutra.Tensor
+---@param src lutra.Tensor
+---@return lutra.Tensor
+function Tensor:scatter_add(dim, index, src) end
+
+---@class lutra.Module
+---@field training boolean
+---@overload fun(...): any
+local Module = {}
+---@param name string
+---@return any class
+function Module:extend(name) end
+---@return lutra.Tensor[]
+function Module:parameters() end
+---@return lutra.Tensor[]
+function Module:buffers() end
+---@return fun(): string, lutra.Tensor
+function Module:named_parameters(prefix) end
+---@return fun(): string, lutra.Tensor
+function Module:named_buffers(prefix) end
+---@return fun(): lutra.Module
+function Module:modules() end
+---@return fun(): string, lutra.Module
+function Module:named_modules(prefix) end
+---@return fun(): lutra.Module
+function Module:children() end
+---@return fun(): string, lutra.Module
+function Module:named_children() end
+---@param name string
+---@param tensor lutra.Tensor?
+---@param options? {persistent?: boolean}
+function Module:register_buffer(name, tensor, options) end
+---@return table<string, lutra.Tensor>
+function Module:state_dict(prefix) end
+---@param state table<string, lutra.Tensor>
+---@param options? {strict?: boolean}
+---@return {missing_keys: string[], unexpected_keys: string[]}
+function Module:load_state_dict(state, options) end
+---@return self
+function Module:to(...) end
+---@param mode? boolean
+---@return self
+function Module:train(mode) end
+---@return self
+function Module:eval() end
+function Module:zero_grad() end
+---@param f fun(module: lutra.Module)
+---@return self
+function Module:apply(f) end
+
+---@class lutra.Optimizer
+---@field param_groups table[]
+---@field state table<lutra.Tensor, table>
+local Optimizer = {}
+---@param closure? fun(): lutra.Tensor
+---@return lutra.Tensor?
+function Optimizer:step(closure) end
+function Optimizer:zero_grad() end
+---@param group table
+function Optimizer:add_param_group(group) end
+---@return {state: table, param_groups: table[]}
+function Optimizer:state_dict() end
+function Optimizer:load_state_dict(state) end
+
+---@class lutra.nn
+---@field Module lutra.Module
+---@field Parameter fun(data: lutra.Tensor, requires_grad?: boolean): lutra.Tensor
+---@field Linear fun(in_features: integer, out_features: integer, options?: {bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field Sequential fun(...: lutra.Module): lutra.Module
+---@field ModuleList fun(modules: lutra.Module[]): lutra.Module
+---@field ReLU fun(): lutra.Module
+---@field Tanh fun(): lutra.Module
+---@field Sigmoid fun(): lutra.Module
+---@field Identity fun(): lutra.Module
+---@field Flatten fun(start_dim?: integer, end_dim?: integer): lutra.Module
+---@field Softmax fun(dim: integer): lutra.Module
+---@field LogSoftmax fun(dim: integer): lutra.Module
+---@field CrossEntropyLoss fun(options?: {weight?: lutra.Tensor, ignore_index?: integer, reduction?: string}): lutra.Module
+---@field NLLLoss fun(options?: {weight?: lutra.Tensor, ignore_index?: integer, reduction?: string}): lutra.Module
+---@field MSELoss fun(options?: {reduction?: string}): lutra.Module
+---@field functional table<string, fun(...): lutra.Tensor>
+---@field init table<string, fun(t: lutra.Tensor, ...): lutra.Tensor>
+
+---@class lutra.optim
+---@field SGD fun(params: table, options?: {lr?: number, momentum?: number, dampening?: number, weight_decay?: number, nesterov?: boolean, maximize?: boolean}): lutra.Optimizer
+---@field Adam fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean}): lutra.Optimizer
+---@field AdamW fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean}): lutra.Optimizer
+
+---@class lutra.DataLoader
+---@overload fun(state: any, last: any): lutra.Tensor?, ...
+local DataLoader = {}
+---@return integer batches
+function DataLoader:len() end
+---@return fun(): lutra.Tensor?, ...
+function DataLoader:iter() end
+
+---@class lutra.data
+---@field TensorDataset fun(...: lutra.Tensor): table
+---@field DataLoader fun(dataset: table, options?: {batch_size?: integer, shuffle?: boolean, drop_last?: boolean, generator?: any}): lutra.DataLoader
+---@field FashionMNIST fun(options?: {root?: string, train?: boolean}): table
+---@field read_idx fun(path: string): lutra.Tensor
+
+---@class lutra.Explanation
+---@field graph_count integer
+---@field graph_break_count integer
+---@field op_count integer
+---@field graphs any[]
+---@field ops_per_graph any[]
+---@field break_reasons {reason: string, kind: string, file: string, line: integer, hint: string}[]
+---@field out_guards any[]
+---@field compile_times table
+---@field result table
+
+---@class lutra.CompileOptions
+---@field dynamic? boolean
+---@field fullgraph? boolean
+---@field backend? "native"|"eager"|"aot_eager"|function
+---@field mode? "default"|"reduce-overhead"|"max-autotune"
+---@field options? table
+
+---@class lutra
+---@field nn lutra.nn
+---@field optim lutra.optim
+---@field data lutra.data
+---@field config table
+local lt = {}
+
+---@param data any
+---@param options? lutra.TensorOptions
+---@return lutra.Tensor
+function lt.tensor(data, options) end
+---@param ... any sizes, or a table of sizes and a table of options
+---@return lutra.Tensor
+function lt.zeros(...) end
+lt.ones, lt.empty, lt.rand, lt.randn = lt.zeros, lt.zeros, lt.zeros, lt.zeros
+---@param size integer[]
+---@param value number
+---@param options? lutra.TensorOptions
+---@return lutra.Tensor
+function lt.full(size, value, options) end
+---@return lutra.Tensor
+function lt.arange(...) end
+---@return lutra.Tensor
+function lt.randint(low, high, size, options) end
+---@return lutra.Tensor
+function lt.randperm(n, options) end
+---@param x lutra.Tensor
+---@return lutra.Tensor
+function lt.zeros_like(x, options) end
+lt.ones_like = lt.zeros_like
+---@param condition lutra.Tensor
+---@param input lutra.Operand
+---@param other lutra.Operand
+---@return lutra.Tensor
+function lt.where(condition, input, other) end
+---@param seed integer
+function lt.manual_seed(seed) end
+
+---@generic F: function
+---@param f F a function or a module
+---@param options? lutra.CompileOptions
+---@return F
+function lt.compile(f, options) end
+---@generic F: function
+---@param f F
+---@param options? lutra.CompileOptions
+---@return F
+function lt.patch(f, options) end
+---@generic F: function
+---@param f F
+---@return F
+function lt.unpatch(f) end
+---@param f function
+---@param options? lutra.CompileOptions
+---@return fun(...): lutra.Explanation
+function lt.explain(f, options) end
+---@param f function
+---@return {entries: table[]}
+function lt.guards(f) end
+---@param f function
+---@return {kind: string, source: string, old: any, new: any, file: string, line: integer, hint: string}[]
+function lt.recompiles(f) end
+---@return table
+function lt.counters() end
+function lt.reset() end
+function lt.graph_break() end
+---@return boolean
+function lt.is_compiling() end
+---@param f function
+---@return any ...
+function lt.no_grad(f, ...) end
+---@param on boolean
+function lt.set_grad_enabled(on) end
+---@param outputs lutra.Tensor|lutra.Tensor[]
+---@param inputs lutra.Tensor|lutra.Tensor[]
+---@param options? {grad_outputs?: any, create_graph?: boolean, allow_unused?: boolean}
+---@return lutra.Tensor ...
+function lt.grad(outputs, inputs, options) end
+---@param iterator function|lutra.DataLoader
+---@param options? {desc?: string, total?: integer}
+---@return fun(): any, ...
+function lt.progress(iterator, options) end
+---@return number seconds
+function lt.perf_counter() end
+
+return lt
