@@ -7,6 +7,8 @@
 #include "ops/core/value.h"
 #include "ops/defs/op.h"
 
+struct lua_State;
+
 namespace lutra {
 
 enum class LuaKind : uint8_t { kNil, kBoolean, kNumber, kInt64, kString, kTensor, kTable, kFunction, kOther };
@@ -27,6 +29,15 @@ class ArgReader {
   virtual H field(H table, const char* key) = 0;
   virtual std::vector<std::string> keys(H table) = 0;  // string keys; others are listed as "?"
   virtual std::string describe(H h) = 0;               // as errors name the value: "number 3", "a table"
+  // Handles made after mark() are forgotten by release(mark): for tables with many elements.
+  virtual H mark() { return 0; }
+  virtual void release(H) {}
+};
+
+// Raised by a binding that has to read elements of a FakeTensor (x[mask], item): under capture a graph break of its own
+// kind. Eager calls never meet it.
+struct NeedsData : Error {
+  explicit NeedsData(const std::string& message) : Error(ErrorKind::kUser, message) {}
 };
 
 // One result of a binding as Lua sees it: Tensor, vector<Tensor> (a table), Scalar (number, exact int64 cdata beyond
@@ -46,6 +57,10 @@ struct Binding {
   LuaResults (*fn)(const Binding& self, ArgReader& in);
   OpId op = OpId::kCount;  // for bindings made from an op row
   bool inplace = false;
+  // Instead of fn: works on the Lua stack itself (totable, register_hook, config). Such a binding has kNeedsData or
+  // kHostEffect, so capture breaks the graph at it.
+  int (*raw)(lua_State* L) = nullptr;
+  const struct Composite* composite = nullptr;  // for bindings made of several ops (composite.h)
 };
 
 // Attributes of tensors: x.shape, x.grad = t.
