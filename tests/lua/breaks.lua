@@ -1,0 +1,136 @@
+-- Graph breaks: in the middle of a frame, inside a loop (its body stays compiled), inside an inlined callee. Results and effects are eager's.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+local log = {}
+local function breaks()
+  local n = 0
+  for _, count in pairs(lt.counters().graph_break) do n = n + count end
+  return n
+end
+
+-- f eager and compiled on the same arguments, three times each: results equal, effects equal.
+local function compare(f, ...)
+  lt.reset()
+  local cf = lt.compile(f)
+  for _ = 1, 3 do
+    log = {}
+    local want = {f(...)}
+    local want_log = table.concat(log, " ")
+    log = {}
+    local got = {cf(...)}
+    equal(#got, #want, "results")
+    for i = 1, #want do
+      if type(want[i]) == "userdata" then truthy(got[i]:equal(want[i]), "result " .. i) else equal(got[i], want[i]) end
+    end
+    equal(table.concat(log, " "), want_log, "effects")
+  end
+  return cf
+end
+
+test("in the middle of a frame", function()
+  local function f(x)
+    local y = x * 2 + 1
+    lt.graph_break()
+    return (y:tanh() * x):sum()
+  end
+  compare(f, lt.randn(5, 3))
+  equal(breaks(), 1)
+  equal(lt.counters().stats.unique_graphs, 2)
+end)
+
+test("an item() steers control flow", function()
+  local function f(x)
+    local total = (x * x):sum()
+    if total:item() > 1 then return x / total:sqrt() end
+    return x * 2
+  end
+  compare(f, lt.full({4}, 3))
+  compare(f, lt.full({4}, 0.1))
+  truthy(breaks() >= 1)
+end)
+
+test("inside a loop the body stays compiled", function()
+  local function f(x, n)
+    for i = 1, n do
+      x = (x * 1.5):tanh() + i
+      log[#log + 1] = string.format("%.6f", x:sum():item())
+    end
+    return x * 2
+  end
+  compare(f, lt.randn(8), 6)
+  local calls = lt.counters().stats.unique_graphs
+  truthy(calls >= 1 and calls <= 4, "graphs: " .. calls)
+end)
+
+test("inside an inlined callee, with locals of both frames alive", function()
+  local function callee(a, k)
+    local b = a * k
+    lt.graph_break()
+    local c = b + a
+    return c, k + 1
+  end
+  local function f(x)
+    local before = x:tanh()
+    local y, k = callee(x + 1, 3)
+    local z = y * before + k
+    return z, k
+  end
+  compare(f, lt.randn(7))
+  equal(breaks(), 1)
+end)
+
+test("two callees deep, in a loop", function()
+  local function inner(a)
+    local b = a:tanh()
+    lt.graph_break()
+    return b * 2
+  end
+  local function outer(a, i) return inner(a + i) - i end
+  local function f(x)
+    for i = 1, 4 do x = outer(x, i) end
+    return x
+  end
+  compare(f, lt.randn(3))
+end)
+
+test("breaks by print, pcall, coroutines, closures and tables", function()
+  local function f(x)
+    local ok, y = pcall(function() return x:tanh() end)
+    local co = coroutine.wrap(function(a)
+      local b = coroutine.yield(a * 2)
+      return b + 1
+    end)
+    local z = co(y)
+    z = co(z)
+    local t = {z = z, n = 3}
+    local add = function(v) return v + t.n end
+    log[#log + 1] = tostring(ok)
+    return add(t.z), t.n
+  end
+  compare(f, lt.randn(4))
+end)
+
+test("reasons hold no line, name or address", function()
+  lt.reset()
+  local cf = lt.compile(function(x)
+    lt.graph_break()
+    return x + 1
+  end)
+  cf(lt.zeros(1))
+  for reason in pairs(lt.counters().graph_break) do
+    truthy(not reason:find("%d+:") and not reason:find("0x"), reason)
+  end
+end)
+
+test("fullgraph makes a break an error", function()
+  lt.reset()
+  local cf = lt.compile(function(x)
+    lt.graph_break()
+    return x + 1
+  end, {fullgraph = true})
+  truthy(not pcall(cf, lt.zeros(1)))
+end)
+
+h.finish()

@@ -1,0 +1,113 @@
+-- patch and unpatch: in place, idempotent, invisible to string.dump, right while the function runs, and without growth.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+test("patch returns the function and every reference runs compiled code", function()
+  lt.reset()
+  local function f(x) return (x * 2 + 1):tanh() end
+  local alias, x = f, lt.randn(4)
+  local want = f(x)
+  truthy(lt.patch(f) == f)
+  truthy(lt.patch(f) == f)
+  truthy(alias(x):equal(want) and alias(x):equal(want))
+  equal(lt.counters().stats.unique_graphs, 1)
+  lt.unpatch(f)
+  lt.unpatch(f)
+  truthy(f(x):equal(want))
+end)
+
+test("string.dump shows the original", function()
+  local function f(x) return x * 3 - 1 end
+  local before = string.dump(f)
+  lt.patch(f)
+  f(lt.ones(2))
+  f(lt.ones(2))
+  truthy(string.dump(f) == before)
+  lt.unpatch(f)
+  truthy(string.dump(f) == before)
+end)
+
+test("unpatch while the function is on the stack", function()
+  local depth = 0
+  local f
+  function f(x, n)
+    local y = x * 2 + n
+    if n == 0 then
+      lt.unpatch(f)
+      return y
+    end
+    local z = f(y:tanh(), n - 1)
+    return z + y
+  end
+  local x = lt.randn(5)
+  local want = f(x, 4)
+  for _ = 1, 3 do
+    lt.patch(f)
+    truthy(f(x, 4):equal(want))
+    truthy(f(x, 4):equal(want))
+  end
+end)
+
+test("unpatch while a coroutine is suspended inside", function()
+  local function f(x)
+    local y = x + 1
+    coroutine.yield(y)
+    return y * 2
+  end
+  local x = lt.ones(3)
+  lt.patch(f)
+  for _ = 1, 2 do
+    local co = coroutine.create(f)
+    local _, first = coroutine.resume(co, x)
+    lt.unpatch(f)
+    collectgarbage()
+    local _, second = coroutine.resume(co)
+    truthy(first:equal(lt.full({3}, 2)) and second:equal(lt.full({3}, 4)))
+    lt.patch(f)
+  end
+  lt.unpatch(f)
+end)
+
+test("upvalues stay shared", function()
+  local count, scale = 0, 2
+  local function f(x)
+    count = count + 1
+    return x * scale
+  end
+  lt.patch(f)
+  local x = lt.ones(2)
+  f(x) f(x)
+  scale = 5
+  truthy(f(x):equal(lt.full({2}, 5)))
+  equal(count, 3)
+  lt.unpatch(f)
+  f(x)
+  equal(count, 4)
+end)
+
+test("rounds of patch and unpatch do not grow", function()
+  local x = lt.randn(4)
+  local function round(i)
+    local function f(a) return a * 2 + i end
+    lt.patch(f)
+    f(x)
+    f(x)
+    lt.unpatch(f)
+    f(x)
+  end
+  local rounds = math.floor(1000 * h.scale)
+  local function resident()
+    local pages = tonumber(assert(io.open("/proc/self/statm")):read("*a"):match("^%d+ (%d+)"))
+    return pages * 4096 / 2 ^ 20
+  end
+  for i = 1, rounds / 4 do round(i) end
+  collectgarbage() collectgarbage()
+  local lua_before, before = collectgarbage("count"), resident()
+  for i = 1, rounds do round(i) end
+  collectgarbage() collectgarbage()
+  truthy(collectgarbage("count") - lua_before < 200 + rounds * 0.02, "Lua heap grew by " .. collectgarbage("count") - lua_before .. " KB")
+  truthy(resident() - before < 16, "resident memory grew by " .. resident() - before .. " MB")
+end)
+
+h.finish()
