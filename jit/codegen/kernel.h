@@ -30,15 +30,18 @@ struct LaunchFault {
 
 using KernelFn = void (*)(void* block);
 
-// Published code; immutable, shared by the process.
+// Published code; immutable, shared by the process. run is native code's entry or, where there is none, the
+// interpreter's.
 struct Code {
   virtual ~Code() = default;
+  void run(void* block) const { entry ? entry(block) : interpret_block(block); }
+  virtual void interpret_block(void*) const {}
   KernelFn entry = nullptr;
   size_t bytes = 0;
   std::string listing;  // assembly text when asked for
 };
 
-// isa: "avx512", "avx2" or "interp" (the exact interpreter of loop IR behind the same entry).
+// isa: "avx512" or "interp" (the exact interpreter of loop IR behind the same call); another is an Error.
 std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing = false);
 // What this machine runs best.
 const char* best_isa();

@@ -2,33 +2,41 @@
 // the x64 and cuda code generators and both interpreters read it. It has a text form (print, parse, print is the
 // identity).
 //
-//   kernel @add_relu(%p0: f32 in, %p1: f32 in, %p2: f32 out; n0, n1, s2, s3; $x0) {
+//   kernel @add_relu(p0: f32 in, p1: f32 in, p2: f32 out; n0, n1, s2, s3; x0) {
 //     for i0 in n0 parallel {
 //       for i1 in n1 vector {
 //         %0 = load.f32 p0[i0*s2 + i1]
 //         %1 = load.f32 p1[i1*s3]
 //         %2 = add.f32 %0, %1
-//         store p2[i0*n1 + i1], %2
+//         store.f32 p2[i0*n1 + i1], %2
+//       }
+//       for i2 in n1 lanes acc(%5: sum.f32 x16) {
+//         %3 = load.f32 p2[i0*n1 + i2]
+//         accum.f32 %5, %3
 //       }
 //     }
 //   }
 //
 // Invariants:
-// 1. Sizes, strides and offsets are integer arguments (n, s) of the kernel, scalars ($x) are double arguments;
-// constants
-//    appear only where they are part of an op's meaning (0, 1, class of a stride).
+// 1. Sizes, strides and offsets are integer arguments of the kernel (printed n where one is a size or a value, else s),
+//    scalars (x) are double arguments; constants appear only where they are part of an op's meaning (0, 1, class of a
+//    stride).
 // 2. A value is visible in the body that defines it and the loops within. A loop's accumulators are values after the
-// loop.
+//    loop. Within a body, loads see earlier stores of the same and of earlier iterations.
 // 3. The meaning of a kernel is a sequential run of its loops in order; `vector` and `parallel` assert that iterations
-// are
-//    independent. Results never depend on vector width, threads or instruction set.
-// 4. Reduction order: an accumulator with lanes L keeps L partial results; iteration i of the lanes loop goes to
-// partial
-//    i % L (outer serial loops of the reduction go on with the same partials); the partials are combined as a halving
-//    tree: for (w = L/2; w >= 1; w /= 2) for j < w: p[j] = op(p[j], p[j + w]). L = 1 is plain sequential order.
-// 5. Each instruction rounds to its type; nothing is contracted. Integer arithmetic wraps. Floats follow IEEE; max and
-// min
-//    propagate NaN as PyTorch's do.
+//    are independent. Results never depend on vector width, threads or instruction set.
+// 4. Reduction order: an accumulator with lanes L (a power of two <= 64) keeps L partial results; iteration i of the
+//    lanes loop goes to partial i % L (outer serial loops of the reduction go on with the same partials); the partials
+//    are combined as a halving tree: for (w = L/2; w >= 1; w /= 2) for j < w: p[j] = op(p[j], p[j + w]). L = 1 is plain
+//    sequential order. Partials begin as the identity (sum 0, prod 1, max -inf or the smallest integer, ...).
+// 5. Each instruction rounds to its type; nothing is contracted. Integer arithmetic wraps. Floats follow IEEE.
+//    max(a, b) is NaN if either is, else a < b ? b : a; min likewise. div, rem, floordiv of integers by zero give 0;
+//    div truncates, rem and floordiv round down as PyTorch's remainder and floor_divide (floats too). A float cast to
+//    an integer truncates; NaN and what does not fit give the smallest i64 or i32, smaller integers take the low bits
+//    of the i32. exp, log, tanh, pow, sin, cos, erf and the random ops are the algorithms of jit/loop/math.h.
+// 6. After a failing check the launch has failed: what is written from then on is unspecified.
+// 7. lanes loops hold no loops and take only accumulators with lanes > 1 (all the same); vector loops hold only serial
+//    loops. A parallel loop stands at the top, alone but for instructions without effect.
 #pragma once
 #include <memory>
 #include <string>
@@ -39,36 +47,89 @@
 
 namespace lutra::loop {
 
-// X(enumerator, text, operands): scalar instructions. Compare results and logic have type bool.
-#define LUTRA_LOOP_OPS(X)                                                                                              \
-  X(kConst, "const", 0)        /* imm as double or int */                                                              \
-  X(kScalar, "scalar", 0)      /* double argument `arg`, converted (rounded) to type */                                \
-  X(kIntArg, "intarg", 0)      /* integer argument `arg` as i64 */                                                     \
-  X(kIndex, "index", 0)        /* loop variable of loop `arg` as i64 */                                                \
-  X(kLoad, "load", 0)          /* access */                                                                            \
-  X(kStore, "store", 1)        /* access; a: the value */                                                              \
-  X(kStoreAdd, "store_add", 1) /* access; memory += a, in loop order */                                                \
-  X(kAccum, "accum", 1)        /* accumulator `arg` takes a */                                                         \
-  X(kCheck, "check", 1)        /* a (i64) must be in [0, integer argument `arg`); otherwise the launch reports it */   \
-  X(kAdd, "add", 2)                                                                                                    \
-  X(kSub, "sub", 2) X(kMul, "mul", 2) X(kDiv, "div", 2) X(kRem, "rem", 2) X(kFloorDiv, "floordiv", 2)                  \
-      X(kPow, "pow", 2) X(kMin, "min", 2) X(kMax, "max", 2) X(kNeg, "neg", 1) X(kAbs, "abs", 1) X(kExp, "exp", 1)      \
-          X(kLog, "log", 1) X(kTanh, "tanh", 1) X(kSqrt, "sqrt", 1) X(kFloor, "floor", 1) X(kCeil, "ceil", 1)          \
-              X(kSin, "sin", 1) X(kCos, "cos", 1) X(kErf, "erf", 1) X(kEq, "eq", 2) X(kNe, "ne", 2) X(kLt, "lt", 2)    \
-                  X(kLe, "le", 2) X(kGt, "gt", 2) X(kGe, "ge", 2) X(kAnd, "and", 2) X(kOr, "or", 2) X(kXor, "xor", 2)  \
-                      X(kNot, "not", 1) X(kSelect, "select", 3)                                                        \
-                          X(kCast, "cast", 1) /* from the operand's type to type; float to int truncates */            \
-      X(kUniform, "uniform", 1)               /* a: element index i64; Philox4x32-10(seed, call + arg, a) to [0, 1) */ \
-      X(kNormal, "normal", 1)                 /* same, Box-Muller */                                                   \
-      X(kRandBits, "randbits", 1)             /* same, 63 random bits as i64 */
+// Which types the operands and the result have.
+enum class TypeRule : uint8_t {
+  kAny,       // result of any type, operands none
+  kI64,       // result i64, operands none
+  kSame,      // operands and result alike
+  kCompare,   // operands alike, result b8
+  kSelect,    // a is b8; b, c and the result alike
+  kCast,      // a of any type
+  kTake,      // no result; a has the type
+  kCheckI64,  // no result; a is i64
+  kRandom,    // a is i64, the result f32 or f64 (randbits: i64)
+};
+// Types an op is defined for.
+enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
+
+// X(enumerator, text, operands, rule, types): scalar instructions.
+// clang-format off
+#define LUTRA_LOOP_OPS(X)                                                                                            \
+  X(kConst, "const", 0, kAny, kAll)            /* imm (float types) or iimm */                                       \
+  X(kScalar, "scalar", 0, kAny, kAll)          /* double argument `arg`, converted (rounded) to type */              \
+  X(kIntArg, "intarg", 0, kI64, kAll)          /* integer argument `arg` */                                          \
+  X(kIndex, "index", 0, kI64, kAll)            /* loop variable of loop `arg` */                                     \
+  X(kLoad, "load", 0, kAny, kAll)              /* access */                                                          \
+  X(kStore, "store", 1, kTake, kAll)           /* access; a: the value */                                            \
+  X(kStoreAdd, "store_add", 1, kTake, kNumbers) /* access; memory += a, in loop order; serial loops only */          \
+  X(kAccum, "accum", 1, kTake, kAll)           /* the accumulator whose id is `arg` takes a */                       \
+  X(kCheck, "check", 1, kCheckI64, kAll)       /* a must be in [0, integer argument `arg`), else the launch fails */ \
+  X(kAdd, "add", 2, kSame, kNumbers)                                                                                 \
+  X(kSub, "sub", 2, kSame, kNumbers)                                                                                 \
+  X(kMul, "mul", 2, kSame, kNumbers)                                                                                 \
+  X(kDiv, "div", 2, kSame, kNumbers)                                                                                 \
+  X(kRem, "rem", 2, kSame, kNumbers)                                                                                 \
+  X(kFloorDiv, "floordiv", 2, kSame, kNumbers)                                                                       \
+  X(kPow, "pow", 2, kSame, kNumbers)                                                                                 \
+  X(kMin, "min", 2, kSame, kNumbers)                                                                                 \
+  X(kMax, "max", 2, kSame, kNumbers)                                                                                 \
+  X(kNeg, "neg", 1, kSame, kNumbers)                                                                                 \
+  X(kAbs, "abs", 1, kSame, kNumbers)                                                                                 \
+  X(kExp, "exp", 1, kSame, kFloats)                                                                                  \
+  X(kLog, "log", 1, kSame, kFloats)                                                                                  \
+  X(kTanh, "tanh", 1, kSame, kFloats)                                                                                \
+  X(kSqrt, "sqrt", 1, kSame, kFloats)                                                                                \
+  X(kFloor, "floor", 1, kSame, kFloats)                                                                              \
+  X(kCeil, "ceil", 1, kSame, kFloats)                                                                                \
+  X(kSin, "sin", 1, kSame, kFloats)                                                                                  \
+  X(kCos, "cos", 1, kSame, kFloats)                                                                                  \
+  X(kErf, "erf", 1, kSame, kFloats)                                                                                  \
+  X(kEq, "eq", 2, kCompare, kAll)                                                                                    \
+  X(kNe, "ne", 2, kCompare, kAll)                                                                                    \
+  X(kLt, "lt", 2, kCompare, kNumbers)                                                                                \
+  X(kLe, "le", 2, kCompare, kNumbers)                                                                                \
+  X(kGt, "gt", 2, kCompare, kNumbers)                                                                                \
+  X(kGe, "ge", 2, kCompare, kNumbers)                                                                                \
+  X(kAnd, "and", 2, kSame, kLogic)             /* bitwise on integers */                                             \
+  X(kOr, "or", 2, kSame, kLogic)                                                                                     \
+  X(kXor, "xor", 2, kSame, kLogic)                                                                                   \
+  X(kNot, "not", 1, kSame, kLogic)                                                                                   \
+  X(kSelect, "select", 3, kSelect, kAll)       /* a ? b : c */                                                       \
+  X(kCast, "cast", 1, kCast, kAll)             /* from the operand's type to type */                                 \
+  X(kUniform, "uniform", 1, kRandom, kFloats)  /* a: element index; Philox4x32-10(seed, call + arg, a) to [0, 1) */  \
+  X(kNormal, "normal", 1, kRandom, kFloats)    /* same, Box-Muller */                                                \
+  X(kRandBits, "randbits", 1, kRandom, kInts)  /* same, 63 random bits as i64 */
+// clang-format on
 
 enum class Op : uint8_t {
-#define X(e, text, n) e,
+#define X(e, text, n, rule, types) e,
   LUTRA_LOOP_OPS(X)
 #undef X
       kCount
 };
-const char* name(Op op);
+
+struct OpInfo {
+  const char* name;
+  uint8_t operands;
+  TypeRule rule;
+  TypeSet types;
+  bool defines() const { return rule != TypeRule::kTake && rule != TypeRule::kCheckI64; }
+};
+const OpInfo& info(Op op);
+inline const char* name(Op op) { return info(op).name; }
+bool accepts(TypeSet set, DType type);
+bool has_access(Op op);  // load, store, store_add
+bool has_effect(Op op);  // store, store_add, accum, check
 
 // A stride or offset: a literal (0 and 1 are stride classes the code generator uses) or an integer argument.
 struct Coef {
@@ -96,7 +157,7 @@ struct Inst {
   DType type;       // of the result (of the stored value, for stores)
   int32_t id = -1;  // value defined, -1 for none
   int32_t a = -1, b = -1, c = -1;
-  int32_t arg = -1;  // see the table
+  int32_t arg = -1;  // see the table; kAccum: the accumulator's id
   double imm = 0;    // kConst of a float type
   int64_t iimm = 0;  // kConst of an integer type or bool
   Access access;
@@ -110,7 +171,7 @@ const char* name(RedOp op);
 struct Accumulator {
   RedOp op;
   DType type;       // of the values it takes
-  int32_t id = -1;  // value defined after the loop
+  int32_t id = -1;  // what kAccum names; the value defined after the loop (kAny, kAll: b8)
   int32_t lanes = 1;
 };
 
@@ -148,8 +209,8 @@ struct Kernel {
 };
 
 std::string print(const Kernel& k);
-Kernel parse_kernel(const std::string& text);
-std::string verify(const Kernel& k);  // empty, or what is wrong
+Kernel parse_kernel(const std::string& text);  // throws Error(kUser) naming the line
+std::string verify(const Kernel& k);           // empty, or what is wrong
 Kernel clone(const Kernel& k);
 
 }  // namespace lutra::loop
