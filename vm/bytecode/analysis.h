@@ -19,6 +19,9 @@ struct Effects {
 // there on are dead before the producer and after the consumer.
 Effects effects(const Proto& proto, Pc pc);
 
+// Slots that FNEW of constant `index` captures by reference.
+Slots captures(const Proto& proto, unsigned index);
+
 // Where control can go after pc (the function's end has none).
 std::vector<Pc> successors(const Proto& proto, Pc pc);
 

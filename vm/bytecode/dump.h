@@ -22,14 +22,6 @@ struct Template {
   bool operator==(const Template&) const = default;
 };
 
-struct Child {
-  uint32_t proto;  // index into Dump::protos
-  bool operator==(const Child&) const = default;
-};
-
-using KGC = std::variant<Child, Template, int64_t, uint64_t, std::complex<double>, std::string>;
-using KNum = std::variant<int32_t, double>;
-
 struct Upvalue {
   uint16_t raw;
   bool local() const { return raw & 0x8000; }      // a slot of the parent's frame, else an upvalue of the parent
@@ -37,6 +29,15 @@ struct Upvalue {
   unsigned index() const { return raw & 0xff; }
   bool operator==(const Upvalue&) const = default;
 };
+
+struct Child {
+  uint32_t proto;                 // index into Dump::protos
+  std::vector<Upvalue> upvalues;  // the child's descriptors: what FNEW captures
+  bool operator==(const Child&) const = default;
+};
+
+using KGC = std::variant<Child, Template, int64_t, uint64_t, std::complex<double>, std::string>;
+using KNum = std::variant<int32_t, double>;
 
 enum class VarKind : uint8_t { kNamed, kForIndex, kForStop, kForStep, kForGenerator, kForState, kForControl };
 
