@@ -2,12 +2,13 @@
 // here. Comes in: a lua_State; goes out: raw fields, or the same answer over the public API.
 //
 // Invariants:
-// 1. Nothing below `Raw` is used unless available(L) is true. The check runs once a lua_State and costs microseconds.
+// 1. Nothing marked "only where available" is used unless available(L) is true. The check runs once a lua_State and
+// costs microseconds.
 // 2. Raw pointers are valid while the Lua object is reachable; nothing here keeps it so.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 struct lua_State;
 
@@ -119,19 +120,38 @@ struct Proto {
 };
 constexpr uint8_t kProtoNoJit = 8;
 
+struct Thread {
+  uint64_t nextgc;
+  uint8_t marked, gct, dummy_ffid, status;
+  uint64_t glref, gclist;
+  TValue *base, *top;
+  TValue *maxstack, *stack;
+  uint64_t openupval, env;
+  char* cframe;
+  uint32_t stacksize;
+};
+
 // Are the structs above this LuaJIT's? Remembered for each main state.
 bool available(lua_State* L);
 
 // Raw access; only where available(L).
-TValue* base(lua_State* L);  // first slot of the running C function
-TValue* top(lua_State* L);
-void* object(lua_State* L, int index);  // GC object at a stack index, nullptr for a plain value
+inline Thread* thread(lua_State* L) { return reinterpret_cast<Thread*>(L); }
+inline TValue* base(lua_State* L) { return thread(L)->base; }  // first slot of the running C function
+inline TValue* top(lua_State* L) { return thread(L)->top; }
+void* object(lua_State* L,
+             int index);  // GC object at a stack index above 0 or below the top, nullptr for a plain value
 inline Proto* proto_of(const Func* f) { return reinterpret_cast<Proto*>(const_cast<uint32_t*>(f->pc)) - 1; }
 const TValue* raw_get(const Tab* t, const Str* key);   // nullptr if absent; never a metamethod
 void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
+std::vector<lua_State*> all_threads(lua_State* L);     // every coroutine of the VM, the main one too; walks the heap
+
+// Does any word on the thread's Lua stack, or saved beside its C frames, lie in [begin, end)? This is how frames that
+// still run in a prototype are found: their program counters are such words.
+bool stack_points_into(lua_State* L, const void* begin, const void* end);
 
 // The Lua function that called the running C function, pushed on the stack, and where it is. pc is the call instruction
-// (0 where only the public API is available: then use line). False, with nothing pushed, where the caller is not Lua.
+// (0 where only the public API is available or the frame still runs an earlier prototype: then use line). False, with
+// nothing pushed, where the caller is not Lua.
 struct Caller {
   unsigned pc = 0;
   int line = 0;
@@ -140,6 +160,11 @@ bool caller_function(lua_State* L, Caller* out);
 
 // The address after the call instruction by which Lua code called the running C function, nullptr where it was not
 // called from Lua code. Sees through trace stitching. Only where available(L).
-const uint32_t* return_pc(lua_State* L);
+inline const uint32_t* return_pc(lua_State* L) {
+  const TValue* frame = base(L) - 1;
+  const uint64_t link = frame->u64;
+  if ((link & 3) == 0) return reinterpret_cast<const uint32_t*>(link);
+  return (link & 7) == 2 ? reinterpret_cast<const uint32_t*>(frame[-2].u64) : nullptr;
+}
 
 }  // namespace lutra::mirror
