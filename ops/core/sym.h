@@ -21,13 +21,13 @@ namespace lutra {
 // X(enumerator, text, is_number): the host operations. Number ops are LuaJIT's double arithmetic (pow is libm's).
 #define LUTRA_SYM_OPS(X)                                                                                            \
   X(kConstInt, "int", 0)                                                                                            \
-  X(kConstNum, "num", 1) X(kSize, "size", 0) X(kStride, "stride", 0) X(kScalarInput, "scalar", 1) X(kAdd, "add", 0) \
-      X(kSub, "sub", 0) X(kMul, "mul", 0) X(kFloorDiv, "floordiv", 0) X(kMod, "mod", 0) X(kMin, "min", 0)           \
-          X(kMax, "max", 0) X(kNAdd, "nadd", 1) X(kNSub, "nsub", 1) X(kNMul, "nmul", 1) X(kNDiv, "ndiv", 1)         \
-              X(kNMod, "nmod", 1) X(kNPow, "npow", 1) X(kNNeg, "nneg", 1) X(kNSqrt, "nsqrt", 1) X(kNExp, "nexp", 1) \
-                  X(kNLog, "nlog", 1) X(kNSin, "nsin", 1) X(kNCos, "ncos", 1) X(kNFloor, "nfloor", 1)               \
-                      X(kNCeil, "nceil", 1) X(kNAbs, "nabs", 1) X(kNMin, "nmin", 1) X(kNMax, "nmax", 1)             \
-                          X(kToNum, "tonum", 1)
+  X(kConstNum, "num", 1)                                                                                            \
+  X(kSize, "size", 0) X(kStride, "stride", 0) X(kScalarInput, "scalar", 1) X(kAdd, "add", 0) X(kSub, "sub", 0)      \
+      X(kMul, "mul", 0) X(kFloorDiv, "floordiv", 0) X(kMod, "mod", 0) X(kMin, "min", 0) X(kMax, "max", 0)           \
+          X(kNAdd, "nadd", 1) X(kNSub, "nsub", 1) X(kNMul, "nmul", 1) X(kNDiv, "ndiv", 1) X(kNMod, "nmod", 1)       \
+              X(kNPow, "npow", 1) X(kNNeg, "nneg", 1) X(kNSqrt, "nsqrt", 1) X(kNExp, "nexp", 1) X(kNLog, "nlog", 1) \
+                  X(kNSin, "nsin", 1) X(kNCos, "ncos", 1) X(kNFloor, "nfloor", 1) X(kNCeil, "nceil", 1)             \
+                      X(kNAbs, "nabs", 1) X(kNMin, "nmin", 1) X(kNMax, "nmax", 1) X(kToNum, "tonum", 1)
 
 enum class SymOp : uint8_t {
 #define X(e, text, num) e,
@@ -66,12 +66,18 @@ class SymEnv {
   bool ask(SymCmp cmp, int32_t a, int32_t b);
   const std::vector<SymGuard>& guards() const { return guards_; }
   void drop_guards(size_t keep) { guards_.resize(keep); }
+  // Prefix form: size(0, 1), mul(size(0, 0), 4), scalar(2), num(0.5); integer constants are bare.
   std::string print(int32_t id) const;
 
   // The env that SymInts made on this thread refer to; null outside tracing.
   static SymEnv* current();
 
  private:
+  int32_t intern(const SymExpr& e);
+  int32_t make_product(int32_t a, int32_t b);
+  int32_t simplify(SymOp op, int32_t a, int32_t b);  // 0: nothing simpler
+  bool never_negative(int32_t id) const;
+
   std::vector<SymExpr> exprs_;
   std::vector<SymGuard> guards_;
   std::unordered_multimap<uint64_t, int32_t> index_;

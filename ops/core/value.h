@@ -41,6 +41,11 @@ struct Scalar {
   int64_t to_int() const { return kind == kNumber ? int64_t(d) : i; }
 };
 
+// Arithmetic (kNAdd, kNSub, kNMul, kNDiv) and questions of Scalars as numbers, symbolic ones included.
+Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b);
+bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b);
+std::string to_string(const Scalar& s);
+
 struct Value {
   // Ints is a list of sizes or dims; a single int is a Scalar of kind kInt with a SymInt expression.
   std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, bool, Sizes, DType, Device, std::string> v;
@@ -70,6 +75,9 @@ struct Value {
     return r;
   }
 };
+
+// How errors name a value: "number 3", "a tensor f32[2, 3]".
+std::string describe(const Value& v);
 
 using Args = std::vector<Value>;
 using Results = std::vector<Tensor>;

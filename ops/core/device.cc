@@ -1,0 +1,24 @@
+// Device names in, Devices out, and back.
+#include "ops/core/device.h"
+
+#include "ops/core/error.h"
+
+namespace lutra {
+
+std::string to_string(Device d) { return d.type == DeviceType::kCPU ? "cpu" : str("cuda:", int(d.index)); }
+
+Device parse_device(std::string_view text) {
+  if (text == "cpu" || text == "cpu:0") return {};
+  if (text == "cuda") return {DeviceType::kCUDA, 0};
+  if (text.substr(0, 5) == "cuda:" && text.size() > 5 && text.size() <= 7) {
+    int index = 0;
+    for (char c : text.substr(5)) {
+      if (c < '0' || c > '9') fail("device '", text, "' is unknown (expected 'cpu', 'cuda' or 'cuda:N')");
+      index = index * 10 + (c - '0');
+    }
+    return {DeviceType::kCUDA, int8_t(index)};
+  }
+  fail("device '", text, "' is unknown (expected 'cpu', 'cuda' or 'cuda:N')");
+}
+
+}  // namespace lutra

@@ -1,0 +1,129 @@
+// Byte counts in, Storages out. Freed blocks are kept by size for reuse, so that loops do not fault in fresh pages each
+// time.
+// Invariants:
+// 1. A block's bucket is a function of its size, so a cached block fits every request of its bucket.
+// 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up.
+#include "ops/core/storage.h"
+
+#include <bit>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr size_t kCacheBytes = size_t(128) << 20;
+constexpr size_t kLargestCached = size_t(32) << 20;
+
+std::atomic<int64_t> live_bytes{0};
+std::atomic<bool (*)(size_t)> pressure_hook{nullptr};
+
+// Eight steps a power of two: at most an eighth of a block is wasted.
+size_t bucket_of(size_t n) {
+  if (n <= 512) return (n + kAlignment - 1) / kAlignment * kAlignment;
+  size_t step = std::bit_floor(n - 1) / 8;
+  return (n + step - 1) / step * step;
+}
+
+class BlockCache {
+ public:
+  void* take(size_t bucket) {
+    std::lock_guard lock(mutex_);
+    auto it = free_.find(bucket);
+    if (it == free_.end() || it->second.empty()) return nullptr;
+    void* p = it->second.back();
+    it->second.pop_back();
+    bytes_ -= bucket;
+    return p;
+  }
+  bool put(void* p, size_t bucket) {
+    std::lock_guard lock(mutex_);
+    if (bucket > kLargestCached || bytes_ + bucket > kCacheBytes) return false;
+    free_[bucket].push_back(p);
+    bytes_ += bucket;
+    return true;
+  }
+  void clear() {
+    std::lock_guard lock(mutex_);
+    for (auto& [bucket, blocks] : free_) {
+      for (void* p : blocks) std::free(p);
+      blocks.clear();
+    }
+    bytes_ = 0;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<size_t, std::vector<void*>> free_;
+  size_t bytes_ = 0;
+};
+
+// Never destroyed: storages may outlive the static destructors.
+BlockCache& cache() {
+  static BlockCache* c = new BlockCache;
+  return *c;
+}
+
+void* take_bytes(size_t bucket) {
+  if (void* p = cache().take(bucket)) return p;
+  return std::aligned_alloc(kAlignment, bucket);
+}
+
+void* allocate_bytes(size_t nbytes, size_t bucket) {
+  if (nbytes > size_t(1) << 62)
+    throw Error(ErrorKind::kMemory, str("out of memory: tried to allocate ", nbytes, " bytes"));
+  if (void* p = take_bytes(bucket)) return p;
+  cache().clear();
+  if (void* p = take_bytes(bucket)) return p;
+  auto hook = pressure_hook.load();
+  if (hook && hook(nbytes)) {
+    cache().clear();
+    if (void* p = take_bytes(bucket)) return p;
+  }
+  throw Error(ErrorKind::kMemory, str("out of memory: tried to allocate ", nbytes, " bytes"));
+}
+
+}  // namespace
+
+Storage::~Storage() { free(); }
+
+void Storage::free() {
+  if (freed || fake) return;
+  freed = true;
+  live_bytes.fetch_sub(int64_t(nbytes), std::memory_order_relaxed);
+  if (deleter) deleter(data);
+  data = nullptr;
+}
+
+Ref<Storage> allocate(size_t nbytes, Device device) {
+  if (device.type != DeviceType::kCPU) fail("device '", to_string(device), "' is not available");
+  // An empty tensor has an address too: kernels may form it.
+  size_t bucket = bucket_of(nbytes ? nbytes : 1);
+  Ref<Storage> s = make_ref<Storage>();
+  s->data = allocate_bytes(nbytes, bucket);
+  s->nbytes = nbytes;
+  s->device = device;
+  s->deleter = [bucket](void* p) {
+    if (!cache().put(p, bucket)) std::free(p);
+  };
+  live_bytes.fetch_add(int64_t(nbytes), std::memory_order_relaxed);
+  return s;
+}
+
+Ref<Storage> fake_storage(Device device) {
+  Ref<Storage> s = make_ref<Storage>();
+  s->device = device;
+  s->fake = true;
+  return s;
+}
+
+int64_t allocated_bytes() { return live_bytes.load(std::memory_order_relaxed); }
+
+void set_memory_pressure_hook(bool (*hook)(size_t nbytes)) { pressure_hook.store(hook); }
+
+}  // namespace lutra

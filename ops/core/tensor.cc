@@ -1,0 +1,111 @@
+// Sizes and storages in, tensors out.
+#include "ops/core/tensor.h"
+
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+// Bytes behind sizes and strides; throws where they overflow.
+size_t bytes_of(const Sizes& sizes, const Sizes& strides, DType dtype) {
+  int64_t last = 0;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    LUTRA_CHECK(sizes[d].is_constant() && strides[d].is_constant(), "a real tensor of symbolic size");
+    if (sizes[d].hint < 0)
+      fail("a tensor cannot have negative size ", sizes[d].hint, " (sizes ", to_string(sizes), ")");
+    if (sizes[d].hint == 0) return 0;
+    int64_t extent;
+    if (__builtin_mul_overflow(sizes[d].hint - 1, strides[d].hint, &extent) ||
+        __builtin_add_overflow(last, extent, &last)) {
+      fail("sizes ", to_string(sizes), " overflow the address space");
+    }
+  }
+  int64_t bytes;
+  if (__builtin_add_overflow(last, int64_t(1), &last) ||
+      __builtin_mul_overflow(last, int64_t(size_of(dtype)), &bytes) || bytes < 0) {
+    fail("sizes ", to_string(sizes), " overflow the address space");
+  }
+  return size_t(bytes);
+}
+
+// Strides by wrapping multiplication would hide an overflow.
+void check_product(const Sizes& sizes) {
+  int64_t n = 1;
+  for (SymInt s : sizes) {
+    if (s.hint == 0) return;
+  }
+  for (SymInt s : sizes) {
+    if (__builtin_mul_overflow(n, s.hint, &n)) fail("sizes ", to_string(sizes), " overflow the address space");
+  }
+}
+
+bool same_expr(SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint; }
+
+}  // namespace
+
+TensorImpl::~TensorImpl() {
+  if (host && host_drop) host_drop(host);
+}
+
+bool TensorImpl::is_contiguous() const {
+  SymInt expected = 1;
+  bool contiguous = true;
+  for (size_t d = sizes.size(); contiguous && d-- > 0;) {
+    // A dimension of size one has any stride. Strides first: their symbols are usually equal, and nothing is asked.
+    if (!same_expr(strides[d], expected) && sizes[d] != 1 && strides[d] != expected) contiguous = false;
+    expected = expected * sizes[d];
+  }
+  if (contiguous) return true;
+  for (SymInt s : sizes) {
+    if (s.is_constant() && s.hint == 0) return true;
+  }
+  return false;
+}
+
+void* TensorImpl::data() const {
+  if (storage->freed) fail("the tensor's storage was freed (x:free())");
+  LUTRA_CHECK(!storage->fake, "the data of a FakeTensor");
+  return static_cast<char*>(storage->data) + offset.hint * int64_t(size_of(dtype));
+}
+
+Tensor make_tensor(const Sizes& sizes, DType dtype, Device device) {
+  check_product(sizes);
+  return make_tensor(sizes, contiguous_strides(sizes), dtype, device);
+}
+
+Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
+  Ref<TensorImpl> t = make_ref<TensorImpl>();
+  t->storage = allocate(bytes_of(sizes, strides, dtype), device);
+  t->sizes = sizes;
+  t->strides = strides;
+  t->dtype = dtype;
+  return Tensor(std::move(t));
+}
+
+Tensor make_fake(const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
+  Ref<TensorImpl> t = make_ref<TensorImpl>();
+  t->storage = fake_storage(device);
+  t->sizes = sizes;
+  t->strides = strides;
+  t->dtype = dtype;
+  return Tensor(std::move(t));
+}
+
+Tensor alias(const Tensor& t, const Sizes& sizes, const Sizes& strides, SymInt offset) {
+  Ref<TensorImpl> r = make_ref<TensorImpl>();
+  r->storage = t->storage;
+  r->sizes = sizes;
+  r->strides = strides;
+  r->offset = offset;
+  r->dtype = t->dtype;
+  return Tensor(std::move(r));
+}
+
+std::string describe(const Tensor& t) {
+  if (!t) return "none";
+  std::string s = str(info(t->dtype).ir_name, "[");
+  for (size_t i = 0; i < t->sizes.size(); i++) s += (i ? ", " : "") + std::to_string(t->sizes[i].hint);
+  return s + "]";
+}
+
+}  // namespace lutra

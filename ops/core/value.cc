@@ -1,0 +1,79 @@
+// Scalars in, their wholeness and arithmetic out; both work on symbols.
+#include "ops/core/value.h"
+
+#include <cmath>
+
+namespace lutra {
+
+bool Scalar::is_whole() const {
+  if (kind != kNumber) return true;
+  if (expr) return SymEnv::current()->ask(SymCmp::kWhole, expr, 0);
+  return std::floor(d) == d && std::fabs(d) <= 9007199254740992.0;
+}
+
+namespace {
+int32_t number_expr(SymEnv& env, const Scalar& s) {
+  if (!s.expr) return env.number(s.to_double());
+  return is_number(env[s.expr].op) ? s.expr : env.make(SymOp::kToNum, s.expr);
+}
+}  // namespace
+
+Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b) {
+  SymEnv* env = a.expr || b.expr ? SymEnv::current() : nullptr;
+  if (env) {
+    int32_t id = env->make(op, number_expr(*env, a), number_expr(*env, b));
+    Scalar r((*env)[id].d);
+    if ((*env)[id].op != SymOp::kConstNum) r.expr = id;
+    return r;
+  }
+  double x = a.to_double(), y = b.to_double();
+  switch (op) {
+    case SymOp::kNAdd: return x + y;
+    case SymOp::kNSub: return x - y;
+    case SymOp::kNMul: return x * y;
+    case SymOp::kNDiv: return x / y;
+    default: fail_internal("scalar_binary: ", name(op));
+  }
+}
+
+bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b) {
+  if (a.expr || b.expr) {
+    SymEnv& env = *SymEnv::current();
+    return env.ask(cmp, number_expr(env, a), number_expr(env, b));
+  }
+  double x = a.to_double(), y = b.to_double();
+  switch (cmp) {
+    case SymCmp::kEq: return x == y;
+    case SymCmp::kNe: return x != y;
+    case SymCmp::kLt: return x < y;
+    case SymCmp::kLe: return x <= y;
+    default: fail_internal("scalar_ask");
+  }
+}
+
+std::string to_string(const Scalar& s) {
+  if (s.kind == Scalar::kBool) return s.i ? "true" : "false";
+  if (s.kind == Scalar::kInt) return std::to_string(s.i);
+  char text[32];
+  std::snprintf(text, sizeof text, "%.14g", s.d);
+  return text;
+}
+
+std::string describe(const Value& v) {
+  struct Visitor {
+    std::string operator()(std::monostate) const { return "nil"; }
+    std::string operator()(const Tensor& t) const { return t ? "a tensor " + describe(t) : "nil"; }
+    std::string operator()(const std::vector<Tensor>& l) const { return str("a list of ", l.size(), " tensors"); }
+    std::string operator()(const Scalar& s) const {
+      return (s.kind == Scalar::kBool ? "boolean " : "number ") + to_string(s);
+    }
+    std::string operator()(bool b) const { return b ? "boolean true" : "boolean false"; }
+    std::string operator()(const Sizes& s) const { return "list " + to_string(s); }
+    std::string operator()(DType t) const { return std::string("dtype ") + name(t); }
+    std::string operator()(Device d) const { return "device " + to_string(d); }
+    std::string operator()(const std::string& s) const { return "string '" + s + "'"; }
+  };
+  return std::visit(Visitor{}, v.v);
+}
+
+}  // namespace lutra
