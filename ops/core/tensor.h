@@ -42,6 +42,14 @@ struct AutogradMeta : RefCounted {
   std::vector<std::function<Tensor(const Tensor&)>> hooks;
 };
 
+// How a view was made from its base; ops/defs/call.h has the steps.
+// Invariant: version is the storage's version that the view's grad_fn belongs to; once an in-place write moves the
+// storage on, the grad_fn is made anew from the base's.
+struct ViewHistory : RefCounted {
+  virtual ~ViewHistory() = default;
+  uint32_t version = 0;
+};
+
 struct TensorImpl : RefCounted {
   ~TensorImpl();
   Ref<Storage> storage;
@@ -50,7 +58,8 @@ struct TensorImpl : RefCounted {
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
   Ref<AutogradMeta> autograd;
-  Tensor base;  // the tensor this is a view of (differentiable views; null if none)
+  Tensor base;            // the tensor this is a view of (differentiable views; null if none)
+  Ref<ViewHistory> view;  // set with base where grad mode was on
   // FakeTensors: the graph node that makes this value, and which of its results it is.
   Node* node = nullptr;
   int32_t result = 0;

@@ -18,13 +18,34 @@ class ModeScope {
   explicit ModeScope(Mode* mode);
   ~ModeScope();
   ModeScope(const ModeScope&) = delete;
+
+ private:
+  friend struct CallStack;
+  Mode* mode_;
+  ModeScope* below_;
 };
+
+// The mode that a call would reach, or null when that is the executor.
+Mode* current_mode();
 
 // Runs op on args (one Value an ArgInfo of the row; missing trailing ones take their defaults). Order: tape (when grad
 // mode is on and an input requires grad), modes from the top, the eager executor.
 Results call_op(OpId op, Args args);
 // x.op_(...): args[0] is written. Equal to copy_(args[0], op(args)), with PyTorch's conditions on shape and dtype.
 Tensor call_inplace(OpId op, Args args);
+
+// The call that made a view, and those that made what it was called on: replayed, they make the view of another base.
+struct ViewStep : ViewHistory {
+  OpId op;
+  Args args;  // args[0] is None
+  Ref<ViewHistory> previous;
+};
+
+// The rest of call_op below the tape, on arguments already complete and checked: what the tape runs.
+Results call_below_tape(OpId op, Args& args);
+Tensor call_inplace_below_tape(OpId op, Args& args);
+// Fills in defaults and checks the arguments' number and kinds.
+void complete_args(const OpInfo& op, Args& args);
 
 // The executor at the bottom (jit/eager installs itself). It sees concrete tensors only, its inputs already checked by
 // the op's meta rule, whose answer is passed along.

@@ -26,6 +26,8 @@ enum OpFlags : uint32_t {
   kCreation = 16,
   kMutates = 32,
   kInternal = 64,
+  kAtCall = 128,
+  kIdentity = 256,
 };
 
 enum class ArgType : uint8_t {
@@ -73,13 +75,17 @@ struct OpInfo {
   std::vector<ArgInfo> args;
   int results;
   MetaFn meta;
-  VjpFn vjp;              // null: not differentiable
+  VjpFn vjp;              // null: not differentiable, or vjp_decomposes
+  const char* saves;      // what vjp reads, see ops/grad/vjp.h; null without vjp
   bool vjp_decomposes;    // the tape records the decomposition instead
   DecomposeFn decompose;  // null: primitive
   uint32_t flags;
   bool has(OpFlags f) const { return flags & f; }
   bool is_composite() const { return decompose != nullptr; }
 };
+
+// Parses a row's schema; throws Error(kInternal) where it is malformed.
+std::vector<ArgInfo> parse_schema(std::string_view schema);
 
 const OpInfo& info(OpId id);
 inline const char* name(OpId id) { return info(id).name; }

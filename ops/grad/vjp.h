@@ -17,6 +17,14 @@ struct VjpContext {
   void set(size_t k, Tensor g) { out[k] = std::move(g); }
 };
 
+// Defines the rule vjp_<rule> with what it reads besides sizes and dtypes, as words "K:xN": for the gradient of
+// argument K it reads the elements of argument N ("0:a1") or of result N ("0:r0"). What is not listed is not saved.
+#define LUTRA_VJP(rule, saves)            \
+  extern const char* const saves_##rule;  \
+  const char* const saves_##rule = saves; \
+  void vjp_##rule(VjpContext& ctx);       \
+  void vjp_##rule([[maybe_unused]] VjpContext& ctx)
+
 // Sums a gradient down to the sizes that broadcasting expanded.
 Tensor sum_to_size(const Tensor& grad, const Sizes& sizes);
 

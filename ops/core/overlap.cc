@@ -1,0 +1,66 @@
+// Sizes and strides in, answers about overlap out.
+#include "ops/core/overlap.h"
+
+#include <numeric>
+
+namespace lutra {
+namespace {
+
+// One past the last element's offset, and the first's: all strides are at least zero.
+int64_t span(const Tensor& t) {
+  int64_t last = 0;
+  for (size_t d = 0; d < t->sizes.size(); d++) {
+    if (t->sizes[d].hint == 0) return 0;
+    last += (t->sizes[d].hint - 1) * t->strides[d].hint;
+  }
+  return last + 1;
+}
+
+bool same_layout(const Tensor& a, const Tensor& b) {
+  if (a->sizes.size() != b->sizes.size() || a->offset.hint != b->offset.hint || a->dtype != b->dtype) return false;
+  for (size_t d = 0; d < a->sizes.size(); d++) {
+    if (a->sizes[d].hint != b->sizes[d].hint) return false;
+    if (a->sizes[d].hint > 1 && a->strides[d].hint != b->strides[d].hint) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool overlaps_itself(const Tensor& t) {
+  for (size_t d = 0; d < t->sizes.size(); d++) {
+    if (t->strides[d].is_constant() && t->strides[d].hint == 0 && t->sizes[d] > 1) return true;
+  }
+  return false;
+}
+
+bool is_dense(const Sizes& sizes, const Sizes& strides) {
+  SmallVec<uint32_t, 8> order;
+  for (uint32_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d] != 1) order.push_back(d);
+  }
+  // By hints: the questions below record what the answer rests on.
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return strides[a].hint < strides[b].hint; });
+  SymInt expected = 1;
+  for (uint32_t d : order) {
+    if (strides[d] != expected) return false;
+    expected = expected * sizes[d];
+  }
+  return true;
+}
+
+Overlap overlap(const Tensor& a, const Tensor& b) {
+  if (!(a->storage == b->storage)) return Overlap::kNone;
+  if (same_layout(a, b)) return Overlap::kSame;
+  int64_t na = span(a), nb = span(b);
+  if (na == 0 || nb == 0) return Overlap::kNone;
+  // In bytes: views of another dtype share storages too.
+  int64_t ea = int64_t(size_of(a->dtype)), eb = int64_t(size_of(b->dtype));
+  int64_t a0 = a->offset.hint * ea, a1 = a0 + na * ea, b0 = b->offset.hint * eb, b1 = b0 + nb * eb;
+  if (a1 <= b0 || b1 <= a0) return Overlap::kNone;
+  bool dense = is_dense(a->sizes, a->strides) && is_dense(b->sizes, b->strides);
+  return dense ? Overlap::kPartial : Overlap::kUnknown;
+}
+
+}  // namespace lutra

@@ -1,0 +1,85 @@
+// An op's arguments as a caller gave them in; complete arguments of the row's kinds out, or an error that names op and
+// argument.
+#include "ops/defs/call.h"
+
+namespace lutra {
+namespace {
+
+const char* expected(ArgType type) {
+  switch (type) {
+    case ArgType::kTensor: return "a tensor";
+    case ArgType::kTensorList: return "a list of tensors";
+    case ArgType::kOperand: return "a tensor or a number";
+    case ArgType::kScalar:
+    case ArgType::kFloat: return "a number";
+    case ArgType::kInt: return "a whole number";
+    case ArgType::kIntList: return "a list of whole numbers";
+    case ArgType::kBool: return "a boolean";
+    case ArgType::kDType: return "a dtype";
+    case ArgType::kDevice: return "a device";
+    case ArgType::kStr: return "a string";
+  }
+  return "?";
+}
+
+// A Scalar as the int it stands for: whole numbers are accepted, symbolic ones specialise.
+bool to_int(Scalar& s) {
+  if (s.kind != Scalar::kNumber) return s.kind == Scalar::kInt;
+  if (!s.is_whole()) return false;
+  if (s.expr) scalar_ask(SymCmp::kEq, s, Scalar(s.d));
+  s = Scalar::of_int(int64_t(s.d));
+  return true;
+}
+
+// Brings v to the form of the type; false where it has none.
+bool accept(ArgType type, Value& v) {
+  switch (type) {
+    case ArgType::kTensor: return v.is<Tensor>();
+    case ArgType::kTensorList: return v.is<std::vector<Tensor>>();
+    case ArgType::kOperand:
+      if (v.is<Tensor>()) return true;
+      [[fallthrough]];
+    case ArgType::kScalar:
+      if (v.is<bool>()) v = Scalar::of_bool(v.as<bool>());
+      return v.is<Scalar>();
+    case ArgType::kFloat: return v.is<Scalar>() && v.as<Scalar>().kind != Scalar::kBool;
+    case ArgType::kInt: return v.is<Scalar>() && to_int(v.as<Scalar>());
+    case ArgType::kIntList:
+      if (v.is<Scalar>() && to_int(v.as<Scalar>())) v = Sizes{v.sym_int()};
+      return v.is<Sizes>();
+    case ArgType::kBool: return v.is<bool>();
+    case ArgType::kDType: return v.is<DType>() && v.as<DType>() != DType::kNone;
+    case ArgType::kDevice: return v.is<Device>();
+    case ArgType::kStr: return v.is<std::string>();
+  }
+  return false;
+}
+
+bool is_null_tensor(const Value& v) { return v.is<Tensor>() && !v.as<Tensor>(); }
+
+}  // namespace
+
+void complete_args(const OpInfo& op, Args& args) {
+  if (args.size() > op.args.size()) {
+    fail(op.name, ": expected at most ", op.args.size(), " arguments, got ", args.size());
+  }
+  size_t given = args.size();
+  args.resize(op.args.size());
+  for (size_t i = 0; i < args.size(); i++) {
+    const ArgInfo& arg = op.args[i];
+    Value& v = args[i];
+    if (is_null_tensor(v)) v = Value();
+    if (v.is_none()) {
+      if (i >= given || !arg.optional) {
+        if (!arg.has_default && i >= given) fail(op.name, ": missing argument '", arg.name, "'");
+        if (arg.has_default) v = arg.def;
+      }
+      if (v.is_none() && arg.optional) continue;
+    }
+    if (!accept(arg.type, v)) {
+      fail(op.name, ": argument '", arg.name, "' must be ", expected(arg.type), ", got ", describe(v));
+    }
+  }
+}
+
+}  // namespace lutra

@@ -1,0 +1,243 @@
+// An op and its arguments in, its results out: tape, modes from the top, executor.
+// Invariants:
+// 1. The tape is entered at most once a call: what runs below it runs with grad mode off.
+// 2. A mode's handler sees the modes below it only; a ModeScope made inside it goes on top of those.
+#include "ops/defs/call.h"
+
+#include "ops/core/overlap.h"
+
+namespace lutra {
+
+// ops/grad: declared here, as the arrow goes from grad to defs.
+Results tape_call(OpId op, Args& args);
+Tensor tape_call_inplace(OpId op, Args& args);
+void refresh_view(const Tensor& view);
+
+struct CallStack {
+  static thread_local ModeScope* top;
+  // Goes one down for a scope.
+  struct Below {
+    ModeScope* saved = top;
+    Below() { top = saved->below_; }
+    ~Below() { top = saved; }
+  };
+  static void push(ModeScope* scope) { top = scope; }
+  static void pop(ModeScope* scope) { top = scope->below_; }
+  static Mode* mode() { return top ? top->mode_ : nullptr; }
+};
+thread_local ModeScope* CallStack::top = nullptr;
+
+ModeScope::ModeScope(Mode* mode) : mode_(mode), below_(CallStack::top) { CallStack::push(this); }
+ModeScope::~ModeScope() { CallStack::pop(this); }
+Mode* current_mode() { return CallStack::mode(); }
+
+namespace {
+
+thread_local bool grad_mode = true;
+Executor* executor = nullptr;
+
+void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& device_of) {
+  if (t->storage->freed) fail(op.name, ": argument '", op.args[i].name, "' was freed (x:free())");
+  // A zero-dimensional CPU tensor goes with every device.
+  if (t->sizes.empty() && t->device().type == DeviceType::kCPU) return;
+  if (device_of && !((*device_of)->device() == t->device())) {
+    fail(op.name, ": expected all tensors on one device, got ", to_string((*device_of)->device()), " and ",
+         to_string(t->device()));
+  }
+  device_of = &t;
+}
+
+template <class F>
+void each_tensor(const Args& args, F f) {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (args[i].is<Tensor>()) f(i, args[i].as<Tensor>());
+    if (!args[i].is<std::vector<Tensor>>()) continue;
+    for (const Tensor& t : args[i].as<std::vector<Tensor>>()) f(i, t);
+  }
+}
+
+// Checks the tensors; returns whether the tape has to see the call.
+bool inspect(const OpInfo& op, const Args& args) {
+  bool wants_grad = false;
+  const Tensor* device_of = nullptr;
+  each_tensor(args, [&](size_t i, const Tensor& t) {
+    if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
+    check_usable(op, i, t, device_of);
+    if (!grad_mode) return;
+    if (t->view && t->view->version != t->storage->version) refresh_view(t);
+    wants_grad |= t->requires_grad;
+  });
+  return wants_grad;
+}
+
+// A view remembers its base, so that writes through either are known to the tape.
+void track_view(OpId op, const Args& args, const Tensor& result) {
+  const Tensor& input = args[0].as<Tensor>();
+  if (!is_float(result->dtype) || result.same(input)) return;
+  result->base = input->base ? input->base : input;
+  if (!grad_mode || (input->base && !input->view)) return;
+  Ref<ViewStep> step = make_ref<ViewStep>();
+  step->version = input->storage->version;
+  step->op = op;
+  step->args = args;
+  step->args[0] = Value();
+  step->previous = input->view;
+  result->view = Ref<ViewHistory>(step.get());
+}
+
+bool same_layout(const ResultSpec& spec, const Tensor& t) {
+  if (spec.dtype != t->dtype || spec.sizes.size() != t->sizes.size()) return false;
+  for (size_t d = 0; d < t->sizes.size(); d++) {
+    bool same = spec.strides[d].hint == t->strides[d].hint && spec.strides[d].expr == t->strides[d].expr;
+    if (!same && t->sizes[d] != 1 && spec.strides[d] != t->strides[d]) return false;
+  }
+  return true;
+}
+
+Results view_results(const Args& args, const ResultSpecs& specs) {
+  const Tensor& input = args[0].as<Tensor>();
+  Results results;
+  for (const ResultSpec& s : specs) results.push_back(alias(input, s.sizes, s.strides, s.offset));
+  return results;
+}
+
+Device device_of(const OpInfo& op, const Args& args) {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (op.args[i].type == ArgType::kDevice && args[i].is<Device>()) return args[i].as<Device>();
+  }
+  return {};
+}
+
+Executor& bottom(const OpInfo& op, const Args& args) {
+  each_tensor(args, [&](size_t i, const Tensor& t) {
+    if (t->is_fake()) fail_internal(op.name, ": argument '", op.args[i].name, "' is a FakeTensor outside of tracing");
+  });
+  LUTRA_CHECK(executor, "no executor is installed");
+  return *executor;
+}
+
+Results run_bottom(OpId id, Args& args) {
+  const OpInfo& op = info(id);
+  ResultSpecs specs = op.meta(id, args);
+  if (op.has(kView)) {
+    if (args[0].as<Tensor>()->is_fake()) bottom(op, args);
+    return view_results(args, specs);
+  }
+  if (id == OpId::empty) return {make_tensor(specs[0].sizes, specs[0].dtype, device_of(op, args))};
+  GradModeScope off(false);
+  return bottom(op, args).run(id, args, specs);
+}
+
+void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
+  const OpInfo& op = info(id);
+  const Tensor& self = args[0].as<Tensor>();
+  bool same = spec.sizes.size() == self->sizes.size();
+  for (size_t d = 0; same && d < spec.sizes.size(); d++) same = spec.sizes[d] == self->sizes[d];
+  if (!same) {
+    fail(op.name, "_: output with shape ", to_string(self->sizes), " doesn't match the broadcast shape ",
+         to_string(spec.sizes));
+  }
+  bool castable = id == OpId::copy_ || info(spec.dtype).kind <= info(self->dtype).kind;
+  if (!castable) {
+    fail(op.name, "_: result type ", name(spec.dtype), " can't be cast to the desired output type ", name(self->dtype));
+  }
+  if (overlaps_itself(self)) {
+    fail(op.name,
+         "_: more than one element of the written-to tensor refers to a single memory location; clone() it "
+         "before writing");
+  }
+}
+
+// Whether an argument shares memory with self in a way that writing element by element would read what was written.
+bool reads_written(const OpInfo& op, const Args& args) {
+  const Tensor& self = args[0].as<Tensor>();
+  bool unknown = false;
+  each_tensor(args, [&](size_t i, const Tensor& t) {
+    if (i == 0) return;
+    Overlap o = overlap(self, t);
+    if (o == Overlap::kPartial) {
+      fail(op.name, ": argument '", op.args[i].name,
+           "' and the written-to tensor share some memory; clone() one of them before the operation");
+    }
+    unknown |= o == Overlap::kUnknown;
+  });
+  return unknown;
+}
+
+void run_bottom_inplace(OpId id, Args& args) {
+  const OpInfo& op = info(id);
+  ResultSpecs specs = op.meta(id, args);
+  check_inplace(id, args, specs[0]);
+  Executor& exec = bottom(op, args);
+  Tensor self = args[0].as<Tensor>();
+  if (self->numel() == 0) return;
+  GradModeScope off(false);
+  if (!reads_written(op, args)) return exec.run_inplace(id, args, specs);
+  Tensor value = id == OpId::copy_ ? op1(OpId::clone, {args[1]}) : exec.run(id, args, specs)[0];
+  Args copy = {self, value};
+  exec.run_inplace(OpId::copy_, copy, info(OpId::copy_).meta(OpId::copy_, copy));
+}
+
+}  // namespace
+
+bool grad_enabled() { return grad_mode; }
+void set_grad_enabled(bool on) { grad_mode = on; }
+void set_executor(Executor* e) { executor = e; }
+
+Generator& default_generator() {
+  static Generator generator;
+  return generator;
+}
+
+Results call_below_tape(OpId id, Args& args) {
+  const OpInfo& op = info(id);
+  if (op.has(kIdentity)) {
+    ResultSpec spec = op.meta(id, args)[0];
+    if (same_layout(spec, args[0].as<Tensor>())) return {args[0].as<Tensor>()};
+  }
+  Mode* mode = CallStack::mode();
+  if (!mode) return run_bottom(id, args);
+  CallStack::Below below;
+  return mode->call(id, args);
+}
+
+Tensor call_inplace_below_tape(OpId id, Args& args) {
+  Tensor self = args[0].as<Tensor>();
+  uint32_t version = self->storage->version;
+  Mode* mode = CallStack::mode();
+  if (mode) {
+    check_inplace(id, args, info(id).meta(id, args)[0]);
+    CallStack::Below below;
+    mode->call_inplace(id, args);
+  } else {
+    run_bottom_inplace(id, args);
+  }
+  if (self->storage->version == version) self->storage->version++;
+  return self;
+}
+
+Results call_op(OpId id, Args args) {
+  const OpInfo& op = info(id);
+  if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
+  complete_args(op, args);
+  bool wants_grad = inspect(op, args);
+  if (op.has(kAtCall)) return op.decompose(args);
+  bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
+  Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
+  if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);
+  return results;
+}
+
+Tensor call_inplace(OpId id, Args args) {
+  const OpInfo& op = info(id);
+  complete_args(op, args);
+  if (!op.has(kInplace) && !op.has(kMutates)) fail(op.name, ": has no in-place form");
+  if (!args[0].is<Tensor>()) fail(op.name, "_: argument '", op.args[0].name, "' must be a tensor");
+  const Tensor& self = args[0].as<Tensor>();
+  bool wants_grad = inspect(op, args) || (grad_mode && self->view && self->base->requires_grad);
+  if (id == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;
+  if (wants_grad) return tape_call_inplace(id, args);
+  return call_inplace_below_tape(id, args);
+}
+
+}  // namespace lutra

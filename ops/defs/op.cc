@@ -1,0 +1,63 @@
+// The rows of ops.def in, the table of OpInfos out. A row that names a rule nobody wrote does not link.
+#include "ops/defs/op.h"
+
+#include <algorithm>
+
+namespace lutra {
+
+#define OP(name, schema, results, meta, vjp, lower, flags) \
+  ResultSpecs meta_##meta(OpId op, const Args& args);      \
+  void vjp_##vjp(VjpContext& ctx);                         \
+  extern const char* const saves_##vjp;                    \
+  Results decompose_##name(const Args& args);
+#include "ops/defs/ops.def"
+#undef OP
+
+namespace {
+
+constexpr bool equal(std::string_view a, std::string_view b) { return a == b; }
+constexpr bool is_rule(std::string_view vjp) { return vjp != "none" && vjp != "decompose"; }
+
+// The names in a discarded branch are not used, so nobody need define vjp_none or decompose_add.
+#define PICK(cond, value) \
+  [] {                    \
+    if constexpr (cond)   \
+      return value;       \
+    else                  \
+      return nullptr;     \
+  }()
+
+std::vector<OpInfo> build() {
+  std::vector<OpInfo> rows;
+  rows.reserve(size_t(OpId::kCount));
+#define OP(name, schema, results, meta, vjp, lower, flags)                                                        \
+  rows.push_back({OpId::name, #name, parse_schema(schema), results, meta_##meta, PICK(is_rule(#vjp), &vjp_##vjp), \
+                  PICK(is_rule(#vjp), saves_##vjp), equal(#vjp, "decompose"),                                     \
+                  PICK(equal(#lower, "decompose"), &decompose_##name), flags});
+#include "ops/defs/ops.def"
+#undef OP
+  rows.push_back({OpId::input, "input", {}, 1, nullptr, nullptr, nullptr, false, nullptr, kInternal});
+  return rows;
+}
+
+}  // namespace
+
+const OpInfo& info(OpId id) {
+  static const std::vector<OpInfo> rows = build();
+  return rows[size_t(id)];
+}
+
+OpId find_op(std::string_view name) {
+  static const std::vector<OpId> sorted = [] {
+    std::vector<OpId> ids;
+    for (size_t i = 0; i < size_t(OpId::kCount); i++) ids.push_back(OpId(i));
+    std::sort(ids.begin(), ids.end(),
+              [](OpId a, OpId b) { return std::string_view(info(a).name) < std::string_view(info(b).name); });
+    return ids;
+  }();
+  auto it = std::lower_bound(sorted.begin(), sorted.end(), name,
+                             [](OpId id, std::string_view n) { return std::string_view(info(id).name) < n; });
+  return it != sorted.end() && info(*it).name == name ? *it : OpId::kCount;
+}
+
+}  // namespace lutra
