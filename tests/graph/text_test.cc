@@ -1,0 +1,65 @@
+// Graph text: every .graph file here is what its own parse prints; broken text is an error, never a crash.
+#include <filesystem>
+
+#include "jit/graph/graph.h"
+#include "tests/golden.h"
+
+namespace lutra {
+
+TEST_CASE("graphs print, parse and print to the same text", "[graph]") {
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("tests/graph"))) {
+    if (entry.path().extension() != ".graph") continue;
+    INFO(entry.path());
+    std::string text = read_text("tests/graph/" + entry.path().filename().string());
+    auto graph = parse_graph(text);
+    CHECK(verify(*graph) == "");
+    CHECK(print(*graph) == text);
+  }
+}
+
+TEST_CASE("broken graph text is refused with its line", "[graph]") {
+  struct Row {
+    const char* text;
+    const char* message;
+  } rows[] = {
+      {"graph {\n", "the graph has no end"},
+      {"graph {\n  %0 = relu(%7) : f32[2] strides [1]\n  return\n}\n", "line 2: %7 is not defined"},
+      {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %1 = relu(%0) : f32[3] strides [1]\n  return\n}\n",
+       "line 3: the type of %1 is f32[2]"},
+      {"graph {\n  %0 = input 'x' : f33[2] strides [1]\n", "line 2: unknown type"},
+      {"graph {\n  %0 = frobnicate()\n", "unknown op 'frobnicate'"},
+      {"graph {\n  return 1x\n}\n", "expected a number"},
+      {"graph {\n  return scalar(3)\n}\n", "scalar input out of range"},
+  };
+  for (const Row& row : rows) {
+    INFO(row.text);
+    CHECK_THROWS_WITH(parse_graph(row.text), Catch::Contains(row.message));
+  }
+}
+
+TEST_CASE("cutting graph text anywhere never crashes the parser", "[graph]") {
+  std::string text = read_text("tests/graph/mlp.graph");
+  int parsed = 0;
+  for (size_t n = 0; n + 2 < text.size(); n++) {
+    try {
+      parse_graph(text.substr(0, n));
+      parsed++;
+    } catch (const Error&) {
+    }
+  }
+  CHECK(parsed == 0);
+}
+
+TEST_CASE("the graph verifier finds broken invariants", "[graph]") {
+  auto graph = parse_graph(read_text("tests/graph/mlp.graph"));
+  std::swap(graph->nodes[0], graph->nodes[1]);
+  CHECK_THAT(verify(*graph), Catch::Contains("no earlier node defines"));
+  graph = parse_graph(read_text("tests/graph/mlp.graph"));
+  graph->nodes[0]->results.clear();
+  CHECK_THAT(verify(*graph), Catch::Contains("wrong number of results"));
+  graph = parse_graph(read_text("tests/graph/mlp.graph"));
+  graph->rng_calls = 0;
+  CHECK_THAT(verify(*graph), Catch::Contains("call index that the graph does not consume"));
+}
+
+}  // namespace lutra
