@@ -1,0 +1,54 @@
+// A captured forward graph whose results are differentiated outside: compiled forward and compiled backward as one node
+// of the tape.
+//
+// In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). The backward is traced by
+// the tape itself (grad() on the FakeTensors, below it a recorder), so it is eager's, op for op. Invariants:
+// 1. The forward has the traced outputs, then the values the backward reads; views are recomputed from their base
+// rather
+//    than saved.
+// 2. A backward graph has the traced inputs, the saved values, then the gradients that came; it shares the SymEnv,
+// whose
+//    leaves name the traced inputs.
+// 3. A backward is compiled at first use for the outputs that have a gradient and these gradients' strides: reduction
+// order
+//    depends on strides.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "jit/compile.h"
+#include "ops/grad/tape.h"
+
+namespace lutra {
+
+class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
+ public:
+  static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const CompileOptions& options);
+  // As Executable::run; results that require grad carry a node of the tape when grad mode is on.
+  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
+  const Compiled& forward() const { return forward_; }
+
+ private:
+  friend struct CompiledNode;
+  struct Backward {
+    std::unique_ptr<Graph> graph;
+    std::vector<Tensor> saved;  // FakeTensors of the traced graph, in the order of the graph's inputs
+  };
+  Backward trace_backward(const std::vector<Tensor>& gradients);
+  std::string input_name(size_t i) const;  // of run's inputs
+  const Compiled& backward_for(const std::vector<Tensor>& gradients);
+
+  std::unique_ptr<Graph> traced_;
+  CompileOptions options_;
+  Compiled forward_;
+  std::vector<Tensor> saved_;    // FakeTensors that are extra outputs of the forward
+  std::vector<size_t> sources_;  // inputs that get a gradient
+  std::vector<size_t> results_;  // outputs that take one
+  std::mutex mutex_;
+  std::map<std::string, Compiled> backwards_;
+};
+
+}  // namespace lutra
