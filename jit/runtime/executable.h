@@ -1,41 +1,86 @@
 // An executable: a plan with its kernels compiled; runs on tensors and scalars.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "jit/codegen/kernel.h"
+#include "jit/runtime/host_program.h"
 #include "jit/schedule/plan.h"
 
 namespace lutra {
 
-// Invariants (DESIGN 13): run allocates everything before its first launch; on an Error nothing that existed before has
-// changed except buffers the plan mutates after the failing launch was scheduled - the scheduler puts what can fail
-// first - and the generator's call index is as before.
+struct CachedKernel;
+
+// Invariants (DESIGN 13):
+// 1. run allocates everything before its first launch.
+// 2. On an Error nothing that existed before has changed except buffers the plan mutates after the failing launch was
+//    scheduled - the scheduler puts what can fail first - and the generator's call index is as before.
+// 3. Tensors that run returns never share memory with the arena.
+// 4. An executable may run on several threads at once: each run has a context of its own.
 class Executable {
  public:
-  static std::shared_ptr<Executable> build(Plan plan);
+  // listing: keep assembly text (listings()).
+  static std::shared_ptr<Executable> build(Plan plan, bool listing = false);
+  ~Executable();
+  Executable(const Executable&) = delete;
+
   // inputs: one real tensor for each graph input that is not a constant; scalars: one double each. outputs: one Value
   // each (Tensor, Scalar or None).
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
-  // For the eager executor and in-place ops: the buffer of output 0 is given.
+  // For the eager executor and in-place ops: the buffers of the outputs are given.
   void run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                 const std::vector<Tensor>& outputs);
+  // The same on bare memory: one view an input, one pointer an output.
+  void run_views(const InputView* inputs, const double* scalars, void* const* outputs);
+
   const Plan& plan() const { return plan_; }
   size_t kernel_count() const;
+  std::string listings() const;
 
  private:
+  struct Context;
+  struct Step;
+  class ContextScope;
+  explicit Executable(Plan plan) : plan_(std::move(plan)) {}
+  void prepare(bool listing);
+  void prepare_kernel(const KernelLaunch& launch, bool listing);
+  void prepare_view(const BufferView& view);
+  void set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
+  void fill_block(const Context& c, const Step& step, BlockHead* head) const;
+  void launch_all(Context& c) const;
+  void launch_kernel(const Context& c, const Step& step, const struct Generator& generator) const;
+  void launch_chunks(const Step& step, BlockHead* head, int64_t extent, int chunks) const;
+  void launch_extern(const Context& c, const ExternLaunch& launch) const;
+  [[noreturn]] void report(const Step& step, const BlockHead* head, const LaunchFault& fault) const;
+  void set_views(Context& c, const std::vector<Tensor>& inputs) const;
+  void bump_versions(const std::vector<Tensor>& inputs) const;
+  Tensor make_output(const Context& c, const BufferView& view, const std::vector<Tensor>& inputs) const;
+
   Plan plan_;
-  std::vector<std::shared_ptr<Code>> codes_;
+  HostProgram program_;
+  std::vector<std::shared_ptr<CachedKernel>> kernels_;
+  std::vector<Step> steps_;
+  std::vector<int32_t> operands_;  // of the steps: buffers, integer slots, number slots, in a row
+  std::vector<int32_t> input_of_;  // buffer -> position among run's inputs, -1
+  int32_t input_count_ = 0;
+  size_t block_words_ = 0;  // of all steps
+  std::atomic<Context*> spare_{nullptr};
 };
 
 // Process-wide settings of the runtime (lt.config).
 struct RuntimeConfig {
   int num_threads = 0;  // 0: as many as the machine has
   std::string isa;      // empty: best_isa()
+  bool perf = false;    // count and time kernels (LUTRA_LOGS=perf)
 };
 RuntimeConfig& runtime_config();
+// The instruction set that kernels are built for now.
+std::string current_isa();
+// Kernels by time, one a line; empty when none was measured.
+std::string perf_report();
 
 // Runs body(begin, end) over [0, n) on the thread pool in chunks of at least grain; inline when n <= grain.
 void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);

@@ -15,7 +15,7 @@ using ExprId = int32_t;
 
 struct Buffer {
   enum Kind : uint8_t { kInput, kConstant, kOutput, kTemp } kind;
-  DType dtype;
+  DType dtype;  // an input's or constant's buffer begins at the tensor's first element
   ExprId elements;     // number of elements to allocate (outputs and temporaries)
   int32_t index = -1;  // kInput: graph input; kConstant: position in Plan::constants; kTemp: slot of the arena
 };
@@ -64,6 +64,8 @@ struct Plan {
   std::vector<Launch> launches;
   std::vector<PlanOutput> outputs;
   std::vector<Tensor> constants;
+  // Position of each graph input among run's inputs, which leave constants out (-1). Empty: none is a constant.
+  std::vector<int32_t> positions;
   std::vector<int32_t> mutated;  // inputs written (their version counter moves on)
   int rng_calls = 0;
 };

@@ -14,6 +14,9 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind(kind) {}
   ErrorKind kind;
+  // Where the user's program called the op that failed, when that is not where the error was raised (compiled code).
+  const char* file = nullptr;
+  int line = 0;
 };
 
 template <class... T>

@@ -3,6 +3,7 @@
 // of threads.
 #pragma once
 #include <functional>
+#include <span>
 
 #include "ops/core/tensor.h"
 #include "ops/defs/op.h"
@@ -12,13 +13,18 @@ namespace lutra {
 struct ExternView {
   void* data = nullptr;  // first element
   DType dtype = DType::kFloat32;
-  SmallVec<int64_t, 5> sizes, strides;
+  int32_t dim = 0;
+  int64_t sizes[3] = {}, strides[3] = {};  // the first dim count; strides in elements
 };
 
 using ParallelFor = void (*)(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
 // Runs mm or bmm. Returns false when no implementation takes these types (the lowering then uses loops).
-bool run_extern(OpId op, const SmallVec<ExternView, 4>& in, ExternView& out, ParallelFor parallel);
+bool run_extern(OpId op, std::span<const ExternView> in, ExternView& out, ParallelFor parallel);
+// Whether run_extern takes op on operands of dtype. The first question opens the library; the answer never changes.
 bool extern_supports(OpId op, DType dtype);
+
+// Takes one message when a library that would be used is missing. The default writes it to standard error.
+void set_extern_log(void (*log)(const char* message));
 
 }  // namespace lutra

@@ -1,0 +1,407 @@
+// A plan in; its launches, flattened for running. See executable.h for the invariants.
+//
+// A run: host expressions once, outputs and arena allocated, then each launch fills its block (kernel.h) and goes. All
+// working memory of a run is in a Context; one is kept between runs, and runs that overlap make their own.
+#include "jit/runtime/executable.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "jit/runtime/kernel_cache.h"
+#include "jit/runtime/pool.h"
+#include "ops/core/error.h"
+#include "ops/defs/call.h"
+#include "ops/extern/extern.h"
+
+namespace lutra {
+
+namespace {
+
+constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
+constexpr size_t kArenaAlign = 64;
+constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
+constexpr int kMaxChunks = 128;
+
+size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+// A launch, flattened. Kernel: operands_[first ...] are `ptrs` buffers, `ints` slots, `nums` slots.
+struct Executable::Step {
+  CachedKernel* kernel = nullptr;  // null: plan_.launches[launch] is an extern
+  int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
+  int32_t block = 0;  // word of the context's blocks
+  int32_t words = 0;
+  int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
+};
+
+struct Executable::Context {
+  std::vector<HostValue> values;
+  std::vector<InputView> inputs;  // of run
+  std::vector<void*> outputs;     // of run_into
+  std::vector<void*> buffers;
+  std::vector<Ref<Storage>> storages;  // of output buffers, while a run is under way
+  std::unique_ptr<uint64_t[]> memory;
+  uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
+  Ref<Storage> arena;
+  std::vector<size_t> slot_offsets;
+};
+
+// Takes the spare context or makes one; gives it back.
+class Executable::ContextScope {
+ public:
+  explicit ContextScope(Executable& e) : e_(e), c_(e.spare_.exchange(nullptr, std::memory_order_acquire)) {
+    if (c_) return;
+    c_ = new Context;
+    c_->values = e.program_.start_values();
+    c_->buffers.assign(e.plan_.buffers.size(), nullptr);
+    c_->storages.resize(e.plan_.buffers.size());
+    c_->memory.reset(new uint64_t[e.block_words_ + 8]());
+    c_->blocks = reinterpret_cast<uint64_t*>(align_up(reinterpret_cast<uintptr_t>(c_->memory.get()), 64));
+  }
+  ~ContextScope() {
+    for (Ref<Storage>& s : c_->storages) s = nullptr;
+    delete e_.spare_.exchange(c_, std::memory_order_acq_rel);
+  }
+  ContextScope(const ContextScope&) = delete;
+  Context& operator*() { return *c_; }
+
+ private:
+  Executable& e_;
+  Context* c_;
+};
+
+Executable::~Executable() { delete spare_.load(); }
+
+std::shared_ptr<Executable> Executable::build(Plan plan, bool listing) {
+  std::shared_ptr<Executable> e(new Executable(std::move(plan)));
+  e->prepare(listing);
+  return e;
+}
+
+void Executable::prepare(bool listing) {
+  LUTRA_CHECK(plan_.env, "a plan without its SymEnv");
+  program_.begin(*plan_.env, plan_.positions);
+  for (size_t i = 0; i < plan_.launches.size(); i++) {
+    if (const auto* kernel = std::get_if<KernelLaunch>(&plan_.launches[i])) {
+      prepare_kernel(*kernel, listing);
+    } else {
+      const auto& library = std::get<ExternLaunch>(plan_.launches[i]);
+      for (const BufferView& v : library.in) prepare_view(v);
+      for (const BufferView& v : library.out) prepare_view(v);
+      LUTRA_CHECK(library.in.size() == 2 && library.out.size() == 1, name(library.op), " is no product");
+      steps_.push_back({});
+    }
+    steps_.back().launch = int32_t(i);
+  }
+  for (const PlanOutput& out : plan_.outputs) {
+    if (out.kind == PlanOutput::kTensor) prepare_view(out.view);
+    if (out.kind == PlanOutput::kScalar && is_number((*plan_.env)[out.scalar].op)) program_.number_slot(out.scalar);
+    if (out.kind == PlanOutput::kScalar) program_.int_slot(out.scalar);
+  }
+  for (ExprId id : plan_.slots) program_.int_slot(id);
+  for (const Buffer& b : plan_.buffers) {
+    if (b.kind == Buffer::kOutput) program_.int_slot(b.elements);
+    int32_t position = b.kind == Buffer::kInput ? b.index : -1;
+    if (position >= 0 && !plan_.positions.empty()) position = plan_.positions.at(size_t(position));
+    input_of_.push_back(position);
+    input_count_ = std::max(input_count_, position + 1);
+  }
+  input_count_ = std::max(input_count_, program_.input_count());
+}
+
+void Executable::prepare_view(const BufferView& view) {
+  for (ExprId id : view.sizes) program_.int_slot(id);
+  for (ExprId id : view.strides) program_.int_slot(id);
+  program_.int_slot(view.offset);
+}
+
+void Executable::prepare_kernel(const KernelLaunch& launch, bool listing) {
+  const loop::Kernel& k = launch.kernel;
+  LUTRA_CHECK(launch.buffers.size() == k.params.size() && launch.ints.size() == size_t(k.ints) &&
+                  launch.scalars.size() == size_t(k.scalars),
+              "launch of ", k.name, " with other arguments than the kernel's");
+  kernels_.push_back(cached_kernel(k, current_isa(), listing));
+  Step s;
+  s.kernel = kernels_.back().get();
+  s.first = int32_t(operands_.size());
+  s.ptrs = int32_t(launch.buffers.size()), s.ints = k.ints, s.nums = k.scalars;
+  for (int32_t b : launch.buffers) operands_.push_back(b);
+  for (ExprId id : launch.ints) operands_.push_back(program_.int_slot(id));
+  for (ExprId id : launch.scalars) operands_.push_back(program_.number_slot(id));
+  s.words = int32_t(kHeadWords) + s.ptrs + s.ints + s.nums;
+  s.block = int32_t(block_words_);
+  block_words_ += align_up(size_t(s.words), 8);
+  if (launch.extent) {
+    s.extent = program_.int_slot(launch.extent);
+    s.work = launch.work ? program_.int_slot(launch.work) : -1;
+  }
+  steps_.push_back(s);
+}
+
+std::string Executable::listings() const {
+  std::string text;
+  for (const auto& k : kernels_) text += k->code->listing;
+  return text;
+}
+
+size_t Executable::kernel_count() const { return kernels_.size(); }
+
+namespace {
+
+// The bytes of n elements; an absurd size is out of memory, not an overflow.
+size_t bytes_of(int64_t n, size_t size) {
+  LUTRA_CHECK(n >= 0, "a buffer of ", n, " elements");
+  if (size_t(n) > SIZE_MAX / 2 / size) throw Error(ErrorKind::kMemory, str("out of memory: ", n, " elements"));
+  return size_t(n) * size;
+}
+
+}  // namespace
+
+// Everything that a run allocates.
+void Executable::set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const {
+  program_.run(c.values.data(), inputs, scalars);
+  const HostValue* values = c.values.data();
+  if (!plan_.slots.empty()) {
+    size_t total = 0;
+    for (ExprId id : plan_.slots) total += align_up(bytes_of(program_.int_value(values, id), 1), kArenaAlign);
+    if (!c.arena || c.arena->nbytes < total) c.arena = nullptr, c.arena = allocate(total, Device{});
+  }
+  if (outputs) {
+    for (size_t i = 0; i < plan_.outputs.size(); i++) {
+      const PlanOutput& out = plan_.outputs[i];
+      if (out.kind != PlanOutput::kTensor || plan_.buffers[size_t(out.view.buffer)].kind != Buffer::kOutput) continue;
+      const int64_t offset = program_.int_value(values, out.view.offset);
+      c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset * int64_t(size_of(out.view.dtype));
+    }
+  }
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    switch (b.kind) {
+      case Buffer::kInput: c.buffers[i] = inputs[input_of_[i]].data; break;
+      case Buffer::kConstant: c.buffers[i] = plan_.constants[size_t(b.index)]->data(); break;
+      case Buffer::kOutput:
+        if (outputs && c.buffers[i]) break;
+        c.storages[i] = allocate(bytes_of(program_.int_value(values, b.elements), size_of(b.dtype)), Device{});
+        c.buffers[i] = c.storages[i]->data;
+        break;
+      case Buffer::kTemp: break;
+    }
+  }
+  if (plan_.slots.empty()) return;
+  size_t offset = 0, slot = 0;
+  std::vector<size_t>& offsets = c.slot_offsets;
+  offsets.clear();
+  for (; slot < plan_.slots.size(); slot++) {
+    offsets.push_back(offset);
+    offset += align_up(size_t(program_.int_value(values, plan_.slots[slot])), kArenaAlign);
+  }
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    if (b.kind == Buffer::kTemp) c.buffers[i] = static_cast<char*>(c.arena->data) + offsets[size_t(b.index)];
+  }
+}
+
+void Executable::fill_block(const Context& c, const Step& step, BlockHead* head) const {
+  const int32_t* operand = operands_.data() + step.first;
+  auto* word = reinterpret_cast<uint64_t*>(head) + kHeadWords;
+  for (int32_t i = 0; i < step.ptrs; i++) *word++ = reinterpret_cast<uint64_t>(c.buffers[size_t(*operand++)]);
+  for (int32_t i = 0; i < step.ints + step.nums; i++) *word++ = uint64_t(c.values[size_t(*operand++)].i);
+}
+
+void Executable::launch_all(Context& c) const {
+  Generator& generator = default_generator();
+  for (const Step& step : steps_) {
+    if (step.kernel) {
+      launch_kernel(c, step, generator);
+    } else {
+      launch_extern(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]));
+    }
+  }
+  generator.next_call += uint64_t(plan_.rng_calls);
+}
+
+void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
+  int64_t extent = 1, work = 1;
+  if (step.extent >= 0) {
+    extent = c.values[size_t(step.extent)].i;
+    if (step.work >= 0) work = c.values[size_t(step.work)].i;
+    if (extent <= 0) return;
+  }
+  auto* head = reinterpret_cast<BlockHead*>(c.blocks + step.block);
+  fill_block(c, step, head);
+  LaunchFault fault;
+  head->begin = 0, head->end = extent;
+  head->seed = generator.seed, head->call = generator.next_call;
+  head->fault = &fault;
+  const bool perf = runtime_config().perf;
+  const auto start = perf ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+  const int chunks = step.extent >= 0 ? std::min(chunk_count(extent, work), kMaxChunks) : 1;
+  if (chunks > 1) {
+    launch_chunks(step, head, extent, chunks);
+  } else {
+    step.kernel->code->entry(head);
+    if (fault.set) report(step, head, fault);
+  }
+  if (perf) {
+    step.kernel->launches++;
+    step.kernel->nanoseconds += uint64_t((std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1));
+  }
+}
+
+// Each chunk runs on a copy of the block. Of several faults the first in loop order is reported, as on one thread.
+void Executable::launch_chunks(const Step& step, BlockHead* head, int64_t extent, int chunks) const {
+  LaunchFault faults[kMaxChunks];
+  struct Job {
+    const Step& step;
+    const BlockHead* head;
+    LaunchFault* faults;
+    int64_t extent, align;
+    int chunks;
+  } job{step, head, faults, extent, extent / chunks >= 1024 ? 64 : 1, chunks};
+  run_chunks(
+      chunks,
+      [](void* arg, int i) {
+        const Job& j = *static_cast<Job*>(arg);
+        alignas(64) uint64_t local[kLocalWords];
+        std::unique_ptr<uint64_t[]> large;
+        uint64_t* words = local;
+        if (size_t(j.step.words) > kLocalWords) large.reset(new uint64_t[size_t(j.step.words)]), words = large.get();
+        std::memcpy(words, j.head, size_t(j.step.words) * 8);
+        auto* head = reinterpret_cast<BlockHead*>(words);
+        head->begin = chunk_begin(j.extent, j.chunks, i, j.align);
+        head->end = chunk_begin(j.extent, j.chunks, i + 1, j.align);
+        head->fault = &j.faults[i];
+        if (head->begin < head->end) j.step.kernel->code->entry(head);
+      },
+      &job);
+  for (int i = 0; i < chunks; i++) {
+    if (faults[i].set) report(step, head, faults[i]);
+  }
+}
+
+void Executable::launch_extern(const Context& c, const ExternLaunch& launch) const {
+  const auto view_of = [&](const BufferView& v) {
+    ExternView e;
+    e.dtype = v.dtype;
+    e.dim = int32_t(v.sizes.size());
+    LUTRA_CHECK(e.dim <= 3);
+    for (int32_t d = 0; d < e.dim; d++) {
+      e.sizes[d] = program_.int_value(c.values.data(), v.sizes[size_t(d)]);
+      e.strides[d] = program_.int_value(c.values.data(), v.strides[size_t(d)]);
+    }
+    e.data = static_cast<char*>(c.buffers[size_t(v.buffer)]) +
+             program_.int_value(c.values.data(), v.offset) * int64_t(size_of(v.dtype));
+    return e;
+  };
+  const ExternView in[] = {view_of(launch.in[0]), view_of(launch.in[1])};
+  ExternView out = view_of(launch.out[0]);
+  LUTRA_CHECK(run_extern(launch.op, in, out, parallel_for), name(launch.op), " was planned for a library that is gone");
+}
+
+// "gather: index 12 is out of bounds for dimension 1 with size 10"
+void Executable::report(const Step& step, const BlockHead* head, const LaunchFault& fault) const {
+  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
+  const auto* words = reinterpret_cast<const int64_t*>(head) + kHeadWords + step.ptrs;
+  std::string where;
+  for (const auto& [arg, dim] : launch.faults) {
+    if (arg == fault.arg) where = str(" for dimension ", dim);
+  }
+  Error error(ErrorKind::kData, str(launch.op && *launch.op ? launch.op : "kernel", ": index ", fault.index,
+                                    " is out of bounds", where, " with size ", words[fault.arg]));
+  error.file = launch.file;
+  error.line = launch.line;
+  throw error;
+}
+
+Tensor Executable::make_output(const Context& c, const BufferView& v, const std::vector<Tensor>& inputs) const {
+  const Buffer& b = plan_.buffers[size_t(v.buffer)];
+  Ref<TensorImpl> impl = make_ref<TensorImpl>();
+  impl->dtype = v.dtype;
+  const HostValue* values = c.values.data();
+  for (ExprId id : v.sizes) impl->sizes.push_back(program_.int_value(values, id));
+  for (ExprId id : v.strides) impl->strides.push_back(program_.int_value(values, id));
+  int64_t offset = program_.int_value(values, v.offset);
+  if (b.kind == Buffer::kOutput) {
+    impl->storage = c.storages[size_t(v.buffer)];
+  } else {
+    LUTRA_CHECK(b.kind != Buffer::kTemp, "an output in the arena");
+    const Tensor& t = b.kind == Buffer::kConstant ? plan_.constants[size_t(b.index)]
+                                                  : inputs[size_t(input_of_[size_t(v.buffer)])];
+    impl->storage = t->storage;
+    offset += t->offset.hint;
+  }
+  impl->offset = offset;
+  return Tensor(std::move(impl));
+}
+
+std::vector<Value> Executable::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
+  LUTRA_CHECK(inputs.size() >= size_t(input_count_), "run with ", inputs.size(), " inputs");
+  ContextScope scope(*this);
+  Context& c = *scope;
+  set_views(c, inputs);
+  set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
+  std::vector<Value> results;
+  results.reserve(plan_.outputs.size());
+  for (const PlanOutput& out : plan_.outputs) {
+    if (out.kind == PlanOutput::kTensor) {
+      results.emplace_back(make_output(c, out.view, inputs));
+    } else if (out.kind == PlanOutput::kNone) {
+      results.emplace_back();
+    } else if (is_number((*plan_.env)[out.scalar].op)) {
+      results.emplace_back(Scalar(program_.number_value(c.values.data(), out.scalar)));
+    } else {
+      results.emplace_back(Scalar::of_int(program_.int_value(c.values.data(), out.scalar)));
+    }
+  }
+  launch_all(c);
+  bump_versions(inputs);
+  return results;
+}
+
+void Executable::run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                          const std::vector<Tensor>& outputs) {
+  LUTRA_CHECK(inputs.size() >= size_t(input_count_) && outputs.size() == plan_.outputs.size());
+  ContextScope scope(*this);
+  Context& c = *scope;
+  set_views(c, inputs);
+  c.outputs.clear();
+  for (const Tensor& t : outputs) c.outputs.push_back(t ? t->data() : nullptr);
+  set_buffers(c, c.inputs.data(), scalars.data(), c.outputs.data());
+  launch_all(c);
+  bump_versions(inputs);
+}
+
+void Executable::run_views(const InputView* inputs, const double* scalars, void* const* outputs) {
+  ContextScope scope(*this);
+  set_buffers(*scope, inputs, scalars, outputs);
+  launch_all(*scope);
+}
+
+// Reading a freed or fake tensor raises here.
+void Executable::set_views(Context& c, const std::vector<Tensor>& inputs) const {
+  c.inputs.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); i++) {
+    c.inputs[i] = {inputs[i]->data(), inputs[i]->sizes.begin(), inputs[i]->strides.begin()};
+  }
+}
+
+void Executable::bump_versions(const std::vector<Tensor>& inputs) const {
+  for (int32_t i : plan_.mutated) {
+    const int32_t position = plan_.positions.empty() ? i : plan_.positions.at(size_t(i));
+    if (position >= 0) inputs[size_t(position)]->storage->version++;
+  }
+}
+
+RuntimeConfig& runtime_config() {
+  static RuntimeConfig config;
+  return config;
+}
+
+std::string current_isa() {
+  const std::string& isa = runtime_config().isa;
+  return isa.empty() ? best_isa() : isa;
+}
+
+}  // namespace lutra

@@ -1,0 +1,175 @@
+// Expressions of a SymEnv to steps in order, and their evaluation. Invariant: a step reads slots of earlier steps only.
+#include "jit/runtime/host_program.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "ops/core/error.h"
+
+namespace lutra {
+
+int64_t eval_sym_int(SymOp op, int64_t a, int64_t b) {
+  switch (op) {
+    case SymOp::kAdd: return int64_t(uint64_t(a) + uint64_t(b));
+    case SymOp::kSub: return int64_t(uint64_t(a) - uint64_t(b));
+    case SymOp::kMul: return int64_t(uint64_t(a) * uint64_t(b));
+    case SymOp::kMin: return std::min(a, b);
+    case SymOp::kMax: return std::max(a, b);
+    case SymOp::kFloorDiv:
+      if (b == 0) return 0;
+      if (b == -1) return int64_t(-uint64_t(a));
+      return a / b - (a % b != 0 && (a < 0) != (b < 0));
+    case SymOp::kMod: return b == 0 || b == -1 ? 0 : a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
+    default: fail_internal("host operation ", name(op), " is not an integer operation");
+  }
+}
+
+double eval_sym_number(SymOp op, double a, double b) {
+  switch (op) {
+    case SymOp::kNAdd: return a + b;
+    case SymOp::kNSub: return a - b;
+    case SymOp::kNMul: return a * b;
+    case SymOp::kNDiv: return a / b;
+    case SymOp::kNMod: return a - std::floor(a / b) * b;
+    case SymOp::kNPow: return std::pow(a, b);
+    case SymOp::kNNeg: return -a;
+    case SymOp::kNSqrt: return std::sqrt(a);
+    case SymOp::kNExp: return std::exp(a);
+    case SymOp::kNLog: return std::log(a);
+    case SymOp::kNSin: return std::sin(a);
+    case SymOp::kNCos: return std::cos(a);
+    case SymOp::kNFloor: return std::floor(a);
+    case SymOp::kNCeil: return std::ceil(a);
+    case SymOp::kNAbs: return std::fabs(a);
+    case SymOp::kNMin: return b < a ? b : a;
+    case SymOp::kNMax: return a < b ? b : a;
+    default: fail_internal("host operation ", name(op), " is not a number operation");
+  }
+}
+
+bool eval_sym_cmp(SymCmp cmp, bool numbers, HostValue a, HostValue b) {
+  switch (cmp) {
+    case SymCmp::kEq: return numbers ? a.d == b.d : a.i == b.i;
+    case SymCmp::kNe: return numbers ? a.d != b.d : a.i != b.i;
+    case SymCmp::kLt: return numbers ? a.d < b.d : a.i < b.i;
+    case SymCmp::kLe: return numbers ? a.d <= b.d : a.i <= b.i;
+    case SymCmp::kWhole: return !numbers || (std::fabs(a.d) <= 9007199254740992.0 && std::floor(a.d) == a.d);
+  }
+  return false;
+}
+
+namespace {
+
+int operands(SymOp op) {
+  switch (op) {
+    case SymOp::kConstInt:
+    case SymOp::kConstNum:
+    case SymOp::kSize:
+    case SymOp::kStride:
+    case SymOp::kScalarInput: return 0;
+    case SymOp::kNNeg:
+    case SymOp::kNSqrt:
+    case SymOp::kNExp:
+    case SymOp::kNLog:
+    case SymOp::kNSin:
+    case SymOp::kNCos:
+    case SymOp::kNFloor:
+    case SymOp::kNCeil:
+    case SymOp::kNAbs:
+    case SymOp::kToNum: return 1;
+    default: return 2;
+  }
+}
+
+int64_t to_int(double d) { return d >= -0x1p63 && d < 0x1p63 ? int64_t(d) : INT64_MIN; }
+
+}  // namespace
+
+void HostProgram::begin(const SymEnv& env, std::span<const int32_t> positions) {
+  env_ = &env;
+  positions_.assign(positions.begin(), positions.end());
+  slots_.assign(env.size(), -1);
+  int_slots_.assign(env.size(), -1);
+  number_slots_.assign(env.size(), -1);
+}
+
+int32_t HostProgram::slot(int32_t expr) {
+  LUTRA_CHECK(expr >= 0 && size_t(expr) < slots_.size(), "expression ", expr);
+  if (slots_[expr] >= 0) return slots_[expr];
+  const SymExpr e = (*env_)[expr];
+  Step s{e.op, -1, e.a, e.b, kNone};
+  const int n = operands(e.op);
+  if (n >= 1) s.a = e.op == SymOp::kToNum ? int_slot(e.a) : slot(e.a);
+  if (n == 2) s.b = slot(e.b);
+  s.dst = slots_[expr] = fresh();
+  if (e.op == SymOp::kConstInt) {
+    start_[s.dst].i = e.i;
+  } else if (e.op == SymOp::kConstNum) {
+    start_[s.dst].d = e.d;
+  } else {
+    if (e.op == SymOp::kSize || e.op == SymOp::kStride) {
+      if (!positions_.empty()) s.a = positions_.at(size_t(e.a));
+      LUTRA_CHECK(s.a >= 0, "the size of a constant is a symbol");
+      input_count_ = std::max(input_count_, s.a + 1);
+    }
+    steps_.push_back(s);
+  }
+  return s.dst;
+}
+
+int32_t HostProgram::int_slot(int32_t expr) {
+  const int32_t from = slot(expr);
+  int32_t& known = int_slots_[expr];
+  if (!is_number((*env_)[expr].op)) return known = from;
+  if (known < 0) known = fresh(), steps_.push_back({SymOp::kToNum, known, from, 0, kToInt});
+  return known;
+}
+
+int32_t HostProgram::number_slot(int32_t expr) {
+  const int32_t from = slot(expr);
+  if (is_number((*env_)[expr].op)) return from;
+  int32_t& known = number_slots_[expr];
+  if (known < 0) known = fresh(), steps_.push_back({SymOp::kToNum, known, from, 0, kToNumber});
+  return known;
+}
+
+void HostProgram::add_guard(const SymGuard& g) {
+  const bool a = is_number((*env_)[g.a].op), b = g.cmp != SymCmp::kWhole && is_number((*env_)[g.b].op);
+  const bool numbers = a || b;
+  Guard guard{g.cmp, numbers, g.outcome, numbers ? number_slot(g.a) : slot(g.a), 0};
+  if (g.cmp != SymCmp::kWhole) guard.b = numbers ? number_slot(g.b) : slot(g.b);
+  guards_.push_back(guard);
+}
+
+void HostProgram::run(HostValue* v, const InputView* inputs, const double* scalars) const {
+  for (const Step& s : steps_) {
+    switch (s.op) {
+      case SymOp::kSize: v[s.dst].i = inputs[s.a].sizes[s.b].hint; break;
+      case SymOp::kStride: v[s.dst].i = inputs[s.a].strides[s.b].hint; break;
+      case SymOp::kScalarInput: v[s.dst].d = scalars[s.a]; break;
+      case SymOp::kMul: v[s.dst].i = int64_t(uint64_t(v[s.a].i) * uint64_t(v[s.b].i)); break;
+      case SymOp::kToNum:
+        if (s.convert == kToInt) {
+          v[s.dst].i = to_int(v[s.a].d);
+        } else {
+          v[s.dst].d = double(v[s.a].i);
+        }
+        break;
+      default:
+        if (is_number(s.op)) {
+          v[s.dst].d = eval_sym_number(s.op, v[s.a].d, v[s.b].d);
+        } else {
+          v[s.dst].i = eval_sym_int(s.op, v[s.a].i, v[s.b].i);
+        }
+    }
+  }
+}
+
+bool HostProgram::guards_hold(const HostValue* v) const {
+  for (const Guard& g : guards_) {
+    if (eval_sym_cmp(g.cmp, g.numbers, v[g.a], v[g.b]) != g.outcome) return false;
+  }
+  return true;
+}
+
+}  // namespace lutra

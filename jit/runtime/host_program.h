@@ -1,0 +1,74 @@
+// The host arithmetic of a run as a list of steps: a graph's symbolic sizes and scalars in, the values of the
+// expressions that are needed out.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ops/core/sym.h"
+
+namespace lutra {
+
+// An input as host programs and kernels see it.
+struct InputView {
+  void* data = nullptr;             // first element
+  const SymInt* sizes = nullptr;    // only hints are read: the inputs of a run are concrete
+  const SymInt* strides = nullptr;  // in elements
+};
+
+union HostValue {
+  int64_t i;
+  double d;
+};
+
+// The meaning of the host operations on values.
+int64_t eval_sym_int(SymOp op, int64_t a, int64_t b);
+double eval_sym_number(SymOp op, double a, double b);
+bool eval_sym_cmp(SymCmp cmp, bool numbers, HostValue a, HostValue b);
+
+// Usage: ask for slots, then run with an array of size() values that start_values() has been copied to.
+class HostProgram {
+ public:
+  // positions: as Plan::positions.
+  void begin(const SymEnv& env, std::span<const int32_t> positions);
+  // Where the expression's value will be, converted to an integer or a number if it is the other.
+  int32_t int_slot(int32_t expr);
+  int32_t number_slot(int32_t expr);
+  // A question whose answer guards_hold checks.
+  void add_guard(const SymGuard& guard);
+
+  // Of an expression that int_slot was asked for.
+  int64_t int_value(const HostValue* values, int32_t expr) const { return values[int_slots_[expr]].i; }
+  double number_value(const HostValue* values, int32_t expr) const { return values[slots_[expr]].d; }
+
+  // How many inputs a run must bring for the leaves that are read.
+  int32_t input_count() const { return input_count_; }
+  size_t size() const { return start_.size(); }
+  const std::vector<HostValue>& start_values() const { return start_; }
+  void run(HostValue* values, const InputView* inputs, const double* scalars) const;
+  bool guards_hold(const HostValue* values) const;
+  size_t guard_count() const { return guards_.size(); }
+
+ private:
+  enum Convert : int32_t { kNone = -1, kToInt = -2, kToNumber = -3 };
+  struct Step {
+    SymOp op;
+    int32_t dst, a, b;  // slots; leaves: position of the input or scalar, and dim
+    int32_t convert;
+  };
+  struct Guard {
+    SymCmp cmp;
+    bool numbers, outcome;
+    int32_t a, b;
+  };
+  int32_t slot(int32_t expr);
+  int32_t fresh() { return start_.push_back(HostValue{0}), int32_t(start_.size()) - 1; }
+  const SymEnv* env_ = nullptr;
+  int32_t input_count_ = 0;
+  std::vector<int32_t> positions_, slots_, int_slots_, number_slots_;  // by expression, -1 for none
+  std::vector<HostValue> start_;
+  std::vector<Step> steps_;
+  std::vector<Guard> guards_;
+};
+
+}  // namespace lutra

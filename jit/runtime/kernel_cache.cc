@@ -1,0 +1,67 @@
+// The process-wide table of compiled kernels, keyed by instruction set and the text of the loop IR.
+#include "jit/runtime/kernel_cache.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/runtime/executable.h"
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels;
+};
+
+// Never destroyed: tensors and executables may outlive static objects.
+Cache& cache() {
+  static Cache* c = new Cache;
+  return *c;
+}
+
+}  // namespace
+
+std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing) {
+  const std::string key = isa + (listing ? " listed\n" : "\n") + loop::print(kernel);
+  Cache& c = cache();
+  {
+    std::lock_guard<std::mutex> lock(c.mutex);
+    auto it = c.kernels.find(key);
+    if (it != c.kernels.end()) return it->second;
+  }
+  // Compiled outside the lock; of two threads that compile the same kernel, the first to be done publishes.
+  auto made = std::make_shared<CachedKernel>();
+  made->code = compile_kernel(kernel, isa, listing);
+  made->name = kernel.name;
+  LUTRA_CHECK(made->code && made->code->entry, "kernel ", kernel.name, " has no code");
+  std::lock_guard<std::mutex> lock(c.mutex);
+  return c.kernels.emplace(key, std::move(made)).first->second;
+}
+
+std::string perf_report() {
+  std::vector<std::shared_ptr<CachedKernel>> all;
+  {
+    Cache& c = cache();
+    std::lock_guard<std::mutex> lock(c.mutex);
+    for (const auto& [key, kernel] : c.kernels) {
+      if (kernel->launches) all.push_back(kernel);
+    }
+  }
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->nanoseconds > b->nanoseconds; });
+  std::string text;
+  for (const auto& k : all) {
+    const uint64_t n = k->launches, ns = k->nanoseconds;
+    char line[256];
+    std::snprintf(line, sizeof line, "%10.3f ms %8llu launches %9.2f us each  %s\n", double(ns) / 1e6,
+                  static_cast<unsigned long long>(n), double(ns) / 1e3 / double(n), k->name.c_str());
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace lutra

@@ -1,0 +1,20 @@
+// Kernels of this process: loop IR and instruction set in, published code out, compiled once.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "jit/codegen/kernel.h"
+
+namespace lutra {
+
+struct CachedKernel {
+  std::shared_ptr<Code> code;
+  std::string name;
+  std::atomic<uint64_t> launches{0}, nanoseconds{0};  // counted when runtime_config().perf
+};
+
+// Equal loop IR gives the same entry, from any thread.
+std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing);
+
+}  // namespace lutra

@@ -1,0 +1,19 @@
+// The thread pool: numbered chunks in, each run once on the calling thread or a worker. Which thread runs a chunk is left
+// to chance; what the chunks are is not.
+#pragma once
+#include <cstdint>
+
+namespace lutra {
+
+// Threads that a parallel loop may use now, the calling one included.
+int thread_count();
+
+// Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads; returns when all have ended.
+void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg);
+
+// How many chunks a loop of `extent` iterations of `work` elements each is cut into: 1 means inline.
+int chunk_count(int64_t extent, int64_t work);
+// Where chunk i of n begins in [0, extent): multiples of `align`, so that vectors and cache lines are not torn.
+int64_t chunk_begin(int64_t extent, int n, int i, int64_t align);
+
+}  // namespace lutra
