@@ -27,15 +27,6 @@ size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 
-// A launch, flattened. Kernel: operands_[first ...] are `ptrs` buffers, `ints` slots, `nums` slots.
-struct Executable::Step {
-  CachedKernel* kernel = nullptr;  // null: plan_.launches[launch] is an extern
-  int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
-  int32_t block = 0;  // word of the context's blocks
-  int32_t words = 0;
-  int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
-};
-
 struct Executable::Context {
   std::vector<HostValue> values;
   std::vector<InputView> inputs;  // of run
@@ -159,47 +150,41 @@ size_t bytes_of(int64_t n, size_t size) {
 
 }  // namespace
 
-// Everything that a run allocates.
+// Everything that a run computes and allocates before its first launch.
 void Executable::set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const {
   program_.run(c.values.data(), inputs, scalars);
-  const HostValue* values = c.values.data();
-  if (!plan_.slots.empty()) {
-    size_t total = 0;
-    for (ExprId id : plan_.slots) total += align_up(bytes_of(program_.int_value(values, id), 1), kArenaAlign);
-    if (!c.arena || c.arena->nbytes < total) c.arena = nullptr, c.arena = allocate(total, Device{});
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    c.buffers[i] = nullptr;
+    if (b.kind == Buffer::kInput) c.buffers[i] = inputs[input_of_[i]].data;
+    if (b.kind == Buffer::kConstant) c.buffers[i] = plan_.constants[size_t(b.index)]->data();
   }
-  if (outputs) {
-    for (size_t i = 0; i < plan_.outputs.size(); i++) {
-      const PlanOutput& out = plan_.outputs[i];
-      if (out.kind != PlanOutput::kTensor || plan_.buffers[size_t(out.view.buffer)].kind != Buffer::kOutput) continue;
-      const int64_t offset = program_.int_value(values, out.view.offset);
-      c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset * int64_t(size_of(out.view.dtype));
-    }
+  for (size_t i = 0; outputs && i < plan_.outputs.size(); i++) {
+    const PlanOutput& out = plan_.outputs[i];
+    if (out.kind != PlanOutput::kTensor || plan_.buffers[size_t(out.view.buffer)].kind != Buffer::kOutput) continue;
+    const int64_t offset = program_.int_value(c.values.data(), out.view.offset) * int64_t(size_of(out.view.dtype));
+    c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset;
   }
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Buffer& b = plan_.buffers[i];
-    switch (b.kind) {
-      case Buffer::kInput: c.buffers[i] = inputs[input_of_[i]].data; break;
-      case Buffer::kConstant: c.buffers[i] = plan_.constants[size_t(b.index)]->data(); break;
-      case Buffer::kOutput:
-        if (outputs && c.buffers[i]) break;
-        c.storages[i] = allocate(bytes_of(program_.int_value(values, b.elements), size_of(b.dtype)), Device{});
-        c.buffers[i] = c.storages[i]->data;
-        break;
-      case Buffer::kTemp: break;
-    }
+    if (b.kind != Buffer::kOutput || c.buffers[i]) continue;
+    c.storages[i] = allocate(bytes_of(program_.int_value(c.values.data(), b.elements), size_of(b.dtype)), Device{});
+    c.buffers[i] = c.storages[i]->data;
   }
-  if (plan_.slots.empty()) return;
-  size_t offset = 0, slot = 0;
-  std::vector<size_t>& offsets = c.slot_offsets;
-  offsets.clear();
-  for (; slot < plan_.slots.size(); slot++) {
-    offsets.push_back(offset);
-    offset += align_up(size_t(program_.int_value(values, plan_.slots[slot])), kArenaAlign);
+  if (!plan_.slots.empty()) set_arena(c);
+}
+
+void Executable::set_arena(Context& c) const {
+  size_t total = 0;
+  c.slot_offsets.clear();
+  for (ExprId id : plan_.slots) {
+    c.slot_offsets.push_back(total);
+    total += align_up(bytes_of(program_.int_value(c.values.data(), id), 1), kArenaAlign);
   }
+  if (!c.arena || c.arena->nbytes < total) c.arena = nullptr, c.arena = allocate(total, Device{});
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Buffer& b = plan_.buffers[i];
-    if (b.kind == Buffer::kTemp) c.buffers[i] = static_cast<char*>(c.arena->data) + offsets[size_t(b.index)];
+    if (b.kind == Buffer::kTemp) c.buffers[i] = static_cast<char*>(c.arena->data) + c.slot_offsets[size_t(b.index)];
   }
 }
 
@@ -327,8 +312,8 @@ Tensor Executable::make_output(const Context& c, const BufferView& v, const std:
     impl->storage = c.storages[size_t(v.buffer)];
   } else {
     LUTRA_CHECK(b.kind != Buffer::kTemp, "an output in the arena");
-    const Tensor& t = b.kind == Buffer::kConstant ? plan_.constants[size_t(b.index)]
-                                                  : inputs[size_t(input_of_[size_t(v.buffer)])];
+    const Tensor& t =
+        b.kind == Buffer::kConstant ? plan_.constants[size_t(b.index)] : inputs[size_t(input_of_[size_t(v.buffer)])];
     impl->storage = t->storage;
     offset += t->offset.hint;
   }

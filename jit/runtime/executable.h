@@ -42,13 +42,21 @@ class Executable {
 
  private:
   struct Context;
-  struct Step;
+  // A launch, flattened. Kernel: operands_[first ...] are `ptrs` buffers, `ints` slots, `nums` slots.
+  struct Step {
+    CachedKernel* kernel = nullptr;  // null: plan_.launches[launch] is an extern
+    int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
+    int32_t block = 0;  // word of the context's blocks
+    int32_t words = 0;
+    int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
+  };
   class ContextScope;
   explicit Executable(Plan plan) : plan_(std::move(plan)) {}
   void prepare(bool listing);
   void prepare_kernel(const KernelLaunch& launch, bool listing);
   void prepare_view(const BufferView& view);
   void set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
+  void set_arena(Context& c) const;
   void fill_block(const Context& c, const Step& step, BlockHead* head) const;
   void launch_all(Context& c) const;
   void launch_kernel(const Context& c, const Step& step, const struct Generator& generator) const;

@@ -8,45 +8,6 @@
 
 namespace lutra {
 
-int64_t eval_sym_int(SymOp op, int64_t a, int64_t b) {
-  switch (op) {
-    case SymOp::kAdd: return int64_t(uint64_t(a) + uint64_t(b));
-    case SymOp::kSub: return int64_t(uint64_t(a) - uint64_t(b));
-    case SymOp::kMul: return int64_t(uint64_t(a) * uint64_t(b));
-    case SymOp::kMin: return std::min(a, b);
-    case SymOp::kMax: return std::max(a, b);
-    case SymOp::kFloorDiv:
-      if (b == 0) return 0;
-      if (b == -1) return int64_t(-uint64_t(a));
-      return a / b - (a % b != 0 && (a < 0) != (b < 0));
-    case SymOp::kMod: return b == 0 || b == -1 ? 0 : a % b + (a % b != 0 && (a < 0) != (b < 0) ? b : 0);
-    default: fail_internal("host operation ", name(op), " is not an integer operation");
-  }
-}
-
-double eval_sym_number(SymOp op, double a, double b) {
-  switch (op) {
-    case SymOp::kNAdd: return a + b;
-    case SymOp::kNSub: return a - b;
-    case SymOp::kNMul: return a * b;
-    case SymOp::kNDiv: return a / b;
-    case SymOp::kNMod: return a - std::floor(a / b) * b;
-    case SymOp::kNPow: return std::pow(a, b);
-    case SymOp::kNNeg: return -a;
-    case SymOp::kNSqrt: return std::sqrt(a);
-    case SymOp::kNExp: return std::exp(a);
-    case SymOp::kNLog: return std::log(a);
-    case SymOp::kNSin: return std::sin(a);
-    case SymOp::kNCos: return std::cos(a);
-    case SymOp::kNFloor: return std::floor(a);
-    case SymOp::kNCeil: return std::ceil(a);
-    case SymOp::kNAbs: return std::fabs(a);
-    case SymOp::kNMin: return b < a ? b : a;
-    case SymOp::kNMax: return a < b ? b : a;
-    default: fail_internal("host operation ", name(op), " is not a number operation");
-  }
-}
-
 bool eval_sym_cmp(SymCmp cmp, bool numbers, HostValue a, HostValue b) {
   switch (cmp) {
     case SymCmp::kEq: return numbers ? a.d == b.d : a.i == b.i;
@@ -157,9 +118,11 @@ void HostProgram::run(HostValue* v, const InputView* inputs, const double* scala
         break;
       default:
         if (is_number(s.op)) {
-          v[s.dst].d = eval_sym_number(s.op, v[s.a].d, v[s.b].d);
+          v[s.dst].d = eval_number(s.op, v[s.a].d, v[s.b].d);
+        } else if ((s.op == SymOp::kFloorDiv || s.op == SymOp::kMod) && v[s.b].i == 0) {
+          v[s.dst].i = 0;  // of an empty tensor: the loops that use it run zero times
         } else {
-          v[s.dst].i = eval_sym_int(s.op, v[s.a].i, v[s.b].i);
+          v[s.dst].i = eval_int(s.op, v[s.a].i, v[s.b].i);
         }
     }
   }

@@ -21,9 +21,7 @@ union HostValue {
   double d;
 };
 
-// The meaning of the host operations on values.
-int64_t eval_sym_int(SymOp op, int64_t a, int64_t b);
-double eval_sym_number(SymOp op, double a, double b);
+// The answer to a question about values; `numbers` tells what they are.
 bool eval_sym_cmp(SymCmp cmp, bool numbers, HostValue a, HostValue b);
 
 // Usage: ask for slots, then run with an array of size() values that start_values() has been copied to.

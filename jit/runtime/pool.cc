@@ -43,7 +43,8 @@ void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
     return;
   }
   arena_of_this_thread(thread_count()).execute([&] {
-    tbb::parallel_for(0, chunks, 1, [&](int i) { body(arg, i); }, tbb::simple_partitioner());
+    tbb::parallel_for(
+        0, chunks, 1, [&](int i) { body(arg, i); }, tbb::simple_partitioner());
   });
 }
 

@@ -1,5 +1,5 @@
-// The thread pool: numbered chunks in, each run once on the calling thread or a worker. Which thread runs a chunk is left
-// to chance; what the chunks are is not.
+// The thread pool: numbered chunks in, each run once on the calling thread or a worker. Which thread runs a chunk is
+// left to chance; what the chunks are is not.
 #pragma once
 #include <cstdint>
 

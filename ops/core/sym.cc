@@ -33,43 +33,6 @@ int64_t div_floor(int64_t a, int64_t b) {
 }
 int64_t mod_floor(int64_t a, int64_t b) { return wrap_sub(a, wrap_mul(div_floor(a, b), b)); }
 
-int64_t eval_int(SymOp op, int64_t a, int64_t b) {
-  switch (op) {
-    case SymOp::kAdd: return wrap_add(a, b);
-    case SymOp::kSub: return wrap_sub(a, b);
-    case SymOp::kMul: return wrap_mul(a, b);
-    case SymOp::kFloorDiv: return div_floor(a, b);
-    case SymOp::kMod: return mod_floor(a, b);
-    case SymOp::kMin: return a < b ? a : b;
-    case SymOp::kMax: return a > b ? a : b;
-    default: fail_internal("sym: ", name(op), " is no integer operation");
-  }
-}
-
-double eval_number(SymOp op, double a, double b) {
-  switch (op) {
-    case SymOp::kNAdd: return a + b;
-    case SymOp::kNSub: return a - b;
-    case SymOp::kNMul: return a * b;
-    case SymOp::kNDiv: return a / b;
-    case SymOp::kNMod: return a - std::floor(a / b) * b;  // LuaJIT's
-    case SymOp::kNPow: return std::pow(a, b);
-    case SymOp::kNNeg: return -a;
-    case SymOp::kNSqrt: return std::sqrt(a);
-    case SymOp::kNExp: return std::exp(a);
-    case SymOp::kNLog: return std::log(a);
-    case SymOp::kNSin: return std::sin(a);
-    case SymOp::kNCos: return std::cos(a);
-    case SymOp::kNFloor: return std::floor(a);
-    case SymOp::kNCeil: return std::ceil(a);
-    case SymOp::kNAbs: return std::fabs(a);
-    case SymOp::kNMin: return a < b ? a : b;
-    case SymOp::kNMax: return a > b ? a : b;
-    case SymOp::kToNum: return a;
-    default: fail_internal("sym: ", name(op), " is no number operation");
-  }
-}
-
 bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
 bool is_leaf(SymOp op) { return op <= SymOp::kScalarInput; }
 bool is_unary(SymOp op) { return (op >= SymOp::kNNeg && op <= SymOp::kNAbs) || op == SymOp::kToNum; }
@@ -110,6 +73,43 @@ bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
 }
 
 }  // namespace
+
+int64_t eval_int(SymOp op, int64_t a, int64_t b) {
+  switch (op) {
+    case SymOp::kAdd: return wrap_add(a, b);
+    case SymOp::kSub: return wrap_sub(a, b);
+    case SymOp::kMul: return wrap_mul(a, b);
+    case SymOp::kFloorDiv: return div_floor(a, b);
+    case SymOp::kMod: return mod_floor(a, b);
+    case SymOp::kMin: return a < b ? a : b;
+    case SymOp::kMax: return a > b ? a : b;
+    default: fail_internal("sym: ", name(op), " is no integer operation");
+  }
+}
+
+double eval_number(SymOp op, double a, double b) {
+  switch (op) {
+    case SymOp::kNAdd: return a + b;
+    case SymOp::kNSub: return a - b;
+    case SymOp::kNMul: return a * b;
+    case SymOp::kNDiv: return a / b;
+    case SymOp::kNMod: return a - std::floor(a / b) * b;  // LuaJIT's
+    case SymOp::kNPow: return std::pow(a, b);
+    case SymOp::kNNeg: return -a;
+    case SymOp::kNSqrt: return std::sqrt(a);
+    case SymOp::kNExp: return std::exp(a);
+    case SymOp::kNLog: return std::log(a);
+    case SymOp::kNSin: return std::sin(a);
+    case SymOp::kNCos: return std::cos(a);
+    case SymOp::kNFloor: return std::floor(a);
+    case SymOp::kNCeil: return std::ceil(a);
+    case SymOp::kNAbs: return std::fabs(a);
+    case SymOp::kNMin: return a < b ? a : b;
+    case SymOp::kNMax: return a > b ? a : b;
+    case SymOp::kToNum: return a;
+    default: fail_internal("sym: ", name(op), " is no number operation");
+  }
+}
 
 const char* name(SymOp op) { return kOps[size_t(op)].text; }
 bool is_number(SymOp op) { return kOps[size_t(op)].number; }

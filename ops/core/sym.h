@@ -37,6 +37,9 @@ enum class SymOp : uint8_t {
 };
 const char* name(SymOp op);
 bool is_number(SymOp op);
+// The meaning of an operation (no leaf, no constant) on values. Division by zero is an internal error.
+int64_t eval_int(SymOp op, int64_t a, int64_t b);
+double eval_number(SymOp op, double a, double b);
 
 struct SymExpr {
   SymOp op;

@@ -38,8 +38,8 @@ OneDnn open_library() {
     if (!lib.sgemm) why = "it has no dnnl_sgemm";
   }
   if (why) {
-    const std::string message = str("oneDNN (", name, ", Debian's libdnnl2) cannot be used: ", why,
-                                    "; matrix products run as plain loops");
+    const std::string message =
+        str("oneDNN (", name, ", Debian's libdnnl2) cannot be used: ", why, "; matrix products run as plain loops");
     extern_log.load()(message.c_str());
   }
   return lib;
