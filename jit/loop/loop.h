@@ -153,9 +153,9 @@ struct Access {
 };
 
 struct Inst {
-  Op op;
-  DType type;       // of the result (of the stored value, for stores)
-  int32_t id = -1;  // value defined, -1 for none
+  Op op = Op::kConst;
+  DType type = DType::kNone;  // of the result (of the stored value, for stores)
+  int32_t id = -1;            // value defined, -1 for none
   int32_t a = -1, b = -1, c = -1;
   int32_t arg = -1;  // see the table; kAccum: the accumulator's id
   double imm = 0;    // kConst of a float type

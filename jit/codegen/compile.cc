@@ -1,0 +1,31 @@
+// A verified kernel and the name of an instruction set in; code out. The one place where instruction sets are chosen.
+#include "jit/codegen/kernel.h"
+#include "jit/loop/interp.h"
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+// The exact interpreter as code: it serves machines that no code generator fits, and is the witness in tests.
+struct InterpretedCode : Code {
+  explicit InterpretedCode(const loop::Kernel& k) : program(k) {}
+  void interpret_block(void* block) const override { program.run(block, false); }
+  loop::Program program;
+};
+
+}  // namespace
+
+std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing) {
+  const std::string wrong = loop::verify(kernel);
+  if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
+  if (isa == "interp") {
+    auto code = std::make_shared<InterpretedCode>(kernel);
+    if (listing) code->listing = print(kernel);
+    return code;
+  }
+  fail("isa: \"", isa, "\" is not one of avx512, interp");
+}
+
+const char* best_isa() { return "interp"; }
+
+}  // namespace lutra

@@ -1,0 +1,230 @@
+// Runs a decoded kernel: one flat array of steps, loops as ranges of it.
+#include "jit/loop/interp.h"
+
+#include <array>
+
+#include "jit/codegen/kernel.h"
+#include "jit/loop/interp_ops.h"
+
+namespace lutra::loop {
+
+struct Program::Step {
+  Op op = Op::kCount;                              // kCount: a loop
+  DType type = DType::kNone, from = DType::kNone;  // from: of operand a
+  int32_t loop = -1;                               // index into loops_, for loops and kAccum (the loop that declares)
+  int32_t acc = -1;                                // kAccum: which of its accumulators
+  int32_t lane = -1;                               // kAccum: id of the lanes loop
+  Inst inst;
+};
+
+struct Program::LoopStep {
+  int32_t id;
+  Coef size;
+  bool parallel;
+  std::vector<Accumulator> accs;
+  size_t begin = 0, end = 0;  // the body among the steps; end is also what follows
+};
+
+Program::~Program() = default;
+
+Program::Program(const Kernel& k)
+    : params_(k.params.size()), ints_(size_t(k.ints)), values_(size_t(k.values)), loop_ids_(size_t(k.loops)) {
+  types_.assign(values_, DType::kNone);
+  auto check = [](DType t) {
+    if (size_of(t) == 2 && is_float(t)) fail_internal("loop IR: ", info(t).name, " is not supported");
+  };
+  for (const Param& p : k.params) check(p.type);
+  decode(k.body);
+  for (DType t : types_) {
+    if (t != DType::kNone) check(t);
+  }
+}
+
+void Program::decode(const std::vector<Stmt>& body) {
+  for (const Stmt& s : body) {
+    Step step;
+    if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s)) {
+      const Loop& loop = **l;
+      step.loop = int32_t(loops_.size());
+      loops_.push_back({loop.id, loop.size, loop.parallel, loop.accs});
+      const size_t at = loops_.size() - 1;
+      for (const Accumulator& a : loop.accs) {
+        types_[size_t(a.id)] = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin ? DType::kInt64 : a.type;
+      }
+      steps_.push_back(step);
+      const size_t begin = steps_.size();
+      decode(loop.body);
+      loops_[at].begin = begin, loops_[at].end = steps_.size();
+      for (size_t i = begin; i < steps_.size(); i++) {
+        if (steps_[i].op == Op::kAccum && steps_[i].lane < 0) steps_[i].lane = loop.id;
+        if (steps_[i].op != Op::kAccum || steps_[i].loop >= 0) continue;
+        for (size_t a = 0; a < loop.accs.size(); a++) {
+          if (loop.accs[a].id == steps_[i].inst.arg) steps_[i].loop = int32_t(at), steps_[i].acc = int32_t(a);
+        }
+      }
+    } else {
+      step.inst = std::get<Inst>(s);
+      step.op = step.inst.op, step.type = step.inst.type;
+      step.from = step.inst.a >= 0 ? types_[size_t(step.inst.a)] : DType::kNone;
+      if (step.inst.id >= 0) types_[size_t(step.inst.id)] = step.type;
+      steps_.push_back(step);
+    }
+  }
+}
+
+namespace {
+
+struct AccState {
+  std::array<Partial, 64> partial;
+  int64_t count = 0;
+};
+
+template <bool kWide>
+class Machine {
+ public:
+  Machine(const std::vector<Program::Step>& steps, const std::vector<Program::LoopStep>& loops, void* block,
+          size_t params, size_t ints, size_t values, size_t loop_ids)
+      : steps_(steps), loops_(loops), head_(*static_cast<BlockHead*>(block)), values_(values), index_(loop_ids) {
+    char* p = static_cast<char*>(block) + sizeof(BlockHead);
+    pointers_ = reinterpret_cast<char**>(p);
+    ints_ = reinterpret_cast<const int64_t*>(p + 8 * params);
+    scalars_ = reinterpret_cast<const double*>(p + 8 * (params + ints));
+    states_.resize(loops.size());
+    for (size_t i = 0; i < loops.size(); i++) states_[i].resize(loops[i].accs.size());
+  }
+
+  // False when a check has failed.
+  bool body(size_t at, size_t end) {
+    while (at < end) {
+      const Program::Step& s = steps_[at];
+      if (s.op == Op::kCount) {
+        if (!loop(size_t(s.loop))) return false;
+        at = loops_[size_t(s.loop)].end;
+      } else {
+        if (!step(s)) return false;
+        at++;
+      }
+    }
+    return true;
+  }
+
+ private:
+  int64_t coef(const Coef& c) const { return c.arg >= 0 ? ints_[c.arg] : c.literal; }
+  Cell& value(int32_t id) { return values_[size_t(id)]; }
+
+  bool loop(size_t n) {
+    const Program::LoopStep& l = loops_[n];
+    for (size_t a = 0; a < l.accs.size(); a++) {
+      AccState& s = states_[n][a];
+      s.count = 0;
+      for (int j = 0; j < l.accs[a].lanes; j++) s.partial[size_t(j)] = {identity(l.accs[a].op, l.accs[a].type)};
+    }
+    const int64_t begin = l.parallel ? head_.begin : 0, end = l.parallel ? head_.end : coef(l.size);
+    for (int64_t i = begin; i < end; i++) {
+      index_[size_t(l.id)] = i;
+      if (!body(l.begin, l.end)) return false;
+    }
+    for (size_t a = 0; a < l.accs.size(); a++) {
+      const Accumulator& acc = l.accs[a];
+      auto& p = states_[n][a].partial;
+      for (int w = acc.lanes / 2; w >= 1; w /= 2) {
+        for (int j = 0; j < w; j++) combine<kWide>(acc.op, acc.type, p[size_t(j)], p[size_t(j + w)]);
+      }
+      if (acc.op == RedOp::kArgMax || acc.op == RedOp::kArgMin)
+        value(acc.id).i = p[0].position;
+      else
+        value(acc.id) = p[0].value;
+    }
+    return true;
+  }
+
+  char* address(const Inst& in) {
+    const Access& a = in.access;
+    int64_t at = coef(a.offset);
+    for (const Access::Term& t : a.terms) {
+      at += (t.is_value ? value(t.id).i : index_[size_t(t.id)]) * coef(t.stride);
+    }
+    return pointers_[a.ptr] + at * int64_t(size_of(in.type));
+  }
+
+  void accumulate(const Program::Step& s) {
+    const Accumulator& acc = loops_[size_t(s.loop)].accs[size_t(s.acc)];
+    AccState& state = states_[size_t(s.loop)][size_t(s.acc)];
+    const size_t lane = acc.lanes > 1 ? size_t(index_[size_t(s.lane)] & (acc.lanes - 1)) : 0;
+    combine<kWide>(acc.op, acc.type, state.partial[lane], {value(s.inst.a), state.count++});
+  }
+
+  bool check(const Inst& in) {
+    const int64_t v = value(in.a).i;
+    if (v >= 0 && v < ints_[in.arg]) return true;
+    if (head_.fault && !__atomic_exchange_n(&head_.fault->set, 1, __ATOMIC_RELAXED)) {
+      head_.fault->arg = in.arg, head_.fault->index = v;
+    }
+    return false;
+  }
+
+  bool step(const Program::Step& s) {
+    const Inst& in = s.inst;
+    switch (s.op) {
+      case Op::kConst:
+        if (is_float(s.type))
+          value(in.id).f = round_to<kWide>(s.type, in.imm);
+        else
+          value(in.id).i = wrap(s.type, in.iimm);
+        return true;
+      case Op::kScalar: {
+        Cell c;
+        c.f = scalars_[in.arg];
+        value(in.id) = cast<kWide>(DType::kFloat64, s.type, c);
+        return true;
+      }
+      case Op::kIntArg: value(in.id).i = ints_[in.arg]; return true;
+      case Op::kIndex: value(in.id).i = index_[size_t(in.arg)]; return true;
+      case Op::kLoad: value(in.id) = load(s.type, address(in)); return true;
+      case Op::kStore: store(s.type, address(in), value(in.a)); return true;
+      case Op::kStoreAdd: {
+        char* p = address(in);
+        store(s.type, p, arithmetic<kWide>(Op::kAdd, s.type, load(s.type, p), value(in.a)));
+        return true;
+      }
+      case Op::kAccum: accumulate(s); return true;
+      case Op::kCheck: return check(in);
+      case Op::kSelect: value(in.id) = value(value(in.a).i ? in.b : in.c); return true;
+      case Op::kCast: value(in.id) = cast<kWide>(s.from, s.type, value(in.a)); return true;
+      default: break;
+    }
+    const OpInfo& op = info(s.op);
+    if (op.rule == TypeRule::kRandom) {
+      value(in.id) = random<kWide>(s.op, s.type, value(in.a).i, head_.call + uint64_t(in.arg), head_.seed);
+    } else if (op.rule == TypeRule::kCompare) {
+      const Cell a = value(in.a), b = value(in.b);
+      value(in.id).i = is_float(s.from) ? compare(s.op, a.f, b.f) : compare(s.op, a.i, b.i);
+    } else {
+      value(in.id) = arithmetic<kWide>(s.op, s.type, value(in.a), op.operands > 1 ? value(in.b) : Cell{});
+    }
+    return true;
+  }
+
+  const std::vector<Program::Step>& steps_;
+  const std::vector<Program::LoopStep>& loops_;
+  const BlockHead& head_;
+  char** pointers_;
+  const int64_t* ints_;
+  const double* scalars_;
+  std::vector<Cell> values_;
+  std::vector<int64_t> index_;
+  std::vector<std::vector<AccState>> states_;
+};
+
+}  // namespace
+
+void Program::run(void* block, bool wide) const {
+  if (wide)
+    Machine<true>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
+  else
+    Machine<false>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
+}
+
+void interpret(const Kernel& k, void* block, bool wide) { Program(k).run(block, wide); }
+
+}  // namespace lutra::loop

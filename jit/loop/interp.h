@@ -1,0 +1,31 @@
+// A kernel and a block of the ABI in; the block's memory written, by interpretation. Exact: every instruction rounds to
+// its type and reductions run in the order of loop.h, so compiled code must agree bit for bit. Wide: floats are float64
+// throughout (stores round), for judging tolerances; integers stay exact.
+#pragma once
+#include <memory>
+
+#include "jit/loop/loop.h"
+
+namespace lutra::loop {
+
+// A kernel decoded for interpretation. Throws Error(kInternal) if it holds 16-bit floats.
+class Program {
+ public:
+  explicit Program(const Kernel& k);
+  ~Program();
+  void run(void* block, bool wide) const;  // may run in several threads at once
+
+  struct Step;
+  struct LoopStep;
+
+ private:
+  void decode(const std::vector<Stmt>& body);
+  std::vector<Step> steps_;
+  std::vector<LoopStep> loops_;
+  size_t params_, ints_, values_, loop_ids_;
+  std::vector<DType> types_;
+};
+
+void interpret(const Kernel& k, void* block, bool wide);
+
+}  // namespace lutra::loop

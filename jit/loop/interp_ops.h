@@ -1,0 +1,285 @@
+// The scalar instructions of loop IR on cells, exact or wide; what an instruction means is written here, plainly.
+#pragma once
+#include <algorithm>
+#include <limits>
+
+#include "jit/loop/loop.h"
+#include "jit/loop/scalar_math.h"
+#include "ops/core/error.h"
+
+namespace lutra::loop {
+
+// A value: floats in f (a float32 as the double equal to it), integers and bools in i.
+union Cell {
+  double f;
+  int64_t i;
+};
+
+inline int64_t wrap(DType t, int64_t v) {
+  switch (t) {
+    case DType::kBool: return v != 0;
+    case DType::kUInt8: return uint8_t(v);
+    case DType::kInt8: return int8_t(v);
+    case DType::kInt16: return int16_t(v);
+    case DType::kInt32: return int32_t(v);
+    default: return v;
+  }
+}
+
+template <class F>
+F minimum(F a, F b) {
+  return a != a ? a : b != b ? b : a > b ? b : a;
+}
+template <class F>
+F maximum(F a, F b) {
+  return a != a ? a : b != b ? b : a < b ? b : a;
+}
+
+template <class F>
+F float_op(Op op, F a, F b) {
+  switch (op) {
+    case Op::kAdd: return a + b;
+    case Op::kSub: return a - b;
+    case Op::kMul: return a * b;
+    case Op::kDiv: return a / b;
+    case Op::kRem: return remainder_of(a, b);
+    case Op::kFloorDiv: return floor_divide_of(a, b);
+    case Op::kPow: return pow_of(a, b);
+    case Op::kMin: return minimum(a, b);
+    case Op::kMax: return maximum(a, b);
+    case Op::kNeg: return -a;
+    case Op::kAbs: return std::fabs(a);
+    case Op::kExp: return exp_of(a);
+    case Op::kLog: return log_of(a);
+    case Op::kTanh: return tanh_of(a);
+    case Op::kSqrt: return std::sqrt(a);
+    case Op::kFloor: return std::floor(a);
+    case Op::kCeil: return std::ceil(a);
+    case Op::kSin: return sin_of(a);
+    case Op::kCos: return cos_of(a);
+    case Op::kErf: return erf_of(a);
+    default: fail_internal("interpreter: ", name(op), " of floats");
+  }
+}
+
+// float64 with the C library's functions: the judge of the definitions in math.h.
+inline double wide_op(Op op, double a, double b) {
+  switch (op) {
+    case Op::kPow: return std::pow(a, b);
+    case Op::kExp: return std::exp(a);
+    case Op::kLog: return std::log(a);
+    case Op::kTanh: return std::tanh(a);
+    case Op::kSin: return std::sin(a);
+    case Op::kCos: return std::cos(a);
+    case Op::kErf: return std::erf(a);
+    default: return float_op(op, a, b);
+  }
+}
+
+inline int64_t int_pow(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+  uint64_t r = 1, b = uint64_t(base);
+  for (uint64_t e = uint64_t(exponent); e; e >>= 1) {
+    if (e & 1) r *= b;
+    b *= b;
+  }
+  return int64_t(r);
+}
+
+inline int64_t int_divide(Op op, int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  if (b == -1) return op == Op::kRem ? 0 : int64_t(0 - uint64_t(a));
+  int64_t q = a / b, r = a % b;
+  if (op == Op::kDiv) return q;
+  const bool down = r != 0 && (r < 0) != (b < 0);
+  if (op == Op::kRem) return down ? r + b : r;
+  return down ? q - 1 : q;
+}
+
+inline int64_t int_op(Op op, int64_t a, int64_t b) {
+  const uint64_t x = uint64_t(a), y = uint64_t(b);
+  switch (op) {
+    case Op::kAdd: return int64_t(x + y);
+    case Op::kSub: return int64_t(x - y);
+    case Op::kMul: return int64_t(x * y);
+    case Op::kDiv:
+    case Op::kRem:
+    case Op::kFloorDiv: return int_divide(op, a, b);
+    case Op::kPow: return int_pow(a, b);
+    case Op::kMin: return std::min(a, b);
+    case Op::kMax: return std::max(a, b);
+    case Op::kNeg: return int64_t(0 - x);
+    case Op::kAbs: return a < 0 ? int64_t(0 - x) : a;
+    case Op::kAnd: return a & b;
+    case Op::kOr: return a | b;
+    case Op::kXor: return a ^ b;
+    case Op::kNot: return ~a;
+    default: fail_internal("interpreter: ", name(op), " of integers");
+  }
+}
+
+template <class T>
+bool compare(Op op, T a, T b) {
+  switch (op) {
+    case Op::kEq: return a == b;
+    case Op::kNe: return a != b;
+    case Op::kLt: return a < b;
+    case Op::kLe: return a <= b;
+    case Op::kGt: return a > b;
+    case Op::kGe: return a >= b;
+    default: fail_internal("interpreter: comparison ", name(op));
+  }
+}
+
+template <bool kWide>
+double round_to(DType t, double v) {
+  return kWide || t == DType::kFloat64 ? v : double(float(v));
+}
+
+// add, exp, and ... : operands and result of type t.
+template <bool kWide>
+Cell arithmetic(Op op, DType t, Cell a, Cell b) {
+  Cell r;
+  if (t == DType::kBool && op == Op::kNot) {
+    r.i = !a.i;
+  } else if (!is_float(t)) {
+    r.i = wrap(t, int_op(op, a.i, b.i));
+  } else if (kWide) {
+    r.f = wide_op(op, a.f, b.f);
+  } else if (t == DType::kFloat64) {
+    r.f = float_op(op, a.f, b.f);
+  } else {
+    r.f = float_op(op, float(a.f), float(b.f));
+  }
+  return r;
+}
+
+inline int64_t truncate(DType to, double v) {
+  const bool wide = to == DType::kInt64;
+  const double limit = wide ? 9223372036854775808.0 : 2147483648.0;
+  const double whole = std::trunc(v);
+  const bool fits = whole < limit && whole >= -limit;
+  const int64_t lowest = wide ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int32_t>::min();
+  return wrap(to, fits ? int64_t(whole) : lowest);
+}
+
+template <bool kWide>
+Cell cast(DType from, DType to, Cell a) {
+  Cell r;
+  if (to == DType::kBool) {
+    r.i = is_float(from) ? a.f != 0 : a.i != 0;
+  } else if (is_float(to)) {
+    if (is_float(from))
+      r.f = round_to<kWide>(to, a.f);
+    else
+      r.f = kWide || to == DType::kFloat64 ? double(a.i) : double(float(a.i));
+  } else {
+    r.i = is_float(from) ? truncate(to, a.f) : wrap(to, a.i);
+  }
+  return r;
+}
+
+template <bool kWide>
+Cell random(Op op, DType t, int64_t index, uint64_t call, uint64_t seed) {
+  const Words<uint64_t> w = philox<uint64_t>(uint64_t(index), call, seed);
+  Cell r;
+  if (op == Op::kRandBits)
+    r.i = int64_t(random_bits(w));
+  else if (op == Op::kNormal)
+    r.f = round_to<kWide>(t, normal_double<double>(w));
+  else
+    r.f = t == DType::kFloat64 ? unit_double<double>(w.w[0], w.w[1]) : unit_single<double>(w.w[0]);
+  return r;
+}
+
+inline Cell load(DType t, const char* p) {
+  Cell r;
+  auto get = [p](auto& v) { memcpy(&v, p, sizeof v); };
+  switch (t) {
+#define LOAD(e, type, field) \
+  case DType::e: {           \
+    type v;                  \
+    get(v);                  \
+    r.field = v;             \
+    return r;                \
+  }
+    LOAD(kFloat64, double, f)
+    LOAD(kFloat32, float, f)
+    LOAD(kInt64, int64_t, i)
+    LOAD(kInt32, int32_t, i)
+    LOAD(kInt16, int16_t, i)
+    LOAD(kInt8, int8_t, i)
+    LOAD(kUInt8, uint8_t, i)
+#undef LOAD
+    case DType::kBool: r.i = *p != 0; return r;
+    default: fail_internal("interpreter: load of ", info(t).name, " is not supported");
+  }
+}
+
+inline void store(DType t, char* p, Cell c) {
+  auto put = [p](auto v) { memcpy(p, &v, sizeof v); };
+  switch (t) {
+    case DType::kFloat64: return put(c.f);
+    case DType::kFloat32: return put(float(c.f));
+    case DType::kInt64: return put(c.i);
+    case DType::kInt32: return put(int32_t(c.i));
+    case DType::kInt16: return put(int16_t(c.i));
+    case DType::kInt8: return put(int8_t(c.i));
+    case DType::kUInt8: return put(uint8_t(c.i));
+    case DType::kBool: return put(uint8_t(c.i != 0));
+    default: fail_internal("interpreter: store of ", info(t).name, " is not supported");
+  }
+}
+
+// The value an accumulator begins with.
+inline Cell identity(RedOp op, DType t) {
+  Cell r;
+  r.i = 0;
+  const bool greatest = op == RedOp::kMin || op == RedOp::kArgMin, least = op == RedOp::kMax || op == RedOp::kArgMax;
+  if (is_float(t)) {
+    r.f = least ? -kInf : greatest ? kInf : op == RedOp::kProd ? 1 : 0;
+  } else if (greatest || least) {
+    const int n = int(8 * size_of(t));
+    const int64_t high = t == DType::kUInt8 ? 255 : int64_t((uint64_t(1) << (n - 1)) - 1);
+    r.i = greatest ? high : t == DType::kUInt8 ? 0 : -high - 1;
+  } else {
+    r.i = op == RedOp::kProd || op == RedOp::kAll;
+  }
+  return r;
+}
+
+constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
+
+// A partial result; position only for argmax and argmin.
+struct Partial {
+  Cell value;
+  int64_t position = kNoPosition;
+};
+
+// Takes b into a. Positions: NaN before all, then the greater (less), then the first.
+template <bool kWide>
+void combine(RedOp op, DType t, Partial& a, const Partial& b) {
+  switch (op) {
+    case RedOp::kSum: a.value = arithmetic<kWide>(Op::kAdd, t, a.value, b.value); return;
+    case RedOp::kProd: a.value = arithmetic<kWide>(Op::kMul, t, a.value, b.value); return;
+    case RedOp::kMax: a.value = arithmetic<kWide>(Op::kMax, t, a.value, b.value); return;
+    case RedOp::kMin: a.value = arithmetic<kWide>(Op::kMin, t, a.value, b.value); return;
+    case RedOp::kAny: a.value.i |= b.value.i; return;
+    case RedOp::kAll: a.value.i &= b.value.i; return;
+    case RedOp::kArgMax:
+    case RedOp::kArgMin: break;
+  }
+  const bool max = op == RedOp::kArgMax;
+  bool better, same;
+  if (is_float(t)) {
+    const double x = a.value.f, y = b.value.f;
+    better = (max ? y > x : y < x) || (y != y && x == x);
+    same = x == y || (x != x && y != y);
+  } else {
+    better = max ? b.value.i > a.value.i : b.value.i < a.value.i;
+    same = a.value.i == b.value.i;
+  }
+  if (better || (same && b.position < a.position)) a = b;
+}
+
+}  // namespace lutra::loop

@@ -1,0 +1,342 @@
+// exp, log, tanh, pow, sin, cos, erf, floor_divide, remainder, Philox and Box-Muller as straight lines of IEEE basic
+// operations over a value type: floats and integers for the interpreter, registers for the code generator, which so
+// agree bit for bit. Coefficients are weighted minimax fits; the tests hold them to their error bounds.
+//
+// A value type F (32 or 64 bit floats) brings, found by argument-dependent look-up or from scalar_math.h:
+//   F(double), + - * / and comparisons to MaskOf<F>;  mul_add(a, b, c) rounded once;  fma_into(p, x, c): p = p*x + c
+//   root(x), floor_of(x);  lower(c, x): c < x ? c : x;  raise(c, x): c > x ? c : x  (so NaN in x stays)
+//   bits(x) to IntOf<F>, floating(i) back;  select(mask, a, b);  masks have & | !
+//   widen(F32) to F64, narrow(F64) to F32;  fmod_of(a, b) exact
+// and its integers + - & | ^, shl(i, n), shr(i, n); those of 64 bits mul32(a, b), the product of the low halves.
+// Only what AVX2 with FMA has too: no scalef, getexp, reciprocal estimates or 64-bit arithmetic shifts.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+
+namespace lutra::loop {
+
+template <class F>
+struct FloatTraits;  // Int, Mask, kBits, Wide (of 32-bit floats), Narrow (of 64-bit floats)
+template <class F>
+using IntOf = typename FloatTraits<F>::Int;
+template <class F>
+using MaskOf = typename FloatTraits<F>::Mask;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// c[0]*x^n + ... + c[n]
+template <class F>
+F horner(const F& x, std::initializer_list<double> c) {
+  auto it = c.begin();
+  F p(*it++);
+  for (; it != c.end(); ++it) fma_into(p, x, F(*it));
+  return p;
+}
+
+template <class F>
+F magnitude(const F& x) {
+  using I = IntOf<F>;
+  return floating(bits(x) & I(FloatTraits<F>::kBits == 32 ? 0x7fffffffll : 0x7fffffffffffffffll));
+}
+template <class F>
+F with_sign_of(const F& x, const F& sign) {
+  using I = IntOf<F>;
+  const I mask(FloatTraits<F>::kBits == 32 ? 0x80000000ll : int64_t(1ull << 63));
+  return floating(bits(x) | (bits(sign) & mask));
+}
+
+// e^(x + tail), |tail| tiny. 2^n is applied as two factors, so that results among the denormals round once.
+template <class F>
+F exp_sum(const F& x, const F* tail) {
+  using I = IntOf<F>;
+  constexpr bool kSingle = FloatTraits<F>::kBits == 32;
+  constexpr int kMantissa = kSingle ? 23 : 52;
+  // 1.5 * 2^mantissa rounds to whole numbers; twice the exponent's bias on top makes n nonnegative.
+  const double magic = kSingle ? 12582912.0 + 254 : 6755399441055744.0 + 2046;
+  F c = raise(F(kSingle ? -104.0 : -746.0), lower(F(kSingle ? 89.0 : 710.0), x));
+  F t = mul_add(c, F(1.4426950408889634), F(magic));
+  F n = t - F(magic);
+  F r = mul_add(n, F(kSingle ? -0.693115234 : -0.69314718060195446), c);
+  r = mul_add(n, F(kSingle ? -3.19461849e-05 : 4.2009150726810846e-11), r);
+  if (tail) r = r + *tail;
+  F p = kSingle
+            ? horner(r, {0.001394936, 0.00836927257, 0.0416662246, 0.166665167, 0.5})
+            : horner(r, {2.0926488717857311e-09, 2.5113130573964014e-08, 2.7557235298893101e-07, 2.7557231830236806e-06,
+                         2.4801587370689493e-05, 0.00019841269899272587, 0.0013888888888860587, 0.0083333333333159513,
+                         0.04166666666666672, 0.16666666666666685, 0.5});
+  p = mul_add(p, r * r, r) + F(1.0);
+  I m = bits(t), half = shr(m, 1);
+  return p * floating(shl(half, kMantissa)) * floating(shl(m - half, kMantissa));
+}
+
+template <class F>
+F exp_of(const F& x) {
+  return exp_sum(x, static_cast<const F*>(nullptr));
+}
+
+// x > 0 as 2^e * m with m in [sqrt(1/2), sqrt(2)) (about [2/3, 4/3) for 32 bits). Denormals are scaled first.
+template <class F>
+struct Parts {
+  F m, e;
+};
+template <class F>
+Parts<F> split_exponent(const F& x) {
+  using I = IntOf<F>;
+  constexpr bool kSingle = FloatTraits<F>::kBits == 32;
+  constexpr int kMantissa = kSingle ? 23 : 52;
+  const double magic = kSingle ? 12582912.0 : 6755399441055744.0;
+  const int64_t one = kSingle ? 0x3f800000ll : 0x3ff0000000000000ll;
+  const int64_t lowest = kSingle ? 0x3f2aaaabll : 0x3fe6a09e667f3bcdll;
+  auto tiny = x < F(kSingle ? 1.17549435e-38 : 2.2250738585072014e-308);
+  F y = select(tiny, x * F(kSingle ? 33554432.0 : 18014398509481984.0), x);
+  I k = shr(bits(y) + I(one - lowest), kMantissa);
+  F m = floating(bits(y) - shl(k, kMantissa) + I(one));
+  F e = floating(k + bits(F(magic))) - F(magic + (kSingle ? 127 : 1023));
+  return {m, e - select(tiny, F(kSingle ? 25.0 : 54.0), F(0.0))};
+}
+
+// The result r for x > 0, and what log gives elsewhere.
+template <class F>
+F log_edges(const F& x, const F& r) {
+  F edge = select(x < F(0.0), F(kNaN), F(-kInf));
+  return select(x < F(kInf), select(x > F(0.0), r, edge), select(x == F(kInf), F(kInf), x));
+}
+
+template <class F>
+F log_of(const F& x) {
+  Parts<F> p = split_exponent(x);
+  F f = p.m - F(1.0);
+  if (FloatTraits<F>::kBits == 32) {
+    F q = horner(f, {0.121481776, -0.13031587, 0.107127868, -0.121451892, 0.14308767, -0.166842952, 0.199994132,
+                     -0.249996483, 0.333333373, -0.5});
+    F r = mul_add(q, f * f, f);
+    return log_edges(x, mul_add(p.e, F(0.69314718), r));
+  }
+  F s = f / (f + F(2.0));
+  F z = s * s;
+  F q = z * horner(z, {0.1326661550057841, 0.13248442184271134, 0.15387164822134439, 0.1818177397718779,
+                       0.22222222667871722, 0.28571428568945201, 0.40000000000006697, 0.66666666666666663});
+  F h = f * f * F(0.5);
+  F low = mul_add(s, h + q, p.e * F(-4.2009150726810846e-11));
+  return log_edges(x, mul_add(p.e, F(0.69314718060195446), f - (h - low)));
+}
+
+template <class F>
+F tanh_of(const F& x) {
+  F a = magnitude(x), z = x * x;
+  F small;
+  if (FloatTraits<F>::kBits == 32) {
+    small = horner(z, {0.00214777677, -0.00818293635, 0.0217030626, -0.053947214, 0.133332103, -0.333333313});
+  } else {
+    small = horner(z, {8.5605734667521709e-07, -4.6070723244645691e-06, 1.4637376808364009e-05, -3.8661954011416992e-05,
+                       9.6704240147579585e-05, -0.00023907684274387383, 0.00059001805814197961, -0.0014558331747321783,
+                       0.0035921279258912826, -0.0088632355229915465, 0.021869488535875437, -0.053968253968247247,
+                       0.13333333333333325, -0.33333333333333331});
+  }
+  small = mul_add(small, z * x, x);
+  F large = F(1.0) - F(2.0) / (exp_of(a + a) + F(1.0));
+  return with_sign_of(select(a < F(0.625), small, large), x);
+}
+
+// g = -log(erfc(x)) for large x: erf = 1 - e^-g.
+template <class F>
+F erf_of(const F& x) {
+  F a = magnitude(x), z = x * x;
+  F small, g;
+  if (FloatTraits<F>::kBits == 32) {
+    small = horner(z, {-9.68034328e-06, 0.000112706039, -0.000848471711, 0.00522107491, -0.0268654451, 0.112837829,
+                       -0.376126379, 0.12837923});
+    g = horner(lower(F(4.0), a), {-8.36781851e-07, 1.33378417e-05, -7.08744192e-05, -7.41702825e-05, 0.00328678894,
+                                  -0.0237084851, 0.106815532, 0.634301186, 1.12916052, -0.000117483687});
+  } else {
+    small = horner(z, {-1.7473530518007336e-14, 4.1178637501137584e-13, -6.6394806670643255e-12, 9.4125955749056221e-11,
+                       -1.228953428477318e-09, 1.4807118164924966e-08, -1.6365840677276008e-07, 1.6462114207161635e-06,
+                       -1.4925650353833704e-05, 0.00012055332981695581, -0.00085483270234495143, 0.0052239776254421749,
+                       -0.026866170645131252, 0.11283791670955126, -0.37612638903183754, 0.12837916709551256});
+    g = horner(lower(F(6.0), a) - F(3.0),
+               {5.2476189426359314e-16,  7.4761462047478064e-15,  1.8350075508785308e-14,  -1.8320659080603576e-14,
+                -2.2051514111376426e-13, -5.0365255743822106e-13, 1.8411834216623452e-12,  -6.6155840752490855e-12,
+                4.5259243416483012e-11,  -1.9178093893339212e-10, 6.0541456481259411e-10,  -6.3467864255806997e-10,
+                -1.1455632695146391e-08, 1.3618086283794049e-07,  -1.0693893293225218e-06, 7.1154631176189742e-06,
+                -4.3081791995507977e-05, 0.00024569213403519488,  -0.0013533104378104022,  0.0074118917955935983,
+                0.95739421880123177,     6.3037536890032326,      10.720363041981113});
+  }
+  F large = F(1.0) - exp_of(F(0.0) - g);
+  return with_sign_of(select(a < F(1.0), mul_add(small, x, x), large), x);
+}
+
+// log(x), x > 0 and finite, as a sum of two doubles with about 2^-66 of error.
+template <class D>
+struct Pair {
+  D hi, lo;
+};
+template <class D>
+Pair<D> log_pair(const D& x) {
+  Parts<D> p = split_exponent(x);
+  D f = p.m - D(1.0);
+  D t = f + D(2.0), tl = f - (t - D(2.0));
+  D s = f / t;
+  D sl = mul_add(D(0.0) - s, tl, mul_add(D(0.0) - s, t, f)) / t;
+  D z = s * s, zl = mul_add(s + s, sl, mul_add(s, s, D(0.0) - z));
+  D c = s * z, cl = mul_add(s, zl, mul_add(sl, z, mul_add(s, z, D(0.0) - c)));
+  const double third = 0.66666666666666663, third_low = 3.7007434154171883e-17;
+  D q = c * D(third), ql = mul_add(c, D(third_low), mul_add(cl, D(third), mul_add(c, D(third), D(0.0) - q)));
+  D rest =
+      c * z *
+      horner(z, {0.1102542340393137, 0.10421286382560213, 0.11768764350830331, 0.13333237682728993, 0.15384616802417608,
+                 0.18181818168731523, 0.22222222222293703, 0.28571428571428364, 0.40000000000000002});
+  D e = p.e * D(0.69314718060195446);
+  D a = e + (s + s), al = (s + s) - (a - e);
+  D b = a + q, bl = q - (b - a);
+  D low = mul_add(p.e, D(-4.2009150726810846e-11), sl + sl + ql + rest) + al + bl;
+  D hi = b + low;
+  return {hi, low - (hi - b)};
+}
+
+// pow in doubles; `full` carries the logarithm in two doubles (not needed where the result is narrowed).
+template <class D>
+D pow_double(const D& x, const D& y, bool full) {
+  D a = magnitude(x);
+  D t, r;
+  if (full) {
+    Pair<D> l = log_pair(a);
+    auto finite = (a < D(kInf)) & (a > D(0.0));
+    D hi = select(finite, l.hi, log_edges(a, l.hi));
+    t = y * hi;
+    D tail = mul_add(y, hi, D(0.0) - t) + y * l.lo;
+    tail = select(finite & (magnitude(t) < D(750.0)), tail, D(0.0));
+    r = exp_sum(t, &tail);
+  } else {
+    t = y * log_of(a);
+    r = exp_of(t);
+  }
+  r = select(y == D(2.0), x * x, r);
+  D h = y * D(0.5);
+  auto whole = floor_of(y) == y;
+  auto odd = whole & (floor_of(h) != h);
+  D signed_r = with_sign_of(r, x);
+  r = select(odd, signed_r, r);
+  r = select((x < D(0.0)) & (x > D(-kInf)) & !whole, D(kNaN), r);
+  r = select((a == D(1.0)) & (magnitude(y) == D(kInf)), D(1.0), r);
+  r = select((x == x) & (y == y), r, x + y);
+  return select((y == D(0.0)) | (x == D(1.0)), D(1.0), r);
+}
+
+template <class F>
+F pow_of(const F& x, const F& y) {
+  if constexpr (FloatTraits<F>::kBits == 32) {
+    return narrow(pow_double(widen(x), widen(y), false));
+  } else {
+    return pow_double(x, y, true);
+  }
+}
+
+// sin(x + quarter turns * pi/2). Good for |x| < 2^30; beyond, the reduction loses digits with x.
+template <class D>
+D sin_double(const D& x, int quarters) {
+  using I = IntOf<D>;
+  const double magic = 6755399441055744.0;
+  D t = mul_add(x, D(0.63661977236758138), D(magic));
+  D n = t - D(magic);
+  D r = mul_add(n, D(-1.5707963267341256), x);
+  r = mul_add(n, D(-6.077100506303966e-11), r);
+  r = mul_add(n, D(-2.0222662487959506e-21), r);
+  D z = r * r;
+  D s = horner(z, {-7.5786280459046583e-13, 1.6058365235355526e-10, -2.5052104900773785e-08, 2.7557319214148617e-06,
+                   -0.00019841269841254982, 0.0083333333333333228, -0.16666666666666666});
+  s = mul_add(s, z * r, r);
+  D c = horner(z, {4.7381893461676373e-14, -1.1470295287439512e-11, 2.0876754386560353e-09, -2.7557319215480984e-07,
+                   2.4801587301571787e-05, -0.0013888888888888874, 0.041666666666666664});
+  D h = D(1.0) - z * D(0.5);
+  D hl = (D(1.0) - h) - z * D(0.5);
+  c = h + mul_add(c, z * z, hl);
+  I k = bits(t) + I(quarters);
+  // Bit 0 of k: cosine; bit 1: negative. As masks: the bit moved to the sign and compared as a float with zero.
+  auto cosine = floating(shl(k & I(1), 62)) > D(0.0);
+  D v = select(cosine, c, s);
+  D w = floating(bits(v) ^ shl(k & I(2), 62));
+  w = select(magnitude(x) < D(kInf), w, x - x);
+  return quarters == 0 ? select(x == D(0.0), x, w) : w;
+}
+
+template <class F>
+F sin_of(const F& x, int quarters = 0) {
+  if constexpr (FloatTraits<F>::kBits == 32) {
+    return narrow(sin_double(widen(x), quarters));
+  } else {
+    return sin_double(x, quarters);
+  }
+}
+template <class F>
+F cos_of(const F& x) {
+  return sin_of(x, 1);
+}
+
+// PyTorch's remainder and floor_divide of floats.
+template <class F>
+F remainder_of(const F& a, const F& b) {
+  F m = fmod_of(a, b);
+  auto adjust = (m != F(0.0)) & ((m < F(0.0)) ^ (b < F(0.0)));
+  return select(adjust, m + b, m);
+}
+template <class F>
+F floor_divide_of(const F& a, const F& b) {
+  F q = a / b;
+  F m = fmod_of(a, b);
+  F d = (a - m) / b;
+  auto adjust = (m != F(0.0)) & ((m < F(0.0)) ^ (b < F(0.0)));
+  d = select(adjust, d - F(1.0), d);
+  F f = floor_of(d);
+  f = select((d - f) > F(0.5), f + F(1.0), f);
+  F zero = with_sign_of(F(0.0), q);
+  return select(b == F(0.0), q, select(d == F(0.0), zero, f));
+}
+
+// Philox4x32-10: counter (index, call), key seed. Words in the low halves of 64-bit integers.
+template <class I>
+struct Words {
+  I w[4];
+};
+template <class I>
+Words<I> philox(const I& index, const I& call, const I& seed) {
+  const I low(0xffffffffll);
+  I c0 = index & low, c1 = shr(index, 32), c2 = call & low, c3 = shr(call, 32);
+  I k0 = seed & low, k1 = shr(seed, 32);
+  for (int round = 0; round < 10; round++) {
+    if (round) {
+      k0 = (k0 + I(0x9E3779B9ll)) & low;
+      k1 = (k1 + I(0xBB67AE85ll)) & low;
+    }
+    I p = mul32(c0, I(0xD2511F53ll)), q = mul32(c2, I(0xCD9E8D57ll));
+    c0 = shr(q, 32) ^ c1 ^ k0;
+    c1 = q & low;
+    c2 = shr(p, 32) ^ c3 ^ k1;
+    c3 = p & low;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// [0, 1) with 52 random bits.
+template <class D, class I>
+D unit_double(const I& high, const I& low) {
+  return floating((shl(high, 20) | shr(low, 12)) | I(0x3ff0000000000000ll)) - D(1.0);
+}
+// [0, 1) with 24 random bits.
+template <class D, class I>
+D unit_single(const I& word) {
+  return (floating(shr(word, 8) | I(0x4330000000000000ll)) - D(4503599627370496.0)) * D(1.0 / 16777216);
+}
+template <class D, class I>
+D normal_double(const Words<I>& w) {
+  D u = D(1.0) - unit_double<D>(w.w[0], w.w[1]);
+  D v = unit_double<D>(w.w[2], w.w[3]);
+  return root(log_of(u) * D(-2.0)) * sin_double(v * D(6.2831853071795862), 1);
+}
+template <class I>
+I random_bits(const Words<I>& w) {
+  return shr(shl(w.w[0], 32) | w.w[1], 1);
+}
+
+}  // namespace lutra::loop
