@@ -226,7 +226,7 @@ void Executable::launch_kernel(const Context& c, const Step& step, const Generat
   if (chunks > 1) {
     launch_chunks(step, head, extent, chunks);
   } else {
-    step.kernel->code->entry(head);
+    step.kernel->code->run(head);
     if (fault.set) report(step, head, fault);
   }
   if (perf) {
@@ -258,7 +258,7 @@ void Executable::launch_chunks(const Step& step, BlockHead* head, int64_t extent
         head->begin = chunk_begin(j.extent, j.chunks, i, j.align);
         head->end = chunk_begin(j.extent, j.chunks, i + 1, j.align);
         head->fault = &j.faults[i];
-        if (head->begin < head->end) j.step.kernel->code->entry(head);
+        if (head->begin < head->end) j.step.kernel->code->run(head);
       },
       &job);
   for (int i = 0; i < chunks; i++) {

@@ -38,7 +38,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const st
   auto made = std::make_shared<CachedKernel>();
   made->code = compile_kernel(kernel, isa, listing);
   made->name = kernel.name;
-  LUTRA_CHECK(made->code && made->code->entry, "kernel ", kernel.name, " has no code");
+  LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");
   std::lock_guard<std::mutex> lock(c.mutex);
   return c.kernels.emplace(key, std::move(made)).first->second;
 }
