@@ -1,0 +1,66 @@
+// Meta rules of ops that make tensors from numbers.
+#include <cmath>
+
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+ResultSpec create_spec(OpId op, const Sizes& sizes, const Value& dtype, DType otherwise) {
+  for (SymInt s : sizes) {
+    if (s < 0) fail(name(op), ": sizes must not be negative, got ", to_string(sizes));
+  }
+  int64_t n = 16;
+  bool empty = false, overflow = false;
+  for (SymInt s : sizes) empty = empty || s.hint == 0;
+  for (SymInt s : sizes) overflow = overflow || __builtin_mul_overflow(n, s.hint, &n);
+  if (overflow && !empty) fail(name(op), ": sizes ", to_string(sizes), " overflow the address space");
+  return contiguous_spec(sizes, dtype.is_none() ? otherwise : dtype.as<DType>());
+}
+
+}  // namespace
+
+ResultSpecs meta_full(OpId op, const Args& args) {
+  const Scalar& value = args[1].as<Scalar>();
+  DType type = DType::kFloat32;
+  if (value.kind == Scalar::kInt) type = DType::kInt64;
+  if (value.kind == Scalar::kBool) type = DType::kBool;
+  return {create_spec(op, args[0].as<Sizes>(), args[2], type)};
+}
+
+ResultSpecs meta_empty(OpId op, const Args& args) {
+  ResultSpec spec = create_spec(op, args[0].as<Sizes>(), args[1], DType::kFloat32);
+  if (op != OpId::empty && !is_float(spec.dtype)) fail(name(op), ": not defined for ", name(spec.dtype), " tensors");
+  return {spec};
+}
+
+ResultSpecs meta_randint(OpId op, const Args& args) {
+  SymInt low = args[0].sym_int(), high = args[1].sym_int();
+  if (low >= high) fail("randint: expected low < high, got ", low.hint, " and ", high.hint);
+  return {create_spec(op, args[2].as<Sizes>(), args[3], DType::kInt64)};
+}
+
+ResultSpecs meta_arange(OpId op, const Args& args) {
+  // arange(end) or arange(start, end): a lone number is the end. How many there are specialises on all three.
+  Scalar start = args[0].as<Scalar>(), step = args[2].as<Scalar>(), end = start;
+  if (args[1].is_none()) start = Scalar(0.0);
+  if (!args[1].is_none()) end = args[1].as<Scalar>();
+  bool whole = true;
+  double v[3];
+  const Scalar* given[3] = {&start, &end, &step};
+  for (int i = 0; i < 3; i++) {
+    v[i] = given[i]->to_double();
+    if (given[i]->expr) scalar_ask(SymCmp::kEq, *given[i], Scalar(v[i]));
+    if (!std::isfinite(v[i])) fail("arange: unsupported range: ", v[0], " to ", to_string(end));
+    whole = whole && std::floor(v[i]) == v[i] && std::fabs(v[i]) <= 9007199254740992.0;
+  }
+  if (v[2] == 0) fail("arange: step must not be zero");
+  if ((v[1] - v[0]) * v[2] < 0) {
+    fail("arange: from ", to_string(start), " to ", to_string(end), " does not go with step ", to_string(step));
+  }
+  double n = std::ceil((v[1] - v[0]) / v[2]);
+  if (n > 9e15) fail("arange: too many elements");
+  return {create_spec(op, {SymInt(int64_t(n))}, args[3], whole ? DType::kInt64 : DType::kFloat32)};
+}
+
+}  // namespace lutra

@@ -1,0 +1,89 @@
+// Meta rules of matrix products.
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+void check_types(OpId op, const Tensor& a, const Tensor& b) {
+  if (a->dtype != b->dtype) {
+    fail(name(op), ": expected both tensors of one dtype, got ", name(a->dtype), " and ", name(b->dtype));
+  }
+  if (a->dtype == DType::kBool) fail(name(op), ": not defined for bool tensors");
+}
+
+void check_inner(OpId op, const Tensor& a, const Tensor& b, SymInt k, SymInt l) {
+  if (k != l) {
+    fail(name(op), ": shapes ", to_string(a->sizes), " and ", to_string(b->sizes), " cannot be multiplied (", k.hint,
+         " != ", l.hint, ")");
+  }
+}
+
+void check_dims(OpId op, const OpInfo& row, size_t arg, const Tensor& t, size_t ndim) {
+  if (t->sizes.size() != ndim) {
+    fail(name(op), ": '", row.args[arg].name, "' must have ", ndim, " dimensions, got shape ", to_string(t->sizes));
+  }
+}
+
+}  // namespace
+
+ResultSpecs meta_mm(OpId op, const Args& args) {
+  const Tensor &a = args[0].as<Tensor>(), &b = args[1].as<Tensor>();
+  check_dims(op, info(op), 0, a, 2), check_dims(op, info(op), 1, b, 2);
+  check_types(op, a, b);
+  check_inner(op, a, b, a->sizes[1], b->sizes[0]);
+  return {contiguous_spec({a->sizes[0], b->sizes[1]}, a->dtype)};
+}
+
+ResultSpecs meta_bmm(OpId op, const Args& args) {
+  const Tensor &a = args[0].as<Tensor>(), &b = args[1].as<Tensor>();
+  check_dims(op, info(op), 0, a, 3), check_dims(op, info(op), 1, b, 3);
+  check_types(op, a, b);
+  if (a->sizes[0] != b->sizes[0]) {
+    fail("bmm: batches of ", to_string(a->sizes), " and ", to_string(b->sizes), " differ (", a->sizes[0].hint,
+         " != ", b->sizes[0].hint, ")");
+  }
+  check_inner(op, a, b, a->sizes[2], b->sizes[1]);
+  return {contiguous_spec({a->sizes[0], a->sizes[1], b->sizes[2]}, a->dtype)};
+}
+
+ResultSpecs meta_matmul(OpId op, const Args& args) {
+  const Tensor &a = args[0].as<Tensor>(), &b = args[1].as<Tensor>();
+  size_t n = a->sizes.size(), m = b->sizes.size();
+  if (n == 0 || m == 0) {
+    fail("matmul: both tensors must have at least 1 dimension, got shapes ", to_string(a->sizes), " and ",
+         to_string(b->sizes));
+  }
+  check_types(op, a, b);
+  check_inner(op, a, b, a->sizes[n - 1], b->sizes[m == 1 ? 0 : m - 2]);
+  Sizes batch_a, batch_b;
+  for (size_t d = 0; d + 2 < n; d++) batch_a.push_back(a->sizes[d]);
+  for (size_t d = 0; d + 2 < m; d++) batch_b.push_back(b->sizes[d]);
+  Sizes out = broadcast(op, batch_a, batch_b);
+  if (n > 1) out.push_back(a->sizes[n - 2]);
+  if (m > 1) out.push_back(b->sizes[m - 1]);
+  return {contiguous_spec(out, a->dtype)};
+}
+
+ResultSpecs meta_linear(OpId op, const Args& args) {
+  const Tensor &x = args[0].as<Tensor>(), &w = args[1].as<Tensor>();
+  if (x->sizes.empty()) fail("linear: the input must have at least 1 dimension, got a number");
+  check_dims(op, info(op), 1, w, 2);
+  check_types(op, x, w);
+  if (x->sizes.back() != w->sizes[1]) {
+    fail("linear: an input of shape ", to_string(x->sizes), " cannot be multiplied with a weight of shape ",
+         to_string(w->sizes), " (", x->sizes.back().hint, " != ", w->sizes[1].hint, ")");
+  }
+  Sizes out = x->sizes;
+  out.back() = w->sizes[0];
+  if (!args[2].is_none()) {
+    const Tensor& b = args[2].as<Tensor>();
+    check_types(op, x, b);
+    Sizes last = {w->sizes[0]};
+    if (b->sizes.size() > 1 || !(b->sizes.empty() || b->sizes[0] == last[0] || b->sizes[0] == 1)) {
+      fail("linear: a bias of shape ", to_string(b->sizes), " does not fit a weight of shape ", to_string(w->sizes));
+    }
+  }
+  return {contiguous_spec(out, x->dtype)};
+}
+
+}  // namespace lutra

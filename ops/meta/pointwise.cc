@@ -1,0 +1,170 @@
+// Meta rules of elementwise ops.
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+bool is_bool_operand(const Value& v) {
+  if (v.is<Tensor>()) return v.as<Tensor>()->dtype == DType::kBool;
+  return v.is<Scalar>() && v.as<Scalar>().kind == Scalar::kBool;
+}
+
+bool is_bool_tensor(const Value& v) { return v.is<Tensor>() && is_bool_operand(v); }
+
+// A negative whole exponent of an integer power has no integer result. Only a number known in advance can be refused.
+void check_pow(const Args& args, DType type) {
+  if (type == DType::kBool) fail("pow: not defined for bool tensors");
+  if (is_float(type) || !args[1].is<Scalar>()) return;
+  if (scalar_ask(SymCmp::kLt, args[1].as<Scalar>(), Scalar(0.0))) {
+    fail("pow: integers to negative integer powers are not allowed");
+  }
+}
+
+}  // namespace
+
+ResultSpecs meta_binary(OpId op, const Args& args) {
+  DType type = result_type(args, {0, 1});
+  if (op == OpId::pow) check_pow(args, type);
+  if (type == DType::kBool && (op == OpId::remainder || op == OpId::floor_divide)) {
+    fail(name(op), ": not defined for bool tensors");
+  }
+  return {pointwise_spec(op, args, {0, 1}, type)};
+}
+
+ResultSpecs meta_add(OpId op, const Args& args) {
+  DType type = result_type(args, {0, 1});
+  if (op == OpId::sub && (is_bool_tensor(args[0]) || is_bool_tensor(args[1]))) {
+    bool both = is_bool_operand(args[0]) && is_bool_operand(args[1]);
+    bool with_number = !args[0].is<Tensor>() || !args[1].is<Tensor>();
+    if (both || with_number) {
+      fail("sub: subtraction with a bool tensor is not supported; use logical_xor or logical_not to invert a mask");
+    }
+  }
+  const Scalar& alpha = args[2].as<Scalar>();
+  if (!is_float(type) && !alpha.is_whole()) {
+    fail(name(op), ": alpha must not be a fraction for ", name(type), " tensors, got ", to_string(alpha));
+  }
+  return {pointwise_spec(op, args, {0, 1}, type)};
+}
+
+ResultSpecs meta_binary_float(OpId op, const Args& args) {
+  return {pointwise_spec(op, args, {0, 1}, to_float(result_type(args, {0, 1})))};
+}
+
+ResultSpecs meta_compare(OpId op, const Args& args) {
+  result_type(args, {0, 1});  // asks what the comparison's own type depends on
+  return {pointwise_spec(op, args, {0, 1}, DType::kBool)};
+}
+
+ResultSpecs meta_unary(OpId op, const Args& args) {
+  DType type = args[0].tensor()->dtype;
+  if (type == DType::kBool && op != OpId::sign) fail(name(op), ": not defined for bool tensors");
+  return {like_spec(args[0].tensor(), type)};
+}
+
+ResultSpecs meta_unary_no_bool(OpId op, const Args& args) {
+  DType type = args[0].tensor()->dtype;
+  if (type == DType::kBool) {
+    // A power of two, and powers of bool tensors by numbers are int64.
+    if (op == OpId::square) return {like_spec(args[0].tensor(), DType::kInt64)};
+    fail(name(op), ": not defined for bool tensors", op == OpId::neg ? "; logical_not inverts a mask" : "");
+  }
+  return {like_spec(args[0].tensor(), type)};
+}
+
+ResultSpecs meta_unary_float(OpId, const Args& args) {
+  return {like_spec(args[0].tensor(), to_float(args[0].tensor()->dtype))};
+}
+
+ResultSpecs meta_unary_bool(OpId, const Args& args) { return {like_spec(args[0].tensor(), DType::kBool)}; }
+
+ResultSpecs meta_to_dtype(OpId, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  DType type = args[1].as<DType>();
+  ResultSpec spec = like_spec(t, type);
+  if (type == t->dtype) spec.strides = t->strides;  // the tensor itself, however it lies
+  return {spec};
+}
+
+ResultSpecs meta_clone(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  if (op == OpId::clone) {
+    const std::string& format = args[1].as<std::string>();
+    if (format == "contiguous_format") return {contiguous_spec(t->sizes, t->dtype)};
+    if (format != "preserve_format") {
+      fail("clone: memory_format '", format, "' is unknown (expected 'preserve_format' or 'contiguous_format')");
+    }
+  }
+  return {like_spec(t, t->dtype)};
+}
+
+ResultSpecs meta_clamp(OpId op, const Args& args) {
+  if (args[1].is_none() && args[2].is_none()) fail("clamp: at least one of 'min' or 'max' must be given");
+  DType type = result_type(args, {0, 1, 2});
+  if (type == DType::kBool) fail("clamp: not defined for bool tensors");
+  return {pointwise_spec(op, args, {0}, type)};
+}
+
+ResultSpecs meta_ternary(OpId op, const Args& args) {
+  DType type = result_type(args, {0, 1, 2});
+  if (type == DType::kBool) fail(name(op), ": not defined for bool tensors");
+  DType quotient = result_type(args, {1, 2});
+  if (op == OpId::addcdiv && !is_float(quotient)) fail("addcdiv: integer division is not supported; convert to float");
+  if (!is_float(type) && !args[3].as<Scalar>().is_whole()) {
+    fail(name(op), ": value must not be a fraction for ", name(type), " tensors, got ",
+         to_string(args[3].as<Scalar>()));
+  }
+  return {pointwise_spec(op, args, {0, 1, 2}, type)};
+}
+
+ResultSpecs meta_lerp(OpId op, const Args& args) {
+  const Tensor &input = args[0].as<Tensor>(), &end = args[1].as<Tensor>();
+  if (!is_float(input->dtype)) fail("lerp: not defined for ", name(input->dtype), " tensors");
+  if (input->dtype != end->dtype) {
+    fail("lerp: expected dtype ", name(input->dtype), " for 'end', got ", name(end->dtype));
+  }
+  if (args[2].is<Tensor>() && args[2].as<Tensor>()->dtype != input->dtype && !args[2].as<Tensor>()->sizes.empty()) {
+    fail("lerp: expected dtype ", name(input->dtype), " for 'weight', got ", name(args[2].as<Tensor>()->dtype));
+  }
+  return {pointwise_spec(op, args, {0, 1, 2}, input->dtype)};
+}
+
+ResultSpecs meta_where(OpId op, const Args& args) {
+  DType condition = args[0].tensor()->dtype;
+  if (condition != DType::kBool && condition != DType::kUInt8) {
+    fail("where: the condition must be a bool tensor, got ", name(condition));
+  }
+  return {pointwise_spec(op, args, {0, 1, 2}, result_type(args, {1, 2}))};
+}
+
+ResultSpecs meta_masked_fill(OpId op, const Args& args) {
+  const Tensor &input = args[0].as<Tensor>(), &mask = args[1].as<Tensor>();
+  if (mask->dtype != DType::kBool) fail("masked_fill: the mask must be a bool tensor, got ", name(mask->dtype));
+  if (args[2].is<Tensor>()) {
+    const Tensor& value = args[2].as<Tensor>();
+    if (!value->sizes.empty()) {
+      fail("masked_fill: value must be a number or a 0-dim tensor, got shape ", to_string(value->sizes));
+    }
+    if (is_float(value->dtype) && !is_float(input->dtype)) {
+      fail("masked_fill: value of dtype ", name(value->dtype), " can't be cast to ", name(input->dtype));
+    }
+  } else if (is_integral(input->dtype) && !args[2].as<Scalar>().expr) {
+    double v = args[2].as<Scalar>().to_double();
+    if (!(v >= -9223372036854775808.0 && v < 9223372036854775808.0)) {
+      fail("masked_fill: value ", to_string(args[2].as<Scalar>()), " cannot be converted to ", name(input->dtype));
+    }
+  }
+  return {pointwise_spec(op, args, {0, 1}, input->dtype)};
+}
+
+ResultSpecs meta_copy_(OpId op, const Args& args) {
+  const Tensor &self = args[0].as<Tensor>(), &src = args[1].as<Tensor>();
+  // src broadcasts to self, never the other way round.
+  ResultSpec spec;
+  spec.sizes = broadcast(op, self->sizes, src->sizes);
+  spec.strides = self->strides;
+  spec.dtype = self->dtype;
+  return {spec};
+}
+
+}  // namespace lutra
