@@ -21,13 +21,21 @@ struct CompileOptions {
 
 struct Compiled {
   std::shared_ptr<Executable> executable;  // null for the eager backends
-  std::shared_ptr<Graph> graph;            // what those interpret
+  std::shared_ptr<Graph> graph;            // after the passes; what those interpret
   double compile_ms = 0;
   size_t kernels = 0;
+  struct Stage {
+    const char* name;  // "functionalise", ..., "schedule", "codegen"
+    double ms;
+  };
+  std::vector<Stage> stages;
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) const;
 };
 
+// Throws Error(kInternal) with the stage's text for what it cannot compile, Error(kUser) for what the user may change.
 Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options = {});
+// The kernels of a plan as loop IR.
+std::string loops_text(const Plan& plan);
 // Runs a graph node by node through call_op: the eager witness.
 std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
 

@@ -1,0 +1,97 @@
+// The road: a captured graph in, an executable out. Also the witness that runs a graph node by node.
+#include "jit/compile.h"
+
+#include <chrono>
+
+#include "jit/passes/passes.h"
+#include "jit/schedule/schedule.h"
+
+namespace lutra {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
+
+void check(const Graph& graph, const char* stage) {
+#ifdef LUTRA_DEBUG
+  const std::string wrong = verify(graph);
+  if (!wrong.empty()) fail_internal("after ", stage, ": ", wrong, "\n", print(graph));
+#else
+  (void)graph, (void)stage;
+#endif
+}
+
+bool is_disabled(const CompileOptions& options, const char* pass) {
+  for (const std::string& name : options.disabled_passes) {
+    if (name == pass) return true;
+  }
+  return false;
+}
+
+// Where each graph input is found among a run's, which leave constants out.
+std::vector<int32_t> positions(const Graph& graph) {
+  std::vector<int32_t> result;
+  int32_t next = 0;
+  for (const GraphInput& in : graph.inputs) result.push_back(in.constant ? -1 : next++);
+  return result;
+}
+
+}  // namespace
+
+Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  const auto start = Clock::now();
+  Compiled compiled;
+  const auto log = [&](const char* stage, const auto& text) {
+    if (options.log && (!options.wanted || options.wanted(stage))) options.log(stage, text());
+  };
+  const auto done = [&](const char* stage, Clock::time_point since) {
+    compiled.stages.push_back({stage, ms_since(since)});
+  };
+
+  graph->renumber();
+  check(*graph, "capture");
+  log("graph", [&] { return print(*graph); });
+  if (options.backend != "eager") {
+    for (size_t i = 0; i < kPassCount; i++) {
+      if (is_disabled(options, kPasses[i].name)) continue;
+      const auto since = Clock::now();
+      graph = kPasses[i].run(*graph);
+      check(*graph, kPasses[i].name);
+      done(kPasses[i].name, since);
+      log(kPasses[i].name, [&] { return print(*graph); });
+    }
+  }
+  compiled.graph = std::move(graph);
+  if (options.backend == "native") {
+    auto since = Clock::now();
+    Plan plan = schedule(*compiled.graph);
+    plan.positions = positions(*compiled.graph);
+    done("schedule", since);
+    log("schedule", [&] { return print(plan); });
+    log("loop", [&] { return loops_text(plan); });
+    since = Clock::now();
+    const bool listing = options.wanted && options.wanted("asm");
+    compiled.executable = Executable::build(std::move(plan), listing);
+    compiled.kernels = compiled.executable->kernel_count();
+    done("codegen", since);
+    if (listing) log("asm", [&] { return compiled.executable->listings(); });
+  } else if (options.backend != "eager" && options.backend != "aot_eager") {
+    fail("unknown backend '", options.backend, "' (native, eager, aot_eager)");
+  }
+  compiled.compile_ms = ms_since(start);
+  return compiled;
+}
+
+std::string loops_text(const Plan& plan) {
+  std::string text;
+  for (const Launch& launch : plan.launches) {
+    if (const auto* k = std::get_if<KernelLaunch>(&launch)) text += loop::print(k->kernel);
+  }
+  return text;
+}
+
+std::vector<Value> Compiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) const {
+  return executable ? executable->run(inputs, scalars) : interpret(*graph, inputs, scalars);
+}
+
+}  // namespace lutra

@@ -1,0 +1,21 @@
+// The layouts of a pointwise op's operands in; the fewest loops that visit them all out.
+#pragma once
+#include "ops/core/tensor.h"
+
+namespace lutra {
+
+// Invariants: operand 0 is the result; dims are ordered by its strides, outermost first; no dim has size 1, but there
+// is always one; a dim that an operand broadcasts has stride 0; zero-dimensional operands have none but keep their
+// place.
+struct Collapsed {
+  static constexpr int kOperands = 8, kDims = 24;
+  int operands = 0, dims = 0;
+  int64_t elements = 1;
+  int64_t sizes[kDims];
+  int64_t strides[kOperands][kDims];
+};
+
+// operands[0] is the result; each other one has its sizes or broadcasts to them.
+Collapsed collapse(const TensorImpl* const* operands, int count);
+
+}  // namespace lutra

@@ -1,0 +1,201 @@
+// Ops on real tensors in, results out. Matrix products go to the library; a pointwise op is collapsed to few loops and
+// run by code that serves all sizes; any other op has symbolic sizes, and guards for what its rules asked about them.
+#include "jit/eager/eager.h"
+#include "jit/eager/one_op.h"
+#include "jit/runtime/executable.h"
+#include "ops/extern/extern.h"
+
+namespace lutra {
+namespace {
+
+// Loops that code is made for; of the collapsed dims beyond, the outer ones are walked here.
+constexpr int kMostDims = 5;
+
+EagerTable& table() {
+  struct Mine {
+    EagerTable table;
+    std::string isa;
+  };
+  thread_local Mine mine;
+  const std::string& isa = runtime_config().isa;
+  if (mine.isa != isa) mine.table.clear(), mine.isa = isa;
+  return mine.table;
+}
+
+ExternView view_of(const Tensor& t) {
+  ExternView v;
+  v.data = t->data();
+  v.dtype = t->dtype;
+  v.dim = int32_t(t->sizes.size());
+  for (int32_t d = 0; d < v.dim; d++) v.sizes[d] = t->sizes[size_t(d)].hint, v.strides[d] = t->strides[size_t(d)].hint;
+  return v;
+}
+
+// Memory and layout of a call's operands as the code sees them.
+struct Views {
+  InputView inputs[Collapsed::kOperands + 1];
+  SymInt sizes[kMostDims];
+  SymInt strides[Collapsed::kOperands][kMostDims];
+};
+
+class EagerExecutor : public Executor {
+ public:
+  Results run(OpId id, const Args& args, const ResultSpecs& specs) override {
+    const OpInfo& op = info(id);
+    Results results;
+    results.reserve(specs.size());
+    for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype));
+    if ((id == OpId::mm || id == OpId::bmm) && extern_supports(id, args[0].as<Tensor>()->dtype)) {
+      product(id, args, results[0]);
+    } else if (is_pointwise(op, args)) {
+      pointwise(op, args, results[0]);
+    } else {
+      general(op, args, results);
+    }
+    return results;
+  }
+
+  // The caller has made sure that no argument overlaps args[0] but by being the same elements.
+  void run_inplace(OpId id, const Args& args, const ResultSpecs& specs) override {
+    const OpInfo& op = info(id);
+    const Tensor& self = args[0].as<Tensor>();
+    if (id == OpId::copy_ || is_pointwise(op, args)) return pointwise(op, args, self);
+    const Args copy = {self, run(id, args, specs)[0]};
+    pointwise(info(OpId::copy_), copy, self);
+  }
+
+ private:
+  // A creation's result is known by a list of sizes; arange's is not, its rule computes them.
+  static bool is_pointwise(const OpInfo& op, const Args& args) {
+    if (!op.has(kPointwise)) return false;
+    if (!op.has(kCreation)) return args.size() < size_t(Collapsed::kOperands);
+    for (const Value& v : args) {
+      if (v.is<Sizes>()) return true;
+    }
+    return false;
+  }
+
+  static void product(OpId id, const Args& args, const Tensor& out) {
+    const ExternView in[] = {view_of(args[0].as<Tensor>()), view_of(args[1].as<Tensor>())};
+    ExternView o = view_of(out);
+    LUTRA_CHECK(run_extern(id, in, o, parallel_for), name(id));
+  }
+
+  static void pointwise(const OpInfo& op, const Args& args, const Tensor& out) {
+    OneOpCall call;
+    read_call(op, args, call);
+    const TensorImpl* operands[Collapsed::kOperands];
+    int count = 0;
+    operands[count++] = out.get();
+    for (const TensorImpl* t : call.tensors) operands[count++] = t;
+    Collapsed c = collapse(operands, count);
+    if (c.elements == 0) {
+      if (op.has(kRandom)) default_generator().next_call++;
+      return;
+    }
+    char* data[Collapsed::kOperands];
+    for (int k = 0; k < count; k++) data[k] = static_cast<char*>(operands[k]->data());
+    visit(op, args, out, call, c, data);
+  }
+
+  // The outer dims beyond kMostDims, one after the other.
+  static void visit(const OpInfo& op, const Args& args, const Tensor& out, OneOpCall& call, const Collapsed& c,
+                    char** data) {
+    if (c.dims <= kMostDims) return launch(op, args, out->dtype, call, c, data);
+    Collapsed inner = c;
+    inner.dims--;
+    for (int d = 0; d < inner.dims; d++) {
+      inner.sizes[d] = c.sizes[d + 1];
+      for (int k = 0; k < c.operands; k++) inner.strides[k][d] = c.strides[k][d + 1];
+    }
+    for (int64_t i = 0; i < c.sizes[0]; i++) {
+      char* at[Collapsed::kOperands];
+      for (int k = 0; k < c.operands; k++) {
+        const DType type = k ? call.tensors[size_t(k - 1)]->dtype : out->dtype;
+        at[k] = data[k] + i * c.strides[k][0] * int64_t(size_of(type));
+      }
+      visit(op, args, out, call, inner, at);
+    }
+  }
+
+  static void launch(const OpInfo& op, const Args& args, DType dtype, OneOpCall& call, const Collapsed& c,
+                     char** data) {
+    Views v;
+    EagerKey key = call.key;
+    key.push_back(uint64_t(c.dims) << 8 | uint64_t(dtype));
+    uint64_t classes = 0;
+    for (int d = 0; d < c.dims; d++) v.sizes[d] = c.sizes[d];
+    for (int k = 0; k < c.operands; k++) {
+      for (int d = 0; d < c.dims; d++) v.strides[k][d] = c.strides[k][d];
+      const int64_t inner = c.strides[k][c.dims - 1];
+      const bool zero_dim = k > 0 && call.tensors[size_t(k - 1)]->sizes.empty();
+      classes = classes << 2 | (zero_dim ? 3u : inner == 0 || inner == 1 ? unsigned(inner) : 2u);
+      v.inputs[k] = {data[k], v.sizes, v.strides[k]};
+    }
+    key.push_back(classes);
+    v.inputs[c.operands] = {nullptr, call.ints.begin(), nullptr};
+    EagerEntry* entry = table().find(key, v.inputs, call.scalars.begin());
+    for (const bool generic : {true, false}) {
+      if (entry) break;
+      auto made = build_entry(pointwise_graph(op, args, call, c, dtype, generic), key);
+      if (made->holds(v.inputs, call.scalars.begin())) entry = table().insert(std::move(made));
+    }
+    LUTRA_CHECK(entry, op.name, ": the guards of code just made do not hold");
+    entry->executable->run_views(v.inputs, call.scalars.begin(), nullptr);
+  }
+
+  static void general(const OpInfo& op, const Args& args, const Results& results) {
+    OneOpCall call;
+    read_call(op, args, call);
+    SmallVec<InputView, 8> inputs;
+    for (const TensorImpl* t : call.tensors) {
+      uint64_t layout = t->sizes.size();
+      for (SymInt s : t->strides) layout = layout << 2 | (s.hint == 0 || s.hint == 1 ? uint64_t(s.hint) : 2u);
+      LUTRA_CHECK(t->sizes.size() <= 28);
+      call.key.push_back(layout | uint64_t(t->sizes.size()) << 58);
+      inputs.push_back({t->data(), t->sizes.begin(), t->strides.begin()});
+    }
+    inputs.push_back({nullptr, call.ints.begin(), nullptr});
+    EagerEntry* entry = table().find(call.key, inputs.begin(), call.scalars.begin());
+    if (!entry) {
+      entry = table().insert(build_entry(general_graph(op, args, call), call.key));
+      check_outputs(op, *entry, results);
+    }
+    void* outputs[4];
+    LUTRA_CHECK(results.size() <= std::size(outputs));
+    for (size_t i = 0; i < results.size(); i++) outputs[i] = results[i]->storage->data;
+    entry->executable->run_views(inputs.begin(), call.scalars.begin(), outputs);
+  }
+
+  // The plan writes what the meta rule promised, into buffers of its own.
+  static void check_outputs(const OpInfo& op, const EagerEntry& entry, const Results& results) {
+    const Plan& plan = entry.executable->plan();
+    LUTRA_CHECK(plan.outputs.size() == results.size(), op.name);
+    for (size_t i = 0; i < results.size(); i++) {
+      const PlanOutput& out = plan.outputs[i];
+      LUTRA_CHECK(out.kind == PlanOutput::kTensor && plan.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput &&
+                      out.view.dtype == results[i]->dtype && out.view.sizes.size() == results[i]->sizes.size(),
+                  op.name, ": result ", i, " is no buffer of its own");
+      for (size_t d = 0; d < results[i]->sizes.size(); d++) {
+        const int64_t size = results[i]->sizes[d].hint, stride = results[i]->strides[d].hint;
+        LUTRA_CHECK(
+            (*plan.env)[out.view.sizes[d]].i == size && (size <= 1 || (*plan.env)[out.view.strides[d]].i == stride),
+            op.name, ": result ", i, " is laid out otherwise than its meta rule says");
+      }
+    }
+  }
+};
+
+// Installs itself: every program with this folder runs ops eagerly.
+[[maybe_unused]] const bool installed = [] {
+  static EagerExecutor executor;
+  set_executor(&executor);
+  return true;
+}();
+
+}  // namespace
+
+size_t eager_entries() { return table().size(); }
+void clear_eager() { table().clear(); }
+
+}  // namespace lutra

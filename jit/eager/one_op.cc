@@ -1,0 +1,234 @@
+// See one_op.h. The words of a key are tags with payloads, so that two different calls never give one key.
+#include "jit/eager/one_op.h"
+
+#include <cstring>
+
+#include "jit/passes/passes.h"
+#include "jit/schedule/schedule.h"
+
+namespace lutra {
+namespace {
+
+enum Tag : uint64_t { kNoneTag, kTensorTag, kListTag, kScalarTag, kBoolTag, kSizesTag, kDTypeTag, kStringTag };
+
+uint64_t word(Tag tag, uint64_t a = 0, uint64_t b = 0) { return tag | a << 8 | b << 32; }
+
+struct Reader {
+  OneOpCall& call;
+
+  void tensor(const Tensor& t) {
+    call.key.push_back(word(kTensorTag, uint64_t(t->dtype)));
+    call.tensors.push_back(t.get());
+  }
+  void scalar(const Scalar& s, bool specialises) {
+    if (s.kind == Scalar::kBool || specialises) {
+      uint64_t bits;
+      std::memcpy(&bits, &s.i, 8);
+      call.key.push_back(word(kScalarTag, 3 + uint64_t(s.kind)));
+      call.key.push_back(bits);
+    } else if (s.kind == Scalar::kInt) {
+      call.key.push_back(word(kScalarTag, 2));
+      call.ints.push_back(s.i);
+    } else {
+      call.key.push_back(word(kScalarTag, s.is_whole()));
+      call.scalars.push_back(s.d);
+    }
+  }
+  void sizes(const Sizes& v, bool specialises) {
+    call.key.push_back(word(kSizesTag, specialises, v.size()));
+    for (SymInt s : v) {
+      if (specialises) {
+        call.key.push_back(uint64_t(s.hint));
+      } else {
+        call.ints.push_back(s.hint);
+      }
+    }
+  }
+  void string(const std::string& s) {
+    call.key.push_back(word(kStringTag, s.size()));
+    for (size_t i = 0; i < s.size(); i += 8) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, s.data() + i, std::min<size_t>(8, s.size() - i));
+      call.key.push_back(bits);
+    }
+  }
+  void value(const Value& v, bool specialises) {
+    if (v.is<Tensor>()) return v.as<Tensor>() ? tensor(v.as<Tensor>()) : call.key.push_back(word(kNoneTag));
+    if (v.is<Scalar>()) return scalar(v.as<Scalar>(), specialises);
+    if (v.is<bool>()) return call.key.push_back(word(kBoolTag, v.as<bool>()));
+    if (v.is<Sizes>()) return sizes(v.as<Sizes>(), specialises);
+    if (v.is<DType>()) return call.key.push_back(word(kDTypeTag, uint64_t(v.as<DType>())));
+    if (v.is<std::string>()) return string(v.as<std::string>());
+    if (v.is<std::vector<Tensor>>()) {
+      call.key.push_back(word(kListTag, v.as<std::vector<Tensor>>().size()));
+      for (const Tensor& t : v.as<std::vector<Tensor>>()) tensor(t);
+    }
+  }
+};
+
+// Arguments over a graph's symbols, in the order that Reader reads them.
+struct Symbolizer {
+  Graph& graph;
+  const std::vector<Tensor>& tensors;
+  const Tensor& ints;  // the input whose sizes are the integers
+  size_t tensor = 0, number = 0;
+
+  Value scalar(const Scalar& s, bool specialises) {
+    if (s.kind == Scalar::kBool || specialises) return s;
+    if (s.kind == Scalar::kInt) return Scalar::of_sym(ints->sizes[number++]);
+    return graph.add_scalar(str("scalar", graph.scalars.size()), s.d);
+  }
+  Value value(const Value& v, bool specialises) {
+    if (v.is<Tensor>() && v.as<Tensor>()) return tensors[tensor++];
+    if (v.is<Scalar>()) return scalar(v.as<Scalar>(), specialises);
+    if (v.is<Sizes>() && !specialises) {
+      Sizes out;
+      for (size_t i = 0; i < v.as<Sizes>().size(); i++) out.push_back(ints->sizes[number++]);
+      return out;
+    }
+    if (v.is<std::vector<Tensor>>()) {
+      std::vector<Tensor> list;
+      for (size_t i = 0; i < v.as<std::vector<Tensor>>().size(); i++) list.push_back(tensors[tensor++]);
+      return list;
+    }
+    return v;
+  }
+  Args all(const OpInfo& op, const Args& args) {
+    Args out;
+    for (size_t i = 0; i < args.size(); i++) out.push_back(value(args[i], op.args[i].specialises));
+    return out;
+  }
+};
+
+Tensor ints_input(Graph& g, const OneOpCall& call) {
+  if (call.ints.empty()) return Tensor();
+  Sizes sizes;
+  const auto index = int32_t(g.inputs.size());
+  for (size_t i = 0; i < call.ints.size(); i++) {
+    sizes.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kSize, index, int32_t(i), call.ints[i].hint)));
+  }
+  return g.add_input("ints", sizes, contiguous_strides(Sizes(sizes.size(), 1)), DType::kBool);
+}
+
+SymInt stride_symbol(Graph& g, int32_t input, int32_t dim, int64_t stride, int64_t hint) {
+  if (stride == 0 || stride == 1) return stride;
+  return SymInt::of_expr(*g.env, g.env->leaf(SymOp::kStride, input, dim, hint));
+}
+
+// The op recorded on symbolic arguments. A pointwise creation has the result's sizes and dtype.
+Results record(const OpInfo& op, const Args& args, Symbolizer& s, GraphRecorder& recorder, const Sizes* created,
+               DType dtype) {
+  Args symbolic = s.all(op, args);
+  for (size_t i = 0; created && i < symbolic.size(); i++) {
+    if (op.args[i].type == ArgType::kIntList) symbolic[i] = *created;
+    if (op.args[i].type == ArgType::kDType) symbolic[i] = dtype;
+  }
+  ModeScope mode(&recorder);
+  return call_op(op.id, symbolic);
+}
+
+// The value that a write of r into out leaves there.
+Tensor fitted(Tensor r, const Tensor& out, GraphRecorder& recorder) {
+  ModeScope mode(&recorder);
+  if (r->dtype != out->dtype) r = op1(OpId::to_dtype, {r, out->dtype});
+  if (r->sizes.size() != out->sizes.size()) r = op1(OpId::expand, {r, out->sizes});
+  return r;
+}
+
+}  // namespace
+
+void read_call(const OpInfo& op, const Args& args, OneOpCall& call) {
+  Reader reader{call};
+  call.key.push_back(uint64_t(op.id));
+  for (size_t i = 0; i < args.size(); i++) {
+    if (op.args[i].type != ArgType::kDevice) reader.value(args[i], op.args[i].specialises);
+  }
+}
+
+OneOpGraph pointwise_graph(const OpInfo& op, const Args& args, const OneOpCall& call, const Collapsed& c, DType dtype,
+                           bool generic) {
+  OneOpGraph made{std::make_unique<Graph>(), !generic};
+  Graph& g = *made.graph;
+  SymScope symbols(g.env.get());
+  GradModeScope no_grad(false);
+  GraphRecorder recorder(g);
+  // Hints of a generic trace: a large contiguous result; no two sizes alike, none that a rule might single out.
+  static constexpr int64_t kSizeHints[] = {1031, 37, 23, 19, 17, 13};
+  Sizes sizes;
+  SmallVec<int64_t, 8> stride_hints(size_t(c.dims), 2);
+  for (int d = c.dims; d-- > 0;) {
+    stride_hints[size_t(d)] = d == c.dims - 1 ? 2 : stride_hints[size_t(d + 1)] * kSizeHints[c.dims - 2 - d];
+  }
+  for (int d = 0; d < c.dims; d++) {
+    const int64_t hint = generic ? kSizeHints[c.dims - 1 - d] : c.sizes[d];
+    sizes.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kSize, 0, d, hint)));
+  }
+  std::vector<Tensor> inputs;
+  for (int k = 0; k < c.operands; k++) {
+    const bool zero_dim = k > 0 && call.tensors[size_t(k - 1)]->sizes.empty();
+    Sizes strides;
+    for (int d = 0; d < c.dims; d++) {
+      const int64_t stride = c.strides[k][d];
+      const bool inner = d == c.dims - 1;
+      strides.push_back(stride_symbol(g, k, d, inner ? stride : 2, generic ? stride_hints[size_t(d)] : stride));
+    }
+    const DType type = k == 0 ? dtype : call.tensors[size_t(k - 1)]->dtype;
+    inputs.push_back(
+        g.add_input(k ? str("in", k) : "out", zero_dim ? Sizes() : sizes, zero_dim ? Sizes() : strides, type));
+  }
+  const Tensor out = inputs[0];
+  inputs.erase(inputs.begin());
+  Symbolizer s{g, inputs, ints_input(g, call)};
+  Tensor r;
+  if (op.id == OpId::copy_) {
+    r = inputs[1];
+  } else {
+    r = record(op, args, s, recorder, op.has(kCreation) ? &sizes : nullptr, dtype)[0];
+  }
+  Args copy = {out, fitted(r, out, recorder)};
+  recorder.call(OpId::copy_, copy);
+  return made;
+}
+
+OneOpGraph general_graph(const OpInfo& op, const Args& args, const OneOpCall& call) {
+  OneOpGraph made{std::make_unique<Graph>(), true};
+  Graph& g = *made.graph;
+  SymScope symbols(g.env.get());
+  GradModeScope no_grad(false);
+  GraphRecorder recorder(g);
+  std::vector<Tensor> inputs;
+  for (size_t k = 0; k < call.tensors.size(); k++) {
+    const TensorImpl& t = *call.tensors[k];
+    Sizes sizes, strides;
+    for (size_t d = 0; d < t.sizes.size(); d++) {
+      const auto input = int32_t(k), dim = int32_t(d);
+      sizes.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kSize, input, dim, t.sizes[d].hint)));
+      strides.push_back(stride_symbol(g, input, dim, t.strides[d].hint, t.strides[d].hint));
+    }
+    inputs.push_back(g.add_input(str("in", k), sizes, strides, t.dtype));
+  }
+  Symbolizer s{g, inputs, ints_input(g, call)};
+  for (const Tensor& t : record(op, args, s, recorder, nullptr, DType::kNone)) g.outputs.push_back(t);
+  return made;
+}
+
+std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
+  bool composite = false;
+  for (const auto& n : made.graph->nodes) composite |= info(n->op).is_composite();
+  made.graph->renumber();
+  GraphPtr graph = std::move(made.graph);
+  if (composite) graph = dce(*decompose(*graph));
+  Plan plan = schedule(*graph);
+  auto entry = std::make_unique<EagerEntry>();
+  entry->key = key;
+  entry->guards.begin(*plan.env, {});
+  for (const SymGuard& g : plan.env->guards()) {
+    const bool equality = (g.cmp == SymCmp::kEq && g.outcome) || (g.cmp == SymCmp::kNe && !g.outcome);
+    if (made.all_guards || equality) entry->guards.add_guard(g);
+  }
+  entry->values = entry->guards.start_values();
+  entry->executable = Executable::build(std::move(plan));
+  return entry;
+}
+
+}  // namespace lutra

@@ -1,0 +1,39 @@
+// Compiled one-op executables by key. A key says everything about a call that its code depends on by construction; what
+// it depends on beyond that are guards, asked at each look-up.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "jit/runtime/executable.h"
+#include "jit/runtime/host_program.h"
+#include "ops/core/small_vec.h"
+
+namespace lutra {
+
+using EagerKey = SmallVec<uint64_t, 32>;
+
+struct EagerEntry {
+  EagerKey key;
+  uint64_t hash = 0;
+  std::shared_ptr<Executable> executable;
+  HostProgram guards;
+  std::vector<HostValue> values;     // of the guards
+  std::unique_ptr<EagerEntry> next;  // same key, other answers
+  bool holds(const InputView* inputs, const double* scalars);
+};
+
+// Open addressing; one table a thread, so that no look-up waits (kernels themselves are shared by the process).
+class EagerTable {
+ public:
+  EagerEntry* find(const EagerKey& key, const InputView* inputs, const double* scalars);
+  EagerEntry* insert(std::unique_ptr<EagerEntry> entry);
+  void clear();
+  size_t size() const { return count_; }
+
+ private:
+  size_t slot(const EagerKey& key, uint64_t hash) const;
+  std::vector<std::unique_ptr<EagerEntry>> slots_ = std::vector<std::unique_ptr<EagerEntry>>(256);
+  size_t used_ = 0, count_ = 0;
+};
+
+}  // namespace lutra

@@ -1,0 +1,116 @@
+// A graph, real inputs and scalars in; its outputs by call_op, node by node: the eager witness of compiled code.
+//
+// Invariants: symbols are evaluated from the inputs, never taken from hints; a random node takes the call index of its
+// ordinal, whatever other nodes were dropped; the generator moves by the graph's count, and not at all on an error.
+#include <unordered_map>
+
+#include "jit/compile.h"
+
+namespace lutra {
+namespace {
+
+struct Interpreter {
+  const Graph& graph;
+  HostProgram program;
+  std::vector<HostValue> numbers;
+  std::unordered_map<const TensorImpl*, Tensor> values;
+
+  explicit Interpreter(const Graph& g) : graph(g) {}
+
+  void need(SymInt s) {
+    if (s.expr) program.int_slot(s.expr);
+  }
+  void need(const Value& v) {
+    if (v.is<Sizes>()) {
+      for (SymInt s : v.as<Sizes>()) need(s);
+    }
+    if (v.is<Scalar>() && v.as<Scalar>().expr) {
+      program.number_slot(v.as<Scalar>().expr);
+      program.int_slot(v.as<Scalar>().expr);
+    }
+  }
+
+  void evaluate(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
+    std::vector<int32_t> positions;
+    std::vector<InputView> views;
+    size_t next = 0;
+    for (const GraphInput& in : graph.inputs) {
+      positions.push_back(in.constant ? -1 : int32_t(next));
+      const Tensor real = in.constant ? in.constant : inputs.at(next++);
+      values[in.value.get()] = real;
+      if (!in.constant) views.push_back({nullptr, real->sizes.begin(), real->strides.begin()});
+    }
+    program.begin(*graph.env, positions);
+    for (const auto& n : graph.nodes) {
+      for (const Value& v : n->args) need(v);
+    }
+    for (const Value& v : graph.outputs) need(v);
+    numbers = program.start_values();
+    program.run(numbers.data(), views.data(), scalars.data());
+  }
+
+  SymInt size(SymInt s) const { return s.expr ? SymInt(program.int_value(numbers.data(), s.expr)) : s; }
+  Scalar scalar(const Scalar& s) const {
+    if (!s.expr) return s;
+    if (s.kind == Scalar::kNumber) return Scalar(program.number_value(numbers.data(), s.expr));
+    return Scalar::of_int(program.int_value(numbers.data(), s.expr));
+  }
+  Tensor tensor(const Tensor& t) const {
+    if (!t) return t;
+    auto it = values.find(t.get());
+    LUTRA_CHECK(it != values.end(), "a value without its node");
+    return it->second;
+  }
+  Value value(const Value& v) const {
+    if (v.is<Tensor>()) return tensor(v.as<Tensor>());
+    if (v.is<Scalar>()) return scalar(v.as<Scalar>());
+    if (v.is<Sizes>()) {
+      Sizes out;
+      for (SymInt s : v.as<Sizes>()) out.push_back(size(s));
+      return out;
+    }
+    if (v.is<std::vector<Tensor>>()) {
+      std::vector<Tensor> list;
+      for (const Tensor& t : v.as<std::vector<Tensor>>()) list.push_back(tensor(t));
+      return list;
+    }
+    return v;
+  }
+
+  void run(const Node& n) {
+    Args args;
+    for (const Value& v : n.args) args.push_back(value(v));
+    if (n.inplace) {
+      call_inplace(n.op, std::move(args));
+      return;
+    }
+    const Results results = call_op(n.op, std::move(args));
+    for (size_t i = 0; i < n.results.size(); i++) values[n.results[i].get()] = results[i];
+  }
+};
+
+// Puts the generator back unless told that all went well.
+struct GeneratorScope {
+  Generator& generator = default_generator();
+  uint64_t base = generator.next_call, after = base;
+  ~GeneratorScope() { generator.next_call = after; }
+};
+
+}  // namespace
+
+std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inputs,
+                             const std::vector<double>& scalars) {
+  Interpreter in(graph);
+  in.evaluate(inputs, scalars);
+  GeneratorScope scope;
+  for (const auto& n : graph.nodes) {
+    if (n->rng >= 0) scope.generator.next_call = scope.base + uint64_t(n->rng);
+    in.run(*n);
+  }
+  scope.after = scope.base + uint64_t(graph.rng_calls);
+  std::vector<Value> outputs;
+  for (const Value& v : graph.outputs) outputs.push_back(in.value(v));
+  return outputs;
+}
+
+}  // namespace lutra
