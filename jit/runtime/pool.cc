@@ -28,21 +28,25 @@ tbb::task_arena& arena_of_this_thread(int threads) {
   return *mine.arena;
 }
 
+int machine_threads() {
+  static const int count = std::max(1, tbb::this_task_arena::max_concurrency());
+  return count;
+}
+
 }  // namespace
 
 int thread_count() {
-  static const int machine = std::max(1, tbb::this_task_arena::max_concurrency());
   const int wanted = runtime_config().num_threads;
-  return wanted > 0 ? wanted : machine;
+  return wanted > 0 ? wanted : machine_threads();
 }
 
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
-  const int threads = std::min(thread_count(), chunks);
-  if (threads <= 1) {
+  const int threads = std::min(thread_count(), machine_threads());
+  if (threads <= 1 || chunks <= 1) {
     for (int i = 0; i < chunks; i++) body(arg, i);
     return;
   }
-  arena_of_this_thread(thread_count()).execute([&] {
+  arena_of_this_thread(threads).execute([&] {
     tbb::parallel_for(
         0, chunks, 1, [&](int i) { body(arg, i); }, tbb::simple_partitioner());
   });
