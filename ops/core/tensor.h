@@ -39,7 +39,8 @@ struct AutogradMeta : RefCounted {
   Tensor grad;
   Ref<GradNode> grad_fn;
   uint32_t output_nr = 0;
-  std::vector<std::function<Tensor(const Tensor&)>> hooks;
+  std::vector<std::function<Tensor(const Tensor&)>> hooks;  // a leaf's; a non-leaf's are its grad_fn's
+  GradNode* accumulator = nullptr;                          // a leaf's AccumulateGrad while one lives
 };
 
 // How a view was made from its base; ops/defs/call.h has the steps.

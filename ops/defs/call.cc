@@ -128,26 +128,6 @@ Results run_bottom(OpId id, Args& args) {
   return bottom(op, args).run(id, args, specs);
 }
 
-void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
-  const OpInfo& op = info(id);
-  const Tensor& self = args[0].as<Tensor>();
-  bool same = spec.sizes.size() == self->sizes.size();
-  for (size_t d = 0; same && d < spec.sizes.size(); d++) same = spec.sizes[d] == self->sizes[d];
-  if (!same) {
-    fail(op.name, "_: output with shape ", to_string(self->sizes), " doesn't match the broadcast shape ",
-         to_string(spec.sizes));
-  }
-  bool castable = id == OpId::copy_ || info(spec.dtype).kind <= info(self->dtype).kind;
-  if (!castable) {
-    fail(op.name, "_: result type ", name(spec.dtype), " can't be cast to the desired output type ", name(self->dtype));
-  }
-  if (overlaps_itself(self)) {
-    fail(op.name,
-         "_: more than one element of the written-to tensor refers to a single memory location; clone() it "
-         "before writing");
-  }
-}
-
 // Whether an argument shares memory with self in a way that writing element by element would read what was written.
 bool reads_written(const OpInfo& op, const Args& args) {
   const Tensor& self = args[0].as<Tensor>();
@@ -179,6 +159,26 @@ void run_bottom_inplace(OpId id, Args& args) {
 }
 
 }  // namespace
+
+void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
+  const OpInfo& op = info(id);
+  const Tensor& self = args[0].as<Tensor>();
+  bool same = spec.sizes.size() == self->sizes.size();
+  for (size_t d = 0; same && d < spec.sizes.size(); d++) same = spec.sizes[d] == self->sizes[d];
+  if (!same) {
+    fail(op.name, "_: output with shape ", to_string(self->sizes), " doesn't match the broadcast shape ",
+         to_string(spec.sizes));
+  }
+  bool castable = id == OpId::copy_ || info(spec.dtype).kind <= info(self->dtype).kind;
+  if (!castable) {
+    fail(op.name, "_: result type ", name(spec.dtype), " can't be cast to the desired output type ", name(self->dtype));
+  }
+  if (overlaps_itself(self)) {
+    fail(op.name,
+         "_: more than one element of the written-to tensor refers to a single memory location; clone() it "
+         "before writing");
+  }
+}
 
 bool grad_enabled() { return grad_mode; }
 void set_grad_enabled(bool on) { grad_mode = on; }

@@ -44,6 +44,8 @@ struct ViewStep : ViewHistory {
 // The rest of call_op below the tape, on arguments already complete and checked: what the tape runs.
 Results call_below_tape(OpId op, Args& args);
 Tensor call_inplace_below_tape(OpId op, Args& args);
+// PyTorch's conditions on writing a result of this spec into args[0].
+void check_inplace(OpId op, const Args& args, const ResultSpec& spec);
 // Fills in defaults and checks the arguments' number and kinds.
 void complete_args(const OpInfo& op, Args& args);
 

@@ -15,10 +15,13 @@ struct Edge {
   uint32_t result = 0;
 };
 
+using GradHook = std::function<Tensor(const Tensor&)>;  // a null result leaves the gradient as it is
+
 struct GradNode : RefCounted {
   uint64_t seq = 0;
-  std::vector<Edge> next;  // one for each tensor among the inputs, in order
-  virtual ~GradNode() = default;
+  std::vector<Edge> next;                            // one for each tensor among the inputs, in order
+  std::vector<std::pair<uint32_t, GradHook>> hooks;  // of results, by number; run before apply
+  virtual ~GradNode();                               // does not recurse, however long the chain
   virtual const char* name() const = 0;
   // One gradient for each result (null: none) to one for each element of next.
   virtual std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) = 0;
@@ -31,6 +34,11 @@ void link(GradNode& node, const std::vector<Tensor>& inputs);
 // result becomes output_nr of node (a non-leaf that requires grad).
 void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr);
 
+// Makes the grad_fn of a view anew from its base, where a write moved their storage on.
+void refresh_view(const Tensor& view);
+// Where the gradient of t goes: its grad_fn, a leaf's AccumulateGrad, or nowhere.
+Edge gradient_edge(const Tensor& t);
+
 // Called by call_op when grad mode is on and an input requires grad.
 Results tape_call(OpId op, Args& args);
 Tensor tape_call_inplace(OpId op, Args& args);
@@ -40,6 +48,8 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
 // lt.grad: gradients of outputs with respect to inputs, null where unused (an error unless allow_unused).
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          std::vector<Tensor> grad_outputs, bool retain_graph, bool create_graph, bool allow_unused);
+// Runs hook on the gradient of t whenever one is computed; returns what removes it again.
+std::function<void()> register_hook(const Tensor& t, GradHook hook);
 bool is_leaf(const Tensor& t);
 AutogradMeta& autograd_meta(const Tensor& t);  // made on first use
 

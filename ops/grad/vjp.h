@@ -14,7 +14,8 @@ struct VjpContext {
   std::vector<Tensor> out;
   bool needs(size_t k) const;  // args[k] is a tensor that requires grad
   Tensor arg(size_t k) const { return args[k].tensor(); }
-  void set(size_t k, Tensor g) { out[k] = std::move(g); }
+  // Sums g down to the sizes of args[k], converts it to its dtype and makes it out[k].
+  void give(size_t k, const Tensor& g);
 };
 
 // Defines the rule vjp_<rule> with what it reads besides sizes and dtypes, as words "K:xN": for the gradient of

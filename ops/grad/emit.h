@@ -1,0 +1,69 @@
+// The ops that vjp rules and decompositions are written in, as functions over call_op.
+#pragma once
+#include "ops/defs/call.h"
+
+namespace lutra {
+
+#define LUTRA_EMIT1(op) \
+  inline Tensor op(Value a) { return op1(OpId::op, {std::move(a)}); }
+#define LUTRA_EMIT2(op) \
+  inline Tensor op(Value a, Value b) { return op1(OpId::op, {std::move(a), std::move(b)}); }
+#define LUTRA_EMIT3(op) \
+  inline Tensor op(Value a, Value b, Value c) { return op1(OpId::op, {std::move(a), std::move(b), std::move(c)}); }
+
+LUTRA_EMIT2(add)
+LUTRA_EMIT2(sub)
+LUTRA_EMIT2(mul)
+LUTRA_EMIT2(div)
+LUTRA_EMIT2(pow)
+LUTRA_EMIT2(floor_divide)
+LUTRA_EMIT1(neg)
+LUTRA_EMIT1(abs)
+LUTRA_EMIT1(exp)
+LUTRA_EMIT1(log)
+LUTRA_EMIT1(sign)
+LUTRA_EMIT2(eq)
+LUTRA_EMIT2(ne)
+LUTRA_EMIT2(lt)
+LUTRA_EMIT2(le)
+LUTRA_EMIT2(gt)
+LUTRA_EMIT2(ge)
+LUTRA_EMIT2(logical_and)
+LUTRA_EMIT3(where)
+LUTRA_EMIT2(mm)
+LUTRA_EMIT2(bmm)
+LUTRA_EMIT2(view)
+LUTRA_EMIT2(reshape)
+LUTRA_EMIT2(expand)
+LUTRA_EMIT1(contiguous)
+LUTRA_EMIT2(permute)
+LUTRA_EMIT2(unsqueeze)
+LUTRA_EMIT3(transpose)
+LUTRA_EMIT3(gather)
+LUTRA_EMIT3(index_select)
+#undef LUTRA_EMIT1
+#undef LUTRA_EMIT2
+#undef LUTRA_EMIT3
+
+// Dims and other plain ints as argument values.
+inline Scalar int_arg(int64_t v) { return Scalar::of_int(v); }
+inline Tensor to_dtype(const Tensor& t, DType type) { return t->dtype == type ? t : op1(OpId::to_dtype, {t, type}); }
+inline Tensor sum(const Tensor& t, const Sizes& dims, bool keepdim) {
+  // An empty list would mean all dims.
+  return dims.empty() ? t : op1(OpId::sum, {t, dims, keepdim});
+}
+inline Tensor sum_all(const Tensor& t) { return op1(OpId::sum, {t}); }
+inline Tensor full(const Sizes& sizes, Scalar value, DType type, Device device) {
+  return op1(OpId::full, {sizes, value, type, device});
+}
+inline Tensor zeros_like(const Tensor& t) { return full(t->sizes, 0.0, t->dtype, t->device()); }
+inline Tensor scatter_add(const Tensor& t, Value dim, const Tensor& index, const Tensor& src) {
+  return op1(OpId::scatter_add, {t, std::move(dim), index, src});
+}
+inline Tensor index_add(const Tensor& t, Value dim, const Tensor& index, const Tensor& src) {
+  return op1(OpId::index_add, {t, std::move(dim), index, src});
+}
+// t * s, or t itself where s is the constant one.
+inline Tensor scaled(const Tensor& t, const Scalar& s) { return !s.expr && s.to_double() == 1 ? t : mul(t, s); }
+
+}  // namespace lutra

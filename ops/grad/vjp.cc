@@ -1,0 +1,27 @@
+// What vjp rules share: which arguments want a gradient, and bringing a gradient to an argument's sizes and dtype.
+#include "ops/grad/vjp.h"
+
+#include "ops/grad/emit.h"
+
+namespace lutra {
+
+bool VjpContext::needs(size_t k) const { return args[k].is<Tensor>() && args[k].as<Tensor>()->requires_grad; }
+
+void VjpContext::give(size_t k, const Tensor& g) {
+  const Tensor& a = args[k].as<Tensor>();
+  out[k] = to_dtype(sum_to_size(g, a->sizes), a->dtype);
+}
+
+Tensor sum_to_size(const Tensor& grad, const Sizes& sizes) {
+  size_t lead = grad->sizes.size() - sizes.size();
+  Sizes dims;
+  for (size_t d = 0; d < grad->sizes.size(); d++) {
+    SymInt have = grad->sizes[d];
+    bool same = d >= lead && have.hint == sizes[d - lead].hint && have == sizes[d - lead];
+    if (!same) dims.push_back(int64_t(d));
+  }
+  Tensor g = sum(grad, dims, true);
+  return lead ? reshape(g, sizes) : g;
+}
+
+}  // namespace lutra

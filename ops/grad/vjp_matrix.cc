@@ -1,0 +1,30 @@
+// vjp rules of matrix products.
+#include "ops/grad/emit.h"
+#include "ops/grad/vjp.h"
+
+namespace lutra {
+namespace {
+Tensor flipped(const Value& t) { return transpose(t, int_arg(-2), int_arg(-1)); }
+}  // namespace
+
+LUTRA_VJP(mm, "0:a1 1:a0") {
+  if (ctx.needs(0)) ctx.give(0, mm(ctx.grads[0], flipped(ctx.args[1])));
+  if (ctx.needs(1)) ctx.give(1, mm(flipped(ctx.args[0]), ctx.grads[0]));
+}
+
+LUTRA_VJP(bmm, "0:a1 1:a0") {
+  if (ctx.needs(0)) ctx.give(0, bmm(ctx.grads[0], flipped(ctx.args[1])));
+  if (ctx.needs(1)) ctx.give(1, bmm(flipped(ctx.args[0]), ctx.grads[0]));
+}
+
+LUTRA_VJP(linear, "0:a1 1:a0") {
+  Tensor x = ctx.arg(0), w = ctx.arg(1);
+  SymInt rows = 1;
+  for (size_t d = 0; d + 1 < x->sizes.size(); d++) rows = rows * x->sizes[d];
+  Tensor g = reshape(ctx.grads[0], Sizes{rows, w->sizes[0]});
+  if (ctx.needs(0)) ctx.give(0, reshape(mm(g, w), x->sizes));
+  if (ctx.needs(1)) ctx.give(1, mm(flipped(g), reshape(x, Sizes{rows, w->sizes[1]})));
+  if (ctx.needs(2)) ctx.give(2, sum(g, {0}, false));
+}
+
+}  // namespace lutra
