@@ -1,0 +1,240 @@
+// Roots and their gradients in; gradients of leaves accumulated, or of chosen tensors returned.
+// Invariants:
+// 1. A node's inputs were numbered before it. Taking the highest number first, all of a node's gradients are there when
+//    its turn comes.
+// 2. Leaves come last, in the order they were reached; a leaf's contributions are summed before they go into .grad.
+#include <map>
+#include <set>
+#include <unordered_set>
+
+#include "ops/core/overlap.h"
+#include "ops/grad/emit.h"
+#include "ops/grad/saved_tensor.h"
+#include "ops/grad/tape.h"
+
+namespace lutra {
+namespace {
+
+struct Pending {
+  Ref<GradNode> node;
+  std::vector<Tensor> grads;
+};
+
+struct Target {
+  Edge edge;
+  size_t index;
+};
+
+class Engine {
+ public:
+  Engine(bool retain_graph, bool create_graph) : retain_(retain_graph), create_(create_graph) {}
+
+  void add_root(const Tensor& root, const Tensor& gradient) {
+    if (gradient->is_fake()) given_.insert(gradient->storage.get());
+    send(gradient_edge(root), gradient);
+  }
+  // Gradients are collected for targets instead of accumulated into leaves; nodes that lead to none are left out.
+  void collect(const std::vector<Target>& targets) {
+    collecting_ = true;
+    targets_ = targets;
+    mark_needed();
+    results.resize(targets.size());
+  }
+  void run();
+  std::vector<Tensor> results;
+
+ private:
+  void send(const Edge& edge, const Tensor& g);
+  void mark_needed();
+  void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
+  void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
+  void accumulate(const Tensor& leaf, Tensor g);
+  Tensor owned(const Tensor& leaf, Tensor g);
+
+  bool retain_, create_, collecting_ = false;
+  std::map<uint64_t, Pending, std::greater<>> nodes_;
+  std::vector<Pending> leaves_;
+  std::vector<Target> targets_;
+  std::unordered_set<const GradNode*> needed_;
+  std::unordered_set<const Storage*> given_;  // storages of FakeTensors that a gradient must not share
+};
+
+void Engine::send(const Edge& edge, const Tensor& g) {
+  if (!edge.node || !g) return;
+  Pending* p = nullptr;
+  if (leaf_of(edge.node.get())) {
+    for (Pending& leaf : leaves_) p = leaf.node == edge.node ? &leaf : p;
+    if (!p) p = &leaves_.emplace_back();
+  } else {
+    p = &nodes_[edge.node->seq];
+  }
+  p->node = edge.node;
+  if (p->grads.size() <= edge.result) p->grads.resize(edge.result + 1);
+  Tensor& slot = p->grads[edge.result];
+  slot = slot ? add(slot, g) : g;
+}
+
+// Ascending by number, a node is needed if one of its next is.
+void Engine::mark_needed() {
+  std::map<uint64_t, const GradNode*> all;
+  std::vector<const GradNode*> stack;
+  for (auto& [seq, p] : nodes_) stack.push_back(p.node.get());
+  for (const Target& t : targets_) needed_.insert(t.edge.node.get());
+  std::unordered_set<const GradNode*> seen;
+  while (!stack.empty()) {
+    const GradNode* node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) continue;
+    all[node->seq] = node;
+    for (const Edge& e : node->next) {
+      if (e.node) stack.push_back(e.node.get());
+    }
+  }
+  for (auto& [seq, node] : all) {
+    for (const Edge& e : node->next) {
+      if (e.node && needed_.count(e.node.get())) needed_.insert(node);
+    }
+  }
+}
+
+void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
+  auto hooks = node.hooks;  // a hook may remove itself
+  for (auto& [result, hook] : hooks) {
+    if (result >= grads.size() || !grads[result]) continue;
+    if (Tensor replaced = hook(grads[result])) grads[result] = replaced;
+  }
+}
+
+void Engine::take_targets(const GradNode* node, const std::vector<Tensor>& grads) {
+  for (const Target& t : targets_) {
+    if (t.edge.node.get() == node && t.edge.result < grads.size()) results[t.index] = grads[t.edge.result];
+  }
+}
+
+// A gradient that becomes .grad belongs to that leaf alone and lies as the leaf does.
+Tensor Engine::owned(const Tensor& leaf, Tensor g) {
+  bool alone = g->refs.load() == 1 && g->storage->refs.load() == 1;
+  if (g->is_fake()) alone = given_.insert(g->storage.get()).second;
+  bool laid = g->is_contiguous() || (!leaf->is_contiguous() && is_dense(g->sizes, g->strides));
+  if (alone && laid) return g;
+  return op1(OpId::clone, {g, std::string(laid ? "preserve_format" : "contiguous_format")});
+}
+
+void Engine::accumulate(const Tensor& leaf, Tensor g) {
+  Tensor& grad = autograd_meta(leaf).grad;
+  if (!grad) {
+    grad = owned(leaf, std::move(g));
+  } else if (create_) {
+    grad = add(grad, g);
+  } else {
+    call_inplace(OpId::add, {grad, g});
+  }
+}
+
+void Engine::run() {
+  GradModeScope mode(create_);
+  while (!nodes_.empty()) {
+    Pending p = std::move(nodes_.begin()->second);
+    nodes_.erase(nodes_.begin());
+    if (collecting_ && !needed_.count(p.node.get())) continue;
+    run_hooks(*p.node, p.grads);
+    take_targets(p.node.get(), p.grads);
+    bool leads_on = !collecting_;
+    for (const Edge& e : p.node->next) leads_on = leads_on || (e.node && needed_.count(e.node.get()));
+    if (!leads_on) continue;
+    size_t wanted = p.grads.size();
+    for (auto& g : p.grads) wanted -= !g;
+    if (!wanted) continue;
+    p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
+    std::vector<Tensor> out = p.node->apply(p.grads, create_);
+    p.grads.clear();
+    if (!retain_) p.node->release();
+    for (size_t i = 0; i < out.size(); i++) {
+      Tensor g = std::move(out[i]);
+      send(p.node->next[i], g);
+    }
+  }
+  for (Pending& p : leaves_) {
+    Tensor leaf = leaf_of(p.node.get());
+    for (const auto& hook : std::vector(autograd_meta(leaf).hooks)) {
+      if (Tensor replaced = hook(p.grads[0])) p.grads[0] = replaced;
+    }
+    if (collecting_) take_targets(p.node.get(), p.grads);
+    if (!collecting_) accumulate(leaf, std::move(p.grads[0]));
+  }
+}
+
+Tensor root_gradient(const char* what, const Tensor& root, const Tensor& given) {
+  if (!root->requires_grad) {
+    fail(what, ": the tensor does not require grad and does not have a grad_fn");
+  }
+  if (!given) {
+    if (root->numel() != 1) {
+      fail(what, ": grad can be implicitly created only for scalar outputs, got shape ", to_string(root->sizes));
+    }
+    return full(root->sizes, 1.0, root->dtype, root->device());
+  }
+  bool same = given->sizes.size() == root->sizes.size();
+  for (size_t d = 0; same && d < root->sizes.size(); d++) same = given->sizes[d] == root->sizes[d];
+  if (!same) {
+    fail(what, ": a gradient of shape ", to_string(given->sizes), " does not fit an output of shape ",
+         to_string(root->sizes));
+  }
+  return to_dtype(given, root->dtype);
+}
+
+void add_roots(Engine& engine, const char* what, const std::vector<Tensor>& roots, std::vector<Tensor> gradients,
+               bool create_graph) {
+  gradients.resize(roots.size());
+  GradModeScope mode(create_graph);
+  for (size_t i = 0; i < roots.size(); i++) {
+    {
+      GradModeScope on(true);
+      refresh_view(roots[i]);
+    }
+    engine.add_root(roots[i], root_gradient(what, roots[i], gradients[i]));
+  }
+}
+
+}  // namespace
+
+void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, bool retain_graph, bool create_graph) {
+  Engine engine(retain_graph, create_graph);
+  add_roots(engine, "backward", roots, std::move(gradients), create_graph);
+  engine.run();
+}
+
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         std::vector<Tensor> grad_outputs, bool retain_graph, bool create_graph, bool allow_unused) {
+  Engine engine(retain_graph, create_graph);
+  add_roots(engine, "grad", outputs, std::move(grad_outputs), create_graph);
+  std::vector<Target> targets;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (!inputs[i]->requires_grad) fail("grad: input ", i, " does not require grad");
+    targets.push_back({gradient_edge(inputs[i]), i});
+  }
+  engine.collect(targets);
+  engine.run();
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (!engine.results[i] && !allow_unused) {
+      fail("grad: input ", i, " appears to not have been used in the graph; give allow_unused=true if this is meant");
+    }
+  }
+  return engine.results;
+}
+
+std::function<void()> register_hook(const Tensor& t, GradHook hook) {
+  if (!t->requires_grad) fail("register_hook: the tensor does not require grad");
+  AutogradMeta& meta = autograd_meta(t);
+  // Hooks are told apart by a shared flag: removing one empties it in place.
+  auto live = std::make_shared<bool>(true);
+  GradHook guarded = [live, hook = std::move(hook)](const Tensor& g) { return *live ? hook(g) : Tensor(); };
+  if (meta.grad_fn) {
+    meta.grad_fn->hooks.emplace_back(meta.output_nr, std::move(guarded));
+  } else {
+    meta.hooks.push_back(std::move(guarded));
+  }
+  return [live] { *live = false; };
+}
+
+}  // namespace lutra

@@ -1,0 +1,31 @@
+// A tensor as a GradNode keeps it: its elements where the vjp reads them, else its sizes and dtype only.
+// Invariants:
+// 1. What is kept shares the storage but not the autograd state of the original: a node that keeps its own result makes
+//    no cycle.
+// 2. A FakeTensor is kept by pointer: its graph owns it, and graphs know their values by identity.
+#pragma once
+#include "ops/grad/tape.h"
+
+namespace lutra {
+
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  // Without elements.
+  static SavedTensor shape_of(const Tensor& t);
+  static SavedTensor elements_of(const Tensor& t);
+  // Throws where the storage was written since. With history, what is done with it is differentiated on through edge.
+  Tensor unpack(const char* op, const Edge* history) const;
+  void release() { tensor_ = Tensor(), fake_ = nullptr; }
+
+ private:
+  Tensor tensor_;
+  TensorImpl* fake_ = nullptr;
+  uint32_t version_ = 0;
+  bool elements_ = false;
+};
+
+// The leaf that an AccumulateGrad node belongs to; null for other nodes.
+Tensor leaf_of(const GradNode* node);
+
+}  // namespace lutra

@@ -1,0 +1,14 @@
+// Which elements a vjp rule reads, by the arguments that want gradients: the parsed form of a rule's saves text.
+#pragma once
+#include "ops/defs/op.h"
+
+namespace lutra {
+
+struct SaveMasks {
+  uint32_t args = 0, results = 0;  // bit n: of args[n], of results[n]
+};
+
+// wants: bit k is set where args[k] requires grad.
+SaveMasks saved_by(OpId op, uint32_t wants);
+
+}  // namespace lutra

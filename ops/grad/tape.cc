@@ -1,0 +1,298 @@
+// Calls of differentiable ops in; their results with GradNodes out.
+#include "ops/grad/tape.h"
+
+#include "ops/grad/emit.h"
+#include "ops/grad/saved_tensor.h"
+#include "ops/grad/saves.h"
+#include "ops/grad/vjp.h"
+
+namespace lutra {
+namespace {
+
+thread_local uint64_t next_seq = 1;
+
+// Nodes die one by one, never recursively: a chain of a million is no deep stack.
+void bury(Ref<GradNode> node) {
+  static thread_local std::vector<Ref<GradNode>>* graves = nullptr;
+  if (!node) return;
+  if (graves) {
+    graves->push_back(std::move(node));
+    return;
+  }
+  std::vector<Ref<GradNode>> list;
+  graves = &list;
+  list.push_back(std::move(node));
+  while (!list.empty()) {
+    Ref<GradNode> last = std::move(list.back());
+    list.pop_back();
+  }
+  graves = nullptr;
+}
+
+struct AccumulateGrad : GradNode {
+  Tensor leaf;
+  explicit AccumulateGrad(const Tensor& t) : leaf(t) { seq = next_seq++; }
+  ~AccumulateGrad() override { leaf->autograd->accumulator = nullptr; }
+  const char* name() const override { return "AccumulateGrad"; }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
+    fail_internal("backward accumulates into leaves itself");
+  }
+  void release() override {}
+};
+
+// Tensors among the arguments, in order, with the argument's number.
+template <class F>
+void each_tensor(const Args& args, F f) {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (args[i].is<Tensor>()) f(i, args[i].as<Tensor>());
+  }
+}
+
+// A recorded call of one op.
+struct OpNode : GradNode {
+  OpId op;
+  Args args;                            // without the tensors
+  std::vector<SavedTensor> args_saved;  // one a tensor argument, as next
+  std::vector<SavedTensor> results_saved;
+  bool released = false;
+
+  OpNode(OpId op, const Args& call_args) : op(op), args(call_args) {
+    std::vector<Tensor> inputs;
+    uint32_t wants = 0;
+    each_tensor(call_args, [&](size_t i, const Tensor& t) {
+      inputs.push_back(t);
+      if (t->requires_grad) wants |= 1u << i;
+    });
+    masks = saved_by(op, wants);
+    each_tensor(call_args, [&](size_t i, const Tensor& t) {
+      args_saved.push_back(masks.args >> i & 1 ? SavedTensor::elements_of(t) : SavedTensor::shape_of(t));
+      args[i] = Tensor();
+    });
+    link(*this, inputs);
+  }
+
+  void save_results(const Results& results) {
+    for (size_t i = 0; i < results.size(); i++) {
+      bool read = masks.results >> i & 1;
+      results_saved.push_back(read ? SavedTensor::elements_of(results[i]) : SavedTensor::shape_of(results[i]));
+    }
+  }
+
+  const char* name() const override { return info(op).name; }
+
+  std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
+    if (released) {
+      fail("backward: trying to backward through the graph a second time, after its saved tensors were freed (at ",
+           info(op).name, "); give retain_graph=true the first time");
+    }
+    Args call = args;
+    std::vector<size_t> positions;
+    for (size_t i = 0; i < args.size(); i++) {
+      if (!args[i].is<Tensor>()) continue;
+      const Edge& edge = next[positions.size()];
+      call[i] = args_saved[positions.size()].unpack(info(op).name, create_graph ? &edge : nullptr);
+      positions.push_back(i);
+    }
+    Results results;
+    for (size_t i = 0; i < results_saved.size(); i++) {
+      Edge self{Ref<GradNode>(this), uint32_t(i)};
+      results.push_back(results_saved[i].unpack(info(op).name, create_graph ? &self : nullptr));
+    }
+    VjpContext ctx{op, call, results, grads, std::vector<Tensor>(args.size())};
+    info(op).vjp(ctx);
+    std::vector<Tensor> out;
+    for (size_t i : positions) out.push_back(checked(ctx.out[i], call[i].as<Tensor>(), i));
+    return out;
+  }
+
+  void release() override {
+    released = true;
+    for (SavedTensor& s : args_saved) s.release();
+    for (SavedTensor& s : results_saved) s.release();
+  }
+
+ private:
+  SaveMasks masks;
+
+  // A rule's gradient has its argument's sizes and dtype.
+  Tensor checked(const Tensor& g, const Tensor& arg, size_t i) const {
+    if (!g) return g;
+    bool same = g->dtype == arg->dtype && g->sizes.size() == arg->sizes.size();
+    for (size_t d = 0; same && d < g->sizes.size(); d++) same = g->sizes[d].hint == arg->sizes[d].hint;
+    LUTRA_CHECK(same, "vjp of ", info(op).name, " gives ", describe(g), " for '", info(op).args[i].name, "', ",
+                describe(arg));
+    return g;
+  }
+};
+
+// base laid out as the view's history says: the same view of another base.
+Tensor replay(const Ref<ViewHistory>& history, const Tensor& base) {
+  auto* step = static_cast<ViewStep*>(history.get());
+  Args args = step->args;
+  args[0] = step->previous ? replay(step->previous, base) : base;
+  return op1(step->op, std::move(args));
+}
+
+// A write of src through a view: as a value, base with src in the place of the view. next: base, src.
+struct CopySlices : GradNode {
+  Ref<ViewHistory> view;
+  Sizes src_sizes;
+  DType src_dtype;
+
+  CopySlices(const Tensor& written, const Tensor& src)
+      : view(written->view), src_sizes(src->sizes), src_dtype(src->dtype) {
+    link(*this, {written->base, src});
+  }
+  const char* name() const override { return "CopySlices"; }
+  std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool) override {
+    Tensor g = contiguous(grads[0]);
+    Tensor to_base, to_src;
+    if (next[1].node) to_src = to_dtype(sum_to_size(replay(view, g), src_sizes), src_dtype);
+    if (next[0].node) {
+      to_base = op1(OpId::clone, {g});
+      Tensor hole = replay(view, to_base);
+      call_inplace(OpId::copy_, {hole, full({}, 0.0, g->dtype, g->device())});
+    }
+    return {to_base, to_src};
+  }
+  void release() override {}
+};
+
+void check_writable(const char* op, const Tensor& self) {
+  if (self->requires_grad && is_leaf(self)) {
+    fail(op, ": a leaf Variable that requires grad is being used in an in-place operation.");
+  }
+  if (!self->base) return;
+  if (self->base->requires_grad && is_leaf(self->base)) {
+    fail(op, ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
+  }
+  if (!self->view) {
+    fail(op,
+         ": a view that was made in no_grad mode is being modified in place with grad mode on; make it outside of "
+         "no_grad, or detach() it");
+  }
+}
+
+// copy_(self, src) on the tape.
+Tensor tape_copy(Args& args) {
+  Tensor self = args[0].as<Tensor>(), src = args[1].as<Tensor>();
+  Ref<GradNode> node;
+  if (self->view) {
+    node = Ref<GradNode>(new CopySlices(self, src));
+  } else {
+    auto* op = new OpNode(OpId::copy_, args);
+    node = Ref<GradNode>(op);
+    op->save_results({self});
+  }
+  {
+    GradModeScope off(false);
+    call_inplace_below_tape(OpId::copy_, args);
+  }
+  if (!self->view) {
+    set_history(self, node, 0);
+  } else {
+    set_history(self->base, node, 0);
+    refresh_view(self);
+  }
+  return self;
+}
+
+}  // namespace
+
+GradNode::~GradNode() {
+  for (Edge& e : next) bury(std::move(e.node));
+}
+
+AutogradMeta::~AutogradMeta() { bury(std::move(grad_fn)); }
+
+Tensor leaf_of(const GradNode* node) {
+  auto* acc = dynamic_cast<const AccumulateGrad*>(node);
+  return acc ? acc->leaf : Tensor();
+}
+
+AutogradMeta& autograd_meta(const Tensor& t) {
+  if (!t->autograd) t->autograd = make_ref<AutogradMeta>();
+  return *t->autograd;
+}
+
+bool is_leaf(const Tensor& t) { return !t->autograd || !t->autograd->grad_fn; }
+
+void refresh_view(const Tensor& t) {
+  if (!t->view || t->view->version == t->storage->version) return;
+  t->view->version = t->storage->version;
+  if (!t->base->requires_grad) return;
+  GradModeScope on(true);
+  Tensor again = replay(t->view, t->base);
+  set_history(t, again->autograd->grad_fn, again->autograd->output_nr);
+}
+
+Edge gradient_edge(const Tensor& t) {
+  refresh_view(t);
+  if (!t->requires_grad) return {};
+  AutogradMeta& meta = autograd_meta(t);
+  if (meta.grad_fn) return {meta.grad_fn, meta.output_nr};
+  if (!meta.accumulator) {
+    Ref<GradNode> node(new AccumulateGrad(t));
+    meta.accumulator = node.get();
+    return {node, 0};
+  }
+  return {Ref<GradNode>(meta.accumulator), 0};
+}
+
+void link(GradNode& node, const std::vector<Tensor>& inputs) {
+  for (const Tensor& t : inputs) node.next.push_back(t ? gradient_edge(t) : Edge{});
+  node.seq = next_seq++;
+}
+
+void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
+  AutogradMeta& meta = autograd_meta(result);
+  result->requires_grad = true;
+  bury(std::move(meta.grad_fn));
+  meta.grad_fn = std::move(node);
+  meta.output_nr = output_nr;
+}
+
+Results tape_call(OpId op, Args& args) {
+  const OpInfo& row = info(op);
+  if (row.vjp_decomposes) return row.decompose(args);
+  auto* node = new OpNode(op, args);
+  Ref<GradNode> keep(node);
+  Results results;
+  {
+    GradModeScope off(false);
+    results = call_below_tape(op, args);
+  }
+  // The argument itself (a conversion to its own dtype) has its history already.
+  for (const Value& v : args) {
+    if (v.is<Tensor>() && v.as<Tensor>().same(results[0])) return results;
+  }
+  for (size_t i = 0; i < results.size(); i++) {
+    if (is_float(results[i]->dtype)) results[i]->requires_grad = true;
+  }
+  node->save_results(results);
+  for (size_t i = 0; i < results.size(); i++) {
+    if (is_float(results[i]->dtype)) set_history(results[i], keep, uint32_t(i));
+  }
+  return results;
+}
+
+Tensor tape_call_inplace(OpId op, Args& args) {
+  const OpInfo& row = info(op);
+  Tensor self = args[0].as<Tensor>();
+  std::string name = op == OpId::copy_ ? row.name : std::string(row.name) + "_";
+  check_writable(name.c_str(), self);
+  if (!is_float(self->dtype)) {
+    GradModeScope off(false);
+    return call_inplace_below_tape(op, args);
+  }
+  if (!row.vjp && !row.vjp_decomposes) {
+    fail(name, ": not differentiable, but an argument requires grad; detach() it or run this in lt.no_grad");
+  }
+  if (op == OpId::copy_) return tape_copy(args);
+  // The in-place op is its value copied into self.
+  check_inplace(op, args, row.meta(op, args)[0]);
+  Args copy = {self, call_op(op, args)[0]};
+  return tape_copy(copy);
+}
+
+}  // namespace lutra
