@@ -36,20 +36,33 @@ struct Runtime {
   Counters counters;
   std::shared_ptr<CaptureState> capture;
   std::shared_ptr<PortalState> portal;
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 };
 
 Runtime& runtime(lua_State* L);
+// Makes the Runtime of a state (configuration from the environment); false when there is one already.
+bool make_runtime(lua_State* L);
+// The state that runs C functions of Lutra on this thread just now, or null. For callbacks that ops and jit make.
+lua_State* current_lua();
+// Goes false when the state closes: what outlives it (hooks held by tensors) must not touch it any more.
+std::weak_ptr<bool> runtime_alive(lua_State* L);
+
+// lt.config: pushes the proxy table whose fields are Config's members; names and values are checked.
+void push_config(lua_State* L);
 
 // LUTRA_LOGS: whether a stage is wanted, and writing it to standard error. Names: graph_breaks guards recompiles graph
 // joint loop schedule asm bytecode perf.
 bool log_wanted(const char* stage);
 void log_text(const char* stage, const std::string& text);
+// Throws for a name that is none; `help` prints the names. Called when a state is opened.
+void check_logs();
 
 // Runs fn(L) so that a C++ exception becomes a Lua error with the Lua line in front ("FILE:LINE: message"); every C
 // function that Lutra gives to Lua goes through it. Lua's own errors pass.
 int guarded(lua_State* L, int (*fn)(lua_State*));
 
-// Opens Lutra in a state: runtime, bindings, stdlib, portals; leaves the module table `lt` on the stack.
+// Opens Lutra in a state: runtime, bindings, stdlib, portals; leaves the module table `lt` on the stack. Idempotent.
+// (Defined in vm/capi, which sees all rooms.)
 int open_lutra(lua_State* L);
 
 }  // namespace lutra

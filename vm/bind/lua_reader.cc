@@ -1,0 +1,214 @@
+// Lua values in, the abstract values of binding.h out, and back (push_value).
+#include "vm/bind/lua_reader.h"
+
+#include <cmath>
+#include <lua.hpp>
+
+#include "vm/bind/tensor_userdata.h"
+
+namespace lutra {
+namespace {
+
+constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
+const char kFfiKey = 0;
+
+// Two Lua functions do what the C API cannot: is it an int64_t or uint64_t, and make one from a pointer.
+const char kFfiSource[] =
+    "local ffi = require 'ffi'\n"
+    "local i64, u64, p64 = ffi.typeof('int64_t'), ffi.typeof('uint64_t'), ffi.typeof('const int64_t *')\n"
+    "return function(v) return ffi.istype(i64, v) or ffi.istype(u64, v) end,\n"
+    "       function(p) return ffi.cast(p64, p)[0] end\n";
+
+// Pushes function `which` (1 or 2) of kFfiSource.
+void push_ffi(lua_State* L, int which) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_createtable(L, 2, 0);
+    if (luaL_loadbuffer(L, kFfiSource, sizeof kFfiSource - 1, "=lutra.ffi") != 0) lua_error(L);
+    lua_call(L, 0, 2);
+    lua_rawseti(L, -3, 2);
+    lua_rawseti(L, -2, 1);
+    lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
+    lua_pushvalue(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  lua_rawgeti(L, -1, which);
+  lua_remove(L, -2);
+}
+
+void push_sizes(lua_State* L, const Sizes& sizes) {
+  lua_createtable(L, int(sizes.size()), 0);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    lua_pushnumber(L, double(sizes[i].hint));
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+}
+
+void push_scalar(lua_State* L, const Scalar& s) {
+  if (s.kind == Scalar::kBool) {
+    lua_pushboolean(L, s.i != 0);
+  } else if (s.kind == Scalar::kInt) {
+    push_int64(L, s.i);
+  } else {
+    // LuaJIT boxes values in NaNs: only the canonical one may enter.
+    lua_pushnumber(L, std::isnan(s.d) ? std::nan("") : s.d);
+  }
+}
+
+}  // namespace
+
+void push_int64(lua_State* L, int64_t v) {
+  constexpr int64_t kExact = int64_t(1) << 53;
+  if (v >= -kExact && v <= kExact) return lua_pushnumber(L, double(v));
+  luaL_checkstack(L, 4, "too many values");
+  push_ffi(L, 2);
+  lua_pushlightuserdata(L, &v);
+  lua_call(L, 1, 1);
+}
+
+bool to_int64_cdata(lua_State* L, int idx, int64_t* out) {
+  if (lua_type(L, idx) != kCdataType) return false;
+  luaL_checkstack(L, 4, "too many values");
+  const int absolute = idx > 0 ? idx : lua_gettop(L) + idx + 1;
+  push_ffi(L, 1);
+  lua_pushvalue(L, absolute);
+  lua_call(L, 1, 1);
+  const bool yes = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  if (yes) *out = *static_cast<const int64_t*>(lua_topointer(L, absolute));
+  return yes;
+}
+
+void push_value(lua_State* L, const Value& v) {
+  luaL_checkstack(L, 4, "too many results");
+  if (v.is<Tensor>()) {
+    push_tensor(L, v.as<Tensor>());
+  } else if (v.is<std::vector<Tensor>>()) {
+    const auto& list = v.as<std::vector<Tensor>>();
+    lua_createtable(L, int(list.size()), 0);
+    for (size_t i = 0; i < list.size(); ++i) {
+      push_tensor(L, list[i]);
+      lua_rawseti(L, -2, int(i) + 1);
+    }
+  } else if (v.is<Scalar>()) {
+    push_scalar(L, v.as<Scalar>());
+  } else if (v.is<bool>()) {
+    lua_pushboolean(L, v.as<bool>());
+  } else if (v.is<Sizes>()) {
+    push_sizes(L, v.as<Sizes>());
+  } else if (v.is<DType>()) {
+    lua_pushstring(L, name(v.as<DType>()));
+  } else if (v.is<Device>()) {
+    const std::string text = to_string(v.as<Device>());
+    lua_pushlstring(L, text.data(), text.size());
+  } else if (v.is<std::string>()) {
+    const std::string& text = v.as<std::string>();
+    lua_pushlstring(L, text.data(), text.size());
+  } else {
+    lua_pushnil(L);
+  }
+}
+
+LuaReader::LuaReader(lua_State* L) : L_(L), count_(lua_gettop(L)) {}
+
+LuaKind LuaReader::kind(H h) {
+  switch (lua_type(L_, h + 1)) {
+    case LUA_TNONE:
+    case LUA_TNIL: return LuaKind::kNil;
+    case LUA_TBOOLEAN: return LuaKind::kBoolean;
+    case LUA_TNUMBER: return LuaKind::kNumber;
+    case LUA_TSTRING: return LuaKind::kString;
+    case LUA_TTABLE: return LuaKind::kTable;
+    case LUA_TFUNCTION: return LuaKind::kFunction;
+    case LUA_TUSERDATA: return to_tensor(L_, h + 1) ? LuaKind::kTensor : LuaKind::kOther;
+    case kCdataType: {
+      int64_t ignored;
+      return to_int64_cdata(L_, h + 1, &ignored) ? LuaKind::kInt64 : LuaKind::kOther;
+    }
+    default: return LuaKind::kOther;
+  }
+}
+
+bool LuaReader::boolean(H h) { return lua_toboolean(L_, h + 1); }
+
+Scalar LuaReader::number(H h) {
+  if (lua_type(L_, h + 1) == LUA_TNUMBER) return Scalar(lua_tonumber(L_, h + 1));
+  int64_t v = 0;
+  if (!to_int64_cdata(L_, h + 1, &v)) fail_internal("a number was expected, not ", describe(h));
+  return Scalar::of_int(v);
+}
+
+std::string LuaReader::string(H h) {
+  size_t size = 0;
+  const char* text = lua_tolstring(L_, h + 1, &size);
+  return std::string(text, size);
+}
+
+Tensor LuaReader::tensor(H h) {
+  Tensor* t = to_tensor(L_, h + 1);
+  if (!t) fail_internal("a Tensor was expected, not ", describe(h));
+  return *t;
+}
+
+int64_t LuaReader::length(H table) { return int64_t(lua_objlen(L_, table + 1)); }
+
+ArgReader::H LuaReader::pushed() { return lua_gettop(L_) - 1; }
+
+ArgReader::H LuaReader::index(H table, int64_t i) {
+  luaL_checkstack(L_, 4, "arguments nested too deeply");
+  lua_rawgeti(L_, table + 1, int(i));
+  return pushed();
+}
+
+ArgReader::H LuaReader::field(H table, const char* key) {
+  luaL_checkstack(L_, 4, "too many keywords");
+  lua_pushstring(L_, key);
+  lua_rawget(L_, table + 1);
+  return pushed();
+}
+
+std::vector<std::string> LuaReader::keys(H table) {
+  std::vector<std::string> out;
+  bool others = false;
+  luaL_checkstack(L_, 4, "arguments nested too deeply");
+  lua_pushnil(L_);
+  while (lua_next(L_, table + 1)) {
+    lua_pop(L_, 1);
+    if (lua_type(L_, -1) == LUA_TSTRING) {
+      out.push_back(lua_tostring(L_, -1));
+    } else {
+      others = true;
+    }
+  }
+  if (others) out.push_back("?");
+  return out;
+}
+
+std::string LuaReader::describe(H h) {
+  const int idx = h + 1;
+  char text[48];
+  switch (lua_type(L_, idx)) {
+    case LUA_TNONE:
+    case LUA_TNIL: return "nil";
+    case LUA_TBOOLEAN: return lua_toboolean(L_, idx) ? "boolean true" : "boolean false";
+    case LUA_TNUMBER: std::snprintf(text, sizeof text, "number %.14g", lua_tonumber(L_, idx)); return text;
+    case LUA_TSTRING: {
+      std::string s = string(h);
+      if (s.size() > 40) s = s.substr(0, 37) + "...";
+      return "string '" + s + "'";
+    }
+    case LUA_TUSERDATA: return to_tensor(L_, idx) ? "a Tensor" : "a userdata";
+    case kCdataType: {
+      int64_t v;
+      return to_int64_cdata(L_, idx, &v) ? "int64_t " + std::to_string(v) : "a cdata";
+    }
+    default: return std::string("a ") + luaL_typename(L_, idx);
+  }
+}
+
+ArgReader::H LuaReader::mark() { return lua_gettop(L_); }
+void LuaReader::release(H mark) { lua_settop(L_, mark); }
+
+}  // namespace lutra

@@ -1,0 +1,38 @@
+// ArgReader over the Lua stack: handle h is stack slot h + 1; index and field push.
+#pragma once
+#include "vm/bind/binding.h"
+
+struct lua_State;
+
+namespace lutra {
+
+class LuaReader final : public ArgReader {
+ public:
+  explicit LuaReader(lua_State* L);
+  int count() const override { return count_; }
+  LuaKind kind(H h) override;
+  bool boolean(H h) override;
+  Scalar number(H h) override;
+  std::string string(H h) override;
+  Tensor tensor(H h) override;
+  int64_t length(H table) override;
+  H index(H table, int64_t i) override;
+  H field(H table, const char* key) override;
+  std::vector<std::string> keys(H table) override;
+  std::string describe(H h) override;
+  H mark() override;
+  void release(H mark) override;
+  lua_State* state() const { return L_; }
+
+ private:
+  H pushed();
+  lua_State* L_;
+  int count_;
+};
+
+// int64_t as cdata through the ffi library; numbers where exact.
+void push_int64(lua_State* L, int64_t v);
+// An int64_t or uint64_t cdata at idx; false for any other value.
+bool to_int64_cdata(lua_State* L, int idx, int64_t* out);
+
+}  // namespace lutra

@@ -1,0 +1,115 @@
+// Tensors as userdata. Invariants:
+// 1. A live tensor has at most one userdata in a state: the weak-valued table kTensorsKey maps TensorImpl* to it. LuaJIT
+//    clears a weak value before its finalizer runs, so a dying userdata is never handed out again; the next push makes
+//    a fresh one.
+// 2. A userdata holds a reference, so the address that is its key stays taken while it is in the table.
+// 3. TensorImpl::host is the userdata that was made last; a finalizer clears it only if it is its own.
+// 4. A finalized userdata holds no tensor and is none for to_tensor.
+// LuaJIT cannot see the bytes behind the userdata: each push tells its collector how much they have grown.
+#include "vm/bind/tensor_userdata.h"
+
+#include <algorithm>
+#include <lua.hpp>
+#include <new>
+
+#include "vm/bind/binding.h"
+#include "vm/bind/userdata.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+const char kTensorsKey = 0, kMetatableKey = 0, kMagic = 0;
+
+struct TensorBox {
+  const void* magic;
+  Tensor tensor;
+};
+
+void push_registry(lua_State* L, const char* key) {
+  lua_pushlightuserdata(L, const_cast<char*>(key));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+int collect_tensor(lua_State* L) {
+  auto* box = static_cast<TensorBox*>(lua_touserdata(L, 1));
+  if (!box || box->magic != &kMagic) return 0;
+  if (box->tensor->host == box) box->tensor->host = nullptr;
+  box->magic = nullptr;
+  box->tensor.~Tensor();
+  return 0;
+}
+
+// facts: n KB = bytes / E * heap KB / 2 a push, E = max(256 MB, live bytes), keeps the peak under E.
+void tell_collector(lua_State* L) {
+  static thread_local int64_t last = 0;
+  static thread_local double debt = 0;
+  const int64_t now = allocated_bytes(), grown = now - last;
+  last = now;
+  if (grown <= 0) return;
+  const double limit = std::max(256.0 * (1 << 20), double(now));
+  debt += double(grown) / limit * lua_gc(L, LUA_GCCOUNT, 0) * 0.5;
+  if (debt < 1) return;
+  const int step = int(debt);
+  debt -= step;
+  lua_gc(L, LUA_GCSTEP, step);
+  last = allocated_bytes();
+}
+
+bool collect_all(size_t) {
+  lua_State* L = current_lua();
+  if (!L) return false;
+  const int64_t before = allocated_bytes();
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  return allocated_bytes() < before;
+}
+
+}  // namespace
+
+void open_tensor_userdata(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kTensorsKey));
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_newtable(L);
+  lua_pushcfunction(L, collect_tensor);
+  lua_setfield(L, -2, "__gc");
+  lua_pushlightuserdata(L, const_cast<char*>(&kMetatableKey));
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  set_memory_pressure_hook(collect_all);
+}
+
+void push_tensor(lua_State* L, const Tensor& t) {
+  if (!t) return lua_pushnil(L);
+  luaL_checkstack(L, 5, "too many tensors");
+  push_registry(L, &kTensorsKey);
+  lua_pushlightuserdata(L, t.get());
+  lua_rawget(L, -2);
+  if (lua_type(L, -1) == LUA_TUSERDATA) {
+    lua_remove(L, -2);
+    return;
+  }
+  lua_pop(L, 1);
+  tell_collector(L);
+  void* memory = lua_newuserdata(L, sizeof(TensorBox));
+  auto* box = new (memory) TensorBox{&kMagic, t};
+  push_registry(L, &kMetatableKey);
+  lua_setmetatable(L, -2);
+  t->host = box;
+  lua_pushlightuserdata(L, t.get());
+  lua_pushvalue(L, -2);
+  lua_rawset(L, -4);
+  lua_remove(L, -2);
+}
+
+Tensor* to_tensor(lua_State* L, int idx) {
+  if (lua_type(L, idx) != LUA_TUSERDATA || lua_objlen(L, idx) != sizeof(TensorBox)) return nullptr;
+  auto* box = static_cast<TensorBox*>(lua_touserdata(L, idx));
+  return box->magic == &kMagic ? &box->tensor : nullptr;
+}
+
+}  // namespace lutra

@@ -1,0 +1,138 @@
+// lt.config: one row a setting; a Lua proxy and LUTRA_<NAME> in the environment go in, Config comes out.
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <lua.hpp>
+#include <variant>
+
+#include "jit/runtime/executable.h"
+#include "ops/core/error.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+using Member = std::variant<int Config::*, bool Config::*, std::string Config::*>;
+
+struct Row {
+  const char* name;
+  Member member;
+  const char* choices = nullptr;  // of strings: "a|b|c"; null: anything
+  int least = 0;                  // of numbers
+};
+
+const Row kRows[] = {
+    {"recompile_limit", &Config::recompile_limit, nullptr, 1},
+    {"cache_dir", &Config::cache_dir},
+    {"num_threads", &Config::num_threads},
+    {"isa", &Config::isa, "avx512|avx2|interp"},
+    {"deterministic", &Config::deterministic},
+    {"stress", &Config::stress, "capture|break"},
+    {"profit", &Config::profit, "auto|always|measure"},
+};
+
+const Row& find_row(const char* name) {
+  std::string known;
+  for (const Row& row : kRows) {
+    if (std::strcmp(row.name, name) == 0) return row;
+    known += std::string(known.empty() ? "" : ", ") + row.name;
+  }
+  fail("config: unknown name '", name, "' (known: ", known, ")");
+}
+
+void check_choice(const Row& row, const std::string& value) {
+  if (!row.choices || value.empty()) return;
+  const std::string all = std::string("|") + row.choices + "|";
+  if (value.find('|') == std::string::npos && all.find("|" + value + "|") != std::string::npos) return;
+  fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
+}
+
+int check_int(const Row& row, double value) {
+  if (value != std::floor(value) || value < row.least || value > 1e9) {
+    fail("config: ", row.name, " must be a whole number of at least ", row.least, ", got ", value);
+  }
+  return int(value);
+}
+
+// Settings that ops and jit keep for the process.
+void apply(const Config& config) {
+  runtime_config().num_threads = config.num_threads;
+  runtime_config().isa = config.isa;
+}
+
+void set_from_text(Config& config, const Row& row, const std::string& text) {
+  if (auto* number = std::get_if<int Config::*>(&row.member)) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || *end) fail("config: ", row.name, " must be a number, got '", text, "'");
+    config.**number = check_int(row, value);
+  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
+    const bool on = text == "1" || text == "true", off = text == "0" || text == "false";
+    if (!on && !off) fail("config: ", row.name, " must be true or false, got '", text, "'");
+    config.**flag = on;
+  } else {
+    check_choice(row, text);
+    config.*std::get<std::string Config::*>(row.member) = text;
+  }
+}
+
+int get_impl(lua_State* L) {
+  const Config& config = runtime(L).config;
+  const Row& row = find_row(lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?");
+  if (auto* number = std::get_if<int Config::*>(&row.member)) {
+    lua_pushinteger(L, config.**number);
+  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
+    lua_pushboolean(L, config.**flag);
+  } else {
+    const std::string& text = config.*std::get<std::string Config::*>(row.member);
+    text.empty() ? lua_pushnil(L) : lua_pushlstring(L, text.data(), text.size());
+  }
+  return 1;
+}
+
+int set_impl(lua_State* L) {
+  Config& config = runtime(L).config;
+  const Row& row = find_row(lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?");
+  const int type = lua_type(L, 3);
+  if (auto* number = std::get_if<int Config::*>(&row.member)) {
+    if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
+    config.**number = check_int(row, lua_tonumber(L, 3));
+  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
+    if (type != LUA_TBOOLEAN) fail("config: ", row.name, " must be true or false, got ", luaL_typename(L, 3));
+    config.**flag = lua_toboolean(L, 3);
+  } else {
+    if (type != LUA_TSTRING && type != LUA_TNIL) {
+      fail("config: ", row.name, " must be a string or nil, got ", luaL_typename(L, 3));
+    }
+    set_from_text(config, row, type == LUA_TNIL ? "" : lua_tostring(L, 3));
+  }
+  apply(config);
+  return 0;
+}
+
+int config_get(lua_State* L) { return guarded(L, get_impl); }
+int config_set(lua_State* L) { return guarded(L, set_impl); }
+
+}  // namespace
+
+void load_environment(Config& config) {
+  for (const Row& row : kRows) {
+    std::string variable = "LUTRA_";
+    for (const char* p = row.name; *p; ++p) variable += char(std::toupper(*p));
+    if (const char* text = std::getenv(variable.c_str()); text && *text) set_from_text(config, row, text);
+  }
+  apply(config);
+}
+
+void push_config(lua_State* L) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 2);
+  lua_pushcfunction(L, config_get);
+  lua_setfield(L, -2, "__index");
+  lua_pushcfunction(L, config_set);
+  lua_setfield(L, -2, "__newindex");
+  lua_setmetatable(L, -2);
+}
+
+}  // namespace lutra

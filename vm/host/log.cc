@@ -1,0 +1,72 @@
+// LUTRA_LOGS: which stages are written to standard error.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <string>
+
+#include "ops/core/error.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+const char* const kStages[][2] = {
+    {"graph_breaks", "where and why a graph ended, and what to do about it"},
+    {"guards", "the guards of each compiled entry"},
+    {"recompiles", "which guard failed when another entry was made"},
+    {"graph", "the captured graph"},
+    {"joint", "forward and backward in one graph"},
+    {"loop", "the loop IR of the kernels"},
+    {"schedule", "fusion groups, loop order, memory plan"},
+    {"asm", "the machine code of the kernels"},
+    {"ptx", "the device code of the kernels"},
+    {"bytecode", "the bytecode before and after patching"},
+    {"perf", "how long capture and compilation took"},
+};
+
+std::set<std::string> wanted_stages() {
+  std::set<std::string> out;
+  const char* text = std::getenv("LUTRA_LOGS");
+  std::string name;
+  for (const char* p = text ? text : "";; ++p) {
+    if (*p && *p != ',') {
+      if (*p != ' ') name += *p;
+      continue;
+    }
+    if (!name.empty()) out.insert(name);
+    name.clear();
+    if (!*p) return out;
+  }
+}
+
+const std::set<std::string>& stages() {
+  static const std::set<std::string> wanted = wanted_stages();
+  return wanted;
+}
+
+}  // namespace
+
+bool log_wanted(const char* stage) { return !stages().empty() && stages().count(stage) != 0; }
+
+void log_text(const char* stage, const std::string& text) {
+  const bool ends = !text.empty() && text.back() == '\n';
+  std::fprintf(stderr, "[%s] %s%s", stage, text.c_str(), ends ? "" : "\n");
+}
+
+void check_logs() {
+  for (const std::string& name : stages()) {
+    if (name == "help") {
+      std::fprintf(stderr, "LUTRA_LOGS=stage,stage,... writes to standard error:\n");
+      for (const auto& row : kStages) std::fprintf(stderr, "  %-13s %s\n", row[0], row[1]);
+      continue;
+    }
+    const bool known = std::any_of(std::begin(kStages), std::end(kStages), [&](auto& row) { return name == row[0]; });
+    if (known) continue;
+    std::string names;
+    for (const auto& row : kStages) names += std::string(names.empty() ? "" : ", ") + row[0];
+    fail("LUTRA_LOGS: unknown name '", name, "' (known: ", names, ", help)");
+  }
+}
+
+}  // namespace lutra
