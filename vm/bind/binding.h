@@ -1,7 +1,9 @@
 // Bindings: what Lua can call, as functions over abstract Lua values. The eager path reads them from the Lua stack;
 // capture reads them from its variable trackers (with FakeTensors and symbolic numbers). One binding so serves both.
 #pragma once
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/core/value.h"
@@ -74,6 +76,7 @@ struct Attribute {
 const std::vector<Binding>& bindings();
 const Binding* find_method(std::string_view name);
 const Attribute* find_attribute(std::string_view name);
+std::span<const Attribute> attributes();
 
 // Arguments for op by its schema: positional, then one trailing keyword table; PyTorch's names, input or self, size or
 // shape; spread sizes. Throws Error naming op, argument and value.

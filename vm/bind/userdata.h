@@ -7,8 +7,6 @@ namespace lutra {
 
 // Makes the weak table and the metatable of tensors; leaves the metatable (with __gc only) on the stack.
 void open_tensor_userdata(lua_State* L);
-// Fills the metatable at the top of the stack with the metamethods.
-void open_metamethods(lua_State* L);
 // The one C function behind every binding; upvalue 1 is the Binding.
 int binding_entry(lua_State* L);
 

@@ -1,0 +1,307 @@
+// Arguments of a call in, the Args of a schema out: positional, then one trailing keyword table.
+#include <algorithm>
+
+#include "vm/bind/composite.h"
+
+namespace lutra {
+namespace {
+
+using H = ArgReader::H;
+
+const char* wanted(ArgType type) {
+  switch (type) {
+    case ArgType::kTensor: return "a Tensor";
+    case ArgType::kTensorList: return "a list of Tensors";
+    case ArgType::kOperand: return "a Tensor or a number";
+    case ArgType::kScalar:
+    case ArgType::kFloat: return "a number";
+    case ArgType::kInt: return "an integer";
+    case ArgType::kIntList: return "a list of integers";
+    case ArgType::kBool: return "a boolean";
+    case ArgType::kDType: return "a dtype";
+    case ArgType::kDevice: return "a device";
+    case ArgType::kStr: return "a string";
+  }
+  return "a value";
+}
+
+[[noreturn]] void wrong_kind(const std::string& fn, const ArgInfo& arg, ArgReader& in, H h) {
+  fail(fn, ": argument '", arg.name, "' must be ", wanted(arg.type), ", got ", in.describe(h));
+}
+
+bool is_number(LuaKind k) { return k == LuaKind::kNumber || k == LuaKind::kInt64; }
+
+// Documentation and schemas name these differently.
+const char* other_name(const std::string& name) {
+  static const char* const kPairs[][2] = {{"input", "self"}, {"size", "shape"}, {"dim", "dims"}, {"other", "tensor2"}};
+  for (const auto& pair : kPairs) {
+    if (name == pair[0]) return pair[1];
+    if (name == pair[1]) return pair[0];
+  }
+  return nullptr;
+}
+
+int find_argument(const std::vector<ArgInfo>& schema, const std::string& name) {
+  const char* other = other_name(name);
+  for (size_t i = 0; i < schema.size(); ++i) {
+    if (schema[i].name == name) return int(i);
+  }
+  for (size_t i = 0; i < schema.size() && other; ++i) {
+    if (schema[i].name == other) return int(i);
+  }
+  return -1;
+}
+
+// -- where each argument's value is
+
+struct Slot {
+  H first = -1;  // -1: not given
+  int count = 1;
+  bool spread = false;  // count handles from first on are the list
+};
+
+struct Call {
+  int positional;
+  H keywords = -1;
+};
+
+// A trailing table with string keys holds keywords.
+Call split_call(ArgReader& in, std::vector<std::string>& names) {
+  Call call{in.count()};
+  if (call.positional == 0 || in.kind(call.positional - 1) != LuaKind::kTable) return call;
+  names = in.keys(call.positional - 1);
+  const bool any = std::any_of(names.begin(), names.end(), [](auto& n) { return n != "?"; });
+  if (!any) {
+    names.clear();
+    return call;
+  }
+  call.keywords = --call.positional;
+  return call;
+}
+
+// A list argument whose elements stand in the call one by one: sizes at the end, tensors anywhere.
+int spread_count(const std::vector<ArgInfo>& schema, size_t a, ArgReader& in, int p, int end) {
+  const bool last = a + 1 == schema.size() || schema[a + 1].keyword_only;
+  int n = 0;
+  if (schema[a].type == ArgType::kIntList && last) {
+    while (p + n < end && is_number(in.kind(p + n))) ++n;
+  } else if (schema[a].type == ArgType::kTensorList) {
+    while (p + n < end && in.kind(p + n) == LuaKind::kTensor) ++n;
+  }
+  return n;
+}
+
+// What may stand at the end beyond the last parameter: nil, and a keyword table without keywords.
+bool is_nothing(ArgReader& in, H h) {
+  const LuaKind kind = in.kind(h);
+  return kind == LuaKind::kNil || (kind == LuaKind::kTable && in.length(h) == 0 && in.keys(h).empty());
+}
+
+// The positional arguments' slots; returns how many of them found none.
+int place_positional(const std::vector<ArgInfo>& schema, ArgReader& in, int end, std::vector<Slot>& slots) {
+  size_t a = 0;
+  for (int p = 0; p < end; ++a) {
+    if (a == schema.size() || schema[a].keyword_only) {
+      while (end > p && is_nothing(in, end - 1)) --end;
+      return end - p;
+    }
+    const int n = spread_count(schema, a, in, p, end);
+    slots[a] = n > 0 ? Slot{p, n, true} : Slot{p};
+    p += std::max(n, 1);
+  }
+  return 0;
+}
+
+std::string list_names(const std::vector<ArgInfo>& schema, std::span<ExtraKeyword> extras) {
+  std::string out;
+  for (const ArgInfo& arg : schema) out += (out.empty() ? "" : ", ") + arg.name;
+  for (const ExtraKeyword& extra : extras) out += (out.empty() ? "" : ", ") + std::string(extra.name);
+  return out;
+}
+
+void place_keywords(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in, H table,
+                    const std::vector<std::string>& names, std::vector<Slot>& slots, std::span<ExtraKeyword> extras) {
+  for (const std::string& name : names) {
+    if (name == "?") fail(fn, ": the keyword table has list elements too; pass the list as an argument of its own");
+    if (int a = find_argument(schema, name); a >= 0) {
+      if (slots[a].first >= 0) fail(fn, ": argument '", name, "' is given twice");
+      slots[a] = Slot{in.field(table, name.c_str())};
+      continue;
+    }
+    auto extra = std::find_if(extras.begin(), extras.end(), [&](auto& e) { return name == e.name; });
+    if (extra == extras.end()) {
+      fail(fn, ": unknown keyword '", name, "' (known: ", list_names(schema, extras), ")");
+    }
+    extra->value = in.field(table, name.c_str());
+  }
+}
+
+// -- one value
+
+bool kind_fits(const ArgInfo& arg, ArgReader& in, const Slot& slot) {
+  const LuaKind kind = in.kind(slot.first);
+  if (kind == LuaKind::kNil) return arg.optional || arg.has_default;
+  switch (arg.type) {
+    case ArgType::kTensor: return kind == LuaKind::kTensor;
+    case ArgType::kTensorList: return kind == LuaKind::kTensor || kind == LuaKind::kTable;
+    case ArgType::kOperand: return kind == LuaKind::kTensor || is_number(kind) || kind == LuaKind::kBoolean;
+    case ArgType::kScalar: return is_number(kind) || kind == LuaKind::kBoolean;
+    case ArgType::kInt:
+    case ArgType::kFloat: return is_number(kind);
+    case ArgType::kIntList: return is_number(kind) || kind == LuaKind::kTable;
+    case ArgType::kBool: return kind == LuaKind::kBoolean;
+    case ArgType::kDType: return kind == LuaKind::kString && dtype_from_name(in.string(slot.first)) != DType::kNone;
+    case ArgType::kDevice: return kind == LuaKind::kString && dtype_from_name(in.string(slot.first)) == DType::kNone;
+    case ArgType::kStr: return kind == LuaKind::kString;
+  }
+  return false;
+}
+
+Value read_ints(const std::string& fn, const ArgInfo& arg, ArgReader& in, const Slot& slot) {
+  // Dimensions shape the program; sizes may stay symbols.
+  const bool pinned = arg.specialises && arg.name.substr(0, 3) == "dim";
+  Sizes out;
+  auto add = [&](H h) {
+    if (!is_number(in.kind(h))) {
+      fail(fn, ": argument '", arg.name, "' must be a list of integers, got ", in.describe(h), " in it");
+    }
+    SymInt v = read_int(fn, arg.name, in, h);
+    out.push_back(pinned ? SymInt(v.guard()) : v);
+  };
+  if (slot.spread || in.kind(slot.first) != LuaKind::kTable) {
+    if (!slot.spread && !is_number(in.kind(slot.first))) wrong_kind(fn, arg, in, slot.first);
+    for (int i = 0; i < slot.count; ++i) add(slot.first + i);
+    return out;
+  }
+  const int64_t n = in.length(slot.first);
+  for (int64_t i = 1; i <= n; ++i) {
+    const H mark = in.mark();
+    add(in.index(slot.first, i));
+    in.release(mark);
+  }
+  return out;
+}
+
+Value read_tensors(const std::string& fn, const ArgInfo& arg, ArgReader& in, const Slot& slot) {
+  std::vector<Tensor> out;
+  if (slot.spread) {
+    for (int i = 0; i < slot.count; ++i) out.push_back(in.tensor(slot.first + i));
+    return out;
+  }
+  const LuaKind kind = in.kind(slot.first);
+  if (kind == LuaKind::kTensor) return std::vector<Tensor>{in.tensor(slot.first)};
+  if (kind != LuaKind::kTable) wrong_kind(fn, arg, in, slot.first);
+  const int64_t n = in.length(slot.first);
+  for (int64_t i = 1; i <= n; ++i) {
+    const H mark = in.mark();
+    const H h = in.index(slot.first, i);
+    if (in.kind(h) != LuaKind::kTensor) {
+      fail(fn, ": argument '", arg.name, "' must be a list of Tensors, got ", in.describe(h), " at position ", i);
+    }
+    out.push_back(in.tensor(h));
+    in.release(mark);
+  }
+  return out;
+}
+
+Scalar read_scalar(ArgReader& in, H h) {
+  return in.kind(h) == LuaKind::kBoolean ? Scalar::of_bool(in.boolean(h)) : in.number(h);
+}
+
+Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const Slot& slot) {
+  const H h = slot.first;
+  const LuaKind kind = in.kind(h);
+  if (arg.type == ArgType::kIntList) return read_ints(fn, arg, in, slot);
+  if (arg.type == ArgType::kTensorList) return read_tensors(fn, arg, in, slot);
+  if (arg.type == ArgType::kDevice && kind == LuaKind::kString) return parse_device(in.string(h));
+  if (!kind_fits(arg, in, slot)) wrong_kind(fn, arg, in, h);
+  switch (arg.type) {
+    case ArgType::kTensor: return in.tensor(h);
+    case ArgType::kOperand:
+      if (kind == LuaKind::kTensor) return in.tensor(h);
+      return read_scalar(in, h);
+    case ArgType::kScalar:
+    case ArgType::kFloat: return read_scalar(in, h);
+    case ArgType::kInt: {
+      const SymInt v = read_int(fn, arg.name, in, h);
+      return vint(arg.specialises ? SymInt(v.guard()) : v);
+    }
+    case ArgType::kBool: return in.boolean(h);
+    case ArgType::kDType: return dtype_from_name(in.string(h));
+    default: return in.string(h);
+  }
+}
+
+}  // namespace
+
+Scalar pin(Scalar s) {
+  if (s.expr == 0) return s;
+  SymEnv* env = SymEnv::current();
+  if (s.kind == Scalar::kNumber) {
+    env->ask(SymCmp::kEq, s.expr, env->number(s.d));
+  } else {
+    env->ask(SymCmp::kEq, s.expr, env->constant(s.i));
+  }
+  s.expr = 0;
+  return s;
+}
+
+SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, H h) {
+  Scalar s = in.number(h);
+  if (s.kind == Scalar::kNumber) s = pin(s);
+  if (!s.is_whole()) fail(fn, ": argument '", argument, "' must be an integer, got ", in.describe(h));
+  SymInt v(s.to_int());
+  v.expr = s.expr;
+  return v;
+}
+
+bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in) {
+  std::vector<std::string> names;
+  const Call call = split_call(in, names);
+  std::vector<Slot> slots(schema.size());
+  if (place_positional(schema, in, call.positional, slots) > 0) return false;
+  for (const std::string& name : names) {
+    const int a = find_argument(schema, name);
+    if (a < 0 || slots[a].first >= 0) return false;
+    slots[a] = Slot{in.field(call.keywords, name.c_str())};
+  }
+  for (size_t a = 0; a < schema.size(); ++a) {
+    if (slots[a].first < 0 ? !schema[a].optional && !schema[a].has_default : !kind_fits(schema[a], in, slots[a])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
+                 std::span<ExtraKeyword> extras) {
+  std::vector<std::string> names;
+  const Call call = split_call(in, names);
+  std::vector<Slot> slots(schema.size());
+  if (place_positional(schema, in, call.positional, slots) > 0) {
+    const auto most = std::count_if(schema.begin(), schema.end(), [](auto& a) { return !a.keyword_only; });
+    fail(fn, ": takes at most ", most, most == 1 ? " argument" : " arguments", ", got ", call.positional);
+  }
+  if (call.keywords >= 0) place_keywords(fn, schema, in, call.keywords, names, slots, extras);
+  Args args(schema.size());
+  for (size_t a = 0; a < schema.size(); ++a) {
+    const ArgInfo& arg = schema[a];
+    const bool nil = slots[a].first < 0 || in.kind(slots[a].first) == LuaKind::kNil;
+    if (!nil) {
+      args[a] = read_value(fn, arg, in, slots[a]);
+    } else if (arg.has_default) {
+      args[a] = arg.def;
+    } else if (!arg.optional) {
+      if (slots[a].first >= 0) wrong_kind(fn, arg, in, slots[a].first);
+      fail(fn, ": argument '", arg.name, "' is missing");
+    }
+  }
+  for (ExtraKeyword& extra : extras) {
+    if (extra.value >= 0 && in.kind(extra.value) == LuaKind::kNil) extra.value = -1;
+  }
+  return args;
+}
+
+Args bind_args(OpId op, ArgReader& in) { return bind_schema(name(op), info(op).args, in, {}); }
+
+}  // namespace lutra

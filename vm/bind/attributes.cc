@@ -1,0 +1,99 @@
+// Attributes of tensors: x.shape, x.grad = t.
+#include "ops/grad/tape.h"
+#include "vm/bind/composite.h"
+#include "vm/bind/format.h"
+
+namespace lutra {
+
+void set_requires_grad(const Tensor& t, bool on) {
+  if (t->autograd && t->autograd->grad_fn) {
+    if (on) return;
+    fail("requires_grad: you can only change it on leaves; use :detach() for a tensor that does not require grad");
+  }
+  if (on && !is_float(t->dtype)) {
+    fail("requires_grad: only tensors of floating point dtype can require gradients, got ", name(t->dtype));
+  }
+  t->requires_grad = on;
+}
+
+Tensor get_grad(const Tensor& t) { return t->autograd ? t->autograd->grad : Tensor(); }
+
+namespace {
+
+LuaResults shape(const Tensor& t) { return {t->sizes}; }
+
+LuaResults transposed(const Tensor& t) {
+  if (t->dim() < 2) return {t};
+  Sizes order;
+  for (int64_t d = t->dim() - 1; d >= 0; --d) order.push_back(d);
+  return {op1(OpId::permute, {t, order})};
+}
+
+LuaResults matrix_transposed(const Tensor& t) {
+  if (t->dim() < 2) fail("mT: expects a tensor of at least 2 dimensions, got ", t->dim());
+  return {op1(OpId::transpose, {t, vdim(-2), vdim(-1)})};
+}
+
+LuaResults grad_fn(const Tensor& t) {
+  const std::string fn = grad_fn_name(t);
+  if (fn.empty()) return {Value()};
+  return {"<" + fn + ">"};
+}
+
+bool same_shape(const Tensor& a, const Tensor& b) {
+  if (a->dim() != b->dim()) return false;
+  for (int64_t d = 0; d < a->dim(); ++d) {
+    if (a->sizes[d] != b->sizes[d]) return false;
+  }
+  return true;
+}
+
+void set_grad(const Tensor& t, ArgReader& in, ArgReader::H value) {
+  if (in.kind(value) == LuaKind::kNil) {
+    if (t->autograd) t->autograd->grad = Tensor();
+    return;
+  }
+  if (in.kind(value) != LuaKind::kTensor) fail("grad: must be a Tensor or nil, got ", in.describe(value));
+  const Tensor g = in.tensor(value);
+  if (!same_shape(t, g)) {
+    fail("grad: has shape ", to_string(g->sizes), ", the tensor ", to_string(t->sizes));
+  }
+  if (g->dtype != t->dtype) fail("grad: has dtype ", name(g->dtype), ", the tensor ", name(t->dtype));
+  autograd_meta(t).grad = g;
+}
+
+void set_requires(const Tensor& t, ArgReader& in, ArgReader::H value) {
+  if (in.kind(value) != LuaKind::kBoolean) fail("requires_grad: must be a boolean, got ", in.describe(value));
+  set_requires_grad(t, in.boolean(value));
+}
+
+const Attribute kRows[] = {
+    {"shape", shape, nullptr},
+    {"dtype", [](const Tensor& t) -> LuaResults { return {t->dtype}; }, nullptr},
+    {"device", [](const Tensor& t) -> LuaResults { return {t->device()}; }, nullptr},
+    {"ndim", [](const Tensor& t) -> LuaResults { return {vdim(t->dim())}; }, nullptr},
+    {"grad", [](const Tensor& t) -> LuaResults { return {get_grad(t)}; }, set_grad},
+    {"requires_grad", [](const Tensor& t) -> LuaResults { return {t->requires_grad}; }, set_requires},
+    {"is_leaf", [](const Tensor& t) -> LuaResults { return {is_leaf(t)}; }, nullptr},
+    {"grad_fn", grad_fn, nullptr},
+    {"is_cuda", [](const Tensor& t) -> LuaResults { return {t->device().type == DeviceType::kCUDA}; }, nullptr},
+    {"nbytes",
+     [](const Tensor& t) -> LuaResults { return {vint(t->numel() * SymInt(int64_t(size_of(t->dtype))))}; }, nullptr},
+    {"itemsize", [](const Tensor& t) -> LuaResults { return {vdim(int64_t(size_of(t->dtype)))}; }, nullptr},
+    {"_version", [](const Tensor& t) -> LuaResults { return {vdim(t->storage->version)}; }, nullptr},
+    {"T", transposed, nullptr},
+    {"mT", matrix_transposed, nullptr},
+};
+
+}  // namespace
+
+std::span<const Attribute> attributes() { return kRows; }
+
+const Attribute* find_attribute(std::string_view name) {
+  for (const Attribute& row : kRows) {
+    if (name == row.name) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace lutra

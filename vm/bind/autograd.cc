@@ -1,0 +1,160 @@
+// The tape from Lua: backward, grad, hooks, grad mode.
+#include "ops/grad/tape.h"
+
+#include <lua.hpp>
+
+#include "vm/bind/composite.h"
+#include "vm/bind/lua_reader.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+// (input, gradient, retain_graph, create_graph)
+LuaResults backward_of(Args& a) {
+  const bool create = a[3].as<bool>(), retain = a[2].is_none() ? create : a[2].as<bool>();
+  backward({a[0].tensor()}, {a[1].tensor()}, retain, create);
+  return {};
+}
+
+// (outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused)
+LuaResults grad_of(Args& a) {
+  const bool create = a[4].as<bool>(), retain = a[3].is_none() ? create : a[3].as<bool>();
+  const auto outputs = a[0].as<std::vector<Tensor>>();
+  auto seeds = a[2].is_none() ? std::vector<Tensor>(outputs.size()) : a[2].as<std::vector<Tensor>>();
+  if (seeds.size() != outputs.size()) {
+    fail("grad: ", outputs.size(), " outputs, but ", seeds.size(), " grad_outputs");
+  }
+  LuaResults out;
+  for (const Tensor& g : grad(outputs, a[1].as<std::vector<Tensor>>(), seeds, retain, create, a[5].as<bool>())) {
+    out.push_back(g ? Value(g) : Value());
+  }
+  return out;
+}
+
+// The gradient of a non-leaf is kept by a hook that stores it.
+LuaResults retain_grad(Args& a) {
+  const Tensor t = a[0].tensor();
+  if (!t->requires_grad) fail("retain_grad: the tensor does not require grad");
+  if (is_leaf(t)) return {};
+  AutogradMeta* meta = &autograd_meta(t);  // the hook lives in it
+  meta->hooks.push_back([meta](const Tensor& g) {
+    meta->grad = meta->grad ? op1(OpId::add, {meta->grad, g}) : g;
+    return Tensor();
+  });
+  return {};
+}
+
+// -- hooks: a Lua function anchored in the registry of the state that registered it
+
+struct LuaHook {
+  lua_State* L;
+  std::weak_ptr<bool> alive;
+  int function;
+  ~LuaHook() { drop(); }
+  void drop() {
+    auto live = alive.lock();
+    if (live && *live && function != LUA_NOREF) luaL_unref(L, LUA_REGISTRYINDEX, function);
+    function = LUA_NOREF;
+  }
+  // The gradient in its place, or null to keep it. Lua errors pass through.
+  Tensor call(const Tensor& grad) const {
+    lua_State* now = current_lua();
+    if (function == LUA_NOREF || !now) return Tensor();
+    const int top = lua_gettop(now);
+    luaL_checkstack(now, 4, "hook");
+    lua_rawgeti(now, LUA_REGISTRYINDEX, function);
+    push_tensor(now, grad);
+    lua_call(now, 1, 1);
+    Tensor* replaced = to_tensor(now, -1);
+    if (!replaced && !lua_isnil(now, -1)) {
+      fail("register_hook: a hook returns a Tensor or nil, not a ", luaL_typename(now, -1));
+    }
+    Tensor out = replaced ? *replaced : Tensor();
+    lua_settop(now, top);
+    return out;
+  }
+};
+
+struct Handle {
+  std::weak_ptr<LuaHook> hook;
+};
+
+int collect_handle(lua_State* L) {
+  static_cast<Handle*>(lua_touserdata(L, 1))->~Handle();
+  return 0;
+}
+
+int remove_handle(lua_State* L) {
+  auto* handle = static_cast<Handle*>(lua_touserdata(L, lua_upvalueindex(1)));
+  if (auto hook = handle->hook.lock()) hook->drop();
+  return 0;
+}
+
+// A table with remove(), as PyTorch's handles.
+void push_handle(lua_State* L, const std::shared_ptr<LuaHook>& hook) {
+  lua_createtable(L, 0, 1);
+  new (lua_newuserdata(L, sizeof(Handle))) Handle{hook};
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, collect_handle);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_pushcclosure(L, remove_handle, 1);
+  lua_setfield(L, -2, "remove");
+}
+
+int register_hook(lua_State* L) {
+  Tensor* t = to_tensor(L, 1);
+  if (!t) fail("register_hook: argument 'input' must be a Tensor, got ", luaL_typename(L, 1));
+  if (lua_type(L, 2) != LUA_TFUNCTION) {
+    fail("register_hook: argument 'hook' must be a function, got ", luaL_typename(L, 2));
+  }
+  if (!(*t)->requires_grad) fail("register_hook: the tensor does not require grad");
+  lua_settop(L, 2);
+  const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
+  auto hook = std::make_shared<LuaHook>(LuaHook{runtime(L).L, runtime_alive(L), ref});
+  autograd_meta(*t).hooks.push_back([hook](const Tensor& grad) { return hook->call(grad); });
+  push_handle(L, hook);
+  return 1;
+}
+
+const Composite kRows[] = {
+    {"backward", "Tensor input, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False", kMethod,
+     backward_of},
+    {"grad",
+     "Tensor[] outputs, Tensor[] inputs, Tensor[]? grad_outputs=None, bool? retain_graph=None, bool create_graph=False, "
+     "bool allow_unused=False",
+     kFunctionOf, grad_of},
+    {"requires_grad_", "Tensor input, bool requires_grad=True", kMethod,
+     [](Args& a) -> LuaResults {
+       set_requires_grad(a[0].tensor(), a[1].as<bool>());
+       return {a[0]};
+     }},
+    {"retain_grad", "Tensor input", kMethod | kHostEffect, retain_grad},
+    {"detach_", "Tensor input", kMethod | kHostEffect,
+     [](Args& a) -> LuaResults {
+       const Tensor t = a[0].tensor();
+       if (t->base) fail("detach_: a view cannot be detached in place; use detach()");
+       t->autograd = nullptr;
+       t->requires_grad = false;
+       return {t};
+     }},
+    {"set_grad_enabled", "bool mode", kFunctionOf | kHostEffect,
+     [](Args& a) -> LuaResults {
+       set_grad_enabled(a[0].as<bool>());
+       return {};
+     }},
+    {"is_grad_enabled", "", kFunctionOf, [](Args&) -> LuaResults { return {grad_enabled()}; }},
+};
+
+const Special kSpecials[] = {
+    {"register_hook", kMethod | kHostEffect, nullptr, register_hook},
+};
+
+}  // namespace
+
+std::span<const Composite> autograd_rows() { return kRows; }
+std::span<const Special> autograd_specials() { return kSpecials; }
+
+}  // namespace lutra

@@ -1,0 +1,221 @@
+// The table of all bindings: one for each op and its in-place form, then the composites and specials.
+#include "vm/bind/binding.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "vm/bind/composite.h"
+
+namespace lutra {
+namespace {
+
+// -- ops
+
+// out= is the result copied into a given tensor; an empty one takes the result's shape.
+void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
+  if (grad_enabled() && (out->requires_grad || result->requires_grad)) {
+    fail(fn, ": out= does not support automatic differentiation, but an argument requires grad");
+  }
+  if (is_float(result->dtype) && !is_float(out->dtype)) {
+    fail(fn, ": the result of dtype ", name(result->dtype), " cannot be written to out= of dtype ", name(out->dtype));
+  }
+  const bool empty = out->numel() == 0 && result->numel() != 0;
+  if (empty && out->is_fake()) throw NeedsData(fn + ": out= is empty and gets memory of its own");
+  if (empty) {
+    Tensor fresh = make_tensor(result->sizes, out->dtype, out->device());
+    out->storage = fresh->storage;
+    out->sizes = fresh->sizes, out->strides = fresh->strides, out->offset = 0;
+  } else if (to_string(out->sizes) != to_string(result->sizes)) {
+    fail(fn, ": out= has shape ", to_string(out->sizes), ", the result ", to_string(result->sizes));
+  }
+  call_inplace(OpId::copy_, {out, result});
+}
+
+// The list of out= for ops of several results, or the one tensor.
+std::vector<Tensor> read_out(const std::string& fn, ArgReader& in, ArgReader::H h, int results) {
+  std::vector<Tensor> out;
+  if (results == 1 && in.kind(h) == LuaKind::kTensor) return {in.tensor(h)};
+  if (in.kind(h) != LuaKind::kTable || in.length(h) != results) {
+    fail(fn, ": argument 'out' must be ", results == 1 ? "a Tensor" : str("a list of ", results, " Tensors"), ", got ",
+         in.describe(h));
+  }
+  for (int i = 1; i <= results; ++i) {
+    const ArgReader::H item = in.index(h, i);
+    if (in.kind(item) != LuaKind::kTensor) fail(fn, ": argument 'out' must hold Tensors, got ", in.describe(item));
+    out.push_back(in.tensor(item));
+  }
+  return out;
+}
+
+void check_operands(const std::string& fn, const OpInfo& op, const Args& args) {
+  bool operands = false;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].is<Tensor>()) return;
+    operands |= op.args[i].type == ArgType::kOperand;
+  }
+  if (operands) fail(fn, ": at least one argument must be a Tensor");
+}
+
+LuaResults call_op_binding(const Binding& self, ArgReader& in) {
+  const OpInfo& op = info(self.op);
+  ExtraKeyword extras[2];
+  size_t count = 0;
+  ExtraKeyword *out = nullptr, *requires_grad = nullptr;
+  if (!self.inplace && !op.has(kView) && !op.has(kMutates)) *(out = &extras[count++]) = {"out"};
+  if (op.has(kCreation)) *(requires_grad = &extras[count++]) = {"requires_grad"};
+  Args args = bind_schema(self.name, op.args, in, {extras, count});
+  check_operands(self.name, op, args);
+  if (op.has(kCreation) && args.back().is_none()) args.back() = default_device_value();
+  if (self.inplace) {
+    if (!args[0].is<Tensor>()) {
+      fail(self.name, ": argument '", op.args[0].name, "' must be a Tensor, got ", in.describe(0));
+    }
+    return {call_inplace(self.op, std::move(args))};
+  }
+  Results results = call_op(self.op, std::move(args));
+  if (requires_grad && requires_grad->value >= 0) {
+    if (in.kind(requires_grad->value) != LuaKind::kBoolean) {
+      fail(self.name, ": argument 'requires_grad' must be a boolean, got ", in.describe(requires_grad->value));
+    }
+    if (in.boolean(requires_grad->value)) set_requires_grad(results[0], true);
+  }
+  if (out && out->value >= 0) {
+    const std::vector<Tensor> given = read_out(self.name, in, out->value, int(results.size()));
+    for (size_t i = 0; i < given.size(); ++i) write_out(self.name, given[i], results[i]);
+    results = given;
+  }
+  return LuaResults(results.begin(), results.end());
+}
+
+void add_ops(std::vector<Binding>& out) {
+  for (size_t i = 0; i < size_t(OpId::kCount); ++i) {
+    const OpInfo& op = info(OpId(i));
+    if (op.has(kInternal)) continue;
+    const uint32_t flags = op.has(kCreation) ? uint32_t(kFunctionOf) : kBoth;
+    out.push_back({op.name, flags, call_op_binding, op.id});
+    if (op.has(kInplace)) out.push_back({std::string(op.name) + "_", kBoth, call_op_binding, op.id, true});
+  }
+}
+
+// -- composites
+
+struct Overload {
+  const Composite* row;
+  std::vector<ArgInfo> schema;
+};
+using Overloads = std::vector<Overload>;
+
+std::unordered_map<const Composite*, Overloads>& overloads() {
+  static std::unordered_map<const Composite*, Overloads> table;
+  return table;
+}
+
+LuaResults call_composite(const Binding& self, ArgReader& in) {
+  const Overloads& rows = overloads().at(self.composite);
+  if (rows.size() == 1) {
+    Args args = bind_schema(self.name, rows[0].schema, in, {});
+    return rows[0].row->fn(args);
+  }
+  for (const Overload& overload : rows) {
+    if (!fits_schema(overload.schema, in)) continue;
+    Args args = bind_schema(self.name, overload.schema, in, {});
+    return overload.row->fn(args);
+  }
+  // None fits: the error of the form with as many arguments as were given tells what is wrong.
+  const int given = in.count();
+  const Overload* best = &rows[0];
+  for (const Overload& overload : rows) {
+    if (int(best->schema.size()) < given) best = &overload;
+  }
+  bind_schema(self.name, best->schema, in, {});
+  std::string forms;
+  for (const Overload& overload : rows) forms += str(forms.empty() ? "" : " or ", "(", overload.row->schema, ")");
+  fail(self.name, ": the arguments fit none of ", forms);
+}
+
+void add_composites(std::vector<Binding>& out, std::span<const Composite> rows) {
+  for (size_t i = 0; i < rows.size();) {
+    Overloads list;
+    const Composite* first = &rows[i];
+    for (; i < rows.size() && std::string_view(rows[i].name) == first->name; ++i) {
+      list.push_back({&rows[i], parse_schema(rows[i].schema)});
+    }
+    overloads()[first] = std::move(list);
+    Binding binding{first->name, first->flags, call_composite};
+    binding.composite = first;
+    out.push_back(binding);
+  }
+}
+
+void add_specials(std::vector<Binding>& out, std::span<const Special> rows) {
+  for (const Special& row : rows) {
+    Binding binding{row.name, row.flags, row.fn};
+    binding.raw = row.raw;
+    out.push_back(binding);
+  }
+}
+
+std::vector<Binding> build() {
+  std::vector<Binding> out;
+  add_ops(out);
+  for (auto rows : {creation_rows(), shape_rows(), math_rows(), tensor_rows(), index_rows(), autograd_rows()}) {
+    add_composites(out, rows);
+  }
+  for (auto rows : {creation_specials(), tensor_specials(), autograd_specials(), system_specials()}) {
+    add_specials(out, rows);
+  }
+  // Other names of ops.
+  static const char* const kAliases[][2] = {{"multiply", "mul"}, {"subtract", "sub"},   {"divide", "div"},
+                                            {"true_divide", "div"}, {"negative", "neg"}, {"absolute", "abs"},
+                                            {"swapdims", "transpose"}, {"greater", "gt"}, {"less", "lt"}};
+  for (const auto& alias : kAliases) {
+    auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == alias[1]; });
+    LUTRA_CHECK(it != out.end(), "alias of no binding");
+    Binding copy = *it;
+    copy.name = alias[0];
+    out.push_back(copy);
+  }
+  return out;
+}
+
+using Index = std::unordered_map<std::string_view, const Binding*>;
+
+const Index& by_name() {
+  static const Index index = [] {
+    Index out;
+    for (const Binding& b : bindings()) {
+      LUTRA_CHECK(out.emplace(b.name, &b).second, "two bindings of one name: " + b.name);
+    }
+    return out;
+  }();
+  return index;
+}
+
+const Binding* find_binding(std::string_view name) {
+  auto it = by_name().find(name);
+  return it == by_name().end() ? nullptr : it->second;
+}
+
+}  // namespace
+
+const std::vector<Binding>& bindings() {
+  static const std::vector<Binding> table = build();
+  return table;
+}
+
+const Binding* find_method(std::string_view name) {
+  const Binding* b = find_binding(name);
+  return b && (b->flags & kMethod) ? b : nullptr;
+}
+
+const Binding* find_metamethod(std::string_view name) {
+  static const char* const kOps[][2] = {{"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"},       {"__div", "div"},
+                                        {"__pow", "pow"}, {"__unm", "neg"}, {"__mod", "remainder"}};
+  for (const auto& row : kOps) {
+    if (name == row[0]) return find_binding(row[1]);
+  }
+  return name.substr(0, 2) == "__" ? find_binding(name) : nullptr;
+}
+
+}  // namespace lutra

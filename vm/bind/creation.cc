@@ -1,0 +1,308 @@
+// Tensors out of sizes, numbers and nested tables: zeros, tensor, linspace, randperm and their like.
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "vm/bind/composite.h"
+#include "vm/bind/element.h"
+
+namespace lutra {
+
+Tensor full_of(const Sizes& sizes, Scalar value, const Value& dtype, const Value& device) {
+  return op1(OpId::full, {sizes, value, dtype, device});
+}
+
+namespace {
+
+thread_local Device default_device;
+
+Value device_or_default(const Value& device) { return device.is_none() ? default_device_value() : device; }
+Value dtype_or(const Value& dtype, DType otherwise) { return dtype.is_none() ? Value(otherwise) : dtype; }
+
+LuaResults finish(Tensor t, const Value& requires_grad) {
+  if (requires_grad.as<bool>()) set_requires_grad(t, true);
+  return {t};
+}
+
+// -- (size, dtype, device, requires_grad)
+
+template <int kValue>
+LuaResults filled(Args& a) {
+  return finish(full_of(a[0].as<Sizes>(), double(kValue), dtype_or(a[1], DType::kFloat32), device_or_default(a[2])), a[3]);
+}
+
+// -- (input, dtype, device, requires_grad) and (input, size, dtype, device, requires_grad)
+
+struct Like {
+  Sizes sizes;
+  Value dtype, device, requires_grad;
+};
+
+Like like(Args& a) {
+  const Tensor t = a[0].tensor();
+  return {t->sizes, dtype_or(a[1], t->dtype), a[2].is_none() ? Value(t->device()) : a[2], a[3]};
+}
+
+Like sized_like(Args& a) {
+  const Tensor t = a[0].tensor();
+  return {a[1].as<Sizes>(), dtype_or(a[2], t->dtype), a[3].is_none() ? Value(t->device()) : a[3], a[4]};
+}
+
+LuaResults fill_like(const Like& l, Scalar v) {
+  return finish(full_of(l.sizes, v, l.dtype, l.device), l.requires_grad);
+}
+
+template <OpId kOp>
+LuaResults op_like(const Like& l) {
+  return finish(op1(kOp, {l.sizes, l.dtype, l.device}), l.requires_grad);
+}
+
+LuaResults full_like(Args& a) {
+  const Scalar value = a[1].as<Scalar>();
+  Args rest = {a[0], a[2], a[3], a[4]};
+  return fill_like(like(rest), value);
+}
+
+LuaResults new_full(Args& a) {
+  const Scalar value = a[2].as<Scalar>();
+  Args rest = {a[0], a[1], a[3], a[4], a[5]};
+  return fill_like(sized_like(rest), value);
+}
+
+LuaResults scalar_tensor(Args& a) {
+  return finish(full_of({}, a[0].as<Scalar>(), dtype_or(a[1], DType::kFloat32), device_or_default(a[2])), a[3]);
+}
+
+// -- ranges
+
+Tensor arange_of(SymInt n, DType dtype, const Value& device) {
+  return op1(OpId::arange, {vdim(0), vint(n), vdim(1), dtype, device});
+}
+
+LuaResults eye(Args& a) {
+  const SymInt n = a[0].sym_int(), m = a[1].is_none() ? n : a[1].sym_int();
+  const Value device = device_or_default(a[3]);
+  Tensor rows = op1(OpId::unsqueeze, {arange_of(n, DType::kInt64, device), vdim(1)});
+  Tensor same = op1(OpId::eq, {rows, arange_of(m, DType::kInt64, device)});
+  return finish(to_dtype(same, dtype_or(a[2], DType::kFloat32).as<DType>()), a[4]);
+}
+
+// PyTorch's order of operations: from the start up to the middle, from the end afterwards.
+LuaResults linspace(Args& a) {
+  const double start = pin(a[0].as<Scalar>()).to_double(), end = pin(a[1].as<Scalar>()).to_double();
+  const int64_t steps = a[2].sym_int().guard();
+  if (steps < 0) fail("linspace: steps must not be negative, got ", steps);
+  const DType dtype = dtype_or(a[3], DType::kFloat32).as<DType>();
+  const Value device = device_or_default(a[4]);
+  if (steps <= 1) return finish(full_of({steps}, start, dtype, device), a[5]);
+  // Scalars beside a float32 tensor are rounded to float32 at each op, which is how PyTorch computes it too.
+  const DType work = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+  const double step = work == DType::kFloat64 ? (end - start) / double(steps - 1)
+                                              : double((float(end) - float(start)) / float(steps - 1));
+  Tensor i = arange_of(steps, work, device);
+  Tensor up = op1(OpId::add, {op1(OpId::mul, {i, vnum(step)}), vnum(start), vnum(1)});
+  Tensor back = op1(OpId::sub, {vnum(double(steps - 1)), i, vnum(1)});
+  Tensor down = op1(OpId::sub, {vnum(end), op1(OpId::mul, {back, vnum(step)}), vnum(1)});
+  Tensor first = op1(OpId::lt, {i, vnum(double(steps / 2))});
+  return finish(to_dtype(op1(OpId::where, {first, up, down}), dtype), a[5]);
+}
+
+// -- random
+
+LuaResults randint(Args& a) {
+  Args full = a;
+  const Value requires_grad = full.back();
+  full.pop_back();
+  full[4] = device_or_default(full[4]);
+  return finish(op1(OpId::randint, full), requires_grad);
+}
+
+LuaResults randint_below(Args& a) {
+  Args full = a;
+  full.insert(full.begin(), vdim(0));
+  return randint(full);
+}
+
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+// Fisher and Yates, drawing element i's number from (seed, call, i).
+LuaResults randperm(Args& a) {
+  const int64_t n = a[0].sym_int().guard();
+  if (n < 0) fail("randperm: n must not be negative, got ", n);
+  Generator& generator = default_generator();
+  const uint64_t key = mix(generator.seed ^ mix(generator.next_call++));
+  Tensor t = make_tensor({n}, DType::kInt64);
+  auto* p = t->data_as<int64_t>();
+  std::iota(p, p + n, int64_t(0));
+  for (int64_t i = n - 1; i > 0; --i) {
+    const auto r = uint64_t((static_cast<unsigned __int128>(mix(key + uint64_t(i))) * uint64_t(i + 1)) >> 64);
+    std::swap(p[i], p[r]);
+  }
+  const DType dtype = dtype_or(a[1], DType::kInt64).as<DType>();
+  return {to_dtype(t, dtype)};
+}
+
+#define OPTIONS "*, dtype? dtype=None, Device? device=None, bool requires_grad=False"
+
+const Composite kRows[] = {
+    {"zeros", "int[] size, " OPTIONS, kFunctionOf, filled<0>},
+    {"ones", "int[] size, " OPTIONS, kFunctionOf, filled<1>},
+    {"zeros_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 0.0); }},
+    {"ones_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 1.0); }},
+    {"empty_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return op_like<OpId::empty>(like(a)); }},
+    {"rand_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return op_like<OpId::rand>(like(a)); }},
+    {"randn_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return op_like<OpId::randn>(like(a)); }},
+    {"full_like", "Tensor input, Scalar fill_value, " OPTIONS, kBoth, full_like},
+    {"new_zeros", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 0.0); }},
+    {"new_ones", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 1.0); }},
+    {"new_empty", "Tensor input, int[] size, " OPTIONS, kBoth,
+     [](Args& a) { return op_like<OpId::empty>(sized_like(a)); }},
+    {"new_full", "Tensor input, int[] size, Scalar fill_value, " OPTIONS, kBoth, new_full},
+    {"scalar_tensor", "Scalar s, " OPTIONS, kFunctionOf, scalar_tensor},
+    {"eye", "int n, int? m=None, " OPTIONS, kFunctionOf, eye},
+    {"linspace", "Scalar start, Scalar end, int steps, " OPTIONS, kFunctionOf, linspace},
+    {"randint", "int low, int high, int[] size, " OPTIONS, kFunctionOf, randint},
+    {"randint", "int high, int[] size, " OPTIONS, kFunctionOf, randint_below},
+    {"randperm", "int n, *, dtype? dtype=None", kFunctionOf | kHostEffect, randperm},
+};
+
+// -- lt.tensor: nested tables
+
+// First pass: sizes along the first elements, the kind of all elements, and that rows of one level are equally long.
+struct Nested {
+  ArgReader& in;
+  Sizes sizes;
+  bool bools = false, ints = false, numbers = false;
+  std::vector<Scalar> values;
+
+  [[noreturn]] void ragged(const std::string& path, const std::string& got, size_t depth) {
+    std::string want = depth < sizes.size() ? str("a list of ", sizes[depth].hint) : std::string("a number");
+    fail("tensor: data", path, " is ", got, " where its neighbours are ", want);
+  }
+
+  void leaf(ArgReader::H h, LuaKind kind) {
+    if (kind == LuaKind::kBoolean) {
+      bools = true;
+      values.push_back(Scalar::of_bool(in.boolean(h)));
+      return;
+    }
+    values.push_back(pin(in.number(h)));
+    (kind == LuaKind::kInt64 ? ints : numbers) = true;
+  }
+
+  void list(ArgReader::H h, size_t depth, const std::string& path) {
+    const int64_t n = in.length(h);
+    if (depth == sizes.size() && values.empty()) {
+      sizes.push_back(n);
+    } else if (depth >= sizes.size() || sizes[depth].hint != n) {
+      ragged(path, str("a list of ", n), depth);
+    }
+    for (int64_t i = 1; i <= n; ++i) {
+      const ArgReader::H mark = in.mark();
+      element(in.index(h, i), depth + 1, [&] { return str(path, "[", i, "]"); });
+      in.release(mark);
+    }
+  }
+
+  template <class Path>
+  void element(ArgReader::H h, size_t depth, const Path& path) {
+    const LuaKind kind = in.kind(h);
+    if (kind == LuaKind::kTable) return list(h, depth, path());
+    if (kind != LuaKind::kNumber && kind != LuaKind::kInt64 && kind != LuaKind::kBoolean) {
+      fail("tensor: data", path(), " must be a number, a boolean or a list of them, got ", in.describe(h));
+    }
+    if (depth != sizes.size()) ragged(path(), in.describe(h), depth);
+    leaf(h, kind);
+  }
+};
+
+Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Value& device) {
+  const LuaKind kind = in.kind(data);
+  if (kind == LuaKind::kTensor) {
+    Tensor t = op1(OpId::clone, {op1(OpId::detach, {in.tensor(data)})});
+    return dtype.is_none() ? t : to_dtype(t, dtype.as<DType>());
+  }
+  if (kind == LuaKind::kNumber) {
+    return full_of({}, in.number(data), dtype_or(dtype, DType::kFloat32), device_or_default(device));
+  }
+  Nested nested{in};
+  if (kind == LuaKind::kTable) {
+    nested.list(data, 0, "");
+  } else {
+    nested.element(data, 0, [] { return ""; });
+  }
+  DType inferred = DType::kFloat32;
+  if (!nested.numbers && nested.bools != nested.ints) inferred = nested.bools ? DType::kBool : DType::kInt64;
+  const Value where = device_or_default(device);
+  Tensor t = make_tensor(nested.sizes, dtype_or(dtype, inferred).as<DType>(),
+                         where.is_none() ? Device{} : where.as<Device>());
+  auto* p = static_cast<char*>(t->data());
+  for (const Scalar& v : nested.values) {
+    store_element(p, t->dtype, v);
+    p += size_of(t->dtype);
+  }
+  return t;
+}
+
+LuaResults tensor_binding(const Binding& self, ArgReader& in) {
+  static const std::vector<ArgInfo> schema =
+      parse_schema("dtype? dtype=None, Device? device=None, bool requires_grad=False");
+  // The data may be anything, so it is taken out of the arguments first; the rest are keywords.
+  struct Rest : ArgReader {
+    ArgReader& in;
+    H keywords;
+    Rest(ArgReader& in, H keywords) : in(in), keywords(keywords) {}
+    int count() const override { return keywords >= 0 ? 1 : 0; }
+    H at(H h) { return h == 0 ? keywords : h; }
+    LuaKind kind(H h) override { return in.kind(at(h)); }
+    bool boolean(H h) override { return in.boolean(at(h)); }
+    Scalar number(H h) override { return in.number(at(h)); }
+    std::string string(H h) override { return in.string(at(h)); }
+    Tensor tensor(H h) override { return in.tensor(at(h)); }
+    int64_t length(H h) override { return in.length(at(h)); }
+    H index(H h, int64_t i) override { return in.index(at(h), i); }
+    H field(H h, const char* key) override { return in.field(at(h), key); }
+    std::vector<std::string> keys(H h) override {
+      std::vector<std::string> out = in.keys(at(h));
+      std::erase(out, "data");
+      return out;
+    }
+    std::string describe(H h) override { return in.describe(at(h)); }
+  };
+  if (in.count() == 0) fail(self.name, ": argument 'data' is missing");
+  ArgReader::H data = 0, keywords = in.count() > 1 && in.kind(1) != LuaKind::kNil ? 1 : -1;
+  if (in.count() > 2) fail(self.name, ": takes data and a keyword table, got ", in.count(), " arguments");
+  if (keywords < 0 && in.kind(0) == LuaKind::kTable && in.length(0) == 0 && !in.keys(0).empty()) {
+    keywords = 0;
+    data = in.field(0, "data");
+  }
+  Rest rest(in, keywords);
+  const Args a = bind_schema(self.name, schema, rest, {});
+  if (in.kind(data) == LuaKind::kNil) fail(self.name, ": argument 'data' is missing");
+  return finish(tensor_of(in, data, a[0], a[1]), a[2]);
+}
+
+const Special kSpecials[] = {
+    {"tensor", kFunctionOf, tensor_binding, nullptr},
+    {"as_tensor", kFunctionOf,
+     [](const Binding& self, ArgReader& in) -> LuaResults {
+       if (in.count() == 1 && in.kind(0) == LuaKind::kTensor) return {in.tensor(0)};
+       return tensor_binding(self, in);
+     },
+     nullptr},
+};
+
+}  // namespace
+
+Value default_device_value() { return default_device == Device{} ? Value() : Value(default_device); }
+void set_default_device(Device device) { default_device = device; }
+
+std::span<const Composite> creation_rows() { return kRows; }
+std::span<const Special> creation_specials() { return kSpecials; }
+
+}  // namespace lutra

@@ -1,0 +1,30 @@
+// Elements of real CPU tensors as Scalars: for printing, item, totable, lt.tensor and index lists. Not a fast path.
+#pragma once
+#include <functional>
+
+#include "ops/core/value.h"
+
+namespace lutra {
+
+Scalar load_element(const void* at, DType dtype);
+// Rounds to dtype; integers take the whole part, as PyTorch's casts do.
+void store_element(void* at, DType dtype, const Scalar& value);
+
+// The elements of t by their index in row-major order, whatever the strides.
+class Elements {
+ public:
+  explicit Elements(const Tensor& t) : t_(t), base_(static_cast<const char*>(t->data())) {}
+  // At offset elements from the first one (multiply indices with strides).
+  Scalar at(int64_t offset) const { return load_element(base_ + offset * int64_t(size_of(t_->dtype)), t_->dtype); }
+  int64_t size(size_t dim) const { return t_->sizes[dim].hint; }
+  int64_t stride(size_t dim) const { return t_->strides[dim].hint; }
+  // In row-major order.
+  void each(const std::function<void(const Scalar&)>& visit) const;
+
+ private:
+  void walk(size_t dim, int64_t offset, const std::function<void(const Scalar&)>& visit) const;
+  Tensor t_;
+  const char* base_;
+};
+
+}  // namespace lutra

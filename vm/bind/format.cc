@@ -1,0 +1,165 @@
+// A tensor in, its text out: PyTorch's choice of width and notation over all elements shown, at most 1000 of them in full,
+// else 3 at each edge; lines of 80 characters; suffixes for what is not the default.
+#include "vm/bind/format.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "ops/grad/tape.h"
+#include "vm/bind/composite.h"
+#include "vm/bind/element.h"
+
+namespace lutra {
+namespace {
+
+constexpr int64_t kThreshold = 1000, kEdge = 3;
+constexpr int kLineWidth = 80;
+constexpr const char* kPrefix = "tensor(";
+
+std::string printed(const char* format, double v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+  char text[400];
+  std::snprintf(text, sizeof text, format, v);
+  return text;
+}
+
+struct Printer {
+  Tensor t;
+  Elements elements;
+  bool summarise;
+  bool whole = true, scientific = false;
+  size_t width = 1;
+
+  explicit Printer(const Tensor& tensor) : t(tensor), elements(tensor), summarise(t->numel().hint > kThreshold) {}
+
+  // The positions along dim that are shown; a gap follows position kEdge - 1 when cut(dim).
+  bool cut(size_t dim) const { return summarise && elements.size(dim) > 2 * kEdge; }
+  template <class F>
+  void each_shown(size_t dim, F f) const {
+    const int64_t n = elements.size(dim);
+    for (int64_t i = 0; i < n; ++i) {
+      if (cut(dim) && i == kEdge) i = n - kEdge;
+      f(i);
+    }
+  }
+  template <class F>
+  void visit(size_t dim, int64_t offset, const F& f) const {
+    if (dim == t->sizes.size()) return f(elements.at(offset));
+    each_shown(dim, [&](int64_t i) { visit(dim + 1, offset + i * elements.stride(dim), f); });
+  }
+
+  void choose() {
+    double least = INFINITY, most = 0;
+    visit(0, 0, [&](const Scalar& s) {
+      if (!is_float(t->dtype)) {
+        width = std::max(width, text(s).size());
+        return;
+      }
+      const double v = s.to_double();
+      if (v == 0 || !std::isfinite(v)) return;
+      least = std::min(least, std::fabs(v)), most = std::max(most, std::fabs(v));
+      if (v != std::ceil(v)) whole = false;
+    });
+    if (!is_float(t->dtype) || most == 0) return;
+    scientific = most / least > 1000.0 || most > 1.0e8 || least < 1.0e-4;
+    visit(0, 0, [&](const Scalar& s) {
+      const double v = s.to_double();
+      if (v != 0 && std::isfinite(v)) width = std::max(width, text(s).size());
+    });
+  }
+
+  std::string text(const Scalar& s) const {
+    if (s.kind == Scalar::kBool) return s.i ? "True" : "False";
+    if (s.kind == Scalar::kInt) return std::to_string(s.i);
+    if (scientific) return printed("%.4e", s.d);
+    if (!whole) return printed("%.4f", s.d);
+    return printed("%.0f", s.d) + (std::isfinite(s.d) ? "." : "");
+  }
+
+  std::string padded(const Scalar& s) const {
+    std::string out = text(s);
+    return out.size() < width ? std::string(width - out.size(), ' ') + out : out;
+  }
+
+  std::string vector(int64_t offset, size_t dim, int indent) const {
+    const size_t per_line = std::max<int>(1, (kLineWidth - indent) / int(width + 2));
+    std::vector<std::string> items;
+    each_shown(dim, [&](int64_t i) {
+      items.push_back(padded(elements.at(offset + i * elements.stride(dim))));
+      if (cut(dim) && i == kEdge - 1) items.push_back(" ...");
+    });
+    std::string out = "[";
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) out += i % per_line == 0 ? ",\n" + std::string(indent + 1, ' ') : ", ";
+      out += items[i];
+    }
+    return out + "]";
+  }
+
+  std::string nested(size_t dim, int64_t offset, int indent) const {
+    const size_t left = t->sizes.size() - dim;
+    if (left == 0) return padded(elements.at(offset));
+    if (left == 1) return vector(offset, dim, indent);
+    const std::string between = "," + std::string(left - 1, '\n') + std::string(indent + 1, ' ');
+    std::string out;
+    each_shown(dim, [&](int64_t i) {
+      out += (out.empty() ? "" : between) + nested(dim + 1, offset + i * elements.stride(dim), indent + 1);
+      if (cut(dim) && i == kEdge - 1) out += between + "...";
+    });
+    return "[" + out + "]";
+  }
+};
+
+std::vector<std::string> suffixes(const Tensor& t) {
+  std::vector<std::string> out;
+  const bool empty = t->numel().hint == 0;
+  if (t->device().type != DeviceType::kCPU) out.push_back("device='" + to_string(t->device()) + "'");
+  if (empty && t->dim() != 1) {
+    std::string size = "size=(";
+    for (size_t d = 0; d < t->sizes.size(); ++d) size += (d ? ", " : "") + std::to_string(t->sizes[d].hint);
+    out.push_back(size + ")");
+  }
+  const bool shown = t->dtype == DType::kFloat32 || (!empty && (t->dtype == DType::kInt64 || t->dtype == DType::kBool));
+  if (!shown) out.push_back(std::string("dtype=") + name(t->dtype));
+  if (const std::string fn = grad_fn_name(t); !fn.empty()) {
+    out.push_back("grad_fn=<" + fn + ">");
+  } else if (t->requires_grad) {
+    out.push_back("requires_grad=True");
+  }
+  return out;
+}
+
+// On the last line while it fits, else on lines of their own.
+std::string with_suffixes(std::string text, const std::vector<std::string>& list) {
+  const size_t newline = text.rfind('\n'), indent = std::char_traits<char>::length(kPrefix);
+  size_t line = newline == std::string::npos ? text.size() + 2 : text.size() - newline + 1;
+  for (const std::string& suffix : list) {
+    if (line + suffix.size() + 2 > size_t(kLineWidth)) {
+      text += ",\n" + std::string(indent, ' ') + suffix;
+      line = indent + suffix.size();
+    } else {
+      text += ", " + suffix;
+      line += suffix.size() + 2;
+    }
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+std::string grad_fn_name(const Tensor& t) {
+  if (!t->autograd || !t->autograd->grad_fn) return "";
+  return t->autograd->grad_fn->name();
+}
+
+std::string format_tensor(const Tensor& t) {
+  need_data("tostring", t);
+  if (t->numel().hint == 0) return with_suffixes(std::string(kPrefix) + "[]", suffixes(t));
+  Printer printer(t);
+  printer.choose();
+  return with_suffixes(kPrefix + printer.nested(0, 0, int(std::char_traits<char>::length(kPrefix))), suffixes(t));
+}
+
+}  // namespace lutra

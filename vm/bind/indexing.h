@@ -1,0 +1,27 @@
+// Indices as data: what x[...] holds, whatever form it was written in.
+#pragma once
+#include <optional>
+
+#include "vm/bind/binding.h"
+
+namespace lutra {
+
+struct IndexItem {
+  enum Kind : uint8_t { kInt, kSlice, kNewAxis, kEllipsis, kTensor } kind;
+  SymInt at;                                 // kInt
+  std::optional<SymInt> start, stop, step;  // kSlice
+  Tensor tensor;                             // kTensor: int64 positions or a bool mask
+};
+
+// Every index form of API.md in, items out.
+std::vector<IndexItem> read_index(ArgReader& in, ArgReader::H index);
+
+// The tensor indices that are left after select, slice and unsqueeze: positions in dimension dim of the view.
+struct Advanced {
+  int64_t dim;
+  Tensor positions;
+};
+// Positions of the true elements, one int64 vector a dimension. Reads data.
+std::vector<Tensor> nonzero_positions(const Tensor& mask);
+
+}  // namespace lutra

@@ -1,0 +1,190 @@
+// Functions of values that are made of other ops: overloads of max and min, norms, comparisons of whole tensors.
+#include <cmath>
+
+#include "vm/bind/composite.h"
+#include "vm/bind/element.h"
+
+namespace lutra {
+
+Tensor to_dtype(const Tensor& t, DType dtype) {
+  return t->dtype == dtype ? t : op1(OpId::to_dtype, {t, dtype});
+}
+
+void need_data(const char* fn, const Tensor& t) {
+  if (t->is_fake()) throw NeedsData(str(fn, ": reads the elements of a tensor"));
+}
+
+namespace {
+
+Tensor binary(OpId op, const Value& a, const Value& b) { return call_op(op, {a, b})[0]; }
+
+template <OpId kOp>
+LuaResults op_of(Args& a) {
+  LuaResults out;
+  for (const Tensor& t : call_op(kOp, a)) out.push_back(t);
+  return out;
+}
+
+bool truth(const char* fn, const Tensor& t) {
+  need_data(fn, t);
+  return Elements(t).at(0).to_double() != 0;
+}
+
+bool all_true(const char* fn, const Tensor& t) { return truth(fn, op1(OpId::all, {t})); }
+
+bool same_sizes(const Tensor& a, const Tensor& b) {
+  if (a->dim() != b->dim()) return false;
+  for (int64_t d = 0; d < a->dim(); ++d) {
+    if (a->sizes[d] != b->sizes[d]) return false;
+  }
+  return true;
+}
+
+LuaResults equal(Args& a) {
+  const Tensor x = a[0].tensor(), y = a[1].tensor();
+  need_data("equal", x), need_data("equal", y);
+  if (!same_sizes(x, y)) return {false};
+  if (x->dtype != y->dtype) fail("equal: dtypes ", name(x->dtype), " and ", name(y->dtype), " differ");
+  GradModeScope off(false);
+  return {all_true("equal", binary(OpId::eq, x, y))};
+}
+
+// |x - y| <= atol + rtol |y|, infinities by equality.
+LuaResults isclose(Args& a) {
+  const Tensor x = a[0].tensor(), y = a[1].tensor();
+  if (x->dtype != y->dtype) fail("isclose: dtypes ", name(x->dtype), " and ", name(y->dtype), " differ");
+  GradModeScope off(false);
+  Tensor same = binary(OpId::eq, x, y);
+  if (a[4].as<bool>()) same = binary(OpId::logical_or, same, binary(OpId::logical_and, op1(OpId::isnan, {x}), op1(OpId::isnan, {y})));
+  Tensor u = is_float(x->dtype) ? x : to_dtype(x, DType::kFloat64), v = is_float(y->dtype) ? y : to_dtype(y, DType::kFloat64);
+  Tensor apart = op1(OpId::abs, {op1(OpId::sub, {u, v})});
+  Tensor allowed = op1(OpId::add, {binary(OpId::mul, op1(OpId::abs, {v}), a[2]), a[3]});
+  Tensor finite = binary(OpId::lt, apart, vnum(INFINITY));
+  Tensor close = binary(OpId::logical_and, finite, binary(OpId::le, apart, allowed));
+  return {binary(OpId::logical_or, same, close)};
+}
+
+LuaResults allclose(Args& a) {
+  need_data("allclose", a[0].tensor()), need_data("allclose", a[1].tensor());
+  if (a[0].tensor()->dtype != a[1].tensor()->dtype) {
+    fail("allclose: dtypes ", name(a[0].tensor()->dtype), " and ", name(a[1].tensor()->dtype), " differ");
+  }
+  return {all_true("allclose", isclose(a)[0].tensor())};
+}
+
+// a < b of two one-element tensors.
+template <OpId kOp>
+LuaResults compare_one(Args& a) {
+  const Tensor x = a[0].tensor(), y = a[1].tensor();
+  if (x->numel() != 1 || y->numel() != 1) {
+    const std::string method = str(":", name(kOp), "()");
+    fail(kOp == OpId::lt ? "<" : "<=", ": compares two tensors of one element, got shapes ", to_string(x->sizes), " and ",
+         to_string(y->sizes), "; ", method, " compares element by element");
+  }
+  GradModeScope off(false);
+  return {truth(name(kOp), binary(kOp, x, y))};
+}
+
+template <OpId kReduce>
+LuaResults reduce_all(Args& a) {
+  return {op1(kReduce, {a[0]})};
+}
+
+Tensor sum_dims(const Tensor& t, const Value& dim, const Value& keepdim) {
+  return op1(OpId::sum, {t, dim, keepdim});
+}
+
+// (input, p, dim, keepdim)
+LuaResults norm(Args& a) {
+  const Tensor x = a[0].tensor();
+  const double p = pin(a[1].as<Scalar>()).to_double();
+  Tensor size = op1(OpId::abs, {x});
+  if (p == INFINITY) return {op1(OpId::amax, {size, a[2], a[3]})};
+  if (p == 1) return {sum_dims(size, a[2], a[3])};
+  if (p == 2) return {op1(OpId::sqrt, {sum_dims(binary(OpId::mul, x, x), a[2], a[3])})};
+  return {binary(OpId::pow, sum_dims(binary(OpId::pow, size, vnum(p)), a[2], a[3]), vnum(1 / p))};
+}
+
+// (input, dim, correction, keepdim)
+Tensor var_of(Args& a) {
+  const Tensor x = a[0].tensor();
+  Tensor centred = op1(OpId::sub, {x, op1(OpId::mean, {x, a[1], true})});
+  SymInt n = 1;
+  if (a[1].is_none() || a[1].as<Sizes>().empty()) {
+    n = x->numel();
+  } else {
+    for (SymInt d : a[1].as<Sizes>()) n = n * x->sizes[wrap_dim("var", d.guard(), x->dim())];
+  }
+  Tensor sum = sum_dims(binary(OpId::mul, centred, centred), a[1], a[3]);
+  const double left = double(n.guard()) - pin(a[2].as<Scalar>()).to_double();
+  return binary(OpId::div, sum, vnum(left > 0 ? left : 0));
+}
+
+// (input, mat1, mat2, beta, alpha)
+LuaResults addmm(Args& a) {
+  auto scaled = [](Tensor t, const Value& by) {
+    const Scalar s = by.as<Scalar>();
+    return s.expr == 0 && s.to_double() == 1 ? t : binary(OpId::mul, t, by);
+  };
+  return {op1(OpId::add, {scaled(a[0].tensor(), a[3]), scaled(binary(OpId::mm, a[1], a[2]), a[4])})};
+}
+
+LuaResults dot(Args& a) {
+  const Tensor x = a[0].tensor(), y = a[1].tensor();
+  if (x->dim() != 1 || y->dim() != 1 || x->sizes[0] != y->sizes[0]) {
+    fail("dot: expects two vectors of one length, got shapes ", to_string(x->sizes), " and ", to_string(y->sizes));
+  }
+  return {op1(OpId::sum, {binary(OpId::mul, x, y)})};
+}
+
+LuaResults outer(Args& a) {
+  const Tensor x = a[0].tensor(), y = a[1].tensor();
+  if (x->dim() != 1 || y->dim() != 1) {
+    fail("outer: expects two vectors, got shapes ", to_string(x->sizes), " and ", to_string(y->sizes));
+  }
+  return {binary(OpId::mul, op1(OpId::unsqueeze, {x, vdim(1)}), y)};
+}
+
+LuaResults is_infinite(Args& a) { return {binary(OpId::eq, op1(OpId::abs, {a[0]}), vnum(INFINITY))}; }
+LuaResults is_finite(Args& a) {
+  const Tensor t = a[0].tensor();
+  return {binary(OpId::lt, op1(OpId::abs, {is_float(t->dtype) ? t : to_dtype(t, DType::kFloat32)}), vnum(INFINITY))};
+}
+
+#define REDUCE "int[]? dim!=None"
+
+const Composite kRows[] = {
+    {"max", "Tensor input", kBoth, reduce_all<OpId::amax>},
+    {"max", "Tensor input, int dim!, bool keepdim!=False", kBoth, op_of<OpId::max_dim>},
+    {"max", "Tensor input, Tensor other", kBoth, op_of<OpId::maximum>},
+    {"min", "Tensor input", kBoth, reduce_all<OpId::amin>},
+    {"min", "Tensor input, int dim!, bool keepdim!=False", kBoth, op_of<OpId::min_dim>},
+    {"min", "Tensor input, Tensor other", kBoth, op_of<OpId::minimum>},
+    {"equal", "Tensor input, Tensor other", kBoth | kNeedsData, equal},
+    {"isclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False", kBoth, isclose},
+    {"allclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False",
+     kBoth | kNeedsData, allclose},
+    {"__lt", "Tensor input, Tensor other", kNeedsData, compare_one<OpId::lt>},
+    {"__le", "Tensor input, Tensor other", kNeedsData, compare_one<OpId::le>},
+    {"norm", "Tensor input, Scalar p=2, " REDUCE ", bool keepdim!=False", kBoth, norm},
+    {"var", "Tensor input, " REDUCE ", *, Scalar correction=1, bool keepdim!=False", kBoth,
+     [](Args& a) -> LuaResults { return {var_of(a)}; }},
+    {"std", "Tensor input, " REDUCE ", *, Scalar correction=1, bool keepdim!=False", kBoth,
+     [](Args& a) -> LuaResults { return {op1(OpId::sqrt, {var_of(a)})}; }},
+    {"clamp_min", "Tensor input, Scalar min", kBoth,
+     [](Args& a) -> LuaResults { return {op1(OpId::clamp, {a[0], a[1], {}})}; }},
+    {"clamp_max", "Tensor input, Scalar max", kBoth,
+     [](Args& a) -> LuaResults { return {op1(OpId::clamp, {a[0], {}, a[1]})}; }},
+    {"addmm", "Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1", kBoth, addmm},
+    {"mv", "Tensor input, Tensor vec", kBoth, op_of<OpId::matmul>},
+    {"dot", "Tensor input, Tensor other", kBoth, dot},
+    {"outer", "Tensor input, Tensor vec2", kBoth, outer},
+    {"isinf", "Tensor input", kBoth, is_infinite},
+    {"isfinite", "Tensor input", kBoth, is_finite},
+};
+
+}  // namespace
+
+std::span<const Composite> math_rows() { return kRows; }
+
+}  // namespace lutra

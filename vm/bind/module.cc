@@ -1,0 +1,214 @@
+// Bindings as Lua functions: the module table, the metatable of tensors, and the C function behind each of them.
+#include "vm/bind/module.h"
+
+#include <cmath>
+#include <cstring>
+#include <lua.hpp>
+
+#include "vm/bind/binding.h"
+#include "vm/bind/lua_reader.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/bind/userdata.h"
+#include "vm/host/runtime.h"
+#include "vm/host/stdlib.h"
+
+namespace lutra {
+namespace {
+
+const Binding& binding_of(lua_State* L) {
+  return *static_cast<const Binding*>(lua_touserdata(L, lua_upvalueindex(1)));
+}
+
+int push_results(lua_State* L, const LuaResults& results) {
+  luaL_checkstack(L, int(results.size()) + 4, "too many results");
+  for (const Value& v : results) push_value(L, v);
+  return int(results.size());
+}
+
+int call_binding(lua_State* L) {
+  const Binding& binding = binding_of(L);
+  if (binding.raw) return binding.raw(L);
+  LuaReader in(L);
+  return push_results(L, binding.fn(binding, in));
+}
+
+// Lua passes the operand of __unm and __len twice.
+int call_unary(lua_State* L) {
+  lua_settop(L, 1);
+  return call_binding(L);
+}
+int unary_entry(lua_State* L) { return guarded(L, call_unary); }
+
+// -- x[key], x.name, x:name. Upvalues: 1 methods by name, 2 attributes by name.
+
+bool is_identifier(const char* s) {
+  if (!std::isalpha(static_cast<unsigned char>(*s)) && *s != '_') return false;
+  while (std::isalnum(static_cast<unsigned char>(*s)) || *s == '_') ++s;
+  return *s == 0;
+}
+
+Tensor self_of(lua_State* L) {
+  Tensor* t = to_tensor(L, 1);
+  if (!t) fail("index: not a Tensor");
+  return *t;
+}
+
+const Attribute* attribute_of(lua_State* L) {
+  lua_pushvalue(L, 2);
+  lua_rawget(L, lua_upvalueindex(2));
+  auto* attribute = static_cast<const Attribute*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return attribute;
+}
+
+int index_tensor(lua_State* L) {
+  const Tensor self = self_of(L);
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    if (const Attribute* attribute = attribute_of(L)) return push_results(L, attribute->get(self));
+    if (is_identifier(lua_tostring(L, 2))) fail("Tensor has no attribute or method '", lua_tostring(L, 2), "'");
+  }
+  LuaReader in(L);
+  push_tensor(L, index_get(self, in, 1));
+  return 1;
+}
+
+int index_entry(lua_State* L) {
+  if (lua_type(L, 2) == LUA_TSTRING) {
+    lua_pushvalue(L, 2);
+    lua_rawget(L, lua_upvalueindex(1));
+    if (!lua_isnil(L, -1)) return 1;
+    lua_pop(L, 1);
+  }
+  return guarded(L, index_tensor);
+}
+
+int newindex_tensor(lua_State* L) {
+  const Tensor self = self_of(L);
+  LuaReader in(L);
+  if (lua_type(L, 2) == LUA_TSTRING && is_identifier(lua_tostring(L, 2))) {
+    const Attribute* attribute = attribute_of(L);
+    if (!attribute) fail("Tensor has no attribute '", lua_tostring(L, 2), "'");
+    if (!attribute->set) fail("Tensor: attribute '", lua_tostring(L, 2), "' cannot be set");
+    attribute->set(self, in, 2);
+    return 0;
+  }
+  index_set(self, in, 1, 2);
+  return 0;
+}
+
+int newindex_entry(lua_State* L) { return guarded(L, newindex_tensor); }
+
+// -- tables
+
+void push_binding(lua_State* L, const Binding& binding, lua_CFunction entry) {
+  lua_pushlightuserdata(L, const_cast<Binding*>(&binding));
+  lua_pushcclosure(L, entry, 1);
+}
+
+// The module at -2 and the methods at -1 share the functions.
+void add_functions(lua_State* L) {
+  for (const Binding& binding : bindings()) {
+    push_binding(L, binding, binding_entry);
+    if (binding.flags & kMethod) {
+      lua_pushvalue(L, -1);
+      lua_setfield(L, -3, binding.name.c_str());
+    }
+    if (binding.flags & kFunctionOf) {
+      lua_setfield(L, -3, binding.name.c_str());
+    } else {
+      lua_pop(L, 1);
+    }
+  }
+}
+
+struct Name {
+  const char* name;
+  const char* value;
+};
+
+// dtypes and devices are strings; so are the marks of indices, which read the same inside index text.
+const Name kNames[] = {
+    {"float", "float32"}, {"double", "float64"},  {"half", "float16"},   {"long", "int64"},
+    {"int", "int32"},     {"short", "int16"},     {"newaxis", "None"},   {"ellipsis", "..."},
+    {"__version__", "0.1.0"},
+};
+
+void add_constants(lua_State* L) {
+#define X(e, text, ir, size, kind) lua_pushliteral(L, text), lua_setfield(L, -2, text);
+  LUTRA_DTYPES(X)
+#undef X
+  for (const Name& row : kNames) lua_pushstring(L, row.value), lua_setfield(L, -2, row.name);
+  lua_pushnumber(L, INFINITY), lua_setfield(L, -2, "inf");
+  lua_pushnumber(L, std::nan("")), lua_setfield(L, -2, "nan");
+  lua_pushnumber(L, M_PI), lua_setfield(L, -2, "pi");
+}
+
+int stdlib_entry(lua_State* L) { return guarded(L, stdlib_function); }
+
+// lt._native: what only the standard library calls.
+void add_native(lua_State* L) {
+  lua_newtable(L);
+  lua_pushcfunction(L, stdlib_entry);
+  lua_setfield(L, -2, "stdlib");
+  constexpr char kPrefix[] = "_native.";
+  for (const Binding& binding : bindings()) {
+    if (binding.name.rfind(kPrefix, 0) != 0) continue;
+    push_binding(L, binding, binding_entry);
+    lua_setfield(L, -2, binding.name.c_str() + sizeof kPrefix - 1);
+  }
+  lua_setfield(L, -2, "_native");
+}
+
+void add_metamethods(lua_State* L) {
+  for (const char* event : {"__add", "__sub", "__mul", "__div", "__pow", "__mod", "__lt", "__le", "__tostring",
+                            "__concat", "__unm", "__len"}) {
+    const bool unary = std::strcmp(event, "__unm") == 0 || std::strcmp(event, "__len") == 0;
+    push_binding(L, *find_metamethod(event), unary ? unary_entry : binding_entry);
+    lua_setfield(L, -2, event);
+  }
+  lua_pushliteral(L, "Tensor");
+  lua_setfield(L, -2, "__name");
+}
+
+// Stack: module, methods, metatable. __index and __newindex get methods and attributes as upvalues.
+void add_indexing(lua_State* L) {
+  for (auto [event, entry] : {std::pair{"__index", index_entry}, std::pair{"__newindex", newindex_entry}}) {
+    lua_pushvalue(L, -2);
+    lua_newtable(L);
+    for (const Attribute& row : attributes()) {
+      lua_pushlightuserdata(L, const_cast<Attribute*>(&row));
+      lua_setfield(L, -2, row.name);
+    }
+    lua_pushcclosure(L, entry, 2);
+    lua_setfield(L, -2, event);
+  }
+}
+
+}  // namespace
+
+int binding_entry(lua_State* L) { return guarded(L, call_binding); }
+
+const Binding* to_binding(lua_State* L, int idx) {
+  const lua_CFunction fn = lua_tocfunction(L, idx);
+  if (fn != binding_entry && fn != unary_entry) return nullptr;
+  if (!lua_getupvalue(L, idx, 1)) return nullptr;
+  auto* binding = static_cast<const Binding*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return binding;
+}
+
+void open_bindings(lua_State* L) {
+  lua_createtable(L, 0, 320);
+  lua_createtable(L, 0, 256);
+  add_functions(L);
+  open_tensor_userdata(L);
+  add_metamethods(L);
+  add_indexing(L);
+  lua_pop(L, 2);
+  add_constants(L);
+  add_native(L);
+  push_config(L);
+  lua_setfield(L, -2, "config");
+}
+
+}  // namespace lutra

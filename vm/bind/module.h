@@ -1,0 +1,11 @@
+// The module table `lt`.
+#pragma once
+
+struct lua_State;
+
+namespace lutra {
+
+// Pushes a new module table with every function of bindings(), dtypes and constants; makes the metatable of tensors.
+void open_bindings(lua_State* L);
+
+}  // namespace lutra

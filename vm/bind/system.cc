@@ -1,0 +1,94 @@
+// Functions of the library as a whole: the seed, threads, memory, the default device.
+#include <cmath>
+#include <lua.hpp>
+#include <thread>
+
+#include "jit/runtime/executable.h"
+#include "ops/core/storage.h"
+#include "vm/bind/composite.h"
+#include "vm/bind/idx.h"
+#include "vm/bind/lua_reader.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+int manual_seed(lua_State* L) {
+  LuaReader in(L);
+  const LuaKind kind = in.kind(0);
+  if (kind != LuaKind::kNumber && kind != LuaKind::kInt64) {
+    fail("manual_seed: argument 'seed' must be an integer, got ", in.describe(0));
+  }
+  const SymInt seed = read_int("manual_seed", "seed", in, 0);
+  default_generator().seed = uint64_t(seed.hint);
+  default_generator().next_call = 0;
+  return 0;
+}
+
+int initial_seed(lua_State* L) {
+  push_int64(L, int64_t(default_generator().seed));
+  return 1;
+}
+
+int get_num_threads(lua_State* L) {
+  const int set = runtime_config().num_threads;
+  lua_pushinteger(L, set > 0 ? set : int(std::max(1u, std::thread::hardware_concurrency())));
+  return 1;
+}
+
+int set_num_threads(lua_State* L) {
+  LuaReader in(L);
+  if (in.kind(0) != LuaKind::kNumber) {
+    fail("set_num_threads: argument 'n' must be an integer, got ", in.describe(0));
+  }
+  const int64_t n = read_int("set_num_threads", "n", in, 0).hint;
+  if (n < 1 || n > 4096) fail("set_num_threads: expects a positive number of threads, got ", n);
+  runtime(L).config.num_threads = int(n);
+  runtime_config().num_threads = int(n);
+  return 0;
+}
+
+// {allocated = bytes of all live tensors, lua = bytes of Lua's own heap}
+int memory(lua_State* L) {
+  lua_createtable(L, 0, 2);
+  lua_pushnumber(L, double(allocated_bytes()));
+  lua_setfield(L, -2, "allocated");
+  lua_pushnumber(L, lua_gc(L, LUA_GCCOUNT, 0) * 1024.0 + lua_gc(L, LUA_GCCOUNTB, 0));
+  lua_setfield(L, -2, "lua");
+  return 1;
+}
+
+int set_default_device_impl(lua_State* L) {
+  LuaReader in(L);
+  if (in.kind(0) != LuaKind::kString) {
+    fail("set_default_device: argument 'device' must be a string, got ", in.describe(0));
+  }
+  const Device device = parse_device(in.string(0));
+  allocate(0, device);  // fails with the reason where there is no such device
+  set_default_device(device);
+  return 0;
+}
+
+int read_idx_impl(lua_State* L) {
+  LuaReader in(L);
+  if (in.kind(0) != LuaKind::kString) fail("read_idx: argument 'path' must be a string, got ", in.describe(0));
+  push_tensor(L, read_idx(in.string(0)));
+  return 1;
+}
+
+const Special kSpecials[] = {
+    {"manual_seed", kFunctionOf | kHostEffect, nullptr, manual_seed},
+    {"initial_seed", kFunctionOf | kHostEffect, nullptr, initial_seed},
+    {"get_num_threads", kFunctionOf | kHostEffect, nullptr, get_num_threads},
+    {"set_num_threads", kFunctionOf | kHostEffect, nullptr, set_num_threads},
+    {"memory", kFunctionOf | kHostEffect, nullptr, memory},
+    {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
+    {"_native.read_idx", kHostEffect, nullptr, read_idx_impl},
+};
+
+}  // namespace
+
+std::span<const Special> system_specials() { return kSpecials; }
+
+}  // namespace lutra
