@@ -123,7 +123,8 @@ const Composite kRows[] = {
     {"backward", "Tensor input, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False", kMethod,
      backward_of},
     {"grad",
-     "Tensor[] outputs, Tensor[] inputs, Tensor[]? grad_outputs=None, bool? retain_graph=None, bool create_graph=False, "
+     "Tensor[] outputs, Tensor[] inputs, Tensor[]? grad_outputs=None, bool? retain_graph=None, bool "
+     "create_graph=False, "
      "bool allow_unused=False",
      kFunctionOf, grad_of},
     {"requires_grad_", "Tensor input, bool requires_grad=True", kMethod,

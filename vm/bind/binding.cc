@@ -166,9 +166,9 @@ std::vector<Binding> build() {
     add_specials(out, rows);
   }
   // Other names of ops.
-  static const char* const kAliases[][2] = {{"multiply", "mul"}, {"subtract", "sub"},   {"divide", "div"},
-                                            {"true_divide", "div"}, {"negative", "neg"}, {"absolute", "abs"},
-                                            {"swapdims", "transpose"}, {"greater", "gt"}, {"less", "lt"}};
+  static const char* const kAliases[][2] = {{"multiply", "mul"},       {"subtract", "sub"}, {"divide", "div"},
+                                            {"true_divide", "div"},    {"negative", "neg"}, {"absolute", "abs"},
+                                            {"swapdims", "transpose"}, {"greater", "gt"},   {"less", "lt"}};
   for (const auto& alias : kAliases) {
     auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == alias[1]; });
     LUTRA_CHECK(it != out.end(), "alias of no binding");
@@ -210,7 +210,7 @@ const Binding* find_method(std::string_view name) {
 }
 
 const Binding* find_metamethod(std::string_view name) {
-  static const char* const kOps[][2] = {{"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"},       {"__div", "div"},
+  static const char* const kOps[][2] = {{"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"},      {"__div", "div"},
                                         {"__pow", "pow"}, {"__unm", "neg"}, {"__mod", "remainder"}};
   for (const auto& row : kOps) {
     if (name == row[0]) return find_binding(row[1]);

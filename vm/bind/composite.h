@@ -1,5 +1,5 @@
-// Rows for what Lua can call beyond ops: compositions of ops, queries, state. A row's schema is written as in ops.def; rows of one
-// name that follow one another are overloads, and the first whose argument kinds fit is called.
+// Rows for what Lua can call beyond ops: compositions of ops, queries, state. A row's schema is written as in ops.def;
+// rows of one name that follow one another are overloads, and the first whose argument kinds fit is called.
 #pragma once
 #include <span>
 

@@ -28,7 +28,8 @@ LuaResults finish(Tensor t, const Value& requires_grad) {
 
 template <int kValue>
 LuaResults filled(Args& a) {
-  return finish(full_of(a[0].as<Sizes>(), double(kValue), dtype_or(a[1], DType::kFloat32), device_or_default(a[2])), a[3]);
+  return finish(full_of(a[0].as<Sizes>(), double(kValue), dtype_or(a[1], DType::kFloat32), device_or_default(a[2])),
+                a[3]);
 }
 
 // -- (input, dtype, device, requires_grad) and (input, size, dtype, device, requires_grad)
@@ -239,8 +240,8 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   DType inferred = DType::kFloat32;
   if (!nested.numbers && nested.bools != nested.ints) inferred = nested.bools ? DType::kBool : DType::kInt64;
   const Value where = device_or_default(device);
-  Tensor t = make_tensor(nested.sizes, dtype_or(dtype, inferred).as<DType>(),
-                         where.is_none() ? Device{} : where.as<Device>());
+  Tensor t =
+      make_tensor(nested.sizes, dtype_or(dtype, inferred).as<DType>(), where.is_none() ? Device{} : where.as<Device>());
   auto* p = static_cast<char*>(t->data());
   for (const Scalar& v : nested.values) {
     store_element(p, t->dtype, v);

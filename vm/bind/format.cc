@@ -1,5 +1,5 @@
-// A tensor in, its text out: PyTorch's choice of width and notation over all elements shown, at most 1000 of them in full,
-// else 3 at each edge; lines of 80 characters; suffixes for what is not the default.
+// A tensor in, its text out: PyTorch's choice of width and notation over all elements shown, at most 1000 of them in
+// full, else 3 at each edge; lines of 80 characters; suffixes for what is not the default.
 #include "vm/bind/format.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// An IDX file in, a tensor out. The header is checked against the file's length before memory is taken: gzip's trailer tells
-// the length of what it holds (modulo 2^32), and no IDX file of that kind is longer than 1032 times its compressed length.
+// An IDX file in, a tensor out. The header is checked against the file's length before memory is taken: gzip's trailer
+// tells the length of what it holds (modulo 2^32), and no IDX file of that kind is longer than 1032 times its
+// compressed length.
 #include "vm/bind/idx.h"
 
 #include <zlib.h>

@@ -104,7 +104,8 @@ IndexItem read_item(ArgReader& in, H h) {
     case LuaKind::kString: return parse_item(in.string(h));
     case LuaKind::kTensor: return read_tensor(in.tensor(h));
     case LuaKind::kTable: return read_slice(in, h);
-    default: fail("index: ", in.describe(h), " is no index (integer, slice, int64 or bool tensor, lt.newaxis, lt.ellipsis)");
+    default:
+      fail("index: ", in.describe(h), " is no index (integer, slice, int64 or bool tensor, lt.newaxis, lt.ellipsis)");
   }
 }
 

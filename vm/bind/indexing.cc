@@ -1,5 +1,5 @@
-// x[index] and x[index] = value: integers select, slices slice, lt.newaxis unsqueezes; what tensor indices are left goes through one
-// index_select over the indexed dimensions folded into one.
+// x[index] and x[index] = value: integers select, slices slice, lt.newaxis unsqueezes; what tensor indices are left
+// goes through one index_select over the indexed dimensions folded into one.
 #include "vm/bind/indexing.h"
 
 #include <algorithm>
@@ -81,8 +81,8 @@ View apply_basic(const Tensor& self, const std::vector<IndexItem>& items, bool k
 
 // -- positions
 
-// Negative positions count from the end; a bad one is an error that names it. Concrete ones are looked at here, those of
-// a trace by ops: a select from 0 .. size - 1 checks.
+// Negative positions count from the end; a bad one is an error that names it. Concrete ones are looked at here, those
+// of a trace by ops: a select from 0 .. size - 1 checks.
 Tensor checked_positions(const Tensor& positions, SymInt size, int64_t dim, bool must_check) {
   const Value n = vint(size);
   if (positions->is_fake()) {

@@ -8,9 +8,9 @@ namespace lutra {
 
 struct IndexItem {
   enum Kind : uint8_t { kInt, kSlice, kNewAxis, kEllipsis, kTensor } kind;
-  SymInt at;                                 // kInt
+  SymInt at;                                // kInt
   std::optional<SymInt> start, stop, step;  // kSlice
-  Tensor tensor;                             // kTensor: int64 positions or a bool mask
+  Tensor tensor;                            // kTensor: int64 positions or a bool mask
 };
 
 // Every index form of API.md in, items out.

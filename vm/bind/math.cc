@@ -6,9 +6,7 @@
 
 namespace lutra {
 
-Tensor to_dtype(const Tensor& t, DType dtype) {
-  return t->dtype == dtype ? t : op1(OpId::to_dtype, {t, dtype});
-}
+Tensor to_dtype(const Tensor& t, DType dtype) { return t->dtype == dtype ? t : op1(OpId::to_dtype, {t, dtype}); }
 
 void need_data(const char* fn, const Tensor& t) {
   if (t->is_fake()) throw NeedsData(str(fn, ": reads the elements of a tensor"));
@@ -55,8 +53,10 @@ LuaResults isclose(Args& a) {
   if (x->dtype != y->dtype) fail("isclose: dtypes ", name(x->dtype), " and ", name(y->dtype), " differ");
   GradModeScope off(false);
   Tensor same = binary(OpId::eq, x, y);
-  if (a[4].as<bool>()) same = binary(OpId::logical_or, same, binary(OpId::logical_and, op1(OpId::isnan, {x}), op1(OpId::isnan, {y})));
-  Tensor u = is_float(x->dtype) ? x : to_dtype(x, DType::kFloat64), v = is_float(y->dtype) ? y : to_dtype(y, DType::kFloat64);
+  if (a[4].as<bool>())
+    same = binary(OpId::logical_or, same, binary(OpId::logical_and, op1(OpId::isnan, {x}), op1(OpId::isnan, {y})));
+  Tensor u = is_float(x->dtype) ? x : to_dtype(x, DType::kFloat64),
+         v = is_float(y->dtype) ? y : to_dtype(y, DType::kFloat64);
   Tensor apart = op1(OpId::abs, {op1(OpId::sub, {u, v})});
   Tensor allowed = op1(OpId::add, {binary(OpId::mul, op1(OpId::abs, {v}), a[2]), a[3]});
   Tensor finite = binary(OpId::lt, apart, vnum(INFINITY));
@@ -78,8 +78,8 @@ LuaResults compare_one(Args& a) {
   const Tensor x = a[0].tensor(), y = a[1].tensor();
   if (x->numel() != 1 || y->numel() != 1) {
     const std::string method = str(":", name(kOp), "()");
-    fail(kOp == OpId::lt ? "<" : "<=", ": compares two tensors of one element, got shapes ", to_string(x->sizes), " and ",
-         to_string(y->sizes), "; ", method, " compares element by element");
+    fail(kOp == OpId::lt ? "<" : "<=", ": compares two tensors of one element, got shapes ", to_string(x->sizes),
+         " and ", to_string(y->sizes), "; ", method, " compares element by element");
   }
   GradModeScope off(false);
   return {truth(name(kOp), binary(kOp, x, y))};
@@ -90,9 +90,7 @@ LuaResults reduce_all(Args& a) {
   return {op1(kReduce, {a[0]})};
 }
 
-Tensor sum_dims(const Tensor& t, const Value& dim, const Value& keepdim) {
-  return op1(OpId::sum, {t, dim, keepdim});
-}
+Tensor sum_dims(const Tensor& t, const Value& dim, const Value& keepdim) { return op1(OpId::sum, {t, dim, keepdim}); }
 
 // (input, p, dim, keepdim)
 LuaResults norm(Args& a) {
@@ -161,7 +159,8 @@ const Composite kRows[] = {
     {"min", "Tensor input, int dim!, bool keepdim!=False", kBoth, op_of<OpId::min_dim>},
     {"min", "Tensor input, Tensor other", kBoth, op_of<OpId::minimum>},
     {"equal", "Tensor input, Tensor other", kBoth | kNeedsData, equal},
-    {"isclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False", kBoth, isclose},
+    {"isclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False", kBoth,
+     isclose},
     {"allclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False",
      kBoth | kNeedsData, allclose},
     {"__lt", "Tensor input, Tensor other", kNeedsData, compare_one<OpId::lt>},
@@ -172,9 +171,13 @@ const Composite kRows[] = {
     {"std", "Tensor input, " REDUCE ", *, Scalar correction=1, bool keepdim!=False", kBoth,
      [](Args& a) -> LuaResults { return {op1(OpId::sqrt, {var_of(a)})}; }},
     {"clamp_min", "Tensor input, Scalar min", kBoth,
-     [](Args& a) -> LuaResults { return {op1(OpId::clamp, {a[0], a[1], {}})}; }},
+     [](Args& a) -> LuaResults {
+       return {op1(OpId::clamp, {a[0], a[1], {}})};
+     }},
     {"clamp_max", "Tensor input, Scalar max", kBoth,
-     [](Args& a) -> LuaResults { return {op1(OpId::clamp, {a[0], {}, a[1]})}; }},
+     [](Args& a) -> LuaResults {
+       return {op1(OpId::clamp, {a[0], {}, a[1]})};
+     }},
     {"addmm", "Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1", kBoth, addmm},
     {"mv", "Tensor input, Tensor vec", kBoth, op_of<OpId::matmul>},
     {"dot", "Tensor input, Tensor other", kBoth, dot},

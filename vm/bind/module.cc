@@ -1,9 +1,11 @@
 // Bindings as Lua functions: the module table, the metatable of tensors, and the C function behind each of them.
 #include "vm/bind/module.h"
 
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
+#include <utility>
 
 #include "vm/bind/binding.h"
 #include "vm/bind/lua_reader.h"
@@ -15,9 +17,7 @@
 namespace lutra {
 namespace {
 
-const Binding& binding_of(lua_State* L) {
-  return *static_cast<const Binding*>(lua_touserdata(L, lua_upvalueindex(1)));
-}
+const Binding& binding_of(lua_State* L) { return *static_cast<const Binding*>(lua_touserdata(L, lua_upvalueindex(1))); }
 
 int push_results(lua_State* L, const LuaResults& results) {
   luaL_checkstack(L, int(results.size()) + 4, "too many results");
@@ -128,9 +128,8 @@ struct Name {
 
 // dtypes and devices are strings; so are the marks of indices, which read the same inside index text.
 const Name kNames[] = {
-    {"float", "float32"}, {"double", "float64"},  {"half", "float16"},   {"long", "int64"},
-    {"int", "int32"},     {"short", "int16"},     {"newaxis", "None"},   {"ellipsis", "..."},
-    {"__version__", "0.1.0"},
+    {"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"long", "int64"},        {"int", "int32"},
+    {"short", "int16"},   {"newaxis", "None"},   {"ellipsis", "..."}, {"__version__", "0.1.0"},
 };
 
 void add_constants(lua_State* L) {
@@ -172,7 +171,8 @@ void add_metamethods(lua_State* L) {
 
 // Stack: module, methods, metatable. __index and __newindex get methods and attributes as upvalues.
 void add_indexing(lua_State* L) {
-  for (auto [event, entry] : {std::pair{"__index", index_entry}, std::pair{"__newindex", newindex_entry}}) {
+  const std::pair<const char*, lua_CFunction> kEvents[] = {{"__index", index_entry}, {"__newindex", newindex_entry}};
+  for (auto [event, entry] : kEvents) {
     lua_pushvalue(L, -2);
     lua_newtable(L);
     for (const Attribute& row : attributes()) {

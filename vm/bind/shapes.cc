@@ -198,7 +198,8 @@ LuaResults repeat_with(const char* fn, Args& a, bool pad) {
   Sizes times = a[1].as<Sizes>(), sizes = t->sizes;
   while (pad && times.size() < sizes.size()) times.insert(0, 1);
   if (times.size() < sizes.size()) {
-    fail(fn, ": the number of repeats (", times.size(), ") is smaller than the number of dimensions (", sizes.size(), ")");
+    fail(fn, ": the number of repeats (", times.size(), ") is smaller than the number of dimensions (", sizes.size(),
+         ")");
   }
   while (sizes.size() < times.size()) sizes.insert(0, 1);
   Sizes spaced, expanded, folded;
@@ -238,7 +239,9 @@ const Composite kRows[] = {
     {"movedim", "Tensor input, int source, int destination", kBoth, movedim},
     {"narrow", "Tensor input, int dim, int start, int length", kBoth, narrow},
     {"ravel", "Tensor input", kBoth,
-     [](Args& a) -> LuaResults { return {op1(OpId::reshape, {a[0], Sizes{SymInt(-1)}})}; }},
+     [](Args& a) -> LuaResults {
+       return {op1(OpId::reshape, {a[0], Sizes{SymInt(-1)}})};
+     }},
     {"view_as", "Tensor input, Tensor other", kBoth, shaped_as<OpId::view>},
     {"reshape_as", "Tensor input, Tensor other", kBoth, shaped_as<OpId::reshape>},
     {"expand_as", "Tensor input, Tensor other", kBoth, shaped_as<OpId::expand>},

@@ -171,7 +171,9 @@ const Composite kRows[] = {
     {"type_as", "Tensor input, Tensor other", kMethod, to_other},
     {"cpu", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {to_device(a[0].tensor(), Device{})}; }},
     {"cuda", "Tensor input", kMethod,
-     [](Args& a) -> LuaResults { return {to_device(a[0].tensor(), Device{DeviceType::kCUDA, 0})}; }},
+     [](Args& a) -> LuaResults {
+       return {to_device(a[0].tensor(), Device{DeviceType::kCUDA, 0})};
+     }},
     {"fill_", "Tensor input, Operand value", kBoth, fill_inplace},
     {"fill", "Tensor input, Operand value", kBoth, fill_copy},
     {"zero_", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {fill_with(a[0].tensor(), vnum(0))}; }},
@@ -183,10 +185,8 @@ const Composite kRows[] = {
 };
 
 const Special kSpecials[] = {
-    {"totable", kMethod | kNeedsData, nullptr, totable},
-    {"tolist", kMethod | kNeedsData, nullptr, totable},
-    {"__tostring", kNeedsData, nullptr, to_string},
-    {"__concat", kNeedsData, nullptr, concat},
+    {"totable", kMethod | kNeedsData, nullptr, totable}, {"tolist", kMethod | kNeedsData, nullptr, totable},
+    {"__tostring", kNeedsData, nullptr, to_string},      {"__concat", kNeedsData, nullptr, concat},
     {"is_tensor", kFunctionOf, is_tensor, nullptr},
 };
 

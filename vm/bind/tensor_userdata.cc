@@ -1,5 +1,6 @@
 // Tensors as userdata. Invariants:
-// 1. A live tensor has at most one userdata in a state: the weak-valued table kTensorsKey maps TensorImpl* to it. LuaJIT
+// 1. A live tensor has at most one userdata in a state: the weak-valued table kTensorsKey maps TensorImpl* to it.
+// LuaJIT
 //    clears a weak value before its finalizer runs, so a dying userdata is never handed out again; the next push makes
 //    a fresh one.
 // 2. A userdata holds a reference, so the address that is its key stays taken while it is in the table.

@@ -66,11 +66,11 @@ void set_from_text(Config& config, const Row& row, const std::string& text) {
     char* end = nullptr;
     const double value = std::strtod(text.c_str(), &end);
     if (text.empty() || *end) fail("config: ", row.name, " must be a number, got '", text, "'");
-    config.**number = check_int(row, value);
+    config.** number = check_int(row, value);
   } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
     const bool on = text == "1" || text == "true", off = text == "0" || text == "false";
     if (!on && !off) fail("config: ", row.name, " must be true or false, got '", text, "'");
-    config.**flag = on;
+    config.** flag = on;
   } else {
     check_choice(row, text);
     config.*std::get<std::string Config::*>(row.member) = text;
@@ -97,10 +97,10 @@ int set_impl(lua_State* L) {
   const int type = lua_type(L, 3);
   if (auto* number = std::get_if<int Config::*>(&row.member)) {
     if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
-    config.**number = check_int(row, lua_tonumber(L, 3));
+    config.** number = check_int(row, lua_tonumber(L, 3));
   } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
     if (type != LUA_TBOOLEAN) fail("config: ", row.name, " must be true or false, got ", luaL_typename(L, 3));
-    config.**flag = lua_toboolean(L, 3);
+    config.** flag = lua_toboolean(L, 3);
   } else {
     if (type != LUA_TSTRING && type != LUA_TNIL) {
       fail("config: ", row.name, " must be a string or nil, got ", luaL_typename(L, 3));

@@ -1,0 +1,58 @@
+// Opens Lutra in a Lua state: every room in the order of their arrows; the module table out.
+#include <lua.hpp>
+
+#include "vm/bind/module.h"
+#include "vm/capi/lutra.h"
+#include "vm/capture/open.h"
+#include "vm/host/runtime.h"
+#include "vm/host/stdlib.h"
+
+namespace lutra {
+namespace {
+
+const char kModuleKey = 0;
+
+// package.loaded.lutra = module, so that the standard library may require it while it is opened.
+void announce(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  if (lua_istable(L, -1)) {
+    lua_pushvalue(L, -2);
+    lua_setfield(L, -2, "lutra");
+  }
+  lua_pop(L, 1);
+}
+
+// lt.no_grad is written in Lua.
+void open_no_grad(lua_State* L) {
+  if (!push_stdlib_chunk(L, "lutra.no_grad")) luaL_error(L, "Lutra's standard library has no no_grad.lua");
+  lua_pushvalue(L, -2);
+  lua_call(L, 1, 1);
+  lua_setfield(L, -2, "no_grad");
+}
+
+}  // namespace
+
+int open_lutra(lua_State* L) {
+  check_logs();
+  lua_settop(L, 0);
+  if (make_runtime(L)) {
+    open_bindings(L);
+    announce(L);
+    open_no_grad(L);
+    if (open_capture) open_capture(L);
+    lua_settop(L, 1);
+    open_stdlib(L, 1);
+    lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));
+    lua_pushvalue(L, 1);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  lua_settop(L, 0);
+  lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1)) luaL_error(L, "Lutra could not be opened in this state before");
+  return 1;
+}
+
+}  // namespace lutra
+
+extern "C" int luaopen_lutra(lua_State* L) { return lutra::guarded(L, lutra::open_lutra); }

@@ -1,0 +1,222 @@
+// The `lutra` executable: options, scripts, standard input and the REPL, as a client of lutra.h. Options are luajit's,
+// and those of kHelp beside them.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <lua.hpp>
+#include <string>
+#include <vector>
+
+#include "vm/capi/lutra.h"
+#include "vm/repl/repl.h"
+
+namespace lutra {
+namespace {
+
+const char kHelp[] =
+    "usage: lutra [options]... [script [args]...]\n"
+    "       lutra explain script [args]...   run it and report frames, graphs, breaks, guards, recompiles\n"
+    "  -e chunk   execute string 'chunk'        -l name   require library 'name'\n"
+    "  -i         the REPL after the script     -v        show version information\n"
+    "  -E         ignore environment variables\n"
+    "  -j cmd     LuaJIT control (-joff, -jv)   -O[opt]   LuaJIT optimiser (-O3, -Ohotloop=1)\n"
+    "  --auto     compile every hot frame that runs tensor ops\n"
+    "  --device D make tensors on D by default (cpu, cuda:0)\n"
+    "  --version  --help\n"
+    "  --         stop handling options         -         execute standard input\n"
+    "Without a script: the REPL, or standard input where that is no terminal.\n"
+    "LUTRA_LOGS=help lists what can be logged.\n";
+
+int usage_error(const std::string& message) {
+  std::fprintf(stderr, "lutra: %s\n%s", message.c_str(), kHelp);
+  return 1;
+}
+
+struct Step {
+  char kind;  // 'e', 'l', 'j', 'O'
+  std::string text;
+};
+
+struct Options {
+  std::vector<Step> steps;
+  bool interactive = false, version = false, ignore_env = false, auto_compile = false, explain = false;
+  bool help = false;
+  std::string device, error;
+  int script = 0;  // index in argv, or argc
+};
+
+// -eX and -e X. Returns false where the value is missing.
+bool take_value(int argc, char** argv, int& i, std::string* out) {
+  if (argv[i][2]) {
+    *out = argv[i] + 2;
+    return true;
+  }
+  if (i + 1 >= argc) return false;
+  *out = argv[++i];
+  return true;
+}
+
+// One option that starts with "--"; false for an unknown one.
+bool read_long(int argc, char** argv, int& i, Options& out) {
+  const std::string name = argv[i];
+  if (name == "--version") {
+    out.version = true;
+  } else if (name == "--help") {
+    out.help = true;
+  } else if (name == "--auto") {
+    out.auto_compile = true;
+  } else if (name == "--device" && i + 1 < argc) {
+    out.device = argv[++i];
+  } else if (name.rfind("--device=", 0) == 0) {
+    out.device = name.substr(9);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool read_short(int argc, char** argv, int& i, Options& out) {
+  const char kind = argv[i][1];
+  const bool alone = argv[i][2] == 0;
+  Step step{kind, ""};
+  switch (kind) {
+    case 'i': out.interactive = true; return alone;
+    case 'v': out.version = true; return alone;
+    case 'E': out.ignore_env = true; return alone;
+    case 'O': step.text = argv[i] + 2; break;
+    case 'e':
+    case 'l':
+    case 'j':
+      if (!take_value(argc, argv, i, &step.text)) return false;
+      break;
+    default: return false;
+  }
+  out.steps.push_back(step);
+  return true;
+}
+
+Options read_options(int argc, char** argv) {
+  Options out;
+  int i = 1;
+  for (; i < argc && argv[i][0] == '-' && argv[i][1]; ++i) {
+    if (std::strcmp(argv[i], "--") == 0) {
+      ++i;
+      break;
+    }
+    const bool known = argv[i][1] == '-' ? read_long(argc, argv, i, out) : read_short(argc, argv, i, out);
+    if (!known) {
+      out.error = std::string("unrecognized or incomplete option '") + argv[i < argc ? i : argc - 1] + "'";
+      return out;
+    }
+  }
+  if (i < argc && std::strcmp(argv[i], "explain") == 0 && access("explain", F_OK) != 0) {
+    out.explain = true;
+    if (++i >= argc) out.error = "explain: a script is needed";
+  }
+  out.script = i;
+  return out;
+}
+
+// -- what the options do, written in Lua: each chunk is called with the option's text
+
+const char* chunk_of(char kind) {
+  switch (kind) {
+    case 'l': return "require(...)";
+    case 'j':
+      return "local cmd, args = (...):match('^([^=]*)=?(.*)$')\n"
+             "local f = require('jit')[cmd]\n"
+             "if type(f) == 'function' then return f() end\n"
+             "local ok, m = pcall(require, 'jit.' .. cmd)\n"
+             "if not ok then error('unknown LuaJIT command or jit.* modules not installed: ' .. cmd, 0) end\n"
+             "local list = {}\n"
+             "for a in args:gmatch('[^,]+') do list[#list + 1] = a end\n"
+             "return m.start(unpack(list))";
+    case 'O':
+      return "local list = {}\n"
+             "for a in (...):gmatch('[^,]+') do list[#list + 1] = a end\n"
+             "return require('jit.opt').start(unpack(list))";
+    default: return "";
+  }
+}
+
+int report(const lutra_State* S, int code) {
+  if (code != LUTRA_OK) std::fprintf(stderr, "lutra: %s\n", lutra_error(S));
+  return code;
+}
+
+// Runs chunk(text).
+int run_chunk(lutra_State* S, const char* chunk, const std::string& text) {
+  lua_State* L = lutra_lua(S);
+  luaL_loadbuffer(L, chunk, std::strlen(chunk), "=lutra");
+  lua_pushlstring(L, text.data(), text.size());
+  return lutra_call(S, 1, 0);
+}
+
+int run_step(lutra_State* S, const Step& step) {
+  if (step.kind == 'e') return lutra_do_string(S, step.text.c_str(), "=(command line)");
+  // -O alone is -O3.
+  const std::string text = step.kind == 'O' && step.text.empty() ? "3" : step.text;
+  return run_chunk(S, chunk_of(step.kind), text);
+}
+
+// lt.auto and the report come with capture.
+int run_explain(lutra_State* S, int argc, char** argv, int script) {
+  lua_State* L = lutra_lua(S);
+  static const char chunk[] =
+      "local explain = lt._native.explain_script\n"
+      "if not explain then error('explain: this build of Lutra cannot explain scripts', 0) end\n"
+      "return explain(...)";
+  luaL_loadbuffer(L, chunk, sizeof chunk - 1, "=lutra");
+  for (int i = script; i < argc; ++i) lua_pushstring(L, argv[i]);
+  return lutra_call(S, argc - script, 0);
+}
+
+int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
+  if (options.auto_compile) {
+    const int code = run_chunk(
+        S, "if not lt.auto then error('--auto: this build of Lutra has no lt.auto', 0) end lt.auto(true)", "");
+    if (report(S, code)) return 1;
+  }
+  for (const Step& step : options.steps) {
+    if (report(S, run_step(S, step))) return 1;
+  }
+  const bool given = options.script < argc, dash = given && std::strcmp(argv[options.script], "-") == 0;
+  if (options.explain) return report(S, run_explain(S, argc, argv, options.script)) ? 1 : 0;
+  if (given) {
+    const char* path = dash ? nullptr : argv[options.script];
+    if (report(S, lutra_do_file(S, path, argc - options.script - 1, argv + options.script + 1))) return 1;
+  }
+  if (options.interactive || (!given && options.steps.empty() && !options.version && isatty(0))) {
+    return run_repl(S);
+  }
+  if (!given && options.steps.empty() && !options.version)
+    return report(S, lutra_do_file(S, nullptr, 0, nullptr)) ? 1 : 0;
+  return 0;
+}
+
+}  // namespace
+}  // namespace lutra
+
+int main(int argc, char** argv) {
+  using namespace lutra;
+  const Options options = read_options(argc, argv);
+  if (!options.error.empty()) return usage_error(options.error);
+  if (options.help) {
+    std::fputs(kHelp, stdout);
+    return 0;
+  }
+  if (options.version) std::printf("Lutra %s (%s)\n", lutra_version(), LUAJIT_VERSION);
+  lutra_Options open = {};
+  open.size = sizeof open;
+  open.device = options.device.empty() ? nullptr : options.device.c_str();
+  open.ignore_env = options.ignore_env;
+  lutra_State* S = lutra_open(&open);
+  if (!S) {
+    std::fprintf(stderr, "lutra: %s\n", lutra_error(nullptr));
+    return 1;
+  }
+  const int status = run_all(S, options, argc, argv);
+  lutra_close(S);
+  return status;
+}
