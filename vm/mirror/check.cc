@@ -189,6 +189,12 @@ char registry_key;
 
 }  // namespace
 
+void set_unavailable(lua_State* L) {
+  lua_pushlightuserdata(L, &registry_key);
+  lua_pushboolean(L, 0);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
 bool available(lua_State* L) {
   lua_pushlightuserdata(L, &registry_key);
   lua_rawget(L, LUA_REGISTRYINDEX);

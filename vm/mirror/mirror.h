@@ -133,6 +133,7 @@ struct Thread {
 
 // Are the structs above this LuaJIT's? Remembered for each main state.
 bool available(lua_State* L);
+void set_unavailable(lua_State* L);  // as if the check had failed: the fallbacks can be tested
 
 // Raw access; only where available(L).
 inline Thread* thread(lua_State* L) { return reinterpret_cast<Thread*>(L); }

@@ -5,6 +5,8 @@
 //   KSHORT base, id; MOV base+2.., args; CALL base -> code, result 0, result 1 ...
 //   code is nil or false: the original code goes on. code is an integer k: the exit with that code is taken:
 //   moves (slots <- results), residual operations, then the resume.
+// Ids above 32767 go as two arguments to the number kCallWide. Where a frame has no room for all arguments or results
+// (250 slots), they go in chunks through tables: kCallPush, kCallRunPacked, kCallFetch.
 //
 // Invariants:
 // 1. No constant, upvalue or child is added or moved, so one prototype can replace the other while frames run.
@@ -37,6 +39,9 @@ struct PatchValue {
   static PatchValue result(int i) { return {Kind::kResult, i}; }
   static PatchValue temp(int i) { return {Kind::kTemp, i}; }
   static PatchValue integer(int i) { return {Kind::kInteger, i}; }
+  static PatchValue upvalue(int i) { return {Kind::kUpvalue, i}; }
+  static PatchValue nil() { return {Kind::kNil, 0}; }
+  static PatchValue boolean(bool b) { return {b ? Kind::kTrue : Kind::kFalse, 0}; }
 };
 
 struct Residual {
@@ -62,12 +67,13 @@ struct Resume {
     kPc,        // at `pc` of this frame. If a portal stands there it is called, unless past_portal
     kReturn,    // returns `args`
     kCall,      // does the call instruction at `pc`, but of args[0] with args[1..]; its results go where it wants them,
-                // then on at pc + 1. For a CALLT or CALLMT this is a tail call
-    kTailCall,  // returns args[0](args[1..], ...), the own varargs appended where `varargs`
+                // then on at pc + 1. For a CALLT or CALLMT this is a tail call; for an instruction whose metamethod
+                // (or iterator) was inlined the result goes where the metamethod's would
+    kTailCall,  // returns args[0](args[1..])
   } kind = Kind::kPc;
   bc::Pc pc = 0;
   bool past_portal = false;
-  bool varargs = false;
+  bool varargs = false;  // kTailCall, kReturn: the frame's own varargs follow args
   std::vector<PatchValue> args;
 };
 
@@ -87,7 +93,7 @@ struct Point {
   bc::Pc pc = 0;
   int id = 0;
   std::vector<unsigned> args;  // slots passed, in this order
-  bool varargs = false;        // the frame's varargs follow (not with more arguments than the frame has room for)
+  bool varargs = false;        // the frame's varargs follow
   std::vector<Exit> exits;
 };
 
@@ -95,10 +101,18 @@ struct Patch {
   std::vector<Point> points;  // at most one a pc
 };
 
+// Numbers below 0 that patched code calls; portal ids are above 0.
+enum PortalCall : int {
+  kCallWide = -1,       // (low 15 bits of the id, the rest, args ...) -> code, results
+  kCallFetch = -2,      // (table, first index) -> values from there on
+  kCallPush = -3,       // (table or nil, values ...) -> table
+  kCallRunPacked = -4,  // (table or nil, low, high, pack results?, varargs ...) -> code, results or one table
+};
+
 // A patched prototype. Where each portal's CALL returns to is what makes a portal call unforgeable.
 struct Site {
   bc::Pc return_pc;
-  int id;
+  int id;  // 0 for the helpers (fetch, push)
 };
 struct Patched {
   bc::Dump dump;
@@ -125,6 +139,7 @@ struct ResumeSpec {
   bc::Pc pc = 0;
   ResumeMode mode = ResumeMode::kAt;
   int num_args = 0;
+  bool packed = false;  // one parameter, a table made by pack_values (portal.h), instead of many
 };
 
 struct ResumeProto {

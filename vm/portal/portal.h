@@ -46,6 +46,9 @@ bool redirected(lua_State* L, int index);
 // and for clones. Without the mirror closures that were never cloned from one another may differ.
 const void* prototype_identity(lua_State* L, int index);
 
+// Replaces the top n values by one table: the argument of a resume closure whose ResumeSpec said packed.
+void pack_values(lua_State* L, int n);
+
 // How many prototypes are held for frames that may still run in them (tests, lt.counters).
 int retired_prototypes(lua_State* L);
 

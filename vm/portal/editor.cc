@@ -1,0 +1,91 @@
+// Puts blocks of code into a prototype: two passes, first where everything goes, then the jumps.
+#include "vm/portal/editor.h"
+
+#include "ops/core/error.h"
+#include "vm/portal/emit.h"
+
+namespace lutra {
+
+using bc::Ins;
+using bc::Op;
+using bc::Pc;
+
+unsigned Block::jump(Op op, unsigned a, Target target) {
+  fixes_.push_back({size(), target});
+  code_.push_back(bc::ins_ad(op, a, 0x8000));
+  return size() - 1;
+}
+
+void Block::bind(unsigned jump_index) {
+  for (Fix& f : fixes_) {
+    if (f.index == jump_index) f.target = {Target::Kind::kLocal, size()};
+  }
+}
+
+void Editor::place(const Block& block, Result& out, Pc line_of) const {
+  bc::Proto& p = out.proto;
+  for (const Site& s : block.sites_) out.sites.push_back({p.size() + s.return_pc, s.id});
+  p.code.insert(p.code.end(), block.code_.begin(), block.code_.end());
+  out.old_pc.resize(p.code.size(), 0);
+  if (p.has_debug) p.lines.resize(p.code.size(), proto_.line(line_of));
+}
+
+void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& start) const {
+  for (const Block::Fix& f : block.fixes_) {
+    const Pc pc = at + f.index;
+    Pc target = at + f.target.at;
+    if (f.target.kind == Target::Kind::kStart) target = start[f.target.at];
+    if (f.target.kind == Target::Kind::kInstruction) target = out.moved[f.target.at];
+    if (!bc::jump_fits(pc, target)) fail("patch: a jump is too far");
+    Ins& i = out.proto.code[pc];
+    const unsigned a = bc::op_a(i) == kFrameEnd ? out.proto.framesize : bc::op_a(i);
+    i = bc::ins_jump(bc::op(i), a, pc, target);
+  }
+}
+
+Editor::Result Editor::finish(unsigned framesize) const {
+  Result out;
+  bc::Proto& p = out.proto;
+  p = proto_;
+  p.framesize = static_cast<uint8_t>(framesize);
+  p.code.resize(1);
+  p.code[0] = bc::ins_ad(bc::op(p.code[0]), framesize, 0);
+  if (p.has_debug) p.lines.resize(1);
+  out.old_pc.assign(1, 0);
+  const Pc n = proto_.size();
+  std::vector<Pc> start(n + 1, 0);
+  out.moved.assign(n + 1, 0);
+  place(entry_, out, 1);
+  for (Pc pc = 1; pc < n; ++pc) {
+    start[pc] = p.size();
+    if (auto b = before_.find(pc); b != before_.end()) place(b->second, out, pc);
+    out.moved[pc] = p.size();
+    if (auto r = replace_.find(pc); r != replace_.end()) {
+      place(r->second, out, pc);
+    } else {
+      p.code.push_back(proto_.code[pc]);
+      out.old_pc.push_back(0);
+      if (p.has_debug) p.lines.push_back(proto_.lines[pc]);
+    }
+    out.old_pc[out.moved[pc]] = pc;
+  }
+  start[n] = out.moved[n] = p.size();
+  for (Pc pc = 1; pc < n; ++pc) {
+    const Ins i = proto_.code[pc];
+    if (bc::info(i).c == bc::Mode::Jump && !replace_.count(pc)) {
+      const Pc at = out.moved[pc], target = start[bc::jump_target(pc, i)];
+      if (!bc::jump_fits(at, target)) fail("patch: a jump is too far");
+      p.code[at] = bc::ins_jump(bc::op(i), bc::op_a(i), at, target);
+    }
+  }
+  fix(entry_, 1, out, start);
+  for (const auto& [pc, block] : before_) fix(block, start[pc], out, start);
+  for (const auto& [pc, block] : replace_) fix(block, out.moved[pc], out, start);
+  for (bc::Var& v : p.vars) {
+    if (v.start >= 1 && v.start <= n) v.start = start[v.start];
+    if (v.end >= 1 && v.end <= n) v.end = start[v.end];
+  }
+  return out;
+}
+
+}  // namespace lutra

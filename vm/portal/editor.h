@@ -1,0 +1,69 @@
+// A prototype and blocks of new code for places in it; the prototype with those blocks in place, jumps, lines and names
+// of variables following, out.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "vm/bytecode/dump.h"
+#include "vm/portal/patch.h"
+
+namespace lutra {
+
+struct Target {
+  enum class Kind : uint8_t {
+    kStart,        // where jumps to old pc `at` go: the block before it, if there is one
+    kInstruction,  // old pc `at` itself
+    kLocal,        // index `at` of the same block
+  } kind;
+  uint32_t at;
+};
+
+// New code, with jumps whose targets are known only when all blocks are in place.
+class Block {
+ public:
+  unsigned size() const { return static_cast<unsigned>(code_.size()); }
+  void add(bc::Ins i) { code_.push_back(i); }
+  // Returns the jump's index, for bind.
+  unsigned jump(bc::Op op, unsigned a, Target target = {Target::Kind::kLocal, 0});
+  void bind(unsigned jump_index);                        // its target is the block's end as it is now
+  void site(int id) { sites_.push_back({size(), id}); }  // the call just added is a portal's
+
+ private:
+  friend class Editor;
+  struct Fix {
+    unsigned index;
+    Target target;
+  };
+  std::vector<bc::Ins> code_;
+  std::vector<Fix> fixes_;
+  std::vector<Site> sites_;
+};
+
+class Editor {
+ public:
+  explicit Editor(const bc::Proto& proto) : proto_(proto) {}
+  Block& entry() { return entry_; }                   // runs first, and never again
+  Block& before(bc::Pc pc) { return before_[pc]; }    // on every way to pc
+  Block& replace(bc::Pc pc) { return replace_[pc]; }  // instead of the instruction at pc
+  struct Result {
+    bc::Proto proto;
+    std::vector<Site> sites;
+    std::vector<bc::Pc> moved;   // moved[old pc] = new pc of the instruction
+    std::vector<bc::Pc> old_pc;  // old_pc[new pc], 0 for added instructions
+  };
+  Result finish(unsigned framesize) const;
+
+ private:
+  void place(const Block& block, Result& out, bc::Pc line_of) const;
+  void fix(const Block& block, bc::Pc at, Result& out, const std::vector<bc::Pc>& start) const;
+
+  const bc::Proto& proto_;
+  Block entry_;
+  std::map<bc::Pc, Block> before_, replace_;
+};
+
+// The dump with its function replaced, verified.
+Patched finish_patch(const bc::Dump& dump, Editor::Result&& result);
+
+}  // namespace lutra

@@ -1,0 +1,52 @@
+// Emits the code of portals and resumes into a block: loads of values, calls through numbers, instructions that do what
+// an original call did with another callee. Keeps track of how large the frame must be.
+#pragma once
+
+#include <functional>
+
+#include "vm/portal/editor.h"
+
+namespace lutra {
+
+constexpr unsigned kMaxSlots = 250;
+constexpr unsigned kFrameEnd = 0xff;  // operand A of jumps: the new framesize, filled in by Editor::finish
+
+class Emitter {
+ public:
+  // `scratch` is the first slot that is free for short use.
+  Emitter(const bc::Proto& proto, Block& block, unsigned scratch) : proto_(proto), b_(block), scratch_(scratch) {
+    need(scratch);
+  }
+  Block& block() { return b_; }
+  unsigned scratch() const { return scratch_; }
+  void set_scratch(unsigned slot) { need(scratch_ = slot); }
+  unsigned used() const { return used_; }
+  void need(unsigned end);  // slots below `end` are used; fails where no frame has so many
+
+  void add(bc::Ins i) { b_.add(i); }
+  void move(unsigned dst, unsigned src) {
+    if (dst != src) add(bc::ins_ad(bc::Op::MOV, dst, src));
+  }
+  void integer(unsigned dst, int v) { add(bc::ins_ad(bc::Op::KSHORT, dst, static_cast<uint16_t>(v))); }
+  void jump(Target t) { b_.jump(bc::Op::JMP, kFrameEnd, t); }
+  void jump_start(bc::Pc pc) { jump({Target::Kind::kStart, pc}); }
+  void close_upvalues(unsigned from);
+  // Calls slot `callee` with `nargs` arguments already in callee+2.., for nresults results (-1: all).
+  void call(unsigned callee, unsigned nargs, int nresults, int site_id = -1);
+  // Values first .. first+n-1 of the table in slot `table` to scratch on; room for `n` is the caller's.
+  void fetch(unsigned table, int first, unsigned n);
+  unsigned fetch_room() const { return kMaxSlots - scratch_ - 1; }
+
+  // Does what the instruction at pc does to the frame, its call being that of the function that `load(callee)` puts
+  // into slot callee and `nargs` arguments after it (from callee + 2 on); then jumps behind it.
+  void call_like(bc::Pc pc, unsigned nargs, const std::function<void(unsigned callee)>& load);
+
+ private:
+  void copy_takers(bc::Pc pc);
+  const bc::Proto& proto_;
+  Block& b_;
+  unsigned scratch_;
+  unsigned used_ = 0;
+};
+
+}  // namespace lutra

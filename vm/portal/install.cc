@@ -1,0 +1,492 @@
+// Loads patched prototypes, makes closures of them, and switches functions between prototypes in place. Functions on
+// the Lua stack in and out; prototypes stay alive as long as a function or a running frame needs them.
+//
+// Invariants:
+// 1. f.pc points into a prototype that kAnchors[f] holds, or into the function's own first one.
+// 2. A prototype that a function leaves is dropped only when no thread's stack holds an address inside it and no trace
+//    was compiled from it (all traces are flushed); until then it is in kRetired.
+// 3. While frames run in a retired prototype, its function's prototype has at least its framesize: LuaJIT takes the
+//    extent of a frame from the function's present prototype.
+#include <algorithm>
+#include <lua.hpp>
+
+#include "ops/core/error.h"
+#include "vm/portal/state.h"
+
+namespace lutra {
+
+namespace {
+
+char table_keys[static_cast<int>(PortalTable::kCount)];
+const char* const kModes[] = {"k", "k", "v", "", "k"};
+
+int absolute(lua_State* L, int index) { return index > 0 ? index : lua_gettop(L) + 1 + index; }
+
+void check_lua_function(lua_State* L, int index) {
+  if (!lua_isfunction(L, index) || lua_iscfunction(L, index)) fail("patch: a Lua function is needed");
+}
+
+// Only with the mirror.
+mirror::Func* lua_function(lua_State* L, int index) {
+  check_lua_function(L, index);
+  return static_cast<mirror::Func*>(mirror::object(L, index));
+}
+
+mirror::Proto* to_proto(lua_State* L, int index) { return static_cast<mirror::Proto*>(mirror::object(L, index)); }
+
+int append(lua_State*, const void* p, size_t n, void* ud) {
+  static_cast<std::string*>(ud)->append(static_cast<const char*>(p), n);
+  return 0;
+}
+
+std::string raw_dump(lua_State* L, int index) {
+  std::string bytes;
+  lua_pushvalue(L, index);
+  lua_dump(L, append, &bytes);
+  lua_pop(L, 1);
+  return bytes;
+}
+
+// The children of the new prototype become the original's own, so that closures it makes are of the same prototypes.
+void share_children(const bc::Proto& decoded, const mirror::Proto* original, mirror::Proto* copy) {
+  for (size_t i = 0; i < decoded.kgc.size() && i < original->sizekgc; ++i) {
+    if (!std::holds_alternative<bc::Child>(decoded.kgc[i])) continue;
+    const auto slot = -1 - static_cast<ptrdiff_t>(i);
+    copy->k[slot] = original->k[slot];
+  }
+}
+
+// kAnchors[function at index] or nil.
+void push_anchor(lua_State* L, int index) {
+  push_table(L, PortalTable::kAnchors);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+}
+
+bool in_use(const std::vector<lua_State*>& threads, const mirror::Proto* p) {
+  const char* begin = reinterpret_cast<const char*>(p);
+  return std::any_of(threads.begin(), threads.end(),
+                     [&](lua_State* th) { return mirror::stack_points_into(th, begin, begin + p->sizept); });
+}
+
+bool flush_traces(lua_State* L) { return luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH) != 0; }
+
+void set_framesize(mirror::Proto* p, uint8_t size) {
+  p->framesize = size;
+  p->bytecode()[0] = (p->bytecode()[0] & ~0xff00u) | static_cast<uint32_t>(size) << 8;
+}
+
+// Frames of f and of `next`, wherever they are, must have room for `framesize` slots.
+void reserve_frames(const std::vector<lua_State*>& threads, const mirror::Func* f, const mirror::Proto* next,
+                    int framesize) {
+  const uint64_t word = mirror::make_gc(mirror::kFunc, f).u64;
+  const char* begin = reinterpret_cast<const char*>(next);
+  for (lua_State* th : threads) {
+    const mirror::Thread* t = mirror::thread(th);
+    const bool runs = std::any_of(t->stack, t->top, [&](mirror::TValue v) { return v.u64 == word; }) ||
+                      mirror::stack_points_into(th, begin, begin + next->sizept);
+    if (runs && t->status <= LUA_YIELD && !lua_checkstack(th, framesize + 40)) fail("patch: a Lua stack is full");
+  }
+}
+
+uint8_t true_framesize(PortalState& s, mirror::Proto* p) {
+  const auto it = s.true_framesize.find(p);
+  return it == s.true_framesize.end() ? p->framesize : it->second;
+}
+
+// Gives a prototype the framesize that its function's frames need: its own or a retired prototype's.
+void settle_framesize(PortalState& s, mirror::Proto* p) {
+  const uint8_t own = true_framesize(s, p);
+  uint8_t needed = own;
+  for (const PortalState::Retired& r : s.retired) {
+    if (r.holder == p) needed = std::max(needed, r.proto->framesize);
+  }
+  if (p->framesize != needed) set_framesize(p, needed);
+  if (needed == own) {
+    s.true_framesize.erase(p);
+  } else {
+    s.true_framesize[p] = own;
+  }
+}
+
+// Runs fn while the function at `index` has its original prototype.
+template <class F>
+auto as_original(lua_State* L, int index, F fn) {
+  struct Restore {
+    mirror::Func* f;
+    const uint32_t* pc;
+    mirror::Proto* original;
+    uint8_t framesize;
+    ~Restore() {
+      f->pc = pc;
+      original->framesize = framesize;
+    }
+  };
+  mirror::Func* f = lua_function(L, index);
+  mirror::Proto* original = const_cast<mirror::Proto*>(original_proto(L, index));
+  Restore restore{f, f->pc, original, original->framesize};
+  f->pc = original->bytecode();
+  original->framesize = true_framesize(portal_state(L), original);
+  return fn();
+}
+
+// string.dump: upvalue 1 is the original function.
+int dump_original(lua_State* L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  const bool lua = lua_isfunction(L, 2) && !lua_iscfunction(L, 2);
+  if (lua && portal_state(L).mirror) {
+    sweep_retired(L);
+    lua_pushvalue(L, 2);
+    lua_insert(L, 1);  // keeps it alive
+    const int status = as_original(L, 1, [&] { return lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0); });
+    if (status) return lua_error(L);
+    return lua_gettop(L) - 1;
+  }
+  if (lua) {
+    push_table(L, PortalTable::kClones);
+    lua_pushvalue(L, 2);
+    lua_rawget(L, -2);
+    if (lua_isstring(L, -1)) return 1;
+    lua_pop(L, 2);
+  }
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+// Anchors r.proto and r.holder.
+void hold_retired(lua_State* L, const PortalState::Retired& r) {
+  push_table(L, PortalTable::kRetired);
+  lua_createtable(L, 2, 0);
+  mirror::push_object(L, mirror::kProto, r.proto);
+  lua_rawseti(L, -2, 1);
+  mirror::push_object(L, mirror::kProto, r.holder);
+  lua_rawseti(L, -2, 2);
+  lua_rawseti(L, -2, r.key);
+  lua_pop(L, 1);
+}
+
+// The caller holds both prototypes.
+void switch_to(lua_State* L, int index, mirror::Proto* next) {
+  PortalState& s = portal_state(L);
+  mirror::Func* f = lua_function(L, index);
+  mirror::Proto* old = mirror::proto_of(f);
+  const std::vector<lua_State*> threads = mirror::all_threads(L);
+  int framesize = std::max(next->framesize, old->framesize);
+  for (const PortalState::Retired& r : s.retired) framesize = std::max<int>(framesize, r.proto->framesize);
+  reserve_frames(threads, f, next, framesize);
+  const bool flushed = flush_traces(L);
+  f->pc = next->bytecode();
+  if (!flushed || in_use(threads, old)) s.retired.push_back({old, next, f, s.next_key++});
+  for (PortalState::Retired& r : s.retired) {
+    if (r.function != f) continue;
+    r.holder = next;
+    hold_retired(L, r);
+  }
+  settle_framesize(s, old);
+  settle_framesize(s, next);
+}
+
+}  // namespace
+
+void push_table(lua_State* L, PortalTable table) {
+  lua_pushlightuserdata(L, &table_keys[static_cast<int>(table)]);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+}
+
+void open_tables(lua_State* L) {
+  for (int i = 0; i < static_cast<int>(PortalTable::kCount); ++i) {
+    lua_pushlightuserdata(L, &table_keys[i]);
+    lua_newtable(L);
+    lua_createtable(L, 0, 1);
+    lua_pushstring(L, kModes[i]);
+    lua_setfield(L, -2, "__mode");
+    lua_setmetatable(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+}
+
+void push_proto(lua_State* L, int index) {
+  index = absolute(L, index);
+  if (portal_state(L).mirror) {
+    return mirror::push_object(L, mirror::kProto, mirror::proto_of(lua_function(L, index)));
+  }
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(L, -1, "jit.util");
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "funcinfo");
+    lua_pushvalue(L, index);
+    lua_call(L, 1, 1);
+    lua_getfield(L, -1, "proto");
+    lua_insert(L, -4);
+    lua_pop(L, 3);
+  } else {
+    lua_pop(L, 2);
+    lua_pushvalue(L, index);
+  }
+}
+
+const mirror::Proto* original_proto(lua_State* L, int index) {
+  index = absolute(L, index);
+  const mirror::Proto* p = mirror::proto_of(lua_function(L, index));
+  push_anchor(L, index);
+  if (lua_istable(L, -1)) {
+    lua_rawgeti(L, -1, 1);
+    p = to_proto(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  push_table(L, PortalTable::kOriginal);
+  mirror::push_object(L, mirror::kProto, p);
+  lua_rawget(L, -2);
+  if (!lua_isnil(L, -1)) p = to_proto(L, -1);
+  lua_pop(L, 2);
+  return p;
+}
+
+const void* prototype_identity(lua_State* L, int index) {
+  index = absolute(L, index);
+  if (portal_state(L).mirror) return original_proto(L, index);
+  push_table(L, PortalTable::kOriginal);
+  push_proto(L, index);
+  lua_pushvalue(L, -1);
+  lua_rawget(L, -3);
+  const void* id = lua_topointer(L, lua_isnil(L, -1) ? -2 : -1);
+  lua_pop(L, 3);
+  return id;
+}
+
+bc::Dump dump_function(lua_State* L, int index) {
+  index = absolute(L, index);
+  check_lua_function(L, index);
+  if (portal_state(L).mirror) {
+    sweep_retired(L);
+    return bc::parse(as_original(L, index, [&] { return raw_dump(L, index); }));
+  }
+  push_table(L, PortalTable::kClones);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -2);
+  size_t n = 0;
+  const char* text = lua_tolstring(L, -1, &n);
+  const std::string bytes = text ? std::string(text, n) : raw_dump(L, index);
+  lua_pop(L, 2);
+  return bc::parse(bytes);
+}
+
+void add_record(lua_State* L, int closure, const std::vector<Site>& sites) {
+  PortalState& s = portal_state(L);
+  if (s.records.size() >= s.sweep_records_at) {
+    sweep_records(L);
+    s.sweep_records_at = std::max<size_t>(64, 2 * s.records.size());
+  }
+  const mirror::Proto* p = mirror::proto_of(lua_function(L, closure));
+  for (const Site& site : sites) {
+    const uint32_t* ret = p->bytecode() + site.return_pc;
+    if (site.id == 0) {
+      s.helper_sites.insert(ret);
+      continue;
+    }
+    if (static_cast<size_t>(site.id) >= s.ids.size()) s.ids.resize(site.id + 1);
+    s.ids[site.id].sites.push_back(ret);
+    ++s.ids[site.id].refs;
+  }
+  s.records[p] = {sites};
+  push_table(L, PortalTable::kAlive);
+  lua_pushlightuserdata(L, const_cast<mirror::Proto*>(p));
+  push_proto(L, closure);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+void sweep_records(lua_State* L) {
+  PortalState& s = portal_state(L);
+  push_table(L, PortalTable::kAlive);
+  for (auto it = s.records.begin(); it != s.records.end();) {
+    const mirror::Proto* p = it->first;
+    lua_pushlightuserdata(L, const_cast<mirror::Proto*>(p));
+    lua_rawget(L, -2);
+    const bool alive = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (alive) {
+      ++it;
+      continue;
+    }
+    for (const Site& site : it->second.sites) {
+      const uint32_t* ret = reinterpret_cast<const uint32_t*>(p + 1) + site.return_pc;
+      if (site.id == 0) {
+        s.helper_sites.erase(ret);
+        continue;
+      }
+      PortalState::Id& id = s.ids[site.id];
+      auto at = std::find(id.sites.begin(), id.sites.end(), ret);
+      if (at != id.sites.end()) id.sites.erase(at);
+      if (--id.refs == 0 && !id.used) s.free_ids.push_back(site.id);
+    }
+    it = s.records.erase(it);
+  }
+  lua_pop(L, 1);
+}
+
+void make_clone(lua_State* L, int index, const Patched& patched) {
+  luaL_checkstack(L, 20, "patch");
+  index = absolute(L, index);
+  PortalState& s = portal_state(L);
+  check_lua_function(L, index);
+  lua_Debug ar;
+  lua_pushvalue(L, index);
+  lua_getinfo(L, ">S", &ar);
+  const std::string bytes = bc::emit(patched.dump), chunkname = ar.source;
+  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), chunkname.c_str())) {
+    const std::string message = lua_tostring(L, -1);
+    lua_pop(L, 1);
+    fail_internal("patch: LuaJIT refuses the prototype: ", message);
+  }
+  const int clone = lua_gettop(L);
+  for (int i = 1; lua_getupvalue(L, index, i); ++i) {
+    lua_pop(L, 1);
+    lua_upvaluejoin(L, clone, i, index, i);
+  }
+  lua_getfenv(L, index);
+  lua_setfenv(L, clone);
+  if (!s.mirror) {
+    push_table(L, PortalTable::kClones);
+    lua_pushvalue(L, clone);
+    const std::string original = raw_dump(L, index);
+    lua_pushvalue(L, index);
+    lua_rawget(L, -3);
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      lua_pushlstring(L, original.data(), original.size());
+    }
+    lua_rawset(L, -3);
+    push_table(L, PortalTable::kOriginal);
+    push_proto(L, clone);
+    push_proto(L, index);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, -4);
+    if (lua_isnil(L, -1))
+      lua_pop(L, 1);
+    else
+      lua_remove(L, -2);
+    lua_rawset(L, -3);
+    lua_settop(L, clone);
+    return;
+  }
+  const mirror::Proto* original = original_proto(L, index);
+  mirror::Proto* copy = mirror::proto_of(lua_function(L, clone));
+  share_children(patched.dump.top(), original, copy);
+  add_record(L, clone, patched.sites);
+  push_table(L, PortalTable::kOriginal);
+  push_proto(L, clone);
+  mirror::push_object(L, mirror::kProto, original);
+  lua_rawset(L, -3);
+  lua_settop(L, clone);
+  if (original->flags & mirror::kProtoNoJit) luaJIT_setmode(L, clone, LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
+}
+
+std::string redirect(lua_State* L, int index, int donor) {
+  luaL_checkstack(L, 20, "patch");
+  index = absolute(L, index);
+  donor = absolute(L, donor);
+  if (!portal_state(L).mirror)
+    return "cannot patch in place: this LuaJIT's structs are not those Lutra knows (use lt.compile)";
+  mirror::Func* f = lua_function(L, index);
+  mirror::Func* d = lua_function(L, donor);
+  if (f->nupvalues != d->nupvalues) return "cannot patch in place: the prototype has other upvalues";
+  if (f == d || f->pc == d->pc) return {};
+  sweep_retired(L);
+  push_anchor(L, index);
+  const bool first = lua_isnil(L, -1);
+  if (first) {
+    lua_pop(L, 1);
+    lua_createtable(L, 2, 0);
+    push_proto(L, index);
+    lua_rawseti(L, -2, 1);
+    push_table(L, PortalTable::kAnchors);
+    lua_pushvalue(L, index);
+    lua_pushvalue(L, -3);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+  }
+  push_proto(L, donor);
+  const int anchor = lua_gettop(L) - 1;
+  mirror::Proto* next = to_proto(L, -1);
+  push_proto(L, index);  // keeps the prototype that f leaves
+  switch_to(L, index, next);
+  lua_pushvalue(L, anchor + 1);
+  lua_rawseti(L, anchor, 2);
+  lua_settop(L, anchor - 1);
+  return {};
+}
+
+bool restore(lua_State* L, int index) {
+  luaL_checkstack(L, 20, "patch");
+  index = absolute(L, index);
+  if (!portal_state(L).mirror) return false;
+  check_lua_function(L, index);
+  if (!redirected(L, index)) return false;
+  sweep_retired(L);
+  push_anchor(L, index);
+  const int anchor = lua_gettop(L);
+  push_proto(L, index);  // keeps the prototype that f leaves
+  lua_rawgeti(L, anchor, 1);
+  mirror::Proto* first = to_proto(L, -1);
+  switch_to(L, index, first);
+  // The anchor stays: f may be marked already in the collection that runs, its prototype not yet.
+  lua_pushnil(L);
+  lua_rawseti(L, anchor, 2);
+  lua_settop(L, anchor - 1);
+  return true;
+}
+
+bool redirected(lua_State* L, int index) {
+  push_anchor(L, absolute(L, index));
+  bool yes = false;
+  if (lua_istable(L, -1)) {
+    lua_rawgeti(L, -1, 2);
+    yes = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return yes;
+}
+
+void sweep_retired(lua_State* L) {
+  PortalState& s = portal_state(L);
+  if (s.retired.empty()) return;
+  const std::vector<lua_State*> threads = mirror::all_threads(L);
+  std::vector<PortalState::Retired> kept, dropped;
+  for (const PortalState::Retired& r : s.retired) (in_use(threads, r.proto) ? kept : dropped).push_back(r);
+  if (dropped.empty() || !flush_traces(L)) return;
+  s.retired = std::move(kept);
+  push_table(L, PortalTable::kRetired);
+  for (const PortalState::Retired& r : dropped) {
+    settle_framesize(s, r.holder);
+    lua_pushnil(L);
+    lua_rawseti(L, -2, r.key);
+  }
+  lua_pop(L, 1);
+}
+
+int retired_prototypes(lua_State* L) {
+  PortalState& s = portal_state(L);
+  if (s.mirror) sweep_retired(L);
+  return static_cast<int>(s.retired.size());
+}
+
+void wrap_string_dump(lua_State* L) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, "string");
+    if (lua_istable(L, -1)) {
+      lua_getfield(L, -1, "dump");
+      lua_pushcclosure(L, dump_original, 1);
+      lua_setfield(L, -2, "dump");
+    }
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+}
+
+}  // namespace lutra

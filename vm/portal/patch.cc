@@ -1,0 +1,355 @@
+// Puts portal points into a prototype: emits each point's call, its dispatch over exits, and each exit's moves,
+// residual operations and resume. A dump and a Patch in, a verified Patched out.
+#include "vm/portal/patch.h"
+
+#include <algorithm>
+
+#include "ops/core/error.h"
+#include "vm/bytecode/analysis.h"
+#include "vm/portal/emit.h"
+
+namespace lutra {
+
+using bc::Op;
+using bc::Pc;
+
+namespace {
+
+using Kind = PatchValue::Kind;
+
+// Slots of a point, with base the original framesize: base is called and then holds the code; results (or one table of
+// them) from base + 1; then the temps; then scratch.
+class PointEmitter {
+ public:
+  PointEmitter(const bc::Proto& proto, const bc::Liveness& live, const Point& point, Block& block)
+      : proto_(proto), live_(live), point_(point), base_(proto.framesize), e_(proto, block, proto.framesize) {
+    for (const Exit& exit : point.exits) count(exit);
+    const unsigned largest = base_ + 1 + nresults_ + ntemps_ + 4 + widest_;
+    packed_ = largest > kMaxSlots;
+    temps_ = base_ + 1 + (packed_ ? 1 : nresults_);
+  }
+
+  unsigned emit() {
+    emit_portal_call();
+    e_.set_scratch(temps_ + ntemps_);
+    e_.need(e_.scratch() + 1);
+    Block& b = e_.block();
+    e_.add(bc::ins_ad(Op::ISF, 0, base_));
+    e_.jump({Target::Kind::kInstruction, point_.pc});
+    for (size_t i = 0; i < point_.exits.size(); ++i) {
+      const Exit& exit = point_.exits[i];
+      if (i + 1 == point_.exits.size()) {
+        emit_exit(exit);
+        break;
+      }
+      e_.integer(e_.scratch(), exit.code);
+      e_.add(bc::ins_ad(Op::ISNEV, base_, e_.scratch()));
+      const unsigned next = b.jump(Op::JMP, kFrameEnd);
+      emit_exit(exit);
+      b.bind(next);
+    }
+    if (point_.exits.empty()) e_.jump({Target::Kind::kInstruction, point_.pc});
+    return e_.used();
+  }
+
+ private:
+  void count_value(const PatchValue& v) {
+    if (v.kind == Kind::kResult) nresults_ = std::max(nresults_, v.index + 1u);
+  }
+  void count(const Exit& exit) {
+    for (const Out& o : exit.outs) nresults_ = std::max(nresults_, o.result + 1u);
+    for (const Residual& r : exit.residual) {
+      for (const PatchValue& v : r.args) count_value(v);
+      const unsigned made = r.kind == Residual::Kind::kCall ? std::max(r.nresults, 1) : 1;
+      if (r.dst.kind == Kind::kTemp) ntemps_ = std::max(ntemps_, r.dst.index + made);
+      widest_ = std::max<unsigned>(widest_, std::max<size_t>(r.args.size(), r.nresults));
+    }
+    for (const PatchValue& v : exit.resume.args) count_value(v);
+    widest_ = std::max<unsigned>(widest_, exit.resume.args.size());
+  }
+
+  void emit_portal_call() {
+    unsigned nargs = static_cast<unsigned>(point_.args.size());
+    const bool wide = point_.id > 32767;
+    if (point_.id < 1) fail("patch: portal id ", point_.id);
+    if (packed_ || base_ + 4 + nargs > kMaxSlots) return emit_packed_call();
+    unsigned at = base_ + 2;
+    e_.integer(base_, wide ? static_cast<int>(kCallWide) : point_.id);
+    if (wide) {
+      e_.integer(at++, point_.id & 0x7fff);
+      e_.integer(at++, point_.id >> 15);
+    }
+    for (unsigned slot : point_.args) e_.move(at++, slot);
+    finish_portal_call(at, 1 + nresults_);
+  }
+
+  // The call itself, its arguments in base + 2 .. end, for `nresults` values.
+  void finish_portal_call(unsigned end, unsigned nresults) {
+    const unsigned nargs = end - base_ - 2;
+    if (!point_.varargs) return e_.call(base_, nargs, static_cast<int>(nresults), point_.id);
+    e_.need(std::max(end + 1, base_ + nresults));
+    e_.add(bc::ins_abc(Op::VARG, end, 0, proto_.num_params));
+    e_.add(bc::ins_abc(Op::CALLM, base_, nresults + 1, nargs));
+    e_.block().site(point_.id);
+  }
+
+  void emit_packed_call() {
+    e_.add(bc::ins_ad(Op::KPRI, base_, 0));
+    e_.need(base_ + 6);
+    const size_t room = kMaxSlots - (base_ + 3);
+    for (size_t done = 0; done < point_.args.size();) {
+      const size_t n = std::min(room, point_.args.size() - done);
+      e_.move(base_ + 2, base_);
+      for (size_t i = 0; i < n; ++i) e_.move(base_ + 3 + i, point_.args[done + i]);
+      e_.integer(base_, kCallPush);
+      e_.call(base_, n + 1, 1, 0);
+      done += n;
+    }
+    e_.move(base_ + 2, base_);
+    e_.integer(base_, kCallRunPacked);
+    e_.integer(base_ + 3, point_.id & 0x7fff);
+    e_.integer(base_ + 4, point_.id >> 15);
+    e_.add(bc::ins_ad(Op::KPRI, base_ + 5, packed_ ? 2 : 1));
+    finish_portal_call(base_ + 6, packed_ ? 2 : 1 + nresults_);
+  }
+
+  void load(const PatchValue& v, unsigned dst) {
+    switch (v.kind) {
+      case Kind::kSlot: return e_.move(dst, v.index);
+      case Kind::kTemp: return e_.move(dst, temps_ + v.index);
+      case Kind::kResult:
+        if (!packed_) return e_.move(dst, base_ + 1 + v.index);
+        return load_packed(v.index, dst);
+      case Kind::kInteger: return e_.integer(dst, v.index);
+      case Kind::kUpvalue: return e_.add(bc::ins_ad(Op::UGET, dst, v.index));
+      default: e_.add(bc::ins_ad(Op::KPRI, dst, static_cast<int>(v.kind) - static_cast<int>(Kind::kNil)));
+    }
+  }
+
+  // One result out of the table. The scratch area may hold a call that is being put together, up to dst.
+  void load_packed(int result, unsigned dst) {
+    const unsigned scratch = e_.scratch();
+    if (dst >= scratch) e_.set_scratch(dst);
+    e_.fetch(base_ + 1, result + 1, 1);
+    e_.move(dst, e_.scratch());
+    e_.set_scratch(scratch);
+  }
+
+  // A slot that holds v: its own, or scratch slot `spare`.
+  unsigned slot_of(const PatchValue& v, unsigned spare) {
+    if (v.kind == Kind::kSlot) return v.index;
+    if (v.kind == Kind::kTemp) return temps_ + v.index;
+    if (v.kind == Kind::kResult && !packed_) return base_ + 1 + v.index;
+    e_.need(e_.scratch() + spare + 1);
+    load(v, e_.scratch() + spare);
+    return e_.scratch() + spare;
+  }
+
+  unsigned dst_of(const PatchValue& v) {
+    if (v.kind == Kind::kTemp) return temps_ + v.index;
+    if (v.kind != Kind::kSlot || static_cast<unsigned>(v.index) >= base_) fail("patch: a residual operation's result");
+    return v.index;
+  }
+
+  void emit_exit(const Exit& exit) {
+    emit_outs(exit.outs);
+    for (const Residual& r : exit.residual) emit_residual(r);
+    emit_resume(exit.resume);
+  }
+
+  void emit_outs(std::vector<Out> outs) {
+    std::stable_sort(outs.begin(), outs.end(), [](const Out& a, const Out& b) { return a.result < b.result; });
+    int first = 0, end = 0;  // the results that scratch holds
+    for (const Out& o : outs) {
+      if (o.slot >= base_) fail("patch: slot ", o.slot, " of ", base_);
+      if (!packed_) {
+        e_.move(o.slot, base_ + 1 + o.result);
+        continue;
+      }
+      if (o.result >= end) {
+        first = o.result;
+        end = std::min<int>(outs.back().result + 1, first + std::min(e_.fetch_room(), 100u));
+        e_.fetch(base_ + 1, first + 1, end - first);
+      }
+      e_.move(o.slot, e_.scratch() + o.result - first);
+    }
+  }
+
+  void emit_residual(const Residual& r) {
+    using K = Residual::Kind;
+    switch (r.kind) {
+      case K::kMove: return load(r.args.at(0), dst_of(r.dst));
+      case K::kSetField: {
+        const unsigned table = slot_of(r.args.at(0), 0), key = slot_of(r.args.at(1), 1),
+                       value = slot_of(r.args.at(2), 2);
+        return e_.add(bc::ins_abc(Op::TSETV, value, table, key));
+      }
+      case K::kSetUpvalue: return e_.add(bc::ins_ad(Op::USETV, r.index, slot_of(r.args.at(0), 0)));
+      case K::kNewTable: return e_.add(bc::ins_ad(Op::TNEW, dst_of(r.dst), r.index));
+      case K::kDupTable: return e_.add(bc::ins_ad(Op::TDUP, dst_of(r.dst), r.index));
+      case K::kClosure: return e_.add(bc::ins_ad(Op::FNEW, dst_of(r.dst), r.index));
+      case K::kCloseUpvalues: return e_.close_upvalues(r.index);
+      case K::kCall: {
+        const unsigned callee = e_.scratch();
+        load_call(r.args, callee);
+        e_.call(callee, r.args.size() - 1, r.nresults);
+        for (int i = 0; i < r.nresults; ++i) e_.move(dst_of(r.dst) + i, callee + i);
+        return;
+      }
+    }
+  }
+
+  // args[0] to `callee`, args[1..] to callee + 2 on.
+  void load_call(const std::vector<PatchValue>& args, unsigned callee) {
+    if (args.empty()) fail("patch: a call of nothing");
+    e_.need(callee + 1 + args.size());
+    load(args[0], callee);
+    for (size_t i = 1; i < args.size(); ++i) load(args[i], callee + 1 + i);
+  }
+
+  void emit_resume(const Resume& r) {
+    switch (r.kind) {
+      case Resume::Kind::kPc: return e_.jump({r.past_portal ? Target::Kind::kInstruction : Target::Kind::kStart, r.pc});
+      case Resume::Kind::kReturn: return emit_return(r);
+      case Resume::Kind::kTailCall: return emit_tail_call(r);
+      case Resume::Kind::kCall: return emit_frame_call(r);
+    }
+  }
+
+  void emit_return(const Resume& r) {
+    const unsigned at = e_.scratch(), n = static_cast<unsigned>(r.args.size());
+    e_.need(at + n + 1);
+    for (unsigned i = 0; i < n; ++i) load(r.args[i], at + i);
+    e_.close_upvalues(0);
+    if (r.varargs) {
+      e_.add(bc::ins_abc(Op::VARG, at + n, 0, proto_.num_params));
+      return e_.add(bc::ins_ad(Op::RETM, at, n));
+    }
+    const Op op = n == 0 ? Op::RET0 : n == 1 ? Op::RET1 : Op::RET;
+    e_.add(bc::ins_ad(op, n ? at : 0, n + 1));
+  }
+
+  void emit_tail_call(const Resume& r) {
+    const unsigned callee = e_.scratch(), n = static_cast<unsigned>(r.args.size());
+    load_call(r.args, callee);
+    e_.close_upvalues(0);
+    e_.need(callee + 2 + n);
+    if (!r.varargs) return e_.add(bc::ins_ad(Op::CALLT, callee, n));
+    e_.add(bc::ins_abc(Op::VARG, callee + 1 + n, 0, proto_.num_params));
+    e_.add(bc::ins_ad(Op::CALLMT, callee, n - 1));
+  }
+
+  void emit_frame_call(const Resume& r) {
+    if (r.args.empty()) fail("patch: a call of nothing");
+    // A value in a slot of the call's own area would be overwritten while the call is put together.
+    std::vector<PatchValue> args = r.args;
+    const unsigned area = bc::op_a(proto_.code.at(r.pc));
+    unsigned spare = 0;
+    for (PatchValue& v : args) {
+      if (v.kind != Kind::kSlot || static_cast<unsigned>(v.index) < area) continue;
+      e_.need(e_.scratch() + spare + 1);
+      e_.move(e_.scratch() + spare, v.index);
+      v = PatchValue::temp(static_cast<int>(ntemps_ + spare++));  // scratch begins where the temps end
+    }
+    e_.set_scratch(e_.scratch() + spare);
+    e_.call_like(r.pc, static_cast<unsigned>(args.size() - 1), [&](unsigned callee) { load_call(args, callee); });
+    e_.set_scratch(e_.scratch() - spare);
+  }
+
+  const bc::Proto& proto_;
+  const bc::Liveness& live_;
+  const Point& point_;
+  unsigned base_, nresults_ = 0, ntemps_ = 0, widest_ = 0, temps_ = 0;
+  bool packed_ = false;
+  Emitter e_;
+};
+
+// A slot that the code at the resume reads must be live at the point or made by the exit.
+void check_resume(const bc::Proto& p, const bc::Liveness& live, const Point& point, const Exit& exit) {
+  const Resume& r = exit.resume;
+  if (r.kind != Resume::Kind::kPc && r.kind != Resume::Kind::kCall) return;
+  if (r.pc < 1 || r.pc >= p.size()) fail("patch: no pc ", r.pc, " to resume at");
+  const bool after = r.kind == Resume::Kind::kCall;
+  bc::Slots wanted = live.before[r.pc];
+  if (after) {
+    wanted.reset();
+    for (Pc s : bc::successors(p, r.pc)) wanted |= live.before[s];
+    wanted &= ~bc::effects(p, r.pc).writes;
+  }
+  wanted &= ~live.before[point.pc];
+  for (const Out& o : exit.outs) wanted.reset(o.slot);
+  for (const Residual& res : exit.residual) {
+    const int made = res.kind == Residual::Kind::kCall ? res.nresults : 1;
+    if (res.dst.kind == PatchValue::Kind::kSlot) {
+      for (int i = 0; i < made; ++i) wanted.reset(res.dst.index + i);
+    }
+  }
+  for (unsigned s = 0; s < 256; ++s) {
+    if (wanted[s]) fail("patch: slot ", s, " has no value where the frame resumes (pc ", r.pc, ")");
+  }
+}
+
+void check_point(const bc::Proto& p, const bc::Liveness& live, const Point& point) {
+  if (!bc::insertable(p, point.pc)) fail("patch: no code may be inserted before pc ", point.pc);
+  if (!live.reached[point.pc]) fail("patch: pc ", point.pc, " is never reached");
+  for (unsigned s : point.args) {
+    if (!live.before[point.pc][s]) fail("patch: slot ", s, " is dead at pc ", point.pc);
+    if (live.hidden[point.pc][s]) fail("patch: slot ", s, " is hidden loop control at pc ", point.pc);
+  }
+  if (point.varargs && !p.vararg()) fail("patch: the function has no varargs");
+  for (const Exit& exit : point.exits) check_resume(p, live, point, exit);
+}
+
+}  // namespace
+
+Patched finish_patch(const bc::Dump& dump, Editor::Result&& r) {
+  Patched out{dump, std::move(r.sites), std::move(r.moved)};
+  out.dump.top() = std::move(r.proto);
+  const std::string error = bc::verify(out.dump.top(), &out.dump);
+  if (!error.empty()) fail_internal("patch: ", error, "\n", bc::print(out.dump.top()));
+  return out;
+}
+
+Patched apply_patch(const bc::Dump& dump, const Patch& patch) {
+  const bc::Proto& p = dump.top();
+  const bc::Liveness live = bc::liveness(p);
+  Editor editor(p);
+  unsigned framesize = p.framesize;
+  for (const Point& point : patch.points) {
+    check_point(p, live, point);
+    Block& block = editor.before(point.pc);
+    if (block.size()) fail("patch: two portals at pc ", point.pc);
+    framesize = std::max(framesize, PointEmitter(p, live, point, block).emit());
+  }
+  return finish_patch(dump, editor.finish(framesize));
+}
+
+Patched make_stub(const bc::Dump& dump, int id) {
+  const bc::Proto& p = dump.top();
+  Editor editor(p);
+  Emitter e(p, editor.entry(), p.framesize);
+  const unsigned base = p.framesize, n = p.num_params;
+  auto arguments = [&](unsigned at) {
+    for (unsigned i = 0; i < n; ++i) e.move(at + i, i);
+    e.need(at + n + 1);
+    if (p.vararg()) e.add(bc::ins_abc(Op::VARG, at + n, 0, n));
+  };
+  const bool wide = id > 32767;
+  e.integer(base, wide ? static_cast<int>(kCallWide) : id);
+  if (wide) {
+    e.integer(base + 2, id & 0x7fff);
+    e.integer(base + 3, id >> 15);
+  }
+  const unsigned first = base + (wide ? 4 : 2);
+  arguments(first);
+  const unsigned nargs = first - base - 2 + n;
+  e.add(p.vararg() ? bc::ins_abc(Op::CALLM, base, 2, nargs) : bc::ins_abc(Op::CALL, base, 2, nargs + 1));
+  e.block().site(id);
+  e.add(bc::ins_ad(Op::ISF, 0, base));
+  e.jump_start(1);
+  arguments(base + 2);
+  e.add(p.vararg() ? bc::ins_ad(Op::CALLMT, base, n) : bc::ins_ad(Op::CALLT, base, n + 1));
+  return finish_patch(dump, editor.finish(e.used()));
+}
+
+}  // namespace lutra

@@ -1,0 +1,251 @@
+// Builds resume prototypes: a dump and a pc in; the same function whose parameters are the slots that are live there,
+// out.
+//
+// Invariants:
+// 1. A numeric loop that encloses the pc is rewritten as add, compare, jump: LuaJIT's own FORL may only be entered from
+//    its FORI. Its FORI stays (it checks and converts), with a FORL beside it that never runs.
+// 2. A pairs loop that encloses the pc runs as ITERC: its control value is then an ordinary key.
+// 3. Parameter i goes to slot s(i) >= i, both ascending, so moves from the last to the first overwrite nothing.
+#include <algorithm>
+
+#include "ops/core/error.h"
+#include "vm/bytecode/analysis.h"
+#include "vm/portal/emit.h"
+
+namespace lutra {
+
+using bc::Ins;
+using bc::Op;
+using bc::Pc;
+
+namespace {
+
+bc::Slots live_slots(const bc::Proto& p, const bc::Liveness& live, Pc pc, ResumeMode mode) {
+  if (pc < 1 || pc >= p.size() || !live.reached[pc]) fail("resume: no pc ", pc, " to resume at");
+  if (mode == ResumeMode::kAt) return live.before[pc];
+  const Ins i = p.code[pc];
+  bc::Slots slots;
+  if (bc::op(i) == Op::ITERC) {
+    slots = live.before[pc + 2] | live.before[bc::jump_target(pc + 1, p.code[pc + 1])];
+    slots.reset(bc::op_a(i) - 1);
+  } else {
+    for (Pc s : bc::successors(p, pc)) slots |= live.before[s];
+  }
+  return slots & ~bc::effects(p, pc).writes;
+}
+
+// Slots that some closure captures and that are assigned after the capture's declaration: a copy would not be shared.
+bc::Slots shared_slots(const bc::Proto& p) {
+  bc::Slots s;
+  for (const bc::KGC& k : p.kgc) {
+    if (auto* child = std::get_if<bc::Child>(&k)) {
+      for (bc::Upvalue u : child->upvalues) {
+        if (u.local() && !u.immutable()) s.set(u.index());
+      }
+    }
+  }
+  return s;
+}
+
+bool encloses(const bc::Loop& l, Pc pc) { return pc >= l.first_body && pc <= l.end; }
+
+class ResumeBuilder {
+ public:
+  ResumeBuilder(const bc::Dump& dump, const ResumeSpec& spec)
+      : dump_(dump), spec_(spec), p_(dump.top()), live_(bc::liveness(p_)), loops_(bc::loops(p_)), editor_(p_) {}
+
+  ResumeProto build() {
+    const std::string why = why_not_resumable(p_, spec_.pc, spec_.mode);
+    if (!why.empty()) fail("resume: ", why);
+    ResumeProto out;
+    const bc::Slots slots = live_slots(p_, live_, spec_.pc, spec_.mode);
+    for (unsigned s = 0; s < slots.size(); ++s) {
+      if (slots[s]) out.live.push_back(s);
+    }
+    out.hidden = hidden_slots(out.live);
+    const unsigned num_params = spec_.packed ? 1 : static_cast<unsigned>(out.live.size()) + call_values();
+    framesize_ = std::max<unsigned>(p_.framesize, num_params);
+    emit_entry(out.live);
+    for (const bc::Loop& l : loops_) {
+      if (encloses(l, spec_.pc)) rewrite_loop(l);
+    }
+    rewrite_varargs(num_params);
+    Editor::Result r = editor_.finish(framesize_);
+    r.proto.num_params = static_cast<uint8_t>(num_params);
+    out.old_pc = r.old_pc;
+    out.patched = finish_patch(dump_, std::move(r));
+    return out;
+  }
+
+ private:
+  // Parameters after the live slots: callee and its arguments.
+  unsigned call_values() const { return spec_.mode == ResumeMode::kAfterCall ? 1u + spec_.num_args : 0; }
+
+  std::vector<unsigned> hidden_slots(const std::vector<unsigned>& slots) const {
+    bc::Slots control;
+    for (const bc::Loop& l : loops_) {
+      if (!encloses(l, spec_.pc) || l.kind == bc::Loop::Kind::kLoop) continue;
+      const unsigned first = l.kind == bc::Loop::Kind::kFor ? l.base : l.base - 3;
+      for (unsigned s = first; s < first + 3; ++s) control.set(s);
+    }
+    std::vector<unsigned> out;
+    for (unsigned s : slots) {
+      if (control[s]) out.push_back(s);
+    }
+    return out;
+  }
+
+  void emit_entry(const std::vector<unsigned>& slots) {
+    const unsigned n = static_cast<unsigned>(slots.size()), m = call_values();
+    Emitter e(p_, editor_.entry(), framesize_);
+    if (spec_.packed) {
+      e.set_scratch(framesize_ + 1 + m);
+      unpack(e, slots);
+    }
+    auto live_moves = [&] {
+      if (spec_.packed) return;
+      for (unsigned i = n; i-- > 0;) e.move(slots[i], i);
+    };
+    if (spec_.mode == ResumeMode::kAt) {
+      live_moves();
+      e.jump_start(spec_.pc);
+    } else {
+      // What the call is made of waits above the frame where unpacked, else in the parameters after the live slots.
+      const unsigned from = spec_.packed ? framesize_ + 1 : n;
+      emit_call(e, from, m, live_moves);
+    }
+    framesize_ = std::max(framesize_, e.used());
+  }
+
+  template <class F>
+  void emit_call(Emitter& e, unsigned from, unsigned m, F live_moves) {
+    const Ins i = p_.code[spec_.pc];
+    const bool in_place = bc::op(i) == Op::CALL || bc::op(i) == Op::CALLM || bc::op(i) == Op::CALLT ||
+                          bc::op(i) == Op::CALLMT || bc::op(i) == Op::ITERC;
+    // Where the call is made above the frame, live slots may be moved first; else the call's values lie above them.
+    if (!in_place) {
+      if (!spec_.packed) e.set_scratch(std::max(framesize_, from + m));
+      for (unsigned v = m; v-- > 0;) e.move(call_slot(e.scratch(), v), from + v);
+      e.need(e.scratch() + m + 2);
+      live_moves();
+      e.call_like(spec_.pc, m - 1, [](unsigned) {});
+      return;
+    }
+    e.call_like(spec_.pc, m - 1, [&](unsigned callee) {
+      e.need(callee + m + 2);
+      if (spec_.packed) {  // down from above the frame
+        for (unsigned v = 0; v < m; ++v) e.move(call_slot(callee, v), from + v);
+        return;
+      }
+      for (unsigned v = m; v-- > 0;) e.move(call_slot(callee, v), from + v);
+      live_moves();
+    });
+  }
+
+  static unsigned call_slot(unsigned callee, unsigned v) { return v == 0 ? callee : callee + 1 + v; }
+
+  // The table is parameter 0: its values go to the live slots, callee and arguments to framesize + 1 on.
+  void unpack(Emitter& e, const std::vector<unsigned>& slots) {
+    const unsigned table = framesize_, m = call_values();
+    std::vector<unsigned> dst = slots;
+    for (unsigned v = 0; v < m; ++v) dst.push_back(framesize_ + 1 + v);
+    e.move(table, 0);
+    for (size_t done = 0; done < dst.size();) {
+      const unsigned n = static_cast<unsigned>(std::min<size_t>(e.fetch_room(), dst.size() - done));
+      e.fetch(table, static_cast<int>(done) + 1, n);
+      for (unsigned i = 0; i < n; ++i) e.move(dst[done + i], e.scratch() + i);
+      done += n;
+    }
+  }
+
+  void rewrite_loop(const bc::Loop& l) {
+    if (l.kind == bc::Loop::Kind::kFor) rewrite_for(l);
+    if (l.kind == bc::Loop::Kind::kIterN) rewrite_pairs(l);
+  }
+
+  void rewrite_for(const bc::Loop& l) {
+    const unsigned index = l.base, limit = l.base + 1, step = l.base + 2;
+    Block& head = editor_.replace(l.head);
+    const unsigned fori = head.jump(Op::FORI, l.base);
+    const unsigned body = head.size();
+    head.jump(Op::JMP, kFrameEnd, {Target::Kind::kStart, l.first_body});
+    head.jump(Op::FORL, l.base, {Target::Kind::kLocal, body});
+    head.bind(fori);
+    head.jump(Op::JMP, kFrameEnd, {Target::Kind::kStart, l.end + 1});
+
+    Emitter e(p_, editor_.replace(l.end), framesize_);
+    Block& b = e.block();
+    const unsigned zero = e.scratch();
+    e.need(zero + 1);
+    e.add(bc::ins_abc(Op::ADDVV, index, index, step));
+    e.integer(zero, 0);
+    e.add(bc::ins_ad(Op::ISLT, step, zero));
+    const unsigned down = b.jump(Op::JMP, kFrameEnd);
+    e.add(bc::ins_ad(Op::ISLE, index, limit));
+    const unsigned on = b.jump(Op::JMP, kFrameEnd);
+    e.jump_start(l.end + 1);
+    b.bind(down);
+    e.add(bc::ins_ad(Op::ISLE, limit, index));
+    const unsigned on_down = b.jump(Op::JMP, kFrameEnd);
+    e.jump_start(l.end + 1);
+    b.bind(on);
+    b.bind(on_down);
+    e.move(l.base + 3, index);
+    b.bind(b.jump(Op::LOOP, kFrameEnd));  // lets LuaJIT's JIT find the loop
+    e.jump_start(l.first_body);
+    framesize_ = std::max(framesize_, e.used());
+  }
+
+  void rewrite_pairs(const bc::Loop& l) {
+    const Ins head = p_.code[l.head], iter = p_.code[l.iter];
+    if (bc::op(head) == Op::ISNEXT) {
+      editor_.replace(l.head).jump(Op::JMP, bc::op_a(head), {Target::Kind::kStart, l.iter});
+    }
+    editor_.replace(l.iter).add(bc::ins_abc(Op::ITERC, bc::op_a(iter), bc::op_b(iter), 3));
+  }
+
+  // VARG counts the parameters.
+  void rewrite_varargs(unsigned num_params) {
+    for (Pc pc = 1; pc < p_.size(); ++pc) {
+      const Ins i = p_.code[pc];
+      if (bc::op(i) != Op::VARG) continue;
+      editor_.replace(pc).add(bc::ins_abc(Op::VARG, bc::op_a(i), bc::op_b(i), num_params));
+    }
+  }
+
+  const bc::Dump& dump_;
+  const ResumeSpec& spec_;
+  const bc::Proto& p_;
+  const bc::Liveness live_;
+  const std::vector<bc::Loop> loops_;
+  Editor editor_;
+  unsigned framesize_ = 0;
+};
+
+}  // namespace
+
+std::vector<unsigned> resume_slots(const bc::Proto& proto, Pc pc, ResumeMode mode) {
+  const bc::Slots slots = live_slots(proto, bc::liveness(proto), pc, mode);
+  std::vector<unsigned> out;
+  for (unsigned s = 0; s < slots.size(); ++s) {
+    if (slots[s]) out.push_back(s);
+  }
+  return out;
+}
+
+std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode) {
+  const bc::Liveness live = bc::liveness(proto);
+  if (pc < 1 || pc >= proto.size() || !live.reached[pc]) return str("pc ", pc, " is never reached");
+  if (mode == ResumeMode::kAt && !bc::insertable(proto, pc)) return str("pc ", pc, " is inside a pair of instructions");
+  const bc::Slots bad = live.open[pc] & shared_slots(proto) & live_slots(proto, live, pc, mode);
+  for (unsigned s = 0; s < 256; ++s) {
+    if (!bad[s]) continue;
+    const std::string name = bc::local_name(proto, pc, s);
+    return str("local '", name.empty() ? str("slot ", s) : name, "' is shared with a closure");
+  }
+  return {};
+}
+
+ResumeProto build_resume(const bc::Dump& dump, const ResumeSpec& spec) { return ResumeBuilder(dump, spec).build(); }
+
+}  // namespace lutra

@@ -1,0 +1,71 @@
+// What vm/portal keeps for a lua_State: the function that runs portals, ids and their sites, and the registry tables
+// that anchor prototypes. Internal to vm/portal.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "vm/mirror/mirror.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+
+struct PortalState {
+  PortalFn run = nullptr;
+  bool mirror = false;
+  bool closed = false;  // the lua_State is closing
+
+  struct Id {
+    std::vector<const uint32_t*> sites;  // addresses that a call of this id may return to
+    int refs = 0;                        // prototypes that name it
+    bool used = false;
+  };
+  std::vector<Id> ids{1};
+  std::vector<int> free_ids;
+  std::unordered_set<const uint32_t*> helper_sites;
+
+  // A prototype that make_clone has loaded.
+  struct Record {
+    std::vector<Site> sites;
+  };
+  std::unordered_map<const mirror::Proto*, Record> records;
+  size_t sweep_records_at = 64;
+
+  // A prototype that frames of `function` still run in though the function has left it for `holder`.
+  struct Retired {
+    mirror::Proto* proto;
+    mirror::Proto* holder;
+    const mirror::Func* function;
+    int key;  // kRetired[key] = {proto, holder}
+  };
+  std::vector<Retired> retired;
+  int next_key = 1;
+  std::unordered_map<mirror::Proto*, uint8_t> true_framesize;  // of prototypes whose framesize is raised
+};
+
+// The state's tables in the registry.
+enum class PortalTable {
+  kAnchors,   // [function] = {original prototype, current prototype}; weak keys
+  kOriginal,  // [prototype of a clone] = prototype it was made from; weak keys
+  kAlive,     // [address] = prototype that make_clone loaded; weak values
+  kRetired,   // [key] = {retired prototype, holder}; strong
+  kClones,    // [closure] = dump of its original, where there is no mirror; weak keys
+  kCount
+};
+
+PortalState& portal_state(lua_State* L);  // throws where install_portals has not run
+void push_table(lua_State* L, PortalTable table);
+void push_proto(lua_State* L, int index);                      // the prototype a function runs now, as a Lua value
+const mirror::Proto* original_proto(lua_State* L, int index);  // only with the mirror
+
+void open_tables(lua_State* L);
+void wrap_string_dump(lua_State* L);
+void install_number_call(lua_State* L, PortalState* state);
+void add_record(lua_State* L, int closure, const std::vector<Site>& sites);
+void sweep_records(lua_State* L);
+void sweep_retired(lua_State* L);
+
+}  // namespace lutra
