@@ -182,7 +182,7 @@ void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
 
 bool grad_enabled() { return grad_mode; }
 void set_grad_enabled(bool on) { grad_mode = on; }
-void set_executor(Executor* e) { executor = e; }
+Executor* set_executor(Executor* e) { return std::exchange(executor, e); }
 
 Generator& default_generator() {
   static Generator generator;

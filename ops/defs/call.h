@@ -56,7 +56,8 @@ struct Executor {
   virtual Results run(OpId op, const Args& args, const ResultSpecs& specs) = 0;
   virtual void run_inplace(OpId op, const Args& args, const ResultSpecs& specs) = 0;
 };
-void set_executor(Executor* executor);
+// Returns the one before.
+Executor* set_executor(Executor* executor);
 
 // Helpers in which decompositions and vjp rules are written.
 inline Tensor op1(OpId op, Args args) { return call_op(op, std::move(args))[0]; }
