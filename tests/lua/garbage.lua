@@ -1,0 +1,42 @@
+-- Lua's collector knows about the bytes of tensors.
+local h = require "harness"
+local lt = require "lutra"
+local test, truthy = h.test, h.truthy
+
+local MB = 2 ^ 20
+
+test("10,000 tensors of 1 MB stay bounded", function()
+  collectgarbage()
+  local start, peak = lt.memory().allocated, 0
+  for i = 1, 10000 do
+    local t = lt.empty(256, 1024)
+    if i % 64 == 0 then peak = math.max(peak, lt.memory().allocated - start) end
+  end
+  truthy(peak < 400 * MB, "peak " .. peak / MB .. " MB")
+end)
+
+test("results of ops are counted as well", function()
+  collectgarbage()
+  local x = lt.ones(256, 1024)
+  local start, peak = lt.memory().allocated, 0
+  for i = 1, 1000 do
+    local y = x + 1
+    if i % 16 == 0 then peak = math.max(peak, lt.memory().allocated - start) end
+  end
+  truthy(peak < 400 * MB, "peak " .. peak / MB .. " MB")
+end)
+
+test("free gives the bytes back at once", function()
+  local before = lt.memory().allocated
+  local t = lt.empty(256, 1024)
+  truthy(lt.memory().allocated >= before + MB)
+  t:free()
+  truthy(lt.memory().allocated < before + MB)
+end)
+
+test("an impossible size is an error", function()
+  h.raises("memory", lt.empty, 2 ^ 40, 2 ^ 10)
+  truthy(lt.ones(2):sum():item() == 2)
+end)
+
+h.finish()

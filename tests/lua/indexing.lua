@@ -1,0 +1,105 @@
+-- Every form of index, read and assigned.
+local h = require "harness"
+local lt = require "lutra"
+local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy
+
+local x = lt.arange(24):view(2, 3, 4)
+local function fresh() return lt.arange(6):view(2, 3):clone() end
+
+test("integers", function()
+  deep(x[1][2][3]:totable(), 23)
+  deep(x[-1][-1][-1]:totable(), 23)
+  deep(x[{1, 0}]:totable(), {12, 13, 14, 15})
+  deep(x["1, 0"]:totable(), {12, 13, 14, 15})
+  equal(x[{0, 2, 3}]:item(), 11)
+  raises("out of", function() return x[2] end)
+end)
+
+test("slices", function()
+  deep(x[{0, {1, 3}}]:totable(), {{4, 5, 6, 7}, {8, 9, 10, 11}})
+  deep(x[{0, 0, {0, nil, 2}}]:totable(), {0, 2})
+  deep(x[{0, 0, {nil, -1}}]:totable(), {0, 1, 2})
+  deep(x[{0, 0, {-2}}]:totable(), {2, 3})
+  deep(x[{":", 0, 0}]:totable(), {0, 12})
+  deep(x["0, 1:3, ::2"]:totable(), {{4, 6}, {8, 10}})
+  deep(x["0:1"].shape, {1, 3, 4})
+  deep(x[":, 0, -1"]:totable(), {3, 15})
+  deep(x[{0, 0, {3, 100}}]:totable(), {3})
+  raises("step", function() return x["::0"] end)
+end)
+
+test("newaxis and ellipsis", function()
+  deep(x[{lt.newaxis, lt.ellipsis, 0}].shape, {1, 2, 3})
+  deep(x["None, ..., 0"].shape, {1, 2, 3})
+  deep(x[{lt.ellipsis, lt.newaxis}].shape, {2, 3, 4, 1})
+  deep(x["..."].shape, {2, 3, 4})
+  truthy(not rawequal(x["..."], x))
+  raises("more than one ellipsis", function() return x["..., ..."] end)
+end)
+
+test("int64 tensors", function()
+  local i = lt.tensor({0, 2}, {dtype = "int64"})
+  deep(lt.arange(5)[i]:totable(), {0, 2})
+  deep(x[{0, i, 0}]:totable(), {0, 8})
+  deep(x[{0, ":", i}].shape, {3, 2})
+  deep(x[lt.tensor({-1}, {dtype = "int64"})][0][0]:totable(), {12, 13, 14, 15})
+  deep(lt.arange(5)[lt.tensor({{0, 1}, {2, -1}}, {dtype = "int64"})]:totable(), {{0, 1}, {2, 4}})
+  local rows = lt.tensor({0, 1}, {dtype = "int64"})
+  deep(x[{rows, i}].shape, {2, 4})
+  deep(x[{rows, i, 1}]:totable(), {1, 21})
+  deep(x[{rows, ":", i}].shape, {2, 3})
+  deep(x[{rows, ":", i}]:totable(), {{0, 4, 8}, {14, 18, 22}})
+  raises("index: 5 is out of range for dimension 0 of size 5", function()
+    return lt.arange(5)[lt.tensor({5}, {dtype = "int64"})]
+  end)
+  raises("must be int64 or bool, got float32", function() return x[lt.tensor({0})] end)
+end)
+
+test("masks", function()
+  local a = fresh()
+  deep(a[a:gt(2)]:totable(), {3, 4, 5})
+  deep(a[lt.tensor({false, true})]:totable(), {{3, 4, 5}})
+  deep(a[{":", lt.tensor({true, false, true})}]:totable(), {{0, 2}, {3, 5}})
+  deep(a[a:gt(100)].shape, {0})
+  raises("the mask has shape {3}", function() return a[lt.tensor({true, false, true})] end)
+  deep(a:masked_select(a:gt(2)):totable(), {3, 4, 5})
+  deep(a:gt(3):nonzero():totable(), {{1, 1}, {1, 2}})
+end)
+
+test("assignment", function()
+  local a = fresh()
+  a[0] = 7
+  deep(a:totable(), {{7, 7, 7}, {3, 4, 5}})
+  a[{":", 0}] = lt.tensor({1, 2}, {dtype = "int64"})
+  deep(a:totable(), {{1, 7, 7}, {2, 4, 5}})
+  a["1, 1:"] = 0
+  deep(a:totable(), {{1, 7, 7}, {2, 0, 0}})
+  a[a:eq(7)] = -1
+  deep(a:totable(), {{1, -1, -1}, {2, 0, 0}})
+  a[{1, {nil, nil, 2}}] = lt.tensor({{8, 9}}, {dtype = "int64"})
+  deep(a:totable(), {{1, -1, -1}, {8, 0, 9}})
+  a["..."] = 3
+  deep(a:totable(), {{3, 3, 3}, {3, 3, 3}})
+  a[lt.tensor({1}, {dtype = "int64"})] = lt.tensor({4, 5, 6}, {dtype = "int64"})
+  deep(a:totable(), {{3, 3, 3}, {4, 5, 6}})
+  a[lt.tensor({true, false})] = lt.tensor({{7, 8, 9}}, {dtype = "int64"})
+  deep(a:totable(), {{7, 8, 9}, {4, 5, 6}})
+  local i = lt.tensor({0, 1}, {dtype = "int64"})
+  a[{i, i}] = 0
+  deep(a:totable(), {{0, 8, 9}, {4, 0, 6}})
+  raises("must be a Tensor or a number", function() a[0] = "x" end)
+end)
+
+test("errors of wrong guesses", function()
+  local v = lt.arange(3)
+  raises("a list of positions is a tensor", function() return v[{0, 2}] end)
+  raises("nil is no index", function() return v[nil] end)
+  raises("neither an integer, a slice", function() return v["0, a"] end)
+  raises("no attribute or method 'a'", function() return v["a"] end)
+  raises("must be an integer, got number 0.5", function() return v[0.5] end)
+  raises("boolean true is no index", function() return v[true] end)
+  raises("is a list, but has the key 'start'", function() return v[{start = 1}] end)
+  raises("the slice", function() return v["1:2:3:4"] end)
+end)
+
+h.finish()
