@@ -144,6 +144,8 @@ void add_composites(std::vector<Binding>& out, std::span<const Composite> rows) 
     overloads()[first] = std::move(list);
     Binding binding{first->name, first->flags, call_composite};
     binding.composite = first;
+    // A composite stands in for an op of its name where it has more overloads.
+    std::erase_if(out, [&](const Binding& b) { return b.name == binding.name && b.op != OpId::kCount; });
     out.push_back(binding);
   }
 }
