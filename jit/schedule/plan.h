@@ -28,14 +28,23 @@ struct BufferView {
   ExprId offset = 0;
 };
 
+// What to say when a check fails.
+struct Fault {
+  int32_t arg;  // the integer argument that bounds the index
+  int32_t dim;  // of the indexed tensor; -1: a division of integers by zero
+  const char* op;
+  const char* file;
+  int line;
+};
+
 struct KernelLaunch {
   loop::Kernel kernel;
   std::vector<int32_t> buffers;       // one a pointer argument
   std::vector<ExprId> ints, scalars;  // arguments
   ExprId extent = 0;                  // size of the parallel loop (0: the kernel is run once)
   ExprId work = 0;                    // inner work of one iteration of it, in elements: for splitting among threads
-  const char* op = "";                // what a fault names: op, source
-  std::vector<std::pair<int32_t, int32_t>> faults;  // (int argument of a check, dim) for messages
+  const char* op = "";                // names the ops it was fused of
+  std::vector<Fault> faults;          // one a check
   const char* file = nullptr;
   int line = 0;
 };

@@ -1,0 +1,42 @@
+// Positions: an index is one affine form a dimension, over loops of a kernel under construction and i64 values in it.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "ops/core/sym.h"
+
+namespace lutra {
+
+// offset + sum of coef * (loop variable or value).
+// Invariants: terms are sorted by (is_value, id), each once; no coefficient is the constant 0.
+struct Affine {
+  struct Term {
+    bool is_value = false;
+    int32_t id = 0;
+    SymInt coef;
+  };
+  SymInt offset;
+  SmallVec<Term, 3> terms;
+
+  static Affine constant(SymInt v);
+  static Affine loop(int32_t id);
+  static Affine value(int32_t id);
+  // Of loop `id`; 0 where it does not occur.
+  SymInt coef_of(int32_t id) const;
+};
+
+Affine operator+(const Affine& a, const Affine& b);
+Affine operator*(const Affine& a, SymInt by);
+// Equal term by term, with no question asked.
+bool identical(SymInt a, SymInt b);
+bool identical(const Affine& a, const Affine& b);
+
+using Index = std::vector<Affine>;
+bool identical(const Index& a, const Index& b);
+// Adds bytes that are equal exactly for identical ones.
+void append_key(std::string& key, const Affine& a);
+void append_key(std::string& key, const Index& index);
+// Position in memory of the element at index.
+Affine at_strides(const Index& index, const Sizes& strides, SymInt offset);
+
+}  // namespace lutra

@@ -1,0 +1,440 @@
+// Building a kernel's tree: value numbering, hoisting, merging of loops.
+#include "jit/lower/body.h"
+
+#include <algorithm>
+
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+template <class T>
+void append_bytes(std::string& key, T v) {
+  key.append(reinterpret_cast<const char*>(&v), sizeof v);
+}
+
+std::string key_of(const loop::Inst& in) {
+  std::string key("i");
+  append_bytes(key, in.op), append_bytes(key, in.type);
+  for (int32_t v : {in.a, in.b, in.c, in.arg}) append_bytes(key, v);
+  append_bytes(key, in.imm), append_bytes(key, in.iimm);
+  return key;
+}
+
+void drop_loop(Affine& at, int32_t id) {
+  for (size_t i = 0; i < at.terms.size(); i++) {
+    if (!at.terms[i].is_value && at.terms[i].id == id) return at.terms.erase(i);
+  }
+}
+
+void drop_loop(std::vector<BodyStmt>& body, int32_t id) {
+  for (BodyStmt& s : body) {
+    if (auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
+      drop_loop((*l)->body, id);
+    } else {
+      drop_loop(std::get<BodyInst>(s).at, id);
+    }
+  }
+}
+
+}  // namespace
+
+int32_t Body::open(SymInt size, loop::LoopMode mode, bool joined) {
+  Scope s;
+  s.loop = std::make_unique<BodyLoop>();
+  s.loop->id = loops_++;
+  s.loop->size = size;
+  s.loop->mode = mode;
+  s.loop->joined = joined;
+  int32_t id = s.loop->id;
+  scopes_.push_back(std::move(s));
+  return id;
+}
+
+void Body::close() {
+  LUTRA_CHECK(depth() > 0, "no loop is open");
+  Scope s = std::move(scopes_.back());
+  scopes_.pop_back();
+  s.loop->body = std::move(s.body);
+  for (const loop::Accumulator& a : s.loop->accs) values_[size_t(a.id)].depth = values_[size_t(a.id)].address_depth = depth();
+  scopes_.back().body.push_back(std::move(s.loop));
+}
+
+int32_t Body::new_value(DType type, size_t depth) {
+  values_.push_back({type, depth, depth});
+  return int32_t(values_.size() - 1);
+}
+
+int32_t Body::accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes) {
+  bool position = op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin;
+  int32_t id = new_value(position ? DType::kInt64 : type, this->depth());
+  scopes_[depth].loop->accs.push_back({op, type, id, lanes});
+  return id;
+}
+
+void Body::accum(int32_t acc, int32_t value) {
+  BodyInst in{{loop::Op::kAccum, type(value)}};
+  in.inst.a = value, in.inst.arg = acc;
+  scopes_.back().body.push_back(std::move(in));
+  instructions_++;
+}
+
+size_t Body::depth_of_terms(const Affine& at) const {
+  size_t d = 0;
+  for (const Affine::Term& t : at.terms) {
+    if (t.is_value) {
+      d = std::max(d, values_[size_t(t.id)].address_depth);
+      continue;
+    }
+    size_t level = depth();
+    while (level > 0 && scopes_[level].loop->id != t.id) level--;
+    LUTRA_CHECK(level > 0, "an index over a loop that is not open");
+    d = std::max(d, level);
+  }
+  return d;
+}
+
+int32_t Body::recall(const std::string& key) const {
+  for (size_t d = scopes_.size(); d-- > 0;) {
+    auto it = scopes_[d].known.find(key);
+    if (it != scopes_[d].known.end()) return it->second;
+  }
+  return -1;
+}
+
+void Body::remember(const std::string& key, int32_t value) { scopes_[depth_of(value)].known.emplace(key, value); }
+
+int32_t Body::place(size_t depth, const std::string& key, BodyInst in) {
+  in.inst.id = new_value(in.inst.type, depth);
+  int32_t id = in.inst.id;
+  scopes_[depth].known.emplace(key, id);
+  scopes_[depth].body.push_back(std::move(in));
+  instructions_++;
+  return id;
+}
+
+int32_t Body::op(loop::Op op, DType type, int32_t a, int32_t b, int32_t c, int32_t arg) {
+  BodyInst in{{op, type}};
+  in.inst.a = a, in.inst.b = b, in.inst.c = c, in.inst.arg = arg;
+  std::string key = key_of(in.inst);
+  int32_t known = recall(key);
+  if (known >= 0) return known;
+  size_t d = 0;
+  for (int32_t v : {a, b, c}) {
+    if (v >= 0) d = std::max(d, depth_of(v));
+  }
+  return place(d, key, std::move(in));
+}
+
+int32_t Body::constant(DType type, double v) {
+  if (!is_float(type)) return constant_int(type, int64_t(v));
+  BodyInst in{{loop::Op::kConst, type}};
+  in.inst.imm = v;
+  std::string key = key_of(in.inst);
+  int32_t known = recall(key);
+  return known >= 0 ? known : place(0, key, std::move(in));
+}
+
+int32_t Body::constant_int(DType type, int64_t v) {
+  if (is_float(type)) return constant(type, double(v));
+  BodyInst in{{loop::Op::kConst, type}};
+  in.inst.iimm = v;
+  std::string key = key_of(in.inst);
+  int32_t known = recall(key);
+  return known >= 0 ? known : place(0, key, std::move(in));
+}
+
+int32_t Body::scalar(int32_t expr, DType type) {
+  std::string key("x");
+  append_bytes(key, expr), append_bytes(key, type);
+  int32_t known = recall(key);
+  if (known >= 0) return known;
+  BodyInst in{{loop::Op::kScalar, type}};
+  in.expr = expr;
+  return place(0, key, std::move(in));
+}
+
+int32_t Body::int_value(SymInt v) {
+  int32_t expr = v.to_expr();
+  std::string key("n");
+  append_bytes(key, expr);
+  int32_t known = recall(key);
+  if (known >= 0) return known;
+  BodyInst in{{loop::Op::kIntArg, DType::kInt64}};
+  in.expr = expr;
+  return place(0, key, std::move(in));
+}
+
+int32_t Body::cast(int32_t value, DType to) {
+  if (type(value) == to) return value;
+  if (to == DType::kBool) {
+    return op(loop::Op::kNe, DType::kBool, value, constant(type(value), 0));
+  }
+  return op(loop::Op::kCast, to, value);
+}
+
+int32_t Body::index(const Affine& at) {
+  if (at.terms.empty()) return int_value(at.offset);
+  std::string key("a");
+  append_key(key, at);
+  int32_t known = recall(key);
+  if (known >= 0) return known;
+  BodyInst in{{loop::Op::kIndex, DType::kInt64}};
+  in.at = at;
+  return place(depth_of_terms(at), key, std::move(in));
+}
+
+int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
+  std::string key("l");
+  append_bytes(key, buffer);
+  append_key(key, at);
+  int32_t known = recall(key);
+  if (known >= 0) return known;
+  BodyInst in{{loop::Op::kLoad, type}};
+  in.buffer = buffer;
+  in.at = at;
+  uses_.push_back({buffer, at, false});
+  return place(depth_of_terms(at), key, std::move(in));
+}
+
+void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
+  BodyInst in{{op, type(value)}};
+  in.inst.a = value;
+  in.buffer = buffer;
+  in.at = at;
+  uses_.push_back({buffer, at, true});
+  scopes_.back().body.push_back(std::move(in));
+  instructions_++;
+}
+
+void Body::check(int32_t value, SymInt bound, int32_t fault) {
+  std::string key("c");
+  append_bytes(key, value), append_bytes(key, fault);
+  if (recall(key) >= 0) return;
+  // Not outside the outermost loop: a parallel loop stands alone.
+  size_t d = std::max(depth_of(value), std::min<size_t>(depth(), 1));
+  BodyInst in{{loop::Op::kCheck, DType::kInt64}};
+  in.inst.a = value;
+  in.bound = bound;
+  in.fault = fault;
+  scopes_[d].body.push_back(std::move(in));
+  scopes_[d].known.emplace(key, value);
+  values_[size_t(value)].address_depth = std::max(values_[size_t(value)].address_depth, d);
+  instructions_++;
+}
+
+double Body::trips(size_t depth) const {
+  double n = 1;
+  for (size_t d = 1; d <= depth; d++) n *= double(scopes_[d].loop->size.hint);
+  return n;
+}
+
+bool Body::linear(const std::vector<BodyStmt>& body, const BodyLoop& outer, const BodyLoop& inner) {
+  for (const BodyStmt& s : body) {
+    if (const auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
+      if (!linear((*l)->body, outer, inner)) return false;
+      continue;
+    }
+    const BodyInst& in = std::get<BodyInst>(s);
+    if (!facts_.equal(in.at.coef_of(outer.id), in.at.coef_of(inner.id) * inner.size)) return false;
+  }
+  return true;
+}
+
+bool Body::can_merge(const BodyLoop& outer, const BodyLoop& inner) {
+  using loop::LoopMode;
+  if (!outer.joined) {
+    if (!inner.accs.empty() || inner.mode == LoopMode::kLanes) return false;
+    // A serial loop is independent unless it reduces; then only a serial loop keeps its order.
+    if (inner.mode == LoopMode::kVector && !outer.accs.empty()) return false;
+    if (outer.mode == LoopMode::kVector && inner.mode == LoopMode::kSerial) return false;
+  }
+  return linear(inner.body, outer, inner);
+}
+
+bool Body::merge(std::vector<BodyStmt>& body) {
+  for (BodyStmt& s : body) {
+    auto* slot = std::get_if<std::unique_ptr<BodyLoop>>(&s);
+    if (!slot) continue;
+    BodyLoop& outer = **slot;
+    if (!merge(outer.body)) return false;
+    bool alone = outer.body.size() == 1 && std::holds_alternative<std::unique_ptr<BodyLoop>>(outer.body[0]);
+    if (!alone || !can_merge(outer, *std::get<std::unique_ptr<BodyLoop>>(outer.body[0]))) {
+      if (outer.joined) return false;
+      continue;
+    }
+    std::unique_ptr<BodyLoop> inner = std::move(std::get<std::unique_ptr<BodyLoop>>(outer.body[0]));
+    drop_loop(inner->body, outer.id);
+    inner->size = outer.size * inner->size;
+    inner->accs.insert(inner->accs.begin(), outer.accs.begin(), outer.accs.end());
+    *slot = std::move(inner);
+  }
+  return true;
+}
+
+bool Body::merge_loops() {
+  LUTRA_CHECK(depth() == 0, "a loop is open");
+  return merge(scopes_[0].body);
+}
+
+void Body::make_parallel() {
+  BodyLoop* only = nullptr;
+  for (BodyStmt& s : scopes_[0].body) {
+    if (auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
+      if (only) return;
+      only = l->get();
+    } else if (loop::has_effect(std::get<BodyInst>(s).inst.op)) {
+      return;
+    }
+  }
+  if (only && only->accs.empty() && only->mode != loop::LoopMode::kLanes) only->parallel = true;
+}
+
+namespace {
+
+// Numbers arguments, values and loops in the order of the text.
+class Finisher {
+ public:
+  Finisher(loop::Kernel& kernel, BodyArgs& args, size_t values) : k_(kernel), args_(args), values_(values, -1) {}
+
+  std::vector<loop::Stmt> body(std::vector<BodyStmt>& in) {
+    std::vector<loop::Stmt> out;
+    for (BodyStmt& s : in) {
+      if (auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
+        out.push_back(loop(**l));
+      } else {
+        inst(std::get<BodyInst>(s), out);
+      }
+    }
+    return out;
+  }
+
+  // Iterations of the loops in body, as a measure of its work.
+  static SymInt work(const std::vector<BodyStmt>& body) {
+    SymInt n = 0;
+    for (const BodyStmt& s : body) {
+      if (const auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) n = n + (*l)->size * work((*l)->body);
+    }
+    return n.is_constant() && n.hint == 0 ? SymInt(1) : n;
+  }
+
+ private:
+  int32_t add_int(int32_t expr, bool shared = true) {
+    if (shared) {
+      for (size_t i = 0; i < shared_.size(); i++) {
+        if (args_.ints[size_t(shared_[i])] == expr) return shared_[i];
+      }
+    }
+    args_.ints.push_back(expr);
+    if (shared) shared_.push_back(k_.ints);
+    return k_.ints++;
+  }
+  loop::Coef coef(SymInt v) {
+    if (v.is_constant() && (v.hint == 0 || v.hint == 1)) return loop::Coef::of(v.hint);
+    return loop::Coef::of_arg(add_int(v.to_expr()));
+  }
+  int32_t pointer(int32_t buffer, DType type, bool written) {
+    size_t p = 0;
+    while (p < args_.buffers.size() && args_.buffers[p] != buffer) p++;
+    if (p == args_.buffers.size()) {
+      args_.buffers.push_back(buffer);
+      k_.params.push_back({type, false});
+    }
+    LUTRA_CHECK(k_.params[p].type == type, "a buffer of two types");
+    k_.params[p].written |= written;
+    return int32_t(p);
+  }
+  int32_t define(int32_t old) { return values_[size_t(old)] = k_.values++; }
+  int32_t use(int32_t old) { return old < 0 ? -1 : values_[size_t(old)]; }
+  int32_t loop_id(int32_t old) { return loops_.at(old); }
+
+  loop::Stmt loop(BodyLoop& in) {
+    auto l = std::make_unique<loop::Loop>();
+    l->id = k_.loops++;
+    loops_[in.id] = l->id;
+    l->size = coef(in.size);
+    l->mode = in.mode;
+    l->parallel = in.parallel;
+    if (in.parallel) args_.extent = in.size, args_.work = work(in.body);
+    // The accumulators' ids are known inside, where kAccum names them.
+    for (loop::Accumulator a : in.accs) {
+      a.id = define(a.id);
+      l->accs.push_back(a);
+    }
+    l->body = body(in.body);
+    return l;
+  }
+
+  loop::Access access(const BodyInst& in) {
+    loop::Access a;
+    a.ptr = pointer(in.buffer, in.inst.type, in.inst.op != loop::Op::kLoad);
+    a.offset = coef(in.at.offset);
+    for (const Affine::Term& t : in.at.terms) {
+      a.terms.push_back({t.is_value, t.is_value ? use(t.id) : loop_id(t.id), coef(t.coef)});
+    }
+    return a;
+  }
+
+  int32_t emit(std::vector<loop::Stmt>& out, loop::Op op, int32_t a, int32_t b, int32_t arg = -1) {
+    loop::Inst in{op, DType::kInt64, k_.values++, a, b};
+    in.arg = arg;
+    out.push_back(std::move(in));
+    return k_.values - 1;
+  }
+
+  // offset + sum of loop variables and values times coefficients, as i64.
+  void affine(const BodyInst& in, std::vector<loop::Stmt>& out) {
+    int32_t sum = -1;
+    auto add = [&](int32_t v) { sum = sum < 0 ? v : emit(out, loop::Op::kAdd, sum, v); };
+    for (const Affine::Term& t : in.at.terms) {
+      int32_t v = t.is_value ? use(t.id) : emit(out, loop::Op::kIndex, -1, -1, loop_id(t.id));
+      if (!(t.coef.is_constant() && t.coef.hint == 1)) {
+        int32_t by = emit(out, loop::Op::kIntArg, -1, -1, add_int(t.coef.to_expr()));
+        v = emit(out, loop::Op::kMul, v, by);
+      }
+      add(v);
+    }
+    if (!(in.at.offset.is_constant() && in.at.offset.hint == 0)) {
+      add(emit(out, loop::Op::kIntArg, -1, -1, add_int(in.at.offset.to_expr())));
+    }
+    values_[size_t(in.inst.id)] = sum;
+  }
+
+  void inst(const BodyInst& in, std::vector<loop::Stmt>& out) {
+    if (in.inst.op == loop::Op::kIndex) return affine(in, out);
+    loop::Inst r = in.inst;
+    r.a = use(r.a), r.b = use(r.b), r.c = use(r.c);
+    if (r.op == loop::Op::kAccum) r.arg = use(r.arg);
+    if (loop::has_access(r.op)) r.access = access(in);
+    if (r.op == loop::Op::kIntArg) r.arg = add_int(in.expr);
+    if (r.op == loop::Op::kCheck) {
+      // An argument of its own, so that a fault says which check it was.
+      r.arg = add_int(in.bound.to_expr(), false);
+      args_.checks.push_back({r.arg, in.fault});
+    }
+    if (r.op == loop::Op::kScalar) {
+      auto it = std::find(args_.scalars.begin(), args_.scalars.end(), in.expr);
+      r.arg = int32_t(it - args_.scalars.begin());
+      if (it == args_.scalars.end()) args_.scalars.push_back(in.expr), k_.scalars++;
+    }
+    if (r.id >= 0) r.id = define(r.id);
+    out.push_back(std::move(r));
+  }
+
+  loop::Kernel& k_;
+  BodyArgs& args_;
+  std::vector<int32_t> values_;
+  std::unordered_map<int32_t, int32_t> loops_;
+  std::vector<int32_t> shared_;
+};
+
+}  // namespace
+
+loop::Kernel Body::finish(const std::string& name, BodyArgs& args) {
+  loop::Kernel k;
+  k.name = name;
+  k.body = Finisher(k, args, values_.size()).body(scopes_[0].body);
+  return k;
+}
+
+}  // namespace lutra

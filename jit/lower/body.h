@@ -1,0 +1,124 @@
+// A kernel under construction: loops, scalar instructions and accesses with symbolic coefficients go in; a loop::Kernel
+// with its arguments numbered in order of first use comes out.
+// Invariants:
+// 1. Pure instructions are numbered by value and stand in the outermost loop in which their operands are known.
+// 2. A load whose address holds a checked value stands no further out than the check.
+// 3. Loops are merged only where every position in them is provably unchanged; reductions keep their order.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "jit/loop/loop.h"
+#include "jit/lower/affine.h"
+#include "jit/lower/facts.h"
+
+namespace lutra {
+
+struct BodyLoop;
+
+struct BodyInst {
+  loop::Inst inst;
+  int32_t buffer = -1;  // accesses: id of the plan's buffer
+  Affine at;            // accesses; kIndex: the i64 computed
+  int32_t expr = 0;     // kScalar, kIntArg: the argument
+  int32_t fault = -1;   // kCheck: which fault
+  SymInt bound;         // kCheck
+};
+
+using BodyStmt = std::variant<BodyInst, std::unique_ptr<BodyLoop>>;
+
+struct BodyLoop {
+  int32_t id = 0;
+  SymInt size;
+  loop::LoopMode mode = loop::LoopMode::kSerial;
+  bool joined = false;  // a reduction's order takes this loop and the one within as a single one
+  bool parallel = false;
+  std::vector<loop::Accumulator> accs;
+  std::vector<BodyStmt> body;
+};
+
+// What the arguments of the finished kernel are.
+struct BodyArgs {
+  struct Check {
+    int32_t arg, fault;
+  };
+  std::vector<int32_t> buffers;  // one a pointer argument
+  std::vector<int32_t> ints, scalars;
+  std::vector<Check> checks;
+  SymInt extent = 0, work = 1;
+};
+
+class Body {
+ public:
+  explicit Body(SymFacts& facts) : facts_(facts) { scopes_.emplace_back(); }
+
+  int32_t open(SymInt size, loop::LoopMode mode, bool joined = false);
+  void close();
+  // On the open loop at `depth` (1: outermost).
+  int32_t accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes);
+  void accum(int32_t acc, int32_t value);
+
+  int32_t op(loop::Op op, DType type, int32_t a = -1, int32_t b = -1, int32_t c = -1, int32_t arg = -1);
+  int32_t constant(DType type, double v);
+  int32_t constant_int(DType type, int64_t v);
+  int32_t scalar(int32_t expr, DType type);  // a number expression of the env
+  int32_t int_value(SymInt v);               // i64
+  int32_t cast(int32_t value, DType type);
+  int32_t index(const Affine& at);  // i64
+  int32_t load(int32_t buffer, DType type, const Affine& at);
+  void store(loop::Op op, int32_t buffer, const Affine& at, int32_t value);
+  void check(int32_t value, SymInt bound, int32_t fault);
+
+  DType type(int32_t value) const { return values_[size_t(value)].type; }
+  size_t depth() const { return scopes_.size() - 1; }
+  size_t depth_of(int32_t value) const { return values_[size_t(value)].depth; }
+  // How often the body at depth runs, by hints.
+  double trips(size_t depth) const;
+  int instructions() const { return instructions_; }
+
+  // Values made elsewhere, remembered while the scope they live in is open: -1 where there is none.
+  int32_t recall(const std::string& key) const;
+  void remember(const std::string& key, int32_t value);
+
+  struct Use {
+    int32_t buffer;
+    Affine at;
+    bool written;
+  };
+  const std::vector<Use>& uses() const { return uses_; }
+
+  // Merges loops; false where loops that a reduction takes as one cannot be merged.
+  bool merge_loops();
+  // The outermost loop, which stands alone, may be split among threads.
+  void make_parallel();
+  loop::Kernel finish(const std::string& name, BodyArgs& args);
+
+ private:
+  struct ValueInfo {
+    DType type;
+    size_t depth, address_depth;
+  };
+  struct Scope {
+    std::unique_ptr<BodyLoop> loop;  // null at depth 0
+    std::vector<BodyStmt> body;
+    std::unordered_map<std::string, int32_t> known;
+  };
+  size_t depth_of_terms(const Affine& at) const;
+  int32_t place(size_t depth, const std::string& key, BodyInst inst);
+  int32_t new_value(DType type, size_t depth);
+  bool merge(std::vector<BodyStmt>& body);
+  bool can_merge(const BodyLoop& outer, const BodyLoop& inner);
+  bool linear(const std::vector<BodyStmt>& body, const BodyLoop& outer, const BodyLoop& inner);
+
+  SymFacts& facts_;
+  std::vector<Scope> scopes_;
+  std::vector<ValueInfo> values_;
+  std::vector<Use> uses_;
+  int32_t loops_ = 0;
+  int instructions_ = 0;
+};
+
+}  // namespace lutra

@@ -1,0 +1,131 @@
+// gather and index_select: a checked load whose address holds a value; scatter_add and index_add: a copy, then adds in
+// the order of the index.
+#include "jit/lower/lower.h"
+
+namespace lutra {
+namespace {
+
+int32_t checked(Emitter& e, const Tensor& index, const Index& at, SymInt size, int64_t dim, const Node& node) {
+  int32_t v = e.body.cast(e.operand(index, at), DType::kInt64);
+  e.check(v, size, int32_t(dim), node);
+  return v;
+}
+
+struct Scatter {
+  const Node* node;
+  Tensor input, index, src;
+  int64_t dim;
+  bool elementwise_index;  // scatter_add: an index an element; index_add: one a slice
+};
+
+// Each element of the result takes at most one of src, since the index has size 1 where it scatters.
+int32_t emit_single(const Scatter& s, Emitter& e, const Index& index) {
+  Index at = index;
+  at[size_t(s.dim)] = Affine();
+  int32_t target = checked(e, s.index, at, s.input->sizes[size_t(s.dim)], s.dim, *s.node);
+  int32_t here = e.body.index(index[size_t(s.dim)]);
+  int32_t hit = e.body.op(loop::Op::kEq, DType::kBool, here, target);
+  int32_t old = e.operand(s.input, index);
+  int32_t sum = e.body.op(loop::Op::kAdd, s.input->dtype, old, e.operand(s.src, at));
+  return e.body.op(loop::Op::kSelect, s.input->dtype, hit, sum, old);
+}
+
+bool is_single(const Scatter& s, SymFacts& facts) {
+  if (!s.elementwise_index || s.input->dtype == DType::kBool) return false;
+  for (int64_t d = 0; d < s.input->dim(); d++) {
+    SymInt i = s.index->sizes[size_t(d)];
+    if (d == s.dim ? !(i.is_constant() && i.hint == 1) : !facts.equal(i, s.input->sizes[size_t(d)])) return false;
+  }
+  return true;
+}
+
+// Loops over src in row-major order: adds to one element come in the order of the index, which is the order along dim.
+void emit_loops(const Scatter& s, Emitter& e, int32_t buffer) {
+  const Sizes& sizes = s.elementwise_index ? s.index->sizes : s.src->sizes;
+  Index at;
+  for (SymInt size : sizes) at.push_back(Affine::loop(e.body.open(size, loop::LoopMode::kSerial)));
+  Index where = s.elementwise_index ? at : Index{at[size_t(s.dim)]};
+  Index to = at;
+  to[size_t(s.dim)] = Affine::value(checked(e, s.index, where, s.input->sizes[size_t(s.dim)], s.dim, *s.node));
+  const Tensor& out = s.node->results[0];
+  int32_t v = e.operand(s.src, at);
+  e.body.store(loop::Op::kStoreAdd, buffer, at_strides(to, out->strides, 0), v);
+  for (size_t d = 0; d < sizes.size(); d++) e.body.close();
+}
+
+}  // namespace
+
+Lowered lower_gather(const Node& node, SymFacts&) {
+  Lowered l;
+  Tensor input = node.args[0].tensor(), index = node.args[2].tensor();
+  int64_t dim = wrap_dim(node.args[1].sym_int().hint, input->dim());
+  l.reads = {input, index};
+  l.checks = true;
+  const Node* n = &node;
+  l.emit = [=](Emitter& e, const Index& at) {
+    Index where = at, from = at;
+    if (n->op == OpId::index_select) {
+      where.clear();
+      if (index->dim()) where.push_back(at[size_t(dim)]);
+    }
+    if (input->dim()) {
+      from[size_t(dim)] = Affine::value(checked(e, index, where, input->sizes[size_t(dim)], dim, *n));
+    }
+    return e.operand(input, from);
+  };
+  return l;
+}
+
+Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
+  Lowered l;
+  Scatter s{&node, node.args[0].tensor(), node.args[2].tensor(), node.args[3].tensor(), 0, false};
+  s.dim = wrap_dim(node.args[1].sym_int().hint, s.input->dim());
+  s.elementwise_index = node.op == OpId::scatter_add;
+  LUTRA_CHECK(s.input->dim() > 0, "scatter into a tensor without dimensions");
+  l.reads = {s.input, s.index, s.src};
+  l.checks = true;
+  if (is_single(s, facts)) {
+    l.emit = [s](Emitter& e, const Index& index) { return emit_single(s, e, index); };
+    return l;
+  }
+  l.kind = Lowered::kScatter;
+  l.independent = s.dim != 0;  // the outermost loop is no dimension in which adds meet
+  l.scatter = [s](Emitter& e, int32_t buffer) { emit_loops(s, e, buffer); };
+  return l;
+}
+
+// Strides and offset are those of a view of the contiguous input.
+Lowered lower_as_strided_scatter(const Node& node, SymFacts&) {
+  Lowered l;
+  l.kind = Lowered::kStrided;
+  l.independent = true;
+  Tensor src = node.args[1].tensor();
+  Sizes sizes = node.args[2].as<Sizes>(), strides = node.args[3].as<Sizes>();
+  SymInt offset = node.args[4].sym_int();
+  l.reads = {node.args[0].tensor(), src};
+  DType type = node.results[0]->dtype;
+  l.scatter = [=](Emitter& e, int32_t buffer) {
+    Index at;
+    for (size_t d = 0; d < sizes.size(); d++) {
+      bool inner = d + 1 == sizes.size();
+      at.push_back(Affine::loop(e.body.open(sizes[d], inner ? loop::LoopMode::kVector : loop::LoopMode::kSerial)));
+    }
+    int32_t v = e.body.cast(e.operand(src, broadcast_index(e.facts, at, sizes, src->sizes)), type);
+    e.body.store(loop::Op::kStore, buffer, at_strides(at, strides, offset), v);
+    for (size_t d = 0; d < sizes.size(); d++) e.body.close();
+  };
+  return l;
+}
+
+Lowered lower_copy_(const Node& node, SymFacts&) {
+  Lowered l;
+  l.kind = Lowered::kCopy;
+  Tensor to = node.args[0].tensor(), src = node.args[1].tensor();
+  l.reads = {to, src};
+  l.emit = [to, src](Emitter& e, const Index& index) {
+    return e.body.cast(e.operand(src, broadcast_index(e.facts, index, to->sizes, src->sizes)), to->dtype);
+  };
+  return l;
+}
+
+}  // namespace lutra

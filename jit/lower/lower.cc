@@ -1,0 +1,48 @@
+// The table of lowering rules, expanded from ops.def: an op without one does not build.
+#include "jit/lower/lower.h"
+
+namespace lutra {
+namespace {
+
+using Rule = Lowered (*)(const Node&, SymFacts&);
+const Rule kRules[] = {
+#define OP(name, schema, results, meta, vjp, lower, flags) lower_##lower,
+#include "ops/defs/ops.def"
+#undef OP
+};
+static_assert(sizeof kRules / sizeof kRules[0] == size_t(OpId::input));
+
+}  // namespace
+
+Lowered lower(const Node& node, SymFacts& facts) {
+  LUTRA_CHECK(node.op < OpId::input, "an input has no lowering");
+  return kRules[size_t(node.op)](node, facts);
+}
+
+Lowered lower_decompose(const Node& node, SymFacts&) {
+  fail_internal(name(node.op), ": a composite op reached the lowering; decompose comes first");
+}
+
+int64_t wrap_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + rank : dim; }
+
+Index broadcast_index(SymFacts& facts, const Index& index, const Sizes& result, const Sizes& sizes) {
+  Index out(sizes.size());
+  size_t skip = result.size() - sizes.size();
+  for (size_t d = 0; d < sizes.size(); d++) {
+    bool stretched = sizes[d].hint == 1 && !facts.equal(sizes[d], result[d + skip]);
+    if (!stretched) out[d] = index[d + skip];
+  }
+  return out;
+}
+
+std::vector<int> stride_order(SymFacts& facts, const Sizes& strides) {
+  std::vector<int> order;
+  for (size_t d = 0; d < strides.size(); d++) {
+    size_t at = order.size();
+    while (at > 0 && facts.ask_less(strides[size_t(order[at - 1])], strides[d])) at--;
+    order.insert(order.begin() + long(at), int(d));
+  }
+  return order;
+}
+
+}  // namespace lutra

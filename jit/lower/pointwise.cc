@@ -1,0 +1,264 @@
+// Pointwise ops: one function an op, that writes the instructions of one element. Each op rounds to its dtype; operands
+// are converted to the op's compute type first, as PyTorch does.
+#include <cmath>
+#include <limits>
+
+#include "jit/lower/lower.h"
+#include "ops/defs/call.h"
+
+namespace lutra {
+namespace {
+
+using loop::Op;
+
+// One element of one node.
+struct Element {
+  const Node& node;
+  Emitter& e;
+  const Index& index;
+
+  Body& body() { return e.body; }
+  const Tensor& result() const { return node.results[0]; }
+  DType type() const { return result()->dtype; }
+  bool has(size_t k) const { return k < node.args.size() && !node.args[k].is_none(); }
+  bool is_tensor(size_t k) const { return node.args[k].is<Tensor>(); }
+  DType type_of(size_t k) const { return node.args[k].tensor()->dtype; }
+
+  int32_t scalar(const Scalar& s, DType to);
+  int32_t tensor(size_t k) {
+    Tensor t = node.args[k].tensor();
+    return e.operand(t, broadcast_index(e.facts, index, result()->sizes, t->sizes));
+  }
+  int32_t arg(size_t k, DType to) {
+    if (is_tensor(k)) return body().cast(tensor(k), to);
+    return scalar(node.args[k].as<Scalar>(), to);
+  }
+  int32_t op(Op op, DType t, int32_t a, int32_t b = -1, int32_t c = -1) { return body().op(op, t, a, b, c); }
+  int32_t number(DType t, double v) { return body().constant(t, v); }
+  // Row-major position of the element in the result: what random numbers depend on.
+  int32_t position() { return body().index(at_strides(index, contiguous_strides(result()->sizes), 0)); }
+};
+
+// Numbers are arguments of the kernel, so that a kernel serves every value of them.
+int32_t Element::scalar(const Scalar& s, DType to) {
+  SymEnv& env = *SymEnv::current();
+  bool number = s.expr ? is_number(env[s.expr].op) : s.kind == Scalar::kNumber;
+  if (!s.expr && s.kind == Scalar::kBool) return body().constant(to, double(s.i));
+  if (number) {
+    int32_t expr = s.expr ? s.expr : env.number(s.d);
+    if (to == DType::kBool) return body().cast(body().scalar(expr, DType::kFloat64), to);
+    return body().scalar(expr, to);
+  }
+  SymInt v(s.i);
+  v.expr = s.expr;
+  return body().cast(body().int_value(v), to);
+}
+
+// Comparisons compute in the type that the operands promote to: tensors with dimensions count before those without,
+// those before numbers, unless the latter are of a higher kind.
+DType compare_type(const Node& node) {
+  DType best[3] = {DType::kNone, DType::kNone, DType::kNone};
+  for (const Value& v : node.args) {
+    int rank = 2;
+    DType t;
+    if (v.is<Tensor>()) {
+      t = v.tensor()->dtype;
+      rank = v.tensor()->dim() ? 0 : 1;
+    } else {
+      const Scalar& s = v.as<Scalar>();
+      t = s.kind == Scalar::kBool ? DType::kBool : s.is_whole() ? DType::kInt64 : DType::kFloat32;
+    }
+    best[rank] = best[rank] == DType::kNone ? t : promote_types(best[rank], t);
+  }
+  DType type = DType::kNone;
+  for (DType t : best) {
+    if (t == DType::kNone) continue;
+    if (type == DType::kNone) {
+      type = t;
+    } else if (info(t).kind > info(type).kind) {
+      type = promote_types(type, t);
+    }
+  }
+  return type;
+}
+
+int32_t binary(Element& x, Op op, Op logic = Op::kCount) {
+  DType t = x.type();
+  return x.op(t == DType::kBool && logic != Op::kCount ? logic : op, t, x.arg(0, t), x.arg(1, t));
+}
+
+int32_t unary(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type())); }
+
+bool is_one(const Scalar& s) { return !s.expr && s.to_double() == 1; }
+
+int32_t add_scaled(Element& x, Op op) {
+  DType t = x.type();
+  int32_t a = x.arg(0, t), b = x.arg(1, t);
+  if (x.has(2) && !is_one(x.node.args[2].as<Scalar>())) {
+    b = x.op(t == DType::kBool ? Op::kAnd : Op::kMul, t, b, x.scalar(x.node.args[2].as<Scalar>(), t));
+  }
+  if (t == DType::kBool) op = Op::kOr;
+  return x.op(op, t, a, b);
+}
+
+// Integers divide by zero with an error; the result of the instruction itself is 0.
+int32_t divide(Element& x, Op op) {
+  DType t = x.type();
+  int32_t a = x.arg(0, t), b = x.arg(1, t);
+  if (!is_float(t)) {
+    int32_t zero = x.op(Op::kEq, DType::kBool, b, x.body().constant_int(t, 0));
+    x.e.check(x.body().cast(zero, DType::kInt64), 1, -1, x.node);
+  }
+  return x.op(op, t, a, b);
+}
+
+int32_t compare(Element& x, Op op) {
+  DType t = compare_type(x.node);
+  if (t == DType::kBool && op != Op::kEq && op != Op::kNe) t = DType::kUInt8;
+  return x.op(op, DType::kBool, x.arg(0, t), x.arg(1, t));
+}
+
+int32_t logical(Element& x, Op op) { return x.op(op, DType::kBool, x.arg(0, DType::kBool), x.arg(1, DType::kBool)); }
+
+int32_t rounding(Element& x, Op op) { return is_float(x.type()) ? unary(x, op) : x.arg(0, x.type()); }
+
+int32_t pointwise_add(Element& x) { return add_scaled(x, Op::kAdd); }
+int32_t pointwise_sub(Element& x) { return add_scaled(x, Op::kSub); }
+int32_t pointwise_mul(Element& x) { return binary(x, Op::kMul, Op::kAnd); }
+int32_t pointwise_div(Element& x) { return binary(x, Op::kDiv); }
+int32_t pointwise_pow(Element& x) { return binary(x, Op::kPow); }
+int32_t pointwise_remainder(Element& x) { return divide(x, Op::kRem); }
+int32_t pointwise_floor_divide(Element& x) { return divide(x, Op::kFloorDiv); }
+int32_t pointwise_minimum(Element& x) { return binary(x, Op::kMin, Op::kAnd); }
+int32_t pointwise_maximum(Element& x) { return binary(x, Op::kMax, Op::kOr); }
+int32_t pointwise_neg(Element& x) { return unary(x, Op::kNeg); }
+int32_t pointwise_abs(Element& x) { return unary(x, Op::kAbs); }
+int32_t pointwise_exp(Element& x) { return unary(x, Op::kExp); }
+int32_t pointwise_log(Element& x) { return unary(x, Op::kLog); }
+int32_t pointwise_tanh(Element& x) { return unary(x, Op::kTanh); }
+int32_t pointwise_sqrt(Element& x) { return unary(x, Op::kSqrt); }
+int32_t pointwise_floor(Element& x) { return rounding(x, Op::kFloor); }
+int32_t pointwise_ceil(Element& x) { return rounding(x, Op::kCeil); }
+int32_t pointwise_sigmoid(Element& x) {
+  DType t = x.type();
+  int32_t e = x.op(Op::kExp, t, x.op(Op::kNeg, t, x.arg(0, t)));
+  return x.op(Op::kDiv, t, x.number(t, 1), x.op(Op::kAdd, t, x.number(t, 1), e));
+}
+int32_t pointwise_rsqrt(Element& x) {
+  return x.op(Op::kDiv, x.type(), x.number(x.type(), 1), unary(x, Op::kSqrt));
+}
+int32_t pointwise_reciprocal(Element& x) {
+  return x.op(Op::kDiv, x.type(), x.number(x.type(), 1), x.arg(0, x.type()));
+}
+int32_t pointwise_relu(Element& x) {
+  return x.op(Op::kMax, x.type(), x.arg(0, x.type()), x.number(x.type(), 0));
+}
+int32_t pointwise_sign(Element& x) {
+  DType t = x.type();
+  int32_t a = x.arg(0, t), zero = x.number(t, 0);
+  if (t == DType::kBool) return a;
+  if (t == DType::kUInt8) return x.body().cast(x.op(Op::kNe, DType::kBool, a, zero), t);
+  int32_t below = x.op(Op::kSelect, t, x.op(Op::kLt, DType::kBool, a, zero), x.number(t, -1), zero);
+  return x.op(Op::kSelect, t, x.op(Op::kGt, DType::kBool, a, zero), x.number(t, 1), below);
+}
+
+int32_t pointwise_eq(Element& x) { return compare(x, Op::kEq); }
+int32_t pointwise_ne(Element& x) { return compare(x, Op::kNe); }
+int32_t pointwise_lt(Element& x) { return compare(x, Op::kLt); }
+int32_t pointwise_le(Element& x) { return compare(x, Op::kLe); }
+int32_t pointwise_gt(Element& x) { return compare(x, Op::kGt); }
+int32_t pointwise_ge(Element& x) { return compare(x, Op::kGe); }
+int32_t pointwise_logical_and(Element& x) { return logical(x, Op::kAnd); }
+int32_t pointwise_logical_or(Element& x) { return logical(x, Op::kOr); }
+int32_t pointwise_logical_xor(Element& x) { return logical(x, Op::kXor); }
+int32_t pointwise_logical_not(Element& x) { return x.op(Op::kNot, DType::kBool, x.arg(0, DType::kBool)); }
+int32_t pointwise_isnan(Element& x) {
+  int32_t a = x.tensor(0);
+  return is_float(x.type_of(0)) ? x.op(Op::kNe, DType::kBool, a, a) : x.body().constant_int(DType::kBool, 0);
+}
+int32_t pointwise_where(Element& x) {
+  return x.op(Op::kSelect, x.type(), x.arg(0, DType::kBool), x.arg(1, x.type()), x.arg(2, x.type()));
+}
+int32_t pointwise_to_dtype(Element& x) { return x.arg(0, x.type()); }
+int32_t pointwise_clone(Element& x) { return x.arg(0, x.type()); }
+
+int32_t pointwise_full(Element& x) { return x.arg(1, x.type()); }
+int32_t pointwise_empty(Element& x) { return x.number(x.type(), 0); }
+int32_t pointwise_arange(Element& x) {
+  // arange(end) has its end in the first argument.
+  bool starts = x.has(1);
+  DType t = is_float(x.type()) ? DType::kFloat64 : DType::kInt64;
+  int32_t at = x.body().cast(x.body().index(x.index[0]), t);
+  int32_t step = x.scalar(x.has(2) ? x.node.args[2].as<Scalar>() : Scalar(1), t);
+  int32_t v = x.op(Op::kMul, t, at, step);
+  if (starts) v = x.op(Op::kAdd, t, x.scalar(x.node.args[0].as<Scalar>(), t), v);
+  return x.body().cast(v, x.type());
+}
+
+int32_t random(Element& x, Op op, DType t) {
+  LUTRA_CHECK(x.node.rng >= 0, "a random op without its call index");
+  return x.body().op(op, t, x.position(), -1, -1, x.node.rng);
+}
+int32_t random_float(Element& x, Op op) {
+  DType t = x.type() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  return x.body().cast(random(x, op, t), x.type());
+}
+int32_t pointwise_rand(Element& x) { return random_float(x, Op::kUniform); }
+int32_t pointwise_randn(Element& x) { return random_float(x, Op::kNormal); }
+int32_t pointwise_randint(Element& x) {
+  DType t = DType::kInt64;
+  int32_t low = x.arg(0, t);
+  int32_t span = x.op(Op::kSub, t, x.arg(1, t), low);
+  int32_t v = x.op(Op::kRem, t, random(x, Op::kRandBits, t), span);
+  return x.body().cast(x.op(Op::kAdd, t, low, v), x.type());
+}
+
+using Rule = int32_t (*)(Element&);
+#define RULE_pointwise(name) &pointwise_##name
+#define RULE_reduce(name) nullptr
+#define RULE_view(name) nullptr
+#define RULE_gather(name) nullptr
+#define RULE_scatter_add(name) nullptr
+#define RULE_extern_mm(name) nullptr
+#define RULE_as_strided_scatter(name) nullptr
+#define RULE_copy_(name) nullptr
+#define RULE_decompose(name) nullptr
+const Rule kRules[] = {
+#define OP(name, schema, results, meta, vjp, lower, flags) RULE_##lower(name),
+#include "ops/defs/ops.def"
+#undef OP
+};
+
+bool is_heavy(OpId op) {
+  switch (op) {
+    case OpId::exp:
+    case OpId::log:
+    case OpId::tanh:
+    case OpId::sigmoid:
+    case OpId::pow:
+    case OpId::rand:
+    case OpId::randn:
+    case OpId::randint: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+Lowered lower_pointwise(const Node& node, SymFacts&) {
+  Lowered l;
+  for (const Value& v : node.args) {
+    if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
+  }
+  const Node* n = &node;
+  bool divides = node.op == OpId::remainder || node.op == OpId::floor_divide;
+  l.checks = divides && !is_float(node.results[0]->dtype);
+  l.heavy = is_heavy(node.op);
+  l.emit = [n](Emitter& e, const Index& index) {
+    Element x{*n, e, index};
+    return kRules[size_t(n->op)](x);
+  };
+  return l;
+}
+
+}  // namespace lutra

@@ -1,0 +1,87 @@
+// Reductions: which loops, in which order, with how many partial results. All of it is a function of the op, the sizes
+// and the strides that the operand has when ops run one by one, so that fusion never changes a bit.
+#include "jit/lower/lower.h"
+
+namespace lutra {
+namespace {
+
+constexpr int32_t kLanes = 32;
+
+struct ReduceRow {
+  OpId op;
+  loop::RedOp red;
+};
+const ReduceRow kRows[] = {
+    {OpId::sum, loop::RedOp::kSum},       {OpId::amax, loop::RedOp::kMax},      {OpId::amin, loop::RedOp::kMin},
+    {OpId::argmax, loop::RedOp::kArgMax}, {OpId::argmin, loop::RedOp::kArgMin}, {OpId::any, loop::RedOp::kAny},
+    {OpId::all, loop::RedOp::kAll},
+};
+
+bool is_position(loop::RedOp op) { return op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin; }
+
+// None and {} stand for all dimensions.
+std::vector<bool> reduced_dims(const Value& dims, int64_t rank) {
+  std::vector<bool> reduced(size_t(rank), true);
+  if (dims.is_none() || (dims.is<Sizes>() && dims.as<Sizes>().empty())) return reduced;
+  reduced.assign(size_t(rank), false);
+  auto mark = [&](int64_t d) {
+    if (rank) reduced[size_t(wrap_dim(d, rank))] = true;
+  };
+  if (dims.is<Sizes>()) {
+    for (SymInt d : dims.as<Sizes>()) mark(d.hint);
+  } else {
+    mark(dims.sym_int().hint);
+  }
+  return reduced;
+}
+
+// The reduced dimensions in `order`; neighbours in memory are taken as one.
+void build_nest(Reduction& r, const Sizes& strides, const std::vector<int>& order, SymFacts& facts) {
+  int last = -1;
+  for (int d : order) {
+    if (!r.reduced[size_t(d)]) continue;
+    bool joins = last >= 0 && facts.ask_equal(strides[size_t(last)], strides[size_t(d)] * r.sizes[size_t(d)]);
+    if (!joins) r.nest.emplace_back();
+    r.nest.back().push_back(d);
+    last = d;
+  }
+}
+
+DType accumulator_type(loop::RedOp op, DType input, DType result) {
+  if (op == loop::RedOp::kAny || op == loop::RedOp::kAll) return DType::kBool;
+  if (is_position(op)) return input == DType::kBool ? DType::kUInt8 : input;
+  if (result == DType::kFloat16 || result == DType::kBFloat16) return DType::kFloat32;
+  return result;
+}
+
+}  // namespace
+
+Lowered lower_reduce(const Node& node, SymFacts& facts) {
+  Lowered l;
+  l.kind = Lowered::kReduce;
+  Tensor in = node.args[0].tensor();
+  l.reads = {in};
+  Reduction& r = l.reduction;
+  for (const ReduceRow& row : kRows) {
+    if (row.op == node.op) r.op = row.red;
+  }
+  r.sizes = in->sizes;
+  r.reduced = reduced_dims(node.args[1], in->dim());
+  r.keepdim = node.args[2].as<bool>();
+  r.type = accumulator_type(r.op, in->dtype, node.results[0]->dtype);
+  if (r.type == DType::kBool) r.op = r.op == loop::RedOp::kMax ? loop::RedOp::kAny : r.op == loop::RedOp::kMin ? loop::RedOp::kAll : r.op;
+  std::vector<int> order = stride_order(facts, in->strides);
+  for (int d : order) {
+    if (!r.reduced[size_t(d)]) r.kept.push_back(d);
+  }
+  if (!order.empty() && r.reduced[size_t(order.back())]) r.lanes = kLanes;
+  if (is_position(r.op)) {
+    // Positions count in row-major order.
+    for (size_t d = 0; d < order.size(); d++) order[d] = int(d);
+  }
+  build_nest(r, in->strides, order, facts);
+  r.element = [in, type = r.type](Emitter& e, const Index& index) { return e.body.cast(e.operand(in, index), type); };
+  return l;
+}
+
+}  // namespace lutra

@@ -1,0 +1,17 @@
+// Units in; groups of units, each of which is one launch, in an order in which they can run, out.
+#pragma once
+#include <vector>
+
+#include "jit/schedule/group_kernel.h"
+
+namespace lutra {
+
+struct Group {
+  std::vector<int32_t> units;  // ascending
+  std::vector<int32_t> roots;  // those whose values go to memory, or that write an input
+};
+
+// Invariants: groups form no cycle, with the order of writes counted; every group builds a kernel or is one unit alone.
+std::vector<Group> fuse(Units& units, bool fuse);
+
+}  // namespace lutra

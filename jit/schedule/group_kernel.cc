@@ -1,0 +1,382 @@
+// One kernel for a group of units: loops over what is kept, reductions level by level, then stores.
+#include "jit/schedule/group_kernel.h"
+
+#include <algorithm>
+
+namespace lutra {
+namespace {
+
+using loop::LoopMode;
+
+// Beyond these a kernel is slow to compile or runs out of registers.
+constexpr int kMaxInstructions = 300;
+constexpr size_t kMaxPointers = 28;
+// How often a value may be computed for each of its elements, and how many evaluations are too few to matter.
+constexpr double kMaxRecompute = 4, kFreeLight = 8192, kFreeHeavy = 1024;
+// A reduction to one value runs on one thread: what is larger keeps a parallel kernel of its own.
+constexpr double kMaxSerialStores = 16384;
+// Stores down columns stay in the cache up to here.
+constexpr double kMaxColumnStores = 262144;
+
+}  // namespace
+
+GroupKernel::GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots)
+    : Emitter(body_storage, units.facts), body_storage(units.facts), units_(units), members_(members), roots_(roots) {}
+
+const Sizes& GroupKernel::domain_of(int32_t unit) const {
+  const Unit& u = units_[unit];
+  return u.low.kind == Lowered::kReduce ? u.low.reduction.sizes : u.value->sizes;
+}
+
+// The axes come from the first reduction; without one from the first root.
+bool GroupKernel::find_shape() {
+  int32_t lead = -1;
+  for (int32_t u : members_) {
+    if (units_[u].low.kind == Lowered::kReduce && lead < 0) lead = u;
+  }
+  const Reduction* r = lead >= 0 ? &units_[lead].low.reduction : nullptr;
+  if (r) shape_.kind = r->lanes > 1 ? GroupShape::kRows : GroupShape::kColumns;
+  if (lead < 0) lead = roots_[0];
+  const Sizes& sizes = domain_of(lead);
+  std::vector<int> axis_of(sizes.size(), -1);
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (facts.is_one(sizes[d])) continue;
+    axis_of[d] = int(shape_.axes.size());
+    shape_.axes.push_back({sizes[d], r && r->reduced[d]});
+  }
+  axis_loops_.assign(shape_.axes.size(), -1);
+  if (r) {
+    for (int d : r->kept) {
+      if (axis_of[size_t(d)] >= 0) row_order_.push_back(axis_of[size_t(d)]);
+    }
+  } else {
+    row_order_ = axis_order(sizes, units_[lead].value->strides, false);
+  }
+  for (int32_t u : members_) {
+    if (units_[u].low.kind != Lowered::kReduce) continue;
+    const Reduction& other = units_[u].low.reduction;
+    if ((other.lanes > 1) != (r->lanes > 1)) return false;
+    size_t a = 0;
+    for (size_t d = 0; d < other.sizes.size(); d++) {
+      if (facts.is_one(other.sizes[d])) continue;
+      if (a == shape_.axes.size() || !facts.equal(other.sizes[d], shape_.axes[a].size)) return false;
+      if (other.reduced[d] != shape_.axes[a++].reduced) return false;
+    }
+    if (a != shape_.axes.size()) return false;
+  }
+  return true;
+}
+
+bool GroupKernel::matches(const Sizes& sizes, bool full) const {
+  size_t a = 0;
+  auto skip = [&] {
+    while (!full && a < shape_.axes.size() && shape_.axes[a].reduced) a++;
+  };
+  for (SymInt s : sizes) {
+    if (facts.is_one(s)) continue;
+    skip();
+    if (a == shape_.axes.size() || !facts.equal(s, shape_.axes[a++].size)) return false;
+  }
+  skip();
+  return a == shape_.axes.size();
+}
+
+// The index over the loops that are open; dimensions of one are at 0.
+Index GroupKernel::canonical(const Sizes& sizes, bool full) const {
+  Index index(sizes.size());
+  size_t a = 0;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (facts.is_one(sizes[d])) continue;
+    while (!full && shape_.axes[a].reduced) a++;
+    index[d] = Affine::loop(axis_loops_[a++]);
+  }
+  return index;
+}
+
+Index GroupKernel::result_index(int32_t unit) const {
+  const Reduction& r = units_[unit].low.reduction;
+  Index index;
+  size_t a = 0;
+  for (size_t d = 0; d < r.sizes.size(); d++) {
+    Affine at;
+    if (!facts.is_one(r.sizes[d])) {
+      if (!r.reduced[d]) at = Affine::loop(axis_loops_[a]);
+      a++;
+    }
+    if (!r.reduced[d] || r.keepdim) index.push_back(at);
+  }
+  return index;
+}
+
+std::vector<int> GroupKernel::axis_order(const Sizes& sizes, const Sizes& strides, bool full) const {
+  std::vector<std::pair<int64_t, int>> order;
+  size_t a = 0;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (facts.is_one(sizes[d])) continue;
+    while (!full && shape_.axes[a].reduced) a++;
+    order.push_back({-strides[d].hint, int(a++)});
+  }
+  std::stable_sort(order.begin(), order.end(), [](auto& x, auto& y) { return x.first < y.first; });
+  std::vector<int> axes;
+  for (auto& [stride, axis] : order) axes.push_back(axis);
+  return axes;
+}
+
+bool GroupKernel::place_roots() {
+  double rows = 1, all = 1;
+  for (const GroupShape::Axis& a : shape_.axes) {
+    all *= double(a.size.hint);
+    if (!a.reduced) rows *= double(a.size.hint);
+  }
+  for (int32_t u : roots_) {
+    bool reduced = units_[u].low.kind == Lowered::kReduce;
+    if (reduced || matches(units_[u].value->sizes, false)) {
+      row_roots_.push_back(u);
+    } else if (matches(units_[u].value->sizes, true)) {
+      full_roots_.push_back(u);
+    } else {
+      return false;
+    }
+  }
+  if (full_roots_.empty()) return true;
+  if (rows == 1 && all > kMaxSerialStores) return false;
+  return shape_.kind != GroupShape::kColumns || all <= kMaxColumnStores;
+}
+
+int GroupKernel::level_of_operands(const Unit& u) {
+  int level = 0;
+  for (const Tensor& t : u.low.reads) {
+    Source s = units_.resolve(t);
+    if (units_.is_input(s.id)) continue;
+    int32_t from = units_.unit_of(s.id);
+    bool member = std::binary_search(members_.begin(), members_.end(), from);
+    if (member || units_[from].inlined) level = std::max(level, level_of(from));
+  }
+  return level;
+}
+
+// How many reductions of the group stand one after the other up to this value.
+int GroupKernel::level_of(int32_t unit) {
+  auto it = levels_.find(unit);
+  if (it != levels_.end()) return it->second;
+  int level = level_of_operands(units_[unit]) + (units_[unit].low.kind == Lowered::kReduce);
+  return levels_[unit] = level;
+}
+
+std::vector<GroupKernel::Batch> GroupKernel::batches(int level) {
+  std::vector<Batch> out;
+  for (int32_t u : members_) {
+    if (units_[u].low.kind != Lowered::kReduce || level_of(u) != level) continue;
+    const Reduction& r = units_[u].low.reduction;
+    std::vector<int> axis_of;
+    int next = 0;
+    for (SymInt s : r.sizes) axis_of.push_back(facts.is_one(s) ? -1 : next++);
+    Batch b;
+    b.lanes = r.lanes;
+    for (const std::vector<int>& dims : r.nest) {
+      b.nest.emplace_back();
+      for (int d : dims) {
+        if (axis_of[size_t(d)] >= 0) b.nest.back().push_back(axis_of[size_t(d)]);
+      }
+      if (b.nest.back().empty()) b.nest.back().push_back(-1);
+    }
+    auto same = std::find_if(out.begin(), out.end(), [&](const Batch& o) { return o.nest == b.nest; });
+    if (same == out.end()) same = out.insert(out.end(), b);
+    same->units.push_back(u);
+  }
+  return out;
+}
+
+void GroupKernel::emit_batch(const Batch& batch) {
+  size_t outer = body.depth();
+  for (size_t g = 0; g < batch.nest.size(); g++) {
+    for (size_t k = 0; k < batch.nest[g].size(); k++) {
+      bool innermost = g + 1 == batch.nest.size() && k + 1 == batch.nest[g].size();
+      int axis = batch.nest[g][k];
+      LoopMode mode = innermost && batch.lanes > 1 ? LoopMode::kLanes : LoopMode::kSerial;
+      SymInt size = axis < 0 ? SymInt(1) : shape_.axes[size_t(axis)].size;
+      int32_t id = body.open(size, mode, k + 1 < batch.nest[g].size());
+      if (axis >= 0) axis_loops_[size_t(axis)] = id;
+    }
+  }
+  std::vector<int32_t> results;
+  for (int32_t u : batch.units) {
+    const Reduction& r = units_[u].low.reduction;
+    int32_t v = r.element(*this, canonical(r.sizes, true));
+    if (body.depth() == outer) {
+      results.push_back(v);  // no dimension at all
+      continue;
+    }
+    int32_t acc = body.accumulator(outer + 1, r.op, r.type, r.lanes);
+    body.accum(acc, v);
+    results.push_back(acc);
+  }
+  while (body.depth() > outer) body.close();
+  for (size_t i = 0; i < batch.units.size(); i++) {
+    int32_t u = batch.units[i];
+    int32_t v = body.cast(results[i], units_[u].value->dtype);
+    std::string key = str("r", u, ":");
+    append_key(key, result_index(u));
+    body.remember(key, v);
+  }
+}
+
+int32_t GroupKernel::value(int32_t unit, const Index& index) {
+  const Unit& u = units_[unit];
+  bool reduces = u.low.kind == Lowered::kReduce;
+  std::string key = str(reduces ? "r" : "u", unit, ":");
+  append_key(key, index);
+  int32_t known = body.recall(key);
+  if (known >= 0) return known;
+  if (reduces) {
+    refuse("a reduction is used outside its row");
+    return body.constant(u.value->dtype, 0);
+  }
+  int32_t v = u.low.emit(*this, index);
+  body.remember(key, v);
+  if (!u.inlined) evaluations_[unit] += body.trips(body.depth_of(v));
+  return v;
+}
+
+int32_t GroupKernel::operand(const Tensor& t, const Index& index) {
+  Source s = units_.resolve(t);
+  if (!units_.is_input(s.id)) {
+    int32_t u = units_.unit_of(s.id);
+    if (units_[u].inlined || std::binary_search(members_.begin(), members_.end(), u)) {
+      Index from;
+      if (units_.map_index(s, index, from)) return value(u, from);
+      refuse("a view that is not affine");
+      return body.constant(t->dtype, 0);
+    }
+  }
+  return body.load(s.id, t->dtype, at_strides(index, t->strides, units_.offset_of(s, t)));
+}
+
+void GroupKernel::check(int32_t value, SymInt bound, int32_t dim, const Node& node) {
+  size_t f = 0;
+  while (f < faults.size() && (faults[f].node != &node || faults[f].dim != dim)) f++;
+  if (f == faults.size()) faults.push_back({dim, &node});
+  body.check(value, bound, int32_t(f));
+}
+
+void GroupKernel::open_rows() {
+  for (size_t k = 0; k < row_order_.size(); k++) {
+    bool vector = k + 1 == row_order_.size() && shape_.kind != GroupShape::kRows;
+    size_t a = size_t(row_order_[k]);
+    axis_loops_[a] = body.open(shape_.axes[a].size, vector ? LoopMode::kVector : LoopMode::kSerial);
+  }
+}
+
+void GroupKernel::emit_roots(const std::vector<int32_t>& roots, bool full, std::vector<int32_t>& values) {
+  for (int32_t u : roots) {
+    Index index = units_[u].low.kind == Lowered::kReduce ? result_index(u) : canonical(units_[u].value->sizes, full);
+    values.push_back(value(u, index));
+  }
+}
+
+void GroupKernel::store_roots(const std::vector<int32_t>& roots, bool full, const std::vector<int32_t>& values) {
+  for (size_t i = 0; i < roots.size(); i++) {
+    const Unit& u = units_[roots[i]];
+    bool reduces = u.low.kind == Lowered::kReduce;
+    Index index = reduces ? result_index(roots[i]) : canonical(u.value->sizes, full);
+    int32_t to = units_.source_of(roots[i]);
+    SymInt offset = 0;
+    if (u.is_copy()) {
+      Source s = units_.resolve(u.value);
+      to = s.id;
+      offset = units_.offset_of(s, u.value);
+    }
+    body.store(loop::Op::kStore, to, at_strides(index, u.value->strides, offset), values[i]);
+  }
+}
+
+void GroupKernel::emit_full() {
+  const Tensor& lead = units_[full_roots_[0]].value;
+  size_t outer = body.depth();
+  std::vector<int> order;
+  for (int a : axis_order(lead->sizes, lead->strides, true)) {
+    if (shape_.axes[size_t(a)].reduced) order.push_back(a);
+  }
+  for (size_t k = 0; k < order.size(); k++) {
+    bool vector = k + 1 == order.size() && (shape_.kind == GroupShape::kRows || outer == 0);
+    axis_loops_[size_t(order[k])] =
+        body.open(shape_.axes[size_t(order[k])].size, vector ? LoopMode::kVector : LoopMode::kSerial);
+  }
+  std::vector<int32_t> values;
+  emit_roots(full_roots_, true, values);
+  store_roots(full_roots_, true, values);
+  while (body.depth() > outer) body.close();
+}
+
+const std::string& GroupKernel::build() {
+  if (!find_shape()) refuse("reductions over other dimensions");
+  if (why_.empty() && !place_roots()) refuse("results over other dimensions");
+  if (!why_.empty()) return why_;
+  open_rows();
+  int levels = 0;
+  for (int32_t u : members_) levels = std::max(levels, level_of(u));
+  for (int level = 1; level <= levels; level++) {
+    for (const Batch& b : batches(level)) emit_batch(b);
+  }
+  std::vector<int32_t> values;
+  emit_roots(row_roots_, false, values);
+  if (!full_roots_.empty()) emit_full();
+  store_roots(row_roots_, false, values);
+  while (body.depth() > 0) body.close();
+  judge();
+  return why_;
+}
+
+void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& to) {
+  for (SymInt s : to->sizes) {
+    if (!facts.is_one(s)) shape_.axes.push_back({s, false});
+  }
+  axis_loops_.assign(shape_.axes.size(), -1);
+  row_order_ = axis_order(to->sizes, to->strides, false);
+  open_rows();
+  Index index = canonical(to->sizes, false);
+  int32_t v = body.cast(operand(from, index), to->dtype);
+  body.store(loop::Op::kStore, source, at_strides(index, to->strides, 0), v);
+  while (body.depth() > 0) body.close();
+  judge();
+}
+
+void GroupKernel::judge() {
+  if (!body.merge_loops()) refuse("the order of a reduction");
+  body.make_parallel();
+  if (members_.size() > 1) {
+    if (body.instructions() > kMaxInstructions) refuse("too many instructions");
+    std::vector<int32_t> pointers;
+    for (const Body::Use& use : body.uses()) pointers.push_back(use.buffer);
+    std::sort(pointers.begin(), pointers.end());
+    pointers.erase(std::unique(pointers.begin(), pointers.end()), pointers.end());
+    if (pointers.size() > kMaxPointers) refuse("too many pointers");
+    bool checks = false, writes = false;
+    for (int32_t u : members_) {
+      checks |= units_[u].checks;
+      writes |= units_[u].is_copy();
+      auto it = evaluations_.find(u);
+      if (it == evaluations_.end()) continue;
+      double elements = std::max(1.0, double(units_[u].value->numel().hint));
+      double limit = kMaxRecompute * elements + (units_[u].low.heavy ? kFreeHeavy : kFreeLight);
+      if (it->second > limit) refuse("too much is computed again");
+    }
+    if (checks && writes) refuse("a check beside a write to an input");
+  }
+  judge_hazards();
+}
+
+void GroupKernel::judge_hazards() {
+  const auto& uses = body.uses();
+  for (size_t w = 0; w < uses.size(); w++) {
+    if (!uses[w].written || !units_.is_input(uses[w].buffer)) continue;
+    for (size_t i = 0; i < uses.size(); i++) {
+      if (i == w || !units_.is_input(uses[i].buffer)) continue;
+      if (!units_.same_memory(uses[i].buffer, uses[w].buffer)) continue;
+      bool harmless = uses[i].buffer == uses[w].buffer && !uses[i].written && identical(uses[i].at, uses[w].at);
+      if (!harmless) refuse("an input is read where it is overwritten");
+    }
+  }
+}
+
+}  // namespace lutra

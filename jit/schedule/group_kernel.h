@@ -1,0 +1,87 @@
+// A set of units in; one kernel that makes those of their values that go to memory, or why it cannot be, out.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "jit/schedule/units.h"
+
+namespace lutra {
+
+struct KernelFault {
+  int32_t dim;
+  const Node* node;
+};
+
+// Which loops the kernel of a group has. Axes are the dimensions of its widest domain that may be larger than one.
+struct GroupShape {
+  enum Kind : uint8_t { kFlat, kRows, kColumns } kind = kFlat;  // no reduction; over the innermost dim; over others
+  struct Axis {
+    SymInt size;
+    bool reduced;
+  };
+  std::vector<Axis> axes;
+};
+
+// Writes one kernel.
+// Invariants:
+// 1. A unit of the group is computed again wherever its value is needed (numbered by value within a loop); nothing is
+//    read from memory that the kernel writes, but an input at the very position where it is overwritten.
+// 2. The kernel has loops over the axes that are kept, in them one nest for each level of reductions, then one for the
+//    results over all axes. Within a nest all values are computed before the first store.
+// 3. A reduction's value is used only in the row it belongs to.
+class GroupKernel : public Emitter {
+ public:
+  // roots: the members whose values go to memory.
+  GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots);
+  // Empty when the group makes one good kernel.
+  const std::string& build();
+  // Instead: a kernel that copies `from` into the memory of a source laid out as `to`.
+  void build_copy(const Tensor& from, int32_t source, const Tensor& to);
+
+  int32_t operand(const Tensor& t, const Index& index) override;
+  void check(int32_t value, SymInt bound, int32_t dim, const Node& node) override;
+
+  Body body_storage;
+  std::vector<KernelFault> faults;
+
+ private:
+  struct Batch {
+    std::vector<std::vector<int>> nest;  // axes, -1: a loop over one
+    int32_t lanes = 1;
+    std::vector<int32_t> units;
+  };
+  void refuse(const std::string& why) {
+    if (why_.empty()) why_ = why;
+  }
+  bool find_shape();
+  bool place_roots();
+  const Sizes& domain_of(int32_t unit) const;
+  bool matches(const Sizes& sizes, bool full) const;
+  Index canonical(const Sizes& sizes, bool full) const;
+  Index result_index(int32_t unit) const;
+  std::vector<int> axis_order(const Sizes& sizes, const Sizes& strides, bool full) const;
+  int level_of(int32_t unit);
+  int level_of_operands(const Unit& u);
+  std::vector<Batch> batches(int level);
+  void emit_batch(const Batch& batch);
+  void emit_roots(const std::vector<int32_t>& roots, bool full, std::vector<int32_t>& values);
+  void store_roots(const std::vector<int32_t>& roots, bool full, const std::vector<int32_t>& values);
+  void open_rows();
+  void emit_full();
+  int32_t value(int32_t unit, const Index& index);
+  void judge();
+  void judge_hazards();
+
+  Units& units_;
+  const std::vector<int32_t>& members_;
+  const std::vector<int32_t>& roots_;
+  std::vector<int32_t> row_roots_, full_roots_;
+  GroupShape shape_;
+  std::vector<int32_t> axis_loops_;
+  std::vector<int> row_order_;  // kept axes, outermost first
+  std::unordered_map<int32_t, int> levels_;
+  std::unordered_map<int32_t, double> evaluations_;
+  std::string why_;
+};
+
+}  // namespace lutra

@@ -1,0 +1,10 @@
+// Temporaries of a plan in; slots of its arena out.
+#pragma once
+#include "jit/schedule/plan.h"
+
+namespace lutra {
+
+// Invariants: two temporaries share a slot only if no launch needs both; a slot is as large as each of them.
+void plan_memory(Plan& plan);
+
+}  // namespace lutra

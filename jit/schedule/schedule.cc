@@ -1,0 +1,204 @@
+// Graph in; plan out: units are lowered, grouped and written as kernels, then values get buffers and buffers memory.
+#include "jit/schedule/schedule.h"
+
+#include <algorithm>
+
+#include "jit/schedule/fuse.h"
+#include "jit/schedule/memory.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kMaxName = 48;
+
+class Planner {
+ public:
+  Planner(const Graph& graph, bool fuse) : facts_(*graph.env), units_(graph, facts_, fuse), fuse_(fuse) {}
+
+  Plan run() {
+    const Graph& g = units_.graph;
+    plan_.env = g.env;
+    plan_.rng_calls = g.rng_calls;
+    add_inputs();
+    std::vector<Group> groups = fuse(units_, fuse_);
+    find_outputs();
+    for (const Group& group : groups) launch(group);
+    for (const Value& v : g.outputs) output(v);
+    plan_memory(plan_);
+    return std::move(plan_);
+  }
+
+ private:
+  static ExprId expr(SymInt v) { return v.to_expr(); }
+
+  void add_inputs() {
+    int32_t position = 0;
+    for (size_t i = 0; i < units_.graph.inputs.size(); i++) {
+      const GraphInput& in = units_.graph.inputs[i];
+      Buffer b{Buffer::kInput, in.value->dtype, expr(in.value->numel()), int32_t(i)};
+      if (in.constant) {
+        b.kind = Buffer::kConstant;
+        b.index = int32_t(plan_.constants.size());
+        plan_.constants.push_back(in.constant);
+      }
+      plan_.positions.push_back(in.constant ? -1 : position++);
+      plan_.buffers.push_back(b);
+    }
+    buffers_.assign(plan_.buffers.size() + size_t(units_.size()), -1);
+    for (size_t i = 0; i < plan_.buffers.size(); i++) buffers_[i] = int32_t(i);
+  }
+
+  void find_outputs() {
+    // settle may have added units.
+    buffers_.resize(units_.graph.inputs.size() + size_t(units_.size()), -1);
+    is_output_.assign(buffers_.size(), false);
+    for (const Value& v : units_.graph.outputs) {
+      if (v.is<Tensor>() && v.tensor()) is_output_[size_t(units_.resolve(v.tensor()).id)] = true;
+    }
+  }
+
+  // Elements that a dense tensor spans.
+  static SymInt extent(const Tensor& t) { return t->numel(); }
+
+  int32_t buffer(int32_t source) {
+    int32_t& b = buffers_[size_t(source)];
+    if (b >= 0) return b;
+    const Tensor& t = units_.value_of(source);
+    bool out = is_output_[size_t(source)];
+    plan_.buffers.push_back({out ? Buffer::kOutput : Buffer::kTemp, t->dtype, expr(extent(t))});
+    return b = int32_t(plan_.buffers.size() - 1);
+  }
+
+  BufferView view(const Tensor& t) {
+    Source s = units_.resolve(t);
+    BufferView v;
+    v.buffer = buffer(s.id);
+    v.dtype = t->dtype;
+    for (SymInt n : t->sizes) v.sizes.push_back(expr(n));
+    for (SymInt n : t->strides) v.strides.push_back(expr(n));
+    v.offset = expr(units_.offset_of(s, t));
+    return v;
+  }
+
+  void mutated(int32_t unit) {
+    int32_t input = units_.resolve(units_[unit].value).id;
+    if (std::find(plan_.mutated.begin(), plan_.mutated.end(), input) == plan_.mutated.end()) {
+      plan_.mutated.push_back(input);
+    }
+  }
+
+  // Ops of the group in order: what people see of a kernel.
+  std::string name_of(const std::vector<int32_t>& units) const {
+    std::string text;
+    for (int32_t u : units) {
+      std::string part = name(units_[u].node->op);
+      if (text.size() + part.size() + 1 > kMaxName) {
+        text += "_etc";
+        break;
+      }
+      text += (text.empty() ? "" : "_") + part;
+    }
+    return text;
+  }
+
+  void add_kernel(Body& body, const std::vector<KernelFault>& faults, const std::string& name, const Node* node) {
+    BodyArgs args;
+    KernelLaunch launch;
+    launch.kernel = body.finish(name, args);
+    for (int32_t b : args.buffers) launch.buffers.push_back(buffer(b));
+    launch.ints = args.ints;
+    launch.scalars = args.scalars;
+    bool parallel = !(args.extent.is_constant() && args.extent.hint == 0) || has_parallel(launch.kernel);
+    if (parallel) launch.extent = expr(args.extent), launch.work = expr(args.work);
+    launch.op = intern(name);
+    launch.file = node->file;
+    launch.line = node->line;
+    for (const BodyArgs::Check& c : args.checks) {
+      const KernelFault& f = faults[size_t(c.fault)];
+      launch.faults.push_back({c.arg, f.dim, lutra::name(f.node->op), f.node->file, f.node->line});
+    }
+    if (std::string bad = loop::verify(launch.kernel); !bad.empty()) {
+      fail_internal("schedule: ", bad, "\n", loop::print(launch.kernel));
+    }
+    plan_.launches.push_back(std::move(launch));
+  }
+
+  static bool has_parallel(const loop::Kernel& k) {
+    for (const loop::Stmt& s : k.body) {
+      const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s);
+      if (l && (*l)->parallel) return true;
+    }
+    return false;
+  }
+
+  void launch(const Group& group) {
+    const Unit& first = units_[group.units[0]];
+    if (first.low.kind == Lowered::kExtern) return launch_extern(first, group.units[0]);
+    if (first.alone()) return launch_scatter(first, group.units[0]);
+    GroupKernel kernel(units_, group.units, group.roots);
+    LUTRA_CHECK(kernel.build().empty(), "a group without a kernel: ", kernel.build());
+    const Node* node = first.node;
+    for (int32_t u : group.units) {
+      if (!node->file) node = units_[u].node;
+      if (units_[u].is_copy()) mutated(u);
+    }
+    add_kernel(kernel.body, kernel.faults, name_of(group.units), node);
+  }
+
+  void launch_extern(const Unit& u, int32_t id) {
+    ExternLaunch launch;
+    launch.op = u.node->op;
+    for (const Tensor& t : u.low.reads) launch.in.push_back(view(t));
+    BufferView out = view(u.value);
+    LUTRA_CHECK(out.buffer == buffer(units_.source_of(id)), "an extern result elsewhere");
+    launch.out.push_back(out);
+    launch.file = u.node->file;
+    launch.line = u.node->line;
+    plan_.launches.push_back(std::move(launch));
+  }
+
+  // The copy, then what is written over it.
+  void launch_scatter(const Unit& u, int32_t id) {
+    std::vector<int32_t> none;
+    {
+      GroupKernel copy(units_, none, none);
+      copy.build_copy(u.low.reads[0], units_.source_of(id), u.value);
+      add_kernel(copy.body, copy.faults, str(name(u.node->op), "_copy"), u.node);
+    }
+    GroupKernel writes(units_, none, none);
+    u.low.scatter(writes, units_.source_of(id));
+    LUTRA_CHECK(writes.body.merge_loops(), "loops of a scatter");
+    if (u.low.independent) writes.body.make_parallel();
+    add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
+  }
+
+  void output(const Value& v) {
+    PlanOutput out;
+    if (v.is<Tensor>() && v.tensor()) {
+      out.kind = PlanOutput::kTensor;
+      out.view = view(v.tensor());
+    } else if (v.is<Scalar>()) {
+      const Scalar& s = v.as<Scalar>();
+      out.kind = PlanOutput::kScalar;
+      SymEnv& env = *plan_.env;
+      out.scalar = s.expr ? s.expr : s.kind == Scalar::kNumber ? env.number(s.d) : env.constant(s.i);
+    }
+    plan_.outputs.push_back(std::move(out));
+  }
+
+  SymFacts facts_;
+  Units units_;
+  bool fuse_;
+  Plan plan_;
+  std::vector<int32_t> buffers_;  // by source
+  std::vector<bool> is_output_;
+};
+
+}  // namespace
+
+Plan schedule(const Graph& graph, const ScheduleOptions& options) {
+  SymScope scope(graph.env.get());
+  return Planner(graph, options.fuse).run();
+}
+
+}  // namespace lutra

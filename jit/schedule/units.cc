@@ -1,0 +1,216 @@
+// Graph in; units, what each reads, and the order that writes to inputs impose, out.
+#include "jit/schedule/units.h"
+
+#include <algorithm>
+
+namespace lutra {
+namespace {
+
+constexpr int kMaxInlinedChain = 6;
+
+void add_once(std::vector<int32_t>& list, int32_t v) {
+  if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
+}
+
+bool is_random(const Node& n) { return info(n.op).has(kRandom); }
+
+}  // namespace
+
+Units::Units(const Graph& g, SymFacts& facts, bool fuse) : graph(g), facts(facts), fuse_(fuse) {
+  add_units();
+  break_swaps();
+  link();
+}
+
+void Units::add_units() {
+  for (size_t i = 0; i < graph.inputs.size(); i++) sources_[graph.inputs[i].value->node] = int32_t(i);
+  for (bool copies : {false, true}) {
+    for (const auto& n : graph.nodes) {
+      if ((n->op == OpId::copy_) != copies) continue;
+      Lowered low = lower(*n, facts);
+      if (low.kind == Lowered::kView) {
+        views_.emplace(n.get(), std::move(low));
+        continue;
+      }
+      Unit u;
+      u.node = n.get();
+      u.value = copies ? n->args[0].tensor() : n->results[0];
+      u.low = std::move(low);
+      if (!copies) sources_[n.get()] = source_of(size());
+      units_.push_back(std::move(u));
+    }
+  }
+}
+
+Source Units::resolve(const Tensor& t) const {
+  Source s;
+  const Node* n = t->node;
+  while (true) {
+    auto it = sources_.find(n);
+    if (it != sources_.end()) {
+      s.id = it->second;
+      return s;
+    }
+    if (n->op == OpId::copy_) {
+      n = n->args[0].tensor()->node;
+      continue;
+    }
+    LUTRA_CHECK(views_.count(n), "a tensor that nothing makes");
+    s.views.push_back(n);
+    n = n->args[0].tensor()->node;
+  }
+}
+
+bool Units::map_index(const Source& s, const Index& index, Index& out) const {
+  out = index;
+  for (const Node* v : s.views) {
+    Index next;
+    if (!views_.at(v).map(out, next)) return false;
+    out = std::move(next);
+  }
+  return true;
+}
+
+const Tensor& Units::value_of(int32_t source) const {
+  return is_input(source) ? graph.inputs[size_t(source)].value : units_[size_t(unit_of(source))].value;
+}
+
+SymInt Units::offset_of(const Source& s, const Tensor& t) const {
+  if (s.views.empty()) return 0;
+  return t->offset - value_of(s.id)->offset;
+}
+
+bool Units::same_memory(int32_t a, int32_t b) const {
+  return a == b || graph.inputs[size_t(a)].value->storage == graph.inputs[size_t(b)].value->storage;
+}
+
+void Units::mark(const Tensor& t) {
+  Source s = resolve(t);
+  if (!is_input(s.id)) units_[size_t(unit_of(s.id))].needs_memory = true;
+}
+
+void Units::find_memory() {
+  for (const Value& v : graph.outputs) {
+    if (v.is<Tensor>() && v.tensor()) mark(v.tensor());
+  }
+  for (Unit& u : units_) {
+    for (const Tensor& t : u.low.reads) {
+      if (u.low.kind == Lowered::kExtern) {
+        mark(t);
+        continue;
+      }
+      Source s = resolve(t);
+      Index probe(t->sizes.size()), out;
+      for (size_t d = 0; d < probe.size(); d++) probe[d] = Affine::loop(int32_t(d));
+      if (!is_input(s.id) && !map_index(s, probe, out)) mark(t);
+    }
+  }
+}
+
+void Units::choose_inlined() {
+  std::vector<int> chain(units_.size(), 0);
+  for (size_t i = 0; i < units_.size(); i++) {
+    Unit& u = units_[i];
+    u.inlined = false;
+    if (!fuse_ || u.low.kind != Lowered::kPointwise || u.needs_memory || u.low.heavy || u.low.checks || !u.node ||
+        is_random(*u.node) || u.low.reads.size() > 1) {
+      continue;
+    }
+    if (!u.low.reads.empty()) {
+      Source s = resolve(u.low.reads[0]);
+      if (!is_input(s.id) && units_[size_t(unit_of(s.id))].inlined) chain[i] = chain[size_t(unit_of(s.id))] + 1;
+    }
+    u.inlined = chain[i] < kMaxInlinedChain;
+  }
+}
+
+void Units::trace(const Tensor& t, Unit& into) {
+  Source s = resolve(t);
+  if (is_input(s.id)) return add_once(into.inputs, s.id);
+  const Unit& from = units_[size_t(unit_of(s.id))];
+  if (!from.inlined) return add_once(into.reads, unit_of(s.id));
+  for (const Tensor& r : from.low.reads) trace(r, into);
+}
+
+// Writes come after what reads the old value and after all that may fail.
+void Units::order_writes() {
+  for (int32_t c = 0; c < size(); c++) {
+    if (!units_[size_t(c)].is_copy()) continue;
+    int32_t target = resolve(units_[size_t(c)].value).id;
+    LUTRA_CHECK(is_input(target), "a copy into what is no input");
+    for (int32_t u = 0; u < size(); u++) {
+      const Unit& other = units_[size_t(u)];
+      if (u == c || other.inlined) continue;
+      bool before = other.checks && !other.is_copy();
+      for (int32_t i : other.inputs) before |= same_memory(i, target);
+      if (other.is_copy()) before &= u < c;
+      if (before) add_once(units_[size_t(c)].after, u);
+    }
+  }
+}
+
+void Units::link() {
+  find_memory();
+  choose_inlined();
+  for (int32_t i = 0; i < size(); i++) {
+    Unit& u = units_[size_t(i)];
+    u.reads.clear(), u.inputs.clear(), u.after.clear();
+    u.checks = u.low.checks;
+    for (size_t k = u.is_copy() ? 1 : 0; k < u.low.reads.size(); k++) trace(u.low.reads[k], u);
+    // What a copy writes counts as read by the others that write the same memory.
+    if (u.is_copy()) add_once(u.inputs, resolve(u.value).id);
+  }
+  order_writes();
+}
+
+void Units::materialise(int32_t unit) {
+  units_[size_t(unit)].needs_memory = true;
+  link();
+}
+
+void Units::buffer_copy(int32_t copy) {
+  Tensor src = units_[size_t(copy)].low.reads[1];
+  auto node = std::make_unique<Node>();
+  node->op = OpId::clone;
+  node->file = units_[size_t(copy)].node->file, node->line = units_[size_t(copy)].node->line;
+  node->args = {src};
+  Tensor value = make_fake(src->sizes, contiguous_strides(src->sizes), src->dtype, src->device());
+  value->node = node.get();
+  node->results = {value};
+  Unit u;
+  u.node = node.get();
+  u.value = value;
+  u.low = lower(*node, facts);
+  u.low.heavy = true;  // never inlined
+  // Before the copies; sources of units from there on move.
+  int32_t at = 0;
+  while (!units_[size_t(at)].is_copy()) at++;
+  sources_[node.get()] = source_of(at);
+  units_.insert(units_.begin() + at, std::move(u));
+  Unit& c = units_[size_t(copy) + 1];
+  auto args = std::make_unique<Node>(*c.node);
+  args->args[1] = value;
+  c.node = args.get();
+  c.low = lower(*args, facts);
+  own_nodes_.push_back(std::move(node));
+  own_nodes_.push_back(std::move(args));
+}
+
+// A copy whose source is what another copy overwrites takes a buffer of its own.
+void Units::break_swaps() {
+  find_memory();
+  choose_inlined();
+  for (int32_t c = 0; c < size(); c++) {
+    if (!units_[size_t(c)].is_copy()) continue;
+    Unit reads;
+    trace(units_[size_t(c)].low.reads[1], reads);
+    bool swap = false;
+    for (int32_t o = 0; o < size(); o++) {
+      if (o == c || !units_[size_t(o)].is_copy()) continue;
+      for (int32_t i : reads.inputs) swap |= same_memory(i, resolve(units_[size_t(o)].value).id);
+    }
+    if (swap) buffer_copy(c++);
+  }
+}
+
+}  // namespace lutra

@@ -1,0 +1,80 @@
+// What the scheduler groups: one unit a primitive node that computes (views are index maps), with what it reads.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/lower/lower.h"
+
+namespace lutra {
+
+// Sources are numbered: graph inputs first, then units. Kernels under construction name memory by source.
+struct Source {
+  int32_t id = -1;
+  std::vector<const Node*> views;  // from the tensor asked for down to the source
+};
+
+// Invariants:
+// 1. Units are in an order in which they can run; those that write inputs come last.
+// 2. An inlined unit is cheap, reads at most one other value and never goes to memory.
+struct Unit {
+  const Node* node = nullptr;
+  Tensor value;  // the FakeTensor it makes; for a copy, the input that is written
+  Lowered low;
+  bool needs_memory = false;  // an output, an operand of a library, or read through a view that is not affine
+  bool inlined = false;
+  std::vector<int32_t> reads;   // units that are not inlined whose values it takes
+  std::vector<int32_t> inputs;  // graph inputs it reads
+  std::vector<int32_t> after;   // units that must run before it although it reads nothing of them
+  bool checks = false;          // its own or an inlined unit's
+
+  bool alone() const {
+    return low.kind == Lowered::kExtern || low.kind == Lowered::kScatter || low.kind == Lowered::kStrided;
+  }
+  bool is_copy() const { return low.kind == Lowered::kCopy; }
+};
+
+class Units {
+ public:
+  Units(const Graph& graph, SymFacts& facts, bool fuse);
+
+  Source resolve(const Tensor& t) const;
+  // The index of the source's value; false where it is not affine.
+  bool map_index(const Source& s, const Index& index, Index& out) const;
+  bool is_input(int32_t source) const { return source < int32_t(graph.inputs.size()); }
+  int32_t unit_of(int32_t source) const { return source - int32_t(graph.inputs.size()); }
+  int32_t source_of(int32_t unit) const { return unit + int32_t(graph.inputs.size()); }
+  // The offset of t from the first element of its source.
+  SymInt offset_of(const Source& s, const Tensor& t) const;
+  const Tensor& value_of(int32_t source) const;
+  bool same_memory(int32_t input_a, int32_t input_b) const;
+  Unit& operator[](int32_t u) { return units_[size_t(u)]; }
+  const Unit& operator[](int32_t u) const { return units_[size_t(u)]; }
+  int32_t size() const { return int32_t(units_.size()); }
+
+  // The unit's value goes to memory; who reads what is found again.
+  void materialise(int32_t unit);
+  // Puts a unit before the copies that holds the source of `copy`.
+  void buffer_copy(int32_t copy);
+  void link();
+
+  const Graph& graph;
+  SymFacts& facts;
+
+ private:
+  void add_units();
+  void find_memory();
+  void mark(const Tensor& t);
+  void choose_inlined();
+  void trace(const Tensor& t, Unit& into);
+  void order_writes();
+  void break_swaps();
+
+  bool fuse_;
+  std::vector<Unit> units_;
+  std::vector<std::unique_ptr<Node>> own_nodes_;
+  std::unordered_map<const Node*, int32_t> sources_;
+  std::unordered_map<const Node*, Lowered> views_;
+};
+
+}  // namespace lutra
