@@ -29,10 +29,10 @@ void drop_loop(Affine& at, int32_t id) {
 
 void drop_loop(std::vector<BodyStmt>& body, int32_t id) {
   for (BodyStmt& s : body) {
-    if (auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
-      drop_loop((*l)->body, id);
+    if (s.loop) {
+      drop_loop(s.loop->body, id);
     } else {
-      drop_loop(std::get<BodyInst>(s).at, id);
+      drop_loop(s.inst.at, id);
     }
   }
 }
@@ -57,7 +57,7 @@ void Body::close() {
   scopes_.pop_back();
   s.loop->body = std::move(s.body);
   for (const loop::Accumulator& a : s.loop->accs) values_[size_t(a.id)].depth = values_[size_t(a.id)].address_depth = depth();
-  scopes_.back().body.push_back(std::move(s.loop));
+  scopes_.back().body.push_back({{}, std::move(s.loop)});
 }
 
 int32_t Body::new_value(DType type, size_t depth) {
@@ -75,7 +75,7 @@ int32_t Body::accumulator(size_t depth, loop::RedOp op, DType type, int32_t lane
 void Body::accum(int32_t acc, int32_t value) {
   BodyInst in{{loop::Op::kAccum, type(value)}};
   in.inst.a = value, in.inst.arg = acc;
-  scopes_.back().body.push_back(std::move(in));
+  scopes_.back().body.push_back({std::move(in), nullptr});
   instructions_++;
 }
 
@@ -108,7 +108,7 @@ int32_t Body::place(size_t depth, const std::string& key, BodyInst in) {
   in.inst.id = new_value(in.inst.type, depth);
   int32_t id = in.inst.id;
   scopes_[depth].known.emplace(key, id);
-  scopes_[depth].body.push_back(std::move(in));
+  scopes_[depth].body.push_back({std::move(in), nullptr});
   instructions_++;
   return id;
 }
@@ -203,7 +203,7 @@ void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
   in.buffer = buffer;
   in.at = at;
   uses_.push_back({buffer, at, true});
-  scopes_.back().body.push_back(std::move(in));
+  scopes_.back().body.push_back({std::move(in), nullptr});
   instructions_++;
 }
 
@@ -217,7 +217,7 @@ void Body::check(int32_t value, SymInt bound, int32_t fault) {
   in.inst.a = value;
   in.bound = bound;
   in.fault = fault;
-  scopes_[d].body.push_back(std::move(in));
+  scopes_[d].body.push_back({std::move(in), nullptr});
   scopes_[d].known.emplace(key, value);
   values_[size_t(value)].address_depth = std::max(values_[size_t(value)].address_depth, d);
   instructions_++;
@@ -231,11 +231,11 @@ double Body::trips(size_t depth) const {
 
 bool Body::linear(const std::vector<BodyStmt>& body, const BodyLoop& outer, const BodyLoop& inner) {
   for (const BodyStmt& s : body) {
-    if (const auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
-      if (!linear((*l)->body, outer, inner)) return false;
+    if (s.loop) {
+      if (!linear(s.loop->body, outer, inner)) return false;
       continue;
     }
-    const BodyInst& in = std::get<BodyInst>(s);
+    const BodyInst& in = s.inst;
     if (!facts_.equal(in.at.coef_of(outer.id), in.at.coef_of(inner.id) * inner.size)) return false;
   }
   return true;
@@ -254,20 +254,19 @@ bool Body::can_merge(const BodyLoop& outer, const BodyLoop& inner) {
 
 bool Body::merge(std::vector<BodyStmt>& body) {
   for (BodyStmt& s : body) {
-    auto* slot = std::get_if<std::unique_ptr<BodyLoop>>(&s);
-    if (!slot) continue;
-    BodyLoop& outer = **slot;
+    if (!s.loop) continue;
+    BodyLoop& outer = *s.loop;
     if (!merge(outer.body)) return false;
-    bool alone = outer.body.size() == 1 && std::holds_alternative<std::unique_ptr<BodyLoop>>(outer.body[0]);
-    if (!alone || !can_merge(outer, *std::get<std::unique_ptr<BodyLoop>>(outer.body[0]))) {
+    bool alone = outer.body.size() == 1 && outer.body[0].loop;
+    if (!alone || !can_merge(outer, *outer.body[0].loop)) {
       if (outer.joined) return false;
       continue;
     }
-    std::unique_ptr<BodyLoop> inner = std::move(std::get<std::unique_ptr<BodyLoop>>(outer.body[0]));
+    std::unique_ptr<BodyLoop> inner = std::move(outer.body[0].loop);
     drop_loop(inner->body, outer.id);
     inner->size = outer.size * inner->size;
     inner->accs.insert(inner->accs.begin(), outer.accs.begin(), outer.accs.end());
-    *slot = std::move(inner);
+    s.loop = std::move(inner);
   }
   return true;
 }
@@ -280,10 +279,10 @@ bool Body::merge_loops() {
 void Body::make_parallel() {
   BodyLoop* only = nullptr;
   for (BodyStmt& s : scopes_[0].body) {
-    if (auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
+    if (s.loop) {
       if (only) return;
-      only = l->get();
-    } else if (loop::has_effect(std::get<BodyInst>(s).inst.op)) {
+      only = s.loop.get();
+    } else if (loop::has_effect(s.inst.inst.op)) {
       return;
     }
   }
@@ -300,10 +299,10 @@ class Finisher {
   std::vector<loop::Stmt> body(std::vector<BodyStmt>& in) {
     std::vector<loop::Stmt> out;
     for (BodyStmt& s : in) {
-      if (auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) {
-        out.push_back(loop(**l));
+      if (s.loop) {
+        out.push_back(loop(*s.loop));
       } else {
-        inst(std::get<BodyInst>(s), out);
+        inst(s.inst, out);
       }
     }
     return out;
@@ -313,7 +312,7 @@ class Finisher {
   static SymInt work(const std::vector<BodyStmt>& body) {
     SymInt n = 0;
     for (const BodyStmt& s : body) {
-      if (const auto* l = std::get_if<std::unique_ptr<BodyLoop>>(&s)) n = n + (*l)->size * work((*l)->body);
+      if (s.loop) n = n + s.loop->size * work(s.loop->body);
     }
     return n.is_constant() && n.hint == 0 ? SymInt(1) : n;
   }

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <variant>
 #include <vector>
 
 #include "jit/loop/loop.h"
@@ -28,7 +27,11 @@ struct BodyInst {
   SymInt bound;         // kCheck
 };
 
-using BodyStmt = std::variant<BodyInst, std::unique_ptr<BodyLoop>>;
+// An instruction, or a loop where that is set.
+struct BodyStmt {
+  BodyInst inst;
+  std::unique_ptr<BodyLoop> loop;
+};
 
 struct BodyLoop {
   int32_t id = 0;
