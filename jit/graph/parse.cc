@@ -138,7 +138,7 @@ struct Parser {
   }
 
   Value value(ArgType type) {
-    if (accept("None")) return type == ArgType::kDType ? Value(DType::kNone) : Value();
+    if (accept("None")) return Value();
     if (peek("%")) return ref();
     if (accept("true")) return type == ArgType::kBool ? Value(true) : Value(Scalar::of_bool(true));
     if (accept("false")) return type == ArgType::kBool ? Value(false) : Value(Scalar::of_bool(false));

@@ -56,7 +56,8 @@ void Body::close() {
   Scope s = std::move(scopes_.back());
   scopes_.pop_back();
   s.loop->body = std::move(s.body);
-  for (const loop::Accumulator& a : s.loop->accs) values_[size_t(a.id)].depth = values_[size_t(a.id)].address_depth = depth();
+  for (const loop::Accumulator& a : s.loop->accs)
+    values_[size_t(a.id)].depth = values_[size_t(a.id)].address_depth = depth();
   scopes_.back().body.push_back({{}, std::move(s.loop)});
 }
 

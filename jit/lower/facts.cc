@@ -121,8 +121,8 @@ bool SymFacts::multiple(SymInt a, SymInt b) {
   learn();
   Poly p = poly_of(a), q = poly_of(b);
   if (p.size() != 1 || q.size() != 1) return false;
-  const auto &[m, c] = *p.begin();
-  const auto &[n, d] = *q.begin();
+  const auto& [m, c] = *p.begin();
+  const auto& [n, d] = *q.begin();
   if (d < 1 || c < d || !std::includes(m.begin(), m.end(), n.begin(), n.end())) return false;
   std::vector<int32_t> extra;
   std::set_difference(m.begin(), m.end(), n.begin(), n.end(), std::back_inserter(extra));

@@ -1,5 +1,5 @@
-// Lowering: a primitive node in; what one element of its result is, or how its result is made, out. One rule per entry of
-// the `lower` column of ops.def; the scheduler decides which elements go to memory.
+// Lowering: a primitive node in; what one element of its result is, or how its result is made, out. One rule per entry
+// of the `lower` column of ops.def; the scheduler decides which elements go to memory.
 #pragma once
 #include <functional>
 #include <vector>

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "jit/lower/lower.h"
-#include "ops/defs/call.h"
+#include "ops/meta/rules.h"
 
 namespace lutra {
 namespace {
@@ -54,34 +54,6 @@ int32_t Element::scalar(const Scalar& s, DType to) {
   return body().cast(body().int_value(v), to);
 }
 
-// Comparisons compute in the type that the operands promote to: tensors with dimensions count before those without,
-// those before numbers, unless the latter are of a higher kind.
-DType compare_type(const Node& node) {
-  DType best[3] = {DType::kNone, DType::kNone, DType::kNone};
-  for (const Value& v : node.args) {
-    int rank = 2;
-    DType t;
-    if (v.is<Tensor>()) {
-      t = v.tensor()->dtype;
-      rank = v.tensor()->dim() ? 0 : 1;
-    } else {
-      const Scalar& s = v.as<Scalar>();
-      t = s.kind == Scalar::kBool ? DType::kBool : s.is_whole() ? DType::kInt64 : DType::kFloat32;
-    }
-    best[rank] = best[rank] == DType::kNone ? t : promote_types(best[rank], t);
-  }
-  DType type = DType::kNone;
-  for (DType t : best) {
-    if (t == DType::kNone) continue;
-    if (type == DType::kNone) {
-      type = t;
-    } else if (info(t).kind > info(type).kind) {
-      type = promote_types(type, t);
-    }
-  }
-  return type;
-}
-
 int32_t binary(Element& x, Op op, Op logic = Op::kCount) {
   DType t = x.type();
   return x.op(t == DType::kBool && logic != Op::kCount ? logic : op, t, x.arg(0, t), x.arg(1, t));
@@ -113,7 +85,7 @@ int32_t divide(Element& x, Op op) {
 }
 
 int32_t compare(Element& x, Op op) {
-  DType t = compare_type(x.node);
+  DType t = result_type(x.node.args, {0, 1});  // what the operands promote to
   if (t == DType::kBool && op != Op::kEq && op != Op::kNe) t = DType::kUInt8;
   return x.op(op, DType::kBool, x.arg(0, t), x.arg(1, t));
 }
@@ -144,15 +116,9 @@ int32_t pointwise_sigmoid(Element& x) {
   int32_t e = x.op(Op::kExp, t, x.op(Op::kNeg, t, x.arg(0, t)));
   return x.op(Op::kDiv, t, x.number(t, 1), x.op(Op::kAdd, t, x.number(t, 1), e));
 }
-int32_t pointwise_rsqrt(Element& x) {
-  return x.op(Op::kDiv, x.type(), x.number(x.type(), 1), unary(x, Op::kSqrt));
-}
-int32_t pointwise_reciprocal(Element& x) {
-  return x.op(Op::kDiv, x.type(), x.number(x.type(), 1), x.arg(0, x.type()));
-}
-int32_t pointwise_relu(Element& x) {
-  return x.op(Op::kMax, x.type(), x.arg(0, x.type()), x.number(x.type(), 0));
-}
+int32_t pointwise_rsqrt(Element& x) { return x.op(Op::kDiv, x.type(), x.number(x.type(), 1), unary(x, Op::kSqrt)); }
+int32_t pointwise_reciprocal(Element& x) { return x.op(Op::kDiv, x.type(), x.number(x.type(), 1), x.arg(0, x.type())); }
+int32_t pointwise_relu(Element& x) { return x.op(Op::kMax, x.type(), x.arg(0, x.type()), x.number(x.type(), 0)); }
 int32_t pointwise_sign(Element& x) {
   DType t = x.type();
   int32_t a = x.arg(0, t), zero = x.number(t, 0);

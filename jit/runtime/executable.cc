@@ -289,14 +289,22 @@ void Executable::launch_extern(const Context& c, const ExternLaunch& launch) con
 void Executable::report(const Step& step, const BlockHead* head, const LaunchFault& fault) const {
   const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
   const auto* words = reinterpret_cast<const int64_t*>(head) + kHeadWords + step.ptrs;
-  std::string where;
-  for (const auto& [arg, dim] : launch.faults) {
-    if (arg == fault.arg) where = str(" for dimension ", dim);
+  Fault at{fault.arg, -1, launch.op, launch.file, launch.line};
+  bool known = false;
+  for (const Fault& f : launch.faults) {
+    if (f.arg != fault.arg) continue;
+    at = f, known = true;
+    if (!at.op) at.op = launch.op;
+    if (!at.file) at.file = launch.file, at.line = launch.line;
   }
-  Error error(ErrorKind::kData, str(launch.op && *launch.op ? launch.op : "kernel", ": index ", fault.index,
-                                    " is out of bounds", where, " with size ", words[fault.arg]));
-  error.file = launch.file;
-  error.line = launch.line;
+  std::string what = "integer division by zero";
+  if (!known || at.dim >= 0) {
+    what = str("index ", fault.index, " is out of bounds", known ? str(" for dimension ", at.dim) : "", " with size ",
+               words[fault.arg]);
+  }
+  Error error(ErrorKind::kData, str(at.op && *at.op ? at.op : "kernel", ": ", what));
+  error.file = at.file;
+  error.line = at.line;
   throw error;
 }
 

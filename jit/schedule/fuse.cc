@@ -1,5 +1,5 @@
-// Greedy fusion: along every edge in program order two groups become one where no third lies between them and the kernel
-// of both is a good one; then groups over the same loops that read the same memory.
+// Greedy fusion: along every edge in program order two groups become one where no third lies between them and the
+// kernel of both is a good one; then groups over the same loops that read the same memory.
 #include "jit/schedule/fuse.h"
 
 #include <algorithm>

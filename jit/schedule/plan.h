@@ -15,7 +15,7 @@ using ExprId = int32_t;
 
 struct Buffer {
   enum Kind : uint8_t { kInput, kConstant, kOutput, kTemp } kind;
-  DType dtype;  // an input's or constant's buffer begins at the tensor's first element
+  DType dtype;         // an input's or constant's buffer begins at the tensor's first element
   ExprId elements;     // number of elements to allocate (outputs and temporaries)
   int32_t index = -1;  // kInput: graph input; kConstant: position in Plan::constants; kTemp: slot of the arena
 };

@@ -57,8 +57,20 @@ class Planner {
     }
   }
 
-  // Elements that a dense tensor spans.
-  static SymInt extent(const Tensor& t) { return t->numel(); }
+  // Elements that the tensor spans: numel where its strides are those of a dense layout.
+  SymInt extent(const Tensor& t) {
+    std::vector<std::pair<int64_t, size_t>> order;
+    for (size_t d = 0; d < t->sizes.size(); d++) order.push_back({t->strides[d].hint, d});
+    std::sort(order.begin(), order.end());
+    SymInt dense = 1, last = 1;
+    bool is_dense = true;
+    for (auto [hint, d] : order) {
+      is_dense &= facts_.is_one(t->sizes[d]) || facts_.equal(t->strides[d], dense);
+      dense = dense * t->sizes[d];
+      last = last + (t->sizes[d] - 1) * t->strides[d];
+    }
+    return is_dense ? t->numel() : sym_max(last, 0);
+  }
 
   int32_t buffer(int32_t source) {
     int32_t& b = buffers_[size_t(source)];
