@@ -1,5 +1,6 @@
 // A verified kernel and the name of an instruction set in; code out. The one place where instruction sets are chosen.
 #include "jit/codegen/kernel.h"
+#include "jit/codegen/x64/code.h"
 #include "jit/loop/interp.h"
 #include "ops/core/error.h"
 
@@ -23,9 +24,13 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::stri
     if (listing) code->listing = print(kernel);
     return code;
   }
+  if (isa == "avx512") {
+    if (!x64::has_avx512()) fail("isa: this machine has no avx512");
+    return x64::compile_avx512(kernel, listing);
+  }
   fail("isa: \"", isa, "\" is not one of avx512, interp");
 }
 
-const char* best_isa() { return "interp"; }
+const char* best_isa() { return x64::has_avx512() ? "avx512" : "interp"; }
 
 }  // namespace lutra

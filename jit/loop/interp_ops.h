@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "jit/loop/cell.h"
 #include "jit/loop/loop.h"
 #include "jit/loop/scalar_math.h"
 #include "ops/core/error.h"
 
 namespace lutra::loop {
-
-// A value: floats in f (a float32 as the double equal to it), integers and bools in i.
-union Cell {
-  double f;
-  int64_t i;
-};
 
 inline int64_t wrap(DType t, int64_t v) {
   switch (t) {
@@ -230,25 +225,6 @@ inline void store(DType t, char* p, Cell c) {
     default: fail_internal("interpreter: store of ", info(t).name, " is not supported");
   }
 }
-
-// The value an accumulator begins with.
-inline Cell identity(RedOp op, DType t) {
-  Cell r;
-  r.i = 0;
-  const bool greatest = op == RedOp::kMin || op == RedOp::kArgMin, least = op == RedOp::kMax || op == RedOp::kArgMax;
-  if (is_float(t)) {
-    r.f = least ? -kInf : greatest ? kInf : op == RedOp::kProd ? 1 : 0;
-  } else if (greatest || least) {
-    const int n = int(8 * size_of(t));
-    const int64_t high = t == DType::kUInt8 ? 255 : int64_t((uint64_t(1) << (n - 1)) - 1);
-    r.i = greatest ? high : t == DType::kUInt8 ? 0 : -high - 1;
-  } else {
-    r.i = op == RedOp::kProd || op == RedOp::kAll;
-  }
-  return r;
-}
-
-constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
 
 // A partial result; position only for argmax and argmin.
 struct Partial {

@@ -1,0 +1,109 @@
+// Types, vector length and costs of a verified kernel.
+#include "jit/codegen/x64/analysis.h"
+
+#include <algorithm>
+
+#include "ops/core/error.h"
+
+namespace lutra::x64 {
+
+using namespace loop;
+
+bool is_small(DType t) { return size_of(t) < 4; }
+
+Analysis::Analysis(const Kernel& k)
+    : types(size_t(k.values), DType::kNone), loops(size_t(k.loops)), defined_in_(size_t(k.values)) {
+  for (const Param& p : k.params) {
+    if (is_float(p.type) && is_small(p.type)) fail_internal("codegen: ", info(p.type).name, " is not supported");
+  }
+  walk(k.body, nullptr);
+}
+
+void Analysis::walk(const std::vector<Stmt>& body, const Loop* vector_loop) {
+  for (const Stmt& s : body) {
+    if (const auto* p = std::get_if<std::unique_ptr<Loop>>(&s)) {
+      const Loop& l = **p;
+      loops[size_t(l.id)] = &l;
+      for (const Accumulator& a : l.accs) {
+        const bool position = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin;
+        types[size_t(a.id)] = position ? DType::kInt64 : a.type;
+        defined_in_[size_t(a.id)] = vector_loop;
+      }
+      walk(l.body, l.mode == LoopMode::kSerial ? vector_loop : &l);
+    } else {
+      inst(std::get<Inst>(s), vector_loop);
+    }
+  }
+}
+
+void Analysis::inst(const Inst& in, const Loop* vector_loop) {
+  if (is_float(in.type) && is_small(in.type)) fail_internal("codegen: ", info(in.type).name, " is not supported");
+  if (in.id >= 0) {
+    types[size_t(in.id)] = in.type;
+    defined_in_[size_t(in.id)] = vector_loop;
+  }
+  if (in.op == Op::kScalar || in.op == Op::kIntArg) {
+    const bool known = std::any_of(parameters.begin(), parameters.end(), [&](const Inst* p) {
+      return p->op == in.op && p->arg == in.arg && p->type == in.type;
+    });
+    if (!known) parameters.push_back(&in);
+  }
+  if (!vector_loop) return;
+  bool wide = size_of(in.type) == 8;
+  const int32_t operands[] = {in.a, in.b, in.c};
+  for (int i = 0; i < info(in.op).operands; i++) wide |= size_of(types[size_t(operands[i])]) == 8;
+  const bool doubles = in.op == Op::kPow || in.op == Op::kSin || in.op == Op::kCos;
+  wide |= doubles && is_float(in.type);
+  if (in.op == Op::kAccum) wide |= size_of(types[size_t(in.arg)]) == 8;
+  if (has_access(in.op)) wide |= gathered(in, *vector_loop);
+  if (wide) lanes = 8;
+}
+
+bool Analysis::gathered(const Inst& in, const Loop& vector_loop) const {
+  int units = 0;
+  for (const Access::Term& t : in.access.terms) {
+    if (t.is_value) {
+      if (defined_in_[size_t(t.id)] == &vector_loop) return true;
+    } else if (t.id == vector_loop.id && !(t.stride == Coef::of(0))) {
+      if (!(t.stride == Coef::of(1))) return true;
+      units++;
+    }
+  }
+  return units > 1;
+}
+
+bool Analysis::gathers(const Loop& l) const {
+  bool found = false;
+  for_each_inst(l.body, [&](const Inst& in) { found |= has_access(in.op) && gathered(in, l); });
+  return found;
+}
+
+int Analysis::cost(const Loop& l) const {
+  int total = 0;
+  for_each_inst(l.body, [&](const Inst& in) {
+    switch (in.op) {
+      case Op::kExp: total += 22; return;
+      case Op::kLog: total += 32; return;
+      case Op::kTanh: total += 40; return;
+      case Op::kErf: total += 50; return;
+      case Op::kSin:
+      case Op::kCos: total += 45; return;
+      case Op::kPow: total += 100; return;
+      case Op::kRem:
+      case Op::kFloorDiv: total += 40; return;
+      case Op::kUniform:
+      case Op::kRandBits: total += 90; return;
+      case Op::kNormal: total += 200; return;
+      case Op::kDiv: total += is_float(in.type) ? 1 : 20; return;
+      case Op::kConst:
+      case Op::kScalar:
+      case Op::kIntArg: return;
+      case Op::kMin:
+      case Op::kMax: total += 3; return;
+      default: total += 1;
+    }
+  });
+  return total;
+}
+
+}  // namespace lutra::x64

@@ -1,0 +1,39 @@
+// What the emitter asks of a kernel before it begins: types of values, the vector length, costs.
+#pragma once
+#include <vector>
+
+#include "jit/loop/loop.h"
+
+namespace lutra::x64 {
+
+struct Analysis {
+  explicit Analysis(const loop::Kernel& k);
+  std::vector<DType> types;                   // by value id
+  std::vector<const loop::Loop*> loops;       // by loop id
+  std::vector<const loop::Inst*> parameters;  // kScalar and kIntArg, one for each different one
+  int lanes = 16;                             // of 32-bit types; 8 where the kernel's vector loops need 64-bit lanes
+
+  int cost(const loop::Loop& l) const;      // instructions of one iteration, roughly
+  bool gathers(const loop::Loop& l) const;  // holds an access neither unit nor uniform in l
+
+ private:
+  void walk(const std::vector<loop::Stmt>& body, const loop::Loop* vector_loop);
+  void inst(const loop::Inst& in, const loop::Loop* vector_loop);
+  bool gathered(const loop::Inst& in, const loop::Loop& vector_loop) const;
+  std::vector<const loop::Loop*> defined_in_;  // by value id: the vector loop around its definition
+};
+
+// Loops of an element that an access neither walks by ones nor stays on.
+bool is_small(DType t);  // 1 or 2 bytes: no gather instruction
+
+template <class F>
+void for_each_inst(const std::vector<loop::Stmt>& body, const F& f) {
+  for (const loop::Stmt& s : body) {
+    if (const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s))
+      for_each_inst((*l)->body, f);
+    else
+      f(std::get<loop::Inst>(s));
+  }
+}
+
+}  // namespace lutra::x64

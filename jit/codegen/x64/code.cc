@@ -1,0 +1,80 @@
+// Runs the emitter and asmjit's back end and copies the code into memory that is never writable and executable at once.
+#include "jit/codegen/x64/code.h"
+
+#include <asmjit/x86.h>
+
+#include "jit/codegen/x64/emitter.h"
+#include "ops/core/error.h"
+
+namespace lutra::x64 {
+namespace {
+
+using asmjit::JitAllocator;
+
+// One for the process, never destroyed: code may outlive other statics. Its methods are safe to call from any thread.
+JitAllocator& allocator() {
+  static JitAllocator* const a = [] {
+    JitAllocator::CreateParams params{};
+    params.options = asmjit::JitAllocatorOptions::kUseDualMapping;
+    params.blockSize = 1 << 18;
+    return new JitAllocator(&params);
+  }();
+  return *a;
+}
+
+struct NativeCode : Code {
+  ~NativeCode() override {
+    if (memory) allocator().release(memory);
+  }
+  void* memory = nullptr;
+};
+
+struct Errors : asmjit::ErrorHandler {
+  explicit Errors(const std::string& kernel) : kernel(kernel) {}
+  void handleError(asmjit::Error, const char* message, asmjit::BaseEmitter*) override {
+    fail_internal("codegen: kernel ", kernel, ": ", message);
+  }
+  const std::string& kernel;
+};
+
+void check(asmjit::Error e, const std::string& kernel) {
+  if (e != asmjit::kErrorOk) fail_internal("codegen: kernel ", kernel, ": ", asmjit::DebugUtils::errorAsString(e));
+}
+
+}  // namespace
+
+bool has_avx512() {
+  const asmjit::CpuFeatures::X86& f = asmjit::CpuInfo::host().features().x86();
+  return f.hasAVX512_F() && f.hasAVX512_DQ() && f.hasAVX512_BW() && f.hasAVX512_VL() && f.hasAVX512_CDI() &&
+         f.hasBMI2() && f.hasFMA();
+}
+
+std::shared_ptr<Code> compile_avx512(const loop::Kernel& kernel, bool listing) {
+  auto result = std::make_shared<NativeCode>();
+  asmjit::CodeHolder code;
+  check(code.init(asmjit::Environment::host()), kernel.name);
+  Errors errors(kernel.name);
+  code.setErrorHandler(&errors);
+  asmjit::StringLogger logger;
+  if (listing) code.setLogger(&logger);
+  x86::Compiler cc(&code);
+#ifdef LUTRA_DEBUG
+  cc.addDiagnosticOptions(asmjit::DiagnosticOptions::kValidateAssembler |
+                          asmjit::DiagnosticOptions::kValidateIntermediate);
+#endif
+  Emitter(cc, kernel).emit();
+  check(cc.finalize(), kernel.name);
+  check(code.flatten(), kernel.name);
+  check(code.resolveUnresolvedLinks(), kernel.name);
+  const size_t size = code.codeSize();
+  void* writable = nullptr;
+  check(allocator().alloc(&result->memory, &writable, size), kernel.name);
+  check(code.relocateToBase(uint64_t(uintptr_t(result->memory))), kernel.name);
+  check(code.copyFlattenedData(writable, size, asmjit::CopySectionFlags::kPadSectionBuffer), kernel.name);
+  result->bytes = code.codeSize();
+  result->entry = reinterpret_cast<KernelFn>(result->memory);
+  if (listing) result->listing.assign(logger.data(), logger.dataSize());
+  return result;
+}
+
+}  // namespace lutra::x64

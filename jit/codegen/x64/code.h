@@ -1,0 +1,13 @@
+// A verified kernel in, published machine code out.
+#pragma once
+#include <memory>
+
+#include "jit/codegen/kernel.h"
+
+namespace lutra::x64 {
+
+// Does this machine run what Avx512 emits?
+bool has_avx512();
+std::shared_ptr<Code> compile_avx512(const loop::Kernel& kernel, bool listing);
+
+}  // namespace lutra::x64

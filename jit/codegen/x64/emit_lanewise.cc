@@ -1,0 +1,126 @@
+// What vectors have no instruction for: integer division and the remainder of floats go lane by lane through the stack,
+// integer powers by squaring until no lane has bits of its exponent left.
+#include "jit/codegen/x64/emitter.h"
+
+namespace lutra::x64 {
+
+namespace {
+x86::Mem element(x86::Mem slot, const x86::Gp& lane, bool wide) {
+  slot.setIndex(lane, wide ? 3 : 2);
+  slot.setSize(wide ? 8 : 4);
+  return slot;
+}
+
+// f between the head and the foot of a loop over lanes.
+template <class F>
+void for_lanes(x86::Compiler& cc, int lanes, const F& f) {
+  x86::Gp lane = cc.newInt64();
+  const asmjit::Label top = cc.newLabel();
+  cc.xor_(lane.r32(), lane.r32());
+  cc.bind(top);
+  f(lane);
+  cc.inc(lane);
+  cc.cmp(lane, lanes);
+  cc.jl(top);
+}
+}  // namespace
+
+x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
+  const bool wide = is_wide(t);
+  x86::Mem sa = cc_.newStack(64, 64), sb = cc_.newStack(64, 64);
+  cc_.vmovups(sa, a.zmm());
+  cc_.vmovups(sb, b.zmm());
+  for_lanes(cc_, lanes, [&](const x86::Gp& lane) {
+    x86::Gp x = cc_.newInt64(), y = cc_.newInt64(), hi = cc_.newInt64(), r = cc_.newInt64();
+    const asmjit::Label negate = cc_.newLabel(), done = cc_.newLabel(), exact = cc_.newLabel();
+    auto fetch = [&](const x86::Gp& to, const x86::Mem& slot) {
+      if (wide)
+        cc_.mov(to, element(slot, lane, true));
+      else
+        cc_.movsxd(to, element(slot, lane, false));
+    };
+    fetch(x, sa);
+    fetch(y, sb);
+    cc_.xor_(r, r);
+    cc_.test(y, y);
+    cc_.jz(done);
+    cc_.cmp(y, -1);
+    cc_.je(negate);
+    cc_.cqo(hi, x);
+    cc_.idiv(hi, x, y);
+    cc_.mov(r, op == Op::kRem ? hi : x);
+    if (op != Op::kDiv) {
+      cc_.test(hi, hi);
+      cc_.jz(exact);
+      cc_.xor_(hi, y);
+      cc_.jns(exact);
+      if (op == Op::kRem)
+        cc_.add(r, y);
+      else
+        cc_.dec(r);
+      cc_.bind(exact);
+    }
+    cc_.jmp(done);
+    cc_.bind(negate);
+    if (op != Op::kRem) cc_.sub(r, x);
+    cc_.bind(done);
+    cc_.mov(element(sa, lane, wide), wide ? r : x86::Gp(r.r32()));
+  });
+  x86::Vec result = v_.fresh(wide);
+  if (lanes == 1)
+    cc_.emit(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, result, sa);
+  else
+    cc_.emit(Ids::kIdVmovups, result, sa);
+  return result;
+}
+
+x86::Vec emit_fmod(Avx512& v, bool wide, const x86::Vec& a, const x86::Vec& b) {
+  x86::Compiler& cc = v.cc;
+  x86::Mem sa = cc.newStack(64, 64), sb = cc.newStack(64, 64), status = cc.newStack(8, 8);
+  cc.vmovups(sa, a.zmm());
+  cc.vmovups(sb, b.zmm());
+  status.setSize(2);
+  x86::Mem high = status.cloneAdjusted(1);
+  high.setSize(1);
+  for_lanes(cc, wide ? 8 : v.lanes, [&](const x86::Gp& lane) {
+    const asmjit::Label again = cc.newLabel();
+    cc.fld(element(sb, lane, wide));
+    cc.fld(element(sa, lane, wide));
+    cc.bind(again);
+    cc.fprem();
+    cc.fnstsw(status);
+    cc.test(high, 4);
+    cc.jnz(again);
+    cc.fstp(element(sa, lane, wide));
+    cc.fstp(x86::st0);
+  });
+  x86::Vec r = v.fresh(wide);
+  cc.emit(Ids::kIdVmovups, r, sa);
+  return r;
+}
+
+// Negative exponents: 1 and -1 have an inverse, the rest gives 0.
+x86::Vec Emitter::int_power(DType t, const x86::Vec& base, const x86::Vec& exponent) {
+  const bool wide = is_wide(t);
+  const InstId mul = wide ? Ids::kIdVpmullq : Ids::kIdVpmulld;
+  x86::Vec r = v_.materialise(wide, 1), b = v_.copy(base, wide), e = v_.copy(exponent, wide);
+  const x86::Mem one = v_.constant(wide, 1);
+  const asmjit::Label top = cc_.newLabel();
+  cc_.bind(top);
+  cc_.k(v_.test_bits(wide, e, one)).emit(mul, r, r, b);
+  cc_.emit(mul, b, b, b);
+  cc_.emit(wide ? Ids::kIdVpsrlq : Ids::kIdVpsrld, e, e, asmjit::Imm(1));
+  x86::KReg left = v_.test_bits(wide, e, e);
+  cc_.kortestw(left, left);
+  cc_.jnz(top);
+  x86::Vec zero = v_.materialise(wide, 0);
+  x86::Vec unit = v_.blend(wide, v_.compare_ints(Cmp::kEq, wide, base, one), one, zero);
+  // (-1)^e = 1 - 2 * (e & 1)
+  x86::Vec odd = v_.binary(wide ? Ids::kIdVpandq : Ids::kIdVpandd, wide, exponent, one);
+  x86::Vec sign = v_.materialise(wide, 1);
+  for (int i = 0; i < 2; i++) cc_.emit(wide ? Ids::kIdVpsubq : Ids::kIdVpsubd, sign, sign, odd);
+  x86::Vec inverse = v_.blend(wide, v_.compare_ints(Cmp::kEq, wide, base, v_.constant(wide, ~0ull)), sign, unit);
+  return v_.blend(wide, v_.compare_ints(Cmp::kLt, wide, exponent, v_.constant(wide, 0)), inverse, r);
+}
+
+}  // namespace lutra::x64

@@ -1,0 +1,253 @@
+// Control flow: bodies, serial loops, vector loops in strips with masked tails, lanes loops.
+#include <algorithm>
+#include <cstddef>
+
+#include "jit/codegen/kernel.h"
+#include "jit/codegen/x64/emitter.h"
+#include "ops/core/error.h"
+
+namespace lutra::x64 {
+
+namespace {
+// Bodies up to these costs are unrolled, or have a tail of their own.
+constexpr int kUnroll4 = 10, kUnroll2 = 30, kOwnTail = 60;
+}  // namespace
+
+Emitter::Emitter(x86::Compiler& cc, const Kernel& k)
+    : cc_(cc),
+      k_(k),
+      info_(k),
+      v_(cc, info_.lanes),
+      values_(size_t(k.values)),
+      varying_(size_t(k.values), false),
+      loop_regs_(size_t(k.loops)),
+      loop_live_(size_t(k.loops), false) {}
+
+void Emitter::emit() {
+  t_vectors = &v_;
+  asmjit::FuncNode* f = cc_.addFunc(asmjit::FuncSignatureT<void, void*>());
+  f->frame().setAvx512Enabled();
+  f->frame().setAvxEnabled();
+  f->frame().setAvxCleanup();
+  block_ = cc_.newUIntPtr("block");
+  f->setArg(0, block_);
+  const asmjit::Label exit = cc_.newLabel();
+  open_scope();
+  parameters();
+  Step step;
+  step.per_vector = v_.lanes;
+  body(k_.body, step);
+  cc_.bind(exit);
+  cc_.ret();
+  cold_checks(exit);
+  cc_.endFunc();
+  t_vectors = nullptr;
+}
+
+// Scalars and integer arguments become registers once, at the top.
+void Emitter::parameters() {
+  for (const Inst* in : info_.parameters) {
+    Value v;
+    if (in->op == Op::kIntArg) {
+      v.reg = v_.unary(Ids::kIdVpbroadcastq, true, int_arg(in->arg));
+    } else {
+      Value d;
+      d.reg = v_.unary(Ids::kIdVbroadcastsd, true, scalar_arg(in->arg));
+      v = cast(DType::kFloat64, in->type, d);
+    }
+    parameters_.emplace_back(in, v);
+  }
+}
+
+void Emitter::set_values(int32_t id, bool varying, std::vector<Value> values) {
+  values_[size_t(id)] = std::move(values);
+  varying_[size_t(id)] = varying;
+  scopes_.back().defined.push_back(id);
+}
+
+void Emitter::close_scope() {
+  for (int32_t id : scopes_.back().defined) values_[size_t(id)].clear();
+  scopes_.pop_back();
+}
+
+void Emitter::body(const std::vector<Stmt>& stmts, Step& step) {
+  for (const Stmt& s : stmts) {
+    if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s))
+      loop(**l, step);
+    else
+      inst(std::get<Inst>(s), step);
+  }
+}
+
+void Emitter::loop(const Loop& l, Step& step) {
+  begin_accumulators(l, step);
+  const size_t outer = bound_.size();
+  bind_accesses(l);
+  switch (l.mode) {
+    case LoopMode::kSerial: serial_loop(l, step); break;
+    case LoopMode::kVector: vector_loop(l); break;
+    case LoopMode::kLanes: lanes_loop(l); break;
+  }
+  bound_.resize(outer);
+  finish_accumulators(l, step);
+}
+
+x86::Gp Emitter::loop_begin(const Loop& l) {
+  x86::Gp i = cc_.newInt64();
+  if (l.parallel)
+    cc_.mov(i, head(offsetof(BlockHead, begin)));
+  else
+    cc_.xor_(i.r32(), i.r32());
+  return i;
+}
+
+x86::Gp Emitter::loop_end(const Loop& l) {
+  x86::Gp n = cc_.newInt64();
+  if (l.parallel)
+    cc_.mov(n, head(offsetof(BlockHead, end)));
+  else if (l.size.arg >= 0)
+    cc_.mov(n, int_arg(l.size.arg));
+  else
+    cc_.mov(n, l.size.literal);
+  return n;
+}
+
+void Emitter::serial_loop(const Loop& l, Step& step) {
+  x86::Gp i = loop_begin(l), n = loop_end(l);
+  const asmjit::Label top = cc_.newLabel(), end = cc_.newLabel();
+  loop_regs_[size_t(l.id)] = i;
+  cc_.cmp(i, n);
+  cc_.jge(end);
+  cc_.bind(top);
+  loop_live_[size_t(l.id)] = true;
+  open_scope();
+  body(l.body, step);
+  close_scope();
+  loop_live_[size_t(l.id)] = false;
+  cc_.inc(i);
+  cc_.cmp(i, n);
+  cc_.jl(top);
+  cc_.bind(end);
+}
+
+// The loop in strips of `step` iterations as `vectors` vectors: full strips while they fit, or with `masked` one
+// (`repeat`: many) partial ones.
+void Emitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int step, int vectors, bool masked,
+                    bool repeat) {
+  const asmjit::Label top = cc_.newLabel(), done = cc_.newLabel();
+  const int per_vector = std::min(step, v_.lanes);
+  x86::Gp limit = end;
+  if (!masked) {
+    limit = cc_.newInt64();
+    cc_.lea(limit, x86::ptr(end, -(step - 1)));
+  }
+  cc_.cmp(i, limit);
+  cc_.jge(done);
+  cc_.bind(top);
+  Step s;
+  s.lane_loop = &l;
+  s.vectors = vectors;
+  s.per_vector = per_vector;
+  if (masked) {
+    s.masks = tail_masks(i, end, step, vectors, per_vector);
+  } else if (per_vector < v_.lanes) {
+    x86::Gp bits = cc_.newUInt32();
+    cc_.mov(bits, (1 << per_vector) - 1);
+    s.masks.push_back(v_.mask_from(bits));
+  }
+  loop_live_[size_t(l.id)] = true;
+  open_scope();
+  body(l.body, s);
+  close_scope();
+  loop_live_[size_t(l.id)] = false;
+  if (repeat || !masked) {
+    cc_.add(i, step);
+    cc_.cmp(i, limit);
+    cc_.jl(top);
+  }
+  cc_.bind(done);
+}
+
+std::vector<x86::KReg> Emitter::tail_masks(const x86::Gp& i, const x86::Gp& end, int step, int vectors,
+                                           int per_vector) {
+  x86::Gp left = cc_.newInt64(), most = cc_.newInt64(), bits = cc_.newUInt64();
+  cc_.mov(left, end);
+  cc_.sub(left, i);
+  cc_.mov(most, step);
+  cc_.cmp(left, most);
+  cc_.cmovg(left, most);
+  cc_.mov(bits, -1);
+  cc_.bzhi(bits, bits, left);
+  std::vector<x86::KReg> masks;
+  for (int u = 0; u < vectors; u++) {
+    if (u) cc_.shr(bits, per_vector);
+    masks.push_back(v_.mask_from(bits));
+  }
+  return masks;
+}
+
+void Emitter::vector_loop(const Loop& l) {
+  const int cost = info_.cost(l);
+  int unroll = cost <= kUnroll4 ? 4 : cost <= kUnroll2 ? 2 : 1;
+  if (info_.gathers(l)) unroll = 1;
+  x86::Gp i = loop_begin(l), n = loop_end(l);
+  loop_regs_[size_t(l.id)] = i;
+  hoist_lane_indices(l, 1);
+  if (unroll > 1 || cost <= kOwnTail) strip(l, i, n, unroll * v_.lanes, unroll, false, true);
+  strip(l, i, n, v_.lanes, 1, true, true);
+}
+
+// Lanes of the accumulators that a lanes loop feeds (one number for all).
+int Emitter::lanes_of(const Loop& l) const {
+  int lanes = 0;
+  for (const Stmt& s : l.body) {
+    const Inst* in = std::get_if<Inst>(&s);
+    if (!in || in->op != Op::kAccum) continue;
+    for (const AccState& a : accs_) {
+      if (a.acc->id == in->arg) lanes = a.acc->lanes;
+    }
+  }
+  return lanes ? lanes : v_.lanes;
+}
+
+void Emitter::lanes_loop(const Loop& l) {
+  const int lanes = lanes_of(l), vectors = std::max(1, lanes / v_.lanes);
+  const bool two_bodies = info_.cost(l) * vectors <= kOwnTail;
+  x86::Gp i = loop_begin(l), n = loop_end(l);
+  loop_regs_[size_t(l.id)] = i;
+  hoist_lane_indices(l, vectors);
+  if (two_bodies) strip(l, i, n, lanes, vectors, false, true);
+  strip(l, i, n, lanes, vectors, true, !two_bodies);
+  for (AccState& s : accs_) {
+    bool fed = false;
+    for_each_inst(l.body, [&](const Inst& in) { fed |= in.op == Op::kAccum && in.arg == s.acc->id; });
+    if (fed && s.count.isValid()) cc_.add(s.count, n);
+  }
+}
+
+// Out of line: record the first failing lane, then leave.
+void Emitter::cold_checks(const asmjit::Label& exit) {
+  for (const ColdCheck& c : checks_) {
+    cc_.bind(c.at);
+    x86::Gp lane = cc_.newInt64(), fault = cc_.newUIntPtr(), one = cc_.newInt32(), index = cc_.newInt64();
+    x86::Mem spill = cc_.newStack(64, 64);
+    cc_.vmovdqu64(spill, c.index.zmm());
+    cc_.kmovw(lane.r32(), c.failing);
+    cc_.tzcnt(lane.r32(), lane.r32());
+    spill.setIndex(lane, 3);
+    spill.setSize(8);
+    cc_.mov(index, spill);
+    cc_.mov(fault, head(offsetof(BlockHead, fault)));
+    cc_.test(fault, fault);
+    cc_.jz(exit);
+    cc_.mov(one, 1);
+    cc_.xchg(x86::dword_ptr(fault, offsetof(LaunchFault, set)), one);
+    cc_.test(one, one);
+    cc_.jnz(exit);
+    cc_.mov(x86::dword_ptr(fault, offsetof(LaunchFault, arg)), c.inst->arg);
+    cc_.mov(x86::qword_ptr(fault, offsetof(LaunchFault, index)), index);
+    cc_.jmp(exit);
+  }
+}
+
+}  // namespace lutra::x64

@@ -1,0 +1,442 @@
+// Addresses, loads and stores: uniform, rows of lanes, gathers and scatters; each under the step's mask.
+#include <cstddef>
+
+#include "jit/codegen/kernel.h"
+#include "jit/codegen/x64/emitter.h"
+#include "ops/core/error.h"
+
+namespace lutra::x64 {
+
+namespace {
+uint32_t shift_of(DType t) {
+  switch (size_of(t)) {
+    case 1: return 0;
+    case 2: return 1;
+    case 4: return 2;
+    default: return 3;
+  }
+}
+bool is_zero(const Coef& c) { return c == Coef::of(0); }
+bool is_one(const Coef& c) { return c == Coef::of(1); }
+}  // namespace
+
+x86::Mem Emitter::head(size_t offset) const { return x86::qword_ptr(block_, int32_t(offset)); }
+x86::Mem Emitter::pointer_arg(int32_t ptr) const { return head(sizeof(BlockHead) + 8 * size_t(ptr)); }
+x86::Mem Emitter::int_arg(int32_t arg) const { return head(sizeof(BlockHead) + 8 * (k_.params.size() + size_t(arg))); }
+x86::Mem Emitter::scalar_arg(int32_t arg) const {
+  return head(sizeof(BlockHead) + 8 * (k_.params.size() + size_t(k_.ints) + size_t(arg)));
+}
+
+void Emitter::multiply(const x86::Gp& r, const Coef& by) {
+  if (by.arg >= 0) {
+    cc_.imul(r, int_arg(by.arg));
+  } else if (by.literal == int32_t(by.literal)) {
+    if (by.literal != 1) cc_.imul(r, r, by.literal);
+  } else {
+    x86::Gp t = cc_.newInt64();
+    cc_.mov(t, by.literal);
+    cc_.imul(r, t);
+  }
+}
+
+// Is the term's uniform part known here?
+bool Emitter::known(const Access::Term& t) const {
+  if (!t.is_value) return loop_live_[size_t(t.id)];
+  return !values_[size_t(t.id)].empty() && !varying_[size_t(t.id)];
+}
+
+// A term's uniform part in elements. Must not be written to.
+x86::Gp Emitter::element_index(const Access::Term& t) {
+  x86::Gp r;
+  if (t.is_value) {
+    r = cc_.newInt64();
+    cc_.vmovq(r, reg(DType::kInt64, value(t.id, 0)).xmm());
+    multiply(r, t.stride);
+    return r;
+  }
+  if (is_one(t.stride)) return loop_regs_[size_t(t.id)];
+  for (auto& i : scopes_.back().indices) {
+    if (i.loop == t.id && i.stride == t.stride) return i.reg;
+  }
+  r = cc_.newInt64();
+  cc_.mov(r, loop_regs_[size_t(t.id)]);
+  multiply(r, t.stride);
+  scopes_.back().indices.push_back({t.id, t.stride, r});
+  return r;
+}
+
+x86::Gp Emitter::first_base(const Access& a, DType type) {
+  x86::Gp r = cc_.newIntPtr();
+  cc_.mov(r, pointer_arg(a.ptr));
+  if (a.offset.arg >= 0) {
+    x86::Gp o = cc_.newInt64();
+    cc_.mov(o, int_arg(a.offset.arg));
+    cc_.lea(r, x86::ptr(r, o, shift_of(type)));
+  } else if (a.offset.literal != 0) {
+    x86::Gp o = cc_.newInt64();
+    cc_.mov(o, a.offset.literal);
+    cc_.lea(r, x86::ptr(r, o, shift_of(type)));
+  }
+  return r;
+}
+
+Emitter::Base Emitter::base_of(const Access& a) const {
+  for (size_t i = bound_.size(); i-- > 0;) {
+    if (bound_[i].first == &a) return bound_[i].second;
+  }
+  return {x86::Gp(), std::vector<bool>(a.terms.size(), false)};
+}
+
+// The same sum computed before, for this or another access.
+std::optional<Emitter::Base> Emitter::find_base(const Access& a, const std::vector<bool>& bound) const {
+  auto same = [](const Access::Term& x, const Access::Term& y) {
+    return x.is_value == y.is_value && x.id == y.id && x.stride == y.stride;
+  };
+  for (size_t s = scopes_.size(); s-- > 0;) {
+    for (const BaseKey& k : scopes_[s].bases) {
+      if (k.ptr != a.ptr || !(k.offset == a.offset)) continue;
+      size_t at = 0;
+      bool equal = true;
+      for (size_t t = 0; t < a.terms.size() && equal; t++) {
+        if (bound[t]) equal = at < k.terms.size() && same(k.terms[at++], a.terms[t]);
+      }
+      if (equal && at == k.terms.size()) return Base{k.reg, bound};
+    }
+  }
+  return std::nullopt;
+}
+
+// The access with all terms known here in its base.
+Emitter::Base Emitter::bind(const Access& a, DType type) {
+  Base base = base_of(a);
+  std::vector<bool> bound = base.bound;
+  for (size_t t = 0; t < a.terms.size(); t++) bound[t] = bound[t] || known(a.terms[t]) || is_zero(a.terms[t].stride);
+  if (base.reg.isValid() && bound == base.bound) return base;
+  if (auto found = find_base(a, bound)) return *found;
+  x86::Gp r = base.reg.isValid() ? base.reg : first_base(a, type);
+  std::vector<Access::Term> terms;
+  for (size_t t = 0; t < a.terms.size(); t++) {
+    if (!bound[t]) continue;
+    terms.push_back(a.terms[t]);
+    if (base.bound[t] || is_zero(a.terms[t].stride)) continue;
+    x86::Gp sum = cc_.newIntPtr();
+    cc_.lea(sum, x86::ptr(r, element_index(a.terms[t]), shift_of(type)));
+    r = sum;
+  }
+  scopes_.back().bases.push_back({a.ptr, a.offset, terms, r});
+  return {r, bound};
+}
+
+void Emitter::bind_accesses(const Loop& l) {
+  for_each_inst(l.body, [&](const Inst& in) {
+    if (!has_access(in.op)) return;
+    Base b = bind(in.access, in.type);
+    bound_.emplace_back(&in.access, b);
+  });
+}
+
+x86::Vec Emitter::lane_indices(int32_t loop_id, const Coef& stride, int u) {
+  for (size_t s = scopes_.size(); s-- > 0;) {
+    for (const LaneKey& k : scopes_[s].lane_indices) {
+      if (k.loop == loop_id && k.stride == stride && k.vector == u) return k.reg;
+    }
+  }
+  x86::Vec r = v_.unary(Ids::kIdVmovups, true, v_.iota(int64_t(u) * v_.lanes));
+  if (stride.arg >= 0) {
+    r = v_.binary(Ids::kIdVpmullq, true, r, v_.repeated(int_arg(stride.arg), true));
+  } else if (!is_one(stride)) {
+    r = v_.binary(Ids::kIdVpmullq, true, r, v_.constant(true, uint64_t(stride.literal)));
+  }
+  scopes_.back().lane_indices.push_back({loop_id, stride, u, r});
+  return r;
+}
+
+void Emitter::hoist_lane_indices(const Loop& l, int vectors) {
+  for_each_inst(l.body, [&](const Inst& in) {
+    if (!has_access(in.op)) return;
+    for (const Access::Term& t : in.access.terms) {
+      if (t.is_value || t.id != l.id || is_zero(t.stride) || is_one(t.stride)) continue;
+      for (int u = 0; u < vectors; u++) lane_indices(l.id, t.stride, u);
+    }
+  });
+}
+
+bool Emitter::varies(const Access& a, const Step& step) const {
+  if (!step.lane_loop) return false;
+  for (const Access::Term& t : a.terms) {
+    if (is_zero(t.stride)) continue;
+    if (t.is_value ? varying_[size_t(t.id)] : t.id == step.lane_loop->id) return true;
+  }
+  return false;
+}
+
+Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int u) {
+  const Base base = base_of(a);
+  x86::Gp at = base.reg.isValid() ? base.reg : first_base(a, type);
+  x86::Gp index;
+  bool row = true, owned = false;
+  int lane_terms = 0;
+  x86::Vec lanes;
+  auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Ids::kIdVpaddq, true, lanes, v) : v; };
+  for (size_t i = 0; i < a.terms.size(); i++) {
+    const Access::Term& t = a.terms[i];
+    if (is_zero(t.stride)) continue;
+    if (t.is_value && varying_[size_t(t.id)]) {
+      row = false;
+      lane_terms++;
+      continue;
+    }
+    if (step.lane_loop && !t.is_value && t.id == step.lane_loop->id) {
+      lane_terms++;
+      row &= is_one(t.stride);
+    }
+    if (base.bound[i]) continue;
+    x86::Gp e = element_index(t);
+    if (!index.isValid()) {
+      index = e;
+    } else {
+      x86::Gp sum = owned ? index : cc_.newInt64();
+      if (!owned) cc_.mov(sum, index);
+      cc_.add(sum, e);
+      index = sum, owned = true;
+    }
+  }
+  Place p;
+  p.mem = index.isValid() ? x86::ptr(at, index, shift_of(type)) : x86::ptr(at);
+  p.kind = lane_terms == 0 ? Place::kUniform : row && lane_terms == 1 ? Place::kRow : Place::kLanes;
+  if (p.kind == Place::kRow) p.mem.addOffset(int64_t(u) * v_.lanes * int64_t(size_of(type)));
+  if (p.kind != Place::kLanes) return p;
+  for (const Access::Term& t : a.terms) {
+    if (is_zero(t.stride)) continue;
+    if (t.is_value && varying_[size_t(t.id)]) {
+      x86::Vec v = reg(DType::kInt64, value(t.id, u));
+      if (t.stride.arg >= 0)
+        v = v_.binary(Ids::kIdVpmullq, true, v, v_.repeated(int_arg(t.stride.arg), true));
+      else if (!is_one(t.stride))
+        v = v_.binary(Ids::kIdVpmullq, true, v, v_.constant(true, uint64_t(t.stride.literal)));
+      add_lanes(v);
+    } else if (!t.is_value && t.id == step.lane_loop->id) {
+      add_lanes(lane_indices(t.id, t.stride, u));
+    }
+  }
+  if (index.isValid()) {
+    x86::Gp sum = cc_.newIntPtr();
+    cc_.lea(sum, p.mem);
+    at = sum;
+  }
+  p.mem = x86::ptr(at);
+  p.indices = lanes;
+  return p;
+}
+
+Value Emitter::load(DType t, const Place& p, const Step& step, int u) {
+  switch (p.kind) {
+    case Place::kUniform: return load_uniform(t, p.mem);
+    case Place::kRow: return load_row(t, p.mem, step.mask(u));
+    case Place::kLanes: break;
+  }
+  LUTRA_CHECK(v_.lanes == 8, "a gather of 16 lanes");
+  return is_small(t) ? gather_small(t, p, step.mask(u)) : gather(t, p, step.mask(u));
+}
+
+Value Emitter::load_uniform(DType t, const x86::Mem& m) {
+  Value v;
+  x86::Gp r = cc_.newInt32();
+  x86::Mem sized = m;
+  sized.setSize(uint32_t(size_of(t)));
+  switch (t) {
+    case DType::kFloat32:
+    case DType::kInt32: v.reg = v_.unary(Ids::kIdVbroadcastss, false, sized); return v;
+    case DType::kFloat64:
+    case DType::kInt64: v.reg = v_.unary(Ids::kIdVbroadcastsd, true, sized); return v;
+    case DType::kUInt8: cc_.movzx(r, sized); break;
+    case DType::kInt8:
+    case DType::kInt16: cc_.movsx(r, sized); break;
+    default:
+      LUTRA_CHECK(t == DType::kBool);
+      cc_.movzx(r, sized);
+      cc_.neg(r);
+      cc_.sbb(r, r);
+      v.mask = v_.fresh_mask();
+      cc_.kmovw(v.mask, r);
+      return v;
+  }
+  v.reg = v_.broadcast(r, false);
+  return v;
+}
+
+Value Emitter::load_row(DType t, const x86::Mem& m, const x86::KReg* mask) {
+  Value v;
+  InstId id = Ids::kIdVmovups;
+  bool wide = false;
+  switch (t) {
+    case DType::kFloat64:
+    case DType::kInt64: id = Ids::kIdVmovupd, wide = true; break;
+    case DType::kUInt8: id = Ids::kIdVpmovzxbd; break;
+    case DType::kInt8: id = Ids::kIdVpmovsxbd; break;
+    case DType::kInt16: id = Ids::kIdVpmovsxwd; break;
+    case DType::kBool: {
+      x86::Xmm bytes = cc_.newXmm();
+      if (mask)
+        cc_.k(*mask).z().vmovdqu8(bytes, m);
+      else if (v_.lanes == 16)
+        cc_.vmovdqu8(bytes, m);
+      else
+        cc_.vmovq(bytes, m);
+      v.mask = v_.fresh_mask();
+      cc_.vptestmb(v.mask, bytes, bytes);
+      return v;
+    }
+    default: break;
+  }
+  v.reg = v_.fresh(wide);
+  if (mask) cc_.k(*mask).z();
+  cc_.emit(id, v.reg, m);
+  return v;
+}
+
+// The gather instructions clear their mask: they get one of their own.
+Value Emitter::gather(DType t, const Place& p, const x86::KReg* mask) {
+  Value v;
+  const bool wide = is_wide(t);
+  v.reg = v_.materialise(wide, 0);
+  x86::KReg k = v_.fresh_mask();
+  if (mask)
+    cc_.kmovw(k, *mask);
+  else
+    cc_.kxnorw(k, k, k);
+  x86::Mem m = p.mem;
+  m.setIndex(p.indices.zmm(), shift_of(t));
+  cc_.k(k).emit(wide ? Ids::kIdVgatherqpd : Ids::kIdVgatherqps, v.reg, m);
+  return v;
+}
+
+void Emitter::scatter(DType t, const Value& value, const Place& p, const x86::KReg* mask) {
+  const bool wide = is_wide(t);
+  x86::KReg k = v_.fresh_mask();
+  if (mask)
+    cc_.kmovw(k, *mask);
+  else
+    cc_.kxnorw(k, k, k);
+  x86::Mem m = p.mem;
+  m.setIndex(p.indices.zmm(), shift_of(t));
+  cc_.k(k).emit(wide ? Ids::kIdVscatterqpd : Ids::kIdVscatterqps, m, reg(t, value));
+}
+
+// f(lane, element) for each lane that is there.
+void Emitter::each_lane(const Place& p, const x86::KReg* mask, const std::function<void(int, const x86::Mem&)>& f) {
+  x86::Mem spill = cc_.newStack(64, 64);
+  cc_.vmovups(spill, p.indices.zmm());
+  x86::Gp bits = cc_.newInt32();
+  if (mask) cc_.kmovw(bits, *mask);
+  for (int lane = 0; lane < 8; lane++) {
+    const asmjit::Label skip = cc_.newLabel();
+    if (mask) {
+      cc_.test(bits, 1 << lane);
+      cc_.jz(skip);
+    }
+    x86::Gp index = cc_.newInt64();
+    x86::Mem at = spill.cloneAdjusted(8 * lane);
+    at.setSize(8);
+    cc_.mov(index, at);
+    x86::Mem m = p.mem;
+    m.setIndex(index, p.mem.shift());
+    f(lane, m);
+    cc_.bind(skip);
+  }
+}
+
+Value Emitter::gather_small(DType t, const Place& p, const x86::KReg* mask) {
+  const uint32_t size = uint32_t(size_of(t));
+  x86::Mem row = cc_.newStack(16, 16);
+  x86::Xmm zero = cc_.newXmm();
+  cc_.vpxord(zero, zero, zero);
+  cc_.vmovups(row, zero);
+  each_lane(p, mask, [&](int lane, const x86::Mem& element) {
+    x86::Gp r = cc_.newInt32();
+    x86::Mem m = element, to = row.cloneAdjusted(int64_t(lane) * size);
+    m.setShift(shift_of(t));
+    m.setSize(size), to.setSize(size);
+    cc_.movzx(r, m);
+    cc_.mov(to, size == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
+  });
+  return load_row(t, row, nullptr);
+}
+
+void Emitter::scatter_small(DType t, const Value& value, const Place& p, const x86::KReg* mask) {
+  const uint32_t size = uint32_t(size_of(t));
+  x86::Mem row = cc_.newStack(16, 16);
+  store_row(t, value, row, nullptr);
+  each_lane(p, mask, [&](int lane, const x86::Mem& element) {
+    x86::Gp r = cc_.newInt32();
+    x86::Mem m = element, from = row.cloneAdjusted(int64_t(lane) * size);
+    m.setShift(shift_of(t));
+    m.setSize(size), from.setSize(size);
+    cc_.movzx(r, from);
+    cc_.mov(m, size == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
+  });
+}
+
+void Emitter::store(DType t, const Value& v, const Place& p, const Step& step, int u) {
+  switch (p.kind) {
+    case Place::kUniform:
+      if (step.lane_loop) fail_internal("codegen: a vector loop stores to one place");
+      return store_one(t, v, p.mem);
+    case Place::kRow: return store_row(t, v, p.mem, step.mask(u));
+    case Place::kLanes: break;
+  }
+  LUTRA_CHECK(v_.lanes == 8, "a scatter of 16 lanes");
+  if (is_small(t))
+    scatter_small(t, v, p, step.mask(u));
+  else
+    scatter(t, v, p, step.mask(u));
+}
+
+void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
+  x86::Mem sized = m;
+  sized.setSize(uint32_t(size_of(t)));
+  if (t == DType::kFloat32 || t == DType::kInt32) {
+    cc_.vmovss(sized, reg(t, v).xmm());
+  } else if (is_wide(t)) {
+    cc_.vmovsd(sized, reg(t, v).xmm());
+  } else {
+    x86::Gp r = cc_.newInt32();
+    if (is_mask(t)) {
+      cc_.kmovw(r, v.mask);
+      cc_.and_(r, 1);
+    } else {
+      cc_.vmovd(r, reg(t, v).xmm());
+    }
+    cc_.mov(sized, size_of(t) == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
+  }
+}
+
+x86::Vec Emitter::bytes_of_mask(const x86::KReg& k) {
+  uint8_t ones[16];
+  memset(ones, 1, sizeof ones);
+  x86::Xmm r = cc_.newXmm();
+  cc_.k(k).z().vmovdqu8(r, cc_.newConst(asmjit::ConstPoolScope::kLocal, ones, sizeof ones));
+  return r;
+}
+
+void Emitter::store_row(DType t, const Value& v, const x86::Mem& m, const x86::KReg* mask) {
+  if (is_mask(t)) {
+    x86::Vec bytes = bytes_of_mask(v.mask);
+    if (mask)
+      cc_.k(*mask).vmovdqu8(m, bytes.xmm());
+    else if (v_.lanes == 16)
+      cc_.vmovdqu8(m, bytes.xmm());
+    else
+      cc_.vmovq(m, bytes.xmm());
+    return;
+  }
+  x86::Vec r = reg(t, v);
+  const InstId id = size_of(t) == 1   ? Ids::kIdVpmovdb
+                    : size_of(t) == 2 ? Ids::kIdVpmovdw
+                    : is_wide(t)      ? Ids::kIdVmovupd
+                                      : Ids::kIdVmovups;
+  if (mask) cc_.k(*mask);
+  cc_.emit(id, m, r);
+}
+
+}  // namespace lutra::x64

@@ -1,0 +1,221 @@
+// Accumulators: partial results in registers, fed under masks, combined as the halving tree of loop.h.
+#include <algorithm>
+#include <limits>
+
+#include "jit/codegen/x64/emitter.h"
+#include "jit/loop/cell.h"
+#include "ops/core/error.h"
+
+namespace lutra::x64 {
+
+namespace {
+bool is_position(RedOp op) { return op == RedOp::kArgMax || op == RedOp::kArgMin; }
+}  // namespace
+
+Emitter::AccState& Emitter::accumulator(int32_t id) {
+  for (AccState& s : accs_) {
+    if (s.acc->id == id) return s;
+  }
+  fail_internal("codegen: no accumulator %", id);
+}
+
+// The identity's bits in a lane.
+int64_t Emitter::identity_bits(const Accumulator& a) const {
+  const loop::Cell c = loop::identity(a.op, a.type);
+  if (!is_float(a.type)) return is_wide(a.type) ? c.i : int64_t(uint32_t(c.i));
+  return int64_t(is_wide(a.type) ? F64::pattern_of(c.f) : F32::pattern_of(c.f));
+}
+
+void Emitter::begin_accumulators(const Loop& l, const Step& step) {
+  for (const Accumulator& a : l.accs) {
+    AccState s;
+    s.acc = &a;
+    const int n = a.lanes > 1 ? std::max(1, a.lanes / v_.lanes) : step.lane_loop ? step.vectors : 1;
+    for (int i = 0; i < n; i++) {
+      Value v;
+      if (is_mask(a.type))
+        v.mask = v_.mask_constant(a.op == RedOp::kAll);
+      else
+        v.reg = v_.materialise(is_wide(a.type), uint64_t(identity_bits(a)));
+      s.partial.push_back(v);
+      if (is_position(a.op)) s.position.push_back(v_.materialise(true, uint64_t(loop::kNoPosition)));
+    }
+    if (is_position(a.op)) {
+      s.count = cc_.newInt64();
+      cc_.xor_(s.count.r32(), s.count.r32());
+    }
+    accs_.push_back(std::move(s));
+  }
+}
+
+void Emitter::merge(InstId id, const x86::Vec& dst, const x86::Vec& a, const asmjit::Operand_& b,
+                    const x86::KReg* mask) {
+  if (mask) cc_.k(*mask);
+  cc_.emit(id, dst, a, b);
+}
+
+// partial[at] = op(partial[at], x) where the mask is set.
+void Emitter::take(AccState& s, size_t at, const Value& x, const x86::KReg* mask) {
+  const DType t = s.acc->type;
+  const bool wide = is_wide(t), real = is_float(t);
+  Value& p = s.partial[at];
+  const bool max = s.acc->op == RedOp::kMax;
+  switch (s.acc->op) {
+    case RedOp::kAny: {
+      x86::KReg m = mask ? v_.mask_op(Ids::kIdKandw, x.mask, *mask) : x.mask;
+      cc_.korw(p.mask, p.mask, m);
+      return;
+    }
+    case RedOp::kAll: {
+      x86::KReg fails = mask ? v_.mask_op(Ids::kIdKandnw, x.mask, *mask) : v_.mask_not(x.mask);
+      cc_.kandnw(p.mask, fails, p.mask);
+      return;
+    }
+    case RedOp::kSum:
+    case RedOp::kProd: {
+      const bool sum = s.acc->op == RedOp::kSum;
+      const InstId id = real   ? (sum    ? (wide ? Ids::kIdVaddpd : Ids::kIdVaddps)
+                                  : wide ? Ids::kIdVmulpd
+                                         : Ids::kIdVmulps)
+                        : sum  ? (wide ? Ids::kIdVpaddq : Ids::kIdVpaddd)
+                        : wide ? Ids::kIdVpmullq
+                               : Ids::kIdVpmulld;
+      merge(id, p.reg, p.reg, operand(t, x), mask);
+      if (is_small(t)) cc_.emit(Ids::kIdVmovaps, p.reg, wrapped(t, p.reg).reg);
+      return;
+    }
+    case RedOp::kMax:
+    case RedOp::kMin: {
+      if (!real) {
+        const InstId id = max ? (wide ? Ids::kIdVpmaxsq : Ids::kIdVpmaxsd) : wide ? Ids::kIdVpminsq : Ids::kIdVpminsd;
+        return merge(id, p.reg, p.reg, operand(t, x), mask);
+      }
+      x86::Vec v = reg(t, x);
+      x86::KReg nan = v_.compare_floats(Cmp::kUnordered, wide, v, v, mask);
+      const InstId id = max ? (wide ? Ids::kIdVmaxpd : Ids::kIdVmaxps) : wide ? Ids::kIdVminpd : Ids::kIdVminps;
+      merge(id, p.reg, v, p.reg, mask);
+      cc_.k(nan).emit(wide ? Ids::kIdVmovapd : Ids::kIdVmovaps, p.reg, v);
+      return;
+    }
+    case RedOp::kArgMax:
+    case RedOp::kArgMin: fail_internal("codegen: argmax has positions");
+  }
+}
+
+// Takes (x, position): NaN before all, then the greater (less), then the first.
+void Emitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position,
+                            const x86::KReg* mask) {
+  const DType t = s.acc->type;
+  const bool wide = is_wide(t);
+  const Cmp order = s.acc->op == RedOp::kArgMax ? Cmp::kGt : Cmp::kLt;
+  x86::Vec best = s.partial[at].reg, best_position = s.position[at];
+  x86::KReg better, same;
+  if (is_float(t)) {
+    x86::KReg nan = v_.compare_floats(Cmp::kUnordered, wide, x, x, mask);
+    x86::KReg best_nan = v_.compare_floats(Cmp::kUnordered, wide, best, best);
+    better = v_.mask_op(Ids::kIdKorw, v_.compare_floats(order, wide, x, best, mask),
+                        v_.mask_op(Ids::kIdKandnw, best_nan, nan));
+    same = v_.mask_op(Ids::kIdKorw, v_.compare_floats(Cmp::kEq, wide, x, best, mask),
+                      v_.mask_op(Ids::kIdKandw, nan, best_nan));
+  } else {
+    better = v_.compare_ints(order, wide, x, best, mask);
+    same = v_.compare_ints(Cmp::kEq, wide, x, best, mask);
+  }
+  x86::KReg first = v_.compare_ints(Cmp::kLt, true, position, best_position);
+  better = v_.mask_op(Ids::kIdKorw, better, v_.mask_op(Ids::kIdKandw, same, first));
+  cc_.k(better).emit(wide ? Ids::kIdVmovapd : Ids::kIdVmovaps, best, x);
+  cc_.k(better).emit(Ids::kIdVmovapd, best_position, position);
+}
+
+void Emitter::accumulate(const Inst& in, const Step& step) {
+  AccState& s = accumulator(in.arg);
+  const bool lanes = s.acc->lanes > 1;
+  for (size_t u = 0; u < s.partial.size(); u++) {
+    const Value& x = value(in.a, int(u));
+    const x86::KReg* mask = lanes ? step.mask(int(u)) : nullptr;
+    if (!is_position(s.acc->op)) {
+      take(s, u, x, mask);
+      continue;
+    }
+    x86::Vec position;
+    if (lanes) {
+      x86::Gp first = cc_.newInt64();
+      cc_.mov(first, s.count);
+      cc_.add(first, loop_regs_[size_t(step.lane_loop->id)]);
+      position = v_.binary(Ids::kIdVpaddq, true, v_.broadcast(first, true), v_.iota(int64_t(u) * v_.lanes));
+    } else {
+      position = v_.broadcast(s.count, true);
+    }
+    take_position(s, u, reg(in.type, x), position, mask);
+  }
+  if (is_position(s.acc->op) && !lanes) cc_.inc(s.count);
+}
+
+Value Emitter::finish_masks(AccState& s) {
+  const bool any = s.acc->op == RedOp::kAny;
+  x86::KReg all = s.partial[0].mask;
+  for (size_t i = 1; i < s.partial.size(); i++) {
+    all = v_.mask_op(any ? Ids::kIdKorw : Ids::kIdKandw, all, s.partial[i].mask);
+  }
+  const int bits = (1 << std::min(s.acc->lanes, v_.lanes)) - 1;
+  x86::Gp r = cc_.newInt32(), set = cc_.newInt32();
+  cc_.xor_(set, set);
+  cc_.kmovw(r, all);
+  cc_.and_(r, bits);
+  cc_.cmp(r, any ? 0 : bits);
+  if (any)
+    cc_.setne(set.r8());
+  else
+    cc_.sete(set.r8());
+  cc_.neg(set);
+  Value v;
+  v.mask = v_.fresh_mask();
+  cc_.kmovw(v.mask, set);
+  return v;
+}
+
+Value Emitter::halving_tree(AccState& s) {
+  if (is_mask(s.acc->type)) return finish_masks(s);
+  const bool wide = is_wide(s.acc->type), positions = is_position(s.acc->op);
+  for (size_t n = s.partial.size() / 2; n >= 1; n /= 2) {
+    for (size_t j = 0; j < n; j++) {
+      if (positions)
+        take_position(s, j, s.partial[j + n].reg, s.position[j + n], nullptr);
+      else
+        take(s, j, s.partial[j + n], nullptr);
+    }
+  }
+  for (int w = std::min(s.acc->lanes, v_.lanes) / 2; w >= 1; w /= 2) {
+    Value other;
+    other.reg = v_.rotate(s.partial[0].reg, wide, w);
+    if (positions)
+      take_position(s, 0, other.reg, v_.rotate(s.position[0], true, w), nullptr);
+    else
+      take(s, 0, other, nullptr);
+  }
+  Value v;
+  v.reg = positions ? v_.broadcast_lane0(s.position[0], true) : v_.broadcast_lane0(s.partial[0].reg, wide);
+  return v;
+}
+
+void Emitter::finish_accumulators(const Loop& l, const Step& step) {
+  const size_t first = accs_.size() - l.accs.size();
+  for (size_t i = 0; i < l.accs.size(); i++) {
+    AccState& s = accs_[first + i];
+    std::vector<Value> results;
+    if (s.acc->lanes > 1) {
+      results.push_back(halving_tree(s));
+    } else if (is_position(s.acc->op)) {
+      for (const x86::Vec& p : s.position) {
+        results.emplace_back();
+        results.back().reg = p;
+      }
+    } else {
+      results = s.partial;
+    }
+    set_values(s.acc->id, step.lane_loop != nullptr, std::move(results));
+  }
+  accs_.resize(first);
+}
+
+}  // namespace lutra::x64

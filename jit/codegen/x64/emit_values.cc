@@ -1,0 +1,326 @@
+// Instructions without control flow: arithmetic, comparisons, casts, random numbers; loads and stores are dispatched.
+#include <cstddef>
+
+#include "jit/codegen/kernel.h"
+#include "jit/codegen/x64/emitter.h"
+#include "ops/core/error.h"
+
+namespace lutra::x64 {
+
+using loop::info;
+using loop::TypeRule;
+
+const Value& Emitter::value(int32_t id, int u) const {
+  const auto& v = values_[size_t(id)];
+  LUTRA_CHECK(!v.empty(), "%", id, " has no code");
+  return v.size() == 1 ? v[0] : v[size_t(u)];
+}
+x86::Vec Emitter::reg(DType t, const Value& v) { return v.constant ? v_.materialise(is_wide(t), v.pattern) : v.reg; }
+asmjit::Operand Emitter::operand(DType t, const Value& v) {
+  if (v.constant) return v_.constant(is_wide(t), v.pattern);
+  return v.reg;
+}
+
+// Small integers live in 32-bit lanes; this brings them back to their range.
+Value Emitter::wrapped(DType t, const x86::Vec& v) {
+  Value r;
+  auto shifts = [&](int n) {
+    return v_.unary_imm(Ids::kIdVpsrad, false, v_.unary_imm(Ids::kIdVpslld, false, v, n), n);
+  };
+  switch (t) {
+    case DType::kUInt8: r.reg = v_.binary(Ids::kIdVpandd, false, v, v_.constant(false, 0xff)); break;
+    case DType::kInt8: r.reg = shifts(24); break;
+    case DType::kInt16: r.reg = shifts(16); break;
+    default: r.reg = v;
+  }
+  return r;
+}
+
+// Every lane alike?
+bool Emitter::uniform(const Inst& in, const Step& step) const {
+  if (!step.lane_loop) return true;
+  if (in.op == Op::kIndex) return in.arg != step.lane_loop->id;
+  if (has_access(in.op) && varies(in.access, step)) return false;
+  const int32_t operands[] = {in.a, in.b, in.c};
+  for (int i = 0; i < info(in.op).operands; i++) {
+    if (varying_[size_t(operands[i])]) return false;
+  }
+  return true;
+}
+
+void Emitter::inst(const Inst& in, Step& step) {
+  switch (in.op) {
+    case Op::kAccum: return accumulate(in, step);
+    case Op::kCheck: return check(in, step);
+    case Op::kStore:
+      for (int u = 0; u < step.vectors; u++) {
+        store(in.type, value(in.a, u), place(in.access, in.type, step, u), step, u);
+      }
+      return;
+    case Op::kStoreAdd: {
+      const Place p = place(in.access, in.type, step, 0);
+      Inst add{};
+      add.op = Op::kAdd, add.type = in.type;
+      const Value old = load(in.type, p, step, 0);
+      return store(in.type,
+                   is_float(in.type) ? float_op(add, old, value(in.a, 0)) : int_op(add, old, value(in.a, 0), step), p,
+                   step, 0);
+    }
+    default: break;
+  }
+  const bool same = uniform(in, step);
+  std::vector<Value> results;
+  for (int u = 0; u < (same ? 1 : step.vectors); u++) results.push_back(evaluate(in, step, u));
+  set_values(in.id, !same, std::move(results));
+}
+
+Value Emitter::evaluate(const Inst& in, const Step& step, int u) {
+  Value v;
+  switch (in.op) {
+    case Op::kConst:
+      if (is_mask(in.type)) {
+        v.mask = v_.mask_constant(in.iimm != 0);
+        return v;
+      }
+      v.constant = true;
+      if (is_float(in.type))
+        v.pattern = is_wide(in.type) ? F64::pattern_of(in.imm) : F32::pattern_of(in.imm);
+      else if (in.type == DType::kInt64)
+        v.pattern = uint64_t(in.iimm);
+      else
+        v.pattern = in.type == DType::kUInt8   ? uint8_t(in.iimm)
+                    : in.type == DType::kInt8  ? uint32_t(int8_t(in.iimm))
+                    : in.type == DType::kInt16 ? uint32_t(int16_t(in.iimm))
+                                               : uint32_t(in.iimm);
+      return v;
+    case Op::kScalar:
+    case Op::kIntArg:
+      for (const auto& p : parameters_) {
+        if (p.first->op == in.op && p.first->arg == in.arg && p.first->type == in.type) return p.second;
+      }
+      fail_internal("codegen: unknown parameter");
+    case Op::kIndex: return index_of(in, step, u);
+    case Op::kLoad: return load(in.type, place(in.access, in.type, step, u), step, u);
+    default: break;
+  }
+  const int n = info(in.op).operands;
+  const Value &a = value(in.a, u), &b = n > 1 ? value(in.b, u) : a, &c = n > 2 ? value(in.c, u) : a;
+  if (info(in.op).rule == TypeRule::kRandom) return random(in, a);
+  if (info(in.op).rule == TypeRule::kCompare) return comparison(in, a, b);
+  if (in.op == Op::kSelect) return selection(in, a, b, c);
+  if (in.op == Op::kCast) return cast(info_.types[size_t(in.a)], in.type, a);
+  if (is_mask(in.type)) return mask_op(in, a, b);
+  return is_float(in.type) ? float_op(in, a, b) : int_op(in, a, b, step);
+}
+
+x86::Vec Emitter::maximum(DType t, bool max, const Value& a, const Value& b) {
+  const bool wide = is_wide(t);
+  x86::Vec y = reg(t, b);
+  const InstId id = max ? (wide ? Ids::kIdVmaxpd : Ids::kIdVmaxps) : wide ? Ids::kIdVminpd : Ids::kIdVminps;
+  x86::Vec r = v_.binary(id, wide, y, operand(t, a));
+  double v = 0;
+  if (b.constant) {
+    if (wide) {
+      memcpy(&v, &b.pattern, 8);
+    } else {
+      float f;
+      memcpy(&f, &b.pattern, 4);
+      v = f;
+    }
+    if (v == v) return r;
+  }
+  cc_.k(v_.compare_floats(Cmp::kUnordered, wide, y, y)).emit(wide ? Ids::kIdVmovapd : Ids::kIdVmovaps, r, y);
+  return r;
+}
+
+namespace {
+template <int kB>
+VecFloat<kB> apply(Op op, const VecFloat<kB>& a, const VecFloat<kB>& b) {
+  using F = VecFloat<kB>;
+  using I = VecInt<kB>;
+  switch (op) {
+    case Op::kAdd: return a + b;
+    case Op::kSub: return a - b;
+    case Op::kMul: return a * b;
+    case Op::kDiv: return a / b;
+    case Op::kRem: return loop::remainder_of(a, b);
+    case Op::kFloorDiv: return loop::floor_divide_of(a, b);
+    case Op::kPow: return loop::pow_of(a, b);
+    case Op::kNeg: return floating(bits(a) ^ I(kB == 64 ? int64_t(1ull << 63) : 0x80000000ll));
+    case Op::kAbs: return loop::magnitude(a);
+    case Op::kExp: return loop::exp_of(a);
+    case Op::kLog: return loop::log_of(a);
+    case Op::kTanh: return loop::tanh_of(a);
+    case Op::kSqrt: return root(a);
+    case Op::kFloor: return floor_of(a);
+    case Op::kCeil: return ceil_of(a);
+    case Op::kSin: return loop::sin_of(a);
+    case Op::kCos: return loop::cos_of(a);
+    case Op::kErf: return loop::erf_of(a);
+    default: fail_internal("codegen: ", name(op), " of floats");
+  }
+  return F();
+}
+}  // namespace
+
+Value Emitter::float_op(const Inst& in, const Value& a, const Value& b) {
+  Value v;
+  if (in.op == Op::kMax || in.op == Op::kMin)
+    v.reg = maximum(in.type, in.op == Op::kMax, a, b);
+  else if (is_wide(in.type))
+    static_cast<Piece&>(v) = apply(in.op, F64(a), F64(b));
+  else
+    static_cast<Piece&>(v) = apply(in.op, F32(a), F32(b));
+  return v;
+}
+
+namespace {
+struct IntRow {
+  Op op;
+  InstId narrow, wide;
+};
+const IntRow kIntRows[] = {
+    {Op::kAdd, Ids::kIdVpaddd, Ids::kIdVpaddq},   {Op::kSub, Ids::kIdVpsubd, Ids::kIdVpsubq},
+    {Op::kMul, Ids::kIdVpmulld, Ids::kIdVpmullq}, {Op::kMin, Ids::kIdVpminsd, Ids::kIdVpminsq},
+    {Op::kMax, Ids::kIdVpmaxsd, Ids::kIdVpmaxsq}, {Op::kAnd, Ids::kIdVpandd, Ids::kIdVpandq},
+    {Op::kOr, Ids::kIdVpord, Ids::kIdVporq},      {Op::kXor, Ids::kIdVpxord, Ids::kIdVpxorq},
+};
+}  // namespace
+
+Value Emitter::int_op(const Inst& in, const Value& a, const Value& b, const Step& step) {
+  const DType t = in.type;
+  const bool wide = is_wide(t);
+  for (const IntRow& row : kIntRows) {
+    if (row.op == in.op) return wrapped(t, v_.binary(wide ? row.wide : row.narrow, wide, reg(t, a), operand(t, b)));
+  }
+  switch (in.op) {
+    case Op::kNeg:
+      return wrapped(t,
+                     v_.binary(wide ? Ids::kIdVpsubq : Ids::kIdVpsubd, wide, v_.materialise(wide, 0), operand(t, a)));
+    case Op::kNot:
+      return wrapped(t, v_.binary(wide ? Ids::kIdVpxorq : Ids::kIdVpxord, wide, reg(t, a), v_.constant(wide, ~0ull)));
+    case Op::kAbs: return wrapped(t, v_.unary(wide ? Ids::kIdVpabsq : Ids::kIdVpabsd, wide, operand(t, a)));
+    case Op::kPow: return wrapped(t, int_power(t, reg(t, a), reg(t, b)));
+    case Op::kDiv:
+    case Op::kRem:
+    case Op::kFloorDiv: return wrapped(t, divide(in.op, t, reg(t, a), reg(t, b), step.lane_loop ? v_.lanes : 1));
+    default: fail_internal("codegen: ", name(in.op), " of integers");
+  }
+}
+
+Value Emitter::mask_op(const Inst& in, const Value& a, const Value& b) {
+  Value v;
+  switch (in.op) {
+    case Op::kAnd: v.mask = v_.mask_op(Ids::kIdKandw, a.mask, b.mask); break;
+    case Op::kOr: v.mask = v_.mask_op(Ids::kIdKorw, a.mask, b.mask); break;
+    case Op::kXor: v.mask = v_.mask_op(Ids::kIdKxorw, a.mask, b.mask); break;
+    case Op::kNot: v.mask = v_.mask_not(a.mask); break;
+    default: fail_internal("codegen: ", name(in.op), " of bools");
+  }
+  return v;
+}
+
+Value Emitter::comparison(const Inst& in, const Value& a, const Value& b) {
+  static const Cmp kCmp[] = {Cmp::kEq, Cmp::kNe, Cmp::kLt, Cmp::kLe, Cmp::kGt, Cmp::kGe};
+  const Cmp c = kCmp[int(in.op) - int(Op::kEq)];
+  const DType t = info_.types[size_t(in.a)];
+  Value v;
+  if (is_mask(t))
+    v.mask = v_.mask_op(c == Cmp::kEq ? Ids::kIdKxnorw : Ids::kIdKxorw, a.mask, b.mask);
+  else if (is_float(t))
+    v.mask = v_.compare_floats(c, is_wide(t), reg(t, a), operand(t, b));
+  else
+    v.mask = v_.compare_ints(c, is_wide(t), reg(t, a), operand(t, b));
+  return v;
+}
+
+Value Emitter::selection(const Inst& in, const Value& a, const Value& b, const Value& c) {
+  Value v;
+  if (is_mask(in.type)) {
+    v.mask =
+        v_.mask_op(Ids::kIdKorw, v_.mask_op(Ids::kIdKandw, a.mask, b.mask), v_.mask_op(Ids::kIdKandnw, a.mask, c.mask));
+  } else {
+    v.reg = v_.blend(is_wide(in.type), a.mask, operand(in.type, b), reg(in.type, c));
+  }
+  return v;
+}
+
+Value Emitter::cast(DType from, DType to, const Value& a) {
+  Value v;
+  const bool narrow_from = !is_wide(from), narrow_to = !is_wide(to);
+  if (from == to) return a;
+  if (is_mask(from)) {
+    const uint64_t one = is_float(to) ? (narrow_to ? 0x3f800000u : 0x3ff0000000000000u) : 1;
+    x86::Mem m = cc_.newConst(asmjit::ConstPoolScope::kLocal, &one, size_of(to) == 8 ? 8 : 4);
+    v.reg = v_.fresh(!narrow_to);
+    cc_.k(a.mask).z().emit(narrow_to ? Ids::kIdVbroadcastss : Ids::kIdVbroadcastsd, v.reg, m);
+    return v;
+  }
+  x86::Vec r = reg(from, a);
+  if (is_mask(to)) {
+    v.mask = is_float(from) ? v_.compare_floats(Cmp::kNe, !narrow_from, r, v_.constant(!narrow_from, 0))
+                            : v_.test_bits(!narrow_from, r, r);
+    return v;
+  }
+  // By kinds (float or not) and widths of both sides.
+  const int kind = (is_float(from) ? 8 : 0) + (narrow_from ? 0 : 4) + (is_float(to) ? 2 : 0) + (narrow_to ? 0 : 1);
+  switch (kind) {
+    case 0: return wrapped(to, r);
+    case 1: v.reg = v_.widen(Ids::kIdVpmovsxdq, r); return v;
+    case 2: v.reg = v_.unary(Ids::kIdVcvtdq2ps, false, r); return v;
+    case 3: v.reg = v_.widen(Ids::kIdVcvtdq2pd, r); return v;
+    case 4: return wrapped(to, v_.narrow(Ids::kIdVpmovqd, r));
+    case 6: v.reg = v_.narrow(Ids::kIdVcvtqq2ps, r); return v;
+    case 7: v.reg = v_.unary(Ids::kIdVcvtqq2pd, true, r); return v;
+    case 8: return wrapped(to, v_.unary(Ids::kIdVcvttps2dq, false, r));
+    case 9: v.reg = v_.widen(Ids::kIdVcvttps2qq, r); return v;
+    case 11: v.reg = v_.widen(Ids::kIdVcvtps2pd, r); return v;
+    case 12: return wrapped(to, v_.narrow(Ids::kIdVcvttpd2dq, r));
+    case 13: v.reg = v_.unary(Ids::kIdVcvttpd2qq, true, r); return v;
+    case 14: v.reg = v_.narrow(Ids::kIdVcvtpd2ps, r); return v;
+    default: fail_internal("codegen: cast from ", info(from).name, " to ", info(to).name);
+  }
+}
+
+Value Emitter::random(const Inst& in, const Value& index) {
+  I64 call(v_.unary(Ids::kIdVpbroadcastq, true, head(offsetof(BlockHead, call))));
+  I64 seed(v_.unary(Ids::kIdVpbroadcastq, true, head(offsetof(BlockHead, seed))));
+  if (in.arg) call = call + I64(in.arg);
+  const loop::Words<I64> w = loop::philox(I64(reg(DType::kInt64, index)), call, seed);
+  Value v;
+  auto put = [&](const F64& d) {
+    if (is_wide(in.type))
+      static_cast<Piece&>(v) = d;
+    else
+      static_cast<Piece&>(v) = narrow(d);
+  };
+  if (in.op == Op::kRandBits)
+    static_cast<Piece&>(v) = loop::random_bits(w);
+  else if (in.op == Op::kNormal)
+    put(loop::normal_double<F64>(w));
+  else
+    put(is_wide(in.type) ? loop::unit_double<F64>(w.w[0], w.w[1]) : loop::unit_single<F64>(w.w[0]));
+  return v;
+}
+
+Value Emitter::index_of(const Inst& in, const Step& step, int u) {
+  Value v;
+  v.reg = v_.broadcast(loop_regs_[size_t(in.arg)], true);
+  if (step.lane_loop && in.arg == step.lane_loop->id) {
+    v.reg = v_.binary(Ids::kIdVpaddq, true, v.reg, v_.iota(int64_t(u) * v_.lanes));
+  }
+  return v;
+}
+
+void Emitter::check(const Inst& in, const Step& step) {
+  const int n = varying_[size_t(in.a)] ? step.vectors : 1;
+  for (int u = 0; u < n; u++) {
+    x86::Vec index = reg(DType::kInt64, value(in.a, u));
+    x86::KReg failing = v_.compare_unsigned_ge(index, v_.repeated(int_arg(in.arg), true), step.mask(u));
+    checks_.push_back({cc_.newLabel(), &in, failing, index});
+    cc_.kortestw(failing, failing);
+    cc_.jnz(checks_.back().at);
+  }
+}
+
+}  // namespace lutra::x64

@@ -1,0 +1,207 @@
+// The x64 code generator: walks a verified kernel and emits it into an asmjit Compiler.
+//
+// Invariants:
+// 1. Outside vector and lanes loops every value is uniform: a register whose lanes are equal. Within, a value has one
+//    register for each vector of the unrolled step, or a single one if it is uniform.
+// 2. Masks: a step may be partial; then each of its vectors has a mask, and loads, stores, gathers, checks and
+//    accumulators go by it. Memory outside a tensor is never touched.
+// 3. Addresses are built from the outside in: before a loop begins, every access within it has a base register that
+// holds
+//    all terms known by then.
+// 4. A failing check records the fault and leaves the kernel.
+#pragma once
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "jit/codegen/x64/analysis.h"
+#include "jit/codegen/x64/avx512.h"
+#include "jit/codegen/x64/vector_math.h"
+
+namespace lutra::x64 {
+
+using loop::Access;
+using loop::Accumulator;
+using loop::Coef;
+using loop::Inst;
+using loop::Kernel;
+using loop::Loop;
+using loop::LoopMode;
+using loop::Op;
+using loop::RedOp;
+using loop::Stmt;
+
+inline bool is_wide(DType t) { return size_of(t) == 8; }
+inline bool is_mask(DType t) { return t == DType::kBool; }
+
+// One vector of a value: lanes (or a constant), or a mask (bools).
+struct Value : Piece {
+  x86::KReg mask;
+};
+
+class Emitter {
+ public:
+  Emitter(x86::Compiler& cc, const Kernel& k);
+  void emit();
+
+ private:
+  // The vectors a body is emitted for.
+  struct Step {
+    const Loop* lane_loop = nullptr;  // its variable differs from lane to lane; null: uniform code
+    int vectors = 1;
+    std::vector<x86::KReg> masks;  // one a vector, or none: all lanes are there
+    int per_vector = 0;            // lanes of a vector
+    const x86::KReg* mask(int u) const { return masks.empty() ? nullptr : &masks[size_t(u)]; }
+  };
+
+  // An access as far as it is known at some point: base register and the terms in it.
+  struct Base {
+    x86::Gp reg;
+    std::vector<bool> bound;
+  };
+  struct BaseKey {
+    int32_t ptr;
+    Coef offset;
+    std::vector<Access::Term> terms;
+    x86::Gp reg;
+  };
+  struct IndexKey {
+    int32_t loop;
+    Coef stride;
+    x86::Gp reg;
+  };
+  struct LaneKey {
+    int32_t loop;
+    Coef stride;
+    int vector;
+    x86::Vec reg;
+  };
+  // What has been computed in a body, for use until its end.
+  struct Scope {
+    std::vector<BaseKey> bases;
+    std::vector<IndexKey> indices;
+    std::vector<LaneKey> lane_indices;
+    std::vector<int32_t> defined;  // values
+  };
+
+  // Where an access of one vector lies.
+  struct Place {
+    enum Kind { kUniform, kRow, kLanes } kind;
+    x86::Mem mem;      // kLanes: without index
+    x86::Vec indices;  // kLanes: 64-bit, in elements
+  };
+
+  struct AccState {
+    const Accumulator* acc;
+    std::vector<Value> partial;
+    std::vector<x86::Vec> position;
+    x86::Gp count;
+  };
+
+  struct ColdCheck {
+    asmjit::Label at;
+    const Inst* inst;
+    x86::KReg failing;
+    x86::Vec index;
+  };
+
+  // emit_loops.cc
+  void open_scope() { scopes_.emplace_back(); }
+  void close_scope();
+  void set_values(int32_t id, bool varying, std::vector<Value> values);
+  void body(const std::vector<Stmt>& stmts, Step& step);
+  void loop(const Loop& l, Step& step);
+  void serial_loop(const Loop& l, Step& step);
+  void vector_loop(const Loop& l);
+  void lanes_loop(const Loop& l);
+  void strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int step, int vectors, bool masked, bool repeat);
+  std::vector<x86::KReg> tail_masks(const x86::Gp& i, const x86::Gp& end, int step, int vectors, int per_vector);
+  x86::Gp loop_begin(const Loop& l);
+  x86::Gp loop_end(const Loop& l);
+  void cold_checks(const asmjit::Label& exit);
+  void parameters();
+  int lanes_of(const Loop& l) const;
+
+  // emit_memory.cc
+  x86::Mem int_arg(int32_t arg) const;
+  x86::Mem pointer_arg(int32_t ptr) const;
+  x86::Mem scalar_arg(int32_t arg) const;
+  x86::Mem head(size_t offset) const;
+  void bind_accesses(const Loop& l);
+  Base base_of(const Access& a) const;
+  Base bind(const Access& a, DType type);
+  x86::Gp first_base(const Access& a, DType type);
+  bool known(const Access::Term& t) const;
+  x86::Gp element_index(const Access::Term& t);
+  void hoist_lane_indices(const Loop& l, int vectors);
+  x86::Vec lane_indices(int32_t loop_id, const Coef& stride, int u);
+  void multiply(const x86::Gp& r, const Coef& by);
+  bool varies(const Access& a, const Step& step) const;
+  std::optional<Base> find_base(const Access& a, const std::vector<bool>& bound) const;
+  Place place(const Access& a, DType type, const Step& step, int u);
+  Value load(DType t, const Place& p, const Step& step, int u);
+  Value load_uniform(DType t, const x86::Mem& m);
+  Value load_row(DType t, const x86::Mem& m, const x86::KReg* mask);
+  Value gather(DType t, const Place& p, const x86::KReg* mask);
+  Value gather_small(DType t, const Place& p, const x86::KReg* mask);
+  void store(DType t, const Value& v, const Place& p, const Step& step, int u);
+  void store_one(DType t, const Value& v, const x86::Mem& m);
+  void store_row(DType t, const Value& v, const x86::Mem& m, const x86::KReg* mask);
+  void scatter(DType t, const Value& v, const Place& p, const x86::KReg* mask);
+  void scatter_small(DType t, const Value& v, const Place& p, const x86::KReg* mask);
+  void each_lane(const Place& p, const x86::KReg* mask, const std::function<void(int, const x86::Mem&)>& f);
+  x86::Vec bytes_of_mask(const x86::KReg& k);
+
+  // emit_values.cc
+  void inst(const Inst& in, Step& step);
+  bool uniform(const Inst& in, const Step& step) const;
+  Value evaluate(const Inst& in, const Step& step, int u);
+  Value float_op(const Inst& in, const Value& a, const Value& b);
+  Value int_op(const Inst& in, const Value& a, const Value& b, const Step& step);
+  Value mask_op(const Inst& in, const Value& a, const Value& b);
+  Value comparison(const Inst& in, const Value& a, const Value& b);
+  Value selection(const Inst& in, const Value& a, const Value& b, const Value& c);
+  Value cast(DType from, DType to, const Value& a);
+  Value random(const Inst& in, const Value& index);
+  Value index_of(const Inst& in, const Step& step, int u);
+  void check(const Inst& in, const Step& step);
+  Value wrapped(DType t, const x86::Vec& v);
+  const Value& value(int32_t id, int u) const;
+  x86::Vec reg(DType t, const Value& v);
+  asmjit::Operand operand(DType t, const Value& v);
+  x86::KReg mask_of(const Value& v);
+  x86::Vec maximum(DType t, bool max, const Value& a, const Value& b);
+
+  // emit_lanewise.cc
+  x86::Vec divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes);
+  x86::Vec int_power(DType t, const x86::Vec& base, const x86::Vec& exponent);
+
+  // emit_reduce.cc
+  void begin_accumulators(const Loop& l, const Step& step);
+  void accumulate(const Inst& in, const Step& step);
+  void finish_accumulators(const Loop& l, const Step& step);
+  void take(AccState& s, size_t at, const Value& x, const x86::KReg* mask);
+  void take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const x86::KReg* mask);
+  Value halving_tree(AccState& s);
+  Value finish_masks(AccState& s);
+  void merge(InstId id, const x86::Vec& dst, const x86::Vec& a, const asmjit::Operand_& b, const x86::KReg* mask);
+  AccState& accumulator(int32_t id);
+  int64_t identity_bits(const Accumulator& a) const;
+
+  x86::Compiler& cc_;
+  const Kernel& k_;
+  Analysis info_;
+  Avx512 v_;
+  x86::Gp block_;
+  std::vector<std::vector<Value>> values_;  // by id; empty where none is in scope
+  std::vector<bool> varying_;               // by id: differs from lane to lane
+  std::vector<x86::Gp> loop_regs_;          // by loop id
+  std::vector<bool> loop_live_;
+  std::vector<Scope> scopes_;
+  std::vector<std::pair<const Access*, Base>> bound_;
+  std::vector<AccState> accs_;
+  std::vector<ColdCheck> checks_;
+  std::vector<std::pair<const Inst*, Value>> parameters_;
+};
+
+}  // namespace lutra::x64

@@ -1,0 +1,35 @@
+// A value as the interpreter holds it, and what a reduction begins with.
+#pragma once
+#include <limits>
+
+#include "jit/loop/loop.h"
+
+namespace lutra::loop {
+
+// A value: floats in f (a float32 as the double equal to it), integers and bools in i.
+union Cell {
+  double f;
+  int64_t i;
+};
+
+// The value an accumulator begins with.
+inline Cell identity(RedOp op, DType t) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Cell r;
+  r.i = 0;
+  const bool greatest = op == RedOp::kMin || op == RedOp::kArgMin, least = op == RedOp::kMax || op == RedOp::kArgMax;
+  if (is_float(t)) {
+    r.f = least ? -infinity : greatest ? infinity : op == RedOp::kProd ? 1 : 0;
+  } else if (greatest || least) {
+    const int n = int(8 * size_of(t));
+    const int64_t high = t == DType::kUInt8 ? 255 : int64_t((uint64_t(1) << (n - 1)) - 1);
+    r.i = greatest ? high : t == DType::kUInt8 ? 0 : -high - 1;
+  } else {
+    r.i = op == RedOp::kProd || op == RedOp::kAll;
+  }
+  return r;
+}
+
+constexpr int64_t kNoPosition = std::numeric_limits<int64_t>::max();
+
+}  // namespace lutra::loop

@@ -1,0 +1,176 @@
+// Runs a kernel's text or tree on blocks of memory by every executor and compares what they wrote. Buffers end at a
+// page that can't be touched, so reading past a tensor is a crash.
+#pragma once
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+#include "jit/codegen/kernel.h"
+#include "jit/loop/interp.h"
+#include "ops/core/error.h"
+
+namespace lutra {
+
+inline bool native() { return std::string(best_isa()) == "avx512"; }
+inline int test_scale() {
+  const char* s = getenv("LUTRA_TEST_SCALE");
+  return s ? std::max(1, atoi(s)) : 1;
+}
+
+class Buffer {
+ public:
+  Buffer(DType type, size_t elements) : type(type), elements(elements), bytes_(elements * size_of(type)) {
+    const size_t page = size_t(sysconf(_SC_PAGESIZE));
+    mapped_ = (bytes_ + page - 1) / page * page + page;
+    map_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    REQUIRE(map_ != MAP_FAILED);
+    REQUIRE(mprotect(map_ + mapped_ - page, page, PROT_NONE) == 0);
+    data = map_ + mapped_ - page - bytes_;
+  }
+  Buffer(const Buffer& o) : Buffer(o.type, o.elements) { memcpy(data, o.data, bytes_); }
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() { munmap(map_, mapped_); }
+
+  template <class T>
+  T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+  // One element as a double or, for integers, exactly.
+  double real(size_t i) const { return type == DType::kFloat32 ? double(as<float>()[i]) : as<double>()[i]; }
+
+  DType type;
+  size_t elements;
+  char* data;
+
+ private:
+  size_t bytes_, mapped_;
+  char* map_;
+};
+
+// Values that arithmetic trips over, mixed with ordinary ones.
+inline void fill(Buffer& b, std::mt19937_64& rng, double special = 0.3) {
+  static const double kReals[] = {0.0,       -0.0,         1.0,     -1.0,    0.5,    2.0,      -2.0,  3.0,    INFINITY,
+                                  -INFINITY, NAN,          1e-40,   -1e-42,  3.4e38, -3e38,    1e-38, 88.0,   89.0,
+                                  -104.0,    -87.5,        1e-310,  -5e-324, 1e308,  -1.7e308, 709.5, -745.0, 1e15,
+                                  0.625,     2147483648.0, -9.3e18, 255.0,   -129.0, 65536.5};
+  static const int64_t kInts[] = {0,         1,         -1,        2,   -2,  3,    7,  INT64_MIN,
+                                  INT64_MAX, INT32_MIN, INT32_MAX, 255, 256, -128, 127};
+  std::uniform_real_distribution<double> ordinary(-3, 3), chance(0, 1);
+  for (size_t i = 0; i < b.elements; i++) {
+    const bool odd = chance(rng) < special;
+    if (is_float(b.type)) {
+      const double v = odd ? kReals[rng() % std::size(kReals)] : ordinary(rng);
+      if (b.type == DType::kFloat32)
+        b.as<float>()[i] = float(v);
+      else
+        b.as<double>()[i] = v;
+    } else {
+      const int64_t v = odd ? kInts[rng() % std::size(kInts)] : int64_t(rng() % 41) - 20;
+      if (b.type == DType::kBool)
+        b.as<uint8_t>()[i] = v & 1;
+      else
+        memcpy(b.data + i * size_of(b.type), &v, size_of(b.type));
+    }
+  }
+}
+
+// A kernel with its arguments. Each run works on a copy of the buffers.
+struct Case {
+  loop::Kernel kernel;
+  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<int64_t> ints;
+  std::vector<double> scalars;
+  int64_t begin = 0, end = 0;  // of the parallel loop
+  uint64_t seed = 1234567891011ull, call = 77;
+
+  explicit Case(loop::Kernel k) : kernel(std::move(k)) {}
+  explicit Case(const std::string& text) : kernel(loop::parse_kernel(text)) {}
+  Case& buffer(DType t, size_t elements) {
+    buffers.push_back(std::make_unique<Buffer>(t, elements));
+    return *this;
+  }
+  void fill_all(uint64_t seed_of_data, double special = 0.3) {
+    std::mt19937_64 rng(seed_of_data);
+    for (auto& b : buffers) fill(*b, rng, special);
+  }
+
+  std::vector<std::unique_ptr<Buffer>> run(const std::string& how, LaunchFault* fault = nullptr) const {
+    std::vector<std::unique_ptr<Buffer>> copies;
+    for (auto& b : buffers) copies.push_back(std::make_unique<Buffer>(*b));
+    std::vector<uint64_t> block(sizeof(BlockHead) / 8);
+    BlockHead head;
+    head.begin = begin, head.end = end, head.seed = seed, head.call = call, head.fault = fault;
+    memcpy(block.data(), &head, sizeof head);
+    for (auto& b : copies) block.push_back(uint64_t(uintptr_t(b->data)));
+    for (int64_t i : ints) block.push_back(uint64_t(i));
+    for (double s : scalars) {
+      uint64_t u;
+      memcpy(&u, &s, 8);
+      block.push_back(u);
+    }
+    if (how == "wide")
+      loop::interpret(kernel, block.data(), true);
+    else
+      compile_kernel(kernel, how)->run(block.data());
+    return copies;
+  }
+};
+
+// Bit for bit, but any NaN equals any NaN.
+inline bool same_element(const Buffer& a, const Buffer& b, size_t i) {
+  const size_t n = size_of(a.type);
+  if (memcmp(a.data + i * n, b.data + i * n, n) == 0) return true;
+  return is_float(a.type) && std::isnan(a.real(i)) && std::isnan(b.real(i));
+}
+
+inline std::string show(const Buffer& b, size_t i) {
+  char text[80];
+  if (is_float(b.type)) {
+    snprintf(text, sizeof text, "%.17g", b.real(i));
+  } else {
+    int64_t v = 0;
+    memcpy(&v, b.data + i * size_of(b.type), size_of(b.type));
+    snprintf(text, sizeof text, "%lld", static_cast<long long>(v));
+  }
+  return text;
+}
+
+// Where the buffers of two runs differ first; empty if nowhere.
+inline std::string difference(const std::vector<std::unique_ptr<Buffer>>& a,
+                              const std::vector<std::unique_ptr<Buffer>>& b) {
+  for (size_t p = 0; p < a.size(); p++) {
+    for (size_t i = 0; i < a[p]->elements; i++) {
+      if (!same_element(*a[p], *b[p], i)) {
+        return str("p", p, "[", i, "]: ", show(*a[p], i), " and ", show(*b[p], i));
+      }
+    }
+  }
+  return "";
+}
+
+// The exact interpreter and native code write the same.
+inline void check_exact(const Case& c) {
+  const auto want = c.run("interp");
+  if (!native()) return;
+  const auto got = c.run("avx512");
+  const std::string d = difference(want, got);
+  if (!d.empty()) {
+    INFO(print(c.kernel));
+    INFO("ints " << [&] {
+      std::string s;
+      for (int64_t i : c.ints) s += std::to_string(i) + " ";
+      return s;
+    }());
+    FAIL_CHECK("exact and avx512 differ: " << d);
+  }
+}
+
+}  // namespace lutra

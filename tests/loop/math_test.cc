@@ -1,0 +1,136 @@
+// The functions of math.h against long double libm: bounds in units of the last place, and their values at the edges.
+#include <cmath>
+#include <random>
+
+#include <catch2/catch.hpp>
+
+#include "jit/loop/scalar_math.h"
+
+namespace lutra {
+namespace {
+
+using namespace loop;
+
+template <class F>
+double ulps(F got, long double want) {
+  const F rounded = F(want);
+  if (got == rounded || (std::isnan(got) && std::isnan(want))) return 0;
+  if (!std::isfinite(got) || !std::isfinite(rounded)) return INFINITY;
+  int e;
+  frexpl(want, &e);
+  e = std::max(e, std::numeric_limits<F>::min_exponent);
+  return double(fabsl(got - want) / ldexpl(1, e - std::numeric_limits<F>::digits));
+}
+
+// The largest error over [lo, hi]: evenly, and over all magnitudes in it.
+template <class F, class Mine, class Exact>
+double worst(Mine mine, Exact exact, double lo, double hi) {
+  std::mt19937_64 rng(5);
+  double most = 0;
+  for (int i = 0; i < 40000; i++) {
+    F x = F(lo + (hi - lo) * (double(rng() >> 11) / 9007199254740992.0));
+    if (i % 2) {
+      F y = floating(IntOf<F>(rng()));
+      if (y >= lo && y <= hi) x = y;
+    }
+    most = std::max(most, ulps<F>(mine(x), exact(static_cast<long double>(x))));
+  }
+  return most;
+}
+
+template <class F>
+void bounds() {
+  const bool single = sizeof(F) == 4;
+  INFO("bits " << sizeof(F) * 8);
+  const double top = single ? 88.7 : 709.7, bottom = single ? -104 : -746;
+  CHECK(worst<F>([](F x) { return exp_of(x); }, [](long double x) { return expl(x); }, bottom, top) <= 2);
+  const double most = single ? 3.4e38 : 1.7e308;
+  CHECK(worst<F>([](F x) { return log_of(x); }, [](long double x) { return logl(x); }, 0, most) <= 2);
+  CHECK(worst<F>([](F x) { return log_of(x); }, [](long double x) { return logl(x); }, 0.5, 2) <= 2);
+  CHECK(worst<F>([](F x) { return tanh_of(x); }, [](long double x) { return tanhl(x); }, -20, 20) <= 2);
+  CHECK(worst<F>([](F x) { return tanh_of(x); }, [](long double x) { return tanhl(x); }, -1, 1) <= 2);
+  CHECK(worst<F>([](F x) { return erf_of(x); }, [](long double x) { return erfl(x); }, -1, 1) <= 2.5);
+  CHECK(worst<F>([](F x) { return erf_of(x); }, [](long double x) { return erfl(x); }, -7, 7) <= 3);
+  CHECK(worst<F>([](F x) { return sin_of(x); }, [](long double x) { return sinl(x); }, -1e5, 1e5) <= 3);
+  CHECK(worst<F>([](F x) { return cos_of(x); }, [](long double x) { return cosl(x); }, -1e5, 1e5) <= 3);
+  auto pow_at = [](F y) {
+    return worst<F>([y](F x) { return pow_of(x, y); }, [y](long double x) { return powl(x, y); }, 0, 1e4);
+  };
+  for (double y : {0.5, 2.0, 3.0, -1.5, 7.25, -37.0}) CHECK(pow_at(F(y)) <= 2);
+}
+
+template <class F>
+bool same(F a, F b) {
+  return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
+
+template <class F>
+void edges() {
+  const F inf = INFINITY, nan = NAN, zero = 0;
+  INFO("bits " << sizeof(F) * 8);
+  CHECK(same(exp_of(inf), inf));
+  CHECK(same(exp_of(-inf), zero));
+  CHECK(same(exp_of(nan), nan));
+  CHECK(same(exp_of(-zero), F(1)));
+  CHECK(same(exp_of(F(1000)), inf));
+  CHECK(same(exp_of(F(-1000)), zero));
+  CHECK(same(log_of(zero), -inf));
+  CHECK(same(log_of(-zero), -inf));
+  CHECK(same(log_of(F(-1)), nan));
+  CHECK(same(log_of(-inf), nan));
+  CHECK(same(log_of(inf), inf));
+  CHECK(same(log_of(nan), nan));
+  CHECK(same(log_of(F(1)), zero));
+  CHECK(same(tanh_of(inf), F(1)));
+  CHECK(same(tanh_of(-inf), F(-1)));
+  CHECK(same(tanh_of(nan), nan));
+  CHECK(same(tanh_of(-zero), -zero));
+  CHECK(same(erf_of(inf), F(1)));
+  CHECK(same(erf_of(-inf), F(-1)));
+  CHECK(same(erf_of(-zero), -zero));
+  CHECK(same(erf_of(nan), nan));
+  CHECK(same(sin_of(inf), nan));
+  CHECK(same(sin_of(-zero), -zero));
+  CHECK(same(cos_of(zero), F(1)));
+  const F tiny = std::numeric_limits<F>::denorm_min();
+  CHECK(same(tanh_of(tiny), tiny));
+  CHECK(same(log_of(tiny), F(logl(tiny))));
+}
+
+// The C library's pow is right at the edges; in between it and ours may differ in the last place.
+template <class F>
+void pow_edges() {
+  const double v[] = {0.0, -0.0, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 2.5, INFINITY, -INFINITY, NAN, 1e30, -1e30, 1e-30};
+  for (double x : v) {
+    for (double y : v) {
+      const F got = pow_of(F(x), F(y)), want = std::pow(F(x), F(y));
+      INFO(sizeof(F) * 8 << " bits: pow(" << x << ", " << y << ") = " << got << ", not " << want);
+      const bool close = std::fabs(got - want) <= 4 * std::numeric_limits<F>::epsilon() * std::fabs(want);
+      CHECK((same(got, want) || (close && std::signbit(got) == std::signbit(want))));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("accuracy of the transcendental functions", "[loop]") {
+  bounds<float>();
+  bounds<double>();
+}
+
+TEST_CASE("their values at the edges", "[loop]") {
+  edges<float>();
+  edges<double>();
+  pow_edges<float>();
+  pow_edges<double>();
+}
+
+TEST_CASE("a square by pow is exact", "[loop]") {
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < 10000; i++) {
+    const float x = floating(uint32_t(rng()));
+    CHECK(same(pow_of(x, 2.0f), x * x));
+  }
+}
+
+}  // namespace lutra
