@@ -245,6 +245,7 @@ class Verifier {
       if (op(i) != Op::JMP || !live.reached[pc]) continue;
       Slots kept = live.before[jump_target(pc, i)];
       const Ins test = p_.code[pc - 1];
+      if (known(test) && has(test, kCompare)) kept |= live.before[pc + 1];       // it speaks for both ways
       if (op(test) == Op::ISTC || op(test) == Op::ISFC) kept.reset(op_a(test));  // the jump carries what it copied
       kept >>= op_a(i);
       if (kept.any()) wrong(pc, "declares live slots from ", op_a(i), " on dead");

@@ -2,6 +2,7 @@
 #include "vm/portal/editor.h"
 
 #include "ops/core/error.h"
+#include "vm/bytecode/analysis.h"
 #include "vm/portal/emit.h"
 
 namespace lutra {
@@ -22,6 +23,15 @@ void Block::bind(unsigned jump_index) {
   }
 }
 
+Editor::Editor(const bc::Proto& proto) : proto_(proto), live_top_(proto.size() + 1, 0) {
+  const bc::Liveness live = bc::liveness(proto);
+  for (Pc pc = 1; pc < proto.size(); ++pc) {
+    for (unsigned s = 0; s < live.before[pc].size(); ++s) {
+      if (live.before[pc][s]) live_top_[pc] = s + 1;
+    }
+  }
+}
+
 void Editor::place(const Block& block, Result& out, Pc line_of) const {
   bc::Proto& p = out.proto;
   for (const Site& s : block.sites_) out.sites.push_back({p.size() + s.return_pc, s.id});
@@ -38,7 +48,11 @@ void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& 
     if (f.target.kind == Target::Kind::kInstruction) target = out.moved[f.target.at];
     if (!bc::jump_fits(pc, target)) fail("patch: a jump is too far");
     Ins& i = out.proto.code[pc];
-    const unsigned a = bc::op_a(i) == kFrameEnd ? out.proto.framesize : bc::op_a(i);
+    unsigned a = bc::op_a(i);
+    if (a == kFrameEnd) {
+      const bool fused = f.index > 0 && bc::has(block.code_[f.index - 1], bc::kCompare);
+      a = fused || f.target.kind == Target::Kind::kLocal ? out.proto.framesize : live_top_[f.target.at];
+    }
     i = bc::ins_jump(bc::op(i), a, pc, target);
   }
 }

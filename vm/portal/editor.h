@@ -1,5 +1,8 @@
 // A prototype and blocks of new code for places in it; the prototype with those blocks in place, jumps, lines and names
 // of variables following, out.
+//
+// Invariant: LuaJIT's JIT takes operand A of a JMP as "slots from A on are dead", of a JMP after a compare on both of
+// its ways. A plain JMP to an old pc gets the end of what is live there, any other jump the framesize.
 #pragma once
 
 #include <map>
@@ -42,10 +45,11 @@ class Block {
 
 class Editor {
  public:
-  explicit Editor(const bc::Proto& proto) : proto_(proto) {}
-  Block& entry() { return entry_; }                   // runs first, and never again
-  Block& before(bc::Pc pc) { return before_[pc]; }    // on every way to pc
-  Block& replace(bc::Pc pc) { return replace_[pc]; }  // instead of the instruction at pc
+  explicit Editor(const bc::Proto& proto);
+  unsigned live_top(bc::Pc pc) const { return live_top_[pc]; }  // slots from here on are dead before pc
+  Block& entry() { return entry_; }                             // runs first, and never again
+  Block& before(bc::Pc pc) { return before_[pc]; }              // on every way to pc
+  Block& replace(bc::Pc pc) { return replace_[pc]; }            // instead of the instruction at pc
   struct Result {
     bc::Proto proto;
     std::vector<Site> sites;
@@ -59,6 +63,7 @@ class Editor {
   void fix(const Block& block, bc::Pc at, Result& out, const std::vector<bc::Pc>& start) const;
 
   const bc::Proto& proto_;
+  std::vector<unsigned> live_top_;
   Block entry_;
   std::map<bc::Pc, Block> before_, replace_;
 };

@@ -9,7 +9,7 @@
 namespace lutra {
 
 constexpr unsigned kMaxSlots = 250;
-constexpr unsigned kFrameEnd = 0xff;  // operand A of jumps: the new framesize, filled in by Editor::finish
+constexpr unsigned kFrameEnd = 0xff;  // operand A of jumps: filled in by Editor::finish
 
 class Emitter {
  public:
@@ -26,6 +26,11 @@ class Emitter {
   void add(bc::Ins i) { b_.add(i); }
   void move(unsigned dst, unsigned src) {
     if (dst != src) add(bc::ins_ad(bc::Op::MOV, dst, src));
+  }
+  // Writes nil to dead slots. LuaJIT's JIT remembers calls' frame slots in them, and a snapshot that reaches beyond
+  // them (because a slot above is written) would restore frames that are gone.
+  void clear(unsigned first, unsigned end) {
+    if (first < end) add(bc::ins_ad(bc::Op::KNIL, first, end - 1));
   }
   void integer(unsigned dst, int v) { add(bc::ins_ad(bc::Op::KSHORT, dst, static_cast<uint16_t>(v))); }
   void jump(Target t) { b_.jump(bc::Op::JMP, kFrameEnd, t); }

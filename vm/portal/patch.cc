@@ -69,6 +69,11 @@ class PointEmitter {
   }
 
   void emit_portal_call() {
+    unsigned top = 0;
+    for (unsigned s = 0; s < base_; ++s) {
+      if (live_.before[point_.pc][s]) top = s + 1;
+    }
+    e_.clear(top, base_);
     unsigned nargs = static_cast<unsigned>(point_.args.size());
     const bool wide = point_.id > 32767;
     if (point_.id < 1) fail("patch: portal id ", point_.id);
@@ -335,6 +340,7 @@ Patched make_stub(const bc::Dump& dump, int id) {
     if (p.vararg()) e.add(bc::ins_abc(Op::VARG, at + n, 0, n));
   };
   const bool wide = id > 32767;
+  e.clear(n, base);
   e.integer(base, wide ? static_cast<int>(kCallWide) : id);
   if (wide) {
     e.integer(base + 2, id & 0x7fff);

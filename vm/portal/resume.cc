@@ -98,6 +98,7 @@ class ResumeBuilder {
   void emit_entry(const std::vector<unsigned>& slots) {
     const unsigned n = static_cast<unsigned>(slots.size()), m = call_values();
     Emitter e(p_, editor_.entry(), framesize_);
+    e.clear(spec_.packed ? 1 : n + m, framesize_);
     if (spec_.packed) {
       e.set_scratch(framesize_ + 1 + m);
       unpack(e, slots);
@@ -175,8 +176,7 @@ class ResumeBuilder {
 
     Emitter e(p_, editor_.replace(l.end), framesize_);
     Block& b = e.block();
-    const unsigned zero = e.scratch();
-    e.need(zero + 1);
+    const unsigned zero = l.base + 3;  // the loop's variable is dead here
     e.add(bc::ins_abc(Op::ADDVV, index, index, step));
     e.integer(zero, 0);
     e.add(bc::ins_ad(Op::ISLT, step, zero));
@@ -191,9 +191,8 @@ class ResumeBuilder {
     b.bind(on);
     b.bind(on_down);
     e.move(l.base + 3, index);
-    b.bind(b.jump(Op::LOOP, kFrameEnd));  // lets LuaJIT's JIT find the loop
+    b.bind(b.jump(Op::LOOP, editor_.live_top(l.first_body)));  // lets LuaJIT's JIT find the loop
     e.jump_start(l.first_body);
-    framesize_ = std::max(framesize_, e.used());
   }
 
   void rewrite_pairs(const bc::Loop& l) {
