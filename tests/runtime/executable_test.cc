@@ -47,8 +47,7 @@ Plan gather_plan() {
   const int32_t w = add_buffer(p, Buffer::kInput, DType::kFloat32, m, 2);
   KernelLaunch l = launch_of(kGather, {a, index, y}, {n, rows});
   l.extent = n, l.work = p.env->constant(1);
-  l.op = "index_select", l.faults = {{1, 0}};
-  l.file = "model.lua", l.line = 12;
+  l.faults = {{1, 0, "index_select", "model.lua", 12}};
   p.launches.emplace_back(std::move(l));
   KernelLaunch twice = launch_of(kScaleAdd, {w, w, w}, {m}, {p.env->number(1.0)});
   twice.extent = m;
