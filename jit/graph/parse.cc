@@ -205,6 +205,7 @@ struct Parser {
       args.push_back(value(arg.type));
     }
     expect(")");
+    complete_args(info(op), args);
     Results results;
     if (inplace && op != OpId::copy_) {
       recorder.call_inplace(op, args);

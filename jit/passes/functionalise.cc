@@ -72,7 +72,10 @@ struct Functionaliser {
     return out;
   }
 
-  Tensor call(OpId op, Args args) { return b.recorder.call(op, args)[0]; }
+  Tensor call(OpId op, Args args) {
+    ModeScope mode(&b.recorder);
+    return call_op(op, std::move(args))[0];
+  }
 
   static bool same_geometry(const Tensor& a, const Tensor& x) {
     if (a->sizes.size() != x->sizes.size() || a->offset != x->offset) return false;

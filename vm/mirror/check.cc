@@ -104,6 +104,37 @@ bool check_table(lua_State* L, int table, int meta) {
   return absent;
 }
 
+char lookup_key;
+
+// Keys of every type, compared with rawget; lengths with lua_objlen.
+bool check_lookup(lua_State* L) {
+  const int top = lua_gettop(L);
+  lua_newtable(L);
+  const int t = lua_gettop(L);
+  for (int i = 1; i <= 5; ++i) lua_pushinteger(L, i), lua_rawseti(L, t, i);
+  lua_newuserdata(L, 8);
+  lua_pushcfunction(L, luaopen_base);
+  lua_pushlightuserdata(L, &lookup_key);
+  lua_newtable(L);
+  lua_pushboolean(L, 1);
+  lua_pushboolean(L, 0);
+  lua_pushnumber(L, 2.5);
+  lua_pushnumber(L, -7);
+  lua_pushnumber(L, 1e300);
+  lua_pushliteral(L, "text");
+  const int last = lua_gettop(L);
+  for (int k = t + 1; k <= last; ++k) {
+    lua_pushvalue(L, k);
+    lua_pushinteger(L, k);
+    lua_rawset(L, t);
+  }
+  const Tab* tab = static_cast<const Tab*>(lua_topointer(L, t));
+  bool ok = length(tab) == 5 && raw_get(tab, make_number(6)).u64 == kNilValue;
+  for (int k = t + 1; k <= last; ++k) ok = ok && number(raw_get(tab, base(L)[k - 1])) == k;
+  lua_settop(L, top);
+  return ok;
+}
+
 bool check_userdata(lua_State* L, int meta) {
   void* payload = lua_newuserdata(L, 24);
   lua_pushvalue(L, meta);
@@ -177,7 +208,7 @@ bool check_all(lua_State* L) {
   if (!check_table(L, table, meta) || !check_userdata(L, meta)) return false;
   lua_pushcfunction(L, check_frame);
   lua_call(L, 1, 1);
-  return lua_toboolean(L, -1);
+  return lua_toboolean(L, -1) && check_lookup(L);
 }
 
 int protected_check(lua_State* L) {

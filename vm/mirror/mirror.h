@@ -7,6 +7,7 @@
 // 2. Raw pointers are valid while the Lua object is reachable; nothing here keeps it so.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -37,7 +38,10 @@ enum Tag : uint32_t {
 };
 constexpr uint64_t kPayload = (uint64_t{1} << 47) - 1;
 inline uint32_t tag(TValue v) { return static_cast<uint32_t>(static_cast<int64_t>(v.u64) >> 47); }
+constexpr uint64_t kNilValue = ~uint64_t{0};
 inline bool is_number(TValue v) { return tag(v) < kNumX; }
+inline double number(TValue v) { return std::bit_cast<double>(v.u64); }
+inline TValue make_number(double d) { return {std::bit_cast<uint64_t>(d)}; }
 inline void* gc_pointer(TValue v) { return reinterpret_cast<void*>(v.u64 & kPayload); }
 inline TValue make_gc(Tag t, const void* p) { return {reinterpret_cast<uint64_t>(p) | static_cast<uint64_t>(t) << 47}; }
 
@@ -142,7 +146,10 @@ inline TValue* top(lua_State* L) { return thread(L)->top; }
 void* object(lua_State* L,
              int index);  // GC object at a stack index above 0 or below the top, nullptr for a plain value
 inline Proto* proto_of(const Func* f) { return reinterpret_cast<Proto*>(const_cast<uint32_t*>(f->pc)) - 1; }
-const TValue* raw_get(const Tab* t, const Str* key);   // nullptr if absent; never a metamethod
+const TValue* raw_get(const Tab* t, const Str* key);  // nullptr if absent; never a metamethod
+TValue raw_get(const Tab* t, TValue key);             // nil if absent
+bool raw_equal(TValue a, TValue b);                   // of numbers by value, of everything else by identity
+int64_t length(const Tab* t);  // lua_objlen; -1 where finding it takes more than one look at the hash
 void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
 std::vector<lua_State*> all_threads(lua_State* L);     // every coroutine of the VM, the main one too; walks the heap
 
