@@ -160,22 +160,24 @@ void run_bottom_inplace(OpId id, Args& args) {
 
 }  // namespace
 
+std::string inplace_name(OpId id) { return id == OpId::copy_ ? "copy_" : std::string(name(id)) + "_"; }
+
 void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
-  const OpInfo& op = info(id);
+  std::string op = inplace_name(id);
   const Tensor& self = args[0].as<Tensor>();
   bool same = spec.sizes.size() == self->sizes.size();
   for (size_t d = 0; same && d < spec.sizes.size(); d++) same = spec.sizes[d] == self->sizes[d];
   if (!same) {
-    fail(op.name, "_: output with shape ", to_string(self->sizes), " doesn't match the broadcast shape ",
+    fail(op, ": output with shape ", to_string(self->sizes), " doesn't match the broadcast shape ",
          to_string(spec.sizes));
   }
   bool castable = id == OpId::copy_ || info(spec.dtype).kind <= info(self->dtype).kind;
   if (!castable) {
-    fail(op.name, "_: result type ", name(spec.dtype), " can't be cast to the desired output type ", name(self->dtype));
+    fail(op, ": result type ", name(spec.dtype), " can't be cast to the desired output type ", name(self->dtype));
   }
   if (overlaps_itself(self)) {
-    fail(op.name,
-         "_: more than one element of the written-to tensor refers to a single memory location; clone() it "
+    fail(op,
+         ": more than one element of the written-to tensor refers to a single memory location; clone() it "
          "before writing");
   }
 }
@@ -232,7 +234,7 @@ Tensor call_inplace(OpId id, Args args) {
   const OpInfo& op = info(id);
   complete_args(op, args);
   if (!op.has(kInplace) && !op.has(kMutates)) fail(op.name, ": has no in-place form");
-  if (!args[0].is<Tensor>()) fail(op.name, "_: argument '", op.args[0].name, "' must be a tensor");
+  if (!args[0].is<Tensor>()) fail(inplace_name(id), ": argument '", op.args[0].name, "' must be a tensor");
   const Tensor& self = args[0].as<Tensor>();
   bool wants_grad = inspect(op, args) || (grad_mode && self->view && self->base->requires_grad);
   if (id == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;

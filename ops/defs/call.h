@@ -44,6 +44,7 @@ struct ViewStep : ViewHistory {
 // The rest of call_op below the tape, on arguments already complete and checked: what the tape runs.
 Results call_below_tape(OpId op, Args& args);
 Tensor call_inplace_below_tape(OpId op, Args& args);
+std::string inplace_name(OpId op);  // "add_", "copy_"
 // PyTorch's conditions on writing a result of this spec into args[0].
 void check_inplace(OpId op, const Args& args, const ResultSpec& spec);
 // Fills in defaults and checks the arguments' number and kinds.

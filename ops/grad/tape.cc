@@ -279,7 +279,7 @@ Results tape_call(OpId op, Args& args) {
 Tensor tape_call_inplace(OpId op, Args& args) {
   const OpInfo& row = info(op);
   Tensor self = args[0].as<Tensor>();
-  std::string name = op == OpId::copy_ ? row.name : std::string(row.name) + "_";
+  std::string name = inplace_name(op);
   check_writable(name.c_str(), self);
   if (!is_float(self->dtype)) {
     GradModeScope off(false);
