@@ -1,0 +1,131 @@
+-- The executable: options, exit codes, what it prints where.
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+-- The program that runs this file.
+local probe = assert(io.popen("readlink /proc/$PPID/exe"))
+local program = probe:read("*l")
+probe:close()
+
+-- Standard output, standard error and exit code of `lutra <arguments>`, with a text as standard input.
+local function run(arguments, input)
+  local names = {os.tmpname(), os.tmpname(), os.tmpname()}
+  local stdin = assert(io.open(names[1], "w"))
+  stdin:write(input or "")
+  stdin:close()
+  local command = string.format("%s %s <%s >%s 2>%s", program, arguments, names[1], names[2], names[3])
+  local status = os.execute(command)
+  if type(status) == "number" and status > 255 then status = math.floor(status / 256) end
+  local texts = {}
+  for i = 2, 3 do
+    local file = assert(io.open(names[i]))
+    texts[i] = file:read("*a")
+    file:close()
+  end
+  for _, name in ipairs(names) do os.remove(name) end
+  return texts[2], texts[3], status
+end
+
+local function script(text)
+  local name = os.tmpname()
+  local file = assert(io.open(name, "w"))
+  file:write(text)
+  file:close()
+  return name
+end
+
+test("-e runs text, and lt is a global", function()
+  local out, err, code = run("-e 'print(1 + 1, lt.tensor({1, 2}))'")
+  equal(out, "2\ttensor([1., 2.])\n") equal(err, "") equal(code, 0)
+end)
+
+test("--version and --help", function()
+  local out, _, code = run("--version")
+  truthy(out:find("^Lutra %d+%.%d+%.%d+ %(LuaJIT 2%.1")) equal(code, 0)
+  out, _, code = run("--help")
+  truthy(out:find("usage: lutra", 1, true)) equal(code, 0)
+end)
+
+test("standard input is run where it is no terminal", function()
+  local out, _, code = run("", "print('from stdin')")
+  equal(out, "from stdin\n") equal(code, 0)
+  out = run("- a b", "print(arg[1], ...)")
+  equal(out, "a\ta\tb\n")
+end)
+
+test("scripts and their arguments", function()
+  local name = script("print(arg[0] == '" .. "' or arg[1], select('#', ...))")
+  local out, _, code = run(name .. " x -y")
+  os.remove(name)
+  equal(out, "x\t2\n") equal(code, 0)
+end)
+
+test("a failing script", function()
+  local name = script("local x = lt.ones(2, 3)\nlocal function f() return lt.matmul(x, lt.ones(4, 5)) end\nlocal y = f()\n")
+  local out, err, code = run(name)
+  os.remove(name)
+  equal(code, 1) equal(out, "")
+  local want = "lutra: " .. name .. ":2: matmul: shapes {2, 3} and {4, 5} cannot be multiplied (3 != 4)\nstack traceback:\n"
+  equal(err:sub(1, #want), want)
+  _, err, code = run("-e 'error(\"plain\", 0)'")
+  equal(code, 1) truthy(err:find("^lutra: plain\n"))
+  _, err, code = run("-e 'x = = 1'")
+  equal(code, 1) truthy(err:find("^lutra: %(command line%):1:"))
+  _, err, code = run("nosuch.lua")
+  equal(code, 1) truthy(err:find("nosuch.lua", 1, true))
+end)
+
+test("os.exit gives the code", function()
+  local _, _, code = run("-e 'os.exit(7)'")
+  equal(code, 7)
+end)
+
+test("options of luajit", function()
+  equal(run("-joff -e 'print((jit.status()))'"), "false\n")
+  equal(run("-Ohotloop=1 -e 'print(1)'"), "1\n")
+  equal(run("-O0 -j on -e 'print((jit.status()))'"), "true\n")
+  equal(run("-l string -e 'print(2)'"), "2\n")
+  equal(run("-E -e 'print(3)'"), "3\n")
+  equal(run("-e 'print(4)' -"), "4\n")
+  local _, err, code = run("-x")
+  equal(code, 1) truthy(err:find("unrecognized or incomplete option '-x'", 1, true))
+  _, err, code = run("-e")
+  equal(code, 1)
+end)
+
+test("the REPL: expressions, continuation, errors keep the session", function()
+  local out, err, code = run("-i", "x = 2\nx * 21\nfor i = 1, 2 do\nprint(i)\nend\nerror('bad')\n= x\nlt.ones(2)\nx = = 1\nnil\n1, 2\n")
+  equal(code, 0)
+  truthy(out:find("> 42\n", 1, true), out)
+  truthy(out:find(">> >> 1\n2\n", 1, true), out)
+  truthy(out:find("> 2\n", 1, true))
+  truthy(out:find("tensor([1., 1.])", 1, true))
+  truthy(out:find("> nil\n", 1, true))
+  truthy(out:find("> 1\t2\n", 1, true))
+  truthy(err:find("stdin:1: bad", 1, true))
+  truthy(err:find("unexpected symbol", 1, true))
+end)
+
+test("devices", function()
+  equal(run("--device cpu -e 'print(lt.zeros(1).device)'"), "cpu\n")
+  local _, err, code = run("--device nowhere -e ''")
+  equal(code, 1) truthy(err:find("nowhere", 1, true))
+end)
+
+test("LUTRA_LOGS and configuration from the environment", function()
+  local saved = program
+  program = "LUTRA_LOGS=nope " .. saved
+  local _, err, code = run("-e ''")
+  equal(code, 1) truthy(err:find("LUTRA_LOGS: unknown name 'nope' (known: graph_breaks, guards", 1, true))
+  program = "LUTRA_LOGS=help " .. saved
+  _, err, code = run("-e ''")
+  equal(code, 0) truthy(err:find("recompiles", 1, true))
+  program = "LUTRA_RECOMPILE_LIMIT=3 " .. saved
+  equal(run("-e 'print(lt.config.recompile_limit)'"), "3\n")
+  program = "LUTRA_ISA=sse " .. saved
+  _, err, code = run("-e ''")
+  equal(code, 1) truthy(err:find("config: isa must be one of", 1, true))
+  program = saved
+end)
+
+h.finish()
