@@ -5,6 +5,7 @@
 
 #include "lauxlib.h"
 #include "lua.h"
+#include "lualib.h"
 #include "vm/capi/lutra.h"
 
 static int failures = 0;
@@ -66,6 +67,7 @@ static void test_options(void) {
   lutra_Options options;
   lutra_State* S;
   lua_State* L = luaL_newstate();
+  luaL_openlibs(L);
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
   options.device = "nowhere";

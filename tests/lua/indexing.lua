@@ -99,7 +99,7 @@ test("errors of wrong guesses", function()
   raises("must be an integer, got number 0.5", function() return v[0.5] end)
   raises("boolean true is no index", function() return v[true] end)
   raises("is a list, but has the key 'start'", function() return v[{start = 1}] end)
-  raises("the slice", function() return v["1:2:3:4"] end)
+  raises("has more than start:stop:step", function() return v["1:2:3:4"] end)
 end)
 
 h.finish()

@@ -79,13 +79,19 @@ Call split_call(ArgReader& in, std::vector<std::string>& names) {
   return call;
 }
 
+bool tensors_follow(const std::vector<ArgInfo>& schema, size_t a) {
+  return std::any_of(schema.begin() + int64_t(a) + 1, schema.end(), [](const ArgInfo& arg) {
+    return !arg.keyword_only && (arg.type == ArgType::kTensor || arg.type == ArgType::kTensorList);
+  });
+}
+
 // A list argument whose elements stand in the call one by one: sizes at the end, tensors anywhere.
 int spread_count(const std::vector<ArgInfo>& schema, size_t a, ArgReader& in, int p, int end) {
   const bool last = a + 1 == schema.size() || schema[a + 1].keyword_only;
   int n = 0;
   if (schema[a].type == ArgType::kIntList && last) {
     while (p + n < end && is_number(in.kind(p + n))) ++n;
-  } else if (schema[a].type == ArgType::kTensorList) {
+  } else if (schema[a].type == ArgType::kTensorList && !tensors_follow(schema, a)) {
     while (p + n < end && in.kind(p + n) == LuaKind::kTensor) ++n;
   }
   return n;

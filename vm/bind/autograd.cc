@@ -33,14 +33,21 @@ LuaResults grad_of(Args& a) {
   return out;
 }
 
-// The gradient of a non-leaf is kept by a hook that stores it.
+// The gradient of a non-leaf is kept by a hook that stores it. The hook lives in the producing node, which may outlive
+// the tensor: a guard among the tensor's own hooks, which non-leaves do not run, tells it when that is gone.
 LuaResults retain_grad(Args& a) {
   const Tensor t = a[0].tensor();
   if (!t->requires_grad) fail("retain_grad: the tensor does not require grad");
   if (is_leaf(t)) return {};
-  AutogradMeta* meta = &autograd_meta(t);  // the hook lives in it
-  meta->hooks.push_back([meta](const Tensor& g) {
-    meta->grad = meta->grad ? op1(OpId::add, {meta->grad, g}) : g;
+  struct Guard {
+    explicit Guard(AutogradMeta* meta) : meta(std::make_shared<AutogradMeta*>(meta)) {}
+    ~Guard() { *meta = nullptr; }
+    std::shared_ptr<AutogradMeta*> meta;
+  };
+  auto guard = std::make_shared<Guard>(&autograd_meta(t));
+  autograd_meta(t).hooks.push_back([guard](const Tensor&) { return Tensor(); });
+  register_hook(t, [cell = guard->meta](const Tensor& g) {
+    if (AutogradMeta* meta = *cell) meta->grad = meta->grad ? op1(OpId::add, {meta->grad, g, vnum(1)}) : g;
     return Tensor();
   });
   return {};
@@ -52,6 +59,8 @@ struct LuaHook {
   lua_State* L;
   std::weak_ptr<bool> alive;
   int function;
+  LuaHook(lua_State* L, int function) : L(L), alive(runtime_alive(L)), function(function) {}
+  LuaHook(const LuaHook&) = delete;
   ~LuaHook() { drop(); }
   void drop() {
     auto live = alive.lock();
@@ -104,7 +113,7 @@ void push_handle(lua_State* L, const std::shared_ptr<LuaHook>& hook) {
   lua_setfield(L, -2, "remove");
 }
 
-int register_hook(lua_State* L) {
+int register_lua_hook(lua_State* L) {
   Tensor* t = to_tensor(L, 1);
   if (!t) fail("register_hook: argument 'input' must be a Tensor, got ", luaL_typename(L, 1));
   if (lua_type(L, 2) != LUA_TFUNCTION) {
@@ -113,8 +122,8 @@ int register_hook(lua_State* L) {
   if (!(*t)->requires_grad) fail("register_hook: the tensor does not require grad");
   lua_settop(L, 2);
   const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-  auto hook = std::make_shared<LuaHook>(LuaHook{runtime(L).L, runtime_alive(L), ref});
-  autograd_meta(*t).hooks.push_back([hook](const Tensor& grad) { return hook->call(grad); });
+  auto hook = std::make_shared<LuaHook>(runtime(L).L, ref);
+  register_hook(*t, [hook](const Tensor& grad) { return hook->call(grad); });
   push_handle(L, hook);
   return 1;
 }
@@ -150,7 +159,7 @@ const Composite kRows[] = {
 };
 
 const Special kSpecials[] = {
-    {"register_hook", kMethod | kHostEffect, nullptr, register_hook},
+    {"register_hook", kMethod | kHostEffect, nullptr, register_lua_hook},
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "vm/bind/format.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdio>
 
@@ -151,7 +152,17 @@ std::string with_suffixes(std::string text, const std::vector<std::string>& list
 
 std::string grad_fn_name(const Tensor& t) {
   if (!t->autograd || !t->autograd->grad_fn) return "";
-  return t->autograd->grad_fn->name();
+  const std::string op = t->autograd->grad_fn->name();
+  static const char* const kOthers[][2] = {{"to_dtype", "ToCopy"}, {"max_dim", "Max"}, {"min_dim", "Min"}};
+  for (const auto& row : kOthers) {
+    if (op == row[0]) return std::string(row[1]) + "Backward0";
+  }
+  if (std::any_of(op.begin(), op.end(), [](unsigned char c) { return std::isupper(c); })) return op;
+  std::string out;
+  for (size_t i = 0; i < op.size(); ++i) {
+    if (op[i] != '_') out += i == 0 || op[i - 1] == '_' ? char(std::toupper(op[i])) : op[i];
+  }
+  return out + "Backward0";
 }
 
 std::string format_tensor(const Tensor& t) {

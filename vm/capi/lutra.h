@@ -39,41 +39,43 @@ enum {
 };
 
 typedef struct lutra_Options {
-  size_t size;          /* sizeof(lutra_Options) of the caller; members it does not know are as if zero */
-  const char *device;   /* where tensors are made by default: NULL or "cpu", "cuda:0" */
-  int no_global;        /* do not set the global `lt` (scripts use require "lutra") */
-  int ignore_env;       /* do not read LUA_PATH and the like */
-  struct lua_State *lua; /* open Lutra in this state of the host instead of a new one; lutra_close leaves it open */
+  size_t size;           /* sizeof(lutra_Options) of the caller; members it does not know are as if zero */
+  const char* device;    /* where tensors are made by default: NULL or "cpu", "cuda:0" */
+  int no_global;         /* do not set the global `lt` (scripts use require "lutra") */
+  int ignore_env;        /* do not read LUA_PATH and the like */
+  struct lua_State* lua; /* open Lutra in this state of the host, whose Lua libraries are open; lutra_close leaves it */
 } lutra_Options;
 
 /* A state with Lua's and Lutra's libraries open; NULL on failure (lutra_error(NULL) tells why). options may be NULL. */
-LUTRA_API lutra_State *lutra_open(const lutra_Options *options);
+LUTRA_API lutra_State* lutra_open(const lutra_Options* options);
 
 /* Closes the state and everything in it. NULL is allowed. */
-LUTRA_API void lutra_close(lutra_State *S);
+LUTRA_API void lutra_close(lutra_State* S);
 
-/* Runs a text. chunkname is how errors name it: "=name" as it is, "@file" as a file; NULL shows the text's first line. */
-LUTRA_API int lutra_do_string(lutra_State *S, const char *text, const char *chunkname);
+/* Runs a text. chunkname is how errors name it: "=name" as it is, "@file" as a file; NULL shows the text's first line.
+ */
+LUTRA_API int lutra_do_string(lutra_State* S, const char* text, const char* chunkname);
 
-/* Runs a file with arguments: `...` in it, and the global table `arg` (arg[0] is the path). path NULL reads standard input. */
-LUTRA_API int lutra_do_file(lutra_State *S, const char *path, int argc, const char *const *argv);
+/* Runs a file with arguments: `...` in it, and the global table `arg` (arg[0] is the path). path NULL reads standard
+ * input. */
+LUTRA_API int lutra_do_file(lutra_State* S, const char* path, int argc, const char* const* argv);
 
-/* Calls the function on the Lua stack below its nargs arguments, as lua_pcall with a traceback handler: results or nothing
- * are left. */
-LUTRA_API int lutra_call(lutra_State *S, int nargs, int nresults);
+/* Calls the function on the Lua stack below its nargs arguments, as lua_pcall with a traceback handler: results or
+ * nothing are left. */
+LUTRA_API int lutra_call(lutra_State* S, int nargs, int nresults);
 
 /* The last error of this state: "FILE:LINE: message" and a traceback. Of this thread's last lutra_open where S is NULL.
  * Valid until the next call; never NULL. */
-LUTRA_API const char *lutra_error(const lutra_State *S);
+LUTRA_API const char* lutra_error(const lutra_State* S);
 
 /* The Lua state, to be used with LuaJIT's own API. */
-LUTRA_API struct lua_State *lutra_lua(lutra_State *S);
+LUTRA_API struct lua_State* lutra_lua(lutra_State* S);
 
 /* LUTRA_VERSION of the library that is running. */
-LUTRA_API const char *lutra_version(void);
+LUTRA_API const char* lutra_version(void);
 
 /* What `require "lutra"` calls in a stock LuaJIT: leaves the module table on the stack. */
-LUTRA_API int luaopen_lutra(struct lua_State *L);
+LUTRA_API int luaopen_lutra(struct lua_State* L);
 
 #ifdef __cplusplus
 }

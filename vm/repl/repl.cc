@@ -47,13 +47,25 @@ bool incomplete(lua_State* L, int status) {
 
 int load(lua_State* L, const std::string& text) { return luaL_loadbuffer(L, text.data(), text.size(), "=stdin"); }
 
-// Pushes the chunk of one input, an expression as its values. False at the end of the input.
+// Prints its arguments by the global print; nothing where there are none.
+int show(lua_State* L) {
+  const int count = lua_gettop(L);
+  if (count == 0) return 0;
+  luaL_checkstack(L, 2, "too many results to print");
+  lua_getglobal(L, "print");
+  lua_insert(L, 1);
+  lua_call(L, count, 0);
+  return 0;
+}
+
+// Pushes the chunk of one input, to be called with `show`. False at the end of the input. An expression is an argument
+// of show and not returned: a tail call would lose its line in errors.
 bool read_chunk(lua_State* L, int* status) {
   std::string line, text;
   if (!read_line("> ", &text)) return false;
-  if (!text.empty() && text[0] == '=') text = "return " + text.substr(1);
+  if (!text.empty() && text[0] == '=') text = text.substr(1);
   for (;;) {
-    *status = load(L, "return " + text);
+    *status = load(L, "local _lutra_show = ...; _lutra_show(" + text + "\n)");
     if (*status == 0) return true;
     lua_pop(L, 1);
     *status = load(L, text);
@@ -65,17 +77,6 @@ bool read_chunk(lua_State* L, int* status) {
 }
 
 void print_error(const char* text) { std::fprintf(stderr, "%s\n", text); }
-
-// Prints the values above `top` by the global print.
-void print_results(lutra_State* S, int top) {
-  lua_State* L = lutra_lua(S);
-  const int count = lua_gettop(L) - top;
-  if (count == 0) return;
-  luaL_checkstack(L, 2, "too many results to print");
-  lua_getglobal(L, "print");
-  lua_insert(L, top + 1);
-  if (lutra_call(S, count, 0) != LUTRA_OK) print_error(lutra_error(S));
-}
 
 }  // namespace
 
@@ -89,13 +90,10 @@ int run_repl(lutra_State* S) {
       print_error(lua_tostring(L, -1));
     } else {
       std::signal(SIGINT, on_interrupt);
-      const int code = lutra_call(S, 0, LUA_MULTRET);
+      lua_pushcfunction(L, show);
+      const int code = lutra_call(S, 1, 0);
       std::signal(SIGINT, SIG_DFL);
-      if (code != LUTRA_OK) {
-        print_error(lutra_error(S));
-      } else {
-        print_results(S, top);
-      }
+      if (code != LUTRA_OK) print_error(lutra_error(S));
     }
     lua_settop(L, top);
   }
