@@ -1,0 +1,410 @@
+// Models of Lua's library and of lt's own functions, one row each.
+#include "vm/capture/builtins.h"
+
+#include <cmath>
+#include <cstring>
+#include <lua.hpp>
+
+#include "ops/defs/call.h"
+#include "vm/capture/state.h"
+#include "vm/capture/trace.h"
+
+namespace lutra {
+namespace {
+
+Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.force(args[i]) : t.nil(); }
+
+Table* table_arg(Trace& t, const Vars& args, size_t i, const char* name) {
+  Table* table = t.table_of(arg(t, args, i));
+  if (!table) t.stop(str(name, " of a value that is not a table"), "error");
+  return table;
+}
+
+double number_arg(Trace& t, const Vars& args, size_t i, const char* name) {
+  Var* v = arg(t, args, i);
+  if (v->kind != VarKind::kNumber) t.stop(str(name, " of a value that is not a number"), "unsupported");
+  return t.constant(v);
+}
+
+Var* function_constant(Trace& t, const char* global) {
+  lua_getglobal(t.L, global);
+  return t.constant_from_stack();
+}
+
+const char* type_name(Var* v) {
+  switch (v->kind) {
+    case VarKind::kNil:
+      return "nil";
+    case VarKind::kBool:
+      return "boolean";
+    case VarKind::kNumber:
+      return "number";
+    case VarKind::kString:
+      return "string";
+    case VarKind::kTensor:
+      return "userdata";
+    case VarKind::kTable:
+      return "table";
+    case VarKind::kObject:
+      return nullptr;
+    default:
+      return "function";
+  }
+}
+
+Vars run_type(Trace& t, Var* self, const Vars& args) {
+  if (args.empty()) t.stop("type raises an error", "error");
+  Var* v = t.force(args[0]);
+  if (const char* name = type_name(v)) return {t.string(name)};
+  (void)self;
+  t.push_pin(v->pin);
+  const std::string name = luaL_typename(t.L, -1);
+  lua_pop(t.L, 1);
+  return {t.string(name)};
+}
+
+Vars run_pure(Trace& t, Var* self, const Vars& args) { return t.call_pure(self, args, self->builtin->name); }
+
+Vars run_select(Trace& t, Var*, const Vars& args) {
+  Var* n = arg(t, args, 0);
+  if (n->kind == VarKind::kString && t.text(n) == "#") return {t.number(double(args.size()) - 1)};
+  double i = number_arg(t, args, 0, "select");
+  if (i < 0) i = double(args.size()) + i;
+  if (i < 1) t.stop("select raises an error", "error");
+  if (i >= double(args.size())) return {};
+  return Vars(args.begin() + size_t(i), args.end());
+}
+
+Vars run_next(Trace& t, Var*, const Vars& args) {
+  auto [k, v] = t.next(table_arg(t, args, 0, "next"), arg(t, args, 1));
+  if (k->kind == VarKind::kNil) return {k};
+  return {k, v};
+}
+
+Vars run_pairs(Trace& t, Var*, const Vars& args) {
+  table_arg(t, args, 0, "pairs");
+  return {function_constant(t, "next"), args[0], t.nil()};
+}
+
+Vars run_ipairs_step(Trace& t, Var*, const Vars& args) {
+  Var* i = t.number(number_arg(t, args, 1, "ipairs") + 1);
+  Var* v = t.force(t.raw_get(table_arg(t, args, 0, "ipairs"), i));
+  if (v->kind == VarKind::kNil) return {};
+  return {i, v};
+}
+
+Vars run_ipairs(Trace& t, Var*, const Vars& args) {
+  table_arg(t, args, 0, "ipairs");
+  lua_getglobal(t.L, "ipairs");
+  lua_newtable(t.L);
+  lua_call(t.L, 1, 1);
+  return {t.constant_from_stack(), args[0], t.number(0)};
+}
+
+Vars run_rawget(Trace& t, Var*, const Vars& args) {
+  return {t.raw_get(table_arg(t, args, 0, "rawget"), arg(t, args, 1))};
+}
+
+Vars run_rawset(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "rawset");
+  if (arg(t, args, 1)->kind == VarKind::kNil) t.stop("rawset raises an error", "error");
+  t.raw_set(table, args[1], arg(t, args, 2));
+  return {args[0]};
+}
+
+Vars run_rawequal(Trace& t, Var*, const Vars& args) {
+  return {t.boolean(t.same(arg(t, args, 0), arg(t, args, 1)))};
+}
+
+Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
+  Var* v = arg(t, args, 0);
+  if (v->kind != VarKind::kTable) t.stop("getmetatable of a value that is not a table", "unsupported");
+  Var* mt = t.metatable(v);
+  if (mt->kind == VarKind::kNil) return {mt};
+  Var* protect = t.force(t.raw_get(mt->table, t.string("__metatable")));
+  return {protect->kind == VarKind::kNil ? mt : protect};
+}
+
+Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "setmetatable");
+  if (table->pin != 0) t.stop("setmetatable of a table made before the segment", "unsupported");
+  Var* mt = arg(t, args, 1);
+  if (mt->kind != VarKind::kNil && mt->kind != VarKind::kTable) t.stop("setmetatable raises an error", "error");
+  if (mt->kind == VarKind::kTable && t.force(t.raw_get(mt->table, t.string("__gc")))->kind != VarKind::kNil) {
+    t.stop("a metatable with __gc", "unsupported");
+  }
+  table->metatable = mt;
+  table->metatable_written = true;
+  t.effect_ = true;
+  return {args[0]};
+}
+
+Vars run_assert(Trace& t, Var*, const Vars& args) {
+  if (args.empty() || !t.truthy(args[0])) t.stop("assert fails", "error");
+  return args;
+}
+
+Vars run_error(Trace& t, Var*, const Vars&) { t.stop("error is called", "error"); }
+
+Vars run_unpack(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "unpack");
+  const double from = arg(t, args, 1)->kind == VarKind::kNil ? 1 : number_arg(t, args, 1, "unpack");
+  const double to = arg(t, args, 2)->kind == VarKind::kNil ? double(t.length(table)) : number_arg(t, args, 2, "unpack");
+  if (to - from > 200) t.stop("unpack of a long list", "budget");
+  Vars r;
+  for (double i = from; i <= to; i++) r.push_back(t.raw_get(table, t.number(i)));
+  return r;
+}
+
+Vars run_insert(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "table.insert");
+  const int64_t n = t.length(table);
+  if (args.size() == 2) {
+    t.raw_set(table, t.number(double(n + 1)), args[1]);
+    return {};
+  }
+  if (args.size() != 3) t.stop("table.insert raises an error", "error");
+  const int64_t at = int64_t(number_arg(t, args, 1, "table.insert"));
+  for (int64_t i = n; i >= at; i--) {
+    t.raw_set(table, t.number(double(i + 1)), t.raw_get(table, t.number(double(i))));
+  }
+  t.raw_set(table, t.number(double(at)), args[2]);
+  return {};
+}
+
+Vars run_remove(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "table.remove");
+  const int64_t n = t.length(table);
+  const bool given = arg(t, args, 1)->kind != VarKind::kNil;
+  const int64_t at = given ? int64_t(number_arg(t, args, 1, "table.remove")) : n;
+  if (n == 0 && !given) return {};
+  if (at < 1 || at > n) t.stop("table.remove outside of the list", "unsupported");
+  Var* removed = t.raw_get(table, t.number(double(at)));
+  for (int64_t i = at; i < n; i++) {
+    t.raw_set(table, t.number(double(i)), t.raw_get(table, t.number(double(i + 1))));
+  }
+  t.raw_set(table, t.number(double(n)), t.nil());
+  return {removed};
+}
+
+Vars run_getn(Trace& t, Var*, const Vars& args) {
+  return {t.number(double(t.length(table_arg(t, args, 0, "table.getn"))))};
+}
+
+Vars run_concat(Trace& t, Var* self, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "table.concat");
+  const double from = arg(t, args, 2)->kind == VarKind::kNil ? 1 : number_arg(t, args, 2, "table.concat");
+  const double to =
+      arg(t, args, 3)->kind == VarKind::kNil ? double(t.length(table)) : number_arg(t, args, 3, "table.concat");
+  (void)self;
+  std::string separator, text;
+  if (arg(t, args, 1)->kind == VarKind::kString) separator = t.text(args[1]);
+  for (double i = from; i <= to; i++) {
+    Var* v = t.force(t.raw_get(table, t.number(i)));
+    if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop("table.concat raises an error", "error");
+    t.push_real(v);
+    lua_pushvalue(t.L, -1);
+    text += lua_tostring(t.L, -1);
+    lua_pop(t.L, 2);
+    if (i < to) text += separator;
+  }
+  return {t.string(text)};
+}
+
+Vars run_tostring(Trace& t, Var* self, const Vars& args) {
+  Var* v = arg(t, args, 0);
+  if (v->kind == VarKind::kTensor) t.stop("call of tostring", "data", "reads elements of a tensor");
+  return t.call_pure(self, args, "tostring");
+}
+
+// math.f of a symbolic number is an expression.
+struct HostFunction {
+  const char* name;
+  SymOp op;
+};
+const HostFunction kHostFunctions[] = {
+    {"math.sqrt", SymOp::kNSqrt},   {"math.exp", SymOp::kNExp},   {"math.log", SymOp::kNLog},
+    {"math.sin", SymOp::kNSin},     {"math.cos", SymOp::kNCos},   {"math.floor", SymOp::kNFloor},
+    {"math.ceil", SymOp::kNCeil},   {"math.abs", SymOp::kNAbs},
+};
+
+Vars run_host(Trace& t, Var* self, const Vars& args) {
+  Var* v = arg(t, args, 0);
+  if (args.size() != 1 || v->kind != VarKind::kNumber || (v->guarded && !v->num.expr)) return run_pure(t, self, args);
+  SymEnv& env = *t.graph->env;
+  Scalar s = t.symbolic(v);
+  SymOp op = SymOp::kNAbs;
+  for (const HostFunction& h : kHostFunctions) {
+    if (!strcmp(h.name, self->builtin->name)) op = h.op;
+  }
+  if (s.kind == Scalar::kInt) {
+    if (op == SymOp::kNFloor || op == SymOp::kNCeil) return {v};
+    s.expr = env.make(SymOp::kToNum, s.expr);
+  }
+  // math.floor(size / n) is a size.
+  const SymExpr e = env[s.expr];
+  if (op == SymOp::kNFloor && e.op == SymOp::kNDiv) {
+    auto whole = [&](int32_t id) -> int32_t {
+      const SymExpr& x = env[id];
+      if (x.op == SymOp::kToNum) return x.a;
+      if (x.op == SymOp::kConstNum && std::floor(x.d) == x.d && x.d > 0) return env.constant(int64_t(x.d));
+      return 0;
+    };
+    const int32_t a = whole(e.a), b = whole(e.b);
+    if (a && b) return {t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(SymOp::kFloorDiv, a, b))))};
+  }
+  const int32_t id = env.make(op, s.expr);
+  Scalar r(env[id].d);
+  r.expr = id;
+  return {t.scalar(r)};
+}
+
+// -- lt
+
+Vars run_no_grad(Trace& t, Var*, const Vars& args) {
+  if (args.empty()) t.stop("no_grad raises an error", "error");
+  const bool outer = grad_enabled();
+  t.grad_mode_read = true;
+  t.no_grad_outer = outer;
+  set_grad_enabled(false);
+  Vars r = t.call(args[0], Vars(args.begin() + 1, args.end()), false, Via::kNoGrad);
+  set_grad_enabled(outer);
+  return r;
+}
+
+Vars run_set_grad_enabled(Trace& t, Var*, const Vars& args) {
+  t.grad_mode_read = true;
+  set_grad_enabled(t.truthy(arg(t, args, 0)));
+  t.effect_ = true;
+  return {};
+}
+
+Vars run_is_grad_enabled(Trace& t, Var*, const Vars&) {
+  t.grad_mode_read = true;
+  return {t.boolean(grad_enabled())};
+}
+
+Vars run_is_compiling(Trace& t, Var*, const Vars&) { return {t.boolean(true)}; }
+
+Vars run_graph_break(Trace& t, Var*, const Vars&) { t.stop("lt.graph_break() was called", "user"); }
+
+const Builtin kRows[] = {
+    {"type", run_type},
+    {"select", run_select},
+    {"next", run_next},
+    {"pairs", run_pairs},
+    {"ipairs", run_ipairs},
+    {"ipairs iterator", run_ipairs_step},
+    {"rawget", run_rawget},
+    {"rawset", run_rawset},
+    {"rawequal", run_rawequal},
+    {"getmetatable", run_getmetatable},
+    {"setmetatable", run_setmetatable},
+    {"assert", run_assert},
+    {"error", run_error},
+    {"unpack", run_unpack},
+    {"tostring", run_tostring},
+    {"tonumber", run_pure},
+    {"table.insert", run_insert},
+    {"table.remove", run_remove},
+    {"table.getn", run_getn},
+    {"table.concat", run_concat},
+    {"math.sqrt", run_host},
+    {"math.exp", run_host},
+    {"math.log", run_host},
+    {"math.sin", run_host},
+    {"math.cos", run_host},
+    {"math.floor", run_host},
+    {"math.ceil", run_host},
+    {"math.abs", run_host},
+    {"math.max", run_pure},
+    {"math.min", run_pure},
+    {"math.pow", run_pure},
+    {"math.fmod", run_pure},
+    {"math.modf", run_pure},
+    {"math.tan", run_pure},
+    {"math.tanh", run_pure},
+    {"math.log10", run_pure},
+    {"string.format", run_pure},
+    {"string.sub", run_pure},
+    {"string.find", run_pure},
+    {"string.match", run_pure},
+    {"string.gsub", run_pure},
+    {"string.upper", run_pure},
+    {"string.lower", run_pure},
+    {"string.rep", run_pure},
+    {"string.len", run_pure},
+    {"string.byte", run_pure},
+    {"string.char", run_pure},
+    {"string.reverse", run_pure},
+    {"lutra.graph_break", run_graph_break},
+    {"lutra.is_compiling", run_is_compiling},
+};
+
+const Builtin kBindingRows[] = {
+    {"no_grad", run_no_grad},
+    {"set_grad_enabled", run_set_grad_enabled},
+    {"is_grad_enabled", run_is_grad_enabled},
+};
+
+void learn_table(lua_State* L, CaptureState& state, const std::string& prefix, int table) {
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    if (lua_isfunction(L, -1) && lua_type(L, -2) == LUA_TSTRING) {
+      const std::string name = prefix + lua_tostring(L, -2);
+      const void* p = lua_topointer(L, -1);
+      if (const Builtin* b = find_builtin_row(name)) state.builtins[p] = b;
+      state.c_names.emplace(p, name);
+    }
+    lua_pop(L, 1);
+  }
+}
+
+}  // namespace
+
+const Builtin* find_builtin_row(const std::string& name) {
+  for (const Builtin& b : kRows) {
+    if (name == b.name) return &b;
+  }
+  return nullptr;
+}
+
+const Builtin* find_binding_builtin(const std::string& name) {
+  for (const Builtin& b : kBindingRows) {
+    if (name == b.name) return &b;
+  }
+  return nullptr;
+}
+
+const Builtin* find_builtin(const CaptureState& state, const void* function) {
+  auto it = state.builtins.find(function);
+  return it == state.builtins.end() ? nullptr : it->second;
+}
+
+std::string name_of_function(const CaptureState& state, const void* function) {
+  auto it = state.c_names.find(function);
+  return it == state.c_names.end() ? "" : it->second;
+}
+
+bool is_disabled(const CaptureState& state, const void* function) { return state.disabled.count(function) > 0; }
+
+void learn_builtins(lua_State* L, CaptureState& state) {
+  const int module = lua_gettop(L);
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  learn_table(L, state, "", lua_gettop(L));
+  for (const char* library : {"math", "string", "table", "io", "os", "coroutine", "debug"}) {
+    lua_getfield(L, module + 1, library);
+    if (lua_istable(L, -1)) learn_table(L, state, std::string(library) + ".", lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  lua_getfield(L, module + 1, "ipairs");
+  lua_newtable(L);
+  lua_call(L, 1, 1);
+  state.builtins[lua_topointer(L, -1)] = find_builtin_row("ipairs iterator");
+  // The library's functions stay alive, so that their addresses stay theirs.
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_settop(L, module);
+  learn_table(L, state, "lutra.", module);
+}
+
+}  // namespace lutra

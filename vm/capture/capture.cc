@@ -1,0 +1,314 @@
+// Capture of one segment: attempts until a trace ends where it can, then the graph is compiled and an entry made.
+#include <chrono>
+#include <lua.hpp>
+
+#include "jit/autograd/compiled_autograd.h"
+#include "ops/grad/tape.h"
+#include "vm/capture/driver.h"
+#include "vm/capture/finish.h"
+#include "vm/capture/state.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string argument_name(const bc::Proto& proto, bc::Pc pc, unsigned slot) {
+  const std::string name = bc::local_name(proto, pc, slot);
+  return name.empty() ? str("slot ", slot) : name;
+}
+
+Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs, int self) {
+  const bc::Proto& proto = unit.code->proto();
+  t.frame_store.emplace_back();
+  Frame& f = t.frame_store.back();
+  f.code = unit.code.get();
+  f.pc = point.pc;
+  f.slots.assign(proto.framesize + 1, nullptr);
+  t.frames.push_back(&f);
+  lua_pushvalue(t.L, self);
+  f.function = t.wrap(t.source(SourceKind::kSelf, nullptr, nullptr, 0, "the function"));
+  f.function->kind = VarKind::kFunction;
+  f.function->identity_guarded = true;
+  for (int i = 0; i < nslots; i++) {
+    lua_pushvalue(t.L, i + 1);
+    const unsigned slot = point.args[size_t(i)];
+    f.slots[slot] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, argument_name(proto, point.pc, slot)));
+  }
+  for (int i = nslots; i < nargs; i++) {
+    lua_pushvalue(t.L, i + 1);
+    const int n = i - nslots;
+    f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, str("select(", n + 1, ", ...)"))));
+  }
+  if (point.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
+  const bc::Slots open = unit.code->liveness().open[point.pc];
+  for (unsigned s = 0; s < open.size(); s++) {
+    if (open[s]) t.open_slots.push_back(s);
+  }
+  return f;
+}
+
+// The outermost loop that a frame of the trace is unrolling.
+bool keep_a_loop(Trace& t, Decisions& d) {
+  for (Frame* f : t.frames) {
+    for (const bc::Loop* l : f->active) {
+      // At its own head the loop has not been entered.
+      if (f->pc == l->head && f == t.frames.back()) continue;
+      if (d.kept_loops.insert({&f->code->proto(), l->head}).second) return true;
+    }
+  }
+  return false;
+}
+
+template <class F>
+void each_recipe(Entry& e, F f) {
+  for (Recipe& r : e.results) f(r);
+  for (FreshTable& t : e.tables) {
+    for (auto& [k, v] : t.items) f(k), f(v);
+    f(t.metatable);
+  }
+  for (TableWrite& w : e.table_writes) f(w.table), f(w.key), f(w.value);
+  for (UpvalueWrite& w : e.upvalue_writes) f(w.function), f(w.value);
+  for (GradWrite& w : e.grad_writes) f(w.value);
+  for (ResumeFrame& r : e.resumes) f(r.function);
+}
+
+void finish_symbols(Trace& t, Entry& e, const SymEnv& env) {
+  t.program.symbols.add_guards(env);
+  each_recipe(e, [&](Recipe& r) {
+    if (r.kind == Recipe::kSymbol) r.index = t.program.symbols.need(env, r.index);
+  });
+  if (t.program.symbols.empty()) return;
+  GuardStep step;
+  step.op = GuardOp::kSymbolsCheck;
+  t.program.steps.push_back(step);
+  std::string text;
+  for (size_t i = 0; i < t.program.symbols.guards().size(); i++) text += (i ? ", " : "") + t.program.symbols.print(int(i));
+  t.program.expected.push_back(text);
+}
+
+CompileOptions compile_options(const Unit& unit) {
+  CompileOptions o;
+  o.backend = unit.options.backend_function ? "eager" : unit.options.backend;
+  o.wanted = [](const char* stage) { return log_wanted(stage); };
+  o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
+  return o;
+}
+
+// Has the history of this fake been freed by a backward in the segment?
+bool released(Trace& t, const Tensor& y) {
+  std::vector<Tensor> sources;
+  for (const auto& in : t.inputs) {
+    if (in.fake->requires_grad) sources.push_back(in.fake);
+  }
+  const size_t nodes = t.graph->nodes.size();
+  bool freed = false;
+  try {
+    grad({y}, sources, {y}, true, false, true);
+  } catch (const Error& e) {
+    if (e.kind == ErrorKind::kInternal) throw;
+    freed = true;
+  }
+  t.graph->nodes.resize(nodes);
+  return freed;
+}
+
+// Sorts the outputs by what autograd has to know of them; true when a compiled backward is needed.
+bool sort_outputs(Trace& t, Entry& e) {
+  bool differentiable = false;
+  for (size_t i = 0; i < t.graph->outputs.size(); i++) {
+    const Tensor y = t.graph->outputs[i].tensor();
+    if (!y->requires_grad) continue;
+    if (is_leaf(y)) {
+      e.leaf_outputs.push_back(int(i));
+    } else if (t.backward_called && released(t, y)) {
+      e.released_outputs.push_back(int(i));
+    } else {
+      differentiable = true;
+    }
+  }
+  return differentiable;
+}
+
+void compile_entry(Trace& t, const Unit& unit, Entry& e) {
+  bool differentiable = sort_outputs(t, e);
+  t.close();
+  Graph& g = *t.graph;
+  g.renumber();
+  e.graph_text = print(g);
+  e.ops = g.nodes.size();
+  for (const auto& n : g.nodes) e.op_names.push_back(name(n->op));
+  e.nodes = describe_nodes(g);
+  const std::shared_ptr<SymEnv> env = g.env;
+  const CompileOptions options = compile_options(unit);
+  if (differentiable) {
+    e.autograd = CompiledAutograd::build(std::move(t.graph), options);
+    e.kernels = e.autograd->forward().kernels;
+    e.compile_ms = e.autograd->forward().compile_ms;
+  } else {
+    e.compiled = std::make_shared<Compiled>(compile_graph(std::move(t.graph), options));
+    e.kernels = e.compiled->kernels;
+    e.compile_ms = e.compiled->compile_ms;
+  }
+  finish_symbols(t, e, *env);
+}
+
+int exit_index(Unit& unit, UnitPoint& point, const Exit& exit) {
+  for (size_t i = 0; i < point.exits.size(); i++) {
+    if (point.exits[i] == exit) return int(i);
+  }
+  point.exits.push_back(exit);
+  unit.changed = true;
+  return int(point.exits.size()) - 1;
+}
+
+// One attempt; null to try again.
+struct Attempt {
+  CaptureState& state;
+  lua_State* L;
+  const std::shared_ptr<Unit>& unit;
+  UnitPoint& point;
+  int nslots, nargs, self;
+  Decisions decisions;
+  std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
+
+  // How the trace ended; false when it must be made again.
+  bool trace(Trace& t, SegmentEnd& end) {
+    Frame& f = first_frame(t, *unit, point, nslots, nargs, self);
+    try {
+      end.results = t.run(f);
+      end.kind = SegmentEnd::kReturn;
+      return true;
+    } catch (const GraphBreak& b) {
+      if (b.dirty && t.frames.back()->step != decisions.stop_step) {
+        decisions.stop_step = t.frames.back()->step;
+        decisions.stop_reason = b.why;
+        return false;
+      }
+      end.kind = SegmentEnd::kBreak;
+      end.why = b.why;
+    } catch (const LoopStop&) {
+      end.kind = SegmentEnd::kLoop;
+    } catch (const Restart&) {
+      return false;
+    }
+    if (keep_a_loop(t, decisions)) {
+      decisions.stop_step = 0;
+      return false;
+    }
+    return true;
+  }
+
+  void next_points(Trace& t, const SegmentEnd& end) {
+    if (end.kind == SegmentEnd::kReturn) return;
+    Frame& f = *t.frames[0];
+    const bc::Loop* loop = f.code->loop_at(f.pc);
+    if (end.kind == SegmentEnd::kLoop && loop) {
+      add_point(*unit, loop->first_body);
+      add_points_after(*unit, loop->end);
+    } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1) {
+      add_points_after(*unit, f.pc);
+    }
+    // The loop around a break: its body is a segment of its own.
+    for (const bc::Loop& l : f.code->loops()) {
+      if (l.kind != bc::Loop::Kind::kLoop && f.pc >= l.head && f.pc <= l.end) add_points_after(*unit, l.end);
+    }
+  }
+
+  std::shared_ptr<Entry> make() {
+    const int top = lua_gettop(L);
+    TraceOptions options{unit->options.dynamic, point.dynamic_dims};
+    for (int attempt = 0; attempt < 200; attempt++) {
+      lua_settop(L, top);
+      Trace t(L, state, decisions, options);
+      SegmentEnd end;
+      auto entry = std::make_shared<Entry>();
+      Exit exit;
+      if (!trace(t, end)) continue;
+      if (end.kind == SegmentEnd::kBreak && unit->options.fullgraph) {
+        fail("compile: fullgraph=true, but the graph breaks: ", end.why.reason,
+             end.why.hint.empty() ? "" : " (" + end.why.hint + ")");
+      }
+      if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
+      if (t.graph->nodes.empty()) {
+        entry->decline = true;
+        next_points(t, end);
+        t.close();
+        finish_symbols(t, *entry, *t.graph->env);
+      } else {
+        try {
+          finish_segment(t, *unit, point, end, *entry, exit);
+        } catch (const Restart&) {
+          continue;
+        }
+        next_points(t, end);
+        compile_entry(t, *unit, *entry);
+        entry->exit = exit_index(*unit, point, exit);
+      }
+      keep(t, *entry);
+      return entry;
+    }
+    fail_internal("capture: a segment finds no end");
+  }
+
+  void keep(Trace& t, Entry& e) {
+    e.guards = std::move(t.program);
+    e.sources = std::make_unique<Sources>(std::move(t.sources));
+    e.step_hits.assign(e.guards.steps.size(), 0);
+    lua_pushvalue(L, t.constants);
+    e.constants = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_pushvalue(L, t.weak);
+    e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
+    point.decisions.kept_loops = decisions.kept_loops;
+  }
+};
+
+void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
+  Counters& c = runtime(L).counters;
+  if (!e->why.kind.empty()) {
+    c.graph_break[e->why.reason]++;
+    unit.breaks->push_back(e->why);
+    if (log_wanted("graph_breaks")) {
+      log_text("graph_breaks", str(e->why.file ? e->why.file : "?", ":", e->why.line, ": ", e->why.reason,
+                                   e->why.hint.empty() ? "" : " (" + e->why.hint + ")"));
+    }
+  }
+  if (e->decline) return;
+  c.unique_graphs++;
+  c.calls_captured += int64_t(e->ops);
+  c.kernels += int64_t(e->kernels);
+  unit.log->push_back(e);
+  if (log_wanted("guards")) log_text("guards", unit.name + "\n" + print(e->guards));
+}
+
+}  // namespace
+
+std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
+                               int nslots, int nargs, int self) {
+  const auto start = Clock::now();
+  Counters& counters = runtime(L).counters;
+  counters.frames_total++;
+  point.captures++;
+  std::shared_ptr<Entry> entry;
+  try {
+    Attempt a{state, L, unit, point, nslots, nargs, self, point.decisions, {}};
+    entry = a.make();
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kInternal) throw;
+    report_internal(state, *unit, e.what(), "");
+    return nullptr;
+  }
+  entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  counters.frames_ok++;
+  count(L, *unit, entry);
+  if (entry->decline && entry->guards.steps.empty()) {
+    point.dead = true;
+    unit->changed = true;
+    return nullptr;
+  }
+  point.entries.insert(point.entries.begin(), entry);
+  return entry;
+}
+
+}  // namespace lutra

@@ -1,0 +1,64 @@
+// Decoded functions: dumps in, Codes with their analyses out.
+#include "vm/capture/code.h"
+
+#include <lua.hpp>
+
+#include "jit/graph/graph.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+
+namespace {
+
+// short_src of a chunk name: "@file.lua" is file.lua, "=name" is name, anything else [string "..."].
+std::string short_name(const std::string& chunk) {
+  if (!chunk.empty() && (chunk[0] == '@' || chunk[0] == '=')) return chunk.substr(1);
+  std::string first = chunk.substr(0, chunk.find('\n'));
+  return "[string \"" + first.substr(0, 40) + (first.size() < chunk.size() || first.size() > 40 ? "..." : "") + "\"]";
+}
+
+}  // namespace
+
+const bc::Liveness& LuaCode::liveness() const {
+  if (!liveness_) liveness_ = bc::liveness(proto());
+  return *liveness_;
+}
+
+const std::vector<bc::Loop>& LuaCode::loops() const {
+  if (!loops_) loops_ = bc::loops(proto());
+  return *loops_;
+}
+
+const bc::Loop* LuaCode::loop_at(bc::Pc pc) const {
+  for (const bc::Loop& l : loops()) {
+    if (l.head == pc && l.kind != bc::Loop::Kind::kLoop) return &l;
+  }
+  return nullptr;
+}
+
+LuaCode* LuaCode::child(uint32_t proto_index) {
+  if (children.size() <= proto_index) children.resize(proto_index + 1);
+  if (!children[proto_index]) children[proto_index] = make_code(dump, proto_index);
+  return children[proto_index].get();
+}
+
+std::unique_ptr<LuaCode> make_code(std::shared_ptr<bc::Dump> dump, uint32_t index) {
+  auto code = std::make_unique<LuaCode>();
+  code->file = intern(short_name(dump->chunkname));
+  code->dump = std::move(dump);
+  code->index = index;
+  return code;
+}
+
+std::unique_ptr<LuaCode> decode_function(lua_State* L, int index) {
+  if (!lua_isfunction(L, index) || lua_iscfunction(L, index)) return nullptr;
+  try {
+    auto dump = std::make_shared<bc::Dump>(dump_function(L, index));
+    const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
+    return make_code(std::move(dump), top);
+  } catch (const Error&) {
+    return nullptr;  // a builtin of LuaJIT that is written in bytecode has no dump
+  }
+}
+
+}  // namespace lutra

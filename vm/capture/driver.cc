@@ -1,0 +1,132 @@
+// Portal calls: entries are tried, most recent hit first; a miss captures again.
+#include "vm/capture/driver.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/capture/state.h"
+#include "vm/host/runtime.h"
+#include "vm/mirror/mirror.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+void push_self(lua_State* L) {
+  lua_Debug frame;
+  if (!lua_getstack(L, 1, &frame)) fail_internal("portal: not called from a function");
+  lua_getinfo(L, "f", &frame);
+}
+
+struct Attempt {
+  std::shared_ptr<Entry> entry;  // the hit; null on a miss
+  GuardValues values;
+  int constants = 0;
+};
+
+// Tries the entries of a point. On a miss, `missed` is the most recent entry and the step that failed.
+Attempt find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int self, std::shared_ptr<Entry>* missed,
+                   int* failed) {
+  Attempt a;
+  for (size_t i = 0; i < point.entries.size(); i++) {
+    std::shared_ptr<Entry> e = point.entries[i];
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+    const int top = lua_gettop(L);
+    const int miss = run_guards(L, e->guards, nslots, nargs, self, top - 1, top, &a.values);
+    if (miss < 0) {
+      if (i > 0) std::rotate(point.entries.begin(), point.entries.begin() + i, point.entries.begin() + i + 1);
+      e->hits++;
+      a.entry = std::move(e);
+      a.constants = top - 1;
+      return a;
+    }
+    if (i == 0) *missed = e, *failed = miss;
+    lua_settop(L, top - 2);
+  }
+  return a;
+}
+
+int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point, size_t known) {
+  if (unit->failed || point.dead) return 0;
+  const int nargs = lua_gettop(L), nslots = int(point.args.size());
+  push_self(L);
+  const int self = nargs + 1;
+  Counters& counters = runtime(L).counters;
+  for (int round = 0; round < 2; round++) {
+    std::shared_ptr<Entry> missed;
+    int failed = 0;
+    Attempt a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
+    if (a.entry) {
+      counters.cache_hits += round == 0;
+      if (a.entry->decline || size_t(a.entry->exit) >= known) return 0;
+      return run_entry(state, L, unit, *a.entry, a.values, a.constants);
+    }
+    if (round == 1) return 0;
+    counters.cache_misses++;
+    if (missed) {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
+      lua_rawgeti(L, LUA_REGISTRYINDEX, missed->weak);
+      const int top = lua_gettop(L);
+      const bool more = note_miss(state, L, *unit, point, *missed, failed, nslots, nargs, self, top - 1, top);
+      lua_settop(L, top - 2);
+      if (!more) return 0;
+    }
+    const int top = lua_gettop(L);
+    const bool made = capture(state, L, unit, point, nslots, nargs, self) != nullptr;
+    lua_settop(L, top);
+    refresh(state, L, unit);
+    if (!made) return 0;
+  }
+  return 0;
+}
+
+// The first call of a function whose bytecode is still a stub: captures, then hands over to the patched bytecode.
+int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
+  if (unit->failed) return 0;
+  const bc::Proto& proto = unit->code->proto();
+  const int given = lua_gettop(L);
+  UnitPoint& point = unit->points.begin()->second;
+  push_self(L);
+  const int self = given + 1;
+  if (point.pc == 1 && point.entries.empty() && !point.dead) {
+    // The portal at pc 1 takes the live parameters only.
+    lua_State* scratch = L;
+    const int base = lua_gettop(L);
+    luaL_checkstack(L, given + 8, "stub");
+    for (unsigned s : point.args) lua_pushvalue(scratch, int(s) + 1);
+    for (int i = proto.num_params + 1; i <= given && proto.vararg(); i++) lua_pushvalue(L, i);
+    const int n = lua_gettop(L) - base;
+    lua_pushvalue(L, self);
+    // capture wants its arguments at the bottom of the stack.
+    for (int i = 1; i <= base; i++) lua_pushvalue(L, i);
+    for (int i = 0; i < base; i++) lua_remove(L, 1);
+    runtime(L).counters.cache_misses++;
+    capture(state, L, unit, point, int(point.args.size()), n, n + 1);
+    lua_settop(L, n + 1);
+  }
+  refresh(state, L, unit);
+  push_self(L);
+  const int function = lua_gettop(L);
+  follow(L, *unit, function);
+  push_clone(state, L, unit, function, false);
+  if (redirect(L, function, function + 1).empty()) lua_pop(L, 1);
+  return 1;
+}
+
+}  // namespace
+
+int run_portal(lua_State* L, int id) {
+  CaptureState& state = capture_state(L);
+  auto it = state.portals.find(id);
+  if (it == state.portals.end()) return 0;
+  const Portal portal = it->second;
+  std::shared_ptr<Unit> unit = portal.unit.lock();
+  if (!unit) return 0;
+  if (portal.stub) return run_stub(state, L, unit);
+  auto point = unit->points.find(portal.pc);
+  if (point == unit->points.end()) return 0;
+  return run_point(state, L, unit, point->second, portal.exits);
+}
+
+}  // namespace lutra

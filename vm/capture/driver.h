@@ -1,0 +1,26 @@
+// What a portal call does: guards, the compiled segment, or a capture.
+#pragma once
+#include "vm/capture/unit.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct CaptureState;
+
+// The PortalFn of this Lua state.
+int run_portal(lua_State* L, int id);
+
+// capture.cc: traces the segment that begins at `point` with the values on the stack (slots, then varargs; the function
+// at `self`) and compiles it. Null where nothing can be made here (the point is dead then).
+std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
+                               int nslots, int nargs, int self);
+// run.cc: runs an entry whose guards have passed. Pushes the exit's code and results; 0 where the original code must run.
+int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values,
+              int constants);
+// report.cc: what a miss teaches. Returns false when no further entry may be made.
+bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
+               int nslots, int nargs, int self, int constants, int weak);
+void report_internal(CaptureState& state, Unit& unit, const std::string& what, const std::string& graph);
+
+}  // namespace lutra

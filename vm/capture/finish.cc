@@ -1,0 +1,350 @@
+// From a traced segment to an entry. Invariants:
+// 1. Nothing is decided here about values: finishing adds loads, no guards but those of symbols, grad mode and overlap.
+// 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier, at the
+//    step of the call (or of the FNEW) in the outermost frame that can.
+#include "vm/capture/finish.h"
+
+#include <lua.hpp>
+
+#include "ops/grad/tape.h"
+#include "vm/capture/state.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+struct Link {
+  Frame* frame;
+  Via via;
+  bool expression;
+  bool outer_grad;
+};
+
+struct Finisher {
+  Trace& t;
+  Unit& unit;
+  UnitPoint& point;
+  const SegmentEnd& end;
+  Entry& entry;
+  Exit& exit;
+  std::map<const Table*, int> fresh;
+  std::map<const TensorImpl*, int> outputs;
+
+  [[noreturn]] void stop_at(uint64_t step, const BreakReason& why) {
+    if (t.decisions.stop_step == step) fail_internal("capture: a segment cannot end where it was told to: ", why.reason);
+    t.decisions.stop_step = step;
+    t.decisions.stop_reason = why;
+    throw Restart();
+  }
+
+  // -- values
+
+  Recipe tensor(const Tensor& fake) {
+    auto in = t.input_of_fake.find(fake.get());
+    if (in != t.input_of_fake.end()) return {Recipe::kTensorIn, in->second};
+    auto [it, added] = outputs.emplace(fake.get(), int(t.graph->outputs.size()));
+    if (added) t.graph->outputs.push_back(fake);
+    return {Recipe::kTensorOut, it->second};
+  }
+
+  Recipe number(Var* v) {
+    if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
+    if (v->num.expr == 0) return {Recipe::kConstant, t.constant_slot(v)};
+    return {Recipe::kSymbol, v->num.expr};  // its place is asked for later
+  }
+
+  Recipe table(Table* table) {
+    if (table->pin != 0) return {Recipe::kRegister, t.reg(table->source)};
+    auto [it, added] = fresh.emplace(table, int(entry.tables.size()));
+    const int index = it->second;
+    if (!added) return {Recipe::kTable, index};
+    entry.tables.emplace_back();
+    FreshTable made;
+    made.array_size = table->array_size;
+    made.hash_size = table->hash_size;
+    for (const Key& id : table->log) {
+      TableEntry& e = table->entries.at(id);
+      if (t.force(e.value)->kind == VarKind::kNil) continue;
+      const Recipe k = value(e.key);
+      made.items.emplace_back(k, value(e.value));
+    }
+    if (table->metatable) made.metatable = value(table->metatable);
+    entry.tables[index] = std::move(made);
+    return {Recipe::kTable, index};
+  }
+
+  Recipe value(Var* v) {
+    switch (v->kind) {
+      case VarKind::kLazy:
+        return {Recipe::kRegister, t.reg(v->source)};
+      case VarKind::kNil:
+        return {};
+      case VarKind::kBool:
+        return {v->b ? Recipe::kTrue : Recipe::kFalse};
+      case VarKind::kNumber:
+        return number(v);
+      case VarKind::kString:
+        if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
+        return {Recipe::kConstant, t.constant_slot(v)};
+      case VarKind::kTensor:
+        return tensor(v->tensor);
+      case VarKind::kTable:
+        return table(v->table);
+      case VarKind::kClosure:
+        stop_at(v->closure->outer_step,
+                {"a closure made in the frame is kept", "closure", "make the closure outside of the compiled code", t.file(),
+                 t.line()});
+      case VarKind::kBinding:
+        push_method(v->binding);
+        return {Recipe::kConstant, t.constant_slot_from_stack()};
+      default:
+        if (v->source) return {Recipe::kRegister, t.reg(v->source)};
+        return {Recipe::kConstant, t.constant_slot(v)};
+    }
+  }
+
+  void push_method(const Binding* b) {
+    lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+    lua_getfield(t.L, -1, b->name.c_str());
+    lua_remove(t.L, -2);
+    if (!lua_isfunction(t.L, -1)) fail_internal("capture: method ", b->name, " is kept as a value");
+  }
+
+  PatchValue result(const Recipe& r) {
+    entry.results.push_back(r);
+    return PatchValue::result(int(entry.results.size()) - 1);
+  }
+
+  // -- frames
+
+  std::vector<Link> chain() {
+    std::vector<Link> links;
+    Link pending{nullptr, Via::kCall, false, true};
+    for (Frame* f : t.frames) {
+      Link l{f, f->via, f->expression, f->outer_grad};
+      if (pending.frame) {  // f was tail called: it returns to the caller of the one before
+        if (pending.via == Via::kNoGrad) l.via = pending.via, l.outer_grad = pending.outer_grad;
+        l.expression = l.expression || pending.expression;
+      }
+      pending = f->tail ? l : Link{nullptr, Via::kCall, false, true};
+      if (!f->tail) links.push_back(l);
+    }
+    return links;
+  }
+
+  static bool is_call(bc::Op op) {
+    return op == bc::Op::CALL || op == bc::Op::CALLM || op == bc::Op::CALLT || op == bc::Op::CALLMT;
+  }
+  static bool takes_multres(bc::Op op) {
+    return op == bc::Op::CALLM || op == bc::Op::CALLMT || op == bc::Op::RETM || op == bc::Op::TSETM;
+  }
+
+  // The function and arguments of the call instruction at the frame's pc.
+  Vars call_operands(Frame& f) {
+    const bc::Ins i = f.code->proto().code[f.pc];
+    const unsigned a = bc::op_a(i);
+    unsigned n = bc::op(i) == bc::Op::CALL ? bc::op_c(i) - 1 : bc::op_c(i);
+    if (bc::op(i) == bc::Op::CALLT) n = bc::op_d(i) - 1;
+    if (bc::op(i) == bc::Op::CALLMT) n = bc::op_d(i);
+    Vars v{t.slot(f, a)};
+    for (unsigned k = 0; k < n; k++) v.push_back(t.slot(f, a + 2 + k));
+    if (takes_multres(bc::op(i))) v.insert(v.end(), f.multres.begin(), f.multres.end());
+    return v;
+  }
+
+  void write_slots(const bc::Slots& live) {
+    Frame& f = *t.frames[0];
+    for (unsigned s = 0; s < f.slots.size() && s < live.size(); s++) {
+      if (!live[s]) continue;
+      Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : f.slots[s];
+      if (!v || unchanged(v, s)) continue;
+      entry.results.push_back(value(v));
+      exit.outs.push_back({s, int(entry.results.size()) - 1});
+    }
+  }
+
+  bool unchanged(Var* v, unsigned slot) const {
+    if (!v->source || v->source->kind != SourceKind::kArg) return false;
+    return point.args[size_t(v->source->index)] == slot;
+  }
+
+  // Why the frame cannot be rebuilt; empty if it can.
+  std::string obstacle(const Link& l, bool last) {
+    Frame& f = *l.frame;
+    const bc::Op op = bc::op(f.code->proto().code[f.pc]);
+    if (f.function->kind != VarKind::kFunction) return "a closure made in the frame";
+    if (f.code->proto().vararg()) return "varargs";
+    for (Cell* c : f.cells) {
+      if (c) return "variables shared with a closure";
+    }
+    if (last && takes_multres(op) && !is_call(op)) return "a list of results";
+    if (!last && !is_call(op)) return "a call that is not a call instruction";
+    const bool after = !last || takes_multres(op);
+    return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
+  }
+
+  void append_arguments(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
+    const Link& l = links[i];
+    Frame& f = *l.frame;
+    const bool last = i + 1 == links.size();
+    const bool operands = last && takes_multres(bc::op(f.code->proto().code[f.pc]));
+    const ResumeMode mode = last && !operands ? ResumeMode::kAt : ResumeMode::kAfterCall;
+    std::vector<Recipe> rest;
+    if (operands) {
+      for (Var* v : call_operands(f)) rest.push_back(value(v));
+    } else if (!last) {
+      append_call(links, i + 1, rest);
+    }
+    const int num_args = rest.empty() ? 0 : int(rest.size()) - 1;
+    ResumeFrame resume;
+    resume.unit = resume_unit(t.state, t.L, unit, *f.code, {f.pc, mode, num_args}, pushed_function(f), last);
+    lua_pop(t.L, 1);
+    resume.function = value(f.function);
+    args.push_back({Recipe::kResume, int(entry.resumes.size())});
+    entry.resumes.push_back(resume);
+    for (unsigned s : resume_slots(f.code->proto(), f.pc, mode)) {
+      Var* v = s < f.slots.size() ? f.slots[s] : nullptr;
+      args.push_back(v ? value(v) : Recipe{});
+    }
+    args.insert(args.end(), rest.begin(), rest.end());
+  }
+
+  int pushed_function(Frame& f) {
+    t.push_pin(f.function->pin);
+    return lua_gettop(t.L);
+  }
+
+  // The function that stands for frame i, then its arguments.
+  void append_call(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
+    if (links[i].via == Via::kNoGrad) {
+      lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+      lua_getfield(t.L, -1, "no_grad");
+      lua_remove(t.L, -2);
+      args.push_back({Recipe::kConstant, t.constant_slot_from_stack()});
+    }
+    append_arguments(links, i, args);
+  }
+
+  void frames() {
+    if (end.kind == SegmentEnd::kReturn) {
+      exit.resume.kind = Resume::Kind::kReturn;
+      for (Var* v : end.results) exit.resume.args.push_back(result(value(v)));
+      return;
+    }
+    const std::vector<Link> links = chain();
+    for (size_t i = 1; i < links.size(); i++) {
+      const bool last = i + 1 == links.size();
+      if (links[i].expression || !obstacle(links[i], last).empty() ||
+          !is_call(bc::op(links[i - 1].frame->code->proto().code[links[i - 1].frame->pc]))) {
+        stop_at(links[i - 1].frame->step, end.why.kind.empty() ? loop_reason() : end.why);
+      }
+    }
+    for (size_t i = links.size(); i-- > 1;) {
+      if (links[i].via == Via::kNoGrad) set_grad_enabled(links[i].outer_grad);
+    }
+    Frame& f = *t.frames[0];
+    const bc::Proto& proto = f.code->proto();
+    const bc::Op op = bc::op(proto.code[f.pc]);
+    if (links.size() > 1 || takes_multres(op)) {
+      if (!is_call(op)) stop_before_producer(f);
+      exit.resume.kind = Resume::Kind::kCall;
+      exit.resume.pc = f.pc;
+      std::vector<Recipe> args;
+      if (links.size() > 1) {
+        append_call(links, 1, args);
+      } else {
+        for (Var* v : call_operands(f)) args.push_back(value(v));
+      }
+      bc::Slots live;
+      for (bc::Pc next : bc::successors(proto, f.pc)) live |= f.code->liveness().before[next];
+      live &= ~bc::effects(proto, f.pc).writes;
+      write_slots(live);
+      for (const Recipe& r : args) exit.resume.args.push_back(result(r));
+      return;
+    }
+    exit.resume.kind = Resume::Kind::kPc;
+    exit.resume.pc = f.pc;
+    exit.resume.past_portal = end.kind == SegmentEnd::kBreak;
+    write_slots(f.code->liveness().before[f.pc]);
+  }
+
+  BreakReason loop_reason() {
+    return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line()};
+  }
+
+  // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
+  void stop_before_producer(Frame& f) { stop_at(f.multres_step ? f.multres_step : f.step, end.why); }
+
+  // -- effects
+
+  void effects() {
+    for (Table* table : t.written_tables) {
+      const Recipe target{Recipe::kRegister, t.reg(table->source)};
+      for (const Key& id : table->log) {
+        TableEntry& e = table->entries.at(id);
+        if (!e.written) continue;
+        const Recipe k = value(e.key);
+        entry.table_writes.push_back({target, k, value(e.value)});
+      }
+    }
+    for (Cell* cell : t.written_cells) {
+      entry.upvalue_writes.push_back({{Recipe::kRegister, t.reg(cell->function)}, cell->index, value(cell->value)});
+    }
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const auto& in = t.inputs[i];
+      if (in.fake->requires_grad != in.requires_grad && is_leaf(in.fake)) {
+        entry.requires_grad_writes.push_back({int(i), in.fake->requires_grad});
+      }
+      if (!in.grad_loaded) continue;
+      const Tensor now = in.fake->autograd ? in.fake->autograd->grad : Tensor();
+      // A gradient that was overwritten without being read is written whatever it was.
+      if (now.same(in.initial_grad) && (now || in.grad_known)) continue;
+      entry.grad_writes.push_back({int(i), now ? tensor(now) : Recipe{}});
+    }
+    entry.grad_mode = grad_enabled();
+    entry.sets_grad_mode = entry.grad_mode != t.initial_grad_mode;
+  }
+
+  void written_inputs() {
+    for (const auto& node : t.graph->nodes) {
+      if (!node->inplace && node->op != OpId::copy_) continue;
+      const Storage* s = node->args[0].tensor()->storage.get();
+      for (size_t i = 0; i < t.inputs.size(); i++) {
+        if (t.inputs[i].fake->storage.get() != s) continue;
+        bool known = false;
+        for (int w : entry.written) known = known || w == int(i);
+        if (!known) entry.written.push_back(int(i));
+      }
+    }
+    for (int w : entry.written) {
+      for (size_t i = 0; i < t.inputs.size(); i++) {
+        if (int(i) == w || t.inputs[i].real->storage.get() != t.inputs[w].real->storage.get()) continue;
+        stop_at(t.first_step(), {"tensors that share memory are written", "alias", "", t.file(), t.line()});
+      }
+    }
+    t.program.written = entry.written;
+    if (!entry.written.empty() && t.inputs.size() > 1) t.check(GuardOp::kOverlapCheck, nullptr, 0, "memory of its own");
+  }
+
+  void grad_mode_guard() {
+    bool matters = t.grad_mode_read;
+    for (const auto& in : t.inputs) matters = matters || in.requires_grad;
+    if (!matters) return;
+    t.check(GuardOp::kGradModeCheck, nullptr, t.initial_grad_mode, t.initial_grad_mode ? "true" : "false");
+  }
+
+  void run() {
+    frames();
+    effects();
+    written_inputs();
+    grad_mode_guard();
+  }
+};
+
+}  // namespace
+
+void finish_segment(Trace& t, Unit& unit, UnitPoint& point, const SegmentEnd& end, Entry& entry, Exit& exit) {
+  Finisher{t, unit, point, end, entry, exit, {}, {}}.run();
+}
+
+}  // namespace lutra

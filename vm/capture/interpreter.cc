@@ -1,0 +1,106 @@
+// The symbolic interpreter's loop: one instruction at a time, budgets, loops entered and left, breaks.
+#include "vm/capture/interpreter.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/capture/state.h"
+
+namespace lutra {
+namespace {
+
+constexpr uint64_t kMaxSteps = 400000;
+constexpr size_t kMaxNodes = 20000;
+
+Handlers make_handlers() {
+  Handlers h;
+  install_moves(h);
+  install_arithmetic(h);
+  install_compares(h);
+  install_tables(h);
+  install_calls(h);
+  install_loops(h);
+  return h;
+}
+
+const Handlers& handlers() {
+  static const Handlers table = make_handlers();
+  return table;
+}
+
+}  // namespace
+
+Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptions& o)
+    : L(state_L), state(s), decisions(d), options(o), initial_grad_mode(grad_enabled()) {
+  luaL_checkstack(L, 64, "capture");
+  lua_newtable(L);
+  pins = lua_gettop(L);
+  lua_newtable(L);
+  constants = lua_gettop(L);
+  lua_newtable(L);
+  weak = lua_gettop(L);
+  lua_createtable(L, 0, 1);
+  lua_pushliteral(L, "v");
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, weak);
+  sym_scope_ = std::make_unique<SymScope>(graph->env.get());
+  mode_scope_ = std::make_unique<ModeScope>(&recorder);
+}
+
+Trace::~Trace() { set_grad_enabled(initial_grad_mode); }
+
+void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
+  throw GraphBreak{{reason, kind, hint, file(), line()}, dirty || effect_};
+}
+
+Var* Trace::slot(Frame& f, unsigned i) {
+  Var* v = i < f.cells.size() && f.cells[i] ? f.cells[i]->value : f.slots[i];
+  if (!v) stop("a loop that runs already", "loop");  // a hidden slot of a loop entered before the segment
+  return v;
+}
+
+void Trace::set(Frame& f, unsigned i, Var* v) {
+  if (i < f.cells.size() && f.cells[i]) f.cells[i]->value = v;
+  f.slots[i] = v;
+}
+
+void Trace::step(Frame& f) {
+  const bc::Proto& proto = f.code->proto();
+  f.step = ++steps;
+  effect_ = false;
+  if (steps > kMaxSteps || graph->nodes.size() > kMaxNodes) {
+    if (!f.active.empty()) stop("a loop is too long to be unrolled", "loop_budget");
+    stop("the segment is too long", "budget");
+  }
+  while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();
+  if (steps == decisions.stop_step) throw GraphBreak{decisions.stop_reason, false};
+  if (const bc::Loop* loop = f.code->loop_at(f.pc)) {
+    if (decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
+    f.active.push_back(loop);
+  }
+  const bc::Ins ins = proto.code[f.pc];
+  const Handler h = handlers().of[ins & 0xff];
+  if (!h) stop(str("bytecode ", bc::info(ins).name), "unsupported");
+  f.next = f.pc + 1;
+  h(*this, f, ins);
+  f.pc = f.next;
+}
+
+Vars Trace::run(Frame& f) {
+  while (!f.done) step(f);
+  if (f.via == Via::kNoGrad) set_grad_enabled(f.outer_grad);
+  return f.results;
+}
+
+void jump(Frame& f, bc::Pc target) { f.next = target; }
+
+Var* string_constant(Trace& t, Frame& f, unsigned index) {
+  return t.string(std::get<std::string>(f.code->proto().kgc[index]));
+}
+
+Var* number_constant(Trace& t, Frame& f, unsigned index) {
+  const bc::KNum& k = f.code->proto().knum[index];
+  return t.number(std::holds_alternative<double>(k) ? std::get<double>(k) : double(std::get<int32_t>(k)));
+}
+
+}  // namespace lutra

@@ -1,0 +1,209 @@
+// Arithmetic: doubles where constant, expressions of the SymEnv where symbolic, bindings where a tensor takes part.
+#include <cmath>
+#include <lua.hpp>
+
+#include "vm/capture/interpreter.h"
+
+namespace lutra {
+namespace {
+
+using bc::op_a;
+using bc::op_b;
+using bc::op_c;
+using bc::op_d;
+using bc::Op;
+
+struct Row {
+  const char* metamethod;
+  SymOp number, integer;  // integer: exact on whole numbers, kConstInt where there is none
+};
+
+const Row kAddRow{"__add", SymOp::kNAdd, SymOp::kAdd}, kSubRow{"__sub", SymOp::kNSub, SymOp::kSub},
+    kMulRow{"__mul", SymOp::kNMul, SymOp::kMul}, kDivRow{"__div", SymOp::kNDiv, SymOp::kConstInt},
+    kModRow{"__mod", SymOp::kNMod, SymOp::kMod}, kPowRow{"__pow", SymOp::kNPow, SymOp::kConstInt};
+
+const Row& row(Op op) {
+  switch (op) {
+    case Op::ADDVN:
+    case Op::ADDNV:
+    case Op::ADDVV:
+      return kAddRow;
+    case Op::SUBVN:
+    case Op::SUBNV:
+    case Op::SUBVV:
+      return kSubRow;
+    case Op::MULVN:
+    case Op::MULNV:
+    case Op::MULVV:
+      return kMulRow;
+    case Op::DIVVN:
+    case Op::DIVNV:
+    case Op::DIVVV:
+      return kDivRow;
+    case Op::MODVN:
+    case Op::MODNV:
+    case Op::MODVV:
+      return kModRow;
+    default:
+      return kPowRow;
+  }
+}
+
+bool whole(double d) { return std::floor(d) == d && std::fabs(d) < 4503599627370496.0; }
+
+// Numbers of which one at least is symbolic.
+Var* symbolic_arithmetic(Trace& t, const Row& r, Var* a, Var* b) {
+  SymEnv& env = *t.graph->env;
+  const Scalar x = t.symbolic(a), y = t.symbolic(b);
+  auto is_int = [](const Scalar& s) { return s.expr ? s.kind == Scalar::kInt : whole(s.to_double()); };
+  if (is_int(x) && is_int(y) && (x.expr || y.expr) && r.integer != SymOp::kConstInt) {
+    const bool by_zero = r.integer == SymOp::kMod && y.to_double() == 0;
+    if (!by_zero && !(r.integer == SymOp::kMod && y.expr)) {
+      auto id = [&](const Scalar& s) { return s.expr ? s.expr : env.constant(s.to_int()); };
+      return t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(r.integer, id(x), id(y)))));
+    }
+  }
+  auto id = [&](const Scalar& s) {
+    if (s.expr == 0) return env.number(s.to_double());
+    return s.kind == Scalar::kInt ? env.make(SymOp::kToNum, s.expr) : s.expr;
+  };
+  const int32_t e = env.make(r.number, id(x), id(y));
+  Scalar s(env[e].d);
+  s.expr = env[e].op == SymOp::kConstNum ? 0 : e;
+  return t.scalar(s);
+}
+
+Var* metamethod_of(Trace& t, Var* v, const char* name) {
+  t.force(v);
+  return v->kind == VarKind::kTable ? t.metamethod(v, name) : t.nil();
+}
+
+// Lua's coercion: a string that reads as a number is one.
+Var* to_number(Trace& t, Var* v) {
+  if (v->kind != VarKind::kString) return v;
+  lua_pushlstring(t.L, v->s.data(), v->s.size());
+  const bool is = lua_isnumber(t.L, -1);
+  const double d = lua_tonumber(t.L, -1);
+  lua_pop(t.L, 1);
+  if (!is) return v;
+  t.text(v);
+  return t.number(d);
+}
+
+Var* other(Trace& t, const char* name, Var* a, Var* b) {
+  for (Var* v : {a, b}) {
+    if (v->kind == VarKind::kTensor) {
+      const Binding* m = find_metamethod(name);
+      if (!m) t.stop(str("tensors have no ", name), "error");
+      const bool unary = a == b && (name == std::string("__unm"));  // Lua passes its operand twice
+      Vars r = t.call_binding(*m, unary ? Vars{a} : Vars{a, b});
+      return r.empty() ? t.nil() : r[0];
+    }
+    Var* h = metamethod_of(t, v, name);
+    if (h->kind != VarKind::kNil) {
+      Vars r = t.call(h, {a, b}, true);
+      return r.empty() ? t.nil() : r[0];
+    }
+  }
+  t.stop("arithmetic on a value that is not a number", "error");
+}
+
+
+void op_vn(Trace& t, Frame& f, bc::Ins i) {
+  t.set(f, op_a(i), arithmetic(t, bc::op(i), t.slot(f, op_b(i)), number_constant(t, f, op_c(i))));
+}
+void op_nv(Trace& t, Frame& f, bc::Ins i) {
+  t.set(f, op_a(i), arithmetic(t, bc::op(i), number_constant(t, f, op_c(i)), t.slot(f, op_b(i))));
+}
+void op_vv(Trace& t, Frame& f, bc::Ins i) {
+  t.set(f, op_a(i), arithmetic(t, bc::op(i), t.slot(f, op_b(i)), t.slot(f, op_c(i))));
+}
+
+void op_unm(Trace& t, Frame& f, bc::Ins i) {
+  Var* v = to_number(t, t.force(t.slot(f, op_d(i))));
+  if (v->kind != VarKind::kNumber) return t.set(f, op_a(i), other(t, "__unm", v, v));
+  if (v->guarded && !v->num.expr) return t.set(f, op_a(i), t.number(-v->num.to_double()));
+  Scalar s = t.symbolic(v);
+  SymEnv& env = *t.graph->env;
+  if (s.kind == Scalar::kInt) {
+    const int32_t e = env.make(SymOp::kSub, env.constant(0), s.expr);
+    return t.set(f, op_a(i), t.scalar(Scalar::of_sym(SymInt::of_expr(env, e))));
+  }
+  const int32_t e = env.make(SymOp::kNNeg, s.expr);
+  Scalar r(env[e].d);
+  r.expr = e;
+  t.set(f, op_a(i), t.scalar(r));
+}
+
+void op_not(Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.boolean(!t.truthy(t.slot(f, op_d(i))))); }
+
+void op_len(Trace& t, Frame& f, bc::Ins i) {
+  Var* v = t.force(t.slot(f, op_d(i)));
+  switch (v->kind) {
+    case VarKind::kString:
+      return t.set(f, op_a(i), t.number(double(t.text(v).size())));
+    case VarKind::kTable:
+      return t.set(f, op_a(i), t.number(double(t.length(v->table))));
+    case VarKind::kTensor:
+      if (v->tensor->sizes.empty()) t.stop("the length of a tensor without dims", "error");
+      return t.set(f, op_a(i), t.scalar(Scalar::of_sym(v->tensor->sizes[0])));
+    default:
+      t.stop("the length of a value that is neither table, string nor tensor", "error");
+  }
+}
+
+void op_cat(Trace& t, Frame& f, bc::Ins i) {
+  std::string text;
+  for (unsigned s = op_b(i); s <= op_c(i); s++) {
+    Var* v = t.force(t.slot(f, s));
+    if (v->kind == VarKind::kString) {
+      text += t.text(v);
+    } else if (v->kind == VarKind::kNumber) {
+      lua_pushnumber(t.L, t.constant(v));
+      text += lua_tostring(t.L, -1);
+      lua_pop(t.L, 1);
+    } else if (v->kind == VarKind::kTensor) {
+      t.stop("a tensor is written into a string", "data");
+    } else {
+      t.stop("concatenation of a value that is neither string nor number", "unsupported");
+    }
+  }
+  t.set(f, op_a(i), t.string(text));
+}
+
+}  // namespace
+
+Var* arithmetic(Trace& t, Op op, Var* a, Var* b) {
+  const Row& r = row(op);
+  a = to_number(t, t.force(a)), b = to_number(t, t.force(b));
+  if (a->kind != VarKind::kNumber || b->kind != VarKind::kNumber) return other(t, r.metamethod, a, b);
+  const bool constant = a->guarded && b->guarded && !a->num.expr && !b->num.expr;
+  if (!constant) return symbolic_arithmetic(t, r, a, b);
+  const double x = a->num.to_double(), y = b->num.to_double();
+  switch (r.number) {
+    case SymOp::kNAdd:
+      return t.number(x + y);
+    case SymOp::kNSub:
+      return t.number(x - y);
+    case SymOp::kNMul:
+      return t.number(x * y);
+    case SymOp::kNDiv:
+      return t.number(x / y);
+    case SymOp::kNMod:
+      return t.number(x - std::floor(x / y) * y);
+    default:
+      return t.number(std::pow(x, y));
+  }
+}
+
+void install_arithmetic(Handlers& h) {
+  for (Op op : {Op::ADDVN, Op::SUBVN, Op::MULVN, Op::DIVVN, Op::MODVN}) h.set(op, op_vn);
+  for (Op op : {Op::ADDNV, Op::SUBNV, Op::MULNV, Op::DIVNV, Op::MODNV}) h.set(op, op_nv);
+  for (Op op : {Op::ADDVV, Op::SUBVV, Op::MULVV, Op::DIVVV, Op::MODVV, Op::POW}) h.set(op, op_vv);
+  h.set(Op::UNM, op_unm);
+  h.set(Op::NOT, op_not);
+  h.set(Op::LEN, op_len);
+  h.set(Op::CAT, op_cat);
+}
+
+}  // namespace lutra

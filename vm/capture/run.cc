@@ -1,0 +1,155 @@
+// Running an entry: the loaded values in, the compiled segment's results and effects out.
+#include <lua.hpp>
+
+#include "jit/autograd/compiled_autograd.h"
+#include "ops/grad/tape.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/driver.h"
+#include "vm/capture/state.h"
+#include "vm/host/runtime.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+// The history of a result whose backward has run inside its segment.
+struct ReleasedNode : GradNode {
+  const char* name() const override { return "CompiledBackward"; }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
+    fail(
+        "backward: trying to backward through the graph a second time, but its saved values are freed; give "
+        "retain_graph=true the first time");
+  }
+  void release() override {}
+};
+
+struct EntryRunner {
+  CaptureState& state;
+  lua_State* L;
+  Entry& e;
+  GuardValues& values;
+  int constants;
+  std::vector<Value> outputs;
+  int tables = 0;  // stack index before the first fresh table
+
+  void compute() {
+    std::vector<Tensor> inputs;
+    inputs.reserve(values.tensors.size());
+    for (size_t i = 0; i < values.tensors.size(); i++) {
+      if (e.guards.tensor_sources[i]) inputs.push_back(values.tensors[i]);
+    }
+    if (e.autograd) {
+      outputs = e.autograd->run(inputs, values.scalars);
+    } else {
+      GradModeScope no_grad(false);
+      outputs = e.compiled->run(inputs, values.scalars);
+    }
+    for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
+    for (int i : e.released_outputs) set_history(outputs[size_t(i)].tensor(), make_ref<ReleasedNode>(), 0);
+  }
+
+  void push(const Recipe& r) {
+    switch (r.kind) {
+      case Recipe::kNil:
+        return lua_pushnil(L);
+      case Recipe::kFalse:
+        return lua_pushboolean(L, 0);
+      case Recipe::kTrue:
+        return lua_pushboolean(L, 1);
+      case Recipe::kConstant:
+        return lua_rawgeti(L, constants, r.index);
+      case Recipe::kTensorOut:
+        return push_tensor(L, outputs[size_t(r.index)].tensor());
+      case Recipe::kTensorIn:
+        return push_tensor(L, values.tensors[size_t(r.index)]);
+      case Recipe::kRegister:
+        return lua_pushvalue(L, values.base + r.index);
+      case Recipe::kSymbol: {
+        const SymbolValue& v = values.symbols[size_t(r.index)];
+        return lua_pushnumber(L, e.guards.symbols.is_number(r.index) ? v.d : double(v.i));
+      }
+      case Recipe::kTable:
+        return lua_pushvalue(L, tables + 1 + r.index);
+      case Recipe::kResume: {
+        const ResumeFrame& resume = e.resumes[size_t(r.index)];
+        push(resume.function);
+        push_clone(state, L, resume.unit, lua_gettop(L), false);
+        lua_remove(L, -2);
+        return;
+      }
+      case Recipe::kMethod:
+        fail_internal("capture: a method as a result");
+    }
+  }
+
+  void make_tables() {
+    tables = lua_gettop(L);
+    for (const FreshTable& t : e.tables) lua_createtable(L, t.array_size, t.hash_size);
+    for (size_t i = 0; i < e.tables.size(); i++) {
+      const int table = tables + 1 + int(i);
+      for (const auto& [k, v] : e.tables[i].items) {
+        push(k);
+        push(v);
+        lua_rawset(L, table);
+      }
+      if (e.tables[i].metatable.kind == Recipe::kNil) continue;
+      push(e.tables[i].metatable);
+      lua_setmetatable(L, table);
+    }
+  }
+
+  // In the order of a run of the original code, as far as anybody can tell: each place is written once.
+  void effects() {
+    for (const TableWrite& w : e.table_writes) {
+      push(w.table);
+      push(w.key);
+      push(w.value);
+      lua_rawset(L, -3);
+      lua_pop(L, 1);
+    }
+    for (const UpvalueWrite& w : e.upvalue_writes) {
+      push(w.function);
+      push(w.value);
+      if (!lua_setupvalue(L, -2, w.index + 1)) lua_pop(L, 1);
+      lua_pop(L, 1);
+    }
+    for (const RequiresGradWrite& w : e.requires_grad_writes) {
+      values.tensors[size_t(w.input)]->requires_grad = w.value;
+    }
+    for (const GradWrite& w : e.grad_writes) {
+      const Tensor& t = values.tensors[size_t(w.input)];
+      Tensor g;
+      if (w.value.kind == Recipe::kTensorOut) g = outputs[size_t(w.value.index)].tensor();
+      if (w.value.kind == Recipe::kTensorIn) g = values.tensors[size_t(w.value.index)];
+      if (g || t->autograd) autograd_meta(t).grad = g;
+    }
+    if (e.sets_grad_mode) set_grad_enabled(e.grad_mode);
+  }
+
+  int run() {
+    luaL_checkstack(L, int(e.tables.size() + e.results.size()) + 16, "a compiled segment");
+    compute();
+    make_tables();
+    lua_pushinteger(L, e.exit + 1);
+    for (const Recipe& r : e.results) push(r);
+    effects();
+    return int(e.results.size()) + 1;
+  }
+};
+
+}  // namespace
+
+int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values,
+              int constants) {
+  try {
+    return EntryRunner{state, L, entry, values, constants, {}}.run();
+  } catch (const Error& e) {
+    // A user's error (an index out of range): the original code raises it, with everything before it done.
+    if (e.kind == ErrorKind::kInternal) report_internal(state, *unit, e.what(), entry.graph_text);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+  return 0;
+}
+
+}  // namespace lutra

@@ -1,0 +1,40 @@
+// What capture keeps for a Runtime: decoded functions, builtins, compiled functions with their points and entries.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "vm/capture/builtins.h"
+#include "vm/capture/code.h"
+#include "vm/capture/unit.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct CaptureState {
+  std::unordered_map<const void*, std::unique_ptr<LuaCode>> codes;       // by identity of the prototype
+  std::unordered_map<const void*, const Builtin*> builtins;           // by address of the function
+  std::unordered_map<const void*, std::string> c_names;               // "print", "io.write"
+  std::unordered_set<const void*> disabled;                           // lt.disable: Lua functions, by address
+  Generators generators;
+  std::map<UnitKey, std::shared_ptr<Unit>> units;
+  std::unordered_map<int, Portal> portals;                            // by portal id
+  std::unordered_map<uint64_t, std::weak_ptr<Unit>> by_serial;
+  std::vector<std::shared_ptr<Unit>> resume_units;
+  bool internal_reported = false;
+  uint64_t next_unit = 1;
+};
+
+CaptureState& capture_state(lua_State* L);
+const Builtin* find_builtin(const CaptureState& state, const void* function);
+std::string name_of_function(const CaptureState& state, const void* function);
+bool is_disabled(const CaptureState& state, const void* function);
+// The decoded Lua function at `index`, null for a C function.
+LuaCode* code_of(CaptureState& state, lua_State* L, int index);
+// Fills in builtins and names from the globals and the module table at the top of the stack.
+void learn_builtins(lua_State* L, CaptureState& state);
+
+}  // namespace lutra

@@ -1,0 +1,198 @@
+// One attempt to capture a segment: a frame's bytecode and real values in; a graph, a guard program and trackers of what
+// the segment leaves behind out. Nothing real is changed; an attempt that learns it must decide otherwise is dropped and
+// made again with its decisions.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "jit/graph/graph.h"
+#include "vm/bind/binding.h"
+#include "vm/capture/code.h"
+#include "vm/capture/tracker.h"
+#include "vm/guard/program.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct CaptureState;
+
+// A graph break: why the segment ends before the current instruction. reason holds no line, name or address.
+struct BreakReason {
+  std::string reason, kind, hint;
+  const char* file = nullptr;
+  int line = 0;
+};
+struct GraphBreak {
+  BreakReason why;
+  bool dirty = false;  // something was changed by the instruction already: trace again and stop before it
+};
+struct LoopStop {};  // the segment ends before a loop that is not unrolled, or at the end of its body
+struct Restart {};   // trace again with changed decisions
+
+// What earlier attempts have learned.
+struct Decisions {
+  std::set<std::pair<const bc::Proto*, bc::Pc>> kept_loops;  // not unrolled
+  uint64_t stop_step = 0;                                    // break before this step (0: none)
+  BreakReason stop_reason;
+  std::set<std::string> preload_grads;                       // by source: leaves whose gradient is read before backward
+};
+
+struct TraceOptions {
+  int dynamic = -1;  // -1: sizes become symbolic after a miss, 0: never, 1: from the first capture
+  std::map<std::string, std::set<int>> dynamic_dims;  // by source
+};
+
+// How a frame of the trace was called.
+enum class Via : uint8_t { kCall, kNoGrad };
+
+struct Frame {
+  LuaCode* code = nullptr;
+  Var* function = nullptr;
+  Vars slots;
+  std::vector<Cell*> cells;  // of slots that closures share
+  Vars varargs;
+  Vars multres;  // values above a MULTRES producer's base
+  bc::Pc pc = 1, next = 1;
+  uint64_t step = 0;  // of the instruction at pc
+  uint64_t multres_step = 0;  // of the producer of multres
+  std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
+  Via via = Via::kCall;
+  bool outer_grad = true;  // kNoGrad: grad mode to restore
+  bool tail = false;       // has made a tail call: not part of the chain any more
+  bool expression = false; // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
+  bool done = false;
+  Vars results;
+  int line() const { return int(code->proto().line(pc)); }
+};
+
+class Trace {
+ public:
+  Trace(lua_State* L, CaptureState& state, Decisions& decisions, const TraceOptions& options);
+  ~Trace();
+
+  // -- the interpreter (interpreter.cc)
+  Vars run(Frame& frame);
+  void step(Frame& frame);
+  [[noreturn]] void stop(const std::string& reason, const std::string& kind, const std::string& hint = "",
+                         bool dirty = false);
+  Var* slot(Frame& f, unsigned i);
+  void set(Frame& f, unsigned i, Var* v);
+
+  // -- trackers (wrap.cc)
+  Var* nil();
+  Var* boolean(bool b);
+  Var* number(double d);
+  Var* scalar(const Scalar& s);
+  Var* string(const std::string& s);
+  Var* tensor(const Tensor& fake);
+  Var* fresh_table(int array_size = 0, int hash_size = 0);
+  Var* value(const Value& v);
+  Var* wrap(const Source* source);          // pops the value at the top of the stack; lazy
+  Var* constant_from_stack();               // pops; a value that is constant for this trace
+  Var* force(Var* v);                       // looks at it: its type is guarded from here on
+  bool truthy(Var* v);
+  double constant(Var* number);             // specialises
+  Scalar symbolic(Var* number);             // keeps it symbolic where it can be
+  const std::string& text(Var* string);     // specialises
+  void guard_identity(Var* v);
+  bool same(Var* a, Var* b);                // rawequal
+  Key key(Var* v);
+  void push_real(Var* v);                   // pushes the real value (constants and pinned values)
+  bool is_real(Var* v);
+  int pin();                                // pops the top of the stack into the pins
+  void push_pin(int pin);
+
+  // -- tables (tables.cc)
+  Var* raw_get(Table* t, Var* key);
+  void raw_set(Table* t, Var* key, Var* value);
+  Var* metatable(Var* v);                   // a table Var or nil
+  Var* metamethod(Var* v, const char* name);
+  Var* index(Var* object, Var* key);
+  void set_index(Var* object, Var* key, Var* value);
+  int64_t length(Table* t);
+  std::pair<Var*, Var*> next(Table* t, Var* key);
+  Table* table_of(Var* v);
+
+  // -- calls (calls.cc)
+  Vars call(Var* f, Vars args, bool expression = false, Via via = Via::kCall);
+  Vars call_binding(const Binding& b, const Vars& args);
+  Vars call_pure(Var* f, const Vars& args, const std::string& name);  // a C function of constants, run now
+  Var* tensor_attribute(Var* object, Var* key);
+  void set_tensor_attribute(Var* object, Var* key, Var* value);
+  void load_grad(const Tensor& fake, const Source* source);
+  void prepare_backward();
+  void finish_backward();
+
+  Cell* upvalue(Frame& f, unsigned i);
+
+  // -- guards (guards.cc)
+  int reg(const Source* s);
+  void check(GuardOp op, const Source* s, int index = 0, const std::string& expected = "");
+  void check_pair(GuardOp op, const Source* s, const Source* other);
+  int constant_slot(Var* v);                // in the entry's table of constants
+  int constant_slot_from_stack();
+  int weak_slot(int pin);
+  const Source* source(SourceKind kind, const Source* base, const Source* key, int index, const std::string& text);
+
+  void close() { mode_scope_.reset(), sym_scope_.reset(); }  // tracing is over: ops are real again
+  uint64_t first_step() const { return 1; }
+  const char* file() const { return frames.empty() ? nullptr : frames.back()->code->file; }
+  int line() const { return frames.empty() ? 0 : frames.back()->line(); }
+
+  lua_State* L;
+  CaptureState& state;
+  Decisions& decisions;
+  const TraceOptions& options;
+  int pins, constants, weak;  // stack indexes
+  int pin_count = 0, constant_count = 0, weak_count = 0;
+
+  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  GraphRecorder recorder{*graph};
+  Sources sources;
+  GuardProgram program;
+  std::deque<Var> vars;
+  std::deque<Table> tables;
+  std::deque<Cell> cells;
+  std::deque<Closure> closures;
+  std::deque<Frame> frame_store;
+  std::vector<Frame*> frames;  // running now, outermost first
+  uint64_t steps = 0;
+  uint64_t fresh_tables = 0;
+
+  struct TensorInput {
+    Tensor fake, real;
+    const Source* source;
+    bool grad_loaded = false;   // fake's grad stands for the real one
+    Tensor initial_grad;        // fake
+    bool requires_grad = false;
+    bool grad_known = false;    // by a guard (not merely overwritten)
+  };
+  std::vector<TensorInput> inputs;                                  // by graph input
+  std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
+  std::unordered_map<const void*, Table*> table_of_real;
+  std::unordered_map<const void*, Cell*> cell_of_real;
+  std::vector<Table*> written_tables;
+  std::vector<Cell*> written_cells;
+  std::map<std::pair<int, std::string>, int> constant_slots;
+  std::unordered_map<const Source*, int> registers;
+  bool initial_grad_mode;
+  bool grad_mode_read = false;
+  std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
+  bool backward_called = false;
+  bool no_grad_outer = true;  // grad mode around the no_grad call being made
+  bool effect_ = false;  // the current instruction has changed something
+
+ private:
+  std::unique_ptr<SymScope> sym_scope_;
+  std::unique_ptr<ModeScope> mode_scope_;
+  int add_tensor_input(const Tensor& real, const Source* source);
+  void force_table(Var* v);
+  void force_userdata(Var* v);
+  TensorSpec spec_of(const Tensor& real, const Tensor& fake);
+};
+
+}  // namespace lutra

@@ -1,0 +1,107 @@
+// Variable trackers: what capture knows of each Lua value of a frame that it interprets symbolically.
+// Invariants:
+// 1. A Var with a source stands for a real value (its pin) that the entry loads again at run time; whatever the trace
+//    learns of it (type, value, identity) is in the guard program. A lazy Var has been moved about only: nothing is known.
+// 2. Nothing real is changed while tracing: writes to tables, upvalues and tensors go to Table, Cell and fakes.
+// 3. One Table for each real table, one fake for each real tensor, whatever the number of sources.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ops/core/value.h"
+#include "vm/bytecode/dump.h"
+#include "vm/guard/source.h"
+
+namespace lutra {
+
+struct Binding;
+struct Builtin;
+struct LuaCode;
+struct Frame;
+struct Var;
+
+enum class VarKind : uint8_t {
+  kLazy,  // not looked at yet
+  kNil,
+  kBool,
+  kNumber,
+  kString,
+  kTensor,
+  kTable,
+  kFunction,  // a real function
+  kClosure,   // made by FNEW in the trace
+  kBinding,   // a method of tensors, fetched in the trace
+  kObject,    // anything else, by identity
+};
+
+// A table key: number, string, boolean, or an object by its address (the real object's, else the trace's).
+struct Key {
+  enum Kind : uint8_t { kNumber, kString, kBool, kObject } kind = kNumber;
+  double n = 0;
+  std::string s;
+  const void* p = nullptr;
+  bool operator<(const Key& o) const {
+    if (kind != o.kind) return kind < o.kind;
+    if (kind == kString) return s < o.s;
+    return kind == kObject ? p < o.p : n < o.n;
+  }
+};
+
+struct TableEntry {
+  Var* key = nullptr;
+  Var* value = nullptr;
+  bool written = false;
+};
+
+struct Table {
+  int pin = 0;  // 0: made in the trace
+  const Source* source = nullptr;
+  std::map<Key, TableEntry> entries;  // all of a fresh table; what was read or written of a real one
+  std::vector<Key> log;               // keys in the order of their first write
+  int array_size = 0, hash_size = 0;  // as TNEW and templates ask for
+  Var* metatable = nullptr;           // null: not looked at (real tables) or none (fresh ones)
+  bool metatable_written = false;
+  bool length_known = false;
+  int64_t length = 0;                 // of the real table
+  bool keys_known = false;
+  std::vector<Var*> keys;             // the real table's, in order
+  uint64_t order = 0;                 // number among fresh tables
+};
+
+// A variable shared by closures. Either an upvalue of a real function, or a slot of a frame that FNEW captured.
+struct Cell {
+  Var* value = nullptr;
+  bool written = false;
+  int function_pin = 0;  // real: where to write back
+  int index = 0;
+  const Source* function = nullptr;
+};
+
+struct Closure {
+  LuaCode* code = nullptr;
+  std::vector<Cell*> cells;
+  Var* env = nullptr;
+  uint64_t outer_step = 0;  // the step of the outermost frame that made it
+};
+
+struct Var {
+  VarKind kind = VarKind::kLazy;
+  bool guarded = true;  // kNumber, kString: the value may be used without a further guard
+  bool b = false;
+  int pin = 0;
+  const Source* source = nullptr;
+  const void* id = nullptr;  // address of the real object
+  Scalar num;
+  std::string s;
+  Tensor tensor;  // fake
+  Table* table = nullptr;
+  Closure* closure = nullptr;
+  const Binding* binding = nullptr;
+  const Builtin* builtin = nullptr;
+  bool identity_guarded = false;
+};
+
+using Vars = std::vector<Var*>;
+
+}  // namespace lutra

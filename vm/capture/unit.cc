@@ -1,0 +1,171 @@
+// Units: functions in, patched prototypes out; which points they have and which functions follow their bytecode.
+#include "vm/capture/unit.h"
+
+#include <lua.hpp>
+
+#include "vm/capture/state.h"
+#include "vm/host/runtime.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+bool returns(bc::Op op) {
+  return op == bc::Op::RET || op == bc::Op::RET0 || op == bc::Op::RET1 || op == bc::Op::RETM;
+}
+
+void weak_table(lua_State* L, const char* mode) {
+  lua_newtable(L);
+  lua_createtable(L, 0, 1);
+  lua_pushstring(L, mode);
+  lua_setfield(L, -2, "__mode");
+  lua_setmetatable(L, -2);
+}
+
+std::shared_ptr<Unit> make_unit(CaptureState& state, lua_State* L, std::unique_ptr<LuaCode> code,
+                                const UnitOptions& options) {
+  auto unit = std::make_shared<Unit>();
+  unit->serial = state.next_unit++;
+  unit->options = options;
+  unit->name = str(code->file, ":", code->proto().first_line);
+  unit->code = std::move(code);
+  weak_table(L, "k");
+  unit->functions = luaL_ref(L, LUA_REGISTRYINDEX);
+  state.by_serial[unit->serial] = unit;
+  return unit;
+}
+
+}  // namespace
+
+std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, const UnitOptions& options,
+                                uint64_t serial) {
+  const UnitKey key{prototype_identity(L, index), options, serial};
+  auto it = state.units.find(key);
+  if (it != state.units.end()) return it->second;
+  auto code = decode_function(L, index);
+  if (!code) return nullptr;
+  auto unit = make_unit(state, L, std::move(code), options);
+  unit->key = key;
+  add_point(*unit, 1);
+  unit->stub_id = alloc_portal_id(L);
+  state.portals[unit->stub_id] = {unit, 1, 0, true};
+  state.units[key] = unit;
+  return unit;
+}
+
+std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const LuaCode& code,
+                                  const ResumeSpec& spec, int function, bool last) {
+  const std::string key = str(prototype_identity(L, function), " ", int(spec.mode), " ", spec.num_args, " ", last);
+  auto& unit = parent.resumes[{spec.pc, key}];
+  if (unit) return unit;
+  ResumeProto resume = build_resume(*code.dump, spec);
+  auto dump = std::make_shared<bc::Dump>(resume.patched.dump);
+  const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
+  unit = make_unit(state, L, make_code(std::move(dump), top), parent.options);
+  unit->recompiles = parent.recompiles;
+  unit->log = parent.log;
+  unit->breaks = parent.breaks;
+  unit->resume_sites = resume.patched.sites;
+  for (bc::Pc next : bc::successors(code.proto(), spec.pc)) {
+    for (bc::Pc pc = 1; pc < resume.old_pc.size(); pc++) {
+      if (resume.old_pc[pc] != next) continue;
+      add_point(*unit, pc);
+      break;
+    }
+  }
+  state.resume_units.push_back(unit);
+  return unit;
+}
+
+void add_point(Unit& unit, bc::Pc pc) {
+  const bc::Proto& proto = unit.code->proto();
+  for (int tries = 0; tries < 8; tries++) {
+    if (pc == 0 || pc >= proto.size() || unit.points.count(pc)) return;
+    const bc::Ins i = proto.code[pc];
+    if (returns(bc::op(i))) return;
+    if (bc::insertable(proto, pc)) break;
+    const std::vector<bc::Pc> next = bc::successors(proto, pc);
+    if (next.empty()) return;
+    for (size_t n = 1; n < next.size(); n++) add_point(unit, next[n]);
+    pc = next[0];
+  }
+  if (!bc::insertable(proto, pc)) return;
+  UnitPoint& point = unit.points[pc];
+  point.pc = pc;
+  point.args = unit.code->liveness().passable(pc);
+  point.varargs = proto.vararg();
+  unit.changed = true;
+}
+
+void add_points_after(Unit& unit, bc::Pc pc) {
+  for (bc::Pc next : bc::successors(unit.code->proto(), pc)) add_point(unit, next);
+}
+
+namespace {
+
+Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
+  Patch patch;
+  for (auto& [pc, point] : unit->points) {
+    if (point.dead) continue;
+    const int id = alloc_portal_id(L);
+    unit->ids.push_back(id);
+    state.portals[id] = {unit, pc, point.exits.size(), false};
+    Point p;
+    p.pc = pc;
+    p.id = id;
+    p.args = point.args;
+    p.varargs = point.varargs;
+    p.exits = point.exits;
+    for (size_t e = 0; e < p.exits.size(); e++) p.exits[e].code = int(e) + 1;
+    patch.points.push_back(std::move(p));
+  }
+  return apply_patch(*unit->code->dump, patch);
+}
+
+}  // namespace
+
+void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
+  if (!unit->changed && unit->patched) return;
+  unit->patched = std::make_shared<Patched>(build(state, L, unit));
+  unit->changed = false;
+  if (log_wanted("bytecode")) {
+    log_text("bytecode", unit->name + "\n" + bc::print(unit->patched->dump.top()));
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, unit->functions);
+  const int functions = lua_gettop(L);
+  lua_pushnil(L);
+  while (lua_next(L, functions)) {
+    lua_pop(L, 1);
+    make_clone(L, lua_gettop(L), *unit->patched);
+    redirect(L, lua_gettop(L) - 1, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  lua_settop(L, functions - 1);
+}
+
+void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, int index, bool stub) {
+  if (stub) {
+    make_clone(L, index, make_stub(*unit->code->dump, unit->stub_id));
+    return;
+  }
+  refresh(state, L, unit);
+  make_clone(L, index, *unit->patched);
+}
+
+void follow(lua_State* L, Unit& unit, int index) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, unit.functions);
+  lua_pushvalue(L, index);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+void unfollow(lua_State* L, Unit& unit, int index) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, unit.functions);
+  lua_pushvalue(L, index);
+  lua_pushnil(L);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+}  // namespace lutra

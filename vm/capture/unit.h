@@ -1,0 +1,190 @@
+// A unit: one function as it is compiled with one set of options. Its points are the places where portals stand; each
+// point has entries, each entry a guard program with the compiled segment it protects.
+// Invariants:
+// 1. Entries belong to the prototype: closures of it share the unit, upvalues are guarded.
+// 2. An exit is only taken by bytecode that has it: a portal id names a point and how many exits its bytecode knows.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/compile.h"
+#include "vm/capture/code.h"
+#include "vm/capture/trace.h"
+#include "vm/guard/program.h"
+#include "vm/portal/patch.h"
+
+struct lua_State;
+
+namespace lutra {
+
+class CompiledAutograd;
+struct CaptureState;
+struct Unit;
+
+struct UnitOptions {
+  int dynamic = -1;
+  bool fullgraph = false;
+  std::string backend = "native", mode = "default";
+  int backend_function = 0;  // registry reference of a user's backend
+  bool operator<(const UnitOptions& o) const {
+    return std::tie(dynamic, fullgraph, backend, mode, backend_function) <
+           std::tie(o.dynamic, o.fullgraph, o.backend, o.mode, o.backend_function);
+  }
+};
+
+struct UnitKey {
+  const void* prototype;
+  UnitOptions options;
+  uint64_t serial;  // explain has units of its own
+  bool operator<(const UnitKey& o) const {
+    if (prototype != o.prototype) return prototype < o.prototype;
+    if (serial != o.serial) return serial < o.serial;
+    return options < o.options;
+  }
+};
+
+// How a value that the segment leaves behind is made.
+struct Recipe {
+  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume, kMethod };
+  Kind kind = kNil;
+  int index = 0;  // constant, output, input, register, place of the symbol, fresh table, resume
+};
+
+struct FreshTable {
+  int array_size = 0, hash_size = 0;
+  std::vector<std::pair<Recipe, Recipe>> items;
+  Recipe metatable;
+};
+
+struct TableWrite {
+  Recipe table, key, value;
+};
+struct UpvalueWrite {
+  Recipe function;
+  int index = 0;
+  Recipe value;
+};
+struct GradWrite {
+  int input = 0;
+  Recipe value;
+};
+struct RequiresGradWrite {
+  int input = 0;
+  bool value = false;
+};
+
+// A frame that is rebuilt: a resume prototype over the upvalues of the function it stands for.
+struct ResumeFrame {
+  std::shared_ptr<Unit> unit;  // of the resume prototype
+  Recipe function;             // the original closure
+};
+
+// A node of a captured graph, as reports list it.
+struct NodeText {
+  std::string op, name, args, dtype;
+  std::vector<int64_t> shape;
+  int line = 0;
+};
+std::vector<NodeText> describe_nodes(const Graph& graph);  // report.cc
+
+struct Entry {
+  GuardProgram guards;
+  std::unique_ptr<Sources> sources;
+  int constants = 0, weak = 0;  // registry references
+  bool decline = false;         // nothing to run: the original code is as good
+  std::shared_ptr<Compiled> compiled;
+  std::string graph_text;
+  size_t ops = 0;
+  std::vector<std::string> op_names;
+  std::vector<NodeText> nodes;  // for reports
+  size_t kernels = 0;
+  double compile_ms = 0;
+  std::vector<FreshTable> tables;
+  std::vector<ResumeFrame> resumes;
+  std::vector<Recipe> results;
+  std::vector<TableWrite> table_writes;
+  std::vector<UpvalueWrite> upvalue_writes;
+  std::vector<GradWrite> grad_writes;
+  std::vector<RequiresGradWrite> requires_grad_writes;
+  bool grad_mode = true;         // at the end
+  bool sets_grad_mode = false;
+  std::vector<int> written;      // inputs that the graph writes
+  std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
+  std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
+  std::vector<int> released_outputs;           // outputs whose backward has run in the segment
+  int exit = 0;                  // index into the point's exits
+  BreakReason why;               // empty kind: returned, or reached a loop
+  double capture_ms = 0;
+  int64_t hits = 0;
+  std::vector<int64_t> step_hits;
+};
+
+struct Recompile {
+  std::string kind, source, old_text, new_text, hint;
+  const char* file = nullptr;
+  int line = 0;
+};
+
+struct UnitPoint {
+  bc::Pc pc = 1;
+  std::vector<unsigned> args;
+  bool varargs = false;
+  std::vector<Exit> exits;
+  std::vector<std::shared_ptr<Entry>> entries;  // most recent hit first
+  bool dead = false;                            // never again: nothing to compile here, or the limit was reached
+  bool limit_reported = false;
+  int captures = 0;
+  std::map<std::string, std::set<int>> dynamic_dims;
+  Decisions decisions;                          // loops kept by earlier captures
+};
+
+struct Unit {
+  uint64_t serial = 0;
+  UnitKey key{};
+  UnitOptions options;
+  std::unique_ptr<LuaCode> code;
+  std::string name;                   // file:line of the function
+  std::map<bc::Pc, UnitPoint> points;
+  bc::Pc first_point = 1;
+  std::shared_ptr<Patched> patched;   // newest; null before the first capture
+  bool changed = true;
+  int functions = 0;                  // registry reference of a weak table: closure -> true, those redirected to us
+  int stub_id = 0;
+  std::vector<int> ids;               // portal ids of all versions
+  bool failed = false;                // an internal error: original bytecode from now on
+  std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
+  std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
+  std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();
+  std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<Unit>> resumes;  // of this unit's inlined callees
+  std::vector<Site> resume_sites;     // portal calls that a resume prototype has of its own
+};
+
+// -- unit.cc
+
+// The unit of the Lua function at `index`; null for a C function.
+std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, const UnitOptions& options,
+                                uint64_t serial);
+// The unit of a resume prototype of `code`, whose function is at `function`.
+std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const LuaCode& code,
+                                  const ResumeSpec& spec, int function, bool last);
+// Points where segments may begin after the instruction at pc has run (successors) or at pc itself.
+void add_points_after(Unit& unit, bc::Pc pc);
+void add_point(Unit& unit, bc::Pc pc);
+// Makes the newest bytecode of the unit and redirects its functions to it.
+void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit);
+// Pushes a clone of the function at `index` that runs the unit's newest bytecode (its stub before the first capture).
+void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, int index, bool stub);
+// Remembers the function at `index` as one that follows the unit's bytecode.
+void follow(lua_State* L, Unit& unit, int index);
+void unfollow(lua_State* L, Unit& unit, int index);
+
+struct Portal {
+  std::weak_ptr<Unit> unit;
+  bc::Pc pc = 1;
+  size_t exits = 0;  // known to the bytecode that has this id
+  bool stub = false;
+};
+
+}  // namespace lutra

@@ -1,0 +1,116 @@
+// Guard programs: names of their steps, tensor specs, the listing.
+#include "vm/guard/program.h"
+
+#include "ops/grad/tape.h"
+
+namespace lutra {
+namespace {
+
+struct Row {
+  bool load;
+  const char* name;
+  const char* kind;
+};
+const Row kRows[] = {
+#define LOAD(name) {true, #name, "load"},
+#define CHECK(name, kind) {false, #name, kind},
+#include "vm/guard/guard.def"
+#undef LOAD
+#undef CHECK
+};
+
+std::string list(const std::vector<int64_t>& v) {
+  std::string s = "{";
+  for (size_t i = 0; i < v.size(); i++) s += str(i ? ", " : "", v[i] < 0 ? std::string("any") : std::to_string(v[i]));
+  return s + "}";
+}
+
+std::string list(const Sizes& v) {
+  std::string s = "{";
+  for (size_t i = 0; i < v.size(); i++) s += str(i ? ", " : "", v[i].hint);
+  return s + "}";
+}
+
+bool set_miss(TensorMiss* miss, const char* kind, int dim, const std::string& old_text, const std::string& new_text) {
+  if (miss) *miss = {kind, dim, old_text, new_text};
+  return false;
+}
+
+bool has_unit_strides(const TensorImpl& t) {
+  int64_t stride = 1;
+  for (size_t i = t.sizes.size(); i-- > 0;) {
+    if (t.strides[i].hint != stride) return false;
+    stride *= t.sizes[i].hint > 1 ? t.sizes[i].hint : 1;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_load(GuardOp op) { return kRows[int(op)].load; }
+const char* kind_name(GuardOp op) { return kRows[int(op)].kind; }
+
+std::string describe(const TensorSpec& s) {
+  std::string text = str(name(s.dtype), list(s.sizes));
+  if (s.contiguous) {
+    text += " contiguous";
+  } else {
+    text += " strides " + list(s.strides);
+  }
+  if (s.requires_grad) text += s.leaf ? " leaf requires_grad" : " requires_grad";
+  return text;
+}
+
+bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
+  const TensorImpl& i = *t.get();
+  if (i.dtype != spec.dtype) return set_miss(miss, "dtype", -1, name(spec.dtype), name(i.dtype));
+  if (!(i.device() == spec.device)) {
+    return set_miss(miss, "device", -1, to_string(spec.device), to_string(i.device()));
+  }
+  if (i.sizes.size() != spec.sizes.size()) {
+    return set_miss(miss, "rank", -1, str(spec.sizes.size()), str(i.sizes.size()));
+  }
+  for (size_t d = 0; d < spec.sizes.size(); d++) {
+    if (spec.sizes[d] >= 0 && spec.sizes[d] != i.sizes[d].hint) {
+      return set_miss(miss, "size", int(d), list(spec.sizes), list(i.sizes));
+    }
+    // Sizes 0 and 1 are never symbolic: broadcasting decides by them.
+    if (spec.sizes[d] < 0 && i.sizes[d].hint < 2) return set_miss(miss, "size", int(d), ">= 2", list(i.sizes));
+  }
+  for (size_t d = 0; d < spec.strides.size(); d++) {
+    if (spec.strides[d] >= 0 && spec.strides[d] != i.strides[d].hint) {
+      return set_miss(miss, "stride", int(d), list(spec.strides), list(i.strides));
+    }
+  }
+  if (spec.contiguous && !has_unit_strides(i)) return set_miss(miss, "stride", -1, "contiguous", list(i.strides));
+  if (i.requires_grad != spec.requires_grad) {
+    return set_miss(miss, "requires_grad", -1, spec.requires_grad ? "true" : "false", i.requires_grad ? "true" : "false");
+  }
+  const bool leaf = !i.autograd || !i.autograd->grad_fn;
+  if (leaf != spec.leaf) return set_miss(miss, "is_leaf", -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
+  if (i.autograd && !i.autograd->hooks.empty()) return set_miss(miss, "hooks", -1, "none", "some");
+  if (i.storage->freed) return set_miss(miss, "freed", -1, "false", "true");
+  return true;
+}
+
+std::string print(const GuardProgram& p) {
+  std::string text;
+  int reg = 0;
+  for (size_t i = 0; i < p.steps.size(); i++) {
+    const GuardStep& s = p.steps[i];
+    const Row& row = kRows[int(s.op)];
+    std::string line = "  ";
+    if (row.load && s.op != GuardOp::kGradLoad) line += str("r", reg++, " = ");
+    line += row.name + 1;
+    if (s.a >= 0) line += str(" r", s.a);
+    if (s.b >= 0) line += str(" r", s.b);
+    line += str(" ", s.index);
+    if (s.source) line += "  ; " + s.source->text;
+    if (i < p.expected.size() && !p.expected[i].empty()) line += " : " + p.expected[i];
+    text += line + "\n";
+  }
+  for (size_t g = 0; g < p.symbols.guards().size(); g++) text += "  symbols " + p.symbols.print(int(g)) + "\n";
+  return text;
+}
+
+}  // namespace lutra

@@ -1,0 +1,238 @@
+// The witness executor: a guard program in, run over the public Lua API; whether its entry may run out.
+#include <lua.hpp>
+
+#include "ops/defs/call.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/guard/program.h"
+
+namespace lutra {
+namespace {
+
+struct Runner {
+  lua_State* L;
+  const GuardProgram& p;
+  int nslots, nargs, self, constants, weak;
+  GuardValues& out;
+
+  int reg(int r) const { return out.base + r; }
+
+  void load(const GuardStep& s) {
+    switch (s.op) {
+      case GuardOp::kArgLoad:
+        lua_pushvalue(L, s.index + 1);
+        break;
+      case GuardOp::kVarargLoad:
+        if (nslots + s.index < nargs) {
+          lua_pushvalue(L, nslots + s.index + 1);
+        } else {
+          lua_pushnil(L);
+        }
+        break;
+      case GuardOp::kSelfLoad:
+        lua_pushvalue(L, self);
+        break;
+      case GuardOp::kUpvalueLoad:
+        if (!lua_getupvalue(L, reg(s.a), s.index + 1)) lua_pushnil(L);
+        break;
+      case GuardOp::kEnvLoad:
+        lua_getfenv(L, reg(s.a));
+        break;
+      case GuardOp::kFieldLoad:
+        lua_rawgeti(L, constants, s.index);
+        lua_rawget(L, reg(s.a));
+        break;
+      case GuardOp::kFieldByLoad:
+        lua_pushvalue(L, reg(s.b));
+        lua_rawget(L, reg(s.a));
+        break;
+      case GuardOp::kMetatableLoad:
+        if (!lua_getmetatable(L, reg(s.a))) lua_pushnil(L);
+        break;
+      default: {  // kGradLoad
+        const Tensor& t = out.tensors[s.a];
+        out.tensors[s.index] = t->autograd ? t->autograd->grad : Tensor();
+      }
+    }
+  }
+
+  bool equals(const GuardStep& s, int table) {
+    lua_rawgeti(L, table, s.index);
+    const bool same = lua_rawequal(L, -1, reg(s.a)) && !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    return same;
+  }
+
+  bool keys(const GuardStep& s) {
+    const int t = reg(s.a);
+    lua_pushnil(L);
+    for (int k : p.keys[s.index]) {
+      if (!lua_next(L, t)) return false;
+      lua_pop(L, 1);
+      lua_rawgeti(L, constants, k);
+      const bool same = lua_rawequal(L, -1, -2);
+      lua_pop(L, 1);
+      if (!same) return lua_pop(L, 1), false;
+    }
+    if (!lua_next(L, t)) return true;
+    lua_pop(L, 2);
+    return false;
+  }
+
+  // Written inputs must not share memory with any other input. Same tensors have one input, so a shared storage is
+  // another view of it.
+  bool overlap() {
+    for (int w : p.written) {
+      for (size_t i = 0; i < out.tensors.size(); i++) {
+        if (int(i) != w && out.tensors[i] && out.tensors[i]->storage == out.tensors[w]->storage) return false;
+      }
+    }
+    return true;
+  }
+
+  bool check(const GuardStep& s) {
+    switch (s.op) {
+      case GuardOp::kNilCheck:
+        return lua_isnil(L, reg(s.a));
+      case GuardOp::kTypeCheck:
+        return lua_type(L, reg(s.a)) == s.index;
+      case GuardOp::kValueCheck:
+      case GuardOp::kFieldCheck:
+      case GuardOp::kGlobalCheck:
+      case GuardOp::kUpvalueCheck:
+        return equals(s, constants);
+      case GuardOp::kIdentityCheck:
+        return equals(s, weak);
+      case GuardOp::kSameCheck:
+      case GuardOp::kMetatableCheck:
+        return lua_rawequal(L, reg(s.a), reg(s.b));
+      case GuardOp::kNotSameCheck:
+        return !lua_rawequal(L, reg(s.a), reg(s.b));
+      case GuardOp::kLengthCheck:
+        return lua_istable(L, reg(s.a)) && int(lua_objlen(L, reg(s.a))) == s.index;
+      case GuardOp::kKeysCheck:
+        return keys(s);
+      case GuardOp::kArgCountCheck:
+        return nargs - nslots == s.index;
+      case GuardOp::kTensorCheck: {
+        Tensor* t = to_tensor(L, reg(s.a));
+        if (!t || !matches(*t, p.tensors[s.index], nullptr)) return false;
+        out.tensors[s.index] = *t;
+        return true;
+      }
+      case GuardOp::kGradTensorCheck:
+        return out.tensors[s.index] && matches(out.tensors[s.index], p.tensors[s.index], nullptr);
+      case GuardOp::kGradNilCheck: {
+        const Tensor& t = out.tensors[s.a];
+        return !t->autograd || !t->autograd->grad;
+      }
+      case GuardOp::kNumberCheck:
+        if (lua_type(L, reg(s.a)) != LUA_TNUMBER) return false;
+        out.scalars[s.index] = lua_tonumber(L, reg(s.a));
+        return true;
+      case GuardOp::kGradModeCheck:
+        return grad_enabled() == (s.index != 0);
+      case GuardOp::kSymbolsCheck: {
+        int failed = 0;
+        return p.symbols.run(out.tensors, out.scalars, out.symbols, &failed);
+      }
+      default:  // kOverlapCheck
+        return overlap();
+    }
+  }
+};
+
+}  // namespace
+
+int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
+               GuardValues* out) {
+  luaL_checkstack(L, program.registers + 8, "guards");
+  out->base = lua_gettop(L) + 1;
+  out->tensors.assign(program.tensors.size(), Tensor());
+  out->scalars.assign(program.scalar_sources.size(), 0);
+  Runner r{L, program, nslots, nargs, self, constants, weak, *out};
+  for (size_t i = 0; i < program.steps.size(); i++) {
+    const GuardStep& s = program.steps[i];
+    if (is_load(s.op)) {
+      r.load(s);
+    } else if (!r.check(s)) {
+      lua_settop(L, out->base - 1);
+      return int(i);
+    }
+  }
+  return -1;
+}
+
+namespace {
+
+std::string describe_value(lua_State* L, int index) {
+  if (Tensor* t = to_tensor(L, index)) return describe(*t);
+  switch (lua_type(L, index)) {
+    case LUA_TNIL:
+      return "nil";
+    case LUA_TBOOLEAN:
+      return lua_toboolean(L, index) ? "true" : "false";
+    case LUA_TNUMBER: {
+      lua_pushvalue(L, index);
+      std::string s = lua_tostring(L, -1);
+      lua_pop(L, 1);
+      return s;
+    }
+    case LUA_TSTRING:
+      return str("\"", lua_tostring(L, index), "\"");
+    default:
+      return str("a ", luaL_typename(L, index));
+  }
+}
+
+}  // namespace
+
+std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self,
+                           int constants, int weak) {
+  GuardValues out;
+  out.base = lua_gettop(L) + 1;
+  luaL_checkstack(L, p.registers + 8, "guards");
+  out.tensors.assign(p.tensors.size(), Tensor());
+  out.scalars.assign(p.scalar_sources.size(), 0);
+  Runner r{L, p, nslots, nargs, self, constants, weak, out};
+  for (int i = 0; i < failed; i++) is_load(p.steps[i].op) ? r.load(p.steps[i]) : void(r.check(p.steps[i]));
+  const GuardStep& s = p.steps[failed];
+  std::string text;
+  switch (s.op) {
+    case GuardOp::kGradModeCheck:
+      text = grad_enabled() ? "true" : "false";
+      break;
+    case GuardOp::kGradNilCheck:
+      text = describe(out.tensors[s.a]->autograd->grad);
+      break;
+    case GuardOp::kGradTensorCheck:
+      text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil";
+      break;
+    case GuardOp::kArgCountCheck:
+      text = str(nargs - nslots);
+      break;
+    case GuardOp::kLengthCheck:
+      text = lua_istable(L, r.reg(s.a)) ? str(lua_objlen(L, r.reg(s.a))) : describe_value(L, r.reg(s.a));
+      break;
+    case GuardOp::kSymbolsCheck: {
+      int guard = 0;
+      p.symbols.run(out.tensors, out.scalars, out.symbols, &guard);
+      text = "not " + p.symbols.print(guard);
+      break;
+    }
+    case GuardOp::kOverlapCheck:
+    case GuardOp::kKeysCheck:
+      text = "changed";
+      break;
+    case GuardOp::kSameCheck:
+    case GuardOp::kMetatableCheck:
+    case GuardOp::kIdentityCheck:
+      text = "another " + std::string(luaL_typename(L, r.reg(s.a)));
+      break;
+    default:
+      text = describe_value(L, r.reg(s.a));
+  }
+  lua_settop(L, out.base - 1);
+  return text;
+}
+
+}  // namespace lutra

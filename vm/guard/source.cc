@@ -1,0 +1,26 @@
+// Sources: hash-consing and their text.
+#include "vm/guard/source.h"
+
+#include <cctype>
+
+namespace lutra {
+
+const Source* Sources::get(SourceKind kind, const Source* base, const Source* key, int index, const std::string& text,
+                           const char* file, int line) {
+  const Source*& slot = index_[{kind, base, key, index}];
+  if (!slot) {
+    all_.push_back({kind, base, key, index, text, file, line});
+    slot = &all_.back();
+  }
+  return slot;
+}
+
+std::string index_text(const std::string& base, const std::string& key) { return base + "[" + key + "]"; }
+
+std::string field_text(const std::string& base, const std::string& key) {
+  bool identifier = !key.empty() && !isdigit(static_cast<unsigned char>(key[0]));
+  for (char c : key) identifier = identifier && (isalnum(static_cast<unsigned char>(c)) || c == '_');
+  return identifier ? base + "." + key : index_text(base, "\"" + key + "\"");
+}
+
+}  // namespace lutra

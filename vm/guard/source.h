@@ -1,0 +1,48 @@
+// Where a value of a trace comes from, seen from the portal that runs it: paths such as self.fc1.weight, hash-consed.
+#pragma once
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+
+namespace lutra {
+
+enum class SourceKind : uint8_t {
+  kArg,        // argument `index` of the portal
+  kVararg,     // vararg `index` of the frame, after the portal's arguments
+  kSelf,       // the function that runs
+  kUpvalue,    // upvalue `index` of base
+  kEnv,        // environment of the function base
+  kField,      // base[constant `index`], raw
+  kFieldBy,    // base[value of key], raw
+  kMetatable,  // metatable of base
+  kGrad,       // gradient of the tensor base
+};
+
+struct Source {
+  SourceKind kind;
+  const Source* base = nullptr;
+  const Source* key = nullptr;
+  int index = 0;
+  std::string text;            // as the user wrote it: "self.fc1.weight", "upvalue 'net'"
+  const char* file = nullptr;  // the line that read it first (interned)
+  int line = 0;
+};
+
+// All sources of one trace. Equal paths are the same pointer.
+class Sources {
+ public:
+  const Source* get(SourceKind kind, const Source* base, const Source* key, int index, const std::string& text,
+                    const char* file, int line);
+
+ private:
+  std::deque<Source> all_;
+  std::map<std::tuple<SourceKind, const Source*, const Source*, int>, const Source*> index_;
+};
+
+// base.key, base["a b"], base[3]: how a field of a source reads.
+std::string field_text(const std::string& base, const std::string& string_key);
+std::string index_text(const std::string& base, const std::string& key);
+
+}  // namespace lutra

@@ -1,0 +1,40 @@
+// The symbolic part of guards and results: expressions of a SymEnv, evaluated on the sizes, strides and numbers of one
+// call.
+#pragma once
+#include <unordered_map>
+#include <vector>
+
+#include "ops/core/error.h"
+#include "ops/core/tensor.h"
+
+namespace lutra {
+
+struct SymbolValue {
+  int64_t i = 0;
+  double d = 0;
+};
+
+class SymbolProgram {
+ public:
+  // Copies what is needed of env: the guards and the expressions asked for by need().
+  void add_guards(const SymEnv& env);
+  int need(const SymEnv& env, int32_t expr);  // its place in the values
+  bool empty() const { return exprs_.empty(); }
+  bool is_number(int place) const { return lutra::is_number(exprs_[place].op); }
+  // Evaluates everything; false when a guard does not hold (then *failed is its index).
+  bool run(const std::vector<Tensor>& tensors, const std::vector<double>& scalars, std::vector<SymbolValue>& values,
+           int* failed) const;
+  const std::vector<SymGuard>& guards() const { return guards_; }
+  std::string print(int guard) const { return texts_[guard]; }
+
+ private:
+  std::vector<SymExpr> exprs_;  // operands are places
+  std::vector<SymGuard> guards_;
+  std::vector<std::string> texts_;
+  std::unordered_map<int32_t, int> places_;
+};
+
+// A host operation on values, as Lua (doubles) and meta rules (int64) would compute it.
+SymbolValue evaluate(const SymExpr& expr, SymbolValue a, SymbolValue b);
+
+}  // namespace lutra
