@@ -24,7 +24,7 @@ struct CaptureState {
   std::unordered_map<int, Portal> portals;                            // by portal id
   std::unordered_map<uint64_t, std::weak_ptr<Unit>> by_serial;
   std::vector<std::shared_ptr<Unit>> resume_units;
-  bool internal_reported = false;
+  std::unordered_map<const TensorImpl*, std::vector<int>> marks;      // mark_dynamic (1), mark_static (-1), by dim
   uint64_t next_unit = 1;
 };
 

@@ -39,6 +39,7 @@ struct PatchValue {
   static PatchValue result(int i) { return {Kind::kResult, i}; }
   static PatchValue temp(int i) { return {Kind::kTemp, i}; }
   static PatchValue integer(int i) { return {Kind::kInteger, i}; }
+  bool operator==(const PatchValue&) const = default;
   static PatchValue upvalue(int i) { return {Kind::kUpvalue, i}; }
   static PatchValue nil() { return {Kind::kNil, 0}; }
   static PatchValue boolean(bool b) { return {b ? Kind::kTrue : Kind::kFalse, 0}; }
@@ -59,6 +60,7 @@ struct Residual {
   int index = 0;
   std::vector<PatchValue> args;
   int nresults = 0;
+  bool operator==(const Residual&) const = default;
 };
 
 // How the frame goes on after an exit.
@@ -75,11 +77,13 @@ struct Resume {
   bool past_portal = false;
   bool varargs = false;  // kTailCall, kReturn: the frame's own varargs follow args
   std::vector<PatchValue> args;
+  bool operator==(const Resume&) const = default;
 };
 
 struct Out {
   unsigned slot;
   int result;
+  bool operator==(const Out&) const = default;
 };
 
 struct Exit {
@@ -87,6 +91,7 @@ struct Exit {
   std::vector<Out> outs;  // done first, then residual in order, then resume
   std::vector<Residual> residual;
   Resume resume;
+  bool operator==(const Exit&) const = default;
 };
 
 struct Point {

@@ -1,0 +1,327 @@
+// Reports: misses and what they teach, internal errors, lt.explain, lt.guards, lt.recompiles as Lua tables.
+#include "vm/capture/report.h"
+
+#include <cstdio>
+#include <lua.hpp>
+
+#include "vm/capture/driver.h"
+#include "vm/capture/state.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+// -- misses
+
+bool is_tensor_check(GuardOp op) { return op == GuardOp::kTensorCheck || op == GuardOp::kGradTensorCheck; }
+
+std::string hint_for(const std::string& kind) {
+  if (kind == "size") return "lt.compile(f, {dynamic = true}) or lt.mark_dynamic(x, dim) makes it a symbol from the start";
+  if (kind == "identity") return "define the function once, outside of the call";
+  if (kind == "grad_mode") return "";
+  return "";
+}
+
+Tensor tensor_at(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self, int constants,
+                 int weak) {
+  // The steps before have passed, so that a run up to here leaves the tensor behind.
+  GuardProgram until;
+  until.steps.assign(p.steps.begin(), p.steps.begin() + failed);
+  until.tensors = p.tensors;
+  until.scalar_sources = p.scalar_sources;
+  until.keys = p.keys;
+  until.registers = p.registers;
+  GuardValues values;
+  const int top = lua_gettop(L);
+  Tensor found;
+  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0) {
+    const GuardStep& s = p.steps[size_t(failed)];
+    if (s.op == GuardOp::kGradTensorCheck) {
+      found = values.tensors[size_t(s.index)];
+    } else if (Tensor* t = to_tensor(L, values.base + s.a)) {
+      found = *t;
+    }
+  }
+  lua_settop(L, top);
+  return found;
+}
+
+// Dims whose size differs from the spec's become symbols of the next capture; sizes 0 and 1 stay constants.
+void learn_sizes(UnitPoint& point, const GuardProgram& p, int step, const Tensor& t) {
+  const TensorSpec& spec = p.tensors[size_t(p.steps[size_t(step)].index)];
+  if (spec.sizes.size() != t->sizes.size()) return;
+  for (size_t d = 0; d < spec.sizes.size(); d++) {
+    if (spec.sizes[d] < 0 || spec.sizes[d] == t->sizes[d].hint) continue;
+    point.dynamic_dims[p.steps[size_t(step)].source->text].insert(int(d));
+  }
+}
+
+void log_recompile(const Unit& unit, const Recompile& r) {
+  if (!log_wanted("recompiles")) return;
+  log_text("recompiles", str(unit.name, ": ", r.source, ": ", r.kind, " was ", r.old_text, ", is ", r.new_text, " (read at ",
+                             r.file ? r.file : "?", ":", r.line, ")"));
+}
+
+}  // namespace
+
+bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed, int nslots,
+               int nargs, int self, int constants, int weak) {
+  const GuardProgram& p = entry.guards;
+  const GuardStep& s = p.steps[size_t(failed)];
+  Recompile r;
+  r.kind = kind_name(s.op);
+  if (s.source) r.source = s.source->text, r.file = s.source->file, r.line = s.source->line;
+  r.old_text = size_t(failed) < p.expected.size() ? p.expected[size_t(failed)] : "";
+  r.new_text = describe_found(L, p, failed, nslots, nargs, self, constants, weak);
+  if (is_tensor_check(s.op)) {
+    if (Tensor t = tensor_at(L, p, failed, nslots, nargs, self, constants, weak)) {
+      TensorMiss miss;
+      if (!matches(t, p.tensors[size_t(s.index)], &miss)) {
+        r.kind = miss.kind, r.old_text = miss.old_text, r.new_text = miss.new_text;
+        learn_sizes(point, p, failed, t);
+      }
+    }
+  }
+  r.hint = hint_for(r.kind);
+  Runtime& rt = runtime(L);
+  if (int(point.entries.size()) >= rt.config.recompile_limit) {
+    if (!point.limit_reported) {
+      point.limit_reported = true;
+      fprintf(stderr, "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s %s was %s, is %s\n",
+              unit.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.kind.c_str(), r.old_text.c_str(),
+              r.new_text.c_str());
+    }
+    return false;
+  }
+  rt.counters.recompiles[r.kind]++;
+  log_recompile(unit, r);
+  unit.recompiles->push_back(std::move(r));
+  return true;
+}
+
+void report_internal(CaptureState& state, Unit& unit, const std::string& what, const std::string& graph) {
+  unit.failed = true;
+  (void)state;
+  fprintf(stderr, "lutra: internal error in %s, which runs its original code from now on: %s\n%s%s", unit.name.c_str(),
+          what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");
+}
+
+std::vector<NodeText> describe_nodes(const Graph& graph) {
+  std::vector<NodeText> list;
+  for (const auto& n : graph.nodes) {
+    NodeText t;
+    t.op = name(n->op);
+    if (n->inplace && n->op != OpId::copy_) t.op += "_";
+    t.name = str("%", n->id);
+    t.line = n->line;
+    for (const Value& v : n->args) {
+      if (!t.args.empty()) t.args += ", ";
+      if (v.is<Tensor>() && v.tensor()) {
+        t.args += str("%", v.tensor()->node->id + v.tensor()->result);
+      } else if (v.is<Scalar>()) {
+        t.args += str(v.as<Scalar>().to_double());
+      } else if (v.is<Sizes>()) {
+        t.args += to_string(v.as<Sizes>());
+      } else {
+        t.args += v.is_none() ? "None" : "...";
+      }
+    }
+    if (!n->results.empty() && n->results[0]) {
+      t.dtype = name(n->results[0]->dtype);
+      for (const SymInt& s : n->results[0]->sizes) t.shape.push_back(s.hint);
+    }
+    list.push_back(std::move(t));
+  }
+  return list;
+}
+
+// -- Lua tables
+
+namespace {
+
+void set_string(lua_State* L, const char* key, const std::string& s) {
+  lua_pushlstring(L, s.data(), s.size());
+  lua_setfield(L, -2, key);
+}
+void set_number(lua_State* L, const char* key, double d) {
+  lua_pushnumber(L, d);
+  lua_setfield(L, -2, key);
+}
+
+int text_of(lua_State* L) {
+  lua_getfield(L, 1, "_text");
+  return 1;
+}
+
+// The table at the top prints as text.
+void set_text(lua_State* L, const std::string& text) {
+  lua_createtable(L, 0, 2);
+  lua_pushcfunction(L, text_of);
+  lua_setfield(L, -2, "__tostring");
+  lua_createtable(L, 0, 1);
+  set_string(L, "_text", text);
+  lua_setfield(L, -2, "__index");
+  lua_setmetatable(L, -2);
+}
+
+int next_node(lua_State* L) {
+  lua_Integer i = lua_tointeger(L, lua_upvalueindex(2)) + 1;
+  lua_pushinteger(L, i);
+  lua_replace(L, lua_upvalueindex(2));
+  lua_rawgeti(L, lua_upvalueindex(1), int(i));
+  return 1;
+}
+
+int graph_nodes(lua_State* L) {
+  lua_getfield(L, 1, "_nodes");
+  lua_pushinteger(L, 0);
+  lua_pushcclosure(L, next_node, 2);
+  return 1;
+}
+
+void push_reason(lua_State* L, const BreakReason& b) {
+  lua_newtable(L);
+  set_string(L, "reason", b.reason);
+  set_string(L, "kind", b.kind);
+  set_string(L, "file", b.file ? b.file : "?");
+  set_number(L, "line", b.line);
+  set_string(L, "hint", b.hint);
+}
+
+void push_guards(lua_State* L, const Entry& e, std::string* text) {
+  lua_newtable(L);
+  int n = 0;
+  for (size_t i = 0; i < e.guards.steps.size(); i++) {
+    const GuardStep& s = e.guards.steps[i];
+    if (is_load(s.op)) continue;
+    lua_newtable(L);
+    const char* kind = kind_name(s.op);
+    const std::string source = s.source ? s.source->text : "", expected = e.guards.expected[i];
+    set_string(L, "kind", kind);
+    set_string(L, "source", source);
+    set_string(L, "expected", expected);
+    set_string(L, "file", s.source && s.source->file ? s.source->file : "?");
+    set_number(L, "line", s.source ? s.source->line : 0);
+    set_number(L, "hits", double(e.hits));
+    lua_rawseti(L, -2, ++n);
+    *text += str("  ", kind, source.empty() ? "" : " ", source, ": ", expected, "\n");
+  }
+}
+
+}  // namespace
+
+void push_graph(lua_State* L, const Entry& e) {
+  lua_newtable(L);
+  lua_newtable(L);
+  for (size_t i = 0; i < e.nodes.size(); i++) {
+    const NodeText& n = e.nodes[i];
+    lua_newtable(L);
+    set_string(L, "op", n.op);
+    set_string(L, "name", n.name);
+    set_string(L, "args", n.args);
+    set_number(L, "line", n.line);
+    lua_newtable(L);
+    set_string(L, "dtype", n.dtype);
+    lua_newtable(L);
+    for (size_t d = 0; d < n.shape.size(); d++) lua_pushnumber(L, double(n.shape[d])), lua_rawseti(L, -2, int(d) + 1);
+    lua_setfield(L, -2, "shape");
+    lua_setfield(L, -2, "meta");
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  lua_setfield(L, -2, "_nodes");
+  lua_pushcfunction(L, graph_nodes);
+  lua_setfield(L, -2, "nodes");
+  set_text(L, e.graph_text);
+}
+
+void push_recompiles(lua_State* L, const Unit& unit) {
+  lua_newtable(L);
+  int n = 0;
+  std::string text;
+  for (const Recompile& r : *unit.recompiles) {
+    lua_newtable(L);
+    set_string(L, "kind", r.kind);
+    set_string(L, "source", r.source);
+    set_string(L, "old", r.old_text);
+    set_string(L, "new", r.new_text);
+    set_string(L, "file", r.file ? r.file : "?");
+    set_number(L, "line", r.line);
+    set_string(L, "hint", r.hint);
+    lua_rawseti(L, -2, ++n);
+    text += str(r.file ? r.file : "?", ":", r.line, ": ", r.kind, " of ", r.source, " was ", r.old_text, ", is ", r.new_text,
+                "\n");
+  }
+  set_text(L, text);
+}
+
+void push_entries(lua_State* L, const Unit& unit) {
+  lua_newtable(L);
+  std::string text;
+  int n = 0;
+  auto add = [&](const std::shared_ptr<Entry>& e, bc::Pc pc) {
+    text += str("entry ", n + 1, " at bytecode ", pc, ", ", e->ops, " ops, ", e->hits, " hits\n");
+    push_guards(L, *e, &text);
+    lua_rawseti(L, -2, ++n);
+  };
+  for (const auto& [pc, point] : unit.points) {
+    for (const auto& e : point.entries) {
+      if (!e->decline) add(e, pc);
+    }
+  }
+  set_text(L, text);
+}
+
+void push_explanation(lua_State* L, const Unit& unit, int first_result, int results) {
+  lua_newtable(L);
+  size_t ops = 0;
+  std::string text = unit.name + "\n";
+  const auto& log = *unit.log;
+  const auto& breaks = *unit.breaks;
+  set_number(L, "graph_count", double(log.size()));
+  set_number(L, "graph_break_count", double(breaks.size()));
+  lua_newtable(L);
+  for (size_t i = 0; i < log.size(); i++) push_graph(L, *log[i]), lua_rawseti(L, -2, int(i) + 1);
+  lua_setfield(L, -2, "graphs");
+  lua_newtable(L);
+  for (size_t i = 0; i < log.size(); i++) {
+    ops += log[i]->ops;
+    lua_newtable(L);
+    for (size_t k = 0; k < log[i]->op_names.size(); k++) {
+      lua_pushstring(L, log[i]->op_names[k].c_str());
+      lua_rawseti(L, -2, int(k) + 1);
+    }
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  lua_setfield(L, -2, "ops_per_graph");
+  set_number(L, "op_count", double(ops));
+  lua_newtable(L);
+  for (size_t i = 0; i < breaks.size(); i++) push_reason(L, breaks[i]), lua_rawseti(L, -2, int(i) + 1);
+  lua_setfield(L, -2, "break_reasons");
+  lua_newtable(L);
+  std::string guards;
+  for (size_t i = 0; i < log.size(); i++) push_guards(L, *log[i], &guards), lua_rawseti(L, -2, int(i) + 1);
+  lua_setfield(L, -2, "out_guards");
+  lua_newtable(L);
+  double ms = 0;
+  for (size_t i = 0; i < log.size(); i++) {
+    lua_pushnumber(L, log[i]->capture_ms);
+    lua_rawseti(L, -2, int(i) + 1);
+    ms += log[i]->capture_ms;
+  }
+  lua_setfield(L, -2, "compile_times");
+  lua_newtable(L);
+  for (int i = 0; i < results; i++) lua_pushvalue(L, first_result + i), lua_rawseti(L, -2, i + 1);
+  set_number(L, "n", results);
+  lua_setfield(L, -2, "result");
+  text += str(log.size(), log.size() == 1 ? " graph, " : " graphs, ", breaks.size(),
+              breaks.size() == 1 ? " graph break, " : " graph breaks, ", ops, " ops, ", ms, " ms to capture and compile\n");
+  for (const BreakReason& b : breaks) {
+    text += str("break at ", b.file ? b.file : "?", ":", b.line, ": ", b.reason, b.hint.empty() ? "" : " (" + b.hint + ")",
+                "\n");
+  }
+  for (size_t i = 0; i < log.size(); i++) text += str("graph ", i + 1, "\n", log[i]->graph_text);
+  text += "guards\n" + guards;
+  set_text(L, text);
+}
+
+}  // namespace lutra
