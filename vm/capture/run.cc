@@ -45,7 +45,7 @@ struct EntryRunner {
       outputs = e.compiled->run(inputs, values.scalars);
     }
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
-    for (int i : e.released_outputs) set_history(outputs[size_t(i)].tensor(), make_ref<ReleasedNode>(), 0);
+    for (int i : e.released_outputs) set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new ReleasedNode), 0);
   }
 
   void push(const Recipe& r) {
