@@ -133,6 +133,13 @@ class Avx512 {
     return k;
   }
 
+  // Through a copy: asmjit's allocator would replace a spilled mask by its memory, a form kmov to r32 does not have.
+  void mask_bits(const x86::Gp& to, const x86::KReg& k) {
+    x86::KReg own = fresh_mask();
+    cc.kmovw(own, k);
+    cc.kmovw(to.r32(), own);
+  }
+
   // 64-bit lanes to 32-bit ones by a conversion that halves, and back.
   x86::Vec narrow(InstId id, const x86::Vec& v) {
     x86::Vec half = cc.newYmm();

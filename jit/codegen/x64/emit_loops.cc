@@ -232,7 +232,7 @@ void Emitter::cold_checks(const asmjit::Label& exit) {
     x86::Gp lane = cc_.newInt64(), fault = cc_.newUIntPtr(), one = cc_.newInt32(), index = cc_.newInt64();
     x86::Mem spill = cc_.newStack(64, 64);
     cc_.vmovdqu64(spill, c.index.zmm());
-    cc_.kmovw(lane.r32(), c.failing);
+    v_.mask_bits(lane, c.failing);
     cc_.tzcnt(lane.r32(), lane.r32());
     spill.setIndex(lane, 3);
     spill.setSize(8);

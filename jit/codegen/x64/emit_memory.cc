@@ -328,7 +328,7 @@ void Emitter::each_lane(const Place& p, const x86::KReg* mask, const std::functi
   x86::Mem spill = cc_.newStack(64, 64);
   cc_.vmovups(spill, p.indices.zmm());
   x86::Gp bits = cc_.newInt32();
-  if (mask) cc_.kmovw(bits, *mask);
+  if (mask) v_.mask_bits(bits, *mask);
   for (int lane = 0; lane < 8; lane++) {
     const asmjit::Label skip = cc_.newLabel();
     if (mask) {
@@ -402,7 +402,7 @@ void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
   } else {
     x86::Gp r = cc_.newInt32();
     if (is_mask(t)) {
-      cc_.kmovw(r, v.mask);
+      v_.mask_bits(r, v.mask);
       cc_.and_(r, 1);
     } else {
       cc_.vmovd(r, reg(t, v).xmm());

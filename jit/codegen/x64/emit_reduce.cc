@@ -160,7 +160,7 @@ Value Emitter::finish_masks(AccState& s) {
   const int bits = (1 << std::min(s.acc->lanes, v_.lanes)) - 1;
   x86::Gp r = cc_.newInt32(), set = cc_.newInt32();
   cc_.xor_(set, set);
-  cc_.kmovw(r, all);
+  v_.mask_bits(r, all);
   cc_.and_(r, bits);
   cc_.cmp(r, any ? 0 : bits);
   if (any)
