@@ -40,18 +40,21 @@ void Editor::place(const Block& block, Result& out, Pc line_of) const {
   if (p.has_debug) p.lines.resize(p.code.size(), proto_.line(line_of));
 }
 
-void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& start) const {
+void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& start,
+                 const std::map<Pc, Pc>& tails) const {
   for (const Block::Fix& f : block.fixes_) {
     const Pc pc = at + f.index;
     Pc target = at + f.target.at;
     if (f.target.kind == Target::Kind::kStart) target = start[f.target.at];
+    if (f.target.kind == Target::Kind::kTail) target = tails.at(f.target.at);
     if (f.target.kind == Target::Kind::kInstruction) target = out.moved[f.target.at];
     if (!bc::jump_fits(pc, target)) fail("patch: a jump is too far");
     Ins& i = out.proto.code[pc];
     unsigned a = bc::op_a(i);
     if (a == kFrameEnd) {
       const bool fused = f.index > 0 && bc::has(block.code_[f.index - 1], bc::kCompare);
-      a = fused || f.target.kind == Target::Kind::kLocal ? out.proto.framesize : live_top_[f.target.at];
+      const bool old = f.target.kind == Target::Kind::kStart || f.target.kind == Target::Kind::kInstruction;
+      a = old && !fused ? live_top_[f.target.at] : out.proto.framesize;
     }
     i = bc::ins_jump(bc::op(i), a, pc, target);
   }
@@ -84,6 +87,11 @@ Editor::Result Editor::finish(unsigned framesize) const {
     out.old_pc[out.moved[pc]] = pc;
   }
   start[n] = out.moved[n] = p.size();
+  std::map<Pc, Pc> tails;
+  for (const auto& [pc, block] : tail_) {
+    tails[pc] = p.size();
+    place(block, out, pc);
+  }
   for (Pc pc = 1; pc < n; ++pc) {
     const Ins i = proto_.code[pc];
     if (bc::info(i).c == bc::Mode::Jump && !replace_.count(pc)) {
@@ -92,9 +100,10 @@ Editor::Result Editor::finish(unsigned framesize) const {
       p.code[at] = bc::ins_jump(bc::op(i), bc::op_a(i), at, target);
     }
   }
-  fix(entry_, 1, out, start);
-  for (const auto& [pc, block] : before_) fix(block, start[pc], out, start);
-  for (const auto& [pc, block] : replace_) fix(block, out.moved[pc], out, start);
+  fix(entry_, 1, out, start, tails);
+  for (const auto& [pc, block] : before_) fix(block, start[pc], out, start, tails);
+  for (const auto& [pc, block] : replace_) fix(block, out.moved[pc], out, start, tails);
+  for (const auto& [pc, block] : tail_) fix(block, tails[pc], out, start, tails);
   for (bc::Var& v : p.vars) {
     if (v.start >= 1 && v.start <= n) v.start = start[v.start];
     if (v.end >= 1 && v.end <= n) v.end = start[v.end];

@@ -18,6 +18,7 @@ struct Target {
     kStart,        // where jumps to old pc `at` go: the block before it, if there is one
     kInstruction,  // old pc `at` itself
     kLocal,        // index `at` of the same block
+    kTail,         // the tail block of old pc `at`
   } kind;
   uint32_t at;
 };
@@ -50,6 +51,7 @@ class Editor {
   Block& entry() { return entry_; }                             // runs first, and never again
   Block& before(bc::Pc pc) { return before_[pc]; }              // on every way to pc
   Block& replace(bc::Pc pc) { return replace_[pc]; }            // instead of the instruction at pc
+  Block& tail(bc::Pc pc) { return tail_[pc]; }                  // behind the function's end, with pc's line
   struct Result {
     bc::Proto proto;
     std::vector<Site> sites;
@@ -60,12 +62,13 @@ class Editor {
 
  private:
   void place(const Block& block, Result& out, bc::Pc line_of) const;
-  void fix(const Block& block, bc::Pc at, Result& out, const std::vector<bc::Pc>& start) const;
+  void fix(const Block& block, bc::Pc at, Result& out, const std::vector<bc::Pc>& start,
+           const std::map<bc::Pc, bc::Pc>& tails) const;
 
   const bc::Proto& proto_;
   std::vector<unsigned> live_top_;
   Block entry_;
-  std::map<bc::Pc, Block> before_, replace_;
+  std::map<bc::Pc, Block> before_, replace_, tail_;
 };
 
 // The dump with its function replaced, verified.

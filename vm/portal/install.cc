@@ -5,7 +5,10 @@
 // 1. f.pc points into a prototype that kAnchors[f] holds, or into the function's own first one.
 // 2. A prototype that a function leaves is dropped only when no thread's stack holds an address inside it and no trace
 //    was compiled from it (all traces are flushed); until then it is in kRetired.
-// 3. While frames run in a retired prototype, its function's prototype has at least its framesize: LuaJIT takes the
+// 3. LuaJIT hangs a trace at its function's present prototype even if its code is in another one: while such frames
+// run,
+//    kRetired holds both, and all traces are flushed before either goes.
+// 4. While frames run in a retired prototype, its function's prototype has at least its framesize: LuaJIT takes the
 //    extent of a frame from the function's present prototype.
 #include <algorithm>
 #include <lua.hpp>
@@ -123,6 +126,9 @@ auto as_original(lua_State* L, int index, F fn) {
       original->framesize = framesize;
     }
   };
+  // Loops compiled in frames that run another prototype than their function's are hung up at the wrong one: LuaJIT's
+  // dump would not undo what the JIT wrote into their bytecode.
+  if (!portal_state(L).retired.empty()) flush_traces(L);
   mirror::Func* f = lua_function(L, index);
   mirror::Proto* original = const_cast<mirror::Proto*>(original_proto(L, index));
   Restore restore{f, f->pc, original, original->framesize};
@@ -274,6 +280,24 @@ bc::Dump dump_function(lua_State* L, int index) {
   return bc::parse(bytes);
 }
 
+namespace {
+
+void forget_record(PortalState& s, const mirror::Proto* p, const PortalState::Record& record) {
+  for (const Site& site : record.sites) {
+    const uint32_t* ret = reinterpret_cast<const uint32_t*>(p + 1) + site.return_pc;
+    if (site.id == 0) {
+      s.helper_sites.erase(ret);
+      continue;
+    }
+    PortalState::Id& id = s.ids[site.id];
+    auto at = std::find(id.sites.begin(), id.sites.end(), ret);
+    if (at != id.sites.end()) id.sites.erase(at);
+    if (--id.refs == 0 && !id.used) s.free_ids.push_back(site.id);
+  }
+}
+
+}  // namespace
+
 void add_record(lua_State* L, int closure, const std::vector<Site>& sites) {
   PortalState& s = portal_state(L);
   if (s.records.size() >= s.sweep_records_at) {
@@ -281,6 +305,8 @@ void add_record(lua_State* L, int closure, const std::vector<Site>& sites) {
     s.sweep_records_at = std::max<size_t>(64, 2 * s.records.size());
   }
   const mirror::Proto* p = mirror::proto_of(lua_function(L, closure));
+  if (auto it = s.records.find(p); it != s.records.end())
+    forget_record(s, p, it->second);  // a dead one had this address
   for (const Site& site : sites) {
     const uint32_t* ret = p->bytecode() + site.return_pc;
     if (site.id == 0) {
@@ -312,17 +338,7 @@ void sweep_records(lua_State* L) {
       ++it;
       continue;
     }
-    for (const Site& site : it->second.sites) {
-      const uint32_t* ret = reinterpret_cast<const uint32_t*>(p + 1) + site.return_pc;
-      if (site.id == 0) {
-        s.helper_sites.erase(ret);
-        continue;
-      }
-      PortalState::Id& id = s.ids[site.id];
-      auto at = std::find(id.sites.begin(), id.sites.end(), ret);
-      if (at != id.sites.end()) id.sites.erase(at);
-      if (--id.refs == 0 && !id.used) s.free_ids.push_back(site.id);
-    }
+    forget_record(s, p, it->second);
     it = s.records.erase(it);
   }
   lua_pop(L, 1);
@@ -425,8 +441,8 @@ bool restore(lua_State* L, int index) {
   index = absolute(L, index);
   if (!portal_state(L).mirror) return false;
   check_lua_function(L, index);
-  if (!redirected(L, index)) return false;
   sweep_retired(L);
+  if (!redirected(L, index)) return false;
   push_anchor(L, index);
   const int anchor = lua_gettop(L);
   push_proto(L, index);  // keeps the prototype that f leaves

@@ -21,21 +21,28 @@ using Kind = PatchValue::Kind;
 // them) from base + 1; then the temps; then scratch.
 class PointEmitter {
  public:
-  PointEmitter(const bc::Proto& proto, const bc::Liveness& live, const Point& point, Block& block)
-      : proto_(proto), live_(live), point_(point), base_(proto.framesize), e_(proto, block, proto.framesize) {
+  PointEmitter(const bc::Proto& proto, const bc::Liveness& live, const Point& point, Block& call, Block& exits)
+      : proto_(proto),
+        live_(live),
+        point_(point),
+        base_(proto.framesize),
+        call_(proto, call, proto.framesize),
+        e_(proto, exits, proto.framesize) {
     for (const Exit& exit : point.exits) count(exit);
     const unsigned largest = base_ + 1 + nresults_ + ntemps_ + 4 + widest_;
     packed_ = largest > kMaxSlots;
     temps_ = base_ + 1 + (packed_ ? 1 : nresults_);
   }
 
+  // The call goes before the instruction, all exits behind the function's end: what LuaJIT reads backwards from an
+  // instruction (names in error messages) stays as it was.
   unsigned emit() {
     emit_portal_call();
+    if (point_.exits.empty()) return call_.used();
     e_.set_scratch(temps_ + ntemps_);
     e_.need(e_.scratch() + 1);
-    Block& b = e_.block();
-    e_.add(bc::ins_ad(Op::ISF, 0, base_));
-    e_.jump({Target::Kind::kInstruction, point_.pc});
+    call_.add(bc::ins_ad(Op::IST, 0, base_));
+    call_.jump({Target::Kind::kTail, point_.pc});
     for (size_t i = 0; i < point_.exits.size(); ++i) {
       const Exit& exit = point_.exits[i];
       if (i + 1 == point_.exits.size()) {
@@ -44,12 +51,11 @@ class PointEmitter {
       }
       e_.integer(e_.scratch(), exit.code);
       e_.add(bc::ins_ad(Op::ISNEV, base_, e_.scratch()));
-      const unsigned next = b.jump(Op::JMP, kFrameEnd);
+      const unsigned next = e_.block().jump(Op::JMP, kFrameEnd);
       emit_exit(exit);
-      b.bind(next);
+      e_.block().bind(next);
     }
-    if (point_.exits.empty()) e_.jump({Target::Kind::kInstruction, point_.pc});
-    return e_.used();
+    return std::max(call_.used(), e_.used());
   }
 
  private:
@@ -73,48 +79,48 @@ class PointEmitter {
     for (unsigned s = 0; s < base_; ++s) {
       if (live_.before[point_.pc][s]) top = s + 1;
     }
-    e_.clear(top, base_);
+    call_.clear(top, base_);
     unsigned nargs = static_cast<unsigned>(point_.args.size());
     const bool wide = point_.id > 32767;
     if (point_.id < 1) fail("patch: portal id ", point_.id);
     if (packed_ || base_ + 4 + nargs > kMaxSlots) return emit_packed_call();
     unsigned at = base_ + 2;
-    e_.integer(base_, wide ? static_cast<int>(kCallWide) : point_.id);
+    call_.integer(base_, wide ? static_cast<int>(kCallWide) : point_.id);
     if (wide) {
-      e_.integer(at++, point_.id & 0x7fff);
-      e_.integer(at++, point_.id >> 15);
+      call_.integer(at++, point_.id & 0x7fff);
+      call_.integer(at++, point_.id >> 15);
     }
-    for (unsigned slot : point_.args) e_.move(at++, slot);
+    for (unsigned slot : point_.args) call_.move(at++, slot);
     finish_portal_call(at, 1 + nresults_);
   }
 
   // The call itself, its arguments in base + 2 .. end, for `nresults` values.
   void finish_portal_call(unsigned end, unsigned nresults) {
     const unsigned nargs = end - base_ - 2;
-    if (!point_.varargs) return e_.call(base_, nargs, static_cast<int>(nresults), point_.id);
-    e_.need(std::max(end + 1, base_ + nresults));
-    e_.add(bc::ins_abc(Op::VARG, end, 0, proto_.num_params));
-    e_.add(bc::ins_abc(Op::CALLM, base_, nresults + 1, nargs));
-    e_.block().site(point_.id);
+    if (!point_.varargs) return call_.call(base_, nargs, static_cast<int>(nresults), point_.id);
+    call_.need(std::max(end + 1, base_ + nresults));
+    call_.add(bc::ins_abc(Op::VARG, end, 0, proto_.num_params));
+    call_.add(bc::ins_abc(Op::CALLM, base_, nresults + 1, nargs));
+    call_.block().site(point_.id);
   }
 
   void emit_packed_call() {
-    e_.add(bc::ins_ad(Op::KPRI, base_, 0));
-    e_.need(base_ + 6);
+    call_.add(bc::ins_ad(Op::KPRI, base_, 0));
+    call_.need(base_ + 6);
     const size_t room = kMaxSlots - (base_ + 3);
     for (size_t done = 0; done < point_.args.size();) {
       const size_t n = std::min(room, point_.args.size() - done);
-      e_.move(base_ + 2, base_);
-      for (size_t i = 0; i < n; ++i) e_.move(base_ + 3 + i, point_.args[done + i]);
-      e_.integer(base_, kCallPush);
-      e_.call(base_, n + 1, 1, 0);
+      call_.move(base_ + 2, base_);
+      for (size_t i = 0; i < n; ++i) call_.move(base_ + 3 + i, point_.args[done + i]);
+      call_.integer(base_, kCallPush);
+      call_.call(base_, n + 1, 1, 0);
       done += n;
     }
-    e_.move(base_ + 2, base_);
-    e_.integer(base_, kCallRunPacked);
-    e_.integer(base_ + 3, point_.id & 0x7fff);
-    e_.integer(base_ + 4, point_.id >> 15);
-    e_.add(bc::ins_ad(Op::KPRI, base_ + 5, packed_ ? 2 : 1));
+    call_.move(base_ + 2, base_);
+    call_.integer(base_, kCallRunPacked);
+    call_.integer(base_ + 3, point_.id & 0x7fff);
+    call_.integer(base_ + 4, point_.id >> 15);
+    call_.add(bc::ins_ad(Op::KPRI, base_ + 5, packed_ ? 2 : 1));
     finish_portal_call(base_ + 6, packed_ ? 2 : 1 + nresults_);
   }
 
@@ -266,7 +272,7 @@ class PointEmitter {
   const Point& point_;
   unsigned base_, nresults_ = 0, ntemps_ = 0, widest_ = 0, temps_ = 0;
   bool packed_ = false;
-  Emitter e_;
+  Emitter call_, e_;
 };
 
 // A slot that the code at the resume reads must be live at the point or made by the exit.
@@ -324,7 +330,8 @@ Patched apply_patch(const bc::Dump& dump, const Patch& patch) {
     check_point(p, live, point);
     Block& block = editor.before(point.pc);
     if (block.size()) fail("patch: two portals at pc ", point.pc);
-    framesize = std::max(framesize, PointEmitter(p, live, point, block).emit());
+    PointEmitter emitter(p, live, point, block, editor.tail(point.pc));
+    framesize = std::max(framesize, emitter.emit());
   }
   return finish_patch(dump, editor.finish(framesize));
 }
