@@ -133,7 +133,16 @@ class Avx512 {
     return k;
   }
 
-  // Through a copy: asmjit's allocator would replace a spilled mask by its memory, a form kmov to r32 does not have.
+  // These two go through a copy: asmjit's allocator would replace a spilled source by its memory, a form that moves to
+  // general registers do not have.
+  void lane0(const x86::Gp& to, const x86::Vec& v, bool wide) {
+    x86::Xmm own = cc.newXmm();
+    cc.vmovaps(own, v.xmm());
+    if (wide)
+      cc.vmovq(to.r64(), own);
+    else
+      cc.vmovd(to.r32(), own);
+  }
   void mask_bits(const x86::Gp& to, const x86::KReg& k) {
     x86::KReg own = fresh_mask();
     cc.kmovw(own, k);

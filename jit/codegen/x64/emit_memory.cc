@@ -50,7 +50,7 @@ x86::Gp Emitter::element_index(const Access::Term& t) {
   x86::Gp r;
   if (t.is_value) {
     r = cc_.newInt64();
-    cc_.vmovq(r, reg(DType::kInt64, value(t.id, 0)).xmm());
+    v_.lane0(r, reg(DType::kInt64, value(t.id, 0)), true);
     multiply(r, t.stride);
     return r;
   }
@@ -313,6 +313,7 @@ Value Emitter::gather(DType t, const Place& p, const x86::KReg* mask) {
 
 void Emitter::scatter(DType t, const Value& value, const Place& p, const x86::KReg* mask) {
   const bool wide = is_wide(t);
+  x86::Vec from = reg(t, value);
   x86::KReg k = v_.fresh_mask();
   if (mask)
     cc_.kmovw(k, *mask);
@@ -320,7 +321,7 @@ void Emitter::scatter(DType t, const Value& value, const Place& p, const x86::KR
     cc_.kxnorw(k, k, k);
   x86::Mem m = p.mem;
   m.setIndex(p.indices.zmm(), shift_of(t));
-  cc_.k(k).emit(wide ? Ids::kIdVscatterqpd : Ids::kIdVscatterqps, m, reg(t, value));
+  cc_.k(k).emit(wide ? Ids::kIdVscatterqpd : Ids::kIdVscatterqps, m, from);
 }
 
 // f(lane, element) for each lane that is there.
@@ -405,7 +406,7 @@ void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
       v_.mask_bits(r, v.mask);
       cc_.and_(r, 1);
     } else {
-      cc_.vmovd(r, reg(t, v).xmm());
+      v_.lane0(r, reg(t, v), false);
     }
     cc_.mov(sized, size_of(t) == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
   }
