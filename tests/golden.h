@@ -12,7 +12,8 @@
 
 namespace lutra {
 
-inline std::string source_path(const std::string& relative) { return std::string(LUTRA_SOURCE_DIR) + "/" + relative; }
+// A path of the tree (tests/main.cc).
+std::string source_path(const std::string& relative);
 
 inline std::string read_text(const std::string& relative) {
   std::ifstream in(source_path(relative), std::ios::binary);
