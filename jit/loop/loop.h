@@ -35,8 +35,9 @@
 //    an integer truncates; NaN and what does not fit give the smallest i64 or i32, smaller integers take the low bits
 //    of the i32. exp, log, tanh, pow, sin, cos, erf and the random ops are the algorithms of jit/loop/math.h.
 // 6. After a failing check the launch has failed: what is written from then on is unspecified.
-// 7. lanes loops hold no loops and take only accumulators with lanes > 1 (all the same); vector loops hold only serial
-//    loops. A parallel loop stands at the top, alone but for instructions without effect.
+// 7. lanes loops hold no loops and feed only accumulators with lanes > 1 (all the same), each once; vector loops hold
+//    only serial loops and store to no place twice. A parallel loop stands at the top, alone but for instructions
+//    without effect.
 #pragma once
 #include <memory>
 #include <string>

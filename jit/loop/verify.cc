@@ -1,5 +1,6 @@
 // What must hold of a kernel before code is made of it: visibility, types, ranges and the rules of loop modes.
 #include <algorithm>
+#include <set>
 
 #include "jit/loop/loop.h"
 #include "ops/core/error.h"
@@ -110,6 +111,7 @@ class Verifier {
         const LoopMode mode = stack_.back()->mode;
         if ((a.lanes > 1) != (mode == LoopMode::kLanes)) return bad("accum: %", a.id, ": lanes belong to a lanes loop");
         if (a.lanes > 1 && lanes_of(stack_.back(), a.lanes) != a.lanes) return bad("accum: lanes of a loop differ");
+        if (a.lanes > 1 && !fed_.emplace(stack_.back(), a.id).second) return bad("accum: %", a.id, " is fed twice");
         for (size_t d = depth + 1; d < stack_.size(); d++) {
           if (stack_[d]->mode == LoopMode::kVector) return bad("accum: %", a.id, " is outside the vector loop");
         }
@@ -216,6 +218,7 @@ class Verifier {
   std::vector<bool> defined_, loops_;
   std::vector<const Loop*> stack_;
   std::vector<std::pair<const Loop*, int32_t>> lanes_;
+  std::set<std::pair<const Loop*, int32_t>> fed_;  // accumulators by the lanes loop that feeds them
 };
 
 }  // namespace

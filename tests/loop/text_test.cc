@@ -161,6 +161,8 @@ TEST_CASE("what the verifier rejects", "[loop]") {
         "%0 = scalar.f32 x3",
         "%0 = index.i64 i0",
         "%0 = const.f32 1 check.i64 %0, n0",
+        "for i0 in n0 lanes acc(%1: sum.f32 x8) { %0 = const.f32 1 accum.f32 %1, %0 accum.f32 %1, %0 }",
+        "for i0 in n0 lanes acc(%1: sum.f32 x8, %2: sum.f32 x4) { %0 = const.f32 1 accum.f32 %1, %0 accum.f32 %2, %0 }",
         "for i0 in n0 vector { %0 = const.f32 1 store_add.f32 p1[i0], %0 }",
         "%0 = const.f32 0 %1 = load.f32 p0[%0]"}) {
     all += std::string(body) + "\n  -> " + verdict(body) + "\n";
