@@ -84,7 +84,6 @@ Results GraphRecorder::call(OpId op, Args& args) {
     if (spec.view) {
       const Tensor& base = node->args[0].as<Tensor>();
       t = alias(base, spec.sizes, spec.strides, spec.offset);
-      t->base = base->base ? base->base : base;
     } else {
       Device device = {};
       for (const Value& v : node->args) {

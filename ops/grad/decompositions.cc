@@ -1,4 +1,6 @@
 // What composite ops mean: each in terms of simpler ones, through call_op.
+#include <numeric>
+
 #include "ops/core/overlap.h"
 #include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
@@ -13,6 +15,30 @@ SymInt dim_arg(OpId op, const Value& dim, const Tensor& t) {
 Tensor reduce_loss(const Tensor& loss, const std::string& reduction) {
   if (reduction == "none") return loss;
   return reduction == "sum" ? sum_all(loss) : op1(OpId::mean, {loss});
+}
+
+}  // namespace
+
+namespace {
+
+// r laid out as the op's meta rule says: a decomposition sees its operands in another order than the op does, and mixed
+// layouts may come out otherwise. A copy is permuted so that it is contiguous.
+Tensor conform(OpId op, const Args& args, const Tensor& r) {
+  ResultSpec spec = info(op).meta(op, args)[0];
+  bool same = true;
+  for (size_t d = 0; d < spec.sizes.size(); d++) {
+    bool equal = r->strides[d].hint == spec.strides[d].hint && r->strides[d].expr == spec.strides[d].expr;
+    same = same && (equal || r->sizes[d] == 1 || r->strides[d] == spec.strides[d]);
+  }
+  if (same) return r;
+  std::vector<int64_t> order(spec.sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return spec.strides[a].hint > spec.strides[b].hint; });
+  Sizes outer(order.begin(), order.end()), back;
+  back.resize(order.size());
+  for (size_t i = 0; i < order.size(); i++) back[size_t(order[i])] = int64_t(i);
+  return permute(op1(OpId::clone, {permute(r, outer), std::string("contiguous_format")}), back);
 }
 
 }  // namespace
@@ -34,34 +60,38 @@ Results decompose_clamp(const Args& args) {
     const Scalar& bound = args[i].as<Scalar>();
     if (!bound.expr && bound.to_double() != bound.to_double()) x = add(mul(x, Scalar(0.0)), bound);
   }
-  return {x};
+  return {conform(OpId::clamp, args, x)};
 }
 
 Results decompose_addcmul(const Args& args) {
-  return {add(args[0], mul(scaled(args[1].tensor(), args[3].as<Scalar>()), args[2]))};
+  return {conform(OpId::addcmul, args, add(args[0], mul(scaled(args[1].tensor(), args[3].as<Scalar>()), args[2])))};
 }
 
 Results decompose_addcdiv(const Args& args) {
-  return {add(args[0], div(scaled(args[1].tensor(), args[3].as<Scalar>()), args[2]))};
+  return {conform(OpId::addcdiv, args, add(args[0], div(scaled(args[1].tensor(), args[3].as<Scalar>()), args[2])))};
 }
 
 // From the nearer end, as PyTorch does it: exact at weight 1.
-Results decompose_lerp(const Args& args) {
+namespace {
+Tensor lerp(const Args& args) {
   Tensor x = args[0].tensor(), end = args[1].tensor(), diff = sub(end, x);
   if (args[2].is<Scalar>()) {
     const Scalar& w = args[2].as<Scalar>();
     bool near = scalar_ask(SymCmp::kLt, w, Scalar(0.5)) && scalar_ask(SymCmp::kLt, Scalar(-0.5), w);
-    if (near) return {add(x, mul(diff, w))};
-    return {sub(end, mul(diff, scalar_binary(SymOp::kNSub, Scalar(1.0), w)))};
+    if (near) return add(x, mul(diff, w));
+    return sub(end, mul(diff, scalar_binary(SymOp::kNSub, Scalar(1.0), w)));
   }
   Tensor w = to_dtype(args[2].tensor(), x->dtype);
   Tensor from_start = add(x, mul(w, diff)), from_end = sub(end, mul(diff, sub(Scalar(1.0), w)));
-  return {where(lt(abs(w), Scalar(0.5)), from_start, from_end)};
+  return where(lt(abs(w), Scalar(0.5)), from_start, from_end);
 }
+}  // namespace
+
+Results decompose_lerp(const Args& args) { return {conform(OpId::lerp, args, lerp(args))}; }
 
 Results decompose_masked_fill(const Args& args) {
   Tensor x = args[0].tensor();
-  return {to_dtype(where(args[1], args[2], x), x->dtype)};
+  return {conform(OpId::masked_fill, args, to_dtype(where(args[1], args[2], x), x->dtype))};
 }
 
 // -- data movement
@@ -179,7 +209,7 @@ Results decompose_nll_loss(const Args& args) {
     loss = mul(loss, weight);
   }
   loss = where(counted, loss, Scalar(0.0));
-  if (reduction != "mean") return {reduce_loss(loss, reduction)};
+  if (reduction != "mean") return {conform(OpId::nll_loss, args, reduce_loss(loss, reduction))};
   Tensor total = weight ? sum_all(weight) : sum_all(to_dtype(counted, x->dtype));
   return {div(sum_all(loss), total)};
 }
@@ -205,14 +235,15 @@ Results decompose_cross_entropy(const Args& args) {
   int64_t dim = x->sizes.size() == 1 ? 0 : 1;
   Tensor log_p = op1(OpId::log_softmax, {x, int_arg(dim)});
   if (is_float(target->dtype)) {
-    return {soft_cross_entropy(log_p, target, args[2], args[4].as<std::string>(), dim)};
+    Tensor loss = soft_cross_entropy(log_p, target, args[2], args[4].as<std::string>(), dim);
+    return {conform(OpId::cross_entropy, args, loss)};
   }
   return {op1(OpId::nll_loss, {log_p, args[1], args[2], args[3], args[4]})};
 }
 
 Results decompose_mse_loss(const Args& args) {
   Tensor d = sub(args[0], args[1]);
-  return {reduce_loss(mul(d, d), args[2].as<std::string>())};
+  return {conform(OpId::mse_loss, args, reduce_loss(mul(d, d), args[2].as<std::string>()))};
 }
 
 // -- matrix products
