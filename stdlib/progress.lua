@@ -73,7 +73,8 @@ end
 function Progress:__call(state, last)
   if last == nil or not self.started then
     self.next = self.source.iter and self.source:iter() or self.source.next
-    self.started, self.count, self.drawn, self.drawn_count, self.pending = clock(), 0, 0, 0, false
+    self.started, self.count, self.drawn_count, self.pending = clock(), 0, 0, false
+    self.drawn = self.started
   end
   if self.pending then
     self.count = self.count + 1
