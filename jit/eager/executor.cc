@@ -133,7 +133,7 @@ class EagerExecutor : public Executor {
       v.inputs[k] = {data[k], v.sizes, v.strides[k]};
     }
     key.push_back(classes);
-    v.inputs[c.operands] = {nullptr, call.ints.begin(), nullptr};
+    v.inputs[c.operands] = {nullptr, call.ints.begin(), call.ints.begin()};
     EagerEntry* entry = table().find(key, v.inputs, call.scalars.begin());
     for (const bool generic : {true, false}) {
       if (entry) break;
@@ -155,7 +155,7 @@ class EagerExecutor : public Executor {
       call.key.push_back(layout | uint64_t(t->sizes.size()) << 58);
       inputs.push_back({t->data(), t->sizes.begin(), t->strides.begin()});
     }
-    inputs.push_back({nullptr, call.ints.begin(), nullptr});
+    inputs.push_back({nullptr, call.ints.begin(), call.ints.begin()});
     EagerEntry* entry = table().find(call.key, inputs.begin(), call.scalars.begin());
     if (!entry) {
       entry = table().insert(build_entry(general_graph(op, args, call), call.key));

@@ -70,12 +70,12 @@ struct Reader {
 struct Symbolizer {
   Graph& graph;
   const std::vector<Tensor>& tensors;
-  const Tensor& ints;  // the input whose sizes are the integers
+  const Tensor& ints;  // the input whose strides are the integers
   size_t tensor = 0, number = 0;
 
   Value scalar(const Scalar& s, bool specialises) {
     if (s.kind == Scalar::kBool || specialises) return s;
-    if (s.kind == Scalar::kInt) return Scalar::of_sym(ints->sizes[number++]);
+    if (s.kind == Scalar::kInt) return Scalar::of_sym(ints->strides[number++]);
     return graph.add_scalar(str("scalar", graph.scalars.size()), s.d);
   }
   Value value(const Value& v, bool specialises) {
@@ -83,7 +83,7 @@ struct Symbolizer {
     if (v.is<Scalar>()) return scalar(v.as<Scalar>(), specialises);
     if (v.is<Sizes>() && !specialises) {
       Sizes out;
-      for (size_t i = 0; i < v.as<Sizes>().size(); i++) out.push_back(ints->sizes[number++]);
+      for (size_t i = 0; i < v.as<Sizes>().size(); i++) out.push_back(ints->strides[number++]);
       return out;
     }
     if (v.is<std::vector<Tensor>>()) {
@@ -100,14 +100,15 @@ struct Symbolizer {
   }
 };
 
+// Strides, as sizes are known not to be negative.
 Tensor ints_input(Graph& g, const OneOpCall& call) {
   if (call.ints.empty()) return Tensor();
-  Sizes sizes;
+  Sizes strides;
   const auto index = int32_t(g.inputs.size());
   for (size_t i = 0; i < call.ints.size(); i++) {
-    sizes.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kSize, index, int32_t(i), call.ints[i].hint)));
+    strides.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kStride, index, int32_t(i), call.ints[i].hint)));
   }
-  return g.add_input("ints", sizes, contiguous_strides(Sizes(sizes.size(), 1)), DType::kBool);
+  return g.add_input("ints", Sizes(strides.size(), 1), strides, DType::kBool);
 }
 
 SymInt stride_symbol(Graph& g, int32_t input, int32_t dim, int64_t stride, int64_t hint) {
