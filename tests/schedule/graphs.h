@@ -1,0 +1,31 @@
+// Graphs for the scheduler's tests: a train step, and random ones; with real inputs for them.
+#pragma once
+#include <random>
+#include <string>
+#include <vector>
+
+#include "jit/graph/graph.h"
+
+namespace lutra {
+
+// One step of an MLP in -> hidden -> hidden -> classes with cross entropy and AdamW, batch symbolic.
+std::unique_ptr<Graph> train_step_graph(int64_t in, int64_t hidden, int64_t classes, int64_t batch);
+// 5 to 30 ops: arithmetic, broadcasting, views, reductions, gathers, matrix products, random ops, writes.
+std::unique_ptr<Graph> random_graph(uint32_t seed);
+// As capture leaves it to the scheduler: functional, decomposed, without dead nodes.
+std::unique_ptr<Graph> lowered_graph(const Graph& graph);
+// Inputs with the graph's hints for sizes; small integers for integer types.
+std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed);
+std::vector<double> real_scalars(const Graph& graph);
+
+// Outputs and inputs after a run, as bytes in row-major order.
+struct RunResult {
+  std::vector<std::string> values;
+  std::string error;
+  bool operator==(const RunResult&) const = default;
+};
+enum class Witness { kFused, kUnfused, kEager };
+RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed);
+std::string describe(const RunResult& a, const RunResult& b);
+
+}  // namespace lutra

@@ -1,0 +1,62 @@
+// Plans: golden texts, and fused = unfused = eager bit for bit.
+#include <cstdlib>
+#include <filesystem>
+
+#include "jit/schedule/schedule.h"
+#include "tests/golden.h"
+#include "tests/schedule/graphs.h"
+
+namespace lutra {
+namespace {
+
+void check_agreement(const Graph& lowered, uint32_t seed, const std::string& isa) {
+  RunResult fused = run_graph(lowered, Witness::kFused, isa, seed);
+  RunResult unfused = run_graph(lowered, Witness::kUnfused, isa, seed);
+  INFO(isa << " seed " << seed << "\n" << print(lowered) << print(schedule(lowered)));
+  CHECK(describe(fused, unfused) == "");
+  RunResult eager = run_graph(lowered, Witness::kEager, isa, seed);
+  // Eager stops at the first error of the program, a plan may meet another one first.
+  if (eager.error.empty() || fused.error.empty()) CHECK(describe(fused, eager) == "");
+}
+
+int scale() {
+  const char* text = std::getenv("LUTRA_TEST_SCALE");
+  return text ? std::max(1, std::atoi(text)) : 1;
+}
+
+size_t launches(const Graph& lowered) { return schedule(lowered).launches.size(); }
+
+}  // namespace
+
+TEST_CASE("plans of graph texts are golden and compute what eager does", "[schedule]") {
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("tests/schedule"))) {
+    if (entry.path().extension() != ".graph") continue;
+    std::string stem = entry.path().stem();
+    INFO(stem);
+    auto graph = lowered_graph(*parse_graph(read_text("tests/schedule/" + stem + ".graph")));
+    check_golden("schedule/" + stem + ".plan", print(schedule(*graph)));
+    check_agreement(*graph, 1, "interp");
+  }
+}
+
+TEST_CASE("a train step is few launches and agrees with eager bit for bit", "[schedule]") {
+  auto graph = lowered_graph(*train_step_graph(20, 16, 10, 12));
+  check_golden("schedule/train_step.plan", print(schedule(*graph)));
+  CHECK(launches(*graph) <= 24);
+  check_agreement(*graph, 3, "interp");
+}
+
+TEST_CASE("random graphs: fused, unfused and eager agree bit for bit", "[schedule]") {
+  const char* only = std::getenv("LUTRA_TEST_SEED");
+  uint32_t first = only ? uint32_t(std::atoi(only)) : 1;
+  uint32_t last = only ? first : 60 * uint32_t(scale());
+  for (uint32_t seed = first; seed <= last; seed++) {
+    CAPTURE(seed);
+    auto captured = random_graph(seed);
+    INFO(print(*captured));
+    auto graph = lowered_graph(*captured);
+    check_agreement(*graph, seed, "interp");
+  }
+}
+
+}  // namespace lutra
