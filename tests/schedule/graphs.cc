@@ -110,7 +110,8 @@ std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed) {
     }
     // Second moments are not negative.
     if (in.name == "v") {
-      for (size_t i = 0; i * 4 < bytes; i++) reinterpret_cast<float*>(data)[i] = std::abs(reinterpret_cast<float*>(data)[i]);
+      for (size_t i = 0; i * 4 < bytes; i++)
+        reinterpret_cast<float*>(data)[i] = std::abs(reinterpret_cast<float*>(data)[i]);
     }
     out.push_back(t);
   }
@@ -180,7 +181,8 @@ std::string describe(const RunResult& a, const RunResult& b) {
     if (a.values[i] == b.values[i]) continue;
     size_t at = 0;
     while (at < a.values[i].size() && at < b.values[i].size() && a.values[i][at] == b.values[i][at]) at++;
-    text += str("result ", i, " (", a.values[i].size(), " and ", b.values[i].size(), " bytes) differs at byte ", at, "; ");
+    text +=
+        str("result ", i, " (", a.values[i].size(), " and ", b.values[i].size(), " bytes) differs at byte ", at, "; ");
   }
   return text;
 }

@@ -65,7 +65,8 @@ class Maker {
       bool fits = true;
       for (size_t d = 0; d < std::min(o->sizes.size(), t->sizes.size()); d++) {
         SymInt a = t->sizes[t->sizes.size() - 1 - d], b = o->sizes[o->sizes.size() - 1 - d];
-        fits &= (a.expr == b.expr && a.hint == b.hint) || (a.is_constant() && a.hint == 1) || (b.is_constant() && b.hint == 1);
+        fits &= (a.expr == b.expr && a.hint == b.hint) || (a.is_constant() && a.hint == 1) ||
+                (b.is_constant() && b.hint == 1);
       }
       if (fits) return o;
     }
@@ -73,7 +74,7 @@ class Maker {
   }
 
   Tensor unary() {
-    static const OpId ops[] = {OpId::neg,  OpId::abs,  OpId::exp,   OpId::tanh,    OpId::sigmoid,
+    static const OpId ops[] = {OpId::neg,  OpId::abs,  OpId::exp,   OpId::tanh,   OpId::sigmoid,
                                OpId::relu, OpId::sign, OpId::floor, OpId::square, OpId::clone};
     OpId op = ops[pick(10)];
     // exp of what has grown would be infinite everywhere.
@@ -99,7 +100,8 @@ class Maker {
   Tensor reduce() {
     Tensor t = any();
     if (t->dim() == 0) return unary();
-    static const OpId ops[] = {OpId::sum, OpId::mean, OpId::amax, OpId::amin, OpId::softmax, OpId::log_softmax, OpId::argmax};
+    static const OpId ops[] = {OpId::sum,     OpId::mean,        OpId::amax,  OpId::amin,
+                               OpId::softmax, OpId::log_softmax, OpId::argmax};
     OpId op = ops[pick(7)];
     int64_t dim = pick(int(t->dim()));
     if (op == OpId::softmax || op == OpId::log_softmax) return op1(op, {t, Scalar::of_int(dim), Value()});
@@ -120,7 +122,9 @@ class Maker {
       case 0: return op1(OpId::transpose, {t, Scalar::of_int(d), Scalar::of_int(pick(int(n)))});
       case 1: return n < 4 ? op1(OpId::unsqueeze, {t, Scalar::of_int(d)}) : t;
       case 2: return op1(OpId::select, {t, Scalar::of_int(d), Scalar::of_int(0)});
-      case 3: return op1(OpId::slice, {t, Scalar::of_int(d), Scalar::of_int(0), Scalar::of_int(1 + pick(2)), Scalar::of_int(1)});
+      case 3:
+        return op1(OpId::slice,
+                   {t, Scalar::of_int(d), Scalar::of_int(0), Scalar::of_int(1 + pick(2)), Scalar::of_int(1)});
       case 4: return op1(OpId::flatten, {t, Scalar::of_int(0), Scalar::of_int(-1)});
       default: {
         Sizes sizes = t->sizes;
@@ -133,8 +137,8 @@ class Maker {
   Tensor matrix() {
     for (int i = 0; i < 8; i++) {
       Tensor t = any();
-      if (t->dtype == DType::kFloat32 && t->dim() == 2 && t->sizes[0].expr == rows_.expr && t->sizes[1].expr == cols_.expr &&
-          t->sizes[0].hint == rows_.hint && t->sizes[1].hint == cols_.hint) {
+      if (t->dtype == DType::kFloat32 && t->dim() == 2 && t->sizes[0].expr == rows_.expr &&
+          t->sizes[1].expr == cols_.expr && t->sizes[0].hint == rows_.hint && t->sizes[1].hint == cols_.hint) {
         return t;
       }
     }
