@@ -104,7 +104,7 @@ TEST_CASE("a symbolic number as a dimension is pinned", "[bind]") {
 
 TEST_CASE("keywords, overloads and views of FakeTensors", "[bind]") {
   Trace t;
-  CHECK(to_string(t.call("sum", {of(t.x), keywords({{"dim", of(0)}})})[0].tensor()->sizes) == "{3}");
+  CHECK(to_string(t.call("sum", {of(t.x), keywords({{"dim", of(0.0)}})})[0].tensor()->sizes) == "{3}");
   CHECK(t.call("max", {of(t.x), of(1)}).size() == 2);
   CHECK(to_string(t.call("view", {of(t.x), of(3), of(-1)})[0].tensor()->sizes) == "{3, 2}");
   CHECK(t.call("to", {of(t.x), of("int64")})[0].tensor()->dtype == DType::kInt64);
@@ -113,7 +113,7 @@ TEST_CASE("keywords, overloads and views of FakeTensors", "[bind]") {
 
 TEST_CASE("indices of FakeTensors", "[bind]") {
   Trace t;
-  TestReader in({of(t.x), list_of({of("1:"), list_of({of(0), of(2)})}), of(7)});
+  TestReader in({of(t.x), list_of({of("1:"), list_of({of(0.0), of(2)})}), of(7)});
   CHECK(to_string(index_get(t.x, in, 1)->sizes) == "{1, 2}");
   index_set(t.x, in, 1, 2);
   CHECK(t.ops().find("copy_") != std::string::npos);
