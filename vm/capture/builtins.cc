@@ -337,6 +337,7 @@ const Builtin kRows[] = {
     {"string.byte", run_pure},
     {"string.char", run_pure},
     {"string.reverse", run_pure},
+    {"lutra.no_grad", run_no_grad},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
 };
