@@ -24,6 +24,7 @@ uint16_t double_to_half(double v) {
   v = std::fabs(v);
   if (std::isnan(v)) return sign | 0x7e00;
   if (v >= 65520) return sign | 0x7c00;
+  if (v == 0) return sign;
   int exponent = 0;
   std::frexp(v, &exponent);  // v = m * 2^exponent, m in [0.5, 1)
   const int unit = std::max(exponent - 11, -24);
