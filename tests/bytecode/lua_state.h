@@ -1,6 +1,9 @@
 // A lua_State for one test, with a few helpers; closes it at the end.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <lua.hpp>
 #include <string>
 
@@ -10,9 +13,22 @@
 
 namespace lutra {
 
+// Overwrites what it frees, so that the use of a freed prototype shows.
+inline void* poisoning_allocator(void*, void* old, size_t old_size, size_t new_size) {
+  void* fresh = nullptr;
+  if (new_size) {
+    fresh = std::malloc(new_size);
+    if (!fresh) return nullptr;
+    if (old) std::memcpy(fresh, old, std::min(old_size, new_size));
+  }
+  if (old) std::memset(old, 0xdb, old_size);
+  std::free(old);
+  return fresh;
+}
+
 class LuaState {
  public:
-  LuaState() : L(luaL_newstate()) { luaL_openlibs(L); }
+  LuaState() : L(lua_newstate(poisoning_allocator, nullptr)) { luaL_openlibs(L); }
   ~LuaState() { lua_close(L); }
   LuaState(const LuaState&) = delete;
   LuaState& operator=(const LuaState&) = delete;
