@@ -107,6 +107,12 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_remove(L, -2);
 }
 
+Tensor* tensor_in_userdata(void* payload, size_t bytes) {
+  if (bytes != sizeof(TensorBox)) return nullptr;
+  auto* box = static_cast<TensorBox*>(payload);
+  return box->magic == &kMagic ? &box->tensor : nullptr;
+}
+
 Tensor* to_tensor(lua_State* L, int idx) {
   if (lua_type(L, idx) != LUA_TUSERDATA || lua_objlen(L, idx) != sizeof(TensorBox)) return nullptr;
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, idx));

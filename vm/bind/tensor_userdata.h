@@ -10,6 +10,8 @@ namespace lutra {
 void push_tensor(lua_State* L, const Tensor& t);
 // The tensor at idx, or null when the value is none.
 Tensor* to_tensor(lua_State* L, int idx);
+// The same for the payload of a full userdata of that size (vm/guard reads userdata without the stack).
+Tensor* tensor_in_userdata(void* payload, size_t bytes);
 // A C function bound to a row (see binding.h): its Binding, or null for any other value.
 const struct Binding* to_binding(lua_State* L, int idx);
 void push_value(lua_State* L, const struct Value& v);

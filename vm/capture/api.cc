@@ -184,7 +184,7 @@ int run_explain(lua_State* L) {
   auto unit = push_compiled(L, f, options, state.next_unit++);
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
   lua_call(L, n, LUA_MULTRET);
-  push_explanation(L, *unit, f + 2 - 0, lua_gettop(L) - f);
+  push_explanation(L, *unit, f + 1, lua_gettop(L) - f);
   return 1;
 }
 int explain_entry(lua_State* L) { return guarded(L, run_explain); }

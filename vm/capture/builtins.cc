@@ -340,10 +340,10 @@ const Builtin kRows[] = {
     {"lutra.no_grad", run_no_grad},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
+    {"lutra.no_grad", run_no_grad},
 };
 
 const Builtin kBindingRows[] = {
-    {"no_grad", run_no_grad},
     {"set_grad_enabled", run_set_grad_enabled},
     {"is_grad_enabled", run_is_grad_enabled},
 };

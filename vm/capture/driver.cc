@@ -21,7 +21,6 @@ void push_self(lua_State* L) {
 struct Attempt {
   std::shared_ptr<Entry> entry;  // the hit; null on a miss
   GuardValues values;
-  int constants = 0;
 };
 
 // Tries the entries of a point. On a miss, `missed` is the most recent entry and the step that failed.
@@ -30,19 +29,23 @@ Attempt find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int se
   Attempt a;
   for (size_t i = 0; i < point.entries.size(); i++) {
     std::shared_ptr<Entry> e = point.entries[i];
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
-    const int top = lua_gettop(L);
-    const int miss = run_guards(L, e->guards, nslots, nargs, self, top - 1, top, &a.values);
+    const int base = lua_gettop(L);
+    int miss;
+    if (e->raw) {
+      miss = run_guards_raw(L, e->guards, e->raw_constants, nslots, nargs, self, &a.values);
+    } else {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
+      lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+      miss = run_guards(L, e->guards, nslots, nargs, self, base + 1, base + 2, &a.values);
+    }
     if (miss < 0) {
       if (i > 0) std::rotate(point.entries.begin(), point.entries.begin() + i, point.entries.begin() + i + 1);
       e->hits++;
       a.entry = std::move(e);
-      a.constants = top - 1;
       return a;
     }
     if (i == 0) *missed = e, *failed = miss;
-    lua_settop(L, top - 2);
+    lua_settop(L, base);
   }
   return a;
 }
@@ -60,7 +63,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     if (a.entry) {
       counters.cache_hits += round == 0;
       if (a.entry->decline || size_t(a.entry->exit) >= known) return 0;
-      return run_entry(state, L, unit, *a.entry, a.values, a.constants);
+      return run_entry(state, L, unit, *a.entry, a.values);
     }
     if (round == 1) return 0;
     counters.cache_misses++;

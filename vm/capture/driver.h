@@ -16,8 +16,8 @@ int run_portal(lua_State* L, int id);
 std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
                                int nslots, int nargs, int self);
 // run.cc: runs an entry whose guards have passed. Pushes the exit's code and results; 0 where the original code must run.
-int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values,
-              int constants);
+int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry,
+              GuardValues& values);
 // report.cc: what a miss teaches. Returns false when no further entry may be made.
 bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
                int nslots, int nargs, int self, int constants, int weak);

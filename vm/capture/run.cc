@@ -28,8 +28,8 @@ struct EntryRunner {
   lua_State* L;
   Entry& e;
   GuardValues& values;
-  int constants;
-  std::vector<Value> outputs;
+  std::vector<Value> outputs{};
+  int constants = 0;  // stack index
   int tables = 0;  // stack index before the first fresh table
 
   void compute() {
@@ -98,20 +98,23 @@ struct EntryRunner {
     }
   }
 
-  // In the order of a run of the original code, as far as anybody can tell: each place is written once.
-  void effects() {
-    for (const TableWrite& w : e.table_writes) {
-      push(w.table);
-      push(w.key);
-      push(w.value);
-      lua_rawset(L, -3);
-      lua_pop(L, 1);
+  // All operands are on the stack before the first write: a write may drop the last reference to a later one.
+  void push_operands() {
+    for (const TableWrite& w : e.table_writes) push(w.table), push(w.key), push(w.value);
+    for (const UpvalueWrite& w : e.upvalue_writes) push(w.function), push(w.value);
+  }
+
+  // `at` is the stack index of the first operand. Each place is written once, so that the order does not show.
+  void effects(int at) {
+    for (size_t i = 0; i < e.table_writes.size(); i++, at += 3) {
+      lua_pushvalue(L, at + 1);
+      lua_pushvalue(L, at + 2);
+      lua_rawset(L, at);
     }
     for (const UpvalueWrite& w : e.upvalue_writes) {
-      push(w.function);
-      push(w.value);
-      if (!lua_setupvalue(L, -2, w.index + 1)) lua_pop(L, 1);
-      lua_pop(L, 1);
+      lua_pushvalue(L, at + 1);
+      if (!lua_setupvalue(L, at, w.index + 1)) lua_pop(L, 1);
+      at += 2;
     }
     for (const RequiresGradWrite& w : e.requires_grad_writes) {
       values.tensors[size_t(w.input)]->requires_grad = w.value;
@@ -127,22 +130,27 @@ struct EntryRunner {
   }
 
   int run() {
-    luaL_checkstack(L, int(e.tables.size() + e.results.size()) + 16, "a compiled segment");
+    const size_t operands = 3 * e.table_writes.size() + 2 * e.upvalue_writes.size();
+    luaL_checkstack(L, int(e.tables.size() + e.results.size() + operands) + 16, "a compiled segment");
     compute();
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+    constants = lua_gettop(L);
     make_tables();
+    const int at = lua_gettop(L) + 1;
+    push_operands();
     lua_pushinteger(L, e.exit + 1);
     for (const Recipe& r : e.results) push(r);
-    effects();
+    effects(at);
     return int(e.results.size()) + 1;
   }
 };
 
 }  // namespace
 
-int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values,
-              int constants) {
+int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry,
+              GuardValues& values) {
   try {
-    return EntryRunner{state, L, entry, values, constants, {}}.run();
+    return EntryRunner{state, L, entry, values}.run();
   } catch (const Error& e) {
     // A user's error (an index out of range): the original code raises it, with everything before it done.
     if (e.kind == ErrorKind::kInternal) report_internal(state, *unit, e.what(), entry.graph_text);

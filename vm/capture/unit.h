@@ -93,6 +93,8 @@ struct Entry {
   GuardProgram guards;
   std::unique_ptr<Sources> sources;
   int constants = 0, weak = 0;  // registry references
+  bool raw = false;             // guards run on LuaJIT's structs
+  RawConstants raw_constants;
   bool decline = false;         // nothing to run: the original code is as good
   std::shared_ptr<Compiled> compiled;
   std::string graph_text;

@@ -11,6 +11,7 @@
 #include "ops/core/tensor.h"
 #include "vm/guard/source.h"
 #include "vm/guard/symbols.h"
+#include "vm/mirror/mirror.h"
 
 struct lua_State;
 
@@ -71,6 +72,17 @@ struct GuardValues {
 // pushed on the stack. Returns -1 on a hit, else the index of the step that failed; the stack is then as before.
 int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
                GuardValues* out);
+
+// The fast executor, over LuaJIT's structs: same answers, same registers. Only where mirror::available and can_run.
+struct RawConstants {
+  std::vector<mirror::TValue> values;  // of the entry's table of constants, by index; the table keeps them alive
+  const mirror::Tab* weak = nullptr;
+};
+bool raw_guards_can_run(const GuardProgram& program);
+RawConstants resolve_constants(lua_State* L, int constants, int weak);
+int run_guards_raw(lua_State* L, const GuardProgram& program, const RawConstants& constants, int nslots, int nargs,
+                   int self, GuardValues* out);
+
 // How the value that step `failed` found reads ("nil", "float32[3, 4]", "number 3"). Runs the steps before it again.
 std::string describe_found(lua_State* L, const GuardProgram& program, int failed, int nslots, int nargs, int self,
                            int constants, int weak);
