@@ -38,6 +38,11 @@ test("creation", function()
   deep(lt.empty(2, 3).shape, {2, 3})
   equal(lt.rand(3, {requires_grad = true}).requires_grad, true)
   equal(lt.randint(0, 10, {5}).dtype, "int64")
+  raises("zeros: sizes must not be negative, got {-1}", lt.zeros, -1)
+  raises("device 'cuda:0' is not available", lt.zeros, 2, {device = "cuda:0"})
+  local loop = {}
+  loop[1] = loop
+  raises("nested more than 64 levels deep", lt.tensor, loop)
   raises("requires_grad: only tensors of floating point dtype", lt.zeros, {2}, {dtype = "int64", requires_grad = true})
 end)
 
@@ -47,6 +52,11 @@ test("random numbers follow the seed", function()
   lt.manual_seed(7)
   truthy(a:equal(lt.rand(4))) truthy(b:equal(lt.randn(4))) truthy(p:equal(lt.randperm(10)))
   truthy(not a:equal(lt.rand(4)))
+  local g, same = lt.Generator(3), lt.Generator():manual_seed(3)
+  local first = lt.randperm(50, {generator = g})
+  truthy(first:equal(lt.randperm(50, {generator = same})))
+  truthy(not first:equal(lt.randperm(50, {generator = g})))
+  raises("generator must be made by lt.Generator", lt.randperm, 3, {generator = 1})
   local seen = {}
   for _, v in ipairs(lt.randperm(100):totable()) do seen[v] = true end
   for i = 0, 99 do truthy(seen[i]) end

@@ -219,7 +219,11 @@ Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const
   const LuaKind kind = in.kind(h);
   if (arg.type == ArgType::kIntList) return read_ints(fn, arg, in, slot);
   if (arg.type == ArgType::kTensorList) return read_tensors(fn, arg, in, slot);
-  if (arg.type == ArgType::kDevice && kind == LuaKind::kString) return parse_device(in.string(h));
+  if (arg.type == ArgType::kDevice && kind == LuaKind::kString) {
+    const Device device = parse_device(in.string(h));
+    if (device != Device{}) allocate(0, device);  // fails with the reason where there is no such device
+    return device;
+  }
   if (!kind_fits(arg, in, slot)) wrong_kind(fn, arg, in, h);
   switch (arg.type) {
     case ArgType::kTensor: return in.tensor(h);

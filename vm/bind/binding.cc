@@ -111,16 +111,26 @@ std::unordered_map<const Composite*, Overloads>& overloads() {
   return table;
 }
 
+// Errors of the ops a composite is made of are told under the composite's own name.
+LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& in) {
+  Args args = bind_schema(fn, overload.schema, in, {});
+  try {
+    return overload.row->fn(args);
+  } catch (const NeedsData&) {
+    throw;
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const size_t colon = text.find(": ");
+    if (colon == std::string::npos || find_op(text.substr(0, colon)) == OpId::kCount) throw;
+    throw Error(error.kind, fn + text.substr(colon));
+  }
+}
+
 LuaResults call_composite(const Binding& self, ArgReader& in) {
   const Overloads& rows = overloads().at(self.composite);
-  if (rows.size() == 1) {
-    Args args = bind_schema(self.name, rows[0].schema, in, {});
-    return rows[0].row->fn(args);
-  }
+  if (rows.size() == 1) return call_row(self.name, rows[0], in);
   for (const Overload& overload : rows) {
-    if (!fits_schema(overload.schema, in)) continue;
-    Args args = bind_schema(self.name, overload.schema, in, {});
-    return overload.row->fn(args);
+    if (fits_schema(overload.schema, in)) return call_row(self.name, overload, in);
   }
   // None fits: the error of the form with as many arguments as were given tells what is wrong.
   const int given = in.count();

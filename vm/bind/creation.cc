@@ -1,10 +1,13 @@
 // Tensors out of sizes, numbers and nested tables: zeros, tensor, linspace, randperm and their like.
 #include <cmath>
 #include <cstring>
+#include <lua.hpp>
 #include <numeric>
 
 #include "vm/bind/composite.h"
 #include "vm/bind/element.h"
+#include "vm/bind/lua_reader.h"
+#include "vm/bind/tensor_userdata.h"
 
 namespace lutra {
 
@@ -131,12 +134,33 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Takes one call of the generator: lt's own, or a table of lt.Generator, which holds seed and call.
+uint64_t draw_key(lua_State* L, int table) {
+  if (table == 0) {
+    Generator& generator = default_generator();
+    return mix(generator.seed ^ mix(generator.next_call++));
+  }
+  lua_getfield(L, table, "seed");
+  lua_getfield(L, table, "call");
+  if (!lua_isnumber(L, -2) || !lua_isnumber(L, -1)) fail("randperm: generator must be made by lt.Generator");
+  const double seed = lua_tonumber(L, -2), call = lua_tonumber(L, -1);
+  lua_pop(L, 2);
+  lua_pushnumber(L, call + 1);
+  lua_setfield(L, table, "call");
+  return mix(uint64_t(int64_t(seed)) ^ mix(uint64_t(call)));
+}
+
 // Fisher and Yates, drawing element i's number from (seed, call, i).
-LuaResults randperm(Args& a) {
-  const int64_t n = a[0].sym_int().guard();
+int randperm(lua_State* L) {
+  static const std::vector<ArgInfo> schema = parse_schema("int n, *, dtype? dtype=None");
+  LuaReader in(L);
+  ExtraKeyword generator[] = {{"generator"}};
+  const Args a = bind_schema("randperm", schema, in, generator);
+  const int64_t n = a[0].sym_int().hint;
   if (n < 0) fail("randperm: n must not be negative, got ", n);
-  Generator& generator = default_generator();
-  const uint64_t key = mix(generator.seed ^ mix(generator.next_call++));
+  const bool given = generator[0].value >= 0;
+  if (given && in.kind(generator[0].value) != LuaKind::kTable) fail("randperm: generator must be made by lt.Generator");
+  const uint64_t key = draw_key(L, given ? generator[0].value + 1 : 0);
   Tensor t = make_tensor({n}, DType::kInt64);
   auto* p = t->data_as<int64_t>();
   std::iota(p, p + n, int64_t(0));
@@ -144,8 +168,8 @@ LuaResults randperm(Args& a) {
     const auto r = uint64_t((static_cast<unsigned __int128>(mix(key + uint64_t(i))) * uint64_t(i + 1)) >> 64);
     std::swap(p[i], p[r]);
   }
-  const DType dtype = dtype_or(a[1], DType::kInt64).as<DType>();
-  return {to_dtype(t, dtype)};
+  push_tensor(L, to_dtype(t, dtype_or(a[1], DType::kInt64).as<DType>()));
+  return 1;
 }
 
 #define OPTIONS "*, dtype? dtype=None, Device? device=None, bool requires_grad=False"
@@ -169,7 +193,6 @@ const Composite kRows[] = {
     {"linspace", "Scalar start, Scalar end, int steps, " OPTIONS, kFunctionOf, linspace},
     {"randint", "int low, int high, int[] size, " OPTIONS, kFunctionOf, randint},
     {"randint", "int high, int[] size, " OPTIONS, kFunctionOf, randint_below},
-    {"randperm", "int n, *, dtype? dtype=None", kFunctionOf | kHostEffect, randperm},
 };
 
 // -- lt.tensor: nested tables
@@ -197,6 +220,7 @@ struct Nested {
   }
 
   void list(ArgReader::H h, size_t depth, const std::string& path) {
+    if (depth > 64) fail("tensor: data is nested more than 64 levels deep");
     const int64_t n = in.length(h);
     if (depth == sizes.size() && values.empty()) {
       sizes.push_back(n);
@@ -289,6 +313,7 @@ LuaResults tensor_binding(const Binding& self, ArgReader& in) {
 }
 
 const Special kSpecials[] = {
+    {"randperm", kFunctionOf | kHostEffect, nullptr, randperm},
     {"tensor", kFunctionOf, tensor_binding, nullptr},
     {"as_tensor", kFunctionOf,
      [](const Binding& self, ArgReader& in) -> LuaResults {
