@@ -31,7 +31,7 @@ int32_t emit_single(const Scatter& s, Emitter& e, const Index& index) {
 }
 
 bool is_single(const Scatter& s, SymFacts& facts) {
-  if (!s.elementwise_index || s.input->dtype == DType::kBool) return false;
+  if (!s.elementwise_index || s.input->dtype == DType::kBool || s.input->dim() == 0) return false;
   for (int64_t d = 0; d < s.input->dim(); d++) {
     SymInt i = s.index->sizes[size_t(d)];
     if (d == s.dim ? !(i.is_constant() && i.hint == 1) : !facts.equal(i, s.input->sizes[size_t(d)])) return false;
@@ -39,16 +39,24 @@ bool is_single(const Scatter& s, SymFacts& facts) {
   return true;
 }
 
+// An index of at least `at`'s dims cut or filled up with zeros to ndim dims: a 0-dim tensor goes with vectors.
+Index fitted(Index at, int64_t ndim) {
+  at.resize(size_t(ndim));
+  return at;
+}
+
 // Loops over src in row-major order: adds to one element come in the order of the index, which is the order along dim.
 void emit_loops(const Scatter& s, Emitter& e, int32_t buffer) {
   const Sizes& sizes = s.elementwise_index ? s.index->sizes : s.src->sizes;
   Index at;
   for (SymInt size : sizes) at.push_back(Affine::loop(e.body.open(size, loop::LoopMode::kSerial)));
-  Index where = s.elementwise_index ? at : Index{at[size_t(s.dim)]};
-  Index to = at;
-  to[size_t(s.dim)] = Affine::value(checked(e, s.index, where, s.input->sizes[size_t(s.dim)], s.dim, *s.node));
+  Index where = s.elementwise_index || at.empty() ? at : Index{at[size_t(s.dim)]};
+  SymInt size = s.input->dim() ? s.input->sizes[size_t(s.dim)] : SymInt(1);
+  int32_t target = checked(e, s.index, fitted(where, s.index->dim()), size, s.dim, *s.node);
+  Index to = fitted(at, s.input->dim());
+  if (!to.empty()) to[size_t(s.dim)] = Affine::value(target);
   const Tensor& out = s.node->results[0];
-  int32_t v = e.operand(s.src, at);
+  int32_t v = e.operand(s.src, fitted(at, s.src->dim()));
   e.body.store(loop::Op::kStoreAdd, buffer, at_strides(to, out->strides, 0), v);
   for (size_t d = 0; d < sizes.size(); d++) e.body.close();
 }
@@ -63,14 +71,11 @@ Lowered lower_gather(const Node& node, SymFacts&) {
   l.checks = true;
   const Node* n = &node;
   l.emit = [=](Emitter& e, const Index& at) {
-    Index where = at, from = at;
-    if (n->op == OpId::index_select) {
-      where.clear();
-      if (index->dim()) where.push_back(at[size_t(dim)]);
-    }
-    if (input->dim()) {
-      from[size_t(dim)] = Affine::value(checked(e, index, where, input->sizes[size_t(dim)], dim, *n));
-    }
+    bool vector = n->op == OpId::index_select && !at.empty();
+    Index where = fitted(vector ? Index{at[size_t(dim)]} : at, index->dim()), from = fitted(at, input->dim());
+    SymInt size = input->dim() ? input->sizes[size_t(dim)] : SymInt(1);
+    int32_t target = checked(e, index, where, size, dim, *n);
+    if (!from.empty()) from[size_t(dim)] = Affine::value(target);
     return e.operand(input, from);
   };
   return l;
@@ -81,7 +86,6 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
   Scatter s{&node, node.args[0].tensor(), node.args[2].tensor(), node.args[3].tensor(), 0, false};
   s.dim = wrap_dim(node.args[1].sym_int().hint, s.input->dim());
   s.elementwise_index = node.op == OpId::scatter_add;
-  LUTRA_CHECK(s.input->dim() > 0, "scatter into a tensor without dimensions");
   l.reads = {s.input, s.index, s.src};
   l.checks = true;
   if (is_single(s, facts)) {
@@ -89,7 +93,7 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
     return l;
   }
   l.kind = Lowered::kScatter;
-  l.independent = s.dim != 0;  // the outermost loop is no dimension in which adds meet
+  l.independent = s.dim != 0 && s.input->dim() > 0;  // the outermost loop is no dimension in which adds meet
   l.scatter = [s](Emitter& e, int32_t buffer) { emit_loops(s, e, buffer); };
   return l;
 }
