@@ -29,12 +29,12 @@ struct NativeCode : Code {
   void* memory = nullptr;
 };
 
+// Keeps the first message: throwing through asmjit would leave it in no state at all.
 struct Errors : asmjit::ErrorHandler {
-  explicit Errors(const std::string& kernel) : kernel(kernel) {}
-  void handleError(asmjit::Error, const char* message, asmjit::BaseEmitter*) override {
-    fail_internal("codegen: kernel ", kernel, ": ", message);
+  void handleError(asmjit::Error, const char* text, asmjit::BaseEmitter*) override {
+    if (message.empty()) message = text;
   }
-  const std::string& kernel;
+  std::string message;
 };
 
 void check(asmjit::Error e, const std::string& kernel) {
@@ -53,7 +53,7 @@ std::shared_ptr<Code> compile_avx512(const loop::Kernel& kernel, bool listing) {
   auto result = std::make_shared<NativeCode>();
   asmjit::CodeHolder code;
   check(code.init(asmjit::Environment::host()), kernel.name);
-  Errors errors(kernel.name);
+  Errors errors;
   code.setErrorHandler(&errors);
   asmjit::StringLogger logger;
   if (listing) code.setLogger(&logger);
@@ -63,7 +63,9 @@ std::shared_ptr<Code> compile_avx512(const loop::Kernel& kernel, bool listing) {
                           asmjit::DiagnosticOptions::kValidateIntermediate);
 #endif
   Emitter(cc, kernel).emit();
-  check(cc.finalize(), kernel.name);
+  const asmjit::Error finalized = cc.finalize();
+  if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
+  check(finalized, kernel.name);
   check(code.flatten(), kernel.name);
   check(code.resolveUnresolvedLinks(), kernel.name);
   const size_t size = code.codeSize();
