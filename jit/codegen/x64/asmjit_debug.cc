@@ -1,0 +1,38 @@
+// asmjit's debug functions, in place of those of the static library: Debian's libasmjit.a refers to stderr in a way
+// that only executables may, and its file of these three functions would keep liblutra.so from linking.
+#include <asmjit/core.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+ASMJIT_BEGIN_NAMESPACE
+
+const char* DebugUtils::errorAsString(Error error) noexcept {
+  switch (error) {
+    case kErrorOk: return "no error";
+    case kErrorOutOfMemory: return "out of memory";
+    case kErrorInvalidArgument: return "invalid argument";
+    case kErrorInvalidState: return "invalid state";
+    case kErrorInvalidInstruction: return "invalid instruction";
+    case kErrorInvalidOperandSize: return "invalid operand size";
+    case kErrorInvalidAddress: return "invalid address";
+    case kErrorInvalidDisplacement: return "invalid displacement";
+    case kErrorInvalidPhysId: return "invalid physical register";
+    case kErrorInvalidVirtId: return "invalid virtual register";
+    case kErrorInvalidUseOfGpq: return "invalid use of a 64-bit register";
+    case kErrorInvalidLabel: return "invalid label";
+    case kErrorLabelAlreadyBound: return "label bound twice";
+    case kErrorTooManyVirtRegs: return "too many virtual registers";
+    case kErrorConsecutiveRegsAllocation: return "consecutive registers cannot be allocated";
+    default: return "asmjit error (see asmjit's ErrorCode)";
+  }
+}
+
+void DebugUtils::debugOutput(const char* str) noexcept { std::fputs(str, stderr); }
+
+void DebugUtils::assertionFailed(const char* file, int line, const char* msg) noexcept {
+  std::fprintf(stderr, "asmjit: assertion failed at %s:%d: %s\n", file, line, msg);
+  std::abort();
+}
+
+ASMJIT_END_NAMESPACE
