@@ -133,7 +133,7 @@ end
 local eager_ms, compiled_ms = median(eager_times), median(compiled_times)
 local explained = lt.explain(train_step)(x, y)
 local compile_ms = math.max(first_call_ms - compiled_ms, 0)
-local guard_count = #guards.entries[1]
+local guard_count = #guards[1]
 
 print(string.format([[
 

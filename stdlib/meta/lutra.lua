@@ -310,7 +310,7 @@ function lt.unpatch(f) end
 ---@return fun(...): lutra.Explanation
 function lt.explain(f, options) end
 ---@param f function
----@return {entries: table[]}
+---@return table[][] entries
 function lt.guards(f) end
 ---@param f function
 ---@return {kind: string, source: string, old: any, new: any, file: string, line: integer, hint: string}[]

@@ -21,7 +21,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"k", "k", "v", "", "k"};
+const char* const kModes[] = {"k", "k", "v", "", "k", "k"};
 
 int absolute(lua_State* L, int index) { return index > 0 ? index : lua_gettop(L) + 1 + index; }
 
@@ -251,16 +251,36 @@ const mirror::Proto* original_proto(lua_State* L, int index) {
   return p;
 }
 
+// A number, not the address: a prototype made where a collected one lay is another.
 const void* prototype_identity(lua_State* L, int index) {
   index = absolute(L, index);
-  if (portal_state(L).mirror) return original_proto(L, index);
-  push_table(L, PortalTable::kOriginal);
-  push_proto(L, index);
+  if (portal_state(L).mirror) {
+    mirror::push_object(L, mirror::kProto, original_proto(L, index));
+  } else {
+    const int top = lua_gettop(L);
+    push_table(L, PortalTable::kOriginal);
+    push_proto(L, index);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, top + 1);
+    if (lua_isnil(L, -1)) lua_pop(L, 1);
+    lua_replace(L, top + 1);
+    lua_settop(L, top + 1);
+  }
+  push_table(L, PortalTable::kIdentity);
+  lua_insert(L, -2);
   lua_pushvalue(L, -1);
   lua_rawget(L, -3);
-  const void* id = lua_topointer(L, lua_isnil(L, -1) ? -2 : -1);
-  lua_pop(L, 3);
-  return id;
+  auto number = static_cast<uintptr_t>(lua_tonumber(L, -1));
+  lua_pop(L, 1);
+  if (number == 0) {
+    number = ++portal_state(L).prototypes;
+    lua_pushnumber(L, static_cast<lua_Number>(number));
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+  } else {
+    lua_pop(L, 2);
+  }
+  return reinterpret_cast<const void*>(number);
 }
 
 bc::Dump dump_function(lua_State* L, int index) {

@@ -43,6 +43,7 @@ struct PortalState {
   };
   std::vector<Retired> retired;
   int next_key = 1;
+  uintptr_t prototypes = 0;                                    // numbers given out by prototype_identity
   std::unordered_map<mirror::Proto*, uint8_t> true_framesize;  // of prototypes whose framesize is raised
 };
 
@@ -53,6 +54,7 @@ enum class PortalTable {
   kAlive,     // [address] = prototype that make_clone loaded; weak values
   kRetired,   // [key] = {retired prototype, holder}; strong
   kClones,    // [closure] = dump of its original, where there is no mirror; weak keys
+  kIdentity,  // [prototype] = its number, which no other ever gets; weak keys
   kCount
 };
 
