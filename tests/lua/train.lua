@@ -103,7 +103,7 @@ end)
 local changes = {
   {"the learning rate", 0, function(s) s.opt.param_groups[1].lr = 0.5 end},
   {"eps", 0, function(s) s.opt.param_groups[1].eps = 1e-3 end},
-  {"betas", 0, function(s) s.opt.param_groups[1].betas = {0.5, 0.75} end},
+  {"betas", 0, function(s) s.opt.param_groups[1].betas = {0.75, 0.8} end},
   {"a number of the forward", 0, function(s) s.net.scale = 1.5 end},
   {"the values of a parameter", 0, function(s) lt.no_grad(function() s.net.fc1.weight:mul_(0.5) end) end},
   {"an unrelated field", 0, function(s) s.net.note = "new" end},

@@ -7,6 +7,7 @@
 #include <lua.hpp>
 
 #include "ops/grad/tape.h"
+#include "vm/bind/tensor_userdata.h"
 #include "vm/capture/state.h"
 #include "vm/portal/portal.h"
 
@@ -103,11 +104,15 @@ struct Finisher {
     }
   }
 
+  // The function itself: from the methods behind the __index of tensors.
   void push_method(const Binding* b) {
-    lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
-    lua_getfield(t.L, -1, b->name.c_str());
-    lua_remove(t.L, -2);
-    if (!lua_isfunction(t.L, -1)) fail_internal("capture: method ", b->name, " is kept as a value");
+    Tensor any = t.inputs.empty() ? make_tensor({}, DType::kFloat32) : t.inputs[0].real;
+    push_tensor(t.L, any);
+    const int top = lua_gettop(t.L);
+    if (luaL_getmetafield(t.L, top, "__index") && lua_getupvalue(t.L, -1, 1)) lua_getfield(t.L, -1, b->name.c_str());
+    if (!lua_isfunction(t.L, -1)) fail_internal("capture: method ", b->name, " is not found");
+    lua_replace(t.L, top);
+    lua_settop(t.L, top);
   }
 
   PatchValue result(const Recipe& r) {

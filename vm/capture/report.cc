@@ -22,24 +22,25 @@ std::string hint_for(const std::string& kind) {
   return "";
 }
 
-Tensor tensor_at(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self, int constants,
-                 int weak) {
-  // The steps before have passed, so that a run up to here leaves the tensor behind.
-  GuardProgram until;
-  until.steps.assign(p.steps.begin(), p.steps.begin() + failed);
-  until.tensors = p.tensors;
-  until.scalar_sources = p.scalar_sources;
-  until.keys = p.keys;
-  until.registers = p.registers;
+// The tensors that a call brings, by input: loads go on over checks of tensors that fail, up to the first other failure.
+std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants,
+                               int weak) {
+  GuardProgram loose = p;
+  loose.steps.clear();
+  std::vector<std::pair<int, int>> places;  // input, register
+  for (const GuardStep& s : p.steps) {
+    if (s.op == GuardOp::kTensorCheck) {
+      places.push_back({s.index, s.a});
+    } else if (is_load(s.op) ? s.op != GuardOp::kGradLoad : s.op == GuardOp::kTypeCheck) {
+      loose.steps.push_back(s);
+    }
+  }
+  std::vector<Tensor> found(p.tensors.size());
   GuardValues values;
   const int top = lua_gettop(L);
-  Tensor found;
-  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0) {
-    const GuardStep& s = p.steps[size_t(failed)];
-    if (s.op == GuardOp::kGradTensorCheck) {
-      found = values.tensors[size_t(s.index)];
-    } else if (Tensor* t = to_tensor(L, values.base + s.a)) {
-      found = *t;
+  if (run_guards(L, loose, nslots, nargs, self, constants, weak, &values) < 0) {
+    for (auto [input, reg] : places) {
+      if (Tensor* t = to_tensor(L, values.base + reg)) found[size_t(input)] = *t;
     }
   }
   lua_settop(L, top);
@@ -47,12 +48,14 @@ Tensor tensor_at(lua_State* L, const GuardProgram& p, int failed, int nslots, in
 }
 
 // Dims whose size differs from the spec's become symbols of the next capture; sizes 0 and 1 stay constants.
-void learn_sizes(UnitPoint& point, const GuardProgram& p, int step, const Tensor& t) {
-  const TensorSpec& spec = p.tensors[size_t(p.steps[size_t(step)].index)];
-  if (spec.sizes.size() != t->sizes.size()) return;
-  for (size_t d = 0; d < spec.sizes.size(); d++) {
-    if (spec.sizes[d] < 0 || spec.sizes[d] == t->sizes[d].hint) continue;
-    point.dynamic_dims[p.steps[size_t(step)].source->text].insert(int(d));
+void learn_sizes(UnitPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
+  for (size_t i = 0; i < p.tensors.size(); i++) {
+    const TensorSpec& spec = p.tensors[i];
+    if (!tensors[i] || !p.tensor_sources[i] || spec.sizes.size() != tensors[i]->sizes.size()) continue;
+    for (size_t d = 0; d < spec.sizes.size(); d++) {
+      if (spec.sizes[d] < 0 || spec.sizes[d] == tensors[i]->sizes[d].hint) continue;
+      point.dynamic_dims[p.tensor_sources[i]->text].insert(int(d));
+    }
   }
 }
 
@@ -74,12 +77,12 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
   r.old_text = size_t(failed) < p.expected.size() ? p.expected[size_t(failed)] : "";
   r.new_text = describe_found(L, p, failed, nslots, nargs, self, constants, weak);
   if (is_tensor_check(s.op)) {
-    if (Tensor t = tensor_at(L, p, failed, nslots, nargs, self, constants, weak)) {
-      TensorMiss miss;
-      if (!matches(t, p.tensors[size_t(s.index)], &miss)) {
-        r.kind = miss.kind, r.old_text = miss.old_text, r.new_text = miss.new_text;
-        learn_sizes(point, p, failed, t);
-      }
+    const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
+    const Tensor& t = tensors[size_t(s.index)];
+    TensorMiss miss;
+    if (t && !matches(t, p.tensors[size_t(s.index)], &miss)) {
+      r.kind = miss.kind, r.old_text = miss.old_text, r.new_text = miss.new_text;
+      if (r.kind == "size") learn_sizes(point, p, tensors);
     }
   }
   r.hint = hint_for(r.kind);
