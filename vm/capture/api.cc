@@ -261,7 +261,7 @@ int api_reset(lua_State* L) {
       point.dead = point.limit_reported = false;
       point.dynamic_dims.clear();
       point.decisions = Decisions();
-      point.captures = 0;
+      point.idle_captures = 0;
     }
   }
   return 0;

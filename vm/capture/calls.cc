@@ -216,7 +216,9 @@ void Trace::load_grad(const Tensor& fake, const Source* src) {
 
 void Trace::prepare_backward() {
   for (size_t i = 0; i < inputs.size(); i++) {
-    if (decisions.preload_grads.count(inputs[i].source->text)) load_grad(inputs[i].fake, inputs[i].source);
+    const Source* s = inputs[i].source;
+    const Tensor fake = inputs[i].fake;  // load_grad adds inputs
+    if (s && decisions.preload_grads.count(s->text)) load_grad(fake, s);
   }
 }
 

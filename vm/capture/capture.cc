@@ -1,4 +1,5 @@
 // Capture of one segment: attempts until a trace ends where it can, then the graph is compiled and an entry made.
+#include <algorithm>
 #include <chrono>
 #include <lua.hpp>
 
@@ -291,7 +292,6 @@ std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::sha
   const auto start = Clock::now();
   Counters& counters = runtime(L).counters;
   counters.frames_total++;
-  point.captures++;
   std::shared_ptr<Entry> entry;
   try {
     Attempt a{state, L, unit, point, nslots, nargs, self, point.decisions, {}};
@@ -304,10 +304,15 @@ std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::sha
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   counters.frames_ok++;
   count(L, *unit, entry);
-  if (entry->decline && entry->guards.steps.empty()) {
-    point.dead = true;
-    unit->changed = true;
-    return nullptr;
+  if (entry->decline) {
+    // Nothing to run here, now or a few times over: the portal goes.
+    if (entry->guards.steps.empty() || ++point.idle_captures >= 3) {
+      point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
+      unit->changed = unit->changed || point.dead;
+      return nullptr;
+    }
+  } else {
+    point.idle_captures = 0;
   }
   point.entries.insert(point.entries.begin(), entry);
   return entry;

@@ -24,6 +24,8 @@ GuardOp load_of(SourceKind kind) {
       return GuardOp::kFieldByLoad;
     case SourceKind::kMetatable:
       return GuardOp::kMetatableLoad;
+    case SourceKind::kLength:
+      return GuardOp::kLengthLoad;
     case SourceKind::kGrad:
       return GuardOp::kGradLoad;
   }

@@ -143,7 +143,7 @@ void op_len(Trace& t, Frame& f, bc::Ins i) {
     case VarKind::kString:
       return t.set(f, op_a(i), t.number(double(t.text(v).size())));
     case VarKind::kTable:
-      return t.set(f, op_a(i), t.number(double(t.length(v->table))));
+      return t.set(f, op_a(i), t.length_of(v->table));
     case VarKind::kTensor:
       if (v->tensor->sizes.empty()) t.stop("the length of a tensor without dims", "error");
       return t.set(f, op_a(i), t.scalar(Scalar::of_sym(v->tensor->sizes[0])));

@@ -1,6 +1,7 @@
 // Reports: misses and what they teach, internal errors, lt.explain, lt.guards, lt.recompiles as Lua tables.
 #include "vm/capture/report.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <lua.hpp>
 
@@ -87,7 +88,9 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
   }
   r.hint = hint_for(r.kind);
   Runtime& rt = runtime(L);
-  if (int(point.entries.size()) >= rt.config.recompile_limit) {
+  if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
+  const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
+  if (int(compiled) >= rt.config.recompile_limit) {
     if (!point.limit_reported) {
       point.limit_reported = true;
       fprintf(stderr, "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s %s was %s, is %s\n",

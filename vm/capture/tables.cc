@@ -197,6 +197,17 @@ int64_t Trace::length(Table* t) {
   return n;
 }
 
+Var* Trace::length_of(Table* t) {
+  bool touched = t->pin == 0 || t->length_known;
+  for (const auto& [id, e] : t->entries) touched = touched || (e.written && id.kind == Key::kNumber);
+  if (touched) return number(double(length(t)));
+  push_pin(t->pin);
+  lua_pushnumber(L, double(lua_objlen(L, -1)));
+  Var* v = force(wrap(source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text)));
+  lua_pop(L, 1);
+  return v;
+}
+
 // The successor of k in the order of the table. Real tables: their keys are guarded. Fresh tables: a real table made by
 // the same operations gives the order.
 std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {

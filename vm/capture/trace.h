@@ -113,7 +113,8 @@ class Trace {
   Var* metamethod(Var* v, const char* name);
   Var* index(Var* object, Var* key);
   void set_index(Var* object, Var* key, Var* value);
-  int64_t length(Table* t);
+  int64_t length(Table* t);                 // specialises
+  Var* length_of(Table* t);                 // stays symbolic where it can
   std::pair<Var*, Var*> next(Table* t, Var* key);
   Table* table_of(Var* v);
 

@@ -137,7 +137,7 @@ struct UnitPoint {
   std::vector<std::shared_ptr<Entry>> entries;  // most recent hit first
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reported = false;
-  int captures = 0;
+  int idle_captures = 0;                        // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;
   Decisions decisions;                          // loops kept by earlier captures
 };

@@ -48,6 +48,9 @@ struct Runner {
       case GuardOp::kMetatableLoad:
         if (!lua_getmetatable(L, reg(s.a))) lua_pushnil(L);
         break;
+      case GuardOp::kLengthLoad:
+        lua_pushnumber(L, double(lua_objlen(L, reg(s.a))));
+        break;
       default: {  // kGradLoad
         const Tensor& t = out.tensors[s.a];
         out.tensors[s.index] = t->autograd ? t->autograd->grad : Tensor();

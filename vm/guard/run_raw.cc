@@ -56,6 +56,13 @@ struct RawRunner {
         return field(regs[s.a], k.values[size_t(s.index)]);
       case GuardOp::kFieldByLoad:
         return field(regs[s.a], regs[s.b]);
+      case GuardOp::kLengthLoad: {
+        const int64_t n = mirror::length(table(regs[s.a]));
+        const double d = n < 0 ? double(lua_objlen(L, out.base + s.a)) : double(n);
+        TValue v;
+        memcpy(&v.u64, &d, sizeof d);
+        return v;
+      }
       default:  // kMetatableLoad
         return metatable(regs[s.a]);
     }

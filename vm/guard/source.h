@@ -17,6 +17,7 @@ enum class SourceKind : uint8_t {
   kField,      // base[constant `index`], raw
   kFieldBy,    // base[value of key], raw
   kMetatable,  // metatable of base
+  kLength,     // length of the table base, a number
   kGrad,       // gradient of the tensor base
 };
 
