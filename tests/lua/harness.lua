@@ -5,6 +5,8 @@ local M = {count = 0, failed = 0}
 local function show(v) return type(v) == "string" and string.format("%q", v) or tostring(v) end
 
 function M.test(name, f)
+  local only = os.getenv("LUTRA_TEST_ONLY")
+  if only and not name:find(only, 1, true) then return end
   M.count = M.count + 1
   local ok, trace = xpcall(f, debug.traceback)
   if not ok then

@@ -181,7 +181,8 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
 
 // -- gradients
 
-void Trace::load_grad(const Tensor& fake, const Source* src) {
+// fake by value: it may be a part of `inputs`, which grows.
+void Trace::load_grad(Tensor fake, const Source* src) {
   const int input = input_of_fake.at(fake.get());
   if (inputs[input].grad_loaded) return;
   inputs[input].grad_loaded = inputs[input].grad_known = true;

@@ -124,7 +124,7 @@ class Trace {
   Vars call_pure(Var* f, const Vars& args, const std::string& name);  // a C function of constants, run now
   Var* tensor_attribute(Var* object, Var* key);
   void set_tensor_attribute(Var* object, Var* key, Var* value);
-  void load_grad(const Tensor& fake, const Source* source);
+  void load_grad(Tensor fake, const Source* source);
   void prepare_backward();
   void finish_backward();
 
