@@ -222,6 +222,9 @@ LuaResults nonzero(Args& a) {
 }
 
 LuaResults masked_select(Args& a) {
+  const Tensor mask = a[1].tensor();
+  if (mask->dtype != DType::kBool) fail("masked_select: the mask must be bool, got ", name(mask->dtype));
+  if (a[0].tensor()->dim() == 0 && mask->dim() == 0) a[0] = op1(OpId::reshape, {a[0], Sizes{SymInt(1)}});
   Tensor both = op1(OpId::logical_and, {a[1], op1(OpId::full, {a[0].tensor()->sizes, Scalar::of_bool(true)})});
   Tensor wide = op1(OpId::expand, {a[0], both->sizes});
   IndexItem item{IndexItem::kTensor};
