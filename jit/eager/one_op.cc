@@ -216,10 +216,14 @@ OneOpGraph general_graph(const OpInfo& op, const Args& args, const OneOpCall& ca
 std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
   bool composite = false;
   for (const auto& n : made.graph->nodes) composite |= info(n->op).is_composite();
+  const char* op_name = name(made.graph->nodes[0]->op);
   made.graph->renumber();
   GraphPtr graph = std::move(made.graph);
   if (composite) graph = dce(*decompose(*graph));
   Plan plan = schedule(*graph);
+  if (plan.launches.size() == 1) {
+    if (auto* kernel = std::get_if<KernelLaunch>(&plan.launches[0])) kernel->kernel.name = str("eager_", op_name);
+  }
   auto entry = std::make_unique<EagerEntry>();
   entry->key = key;
   entry->guards.begin(*plan.env, {});

@@ -25,6 +25,24 @@ constexpr int kMaxChunks = 128;
 
 size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
+// Counts and times a launch, when there is somewhere to count.
+class PerfScope {
+ public:
+  explicit PerfScope(CachedKernel* counters) : counters_(counters) {
+    if (counters_) start_ = std::chrono::steady_clock::now();
+  }
+  ~PerfScope() {
+    if (!counters_) return;
+    counters_->launches++;
+    counters_->nanoseconds += uint64_t((std::chrono::steady_clock::now() - start_) / std::chrono::nanoseconds(1));
+  }
+  PerfScope(const PerfScope&) = delete;
+
+ private:
+  CachedKernel* counters_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 }  // namespace
 
 struct Executable::Context {
@@ -83,7 +101,9 @@ void Executable::prepare(bool listing) {
       for (const BufferView& v : library.out) prepare_view(v);
       LUTRA_CHECK(library.in.size() == 2 && library.out.size() == 1, name(library.op), " is no product");
       steps_.push_back({});
+      counters_.push_back(library_counters(name(library.op)));
     }
+    steps_.back().counters = counters_.back().get();
     steps_.back().launch = int32_t(i);
   }
   for (const PlanOutput& out : plan_.outputs) {
@@ -113,9 +133,10 @@ void Executable::prepare_kernel(const KernelLaunch& launch, bool listing) {
   LUTRA_CHECK(launch.buffers.size() == k.params.size() && launch.ints.size() == size_t(k.ints) &&
                   launch.scalars.size() == size_t(k.scalars),
               "launch of ", k.name, " with other arguments than the kernel's");
-  kernels_.push_back(cached_kernel(k, current_isa(), listing));
+  counters_.push_back(cached_kernel(k, current_isa(), listing));
+  kernel_count_++;
   Step s;
-  s.kernel = kernels_.back().get();
+  s.kernel = counters_.back().get();
   s.first = int32_t(operands_.size());
   s.ptrs = int32_t(launch.buffers.size()), s.ints = k.ints, s.nums = k.scalars;
   for (int32_t b : launch.buffers) operands_.push_back(b);
@@ -133,11 +154,11 @@ void Executable::prepare_kernel(const KernelLaunch& launch, bool listing) {
 
 std::string Executable::listings() const {
   std::string text;
-  for (const auto& k : kernels_) text += k->code->listing;
+  for (const Step& s : steps_) {
+    if (s.kernel) text += s.kernel->code->listing;
+  }
   return text;
 }
-
-size_t Executable::kernel_count() const { return kernels_.size(); }
 
 namespace {
 
@@ -197,7 +218,9 @@ void Executable::fill_block(const Context& c, const Step& step, BlockHead* head)
 
 void Executable::launch_all(Context& c) const {
   Generator& generator = default_generator();
+  const bool perf = runtime_config().perf;
   for (const Step& step : steps_) {
+    const PerfScope scope(perf ? step.counters : nullptr);
     if (step.kernel) {
       launch_kernel(c, step, generator);
     } else {
@@ -220,18 +243,12 @@ void Executable::launch_kernel(const Context& c, const Step& step, const Generat
   head->begin = 0, head->end = extent;
   head->seed = generator.seed, head->call = generator.next_call;
   head->fault = &fault;
-  const bool perf = runtime_config().perf;
-  const auto start = perf ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
   const int chunks = step.extent >= 0 ? std::min(chunk_count(extent, work), kMaxChunks) : 1;
   if (chunks > 1) {
     launch_chunks(step, head, extent, chunks);
   } else {
     step.kernel->code->run(head);
     if (fault.set) report(step, head, fault);
-  }
-  if (perf) {
-    step.kernel->launches++;
-    step.kernel->nanoseconds += uint64_t((std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1));
   }
 }
 

@@ -37,13 +37,14 @@ class Executable {
   void run_views(const InputView* inputs, const double* scalars, void* const* outputs);
 
   const Plan& plan() const { return plan_; }
-  size_t kernel_count() const;
+  size_t kernel_count() const { return kernel_count_; }
   std::string listings() const;
 
  private:
   struct Context;
   // A launch, flattened. Kernel: operands_[first ...] are `ptrs` buffers, `ints` slots, `nums` slots.
   struct Step {
+    CachedKernel* counters = nullptr;
     CachedKernel* kernel = nullptr;  // null: plan_.launches[launch] is an extern
     int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
     int32_t block = 0;  // word of the context's blocks
@@ -69,7 +70,8 @@ class Executable {
 
   Plan plan_;
   HostProgram program_;
-  std::vector<std::shared_ptr<CachedKernel>> kernels_;
+  std::vector<std::shared_ptr<CachedKernel>> counters_;  // one a step; a kernel's has its code
+  size_t kernel_count_ = 0;
   std::vector<Step> steps_;
   std::vector<int32_t> operands_;  // of the steps: buffers, integer slots, number slots, in a row
   std::vector<int32_t> input_of_;  // buffer -> position among run's inputs, -1

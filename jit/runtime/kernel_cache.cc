@@ -43,6 +43,14 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const st
   return c.kernels.emplace(key, std::move(made)).first->second;
 }
 
+std::shared_ptr<CachedKernel> library_counters(const char* op) {
+  Cache& c = cache();
+  std::lock_guard<std::mutex> lock(c.mutex);
+  std::shared_ptr<CachedKernel>& entry = c.kernels[std::string("library ") + op];
+  if (!entry) entry = std::make_shared<CachedKernel>(), entry->name = std::string(op) + " (library)";
+  return entry;
+}
+
 std::string perf_report() {
   std::vector<std::shared_ptr<CachedKernel>> all;
   {

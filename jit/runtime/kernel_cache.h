@@ -9,12 +9,14 @@
 namespace lutra {
 
 struct CachedKernel {
-  std::shared_ptr<Code> code;
+  std::shared_ptr<Code> code;  // null for a library's kernels
   std::string name;
   std::atomic<uint64_t> launches{0}, nanoseconds{0};  // counted when runtime_config().perf
 };
 
 // Equal loop IR gives the same entry, from any thread.
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing);
+// Where launches of a library's kernel are counted.
+std::shared_ptr<CachedKernel> library_counters(const char* op);
 
 }  // namespace lutra

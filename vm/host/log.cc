@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "jit/runtime/executable.h"
 #include "ops/core/error.h"
 #include "vm/host/runtime.h"
 
@@ -22,7 +23,7 @@ const char* const kStages[][2] = {
     {"asm", "the machine code of the kernels"},
     {"ptx", "the device code of the kernels"},
     {"bytecode", "the bytecode before and after patching"},
-    {"perf", "how long capture and compilation took"},
+    {"perf", "how long capture and compilation took, and at the end each kernel"},
 };
 
 std::set<std::string> wanted_stages() {
@@ -66,6 +67,10 @@ void check_logs() {
     std::string names;
     for (const auto& row : kStages) names += std::string(names.empty() ? "" : ", ") + row[0];
     fail("LUTRA_LOGS: unknown name '", name, "' (known: ", names, ", help)");
+  }
+  if (log_wanted("perf") && !runtime_config().perf) {
+    runtime_config().perf = true;
+    std::atexit([] { log_text("perf", "kernels\n" + perf_report()); });
   }
 }
 
