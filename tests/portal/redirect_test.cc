@@ -166,6 +166,38 @@ TEST_CASE("patch and unpatch while the function runs", "[portal][redirect]") {
   }
 }
 
+TEST_CASE("patch and unpatch from hooks and finalizers", "[portal][redirect]") {
+  for (const char* jit : kJitModes) {
+    PortalHarness h(jit);
+    give_functions(h, std::string(jit) == "hot");
+    h.run(
+        "local function work(n)\n"
+        "  local s, t = 0, {x = 'key'}\n"
+        "  for i = 1, n do\n"
+        "    local u = {i, t.x .. i}\n"
+        "    s = s + #u[2] * 0.5 + u[1]\n"
+        "    local p = newproxy(proxy)\n"
+        "  end\n"
+        "  return s, t.x\n"
+        "end\n"
+        "local turn, before = 0, info(work)\n"
+        "local function change() turn = turn + 1; if turn % 2 == 0 then patch(work) else unpatch(work) end end\n"
+        "proxy = newproxy(true); local want = work(50)\n"
+        "for count = 1, 40 do\n"
+        "  debug.sethook(change, '', count); local got, key = work(50); debug.sethook()\n"
+        "  assert(got == want and key == 'key')\n"
+        "end\n"
+        "assert(turn > 100)\n"
+        "local dead = 0; local function finalize() dead = dead + 1; if dead % 50 == 0 then change() end end\n"
+        "getmetatable(proxy).__gc = finalize; collectgarbage('setpause', 50); turn = 0\n"
+        "for round = 1, 30 do assert(work(200) == work(200)) end\n"
+        "assert(turn > 100, turn)\n"
+        "getmetatable(proxy).__gc = nil; collectgarbage(); unpatch(work)\n"
+        "jit.flush(); unpatch(work); assert(info(work) == before)");
+    CHECK(retired_prototypes(h.L) == 0);
+  }
+}
+
 TEST_CASE("unpatch while coroutines are suspended inside", "[portal][redirect]") {
   for (const char* jit : kJitModes) {
     PortalHarness h(jit);

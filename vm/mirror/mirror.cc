@@ -1,6 +1,7 @@
 // Raw reads of LuaJIT's structs: stack slots, table nodes, threads, the caller of a C function.
 #include "vm/mirror/mirror.h"
 
+#include <algorithm>
 #include <lua.hpp>
 
 namespace lutra::mirror {
@@ -12,10 +13,14 @@ namespace {
 
 // Offsets in global_State and in the C frame of LuaJIT's interpreter; checked by available().
 constexpr size_t kGlobalGcRoot = 40;
-constexpr size_t kCframeL = 16, kCframePrev = 32, kCframeWords = 6;
+constexpr size_t kCframePrev = 32, kCframeRegisters = 40, kCframeSize = kCframeRegisters + 8 * 8;
 
 const char* cframe_of(lua_State* L) {
   return reinterpret_cast<char*>(reinterpret_cast<uint64_t>(thread(L)->cframe) & ~uint64_t{3});
+}
+
+const char* previous_cframe(const char* cf) {
+  return reinterpret_cast<const char*>(*reinterpret_cast<const uint64_t*>(cf + kCframePrev) & ~uint64_t{3});
 }
 
 }  // namespace
@@ -50,22 +55,64 @@ std::vector<lua_State*> all_threads(lua_State* L) {
   return found;
 }
 
-bool stack_points_into(lua_State* L, const void* begin, const void* end) {
-  const uint64_t b = reinterpret_cast<uint64_t>(begin), e = reinterpret_cast<uint64_t>(end);
-  const Thread* th = thread(L);
-  for (const TValue* v = th->stack; v < th->top; ++v) {
-    if (v->u64 >= b && v->u64 < e) return true;
-  }
-  // A hook or a finalizer runs while the interrupted Lua function's pc is in the interpreter's C frame only.
-  for (const char* cf = cframe_of(L); cf;
-       cf = reinterpret_cast<const char*>(*reinterpret_cast<const uint64_t*>(cf + kCframePrev) & ~uint64_t{3})) {
-    if (*reinterpret_cast<lua_State* const*>(cf + kCframeL) != L) break;
-    for (size_t w = 0; w < kCframeWords; ++w) {
-      const uint64_t word = reinterpret_cast<const uint64_t*>(cf)[w];
-      if (word >= b && word < e) return true;
+namespace {
+
+// What points into p from a frame: an instruction after its first, or its constants.
+struct Inside {
+  explicit Inside(const Proto* p)
+      : code(reinterpret_cast<uint64_t>(p->bytecode() + 1)),
+        end(reinterpret_cast<uint64_t>(p->bytecode() + p->sizebc)),
+        constants(reinterpret_cast<uint64_t>(p->k)) {}
+  bool operator()(uint64_t word) const { return (word >= code && word <= end) || word == constants; }
+  uint64_t code, end, constants;
+};
+
+__attribute__((noinline, no_sanitize("address"))) bool machine_stack_has(const std::vector<lua_State*>& threads,
+                                                                         const Inside& inside) {
+  const char *innermost = nullptr, *outermost = nullptr;
+  for (lua_State* th : threads) {
+    for (const char* cf = cframe_of(th); cf; cf = previous_cframe(cf)) {
+      if (!innermost || cf < innermost) innermost = cf;
+      outermost = std::max(outermost, cf);
     }
   }
+  if (!innermost) return false;
+  // The innermost frame is in a C call: its own saved program counter is an old one.
+  for (const char* w = innermost + kCframeRegisters; w < outermost + kCframeSize; w += sizeof(uint64_t)) {
+    if (inside(*reinterpret_cast<const uint64_t*>(w))) return true;
+  }
   return false;
+}
+
+}  // namespace
+
+namespace {
+
+// Walks the frames of a thread from the innermost on: each link holds the caller's program counter or a distance.
+bool frames_have(const Thread* t, const Inside& inside) {
+  const TValue* frame = t->base - 1;
+  while (frame > t->stack + 1) {
+    const uint64_t link = frame->u64;
+    if ((link & 3) == 0) {
+      const auto* pc = reinterpret_cast<const uint32_t*>(link);
+      if (inside(link)) return true;
+      frame -= 2 + ((pc[-1] >> 8) & 0xff);
+      continue;
+    }
+    if ((link & 7) == 2 && inside(frame[-2].u64)) return true;  // a continuation: after a metamethod or a stitch
+    frame -= link >> 3;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool frames_run_in(const std::vector<lua_State*>& threads, const Proto* p) {
+  const Inside inside(p);
+  for (lua_State* th : threads) {
+    if (frames_have(thread(th), inside)) return true;
+  }
+  return machine_stack_has(threads, inside);
 }
 
 bool caller_function(lua_State* L, Caller* out) {

@@ -67,13 +67,16 @@ void push_anchor(lua_State* L, int index) {
   lua_remove(L, -2);
 }
 
-bool in_use(const std::vector<lua_State*>& threads, const mirror::Proto* p) {
-  const char* begin = reinterpret_cast<const char*>(p);
-  return std::any_of(threads.begin(), threads.end(),
-                     [&](lua_State* th) { return mirror::stack_points_into(th, begin, begin + p->sizept); });
+// False inside a finalizer, where LuaJIT refuses with an error.
+bool flush_traces(lua_State* L) {
+  const auto flush = [](lua_State* L) {
+    if (!luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH)) luaL_error(L, "traces cannot be flushed");
+    return 0;
+  };
+  if (!lua_cpcall(L, flush, nullptr)) return true;
+  lua_pop(L, 1);
+  return false;
 }
-
-bool flush_traces(lua_State* L) { return luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH) != 0; }
 
 void set_framesize(mirror::Proto* p, uint8_t size) {
   p->framesize = size;
@@ -84,11 +87,10 @@ void set_framesize(mirror::Proto* p, uint8_t size) {
 void reserve_frames(const std::vector<lua_State*>& threads, const mirror::Func* f, const mirror::Proto* next,
                     int framesize) {
   const uint64_t word = mirror::make_gc(mirror::kFunc, f).u64;
-  const char* begin = reinterpret_cast<const char*>(next);
   for (lua_State* th : threads) {
     const mirror::Thread* t = mirror::thread(th);
     const bool runs = std::any_of(t->stack, t->top, [&](mirror::TValue v) { return v.u64 == word; }) ||
-                      mirror::stack_points_into(th, begin, begin + next->sizept);
+                      mirror::frames_run_in({th}, next);
     if (runs && t->status <= LUA_YIELD && !lua_checkstack(th, framesize + 40)) fail("patch: a Lua stack is full");
   }
 }
@@ -184,7 +186,7 @@ void switch_to(lua_State* L, int index, mirror::Proto* next) {
   reserve_frames(threads, f, next, framesize);
   const bool flushed = flush_traces(L);
   f->pc = next->bytecode();
-  if (!flushed || in_use(threads, old)) s.retired.push_back({old, next, f, s.next_key++});
+  if (!flushed || mirror::frames_run_in(threads, old)) s.retired.push_back({old, next, f, s.next_key++});
   for (PortalState::Retired& r : s.retired) {
     if (r.function != f) continue;
     r.holder = next;
@@ -493,7 +495,8 @@ void sweep_retired(lua_State* L) {
   if (s.retired.empty()) return;
   const std::vector<lua_State*> threads = mirror::all_threads(L);
   std::vector<PortalState::Retired> kept, dropped;
-  for (const PortalState::Retired& r : s.retired) (in_use(threads, r.proto) ? kept : dropped).push_back(r);
+  for (const PortalState::Retired& r : s.retired)
+    (mirror::frames_run_in(threads, r.proto) ? kept : dropped).push_back(r);
   if (dropped.empty() || !flush_traces(L)) return;
   s.retired = std::move(kept);
   push_table(L, PortalTable::kRetired);
