@@ -57,12 +57,11 @@ class Fuser {
   std::vector<int32_t> roots(const std::vector<int32_t>& members) const {
     std::vector<int32_t> out;
     for (int32_t u : members) {
-      bool root = units_[u].needs_memory || units_[u].is_copy();
+      // What nothing reads is made all the same: it may fail.
+      bool root = units_[u].needs_memory || units_[u].is_copy() || readers_[size_t(u)].empty();
       for (int32_t r : readers_[size_t(u)]) root |= !std::binary_search(members.begin(), members.end(), r);
       if (root || units_[u].alone()) out.push_back(u);
     }
-    // What nothing reads is made all the same: it may fail.
-    if (out.empty()) out.push_back(members.back());
     return out;
   }
 

@@ -232,10 +232,22 @@ int32_t GroupKernel::value(int32_t unit, const Index& index) {
     refuse("a reduction is used outside its row");
     return body.constant(u.value->dtype, 0);
   }
+  if (u.low.checks) note_check(unit, index);
   int32_t v = u.low.emit(*this, index);
   body.remember(key, v);
   if (!u.inlined) evaluations_[unit] += body.trips(body.depth_of(v));
   return v;
+}
+
+// All elements of a unit that may fail are computed, whatever part of them is used.
+void GroupKernel::note_check(int32_t unit, const Index& index) {
+  const Sizes& sizes = units_[unit].value->sizes;
+  for (bool full : {false, true}) {
+    if (!matches(sizes, full)) continue;
+    bool open = true;
+    for (size_t a = 0; a < shape_.axes.size(); a++) open &= axis_loops_[a] >= 0 || (!full && shape_.axes[a].reduced);
+    if (open && identical(index, canonical(sizes, full))) checked_.push_back(unit);
+  }
 }
 
 int32_t GroupKernel::operand(const Tensor& t, const Index& index) {
@@ -355,6 +367,7 @@ void GroupKernel::judge() {
     for (int32_t u : members_) {
       checks |= units_[u].checks;
       writes |= units_[u].is_copy();
+      if (units_[u].low.checks && !std::count(checked_.begin(), checked_.end(), u)) refuse("a check in part");
       auto it = evaluations_.find(u);
       if (it == evaluations_.end()) continue;
       double elements = std::max(1.0, double(units_[u].value->numel().hint));

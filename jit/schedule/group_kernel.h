@@ -69,6 +69,7 @@ class GroupKernel : public Emitter {
   void open_rows();
   void emit_full();
   int32_t value(int32_t unit, const Index& index);
+  void note_check(int32_t unit, const Index& index);
   void judge();
   void judge_hazards();
 
@@ -78,7 +79,8 @@ class GroupKernel : public Emitter {
   std::vector<int32_t> row_roots_, full_roots_;
   GroupShape shape_;
   std::vector<int32_t> axis_loops_;
-  std::vector<int> row_order_;  // kept axes, outermost first
+  std::vector<int> row_order_;    // kept axes, outermost first
+  std::vector<int32_t> checked_;  // units whose checks cover all their elements
   std::unordered_map<int32_t, int> levels_;
   std::unordered_map<int32_t, double> evaluations_;
   std::string why_;

@@ -85,12 +85,33 @@ std::unique_ptr<Graph> lowered_graph(const Graph& graph) {
   return dce(*g);
 }
 
-std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed) {
+int64_t evaluate(const SymEnv& env, int32_t id, RunSizes sizes) {
+  const SymExpr& e = env[id];
+  if (e.op == SymOp::kSize && e.a == 0) {
+    int64_t v = e.b == 0 ? sizes.rows : sizes.cols;
+    return v < 0 ? e.i : v;
+  }
+  if (e.op <= SymOp::kScalarInput || is_number(e.op)) return e.i;
+  int64_t a = evaluate(env, e.a, sizes), b = evaluate(env, e.b, sizes);
+  return sym_binary(e.op, SymInt(a), SymInt(b)).hint;
+}
+
+bool guards_hold(const SymEnv& env, RunSizes sizes) {
+  for (const SymGuard& g : env.guards()) {
+    if (is_number(env[g.a].op) || is_number(env[g.b].op)) continue;
+    int64_t a = evaluate(env, g.a, sizes), b = evaluate(env, g.b, sizes);
+    bool holds = g.cmp == SymCmp::kEq ? a == b : g.cmp == SymCmp::kLt ? a < b : g.cmp == SymCmp::kLe ? a <= b : a != b;
+    if (holds != g.outcome) return false;
+  }
+  return true;
+}
+
+std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed, RunSizes run) {
   std::mt19937 random(seed);
   std::vector<Tensor> out;
-  auto hints = [](const Sizes& v) {
+  auto hints = [&](const Sizes& v) {
     Sizes r;
-    for (SymInt s : v) r.push_back(s.hint);
+    for (SymInt s : v) r.push_back(s.expr ? evaluate(*graph.env, s.expr, run) : s.hint);
     return r;
   };
   for (const GraphInput& in : graph.inputs) {
@@ -105,6 +126,8 @@ std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed) {
         case DType::kFloat32: reinterpret_cast<float*>(data)[i] = float(f); break;
         case DType::kFloat64: reinterpret_cast<double*>(data)[i] = f; break;
         case DType::kInt64: reinterpret_cast<int64_t*>(data)[i] = int64_t(random() % 3); break;
+        case DType::kInt32: reinterpret_cast<int32_t*>(data)[i] = int32_t(random() % 7) - 2; break;
+        case DType::kUInt8: data[i] = char(random() % 256); break;
         default: data[i] = char(random() % 2); break;
       }
     }
@@ -144,9 +167,9 @@ std::string bytes_of(const Tensor& t) {
 
 }  // namespace
 
-RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed) {
+RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed, RunSizes sizes) {
   RunResult r;
-  std::vector<Tensor> inputs = real_inputs(lowered, seed);
+  std::vector<Tensor> inputs = real_inputs(lowered, seed, sizes);
   std::vector<double> scalars = real_scalars(lowered);
   std::string saved = runtime_config().isa;
   runtime_config().isa = isa;

@@ -14,8 +14,15 @@ std::unique_ptr<Graph> train_step_graph(int64_t in, int64_t hidden, int64_t clas
 std::unique_ptr<Graph> random_graph(uint32_t seed);
 // As capture leaves it to the scheduler: functional, decomposed, without dead nodes.
 std::unique_ptr<Graph> lowered_graph(const Graph& graph);
-// Inputs with the graph's hints for sizes; small integers for integer types.
-std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed);
+// What size(0, 0) and size(0, 1) are in a run; -1: the hint.
+struct RunSizes {
+  int64_t rows = -1, cols = -1;
+};
+int64_t evaluate(const SymEnv& env, int32_t expr, RunSizes sizes);
+// Whether a plan made with env serves these sizes.
+bool guards_hold(const SymEnv& env, RunSizes sizes);
+// Small integers for integer types.
+std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed, RunSizes sizes = {});
 std::vector<double> real_scalars(const Graph& graph);
 
 // Outputs and inputs after a run, as bytes in row-major order.
@@ -25,7 +32,7 @@ struct RunResult {
   bool operator==(const RunResult&) const = default;
 };
 enum class Witness { kFused, kUnfused, kEager };
-RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed);
+RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed, RunSizes sizes = {});
 std::string describe(const RunResult& a, const RunResult& b);
 
 }  // namespace lutra

@@ -15,14 +15,22 @@ class Maker {
     auto g = std::make_unique<Graph>();
     SymScope symbols(g->env.get());
     symbolic_ = chance(2);
-    rows_ = size(*g, 0, 0, 2 + pick(7));
-    cols_ = size(*g, 0, 1, 3 + pick(40));
+    rows_ = size(*g, 0, 0, chance(8) ? pick(2) : 2 + pick(7));
+    cols_ = size(*g, 0, 1, chance(8) ? 1 + pick(2) : 3 + pick(40));
     add_inputs(*g);
     GraphRecorder recorder(*g);
     {
       ModeScope mode(&recorder);
       int ops = 5 + pick(26);
-      for (int i = 0; i < ops; i++) step();
+      // What an op refuses (types, shapes) is left out.
+      for (int i = 0, tries = 0; i < ops && tries < 200; tries++) {
+        try {
+          step();
+          i++;
+        } catch (const Error& e) {
+          if (e.kind != ErrorKind::kUser) throw;
+        }
+      }
     }
     int outputs = 1 + pick(3);
     for (int i = 0; i < outputs; i++) g->outputs.push_back(i == 0 ? values_.back() : any());
@@ -53,6 +61,10 @@ class Maker {
     add({rows_, SymInt(1)}, {1, 1}, DType::kFloat32);
     Sizes cube{rows_, SymInt(3), cols_};
     add(cube, contiguous_strides(cube), DType::kFloat32);
+    static const DType types[] = {DType::kInt64, DType::kBool, DType::kUInt8, DType::kFloat64, DType::kInt32};
+    add(matrix, contiguous_strides(matrix), types[pick(5)]);
+    add({cols_}, {1}, types[pick(5)]);
+    add({rows_, cols_}, {1, 0}, DType::kFloat32);
     index_ = g.add_input("index", {rows_, SymInt(1)}, {1, 1}, DType::kInt64);
     list_ = g.add_input("list", {SymInt(4)}, {1}, DType::kInt64);
     scalar_ = g.add_scalar("s", 0.37);
@@ -75,18 +87,28 @@ class Maker {
 
   Tensor unary() {
     static const OpId ops[] = {OpId::neg,  OpId::abs,  OpId::exp,   OpId::tanh,   OpId::sigmoid,
-                               OpId::relu, OpId::sign, OpId::floor, OpId::square, OpId::clone};
-    OpId op = ops[pick(10)];
+                               OpId::relu, OpId::sign, OpId::floor, OpId::square, OpId::clone,
+                               OpId::sqrt, OpId::log,  OpId::rsqrt, OpId::isnan,  OpId::logical_not};
+    OpId op = ops[pick(15)];
+    if (chance(8)) {
+      static const DType types[] = {DType::kInt64, DType::kBool, DType::kUInt8, DType::kFloat64, DType::kFloat32};
+      return op1(OpId::to_dtype, {any(), types[pick(5)]});
+    }
     // exp of what has grown would be infinite everywhere.
     Tensor t = any();
     if (op == OpId::exp) t = op1(OpId::tanh, {t});
     return op1(op, {t});
   }
   Tensor binary() {
-    static const OpId ops[] = {OpId::add, OpId::sub, OpId::mul, OpId::div, OpId::maximum, OpId::minimum};
-    OpId op = ops[pick(6)];
+    static const OpId ops[] = {OpId::add,     OpId::sub,       OpId::mul, OpId::div, OpId::maximum,
+                               OpId::minimum, OpId::remainder, OpId::pow, OpId::le,  OpId::eq};
+    OpId op = ops[chance(2) ? pick(10) : pick(6)];
+    if (op == OpId::maximum || op == OpId::minimum) {
+      Tensor a = any();
+      return op1(op, {a, partner(a)});
+    }
     Tensor a = any();
-    if (chance(4) && op != OpId::maximum && op != OpId::minimum) {
+    if (chance(4)) {
       return op1(op, op == OpId::add || op == OpId::sub ? Args{a, scalar_, Scalar(1.0)} : Args{a, scalar_});
     }
     Tensor b = partner(a);
@@ -100,13 +122,14 @@ class Maker {
   Tensor reduce() {
     Tensor t = any();
     if (t->dim() == 0) return unary();
-    static const OpId ops[] = {OpId::sum,     OpId::mean,        OpId::amax,  OpId::amin,
-                               OpId::softmax, OpId::log_softmax, OpId::argmax};
-    OpId op = ops[pick(7)];
+    static const OpId ops[] = {OpId::sum,         OpId::mean,   OpId::amax, OpId::amin, OpId::softmax,
+                               OpId::log_softmax, OpId::argmax, OpId::any,  OpId::all,  OpId::argmin};
+    OpId op = ops[pick(10)];
     int64_t dim = pick(int(t->dim()));
     if (op == OpId::softmax || op == OpId::log_softmax) return op1(op, {t, Scalar::of_int(dim), Value()});
     bool keep = chance(2);
-    if (op == OpId::argmax) {
+    if (op == OpId::argmax || op == OpId::argmin) {
+      if (chance(3)) return op1(op, {t, Value(), false});
       return op1(OpId::to_dtype, {op1(op, {t, Scalar::of_int(dim), keep}), DType::kFloat32});
     }
     Value dims = Sizes{SymInt(dim)};
@@ -157,7 +180,9 @@ class Maker {
   }
   Tensor made() {
     Sizes sizes{rows_, cols_};
-    switch (pick(3)) {
+    switch (pick(5)) {
+      case 3: return op1(OpId::arange, {Scalar::of_sym(cols_), Value(), Scalar(1.0), Value(), Value()});
+      case 4: return op1(OpId::randint, {Scalar::of_int(-3), Scalar::of_int(9), sizes, Value(), Value()});
       case 0: return op1(OpId::rand, {sizes, Value(), Value()});
       case 1: return op1(OpId::randn, {sizes, Value(), Value()});
       default: return op1(OpId::full, {sizes, scalar_, Value(), Value()});
