@@ -91,14 +91,16 @@ int64_t evaluate(const SymEnv& env, int32_t id, RunSizes sizes) {
     int64_t v = e.b == 0 ? sizes.rows : sizes.cols;
     return v < 0 ? e.i : v;
   }
-  if (e.op <= SymOp::kScalarInput || is_number(e.op)) return e.i;
+  if (e.op == SymOp::kToNum) return evaluate(env, e.a, sizes);
+  if (is_number(e.op)) return int64_t(e.d);
+  if (e.op <= SymOp::kScalarInput) return e.i;
   int64_t a = evaluate(env, e.a, sizes), b = evaluate(env, e.b, sizes);
   return sym_binary(e.op, SymInt(a), SymInt(b)).hint;
 }
 
 bool guards_hold(const SymEnv& env, RunSizes sizes) {
   for (const SymGuard& g : env.guards()) {
-    if (is_number(env[g.a].op) || is_number(env[g.b].op)) continue;
+    if (g.cmp == SymCmp::kWhole) continue;
     int64_t a = evaluate(env, g.a, sizes), b = evaluate(env, g.b, sizes);
     bool holds = g.cmp == SymCmp::kEq ? a == b : g.cmp == SymCmp::kLt ? a < b : g.cmp == SymCmp::kLe ? a <= b : a != b;
     if (holds != g.outcome) return false;
@@ -184,8 +186,10 @@ RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, u
     }
   } catch (const Error& e) {
     runtime_config().isa = saved;
-    if (e.kind != ErrorKind::kData) throw;
-    r.error = e.what();
+    // Eager asks its meta rules again at these sizes.
+    bool refused = e.kind == ErrorKind::kUser && how == Witness::kEager;
+    if (e.kind != ErrorKind::kData && !refused) throw;
+    r.error = refused ? "refused" : e.what();
     return r;
   }
   runtime_config().isa = saved;
