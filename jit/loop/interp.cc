@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "jit/codegen/kernel.h"
+#include "jit/loop/abi.h"
 #include "jit/loop/interp_ops.h"
 
 namespace lutra::loop {

@@ -2,7 +2,8 @@
 #pragma once
 #include <memory>
 
-#include "jit/codegen/kernel.h"
+#include "jit/loop/abi.h"
+#include "jit/loop/loop.h"
 
 namespace lutra::x64 {
 

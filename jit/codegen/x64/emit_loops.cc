@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "jit/codegen/kernel.h"
 #include "jit/codegen/x64/emitter.h"
+#include "jit/loop/abi.h"
 #include "ops/core/error.h"
 
 namespace lutra::x64 {

@@ -1,8 +1,8 @@
 // Addresses, loads and stores: uniform, rows of lanes, gathers and scatters; each under the step's mask.
 #include <cstddef>
 
-#include "jit/codegen/kernel.h"
 #include "jit/codegen/x64/emitter.h"
+#include "jit/loop/abi.h"
 #include "ops/core/error.h"
 
 namespace lutra::x64 {

@@ -1,8 +1,8 @@
 // Instructions without control flow: arithmetic, comparisons, casts, random numbers; loads and stores are dispatched.
 #include <cstddef>
 
-#include "jit/codegen/kernel.h"
 #include "jit/codegen/x64/emitter.h"
+#include "jit/loop/abi.h"
 #include "ops/core/error.h"
 
 namespace lutra::x64 {
