@@ -160,13 +160,10 @@ int run_step(lutra_State* S, const Step& step) {
   return run_chunk(S, chunk_of(step.kind), text);
 }
 
-// lt.auto and the report come with capture.
+// The report is written in Lua: stdlib/explain.lua.
 int run_explain(lutra_State* S, int argc, char** argv, int script) {
   lua_State* L = lutra_lua(S);
-  static const char chunk[] =
-      "local explain = lt._native.explain_script\n"
-      "if not explain then error('explain: this build of Lutra cannot explain scripts', 0) end\n"
-      "return explain(...)";
+  static const char chunk[] = "return require('lutra')._native.stdlib('lutra.explain')(require 'lutra')(...)";
   luaL_loadbuffer(L, chunk, sizeof chunk - 1, "=lutra");
   for (int i = script; i < argc; ++i) lua_pushstring(L, argv[i]);
   return lutra_call(S, argc - script, 0);
@@ -174,8 +171,7 @@ int run_explain(lutra_State* S, int argc, char** argv, int script) {
 
 int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
   if (options.auto_compile) {
-    const int code = run_chunk(
-        S, "if not lt.auto then error('--auto: this build of Lutra has no lt.auto', 0) end lt.auto(true)", "");
+    const int code = run_chunk(S, "require('lutra').auto(true)", "");
     if (report(S, code)) return 1;
   }
   for (const Step& step : options.steps) {
