@@ -257,8 +257,7 @@ struct Attempt {
     e.guards = std::move(t.program);
     e.sources = std::make_unique<Sources>(std::move(t.sources));
     e.step_hits.assign(e.guards.steps.size(), 0);
-    e.raw = mirror::available(L) && raw_guards_can_run(e.guards);
-    if (e.raw) e.raw_constants = resolve_constants(L, t.constants, t.weak);
+    e.native = compile_guards(L, e.guards, t.constants, t.weak);
     lua_pushvalue(L, t.constants);
     e.constants = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_pushvalue(L, t.weak);

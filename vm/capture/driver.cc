@@ -30,10 +30,9 @@ Attempt find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int se
   for (size_t i = 0; i < point.entries.size(); i++) {
     std::shared_ptr<Entry> e = point.entries[i];
     const int base = lua_gettop(L);
-    int miss;
-    if (e->raw) {
-      miss = run_guards_raw(L, e->guards, e->raw_constants, nslots, nargs, self, &a.values);
-    } else {
+    int miss = NativeGuards::kUnsure;
+    if (e->native) miss = e->native->run(L, nslots, nargs, self, &a.values);
+    if (miss == NativeGuards::kUnsure) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
       lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
       miss = run_guards(L, e->guards, nslots, nargs, self, base + 1, base + 2, &a.values);

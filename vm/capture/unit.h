@@ -12,7 +12,7 @@
 #include "jit/compile.h"
 #include "vm/capture/code.h"
 #include "vm/capture/trace.h"
-#include "vm/guard/program.h"
+#include "vm/guard/native.h"
 #include "vm/portal/patch.h"
 
 struct lua_State;
@@ -93,8 +93,7 @@ struct Entry {
   GuardProgram guards;
   std::unique_ptr<Sources> sources;
   int constants = 0, weak = 0;  // registry references
-  bool raw = false;             // guards run on LuaJIT's structs
-  RawConstants raw_constants;
+  std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
   bool decline = false;         // nothing to run: the original code is as good
   std::shared_ptr<Compiled> compiled;
   std::string graph_text;

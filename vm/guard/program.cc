@@ -12,11 +12,11 @@ struct Row {
   const char* kind;
 };
 const Row kRows[] = {
-#define LOAD(name) {true, #name, "load"},
-#define CHECK(name, kind) {false, #name, kind},
+#define GUARD_LOAD(name) {true, #name, "load"},
+#define GUARD_CHECK(name, kind) {false, #name, kind},
 #include "vm/guard/guard.def"
-#undef LOAD
-#undef CHECK
+#undef GUARD_LOAD
+#undef GUARD_CHECK
 };
 
 std::string list(const std::vector<int64_t>& v) {
@@ -84,7 +84,8 @@ bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   }
   if (spec.contiguous && !has_unit_strides(i)) return set_miss(miss, "stride", -1, "contiguous", list(i.strides));
   if (i.requires_grad != spec.requires_grad) {
-    return set_miss(miss, "requires_grad", -1, spec.requires_grad ? "true" : "false", i.requires_grad ? "true" : "false");
+    return set_miss(miss, "requires_grad", -1, spec.requires_grad ? "true" : "false",
+                    i.requires_grad ? "true" : "false");
   }
   const bool leaf = !i.autograd || !i.autograd->grad_fn;
   if (leaf != spec.leaf) return set_miss(miss, "is_leaf", -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");

@@ -1,7 +1,8 @@
 // A guard program: the steps that decide whether an entry's code may run, as data. Capture builds it; an executor runs
 // it on the values of a portal call and leaves the loaded values behind (they are the entry's inputs).
 // Invariants:
-// 1. A step reads registers that earlier steps wrote. Registers are written once, in order: register r by the r-th load.
+// 1. A step reads registers that earlier steps wrote. Registers are written once, in order: register r by the r-th
+// load.
 // 2. Loads are raw: no metamethod runs, nothing is allocated, so a check has no effect that Lua could see.
 // 3. Objects are compared with slots of a weak table: a collected object is a miss, even if its address is used again.
 #pragma once
@@ -11,18 +12,17 @@
 #include "ops/core/tensor.h"
 #include "vm/guard/source.h"
 #include "vm/guard/symbols.h"
-#include "vm/mirror/mirror.h"
 
 struct lua_State;
 
 namespace lutra {
 
 enum class GuardOp : uint8_t {
-#define LOAD(name) name##Load,
-#define CHECK(name, kind) name##Check,
+#define GUARD_LOAD(name) name##Load,
+#define GUARD_CHECK(name, kind) name##Check,
 #include "vm/guard/guard.def"
-#undef LOAD
-#undef CHECK
+#undef GUARD_LOAD
+#undef GUARD_CHECK
   kCount
 };
 bool is_load(GuardOp op);
@@ -49,44 +49,39 @@ std::string describe(const TensorSpec& spec);
 
 struct GuardProgram {
   std::vector<GuardStep> steps;
-  std::vector<TensorSpec> tensors;        // one a tensor input
+  std::vector<TensorSpec> tensors;  // one a tensor input
   std::vector<const Source*> tensor_sources;
   std::vector<const Source*> scalar_sources;
-  std::vector<std::vector<int>> keys;     // kKeys: constants, in order
-  std::vector<int> written;               // tensor inputs that the graph writes
+  std::vector<std::vector<int>> keys;  // kKeys: constants, in order
+  std::vector<int> written;            // tensor inputs that the graph writes
   SymbolProgram symbols;
   int registers = 0;
-  std::vector<std::string> expected;      // for reports: what step i wants, as text
+  std::vector<std::string> expected;  // for reports: what step i wants, as text
 };
 
 // What an executor leaves behind on a hit.
 struct GuardValues {
-  int base = 0;                  // stack index of register 0
-  std::vector<Tensor> tensors;   // by tensor input
-  std::vector<double> scalars;   // by scalar input
+  int base = 0;                 // stack index of register 0
+  std::vector<Tensor> tensors;  // by tensor input
+  std::vector<double> scalars;  // by scalar input
   std::vector<SymbolValue> symbols;
 };
 
-// The witness: runs `program` over the public Lua API on the arguments at stack 1 .. nargs (with `nslots` of them slots,
-// the rest varargs) of the function at `self`. constants and weak are stack indexes of the entry's tables. Registers are
-// pushed on the stack. Returns -1 on a hit, else the index of the step that failed; the stack is then as before.
+// The witness: runs `program` over the public Lua API on the arguments at stack 1 .. nargs (with `nslots` of them
+// slots, the rest varargs) of the function at `self`. constants and weak are stack indexes of the entry's tables.
+// Registers are pushed on the stack. Returns -1 on a hit, else the index of the step that failed; the stack is then as
+// before.
 int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
                GuardValues* out);
 
-// The fast executor, over LuaJIT's structs: same answers, same registers. Only where mirror::available and can_run.
-struct RawConstants {
-  std::vector<mirror::TValue> values;  // of the entry's table of constants, by index; the table keeps them alive
-  const mirror::Tab* weak = nullptr;
-};
-bool raw_guards_can_run(const GuardProgram& program);
-RawConstants resolve_constants(lua_State* L, int constants, int weak);
-int run_guards_raw(lua_State* L, const GuardProgram& program, const RawConstants& constants, int nslots, int nargs,
-                   int self, GuardValues* out);
+// Whether tensor inputs that are written share memory with others (the kOverlap check).
+bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors);
 
 // How the value that step `failed` found reads ("nil", "float32[3, 4]", "number 3"). Runs the steps before it again.
 std::string describe_found(lua_State* L, const GuardProgram& program, int failed, int nslots, int nargs, int self,
                            int constants, int weak);
-// Steps whose value is a tensor: why it differs from its spec, empty if it does not. kind: "dtype", "size", "stride" ...
+// Steps whose value is a tensor: why it differs from its spec, empty if it does not. kind: "dtype", "size", "stride"
+// ...
 struct TensorMiss {
   const char* kind = nullptr;
   int dim = -1;

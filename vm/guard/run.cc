@@ -18,9 +18,7 @@ struct Runner {
 
   void load(const GuardStep& s) {
     switch (s.op) {
-      case GuardOp::kArgLoad:
-        lua_pushvalue(L, s.index + 1);
-        break;
+      case GuardOp::kArgLoad: lua_pushvalue(L, s.index + 1); break;
       case GuardOp::kVarargLoad:
         if (nslots + s.index < nargs) {
           lua_pushvalue(L, nslots + s.index + 1);
@@ -28,15 +26,11 @@ struct Runner {
           lua_pushnil(L);
         }
         break;
-      case GuardOp::kSelfLoad:
-        lua_pushvalue(L, self);
-        break;
+      case GuardOp::kSelfLoad: lua_pushvalue(L, self); break;
       case GuardOp::kUpvalueLoad:
         if (!lua_getupvalue(L, reg(s.a), s.index + 1)) lua_pushnil(L);
         break;
-      case GuardOp::kEnvLoad:
-        lua_getfenv(L, reg(s.a));
-        break;
+      case GuardOp::kEnvLoad: lua_getfenv(L, reg(s.a)); break;
       case GuardOp::kFieldLoad:
         lua_rawgeti(L, constants, s.index);
         lua_rawget(L, reg(s.a));
@@ -81,41 +75,21 @@ struct Runner {
     return false;
   }
 
-  // Written inputs must not share memory with any other input. Same tensors have one input, so a shared storage is
-  // another view of it.
-  bool overlap() {
-    for (int w : p.written) {
-      for (size_t i = 0; i < out.tensors.size(); i++) {
-        if (int(i) != w && out.tensors[i] && out.tensors[i]->storage == out.tensors[w]->storage) return false;
-      }
-    }
-    return true;
-  }
-
   bool check(const GuardStep& s) {
     switch (s.op) {
-      case GuardOp::kNilCheck:
-        return lua_isnil(L, reg(s.a));
-      case GuardOp::kTypeCheck:
-        return lua_type(L, reg(s.a)) == s.index;
+      case GuardOp::kNilCheck: return lua_isnil(L, reg(s.a));
+      case GuardOp::kTypeCheck: return lua_type(L, reg(s.a)) == s.index;
       case GuardOp::kValueCheck:
       case GuardOp::kFieldCheck:
       case GuardOp::kGlobalCheck:
-      case GuardOp::kUpvalueCheck:
-        return equals(s, constants);
-      case GuardOp::kIdentityCheck:
-        return equals(s, weak);
+      case GuardOp::kUpvalueCheck: return equals(s, constants);
+      case GuardOp::kIdentityCheck: return equals(s, weak);
       case GuardOp::kSameCheck:
-      case GuardOp::kMetatableCheck:
-        return lua_rawequal(L, reg(s.a), reg(s.b));
-      case GuardOp::kNotSameCheck:
-        return !lua_rawequal(L, reg(s.a), reg(s.b));
-      case GuardOp::kLengthCheck:
-        return lua_istable(L, reg(s.a)) && int(lua_objlen(L, reg(s.a))) == s.index;
-      case GuardOp::kKeysCheck:
-        return keys(s);
-      case GuardOp::kArgCountCheck:
-        return nargs - nslots == s.index;
+      case GuardOp::kMetatableCheck: return lua_rawequal(L, reg(s.a), reg(s.b));
+      case GuardOp::kNotSameCheck: return !lua_rawequal(L, reg(s.a), reg(s.b));
+      case GuardOp::kLengthCheck: return lua_istable(L, reg(s.a)) && int(lua_objlen(L, reg(s.a))) == s.index;
+      case GuardOp::kKeysCheck: return keys(s);
+      case GuardOp::kArgCountCheck: return nargs - nslots == s.index;
       case GuardOp::kTensorCheck: {
         Tensor* t = to_tensor(L, reg(s.a));
         if (!t || !matches(*t, p.tensors[s.index], nullptr)) return false;
@@ -132,19 +106,28 @@ struct Runner {
         if (lua_type(L, reg(s.a)) != LUA_TNUMBER) return false;
         out.scalars[s.index] = lua_tonumber(L, reg(s.a));
         return true;
-      case GuardOp::kGradModeCheck:
-        return grad_enabled() == (s.index != 0);
+      case GuardOp::kGradModeCheck: return grad_enabled() == (s.index != 0);
       case GuardOp::kSymbolsCheck: {
         int failed = 0;
         return p.symbols.run(out.tensors, out.scalars, out.symbols, &failed);
       }
       default:  // kOverlapCheck
-        return overlap();
+        return !overlaps(p, out.tensors);
     }
   }
 };
 
 }  // namespace
+
+// Same tensors have one input, so a shared storage is another view of it.
+bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors) {
+  for (int w : program.written) {
+    for (size_t i = 0; i < tensors.size(); i++) {
+      if (int(i) != w && tensors[i] && tensors[i]->storage == tensors[size_t(w)]->storage) return true;
+    }
+  }
+  return false;
+}
 
 int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
                GuardValues* out) {
@@ -170,20 +153,16 @@ namespace {
 std::string describe_value(lua_State* L, int index) {
   if (Tensor* t = to_tensor(L, index)) return describe(*t);
   switch (lua_type(L, index)) {
-    case LUA_TNIL:
-      return "nil";
-    case LUA_TBOOLEAN:
-      return lua_toboolean(L, index) ? "true" : "false";
+    case LUA_TNIL: return "nil";
+    case LUA_TBOOLEAN: return lua_toboolean(L, index) ? "true" : "false";
     case LUA_TNUMBER: {
       lua_pushvalue(L, index);
       std::string s = lua_tostring(L, -1);
       lua_pop(L, 1);
       return s;
     }
-    case LUA_TSTRING:
-      return str("\"", lua_tostring(L, index), "\"");
-    default:
-      return str("a ", luaL_typename(L, index));
+    case LUA_TSTRING: return str("\"", lua_tostring(L, index), "\"");
+    default: return str("a ", luaL_typename(L, index));
   }
 }
 
@@ -201,18 +180,10 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
   const GuardStep& s = p.steps[failed];
   std::string text;
   switch (s.op) {
-    case GuardOp::kGradModeCheck:
-      text = grad_enabled() ? "true" : "false";
-      break;
-    case GuardOp::kGradNilCheck:
-      text = describe(out.tensors[s.a]->autograd->grad);
-      break;
-    case GuardOp::kGradTensorCheck:
-      text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil";
-      break;
-    case GuardOp::kArgCountCheck:
-      text = str(nargs - nslots);
-      break;
+    case GuardOp::kGradModeCheck: text = grad_enabled() ? "true" : "false"; break;
+    case GuardOp::kGradNilCheck: text = describe(out.tensors[s.a]->autograd->grad); break;
+    case GuardOp::kGradTensorCheck: text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil"; break;
+    case GuardOp::kArgCountCheck: text = str(nargs - nslots); break;
     case GuardOp::kLengthCheck:
       text = lua_istable(L, r.reg(s.a)) ? str(lua_objlen(L, r.reg(s.a))) : describe_value(L, r.reg(s.a));
       break;
@@ -223,16 +194,11 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
       break;
     }
     case GuardOp::kOverlapCheck:
-    case GuardOp::kKeysCheck:
-      text = "changed";
-      break;
+    case GuardOp::kKeysCheck: text = "changed"; break;
     case GuardOp::kSameCheck:
     case GuardOp::kMetatableCheck:
-    case GuardOp::kIdentityCheck:
-      text = "another " + std::string(luaL_typename(L, r.reg(s.a)));
-      break;
-    default:
-      text = describe_value(L, r.reg(s.a));
+    case GuardOp::kIdentityCheck: text = "another " + std::string(luaL_typename(L, r.reg(s.a))); break;
+    default: text = describe_value(L, r.reg(s.a));
   }
   lua_settop(L, out.base - 1);
   return text;

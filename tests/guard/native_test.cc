@@ -1,0 +1,214 @@
+// The two executors of guard programs, the witness and the machine code, agree on every step and value.
+#include <lua.hpp>
+
+#include <catch2/catch.hpp>
+
+#include "ops/defs/call.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/guard/native.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+// Pushes the values of the pool, one of every kind that could be confused with another, as globals v[1..n].
+const char* const kPool = R"lua(
+  local ffi = require "ffi"
+  local lt = require "lutra"
+  local mt = {__index = {q = 1}}
+  local function lua_function() return mt, lt end
+  v = {
+    false, true, 0, -0.0, 1, 2, 2.5, 0/0, 1/0, -7, 2^40, "", "x", "key", "2",
+    {}, {1, 2, 3}, {x = 1, key = 2}, {10, 20, 30, 40, 50, x = 5, [2.5] = "h", [-7] = "n", [true] = 1},
+    setmetatable({1, nil, 3}, mt), mt, lua_function, function() end, print, lt.add,
+    lt.ones(2, 3), lt.ones(2, 3, {requires_grad = true}), lt.zeros(3), lt.ones(2, 3):t(),
+    coroutine.create(function() end), ffi.new("int64_t", 2), io.stdout, newproxy(true),
+  }
+  v[#v + 1] = {[v[26]] = "by tensor", [v[20]] = 2, [print] = 3}
+  w = v[27] w.grad = lt.zeros(2, 3)
+  return #v
+)lua";
+
+struct Pool {
+  lua_State* L = luaL_newstate();
+  int n = 0;
+  Pool() {
+    luaL_openlibs(L);
+    open_lutra(L);
+    lua_getfield(L, LUA_GLOBALSINDEX, "package");
+    lua_getfield(L, -1, "loaded");
+    lua_pushvalue(L, 1);
+    lua_setfield(L, -2, "lutra");
+    lua_settop(L, 0);
+    if (luaL_dostring(L, kPool)) FAIL(lua_tostring(L, -1));
+    n = int(lua_tointeger(L, -1));
+    lua_settop(L, 0);
+  }
+  ~Pool() { lua_close(L); }
+  void push(int i) {  // 0: nil
+    if (i == 0) return lua_pushnil(L);
+    lua_getglobal(L, "v");
+    lua_rawgeti(L, -1, i);
+    lua_remove(L, -2);
+  }
+};
+
+struct Call {
+  lua_State* L;
+  const GuardProgram* program;
+  NativeGuards* native;
+  int nslots, witness = -9, fast = -9;
+  bool same_registers = true;
+  GuardValues a, b;
+};
+
+// A C function, since both executors read its frame: the arguments are the portal's; upvalues: constants, weak, self.
+int run_both(lua_State* L) {
+  Call& c = *static_cast<Call*>(lua_touserdata(L, lua_upvalueindex(4)));
+  const int nargs = lua_gettop(L);
+  for (int i = 1; i <= 3; i++) lua_pushvalue(L, lua_upvalueindex(i));
+  const int constants = nargs + 1;
+  c.fast = c.native->run(L, c.nslots, nargs, nargs + 3, &c.b);
+  c.witness = run_guards(L, *c.program, c.nslots, nargs, nargs + 3, constants, constants + 1, &c.a);
+  if (c.witness < 0 && c.fast < 0) {
+    for (int r = 0; r < c.program->registers; r++) {
+      const double d = lua_tonumber(L, c.a.base + r);
+      if (d == d && !lua_rawequal(L, c.a.base + r, c.b.base + r)) c.same_registers = false;
+    }
+  }
+  return 0;
+}
+
+// Runs program on the pool's values a and b as arguments, with constant c and weak object w.
+void compare(Pool& pool, const GuardProgram& program, int a, int b, int c, int w, int self) {
+  lua_State* L = pool.L;
+  lua_settop(L, 0);
+  lua_newtable(L);
+  pool.push(c);
+  lua_rawseti(L, 1, 1);
+  lua_newtable(L);
+  pool.push(w);
+  lua_rawseti(L, 2, 1);
+  pool.push(self);
+  auto native = compile_guards(L, program, 1, 2);
+  if (!native) {
+    lua_settop(L, 0);
+    return;  // a constant nil has no code
+  }
+  Call call{L, &program, native.get(), 1};
+  lua_pushlightuserdata(L, &call);
+  lua_pushcclosure(L, run_both, 4);
+  pool.push(a);
+  pool.push(b);
+  lua_call(L, 2, 0);
+  INFO("arguments " << a << " " << b << " constant " << c << " weak " << w << "\n" << print(program));
+  const bool same = call.fast == call.witness || call.fast == NativeGuards::kUnsure;
+  CHECK(same);
+  CHECK(call.same_registers);
+}
+
+GuardStep step(GuardOp op, int a = -1, int b = -1, int index = 0) {
+  GuardStep s;
+  s.op = op;
+  s.a = a;
+  s.b = b;
+  s.index = index;
+  return s;
+}
+
+GuardProgram program_of(std::vector<GuardStep> steps, int registers) {
+  GuardProgram p;
+  p.steps = std::move(steps);
+  p.registers = registers;
+  p.expected.resize(p.steps.size());
+  return p;
+}
+
+}  // namespace
+
+TEST_CASE("both guard executors agree on checks of values", "[guard]") {
+  Pool pool;
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0), vararg = step(GuardOp::kVarargLoad, -1, -1, 0);
+  for (int a = 0; a <= pool.n; a++) {
+    for (int type = 0; type <= 10; type++) {
+      if (type != 9) compare(pool, program_of({arg, step(GuardOp::kTypeCheck, 0, -1, type)}, 1), a, 0, 1, 1, 22);
+    }
+    compare(pool, program_of({arg, step(GuardOp::kNilCheck, 0)}, 1), a, 0, 1, 1, 22);
+    for (int n : {0, 1, 3, 5}) {
+      compare(pool, program_of({arg, step(GuardOp::kLengthCheck, 0, -1, n)}, 1), a, 0, 1, 1, 22);
+    }
+    compare(pool, program_of({step(GuardOp::kArgCountCheck, -1, -1, 1), arg}, 1), a, 0, 1, 1, 22);
+    for (int b = 0; b <= pool.n; b++) {
+      compare(pool, program_of({arg, step(GuardOp::kValueCheck, 0, -1, 1)}, 1), a, 0, b, 1, 22);
+      const bool object = b < 3 || b > 11;  // identity is asked of objects only, not of numbers
+      if (object) compare(pool, program_of({arg, step(GuardOp::kIdentityCheck, 0, -1, 1)}, 1), a, 0, 1, b, 22);
+      compare(pool, program_of({arg, vararg, step(GuardOp::kSameCheck, 0, 1)}, 2), a, b, 1, 1, 22);
+      compare(pool, program_of({arg, vararg, step(GuardOp::kNotSameCheck, 0, 1)}, 2), a, b, 1, 1, 22);
+    }
+  }
+}
+
+TEST_CASE("both guard executors agree on loads", "[guard]") {
+  Pool pool;
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0), vararg = step(GuardOp::kVarargLoad, -1, -1, 0);
+  const GuardStep table = step(GuardOp::kTypeCheck, 0, -1, LUA_TTABLE);
+  for (int a = 0; a <= pool.n; a++) {
+    for (int b = 1; b <= pool.n; b++) {
+      if (b == 8) continue;  // NaN is no key
+      compare(pool, program_of({arg, table, step(GuardOp::kFieldLoad, 0, -1, 1)}, 2), a, 0, b, 1, 22);
+      compare(pool, program_of({arg, table, vararg, step(GuardOp::kFieldByLoad, 0, 1)}, 3), a, b, 1, 1, 22);
+    }
+    compare(pool, program_of({arg, step(GuardOp::kMetatableLoad, 0)}, 2), a, 0, 1, 1, 22);
+    compare(pool, program_of({arg, table, step(GuardOp::kLengthLoad, 0)}, 2), a, 0, 1, 1, 22);
+    const GuardStep function = step(GuardOp::kTypeCheck, 0, -1, LUA_TFUNCTION);
+    compare(pool, program_of({arg, function, step(GuardOp::kUpvalueLoad, 0, -1, 0)}, 2), a, 0, 1, 1, 22);
+    compare(pool, program_of({arg, function, step(GuardOp::kUpvalueLoad, 0, -1, 1)}, 2), a, 0, 1, 1, 22);
+    compare(pool, program_of({arg, function, step(GuardOp::kEnvLoad, 0)}, 2), a, 0, 1, 1, 22);
+  }
+  compare(pool, program_of({step(GuardOp::kSelfLoad), step(GuardOp::kUpvalueLoad, 0, -1, 0)}, 2), 0, 0, 1, 1, 22);
+}
+
+TEST_CASE("both guard executors agree on tensors, gradients and numbers", "[guard]") {
+  Pool pool;
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0);
+  TensorSpec spec;
+  spec.sizes = {2, 3};
+  spec.strides = {3, 1};
+  for (bool requires_grad : {false, true}) {
+    spec.requires_grad = requires_grad;
+    for (int a = 0; a <= pool.n; a++) {
+      GuardProgram p = program_of({arg, step(GuardOp::kTensorCheck, 0, -1, 0)}, 1);
+      p.tensors = {spec, TensorSpec{}};
+      compare(pool, p, a, 0, 1, 1, 22);
+      p.steps.push_back(step(GuardOp::kGradNilCheck, 0));
+      compare(pool, p, a, 0, 1, 1, 22);
+      p.steps.back() = step(GuardOp::kGradLoad, 0, -1, 1);
+      p.steps.push_back(step(GuardOp::kGradTensorCheck, -1, -1, 1));
+      p.tensors[1] = p.tensors[0];
+      p.tensors[1].requires_grad = false;
+      p.expected.resize(p.steps.size());
+      compare(pool, p, a, 0, 1, 1, 22);
+      GuardProgram q = program_of({arg, step(GuardOp::kNumberCheck, 0, -1, 0)}, 1);
+      q.scalar_sources.resize(1);
+      compare(pool, q, a, 0, 1, 1, 22);
+    }
+  }
+  for (int on : {0, 1}) compare(pool, program_of({arg, step(GuardOp::kGradModeCheck, -1, -1, on)}, 1), 1, 0, 1, 1, 22);
+}
+
+TEST_CASE("both guard executors agree on key lists", "[guard]") {
+  Pool pool;
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0);
+  for (int a = 0; a <= pool.n; a++) {
+    for (int b = 1; b <= pool.n; b++) {
+      for (int count : {0, 1, 2}) {
+        GuardProgram p =
+            program_of({arg, step(GuardOp::kTypeCheck, 0, -1, LUA_TTABLE), step(GuardOp::kKeysCheck, 0)}, 1);
+        p.keys = {std::vector<int>(size_t(count), 1)};
+        compare(pool, p, a, 0, b, 1, 22);
+      }
+    }
+  }
+}
+
+}  // namespace lutra
