@@ -53,6 +53,7 @@ struct Reader {
     }
   }
   void value(const Value& v, bool specialises) {
+    if (v.is_none()) return call.key.push_back(word(kNoneTag));
     if (v.is<Tensor>()) return v.as<Tensor>() ? tensor(v.as<Tensor>()) : call.key.push_back(word(kNoneTag));
     if (v.is<Scalar>()) return scalar(v.as<Scalar>(), specialises);
     if (v.is<bool>()) return call.key.push_back(word(kBoolTag, v.as<bool>()));

@@ -50,17 +50,18 @@ Results decompose_square(const Args& args) {
   return {mul(x, x)};
 }
 
+namespace {
+// x where it keeps to the bound; NaN where either is.
+Tensor bounded(const Tensor& x, OpId keeps, const Value& bound) {
+  if (bound.is_none()) return x;
+  Tensor inside = op1(keeps, {x, bound});
+  return where(inside, x, is_float(x->dtype) ? Value(where(op1(OpId::isnan, {x}), x, bound)) : bound);
+}
+}  // namespace
+
 Results decompose_clamp(const Args& args) {
-  Tensor x = args[0].tensor();
-  // Comparisons are false for NaN, which so passes; a NaN bound makes everything NaN.
-  if (!args[1].is_none()) x = where(lt(x, args[1]), args[1], x);
-  if (!args[2].is_none()) x = where(gt(x, args[2]), args[2], x);
-  for (size_t i : {1, 2}) {
-    if (args[i].is_none()) continue;
-    const Scalar& bound = args[i].as<Scalar>();
-    if (!bound.expr && bound.to_double() != bound.to_double()) x = add(mul(x, Scalar(0.0)), bound);
-  }
-  return {conform(OpId::clamp, args, x)};
+  Tensor x = bounded(args[0].tensor(), OpId::ge, args[1]);
+  return {conform(OpId::clamp, args, bounded(x, OpId::le, args[2]))};
 }
 
 Results decompose_addcmul(const Args& args) {
