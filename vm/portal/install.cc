@@ -130,7 +130,8 @@ auto as_original(lua_State* L, int index, F fn) {
   };
   // Loops compiled in frames that run another prototype than their function's are hung up at the wrong one: LuaJIT's
   // dump would not undo what the JIT wrote into their bytecode.
-  if (!portal_state(L).retired.empty()) flush_traces(L);
+  if (!portal_state(L).retired.empty() && !flush_traces(L))
+    fail("patch: a finalizer cannot read this function's bytecode");
   mirror::Func* f = lua_function(L, index);
   mirror::Proto* original = const_cast<mirror::Proto*>(original_proto(L, index));
   Restore restore{f, f->pc, original, original->framesize};
