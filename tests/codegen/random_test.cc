@@ -174,7 +174,7 @@ class Generator {
   }
 
   void elementwise(Loop& l, int count) {
-    if (heavy_) count *= 8;
+    if (heavy_) count *= 30;
     for (int i = 0; i < count; i++) {
       const Op op = Op(pick(int(Op::kCount)));
       const DType t = kTypes[pick(10)];

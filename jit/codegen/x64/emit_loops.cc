@@ -188,7 +188,15 @@ std::vector<x86::KReg> Emitter::tail_masks(const x86::Gp& i, const x86::Gp& end,
 
 void Emitter::vector_loop(const Loop& l) {
   const int cost = info_.cost(l);
-  int unroll = cost <= kUnroll4 ? 4 : cost <= kUnroll2 ? 2 : 1;
+  int hot = cost;  // the bodies within run more often: they decide, while the whole stays small
+  for (const Stmt& s : l.body) {
+    if (const auto* inner = std::get_if<std::unique_ptr<Loop>>(&s)) {
+      const int c = info_.cost(**inner);
+      hot = hot == cost ? c : std::max(hot, c);
+    }
+  }
+  if (cost > kOwnTail) hot = cost;
+  int unroll = hot <= kUnroll4 ? 4 : hot <= kUnroll2 ? 2 : 1;
   if (info_.gathers(l)) unroll = 1;
   x86::Gp i = loop_begin(l), n = loop_end(l);
   loop_regs_[size_t(l.id)] = i;
