@@ -19,10 +19,10 @@ const ReduceRow kRows[] = {
 
 bool is_position(loop::RedOp op) { return op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin; }
 
-// None and {} stand for all dimensions.
-std::vector<bool> reduced_dims(const Value& dims, int64_t rank) {
+// None stands for all dimensions, and {} too where empty_is_all.
+std::vector<bool> reduced_dims(const Value& dims, int64_t rank, bool empty_is_all) {
   std::vector<bool> reduced(size_t(rank), true);
-  if (dims.is_none() || (dims.is<Sizes>() && dims.as<Sizes>().empty())) return reduced;
+  if (dims.is_none() || (empty_is_all && dims.is<Sizes>() && dims.as<Sizes>().empty())) return reduced;
   reduced.assign(size_t(rank), false);
   auto mark = [&](int64_t d) {
     if (rank) reduced[size_t(wrap_dim(d, rank))] = true;
@@ -66,7 +66,7 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
     if (row.op == node.op) r.op = row.red;
   }
   r.sizes = in->sizes;
-  r.reduced = reduced_dims(node.args[1], in->dim());
+  r.reduced = reduced_dims(node.args[1], in->dim(), node.op != OpId::any && node.op != OpId::all);
   r.keepdim = node.args[2].as<bool>();
   r.type = accumulator_type(r.op, in->dtype, node.results[0]->dtype);
   if (r.type == DType::kBool)
@@ -81,6 +81,13 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
     for (size_t d = 0; d < order.size(); d++) order[d] = int(d);
   }
   build_nest(r, in->strides, order, facts);
+  if (r.nest.empty() && is_position(r.op)) {
+    // Among one element the first is it.
+    l.kind = Lowered::kPointwise;
+    l.reads = {};
+    l.emit = [](Emitter& e, const Index&) { return e.body.constant_int(DType::kInt64, 0); };
+    return l;
+  }
   r.element = [in, type = r.type](Emitter& e, const Index& index) { return e.body.cast(e.operand(in, index), type); };
   return l;
 }

@@ -274,6 +274,9 @@ def values(out):
         case(op, rand(0, 3), 1)
         case(op, rand(0, 3))
         case(op, rand())
+        case(op, rand(), 0, True)
+        if "arg" not in op:
+            case(op, rand(2, 3) > 0, ()) if op in ("any", "all") else case(op, rand(2, 3), ()) if op != "mean" else None
         case(op, t([1.0, 3.0, 3.0, NAN, 2.0, NAN]))
         case(op, rand(3, 37), 1)
     case("sum", t(INTS, "int64"), None, False, torch.float32)
