@@ -386,6 +386,34 @@ test("a backend function gets the graph", function()
   local cf = lt.compile(f, {backend = function(g) seen = tostring(g) end})
   truthy(cf(lt.ones(2)):equal(f(lt.ones(2))))
   truthy(seen and seen:find("mul"), seen)
+  local calls = 0
+  cf = lt.compile(f, {backend = function() return function(x) calls = calls + 1 return x * 2 + 1 end end})
+  for _ = 1, 3 do truthy(cf(lt.ones(2)):equal(f(lt.ones(2)))) end
+  equal(calls, 3)
+end)
+
+test("a loop that runs already goes over to compiled code", function()
+  lt.reset()
+  local stop = lt.graph_break
+  local f = lt.patch(function(x, n, ...)
+    local sum = x
+    for i = 1, n do
+      for j = 2, 1, -1 do
+        sum = sum * 0.5 + i * j
+        stop()
+        sum = sum + x + select("#", ...)
+      end
+    end
+    return sum, ...
+  end)
+  local want = lt.zeros(3)
+  local x = lt.ones(3)
+  want = x
+  for i = 1, 20 do for j = 2, 1, -1 do want = want * 0.5 + i * j want = want + x + 2 end end
+  local got, a, b = f(x, 20, "a", "b")
+  truthy(got:equal(want) and a == "a" and b == "b")
+  truthy(lt.counters().cache.hits > 60, "hits: " .. lt.counters().cache.hits)
+  lt.unpatch(f)
 end)
 
 test("recompile_limit: the original code from then on", function()

@@ -7,6 +7,7 @@
 #include "ops/grad/tape.h"
 #include "vm/capture/driver.h"
 #include "vm/capture/finish.h"
+#include "vm/capture/report.h"
 #include "vm/capture/state.h"
 #include "vm/host/runtime.h"
 
@@ -132,6 +133,18 @@ bool sort_outputs(Trace& t, Entry& e) {
   return differentiable;
 }
 
+// backend = function(graph): what it returns is called in place of compiled code; nil leaves the graph to eager.
+void ask_backend(lua_State* L, int function, Entry& e) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, function);
+  push_graph(L, e);
+  lua_call(L, 1, 1);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+  } else {
+    e.callable = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+}
+
 void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   bool differentiable = sort_outputs(t, e);
   t.close();
@@ -141,6 +154,8 @@ void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   e.ops = g.nodes.size();
   for (const auto& n : g.nodes) e.op_names.push_back(name(n->op));
   e.nodes = describe_nodes(g);
+  e.outputs = g.outputs.size();
+  if (unit.options.backend_function) ask_backend(t.L, unit.options.backend_function, e);
   const std::shared_ptr<SymEnv> env = g.env;
   const CompileOptions options = compile_options(unit);
   if (differentiable) {

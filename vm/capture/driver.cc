@@ -49,7 +49,27 @@ Attempt find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int se
   return a;
 }
 
-int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point, size_t known) {
+// Goes over to the unit's newest bytecode: a tail call of its body at this pc with the frame's live slots, hidden ones
+// of loops included, which are read where they lie.
+int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc, int self) {
+  const uint32_t* return_pc = mirror::return_pc(L);
+  if (!return_pc || (mirror::base(L)[-1].u64 & 3) != 0) return 0;  // called from a trace: the next call will do
+  std::shared_ptr<Patched> body = body_at(state, L, unit, pc);
+  if (!body) return 0;
+  const std::vector<unsigned> live = resume_slots(unit->code->proto(), pc, ResumeMode::kAt);
+  luaL_checkstack(L, int(live.size()) + 8, "a loop");
+  lua_pushinteger(L, 1);
+  make_clone(L, self, *body);
+  for (unsigned slot : live) {
+    lua_pushnil(L);
+    const mirror::TValue* frame = mirror::base(L) - 2 - bc::op_a(return_pc[-1]);
+    mirror::top(L)[-1] = frame[slot];
+  }
+  return int(live.size()) + 2;
+}
+
+int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
+              const Portal& portal) {
   if (unit->failed || point.dead) return 0;
   const int nargs = lua_gettop(L), nslots = int(point.args.size());
   push_self(L);
@@ -61,7 +81,10 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     Attempt a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
     if (a.entry) {
       counters.cache_hits += round == 0;
-      if (a.entry->decline || size_t(a.entry->exit) >= known) return 0;
+      if (a.entry->decline) return 0;
+      if (size_t(a.entry->exit) >= portal.exits) {
+        return portal.can_switch ? switch_over(state, L, unit, point.pc, self) : 0;
+      }
       return run_entry(state, L, unit, *a.entry, a.values);
     }
     if (round == 1) return 0;
@@ -128,7 +151,7 @@ int run_portal(lua_State* L, int id) {
   if (portal.stub) return run_stub(state, L, unit);
   auto point = unit->points.find(portal.pc);
   if (point == unit->points.end()) return 0;
-  return run_point(state, L, unit, point->second, portal.exits);
+  return run_point(state, L, unit, point->second, portal);
 }
 
 }  // namespace lutra

@@ -140,6 +140,19 @@ struct Finisher {
   static bool is_call(bc::Op op) {
     return op == bc::Op::CALL || op == bc::Op::CALLM || op == bc::Op::CALLT || op == bc::Op::CALLMT;
   }
+  // Instructions after which a frame can go on with a result of its metamethod, iterator or callee.
+  static bool calls(bc::Op op) {
+    switch (op) {
+      case bc::Op::TGETV:
+      case bc::Op::TGETS:
+      case bc::Op::TGETB:
+      case bc::Op::UNM:
+      case bc::Op::ITERC:
+        return true;
+      default:
+        return is_call(op) || (op >= bc::Op::ADDVN && op <= bc::Op::POW);
+    }
+  }
   static bool takes_multres(bc::Op op) {
     return op == bc::Op::CALLM || op == bc::Op::CALLMT || op == bc::Op::RETM || op == bc::Op::TSETM;
   }
@@ -178,12 +191,11 @@ struct Finisher {
     Frame& f = *l.frame;
     const bc::Op op = bc::op(f.code->proto().code[f.pc]);
     if (f.function->kind != VarKind::kFunction) return "a closure made in the frame";
-    if (f.code->proto().vararg()) return "varargs";
     for (Cell* c : f.cells) {
       if (c) return "variables shared with a closure";
     }
     if (last && takes_multres(op) && !is_call(op)) return "a list of results";
-    if (!last && !is_call(op)) return "a call that is not a call instruction";
+    if (!last && !calls(op)) return "a call that is not a call instruction";
     const bool after = !last || takes_multres(op);
     return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
   }
@@ -212,6 +224,7 @@ struct Finisher {
       args.push_back(v ? value(v) : Recipe{});
     }
     args.insert(args.end(), rest.begin(), rest.end());
+    for (Var* v : f.varargs) args.push_back(value(v));
   }
 
   int pushed_function(Frame& f) {
@@ -239,8 +252,8 @@ struct Finisher {
     const std::vector<Link> links = chain();
     for (size_t i = 1; i < links.size(); i++) {
       const bool last = i + 1 == links.size();
-      if (links[i].expression || !obstacle(links[i], last).empty() ||
-          !is_call(bc::op(links[i - 1].frame->code->proto().code[links[i - 1].frame->pc]))) {
+      if (!obstacle(links[i], last).empty() ||
+          !calls(bc::op(links[i - 1].frame->code->proto().code[links[i - 1].frame->pc]))) {
         stop_at(links[i - 1].frame->step, end.why.kind.empty() ? loop_reason() : end.why);
       }
     }
@@ -251,7 +264,7 @@ struct Finisher {
     const bc::Proto& proto = f.code->proto();
     const bc::Op op = bc::op(proto.code[f.pc]);
     if (links.size() > 1 || takes_multres(op)) {
-      if (!is_call(op)) stop_before_producer(f);
+      if (!calls(op)) stop_before_producer(f);
       exit.resume.kind = Resume::Kind::kCall;
       exit.resume.pc = f.pc;
       std::vector<Recipe> args;

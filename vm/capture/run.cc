@@ -38,7 +38,9 @@ struct EntryRunner {
     for (size_t i = 0; i < values.tensors.size(); i++) {
       if (e.guards.tensor_sources[i]) inputs.push_back(values.tensors[i]);
     }
-    if (e.autograd) {
+    if (e.callable) {
+      call_backend(inputs);
+    } else if (e.autograd) {
       outputs = e.autograd->run(inputs, values.scalars);
     } else {
       GradModeScope no_grad(false);
@@ -46,6 +48,22 @@ struct EntryRunner {
     }
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (int i : e.released_outputs) set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new ReleasedNode), 0);
+  }
+
+  // A user's backend: called with the inputs, then the numbers; gives the outputs in order.
+  void call_backend(const std::vector<Tensor>& inputs) {
+    const int top = lua_gettop(L), n = int(inputs.size() + values.scalars.size());
+    luaL_checkstack(L, n + int(e.outputs) + 8, "a backend");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.callable);
+    for (const Tensor& t : inputs) push_tensor(L, t);
+    for (double d : values.scalars) lua_pushnumber(L, d);
+    lua_call(L, n, int(e.outputs));
+    for (size_t i = 0; i < e.outputs; i++) {
+      Tensor* t = to_tensor(L, top + 1 + int(i));
+      if (!t) fail("compile: the backend's function gave no tensor as result ", i + 1);
+      outputs.push_back(*t);
+    }
+    lua_settop(L, top);
   }
 
   void push(const Recipe& r) {

@@ -1,10 +1,13 @@
 // Units: functions in, patched prototypes out; which points they have and which functions follow their bytecode.
 #include "vm/capture/unit.h"
 
+#include <algorithm>
 #include <lua.hpp>
+#include <optional>
 
 #include "vm/capture/state.h"
 #include "vm/host/runtime.h"
+#include "vm/mirror/mirror.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -65,7 +68,7 @@ std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& paren
   unit->recompiles = parent.recompiles;
   unit->log = parent.log;
   unit->breaks = parent.breaks;
-  unit->resume_sites = resume.patched.sites;
+  LUTRA_CHECK(resume.patched.sites.empty(), "a resume prototype with too many parameters");
   for (bc::Pc next : bc::successors(code.proto(), spec.pc)) {
     for (bc::Pc pc = 1; pc < resume.old_pc.size(); pc++) {
       if (resume.old_pc[pc] != next) continue;
@@ -103,30 +106,81 @@ void add_points_after(Unit& unit, bc::Pc pc) {
 
 namespace {
 
-Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
+// A frame may go over to newer bytecode at a point that has no exits yet: what it captures there first is then run at
+// once, not only by the next call.
+bool can_switch(lua_State* L, const Unit& unit, const UnitPoint& point) {
+  if (!point.exits.empty() || !mirror::available(L)) return false;
+  const LuaCode& code = *unit.code;
+  for (const bc::Loop& l : code.loops()) {
+    // The control value of pairs is not an ordinary value there.
+    if (l.kind == bc::Loop::Kind::kIterN && point.pc >= l.head && point.pc <= l.end) return false;
+  }
+  if (!why_not_resumable(code.proto(), point.pc, ResumeMode::kAt).empty()) return false;
+  return resume_slots(code.proto(), point.pc, ResumeMode::kAt).size() < 60;
+}
+
+Exit switch_exit(const Unit& unit, const UnitPoint& point) {
+  Exit e;
+  e.code = 1;
+  e.resume.kind = Resume::Kind::kTailCall;
+  e.resume.varargs = point.varargs;
+  const size_t n = resume_slots(unit.code->proto(), point.pc, ResumeMode::kAt).size() + 1;
+  for (size_t i = 0; i < n; i++) e.resume.args.push_back(PatchValue::result(int(i)));
+  return e;
+}
+
+// The points as portals of a prototype in which instruction pc stands at moved[pc] (the unit's own where empty).
+Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, const bc::Dump& dump,
+              const std::vector<bc::Pc>& moved) {
   Patch patch;
+  std::optional<bc::Liveness> live;
+  if (!moved.empty()) live = bc::liveness(dump.top());
+  const auto at = [&](bc::Pc pc) { return moved.empty() ? pc : moved[pc]; };
   for (auto& [pc, point] : unit->points) {
     if (point.dead) continue;
+    if (live) {
+      const std::vector<unsigned> have = live->passable(at(pc));
+      if (!live->reached[at(pc)] || !bc::insertable(dump.top(), at(pc)) ||
+          !std::includes(have.begin(), have.end(), point.args.begin(), point.args.end())) {
+        continue;
+      }
+    }
     const int id = alloc_portal_id(L);
     unit->ids.push_back(id);
-    state.portals[id] = {unit, pc, point.exits.size(), false};
+    const bool switches = can_switch(L, *unit, point);
+    state.portals[id] = {unit, pc, point.exits.size(), false, switches};
     Point p;
-    p.pc = pc;
+    p.pc = at(pc);
     p.id = id;
     p.args = point.args;
     p.varargs = point.varargs;
     p.exits = point.exits;
-    for (size_t e = 0; e < p.exits.size(); e++) p.exits[e].code = int(e) + 1;
+    for (size_t e = 0; e < p.exits.size(); e++) {
+      p.exits[e].code = int(e) + 1;
+      if (p.exits[e].resume.pc) p.exits[e].resume.pc = at(p.exits[e].resume.pc);
+    }
+    if (switches) p.exits.push_back(switch_exit(*unit, point));
     patch.points.push_back(std::move(p));
   }
-  return apply_patch(*unit->code->dump, patch);
+  return apply_patch(dump, patch);
 }
 
 }  // namespace
 
+std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc) {
+  auto& body = unit->bodies[pc];
+  if (body) return body;
+  const ResumeProto resume = build_resume(*unit->code->dump, {pc, ResumeMode::kAt, 0});
+  if (!resume.patched.sites.empty()) return nullptr;
+  body = std::make_shared<Patched>(build(state, L, unit, resume.patched.dump, resume.patched.moved));
+  if (log_wanted("bytecode")) log_text("bytecode", str(unit->name, " from ", pc, "\n", bc::print(body->dump.top())));
+  return body;
+}
+
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
   if (!unit->changed && unit->patched) return;
-  unit->patched = std::make_shared<Patched>(build(state, L, unit));
+  unit->bodies.clear();
+  unit->patched = std::make_shared<Patched>(build(state, L, unit, *unit->code->dump, {}));
   unit->changed = false;
   if (log_wanted("bytecode")) {
     log_text("bytecode", unit->name + "\n" + bc::print(unit->patched->dump.top()));

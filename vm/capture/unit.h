@@ -100,7 +100,7 @@ struct Entry {
   size_t ops = 0;
   std::vector<std::string> op_names;
   std::vector<NodeText> nodes;  // for reports
-  size_t kernels = 0;
+  size_t kernels = 0, outputs = 0;
   double compile_ms = 0;
   std::vector<FreshTable> tables;
   std::vector<ResumeFrame> resumes;
@@ -113,6 +113,7 @@ struct Entry {
   bool sets_grad_mode = false;
   std::vector<int> written;      // inputs that the graph writes
   std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
+  int callable = 0;                            // registry reference: what a user's backend returned
   std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
   std::vector<int> released_outputs;           // outputs whose backward has run in the segment
   int exit = 0;                  // index into the point's exits
@@ -159,7 +160,7 @@ struct Unit {
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
   std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();
   std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<Unit>> resumes;  // of this unit's inlined callees
-  std::vector<Site> resume_sites;     // portal calls that a resume prototype has of its own
+  std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
 };
 
 // -- unit.cc
@@ -177,6 +178,9 @@ void add_point(Unit& unit, bc::Pc pc);
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit);
 // Pushes a clone of the function at `index` that runs the unit's newest bytecode (its stub before the first capture).
 void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, int index, bool stub);
+// The unit's newest bytecode entered at pc with that instruction's live slots as parameters, for a frame that runs older
+// bytecode; null where it cannot be.
+std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc);
 // Remembers the function at `index` as one that follows the unit's bytecode.
 void follow(lua_State* L, Unit& unit, int index);
 void unfollow(lua_State* L, Unit& unit, int index);
@@ -186,6 +190,7 @@ struct Portal {
   bc::Pc pc = 1;
   size_t exits = 0;  // known to the bytecode that has this id
   bool stub = false;
+  bool can_switch = false;  // exit 1 goes over to newer bytecode
 };
 
 }  // namespace lutra
