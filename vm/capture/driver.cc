@@ -70,10 +70,16 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& 
 
 int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
               const Portal& portal) {
-  if (unit->failed || point.dead) return 0;
+  if (unit->failed) return 0;
   const int nargs = lua_gettop(L), nslots = int(point.args.size());
   push_self(L);
   const int self = nargs + 1;
+  const auto decline = [&] {
+    const bool newer = portal.can_switch && portal.version < unit->version;
+    lua_settop(L, self);
+    return newer ? switch_over(state, L, unit, point.pc, self) : 0;
+  };
+  if (point.dead) return decline();
   Counters& counters = runtime(L).counters;
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
@@ -81,10 +87,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     Attempt a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
     if (a.entry) {
       counters.cache_hits += round == 0;
-      if (a.entry->decline) return 0;
-      if (size_t(a.entry->exit) >= portal.exits) {
-        return portal.can_switch ? switch_over(state, L, unit, point.pc, self) : 0;
-      }
+      if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       return run_entry(state, L, unit, *a.entry, a.values);
     }
     if (round == 1) return 0;
@@ -101,7 +104,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     const bool made = capture(state, L, unit, point, nslots, nargs, self) != nullptr;
     lua_settop(L, top);
     refresh(state, L, unit);
-    if (!made) return 0;
+    if (!made) return decline();
   }
   return 0;
 }

@@ -33,12 +33,17 @@ Var* k_value(Trace& t, const bc::KValue& k) {
 
 void op_tdup(Trace& t, Frame& f, bc::Ins i) {
   const bc::Template& k = std::get<bc::Template>(f.code->proto().kgc[op_d(i)]);
-  Var* v = t.fresh_table(int(k.array.size()), int(k.hash.size()));
+  Var* v = t.fresh_table(k.array.empty() ? 0 : int(k.array.size()) - 1, int(k.hash.size()));
   for (size_t n = 0; n < k.array.size(); n++) {
     Var* item = k_value(t, k.array[n]);
     if (item->kind != VarKind::kNil) t.raw_set(v->table, t.number(double(n)), item);
   }
-  for (const auto& [key, item] : k.hash) t.raw_set(v->table, k_value(t, key), k_value(t, item));
+  for (const auto& [key, item] : k.hash) {
+    Var* name = k_value(t, key);
+    t.raw_set(v->table, name, k_value(t, item));
+    v->table->template_hash.push_back(name);
+  }
+  v->table->template_keys = v->table->log.size();
   t.set(f, op_a(i), v);
 }
 
@@ -80,7 +85,7 @@ void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
 void install_tables(Handlers& h) {
   h.set(Op::TNEW, [](Trace& t, Frame& f, bc::Ins i) {
     const unsigned d = op_d(i), array = d & 0x7ff, hash = d >> 11;
-    t.set(f, op_a(i), t.fresh_table(int(array), hash ? 1 << hash : 0));
+    t.set(f, op_a(i), t.fresh_table(array ? int(array) - 1 : 0, hash ? 1 << hash : 0));
   });
   h.set(Op::TDUP, op_tdup);
   h.set(Op::GGET, [](Trace& t, Frame& f, bc::Ins i) {

@@ -208,48 +208,70 @@ Var* Trace::length_of(Table* t) {
   return v;
 }
 
-// The successor of k in the order of the table. Real tables: their keys are guarded. Fresh tables: a real table made by
-// the same operations gives the order.
+namespace {
+
+// The keys of a real table, in order, as constants; with their places in the entry's table of constants.
+std::vector<int> real_keys(Trace& t, Table* table) {
+  lua_State* L = t.L;
+  std::vector<int> list;
+  t.push_pin(table->pin);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    const int type = lua_type(L, -1);
+    if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) {
+      t.stop("pairs over keys that are objects", "unsupported", "loop over a list");
+    }
+    lua_pushvalue(L, -1);
+    list.push_back(t.constant_slot_from_stack());
+    table->keys.push_back(t.constant_from_stack());
+  }
+  lua_pop(L, 1);
+  return list;
+}
+
+// The keys of a fresh table in the order that LuaJIT's has: a real one made by the same operations tells.
+void fresh_keys(Trace& t, Table* table) {
+  lua_State* L = t.L;
+  lua_createtable(L, table->array_size, table->hash_size);
+  std::vector<Var*> hash(table->template_hash.rbegin(), table->template_hash.rend());
+  const bool more = !hash.empty() && table->log.size() > table->template_keys;
+  if (more) t.stop("pairs over a constructor's table that has got further keys", "unsupported");
+  for (const Key& id : table->log) {
+    if (id.kind == Key::kObject) t.stop("pairs over keys that are objects", "unsupported", "loop over a list");
+    if (!hash.empty() && id.kind != Key::kNumber) continue;
+    t.push_real(table->entries[id].key);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+  }
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    table->keys.push_back(t.constant_from_stack());
+  }
+  lua_pop(L, 1);
+  for (Var* k : hash) {
+    if (k->kind != VarKind::kNumber) table->keys.push_back(k);
+  }
+}
+
+}  // namespace
+
+// The successor of k in the order of the table. The keys of real tables are guarded.
 std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {
   if (!t->keys_known) {
     t->keys_known = true;
     if (t->pin != 0) {
-      std::vector<int> list;
-      push_pin(t->pin);
-      lua_pushnil(L);
-      while (lua_next(L, -2)) {
-        lua_pop(L, 1);
-        lua_pushvalue(L, -1);
-        const int type = lua_type(L, -1);
-        if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) {
-          stop("pairs over keys that are objects", "unsupported", "loop over a list");
-        }
-        lua_pushvalue(L, -1);
-        list.push_back(constant_slot_from_stack());
-        t->keys.push_back(constant_from_stack());
-      }
-      lua_pop(L, 1);
-      check(GuardOp::kKeysCheck, t->source, int(program.keys.size()), "the same keys in the same order");
-      program.keys.push_back(list);
       for (auto& [id, e] : t->entries) {
         if (e.written) stop("pairs over a table that was written", "unsupported");
       }
+      const std::vector<int> list = real_keys(*this, t);
+      check(GuardOp::kKeysCheck, t->source, int(program.keys.size()), "the same keys in the same order");
+      program.keys.push_back(list);
     } else {
-      lua_createtable(L, t->array_size, t->hash_size);
-      for (const Key& id : t->log) {
-        TableEntry& e = t->entries[id];
-        if (id.kind == Key::kObject) stop("pairs over keys that are objects", "unsupported", "loop over a list");
-        push_real(e.key);
-        lua_pushboolean(L, 1);
-        lua_rawset(L, -3);
-      }
-      lua_pushnil(L);
-      while (lua_next(L, -2)) {
-        lua_pop(L, 1);
-        lua_pushvalue(L, -1);
-        t->keys.push_back(constant_from_stack());
-      }
-      lua_pop(L, 1);
+      fresh_keys(*this, t);
     }
   }
   size_t at = 0;

@@ -67,6 +67,8 @@ struct Table {
   bool keys_known = false;
   std::vector<Var*> keys;             // the real table's, in order
   uint64_t order = 0;                 // number among fresh tables
+  size_t template_keys = 0;           // of a constructor with constant keys: its array and hash items
+  std::vector<Var*> template_hash;    // hash keys in the order of the dump, which is the reverse of a loop's
 };
 
 // A variable shared by closures. Either an upvalue of a real function, or a slot of a frame that FNEW captured.

@@ -110,6 +110,7 @@ namespace {
 // once, not only by the next call.
 bool can_switch(lua_State* L, const Unit& unit, const UnitPoint& point) {
   if (!point.exits.empty() || !mirror::available(L)) return false;
+  if (point.pc == 1 && unit.key.prototype) return false;  // the next call enters newer bytecode anyway
   const LuaCode& code = *unit.code;
   for (const bc::Loop& l : code.loops()) {
     // The control value of pairs is not an ordinary value there.
@@ -148,7 +149,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     const int id = alloc_portal_id(L);
     unit->ids.push_back(id);
     const bool switches = can_switch(L, *unit, point);
-    state.portals[id] = {unit, pc, point.exits.size(), false, switches};
+    state.portals[id] = {unit, pc, point.exits.size(), false, switches, unit->version};
     Point p;
     p.pc = at(pc);
     p.id = id;
@@ -180,6 +181,7 @@ std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::s
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
   if (!unit->changed && unit->patched) return;
   unit->bodies.clear();
+  unit->version++;
   unit->patched = std::make_shared<Patched>(build(state, L, unit, *unit->code->dump, {}));
   unit->changed = false;
   if (log_wanted("bytecode")) {

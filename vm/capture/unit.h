@@ -152,6 +152,7 @@ struct Unit {
   bc::Pc first_point = 1;
   std::shared_ptr<Patched> patched;   // newest; null before the first capture
   bool changed = true;
+  uint64_t version = 0;               // of patched
   int functions = 0;                  // registry reference of a weak table: closure -> true, those redirected to us
   int stub_id = 0;
   std::vector<int> ids;               // portal ids of all versions
@@ -190,7 +191,8 @@ struct Portal {
   bc::Pc pc = 1;
   size_t exits = 0;  // known to the bytecode that has this id
   bool stub = false;
-  bool can_switch = false;  // exit 1 goes over to newer bytecode
+  bool can_switch = false;  // the last exit goes over to newer bytecode
+  uint64_t version = 0;     // of the unit's bytecode
 };
 
 }  // namespace lutra
