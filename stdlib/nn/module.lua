@@ -2,17 +2,23 @@
 -- 1. What is assigned to a module (`self.fc1 = nn.Linear(2, 3)`) is a plain field of its table: reading it is one table access.
 -- 2. __newindex sees the first assignment of each name and records the name, never the value: `_order` is the order of definition.
 --    Parameters, buffers and children are found by what the recorded fields hold now, so re-assignment needs no hook.
+--    Lua carries out `self.a, self.b = A(), B()` from the right, so of parts made after the module and assigned without anything being
+--    made in between the order of making counts.
 -- 3. Nothing here depends on init calling its parent's: the records exist before init runs.
 local lt = ...
 
--- Parameter or not is a property of a tensor. Weak keys: the mark goes when the tensor goes.
+-- How many modules and parameters have been made; the number of each is its serial.
+local made = 0
+
+-- [parameter] = serial. Parameter or not is a property of a tensor. Weak keys: the mark goes when the tensor goes.
 local is_parameter = setmetatable({}, {__mode = "k"})
 
 local function Parameter(data, requires_grad)
   if type(data) ~= "userdata" then error("Parameter: a tensor is needed, not a " .. type(data), 2) end
   local p = data:detach()
   p:requires_grad_(requires_grad ~= false)
-  is_parameter[p] = true
+  made = made + 1
+  is_parameter[p] = made
   return p
 end
 
@@ -26,16 +32,30 @@ end
 
 -- Classes ------------------------------------------------------------------------------------------------------------
 
+local function serial_of(value)
+  if is_module(value) then return value._serial end
+  return is_parameter[value]
+end
+
+-- `_known[name]` is the number of things made when the name came up.
 local function define(self, name, value)
   rawset(self, name, value)
-  if not self._known[name] then
-    self._known[name] = true
-    self._order[#self._order + 1] = name
+  local order, known = self._order, self._known
+  if known[name] then return end
+  known[name] = made
+  local at = #order + 1
+  local serial = type(name) == "string" and value ~= nil and serial_of(value)
+  while serial and serial > self._serial and at > 1 and known[order[at - 1]] == made do
+    local before = rawget(self, order[at - 1])
+    if before ~= nil and (serial_of(before) or serial) < serial then break end
+    at = at - 1
   end
+  table.insert(order, at, name)
 end
 
 local function construct(class, ...)
-  local self = setmetatable({training = true, _order = {}, _known = {}, _buffers = {}}, class)
+  made = made + 1
+  local self = setmetatable({training = true, _serial = made, _order = {}, _known = {}, _buffers = {}}, class)
   if class.init then class.init(self, ...) end
   return self
 end
@@ -293,4 +313,4 @@ function Module:__tostring()
 end
 
 return {Module = Module, Parameter = Parameter, is_module = is_module,
-        is_parameter = function(t) return is_parameter[t] == true end}
+        is_parameter = function(t) return is_parameter[t] ~= nil end}
