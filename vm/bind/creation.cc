@@ -246,6 +246,16 @@ struct Nested {
   }
 };
 
+// An array of the ffi library, copied; null for any other value.
+Tensor tensor_of_array(ArgReader& in, ArgReader::H data) {
+  auto* reader = dynamic_cast<LuaReader*>(&in);
+  CArray array;
+  if (!reader || !to_c_array(reader->state(), data + 1, &array)) return Tensor();
+  Tensor t = make_tensor(array.sizes, array.dtype);
+  std::memcpy(t->data(), array.data, size_t(t->numel().hint) * size_of(array.dtype));
+  return t;
+}
+
 Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Value& device) {
   const LuaKind kind = in.kind(data);
   if (kind == LuaKind::kTensor) {
@@ -254,6 +264,9 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   }
   if (kind == LuaKind::kNumber) {
     return full_of({}, in.number(data), dtype_or(dtype, DType::kFloat32), device_or_default(device));
+  }
+  if (kind == LuaKind::kOther) {
+    if (Tensor t = tensor_of_array(in, data); t) return dtype.is_none() ? t : to_dtype(t, dtype.as<DType>());
   }
   Nested nested{in};
   if (kind == LuaKind::kTable) {

@@ -12,24 +12,40 @@ namespace {
 constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
 const char kFfiKey = 0;
 
-// Two Lua functions do what the C API cannot: is it an int64_t or uint64_t, and make one from a pointer.
+// Lua functions do what the C API cannot: is it an int64_t or uint64_t; make one from a pointer; what an array holds.
 const char kFfiSource[] =
     "local ffi = require 'ffi'\n"
     "local i64, u64, p64 = ffi.typeof('int64_t'), ffi.typeof('uint64_t'), ffi.typeof('const int64_t *')\n"
     "return function(v) return ffi.istype(i64, v) or ffi.istype(u64, v) end,\n"
-    "       function(p) return ffi.cast(p64, p)[0] end\n";
+    "       function(p) return ffi.cast(p64, p)[0] end,\n"
+    // the element's type as DType's name, the number of bytes of all elements, then the sizes from the second dimension
+    // on
+    "       function(v)\n"
+    "         local base, dims = tostring(ffi.typeof(v)):match('^ctype<([%w_ ]-) ?(%[[%[%]%d?]+)>$')\n"
+    "         if not base or not dims then return end\n"
+    "         local kinds = {double = 'float64', float = 'float32', bool = 'bool'}\n"
+    "         local name = kinds[base]\n"
+    "         local size = ffi.sizeof(base)\n"
+    "         if not name then\n"
+    "           local unsigned = ffi.cast(base, -1) > 0\n"
+    "           name = unsigned and (size == 1 and 'uint8' or nil) or not unsigned and 'int' .. size * 8 or nil\n"
+    "         end\n"
+    "         if not name then return end\n"
+    "         local rest = {}\n"
+    "         for d in dims:match('%](.*)'):gmatch('%d+') do rest[#rest + 1] = tonumber(d) end\n"
+    "         return name, ffi.sizeof(v), unpack(rest)\n"
+    "       end\n";
 
-// Pushes function `which` (1 or 2) of kFfiSource.
+// Pushes function `which` (1, 2 or 3) of kFfiSource.
 void push_ffi(lua_State* L, int which) {
   lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
-    lua_createtable(L, 2, 0);
+    lua_createtable(L, 3, 0);
     if (luaL_loadbuffer(L, kFfiSource, sizeof kFfiSource - 1, "=lutra.ffi") != 0) lua_error(L);
-    lua_call(L, 0, 2);
-    lua_rawseti(L, -3, 2);
-    lua_rawseti(L, -2, 1);
+    lua_call(L, 0, 3);
+    for (int i = 3; i >= 1; --i) lua_rawseti(L, -1 - i, i);
     lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
     lua_pushvalue(L, -2);
     lua_rawset(L, LUA_REGISTRYINDEX);
@@ -79,6 +95,30 @@ bool to_int64_cdata(lua_State* L, int idx, int64_t* out) {
   lua_pop(L, 1);
   if (yes) *out = *static_cast<const int64_t*>(lua_topointer(L, absolute));
   return yes;
+}
+
+bool to_c_array(lua_State* L, int idx, CArray* out) {
+  if (lua_type(L, idx) != kCdataType) return false;
+  luaL_checkstack(L, 16, "too many values");
+  const int top = lua_gettop(L), absolute = idx > 0 ? idx : top + idx + 1;
+  push_ffi(L, 3);
+  lua_pushvalue(L, absolute);
+  lua_call(L, 1, LUA_MULTRET);
+  const bool yes = lua_gettop(L) > top && lua_isstring(L, top + 1);
+  if (yes) {
+    out->dtype = dtype_from_name(lua_tostring(L, top + 1));
+    out->data = lua_topointer(L, absolute);
+    int64_t first = int64_t(lua_tonumber(L, top + 2)) / int64_t(size_of(out->dtype));
+    out->sizes = {SymInt(0)};
+    for (int i = top + 3; i <= lua_gettop(L); ++i) {
+      const int64_t size = int64_t(lua_tonumber(L, i));
+      out->sizes.push_back(size);
+      first = size == 0 ? 0 : first / size;
+    }
+    out->sizes[0] = first;
+  }
+  lua_settop(L, top);
+  return yes && out->dtype != DType::kNone;
 }
 
 void push_value(lua_State* L, const Value& v) {

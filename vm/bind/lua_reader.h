@@ -35,4 +35,12 @@ void push_int64(lua_State* L, int64_t v);
 // An int64_t or uint64_t cdata at idx; false for any other value.
 bool to_int64_cdata(lua_State* L, int idx, int64_t* out);
 
+// An array of numbers made by the ffi library (double[3], float[2][3]): its elements' type, sizes and first element.
+struct CArray {
+  DType dtype;
+  Sizes sizes;
+  const void* data;
+};
+bool to_c_array(lua_State* L, int idx, CArray* out);
+
 }  // namespace lutra
