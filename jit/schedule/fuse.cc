@@ -175,7 +175,7 @@ void settle(Units& units) {
       continue;
     }
     for (const Tensor& t : Lowered(units[u].low).reads) {
-      Source s = units.resolve(t);
+      const Source& s = units.resolve(t);
       if (!units.is_input(s.id)) units.materialise(units.unit_of(s.id));
     }
     std::string why = GroupKernel(units, self, self).build();

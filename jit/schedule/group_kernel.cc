@@ -18,6 +18,12 @@ constexpr double kMaxSerialStores = 16384;
 // Stores down columns stay in the cache up to here.
 constexpr double kMaxColumnStores = 262144;
 
+std::string value_key(char kind, int32_t unit) {
+  std::string key(1, kind);
+  key.append(reinterpret_cast<const char*>(&unit), sizeof unit);
+  return key;
+}
+
 }  // namespace
 
 GroupKernel::GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots)
@@ -146,7 +152,7 @@ bool GroupKernel::place_roots() {
 int GroupKernel::level_of_operands(const Unit& u) {
   int level = 0;
   for (const Tensor& t : u.low.reads) {
-    Source s = units_.resolve(t);
+    const Source& s = units_.resolve(t);
     if (units_.is_input(s.id)) continue;
     int32_t from = units_.unit_of(s.id);
     bool member = std::binary_search(members_.begin(), members_.end(), from);
@@ -215,7 +221,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
   for (size_t i = 0; i < batch.units.size(); i++) {
     int32_t u = batch.units[i];
     int32_t v = body.cast(results[i], units_[u].value->dtype);
-    std::string key = str("r", u, ":");
+    std::string key = value_key('r', u);
     append_key(key, result_index(u));
     body.remember(key, v);
   }
@@ -224,7 +230,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
 int32_t GroupKernel::value(int32_t unit, const Index& index) {
   const Unit& u = units_[unit];
   bool reduces = u.low.kind == Lowered::kReduce;
-  std::string key = str(reduces ? "r" : "u", unit, ":");
+  std::string key = value_key(reduces ? 'r' : 'u', unit);
   append_key(key, index);
   int32_t known = body.recall(key);
   if (known >= 0) return known;
@@ -251,7 +257,7 @@ void GroupKernel::note_check(int32_t unit, const Index& index) {
 }
 
 int32_t GroupKernel::operand(const Tensor& t, const Index& index) {
-  Source s = units_.resolve(t);
+  const Source& s = units_.resolve(t);
   if (!units_.is_input(s.id)) {
     int32_t u = units_.unit_of(s.id);
     if (units_[u].inlined || std::binary_search(members_.begin(), members_.end(), u)) {
@@ -294,7 +300,7 @@ void GroupKernel::store_roots(const std::vector<int32_t>& roots, bool full, cons
     int32_t to = units_.source_of(roots[i]);
     SymInt offset = 0;
     if (u.is_copy()) {
-      Source s = units_.resolve(u.value);
+      const Source& s = units_.resolve(u.value);
       to = s.id;
       offset = units_.offset_of(s, u.value);
     }

@@ -82,7 +82,7 @@ class Planner {
   }
 
   BufferView view(const Tensor& t) {
-    Source s = units_.resolve(t);
+    const Source& s = units_.resolve(t);
     BufferView v;
     v.buffer = buffer(s.id);
     v.dtype = t->dtype;

@@ -42,9 +42,14 @@ void Units::add_units() {
   }
 }
 
-Source Units::resolve(const Tensor& t) const {
+const Source& Units::resolve(const Tensor& t) const {
+  auto it = resolved_.find(t->node);
+  if (it == resolved_.end()) it = resolved_.emplace(t->node, trace_views(t->node)).first;
+  return it->second;
+}
+
+Source Units::trace_views(const Node* n) const {
   Source s;
-  const Node* n = t->node;
   while (true) {
     auto it = sources_.find(n);
     if (it != sources_.end()) {
@@ -85,7 +90,7 @@ bool Units::same_memory(int32_t a, int32_t b) const {
 }
 
 void Units::mark(const Tensor& t) {
-  Source s = resolve(t);
+  const Source& s = resolve(t);
   if (!is_input(s.id)) units_[size_t(unit_of(s.id))].needs_memory = true;
 }
 
@@ -99,7 +104,7 @@ void Units::find_memory() {
         mark(t);
         continue;
       }
-      Source s = resolve(t);
+      const Source& s = resolve(t);
       Index probe(t->sizes.size()), out;
       for (size_t d = 0; d < probe.size(); d++) probe[d] = Affine::loop(int32_t(d));
       if (!is_input(s.id) && !map_index(s, probe, out)) mark(t);
@@ -117,7 +122,7 @@ void Units::choose_inlined() {
       continue;
     }
     if (!u.low.reads.empty()) {
-      Source s = resolve(u.low.reads[0]);
+      const Source& s = resolve(u.low.reads[0]);
       if (!is_input(s.id) && units_[size_t(unit_of(s.id))].inlined) chain[i] = chain[size_t(unit_of(s.id))] + 1;
     }
     u.inlined = chain[i] < kMaxInlinedChain;
@@ -125,7 +130,7 @@ void Units::choose_inlined() {
 }
 
 void Units::trace(const Tensor& t, Unit& into) {
-  Source s = resolve(t);
+  const Source& s = resolve(t);
   if (is_input(s.id)) return add_once(into.inputs, s.id);
   const Unit& from = units_[size_t(unit_of(s.id))];
   if (!from.inlined) return add_once(into.reads, unit_of(s.id));
@@ -160,7 +165,22 @@ void Units::link() {
     // What a copy writes counts as read by the others that write the same memory.
     if (u.is_copy()) add_once(u.inputs, resolve(u.value).id);
   }
+  drop_dead();
   order_writes();
+}
+
+// What nothing needs and cannot fail is as good as inlined.
+void Units::drop_dead() {
+  std::vector<bool> live(units_.size(), false);
+  for (size_t i = units_.size(); i-- > 0;) {
+    Unit& u = units_[i];
+    if (u.inlined) continue;
+    if (!live[i] && !u.needs_memory && !u.is_copy() && !u.low.checks) {
+      u.inlined = true;
+      continue;
+    }
+    for (int32_t r : u.reads) live[size_t(r)] = true;
+  }
 }
 
 void Units::materialise(int32_t unit) {
@@ -186,6 +206,7 @@ void Units::buffer_copy(int32_t copy) {
   int32_t at = 0;
   while (!units_[size_t(at)].is_copy()) at++;
   sources_[node.get()] = source_of(at);
+  resolved_.clear();
   units_.insert(units_.begin() + at, std::move(u));
   Unit& c = units_[size_t(copy) + 1];
   auto args = std::make_unique<Node>(*c.node);

@@ -16,7 +16,7 @@ struct Source {
 
 // Invariants:
 // 1. Units are in an order in which they can run; those that write inputs come last.
-// 2. An inlined unit is cheap, reads at most one other value and never goes to memory.
+// 2. An inlined unit is cheap, reads at most one other value and never goes to memory; or nothing needs it.
 struct Unit {
   const Node* node = nullptr;
   Tensor value;  // the FakeTensor it makes; for a copy, the input that is written
@@ -38,7 +38,7 @@ class Units {
  public:
   Units(const Graph& graph, SymFacts& facts, bool fuse);
 
-  Source resolve(const Tensor& t) const;
+  const Source& resolve(const Tensor& t) const;
   // The index of the source's value; false where it is not affine.
   bool map_index(const Source& s, const Index& index, Index& out) const;
   bool is_input(int32_t source) const { return source < int32_t(graph.inputs.size()); }
@@ -67,14 +67,17 @@ class Units {
   void mark(const Tensor& t);
   void choose_inlined();
   void trace(const Tensor& t, Unit& into);
+  void drop_dead();
   void order_writes();
   void break_swaps();
+  Source trace_views(const Node* n) const;
 
   bool fuse_;
   std::vector<Unit> units_;
   std::vector<std::unique_ptr<Node>> own_nodes_;
   std::unordered_map<const Node*, int32_t> sources_;
   std::unordered_map<const Node*, Lowered> views_;
+  mutable std::unordered_map<const Node*, Source> resolved_;
 };
 
 }  // namespace lutra
