@@ -136,6 +136,8 @@ local cases = {
         [2, 5]])]=]},
   {function() return lt.tensor({1.5, 2}, {dtype="float16"}) end, [=[tensor([1.5000, 2.0000], dtype=float16)]=]},
   {function() return lt.tensor({1.5, 3.14159}, {dtype="bfloat16"}) end, [=[tensor([1.5000, 3.1406], dtype=bfloat16)]=]},
+  {function() return lt.tensor({{8894, -9234, -498, 12345, -22444, 19915, 2768}}, {dtype="int32"}) end, [=[tensor([[  8894,  -9234,   -498,  12345, -22444,  19915,   2768]],
+       dtype=int32)]=]},
   {function() return lt.full({3, 2}, 1/3) end, [=[tensor([[0.3333, 0.3333],
         [0.3333, 0.3333],
         [0.3333, 0.3333]])]=]},

@@ -137,12 +137,14 @@ std::string with_suffixes(std::string text, const std::vector<std::string>& list
   const size_t newline = text.rfind('\n'), indent = std::char_traits<char>::length(kPrefix);
   size_t line = newline == std::string::npos ? text.size() + 2 : text.size() - newline + 1;
   for (const std::string& suffix : list) {
-    if (line + suffix.size() + 2 > size_t(kLineWidth)) {
+    // PyTorch writes "torch." before a dtype: lines break where its do.
+    const size_t width = suffix.size() + (suffix.rfind("dtype=", 0) == 0 ? 6 : 0);
+    if (line + width + 2 > size_t(kLineWidth)) {
       text += ",\n" + std::string(indent, ' ') + suffix;
-      line = indent + suffix.size();
+      line = indent + width;
     } else {
       text += ", " + suffix;
-      line += suffix.size() + 2;
+      line += width + 2;
     }
   }
   return text + ")";
