@@ -416,6 +416,25 @@ test("a loop that runs already goes over to compiled code", function()
   lt.unpatch(f)
 end)
 
+test("fresh closures of one function make one more entry at most", function()
+  lt.reset()
+  local function apply(x, f) return f(x) + 1 end
+  local cf = lt.compile(apply)
+  for i = 1, 6 do
+    local k = i
+    truthy(cf(lt.ones(2), function(v) return v * k end):equal(lt.ones(2) * i + 1))
+  end
+  truthy(lt.counters().stats.unique_graphs <= 2, "graphs: " .. lt.counters().stats.unique_graphs)
+end)
+
+test("hits and misses", function()
+  lt.reset()
+  local cf = lt.compile(function(x) return x + 1 end)
+  for _ = 1, 5 do cf(lt.ones(2)) end
+  equal(lt.counters().cache.misses, 1)
+  equal(lt.counters().cache.hits, 4)
+end)
+
 test("recompile_limit: the original code from then on", function()
   lt.reset()
   local f = lt.compile(function(x, s) if s == "a" then return x end return x + #s end)

@@ -34,7 +34,7 @@ Vars Trace::call(Var* f, Vars args, bool expression, Via via) {
   if (f->kind == VarKind::kClosure) {
     code = f->closure->code;
   } else if (f->kind == VarKind::kFunction) {
-    guard_identity(f);
+    guard_callee(f);
     if (f->builtin) return f->builtin->run(*this, f, args);
     if (f->binding) return call_binding(*f->binding, args);
     push_pin(f->pin);

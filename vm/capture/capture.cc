@@ -85,9 +85,7 @@ void finish_symbols(Trace& t, Entry& e, const SymEnv& env) {
   GuardStep step;
   step.op = GuardOp::kSymbolsCheck;
   t.program.steps.push_back(step);
-  std::string text;
-  for (size_t i = 0; i < t.program.symbols.guards().size(); i++) text += (i ? ", " : "") + t.program.symbols.print(int(i));
-  t.program.expected.push_back(text);
+  t.program.expected.push_back(relations_text(t.program));
 }
 
 CompileOptions compile_options(const Unit& unit) {
@@ -234,7 +232,7 @@ struct Attempt {
 
   std::shared_ptr<Entry> make() {
     const int top = lua_gettop(L);
-    TraceOptions options{unit->options.dynamic, point.dynamic_dims};
+    TraceOptions options{unit->options.dynamic, point.dynamic_dims, point.loose_functions};
     for (int attempt = 0; attempt < 200; attempt++) {
       lua_settop(L, top);
       Trace t(L, state, decisions, options);

@@ -86,7 +86,8 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     int failed = 0;
     Attempt a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
     if (a.entry) {
-      counters.cache_hits += round == 0;
+      counters.cache_hits += round == 0 && !unit->fresh_capture;
+      unit->fresh_capture = false;
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       return run_entry(state, L, unit, *a.entry, a.values);
     }
@@ -132,6 +133,7 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& uni
     runtime(L).counters.cache_misses++;
     capture(state, L, unit, point, int(point.args.size()), n, n + 1);
     lua_settop(L, n + 1);
+    unit->fresh_capture = true;
   }
   refresh(state, L, unit);
   push_self(L);

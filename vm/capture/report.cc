@@ -60,6 +60,25 @@ void learn_sizes(UnitPoint& point, const GuardProgram& p, const std::vector<Tens
   }
 }
 
+// Another closure of the same prototype: the next entry takes any.
+void learn_function(lua_State* L, UnitPoint& point, const GuardProgram& p, int failed, int nslots, int nargs, int self,
+                    int constants, int weak) {
+  GuardProgram until;
+  until.steps.assign(p.steps.begin(), p.steps.begin() + failed);
+  until.tensors = p.tensors;
+  until.scalar_sources = p.scalar_sources;
+  until.keys = p.keys;
+  until.registers = p.registers;
+  GuardValues values;
+  const int top = lua_gettop(L);
+  const GuardStep& s = p.steps[size_t(failed)];
+  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0 &&
+      lua_isfunction(L, values.base + s.a) && prototype_number(L, values.base + s.a) == s.prototype) {
+    point.loose_functions.insert(s.source->text);
+  }
+  lua_settop(L, top);
+}
+
 void log_recompile(const Unit& unit, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
   log_text("recompiles", str(unit.name, ": ", r.source, ": ", r.kind, " was ", r.old_text, ", is ", r.new_text, " (read at ",
@@ -85,6 +104,9 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
       r.kind = miss.kind, r.old_text = miss.old_text, r.new_text = miss.new_text;
       if (r.kind == "size") learn_sizes(point, p, tensors);
     }
+  }
+  if (s.op == GuardOp::kIdentityCheck && s.prototype) {
+    learn_function(L, point, p, failed, nslots, nargs, self, constants, weak);
   }
   r.hint = hint_for(r.kind);
   Runtime& rt = runtime(L);

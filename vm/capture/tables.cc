@@ -261,6 +261,19 @@ void fresh_keys(Trace& t, Table* table) {
 
 // The successor of k in the order of the table. The keys of real tables are guarded.
 std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {
+  if (force(k)->kind == VarKind::kNil && t->keys_known) {
+    // A new loop over a table that may have changed since the last one.
+    if (t->pin == 0) {
+      t->keys_known = false;
+      t->keys.clear();
+    } else {
+      for (auto& [id, e] : t->entries) {
+        bool listed = force(e.value)->kind == VarKind::kNil || !e.written;
+        for (Var* known : t->keys) listed = listed || same(known, e.key);
+        if (!listed) stop("pairs over a table that was written", "unsupported");
+      }
+    }
+  }
   if (!t->keys_known) {
     t->keys_known = true;
     if (t->pin != 0) {

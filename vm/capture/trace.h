@@ -44,6 +44,7 @@ struct Decisions {
 struct TraceOptions {
   int dynamic = -1;  // -1: sizes become symbolic after a miss, 0: never, 1: from the first capture
   std::map<std::string, std::set<int>> dynamic_dims;  // by source
+  std::set<std::string> loose_functions;              // by source: another closure of the prototype will do
 };
 
 // How a frame of the trace was called.
@@ -99,6 +100,7 @@ class Trace {
   Scalar symbolic(Var* number);             // keeps it symbolic where it can be
   const std::string& text(Var* string);     // specialises
   void guard_identity(Var* v);
+  void guard_callee(Var* f);                // which code runs: identity, or the prototype where closures come and go
   bool same(Var* a, Var* b);                // rawequal
   Key key(Var* v);
   void push_real(Var* v);                   // pushes the real value (constants and pinned values)

@@ -101,7 +101,7 @@ struct Var {
   Closure* closure = nullptr;
   const Binding* binding = nullptr;
   const Builtin* builtin = nullptr;
-  bool identity_guarded = false;
+  bool identity_guarded = false, callee_guarded = false;
 };
 
 using Vars = std::vector<Var*>;

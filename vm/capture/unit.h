@@ -139,6 +139,7 @@ struct UnitPoint {
   bool limit_reported = false;
   int idle_captures = 0;                        // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;
+  std::set<std::string> loose_functions;
   Decisions decisions;                          // loops kept by earlier captures
 };
 
@@ -155,6 +156,7 @@ struct Unit {
   uint64_t version = 0;               // of patched
   int functions = 0;                  // registry reference of a weak table: closure -> true, those redirected to us
   int stub_id = 0;
+  bool fresh_capture = false;         // the stub has just captured: the hit that follows is its own
   std::vector<int> ids;               // portal ids of all versions
   bool failed = false;                // an internal error: original bytecode from now on
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();

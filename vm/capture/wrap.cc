@@ -334,6 +334,20 @@ void Trace::guard_identity(Var* v) {
   check(GuardOp::kIdentityCheck, v->source, weak_slot(v->pin), "the same function");
 }
 
+void Trace::guard_callee(Var* f) {
+  if (f->identity_guarded || f->callee_guarded || !f->source) return;
+  push_pin(f->pin);
+  const int prototype = prototype_number(L, -1);
+  lua_pop(L, 1);
+  f->callee_guarded = true;
+  if (prototype && options.loose_functions.count(f->source->text)) {
+    check(GuardOp::kPrototypeCheck, f->source, prototype, "a closure of the same function");
+    return;
+  }
+  guard_identity(f);
+  if (program.steps.back().op == GuardOp::kIdentityCheck) program.steps.back().prototype = prototype;
+}
+
 bool Trace::is_real(Var* v) {
   force(v);
   switch (v->kind) {

@@ -1,6 +1,9 @@
 // Guard programs: names of their steps, tensor specs, the listing.
 #include "vm/guard/program.h"
 
+#include <cctype>
+#include <cstdlib>
+
 #include "ops/grad/tape.h"
 
 namespace lutra {
@@ -94,6 +97,57 @@ bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   return true;
 }
 
+namespace {
+
+// The arguments of a leaf that is written name(a, b) at `at`; false if another word stands there.
+bool leaf_at(const std::string& text, size_t at, const char* name, int* a, int* b, size_t* end) {
+  const std::string open = std::string(name) + "(";
+  if (text.compare(at, open.size(), open) != 0) return false;
+  const size_t close = text.find(')', at);
+  if (close == std::string::npos) return false;
+  *a = std::atoi(text.c_str() + at + open.size());
+  const size_t comma = text.find(',', at);
+  *b = comma < close ? std::atoi(text.c_str() + comma + 1) : 0;
+  *end = close + 1;
+  return true;
+}
+
+const std::string& source_name(const std::vector<const Source*>& sources, int i) {
+  static const std::string unknown = "?";
+  return i >= 0 && size_t(i) < sources.size() && sources[size_t(i)] ? sources[size_t(i)]->text : unknown;
+}
+
+}  // namespace
+
+std::string relation_text(const GuardProgram& p, int i) {
+  const std::string text = p.symbols.print(i);
+  std::string out;
+  for (size_t at = 0, end = 0; at < text.size();) {
+    int a = 0, b = 0;
+    const bool word = at > 0 && isalpha(static_cast<unsigned char>(text[at - 1]));
+    if (!word && leaf_at(text, at, "scalar", &a, &b, &end)) {
+      out += source_name(p.scalar_sources, a);
+    } else if (!word && leaf_at(text, at, "size", &a, &b, &end)) {
+      out += str(source_name(p.tensor_sources, a), ".shape[", b + 1, "]");
+    } else if (!word && leaf_at(text, at, "stride", &a, &b, &end)) {
+      out += str(source_name(p.tensor_sources, a), ":stride(", b, ")");
+    } else if (!word && (leaf_at(text, at, "num", &a, &b, &end) || leaf_at(text, at, "int", &a, &b, &end))) {
+      out += text.substr(at + 4, end - at - 5);
+    } else {
+      out += text[at];
+      end = at + 1;
+    }
+    at = end;
+  }
+  return out;
+}
+
+std::string relations_text(const GuardProgram& p) {
+  std::string text;
+  for (size_t i = 0; i < p.symbols.guards().size(); i++) text += (i ? ", " : "") + relation_text(p, int(i));
+  return text;
+}
+
 std::string print(const GuardProgram& p) {
   std::string text;
   int reg = 0;
@@ -110,7 +164,7 @@ std::string print(const GuardProgram& p) {
     if (i < p.expected.size() && !p.expected[i].empty()) line += " : " + p.expected[i];
     text += line + "\n";
   }
-  for (size_t g = 0; g < p.symbols.guards().size(); g++) text += "  symbols " + p.symbols.print(int(g)) + "\n";
+  for (size_t g = 0; g < p.symbols.guards().size(); g++) text += "  relation " + relation_text(p, int(g)) + "\n";
   return text;
 }
 

@@ -33,6 +33,7 @@ struct GuardStep {
   int a = -1, b = -1;  // registers (tensor inputs for kGrad*)
   int index = 0;
   const Source* source = nullptr;  // of the value that is checked
+  int prototype = 0;               // kIdentity of a Lua function: its prototype
   const Source* other = nullptr;   // kSame, kNotSame
 };
 
@@ -67,6 +68,9 @@ struct GuardValues {
   std::vector<SymbolValue> symbols;
 };
 
+// The identity of the prototype of the Lua function at `index`, 0 for a C function.
+int prototype_number(lua_State* L, int index);
+
 // The witness: runs `program` over the public Lua API on the arguments at stack 1 .. nargs (with `nslots` of them
 // slots, the rest varargs) of the function at `self`. constants and weak are stack indexes of the entry's tables.
 // Registers are pushed on the stack. Returns -1 on a hit, else the index of the step that failed; the stack is then as
@@ -90,5 +94,8 @@ struct TensorMiss {
 bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss);
 
 std::string print(const GuardProgram& program);
+// Guard `i` of the symbols with its leaves named by their sources: "x.shape[1] == y.shape[1]".
+std::string relation_text(const GuardProgram& program, int i);
+std::string relations_text(const GuardProgram& program);
 
 }  // namespace lutra

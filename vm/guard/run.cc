@@ -4,8 +4,14 @@
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/program.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
+
+int prototype_number(lua_State* L, int index) {
+  return lua_iscfunction(L, index) ? 0 : int(reinterpret_cast<uintptr_t>(prototype_identity(L, index)));
+}
+
 namespace {
 
 struct Runner {
@@ -84,6 +90,8 @@ struct Runner {
       case GuardOp::kGlobalCheck:
       case GuardOp::kUpvalueCheck: return equals(s, constants);
       case GuardOp::kIdentityCheck: return equals(s, weak);
+      case GuardOp::kPrototypeCheck:
+        return lua_isfunction(L, reg(s.a)) && prototype_number(L, reg(s.a)) == s.index;
       case GuardOp::kSameCheck:
       case GuardOp::kMetatableCheck: return lua_rawequal(L, reg(s.a), reg(s.b));
       case GuardOp::kNotSameCheck: return !lua_rawequal(L, reg(s.a), reg(s.b));
@@ -190,7 +198,7 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
     case GuardOp::kSymbolsCheck: {
       int guard = 0;
       p.symbols.run(out.tensors, out.scalars, out.symbols, &guard);
-      text = "not " + p.symbols.print(guard);
+      text = "not " + relation_text(p, guard);
       break;
     }
     case GuardOp::kOverlapCheck:
