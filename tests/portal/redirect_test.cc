@@ -166,6 +166,29 @@ TEST_CASE("patch and unpatch while the function runs", "[portal][redirect]") {
   }
 }
 
+TEST_CASE("patching near the end of a small stack", "[portal][redirect]") {
+  for (const char* jit : kJitModes) {
+    PortalHarness h(jit);
+    give_functions(h, std::string(jit) == "hot");
+    h.run(
+        "local function deep(n, hook)\n"
+        "  local a, b, c, d = n, {n}, n * 2, n * 3\n"
+        "  if n == 0 then hook() return 0 end\n"
+        "  local t = {x = deep(n - 1, hook)}\n"
+        "  return t.x + a + b[1] + c + d + select('#', n, a, b, c, d)\n"
+        "end\n"
+        "for n = 0, 60 do\n"
+        "  local want = coroutine.wrap(deep)(n, function() end)\n"
+        "  local function run(hook) local co = coroutine.wrap(deep); assert(co(n, hook) == want) end\n"
+        "  run(function() patch(deep) collectgarbage() end)\n"
+        "  run(function() unpatch(deep) collectgarbage() end)\n"
+        "  run(function() patch(deep) unpatch(deep) patch(deep) collectgarbage('step') end)\n"
+        "  unpatch(deep)\n"
+        "end");
+    CHECK(retired_prototypes(h.L) == 0);
+  }
+}
+
 TEST_CASE("patch and unpatch from hooks and finalizers", "[portal][redirect]") {
   for (const char* jit : kJitModes) {
     PortalHarness h(jit);
@@ -237,7 +260,7 @@ TEST_CASE("unpatch while coroutines are suspended inside", "[portal][redirect]")
         "end) == want)\n"
         "  unpatch(gen)\n"
         "end\n"
-        "unpatch(gen); collectgarbage(); collectgarbage(); jit.flush(); unpatch(gen)\n"
+        "unpatch(gen); collectgarbage(); collectgarbage(); collectgarbage(); jit.flush()\n"
         "assert(info(gen) == before)");
     CHECK(retired_prototypes(h.L) == 0);
   }

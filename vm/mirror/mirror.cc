@@ -57,18 +57,15 @@ std::vector<lua_State*> all_threads(lua_State* L) {
 
 namespace {
 
-// What points into p from a frame: an instruction after its first, or its constants.
-struct Inside {
-  explicit Inside(const Proto* p)
-      : code(reinterpret_cast<uint64_t>(p->bytecode() + 1)),
-        end(reinterpret_cast<uint64_t>(p->bytecode() + p->sizebc)),
-        constants(reinterpret_cast<uint64_t>(p->k)) {}
-  bool operator()(uint64_t word) const { return (word >= code && word <= end) || word == constants; }
-  uint64_t code, end, constants;
-};
+// The next frame out: a link holds the caller's program counter, whose call says how far away it is, or a distance.
+const TValue* previous_frame(const TValue* frame) {
+  const uint64_t link = frame->u64;
+  if (link & 3) return frame - (link >> 3);
+  return frame - (2 + ((reinterpret_cast<const uint32_t*>(link)[-1] >> 8) & 0xff));
+}
 
-__attribute__((noinline, no_sanitize("address"))) bool machine_stack_has(const std::vector<lua_State*>& threads,
-                                                                         const Inside& inside) {
+__attribute__((noinline, no_sanitize("address"))) void machine_words(const std::vector<lua_State*>& threads,
+                                                                     std::vector<uint64_t>& words) {
   const char *innermost = nullptr, *outermost = nullptr;
   for (lua_State* th : threads) {
     for (const char* cf = cframe_of(th); cf; cf = previous_cframe(cf)) {
@@ -76,43 +73,26 @@ __attribute__((noinline, no_sanitize("address"))) bool machine_stack_has(const s
       outermost = std::max(outermost, cf);
     }
   }
-  if (!innermost) return false;
+  if (!innermost) return;
   // The innermost frame is in a C call: its own saved program counter is an old one.
   for (const char* w = innermost + kCframeRegisters; w < outermost + kCframeSize; w += sizeof(uint64_t)) {
-    if (inside(*reinterpret_cast<const uint64_t*>(w))) return true;
+    words.push_back(*reinterpret_cast<const uint64_t*>(w));
   }
-  return false;
 }
 
 }  // namespace
 
-namespace {
-
-// Walks the frames of a thread from the innermost on: each link holds the caller's program counter or a distance.
-bool frames_have(const Thread* t, const Inside& inside) {
-  const TValue* frame = t->base - 1;
-  while (frame > t->stack + 1) {
-    const uint64_t link = frame->u64;
-    if ((link & 3) == 0) {
-      const auto* pc = reinterpret_cast<const uint32_t*>(link);
-      if (inside(link)) return true;
-      frame -= 2 + ((pc[-1] >> 8) & 0xff);
-      continue;
-    }
-    if ((link & 7) == 2 && inside(frame[-2].u64)) return true;  // a continuation: after a metamethod or a stitch
-    frame -= link >> 3;
-  }
-  return false;
-}
-
-}  // namespace
-
-bool frames_run_in(const std::vector<lua_State*>& threads, const Proto* p) {
-  const Inside inside(p);
+std::vector<uint64_t> running_words(const std::vector<lua_State*>& threads) {
+  std::vector<uint64_t> words;
   for (lua_State* th : threads) {
-    if (frames_have(thread(th), inside)) return true;
+    const Thread* t = thread(th);
+    for (const TValue* frame = t->base - 1; frame > t->stack + 1; frame = previous_frame(frame)) {
+      if ((frame->u64 & 3) == 0) words.push_back(frame->u64);
+      if ((frame->u64 & 7) == 2) words.push_back(frame[-2].u64);  // a continuation: after a metamethod or a stitch
+    }
   }
-  return machine_stack_has(threads, inside);
+  machine_words(threads, words);
+  return words;
 }
 
 bool caller_function(lua_State* L, Caller* out) {

@@ -153,11 +153,10 @@ int64_t length(const Tab* t);  // lua_objlen; -1 where finding it takes more tha
 void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
 std::vector<lua_State*> all_threads(lua_State* L);     // every coroutine of the VM, the main one too; walks the heap
 
-// Does a frame of one of these threads run in the prototype? Found by words on their Lua stacks that point into its
-// code. A frame that a hook or a finalizer interrupted has its program counter and constant base in registers instead:
-// they are saved on the machine's stack, somewhere between where L's running C function and the outermost thread were
-// entered.
-bool frames_run_in(const std::vector<lua_State*>& threads, const Proto* p);
+// The program counters of all frames of these threads. A frame that a hook or a finalizer interrupted has its program
+// counter and constant base in registers, which are saved on the machine's stack somewhere between where the innermost
+// and the outermost of the running threads were entered: all words there are in the list too.
+std::vector<uint64_t> running_words(const std::vector<lua_State*>& threads);
 
 // The Lua function that called the running C function, pushed on the stack, and where it is. pc is the call instruction
 // (0 where only the public API is available or the frame still runs an earlier prototype: then use line). False, with

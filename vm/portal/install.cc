@@ -8,8 +8,10 @@
 // 3. LuaJIT hangs a trace at its function's present prototype even if its code is in another one: while such frames
 // run,
 //    kRetired holds both, and all traces are flushed before either goes.
-// 4. While frames run in a retired prototype, its function's prototype has at least its framesize: LuaJIT takes the
-//    extent of a frame from the function's present prototype.
+// 4. LuaJIT takes the extent of a frame from the function's present prototype (hooks, the JIT's recorder and the
+// collector
+//    rely on it). While frames run in a retired prototype, the present one has at least its framesize; a sentinel that
+//    the next collection finds gives an original its own framesize back.
 #include <algorithm>
 #include <lua.hpp>
 
@@ -83,6 +85,14 @@ void set_framesize(mirror::Proto* p, uint8_t size) {
   p->bytecode()[0] = (p->bytecode()[0] & ~0xff00u) | static_cast<uint32_t>(size) << 8;
 }
 
+// Does a frame run in the prototype? A word points to an instruction after its first, or to its constants.
+bool runs_in(const std::vector<uint64_t>& words, const mirror::Proto* p) {
+  const auto first = reinterpret_cast<uint64_t>(p->bytecode() + 1);
+  const auto last = reinterpret_cast<uint64_t>(p->bytecode() + p->sizebc);
+  return std::any_of(words.begin(), words.end(),
+                     [&](uint64_t w) { return (w >= first && w <= last) || w == reinterpret_cast<uint64_t>(p->k); });
+}
+
 // Frames of f and of `next`, wherever they are, must have room for `framesize` slots.
 void reserve_frames(const std::vector<lua_State*>& threads, const mirror::Func* f, const mirror::Proto* next,
                     int framesize) {
@@ -90,7 +100,7 @@ void reserve_frames(const std::vector<lua_State*>& threads, const mirror::Func* 
   for (lua_State* th : threads) {
     const mirror::Thread* t = mirror::thread(th);
     const bool runs = std::any_of(t->stack, t->top, [&](mirror::TValue v) { return v.u64 == word; }) ||
-                      mirror::frames_run_in({th}, next);
+                      runs_in(mirror::running_words({th}), next);
     if (runs && t->status <= LUA_YIELD && !lua_checkstack(th, framesize + 40)) fail("patch: a Lua stack is full");
   }
 }
@@ -105,7 +115,7 @@ void settle_framesize(PortalState& s, mirror::Proto* p) {
   const uint8_t own = true_framesize(s, p);
   uint8_t needed = own;
   for (const PortalState::Retired& r : s.retired) {
-    if (r.holder == p) needed = std::max(needed, r.proto->framesize);
+    if (r.holder == p && r.running) needed = std::max(needed, r.proto->framesize);
   }
   if (p->framesize != needed) set_framesize(p, needed);
   if (needed == own) {
@@ -115,53 +125,93 @@ void settle_framesize(PortalState& s, mirror::Proto* p) {
   }
 }
 
-// Runs fn while the function at `index` has its original prototype.
-template <class F>
-auto as_original(lua_State* L, int index, F fn) {
-  struct Restore {
-    mirror::Func* f;
-    const uint32_t* pc;
-    mirror::Proto* original;
-    uint8_t framesize;
-    ~Restore() {
-      f->pc = pc;
-      original->framesize = framesize;
-    }
-  };
+// Looks which retired prototypes still have frames, and settles framesizes.
+void look_at_retired(lua_State* L) {
+  PortalState& s = portal_state(L);
+  if (s.retired.empty()) return;
+  const std::vector<uint64_t> words = mirror::running_words(mirror::all_threads(L));
+  for (PortalState::Retired& r : s.retired) r.running = runs_in(words, r.proto);
+  for (const PortalState::Retired& r : s.retired) settle_framesize(s, r.holder);
+}
+
+void set_sentinel(lua_State* L);
+
+int sentinel_dies(lua_State* L) {
+  PortalState& s = portal_state(L);
+  s.sentinel = false;
+  if (!s.mirror) return 0;  // the state is closing
+  look_at_retired(L);
+  set_sentinel(L);
+  return 0;
+}
+
+// While a framesize is raised, an object that nothing refers to makes the next collection look again.
+void set_sentinel(lua_State* L) {
+  PortalState& s = portal_state(L);
+  if (s.sentinel || s.true_framesize.empty()) return;
+  s.sentinel = true;
+  lua_newuserdata(L, 1);
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, sentinel_dies);
+  lua_setfield(L, -2, "__gc");
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+}
+
+// Pushes a function that runs the original prototype of the one at `index`, good only for dumping.
+void push_original(lua_State* L, int index) {
   // Loops compiled in frames that run another prototype than their function's are hung up at the wrong one: LuaJIT's
   // dump would not undo what the JIT wrote into their bytecode.
   if (!portal_state(L).retired.empty() && !flush_traces(L))
-    fail("patch: a finalizer cannot read this function's bytecode");
-  mirror::Func* f = lua_function(L, index);
-  mirror::Proto* original = const_cast<mirror::Proto*>(original_proto(L, index));
-  Restore restore{f, f->pc, original, original->framesize};
-  f->pc = original->bytecode();
-  original->framesize = true_framesize(portal_state(L), original);
+    fail("patch: a finalizer cannot read a function's bytecode");
+  const mirror::Proto* original = original_proto(L, index);
+  if (luaL_loadstring(L, "")) fail_internal("patch: ", lua_tostring(L, -1));
+  lua_function(L, -1)->pc = original->bytecode();
+}
+
+// Runs fn while the prototype of the function at `index` shows its own framesize.
+template <class F>
+auto with_true_framesize(lua_State* L, int index, F fn) {
+  struct Restore {
+    mirror::Proto* p;
+    uint8_t framesize;
+    ~Restore() { p->framesize = framesize; }
+  };
+  mirror::Proto* p = mirror::proto_of(lua_function(L, index));
+  Restore restore{p, p->framesize};
+  p->framesize = true_framesize(portal_state(L), p);
   return fn();
 }
 
 // string.dump: upvalue 1 is the original function.
 int dump_original(lua_State* L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_insert(L, 1);
-  const bool lua = lua_isfunction(L, 2) && !lua_iscfunction(L, 2);
-  if (lua && portal_state(L).mirror) {
-    sweep_retired(L);
-    lua_pushvalue(L, 2);
-    lua_insert(L, 1);  // keeps it alive
-    const int status = as_original(L, 1, [&] { return lua_pcall(L, lua_gettop(L) - 2, LUA_MULTRET, 0); });
-    if (status) return lua_error(L);
-    return lua_gettop(L) - 1;
-  }
-  if (lua) {
+  const int given = lua_gettop(L);
+  const bool lua = lua_isfunction(L, 1) && !lua_iscfunction(L, 1);
+  if (lua && !portal_state(L).mirror) {
     push_table(L, PortalTable::kClones);
-    lua_pushvalue(L, 2);
+    lua_pushvalue(L, 1);
     lua_rawget(L, -2);
     if (lua_isstring(L, -1)) return 1;
-    lua_pop(L, 2);
+    lua_settop(L, given);
   }
-  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  return lua_gettop(L);
+  if (!lua || !portal_state(L).mirror) {
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, given, LUA_MULTRET);
+    return lua_gettop(L);
+  }
+  try {
+    sweep_retired(L);
+    push_original(L, 1);
+  } catch (const std::exception& e) {
+    lua_pushstring(L, e.what());
+    return lua_error(L);
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, given + 1);
+  for (int i = 2; i <= given; ++i) lua_pushvalue(L, i);
+  if (with_true_framesize(L, given + 1, [&] { return lua_pcall(L, given, 1, 0); })) return lua_error(L);
+  return 1;
 }
 
 // Anchors r.proto and r.holder.
@@ -187,7 +237,8 @@ void switch_to(lua_State* L, int index, mirror::Proto* next) {
   reserve_frames(threads, f, next, framesize);
   const bool flushed = flush_traces(L);
   f->pc = next->bytecode();
-  if (!flushed || mirror::frames_run_in(threads, old)) s.retired.push_back({old, next, f, s.next_key++});
+  const std::vector<uint64_t> words = mirror::running_words(threads);
+  if (!flushed || runs_in(words, old)) s.retired.push_back({old, next, f, s.next_key++, true});
   for (PortalState::Retired& r : s.retired) {
     if (r.function != f) continue;
     r.holder = next;
@@ -195,6 +246,7 @@ void switch_to(lua_State* L, int index, mirror::Proto* next) {
   }
   settle_framesize(s, old);
   settle_framesize(s, next);
+  set_sentinel(L);
 }
 
 }  // namespace
@@ -291,7 +343,10 @@ bc::Dump dump_function(lua_State* L, int index) {
   check_lua_function(L, index);
   if (portal_state(L).mirror) {
     sweep_retired(L);
-    return bc::parse(as_original(L, index, [&] { return raw_dump(L, index); }));
+    push_original(L, index);
+    const std::string bytes = with_true_framesize(L, -1, [&] { return raw_dump(L, -1); });
+    lua_pop(L, 1);
+    return bc::parse(bytes);
   }
   push_table(L, PortalTable::kClones);
   lua_pushvalue(L, index);
@@ -494,18 +549,15 @@ bool redirected(lua_State* L, int index) {
 void sweep_retired(lua_State* L) {
   PortalState& s = portal_state(L);
   if (s.retired.empty()) return;
-  const std::vector<lua_State*> threads = mirror::all_threads(L);
-  std::vector<PortalState::Retired> kept, dropped;
-  for (const PortalState::Retired& r : s.retired)
-    (mirror::frames_run_in(threads, r.proto) ? kept : dropped).push_back(r);
-  if (dropped.empty() || !flush_traces(L)) return;
-  s.retired = std::move(kept);
+  look_at_retired(L);
+  const auto gone = std::stable_partition(s.retired.begin(), s.retired.end(), [](const auto& r) { return r.running; });
+  if (gone == s.retired.end() || !flush_traces(L)) return;
   push_table(L, PortalTable::kRetired);
-  for (const PortalState::Retired& r : dropped) {
-    settle_framesize(s, r.holder);
+  for (auto r = gone; r != s.retired.end(); ++r) {
     lua_pushnil(L);
-    lua_rawseti(L, -2, r.key);
+    lua_rawseti(L, -2, r->key);
   }
+  s.retired.erase(gone, s.retired.end());
   lua_pop(L, 1);
 }
 

@@ -19,7 +19,7 @@ struct PortalState {
   bool closed = false;  // the lua_State is closing
 
   struct Id {
-    std::vector<const uint32_t*> sites;  // addresses that a call of this id may return to
+    std::vector<const uint32_t*> sites;  // where a call of this id may return to
     int refs = 0;                        // prototypes that name it
     bool used = false;
   };
@@ -39,12 +39,14 @@ struct PortalState {
     mirror::Proto* proto;
     mirror::Proto* holder;
     const mirror::Func* function;
-    int key;  // kRetired[key] = {proto, holder}
+    int key;       // kRetired[key] = {proto, holder}
+    bool running;  // as of the last look; false only waits for a flush of traces
   };
   std::vector<Retired> retired;
   int next_key = 1;
   uintptr_t prototypes = 0;                                    // numbers given out by prototype_identity
   std::unordered_map<mirror::Proto*, uint8_t> true_framesize;  // of prototypes whose framesize is raised
+  bool sentinel = false;                                       // an object waits for the next collection
 };
 
 // The state's tables in the registry.
