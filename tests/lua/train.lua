@@ -124,6 +124,103 @@ local changes = {
   {"the group's maximize", 1, function(s) s.opt.param_groups[1].maximize = true end},
 }
 
+-- A step that reads more: a global function and number, an upvalue table, the module through its metatable, a module's flag.
+function _G.lutra_test_scale(x) return x * 2 end
+_G.lutra_test_number = 0.5
+local config = {double = false, names = {"a"}}
+
+local function wide_step(net, opt)
+  return function(x, y)
+    local out = lutra_test_scale(net(x)) * lutra_test_number
+    if config.double then out = out * 2 end
+    if net.training then out = out + 1 / #config.names end
+    local loss = nn.functional.cross_entropy(out, y)
+    net:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
+local function swap_class(s)
+  local Other = Net:extend("Other")
+  function Other:forward(x) return self.fc2(self.fc1(x):tanh()) end
+  setmetatable(s.net, Other)
+end
+
+local wide_changes = {
+  {"a global number", 0, function() _G.lutra_test_number = _G.lutra_test_number + 0.25 end, once = true},
+  {"a global function", 1, function() _G.lutra_test_scale = function(x) return x - 1 end end, once = true},
+  {"a flag in an upvalue's field", 1, function() config.double = not config.double end, once = true},
+  {"the length of a list", 0, function() config.names[#config.names + 1] = "b" end, once = true, may = 1},
+  {"training", 1, function(s) s.net:eval() end},
+  {"the module's metatable", 1, swap_class},
+  {"the dtype of everything", 1, function(s)
+    s.net:to("float64")
+    s.opt = optim.AdamW(s.net:parameters(), {lr = 1e-2})
+    s.remake = true
+  end, double = true},
+}
+
+for _, change in ipairs(wide_changes) do
+  test("change " .. change[1], function()
+    lt.reset()
+    local eager, compiled = setup(), setup()
+    local f = wide_step(compiled.net, compiled.opt)
+    local want, step = wide_step(eager.net, eager.opt), lt.compile(f)
+    local double = false
+    local function both(i)
+      local x, y = batch(8, i)
+      if double then x = x:to("float64") end
+      truthy(want(x, y):equal(step(x, y)), "loss of step " .. i)
+      same_parameters(eager, compiled, "step " .. i)
+    end
+    both(1) both(2)
+    local before = lt.counters().stats.unique_graphs
+    change[3](eager)
+    if not change.once then change[3](compiled) end
+    if eager.remake then
+      want, double = wide_step(eager.net, eager.opt), true
+      step = lt.compile(wide_step(compiled.net, compiled.opt))
+    end
+    both(3) both(4) both(5)
+    local added = lt.counters().stats.unique_graphs - before
+    if change[2] == 0 then
+      truthy(added <= (change.may or 0), "entries added: " .. added)
+    else
+      truthy(added >= 1 and added <= 2, "entries added: " .. added)
+    end
+  end)
+end
+
+test("batch sizes: at most 3 compiles in ascending order, 4 in any", function()
+  for limit, sizes in pairs {[3] = {1, 2, 3, 4, 5, 9, 16, 17, 33}, [4] = {7, 1, 16, 2, 1, 33, 3, 7}} do
+    lt.reset()
+    local eager, compiled = setup(), setup()
+    local step = lt.compile(compiled.step)
+    for i, n in ipairs(sizes) do
+      local x, y = batch(n, i)
+      truthy(eager.step(x, y):equal(step(x, y)), "loss of batch " .. n)
+      same_parameters(eager, compiled, "batch " .. n)
+    end
+    truthy(lt.counters().stats.unique_graphs <= limit, "graphs: " .. lt.counters().stats.unique_graphs)
+  end
+end)
+
+test("more entries than the limit: eager's answers go on", function()
+  lt.reset()
+  local function f(x, mode) if mode == "a" then return x + 1 elseif mode == "b" then return x * 2 end return x - #mode end
+  local cf = lt.compile(f)
+  local x = lt.randn(3)
+  for round = 1, 2 do
+    for i = 1, 15 do
+      local mode = string.rep("c", i)
+      truthy(f(x, mode):equal(cf(x, mode)))
+    end
+  end
+  truthy(lt.counters().stats.unique_graphs <= lt.config.recompile_limit)
+end)
+
 for _, change in ipairs(changes) do
   test("change " .. change[1], function()
     lt.reset()
