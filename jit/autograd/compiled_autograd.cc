@@ -214,7 +214,8 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   return self;
 }
 
-const Compiled& CompiledAutograd::backward_for(const std::vector<Tensor>& gradients) {
+const Compiled& CompiledAutograd::backward_for(std::vector<Tensor> gradients) {
+  gradients.resize(results_.size());  // the engine brings as many as it met
   std::lock_guard<std::mutex> lock(mutex_);
   std::string key = key_of(gradients);
   auto it = backwards_.find(key);

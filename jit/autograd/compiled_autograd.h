@@ -39,7 +39,7 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
   };
   Backward trace_backward(const std::vector<Tensor>& gradients);
   std::string input_name(size_t i) const;  // of run's inputs
-  const Compiled& backward_for(const std::vector<Tensor>& gradients);
+  const Compiled& backward_for(std::vector<Tensor> gradients);
 
   std::unique_ptr<Graph> traced_;
   CompileOptions options_;
