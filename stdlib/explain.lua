@@ -55,7 +55,8 @@ end
 return function(path, ...)
   local chunk, problem = loadfile(path)
   if not chunk then error(problem, 0) end
-  _G.arg = {[0] = path, ...}
+  local before = rawget(_G, "arg") or {}
+  _G.arg = {[-1] = before[-1], [0] = path, ...}
   local compiled, ok, message = run(chunk, ...)
   out("\n-- %s --------------------------------", path)
   for _, item in ipairs(compiled) do report_function(item) end

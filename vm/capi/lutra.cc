@@ -105,6 +105,20 @@ struct FileCall {
   const char* const* argv;
 };
 
+// What a host put before the script (arg[-1] is the program, as in luajit) stays.
+void keep_negative_arguments(lua_State* L) {
+  lua_getglobal(L, "arg");
+  for (int i = -1; lua_istable(L, -1); --i) {
+    lua_rawgeti(L, -1, i);
+    if (lua_isnil(L, -1)) {
+      lua_pop(L, 1);
+      break;
+    }
+    lua_rawseti(L, -3, i);
+  }
+  lua_pop(L, 1);
+}
+
 // Sets `arg` and pushes the chunk and its arguments; the first result is the status of loading.
 int prepare_file(lua_State* L) {
   const auto& request = *static_cast<const FileCall*>(lua_touserdata(L, 1));
@@ -116,6 +130,7 @@ int prepare_file(lua_State* L) {
     lua_pushstring(L, request.argv[i]);
     lua_rawseti(L, -2, i + 1);
   }
+  keep_negative_arguments(L);
   lua_setglobal(L, "arg");
   luaL_checkstack(L, request.argc + 4, "too many arguments to script");
   const int status = luaL_loadfile(L, request.path);

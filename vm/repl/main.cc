@@ -169,6 +169,17 @@ int run_explain(lutra_State* S, int argc, char** argv, int script) {
   return lutra_call(S, argc - script, 0);
 }
 
+// arg[-1] and below: the program and its options, as luajit has them.
+void set_arguments(lutra_State* S, char** argv, int script) {
+  lua_State* L = lutra_lua(S);
+  lua_createtable(L, 0, script);
+  for (int i = 0; i < script; ++i) {
+    lua_pushstring(L, argv[i]);
+    lua_rawseti(L, -2, i - script);
+  }
+  lua_setglobal(L, "arg");
+}
+
 int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
   if (options.auto_compile) {
     const int code = run_chunk(S, "require('lutra').auto(true)", "");
@@ -212,6 +223,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "lutra: %s\n", lutra_error(nullptr));
     return 1;
   }
+  set_arguments(S, argv, options.script);
   const int status = run_all(S, options, argc, argv);
   lutra_close(S);
   return status;
