@@ -53,10 +53,13 @@ struct Parser {
   }
   std::string quoted() {
     expect("'");
-    size_t e = text.find('\'', at);
-    if (e == std::string::npos) error("a string without its end");
-    std::string s = text.substr(at, e - at);
-    at = e + 1;
+    std::string s;
+    for (; at < text.size() && text[at] != '\''; at++) {
+      if (text[at] == '\\' && at + 1 < text.size()) at++;
+      s += text[at];
+    }
+    if (at >= text.size()) error("a string without its end");
+    at++;
     return s;
   }
   // A number's text; whole tells an integer.

@@ -17,6 +17,15 @@ std::string number_text(double v) {
   return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
 }
 
+std::string quote(const std::string& s) {
+  std::string q = "'";
+  for (char c : s) {
+    if (c == '\'' || c == '\\') q += '\\';
+    q += c == '\n' ? ' ' : c;
+  }
+  return q + "'";
+}
+
 std::string expr_text(const SymEnv& env, int32_t id) {
   const SymExpr& e = env[id];
   switch (e.op) {
@@ -84,7 +93,7 @@ struct Printer {
     if (v.is<Sizes>()) return sizes(v.as<Sizes>(), "{", "}");
     if (v.is<DType>()) return v.as<DType>() == DType::kNone ? "None" : name(v.as<DType>());
     if (v.is<Device>()) return "'" + to_string(v.as<Device>()) + "'";
-    if (v.is<std::string>()) return "'" + v.as<std::string>() + "'";
+    if (v.is<std::string>()) return quote(v.as<std::string>());
     std::string s = "[";
     for (const Tensor& t : v.as<std::vector<Tensor>>()) s += (s.size() > 1 ? ", " : "") + ref(t);
     return s + "]";
@@ -107,11 +116,11 @@ struct Printer {
       }
     }
     for (int32_t id : used) out << "  sym " << expr_text(*g.env, id) << " = " << (*g.env)[id].i << "\n";
-    for (const ScalarInput& s : g.scalars) out << "  scalar '" << s.name << "' = " << number_text(s.hint) << "\n";
+    for (const ScalarInput& s : g.scalars) out << "  scalar " << quote(s.name) << " = " << number_text(s.hint) << "\n";
     for (size_t i = 0; i < g.inputs.size(); i++) {
       const GraphInput& in = g.inputs[i];
-      out << "  " << ref(in.value) << " = " << (in.constant ? "constant" : "input") << " '" << in.name
-          << "' : " << type(in.value);
+      out << "  " << ref(in.value) << " = " << (in.constant ? "constant " : "input ") << quote(in.name) << " : "
+          << type(in.value);
       for (size_t k = 0; k < i; k++) {
         if (g.inputs[k].value->storage == in.value->storage) {
           out << " aliases " << ref(g.inputs[k].value);

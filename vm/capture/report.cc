@@ -216,9 +216,9 @@ void push_reason(lua_State* L, const BreakReason& b) {
   set_string(L, "hint", b.hint);
 }
 
-void push_guards(lua_State* L, const Entry& e, std::string* text) {
-  lua_newtable(L);
-  int n = 0;
+// Appends to the list at the top of the stack.
+void append_guards(lua_State* L, const Entry& e, std::string* text) {
+  int n = int(lua_objlen(L, -1));
   for (size_t i = 0; i < e.guards.steps.size(); i++) {
     const GuardStep& s = e.guards.steps[i];
     if (is_load(s.op)) continue;
@@ -288,7 +288,8 @@ void push_entries(lua_State* L, const Unit& unit) {
   int n = 0;
   auto add = [&](const std::shared_ptr<Entry>& e, bc::Pc pc) {
     text += str("entry ", n + 1, " at bytecode ", pc, ", ", e->ops, " ops, ", e->hits, " hits\n");
-    push_guards(L, *e, &text);
+    lua_newtable(L);
+    append_guards(L, *e, &text);
     lua_rawseti(L, -2, ++n);
   };
   for (const auto& [pc, point] : unit.points) {
@@ -327,7 +328,7 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   lua_setfield(L, -2, "break_reasons");
   lua_newtable(L);
   std::string guards;
-  for (size_t i = 0; i < log.size(); i++) push_guards(L, *log[i], &guards), lua_rawseti(L, -2, int(i) + 1);
+  for (const auto& entry : log) append_guards(L, *entry, &guards);
   lua_setfield(L, -2, "out_guards");
   lua_newtable(L);
   double ms = 0;
