@@ -19,17 +19,18 @@
 namespace lutra {
 
 // X(enumerator, text, is_number): the host operations. Number ops are LuaJIT's double arithmetic (pow is libm's).
-#define LUTRA_SYM_OPS(X)                                                                                            \
-  X(kConstInt, "int", 0)                                                                                            \
-  X(kConstNum, "num", 1)                                                                                            \
-  X(kSize, "size", 0)                                                                                               \
-  X(kStride, "stride", 0)                                                                                           \
-  X(kScalarInput, "scalar", 1) X(kAdd, "add", 0) X(kSub, "sub", 0) X(kMul, "mul", 0) X(kFloorDiv, "floordiv", 0)    \
-      X(kMod, "mod", 0) X(kMin, "min", 0) X(kMax, "max", 0) X(kNAdd, "nadd", 1) X(kNSub, "nsub", 1)                 \
-          X(kNMul, "nmul", 1) X(kNDiv, "ndiv", 1) X(kNMod, "nmod", 1) X(kNPow, "npow", 1) X(kNNeg, "nneg", 1)       \
-              X(kNSqrt, "nsqrt", 1) X(kNExp, "nexp", 1) X(kNLog, "nlog", 1) X(kNSin, "nsin", 1) X(kNCos, "ncos", 1) \
-                  X(kNFloor, "nfloor", 1) X(kNCeil, "nceil", 1) X(kNAbs, "nabs", 1) X(kNMin, "nmin", 1)             \
-                      X(kNMax, "nmax", 1) X(kToNum, "tonum", 1)
+#define LUTRA_SYM_OPS(X)                                                                                              \
+  X(kConstInt, "int", 0)                                                                                              \
+  X(kConstNum, "num", 1)                                                                                              \
+  X(kSize, "size", 0)                                                                                                 \
+  X(kStride, "stride", 0)                                                                                             \
+  X(kScalarInput, "scalar", 1)                                                                                        \
+  X(kAdd, "add", 0) X(kSub, "sub", 0) X(kMul, "mul", 0) X(kFloorDiv, "floordiv", 0) X(kMod, "mod", 0)                 \
+      X(kMin, "min", 0) X(kMax, "max", 0) X(kNAdd, "nadd", 1) X(kNSub, "nsub", 1) X(kNMul, "nmul", 1)                 \
+          X(kNDiv, "ndiv", 1) X(kNMod, "nmod", 1) X(kNPow, "npow", 1) X(kNNeg, "nneg", 1) X(kNSqrt, "nsqrt", 1)       \
+              X(kNExp, "nexp", 1) X(kNLog, "nlog", 1) X(kNSin, "nsin", 1) X(kNCos, "ncos", 1) X(kNFloor, "nfloor", 1) \
+                  X(kNCeil, "nceil", 1) X(kNAbs, "nabs", 1) X(kNMin, "nmin", 1) X(kNMax, "nmax", 1)                   \
+                      X(kToNum, "tonum", 1)
 
 enum class SymOp : uint8_t {
 #define X(e, text, num) e,

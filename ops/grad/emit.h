@@ -33,7 +33,6 @@ LUTRA_EMIT3(where)
 LUTRA_EMIT2(mm)
 LUTRA_EMIT2(bmm)
 LUTRA_EMIT2(view)
-LUTRA_EMIT2(reshape)
 LUTRA_EMIT2(expand)
 LUTRA_EMIT1(contiguous)
 LUTRA_EMIT2(permute)
@@ -48,6 +47,14 @@ LUTRA_EMIT3(index_select)
 // Dims and other plain ints as argument values.
 inline Scalar int_arg(int64_t v) { return Scalar::of_int(v); }
 inline Tensor to_dtype(const Tensor& t, DType type) { return t->dtype == type ? t : op1(OpId::to_dtype, {t, type}); }
+// Not a new tensor where it would have the same sizes.
+inline Tensor reshape(const Tensor& t, const Sizes& sizes) {
+  bool same = t->sizes.size() == sizes.size();
+  for (size_t d = 0; same && d < sizes.size(); d++) {
+    same = t->sizes[d].hint == sizes[d].hint && t->sizes[d].expr == sizes[d].expr;
+  }
+  return same ? t : op1(OpId::reshape, {t, sizes});
+}
 inline Tensor sum(const Tensor& t, const Sizes& dims, bool keepdim) {
   // An empty list would mean all dims.
   return dims.empty() ? t : op1(OpId::sum, {t, dims, keepdim});

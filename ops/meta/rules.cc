@@ -176,12 +176,13 @@ SmallVec<uint32_t, 8> dim_order(const std::vector<Sizes>& strides, const Sizes& 
 }  // namespace
 
 Sizes pointwise_strides(const std::vector<Tensor>& operands, const Sizes& sizes) {
+  if (operands.empty() || sizes.size() <= 1) return contiguous_strides(sizes);
   bool same_shape = true, contiguous = true, same_stride = true;
   for (const Tensor& t : operands) {
     same_shape = same_shape && same_sizes(t->sizes, sizes);
     contiguous = contiguous && same_shape && t->is_contiguous();
   }
-  if (operands.empty() || sizes.size() <= 1 || (same_shape && contiguous)) return contiguous_strides(sizes);
+  if (same_shape && contiguous) return contiguous_strides(sizes);
   for (const Tensor& t : operands) same_stride = same_stride && same_shape && same_strides(t, operands[0]);
   if (same_shape && same_stride && is_dense(sizes, operands[0]->strides)) return operands[0]->strides;
   std::vector<Sizes> strides;

@@ -134,6 +134,7 @@ TEST_CASE("views alias, copies do not", "[ops]") {
   CHECK(t->storage == x->storage);
   CHECK(values(t) == List{0, 3, 1, 4, 2, 5});
   CHECK(reshape(x, Sizes{6})->storage == x->storage);
+  CHECK_FALSE(op1(OpId::reshape, {x, Sizes{2, 3}}).same(x));
   CHECK_FALSE(reshape(t, Sizes{6})->storage == x->storage);
   CHECK(values(reshape(t, Sizes{6})) == List{0, 3, 1, 4, 2, 5});
   CHECK(contiguous(x).same(x));

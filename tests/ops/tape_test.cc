@@ -102,6 +102,15 @@ TEST_CASE("a graph is run twice only if retained", "[ops]") {
   CHECK(message([&] { back(loss); }).find("second time") != std::string::npos);
 }
 
+TEST_CASE("what saved nothing can be run again", "[ops]") {
+  NaiveScope naive;
+  Tensor x = leaf({1, 2});
+  Tensor loss = sum_all(add(x, Scalar(1.0)));
+  back(loss);
+  back(loss);
+  CHECK(grad_of(x) == List{2, 2});
+}
+
 TEST_CASE("what backward refuses", "[ops]") {
   NaiveScope naive;
   Tensor x = leaf({1, 2}), c = tensor_of({2}, {1, 2});
