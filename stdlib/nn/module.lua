@@ -92,8 +92,12 @@ local function join(prefix, key)
   return prefix == "" and name or prefix .. "." .. name
 end
 
+-- lt.compile(module) gives an object that stands for the module: its fields are the module's.
+local function real(self) return rawget(getmetatable(self), "_compiled_of") or self end
+
 -- Calls visit(full name, value, module, key) for each own parameter ("parameter"), buffer ("buffer") or child ("module").
 local function each(self, kind, prefix, visit)
+  self = real(self)
   for _, key in ipairs(self._order) do
     local value = rawget(self, key)
     local found
@@ -107,6 +111,7 @@ local function each(self, kind, prefix, visit)
 end
 
 local function walk_modules(self, prefix, seen, visit)
+  self = real(self)
   if seen[self] then return end
   seen[self] = true
   visit(prefix, self)

@@ -96,8 +96,9 @@ void anchor(lua_State* L, int index) {
 // A module (callable table): a function that calls it, as an object that also has the module's fields.
 const char kWrapper[] =
     "local module = ... return function(...) return module(...) end, "
-    "function(f) return setmetatable({}, {__index = module, __newindex = module, __call = function(_, ...) return f(...) "
-    "end, __tostring = function() return tostring(module) end}) end";
+    "function(f) return setmetatable({}, {_is_module = rawget(getmetatable(module), '_is_module'), _compiled_of = module, "
+    "__index = module, __newindex = module, __call = function(_, ...) return f(...) end, "
+    "__tostring = function() return tostring(module) end}) end";
 
 // Replaces the callable at `index` by a function; true if it was a table.
 bool to_function(lua_State* L, int index, const char* who) {
