@@ -68,6 +68,15 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& 
   return int(live.size()) + 2;
 }
 
+// The frame of an earlier version of the unit's bytecode goes on in the newest, behind the same point.
+void follow_frame(CaptureState& state, lua_State* L, const Unit& unit, bc::Pc pc, int self) {
+  for (auto id = unit.ids.rbegin(); id != unit.ids.rend(); ++id) {
+    const auto it = state.portals.find(*id);
+    if (it == state.portals.end() || it->second.version != unit.version || it->second.pc != pc) continue;
+    if (move_frame(L, self, *id)) return;
+  }
+}
+
 int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
               const Portal& portal) {
   if (unit->failed) return 0;
@@ -75,9 +84,11 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   push_self(L);
   const int self = nargs + 1;
   const auto decline = [&] {
-    const bool newer = portal.can_switch && portal.version < unit->version;
     lua_settop(L, self);
-    return newer ? switch_over(state, L, unit, point.pc, self) : 0;
+    if (portal.version >= unit->version) return 0;
+    const int n = portal.can_switch ? switch_over(state, L, unit, point.pc, self) : 0;
+    if (n == 0) follow_frame(state, L, *unit, point.pc, self);
+    return n;
   };
   if (point.dead) return decline();
   Counters& counters = runtime(L).counters;
@@ -91,7 +102,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       return run_entry(state, L, unit, *a.entry, a.values);
     }
-    if (round == 1) return 0;
+    if (round == 1) return decline();
     counters.cache_misses++;
     if (missed) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
@@ -99,7 +110,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       const int top = lua_gettop(L);
       const bool more = note_miss(state, L, *unit, point, *missed, failed, nslots, nargs, self, top - 1, top);
       lua_settop(L, top - 2);
-      if (!more) return 0;
+      if (!more) return decline();
     }
     const int top = lua_gettop(L);
     const bool made = capture(state, L, unit, point, nslots, nargs, self) != nullptr;

@@ -546,6 +546,21 @@ bool redirected(lua_State* L, int index) {
   return yes;
 }
 
+bool move_frame(lua_State* L, int index, int id) {
+  PortalState& s = portal_state(L);
+  if (!s.mirror) return false;
+  const mirror::Proto* p = mirror::proto_of(lua_function(L, index));
+  const uint32_t* from = mirror::return_pc(L);
+  const auto record = s.records.find(p);
+  if (!from || record == s.records.end()) return false;
+  for (const Site& site : record->second.sites) {
+    const uint32_t* to = p->bytecode() + site.return_pc;
+    // The call's opcode and base: its results must come to lie where the code behind it expects them.
+    if (site.id == id && ((to[-1] ^ from[-1]) & 0xffff) == 0) return to == from || mirror::set_return_pc(L, to);
+  }
+  return false;
+}
+
 void sweep_retired(lua_State* L) {
   PortalState& s = portal_state(L);
   if (s.retired.empty()) return;

@@ -42,6 +42,10 @@ std::string redirect(lua_State* L, int index, int donor);
 // Back to the original prototype; false where the function was not redirected. Frames that run go on correctly.
 bool restore(lua_State* L, int index);
 bool redirected(lua_State* L, int index);
+// In a portal that declines, called by a frame of the function at `index` that runs an earlier prototype: the frame
+// goes on behind portal `id` of the present one, the same place, so that messages find its lines. False, and nothing
+// done, where that is not possible.
+bool move_frame(lua_State* L, int index, int id);
 // Identity of the original prototype of the function at `index`: equal for closures of one prototype, patched or not,
 // and for clones. Without the mirror closures that were never cloned from one another may differ.
 const void* prototype_identity(lua_State* L, int index);

@@ -1,0 +1,62 @@
+-- What users of compiled functions rely on beside the results: modules stay modules, messages keep their lines.
+local lt = require "lutra"
+local nn = lt.nn
+local h = require "harness"
+local test, equal = h.test, h.equal
+
+test("a compiled module has the module's parameters and state", function()
+  local m = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+  local cm = lt.compile(m)
+  equal(#cm:parameters(), 4)
+  equal(cm:parameters()[1], m:parameters()[1])
+  local names = {}
+  for name in cm:named_parameters() do names[#names + 1] = name end
+  equal(table.concat(names, " "), "0.weight 0.bias 2.weight 2.bias")
+  cm(lt.ones(2, 3)):sum():backward()
+  equal(m:parameters()[1].grad ~= nil, true)
+  cm:zero_grad()
+  equal(m:parameters()[1].grad, nil)
+  cm:eval()
+  equal(m[1].training, false)
+  local outer = nn.Sequential(cm, nn.ReLU())
+  equal(#outer:parameters(), 4)
+  equal(outer:state_dict()["0.2.bias"]:equal(m:parameters()[4]), true)
+end)
+
+test("an error in the call that captures again keeps its line", function()
+  for _, how in ipairs {"compile", "patch"} do
+    local t = {n = 0}
+    local function f(x, y)
+      t.n = t.n + 1
+      local z = x * 2
+      local c = lt.matmul(z, y)
+      t.n = t.n + 100
+      return c + y.shape[1]
+    end
+    local line = debug.getinfo(f, "S").linedefined + 3
+    local g = lt[how](f)
+    g(lt.ones(2, 3), lt.ones(3, 2))
+    g(lt.ones(2, 3), lt.ones(3, 2))
+    for _ = 1, 3 do
+      local before = t.n
+      local ok, message = pcall(g, lt.ones(2, 3), lt.ones(2, 2))
+      equal(ok, false)
+      equal(message:match("(%d+): matmul"), tostring(line), how)
+      equal(t.n, before + 1)
+    end
+    local function field(x, y)
+      local z = x * 2
+      return z + y.foo.bar
+    end
+    local at = debug.getinfo(field, "S").linedefined + 2
+    local cf = lt[how](field)
+    cf(lt.ones(2), {foo = {bar = 1}})
+    for _, bad in ipairs {{}, {foo = 3}, {}} do
+      local _, message = pcall(cf, lt.ones(2), bad)
+      equal(message:match(":(%d+: attempt to index field 'foo' %(a %a+ value%))$"),
+        at .. ": attempt to index field 'foo' (a " .. type(bad.foo) .. " value)", how)
+    end
+  end
+end)
+
+h.finish()
