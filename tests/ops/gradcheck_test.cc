@@ -244,7 +244,79 @@ std::vector<Case> matrix_cases() {
   return cases;
 }
 
+// A random program of writes through views of one buffer, whose views are read before, between and after.
+struct ViewProgram {
+  unsigned seed;
+  std::mt19937 rng{};
+  std::vector<Tensor> views{};
+
+  int64_t pick(int64_t n) { return int64_t(rng() % uint64_t(n)); }
+
+  Tensor view_of(const Tensor& t) {
+    int64_t n = t->dim(), d = n ? pick(n) : 0, size = n ? t->sizes[size_t(d)].hint : 1;
+    if (n == 0) return unsqueeze(t, int_arg(0));
+    switch (pick(6)) {
+      case 0: return op1(OpId::select, {t, int_arg(d), int_arg(pick(size))});
+      case 1: return op1(OpId::slice, {t, int_arg(d), int_arg(pick(size)), Value(), int_arg(1 + pick(2))});
+      case 2: return transpose(t, int_arg(d), int_arg(n - 1));
+      case 3: return unsqueeze(t, int_arg(pick(n + 1)));
+      case 4: return op1(OpId::squeeze, {t});
+      default: return op1(OpId::alias, {t});
+    }
+  }
+
+  // A value made of a view's elements; what is read is cloned, so that later writes do not matter.
+  Tensor value_of(const Tensor& t, const Tensor& w) {
+    Tensor c = op1(OpId::clone, {t});
+    switch (pick(4)) {
+      case 0: return op1(OpId::tanh, {c});
+      case 1: return mul(c, w);
+      case 2: return add(mul(c, c), w);
+      default: return mul(c, Scalar(0.5));
+    }
+  }
+
+  void step(const Tensor& w) {
+    Tensor from = views[size_t(pick(int64_t(views.size())))], to = views[size_t(pick(int64_t(views.size())))];
+    Tensor v = value_of(from, w);
+    bool same = to_string(v->sizes) == to_string(to->sizes);
+    if (!same) v = op1(OpId::mean, {v});
+    switch (pick(3)) {
+      case 0: call_op(OpId::copy_, {to, v}); break;
+      case 1: call_inplace(OpId::add, {to, v, Scalar(0.7)}); break;
+      default: call_inplace(OpId::mul, {to, Scalar(0.9)}); break;
+    }
+  }
+
+  Tensor run(const std::vector<Tensor>& in) {
+    rng.seed(seed);
+    bool fresh = pick(2);  // a buffer that requires no grad at first
+    Tensor buffer = fresh ? full({2, 3, 2}, 0.25, DType::kFloat64, {}) : mul(in[0], Scalar(1.5));
+    views = {buffer};
+    if (fresh) call_op(OpId::copy_, {op1(OpId::select, {buffer, int_arg(1), int_arg(1)}), in[1]});
+    for (int i = 0; i < 12; i++) {
+      if (pick(2)) views.push_back(view_of(views[size_t(pick(int64_t(views.size())))]));
+      if (pick(2)) step(in[1]);
+    }
+    Tensor total = sum_all(op1(OpId::clone, {buffer}));
+    for (const Tensor& v : views) total = add(total, weighted(op1(OpId::tanh, {op1(OpId::clone, {v})})));
+    return total;
+  }
+};
+
 }  // namespace
+
+TEST_CASE("random writes through views", "[ops]") {
+  NaiveScope naive;
+  for (unsigned seed = 0; seed < 150; seed++) {
+    ViewProgram program{seed};
+    Function f = [&](const std::vector<Tensor>& in) {
+      // Differences are taken without the tape; views must be what they are with it.
+      return program.run(in);
+    };
+    gradcheck({str("program ", seed), {{2, 3, 2}, {1}}, f, 0.3, 1.7, seed % 10 == 0});
+  }
+}
 
 TEST_CASE("gradcheck", "[ops]") {
   NaiveScope naive;
