@@ -6,12 +6,11 @@
 // 2. A prototype that a function leaves is dropped only when no thread's stack holds an address inside it and no trace
 //    was compiled from it (all traces are flushed); until then it is in kRetired.
 // 3. LuaJIT hangs a trace at its function's present prototype even if its code is in another one: while such frames
-// run,
-//    kRetired holds both, and all traces are flushed before either goes.
+//    run, kRetired holds both, and all traces are flushed before either goes.
 // 4. LuaJIT takes the extent of a frame from the function's present prototype (hooks, the JIT's recorder and the
-// collector
-//    rely on it). While frames run in a retired prototype, the present one has at least its framesize; a sentinel that
-//    the next collection finds gives an original its own framesize back.
+//    collector rely on it). While frames run in a retired prototype, the present one has at least its framesize; a
+//    sentinel that the next collection finds gives an original its own framesize back.
+// 5. Loops of a retired prototype do not count towards the JIT (settle_counting).
 #include <algorithm>
 #include <lua.hpp>
 
@@ -122,6 +121,21 @@ void settle_framesize(PortalState& s, mirror::Proto* p) {
     s.true_framesize.erase(p);
   } else {
     s.true_framesize[p] = own;
+  }
+}
+
+// The JIT must not start at a loop of a frame that runs another prototype than its function's present one: it takes the
+// present one's bytes for the loop's surroundings, and reads wild memory. So loops of such prototypes do not count.
+void settle_counting(const PortalState& s, mirror::Proto* p) {
+  const bool counts = std::none_of(s.retired.begin(), s.retired.end(),
+                                   [&](const PortalState::Retired& r) { return r.proto == p && r.holder != p; });
+  constexpr std::pair<bc::Op, bc::Op> kLoops[] = {
+      {bc::Op::FORL, bc::Op::IFORL}, {bc::Op::ITERL, bc::Op::IITERL}, {bc::Op::LOOP, bc::Op::ILOOP}};
+  for (uint32_t* i = p->bytecode() + 1; i != p->bytecode() + p->sizebc; ++i) {
+    for (const auto& [counting, quiet] : kLoops) {
+      if (bc::op(*i) == (counts ? quiet : counting))
+        *i = (*i & ~0xffu) | static_cast<uint32_t>(counts ? counting : quiet);
+    }
   }
 }
 
@@ -246,6 +260,8 @@ void switch_to(lua_State* L, int index, mirror::Proto* next) {
   }
   settle_framesize(s, old);
   settle_framesize(s, next);
+  settle_counting(s, next);
+  for (const PortalState::Retired& r : s.retired) settle_counting(s, r.proto);
   set_sentinel(L);
 }
 
@@ -567,12 +583,14 @@ void sweep_retired(lua_State* L) {
   look_at_retired(L);
   const auto gone = std::stable_partition(s.retired.begin(), s.retired.end(), [](const auto& r) { return r.running; });
   if (gone == s.retired.end() || !flush_traces(L)) return;
-  push_table(L, PortalTable::kRetired);
-  for (auto r = gone; r != s.retired.end(); ++r) {
-    lua_pushnil(L);
-    lua_rawseti(L, -2, r->key);
-  }
+  const std::vector<PortalState::Retired> dropped(gone, s.retired.end());
   s.retired.erase(gone, s.retired.end());
+  push_table(L, PortalTable::kRetired);
+  for (const PortalState::Retired& r : dropped) {
+    settle_counting(s, r.proto);
+    lua_pushnil(L);
+    lua_rawseti(L, -2, r.key);
+  }
   lua_pop(L, 1);
 }
 
