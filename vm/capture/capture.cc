@@ -266,7 +266,32 @@ struct Attempt {
     fail_internal("capture: a segment finds no end");
   }
 
+  // A type that a stronger check of the same value implies need not be checked before it.
+  static void drop_implied(GuardProgram& p) {
+    const auto strong = [](GuardOp op) {
+      return op == GuardOp::kNumberCheck || op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck ||
+             op == GuardOp::kGlobalCheck || op == GuardOp::kUpvalueCheck || op == GuardOp::kIdentityCheck;
+    };
+    for (size_t i = p.steps.size(); i-- > 0;) {
+      const GuardStep s = p.steps[i];
+      if (s.op != GuardOp::kTypeCheck || s.index == LUA_TTABLE) continue;
+      for (size_t k = i + 1; k < p.steps.size(); k++) {
+        const GuardStep& later = p.steps[k];
+        if (later.op == GuardOp::kGradLoad || later.op == GuardOp::kGradNilCheck || later.op == GuardOp::kGradTensorCheck) {
+          continue;  // their operands are tensor inputs
+        }
+        if (later.a != s.a && later.b != s.a) continue;
+        if (later.a == s.a && strong(later.op)) {
+          p.steps.erase(p.steps.begin() + long(i));
+          p.expected.erase(p.expected.begin() + long(i));
+        }
+        break;
+      }
+    }
+  }
+
   void keep(Trace& t, Entry& e) {
+    drop_implied(t.program);
     e.guards = std::move(t.program);
     e.sources = std::make_unique<Sources>(std::move(t.sources));
     e.step_hits.assign(e.guards.steps.size(), 0);

@@ -93,7 +93,7 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
   const GuardStep& s = p.steps[size_t(failed)];
   Recompile r;
   r.kind = kind_name(s.op);
-  if (s.source) r.source = s.source->text, r.file = s.source->file, r.line = s.source->line;
+  if (s.source) r.source = report_text(*s.source), r.file = s.source->file, r.line = s.source->line;
   r.old_text = size_t(failed) < p.expected.size() ? p.expected[size_t(failed)] : "";
   r.new_text = describe_found(L, p, failed, nslots, nargs, self, constants, weak);
   if (is_tensor_check(s.op)) {
@@ -221,10 +221,10 @@ void append_guards(lua_State* L, const Entry& e, std::string* text) {
   int n = int(lua_objlen(L, -1));
   for (size_t i = 0; i < e.guards.steps.size(); i++) {
     const GuardStep& s = e.guards.steps[i];
-    if (is_load(s.op)) continue;
+    if (is_load(s.op) || (s.op == GuardOp::kSymbolsCheck && e.guards.symbols.guards().empty())) continue;
     lua_newtable(L);
     const char* kind = kind_name(s.op);
-    const std::string source = s.source ? s.source->text : "", expected = e.guards.expected[i];
+    const std::string source = s.source ? report_text(*s.source) : "", expected = e.guards.expected[i];
     set_string(L, "kind", kind);
     set_string(L, "source", source);
     set_string(L, "expected", expected);

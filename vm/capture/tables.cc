@@ -41,7 +41,7 @@ Var* Trace::raw_get(Table* t, Var* k) {
     const int c = constant_slot_from_stack();
     std::string text;
     if (t->source->kind == SourceKind::kEnv && k->kind == VarKind::kString) {
-      text = "global '" + k->s + "'";
+      text = k->s;
     } else if (k->kind == VarKind::kString) {
       text = field_text(t->source->text, k->s);
     } else {

@@ -15,6 +15,12 @@ const Source* Sources::get(SourceKind kind, const Source* base, const Source* ke
   return slot;
 }
 
+std::string report_text(const Source& s) {
+  if (s.kind == SourceKind::kUpvalue) return "upvalue '" + s.text + "'";
+  if (s.kind == SourceKind::kField && s.base->kind == SourceKind::kEnv) return "global '" + s.text + "'";
+  return s.text;
+}
+
 std::string index_text(const std::string& base, const std::string& key) { return base + "[" + key + "]"; }
 
 std::string field_text(const std::string& base, const std::string& key) {

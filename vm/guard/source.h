@@ -26,7 +26,7 @@ struct Source {
   const Source* base = nullptr;
   const Source* key = nullptr;
   int index = 0;
-  std::string text;            // as the user wrote it: "self.fc1.weight", "upvalue 'net'"
+  std::string text;            // as the user wrote it: "self.fc1.weight"
   const char* file = nullptr;  // the line that read it first (interned)
   int line = 0;
 };
@@ -42,6 +42,8 @@ class Sources {
   std::map<std::tuple<SourceKind, const Source*, const Source*, int>, const Source*> index_;
 };
 
+// As reports name it: upvalue 'net', global 'lr', self.fc1.weight.
+std::string report_text(const Source& source);
 // base.key, base["a b"], base[3]: how a field of a source reads.
 std::string field_text(const std::string& base, const std::string& string_key);
 std::string index_text(const std::string& base, const std::string& key);
