@@ -1,0 +1,100 @@
+// Kernels under construction: numbering by value, hoisting, merging of loops, checks before loads.
+#include <catch2/catch.hpp>
+
+#include "jit/lower/body.h"
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+using loop::LoopMode;
+using loop::Op;
+
+struct Building {
+  SymEnv env;
+  SymScope scope{&env};
+  SymFacts facts{env};
+  Body body{facts};
+  SymInt n = SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, 0, 4));
+  SymInt m = SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, 1, 9));
+
+  std::string text() {
+    while (body.depth()) body.close();
+    CHECK(body.merge_loops());
+    body.make_parallel();
+    BodyArgs args;
+    loop::Kernel k = body.finish("k", args);
+    CHECK(loop::verify(k) == "");
+    return loop::print(k);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("contiguous loops become one", "[lower]") {
+  Building b;
+  Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial)), j = Affine::loop(b.body.open(b.m, LoopMode::kVector));
+  Affine at = i * b.m + j;
+  int32_t x = b.body.load(0, DType::kFloat32, at);
+  CHECK(b.body.load(0, DType::kFloat32, at) == x);
+  b.body.store(Op::kStore, 1, at, b.body.op(Op::kAdd, DType::kFloat32, x, x));
+  CHECK(b.text() ==
+        "kernel @k(p0: f32 in, p1: f32 out; n0;) {\n"
+        "  for i0 in n0 parallel vector {\n"
+        "    %0 = load.f32 p0[i0]\n"
+        "    %1 = add.f32 %0, %0\n"
+        "    store.f32 p1[i0], %1\n"
+        "  }\n"
+        "}\n");
+}
+
+TEST_CASE("what does not depend on a loop leaves it, and keeps loops apart", "[lower]") {
+  Building b;
+  Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial)), j = Affine::loop(b.body.open(b.m, LoopMode::kVector));
+  int32_t row = b.body.op(Op::kNeg, DType::kFloat32, b.body.load(0, DType::kFloat32, i));
+  int32_t x = b.body.load(1, DType::kFloat32, i * b.m + j);
+  b.body.store(Op::kStore, 2, i * b.m + j, b.body.op(Op::kMul, DType::kFloat32, x, row));
+  CHECK(b.text() ==
+        "kernel @k(p0: f32 in, p1: f32 in, p2: f32 out; n0, n1;) {\n"
+        "  for i0 in n0 parallel {\n"
+        "    %0 = load.f32 p0[i0]\n"
+        "    %1 = neg.f32 %0\n"
+        "    for i1 in n1 vector {\n"
+        "      %2 = load.f32 p1[i0*n1 + i1]\n"
+        "      %3 = mul.f32 %2, %1\n"
+        "      store.f32 p2[i0*n1 + i1], %3\n"
+        "    }\n"
+        "  }\n"
+        "}\n");
+}
+
+TEST_CASE("a gathered load stays behind its check", "[lower]") {
+  Building b;
+  Affine i = Affine::loop(b.body.open(b.n, LoopMode::kVector));
+  int32_t index = b.body.load(0, DType::kInt64, Affine());  // the same for all
+  b.body.check(index, b.m, 0);
+  int32_t x = b.body.load(1, DType::kFloat32, Affine::value(index));
+  b.body.store(Op::kStore, 2, i, x);
+  CHECK(b.text() ==
+        "kernel @k(p0: i64 in, p1: f32 in, p2: f32 out; n0, n1;) {\n"
+        "  %0 = load.i64 p0[0]\n"
+        "  for i0 in n0 parallel vector {\n"
+        "    check.i64 %0, n1\n"
+        "    %1 = load.f32 p1[%0]\n"
+        "    store.f32 p2[i0], %1\n"
+        "  }\n"
+        "}\n");
+}
+
+TEST_CASE("loops that a reduction joins must merge", "[lower]") {
+  Building b;
+  b.body.open(b.n, LoopMode::kSerial, true);
+  Affine j = Affine::loop(b.body.open(b.m, LoopMode::kLanes));
+  int32_t acc = b.body.accumulator(1, loop::RedOp::kSum, DType::kFloat32, 32);
+  b.body.accum(acc, b.body.load(0, DType::kFloat32, j));  // each row reads the same: not one run of n * m elements
+  b.body.close();
+  b.body.close();
+  CHECK_FALSE(b.body.merge_loops());
+}
+
+}  // namespace lutra

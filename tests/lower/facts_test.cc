@@ -1,0 +1,48 @@
+// What is known of symbols without asking, and orders that are asked where it is not.
+#include <catch2/catch.hpp>
+
+#include "jit/lower/lower.h"
+
+namespace lutra {
+namespace {
+
+struct Symbols {
+  SymEnv env;
+  SymScope scope{&env};
+  SymFacts facts{env};
+  SymInt size(int32_t dim, int64_t hint) { return SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, dim, hint)); }
+  SymInt stride(int32_t dim, int64_t hint) { return SymInt::of_expr(env, env.leaf(SymOp::kStride, 0, dim, hint)); }
+};
+
+}  // namespace
+
+TEST_CASE("equality of sizes modulo ring arithmetic", "[lower]") {
+  Symbols s;
+  SymInt n = s.size(0, 6), m = s.size(1, 6), k = s.size(2, 12);
+  CHECK(s.facts.equal(n * 2 + n, n * 3));
+  CHECK(s.facts.equal((n + 1) * (n - 1), n * n - 1));
+  CHECK(s.facts.equal(m * n, n * m));
+  CHECK_FALSE(s.facts.equal(n, m));  // equal by hints only
+  CHECK_FALSE(s.facts.equal(n, SymInt(6)));
+  CHECK(s.env.guards().empty());
+  CHECK(n == m);  // asks
+  CHECK(s.facts.equal(n * 5, m * 5));
+  CHECK(m + n == k);
+  CHECK(s.facts.equal(k, m * 2));
+  CHECK(s.facts.equal(n * 2 * k, k * k));
+  CHECK(s.env.guards().size() == 2);
+}
+
+TEST_CASE("dimensions in the order of strides", "[lower]") {
+  Symbols s;
+  SymInt n = s.size(0, 4), m = s.size(1, 9);
+  CHECK(stride_order(s.facts, {n * m, m, SymInt(1)}) == std::vector<int>{0, 1, 2});
+  CHECK(s.env.guards().empty());  // provable: a dense layout asks nothing
+  CHECK(stride_order(s.facts, {SymInt(1), n}) == std::vector<int>{1, 0});
+  CHECK(stride_order(s.facts, {SymInt(3), SymInt(3), SymInt(12)}) == std::vector<int>{2, 0, 1});
+  size_t before = s.env.guards().size();
+  CHECK(stride_order(s.facts, {s.stride(0, 2), s.stride(1, 7)}) == std::vector<int>{1, 0});
+  CHECK(s.env.guards().size() > before);
+}
+
+}  // namespace lutra
