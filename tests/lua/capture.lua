@@ -435,6 +435,12 @@ test("hits and misses", function()
   equal(lt.counters().cache.hits, 4)
 end)
 
+test("a backend function that gives no tensor is an error, not eager in silence", function()
+  local cf = lt.compile(function(x) return x + 1 end, {backend = function() return function() return 3 end end})
+  local ok, message = pcall(cf, lt.ones(2))
+  truthy(not ok and message:find("backend's function gave no tensor", 1, true), message)
+end)
+
 test("recompile_limit: the original code from then on", function()
   lt.reset()
   local f = lt.compile(function(x, s) if s == "a" then return x end return x + #s end)

@@ -337,6 +337,11 @@ std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::sha
     if (e.kind != ErrorKind::kInternal) throw;
     report_internal(state, *unit, e.what(), "");
     return nullptr;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    report_internal(state, *unit, e.what(), "");
+    return nullptr;
   }
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   counters.frames_ok++;

@@ -170,10 +170,13 @@ int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   try {
     return EntryRunner{state, L, entry, values}.run();
   } catch (const Error& e) {
+    if (entry.callable) throw;  // a user's backend must not be replaced in silence
     // A user's error (an index out of range): the original code raises it, with everything before it done.
     if (e.kind == ErrorKind::kInternal) report_internal(state, *unit, e.what(), entry.graph_text);
   } catch (const std::bad_alloc&) {
     return 0;
+  } catch (const std::exception& e) {
+    report_internal(state, *unit, e.what(), entry.graph_text);
   }
   return 0;
 }
