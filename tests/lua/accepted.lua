@@ -59,4 +59,41 @@ test("an error in the call that captures again keeps its line", function()
   end
 end)
 
+test("lt.tensor in a compiled function is a fresh tensor of each call", function()
+  local kept = {}
+  local function f(x, k)
+    local q = lt.tensor({1, 2}, {dtype = "int64"})
+    local r = lt.tensor({k, 3})
+    q:add_(1)
+    kept[#kept + 1] = q
+    local y = x + q + r
+    local w = lt.tensor({4, 5}, {requires_grad = true})
+    lt.graph_break()
+    q:mul_(2)
+    return y + q, q, w, r
+  end
+  for _, g in ipairs {f, lt.compile(f)} do
+    for k = 1, 4 do
+      local y, q, w, r = g(lt.ones(2), k)
+      h.deep(y:totable(), {k + 7, 13})
+      h.deep(q:totable(), {4, 6})
+      h.deep(r:totable(), {k, 3})
+      equal(w.requires_grad and w.is_leaf, true)
+      equal(kept[#kept], q)
+      equal(q == kept[#kept - 1], false)
+    end
+  end
+end)
+
+test("an op that fails beside a literal tensor raises its error", function()
+  local f = lt.compile(function(x)
+    local y = x * 2
+    return nn.functional.cross_entropy(y, lt.tensor({0, 1, 1}, {dtype = "int64"}))
+  end)
+  for _ = 1, 3 do
+    local _, message = pcall(f, lt.ones(2, 3))
+    equal(message:match("cross_entropy: expected a target of shape {2}") ~= nil, true)
+  end
+end)
+
 h.finish()

@@ -322,7 +322,10 @@ LuaResults tensor_binding(const Binding& self, ArgReader& in) {
   Rest rest(in, keywords);
   const Args a = bind_schema(self.name, schema, rest, {});
   if (in.kind(data) == LuaKind::kNil) fail(self.name, ": argument 'data' is missing");
-  return finish(tensor_of(in, data, a[0], a[1]), a[2]);
+  Tensor t = tensor_of(in, data, a[0], a[1]);
+  // In a graph it is a fresh tensor of each run, not the constant itself.
+  if (current_mode() && !t->is_fake()) t = op1(OpId::clone, {t});
+  return finish(t, a[2]);
 }
 
 const Special kSpecials[] = {
