@@ -123,6 +123,7 @@ struct Proto {
   uint32_t* bytecode() const { return reinterpret_cast<uint32_t*>(const_cast<Proto*>(this) + 1); }
 };
 constexpr uint8_t kProtoNoJit = 8;
+constexpr uint8_t kProtoIloop = 16;  // holds loops that do not count; string.dump undoes them
 
 struct Thread {
   uint64_t nextgc;

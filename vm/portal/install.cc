@@ -131,6 +131,7 @@ void settle_counting(const PortalState& s, mirror::Proto* p) {
                                    [&](const PortalState::Retired& r) { return r.proto == p && r.holder != p; });
   constexpr std::pair<bc::Op, bc::Op> kLoops[] = {
       {bc::Op::FORL, bc::Op::IFORL}, {bc::Op::ITERL, bc::Op::IITERL}, {bc::Op::LOOP, bc::Op::ILOOP}};
+  p->flags = static_cast<uint8_t>(counts ? p->flags & ~mirror::kProtoIloop : p->flags | mirror::kProtoIloop);
   for (uint32_t* i = p->bytecode() + 1; i != p->bytecode() + p->sizebc; ++i) {
     for (const auto& [counting, quiet] : kLoops) {
       if (bc::op(*i) == (counts ? quiet : counting))
