@@ -177,12 +177,12 @@ inline const uint32_t* return_pc(lua_State* L) {
   return (link & 7) == 2 ? reinterpret_cast<const uint32_t*>(frame[-2].u64) : nullptr;
 }
 
-// Lets the running C function return to another address of its caller's code; false where it was called from a trace.
-inline bool set_return_pc(lua_State* L, const uint32_t* pc) {
+// Lets the running C function, called from Lua code, return to another address of its caller's code. Where that code is
+// a trace, all traces must have been flushed since.
+inline void set_return_pc(lua_State* L, const uint32_t* pc) {
   TValue* frame = base(L) - 1;
-  if ((frame->u64 & 3) != 0) return false;
-  frame->u64 = reinterpret_cast<uint64_t>(pc);
-  return true;
+  ((frame->u64 & 3) == 0 ? frame : frame - 2)->u64 = reinterpret_cast<uint64_t>(pc);
 }
+inline bool called_from_trace(lua_State* L) { return (base(L)[-1].u64 & 3) != 0; }
 
 }  // namespace lutra::mirror

@@ -573,7 +573,11 @@ bool move_frame(lua_State* L, int index, int id) {
   for (const Site& site : record->second.sites) {
     const uint32_t* to = p->bytecode() + site.return_pc;
     // The call's opcode and base: its results must come to lie where the code behind it expects them.
-    if (site.id == id && ((to[-1] ^ from[-1]) & 0xffff) == 0) return to == from || mirror::set_return_pc(L, to);
+    if (site.id != id || ((to[-1] ^ from[-1]) & 0xffff) != 0) continue;
+    if (to == from) return true;
+    if (mirror::called_from_trace(L) && !flush_traces(L)) return false;
+    mirror::set_return_pc(L, to);
+    return true;
   }
   return false;
 }
