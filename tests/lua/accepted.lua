@@ -96,4 +96,13 @@ test("an op that fails beside a literal tensor raises its error", function()
   end
 end)
 
+test("a backend may give its graph back, and nothing that cannot be called", function()
+  local function f(x) return (x * 2):sum() end
+  equal(lt.compile(f, {backend = function(graph) return graph end})(lt.ones(3)):item(), 6)
+  equal(lt.compile(f, {backend = function() return nil end})(lt.ones(3)):item(), 6)
+  equal(lt.compile(f, {backend = function() return function(x) return x end end})(lt.tensor(5)):item(), 5)
+  local _, message = pcall(lt.compile(f, {backend = function() return {} end}), lt.ones(3))
+  equal(message:match("compile: the backend must return a function, nil or its graph, not a table") ~= nil, true)
+end)
+
 h.finish()

@@ -131,16 +131,25 @@ bool sort_outputs(Trace& t, Entry& e) {
   return differentiable;
 }
 
-// backend = function(graph): what it returns is called in place of compiled code; nil leaves the graph to eager.
+// backend = function(graph): what it returns is called in place of compiled code; nil or the graph itself leaves the
+// graph to eager.
 void ask_backend(lua_State* L, int function, Entry& e) {
-  lua_rawgeti(L, LUA_REGISTRYINDEX, function);
   push_graph(L, e);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, function);
+  lua_pushvalue(L, -2);
   lua_call(L, 1, 1);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-  } else {
-    e.callable = luaL_ref(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1) || lua_rawequal(L, -1, -2)) {
+    lua_pop(L, 2);
+    return;
   }
+  if (!lua_isfunction(L, -1)) {
+    if (!luaL_getmetafield(L, -1, "__call")) {
+      fail("compile: the backend must return a function, nil or its graph, not a ", luaL_typename(L, -1));
+    }
+    lua_pop(L, 1);
+  }
+  e.callable = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pop(L, 1);
 }
 
 void compile_entry(Trace& t, const Unit& unit, Entry& e) {
@@ -277,7 +286,8 @@ struct Attempt {
       if (s.op != GuardOp::kTypeCheck || s.index == LUA_TTABLE) continue;
       for (size_t k = i + 1; k < p.steps.size(); k++) {
         const GuardStep& later = p.steps[k];
-        if (later.op == GuardOp::kGradLoad || later.op == GuardOp::kGradNilCheck || later.op == GuardOp::kGradTensorCheck) {
+        if (later.op == GuardOp::kGradLoad || later.op == GuardOp::kGradNilCheck ||
+            later.op == GuardOp::kGradTensorCheck) {
           continue;  // their operands are tensor inputs
         }
         if (later.a != s.a && later.b != s.a) continue;
