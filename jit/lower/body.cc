@@ -211,16 +211,22 @@ void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
 void Body::check(int32_t value, SymInt bound, int32_t fault) {
   std::string key("c");
   append_bytes(key, value), append_bytes(key, fault);
-  if (recall(key) >= 0) return;
   // Not outside the outermost loop: a parallel loop stands alone.
   size_t d = std::max(depth_of(value), std::min<size_t>(depth(), 1));
+  bool known = false;
+  for (size_t level = 0; level <= depth() && !known; level++) {
+    known = scopes_[level].known.count(key);
+    if (known) d = level;
+  }
+  // Addresses that hold the value are formed within the check's scope; once that is closed there is another check.
+  values_[size_t(value)].address_depth = std::max(depth_of(value), d);
+  if (known) return;
   BodyInst in{{loop::Op::kCheck, DType::kInt64}};
   in.inst.a = value;
   in.bound = bound;
   in.fault = fault;
   scopes_[d].body.push_back({std::move(in), nullptr});
   scopes_[d].known.emplace(key, value);
-  values_[size_t(value)].address_depth = std::max(values_[size_t(value)].address_depth, d);
   instructions_++;
 }
 

@@ -135,6 +135,7 @@ bool GroupKernel::place_roots() {
     if (!a.reduced) rows *= double(a.size.hint);
   }
   for (int32_t u : roots_) {
+    if (units_[u].is_empty()) continue;
     bool reduced = units_[u].low.kind == Lowered::kReduce;
     if (reduced || matches(units_[u].value->sizes, false)) {
       row_roots_.push_back(u);

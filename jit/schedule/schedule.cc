@@ -147,6 +147,9 @@ class Planner {
     const Unit& first = units_[group.units[0]];
     if (first.low.kind == Lowered::kExtern) return launch_extern(first, group.units[0]);
     if (first.alone()) return launch_scatter(first, group.units[0]);
+    bool empty = true;
+    for (int32_t u : group.roots) empty &= units_[u].is_empty();
+    if (empty) return;
     GroupKernel kernel(units_, group.units, group.roots);
     LUTRA_CHECK(kernel.build().empty(), "a group without a kernel: ", kernel.build());
     const Node* node = first.node;
@@ -172,7 +175,7 @@ class Planner {
   // The copy, then what is written over it.
   void launch_scatter(const Unit& u, int32_t id) {
     std::vector<int32_t> none;
-    {
+    if (!u.is_empty()) {
       GroupKernel copy(units_, none, none);
       copy.build_copy(u.low.reads[0], units_.source_of(id), u.value);
       add_kernel(copy.body, copy.faults, str(name(u.node->op), "_copy"), u.node);

@@ -31,6 +31,10 @@ struct Unit {
   bool alone() const {
     return low.kind == Lowered::kExtern || low.kind == Lowered::kScatter || low.kind == Lowered::kStrided;
   }
+  bool is_empty() const {
+    SymInt n = value->numel();
+    return n.is_constant() && n.hint == 0;
+  }
   bool is_copy() const { return low.kind == Lowered::kCopy; }
 };
 
