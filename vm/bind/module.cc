@@ -26,6 +26,7 @@ int push_results(lua_State* L, const LuaResults& results) {
 }
 
 int call_binding(lua_State* L) {
+  if (on_eager_call) on_eager_call(L);
   const Binding& binding = binding_of(L);
   if (binding.raw) return binding.raw(L);
   LuaReader in(L);
@@ -185,6 +186,8 @@ void add_indexing(lua_State* L) {
 }
 
 }  // namespace
+
+void (*on_eager_call)(lua_State* L) = nullptr;
 
 int binding_entry(lua_State* L) { return guarded(L, call_binding); }
 

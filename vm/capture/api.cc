@@ -2,6 +2,7 @@
 #include <cstring>
 #include <lua.hpp>
 
+#include "vm/capture/auto.h"
 #include "vm/capture/driver.h"
 #include "vm/capture/open.h"
 #include "vm/capture/report.h"
@@ -53,7 +54,9 @@ UnitOptions read_options(lua_State* L, int index) {
 
 // -- the table of compiled functions
 
-void remember(lua_State* L, int index, const Unit& unit) {
+}  // namespace
+
+void remember_compiled(lua_State* L, int index, const Unit& unit) {
   lua_pushvalue(L, index);
   const int f = lua_gettop(L);
   lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
@@ -63,6 +66,8 @@ void remember(lua_State* L, int index, const Unit& unit) {
   lua_rawset(L, -3);
   lua_settop(L, f - 1);
 }
+
+namespace {
 
 std::shared_ptr<Unit> unit_of(lua_State* L, int index) {
   lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
@@ -124,7 +129,7 @@ std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const UnitOptions& 
   auto unit = find_unit(state, L, index, options, serial);
   if (!unit) fail("compile: the function has no bytecode");
   push_clone(state, L, unit, index, true);
-  remember(L, -1, *unit);
+  remember_compiled(L, -1, *unit);
   return unit;
 }
 
@@ -137,7 +142,7 @@ int api_compile(lua_State* L) {
   lua_pushvalue(L, 2);  // the maker
   lua_pushvalue(L, 3);
   lua_call(L, 1, 1);
-  remember(L, -1, *unit);
+  remember_compiled(L, -1, *unit);
   return 1;
 }
 
@@ -153,7 +158,7 @@ int api_patch(lua_State* L) {
   const std::string why = redirect(L, 1, 2);
   if (!why.empty()) fail("patch: ", why);
   lua_settop(L, 1);
-  remember(L, 1, *unit);
+  remember_compiled(L, 1, *unit);
   return 1;
 }
 
@@ -310,8 +315,20 @@ int api_mark_dynamic(lua_State* L) { return mark(L, true); }
 int api_mark_static(lua_State* L) { return mark(L, false); }
 
 int api_auto(lua_State* L) {
-  if (lua_type(L, 1) == LUA_TBOOLEAN && !lua_toboolean(L, 1)) return 0;
-  fail("auto: not implemented yet; use lt.compile or lt.patch");
+  if (lua_type(L, 1) == LUA_TBOOLEAN && !lua_toboolean(L, 1)) {
+    set_auto(L, 0);
+    return 0;
+  }
+  int threshold = 16;
+  if (lua_istable(L, 1)) {
+    lua_getfield(L, 1, "threshold");
+    if (lua_type(L, -1) != LUA_TNUMBER || lua_tonumber(L, -1) < 1) fail("auto: threshold is a number >= 1");
+    threshold = int(lua_tonumber(L, -1));
+  } else if (lua_type(L, 1) != LUA_TBOOLEAN) {
+    fail("auto: true, false or {threshold = n}, not a ", luaL_typename(L, 1));
+  }
+  set_auto(L, threshold);
+  return 0;
 }
 
 struct ApiRow {
@@ -369,6 +386,8 @@ int open_capture(lua_State* L) {
   lua_setfield(L, LUA_REGISTRYINDEX, "lutra.module");
   learn_builtins(L, *rt.capture);
   install_portals(L, run_portal_entry);
+  on_config_change = apply_stress;
+  apply_stress(L);
   return 0;
 }
 

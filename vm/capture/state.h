@@ -26,6 +26,9 @@ struct CaptureState {
   std::vector<std::shared_ptr<Unit>> resume_units;
   std::unordered_map<const TensorImpl*, std::vector<int>> marks;      // mark_dynamic (1), mark_static (-1), by dim
   uint64_t next_unit = 1;
+  int auto_threshold = 0;
+  uint64_t eager_ops = 0;
+  bool stress_hook = false, stress_breaks = false;
 };
 
 CaptureState& capture_state(lua_State* L);
@@ -34,6 +37,8 @@ std::string name_of_function(const CaptureState& state, const void* function);
 bool is_disabled(const CaptureState& state, const void* function);
 // The decoded Lua function at `index`, null for a C function.
 LuaCode* code_of(CaptureState& state, lua_State* L, int index);
+// Remembers that the function at `index` runs the code of unit (lt.guards, lt.unpatch find it).
+void remember_compiled(lua_State* L, int index, const Unit& unit);
 // Fills in builtins and names from the globals and the module table at the top of the stack.
 void learn_builtins(lua_State* L, CaptureState& state);
 

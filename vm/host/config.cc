@@ -108,6 +108,7 @@ int set_impl(lua_State* L) {
     set_from_text(config, row, type == LUA_TNIL ? "" : lua_tostring(L, 3));
   }
   apply(config);
+  if (on_config_change) on_config_change(L);
   return 0;
 }
 
@@ -115,6 +116,8 @@ int config_get(lua_State* L) { return guarded(L, get_impl); }
 int config_set(lua_State* L) { return guarded(L, set_impl); }
 
 }  // namespace
+
+void (*on_config_change)(lua_State* L) = nullptr;
 
 void load_environment(Config& config) {
   for (const Row& row : kRows) {

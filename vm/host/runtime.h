@@ -49,6 +49,8 @@ std::weak_ptr<bool> runtime_alive(lua_State* L);
 
 // lt.config: pushes the proxy table whose fields are Config's members; names and values are checked.
 void push_config(lua_State* L);
+// Called after a setting was assigned, where set.
+extern void (*on_config_change)(lua_State* L);
 
 // LUTRA_LOGS: whether a stage is wanted, and writing it to standard error. Names: graph_breaks guards recompiles graph
 // joint loop schedule asm bytecode perf.
