@@ -161,8 +161,6 @@ int check_frame(lua_State* L) {
     lua_newtable(L);
     const uint64_t root = *reinterpret_cast<const uint64_t*>(th->glref + 40);
     ok = ok && reinterpret_cast<const void*>(root) == lua_topointer(L, -1);
-    const uint64_t cframe = reinterpret_cast<uint64_t>(th->cframe) & ~uint64_t{3};
-    ok = ok && cframe && *reinterpret_cast<lua_State* const*>(cframe + 16) == L;
   } else {
     ok = false;
   }

@@ -1,7 +1,6 @@
 // Raw reads of LuaJIT's structs: stack slots, table nodes, threads, the caller of a C function.
 #include "vm/mirror/mirror.h"
 
-#include <algorithm>
 #include <lua.hpp>
 
 namespace lutra::mirror {
@@ -11,17 +10,7 @@ static_assert(sizeof(Proto) == 104 && sizeof(Func) == 48 && sizeof(Upval) == 48 
 
 namespace {
 
-// Offsets in global_State and in the C frame of LuaJIT's interpreter; checked by available().
-constexpr size_t kGlobalGcRoot = 40;
-constexpr size_t kCframePrev = 32, kCframeRegisters = 40, kCframeSize = kCframeRegisters + 8 * 8;
-
-const char* cframe_of(lua_State* L) {
-  return reinterpret_cast<char*>(reinterpret_cast<uint64_t>(thread(L)->cframe) & ~uint64_t{3});
-}
-
-const char* previous_cframe(const char* cf) {
-  return reinterpret_cast<const char*>(*reinterpret_cast<const uint64_t*>(cf + kCframePrev) & ~uint64_t{3});
-}
+constexpr size_t kGlobalGcRoot = 40;  // in global_State; checked by available()
 
 }  // namespace
 
@@ -58,42 +47,33 @@ std::vector<lua_State*> all_threads(lua_State* L) {
 namespace {
 
 // The next frame out: a link holds the caller's program counter, whose call says how far away it is, or a distance.
-const TValue* previous_frame(const TValue* frame) {
+TValue* previous_frame(TValue* frame) {
   const uint64_t link = frame->u64;
   if (link & 3) return frame - (link >> 3);
   return frame - (2 + ((reinterpret_cast<const uint32_t*>(link)[-1] >> 8) & 0xff));
 }
 
-__attribute__((noinline, no_sanitize("address"))) void machine_words(const std::vector<lua_State*>& threads,
-                                                                     std::vector<uint64_t>& words) {
-  const char *innermost = nullptr, *outermost = nullptr;
-  for (lua_State* th : threads) {
-    for (const char* cf = cframe_of(th); cf; cf = previous_cframe(cf)) {
-      if (!innermost || cf < innermost) innermost = cf;
-      outermost = std::max(outermost, cf);
-    }
-  }
-  if (!innermost) return;
-  // The innermost frame is in a C call: its own saved program counter is an old one.
-  for (const char* w = innermost + kCframeRegisters; w < outermost + kCframeSize; w += sizeof(uint64_t)) {
-    const uint64_t word = *reinterpret_cast<const uint64_t*>(w);  // here, where no sanitizer looks
-    words.push_back(word);
-  }
-}
-
 }  // namespace
 
-std::vector<uint64_t> running_words(const std::vector<lua_State*>& threads) {
-  std::vector<uint64_t> words;
+bool replace_frames(const std::vector<lua_State*>& threads, const Func* from, const Func* to) {
+  const TValue old = make_gc(kFunc, from), fresh = make_gc(kFunc, to);
+  bool any = false;
   for (lua_State* th : threads) {
     const Thread* t = thread(th);
-    for (const TValue* frame = t->base - 1; frame > t->stack + 1; frame = previous_frame(frame)) {
-      if ((frame->u64 & 3) == 0) words.push_back(frame->u64);
-      if ((frame->u64 & 7) == 2) words.push_back(frame[-2].u64);  // a continuation: after a metamethod or a stitch
+    for (TValue* frame = t->base - 1; frame > t->stack + 1; frame = previous_frame(frame)) {
+      if (frame[-1].u64 != old.u64) continue;
+      frame[-1] = fresh;
+      any = true;
     }
   }
-  machine_words(threads, words);
-  return words;
+  return any;
+}
+
+void move_caller(lua_State* L, const Func* f, const uint32_t* pc) {
+  TValue* frame = base(L) - 1;
+  TValue* caller = previous_frame(frame);
+  ((frame->u64 & 3) == 0 ? frame : frame - 2)->u64 = reinterpret_cast<uint64_t>(pc);
+  caller[-1] = make_gc(kFunc, f);
 }
 
 bool caller_function(lua_State* L, Caller* out) {

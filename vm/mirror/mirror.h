@@ -123,7 +123,6 @@ struct Proto {
   uint32_t* bytecode() const { return reinterpret_cast<uint32_t*>(const_cast<Proto*>(this) + 1); }
 };
 constexpr uint8_t kProtoNoJit = 8;
-constexpr uint8_t kProtoIloop = 16;  // holds loops that do not count; string.dump undoes them
 
 struct Thread {
   uint64_t nextgc;
@@ -154,10 +153,9 @@ int64_t length(const Tab* t);  // lua_objlen; -1 where finding it takes more tha
 void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
 std::vector<lua_State*> all_threads(lua_State* L);     // every coroutine of the VM, the main one too; walks the heap
 
-// The program counters of all frames of these threads. A frame that a hook or a finalizer interrupted has its program
-// counter and constant base in registers, which are saved on the machine's stack somewhere between where the innermost
-// and the outermost of the running threads were entered: all words there are in the list too.
-std::vector<uint64_t> running_words(const std::vector<lua_State*>& threads);
+// Makes every frame of `from` on these threads' stacks a frame of `to`, which must run the same prototype with the same
+// upvalues. Were there any?
+bool replace_frames(const std::vector<lua_State*>& threads, const Func* from, const Func* to);
 
 // The Lua function that called the running C function, pushed on the stack, and where it is. pc is the call instruction
 // (0 where only the public API is available or the frame still runs an earlier prototype: then use line). False, with
@@ -177,12 +175,9 @@ inline const uint32_t* return_pc(lua_State* L) {
   return (link & 7) == 2 ? reinterpret_cast<const uint32_t*>(frame[-2].u64) : nullptr;
 }
 
-// Lets the running C function, called from Lua code, return to another address of its caller's code. Where that code is
-// a trace, all traces must have been flushed since.
-inline void set_return_pc(lua_State* L, const uint32_t* pc) {
-  TValue* frame = base(L) - 1;
-  ((frame->u64 & 3) == 0 ? frame : frame - 2)->u64 = reinterpret_cast<uint64_t>(pc);
-}
+// Makes the frame that called the running C function a frame of f that goes on at `pc`; the call before pc must be of
+// the same slot. Where a trace called, all traces must have been flushed since.
+void move_caller(lua_State* L, const Func* f, const uint32_t* pc);
 inline bool called_from_trace(lua_State* L) { return (base(L)[-1].u64 & 3) != 0; }
 
 }  // namespace lutra::mirror

@@ -2,15 +2,12 @@
 // the Lua stack in and out; prototypes stay alive as long as a function or a running frame needs them.
 //
 // Invariants:
-// 1. f.pc points into a prototype that kAnchors[f] holds, or into the function's own first one.
-// 2. A prototype that a function leaves is dropped only when no thread's stack holds an address inside it and no trace
-//    was compiled from it (all traces are flushed); until then it is in kRetired.
-// 3. LuaJIT hangs a trace at its function's present prototype even if its code is in another one: while such frames
-//    run, kRetired holds both, and all traces are flushed before either goes.
-// 4. LuaJIT takes the extent of a frame from the function's present prototype (hooks, the JIT's recorder and the
-//    collector rely on it). While frames run in a retired prototype, the present one has at least its framesize; a
-//    sentinel that the next collection finds gives an original its own framesize back.
-// 5. Loops of a retired prototype do not count towards the JIT (settle_counting).
+// 1. A function's frames run its present prototype: LuaJIT takes constants, the extent of a frame, lines, and where it
+// hangs
+//    traces from the function. So frames that run when f.pc changes become frames of a copy of f that keeps the old
+//    one.
+// 2. kAnchors[f] holds f's original and its present prototype: changing f.pc passes no write barrier.
+// 3. All traces are flushed before f.pc changes: they may hold frames of f.
 #include <algorithm>
 #include <lua.hpp>
 
@@ -22,7 +19,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"k", "k", "v", "", "k", "k"};
+const char* const kModes[] = {"k", "k", "v", "k", "k", "k"};
 
 int absolute(lua_State* L, int index) { return index > 0 ? index : lua_gettop(L) + 1 + index; }
 
@@ -79,123 +76,48 @@ bool flush_traces(lua_State* L) {
   return false;
 }
 
-void set_framesize(mirror::Proto* p, uint8_t size) {
-  p->framesize = size;
-  p->bytecode()[0] = (p->bytecode()[0] & ~0xff00u) | static_cast<uint32_t>(size) << 8;
+// Pushes a closure with the prototype, upvalues and environment of the function at `index`.
+void push_copy(lua_State* L, int index) {
+  const mirror::Func* f = lua_function(L, index);
+  bc::Dump dump;
+  dump.flags = 8 | 2;  // FR2, stripped
+  bc::Proto& p = dump.protos.emplace_back();
+  p.framesize = 2;
+  p.code = {bc::ins_ad(bc::Op::FUNCF, 2, 0), bc::ins_ad(bc::Op::RET0, 0, 1)};
+  p.upvalues.resize(f->nupvalues);
+  const std::string bytes = bc::emit(dump);
+  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=copy")) fail_internal("patch: ", lua_tostring(L, -1));
+  const int copy = lua_gettop(L);
+  for (int i = 1; i <= f->nupvalues; ++i) lua_upvaluejoin(L, copy, i, index, i);
+  lua_function(L, copy)->pc = f->pc;
+  lua_getfenv(L, index);
+  lua_setfenv(L, copy);
 }
 
-// Does a frame run in the prototype? A word points to an instruction after its first, or to its constants.
-bool runs_in(const std::vector<uint64_t>& words, const mirror::Proto* p) {
-  const auto first = reinterpret_cast<uint64_t>(p->bytecode() + 1);
-  const auto last = reinterpret_cast<uint64_t>(p->bytecode() + p->sizebc);
-  return std::any_of(words.begin(), words.end(),
-                     [&](uint64_t w) { return (w >= first && w <= last) || w == reinterpret_cast<uint64_t>(p->k); });
-}
-
-// Frames of f and of `next`, wherever they are, must have room for `framesize` slots.
-void reserve_frames(const std::vector<lua_State*>& threads, const mirror::Func* f, const mirror::Proto* next,
-                    int framesize) {
-  const uint64_t word = mirror::make_gc(mirror::kFunc, f).u64;
-  for (lua_State* th : threads) {
-    const mirror::Thread* t = mirror::thread(th);
-    const bool runs = std::any_of(t->stack, t->top, [&](mirror::TValue v) { return v.u64 == word; }) ||
-                      runs_in(mirror::running_words({th}), next);
-    if (runs && t->status <= LUA_YIELD && !lua_checkstack(th, framesize + 40)) fail("patch: a Lua stack is full");
-  }
-}
-
-uint8_t true_framesize(PortalState& s, mirror::Proto* p) {
-  const auto it = s.true_framesize.find(p);
-  return it == s.true_framesize.end() ? p->framesize : it->second;
-}
-
-// Gives a prototype the framesize that its function's frames need: its own or a retired prototype's.
-void settle_framesize(PortalState& s, mirror::Proto* p) {
-  const uint8_t own = true_framesize(s, p);
-  uint8_t needed = own;
-  for (const PortalState::Retired& r : s.retired) {
-    if (r.holder == p && r.running) needed = std::max(needed, r.proto->framesize);
-  }
-  if (p->framesize != needed) set_framesize(p, needed);
-  if (needed == own) {
-    s.true_framesize.erase(p);
-  } else {
-    s.true_framesize[p] = own;
-  }
-}
-
-// The JIT must not start at a loop of a frame that runs another prototype than its function's present one: it takes the
-// present one's bytes for the loop's surroundings, and reads wild memory. So loops of such prototypes do not count.
-void settle_counting(const PortalState& s, mirror::Proto* p) {
-  const bool counts = std::none_of(s.retired.begin(), s.retired.end(),
-                                   [&](const PortalState::Retired& r) { return r.proto == p && r.holder != p; });
-  constexpr std::pair<bc::Op, bc::Op> kLoops[] = {
-      {bc::Op::FORL, bc::Op::IFORL}, {bc::Op::ITERL, bc::Op::IITERL}, {bc::Op::LOOP, bc::Op::ILOOP}};
-  p->flags = static_cast<uint8_t>(counts ? p->flags & ~mirror::kProtoIloop : p->flags | mirror::kProtoIloop);
-  for (uint32_t* i = p->bytecode() + 1; i != p->bytecode() + p->sizebc; ++i) {
-    for (const auto& [counting, quiet] : kLoops) {
-      if (bc::op(*i) == (counts ? quiet : counting))
-        *i = (*i & ~0xffu) | static_cast<uint32_t>(counts ? counting : quiet);
+// False, with nothing changed, inside a finalizer. The caller holds both prototypes.
+bool switch_to(lua_State* L, int index, const mirror::Proto* next) {
+  push_copy(L, index);
+  const bool flushed = flush_traces(L);
+  if (flushed) {
+    mirror::Func* f = lua_function(L, index);
+    if (mirror::replace_frames(mirror::all_threads(L), f, lua_function(L, -1))) {
+      push_table(L, PortalTable::kCopies);
+      lua_pushvalue(L, -2);
+      lua_pushvalue(L, index);
+      lua_rawset(L, -3);
+      lua_pop(L, 1);
     }
+    f->pc = next->bytecode();
   }
-}
-
-// Looks which retired prototypes still have frames, and settles framesizes.
-void look_at_retired(lua_State* L) {
-  PortalState& s = portal_state(L);
-  if (s.retired.empty()) return;
-  const std::vector<uint64_t> words = mirror::running_words(mirror::all_threads(L));
-  for (PortalState::Retired& r : s.retired) r.running = runs_in(words, r.proto);
-  for (const PortalState::Retired& r : s.retired) settle_framesize(s, r.holder);
-}
-
-void set_sentinel(lua_State* L);
-
-int sentinel_dies(lua_State* L) {
-  PortalState& s = portal_state(L);
-  s.sentinel = false;
-  if (!s.mirror) return 0;  // the state is closing
-  look_at_retired(L);
-  set_sentinel(L);
-  return 0;
-}
-
-// While a framesize is raised, an object that nothing refers to makes the next collection look again.
-void set_sentinel(lua_State* L) {
-  PortalState& s = portal_state(L);
-  if (s.sentinel || s.true_framesize.empty()) return;
-  s.sentinel = true;
-  lua_newuserdata(L, 1);
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, sentinel_dies);
-  lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
   lua_pop(L, 1);
+  return flushed;
 }
 
 // Pushes a function that runs the original prototype of the one at `index`, good only for dumping.
 void push_original(lua_State* L, int index) {
-  // Loops compiled in frames that run another prototype than their function's are hung up at the wrong one: LuaJIT's
-  // dump would not undo what the JIT wrote into their bytecode.
-  if (!portal_state(L).retired.empty() && !flush_traces(L))
-    fail("patch: a finalizer cannot read a function's bytecode");
   const mirror::Proto* original = original_proto(L, index);
   if (luaL_loadstring(L, "")) fail_internal("patch: ", lua_tostring(L, -1));
   lua_function(L, -1)->pc = original->bytecode();
-}
-
-// Runs fn while the prototype of the function at `index` shows its own framesize.
-template <class F>
-auto with_true_framesize(lua_State* L, int index, F fn) {
-  struct Restore {
-    mirror::Proto* p;
-    uint8_t framesize;
-    ~Restore() { p->framesize = framesize; }
-  };
-  mirror::Proto* p = mirror::proto_of(lua_function(L, index));
-  Restore restore{p, p->framesize};
-  p->framesize = true_framesize(portal_state(L), p);
-  return fn();
 }
 
 // string.dump: upvalue 1 is the original function.
@@ -209,61 +131,20 @@ int dump_original(lua_State* L) {
     if (lua_isstring(L, -1)) return 1;
     lua_settop(L, given);
   }
-  if (!lua || !portal_state(L).mirror) {
-    lua_pushvalue(L, lua_upvalueindex(1));
-    lua_insert(L, 1);
-    lua_call(L, given, LUA_MULTRET);
-    return lua_gettop(L);
-  }
-  try {
-    sweep_retired(L);
-    push_original(L, 1);
-  } catch (const std::exception& e) {
-    lua_pushstring(L, e.what());
-    return lua_error(L);
-  }
   lua_pushvalue(L, lua_upvalueindex(1));
-  lua_pushvalue(L, given + 1);
-  for (int i = 2; i <= given; ++i) lua_pushvalue(L, i);
-  if (with_true_framesize(L, given + 1, [&] { return lua_pcall(L, given, 1, 0); })) return lua_error(L);
-  return 1;
-}
-
-// Anchors r.proto and r.holder.
-void hold_retired(lua_State* L, const PortalState::Retired& r) {
-  push_table(L, PortalTable::kRetired);
-  lua_createtable(L, 2, 0);
-  mirror::push_object(L, mirror::kProto, r.proto);
-  lua_rawseti(L, -2, 1);
-  mirror::push_object(L, mirror::kProto, r.holder);
-  lua_rawseti(L, -2, 2);
-  lua_rawseti(L, -2, r.key);
-  lua_pop(L, 1);
-}
-
-// The caller holds both prototypes.
-void switch_to(lua_State* L, int index, mirror::Proto* next) {
-  PortalState& s = portal_state(L);
-  mirror::Func* f = lua_function(L, index);
-  mirror::Proto* old = mirror::proto_of(f);
-  const std::vector<lua_State*> threads = mirror::all_threads(L);
-  int framesize = std::max(next->framesize, old->framesize);
-  for (const PortalState::Retired& r : s.retired) framesize = std::max<int>(framesize, r.proto->framesize);
-  reserve_frames(threads, f, next, framesize);
-  const bool flushed = flush_traces(L);
-  f->pc = next->bytecode();
-  const std::vector<uint64_t> words = mirror::running_words(threads);
-  if (!flushed || runs_in(words, old)) s.retired.push_back({old, next, f, s.next_key++, true});
-  for (PortalState::Retired& r : s.retired) {
-    if (r.function != f) continue;
-    r.holder = next;
-    hold_retired(L, r);
+  if (lua && portal_state(L).mirror) {
+    try {
+      push_original(L, 1);
+    } catch (const std::exception& e) {
+      lua_pushstring(L, e.what());
+      return lua_error(L);
+    }
+  } else if (given) {
+    lua_pushvalue(L, 1);
   }
-  settle_framesize(s, old);
-  settle_framesize(s, next);
-  settle_counting(s, next);
-  for (const PortalState::Retired& r : s.retired) settle_counting(s, r.proto);
-  set_sentinel(L);
+  for (int i = 2; i <= given; ++i) lua_pushvalue(L, i);
+  lua_call(L, given, LUA_MULTRET);
+  return lua_gettop(L) - given;
 }
 
 }  // namespace
@@ -359,9 +240,8 @@ bc::Dump dump_function(lua_State* L, int index) {
   index = absolute(L, index);
   check_lua_function(L, index);
   if (portal_state(L).mirror) {
-    sweep_retired(L);
     push_original(L, index);
-    const std::string bytes = with_true_framesize(L, -1, [&] { return raw_dump(L, -1); });
+    const std::string bytes = raw_dump(L, -1);
     lua_pop(L, 1);
     return bc::parse(bytes);
   }
@@ -500,16 +380,15 @@ std::string redirect(lua_State* L, int index, int donor) {
   luaL_checkstack(L, 20, "patch");
   index = absolute(L, index);
   donor = absolute(L, donor);
-  if (!portal_state(L).mirror)
+  if (!portal_state(L).mirror) {
     return "cannot patch in place: this LuaJIT's structs are not those Lutra knows (use lt.compile)";
-  mirror::Func* f = lua_function(L, index);
-  mirror::Func* d = lua_function(L, donor);
+  }
+  const mirror::Func* f = lua_function(L, index);
+  const mirror::Func* d = lua_function(L, donor);
   if (f->nupvalues != d->nupvalues) return "cannot patch in place: the prototype has other upvalues";
   if (f == d || f->pc == d->pc) return {};
-  sweep_retired(L);
   push_anchor(L, index);
-  const bool first = lua_isnil(L, -1);
-  if (first) {
+  if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
     lua_createtable(L, 2, 0);
     push_proto(L, index);
@@ -520,15 +399,13 @@ std::string redirect(lua_State* L, int index, int donor) {
     lua_rawset(L, -3);
     lua_pop(L, 1);
   }
-  push_proto(L, donor);
-  const int anchor = lua_gettop(L) - 1;
-  mirror::Proto* next = to_proto(L, -1);
+  const int anchor = lua_gettop(L);
   push_proto(L, index);  // keeps the prototype that f leaves
-  switch_to(L, index, next);
-  lua_pushvalue(L, anchor + 1);
-  lua_rawseti(L, anchor, 2);
+  push_proto(L, donor);
+  const bool done = switch_to(L, index, to_proto(L, -1));
+  if (done) lua_rawseti(L, anchor, 2);
   lua_settop(L, anchor - 1);
-  return {};
+  return done ? "" : "cannot patch in place: a finalizer runs";
 }
 
 bool restore(lua_State* L, int index) {
@@ -536,14 +413,12 @@ bool restore(lua_State* L, int index) {
   index = absolute(L, index);
   if (!portal_state(L).mirror) return false;
   check_lua_function(L, index);
-  sweep_retired(L);
   if (!redirected(L, index)) return false;
   push_anchor(L, index);
   const int anchor = lua_gettop(L);
   push_proto(L, index);  // keeps the prototype that f leaves
   lua_rawgeti(L, anchor, 1);
-  mirror::Proto* first = to_proto(L, -1);
-  switch_to(L, index, first);
+  if (!switch_to(L, index, to_proto(L, -1))) fail("unpatch: not inside a finalizer");
   // The anchor stays: f may be marked already in the collection that runs, its prototype not yet.
   lua_pushnil(L);
   lua_rawseti(L, anchor, 2);
@@ -566,7 +441,13 @@ bool redirected(lua_State* L, int index) {
 bool move_frame(lua_State* L, int index, int id) {
   PortalState& s = portal_state(L);
   if (!s.mirror) return false;
-  const mirror::Proto* p = mirror::proto_of(lua_function(L, index));
+  index = absolute(L, index);
+  push_table(L, PortalTable::kCopies);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -2);
+  const mirror::Func* f = lua_function(L, lua_isnil(L, -1) ? index : -1);
+  const mirror::Proto* p = mirror::proto_of(f);
+  lua_pop(L, 2);
   const uint32_t* from = mirror::return_pc(L);
   const auto record = s.records.find(p);
   if (!from || record == s.records.end()) return false;
@@ -576,33 +457,11 @@ bool move_frame(lua_State* L, int index, int id) {
     if (site.id != id || ((to[-1] ^ from[-1]) & 0xffff) != 0) continue;
     if (to == from) return true;
     if (mirror::called_from_trace(L) && !flush_traces(L)) return false;
-    mirror::set_return_pc(L, to);
+    if (!lua_checkstack(L, p->framesize + 40)) return false;
+    mirror::move_caller(L, f, to);
     return true;
   }
   return false;
-}
-
-void sweep_retired(lua_State* L) {
-  PortalState& s = portal_state(L);
-  if (s.retired.empty()) return;
-  look_at_retired(L);
-  const auto gone = std::stable_partition(s.retired.begin(), s.retired.end(), [](const auto& r) { return r.running; });
-  if (gone == s.retired.end() || !flush_traces(L)) return;
-  const std::vector<PortalState::Retired> dropped(gone, s.retired.end());
-  s.retired.erase(gone, s.retired.end());
-  push_table(L, PortalTable::kRetired);
-  for (const PortalState::Retired& r : dropped) {
-    settle_counting(s, r.proto);
-    lua_pushnil(L);
-    lua_rawseti(L, -2, r.key);
-  }
-  lua_pop(L, 1);
-}
-
-int retired_prototypes(lua_State* L) {
-  PortalState& s = portal_state(L);
-  if (s.mirror) sweep_retired(L);
-  return static_cast<int>(s.retired.size());
 }
 
 void wrap_string_dump(lua_State* L) {

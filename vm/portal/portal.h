@@ -3,8 +3,8 @@
 //
 // Invariants:
 // 1. A number called by anything but a portal site behaves as if Lutra were absent (another library's __call included).
-// 2. A redirected closure and every frame still running in one of its earlier prototypes keep those prototypes alive;
-//    nothing else does.
+// 2. A frame that runs while its function is redirected goes on as a frame of another closure, of the same prototype,
+//    upvalues and environment. So functions and frames keep the prototypes they run alive, and nothing else does.
 // 3. No C++ exception leaves a function that Lua calls.
 #pragma once
 
@@ -39,12 +39,13 @@ void make_clone(lua_State* L, int index, const Patched& patched);
 // Lets the function at `index` run the prototype of the function at `donor` (made by make_clone of it) from its next
 // call on, in place. Empty, or why not ("cannot patch in place: ..."): then only clones are possible.
 std::string redirect(lua_State* L, int index, int donor);
-// Back to the original prototype; false where the function was not redirected. Frames that run go on correctly.
+// Back to the original prototype; false where the function was not redirected. Frames that run go on as they were.
+// Throws inside a finalizer, where LuaJIT does not let traces be flushed.
 bool restore(lua_State* L, int index);
 bool redirected(lua_State* L, int index);
-// In a portal that declines, called by a frame of the function at `index` that runs an earlier prototype: the frame
-// goes on behind portal `id` of the present one, the same place, so that messages find its lines. False, and nothing
-// done, where that is not possible.
+// In a portal that declines: the frame that called it, of the function at `index` (or of the copy that redirection made
+// its frames' function), goes on behind portal `id` of the present prototype, the same place. False, and nothing done,
+// where that is not possible.
 bool move_frame(lua_State* L, int index, int id);
 // Identity of the original prototype of the function at `index`: equal for closures of one prototype, patched or not,
 // and for clones. Without the mirror closures that were never cloned from one another may differ.
@@ -52,8 +53,5 @@ const void* prototype_identity(lua_State* L, int index);
 
 // Replaces the top n values by one table: the argument of a resume closure whose ResumeSpec said packed.
 void pack_values(lua_State* L, int n);
-
-// How many prototypes are held for frames that may still run in them (tests, lt.counters).
-int retired_prototypes(lua_State* L);
 
 }  // namespace lutra

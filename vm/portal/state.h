@@ -33,20 +33,7 @@ struct PortalState {
   };
   std::unordered_map<const mirror::Proto*, Record> records;
   size_t sweep_records_at = 64;
-
-  // A prototype that frames of `function` still run in though the function has left it for `holder`.
-  struct Retired {
-    mirror::Proto* proto;
-    mirror::Proto* holder;
-    const mirror::Func* function;
-    int key;       // kRetired[key] = {proto, holder}
-    bool running;  // as of the last look; false only waits for a flush of traces
-  };
-  std::vector<Retired> retired;
-  int next_key = 1;
-  uintptr_t prototypes = 0;                                    // numbers given out by prototype_identity
-  std::unordered_map<mirror::Proto*, uint8_t> true_framesize;  // of prototypes whose framesize is raised
-  bool sentinel = false;                                       // an object waits for the next collection
+  uintptr_t prototypes = 0;  // numbers given out by prototype_identity
 };
 
 // The state's tables in the registry.
@@ -54,8 +41,8 @@ enum class PortalTable {
   kAnchors,   // [function] = {original prototype, current prototype}; weak keys
   kOriginal,  // [prototype of a clone] = prototype it was made from; weak keys
   kAlive,     // [address] = prototype that make_clone loaded; weak values
-  kRetired,   // [key] = {retired prototype, holder}; strong
   kClones,    // [closure] = dump of its original, where there is no mirror; weak keys
+  kCopies,    // [copy that frames were given] = the function they are frames of; weak keys
   kIdentity,  // [prototype] = its number, which no other ever gets; weak keys
   kCount
 };
@@ -70,6 +57,5 @@ void wrap_string_dump(lua_State* L);
 void install_number_call(lua_State* L, PortalState* state);
 void add_record(lua_State* L, int closure, const std::vector<Site>& sites);
 void sweep_records(lua_State* L);
-void sweep_retired(lua_State* L);
 
 }  // namespace lutra
