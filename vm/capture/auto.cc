@@ -1,5 +1,5 @@
-// Hot frames: eager ops count, and every so many of them the frames found on the Lua stack are heated. Stress: a call hook
-// sees every function.
+// Hot frames: eager ops count, and every so many of them the frames found on the Lua stack are heated. Stress: a call
+// hook sees every function.
 #include "vm/capture/auto.h"
 
 #include <lua.hpp>

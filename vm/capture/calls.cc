@@ -260,8 +260,8 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
     }
     const bc::Proto& proto = f.code->proto();
     std::string name = bc::upvalue_name(proto, i);
-    const Source* s = source(SourceKind::kUpvalue, f.function->source, nullptr, int(i),
-                             name.empty() ? str("upvalue ", i) : name);
+    const Source* s =
+        source(SourceKind::kUpvalue, f.function->source, nullptr, int(i), name.empty() ? str("upvalue ", i) : name);
     lua_getupvalue(L, -1, int(i) + 1);
     cells.emplace_back();
     cell = &cells.back();

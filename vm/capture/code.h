@@ -12,8 +12,8 @@ namespace lutra {
 
 struct LuaCode {
   std::shared_ptr<bc::Dump> dump;
-  uint32_t index = 0;           // of the prototype in dump->protos
-  const char* file = nullptr;   // as short_src prints it; interned
+  uint32_t index = 0;                              // of the prototype in dump->protos
+  const char* file = nullptr;                      // as short_src prints it; interned
   std::vector<std::unique_ptr<LuaCode>> children;  // by prototype index, made on demand
 
   const bc::Proto& proto() const { return dump->protos[index]; }

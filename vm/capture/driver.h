@@ -15,9 +15,9 @@ int run_portal(lua_State* L, int id);
 // at `self`) and compiles it. Null where nothing can be made here (the point is dead then).
 std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
                                int nslots, int nargs, int self);
-// run.cc: runs an entry whose guards have passed. Pushes the exit's code and results; 0 where the original code must run.
-int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry,
-              GuardValues& values);
+// run.cc: runs an entry whose guards have passed. Pushes the exit's code and results; 0 where the original code must
+// run.
+int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values);
 // report.cc: what a miss teaches. Returns false when no further entry may be made.
 bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
                int nslots, int nargs, int self, int constants, int weak);

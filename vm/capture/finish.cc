@@ -1,6 +1,7 @@
 // From a traced segment to an entry. Invariants:
 // 1. Nothing is decided here about values: finishing adds loads, no guards but those of symbols, grad mode and overlap.
-// 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier, at the
+// 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier, at
+// the
 //    step of the call (or of the FNEW) in the outermost frame that can.
 #include "vm/capture/finish.h"
 
@@ -32,7 +33,8 @@ struct Finisher {
   std::map<const TensorImpl*, int> outputs;
 
   [[noreturn]] void stop_at(uint64_t step, const BreakReason& why) {
-    if (t.decisions.stop_step == step) fail_internal("capture: a segment cannot end where it was told to: ", why.reason);
+    if (t.decisions.stop_step == step)
+      fail_internal("capture: a segment cannot end where it was told to: ", why.reason);
     t.decisions.stop_step = step;
     t.decisions.stop_reason = why;
     throw Restart();
@@ -76,28 +78,19 @@ struct Finisher {
 
   Recipe value(Var* v) {
     switch (v->kind) {
-      case VarKind::kLazy:
-        return {Recipe::kRegister, t.reg(v->source)};
-      case VarKind::kNil:
-        return {};
-      case VarKind::kBool:
-        return {v->b ? Recipe::kTrue : Recipe::kFalse};
-      case VarKind::kNumber:
-        return number(v);
+      case VarKind::kLazy: return {Recipe::kRegister, t.reg(v->source)};
+      case VarKind::kNil: return {};
+      case VarKind::kBool: return {v->b ? Recipe::kTrue : Recipe::kFalse};
+      case VarKind::kNumber: return number(v);
       case VarKind::kString:
         if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
         return {Recipe::kConstant, t.constant_slot(v)};
-      case VarKind::kTensor:
-        return tensor(v->tensor);
-      case VarKind::kTable:
-        return table(v->table);
+      case VarKind::kTensor: return tensor(v->tensor);
+      case VarKind::kTable: return table(v->table);
       case VarKind::kClosure:
-        stop_at(v->closure->outer_step,
-                {"a closure made in the frame is kept", "closure", "make the closure outside of the compiled code", t.file(),
-                 t.line()});
-      case VarKind::kBinding:
-        push_method(v->binding);
-        return {Recipe::kConstant, t.constant_slot_from_stack()};
+        stop_at(v->closure->outer_step, {"a closure made in the frame is kept", "closure",
+                                         "make the closure outside of the compiled code", t.file(), t.line()});
+      case VarKind::kBinding: push_method(v->binding); return {Recipe::kConstant, t.constant_slot_from_stack()};
       default:
         if (v->source) return {Recipe::kRegister, t.reg(v->source)};
         return {Recipe::kConstant, t.constant_slot(v)};
@@ -147,10 +140,8 @@ struct Finisher {
       case bc::Op::TGETS:
       case bc::Op::TGETB:
       case bc::Op::UNM:
-      case bc::Op::ITERC:
-        return true;
-      default:
-        return is_call(op) || (op >= bc::Op::ADDVN && op <= bc::Op::POW);
+      case bc::Op::ITERC: return true;
+      default: return is_call(op) || (op >= bc::Op::ADDVN && op <= bc::Op::POW);
     }
   }
   static bool takes_multres(bc::Op op) {
@@ -286,9 +277,7 @@ struct Finisher {
     write_slots(f.code->liveness().before[f.pc]);
   }
 
-  BreakReason loop_reason() {
-    return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line()};
-  }
+  BreakReason loop_reason() { return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line()}; }
 
   // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
   void stop_before_producer(Frame& f) { stop_at(f.multres_step ? f.multres_step : f.step, end.why); }

@@ -8,26 +8,16 @@ namespace {
 
 GuardOp load_of(SourceKind kind) {
   switch (kind) {
-    case SourceKind::kArg:
-      return GuardOp::kArgLoad;
-    case SourceKind::kVararg:
-      return GuardOp::kVarargLoad;
-    case SourceKind::kSelf:
-      return GuardOp::kSelfLoad;
-    case SourceKind::kUpvalue:
-      return GuardOp::kUpvalueLoad;
-    case SourceKind::kEnv:
-      return GuardOp::kEnvLoad;
-    case SourceKind::kField:
-      return GuardOp::kFieldLoad;
-    case SourceKind::kFieldBy:
-      return GuardOp::kFieldByLoad;
-    case SourceKind::kMetatable:
-      return GuardOp::kMetatableLoad;
-    case SourceKind::kLength:
-      return GuardOp::kLengthLoad;
-    case SourceKind::kGrad:
-      return GuardOp::kGradLoad;
+    case SourceKind::kArg: return GuardOp::kArgLoad;
+    case SourceKind::kVararg: return GuardOp::kVarargLoad;
+    case SourceKind::kSelf: return GuardOp::kSelfLoad;
+    case SourceKind::kUpvalue: return GuardOp::kUpvalueLoad;
+    case SourceKind::kEnv: return GuardOp::kEnvLoad;
+    case SourceKind::kField: return GuardOp::kFieldLoad;
+    case SourceKind::kFieldBy: return GuardOp::kFieldByLoad;
+    case SourceKind::kMetatable: return GuardOp::kMetatableLoad;
+    case SourceKind::kLength: return GuardOp::kLengthLoad;
+    case SourceKind::kGrad: return GuardOp::kGradLoad;
   }
   return GuardOp::kCount;
 }
@@ -110,17 +100,10 @@ int Trace::constant_slot_from_stack() {
 
 int Trace::constant_slot(Var* v) {
   switch (v->kind) {
-    case VarKind::kBool:
-      lua_pushboolean(L, v->b);
-      break;
-    case VarKind::kNumber:
-      lua_pushnumber(L, v->num.to_double());
-      break;
-    case VarKind::kString:
-      lua_pushlstring(L, v->s.data(), v->s.size());
-      break;
-    default:
-      push_pin(v->pin);
+    case VarKind::kBool: lua_pushboolean(L, v->b); break;
+    case VarKind::kNumber: lua_pushnumber(L, v->num.to_double()); break;
+    case VarKind::kString: lua_pushlstring(L, v->s.data(), v->s.size()); break;
+    default: push_pin(v->pin);
   }
   return constant_slot_from_stack();
 }

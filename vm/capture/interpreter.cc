@@ -74,7 +74,8 @@ void Trace::step(Frame& f) {
   }
   while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();
   if (steps == decisions.stop_step) throw GraphBreak{decisions.stop_reason, false};
-  if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc)) stop("a break forced by stress", "stress");
+  if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc))
+    stop("a break forced by stress", "stress");
   if (const bc::Loop* loop = f.code->loop_at(f.pc)) {
     if (decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
     f.active.push_back(loop);

@@ -10,11 +10,11 @@ struct Handlers {
   void set(bc::Op op, Handler h) { of[static_cast<int>(op)] = h; }
 };
 
-void install_moves(Handlers& h);     // constants, moves, upvalues, closures
+void install_moves(Handlers& h);  // constants, moves, upvalues, closures
 void install_arithmetic(Handlers& h);
 void install_compares(Handlers& h);  // compares, tests, jumps
 void install_tables(Handlers& h);
-void install_calls(Handlers& h);     // calls, varargs, returns
+void install_calls(Handlers& h);  // calls, varargs, returns
 void install_loops(Handlers& h);
 
 // Operands that are constants of the prototype.

@@ -7,11 +7,11 @@
 namespace lutra {
 namespace {
 
+using bc::Op;
 using bc::op_a;
 using bc::op_b;
 using bc::op_c;
 using bc::op_d;
-using bc::Op;
 
 struct Row {
   const char* metamethod;
@@ -26,26 +26,20 @@ const Row& row(Op op) {
   switch (op) {
     case Op::ADDVN:
     case Op::ADDNV:
-    case Op::ADDVV:
-      return kAddRow;
+    case Op::ADDVV: return kAddRow;
     case Op::SUBVN:
     case Op::SUBNV:
-    case Op::SUBVV:
-      return kSubRow;
+    case Op::SUBVV: return kSubRow;
     case Op::MULVN:
     case Op::MULNV:
-    case Op::MULVV:
-      return kMulRow;
+    case Op::MULVV: return kMulRow;
     case Op::DIVVN:
     case Op::DIVNV:
-    case Op::DIVVV:
-      return kDivRow;
+    case Op::DIVVV: return kDivRow;
     case Op::MODVN:
     case Op::MODNV:
-    case Op::MODVV:
-      return kModRow;
-    default:
-      return kPowRow;
+    case Op::MODVV: return kModRow;
+    default: return kPowRow;
   }
 }
 
@@ -108,7 +102,6 @@ Var* other(Trace& t, const char* name, Var* a, Var* b) {
   t.stop("arithmetic on a value that is not a number", "error");
 }
 
-
 void op_vn(Trace& t, Frame& f, bc::Ins i) {
   t.set(f, op_a(i), arithmetic(t, bc::op(i), t.slot(f, op_b(i)), number_constant(t, f, op_c(i))));
 }
@@ -140,15 +133,12 @@ void op_not(Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.boolean(!t.trut
 void op_len(Trace& t, Frame& f, bc::Ins i) {
   Var* v = t.force(t.slot(f, op_d(i)));
   switch (v->kind) {
-    case VarKind::kString:
-      return t.set(f, op_a(i), t.number(double(t.text(v).size())));
-    case VarKind::kTable:
-      return t.set(f, op_a(i), t.length_of(v->table));
+    case VarKind::kString: return t.set(f, op_a(i), t.number(double(t.text(v).size())));
+    case VarKind::kTable: return t.set(f, op_a(i), t.length_of(v->table));
     case VarKind::kTensor:
       if (v->tensor->sizes.empty()) t.stop("the length of a tensor without dims", "error");
       return t.set(f, op_a(i), t.scalar(Scalar::of_sym(v->tensor->sizes[0])));
-    default:
-      t.stop("the length of a value that is neither table, string nor tensor", "error");
+    default: t.stop("the length of a value that is neither table, string nor tensor", "error");
   }
 }
 
@@ -181,18 +171,12 @@ Var* arithmetic(Trace& t, Op op, Var* a, Var* b) {
   if (!constant) return symbolic_arithmetic(t, r, a, b);
   const double x = a->num.to_double(), y = b->num.to_double();
   switch (r.number) {
-    case SymOp::kNAdd:
-      return t.number(x + y);
-    case SymOp::kNSub:
-      return t.number(x - y);
-    case SymOp::kNMul:
-      return t.number(x * y);
-    case SymOp::kNDiv:
-      return t.number(x / y);
-    case SymOp::kNMod:
-      return t.number(x - std::floor(x / y) * y);
-    default:
-      return t.number(std::pow(x, y));
+    case SymOp::kNAdd: return t.number(x + y);
+    case SymOp::kNSub: return t.number(x - y);
+    case SymOp::kNMul: return t.number(x * y);
+    case SymOp::kNDiv: return t.number(x / y);
+    case SymOp::kNMod: return t.number(x - std::floor(x / y) * y);
+    default: return t.number(std::pow(x, y));
   }
 }
 

@@ -4,11 +4,11 @@
 namespace lutra {
 namespace {
 
+using bc::Op;
 using bc::op_a;
 using bc::op_b;
 using bc::op_c;
 using bc::op_d;
-using bc::Op;
 
 Vars slots(Trace& t, Frame& f, unsigned from, unsigned count) {
   Vars v;
@@ -47,14 +47,9 @@ void op_call_tail(Trace& t, Frame& f, bc::Ins i) {
 
 void op_return(Trace& t, Frame& f, bc::Ins i) {
   switch (bc::op(i)) {
-    case Op::RET0:
-      break;
-    case Op::RET1:
-      f.results = {t.slot(f, op_a(i))};
-      break;
-    case Op::RET:
-      f.results = slots(t, f, op_a(i), op_d(i) - 1);
-      break;
+    case Op::RET0: break;
+    case Op::RET1: f.results = {t.slot(f, op_a(i))}; break;
+    case Op::RET: f.results = slots(t, f, op_a(i), op_d(i) - 1); break;
     default:  // RETM
       f.results = slots(t, f, op_a(i), op_d(i));
       append(f.results, f.multres);

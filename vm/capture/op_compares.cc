@@ -6,9 +6,9 @@
 namespace lutra {
 namespace {
 
+using bc::Op;
 using bc::op_a;
 using bc::op_d;
-using bc::Op;
 
 // A compare is followed by its JMP, which is taken when the condition holds.
 void branch(Frame& f, bool taken) {
@@ -60,14 +60,10 @@ bool equal(Trace& t, Var* a, Var* b) {
 void op_order(Trace& t, Frame& f, bc::Ins i) {
   Var *a = t.force(t.slot(f, op_a(i))), *b = t.force(t.slot(f, op_d(i)));
   switch (bc::op(i)) {
-    case Op::ISLT:
-      return branch(f, less(t, a, b, false));
-    case Op::ISGE:
-      return branch(f, !less(t, a, b, false));
-    case Op::ISLE:
-      return branch(f, less(t, a, b, true));
-    default:
-      return branch(f, !less(t, a, b, true));
+    case Op::ISLT: return branch(f, less(t, a, b, false));
+    case Op::ISGE: return branch(f, !less(t, a, b, false));
+    case Op::ISLE: return branch(f, less(t, a, b, true));
+    default: return branch(f, !less(t, a, b, true));
   }
 }
 
@@ -75,29 +71,14 @@ void op_equal(Trace& t, Frame& f, bc::Ins i) {
   Var *a = t.slot(f, op_a(i)), *b = nullptr;
   bool want = true;
   switch (bc::op(i)) {
-    case Op::ISNEV:
-      want = false;
-      [[fallthrough]];
-    case Op::ISEQV:
-      b = t.slot(f, op_d(i));
-      break;
-    case Op::ISNES:
-      want = false;
-      [[fallthrough]];
-    case Op::ISEQS:
-      b = string_constant(t, f, op_d(i));
-      break;
-    case Op::ISNEN:
-      want = false;
-      [[fallthrough]];
-    case Op::ISEQN:
-      b = number_constant(t, f, op_d(i));
-      break;
-    case Op::ISNEP:
-      want = false;
-      [[fallthrough]];
-    default:
-      b = op_d(i) == 0 ? t.nil() : t.boolean(op_d(i) == 2);
+    case Op::ISNEV: want = false; [[fallthrough]];
+    case Op::ISEQV: b = t.slot(f, op_d(i)); break;
+    case Op::ISNES: want = false; [[fallthrough]];
+    case Op::ISEQS: b = string_constant(t, f, op_d(i)); break;
+    case Op::ISNEN: want = false; [[fallthrough]];
+    case Op::ISEQN: b = number_constant(t, f, op_d(i)); break;
+    case Op::ISNEP: want = false; [[fallthrough]];
+    default: b = op_d(i) == 0 ? t.nil() : t.boolean(op_d(i) == 2);
   }
   branch(f, equal(t, a, b) == want);
 }

@@ -4,9 +4,9 @@
 namespace lutra {
 namespace {
 
+using bc::Op;
 using bc::op_a;
 using bc::op_b;
-using bc::Op;
 
 double loop_number(Trace& t, Frame& f, unsigned slot) {
   Var* v = t.force(t.slot(f, slot));

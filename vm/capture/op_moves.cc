@@ -4,9 +4,9 @@
 namespace lutra {
 namespace {
 
+using bc::Op;
 using bc::op_a;
 using bc::op_d;
-using bc::Op;
 
 Var* primitive(Trace& t, unsigned d) { return d == 0 ? t.nil() : t.boolean(d == 2); }
 

@@ -7,11 +7,11 @@
 namespace lutra {
 namespace {
 
+using bc::Op;
 using bc::op_a;
 using bc::op_b;
 using bc::op_c;
 using bc::op_d;
-using bc::Op;
 
 Var* environment(Trace& t, Frame& f) {
   Var* fn = f.function;
@@ -50,19 +50,14 @@ void op_tdup(Trace& t, Frame& f, bc::Ins i) {
 Var* key_operand(Trace& t, Frame& f, bc::Ins i) {
   switch (bc::op(i)) {
     case Op::TGETS:
-    case Op::TSETS:
-      return string_constant(t, f, op_c(i));
+    case Op::TSETS: return string_constant(t, f, op_c(i));
     case Op::TGETB:
-    case Op::TSETB:
-      return t.number(op_c(i));
-    default:
-      return t.slot(f, op_c(i));
+    case Op::TSETB: return t.number(op_c(i));
+    default: return t.slot(f, op_c(i));
   }
 }
 
-void op_get(Trace& t, Frame& f, bc::Ins i) {
-  t.set(f, op_a(i), t.index(t.slot(f, op_b(i)), key_operand(t, f, i)));
-}
+void op_get(Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.index(t.slot(f, op_b(i)), key_operand(t, f, i))); }
 
 void op_put(Trace& t, Frame& f, bc::Ins i) {
   t.set_index(t.slot(f, op_b(i)), key_operand(t, f, i), t.slot(f, op_a(i)));

@@ -6,24 +6,16 @@ namespace lutra {
 LuaKind TrackerReader::kind(H h) {
   if (h < 0 || h >= int(vars_.size())) return LuaKind::kNil;
   switch (trace_.force(vars_[h])->kind) {
-    case VarKind::kNil:
-      return LuaKind::kNil;
-    case VarKind::kBool:
-      return LuaKind::kBoolean;
-    case VarKind::kNumber:
-      return LuaKind::kNumber;
-    case VarKind::kString:
-      return LuaKind::kString;
-    case VarKind::kTensor:
-      return LuaKind::kTensor;
-    case VarKind::kTable:
-      return LuaKind::kTable;
+    case VarKind::kNil: return LuaKind::kNil;
+    case VarKind::kBool: return LuaKind::kBoolean;
+    case VarKind::kNumber: return LuaKind::kNumber;
+    case VarKind::kString: return LuaKind::kString;
+    case VarKind::kTensor: return LuaKind::kTensor;
+    case VarKind::kTable: return LuaKind::kTable;
     case VarKind::kFunction:
     case VarKind::kClosure:
-    case VarKind::kBinding:
-      return LuaKind::kFunction;
-    default:
-      return LuaKind::kOther;
+    case VarKind::kBinding: return LuaKind::kFunction;
+    default: return LuaKind::kOther;
   }
 }
 
@@ -63,20 +55,13 @@ std::vector<std::string> TrackerReader::keys(H table) {
 
 std::string TrackerReader::describe(H h) {
   switch (kind(h)) {
-    case LuaKind::kNil:
-      return "nil";
-    case LuaKind::kBoolean:
-      return boolean(h) ? "true" : "false";
-    case LuaKind::kNumber:
-      return str("number ", vars_[h]->num.to_double());
-    case LuaKind::kString:
-      return "string '" + string(h) + "'";
-    case LuaKind::kTensor:
-      return "a tensor";
-    case LuaKind::kTable:
-      return "a table";
-    default:
-      return "a function";
+    case LuaKind::kNil: return "nil";
+    case LuaKind::kBoolean: return boolean(h) ? "true" : "false";
+    case LuaKind::kNumber: return str("number ", vars_[h]->num.to_double());
+    case LuaKind::kString: return "string '" + string(h) + "'";
+    case LuaKind::kTensor: return "a tensor";
+    case LuaKind::kTable: return "a table";
+    default: return "a function";
   }
 }
 

@@ -17,13 +17,15 @@ namespace {
 bool is_tensor_check(GuardOp op) { return op == GuardOp::kTensorCheck || op == GuardOp::kGradTensorCheck; }
 
 std::string hint_for(const std::string& kind) {
-  if (kind == "size") return "lt.compile(f, {dynamic = true}) or lt.mark_dynamic(x, dim) makes it a symbol from the start";
+  if (kind == "size")
+    return "lt.compile(f, {dynamic = true}) or lt.mark_dynamic(x, dim) makes it a symbol from the start";
   if (kind == "identity") return "define the function once, outside of the call";
   if (kind == "grad_mode") return "";
   return "";
 }
 
-// The tensors that a call brings, by input: loads go on over checks of tensors that fail, up to the first other failure.
+// The tensors that a call brings, by input: loads go on over checks of tensors that fail, up to the first other
+// failure.
 std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants,
                                int weak) {
   GuardProgram loose = p;
@@ -72,8 +74,8 @@ void learn_function(lua_State* L, UnitPoint& point, const GuardProgram& p, int f
   GuardValues values;
   const int top = lua_gettop(L);
   const GuardStep& s = p.steps[size_t(failed)];
-  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0 &&
-      lua_isfunction(L, values.base + s.a) && prototype_number(L, values.base + s.a) == s.prototype) {
+  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0 && lua_isfunction(L, values.base + s.a) &&
+      prototype_number(L, values.base + s.a) == s.prototype) {
     point.loose_functions.insert(s.source->text);
   }
   lua_settop(L, top);
@@ -81,8 +83,8 @@ void learn_function(lua_State* L, UnitPoint& point, const GuardProgram& p, int f
 
 void log_recompile(const Unit& unit, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
-  log_text("recompiles", str(unit.name, ": ", r.source, ": ", r.kind, " was ", r.old_text, ", is ", r.new_text, " (read at ",
-                             r.file ? r.file : "?", ":", r.line, ")"));
+  log_text("recompiles", str(unit.name, ": ", r.source, ": ", r.kind, " was ", r.old_text, ", is ", r.new_text,
+                             " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
 }
 
 }  // namespace
@@ -276,8 +278,8 @@ void push_recompiles(lua_State* L, const Unit& unit) {
     set_number(L, "line", r.line);
     set_string(L, "hint", r.hint);
     lua_rawseti(L, -2, ++n);
-    text += str(r.file ? r.file : "?", ":", r.line, ": ", r.kind, " of ", r.source, " was ", r.old_text, ", is ", r.new_text,
-                "\n");
+    text += str(r.file ? r.file : "?", ":", r.line, ": ", r.kind, " of ", r.source, " was ", r.old_text, ", is ",
+                r.new_text, "\n");
   }
   set_text(L, text);
 }
@@ -342,11 +344,12 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   for (int i = 0; i < results; i++) lua_pushvalue(L, first_result + i), lua_rawseti(L, -2, i + 1);
   set_number(L, "n", results);
   lua_setfield(L, -2, "result");
-  text += str(log.size(), log.size() == 1 ? " graph, " : " graphs, ", breaks.size(),
-              breaks.size() == 1 ? " graph break, " : " graph breaks, ", ops, " ops, ", ms, " ms to capture and compile\n");
+  text +=
+      str(log.size(), log.size() == 1 ? " graph, " : " graphs, ", breaks.size(),
+          breaks.size() == 1 ? " graph break, " : " graph breaks, ", ops, " ops, ", ms, " ms to capture and compile\n");
   for (const BreakReason& b : breaks) {
-    text += str("break at ", b.file ? b.file : "?", ":", b.line, ": ", b.reason, b.hint.empty() ? "" : " (" + b.hint + ")",
-                "\n");
+    text += str("break at ", b.file ? b.file : "?", ":", b.line, ": ", b.reason,
+                b.hint.empty() ? "" : " (" + b.hint + ")", "\n");
   }
   for (size_t i = 0; i < log.size(); i++) text += str("graph ", i + 1, "\n", log[i]->graph_text);
   text += "guards\n" + guards;

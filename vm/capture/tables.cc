@@ -100,8 +100,7 @@ Var* Trace::metatable(Var* v) {
   if (t->pin == 0) return t->metatable = nil();
   push_pin(t->pin);
   if (!lua_getmetatable(L, -1)) lua_pushnil(L);
-  t->metatable =
-      wrap(source(SourceKind::kMetatable, t->source, nullptr, 0, "getmetatable(" + t->source->text + ")"));
+  t->metatable = wrap(source(SourceKind::kMetatable, t->source, nullptr, 0, "getmetatable(" + t->source->text + ")"));
   lua_pop(L, 1);
   return force(t->metatable);
 }
@@ -131,8 +130,7 @@ Var* Trace::index(Var* object, Var* k) {
         object = h;
         break;
       }
-      case VarKind::kTensor:
-        return tensor_attribute(object, k);
+      case VarKind::kTensor: return tensor_attribute(object, k);
       case VarKind::kString: {
         lua_pushlstring(L, object->s.data(), object->s.size());
         push_real(k);
@@ -148,8 +146,7 @@ Var* Trace::index(Var* object, Var* k) {
         lua_remove(L, -2);
         return constant_from_stack();
       }
-      default:
-        stop("a value that is neither table nor tensor is indexed", "unsupported");
+      default: stop("a value that is neither table nor tensor is indexed", "unsupported");
     }
   }
   stop("a loop of __index", "unsupported");
@@ -159,7 +156,8 @@ void Trace::set_index(Var* object, Var* k, Var* v) {
   for (int depth = 0; depth < 100; depth++) {
     force(object);
     if (object->kind == VarKind::kTensor) return set_tensor_attribute(object, k, v);
-    if (object->kind != VarKind::kTable) stop("a field of a value that is neither table nor tensor is assigned", "unsupported");
+    if (object->kind != VarKind::kTable)
+      stop("a field of a value that is neither table nor tensor is assigned", "unsupported");
     Table* t = object->table;
     if (force(k)->kind == VarKind::kNil) stop("a table index is nil", "error");
     Var* mt = metatable(object);

@@ -1,6 +1,6 @@
-// One attempt to capture a segment: a frame's bytecode and real values in; a graph, a guard program and trackers of what
-// the segment leaves behind out. Nothing real is changed; an attempt that learns it must decide otherwise is dropped and
-// made again with its decisions.
+// One attempt to capture a segment: a frame's bytecode and real values in; a graph, a guard program and trackers of
+// what the segment leaves behind out. Nothing real is changed; an attempt that learns it must decide otherwise is
+// dropped and made again with its decisions.
 #pragma once
 #include <deque>
 #include <functional>
@@ -38,7 +38,7 @@ struct Decisions {
   std::set<std::pair<const bc::Proto*, bc::Pc>> kept_loops;  // not unrolled
   uint64_t stop_step = 0;                                    // break before this step (0: none)
   BreakReason stop_reason;
-  std::set<std::string> preload_grads;                       // by source: leaves whose gradient is read before backward
+  std::set<std::string> preload_grads;  // by source: leaves whose gradient is read before backward
 };
 
 struct TraceOptions {
@@ -58,13 +58,13 @@ struct Frame {
   Vars varargs;
   Vars multres;  // values above a MULTRES producer's base
   bc::Pc pc = 1, next = 1;
-  uint64_t step = 0;  // of the instruction at pc
-  uint64_t multres_step = 0;  // of the producer of multres
+  uint64_t step = 0;                    // of the instruction at pc
+  uint64_t multres_step = 0;            // of the producer of multres
   std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
   Via via = Via::kCall;
-  bool outer_grad = true;  // kNoGrad: grad mode to restore
-  bool tail = false;       // has made a tail call: not part of the chain any more
-  bool expression = false; // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
+  bool outer_grad = true;   // kNoGrad: grad mode to restore
+  bool tail = false;        // has made a tail call: not part of the chain any more
+  bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
   bool done = false;
   Vars results;
   int line() const { return int(code->proto().line(pc)); }
@@ -92,31 +92,31 @@ class Trace {
   Var* tensor(const Tensor& fake);
   Var* fresh_table(int array_size = 0, int hash_size = 0);
   Var* value(const Value& v);
-  Var* wrap(const Source* source);          // pops the value at the top of the stack; lazy
-  Var* constant_from_stack();               // pops; a value that is constant for this trace
-  Var* force(Var* v);                       // looks at it: its type is guarded from here on
+  Var* wrap(const Source* source);  // pops the value at the top of the stack; lazy
+  Var* constant_from_stack();       // pops; a value that is constant for this trace
+  Var* force(Var* v);               // looks at it: its type is guarded from here on
   bool truthy(Var* v);
-  double constant(Var* number);             // specialises
-  Scalar symbolic(Var* number);             // keeps it symbolic where it can be
-  const std::string& text(Var* string);     // specialises
+  double constant(Var* number);          // specialises
+  Scalar symbolic(Var* number);          // keeps it symbolic where it can be
+  const std::string& text(Var* string);  // specialises
   void guard_identity(Var* v);
-  void guard_callee(Var* f);                // which code runs: identity, or the prototype where closures come and go
-  bool same(Var* a, Var* b);                // rawequal
+  void guard_callee(Var* f);  // which code runs: identity, or the prototype where closures come and go
+  bool same(Var* a, Var* b);  // rawequal
   Key key(Var* v);
-  void push_real(Var* v);                   // pushes the real value (constants and pinned values)
+  void push_real(Var* v);  // pushes the real value (constants and pinned values)
   bool is_real(Var* v);
-  int pin();                                // pops the top of the stack into the pins
+  int pin();  // pops the top of the stack into the pins
   void push_pin(int pin);
 
   // -- tables (tables.cc)
   Var* raw_get(Table* t, Var* key);
   void raw_set(Table* t, Var* key, Var* value);
-  Var* metatable(Var* v);                   // a table Var or nil
+  Var* metatable(Var* v);  // a table Var or nil
   Var* metamethod(Var* v, const char* name);
   Var* index(Var* object, Var* key);
   void set_index(Var* object, Var* key, Var* value);
-  int64_t length(Table* t);                 // specialises
-  Var* length_of(Table* t);                 // stays symbolic where it can
+  int64_t length(Table* t);  // specialises
+  Var* length_of(Table* t);  // stays symbolic where it can
   std::pair<Var*, Var*> next(Table* t, Var* key);
   Table* table_of(Var* v);
 
@@ -136,7 +136,7 @@ class Trace {
   int reg(const Source* s);
   void check(GuardOp op, const Source* s, int index = 0, const std::string& expected = "");
   void check_pair(GuardOp op, const Source* s, const Source* other);
-  int constant_slot(Var* v);                // in the entry's table of constants
+  int constant_slot(Var* v);  // in the entry's table of constants
   int constant_slot_from_stack();
   int weak_slot(int pin);
   const Source* source(SourceKind kind, const Source* base, const Source* key, int index, const std::string& text);
@@ -169,12 +169,12 @@ class Trace {
   struct TensorInput {
     Tensor fake, real;
     const Source* source;
-    bool grad_loaded = false;   // fake's grad stands for the real one
-    Tensor initial_grad;        // fake
+    bool grad_loaded = false;  // fake's grad stands for the real one
+    Tensor initial_grad;       // fake
     bool requires_grad = false;
-    bool grad_known = false;    // by a guard (not merely overwritten)
+    bool grad_known = false;  // by a guard (not merely overwritten)
   };
-  std::vector<TensorInput> inputs;                                  // by graph input
+  std::vector<TensorInput> inputs;  // by graph input
   std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
   std::unordered_map<const void*, Table*> table_of_real;
   std::unordered_map<const void*, Cell*> cell_of_real;
@@ -187,7 +187,7 @@ class Trace {
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
   bool no_grad_outer = true;  // grad mode around the no_grad call being made
-  bool effect_ = false;  // the current instruction has changed something
+  bool effect_ = false;       // the current instruction has changed something
 
  private:
   std::unique_ptr<SymScope> sym_scope_;

@@ -1,7 +1,8 @@
 // Variable trackers: what capture knows of each Lua value of a frame that it interprets symbolically.
 // Invariants:
 // 1. A Var with a source stands for a real value (its pin) that the entry loads again at run time; whatever the trace
-//    learns of it (type, value, identity) is in the guard program. A lazy Var has been moved about only: nothing is known.
+//    learns of it (type, value, identity) is in the guard program. A lazy Var has been moved about only: nothing is
+//    known.
 // 2. Nothing real is changed while tracing: writes to tables, upvalues and tensors go to Table, Cell and fakes.
 // 3. One Table for each real table, one fake for each real tensor, whatever the number of sources.
 #pragma once
@@ -63,12 +64,12 @@ struct Table {
   Var* metatable = nullptr;           // null: not looked at (real tables) or none (fresh ones)
   bool metatable_written = false;
   bool length_known = false;
-  int64_t length = 0;                 // of the real table
+  int64_t length = 0;  // of the real table
   bool keys_known = false;
-  std::vector<Var*> keys;             // the real table's, in order
-  uint64_t order = 0;                 // number among fresh tables
-  size_t template_keys = 0;           // of a constructor with constant keys: its array and hash items
-  std::vector<Var*> template_hash;    // hash keys in the order of the dump, which is the reverse of a loop's
+  std::vector<Var*> keys;           // the real table's, in order
+  uint64_t order = 0;               // number among fresh tables
+  size_t template_keys = 0;         // of a constructor with constant keys: its array and hash items
+  std::vector<Var*> template_hash;  // hash keys in the order of the dump, which is the reverse of a loop's
 };
 
 // A variable shared by closures. Either an upvalue of a real function, or a slot of a frame that FNEW captured.

@@ -13,9 +13,7 @@
 namespace lutra {
 namespace {
 
-bool returns(bc::Op op) {
-  return op == bc::Op::RET || op == bc::Op::RET0 || op == bc::Op::RET1 || op == bc::Op::RETM;
-}
+bool returns(bc::Op op) { return op == bc::Op::RET || op == bc::Op::RET0 || op == bc::Op::RET1 || op == bc::Op::RETM; }
 
 void weak_table(lua_State* L, const char* mode) {
   lua_newtable(L);

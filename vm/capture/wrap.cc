@@ -95,8 +95,7 @@ Var* Trace::wrap(const Source* source) {
 
 Var* Trace::constant_from_stack() {
   switch (lua_type(L, -1)) {
-    case LUA_TNIL:
-      return lua_pop(L, 1), nil();
+    case LUA_TNIL: return lua_pop(L, 1), nil();
     case LUA_TBOOLEAN: {
       bool b = lua_toboolean(L, -1);
       return lua_pop(L, 1), boolean(b);
@@ -119,8 +118,7 @@ Var* Trace::constant_from_stack() {
       v->pin = pin();
       return v;
     }
-    default:
-      stop("a builtin returned a value of type " + std::string(luaL_typename(L, -1)), "unsupported");
+    default: stop("a builtin returned a value of type " + std::string(luaL_typename(L, -1)), "unsupported");
   }
 }
 
@@ -153,21 +151,15 @@ Var* Trace::force(Var* v) {
       check(GuardOp::kTypeCheck, v->source, type, "a string");
       break;
     }
-    case LUA_TTABLE:
-      force_table(v);
-      break;
-    case LUA_TUSERDATA:
-      force_userdata(v);
-      break;
+    case LUA_TTABLE: force_table(v); break;
+    case LUA_TUSERDATA: force_userdata(v); break;
     case LUA_TFUNCTION:
       v->kind = VarKind::kFunction;
       v->builtin = find_builtin(state, v->id);
       v->binding = to_binding(L, -1);
       check(GuardOp::kTypeCheck, v->source, type, "a function");
       break;
-    default:
-      v->kind = VarKind::kObject;
-      check(GuardOp::kTypeCheck, v->source, type, str("a ", lua_typename(L, type)));
+    default: v->kind = VarKind::kObject; check(GuardOp::kTypeCheck, v->source, type, str("a ", lua_typename(L, type)));
   }
   lua_pop(L, 1);
   return v;
@@ -351,37 +343,24 @@ void Trace::guard_callee(Var* f) {
 bool Trace::is_real(Var* v) {
   force(v);
   switch (v->kind) {
-    case VarKind::kTensor:
-      return input_of_fake.count(v->tensor.get()) > 0;
-    case VarKind::kTable:
-      return v->table->pin != 0;
-    case VarKind::kClosure:
-      return false;
-    case VarKind::kBinding:
-      return false;
-    default:
-      return true;
+    case VarKind::kTensor: return input_of_fake.count(v->tensor.get()) > 0;
+    case VarKind::kTable: return v->table->pin != 0;
+    case VarKind::kClosure: return false;
+    case VarKind::kBinding: return false;
+    default: return true;
   }
 }
 
 void Trace::push_real(Var* v) {
   force(v);
   switch (v->kind) {
-    case VarKind::kNil:
-      return lua_pushnil(L);
-    case VarKind::kBool:
-      return lua_pushboolean(L, v->b);
-    case VarKind::kNumber:
-      return lua_pushnumber(L, constant(v));
-    case VarKind::kString:
-      text(v);
-      return lua_pushlstring(L, v->s.data(), v->s.size());
-    case VarKind::kTensor:
-      return push_tensor(L, inputs[input_of_fake.at(v->tensor.get())].real);
-    case VarKind::kTable:
-      return push_pin(v->table->pin);
-    default:
-      return push_pin(v->pin);
+    case VarKind::kNil: return lua_pushnil(L);
+    case VarKind::kBool: return lua_pushboolean(L, v->b);
+    case VarKind::kNumber: return lua_pushnumber(L, constant(v));
+    case VarKind::kString: text(v); return lua_pushlstring(L, v->s.data(), v->s.size());
+    case VarKind::kTensor: return push_tensor(L, inputs[input_of_fake.at(v->tensor.get())].real);
+    case VarKind::kTable: return push_pin(v->table->pin);
+    default: return push_pin(v->pin);
   }
 }
 
@@ -417,12 +396,9 @@ bool Trace::same(Var* a, Var* b) {
   force(a), force(b);
   if (a->kind != b->kind) return false;
   switch (a->kind) {
-    case VarKind::kNil:
-      return true;
-    case VarKind::kBool:
-      return a->b == b->b;
-    case VarKind::kString:
-      return text(a) == text(b);
+    case VarKind::kNil: return true;
+    case VarKind::kBool: return a->b == b->b;
+    case VarKind::kString: return text(a) == text(b);
     case VarKind::kNumber: {
       if (a->guarded && b->guarded && !a->num.expr && !b->num.expr) return a->num.to_double() == b->num.to_double();
       SymEnv& env = *graph->env;
@@ -445,8 +421,7 @@ bool Trace::same(Var* a, Var* b) {
       }
       return false;
     }
-    case VarKind::kClosure:
-      return a->closure == b->closure;
+    case VarKind::kClosure: return a->closure == b->closure;
     default:
       guard_identity(a), guard_identity(b);
       return a->kind == VarKind::kBinding ? a->binding == b->binding : a->id == b->id;

@@ -48,9 +48,7 @@ struct Runner {
       case GuardOp::kMetatableLoad:
         if (!lua_getmetatable(L, reg(s.a))) lua_pushnil(L);
         break;
-      case GuardOp::kLengthLoad:
-        lua_pushnumber(L, double(lua_objlen(L, reg(s.a))));
-        break;
+      case GuardOp::kLengthLoad: lua_pushnumber(L, double(lua_objlen(L, reg(s.a)))); break;
       default: {  // kGradLoad
         const Tensor& t = out.tensors[s.a];
         out.tensors[s.index] = t->autograd ? t->autograd->grad : Tensor();
@@ -90,8 +88,7 @@ struct Runner {
       case GuardOp::kGlobalCheck:
       case GuardOp::kUpvalueCheck: return equals(s, constants);
       case GuardOp::kIdentityCheck: return equals(s, weak);
-      case GuardOp::kPrototypeCheck:
-        return lua_isfunction(L, reg(s.a)) && prototype_number(L, reg(s.a)) == s.index;
+      case GuardOp::kPrototypeCheck: return lua_isfunction(L, reg(s.a)) && prototype_number(L, reg(s.a)) == s.index;
       case GuardOp::kSameCheck:
       case GuardOp::kMetatableCheck: return lua_rawequal(L, reg(s.a), reg(s.b));
       case GuardOp::kNotSameCheck: return !lua_rawequal(L, reg(s.a), reg(s.b));
