@@ -101,6 +101,7 @@ Index GroupKernel::canonical(const Sizes& sizes, bool full) const {
 
 Index GroupKernel::result_index(int32_t unit) const {
   const Reduction& r = units_[unit].low.reduction;
+  if (r.kept.empty()) return Index(units_[unit].value->sizes.size());
   Index index;
   size_t a = 0;
   for (size_t d = 0; d < r.sizes.size(); d++) {

@@ -7,6 +7,8 @@ namespace lutra {
 namespace {
 
 constexpr int kMaxInlinedChain = 6;
+// Elements from which a reduction to one value is split, and of a row below which it is not.
+constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
 
 void add_once(std::vector<int32_t>& list, int32_t v) {
   if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
@@ -32,14 +34,54 @@ void Units::add_units() {
         views_.emplace(n.get(), std::move(low));
         continue;
       }
-      Unit u;
-      u.node = n.get();
-      u.value = copies ? n->args[0].tensor() : n->results[0];
-      u.low = std::move(low);
-      if (!copies) sources_[n.get()] = source_of(size());
-      units_.push_back(std::move(u));
+      if (const Node* rows = split_rows(*n, low)) {
+        add_unit(*rows, rows->results[0], lower(*rows, facts));
+        own_nodes_.push_back(std::make_unique<Node>(*n));
+        own_nodes_.back()->args[0] = rows->results[0];
+        own_nodes_.back()->args[1] = Value();
+        low = lower(*own_nodes_.back(), facts);
+      }
+      add_unit(*n, copies ? n->args[0].tensor() : n->results[0], std::move(low));
     }
   }
+}
+
+void Units::add_unit(const Node& n, const Tensor& value, Lowered low) {
+  Unit u;
+  u.node = &n;
+  u.value = value;
+  u.low = std::move(low);
+  if (!u.is_copy()) sources_[&n] = source_of(size());
+  units_.push_back(std::move(u));
+}
+
+// A large tensor is reduced to one value in two steps, of which the first runs on all threads: the node that reduces
+// all but the outermost dimension, or null. A function of op, sizes and strides, as it is part of the reduction's
+// order.
+const Node* Units::split_rows(const Node& n, const Lowered& low) {
+  if (low.kind != Lowered::kReduce || n.op == OpId::mm || n.op == OpId::bmm) return nullptr;
+  const Reduction& r = low.reduction;
+  Tensor in = n.args[0].tensor();
+  bool position = r.op == loop::RedOp::kArgMax || r.op == loop::RedOp::kArgMin;
+  if (position || !r.kept.empty() || in->dim() < 2 || r.type != n.results[0]->dtype) return nullptr;
+  if (in->numel() < SymInt(kLargeReduction)) return nullptr;
+  int outer = stride_order(facts, in->strides)[0];
+  Sizes dims;
+  SymInt inner = 1;
+  for (int d = 0; d < int(in->dim()); d++) {
+    if (d == outer) continue;
+    dims.push_back(d);
+    inner = inner * in->sizes[size_t(d)];
+  }
+  if (inner < SymInt(kShortRow)) return nullptr;
+  auto rows = std::make_unique<Node>(n);
+  rows->args[1] = dims;
+  rows->args[2] = false;
+  Tensor value = make_fake({in->sizes[size_t(outer)]}, {1}, n.results[0]->dtype, in->device());
+  value->node = rows.get();
+  rows->results = {value};
+  own_nodes_.push_back(std::move(rows));
+  return own_nodes_.back().get();
 }
 
 const Source& Units::resolve(const Tensor& t) const {

@@ -67,6 +67,8 @@ class Units {
 
  private:
   void add_units();
+  void add_unit(const Node& n, const Tensor& value, Lowered low);
+  const Node* split_rows(const Node& n, const Lowered& low);
   void find_memory();
   void mark(const Tensor& t);
   void choose_inlined();
