@@ -390,6 +390,49 @@ TEST_CASE("a live frame keeps lines, names and upvalues when its function is pat
   }
 }
 
+TEST_CASE("a frame moves to the newest prototype", "[portal][redirect]") {
+  for (const char* jit : kJitModes) {
+    PortalHarness h(jit);
+    lua_State* L = h.L;
+    h.run("return function(n, ...) local s = 0; for i = 1, n do s = s + i * select('#', ...) end return s end");
+    const bc::Dump dump = dump_function(L, 1);
+    Pc body = 0;
+    while (bc::op(dump.top().code[body]) != bc::Op::FORI) ++body;
+    ++body;
+    auto patched = [&](int id) { return apply_patch(dump, {{{body, id, {}, false, {}}}}); };
+    const int first = alloc_portal_id(L), second = alloc_portal_id(L);
+    int calls[2] = {0, 0};
+    h.portals[first] = [&](lua_State* L) {
+      if (++calls[0] != 30) return 0;
+      lua_Debug ar;
+      lua_getstack(L, 1, &ar);
+      lua_getinfo(L, "f", &ar);
+      make_clone(L, 1, patched(second));
+      CHECK(redirect(L, 1, 2).empty());
+      CHECK_FALSE(move_frame(L, 1, first));
+      CHECK(move_frame(L, 1, second));
+      lua_getstack(L, 1, &ar);
+      lua_getinfo(L, "f", &ar);
+      CHECK(lua_rawequal(L, 1, -1));
+      lua_gc(L, LUA_GCCOLLECT, 0);
+      return 0;
+    };
+    h.portals[second] = [&](lua_State*) {
+      ++calls[1];
+      return 0;
+    };
+    make_clone(L, 1, patched(first));
+    REQUIRE(redirect(L, 1, 2).empty());
+    lua_settop(L, 1);
+    lua_pushinteger(L, 100);
+    lua_pushinteger(L, 7);
+    lua_call(L, 2, 1);
+    CHECK(lua_tointeger(L, -1) == 5050);
+    CHECK(calls[0] == 30);
+    CHECK(calls[1] == 70);
+  }
+}
+
 TEST_CASE("closures that patched code makes are of the original's prototypes", "[portal][redirect]") {
   PortalHarness h;
   give_functions(h);
