@@ -427,6 +427,25 @@ test("fresh closures of one function make one more entry at most", function()
   truthy(lt.counters().stats.unique_graphs <= 2, "graphs: " .. lt.counters().stats.unique_graphs)
 end)
 
+test("tables and tensors that turn out to be the same", function()
+  lt.reset()
+  local function f(x, a, b) a.k = x + 1 return b.k * 2 end
+  local cf = lt.compile(f)
+  cf(lt.ones(2), {k = lt.zeros(2)}, {k = lt.ones(2)})
+  local a, b = {k = lt.ones(2)}, {k = lt.ones(2)}
+  truthy(f(lt.ones(2), a, a):equal(cf(lt.ones(2), b, b)))
+  local function g(u, v) u:add_(1) return v * 2 end
+  local cg = lt.compile(g)
+  cg(lt.ones(4), lt.ones(4))
+  local p, q = lt.ones(4), lt.ones(4)
+  truthy(g(p, p):equal(cg(q, q)))
+  truthy(g(p, p:view(2, 2)):equal(cg(q, q:view(2, 2))))
+  local function e(x, s, t) if s == t then return x end return x * 2 end
+  local ce = lt.compile(e)
+  local s, t = {}, {}
+  for _, other in ipairs {t, s, t} do truthy(e(p, s, other):equal(ce(p, s, other))) end
+end)
+
 test("hits and misses", function()
   lt.reset()
   local cf = lt.compile(function(x) return x + 1 end)

@@ -253,6 +253,10 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
   push_pin(f.function->pin);
   const void* id = lua_upvalueid(L, -1, int(i) + 1);
   Cell*& cell = cell_of_real[id];
+  if (cell && cell->function != f.function->source && !options.loose_functions.empty()) {
+    lua_pop(L, 1);
+    stop("a variable is shared by closures that come and go", "closure");
+  }
   if (!cell) {
     if (frames.size() > 1 && !open_slots.empty()) {
       lua_pop(L, 1);

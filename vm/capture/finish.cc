@@ -5,6 +5,7 @@
 //    step of the call (or of the FNEW) in the outermost frame that can.
 #include "vm/capture/finish.h"
 
+#include <algorithm>
 #include <lua.hpp>
 
 #include "ops/grad/tape.h"
@@ -284,7 +285,26 @@ struct Finisher {
 
   // -- effects
 
+  // What was written to one table must not have been read from another that is the same at run time.
+  void distinct_tables() {
+    constexpr size_t kPairs = 8;
+    for (Table* w : t.written_tables) {
+      if (t.written_tables.size() > kPairs) {  // pairs would be too many: each is the table it was
+        t.check(GuardOp::kIdentityCheck, w->source, t.weak_slot(w->pin), "the same table");
+        continue;
+      }
+      for (Table& other : t.tables) {
+        if (&other == w || other.pin == 0) continue;
+        const bool both = std::any_of(w->entries.begin(), w->entries.end(), [&](const auto& e) {
+          return e.second.written && other.entries.count(e.first);
+        });
+        if (both) t.check_pair(GuardOp::kNotSameCheck, w->source, other.source);
+      }
+    }
+  }
+
   void effects() {
+    distinct_tables();
     for (Table* table : t.written_tables) {
       const Recipe target{Recipe::kRegister, t.reg(table->source)};
       for (const Key& id : table->log) {
