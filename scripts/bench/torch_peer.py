@@ -11,7 +11,7 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--seconds", type=float, default=1.0)
 parser.add_argument("cases", nargs="*")
-options = parser.parse_args()
+options = parser.parse_intermixed_args()
 torch.set_num_threads(options.threads)
 torch.manual_seed(0)
 
