@@ -41,27 +41,6 @@ std::string expr_text(const SymEnv& env, int32_t id) {
   return s + ")";
 }
 
-int arity(SymOp op) {
-  switch (op) {
-    case SymOp::kConstInt:
-    case SymOp::kConstNum:
-    case SymOp::kSize:
-    case SymOp::kStride:
-    case SymOp::kScalarInput: return 0;
-    case SymOp::kNNeg:
-    case SymOp::kNSqrt:
-    case SymOp::kNExp:
-    case SymOp::kNLog:
-    case SymOp::kNSin:
-    case SymOp::kNCos:
-    case SymOp::kNFloor:
-    case SymOp::kNCeil:
-    case SymOp::kNAbs:
-    case SymOp::kToNum: return 1;
-    default: return 2;
-  }
-}
-
 namespace {
 
 const char* kCmpNames[] = {"eq", "ne", "lt", "le", "whole"};

@@ -8,39 +8,7 @@
 
 namespace lutra {
 
-bool eval_sym_cmp(SymCmp cmp, bool numbers, HostValue a, HostValue b) {
-  switch (cmp) {
-    case SymCmp::kEq: return numbers ? a.d == b.d : a.i == b.i;
-    case SymCmp::kNe: return numbers ? a.d != b.d : a.i != b.i;
-    case SymCmp::kLt: return numbers ? a.d < b.d : a.i < b.i;
-    case SymCmp::kLe: return numbers ? a.d <= b.d : a.i <= b.i;
-    case SymCmp::kWhole: return !numbers || (std::fabs(a.d) <= 9007199254740992.0 && std::floor(a.d) == a.d);
-  }
-  return false;
-}
-
 namespace {
-
-int operands(SymOp op) {
-  switch (op) {
-    case SymOp::kConstInt:
-    case SymOp::kConstNum:
-    case SymOp::kSize:
-    case SymOp::kStride:
-    case SymOp::kScalarInput: return 0;
-    case SymOp::kNNeg:
-    case SymOp::kNSqrt:
-    case SymOp::kNExp:
-    case SymOp::kNLog:
-    case SymOp::kNSin:
-    case SymOp::kNCos:
-    case SymOp::kNFloor:
-    case SymOp::kNCeil:
-    case SymOp::kNAbs:
-    case SymOp::kToNum: return 1;
-    default: return 2;
-  }
-}
 
 int64_t to_int(double d) { return d >= -0x1p63 && d < 0x1p63 ? int64_t(d) : INT64_MIN; }
 
@@ -59,7 +27,7 @@ int32_t HostProgram::slot(int32_t expr) {
   if (slots_[expr] >= 0) return slots_[expr];
   const SymExpr e = (*env_)[expr];
   Step s{e.op, -1, e.a, e.b, kNone};
-  const int n = operands(e.op);
+  const int n = arity(e.op);
   if (n >= 1) s.a = e.op == SymOp::kToNum ? int_slot(e.a) : slot(e.a);
   if (n == 2) s.b = slot(e.b);
   s.dst = slots_[expr] = fresh();
@@ -130,7 +98,8 @@ void HostProgram::run(HostValue* v, const InputView* inputs, const double* scala
 
 bool HostProgram::guards_hold(const HostValue* v) const {
   for (const Guard& g : guards_) {
-    if (eval_sym_cmp(g.cmp, g.numbers, v[g.a], v[g.b]) != g.outcome) return false;
+    const bool answer = g.numbers ? compare_number(g.cmp, v[g.a].d, v[g.b].d) : compare_int(g.cmp, v[g.a].i, v[g.b].i);
+    if (answer != g.outcome) return false;
   }
   return true;
 }

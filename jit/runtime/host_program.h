@@ -21,9 +21,6 @@ union HostValue {
   double d;
 };
 
-// The answer to a question about values; `numbers` tells what they are.
-bool eval_sym_cmp(SymCmp cmp, bool numbers, HostValue a, HostValue b);
-
 // Usage: ask for slots, then run with an array of size() values that start_values() has been copied to.
 class HostProgram {
  public:

@@ -12,9 +12,10 @@ namespace {
 struct SymOpInfo {
   const char* text;
   bool number;
+  int operands;
 };
 const SymOpInfo kOps[] = {
-#define X(e, text, num) {text, num},
+#define X(e, text, num, operands) {text, num, operands},
     LUTRA_SYM_OPS(X)
 #undef X
 };
@@ -34,8 +35,6 @@ int64_t div_floor(int64_t a, int64_t b) {
 int64_t mod_floor(int64_t a, int64_t b) { return wrap_sub(a, wrap_mul(div_floor(a, b), b)); }
 
 bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
-bool is_leaf(SymOp op) { return op <= SymOp::kScalarInput; }
-bool is_unary(SymOp op) { return (op >= SymOp::kNNeg && op <= SymOp::kNAbs) || op == SymOp::kToNum; }
 bool is_commutative(SymOp op) {
   return op == SymOp::kAdd || op == SymOp::kMul || op == SymOp::kMin || op == SymOp::kMax;
 }
@@ -57,19 +56,8 @@ bool same(const SymExpr& x, const SymExpr& y) {
 }
 
 bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
-  if (cmp == SymCmp::kWhole) {
-    if (!is_number(a.op)) return true;
-    return std::floor(a.d) == a.d && std::fabs(a.d) <= 9007199254740992.0;
-  }
-  if (!is_number(a.op) && !is_number(b.op)) {
-    if (cmp == SymCmp::kEq) return a.i == b.i;
-    if (cmp == SymCmp::kNe) return a.i != b.i;
-    return cmp == SymCmp::kLt ? a.i < b.i : a.i <= b.i;
-  }
-  double x = as_number(a), y = as_number(b);
-  if (cmp == SymCmp::kEq) return x == y;
-  if (cmp == SymCmp::kNe) return x != y;
-  return cmp == SymCmp::kLt ? x < y : x <= y;
+  const bool numbers = is_number(a.op) || (cmp != SymCmp::kWhole && is_number(b.op));
+  return numbers ? compare_number(cmp, as_number(a), as_number(b)) : compare_int(cmp, a.i, b.i);
 }
 
 }  // namespace
@@ -111,8 +99,31 @@ double eval_number(SymOp op, double a, double b) {
   }
 }
 
+bool compare_int(SymCmp cmp, int64_t a, int64_t b) {
+  switch (cmp) {
+    case SymCmp::kEq: return a == b;
+    case SymCmp::kNe: return a != b;
+    case SymCmp::kLt: return a < b;
+    case SymCmp::kLe: return a <= b;
+    case SymCmp::kWhole: return true;
+  }
+  return false;
+}
+
+bool compare_number(SymCmp cmp, double a, double b) {
+  switch (cmp) {
+    case SymCmp::kEq: return a == b;
+    case SymCmp::kNe: return a != b;
+    case SymCmp::kLt: return a < b;
+    case SymCmp::kLe: return a <= b;
+    case SymCmp::kWhole: return std::floor(a) == a && std::fabs(a) <= 9007199254740992.0;
+  }
+  return false;
+}
+
 const char* name(SymOp op) { return kOps[size_t(op)].text; }
 bool is_number(SymOp op) { return kOps[size_t(op)].number; }
+int arity(SymOp op) { return kOps[size_t(op)].operands; }
 
 SymEnv::SymEnv() { exprs_.push_back({SymOp::kConstInt}); }  // id 0 means "constant" in a SymInt: never handed out
 
@@ -131,7 +142,7 @@ int32_t SymEnv::constant(int64_t v) { return intern({SymOp::kConstInt, 0, 0, v, 
 int32_t SymEnv::number(double v) { return intern({SymOp::kConstNum, 0, 0, 0, v}); }
 
 int32_t SymEnv::leaf(SymOp op, int32_t input, int32_t dim, int64_t int_hint, double num_hint) {
-  LUTRA_CHECK(lutra::is_leaf(op), "not a leaf");
+  LUTRA_CHECK(arity(op) == 0, "not a leaf");
   return intern({op, input, dim, int_hint, num_hint});
 }
 
@@ -183,8 +194,8 @@ int32_t SymEnv::simplify(SymOp op, int32_t a, int32_t b) {
 }
 
 int32_t SymEnv::make(SymOp op, int32_t a, int32_t b) {
-  LUTRA_CHECK(!lutra::is_leaf(op) && a > 0 && (b > 0 || is_unary(op)), "malformed expression");
-  SymExpr e{op, a, is_unary(op) ? 0 : b};
+  LUTRA_CHECK(arity(op) > 0 && a > 0 && (b > 0 || arity(op) == 1), "malformed expression");
+  SymExpr e{op, a, arity(op) == 1 ? 0 : b};
   if (is_number(op)) {
     e.d = eval_number(op, as_number(exprs_[a]), e.b ? as_number(exprs_[b]) : 0);
     if (is_constant(exprs_[a]) && (!e.b || is_constant(exprs_[b]))) return number(e.d);
@@ -241,8 +252,8 @@ std::string SymEnv::print(int32_t id) const {
     return text;
   }
   if (e.op == SymOp::kScalarInput) return str(name(e.op), "(", e.a, ")");
-  if (lutra::is_leaf(e.op)) return str(name(e.op), "(", e.a, ", ", e.b, ")");
-  if (is_unary(e.op)) return str(name(e.op), "(", print(e.a), ")");
+  if (arity(e.op) == 0) return str(name(e.op), "(", e.a, ", ", e.b, ")");
+  if (arity(e.op) == 1) return str(name(e.op), "(", print(e.a), ")");
   return str(name(e.op), "(", print(e.a), ", ", print(e.b), ")");
 }
 

@@ -18,27 +18,50 @@
 
 namespace lutra {
 
-// X(enumerator, text, is_number): the host operations. Number ops are LuaJIT's double arithmetic (pow is libm's).
-#define LUTRA_SYM_OPS(X)                                                                                              \
-  X(kConstInt, "int", 0)                                                                                              \
-  X(kConstNum, "num", 1)                                                                                              \
-  X(kSize, "size", 0)                                                                                                 \
-  X(kStride, "stride", 0)                                                                                             \
-  X(kScalarInput, "scalar", 1)                                                                                        \
-  X(kAdd, "add", 0) X(kSub, "sub", 0) X(kMul, "mul", 0) X(kFloorDiv, "floordiv", 0) X(kMod, "mod", 0)                 \
-      X(kMin, "min", 0) X(kMax, "max", 0) X(kNAdd, "nadd", 1) X(kNSub, "nsub", 1) X(kNMul, "nmul", 1)                 \
-          X(kNDiv, "ndiv", 1) X(kNMod, "nmod", 1) X(kNPow, "npow", 1) X(kNNeg, "nneg", 1) X(kNSqrt, "nsqrt", 1)       \
-              X(kNExp, "nexp", 1) X(kNLog, "nlog", 1) X(kNSin, "nsin", 1) X(kNCos, "ncos", 1) X(kNFloor, "nfloor", 1) \
-                  X(kNCeil, "nceil", 1) X(kNAbs, "nabs", 1) X(kNMin, "nmin", 1) X(kNMax, "nmax", 1)                   \
-                      X(kToNum, "tonum", 1)
+// X(enumerator, text, is_number, operands): the host operations. Number ops are LuaJIT's double arithmetic (pow is
+// libm's).
+// clang-format off
+#define LUTRA_SYM_OPS(X)          \
+  X(kConstInt, "int", 0, 0)       \
+  X(kConstNum, "num", 1, 0)       \
+  X(kSize, "size", 0, 0)          \
+  X(kStride, "stride", 0, 0)      \
+  X(kScalarInput, "scalar", 1, 0) \
+  X(kAdd, "add", 0, 2)            \
+  X(kSub, "sub", 0, 2)            \
+  X(kMul, "mul", 0, 2)            \
+  X(kFloorDiv, "floordiv", 0, 2)  \
+  X(kMod, "mod", 0, 2)            \
+  X(kMin, "min", 0, 2)            \
+  X(kMax, "max", 0, 2)            \
+  X(kNAdd, "nadd", 1, 2)          \
+  X(kNSub, "nsub", 1, 2)          \
+  X(kNMul, "nmul", 1, 2)          \
+  X(kNDiv, "ndiv", 1, 2)          \
+  X(kNMod, "nmod", 1, 2)          \
+  X(kNPow, "npow", 1, 2)          \
+  X(kNNeg, "nneg", 1, 1)          \
+  X(kNSqrt, "nsqrt", 1, 1)        \
+  X(kNExp, "nexp", 1, 1)          \
+  X(kNLog, "nlog", 1, 1)          \
+  X(kNSin, "nsin", 1, 1)          \
+  X(kNCos, "ncos", 1, 1)          \
+  X(kNFloor, "nfloor", 1, 1)      \
+  X(kNCeil, "nceil", 1, 1)        \
+  X(kNAbs, "nabs", 1, 1)          \
+  X(kNMin, "nmin", 1, 2)          \
+  X(kNMax, "nmax", 1, 2)          \
+  X(kToNum, "tonum", 1, 1)
+// clang-format on
 
 enum class SymOp : uint8_t {
-#define X(e, text, num) e,
+#define X(e, text, num, operands) e,
   LUTRA_SYM_OPS(X)
 #undef X
 };
 const char* name(SymOp op);
 bool is_number(SymOp op);
+int arity(SymOp op);  // operands that are expressions: 0 for leaves and constants
 // The meaning of an operation (no leaf, no constant) on values. Division by zero is an internal error.
 int64_t eval_int(SymOp op, int64_t a, int64_t b);
 double eval_number(SymOp op, double a, double b);
@@ -51,6 +74,10 @@ struct SymExpr {
 };
 
 enum class SymCmp : uint8_t { kEq, kNe, kLt, kLe, kWhole };  // kWhole: a is a whole number within +-2^53 (b unused)
+
+// The answer for values of one kind.
+bool compare_int(SymCmp cmp, int64_t a, int64_t b);
+bool compare_number(SymCmp cmp, double a, double b);
 
 // A question asked of symbols while tracing, with the answer the trace relies on.
 struct SymGuard {
@@ -71,7 +98,6 @@ class SymEnv {
   // Answers by the hints and, when a side is symbolic, records the guard (once).
   bool ask(SymCmp cmp, int32_t a, int32_t b);
   const std::vector<SymGuard>& guards() const { return guards_; }
-  void drop_guards(size_t keep) { guards_.resize(keep); }
   // Prefix form: size(0, 1), mul(size(0, 0), 4), scalar(2), num(0.5); integer constants are bare.
   std::string print(int32_t id) const;
 

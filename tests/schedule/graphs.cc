@@ -102,8 +102,7 @@ bool guards_hold(const SymEnv& env, RunSizes sizes) {
   for (const SymGuard& g : env.guards()) {
     if (g.cmp == SymCmp::kWhole) continue;
     int64_t a = evaluate(env, g.a, sizes), b = evaluate(env, g.b, sizes);
-    bool holds = g.cmp == SymCmp::kEq ? a == b : g.cmp == SymCmp::kLt ? a < b : g.cmp == SymCmp::kLe ? a <= b : a != b;
-    if (holds != g.outcome) return false;
+    if (compare_int(g.cmp, a, b) != g.outcome) return false;
   }
   return true;
 }

@@ -28,13 +28,12 @@ class SymbolProgram {
   std::string print(int guard) const { return texts_[guard]; }
 
  private:
+  bool holds(const SymGuard& guard, const std::vector<SymbolValue>& values) const;
+
   std::vector<SymExpr> exprs_;  // operands are places
   std::vector<SymGuard> guards_;
   std::vector<std::string> texts_;
   std::unordered_map<int32_t, int> places_;
 };
-
-// A host operation on values, as Lua (doubles) and meta rules (int64) would compute it.
-SymbolValue evaluate(const SymExpr& expr, SymbolValue a, SymbolValue b);
 
 }  // namespace lutra

@@ -169,7 +169,6 @@ class Emitter {
   const Value& value(int32_t id, int u) const;
   x86::Vec reg(DType t, const Value& v);
   asmjit::Operand operand(DType t, const Value& v);
-  x86::KReg mask_of(const Value& v);
   x86::Vec maximum(DType t, bool max, const Value& a, const Value& b);
 
   // emit_lanewise.cc
