@@ -187,7 +187,7 @@ void set_grad_enabled(bool on) { grad_mode = on; }
 Executor* set_executor(Executor* e) { return std::exchange(executor, e); }
 
 Generator& default_generator() {
-  static Generator generator;
+  thread_local Generator generator;
   return generator;
 }
 

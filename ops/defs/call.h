@@ -72,7 +72,8 @@ struct GradModeScope {
   bool saved;
 };
 
-// The random generator: numbers are a function of (seed, call index, element index); an op takes one call index.
+// The random generator of this thread, as grad mode is: numbers are a function of (seed, call index, element index); an
+// op takes one call index.
 struct Generator {
   uint64_t seed = 0;
   uint64_t next_call = 0;
