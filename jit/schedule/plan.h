@@ -49,11 +49,10 @@ struct KernelLaunch {
   int line = 0;
 };
 
-// A library's kernel: which op, on which views; the implementation is chosen from sizes, strides and the tuning table.
+// A library's kernel: which op, on which views; ops/extern chooses how from dtypes, sizes and strides.
 struct ExternLaunch {
   OpId op;
   std::vector<BufferView> in, out;
-  std::vector<double> attrs;
   const char* file = nullptr;
   int line = 0;
 };

@@ -21,10 +21,8 @@ using ParallelFor = void (*)(int64_t n, int64_t grain, const std::function<void(
 
 // Runs mm or bmm. Returns false when no implementation takes these types (the lowering then uses loops).
 bool run_extern(OpId op, std::span<const ExternView> in, ExternView& out, ParallelFor parallel);
-// Whether run_extern takes op on operands of dtype. The first question opens the library; the answer never changes.
+// Whether run_extern takes op on operands of dtype. The first question opens the library, and says on standard error
+// why it cannot; the answer never changes.
 bool extern_supports(OpId op, DType dtype);
-
-// Takes one message when a library that would be used is missing. The default writes it to standard error.
-void set_extern_log(void (*log)(const char* message));
 
 }  // namespace lutra

@@ -55,7 +55,6 @@ Scalar pin(Scalar s);
 inline Value vint(SymInt v) { return Scalar::of_sym(v); }
 inline Value vnum(double v) { return Scalar(v); }
 inline Value vdim(int64_t v) { return Scalar::of_int(v); }
-inline DType dtype_or_none(const Value& v) { return v.is_none() ? DType::kNone : v.as<DType>(); }
 Tensor full_of(const Sizes& sizes, Scalar value, const Value& dtype, const Value& device);
 Tensor to_dtype(const Tensor& t, DType dtype);
 // dim of t, wrapped from negatives; throws naming fn.

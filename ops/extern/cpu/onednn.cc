@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <dnnl.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,9 +13,6 @@
 
 namespace lutra {
 namespace {
-
-void log_to_stderr(const char* message) { std::fprintf(stderr, "lutra: %s\n", message); }
-std::atomic<void (*)(const char*)> extern_log{log_to_stderr};
 
 struct OneDnn {
   decltype(&dnnl_sgemm) sgemm = nullptr;
@@ -38,9 +34,9 @@ OneDnn open_library() {
     if (!lib.sgemm) why = "it has no dnnl_sgemm";
   }
   if (why) {
-    const std::string message =
-        str("oneDNN (", name, ", Debian's libdnnl2) cannot be used: ", why, "; matrix products run as plain loops");
-    extern_log.load()(message.c_str());
+    std::fprintf(stderr,
+                 "lutra: oneDNN (%s, Debian's libdnnl2) cannot be used: %s; matrix products run as plain loops\n", name,
+                 why);
   }
   return lib;
 }
@@ -69,8 +65,6 @@ class OneThread {
 };
 
 }  // namespace
-
-void set_extern_log(void (*log)(const char* message)) { extern_log = log ? log : log_to_stderr; }
 
 bool onednn_available() { return library().sgemm != nullptr; }
 
