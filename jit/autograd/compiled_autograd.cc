@@ -210,8 +210,15 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
     for (const Tensor& t : self->saved_) forward->outputs.push_back(make.value(t));
     forward->rng_calls = g.rng_calls;
   }
+  self->log_joint(*forward);
   self->forward_ = compile_graph(std::move(forward), options);
   return self;
+}
+
+void CompiledAutograd::log_joint(Graph& graph) const {
+  if (!options_.log || (options_.wanted && !options_.wanted("joint"))) return;
+  graph.renumber();
+  options_.log("joint", print(graph));
 }
 
 const Compiled& CompiledAutograd::backward_for(std::vector<Tensor> gradients) {
@@ -221,6 +228,7 @@ const Compiled& CompiledAutograd::backward_for(std::vector<Tensor> gradients) {
   auto it = backwards_.find(key);
   if (it != backwards_.end()) return it->second;
   Backward b = trace_backward(gradients);
+  log_joint(*b.graph);
   return backwards_.emplace(key, compile_graph(std::move(b.graph), options_)).first->second;
 }
 

@@ -3,15 +3,14 @@
 //
 // In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). The backward is traced by
 // the tape itself (grad() on the FakeTensors, below it a recorder), so it is eager's, op for op. Invariants:
-// 1. The forward has the traced outputs, then the values the backward reads; views are recomputed from their base
-// rather
-//    than saved.
+// 1. The forward has the traced outputs, then the values the backward reads; views are recomputed from their base, not
+//    saved.
 // 2. A backward graph has the traced inputs, the saved values, then the gradients that came; it shares the SymEnv,
 // whose
 //    leaves name the traced inputs.
-// 3. A backward is compiled at first use for the outputs that have a gradient and these gradients' strides: reduction
-// order
-//    depends on strides.
+// 3. A backward is compiled at first use for the outputs that have a gradient and these gradients' strides, on which
+// the
+//    order of reductions depends.
 #pragma once
 #include <map>
 #include <memory>
@@ -39,6 +38,7 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
   };
   Backward trace_backward(const std::vector<Tensor>& gradients);
   std::string input_name(size_t i) const;  // of run's inputs
+  void log_joint(Graph& graph) const;
   const Compiled& backward_for(std::vector<Tensor> gradients);
 
   std::unique_ptr<Graph> traced_;

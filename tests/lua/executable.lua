@@ -133,6 +133,9 @@ test("LUTRA_LOGS and configuration from the environment", function()
   program = "LUTRA_LOGS=nope " .. saved
   local _, err, code = run("-e ''")
   equal(code, 1) truthy(err:find("LUTRA_LOGS: unknown name 'nope' (known: graph_breaks, guards", 1, true))
+  program = "LUTRA_LOGS=dce,joint " .. saved
+  _, err, code = run("-e 'local w = lt.ones(2, {requires_grad = true}) lt.compile(function(x) return (x * w):sum() end)(w):backward()'")
+  equal(code, 0) truthy(err:find("[dce] graph {", 1, true)) truthy(select(2, err:gsub("%[joint%] graph {", "")) == 2)
   program = "LUTRA_LOGS=help " .. saved
   _, err, code = run("-e ''")
   equal(code, 0) truthy(err:find("recompiles", 1, true))

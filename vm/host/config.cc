@@ -20,16 +20,17 @@ struct Row {
   Member member;
   const char* choices = nullptr;  // of strings: "a|b|c"; null: anything
   int least = 0;                  // of numbers
+  const char* later = "";         // choices that nothing carries out yet: better an error than no effect
 };
 
 const Row kRows[] = {
     {"recompile_limit", &Config::recompile_limit, nullptr, 1},
     {"cache_dir", &Config::cache_dir},
     {"num_threads", &Config::num_threads},
-    {"isa", &Config::isa, "avx512|avx2|interp"},
+    {"isa", &Config::isa, "avx512|avx2|interp", 0, "avx2"},
     {"deterministic", &Config::deterministic},
-    {"stress", &Config::stress, "capture|break"},
-    {"profit", &Config::profit, "auto|always|measure"},
+    {"stress", &Config::stress, "capture|break", 0, "capture|break"},
+    {"profit", &Config::profit, "auto|always|measure", 0, "measure"},
 };
 
 const Row& find_row(const char* name) {
@@ -41,11 +42,14 @@ const Row& find_row(const char* name) {
   fail("config: unknown name '", name, "' (known: ", known, ")");
 }
 
+bool among(const std::string& value, const char* choices) {
+  return value.find('|') == std::string::npos && str("|", choices, "|").find("|" + value + "|") != std::string::npos;
+}
+
 void check_choice(const Row& row, const std::string& value) {
   if (!row.choices || value.empty()) return;
-  const std::string all = std::string("|") + row.choices + "|";
-  if (value.find('|') == std::string::npos && all.find("|" + value + "|") != std::string::npos) return;
-  fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
+  if (!among(value, row.choices)) fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
+  if (among(value, row.later)) fail("config: ", row.name, " = '", value, "' is not available in this version");
 }
 
 int check_int(const Row& row, double value) {

@@ -1,10 +1,10 @@
 // LUTRA_LOGS: which stages are written to standard error.
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
 #include <string>
 
+#include "jit/passes/passes.h"
 #include "jit/runtime/executable.h"
 #include "ops/core/error.h"
 #include "vm/host/runtime.h"
@@ -17,7 +17,7 @@ const char* const kStages[][2] = {
     {"guards", "the guards of each compiled entry"},
     {"recompiles", "which guard failed when another entry was made"},
     {"graph", "the captured graph"},
-    {"joint", "forward and backward in one graph"},
+    {"joint", "the forward and the backward of a segment that is differentiated outside, before their passes"},
     {"loop", "the loop IR of the kernels"},
     {"schedule", "fusion groups, loop order, memory plan"},
     {"asm", "the machine code of the kernels"},
@@ -60,12 +60,19 @@ void check_logs() {
     if (name == "help") {
       std::fprintf(stderr, "LUTRA_LOGS=stage,stage,... writes to standard error:\n");
       for (const auto& row : kStages) std::fprintf(stderr, "  %-13s %s\n", row[0], row[1]);
+      for (size_t i = 0; i < kPassCount; ++i)
+        std::fprintf(stderr, "  %-13s the graph after this pass\n", kPasses[i].name);
       continue;
     }
-    const bool known = std::any_of(std::begin(kStages), std::end(kStages), [&](auto& row) { return name == row[0]; });
-    if (known) continue;
     std::string names;
-    for (const auto& row : kStages) names += std::string(names.empty() ? "" : ", ") + row[0];
+    bool known = false;
+    const auto add = [&](const char* each) {
+      known = known || name == each;
+      names += std::string(names.empty() ? "" : ", ") + each;
+    };
+    for (const auto& row : kStages) add(row[0]);
+    for (size_t i = 0; i < kPassCount; ++i) add(kPasses[i].name);
+    if (known) continue;
     fail("LUTRA_LOGS: unknown name '", name, "' (known: ", names, ", help)");
   }
   if (log_wanted("perf") && !runtime_config().perf) {

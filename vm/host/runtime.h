@@ -18,7 +18,7 @@ struct Config {
   int num_threads = 0;
   std::string isa;
   bool deterministic = true;
-  std::string stress;  // "", "capture", "break"
+  std::string stress;  // nothing reads it yet; setting it is an error
   std::string profit = "auto";
 };
 
@@ -52,8 +52,7 @@ void push_config(lua_State* L);
 // Called after a setting was assigned, where set.
 extern void (*on_config_change)(lua_State* L);
 
-// LUTRA_LOGS: whether a stage is wanted, and writing it to standard error. Names: graph_breaks guards recompiles graph
-// joint loop schedule asm bytecode perf.
+// LUTRA_LOGS: whether a stage is wanted, and writing it to standard error. The names are log.cc's and the passes'.
 bool log_wanted(const char* stage);
 void log_text(const char* stage, const std::string& text);
 // Throws for a name that is none; `help` prints the names. Called when a state is opened.
