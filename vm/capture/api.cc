@@ -2,6 +2,7 @@
 #include <cstring>
 #include <lua.hpp>
 
+#include "jit/eager/eager.h"
 #include "vm/capture/auto.h"
 #include "vm/capture/driver.h"
 #include "vm/capture/open.h"
@@ -27,6 +28,9 @@ UnitOptions read_options(lua_State* L, int index) {
   while (lua_next(L, index)) {
     if (lua_type(L, -2) != LUA_TSTRING) fail("compile: options have names");
     const std::string key = lua_tostring(L, -2);
+    if ((key == "dynamic" || key == "fullgraph") && !lua_isboolean(L, -1)) {
+      fail("compile: option '", key, "' is true or false, not a ", luaL_typename(L, -1));
+    }
     if (key == "dynamic") {
       o.dynamic = lua_toboolean(L, -1);
     } else if (key == "fullgraph") {
@@ -252,6 +256,7 @@ int api_counters(lua_State* L) {
 int api_reset(lua_State* L) {
   CaptureState& state = capture_state(L);
   runtime(L).counters = Counters();
+  clear_eager();
   std::vector<std::shared_ptr<Unit>> all = state.resume_units;
   for (auto& [key, unit] : state.units) all.push_back(unit);
   for (auto& unit : all) {
@@ -261,6 +266,7 @@ int api_reset(lua_State* L) {
       for (auto& e : point.entries) {
         luaL_unref(L, LUA_REGISTRYINDEX, e->constants);
         luaL_unref(L, LUA_REGISTRYINDEX, e->weak);
+        if (e->callable) luaL_unref(L, LUA_REGISTRYINDEX, e->callable);
       }
       point.entries.clear();
       if (point.dead) unit->changed = true;
@@ -294,7 +300,7 @@ int api_allow_in_graph(lua_State* L) {
   return 1;
 }
 
-// mark_dynamic(x, dim): marks are kept by tensor, weakly.
+// mark_dynamic(x, dim): marks are kept by the tensor's address.
 int mark(lua_State* L, bool dynamic) {
   Tensor* t = to_tensor(L, 1);
   const char* who = dynamic ? "mark_dynamic" : "mark_static";

@@ -33,22 +33,14 @@ Var* function_constant(Trace& t, const char* global) {
 
 const char* type_name(Var* v) {
   switch (v->kind) {
-    case VarKind::kNil:
-      return "nil";
-    case VarKind::kBool:
-      return "boolean";
-    case VarKind::kNumber:
-      return "number";
-    case VarKind::kString:
-      return "string";
-    case VarKind::kTensor:
-      return "userdata";
-    case VarKind::kTable:
-      return "table";
-    case VarKind::kObject:
-      return nullptr;
-    default:
-      return "function";
+    case VarKind::kNil: return "nil";
+    case VarKind::kBool: return "boolean";
+    case VarKind::kNumber: return "number";
+    case VarKind::kString: return "string";
+    case VarKind::kTensor: return "userdata";
+    case VarKind::kTable: return "table";
+    case VarKind::kObject: return nullptr;
+    default: return "function";
   }
 }
 
@@ -112,9 +104,7 @@ Vars run_rawset(Trace& t, Var*, const Vars& args) {
   return {args[0]};
 }
 
-Vars run_rawequal(Trace& t, Var*, const Vars& args) {
-  return {t.boolean(t.same(arg(t, args, 0), arg(t, args, 1)))};
-}
+Vars run_rawequal(Trace& t, Var*, const Vars& args) { return {t.boolean(t.same(arg(t, args, 0), arg(t, args, 1)))}; }
 
 Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
   Var* v = arg(t, args, 0);
@@ -223,9 +213,9 @@ struct HostFunction {
   SymOp op;
 };
 const HostFunction kHostFunctions[] = {
-    {"math.sqrt", SymOp::kNSqrt},   {"math.exp", SymOp::kNExp},   {"math.log", SymOp::kNLog},
-    {"math.sin", SymOp::kNSin},     {"math.cos", SymOp::kNCos},   {"math.floor", SymOp::kNFloor},
-    {"math.ceil", SymOp::kNCeil},   {"math.abs", SymOp::kNAbs},
+    {"math.sqrt", SymOp::kNSqrt}, {"math.exp", SymOp::kNExp}, {"math.log", SymOp::kNLog},
+    {"math.sin", SymOp::kNSin},   {"math.cos", SymOp::kNCos}, {"math.floor", SymOp::kNFloor},
+    {"math.ceil", SymOp::kNCeil}, {"math.abs", SymOp::kNAbs},
 };
 
 Vars run_host(Trace& t, Var* self, const Vars& args) {
@@ -340,7 +330,6 @@ const Builtin kRows[] = {
     {"lutra.no_grad", run_no_grad},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
-    {"lutra.no_grad", run_no_grad},
 };
 
 const Builtin kBindingRows[] = {
@@ -348,14 +337,28 @@ const Builtin kBindingRows[] = {
     {"is_grad_enabled", run_is_grad_enabled},
 };
 
-void learn_table(lua_State* L, CaptureState& state, const std::string& prefix, int table) {
+// Is the value at the top a function of LuaJIT's own libraries, in C or in bytecode? A host may have replaced some.
+bool is_library_function(lua_State* L) {
+  if (!lua_isfunction(L, -1) || lua_iscfunction(L, -1)) return lua_isfunction(L, -1);
+  lua_Debug about;
+  lua_pushvalue(L, -1);
+  lua_getinfo(L, ">S", &about);
+  return strncmp(about.short_src, "[builtin:", 9) == 0;
+}
+
+// Functions learned by address are kept in the table `anchors`, so that their addresses stay theirs.
+void learn_table(lua_State* L, CaptureState& state, const std::string& prefix, int table, int anchors) {
+  const bool ours = prefix == "lutra.";
   lua_pushnil(L);
   while (lua_next(L, table)) {
-    if (lua_isfunction(L, -1) && lua_type(L, -2) == LUA_TSTRING) {
+    if (lua_type(L, -2) == LUA_TSTRING && (ours ? lua_isfunction(L, -1) : is_library_function(L))) {
       const std::string name = prefix + lua_tostring(L, -2);
       const void* p = lua_topointer(L, -1);
       if (const Builtin* b = find_builtin_row(name)) state.builtins[p] = b;
       state.c_names.emplace(p, name);
+      lua_pushvalue(L, -1);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, anchors);
     }
     lua_pop(L, 1);
   }
@@ -390,22 +393,24 @@ std::string name_of_function(const CaptureState& state, const void* function) {
 bool is_disabled(const CaptureState& state, const void* function) { return state.disabled.count(function) > 0; }
 
 void learn_builtins(lua_State* L, CaptureState& state) {
-  const int module = lua_gettop(L);
+  const int module = lua_gettop(L), anchors = module + 1, globals = module + 2;
+  lua_newtable(L);
   lua_pushvalue(L, LUA_GLOBALSINDEX);
-  learn_table(L, state, "", lua_gettop(L));
+  learn_table(L, state, "", globals, anchors);
   for (const char* library : {"math", "string", "table", "io", "os", "coroutine", "debug"}) {
-    lua_getfield(L, module + 1, library);
-    if (lua_istable(L, -1)) learn_table(L, state, std::string(library) + ".", lua_gettop(L));
+    lua_getfield(L, globals, library);
+    if (lua_istable(L, -1)) learn_table(L, state, std::string(library) + ".", lua_gettop(L), anchors);
     lua_pop(L, 1);
   }
-  lua_getfield(L, module + 1, "ipairs");
+  lua_getfield(L, globals, "ipairs");
   lua_newtable(L);
   lua_call(L, 1, 1);
   state.builtins[lua_topointer(L, -1)] = find_builtin_row("ipairs iterator");
-  // The library's functions stay alive, so that their addresses stay theirs.
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_settop(L, module);
-  learn_table(L, state, "lutra.", module);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, anchors);
+  learn_table(L, state, "lutra.", module, anchors);
+  lua_settop(L, anchors);
+  lua_setfield(L, LUA_REGISTRYINDEX, "lutra.builtins");
 }
 
 }  // namespace lutra

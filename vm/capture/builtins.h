@@ -21,10 +21,5 @@ struct Builtin {
 const Builtin* find_builtin_row(const std::string& name);
 // Bindings that are modelled by name: no_grad, set_grad_enabled ...
 const Builtin* find_binding_builtin(const std::string& name);
-// The generator functions that pairs and ipairs return.
-struct Generators {
-  const void* next = nullptr;
-  const void* ipairs = nullptr;
-};
 
 }  // namespace lutra

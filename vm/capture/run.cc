@@ -95,8 +95,6 @@ struct EntryRunner {
         lua_remove(L, -2);
         return;
       }
-      case Recipe::kMethod:
-        fail_internal("capture: a method as a result");
     }
   }
 

@@ -19,7 +19,6 @@ struct CaptureState {
   std::unordered_map<const void*, const Builtin*> builtins;           // by address of the function
   std::unordered_map<const void*, std::string> c_names;               // "print", "io.write"
   std::unordered_set<const void*> disabled;                           // lt.disable: Lua functions, by address
-  Generators generators;
   std::map<UnitKey, std::shared_ptr<Unit>> units;
   std::unordered_map<int, Portal> portals;                            // by portal id
   std::unordered_map<uint64_t, std::weak_ptr<Unit>> by_serial;

@@ -47,7 +47,7 @@ struct UnitKey {
 
 // How a value that the segment leaves behind is made.
 struct Recipe {
-  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume, kMethod };
+  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume };
   Kind kind = kNil;
   int index = 0;  // constant, output, input, register, place of the symbol, fresh table, resume
 };
@@ -150,7 +150,6 @@ struct Unit {
   std::unique_ptr<LuaCode> code;
   std::string name;                   // file:line of the function
   std::map<bc::Pc, UnitPoint> points;
-  bc::Pc first_point = 1;
   std::shared_ptr<Patched> patched;   // newest; null before the first capture
   bool changed = true;
   uint64_t version = 0;               // of patched
