@@ -1,12 +1,8 @@
 -- nn.functional: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
 local lt = ...
 
-local names = {
-  "cross_entropy", "dropout", "elu", "embedding", "gelu", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "mse_loss",
-  "nll_loss", "one_hot", "pad", "relu", "relu_", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "softmax", "softplus",
-  "tanh",
-}
+local names = {"cross_entropy", "linear", "log_softmax", "mse_loss", "nll_loss", "relu", "relu_", "sigmoid", "softmax", "tanh"}
 
 local functional = {}
-for _, name in ipairs(names) do functional[name] = lt[name] end
+for _, name in ipairs(names) do functional[name] = assert(lt[name], name) end
 return functional

@@ -45,6 +45,9 @@ local kaiming_options = {a = 0, mode = "fan_in", nonlinearity = "leaky_relu"}
 
 local function kaiming_std(t, options, where)
   local fan_in, fan_out = fans(t, where)
+  if options.mode ~= "fan_in" and options.mode ~= "fan_out" then
+    error(where .. ": mode is 'fan_in' or 'fan_out', not " .. tostring(options.mode), 3)
+  end
   local fan = options.mode == "fan_out" and fan_out or fan_in
   return M.calculate_gain(options.nonlinearity, options.a) / math.sqrt(fan)
 end
