@@ -31,7 +31,7 @@ const char* const kPool = R"lua(
 
 struct Pool {
   lua_State* L = luaL_newstate();
-  int n = 0;
+  int n = 0, runs = 0, unsure = 0;  // how often the machine code ran, and left the answer to the witness
   Pool() {
     luaL_openlibs(L);
     open_lutra(L);
@@ -44,7 +44,11 @@ struct Pool {
     n = int(lua_tointeger(L, -1));
     lua_settop(L, 0);
   }
-  ~Pool() { lua_close(L); }
+  ~Pool() {
+    CHECK(runs > 0);
+    CHECK(unsure * 4 < runs);
+    lua_close(L);
+  }
   void push(int i) {  // 0: nil
     if (i == 0) return lua_pushnil(L);
     lua_getglobal(L, "v");
@@ -92,8 +96,9 @@ void compare(Pool& pool, const GuardProgram& program, int a, int b, int c, int w
   pool.push(self);
   auto native = compile_guards(L, program, 1, 2);
   if (!native) {
+    REQUIRE(c == 0);  // a constant nil has no code, anything else has
     lua_settop(L, 0);
-    return;  // a constant nil has no code
+    return;
   }
   Call call{L, &program, native.get(), 1};
   lua_pushlightuserdata(L, &call);
@@ -105,6 +110,8 @@ void compare(Pool& pool, const GuardProgram& program, int a, int b, int c, int w
   const bool same = call.fast == call.witness || call.fast == NativeGuards::kUnsure;
   CHECK(same);
   CHECK(call.same_registers);
+  pool.runs++;
+  if (call.fast == NativeGuards::kUnsure) pool.unsure++;
 }
 
 GuardStep step(GuardOp op, int a = -1, int b = -1, int index = 0) {
