@@ -338,6 +338,15 @@ check("is_compiling differs by design; disable, mark, options", function()
   return function(x) return hidden(x + 1) * 2 end, x23
 end, {breaks = 1})
 
+test("a constant 0 is not -0", function()
+  local f = lt.compile(function(x, n) return x / math.fmod(n, 5) end)
+  local x = lt.ones(1)
+  for _ = 1, 2 do
+    equal(f(x, 0):item(), 1 / 0)
+    equal(f(x, -0):item(), -1 / 0)
+  end
+end)
+
 test("dynamic sizes: at most 3 compiles for batches 0 to n", function()
   for _, order in ipairs {{0, 1, 2, 3, 4, 5, 6}, {5, 3, 0, 6, 1, 2, 4}} do
     lt.reset()

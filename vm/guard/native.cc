@@ -435,7 +435,8 @@ class Emitter {
     const uint64_t wanted = constant_at(constants_, s.index);
     if (wanted == mirror::kNilValue) return void(ok_ = false);
     a_.mov(x86::rcx, wanted);
-    if (!mirror::is_number(TValue{wanted})) {
+    const bool zero = (wanted << 1) == 0;  // 0 and -0 are equal, but not the same constant
+    if (zero || !mirror::is_number(TValue{wanted})) {
       a_.cmp(reg(s.a), x86::rcx);
       a_.jne(miss_);
       return;

@@ -1,4 +1,5 @@
 // The witness executor: a guard program in, run over the public Lua API; whether its entry may run out.
+#include <cmath>
 #include <lua.hpp>
 
 #include "ops/defs/call.h"
@@ -58,7 +59,11 @@ struct Runner {
 
   bool equals(const GuardStep& s, int table) {
     lua_rawgeti(L, table, s.index);
-    const bool same = lua_rawequal(L, -1, reg(s.a)) && !lua_isnil(L, -1);
+    bool same = lua_rawequal(L, -1, reg(s.a)) && !lua_isnil(L, -1);
+    // 0 and -0 are equal, but not the same constant.
+    if (same && lua_type(L, -1) == LUA_TNUMBER) {
+      same = std::signbit(lua_tonumber(L, -1)) == std::signbit(lua_tonumber(L, reg(s.a)));
+    }
     lua_pop(L, 1);
     return same;
   }
