@@ -26,7 +26,7 @@ int push_results(lua_State* L, const LuaResults& results) {
 }
 
 int call_binding(lua_State* L) {
-  if (on_eager_call) on_eager_call(L);
+  if (auto* call = on_eager_call.load(std::memory_order_relaxed)) call(L);
   const Binding& binding = binding_of(L);
   if (binding.raw) return binding.raw(L);
   LuaReader in(L);
@@ -187,7 +187,7 @@ void add_indexing(lua_State* L) {
 
 }  // namespace
 
-void (*on_eager_call)(lua_State* L) = nullptr;
+std::atomic<void (*)(lua_State* L)> on_eager_call{nullptr};
 
 int binding_entry(lua_State* L) { return guarded(L, call_binding); }
 

@@ -1,5 +1,6 @@
 // The module table `lt`.
 #pragma once
+#include <atomic>
 
 struct lua_State;
 
@@ -8,6 +9,6 @@ namespace lutra {
 // Pushes a new module table with every function of bindings(), dtypes and constants; makes the metatable of tensors.
 void open_bindings(lua_State* L);
 // Called before each binding that Lua calls, where set (lt.auto counts eager ops).
-extern void (*on_eager_call)(lua_State* L);
+extern std::atomic<void (*)(lua_State* L)> on_eager_call;
 
 }  // namespace lutra

@@ -43,7 +43,7 @@ bool heat(lua_State* L, int threshold) {
 
 void heat_stack(lua_State* L) {
   CaptureState& state = capture_state(L);
-  if (++state.eager_ops % kOpsAWalk != 0) return;
+  if (state.auto_threshold <= 0 || ++state.eager_ops % kOpsAWalk != 0) return;
   lua_Debug frame;
   for (int level = 1; level <= kLevels && lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "f", &frame);
@@ -80,7 +80,7 @@ bool patch_in_place(lua_State* L, int index) {
 
 void set_auto(lua_State* L, int threshold) {
   capture_state(L).auto_threshold = threshold;
-  on_eager_call = threshold > 0 ? heat_stack : nullptr;
+  if (threshold > 0) on_eager_call = heat_stack;  // for all states: each asks its own threshold
 }
 
 void apply_stress(lua_State* L) {
