@@ -29,7 +29,7 @@ const Row kRows[] = {
     {"num_threads", &Config::num_threads},
     {"isa", &Config::isa, "avx512|avx2|interp", 0, "avx2"},
     {"deterministic", &Config::deterministic},
-    {"stress", &Config::stress, "capture|break", 0, "capture|break"},
+    {"stress", &Config::stress, "capture|break"},
     {"profit", &Config::profit, "auto|always|measure", 0, "measure"},
 };
 

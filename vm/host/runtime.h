@@ -18,7 +18,7 @@ struct Config {
   int num_threads = 0;
   std::string isa;
   bool deterministic = true;
-  std::string stress;  // nothing reads it yet; setting it is an error
+  std::string stress;  // "", "capture", "break"
   std::string profit = "auto";
 };
 
