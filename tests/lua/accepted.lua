@@ -105,4 +105,29 @@ test("a backend may give its graph back, and nothing that cannot be called", fun
   equal(message:match("compile: the backend must return a function, nil or its graph, not a table") ~= nil, true)
 end)
 
+test("gradients reach leaves that a compiled function makes", function()
+  local x = lt.arange(3, {dtype = "float32"})
+  local made = {
+    function() return lt.ones(3, {requires_grad = true}) end,
+    function() return x:clone():mul(0):add(1):requires_grad_(true) end,
+    function() local w = lt.ones(3) w.requires_grad = true return w end,
+    function() return nn.Parameter(lt.ones(3)) end,
+  }
+  for i, make in ipairs(made) do
+    local function returned(x) local w = make() return (x * w * w):sum(), w end
+    local function broken(x) local w = make() local y = (x * w * w):sum() lt.graph_break() y:backward() return w.grad end
+    local function whole(x) local w = make() local y = (x * w * w):sum() y:backward() return w.grad, w end
+    for _ = 1, 2 do
+      local f, g, k = lt.compile(returned), lt.compile(broken), lt.compile(whole)
+      for _ = 1, 3 do
+        local y, w = f(x)
+        y:backward()
+        h.deep(w.grad and w.grad:totable(), {0, 2, 4}, 0, "returned " .. i)
+        h.deep(g(x):totable(), {0, 2, 4}, 0, "broken " .. i)
+        h.deep(k(x):totable(), {0, 2, 4}, 0, "whole " .. i)
+      end
+    end
+  end
+end)
+
 h.finish()

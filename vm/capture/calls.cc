@@ -68,6 +68,14 @@ Vars Trace::call(Var* f, Vars args, bool expression, Via via) {
   return results;
 }
 
+void Trace::stop_at_leaf() {
+  stop("a leaf whose gradient is needed outside the segment", "backward", "make it outside the compiled code", true);
+}
+
+bool Trace::is_new_leaf(const Tensor& fake) const {
+  return fake->is_fake() && fake->requires_grad && is_leaf(fake) && input_of_fake.count(fake.get()) == 0;
+}
+
 Vars Trace::call_binding(const Binding& b, const Vars& args) {
   if (const Builtin* builtin = find_binding_builtin(b.name)) return builtin->run(*this, nullptr, args);
   if (b.flags & kNeedsData) {
@@ -90,6 +98,11 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
     stop(b.name + " raises an error", "error", e.what(), true);
   }
   if (graph->nodes.size() > nodes || backward) effect_ = true;
+  if (decisions.leaves_outside && !backward) {
+    for (Var* v : results) {
+      if (v->kind == VarKind::kTensor && is_new_leaf(v->tensor)) stop_at_leaf();
+    }
+  }
   return results;
 }
 
@@ -176,6 +189,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
     if (e.kind == ErrorKind::kInternal) throw;
     stop("an assignment raises an error", "error", e.what(), true);
   }
+  if (decisions.leaves_outside && is_new_leaf(object->tensor)) stop_at_leaf();
   effect_ = true;
 }
 

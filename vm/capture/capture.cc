@@ -131,6 +131,17 @@ bool sort_outputs(Trace& t, Entry& e) {
   return differentiable;
 }
 
+// Would the compiled backward not reach a leaf that the segment makes and gives out?
+bool parts_leaves(Trace& t) {
+  bool leaf = false, differentiable = false;
+  for (const Value& v : t.graph->outputs) {
+    if (!v.is<Tensor>() || !v.tensor() || !v.tensor()->requires_grad) continue;
+    leaf = leaf || t.is_new_leaf(v.tensor());
+    differentiable = differentiable || (!is_leaf(v.tensor()) && !(t.backward_called && released(t, v.tensor())));
+  }
+  return leaf && differentiable;
+}
+
 // backend = function(graph): what it returns is called in place of compiled code; nil or the graph itself leaves the
 // graph to eager.
 void ask_backend(lua_State* L, int function, Entry& e) {
@@ -262,6 +273,10 @@ struct Attempt {
       } else {
         try {
           finish_segment(t, *unit, point, end, *entry, exit);
+          if (!decisions.leaves_outside && parts_leaves(t)) {
+            decisions.leaves_outside = true;
+            throw Restart();
+          }
         } catch (const Restart&) {
           continue;
         }

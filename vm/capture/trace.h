@@ -39,6 +39,7 @@ struct Decisions {
   uint64_t stop_step = 0;                                    // break before this step (0: none)
   BreakReason stop_reason;
   std::set<std::string> preload_grads;  // by source: leaves whose gradient is read before backward
+  bool leaves_outside = false;          // break where a leaf that requires grad is made
 };
 
 struct TraceOptions {
@@ -122,6 +123,8 @@ class Trace {
 
   // -- calls (calls.cc)
   Vars call(Var* f, Vars args, bool expression = false, Via via = Via::kCall);
+  [[noreturn]] void stop_at_leaf();
+  bool is_new_leaf(const Tensor& fake) const;  // a leaf made in the segment
   Vars call_binding(const Binding& b, const Vars& args);
   Vars call_pure(Var* f, const Vars& args, const std::string& name);  // a C function of constants, run now
   Var* tensor_attribute(Var* object, Var* key);
