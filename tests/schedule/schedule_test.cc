@@ -62,7 +62,7 @@ TEST_CASE("random graphs: fused, unfused and eager agree bit for bit", "[schedul
     check_agreement(*graph, seed, "interp");
     check_agreement(*graph, seed, best_isa());
     // The same plan at other sizes.
-    for (RunSizes sizes : {RunSizes{5, 9}, RunSizes{2, 65}, RunSizes{0, 4}, RunSizes{3, 1}}) {
+    for (RunSizes sizes : {RunSizes{5, 9}, RunSizes{2, 65}, RunSizes{0, 4}, RunSizes{3, 1}, RunSizes{130, 301}}) {
       if (guards_hold(*graph->env, sizes)) check_agreement(*graph, seed, best_isa(), sizes);
     }
   }
