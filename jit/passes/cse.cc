@@ -1,5 +1,7 @@
-// cse: a pure node equal to an earlier one (same op, same arguments) is replaced by it.
+// cse: a pure node equal to an earlier one (same op, same arguments) is replaced by it. Memory that leaves the graph is
+// not shared by it: two results that are equal may be written to afterwards, each on its own.
 #include <cmath>
+#include <unordered_set>
 
 #include "jit/graph/text.h"
 #include "jit/passes/passes.h"
@@ -40,15 +42,27 @@ struct Key {
 }  // namespace
 
 GraphPtr cse(const Graph& g) {
-  std::unordered_map<std::string, Results> seen;
+  struct Seen {
+    Results results;
+    bool leaves = false;
+  };
+  std::unordered_map<std::string, Seen> seen;
+  std::unordered_set<const Storage*> leaving;
+  for (const Value& v : g.outputs) {
+    if (v.is<Tensor>() && v.tensor()) leaving.insert(v.tensor()->storage.get());
+  }
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (n.inplace || info(n.op).has(kRandom) || info(n.op).has(kMutates)) return false;
     Key key{{}, *g.env};
     key.out << name(n.op);
     for (const Value& v : args) key.add(v);
-    Results& known = seen[key.out.str()];
-    if (known.empty()) known = b.copy(n, args);
-    results = known;
+    bool leaves = false;
+    for (const Tensor& t : n.results) leaves = leaves || leaving.count(t->storage.get()) > 0;
+    Seen& known = seen[key.out.str()];
+    if (known.leaves && leaves) return false;
+    if (known.results.empty()) known.results = b.copy(n, args);
+    known.leaves = known.leaves || leaves;
+    results = known.results;
     return true;
   });
 }

@@ -455,6 +455,20 @@ test("tables and tensors that turn out to be the same", function()
   for _, other in ipairs {t, s, t} do truthy(e(p, s, other):equal(ce(p, s, other))) end
 end)
 
+test("equal results have memory of their own", function()
+  lt.reset()
+  local f = lt.compile(function(p)
+    return lt.zeros_like(p), lt.zeros_like(p), (p * 2):view(-1), (p * 2):view(-1), p + 1, p + 1
+  end)
+  local p = lt.ones(2)
+  local results = {f(p)}
+  for i = 1, 5, 2 do
+    local before = results[i + 1]:clone()
+    results[i]:add_(1)
+    truthy(results[i + 1]:equal(before), "result " .. i + 1)
+  end
+end)
+
 test("hits and misses", function()
   lt.reset()
   local cf = lt.compile(function(x) return x + 1 end)
