@@ -19,7 +19,6 @@ const char kAnchorKey = 0;    // registry: what is kept alive so that its addres
 
 // -- options
 
-
 UnitOptions read_options(lua_State* L, int index) {
   UnitOptions o;
   if (lua_isnoneornil(L, index)) return o;
@@ -105,7 +104,8 @@ void anchor(lua_State* L, int index) {
 // A module (callable table): a function that calls it, as an object that also has the module's fields.
 const char kWrapper[] =
     "local module = ... return function(...) return module(...) end, "
-    "function(f) return setmetatable({}, {_is_module = rawget(getmetatable(module), '_is_module'), _compiled_of = module, "
+    "function(f) return setmetatable({}, {_is_module = rawget(getmetatable(module), '_is_module'), _compiled_of = "
+    "module, "
     "__index = module, __newindex = module, __call = function(_, ...) return f(...) end, "
     "__tostring = function() return tostring(module) end}) end";
 
@@ -153,7 +153,8 @@ int api_compile(lua_State* L) {
 int api_patch(lua_State* L) {
   const UnitOptions options = read_options(L, 2);
   lua_settop(L, 1);
-  if (!lua_isfunction(L, 1) || lua_iscfunction(L, 1)) fail("patch: a Lua function is needed, not a ", luaL_typename(L, 1));
+  if (!lua_isfunction(L, 1) || lua_iscfunction(L, 1))
+    fail("patch: a Lua function is needed, not a ", luaL_typename(L, 1));
   CaptureState& state = capture_state(L);
   auto unit = find_unit(state, L, 1, options, 0);
   if (!unit) fail("patch: the function has no bytecode");

@@ -295,9 +295,8 @@ struct Finisher {
       }
       for (Table& other : t.tables) {
         if (&other == w || other.pin == 0) continue;
-        const bool both = std::any_of(w->entries.begin(), w->entries.end(), [&](const auto& e) {
-          return e.second.written && other.entries.count(e.first);
-        });
+        const bool both = std::any_of(w->entries.begin(), w->entries.end(),
+                                      [&](const auto& e) { return e.second.written && other.entries.count(e.first); });
         if (both) t.check_pair(GuardOp::kNotSameCheck, w->source, other.source);
       }
     }

@@ -30,7 +30,7 @@ struct EntryRunner {
   GuardValues& values;
   std::vector<Value> outputs{};
   int constants = 0;  // stack index
-  int tables = 0;  // stack index before the first fresh table
+  int tables = 0;     // stack index before the first fresh table
 
   void compute() {
     std::vector<Tensor> inputs;
@@ -68,26 +68,18 @@ struct EntryRunner {
 
   void push(const Recipe& r) {
     switch (r.kind) {
-      case Recipe::kNil:
-        return lua_pushnil(L);
-      case Recipe::kFalse:
-        return lua_pushboolean(L, 0);
-      case Recipe::kTrue:
-        return lua_pushboolean(L, 1);
-      case Recipe::kConstant:
-        return lua_rawgeti(L, constants, r.index);
-      case Recipe::kTensorOut:
-        return push_tensor(L, outputs[size_t(r.index)].tensor());
-      case Recipe::kTensorIn:
-        return push_tensor(L, values.tensors[size_t(r.index)]);
-      case Recipe::kRegister:
-        return lua_pushvalue(L, values.base + r.index);
+      case Recipe::kNil: return lua_pushnil(L);
+      case Recipe::kFalse: return lua_pushboolean(L, 0);
+      case Recipe::kTrue: return lua_pushboolean(L, 1);
+      case Recipe::kConstant: return lua_rawgeti(L, constants, r.index);
+      case Recipe::kTensorOut: return push_tensor(L, outputs[size_t(r.index)].tensor());
+      case Recipe::kTensorIn: return push_tensor(L, values.tensors[size_t(r.index)]);
+      case Recipe::kRegister: return lua_pushvalue(L, values.base + r.index);
       case Recipe::kSymbol: {
         const SymbolValue& v = values.symbols[size_t(r.index)];
         return lua_pushnumber(L, e.guards.symbols.is_number(r.index) ? v.d : double(v.i));
       }
-      case Recipe::kTable:
-        return lua_pushvalue(L, tables + 1 + r.index);
+      case Recipe::kTable: return lua_pushvalue(L, tables + 1 + r.index);
       case Recipe::kResume: {
         const ResumeFrame& resume = e.resumes[size_t(r.index)];
         push(resume.function);
@@ -163,8 +155,7 @@ struct EntryRunner {
 
 }  // namespace
 
-int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry,
-              GuardValues& values) {
+int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values) {
   try {
     return EntryRunner{state, L, entry, values}.run();
   } catch (const Error& e) {

@@ -15,15 +15,15 @@ struct lua_State;
 namespace lutra {
 
 struct CaptureState {
-  std::unordered_map<const void*, std::unique_ptr<LuaCode>> codes;       // by identity of the prototype
-  std::unordered_map<const void*, const Builtin*> builtins;           // by address of the function
-  std::unordered_map<const void*, std::string> c_names;               // "print", "io.write"
-  std::unordered_set<const void*> disabled;                           // lt.disable: Lua functions, by address
+  std::unordered_map<const void*, std::unique_ptr<LuaCode>> codes;  // by identity of the prototype
+  std::unordered_map<const void*, const Builtin*> builtins;         // by address of the function
+  std::unordered_map<const void*, std::string> c_names;             // "print", "io.write"
+  std::unordered_set<const void*> disabled;                         // lt.disable: Lua functions, by address
   std::map<UnitKey, std::shared_ptr<Unit>> units;
-  std::unordered_map<int, Portal> portals;                            // by portal id
+  std::unordered_map<int, Portal> portals;  // by portal id
   std::unordered_map<uint64_t, std::weak_ptr<Unit>> by_serial;
   std::vector<std::shared_ptr<Unit>> resume_units;
-  std::unordered_map<const TensorImpl*, std::vector<int>> marks;      // mark_dynamic (1), mark_static (-1), by dim
+  std::unordered_map<const TensorImpl*, std::vector<int>> marks;  // mark_dynamic (1), mark_static (-1), by dim
   uint64_t next_unit = 1;
   int auto_threshold = 0;
   uint64_t eager_ops = 0;

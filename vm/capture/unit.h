@@ -92,9 +92,9 @@ std::vector<NodeText> describe_nodes(const Graph& graph);  // report.cc
 struct Entry {
   GuardProgram guards;
   std::unique_ptr<Sources> sources;
-  int constants = 0, weak = 0;  // registry references
+  int constants = 0, weak = 0;           // registry references
   std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
-  bool decline = false;         // nothing to run: the original code is as good
+  bool decline = false;                  // nothing to run: the original code is as good
   std::shared_ptr<Compiled> compiled;
   std::string graph_text;
   size_t ops = 0;
@@ -109,15 +109,15 @@ struct Entry {
   std::vector<UpvalueWrite> upvalue_writes;
   std::vector<GradWrite> grad_writes;
   std::vector<RequiresGradWrite> requires_grad_writes;
-  bool grad_mode = true;         // at the end
+  bool grad_mode = true;  // at the end
   bool sets_grad_mode = false;
-  std::vector<int> written;      // inputs that the graph writes
+  std::vector<int> written;                    // inputs that the graph writes
   std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
   int callable = 0;                            // registry reference: what a user's backend returned
   std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
   std::vector<int> released_outputs;           // outputs whose backward has run in the segment
-  int exit = 0;                  // index into the point's exits
-  BreakReason why;               // empty kind: returned, or reached a loop
+  int exit = 0;                                // index into the point's exits
+  BreakReason why;                             // empty kind: returned, or reached a loop
   double capture_ms = 0;
   int64_t hits = 0;
   std::vector<int64_t> step_hits;
@@ -137,10 +137,10 @@ struct UnitPoint {
   std::vector<std::shared_ptr<Entry>> entries;  // most recent hit first
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reported = false;
-  int idle_captures = 0;                        // without an op, since the last one with
+  int idle_captures = 0;  // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;
   std::set<std::string> loose_functions;
-  Decisions decisions;                          // loops kept by earlier captures
+  Decisions decisions;  // loops kept by earlier captures
 };
 
 struct Unit {
@@ -148,16 +148,16 @@ struct Unit {
   UnitKey key{};
   UnitOptions options;
   std::unique_ptr<LuaCode> code;
-  std::string name;                   // file:line of the function
+  std::string name;  // file:line of the function
   std::map<bc::Pc, UnitPoint> points;
-  std::shared_ptr<Patched> patched;   // newest; null before the first capture
+  std::shared_ptr<Patched> patched;  // newest; null before the first capture
   bool changed = true;
-  uint64_t version = 0;               // of patched
-  int functions = 0;                  // registry reference of a weak table: closure -> true, those redirected to us
+  uint64_t version = 0;  // of patched
+  int functions = 0;     // registry reference of a weak table: closure -> true, those redirected to us
   int stub_id = 0;
-  bool fresh_capture = false;         // the stub has just captured: the hit that follows is its own
-  std::vector<int> ids;               // portal ids of all versions
-  bool failed = false;                // an internal error: original bytecode from now on
+  bool fresh_capture = false;  // the stub has just captured: the hit that follows is its own
+  std::vector<int> ids;        // portal ids of all versions
+  bool failed = false;         // an internal error: original bytecode from now on
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
   std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();
@@ -180,8 +180,8 @@ void add_point(Unit& unit, bc::Pc pc);
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit);
 // Pushes a clone of the function at `index` that runs the unit's newest bytecode (its stub before the first capture).
 void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, int index, bool stub);
-// The unit's newest bytecode entered at pc with that instruction's live slots as parameters, for a frame that runs older
-// bytecode; null where it cannot be.
+// The unit's newest bytecode entered at pc with that instruction's live slots as parameters, for a frame that runs
+// older bytecode; null where it cannot be.
 std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc);
 // Remembers the function at `index` as one that follows the unit's bytecode.
 void follow(lua_State* L, Unit& unit, int index);
