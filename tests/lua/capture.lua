@@ -469,6 +469,21 @@ test("equal results have memory of their own", function()
   end
 end)
 
+test("a leaf made in the frame keeps its gradient", function()
+  lt.reset()
+  local f = lt.compile(function(x)
+    local w = x:detach():clone():requires_grad_(true)
+    local loss = (w * w):sum()
+    loss:backward()
+    return w
+  end)
+  local x = lt.ones(3)
+  for _ = 1, 2 do
+    local w = f(x)
+    truthy(w.is_leaf and w.requires_grad and w.grad:equal(x * 2))
+  end
+end)
+
 test("hits and misses", function()
   lt.reset()
   local cf = lt.compile(function(x) return x + 1 end)

@@ -331,6 +331,15 @@ struct Finisher {
     entry.sets_grad_mode = entry.grad_mode != t.initial_grad_mode;
   }
 
+  // Leaves made in the segment keep their gradients, which are outputs, too.
+  void output_grads() {
+    for (size_t i = 0; i < t.graph->outputs.size(); i++) {
+      const Tensor y = t.graph->outputs[i].tensor();
+      if (!y->requires_grad || !is_leaf(y) || !y->autograd || !y->autograd->grad) continue;
+      entry.output_grads.push_back({int(i), tensor(y->autograd->grad)});
+    }
+  }
+
   void written_inputs() {
     for (const auto& node : t.graph->nodes) {
       if (!node->inplace && node->op != OpId::copy_) continue;
@@ -362,6 +371,7 @@ struct Finisher {
   void run() {
     frames();
     effects();
+    output_grads();
     written_inputs();
     grad_mode_guard();
   }

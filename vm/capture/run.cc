@@ -134,6 +134,11 @@ struct EntryRunner {
       if (w.value.kind == Recipe::kTensorIn) g = values.tensors[size_t(w.value.index)];
       if (g || t->autograd) autograd_meta(t).grad = g;
     }
+    for (const OutputGrad& w : e.output_grads) {
+      const bool made = w.value.kind == Recipe::kTensorOut;
+      const Tensor& leaf = outputs[size_t(w.output)].tensor();
+      autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
+    }
     if (e.sets_grad_mode) set_grad_enabled(e.grad_mode);
   }
 

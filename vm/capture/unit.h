@@ -70,6 +70,11 @@ struct GradWrite {
   int input = 0;
   Recipe value;
 };
+// The gradient of a leaf that the segment made.
+struct OutputGrad {
+  int output = 0;
+  Recipe value;
+};
 struct RequiresGradWrite {
   int input = 0;
   bool value = false;
@@ -115,9 +120,10 @@ struct Entry {
   std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
   int callable = 0;                            // registry reference: what a user's backend returned
   std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
-  std::vector<int> released_outputs;           // outputs whose backward has run in the segment
-  int exit = 0;                                // index into the point's exits
-  BreakReason why;                             // empty kind: returned, or reached a loop
+  std::vector<OutputGrad> output_grads;
+  std::vector<int> released_outputs;  // outputs whose backward has run in the segment
+  int exit = 0;                       // index into the point's exits
+  BreakReason why;                    // empty kind: returned, or reached a loop
   double capture_ms = 0;
   int64_t hits = 0;
   std::vector<int64_t> step_hits;
