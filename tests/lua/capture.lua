@@ -484,6 +484,19 @@ test("a leaf made in the frame keeps its gradient", function()
   end
 end)
 
+test("requires_grad set in the frame on its argument", function()
+  lt.reset()
+  local f = lt.compile(function(w)
+    w:requires_grad_(true)
+    return (w * w):sum()
+  end)
+  for _ = 1, 2 do
+    local w = lt.ones(3)
+    f(w):backward()
+    truthy(w.requires_grad and w.grad:equal(w:detach() * 2))
+  end
+end)
+
 test("hits and misses", function()
   lt.reset()
   local cf = lt.compile(function(x) return x + 1 end)

@@ -124,9 +124,6 @@ struct EntryRunner {
       if (!lua_setupvalue(L, at, w.index + 1)) lua_pop(L, 1);
       at += 2;
     }
-    for (const RequiresGradWrite& w : e.requires_grad_writes) {
-      values.tensors[size_t(w.input)]->requires_grad = w.value;
-    }
     for (const GradWrite& w : e.grad_writes) {
       const Tensor& t = values.tensors[size_t(w.input)];
       Tensor g;
@@ -142,10 +139,23 @@ struct EntryRunner {
     if (e.sets_grad_mode) set_grad_enabled(e.grad_mode);
   }
 
+  // Before the run, whose tape has to see it; undone when it fails.
+  void set_requires_grad(bool done) {
+    for (const RequiresGradWrite& w : e.requires_grad_writes) {
+      values.tensors[size_t(w.input)]->requires_grad = w.value == done;
+    }
+  }
+
   int run() {
     const size_t operands = 3 * e.table_writes.size() + 2 * e.upvalue_writes.size();
     luaL_checkstack(L, int(e.tables.size() + e.results.size() + operands) + 16, "a compiled segment");
-    compute();
+    set_requires_grad(true);
+    try {
+      compute();
+    } catch (const std::exception&) {
+      set_requires_grad(false);
+      throw;
+    }
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     constants = lua_gettop(L);
     make_tables();
