@@ -4,6 +4,13 @@
 
 namespace lutra {
 
+// What every opcode family speaks in.
+using bc::Op;
+using bc::op_a;
+using bc::op_b;
+using bc::op_c;
+using bc::op_d;
+
 using Handler = void (*)(Trace& t, Frame& f, bc::Ins i);
 struct Handlers {
   Handler of[256] = {};

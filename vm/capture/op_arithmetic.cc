@@ -7,12 +7,6 @@
 namespace lutra {
 namespace {
 
-using bc::Op;
-using bc::op_a;
-using bc::op_b;
-using bc::op_c;
-using bc::op_d;
-
 struct Row {
   const char* metamethod;
   SymOp number, integer;  // integer: exact on whole numbers, kConstInt where there is none

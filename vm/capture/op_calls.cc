@@ -4,12 +4,6 @@
 namespace lutra {
 namespace {
 
-using bc::Op;
-using bc::op_a;
-using bc::op_b;
-using bc::op_c;
-using bc::op_d;
-
 Vars slots(Trace& t, Frame& f, unsigned from, unsigned count) {
   Vars v;
   for (unsigned i = 0; i < count; i++) v.push_back(t.slot(f, from + i));

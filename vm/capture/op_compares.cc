@@ -6,10 +6,6 @@
 namespace lutra {
 namespace {
 
-using bc::Op;
-using bc::op_a;
-using bc::op_d;
-
 // A compare is followed by its JMP, which is taken when the condition holds.
 void branch(Frame& f, bool taken) {
   const bc::Ins jmp = f.code->proto().code[f.pc + 1];

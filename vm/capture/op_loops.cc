@@ -4,10 +4,6 @@
 namespace lutra {
 namespace {
 
-using bc::Op;
-using bc::op_a;
-using bc::op_b;
-
 double loop_number(Trace& t, Frame& f, unsigned slot) {
   Var* v = t.force(t.slot(f, slot));
   if (v->kind != VarKind::kNumber) t.stop("a bound of a for loop is not a number", "error");

@@ -4,10 +4,6 @@
 namespace lutra {
 namespace {
 
-using bc::Op;
-using bc::op_a;
-using bc::op_d;
-
 Var* primitive(Trace& t, unsigned d) { return d == 0 ? t.nil() : t.boolean(d == 2); }
 
 void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {

@@ -7,12 +7,6 @@
 namespace lutra {
 namespace {
 
-using bc::Op;
-using bc::op_a;
-using bc::op_b;
-using bc::op_c;
-using bc::op_d;
-
 Var* environment(Trace& t, Frame& f) {
   Var* fn = f.function;
   while (fn->kind == VarKind::kClosure) fn = fn->closure->env;
