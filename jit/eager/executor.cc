@@ -1,7 +1,10 @@
 // Ops on real tensors in, results out. Matrix products go to the library; a pointwise op is collapsed to few loops and
 // run by code that serves all sizes; any other op has symbolic sizes, and guards for what its rules asked about them.
+#include <cmath>
+
 #include "jit/eager/eager.h"
 #include "jit/eager/one_op.h"
+#include "jit/lower/lower.h"
 #include "jit/runtime/executable.h"
 #include "ops/extern/extern.h"
 
@@ -24,6 +27,8 @@ EagerTable& table() {
 
 ExternView view_of(const Tensor& t) {
   ExternView v;
+  if (!t) return v;
+  LUTRA_CHECK(t->sizes.size() <= kExternDims);
   v.data = t->data();
   v.dtype = t->dtype;
   v.dim = int32_t(t->sizes.size());
@@ -45,8 +50,8 @@ class EagerExecutor : public Executor {
     Results results;
     results.reserve(specs.size());
     for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype));
-    if ((id == OpId::mm || id == OpId::bmm) && extern_supports(id, args[0].as<Tensor>()->dtype)) {
-      product(id, args, results[0]);
+    if (is_extern(id) || ((id == OpId::mm || id == OpId::bmm) && extern_supports(id, args[0].as<Tensor>()->dtype))) {
+      library(op, args, results);
     } else if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
     } else {
@@ -75,10 +80,38 @@ class EagerExecutor : public Executor {
     return false;
   }
 
-  static void product(OpId id, const Args& args, const Tensor& out) {
-    const ExternView in[] = {view_of(args[0].as<Tensor>()), view_of(args[1].as<Tensor>())};
-    ExternView o = view_of(out);
-    LUTRA_CHECK(run_extern(id, in, o, parallel_for), name(id));
+  static void library(const OpInfo& op, const Args& args, const Results& results) {
+    SmallVec<ExternView, 4> in, out;
+    SmallVec<int64_t, 16> ints;
+    SmallVec<double, 4> scalars;
+    for (size_t i = 0; i < args.size(); i++) {
+      const Value& v = args[i];
+      const ArgType type = op.args[i].type;
+      if (v.is<Tensor>()) {
+        in.push_back(view_of(v.as<Tensor>()));
+      } else if (v.is<std::vector<Tensor>>()) {
+        for (const Tensor& t : v.as<std::vector<Tensor>>()) in.push_back(view_of(t));
+      } else if (v.is<Sizes>()) {
+        for (SymInt s : v.as<Sizes>()) ints.push_back(s.hint);
+      } else if (v.is<bool>()) {
+        ints.push_back(v.as<bool>());
+      } else if (type == ArgType::kInt) {
+        ints.push_back(v.is_none() ? kNoInt : v.as<Scalar>().to_int());
+      } else if (v.is<Scalar>()) {
+        scalars.push_back(v.as<Scalar>().to_double());
+      } else if (type == ArgType::kScalar || type == ArgType::kFloat) {
+        scalars.push_back(NAN);
+      } else if (type == ArgType::kTensor) {
+        in.push_back({});
+      }
+    }
+    for (const Tensor& t : results) out.push_back(view_of(t));
+    run_extern({op.id,
+                {in.begin(), in.size()},
+                {out.begin(), out.size()},
+                {ints.begin(), ints.size()},
+                {scalars.begin(), scalars.size()},
+                parallel_for});
   }
 
   static void pointwise(const OpInfo& op, const Args& args, const Tensor& out) {

@@ -19,6 +19,8 @@ Lowered lower(const Node& node, SymFacts& facts) {
   return kRules[size_t(node.op)](node, facts);
 }
 
+bool is_extern(OpId op) { return op < OpId::input && kRules[size_t(op)] == lower_extern; }
+
 Lowered lower_decompose(const Node& node, SymFacts&) {
   fail_internal(name(node.op), ": a composite op reached the lowering; decompose comes first");
 }

@@ -39,13 +39,14 @@ struct Reduction {
 
 struct Lowered {
   enum Kind : uint8_t {
-    kPointwise,  // emit gives the element at an index
-    kReduce,     // reduction
-    kView,       // map gives the index of the operand
-    kExtern,     // a library's kernel on reads
-    kScatter,    // a copy of reads[0], then serial loops that add
-    kStrided,    // a copy of reads[0], then a strided store of reads[1]
-    kCopy,       // reads[0] is written with reads[1]
+    kPointwise,     // emit gives the element at an index
+    kReduce,        // reduction
+    kView,          // map gives the index of the operand
+    kExtern,        // a library's kernel on reads
+    kExternResult,  // a result of a library's kernel but its first; reads[0] is that
+    kScatter,       // a copy of reads[0], then serial loops that add
+    kStrided,       // a copy of reads[0], then a strided store of reads[1]
+    kCopy,          // reads[0] is written with reads[1]
   };
   Kind kind = kPointwise;
   std::vector<Tensor> reads;  // tensor arguments
@@ -69,11 +70,14 @@ Lowered lower_reduce(const Node& node, SymFacts& facts);
 Lowered lower_view(const Node& node, SymFacts& facts);
 Lowered lower_gather(const Node& node, SymFacts& facts);
 Lowered lower_scatter_add(const Node& node, SymFacts& facts);
+Lowered lower_extern(const Node& node, SymFacts& facts);
 Lowered lower_extern_mm(const Node& node, SymFacts& facts);
 Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts);
 Lowered lower_copy_(const Node& node, SymFacts& facts);
 Lowered lower_decompose(const Node& node, SymFacts& facts);
 
+// Whether op always is a library's launch.
+bool is_extern(OpId op);
 // Index of an operand of `sizes` that broadcasts to `result`.
 Index broadcast_index(SymFacts& facts, const Index& index, const Sizes& result, const Sizes& sizes);
 // Dimensions from the outermost to the innermost in memory: by strides, the later dimension within on a tie.

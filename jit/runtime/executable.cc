@@ -97,9 +97,12 @@ void Executable::prepare(bool listing) {
       prepare_kernel(*kernel, listing);
     } else {
       const auto& library = std::get<ExternLaunch>(plan_.launches[i]);
-      for (const BufferView& v : library.in) prepare_view(v);
+      for (const BufferView& v : library.in) {
+        if (v.buffer >= 0) prepare_view(v);
+      }
       for (const BufferView& v : library.out) prepare_view(v);
-      LUTRA_CHECK(library.in.size() == 2 && library.out.size() == 1, name(library.op), " is no product");
+      for (ExprId e : library.ints) program_.int_slot(e);
+      for (ExprId e : library.scalars) program_.number_slot(e);
       steps_.push_back({});
       counters_.push_back(library_counters(name(library.op)));
     }
@@ -286,9 +289,10 @@ void Executable::launch_chunks(const Step& step, BlockHead* head, int64_t extent
 void Executable::launch_extern(const Context& c, const ExternLaunch& launch) const {
   const auto view_of = [&](const BufferView& v) {
     ExternView e;
+    if (v.buffer < 0) return e;
     e.dtype = v.dtype;
     e.dim = int32_t(v.sizes.size());
-    LUTRA_CHECK(e.dim <= 3);
+    LUTRA_CHECK(e.dim <= kExternDims);
     for (int32_t d = 0; d < e.dim; d++) {
       e.sizes[d] = program_.int_value(c.values.data(), v.sizes[size_t(d)]);
       e.strides[d] = program_.int_value(c.values.data(), v.strides[size_t(d)]);
@@ -297,9 +301,19 @@ void Executable::launch_extern(const Context& c, const ExternLaunch& launch) con
              program_.int_value(c.values.data(), v.offset) * int64_t(size_of(v.dtype));
     return e;
   };
-  const ExternView in[] = {view_of(launch.in[0]), view_of(launch.in[1])};
-  ExternView out = view_of(launch.out[0]);
-  LUTRA_CHECK(run_extern(launch.op, in, out, parallel_for), name(launch.op), " was planned for a library that is gone");
+  SmallVec<ExternView, 4> in, out;
+  SmallVec<int64_t, 16> ints;
+  SmallVec<double, 4> scalars;
+  for (const BufferView& v : launch.in) in.push_back(view_of(v));
+  for (const BufferView& v : launch.out) out.push_back(view_of(v));
+  for (ExprId e : launch.ints) ints.push_back(program_.int_value(c.values.data(), e));
+  for (ExprId e : launch.scalars) scalars.push_back(program_.number_value(c.values.data(), e));
+  run_extern({launch.op,
+              {in.begin(), in.size()},
+              {out.begin(), out.size()},
+              {ints.begin(), ints.size()},
+              {scalars.begin(), scalars.size()},
+              parallel_for});
 }
 
 // "gather: index 12 is out of bounds for dimension 1 with size 10"

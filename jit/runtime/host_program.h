@@ -34,7 +34,10 @@ class HostProgram {
 
   // Of an expression that int_slot was asked for.
   int64_t int_value(const HostValue* values, int32_t expr) const { return values[int_slots_[expr]].i; }
-  double number_value(const HostValue* values, int32_t expr) const { return values[slots_[expr]].d; }
+  // Of one that number_slot was asked for.
+  double number_value(const HostValue* values, int32_t expr) const {
+    return values[number_slots_[expr] >= 0 ? number_slots_[expr] : slots_[expr]].d;
+  }
 
   // How many inputs a run must bring for the leaves that are read.
   int32_t input_count() const { return input_count_; }

@@ -18,7 +18,9 @@ void for_buffers(const Launch& l, const F& f) {
     return;
   }
   const ExternLaunch& e = std::get<ExternLaunch>(l);
-  for (const BufferView& v : e.in) f(v.buffer);
+  for (const BufferView& v : e.in) {
+    if (v.buffer >= 0) f(v.buffer);
+  }
   for (const BufferView& v : e.out) f(v.buffer);
 }
 

@@ -49,10 +49,11 @@ struct KernelLaunch {
   int line = 0;
 };
 
-// A library's kernel: which op, on which views; ops/extern chooses how from dtypes, sizes and strides.
+// A library's kernel: which op, on which views and attributes (see ExternCall); ops/extern chooses how.
 struct ExternLaunch {
   OpId op;
-  std::vector<BufferView> in, out;
+  std::vector<BufferView> in, out;  // in: buffer -1 is an absent optional tensor
+  std::vector<ExprId> ints, scalars;
   const char* file = nullptr;
   int line = 0;
 };

@@ -52,7 +52,8 @@ struct Printer {
 
   void launch(const ExternLaunch& l) {
     out << "  extern " << name(l.op) << "(";
-    for (size_t i = 0; i < l.in.size(); i++) out << (i ? ", " : "") << view(l.in[i]);
+    for (size_t i = 0; i < l.in.size(); i++) out << (i ? ", " : "") << (l.in[i].buffer < 0 ? "none" : view(l.in[i]));
+    if (!l.ints.empty() || !l.scalars.empty()) out << "; " << list(l.ints) << "; " << list(l.scalars);
     out << ") -> ";
     for (size_t i = 0; i < l.out.size(); i++) out << (i ? ", " : "") << view(l.out[i]);
     if (l.file) out << " ; " << l.file << ":" << l.line;

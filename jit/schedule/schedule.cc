@@ -2,9 +2,11 @@
 #include "jit/schedule/schedule.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "jit/schedule/fuse.h"
 #include "jit/schedule/memory.h"
+#include "ops/extern/extern.h"
 
 namespace lutra {
 namespace {
@@ -146,6 +148,7 @@ class Planner {
   void launch(const Group& group) {
     const Unit& first = units_[group.units[0]];
     if (first.low.kind == Lowered::kExtern) return launch_extern(first, group.units[0]);
+    if (first.low.kind == Lowered::kExternResult) return;
     if (first.alone()) return launch_scatter(first, group.units[0]);
     bool empty = true;
     for (int32_t u : group.roots) empty &= units_[u].is_empty();
@@ -163,13 +166,44 @@ class Planner {
   void launch_extern(const Unit& u, int32_t id) {
     ExternLaunch launch;
     launch.op = u.node->op;
-    for (const Tensor& t : u.low.reads) launch.in.push_back(view(t));
-    BufferView out = view(u.value);
-    LUTRA_CHECK(out.buffer == buffer(units_.source_of(id)), "an extern result elsewhere");
-    launch.out.push_back(out);
+    const OpInfo& op = info(u.node->op);
+    for (size_t i = 0; i < u.node->args.size(); i++) extern_argument(launch, op.args[i].type, u.node->args[i]);
+    for (const Tensor& t : u.node->results) launch.out.push_back(view(t));
+    LUTRA_CHECK(launch.out[0].buffer == buffer(units_.source_of(id)), "an extern result elsewhere");
     launch.file = u.node->file;
     launch.line = u.node->line;
     plan_.launches.push_back(std::move(launch));
+  }
+
+  // See ExternCall for what goes where.
+  void extern_argument(ExternLaunch& launch, ArgType type, const Value& v) {
+    const auto number = [&](const Scalar& s) {
+      SymEnv& env = *plan_.env;
+      return s.expr ? s.expr : env.number(s.to_double());
+    };
+    switch (type) {
+      case ArgType::kTensor: launch.in.push_back(v.is_none() ? BufferView() : view(v.tensor())); break;
+      case ArgType::kTensorList:
+        for (const Tensor& t : v.as<std::vector<Tensor>>()) launch.in.push_back(view(t));
+        break;
+      case ArgType::kOperand:
+        if (v.is<Tensor>()) {
+          launch.in.push_back(view(v.tensor()));
+          break;
+        }
+        [[fallthrough]];
+      case ArgType::kScalar:
+      case ArgType::kFloat: launch.scalars.push_back(number(v.is_none() ? Scalar(NAN) : v.as<Scalar>())); break;
+      case ArgType::kInt: launch.ints.push_back(expr(v.is_none() ? SymInt(kNoInt) : v.sym_int())); break;
+      case ArgType::kIntList:
+        if (v.is_none()) break;
+        for (SymInt s : v.as<Sizes>()) launch.ints.push_back(expr(s));
+        break;
+      case ArgType::kBool: launch.ints.push_back(expr(SymInt(v.as<bool>()))); break;
+      case ArgType::kDType:
+      case ArgType::kDevice:
+      case ArgType::kStr: break;
+    }
   }
 
   // The copy, then what is written over it.

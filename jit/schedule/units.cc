@@ -25,7 +25,7 @@ Units::Units(const Graph& g, SymFacts& facts, bool fuse) : graph(g), facts(facts
 }
 
 void Units::add_units() {
-  for (size_t i = 0; i < graph.inputs.size(); i++) sources_[graph.inputs[i].value->node] = int32_t(i);
+  for (size_t i = 0; i < graph.inputs.size(); i++) sources_[graph.inputs[i].value.get()] = int32_t(i);
   for (bool copies : {false, true}) {
     for (const auto& n : graph.nodes) {
       if ((n->op == OpId::copy_) != copies) continue;
@@ -42,6 +42,12 @@ void Units::add_units() {
         low = lower(*own_nodes_.back(), facts);
       }
       add_unit(*n, copies ? n->args[0].tensor() : n->results[0], std::move(low));
+      for (size_t r = 1; r < n->results.size(); r++) {
+        Lowered other;
+        other.kind = Lowered::kExternResult;
+        other.reads = {n->results[0]};
+        add_unit(*n, n->results[r], std::move(other));
+      }
     }
   }
 }
@@ -51,7 +57,7 @@ void Units::add_unit(const Node& n, const Tensor& value, Lowered low) {
   u.node = &n;
   u.value = value;
   u.low = std::move(low);
-  if (!u.is_copy()) sources_[&n] = source_of(size());
+  if (!u.is_copy()) sources_[value.get()] = source_of(size());
   units_.push_back(std::move(u));
 }
 
@@ -85,26 +91,25 @@ const Node* Units::split_rows(const Node& n, const Lowered& low) {
 }
 
 const Source& Units::resolve(const Tensor& t) const {
-  auto it = resolved_.find(t->node);
-  if (it == resolved_.end()) it = resolved_.emplace(t->node, trace_views(t->node)).first;
+  auto it = resolved_.find(t.get());
+  if (it == resolved_.end()) it = resolved_.emplace(t.get(), trace_views(t)).first;
   return it->second;
 }
 
-Source Units::trace_views(const Node* n) const {
+Source Units::trace_views(Tensor t) const {
   Source s;
   while (true) {
-    auto it = sources_.find(n);
+    auto it = sources_.find(t.get());
     if (it != sources_.end()) {
       s.id = it->second;
       return s;
     }
-    if (n->op == OpId::copy_) {
-      n = n->args[0].tensor()->node;
-      continue;
+    const Node* n = t->node;
+    if (n->op != OpId::copy_) {
+      LUTRA_CHECK(views_.count(n), "a tensor that nothing makes");
+      s.views.push_back(n);
     }
-    LUTRA_CHECK(views_.count(n), "a tensor that nothing makes");
-    s.views.push_back(n);
-    n = n->args[0].tensor()->node;
+    t = n->args[0].tensor();
   }
 }
 
@@ -247,7 +252,7 @@ void Units::buffer_copy(int32_t copy) {
   // Before the copies; sources of units from there on move.
   int32_t at = 0;
   while (!units_[size_t(at)].is_copy()) at++;
-  sources_[node.get()] = source_of(at);
+  sources_[value.get()] = source_of(at);
   resolved_.clear();
   units_.insert(units_.begin() + at, std::move(u));
   Unit& c = units_[size_t(copy) + 1];

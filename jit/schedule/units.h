@@ -29,7 +29,8 @@ struct Unit {
   bool checks = false;          // its own or an inlined unit's
 
   bool alone() const {
-    return low.kind == Lowered::kExtern || low.kind == Lowered::kScatter || low.kind == Lowered::kStrided;
+    return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult || low.kind == Lowered::kScatter ||
+           low.kind == Lowered::kStrided;
   }
   bool is_empty() const {
     SymInt n = value->numel();
@@ -76,14 +77,14 @@ class Units {
   void drop_dead();
   void order_writes();
   void break_swaps();
-  Source trace_views(const Node* n) const;
+  Source trace_views(Tensor t) const;
 
   bool fuse_;
   std::vector<Unit> units_;
   std::vector<std::unique_ptr<Node>> own_nodes_;
-  std::unordered_map<const Node*, int32_t> sources_;
+  std::unordered_map<const TensorImpl*, int32_t> sources_;
   std::unordered_map<const Node*, Lowered> views_;
-  mutable std::unordered_map<const Node*, Source> resolved_;
+  mutable std::unordered_map<const TensorImpl*, Source> resolved_;
 };
 
 }  // namespace lutra

@@ -1,6 +1,6 @@
 // Kernels that libraries do better, behind one interface. The implementation and its partition are a pure function of
-// (op, dtypes, sizes, strides, isa, library version, tuning table): eager and compiled code choose alike, at any number
-// of threads.
+// (op, dtypes, sizes, strides, attributes, isa, library version, tuning table): eager and compiled code choose alike,
+// at any number of threads.
 #pragma once
 #include <functional>
 #include <span>
@@ -10,19 +10,48 @@
 
 namespace lutra {
 
+inline constexpr int kExternDims = 8;
+// What an absent int? attribute reads as.
+inline constexpr int64_t kNoInt = INT64_MIN;
+
 struct ExternView {
-  void* data = nullptr;  // first element
+  void* data = nullptr;  // first element; null for an absent optional tensor
   DType dtype = DType::kFloat32;
   int32_t dim = 0;
-  int64_t sizes[3] = {}, strides[3] = {};  // the first dim count; strides in elements
+  int64_t sizes[kExternDims] = {}, strides[kExternDims] = {};  // the first dim count; strides in elements
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int32_t d = 0; d < dim; d++) n *= sizes[d];
+    return n;
+  }
 };
 
 using ParallelFor = void (*)(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
-// Runs mm or bmm. Returns false when no implementation takes these types (the lowering then uses loops).
-bool run_extern(OpId op, std::span<const ExternView> in, ExternView& out, ParallelFor parallel);
-// Whether run_extern takes op on operands of dtype. The first question opens the library, and says on standard error
-// why it cannot; the answer never changes.
+// One call. Tensor arguments are `in`, in the order of the schema, lists spread; results are `out`, never overlapping
+// with in. ints: int, bool and int[] attributes in that order, lists spread, an absent int? as kNoInt; scalars: Scalar
+// and float attributes. Strings and dtypes are not passed.
+struct ExternCall {
+  OpId op = OpId::kCount;
+  std::span<const ExternView> in, out;
+  std::span<const int64_t> ints;
+  std::span<const double> scalars;
+  ParallelFor parallel = nullptr;
+};
+
+// A candidate: a row of a device's table (cpu/table.cc), best first.
+struct ExternKernel {
+  OpId op;
+  const char* name;
+  bool (*supports)(DType dtype);          // of the first tensor; the answer never changes within a process
+  bool (*takes)(const ExternCall& call);  // looks at no data; null: takes every call of a dtype it supports
+  void (*run)(const ExternCall& call);    // may throw Error
+};
+
+// Whether some candidate of op supports dtype. The first question may open a library, and says on standard error why it
+// cannot.
 bool extern_supports(OpId op, DType dtype);
+// Runs the first candidate that takes the call; an error where none does.
+void run_extern(const ExternCall& call);
 
 }  // namespace lutra

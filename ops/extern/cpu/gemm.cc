@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "ops/core/error.h"
+#include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/onednn.h"
-#include "ops/extern/extern.h"
 
 namespace lutra {
 namespace {
@@ -128,21 +128,18 @@ Matrix matrix_of(const ExternView& v, int64_t batch_index) {
 
 }  // namespace
 
-bool extern_supports(OpId op, DType dtype) {
-  return (op == OpId::mm || op == OpId::bmm) && dtype == DType::kFloat32 && onednn_available();
-}
+bool gemm_supports(DType dtype) { return dtype == DType::kFloat32 && onednn_available(); }
 
-bool run_extern(OpId op, std::span<const ExternView> in, ExternView& out, ParallelFor parallel) {
-  if (in.size() != 2) return false;
-  for (const ExternView& v : in) {
-    if (!extern_supports(op, v.dtype)) return false;
-  }
-  const int dim = op == OpId::bmm ? 3 : 2;
+void run_gemm(const ExternCall& call) {
+  LUTRA_CHECK(call.in.size() == 2 && call.out.size() == 1);
+  const std::span<const ExternView> in = call.in;
+  const ExternView& out = call.out[0];
+  const int dim = call.op == OpId::bmm ? 3 : 2;
   LUTRA_CHECK(in[0].dim == dim && in[1].dim == dim && out.dim == dim && out.dtype == DType::kFloat32);
   const Matrix a0 = matrix_of(in[0], 0), b0 = matrix_of(in[1], 0), c0 = matrix_of(out, 0);
   const int64_t batch = dim == 3 ? out.sizes[0] : 1, m = c0.rows, n = c0.cols, k = a0.cols;
   LUTRA_CHECK(a0.rows == m && b0.cols == n && b0.rows == k);
-  if (batch == 0 || m == 0 || n == 0) return true;
+  if (batch == 0 || m == 0 || n == 0) return;
   const Grid grid = partition(m, n, k, batch);
   const int64_t pieces = grid.rows * grid.cols;
   const auto body = [&](int64_t begin, int64_t end) {
@@ -161,12 +158,11 @@ bool run_extern(OpId op, std::span<const ExternView> in, ExternView& out, Parall
   // A batch of small products is shared out in runs worth a thread's while.
   const double flops = 2.0 * double(m) * double(n) * double(k) / double(pieces);
   const int64_t grain = std::max<int64_t>(1, int64_t(2e6 / std::max(flops, 1.0)));
-  if (batch * pieces <= grain || !parallel) {
+  if (batch * pieces <= grain || !call.parallel) {
     body(0, batch * pieces);
   } else {
-    parallel(batch * pieces, std::min(grain, batch * pieces), body);
+    call.parallel(batch * pieces, std::min(grain, batch * pieces), body);
   }
-  return true;
 }
 
 }  // namespace lutra

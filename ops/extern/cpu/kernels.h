@@ -1,0 +1,10 @@
+// The library kernels of the CPU, one declaration each; table.cc says which op they serve.
+#pragma once
+#include "ops/extern/extern.h"
+
+namespace lutra {
+
+bool gemm_supports(DType dtype);
+void run_gemm(const ExternCall& call);
+
+}  // namespace lutra

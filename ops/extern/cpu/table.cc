@@ -1,0 +1,32 @@
+// An op and the call's dtypes and sizes in; the candidate that runs it out. Rows of one op stand best first.
+#include "ops/extern/cpu/kernels.h"
+
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+const ExternKernel kKernels[] = {
+    {OpId::mm, "onednn", gemm_supports, nullptr, run_gemm},
+    {OpId::bmm, "onednn", gemm_supports, nullptr, run_gemm},
+};
+
+DType dtype_of(const ExternCall& call) { return call.in.empty() ? call.out[0].dtype : call.in[0].dtype; }
+
+}  // namespace
+
+bool extern_supports(OpId op, DType dtype) {
+  for (const ExternKernel& k : kKernels) {
+    if (k.op == op && k.supports(dtype)) return true;
+  }
+  return false;
+}
+
+void run_extern(const ExternCall& call) {
+  for (const ExternKernel& k : kKernels) {
+    if (k.op == call.op && k.supports(dtype_of(call)) && (!k.takes || k.takes(call))) return k.run(call);
+  }
+  fail(name(call.op), ": not implemented for ", name(dtype_of(call)));
+}
+
+}  // namespace lutra
