@@ -1,0 +1,15 @@
+"""Matrix products."""
+import torch
+
+
+def cases(case, error, t):
+    case("mm", [t.g(3, 4), t.g(4, 5)], "a.mm(b)")
+    case("matmul vectors", [t.g(4), t.g(4)], "a.matmul(b)")
+    case("matmul matrix vector", [t.g(3, 4), t.g(4)], "a.matmul(b)")
+    case("matmul batches", [t.g(2, 3, 4), t.g(4, 5)], "a.matmul(b)")
+    case("matmul broadcast", [t.g(2, 1, 3, 4), t.g(5, 4, 2)], "a.matmul(b)")
+    case("bmm", [t.g(2, 3, 4), t.g(2, 4, 5)], "a.bmm(b)")
+    case("mm transposed", [t.g(4, 3), t.g(4, 5)], "a.transpose(0, 1).mm(b)")
+    case("mm float64", [t.g(3, 4, dtype=torch.float64), t.g(4, 2, dtype=torch.float64)], "a.mm(b)")
+    case("linear", [t.g(5, 4), t.g(3, 4), t.g(3)], "F.linear(a, b, c)", "lt.linear(a, b, c)")
+    case("linear no bias", [t.g(2, 5, 4), t.g(3, 4)], "F.linear(a, b)", "lt.linear(a, b)")

@@ -1,0 +1,178 @@
+-- check.lua DIR [family...]: recorded answers of PyTorch (see README.md) in; every case's values and gradients, in every recorded form, held
+-- to them, and compiled code held to eager bit for bit.
+package.path = "../lua/?.lua;" .. package.path
+local lt = require "lutra"
+local h = require "harness"
+local truthy, equal = h.truthy, h.equal
+local inf, nan = math.huge, 0 / 0
+local functional = lt.nn.functional -- loaded before any frame is captured
+assert(functional)
+
+local half_types = false -- float16 and bfloat16 kernels
+local epsilon = {float16 = 2 ^ -10, bfloat16 = 2 ^ -7, float32 = 2 ^ -23, float64 = 2 ^ -52}
+local tolerance = {float16 = 2 ^ -8, bfloat16 = 2 ^ -5, float32 = 2e-6, float64 = 1e-12}
+
+-- Inputs -------------------------------------------------------------------------------------------------------------
+
+local function plain(recorded, dtype)
+  local values, n = {}, 1
+  for _, size in ipairs(recorded.shape) do n = n * size end
+  if n == 0 then return lt.zeros(recorded.shape, {dtype = dtype}) end
+  for i, value in ipairs(recorded) do values[i] = value end
+  if #recorded.shape == 0 then return lt.tensor(values[1], {dtype = dtype}) end
+  return lt.tensor(values, {dtype = dtype}):view(recorded.shape)
+end
+
+local function largest_size(inputs)
+  local largest = 0
+  for _, recorded in ipairs(inputs) do
+    for _, size in ipairs(recorded.shape) do largest = math.max(largest, size) end
+  end
+  return largest
+end
+
+local forms = {}
+function forms.base(recorded) return plain(recorded, recorded.dtype) end
+function forms.strided(recorded)
+  local t = plain(recorded, recorded.dtype)
+  if t:dim() == 0 then return t end
+  if t:dim() == 1 then return lt.stack({t, t}, 1):select(1, 0) end
+  return t:transpose(0, -1):contiguous():transpose(0, -1)
+end
+for _, dtype in ipairs{"float64", "float16", "bfloat16"} do
+  forms[dtype] = function(recorded)
+    if recorded.dtype ~= "float32" then return forms.base(recorded) end
+    return plain(recorded, "float32"):to(dtype)
+  end
+end
+function forms.zero_dim(recorded) return lt.tensor(recorded[1], {dtype = recorded.dtype}) end
+function forms.empty(recorded, case)
+  local sizes, largest = {}, largest_size(case.inputs)
+  for d, size in ipairs(recorded.shape) do sizes[d] = size == largest and 0 or size end
+  local n = 1
+  for _, size in ipairs(sizes) do n = n * size end
+  return n == 0 and lt.zeros(sizes, {dtype = recorded.dtype}) or forms.base(recorded)
+end
+
+-- Comparisons --------------------------------------------------------------------------------------------------------
+
+local function elements(t) return t:detach():reshape(-1):totable() end
+
+local function same(got, want, what, limits)
+  if type(want) ~= "table" then return equal(got, want, what) end
+  equal(got.dtype, want.dtype, what .. " dtype")
+  equal(table.concat(got.shape, ","), table.concat(want.shape, ","), what .. " shape")
+  local limit = limits.tol and math.max(limits.tol, tolerance[want.dtype] or 0) or tolerance[want.dtype] or 0
+  local scale = 1 -- sums cancel: an element is as exact as the largest
+  for _, w in ipairs(want) do
+    if type(w) == "number" and math.abs(w) < inf then scale = math.max(scale, math.abs(w)) end
+  end
+  local flat = elements(got)
+  for i, w in ipairs(want) do
+    local v = flat[i]
+    local good = v == w or (v ~= v and w ~= w)
+    if not good and type(w) == "number" and type(v) == "number" then
+      local allowed = limit * scale
+      -- Results among the denormals are exact to a fixed amount.
+      if limits.ulp then allowed = limits.ulp * epsilon[want.dtype] * math.max(math.abs(w), 1.2e-38) end
+      good = math.abs(v - w) <= allowed
+    end
+    if good and limits.signs and w == 0 then good = 1 / v == 1 / w end
+    truthy(good, string.format("%s element %d is %s, not %s; it", what, i, tostring(v), tostring(w)))
+  end
+end
+
+-- The bits of a tensor as text: NaNs are all one.
+local function bits(t)
+  if type(t) ~= "userdata" then return tostring(t) end
+  local out = elements(t)
+  for i, v in ipairs(out) do
+    if v ~= v then out[i] = "nan" elseif v == 0 then out[i] = 1 / v < 0 and "-0" or "0"
+    else out[i] = type(v) == "number" and string.format("%.17g", v) or tostring(v) end
+  end
+  return table.concat(out, " ")
+end
+
+-- Running ------------------------------------------------------------------------------------------------------------
+
+-- A fresh prototype each time, so that forms do not share a recompile limit.
+local function program(code)
+  local text = "local lt, inf, nan = ... return function(a, b, c, d, e, f, g, h) return " .. code .. " end"
+  return assert(loadstring(text, "=case"))(lt, inf, nan)
+end
+
+local function make_inputs(case, form)
+  local inputs = {}
+  for i, recorded in ipairs(case.inputs) do
+    inputs[i] = forms[form:match("^%S+")](recorded, case)
+    if recorded.grad then inputs[i] = inputs[i]:detach():requires_grad_(true) end
+  end
+  return inputs
+end
+
+-- The results and the gradients of f on fresh inputs.
+local function run(f, case, form)
+  local inputs = make_inputs(case, form)
+  local results = {f(unpack(inputs))}
+  if #results == 1 and type(results[1]) == "table" then results = results[1] end
+  local any = false
+  for _, input in ipairs(inputs) do any = any or input.requires_grad end
+  for _, result in ipairs(results) do
+    if any and type(result) == "userdata" and result.requires_grad then
+      local seed = lt.arange(result:numel()):to("float64"):mul(0.37):sub(0.5):view(result.shape):to(result.dtype)
+      result:backward(seed, {retain_graph = true})
+    end
+  end
+  local grads = {}
+  for i, input in ipairs(inputs) do grads[i] = input.grad or false end
+  return results, grads
+end
+
+local function check_form(case, form, want)
+  local f = program(case.code)
+  local results, grads = run(f, case, form)
+  equal(#results, #want.results, form .. " number of results")
+  for i, r in ipairs(want.results) do same(results[i], r, form .. " result " .. i, case) end
+  local grad_limits = {tol = case.grad_tol or case.tol}
+  for i, g in ipairs(want.grads) do
+    equal(grads[i] and true or false, g and true or false, form .. " gradient " .. i .. " exists")
+    if g then same(grads[i], g, form .. " gradient " .. i, grad_limits) end
+  end
+  local compiled = lt.compile(program(case.code))
+  for round = 1, 2 do
+    local again, again_grads = run(compiled, case, form)
+    for i, r in ipairs(results) do equal(bits(again[i]), bits(r), form .. " compiled result " .. i .. ", call " .. round) end
+    for i, g in ipairs(grads) do
+      if g then equal(bits(again_grads[i]), bits(g), form .. " compiled gradient " .. i .. ", call " .. round) end
+    end
+  end
+end
+
+local function check_error(case)
+  local ok, message = pcall(program(case.code), unpack(make_inputs(case, "base")))
+  truthy(not ok, "PyTorch refuses this, Lutra")
+  local text = tostring(message):gsub("^[^:]*:%d+: ", "")
+  truthy(text:sub(1, #case.error) == case.error and text:find("^[%w_.]*:", 1), "the message '" .. text .. "' begins with " .. case.error .. ":")
+end
+
+local function check(case)
+  if case.error then return check_error(case) end
+  check_form(case, "base", case)
+  if case.strided then check_form(case, "strided", case) end
+  for _, variant in ipairs(case.variants or {}) do
+    local half = variant.name == "float16" or variant.name == "bfloat16"
+    if half_types or not half then check_form(case, variant.name, variant) end
+  end
+end
+
+local dir, wanted = arg[1] or "references", {}
+for i = 2, #arg do wanted[#wanted + 1] = arg[i] end
+if #wanted == 0 then
+  for line in io.popen("ls '" .. dir .. "'"):lines() do wanted[#wanted + 1] = line:match("^(.*)%.lua$") end
+end
+for _, family in ipairs(wanted) do
+  for _, case in ipairs(assert(loadfile(dir .. "/" .. family .. ".lua"))()) do
+    h.test(family .. ": " .. case.name, function() check(case) end)
+  end
+end
+h.finish()
