@@ -110,4 +110,23 @@ test("rounds of patch and unpatch do not grow", function()
   truthy(resident() - before < 16, "resident memory grew by " .. resident() - before .. " MB")
 end)
 
+test("units of functions that are gone are freed", function()
+  local lt = require "lutra"
+  local x = lt.ones(4)
+  local function f(a) return (a * 2 + 1):sum() end
+  for round = 1, 400 do
+    lt.explain(f)(x)
+    local g = lt.compile(loadstring("local a = ... return a * " .. round .. " + 1"))
+    g(x)
+    if round % 50 == 0 then collectgarbage() collectgarbage() end
+  end
+  truthy(lt.counters().cache.units < 400, lt.counters().cache.units .. " units")
+  -- What lives on still works, and finds its code again.
+  local kept = lt.compile(f)
+  truthy(kept(x):item() == 12)
+  local misses = lt.counters().cache.misses
+  truthy(lt.compile(f)(x):item() == 12)
+  equal(lt.counters().cache.misses, misses, "captures")
+end)
+
 h.finish()

@@ -246,6 +246,8 @@ int api_counters(lua_State* L) {
   set_map(L, "recompiles", c.recompiles);
   lua_newtable(L);
   set_count(L, "hits", c.cache_hits), set_count(L, "misses", c.cache_misses);
+  const CaptureState& state = capture_state(L);
+  set_count(L, "units", int64_t(state.units.size() + state.resume_units.size()));
   lua_setfield(L, -2, "cache");
   lua_newtable(L);
   set_count(L, "compiled", c.kernels);
@@ -264,11 +266,7 @@ int api_reset(lua_State* L) {
     unit->failed = false;
     unit->recompiles->clear(), unit->log->clear(), unit->breaks->clear();
     for (auto& [pc, point] : unit->points) {
-      for (auto& e : point.entries) {
-        luaL_unref(L, LUA_REGISTRYINDEX, e->constants);
-        luaL_unref(L, LUA_REGISTRYINDEX, e->weak);
-        if (e->callable) luaL_unref(L, LUA_REGISTRYINDEX, e->callable);
-      }
+      for (auto& e : point.entries) release_entry(L, *e);
       point.entries.clear();
       if (point.dead) unit->changed = true;
       point.dead = point.limit_reported = false;

@@ -25,6 +25,7 @@ struct CaptureState {
   std::vector<std::shared_ptr<Unit>> resume_units;
   std::unordered_map<const TensorImpl*, std::vector<int>> marks;  // mark_dynamic (1), mark_static (-1), by dim
   uint64_t next_unit = 1;
+  size_t collect_at = 64;  // units
   int auto_threshold = 0;
   uint64_t eager_ops = 0;
   bool stress_hook = false, stress_breaks = false;

@@ -25,6 +25,10 @@ void weak_table(lua_State* L, const char* mode) {
 
 std::shared_ptr<Unit> make_unit(CaptureState& state, lua_State* L, std::unique_ptr<LuaCode> code,
                                 const UnitOptions& options) {
+  if (state.units.size() + state.resume_units.size() >= state.collect_at) {
+    collect_units(state, L);
+    state.collect_at = std::max<size_t>(64, 2 * (state.units.size() + state.resume_units.size()));
+  }
   auto unit = std::make_shared<Unit>();
   unit->serial = state.next_unit++;
   unit->options = options;

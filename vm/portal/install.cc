@@ -236,6 +236,21 @@ const void* prototype_identity(lua_State* L, int index) {
   return reinterpret_cast<const void*>(number);
 }
 
+bool portal_id_named(lua_State* L, int id) { return portal_state(L).ids.at(size_t(id)).refs > 0; }
+
+std::unordered_set<const void*> live_prototypes(lua_State* L) {
+  sweep_records(L);
+  std::unordered_set<const void*> live;
+  push_table(L, PortalTable::kIdentity);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    live.insert(reinterpret_cast<const void*>(static_cast<uintptr_t>(lua_tonumber(L, -1))));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return live;
+}
+
 bc::Dump dump_function(lua_State* L, int index) {
   index = absolute(L, index);
   check_lua_function(L, index);

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_set>
 
 #include "vm/bytecode/dump.h"
 #include "vm/portal/patch.h"
@@ -28,6 +29,10 @@ void install_portals(lua_State* L, PortalFn run);
 // Portal ids are 1 .. 2^29. Freed ids are given out again once no prototype that names them is left.
 int alloc_portal_id(lua_State* L);
 void free_portal_id(lua_State* L, int id);
+// Whether a prototype that names the id is alive. Only with the mirror, and as of the last live_prototypes.
+bool portal_id_named(lua_State* L, int id);
+// The identities of all prototypes that were asked for theirs and live.
+std::unordered_set<const void*> live_prototypes(lua_State* L);
 
 // string.dump of the *original* code of the function at `index`, parsed. Throws for C functions.
 bc::Dump dump_function(lua_State* L, int index);
