@@ -30,14 +30,7 @@ Program::~Program() = default;
 Program::Program(const Kernel& k)
     : params_(k.params.size()), ints_(size_t(k.ints)), values_(size_t(k.values)), loop_ids_(size_t(k.loops)) {
   types_.assign(values_, DType::kNone);
-  auto check = [](DType t) {
-    if (size_of(t) == 2 && is_float(t)) fail_internal("loop IR: ", info(t).name, " is not supported");
-  };
-  for (const Param& p : k.params) check(p.type);
   decode(k.body);
-  for (DType t : types_) {
-    if (t != DType::kNone) check(t);
-  }
 }
 
 void Program::decode(const std::vector<Stmt>& body) {

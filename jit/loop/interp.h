@@ -8,7 +8,7 @@
 
 namespace lutra::loop {
 
-// A kernel decoded for interpretation. Throws Error(kInternal) if it holds 16-bit floats.
+// A kernel decoded for interpretation.
 class Program {
  public:
   explicit Program(const Kernel& k);

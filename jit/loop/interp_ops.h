@@ -7,6 +7,7 @@
 #include "jit/loop/loop.h"
 #include "jit/loop/scalar_math.h"
 #include "ops/core/error.h"
+#include "ops/core/half.h"
 
 namespace lutra::loop {
 
@@ -128,7 +129,7 @@ bool compare(Op op, T a, T b) {
 
 template <bool kWide>
 double round_to(DType t, double v) {
-  return kWide || t == DType::kFloat64 ? v : double(float(v));
+  return kWide || t == DType::kFloat64 ? v : double(round_to_half(t, float(v)));
 }
 
 // add, exp, and ... : operands and result of type t.
@@ -144,7 +145,7 @@ Cell arithmetic(Op op, DType t, Cell a, Cell b) {
   } else if (t == DType::kFloat64) {
     r.f = float_op(op, a.f, b.f);
   } else {
-    r.f = float_op(op, float(a.f), float(b.f));
+    r.f = round_to_half(t, float_op(op, float(a.f), float(b.f)));
   }
   return r;
 }
@@ -167,7 +168,7 @@ Cell cast(DType from, DType to, Cell a) {
     if (is_float(from))
       r.f = round_to<kWide>(to, a.f);
     else
-      r.f = kWide || to == DType::kFloat64 ? double(a.i) : double(float(a.i));
+      r.f = kWide || to == DType::kFloat64 ? double(a.i) : double(round_to_half(to, float(a.i)));
   } else {
     r.i = is_float(from) ? truncate(to, a.f) : wrap(to, a.i);
   }
@@ -183,7 +184,7 @@ Cell random(Op op, DType t, int64_t index, uint64_t call, uint64_t seed) {
   else if (op == Op::kNormal)
     r.f = round_to<kWide>(t, normal_double<double>(w));
   else
-    r.f = t == DType::kFloat64 ? unit_double<double>(w.w[0], w.w[1]) : unit_single<double>(w.w[0]);
+    r.f = t == DType::kFloat64 ? unit_double<double>(w.w[0], w.w[1]) : round_to<kWide>(t, unit_single<double>(w.w[0]));
   return r;
 }
 
@@ -207,8 +208,16 @@ inline Cell load(DType t, const char* p) {
     LOAD(kUInt8, uint8_t, i)
 #undef LOAD
     case DType::kBool: r.i = *p != 0; return r;
-    default: fail_internal("interpreter: load of ", info(t).name, " is not supported");
+    case DType::kFloat16:
+    case DType::kBFloat16: {
+      uint16_t v;
+      get(v);
+      r.f = t == DType::kFloat16 ? half_to_float(v) : bfloat16_to_float(v);
+      return r;
+    }
+    case DType::kNone: break;
   }
+  fail_internal("interpreter: load of no type");
 }
 
 inline void store(DType t, char* p, Cell c) {
@@ -222,8 +231,11 @@ inline void store(DType t, char* p, Cell c) {
     case DType::kInt8: return put(int8_t(c.i));
     case DType::kUInt8: return put(uint8_t(c.i));
     case DType::kBool: return put(uint8_t(c.i != 0));
-    default: fail_internal("interpreter: store of ", info(t).name, " is not supported");
+    case DType::kFloat16: return put(float_to_half(float(c.f)));
+    case DType::kBFloat16: return put(float_to_bfloat16(float(c.f)));
+    case DType::kNone: break;
   }
+  fail_internal("interpreter: store of no type");
 }
 
 // A partial result; position only for argmax and argmin.

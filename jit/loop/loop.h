@@ -29,11 +29,13 @@
 //    lanes loop goes to partial i % L (outer serial loops of the reduction go on with the same partials); the partials
 //    are combined as a halving tree: for (w = L/2; w >= 1; w /= 2) for j < w: p[j] = op(p[j], p[j + w]). L = 1 is plain
 //    sequential order. Partials begin as the identity (sum 0, prod 1, max -inf or the smallest integer, ...).
-// 5. Each instruction rounds to its type; nothing is contracted. Integer arithmetic wraps. Floats follow IEEE.
-//    max(a, b) is NaN if either is, else a < b ? b : a; min likewise. div, rem, floordiv of integers by zero give 0;
-//    div truncates, rem and floordiv round down as PyTorch's remainder and floor_divide (floats too). A float cast to
-//    an integer truncates; NaN and what does not fit give the smallest i64 or i32, smaller integers take the low bits
-//    of the i32. exp, log, tanh, pow, sin, cos, erf and the random ops are the algorithms of jit/loop/math.h.
+// 5. Each instruction rounds to its type; nothing is contracted. f16 and bf16 are computed in f32 and then rounded to
+//    the type (a cast to them goes through f32 too); sums that shall be better accumulate in f32. Integer arithmetic
+//    wraps. Floats follow IEEE. max(a, b) is NaN if either is, else a < b ? b : a; min likewise. div, rem, floordiv of
+//    integers by zero give 0; div truncates, rem and floordiv round down as PyTorch's remainder and floor_divide
+//    (floats too). A float cast to an integer truncates; NaN and what does not fit give the smallest i64 or i32,
+//    smaller integers take the low bits of the i32. exp, log, tanh, pow, sin, cos, erf and the random ops are the
+//    algorithms of jit/loop/math.h.
 // 6. After a failing check the launch has failed: what is written from then on is unspecified.
 // 7. lanes loops hold no loops and feed only accumulators with lanes > 1 (all the same), each once; vector loops hold
 //    only serial loops and store to no place twice. A parallel loop stands at the top, alone but for instructions

@@ -1,9 +1,10 @@
-// Pointwise ops: one function an op, that writes the instructions of one element. Each op rounds to its dtype; operands
-// are converted to the op's compute type first, as PyTorch does.
+// Pointwise ops: one function an op, that writes the instructions of one element. Operands are converted to the op's
+// compute type first, as PyTorch does (float32 for half types); an op rounds to its dtype once, at its end.
 #include <cmath>
 #include <limits>
 
 #include "jit/lower/lower.h"
+#include "ops/core/half.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -19,7 +20,8 @@ struct Element {
 
   Body& body() { return e.body; }
   const Tensor& result() const { return node.results[0]; }
-  DType type() const { return result()->dtype; }
+  // What the op computes in; the result is rounded to its dtype once, at the end.
+  DType type() const { return opmath_type(result()->dtype); }
   bool has(size_t k) const { return k < node.args.size() && !node.args[k].is_none(); }
   bool is_tensor(size_t k) const { return node.args[k].is<Tensor>(); }
   DType type_of(size_t k) const { return node.args[k].tensor()->dtype; }
@@ -29,9 +31,14 @@ struct Element {
     Tensor t = node.args[k].tensor();
     return e.operand(t, broadcast_index(e.facts, index, result()->sizes, t->sizes));
   }
-  int32_t arg(size_t k, DType to) {
+  int32_t unrounded_arg(size_t k, DType to) {
     if (is_tensor(k)) return body().cast(tensor(k), to);
     return scalar(node.args[k].as<Scalar>(), to);
+  }
+  // Where the result is of a half type, operands are rounded to it before the op computes in float32.
+  int32_t arg(size_t k, DType to) {
+    if (!is_half(result()->dtype) || to != type()) return unrounded_arg(k, to);
+    return body().cast(unrounded_arg(k, result()->dtype), to);
   }
   int32_t op(Op op, DType t, int32_t a, int32_t b = -1, int32_t c = -1) { return body().op(op, t, a, b, c); }
   int32_t number(DType t, double v) { return body().constant(t, v); }
@@ -67,7 +74,7 @@ int32_t add_scaled(Element& x, Op op) {
   DType t = x.type();
   int32_t a = x.arg(0, t), b = x.arg(1, t);
   if (x.has(2) && !is_one(x.node.args[2].as<Scalar>())) {
-    b = x.op(t == DType::kBool ? Op::kAnd : Op::kMul, t, b, x.scalar(x.node.args[2].as<Scalar>(), t));
+    b = x.op(t == DType::kBool ? Op::kAnd : Op::kMul, t, b, x.arg(2, t));
   }
   if (t == DType::kBool) op = Op::kOr;
   return x.op(op, t, a, b);
@@ -76,7 +83,7 @@ int32_t add_scaled(Element& x, Op op) {
 // Integers divide by zero with an error; the result of the instruction itself is 0.
 int32_t divide(Element& x, Op op) {
   DType t = x.type();
-  int32_t a = x.arg(0, t), b = x.arg(1, t);
+  int32_t a = x.arg(0, t), b = op == Op::kRem ? x.arg(1, t) : x.unrounded_arg(1, t);
   if (!is_float(t)) {
     int32_t zero = x.op(Op::kEq, DType::kBool, b, x.body().constant_int(t, 0));
     x.e.check(x.body().cast(zero, DType::kInt64), 1, -1, x.node);
@@ -96,8 +103,16 @@ int32_t rounding(Element& x, Op op) { return is_float(x.type()) ? unary(x, op) :
 
 int32_t pointwise_add(Element& x) { return add_scaled(x, Op::kAdd); }
 int32_t pointwise_sub(Element& x) { return add_scaled(x, Op::kSub); }
-int32_t pointwise_mul(Element& x) { return binary(x, Op::kMul, Op::kAnd); }
-int32_t pointwise_div(Element& x) { return binary(x, Op::kDiv); }
+// A half tensor's factor or divisor is taken in float32, as PyTorch's kernels do.
+int32_t pointwise_mul(Element& x) {
+  DType t = x.type();
+  int32_t a = x.is_tensor(0) ? x.arg(0, t) : x.unrounded_arg(0, t);
+  return x.op(t == DType::kBool ? Op::kAnd : Op::kMul, t, a, x.unrounded_arg(1, t));
+}
+int32_t pointwise_div(Element& x) {
+  DType t = x.type();
+  return x.op(Op::kDiv, t, x.arg(0, t), x.unrounded_arg(1, t));
+}
 int32_t pointwise_pow(Element& x) { return binary(x, Op::kPow); }
 int32_t pointwise_remainder(Element& x) { return divide(x, Op::kRem); }
 int32_t pointwise_floor_divide(Element& x) { return divide(x, Op::kFloorDiv); }
@@ -167,9 +182,16 @@ int32_t random(Element& x, Op op, DType t) {
 }
 int32_t random_float(Element& x, Op op) {
   DType t = x.type() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  return x.body().cast(random(x, op, t), x.type());
+  return random(x, op, t);
 }
-int32_t pointwise_rand(Element& x) { return random_float(x, Op::kUniform); }
+// Half types hold few bits: rounding to the nearest would give 1.
+int32_t pointwise_rand(Element& x) {
+  int32_t u = random_float(x, Op::kUniform);
+  if (!is_half(x.result()->dtype)) return u;
+  const double steps = x.result()->dtype == DType::kFloat16 ? 2048 : 256;
+  u = x.op(Op::kFloor, x.type(), x.op(Op::kMul, x.type(), u, x.number(x.type(), steps)));
+  return x.op(Op::kMul, x.type(), u, x.number(x.type(), 1 / steps));
+}
 int32_t pointwise_randn(Element& x) { return random_float(x, Op::kNormal); }
 int32_t pointwise_randint(Element& x) {
   DType t = DType::kInt64;
@@ -222,7 +244,7 @@ Lowered lower_pointwise(const Node& node, SymFacts&) {
   l.heavy = is_heavy(node.op);
   l.emit = [n](Emitter& e, const Index& index) {
     Element x{*n, e, index};
-    return kRules[size_t(n->op)](x);
+    return e.body.cast(kRules[size_t(n->op)](x), x.result()->dtype);
   };
   return l;
 }

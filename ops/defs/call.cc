@@ -223,7 +223,7 @@ Results call_op(OpId id, Args args) {
   if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
   complete_args(op, args);
   bool wants_grad = inspect(op, args);
-  if (op.has(kAtCall)) return op.decompose(args);
+  if (op.has(kAtCall)) return decompose(op, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);

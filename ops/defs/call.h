@@ -60,6 +60,10 @@ struct Executor {
 // Returns the one before.
 Executor* set_executor(Executor* executor);
 
+// The decomposition of a composite's complete arguments. With kOpmath, half operands (and a half dtype asked for) become
+// float32 before it and the results are rounded after it.
+Results decompose(const OpInfo& op, const Args& args);
+
 // Helpers in which decompositions and vjp rules are written.
 inline Tensor op1(OpId op, Args args) { return call_op(op, std::move(args))[0]; }
 

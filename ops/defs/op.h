@@ -28,6 +28,7 @@ enum OpFlags : uint32_t {
   kInternal = 64,
   kAtCall = 128,
   kIdentity = 256,
+  kOpmath = 512,
 };
 
 enum class ArgType : uint8_t {

@@ -255,7 +255,7 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
 
 Results tape_call(OpId op, Args& args) {
   const OpInfo& row = info(op);
-  if (row.vjp_decomposes) return row.decompose(args);
+  if (row.vjp_decomposes) return decompose(row, args);
   auto* node = new OpNode(op, args);
   Ref<GradNode> keep(node);
   Results results;

@@ -5,8 +5,8 @@
 namespace lutra {
 namespace {
 
-const DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32,
-                        DType::kInt16,   DType::kInt8,    DType::kUInt8, DType::kBool};
+const DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32,   DType::kInt16,
+                        DType::kInt8,    DType::kUInt8,   DType::kBool,  DType::kFloat16, DType::kBFloat16};
 
 std::string ir(DType t) { return info(t).ir_name; }
 
@@ -86,7 +86,7 @@ TEST_CASE("every op and type agrees with the interpreter, any stride", "[codegen
 }
 
 TEST_CASE("constants, scalars and indices as operands", "[codegen]") {
-  for (const char* t : {"f32", "f64", "i64", "i32", "u8"}) {
+  for (const char* t : {"f32", "f64", "i64", "i32", "u8", "f16", "bf16"}) {
     const DType type = dtype_from_ir_name(t);
     for (const char* op : {"add", "sub", "mul", "div", "min", "max", "rem", "floordiv", "pow", "lt", "ne"}) {
       for (bool left : {false, true}) {

@@ -8,8 +8,9 @@ namespace {
 
 using namespace loop;
 
-const DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt64,   DType::kInt32, DType::kUInt8,
-                        DType::kBool,    DType::kFloat32, DType::kFloat32, DType::kInt16, DType::kInt8};
+const DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt64,   DType::kInt32,
+                        DType::kUInt8,   DType::kBool,    DType::kFloat32, DType::kFloat32,
+                        DType::kInt16,   DType::kInt8,    DType::kFloat16, DType::kBFloat16};
 
 // Makes a verified kernel and arguments that keep every access within its buffer.
 class Generator {
@@ -177,7 +178,7 @@ class Generator {
     if (heavy_) count *= 30;
     for (int i = 0; i < count; i++) {
       const Op op = Op(pick(int(Op::kCount)));
-      const DType t = kTypes[pick(10)];
+      const DType t = kTypes[pick(int(std::size(kTypes)))];
       const OpInfo& row = info(op);
       if (row.rule == TypeRule::kSame && accepts(row.types, t)) {
         const int32_t a = value(l, t), b = row.operands > 1 ? value(l, t) : -1;
@@ -199,7 +200,7 @@ class Generator {
 
   // Heavy kernels store everything there is, so all of it stays alive.
   void store(Loop& l) {
-    const DType t = kTypes[pick(10)];
+    const DType t = kTypes[pick(int(std::size(kTypes)))];
     int32_t v = value(l, t);
     if (heavy_) {
       const std::vector<int32_t> all = visible_[size_t(t)];
@@ -227,7 +228,7 @@ class Generator {
   }
 
   void store_add(Loop& l) {
-    const DType t = kTypes[pick(10)];
+    const DType t = kTypes[pick(int(std::size(kTypes)))];
     if (t == DType::kBool) return;
     const int32_t v = value(l, t);
     Inst in = make(Op::kStoreAdd, t, v);
@@ -245,7 +246,7 @@ class Generator {
     for (int i = 0, n = 1 + pick(3); i < n; i++) {
       Accumulator a;
       a.op = RedOp(pick(8));
-      a.type = kTypes[pick(10)];
+      a.type = kTypes[pick(int(std::size(kTypes)))];
       const bool logic = a.op == RedOp::kAny || a.op == RedOp::kAll;
       if (logic) a.type = DType::kBool;
       if (!logic && a.type == DType::kBool) a.type = DType::kFloat32;

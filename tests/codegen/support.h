@@ -16,6 +16,7 @@
 #include "jit/codegen/kernel.h"
 #include "jit/loop/interp.h"
 #include "ops/core/error.h"
+#include "ops/core/half.h"
 
 namespace lutra {
 
@@ -44,7 +45,14 @@ class Buffer {
     return reinterpret_cast<T*>(data);
   }
   // One element as a double or, for integers, exactly.
-  double real(size_t i) const { return type == DType::kFloat32 ? double(as<float>()[i]) : as<double>()[i]; }
+  double real(size_t i) const {
+    switch (type) {
+      case DType::kFloat16: return double(half_to_float(as<uint16_t>()[i]));
+      case DType::kBFloat16: return double(bfloat16_to_float(as<uint16_t>()[i]));
+      case DType::kFloat32: return double(as<float>()[i]);
+      default: return as<double>()[i];
+    }
+  }
 
   DType type;
   size_t elements;
@@ -68,7 +76,11 @@ inline void fill(Buffer& b, std::mt19937_64& rng, double special = 0.3) {
     const bool odd = chance(rng) < special;
     if (is_float(b.type)) {
       const double v = odd ? kReals[rng() % std::size(kReals)] : ordinary(rng);
-      if (b.type == DType::kFloat32)
+      if (b.type == DType::kFloat16)
+        b.as<uint16_t>()[i] = float_to_half(float(v));
+      else if (b.type == DType::kBFloat16)
+        b.as<uint16_t>()[i] = float_to_bfloat16(float(v));
+      else if (b.type == DType::kFloat32)
         b.as<float>()[i] = float(v);
       else
         b.as<double>()[i] = v;

@@ -13,9 +13,6 @@ bool is_small(DType t) { return size_of(t) < 4; }
 
 Analysis::Analysis(const Kernel& k)
     : types(size_t(k.values), DType::kNone), loops(size_t(k.loops)), defined_in_(size_t(k.values)) {
-  for (const Param& p : k.params) {
-    if (is_float(p.type) && is_small(p.type)) fail_internal("codegen: ", info(p.type).name, " is not supported");
-  }
   walk(k.body, nullptr);
 }
 
@@ -37,7 +34,6 @@ void Analysis::walk(const std::vector<Stmt>& body, const Loop* vector_loop) {
 }
 
 void Analysis::inst(const Inst& in, const Loop* vector_loop) {
-  if (is_float(in.type) && is_small(in.type)) fail_internal("codegen: ", info(in.type).name, " is not supported");
   if (in.id >= 0) {
     types[size_t(in.id)] = in.type;
     defined_in_[size_t(in.id)] = vector_loop;

@@ -157,6 +157,14 @@ class Avx512 {
   }
   x86::Vec widen(InstId id, const x86::Vec& v) { return unary(id, true, v.ymm()); }
 
+  // Floats to the bits of float16 (half as wide a register) and back.
+  x86::Vec to_half(const x86::Vec& v) {
+    x86::Vec r = half_of(lanes);
+    cc.emit(Ids::kIdVcvtps2ph, r, v, asmjit::Imm(0));
+    return r;
+  }
+  x86::Vec from_half(const asmjit::Operand_& v) { return unary(Ids::kIdVcvtph2ps, false, v); }
+
   x86::Vec broadcast_lane0(const x86::Vec& v, bool wide) {
     return unary(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, wide, v.xmm());
   }
@@ -176,6 +184,10 @@ class Avx512 {
   }
 
  private:
+  x86::Vec half_of(int lane_count) {
+    if (lane_count == 16) return cc.newYmm();
+    return cc.newXmm();
+  }
   x86::KReg compare(InstId id, int predicate, bool wide, const x86::Vec& a, const asmjit::Operand_& b,
                     const x86::KReg* only) {
     x86::KReg k = fresh_mask();

@@ -4,6 +4,7 @@
 #include "jit/codegen/x64/emitter.h"
 #include "jit/loop/abi.h"
 #include "ops/core/error.h"
+#include "ops/core/half.h"
 
 namespace lutra::x64 {
 
@@ -249,6 +250,18 @@ Value Emitter::load_uniform(DType t, const x86::Mem& m) {
     case DType::kInt32: v.reg = v_.unary(Ids::kIdVbroadcastss, false, sized); return v;
     case DType::kFloat64:
     case DType::kInt64: v.reg = v_.unary(Ids::kIdVbroadcastsd, true, sized); return v;
+    case DType::kFloat16: {
+      cc_.movzx(r, sized);
+      x86::Xmm one = cc_.newXmm();
+      cc_.vmovd(one, r);
+      cc_.vcvtph2ps(one, one);
+      v.reg = v_.broadcast_lane0(one, false);
+      return v;
+    }
+    case DType::kBFloat16:
+      cc_.movzx(r, sized);
+      cc_.shl(r, 16);
+      break;
     case DType::kUInt8: cc_.movzx(r, sized); break;
     case DType::kInt8:
     case DType::kInt16: cc_.movsx(r, sized); break;
@@ -275,6 +288,8 @@ Value Emitter::load_row(DType t, const x86::Mem& m, const x86::KReg* mask) {
     case DType::kUInt8: id = Ids::kIdVpmovzxbd; break;
     case DType::kInt8: id = Ids::kIdVpmovsxbd; break;
     case DType::kInt16: id = Ids::kIdVpmovsxwd; break;
+    case DType::kFloat16: id = Ids::kIdVcvtph2ps; break;
+    case DType::kBFloat16: id = Ids::kIdVpmovzxwd; break;
     case DType::kBool: {
       x86::Xmm bytes = cc_.newXmm();
       if (mask)
@@ -292,6 +307,7 @@ Value Emitter::load_row(DType t, const x86::Mem& m, const x86::KReg* mask) {
   v.reg = v_.fresh(wide);
   if (mask) cc_.k(*mask).z();
   cc_.emit(id, v.reg, m);
+  if (t == DType::kBFloat16) v.reg = v_.unary_imm(Ids::kIdVpslld, false, v.reg, 16);
   return v;
 }
 
@@ -406,7 +422,9 @@ void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
       v_.mask_bits(r, v.mask);
       cc_.and_(r, 1);
     } else {
-      v_.lane0(r, reg(t, v), false);
+      x86::Vec own = t == DType::kFloat16 ? v_.to_half(reg(t, v)) : reg(t, v);
+      v_.lane0(r, own, false);
+      if (t == DType::kBFloat16) cc_.shr(r, 16);
     }
     cc_.mov(sized, size_of(t) == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
   }
@@ -432,6 +450,12 @@ void Emitter::store_row(DType t, const Value& v, const x86::Mem& m, const x86::K
     return;
   }
   x86::Vec r = reg(t, v);
+  if (t == DType::kFloat16) {
+    if (mask) cc_.k(*mask);
+    cc_.emit(Ids::kIdVcvtps2ph, m, r, asmjit::Imm(0));
+    return;
+  }
+  if (t == DType::kBFloat16) r = v_.unary_imm(Ids::kIdVpsrld, false, r, 16);
   const InstId id = size_of(t) == 1   ? Ids::kIdVpmovdb
                     : size_of(t) == 2 ? Ids::kIdVpmovdw
                     : is_wide(t)      ? Ids::kIdVmovupd

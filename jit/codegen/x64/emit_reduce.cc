@@ -81,7 +81,7 @@ void Emitter::take(AccState& s, size_t at, const Value& x, const x86::KReg* mask
                         : wide ? Ids::kIdVpmullq
                                : Ids::kIdVpmulld;
       merge(id, p.reg, p.reg, operand(t, x), mask);
-      if (is_small(t)) cc_.emit(Ids::kIdVmovaps, p.reg, wrapped(t, p.reg).reg);
+      if (is_small(t)) cc_.emit(Ids::kIdVmovaps, p.reg, real ? rounded(t, p.reg) : wrapped(t, p.reg).reg);
       return;
     }
     case RedOp::kMax:

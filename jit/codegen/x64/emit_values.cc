@@ -4,6 +4,7 @@
 #include "jit/codegen/x64/emitter.h"
 #include "jit/loop/abi.h"
 #include "ops/core/error.h"
+#include "ops/core/half.h"
 
 namespace lutra::x64 {
 
@@ -34,6 +35,18 @@ Value Emitter::wrapped(DType t, const x86::Vec& v) {
     default: r.reg = v;
   }
   return r;
+}
+
+// Floats in 32-bit lanes as t can hold them; NaN stays NaN.
+x86::Vec Emitter::rounded(DType t, const x86::Vec& v) {
+  if (t == DType::kFloat16) return v_.from_half(v_.to_half(v));
+  if (t != DType::kBFloat16) return v;
+  x86::KReg nan = v_.compare_floats(Cmp::kUnordered, false, v, v);
+  x86::Vec odd = v_.binary(Ids::kIdVpandd, false, v_.unary_imm(Ids::kIdVpsrld, false, v, 16), v_.constant(false, 1));
+  x86::Vec up = v_.binary(Ids::kIdVpaddd, false, v, v_.constant(false, 0x7fff));
+  x86::Vec quiet = v_.binary(Ids::kIdVpord, false, v, v_.constant(false, 0x400000));
+  up = v_.blend(false, nan, quiet, v_.binary(Ids::kIdVpaddd, false, up, odd));
+  return v_.binary(Ids::kIdVpandd, false, up, v_.constant(false, 0xffff0000u));
 }
 
 // Every lane alike?
@@ -84,7 +97,7 @@ Value Emitter::evaluate(const Inst& in, const Step& step, int u) {
       }
       v.constant = true;
       if (is_float(in.type))
-        v.pattern = is_wide(in.type) ? F64::pattern_of(in.imm) : F32::pattern_of(in.imm);
+        v.pattern = is_wide(in.type) ? F64::pattern_of(in.imm) : F32::pattern_of(round_to_half(in.type, float(in.imm)));
       else if (in.type == DType::kInt64)
         v.pattern = uint64_t(in.iimm);
       else
@@ -163,6 +176,21 @@ VecFloat<kB> apply(Op op, const VecFloat<kB>& a, const VecFloat<kB>& b) {
 }
 }  // namespace
 
+namespace {
+// Results of operands that a half type holds are held by it too.
+bool is_exact(Op op) {
+  switch (op) {
+    case Op::kMin:
+    case Op::kMax:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kFloor:
+    case Op::kCeil: return true;
+    default: return false;
+  }
+}
+}  // namespace
+
 Value Emitter::float_op(const Inst& in, const Value& a, const Value& b) {
   Value v;
   if (in.op == Op::kMax || in.op == Op::kMin)
@@ -171,6 +199,7 @@ Value Emitter::float_op(const Inst& in, const Value& a, const Value& b) {
     static_cast<Piece&>(v) = apply(in.op, F64(a), F64(b));
   else
     static_cast<Piece&>(v) = apply(in.op, F32(a), F32(b));
+  if (is_half(in.type) && !is_exact(in.op)) v.reg = rounded(in.type, reg(in.type, v)), v.constant = false;
   return v;
 }
 
@@ -248,7 +277,11 @@ Value Emitter::selection(const Inst& in, const Value& a, const Value& b, const V
 Value Emitter::cast(DType from, DType to, const Value& a) {
   Value v;
   const bool narrow_from = !is_wide(from), narrow_to = !is_wide(to);
-  if (from == to) return a;
+  if (from == to || (is_half(from) && to == DType::kFloat32)) return a;
+  if (is_half(to) && !is_mask(from) && from != DType::kFloat32) {
+    if (!is_half(from)) return cast(DType::kFloat32, to, cast(from, DType::kFloat32, a));
+    from = DType::kFloat32;
+  }
   if (is_mask(from)) {
     const uint64_t one = is_float(to) ? (narrow_to ? 0x3f800000u : 0x3ff0000000000000u) : 1;
     x86::Mem m = cc_.newConst(asmjit::ConstPoolScope::kLocal, &one, size_of(to) == 8 ? 8 : 4);
@@ -271,6 +304,7 @@ Value Emitter::cast(DType from, DType to, const Value& a) {
     case 3: v.reg = v_.widen(Ids::kIdVcvtdq2pd, r); return v;
     case 4: return wrapped(to, v_.narrow(Ids::kIdVpmovqd, r));
     case 6: v.reg = v_.narrow(Ids::kIdVcvtqq2ps, r); return v;
+    case 10: v.reg = rounded(to, r); return v;
     case 7: v.reg = v_.unary(Ids::kIdVcvtqq2pd, true, r); return v;
     case 8: return wrapped(to, v_.unary(Ids::kIdVcvttps2dq, false, r));
     case 9: v.reg = v_.widen(Ids::kIdVcvttps2qq, r); return v;
@@ -292,7 +326,7 @@ Value Emitter::random(const Inst& in, const Value& index) {
     if (is_wide(in.type))
       static_cast<Piece&>(v) = d;
     else
-      static_cast<Piece&>(v) = narrow(d);
+      v.reg = rounded(in.type, narrow(d).reg);
   };
   if (in.op == Op::kRandBits)
     static_cast<Piece&>(v) = loop::random_bits(w);

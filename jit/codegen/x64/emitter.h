@@ -8,7 +8,10 @@
 // 3. Addresses are built from the outside in: before a loop begins, every access within it has a base register that
 // holds
 //    all terms known by then.
-// 4. A failing check records the fault and leaves the kernel.
+// 4. Small integers and half floats live in 32-bit lanes: int32s in their range, floats that the type can hold. Loads
+// and
+//    casts widen, arithmetic is brought back by wrapped() and rounded(), so fusion cannot be seen in results.
+// 5. A failing check records the fault and leaves the kernel.
 #pragma once
 #include <functional>
 #include <optional>
@@ -166,6 +169,7 @@ class Emitter {
   Value index_of(const Inst& in, const Step& step, int u);
   void check(const Inst& in, const Step& step);
   Value wrapped(DType t, const x86::Vec& v);
+  x86::Vec rounded(DType t, const x86::Vec& v);
   const Value& value(int32_t id, int u) const;
   x86::Vec reg(DType t, const Value& v);
   asmjit::Operand operand(DType t, const Value& v);
