@@ -337,5 +337,14 @@ function lt.grad(outputs, inputs, options) end
 function lt.progress(iterator, options) end
 ---@return number seconds
 function lt.perf_counter() end
+---Writes a file that appears whole or not at all.
+---@param path string ends in .safetensors, .npy or .npz
+---@param value lutra.Tensor|table tensors, and in .safetensors also tables, numbers, strings, booleans
+---@param options? {metadata?: table<string, string>}
+function lt.save(path, value, options) end
+---@param path string ends in .safetensors, .npy or .npz
+---@return any value what was saved; a table from names to tensors for other programs' .safetensors and .npz files
+---@return table<string, string>? metadata of a .safetensors file
+function lt.load(path) end
 
 return lt

@@ -174,7 +174,7 @@ std::vector<Binding> build() {
   for (auto rows : {creation_rows(), shape_rows(), math_rows(), tensor_rows(), index_rows(), autograd_rows()}) {
     add_composites(out, rows);
   }
-  for (auto rows : {creation_specials(), tensor_specials(), autograd_specials(), system_specials()}) {
+  for (auto rows : {creation_specials(), tensor_specials(), autograd_specials(), system_specials(), save_specials()}) {
     add_specials(out, rows);
   }
   // Other names of ops.

@@ -33,6 +33,7 @@ std::span<const Special> creation_specials();
 std::span<const Special> tensor_specials();
 std::span<const Special> autograd_specials();
 std::span<const Special> system_specials();  // system.cc
+std::span<const Special> save_specials();    // save.cc
 
 constexpr uint32_t kBoth = kMethod | kFunctionOf;
 

@@ -52,9 +52,13 @@ struct Reader {
       p += n, size -= size_t(n);
     }
   }
+  // Nothing follows, and gzip's checksum was there and right.
   bool at_end() {
     char byte;
-    return gzread(file, &byte, 1) == 0;
+    int code = Z_OK;
+    const bool more = gzread(file, &byte, 1) != 0;
+    gzerror(file, &code);
+    return !more && code == Z_OK;
   }
 };
 
@@ -87,19 +91,21 @@ Tensor read_idx(const std::string& path) {
   Sizes sizes;
   const uint64_t most = most_bytes(path, gzdirect(in.file) == 1);
   uint64_t bytes = size_of(dtype);
+  int64_t strides = int64_t(bytes);  // they must not overflow where a size is 0 either
   for (int d = 0; d < head[3]; ++d) {
     uint8_t raw[4];
     in.read(raw, 4);
     const uint64_t size = big_endian(raw);
     sizes.push_back(int64_t(size));
-    if (size != 0 && bytes > most / size) {
+    if ((size != 0 && bytes > most / size) ||
+        __builtin_mul_overflow(strides, std::max<int64_t>(1, int64_t(size)), &strides)) {
       fail("read_idx: '", path, "' is damaged: its header promises more than the file holds (", to_string(sizes), ")");
     }
     bytes *= size;
   }
   Tensor t = make_tensor(sizes, dtype);
   in.read(t->data(), bytes);
-  if (!in.at_end()) fail("read_idx: '", path, "' is damaged: it is longer than its header says");
+  if (!in.at_end()) fail("read_idx: '", path, "' is damaged: it is cut off, or longer than its header says");
   swap_bytes(static_cast<char*>(t->data()), t->numel().hint, size_of(dtype));
   return t;
 }

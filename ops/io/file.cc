@@ -1,0 +1,108 @@
+// Paths in, bytes out and back; see file.h for the invariants of saving.
+#include "ops/io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "ops/core/error.h"
+
+namespace lutra {
+
+void ByteSource::damaged(const std::string& why) const { fail("load: ", name_, " is damaged: ", why); }
+
+InputFile::InputFile(const std::string& path) : path_(path), fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (fd_ < 0) fail("load: cannot open '", path, "': ", std::strerror(errno));
+  struct stat s;
+  const bool known = fstat(fd_, &s) == 0;
+  if (!known || !S_ISREG(s.st_mode)) {
+    close(fd_);
+    fail("load: '", path, "' is no regular file");
+  }
+  size_ = uint64_t(s.st_size);
+}
+
+InputFile::~InputFile() { close(fd_); }
+
+void InputFile::read_at(uint64_t offset, void* out, size_t size) const {
+  auto* p = static_cast<char*>(out);
+  while (size > 0) {
+    const ssize_t n = pread(fd_, p, std::min<size_t>(size, size_t(1) << 30), off_t(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("load: cannot read '", path_, "': ", std::strerror(errno));
+    if (n == 0) fail("load: '", path_, "' is damaged: it ends too early");
+    p += n, offset += uint64_t(n), size -= size_t(n);
+  }
+}
+
+void FileSource::read(void* out, size_t size) {
+  if (size > left_) damaged("it ends too early");
+  file_.read_at(offset_, out, size);
+  offset_ += size, left_ -= size;
+}
+
+void AtomicFile::fail_errno(const char* what) const {
+  fail("save: cannot ", what, " '", path_, "': ", std::strerror(errno));
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(path) {
+  struct stat old;
+  const bool exists = stat(path.c_str(), &old) == 0;
+  if (exists && !S_ISREG(old.st_mode)) fail("save: '", path, "' is no regular file");
+  if (exists) {
+    char* real = realpath(path.c_str(), nullptr);
+    if (real) target_ = real;
+    std::free(real);
+  }
+  const size_t slash = target_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : target_.substr(0, slash + 1);
+  const std::string base = (folder.empty() ? target_ : target_.substr(slash + 1)).substr(0, 200);
+  for (int i = 0; fd_ < 0 && i < 1000; i++) {
+    temporary_ = str(folder, ".", base, ".", getpid(), ".", i, ".tmp");
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno != EEXIST) break;
+  }
+  if (fd_ < 0) {
+    temporary_.clear();
+    fail_errno("write");
+  }
+  if (exists && fchmod(fd_, old.st_mode & 07777) != 0) errno = 0;  // the mode of a foreign file system: best effort
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ >= 0) close(fd_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* bytes, size_t size) {
+  auto* p = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t n = ::write(fd_, p, std::min<size_t>(size, size_t(1) << 30));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("write");
+    p += n, written_ += uint64_t(n), size -= size_t(n);
+  }
+}
+
+void AtomicFile::commit() {
+  if (fsync(fd_) != 0) fail_errno("write");
+  const int fd = fd_;
+  fd_ = -1;
+  if (close(fd) != 0) fail_errno("write");
+  if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail_errno("replace");
+  temporary_.clear();
+  // The rename itself reaches the disk with its folder; where a folder cannot be synced the file is whole all the same.
+  const size_t slash = target_.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target_.substr(0, slash + 1);
+  const int dir = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (dir < 0) return;
+  (void)fsync(dir);
+  close(dir);
+}
+
+}  // namespace lutra

@@ -1,0 +1,20 @@
+// The safetensors format: a JSON header with names, dtypes, sizes and byte ranges, and the elements.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/core/tensor.h"
+
+namespace lutra {
+
+struct Safetensors {
+  std::vector<std::pair<std::string, Tensor>> tensors;        // by name
+  std::vector<std::pair<std::string, std::string>> metadata;  // by name
+};
+
+Safetensors load_safetensors(const std::string& path);
+// The tensors are contiguous and their names differ.
+void save_safetensors(const std::string& path, const Safetensors& content);
+
+}  // namespace lutra
