@@ -78,6 +78,10 @@ struct Interpreter {
   }
 
   void run(const Node& n) {
+    // What was traced in no_grad mode runs so.
+    bool wanted = false;
+    for (const Tensor& r : n.results) wanted = wanted || (r->requires_grad && r->node->op != OpId::input);
+    GradModeScope mode(grad_enabled() && wanted);
     Args args;
     for (const Value& v : n.args) args.push_back(value(v));
     if (n.inplace) {

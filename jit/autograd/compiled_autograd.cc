@@ -95,16 +95,16 @@ struct CompiledNode : GradNode {
   std::vector<Tensor> inputs;  // the traced inputs, then the saved values
   std::vector<uint32_t> versions;
   std::vector<double> scalars;
+  uint64_t first_call = 0;  // call index that the run's random ops began at
 
   const char* name() const override { return "CompiledBackward"; }
   void release() override { inputs.clear(); }
-  void check(bool create_graph) const {
+  void check() const {
     if (inputs.empty()) {
       fail(
           "backward: trying to backward through the graph a second time, but its saved values are freed; give "
           "retain_graph=true the first time");
     }
-    if (create_graph) fail("backward: create_graph goes through eager functions only, not through a compiled one");
     for (size_t i = 0; i < inputs.size(); i++) {
       if (inputs[i]->storage->version == versions[i]) continue;
       fail("backward: one of the variables needed for gradient computation has been modified by an inplace operation: ",
@@ -112,7 +112,8 @@ struct CompiledNode : GradNode {
     }
   }
   std::vector<Tensor> apply(const std::vector<Tensor>& gradients, bool create_graph) override {
-    check(create_graph);
+    check();
+    if (create_graph) return code->differentiable(*this, gradients);
     std::vector<Tensor> args = inputs;
     for (const Tensor& g : gradients) {
       if (g) args.push_back(g);
@@ -122,6 +123,42 @@ struct CompiledNode : GradNode {
     return out;
   }
 };
+
+// The forward again, op by op under the tape, and its gradient with history: rare enough not to be compiled.
+std::vector<Tensor> CompiledAutograd::differentiable(const CompiledNode& node, std::vector<Tensor> gradients) const {
+  for (const auto& n : traced_->nodes) {
+    const bool writes = n->inplace || n->op == OpId::copy_;
+    if (writes && n->args[0].tensor()->node->op == OpId::input) {
+      fail("backward: create_graph cannot go through a compiled function that writes its input ",
+           "in place; call the original function instead");
+    }
+  }
+  gradients.resize(results_.size());
+  std::vector<Tensor> inputs, sources, outputs, tangents;
+  size_t real = 0;
+  for (const GraphInput& in : traced_->inputs) {
+    if (in.constant) continue;
+    inputs.push_back(node.inputs[real++]);
+    if (in.value->requires_grad) sources.push_back(inputs.back());
+  }
+  Generator& generator = default_generator();
+  const uint64_t now = generator.next_call;
+  generator.next_call = node.first_call;
+  std::vector<Value> values;
+  try {
+    values = interpret(*traced_, inputs, node.scalars);
+  } catch (const std::exception&) {
+    generator.next_call = now;
+    throw;
+  }
+  generator.next_call = now;
+  for (size_t k = 0; k < results_.size(); k++) {
+    if (!gradients[k]) continue;
+    outputs.push_back(values[results_[k]].tensor());
+    tangents.push_back(gradients[k]);
+  }
+  return grad(outputs, sources, tangents, /*retain_graph=*/true, /*create_graph=*/true, /*allow_unused=*/true);
+}
 
 std::string CompiledAutograd::input_name(size_t i) const {
   for (const GraphInput& in : traced_->inputs) {
@@ -233,6 +270,7 @@ const Compiled& CompiledAutograd::backward_for(std::vector<Tensor> gradients) {
 }
 
 std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
+  const uint64_t first_call = default_generator().next_call;
   std::vector<Value> out = forward_.run(inputs, scalars);
   std::vector<Value> results(out.begin(), out.end() - int64_t(saved_.size()));
   if (!grad_enabled()) return results;
@@ -242,6 +280,7 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   for (size_t i = results.size(); i < out.size(); i++) node->inputs.push_back(out[i].tensor());
   for (const Tensor& t : node->inputs) node->versions.push_back(t->storage->version);
   node->scalars = scalars;
+  node->first_call = first_call;
   std::vector<Tensor> sources;
   size_t real = 0;  // inputs come without the constants
   for (size_t i = 0; i < traced_->inputs.size(); i++) {

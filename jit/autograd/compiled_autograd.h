@@ -23,6 +23,8 @@
 
 namespace lutra {
 
+struct CompiledNode;
+
 class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
  public:
   static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const CompileOptions& options);
@@ -37,6 +39,7 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
     std::vector<Tensor> saved;  // FakeTensors of the traced graph, in the order of the graph's inputs
   };
   Backward trace_backward(const std::vector<Tensor>& gradients);
+  std::vector<Tensor> differentiable(const CompiledNode& node, std::vector<Tensor> gradients) const;
   std::string input_name(size_t i) const;  // of run's inputs
   void log_joint(Graph& graph) const;
   const Compiled& backward_for(std::vector<Tensor> gradients);

@@ -1,6 +1,7 @@
 // A tensor: sizes and strides over a storage, with its autograd state. Real tensors have bytes; FakeTensors have only
 // meta data and stand for a value of a graph being traced.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +33,12 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
+// Called with a gradient; a null result leaves it as it is. Removed ones stay in their list, no longer live.
+struct GradHook {
+  std::function<Tensor(const Tensor&)> run;
+  std::shared_ptr<bool> live = std::make_shared<bool>(true);
+};
+
 // Autograd state of a tensor that takes part in it.
 // Invariants: grad_fn is set for non-leaves only; hooks run in order of registration.
 struct AutogradMeta : RefCounted {
@@ -39,8 +46,14 @@ struct AutogradMeta : RefCounted {
   Tensor grad;
   Ref<GradNode> grad_fn;
   uint32_t output_nr = 0;
-  std::vector<std::function<Tensor(const Tensor&)>> hooks;  // a leaf's; a non-leaf's are its grad_fn's
-  GradNode* accumulator = nullptr;                          // a leaf's AccumulateGrad while one lives
+  std::vector<GradHook> hooks;      // a leaf's; a non-leaf's are its grad_fn's
+  GradNode* accumulator = nullptr;  // a leaf's AccumulateGrad while one lives
+  bool has_hooks() const {
+    for (const GradHook& h : hooks) {
+      if (*h.live) return true;
+    }
+    return false;
+  }
 };
 
 // How a view was made from its base; ops/defs/call.h has the steps.

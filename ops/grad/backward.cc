@@ -41,6 +41,7 @@ class Engine {
     results.resize(targets.size());
   }
   void run();
+  void accumulate(const Tensor& leaf, Tensor g);
   std::vector<Tensor> results;
 
  private:
@@ -48,7 +49,6 @@ class Engine {
   void mark_needed();
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
-  void accumulate(const Tensor& leaf, Tensor g);
   Tensor owned(const Tensor& leaf, Tensor g);
 
   bool retain_, create_, collecting_ = false;
@@ -101,7 +101,8 @@ void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
   auto hooks = node.hooks;  // a hook may remove itself
   for (auto& [result, hook] : hooks) {
     if (result >= grads.size() || !grads[result]) continue;
-    if (Tensor replaced = hook(grads[result])) grads[result] = replaced;
+    if (!*hook.live) continue;
+    if (Tensor replaced = hook.run(grads[result])) grads[result] = replaced;
   }
 }
 
@@ -156,8 +157,9 @@ void Engine::run() {
   }
   for (Pending& p : leaves_) {
     Tensor leaf = leaf_of(p.node.get());
-    for (const auto& hook : std::vector(autograd_meta(leaf).hooks)) {
-      if (Tensor replaced = hook(p.grads[0])) p.grads[0] = replaced;
+    for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
+      if (!*hook.live) continue;
+      if (Tensor replaced = hook.run(p.grads[0])) p.grads[0] = replaced;
     }
     if (collecting_) take_targets(p.node.get(), p.grads);
     if (!collecting_) accumulate(leaf, std::move(p.grads[0]));
@@ -196,24 +198,34 @@ void add_roots(Engine& engine, const char* what, const std::vector<Tensor>& root
   }
 }
 
+std::vector<Target> targets_of(const char* what, const std::vector<Tensor>& inputs) {
+  std::vector<Target> targets;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (!inputs[i]->requires_grad) fail(what, ": input ", i, " does not require grad");
+    targets.push_back({gradient_edge(inputs[i]), i});
+  }
+  return targets;
+}
+
 }  // namespace
 
-void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, bool retain_graph, bool create_graph) {
+void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, bool retain_graph, bool create_graph,
+              const std::vector<Tensor>& inputs) {
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "backward", roots, std::move(gradients), create_graph);
+  if (!inputs.empty()) engine.collect(targets_of("backward", inputs));
   engine.run();
+  GradModeScope mode(create_graph);
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (engine.results[i]) engine.accumulate(inputs[i], engine.results[i]);
+  }
 }
 
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          std::vector<Tensor> grad_outputs, bool retain_graph, bool create_graph, bool allow_unused) {
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "grad", outputs, std::move(grad_outputs), create_graph);
-  std::vector<Target> targets;
-  for (size_t i = 0; i < inputs.size(); i++) {
-    if (!inputs[i]->requires_grad) fail("grad: input ", i, " does not require grad");
-    targets.push_back({gradient_edge(inputs[i]), i});
-  }
-  engine.collect(targets);
+  engine.collect(targets_of("grad", inputs));
   engine.run();
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!engine.results[i] && !allow_unused) {
@@ -223,16 +235,15 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   return engine.results;
 }
 
-std::function<void()> register_hook(const Tensor& t, GradHook hook) {
+std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook) {
   if (!t->requires_grad) fail("register_hook: the tensor does not require grad");
   AutogradMeta& meta = autograd_meta(t);
-  // Hooks are told apart by a shared flag: removing one empties it in place.
-  auto live = std::make_shared<bool>(true);
-  GradHook guarded = [live, hook = std::move(hook)](const Tensor& g) { return *live ? hook(g) : Tensor(); };
+  GradHook added{std::move(hook)};
+  auto live = added.live;
   if (meta.grad_fn) {
-    meta.grad_fn->hooks.emplace_back(meta.output_nr, std::move(guarded));
+    meta.grad_fn->hooks.emplace_back(meta.output_nr, std::move(added));
   } else {
-    meta.hooks.push_back(std::move(guarded));
+    meta.hooks.push_back(std::move(added));
   }
   return [live] { *live = false; };
 }

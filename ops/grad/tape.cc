@@ -32,7 +32,9 @@ void bury(Ref<GradNode> node) {
 struct AccumulateGrad : GradNode {
   Tensor leaf;
   explicit AccumulateGrad(const Tensor& t) : leaf(t) { seq = next_seq++; }
-  ~AccumulateGrad() override { leaf->autograd->accumulator = nullptr; }
+  ~AccumulateGrad() override {
+    if (leaf->autograd && leaf->autograd->accumulator == this) leaf->autograd->accumulator = nullptr;
+  }
   const char* name() const override { return "AccumulateGrad"; }
   std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
     fail_internal("backward accumulates into leaves itself");

@@ -15,8 +15,6 @@ struct Edge {
   uint32_t result = 0;
 };
 
-using GradHook = std::function<Tensor(const Tensor&)>;  // a null result leaves the gradient as it is
-
 struct GradNode : RefCounted {
   uint64_t seq = 0;
   std::vector<Edge> next;                            // one for each tensor among the inputs, in order
@@ -43,13 +41,15 @@ Edge gradient_edge(const Tensor& t);
 Results tape_call(OpId op, Args& args);
 Tensor tape_call_inplace(OpId op, Args& args);
 
-// loss:backward(): accumulates into .grad of the leaves. A null gradient means ones (the root must have one element).
-void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, bool retain_graph, bool create_graph);
+// loss:backward(): accumulates into .grad of the leaves, or of `inputs` alone where there are any. A null gradient means
+// ones (the root must have one element).
+void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, bool retain_graph, bool create_graph,
+              const std::vector<Tensor>& inputs = {});
 // lt.grad: gradients of outputs with respect to inputs, null where unused (an error unless allow_unused).
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          std::vector<Tensor> grad_outputs, bool retain_graph, bool create_graph, bool allow_unused);
 // Runs hook on the gradient of t whenever one is computed; returns what removes it again.
-std::function<void()> register_hook(const Tensor& t, GradHook hook);
+std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook);
 bool is_leaf(const Tensor& t);
 AutogradMeta& autograd_meta(const Tensor& t);  // made on first use
 

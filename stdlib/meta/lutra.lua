@@ -324,6 +324,12 @@ function lt.is_compiling() end
 ---@param f function
 ---@return any ...
 function lt.no_grad(f, ...) end
+---@param f function
+---@return any ...
+function lt.enable_grad(f, ...) end
+---@param f function
+---@return any ...
+function lt.inference_mode(f, ...) end
 ---@param on boolean
 function lt.set_grad_enabled(on) end
 ---@param outputs lutra.Tensor|lutra.Tensor[]

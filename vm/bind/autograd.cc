@@ -11,10 +11,11 @@
 namespace lutra {
 namespace {
 
-// (input, gradient, retain_graph, create_graph)
+// (input, gradient, retain_graph, create_graph, inputs)
 LuaResults backward_of(Args& a) {
   const bool create = a[3].as<bool>(), retain = a[2].is_none() ? create : a[2].as<bool>();
-  backward({a[0].tensor()}, {a[1].tensor()}, retain, create);
+  const auto inputs = a[4].is_none() ? std::vector<Tensor>() : a[4].as<std::vector<Tensor>>();
+  backward({a[0].tensor()}, {a[1].tensor()}, retain, create, inputs);
   return {};
 }
 
@@ -45,7 +46,7 @@ LuaResults retain_grad(Args& a) {
     std::shared_ptr<AutogradMeta*> meta;
   };
   auto guard = std::make_shared<Guard>(&autograd_meta(t));
-  autograd_meta(t).hooks.push_back([guard](const Tensor&) { return Tensor(); });
+  autograd_meta(t).hooks.push_back({[guard](const Tensor&) { return Tensor(); }});
   register_hook(t, [cell = guard->meta](const Tensor& g) {
     if (AutogradMeta* meta = *cell) meta->grad = meta->grad ? op1(OpId::add, {meta->grad, g, vnum(1)}) : g;
     return Tensor();
@@ -88,6 +89,7 @@ struct LuaHook {
 
 struct Handle {
   std::weak_ptr<LuaHook> hook;
+  std::function<void()> remove;
 };
 
 int collect_handle(lua_State* L) {
@@ -97,14 +99,15 @@ int collect_handle(lua_State* L) {
 
 int remove_handle(lua_State* L) {
   auto* handle = static_cast<Handle*>(lua_touserdata(L, lua_upvalueindex(1)));
+  handle->remove();
   if (auto hook = handle->hook.lock()) hook->drop();
   return 0;
 }
 
 // A table with remove(), as PyTorch's handles.
-void push_handle(lua_State* L, const std::shared_ptr<LuaHook>& hook) {
+void push_handle(lua_State* L, Handle handle) {
   lua_createtable(L, 0, 1);
-  new (lua_newuserdata(L, sizeof(Handle))) Handle{hook};
+  new (lua_newuserdata(L, sizeof(Handle))) Handle(std::move(handle));
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, collect_handle);
   lua_setfield(L, -2, "__gc");
@@ -123,14 +126,14 @@ int register_lua_hook(lua_State* L) {
   lua_settop(L, 2);
   const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
   auto hook = std::make_shared<LuaHook>(runtime(L).L, ref);
-  register_hook(*t, [hook](const Tensor& grad) { return hook->call(grad); });
-  push_handle(L, hook);
+  push_handle(L, {hook, register_hook(*t, [hook](const Tensor& grad) { return hook->call(grad); })});
   return 1;
 }
 
 const Composite kRows[] = {
-    {"backward", "Tensor input, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False", kMethod,
-     backward_of},
+    {"backward",
+     "Tensor input, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, Tensor[]? inputs=None",
+     kMethod, backward_of},
     {"grad",
      "Tensor[] outputs, Tensor[] inputs, Tensor[]? grad_outputs=None, bool? retain_graph=None, bool "
      "create_graph=False, "

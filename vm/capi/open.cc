@@ -22,12 +22,11 @@ void announce(lua_State* L) {
   lua_pop(L, 1);
 }
 
-// lt.no_grad is written in Lua.
-void open_no_grad(lua_State* L) {
-  if (!push_stdlib_chunk(L, "lutra.no_grad")) luaL_error(L, "Lutra's standard library has no no_grad.lua");
+// lt.no_grad and its relatives are written in Lua; capture has to know them.
+void open_grad_mode(lua_State* L) {
+  if (!push_stdlib_chunk(L, "lutra.grad_mode")) luaL_error(L, "Lutra's standard library has no grad_mode.lua");
   lua_pushvalue(L, -2);
-  lua_call(L, 1, 1);
-  lua_setfield(L, -2, "no_grad");
+  lua_call(L, 1, 0);
 }
 
 }  // namespace
@@ -38,7 +37,7 @@ int open_lutra(lua_State* L) {
   if (make_runtime(L)) {
     open_bindings(L);
     announce(L);
-    open_no_grad(L);
+    open_grad_mode(L);
     if (open_capture) open_capture(L);
     lua_settop(L, 1);
     open_stdlib(L, 1);

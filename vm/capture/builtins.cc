@@ -251,16 +251,18 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
 
 // -- lt
 
-Vars run_no_grad(Trace& t, Var*, const Vars& args) {
-  if (args.empty()) t.stop("no_grad raises an error", "error");
+Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
+  if (args.empty()) t.stop("a call of nothing raises an error", "error");
   const bool outer = grad_enabled();
   t.grad_mode_read = true;
-  t.no_grad_outer = outer;
-  set_grad_enabled(false);
-  Vars r = t.call(args[0], Vars(args.begin() + 1, args.end()), false, Via::kNoGrad);
+  t.outer_grad = outer;
+  set_grad_enabled(via == Via::kEnableGrad);
+  Vars r = t.call(args[0], Vars(args.begin() + 1, args.end()), false, via);
   set_grad_enabled(outer);
   return r;
 }
+Vars run_no_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kNoGrad); }
+Vars run_enable_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kEnableGrad); }
 
 Vars run_set_grad_enabled(Trace& t, Var*, const Vars& args) {
   t.grad_mode_read = true;
@@ -328,6 +330,7 @@ const Builtin kRows[] = {
     {"string.char", run_pure},
     {"string.reverse", run_pure},
     {"lutra.no_grad", run_no_grad},
+    {"lutra.enable_grad", run_enable_grad},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
 };

@@ -55,7 +55,7 @@ Vars Trace::call(Var* f, Vars args, bool expression, Via via) {
   frame.function = f;
   frame.expression = expression;
   frame.via = via;
-  frame.outer_grad = no_grad_outer;
+  frame.outer_grad = outer_grad;
   const bc::Proto& proto = code->proto();
   frame.slots.assign(proto.framesize + 1, nullptr);
   for (unsigned i = 0; i < proto.num_params; i++) frame.slots[i] = i < args.size() ? args[i] : nil();

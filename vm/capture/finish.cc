@@ -122,7 +122,7 @@ struct Finisher {
     for (Frame* f : t.frames) {
       Link l{f, f->via, f->expression, f->outer_grad};
       if (pending.frame) {  // f was tail called: it returns to the caller of the one before
-        if (pending.via == Via::kNoGrad) l.via = pending.via, l.outer_grad = pending.outer_grad;
+        if (sets_grad_mode(pending.via)) l.via = pending.via, l.outer_grad = pending.outer_grad;
         l.expression = l.expression || pending.expression;
       }
       pending = f->tail ? l : Link{nullptr, Via::kCall, false, true};
@@ -226,9 +226,9 @@ struct Finisher {
 
   // The function that stands for frame i, then its arguments.
   void append_call(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
-    if (links[i].via == Via::kNoGrad) {
+    if (sets_grad_mode(links[i].via)) {
       lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
-      lua_getfield(t.L, -1, "no_grad");
+      lua_getfield(t.L, -1, links[i].via == Via::kNoGrad ? "no_grad" : "enable_grad");
       lua_remove(t.L, -2);
       args.push_back({Recipe::kConstant, t.constant_slot_from_stack()});
     }
@@ -250,7 +250,7 @@ struct Finisher {
       }
     }
     for (size_t i = links.size(); i-- > 1;) {
-      if (links[i].via == Via::kNoGrad) set_grad_enabled(links[i].outer_grad);
+      if (sets_grad_mode(links[i].via)) set_grad_enabled(links[i].outer_grad);
     }
     Frame& f = *t.frames[0];
     const bc::Proto& proto = f.code->proto();

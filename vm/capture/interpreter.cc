@@ -90,7 +90,7 @@ void Trace::step(Frame& f) {
 
 Vars Trace::run(Frame& f) {
   while (!f.done) step(f);
-  if (f.via == Via::kNoGrad) set_grad_enabled(f.outer_grad);
+  if (sets_grad_mode(f.via)) set_grad_enabled(f.outer_grad);
   return f.results;
 }
 

@@ -49,7 +49,8 @@ struct TraceOptions {
 };
 
 // How a frame of the trace was called.
-enum class Via : uint8_t { kCall, kNoGrad };
+enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad };
+inline bool sets_grad_mode(Via via) { return via != Via::kCall; }
 
 struct Frame {
   LuaCode* code = nullptr;
@@ -63,7 +64,7 @@ struct Frame {
   uint64_t multres_step = 0;            // of the producer of multres
   std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
   Via via = Via::kCall;
-  bool outer_grad = true;   // kNoGrad: grad mode to restore
+  bool outer_grad = true;   // grad mode to restore, where via sets it
   bool tail = false;        // has made a tail call: not part of the chain any more
   bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
   bool done = false;
@@ -189,7 +190,7 @@ class Trace {
   bool grad_mode_read = false;
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
-  bool no_grad_outer = true;  // grad mode around the no_grad call being made
+  bool outer_grad = true;  // grad mode around the no_grad or enable_grad call being made
   bool effect_ = false;       // the current instruction has changed something
 
  private:

@@ -189,20 +189,20 @@ void Trace::force_userdata(Var* v) {
     check(GuardOp::kTypeCheck, v->source, LUA_TUSERDATA, "a userdata");
     return;
   }
-  v->kind = VarKind::kTensor;
+  // v stays lazy where this stops.
   auto it = input_of_real.find(real->get());
   if (it != input_of_real.end()) {
     TensorInput& in = inputs[it->second];
-    v->tensor = in.fake;
     // A gradient is loaded natively, so its object cannot be compared with a Lua value: read it again as one.
     if (in.source->kind == SourceKind::kGrad) {
       stop("a gradient is also held by another variable", "unsupported", "read the gradient through x.grad only");
     }
+    v->kind = VarKind::kTensor, v->tensor = in.fake;
     check_pair(GuardOp::kSameCheck, v->source, in.source);
     return;
   }
   const int input = add_tensor_input(*real, v->source);
-  v->tensor = inputs[input].fake;
+  v->kind = VarKind::kTensor, v->tensor = inputs[input].fake;
   check(GuardOp::kTensorCheck, v->source, input, describe(program.tensors[input]));
 }
 
@@ -228,7 +228,7 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
 
 int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   if (real->storage->freed) stop("a freed tensor", "error");
-  if (real->autograd && !real->autograd->hooks.empty()) stop("a tensor with hooks", "unsupported");
+  if (real->autograd && real->autograd->has_hooks()) stop("a tensor with hooks", "unsupported");
   // Constants that the recorder met have places among the graph's inputs.
   while (inputs.size() < graph->inputs.size()) {
     const GraphInput& c = graph->inputs[inputs.size()];

@@ -92,7 +92,7 @@ bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   }
   const bool leaf = !i.autograd || !i.autograd->grad_fn;
   if (leaf != spec.leaf) return set_miss(miss, "is_leaf", -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
-  if (i.autograd && !i.autograd->hooks.empty()) return set_miss(miss, "hooks", -1, "none", "some");
+  if (i.autograd && i.autograd->has_hooks()) return set_miss(miss, "hooks", -1, "none", "some");
   if (i.storage->freed) return set_miss(miss, "freed", -1, "false", "true");
   return true;
 }

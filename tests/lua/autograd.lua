@@ -1,0 +1,147 @@
+-- Autograd from Lua: hooks, accumulation, retained graphs, double backward (through compiled code, too), grad modes, versions.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
+
+local function leaf(...) return lt.tensor({...}, {requires_grad = true}) end
+local function same(got, ...) truthy(got:equal(lt.tensor({...})), tostring(got)) end
+
+test("hooks of leaves and of results replace gradients until they are removed", function()
+  local x = leaf(1, 2, 3)
+  local handle = x:register_hook(function(g) return g * 10 end)
+  local seen
+  local y = x * 2
+  y:register_hook(function(g) seen = g end)
+  y:sum():backward()
+  same(x.grad, 20, 20, 20)
+  same(seen, 1, 1, 1)
+  handle:remove()
+  x.grad = nil
+  (x * 2):sum():backward()
+  same(x.grad, 2, 2, 2)
+end)
+
+test("a tensor with a hook breaks the graph, one whose hook is gone does not", function()
+  local x = leaf(1, 2, 3)
+  local handle = x:register_hook(function(g) return g * 2 end)
+  local function f(a) return lt.grad((a * a):sum(), a) end
+  local cf = lt.compile(f)
+  same(cf(x), 4, 8, 12)
+  handle:remove()
+  same(lt.compile(f)(x), 2, 4, 6)
+  equal(lt.explain(f)(x).graph_break_count, 0)
+end)
+
+test("gradients accumulate, also into chosen inputs only", function()
+  local a, b = leaf(1, 2), leaf(3, 4)
+  for _ = 1, 3 do (a * b):sum():backward() end
+  same(a.grad, 9, 12)
+  a.grad, b.grad = nil, nil
+  (a * b):sum():backward(nil, {inputs = {a}})
+  same(a.grad, 3, 4)
+  equal(b.grad, nil)
+  raises("backward: input 0 does not require grad", function() (a * b):sum():backward(nil, {inputs = {lt.ones(2)}}) end)
+end)
+
+test("a graph is used once unless it is retained", function()
+  local x = leaf(1, 2)
+  local y = (x * x):sum()
+  y:backward(nil, {retain_graph = true})
+  y:backward()
+  same(x.grad, 4, 8)
+  raises("a second time", function() y:backward() end)
+end)
+
+test("gradients of gradients", function()
+  local x = leaf(1, 2, 3)
+  local g = lt.grad((x ^ 4):sum(), x, {create_graph = true})
+  same(lt.grad(g, x, {grad_outputs = lt.ones(3)}), 12, 48, 108)
+end)
+
+test("gradients of gradients through a compiled function equal eager's", function()
+  local w, x = lt.randn(4, 4, {requires_grad = true}), lt.randn(4, 4)
+  local function f(a)
+    local noise = lt.rand(4, 4)
+    local y = (a:matmul(w) * noise):tanh()
+    return y:sum(), (y * y):sum()
+  end
+  local function penalty(of)
+    lt.manual_seed(3)
+    w.grad = nil
+    local p, q = of(x)
+    local g = lt.grad(p + q * 2, w, {create_graph = true})
+    ;(g * g):sum():backward()
+    return w.grad, lt.rand(1):item()
+  end
+  local want, number = penalty(f)
+  local got, again = penalty(lt.compile(f))
+  truthy(got:equal(want))
+  equal(again, number, "the random numbers after it")
+end)
+
+test("a compiled function that writes its input refuses double backward", function()
+  local w, n = leaf(1, 2), lt.zeros(2)
+  local f = lt.compile(function(a) n:add_(1) return (a * a * n):sum() end)
+  raises("in place", function() lt.grad(f(w), w, {create_graph = true}) end)
+end)
+
+test("a gradient penalty is one graph", function()
+  local w, x = lt.randn(4, 4, {requires_grad = true}), lt.randn(4, 4)
+  local function step(a)
+    w.grad = nil
+    local g = lt.grad(a:matmul(w):tanh():sum(), w, {create_graph = true})
+    ;(g * g):sum():backward()
+    return w.grad
+  end
+  local report = lt.explain(step)(x)
+  equal(report.graph_count, 1)
+  equal(report.graph_break_count, 0)
+  truthy(report.result[1]:equal(step(x)))
+end)
+
+test("grad modes nest and are restored by errors, in compiled code as well", function()
+  local x = leaf(1, 2)
+  local function inner() return (x * 2).requires_grad end
+  local function f()
+    return inner(), lt.no_grad(inner), lt.no_grad(lt.enable_grad, inner), lt.inference_mode(inner), inner()
+  end
+  for _, run in ipairs {f, lt.compile(f)} do
+    local got = {run()}
+    for i, want in ipairs {true, false, true, false, true} do equal(got[i], want, "mode " .. i) end
+  end
+  truthy(not pcall(lt.no_grad, error, "x"))
+  truthy(lt.is_grad_enabled())
+end)
+
+test("writes after saving are errors, not wrong gradients", function()
+  local x = leaf(1, 2)
+  local y = x:exp()
+  local z = y:sum()
+  y:mul_(2)
+  raises("modified by an inplace operation", function() z:backward() end)
+  raises("a leaf Variable that requires grad", function() x:add_(1) end)
+end)
+
+test("detach_ of a leaf with a history behind it", function()
+  local x = leaf(1, 2)
+  local y = x * 2
+  x:detach_()
+  equal(x.requires_grad, false)
+  x:requires_grad_(true)
+  local z = (x * 3):sum()
+  y, z = nil, z:backward()
+  collectgarbage()
+  same(x.grad, 3, 3)
+end)
+
+test("misuse is named", function()
+  local x, z = leaf(1, 2), leaf(1, 2)
+  raises("grad can be implicitly created only for scalar outputs", function() (x * 2):backward() end)
+  raises("does not require grad", function() lt.ones(2):sum():backward() end)
+  raises("not have been used in the graph", lt.grad, (x * x):sum(), {x, z})
+  local g, none = lt.grad((x * x):sum(), {x, z}, {allow_unused = true})
+  same(g, 2, 4)
+  equal(none, nil)
+end)
+
+h.finish()
