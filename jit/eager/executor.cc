@@ -111,7 +111,8 @@ class EagerExecutor : public Executor {
                 {out.begin(), out.size()},
                 {ints.begin(), ints.size()},
                 {scalars.begin(), scalars.size()},
-                parallel_for});
+                parallel_for,
+                current_extern_isa()});
   }
 
   static void pointwise(const OpInfo& op, const Args& args, const Tensor& out) {

@@ -210,6 +210,7 @@ using Rule = int32_t (*)(Element&);
 #define RULE_extern_mm(name) nullptr
 #define RULE_as_strided_scatter(name) nullptr
 #define RULE_copy_(name) nullptr
+#define RULE_extern(name) nullptr
 #define RULE_decompose(name) nullptr
 const Rule kRules[] = {
 #define OP(name, schema, results, meta, vjp, lower, flags) RULE_##lower(name),

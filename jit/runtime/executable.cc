@@ -313,7 +313,8 @@ void Executable::launch_extern(const Context& c, const ExternLaunch& launch) con
               {out.begin(), out.size()},
               {ints.begin(), ints.size()},
               {scalars.begin(), scalars.size()},
-              parallel_for});
+              parallel_for,
+              current_extern_isa()});
 }
 
 // "gather: index 12 is out of bounds for dimension 1 with size 10"
@@ -426,6 +427,16 @@ RuntimeConfig& runtime_config() {
 std::string current_isa() {
   const std::string& isa = runtime_config().isa;
   return isa.empty() ? best_isa() : isa;
+}
+
+// The interpreter judges generated code, not the kernels beside it: they stay as they are.
+ExternIsa current_extern_isa() {
+  static const ExternIsa best =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
+          ? ExternIsa::kAvx512
+      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? ExternIsa::kAvx2
+                                                                        : ExternIsa::kBase;
+  return runtime_config().isa == "avx2" ? std::min(best, ExternIsa::kAvx2) : best;
 }
 
 }  // namespace lutra

@@ -9,6 +9,7 @@
 #include "jit/codegen/kernel.h"
 #include "jit/runtime/host_program.h"
 #include "jit/schedule/plan.h"
+#include "ops/extern/extern.h"
 
 namespace lutra {
 
@@ -89,6 +90,7 @@ struct RuntimeConfig {
 RuntimeConfig& runtime_config();
 // The instruction set that kernels are built for now.
 std::string current_isa();
+ExternIsa current_extern_isa();
 // Kernels by time, one a line; empty when none was measured.
 std::string perf_report();
 

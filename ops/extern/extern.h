@@ -28,6 +28,9 @@ struct ExternView {
 
 using ParallelFor = void (*)(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
+// The instruction sets that kernels of ours exist for; a library chooses by itself.
+enum class ExternIsa : uint8_t { kBase, kAvx2, kAvx512 };
+
 // One call. Tensor arguments are `in`, in the order of the schema, lists spread; results are `out`, never overlapping
 // with in. ints: int, bool and int[] attributes in that order, lists spread, an absent int? as kNoInt; scalars: Scalar
 // and float attributes. Strings and dtypes are not passed.
@@ -37,6 +40,7 @@ struct ExternCall {
   std::span<const int64_t> ints;
   std::span<const double> scalars;
   ParallelFor parallel = nullptr;
+  ExternIsa isa = ExternIsa::kBase;
 };
 
 // A candidate: a row of a device's table (cpu/table.cc), best first.

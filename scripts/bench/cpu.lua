@@ -116,6 +116,22 @@ both("mlp_b128_adamw", function(compile)
   return function() return f(images, labels) end
 end)
 
+both("chargpt_d128_l4_b16_t128_adamw", function(compile)
+  local GPT = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "../models/gpt.lua")
+  local net = GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
+  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
+  local ids, next_ids = lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128})
+  local function step(input, target)
+    local loss = nn.functional.cross_entropy(net(input):view(-1, 96), target:view(-1))
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+  local f = compile and compile(step) or step
+  return function() return f(ids, next_ids) end
+end)
+
 if is_wanted("startup") then
   local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program
   local command = string.format("exec '%s' -e ''", link:read("*l"))

@@ -79,3 +79,50 @@ def mlp(compile):
 
 
 both("mlp_b128_adamw", mlp)
+
+
+class Block(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.heads = heads
+        self.l1, self.l2 = nn.LayerNorm(d), nn.LayerNorm(d)
+        self.qkv, self.o, self.f1, self.f2 = nn.Linear(d, 3 * d), nn.Linear(d, d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+
+    def forward(self, x):
+        b, t, d = x.shape
+        q, k, v = self.qkv(self.l1(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.o(a.transpose(1, 2).reshape(b, t, d))
+        return x + self.f2(F.gelu(self.f1(self.l2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    def __init__(self, d, heads, layers, vocabulary, length):
+        super().__init__()
+        self.e, self.p = nn.Embedding(vocabulary, d), nn.Embedding(length, d)
+        self.b = nn.ModuleList([Block(d, heads) for _ in range(layers)])
+        self.n, self.hd = nn.LayerNorm(d), nn.Linear(d, vocabulary)
+
+    def forward(self, ids):
+        x = self.e(ids) + self.p(torch.arange(ids.shape[1]))
+        for block in self.b:
+            x = block(x)
+        return self.hd(self.n(x))
+
+
+def chargpt(compile):
+    net = GPT(128, 4, 4, 96, 128)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    model = compile(net)
+    ids, next_ids = torch.randint(0, 96, (16, 128)), torch.randint(0, 96, (16, 128))
+
+    def step():
+        loss = F.cross_entropy(model(ids).view(-1, 96), next_ids.view(-1))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+both("chargpt_d128_l4_b16_t128_adamw", chargpt)

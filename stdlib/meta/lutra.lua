@@ -138,6 +138,23 @@ Tensor.index_select = Tensor.gather
 ---@return lutra.Tensor
 function Tensor:scatter_add(dim, index, src) end
 
+---@param normalized_shape integer|integer[]
+---@param weight? lutra.Tensor
+---@param bias? lutra.Tensor
+---@param eps? number
+---@return lutra.Tensor
+function Tensor:layer_norm(normalized_shape, weight, bias, eps) end
+---@param normalized_shape integer|integer[]
+---@param weight? lutra.Tensor
+---@param eps? number
+---@return lutra.Tensor
+function Tensor:rms_norm(normalized_shape, weight, eps) end
+---@param key lutra.Tensor
+---@param value lutra.Tensor
+---@param options? {attn_mask?: lutra.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number, enable_gqa?: boolean}
+---@return lutra.Tensor
+function Tensor:scaled_dot_product_attention(key, value, options) end
+
 ---@class lutra.Module
 ---@field training boolean
 ---@overload fun(...): any
@@ -213,6 +230,11 @@ function Optimizer:load_state_dict(state) end
 ---@field CrossEntropyLoss fun(options?: {weight?: lutra.Tensor, ignore_index?: integer, reduction?: string}): lutra.Module
 ---@field NLLLoss fun(options?: {weight?: lutra.Tensor, ignore_index?: integer, reduction?: string}): lutra.Module
 ---@field MSELoss fun(options?: {reduction?: string}): lutra.Module
+---@field LayerNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field RMSNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field Embedding fun(num_embeddings: integer, embedding_dim: integer, options?: {padding_idx?: integer, scale_grad_by_freq?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field MultiheadAttention fun(embed_dim: integer, num_heads: integer, options?: {dropout?: number, bias?: boolean, kdim?: integer, vdim?: integer, batch_first?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field TransformerEncoderLayer fun(d_model: integer, nhead: integer, options?: {dim_feedforward?: integer, dropout?: number, activation?: string|function, layer_norm_eps?: number, batch_first?: boolean, norm_first?: boolean, bias?: boolean}): lutra.Module
 ---@field functional table<string, fun(...): lutra.Tensor>
 ---@field init table<string, fun(t: lutra.Tensor, ...): lutra.Tensor>
 

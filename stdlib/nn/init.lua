@@ -42,6 +42,12 @@ function Linear:extra_repr()
     self.bias and "True" or "False")
 end
 
+-- In files of their own -----------------------------------------------------------------------------------------------
+
+local norms = use "nn.norms"
+nn.LayerNorm, nn.RMSNorm, nn.Embedding = norms.LayerNorm, norms.RMSNorm, norms.Embedding
+use "nn.transformer"(nn)
+
 -- Containers ---------------------------------------------------------------------------------------------------------
 
 local Sequential = Module:extend("Sequential")

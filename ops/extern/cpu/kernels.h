@@ -7,4 +7,8 @@ namespace lutra {
 bool gemm_supports(DType dtype);
 void run_gemm(const ExternCall& call);
 
+bool attention_supports(DType dtype);
+void run_attention(const ExternCall& call);
+void run_attention_backward(const ExternCall& call);
+
 }  // namespace lutra

@@ -9,6 +9,8 @@ namespace {
 const ExternKernel kKernels[] = {
     {OpId::mm, "onednn", gemm_supports, nullptr, run_gemm},
     {OpId::bmm, "onednn", gemm_supports, nullptr, run_gemm},
+    {OpId::flash_attention, "flash", attention_supports, nullptr, run_attention},
+    {OpId::flash_attention_backward, "flash", attention_supports, nullptr, run_attention_backward},
 };
 
 DType dtype_of(const ExternCall& call) { return call.in.empty() ? call.out[0].dtype : call.in[0].dtype; }

@@ -1,0 +1,134 @@
+// What scaled_dot_product_attention means: the kernel of attention where it takes the operands, else the formula.
+#include <cmath>
+#include <limits>
+
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+
+// The scale given, or 1 / sqrt(the query's features).
+Scalar attention_scale(const Tensor& q, const Value& scale) {
+  if (!scale.is_none()) return scale.as<Scalar>();
+  return Scalar(1 / std::sqrt(double(q->sizes.back().guard())));
+}
+
+// t of (..., shared heads, position, feature) with each head repeated for the heads it serves.
+Tensor repeat_heads(const Tensor& t, SymInt heads) {
+  Sizes to = t->sizes, five = t->sizes;
+  const size_t at = t->sizes.size() - 3;
+  if (to[at].hint == heads.hint && to[at] == heads) return t;
+  SymInt each = floor_div(heads, to[at]);
+  to[at] = heads;
+  five.push_back(five.back());
+  five[at + 2] = five[at + 1], five[at + 1] = each;
+  return reshape(expand(unsqueeze(t, int_arg(int64_t(at) + 1)), five), to);
+}
+
+// softmax(q k^T * scale + mask) over the last dimension; a query that sees no key has weights of zero.
+Tensor attention_weights(const Tensor& q, const Tensor& k, const Value& mask, bool causal, const Value& scale) {
+  Tensor s = op1(OpId::matmul, {mul(q, attention_scale(q, scale)), transpose(k, int_arg(-2), int_arg(-1))});
+  const double hidden = -std::numeric_limits<double>::infinity();
+  if (causal) {
+    const auto count = [&](size_t from_end) {
+      SymInt n = s->sizes[s->sizes.size() - from_end];
+      return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, q->device()});
+    };
+    s = where(ge(unsqueeze(count(2), int_arg(1)), count(1)), s, Scalar(hidden));
+  }
+  if (mask.is_none()) return op1(OpId::softmax, {s, int_arg(-1)});
+  const Tensor& m = mask.as<Tensor>();
+  s = m->dtype == DType::kBool ? where(m, s, Scalar(hidden)) : add(s, to_dtype(m, s->dtype));
+  if (s->sizes.back().hint == 0 && s->sizes.back() == 0) return s;
+  Tensor blind = eq(op1(OpId::amax, {op1(OpId::detach, {s}), Sizes{-1}, true}), Scalar(hidden));
+  return where(blind, Scalar(0.0), op1(OpId::softmax, {where(blind, Scalar(0.0), s), int_arg(-1)}));
+}
+
+namespace {
+
+struct Call {
+  Tensor q, k, v;
+  Value mask, scale;
+  Scalar dropout;
+  bool causal, gqa;
+};
+
+bool equal(SymInt a, SymInt b) { return a.hint == b.hint && a == b; }
+
+bool same_lead(const Tensor& a, const Tensor& b, size_t count) {
+  if (a->sizes.size() != b->sizes.size()) return false;
+  for (size_t d = 0; d < count; d++) {
+    if (!equal(a->sizes[d], b->sizes[d])) return false;
+  }
+  return true;
+}
+
+// float32 without dropout or a mask to be trained, and no broadcasting among q, k and v but of heads.
+bool takes_kernel(const Call& c) {
+  if (c.q->dtype != DType::kFloat32 || !scalar_ask(SymCmp::kEq, c.dropout, Scalar(0.0))) return false;
+  if (!c.mask.is_none() && c.mask.as<Tensor>()->requires_grad && grad_enabled()) return false;
+  const size_t dims = c.q->sizes.size(), lead = dims - 2;
+  const size_t compared = c.gqa ? lead - 1 : lead;
+  if (!same_lead(c.q, c.k, compared) || !same_lead(c.q, c.v, compared)) return false;
+  return !c.gqa || equal(c.k->sizes[lead - 1], c.v->sizes[lead - 1]);
+}
+
+// t in four dimensions: leading ones of size 1 are added, or joined.
+Tensor in_four(Tensor t) {
+  while (t->sizes.size() < 3) t = unsqueeze(t, int_arg(0));
+  if (t->sizes.size() == 3) return unsqueeze(t, int_arg(1));
+  if (t->sizes.size() == 4) return t;
+  const size_t n = t->sizes.size();
+  SymInt batch = 1;
+  for (size_t d = 0; d + 3 < n; d++) batch = batch * t->sizes[d];
+  return reshape(t, Sizes{batch, t->sizes[n - 3], t->sizes[n - 2], t->sizes[n - 1]});
+}
+
+Tensor by_kernel(const Call& c) {
+  Value mask;
+  if (!c.mask.is_none()) {
+    Tensor m = c.mask.as<Tensor>();
+    if (m->dtype != DType::kBool) m = to_dtype(m, DType::kFloat32);
+    Sizes scores = c.q->sizes;
+    scores.back() = c.k->sizes[c.k->sizes.size() - 2];
+    mask = in_four(same_sizes(m->sizes, scores) ? m : expand(m, scores));
+  }
+  Tensor out = call_op(OpId::flash_attention, {in_four(c.q), in_four(c.k), in_four(c.v), mask, c.causal, c.scale})[0];
+  if (c.q->sizes.size() == 4) return out;
+  Sizes sizes = c.q->sizes;
+  sizes.back() = c.v->sizes.back();
+  return reshape(out, sizes);
+}
+
+Tensor dropped(const Tensor& p, const Scalar& rate) {
+  if (scalar_ask(SymCmp::kEq, rate, Scalar(0.0))) return p;
+  if (scalar_ask(SymCmp::kEq, rate, Scalar(1.0))) return mul(p, Scalar(0.0));
+  Tensor kept = ge(op1(OpId::rand, {p->sizes, p->dtype, p->device()}), rate);
+  Scalar factor = scalar_binary(SymOp::kNDiv, Scalar(1.0), scalar_binary(SymOp::kNSub, Scalar(1.0), rate));
+  return mul(mul(p, to_dtype(kept, p->dtype)), factor);
+}
+
+Tensor by_formula(const Call& c) {
+  Tensor k = c.k, v = c.v;
+  if (c.gqa) {
+    const SymInt heads = c.q->sizes[c.q->sizes.size() - 3];
+    k = repeat_heads(k, heads), v = repeat_heads(v, heads);
+  }
+  return op1(OpId::matmul, {dropped(attention_weights(c.q, k, c.mask, c.causal, c.scale), c.dropout), v});
+}
+
+}  // namespace
+
+// Half types are computed in float32 and rounded once.
+Results decompose_scaled_dot_product_attention(const Args& args) {
+  const OpId op = OpId::scaled_dot_product_attention;
+  info(op).meta(op, args);
+  const DType type = args[0].as<Tensor>()->dtype;
+  const DType wide = type == DType::kFloat64 ? type : DType::kFloat32;
+  const auto widened = [&](size_t i) { return to_dtype(args[i].tensor(), wide); };
+  Call c{widened(0), widened(1),           widened(2),         args[3],
+         args[6],    args[4].as<Scalar>(), args[5].as<bool>(), args[7].as<bool>()};
+  return {to_dtype(takes_kernel(c) ? by_kernel(c) : by_formula(c), type)};
+}
+
+}  // namespace lutra

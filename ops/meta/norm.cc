@@ -1,0 +1,62 @@
+// Meta rules of layer_norm and rms_norm.
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+// The trailing dims that normalized_shape names must be the input's; weight and bias have them as sizes.
+void check_norm(OpId op, const Args& args, size_t last_parameter) {
+  const Tensor& x = args[0].as<Tensor>();
+  const Sizes& shape = args[1].as<Sizes>();
+  if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
+  if (shape.empty()) fail(name(op), ": normalized_shape must name at least 1 dimension");
+  bool fits = shape.size() <= x->sizes.size();
+  for (size_t d = 0; fits && d < shape.size(); d++) fits = shape[d] == x->sizes[x->sizes.size() - shape.size() + d];
+  if (!fits) {
+    fail(name(op), ": normalized_shape ", to_string(shape), " does not end the input's shape ", to_string(x->sizes));
+  }
+  for (size_t i = 2; i <= last_parameter; i++) {
+    if (args[i].is_none()) continue;
+    const Tensor& w = args[i].as<Tensor>();
+    if (!same_sizes(w->sizes, shape)) {
+      fail(name(op), ": ", info(op).args[i].name, " of shape ", to_string(w->sizes), " is not of normalized_shape ",
+           to_string(shape));
+    }
+    if (w->dtype != x->dtype && w->dtype != DType::kFloat32) {
+      fail(name(op), ": ", info(op).args[i].name, " must be ", name(x->dtype), ", got ", name(w->dtype));
+    }
+  }
+}
+
+}  // namespace
+
+ResultSpecs meta_layer_norm(OpId op, const Args& args) {
+  check_norm(op, args, 3);
+  return {contiguous_spec(args[0].as<Tensor>()->sizes, args[0].as<Tensor>()->dtype)};
+}
+
+ResultSpecs meta_rms_norm(OpId op, const Args& args) {
+  check_norm(op, args, 2);
+  return {contiguous_spec(args[0].as<Tensor>()->sizes, args[0].as<Tensor>()->dtype)};
+}
+
+ResultSpecs meta_native_layer_norm(OpId op, const Args& args) {
+  ResultSpecs specs = meta_layer_norm(op, args);
+  const Tensor& x = args[0].as<Tensor>();
+  Sizes rows = x->sizes;
+  for (size_t d = 0; d < args[1].as<Sizes>().size(); d++) rows[rows.size() - 1 - d] = 1;
+  const DType type = x->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  for (int i = 0; i < 2; i++) specs.push_back(contiguous_spec(rows, type));
+  return specs;
+}
+
+// A gradient laid out contiguously, of the second argument's sizes and dtype.
+ResultSpecs meta_first_like_second(OpId, const Args& args) {
+  return {contiguous_spec(args[1].as<Tensor>()->sizes, args[1].as<Tensor>()->dtype)};
+}
+
+ResultSpecs meta_norm_weight(OpId, const Args& args) {
+  return {contiguous_spec(args[4].as<Sizes>(), args[2].as<Tensor>()->dtype)};
+}
+
+}  // namespace lutra

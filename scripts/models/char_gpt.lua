@@ -1,0 +1,206 @@
+-- Trains a small GPT on the characters of a text and writes text of its own every so often. The train step is compiled whole.
+--   lutra scripts/models/char_gpt.lua [--data FILE] [--steps 500] [--sample-every 100] [--checkpoint FILE.safetensors] [--resume]
+--     [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4] [--lr 1e-3] [--seed 0] [--threads N] [--sample 200] [--eager] [--json FILE]
+-- Without --data it reads the repository's own texts. --checkpoint writes FILE at every sample and at the end; --resume goes on from it.
+local lt = require "lutra"
+local nn, optim = lt.nn, lt.optim
+local here = arg[0]:match("^(.*/)[^/]*$") or "./"
+local GPT = dofile(here .. "gpt.lua")
+
+local options = {steps = 500, ["sample-every"] = 100, batch = 16, length = 128, d = 128, heads = 4, layers = 4, lr = 1e-3, seed = 0,
+                 sample = 200}
+local flags = {resume = true, eager = true}
+local kinds = {data = tostring, checkpoint = tostring, json = tostring, threads = tonumber}
+for name in pairs(options) do kinds[name] = tonumber end
+
+local function refuse(...)
+  io.stderr:write("char_gpt: ", table.concat({...}), "\n")
+  os.exit(2)
+end
+
+do
+  local i = 1
+  while arg[i] do
+    local name = arg[i]:match("^%-%-([%w-]+)$")
+    if name and flags[name] then
+      options[name] = true
+    else
+      local kind = name and kinds[name]
+      local value = kind and arg[i + 1] and kind(arg[i + 1])
+      if value == nil then
+        local names = {}
+        for each in pairs(kinds) do names[#names + 1] = "--" .. each .. " VALUE" end
+        table.sort(names)
+        refuse("cannot read ", arg[i], " ", tostring(arg[i + 1] or ""), "\nusage: ", table.concat(names, " "), " --resume --eager")
+      end
+      options[name], i = value, i + 1
+    end
+    i = i + 1
+  end
+end
+if options.resume and not options.checkpoint then refuse("--resume needs --checkpoint FILE") end
+if options.threads then lt.config.num_threads = options.threads end
+
+-- The text as numbers: one for each of its bytes ------------------------------------------------------------------------
+
+local function read_file(path)
+  local file, problem = io.open(path, "rb")
+  if not file then refuse(problem) end
+  local text = file:read("*a")
+  file:close()
+  return text or refuse(path, " is not a file")
+end
+
+local text
+if options.data then
+  text = read_file(options.data)
+else
+  local parts = {}
+  for _, name in ipairs {"README.md", "stdlib/README.md", "stdlib/nn/init.lua", "stdlib/nn/module.lua", "stdlib/optim/adam.lua",
+                         "stdlib/optim/optimizer.lua", "scripts/models/char_gpt.lua", "scripts/models/gpt.lua"} do
+    parts[#parts + 1] = read_file(here .. "../../" .. name)
+  end
+  text = table.concat(parts, "\n")
+end
+
+local saved = options.resume and lt.load(options.checkpoint) or nil
+local letters, number_of = {}, {}
+for c in (saved and saved.letters or text):gmatch(".") do
+  if not number_of[c] then
+    number_of[c] = true
+    letters[#letters + 1] = c
+  end
+end
+table.sort(letters)
+for i, c in ipairs(letters) do number_of[c] = i - 1 end
+
+-- Letters that a resumed model does not know are left out.
+local function encode(piece)
+  local numbers = {}
+  for i = 1, #piece do numbers[#numbers + 1] = number_of[piece:sub(i, i)] end
+  return numbers
+end
+
+local length = options.length
+if saved then
+  for name, value in pairs(saved.sizes) do options[name] = value end
+  length = options.length
+end
+local numbers = encode(text)
+if #numbers < length + 2 then refuse("the text has ", #numbers, " letters: more than ", length + 1, " are needed") end
+local data = lt.tensor(numbers, {dtype = "int64"})
+
+-- Batches are a function of seed and step, so that a resumed run sees what an uninterrupted one does.
+local places = lt.arange(length + 1)
+local function batch(step)
+  lt.manual_seed(options.seed * 1000003 + step)
+  local first = lt.randint(0, data:size(0) - length, {options.batch, 1})
+  local pieces = data:index_select(0, (first + places):view(-1)):view(options.batch, length + 1)
+  return pieces:narrow(1, 0, length):contiguous(), pieces:narrow(1, 1, length):contiguous()
+end
+
+-- The network and one step of training --------------------------------------------------------------------------------
+
+lt.manual_seed(options.seed)
+local sizes = {d = options.d, heads = options.heads, layers = options.layers, length = length}
+local net = GPT {d = sizes.d, heads = sizes.heads, layers = sizes.layers, vocabulary = #letters, length = length}
+local opt = optim.AdamW(net:parameters(), {lr = options.lr})
+local first_step = 1
+if saved then
+  net:load_state_dict(saved.model)
+  opt:load_state_dict(saved.optimizer)
+  first_step = saved.step + 1
+end
+
+local function train_step(x, y)
+  local logits = net(x)
+  local loss = nn.functional.cross_entropy(logits:view(-1, logits:size(2)), y:view(-1))
+  opt:zero_grad()
+  loss:backward()
+  opt:step()
+  return loss
+end
+local step = options.eager and train_step or lt.compile(train_step)
+
+-- Always `length` letters, of which the first `count` are meant: attention never looks ahead, so what follows does not matter.
+local function next_letter(ids, last) return net(ids)[{0, last}]:softmax(-1) end
+local predict = options.eager and next_letter or lt.compile(next_letter)
+
+local function sample(prompt, count)
+  local ids, out = encode(prompt), {prompt}
+  for _ = 1, count do
+    local window, first = {}, math.max(1, #ids - length + 1)
+    for i = 1, length do window[i] = ids[first + i - 1] or 0 end
+    local last = lt.tensor(math.min(#ids, length) - 1, {dtype = "int64"})
+    local weights = lt.no_grad(predict, lt.tensor({window}, {dtype = "int64"}), last):totable()
+    local left, chosen = lt.rand(1):item(), #weights
+    for i, w in ipairs(weights) do
+      left = left - w
+      if left < 0 then
+        chosen = i
+        break
+      end
+    end
+    ids[#ids + 1] = chosen - 1
+    out[#out + 1] = letters[chosen]
+  end
+  return table.concat(out)
+end
+
+local function save(at)
+  lt.save(options.checkpoint, {model = net:state_dict(), optimizer = opt:state_dict(), step = at, letters = table.concat(letters),
+    sizes = sizes})
+end
+
+-- Training ------------------------------------------------------------------------------------------------------------
+
+local parameters = 0
+for _, p in ipairs(net:parameters()) do parameters = parameters + p:numel() end
+print(string.format("%d letters, %d of them different; %d parameters; steps %d to %d of %d x %d letters", #numbers, #letters, parameters,
+  first_step, options.steps, options.batch, length))
+
+local function steps()
+  local i = first_step - 1
+  return function()
+    i = i + 1
+    if i <= options.steps then return i end
+  end
+end
+
+local losses, times, first_ms = {}, {}, nil
+local bar = lt.progress(steps(), {desc = "train", total = math.max(options.steps - first_step + 1, 0)})
+for i in bar do
+  opt.param_groups[1].lr = options.lr * math.min(1, i / 20) * (1 - 0.9 * (i - 1) / math.max(options.steps, 1))
+  local x, y = batch(i)
+  local start = lt.perf_counter()
+  local loss = step(x, y):item()
+  local ms = (lt.perf_counter() - start) * 1e3
+  if first_ms then times[#times + 1] = ms end
+  first_ms = first_ms or ms
+  losses[#losses + 1] = loss
+  if loss ~= loss then refuse("the loss is not a number at step ", i) end
+  if i % 10 == 0 then bar:set(string.format("loss %.3f  %.0f tokens/s", loss, options.batch * length / ms * 1e3)) end
+  if i % options["sample-every"] == 0 or i == options.steps then
+    print(string.format("\n-- step %d, loss %.3f", i, loss))
+    print(sample("\n", options.sample))
+    if options.checkpoint then save(i) end
+  end
+end
+
+table.sort(times)
+local median = times[math.floor((#times + 1) / 2)] or 0
+local last = losses[#losses] or 0
+print(string.format([[
+
+  loss                  %6.3f     (%.3f at the first step)
+  step                  %6.2f ms  %.0f tokens/s
+  first call            %6.1f ms
+  recompiles            %3d]], last, losses[1] or 0, median, median > 0 and options.batch * length / median * 1e3 or 0, first_ms or 0,
+  options.eager and 0 or #lt.recompiles(step)))
+
+if options.json then
+  local file = assert(io.open(options.json, "w"))
+  file:write(string.format('{"loss": %.5f, "first_loss": %.5f, "step_ms": %.4f, "first_call_ms": %.3f, "steps": %d, "parameters": %d}\n',
+    last, losses[1] or 0, median, first_ms or 0, options.steps, parameters))
+  file:close()
+end

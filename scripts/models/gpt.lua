@@ -1,0 +1,45 @@
+-- The GPT of scripts/models/char_gpt.lua, the benchmark and the tests: returns the class. Pre-norm blocks, learned positions.
+local lt = require "lutra"
+local nn = lt.nn
+local F = nn.functional
+
+local Block = nn.Module:extend("Block")
+
+function Block:init(d, heads)
+  self.heads = heads
+  self.l1 = nn.LayerNorm(d)
+  self.l2 = nn.LayerNorm(d)
+  self.qkv = nn.Linear(d, 3 * d)
+  self.o = nn.Linear(d, d)
+  self.f1 = nn.Linear(d, 4 * d)
+  self.f2 = nn.Linear(4 * d, d)
+end
+
+function Block:forward(x)
+  local batch, length, d = x:size()
+  local qkv = self.qkv(self.l1(x)):view(batch, length, 3, self.heads, d / self.heads):permute(2, 0, 3, 1, 4)
+  local a = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {is_causal = true})
+  x = x + self.o(a:transpose(1, 2):reshape(batch, length, d))
+  return x + self.f2(F.gelu(self.f1(self.l2(x)), {approximate = "tanh"}))
+end
+
+local GPT = nn.Module:extend("GPT")
+
+-- sizes: d, heads, layers, vocabulary, length (the longest sequence).
+function GPT:init(sizes)
+  self.e = nn.Embedding(sizes.vocabulary, sizes.d)
+  self.p = nn.Embedding(sizes.length, sizes.d)
+  self.b = nn.ModuleList()
+  for _ = 1, sizes.layers do self.b:append(Block(sizes.d, sizes.heads)) end
+  self.n = nn.LayerNorm(sizes.d)
+  self.hd = nn.Linear(sizes.d, sizes.vocabulary)
+end
+
+-- ids (batch, length) to logits (batch, length, vocabulary).
+function GPT:forward(ids)
+  local x = self.e(ids) + self.p(lt.arange(ids:size(1)))
+  for i = 1, #self.b do x = self.b[i](x) end
+  return self.hd(self.n(x))
+end
+
+return GPT

@@ -1,0 +1,128 @@
+-- nn.LayerNorm, RMSNorm and Embedding: PyTorch's names of parameters, defaults and initial values. Options follow in a trailing table.
+local lt, use = ...
+local base = use "nn.module"
+local functional = use "nn.functional"
+local init = use "nn.initialisers"
+local keywords = use "keywords"
+
+local Module, Parameter = base.Module, base.Parameter
+local M = {}
+
+-- The options of a layer: positional values by `order`, then a table.
+local function options_of(name, known, order, ...)
+  local given, n = {}, select("#", ...)
+  for i = 1, n do
+    local value = select(i, ...)
+    if type(value) == "table" and i == n then
+      for key, v in pairs(value) do given[key] = v end
+    elseif order[i] then
+      given[order[i]] = value
+    elseif value ~= nil then
+      error(string.format("%s: too many arguments", name), 4)
+    end
+  end
+  return keywords.check(name, given, known)
+end
+M.options_of = options_of
+
+local function shape_of(name, shape)
+  if type(shape) == "number" then return {shape} end
+  if type(shape) ~= "table" then error(name .. ": normalized_shape is a number or a list of numbers", 3) end
+  local copy = {}
+  for i = 1, #shape do copy[i] = shape[i] end
+  return copy
+end
+
+local LayerNorm = Module:extend("LayerNorm")
+M.LayerNorm = LayerNorm
+
+function LayerNorm:init(normalized_shape, ...)
+  local options = options_of("LayerNorm", {eps = 1e-5, elementwise_affine = true, bias = true, dtype = "float32", device = "cpu"},
+    {"eps", "elementwise_affine", "bias"}, ...)
+  self.normalized_shape = shape_of("LayerNorm", normalized_shape)
+  self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
+  local how = {dtype = options.dtype, device = options.device}
+  if options.elementwise_affine then
+    self.weight = Parameter(lt.ones(self.normalized_shape, how))
+    if options.bias then self.bias = Parameter(lt.zeros(self.normalized_shape, how)) end
+  end
+end
+
+function LayerNorm:reset_parameters()
+  if self.weight then init.ones_(self.weight) end
+  if self.bias then init.zeros_(self.bias) end
+end
+
+local layer_norm = lt.layer_norm
+function LayerNorm:forward(input) return layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps) end
+
+function LayerNorm:extra_repr()
+  return string.format("(%s,), eps=%g, elementwise_affine=%s", table.concat(self.normalized_shape, ", "), self.eps,
+    self.elementwise_affine and "True" or "False")
+end
+
+local RMSNorm = Module:extend("RMSNorm")
+M.RMSNorm = RMSNorm
+
+function RMSNorm:init(normalized_shape, ...)
+  local options = options_of("RMSNorm", {eps = keywords.none, elementwise_affine = true, dtype = "float32", device = "cpu"},
+    {"eps", "elementwise_affine"}, ...)
+  self.normalized_shape = shape_of("RMSNorm", normalized_shape)
+  self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
+  if options.elementwise_affine then
+    self.weight = Parameter(lt.ones(self.normalized_shape, {dtype = options.dtype, device = options.device}))
+  end
+end
+
+function RMSNorm:reset_parameters()
+  if self.weight then init.ones_(self.weight) end
+end
+
+local rms_norm = lt.rms_norm
+function RMSNorm:forward(input) return rms_norm(input, self.normalized_shape, self.weight, self.eps) end
+
+function RMSNorm:extra_repr()
+  return string.format("(%s,), eps=%s, elementwise_affine=%s", table.concat(self.normalized_shape, ", "),
+    self.eps and string.format("%g", self.eps) or "None", self.elementwise_affine and "True" or "False")
+end
+
+local Embedding = Module:extend("Embedding")
+M.Embedding = Embedding
+
+function Embedding:init(num_embeddings, embedding_dim, ...)
+  local options = options_of("Embedding", {padding_idx = keywords.none, scale_grad_by_freq = false, dtype = "float32", device = "cpu"},
+    {"padding_idx"}, ...)
+  if type(num_embeddings) ~= "number" or type(embedding_dim) ~= "number" then
+    error("Embedding: num_embeddings and embedding_dim are numbers", 3)
+  end
+  local row = options.padding_idx
+  if row and (row >= num_embeddings or row < -num_embeddings) then
+    error("Embedding: padding_idx must be within num_embeddings", 3)
+  end
+  self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+  self.padding_idx = row and row < 0 and row + num_embeddings or row
+  self.scale_grad_by_freq = options.scale_grad_by_freq
+  self.weight = Parameter(lt.empty({num_embeddings, embedding_dim}, {dtype = options.dtype, device = options.device}))
+  self:reset_parameters()
+end
+
+function Embedding:reset_parameters()
+  init.normal_(self.weight)
+  if self.padding_idx then
+    lt.no_grad(function() self.weight[self.padding_idx]:copy_(lt.zeros(self.embedding_dim)) end)
+  end
+end
+
+function Embedding:forward(input)
+  if self.scale_grad_by_freq then
+    return functional.embedding(input, self.weight, {padding_idx = self.padding_idx, scale_grad_by_freq = true})
+  end
+  return functional.embedding(input, self.weight, self.padding_idx)
+end
+
+function Embedding:extra_repr()
+  local text = string.format("%d, %d", self.num_embeddings, self.embedding_dim)
+  return self.padding_idx and text .. ", padding_idx=" .. self.padding_idx or text
+end
+
+return M

@@ -1,0 +1,171 @@
+-- nn.MultiheadAttention and TransformerEncoderLayer: PyTorch's names of parameters, defaults and initial values.
+local lt, use = ...
+local base = use "nn.module"
+local functional = use "nn.functional"
+local init = use "nn.initialisers"
+local keywords = use "keywords"
+local norms = use "nn.norms"
+
+local Module, Parameter = base.Module, base.Parameter
+local linear, options_of = lt.linear, norms.options_of
+
+return function(nn)
+  local MultiheadAttention = Module:extend("MultiheadAttention")
+  nn.MultiheadAttention = MultiheadAttention
+
+  function MultiheadAttention:init(embed_dim, num_heads, ...)
+    local options = options_of("MultiheadAttention", {dropout = 0, bias = true, kdim = keywords.none, vdim = keywords.none,
+      batch_first = false, dtype = "float32", device = "cpu"}, {"dropout", "bias"}, ...)
+    if type(embed_dim) ~= "number" or type(num_heads) ~= "number" or num_heads < 1 or embed_dim % num_heads ~= 0 then
+      error("MultiheadAttention: embed_dim must be divisible by num_heads", 3)
+    end
+    self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim / num_heads
+    self.dropout, self.batch_first = options.dropout, options.batch_first
+    local kdim, vdim = options.kdim or embed_dim, options.vdim or embed_dim
+    local how = {dtype = options.dtype, device = options.device}
+    if kdim == embed_dim and vdim == embed_dim then
+      self.in_proj_weight = Parameter(lt.empty({3 * embed_dim, embed_dim}, how))
+    else
+      self.q_proj_weight = Parameter(lt.empty({embed_dim, embed_dim}, how))
+      self.k_proj_weight = Parameter(lt.empty({embed_dim, kdim}, how))
+      self.v_proj_weight = Parameter(lt.empty({embed_dim, vdim}, how))
+    end
+    if options.bias then self.in_proj_bias = Parameter(lt.empty({3 * embed_dim}, how)) end
+    self.out_proj = nn.Linear(embed_dim, embed_dim, {bias = options.bias, dtype = options.dtype, device = options.device})
+    self:reset_parameters()
+  end
+
+  function MultiheadAttention:reset_parameters()
+    for _, name in ipairs {"in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"} do
+      if self[name] then init.xavier_uniform_(self[name]) end
+    end
+    if self.in_proj_bias then
+      init.zeros_(self.in_proj_bias)
+      init.zeros_(self.out_proj.bias)
+    end
+  end
+
+  -- The three projections; of one input in one product.
+  local function project(self, query, key, value)
+    local e, bias = self.embed_dim, self.in_proj_bias
+    local weight = self.in_proj_weight
+    if weight and query == key and key == value then
+      local all = linear(query, weight, bias)
+      return all:narrow(-1, 0, e), all:narrow(-1, e, e), all:narrow(-1, 2 * e, e)
+    end
+    local function part(x, name, i)
+      local w = weight and weight:narrow(0, i * e, e) or self[name]
+      return linear(x, w, bias and bias:narrow(0, i * e, e))
+    end
+    return part(query, "q_proj_weight", 0), part(key, "k_proj_weight", 1), part(value, "v_proj_weight", 2)
+  end
+
+  -- Masks that say what is hidden (bool) or what is added (float), as one that is added.
+  local function as_added(mask, dtype)
+    if mask.dtype ~= "bool" then return mask end
+    return lt.zeros(mask.shape, {dtype = dtype, device = mask.device}):masked_fill(mask, -math.huge)
+  end
+
+  local function merged_mask(self, options, batch, dtype)
+    local mask, padding = options.attn_mask, options.key_padding_mask
+    if mask ~= nil then
+      mask = as_added(mask, dtype)
+      if mask:dim() == 3 then mask = mask:view(batch, self.num_heads, mask:size(1), mask:size(2)) end
+    end
+    if padding == nil then return mask end
+    if padding:dim() == 1 then padding = padding:unsqueeze(0) end
+    padding = as_added(padding, dtype):view(batch, 1, 1, padding:size(1))
+    return mask == nil and padding or mask + padding
+  end
+
+  local known = {key_padding_mask = keywords.none, need_weights = true, attn_mask = keywords.none, average_attn_weights = true,
+                 is_causal = false}
+
+  -- Returns the output and, unless need_weights is false, the weights.
+  function MultiheadAttention:forward(query, key, value, options)
+    options = keywords.check("MultiheadAttention", options, known)
+    if options.is_causal and options.attn_mask == nil then
+      error("MultiheadAttention: is_causal is a hint that attn_mask is causal: attn_mask must be given", 2)
+    end
+    local batched = query:dim() == 3
+    local q, k, v = project(self, query, key, value)
+    if not batched then
+      q, k, v = q:unsqueeze(0), k:unsqueeze(0), v:unsqueeze(0)
+    elseif not self.batch_first then
+      q, k, v = q:transpose(0, 1), k:transpose(0, 1), v:transpose(0, 1)
+    end
+    local b, l, s, heads, d = q:size(0), q:size(1), k:size(1), self.num_heads, self.head_dim
+    q = q:reshape(b, l, heads, d):transpose(1, 2)
+    k, v = k:reshape(b, s, heads, d):transpose(1, 2), v:reshape(b, s, heads, d):transpose(1, 2)
+    local rate = self.training and self.dropout or 0
+    local out, weights
+    if options.need_weights then
+      local scores = (q * (1 / math.sqrt(d))):matmul(k:transpose(-2, -1))
+      local mask = merged_mask(self, options, b, q.dtype)
+      if mask ~= nil then scores = scores + mask end
+      weights = scores:softmax(-1)
+      if rate > 0 then weights = functional.dropout(weights, rate) end
+      out = weights:matmul(v)
+      if options.average_attn_weights then weights = weights:mean(1) end
+      if not batched then weights = weights:squeeze(0) end
+    elseif options.is_causal and options.key_padding_mask == nil then
+      out = functional.scaled_dot_product_attention(q, k, v, {dropout_p = rate, is_causal = true})
+    else
+      out = functional.scaled_dot_product_attention(q, k, v, {attn_mask = merged_mask(self, options, b, q.dtype), dropout_p = rate})
+    end
+    out = out:transpose(1, 2):reshape(b, l, self.embed_dim)
+    if not batched then
+      out = out:squeeze(0)
+    elseif not self.batch_first then
+      out = out:transpose(0, 1)
+    end
+    return self.out_proj(out), weights
+  end
+
+  local TransformerEncoderLayer = Module:extend("TransformerEncoderLayer")
+  nn.TransformerEncoderLayer = TransformerEncoderLayer
+
+  function TransformerEncoderLayer:init(d_model, nhead, ...)
+    local options = options_of("TransformerEncoderLayer", {dim_feedforward = 2048, dropout = 0.1, activation = "relu",
+      layer_norm_eps = 1e-5, batch_first = false, norm_first = false, bias = true}, {"dim_feedforward", "dropout", "activation"}, ...)
+    local bias = {bias = options.bias}
+    local norm = {eps = options.layer_norm_eps, bias = options.bias}
+    self.self_attn = MultiheadAttention(d_model, nhead, {dropout = options.dropout, bias = options.bias, batch_first = options.batch_first})
+    self.linear1 = nn.Linear(d_model, options.dim_feedforward, bias)
+    self.linear2 = nn.Linear(options.dim_feedforward, d_model, bias)
+    self.norm1 = nn.LayerNorm(d_model, norm)
+    self.norm2 = nn.LayerNorm(d_model, norm)
+    self.rate, self.norm_first = options.dropout, options.norm_first
+    self.activation = type(options.activation) == "string" and functional[options.activation] or options.activation
+    if type(self.activation) ~= "function" then
+      error("TransformerEncoderLayer: activation is 'relu', 'gelu' or a function", 3)
+    end
+  end
+
+  local function dropped(self, x)
+    if self.training and self.rate > 0 then return functional.dropout(x, self.rate) end
+    return x
+  end
+
+  local function attend(self, x, options)
+    local out = self.self_attn(x, x, x, {attn_mask = options.src_mask, key_padding_mask = options.src_key_padding_mask,
+      is_causal = options.is_causal, need_weights = false})
+    return dropped(self, out)
+  end
+
+  local function feed(self, x)
+    return dropped(self, self.linear2(dropped(self, self.activation(self.linear1(x)))))
+  end
+
+  local layer_options = {src_mask = keywords.none, src_key_padding_mask = keywords.none, is_causal = false}
+
+  function TransformerEncoderLayer:forward(src, options)
+    options = keywords.check("TransformerEncoderLayer", options, layer_options)
+    if self.norm_first then
+      local x = src + attend(self, self.norm1(src), options)
+      return x + feed(self, self.norm2(x))
+    end
+    local x = self.norm1(src + attend(self, src, options))
+    return self.norm2(x + feed(self, x))
+  end
+end
