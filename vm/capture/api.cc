@@ -19,6 +19,16 @@ const char kAnchorKey = 0;    // registry: what is kept alive so that its addres
 
 // -- options
 
+// One reference a function, so that compiling twice with it finds the same unit.
+int backend_reference(lua_State* L) {
+  int& reference = capture_state(L).backends[lua_topointer(L, -1)];
+  if (!reference) {
+    lua_pushvalue(L, -1);
+    reference = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  return reference;
+}
+
 UnitOptions read_options(lua_State* L, int index) {
   UnitOptions o;
   if (lua_isnoneornil(L, index)) return o;
@@ -35,8 +45,7 @@ UnitOptions read_options(lua_State* L, int index) {
     } else if (key == "fullgraph") {
       o.fullgraph = lua_toboolean(L, -1);
     } else if (key == "backend" && lua_isfunction(L, -1)) {
-      lua_pushvalue(L, -1);
-      o.backend_function = luaL_ref(L, LUA_REGISTRYINDEX);
+      o.backend_function = backend_reference(L);
     } else if (key == "backend") {
       o.backend = luaL_checkstring(L, -1);
       if (o.backend != "native" && o.backend != "eager" && o.backend != "aot_eager") {
@@ -299,7 +308,7 @@ int api_allow_in_graph(lua_State* L) {
   return 1;
 }
 
-// mark_dynamic(x, dim): marks are kept by the tensor's address.
+// mark_dynamic(x, dim), mark_static(x, dim); without dim, all of them.
 int mark(lua_State* L, bool dynamic) {
   Tensor* t = to_tensor(L, 1);
   const char* who = dynamic ? "mark_dynamic" : "mark_static";
@@ -308,10 +317,25 @@ int mark(lua_State* L, bool dynamic) {
   const int64_t rank = (*t)->dim();
   if (dim != -1000 && (dim < -rank || dim >= rank)) fail(who, ": dim ", dim, " is out of range for ", rank, " dims");
   CaptureState& state = capture_state(L);
-  auto& marks = state.marks[t->get()];
-  if (marks.size() != size_t(rank)) marks.assign(size_t(rank), 0);
+  lua_settop(L, 1);
+  if (!state.marks) {
+    push_weak_table(L, "k");
+    state.marks = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.marks);
+  lua_pushvalue(L, 1);
+  lua_rawget(L, 2);
+  if (lua_isnil(L, 3)) {
+    lua_newtable(L);
+    lua_replace(L, 3);
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 3);
+    lua_rawset(L, 2);
+  }
   for (int64_t d = 0; d < rank; d++) {
-    if (dim == -1000 || d == (dim < 0 ? dim + rank : dim)) marks[size_t(d)] = dynamic ? 1 : -1;
+    if (dim != -1000 && d != (dim < 0 ? dim + rank : dim)) continue;
+    lua_pushboolean(L, dynamic);
+    lua_rawseti(L, 3, int(d));
   }
   lua_settop(L, 1);
   return 1;
@@ -373,12 +397,10 @@ int open_capture(lua_State* L) {
   rt.capture = std::make_shared<CaptureState>();
   for (const char* key : {&kCompiledKey, &kAnchorKey}) {
     lua_pushlightuserdata(L, const_cast<char*>(key));
-    lua_newtable(L);
     if (key == &kCompiledKey) {
-      lua_createtable(L, 0, 1);
-      lua_pushliteral(L, "k");
-      lua_setfield(L, -2, "__mode");
-      lua_setmetatable(L, -2);
+      push_weak_table(L, "k");
+    } else {
+      lua_newtable(L);
     }
     lua_rawset(L, LUA_REGISTRYINDEX);
   }

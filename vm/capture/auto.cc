@@ -21,11 +21,7 @@ bool heat(lua_State* L, int threshold) {
   lua_pushlightuserdata(L, const_cast<char*>(&kHeatKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (lua_isnil(L, -1)) {
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
+    push_weak_table(L, "k");
     lua_pushlightuserdata(L, const_cast<char*>(&kHeatKey));
     lua_pushvalue(L, -2);
     lua_rawset(L, LUA_REGISTRYINDEX);

@@ -37,12 +37,8 @@ Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptio
   pins = lua_gettop(L);
   lua_newtable(L);
   constants = lua_gettop(L);
-  lua_newtable(L);
+  push_weak_table(L, "v");
   weak = lua_gettop(L);
-  lua_createtable(L, 0, 1);
-  lua_pushliteral(L, "v");
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, weak);
   sym_scope_ = std::make_unique<SymScope>(graph->env.get());
   mode_scope_ = std::make_unique<ModeScope>(&recorder);
 }

@@ -23,7 +23,8 @@ struct CaptureState {
   std::unordered_map<int, Portal> portals;  // by portal id
   std::unordered_map<uint64_t, std::weak_ptr<Unit>> by_serial;
   std::vector<std::shared_ptr<Unit>> resume_units;
-  std::unordered_map<const TensorImpl*, std::vector<int>> marks;  // mark_dynamic (1), mark_static (-1), by dim
+  int marks = 0;  // registry reference: [tensor] = {[dim] = dynamic?}; weak keys. 0: none yet
+  std::unordered_map<const void*, int> backends;  // registry references of users' backends, by address
   uint64_t next_unit = 1;
   size_t collect_at = 64;  // units
   int auto_threshold = 0;
@@ -37,6 +38,9 @@ std::string name_of_function(const CaptureState& state, const void* function);
 bool is_disabled(const CaptureState& state, const void* function);
 // The decoded Lua function at `index`, null for a C function.
 LuaCode* code_of(CaptureState& state, lua_State* L, int index);
+void push_weak_table(lua_State* L, const char* mode);
+// What mark_dynamic (1) or mark_static (-1) said of dim; 0: nothing.
+int mark_of(const CaptureState& state, lua_State* L, const Tensor& t, int dim);
 // Remembers that the function at `index` runs the code of unit (lt.guards, lt.unpatch find it).
 void remember_compiled(lua_State* L, int index, const Unit& unit);
 // Fills in builtins and names from the globals and the module table at the top of the stack.

@@ -191,7 +191,7 @@ class Trace {
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
   bool outer_grad = true;  // grad mode around the no_grad or enable_grad call being made
-  bool effect_ = false;       // the current instruction has changed something
+  bool effect_ = false;    // the current instruction has changed something
 
  private:
   std::unique_ptr<SymScope> sym_scope_;

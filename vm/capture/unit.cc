@@ -15,14 +15,6 @@ namespace {
 
 bool returns(bc::Op op) { return op == bc::Op::RET || op == bc::Op::RET0 || op == bc::Op::RET1 || op == bc::Op::RETM; }
 
-void weak_table(lua_State* L, const char* mode) {
-  lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushstring(L, mode);
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
-}
-
 std::shared_ptr<Unit> make_unit(CaptureState& state, lua_State* L, std::unique_ptr<LuaCode> code,
                                 const UnitOptions& options) {
   if (state.units.size() + state.resume_units.size() >= state.collect_at) {
@@ -34,7 +26,7 @@ std::shared_ptr<Unit> make_unit(CaptureState& state, lua_State* L, std::unique_p
   unit->options = options;
   unit->name = str(code->file, ":", code->proto().first_line);
   unit->code = std::move(code);
-  weak_table(L, "k");
+  push_weak_table(L, "k");
   unit->functions = luaL_ref(L, LUA_REGISTRYINDEX);
   state.by_serial[unit->serial] = unit;
   return unit;

@@ -243,9 +243,8 @@ int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   auto dims = options.dynamic_dims.find(source->text);
   auto is_dynamic = [&](int d) {
     if (real->sizes[d].hint < 2) return false;
-    auto marks = state.marks.find(real.get());
-    if (marks != state.marks.end() && size_t(d) < marks->second.size() && marks->second[size_t(d)]) {
-      return marks->second[size_t(d)] > 0;
+    if (const int mark = mark_of(state, L, real, d)) {
+      return mark > 0;
     }
     if (options.dynamic == 0) return false;
     if (options.dynamic == 1 && !real->requires_grad) return true;
