@@ -47,6 +47,7 @@ struct Lowered {
     kScatter,       // a copy of reads[0], then serial loops that add
     kStrided,       // a copy of reads[0], then a strided store of reads[1]
     kCopy,          // reads[0] is written with reads[1]
+    kJoin,          // pieces that together are the result, each a kernel of its own
   };
   Kind kind = kPointwise;
   std::vector<Tensor> reads;  // tensor arguments
@@ -59,6 +60,8 @@ struct Lowered {
   // kScatter, kStrided: writes the second kernel of the two, into a buffer that holds the copy.
   std::function<void(Emitter&, int32_t buffer)> scatter;
   bool independent = false;  // iterations of its outermost loop
+  // kJoin: each writes its part of the result.
+  std::vector<std::function<void(Emitter&, int32_t buffer)>> pieces;
 };
 
 // The rule of node's op. Composite ops must be decomposed first.
@@ -73,6 +76,8 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts);
 Lowered lower_extern(const Node& node, SymFacts& facts);
 Lowered lower_extern_mm(const Node& node, SymFacts& facts);
 Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts);
+Lowered lower_join(const Node& node, SymFacts& facts);
+Lowered lower_flip(const Node& node, SymFacts& facts);
 Lowered lower_copy_(const Node& node, SymFacts& facts);
 Lowered lower_decompose(const Node& node, SymFacts& facts);
 

@@ -210,6 +210,8 @@ using Rule = int32_t (*)(Element&);
 #define RULE_extern_mm(name) nullptr
 #define RULE_as_strided_scatter(name) nullptr
 #define RULE_copy_(name) nullptr
+#define RULE_join(name) nullptr
+#define RULE_flip(name) nullptr
 #define RULE_extern(name) nullptr
 #define RULE_decompose(name) nullptr
 const Rule kRules[] = {

@@ -107,6 +107,30 @@ Map map_reshape(const Node& n, SymFacts& facts) {
   };
 }
 
+// The last dimension of the result walks along two of the operand's.
+Map map_diagonal(const Node& n) {
+  const int64_t rank = n.args[0].tensor()->dim(), offset = n.args[1].sym_int().hint;
+  const int64_t a = wrap_dim(n.args[2].sym_int().hint, rank), b = wrap_dim(n.args[3].sym_int().hint, rank);
+  return [=](const Index& in, Index& out) {
+    out.clear();
+    size_t next = 0;
+    for (int64_t d = 0; d < rank; d++) out.push_back(d == a || d == b ? in.back() : in[next++]);
+    out[size_t(a)] = out[size_t(a)] + Affine::constant(std::max<int64_t>(-offset, 0));
+    out[size_t(b)] = out[size_t(b)] + Affine::constant(std::max<int64_t>(offset, 0));
+    return true;
+  };
+}
+
+Map map_unfold(const Node& n) {
+  const int64_t rank = n.args[0].tensor()->dim(), dim = wrap_dim(n.args[1].sym_int().hint, rank);
+  const SymInt step = n.args[3].sym_int();
+  return [=](const Index& in, Index& out) {
+    out.assign(in.begin(), in.end() - 1);
+    if (rank) out[size_t(dim)] = out[size_t(dim)] * step + in.back();
+    return true;
+  };
+}
+
 Map identity() {
   return [](const Index& in, Index& out) {
     out = in;
@@ -126,6 +150,9 @@ Lowered lower_view(const Node& node, SymFacts& facts) {
     case OpId::expand: l.map = map_expand(node, facts); break;
     case OpId::select: l.map = map_select(node); break;
     case OpId::slice: l.map = map_slice(node); break;
+    case OpId::diagonal: l.map = map_diagonal(node); break;
+    case OpId::unfold: l.map = map_unfold(node); break;
+    case OpId::as_strided: l.map = map_memory(); break;
     case OpId::view:
     case OpId::unsqueeze:
     case OpId::squeeze: l.map = map_reshape(node, facts); break;

@@ -149,6 +149,7 @@ class Planner {
     const Unit& first = units_[group.units[0]];
     if (first.low.kind == Lowered::kExtern) return launch_extern(first, group.units[0]);
     if (first.low.kind == Lowered::kExternResult) return;
+    if (first.low.kind == Lowered::kJoin) return launch_join(first, group.units[0]);
     if (first.alone()) return launch_scatter(first, group.units[0]);
     bool empty = true;
     for (int32_t u : group.roots) empty &= units_[u].is_empty();
@@ -203,6 +204,18 @@ class Planner {
       case ArgType::kDType:
       case ArgType::kDevice:
       case ArgType::kStr: break;
+    }
+  }
+
+  void launch_join(const Unit& u, int32_t id) {
+    if (u.is_empty()) return;
+    std::vector<int32_t> none;
+    for (const auto& piece : u.low.pieces) {
+      GroupKernel writes(units_, none, none);
+      piece(writes, units_.source_of(id));
+      LUTRA_CHECK(writes.body.merge_loops(), "loops of a join");
+      writes.body.make_parallel();
+      add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
     }
   }
 

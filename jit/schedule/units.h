@@ -30,7 +30,7 @@ struct Unit {
 
   bool alone() const {
     return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult || low.kind == Lowered::kScatter ||
-           low.kind == Lowered::kStrided;
+           low.kind == Lowered::kStrided || low.kind == Lowered::kJoin;
   }
   bool is_empty() const {
     SymInt n = value->numel();

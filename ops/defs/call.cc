@@ -182,6 +182,21 @@ void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
   }
 }
 
+Results decompose_named(const OpInfo& op, const Args& args) {
+  try {
+    return decompose(op, args);
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    const size_t colon = text.find(": ");
+    if (error.kind == ErrorKind::kInternal || colon == std::string::npos) throw;
+    const std::string other = text.substr(0, colon);
+    if (other == op.name || find_op(other) == OpId::kCount) throw;
+    Error named(error.kind, op.name + text.substr(colon));
+    named.file = error.file, named.line = error.line;
+    throw named;
+  }
+}
+
 bool grad_enabled() { return grad_mode; }
 void set_grad_enabled(bool on) { grad_mode = on; }
 Executor* set_executor(Executor* e) { return std::exchange(executor, e); }
@@ -223,7 +238,7 @@ Results call_op(OpId id, Args args) {
   if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
   complete_args(op, args);
   bool wants_grad = inspect(op, args);
-  if (op.has(kAtCall)) return decompose(op, args);
+  if (op.has(kAtCall)) return decompose_named(op, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);

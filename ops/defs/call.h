@@ -47,6 +47,8 @@ Tensor call_inplace_below_tape(OpId op, Args& args);
 std::string inplace_name(OpId op);  // "add_", "copy_"
 // PyTorch's conditions on writing a result of this spec into args[0].
 void check_inplace(OpId op, const Args& args, const ResultSpec& spec);
+// op's decomposition; what the ops within say about bad arguments is said in op's name.
+Results decompose_named(const OpInfo& op, const Args& args);
 // Fills in defaults and checks the arguments' number and kinds.
 void complete_args(const OpInfo& op, Args& args);
 

@@ -11,6 +11,7 @@ SavedTensor SavedTensor::shape_of(const Tensor& t) {
   s.tensor_->storage = t->device() == Device{} ? cpu : fake_storage(t->device());
   s.tensor_->sizes = t->sizes;
   s.tensor_->strides = t->strides;
+  s.tensor_->offset = t->offset;
   s.tensor_->dtype = t->dtype;
   s.tensor_->requires_grad = t->requires_grad;
   return s;

@@ -1,4 +1,4 @@
-// A tensor as a GradNode keeps it: its elements where the vjp reads them, else its sizes and dtype only.
+// A tensor as a GradNode keeps it: its elements where the vjp reads them, else its layout and dtype only.
 // Invariants:
 // 1. What is kept shares the storage but not the autograd state of the original: a node that keeps its own result makes
 //    no cycle.

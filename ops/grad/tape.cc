@@ -42,11 +42,13 @@ struct AccumulateGrad : GradNode {
   void release() override {}
 };
 
-// Tensors among the arguments, in order, with the argument's number.
-template <class F>
-void each_tensor(const Args& args, F f) {
+// Tensors among the arguments, in order, lists spread, with the argument's number.
+template <class A, class F>
+void each_tensor(A& args, F f) {
   for (size_t i = 0; i < args.size(); i++) {
-    if (args[i].is<Tensor>()) f(i, args[i].as<Tensor>());
+    if (args[i].template is<Tensor>()) f(i, args[i].template as<Tensor>());
+    if (!args[i].template is<std::vector<Tensor>>()) continue;
+    for (auto& t : args[i].template as<std::vector<Tensor>>()) f(i, t);
   }
 }
 
@@ -68,8 +70,8 @@ struct OpNode : GradNode {
     masks = saved_by(op, wants);
     each_tensor(call_args, [&](size_t i, const Tensor& t) {
       args_saved.push_back(masks.args >> i & 1 ? SavedTensor::elements_of(t) : SavedTensor::shape_of(t));
-      args[i] = Tensor();
     });
+    each_tensor(args, [](size_t, Tensor& t) { t = Tensor(); });
     link(*this, inputs);
   }
 
@@ -88,13 +90,11 @@ struct OpNode : GradNode {
            info(op).name, "); give retain_graph=true the first time");
     }
     Args call = args;
-    std::vector<size_t> positions;
-    for (size_t i = 0; i < args.size(); i++) {
-      if (!args[i].is<Tensor>()) continue;
-      const Edge& edge = next[positions.size()];
-      call[i] = args_saved[positions.size()].unpack(info(op).name, create_graph ? &edge : nullptr);
-      positions.push_back(i);
-    }
+    size_t position = 0;
+    each_tensor(call, [&](size_t, Tensor& t) {
+      const Edge& edge = next[position];
+      t = args_saved[position++].unpack(info(op).name, create_graph ? &edge : nullptr);
+    });
     Results results;
     for (size_t i = 0; i < results_saved.size(); i++) {
       Edge self{Ref<GradNode>(this), uint32_t(i)};
@@ -102,8 +102,15 @@ struct OpNode : GradNode {
     }
     VjpContext ctx{op, call, results, grads, std::vector<Tensor>(args.size())};
     info(op).vjp(ctx);
+    ctx.lists.resize(args.size());
     std::vector<Tensor> out;
-    for (size_t i : positions) out.push_back(checked(ctx.out[i], call[i].as<Tensor>(), i));
+    for (size_t i = 0; i < call.size(); i++) {
+      if (call[i].is<Tensor>()) out.push_back(checked(ctx.out[i], call[i].as<Tensor>(), i));
+      if (!call[i].is<std::vector<Tensor>>()) continue;
+      const auto& list = call[i].as<std::vector<Tensor>>();
+      ctx.lists[i].resize(list.size());
+      for (size_t k = 0; k < list.size(); k++) out.push_back(checked(ctx.lists[i][k], list[k], i));
+    }
     return out;
   }
 

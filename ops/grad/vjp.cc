@@ -7,9 +7,18 @@ namespace lutra {
 
 bool VjpContext::needs(size_t k) const { return args[k].is<Tensor>() && args[k].as<Tensor>()->requires_grad; }
 
+bool VjpContext::needs(size_t k, size_t i) const { return args[k].as<std::vector<Tensor>>()[i]->requires_grad; }
+
 void VjpContext::give(size_t k, const Tensor& g) {
   const Tensor& a = args[k].as<Tensor>();
   out[k] = to_dtype(sum_to_size(g, a->sizes), a->dtype);
+}
+
+void VjpContext::give(size_t k, size_t i, const Tensor& g) {
+  const auto& list = args[k].as<std::vector<Tensor>>();
+  lists.resize(args.size());
+  lists[k].resize(list.size());
+  lists[k][i] = to_dtype(sum_to_size(g, list[i]->sizes), list[i]->dtype);
 }
 
 Tensor sum_to_size(const Tensor& grad, const Sizes& sizes) {

@@ -12,10 +12,13 @@ struct VjpContext {
   const Results& results;
   const Results& grads;
   std::vector<Tensor> out;
-  bool needs(size_t k) const;  // args[k] is a tensor that requires grad
+  std::vector<std::vector<Tensor>> lists = {};  // lists[k]: the gradients of args[k] where that is a list of tensors
+  bool needs(size_t k) const;                   // args[k] is a tensor that requires grad
+  bool needs(size_t k, size_t i) const;         // so is element i of the list args[k]
   Tensor arg(size_t k) const { return args[k].tensor(); }
   // Sums g down to the sizes of args[k], converts it to its dtype and makes it out[k].
   void give(size_t k, const Tensor& g);
+  void give(size_t k, size_t i, const Tensor& g);
 };
 
 // Defines the rule vjp_<rule> with what it reads besides sizes and dtypes, as words "K:xN": for the gradient of

@@ -36,6 +36,9 @@ ResultSpec pointwise_spec(OpId op, const Args& args, std::initializer_list<size_
 // Strides of a result of these sizes computed elementwise from the operands (broadcast to it).
 Sizes pointwise_strides(const std::vector<Tensor>& operands, const Sizes& sizes);
 
+// For rows whose decomposition is all that is known of them: it is run on FakeTensors.
+ResultSpecs meta_decomposed(OpId op, const Args& args);
+
 ResultSpec contiguous_spec(const Sizes& sizes, DType dtype);
 // A new tensor laid out as t where t is dense, else in the order of its strides.
 ResultSpec like_spec(const Tensor& t, DType dtype);

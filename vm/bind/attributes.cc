@@ -34,6 +34,11 @@ LuaResults matrix_transposed(const Tensor& t) {
   return {op1(OpId::transpose, {t, vdim(-2), vdim(-1)})};
 }
 
+LuaResults conjugate_transposed(const Tensor& t) {
+  if (t->dim() != 2 && t->dim() != 0) fail("H: expects a matrix, got shape ", to_string(t->sizes));
+  return transposed(t);
+}
+
 LuaResults grad_fn(const Tensor& t) {
   const std::string fn = grad_fn_name(t);
   if (fn.empty()) return {Value()};
@@ -83,6 +88,9 @@ const Attribute kRows[] = {
     {"_version", [](const Tensor& t) -> LuaResults { return {vdim(t->storage->version)}; }, nullptr},
     {"T", transposed, nullptr},
     {"mT", matrix_transposed, nullptr},
+    {"H", conjugate_transposed, nullptr},
+    {"mH", matrix_transposed, nullptr},
+    {"real", [](const Tensor& t) -> LuaResults { return {t}; }, nullptr},
 };
 
 }  // namespace

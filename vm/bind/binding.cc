@@ -171,16 +171,20 @@ void add_specials(std::vector<Binding>& out, std::span<const Special> rows) {
 std::vector<Binding> build() {
   std::vector<Binding> out;
   add_ops(out);
-  for (auto rows : {creation_rows(), shape_rows(), math_rows(), tensor_rows(), index_rows(), autograd_rows()}) {
+  for (auto rows : {creation_rows(), shape_rows(), split_rows(), reduction_rows(), math_rows(), tensor_rows(),
+                    index_rows(), autograd_rows()}) {
     add_composites(out, rows);
   }
-  for (auto rows : {creation_specials(), tensor_specials(), autograd_specials(), system_specials(), save_specials()}) {
+  for (auto rows : {creation_specials(), reduction_specials(), tensor_specials(), autograd_specials(), system_specials(),
+                    save_specials()}) {
     add_specials(out, rows);
   }
   // Other names of ops.
   static const char* const kAliases[][2] = {{"multiply", "mul"},       {"subtract", "sub"}, {"divide", "div"},
                                             {"true_divide", "div"},    {"negative", "neg"}, {"absolute", "abs"},
-                                            {"swapdims", "transpose"}, {"greater", "gt"},   {"less", "lt"}};
+                                            {"swapdims", "transpose"}, {"concat", "cat"},   {"concatenate", "cat"},
+                                            {"row_stack", "vstack"},   {"ger", "outer"},    {"trapz", "trapezoid"},
+                                            {"moveaxis", "movedim"},   {"greater", "gt"},   {"less", "lt"}};
   for (const auto& alias : kAliases) {
     auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == alias[1]; });
     LUTRA_CHECK(it != out.end(), "alias of no binding");

@@ -23,13 +23,16 @@ struct Special {
   int (*raw)(lua_State* L);
 };
 
-std::span<const Composite> creation_rows();  // creation.cc
-std::span<const Composite> shape_rows();     // shapes.cc
-std::span<const Composite> math_rows();      // math.cc
-std::span<const Composite> tensor_rows();    // tensor_methods.cc
-std::span<const Composite> autograd_rows();  // autograd.cc
-std::span<const Composite> index_rows();     // indexing.cc
+std::span<const Composite> creation_rows();   // creation.cc
+std::span<const Composite> shape_rows();      // shapes.cc
+std::span<const Composite> split_rows();      // splits.cc
+std::span<const Composite> reduction_rows();  // reductions.cc
+std::span<const Composite> math_rows();       // math.cc
+std::span<const Composite> tensor_rows();     // tensor_methods.cc
+std::span<const Composite> autograd_rows();   // autograd.cc
+std::span<const Composite> index_rows();      // indexing.cc
 std::span<const Special> creation_specials();
+std::span<const Special> reduction_specials();
 std::span<const Special> tensor_specials();
 std::span<const Special> autograd_specials();
 std::span<const Special> system_specials();  // system.cc

@@ -90,66 +90,11 @@ LuaResults reduce_all(Args& a) {
   return {op1(kReduce, {a[0]})};
 }
 
-Tensor sum_dims(const Tensor& t, const Value& dim, const Value& keepdim) { return op1(OpId::sum, {t, dim, keepdim}); }
-
-// (input, p, dim, keepdim)
-LuaResults norm(Args& a) {
-  const Tensor x = a[0].tensor();
-  const double p = pin(a[1].as<Scalar>()).to_double();
-  Tensor size = op1(OpId::abs, {x});
-  if (p == INFINITY) return {op1(OpId::amax, {size, a[2], a[3]})};
-  if (p == 1) return {sum_dims(size, a[2], a[3])};
-  if (p == 2) return {op1(OpId::sqrt, {sum_dims(binary(OpId::mul, x, x), a[2], a[3])})};
-  return {binary(OpId::pow, sum_dims(binary(OpId::pow, size, vnum(p)), a[2], a[3]), vnum(1 / p))};
-}
-
-// (input, dim, correction, keepdim)
-Tensor var_of(Args& a) {
-  const Tensor x = a[0].tensor();
-  Tensor centred = op1(OpId::sub, {x, op1(OpId::mean, {x, a[1], true})});
-  SymInt n = 1;
-  if (a[1].is_none() || a[1].as<Sizes>().empty()) {
-    n = x->numel();
-  } else {
-    for (SymInt d : a[1].as<Sizes>()) n = n * x->sizes[wrap_dim("var", d.guard(), x->dim())];
-  }
-  Tensor sum = sum_dims(binary(OpId::mul, centred, centred), a[1], a[3]);
-  const double left = double(n.guard()) - pin(a[2].as<Scalar>()).to_double();
-  return binary(OpId::div, sum, vnum(left > 0 ? left : 0));
-}
-
-// (input, mat1, mat2, beta, alpha)
-LuaResults addmm(Args& a) {
-  auto scaled = [](Tensor t, const Value& by) {
-    const Scalar s = by.as<Scalar>();
-    return s.expr == 0 && s.to_double() == 1 ? t : binary(OpId::mul, t, by);
-  };
-  return {op1(OpId::add, {scaled(a[0].tensor(), a[3]), scaled(binary(OpId::mm, a[1], a[2]), a[4])})};
-}
-
-LuaResults dot(Args& a) {
-  const Tensor x = a[0].tensor(), y = a[1].tensor();
-  if (x->dim() != 1 || y->dim() != 1 || x->sizes[0] != y->sizes[0]) {
-    fail("dot: expects two vectors of one length, got shapes ", to_string(x->sizes), " and ", to_string(y->sizes));
-  }
-  return {op1(OpId::sum, {binary(OpId::mul, x, y)})};
-}
-
-LuaResults outer(Args& a) {
-  const Tensor x = a[0].tensor(), y = a[1].tensor();
-  if (x->dim() != 1 || y->dim() != 1) {
-    fail("outer: expects two vectors, got shapes ", to_string(x->sizes), " and ", to_string(y->sizes));
-  }
-  return {binary(OpId::mul, op1(OpId::unsqueeze, {x, vdim(1)}), y)};
-}
-
 LuaResults is_infinite(Args& a) { return {binary(OpId::eq, op1(OpId::abs, {a[0]}), vnum(INFINITY))}; }
 LuaResults is_finite(Args& a) {
   const Tensor t = a[0].tensor();
   return {binary(OpId::lt, op1(OpId::abs, {is_float(t->dtype) ? t : to_dtype(t, DType::kFloat32)}), vnum(INFINITY))};
 }
-
-#define REDUCE "int[]? dim!=None"
 
 const Composite kRows[] = {
     {"max", "Tensor input", kBoth, reduce_all<OpId::amax>},
@@ -165,11 +110,6 @@ const Composite kRows[] = {
      kBoth | kNeedsData, allclose},
     {"__lt", "Tensor input, Tensor other", kNeedsData, compare_one<OpId::lt>},
     {"__le", "Tensor input, Tensor other", kNeedsData, compare_one<OpId::le>},
-    {"norm", "Tensor input, Scalar p=2, " REDUCE ", bool keepdim!=False", kBoth, norm},
-    {"var", "Tensor input, " REDUCE ", *, Scalar correction=1, bool keepdim!=False", kBoth,
-     [](Args& a) -> LuaResults { return {var_of(a)}; }},
-    {"std", "Tensor input, " REDUCE ", *, Scalar correction=1, bool keepdim!=False", kBoth,
-     [](Args& a) -> LuaResults { return {op1(OpId::sqrt, {var_of(a)})}; }},
     {"clamp_min", "Tensor input, Scalar min", kBoth,
      [](Args& a) -> LuaResults {
        return {op1(OpId::clamp, {a[0], a[1], {}})};
@@ -178,10 +118,6 @@ const Composite kRows[] = {
      [](Args& a) -> LuaResults {
        return {op1(OpId::clamp, {a[0], {}, a[1]})};
      }},
-    {"addmm", "Tensor input, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1", kBoth, addmm},
-    {"mv", "Tensor input, Tensor vec", kBoth, op_of<OpId::matmul>},
-    {"dot", "Tensor input, Tensor other", kBoth, dot},
-    {"outer", "Tensor input, Tensor vec2", kBoth, outer},
     {"isinf", "Tensor input", kBoth, is_infinite},
     {"isfinite", "Tensor input", kBoth, is_finite},
 };

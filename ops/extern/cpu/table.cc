@@ -11,6 +11,11 @@ const ExternKernel kKernels[] = {
     {OpId::bmm, "onednn", gemm_supports, nullptr, run_gemm},
     {OpId::flash_attention, "flash", attention_supports, nullptr, run_attention},
     {OpId::flash_attention_backward, "flash", attention_supports, nullptr, run_attention_backward},
+    {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_prod, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_logsumexp, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_max, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_min, "scan", scan_supports, nullptr, run_scan},
 };
 
 DType dtype_of(const ExternCall& call) { return call.in.empty() ? call.out[0].dtype : call.in[0].dtype; }

@@ -1,0 +1,75 @@
+// cat: each input is copied into its part of the result. flip: a load at the mirrored index.
+#include "jit/lower/lower.h"
+
+namespace lutra {
+namespace {
+
+// Shorter innermost loops make poor vectors where a longer one is around them.
+constexpr int64_t kShortLoop = 8;
+
+// Loops over t, dimensions of one left out, the last a vector; the index of the element.
+Index open_loops(Emitter& e, const Tensor& t) {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < t->sizes.size(); d++) {
+    if (!e.facts.is_one(t->sizes[d])) order.push_back(d);
+  }
+  if (size_t n = order.size(); n >= 2) {
+    int64_t inner = t->sizes[order[n - 1]].hint, outer = t->sizes[order[n - 2]].hint;
+    if (inner < kShortLoop && outer >= 4 * inner) std::swap(order[n - 1], order[n - 2]);
+  }
+  Index at(t->sizes.size());
+  for (size_t i = 0; i < order.size(); i++) {
+    bool last = i + 1 == order.size();
+    auto mode = last ? loop::LoopMode::kVector : loop::LoopMode::kSerial;
+    at[order[i]] = Affine::loop(e.body.open(t->sizes[order[i]], mode));
+  }
+  return at;
+}
+
+void copy_piece(Emitter& e, int32_t buffer, const Tensor& from, const Tensor& to, size_t dim, SymInt start) {
+  Index at = open_loops(e, from);
+  int32_t v = e.body.cast(e.operand(from, at), to->dtype);
+  Index where = at;
+  where[dim] = where[dim] + Affine::constant(start);
+  e.body.store(loop::Op::kStore, buffer, at_strides(where, to->strides, 0), v);
+  while (e.body.depth() > 0) e.body.close();
+}
+
+}  // namespace
+
+Lowered lower_join(const Node& node, SymFacts&) {
+  Lowered l;
+  l.kind = Lowered::kJoin;
+  Tensor out = node.results[0];
+  auto dim = size_t(wrap_dim(node.args[1].sym_int().hint, out->dim()));
+  SymInt start = 0;
+  for (const Tensor& t : node.args[0].as<std::vector<Tensor>>()) {
+    SymInt n = t->numel();
+    // An empty vector goes with everything.
+    if (t->dim() != out->dim() || (n.is_constant() && n.hint == 0)) continue;
+    l.reads.push_back(t);
+    l.pieces.push_back([=](Emitter& e, int32_t buffer) { copy_piece(e, buffer, t, out, dim, start); });
+    start = start + t->sizes[dim];
+  }
+  return l;
+}
+
+Lowered lower_flip(const Node& node, SymFacts&) {
+  Lowered l;
+  Tensor in = node.args[0].tensor();
+  std::vector<bool> mirrored(size_t(in->dim()), false);
+  for (SymInt d : node.args[1].as<Sizes>()) {
+    if (in->dim()) mirrored[size_t(wrap_dim(d.hint, in->dim()))] = true;
+  }
+  l.reads = {in};
+  l.emit = [=](Emitter& e, const Index& index) {
+    Index at = index;
+    for (size_t d = 0; d < mirrored.size(); d++) {
+      if (mirrored[d]) at[d] = Affine::constant(in->sizes[d] - 1) + index[d] * SymInt(-1);
+    }
+    return e.operand(in, at);
+  };
+  return l;
+}
+
+}  // namespace lutra

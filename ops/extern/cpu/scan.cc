@@ -1,0 +1,128 @@
+// Running sums, products, extremes along one dimension: contiguous views in, contiguous results out. Floats are summed
+// in float64 and rounded where they are stored, as PyTorch does. Lines are independent, so threads do not change a bit.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/core/error.h"
+#include "ops/extern/cpu/kernels.h"
+
+namespace lutra {
+namespace {
+
+constexpr int64_t kBlock = 64;       // lines that go on side by side
+constexpr int64_t kGrain = 1 << 14;  // elements a task
+
+// outer lines of n elements, inner of them side by side.
+struct Shape {
+  int64_t outer = 1, n = 1, inner = 1;
+  bool reverse = false;
+};
+
+Shape shape_of(const ExternCall& call) {
+  Shape s;
+  const ExternView& v = call.in[0];
+  const auto dim = int32_t(call.ints[0]);
+  for (int32_t d = 0; d < v.dim; d++) (d < dim ? s.outer : d == dim ? s.n : s.inner) *= v.sizes[d];
+  s.reverse = call.ints[1] != 0;
+  return s;
+}
+
+// body(first element of the block's first line, lines in the block)
+template <class F>
+void each_block(const ExternCall& call, const Shape& s, const F& body) {
+  if (s.outer * s.n * s.inner == 0) return;
+  const int64_t blocks = (s.inner + kBlock - 1) / kBlock;
+  const int64_t grain = std::max<int64_t>(1, kGrain / (s.n * std::min(s.inner, kBlock)));
+  call.parallel(s.outer * blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+      const int64_t column = i % blocks * kBlock;
+      body(i / blocks * s.n * s.inner + column, std::min(kBlock, s.inner - column));
+    }
+  });
+}
+
+template <class T, class Acc, class Op>
+void scan(const ExternCall& call, Acc start, const Op& op) {
+  const Shape s = shape_of(call);
+  const auto* in = static_cast<const T*>(call.in[0].data);
+  auto* out = static_cast<T*>(call.out[0].data);
+  each_block(call, s, [&](int64_t at, int64_t lines) {
+    Acc acc[kBlock];
+    std::fill_n(acc, lines, start);
+    for (int64_t k = 0; k < s.n; k++) {
+      const int64_t row = at + (s.reverse ? s.n - 1 - k : k) * s.inner;
+      for (int64_t j = 0; j < lines; j++) {
+        acc[j] = op(acc[j], Acc(in[row + j]));
+        out[row + j] = T(acc[j]);
+      }
+    }
+  });
+}
+
+// NaN stays once it came; of equals the last counts.
+template <class T, class Op>
+void extreme(const ExternCall& call, const Op& wins) {
+  const Shape s = shape_of(call);
+  const auto* in = static_cast<const T*>(call.in[0].data);
+  auto* out = static_cast<T*>(call.out[0].data);
+  auto* index = static_cast<int64_t*>(call.out[1].data);
+  each_block(call, s, [&](int64_t at, int64_t lines) {
+    for (int64_t j = at; j < at + lines; j++) {
+      T best = in[j];
+      int64_t place = 0;
+      for (int64_t k = 0; k < s.n; k++) {
+        const T v = in[j + k * s.inner];
+        if (v != v || (best == best && wins(v, best))) best = v, place = k;
+        out[j + k * s.inner] = best;
+        index[j + k * s.inner] = place;
+      }
+    }
+  });
+}
+
+template <class F>
+void with_type(const ExternCall& call, const F& f) {
+  switch (call.in[0].dtype) {
+    case DType::kUInt8: return f(uint8_t());
+    case DType::kInt8: return f(int8_t());
+    case DType::kInt16: return f(int16_t());
+    case DType::kInt32: return f(int32_t());
+    case DType::kInt64: return f(int64_t());
+    case DType::kFloat32: return f(float());
+    case DType::kFloat64: return f(double());
+    default: fail_internal(name(call.op), ": of ", name(call.in[0].dtype));
+  }
+}
+
+double log_add_exp(double a, double b) {
+  const double low = b < a ? b : a, high = b < a ? a : b;
+  if (a != a || b != b) return a + b;
+  if (low == high && std::isinf(low)) return low;
+  return high + std::log1p(std::exp(low - high));
+}
+
+}  // namespace
+
+bool scan_supports(DType dtype) {
+  return dtype != DType::kBool && dtype != DType::kFloat16 && dtype != DType::kBFloat16;
+}
+
+void run_scan(const ExternCall& call) {
+  with_type(call, [&](auto zero) {
+    using T = decltype(zero);
+    using Acc = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;
+    switch (call.op) {
+      case OpId::scan_sum: return scan<T>(call, Acc(0), [](Acc a, Acc b) { return Acc(a + b); });
+      case OpId::scan_prod: return scan<T>(call, Acc(1), [](Acc a, Acc b) { return Acc(a * b); });
+      case OpId::scan_max: return extreme<T>(call, [](T a, T b) { return a >= b; });
+      case OpId::scan_min: return extreme<T>(call, [](T a, T b) { return a <= b; });
+      case OpId::scan_logsumexp:
+        if constexpr (std::is_floating_point_v<T>) return scan<T>(call, -HUGE_VAL, log_add_exp);
+        [[fallthrough]];
+      default: fail_internal("scan: ", name(call.op));
+    }
+  });
+}
+
+}  // namespace lutra

@@ -1,0 +1,277 @@
+// What statistics, norms, distances and scans mean in simpler ops.
+#include <cmath>
+
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+DType wide(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t; }
+Tensor part(const Tensor& t, int64_t dim, SymInt start, SymInt end) {
+  return op1(OpId::slice, {t, int_arg(dim), Scalar::of_sym(start), Scalar::of_sym(end), int_arg(1)});
+}
+// x with dims reduced from `kept` (which has them as ones).
+Tensor without_dims(OpId op, const Tensor& kept, const Tensor& x, const Value& dim, bool keepdim) {
+  if (keepdim) return kept;
+  return reshape(kept, reduced_sizes(x->sizes, reduced_dims(op, dim, x->sizes.size()), false));
+}
+
+}  // namespace
+
+// -- sums without NaN
+Results decompose_nansum(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (is_float(x->dtype)) x = where(op1(OpId::isnan, {x}), Scalar(0.0), x);
+  return {op1(OpId::sum, {x, args[1], args[2], args[3]})};
+}
+
+Results decompose_nanmean(const Args& args) {
+  Tensor x = args[0].tensor(), numbers = op1(OpId::logical_not, {op1(OpId::isnan, {x})});
+  Tensor count = op1(OpId::sum, {numbers, args[1], args[2]}), total = op1(OpId::nansum, args);
+  return {div(total, count)};
+}
+
+Results decompose_count_nonzero(const Args& args) { return {op1(OpId::sum, {ne(args[0], Scalar(0.0)), args[1]})}; }
+
+Results decompose_aminmax(const Args& args) {
+  Args rest = {args[0], args[1], args[2]};
+  return {op1(OpId::amin, rest), op1(OpId::amax, rest)};
+}
+
+// -- variance: the mean first, then squares around it; half types in float32 throughout
+namespace {
+
+struct Moments {
+  Tensor var, mean;
+};
+
+Moments moments(OpId op, const Args& args) {
+  Tensor x = args[0].tensor();
+  x = to_dtype(x, wide(x->dtype));
+  const bool keepdim = args[3].as<bool>();
+  SymInt n = 1;
+  for (int64_t d : reduced_dims(op, args[1], x->sizes.size())) n = n * x->sizes[size_t(d)];
+  Tensor mean = op1(OpId::mean, {x, args[1], true}), centred = sub(x, mean);
+  Tensor squares = op1(OpId::sum, {mul(centred, centred), args[1], keepdim});
+  Scalar left = scalar_binary(SymOp::kNSub, Scalar::of_sym(n), args[2].is_none() ? Scalar(1.0) : args[2].as<Scalar>());
+  if (scalar_ask(SymCmp::kLt, left, Scalar(0.0))) left = Scalar(0.0);
+  return {div(squares, left), without_dims(op, mean, x, args[1], keepdim)};
+}
+
+}  // namespace
+
+Results decompose_var(const Args& args) { return {to_dtype(moments(OpId::var, args).var, args[0].tensor()->dtype)}; }
+Results decompose_std(const Args& args) {
+  return {to_dtype(op1(OpId::sqrt, {moments(OpId::std, args).var}), args[0].tensor()->dtype)};
+}
+Results decompose_var_mean(const Args& args) {
+  DType type = args[0].tensor()->dtype;
+  if (grad_enabled()) return {op1(OpId::var, args), op1(OpId::mean, {args[0], args[1], args[3]})};
+  Moments m = moments(OpId::var_mean, args);
+  return {to_dtype(m.var, type), to_dtype(m.mean, type)};
+}
+Results decompose_std_mean(const Args& args) {
+  DType type = args[0].tensor()->dtype;
+  if (grad_enabled()) return {op1(OpId::std, args), op1(OpId::mean, {args[0], args[1], args[3]})};
+  Moments m = moments(OpId::std_mean, args);
+  return {to_dtype(op1(OpId::sqrt, {m.var}), type), to_dtype(m.mean, type)};
+}
+
+Results decompose_logsumexp(const Args& args) {
+  Tensor x = args[0].tensor();
+  x = to_dtype(x, to_float(x->dtype));
+  const bool keepdim = args[2].as<bool>();
+  for (int64_t d : reduced_dims(OpId::logsumexp, args[1], x->sizes.size())) {
+    if (x->sizes[size_t(d)] == 0) return {log(op1(OpId::sum, {exp(x), args[1], keepdim}))};
+  }
+  Tensor top = op1(OpId::amax, {x, args[1], true});
+  // Around an infinite maximum nothing is shifted: Inf - Inf would be NaN.
+  Tensor shift = where(eq(abs(top), Scalar(HUGE_VAL)), Scalar(0.0), top);
+  Tensor sums = op1(OpId::sum, {exp(sub(x, shift)), args[1], true});
+  return {without_dims(OpId::logsumexp, add(log(sums), shift), x, args[1], keepdim)};
+}
+
+// -- norms
+Results decompose_linalg_vector_norm(const Args& args) {
+  Tensor x = args[0].tensor();
+  const DType type = args[4].is_none() ? x->dtype : args[4].as<DType>();
+  const double p = args[1].as<Scalar>().to_double();
+  x = to_dtype(x, wide(type));
+  Tensor size = p == 2 ? x : abs(x);
+  auto total = [&](const Tensor& t) { return op1(OpId::sum, {t, args[2], args[3]}); };
+  Tensor r;
+  if (std::isinf(p)) {
+    r = op1(p > 0 ? OpId::amax : OpId::amin, {size, args[2], args[3]});
+  } else if (p == 0) {
+    r = total(to_dtype(ne(size, Scalar(0.0)), x->dtype));
+  } else if (p == 1) {
+    r = total(size);
+  } else if (p == 2) {
+    r = op1(OpId::sqrt, {total(mul(x, x))});
+  } else {
+    r = pow(total(pow(size, Scalar(p))), Scalar(1 / p));
+  }
+  return {to_dtype(r, type)};
+}
+
+Results decompose_dist(const Args& args) { return {op1(OpId::linalg_vector_norm, {sub(args[0], args[1]), args[2]})}; }
+
+Results decompose_cdist(const Args& args) {
+  Tensor a = args[0].tensor(), b = args[1].tensor();
+  const double p = args[2].as<Scalar>().to_double();
+  if (a->dim() < 2 || b->dim() < 2 || a->sizes.back() != b->sizes.back()) {
+    fail("cdist: expects rows of one length, got shapes ", to_string(a->sizes), " and ", to_string(b->sizes));
+  }
+  if (p < 0) fail("cdist: p must not be negative, got ", p);
+  Tensor apart = sub(unsqueeze(a, int_arg(-2)), unsqueeze(b, int_arg(-3)));
+  if (apart->sizes.back() == 0) {
+    Sizes sizes(apart->sizes.begin(), apart->sizes.end() - 1);
+    return {full(sizes, 0.0, apart->dtype, apart->device())};
+  }
+  return {op1(OpId::linalg_vector_norm, {apart, Scalar(p), Sizes{-1}})};
+}
+
+namespace {
+
+Tensor cross_along(OpId op, const Tensor& a0, const Tensor& b0, int64_t dim) {
+  Sizes sizes = broadcast(op, a0->sizes, b0->sizes);
+  if (sizes[size_t(dim)] != 3) {
+    fail(name(op), ": dim ", dim, " must have size 3, got shapes ", to_string(a0->sizes), " and ",
+         to_string(b0->sizes));
+  }
+  Tensor a = expand(a0, sizes), b = expand(b0, sizes);
+  auto at = [&](const Tensor& t, int64_t i) { return op1(OpId::select, {t, int_arg(dim), int_arg(i)}); };
+  std::vector<Tensor> parts;
+  for (int64_t i = 0; i < 3; i++) {
+    const int64_t j = (i + 1) % 3, k = (i + 2) % 3;
+    parts.push_back(sub(mul(at(a, j), at(b, k)), mul(at(a, k), at(b, j))));
+  }
+  return op1(OpId::stack, {parts, int_arg(dim)});
+}
+
+}  // namespace
+
+Results decompose_linalg_cross(const Args& args) {
+  Tensor a = args[0].tensor(), b = args[1].tensor();
+  if (a->dim() != b->dim() || a->dim() == 0) {
+    fail("linalg_cross: expects tensors of as many dimensions, got shapes ", to_string(a->sizes), " and ",
+         to_string(b->sizes));
+  }
+  const int64_t dim = wrap_dim(OpId::linalg_cross, args[2].sym_int().guard(), a->sizes.size());
+  return {cross_along(OpId::linalg_cross, a, b, dim)};
+}
+
+// Without dim the first one of size 3.
+Results decompose_cross(const Args& args) {
+  if (!args[2].is_none()) return {op1(OpId::linalg_cross, args)};
+  Tensor a = args[0].tensor();
+  for (int64_t d = 0; d < a->dim(); d++) {
+    if (a->sizes[size_t(d)] == 3) return {op1(OpId::linalg_cross, {args[0], args[1], int_arg(d)})};
+  }
+  fail("cross: no dimension of size 3 in shape ", to_string(a->sizes));
+}
+
+// -- areas under samples
+namespace {
+
+// What each pair of neighbours contributes.
+Tensor trapezes(OpId op, const Args& args, int64_t& dim) {
+  Tensor y = args[0].tensor();
+  dim = wrap_dim(op, args[3].sym_int().guard(), y->sizes.size());
+  if (y->sizes.empty()) fail(name(op), ": expected a tensor of 1 dimension or more, got a number");
+  SymInt n = y->sizes[size_t(dim)];
+  if (n == 0) n = 1;
+  const int64_t last = n.hint;
+  auto pair = [&](const Tensor& t, int64_t d) {
+    SymInt size = t->sizes[size_t(d)];
+    return std::make_pair(part(t, d, 1, size), part(t, d, 0, last > 0 ? size - 1 : size));
+  };
+  auto [right, left] = pair(y, dim);
+  Tensor sums = add(right, left);
+  if (args[1].is_none()) return mul(mul(sums, args[2]), Scalar(0.5));
+  Tensor x = args[1].tensor();
+  if (x->dim() == 1 && y->dim() > 1) {
+    Sizes shape(y->sizes.size(), SymInt(1));
+    shape[size_t(dim)] = x->sizes[0];
+    if (x->sizes[0] != y->sizes[size_t(dim)]) {
+      fail(name(op), ": ", x->sizes[0].hint, " places do not fit dim ", dim, " of shape ", to_string(y->sizes));
+    }
+    x = reshape(x, shape);
+  }
+  while (x->dim() < y->dim()) x = unsqueeze(x, int_arg(0));
+  auto [to, from] = pair(x, dim);
+  return mul(mul(sums, sub(to, from)), Scalar(0.5));
+}
+
+}  // namespace
+
+Results decompose_trapezoid(const Args& args) {
+  int64_t dim;
+  Tensor t = trapezes(OpId::trapezoid, args, dim);
+  return {sum(t, {dim}, false)};
+}
+Results decompose_cumulative_trapezoid(const Args& args) {
+  int64_t dim;
+  Tensor t = trapezes(OpId::cumulative_trapezoid, args, dim);
+  return {op1(OpId::cumsum, {t, int_arg(dim)})};
+}
+
+// -- scans: the internal ops take contiguous tensors of types they can hold their sums in
+namespace {
+
+Tensor scan(OpId op, OpId inner, const Args& args, DType type) {
+  Tensor x = args[0].tensor();
+  const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), x->sizes.size());
+  Tensor y = contiguous(to_dtype(x, wide(type)));
+  return to_dtype(op1(inner, {y, int_arg(dim)}), type);
+}
+
+DType sum_type(const Args& args) {
+  if (!args[2].is_none()) return args[2].as<DType>();
+  DType own = args[0].tensor()->dtype;
+  return is_float(own) ? own : DType::kInt64;
+}
+
+Results extremes(OpId op, OpId inner, const Args& args) {
+  Tensor x = args[0].tensor();
+  const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), x->sizes.size());
+  DType type = x->dtype == DType::kBool ? DType::kUInt8 : wide(x->dtype);
+  Results r = call_op(inner, {contiguous(to_dtype(x, type)), int_arg(dim)});
+  return {to_dtype(r[0], x->dtype), r[1]};
+}
+
+}  // namespace
+
+Results decompose_cumsum(const Args& args) { return {scan(OpId::cumsum, OpId::scan_sum, args, sum_type(args))}; }
+Results decompose_cumprod(const Args& args) { return {scan(OpId::cumprod, OpId::scan_prod, args, sum_type(args))}; }
+Results decompose_logcumsumexp(const Args& args) {
+  DType type = args[0].tensor()->dtype;
+  return {scan(OpId::logcumsumexp, OpId::scan_logsumexp, args, to_float(type))};
+}
+Results decompose_cummax(const Args& args) { return extremes(OpId::cummax, OpId::scan_max, args); }
+Results decompose_cummin(const Args& args) { return extremes(OpId::cummin, OpId::scan_min, args); }
+
+// -- covariance
+Results decompose_cov(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (x->dim() > 2) fail("cov: expects a tensor of at most 2 dimensions, got shape ", to_string(x->sizes));
+  x = to_dtype(x, to_float(x->dtype));
+  const bool vector = x->dim() < 2;
+  if (vector) x = reshape(x, {1, x->numel()});
+  Tensor centred = sub(x, op1(OpId::mean, {x, Sizes{1}, true}));
+  Scalar left = scalar_binary(SymOp::kNSub, Scalar::of_sym(x->sizes[1]), Scalar::of_sym(args[1].sym_int()));
+  if (scalar_ask(SymCmp::kLt, left, Scalar(0.0))) left = Scalar(0.0);
+  Tensor c = div(mm(centred, transpose(centred, int_arg(0), int_arg(1))), left);
+  return {vector ? reshape(c, {}) : c};
+}
+
+Results decompose_corrcoef(const Args& args) {
+  Tensor c = op1(OpId::cov, {args[0]});
+  if (c->dim() == 0) return {div(c, c)};
+  Tensor spread = op1(OpId::sqrt, {op1(OpId::diagonal, {c})});
+  Tensor r = div(div(c, unsqueeze(spread, int_arg(1))), unsqueeze(spread, int_arg(0)));
+  return {op1(OpId::clamp, {r, Scalar(-1.0), Scalar(1.0)})};
+}
+
+}  // namespace lutra

@@ -1,0 +1,96 @@
+// vjp rules of joins, of views along diagonals and windows, and of padding.
+#include "ops/grad/emit.h"
+#include "ops/grad/vjp.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+Tensor zeros_of(const Tensor& t) { return full(t->sizes, 0.0, t->dtype, t->device()); }
+Tensor counting(SymInt n, const Tensor& like) {
+  return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, like->device()});
+}
+
+}  // namespace
+
+LUTRA_VJP(cat, "") {
+  const auto& list = ctx.args[0].as<std::vector<Tensor>>();
+  const Tensor& g = ctx.grads[0];
+  const auto dim = size_t(wrap_dim(ctx.op, ctx.args[1].sym_int().hint, g->sizes.size()));
+  SymInt start = 0;
+  for (size_t i = 0; i < list.size(); i++) {
+    if (list[i]->sizes.size() != g->sizes.size()) {
+      if (ctx.needs(0, i)) ctx.give(0, i, zeros_of(list[i]));
+      continue;
+    }
+    SymInt end = start + list[i]->sizes[dim];
+    if (ctx.needs(0, i)) {
+      Value at = Scalar::of_sym(start), stop = Scalar::of_sym(end);
+      ctx.give(0, i, op1(OpId::slice, {g, int_arg(int64_t(dim)), at, stop, int_arg(1)}));
+    }
+    start = end;
+  }
+}
+
+LUTRA_VJP(flip, "") { ctx.give(0, op1(OpId::flip, {ctx.grads[0], ctx.args[1]})); }
+
+LUTRA_VJP(diagonal, "") {
+  ctx.give(0, op1(OpId::diagonal_scatter, {zeros_of(ctx.arg(0)), ctx.grads[0], ctx.args[1], ctx.args[2], ctx.args[3]}));
+}
+
+LUTRA_VJP(diagonal_scatter, "") {
+  const Tensor& g = ctx.grads[0];
+  if (ctx.needs(0)) {
+    Tensor zeros = full(ctx.arg(1)->sizes, 0.0, g->dtype, g->device());
+    ctx.give(0, op1(OpId::diagonal_scatter, {g, zeros, ctx.args[2], ctx.args[3], ctx.args[4]}));
+  }
+  if (ctx.needs(1)) ctx.give(1, op1(OpId::diagonal, {g, ctx.args[2], ctx.args[3], ctx.args[4]}));
+}
+
+// Windows may overlap: each element gathers what all of them say.
+LUTRA_VJP(unfold, "") {
+  Tensor x = ctx.arg(0), g = ctx.grads[0];
+  const size_t rank = x->sizes.size();
+  if (rank == 0) return ctx.give(0, reshape(sum_all(g), {}));
+  const int64_t dim = wrap_dim(ctx.op, ctx.args[1].sym_int().hint, rank);
+  Tensor first = mul(counting(g->sizes[size_t(dim)], g), ctx.args[3]);
+  Tensor index = add(unsqueeze(first, int_arg(1)), counting(g->sizes.back(), g));
+  Sizes order, joined = x->sizes;
+  for (size_t d = 0; d < rank; d++) {
+    order.push_back(int64_t(d));
+    if (int64_t(d) == dim) order.push_back(int64_t(rank));
+  }
+  joined[size_t(dim)] = g->sizes[size_t(dim)] * g->sizes.back();
+  Tensor flat = reshape(permute(g, order), joined);
+  ctx.give(0, index_add(zeros_of(x), int_arg(dim), reshape(index, {numel(index->sizes)}), flat));
+}
+
+// The gradient of each element of memory is the sum over the places that show it.
+LUTRA_VJP(as_strided, "") {
+  Tensor x = ctx.arg(0), g = ctx.grads[0];
+  const Sizes &sizes = ctx.args[1].as<Sizes>(), &strides = ctx.args[2].as<Sizes>();
+  SymInt span = 1, offset = ctx.args[3].is_none() ? SymInt(0) : ctx.args[3].sym_int() - x->offset;
+  for (size_t d = 0; d < x->sizes.size(); d++) {
+    if (x->sizes[d] != 1 && x->strides[d] == 0) {
+      fail("as_strided: not differentiable for an expanded tensor of strides ", to_string(x->strides), "; clone() it");
+    }
+    span = span + (x->sizes[d] - 1) * x->strides[d];
+  }
+  Tensor index = full({}, Scalar::of_sym(offset), DType::kInt64, g->device());
+  for (size_t d = 0; d < sizes.size(); d++) {
+    index = add(unsqueeze(index, int_arg(-1)), mul(counting(sizes[d], g), Scalar::of_sym(strides[d])));
+  }
+  Tensor memory = full({span}, 0.0, g->dtype, g->device());
+  memory = index_add(memory, int_arg(0), reshape(index, {numel(sizes)}), reshape(g, {numel(sizes)}));
+  ctx.give(0, op1(OpId::as_strided, {memory, x->sizes, x->strides, int_arg(0)}));
+}
+
+LUTRA_VJP(triangle, "") { ctx.give(0, op1(ctx.op, {ctx.grads[0], ctx.args[1]})); }
+
+LUTRA_VJP(constant_pad_nd, "") {
+  Sizes back;
+  for (SymInt p : ctx.args[1].as<Sizes>()) back.push_back(SymInt(0) - p);
+  ctx.give(0, op1(OpId::constant_pad_nd, {ctx.grads[0], back, Scalar(0.0)}));
+}
+
+}  // namespace lutra

@@ -1,0 +1,125 @@
+// vjp rules of statistics, norms, products and scans.
+#include <cmath>
+
+#include "ops/grad/emit.h"
+#include "ops/grad/vjp.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+// A result or gradient with its reduced dims back as ones, so that it broadcasts over the input.
+Tensor with_dims(const VjpContext& ctx, const Tensor& t, size_t dim, size_t keepdim) {
+  const Sizes& sizes = ctx.args[0].as<Tensor>()->sizes;
+  if (ctx.args[keepdim].as<bool>()) return t;
+  return reshape(t, reduced_sizes(sizes, reduced_dims(ctx.op, ctx.args[dim], sizes.size()), true));
+}
+
+Sizes dims_of(const VjpContext& ctx, size_t dim) {
+  Sizes out;
+  for (int64_t d : reduced_dims(ctx.op, ctx.args[dim], ctx.args[0].as<Tensor>()->sizes.size())) out.push_back(d);
+  return out;
+}
+
+Tensor is_zero(const Tensor& x) { return eq(x, Scalar(0.0)); }
+
+// 2 g (x - mean(x)) / (n - correction), where g belongs to the variance.
+Tensor var_grad(const VjpContext& ctx, const Tensor& g) {
+  Tensor x = ctx.arg(0);
+  SymInt n = 1;
+  for (SymInt d : dims_of(ctx, 1)) n = n * x->sizes[size_t(d.hint)];
+  Scalar left =
+      scalar_binary(SymOp::kNSub, Scalar::of_sym(n), ctx.args[2].is_none() ? Scalar(1.0) : ctx.args[2].as<Scalar>());
+  Tensor mean = op1(OpId::mean, {x, ctx.args[1], true});
+  return mul(mul(with_dims(ctx, g, 1, 3), scalar_binary(SymOp::kNDiv, Scalar(2.0), left)), sub(x, mean));
+}
+
+}  // namespace
+
+LUTRA_VJP(var, "0:a0") { ctx.give(0, var_grad(ctx, ctx.grads[0])); }
+
+// Where all elements are equal, the standard deviation's gradient is taken to be 0.
+LUTRA_VJP(std, "0:a0 0:r0") {
+  const Tensor& r = ctx.results[0];
+  ctx.give(0, var_grad(ctx, where(is_zero(r), Scalar(0.0), div(ctx.grads[0], mul(r, Scalar(2.0))))));
+}
+
+// The product of the others: the product over x where no element is zero; at the one zero the product of the rest.
+LUTRA_VJP(prod, "0:a0") {
+  Tensor x = ctx.arg(0), g = with_dims(ctx, ctx.grads[0], 1, 2);
+  if (x->dtype != g->dtype) x = to_dtype(x, g->dtype);
+  Tensor zero = is_zero(x), safe = where(zero, Scalar(1.0), x);
+  Tensor zeros = sum(to_dtype(zero, DType::kInt64), dims_of(ctx, 1), true);
+  Tensor rest = safe;
+  for (SymInt d : dims_of(ctx, 1)) rest = op1(OpId::prod, {rest, int_arg(d.hint), true});
+  Tensor only = eq(zeros, int_arg(1)), none = eq(zeros, int_arg(0));
+  Tensor others = where(zero, where(only, rest, Scalar(0.0)), where(none, div(rest, safe), Scalar(0.0)));
+  ctx.give(0, mul(g, others));
+}
+
+LUTRA_VJP(logsumexp, "0:a0 0:r0") {
+  Tensor shifted = sub(ctx.args[0], with_dims(ctx, ctx.results[0], 1, 2));
+  ctx.give(0, mul(with_dims(ctx, ctx.grads[0], 1, 2), exp(shifted)));
+}
+
+// As PyTorch: where the norm is 0, so is the gradient.
+LUTRA_VJP(vector_norm, "0:a0 0:r0") {
+  Tensor x = ctx.arg(0), g = with_dims(ctx, ctx.grads[0], 2, 3), r = with_dims(ctx, ctx.results[0], 2, 3);
+  g = to_dtype(g, x->dtype), r = to_dtype(r, x->dtype);
+  const double p = ctx.args[1].as<Scalar>().to_double();
+  if (p == 0) return ctx.give(0, zeros_like(x));
+  if (p == 1) return ctx.give(0, mul(g, sign(x)));
+  if (p == 2) return ctx.give(0, mul(x, where(is_zero(r), Scalar(0.0), div(g, r))));
+  if (std::isinf(p)) {
+    Tensor ties = logical_and(eq(abs(x), r), op1(OpId::logical_not, {is_zero(r)}));
+    Tensor count = sum(to_dtype(ties, x->dtype), dims_of(ctx, 2), true);
+    Tensor share = where(ties, div(g, count), Scalar(0.0));
+    return ctx.give(0, mul(share, sign(x)));
+  }
+  Tensor power = p == 2 ? x : mul(sign(x), pow(abs(x), Scalar(p - 1)));
+  if (p < 1) power = where(is_zero(x), Scalar(0.0), power);
+  ctx.give(0, mul(power, where(is_zero(r), Scalar(0.0), div(g, pow(r, Scalar(p - 1))))));
+}
+
+// -- scans (input, dim, reverse)
+namespace {
+
+Tensor scan(OpId op, const Tensor& t, const VjpContext& ctx, bool backwards) {
+  return op1(op, {contiguous(t), ctx.args[1], ctx.args[2].as<bool>() != backwards});
+}
+
+}  // namespace
+
+LUTRA_VJP(scan_sum, "") { ctx.give(0, scan(OpId::scan_sum, ctx.grads[0], ctx, true)); }
+
+// Before the first zero: the sum of g * result from here on, over x. At the first zero: the products that leave it out.
+// After it nothing.
+LUTRA_VJP(scan_prod, "0:a0 0:r0") {
+  Tensor x = ctx.arg(0), g = ctx.grads[0], zero = is_zero(x);
+  Tensor zeros = scan(OpId::scan_sum, to_dtype(zero, DType::kInt64), ctx, false);
+  Tensor before = eq(zeros, int_arg(0)), first = logical_and(zero, eq(zeros, int_arg(1)));
+  Tensor without = scan(OpId::scan_prod, where(first, Scalar(1.0), x), ctx, false);
+  Tensor at_first = scan(OpId::scan_sum, mul(g, without), ctx, true);
+  Tensor ahead = scan(OpId::scan_sum, mul(g, ctx.results[0]), ctx, true);
+  Tensor safe = where(zero, Scalar(1.0), x);
+  ctx.give(0, where(first, at_first, where(before, div(ahead, safe), Scalar(0.0))));
+}
+
+// Each element's share of the sums it is in, in logarithms, positive and negative gradients apart.
+LUTRA_VJP(scan_logsumexp, "0:a0 0:r0") {
+  Tensor x = ctx.arg(0), g = ctx.grads[0], size = log(abs(g));
+  auto part = [&](const Tensor& chosen) {
+    Tensor terms = sub(where(chosen, size, Scalar(-HUGE_VAL)), ctx.results[0]);
+    return exp(add(scan(OpId::scan_logsumexp, terms, ctx, true), x));
+  };
+  ctx.give(0, sub(part(gt(g, Scalar(0.0))), part(lt(g, Scalar(0.0)))));
+}
+
+LUTRA_VJP(scan_extreme, "0:r1") {
+  if (!ctx.grads[0]) return;
+  Tensor x = ctx.arg(0);
+  if (x->sizes.empty()) return ctx.give(0, ctx.grads[0]);
+  ctx.give(0, scatter_add(full(x->sizes, 0.0, x->dtype, x->device()), ctx.args[1], ctx.results[1], ctx.grads[0]));
+}
+
+}  // namespace lutra

@@ -1,0 +1,192 @@
+// Meta rules of joins, of views along diagonals and windows, and of padding.
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+bool equal_sizes(SymInt a, SymInt b) { return a.hint == b.hint && a == b; }
+
+// An empty vector goes with tensors of any rank, as it did before there were empty matrices.
+bool is_legacy_empty(const Tensor& t) { return t->sizes.size() == 1 && t->sizes[0].hint == 0 && t->sizes[0] == 0; }
+
+}  // namespace
+
+ResultSpecs meta_cat(OpId op, const Args& args) {
+  const auto& list = args[0].as<std::vector<Tensor>>();
+  if (list.empty()) fail(name(op), ": expects a list of at least one tensor");
+  Promotion type;
+  const Tensor* first = nullptr;
+  size_t at = 0, first_at = 0;
+  for (const Tensor& t : list) {
+    type.add(t);
+    if (t->sizes.empty()) fail(name(op), ": tensor ", at, " of the list has no dimensions and cannot be joined");
+    if (!first && !is_legacy_empty(t)) first = &t, first_at = at;
+    at++;
+  }
+  if (!first) first = &list[0];
+  const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), (*first)->sizes.size());
+  Sizes sizes = (*first)->sizes;
+  sizes[size_t(dim)] = 0;
+  for (size_t i = 0; i < list.size(); i++) {
+    const Tensor& t = list[i];
+    if (t->sizes.size() != sizes.size() && is_legacy_empty(t)) continue;
+    bool same = t->sizes.size() == sizes.size();
+    for (size_t d = 0; same && d < sizes.size(); d++) {
+      same = int64_t(d) == dim || equal_sizes(t->sizes[d], (*first)->sizes[d]);
+    }
+    if (!same) {
+      fail(name(op), ": tensor ", i, " has shape ", to_string(t->sizes), ", tensor ", first_at, " has ",
+           to_string((*first)->sizes), "; they must agree in every dimension but ", dim);
+    }
+    sizes[size_t(dim)] = sizes[size_t(dim)] + t->sizes[size_t(dim)];
+  }
+  return {contiguous_spec(sizes, type.type())};
+}
+
+ResultSpecs meta_flip(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  reduced_dims(op, args[1], t->sizes.size(), false);
+  return {like_spec(t, t->dtype)};
+}
+
+namespace {
+
+// Elements that a layout reaches beyond its first, plus one; 0 where it has none.
+SymInt span_of(const Sizes& sizes, const Sizes& strides) {
+  SymInt last = 1;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d] == 0) return 0;
+    last = last + (sizes[d] - 1) * strides[d];
+  }
+  return last;
+}
+
+}  // namespace
+
+ResultSpecs meta_as_strided(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  const Sizes &sizes = args[1].as<Sizes>(), &strides = args[2].as<Sizes>();
+  if (sizes.size() != strides.size()) {
+    fail(name(op), ": size ", to_string(sizes), " and stride ", to_string(strides), " differ in length");
+  }
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d] < 0) fail(name(op), ": sizes must not be negative, got ", to_string(sizes));
+    if (strides[d] < 0) fail(name(op), ": strides must not be negative, got ", to_string(strides));
+  }
+  SymInt offset = args[3].is_none() ? t->offset : args[3].sym_int();
+  if (offset < 0) fail(name(op), ": storage_offset must not be negative, got ", offset.hint);
+  SymInt span = span_of(sizes, strides), end = offset + span, have;
+  if (t->is_fake()) {
+    // What the tensor it is taken from surely has.
+    const Tensor& whole = t->base ? t->base : t;
+    have = whole->offset + span_of(whole->sizes, whole->strides);
+  } else {
+    have = int64_t(t->storage->nbytes / size_of(t->dtype));
+  }
+  if (span != 0 && end > have) {
+    fail(name(op), ": size ", to_string(sizes), ", stride ", to_string(strides), " and storage_offset ", offset.hint,
+         " reach element ", end.hint - 1, " of a storage of ", have.hint);
+  }
+  return {view_spec(t, sizes, strides, offset)};
+}
+
+namespace {
+
+struct Diagonal {
+  int64_t dim1, dim2, offset;
+  SymInt size;
+};
+
+Diagonal diagonal_of(OpId op, const Sizes& sizes, const Value& offset, const Value& dim1, const Value& dim2) {
+  Diagonal d;
+  if (sizes.size() < 2) fail(name(op), ": expected a tensor of 2 dimensions or more, got shape ", to_string(sizes));
+  d.dim1 = wrap_dim(op, dim1.sym_int().guard(), sizes.size());
+  d.dim2 = wrap_dim(op, dim2.sym_int().guard(), sizes.size());
+  if (d.dim1 == d.dim2) fail(name(op), ": dim1 and dim2 must differ, got ", d.dim1, " for both");
+  d.offset = offset.sym_int().guard();
+  SymInt a = sizes[size_t(d.dim1)], b = sizes[size_t(d.dim2)];
+  if (d.offset < 0) a = a + d.offset;
+  if (d.offset > 0) b = b - d.offset;
+  d.size = a.hint <= b.hint && a <= b ? a : b;
+  if (d.size < 0) d.size = 0;
+  return d;
+}
+
+}  // namespace
+
+ResultSpecs meta_diagonal(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  Diagonal diagonal = diagonal_of(op, t->sizes, args[1], args[2], args[3]);
+  ResultSpec spec = view_spec(t, {}, {}, t->offset);
+  for (int64_t d = 0; d < t->dim(); d++) {
+    if (d == diagonal.dim1 || d == diagonal.dim2) continue;
+    spec.sizes.push_back(t->sizes[size_t(d)]);
+    spec.strides.push_back(t->strides[size_t(d)]);
+  }
+  SymInt along1 = t->strides[size_t(diagonal.dim1)], along2 = t->strides[size_t(diagonal.dim2)];
+  spec.sizes.push_back(diagonal.size);
+  spec.strides.push_back(along1 + along2);
+  bool none = diagonal.size.hint == 0 && diagonal.size == 0;
+  if (!none && diagonal.offset > 0) spec.offset = spec.offset + along2 * SymInt(diagonal.offset);
+  if (!none && diagonal.offset < 0) spec.offset = spec.offset - along1 * SymInt(diagonal.offset);
+  return {spec};
+}
+
+ResultSpecs meta_diagonal_scatter(OpId op, const Args& args) {
+  const Tensor &t = args[0].as<Tensor>(), &src = args[1].as<Tensor>();
+  ResultSpec view = meta_diagonal(op, {args[0], args[2], args[3], args[4]})[0];
+  if (!same_sizes(src->sizes, view.sizes)) {
+    fail(name(op), ": expected src of shape ", to_string(view.sizes), ", got ", to_string(src->sizes));
+  }
+  return {like_spec(t, t->dtype)};
+}
+
+ResultSpecs meta_unfold(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), t->sizes.size());
+  const SymInt size = args[2].sym_int(), step = args[3].sym_int();
+  const SymInt have = t->sizes.empty() ? SymInt(1) : t->sizes[size_t(dim)];
+  if (size < 0) fail(name(op), ": size must not be negative, got ", size.hint);
+  if (step <= 0) fail(name(op), ": step must be greater than zero, got ", step.hint);
+  if (size > have) {
+    fail(name(op), ": size ", size.hint, " is larger than dim ", dim, " of shape ", to_string(t->sizes));
+  }
+  ResultSpec spec = view_spec(t, t->sizes, t->strides, t->offset);
+  if (!t->sizes.empty()) {
+    spec.sizes[size_t(dim)] = floor_div(have - size, step) + 1;
+    spec.strides[size_t(dim)] = t->strides[size_t(dim)] * step;
+  }
+  spec.sizes.push_back(size);
+  spec.strides.push_back(t->sizes.empty() ? SymInt(1) : t->strides[size_t(dim)]);
+  return {spec};
+}
+
+ResultSpecs meta_triangle(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  if (t->sizes.size() < 2) {
+    fail(name(op), ": expected a tensor of 2 dimensions or more, got shape ", to_string(t->sizes));
+  }
+  return {contiguous_spec(t->sizes, t->dtype)};
+}
+
+ResultSpecs meta_constant_pad_nd(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  const Sizes& pad = args[1].as<Sizes>();
+  if (pad.size() % 2) fail(name(op), ": pad must have an even number of elements, got ", to_string(pad));
+  if (pad.size() / 2 > t->sizes.size()) {
+    fail(name(op), ": pad ", to_string(pad), " is for ", pad.size() / 2, " dimensions, the input has shape ",
+         to_string(t->sizes));
+  }
+  Sizes sizes = t->sizes;
+  for (size_t i = 0; i < pad.size() / 2; i++) {
+    SymInt& size = sizes[sizes.size() - 1 - i];
+    size = size + pad[2 * i] + pad[2 * i + 1];
+    if (size < 0) {
+      fail(name(op), ": pad ", to_string(pad), " leaves dim ", sizes.size() - 1 - i, " of shape ", to_string(t->sizes),
+           " with a negative size");
+    }
+  }
+  return {contiguous_spec(sizes, t->dtype)};
+}
+
+}  // namespace lutra

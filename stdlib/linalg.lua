@@ -1,0 +1,19 @@
+-- linalg: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
+local lt = ...
+
+local names = {"cross", "matrix_norm", "multi_dot", "norm", "vecdot", "vector_norm"}
+
+local linalg = {matmul = lt.matmul, matrix_power = lt.matrix_power}
+for _, name in ipairs(names) do linalg[name] = assert(lt["linalg_" .. name], name) end
+
+-- Matrices stand in the last two dimensions here.
+function linalg.diagonal(x, options)
+  options = options or {}
+  for key in pairs(options) do
+    if key ~= "offset" and key ~= "dim1" and key ~= "dim2" then
+      error("linalg.diagonal: unknown keyword '" .. tostring(key) .. "' (known: offset, dim1, dim2)", 2)
+    end
+  end
+  return lt.diagonal(x, options.offset or 0, options.dim1 or -2, options.dim2 or -1)
+end
+return linalg
