@@ -14,7 +14,7 @@ struct ReduceRow {
 const ReduceRow kRows[] = {
     {OpId::sum, loop::RedOp::kSum},       {OpId::amax, loop::RedOp::kMax},      {OpId::amin, loop::RedOp::kMin},
     {OpId::argmax, loop::RedOp::kArgMax}, {OpId::argmin, loop::RedOp::kArgMin}, {OpId::any, loop::RedOp::kAny},
-    {OpId::all, loop::RedOp::kAll},
+    {OpId::all, loop::RedOp::kAll},       {OpId::prod, loop::RedOp::kProd},
 };
 
 bool is_position(loop::RedOp op) { return op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin; }

@@ -40,7 +40,6 @@ Tensor blend(OpId op, const Value& input, Tensor product, const Value& beta, con
   return add(scaled(wide, beta.as<Scalar>()), product);
 }
 
-Tensor turned(const Tensor& t) { return transpose(t, int_arg(-2), int_arg(-1)); }
 Tensor matmul(const Tensor& a, const Tensor& b) { return op1(OpId::matmul, {a, b}); }
 
 }  // namespace
@@ -194,7 +193,6 @@ Results decompose_bilinear(const Args& args) {
 
 Results decompose_linalg_vecdot(const Args& args) {
   Tensor products = mul(args[0], args[1]);
-  if (products->dim() == 0) fail("linalg_vecdot: expects tensors of 1 dimension or more, got numbers");
   return {op1(OpId::sum, {products, Sizes{args[2].sym_int()}, false, products->dtype})};
 }
 

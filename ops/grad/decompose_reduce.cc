@@ -180,12 +180,9 @@ Tensor trapezes(OpId op, const Args& args, int64_t& dim) {
   Tensor y = args[0].tensor();
   dim = wrap_dim(op, args[3].sym_int().guard(), y->sizes.size());
   if (y->sizes.empty()) fail(name(op), ": expected a tensor of 1 dimension or more, got a number");
-  SymInt n = y->sizes[size_t(dim)];
-  if (n == 0) n = 1;
-  const int64_t last = n.hint;
   auto pair = [&](const Tensor& t, int64_t d) {
     SymInt size = t->sizes[size_t(d)];
-    return std::make_pair(part(t, d, 1, size), part(t, d, 0, last > 0 ? size - 1 : size));
+    return std::make_pair(part(t, d, 1, size), part(t, d, 0, size == 0 ? size : size - 1));
   };
   auto [right, left] = pair(y, dim);
   Tensor sums = add(right, left);
@@ -207,7 +204,11 @@ Tensor trapezes(OpId op, const Args& args, int64_t& dim) {
 }  // namespace
 
 Results decompose_trapezoid(const Args& args) {
-  int64_t dim;
+  int64_t dim = wrap_dim(OpId::trapezoid, args[3].sym_int().guard(), args[0].tensor()->sizes.size());
+  Tensor y = args[0].tensor();
+  if (y->dim() > 0 && y->sizes[size_t(dim)] == 0) {
+    return {full(reduced_sizes(y->sizes, {dim}, false), 0.0, y->dtype, y->device())};
+  }
   Tensor t = trapezes(OpId::trapezoid, args, dim);
   return {sum(t, {dim}, false)};
 }

@@ -107,6 +107,7 @@ LUTRA_VJP(scan_prod, "0:a0 0:r0") {
 
 // Each element's share of the sums it is in, in logarithms, positive and negative gradients apart.
 LUTRA_VJP(scan_logsumexp, "0:a0 0:r0") {
+  if (ctx.arg(0)->sizes.empty()) return ctx.give(0, ctx.grads[0]);
   Tensor x = ctx.arg(0), g = ctx.grads[0], size = log(abs(g));
   auto part = [&](const Tensor& chosen) {
     Tensor terms = sub(where(chosen, size, Scalar(-HUGE_VAL)), ctx.results[0]);

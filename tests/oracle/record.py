@@ -165,7 +165,8 @@ def zero_dim(inputs):
 
 def emptied(size):
     """Every dimension of this size becomes empty."""
-    return lambda inputs: [like(x, torch.empty([0 if n == size else n for n in x.shape], dtype=x.dtype)) for x in inputs]
+    return lambda inputs: [like(x, torch.empty([0 if n == size else n for n in x.shape], dtype=x.dtype)) if size in x.shape else x
+                           for x in inputs]
 
 
 class Recorder:

@@ -61,6 +61,14 @@ LuaResults matrix_norm_of(const char* fn, Args& a) {
   if (!a[4].is_none()) t = to_dtype(t, a[4].as<DType>());
   const bool by_columns = std::fabs(ord) == 1;
   const int64_t first = by_columns ? m.rows : m.columns, second = by_columns ? m.columns : m.rows;
+  if (t->sizes[size_t(first)] != 0 && t->sizes[size_t(second)] == 0) {
+    Sizes sizes;
+    for (int64_t d = 0; d < t->dim(); ++d) {
+      const bool reduced = d == first || d == second;
+      if (!reduced || a[3].as<bool>()) sizes.push_back(reduced ? SymInt(1) : t->sizes[size_t(d)]);
+    }
+    return {full_of(sizes, vnum(0).as<Scalar>(), t->dtype, t->device())};
+  }
   const Tensor sums = op1(OpId::sum, {op1(OpId::abs, {t}), Sizes{first}, true});
   Tensor r = op1(ord > 0 ? OpId::amax : OpId::amin, {sums, Sizes{second}, true});
   if (!a[3].as<bool>()) r = op1(OpId::squeeze, {r, Sizes{first, second}});

@@ -187,7 +187,7 @@ LuaResults meshgrid(Args& a) {
     Sizes lying(list.size(), SymInt(1));
     lying[i] = shape[i];
     Tensor grid = op1(OpId::expand, {op1(OpId::view, {list[i], lying}), shape});
-    out.push_back(swap ? op1(OpId::transpose, {grid, vdim(0), vdim(1)}) : grid);
+    out.push_back(grid);
   }
   if (swap) std::swap(out[0], out[1]);
   return {out};
@@ -338,6 +338,7 @@ LuaResults combinations(Args& a) {
   extend(extend, 0);
   Tensor index = make_tensor({int64_t(flat.size())}, DType::kInt64);
   std::copy(flat.begin(), flat.end(), index->data_as<int64_t>());
+  if (current_mode()) index = op1(OpId::clone, {index});
   return {op1(OpId::view, {op1(OpId::index_select, {t, vdim(0), index}), Sizes{int64_t(flat.size()) / r, r}})};
 }
 
