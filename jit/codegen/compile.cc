@@ -26,11 +26,15 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::stri
   }
   if (isa == "avx512") {
     if (!x64::has_avx512()) fail("isa: this machine has no avx512");
-    return x64::compile_avx512(kernel, listing);
+    return x64::compile(kernel, x64::Isa::kAvx512, listing);
   }
-  fail("isa: \"", isa, "\" is not one of avx512, interp");
+  if (isa == "avx2") {
+    if (!x64::has_avx2()) fail("isa: this machine has no avx2 with fma and f16c");
+    return x64::compile(kernel, x64::Isa::kAvx2, listing);
+  }
+  fail("isa: \"", isa, "\" is not one of avx512, avx2, interp");
 }
 
-const char* best_isa() { return x64::has_avx512() ? "avx512" : "interp"; }
+const char* best_isa() { return x64::has_avx512() ? "avx512" : x64::has_avx2() ? "avx2" : "interp"; }
 
 }  // namespace lutra

@@ -8,7 +8,7 @@
 
 namespace lutra {
 
-// isa: "avx512" or "interp" (the exact interpreter of loop IR behind the same call); another is an Error.
+// isa: "avx512", "avx2" or "interp" (the exact interpreter of loop IR behind the same call); another is an Error.
 std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing = false);
 // What this machine runs best.
 const char* best_isa();

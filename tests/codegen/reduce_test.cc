@@ -149,7 +149,7 @@ TEST_CASE("rows gathered by index, and elements gathered within a vector", "[cod
         for (int i = 0; i < 5; i++) c->buffers[1]->as<int64_t>()[i] = (i * 4) % 6;
         LaunchFault fault;
         check_exact(*c);
-        if (native()) c->run("avx512", &fault);
+        for (const char* isa : native_isas()) c->run(isa, &fault);
         CHECK(fault.set == 0);
       }
     }
@@ -173,8 +173,9 @@ TEST_CASE("a failing check reports its index and argument", "[codegen]") {
         c.end = 13;
         for (int i = 0; i < 13; i++) c.buffers[1]->as<int64_t>()[i] = i % 4;
         c.buffers[1]->as<int64_t>()[at] = bad;
-        for (const char* isa : {"interp", "avx512"}) {
-          if (!native() && std::string(isa) == "avx512") continue;
+        std::vector<const char*> isas = native_isas();
+        isas.push_back("interp");
+        for (const char* isa : isas) {
           LaunchFault fault;
           c.run(isa, &fault);
           CHECK(fault.set == 1);
@@ -211,11 +212,11 @@ TEST_CASE("two threads' ranges together are the whole", "[codegen]") {
   c.ints = {1000};
   c.fill_all(1);
   c.end = 1000;
-  const auto whole = c.run("avx512");
+  const auto whole = c.run(best_isa());
   c.end = 333;
-  const auto first = c.run("avx512");
+  const auto first = c.run(best_isa());
   c.begin = 333, c.end = 1000;
-  const auto second = c.run("avx512");
+  const auto second = c.run(best_isa());
   for (size_t i = 0; i < 1000; i++) CHECK(same_element(*whole[1], *(i < 333 ? first : second)[1], i));
 }
 

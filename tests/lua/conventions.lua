@@ -181,7 +181,6 @@ test("config checks its names", function()
   raises("config: unknown name 'nope'", function() lt.config.nope = 1 end)
   raises("config: isa must be one of avx512|avx2|interp, got 'sse'", function() lt.config.isa = "sse" end)
   raises("config: profit = 'measure' is not available in this version", function() lt.config.profit = "measure" end)
-  raises("config: isa = 'avx2' is not available in this version", function() lt.config.isa = "avx2" end)
   raises("compile: option 'dynamic' is true or false, not a string", function() lt.compile(print, {dynamic = "yes"}) end)
   raises("config: recompile_limit must be a number, got string", function() lt.config.recompile_limit = "8" end)
   lt.config.recompile_limit = 5

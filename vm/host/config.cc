@@ -27,7 +27,7 @@ const Row kRows[] = {
     {"recompile_limit", &Config::recompile_limit, nullptr, 1},
     {"cache_dir", &Config::cache_dir},
     {"num_threads", &Config::num_threads},
-    {"isa", &Config::isa, "avx512|avx2|interp", 0, "avx2"},
+    {"isa", &Config::isa, "avx512|avx2|interp"},
     {"deterministic", &Config::deterministic},
     {"stress", &Config::stress, "capture|break"},
     {"profit", &Config::profit, "auto|always|measure", 0, "measure"},

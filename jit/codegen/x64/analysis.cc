@@ -11,8 +11,12 @@ using namespace loop;
 
 bool is_small(DType t) { return size_of(t) < 4; }
 
-Analysis::Analysis(const Kernel& k)
-    : types(size_t(k.values), DType::kNone), loops(size_t(k.loops)), defined_in_(size_t(k.values)) {
+Analysis::Analysis(const Kernel& k, int most_lanes)
+    : types(size_t(k.values), DType::kNone),
+      loops(size_t(k.loops)),
+      lanes(most_lanes),
+      wide_lanes_(most_lanes / 2),
+      defined_in_(size_t(k.values)) {
   walk(k.body, nullptr);
 }
 
@@ -52,7 +56,7 @@ void Analysis::inst(const Inst& in, const Loop* vector_loop) {
   wide |= doubles && is_float(in.type);
   if (in.op == Op::kAccum) wide |= size_of(types[size_t(in.arg)]) == 8;
   if (has_access(in.op)) wide |= gathered(in, *vector_loop);
-  if (wide) lanes = 8;
+  if (wide) lanes = wide_lanes_;
 }
 
 bool Analysis::gathered(const Inst& in, const Loop& vector_loop) const {

@@ -7,11 +7,11 @@
 namespace lutra::x64 {
 
 struct Analysis {
-  explicit Analysis(const loop::Kernel& k);
-  std::vector<DType> types;                   // by value id
-  std::vector<const loop::Loop*> loops;       // by loop id
-  std::vector<const loop::Inst*> parameters;  // kScalar and kIntArg, one for each different one
-  int lanes = 16;                             // of 32-bit types; 8 where the kernel's vector loops need 64-bit lanes
+  Analysis(const loop::Kernel& k, int most_lanes);  // most_lanes: 32-bit lanes of a register
+  std::vector<DType> types;                         // by value id
+  std::vector<const loop::Loop*> loops;             // by loop id
+  std::vector<const loop::Inst*> parameters;        // kScalar and kIntArg, one for each different one
+  int lanes;  // of 32-bit types; half of the most where vector loops need 64-bit lanes
 
   int cost(const loop::Loop& l) const;      // instructions of one iteration, roughly
   bool gathers(const loop::Loop& l) const;  // holds an access neither unit nor uniform in l
@@ -20,6 +20,7 @@ struct Analysis {
   void walk(const std::vector<loop::Stmt>& body, const loop::Loop* vector_loop);
   void inst(const loop::Inst& in, const loop::Loop* vector_loop);
   bool gathered(const loop::Inst& in, const loop::Loop& vector_loop) const;
+  const int wide_lanes_;
   std::vector<const loop::Loop*> defined_in_;  // by value id: the vector loop around its definition
 };
 

@@ -41,6 +41,23 @@ void check(asmjit::Error e, const std::string& kernel) {
   if (e != asmjit::kErrorOk) fail_internal("codegen: kernel ", kernel, ": ", asmjit::DebugUtils::errorAsString(e));
 }
 
+// Every instruction must be one of AVX2: this machine may have more and would not complain.
+void check_features(x86::Compiler& cc, const std::string& kernel) {
+  for (asmjit::BaseNode* n = cc.firstNode(); n; n = n->next()) {
+    if (!n->isInst()) continue;
+    const auto* in = n->as<asmjit::InstNode>();
+    asmjit::CpuFeatures needed;
+    if (in->id() == 0 || asmjit::InstAPI::queryFeatures(cc.arch(), in->baseInst(), in->operands(), in->opCount(),
+                                                        &needed) != asmjit::kErrorOk) {
+      continue;
+    }
+    const asmjit::CpuFeatures::X86& x = needed.x86();
+    if (x.hasAVX512_F() || x.hasAVX512_BW() || x.hasAVX512_DQ() || x.hasAVX512_VL()) {
+      fail_internal("codegen: kernel ", kernel, ": instruction ", in->id(), " needs AVX-512");
+    }
+  }
+}
+
 }  // namespace
 
 bool has_avx512() {
@@ -49,7 +66,12 @@ bool has_avx512() {
          f.hasBMI2() && f.hasFMA();
 }
 
-std::shared_ptr<Code> compile_avx512(const loop::Kernel& kernel, bool listing) {
+bool has_avx2() {
+  const asmjit::CpuFeatures::X86& f = asmjit::CpuInfo::host().features().x86();
+  return f.hasAVX2() && f.hasFMA() && f.hasF16C() && f.hasBMI2();
+}
+
+std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing) {
   auto result = std::make_shared<NativeCode>();
   asmjit::CodeHolder code;
   check(code.init(asmjit::Environment::host()), kernel.name);
@@ -62,7 +84,8 @@ std::shared_ptr<Code> compile_avx512(const loop::Kernel& kernel, bool listing) {
   cc.addDiagnosticOptions(asmjit::DiagnosticOptions::kValidateAssembler |
                           asmjit::DiagnosticOptions::kValidateIntermediate);
 #endif
-  Emitter(cc, kernel).emit();
+  Emitter(cc, kernel, isa).emit();
+  if (listing && isa == Isa::kAvx2) check_features(cc, kernel.name);
   const asmjit::Error finalized = cc.finalize();
   if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
   check(finalized, kernel.name);

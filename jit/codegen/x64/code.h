@@ -7,8 +7,11 @@
 
 namespace lutra::x64 {
 
-// Does this machine run what Avx512 emits?
+enum class Isa : uint8_t { kAvx2, kAvx512 };
+
+// Does this machine run what is emitted for the set?
+bool has_avx2();
 bool has_avx512();
-std::shared_ptr<Code> compile_avx512(const loop::Kernel& kernel, bool listing);
+std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing);
 
 }  // namespace lutra::x64

@@ -28,8 +28,8 @@ void for_lanes(x86::Compiler& cc, int lanes, const F& f) {
 x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
   const bool wide = is_wide(t);
   x86::Mem sa = cc_.newStack(64, 64), sb = cc_.newStack(64, 64);
-  cc_.vmovups(sa, a.zmm());
-  cc_.vmovups(sb, b.zmm());
+  cc_.emit(Ids::kIdVmovups, sa, a);
+  cc_.emit(Ids::kIdVmovups, sb, b);
   for_lanes(cc_, lanes, [&](const x86::Gp& lane) {
     x86::Gp x = cc_.newInt64(), y = cc_.newInt64(), hi = cc_.newInt64(), r = cc_.newInt64();
     const asmjit::Label negate = cc_.newLabel(), done = cc_.newLabel(), exact = cc_.newLabel();
@@ -74,15 +74,15 @@ x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, i
   return result;
 }
 
-x86::Vec emit_fmod(Avx512& v, bool wide, const x86::Vec& a, const x86::Vec& b) {
+x86::Vec emit_fmod(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b) {
   x86::Compiler& cc = v.cc;
   x86::Mem sa = cc.newStack(64, 64), sb = cc.newStack(64, 64), status = cc.newStack(8, 8);
-  cc.vmovups(sa, a.zmm());
-  cc.vmovups(sb, b.zmm());
+  cc.emit(Ids::kIdVmovups, sa, a);
+  cc.emit(Ids::kIdVmovups, sb, b);
   status.setSize(2);
   x86::Mem high = status.cloneAdjusted(1);
   high.setSize(1);
-  for_lanes(cc, wide ? 8 : v.lanes, [&](const x86::Gp& lane) {
+  for_lanes(cc, wide ? v.wide_lanes() : v.lanes, [&](const x86::Gp& lane) {
     const asmjit::Label again = cc.newLabel();
     cc.fld(element(sb, lane, wide));
     cc.fld(element(sa, lane, wide));
@@ -102,23 +102,20 @@ x86::Vec emit_fmod(Avx512& v, bool wide, const x86::Vec& a, const x86::Vec& b) {
 // Negative exponents: 1 and -1 have an inverse, the rest gives 0.
 x86::Vec Emitter::int_power(DType t, const x86::Vec& base, const x86::Vec& exponent) {
   const bool wide = is_wide(t);
-  const InstId mul = wide ? Ids::kIdVpmullq : Ids::kIdVpmulld;
   x86::Vec r = v_.materialise(wide, 1), b = v_.copy(base, wide), e = v_.copy(exponent, wide);
-  const x86::Mem one = v_.constant(wide, 1);
+  x86::Vec one = v_.materialise(wide, 1);
   const asmjit::Label top = cc_.newLabel();
   cc_.bind(top);
-  cc_.k(v_.test_bits(wide, e, one)).emit(mul, r, r, b);
-  cc_.emit(mul, b, b, b);
+  const Mask odd_bit = v_.test_bits(wide, e, one);
+  v_.binary_into(Vop::kMulI, wide, r, r, b, &odd_bit);
+  v_.binary_into(Vop::kMulI, wide, b, b, b, nullptr);
   cc_.emit(wide ? Ids::kIdVpsrlq : Ids::kIdVpsrld, e, e, asmjit::Imm(1));
-  x86::KReg left = v_.test_bits(wide, e, e);
-  cc_.kortestw(left, left);
-  cc_.jnz(top);
-  x86::Vec zero = v_.materialise(wide, 0);
+  v_.jump_if_any(v_.test_bits(wide, e, e), top);
+  x86::Vec zero = v_.zero(wide);
   x86::Vec unit = v_.blend(wide, v_.compare_ints(Cmp::kEq, wide, base, one), one, zero);
   // (-1)^e = 1 - 2 * (e & 1)
-  x86::Vec odd = v_.binary(wide ? Ids::kIdVpandq : Ids::kIdVpandd, wide, exponent, one);
-  x86::Vec sign = v_.materialise(wide, 1);
-  for (int i = 0; i < 2; i++) cc_.emit(wide ? Ids::kIdVpsubq : Ids::kIdVpsubd, sign, sign, odd);
+  x86::Vec odd = v_.binary(Vop::kAnd, wide, exponent, one);
+  x86::Vec sign = v_.binary(Vop::kSubI, wide, v_.binary(Vop::kSubI, wide, one, odd), odd);
   x86::Vec inverse = v_.blend(wide, v_.compare_ints(Cmp::kEq, wide, base, v_.constant(wide, ~0ull)), sign, unit);
   return v_.blend(wide, v_.compare_ints(Cmp::kLt, wide, exponent, v_.constant(wide, 0)), inverse, r);
 }

@@ -13,11 +13,12 @@ namespace {
 constexpr int kUnroll4 = 10, kUnroll2 = 30, kOwnTail = 60;
 }  // namespace
 
-Emitter::Emitter(x86::Compiler& cc, const Kernel& k)
+Emitter::Emitter(x86::Compiler& cc, const Kernel& k, Isa isa)
     : cc_(cc),
       k_(k),
-      info_(k),
-      v_(cc, info_.lanes),
+      info_(k, isa == Isa::kAvx512 ? 16 : 8),
+      vectors_(isa == Isa::kAvx512 ? make_avx512(cc, info_.lanes) : make_avx2(cc, info_.lanes)),
+      v_(*vectors_),
       values_(size_t(k.values)),
       varying_(size_t(k.values), false),
       loop_regs_(size_t(k.loops)),
@@ -26,7 +27,7 @@ Emitter::Emitter(x86::Compiler& cc, const Kernel& k)
 void Emitter::emit() {
   t_vectors = &v_;
   asmjit::FuncNode* f = cc_.addFunc(asmjit::FuncSignatureT<void, void*>());
-  f->frame().setAvx512Enabled();
+  if (v_.bytes == 64) f->frame().setAvx512Enabled();
   f->frame().setAvxEnabled();
   f->frame().setAvxCleanup();
   block_ = cc_.newUIntPtr("block");
@@ -49,10 +50,10 @@ void Emitter::parameters() {
   for (const Inst* in : info_.parameters) {
     Value v;
     if (in->op == Op::kIntArg) {
-      v.reg = v_.unary(Ids::kIdVpbroadcastq, true, int_arg(in->arg));
+      v.reg = v_.broadcast_memory(int_arg(in->arg), true);
     } else {
       Value d;
-      d.reg = v_.unary(Ids::kIdVbroadcastsd, true, scalar_arg(in->arg));
+      d.reg = v_.broadcast_memory(scalar_arg(in->arg), true);
       v = cast(DType::kFloat64, in->type, d);
     }
     parameters_.emplace_back(in, v);
@@ -149,11 +150,14 @@ void Emitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int ste
   s.vectors = vectors;
   s.per_vector = per_vector;
   if (masked) {
-    s.masks = tail_masks(i, end, step, vectors, per_vector);
+    x86::Gp left = cc_.newInt64();
+    cc_.mov(left, end);
+    cc_.sub(left, i);
+    s.masks = v_.first_lanes(left, step, vectors, per_vector);
   } else if (per_vector < v_.lanes) {
-    x86::Gp bits = cc_.newUInt32();
-    cc_.mov(bits, (1 << per_vector) - 1);
-    s.masks.push_back(v_.mask_from(bits));
+    x86::Gp all = cc_.newInt64();
+    cc_.mov(all, per_vector);
+    s.masks = v_.first_lanes(all, per_vector, 1, per_vector);
   }
   loop_live_[size_t(l.id)] = true;
   open_scope();
@@ -166,24 +170,6 @@ void Emitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int ste
     cc_.jl(top);
   }
   cc_.bind(done);
-}
-
-std::vector<x86::KReg> Emitter::tail_masks(const x86::Gp& i, const x86::Gp& end, int step, int vectors,
-                                           int per_vector) {
-  x86::Gp left = cc_.newInt64(), most = cc_.newInt64(), bits = cc_.newUInt64();
-  cc_.mov(left, end);
-  cc_.sub(left, i);
-  cc_.mov(most, step);
-  cc_.cmp(left, most);
-  cc_.cmovg(left, most);
-  cc_.mov(bits, -1);
-  cc_.bzhi(bits, bits, left);
-  std::vector<x86::KReg> masks;
-  for (int u = 0; u < vectors; u++) {
-    if (u) cc_.shr(bits, per_vector);
-    masks.push_back(v_.mask_from(bits));
-  }
-  return masks;
 }
 
 void Emitter::vector_loop(const Loop& l) {
@@ -239,7 +225,7 @@ void Emitter::cold_checks(const asmjit::Label& exit) {
     cc_.bind(c.at);
     x86::Gp lane = cc_.newInt64(), fault = cc_.newUIntPtr(), one = cc_.newInt32(), index = cc_.newInt64();
     x86::Mem spill = cc_.newStack(64, 64);
-    cc_.vmovdqu64(spill, c.index.zmm());
+    cc_.emit(Ids::kIdVmovups, spill, c.index);
     v_.mask_bits(lane, c.failing);
     cc_.tzcnt(lane.r32(), lane.r32());
     spill.setIndex(lane, 3);

@@ -9,14 +9,6 @@
 namespace lutra::x64 {
 
 namespace {
-uint32_t shift_of(DType t) {
-  switch (size_of(t)) {
-    case 1: return 0;
-    case 2: return 1;
-    case 4: return 2;
-    default: return 3;
-  }
-}
 bool is_zero(const Coef& c) { return c == Coef::of(0); }
 bool is_one(const Coef& c) { return c == Coef::of(1); }
 }  // namespace
@@ -72,11 +64,11 @@ x86::Gp Emitter::first_base(const Access& a, DType type) {
   if (a.offset.arg >= 0) {
     x86::Gp o = cc_.newInt64();
     cc_.mov(o, int_arg(a.offset.arg));
-    cc_.lea(r, x86::ptr(r, o, shift_of(type)));
+    cc_.lea(r, x86::ptr(r, o, uint32_t(shift_of(type))));
   } else if (a.offset.literal != 0) {
     x86::Gp o = cc_.newInt64();
     cc_.mov(o, a.offset.literal);
-    cc_.lea(r, x86::ptr(r, o, shift_of(type)));
+    cc_.lea(r, x86::ptr(r, o, uint32_t(shift_of(type))));
   }
   return r;
 }
@@ -121,7 +113,7 @@ Emitter::Base Emitter::bind(const Access& a, DType type) {
     terms.push_back(a.terms[t]);
     if (base.bound[t] || is_zero(a.terms[t].stride)) continue;
     x86::Gp sum = cc_.newIntPtr();
-    cc_.lea(sum, x86::ptr(r, element_index(a.terms[t]), shift_of(type)));
+    cc_.lea(sum, x86::ptr(r, element_index(a.terms[t]), uint32_t(shift_of(type))));
     r = sum;
   }
   scopes_.back().bases.push_back({a.ptr, a.offset, terms, r});
@@ -144,9 +136,9 @@ x86::Vec Emitter::lane_indices(int32_t loop_id, const Coef& stride, int u) {
   }
   x86::Vec r = v_.unary(Ids::kIdVmovups, true, v_.iota(int64_t(u) * v_.lanes));
   if (stride.arg >= 0) {
-    r = v_.binary(Ids::kIdVpmullq, true, r, v_.repeated(int_arg(stride.arg), true));
+    r = v_.binary(Vop::kMulI, true, r, v_.repeated(int_arg(stride.arg), true));
   } else if (!is_one(stride)) {
-    r = v_.binary(Ids::kIdVpmullq, true, r, v_.constant(true, uint64_t(stride.literal)));
+    r = v_.binary(Vop::kMulI, true, r, v_.constant(true, uint64_t(stride.literal)));
   }
   scopes_.back().lane_indices.push_back({loop_id, stride, u, r});
   return r;
@@ -178,7 +170,7 @@ Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int
   bool row = true, owned = false;
   int lane_terms = 0;
   x86::Vec lanes;
-  auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Ids::kIdVpaddq, true, lanes, v) : v; };
+  auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Vop::kAddI, true, lanes, v) : v; };
   for (size_t i = 0; i < a.terms.size(); i++) {
     const Access::Term& t = a.terms[i];
     if (is_zero(t.stride)) continue;
@@ -203,7 +195,7 @@ Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int
     }
   }
   Place p;
-  p.mem = index.isValid() ? x86::ptr(at, index, shift_of(type)) : x86::ptr(at);
+  p.mem = index.isValid() ? x86::ptr(at, index, uint32_t(shift_of(type))) : x86::ptr(at);
   p.kind = lane_terms == 0 ? Place::kUniform : row && lane_terms == 1 ? Place::kRow : Place::kLanes;
   if (p.kind == Place::kRow) p.mem.addOffset(int64_t(u) * v_.lanes * int64_t(size_of(type)));
   if (p.kind != Place::kLanes) return p;
@@ -212,9 +204,9 @@ Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int
     if (t.is_value && varying_[size_t(t.id)]) {
       x86::Vec v = reg(DType::kInt64, value(t.id, u));
       if (t.stride.arg >= 0)
-        v = v_.binary(Ids::kIdVpmullq, true, v, v_.repeated(int_arg(t.stride.arg), true));
+        v = v_.binary(Vop::kMulI, true, v, v_.repeated(int_arg(t.stride.arg), true));
       else if (!is_one(t.stride))
-        v = v_.binary(Ids::kIdVpmullq, true, v, v_.constant(true, uint64_t(t.stride.literal)));
+        v = v_.binary(Vop::kMulI, true, v, v_.constant(true, uint64_t(t.stride.literal)));
       add_lanes(v);
     } else if (!t.is_value && t.id == step.lane_loop->id) {
       add_lanes(lane_indices(t.id, t.stride, u));
@@ -236,8 +228,11 @@ Value Emitter::load(DType t, const Place& p, const Step& step, int u) {
     case Place::kRow: return load_row(t, p.mem, step.mask(u));
     case Place::kLanes: break;
   }
-  LUTRA_CHECK(v_.lanes == 8, "a gather of 16 lanes");
-  return is_small(t) ? gather_small(t, p, step.mask(u)) : gather(t, p, step.mask(u));
+  LUTRA_CHECK(v_.lanes == v_.wide_lanes(), "a gather of narrow lanes");
+  if (is_small(t)) return gather_small(t, p, step.mask(u));
+  Value v;
+  v.reg = v_.gather(t, p.mem, p.indices, step.mask(u));
+  return v;
 }
 
 Value Emitter::load_uniform(DType t, const x86::Mem& m) {
@@ -270,83 +265,29 @@ Value Emitter::load_uniform(DType t, const x86::Mem& m) {
       cc_.movzx(r, sized);
       cc_.neg(r);
       cc_.sbb(r, r);
-      v.mask = v_.fresh_mask();
-      cc_.kmovw(v.mask, r);
+      v.mask = v_.mask_broadcast(r);
       return v;
   }
   v.reg = v_.broadcast(r, false);
   return v;
 }
 
-Value Emitter::load_row(DType t, const x86::Mem& m, const x86::KReg* mask) {
+Value Emitter::load_row(DType t, const x86::Mem& m, const Mask* mask) {
   Value v;
-  InstId id = Ids::kIdVmovups;
-  bool wide = false;
-  switch (t) {
-    case DType::kFloat64:
-    case DType::kInt64: id = Ids::kIdVmovupd, wide = true; break;
-    case DType::kUInt8: id = Ids::kIdVpmovzxbd; break;
-    case DType::kInt8: id = Ids::kIdVpmovsxbd; break;
-    case DType::kInt16: id = Ids::kIdVpmovsxwd; break;
-    case DType::kFloat16: id = Ids::kIdVcvtph2ps; break;
-    case DType::kBFloat16: id = Ids::kIdVpmovzxwd; break;
-    case DType::kBool: {
-      x86::Xmm bytes = cc_.newXmm();
-      if (mask)
-        cc_.k(*mask).z().vmovdqu8(bytes, m);
-      else if (v_.lanes == 16)
-        cc_.vmovdqu8(bytes, m);
-      else
-        cc_.vmovq(bytes, m);
-      v.mask = v_.fresh_mask();
-      cc_.vptestmb(v.mask, bytes, bytes);
-      return v;
-    }
-    default: break;
-  }
-  v.reg = v_.fresh(wide);
-  if (mask) cc_.k(*mask).z();
-  cc_.emit(id, v.reg, m);
-  if (t == DType::kBFloat16) v.reg = v_.unary_imm(Ids::kIdVpslld, false, v.reg, 16);
-  return v;
-}
-
-// The gather instructions clear their mask: they get one of their own.
-Value Emitter::gather(DType t, const Place& p, const x86::KReg* mask) {
-  Value v;
-  const bool wide = is_wide(t);
-  v.reg = v_.materialise(wide, 0);
-  x86::KReg k = v_.fresh_mask();
-  if (mask)
-    cc_.kmovw(k, *mask);
+  if (is_mask(t))
+    v.mask = v_.load_bools(m, mask);
   else
-    cc_.kxnorw(k, k, k);
-  x86::Mem m = p.mem;
-  m.setIndex(p.indices.zmm(), shift_of(t));
-  cc_.k(k).emit(wide ? Ids::kIdVgatherqpd : Ids::kIdVgatherqps, v.reg, m);
+    v.reg = v_.load_row(t, m, mask);
   return v;
-}
-
-void Emitter::scatter(DType t, const Value& value, const Place& p, const x86::KReg* mask) {
-  const bool wide = is_wide(t);
-  x86::Vec from = reg(t, value);
-  x86::KReg k = v_.fresh_mask();
-  if (mask)
-    cc_.kmovw(k, *mask);
-  else
-    cc_.kxnorw(k, k, k);
-  x86::Mem m = p.mem;
-  m.setIndex(p.indices.zmm(), shift_of(t));
-  cc_.k(k).emit(wide ? Ids::kIdVscatterqpd : Ids::kIdVscatterqps, m, from);
 }
 
 // f(lane, element) for each lane that is there.
-void Emitter::each_lane(const Place& p, const x86::KReg* mask, const std::function<void(int, const x86::Mem&)>& f) {
+void Emitter::each_lane(const Place& p, const Mask* mask, const std::function<void(int, const x86::Mem&)>& f) {
   x86::Mem spill = cc_.newStack(64, 64);
-  cc_.vmovups(spill, p.indices.zmm());
+  cc_.emit(Ids::kIdVmovups, spill, p.indices);
   x86::Gp bits = cc_.newInt32();
   if (mask) v_.mask_bits(bits, *mask);
-  for (int lane = 0; lane < 8; lane++) {
+  for (int lane = 0; lane < v_.lanes; lane++) {
     const asmjit::Label skip = cc_.newLabel();
     if (mask) {
       cc_.test(bits, 1 << lane);
@@ -363,16 +304,14 @@ void Emitter::each_lane(const Place& p, const x86::KReg* mask, const std::functi
   }
 }
 
-Value Emitter::gather_small(DType t, const Place& p, const x86::KReg* mask) {
+Value Emitter::gather_small(DType t, const Place& p, const Mask* mask) {
   const uint32_t size = uint32_t(size_of(t));
   x86::Mem row = cc_.newStack(16, 16);
-  x86::Xmm zero = cc_.newXmm();
-  cc_.vpxord(zero, zero, zero);
-  cc_.vmovups(row, zero);
+  cc_.emit(Ids::kIdVmovups, row, v_.zero(false).xmm());
   each_lane(p, mask, [&](int lane, const x86::Mem& element) {
     x86::Gp r = cc_.newInt32();
     x86::Mem m = element, to = row.cloneAdjusted(int64_t(lane) * size);
-    m.setShift(shift_of(t));
+    m.setShift(uint32_t(shift_of(t)));
     m.setSize(size), to.setSize(size);
     cc_.movzx(r, m);
     cc_.mov(to, size == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
@@ -380,17 +319,20 @@ Value Emitter::gather_small(DType t, const Place& p, const x86::KReg* mask) {
   return load_row(t, row, nullptr);
 }
 
-void Emitter::scatter_small(DType t, const Value& value, const Place& p, const x86::KReg* mask) {
+void Emitter::scatter_lanes(DType t, const Value& value, const Place& p, const Mask* mask) {
   const uint32_t size = uint32_t(size_of(t));
-  x86::Mem row = cc_.newStack(16, 16);
+  x86::Mem row = cc_.newStack(64, 64);
   store_row(t, value, row, nullptr);
   each_lane(p, mask, [&](int lane, const x86::Mem& element) {
-    x86::Gp r = cc_.newInt32();
+    x86::Gp r = cc_.newInt64();
     x86::Mem m = element, from = row.cloneAdjusted(int64_t(lane) * size);
-    m.setShift(shift_of(t));
+    m.setShift(uint32_t(shift_of(t)));
     m.setSize(size), from.setSize(size);
-    cc_.movzx(r, from);
-    cc_.mov(m, size == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
+    if (size < 4)
+      cc_.movzx(r.r32(), from);
+    else
+      cc_.mov(size == 4 ? x86::Gp(r.r32()) : r, from);
+    cc_.mov(m, size == 1 ? x86::Gp(r.r8()) : size == 2 ? x86::Gp(r.r16()) : size == 4 ? x86::Gp(r.r32()) : r);
   });
 }
 
@@ -402,11 +344,11 @@ void Emitter::store(DType t, const Value& v, const Place& p, const Step& step, i
     case Place::kRow: return store_row(t, v, p.mem, step.mask(u));
     case Place::kLanes: break;
   }
-  LUTRA_CHECK(v_.lanes == 8, "a scatter of 16 lanes");
-  if (is_small(t))
-    scatter_small(t, v, p, step.mask(u));
+  LUTRA_CHECK(v_.lanes == v_.wide_lanes(), "a scatter of narrow lanes");
+  if (is_small(t) || !v_.has_scatter())
+    scatter_lanes(t, v, p, step.mask(u));
   else
-    scatter(t, v, p, step.mask(u));
+    v_.scatter(t, reg(t, v), p.mem, p.indices, step.mask(u));
 }
 
 void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
@@ -430,38 +372,11 @@ void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
   }
 }
 
-x86::Vec Emitter::bytes_of_mask(const x86::KReg& k) {
-  uint8_t ones[16];
-  memset(ones, 1, sizeof ones);
-  x86::Xmm r = cc_.newXmm();
-  cc_.k(k).z().vmovdqu8(r, cc_.newConst(asmjit::ConstPoolScope::kLocal, ones, sizeof ones));
-  return r;
-}
-
-void Emitter::store_row(DType t, const Value& v, const x86::Mem& m, const x86::KReg* mask) {
-  if (is_mask(t)) {
-    x86::Vec bytes = bytes_of_mask(v.mask);
-    if (mask)
-      cc_.k(*mask).vmovdqu8(m, bytes.xmm());
-    else if (v_.lanes == 16)
-      cc_.vmovdqu8(m, bytes.xmm());
-    else
-      cc_.vmovq(m, bytes.xmm());
-    return;
-  }
-  x86::Vec r = reg(t, v);
-  if (t == DType::kFloat16) {
-    if (mask) cc_.k(*mask);
-    cc_.emit(Ids::kIdVcvtps2ph, m, r, asmjit::Imm(0));
-    return;
-  }
-  if (t == DType::kBFloat16) r = v_.unary_imm(Ids::kIdVpsrld, false, r, 16);
-  const InstId id = size_of(t) == 1   ? Ids::kIdVpmovdb
-                    : size_of(t) == 2 ? Ids::kIdVpmovdw
-                    : is_wide(t)      ? Ids::kIdVmovupd
-                                      : Ids::kIdVmovups;
-  if (mask) cc_.k(*mask);
-  cc_.emit(id, m, r);
+void Emitter::store_row(DType t, const Value& v, const x86::Mem& m, const Mask* mask) {
+  if (is_mask(t))
+    v_.store_bools(v.mask, m, mask);
+  else
+    v_.store_row(t, reg(t, v), m, mask);
 }
 
 }  // namespace lutra::x64

@@ -48,53 +48,36 @@ void Emitter::begin_accumulators(const Loop& l, const Step& step) {
   }
 }
 
-void Emitter::merge(InstId id, const x86::Vec& dst, const x86::Vec& a, const asmjit::Operand_& b,
-                    const x86::KReg* mask) {
-  if (mask) cc_.k(*mask);
-  cc_.emit(id, dst, a, b);
-}
-
 // partial[at] = op(partial[at], x) where the mask is set.
-void Emitter::take(AccState& s, size_t at, const Value& x, const x86::KReg* mask) {
+void Emitter::take(AccState& s, size_t at, const Value& x, const Mask* mask) {
   const DType t = s.acc->type;
   const bool wide = is_wide(t), real = is_float(t);
   Value& p = s.partial[at];
   const bool max = s.acc->op == RedOp::kMax;
   switch (s.acc->op) {
-    case RedOp::kAny: {
-      x86::KReg m = mask ? v_.mask_op(Ids::kIdKandw, x.mask, *mask) : x.mask;
-      cc_.korw(p.mask, p.mask, m);
+    case RedOp::kAny:
+      v_.mask_op_into(MaskOp::kOr, p.mask, p.mask, mask ? v_.mask_op(MaskOp::kAnd, x.mask, *mask) : x.mask);
       return;
-    }
     case RedOp::kAll: {
-      x86::KReg fails = mask ? v_.mask_op(Ids::kIdKandnw, x.mask, *mask) : v_.mask_not(x.mask);
-      cc_.kandnw(p.mask, fails, p.mask);
+      Mask fails = mask ? v_.mask_op(MaskOp::kAndNot, x.mask, *mask) : v_.mask_not(x.mask);
+      v_.mask_op_into(MaskOp::kAndNot, p.mask, fails, p.mask);
       return;
     }
     case RedOp::kSum:
     case RedOp::kProd: {
       const bool sum = s.acc->op == RedOp::kSum;
-      const InstId id = real   ? (sum    ? (wide ? Ids::kIdVaddpd : Ids::kIdVaddps)
-                                  : wide ? Ids::kIdVmulpd
-                                         : Ids::kIdVmulps)
-                        : sum  ? (wide ? Ids::kIdVpaddq : Ids::kIdVpaddd)
-                        : wide ? Ids::kIdVpmullq
-                               : Ids::kIdVpmulld;
-      merge(id, p.reg, p.reg, operand(t, x), mask);
+      const Vop op = real ? (sum ? Vop::kAddF : Vop::kMulF) : sum ? Vop::kAddI : Vop::kMulI;
+      v_.binary_into(op, wide, p.reg, p.reg, operand(t, x), mask);
       if (is_small(t)) cc_.emit(Ids::kIdVmovaps, p.reg, real ? rounded(t, p.reg) : wrapped(t, p.reg).reg);
       return;
     }
     case RedOp::kMax:
     case RedOp::kMin: {
-      if (!real) {
-        const InstId id = max ? (wide ? Ids::kIdVpmaxsq : Ids::kIdVpmaxsd) : wide ? Ids::kIdVpminsq : Ids::kIdVpminsd;
-        return merge(id, p.reg, p.reg, operand(t, x), mask);
-      }
+      if (!real) return v_.binary_into(max ? Vop::kMaxI : Vop::kMinI, wide, p.reg, p.reg, operand(t, x), mask);
       x86::Vec v = reg(t, x);
-      x86::KReg nan = v_.compare_floats(Cmp::kUnordered, wide, v, v, mask);
-      const InstId id = max ? (wide ? Ids::kIdVmaxpd : Ids::kIdVmaxps) : wide ? Ids::kIdVminpd : Ids::kIdVminps;
-      merge(id, p.reg, v, p.reg, mask);
-      cc_.k(nan).emit(wide ? Ids::kIdVmovapd : Ids::kIdVmovaps, p.reg, v);
+      Mask nan = v_.compare_floats(Cmp::kUnordered, wide, v, v, mask);
+      v_.binary_into(max ? Vop::kMaxF : Vop::kMinF, wide, p.reg, v, p.reg, mask);
+      v_.move_where(wide, nan, p.reg, v);
       return;
     }
     case RedOp::kArgMax:
@@ -103,28 +86,27 @@ void Emitter::take(AccState& s, size_t at, const Value& x, const x86::KReg* mask
 }
 
 // Takes (x, position): NaN before all, then the greater (less), then the first.
-void Emitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position,
-                            const x86::KReg* mask) {
+void Emitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const Mask* mask) {
   const DType t = s.acc->type;
   const bool wide = is_wide(t);
   const Cmp order = s.acc->op == RedOp::kArgMax ? Cmp::kGt : Cmp::kLt;
   x86::Vec best = s.partial[at].reg, best_position = s.position[at];
-  x86::KReg better, same;
+  Mask better, same;
   if (is_float(t)) {
-    x86::KReg nan = v_.compare_floats(Cmp::kUnordered, wide, x, x, mask);
-    x86::KReg best_nan = v_.compare_floats(Cmp::kUnordered, wide, best, best);
-    better = v_.mask_op(Ids::kIdKorw, v_.compare_floats(order, wide, x, best, mask),
-                        v_.mask_op(Ids::kIdKandnw, best_nan, nan));
-    same = v_.mask_op(Ids::kIdKorw, v_.compare_floats(Cmp::kEq, wide, x, best, mask),
-                      v_.mask_op(Ids::kIdKandw, nan, best_nan));
+    Mask nan = v_.compare_floats(Cmp::kUnordered, wide, x, x, mask);
+    Mask best_nan = v_.compare_floats(Cmp::kUnordered, wide, best, best);
+    better = v_.mask_op(MaskOp::kOr, v_.compare_floats(order, wide, x, best, mask),
+                        v_.mask_op(MaskOp::kAndNot, best_nan, nan));
+    same = v_.mask_op(MaskOp::kOr, v_.compare_floats(Cmp::kEq, wide, x, best, mask),
+                      v_.mask_op(MaskOp::kAnd, nan, best_nan));
   } else {
     better = v_.compare_ints(order, wide, x, best, mask);
     same = v_.compare_ints(Cmp::kEq, wide, x, best, mask);
   }
-  x86::KReg first = v_.compare_ints(Cmp::kLt, true, position, best_position);
-  better = v_.mask_op(Ids::kIdKorw, better, v_.mask_op(Ids::kIdKandw, same, first));
-  cc_.k(better).emit(wide ? Ids::kIdVmovapd : Ids::kIdVmovaps, best, x);
-  cc_.k(better).emit(Ids::kIdVmovapd, best_position, position);
+  Mask first = v_.compare_ints(Cmp::kLt, true, position, best_position);
+  better = v_.mask_op(MaskOp::kOr, better, v_.mask_op(MaskOp::kAnd, same, first));
+  v_.move_where(wide, better, best, x);
+  v_.move_where(true, better, best_position, position);
 }
 
 void Emitter::accumulate(const Inst& in, const Step& step) {
@@ -132,7 +114,7 @@ void Emitter::accumulate(const Inst& in, const Step& step) {
   const bool lanes = s.acc->lanes > 1;
   for (size_t u = 0; u < s.partial.size(); u++) {
     const Value& x = value(in.a, int(u));
-    const x86::KReg* mask = lanes ? step.mask(int(u)) : nullptr;
+    const Mask* mask = lanes ? step.mask(int(u)) : nullptr;
     if (!is_position(s.acc->op)) {
       take(s, u, x, mask);
       continue;
@@ -142,7 +124,7 @@ void Emitter::accumulate(const Inst& in, const Step& step) {
       x86::Gp first = cc_.newInt64();
       cc_.mov(first, s.count);
       cc_.add(first, loop_regs_[size_t(step.lane_loop->id)]);
-      position = v_.binary(Ids::kIdVpaddq, true, v_.broadcast(first, true), v_.iota(int64_t(u) * v_.lanes));
+      position = v_.binary(Vop::kAddI, true, v_.broadcast(first, true), v_.iota(int64_t(u) * v_.lanes));
     } else {
       position = v_.broadcast(s.count, true);
     }
@@ -153,9 +135,9 @@ void Emitter::accumulate(const Inst& in, const Step& step) {
 
 Value Emitter::finish_masks(AccState& s) {
   const bool any = s.acc->op == RedOp::kAny;
-  x86::KReg all = s.partial[0].mask;
+  Mask all = s.partial[0].mask;
   for (size_t i = 1; i < s.partial.size(); i++) {
-    all = v_.mask_op(any ? Ids::kIdKorw : Ids::kIdKandw, all, s.partial[i].mask);
+    all = v_.mask_op(any ? MaskOp::kOr : MaskOp::kAnd, all, s.partial[i].mask);
   }
   const int bits = (1 << std::min(s.acc->lanes, v_.lanes)) - 1;
   x86::Gp r = cc_.newInt32(), set = cc_.newInt32();
@@ -169,8 +151,7 @@ Value Emitter::finish_masks(AccState& s) {
     cc_.sete(set.r8());
   cc_.neg(set);
   Value v;
-  v.mask = v_.fresh_mask();
-  cc_.kmovw(v.mask, set);
+  v.mask = v_.mask_broadcast(set);
   return v;
 }
 

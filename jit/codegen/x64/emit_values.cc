@@ -25,11 +25,9 @@ asmjit::Operand Emitter::operand(DType t, const Value& v) {
 // Small integers live in 32-bit lanes; this brings them back to their range.
 Value Emitter::wrapped(DType t, const x86::Vec& v) {
   Value r;
-  auto shifts = [&](int n) {
-    return v_.unary_imm(Ids::kIdVpsrad, false, v_.unary_imm(Ids::kIdVpslld, false, v, n), n);
-  };
+  auto shifts = [&](int n) { return v_.shift_right_signed(v_.shift_left(false, v, n), n); };
   switch (t) {
-    case DType::kUInt8: r.reg = v_.binary(Ids::kIdVpandd, false, v, v_.constant(false, 0xff)); break;
+    case DType::kUInt8: r.reg = v_.binary(Vop::kAnd, false, v, v_.constant(false, 0xff)); break;
     case DType::kInt8: r.reg = shifts(24); break;
     case DType::kInt16: r.reg = shifts(16); break;
     default: r.reg = v;
@@ -41,12 +39,12 @@ Value Emitter::wrapped(DType t, const x86::Vec& v) {
 x86::Vec Emitter::rounded(DType t, const x86::Vec& v) {
   if (t == DType::kFloat16) return v_.from_half(v_.to_half(v));
   if (t != DType::kBFloat16) return v;
-  x86::KReg nan = v_.compare_floats(Cmp::kUnordered, false, v, v);
-  x86::Vec odd = v_.binary(Ids::kIdVpandd, false, v_.unary_imm(Ids::kIdVpsrld, false, v, 16), v_.constant(false, 1));
-  x86::Vec up = v_.binary(Ids::kIdVpaddd, false, v, v_.constant(false, 0x7fff));
-  x86::Vec quiet = v_.binary(Ids::kIdVpord, false, v, v_.constant(false, 0x400000));
-  up = v_.blend(false, nan, quiet, v_.binary(Ids::kIdVpaddd, false, up, odd));
-  return v_.binary(Ids::kIdVpandd, false, up, v_.constant(false, 0xffff0000u));
+  Mask nan = v_.compare_floats(Cmp::kUnordered, false, v, v);
+  x86::Vec odd = v_.binary(Vop::kAnd, false, v_.shift_right(false, v, 16), v_.constant(false, 1));
+  x86::Vec up = v_.binary(Vop::kAddI, false, v, v_.constant(false, 0x7fff));
+  x86::Vec quiet = v_.binary(Vop::kOr, false, v, v_.constant(false, 0x400000));
+  up = v_.blend(false, nan, quiet, v_.binary(Vop::kAddI, false, up, odd));
+  return v_.binary(Vop::kAnd, false, up, v_.constant(false, 0xffff0000u));
 }
 
 // Every lane alike?
@@ -129,8 +127,7 @@ Value Emitter::evaluate(const Inst& in, const Step& step, int u) {
 x86::Vec Emitter::maximum(DType t, bool max, const Value& a, const Value& b) {
   const bool wide = is_wide(t);
   x86::Vec y = reg(t, b);
-  const InstId id = max ? (wide ? Ids::kIdVmaxpd : Ids::kIdVmaxps) : wide ? Ids::kIdVminpd : Ids::kIdVminps;
-  x86::Vec r = v_.binary(id, wide, y, operand(t, a));
+  x86::Vec r = v_.binary(max ? Vop::kMaxF : Vop::kMinF, wide, y, operand(t, a));
   double v = 0;
   if (b.constant) {
     if (wide) {
@@ -142,7 +139,7 @@ x86::Vec Emitter::maximum(DType t, bool max, const Value& a, const Value& b) {
     }
     if (v == v) return r;
   }
-  cc_.k(v_.compare_floats(Cmp::kUnordered, wide, y, y)).emit(wide ? Ids::kIdVmovapd : Ids::kIdVmovaps, r, y);
+  v_.move_where(wide, v_.compare_floats(Cmp::kUnordered, wide, y, y), r, y);
   return r;
 }
 
@@ -206,29 +203,23 @@ Value Emitter::float_op(const Inst& in, const Value& a, const Value& b) {
 namespace {
 struct IntRow {
   Op op;
-  InstId narrow, wide;
+  Vop vop;
 };
-const IntRow kIntRows[] = {
-    {Op::kAdd, Ids::kIdVpaddd, Ids::kIdVpaddq},   {Op::kSub, Ids::kIdVpsubd, Ids::kIdVpsubq},
-    {Op::kMul, Ids::kIdVpmulld, Ids::kIdVpmullq}, {Op::kMin, Ids::kIdVpminsd, Ids::kIdVpminsq},
-    {Op::kMax, Ids::kIdVpmaxsd, Ids::kIdVpmaxsq}, {Op::kAnd, Ids::kIdVpandd, Ids::kIdVpandq},
-    {Op::kOr, Ids::kIdVpord, Ids::kIdVporq},      {Op::kXor, Ids::kIdVpxord, Ids::kIdVpxorq},
-};
+const IntRow kIntRows[] = {{Op::kAdd, Vop::kAddI}, {Op::kSub, Vop::kSubI}, {Op::kMul, Vop::kMulI},
+                           {Op::kMin, Vop::kMinI}, {Op::kMax, Vop::kMaxI}, {Op::kAnd, Vop::kAnd},
+                           {Op::kOr, Vop::kOr},    {Op::kXor, Vop::kXor}};
 }  // namespace
 
 Value Emitter::int_op(const Inst& in, const Value& a, const Value& b, const Step& step) {
   const DType t = in.type;
   const bool wide = is_wide(t);
   for (const IntRow& row : kIntRows) {
-    if (row.op == in.op) return wrapped(t, v_.binary(wide ? row.wide : row.narrow, wide, reg(t, a), operand(t, b)));
+    if (row.op == in.op) return wrapped(t, v_.binary(row.vop, wide, reg(t, a), operand(t, b)));
   }
   switch (in.op) {
-    case Op::kNeg:
-      return wrapped(t,
-                     v_.binary(wide ? Ids::kIdVpsubq : Ids::kIdVpsubd, wide, v_.materialise(wide, 0), operand(t, a)));
-    case Op::kNot:
-      return wrapped(t, v_.binary(wide ? Ids::kIdVpxorq : Ids::kIdVpxord, wide, reg(t, a), v_.constant(wide, ~0ull)));
-    case Op::kAbs: return wrapped(t, v_.unary(wide ? Ids::kIdVpabsq : Ids::kIdVpabsd, wide, operand(t, a)));
+    case Op::kNeg: return wrapped(t, v_.binary(Vop::kSubI, wide, v_.zero(wide), operand(t, a)));
+    case Op::kNot: return wrapped(t, v_.binary(Vop::kXor, wide, reg(t, a), v_.constant(wide, ~0ull)));
+    case Op::kAbs: return wrapped(t, v_.abs_int(wide, operand(t, a)));
     case Op::kPow: return wrapped(t, int_power(t, reg(t, a), reg(t, b)));
     case Op::kDiv:
     case Op::kRem:
@@ -240,9 +231,9 @@ Value Emitter::int_op(const Inst& in, const Value& a, const Value& b, const Step
 Value Emitter::mask_op(const Inst& in, const Value& a, const Value& b) {
   Value v;
   switch (in.op) {
-    case Op::kAnd: v.mask = v_.mask_op(Ids::kIdKandw, a.mask, b.mask); break;
-    case Op::kOr: v.mask = v_.mask_op(Ids::kIdKorw, a.mask, b.mask); break;
-    case Op::kXor: v.mask = v_.mask_op(Ids::kIdKxorw, a.mask, b.mask); break;
+    case Op::kAnd: v.mask = v_.mask_op(MaskOp::kAnd, a.mask, b.mask); break;
+    case Op::kOr: v.mask = v_.mask_op(MaskOp::kOr, a.mask, b.mask); break;
+    case Op::kXor: v.mask = v_.mask_op(MaskOp::kXor, a.mask, b.mask); break;
     case Op::kNot: v.mask = v_.mask_not(a.mask); break;
     default: fail_internal("codegen: ", name(in.op), " of bools");
   }
@@ -255,7 +246,7 @@ Value Emitter::comparison(const Inst& in, const Value& a, const Value& b) {
   const DType t = info_.types[size_t(in.a)];
   Value v;
   if (is_mask(t))
-    v.mask = v_.mask_op(c == Cmp::kEq ? Ids::kIdKxnorw : Ids::kIdKxorw, a.mask, b.mask);
+    v.mask = v_.mask_op(c == Cmp::kEq ? MaskOp::kXnor : MaskOp::kXor, a.mask, b.mask);
   else if (is_float(t))
     v.mask = v_.compare_floats(c, is_wide(t), reg(t, a), operand(t, b));
   else
@@ -267,7 +258,7 @@ Value Emitter::selection(const Inst& in, const Value& a, const Value& b, const V
   Value v;
   if (is_mask(in.type)) {
     v.mask =
-        v_.mask_op(Ids::kIdKorw, v_.mask_op(Ids::kIdKandw, a.mask, b.mask), v_.mask_op(Ids::kIdKandnw, a.mask, c.mask));
+        v_.mask_op(MaskOp::kOr, v_.mask_op(MaskOp::kAnd, a.mask, b.mask), v_.mask_op(MaskOp::kAndNot, a.mask, c.mask));
   } else {
     v.reg = v_.blend(is_wide(in.type), a.mask, operand(in.type, b), reg(in.type, c));
   }
@@ -284,9 +275,7 @@ Value Emitter::cast(DType from, DType to, const Value& a) {
   }
   if (is_mask(from)) {
     const uint64_t one = is_float(to) ? (narrow_to ? 0x3f800000u : 0x3ff0000000000000u) : 1;
-    x86::Mem m = cc_.newConst(asmjit::ConstPoolScope::kLocal, &one, size_of(to) == 8 ? 8 : 4);
-    v.reg = v_.fresh(!narrow_to);
-    cc_.k(a.mask).z().emit(narrow_to ? Ids::kIdVbroadcastss : Ids::kIdVbroadcastsd, v.reg, m);
+    v.reg = v_.constant_where(!narrow_to, a.mask, one);
     return v;
   }
   x86::Vec r = reg(from, a);
@@ -299,26 +288,26 @@ Value Emitter::cast(DType from, DType to, const Value& a) {
   const int kind = (is_float(from) ? 8 : 0) + (narrow_from ? 0 : 4) + (is_float(to) ? 2 : 0) + (narrow_to ? 0 : 1);
   switch (kind) {
     case 0: return wrapped(to, r);
-    case 1: v.reg = v_.widen(Ids::kIdVpmovsxdq, r); return v;
-    case 2: v.reg = v_.unary(Ids::kIdVcvtdq2ps, false, r); return v;
-    case 3: v.reg = v_.widen(Ids::kIdVcvtdq2pd, r); return v;
-    case 4: return wrapped(to, v_.narrow(Ids::kIdVpmovqd, r));
-    case 6: v.reg = v_.narrow(Ids::kIdVcvtqq2ps, r); return v;
+    case 1: v.reg = v_.convert(Conv::kI32ToI64, r); return v;
+    case 2: v.reg = v_.convert(Conv::kI32ToF32, r); return v;
+    case 3: v.reg = v_.convert(Conv::kI32ToF64, r); return v;
+    case 4: return wrapped(to, v_.convert(Conv::kI64ToI32, r));
+    case 6: v.reg = v_.convert(Conv::kI64ToF32, r); return v;
+    case 7: v.reg = v_.convert(Conv::kI64ToF64, r); return v;
+    case 8: return wrapped(to, v_.convert(Conv::kF32ToI32, r));
+    case 9: v.reg = v_.convert(Conv::kF32ToI64, r); return v;
     case 10: v.reg = rounded(to, r); return v;
-    case 7: v.reg = v_.unary(Ids::kIdVcvtqq2pd, true, r); return v;
-    case 8: return wrapped(to, v_.unary(Ids::kIdVcvttps2dq, false, r));
-    case 9: v.reg = v_.widen(Ids::kIdVcvttps2qq, r); return v;
-    case 11: v.reg = v_.widen(Ids::kIdVcvtps2pd, r); return v;
-    case 12: return wrapped(to, v_.narrow(Ids::kIdVcvttpd2dq, r));
-    case 13: v.reg = v_.unary(Ids::kIdVcvttpd2qq, true, r); return v;
-    case 14: v.reg = v_.narrow(Ids::kIdVcvtpd2ps, r); return v;
+    case 11: v.reg = v_.convert(Conv::kF32ToF64, r); return v;
+    case 12: return wrapped(to, v_.convert(Conv::kF64ToI32, r));
+    case 13: v.reg = v_.convert(Conv::kF64ToI64, r); return v;
+    case 14: v.reg = v_.convert(Conv::kF64ToF32, r); return v;
     default: fail_internal("codegen: cast from ", info(from).name, " to ", info(to).name);
   }
 }
 
 Value Emitter::random(const Inst& in, const Value& index) {
-  I64 call(v_.unary(Ids::kIdVpbroadcastq, true, head(offsetof(BlockHead, call))));
-  I64 seed(v_.unary(Ids::kIdVpbroadcastq, true, head(offsetof(BlockHead, seed))));
+  I64 call(v_.broadcast_memory(head(offsetof(BlockHead, call)), true));
+  I64 seed(v_.broadcast_memory(head(offsetof(BlockHead, seed)), true));
   if (in.arg) call = call + I64(in.arg);
   const loop::Words<I64> w = loop::philox(I64(reg(DType::kInt64, index)), call, seed);
   Value v;
@@ -341,7 +330,7 @@ Value Emitter::index_of(const Inst& in, const Step& step, int u) {
   Value v;
   v.reg = v_.broadcast(loop_regs_[size_t(in.arg)], true);
   if (step.lane_loop && in.arg == step.lane_loop->id) {
-    v.reg = v_.binary(Ids::kIdVpaddq, true, v.reg, v_.iota(int64_t(u) * v_.lanes));
+    v.reg = v_.binary(Vop::kAddI, true, v.reg, v_.iota(int64_t(u) * v_.lanes));
   }
   return v;
 }
@@ -350,10 +339,9 @@ void Emitter::check(const Inst& in, const Step& step) {
   const int n = varying_[size_t(in.a)] ? step.vectors : 1;
   for (int u = 0; u < n; u++) {
     x86::Vec index = reg(DType::kInt64, value(in.a, u));
-    x86::KReg failing = v_.compare_unsigned_ge(index, v_.repeated(int_arg(in.arg), true), step.mask(u));
+    Mask failing = v_.compare_unsigned_ge(index, v_.repeated(int_arg(in.arg), true), step.mask(u));
     checks_.push_back({cc_.newLabel(), &in, failing, index});
-    cc_.kortestw(failing, failing);
-    cc_.jnz(checks_.back().at);
+    v_.jump_if_any(failing, checks_.back().at);
   }
 }
 

@@ -18,8 +18,9 @@
 #include <vector>
 
 #include "jit/codegen/x64/analysis.h"
-#include "jit/codegen/x64/avx512.h"
+#include "jit/codegen/x64/code.h"
 #include "jit/codegen/x64/vector_math.h"
+#include "jit/codegen/x64/vectors.h"
 
 namespace lutra::x64 {
 
@@ -39,12 +40,12 @@ inline bool is_mask(DType t) { return t == DType::kBool; }
 
 // One vector of a value: lanes (or a constant), or a mask (bools).
 struct Value : Piece {
-  x86::KReg mask;
+  Mask mask;
 };
 
 class Emitter {
  public:
-  Emitter(x86::Compiler& cc, const Kernel& k);
+  Emitter(x86::Compiler& cc, const Kernel& k, Isa isa);
   void emit();
 
  private:
@@ -52,9 +53,9 @@ class Emitter {
   struct Step {
     const Loop* lane_loop = nullptr;  // its variable differs from lane to lane; null: uniform code
     int vectors = 1;
-    std::vector<x86::KReg> masks;  // one a vector, or none: all lanes are there
-    int per_vector = 0;            // lanes of a vector
-    const x86::KReg* mask(int u) const { return masks.empty() ? nullptr : &masks[size_t(u)]; }
+    std::vector<Mask> masks;  // one a vector, or none: all lanes are there
+    int per_vector = 0;       // lanes of a vector
+    const Mask* mask(int u) const { return masks.empty() ? nullptr : &masks[size_t(u)]; }
   };
 
   // An access as far as it is known at some point: base register and the terms in it.
@@ -104,7 +105,7 @@ class Emitter {
   struct ColdCheck {
     asmjit::Label at;
     const Inst* inst;
-    x86::KReg failing;
+    Mask failing;
     x86::Vec index;
   };
 
@@ -118,7 +119,6 @@ class Emitter {
   void vector_loop(const Loop& l);
   void lanes_loop(const Loop& l);
   void strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int step, int vectors, bool masked, bool repeat);
-  std::vector<x86::KReg> tail_masks(const x86::Gp& i, const x86::Gp& end, int step, int vectors, int per_vector);
   x86::Gp loop_begin(const Loop& l);
   x86::Gp loop_end(const Loop& l);
   void cold_checks(const asmjit::Label& exit);
@@ -144,16 +144,13 @@ class Emitter {
   Place place(const Access& a, DType type, const Step& step, int u);
   Value load(DType t, const Place& p, const Step& step, int u);
   Value load_uniform(DType t, const x86::Mem& m);
-  Value load_row(DType t, const x86::Mem& m, const x86::KReg* mask);
-  Value gather(DType t, const Place& p, const x86::KReg* mask);
-  Value gather_small(DType t, const Place& p, const x86::KReg* mask);
+  Value load_row(DType t, const x86::Mem& m, const Mask* mask);
+  Value gather_small(DType t, const Place& p, const Mask* mask);
   void store(DType t, const Value& v, const Place& p, const Step& step, int u);
+  void store_row(DType t, const Value& v, const x86::Mem& m, const Mask* mask);
+  void scatter_lanes(DType t, const Value& v, const Place& p, const Mask* mask);
   void store_one(DType t, const Value& v, const x86::Mem& m);
-  void store_row(DType t, const Value& v, const x86::Mem& m, const x86::KReg* mask);
-  void scatter(DType t, const Value& v, const Place& p, const x86::KReg* mask);
-  void scatter_small(DType t, const Value& v, const Place& p, const x86::KReg* mask);
-  void each_lane(const Place& p, const x86::KReg* mask, const std::function<void(int, const x86::Mem&)>& f);
-  x86::Vec bytes_of_mask(const x86::KReg& k);
+  void each_lane(const Place& p, const Mask* mask, const std::function<void(int, const x86::Mem&)>& f);
 
   // emit_values.cc
   void inst(const Inst& in, Step& step);
@@ -183,18 +180,18 @@ class Emitter {
   void begin_accumulators(const Loop& l, const Step& step);
   void accumulate(const Inst& in, const Step& step);
   void finish_accumulators(const Loop& l, const Step& step);
-  void take(AccState& s, size_t at, const Value& x, const x86::KReg* mask);
-  void take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const x86::KReg* mask);
+  void take(AccState& s, size_t at, const Value& x, const Mask* mask);
+  void take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const Mask* mask);
   Value halving_tree(AccState& s);
   Value finish_masks(AccState& s);
-  void merge(InstId id, const x86::Vec& dst, const x86::Vec& a, const asmjit::Operand_& b, const x86::KReg* mask);
   AccState& accumulator(int32_t id);
   int64_t identity_bits(const Accumulator& a) const;
 
   x86::Compiler& cc_;
   const Kernel& k_;
   Analysis info_;
-  Avx512 v_;
+  std::unique_ptr<Vectors> vectors_;
+  Vectors& v_;
   x86::Gp block_;
   std::vector<std::vector<Value>> values_;  // by id; empty where none is in scope
   std::vector<bool> varying_;               // by id: differs from lane to lane

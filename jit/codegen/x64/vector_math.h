@@ -1,12 +1,12 @@
 // Registers as the value types of jit/loop/math.h: its algorithms, instantiated with these, emit themselves.
 #pragma once
-#include "jit/codegen/x64/avx512.h"
+#include "jit/codegen/x64/vectors.h"
 #include "jit/loop/math.h"
 
 namespace lutra::x64 {
 
 // What the operators emit into, set while a kernel is being compiled.
-inline thread_local Avx512* t_vectors = nullptr;
+inline thread_local Vectors* t_vectors = nullptr;
 
 // Bits of one lane as a constant, or a register.
 struct Piece {
@@ -60,7 +60,7 @@ struct VecFloat : Lanes<kB> {
 
 template <int kB>
 struct VecMask {
-  x86::KReg k;
+  Mask k;
 };
 
 using F32 = VecFloat<32>;
@@ -69,26 +69,26 @@ using I64 = VecInt<64>;
 
 // a op b where one may be a constant in memory; swapped if that helps and the operation commutes.
 template <class V>
-V emit_binary(InstId narrow_id, InstId wide_id, const V& a, const V& b, bool commutes) {
+V emit_binary(Vop op, const V& a, const V& b, bool commutes) {
   const bool swap = commutes && a.constant && !b.constant;
   const V &x = swap ? b : a, &y = swap ? a : b;
-  return V(t_vectors->binary(V::kWide ? wide_id : narrow_id, V::kWide, x.in_register(), y.operand()));
+  return V(t_vectors->binary(op, V::kWide, x.in_register(), y.operand()));
 }
 
-#define LUTRA_VECTOR_OP(type, op, id32, id64, commutes)        \
+#define LUTRA_VECTOR_OP(type, op, vop, commutes)               \
   template <int kB>                                            \
   type<kB> operator op(const type<kB>& a, const type<kB>& b) { \
-    return emit_binary(Ids::id32, Ids::id64, a, b, commutes);  \
+    return emit_binary(Vop::vop, a, b, commutes);              \
   }
-LUTRA_VECTOR_OP(VecFloat, +, kIdVaddps, kIdVaddpd, true)
-LUTRA_VECTOR_OP(VecFloat, -, kIdVsubps, kIdVsubpd, false)
-LUTRA_VECTOR_OP(VecFloat, *, kIdVmulps, kIdVmulpd, true)
-LUTRA_VECTOR_OP(VecFloat, /, kIdVdivps, kIdVdivpd, false)
-LUTRA_VECTOR_OP(VecInt, +, kIdVpaddd, kIdVpaddq, true)
-LUTRA_VECTOR_OP(VecInt, -, kIdVpsubd, kIdVpsubq, false)
-LUTRA_VECTOR_OP(VecInt, &, kIdVpandd, kIdVpandq, true)
-LUTRA_VECTOR_OP(VecInt, |, kIdVpord, kIdVporq, true)
-LUTRA_VECTOR_OP(VecInt, ^, kIdVpxord, kIdVpxorq, true)
+LUTRA_VECTOR_OP(VecFloat, +, kAddF, true)
+LUTRA_VECTOR_OP(VecFloat, -, kSubF, false)
+LUTRA_VECTOR_OP(VecFloat, *, kMulF, true)
+LUTRA_VECTOR_OP(VecFloat, /, kDivF, false)
+LUTRA_VECTOR_OP(VecInt, +, kAddI, true)
+LUTRA_VECTOR_OP(VecInt, -, kSubI, false)
+LUTRA_VECTOR_OP(VecInt, &, kAnd, true)
+LUTRA_VECTOR_OP(VecInt, |, kOr, true)
+LUTRA_VECTOR_OP(VecInt, ^, kXor, true)
 #undef LUTRA_VECTOR_OP
 
 #define LUTRA_VECTOR_COMPARE(op, c)                                                     \
@@ -107,11 +107,11 @@ LUTRA_VECTOR_COMPARE(>=, kGe)
 #define LUTRA_MASK_OP(op, id)                                           \
   template <int kB>                                                     \
   VecMask<kB> operator op(const VecMask<kB>& a, const VecMask<kB>& b) { \
-    return {t_vectors->mask_op(Ids::id, a.k, b.k)};                     \
+    return {t_vectors->mask_op(MaskOp::id, a.k, b.k)};                  \
   }
-LUTRA_MASK_OP(&, kIdKandw)
-LUTRA_MASK_OP(|, kIdKorw)
-LUTRA_MASK_OP(^, kIdKxorw)
+LUTRA_MASK_OP(&, kAnd)
+LUTRA_MASK_OP(|, kOr)
+LUTRA_MASK_OP(^, kXor)
 #undef LUTRA_MASK_OP
 template <int kB>
 VecMask<kB> operator!(const VecMask<kB>& a) {
@@ -122,7 +122,7 @@ VecMask<kB> operator!(const VecMask<kB>& a) {
 template <int kB>
 void fma_into(VecFloat<kB>& p, const VecFloat<kB>& x, const VecFloat<kB>& c) {
   if (p.constant) p = VecFloat<kB>(p.in_register());
-  t_vectors->cc.emit(kB == 64 ? Ids::kIdVfmadd213pd : Ids::kIdVfmadd213ps, p.reg, x.in_register(), c.operand());
+  t_vectors->multiply_add(kB == 64, p.reg, x.in_register(), c.operand());
 }
 template <int kB>
 VecFloat<kB> mul_add(const VecFloat<kB>& a, const VecFloat<kB>& b, const VecFloat<kB>& c) {
@@ -133,34 +133,33 @@ VecFloat<kB> mul_add(const VecFloat<kB>& a, const VecFloat<kB>& b, const VecFloa
     return r;
   }
   x86::Vec r = t_vectors->copy(c.reg, kB == 64);
-  t_vectors->cc.emit(kB == 64 ? Ids::kIdVfmadd231pd : Ids::kIdVfmadd231ps, r, x.in_register(), y.operand());
+  t_vectors->add_product(kB == 64, r, x.in_register(), y.operand());
   return VecFloat<kB>(r);
 }
 template <int kB>
 VecFloat<kB> root(const VecFloat<kB>& x) {
-  return VecFloat<kB>(t_vectors->unary(kB == 64 ? Ids::kIdVsqrtpd : Ids::kIdVsqrtps, kB == 64, x.operand()));
+  return VecFloat<kB>(t_vectors->root(kB == 64, x.operand()));
 }
 template <int kB>
-VecFloat<kB> rounded(const VecFloat<kB>& x, int mode) {
-  return VecFloat<kB>(
-      t_vectors->unary_imm(kB == 64 ? Ids::kIdVrndscalepd : Ids::kIdVrndscaleps, kB == 64, x.operand(), mode));
+VecFloat<kB> rounded(const VecFloat<kB>& x, Rounding how) {
+  return VecFloat<kB>(t_vectors->round(kB == 64, x.operand(), how));
 }
 template <int kB>
 VecFloat<kB> floor_of(const VecFloat<kB>& x) {
-  return rounded(x, 9);
+  return rounded(x, kDown);
 }
 template <int kB>
 VecFloat<kB> ceil_of(const VecFloat<kB>& x) {
-  return rounded(x, 10);
+  return rounded(x, kUp);
 }
 // vmin and vmax give their second operand where one is NaN or both are zeros.
 template <int kB>
 VecFloat<kB> lower(const VecFloat<kB>& c, const VecFloat<kB>& x) {
-  return emit_binary(Ids::kIdVminps, Ids::kIdVminpd, c, x, false);
+  return emit_binary(Vop::kMinF, c, x, false);
 }
 template <int kB>
 VecFloat<kB> raise(const VecFloat<kB>& c, const VecFloat<kB>& x) {
-  return emit_binary(Ids::kIdVmaxps, Ids::kIdVmaxpd, c, x, false);
+  return emit_binary(Vop::kMaxF, c, x, false);
 }
 template <int kB>
 VecInt<kB> bits(const VecFloat<kB>& x) {
@@ -176,18 +175,18 @@ VecFloat<kB> select(const VecMask<kB>& m, const VecFloat<kB>& a, const VecFloat<
 }
 template <int kB>
 VecInt<kB> shl(const VecInt<kB>& i, int n) {
-  return VecInt<kB>(t_vectors->unary_imm(kB == 64 ? Ids::kIdVpsllq : Ids::kIdVpslld, kB == 64, i.in_register(), n));
+  return VecInt<kB>(t_vectors->shift_left(kB == 64, i.in_register(), n));
 }
 template <int kB>
 VecInt<kB> shr(const VecInt<kB>& i, int n) {
-  return VecInt<kB>(t_vectors->unary_imm(kB == 64 ? Ids::kIdVpsrlq : Ids::kIdVpsrld, kB == 64, i.in_register(), n));
+  return VecInt<kB>(t_vectors->shift_right(kB == 64, i.in_register(), n));
 }
-inline I64 mul32(const I64& a, const I64& b) { return emit_binary(Ids::kIdVpmuludq, Ids::kIdVpmuludq, a, b, true); }
-inline F64 widen(const F32& x) { return F64(t_vectors->widen(Ids::kIdVcvtps2pd, x.in_register())); }
-inline F32 narrow(const F64& x) { return F32(t_vectors->narrow(Ids::kIdVcvtpd2ps, x.in_register())); }
+inline I64 mul32(const I64& a, const I64& b) { return emit_binary(Vop::kMul32, a, b, true); }
+inline F64 widen(const F32& x) { return F64(t_vectors->convert(Conv::kF32ToF64, x.in_register())); }
+inline F32 narrow(const F64& x) { return F32(t_vectors->convert(Conv::kF64ToF32, x.in_register())); }
 
 // Lane by lane through the x87's exact partial remainder.
-x86::Vec emit_fmod(Avx512& vectors, bool wide, const x86::Vec& a, const x86::Vec& b);
+x86::Vec emit_fmod(Vectors& vectors, bool wide, const x86::Vec& a, const x86::Vec& b);
 template <int kB>
 VecFloat<kB> fmod_of(const VecFloat<kB>& a, const VecFloat<kB>& b) {
   return VecFloat<kB>(emit_fmod(*t_vectors, kB == 64, a.in_register(), b.in_register()));
