@@ -79,6 +79,9 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts);
 Lowered lower_join(const Node& node, SymFacts& facts);
 Lowered lower_flip(const Node& node, SymFacts& facts);
 Lowered lower_copy_(const Node& node, SymFacts& facts);
+Lowered lower_pool_map(const Node& node, SymFacts& facts);
+Lowered lower_pool_take(const Node& node, SymFacts& facts);
+Lowered lower_pool_image(const Node& node, SymFacts& facts);
 Lowered lower_decompose(const Node& node, SymFacts& facts);
 
 // Whether op always is a library's launch.

@@ -213,6 +213,9 @@ using Rule = int32_t (*)(Element&);
 #define RULE_join(name) nullptr
 #define RULE_flip(name) nullptr
 #define RULE_extern(name) nullptr
+#define RULE_pool_map(name) nullptr
+#define RULE_pool_take(name) nullptr
+#define RULE_pool_image(name) nullptr
 #define RULE_decompose(name) nullptr
 const Rule kRules[] = {
 #define OP(name, schema, results, meta, vjp, lower, flags) RULE_##lower(name),

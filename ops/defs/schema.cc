@@ -37,6 +37,7 @@ Value parse_default(const ArgInfo& arg, std::string_view text) {
   double number = 0;
   auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
   if (end == text.data() + text.size()) {
+    if (arg.type == ArgType::kIntList) return Sizes{int64_t(number)};
     if (arg.type == ArgType::kInt) return Scalar::of_int(int64_t(number));
     if (arg.type == ArgType::kScalar || arg.type == ArgType::kFloat) return Scalar(number);
   }

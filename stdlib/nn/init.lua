@@ -124,6 +124,8 @@ function Flatten:forward(input) return input:flatten(self.start_dim, self.end_di
 
 function Flatten:extra_repr() return string.format("start_dim=%d, end_dim=%d", self.start_dim, self.end_dim) end
 
+for name, class in pairs(use "nn.spatial") do nn[name] = class end
+
 -- Losses: the options go on to the op as they were given -------------------------------------------------------------
 
 local function loss_of(name, op, known)

@@ -12,5 +12,9 @@ void run_scan(const ExternCall& call);
 bool attention_supports(DType dtype);
 void run_attention(const ExternCall& call);
 void run_attention_backward(const ExternCall& call);
+bool conv_supports(DType dtype);
+void run_convolution(const ExternCall& call);
+void run_convolution_input(const ExternCall& call);
+void run_convolution_weight(const ExternCall& call);
 
 }  // namespace lutra

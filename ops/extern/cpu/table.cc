@@ -16,6 +16,9 @@ const ExternKernel kKernels[] = {
     {OpId::scan_logsumexp, "scan", scan_supports, nullptr, run_scan},
     {OpId::scan_max, "scan", scan_supports, nullptr, run_scan},
     {OpId::scan_min, "scan", scan_supports, nullptr, run_scan},
+    {OpId::convolution, "direct", conv_supports, nullptr, run_convolution},
+    {OpId::convolution_input, "direct", conv_supports, nullptr, run_convolution_input},
+    {OpId::convolution_weight, "direct", conv_supports, nullptr, run_convolution_weight},
 };
 
 DType dtype_of(const ExternCall& call) { return call.in.empty() ? call.out[0].dtype : call.in[0].dtype; }

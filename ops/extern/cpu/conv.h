@@ -1,0 +1,107 @@
+// What the three kernels of convolutions share: the geometry of a call, packed images and weights.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "ops/core/error.h"
+#include "ops/extern/cpu/conv_micro.h"
+#include "ops/extern/cpu/kernels.h"
+
+namespace lutra {
+
+// One convolution: image (N, G*C, H, W), weight (G*K, C, KH, KW), map (N, G*K, OH, OW).
+struct ConvGeometry {
+  int64_t batch, groups, c, k, h, w, oh, ow, kh, kw;
+  int64_t sh, sw, ph, pw, dh, dw;  // strides, padding before the first row and column, dilations
+};
+
+// Attributes: stride {h, w}, padding {top, left, bottom, right}, dilation {h, w}, groups, from ints[at] on.
+ConvGeometry conv_geometry(const ExternView& image, const ExternView& weight, const ExternView& map,
+                           std::span<const int64_t> ints);
+
+template <class T>
+const ConvMicro<T>& conv_micro();
+template <>
+inline const ConvMicro<float>& conv_micro<float>() {
+  return conv_micro_f32();
+}
+template <>
+inline const ConvMicro<double>& conv_micro<double>() {
+  return conv_micro_f64();
+}
+
+// Working memory of a thread, kept between calls: one buffer a slot.
+enum ConvSlot { kConvImage, kConvMap, kConvWeight, kConvPartial, kConvSlots };
+void* conv_scratch(ConvSlot slot, size_t bytes);
+template <class T>
+T* conv_scratch(ConvSlot slot, int64_t elements) {
+  if (elements < 0 || size_t(elements) > SIZE_MAX / 2 / sizeof(T)) {
+    throw Error(ErrorKind::kMemory, "convolution: out of memory");
+  }
+  return static_cast<T*>(conv_scratch(slot, size_t(elements) * sizeof(T)));
+}
+
+// Channels innermost: element (line, pixel, channel) is at data[line * this->line + pixel * this->pixel + channel].
+template <class T>
+struct ConvImage {
+  T* data;
+  int64_t pixel, line;
+};
+
+// A window of an image of dtype with channels [c0, c0 + c) and strides {n, c, h, w}.
+struct ConvWindow {
+  const ExternView& view;
+  int64_t n, c0, c;
+  int64_t h0, h1, w0, w1;  // rows and columns; what is outside the image is zero
+};
+// Whether windows of such a view can be read where they lie.
+template <class T>
+bool lies_packed(const ExternView& v);
+// The window with each pixel's channels in a row, filled up with zeros to c_padded.
+template <class T>
+void pack_image(const ConvWindow& window, int64_t c_padded, T* to);
+// The same, in place where direct says that it lies so already.
+template <class T>
+ConvImage<T> packed_window(const ConvWindow& window, bool direct, int64_t c_padded, ConvSlot slot);
+// Back: pixels of `from` into rows [h0, h1) of channels [c0, c0 + c) of v.
+template <class T>
+void unpack_image(const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0, int64_t c, int64_t h0,
+                  int64_t h1);
+
+// One element of a view, whatever its dtype.
+template <class T>
+T conv_load(const ExternView& v, int64_t at);
+template <class T>
+void conv_store(const ExternView& v, int64_t at, T value);
+
+// Columns in panels of 4, 2 or 1 vectors, one after the other.
+struct ConvPanel {
+  int log;          // of its vectors
+  int64_t at;       // first column
+  int64_t columns;  // vectors * width
+};
+std::vector<ConvPanel> conv_panels(int64_t columns, int width, const int* most_rows);
+inline int64_t padded_to(int64_t n, int64_t width) { return (n + width - 1) / width * width; }
+
+// The weights of one group as a matrix: a row for each tap and inner channel, in panels of columns.
+struct ConvWeights {
+  const ExternView& view;  // strides of kh and kw are its last two
+  int64_t offset, kh, kw;
+  bool flip;  // taps from the last to the first
+  int64_t inner, inner_stride, columns, column_stride;
+};
+template <class T>
+void pack_weights(const ConvWeights& weights, const std::vector<ConvPanel>& panels, T* to);
+
+// Runs body(item) for each of n items on the threads of the call.
+template <class F>
+void conv_parallel(const ExternCall& call, int64_t n, const F& body) {
+  const auto range = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) body(i);
+  };
+  if (n <= 1 || !call.parallel) return range(0, n);
+  call.parallel(n, 1, range);
+}
+
+}  // namespace lutra

@@ -1,0 +1,69 @@
+// The innermost loops of convolutions, one table an element type; made for the best instruction set of this machine.
+// Every element of a result is a chain of fused multiply-adds in the order that the caller lists, so its bits depend
+// neither on the tile nor on the instruction set.
+#pragma once
+#include <cstdint>
+
+namespace lutra {
+
+// A stretch of a reduction: `length` elements from `a` on in the image, times as many rows from `b` on in the weights.
+struct ConvRun {
+  int64_t a, length, b;
+};
+
+// rows x (vectors * width) results: c[i][n] = start[n] (or c[i][n]) + sum over runs of a[i][j] * b[j][n].
+template <class T>
+struct ConvTile {
+  const T* a;
+  int64_t a_step;  // from one row to the next
+  const T* b;      // rows of vectors * width elements
+  const ConvRun* runs;
+  int64_t run_count;
+  const T* start;  // vectors * width elements; null: c goes on
+  T* c;
+  int64_t c_step;
+};
+
+// c[i][n] += sum over lines and pixels of a[i] * g[n]: rows of a weight's gradient.
+template <class T>
+struct ConvOuter {
+  const T* a;  // row i at a[i]
+  int64_t a_pixel, a_line;
+  const T* g;
+  int64_t g_pixel, g_line;
+  int64_t pixels, lines;
+  T* c;
+  int64_t c_step;
+};
+
+template <class T>
+struct ConvMicro {
+  using TileFn = void (*)(const ConvTile<T>&);
+  using OuterFn = void (*)(const ConvOuter<T>&);
+  using SumFn = void (*)(const ConvOuter<T>&);
+  static constexpr int kMostRows = 14;
+  int width;                        // elements of a vector
+  int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
+  TileFn tile[3][kMostRows + 1];
+  OuterFn outer[3][kMostRows + 1];
+  SumFn sum[3];  // c[n] += sum of g[n]
+};
+
+const ConvMicro<float>& conv_micro_f32();
+const ConvMicro<double>& conv_micro_f64();
+
+// The tables of each instruction set; conv_micro.cc chooses.
+namespace conv_avx512 {
+extern const ConvMicro<float> kF32;
+extern const ConvMicro<double> kF64;
+}  // namespace conv_avx512
+namespace conv_avx2 {
+extern const ConvMicro<float> kF32;
+extern const ConvMicro<double> kF64;
+}  // namespace conv_avx2
+namespace conv_plain {
+extern const ConvMicro<float> kF32;
+extern const ConvMicro<double> kF64;
+}  // namespace conv_plain
+
+}  // namespace lutra

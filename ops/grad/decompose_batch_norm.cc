@@ -1,0 +1,73 @@
+// What batch_norm and group_norm mean. Half types are normalised in float32 and rounded once.
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+DType wide(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+
+// One value a channel, broadcast over x.
+Tensor by_channel(const Tensor& t, const Tensor& x) {
+  Sizes sizes(x->sizes.size(), SymInt(1));
+  sizes[1] = x->sizes[1];
+  return to_dtype(reshape(t, sizes), wide(x->dtype));
+}
+
+Tensor affine(Tensor y, const Value& weight, const Value& bias, const Tensor& x) {
+  if (!weight.is_none()) y = mul(y, by_channel(weight.tensor(), x));
+  if (!bias.is_none()) y = add(y, by_channel(bias.tensor(), x));
+  return to_dtype(y, x->dtype);
+}
+
+struct Moments {
+  Tensor centred, var;  // var with the reduced dims as ones
+  Tensor mean;
+};
+Moments moments(const Tensor& x, const Sizes& dims) {
+  SymInt n = 1;
+  for (SymInt d : dims) n = n * x->sizes[size_t(d.hint)];
+  const Scalar count = Scalar::of_sym(n);
+  Moments m;
+  m.mean = div(sum(x, dims, true), count);
+  m.centred = sub(x, m.mean);
+  m.var = div(sum(mul(m.centred, m.centred), dims, true), count);
+  return m;
+}
+
+Tensor normalised(const Tensor& centred, const Tensor& var, const Value& eps) {
+  return mul(centred, op1(OpId::rsqrt, {add(var, eps)}));
+}
+
+}  // namespace
+
+Results decompose_batch_norm_train(const Args& args) {
+  const Tensor x = args[0].tensor();
+  Sizes dims;
+  for (int64_t d = 0; d < x->dim(); d++) {
+    if (d != 1) dims.push_back(d);
+  }
+  const Moments m = moments(to_dtype(x, wide(x->dtype)), dims);
+  const Tensor y = affine(normalised(m.centred, m.var, args[3]), args[1], args[2], x);
+  const Sizes channels = {x->sizes[1]};
+  return {y, reshape(m.mean, channels), reshape(m.var, channels)};
+}
+
+Results decompose_batch_norm_infer(const Args& args) {
+  const Tensor x = args[0].tensor();
+  const Tensor centred = sub(to_dtype(x, wide(x->dtype)), by_channel(args[1].tensor(), x));
+  return {affine(normalised(centred, by_channel(args[2].tensor(), x), args[5]), args[3], args[4], x)};
+}
+
+Results decompose_group_norm(const Args& args) {
+  const Tensor x = args[0].tensor();
+  const int64_t groups = args[1].sym_int().guard();
+  SymInt inner = floor_div(x->sizes[1], groups);
+  for (int64_t d = 2; d < x->dim(); d++) inner = inner * x->sizes[size_t(d)];
+  const Tensor grouped = reshape(contiguous(x), Sizes{x->sizes[0], groups, inner});
+  const Moments m = moments(to_dtype(grouped, wide(x->dtype)), {2});
+  const Tensor y = reshape(normalised(m.centred, m.var, args[4]), x->sizes);
+  return {contiguous(affine(y, args[2], args[3], x))};
+}
+
+}  // namespace lutra
