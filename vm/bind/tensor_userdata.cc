@@ -41,19 +41,30 @@ int collect_tensor(lua_State* L) {
   return 0;
 }
 
-// facts: n KB = bytes / E * heap KB / 2 a push, E = max(256 MB, live bytes), keeps the peak under E.
+// Dead tensors hold memory that is still in the processor's cache, so a small heap is collected whole as soon as about
+// as much as that holds has been allocated: then results take turns in the same few blocks (a copy of 4 MB: 55 us, not
+// 90). A collection costs about 0.26 us a KB of heap; kBytesPerHeapKB keeps it below 4 us a MB allocated. A large heap
+// is collected in steps: n KB = bytes / E * heap KB / 2 a push, E = max(256 MB, live bytes), keeps the peak under E.
 void tell_collector(lua_State* L) {
+  constexpr double kCacheBytes = 16 << 20, kBytesPerHeapKB = 80 << 10, kMostBytes = 256 << 20;
   static thread_local int64_t last = 0;
-  static thread_local double debt = 0;
+  static thread_local double debt = 0, fresh = 0;
   const int64_t now = allocated_bytes(), grown = now - last;
   last = now;
   if (grown <= 0) return;
-  const double limit = std::max(256.0 * (1 << 20), double(now));
-  debt += double(grown) / limit * lua_gc(L, LUA_GCCOUNT, 0) * 0.5;
-  if (debt < 1) return;
-  const int step = int(debt);
-  debt -= step;
-  lua_gc(L, LUA_GCSTEP, step);
+  const double heap = lua_gc(L, LUA_GCCOUNT, 0);
+  fresh += double(grown);
+  if (heap * kBytesPerHeapKB < kMostBytes) {
+    if (fresh < std::max(kCacheBytes, heap * kBytesPerHeapKB)) return;
+    lua_gc(L, LUA_GCCOLLECT, 0);
+  } else {
+    debt += double(grown) / std::max(kMostBytes, double(now)) * heap * 0.5;
+    if (debt < 1) return;
+    const int step = int(debt);
+    debt -= step;
+    lua_gc(L, LUA_GCSTEP, step);
+  }
+  fresh = 0;
   last = allocated_bytes();
 }
 
