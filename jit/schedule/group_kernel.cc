@@ -219,6 +219,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
     body.accum(acc, v);
     results.push_back(acc);
   }
+  keep_elements();
   while (body.depth() > outer) body.close();
   for (size_t i = 0; i < batch.units.size(); i++) {
     int32_t u = batch.units[i];
@@ -226,6 +227,60 @@ void GroupKernel::emit_batch(const Batch& batch) {
     std::string key = value_key('r', u);
     append_key(key, result_index(u));
     body.remember(key, v);
+  }
+}
+
+// What the full roots need of the group without a reduction between.
+void GroupKernel::find_wanted(const Tensor& t) {
+  const Source& s = units_.resolve(t);
+  if (units_.is_input(s.id)) return;
+  int32_t u = units_.unit_of(s.id);
+  bool member = std::binary_search(members_.begin(), members_.end(), u);
+  if (!(member || units_[u].inlined) || units_[u].low.kind == Lowered::kReduce) return;
+  if (std::count(wanted_.begin(), wanted_.end(), u)) return;
+  wanted_.push_back(u);
+  for (const Tensor& r : units_[u].low.reads) find_wanted(r);
+}
+
+// Whether loops that a reduction takes as one walk the root's memory as one.
+bool GroupKernel::walks_as_one(int32_t root) const {
+  const Tensor& t = units_[root].value;
+  Sizes strides;
+  for (size_t d = 0; d < t->sizes.size(); d++) {
+    if (!facts.is_one(t->sizes[d])) strides.push_back(t->strides[d]);
+  }
+  for (size_t a = 1; a < shape_.axes.size(); a++) {
+    if (!shape_.axes[a].reduced || !shape_.axes[a - 1].reduced) continue;
+    if (!facts.equal(strides[a - 1], strides[a] * shape_.axes[a].size)) return false;
+  }
+  return shape_.axes.back().reduced && facts.is_one(strides.back());
+}
+
+// A root whose memory can hold the unit's elements until its own are stored: -1 where there is none.
+int32_t GroupKernel::keeper(int32_t unit) const {
+  for (bool self : {true, false}) {
+    for (int32_t r : full_roots_) {
+      bool taken = std::any_of(kept_.begin(), kept_.end(), [&](auto& k) { return k.second == r; });
+      if ((self && r != unit) || taken || units_[r].is_copy()) continue;
+      if (units_[r].value->dtype == units_[unit].value->dtype && walks_as_one(r)) return r;
+    }
+  }
+  return -1;
+}
+
+// In a reduction's loop: the heavy values just computed that are wanted again are stored.
+void GroupKernel::keep_elements() {
+  if (shape_.kind != GroupShape::kRows || full_roots_.empty()) return;
+  for (int32_t u : wanted_) {
+    const Unit& unit = units_[u];
+    if (!unit.low.heavy || unit.low.checks || kept_.count(u) || !matches(unit.value->sizes, true)) continue;
+    std::string key = value_key('u', u);
+    append_key(key, canonical(unit.value->sizes, true));
+    int32_t v = body.recall(key), root = keeper(u);
+    if (v < 0 || root < 0 || body.depth_of(v) != body.depth()) continue;
+    Index at = canonical(units_[root].value->sizes, true);
+    body.store(loop::Op::kStore, units_.source_of(root), at_strides(at, units_[root].value->strides, 0), v);
+    kept_.emplace(u, root);
   }
 }
 
@@ -239,6 +294,11 @@ int32_t GroupKernel::value(int32_t unit, const Index& index) {
   if (reduces) {
     refuse("a reduction is used outside its row");
     return body.constant(u.value->dtype, 0);
+  }
+  if (auto kept = kept_.find(unit); kept != kept_.end() && identical(index, canonical(u.value->sizes, true))) {
+    const Tensor& t = units_[kept->second].value;
+    Index at = canonical(t->sizes, true);
+    return body.load(units_.source_of(kept->second), t->dtype, at_strides(at, t->strides, 0));
   }
   if (u.low.checks) note_check(unit, index);
   int32_t v = u.low.emit(*this, index);
@@ -311,6 +371,8 @@ void GroupKernel::store_roots(const std::vector<int32_t>& roots, bool full, cons
 }
 
 void GroupKernel::emit_full() {
+  std::erase_if(full_roots_, [&](int32_t r) { return kept_.count(r) && kept_.at(r) == r; });
+  if (full_roots_.empty()) return;
   const Tensor& lead = units_[full_roots_[0]].value;
   size_t outer = body.depth();
   std::vector<int> order;
@@ -333,6 +395,10 @@ const std::string& GroupKernel::build() {
   if (why_.empty() && !place_roots()) refuse("results over other dimensions");
   if (!why_.empty()) return why_;
   open_rows();
+  for (int32_t r : full_roots_) {
+    wanted_.push_back(r);
+    for (const Tensor& t : units_[r].low.reads) find_wanted(t);
+  }
   int levels = 0;
   for (int32_t u : members_) levels = std::max(levels, level_of(u));
   for (int level = 1; level <= levels; level++) {

@@ -25,7 +25,9 @@ struct GroupShape {
 // Writes one kernel.
 // Invariants:
 // 1. A unit of the group is computed again wherever its value is needed (numbered by value within a loop); nothing is
-//    read from memory that the kernel writes, but an input at the very position where it is overwritten.
+//    read from memory that the kernel writes, but an input at the very position where it is overwritten, and kept
+//    elements: a heavy value that a reduction along rows computes first stays in a result of the row for the loops
+//    after it, at its own position.
 // 2. The kernel has loops over the axes that are kept, in them one nest for each level of reductions, then one for the
 //    results over all axes. Within a nest all values are computed before the first store.
 // 3. A reduction's value is used only in the row it belongs to.
@@ -64,6 +66,10 @@ class GroupKernel : public Emitter {
   int level_of_operands(const Unit& u);
   std::vector<Batch> batches(int level);
   void emit_batch(const Batch& batch);
+  void find_wanted(const Tensor& t);
+  void keep_elements();
+  int32_t keeper(int32_t unit) const;
+  bool walks_as_one(int32_t root) const;
   void emit_roots(const std::vector<int32_t>& roots, bool full, std::vector<int32_t>& values);
   void store_roots(const std::vector<int32_t>& roots, bool full, const std::vector<int32_t>& values);
   void open_rows();
@@ -83,6 +89,8 @@ class GroupKernel : public Emitter {
   std::vector<int32_t> checked_;  // units whose checks cover all their elements
   std::unordered_map<int32_t, int> levels_;
   std::unordered_map<int32_t, double> evaluations_;
+  std::vector<int32_t> wanted_;                // units that full roots compute in their own loop
+  std::unordered_map<int32_t, int32_t> kept_;  // unit -> root in whose memory its elements are
   std::string why_;
 };
 

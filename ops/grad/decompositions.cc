@@ -184,7 +184,10 @@ Results decompose_softmax(const Args& args) {
   if (is_empty(args[0].tensor(), args[1], OpId::softmax)) return {converted_clone(args)};
   Sizes dims;
   Tensor e = exp(shifted(OpId::softmax, args, dims));
-  return {contiguous(div(e, sum(e, dims, true)))};
+  Tensor total = sum(e, dims, true);
+  // One division a row where a rounding more does not show.
+  bool half = size_of(e->dtype) == 2;
+  return {contiguous(half ? div(e, total) : mul(e, op1(OpId::reciprocal, {total})))};
 }
 
 Results decompose_log_softmax(const Args& args) {
