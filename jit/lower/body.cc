@@ -298,6 +298,24 @@ void Body::make_parallel() {
 
 namespace {
 
+int64_t cost_of(loop::Op op) {
+  switch (op) {
+    case loop::Op::kExp:
+    case loop::Op::kLog:
+    case loop::Op::kTanh:
+    case loop::Op::kSin:
+    case loop::Op::kCos:
+    case loop::Op::kErf: return 16;
+    case loop::Op::kPow:
+    case loop::Op::kUniform:
+    case loop::Op::kNormal:
+    case loop::Op::kRandBits: return 60;
+    case loop::Op::kDiv:
+    case loop::Op::kSqrt: return 4;
+    default: return 1;
+  }
+}
+
 // Numbers arguments, values and loops in the order of the text.
 class Finisher {
  public:
@@ -315,13 +333,18 @@ class Finisher {
     return out;
   }
 
-  // Iterations of the loops in body, as a measure of its work.
+  // The work of body, where an addition of two vectors in memory counts 1 an element.
   static SymInt work(const std::vector<BodyStmt>& body) {
     SymInt n = 0;
+    int64_t cost = 0;
     for (const BodyStmt& s : body) {
-      if (s.loop) n = n + s.loop->size * work(s.loop->body);
+      if (s.loop) {
+        n = n + s.loop->size * work(s.loop->body);
+      } else {
+        cost += cost_of(s.inst.inst.op);
+      }
     }
-    return n.is_constant() && n.hint == 0 ? SymInt(1) : n;
+    return n.is_constant() && n.hint == 0 ? SymInt(std::max<int64_t>(1, cost / 6)) : n;
   }
 
  private:

@@ -21,7 +21,8 @@ namespace {
 constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
 constexpr size_t kArenaAlign = 64;
 constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
-constexpr int kMaxChunks = 128;
+constexpr int kMaxChunks = 128, kMaxBeside = 64;
+constexpr size_t kMaxName = 96;
 
 size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
@@ -109,6 +110,7 @@ void Executable::prepare(bool listing) {
     steps_.back().counters = counters_.back().get();
     steps_.back().launch = int32_t(i);
   }
+  name_runs();
   for (const PlanOutput& out : plan_.outputs) {
     if (out.kind == PlanOutput::kTensor) prepare_view(out.view);
     if (out.kind == PlanOutput::kScalar && is_number((*plan_.env)[out.scalar].op)) program_.number_slot(out.scalar);
@@ -123,6 +125,24 @@ void Executable::prepare(bool listing) {
     input_count_ = std::max(input_count_, position + 1);
   }
   input_count_ = std::max(input_count_, program_.input_count());
+}
+
+// Steps side by side are counted as one launch.
+void Executable::name_runs() {
+  for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
+    std::string names = counters_[i]->name;
+    while (size_t(steps_[i].beside) + i + 1 < steps_.size()) {
+      const Launch& next = plan_.launches[i + size_t(steps_[i].beside) + 1];
+      const auto* kernel = std::get_if<KernelLaunch>(&next);
+      if (!kernel || !kernel->beside || steps_[i].beside + 1 == kMaxBeside) break;
+      steps_[i].beside++;
+      names += " | " + kernel->kernel.name;
+    }
+    if (!steps_[i].beside) continue;
+    if (names.size() > kMaxName) names = str(names.substr(0, kMaxName), "...");
+    run_counters_.push_back(named_counters(str(steps_[i].beside + 1, " kernels: ", names)));
+    steps_[i].counters = run_counters_.back().get();
+  }
 }
 
 void Executable::prepare_view(const BufferView& view) {
@@ -219,12 +239,24 @@ void Executable::fill_block(const Context& c, const Step& step, BlockHead* head)
   for (int32_t i = 0; i < step.ints + step.nums; i++) *word++ = uint64_t(c.values[size_t(*operand++)].i);
 }
 
+// A kernel that is about to run: its block and how its loop is cut.
+struct Executable::Part {
+  const Step* step;
+  BlockHead* head;
+  int64_t extent, work;
+  int chunks, first;  // first: among the chunks of the kernels beside it
+  int64_t align() const { return extent / chunks >= 1024 ? 64 : 1; }
+};
+
 void Executable::launch_all(Context& c) const {
   Generator& generator = default_generator();
   const bool perf = runtime_config().perf;
-  for (const Step& step : steps_) {
+  for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
+    const Step& step = steps_[i];
     const PerfScope scope(perf ? step.counters : nullptr);
-    if (step.kernel) {
+    if (step.beside) {
+      launch_beside(c, &step, generator);
+    } else if (step.kernel) {
       launch_kernel(c, step, generator);
     } else {
       launch_extern(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]));
@@ -233,57 +265,94 @@ void Executable::launch_all(Context& c) const {
   generator.next_call += uint64_t(plan_.rng_calls);
 }
 
-void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
-  int64_t extent = 1, work = 1;
+// False where its loop runs no time at all.
+bool Executable::make_part(const Context& c, const Step& step, const Generator& generator, Part& part) const {
+  part = {&step, reinterpret_cast<BlockHead*>(c.blocks + step.block), 1, 1, 1, 0};
   if (step.extent >= 0) {
-    extent = c.values[size_t(step.extent)].i;
-    if (step.work >= 0) work = c.values[size_t(step.work)].i;
-    if (extent <= 0) return;
+    part.extent = c.values[size_t(step.extent)].i;
+    if (step.work >= 0) part.work = c.values[size_t(step.work)].i;
+    if (part.extent <= 0) return false;
+    part.chunks = std::min(chunk_count(part.extent, part.work), kMaxChunks);
   }
-  auto* head = reinterpret_cast<BlockHead*>(c.blocks + step.block);
-  fill_block(c, step, head);
+  fill_block(c, step, part.head);
+  part.head->begin = 0, part.head->end = part.extent;
+  part.head->seed = generator.seed, part.head->call = generator.next_call;
+  return true;
+}
+
+void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
+  Part part;
+  if (!make_part(c, step, generator, part)) return;
+  if (part.chunks > 1) return launch_chunks(part);
   LaunchFault fault;
-  head->begin = 0, head->end = extent;
-  head->seed = generator.seed, head->call = generator.next_call;
-  head->fault = &fault;
-  const int chunks = step.extent >= 0 ? std::min(chunk_count(extent, work), kMaxChunks) : 1;
-  if (chunks > 1) {
-    launch_chunks(step, head, extent, chunks);
-  } else {
-    step.kernel->code->run(head);
-    if (fault.set) report(step, head, fault);
+  part.head->fault = &fault;
+  step.kernel->code->run(part.head);
+  if (fault.set) report(step, part.head, fault);
+}
+
+// A chunk runs on a copy of the block.
+void Executable::run_part(const Part& part, int chunk, LaunchFault* fault) {
+  const size_t words = size_t(part.step->words);
+  alignas(64) uint64_t local[kLocalWords];
+  std::unique_ptr<uint64_t[]> large;
+  uint64_t* block = local;
+  if (words > kLocalWords) large.reset(new uint64_t[words]), block = large.get();
+  std::memcpy(block, part.head, words * 8);
+  auto* head = reinterpret_cast<BlockHead*>(block);
+  head->begin = chunk_begin(part.extent, part.chunks, chunk, part.align());
+  head->end = chunk_begin(part.extent, part.chunks, chunk + 1, part.align());
+  head->fault = fault;
+  if (head->begin < head->end) part.step->kernel->code->run(head);
+}
+
+// Of several faults the first in loop order is reported, as on one thread.
+void Executable::launch_chunks(const Part& part) const {
+  LaunchFault faults[kMaxChunks];
+  struct Job {
+    const Part& part;
+    LaunchFault* faults;
+  } job{part, faults};
+  run_chunks(
+      part.chunks,
+      [](void* arg, int i) {
+        const Job& j = *static_cast<Job*>(arg);
+        run_part(j.part, i, &j.faults[i]);
+      },
+      &job);
+  for (int i = 0; i < part.chunks; i++) {
+    if (faults[i].set) report(*part.step, part.head, faults[i]);
   }
 }
 
-// Each chunk runs on a copy of the block. Of several faults the first in loop order is reported, as on one thread.
-void Executable::launch_chunks(const Step& step, BlockHead* head, int64_t extent, int chunks) const {
-  LaunchFault faults[kMaxChunks];
+// Kernels that do not depend on each other and cannot fail: the chunks of all are one job.
+void Executable::launch_beside(const Context& c, const Step* first, const Generator& generator) const {
   struct Job {
-    const Step& step;
-    const BlockHead* head;
-    LaunchFault* faults;
-    int64_t extent, align;
-    int chunks;
-  } job{step, head, faults, extent, extent / chunks >= 1024 ? 64 : 1, chunks};
+    Part parts[kMaxBeside];
+    int count = 0, chunks = 0;
+  } job;
+  int64_t work = 0;
+  for (int i = 0; i <= first->beside; i++) {
+    Part& part = job.parts[job.count];
+    if (!make_part(c, first[i], generator, part)) continue;
+    part.first = job.chunks;
+    job.chunks += part.chunks;
+    job.count++;
+    work += total_work(part.extent, part.work);
+  }
+  if (!is_worth_forking(work)) {
+    for (int i = 0; i < job.count; i++)
+      job.parts[i].head->fault = nullptr, job.parts[i].step->kernel->code->run(job.parts[i].head);
+    return;
+  }
   run_chunks(
-      chunks,
+      job.chunks,
       [](void* arg, int i) {
         const Job& j = *static_cast<Job*>(arg);
-        alignas(64) uint64_t local[kLocalWords];
-        std::unique_ptr<uint64_t[]> large;
-        uint64_t* words = local;
-        if (size_t(j.step.words) > kLocalWords) large.reset(new uint64_t[size_t(j.step.words)]), words = large.get();
-        std::memcpy(words, j.head, size_t(j.step.words) * 8);
-        auto* head = reinterpret_cast<BlockHead*>(words);
-        head->begin = chunk_begin(j.extent, j.chunks, i, j.align);
-        head->end = chunk_begin(j.extent, j.chunks, i + 1, j.align);
-        head->fault = &j.faults[i];
-        if (head->begin < head->end) j.step.kernel->code->run(head);
+        int k = j.count - 1;
+        while (j.parts[k].first > i) k--;
+        run_part(j.parts[k], i - j.parts[k].first, nullptr);
       },
       &job);
-  for (int i = 0; i < chunks; i++) {
-    if (faults[i].set) report(step, head, faults[i]);
-  }
 }
 
 void Executable::launch_extern(const Context& c, const ExternLaunch& launch) const {

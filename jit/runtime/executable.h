@@ -14,6 +14,7 @@
 namespace lutra {
 
 struct CachedKernel;
+struct LaunchFault;
 
 // Invariants (DESIGN 13):
 // 1. run allocates everything before its first launch.
@@ -51,6 +52,7 @@ class Executable {
     int32_t block = 0;  // word of the context's blocks
     int32_t words = 0;
     int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
+    int32_t beside = 0;              // how many of the next steps run side by side with it
   };
   class ContextScope;
   explicit Executable(Plan plan) : plan_(std::move(plan)) {}
@@ -61,8 +63,13 @@ class Executable {
   void set_arena(Context& c) const;
   void fill_block(const Context& c, const Step& step, BlockHead* head) const;
   void launch_all(Context& c) const;
+  void name_runs();
+  struct Part;
+  bool make_part(const Context& c, const Step& step, const struct Generator& generator, Part& part) const;
   void launch_kernel(const Context& c, const Step& step, const struct Generator& generator) const;
-  void launch_chunks(const Step& step, BlockHead* head, int64_t extent, int chunks) const;
+  void launch_beside(const Context& c, const Step* first, const struct Generator& generator) const;
+  static void run_part(const Part& part, int chunk, LaunchFault* fault);
+  void launch_chunks(const Part& part) const;
   void launch_extern(const Context& c, const ExternLaunch& launch) const;
   [[noreturn]] void report(const Step& step, const BlockHead* head, const LaunchFault& fault) const;
   void set_views(Context& c, const std::vector<Tensor>& inputs) const;
@@ -72,6 +79,7 @@ class Executable {
   Plan plan_;
   HostProgram program_;
   std::vector<std::shared_ptr<CachedKernel>> counters_;  // one a step; a kernel's has its code
+  std::vector<std::shared_ptr<CachedKernel>> run_counters_;
   size_t kernel_count_ = 0;
   std::vector<Step> steps_;
   std::vector<int32_t> operands_;  // of the steps: buffers, integer slots, number slots, in a row

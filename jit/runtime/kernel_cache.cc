@@ -44,10 +44,14 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const st
 }
 
 std::shared_ptr<CachedKernel> library_counters(const char* op) {
+  return named_counters(std::string(op) + " (library)");
+}
+
+std::shared_ptr<CachedKernel> named_counters(const std::string& name) {
   Cache& c = cache();
   std::lock_guard<std::mutex> lock(c.mutex);
-  std::shared_ptr<CachedKernel>& entry = c.kernels[std::string("library ") + op];
-  if (!entry) entry = std::make_shared<CachedKernel>(), entry->name = std::string(op) + " (library)";
+  std::shared_ptr<CachedKernel>& entry = c.kernels["counters " + name];
+  if (!entry) entry = std::make_shared<CachedKernel>(), entry->name = name;
   return entry;
 }
 

@@ -18,5 +18,7 @@ struct CachedKernel {
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing);
 // Where launches of a library's kernel are counted.
 std::shared_ptr<CachedKernel> library_counters(const char* op);
+// Where launches of several kernels at once are counted.
+std::shared_ptr<CachedKernel> named_counters(const std::string& name);
 
 }  // namespace lutra

@@ -1,36 +1,152 @@
-// Chunks over oneTBB's workers: one task arena a host thread, limited to thread_count().
+// Chunks claimed by the calling thread and by workers of this library, which look for work for a while before they
+// sleep.
+//
+// Invariants:
+// 1. A job is one word (epoch, threads, chunks, next chunk); a chunk is claimed by exchanging the whole word, so never
+// of
+//    a job that is over.
+// 2. body and arg are read only by who has claimed a chunk; the caller returns when all chunks are done.
+// 3. Workers are never joined: the library stays loaded (-z nodelete) and a fork's child, which has none, runs all
+//    chunks itself.
 #include "jit/runtime/pool.h"
 
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <algorithm>
-#include <memory>
+#include <atomic>
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <thread>
 
 #include "jit/runtime/executable.h"
 
 namespace lutra {
 namespace {
 
-// Elements of work below which a chunk costs more to hand over (2 us, 20 to a sleeping thread) than to run.
-constexpr int64_t kGrain = 32768;
+// Work below which a chunk costs more to hand over (0.5 us, 20 to a sleeping thread) than to run.
+constexpr int64_t kGrain = 16384;
+constexpr int kMostChunks = 0xffff, kMostThreads = 255;
+// How long a worker looks for the next job: as long as it takes the interpreter to come back with one.
+constexpr auto kLookFor = std::chrono::microseconds(60);
 
-tbb::task_arena& arena_of_this_thread(int threads) {
-  struct Arena {
-    std::unique_ptr<tbb::task_arena> arena;
-    int threads = 0;
-  };
-  thread_local Arena mine;
-  if (mine.threads != threads) {
-    mine.arena = std::make_unique<tbb::task_arena>(threads, 1);
-    mine.threads = threads;
-  }
-  return *mine.arena;
-}
+thread_local bool in_chunk = false;
+
+inline void relax() { __builtin_ia32_pause(); }
 
 int machine_threads() {
-  static const int count = std::max(1, tbb::this_task_arena::max_concurrency());
+  static const int count = std::clamp(int(std::thread::hardware_concurrency()), 1, kMostThreads);
   return count;
+}
+
+class Pool {
+ public:
+  using Body = void (*)(void* arg, int chunk);
+
+  void run(int chunks, int threads, Body body, void* arg) {
+    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+    if (!lock || in_chunk) return run_here(chunks, body, arg);
+    while (workers_ < threads - 1) start(workers_++);
+    body_ = body, arg_ = arg;
+    done_.store(0, std::memory_order_relaxed);
+    failed_.store(false, std::memory_order_relaxed);
+    epoch_ = (epoch_ + 1) & 0xffffff;
+    word_.store(uint64_t(epoch_) << 40 | uint64_t(threads) << 32 | uint64_t(chunks) << 16);
+    if (sleeping_.load() > 0) {
+      signal_.fetch_add(1);
+      signal_.notify_all();
+    }
+    while (claim(0)) continue;
+    for (int turns = 0; done_.load(std::memory_order_acquire) != chunks; turns++) {
+      relax();
+      if (turns > 1 << 14) std::this_thread::yield();
+    }
+    if (failed_.load(std::memory_order_relaxed)) {
+      std::exception_ptr error = std::move(error_);
+      error_ = nullptr;
+      std::rethrow_exception(error);
+    }
+  }
+
+  static void run_here(int chunks, Body body, void* arg) {
+    for (int i = 0; i < chunks; i++) body(arg, i);
+  }
+
+ private:
+  static int chunks_of(uint64_t w) { return int(w >> 16 & 0xffff); }
+  static int next_of(uint64_t w) { return int(w & 0xffff); }
+  static int threads_of(uint64_t w) { return int(w >> 32 & 0xff); }
+
+  // Runs a chunk of the job that is on; false where none is left for thread `index`.
+  bool claim(int index) {
+    uint64_t w = word_.load(std::memory_order_acquire);
+    while (next_of(w) < chunks_of(w) && index < threads_of(w)) {
+      if (!word_.compare_exchange_weak(w, w + 1, std::memory_order_acq_rel)) continue;
+      chunk(next_of(w));
+      return true;
+    }
+    return false;
+  }
+
+  void chunk(int i) {
+    in_chunk = true;
+    if (!failed_.load(std::memory_order_relaxed)) {
+      try {
+        body_(arg_, i);
+      } catch (const std::exception&) {
+        std::lock_guard<std::mutex> lock(error_mutex_);
+        if (!failed_.exchange(true)) error_ = std::current_exception();
+      }
+    }
+    in_chunk = false;
+    done_.fetch_add(1, std::memory_order_release);
+  }
+
+  void start(int worker) {
+    // Signals are the host's threads' business.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread([this, worker] { work(worker + 1); }).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  [[noreturn]] void work(int index) {
+    while (true) {
+      auto until = std::chrono::steady_clock::now() + kLookFor;
+      for (int turns = 0; turns % 64 || std::chrono::steady_clock::now() < until; turns++) {
+        if (!claim(index)) {
+          relax();
+          continue;
+        }
+        until = std::chrono::steady_clock::now() + kLookFor;
+      }
+      const uint32_t seen = signal_.load();
+      sleeping_.fetch_add(1);
+      const uint64_t w = word_.load();
+      if (next_of(w) >= chunks_of(w) || index >= threads_of(w)) signal_.wait(seen);
+      sleeping_.fetch_sub(1);
+    }
+  }
+
+  alignas(64) std::atomic<uint64_t> word_{0};
+  alignas(64) std::atomic<int> done_{0};
+  alignas(64) std::atomic<uint32_t> signal_{0};
+  std::atomic<int> sleeping_{0};
+  std::atomic<bool> failed_{false};
+  Body body_ = nullptr;
+  void* arg_ = nullptr;
+  std::exception_ptr error_;
+  std::mutex error_mutex_;
+  std::mutex mutex_;  // one job at a time: a second host thread runs its own chunks
+  int workers_ = 0;
+  uint32_t epoch_ = 0;
+};
+
+Pool& pool() {
+  static Pool* p = new Pool;
+  return *p;
 }
 
 }  // namespace
@@ -42,24 +158,25 @@ int thread_count() {
 
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
   const int threads = std::min(thread_count(), machine_threads());
-  if (threads <= 1 || chunks <= 1) {
-    for (int i = 0; i < chunks; i++) body(arg, i);
-    return;
-  }
-  arena_of_this_thread(threads).execute([&] {
-    tbb::parallel_for(
-        0, chunks, 1, [&](int i) { body(arg, i); }, tbb::simple_partitioner());
-  });
+  if (threads <= 1 || chunks <= 1 || chunks > kMostChunks) return Pool::run_here(chunks, body, arg);
+  pool().run(chunks, threads, body, arg);
 }
 
 int chunk_count(int64_t extent, int64_t work) {
   const int64_t threads = thread_count();
   if (threads <= 1 || extent <= 1) return 1;
-  const int64_t total = work > 0 && extent > INT64_MAX / work ? INT64_MAX : extent * std::max<int64_t>(work, 1);
+  const int64_t total = total_work(extent, work);
   // Large loops get more chunks than threads: a core that is busy elsewhere then delays one of them only.
   const int64_t most = total >= 32 * kGrain * threads ? threads * 4 : threads;
   return int(std::max<int64_t>(1, std::min({most, extent, total / kGrain})));
 }
+
+int64_t total_work(int64_t extent, int64_t work) {
+  work = std::max<int64_t>(work, 1);
+  return extent > INT64_MAX / 256 / work ? INT64_MAX / 256 : extent * work;
+}
+
+bool is_worth_forking(int64_t total) { return thread_count() > 1 && total >= 2 * kGrain; }
 
 int64_t chunk_begin(int64_t extent, int n, int i, int64_t align) {
   const int64_t units = (extent + align - 1) / align;

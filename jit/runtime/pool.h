@@ -11,6 +11,10 @@ int thread_count();
 // Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads; returns when all have ended.
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg);
 
+// Work of a parallel loop, in elements.
+int64_t total_work(int64_t extent, int64_t work);
+// Whether loops that run side by side, of so much work in all, pay for a fork and join.
+bool is_worth_forking(int64_t total);
 // How many chunks a loop of `extent` iterations of `work` elements each is cut into: 1 means inline.
 int chunk_count(int64_t extent, int64_t work);
 // Where chunk i of n begins in [0, extent): multiples of `align`, so that vectors and cache lines are not torn.

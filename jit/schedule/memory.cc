@@ -2,6 +2,9 @@
 // constants, the smallest that is large enough.
 #include "jit/schedule/memory.h"
 
+#include <algorithm>
+
+#include "jit/schedule/combine.h"
 #include "ops/core/sym.h"
 
 namespace lutra {
@@ -10,19 +13,6 @@ namespace {
 struct Life {
   int first = -1, last = -1;
 };
-
-template <class F>
-void for_buffers(const Launch& l, const F& f) {
-  if (const auto* k = std::get_if<KernelLaunch>(&l)) {
-    for (int32_t b : k->buffers) f(b);
-    return;
-  }
-  const ExternLaunch& e = std::get<ExternLaunch>(l);
-  for (const BufferView& v : e.in) {
-    if (v.buffer >= 0) f(v.buffer);
-  }
-  for (const BufferView& v : e.out) f(v.buffer);
-}
 
 struct Slot {
   ExprId bytes;
@@ -40,16 +30,19 @@ bool fits(const SymEnv& env, const Slot& s, ExprId bytes) {
 void plan_memory(Plan& plan) {
   SymEnv& env = *plan.env;
   std::vector<Life> lives(plan.buffers.size());
-  for (size_t i = 0; i < plan.launches.size(); i++) {
-    for_buffers(plan.launches[i], [&](int32_t b) {
+  std::vector<size_t> ends;  // by launch: the last one beside it
+  for (size_t i = 0, end = 0; i < plan.launches.size(); i++) {
+    for (end = std::max(end, i); end + 1 < plan.launches.size() && is_beside(plan.launches[end + 1]);) end++;
+    ends.push_back(end);
+    for_buffers(plan.launches[i], [&](int32_t b, bool) {
       Life& l = lives[size_t(b)];
       if (l.first < 0) l.first = int(i);
-      l.last = int(i);
+      l.last = int(end);
     });
   }
   std::vector<Slot> slots;
   for (size_t i = 0; i < plan.launches.size(); i++) {
-    for_buffers(plan.launches[i], [&](int32_t b) {
+    for_buffers(plan.launches[i], [&](int32_t b, bool) {
       Buffer& buffer = plan.buffers[size_t(b)];
       if (buffer.kind != Buffer::kTemp || buffer.index >= 0) return;
       ExprId bytes = env.make(SymOp::kMul, buffer.elements, env.constant(int64_t(size_of(buffer.dtype))));
@@ -65,10 +58,13 @@ void plan_memory(Plan& plan) {
       slots[size_t(best)].free = false;
       buffer.index = best;
     });
-    for_buffers(plan.launches[i], [&](int32_t b) {
-      const Buffer& buffer = plan.buffers[size_t(b)];
-      if (buffer.kind == Buffer::kTemp && lives[size_t(b)].last == int(i)) slots[size_t(buffer.index)].free = true;
-    });
+    for (size_t k = 0; k <= i && ends[i] == i; k++) {
+      if (ends[k] != i) continue;
+      for_buffers(plan.launches[k], [&](int32_t b, bool) {
+        const Buffer& buffer = plan.buffers[size_t(b)];
+        if (buffer.kind == Buffer::kTemp && lives[size_t(b)].last == int(i)) slots[size_t(buffer.index)].free = true;
+      });
+    }
   }
   for (const Slot& s : slots) plan.slots.push_back(s.bytes);
 }

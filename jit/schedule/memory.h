@@ -4,7 +4,8 @@
 
 namespace lutra {
 
-// Invariants: two temporaries share a slot only if no launch needs both; a slot is as large as each of them.
+// Invariants: two temporaries share a slot only if no launch, nor the launches beside it, needs both; a slot is as
+// large as each of them.
 void plan_memory(Plan& plan);
 
 }  // namespace lutra

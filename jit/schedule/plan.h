@@ -15,9 +15,10 @@ using ExprId = int32_t;
 
 struct Buffer {
   enum Kind : uint8_t { kInput, kConstant, kOutput, kTemp } kind;
-  DType dtype;         // an input's or constant's buffer begins at the tensor's first element
-  ExprId elements;     // number of elements to allocate (outputs and temporaries)
-  int32_t index = -1;  // kInput: graph input; kConstant: position in Plan::constants; kTemp: slot of the arena
+  DType dtype;           // an input's or constant's buffer begins at the tensor's first element
+  ExprId elements;       // number of elements to allocate (outputs and temporaries)
+  int32_t index = -1;    // kInput: graph input; kConstant: position in Plan::constants; kTemp: slot of the arena
+  int32_t storage = -1;  // kInput: inputs that may share memory have the same one
 };
 
 // A tensor laid over a buffer.
@@ -43,6 +44,7 @@ struct KernelLaunch {
   std::vector<ExprId> ints, scalars;  // arguments
   ExprId extent = 0;                  // size of the parallel loop (0: the kernel is run once)
   ExprId work = 0;                    // inner work of one iteration of it, in elements: for splitting among threads
+  bool beside = false;                // runs in one fork and join with the kernel before it
   const char* op = "";                // names the ops it was fused of
   std::vector<Fault> faults;          // one a check
   const char* file = nullptr;

@@ -39,7 +39,7 @@ struct Printer {
   }
 
   void launch(const KernelLaunch& l) {
-    out << "  launch (";
+    out << (l.beside ? "  beside (" : "  launch (");
     for (size_t i = 0; i < l.buffers.size(); i++) out << (i ? ", " : "") << "b" << l.buffers[i];
     out << "; " << list(l.ints) << "; " << list(l.scalars) << ")";
     if (l.extent) out << " extent " << expr(l.extent) << " work " << expr(l.work);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/schedule/combine.h"
 #include "jit/schedule/fuse.h"
 #include "jit/schedule/memory.h"
 #include "ops/extern/extern.h"
@@ -26,6 +27,7 @@ class Planner {
     find_outputs();
     for (const Group& group : groups) launch(group);
     for (const Value& v : g.outputs) output(v);
+    if (fuse_) combine_launches(plan_);
     plan_memory(plan_);
     return std::move(plan_);
   }
@@ -43,6 +45,9 @@ class Planner {
         b.index = int32_t(plan_.constants.size());
         plan_.constants.push_back(in.constant);
       }
+      size_t same = 0;
+      while (units_.graph.inputs[same].value->storage != in.value->storage) same++;
+      b.storage = int32_t(same);
       plan_.positions.push_back(in.constant ? -1 : position++);
       plan_.buffers.push_back(b);
     }

@@ -1,0 +1,84 @@
+// Each kernel goes back to the nearest run of kernels that it may join, past launches that it does not depend on.
+#include "jit/schedule/combine.h"
+
+#include <algorithm>
+
+namespace lutra {
+namespace {
+
+// Kernels of one fork and join, and how far back one is looked for.
+constexpr size_t kMost = 64, kFarthest = 64;
+
+struct Touch {
+  std::vector<int32_t> reads, writes;  // memory: buffers, those of inputs by storage
+  bool fails = false, writes_input = false;
+};
+
+bool meet(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+  return std::any_of(a.begin(), a.end(), [&](int32_t m) { return std::count(b.begin(), b.end(), m) > 0; });
+}
+
+bool depends(const Touch& a, const Touch& b) {
+  return meet(a.writes, b.reads) || meet(a.writes, b.writes) || meet(a.reads, b.writes);
+}
+
+// What changes an input comes after what may fail.
+bool keeps_order(const Touch& a, const Touch& b) {
+  return depends(a, b) || (a.fails && b.writes_input) || (b.fails && a.writes_input);
+}
+
+Touch touch_of(const Plan& plan, const Launch& l) {
+  Touch t;
+  for_buffers(l, [&](int32_t b, bool written) {
+    const Buffer& buffer = plan.buffers[size_t(b)];
+    const int32_t memory = buffer.storage >= 0 ? -1 - buffer.storage : b;
+    (written ? t.writes : t.reads).push_back(memory);
+    t.writes_input |= written && buffer.kind == Buffer::kInput;
+  });
+  const auto* k = std::get_if<KernelLaunch>(&l);
+  t.fails = !k || !k->faults.empty();
+  return t;
+}
+
+struct Run {
+  std::vector<size_t> launches;
+  Touch touch;
+  bool open;  // kernels that cannot fail
+};
+
+void add(Run& run, size_t launch, const Touch& t) {
+  run.launches.push_back(launch);
+  run.touch.reads.insert(run.touch.reads.end(), t.reads.begin(), t.reads.end());
+  run.touch.writes.insert(run.touch.writes.end(), t.writes.begin(), t.writes.end());
+  run.touch.fails |= t.fails, run.touch.writes_input |= t.writes_input;
+}
+
+}  // namespace
+
+void combine_launches(Plan& plan) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < plan.launches.size(); i++) {
+    Touch t = touch_of(plan, plan.launches[i]);
+    Run* joined = nullptr;
+    for (size_t back = 0; !t.fails && !joined && back < std::min(runs.size(), kFarthest); back++) {
+      Run& run = runs[runs.size() - 1 - back];
+      if (keeps_order(t, run.touch)) break;
+      if (run.open && run.launches.size() < kMost) joined = &run;
+    }
+    if (!joined) {
+      runs.push_back({{}, {}, !t.fails});
+      joined = &runs.back();
+    }
+    add(*joined, i, t);
+  }
+  std::vector<Launch> launches;
+  for (const Run& run : runs) {
+    for (size_t i : run.launches) {
+      launches.push_back(std::move(plan.launches[i]));
+      if (auto* k = std::get_if<KernelLaunch>(&launches.back())) k->beside = i != run.launches[0];
+    }
+  }
+  plan.launches = std::move(launches);
+}
+
+}  // namespace lutra
