@@ -5,6 +5,8 @@
 namespace lutra {
 namespace {
 
+using loop::LoopMode;
+
 int32_t checked(Emitter& e, const Tensor& index, const Index& at, SymInt size, int64_t dim, const Node& node) {
   int32_t v = e.body.cast(e.operand(index, at), DType::kInt64);
   e.check(v, size, int32_t(dim), node);
@@ -45,19 +47,30 @@ Index fitted(Index at, int64_t ndim) {
   return at;
 }
 
-// Loops over src in row-major order: adds to one element come in the order of the index, which is the order along dim.
+// The loop along dim is the innermost: adds to one element come in the order of the index, the other dimensions are
+// independent.
 void emit_loops(const Scatter& s, Emitter& e, int32_t buffer) {
   const Sizes& sizes = s.elementwise_index ? s.index->sizes : s.src->sizes;
-  Index at;
-  for (SymInt size : sizes) at.push_back(Affine::loop(e.body.open(size, loop::LoopMode::kSerial)));
+  const Tensor& out = s.node->results[0];
+  Index at(sizes.size());
+  int last = int(sizes.size()) - 1;
+  if (last == int(s.dim)) last--;
+  for (int d = 0; d <= last; d++) {
+    if (d == int(s.dim)) continue;
+    bool vector = d == last && e.facts.is_one(out->strides[size_t(d)]);
+    LoopMode mode = vector ? LoopMode::kVector : LoopMode::kSerial;
+    at[size_t(d)] = Affine::loop(e.body.open(sizes[size_t(d)], mode));
+  }
+  if (!sizes.empty()) at[size_t(s.dim)] = Affine::loop(e.body.open(sizes[size_t(s.dim)], LoopMode::kSerial));
   Index where = s.elementwise_index || at.empty() ? at : Index{at[size_t(s.dim)]};
   SymInt size = s.input->dim() ? s.input->sizes[size_t(s.dim)] : SymInt(1);
   int32_t target = checked(e, s.index, fitted(where, s.index->dim()), size, s.dim, *s.node);
   Index to = fitted(at, s.input->dim());
   if (!to.empty()) to[size_t(s.dim)] = Affine::value(target);
-  const Tensor& out = s.node->results[0];
+  Affine place = at_strides(to, out->strides, 0);
   int32_t v = e.operand(s.src, fitted(at, s.src->dim()));
-  e.body.store(loop::Op::kStoreAdd, buffer, at_strides(to, out->strides, 0), v);
+  int32_t old = e.body.load(buffer, out->dtype, place);
+  e.body.store(loop::Op::kStore, buffer, place, e.body.op(loop::Op::kAdd, out->dtype, old, v));
   for (size_t d = 0; d < sizes.size(); d++) e.body.close();
 }
 
@@ -93,7 +106,7 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
     return l;
   }
   l.kind = Lowered::kScatter;
-  l.independent = s.dim != 0 && s.input->dim() > 0;  // the outermost loop is no dimension in which adds meet
+  l.independent = s.input->dim() > 1;  // the outermost loop is no dimension in which adds meet
   l.scatter = [s](Emitter& e, int32_t buffer) { emit_loops(s, e, buffer); };
   return l;
 }

@@ -93,9 +93,10 @@ std::shared_ptr<Executable> Executable::build(Plan plan, bool listing) {
 void Executable::prepare(bool listing) {
   LUTRA_CHECK(plan_.env, "a plan without its SymEnv");
   program_.begin(*plan_.env, plan_.positions);
+  compile_kernels(listing);
   for (size_t i = 0; i < plan_.launches.size(); i++) {
     if (const auto* kernel = std::get_if<KernelLaunch>(&plan_.launches[i])) {
-      prepare_kernel(*kernel, listing);
+      prepare_kernel(*kernel);
     } else {
       const auto& library = std::get<ExternLaunch>(plan_.launches[i]);
       for (const BufferView& v : library.in) {
@@ -105,9 +106,8 @@ void Executable::prepare(bool listing) {
       for (ExprId e : library.ints) program_.int_slot(e);
       for (ExprId e : library.scalars) program_.number_slot(e);
       steps_.push_back({});
-      counters_.push_back(library_counters(name(library.op)));
     }
-    steps_.back().counters = counters_.back().get();
+    steps_.back().counters = counters_[i].get();
     steps_.back().launch = int32_t(i);
   }
   name_runs();
@@ -151,15 +151,37 @@ void Executable::prepare_view(const BufferView& view) {
   program_.int_slot(view.offset);
 }
 
-void Executable::prepare_kernel(const KernelLaunch& launch, bool listing) {
+// Compiles on all threads; counters_ has an entry a launch then.
+void Executable::compile_kernels(bool listing) {
+  struct Job {
+    const std::vector<Launch>& launches;
+    std::vector<std::shared_ptr<CachedKernel>>& made;
+    const std::string isa;
+    const bool listing;
+  } job{plan_.launches, counters_, current_isa(), listing};
+  counters_.resize(plan_.launches.size());
+  run_chunks(
+      int(plan_.launches.size()),
+      [](void* arg, int i) {
+        const Job& j = *static_cast<Job*>(arg);
+        const Launch& launch = j.launches[size_t(i)];
+        if (const auto* k = std::get_if<KernelLaunch>(&launch)) {
+          j.made[size_t(i)] = cached_kernel(k->kernel, j.isa, j.listing);
+        } else {
+          j.made[size_t(i)] = library_counters(name(std::get<ExternLaunch>(launch).op));
+        }
+      },
+      &job);
+}
+
+void Executable::prepare_kernel(const KernelLaunch& launch) {
   const loop::Kernel& k = launch.kernel;
   LUTRA_CHECK(launch.buffers.size() == k.params.size() && launch.ints.size() == size_t(k.ints) &&
                   launch.scalars.size() == size_t(k.scalars),
               "launch of ", k.name, " with other arguments than the kernel's");
-  counters_.push_back(cached_kernel(k, current_isa(), listing));
   kernel_count_++;
   Step s;
-  s.kernel = counters_.back().get();
+  s.kernel = counters_[steps_.size()].get();
   s.first = int32_t(operands_.size());
   s.ptrs = int32_t(launch.buffers.size()), s.ints = k.ints, s.nums = k.scalars;
   for (int32_t b : launch.buffers) operands_.push_back(b);

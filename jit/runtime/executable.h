@@ -57,7 +57,8 @@ class Executable {
   class ContextScope;
   explicit Executable(Plan plan) : plan_(std::move(plan)) {}
   void prepare(bool listing);
-  void prepare_kernel(const KernelLaunch& launch, bool listing);
+  void compile_kernels(bool listing);
+  void prepare_kernel(const KernelLaunch& launch);
   void prepare_view(const BufferView& view);
   void set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
   void set_arena(Context& c) const;

@@ -9,6 +9,8 @@ namespace {
 constexpr int kMaxInlinedChain = 6;
 // Elements from which a reduction to one value is split, and of a row below which it is not.
 constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
+// Parts that a large reduction to one value, or to a row of at most kFewColumns, is cut into.
+constexpr int64_t kChunks = 64, kColumnChunks = 16, kFewColumns = 64;
 
 void add_once(std::vector<int32_t>& list, int32_t v) {
   if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
@@ -41,6 +43,7 @@ void Units::add_units() {
         own_nodes_.back()->args[1] = Value();
         low = lower(*own_nodes_.back(), facts);
       }
+      if (split_chunks(*n, low)) continue;
       add_unit(*n, copies ? n->args[0].tensor() : n->results[0], std::move(low));
       for (size_t r = 1; r < n->results.size(); r++) {
         Lowered other;
@@ -88,6 +91,131 @@ const Node* Units::split_rows(const Node& n, const Lowered& low) {
   rows->results = {value};
   own_nodes_.push_back(std::move(rows));
   return own_nodes_.back().get();
+}
+
+namespace {
+
+loop::Op combining(loop::RedOp op) {
+  switch (op) {
+    case loop::RedOp::kSum: return loop::Op::kAdd;
+    case loop::RedOp::kProd: return loop::Op::kMul;
+    case loop::RedOp::kMax: return loop::Op::kMax;
+    case loop::RedOp::kMin: return loop::Op::kMin;
+    case loop::RedOp::kAny: return loop::Op::kOr;
+    case loop::RedOp::kAll: return loop::Op::kAnd;
+    default: fail_internal("positions have no chunks");
+  }
+}
+
+// Part of the reduction: dimension d of its domain is `sizes` instead (one, or chunks and what is in one), and starts
+// at `first`. The chunks come outermost.
+Lowered part_of(const Lowered& low, size_t d, const Sizes& sizes, SymInt first) {
+  const Reduction& r = low.reduction;
+  Lowered l = low;
+  Reduction& p = l.reduction;
+  const bool chunks = sizes.size() > 1;
+  auto moved = [&](int dim) { return dim + int(chunks && dim >= int(d)); };
+  p.keepdim = false;
+  p.sizes.clear(), p.reduced.clear(), p.kept.clear();
+  for (size_t k = 0; k < r.sizes.size(); k++) {
+    if (k == d && chunks) p.sizes.push_back(sizes[0]), p.reduced.push_back(false);
+    p.sizes.push_back(k == d ? sizes.back() : r.sizes[k]);
+    p.reduced.push_back(r.reduced[k]);
+  }
+  for (std::vector<int>& dims : p.nest) {
+    for (int& dim : dims) dim = moved(dim);
+  }
+  if (chunks) p.kept.push_back(int(d));
+  for (int dim : r.kept) p.kept.push_back(moved(dim));
+  p.element = [element = r.element, d, chunks, size = sizes.back(), first](Emitter& e, const Index& index) {
+    Index at;
+    for (size_t k = 0; k < index.size(); k++) {
+      if (chunks && k == d) continue;
+      bool split = k == d + chunks;
+      at.push_back(!split ? index[k] : index[k] + (chunks ? index[d] * size : Affine::constant(first)));
+    }
+    return element(e, at);
+  };
+  return l;
+}
+
+}  // namespace
+
+// A unit of our own for part of a reduction; its value is laid out as its loops go.
+Tensor Units::add_part(const Node& n, Lowered low) {
+  const Reduction& r = low.reduction;
+  Sizes sizes, strides;
+  std::vector<int> position(r.sizes.size(), -1);
+  for (size_t d = 0; d < r.sizes.size(); d++) {
+    if (r.reduced[d]) continue;
+    position[d] = int(sizes.size());
+    sizes.push_back(r.sizes[d]);
+    strides.push_back(1);
+  }
+  SymInt step = 1;
+  for (size_t k = r.kept.size(); k-- > 0;) {
+    strides[size_t(position[size_t(r.kept[k])])] = step;
+    step = step * r.sizes[size_t(r.kept[k])];
+  }
+  auto node = std::make_unique<Node>(n);
+  Tensor value = make_fake(sizes, strides, r.type, n.results[0]->device());
+  value->node = node.get();
+  node->results = {value};
+  own_nodes_.push_back(std::move(node));
+  add_unit(*own_nodes_.back(), value, std::move(low));
+  return value;
+}
+
+// A large reduction with few results is cut along its outermost dimension into chunks, which run on all threads, and a
+// rest; then the chunks' results are reduced and the rest's is added. A function of op, sizes and strides, as
+// split_rows.
+bool Units::split_chunks(const Node& n, const Lowered& low) {
+  if (low.kind != Lowered::kReduce || n.op == OpId::mm || n.op == OpId::bmm) return false;
+  const Reduction& r = low.reduction;
+  if (r.op == loop::RedOp::kArgMax || r.op == loop::RedOp::kArgMin || r.nest.empty()) return false;
+  SymInt all = 1, kept = 1;
+  for (size_t d = 0; d < r.sizes.size(); d++) {
+    all = all * r.sizes[d];
+    if (!r.reduced[d]) kept = kept * r.sizes[d];
+  }
+  const size_t d = size_t(r.nest[0][0]);
+  const int64_t chunks = r.kept.empty() ? kChunks : kColumnChunks;
+  if (!r.kept.empty() && r.lanes > 1) return false;
+  if (all < SymInt(kLargeReduction) || kept > SymInt(kFewColumns) || r.sizes[d] < SymInt(64 * chunks)) return false;
+  const SymInt length = floor_div(r.sizes[d], chunks), rest = r.sizes[d] - length * chunks;
+  Tensor parts = add_part(n, part_of(low, d, {SymInt(chunks), length}, 0));
+  Tensor tail = rest.is_constant() && rest.hint == 0 ? Tensor() : add_part(n, part_of(low, d, {rest}, length * chunks));
+  Lowered whole;
+  whole.kind = Lowered::kReduce;
+  whole.reads = {parts};
+  Reduction& w = whole.reduction;
+  w.sizes = parts->sizes, w.op = r.op, w.type = r.type;
+  w.reduced.assign(parts->sizes.size(), false);
+  int at = 0;
+  for (size_t k = 0; k < d; k++) at += !r.reduced[k];
+  w.reduced[size_t(at)] = true;
+  w.nest = {{at}};
+  for (int k : stride_order(facts, parts->strides)) {
+    if (k != at) w.kept.push_back(k);
+  }
+  w.lanes = w.kept.empty() ? r.lanes : 1;
+  w.element = [parts](Emitter& e, const Index& index) { return e.operand(parts, index); };
+  Tensor sum = add_part(n, std::move(whole));
+  Lowered last;
+  last.reads = {sum};
+  if (tail) last.reads.push_back(tail);
+  std::vector<bool> dropped = r.keepdim ? r.reduced : std::vector<bool>();
+  last.emit = [sum, tail, dropped, op = combining(r.op), type = n.results[0]->dtype](Emitter& e, const Index& index) {
+    Index at;
+    for (size_t k = 0; k < index.size(); k++) {
+      if (dropped.empty() || !dropped[k]) at.push_back(index[k]);
+    }
+    int32_t v = e.operand(sum, at);
+    if (tail) v = e.body.op(op, sum->dtype, v, e.operand(tail, at));
+    return e.body.cast(v, type);
+  };
+  add_unit(n, n.results[0], std::move(last));
+  return true;
 }
 
 const Source& Units::resolve(const Tensor& t) const {

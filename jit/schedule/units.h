@@ -70,6 +70,8 @@ class Units {
   void add_units();
   void add_unit(const Node& n, const Tensor& value, Lowered low);
   const Node* split_rows(const Node& n, const Lowered& low);
+  bool split_chunks(const Node& n, const Lowered& low);
+  Tensor add_part(const Node& n, Lowered low);
   void find_memory();
   void mark(const Tensor& t);
   void choose_inlined();

@@ -5,10 +5,10 @@
 // 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up.
 #include "ops/core/storage.h"
 
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "ops/core/error.h"
@@ -30,27 +30,36 @@ size_t bucket_of(size_t n) {
   return (n + step - 1) / step * step;
 }
 
+// Where a bucket is kept: multiples of the alignment up to 512, then eight a power of two.
+constexpr size_t list_of(size_t bucket) {
+  if (bucket <= 512) return bucket / kAlignment;
+  size_t power = std::bit_floor(bucket - 1);
+  return 8 + size_t(std::bit_width(power) - 10) * 8 + (bucket - power) / (power / 8);
+}
+
 class BlockCache {
  public:
   void* take(size_t bucket) {
+    if (bucket > kLargestCached) return nullptr;
     std::lock_guard lock(mutex_);
-    auto it = free_.find(bucket);
-    if (it == free_.end() || it->second.empty()) return nullptr;
-    void* p = it->second.back();
-    it->second.pop_back();
+    std::vector<void*>& blocks = free_[list_of(bucket)];
+    if (blocks.empty()) return nullptr;
+    void* p = blocks.back();
+    blocks.pop_back();
     bytes_ -= bucket;
     return p;
   }
   bool put(void* p, size_t bucket) {
+    if (bucket > kLargestCached) return false;
     std::lock_guard lock(mutex_);
-    if (bucket > kLargestCached || bytes_ + bucket > kCacheBytes) return false;
-    free_[bucket].push_back(p);
+    if (bytes_ + bucket > kCacheBytes) return false;
+    free_[list_of(bucket)].push_back(p);
     bytes_ += bucket;
     return true;
   }
   void clear() {
     std::lock_guard lock(mutex_);
-    for (auto& [bucket, blocks] : free_) {
+    for (std::vector<void*>& blocks : free_) {
       for (void* p : blocks) std::free(p);
       blocks.clear();
     }
@@ -59,7 +68,7 @@ class BlockCache {
 
  private:
   std::mutex mutex_;
-  std::unordered_map<size_t, std::vector<void*>> free_;
+  std::array<std::vector<void*>, list_of(kLargestCached) + 1> free_;
   size_t bytes_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "ops/core/device.h"
+#include "ops/core/pooled.h"
 #include "ops/core/ref.h"
 
 namespace lutra {
@@ -13,7 +14,7 @@ namespace lutra {
 // Invariants: version grows by one at each in-place write through any tensor of the storage; a freed storage (x:free())
 // has data == nullptr and freed == true, and ops on its tensors raise; a fake storage has fake == true and only an
 // identity: tensors alias exactly if they share it.
-struct Storage : RefCounted {
+struct Storage : RefCounted, Pooled<Storage> {
   void* data = nullptr;
   size_t nbytes = 0;
   Device device;

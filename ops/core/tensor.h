@@ -64,7 +64,7 @@ struct ViewHistory : RefCounted {
   uint32_t version = 0;
 };
 
-struct TensorImpl : RefCounted {
+struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   ~TensorImpl();
   Ref<Storage> storage;
   Sizes sizes, strides;  // strides in elements

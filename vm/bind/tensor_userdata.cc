@@ -99,19 +99,23 @@ void push_tensor(lua_State* L, const Tensor& t) {
   if (!t) return lua_pushnil(L);
   luaL_checkstack(L, 5, "too many tensors");
   push_registry(L, &kTensorsKey);
-  lua_pushlightuserdata(L, t.get());
-  lua_rawget(L, -2);
-  if (lua_type(L, -1) == LUA_TUSERDATA) {
-    lua_remove(L, -2);
-    return;
+  // Without a userdata in any state there is none to look for.
+  if (t->host) {
+    lua_pushlightuserdata(L, t.get());
+    lua_rawget(L, -2);
+    if (lua_type(L, -1) == LUA_TUSERDATA) {
+      lua_remove(L, -2);
+      return;
+    }
+    lua_pop(L, 1);
   }
-  lua_pop(L, 1);
   tell_collector(L);
   void* memory = lua_newuserdata(L, sizeof(TensorBox));
   auto* box = new (memory) TensorBox{&kMagic, t};
   push_registry(L, &kMetatableKey);
   lua_setmetatable(L, -2);
-  t->host = box;
+  // A second userdata (in another state, or after one that is about to be finalized): always look from now on.
+  t->host = t->host ? const_cast<char*>(&kMagic) : static_cast<void*>(box);
   lua_pushlightuserdata(L, t.get());
   lua_pushvalue(L, -2);
   lua_rawset(L, -4);
