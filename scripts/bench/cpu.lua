@@ -1,4 +1,6 @@
--- Eager against compiled on the CPU: one JSON line a case, {case, threads, eager_ms, compiled_ms, compile_ms}; medians.
+-- Eager against compiled on the CPU: one JSON line a case, {case, threads, eager_ms, compiled_ms, compile_ms}; medians. Train
+-- steps also have peak_mb, the most memory of this process since the case began. The line "limits" has this machine's
+-- rates: copy_gbps (4 MB in place, in the cache) and gemm_gflops.
 --   lutra scripts/bench/cpu.lua [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
@@ -54,16 +56,34 @@ local function emit(name, fields)
   io.stdout:flush()
 end
 
+-- The most memory that this process has held since reset_peak.
+local function reset_peak()
+  local refs = io.open("/proc/self/clear_refs", "w")
+  if refs then refs:write("5") refs:close() end
+end
+local function peak_mb()
+  for line in io.lines("/proc/self/status") do
+    local kb = line:match("^VmHWM:%s*(%d+)")
+    if kb then return tonumber(kb) / 1024 end
+  end
+  return 0
+end
+
 -- f eager, then the same compiled. make() gives f on fresh state, so that both sides do the same work.
-local function both(name, make, calls)
+local function both(name, make, calls, with_peak)
   if not is_wanted(name) then return end
   local eager_ms = bench(make(), calls)
+  collectgarbage()
+  collectgarbage()
+  reset_peak()
   local compiled, compile = make(lt.compile)
   local start = lt.perf_counter()
   compiled()
   local first = (lt.perf_counter() - start) * 1e3
   local compiled_ms = bench(compiled, calls)
-  emit(name, {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms}, {"compile_ms", math.max(first - compiled_ms, 0)}})
+  local fields = {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms}, {"compile_ms", math.max(first - compiled_ms, 0)}}
+  if with_peak then fields[#fields + 1] = {"peak_mb", peak_mb()} end
+  emit(name, fields)
 end
 
 -- A case without gradients: op(...) on fixed tensors.
@@ -77,6 +97,11 @@ end
 
 lt.set_grad_enabled(false)
 local x, w, bias = lt.randn(1024, 1024), lt.randn(1024), lt.randn(1024)
+do
+  local to, a, b = lt.empty(1024, 1024), lt.randn(768, 768), lt.randn(768, 768)
+  local copy, gemm = bench(function() to:copy_(x) end), bench(function() a:mm(b):free() end)
+  emit("limits", {{"copy_gbps", 8 * 2 ^ 20 / copy / 1e6}, {"gemm_gflops", 2 * 768 ^ 3 / gemm / 1e6}})
+end
 plain("copy", function(t) return t:clone() end, x)
 plain("gelu_bias_res", function(t, scale, shift)
   local z = t * scale + shift
@@ -114,7 +139,7 @@ both("mlp_b128_adamw", function(compile)
   end
   local f = compile and compile(step) or step
   return function() return f(images, labels) end
-end)
+end, 1, true)
 
 both("chargpt_d128_l4_b16_t128_adamw", function(compile)
   local GPT = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "../models/gpt.lua")
@@ -130,7 +155,7 @@ both("chargpt_d128_l4_b16_t128_adamw", function(compile)
   end
   local f = compile and compile(step) or step
   return function() return f(ids, next_ids) end
-end)
+end, 1, true)
 
 if is_wanted("startup") then
   local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program

@@ -2,7 +2,7 @@
 
 python torch_peer.py [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
 """
-import argparse, json, statistics, time
+import argparse, json, resource, statistics, time
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -34,13 +34,14 @@ def both(name, make, calls=1):
         return
     torch._dynamo.reset()
     eager = bench(make(lambda f: f), calls)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # before torch.compile
     compiled = make(torch.compile)
     start = time.perf_counter()
     compiled()
     first = (time.perf_counter() - start) * 1e3
     steady = bench(compiled, calls)
     print(json.dumps({"case": name, "threads": options.threads, "eager_ms": round(eager, 5), "compiled_ms": round(steady, 5),
-                      "compile_ms": round(max(first - steady, 0), 1)}), flush=True)
+                      "compile_ms": round(max(first - steady, 0), 1), "peak_mb": round(peak, 1)}), flush=True)
 
 
 def plain(name, op, *tensors, calls=1):
