@@ -107,7 +107,7 @@ Diagonal diagonal_of(OpId op, const Sizes& sizes, const Value& offset, const Val
   SymInt a = sizes[size_t(d.dim1)], b = sizes[size_t(d.dim2)];
   if (d.offset < 0) a = a + d.offset;
   if (d.offset > 0) b = b - d.offset;
-  d.size = a.hint <= b.hint && a <= b ? a : b;
+  d.size = b < a ? b : a;
   if (d.size < 0) d.size = 0;
   return d;
 }

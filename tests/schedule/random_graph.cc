@@ -203,9 +203,76 @@ class Maker {
     return call_inplace(OpId::add, {to, r, Scalar(1.0)});
   }
 
+  // Any op of the table, with arguments that its schema allows; most of what does not fit is refused at once.
+  static const std::vector<OpId>& all_ops() {
+    static const std::vector<OpId> ops = [] {
+      std::vector<OpId> list;
+      for (int i = 0; i < int(OpId::input); i++) {
+        const OpInfo& op = info(OpId(i));
+        // Uninitialised memory agrees with nothing; internal ops trust their callers.
+        if (!op.has(kMutates) && !op.has(kInternal) && OpId(i) != OpId::empty) list.push_back(OpId(i));
+      }
+      return list;
+    }();
+    return ops;
+  }
+  Value argument(const ArgInfo& arg, const Tensor& first) {
+    const int rank = first ? int(first->dim()) : 2;
+    if (arg.has_default && (arg.type == ArgType::kStr || arg.type == ArgType::kDevice || chance(2))) return arg.def;
+    if (arg.optional && chance(3)) return Value();
+    switch (arg.type) {
+      case ArgType::kTensor:
+      case ArgType::kOperand:
+        if (arg.type == ArgType::kOperand && chance(3)) return scalar_;
+        if (arg.name == "index") return chance(2) ? index_ : list_;
+        return first && chance(2) ? partner(first) : any();
+      case ArgType::kTensorList: return std::vector<Tensor>{any(), first ? first : any()};
+      case ArgType::kScalar:
+      case ArgType::kFloat: return chance(3) ? Scalar(double(pick(7) - 2)) : Scalar(pick(9) * 0.25 - 0.5);
+      case ArgType::kInt: return Scalar::of_int(arg.name.find("dim") == 0 ? pick(rank + 1) - (rank > 0) : pick(4) - 1);
+      case ArgType::kIntList: {
+        if (arg.name == "size" && chance(2)) return Sizes{rows_, cols_};
+        Sizes list;
+        const bool dims = arg.name.find("dim") == 0;
+        for (int n = dims ? 1 + pick(std::max(rank, 1)) : 1 + pick(3); n > 0; n--) {
+          list.push_back(dims ? pick(std::max(rank, 1)) : pick(4));
+        }
+        return list;
+      }
+      case ArgType::kBool: return chance(2);
+      case ArgType::kDType: {
+        static const DType types[] = {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16,
+                                      DType::kInt64,   DType::kInt32,   DType::kUInt8,    DType::kBool};
+        return types[pick(8)];
+      }
+      case ArgType::kDevice:
+      case ArgType::kStr: return arg.def;
+    }
+    return Value();
+  }
+  Tensor anything() {
+    const OpInfo& op = info(all_ops()[size_t(pick(int(all_ops().size())))]);
+    Args args;
+    Tensor first;
+    for (const ArgInfo& arg : op.args) {
+      args.push_back(argument(arg, first));
+      if (!first && args.back().is<Tensor>()) first = args.back().tensor();
+    }
+    const Results results = call_op(op.id, std::move(args));
+    if (results.empty()) fail("no result");
+    const Tensor t = results[size_t(pick(int(results.size())))];
+    // The graphs stay small.
+    if (t->dim() > 4 || t->numel().hint > 4096) fail("too large");
+    return t;
+  }
+
   void step() {
     Tensor t;
-    switch (pick(12)) {
+    switch (pick(16)) {
+      case 12:
+      case 13:
+      case 14:
+      case 15: t = anything(); break;
       case 0:
       case 1:
       case 2: t = unary(); break;
