@@ -54,6 +54,12 @@ F float_op(Op op, F a, F b) {
     case Op::kSin: return sin_of(a);
     case Op::kCos: return cos_of(a);
     case Op::kErf: return erf_of(a);
+    case Op::kErfc: return erfc_of(a);
+    case Op::kExpm1: return expm1_of(a);
+    case Op::kLog1p: return log1p_of(a);
+    case Op::kAtan2: return atan2_of(a, b);
+    case Op::kFmod: return fmod_of(a, b);
+    case Op::kCopysign: return with_sign_of(magnitude(a), b);
     default: fail_internal("interpreter: ", name(op), " of floats");
   }
 }
@@ -68,6 +74,10 @@ inline double wide_op(Op op, double a, double b) {
     case Op::kSin: return std::sin(a);
     case Op::kCos: return std::cos(a);
     case Op::kErf: return std::erf(a);
+    case Op::kErfc: return std::erfc(a);
+    case Op::kExpm1: return std::expm1(a);
+    case Op::kLog1p: return std::log1p(a);
+    case Op::kAtan2: return std::atan2(a, b);
     default: return float_op(op, a, b);
   }
 }

@@ -34,8 +34,8 @@
 //    wraps. Floats follow IEEE. max(a, b) is NaN if either is, else a < b ? b : a; min likewise. div, rem, floordiv of
 //    integers by zero give 0; div truncates, rem and floordiv round down as PyTorch's remainder and floor_divide
 //    (floats too). A float cast to an integer truncates; NaN and what does not fit give the smallest i64 or i32,
-//    smaller integers take the low bits of the i32. exp, log, tanh, pow, sin, cos, erf and the random ops are the
-//    algorithms of jit/loop/math.h.
+//    smaller integers take the low bits of the i32. exp, log, tanh, pow, sin, cos, erf, erfc, expm1, log1p, atan2
+//    and the random ops are the algorithms of jit/loop/math.h.
 // 6. After a failing check the launch has failed: what is written from then on is unspecified.
 // 7. lanes loops hold no loops and feed only accumulators with lanes > 1 (all the same), each once; vector loops hold
 //    only serial loops and store to no place twice. A parallel loop stands at the top, alone but for instructions
@@ -97,6 +97,12 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
   X(kSin, "sin", 1, kSame, kFloats)                                                                                  \
   X(kCos, "cos", 1, kSame, kFloats)                                                                                  \
   X(kErf, "erf", 1, kSame, kFloats)                                                                                  \
+  X(kErfc, "erfc", 1, kSame, kFloats)                                                                                \
+  X(kExpm1, "expm1", 1, kSame, kFloats)                                                                              \
+  X(kLog1p, "log1p", 1, kSame, kFloats)                                                                              \
+  X(kAtan2, "atan2", 2, kSame, kFloats)        /* the angle of (b, a) */                                             \
+  X(kFmod, "fmod", 2, kSame, kFloats)          /* exact, with the sign of a */                                       \
+  X(kCopysign, "copysign", 2, kSame, kFloats)  /* |a| with the sign of b */                                          \
   X(kEq, "eq", 2, kCompare, kAll)                                                                                    \
   X(kNe, "ne", 2, kCompare, kAll)                                                                                    \
   X(kLt, "lt", 2, kCompare, kNumbers)                                                                                \

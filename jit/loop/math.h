@@ -1,6 +1,7 @@
-// exp, log, tanh, pow, sin, cos, erf, floor_divide, remainder, Philox and Box-Muller as straight lines of IEEE basic
-// operations over a value type: floats and integers for the interpreter, registers for the code generator, which so
-// agree bit for bit. Coefficients are weighted minimax fits; the tests hold them to their error bounds.
+// exp, log, tanh, pow, sin, cos, erf, erfc, expm1, log1p, atan2, floor_divide, remainder, Philox and Box-Muller as
+// straight lines of IEEE basic operations over a value type: floats and integers for the interpreter, registers for the
+// code generator, which so agree bit for bit. Coefficients are weighted minimax fits; the tests hold them to their
+// error bounds.
 //
 // A value type F (32 or 64 bit floats) brings, found by argument-dependent look-up or from scalar_math.h:
 //   F(double), + - * / and comparisons to MaskOf<F>;  mul_add(a, b, c) rounded once;  fma_into(p, x, c): p = p*x + c
@@ -165,6 +166,105 @@ F erf_of(const F& x) {
   }
   F large = F(1.0) - exp_of(F(0.0) - g);
   return with_sign_of(select(a < F(1.0), mul_add(small, x, x), large), x);
+}
+
+// exp(-x^2) * (1 + 2x) * erfcx is a polynomial of (x - 4) / (x + 4) for x in [1/2, 28].
+template <class D>
+D erfc_double(const D& x) {
+  D a = magnitude(x), c = lower(D(28.0), raise(D(0.5), a));
+  D u = (c - D(4.0)) / (c + D(4.0));
+  D p = horner(u, {1.9717656765049794e-09,  -9.652213521087604e-09,  -1.8406671051403966e-08, 1.03256669073015e-07,
+                   7.540467350144586e-08,   -8.195085083459565e-07,  2.9313186423696087e-07,  5.706494720146254e-06,
+                   -1.1221668942295945e-05, -2.4398057333996413e-05, 0.00015062155590137163,  -0.00019925696553927866,
+                   -0.0007577732634973155,  0.00503197001856426,     -0.016197734061059108,   0.03716751553379472,
+                   -0.06633036581196795,    0.09373283499853434,     -0.1010390660363143,     0.06809705425468844,
+                   0.015379652102619901,    -0.1396211168405625,     1.2329951186255526});
+  D square = D(0.0) - c * c, tail = D(0.0) - mul_add(c, c, square);
+  D large = exp_sum(square, &tail) * p / mul_add(c, D(2.0), D(1.0));
+  D near = D(1.0) - erf_of(a);
+  D r = select(a < D(0.5), near, large);
+  r = select(x < D(0.0), D(2.0) - r, r);
+  return select(x == x, r, x);
+}
+template <class F>
+F erfc_of(const F& x) {
+  if constexpr (FloatTraits<F>::kBits == 32) {
+    return narrow(erfc_double(widen(x)));
+  } else {
+    return erfc_double(x);
+  }
+}
+
+// e^x - 1: 2^n * (e^r - 1) + (2^n - 1) with x = n * ln2 + r.
+template <class F>
+F expm1_of(const F& x) {
+  using I = IntOf<F>;
+  constexpr bool kSingle = FloatTraits<F>::kBits == 32;
+  constexpr int kMantissa = kSingle ? 23 : 52;
+  const double magic = kSingle ? 12582912.0 + 127 : 6755399441055744.0 + 1023;
+  const double top = kSingle ? 40 : 80;
+  F c = raise(F(kSingle ? -30.0 : -60.0), lower(F(top), x));
+  F t = mul_add(c, F(1.4426950408889634), F(magic));
+  F n = t - F(magic);
+  F r = mul_add(n, F(kSingle ? -0.693115234 : -0.69314718060195446), c);
+  r = mul_add(n, F(kSingle ? -3.19461849e-05 : 4.2009150726810846e-11), r);
+  F p = kSingle ? horner(r, {0.000198412698, 0.00138888889, 0.00833333333, 0.0416666667, 0.166666667, 0.5})
+                : horner(r, {1.6059043836821613e-10, 2.08767569878681e-09, 2.505210838544172e-08, 2.755731922398589e-07,
+                             2.7557319223985893e-06, 2.48015873015873e-05, 0.0001984126984126984, 0.001388888888888889,
+                             0.008333333333333333, 0.041666666666666664, 0.16666666666666666, 0.5});
+  p = mul_add(p, r * r, r);
+  F scale = floating(shl(bits(t), kMantissa));
+  F y = mul_add(p, scale, scale - F(1.0));
+  y = select(x > F(top - 1), exp_of(x), y);
+  return select(x == F(0.0), x, y);
+}
+
+// log(u) with u = 1 + x rounded, and what the rounding left out.
+template <class F>
+F log1p_of(const F& x) {
+  F u = x + F(1.0);
+  auto large = x > F(1.0);
+  F left = select(large, F(1.0) - (u - x), x - (u - F(1.0)));
+  F r = log_of(u);
+  r = select((u > F(0.0)) & (u < F(kInf)), r + left / u, r);
+  return select(x == F(0.0), x, r);
+}
+
+// The angle of (x, y), from the smaller of |x| and |y| over the larger; beyond tan(pi/8) about pi/4.
+template <class D>
+D atan2_double(const D& y0, const D& x0, bool huge) {
+  D y = magnitude(y0), x = magnitude(x0);
+  if (huge) {
+    auto scaled = (x > D(1e300)) | (y > D(1e300));
+    D s = select(scaled, D(0.0009765625), D(1.0));
+    x = x * s, y = y * s;
+  }
+  auto steep = y > x;
+  D most = select(steep, y, x), least = select(steep, x, y);
+  // 0/0 is 0, Inf/Inf is 1.
+  auto both = least == D(kInf);
+  most = select(both | (most == D(0.0)), D(1.0), most);
+  least = select(both, D(1.0), least);
+  auto wide = least > most * D(0.41421356237309503);
+  D t = select(wide, least - most, least) / select(wide, least + most, most);
+  D z = t * t;
+  D p = horner(z, {0.016284375050043393, -0.03456931506332609, 0.045515447340221615, -0.05230443640686948,
+                   0.05878927554473807, -0.0666642476020052, 0.07692296368042296, -0.09090908753259112,
+                   0.11111111105150588, -0.14285714285659779, 0.19999999999999804, -0.3333333333333333});
+  D low = select(wide, D(3.061616997868383e-17), D(0.0));
+  D r = mul_add(p, z * t, t) + low;
+  r = select(wide, D(0.78539816339744828) + r, r);
+  r = select(steep, D(1.5707963267948966) - (r - D(6.123233995736766e-17)), r);
+  r = select(with_sign_of(D(1.0), x0) < D(0.0), D(3.1415926535897931) - (r - D(1.2246467991473532e-16)), r);
+  return select((x0 == x0) & (y0 == y0), with_sign_of(r, y0), x0 + y0);
+}
+template <class F>
+F atan2_of(const F& y, const F& x) {
+  if constexpr (FloatTraits<F>::kBits == 32) {
+    return narrow(atan2_double(widen(y), widen(x), false));
+  } else {
+    return atan2_double(y, x, true);
+  }
 }
 
 // log(x), x > 0 and finite, as a sum of two doubles with about 2^-66 of error.

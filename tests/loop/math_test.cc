@@ -53,6 +53,21 @@ void bounds() {
   CHECK(worst<F>([](F x) { return erf_of(x); }, [](long double x) { return erfl(x); }, -7, 7) <= 3);
   CHECK(worst<F>([](F x) { return sin_of(x); }, [](long double x) { return sinl(x); }, -1e5, 1e5) <= 3);
   CHECK(worst<F>([](F x) { return cos_of(x); }, [](long double x) { return cosl(x); }, -1e5, 1e5) <= 3);
+  CHECK(worst<F>([](F x) { return erfc_of(x); }, [](long double x) { return erfcl(x); }, -6, 0.5) <= 2);
+  CHECK(worst<F>([](F x) { return erfc_of(x); }, [](long double x) { return erfcl(x); }, 0.5, single ? 10 : 26) <= 3);
+  CHECK(worst<F>([](F x) { return expm1_of(x); }, [](long double x) { return expm1l(x); }, -1, 1) <= 2);
+  CHECK(worst<F>([](F x) { return expm1_of(x); }, [](long double x) { return expm1l(x); }, bottom, top) <= 2);
+  CHECK(worst<F>([](F x) { return log1p_of(x); }, [](long double x) { return log1pl(x); }, -1, 1) <= 2);
+  CHECK(worst<F>([](F x) { return log1p_of(x); }, [](long double x) { return log1pl(x); }, 0, most) <= 2);
+  for (F other : {F(1), F(-1), F(0.3), F(-1e10)}) {
+    auto mine = [=](F x) { return atan2_of(x, other); }, turned = [=](F x) { return atan2_of(other, x); };
+    CHECK(worst<F>(
+              mine, [=](long double x) { return atan2l(x, other); }, -most, most) <= 2);
+    CHECK(worst<F>(
+              mine, [=](long double x) { return atan2l(x, other); }, -3, 3) <= 2);
+    CHECK(worst<F>(
+              turned, [=](long double x) { return atan2l(other, x); }, -3, 3) <= 2);
+  }
   auto pow_at = [](F y) {
     return worst<F>([y](F x) { return pow_of(x, y); }, [y](long double x) { return powl(x, y); }, 0, 1e4);
   };
@@ -62,6 +77,11 @@ void bounds() {
 template <class F>
 bool same(F a, F b) {
   return (std::isnan(a) && std::isnan(b)) || (a == b && std::signbit(a) == std::signbit(b));
+}
+
+template <class F>
+F most(F) {
+  return std::numeric_limits<F>::max();
 }
 
 template <class F>
@@ -92,7 +112,28 @@ void edges() {
   CHECK(same(sin_of(inf), nan));
   CHECK(same(sin_of(-zero), -zero));
   CHECK(same(cos_of(zero), F(1)));
+  CHECK(same(erfc_of(inf), zero));
+  CHECK(same(erfc_of(-inf), F(2)));
+  CHECK(same(erfc_of(nan), nan));
+  CHECK(same(expm1_of(inf), inf));
+  CHECK(same(expm1_of(-inf), F(-1)));
+  CHECK(same(expm1_of(nan), nan));
+  CHECK(same(expm1_of(-zero), -zero));
+  CHECK(same(log1p_of(F(-1)), -inf));
+  CHECK(same(log1p_of(F(-2)), nan));
+  CHECK(same(log1p_of(inf), inf));
+  CHECK(same(log1p_of(nan), nan));
+  CHECK(same(log1p_of(-zero), -zero));
+  for (F y : {inf, -inf, nan, zero, -zero, F(1), F(-2), most(F())}) {
+    for (F x : {inf, -inf, nan, zero, -zero, F(1), F(-2), most(F())}) {
+      INFO("atan2(" << y << ", " << x << ")");
+      CHECK((same(atan2_of(y, x), F(atan2l(y, x))) || ulps<F>(atan2_of(y, x), atan2l(y, x)) <= 2));
+    }
+  }
   const F tiny = std::numeric_limits<F>::denorm_min();
+  CHECK(same(expm1_of(tiny), tiny));
+  CHECK(same(log1p_of(tiny), tiny));
+  CHECK(same(atan2_of(tiny, F(1)), tiny));
   CHECK(same(tanh_of(tiny), tiny));
   CHECK(same(log_of(tiny), F(logl(tiny))));
 }

@@ -86,6 +86,11 @@ int Analysis::cost(const Loop& l) const {
       case Op::kLog: total += 32; return;
       case Op::kTanh: total += 40; return;
       case Op::kErf: total += 50; return;
+      case Op::kErfc: total += 110; return;
+      case Op::kExpm1: total += 30; return;
+      case Op::kLog1p: total += 38; return;
+      case Op::kAtan2: total += 60; return;
+      case Op::kFmod:
       case Op::kSin:
       case Op::kCos: total += 45; return;
       case Op::kPow: total += 100; return;

@@ -167,6 +167,12 @@ VecFloat<kB> apply(Op op, const VecFloat<kB>& a, const VecFloat<kB>& b) {
     case Op::kSin: return loop::sin_of(a);
     case Op::kCos: return loop::cos_of(a);
     case Op::kErf: return loop::erf_of(a);
+    case Op::kErfc: return loop::erfc_of(a);
+    case Op::kExpm1: return loop::expm1_of(a);
+    case Op::kLog1p: return loop::log1p_of(a);
+    case Op::kAtan2: return loop::atan2_of(a, b);
+    case Op::kFmod: return fmod_of(a, b);
+    case Op::kCopysign: return loop::with_sign_of(loop::magnitude(a), b);
     default: fail_internal("codegen: ", name(op), " of floats");
   }
   return F();
