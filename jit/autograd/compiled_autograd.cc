@@ -69,7 +69,7 @@ struct Extractor {
     return args;
   }
   void node(const Node& n) {
-    recorder.set_location(n.file, n.line);
+    recorder.set_location(n.file, n.line, n.origin);
     Args args = values(n.args);
     if (n.inplace && n.op != OpId::copy_) {
       recorder.call_inplace(n.op, args);

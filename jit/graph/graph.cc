@@ -65,6 +65,7 @@ Node* GraphRecorder::append(OpId op, Args& args) {
   node->args = args;
   node->file = file_;
   node->line = line_;
+  node->origin = origin_ != OpId::kCount ? origin_ : current_origin();
   if (info(op).has(kRandom)) node->rng = graph_.rng_calls++;
   graph_.nodes.push_back(std::move(node));
   return graph_.nodes.back().get();

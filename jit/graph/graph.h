@@ -21,6 +21,7 @@ struct Node {
   int rng = -1;          // kRandom: ordinal of the call index within the graph
   Args args;
   Results results;
+  OpId origin = OpId::kCount;  // the composite op whose decomposition made it
   const char* file = nullptr;  // interned; where the user's Lua called it
   int line = 0;
 };
@@ -59,13 +60,16 @@ class GraphRecorder : public Mode {
   explicit GraphRecorder(Graph& graph) : graph_(graph) {}
   Results call(OpId op, Args& args) override;
   Tensor call_inplace(OpId op, Args& args) override;
-  void set_location(const char* file, int line) { file_ = file, line_ = line; }
+  void set_location(const char* file, int line, OpId origin = OpId::kCount) {
+    file_ = file, line_ = line, origin_ = origin;
+  }
 
  private:
   Node* append(OpId op, Args& args);
   Graph& graph_;
   const char* file_ = nullptr;
   int line_ = 0;
+  OpId origin_ = OpId::kCount;
 };
 
 // Text form. print, parse, print is the identity.

@@ -3,48 +3,13 @@
 #include <cmath>
 #include <limits>
 
-#include "jit/lower/lower.h"
+#include "jit/lower/element.h"
 #include "ops/core/half.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
-namespace {
 
 using loop::Op;
-
-// One element of one node.
-struct Element {
-  const Node& node;
-  Emitter& e;
-  const Index& index;
-
-  Body& body() { return e.body; }
-  const Tensor& result() const { return node.results[0]; }
-  // What the op computes in; the result is rounded to its dtype once, at the end.
-  DType type() const { return opmath_type(result()->dtype); }
-  bool has(size_t k) const { return k < node.args.size() && !node.args[k].is_none(); }
-  bool is_tensor(size_t k) const { return node.args[k].is<Tensor>(); }
-  DType type_of(size_t k) const { return node.args[k].tensor()->dtype; }
-
-  int32_t scalar(const Scalar& s, DType to);
-  int32_t tensor(size_t k) {
-    Tensor t = node.args[k].tensor();
-    return e.operand(t, broadcast_index(e.facts, index, result()->sizes, t->sizes));
-  }
-  int32_t unrounded_arg(size_t k, DType to) {
-    if (is_tensor(k)) return body().cast(tensor(k), to);
-    return scalar(node.args[k].as<Scalar>(), to);
-  }
-  // Where the result is of a half type, operands are rounded to it before the op computes in float32.
-  int32_t arg(size_t k, DType to) {
-    if (!is_half(result()->dtype) || to != type()) return unrounded_arg(k, to);
-    return body().cast(unrounded_arg(k, result()->dtype), to);
-  }
-  int32_t op(Op op, DType t, int32_t a, int32_t b = -1, int32_t c = -1) { return body().op(op, t, a, b, c); }
-  int32_t number(DType t, double v) { return body().constant(t, v); }
-  // Row-major position of the element in the result: what random numbers depend on.
-  int32_t position() { return body().index(at_strides(index, contiguous_strides(result()->sizes), 0)); }
-};
 
 // Numbers are arguments of the kernel, so that a kernel serves every value of them.
 int32_t Element::scalar(const Scalar& s, DType to) {
@@ -60,6 +25,8 @@ int32_t Element::scalar(const Scalar& s, DType to) {
   v.expr = s.expr;
   return body().cast(body().int_value(v), to);
 }
+
+namespace {
 
 int32_t binary(Element& x, Op op, Op logic = Op::kCount) {
   DType t = x.type();
@@ -101,6 +68,8 @@ int32_t logical(Element& x, Op op) { return x.op(op, DType::kBool, x.arg(0, DTyp
 
 int32_t rounding(Element& x, Op op) { return is_float(x.type()) ? unary(x, op) : x.arg(0, x.type()); }
 
+}  // namespace
+
 int32_t pointwise_add(Element& x) { return add_scaled(x, Op::kAdd); }
 int32_t pointwise_sub(Element& x) { return add_scaled(x, Op::kSub); }
 // A half tensor's factor or divisor is taken in float32, as PyTorch's kernels do.
@@ -111,7 +80,15 @@ int32_t pointwise_mul(Element& x) {
 }
 int32_t pointwise_div(Element& x) {
   DType t = x.type();
-  return x.op(Op::kDiv, t, x.arg(0, t), x.unrounded_arg(1, t));
+  if (!x.has(2)) return x.op(Op::kDiv, t, x.arg(0, t), x.unrounded_arg(1, t));
+  if (x.node.args[2].as<std::string>() == "floor") return divide(x, Op::kFloorDiv);
+  int32_t q = divide(x, Op::kDiv);
+  return is_float(t) ? truncated(x, t, q) : q;
+}
+int32_t pointwise_fmod(Element& x) {
+  if (is_float(x.type())) return binary(x, Op::kFmod);
+  DType t = x.type();
+  return x.op(Op::kSub, t, x.arg(0, t), x.op(Op::kMul, t, divide(x, Op::kDiv), x.arg(1, t)));
 }
 int32_t pointwise_pow(Element& x) { return binary(x, Op::kPow); }
 int32_t pointwise_remainder(Element& x) { return divide(x, Op::kRem); }
@@ -176,6 +153,7 @@ int32_t pointwise_arange(Element& x) {
   return x.body().cast(v, x.type());
 }
 
+namespace {
 int32_t random(Element& x, Op op, DType t) {
   LUTRA_CHECK(x.node.rng >= 0, "a random op without its call index");
   return x.body().op(op, t, x.position(), -1, -1, x.node.rng);
@@ -184,6 +162,8 @@ int32_t random_float(Element& x, Op op) {
   DType t = x.type() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   return random(x, op, t);
 }
+}  // namespace
+
 // Half types hold few bits: rounding to the nearest would give 1.
 int32_t pointwise_rand(Element& x) {
   int32_t u = random_float(x, Op::kUniform);
@@ -201,24 +181,18 @@ int32_t pointwise_randint(Element& x) {
   return x.body().cast(x.op(Op::kAdd, t, low, v), x.type());
 }
 
+namespace {
+
 using Rule = int32_t (*)(Element&);
-#define RULE_pointwise(name) &pointwise_##name
-#define RULE_reduce(name) nullptr
-#define RULE_view(name) nullptr
-#define RULE_gather(name) nullptr
-#define RULE_scatter_add(name) nullptr
-#define RULE_extern_mm(name) nullptr
-#define RULE_as_strided_scatter(name) nullptr
-#define RULE_copy_(name) nullptr
-#define RULE_join(name) nullptr
-#define RULE_flip(name) nullptr
-#define RULE_extern(name) nullptr
-#define RULE_pool_map(name) nullptr
-#define RULE_pool_take(name) nullptr
-#define RULE_pool_image(name) nullptr
-#define RULE_decompose(name) nullptr
+constexpr bool is_pointwise(std::string_view lower) { return lower == "pointwise"; }
 const Rule kRules[] = {
-#define OP(name, schema, results, meta, vjp, lower, flags) RULE_##lower(name),
+#define OP(name, schema, results, meta, vjp, lower, flags) \
+  []() -> Rule {                                           \
+    if constexpr (is_pointwise(#lower))                    \
+      return &pointwise_##name;                            \
+    else                                                   \
+      return nullptr;                                      \
+  }(),
 #include "ops/defs/ops.def"
 #undef OP
 };
@@ -233,8 +207,13 @@ bool is_heavy(OpId op) {
     case OpId::rand:
     case OpId::randn:
     case OpId::randint: return true;
-    default: return false;
+    default: return is_heavy_function(op);
   }
+}
+
+// Integers may meet a zero.
+bool divides(const Node& node) {
+  return node.op == OpId::remainder || node.op == OpId::floor_divide || node.op == OpId::fmod || node.op == OpId::div;
 }
 
 }  // namespace
@@ -245,8 +224,7 @@ Lowered lower_pointwise(const Node& node, SymFacts&) {
     if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
   }
   const Node* n = &node;
-  bool divides = node.op == OpId::remainder || node.op == OpId::floor_divide;
-  l.checks = divides && !is_float(node.results[0]->dtype);
+  l.checks = divides(node) && !is_float(node.results[0]->dtype);
   l.heavy = is_heavy(node.op);
   l.emit = [n](Emitter& e, const Index& index) {
     Element x{*n, e, index};

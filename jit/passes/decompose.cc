@@ -22,6 +22,7 @@ struct Decomposer : Mode {
 GraphPtr decompose(const Graph& g) {
   return rebuild(g, [](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (!info(n.op).is_composite()) return false;
+    OriginScope origin(n.op);
     Decomposer mode(b.recorder);
     results = mode.call(n.op, args);
     for (size_t i = 0; i < results.size(); i++) {

@@ -48,7 +48,7 @@ Rebuilder::Rebuilder(const Graph& g)
   }
 }
 
-void Rebuilder::at(const Node& n) { recorder.set_location(n.file, n.line); }
+void Rebuilder::at(const Node& n) { recorder.set_location(n.file, n.line, n.origin); }
 
 Results Rebuilder::copy(const Node& n, Args args) {
   at(n);

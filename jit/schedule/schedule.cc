@@ -134,7 +134,8 @@ class Planner {
     launch.line = node->line;
     for (const BodyArgs::Check& c : args.checks) {
       const KernelFault& f = faults[size_t(c.fault)];
-      launch.faults.push_back({c.arg, f.dim, lutra::name(f.node->op), f.node->file, f.node->line});
+      const OpId told = f.node->origin != OpId::kCount ? f.node->origin : f.node->op;
+      launch.faults.push_back({c.arg, f.dim, lutra::name(told), f.node->file, f.node->line});
     }
     if (std::string bad = loop::verify(launch.kernel); !bad.empty()) {
       fail_internal("schedule: ", bad, "\n", loop::print(launch.kernel));

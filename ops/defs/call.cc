@@ -182,9 +182,18 @@ void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
   }
 }
 
-Results decompose_named(const OpInfo& op, const Args& args) {
+namespace {
+thread_local OpId origin = OpId::kCount;
+}
+OpId current_origin() { return origin; }
+OriginScope::OriginScope(OpId op) : saved(origin) {
+  if (origin == OpId::kCount) origin = op;
+}
+OriginScope::~OriginScope() { origin = saved; }
+
+Results decompose_named(const OpInfo& op, const Args& args, bool opmath) {
   try {
-    return decompose(op, args);
+    return opmath ? decompose(op, args) : op.decompose(args);
   } catch (const Error& error) {
     const std::string text = error.what();
     const size_t colon = text.find(": ");

@@ -48,7 +48,8 @@ std::string inplace_name(OpId op);  // "add_", "copy_"
 // PyTorch's conditions on writing a result of this spec into args[0].
 void check_inplace(OpId op, const Args& args, const ResultSpec& spec);
 // op's decomposition; what the ops within say about bad arguments is said in op's name.
-Results decompose_named(const OpInfo& op, const Args& args);
+// Without opmath the kOpmath flag is not heeded: for dtypes and shapes only.
+Results decompose_named(const OpInfo& op, const Args& args, bool opmath = true);
 // Fills in defaults and checks the arguments' number and kinds.
 void complete_args(const OpInfo& op, Args& args);
 
@@ -62,12 +63,21 @@ struct Executor {
 // Returns the one before.
 Executor* set_executor(Executor* executor);
 
-// The decomposition of a composite's complete arguments. With kOpmath, half operands (and a half dtype asked for) become
-// float32 before it and the results are rounded after it.
+// The decomposition of a composite's complete arguments. With kOpmath, half operands (and a half dtype asked for)
+// become float32 before it and the results are rounded after it.
 Results decompose(const OpInfo& op, const Args& args);
 
 // Helpers in which decompositions and vjp rules are written.
 inline Tensor op1(OpId op, Args args) { return call_op(op, std::move(args))[0]; }
+
+// The composite op being decomposed, outermost; OpId::kCount outside. Errors met while its parts run are told under its
+// name.
+OpId current_origin();
+struct OriginScope {
+  explicit OriginScope(OpId op);
+  ~OriginScope();
+  OpId saved;
+};
 
 // Grad mode of this thread.
 bool grad_enabled();

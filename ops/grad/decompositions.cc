@@ -234,15 +234,49 @@ Tensor soft_cross_entropy(const Tensor& log_p, const Tensor& target, const Value
 }
 }  // namespace
 
+namespace {
+// What label smoothing adds: the mean of all classes' losses, weighted as the targets are.
+Tensor smoothing(const Tensor& log_p, const Args& args, int64_t dim) {
+  const std::string& reduction = args[4].as<std::string>();
+  Tensor target = args[1].tensor(), terms = log_p, weight;
+  if (!args[2].is_none()) {
+    Sizes shape(log_p->sizes.size(), SymInt(1));
+    shape[size_t(dim)] = log_p->sizes[size_t(dim)];
+    weight = view(contiguous(args[2]), shape);
+    terms = mul(terms, weight);
+  }
+  Tensor counted = ne(target, args[3]);
+  Tensor loss = where(counted, neg(sum(terms, {dim}, false)), Scalar(0.0));
+  if (reduction != "mean") return reduce_loss(loss, reduction);
+  Tensor total;
+  if (weight) {
+    Tensor safe = where(counted, target, Scalar::of_int(0));
+    Tensor of_target = index_select(args[2], int_arg(0), reshape(safe, Sizes{numel(safe->sizes)}));
+    total = sum_all(where(counted, view(of_target, target->sizes), Scalar(0.0)));
+  } else {
+    total = sum_all(to_dtype(counted, log_p->dtype));
+  }
+  return div(sum_all(loss), total);
+}
+}  // namespace
+
 Results decompose_cross_entropy(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   int64_t dim = x->sizes.size() == 1 ? 0 : 1;
   Tensor log_p = op1(OpId::log_softmax, {x, int_arg(dim)});
+  const Scalar& smooth = args[5].as<Scalar>();
+  const bool smoothed = !scalar_ask(SymCmp::kEq, smooth, Scalar(0.0));
+  const Scalar rest = scalar_binary(SymOp::kNSub, Scalar(1.0), smooth);
+  const Scalar share =
+      smoothed ? scalar_binary(SymOp::kNDiv, smooth, Scalar(double(x->sizes[size_t(dim)].guard()))) : Scalar(0.0);
   if (is_float(target->dtype)) {
+    if (smoothed) target = add(mul(target, rest), share);
     Tensor loss = soft_cross_entropy(log_p, target, args[2], args[4].as<std::string>(), dim);
     return {conform(OpId::cross_entropy, args, loss)};
   }
-  return {op1(OpId::nll_loss, {log_p, args[1], args[2], args[3], args[4]})};
+  Tensor loss = op1(OpId::nll_loss, {log_p, args[1], args[2], args[3], args[4]});
+  if (!smoothed) return {loss};
+  return {conform(OpId::cross_entropy, args, add(mul(loss, rest), mul(smoothing(log_p, args, dim), share)))};
 }
 
 Results decompose_mse_loss(const Args& args) {

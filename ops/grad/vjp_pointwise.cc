@@ -20,6 +20,13 @@ LUTRA_VJP(mul, "0:a1 1:a0") {
 }
 
 LUTRA_VJP(div, "0:a1 1:a0 1:a1") {
+  const bool rounds = !ctx.args[2].is_none();
+  if (rounds) {
+    for (size_t k = 0; k < 2; k++) {
+      if (ctx.needs(k)) ctx.give(k, zeros_like(ctx.grads[0]));
+    }
+    return;
+  }
   if (ctx.needs(0)) ctx.give(0, div(ctx.grads[0], ctx.args[1]));
   if (ctx.needs(1)) ctx.give(1, mul(neg(ctx.grads[0]), div(div(ctx.args[0], ctx.args[1]), ctx.args[1])));
 }
@@ -61,14 +68,29 @@ LUTRA_VJP(minmax, "0:a0 0:a1 1:a0 1:a1") {
   if (ctx.needs(1)) ctx.give(1, where(op1(loses, {b, a}), Scalar(0.0), shared));
 }
 
-LUTRA_VJP(clamp, "0:a0") {
-  Tensor inside;
-  if (!ctx.args[1].is_none()) inside = ge(ctx.args[0], ctx.args[1]);
-  if (!ctx.args[2].is_none()) {
-    Tensor below = le(ctx.args[0], ctx.args[2]);
-    inside = inside ? logical_and(inside, below) : below;
+// The bounds take what the input does not; where they cross, the upper one does.
+LUTRA_VJP(clamp, "0:a0 0:a1 0:a2 1:a0 1:a1 1:a2 2:a0 2:a1 2:a2") {
+  const Value &x = ctx.args[0], &low = ctx.args[1], &high = ctx.args[2];
+  const Tensor& g = ctx.grads[0];
+  if (ctx.needs(0)) {
+    Tensor inside;
+    if (!low.is_none()) inside = ge(x, low);
+    if (!high.is_none()) {
+      Tensor below = le(x, high);
+      inside = inside ? logical_and(inside, below) : below;
+    }
+    ctx.give(0, where(inside, g, Scalar(0.0)));
   }
-  ctx.give(0, where(inside, ctx.grads[0], Scalar(0.0)));
+  if (ctx.needs(1)) {
+    Tensor taken = lt(x, low);
+    if (!high.is_none()) taken = logical_and(taken, lt(low, high));
+    ctx.give(1, where(taken, g, Scalar(0.0)));
+  }
+  if (ctx.needs(2)) {
+    Tensor taken = gt(x, high);
+    if (!low.is_none()) taken = op1(OpId::logical_or, {taken, gt(low, high)});
+    ctx.give(2, where(taken, g, Scalar(0.0)));
+  }
 }
 
 LUTRA_VJP(neg, "") { ctx.give(0, neg(ctx.grads[0])); }

@@ -31,7 +31,7 @@ ResultSpecs meta_decomposed(OpId op, const Args& args) {
   DryRun dry;
   ModeScope mode(&dry);
   ResultSpecs specs;
-  for (const Tensor& t : decompose_named(info(op), args)) {
+  for (const Tensor& t : decompose_named(info(op), args, false)) {
     ResultSpec spec;
     spec.sizes = t->sizes, spec.strides = t->strides, spec.dtype = t->dtype;
     specs.push_back(spec);

@@ -123,6 +123,10 @@ ResultSpecs meta_nll_loss(OpId op, const Args& args) { return {class_loss(op, ar
 
 ResultSpecs meta_cross_entropy(OpId op, const Args& args) {
   const Tensor &input = args[0].as<Tensor>(), &target = args[1].as<Tensor>();
+  const Scalar& smooth = args[5].as<Scalar>();
+  if (scalar_ask(SymCmp::kLt, smooth, Scalar(0.0)) || scalar_ask(SymCmp::kLt, Scalar(1.0), smooth)) {
+    fail("cross_entropy: label_smoothing must be between 0 and 1, got ", to_string(smooth));
+  }
   // A target of the input's shape holds class probabilities.
   if (is_float(target->dtype) && !input->sizes.empty() && same_sizes(input->sizes, target->sizes)) {
     if (!is_float(input->dtype)) fail(name(op), ": not defined for an input of dtype ", name(input->dtype));

@@ -57,17 +57,27 @@ void check_operands(const std::string& fn, const OpInfo& op, const Args& args) {
   if (operands) fail(fn, ": at least one argument must be a Tensor");
 }
 
+bool is_true(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword) {
+  if (keyword.value < 0) return false;
+  if (in.kind(keyword.value) != LuaKind::kBoolean) {
+    fail(fn, ": argument '", keyword.name, "' must be a boolean, got ", in.describe(keyword.value));
+  }
+  return in.boolean(keyword.value);
+}
+
 LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   const OpInfo& op = info(self.op);
-  ExtraKeyword extras[2];
+  ExtraKeyword extras[3];
   size_t count = 0;
-  ExtraKeyword *out = nullptr, *requires_grad = nullptr;
+  ExtraKeyword *out = nullptr, *requires_grad = nullptr, *inplace = nullptr;
   if (!self.inplace && !op.has(kView) && !op.has(kMutates)) *(out = &extras[count++]) = {"out"};
   if (op.has(kCreation)) *(requires_grad = &extras[count++]) = {"requires_grad"};
+  // What nn.functional's activations take.
+  if (!self.inplace && op.has(kInplace)) *(inplace = &extras[count++]) = {"inplace"};
   Args args = bind_schema(self.name, op.args, in, {extras, count});
   check_operands(self.name, op, args);
   if (op.has(kCreation) && args.back().is_none()) args.back() = default_device_value();
-  if (self.inplace) {
+  if (self.inplace || (inplace && is_true(self.name, in, *inplace))) {
     if (!args[0].is<Tensor>()) {
       fail(self.name, ": argument '", op.args[0].name, "' must be a Tensor, got ", in.describe(0));
     }
@@ -179,18 +189,26 @@ std::vector<Binding> build() {
                     system_specials(), save_specials()}) {
     add_specials(out, rows);
   }
-  // Other names of ops.
-  static const char* const kAliases[][2] = {{"multiply", "mul"},       {"subtract", "sub"}, {"divide", "div"},
-                                            {"true_divide", "div"},    {"negative", "neg"}, {"absolute", "abs"},
-                                            {"swapdims", "transpose"}, {"concat", "cat"},   {"concatenate", "cat"},
-                                            {"row_stack", "vstack"},   {"ger", "outer"},    {"trapz", "trapezoid"},
-                                            {"moveaxis", "movedim"},   {"greater", "gt"},   {"less", "lt"}};
+  // Other names of ops, and of their in-place forms.
+  static const char* const kAliases[][2] = {
+      {"concat", "cat"},         {"concatenate", "cat"},  {"row_stack", "vstack"}, {"ger", "outer"},
+      {"trapz", "trapezoid"},    {"moveaxis", "movedim"}, {"multiply", "mul"},     {"subtract", "sub"},
+      {"divide", "div"},         {"true_divide", "div"},  {"negative", "neg"},     {"absolute", "abs"},
+      {"swapdims", "transpose"}, {"greater", "gt"},       {"less", "lt"},          {"greater_equal", "ge"},
+      {"less_equal", "le"},      {"not_equal", "ne"},     {"clip", "clamp"},       {"fix", "trunc"},
+      {"arccos", "acos"},        {"arccosh", "acosh"},    {"arcsin", "asin"},      {"arcsinh", "asinh"},
+      {"arctan", "atan"},        {"arctanh", "atanh"},    {"arctan2", "atan2"}};
   for (const auto& alias : kAliases) {
-    auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == alias[1]; });
-    LUTRA_CHECK(it != out.end(), "alias of no binding");
-    Binding copy = *it;
-    copy.name = alias[0];
-    out.push_back(copy);
+    bool found = false;
+    for (const char* form : {"", "_"}) {
+      auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == std::string(alias[1]) + form; });
+      if (it == out.end()) continue;
+      found = true;
+      Binding copy = *it;
+      copy.name = std::string(alias[0]) + form;
+      out.push_back(copy);
+    }
+    LUTRA_CHECK(found, "alias of no binding");
   }
   return out;
 }

@@ -47,29 +47,13 @@ LuaResults equal(Args& a) {
   return {all_true("equal", binary(OpId::eq, x, y))};
 }
 
-// |x - y| <= atol + rtol |y|, infinities by equality.
-LuaResults isclose(Args& a) {
-  const Tensor x = a[0].tensor(), y = a[1].tensor();
-  if (x->dtype != y->dtype) fail("isclose: dtypes ", name(x->dtype), " and ", name(y->dtype), " differ");
-  GradModeScope off(false);
-  Tensor same = binary(OpId::eq, x, y);
-  if (a[4].as<bool>())
-    same = binary(OpId::logical_or, same, binary(OpId::logical_and, op1(OpId::isnan, {x}), op1(OpId::isnan, {y})));
-  Tensor u = is_float(x->dtype) ? x : to_dtype(x, DType::kFloat64),
-         v = is_float(y->dtype) ? y : to_dtype(y, DType::kFloat64);
-  Tensor apart = op1(OpId::abs, {op1(OpId::sub, {u, v})});
-  Tensor allowed = op1(OpId::add, {binary(OpId::mul, op1(OpId::abs, {v}), a[2]), a[3]});
-  Tensor finite = binary(OpId::lt, apart, vnum(INFINITY));
-  Tensor close = binary(OpId::logical_and, finite, binary(OpId::le, apart, allowed));
-  return {binary(OpId::logical_or, same, close)};
-}
-
 LuaResults allclose(Args& a) {
   need_data("allclose", a[0].tensor()), need_data("allclose", a[1].tensor());
   if (a[0].tensor()->dtype != a[1].tensor()->dtype) {
     fail("allclose: dtypes ", name(a[0].tensor()->dtype), " and ", name(a[1].tensor()->dtype), " differ");
   }
-  return {all_true("allclose", isclose(a)[0].tensor())};
+  GradModeScope off(false);
+  return {all_true("allclose", op1(OpId::isclose, a))};
 }
 
 // a < b of two one-element tensors.
@@ -90,12 +74,6 @@ LuaResults reduce_all(Args& a) {
   return {op1(kReduce, {a[0]})};
 }
 
-LuaResults is_infinite(Args& a) { return {binary(OpId::eq, op1(OpId::abs, {a[0]}), vnum(INFINITY))}; }
-LuaResults is_finite(Args& a) {
-  const Tensor t = a[0].tensor();
-  return {binary(OpId::lt, op1(OpId::abs, {is_float(t->dtype) ? t : to_dtype(t, DType::kFloat32)}), vnum(INFINITY))};
-}
-
 const Composite kRows[] = {
     {"max", "Tensor input", kBoth, reduce_all<OpId::amax>},
     {"max", "Tensor input, int dim!, bool keepdim!=False", kBoth, op_of<OpId::max_dim>},
@@ -104,22 +82,10 @@ const Composite kRows[] = {
     {"min", "Tensor input, int dim!, bool keepdim!=False", kBoth, op_of<OpId::min_dim>},
     {"min", "Tensor input, Tensor other", kBoth, op_of<OpId::minimum>},
     {"equal", "Tensor input, Tensor other", kBoth | kNeedsData, equal},
-    {"isclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False", kBoth,
-     isclose},
     {"allclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False",
      kBoth | kNeedsData, allclose},
     {"__lt", "Tensor input, Tensor other", kNeedsData, compare_one<OpId::lt>},
     {"__le", "Tensor input, Tensor other", kNeedsData, compare_one<OpId::le>},
-    {"clamp_min", "Tensor input, Scalar min", kBoth,
-     [](Args& a) -> LuaResults {
-       return {op1(OpId::clamp, {a[0], a[1], {}})};
-     }},
-    {"clamp_max", "Tensor input, Scalar max", kBoth,
-     [](Args& a) -> LuaResults {
-       return {op1(OpId::clamp, {a[0], {}, a[1]})};
-     }},
-    {"isinf", "Tensor input", kBoth, is_infinite},
-    {"isfinite", "Tensor input", kBoth, is_finite},
 };
 
 }  // namespace

@@ -1,0 +1,331 @@
+// Mathematical functions and bit operations of pointwise ops, as formulas over loop instructions. Functions without an
+// instruction of their own are computed in float64 and rounded once, so that float32 results are within one unit in the
+// last place.
+#include <cmath>
+
+#include "jit/lower/element.h"
+
+namespace lutra {
+namespace {
+
+using loop::Op;
+
+// A value being written; formulas are C++ expressions over these.
+struct Num {
+  Element* x;
+  DType t;
+  int32_t v;
+  Num made(Op op, Num b) const { return {x, t, x->op(op, t, v, b.v)}; }
+  Num made(Op op) const { return {x, t, x->op(op, t, v)}; }
+  Num number(double c) const { return {x, t, x->number(t, c)}; }
+};
+struct Bool {
+  Element* x;
+  int32_t v;
+};
+#define LUTRA_NUM_OPERATOR(sign, code)                                         \
+  Num operator sign(Num a, Num b) { return a.made(Op::code, b); }              \
+  Num operator sign(Num a, double b) { return a.made(Op::code, a.number(b)); } \
+  Num operator sign(double a, Num b) { return b.number(a).made(Op::code, b); }
+LUTRA_NUM_OPERATOR(+, kAdd)
+LUTRA_NUM_OPERATOR(-, kSub)
+LUTRA_NUM_OPERATOR(*, kMul)
+LUTRA_NUM_OPERATOR(/, kDiv)
+#undef LUTRA_NUM_OPERATOR
+#define LUTRA_NUM_COMPARE(sign, code)                                                           \
+  Bool operator sign(Num a, Num b) { return {a.x, a.x->op(Op::code, DType::kBool, a.v, b.v)}; } \
+  [[maybe_unused]] Bool operator sign(Num a, double b) { return a sign a.number(b); }
+LUTRA_NUM_COMPARE(<, kLt)
+LUTRA_NUM_COMPARE(<=, kLe)
+LUTRA_NUM_COMPARE(>, kGt)
+LUTRA_NUM_COMPARE(>=, kGe)
+LUTRA_NUM_COMPARE(==, kEq)
+LUTRA_NUM_COMPARE(!=, kNe)
+#undef LUTRA_NUM_COMPARE
+Bool operator&(Bool a, Bool b) { return {a.x, a.x->op(Op::kAnd, DType::kBool, a.v, b.v)}; }
+Bool operator|(Bool a, Bool b) { return {a.x, a.x->op(Op::kOr, DType::kBool, a.v, b.v)}; }
+Bool operator!(Bool a) { return {a.x, a.x->op(Op::kNot, DType::kBool, a.v)}; }
+Num select(Bool m, Num a, Num b) { return {a.x, a.t, a.x->op(Op::kSelect, a.t, m.v, a.v, b.v)}; }
+Num select(Bool m, double a, Num b) { return select(m, b.number(a), b); }
+Num select(Bool m, Num a, double b) { return select(m, a, a.number(b)); }
+Num abs(Num a) { return a.made(Op::kAbs); }
+Num exp(Num a) { return a.made(Op::kExp); }
+Num log(Num a) { return a.made(Op::kLog); }
+Num sqrt(Num a) { return a.made(Op::kSqrt); }
+Num floor(Num a) { return a.made(Op::kFloor); }
+Num sin(Num a) { return a.made(Op::kSin); }
+Num cos(Num a) { return a.made(Op::kCos); }
+Num erf(Num a) { return a.made(Op::kErf); }
+Num expm1(Num a) { return a.made(Op::kExpm1); }
+Num log1p(Num a) { return a.made(Op::kLog1p); }
+Num atan2(Num y, Num x) { return y.made(Op::kAtan2, x); }
+Num copysign(Num a, Num b) { return a.made(Op::kCopysign, b); }
+Num pow(Num a, Num b) { return a.made(Op::kPow, b); }
+
+Num argument(Element& x, size_t k, DType t) { return {&x, t, x.arg(k, t)}; }
+// The argument in float64; rounded() brings a result back.
+Num wide(Element& x, size_t k = 0) { return argument(x, k, DType::kFloat64); }
+int32_t rounded(Num v) { return v.x->body().cast(v.v, v.x->type()); }
+
+// The type in which a function of bits and whole numbers is computed: halves in float32.
+DType whole_type(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+
+Num trunc(Num a) { return select(a < 0.0, a.made(Op::kCeil), a.made(Op::kFloor)); }
+
+// To the nearest whole number, ties to the even one: adding 2^mantissa leaves no fraction.
+Num round_half_even(Num a) {
+  double magic = a.t == DType::kFloat64 ? 4503599627370496.0 : 8388608.0;
+  Num m = abs(a);
+  return select(m < magic, copysign((m + magic) - magic, a), a);
+}
+
+int32_t one_argument(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type())); }
+
+// log to a base by its inverse logarithm. In float64 a power of the base is found exactly.
+int32_t logarithm(Element& x, double base, double inverse) {
+  Num a = wide(x), y = log(a) * inverse;
+  if (x.type() != DType::kFloat64) return rounded(y);
+  Num n = round_half_even(y);
+  return select(pow(a.number(base), n) == a, n, y).v;
+}
+
+// x + y for the sum of a shift: lgamma and the polygammas are computed at 8 or more.
+struct Shifted {
+  Num at, product, inverse_sum, inverse_squares;
+};
+Shifted shift_up(Num y) {
+  Num product = y, sum = 1.0 / y, squares = sum * sum;
+  for (int k = 1; k < 8; k++) {
+    Num next = y + double(k), inverse = 1.0 / next;
+    product = product * next, sum = sum + inverse, squares = squares + inverse * inverse;
+  }
+  Bool low = y < 8.0;
+  return {select(low, y + 8.0, y), select(low, product, 1.0), select(low, sum, 0.0), select(low, squares, 0.0)};
+}
+// c[0] + c[1]*z + ...
+Num series(Num z, std::initializer_list<double> c) {
+  auto it = c.end();
+  Num p = z.number(*--it);
+  while (it != c.begin()) p = p * z + *--it;
+  return p;
+}
+// pi times the distance to the nearest whole number, with its sign.
+Num pi_fraction(Num a) { return (a - round_half_even(a)) * M_PI; }
+
+}  // namespace
+
+int32_t truncated(Element& x, DType t, int32_t v) {
+  DType at = whole_type(t);
+  return x.body().cast(trunc(Num{&x, at, x.body().cast(v, at)}).v, t);
+}
+
+int32_t pointwise_sin(Element& x) { return one_argument(x, Op::kSin); }
+int32_t pointwise_cos(Element& x) { return one_argument(x, Op::kCos); }
+int32_t pointwise_erf(Element& x) { return one_argument(x, Op::kErf); }
+int32_t pointwise_erfc(Element& x) { return one_argument(x, Op::kErfc); }
+int32_t pointwise_expm1(Element& x) { return one_argument(x, Op::kExpm1); }
+int32_t pointwise_log1p(Element& x) { return one_argument(x, Op::kLog1p); }
+int32_t pointwise_tan(Element& x) {
+  Num a = wide(x);
+  return rounded(sin(a) / cos(a));
+}
+int32_t pointwise_asin(Element& x) {
+  Num a = wide(x);
+  return rounded(atan2(a, sqrt((1.0 - a) * (1.0 + a))));
+}
+int32_t pointwise_acos(Element& x) {
+  Num a = wide(x);
+  return rounded(atan2(sqrt((1.0 - a) * (1.0 + a)), a));
+}
+int32_t pointwise_atan(Element& x) {
+  Num a = argument(x, 0, x.type());
+  return atan2(a, a.number(1)).v;
+}
+int32_t pointwise_atan2(Element& x) { return atan2(argument(x, 0, x.type()), argument(x, 1, x.type())).v; }
+int32_t pointwise_sinh(Element& x) {
+  Num a = wide(x), m = abs(a), e = expm1(m), half = exp(m * 0.5);
+  Num r = select(m < 709.0, (e + e / (e + 1.0)) * 0.5, half * 0.5 * half);
+  return rounded(copysign(r, a));
+}
+int32_t pointwise_cosh(Element& x) {
+  Num m = abs(wide(x)), e = exp(m), half = exp(m * 0.5);
+  return rounded(select(m < 709.0, (e + 1.0 / e) * 0.5, half * 0.5 * half));
+}
+int32_t pointwise_asinh(Element& x) {
+  Num a = wide(x), m = abs(a), s = m * m;
+  Num r = select(m < 1e8, log1p(m + s / (sqrt(s + 1.0) + 1.0)), log(m) + M_LN2);
+  return rounded(copysign(r, a));
+}
+int32_t pointwise_acosh(Element& x) {
+  Num a = wide(x), t = a - 1.0;
+  return rounded(select(a < 1e8, log1p(t + sqrt(t * 2.0 + t * t)), log(a) + M_LN2));
+}
+int32_t pointwise_atanh(Element& x) {
+  Num a = wide(x), m = abs(a);
+  return rounded(copysign(log1p((m + m) / (1.0 - m)) * 0.5, a));
+}
+int32_t pointwise_exp2(Element& x) {
+  Num a = wide(x);
+  if (x.type() == DType::kFloat64) return pow(a.number(2), a).v;
+  return rounded(exp(a * M_LN2));
+}
+int32_t pointwise_log2(Element& x) { return logarithm(x, 2, 1 / M_LN2); }
+int32_t pointwise_log10(Element& x) { return logarithm(x, 10, 1 / M_LN10); }
+
+// A rational guess, then two steps of Newton's on erf.
+int32_t pointwise_erfinv(Element& x) {
+  Num y = wide(x), z = y * y;
+  Num central = y * series(z, {0.886226899, -1.645349621, 0.914624893, -0.140543331}) /
+                series(z, {1.0, -2.118377725, 1.442710462, -0.329097515, 0.012229801});
+  Num s = sqrt(log((1.0 - abs(y)) * 0.5) * -1.0);
+  Num outer = copysign(
+      series(s, {-1.970840454, -1.624906493, 3.429567803, 1.641345311}) / series(s, {1.0, 3.543889200, 1.637067800}),
+      y);
+  Num r = select(abs(y) <= 0.7, central, outer);
+  for (int i = 0; i < 2; i++) r = r - (erf(r) - y) / (exp(r * r * -1.0) * M_2_SQRTPI);
+  Num edge = select(abs(y) == 1.0, copysign(y.number(INFINITY), y), NAN);
+  return rounded(select(abs(y) < 1.0, select(y == 0.0, y, r), edge));
+}
+
+int32_t pointwise_lgamma(Element& x) {
+  Num a = wide(x);
+  Bool reflect = a < 0.5;
+  Num y = select(reflect, 1.0 - a, a);
+  Shifted s = shift_up(y);
+  Num i = 1.0 / s.at;
+  Num tail = i * series(i * i, {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360, 1.0 / 156});
+  Num r = (s.at - 0.5) * log(s.at) - s.at + (0.91893853320467274 + tail) - log(s.product);
+  Num mirrored = log(M_PI / abs(sin(pi_fraction(a)))) - r;
+  r = select(reflect, mirrored, r);
+  r = select((a == 1.0) | (a == 2.0), 0.0, r);
+  return rounded(select(abs(a) == INFINITY, INFINITY, r));
+}
+
+// The pole at 0 is an infinity with its sign; the others are NaN.
+int32_t pointwise_digamma(Element& x) {
+  Num a = wide(x);
+  Bool reflect = a < 0.0;
+  Num y = select(reflect, 1.0 - a, a);
+  Shifted s = shift_up(y);
+  Num i = 1.0 / s.at, z = i * i;
+  Num tail = z * series(z, {-1.0 / 12, 1.0 / 120, -1.0 / 252, 1.0 / 240, -1.0 / 132, 691.0 / 32760, -1.0 / 12});
+  Num r = log(s.at) - i * 0.5 + tail - s.inverse_sum;
+  Num f = pi_fraction(a);
+  r = select(reflect, r - M_PI * cos(f) / sin(f), r);
+  r = select(reflect & (floor(a) == a), NAN, r);
+  r = select(a == INFINITY, INFINITY, r);
+  return rounded(select(a == 0.0, copysign(a.number(INFINITY), a * -1.0), r));
+}
+int32_t pointwise_trigamma(Element& x) {
+  Num a = wide(x);
+  Bool reflect = a < 0.5;
+  Num y = select(reflect, 1.0 - a, a);
+  Shifted s = shift_up(y);
+  Num i = 1.0 / s.at, z = i * i;
+  Num tail = series(z, {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6});
+  Num r = i + z * 0.5 + z * i * tail + s.inverse_squares;
+  Num f = M_PI / sin(pi_fraction(a));
+  return rounded(select(reflect, f * f - r, r));
+}
+
+int32_t pointwise_hypot(Element& x) {
+  Num a = abs(wide(x, 0)), b = abs(wide(x, 1));
+  Bool infinite = (a == INFINITY) | (b == INFINITY);
+  if (x.type() != DType::kFloat64) return rounded(select(infinite, INFINITY, sqrt(a * a + b * b)));
+  Num most = select(a < b, b, a), least = select(a < b, a, b), q = least / select(most == 0.0, 1.0, most);
+  return select(infinite, INFINITY, most * sqrt(q * q + 1.0)).v;
+}
+
+int32_t pointwise_copysign(Element& x) { return copysign(argument(x, 0, x.type()), argument(x, 1, x.type())).v; }
+int32_t pointwise_signbit(Element& x) {
+  if (x.type_of(0) == DType::kBool) return x.body().constant_int(DType::kBool, 0);
+  Num a = argument(x, 0, x.type_of(0));
+  return is_float(a.t) ? (copysign(a.number(1), a) < 0.0).v : (a < 0.0).v;
+}
+int32_t pointwise_trunc(Element& x) {
+  return is_float(x.type()) ? truncated(x, x.type(), x.arg(0, x.type())) : x.arg(0, x.type());
+}
+// decimals: as PyTorch does, by a power of ten there and back.
+int32_t pointwise_round(Element& x) {
+  if (!is_float(x.type())) return x.arg(0, x.type());
+  Num a = argument(x, 0, whole_type(x.type()));
+  int64_t decimals = x.node.args[1].as<Scalar>().to_int();
+  if (decimals == 0) return rounded(round_half_even(a));
+  double ten = std::pow(10.0, double(std::abs(decimals)));
+  if (decimals < 0) return rounded(round_half_even(a / ten) * ten);
+  return rounded(round_half_even(a * ten) / ten);
+}
+int32_t pointwise_fmax(Element& x) {
+  if (!is_float(x.type())) return pointwise_maximum(x);
+  Num a = argument(x, 0, x.type()), b = argument(x, 1, x.type());
+  return select((a >= b) | (b != b), a, b).v;
+}
+int32_t pointwise_fmin(Element& x) {
+  if (!is_float(x.type())) return pointwise_minimum(x);
+  Num a = argument(x, 0, x.type()), b = argument(x, 1, x.type());
+  return select((a <= b) | (b != b), a, b).v;
+}
+int32_t pointwise_positive(Element& x) { return x.arg(0, x.type()); }
+
+namespace {
+int32_t bitwise(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type()), x.arg(1, x.type())); }
+
+// The amount of a shift in [0, bits), and whether it is that.
+struct Shift {
+  Num value, power;
+  Bool inside;
+};
+Shift shift(Element& x, int bits) {
+  Num a = argument(x, 0, x.type()), n = argument(x, 1, x.type());
+  Bool inside = (n >= 0.0) & (n < double(bits));
+  return {a, pow(n.number(2), select(inside, n, 0.0)), inside};
+}
+int bits_of(DType t) { return int(size_of(t)) * 8; }
+}  // namespace
+
+int32_t pointwise_bitwise_and(Element& x) { return bitwise(x, Op::kAnd); }
+int32_t pointwise_bitwise_or(Element& x) { return bitwise(x, Op::kOr); }
+int32_t pointwise_bitwise_xor(Element& x) { return bitwise(x, Op::kXor); }
+int32_t pointwise_bitwise_not(Element& x) { return x.op(Op::kNot, x.type(), x.arg(0, x.type())); }
+int32_t pointwise_bitwise_left_shift(Element& x) {
+  Shift s = shift(x, bits_of(x.type()));
+  return select(s.inside, s.value * s.power, 0.0).v;
+}
+// By a power of two rounding down; what is shifted out leaves copies of the sign.
+int32_t pointwise_bitwise_right_shift(Element& x) {
+  bool is_signed = x.type() != DType::kUInt8;
+  Shift s = shift(x, bits_of(x.type()) - int(is_signed));
+  Num down = s.value.made(Op::kFloorDiv, s.power);
+  return select(s.inside, down, is_signed ? select(s.value < 0.0, s.value.number(-1), 0.0) : s.value.number(0)).v;
+}
+
+bool is_heavy_function(OpId op) {
+  switch (op) {
+    case OpId::sin:
+    case OpId::cos:
+    case OpId::tan:
+    case OpId::asin:
+    case OpId::acos:
+    case OpId::atan:
+    case OpId::atan2:
+    case OpId::sinh:
+    case OpId::cosh:
+    case OpId::asinh:
+    case OpId::acosh:
+    case OpId::atanh:
+    case OpId::exp2:
+    case OpId::expm1:
+    case OpId::log2:
+    case OpId::log10:
+    case OpId::log1p:
+    case OpId::erf:
+    case OpId::erfc:
+    case OpId::erfinv:
+    case OpId::lgamma:
+    case OpId::digamma:
+    case OpId::trigamma: return true;
+    default: return false;
+  }
+}
+
+}  // namespace lutra

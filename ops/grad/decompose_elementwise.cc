@@ -1,0 +1,264 @@
+// What composite elementwise functions and activations mean.
+#include <cmath>
+
+#include "ops/grad/formula.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+Tensor constant_like(double v, const Tensor& t) { return full({}, v, t->dtype, t->device()); }
+Tensor everywhere(bool v, const Tensor& t) { return full(t->sizes, Scalar::of_bool(v), DType::kBool, t->device()); }
+Tensor floating(const Tensor& t) { return to_dtype(t, to_float(t->dtype)); }
+// A formula of v, integers as floats.
+template <class F>
+Results in_floats(const Value& v, F formula) {
+  return {formula(floating(v.as<Tensor>()))};
+}
+Scalar negative(const Value& v) { return scalar_binary(SymOp::kNSub, Scalar(0.0), v.as<Scalar>()); }
+Scalar one_minus(const Value& v) { return scalar_binary(SymOp::kNSub, Scalar(1.0), v.as<Scalar>()); }
+// An operand in the type that op's meta rule gives.
+Tensor promoted(const Value& v, DType type, const Tensor& other) {
+  return v.is<Tensor>() ? to_dtype(v.as<Tensor>(), type) : full({}, v.as<Scalar>(), type, other->device());
+}
+DType result_dtype(OpId op, const Args& args) { return info(op).meta(op, args)[0].dtype; }
+
+}  // namespace
+
+// -- elementwise
+
+Results decompose_deg2rad(const Args& args) {
+  return in_floats(args[0], [](Tensor x) { return x * (M_PI / 180); });
+}
+Results decompose_rad2deg(const Args& args) {
+  return in_floats(args[0], [](Tensor x) { return x * (180 / M_PI); });
+}
+Results decompose_frac(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {x - trunc(x)};
+}
+Results decompose_sgn(const Args& args) { return {sign(args[0])}; }
+Results decompose_sinc(const Args& args) {
+  return in_floats(args[0], [](Tensor x) {
+    Tensor p = x * M_PI;
+    return where(eq(x, Scalar(0.0)), Scalar(1.0), sin(p) / p);
+  });
+}
+Results decompose_logit(const Args& args) {
+  return in_floats(args[0], [&](Tensor x) {
+    if (!args[1].is_none()) {
+      x = where(lt(x, args[1]), args[1], x);
+      x = where(gt(x, one_minus(args[1])), one_minus(args[1]), x);
+    }
+    return log(x / (1.0 - x));
+  });
+}
+// NaN, Inf and -Inf become numbers: by default 0, the greatest and the least.
+Results decompose_nan_to_num(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (!is_float(x->dtype)) return {op1(OpId::clone, {x})};
+  double most = x->dtype == DType::kFloat64    ? 1.7976931348623157e308
+                : x->dtype == DType::kFloat32  ? 3.4028234663852886e38
+                : x->dtype == DType::kBFloat16 ? 3.3895313892515355e38
+                                               : 65504;
+  auto given = [&](size_t k, double otherwise) { return args[k].is_none() ? Value(Scalar(otherwise)) : args[k]; };
+  Tensor r = where(isnan(x), given(1, 0), x);
+  r = where(eq(x, Scalar(INFINITY)), given(2, most), r);
+  return {where(eq(x, Scalar(-INFINITY)), given(3, -most), r)};
+}
+Results decompose_isinf(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {is_float(x->dtype) ? eq(abs(x), Scalar(INFINITY)) : everywhere(false, x)};
+}
+Results decompose_isfinite(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {is_float(x->dtype) ? lt(abs(x), Scalar(INFINITY)) : everywhere(true, x)};
+}
+Results decompose_isposinf(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {is_float(x->dtype) ? eq(x, Scalar(INFINITY)) : everywhere(false, x)};
+}
+Results decompose_isneginf(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {is_float(x->dtype) ? eq(x, Scalar(-INFINITY)) : everywhere(false, x)};
+}
+// |x - y| <= atol + rtol |y|, infinities by equality.
+Results decompose_isclose(const Args& args) {
+  Tensor x = args[0].tensor(), y = args[1].tensor(), same = eq(x, y);
+  if (args[4].as<bool>() && is_float(x->dtype)) same = logical_or(same, logical_and(isnan(x), isnan(y)));
+  auto real = [](const Tensor& t) { return is_float(t->dtype) ? wide(t) : to_dtype(t, DType::kFloat64); };
+  Tensor u = real(x), v = real(y), apart = abs(u - v);
+  Tensor allowed = add(mul(abs(v), args[2]), args[3]);
+  return {logical_or(same, logical_and(lt(apart, Scalar(INFINITY)), le(apart, allowed)))};
+}
+Results decompose_isin(const Args& args) {
+  auto tensor = [&](size_t k) {
+    const Tensor& other = args[1 - k].is<Tensor>() ? args[1 - k].as<Tensor>() : args[k].as<Tensor>();
+    return args[k].is<Tensor>() ? args[k].as<Tensor>() : full({}, args[k].as<Scalar>(), other->dtype, other->device());
+  };
+  Tensor x = tensor(0), set = reshape(contiguous(tensor(1)), Sizes{tensor(1)->numel()});
+  Tensor hit = op1(OpId::any, {eq(unsqueeze(contiguous(x), int_arg(-1)), set), Sizes{SymInt(-1)}});
+  return {args[3].as<bool>() ? logical_not(hit) : hit};
+}
+Results decompose_clamp_min(const Args& args) { return call_op(OpId::clamp, {args[0], args[1]}); }
+Results decompose_clamp_max(const Args& args) { return call_op(OpId::clamp, {args[0], {}, args[1]}); }
+Results decompose_rsub(const Args& args) { return call_op(OpId::sub, {args[1], args[0], args[2]}); }
+Results decompose_float_power(const Args& args) {
+  auto operand = [&](size_t k) -> Value {
+    return args[k].is<Tensor>() ? Value(to_dtype(args[k].as<Tensor>(), DType::kFloat64)) : args[k];
+  };
+  return {pow(operand(0), operand(1))};
+}
+Results decompose_ldexp(const Args& args) {
+  DType type = result_dtype(OpId::ldexp, args);
+  return in_floats(to_dtype(args[0].tensor(), type),
+                   [&](Tensor x) { return mul(x, pow(Scalar(2.0), to_dtype(args[1].tensor(), x->dtype))); });
+}
+
+namespace {
+// log(b^x + b^y) from the greater of the two; equal infinities are themselves.
+Results log_add(const Args& args, OpId op, Tensor (*grow)(const Tensor&), Tensor (*shrink)(const Tensor&)) {
+  DType type = result_dtype(op, args);
+  return in_floats(to_dtype(args[0].tensor(), type), [&](Tensor a) {
+    Tensor b = to_dtype(args[1].tensor(), a->dtype);
+    Tensor sum = maximum(a, b) + shrink(grow(neg(abs(a - b))));
+    return where(logical_and(eq(abs(a), Scalar(INFINITY)), eq(a, b)), a, sum);
+  });
+}
+Tensor grow2(const Tensor& t) { return op1(OpId::exp2, {t}); }
+Tensor shrink2(const Tensor& t) { return log1p(t) * (1 / M_LN2); }
+Tensor grow_e(const Tensor& t) { return exp(t); }
+}  // namespace
+Results decompose_logaddexp(const Args& args) { return log_add(args, OpId::logaddexp, grow_e, log1p); }
+Results decompose_logaddexp2(const Args& args) { return log_add(args, OpId::logaddexp2, grow2, shrink2); }
+
+Results decompose_xlogy(const Args& args) {
+  DType type = result_dtype(OpId::xlogy, args);
+  const Tensor& any = args[0].is<Tensor>() ? args[0].as<Tensor>() : args[1].as<Tensor>();
+  Tensor x = wide(promoted(args[0], type, any)), y = wide(promoted(args[1], type, any));
+  Tensor r = where(eq(x, Scalar(0.0)), Scalar(0.0), x * log(y));
+  return {to_dtype(where(isnan(y), y, r), type)};
+}
+Results decompose_heaviside(const Args& args) {
+  Tensor x = args[0].tensor(), step = to_dtype(gt(x, Scalar(0.0)), x->dtype);
+  if (x->dtype == DType::kBool) return {logical_or(x, args[1].tensor())};
+  return {where(eq(x, Scalar(0.0)), args[1], step)};
+}
+
+// -- activations
+
+namespace {
+constexpr double kGeluBeta = M_SQRT2 * M_2_SQRTPI * 0.5, kGeluCubic = 0.044715;
+
+Tensor softplus(const Tensor& x) { return where(gt(x, Scalar(20.0)), x, log1p(exp(x))); }
+}  // namespace
+
+Results decompose_gelu(const Args& args) {
+  return in_floats(args[0], [&](Tensor x) {
+    if (args[1].as<std::string>() == "none") return x * 0.5 * (erf(x * M_SQRT1_2) + 1.0);
+    Tensor inner = (x * x * x * kGeluCubic + x) * kGeluBeta;
+    return x * 0.5 * (tanh(inner) + 1.0);
+  });
+}
+Results decompose_gelu_backward(const Args& args) {
+  Tensor given = args[0].tensor();
+  return in_floats(args[1], [&](Tensor x) {
+    Tensor g = to_dtype(given, x->dtype);
+    if (args[2].as<std::string>() == "none") {
+      Tensor cdf = (erf(x * M_SQRT1_2) + 1.0) * 0.5, pdf = exp(x * x * -0.5) * (M_2_SQRTPI * M_SQRT1_2 * 0.5);
+      return g * (cdf + x * pdf);
+    }
+    Tensor squared = x * x, t = tanh((squared * x * kGeluCubic + x) * kGeluBeta), half = x * 0.5;
+    Tensor slope = (squared * (3 * kGeluCubic) + 1.0) * kGeluBeta;
+    return g * ((t + 1.0) * 0.5 + half * (1.0 - t * t) * slope);
+  });
+}
+Results decompose_silu(const Args& args) {
+  return in_floats(args[0], [](Tensor x) { return x / (exp(neg(x)) + 1.0); });
+}
+Results decompose_silu_backward(const Args& args) {
+  Tensor given = args[0].tensor();
+  return in_floats(args[1], [&](Tensor x) {
+    Tensor s = sigmoid(x);
+    return to_dtype(given, x->dtype) * s * (x * (1.0 - s) + 1.0);
+  });
+}
+Results decompose_mish(const Args& args) {
+  return in_floats(args[0], [](Tensor x) { return x * tanh(softplus(x)); });
+}
+Results decompose_elu(const Args& args) {
+  return in_floats(args[0], [&](Tensor x) {
+    Tensor below = mul(mul(expm1(mul(x, args[3])), args[1]), args[2]);
+    return where(le(x, Scalar(0.0)), below, mul(x, args[2]));
+  });
+}
+Results decompose_selu(const Args& args) {
+  return call_op(OpId::elu, {args[0], Scalar(1.6732632423543772848), Scalar(1.0507009873554804934)});
+}
+Results decompose_celu(const Args& args) {
+  Scalar inverse = scalar_binary(SymOp::kNDiv, Scalar(1.0), args[1].as<Scalar>());
+  return call_op(OpId::elu, {args[0], args[1], Scalar(1.0), inverse});
+}
+Results decompose_leaky_relu(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {where(gt(x, Scalar(0.0)), x, mul(x, args[1]))};
+}
+Results decompose_hardtanh(const Args& args) { return call_op(OpId::clamp, {args[0], args[1], args[2]}); }
+Results decompose_relu6(const Args& args) { return call_op(OpId::hardtanh, {args[0], Scalar(0.0), Scalar(6.0)}); }
+Results decompose_hardswish(const Args& args) {
+  return in_floats(args[0], [](Tensor x) { return x * clamp(x + 3.0, Scalar(0.0), Scalar(6.0)) / 6.0; });
+}
+Results decompose_hardsigmoid(const Args& args) {
+  return in_floats(args[0], [](Tensor x) { return clamp(x + 3.0, Scalar(0.0), Scalar(6.0)) / 6.0; });
+}
+Results decompose_hardshrink(const Args& args) {
+  Tensor x = args[0].tensor(), inside = logical_and(ge(x, negative(args[1])), le(x, args[1]));
+  return {where(inside, Scalar(0.0), x)};
+}
+Results decompose_softshrink(const Args& args) {
+  return in_floats(args[0], [&](Tensor x) {
+    Tensor r = where(gt(x, args[1]), sub(x, args[1]), where(lt(x, negative(args[1])), add(x, args[1]), Scalar(0.0)));
+    return where(isnan(x), x, r);
+  });
+}
+Results decompose_tanhshrink(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {x - tanh(x)};
+}
+Results decompose_softsign(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {x / (abs(x) + 1.0)};
+}
+Results decompose_softplus(const Args& args) {
+  return in_floats(args[0], [&](Tensor x) {
+    Tensor z = mul(x, args[1]);
+    return where(gt(z, args[2]), x, div(log1p(exp(z)), args[1]));
+  });
+}
+Results decompose_logsigmoid(const Args& args) {
+  return in_floats(args[0], [](Tensor x) { return minimum(x, constant_like(0, x)) - log1p(exp(neg(abs(x)))); });
+}
+Results decompose_threshold(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {to_dtype(where(le(x, args[1]), args[2], x), x->dtype)};
+}
+// The weight of a channel, dim 1.
+Results decompose_prelu(const Args& args) {
+  Tensor x = args[0].tensor(), w = args[1].tensor();
+  Sizes shape;
+  if (w->sizes.size() == 1 && !x->sizes.empty()) {
+    shape = Sizes(x->sizes.size(), SymInt(1));
+    if (x->sizes.size() >= 2) shape[1] = w->sizes[0];
+  }
+  return {where(gt(x, Scalar(0.0)), x, reshape(w, shape) * x)};
+}
+Results decompose_glu(const Args& args) {
+  Tensor x = args[0].tensor();
+  int64_t d = wrap_dim(OpId::glu, args[1].sym_int().guard(), x->sizes.size());
+  Scalar half = Scalar::of_sym(floor_div(x->sizes[size_t(d)], 2));
+  Tensor a = op1(OpId::slice, {x, int_arg(d), int_arg(0), half}), b = op1(OpId::slice, {x, int_arg(d), half});
+  return {to_dtype(wide(a) * sigmoid(wide(b)), x->dtype)};
+}
+Results decompose_softmin(const Args& args) { return call_op(OpId::softmax, {neg(args[0]), args[1], args[2]}); }
+
+}  // namespace lutra

@@ -1,0 +1,268 @@
+// What losses and distances mean. Checks of shapes that broadcasting would not make are here: the meta rule of most is
+// the decomposition itself.
+#include <cmath>
+
+#include "ops/grad/formula.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+const std::string& text(const Value& v) { return v.as<std::string>(); }
+
+void check_reduction(OpId op, const std::string& reduction) {
+  if (reduction == "none" || reduction == "mean" || reduction == "sum") return;
+  fail(name(op), ": reduction '", reduction, "' is unknown (expected 'none', 'mean' or 'sum')");
+}
+void check_float(OpId op, const Tensor& t, const char* argument) {
+  if (!is_float(t->dtype)) fail(name(op), ": '", argument, "' must be a float tensor, got ", name(t->dtype));
+}
+void check_same_shape(OpId op, const Tensor& a, const Tensor& b) {
+  if (same_sizes(a->sizes, b->sizes)) return;
+  fail(name(op), ": expected input and target of one shape, got ", to_string(a->sizes), " and ", to_string(b->sizes));
+}
+Scalar negative(const Value& v) { return scalar_binary(SymOp::kNSub, Scalar(0.0), v.as<Scalar>()); }
+Tensor at_least(const Tensor& t, double low) { return clamp(t, Scalar(low), {}); }
+// x * log(x) with 0 at 0, NaN below.
+Tensor x_log_x(const Tensor& x) { return op1(OpId::xlogy, {x, x}); }
+
+}  // namespace
+
+Tensor reduced(const Tensor& loss, const std::string& reduction) {
+  if (reduction == "none") return loss;
+  return reduction == "sum" ? sum_all(loss) : op1(OpId::mean, {loss});
+}
+
+Results decompose_l1_loss(const Args& args) { return {reduced(abs(sub(args[0], args[1])), text(args[2]))}; }
+
+Results decompose_smooth_l1_loss(const Args& args) {
+  const Scalar& beta = args[3].as<Scalar>();
+  if (scalar_ask(SymCmp::kLt, beta, Scalar(0.0))) fail("smooth_l1_loss: beta must be at least 0");
+  Tensor z = abs(sub(args[0], args[1]));
+  if (scalar_ask(SymCmp::kEq, beta, Scalar(0.0))) return {reduced(z, text(args[2]))};
+  Scalar half = scalar_binary(SymOp::kNMul, beta, Scalar(0.5));
+  return {reduced(where(lt(z, beta), div(z * z * 0.5, beta), sub(z, half)), text(args[2]))};
+}
+
+Results decompose_huber_loss(const Args& args) {
+  const Scalar& delta = args[3].as<Scalar>();
+  if (!scalar_ask(SymCmp::kLt, Scalar(0.0), delta)) fail("huber_loss: delta must be greater than 0");
+  Tensor z = abs(sub(args[0], args[1]));
+  Scalar half = scalar_binary(SymOp::kNMul, delta, Scalar(0.5));
+  return {reduced(where(le(z, delta), z * z * 0.5, mul(sub(z, half), delta)), text(args[2]))};
+}
+
+Results decompose_soft_margin_loss(const Args& args) {
+  Tensor z = mul(neg(args[1]), args[0]);
+  return {reduced(log1p(exp(z)), text(args[2]))};
+}
+
+Results decompose_kl_div(const Args& args) {
+  Tensor input = args[0].tensor(), target = args[1].tensor();
+  const std::string& reduction = text(args[2]);
+  if (reduction != "batchmean") check_reduction(OpId::kl_div, reduction);
+  check_float(OpId::kl_div, input, "input");
+  Tensor loss = args[3].as<bool>() ? exp(target) * (target - input) : x_log_x(target) - target * input;
+  if (reduction != "batchmean" || input->sizes.empty()) {
+    return {reduced(loss, reduction == "batchmean" ? "sum" : reduction)};
+  }
+  return {div(sum_all(loss), Scalar::of_sym(input->sizes[0]))};
+}
+
+// Logarithms no lower than -100, as PyTorch has it.
+Results decompose_binary_cross_entropy(const Args& args) {
+  Tensor x = args[0].tensor(), target = args[1].tensor();
+  check_reduction(OpId::binary_cross_entropy, text(args[3]));
+  check_float(OpId::binary_cross_entropy, x, "input");
+  check_same_shape(OpId::binary_cross_entropy, x, target);
+  Tensor loss = (target - 1.0) * at_least(log1p(neg(x)), -100) - target * at_least(log(x), -100);
+  if (!args[2].is_none()) loss = mul(loss, args[2]);
+  return {reduced(loss, text(args[3]))};
+}
+
+// (1 - target) x + w (log(1 + e^-|x|) + max(-x, 0)): no large exponential.
+Results decompose_binary_cross_entropy_with_logits(const Args& args) {
+  Tensor x = args[0].tensor(), target = args[1].tensor();
+  const OpId op = OpId::binary_cross_entropy_with_logits;
+  check_reduction(op, text(args[3]));
+  check_float(op, x, "input");
+  check_same_shape(op, x, target);
+  Tensor log_sigmoid = op1(OpId::logsigmoid, {x});
+  if (!args[4].is_none()) {
+    Tensor weight = mul(sub(args[4], Scalar(1.0)), target) + 1.0;
+    log_sigmoid = log_sigmoid * weight;
+  }
+  Tensor loss = (1.0 - target) * x - log_sigmoid;
+  if (!args[2].is_none()) loss = mul(loss, args[2]);
+  return {reduced(loss, text(args[3]))};
+}
+
+Results decompose_gaussian_nll_loss(const Args& args) {
+  Tensor x = args[0].tensor(), target = args[1].tensor();
+  check_reduction(OpId::gaussian_nll_loss, text(args[5]));
+  Tensor var =
+      args[2].is<Tensor>() ? args[2].as<Tensor>() : full(x->sizes, args[2].as<Scalar>(), x->dtype, x->device());
+  if (!same_sizes(var->sizes, x->sizes)) {
+    bool one_less = var->sizes.size() + 1 == x->sizes.size();
+    for (size_t d = 0; one_less && d < var->sizes.size(); d++) one_less = var->sizes[d] == x->sizes[d];
+    bool last_one = var->sizes.size() == x->sizes.size() && !x->sizes.empty() && var->sizes.back() == 1;
+    for (size_t d = 0; last_one && d + 1 < x->sizes.size(); d++) last_one = var->sizes[d] == x->sizes[d];
+    if (!one_less && !last_one) {
+      fail("gaussian_nll_loss: var of shape ", to_string(var->sizes), " does not fit an input of shape ",
+           to_string(x->sizes));
+    }
+    if (one_less) var = unsqueeze(var, int_arg(-1));
+  }
+  // The floor of var takes no gradient away.
+  Tensor held;
+  {
+    GradModeScope off(false);
+    held = sub(clamp(op1(OpId::detach, {var}), args[4], {}), op1(OpId::detach, {var}));
+  }
+  var = var + held;
+  Tensor d = x - target, loss = (log(var) + d * d / var) * 0.5;
+  if (args[3].as<bool>()) loss = loss + 0.5 * std::log(2 * M_PI);
+  return {reduced(loss, text(args[5]))};
+}
+
+Results decompose_poisson_nll_loss(const Args& args) {
+  Tensor x = args[0].tensor(), target = args[1].tensor();
+  check_reduction(OpId::poisson_nll_loss, text(args[5]));
+  Tensor loss = args[2].as<bool>() ? exp(x) - target * x : x - target * log(add(x, args[4]));
+  if (args[3].as<bool>()) {
+    Tensor stirling = target * log(target) - target + log(target * (2 * M_PI)) * 0.5;
+    loss = loss + where(le(target, Scalar(1.0)), Scalar(0.0), stirling);
+  }
+  return {reduced(loss, text(args[5]))};
+}
+
+Results decompose_margin_ranking_loss(const Args& args) {
+  check_reduction(OpId::margin_ranking_loss, text(args[4]));
+  if (args[0].tensor()->sizes.size() != args[1].tensor()->sizes.size() ||
+      args[0].tensor()->sizes.size() != args[2].tensor()->sizes.size()) {
+    fail("margin_ranking_loss: expected three tensors of one number of dimensions, got shapes ",
+         to_string(args[0].tensor()->sizes), ", ", to_string(args[1].tensor()->sizes), " and ",
+         to_string(args[2].tensor()->sizes));
+  }
+  Tensor t = add(mul(neg(args[2]), sub(args[0], args[1])), args[3]);
+  return {reduced(at_least(t, 0), text(args[4]))};
+}
+
+Results decompose_hinge_embedding_loss(const Args& args) {
+  Tensor x = args[0].tensor(), target = args[1].tensor();
+  check_reduction(OpId::hinge_embedding_loss, text(args[3]));
+  Tensor margin = at_least(sub(args[2], x), 0);
+  Tensor loss = where(ne(target, Scalar(1.0)), margin, Scalar(0.0)) + where(ne(target, Scalar(-1.0)), x, Scalar(0.0));
+  return {reduced(loss, text(args[3]))};
+}
+
+Results decompose_cosine_embedding_loss(const Args& args) {
+  Tensor a = args[0].tensor(), b = args[1].tensor(), target = args[2].tensor();
+  check_reduction(OpId::cosine_embedding_loss, text(args[4]));
+  const size_t n = target->sizes.size();
+  if (n > 1 || a->sizes.size() != n + 1 || b->sizes.size() != n + 1) {
+    fail("cosine_embedding_loss: expected a target of 1 dimension and inputs of 2, or 0 and 1, got shapes ",
+         to_string(target->sizes), ", ", to_string(a->sizes), " and ", to_string(b->sizes));
+  }
+  const Sizes last = {SymInt(-1)};
+  Tensor prod = sum(a * b, last, false), u = sum(a * a, last, false) + 1e-12, v = sum(b * b, last, false) + 1e-12;
+  Tensor cosine = prod / sqrt(u * v);
+  Tensor apart = at_least(sub(cosine, args[3]), 0);
+  Tensor loss =
+      where(eq(target, Scalar(1.0)), 1.0 - cosine, Scalar(0.0)) + where(eq(target, Scalar(-1.0)), apart, Scalar(0.0));
+  return {reduced(loss, text(args[4]))};
+}
+
+Results decompose_triplet_margin_loss(const Args& args) {
+  check_reduction(OpId::triplet_margin_loss, text(args[7]));
+  const size_t n = args[0].tensor()->sizes.size();
+  if (args[1].tensor()->sizes.size() != n || args[2].tensor()->sizes.size() != n) {
+    fail("triplet_margin_loss: expected anchor, positive and negative of one number of dimensions, got shapes ",
+         to_string(args[0].tensor()->sizes), ", ", to_string(args[1].tensor()->sizes), " and ",
+         to_string(args[2].tensor()->sizes));
+  }
+  auto distance = [&](size_t a, size_t b) {
+    return op1(OpId::pairwise_distance, {args[a], args[b], args[4], args[5]});
+  };
+  Tensor near = distance(0, 1), far = distance(0, 2);
+  if (args[6].as<bool>()) far = minimum(far, distance(1, 2));
+  return {reduced(at_least(add(sub(near, far), args[3]), 0), text(args[7]))};
+}
+
+// Of classes: how far each falls short of the target's by less than the margin.
+Results decompose_multi_margin_loss(const Args& args) {
+  Tensor x = args[0].tensor(), target = args[1].tensor();
+  check_reduction(OpId::multi_margin_loss, text(args[5]));
+  const double p = args[2].as<Scalar>().to_double();
+  if (p != 1 && p != 2) fail("multi_margin_loss: p must be 1 or 2, got ", to_string(args[2].as<Scalar>()));
+  if (target->dtype != DType::kInt64) {
+    fail("multi_margin_loss: expected a target of class indices (int64), got ", name(target->dtype));
+  }
+  const bool single = x->sizes.size() < 2;
+  if (single) x = reshape(x, Sizes{1, x->numel()}), target = reshape(target, Sizes{1});
+  if (x->sizes.size() != 2 || target->sizes.size() != 1 || target->sizes[0] != x->sizes[0]) {
+    fail("multi_margin_loss: a target of shape ", to_string(target->sizes), " does not fit an input of shape ",
+         to_string(x->sizes));
+  }
+  Tensor index = unsqueeze(target, int_arg(1)), own = gather(x, int_arg(1), index);
+  Tensor z = at_least(add(x - own, args[3]), 0);
+  if (p == 2) z = z * z;
+  if (!args[4].is_none()) z = z * unsqueeze(index_select(args[4], int_arg(0), target), int_arg(1));
+  Tensor classes = op1(OpId::arange, {Scalar::of_sym(x->sizes[1])});
+  z = where(eq(index, classes), Scalar(0.0), z);
+  Tensor loss = div(sum(z, {SymInt(1)}, false), Scalar::of_sym(x->sizes[1]));
+  return {reduced(single && text(args[5]) == "none" ? reshape(loss, {}) : loss, text(args[5]))};
+}
+
+// -- distances
+
+// Each vector by its own length, of which eps is the least.
+Results decompose_cosine_similarity(const Args& args) {
+  Tensor a = args[0].tensor(), b = args[1].tensor();
+  DType type = result_type(args, {0, 1});
+  if (!is_float(type)) fail("cosine_similarity: expected float tensors, got ", name(type));
+  a = to_dtype(a, type), b = to_dtype(b, type);
+  Sizes sizes = broadcast(OpId::cosine_similarity, a->sizes, b->sizes);
+  SymInt dim = wrap_dim(OpId::cosine_similarity, args[2].sym_int().guard(), sizes.size());
+  auto fitted = [&](const Tensor& t) { return same_sizes(t->sizes, sizes) ? t : expand(t, sizes); };
+  a = fitted(a), b = fitted(b);
+  auto length = [&](const Tensor& t) { return clamp(sqrt(sum(t * t, {dim}, true)), args[3], {}); };
+  if (sizes.empty()) return {(a / clamp(abs(a), args[3], {})) * (b / clamp(abs(b), args[3], {}))};
+  return {sum((a / length(a)) * (b / length(b)), {dim}, false)};
+}
+
+namespace {
+// The p-norm along dim.
+Tensor norm_along(const Tensor& t, const Scalar& p, SymInt dim, bool keepdim) {
+  const double v = p.to_double();
+  if (t->sizes.empty()) return abs(t);
+  if (v == 2) return op1(OpId::norm_along, {t, Scalar::of_sym(dim), keepdim});
+  if (v == 1) return sum(abs(t), {dim}, keepdim);
+  if (v == INFINITY) return op1(OpId::amax, {abs(t), Sizes{dim}, keepdim});
+  if (v == -INFINITY) return op1(OpId::amin, {abs(t), Sizes{dim}, keepdim});
+  if (v == 0) return sum(to_dtype(ne(t, Scalar(0.0)), t->dtype), {dim}, keepdim);
+  return pow(sum(pow(abs(t), p), {dim}, keepdim), Scalar(1 / v));
+}
+}  // namespace
+
+Results decompose_pairwise_distance(const Args& args) {
+  Tensor d = add(sub(args[0], args[1]), args[3]);
+  check_float(OpId::pairwise_distance, d, "x1");
+  return {norm_along(d, args[2].as<Scalar>(), -1, args[4].as<bool>())};
+}
+
+Results decompose_normalize(const Args& args) {
+  Tensor x = args[0].tensor();
+  check_float(OpId::normalize, x, "input");
+  SymInt dim = wrap_dim(OpId::normalize, args[2].sym_int().guard(), x->sizes.size());
+  Tensor length = clamp(norm_along(x, args[1].as<Scalar>(), dim, true), args[3], {});
+  return {x / length};
+}
+
+// The Euclidean length along a dim; its gradient at 0 is 0.
+Results decompose_norm_along(const Args& args) {
+  Tensor x = args[0].tensor();
+  return {sqrt(sum(x * x, {args[1].sym_int()}, args[2].as<bool>()))};
+}
+
+}  // namespace lutra

@@ -1,0 +1,169 @@
+// vjp rules of elementwise functions and activations.
+#include <cmath>
+
+#include "ops/grad/formula.h"
+#include "ops/grad/vjp.h"
+
+namespace lutra {
+
+// LUTRA_OF_X(op, formula of g and the argument x), LUTRA_OF_R(op, formula of g and the result r), in wide() types.
+#define LUTRA_OF_X(rule, formula)                        \
+  LUTRA_VJP(rule, "0:a0") {                              \
+    Tensor g = wide(ctx.grads[0]), x = wide(ctx.arg(0)); \
+    ctx.give(0, formula);                                \
+  }
+#define LUTRA_OF_R(rule, formula)                            \
+  LUTRA_VJP(rule, "0:r0") {                                  \
+    Tensor g = wide(ctx.grads[0]), r = wide(ctx.results[0]); \
+    ctx.give(0, formula);                                    \
+  }
+
+LUTRA_OF_X(sin, g* cos(x))
+LUTRA_OF_X(cos, g* neg(sin(x)))
+LUTRA_OF_R(tan, g*(r* r + 1.0))
+LUTRA_OF_X(asin, g* rsqrt(1.0 - x * x))
+LUTRA_OF_X(acos, neg(g* rsqrt(1.0 - x * x)))
+LUTRA_OF_X(atan, g / (x * x + 1.0))
+LUTRA_OF_X(sinh, g* cosh(x))
+LUTRA_OF_X(cosh, g* sinh(x))
+LUTRA_OF_X(asinh, g* rsqrt(x* x + 1.0))
+LUTRA_OF_X(acosh, g* rsqrt(x* x - 1.0))
+LUTRA_OF_X(atanh, g / (1.0 - x * x))
+LUTRA_OF_R(exp2, g* r* M_LN2)
+LUTRA_OF_R(expm1, g*(r + 1.0))
+LUTRA_OF_X(log2, g / (x * M_LN2))
+LUTRA_OF_X(log10, g / (x * M_LN10))
+LUTRA_OF_X(log1p, g / (x + 1.0))
+LUTRA_OF_X(erf, exp(neg(x* x)) * M_2_SQRTPI * g)
+LUTRA_OF_X(erfc, exp(neg(x* x)) * -M_2_SQRTPI * g)
+LUTRA_OF_R(erfinv, exp(r* r) * (1 / M_2_SQRTPI) * g)
+LUTRA_OF_X(lgamma, g* digamma(x))
+LUTRA_OF_X(digamma, g* op1(OpId::trigamma, {x}))
+LUTRA_OF_X(silu, op1(OpId::silu_backward, {g, x}))
+LUTRA_OF_X(hardswish, where(le(x, Scalar(-3.0)), Scalar(0.0), where(lt(x, Scalar(3.0)), g*(x / 3.0 + 0.5), g)))
+LUTRA_OF_X(hardsigmoid, where(logical_and(gt(x, Scalar(-3.0)), lt(x, Scalar(3.0))), g*(1.0 / 6), Scalar(0.0)))
+LUTRA_OF_X(logsigmoid, g*(1.0 - sigmoid(x)))
+
+LUTRA_VJP(gelu, "0:a0") { ctx.give(0, op1(OpId::gelu_backward, {ctx.grads[0], ctx.args[0], ctx.args[1]})); }
+
+LUTRA_VJP(sinc, "0:a0") {
+  Tensor x = wide(ctx.arg(0)), p = x * M_PI;
+  ctx.give(0, where(eq(x, Scalar(0.0)), Scalar(0.0), wide(ctx.grads[0]) * ((cos(p) * p - sin(p)) / (p * x))));
+}
+
+LUTRA_VJP(logit, "0:a0") {
+  Tensor x = wide(ctx.arg(0)), g = wide(ctx.grads[0]) / (x * (1.0 - x));
+  if (ctx.args[1].is_none()) {
+    Tensor inside = logical_and(ge(x, Scalar(0.0)), le(x, Scalar(1.0)));
+    return ctx.give(0, where(inside, g, Scalar(NAN)));
+  }
+  Scalar eps = ctx.args[1].as<Scalar>(), high = scalar_binary(SymOp::kNSub, Scalar(1.0), eps);
+  ctx.give(0, where(logical_and(ge(x, eps), le(x, high)), g, Scalar(0.0)));
+}
+
+LUTRA_VJP(mish, "0:a0") {
+  Tensor x = wide(ctx.arg(0)), s = sigmoid(x), t = tanh(op1(OpId::softplus, {x}));
+  ctx.give(0, wide(ctx.grads[0]) * (t + x * s * (1.0 - t * t)));
+}
+
+LUTRA_VJP(elu, "0:a0") {
+  Tensor x = wide(ctx.arg(0)), g = wide(ctx.grads[0]);
+  Tensor below = mul(mul(mul(g, ctx.args[3]), mul(exp(mul(x, ctx.args[3])), ctx.args[1])), ctx.args[2]);
+  ctx.give(0, where(le(x, Scalar(0.0)), below, mul(g, ctx.args[2])));
+}
+
+LUTRA_VJP(leaky_relu, "0:a0") {
+  ctx.give(0, where(gt(ctx.args[0], Scalar(0.0)), ctx.grads[0], mul(ctx.grads[0], ctx.args[1])));
+}
+
+LUTRA_VJP(hardtanh, "0:a0") {
+  Tensor outside = logical_or(le(ctx.args[0], ctx.args[1]), ge(ctx.args[0], ctx.args[2]));
+  ctx.give(0, where(outside, Scalar(0.0), ctx.grads[0]));
+}
+
+namespace {
+// Within [-lambd, lambd] nothing flows.
+void shrink_grad(VjpContext& ctx) {
+  Scalar low = scalar_binary(SymOp::kNSub, Scalar(0.0), ctx.args[1].as<Scalar>());
+  Tensor inside = logical_and(ge(ctx.args[0], low), le(ctx.args[0], ctx.args[1]));
+  ctx.give(0, where(inside, Scalar(0.0), ctx.grads[0]));
+}
+}  // namespace
+LUTRA_VJP(hardshrink, "0:a0") { shrink_grad(ctx); }
+LUTRA_VJP(softshrink, "0:a0") { shrink_grad(ctx); }
+
+LUTRA_VJP(softplus, "0:a0") {
+  Tensor x = wide(ctx.arg(0)), g = wide(ctx.grads[0]), z = mul(x, ctx.args[1]);
+  ctx.give(0, where(gt(z, ctx.args[2]), g, g * sigmoid(z)));
+}
+
+LUTRA_VJP(threshold, "0:a0") { ctx.give(0, where(le(ctx.args[0], ctx.args[1]), Scalar(0.0), ctx.grads[0])); }
+
+// -- of two tensors
+
+LUTRA_VJP(atan2, "0:a0 0:a1 1:a0 1:a1") {
+  Tensor y = wide(ctx.arg(0)), x = wide(ctx.arg(1)), g = wide(ctx.grads[0]) / (y * y + x * x);
+  if (ctx.needs(0)) ctx.give(0, g * x);
+  if (ctx.needs(1)) ctx.give(1, g * neg(y));
+}
+
+LUTRA_VJP(hypot, "0:a0 0:r0 1:a1 1:r0") {
+  for (size_t k = 0; k < 2; k++) {
+    if (ctx.needs(k)) ctx.give(k, ctx.grads[0] * (ctx.arg(k) / ctx.results[0]));
+  }
+}
+
+LUTRA_VJP(copysign, "0:a0 0:r0") {
+  if (ctx.needs(0)) {
+    Tensor x = ctx.arg(0);
+    ctx.give(0, ctx.grads[0] * where(eq(x, Scalar(0.0)), Scalar(0.0), ctx.results[0] / x));
+  }
+  if (ctx.needs(1)) ctx.give(1, zeros_like(ctx.grads[0]));
+}
+
+LUTRA_VJP(fmod, "1:a0 1:a1") {
+  if (ctx.needs(0)) ctx.give(0, ctx.grads[0]);
+  if (ctx.needs(1)) ctx.give(1, mul(neg(ctx.grads[0]), trunc(div(ctx.args[0], ctx.args[1]))));
+}
+
+// The first argument wins ties.
+LUTRA_VJP(fmaxmin, "0:a0 0:a1 1:a0 1:a1") {
+  Tensor a = ctx.arg(0), b = ctx.arg(1);
+  Tensor first = logical_or(ctx.op == OpId::fmax ? ge(a, b) : le(a, b), isnan(b));
+  if (ctx.needs(0)) ctx.give(0, where(first, ctx.grads[0], Scalar(0.0)));
+  if (ctx.needs(1)) ctx.give(1, where(first, Scalar(0.0), ctx.grads[0]));
+}
+
+LUTRA_VJP(logaddexp, "0:a0 0:r0 1:a1 1:r0") {
+  for (size_t k = 0; k < 2; k++) {
+    if (ctx.needs(k)) ctx.give(k, ctx.grads[0] * exp(ctx.arg(k) - ctx.results[0]));
+  }
+}
+LUTRA_VJP(logaddexp2, "0:a0 0:r0 1:a1 1:r0") {
+  for (size_t k = 0; k < 2; k++) {
+    if (ctx.needs(k)) ctx.give(k, ctx.grads[0] * op1(OpId::exp2, {ctx.arg(k) - ctx.results[0]}));
+  }
+}
+
+// 0 * log(y) is 0 with the gradient 0, unless y is NaN or not positive.
+LUTRA_VJP(xlogy, "0:a0 0:a1 1:a0 1:a1") {
+  Tensor g = ctx.grads[0];
+  auto full_of = [&](const Value& v) {
+    return v.is<Tensor>() ? v.as<Tensor>() : full({}, v.as<Scalar>(), g->dtype, g->device());
+  };
+  if (ctx.needs(0)) {
+    Tensor y = full_of(ctx.args[1]);
+    Tensor constant = logical_and(eq(ctx.args[0], Scalar(0.0)), le(y, Scalar(0.0)));
+    ctx.give(0, mul(g, where(constant, Scalar(0.0), log(y))));
+  }
+  if (ctx.needs(1)) ctx.give(1, mul(g, div(ctx.args[0], ctx.args[1])));
+}
+
+// The Euclidean length along a dim: no direction at 0.
+LUTRA_VJP(norm_along, "0:a0 0:r0") {
+  Tensor g = ctx.grads[0], r = ctx.results[0];
+  if (!ctx.args[2].as<bool>()) g = unsqueeze(g, ctx.args[1]), r = unsqueeze(r, ctx.args[1]);
+  ctx.give(0, where(eq(r, Scalar(0.0)), Scalar(0.0), ctx.arg(0) * (g / r)));
+}
+
+}  // namespace lutra
