@@ -21,7 +21,6 @@ void check_same_shape(OpId op, const Tensor& a, const Tensor& b) {
   if (same_sizes(a->sizes, b->sizes)) return;
   fail(name(op), ": expected input and target of one shape, got ", to_string(a->sizes), " and ", to_string(b->sizes));
 }
-Scalar negative(const Value& v) { return scalar_binary(SymOp::kNSub, Scalar(0.0), v.as<Scalar>()); }
 Tensor at_least(const Tensor& t, double low) { return clamp(t, Scalar(low), {}); }
 // x * log(x) with 0 at 0, NaN below.
 Tensor x_log_x(const Tensor& x) { return op1(OpId::xlogy, {x, x}); }

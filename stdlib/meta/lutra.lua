@@ -75,6 +75,22 @@ Tensor.eq, Tensor.ne, Tensor.lt, Tensor.le, Tensor.gt, Tensor.ge = Tensor.add, T
 function Tensor:exp() end
 Tensor.log, Tensor.tanh, Tensor.sigmoid, Tensor.sqrt, Tensor.rsqrt, Tensor.relu = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
 Tensor.neg, Tensor.abs, Tensor.sign, Tensor.floor, Tensor.ceil, Tensor.square = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.sin, Tensor.cos, Tensor.tan, Tensor.asin, Tensor.acos, Tensor.atan, Tensor.sinh, Tensor.cosh = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.asinh, Tensor.acosh, Tensor.atanh, Tensor.exp2, Tensor.expm1, Tensor.log2, Tensor.log10, Tensor.log1p = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.erf, Tensor.erfc, Tensor.erfinv, Tensor.lgamma, Tensor.digamma, Tensor.trunc, Tensor.fix, Tensor.frac = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.sgn, Tensor.sinc, Tensor.deg2rad, Tensor.rad2deg, Tensor.positive, Tensor.signbit, Tensor.isinf, Tensor.isfinite = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.isnan, Tensor.isposinf, Tensor.isneginf, Tensor.bitwise_not, Tensor.logical_not, Tensor.nan_to_num, Tensor.logit, Tensor.round = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.silu, Tensor.mish, Tensor.selu, Tensor.relu6, Tensor.hardswish, Tensor.hardsigmoid, Tensor.tanhshrink, Tensor.softsign = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
+Tensor.logsigmoid, Tensor.gelu = Tensor.exp, Tensor.exp
+Tensor.atan2, Tensor.hypot, Tensor.copysign, Tensor.fmod, Tensor.fmax, Tensor.fmin, Tensor.bitwise_and, Tensor.bitwise_or = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
+Tensor.bitwise_xor, Tensor.bitwise_left_shift, Tensor.bitwise_right_shift, Tensor.logical_and, Tensor.logical_or, Tensor.logical_xor, Tensor.clamp_min, Tensor.clamp_max = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
+Tensor.rsub, Tensor.float_power, Tensor.ldexp, Tensor.logaddexp, Tensor.logaddexp2, Tensor.xlogy, Tensor.heaviside, Tensor.isclose = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
+Tensor.isin, Tensor.true_divide = Tensor.add, Tensor.add
+---@param min? lutra.Operand
+---@param max? lutra.Operand
+---@return lutra.Tensor
+function Tensor:clamp(min, max) end
+Tensor.clip = Tensor.clamp
 ---@param other lutra.Tensor
 ---@return boolean
 function Tensor:equal(other) end
@@ -220,16 +236,53 @@ function Optimizer:load_state_dict(state) end
 ---@field Linear fun(in_features: integer, out_features: integer, options?: {bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field Sequential fun(...: lutra.Module): lutra.Module
 ---@field ModuleList fun(modules: lutra.Module[]): lutra.Module
----@field ReLU fun(): lutra.Module
----@field Tanh fun(): lutra.Module
+---@field CELU fun(alpha?: number, inplace?: boolean): lutra.Module
+---@field ELU fun(alpha?: number, inplace?: boolean): lutra.Module
+---@field GELU fun(approximate?: string): lutra.Module
+---@field GLU fun(dim?: integer): lutra.Module
+---@field Hardshrink fun(lambd?: number): lutra.Module
+---@field Hardsigmoid fun(inplace?: boolean): lutra.Module
+---@field Hardswish fun(inplace?: boolean): lutra.Module
+---@field Hardtanh fun(min_val?: number, max_val?: number, inplace?: boolean): lutra.Module
+---@field LeakyReLU fun(negative_slope?: number, inplace?: boolean): lutra.Module
+---@field LogSigmoid fun(): lutra.Module
+---@field Mish fun(inplace?: boolean): lutra.Module
+---@field ReLU fun(inplace?: boolean): lutra.Module
+---@field ReLU6 fun(inplace?: boolean): lutra.Module
+---@field SELU fun(inplace?: boolean): lutra.Module
 ---@field Sigmoid fun(): lutra.Module
+---@field SiLU fun(inplace?: boolean): lutra.Module
+---@field Softplus fun(beta?: number, threshold?: number): lutra.Module
+---@field Softshrink fun(lambd?: number): lutra.Module
+---@field Softsign fun(): lutra.Module
+---@field Tanh fun(): lutra.Module
+---@field Tanhshrink fun(): lutra.Module
+---@field Threshold fun(threshold?: number, value?: number, inplace?: boolean): lutra.Module
+---@field BCELoss fun(weight?: lutra.Tensor, reduction?: string): lutra.Module
+---@field BCEWithLogitsLoss fun(weight?: lutra.Tensor, reduction?: string, pos_weight?: lutra.Tensor): lutra.Module
+---@field CosineSimilarity fun(dim?: integer, eps?: number): lutra.Module
+---@field CrossEntropyLoss fun(weight?: lutra.Tensor, ignore_index?: integer, reduction?: string, label_smoothing?: number): lutra.Module
+---@field HingeEmbeddingLoss fun(margin?: number, reduction?: string): lutra.Module
+---@field HuberLoss fun(reduction?: string, delta?: number): lutra.Module
+---@field KLDivLoss fun(reduction?: string, log_target?: boolean): lutra.Module
+---@field L1Loss fun(reduction?: string): lutra.Module
+---@field MSELoss fun(reduction?: string): lutra.Module
+---@field MultiMarginLoss fun(p?: number, margin?: number, weight?: lutra.Tensor, reduction?: string): lutra.Module
+---@field NLLLoss fun(weight?: lutra.Tensor, ignore_index?: integer, reduction?: string): lutra.Module
+---@field PairwiseDistance fun(p?: number, eps?: number, keepdim?: boolean): lutra.Module
+---@field PoissonNLLLoss fun(log_input?: boolean, full?: boolean, eps?: number, reduction?: string): lutra.Module
+---@field SmoothL1Loss fun(reduction?: string, beta?: number): lutra.Module
+---@field SoftMarginLoss fun(reduction?: string): lutra.Module
+---@field CosineEmbeddingLoss fun(margin?: number, reduction?: string): lutra.Module
+---@field GaussianNLLLoss fun(full?: boolean, eps?: number, reduction?: string): lutra.Module
+---@field MarginRankingLoss fun(margin?: number, reduction?: string): lutra.Module
+---@field TripletMarginLoss fun(margin?: number, p?: number, eps?: number, swap?: boolean, reduction?: string): lutra.Module
+---@field PReLU fun(num_parameters?: integer, init?: number): lutra.Module
+---@field Softmin fun(dim: integer): lutra.Module
 ---@field Identity fun(): lutra.Module
 ---@field Flatten fun(start_dim?: integer, end_dim?: integer): lutra.Module
 ---@field Softmax fun(dim: integer): lutra.Module
 ---@field LogSoftmax fun(dim: integer): lutra.Module
----@field CrossEntropyLoss fun(options?: {weight?: lutra.Tensor, ignore_index?: integer, reduction?: string}): lutra.Module
----@field NLLLoss fun(options?: {weight?: lutra.Tensor, ignore_index?: integer, reduction?: string}): lutra.Module
----@field MSELoss fun(options?: {reduction?: string}): lutra.Module
 ---@field LayerNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field RMSNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field Embedding fun(num_embeddings: integer, embedding_dim: integer, options?: {padding_idx?: integer, scale_grad_by_freq?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module

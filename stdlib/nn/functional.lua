@@ -2,15 +2,24 @@
 local lt = ...
 
 local names = {
-  "bilinear", "channel_shuffle", "cross_entropy", "layer_norm", "linear", "log_softmax", "mse_loss", "nll_loss",
-  "one_hot", "pad", "pixel_shuffle", "pixel_unshuffle", "relu", "relu_", "rms_norm", "scaled_dot_product_attention",
-  "sigmoid", "softmax", "tanh",
+  -- activations; most have an in-place form too
+  "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax", "logsigmoid", "mish", "prelu",
+  "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
+  -- losses and distances
+  "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "gaussian_nll_loss",
+  "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "nll_loss", "normalize",
+  "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+  -- products, norms, attention
+  "layer_norm", "linear", "rms_norm", "scaled_dot_product_attention",
+  -- shapes
+  "bilinear", "channel_shuffle", "one_hot", "pad", "pixel_shuffle", "pixel_unshuffle",
+  -- windows, statistics
+  "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "conv1d",
+  "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "max_pool1d", "max_pool2d",
 }
-local spatial = {"adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d",
-  "batch_norm", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "max_pool1d", "max_pool2d"}
-
 local functional = {}
-for _, list in ipairs {names, spatial} do
-  for _, name in ipairs(list) do functional[name] = assert(lt[name], name) end
+for _, name in ipairs(names) do
+  functional[name] = assert(lt[name], name)
+  functional[name .. "_"] = rawget(lt, name .. "_")
 end
 return functional

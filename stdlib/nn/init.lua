@@ -83,15 +83,7 @@ function ModuleList:len() return #self end
 
 -- Layers without parameters: one op each -----------------------------------------------------------------------------
 
-local function layer_of(name, op)
-  local class = Module:extend(name)
-  function class:forward(input) return op(input) end
-  nn[name] = class
-end
-
-layer_of("ReLU", lt.relu)
-layer_of("Tanh", lt.tanh)
-layer_of("Sigmoid", lt.sigmoid)
+for name, class in pairs(use "nn.elementwise") do nn[name] = class end
 
 local Identity = Module:extend("Identity")
 nn.Identity = Identity
@@ -112,6 +104,7 @@ end
 
 layer_with_dim("Softmax", lt.softmax)
 layer_with_dim("LogSoftmax", lt.log_softmax)
+layer_with_dim("Softmin", lt.softmin)
 
 local Flatten = Module:extend("Flatten")
 nn.Flatten = Flatten
@@ -125,27 +118,5 @@ function Flatten:forward(input) return input:flatten(self.start_dim, self.end_di
 function Flatten:extra_repr() return string.format("start_dim=%d, end_dim=%d", self.start_dim, self.end_dim) end
 
 for name, class in pairs(use "nn.spatial") do nn[name] = class end
-
--- Losses: the options go on to the op as they were given -------------------------------------------------------------
-
-local function loss_of(name, op, known)
-  local class = Module:extend(name)
-  function class:init(options)
-    keywords.check(name, options, known)
-    self.options = options
-    if options and options.weight then self:register_buffer("weight", options.weight) end
-  end
-  function class:forward(input, target)
-    local options = self.options
-    if options == nil then return op(input, target) end
-    return op(input, target, options)
-  end
-  nn[name] = class
-end
-
-local none = keywords.none
-loss_of("CrossEntropyLoss", lt.cross_entropy, {weight = none, ignore_index = none, reduction = none})
-loss_of("NLLLoss", lt.nll_loss, {weight = none, ignore_index = none, reduction = none})
-loss_of("MSELoss", lt.mse_loss, {reduction = none})
 
 return nn

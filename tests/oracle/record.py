@@ -132,6 +132,8 @@ DIGITS = {torch.float16: 6, torch.bfloat16: 6, torch.float32: 9, torch.float64: 
 def tensor(x):
     if not isinstance(x, torch.Tensor):
         return number(x, 17)
+    if x._is_zerotensor():
+        x = torch.zeros(x.shape, dtype=x.dtype)
     values = ", ".join(number(v, DIGITS.get(x.dtype)) for v in x.detach().reshape(-1).tolist())
     flags = ", grad = true" if x.requires_grad and x.is_leaf else ""
     return f'{{dtype = "{str(x.dtype)[6:]}", shape = {{{", ".join(map(str, x.shape))}}}{flags}{", " if values else ""}{values}}}'

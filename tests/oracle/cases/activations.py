@@ -1,0 +1,49 @@
+"""Activations: values, gradients, special values, options, in-place forms, errors."""
+
+FORMS = {
+    "gelu": ["", "approximate='tanh'"], "silu": [""], "mish": [""], "elu": ["", "alpha=0.7"], "selu": [""], "celu": ["", "alpha=0.7"],
+    "leaky_relu": ["", "negative_slope=0.3"], "hardtanh": ["", "min_val=-0.5, max_val=0.8"], "relu6": [""], "hardswish": [""],
+    "hardsigmoid": [""], "hardshrink": ["", "lambd=0.2"], "softshrink": ["", "lambd=0.2"], "tanhshrink": [""], "softsign": [""],
+    "softplus": ["", "beta=2, threshold=1"], "logsigmoid": [""], "threshold": ["threshold=0.1, value=-2"], "relu": [""], "sigmoid": [""],
+    "tanh": [""],
+}
+INPLACE = ["elu", "selu", "celu", "leaky_relu", "hardtanh", "relu", "threshold"]
+
+
+def cases(case, error, t):
+    for op, forms in FORMS.items():
+        for form in forms:
+            args = f"(a, {form})" if form else "(a)"
+            name = f"{op} {form}".strip()
+            case(name, [t.g(4, 5, scale=2.5)], f"F.{op}{args}")
+            # PyTorch's own vector code and ours differ at the last denormals only.
+            case(name + " special", [t.special], f"F.{op}{args}", signs=op not in ("selu", "celu", "elu", "mish", "hardswish", "gelu", "tanhshrink"),
+                 variants=["strided", "float64"])
+        args = f"(a, {forms[0]})" if forms[0] else "(a)"
+        case(op + " large", [t.g(7, scale=40)], f"F.{op}{args}")
+        if op not in ("hardtanh", "relu6", "relu", "threshold", "sigmoid", "tanh", "tanhshrink", "softsign"):
+            error(op + " integers", [t.i(4, 3)], f"F.{op}{args}")
+    for op in INPLACE:
+        args = FORMS[op][0]
+        comma = ", " if args else ""
+        case(op + "_", [t.f(6)], f"F.{op}_(a.clone(){comma}{args})", f"lt.{op}_(a:clone(){comma and ', {' + args + '}'})")
+        case(op + " inplace", [t.f(6)], f"F.{op}(a.clone(){comma}{args}, inplace=True)",
+             f"lt.nn.functional.{op}(a:clone(), {{{args}{comma}inplace = true}})")
+    case("silu inplace", [t.f(6)], "F.silu(a.clone(), inplace=True)")
+    case("relu integers", [t.i(5, 6, low=-5)], "F.relu(a)")
+    case("threshold integers", [t.i(5, 6, low=-5)], "F.threshold(a, 1, 7)")
+    case("prelu", [t.g(3, 4), t.g(1)], "F.prelu(a, b)")
+    case("prelu channels", [t.g(2, 3, 4), t.g(3)], "F.prelu(a, b)")
+    case("glu", [t.g(3, 6)], "F.glu(a)", variants=["strided", "float64", "float16", "bfloat16"])
+    case("glu dim", [t.g(4, 3)], "F.glu(a, 0)", variants=["strided", "float64"])
+    case("softmin", [t.g(3, 5)], "F.softmin(a, dim=1)")
+    case("deep", [t.g(3, 5)], "F.gelu(F.silu(F.softplus(a)) - F.mish(a), approximate='tanh')")
+
+    error("gelu approximate", [t.f(3)], "F.gelu(a, approximate='erf')")
+    error("softshrink lambd", [t.f(3)], "F.softshrink(a, -1)")
+    error("threshold missing", [t.f(3)], "F.threshold(a, 1)")
+    error("glu odd", [t.f(3, 5)], "F.glu(a)")
+    error("glu dim out of range", [t.f(4)], "F.glu(a, 2)")
+    error("prelu channels wrong", [t.f(2, 3), t.f(4)], "F.prelu(a, b)")
+    error("leaky_relu text", [t.f(3)], "F.leaky_relu(a, 'x')")
+    error("elu_ keyword", [t.f(3)], "F.elu_(a, slope=2)", "lt.elu_(a, {slope = 2})")
