@@ -102,6 +102,15 @@ inline int64_t int_divide(Op op, int64_t a, int64_t b) {
   return down ? q - 1 : q;
 }
 
+inline int64_t int_gcd(int64_t a, int64_t b) {
+  uint64_t x = a < 0 ? 0 - uint64_t(a) : uint64_t(a), y = b < 0 ? 0 - uint64_t(b) : uint64_t(b);
+  while (y) {
+    const uint64_t rest = x % y;
+    x = y, y = rest;
+  }
+  return int64_t(x);
+}
+
 inline int64_t int_op(Op op, int64_t a, int64_t b) {
   const uint64_t x = uint64_t(a), y = uint64_t(b);
   switch (op) {
@@ -112,6 +121,7 @@ inline int64_t int_op(Op op, int64_t a, int64_t b) {
     case Op::kRem:
     case Op::kFloorDiv: return int_divide(op, a, b);
     case Op::kPow: return int_pow(a, b);
+    case Op::kGcd: return int_gcd(a, b);
     case Op::kMin: return std::min(a, b);
     case Op::kMax: return std::max(a, b);
     case Op::kNeg: return int64_t(0 - x);

@@ -103,6 +103,7 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
   X(kAtan2, "atan2", 2, kSame, kFloats)        /* the angle of (b, a) */                                             \
   X(kFmod, "fmod", 2, kSame, kFloats)          /* exact, with the sign of a */                                       \
   X(kCopysign, "copysign", 2, kSame, kFloats)  /* |a| with the sign of b */                                          \
+  X(kGcd, "gcd", 2, kSame, kInts)              /* of the magnitudes; gcd(a, 0) = |a| */                              \
   X(kEq, "eq", 2, kCompare, kAll)                                                                                    \
   X(kNe, "ne", 2, kCompare, kAll)                                                                                    \
   X(kLt, "lt", 2, kCompare, kNumbers)                                                                                \

@@ -198,7 +198,6 @@ F erfc_of(const F& x) {
 // e^x - 1: 2^n * (e^r - 1) + (2^n - 1) with x = n * ln2 + r.
 template <class F>
 F expm1_of(const F& x) {
-  using I = IntOf<F>;
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
   constexpr int kMantissa = kSingle ? 23 : 52;
   const double magic = kSingle ? 12582912.0 + 127 : 6755399441055744.0 + 1023;

@@ -267,6 +267,12 @@ int32_t pointwise_fmin(Element& x) {
 }
 int32_t pointwise_positive(Element& x) { return x.arg(0, x.type()); }
 
+int32_t pointwise_gcd(Element& x) { return argument(x, 0, x.type()).made(Op::kGcd, argument(x, 1, x.type())).v; }
+int32_t pointwise_lcm(Element& x) {
+  Num a = argument(x, 0, x.type()), b = argument(x, 1, x.type()), g = a.made(Op::kGcd, b);
+  return select(g == 0.0, 0.0, abs(a / select(g == 0.0, 1.0, g) * b)).v;
+}
+
 namespace {
 int32_t bitwise(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type()), x.arg(1, x.type())); }
 

@@ -94,6 +94,7 @@ int Analysis::cost(const Loop& l) const {
       case Op::kSin:
       case Op::kCos: total += 45; return;
       case Op::kPow: total += 100; return;
+      case Op::kGcd: total += 300; return;
       case Op::kRem:
       case Op::kFloorDiv: total += 40; return;
       case Op::kUniform:

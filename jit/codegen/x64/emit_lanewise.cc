@@ -74,6 +74,45 @@ x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, i
   return result;
 }
 
+// Euclid's algorithm on the magnitudes.
+x86::Vec Emitter::gcd(DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
+  const bool wide = is_wide(t);
+  x86::Mem sa = cc_.newStack(64, 64), sb = cc_.newStack(64, 64);
+  cc_.emit(Ids::kIdVmovups, sa, a);
+  cc_.emit(Ids::kIdVmovups, sb, b);
+  for_lanes(cc_, lanes, [&](const x86::Gp& lane) {
+    x86::Gp x = cc_.newInt64(), y = cc_.newInt64(), rest = cc_.newInt64(), minus = cc_.newInt64();
+    auto fetch = [&](const x86::Gp& to, const x86::Mem& slot) {
+      if (wide)
+        cc_.mov(to, element(slot, lane, true));
+      else
+        cc_.movsxd(to, element(slot, lane, false));
+      cc_.mov(minus, to);
+      cc_.neg(minus);
+      cc_.cmovns(to, minus);
+    };
+    fetch(x, sa);
+    fetch(y, sb);
+    const asmjit::Label top = cc_.newLabel(), done = cc_.newLabel();
+    cc_.bind(top);
+    cc_.test(y, y);
+    cc_.jz(done);
+    cc_.xor_(rest, rest);
+    cc_.div(rest, x, y);
+    cc_.mov(x, y);
+    cc_.mov(y, rest);
+    cc_.jmp(top);
+    cc_.bind(done);
+    cc_.mov(element(sa, lane, wide), wide ? x : x86::Gp(x.r32()));
+  });
+  x86::Vec result = v_.fresh(wide);
+  if (lanes == 1)
+    cc_.emit(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, result, sa);
+  else
+    cc_.emit(Ids::kIdVmovups, result, sa);
+  return result;
+}
+
 x86::Vec emit_fmod(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b) {
   x86::Compiler& cc = v.cc;
   x86::Mem sa = cc.newStack(64, 64), sb = cc.newStack(64, 64), status = cc.newStack(8, 8);

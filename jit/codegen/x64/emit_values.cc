@@ -227,6 +227,7 @@ Value Emitter::int_op(const Inst& in, const Value& a, const Value& b, const Step
     case Op::kNot: return wrapped(t, v_.binary(Vop::kXor, wide, reg(t, a), v_.constant(wide, ~0ull)));
     case Op::kAbs: return wrapped(t, v_.abs_int(wide, operand(t, a)));
     case Op::kPow: return wrapped(t, int_power(t, reg(t, a), reg(t, b)));
+    case Op::kGcd: return wrapped(t, gcd(t, reg(t, a), reg(t, b), step.lane_loop ? v_.lanes : 1));
     case Op::kDiv:
     case Op::kRem:
     case Op::kFloorDiv: return wrapped(t, divide(in.op, t, reg(t, a), reg(t, b), step.lane_loop ? v_.lanes : 1));

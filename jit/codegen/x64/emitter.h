@@ -174,6 +174,7 @@ class Emitter {
 
   // emit_lanewise.cc
   x86::Vec divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes);
+  x86::Vec gcd(DType t, const x86::Vec& a, const x86::Vec& b, int lanes);
   x86::Vec int_power(DType t, const x86::Vec& base, const x86::Vec& exponent);
 
   // emit_reduce.cc

@@ -162,6 +162,12 @@ def cases(case, error, t):
     case("lerp_ of a view", [t.f(3, 4), t.f(4, 3)], "a.t().contiguous().t().lerp_(b.t(), 0.7)")
     case("masked_fill_", [t.f(3, 4), t.mask(3, 4)], "a.clone().masked_fill_(b, 2)")
 
+    for op in ("gcd", "lcm"):
+        case(op, [t.i(99, 8, low=-99), t.i(99, 8, low=-99)], f"a.{op}(b)")
+        case(op + " zeros", [t.t([0, 0, 12, -12]), t.t([0, 5, 0, 18])], f"torch.{op}(a, b)")
+        case(op + " int32", [t.i(99, 21, dtype=torch.int32), t.i(99, 21, dtype=torch.int32)], f"torch.{op}(a, b)")
+        error(op + " floats", [t.f(3), t.f(3)], f"torch.{op}(a, b)")
+
     # What both refuse.
     x, n = t.f(3), t.i(4, 3)
     error("sin of nothing", [x], "torch.sin()", "lt.sin()")
