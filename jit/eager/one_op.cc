@@ -230,7 +230,9 @@ std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
   entry->guards.begin(*plan.env, {});
   for (const SymGuard& g : plan.env->guards()) {
     const bool equality = (g.cmp == SymCmp::kEq && g.outcome) || (g.cmp == SymCmp::kNe && !g.outcome);
-    if (made.all_guards || equality) entry->guards.add_guard(g);
+    // What a decomposition asked of a number chose its formula.
+    const bool of_numbers = is_number((*plan.env)[g.a].op) || g.cmp == SymCmp::kWhole;
+    if (made.all_guards || equality || of_numbers) entry->guards.add_guard(g);
   }
   entry->values = entry->guards.start_values();
   entry->executable = Executable::build(std::move(plan));

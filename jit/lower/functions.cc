@@ -44,7 +44,6 @@ LUTRA_NUM_COMPARE(!=, kNe)
 #undef LUTRA_NUM_COMPARE
 Bool operator&(Bool a, Bool b) { return {a.x, a.x->op(Op::kAnd, DType::kBool, a.v, b.v)}; }
 Bool operator|(Bool a, Bool b) { return {a.x, a.x->op(Op::kOr, DType::kBool, a.v, b.v)}; }
-Bool operator!(Bool a) { return {a.x, a.x->op(Op::kNot, DType::kBool, a.v)}; }
 Num select(Bool m, Num a, Num b) { return {a.x, a.t, a.x->op(Op::kSelect, a.t, m.v, a.v, b.v)}; }
 Num select(Bool m, double a, Num b) { return select(m, b.number(a), b); }
 Num select(Bool m, Num a, double b) { return select(m, a, a.number(b)); }

@@ -225,7 +225,9 @@ Results decompose_cosine_similarity(const Args& args) {
   SymInt dim = wrap_dim(OpId::cosine_similarity, args[2].sym_int().guard(), sizes.size());
   auto fitted = [&](const Tensor& t) { return same_sizes(t->sizes, sizes) ? t : expand(t, sizes); };
   a = fitted(a), b = fitted(b);
-  auto length = [&](const Tensor& t) { return clamp(sqrt(sum(t * t, {dim}, true)), args[3], {}); };
+  auto length = [&](const Tensor& t) {
+    return clamp(op1(OpId::norm_along, {t, Scalar::of_sym(dim), true}), args[3], {});
+  };
   if (sizes.empty()) return {(a / clamp(abs(a), args[3], {})) * (b / clamp(abs(b), args[3], {}))};
   return {sum((a / length(a)) * (b / length(b)), {dim}, false)};
 }

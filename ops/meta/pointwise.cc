@@ -102,7 +102,7 @@ ResultSpecs meta_clamp(OpId op, const Args& args) {
   if (args[1].is_none() && args[2].is_none()) fail("clamp: at least one of 'min' or 'max' must be given");
   DType type = result_type(args, {0, 1, 2});
   if (type == DType::kBool) fail("clamp: not defined for bool tensors");
-  return {pointwise_spec(op, args, {0}, type)};
+  return {pointwise_spec(op, args, {0, 1, 2}, type)};
 }
 
 ResultSpecs meta_ternary(OpId op, const Args& args) {

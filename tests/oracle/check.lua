@@ -8,7 +8,6 @@ local inf, nan = math.huge, 0 / 0
 local functional = lt.nn.functional -- loaded before any frame is captured
 assert(functional)
 
-local half_types = false -- float16 and bfloat16 kernels
 local epsilon = {float16 = 2 ^ -10, bfloat16 = 2 ^ -7, float32 = 2 ^ -23, float64 = 2 ^ -52}
 local tolerance = {float16 = 2 ^ -8, bfloat16 = 2 ^ -5, float32 = 2e-6, float64 = 1e-12}
 
@@ -160,8 +159,7 @@ local function check(case)
   check_form(case, "base", case)
   if case.strided then check_form(case, "strided", case) end
   for _, variant in ipairs(case.variants or {}) do
-    local half = variant.name == "float16" or variant.name == "bfloat16"
-    if half_types or not half then check_form(case, variant.name, variant) end
+    check_form(case, variant.name, variant)
   end
 end
 
