@@ -19,3 +19,11 @@ def cases(case, error, t):
     case("to bool", [t.i(2, 6)], "a.to(torch.bool)", 'a:to("bool")')
     case("to float64", [t.g(6)], "a.to(torch.float64)", 'a:to("float64")')
     case("uint8 to float", [t.i(256, 6, dtype=torch.uint8)], "a.to(torch.float32) / 255", 'a:to("float32") / 255')
+    for op in ("eq", "lt", "ge"):
+        case(op + "_", [t.i(3, 8, dtype=torch.float32), t.i(3, 8)], f"a.clone().{op}_(b)")
+    case("logical_not_", [t.i(2, 6)], "a.clone().logical_not_()")
+    case("logical_or_", [t.f(6), t.mask(6)], "a.clone().logical_or_(b)")
+    case("greater_equal", [t.i(3, 8), t.i(3, 8)], "a.greater_equal(b)")
+    error("eq_ shapes", [t.f(3), t.f(2, 3)], "a.eq_(b)")
+    error("lt shapes", [t.f(3), t.f(4)], "a.lt(b)")
+    error("where condition", [t.f(3), t.f(3)], "torch.where(a, b, b)")
