@@ -90,7 +90,7 @@ def cases(case, error, t):
         error(op + " dim out of range", [t.f(3)], f"a.{op}(1)")
     case("cumprod zero", [t.t([[2.0, 0.0, 3.0, 4.0], [0.0, 3.0, 0.0, 2.0], [1.0, 2.0, 3.0, 0.0]], grad=True)], "a.cumprod(1)")
     case("logcumsumexp", [t.g(3, 4)], "a.logcumsumexp(1)")
-    case("logcumsumexp large", [t.t([1000.0, 1001.0, -1000.0], grad=True)], "a.logcumsumexp(0)", variants=["strided", "float64", "bfloat16", "zero_dim"])  # PyTorch rounds float16 in between
+    case("logcumsumexp large", [t.t([1000.0, 1001.0, -1000.0], grad=True)], "a.logcumsumexp(0)", variants=["strided", "float64", "zero_dim"])  # PyTorch rounds halves in between
     for op in ("cummax", "cummin"):
         case(op, [t.g(3, 4)], f"tuple(a.{op}(1))", f"a:{op}(1)")
         case(op + " ties", [t.t([1.0, 3.0, 3.0, 2.0, 3.0])], f"tuple(a.{op}(0))", f"a:{op}(0)")
