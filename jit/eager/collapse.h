@@ -13,6 +13,15 @@ struct Collapsed {
   int64_t elements = 1;
   int64_t sizes[kDims];
   int64_t strides[kOperands][kDims];
+
+  // The outer dim along which operand k lies in memory, if the inner one strides; else -1. Code generators read such
+  // columns in tiles.
+  int column(int k) const {
+    if (strides[k][dims - 1] == 0 || strides[k][dims - 1] == 1) return -1;
+    int d = dims - 2;
+    while (d >= 0 && strides[k][d] != 1) d--;
+    return d;
+  }
 };
 
 // operands[0] is the result; each other one has its sizes or broadcasts to them.

@@ -13,6 +13,7 @@ namespace {
 
 // Loops that code is made for; of the collapsed dims beyond, the outer ones are walked here.
 constexpr int kMostDims = 5;
+static_assert(kMostDims - 2 + 4 < 8, "layout classes have three bits");
 
 EagerTable& table() {
   struct Mine {
@@ -162,8 +163,12 @@ class EagerExecutor : public Executor {
     for (int k = 0; k < c.operands; k++) {
       for (int d = 0; d < c.dims; d++) v.strides[k][d] = c.strides[k][d];
       const int64_t inner = c.strides[k][c.dims - 1];
+      const int column = k > 0 ? c.column(k) : -1;
       const bool zero_dim = k > 0 && call.tensors[size_t(k - 1)]->sizes.empty();
-      classes = classes << 2 | (zero_dim ? 3u : inner == 0 || inner == 1 ? unsigned(inner) : 2u);
+      classes = classes << 3 | (zero_dim                   ? 3u
+                                : column >= 0              ? 4u + unsigned(column)
+                                : inner == 0 || inner == 1 ? unsigned(inner)
+                                                           : 2u);
       v.inputs[k] = {data[k], v.sizes, v.strides[k]};
     }
     key.push_back(classes);

@@ -172,7 +172,8 @@ OneOpGraph pointwise_graph(const OpInfo& op, const Args& args, const OneOpCall& 
     for (int d = 0; d < c.dims; d++) {
       const int64_t stride = c.strides[k][d];
       const bool inner = d == c.dims - 1;
-      strides.push_back(stride_symbol(g, k, d, inner ? stride : 2, generic ? stride_hints[size_t(d)] : stride));
+      const bool unit = k > 0 && d == c.column(k);
+      strides.push_back(stride_symbol(g, k, d, inner || unit ? stride : 2, generic ? stride_hints[size_t(d)] : stride));
     }
     const DType type = k == 0 ? dtype : call.tensors[size_t(k - 1)]->dtype;
     inputs.push_back(

@@ -17,7 +17,83 @@ Analysis::Analysis(const Kernel& k, int most_lanes)
       lanes(most_lanes),
       wide_lanes_(most_lanes / 2),
       defined_in_(size_t(k.values)) {
+  std::vector<const Loop*> nest;
+  find_tiles(k.body, nest);
   walk(k.body, nullptr);
+}
+
+// Unit stride in loop `outer` and, in the vector loop, one that is neither 0 nor 1.
+static bool along(const Access& a, const Loop& outer, const Loop& vector_loop) {
+  int rows = 0, columns = 0;
+  for (const Access::Term& t : a.terms) {
+    if (t.is_value) return false;
+    if (t.id == outer.id) rows += t.stride == Coef::of(1) ? 1 : 2;
+    if (t.id == vector_loop.id) columns += t.stride == Coef::of(0) || t.stride == Coef::of(1) ? 2 : 1;
+  }
+  return rows == 1 && columns == 1;
+}
+
+// The loop of the nest (serial loops, then a vector loop) along which all the loads go that are neither rows nor
+// uniform in the vector loop; null where there is none, or a gather is needed all the same.
+const Loop* Analysis::tiling(const std::vector<const Loop*>& nest) const {
+  const Loop& inner = *nest.back();
+  const Loop* along_loop = nullptr;
+  for (const Stmt& s : inner.body) {
+    const Inst* in = std::get_if<Inst>(&s);
+    if (!in || in->op == Op::kAccum || in->op == Op::kCheck) return nullptr;
+    if (!has_access(in->op) || !gathered(*in, inner)) continue;
+    if (in->op != Op::kLoad || is_small(in->type)) return nullptr;
+    for (size_t d = 0; d + 1 < nest.size() && !along_loop; d++) {
+      if (along(in->access, *nest[d], inner)) along_loop = nest[d];
+    }
+    if (!along_loop || !along(in->access, *along_loop, inner)) return nullptr;
+  }
+  return along_loop;
+}
+
+// nest: the loops around, from the outermost whose bodies hold nothing but instructions without effect and the next.
+void Analysis::find_tiles(const std::vector<Stmt>& body, std::vector<const Loop*>& nest) {
+  size_t loops_here = 0;
+  bool effects = false;
+  for (const Stmt& s : body) {
+    if (const Inst* in = std::get_if<Inst>(&s))
+      effects |= has_effect(in->op);
+    else
+      loops_here++;
+  }
+  const bool last = !body.empty() && std::holds_alternative<std::unique_ptr<Loop>>(body.back());
+  if (loops_here != 1 || effects || !last) nest.clear();
+  for (const Stmt& s : body) {
+    const auto* p = std::get_if<std::unique_ptr<Loop>>(&s);
+    if (!p) continue;
+    const Loop& l = **p;
+    std::vector<const Loop*> within = nest;
+    if (!l.accs.empty()) within.clear();
+    within.push_back(&l);
+    if (l.mode == LoopMode::kSerial) {
+      if (!l.accs.empty()) within.clear();
+      find_tiles(l.body, within);
+    } else if (l.mode == LoopMode::kVector && within.size() > 1) {
+      const Loop* tile = tiling(within);
+      if (!tile) continue;
+      tiles_.emplace_back(&l, tile);
+      for (const Stmt& inner : l.body) {
+        const Inst& in = std::get<Inst>(inner);
+        if (in.op == Op::kLoad && gathered(in, l)) columns_.push_back(&in);
+      }
+    }
+  }
+}
+
+const Loop* Analysis::tile_loop(const Loop& vector_loop) const {
+  for (const auto& t : tiles_) {
+    if (t.first == &vector_loop) return t.second;
+  }
+  return nullptr;
+}
+
+bool Analysis::is_column(const Inst& in) const {
+  return std::find(columns_.begin(), columns_.end(), &in) != columns_.end();
 }
 
 void Analysis::walk(const std::vector<Stmt>& body, const Loop* vector_loop) {
@@ -61,6 +137,7 @@ void Analysis::inst(const Inst& in, const Loop* vector_loop) {
 }
 
 bool Analysis::gathered(const Inst& in, const Loop& vector_loop) const {
+  if (is_column(in)) return false;
   int units = 0;
   for (const Access::Term& t : in.access.terms) {
     if (t.is_value) {

@@ -15,12 +15,20 @@ struct Analysis {
 
   int cost(const loop::Loop& l) const;      // instructions of one iteration, roughly
   bool gathers(const loop::Loop& l) const;  // holds an access neither unit nor uniform in l
+  // Loads that walk memory along an outer loop: the loop that is to run in tiles for this vector loop (null: none), and
+  // which loads are read through the tiles.
+  const loop::Loop* tile_loop(const loop::Loop& vector_loop) const;
+  bool is_column(const loop::Inst& in) const;
 
  private:
+  void find_tiles(const std::vector<loop::Stmt>& body, std::vector<const loop::Loop*>& nest);
+  const loop::Loop* tiling(const std::vector<const loop::Loop*>& nest) const;
   void walk(const std::vector<loop::Stmt>& body, const loop::Loop* vector_loop);
   void inst(const loop::Inst& in, const loop::Loop* vector_loop);
   bool gathered(const loop::Inst& in, const loop::Loop& vector_loop) const;
   const int wide_lanes_;
+  std::vector<std::pair<const loop::Loop*, const loop::Loop*>> tiles_;  // vector loop, loop in tiles
+  std::vector<const loop::Inst*> columns_;
   std::vector<const loop::Loop*> defined_in_;  // by value id: the vector loop around its definition
 };
 

@@ -190,6 +190,9 @@ class Avx2 final : public Vectors {
     cc.jnz(to);
   }
 
+  void insert_block(const x86::Vec& v, const x86::Mem& m, int i) override {
+    cc.emit(Ids::kIdVinsertf128, v, v, m, asmjit::Imm(i));
+  }
   x86::Vec load_row(DType t, const x86::Mem& m, const Mask* mask) override {
     const bool wide = size_of(t) == 8;
     x86::Vec v = fresh(wide);

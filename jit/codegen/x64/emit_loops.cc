@@ -81,6 +81,7 @@ void Emitter::body(const std::vector<Stmt>& stmts, Step& step) {
 }
 
 void Emitter::loop(const Loop& l, Step& step) {
+  if (const auto nest = tiled_nest(l); !nest.empty()) return tile_loop(nest);
   begin_accumulators(l, step);
   const size_t outer = bound_.size();
   bind_accesses(l);

@@ -120,9 +120,16 @@ Emitter::Base Emitter::bind(const Access& a, DType type) {
   return {r, bound};
 }
 
+const x86::Mem* Emitter::tile_of(const Inst& in) const {
+  for (const auto& t : tiles_) {
+    if (t.first == &in) return &t.second;
+  }
+  return nullptr;
+}
+
 void Emitter::bind_accesses(const Loop& l) {
   for_each_inst(l.body, [&](const Inst& in) {
-    if (!has_access(in.op)) return;
+    if (!has_access(in.op) || tile_of(in)) return;
     Base b = bind(in.access, in.type);
     bound_.emplace_back(&in.access, b);
   });

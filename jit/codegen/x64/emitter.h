@@ -102,6 +102,17 @@ class Emitter {
     x86::Gp count;
   };
 
+  // A load along columns, and its tile.
+  struct TileColumn {
+    const Inst* load;
+    x86::Mem stack;
+  };
+  struct TileNest {
+    const std::vector<const Loop*>* nest;  // from the loop in tiles to the vector loop
+    std::vector<TileColumn> columns;
+    x86::Gp block, rows;  // first row of the tile, and how many
+  };
+
   struct ColdCheck {
     asmjit::Label at;
     const Inst* inst;
@@ -125,7 +136,16 @@ class Emitter {
   void parameters();
   int lanes_of(const Loop& l) const;
 
+  // emit_tile.cc
+  std::vector<const Loop*> tiled_nest(const Loop& l) const;
+  void tile_loop(const std::vector<const Loop*>& nest);
+  void tile_level(TileNest& t, size_t depth);
+  void tile_strip(TileNest& t, const x86::Gp* left);
+  void fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left);
+  void transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to);
+
   // emit_memory.cc
+  const x86::Mem* tile_of(const Inst& in) const;
   x86::Mem int_arg(int32_t arg) const;
   x86::Mem pointer_arg(int32_t ptr) const;
   x86::Mem scalar_arg(int32_t arg) const;
@@ -200,6 +220,7 @@ class Emitter {
   std::vector<bool> loop_live_;
   std::vector<Scope> scopes_;
   std::vector<std::pair<const Access*, Base>> bound_;
+  std::vector<std::pair<const Inst*, x86::Mem>> tiles_;  // loads that read a tile here
   std::vector<AccState> accs_;
   std::vector<ColdCheck> checks_;
   std::vector<std::pair<const Inst*, Value>> parameters_;

@@ -198,6 +198,9 @@ class Vectors {
   virtual void mask_bits(const x86::Gp& to, const Mask& m) = 0;
   virtual void jump_if_any(const Mask& m, const asmjit::Label& to) = 0;
 
+  // 16 bytes from memory become block i of v.
+  virtual void insert_block(const x86::Vec& v, const x86::Mem& m, int i) = 0;
+
   // Rows of lanes in memory, of any type but bool, and of bools. Lanes that a mask leaves out are not touched; loads
   // give 0 there.
   virtual x86::Vec load_row(DType t, const x86::Mem& m, const Mask* mask) = 0;

@@ -9,6 +9,8 @@ namespace {
 const ExternKernel kKernels[] = {
     {OpId::mm, "onednn", gemm_supports, nullptr, run_gemm},
     {OpId::bmm, "onednn", gemm_supports, nullptr, run_gemm},
+    {OpId::mm, "onednn by float32", gemm_half_supports, nullptr, run_gemm_half},
+    {OpId::bmm, "onednn by float32", gemm_half_supports, nullptr, run_gemm_half},
     {OpId::flash_attention, "flash", attention_supports, nullptr, run_attention},
     {OpId::flash_attention_backward, "flash", attention_supports, nullptr, run_attention_backward},
     {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},

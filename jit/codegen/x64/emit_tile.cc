@@ -1,0 +1,255 @@
+// Loads that walk memory along an outer loop ("columns": unit stride in the outer loop, any in the vector loop) in a
+// nest without effects outside of its vector loop: the outer loop runs in tiles of rows, a tile of each column is
+// transposed in registers into the stack, and the nest's body reads rows of it.
+//
+//   for i0 in n0 {                               for b in n0 by kTileRows {
+//     for i1 in n1 vector {                        for i1 in n1 by lanes {
+//       %0 = load.f32 p0[i0 + i1*s2]       =>        t = transpose of p0[b.. + (i1..)*s2]
+//       store.f32 p1[i0*n1 + i1], %0                 for i0 in b .. b + kTileRows { store p1[i0*n1 + i1..], t[i0 - b] }
+//     }                                            }
+//   }                                            }
+//
+// Invariants: nothing is read that the nest does not read; each element is computed as it would be without tiles.
+#include "jit/codegen/x64/emitter.h"
+
+namespace lutra::x64 {
+
+namespace {
+constexpr int kTileRows = 64;  // a line's worth of memory and more along each column
+}
+
+// The nest from l down to its vector loop, where analysis has found that l is to be tiled; else nothing.
+std::vector<const Loop*> Emitter::tiled_nest(const Loop& l) const {
+  std::vector<const Loop*> nest{&l};
+  while (nest.back()->mode == LoopMode::kSerial) {
+    const auto* next =
+        nest.back()->body.empty() ? nullptr : std::get_if<std::unique_ptr<Loop>>(&nest.back()->body.back());
+    if (!next) return {};
+    nest.push_back(next->get());
+  }
+  if (info_.tile_loop(*nest.back()) != &l) return {};
+  return nest;
+}
+
+void Emitter::tile_loop(const std::vector<const Loop*>& nest) {
+  const Loop &outer = *nest.front(), &inner = *nest.back();
+  TileNest t;
+  t.nest = &nest;
+  for (const Stmt& s : inner.body) {
+    const Inst& in = std::get<Inst>(s);
+    if (!info_.is_column(in)) continue;
+    const auto size = uint32_t(size_of(in.type));
+    t.columns.push_back({&in, cc_.newStack(kTileRows * uint32_t(v_.lanes) * size, 64)});
+  }
+  t.block = loop_begin(outer);
+  const x86::Gp end = loop_end(outer);
+  const asmjit::Label top = cc_.newLabel(), done = cc_.newLabel();
+  cc_.cmp(t.block, end);
+  cc_.jge(done);
+  cc_.bind(top);
+  t.rows = cc_.newInt64();
+  x86::Gp most = cc_.newInt64();
+  cc_.mov(t.rows, end);
+  cc_.sub(t.rows, t.block);
+  cc_.mov(most, kTileRows);
+  cc_.cmp(t.rows, most);
+  cc_.cmovg(t.rows, most);
+  loop_regs_[size_t(outer.id)] = t.block;
+  open_scope();
+  tile_level(t, 1);
+  close_scope();
+  cc_.add(t.block, kTileRows);
+  cc_.cmp(t.block, end);
+  cc_.jl(top);
+  cc_.bind(done);
+}
+
+// The loops between, then the strips of the vector loop.
+void Emitter::tile_level(TileNest& t, size_t depth) {
+  const Loop& l = *(*t.nest)[depth];
+  x86::Gp i = loop_begin(l), n = loop_end(l);
+  loop_regs_[size_t(l.id)] = i;
+  const asmjit::Label top = cc_.newLabel(), done = cc_.newLabel();
+  if (l.mode == LoopMode::kVector) {
+    x86::Gp limit = cc_.newInt64();
+    cc_.lea(limit, x86::ptr(n, -(v_.lanes - 1)));
+    const asmjit::Label tail = cc_.newLabel();
+    cc_.cmp(i, limit);
+    cc_.jge(tail);
+    cc_.bind(top);
+    tile_strip(t, nullptr);
+    cc_.add(i, v_.lanes);
+    cc_.cmp(i, limit);
+    cc_.jl(top);
+    cc_.bind(tail);
+    cc_.cmp(i, n);
+    cc_.jge(done);
+    x86::Gp left = cc_.newInt64();
+    cc_.mov(left, n);
+    cc_.sub(left, i);
+    tile_strip(t, &left);
+  } else {
+    cc_.cmp(i, n);
+    cc_.jge(done);
+    cc_.bind(top);
+    loop_live_[size_t(l.id)] = true;
+    open_scope();
+    tile_level(t, depth + 1);
+    close_scope();
+    loop_live_[size_t(l.id)] = false;
+    cc_.inc(i);
+    cc_.cmp(i, n);
+    cc_.jl(top);
+  }
+  cc_.bind(done);
+}
+
+// One strip of the vector loop (all lanes, or the first `left`) for the rows of the tile.
+void Emitter::tile_strip(TileNest& t, const x86::Gp* left) {
+  const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
+  const size_t tiles_before = tiles_.size();
+  for (const TileColumn& c : t.columns) fill_tile(t, c, left);
+  Step s;
+  s.lane_loop = &inner;
+  s.per_vector = v_.lanes;
+  if (left) s.masks = v_.first_lanes(*left, v_.lanes, 1, v_.lanes);
+  x86::Gp row = cc_.newInt64(), end = cc_.newInt64(), at = cc_.newInt64();
+  cc_.mov(row, t.block);
+  cc_.lea(end, x86::ptr(t.block, t.rows));
+  cc_.xor_(at.r32(), at.r32());
+  loop_regs_[size_t(outer.id)] = row;
+  for (const TileColumn& c : t.columns) {
+    x86::Mem m = c.stack;
+    m.setIndex(at, uint32_t(shift_of(c.load->type)));
+    tiles_.emplace_back(c.load, m);
+  }
+  const asmjit::Label top = cc_.newLabel();
+  cc_.bind(top);
+  loop_live_[size_t(outer.id)] = true;
+  open_scope();
+  Step uniform;
+  uniform.per_vector = v_.lanes;
+  for (size_t d = 0; d + 1 < t.nest->size(); d++) {
+    for (const Stmt& stmt : (*t.nest)[d]->body) {
+      if (const Inst* in = std::get_if<Inst>(&stmt)) inst(*in, uniform);
+    }
+  }
+  const size_t bound_before = bound_.size();
+  bind_accesses(inner);
+  loop_live_[size_t(inner.id)] = true;
+  body(inner.body, s);
+  loop_live_[size_t(inner.id)] = false;
+  bound_.resize(bound_before);
+  close_scope();
+  loop_live_[size_t(outer.id)] = false;
+  cc_.add(at, v_.lanes);
+  cc_.inc(row);
+  cc_.cmp(row, end);
+  cc_.jl(top);
+  loop_regs_[size_t(outer.id)] = t.block;
+  tiles_.resize(tiles_before);
+}
+
+// The column's elements of the strip as rows in the stack: blocks of lanes x lanes by shuffles, ragged ones one by one.
+void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left) {
+  const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
+  const int size = int(size_of(c.load->type));
+  const Access& a = c.load->access;
+  loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = true;
+  open_scope();
+  x86::Gp from = cc_.newIntPtr(), stride = cc_.newInt64(), to = cc_.newIntPtr(), row = cc_.newInt64();
+  cc_.mov(from, bind(a, c.load->type).reg);
+  cc_.mov(stride, size);
+  for (const Access::Term& term : a.terms) {
+    if (!term.is_value && term.id == inner.id) multiply(stride, term.stride);
+  }
+  close_scope();
+  loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = false;
+  cc_.lea(to, c.stack);
+  cc_.mov(row, t.rows);
+  const asmjit::Label ragged = cc_.newLabel(), done = cc_.newLabel();
+  if (!left) {
+    const asmjit::Label top = cc_.newLabel();
+    cc_.cmp(row, v_.lanes);
+    cc_.jl(ragged);
+    cc_.bind(top);
+    transpose_block(size, from, stride, to);
+    cc_.add(from, v_.lanes * size);
+    cc_.add(to, v_.lanes * v_.lanes * size);
+    cc_.sub(row, v_.lanes);
+    cc_.cmp(row, v_.lanes);
+    cc_.jge(top);
+    cc_.bind(ragged);
+    cc_.test(row, row);
+    cc_.jz(done);
+  }
+  // Rows are the inner loop: they lie side by side.
+  x86::Gp columns = cc_.newInt64(), source = cc_.newIntPtr(), k = cc_.newInt64(), target = cc_.newIntPtr();
+  x86::Gp value = cc_.newInt64();
+  if (left)
+    cc_.mov(columns, *left);
+  else
+    cc_.mov(columns, v_.lanes);
+  const asmjit::Label next_column = cc_.newLabel(), next_row = cc_.newLabel();
+  cc_.bind(next_column);
+  cc_.mov(source, from);
+  cc_.mov(target, to);
+  cc_.mov(k, row);
+  cc_.bind(next_row);
+  x86::Gp v = size == 8 ? value : x86::Gp(value.r32());
+  cc_.mov(v, x86::ptr(source));
+  cc_.mov(x86::ptr(target), v);
+  cc_.add(source, size);
+  cc_.add(target, v_.lanes * size);
+  cc_.dec(k);
+  cc_.jnz(next_row);
+  cc_.add(from, stride);
+  cc_.add(to, size);
+  cc_.dec(columns);
+  cc_.jnz(next_column);
+  cc_.bind(done);
+}
+
+// lanes x lanes elements: rows `stride` bytes apart in, their transpose at `to` out. Blocks of 16 bytes are gathered
+// from the rows they belong to, and are transposed within.
+void Emitter::transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to) {
+  const int per_block = 16 / size, bytes = v_.lanes * size, blocks = bytes / 16;
+  x86::Gp group = cc_.newIntPtr(), far = cc_.newInt64();
+  // Row b * per_block + t of the source is block b of vector t.
+  cc_.imul(far, stride, per_block);
+  for (int q = 0; q < v_.lanes / per_block; q++) {
+    std::vector<x86::Vec> v;
+    cc_.lea(group, x86::ptr(from, q * 16));
+    for (int t = 0; t < per_block; t++) {
+      x86::Vec r = v_.fresh_of(bytes);
+      x86::Gp at = cc_.newIntPtr();
+      cc_.mov(at, group);
+      cc_.emit(Ids::kIdVmovups, r.xmm(), x86::ptr(at));
+      for (int b = 1; b < blocks; b++) {
+        cc_.add(at, far);
+        v_.insert_block(r, x86::ptr(at), b);
+      }
+      if (t + 1 < per_block) cc_.add(group, stride);
+      v.push_back(r);
+    }
+    auto unpack = [&](InstId id, const x86::Vec& x, const x86::Vec& y) {
+      x86::Vec r = v_.fresh_of(bytes);
+      cc_.emit(id, r, x, y);
+      return r;
+    };
+    std::vector<x86::Vec> out;
+    if (per_block == 2) {
+      out = {unpack(Ids::kIdVunpcklpd, v[0], v[1]), unpack(Ids::kIdVunpckhpd, v[0], v[1])};
+    } else {
+      x86::Vec a = unpack(Ids::kIdVunpcklps, v[0], v[1]), b = unpack(Ids::kIdVunpckhps, v[0], v[1]);
+      x86::Vec c = unpack(Ids::kIdVunpcklps, v[2], v[3]), d = unpack(Ids::kIdVunpckhps, v[2], v[3]);
+      out = {unpack(Ids::kIdVunpcklpd, a, c), unpack(Ids::kIdVunpckhpd, a, c), unpack(Ids::kIdVunpcklpd, b, d),
+             unpack(Ids::kIdVunpckhpd, b, d)};
+    }
+    for (int i = 0; i < per_block; i++) {
+      cc_.emit(Ids::kIdVmovups, x86::ptr(to, (q * per_block + i) * bytes), out[size_t(i)]);
+    }
+  }
+}
+
+}  // namespace lutra::x64

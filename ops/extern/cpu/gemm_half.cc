@@ -1,0 +1,133 @@
+// mm and bmm of float16 or bfloat16 views in, the product out: operands become float32, the float32 product runs, and
+// the result is rounded once. The same bits at any number of threads, as each of the three steps gives.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "ops/core/error.h"
+#include "ops/core/half.h"
+#include "ops/extern/cpu/kernels.h"
+
+namespace lutra {
+namespace {
+
+constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread's while
+
+// Grows, and is kept between products.
+float* scratch(int slot, int64_t elements) {
+  struct Buffer {
+    std::unique_ptr<float[]> data;
+    int64_t size = 0;
+  };
+  thread_local Buffer buffers[3];
+  Buffer& b = buffers[slot];
+  if (b.size < elements) {
+    b.data.reset();
+    b.size = 0;
+    b.data.reset(new (std::nothrow) float[size_t(elements)]);
+    if (!b.data) throw Error(ErrorKind::kMemory, str("matmul: out of memory (", elements * 4, " bytes to convert)"));
+    b.size = elements;
+  }
+  return b.data.get();
+}
+
+__attribute__((target("avx,f16c"))) int64_t widen_f16c(const uint16_t* from, float* to, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+  return i;
+}
+__attribute__((target("avx,f16c"))) int64_t narrow_f16c(const float* from, uint16_t* to, int64_t n) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), 0));
+  }
+  return i;
+}
+const bool has_f16c = __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx");
+
+void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int64_t n) {
+  int64_t i = 0;
+  if (type == DType::kBFloat16) {
+    for (; i < n; i++) to[i] = bfloat16_to_float(from[i * stride]);
+    return;
+  }
+  if (stride == 1 && has_f16c) i = widen_f16c(from, to, n);
+  for (; i < n; i++) to[i] = half_to_float(from[i * stride]);
+}
+
+void narrow_row(DType type, const float* from, uint16_t* to, int64_t stride, int64_t n) {
+  int64_t i = 0;
+  if (type == DType::kBFloat16) {
+    for (; i < n; i++) to[i * stride] = float_to_bfloat16(from[i]);
+    return;
+  }
+  if (stride == 1 && has_f16c) i = narrow_f16c(from, to, n);
+  for (; i < n; i++) to[i * stride] = float_to_half(from[i]);
+}
+
+// A dense float32 view of v's shape whose last two dimensions lie in memory as v's do, so that rows are read along
+// memory.
+ExternView dense_like(const ExternView& v, float* data) {
+  ExternView r = v;
+  const int d = v.dim - 2;
+  const bool transposed = v.strides[d + 1] > v.strides[d] && v.sizes[d] > 1;
+  r.data = data;
+  r.dtype = DType::kFloat32;
+  r.strides[d] = transposed ? 1 : v.sizes[d + 1];
+  r.strides[d + 1] = transposed ? v.sizes[d] : 1;
+  if (d == 1) r.strides[0] = v.sizes[1] * v.sizes[2];
+  return r;
+}
+
+// f(row of the half view, its element stride, row of the float32 view, elements) for each row, shared among threads.
+template <class F>
+void for_rows(const ExternView& half, const ExternView& full, ParallelFor parallel, const F& f) {
+  const int d = half.dim - 2;
+  const int inner = full.strides[d + 1] == 1 ? d + 1 : d, outer = inner == d ? d + 1 : d;
+  const int64_t n = full.sizes[inner], rows = full.sizes[outer], total = rows * (d == 1 ? full.sizes[0] : 1);
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+      const int64_t b = i / rows, r = i % rows;
+      const int64_t at = (d == 1 ? b * half.strides[0] : 0) + r * half.strides[outer];
+      f(static_cast<uint16_t*>(half.data) + at, half.strides[inner], static_cast<float*>(full.data) + i * n, n);
+    }
+  };
+  const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(n, 1));
+  if (!parallel || total <= grain)
+    body(0, total);
+  else
+    parallel(total, grain, body);
+}
+
+}  // namespace
+
+bool gemm_half_supports(DType dtype) { return is_half(dtype) && gemm_supports(DType::kFloat32); }
+
+void run_gemm_half(const ExternCall& call) {
+  LUTRA_CHECK(call.in.size() == 2 && call.out.size() == 1);
+  const ExternView& out = call.out[0];
+  const DType type = out.dtype;
+  ExternView in[2];
+  for (int i = 0; i < 2; i++) {
+    const ExternView& half = call.in[size_t(i)];
+    LUTRA_CHECK(half.dtype == type);
+    in[i] = dense_like(half, scratch(i, half.numel()));
+    for_rows(half, in[i], call.parallel, [type](const uint16_t* from, int64_t stride, float* to, int64_t n) {
+      widen_row(type, from, stride, to, n);
+    });
+  }
+  const ExternView full = dense_like(out, scratch(2, out.numel()));
+  ExternCall product = call;
+  product.in = in;
+  product.out = {&full, 1};
+  run_gemm(product);
+  for_rows(out, full, call.parallel, [type](uint16_t* to, int64_t stride, const float* from, int64_t n) {
+    narrow_row(type, from, to, stride, n);
+  });
+}
+
+}  // namespace lutra
