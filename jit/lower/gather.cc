@@ -134,6 +134,24 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts&) {
   return l;
 }
 
+// Each element is one of input or of src: sums of such, the gradients of a tensor's parts, are one loop.
+Lowered lower_select_scatter(const Node& node, SymFacts&) {
+  Lowered l;
+  Tensor input = node.args[0].tensor(), src = node.args[1].tensor();
+  const auto dim = size_t(wrap_dim(node.args[2].sym_int().hint, input->dim()));
+  SymInt position = node.args[3].sym_int();
+  if (position.hint < 0) position = position + input->sizes[dim];
+  l.reads = {input, src};
+  l.emit = [=](Emitter& e, const Index& index) {
+    Index at = index;
+    at.erase(at.begin() + long(dim));
+    int32_t hit = e.body.op(loop::Op::kEq, DType::kBool, e.body.index(index[dim]), e.body.int_value(position));
+    int32_t there = e.body.cast(e.operand(src, at), input->dtype);
+    return e.body.op(loop::Op::kSelect, input->dtype, hit, there, e.operand(input, index));
+  };
+  return l;
+}
+
 Lowered lower_copy_(const Node& node, SymFacts&) {
   Lowered l;
   l.kind = Lowered::kCopy;

@@ -78,6 +78,7 @@ Lowered lower_extern_mm(const Node& node, SymFacts& facts);
 Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts);
 Lowered lower_join(const Node& node, SymFacts& facts);
 Lowered lower_flip(const Node& node, SymFacts& facts);
+Lowered lower_select_scatter(const Node& node, SymFacts& facts);
 Lowered lower_copy_(const Node& node, SymFacts& facts);
 Lowered lower_pool_map(const Node& node, SymFacts& facts);
 Lowered lower_pool_take(const Node& node, SymFacts& facts);

@@ -8,6 +8,7 @@ const PassRow kPasses[] = {
     {"decompose", decompose},
     {"cse", cse},
     {"dce", dce},
+    {"recompute", recompute},
 };
 const size_t kPassCount = sizeof kPasses / sizeof *kPasses;
 

@@ -13,6 +13,7 @@ GraphPtr functionalise(const Graph& g);  // in-place ops and writes through view
 GraphPtr decompose(const Graph& g);      // composites become primitives
 GraphPtr cse(const Graph& g);            // one node for equal pure nodes
 GraphPtr dce(const Graph& g);            // drops what no output, write or check needs
+GraphPtr recompute(const Graph& g);      // cheap values used again behind a library's kernel are computed again there
 
 struct PassRow {
   const char* name;

@@ -128,10 +128,6 @@ Tensor scatter_view(const Tensor& input, const Tensor& src, OpId view_op, Args v
 }
 }  // namespace
 
-Results decompose_select_scatter(const Args& args) {
-  return {scatter_view(args[0].tensor(), args[1].tensor(), OpId::select, {args[0], args[2], args[3]})};
-}
-
 Results decompose_slice_scatter(const Args& args) {
   return {scatter_view(args[0].tensor(), args[1].tensor(), OpId::slice, {args[0], args[2], args[3], args[4], args[5]})};
 }
@@ -292,8 +288,9 @@ Results decompose_linear(const Args& args) {
   SymInt rows = 1;
   for (size_t d = 0; d + 1 < x->sizes.size(); d++) rows = rows * x->sizes[d];
   Tensor y = mm(reshape(x, Sizes{rows, w->sizes[1]}), transpose(w, int_arg(0), int_arg(1)));
-  if (!args[2].is_none()) y = add(y, args[2]);
-  return {x->sizes.size() == 2 ? y : view(y, out)};
+  if (x->sizes.size() != 2) y = view(y, out);
+  // In the result's dimensions, so that it is one loop with what comes next.
+  return {args[2].is_none() ? y : add(y, args[2])};
 }
 
 namespace {

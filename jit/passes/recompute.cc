@@ -1,0 +1,217 @@
+// recompute: a cheap value that is needed again behind a library's kernel is computed again there from what lies in
+// memory anyway, instead of being written and read: the passes before have made it one node, however far apart its uses
+// are. (The forward's normalised rows, activations' inner values and masks, used again by the backward.)
+//
+// 1. A node's stage counts the library kernels, scatters and the like on the longest way to it: kernels of one stage
+// may
+//    fuse, those of different stages never do.
+// 2. A pointwise value stays in memory if it leaves the graph, if something other than loops reads it, or if its
+// operands
+//    in memory are together larger than it.
+// 3. Only nodes without side effects and random numbers are repeated; the bits are the same.
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "jit/passes/passes.h"
+
+namespace lutra {
+namespace {
+
+constexpr int kMostCost = 40, kHeavyCost = 8;
+// How much larger than the value its operands may be: rows' statistics and biases come on top.
+constexpr double kMostBytes = 1.25;
+
+const char* lowering_of(OpId op) {
+  static const char* const kRules[] = {
+#define OP(name, schema, results, meta, vjp, lower, flags) #lower,
+#include "ops/defs/ops.def"
+#undef OP
+  };
+  return op < OpId::input ? kRules[size_t(op)] : "";
+}
+bool lowers_to(const Node& n, const char* rule) { return std::strcmp(lowering_of(n.op), rule) == 0; }
+
+bool is_view(const Node& n) { return n.op < OpId::input && info(n.op).has(kView); }
+bool is_repeatable(const Node& n) {
+  const OpInfo& op = info(n.op);
+  return !n.inplace && lowers_to(n, "pointwise") && !op.has(kRandom) && !op.has(kMutates) && n.op != OpId::empty;
+}
+
+int cost_of(OpId op) {
+  switch (op) {
+    case OpId::exp:
+    case OpId::log:
+    case OpId::tanh:
+    case OpId::sigmoid:
+    case OpId::pow: return kHeavyCost;
+    default: return 1;
+  }
+}
+
+template <class F>
+void each_tensor(const Args& args, F f) {
+  for (const Value& v : args) {
+    if (v.is<Tensor>() && v.tensor()) f(v.tensor());
+    if (!v.is<std::vector<Tensor>>()) continue;
+    for (const Tensor& t : v.as<std::vector<Tensor>>()) f(t);
+  }
+}
+
+double bytes_of(const Tensor& t) { return double(t->numel().hint) * double(size_of(t->dtype)); }
+
+// A value in memory, and how many bytes of it are read: views may show a part of it, or repeat it.
+struct Leaf {
+  const Node* node;
+  double bytes;
+};
+
+struct Info {
+  int stage = 0;
+  bool stored = true;
+  bool forced = false;       // rule 2, but for the comparison of sizes
+  int last_use = 0;          // the latest stage that reads it
+  int cost = 0;              // of computing it from its leaves
+  std::vector<Leaf> leaves;  // what lies in memory, unless it does itself
+};
+
+class Analysis {
+ public:
+  explicit Analysis(const Graph& g) {
+    for (const auto& n : g.nodes) find_stage(*n);
+    for (const Value& v : g.outputs) {
+      if (v.is<Tensor>() && v.tensor()) force(v.tensor());
+    }
+    for (const auto& n : g.nodes) {
+      if (!is_view(*n) && n->op != OpId::copy_ && !is_repeatable(*n) && !lowers_to(*n, "reduce")) {
+        each_tensor(n->args, [&](const Tensor& t) { force(t); });
+      }
+    }
+    for (const auto& n : g.nodes) decide(*n);
+  }
+  const Info& operator[](const Tensor& t) const {
+    static const Info input;
+    auto it = nodes_.find(t->node);
+    return it == nodes_.end() ? input : it->second;
+  }
+  bool repeats(const Tensor& t, int stage) const {
+    const Info& i = (*this)[t];
+    return !i.stored && i.stage < stage;
+  }
+
+ private:
+  void find_stage(const Node& n) {
+    Info& info = nodes_[&n];
+    const bool loops = is_view(n) || is_repeatable(n) || lowers_to(n, "reduce") || n.op == OpId::copy_;
+    each_tensor(n.args, [&](const Tensor& t) { info.stage = std::max(info.stage, (*this)[t].stage); });
+    if (!loops) info.stage++;
+    if (!is_view(n)) each_tensor(n.args, [&](const Tensor& t) { use(t, info.stage); });
+  }
+  // Through views, which are no use of their own.
+  void use(const Tensor& t, int stage) {
+    auto it = nodes_.find(t->node);
+    if (it == nodes_.end()) return;
+    it->second.last_use = std::max(it->second.last_use, stage);
+    if (is_view(*it->first)) use(it->first->args[0].tensor(), stage);
+  }
+  void force(const Tensor& t) {
+    auto it = nodes_.find(t->node);
+    if (it == nodes_.end() || it->second.forced) return;
+    it->second.forced = true;
+    if (is_view(*it->first)) force(it->first->args[0].tensor());
+  }
+  static Leaf leaf_of(Tensor t) {
+    double bytes = bytes_of(t);
+    while (is_view(*t->node)) {
+      t = t->node->args[0].tensor();
+      bytes = std::min(bytes, bytes_of(t));
+    }
+    return {t->node, bytes};
+  }
+  void decide(const Node& n) {
+    Info& info = nodes_[&n];
+    if (is_view(n)) {
+      const Info& of = (*this)[n.args[0].tensor()];
+      info.stored = of.stored, info.cost = of.cost, info.leaves = of.leaves;
+      return;
+    }
+    if (!is_repeatable(n)) return;
+    info.cost = cost_of(n.op);
+    each_tensor(n.args, [&](const Tensor& t) {
+      const Info& of = (*this)[t];
+      if (!of.stored) info.cost += of.cost;
+      for (const Leaf& leaf : of.stored ? std::vector<Leaf>{leaf_of(t)} : of.leaves) {
+        const auto same = [&](const Leaf& l) { return l.node == leaf.node; };
+        if (std::none_of(info.leaves.begin(), info.leaves.end(), same)) info.leaves.push_back(leaf);
+      }
+    });
+    if (info.last_use <= info.stage) {
+      info.stored = info.forced;
+      return;
+    }
+    double bytes = 0;
+    for (const Leaf& leaf : info.leaves) bytes += leaf.bytes;
+    info.stored = info.forced || info.cost > kMostCost || bytes > kMostBytes * bytes_of(n.results[0]);
+  }
+
+  std::unordered_map<const Node*, Info> nodes_;
+};
+
+// Repeats values for one stage; what is made once serves the whole stage.
+class Repeater {
+ public:
+  Repeater(Rebuilder& b, const Analysis& analysis) : b_(b), analysis_(analysis) {}
+
+  Args map(const Args& args, int stage) {
+    Args out;
+    for (const Value& v : args) {
+      if (v.is<Tensor>() && v.tensor()) {
+        out.push_back(value(v.tensor(), stage));
+      } else if (v.is<std::vector<Tensor>>()) {
+        std::vector<Tensor> list;
+        for (const Tensor& t : v.as<std::vector<Tensor>>()) list.push_back(value(t, stage));
+        out.push_back(list);
+      } else {
+        out.push_back(v);
+      }
+    }
+    return out;
+  }
+
+ private:
+  Tensor value(const Tensor& t, int stage) {
+    if (!analysis_.repeats(t, stage)) return b_.map(t);
+    Tensor& made = made_[{t.get(), stage}];
+    if (!made) {
+      Args args = map(t->node->args, stage);
+      made = b_.copy(*t->node, std::move(args))[0];
+    }
+    return made;
+  }
+
+  struct Hash {
+    size_t operator()(const std::pair<const TensorImpl*, int>& k) const {
+      return std::hash<const void*>()(k.first) * 31 + size_t(k.second);
+    }
+  };
+  Rebuilder& b_;
+  const Analysis& analysis_;
+  std::unordered_map<std::pair<const TensorImpl*, int>, Tensor, Hash> made_;
+};
+
+}  // namespace
+
+GraphPtr recompute(const Graph& g) {
+  Rebuilder b(g);  // first: sizes may be symbols of its scope
+  const Analysis analysis(g);
+  Repeater repeater(b, analysis);
+  for (const auto& n : g.nodes) {
+    const int stage = n->results.empty() ? 0 : analysis[n->results[0]].stage;
+    const bool in_place = n->op == OpId::copy_ || n->inplace;
+    Args args = is_view(*n) || in_place ? b.map(n->args) : repeater.map(n->args, stage);
+    b.set(*n, b.copy(*n, std::move(args)));
+  }
+  return b.finish();
+}
+
+}  // namespace lutra

@@ -1,0 +1,54 @@
+-- scripts/models/char_gpt.lua as a program: trains, samples, saves; a resumed run goes on exactly where the other stopped.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program
+local lutra = link:read("*l")
+link:close()
+local directory = os.tmpname()
+os.remove(directory)
+assert(os.execute("mkdir " .. directory) == 0)
+
+local function run(options)
+  local pipe = assert(io.popen(string.format("'%s' ../../scripts/models/char_gpt.lua --d 16 --heads 2 --layers 1 --length 16 --batch 4 "
+    .. "--sample 5 %s 2>&1; echo status $?", lutra, options)))
+  local text = pipe:read("*a")
+  pipe:close()
+  return text, tonumber(text:match("status (%d+)"))
+end
+
+local function result(options)
+  local path = directory .. "/result.json"
+  local text, status = run(options .. " --json " .. path)
+  equal(status, 0, text)
+  local file = assert(io.open(path))
+  local json = file:read("*a")
+  file:close()
+  return tonumber(json:match('"loss": ([%d.]+)')), text
+end
+
+test("a resumed run is the uninterrupted one", function()
+  local checkpoint = directory .. "/c.safetensors"
+  local whole, text = result "--steps 6 --sample-every 3"
+  truthy(text:find("-- step 3, loss", 1, true) and text:find("-- step 6, loss", 1, true), text)
+  result("--steps 4 --checkpoint " .. checkpoint)
+  local resumed = result("--steps 6 --checkpoint " .. checkpoint .. " --resume")
+  equal(resumed, whole, "the loss of step 6")
+end)
+
+test("eager and compiled give the same loss", function()
+  equal(result "--steps 3 --eager", (result "--steps 3"))
+end)
+
+test("bad options are refused", function()
+  for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "usage:", ["--resume"] = "--checkpoint",
+                                 ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "letters"} do
+    local text, status = run(options)
+    equal(status, 2, options)
+    truthy(text:find(message, 1, true), text)
+  end
+end)
+
+os.execute("rm -rf " .. directory)
+h.finish()
