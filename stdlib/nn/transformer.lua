@@ -51,7 +51,10 @@ return function(nn)
     local weight = self.in_proj_weight
     if weight and query == key and key == value then
       local all = linear(query, weight, bias)
-      return all:narrow(-1, 0, e), all:narrow(-1, e, e), all:narrow(-1, 2 * e, e)
+      local shape = all.shape
+      shape[#shape], shape[#shape + 1] = 3, e
+      all = all:view(shape)
+      return all:select(-2, 0), all:select(-2, 1), all:select(-2, 2)
     end
     local function part(x, name, i)
       local w = weight and weight:narrow(0, i * e, e) or self[name]

@@ -104,15 +104,17 @@ struct Grid {
 };
 
 // Measured: a piece below a few MFLOP loses more to packing its operands again than a second thread gains, and beyond
-// eight pieces a product gains nothing on the machines we know. Halves the longer side, keeping sides of 32 or more.
+// eight pieces a product gains nothing on the machines we know. Rows are halved rather than columns: pieces of less than
+// 128 columns or 64 rows lose a tenth or more.
 Grid partition(int64_t m, int64_t n, int64_t k, int64_t batch) {
   Grid g;
   const double flops = 2.0 * double(m) * double(n) * double(k);
   const int64_t most = batch >= 4 ? 1 : flops < 256e6 ? 4 : 8;
   while (g.rows * g.cols < most && flops / double(g.rows * g.cols) >= 12e6) {
-    const int64_t h = m / g.rows, w = n / g.cols;
-    if (std::max(h, w) < 64) break;
-    (w >= h ? g.cols : g.rows) *= 2;
+    const int64_t h = m / g.rows, w = n / g.cols, least = g.rows * g.cols == 1 ? 32 : 64;
+    const bool tall = h >= 2 * least, wide = w >= 4 * least;
+    if (!tall && !wide) break;
+    (tall && (2 * h >= w || !wide) ? g.rows : g.cols) *= 2;
   }
   return g;
 }
