@@ -197,6 +197,8 @@ const Rule kRules[] = {
 #undef OP
 };
 
+}  // namespace
+
 bool is_heavy(OpId op) {
   switch (op) {
     case OpId::exp:
@@ -210,6 +212,8 @@ bool is_heavy(OpId op) {
     default: return is_heavy_function(op);
   }
 }
+
+namespace {
 
 // Integers may meet a zero.
 bool divides(const Node& node) {
