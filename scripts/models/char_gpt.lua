@@ -65,11 +65,16 @@ end
 
 local saved = options.resume and lt.load(options.checkpoint) or nil
 local letters, number_of = {}, {}
-for c in (saved and saved.letters or text):gmatch(".") do
+local function add_letter(c)
   if not number_of[c] then
     number_of[c] = true
     letters[#letters + 1] = c
   end
+end
+if saved then
+  for _, byte in ipairs(saved.letters:totable()) do add_letter(string.char(byte)) end
+else
+  for c in text:gmatch(".") do add_letter(c) end
 end
 table.sort(letters)
 for i, c in ipairs(letters) do number_of[c] = i - 1 end
@@ -148,8 +153,8 @@ local function sample(prompt, count)
 end
 
 local function save(at)
-  lt.save(options.checkpoint, {model = net:state_dict(), optimizer = opt:state_dict(), step = at, letters = table.concat(letters),
-    sizes = sizes})
+  local bytes = lt.tensor({table.concat(letters):byte(1, -1)}, {dtype = "uint8"})
+  lt.save(options.checkpoint, {model = net:state_dict(), optimizer = opt:state_dict(), step = at, letters = bytes, sizes = sizes})
 end
 
 -- Training ------------------------------------------------------------------------------------------------------------

@@ -285,7 +285,7 @@ function Optimizer:load_state_dict(state) end
 ---@field LogSoftmax fun(dim: integer): lutra.Module
 ---@field LayerNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field RMSNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
----@field Embedding fun(num_embeddings: integer, embedding_dim: integer, options?: {padding_idx?: integer, scale_grad_by_freq?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field Embedding fun(num_embeddings: integer, embedding_dim: integer, options?: {padding_idx?: integer, max_norm?: number, norm_type?: number, scale_grad_by_freq?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field MultiheadAttention fun(embed_dim: integer, num_heads: integer, options?: {dropout?: number, bias?: boolean, kdim?: integer, vdim?: integer, batch_first?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field TransformerEncoderLayer fun(d_model: integer, nhead: integer, options?: {dim_feedforward?: integer, dropout?: number, activation?: string|function, layer_norm_eps?: number, batch_first?: boolean, norm_first?: boolean, bias?: boolean}): lutra.Module
 ---@field functional table<string, fun(...): lutra.Tensor>

@@ -90,8 +90,8 @@ local Embedding = Module:extend("Embedding")
 M.Embedding = Embedding
 
 function Embedding:init(num_embeddings, embedding_dim, ...)
-  local options = options_of("Embedding", {padding_idx = keywords.none, scale_grad_by_freq = false, dtype = "float32", device = "cpu"},
-    {"padding_idx"}, ...)
+  local options = options_of("Embedding", {padding_idx = keywords.none, max_norm = keywords.none, norm_type = 2, scale_grad_by_freq = false,
+    dtype = "float32", device = "cpu"}, {"padding_idx", "max_norm", "norm_type", "scale_grad_by_freq"}, ...)
   if type(num_embeddings) ~= "number" or type(embedding_dim) ~= "number" then
     error("Embedding: num_embeddings and embedding_dim are numbers", 3)
   end
@@ -101,7 +101,7 @@ function Embedding:init(num_embeddings, embedding_dim, ...)
   end
   self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
   self.padding_idx = row and row < 0 and row + num_embeddings or row
-  self.scale_grad_by_freq = options.scale_grad_by_freq
+  self.max_norm, self.norm_type, self.scale_grad_by_freq = options.max_norm, options.norm_type, options.scale_grad_by_freq
   self.weight = Parameter(lt.empty({num_embeddings, embedding_dim}, {dtype = options.dtype, device = options.device}))
   self:reset_parameters()
 end
@@ -114,10 +114,7 @@ function Embedding:reset_parameters()
 end
 
 function Embedding:forward(input)
-  if self.scale_grad_by_freq then
-    return functional.embedding(input, self.weight, {padding_idx = self.padding_idx, scale_grad_by_freq = true})
-  end
-  return functional.embedding(input, self.weight, self.padding_idx)
+  return functional.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 end
 
 function Embedding:extra_repr()
