@@ -170,6 +170,17 @@ void index_op(OpId op, const Args& args, const Tensor& out) {
   });
 }
 
+void scatter_selected(const Args& args, const Tensor& out) {
+  const Tensor& src = args[1].as<Tensor>();
+  const int64_t dim = wrap_dim(OpId::select_scatter, args[2].sym_int().hint, out->sizes.size());
+  const int64_t n = out->sizes[size_t(dim)].hint, position = (args[3].sym_int().hint + n) % n;
+  each_index(out->sizes, [&](const Index& at) {
+    Index from = at;
+    from.erase(from.begin() + dim);
+    set(out, at, at[size_t(dim)] == position ? get(src, from) : get(args[0].as<Tensor>(), at));
+  });
+}
+
 void scatter_strided(const Args& args, const Tensor& out) {
   each_index(out->sizes, [&](const Index& at) { set(out, at, get(args[0].as<Tensor>(), at)); });
   Tensor place = alias(out, args[2].as<Sizes>(), args[3].as<Sizes>(), out->offset + args[4].sym_int());
@@ -230,6 +241,7 @@ Results NaiveExecutor::run(OpId op, const Args& args, const ResultSpecs& specs) 
     case OpId::index_select:
     case OpId::index_add: index_op(op, args, out); break;
     case OpId::as_strided_scatter: scatter_strided(args, out); break;
+    case OpId::select_scatter: scatter_selected(args, out); break;
     default: each_index(out->sizes, [&](const Index& at) { set(out, at, pointwise(op, args, at)); });
   }
   return {out};
