@@ -225,6 +225,8 @@ struct Parser {
       expect(i ? "," : ":");
       Type t = type();
       const Tensor& r = results[i];
+      // A pass may have chosen another layout than the op's rule (channels_last).
+      if (!info(op).has(kView) && t.strides.size() == r->strides.size()) r->strides = t.strides;
       bool same = t.dtype == r->dtype && equal(t.sizes, r->sizes) && equal(t.strides, r->strides);
       if (!same) error(str("the type of %", ids[i], " is ", describe(r), " strides ", to_string(r->strides)));
       values[ids[i]] = r;

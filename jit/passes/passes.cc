@@ -9,6 +9,7 @@ const PassRow kPasses[] = {
     {"cse", cse},
     {"dce", dce},
     {"recompute", recompute},
+    {"channels_last", channels_last},
 };
 const size_t kPassCount = sizeof kPasses / sizeof *kPasses;
 

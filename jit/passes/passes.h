@@ -14,6 +14,7 @@ GraphPtr decompose(const Graph& g);      // composites become primitives
 GraphPtr cse(const Graph& g);            // one node for equal pure nodes
 GraphPtr dce(const Graph& g);            // drops what no output, write or check needs
 GraphPtr recompute(const Graph& g);      // cheap values used again behind a library's kernel are computed again there
+GraphPtr channels_last(const Graph& g);  // images between convolutions, pools and pointwise ops: channels innermost
 
 struct PassRow {
   const char* name;

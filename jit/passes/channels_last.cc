@@ -1,0 +1,93 @@
+// channels_last: images that only convolutions, pools and pointwise ops see lie with their channels innermost, so that
+// none of them reorders its operands. Bits stay: what these ops compute does not depend on layout.
+//
+// Invariants:
+// 1. Whatever leaves the graph, is viewed, reduced or written keeps the strides that it has when ops run one by one.
+// 2. A value is laid out anew only where a convolution or pool makes it, or a pointwise op does from such values.
+#include <unordered_set>
+
+#include "jit/passes/passes.h"
+#include "ops/meta/spatial.h"
+
+namespace lutra {
+namespace {
+
+bool is_spatial(OpId op) {
+  switch (op) {
+    case OpId::convolution:
+    case OpId::convolution_input:
+    case OpId::convolution_weight:
+    case OpId::pool_max:
+    case OpId::pool_tap:
+    case OpId::pool_sum:
+    case OpId::pool_spread:
+    case OpId::pool_put:
+    case OpId::pool_take: return true;
+    default: return false;
+  }
+}
+
+bool is_free(const Node& n) {
+  return is_spatial(n.op) || (info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !n.inplace);
+}
+
+// Four dimensions in row-major order, by what is written down: nothing is asked.
+bool is_row_major(const Tensor& t) {
+  if (t->dim() != 4) return false;
+  const Sizes want = contiguous_strides(t->sizes);
+  for (size_t d = 0; d < 4; d++) {
+    if (want[d].expr != t->strides[d].expr || want[d].hint != t->strides[d].hint) return false;
+  }
+  return true;
+}
+
+using Tensors = std::unordered_set<const TensorImpl*>;
+
+void each_tensor(const Value& v, const std::function<void(const Tensor&)>& f) {
+  if (v.is<Tensor>() && v.tensor()) f(v.tensor());
+  if (!v.is<std::vector<Tensor>>()) return;
+  for (const Tensor& t : v.as<std::vector<Tensor>>()) f(t);
+}
+
+// Values whose layout somebody relies on.
+Tensors fixed_values(const Graph& g) {
+  Tensors fixed;
+  const auto fix = [&](const Tensor& t) { fixed.insert(t.get()); };
+  for (const Value& v : g.outputs) each_tensor(v, fix);
+  for (const auto& n : g.nodes) {
+    if (is_free(*n)) continue;
+    for (const Value& v : n->args) each_tensor(v, fix);
+  }
+  return fixed;
+}
+
+Tensors chosen_values(const Graph& g) {
+  const Tensors fixed = fixed_values(g);
+  Tensors chosen;
+  for (const auto& n : g.nodes) {
+    if (!is_free(*n) || n->results.size() != 1) continue;
+    const Tensor& r = n->results[0];
+    if (fixed.count(r.get()) || !is_row_major(r)) continue;
+    bool from_chosen = is_spatial(n->op);
+    for (const Value& v : n->args) each_tensor(v, [&](const Tensor& t) { from_chosen |= chosen.count(t.get()) > 0; });
+    if (from_chosen) chosen.insert(r.get());
+  }
+  return chosen;
+}
+
+}  // namespace
+
+GraphPtr channels_last(const Graph& g) {
+  const Tensors chosen = chosen_values(g);
+  return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
+    if (n.inplace || info(n.op).has(kView) || info(n.op).has(kMutates)) return false;
+    results = b.copy(n, args);
+    for (size_t i = 0; i < results.size(); i++) {
+      const Tensor& old = n.results[i];
+      results[i]->strides = chosen.count(old.get()) ? channels_last_strides(old->sizes) : old->strides;
+    }
+    return true;
+  });
+}
+
+}  // namespace lutra
