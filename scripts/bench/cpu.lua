@@ -157,6 +157,32 @@ both("chargpt_d128_l4_b16_t128_adamw", function(compile)
   return function() return f(ids, next_ids) end
 end, 1, true)
 
+local Convnet = nn.Module:extend("Convnet")
+function Convnet:init()
+  self.a, self.b = nn.Conv2d(1, 32, 3, {padding = 1}), nn.Conv2d(32, 64, 3, {padding = 1})
+  self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
+end
+function Convnet:forward(x)
+  x = nn.functional.max_pool2d(self.a(x):relu(), 2)
+  x = nn.functional.max_pool2d(self.b(x):relu(), 2)
+  return self.g(self.f(x:flatten(1)):relu())
+end
+
+both("convnet_b64_adamw", function(compile)
+  local net = Convnet()
+  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
+  local images, labels = lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64})
+  local function step(input, target)
+    local loss = nn.functional.cross_entropy(net(input), target)
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+  local f = compile and compile(step) or step
+  return function() return f(images, labels) end
+end, 1, true)
+
 if is_wanted("startup") then
   local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program
   local command = string.format("exec '%s' -e ''", link:read("*l"))

@@ -82,6 +82,36 @@ def mlp(compile):
 both("mlp_b128_adamw", mlp)
 
 
+class Convnet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
+        self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.a(x)), 2)
+        x = F.max_pool2d(F.relu(self.b(x)), 2)
+        return self.g(F.relu(self.f(x.flatten(1))))
+
+
+def convnet(compile):
+    net = Convnet()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    model = compile(net)
+    images, labels = torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))
+
+    def step():
+        loss = F.cross_entropy(model(images), labels)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step
+
+
+both("convnet_b64_adamw", convnet)
+
+
 class Block(nn.Module):
     def __init__(self, d, heads):
         super().__init__()

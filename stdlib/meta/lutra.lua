@@ -288,6 +288,24 @@ function Optimizer:load_state_dict(state) end
 ---@field Embedding fun(num_embeddings: integer, embedding_dim: integer, options?: {padding_idx?: integer, max_norm?: number, norm_type?: number, scale_grad_by_freq?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field MultiheadAttention fun(embed_dim: integer, num_heads: integer, options?: {dropout?: number, bias?: boolean, kdim?: integer, vdim?: integer, batch_first?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field TransformerEncoderLayer fun(d_model: integer, nhead: integer, options?: {dim_feedforward?: integer, dropout?: number, activation?: string|function, layer_norm_eps?: number, batch_first?: boolean, norm_first?: boolean, bias?: boolean}): lutra.Module
+---@field Conv1d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding (also "same", "valid"), dilation, groups, bias
+---@field Conv2d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding (also "same", "valid"), dilation, groups, bias
+---@field ConvTranspose1d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding, output_padding, groups, bias, dilation
+---@field ConvTranspose2d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding, output_padding, groups, bias, dilation
+---@field MaxPool1d fun(kernel_size: integer|integer[], ...): lutra.Module stride, padding, dilation, return_indices, ceil_mode
+---@field MaxPool2d fun(kernel_size: integer|integer[], ...): lutra.Module stride, padding, dilation, return_indices, ceil_mode
+---@field AvgPool1d fun(kernel_size: integer|integer[], ...): lutra.Module stride, padding, ceil_mode, count_include_pad
+---@field AvgPool2d fun(kernel_size: integer|integer[], ...): lutra.Module stride, padding, ceil_mode, count_include_pad, divisor_override
+---@field AdaptiveAvgPool1d fun(output_size: integer|integer[]): lutra.Module
+---@field AdaptiveAvgPool2d fun(output_size: integer|integer[]): lutra.Module
+---@field AdaptiveMaxPool1d fun(output_size: integer|integer[]): lutra.Module
+---@field AdaptiveMaxPool2d fun(output_size: integer|integer[]): lutra.Module
+---@field BatchNorm1d fun(num_features: integer, ...): lutra.Module eps, momentum (false: a cumulative average), affine, track_running_stats
+---@field BatchNorm2d fun(num_features: integer, ...): lutra.Module eps, momentum (false: a cumulative average), affine, track_running_stats
+---@field BatchNorm3d fun(num_features: integer, ...): lutra.Module eps, momentum (false: a cumulative average), affine, track_running_stats
+---@field InstanceNorm1d fun(num_features: integer, ...): lutra.Module eps, momentum, affine, track_running_stats
+---@field InstanceNorm2d fun(num_features: integer, ...): lutra.Module eps, momentum, affine, track_running_stats
+---@field GroupNorm fun(num_groups: integer, num_channels: integer, ...): lutra.Module eps, affine
 ---@field functional table<string, fun(...): lutra.Tensor>
 ---@field init table<string, fun(t: lutra.Tensor, ...): lutra.Tensor>
 
