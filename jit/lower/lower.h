@@ -53,6 +53,7 @@ struct Lowered {
   std::vector<Tensor> reads;  // tensor arguments
   bool checks = false;        // may fail while running
   bool heavy = false;         // costs more than a few instructions an element
+  bool window = false;        // reads many elements for one: never computed twice
   std::function<int32_t(Emitter&, const Index&)> emit;
   Reduction reduction;
   // kView: false where the index of the operand is not affine.

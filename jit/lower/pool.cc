@@ -159,7 +159,7 @@ Lowered lower_pool_map(const Node& node, SymFacts& facts) {
   Lowered l;
   const Pool p = pool_of(node, true);
   l.reads = {p.from};
-  l.heavy = true;
+  l.heavy = l.window = true;
   const Taps taps{{all_inside(p.axes[0], facts), all_inside(p.axes[1], facts)}};
   const bool sums = node.op == OpId::pool_sum;
   const int64_t kh = p.axes[0].kernel, kw = p.axes[1].kernel;
@@ -249,7 +249,7 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts) {
   const Pool p = pool_of(node, false);
   l.reads = {p.from};
   if (p.tap) l.reads.push_back(p.tap);
-  l.heavy = true;
+  l.heavy = l.window = true;
   const int64_t mh = p.axes[0].windows(), mw = p.axes[1].windows();
   if (mh * mw > kUnrolled) {
     as_reduction(l, node.results[0], facts, mh, mw, loop::RedOp::kSum, p.type);

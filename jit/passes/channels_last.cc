@@ -2,7 +2,8 @@
 // none of them reorders its operands. Bits stay: what these ops compute does not depend on layout.
 //
 // Invariants:
-// 1. Whatever leaves the graph, is viewed, reduced or written keeps the strides that it has when ops run one by one.
+// 1. Whatever leaves the graph, is viewed, reduced or written keeps the strides that it has when ops run one by one; a
+//    pool's result gets a copy of that layout, since a pool runs along the channels of its operand.
 // 2. A value is laid out anew only where a convolution or pool makes it, or a pointwise op does from such values.
 #include <unordered_set>
 
@@ -61,30 +62,52 @@ Tensors fixed_values(const Graph& g) {
   return fixed;
 }
 
-Tensors chosen_values(const Graph& g) {
+struct Choice {
+  Tensors last;    // laid out with channels innermost
+  Tensors copied;  // of those: what others see is a copy in row-major order
+};
+
+Choice choose(const Graph& g) {
   const Tensors fixed = fixed_values(g);
-  Tensors chosen;
+  Choice choice;
   for (const auto& n : g.nodes) {
     if (!is_free(*n) || n->results.size() != 1) continue;
     const Tensor& r = n->results[0];
-    if (fixed.count(r.get()) || !is_row_major(r)) continue;
-    bool from_chosen = is_spatial(n->op);
-    for (const Value& v : n->args) each_tensor(v, [&](const Tensor& t) { from_chosen |= chosen.count(t.get()) > 0; });
-    if (from_chosen) chosen.insert(r.get());
+    if (!is_row_major(r)) continue;
+    bool operand = false;
+    for (const Value& v : n->args) each_tensor(v, [&](const Tensor& t) { operand |= choice.last.count(t.get()) > 0; });
+    const bool pools = n->op == OpId::pool_max || n->op == OpId::pool_sum;
+    if (fixed.count(r.get())) {
+      if (!pools || !operand) continue;
+      choice.copied.insert(r.get());
+    }
+    if (operand || is_spatial(n->op)) choice.last.insert(r.get());
   }
-  return chosen;
+  return choice;
 }
 
 }  // namespace
 
 GraphPtr channels_last(const Graph& g) {
-  const Tensors chosen = chosen_values(g);
+  const Choice choice = choose(g);
+  std::unordered_map<const TensorImpl*, Tensor> inner;  // by copy: what it is a copy of
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
+    if (is_free(n)) {
+      for (Value& v : args) {
+        auto it = v.is<Tensor>() && v.tensor() ? inner.find(v.tensor().get()) : inner.end();
+        if (it != inner.end()) v = it->second;
+      }
+    }
     if (n.inplace || info(n.op).has(kView) || info(n.op).has(kMutates)) return false;
     results = b.copy(n, args);
     for (size_t i = 0; i < results.size(); i++) {
       const Tensor& old = n.results[i];
-      results[i]->strides = chosen.count(old.get()) ? channels_last_strides(old->sizes) : old->strides;
+      results[i]->strides = choice.last.count(old.get()) ? channels_last_strides(old->sizes) : old->strides;
+      if (!choice.copied.count(old.get())) continue;
+      Args copy = {results[i], std::string("contiguous_format")};
+      const Tensor made = b.recorder.call(OpId::clone, copy)[0];
+      inner[made.get()] = results[i];
+      results[i] = made;
     }
     return true;
   });

@@ -34,6 +34,19 @@ const Sizes& GroupKernel::domain_of(int32_t unit) const {
   return u.low.kind == Lowered::kReduce ? u.low.reduction.sizes : u.value->sizes;
 }
 
+// By what the loops of a group without reductions are ordered: the lead's layout, unless a window reads many elements
+// of another one for each that is stored.
+const Sizes& GroupKernel::flat_strides(int32_t lead) const {
+  for (int32_t u : members_) {
+    const Lowered& low = units_[u].low;
+    if (!low.window) continue;
+    const Tensor& read = low.reads[0];
+    const bool same_rank = read->dim() == units_[lead].value->dim();
+    if (same_rank && read->numel().hint > units_[u].value->numel().hint) return read->strides;
+  }
+  return units_[lead].value->strides;
+}
+
 // The axes come from the first reduction; without one from the first root.
 bool GroupKernel::find_shape() {
   int32_t lead = -1;
@@ -56,7 +69,7 @@ bool GroupKernel::find_shape() {
       if (axis_of[size_t(d)] >= 0) row_order_.push_back(axis_of[size_t(d)]);
     }
   } else {
-    row_order_ = axis_order(sizes, units_[lead].value->strides, false);
+    row_order_ = axis_order(sizes, flat_strides(lead), false);
   }
   for (int32_t u : members_) {
     if (units_[u].low.kind != Lowered::kReduce) continue;
@@ -445,7 +458,8 @@ void GroupKernel::judge() {
       auto it = evaluations_.find(u);
       if (it == evaluations_.end()) continue;
       double elements = std::max(1.0, double(units_[u].value->numel().hint));
-      double limit = kMaxRecompute * elements + (units_[u].low.heavy ? kFreeHeavy : kFreeLight);
+      double limit =
+          (units_[u].low.window ? 1 : kMaxRecompute) * elements + (units_[u].low.heavy ? kFreeHeavy : kFreeLight);
       if (it->second > limit) refuse("too much is computed again");
     }
     if (checks && writes) refuse("a check beside a write to an input");

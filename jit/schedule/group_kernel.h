@@ -56,6 +56,7 @@ class GroupKernel : public Emitter {
     if (why_.empty()) why_ = why;
   }
   bool find_shape();
+  const Sizes& flat_strides(int32_t lead) const;
   bool place_roots();
   const Sizes& domain_of(int32_t unit) const;
   bool matches(const Sizes& sizes, bool full) const;
