@@ -89,6 +89,7 @@ Choice choose(const Graph& g) {
 }  // namespace
 
 GraphPtr channels_last(const Graph& g) {
+  SymScope symbols(g.env.get());
   const Choice choice = choose(g);
   std::unordered_map<const TensorImpl*, Tensor> inner;  // by copy: what it is a copy of
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {

@@ -28,7 +28,7 @@ optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
 # Classes that can be learned: a pattern each, under noise.
 patterns = torch.randn(10, 1, 28, 28)
 labels = torch.randint(0, 10, (STEPS, BATCH))
-images = 0.4 * patterns[labels] + torch.randn(STEPS, BATCH, 1, 28, 28)
+images = patterns[labels] + torch.randn(STEPS, BATCH, 1, 28, 28)
 losses = []
 for x, y in zip(images, labels):
     loss = F.cross_entropy(net(x), y)
