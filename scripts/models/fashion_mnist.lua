@@ -4,7 +4,7 @@ local lt = require "lutra"
 local nn, optim, data = lt.nn, lt.optim, lt.data
 
 local options = {model = "mlp", batch = 128, seed = 0}
-local models = {mlp = 8, conv = 3} -- and their epochs
+local models = {mlp = 8, conv = 5} -- and their epochs
 local function model_name(text) return models[text] and text end
 local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring, json = tostring}
 for i = 1, #arg, 2 do

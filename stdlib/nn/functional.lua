@@ -15,11 +15,12 @@ local names = {
   "bilinear", "channel_shuffle", "one_hot", "pad", "pixel_shuffle", "pixel_unshuffle",
   -- windows, statistics
   "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "conv1d",
-  "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "max_pool1d", "max_pool2d",
+  "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "interpolate", "max_pool1d", "max_pool2d",
 }
 local functional = {}
 for _, name in ipairs(names) do
   functional[name] = assert(lt[name], name)
   functional[name .. "_"] = rawget(lt, name .. "_")
 end
+functional.unfold, functional.fold = lt.im2col, lt.col2im -- lt.unfold is the view
 return functional

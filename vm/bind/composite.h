@@ -31,6 +31,7 @@ std::span<const Composite> math_rows();       // math.cc
 std::span<const Composite> tensor_rows();     // tensor_methods.cc
 std::span<const Composite> autograd_rows();   // autograd.cc
 std::span<const Composite> index_rows();      // indexing.cc
+std::span<const Composite> resample_rows();   // resample.cc
 std::span<const Composite> network_rows();    // network.cc
 std::span<const Special> creation_specials();
 std::span<const Special> reduction_specials();

@@ -1,0 +1,26 @@
+"""Images resampled, taken apart and put together."""
+import torch
+
+some = ["strided", "float64"]
+
+
+def cases(case, error, t):
+    for text in ("size=5", "size=(3, 7)", "scale_factor=2", "scale_factor=0.6"):
+        for mode in ("nearest", "nearest-exact", "bilinear"):
+            case(f"interpolate {mode} {text}", [t.g(1, 2, 4, 5)], f"F.interpolate(a, {text}, mode='{mode}')", tol=1e-5, grad_tol=1e-5, variants=some)
+    case("interpolate aligned", [t.g(1, 2, 4, 5)], "F.interpolate(a, (7, 9), mode='bilinear', align_corners=True)", tol=1e-5, grad_tol=1e-5, variants=some)
+    case("interpolate aligned to one", [t.g(1, 2, 4, 5)], "F.interpolate(a, 1, mode='bilinear', align_corners=True)", variants=[])
+    case("interpolate linear", [t.g(2, 3, 5)], "F.interpolate(a, 8, mode='linear')", tol=1e-5, grad_tol=1e-5, variants=some)
+    case("interpolate recomputed", [t.g(1, 2, 5, 5)], "F.interpolate(a, scale_factor=1.5, mode='bilinear', recompute_scale_factor=True)", tol=1e-5, grad_tol=1e-5, variants=[])
+    for text in ("2", "(2, 3)", "3, padding=1", "2, stride=2", "2, dilation=2, padding=1, stride=(1, 2)"):
+        case(f"unfold {text}", [t.g(2, 2, 5, 6)], f"F.unfold(a, {text})", variants=some)
+    case("unfold unbatched", [t.g(2, 5, 6)], "F.unfold(a, 2)", variants=[])
+    case("fold", [t.g(2, 8, 20)], "F.fold(a, (5, 6), 2)", variants=some)
+    case("fold strided", [t.g(1, 18, 9)], "F.fold(a, (6, 6), 3, padding=1, stride=2)", variants=some)
+    case("fold unbatched", [t.g(4, 9)], "F.fold(a, (6, 6), 2, stride=2)", variants=[])
+    error("interpolate both", [t.f(1, 2, 4, 4)], "F.interpolate(a, 3, 2.0)")
+    error("interpolate neither", [t.f(1, 2, 4, 4)], "F.interpolate(a)")
+    error("interpolate mode", [t.f(1, 2, 4, 4)], "F.interpolate(a, 3, mode='cubist')")
+    error("interpolate rank", [t.f(1, 2, 4)], "F.interpolate(a, 3, mode='bilinear')")
+    error("unfold large", [t.f(1, 2, 2, 2)], "F.unfold(a, 3)")
+    error("fold blocks", [t.f(1, 8, 7)], "F.fold(a, (5, 6), 2)")

@@ -1,0 +1,227 @@
+// Images resampled and taken apart: nn.functional.interpolate, unfold (im2col) and fold (col2im), as compositions of
+// ops.
+#include "ops/core/error.h"
+#include "vm/bind/composite.h"
+
+namespace lutra {
+namespace {
+
+// 0 .. n-1
+Tensor range(SymInt n, DType dtype, const Tensor& like) {
+  return op1(OpId::arange, {vdim(0), vint(n), vdim(1), dtype, like->device()});
+}
+Tensor reshaped(const Tensor& t, const Sizes& sizes) { return op1(OpId::reshape, {t, sizes}); }
+
+// -- interpolate
+
+// One dimension: its size before and after, and the step in the source for one in the result.
+struct Axis {
+  int64_t dim;
+  SymInt in, out;
+  Scalar step;
+};
+
+Axis axis_of(int64_t dim, SymInt in, SymInt out, const Value& factor, bool align) {
+  if (out < 1) fail("interpolate: the result's sizes must be positive, got ", out.hint);
+  Axis a{dim, in, out, Scalar(0.0)};
+  if (align) {
+    if (out > 1) a.step = scalar_binary(SymOp::kNDiv, Scalar::of_sym(in - 1), Scalar::of_sym(out - 1));
+  } else if (!factor.is_none()) {
+    a.step = scalar_binary(SymOp::kNDiv, Scalar(1.0), factor.as<Scalar>());
+  } else {
+    a.step = scalar_binary(SymOp::kNDiv, Scalar::of_sym(in), Scalar::of_sym(out));
+  }
+  return a;
+}
+
+Tensor picked(const Tensor& x, int64_t dim, const Tensor& index) {
+  return op1(OpId::index_select, {x, vdim(dim), index});
+}
+
+Tensor within(const Tensor& index, SymInt n) { return op1(OpId::clamp, {index, Value(), vint(n - 1)}); }
+
+Tensor nearest(const Tensor& x, const Axis& a, bool exact) {
+  Tensor at = range(a.out, DType::kFloat32, x);
+  if (exact) at = op1(OpId::add, {at, vnum(0.5)});
+  return picked(x, a.dim, within(to_dtype(op1(OpId::mul, {at, a.step}), DType::kInt64), a.in));
+}
+
+Tensor linear(const Tensor& x, const Axis& a, bool align) {
+  const DType type = x->dtype == DType::kFloat64 ? x->dtype : DType::kFloat32;
+  Tensor at = range(a.out, type, x);
+  if (align) {
+    at = op1(OpId::mul, {at, a.step});
+  } else {
+    at = op1(OpId::sub, {op1(OpId::mul, {op1(OpId::add, {at, vnum(0.5)}), a.step}), vnum(0.5)});
+    at = op1(OpId::clamp, {at, vnum(0), Value()});
+  }
+  const Tensor low = within(to_dtype(at, DType::kInt64), a.in);
+  const Tensor high = within(op1(OpId::add, {low, vdim(1)}), a.in);
+  Sizes shape;
+  for (int64_t d = 0; d < x->dim(); ++d) shape.push_back(d == a.dim ? a.out : SymInt(1));
+  const Tensor weight =
+      reshaped(op1(OpId::clamp, {op1(OpId::sub, {at, to_dtype(low, type)}), vnum(0), vnum(1)}), shape);
+  const Tensor below = op1(OpId::mul, {picked(x, a.dim, low), op1(OpId::sub, {vnum(1), weight})});
+  return op1(OpId::add, {below, op1(OpId::mul, {picked(x, a.dim, high), weight})});
+}
+
+// input, size, scale_factor, mode, align_corners, recompute_scale_factor
+LuaResults interpolate(Args& args) {
+  const Tensor& x = args[0].as<Tensor>();
+  const std::string& mode = args[3].as<std::string>();
+  const int64_t spatial = x->dim() - 2;
+  if (spatial < 1) {
+    fail("interpolate: the input must have at least 3 dimensions, got shape ", to_string(x->sizes));
+  }
+  const bool is_linear = mode == "linear" || mode == "bilinear" || mode == "trilinear";
+  if (!is_linear && mode != "nearest" && mode != "nearest-exact") {
+    fail("interpolate: mode must be 'nearest', 'nearest-exact', 'linear', 'bilinear' or 'trilinear', got '", mode, "'");
+  }
+  const int64_t wanted = mode == "linear" ? 1 : mode == "bilinear" ? 2 : 3;
+  if (is_linear && spatial != wanted) {
+    fail("interpolate: mode '", mode, "' needs an input of ", wanted + 2, " dimensions, got shape ",
+         to_string(x->sizes));
+  }
+  if (!is_linear && !args[4].is_none()) {
+    fail("interpolate: align_corners can only be given with the linear modes, got mode '", mode, "'");
+  }
+  if (args[1].is_none() == args[2].is_none()) fail("interpolate: give either size or scale_factor");
+  const bool align = is_linear && !args[4].is_none() && args[4].as<bool>();
+  const bool recompute = !args[5].is_none() && args[5].as<bool>();
+  DType type = x->dtype;
+  if (!is_float(type) && (is_linear || type != DType::kUInt8)) {
+    fail("interpolate: mode '", mode, "' is not defined for ", name(type), " tensors");
+  }
+  Tensor y = is_linear && type != DType::kFloat64 ? to_dtype(x, DType::kFloat32) : x;
+  for (int64_t d = 0; d < spatial; ++d) {
+    const SymInt in = x->sizes[size_t(d) + 2];
+    SymInt out;
+    Value factor;
+    if (!args[1].is_none()) {
+      const Sizes& size = args[1].as<Sizes>();
+      if (size.size() != 1 && int64_t(size.size()) != spatial) {
+        fail("interpolate: size must be a number or a list of ", spatial, ", got ", to_string(size));
+      }
+      out = size[size.size() == 1 ? 0 : size_t(d)];
+    } else {
+      const Scalar scale = pin(args[2].as<Scalar>());
+      out = int64_t(double(in.guard()) * scale.to_double());
+      if (!recompute) factor = scale;
+    }
+    const Axis a = axis_of(d + 2, in, out, factor, align);
+    y = is_linear ? linear(y, a, align) : nearest(y, a, mode == "nearest-exact");
+  }
+  return {to_dtype(y, type)};
+}
+
+// -- unfold and fold
+
+struct Blocks {
+  SymInt kernel[2], dilation[2], padding[2], stride[2], count[2];
+};
+
+SymInt entry(const char* fn, const char* argument, const Value& v, size_t d, int64_t least) {
+  const Sizes& list = v.as<Sizes>();
+  if (list.size() != 1 && list.size() != 2) {
+    fail(fn, ": ", argument, " must be a number or a list of 2, got ", to_string(list));
+  }
+  const SymInt n = list[list.size() == 1 ? 0 : d];
+  if (n < least) fail(fn, ": ", argument, least ? " must be positive" : " must not be negative", ", got ", n.hint);
+  return n;
+}
+
+// kernel_size, dilation, padding, stride from args[first] on.
+Blocks blocks_of(const char* fn, const Args& args, size_t first, SymInt h, SymInt w) {
+  Blocks b;
+  for (size_t d = 0; d < 2; ++d) {
+    b.kernel[d] = entry(fn, "kernel_size", args[first], d, 1);
+    b.dilation[d] = entry(fn, "dilation", args[first + 1], d, 1);
+    b.padding[d] = entry(fn, "padding", args[first + 2], d, 0);
+    b.stride[d] = entry(fn, "stride", args[first + 3], d, 1);
+    const SymInt room = (d ? w : h) + b.padding[d] * 2 - (b.kernel[d] - 1) * b.dilation[d] - 1;
+    if (room < 0) fail(fn, ": the blocks do not fit into an image of {", h.hint, ", ", w.hint, "}");
+    b.count[d] = floor_div(room, b.stride[d]) + 1;
+  }
+  return b;
+}
+
+// {n, c * kh * kw, blocks} of {n, c, h, w}; without n of {c, h, w}.
+LuaResults unfold(Args& args) {
+  Tensor x = args[0].as<Tensor>();
+  if (x->dim() != 3 && x->dim() != 4) {
+    fail("unfold: the input must have 3 (unbatched) or 4 dimensions, got shape ", to_string(x->sizes));
+  }
+  const bool batched = x->dim() == 4;
+  if (!batched) x = op1(OpId::unsqueeze, {x, vdim(0)});
+  const Blocks b = blocks_of("unfold", args, 1, x->sizes[2], x->sizes[3]);
+  const SymInt c = x->sizes[1];
+  x = op1(OpId::constant_pad_nd, {x, Sizes{b.padding[1], b.padding[1], b.padding[0], b.padding[0]}, vnum(0)});
+  for (int64_t d = 0; d < 2; ++d) {
+    const SymInt spans = (b.kernel[d] - 1) * b.dilation[d] + 1;
+    x = op1(OpId::unfold, {x, vdim(d + 2), vint(spans), vint(b.stride[d])});
+  }
+  for (int64_t d = 0; d < 2; ++d) {
+    x = op1(OpId::slice, {x, vdim(d + 4), Value(), Value(), vint(b.dilation[d])});
+  }
+  x = op1(OpId::permute, {x, Sizes{0, 1, 4, 5, 2, 3}});
+  x = reshaped(x, Sizes{x->sizes[0], c * b.kernel[0] * b.kernel[1], b.count[0] * b.count[1]});
+  return {batched ? x : op1(OpId::select, {x, vdim(0), vdim(0)})};
+}
+
+// Where the blocks' elements lie along one dimension: kernel positions by blocks.
+Tensor positions(const Blocks& b, size_t d, const Tensor& like) {
+  const Tensor k = op1(OpId::mul, {range(b.kernel[d], DType::kInt64, like), vint(b.dilation[d])});
+  const Tensor i = op1(OpId::mul, {range(b.count[d], DType::kInt64, like), vint(b.stride[d])});
+  return reshaped(op1(OpId::add, {op1(OpId::unsqueeze, {k, vdim(1)}), i}), Sizes{b.kernel[d] * b.count[d]});
+}
+
+// input, output_size, kernel_size, dilation, padding, stride: the sums of overlapping blocks.
+LuaResults fold(Args& args) {
+  Tensor x = args[0].as<Tensor>();
+  if (x->dim() != 2 && x->dim() != 3) {
+    fail("fold: the input must have 2 (unbatched) or 3 dimensions, got shape ", to_string(x->sizes));
+  }
+  const bool batched = x->dim() == 3;
+  if (!batched) x = op1(OpId::unsqueeze, {x, vdim(0)});
+  const SymInt h = entry("fold", "output_size", args[1], 0, 1), w = entry("fold", "output_size", args[1], 1, 1);
+  const Blocks b = blocks_of("fold", args, 2, h, w);
+  const SymInt area = b.kernel[0] * b.kernel[1], n = x->sizes[0];
+  if (floor_mod(x->sizes[1], area) != 0) {
+    fail("fold: dim 1 of the input must be a multiple of the kernel's ", area.hint, " elements, got shape ",
+         to_string(x->sizes));
+  }
+  if (x->sizes[2] != b.count[0] * b.count[1]) {
+    fail("fold: expected ", (b.count[0] * b.count[1]).hint, " blocks, got ", x->sizes[2].hint, " in shape ",
+         to_string(x->sizes));
+  }
+  const SymInt c = floor_div(x->sizes[1], area);
+  x = reshaped(x, Sizes{n, c, b.kernel[0], b.kernel[1], b.count[0], b.count[1]});
+  x = op1(OpId::permute, {x, Sizes{0, 1, 2, 4, 3, 5}});
+  const SymInt rows = b.kernel[0] * b.count[0], wide = w + b.padding[1] * 2, high = h + b.padding[0] * 2;
+  x = reshaped(x, Sizes{n, c, rows, b.kernel[1] * b.count[1]});
+  const auto zeros = [&](SymInt height) {
+    return full_of(Sizes{n, c, height, wide}, Scalar(0.0), x->dtype, x->device());
+  };
+  x = op1(OpId::index_add, {zeros(rows), vdim(3), positions(b, 1, x), x});
+  x = op1(OpId::index_add, {zeros(high), vdim(2), positions(b, 0, x), x});
+  x = op1(OpId::slice, {x, vdim(2), vint(b.padding[0]), vint(b.padding[0] + h), vdim(1)});
+  x = op1(OpId::contiguous, {op1(OpId::slice, {x, vdim(3), vint(b.padding[1]), vint(b.padding[1] + w), vdim(1)})});
+  return {batched ? x : op1(OpId::select, {x, vdim(0), vdim(0)})};
+}
+
+const Composite kRows[] = {
+    {"interpolate",
+     "Tensor input, int[]? size=None, Scalar? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? "
+     "recompute_scale_factor=None",
+     kFunctionOf, interpolate},
+    {"im2col", "Tensor input, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] stride=1", kFunctionOf,
+     unfold},
+    {"col2im", "Tensor input, int[] output_size, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] stride=1",
+     kFunctionOf, fold},
+};
+
+}  // namespace
+
+std::span<const Composite> resample_rows() { return kRows; }
+
+}  // namespace lutra
