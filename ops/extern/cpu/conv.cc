@@ -87,7 +87,7 @@ template <class T>
 struct Direction {
   const ExternCall& call;
   ConvGeometry g;
-  const ConvMicro<T>& micro = conv_micro<T>();
+  const ConvMicro<T>& micro = conv_micro<T>(call.isa);
   std::vector<ConvPanel> panels;
   int64_t columns, rows, lines;  // of a group's result; of a group's weights; of the result
   T* weights = nullptr;

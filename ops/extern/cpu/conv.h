@@ -20,17 +20,6 @@ struct ConvGeometry {
 ConvGeometry conv_geometry(const ExternView& image, const ExternView& weight, const ExternView& map,
                            std::span<const int64_t> ints);
 
-template <class T>
-const ConvMicro<T>& conv_micro();
-template <>
-inline const ConvMicro<float>& conv_micro<float>() {
-  return conv_micro_f32();
-}
-template <>
-inline const ConvMicro<double>& conv_micro<double>() {
-  return conv_micro_f64();
-}
-
 // Working memory of a thread, kept between calls: one buffer a slot.
 enum ConvSlot { kConvImage, kConvMap, kConvWeight, kConvPartial, kConvSlots };
 void* conv_scratch(ConvSlot slot, size_t bytes);

@@ -1,6 +1,8 @@
 // Convolution tiles for any machine, and the choice among the instruction sets.
 #include "ops/extern/cpu/conv_micro.h"
 
+#include "ops/extern/extern.h"
+
 namespace lutra {
 
 namespace conv_plain {
@@ -37,26 +39,16 @@ const ConvMicro<double> kF64 = table<double>();
 
 }  // namespace conv_plain
 
-namespace {
-
-template <class T>
-const ConvMicro<T>& best(const ConvMicro<T>& avx512, const ConvMicro<T>& avx2, const ConvMicro<T>& plain) {
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) return avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2;
-  return plain;
+template <>
+const ConvMicro<float>& conv_micro<float>(ExternIsa isa) {
+  if (isa == ExternIsa::kAvx512) return conv_avx512::kF32;
+  return isa == ExternIsa::kAvx2 ? conv_avx2::kF32 : conv_plain::kF32;
 }
 
-}  // namespace
-
-const ConvMicro<float>& conv_micro_f32() {
-  static const ConvMicro<float>& table = best(conv_avx512::kF32, conv_avx2::kF32, conv_plain::kF32);
-  return table;
-}
-
-const ConvMicro<double>& conv_micro_f64() {
-  static const ConvMicro<double>& table = best(conv_avx512::kF64, conv_avx2::kF64, conv_plain::kF64);
-  return table;
+template <>
+const ConvMicro<double>& conv_micro<double>(ExternIsa isa) {
+  if (isa == ExternIsa::kAvx512) return conv_avx512::kF64;
+  return isa == ExternIsa::kAvx2 ? conv_avx2::kF64 : conv_plain::kF64;
 }
 
 }  // namespace lutra

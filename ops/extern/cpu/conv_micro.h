@@ -1,4 +1,4 @@
-// The innermost loops of convolutions, one table an element type; made for the best instruction set of this machine.
+// The innermost loops of convolutions, one table an element type and instruction set.
 // Every element of a result is a chain of fused multiply-adds in the order that the caller lists, so its bits depend
 // neither on the tile nor on the instruction set.
 #pragma once
@@ -49,10 +49,15 @@ struct ConvMicro {
   SumFn sum[3];  // c[n] += sum of g[n]
 };
 
-const ConvMicro<float>& conv_micro_f32();
-const ConvMicro<double>& conv_micro_f64();
+// The table for T of an instruction set.
+enum class ExternIsa : uint8_t;
+template <class T>
+const ConvMicro<T>& conv_micro(ExternIsa isa);
+template <>
+const ConvMicro<float>& conv_micro<float>(ExternIsa isa);
+template <>
+const ConvMicro<double>& conv_micro<double>(ExternIsa isa);
 
-// The tables of each instruction set; conv_micro.cc chooses.
 namespace conv_avx512 {
 extern const ConvMicro<float> kF32;
 extern const ConvMicro<double> kF64;

@@ -107,7 +107,7 @@ class Gradient {
 
   const ExternCall& call_;
   const ConvGeometry g_;
-  const ConvMicro<T>& micro_ = conv_micro<T>();
+  const ConvMicro<T>& micro_ = conv_micro<T>(call_.isa);
   std::vector<ConvPanel> panels_;
   int64_t rows_, padded_, wide_, block_, blocks_, size_, chunks_;
   bool direct_image_, direct_map_;
