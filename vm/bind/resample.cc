@@ -149,11 +149,11 @@ Blocks blocks_of(const char* fn, const Args& args, size_t first, SymInt h, SymIn
 LuaResults unfold(Args& args) {
   Tensor x = args[0].as<Tensor>();
   if (x->dim() != 3 && x->dim() != 4) {
-    fail("unfold: the input must have 3 (unbatched) or 4 dimensions, got shape ", to_string(x->sizes));
+    fail("nn.functional.unfold: the input must have 3 (unbatched) or 4 dimensions, got shape ", to_string(x->sizes));
   }
   const bool batched = x->dim() == 4;
   if (!batched) x = op1(OpId::unsqueeze, {x, vdim(0)});
-  const Blocks b = blocks_of("unfold", args, 1, x->sizes[2], x->sizes[3]);
+  const Blocks b = blocks_of("nn.functional.unfold", args, 1, x->sizes[2], x->sizes[3]);
   const SymInt c = x->sizes[1];
   x = op1(OpId::constant_pad_nd, {x, Sizes{b.padding[1], b.padding[1], b.padding[0], b.padding[0]}, vnum(0)});
   for (int64_t d = 0; d < 2; ++d) {

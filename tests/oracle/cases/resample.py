@@ -22,5 +22,5 @@ def cases(case, error, t):
     error("interpolate neither", [t.f(1, 2, 4, 4)], "F.interpolate(a)")
     error("interpolate mode", [t.f(1, 2, 4, 4)], "F.interpolate(a, 3, mode='cubist')")
     error("interpolate rank", [t.f(1, 2, 4)], "F.interpolate(a, 3, mode='bilinear')")
-    error("unfold large", [t.f(1, 2, 2, 2)], "F.unfold(a, 3)")
+    error("unfold large", [t.f(1, 2, 2, 2)], "F.unfold(a, 3)", op="nn.functional.unfold")
     error("fold blocks", [t.f(1, 8, 7)], "F.fold(a, (5, 6), 2)")
