@@ -4,7 +4,11 @@
 // For each old storage we keep the base (the tensor it was made for), its present value and a version. A read of a
 // tensor whose version is behind regenerates it from the base by its chain of view ops. Invariants of the result: the
 // only writes are copy_ nodes into inputs, after everything else except views of those inputs that are returned.
+#include <algorithm>
+#include <numeric>
+
 #include "jit/passes/passes.h"
+#include "ops/core/overlap.h"
 
 namespace lutra {
 namespace {
@@ -93,6 +97,24 @@ struct Functionaliser {
     return same ? r : call(OpId::expand, {r, self->sizes});
   }
 
+  static bool dense(const Tensor& t) { return t->is_contiguous() || is_dense(t->sizes, t->strides); }
+
+  // t with its elements lying as base's do, which is dense.
+  Tensor laid_as(const Tensor& t, const Tensor& base) {
+    bool same = true;
+    for (size_t d = 0; same && d < t->strides.size(); d++) same = t->strides[d] == base->strides[d];
+    if (same) return t;
+    std::vector<int64_t> order(t->sizes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return base->strides[size_t(a)].hint > base->strides[size_t(b)].hint;
+    });
+    Sizes outer(order.begin(), order.end()), back(order.size(), SymInt(0));
+    for (size_t i = 0; i < order.size(); i++) back[size_t(order[i])] = int64_t(i);
+    Tensor copy = call(OpId::clone, {call(OpId::permute, {t, outer}), std::string("contiguous_format")});
+    return call(OpId::permute, {copy, back});
+  }
+
   void write(const Tensor& self, const Tensor& r) {
     StorageState& s = storages[self->storage.get()];
     if (s.aliases > 1) fail("a write to one of two inputs that share memory cannot be compiled");
@@ -101,11 +123,10 @@ struct Functionaliser {
     } else if (self->is_contiguous() && s.base->is_contiguous() && self->numel() == s.base->numel()) {
       s.value = call(OpId::reshape, {r, s.base->sizes});
     } else {
-      if (!s.base->is_contiguous())
-        fail("a write through a view of a tensor that is not contiguous cannot be compiled");
+      if (!dense(s.base)) fail("a write through a view of a tensor that is not dense cannot be compiled");
       SymInt offset = self->offset - s.base->offset;
       Scalar at = Scalar::of_sym(offset);
-      s.value = call(OpId::as_strided_scatter, {s.value, r, self->sizes, self->strides, at});
+      s.value = call(OpId::as_strided_scatter, {laid_as(s.value, s.base), r, self->sizes, self->strides, at});
     }
     s.version++;
     b.set(self, r);

@@ -44,10 +44,57 @@ LUTRA_VJP(std, "0:a0 0:r0") {
   ctx.give(0, var_grad(ctx, where(is_zero(r), Scalar(0.0), div(ctx.grads[0], mul(r, Scalar(2.0))))));
 }
 
+namespace {
+
+// What follows is written with every pair of elements of a line, which is exact at zeros too, where it is to be
+// differentiated again; lines lie last.
+Tensor counting(SymInt n, const Tensor& like) {
+  return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, like->device()});
+}
+// True at [i, j] where `op` holds between i and j.
+Tensor pairs(OpId op, const Tensor& line) {
+  Tensor at = counting(line->sizes.back(), line);
+  return op1(op, {unsqueeze(at, int_arg(1)), at});
+}
+// [.., i, j]: element j of the line, or 1 where i = j.
+Tensor others_of(const Tensor& line) { return where(pairs(OpId::eq, line), Scalar(1.0), unsqueeze(line, int_arg(-2))); }
+
+Tensor last(const Tensor& t, const Value& dim) { return transpose(t, dim, int_arg(-1)); }
+
+// (g belongs to the product over dim, which it still has.)
+Tensor prod_grad_again(const Tensor& x, const Tensor& g, const Value& dim) {
+  if (dim.is_none() || x->dim() == 0) {
+    Tensor line = reshape(x, {x->numel()});
+    Tensor rest = op1(OpId::prod, {others_of(line), int_arg(-1)});
+    return mul(reshape(rest, x->sizes), g);
+  }
+  return mul(last(op1(OpId::prod, {others_of(last(x, dim)), int_arg(-1)}), dim), g);
+}
+
+// The sum over the j that element i is in, of g[j] times the product up to j of all but i.
+Tensor cumprod_grad_again(const Tensor& x, const Tensor& g, const Value& dim, bool reverse) {
+  Tensor line = last(x, dim);
+  Tensor products = op1(OpId::scan_prod, {contiguous(others_of(line)), int_arg(line->dim()), reverse});
+  Tensor in = pairs(reverse ? OpId::ge : OpId::le, line);
+  Tensor terms = where(in, mul(unsqueeze(last(g, dim), int_arg(-2)), products), Scalar(0.0));
+  return last(sum(terms, {-1}, false), dim);
+}
+
+// The sum over the j that element i is in, of g[j] exp(x[i] - r[j]), which is at most g[j].
+Tensor logcumsumexp_grad_again(const Tensor& x, const Tensor& r, const Tensor& g, const Value& dim, bool reverse) {
+  Tensor share = exp(sub(unsqueeze(last(x, dim), int_arg(-1)), unsqueeze(last(r, dim), int_arg(-2))));
+  Tensor in = pairs(reverse ? OpId::ge : OpId::le, last(x, dim));
+  Tensor terms = where(in, mul(unsqueeze(last(g, dim), int_arg(-2)), share), Scalar(0.0));
+  return last(sum(terms, {-1}, false), dim);
+}
+
+}  // namespace
+
 // The product of the others: the product over x where no element is zero; at the one zero the product of the rest.
 LUTRA_VJP(prod, "0:a0") {
   Tensor x = ctx.arg(0), g = with_dims(ctx, ctx.grads[0], 1, 2);
   if (x->dtype != g->dtype) x = to_dtype(x, g->dtype);
+  if (grad_enabled()) return ctx.give(0, prod_grad_again(x, g, ctx.args[1]));
   Tensor zero = is_zero(x), safe = where(zero, Scalar(1.0), x);
   Tensor zeros = sum(to_dtype(zero, DType::kInt64), dims_of(ctx, 1), true);
   Tensor rest = safe;
@@ -95,7 +142,11 @@ LUTRA_VJP(scan_sum, "") { ctx.give(0, scan(OpId::scan_sum, ctx.grads[0], ctx, tr
 // Before the first zero: the sum of g * result from here on, over x. At the first zero: the products that leave it out.
 // After it nothing.
 LUTRA_VJP(scan_prod, "0:a0 0:r0") {
-  Tensor x = ctx.arg(0), g = ctx.grads[0], zero = is_zero(x);
+  Tensor x = ctx.arg(0), g = ctx.grads[0];
+  if (grad_enabled() && x->dim() > 0) {
+    return ctx.give(0, cumprod_grad_again(x, g, ctx.args[1], ctx.args[2].as<bool>()));
+  }
+  Tensor zero = is_zero(x);
   Tensor zeros = scan(OpId::scan_sum, to_dtype(zero, DType::kInt64), ctx, false);
   Tensor before = eq(zeros, int_arg(0)), first = logical_and(zero, eq(zeros, int_arg(1)));
   Tensor without = scan(OpId::scan_prod, where(first, Scalar(1.0), x), ctx, false);
@@ -108,7 +159,11 @@ LUTRA_VJP(scan_prod, "0:a0 0:r0") {
 // Each element's share of the sums it is in, in logarithms, positive and negative gradients apart.
 LUTRA_VJP(scan_logsumexp, "0:a0 0:r0") {
   if (ctx.arg(0)->sizes.empty()) return ctx.give(0, ctx.grads[0]);
-  Tensor x = ctx.arg(0), g = ctx.grads[0], size = log(abs(g));
+  Tensor x = ctx.arg(0), g = ctx.grads[0];
+  if (grad_enabled()) {
+    return ctx.give(0, logcumsumexp_grad_again(x, ctx.results[0], g, ctx.args[1], ctx.args[2].as<bool>()));
+  }
+  Tensor size = log(abs(g));
   auto part = [&](const Tensor& chosen) {
     Tensor terms = sub(where(chosen, size, Scalar(-HUGE_VAL)), ctx.results[0]);
     return exp(add(scan(OpId::scan_logsumexp, terms, ctx, true), x));

@@ -40,11 +40,34 @@ ResultSpecs meta_randint(OpId op, const Args& args) {
   return {create_spec(op, args[2].as<Sizes>(), args[3], DType::kInt64)};
 }
 
+namespace {
+
+// A Scalar that is a whole number by its making.
+bool as_size(const Scalar& s, SymInt& out) {
+  SymEnv* env = SymEnv::current();
+  out = SymInt(s.to_int());
+  if (s.kind == Scalar::kBool) return false;
+  if (s.kind == Scalar::kInt) return out.expr = s.expr, true;
+  if (!s.expr) return s.is_whole();
+  const SymExpr& e = (*env)[s.expr];
+  if (e.op == SymOp::kToNum) out = SymInt::of_expr(*env, e.a);
+  return e.op == SymOp::kToNum;
+}
+
+}  // namespace
+
 ResultSpecs meta_arange(OpId op, const Args& args) {
   // arange(end) or arange(start, end): a lone number is the end. How many there are specialises on all three.
   Scalar start = args[0].as<Scalar>(), step = args[2].as<Scalar>(), end = start;
   if (args[1].is_none()) start = Scalar(0.0);
   if (!args[1].is_none()) end = args[1].as<Scalar>();
+  // From whole number to whole number by ones: the count stays a symbol.
+  SymInt from, to;
+  const bool by_one = !step.expr && step.kind != Scalar::kBool && step.to_double() == 1;
+  if (by_one && (start.expr || end.expr) && as_size(start, from) && as_size(end, to)) {
+    if (to < from) fail("arange: from ", from.hint, " to ", to.hint, " does not go with step 1");
+    return {create_spec(op, {to - from}, args[3], DType::kInt64)};
+  }
   bool whole = true;
   double v[3];
   const Scalar* given[3] = {&start, &end, &step};

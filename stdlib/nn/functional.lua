@@ -13,10 +13,13 @@ local names = {
   "layer_norm", "linear", "rms_norm", "scaled_dot_product_attention",
   -- shapes
   "bilinear", "channel_shuffle", "one_hot", "pad", "pixel_shuffle", "pixel_unshuffle",
+  -- dropout
+  "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
   -- windows, statistics
   "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "conv1d",
   "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "interpolate", "max_pool1d", "max_pool2d",
 }
+
 local functional = {}
 for _, name in ipairs(names) do
   functional[name] = assert(lt[name], name)

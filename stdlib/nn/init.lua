@@ -118,5 +118,7 @@ function Flatten:forward(input) return input:flatten(self.start_dim, self.end_di
 function Flatten:extra_repr() return string.format("start_dim=%d, end_dim=%d", self.start_dim, self.end_dim) end
 
 for name, class in pairs(use "nn.spatial") do nn[name] = class end
+for name, class in pairs(use "nn.dropout") do nn[name] = class end
+for name, class in pairs(use "nn.shapes") do nn[name] = class end
 
 return nn

@@ -181,8 +181,8 @@ void add_specials(std::vector<Binding>& out, std::span<const Special> rows) {
 std::vector<Binding> build() {
   std::vector<Binding> out;
   add_ops(out);
-  for (auto rows : {creation_rows(), shape_rows(), split_rows(), reduction_rows(), math_rows(), tensor_rows(),
-                    index_rows(), autograd_rows(), network_rows(), resample_rows()}) {
+  for (auto rows : {creation_rows(), shape_rows(), split_rows(), reduction_rows(), random_rows(), math_rows(),
+                    tensor_rows(), index_rows(), autograd_rows(), network_rows(), resample_rows()}) {
     add_composites(out, rows);
   }
   for (auto rows : {creation_specials(), reduction_specials(), tensor_specials(), autograd_specials(),

@@ -27,6 +27,7 @@ std::span<const Composite> creation_rows();   // creation.cc
 std::span<const Composite> shape_rows();      // shapes.cc
 std::span<const Composite> split_rows();      // splits.cc
 std::span<const Composite> reduction_rows();  // reductions.cc
+std::span<const Composite> random_rows();     // random.cc
 std::span<const Composite> math_rows();       // math.cc
 std::span<const Composite> tensor_rows();     // tensor_methods.cc
 std::span<const Composite> autograd_rows();   // autograd.cc

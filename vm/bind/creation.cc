@@ -111,6 +111,14 @@ LuaResults linspace(Args& a) {
   return finish(to_dtype(op1(OpId::where, {first, up, down}), dtype), a[5]);
 }
 
+LuaResults logspace(Args& a) {
+  Args line = {a[0], a[1], a[2], a[4], a[5], false};
+  const DType dtype = dtype_or(a[4], DType::kFloat32).as<DType>();
+  if (!is_float(dtype)) line[3] = DType::kFloat64;
+  const Tensor exponents = linspace(line)[0].tensor();
+  return finish(to_dtype(op1(OpId::pow, {a[3], exponents}), dtype), a[6]);
+}
+
 // -- random
 
 LuaResults randint(Args& a) {
@@ -174,15 +182,17 @@ int randperm(lua_State* L) {
 
 #define OPTIONS "*, dtype? dtype=None, Device? device=None, bool requires_grad=False"
 
+#define LIKE_OPTIONS OPTIONS ", str? memory_format=None"
+
 const Composite kRows[] = {
     {"zeros", "int[] size, " OPTIONS, kFunctionOf, filled<0>},
     {"ones", "int[] size, " OPTIONS, kFunctionOf, filled<1>},
-    {"zeros_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 0.0); }},
-    {"ones_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 1.0); }},
-    {"empty_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return op_like<OpId::empty>(like(a)); }},
-    {"rand_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return op_like<OpId::rand>(like(a)); }},
-    {"randn_like", "Tensor input, " OPTIONS, kBoth, [](Args& a) { return op_like<OpId::randn>(like(a)); }},
-    {"full_like", "Tensor input, Scalar fill_value, " OPTIONS, kBoth, full_like},
+    {"zeros_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 0.0); }},
+    {"ones_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 1.0); }},
+    {"empty_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return op_like<OpId::empty>(like(a)); }},
+    {"rand_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return op_like<OpId::rand>(like(a)); }},
+    {"randn_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return op_like<OpId::randn>(like(a)); }},
+    {"full_like", "Tensor input, Scalar fill_value, " LIKE_OPTIONS, kBoth, full_like},
     {"new_zeros", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 0.0); }},
     {"new_ones", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 1.0); }},
     {"new_empty", "Tensor input, int[] size, " OPTIONS, kBoth,
@@ -191,6 +201,7 @@ const Composite kRows[] = {
     {"scalar_tensor", "Scalar s, " OPTIONS, kFunctionOf, scalar_tensor},
     {"eye", "int n, int? m=None, " OPTIONS, kFunctionOf, eye},
     {"linspace", "Scalar start, Scalar end, int steps, " OPTIONS, kFunctionOf, linspace},
+    {"logspace", "Scalar start, Scalar end, int steps, Scalar base=10, " OPTIONS, kFunctionOf, logspace},
     {"randint", "int low, int high, int[] size, " OPTIONS, kFunctionOf, randint},
     {"randint", "int high, int[] size, " OPTIONS, kFunctionOf, randint_below},
 };
@@ -287,7 +298,8 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   return t;
 }
 
-LuaResults tensor_binding(const Binding& self, ArgReader& in) {
+// data and keywords from argument `first` on; dtype and device where none are given.
+LuaResults tensor_from(const Binding& self, ArgReader& in, int first, const Value& dtype, const Value& device) {
   static const std::vector<ArgInfo> schema =
       parse_schema("dtype? dtype=None, Device? device=None, bool requires_grad=False");
   // The data may be anything, so it is taken out of the arguments first; the rest are keywords.
@@ -312,23 +324,35 @@ LuaResults tensor_binding(const Binding& self, ArgReader& in) {
     }
     std::string describe(H h) override { return in.describe(at(h)); }
   };
-  if (in.count() == 0) fail(self.name, ": argument 'data' is missing");
-  ArgReader::H data = 0, keywords = in.count() > 1 && in.kind(1) != LuaKind::kNil ? 1 : -1;
-  if (in.count() > 2) fail(self.name, ": takes data and a keyword table, got ", in.count(), " arguments");
-  if (keywords < 0 && in.kind(0) == LuaKind::kTable && in.length(0) == 0 && !in.keys(0).empty()) {
-    keywords = 0;
-    data = in.field(0, "data");
+  const int count = in.count() - first;
+  if (count <= 0) fail(self.name, ": argument 'data' is missing");
+  ArgReader::H data = first, keywords = count > 1 && in.kind(first + 1) != LuaKind::kNil ? first + 1 : -1;
+  if (count > 2) fail(self.name, ": takes data and a keyword table, got ", count, " arguments");
+  if (keywords < 0 && in.kind(first) == LuaKind::kTable && in.length(first) == 0 && !in.keys(first).empty()) {
+    keywords = first;
+    data = in.field(first, "data");
   }
   Rest rest(in, keywords);
   const Args a = bind_schema(self.name, schema, rest, {});
   if (in.kind(data) == LuaKind::kNil) fail(self.name, ": argument 'data' is missing");
-  Tensor t = tensor_of(in, data, a[0], a[1]);
+  Tensor t = tensor_of(in, data, a[0].is_none() ? dtype : a[0], a[1].is_none() ? device : a[1]);
   // In a graph it is a fresh tensor of each run, not the constant itself.
   if (current_mode() && !t->is_fake()) t = op1(OpId::clone, {t});
   return finish(t, a[2]);
 }
 
+LuaResults tensor_binding(const Binding& self, ArgReader& in) { return tensor_from(self, in, 0, Value(), Value()); }
+
+LuaResults new_tensor(const Binding& self, ArgReader& in) {
+  if (in.count() == 0 || in.kind(0) != LuaKind::kTensor) {
+    fail("new_tensor: argument 'input' must be a Tensor, got ", in.count() ? in.describe(0) : "nothing");
+  }
+  const Tensor like = in.tensor(0);
+  return tensor_from(self, in, 1, like->dtype, like->device());
+}
+
 const Special kSpecials[] = {
+    {"new_tensor", kMethod, new_tensor, nullptr},
     {"randperm", kFunctionOf | kHostEffect, nullptr, randperm},
     {"tensor", kFunctionOf, tensor_binding, nullptr},
     {"as_tensor", kFunctionOf,

@@ -1,0 +1,162 @@
+// What dropout and draws from distributions mean in uniform and normal numbers: those of element i of call c depend on
+// (seed, c, i) alone.
+#include <cmath>
+
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+bool equals(const Scalar& s, double v) { return scalar_ask(SymCmp::kEq, s, Scalar(v)); }
+
+void check_rate(OpId op, const Scalar& p) {
+  if (scalar_ask(SymCmp::kLt, p, Scalar(0.0)) || scalar_ask(SymCmp::kLt, Scalar(1.0), p) ||
+      p.to_double() != p.to_double()) {
+    fail(name(op), ": p must be between 0 and 1, got ", to_string(p));
+  }
+}
+
+Tensor uniform(const Sizes& sizes, const Tensor& like) {
+  DType type = like->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  return op1(OpId::rand, {sizes, type, like->device()});
+}
+
+// 1 / (1 - p) where an element is kept, 0 where it is dropped.
+Tensor noise(const Tensor& x, const Sizes& sizes, const Scalar& p) {
+  Tensor kept = to_dtype(ge(uniform(sizes, x), p), x->dtype);
+  return mul(kept, scalar_binary(SymOp::kNDiv, Scalar(1.0), scalar_binary(SymOp::kNSub, Scalar(1.0), p)));
+}
+
+Results drop(OpId op, const Args& args, const Sizes& sizes) {
+  Tensor x = args[0].tensor();
+  const Scalar& p = args[1].as<Scalar>();
+  check_rate(op, p);
+  const bool inplace = args[3].as<bool>();
+  if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
+  if (!args[2].as<bool>() || equals(p, 0)) return {x};
+  Value by = equals(p, 1) ? Value(Scalar(0.0)) : Value(noise(x, sizes, p));
+  if (inplace) return {call_inplace(OpId::mul, {x, by})};
+  return {mul(x, by)};
+}
+
+// Whole channels: noise of (batch, channel), ones after it. `rank` is that of a batch; one less is a single sample.
+Sizes channels(OpId op, const Tensor& x, int64_t rank) {
+  if (x->dim() != rank && x->dim() != rank - 1) {
+    fail(name(op), ": expected an input of ", rank - 1, " or ", rank, " dimensions, got shape ", to_string(x->sizes));
+  }
+  Sizes sizes = x->sizes;
+  for (size_t d = x->dim() == rank ? 2 : 1; d < sizes.size(); d++) sizes[d] = 1;
+  return sizes;
+}
+
+}  // namespace
+
+// (input, p, training, inplace)
+Results decompose_dropout(const Args& args) { return drop(OpId::dropout, args, args[0].tensor()->sizes); }
+Results decompose_dropout1d(const Args& args) {
+  return drop(OpId::dropout1d, args, channels(OpId::dropout1d, args[0].tensor(), 3));
+}
+Results decompose_dropout2d(const Args& args) {
+  return drop(OpId::dropout2d, args, channels(OpId::dropout2d, args[0].tensor(), 4));
+}
+Results decompose_dropout3d(const Args& args) {
+  return drop(OpId::dropout3d, args, channels(OpId::dropout3d, args[0].tensor(), 5));
+}
+
+// Dropped elements take SELU's least value; mean and variance stay.
+namespace {
+
+Results alpha_drop(OpId op, const Args& args, const Sizes& sizes) {
+  constexpr double kAlpha = 1.7580993408473766;
+  Tensor x = args[0].tensor();
+  const Scalar& rate = args[1].as<Scalar>();
+  check_rate(op, rate);
+  if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
+  const bool inplace = args[3].as<bool>();
+  if (!args[2].as<bool>() || equals(rate, 0)) return {x};
+  if (equals(rate, 1)) return {inplace ? call_inplace(OpId::mul, {x, Scalar(0.0)}) : mul(x, Scalar(0.0))};
+  const double p = rate.to_double();
+  equals(rate, p);  // the factors below rest on it
+  const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  Tensor kept = to_dtype(ge(uniform(sizes, x), args[1]), x->dtype);
+  Tensor shift = add(mul(sub(kept, Scalar(1.0)), Scalar(kAlpha * a)), Scalar(kAlpha * a * p));
+  Tensor scale = mul(kept, Scalar(a));
+  if (inplace) return {call_inplace(OpId::add, {call_inplace(OpId::mul, {x, scale}), shift})};
+  return {add(mul(x, scale), shift)};
+}
+
+}  // namespace
+
+Results decompose_alpha_dropout(const Args& args) {
+  return alpha_drop(OpId::alpha_dropout, args, args[0].tensor()->sizes);
+}
+Results decompose_feature_alpha_dropout(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (x->dim() < 2) {
+    fail("feature_alpha_dropout: expected an input of 2 dimensions or more, got shape ", to_string(x->sizes));
+  }
+  Sizes sizes = x->sizes;
+  for (size_t d = 2; d < sizes.size(); d++) sizes[d] = 1;
+  return alpha_drop(OpId::feature_alpha_dropout, args, sizes);
+}
+
+// 1 with the probability that the element, or p, says.
+Results decompose_bernoulli(const Args& args) {
+  Tensor x = op1(OpId::detach, {args[0]});
+  if (args[1].is_none()) {
+    if (!is_float(x->dtype)) fail("bernoulli: expected a floating point input, got ", name(x->dtype));
+    return {to_dtype(lt(uniform(x->sizes, x), x), x->dtype)};
+  }
+  check_rate(OpId::bernoulli, args[1].as<Scalar>());
+  return {to_dtype(lt(uniform(x->sizes, x), args[1]), x->dtype)};
+}
+
+// -- multinomial
+namespace {
+
+// As many as wanted of each row, again and again: where the running sum passes a uniform number.
+Tensor with_replacement(const Tensor& p, const Scalar& samples) {
+  Tensor sums = op1(OpId::cumsum, {p, int_arg(-1)});
+  SymInt n = p->sizes.back(), count = Value(samples).sym_int();
+  Tensor total = op1(OpId::slice, {sums, int_arg(-1), Scalar::of_sym(n - 1), Scalar::of_sym(n), int_arg(1)});
+  Sizes sizes(p->sizes.begin(), p->sizes.end() - 1);
+  sizes.push_back(count);
+  Tensor u = mul(uniform(sizes, p), total);
+  u = where(ge(u, total), Scalar(0.0), u);  // rounded up to the total
+  Tensor passed = le(unsqueeze(sums, int_arg(-2)), unsqueeze(u, int_arg(-1)));
+  return op1(OpId::sum, {passed, Sizes{-1}});
+}
+
+// Each row's largest of p / exponential, the next largest, and so on.
+Tensor without_replacement(const Tensor& p, int64_t samples) {
+  Tensor q = neg(log(sub(Scalar(1.0), uniform(p->sizes, p))));
+  Tensor score = div(p, q), places = op1(OpId::arange, {int_arg(0), Scalar::of_sym(p->sizes.back()), int_arg(1)});
+  std::vector<Tensor> picks;
+  for (int64_t i = 0; i < samples; i++) {
+    picks.push_back(op1(OpId::argmax, {score, int_arg(-1), true}));
+    score = where(eq(places, picks.back()), Scalar(-1.0), score);
+  }
+  return picks.size() == 1 ? picks[0] : op1(OpId::cat, {picks, int_arg(-1)});
+}
+
+}  // namespace
+
+Results decompose_multinomial(const Args& args) {
+  Tensor p = op1(OpId::detach, {args[0]});
+  const SymInt samples = args[1].sym_int();
+  if (p->dim() != 1 && p->dim() != 2) {
+    fail("multinomial: expected probabilities of 1 or 2 dimensions, got shape ", to_string(p->sizes));
+  }
+  if (!is_float(p->dtype)) fail("multinomial: expected a floating point dtype, got ", name(p->dtype));
+  if (samples <= 0) fail("multinomial: num_samples must be positive, got ", samples.hint);
+  if (p->sizes.back() == 0) fail("multinomial: no categories in shape ", to_string(p->sizes));
+  if (p->dtype != DType::kFloat64) p = to_dtype(p, DType::kFloat32);
+  if (args[2].as<bool>()) return {with_replacement(p, args[1].as<Scalar>())};
+  if (samples > p->sizes.back()) {
+    fail("multinomial: cannot draw ", samples.hint, " of ", p->sizes.back().hint, " without replacement");
+  }
+  return {without_replacement(p, samples.guard())};
+}
+
+}  // namespace lutra
