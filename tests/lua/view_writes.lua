@@ -1,0 +1,99 @@
+-- Writes through every kind of view, in place, eager and in a compiled frame: results, inputs and gradients must be the same bits.
+local h = require "harness"
+local lt = require "lutra"
+local test, truthy = h.test, h.truthy
+
+local function input() return lt.arange(24):to("float32"):view(4, 6) end
+
+local function same(a, b, what)
+  truthy(a.dtype == b.dtype and a:equal(b), what .. " differs:\n" .. tostring(a) .. "\n" .. tostring(b) .. "\nit")
+end
+
+-- f(x) may write to x; what it returns, x afterwards and, where asked for, gradients.
+local function run(f, grad, make)
+  local x = make()
+  local leaf
+  if grad then
+    leaf = x:requires_grad_(true)
+    local r = f(leaf * 1)
+    r:sum():backward()
+    return r:detach(), leaf.grad
+  end
+  local r = f(x)
+  return r, x
+end
+
+local function both(name, f, make)
+  for _, grad in ipairs {false, true} do
+    test(name .. (grad and " with gradient" or ""), function()
+      local r, x = run(f, grad, make or input)
+      local compiled = lt.compile(f)
+      for _ = 1, 2 do
+        local cr, cx = run(compiled, grad, make or input)
+        same(cr, r, "the result")
+        same(cx, x, grad and "the gradient" or "the input")
+      end
+      if not grad then truthy(lt.explain(f)((make or input)()).graph_break_count == 0, "breaks; none expected") end
+    end)
+  end
+end
+
+both("diagonal", function(x) x:diagonal(1):mul_(3) return x * x end)
+both("row of a transpose", function(x) x:t()[1]:add_(x[0]:sum()) return x * x end)
+both("windows side by side", function(x) x:unfold(1, 2, 3):mul_(2) return x * x end)
+both("as_strided", function(x) x:as_strided({2, 2}, {6, 2}, 1):mul_(5) return x * x end)
+both("chunks that use each other", function(x)
+  local parts = x:chunk(2, 1)
+  local a, b = parts[1], parts[2]
+  a:add_(1)
+  b:mul_(a)
+  return x * x
+end)
+both("rows of unbind", function(x)
+  for i, row in ipairs(x:unbind()) do row:mul_(i) end
+  return x * x
+end)
+both("split lists", function(x)
+  local a, b, c = unpack(x:split({1, 2, 3}, 1))
+  b:copy_(c:narrow(1, 1, 2) * a)
+  return x * x
+end)
+both("movedim and select", function(x) x:view(2, 2, 6):movedim(2, 0)[3]:mul_(7) return x * x end)
+both("unflatten", function(x) x:unflatten(1, {2, 3}):select(1, 1):mul_(0.5) return x * x end)
+both("swapaxes, slice, unsqueeze", function(x) x:swapaxes(0, 1)["1:5:2"]:unsqueeze(0):add_(x:sum()) return x * x end)
+both("tensor_split and hsplit", function(x)
+  x:tensor_split(3)[2]:mul_(2)
+  x:hsplit({1, 4})[2]:mul_(3)
+  return x * x
+end)
+both("squeeze of a narrow", function(x) x:narrow(0, 2, 1):squeeze(0):mul_(4) return x * x end)
+both("a view of a computed transpose", function(x)
+  local y = (x * 2):t()
+  y[0]:mul_(3)
+  y:diagonal():add_(1)
+  return y + 1
+end)
+both("written with a transpose, then through a row", function(x)
+  local y = x:narrow(1, 0, 4) * 1
+  y:copy_(y:t() * 2)
+  y[0]:mul_(3)
+  return y * y
+end)
+both("a slice of a column of a column-major tensor", function(x)
+  x[{":", 1}]["1:3"]:mul_(9)
+  return x * x
+end, function() return lt.arange(24):to("float32"):view(6, 4):t() end)
+both("a view read after its base was written", function(x)
+  local row, diagonal = x[2], x:diagonal()
+  x:mul_(2)
+  return row:sum() + diagonal:sum() + x:t():reshape(-1)[5]
+end)
+both("a view written twice through others", function(x)
+  local y = x:view(3, 8)
+  y[1]:mul_(2)
+  x:t()[0]:mul_(3)
+  y:as_strided({3}, {9}, 2):mul_(5)
+  return x * y:view(4, 6)
+end)
+
+h.finish()
