@@ -122,7 +122,8 @@ LuaResults integers_like(const Args& a, const Value& low, const Value& high) {
 }
 
 const Composite kRows[] = {
-    {"bernoulli_", "Tensor input, Operand p=0.5", kMethod, bernoulli_inplace},
+    {"bernoulli_", "Tensor input, Scalar p=0.5", kMethod, bernoulli_inplace},
+    {"bernoulli_", "Tensor input, Tensor p", kMethod, bernoulli_inplace},
     {"exponential_", "Tensor input, Scalar lambd=1", kMethod, exponential_inplace},
     {"geometric_", "Tensor input, Scalar p", kMethod, geometric_inplace},
     {"log_normal_", "Tensor input, Scalar mean=1, Scalar std=2", kMethod, log_normal_inplace},
