@@ -287,11 +287,35 @@ void Units::find_memory() {
   }
 }
 
+// Elementwise units that only a part of a join reads, once an element: they are computed where that part is written.
+std::vector<bool> Units::join_operands() const {
+  std::vector<bool> found(units_.size(), false);
+  std::vector<int> reads(units_.size(), 0), reader(units_.size(), -1);
+  for (size_t i = 0; i < units_.size(); i++) {
+    for (const Tensor& t : units_[i].low.reads) {
+      const Source& s = resolve(t);
+      if (is_input(s.id)) continue;
+      const auto u = size_t(unit_of(s.id));
+      reads[u]++, reader[u] = int(i);
+      if (t->numel().hint > units_[u].value->numel().hint) reads[u]++;  // through an expanded view: more than once
+    }
+  }
+  for (size_t i = units_.size(); i-- > 0;) {
+    const Unit& u = units_[i];
+    if (u.low.kind != Lowered::kPointwise || u.needs_memory || u.checks || u.low.checks || reads[i] != 1) continue;
+    const auto by = size_t(reader[i]);
+    found[i] = units_[by].low.kind == Lowered::kJoin || found[by];
+  }
+  return found;
+}
+
 void Units::choose_inlined() {
   std::vector<int> chain(units_.size(), 0);
+  const std::vector<bool> joined = fuse_ ? join_operands() : std::vector<bool>();
   for (size_t i = 0; i < units_.size(); i++) {
     Unit& u = units_[i];
-    u.inlined = false;
+    u.inlined = fuse_ && joined[i];
+    if (u.inlined) continue;
     if (!fuse_ || u.low.kind != Lowered::kPointwise || u.needs_memory || u.low.heavy || u.low.checks || !u.node ||
         is_random(*u.node) || u.low.reads.size() > 1) {
       continue;

@@ -16,7 +16,8 @@ struct Source {
 
 // Invariants:
 // 1. Units are in an order in which they can run; those that write inputs come last.
-// 2. An inlined unit is cheap, reads at most one other value and never goes to memory; or nothing needs it.
+// 2. An inlined unit is cheap, reads at most one other value and never goes to memory; or only one part of a join reads
+//    it; or nothing needs it.
 struct Unit {
   const Node* node = nullptr;
   Tensor value;  // the FakeTensor it makes; for a copy, the input that is written
@@ -74,6 +75,7 @@ class Units {
   Tensor add_part(const Node& n, Lowered low);
   void find_memory();
   void mark(const Tensor& t);
+  std::vector<bool> join_operands() const;
   void choose_inlined();
   void trace(const Tensor& t, Unit& into);
   void drop_dead();

@@ -172,6 +172,58 @@ Results decompose_cross(const Args& args) {
   fail("cross: no dimension of size 3 in shape ", to_string(a->sizes));
 }
 
+// Each pair of rows once, in order.
+Results decompose_pdist(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (x->dim() != 2) fail("pdist: expects a matrix, got shape ", to_string(x->sizes));
+  if (args[1].as<Scalar>().to_double() < 0)
+    fail("pdist: p must not be negative, got ", to_string(args[1].as<Scalar>()));
+  const int64_t n = x->sizes[0].guard(), count = n > 1 ? n * (n - 1) / 2 : 0;
+  Tensor place[2];
+  for (Tensor& t : place) t = make_tensor({count}, DType::kInt64);
+  for (int64_t i = 0, k = 0; i < n; i++) {
+    for (int64_t j = i + 1; j < n; j++, k++) place[0]->data_as<int64_t>()[k] = i, place[1]->data_as<int64_t>()[k] = j;
+  }
+  // In a graph they are fresh tensors of each run.
+  for (Tensor& t : place) t = current_mode() ? op1(OpId::clone, {t}) : t;
+  Tensor apart = sub(index_select(x, int_arg(0), place[0]), index_select(x, int_arg(0), place[1]));
+  if (x->sizes[1] == 0) return {full({count}, 0.0, x->dtype, x->device())};
+  return {op1(OpId::linalg_vector_norm, {apart, args[1], Sizes{1}})};
+}
+
+// Slices along dim whose norm is beyond maxnorm are scaled down to it.
+Results decompose_renorm(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (x->dim() < 2) fail("renorm: expects a tensor of 2 dimensions or more, got shape ", to_string(x->sizes));
+  const int64_t dim = wrap_dim(OpId::renorm, args[2].sym_int().guard(), x->sizes.size());
+  const Scalar &p = args[1].as<Scalar>(), &most = args[3].as<Scalar>();
+  if (!(p.to_double() > 0)) fail("renorm: p must be positive, got ", to_string(p));
+  if (scalar_ask(SymCmp::kLt, most, Scalar(0.0))) fail("renorm: maxnorm must not be negative, got ", to_string(most));
+  Sizes others;
+  for (int64_t d = 0; d < x->dim(); d++) {
+    if (d != dim) others.push_back(d);
+  }
+  Tensor norm = op1(OpId::linalg_vector_norm, {x, args[1], others, true});
+  Tensor factor = where(gt(norm, args[3]), div(args[3], add(norm, Scalar(1e-7))), Scalar(1.0));
+  return {mul(x, to_dtype(factor, x->dtype))};
+}
+
+// Dims that a tensor of `size` would be expanded along are summed.
+Results decompose_sum_to_size(const Args& args) {
+  Tensor x = args[0].tensor();
+  const Sizes& size = args[1].as<Sizes>();
+  const size_t skip = x->sizes.size() - size.size();
+  bool fits = size.size() <= x->sizes.size();
+  Sizes dims;
+  for (size_t d = 0; fits && d < x->sizes.size(); d++) {
+    const bool same = d >= skip && size[d - skip].hint == x->sizes[d].hint && size[d - skip] == x->sizes[d];
+    if (!same) dims.push_back(int64_t(d));
+    fits = same || d < skip || size[d - skip] == 1;
+  }
+  if (!fits) fail("sum_to_size: size ", to_string(size), " is not expandable to ", to_string(x->sizes));
+  return {dims.empty() ? x : reshape(op1(OpId::sum, {x, dims, true, x->dtype}), size)};
+}
+
 // -- areas under samples
 namespace {
 

@@ -12,7 +12,7 @@ local names = {
   -- products, norms, attention
   "layer_norm", "linear", "rms_norm", "scaled_dot_product_attention",
   -- shapes
-  "bilinear", "channel_shuffle", "one_hot", "pad", "pixel_shuffle", "pixel_unshuffle",
+  "bilinear", "channel_shuffle", "one_hot", "pad", "pdist", "pixel_shuffle", "pixel_unshuffle",
   -- dropout
   "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
   -- windows, statistics

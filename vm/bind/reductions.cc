@@ -94,6 +94,47 @@ LuaResults linalg_norm(Args& a) {
 }
 LuaResults linalg_norm_named(Args& a) { return matrix_norm_named_of("linalg_norm", a); }
 
+// -- gradient: differences of neighbours, halved within, one-sided at the ends
+
+Tensor from_to(const Tensor& t, int64_t dim, SymInt from, SymInt to) {
+  return op1(OpId::slice, {t, vdim(dim), vint(from), vint(to), vdim(1)});
+}
+
+Tensor slope(const Tensor& t, int64_t dim, const Scalar& step, int64_t order) {
+  const SymInt n = t->sizes[size_t(dim)];
+  if (n <= order) {
+    fail("gradient: dimension ", dim, " of shape ", to_string(t->sizes), " needs ", order + 1, " elements or more");
+  }
+  auto at = [&](int64_t i) { return i >= 0 ? from_to(t, dim, i, i + 1) : from_to(t, dim, n + i, n + i + 1); };
+  auto difference = [](const Tensor& a, const Tensor& b) { return op1(OpId::sub, {a, b}); };
+  auto over = [](const Tensor& a, double by) { return op1(OpId::div, {a, vnum(by)}); };
+  const double h = step.to_double();
+  auto end = [&](int64_t i, int64_t towards) {
+    if (order == 1) return over(difference(at(i + towards), at(i)), h * double(towards));
+    const Tensor near = op1(OpId::mul, {at(i + towards), vnum(4)}), own = op1(OpId::mul, {at(i), vnum(3)});
+    return over(difference(difference(near, own), at(i + 2 * towards)), 2 * h * double(towards));
+  };
+  std::vector<Tensor> parts = {end(0, 1)};
+  if (n > 2) parts.push_back(over(difference(from_to(t, dim, 2, n), from_to(t, dim, 0, n - 2)), 2 * h));
+  parts.push_back(end(-1, -1));
+  return op1(OpId::cat, {parts, vdim(dim)});
+}
+
+// (input, spacing, dim, edge_order)
+LuaResults gradient(Args& a) {
+  Tensor t = a[0].tensor();
+  if (!is_float(t->dtype)) t = to_dtype(t, DType::kFloat32);
+  const int64_t order = a[3].sym_int().guard();
+  if (order != 1 && order != 2) fail("gradient: edge_order must be 1 or 2, got ", order);
+  std::vector<Tensor> out;
+  Sizes dims;
+  for (int64_t d = 0; d < t->dim() && a[2].is_none(); ++d) dims.push_back(d);
+  if (!a[2].is_none()) dims = a[2].as<Sizes>();
+  for (SymInt d : dims)
+    out.push_back(slope(t, wrap_dim("gradient", d.guard(), t->dim()), pin(a[1].as<Scalar>()), order));
+  return {out};
+}
+
 #define NORM_TAIL "int[]? dim!=None, bool keepdim!=False, *, dtype? dtype!=None"
 #define VARIANCE(fn)                                                                                          \
   {#fn, "Tensor input, bool unbiased", kBoth, unbiased_all<OpId::fn>},                                        \
@@ -109,6 +150,7 @@ const Composite kRows[] = {
     {"linalg_norm", "Tensor input, str ord, " NORM_TAIL, kFunctionOf, linalg_norm_named},
     {"linalg_matrix_norm", "Tensor input, Scalar ord, " NORM_TAIL, kFunctionOf, matrix_norm},
     {"linalg_matrix_norm", "Tensor input, str ord='fro', " NORM_TAIL, kFunctionOf, matrix_norm_named},
+    {"gradient", "Tensor input, *, Scalar spacing=1, int[]? dim=None, int edge_order=1", kFunctionOf, gradient},
 };
 
 // -- tensordot(a, b, n | {dims_of_a, dims_of_b})
