@@ -22,7 +22,7 @@ def cases(case, error, t):
     case("new_full", [t.i(9, 2)], "a.new_full((3,), 7)", "a:new_full({3}, 7)")
     case("new_tensor", [t.i(9, 2)], "a.new_tensor([1, 2])", "a:new_tensor({1, 2})", variants=[])
     case("scalar_tensor", [], "torch.scalar_tensor(2.5)")
-    case("fill", [t.g(2, 3)], "torch.fill(a, 4.0)")
+    case("fill", [t.f(2, 3)], "torch.fill(a, 4.0)")
     case("fill_", [t.f(2, 3)], "a.clone().fill_(b)".replace("b", "2"))
     case("zero_", [t.f(2, 3)], "a.clone().zero_()")
     case("copy_", [t.f(2, 3), t.f(3)], "a.clone().copy_(b)")
