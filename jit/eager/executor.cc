@@ -3,6 +3,9 @@
 #include <cmath>
 
 #include "jit/eager/eager.h"
+
+#include <array>
+
 #include "jit/eager/one_op.h"
 #include "jit/lower/lower.h"
 #include "jit/runtime/executable.h"
@@ -15,16 +18,27 @@ namespace {
 constexpr int kMostDims = 5;
 static_assert(kMostDims - 2 + 4 < 8, "layout classes have three bits");
 
-EagerTable& table() {
-  struct Mine {
-    EagerTable table;
-    std::string isa;
-  };
-  thread_local Mine mine;
+// What call_same runs: code that serves every size, and the numbers that it is given.
+struct SameEntry {
+  std::shared_ptr<Executable> executable;
+  SmallVec<double, 8> scalars;
+  SmallVec<SymInt, 8> ints;
+};
+
+struct Kept {
+  EagerTable table;
+  std::array<std::array<SameEntry, size_t(DType::kNone)>, 4> same;
+  std::string isa;
+};
+
+// Of this thread, for the instruction set wanted now.
+Kept& kept() {
+  thread_local Kept mine;
   const std::string& isa = runtime_config().isa;
-  if (mine.isa != isa) mine.table.clear(), mine.isa = isa;
-  return mine.table;
+  if (mine.isa != isa) mine = Kept(), mine.isa = isa;
+  return mine;
 }
+EagerTable& table() { return kept().table; }
 
 ExternView view_of(const Tensor& t) {
   ExternView v;
@@ -59,6 +73,20 @@ class EagerExecutor : public Executor {
       general(op, args, results);
     }
     return results;
+  }
+
+  bool run_same(OpId id, const Tensor& a, const Tensor& b, int64_t n, Tensor& out) override {
+    const size_t row = id == OpId::add ? 0 : id == OpId::sub ? 1 : id == OpId::mul ? 2 : 3;
+    SameEntry& entry = kept().same[row][size_t(a->dtype)];
+    if (!entry.executable && !make_same(info(id), a, b, entry)) return false;
+    out = make_tensor(a->sizes, a->strides, a->dtype);
+    const SymInt size = n, stride = 1;
+    const InputView inputs[] = {{out->data(), &size, &stride},
+                                {a->data(), &size, &stride},
+                                {b->data(), &size, &stride},
+                                {nullptr, entry.ints.begin(), entry.ints.begin()}};
+    entry.executable->run_views(inputs, entry.scalars.begin(), nullptr);
+    return true;
   }
 
   // The caller has made sure that no argument overlaps args[0] but by being the same elements.
@@ -156,6 +184,13 @@ class EagerExecutor : public Executor {
   static void launch(const OpInfo& op, const Args& args, DType dtype, OneOpCall& call, const Collapsed& c,
                      char** data) {
     Views v;
+    EagerEntry* entry = find(op, args, dtype, call, c, data, v);
+    entry->executable->run_views(v.inputs, call.scalars.begin(), nullptr);
+  }
+
+  // The entry of a pointwise call; v is filled in for it.
+  static EagerEntry* find(const OpInfo& op, const Args& args, DType dtype, OneOpCall& call, const Collapsed& c,
+                          char** data, Views& v) {
     EagerKey key = call.key;
     key.push_back(uint64_t(c.dims) << 8 | uint64_t(dtype));
     uint64_t classes = 0;
@@ -180,7 +215,22 @@ class EagerExecutor : public Executor {
       if (made->holds(v.inputs, call.scalars.begin())) entry = table().insert(std::move(made));
     }
     LUTRA_CHECK(entry, op.name, ": the guards of code just made do not hold");
-    entry->executable->run_views(v.inputs, call.scalars.begin(), nullptr);
+    return entry;
+  }
+
+  static bool make_same(const OpInfo& op, const Tensor& a, const Tensor& b, SameEntry& same) {
+    Args args = {a, b};
+    complete_args(op, args);
+    OneOpCall call;
+    read_call(op, args, call);
+    const TensorImpl* operands[] = {a.get(), a.get(), b.get()};
+    const Collapsed c = collapse(operands, 3);
+    char* data[] = {nullptr, nullptr, nullptr};
+    Views v;
+    EagerEntry* entry = find(op, args, a->dtype, call, c, data, v);
+    if (entry->guards.guard_count() > 0) return false;
+    same = {entry->executable, call.scalars, call.ints};
+    return true;
   }
 
   static void general(const OpInfo& op, const Args& args, const Results& results) {
@@ -236,6 +286,6 @@ class EagerExecutor : public Executor {
 }  // namespace
 
 size_t eager_entries() { return table().size(); }
-void clear_eager() { table().clear(); }
+void clear_eager() { kept() = Kept(); }
 
 }  // namespace lutra

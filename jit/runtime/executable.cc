@@ -52,6 +52,7 @@ struct Executable::Context {
   std::vector<void*> outputs;     // of run_into
   std::vector<void*> buffers;
   std::vector<Ref<Storage>> storages;  // of output buffers, while a run is under way
+  bool holds_storages = false;
   std::unique_ptr<uint64_t[]> memory;
   uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
   Ref<Storage> arena;
@@ -71,7 +72,10 @@ class Executable::ContextScope {
     c_->blocks = reinterpret_cast<uint64_t*>(align_up(reinterpret_cast<uintptr_t>(c_->memory.get()), 64));
   }
   ~ContextScope() {
-    for (Ref<Storage>& s : c_->storages) s = nullptr;
+    if (c_->holds_storages) {
+      for (Ref<Storage>& s : c_->storages) s = nullptr;
+      c_->holds_storages = false;
+    }
     delete e_.spare_.exchange(c_, std::memory_order_acq_rel);
   }
   ContextScope(const ContextScope&) = delete;
@@ -236,6 +240,7 @@ void Executable::set_buffers(Context& c, const InputView* inputs, const double* 
     if (b.kind != Buffer::kOutput || c.buffers[i]) continue;
     c.storages[i] = allocate(bytes_of(program_.int_value(c.values.data(), b.elements), size_of(b.dtype)), Device{});
     c.buffers[i] = c.storages[i]->data;
+    c.holds_storages = true;
   }
   if (!plan_.slots.empty()) set_arena(c);
 }

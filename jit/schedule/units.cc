@@ -179,9 +179,8 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
     if (!r.reduced[d]) kept = kept * r.sizes[d];
   }
   const size_t d = size_t(r.nest[0][0]);
-  const int64_t chunks = r.kept.empty() ? kChunks : kColumnChunks;
-  if (!r.kept.empty() && r.lanes > 1) return false;
-  if (all < SymInt(kLargeReduction) || kept > SymInt(kFewColumns) || r.sizes[d] < SymInt(64 * chunks)) return false;
+  const int64_t chunks = r.lanes > 1 ? kChunks : kColumnChunks, most = r.lanes > 1 ? 1 : kFewColumns;
+  if (all < SymInt(kLargeReduction) || kept > SymInt(most) || r.sizes[d] < SymInt(64 * chunks)) return false;
   const SymInt length = floor_div(r.sizes[d], chunks), rest = r.sizes[d] - length * chunks;
   Tensor parts = add_part(n, part_of(low, d, {SymInt(chunks), length}, 0));
   Tensor tail = rest.is_constant() && rest.hint == 0 ? Tensor() : add_part(n, part_of(low, d, {rest}, length * chunks));

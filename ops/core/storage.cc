@@ -5,6 +5,8 @@
 // 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up.
 #include "ops/core/storage.h"
 
+#include <sys/mman.h>
+
 #include <array>
 #include <bit>
 #include <cstdlib>
@@ -17,6 +19,7 @@ namespace lutra {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kPage = 4096, kLargePage = size_t(2) << 20;
 constexpr size_t kCacheBytes = size_t(128) << 20;
 constexpr size_t kLargestCached = size_t(32) << 20;
 
@@ -35,6 +38,38 @@ constexpr size_t list_of(size_t bucket) {
   if (bucket <= 512) return bucket / kAlignment;
   size_t power = std::bit_floor(bucket - 1);
   return 8 + size_t(std::bit_width(power) - 10) * 8 + (bucket - power) / (power / 8);
+}
+
+constexpr size_t bucket_at(size_t list) {
+  if (list <= 8) return list * kAlignment;
+  const size_t power = size_t(512) << (list - 9) / 8;
+  return power + ((list - 9) % 8 + 1) * (power / 8);
+}
+
+// Large blocks are mapped one by one, aligned so that the system can give them large pages: fresh memory then costs one
+// fault for each 2 MB.
+void* map_block(size_t bytes) {
+  const size_t whole = (bytes + kPage - 1) / kPage * kPage, reserved = whole + kLargePage;
+  void* p = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return nullptr;
+  char* at = static_cast<char*>(p);
+  char* first = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(at) + kLargePage - 1) / kLargePage * kLargePage);
+  if (first != at) munmap(at, size_t(first - at));
+  if (char* end = first + whole; end != at + reserved) munmap(end, size_t(at + reserved - end));
+  madvise(first, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return first;
+}
+
+void* new_block(size_t bucket) {
+  return bucket >= kLargePage ? map_block(bucket) : std::aligned_alloc(kAlignment, bucket);
+}
+
+void free_block(void* p, size_t bucket) {
+  if (bucket >= kLargePage) {
+    munmap(p, (bucket + kPage - 1) / kPage * kPage);
+  } else {
+    std::free(p);
+  }
 }
 
 class BlockCache {
@@ -60,7 +95,7 @@ class BlockCache {
   void clear() {
     std::lock_guard lock(mutex_);
     for (std::vector<void*>& blocks : free_) {
-      for (void* p : blocks) std::free(p);
+      for (void* p : blocks) free_block(p, bucket_at(size_t(&blocks - free_.data())));
       blocks.clear();
     }
     bytes_ = 0;
@@ -80,7 +115,7 @@ BlockCache& cache() {
 
 void* take_bytes(size_t bucket) {
   if (void* p = cache().take(bucket)) return p;
-  return std::aligned_alloc(kAlignment, bucket);
+  return new_block(bucket);
 }
 
 void* allocate_bytes(size_t nbytes, size_t bucket) {
@@ -118,7 +153,7 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
   s->nbytes = nbytes;
   s->device = device;
   s->deleter = [bucket](void* p) {
-    if (!cache().put(p, bucket)) std::free(p);
+    if (!cache().put(p, bucket)) free_block(p, bucket);
   };
   live_bytes.fetch_add(int64_t(nbytes), std::memory_order_relaxed);
   return s;

@@ -31,6 +31,9 @@ Mode* current_mode();
 // Runs op on args (one Value an ArgInfo of the row; missing trailing ones take their defaults). Order: tape (when grad
 // mode is on and an input requires grad), modes from the top, the eager executor.
 Results call_op(OpId op, Args args);
+// The short way of add, sub, mul and div on two floating tensors of one dtype and size, both contiguous, that no mode
+// and no tape has to see. False, and nothing done, where the call is not of that kind.
+bool call_same(OpId op, const Tensor& a, const Tensor& b, Tensor& out);
 // x.op_(...): args[0] is written. Equal to copy_(args[0], op(args)), with PyTorch's conditions on shape and dtype.
 Tensor call_inplace(OpId op, Args args);
 
@@ -59,6 +62,8 @@ struct Executor {
   virtual ~Executor() = default;
   virtual Results run(OpId op, const Args& args, const ResultSpecs& specs) = 0;
   virtual void run_inplace(OpId op, const Args& args, const ResultSpecs& specs) = 0;
+  // See call_same; n is the number of elements. False where it has no short way.
+  virtual bool run_same(OpId, const Tensor&, const Tensor&, int64_t, Tensor&) { return false; }
 };
 // Returns the one before.
 Executor* set_executor(Executor* executor);

@@ -7,6 +7,7 @@
 #include <lua.hpp>
 #include <utility>
 
+#include "ops/defs/call.h"
 #include "vm/bind/binding.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
@@ -29,6 +30,11 @@ int call_binding(lua_State* L) {
   if (auto* call = on_eager_call.load(std::memory_order_relaxed)) call(L);
   const Binding& binding = binding_of(L);
   if (binding.raw) return binding.raw(L);
+  if (binding.op != OpId::kCount && !binding.inplace && lua_gettop(L) == 2) {
+    const Tensor *a = to_tensor(L, 1), *b = to_tensor(L, 2);
+    Tensor out;
+    if (a && b && call_same(binding.op, *a, *b, out)) return push_tensor(L, out), 1;
+  }
   LuaReader in(L);
   return push_results(L, binding.fn(binding, in));
 }

@@ -189,7 +189,10 @@ void Emitter::vector_loop(const Loop& l) {
   loop_regs_[size_t(l.id)] = i;
   hoist_lane_indices(l, 1);
   if (unroll > 1 || cost <= kOwnTail) strip(l, i, n, unroll * v_.lanes, unroll, false, true);
-  strip(l, i, n, v_.lanes, 1, true, true);
+  // Short rows are mostly rest: whole vectors go without masks.
+  const bool rows = !l.parallel && unroll > 1;
+  if (rows) strip(l, i, n, v_.lanes, 1, false, true);
+  strip(l, i, n, v_.lanes, 1, true, !rows);
 }
 
 // Lanes of the accumulators that a lanes loop feeds (one number for all).
