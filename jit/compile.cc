@@ -2,6 +2,7 @@
 #include "jit/compile.h"
 
 #include <chrono>
+#include <cstdio>
 
 #include "jit/passes/passes.h"
 #include "jit/schedule/schedule.h"
@@ -34,6 +35,19 @@ std::vector<int32_t> positions(const Graph& graph) {
   int32_t next = 0;
   for (const GraphInput& in : graph.inputs) result.push_back(in.constant ? -1 : next++);
   return result;
+}
+
+// compiled in 12.3 ms: cse 0.4, schedule 5.1, codegen 6.8; 14 kernels
+std::string times_text(const Compiled& compiled) {
+  char number[32];
+  auto ms = [&](double t) {
+    std::snprintf(number, sizeof number, "%.1f", t);
+    return std::string(number);
+  };
+  std::string text = str("compiled in ", ms(compiled.compile_ms), " ms:");
+  for (const auto& stage : compiled.stages)
+    text += str(&stage == &compiled.stages[0] ? " " : ", ", stage.name, " ", ms(stage.ms));
+  return str(text, "; ", compiled.kernels, " kernels\n");
 }
 
 }  // namespace
@@ -79,6 +93,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
     fail("unknown backend '", options.backend, "' (native, eager, aot_eager)");
   }
   compiled.compile_ms = ms_since(start);
+  log("perf", [&] { return times_text(compiled); });
   return compiled;
 }
 

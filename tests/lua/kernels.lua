@@ -1,0 +1,122 @@
+-- Kernels at sizes where they are cut into chunks, kept rows and fork-joins of several: eager and compiled, on one and on two
+-- threads, agree bit for bit; and what they compute is right.
+local lt = require "lutra"
+local h = require "harness"
+local test, truthy, near = h.test, h.truthy, h.near
+
+local function agree(name, f, ...)
+  local compiled = lt.compile(f)
+  local expected
+  for _, threads in ipairs {2, 1} do
+    lt.config.num_threads = threads
+    for _, run in ipairs {f, compiled} do
+      local got = run(...)
+      expected = expected or got
+      truthy(got:equal(expected), name .. " on " .. threads .. " threads")
+    end
+  end
+  lt.config.num_threads = 2
+  return expected
+end
+
+lt.manual_seed(7)
+local n = 300007 -- prime: chunks leave a rest
+local long = lt.randn(n)
+local wide = long:double()
+
+test("a long vector is reduced in chunks", function()
+  near(agree("sum", function(x) return x:sum() end, long):item(), wide:sum():item(), 1e-2)
+  near(agree("mean", function(x) return x:mean(0, true) end, long):item(), wide:mean():item(), 1e-6)
+  near(agree("of squares", function(x) return (x * x):sum() end, long):item(), (wide * wide):sum():item(), 0.1)
+  truthy(agree("amax", function(x) return x:amax() end, long):item() == wide:amax():item())
+  truthy(agree("amin", function(x) return x:reshape(1, -1):amin(1) end, long):item() == wide:amin():item())
+  truthy(agree("any", function(x) return x:gt(100):any() end, long):item() == false)
+  truthy(agree("all", function(x) return x:gt(-100):all() end, long):item() == true)
+  local ints = lt.arange(n)
+  truthy(agree("ints", function(x) return x:sum() end, ints):item() == n * (n - 1) / 2)
+end)
+
+test("a NaN in the rest reaches the result", function()
+  local x = long:clone()
+  x[n - 1] = 0 / 0
+  truthy(x:sum():isnan():item())
+  truthy(x:amax():isnan():item())
+end)
+
+test("tall columns are reduced in chunks", function()
+  local tall = lt.randn(40009, 7)
+  local function check(name, got, expected) near((got:double() - expected):abs():amax():item(), 0, 1e-2, name) end
+  check("dim 0", agree("dim 0", function(x) return x:sum(0) end, tall), tall:double():sum(0))
+  check("kept", agree("kept", function(x) return (x * 2):sum(0, true) end, tall), (tall:double() * 2):sum(0, true))
+  check("all", agree("all", function(x) return x:sum() end, tall), tall:double():sum())
+  truthy(agree("amax", function(x) return x:amax(0) end, tall):equal(tall:double():amax(0):float()))
+  local images = lt.randn(70, 31, 33, 5):permute(0, 3, 1, 2)
+  check("channels", agree("channels", function(x) return x:sum({0, 2, 3}) end, images), images:double():sum({0, 2, 3}))
+  local middle = lt.randn(3, 90001, 2)
+  check("middle", agree("middle", function(x) return x:sum(1) end, middle), middle:double():sum(1))
+end)
+
+test("adds by index go along the other dimensions", function()
+  local rows = lt.randint(0, 50, {3000})
+  for _, case in ipairs {{0, {50, 129}, {3000, 129}}, {1, {12, 50}, {12, 3000}}, {1, {6, 50, 33}, {6, 3000, 33}}} do
+    local dim, to, from = unpack(case)
+    local source = lt.randn(from)
+    local got = agree("index_add " .. dim, function(z, i, s) return z:index_add(dim, i, s) end, lt.ones(to), rows, source)
+    local expected = lt.ones(to):double()
+    for i = 0, 2999 do
+      local target = expected:select(dim, rows[i]:item())
+      target:add_(source:select(dim, i):double())
+    end
+    near((got:double() - expected):abs():amax():item(), 0, 1e-3)
+  end
+  agree("scatter_add", function(z, i, s) return z:scatter_add(0, i, s) end, lt.zeros(50, 40), lt.randint(0, 50, {900, 40}),
+        lt.randn(900, 40))
+end)
+
+test("heavy values of a row are kept in its result", function()
+  local x = lt.randn(150, 203)
+  local p = agree("softmax", function(t) return t:softmax(-1) end, x)
+  near((p:sum(-1) - 1):abs():amax():item(), 0, 1e-5)
+  agree("used twice", function(t)
+    local e = (t - t:amax(-1, true)):exp()
+    return e / e:sum(-1, true) + e * (e * e):sum(-1, true)
+  end, x)
+  agree("down columns", function(t) return t:softmax(0) end, x)
+  agree("over two dims", function(t)
+    local e = t:exp()
+    return e / e:sum({1, 2}, true)
+  end, lt.randn(40, 13, 17))
+end)
+
+test("kernels that do not depend on each other share a fork", function()
+  local a, b, c = lt.randn(300, 500), lt.randn(77), lt.randn(100, 1000)
+  agree("three", function(x, y, z) return lt.cat({(x * 2):reshape(-1), y:exp(), (z + 1):reshape(-1)}) end, a, b, c)
+  -- One writes what another reads: not side by side.
+  local step = lt.compile(function(x, y)
+    local s = (x * 2):sum(1)
+    x:add_(1)
+    y:mul_(3)
+    return s, x + 0
+  end)
+  local x, y = a:clone(), c:clone()
+  local s, after = step(x, y)
+  truthy(s:equal((a * 2):sum(1)) and after:equal(a + 1) and x:equal(a + 1) and y:equal(c * 3))
+end)
+
+test("the short way of arithmetic is the long one", function()
+  local a, b = lt.randn(5, 6), lt.randn(5, 6)
+  truthy((a + b):equal(lt.add(a, b, {alpha = 1})))
+  truthy((a / b):equal(a:div(b, {rounding_mode = nil})))
+  truthy((a - b):equal(a + -b))
+  local p = lt.randn(5, 6):requires_grad_()
+  truthy((p * a).requires_grad and not (a * b).requires_grad)
+  truthy((a:t() + b:t()):equal((a + b):t()))
+  truthy((lt.randn(0, 3) + lt.randn(0, 3)):numel() == 0)
+  local gone = lt.randn(3)
+  gone:free()
+  truthy(not pcall(function() return gone + lt.randn(3) end))
+  local half = a:to(lt.bfloat16)
+  truthy((half + half).dtype == lt.bfloat16)
+end)
+
+h.finish()
