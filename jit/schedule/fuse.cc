@@ -9,6 +9,8 @@
 namespace lutra {
 namespace {
 
+// Values up to this many elements may wait in the cache for a write at the end.
+constexpr double kSmallValue = 16384;
 // Beyond this many pairs of unconnected groups are not tried.
 constexpr int kMaxPairs = 400;
 
@@ -128,10 +130,34 @@ class Fuser {
     return false;
   }
 
+  bool writes(int32_t g) const {
+    const auto& units = groups_[size_t(g)];
+    return std::any_of(units.begin(), units.end(), [&](int32_t u) { return units_[u].is_copy(); });
+  }
+
+  double elements(int32_t unit) const { return double(units_[unit].value->numel().hint); }
+
+  // Writes to inputs come last: what they are made of in one kernel would be read late and held until then.
+  bool delays(int32_t a, int32_t b) const {
+    if (writes(a) == writes(b)) return false;
+    const int32_t writer = writes(a) ? a : b, other = writer == a ? b : a;
+    double written = kSmallValue;
+    for (int32_t u : groups_[size_t(writer)]) {
+      if (units_[u].is_copy()) written = std::max(written, 4 * elements(u));
+    }
+    for (int32_t u : groups_[size_t(other)]) {
+      for (int32_t r : units_[u].reads) {
+        const int32_t from = group_of_[size_t(r)];
+        if (from != a && from != b && elements(r) > written) return true;
+      }
+    }
+    return false;
+  }
+
   void try_merge(int32_t a, int32_t b) {
     if (a == b || units_[groups_[size_t(a)][0]].alone() || units_[groups_[size_t(b)][0]].alone()) return;
     std::pair<int64_t, int64_t> key(int64_t(a) << 32 | versions_[size_t(a)], int64_t(b) << 32 | versions_[size_t(b)]);
-    if (!refused_.insert(key).second || between(a, b) || between(b, a)) return;
+    if (!refused_.insert(key).second || between(a, b) || between(b, a) || delays(a, b)) return;
     std::vector<int32_t> both;
     std::merge(groups_[size_t(a)].begin(), groups_[size_t(a)].end(), groups_[size_t(b)].begin(),
                groups_[size_t(b)].end(), std::back_inserter(both));
