@@ -45,8 +45,9 @@ class Pool {
   using Body = void (*)(void* arg, int chunk);
 
   void run(int chunks, int threads, Body body, void* arg) {
+    if (in_chunk) return run_here(chunks, body, arg);
     std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (!lock || in_chunk) return run_here(chunks, body, arg);
+    if (!lock) return run_here(chunks, body, arg);
     while (workers_ < threads - 1) start(workers_++);
     body_ = body, arg_ = arg;
     done_.store(0, std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// Linear scan over the launches: a temporary takes a free slot of the same size expression, or, where both are
-// constants, the smallest that is large enough.
+// Linear scan over the launches: a temporary takes the slot of an operand that its kernel reads for the last time, or a
+// free slot of the same size expression, or, where both are constants, the smallest that is large enough.
 #include "jit/schedule/memory.h"
 
 #include <algorithm>
@@ -25,48 +25,154 @@ bool fits(const SymEnv& env, const Slot& s, ExprId bytes) {
   return have.op == SymOp::kConstInt && want.op == SymOp::kConstInt && have.i >= want.i;
 }
 
-}  // namespace
+bool same_place(const loop::Access& a, const loop::Access& b) {
+  if (!(a.offset == b.offset) || a.terms.size() != b.terms.size()) return false;
+  for (size_t t = 0; t < a.terms.size(); t++) {
+    const auto &x = a.terms[t], &y = b.terms[t];
+    if (x.is_value || y.is_value || x.id != y.id || !(x.stride == y.stride)) return false;
+  }
+  return true;
+}
 
-void plan_memory(Plan& plan) {
-  SymEnv& env = *plan.env;
-  std::vector<Life> lives(plan.buffers.size());
-  std::vector<size_t> ends;  // by launch: the last one beside it
-  for (size_t i = 0, end = 0; i < plan.launches.size(); i++) {
-    for (end = std::max(end, i); end + 1 < plan.launches.size() && is_beside(plan.launches[end + 1]);) end++;
-    ends.push_back(end);
-    for_buffers(plan.launches[i], [&](int32_t b, bool) {
-      Life& l = lives[size_t(b)];
-      if (l.first < 0) l.first = int(i);
-      l.last = int(end);
+// The accesses of two pointer arguments, as long as all are in one body: loads of `from`, then a store to `to` at the
+// place that the loads read.
+class Overwrite {
+ public:
+  Overwrite(int32_t from, int32_t to) : from_(from), to_(to) {}
+
+  bool holds(const loop::Kernel& k) {
+    walk(k.body);
+    return good_ && loads_ > 0 && store_;
+  }
+
+ private:
+  void walk(const std::vector<loop::Stmt>& body) {
+    for (const loop::Stmt& s : body) {
+      if (const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s)) {
+        loops_.push_back((*l)->id);
+        walk((*l)->body);
+        loops_.pop_back();
+        continue;
+      }
+      const auto& in = std::get<loop::Inst>(s);
+      if (!loop::has_access(in.op) || (in.access.ptr != from_ && in.access.ptr != to_)) continue;
+      if (!first_) first_ = &in.access, body_ = &body, good_ = moves_with_all(in.access);
+      good_ = good_ && body_ == &body && same_place(*first_, in.access);
+      if (in.access.ptr == from_) {
+        good_ = good_ && in.op == loop::Op::kLoad && !store_;
+        loads_++;
+      } else {
+        good_ = good_ && in.op == loop::Op::kStore && !store_;
+        store_ = true;
+      }
+    }
+  }
+
+  // Another iteration is at another place.
+  bool moves_with_all(const loop::Access& a) const {
+    return std::all_of(loops_.begin(), loops_.end(), [&](int32_t id) {
+      return std::any_of(a.terms.begin(), a.terms.end(),
+                         [&](const auto& t) { return !t.is_value && t.id == id && !(t.stride == loop::Coef::of(0)); });
     });
   }
-  std::vector<Slot> slots;
-  for (size_t i = 0; i < plan.launches.size(); i++) {
-    for_buffers(plan.launches[i], [&](int32_t b, bool) {
-      Buffer& buffer = plan.buffers[size_t(b)];
-      if (buffer.kind != Buffer::kTemp || buffer.index >= 0) return;
-      ExprId bytes = env.make(SymOp::kMul, buffer.elements, env.constant(int64_t(size_of(buffer.dtype))));
-      int best = -1;
-      for (size_t s = 0; s < slots.size(); s++) {
-        if (!slots[s].free || !fits(env, slots[s], bytes)) continue;
-        if (best < 0 || env[slots[s].bytes].i < env[slots[size_t(best)].bytes].i) best = int(s);
-      }
-      if (best < 0) {
-        best = int(slots.size());
-        slots.push_back({bytes, true});
-      }
-      slots[size_t(best)].free = false;
-      buffer.index = best;
-    });
-    for (size_t k = 0; k <= i && ends[i] == i; k++) {
-      if (ends[k] != i) continue;
-      for_buffers(plan.launches[k], [&](int32_t b, bool) {
-        const Buffer& buffer = plan.buffers[size_t(b)];
-        if (buffer.kind == Buffer::kTemp && lives[size_t(b)].last == int(i)) slots[size_t(buffer.index)].free = true;
+
+  int32_t from_, to_;
+  std::vector<int32_t> loops_;
+  const loop::Access* first_ = nullptr;
+  const std::vector<loop::Stmt>* body_ = nullptr;
+  bool good_ = true, store_ = false;
+  int loads_ = 0;
+};
+
+class MemoryPlanner {
+ public:
+  explicit MemoryPlanner(Plan& plan) : plan_(plan), env_(*plan.env), lives_(plan.buffers.size()) {}
+
+  void run() {
+    find_lives();
+    for (size_t i = 0; i < plan_.launches.size(); i++) {
+      for_buffers(plan_.launches[i], [&](int32_t b, bool) {
+        if (buffer(b).kind == Buffer::kTemp && buffer(b).index < 0) place(i, b);
+      });
+      if (ends_[i] == i) release(int(i));
+    }
+    for (const Slot& s : slots_) plan_.slots.push_back(s.bytes);
+  }
+
+ private:
+  Buffer& buffer(int32_t b) { return plan_.buffers[size_t(b)]; }
+
+  void find_lives() {
+    for (size_t i = 0, end = 0; i < plan_.launches.size(); i++) {
+      for (end = std::max(end, i); end + 1 < plan_.launches.size() && is_beside(plan_.launches[end + 1]);) end++;
+      ends_.push_back(end);
+      for_buffers(plan_.launches[i], [&](int32_t b, bool) {
+        Life& l = lives_[size_t(b)];
+        if (l.first < 0) l.first = int(i);
+        l.last = int(end);
       });
     }
   }
-  for (const Slot& s : slots) plan.slots.push_back(s.bytes);
-}
+
+  void place(size_t launch, int32_t b) {
+    ExprId bytes = env_.make(SymOp::kMul, buffer(b).elements, env_.constant(int64_t(size_of(buffer(b).dtype))));
+    int best = taken_over(launch, b, bytes);
+    for (size_t s = 0; s < slots_.size() && best < 0; s++) {
+      if (slots_[s].free && slots_[s].bytes == bytes) best = int(s);
+    }
+    if (best < 0) {
+      for (size_t s = 0; s < slots_.size(); s++) {
+        if (!slots_[s].free || !fits(env_, slots_[s], bytes)) continue;
+        if (best < 0 || env_[slots_[s].bytes].i < env_[slots_[size_t(best)].bytes].i) best = int(s);
+      }
+    }
+    if (best < 0) {
+      best = int(slots_.size());
+      slots_.push_back({bytes, true});
+    }
+    slots_[size_t(best)].free = false;
+    buffer(b).index = best;
+  }
+
+  // The slot of an operand that dies in this launch and whose elements are each read just before b's are written: -1
+  // where there is none.
+  int taken_over(size_t launch, int32_t b, ExprId bytes) {
+    const auto* k = std::get_if<KernelLaunch>(&plan_.launches[launch]);
+    if (!k || k->beside || ends_[launch] != launch || !k->faults.empty()) return -1;
+    int32_t to = -1;
+    for (size_t p = 0; p < k->buffers.size(); p++) {
+      if (k->buffers[p] == b) to = int32_t(p);
+    }
+    for (size_t p = 0; p < k->buffers.size(); p++) {
+      const int32_t d = k->buffers[p];
+      if (d == b || buffer(d).kind != Buffer::kTemp || buffer(d).index < 0) continue;
+      Life& life = lives_[size_t(d)];
+      const bool dies = life.last == int(launch) && life.first < int(launch);
+      if (!dies || slots_[size_t(buffer(d).index)].bytes != bytes) continue;
+      if (size_of(k->kernel.params[p].type) != size_of(k->kernel.params[size_t(to)].type)) continue;
+      if (!Overwrite(int32_t(p), to).holds(k->kernel)) continue;
+      life.last = -1;  // the slot is b's now
+      return buffer(d).index;
+    }
+    return -1;
+  }
+
+  void release(int launch) {
+    for (size_t b = 0; b < lives_.size(); b++) {
+      const Buffer& temp = plan_.buffers[b];
+      if (temp.kind == Buffer::kTemp && lives_[b].last == launch) slots_[size_t(temp.index)].free = true;
+    }
+  }
+
+  Plan& plan_;
+  SymEnv& env_;
+  std::vector<Life> lives_;
+  std::vector<size_t> ends_;  // by launch: the last one beside it
+  std::vector<Slot> slots_;
+};
+
+}  // namespace
+
+void plan_memory(Plan& plan) { MemoryPlanner(plan).run(); }
 
 }  // namespace lutra

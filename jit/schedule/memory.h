@@ -4,8 +4,9 @@
 
 namespace lutra {
 
-// Invariants: two temporaries share a slot only if no launch, nor the launches beside it, needs both; a slot is as
-// large as each of them.
+// Invariants: two temporaries share a slot only if no launch, nor the launches beside it, needs both, or where
+// the one that needs both overwrites each element of the first right after its last use; a slot is as large as each of
+// them.
 void plan_memory(Plan& plan);
 
 }  // namespace lutra
