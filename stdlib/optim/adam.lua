@@ -48,7 +48,7 @@ local function update_group(self, group, decoupled)
         second = state.max_exp_avg_sq
         second:copy_(lt.maximum(second, exp_avg_sq))
       end
-      local denominator = second:sqrt() / correction2_sqrt + eps
+      local denominator = second:sqrt() * (1 / correction2_sqrt) + eps -- one division an element
       p:addcdiv_(exp_avg, denominator, {value = -step_size})
     end
   end
