@@ -283,6 +283,103 @@ bool Body::merge_loops() {
   return merge(scopes_[0].body);
 }
 
+// Serial loops, each alone in the one around it but for instructions without effect, down to a vector loop of
+// instructions only; empty where the kernel is not like that.
+std::vector<BodyLoop*> Body::chain() {
+  std::vector<BodyLoop*> loops;
+  const std::vector<BodyStmt>* body = &scopes_[0].body;
+  while (true) {
+    BodyLoop* only = nullptr;
+    for (const BodyStmt& s : *body) {
+      if (s.loop ? only != nullptr : loop::has_effect(s.inst.inst.op)) return {};
+      if (s.loop) only = s.loop.get();
+    }
+    if (!only || !only->accs.empty() || only->mode == loop::LoopMode::kLanes) return {};
+    loops.push_back(only);
+    body = &only->body;
+    if (only->mode == loop::LoopMode::kVector) break;
+  }
+  for (const BodyStmt& s : *body) {
+    if (s.loop || s.inst.inst.op == loop::Op::kCheck) return {};
+  }
+  return loops;
+}
+
+void Body::sink_unit_loop() {
+  constexpr int64_t kShortLoop = 4;
+  std::vector<BodyLoop*> loops = chain();
+  if (loops.size() < 2) return;
+  BodyLoop& vector = *loops.back();
+  size_t at = loops.size() - 1;
+  for (const BodyStmt& s : vector.body) {
+    const SymInt step = s.inst.at.coef_of(vector.id);
+    if (s.inst.inst.op != loop::Op::kLoad || (step.is_constant() && (step.hint == 0 || step.hint == 1))) continue;
+    for (size_t k = 0; k + 1 < loops.size(); k++) {
+      const SymInt unit = s.inst.at.coef_of(loops[k]->id);
+      if (unit.is_constant() && unit.hint == 1 && loops[k]->size.hint >= kShortLoop) at = k;
+    }
+  }
+  if (at == loops.size() - 1) return;
+  // What stands in the loops from there on goes inside with it.
+  std::vector<BodyStmt> inside;
+  std::unique_ptr<BodyLoop> next;
+  for (size_t k = at; k < loops.size(); k++) {
+    std::vector<BodyStmt> rest;
+    for (BodyStmt& s : loops[k]->body) {
+      if (s.loop) {
+        if (k == at)
+          next = std::move(s.loop);
+        else
+          rest.push_back(std::move(s));
+      } else {
+        inside.push_back(std::move(s));
+      }
+    }
+    loops[k]->body = std::move(rest);
+  }
+  std::vector<BodyStmt>& around = at ? loops[at - 1]->body : scopes_[0].body;
+  for (BodyStmt& s : around) {
+    if (!s.loop) continue;
+    std::unique_ptr<BodyLoop> sunk = std::move(s.loop);
+    s.loop = std::move(next);
+    sunk->body = std::move(inside);
+    vector.body.push_back({{}, std::move(sunk)});
+    break;
+  }
+}
+
+// From the last statement to the first: what an effect needs is used.
+void Body::mark_used(const std::vector<BodyStmt>& body, std::vector<bool>& used) const {
+  for (size_t i = body.size(); i-- > 0;) {
+    if (body[i].loop) {
+      mark_used(body[i].loop->body, used);
+      continue;
+    }
+    const BodyInst& in = body[i].inst;
+    if (!loop::has_effect(in.inst.op) && !used[size_t(in.inst.id)]) continue;
+    for (int32_t v : {in.inst.a, in.inst.b, in.inst.c}) {
+      if (v >= 0) used[size_t(v)] = true;
+    }
+    for (const Affine::Term& t : in.at.terms) {
+      if (t.is_value) used[size_t(t.id)] = true;
+    }
+  }
+}
+
+void Body::drop_dead() {
+  std::vector<bool> used(values_.size(), false);
+  mark_used(scopes_[0].body, used);
+  std::vector<std::vector<BodyStmt>*> bodies = {&scopes_[0].body};
+  for (size_t i = 0; i < bodies.size(); i++) {
+    std::erase_if(*bodies[i], [&](const BodyStmt& s) {
+      return !s.loop && !loop::has_effect(s.inst.inst.op) && !used[size_t(s.inst.inst.id)];
+    });
+    for (BodyStmt& s : *bodies[i]) {
+      if (s.loop) bodies.push_back(&s.loop->body);
+    }
+  }
+}
+
 void Body::make_parallel() {
   BodyLoop* only = nullptr;
   for (BodyStmt& s : scopes_[0].body) {
@@ -460,6 +557,7 @@ class Finisher {
 }  // namespace
 
 loop::Kernel Body::finish(const std::string& name, BodyArgs& args) {
+  drop_dead();
   loop::Kernel k;
   k.name = name;
   k.body = Finisher(k, args, values_.size()).body(scopes_[0].body);
