@@ -93,7 +93,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
     fail("unknown backend '", options.backend, "' (native, eager, aot_eager)");
   }
   compiled.compile_ms = ms_since(start);
-  log("perf", [&] { return times_text(compiled); });
+  if (options.wanted) log("perf", [&] { return times_text(compiled); });
   return compiled;
 }
 

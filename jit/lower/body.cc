@@ -306,9 +306,10 @@ std::vector<BodyLoop*> Body::chain() {
 }
 
 void Body::sink_unit_loop() {
-  constexpr int64_t kShortLoop = 4;
+  // Lines of a short vector loop stay in the cache from one iteration around it to the next.
+  constexpr int64_t kShortLoop = 4, kFewLines = 64;
   std::vector<BodyLoop*> loops = chain();
-  if (loops.size() < 2) return;
+  if (loops.size() < 2 || loops.back()->size.hint < kFewLines) return;
   BodyLoop& vector = *loops.back();
   size_t at = loops.size() - 1;
   for (const BodyStmt& s : vector.body) {
