@@ -62,13 +62,14 @@ class EagerExecutor : public Executor {
  public:
   Results run(OpId id, const Args& args, const ResultSpecs& specs) override {
     const OpInfo& op = info(id);
+    if (op.dynamic) return op.dynamic(args, parallel_for);
     Results results;
     results.reserve(specs.size());
     for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype));
-    if (is_extern(id) || ((id == OpId::mm || id == OpId::bmm) && extern_supports(id, args[0].as<Tensor>()->dtype))) {
-      library(op, args, results);
-    } else if (is_pointwise(op, args)) {
+    if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
+    } else if (is_extern(id) || has_candidate(id, args)) {
+      library(op, args, results);
     } else {
       general(op, args, results);
     }
@@ -94,11 +95,29 @@ class EagerExecutor : public Executor {
     const OpInfo& op = info(id);
     const Tensor& self = args[0].as<Tensor>();
     if (id == OpId::copy_ || is_pointwise(op, args)) return pointwise(op, args, self);
+    if ((is_extern(id) || has_candidate(id, args)) && !reads_self(args)) return library(op, args, {self});
     const Args copy = {self, run(id, args, specs)[0]};
     pointwise(info(OpId::copy_), copy, self);
   }
 
  private:
+  // Whether a library takes an op whose lowering has other ways too.
+  static bool has_candidate(OpId id, const Args& args) {
+    return !args.empty() && args[0].is<Tensor>() && extern_supports(id, args[0].as<Tensor>()->dtype);
+  }
+
+  // Whether an argument besides args[0] shares its storage.
+  static bool reads_self(const Args& args) {
+    const auto& storage = args[0].as<Tensor>()->storage;
+    bool shares = false;
+    for (size_t i = 1; i < args.size(); i++) {
+      if (args[i].is<Tensor>()) shares |= args[i].as<Tensor>()->storage == storage;
+      if (!args[i].is<std::vector<Tensor>>()) continue;
+      for (const Tensor& t : args[i].as<std::vector<Tensor>>()) shares |= t->storage == storage;
+    }
+    return shares;
+  }
+
   // A creation's result is known by a list of sizes; arange's is not, its rule computes them.
   static bool is_pointwise(const OpInfo& op, const Args& args) {
     if (!op.has(kPointwise)) return false;
@@ -113,6 +132,7 @@ class EagerExecutor : public Executor {
     SmallVec<ExternView, 4> in, out;
     SmallVec<int64_t, 16> ints;
     SmallVec<double, 4> scalars;
+    std::vector<std::string_view> strings;
     for (size_t i = 0; i < args.size(); i++) {
       const Value& v = args[i];
       const ArgType type = op.args[i].type;
@@ -132,6 +152,8 @@ class EagerExecutor : public Executor {
         scalars.push_back(NAN);
       } else if (type == ArgType::kTensor) {
         in.push_back({});
+      } else if (type == ArgType::kStr) {
+        strings.push_back(v.is_none() ? std::string_view() : std::string_view(v.as<std::string>()));
       }
     }
     for (const Tensor& t : results) out.push_back(view_of(t));
@@ -140,6 +162,7 @@ class EagerExecutor : public Executor {
                 {out.begin(), out.size()},
                 {ints.begin(), ints.size()},
                 {scalars.begin(), scalars.size()},
+                strings,
                 parallel_for,
                 current_extern_isa()});
   }

@@ -73,6 +73,7 @@ Node* GraphRecorder::append(OpId op, Args& args) {
 
 Results GraphRecorder::call(OpId op, Args& args) {
   ResultSpecs specs = info(op).meta(op, args);
+  if (info(op).dynamic) throw NeedsData(str("the shape that ", name(op), " gives depends on the elements"));
   Node* node = append(op, args);
   for (const ResultSpec& spec : specs) {
     Tensor t;

@@ -1,11 +1,10 @@
-// gather and index_select: a checked load whose address holds a value; scatter_add and index_add: a copy, then adds in
-// the order of the index.
+// gather, index_select, index and embedding: a checked load whose address holds a value; scatter_add of one element
+// each: a select.
 #include "jit/lower/lower.h"
+#include "ops/meta/index_place.h"
 
 namespace lutra {
 namespace {
-
-using loop::LoopMode;
 
 int32_t checked(Emitter& e, const Tensor& index, const Index& at, SymInt size, int64_t dim, const Node& node) {
   int32_t v = e.body.cast(e.operand(index, at), DType::kInt64);
@@ -17,7 +16,6 @@ struct Scatter {
   const Node* node;
   Tensor input, index, src;
   int64_t dim;
-  bool elementwise_index;  // scatter_add: an index an element; index_add: one a slice
 };
 
 // Each element of the result takes at most one of src, since the index has size 1 where it scatters.
@@ -33,7 +31,7 @@ int32_t emit_single(const Scatter& s, Emitter& e, const Index& index) {
 }
 
 bool is_single(const Scatter& s, SymFacts& facts) {
-  if (!s.elementwise_index || s.input->dtype == DType::kBool || s.input->dim() == 0) return false;
+  if (s.input->dtype == DType::kBool || s.input->dim() == 0) return false;
   for (int64_t d = 0; d < s.input->dim(); d++) {
     SymInt i = s.index->sizes[size_t(d)];
     if (d == s.dim ? !(i.is_constant() && i.hint == 1) : !facts.equal(i, s.input->sizes[size_t(d)])) return false;
@@ -47,42 +45,63 @@ Index fitted(Index at, int64_t ndim) {
   return at;
 }
 
-// The loop along dim is the innermost: adds to one element come in the order of the index, the other dimensions are
-// independent.
-void emit_loops(const Scatter& s, Emitter& e, int32_t buffer) {
-  const Sizes& sizes = s.elementwise_index ? s.index->sizes : s.src->sizes;
-  const Tensor& out = s.node->results[0];
-  Index at(sizes.size());
-  int last = int(sizes.size()) - 1;
-  if (last == int(s.dim)) last--;
-  for (int d = 0; d <= last; d++) {
-    if (d == int(s.dim)) continue;
-    bool vector = d == last && e.facts.is_one(out->strides[size_t(d)]);
-    LoopMode mode = vector ? LoopMode::kVector : LoopMode::kSerial;
-    at[size_t(d)] = Affine::loop(e.body.open(sizes[size_t(d)], mode));
+// The positions that an index op reads at `at`, in the dims that it indexes; the other dims are those of `at`.
+Index indexed(Emitter& e, const Node& node, const Index& at) {
+  const Tensor input = node.args[0].tensor();
+  const auto& indices = node.args[1].as<std::vector<Tensor>>();
+  const Sizes& dims = node.args[2].as<Sizes>();
+  const auto first = size_t(index_place(
+      dims.size(), [&](size_t k) { return dims[k].hint; }, [&](size_t k) { return indices[k]->dim(); }));
+  const size_t places = at.size() - (size_t(input->dim()) - dims.size());
+  const Index place(at.begin() + long(first), at.begin() + long(first + places));
+  const Sizes& result = node.results[0]->sizes;
+  const Sizes place_sizes(result.begin() + first, result.begin() + first + places);
+  Index from;
+  size_t next = 0, other = 0;
+  for (int64_t d = 0; d < input->dim(); d++) {
+    if (next == dims.size() || dims[next].hint != d) {
+      if (other == first) other += places;
+      from.push_back(at[other++]);
+      continue;
+    }
+    const Tensor& index = indices[next++];
+    const SymInt size = input->sizes[size_t(d)];
+    int32_t v = e.operand(index, broadcast_index(e.facts, place, place_sizes, index->sizes));
+    v = e.body.cast(v, DType::kInt64);
+    const int32_t negative = e.body.op(loop::Op::kLt, DType::kBool, v, e.body.constant_int(DType::kInt64, 0));
+    const int32_t wrapped = e.body.op(loop::Op::kAdd, DType::kInt64, v, e.body.int_value(size));
+    v = e.body.op(loop::Op::kSelect, DType::kInt64, negative, wrapped, v);
+    e.check(v, size, int32_t(d), node);
+    from.push_back(Affine::value(v));
   }
-  if (!sizes.empty()) at[size_t(s.dim)] = Affine::loop(e.body.open(sizes[size_t(s.dim)], LoopMode::kSerial));
-  Index where = s.elementwise_index || at.empty() ? at : Index{at[size_t(s.dim)]};
-  SymInt size = s.input->dim() ? s.input->sizes[size_t(s.dim)] : SymInt(1);
-  int32_t target = checked(e, s.index, fitted(where, s.index->dim()), size, s.dim, *s.node);
-  Index to = fitted(at, s.input->dim());
-  if (!to.empty()) to[size_t(s.dim)] = Affine::value(target);
-  Affine place = at_strides(to, out->strides, 0);
-  int32_t v = e.operand(s.src, fitted(at, s.src->dim()));
-  int32_t old = e.body.load(buffer, out->dtype, place);
-  e.body.store(loop::Op::kStore, buffer, place, e.body.op(loop::Op::kAdd, out->dtype, old, v));
-  for (size_t d = 0; d < sizes.size(); d++) e.body.close();
+  return from;
 }
 
 }  // namespace
 
 Lowered lower_gather(const Node& node, SymFacts&) {
   Lowered l;
+  l.checks = true;
+  const Node* n = &node;
+  if (node.op == OpId::index) {
+    const Tensor input = node.args[0].tensor();
+    l.reads = node.args[1].as<std::vector<Tensor>>();
+    l.reads.insert(l.reads.begin(), input);
+    l.emit = [=](Emitter& e, const Index& at) { return e.operand(input, indexed(e, *n, at)); };
+    return l;
+  }
+  if (node.op == OpId::embedding) {
+    const Tensor index = node.args[0].tensor(), weight = node.args[1].tensor();
+    l.reads = {index, weight};
+    l.emit = [=](Emitter& e, const Index& at) {
+      const Index place(at.begin(), at.end() - 1);
+      return e.operand(weight, {Affine::value(checked(e, index, place, weight->sizes[0], 0, *n)), at.back()});
+    };
+    return l;
+  }
   Tensor input = node.args[0].tensor(), index = node.args[2].tensor();
   int64_t dim = wrap_dim(node.args[1].sym_int().hint, input->dim());
   l.reads = {input, index};
-  l.checks = true;
-  const Node* n = &node;
   l.emit = [=](Emitter& e, const Index& at) {
     bool vector = n->op == OpId::index_select && !at.empty();
     Index where = fitted(vector ? Index{at[size_t(dim)]} : at, index->dim()), from = fitted(at, input->dim());
@@ -96,18 +115,12 @@ Lowered lower_gather(const Node& node, SymFacts&) {
 
 Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
   Lowered l;
-  Scatter s{&node, node.args[0].tensor(), node.args[2].tensor(), node.args[3].tensor(), 0, false};
+  Scatter s{&node, node.args[0].tensor(), node.args[2].tensor(), node.args[3].tensor(), 0};
   s.dim = wrap_dim(node.args[1].sym_int().hint, s.input->dim());
-  s.elementwise_index = node.op == OpId::scatter_add;
+  if (!is_single(s, facts)) return lower_extern(node, facts);
   l.reads = {s.input, s.index, s.src};
   l.checks = true;
-  if (is_single(s, facts)) {
-    l.emit = [s](Emitter& e, const Index& index) { return emit_single(s, e, index); };
-    return l;
-  }
-  l.kind = Lowered::kScatter;
-  l.independent = s.input->dim() > 1;  // the outermost loop is no dimension in which adds meet
-  l.scatter = [s](Emitter& e, int32_t buffer) { emit_loops(s, e, buffer); };
+  l.emit = [s](Emitter& e, const Index& index) { return emit_single(s, e, index); };
   return l;
 }
 

@@ -25,6 +25,10 @@ Lowered lower_decompose(const Node& node, SymFacts&) {
   fail_internal(name(node.op), ": a composite op reached the lowering; decompose comes first");
 }
 
+Lowered lower_dynamic(const Node& node, SymFacts&) {
+  fail_internal(name(node.op), ": the shape of its result depends on elements; no graph holds it");
+}
+
 int64_t wrap_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + rank : dim; }
 
 Index broadcast_index(SymFacts& facts, const Index& index, const Sizes& result, const Sizes& sizes) {

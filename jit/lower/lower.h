@@ -84,6 +84,7 @@ Lowered lower_copy_(const Node& node, SymFacts& facts);
 Lowered lower_pool_map(const Node& node, SymFacts& facts);
 Lowered lower_pool_take(const Node& node, SymFacts& facts);
 Lowered lower_pool_image(const Node& node, SymFacts& facts);
+Lowered lower_dynamic(const Node& node, SymFacts& facts);
 Lowered lower_decompose(const Node& node, SymFacts& facts);
 
 // Whether a pointwise op costs more than a few instructions an element.

@@ -404,11 +404,13 @@ void Executable::launch_extern(const Context& c, const ExternLaunch& launch) con
   for (const BufferView& v : launch.out) out.push_back(view_of(v));
   for (ExprId e : launch.ints) ints.push_back(program_.int_value(c.values.data(), e));
   for (ExprId e : launch.scalars) scalars.push_back(program_.number_value(c.values.data(), e));
+  const std::vector<std::string_view> strings(launch.strings.begin(), launch.strings.end());
   run_extern({launch.op,
               {in.begin(), in.size()},
               {out.begin(), out.size()},
               {ints.begin(), ints.size()},
               {scalars.begin(), scalars.size()},
+              strings,
               parallel_for,
               current_extern_isa()});
 }
@@ -425,10 +427,11 @@ void Executable::report(const Step& step, const BlockHead* head, const LaunchFau
     if (!at.op) at.op = launch.op;
     if (!at.file) at.file = launch.file, at.line = launch.line;
   }
+  const int64_t size = words[fault.arg];
+  const int64_t index = at.wraps && fault.index < 0 ? fault.index - size : fault.index;
   std::string what = "integer division by zero";
   if (!known || at.dim >= 0) {
-    what = str("index ", fault.index, " is out of bounds", known ? str(" for dimension ", at.dim) : "", " with size ",
-               words[fault.arg]);
+    what = str("index ", index, " is out of bounds", known ? str(" for dimension ", at.dim) : "", " with size ", size);
   }
   Error error(ErrorKind::kData, str(at.op && *at.op ? at.op : "kernel", ": ", what));
   error.file = at.file;

@@ -36,6 +36,7 @@ struct Fault {
   const char* op;
   const char* file;
   int line;
+  bool wraps = false;  // a negative position had the size added
 };
 
 struct KernelLaunch {
@@ -56,6 +57,7 @@ struct ExternLaunch {
   OpId op;
   std::vector<BufferView> in, out;  // in: buffer -1 is an absent optional tensor
   std::vector<ExprId> ints, scalars;
+  std::vector<std::string> strings;
   const char* file = nullptr;
   int line = 0;
 };

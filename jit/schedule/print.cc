@@ -54,6 +54,7 @@ struct Printer {
     out << "  extern " << name(l.op) << "(";
     for (size_t i = 0; i < l.in.size(); i++) out << (i ? ", " : "") << (l.in[i].buffer < 0 ? "none" : view(l.in[i]));
     if (!l.ints.empty() || !l.scalars.empty()) out << "; " << list(l.ints) << "; " << list(l.scalars);
+    for (const std::string& s : l.strings) out << "; '" << s << "'";
     out << ") -> ";
     for (size_t i = 0; i < l.out.size(); i++) out << (i ? ", " : "") << view(l.out[i]);
     if (l.file) out << " ; " << l.file << ":" << l.line;

@@ -135,7 +135,9 @@ class Planner {
     for (const BodyArgs::Check& c : args.checks) {
       const KernelFault& f = faults[size_t(c.fault)];
       const OpId told = f.node->origin != OpId::kCount ? f.node->origin : f.node->op;
-      launch.faults.push_back({c.arg, f.dim, lutra::name(told), f.node->file, f.node->line});
+      const bool wraps = f.node->op == OpId::index;  // whose last argument is the name of the op that the user called
+      const char* op = wraps ? intern(f.node->args.back().as<std::string>()) : lutra::name(told);
+      launch.faults.push_back({c.arg, f.dim, op, f.node->file, f.node->line, wraps});
     }
     if (std::string bad = loop::verify(launch.kernel); !bad.empty()) {
       fail_internal("schedule: ", bad, "\n", loop::print(launch.kernel));
@@ -207,9 +209,9 @@ class Planner {
         for (SymInt s : v.as<Sizes>()) launch.ints.push_back(expr(s));
         break;
       case ArgType::kBool: launch.ints.push_back(expr(SymInt(v.as<bool>()))); break;
+      case ArgType::kStr: launch.strings.push_back(v.is_none() ? "" : v.as<std::string>()); break;
       case ArgType::kDType:
-      case ArgType::kDevice:
-      case ArgType::kStr: break;
+      case ArgType::kDevice: break;
     }
   }
 

@@ -19,6 +19,12 @@ class Error : public std::runtime_error {
   int line = 0;
 };
 
+// Raised where elements of a FakeTensor would have to be read (x[mask], item, nonzero): under capture a graph break of
+// its own kind. Eager calls never meet it.
+struct NeedsData : Error {
+  explicit NeedsData(const std::string& message) : Error(ErrorKind::kUser, message) {}
+};
+
 template <class... T>
 std::string str(const T&... parts) {
   std::ostringstream out;

@@ -9,7 +9,8 @@ namespace lutra {
   ResultSpecs meta_##meta(OpId op, const Args& args);      \
   void vjp_##vjp(VjpContext& ctx);                         \
   extern const char* const saves_##vjp;                    \
-  Results decompose_##name(const Args& args);
+  Results decompose_##name(const Args& args);              \
+  Results dynamic_##name(const Args& args, ParallelFor parallel);
 #include "ops/defs/ops.def"
 #undef OP
 
@@ -33,10 +34,11 @@ std::vector<OpInfo> build() {
 #define OP(name, schema, results, meta, vjp, lower, flags)                                                        \
   rows.push_back({OpId::name, #name, parse_schema(schema), results, meta_##meta, PICK(is_rule(#vjp), &vjp_##vjp), \
                   PICK(is_rule(#vjp), saves_##vjp), equal(#vjp, "decompose"),                                     \
-                  PICK(equal(#lower, "decompose"), &decompose_##name), flags});
+                  PICK(equal(#lower, "decompose"), &decompose_##name),                                             \
+                  PICK(equal(#lower, "dynamic"), &dynamic_##name), flags});
 #include "ops/defs/ops.def"
 #undef OP
-  rows.push_back({OpId::input, "input", {}, 1, nullptr, nullptr, nullptr, false, nullptr, kInternal});
+  rows.push_back({OpId::input, "input", {}, 1, nullptr, nullptr, nullptr, false, nullptr, nullptr, kInternal});
   return rows;
 }
 

@@ -1,5 +1,6 @@
 // Ops as data: the rows of ops.def with their schemas parsed.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -69,6 +70,8 @@ struct VjpContext;  // ops/grad/vjp.h
 using MetaFn = ResultSpecs (*)(OpId op, const Args& args);
 using VjpFn = void (*)(VjpContext& ctx);
 using DecomposeFn = Results (*)(const Args& args);
+using ParallelFor = void (*)(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
+using DynamicFn = Results (*)(const Args& args, ParallelFor parallel);
 
 struct OpInfo {
   OpId id;
@@ -80,6 +83,7 @@ struct OpInfo {
   const char* saves;      // what vjp reads, see ops/grad/vjp.h; null without vjp
   bool vjp_decomposes;    // the tape records the decomposition instead
   DecomposeFn decompose;  // null: primitive
+  DynamicFn dynamic;      // not null: real tensors only, results of any size
   uint32_t flags;
   bool has(OpFlags f) const { return flags & f; }
   bool is_composite() const { return decompose != nullptr; }

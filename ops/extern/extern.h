@@ -2,8 +2,8 @@
 // (op, dtypes, sizes, strides, attributes, isa, library version, tuning table): eager and compiled code choose alike,
 // at any number of threads.
 #pragma once
-#include <functional>
 #include <span>
+#include <string_view>
 
 #include "ops/core/tensor.h"
 #include "ops/defs/op.h"
@@ -26,19 +26,19 @@ struct ExternView {
   }
 };
 
-using ParallelFor = void (*)(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
-
 // The instruction sets that kernels of ours exist for; a library chooses by itself.
 enum class ExternIsa : uint8_t { kBase, kAvx2, kAvx512 };
 
 // One call. Tensor arguments are `in`, in the order of the schema, lists spread; results are `out`, never overlapping
-// with in. ints: int, bool and int[] attributes in that order, lists spread, an absent int? as kNoInt; scalars: Scalar
-// and float attributes. Strings and dtypes are not passed.
+// with in, but that the result of an op with an in-place form may be the first of in (the same elements). ints: int,
+// bool and int[] attributes in that order, lists spread, an absent int? as kNoInt; scalars: Scalar and float attributes;
+// strings: string attributes, an absent str? as an empty one. Dtypes are not passed.
 struct ExternCall {
   OpId op = OpId::kCount;
   std::span<const ExternView> in, out;
   std::span<const int64_t> ints;
   std::span<const double> scalars;
+  std::span<const std::string_view> strings;
   ParallelFor parallel = nullptr;
   ExternIsa isa = ExternIsa::kBase;
 };

@@ -91,15 +91,6 @@ Results decompose_isclose(const Args& args) {
   Tensor allowed = add(mul(abs(v), args[2]), args[3]);
   return {logical_or(same, logical_and(lt(apart, Scalar(INFINITY)), le(apart, allowed)))};
 }
-Results decompose_isin(const Args& args) {
-  auto tensor = [&](size_t k) {
-    const Tensor& other = args[1 - k].is<Tensor>() ? args[1 - k].as<Tensor>() : args[k].as<Tensor>();
-    return args[k].is<Tensor>() ? args[k].as<Tensor>() : full({}, args[k].as<Scalar>(), other->dtype, other->device());
-  };
-  Tensor x = tensor(0), set = reshape(contiguous(tensor(1)), Sizes{tensor(1)->numel()});
-  Tensor hit = op1(OpId::any, {eq(unsqueeze(contiguous(x), int_arg(-1)), set), Sizes{SymInt(-1)}});
-  return {args[3].as<bool>() ? logical_not(hit) : hit};
-}
 Results decompose_clamp_min(const Args& args) { return call_op(OpId::clamp, {args[0], args[1]}); }
 Results decompose_clamp_max(const Args& args) { return call_op(OpId::clamp, {args[0], {}, args[1]}); }
 Results decompose_rsub(const Args& args) { return call_op(OpId::sub, {args[1], args[0], args[2]}); }

@@ -19,10 +19,6 @@ Tensor reduce_loss(const Tensor& loss, const std::string& reduction) {
 
 }  // namespace
 
-namespace {
-
-// r laid out as the op's meta rule says: a decomposition sees its operands in another order than the op does, and mixed
-// layouts may come out otherwise. A copy is permuted so that it is contiguous.
 Tensor conform(OpId op, const Args& args, const Tensor& r) {
   ResultSpec spec = info(op).meta(op, args)[0];
   bool same = true;
@@ -40,8 +36,6 @@ Tensor conform(OpId op, const Args& args, const Tensor& r) {
   for (size_t i = 0; i < order.size(); i++) back[size_t(order[i])] = int64_t(i);
   return permute(op1(OpId::clone, {permute(r, outer), std::string("contiguous_format")}), back);
 }
-
-}  // namespace
 
 // -- elementwise
 Results decompose_square(const Args& args) {

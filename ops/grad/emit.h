@@ -70,6 +70,9 @@ inline Tensor scatter_add(const Tensor& t, Value dim, const Tensor& index, const
 inline Tensor index_add(const Tensor& t, Value dim, const Tensor& index, const Tensor& src) {
   return op1(OpId::index_add, {t, std::move(dim), index, src});
 }
+// r laid out as the op's meta rule says: a decomposition sees its operands in another order than the op does, and mixed
+// layouts may come out otherwise. A copy is permuted so that it is contiguous.
+Tensor conform(OpId op, const Args& args, const Tensor& r);
 // t * s, or t itself where s is the constant one.
 inline Tensor scaled(const Tensor& t, const Scalar& s) { return !s.expr && s.to_double() == 1 ? t : mul(t, s); }
 

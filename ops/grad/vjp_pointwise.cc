@@ -136,6 +136,7 @@ LUTRA_VJP(identity, "") { ctx.give(0, ctx.grads[0]); }
 
 // What was in the first argument is gone.
 LUTRA_VJP(copy_, "") {
+  if (ctx.needs(0)) ctx.give(0, zeros_like(ctx.grads[0]));
   if (ctx.needs(1)) ctx.give(1, ctx.grads[0]);
 }
 

@@ -1,4 +1,4 @@
-// vjp rules of views, scatters into views, gathering and scattering.
+// vjp rules of views and of scatters into views.
 #include "ops/grad/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
@@ -45,31 +45,6 @@ LUTRA_VJP(slice_scatter, "") {
     ctx.give(0, op1(OpId::slice_scatter, {g, zeros, ctx.args[2], ctx.args[3], ctx.args[4], ctx.args[5]}));
   }
   if (ctx.needs(1)) ctx.give(1, op1(OpId::slice, {g, ctx.args[2], ctx.args[3], ctx.args[4], ctx.args[5]}));
-}
-
-LUTRA_VJP(gather, "0:a2") {
-  Tensor x = ctx.arg(0), zeros = full(x->sizes, 0.0, x->dtype, x->device());
-  ctx.give(0, scatter_add(zeros, ctx.args[1], ctx.arg(2), ctx.grads[0]));
-}
-
-LUTRA_VJP(scatter_add, "3:a2") {
-  if (ctx.needs(0)) ctx.give(0, ctx.grads[0]);
-  if (!ctx.needs(3)) return;
-  if (!same_sizes(ctx.arg(2)->sizes, ctx.arg(3)->sizes)) {
-    fail("scatter_add: the gradient of src needs an index of its shape ", to_string(ctx.arg(3)->sizes), ", got ",
-         to_string(ctx.arg(2)->sizes));
-  }
-  ctx.give(3, gather(ctx.grads[0], ctx.args[1], ctx.args[2]));
-}
-
-LUTRA_VJP(index_select, "0:a2") {
-  Tensor x = ctx.arg(0), zeros = full(x->sizes, 0.0, x->dtype, x->device());
-  ctx.give(0, index_add(zeros, ctx.args[1], ctx.arg(2), ctx.grads[0]));
-}
-
-LUTRA_VJP(index_add, "3:a2") {
-  if (ctx.needs(0)) ctx.give(0, ctx.grads[0]);
-  if (ctx.needs(3)) ctx.give(3, reshape(index_select(ctx.grads[0], ctx.args[1], ctx.args[2]), ctx.arg(3)->sizes));
 }
 
 }  // namespace lutra

@@ -119,10 +119,6 @@ ResultSpecs meta_isclose(OpId op, const Args& args) {
   }
   return {pointwise_spec(op, args, {0, 1}, DType::kBool)};
 }
-ResultSpecs meta_isin(OpId, const Args& args) {
-  Sizes sizes = args[0].is<Tensor>() ? args[0].as<Tensor>()->sizes : Sizes();
-  return {contiguous_spec(sizes, DType::kBool)};
-}
 ResultSpecs meta_clamp_one(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
   if (type == DType::kBool) undefined(op, type);

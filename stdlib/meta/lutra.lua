@@ -150,9 +150,96 @@ function Tensor:gather(dim, index) end
 Tensor.index_select = Tensor.gather
 ---@param dim integer
 ---@param index lutra.Tensor
+---@param src lutra.Tensor|number
+---@param options? {reduce?: string}
+---@return lutra.Tensor
+function Tensor:scatter(dim, index, src, options) end
+---@param dim integer
+---@param index lutra.Tensor
 ---@param src lutra.Tensor
 ---@return lutra.Tensor
 function Tensor:scatter_add(dim, index, src) end
+Tensor.scatter_, Tensor.scatter_add_ = Tensor.scatter, Tensor.scatter_add
+Tensor.index_copy, Tensor.index_copy_ = Tensor.scatter_add, Tensor.scatter_add
+---@param dim integer
+---@param index lutra.Tensor
+---@param src lutra.Tensor
+---@param reduce string
+---@param options? {include_self?: boolean}
+---@return lutra.Tensor
+function Tensor:scatter_reduce(dim, index, src, reduce, options) end
+Tensor.index_reduce = Tensor.scatter_reduce
+---@param dim integer
+---@param index lutra.Tensor
+---@param source lutra.Tensor
+---@param options? {alpha?: number}
+---@return lutra.Tensor
+function Tensor:index_add(dim, index, source, options) end
+Tensor.index_add_ = Tensor.index_add
+---@param dim integer
+---@param index lutra.Tensor
+---@param value lutra.Tensor|number
+---@return lutra.Tensor
+function Tensor:index_fill(dim, index, value) end
+Tensor.index_fill_ = Tensor.index_fill
+---@param indices lutra.Tensor[]
+---@param values lutra.Tensor
+---@param accumulate? boolean
+---@return lutra.Tensor
+function Tensor:index_put(indices, values, accumulate) end
+Tensor.index_put_ = Tensor.index_put
+---@param index lutra.Tensor
+---@return lutra.Tensor
+function Tensor:take(index) end
+---@param indices lutra.Tensor
+---@param dim? integer
+---@return lutra.Tensor
+function Tensor:take_along_dim(indices, dim) end
+---@param index lutra.Tensor
+---@param source lutra.Tensor
+---@param accumulate? boolean
+---@return lutra.Tensor
+function Tensor:put(index, source, accumulate) end
+---@param mask lutra.Tensor
+---@param source lutra.Tensor
+---@return lutra.Tensor
+function Tensor:masked_scatter(mask, source) end
+---@param mask lutra.Tensor
+---@return lutra.Tensor
+function Tensor:masked_select(mask) end
+---@param options? {as_tuple?: boolean}
+---@return lutra.Tensor|lutra.Tensor[]
+function Tensor:nonzero(options) end
+---@param dim? integer
+---@param descending? boolean
+---@return lutra.Tensor values
+---@return lutra.Tensor indices
+function Tensor:sort(dim, descending) end
+---@param dim? integer
+---@param descending? boolean
+---@return lutra.Tensor
+function Tensor:argsort(dim, descending) end
+---@param k integer
+---@param dim? integer
+---@param largest? boolean
+---@return lutra.Tensor values
+---@return lutra.Tensor indices
+function Tensor:topk(k, dim, largest) end
+---@param sorted? boolean
+---@param return_inverse? boolean
+---@param return_counts? boolean
+---@param dim? integer
+---@return lutra.Tensor ...
+function Tensor:unique(sorted, return_inverse, return_counts, dim) end
+---@param bins? integer
+---@param min? number
+---@param max? number
+---@return lutra.Tensor
+function Tensor:histc(bins, min, max) end
+---@param weights? lutra.Tensor
+---@param minlength? integer
+---@return lutra.Tensor
+function Tensor:bincount(weights, minlength) end
 
 ---@param normalized_shape integer|integer[]
 ---@param weight? lutra.Tensor

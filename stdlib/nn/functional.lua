@@ -10,7 +10,7 @@ local names = {
   "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "nll_loss", "normalize",
   "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
   -- products, norms, attention
-  "layer_norm", "linear", "rms_norm", "scaled_dot_product_attention",
+  "embedding", "layer_norm", "linear", "rms_norm", "scaled_dot_product_attention",
   -- shapes
   "bilinear", "channel_shuffle", "one_hot", "pad", "pdist", "pixel_shuffle", "pixel_unshuffle",
   -- dropout

@@ -36,12 +36,6 @@ class ArgReader {
   virtual void release(H) {}
 };
 
-// Raised by a binding that has to read elements of a FakeTensor (x[mask], item): under capture a graph break of its own
-// kind. Eager calls never meet it.
-struct NeedsData : Error {
-  explicit NeedsData(const std::string& message) : Error(ErrorKind::kUser, message) {}
-};
-
 // One result of a binding as Lua sees it: Tensor, vector<Tensor> (a table), Scalar (number, exact int64 cdata beyond
 // 2^53, boolean), bool, Sizes (a fresh table of numbers), DType or string (a string), None (nil).
 using LuaResults = std::vector<Value>;

@@ -67,10 +67,7 @@ std::vector<IndexItem> parse_text(std::string_view text) {
 
 IndexItem read_tensor(const Tensor& t) {
   IndexItem item{IndexItem::kTensor};
-  if (is_float(t->dtype)) fail("index: a tensor index must be int64 or bool, got ", name(t->dtype));
-  const bool mask = t->dtype == DType::kBool || t->dtype == DType::kUInt8;
-  if (mask && t->dim() == 0) fail("index: a mask needs at least one dimension");
-  item.tensor = to_dtype(t, mask ? DType::kBool : DType::kInt64);
+  item.tensor = index_tensor(t);
   return item;
 }
 
@@ -110,6 +107,18 @@ IndexItem read_item(ArgReader& in, H h) {
 }
 
 }  // namespace
+
+Tensor index_tensor(const Tensor& t) {
+  switch (t->dtype) {
+    case DType::kInt64:
+    case DType::kInt32:
+    case DType::kBool: return t;
+    case DType::kUInt8: return op1(OpId::ne, {t, vdim(0)});
+    default:
+      fail("index: a tensor index must be int64 or bool (or int32, uint8), got ", name(t->dtype),
+           is_float(t->dtype) ? "; lt.tensor({0, 2}, {dtype=\"int64\"}) makes positions" : "");
+  }
+}
 
 std::vector<IndexItem> read_index(ArgReader& in, H index) {
   const LuaKind kind = in.kind(index);

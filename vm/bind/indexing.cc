@@ -1,11 +1,10 @@
 // x[index] and x[index] = value: integers select, slices slice, lt.newaxis unsqueezes; what tensor indices are left
-// goes through one index_select over the indexed dimensions folded into one.
+// become one `index` or `index_put`. A mask stands for the positions of its true elements.
 #include "vm/bind/indexing.h"
 
 #include <algorithm>
 
 #include "vm/bind/composite.h"
-#include "vm/bind/element.h"
 
 namespace lutra {
 namespace {
@@ -48,6 +47,34 @@ struct View {
 
 Value optional_int(const std::optional<SymInt>& v) { return v ? vint(*v) : Value(); }
 
+// One int64 vector a dimension of the mask. Of a FakeTensor's elements nobody knows how many are true.
+std::vector<Tensor> positions_of(const Tensor& mask) {
+  if (mask->is_fake()) {
+    throw NeedsData(
+        "the shape of x[mask] depends on the elements of the mask; lt.where(mask, x, other) keeps the shape");
+  }
+  const Tensor positions = op1(OpId::nonzero, {mask});
+  std::vector<Tensor> out;
+  for (int64_t d = 0; d < mask->dim(); ++d) out.push_back(op1(OpId::select, {positions, vdim(1), vdim(d)}));
+  return out;
+}
+
+// At dimension d of the view, which moves on. A 0-dim mask takes a new dimension, of size 1 or 0.
+void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
+  if (index->dtype != DType::kBool) return view.advanced.push_back({d++, index});
+  if (index->dim() == 0) {
+    view.tensor = op1(OpId::unsqueeze, {view.tensor, vdim(d)});
+    index = op1(OpId::unsqueeze, {index, vdim(0)});
+  }
+  check_mask(view.tensor, d, index);
+  if (keep_masks) {
+    view.advanced.push_back({d, index});
+    d += index->dim();
+    return;
+  }
+  for (const Tensor& positions : positions_of(index)) view.advanced.push_back({d++, positions});
+}
+
 View apply_basic(const Tensor& self, const std::vector<IndexItem>& items, bool keep_masks) {
   const int64_t open = count_dims(self, items);
   View view{self};
@@ -65,85 +92,24 @@ View apply_basic(const Tensor& self, const std::vector<IndexItem>& items, bool k
         break;
       case IndexItem::kNewAxis: view.tensor = op1(OpId::unsqueeze, {view.tensor, vdim(d++)}); break;
       case IndexItem::kEllipsis: d += open; break;
-      case IndexItem::kTensor:
-        if (!is_mask(item) || keep_masks) {
-          view.advanced.push_back({d, item.tensor});
-          d += dims_taken(item);
-          break;
-        }
-        check_mask(view.tensor, d, item.tensor);
-        for (const Tensor& positions : nonzero_positions(item.tensor)) view.advanced.push_back({d++, positions});
-        break;
+      case IndexItem::kTensor: add_tensor(view, d, item.tensor, keep_masks); break;
     }
   }
   return view;
 }
 
-// -- positions
+// -- tensor indices
 
-// Negative positions count from the end; a bad one is an error that names it. Concrete ones are looked at here, those
-// of a trace by ops: a select from 0 .. size - 1 checks.
-Tensor checked_positions(const Tensor& positions, SymInt size, int64_t dim, bool must_check) {
-  const Value n = vint(size);
-  if (positions->is_fake()) {
-    Tensor below = op1(OpId::lt, {positions, vdim(0)});
-    Tensor wrapped = op1(OpId::where, {below, op1(OpId::add, {positions, n, vnum(1)}), positions});
-    if (!must_check) return wrapped;
-    Tensor flat = op1(OpId::reshape, {wrapped, Sizes{wrapped->numel()}});
-    Tensor all = op1(OpId::arange, {vdim(0), n, vdim(1), DType::kInt64, positions->device()});
-    return op1(OpId::reshape, {op1(OpId::index_select, {all, vdim(0), flat}), wrapped->sizes});
-  }
-  bool negative = false;
-  Elements(positions).each([&](const Scalar& s) {
-    if (s.i < -size.hint || s.i >= size.hint) {
-      throw Error(ErrorKind::kData,
-                  str("index: ", s.i, " is out of range for dimension ", dim, " of size ", size.hint));
-    }
-    negative |= s.i < 0;
-  });
-  if (!negative) return positions;
-  Tensor below = op1(OpId::lt, {positions, vdim(0)});
-  return op1(OpId::where, {below, op1(OpId::add, {positions, n, vnum(1)}), positions});
+Value list_of(const View& view) {
+  std::vector<Tensor> list;
+  for (const Advanced& a : view.advanced) list.push_back(a.positions);
+  return list;
 }
 
-// The indexed dimensions side by side: at the place of the first where they are neighbours, else in front, as PyTorch.
-Tensor gather_dims(const Tensor& t, std::vector<Advanced>& advanced) {
-  bool neighbours = true;
-  for (size_t i = 1; i < advanced.size(); ++i) neighbours &= advanced[i].dim == advanced[i - 1].dim + 1;
-  if (neighbours) return t;
-  Sizes order;
-  for (const Advanced& a : advanced) order.push_back(a.dim);
-  for (int64_t d = 0; d < t->dim(); ++d) {
-    if (std::none_of(advanced.begin(), advanced.end(), [&](auto& a) { return a.dim == d; })) order.push_back(d);
-  }
-  for (size_t i = 0; i < advanced.size(); ++i) advanced[i].dim = int64_t(i);
-  return op1(OpId::permute, {t, order});
-}
-
-Tensor select_positions(View view) {
-  Tensor t = gather_dims(view.tensor, view.advanced);
-  const int64_t first = view.advanced[0].dim, count = int64_t(view.advanced.size());
-  SymInt folded_size = 1;
-  Tensor linear;
-  for (const Advanced& a : view.advanced) {
-    const SymInt size = t->sizes[a.dim];
-    Tensor positions = checked_positions(a.positions, size, a.dim, count > 1);
-    linear = linear ? op1(OpId::add, {op1(OpId::mul, {linear, vint(size)}), positions, vnum(1)}) : positions;
-    folded_size = folded_size * size;
-  }
-  if (count == 1 && linear->dim() == 1) return op1(OpId::index_select, {t, vdim(first), linear});
-  Sizes folded, result;
-  for (int64_t d = 0; d < t->dim(); ++d) {
-    if (d == first) {
-      folded.push_back(folded_size);
-      for (SymInt s : linear->sizes) result.push_back(s);
-    }
-    if (d >= first && d < first + count) continue;
-    folded.push_back(t->sizes[d]), result.push_back(t->sizes[d]);
-  }
-  Tensor flat = op1(OpId::reshape, {linear, Sizes{linear->numel()}});
-  Tensor picked = op1(OpId::index_select, {op1(OpId::reshape, {t, folded}), vdim(first), flat});
-  return op1(OpId::reshape, {picked, result});
+Value dims_of(const View& view) {
+  Sizes dims;
+  for (const Advanced& a : view.advanced) dims.push_back(a.dim);
+  return dims;
 }
 
 // -- assignment
@@ -159,112 +125,161 @@ Tensor value_tensor(const Tensor& like, ArgReader& in, ArgReader::H value) {
 }
 
 // PyTorch drops leading dimensions of size 1 of the value.
-void assign(const Tensor& view, Tensor value) {
-  while (value->dim() > view->dim() && value->sizes[0] == 1) value = op1(OpId::select, {value, vdim(0), vdim(0)});
-  call_inplace(OpId::copy_, {view, value});
+Tensor dropped(Tensor value, int64_t rank) {
+  while (value->dim() > rank && value->sizes[0] == 1) value = op1(OpId::select, {value, vdim(0), vdim(0)});
+  return value;
 }
 
-void assign_masked(const Tensor& view, const Advanced& mask, const Tensor& value) {
-  check_mask(view, mask.dim, mask.positions);
-  Tensor m = mask.positions;
-  for (int64_t d = mask.dim + m->dim(); d < view->dim(); ++d) m = op1(OpId::unsqueeze, {m, vdim(-1)});
-  Tensor scalar = value->dim() == 0 ? value : op1(OpId::reshape, {value, Sizes{}});
-  call_inplace(OpId::masked_fill, {view, m, scalar});
+[[noreturn]] void misfit(const Tensor& value, const std::string& target) {
+  fail("index: shape mismatch: a value of shape ", to_string(value->sizes), " cannot be assigned to ", target);
 }
 
-// One copy_ for each position, in order: the last of equal positions wins.
-void assign_positions(View view, const Tensor& value) {
-  for (const Advanced& a : view.advanced) need_data("index assignment", a.positions);
-  Tensor t = gather_dims(view.tensor, view.advanced);
-  const int64_t first = view.advanced[0].dim, count = int64_t(view.advanced.size());
-  Tensor shape;
-  std::vector<std::vector<int64_t>> lists(count);
-  std::vector<Tensor> checked;
-  for (const Advanced& a : view.advanced) {
-    checked.push_back(checked_positions(a.positions, t->sizes[a.dim], a.dim, true));
-    shape = shape ? op1(OpId::add, {shape, checked.back(), vnum(1)}) : checked.back();
+// x[mask] = value. The indexing result has one dimension in the place of the mask's, as long as the mask has true
+// elements. A value that says nothing about that dimension goes to every place (where); else its elements go in turn.
+void assign_masked(const Tensor& view, const Advanced& at, Tensor value) {
+  const int64_t rows = at.positions->dim(), rank = view->dim() - rows + 1, after = rank - at.dim - 1;
+  if (value->dtype != view->dtype) {
+    fail("index: an assignment through a tensor needs a value of the tensor's dtype ", name(view->dtype), ", got ",
+         name(value->dtype));
   }
-  for (int64_t k = 0; k < count; ++k) {
-    Tensor wide = op1(OpId::expand, {checked[k], shape->sizes});
-    Elements(wide).each([&](const Scalar& s) { lists[k].push_back(s.i); });
+  value = dropped(value, rank);
+  Tensor mask = at.positions;
+  for (int64_t k = 0; k < after; ++k) mask = op1(OpId::unsqueeze, {mask, vdim(-1)});
+  const std::string target = str("places of shape ", to_string(view->sizes), " where a mask of shape ",
+                                 to_string(at.positions->sizes), " is true");
+  if (value->dim() > rank) misfit(value, target);
+  const int64_t place = value->dim() - after - 1;  // the value's dimension that stands for the mask
+  Sizes sizes;
+  for (int64_t d = 0; d < value->dim(); ++d) {
+    const SymInt have = value->sizes[d],
+                 room = view->sizes[d > place ? view->dim() - value->dim() + d : at.dim - place + d];
+    if (d != place && have != 1 && have != room) misfit(value, target);
+    sizes.push_back(d == place ? have : room);
   }
-  Sizes target;
-  for (int64_t d = 0; d < t->dim(); ++d) {
-    if (d == first) target.push_back(shape->numel());
-    if (d < first || d >= first + count) target.push_back(t->sizes[d]);
-  }
-  Sizes spread;  // the value against the positions' own shape, then flat along it
-  for (int64_t d = 0; d < t->dim(); ++d) {
-    if (d == first) {
-      for (SymInt s : shape->sizes) spread.push_back(s);
+  if (place < 0 || value->sizes[place] == 1) {
+    Sizes spread;
+    for (int64_t d = 0; d < value->dim(); ++d) {
+      for (int64_t k = 0; d == place && k + 1 < rows; ++k) spread.push_back(1);
+      spread.push_back(value->sizes[d]);
     }
-    if (d < first || d >= first + count) spread.push_back(t->sizes[d]);
+    if (value->dim() == 0) {
+      call_inplace(OpId::masked_fill, {view, mask, value});
+    } else {
+      call_inplace(OpId::copy_, {view, op1(OpId::where, {mask, op1(OpId::reshape, {value, spread}), view})});
+    }
+    return;
   }
-  Tensor source = op1(OpId::reshape, {op1(OpId::expand, {value, spread}), target});
-  for (size_t i = 0; i < lists[0].size(); ++i) {
-    Tensor at = t;
-    for (int64_t k = count; k-- > 0;) at = op1(OpId::select, {at, vdim(first + k), vdim(lists[k][i])});
-    call_inplace(OpId::copy_, {at, op1(OpId::select, {source, vdim(first), vdim(int64_t(i))})});
-  }
+  // Leading dimensions that the value lacks.
+  Sizes full;
+  for (int64_t d = 0; d < at.dim - place; ++d) full.push_back(view->sizes[d]);
+  for (SymInt s : sizes) full.push_back(s);
+  Tensor wide = op1(OpId::expand, {value, full});
+  call_inplace(OpId::masked_assign, {view, mask, wide});
 }
 
-LuaResults nonzero(Args& a) {
-  const Tensor t = a[0].tensor();
-  std::vector<Tensor> columns = nonzero_positions(t);
-  const int64_t rank = t->dim(), n = columns.empty() ? 0 : columns[0]->sizes[0].hint;
-  Tensor out = make_tensor({n, rank}, DType::kInt64);
-  auto* p = out->data_as<int64_t>();
-  for (int64_t d = 0; d < rank; ++d) {
-    const auto* column = columns[d]->data_as<int64_t>();
-    for (int64_t i = 0; i < n; ++i) p[i * rank + d] = column[i];
+void assign_positions(const View& view, const Tensor& value) {
+  int64_t places = 0;
+  for (const Advanced& a : view.advanced) places = std::max(places, a.positions->dim());
+  const int64_t rank = view.tensor->dim() - int64_t(view.advanced.size()) + places;
+  call_inplace(OpId::index_put,
+               {view.tensor, list_of(view), dims_of(view), dropped(value, rank), false, std::string("index")});
+}
+
+// -- rows
+
+// index_put's list as tensors for the first dimensions.
+View listed(Args& a) {
+  std::vector<IndexItem> items;
+  for (const Tensor& t : a[1].as<std::vector<Tensor>>()) {
+    IndexItem item{IndexItem::kTensor};
+    item.tensor = index_tensor(t);
+    items.push_back(item);
   }
+  if (items.empty()) fail("index_put: argument 'indices' is an empty list");
+  return apply_basic(a[0].tensor(), items, false);
+}
+
+LuaResults index_put(Args& a) {
+  const View view = listed(a);
+  return {op1(OpId::index_put, {view.tensor, list_of(view), dims_of(view), a[2], a[3]})};
+}
+
+LuaResults index_put_inplace(Args& a) {
+  const View view = listed(a);
+  call_inplace(OpId::index_put, {view.tensor, list_of(view), dims_of(view), a[2], a[3]});
+  return {a[0]};
+}
+
+template <OpId kOp>
+LuaResults op_of(Args& a) {
+  const Results results = call_op(kOp, a);
+  return LuaResults(results.begin(), results.end());
+}
+
+LuaResults scatter_value(Args& a) { return {op1(OpId::scatter, a)}; }
+LuaResults scatter_inplace(Args& a) { return {call_inplace(OpId::scatter, a)}; }
+
+// One vector of positions a dimension.
+LuaResults nonzero_tuple(const Tensor& t) {
+  const Tensor wide = t->dim() ? t : op1(OpId::unsqueeze, {t, vdim(0)});
+  const Tensor positions = op1(OpId::nonzero, {wide});
+  std::vector<Tensor> out;
+  for (int64_t d = 0; d < wide->dim(); ++d) out.push_back(op1(OpId::select, {positions, vdim(1), vdim(d)}));
   return {out};
 }
 
-LuaResults masked_select(Args& a) {
-  const Tensor mask = a[1].tensor();
-  if (mask->dtype != DType::kBool) fail("masked_select: the mask must be bool, got ", name(mask->dtype));
-  if (a[0].tensor()->dim() == 0 && mask->dim() == 0) a[0] = op1(OpId::reshape, {a[0], Sizes{SymInt(1)}});
-  Tensor both = op1(OpId::logical_and, {a[1], op1(OpId::full, {a[0].tensor()->sizes, Scalar::of_bool(true)})});
-  Tensor wide = op1(OpId::expand, {a[0], both->sizes});
-  IndexItem item{IndexItem::kTensor};
-  item.tensor = both;
-  return {select_positions(apply_basic(wide, {item}, false))};
+LuaResults nonzero(Args& a) {
+  if (a[1].as<bool>()) return nonzero_tuple(a[0].tensor());
+  return {op1(OpId::nonzero, {a[0]})};
+}
+
+// The values, then the inverse and the counts as far as they are asked for.
+LuaResults unique_of(OpId op, Args& a, size_t inverse) {
+  const Results r = call_op(op, a);
+  LuaResults out{r[0]};
+  if (a[inverse].as<bool>()) out.push_back(r[1]);
+  if (a[inverse + 1].as<bool>()) out.push_back(r[2]);
+  return out;
+}
+
+template <bool kIgnoreNan>
+LuaResults median_dim(Args& a) {
+  const Results r = call_op(OpId::median_dim, {a[0], a[1], a[2], kIgnoreNan});
+  return {r[0], r[1]};
 }
 
 const Composite kRows[] = {
-    {"nonzero", "Tensor input", kBoth | kNeedsData, nonzero},
-    {"masked_select", "Tensor input, Tensor mask", kBoth | kNeedsData, masked_select},
+    {"index_put", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put},
+    {"index_put_", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put_inplace},
+    {"scatter", "Tensor input, int dim!, Tensor index, Tensor src, *, str? reduce!=None", kBoth, scatter_value},
+    {"scatter", "Tensor input, int dim!, Tensor index, Scalar value, *, str? reduce!=None", kBoth, scatter_value},
+    {"scatter_", "Tensor input, int dim!, Tensor index, Tensor src, *, str? reduce!=None", kBoth, scatter_inplace},
+    {"scatter_", "Tensor input, int dim!, Tensor index, Scalar value, *, str? reduce!=None", kBoth, scatter_inplace},
+    {"where", "Tensor condition, Operand input, Operand other", kBoth, op_of<OpId::where>},
+    {"where", "Tensor condition", kBoth, [](Args& a) { return nonzero_tuple(a[0].tensor()); }},
+    {"nonzero", "Tensor input, *, bool as_tuple=False", kBoth, nonzero},
+    {"argwhere", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {op1(OpId::nonzero, {a[0]})}; }},
+    {"unique", "Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None",
+     kBoth, [](Args& a) { return unique_of(OpId::unique, a, 2); }},
+    {"unique_consecutive", "Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None", kBoth,
+     [](Args& a) { return unique_of(OpId::unique_consecutive, a, 1); }},
+    {"median", "Tensor input", kBoth,
+     [](Args& a) -> LuaResults {
+       return {op1(OpId::median_all, {a[0], false})};
+     }},
+    {"median", "Tensor input, int dim, bool keepdim=False", kBoth, median_dim<false>},
+    {"nanmedian", "Tensor input", kBoth,
+     [](Args& a) -> LuaResults {
+       return {op1(OpId::median_all, {a[0], true})};
+     }},
+    {"nanmedian", "Tensor input, int dim, bool keepdim=False", kBoth, median_dim<true>},
 };
 
 }  // namespace
 
-std::vector<Tensor> nonzero_positions(const Tensor& mask) {
-  need_data("nonzero", mask);
-  const int64_t rank = mask->dim();
-  std::vector<std::vector<int64_t>> lists(rank);
-  std::vector<int64_t> at(rank, 0);
-  Elements(mask).each([&](const Scalar& s) {
-    if (s.to_double() != 0) {
-      for (int64_t d = 0; d < rank; ++d) lists[d].push_back(at[d]);
-    }
-    for (int64_t d = rank; d-- > 0;) {
-      if (++at[d] < mask->sizes[d].hint) break;
-      at[d] = 0;
-    }
-  });
-  std::vector<Tensor> out;
-  for (const auto& list : lists) {
-    Tensor t = make_tensor({int64_t(list.size())}, DType::kInt64);
-    std::copy(list.begin(), list.end(), t->data_as<int64_t>());
-    out.push_back(t);
-  }
-  return out;
-}
-
 Tensor index_get(const Tensor& self, ArgReader& in, ArgReader::H index) {
-  View view = apply_basic(self, read_index(in, index), false);
-  if (!view.advanced.empty()) return select_positions(view);
+  const View view = apply_basic(self, read_index(in, index), false);
+  if (!view.advanced.empty()) return op1(OpId::index, {view.tensor, list_of(view), dims_of(view)});
   // An index that leaves everything as it is gives another tensor over the same elements, as in PyTorch.
   return view.tensor.same(self) ? op1(OpId::alias, {self}) : view.tensor;
 }
@@ -273,9 +288,12 @@ void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader:
   const std::vector<IndexItem> items = read_index(in, index);
   const Tensor source = value_tensor(self, in, value);
   const auto tensors = std::count_if(items.begin(), items.end(), [](auto& i) { return i.kind == IndexItem::kTensor; });
-  if (tensors == 0) return assign(apply_basic(self, items, true).tensor, source);
-  const bool one_mask = tensors == 1 && std::any_of(items.begin(), items.end(), is_mask);
-  if (one_mask && source->numel() == 1) {
+  if (tensors == 0) {
+    const Tensor view = apply_basic(self, items, true).tensor;
+    call_inplace(OpId::copy_, {view, dropped(source, view->dim())});
+    return;
+  }
+  if (tensors == 1 && std::any_of(items.begin(), items.end(), is_mask)) {
     const View view = apply_basic(self, items, true);
     return assign_masked(view.tensor, view.advanced[0], source);
   }

@@ -21,7 +21,7 @@ struct Advanced {
   int64_t dim;
   Tensor positions;
 };
-// Positions of the true elements, one int64 vector a dimension. Reads data.
-std::vector<Tensor> nonzero_positions(const Tensor& mask);
+// t as an index holds it: int64 (int32 converted) or bool (uint8 counts as a mask), or an error.
+Tensor index_tensor(const Tensor& t);
 
 }  // namespace lutra

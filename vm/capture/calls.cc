@@ -163,7 +163,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
     effect_ = true;
     return tensor(r);
   } catch (const NeedsData& e) {
-    stop("a tensor is indexed by a tensor", "data", e.what(), true);
+    stop("a tensor is indexed by a mask", "data", e.what(), true);
   } catch (const Error& e) {
     if (e.kind == ErrorKind::kInternal) throw;
     stop("an index raises an error", "error", e.what(), true);

@@ -1,0 +1,149 @@
+// Ops whose result's shape depends on elements: nonzero, masked_select, bincount. Count, allocate, write.
+#include <algorithm>
+#include <cstring>
+
+#include "ops/defs/call.h"
+#include "ops/extern/cpu/elements.h"
+#include "ops/extern/cpu/strided.h"
+#include "ops/extern/cpu/views.h"
+
+namespace lutra {
+namespace {
+
+constexpr int64_t kGrain = 1 << 16;  // elements worth a thread
+
+// One byte an element in row-major order: not zero where the element is not.
+struct Flags {
+  std::vector<uint8_t> own;
+  const uint8_t* data;
+  int64_t count;
+
+  explicit Flags(const ExternView& v) : count(v.numel()) {
+    if (v.dtype == DType::kBool && is_contiguous(v)) {
+      data = static_cast<const uint8_t*>(v.data);
+      return;
+    }
+    own.resize(size_t(count));
+    with_element_type(v.dtype, [&]<class T>() {
+      const T* from = static_cast<const T*>(v.data);
+      int64_t n = 0;
+      each_element(v, [&](int64_t at) { own[size_t(n++)] = to_double(from[at]) != 0; });
+    });
+    data = own.data();
+  }
+};
+
+// How many are set before each of the chunks of kGrain elements, and in all.
+std::vector<int64_t> counts_before(const Flags& flags, ParallelFor parallel) {
+  const int64_t chunks = (flags.count + kGrain - 1) / kGrain;
+  std::vector<int64_t> before(size_t(chunks) + 1, 0);
+  parallel(chunks, 1, [&](int64_t lo, int64_t hi) {
+    for (int64_t c = lo; c < hi; c++) {
+      const int64_t end = std::min(flags.count, (c + 1) * kGrain);
+      int64_t n = 0;
+      for (int64_t i = c * kGrain; i < end; i++) n += flags.data[i] != 0;
+      before[size_t(c) + 1] = n;
+    }
+  });
+  for (size_t c = 1; c < before.size(); c++) before[c] += before[c - 1];
+  return before;
+}
+
+}  // namespace
+
+Results dynamic_nonzero(const Args& args, ParallelFor parallel) {
+  const ExternView v = view_of(args[0].tensor());
+  const Flags flags(v);
+  const std::vector<int64_t> before = counts_before(flags, parallel);
+  Tensor out = make_tensor({before.back(), v.dim}, DType::kInt64);
+  auto* to = out->data_as<int64_t>();
+  const int rank = v.dim;
+  parallel(int64_t(before.size()) - 1, 1, [&](int64_t lo, int64_t hi) {
+    for (int64_t c = lo; c < hi; c++) {
+      int64_t at[kExternDims] = {}, rest = c * kGrain;
+      for (int d = rank; d-- > 0;) at[d] = rest % v.sizes[d], rest /= v.sizes[d];
+      int64_t* row = to + before[size_t(c)] * rank;
+      const int64_t* const end = to + before[size_t(c) + 1] * rank;
+      for (int64_t i = c * kGrain; row != end; i++) {
+        if (flags.data[i]) {
+          for (int d = 0; d < rank; d++) row[d] = at[d];
+          row += rank;
+          if (rank == 0) break;
+        }
+        for (int d = rank; d-- > 0;) {
+          if (++at[d] < v.sizes[d]) break;
+          at[d] = 0;
+        }
+      }
+    }
+  });
+  return {out};
+}
+
+Results dynamic_masked_select(const Args& args, ParallelFor parallel) {
+  ExternView in = view_of(args[0].tensor()), mask = view_of(args[1].tensor());
+  broadcast_views(in, mask);
+  const Flags flags(mask);
+  const std::vector<int64_t> before = counts_before(flags, parallel);
+  Tensor out = make_tensor({before.back()}, in.dtype);
+  with_element_type(in.dtype, [&]<class T>() {
+    T* to = out->data_as<T>();
+    const T* from = static_cast<const T*>(in.data);
+    if (!is_contiguous(in)) {
+      int64_t i = 0;
+      each_element(in, [&](int64_t at) {
+        if (flags.data[i++]) *to++ = from[at];
+      });
+      return;
+    }
+    parallel(int64_t(before.size()) - 1, 1, [&](int64_t lo, int64_t hi) {
+      for (int64_t c = lo; c < hi; c++) {
+        T *p = to + before[size_t(c)], *const end = to + before[size_t(c) + 1];
+        for (int64_t i = c * kGrain; p != end; i++) {
+          *p = from[i];  // kept where the flag moves on
+          p += flags.data[i] != 0;
+        }
+      }
+    });
+  });
+  return {out};
+}
+
+Results dynamic_bincount(const Args& args, ParallelFor) {
+  const ExternView v = view_of(args[0].tensor());
+  int64_t size = args[2].sym_int().hint;
+  std::vector<int64_t> values;
+  values.reserve(size_t(v.numel()));
+  with_element_type(v.dtype, [&]<class T>() {
+    const T* from = static_cast<const T*>(v.data);
+    each_element(v, [&](int64_t at) {
+      if constexpr (std::is_integral_v<T>) values.push_back(int64_t(from[at]));
+    });
+  });
+  for (int64_t n : values) {
+    if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
+    size = std::max(size, n + 1);
+  }
+  if (args[1].is_none()) {
+    Tensor out = make_tensor({size}, DType::kInt64);
+    auto* counts = out->data_as<int64_t>();
+    std::fill(counts, counts + size, 0);
+    for (int64_t n : values) counts[n]++;
+    return {out};
+  }
+  const ExternView weights = view_of(args[1].tensor());
+  Tensor out = make_tensor({size}, weights.dtype == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64);
+  const auto sum = [&](auto* sums) {
+    using S = std::remove_reference_t<decltype(*sums)>;
+    std::fill(sums, sums + size, S(0));
+    size_t i = 0;
+    with_element_type(weights.dtype, [&]<class T>() {
+      const T* w = static_cast<const T*>(weights.data);
+      each_element(weights, [&](int64_t at) { sums[values[i++]] += S(to_double(w[at])); });
+    });
+  };
+  out->dtype == DType::kFloat32 ? sum(out->data_as<float>()) : sum(out->data_as<double>());
+  return {out};
+}
+
+}  // namespace lutra

@@ -1,0 +1,585 @@
+// Scattering into a tensor: input, index (or several) and source in; input with the source's elements stored or reduced
+// where the index says, out. One walk serves index_put, index_add, index_copy, index_fill, index_reduce, scatter and
+// its kin, and the gradient of embedding.
+//
+// A walk has positions (the index's own dims, row-major) and under each a slice (the dims that no index takes).
+// Invariants:
+// 1. What meets in one element is taken in the order of the positions, at any number of threads: threads share out
+//    slices, or positions whose elements cannot meet.
+// 2. All indices are looked at before the first element is written.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "ops/extern/cpu/elements.h"
+#include "ops/extern/cpu/kernels.h"
+#include "ops/extern/cpu/strided.h"
+#include "ops/meta/index_place.h"
+
+namespace lutra {
+namespace {
+
+enum class Mode { kSet, kAdd, kMul, kMax, kMin };
+
+constexpr int64_t kBlock = 256;           // positions that are resolved at a time
+constexpr int64_t kParallelWork = 32768;  // elements below which threads cost more than they bring
+
+struct IndexOperand {
+  const ExternView* view;
+  int64_t strides[kExternDims] = {};  // by position dim
+  int64_t size = 0, stride = 0;       // of the dim it indexes, in the result
+  int64_t dim = 0;                    // for messages
+};
+
+struct Walk {
+  std::string_view op;
+  bool wraps = false;  // negative positions count from the end
+  int dims = 0;        // of positions
+  int64_t sizes[kExternDims], dst[kExternDims] = {}, src[kExternDims] = {};
+  std::vector<IndexOperand> indices;
+  int slice_dims = 0;
+  int64_t slice_sizes[kExternDims], slice_dst[kExternDims], slice_src[kExternDims];
+  // A position dim along which elements never meet, -1: none.
+  int apart = -1;
+
+  int64_t positions() const {
+    int64_t n = 1;
+    for (int d = 0; d < dims; d++) n *= sizes[d];
+    return n;
+  }
+  int64_t slice() const {
+    int64_t n = 1;
+    for (int d = 0; d < slice_dims; d++) n *= slice_sizes[d];
+    return n;
+  }
+  void add_position(int64_t size, int64_t dst_stride, int64_t src_stride) {
+    sizes[dims] = size, dst[dims] = dst_stride, src[dims] = src_stride;
+    dims++;
+  }
+  void add_slice(int64_t size, int64_t dst_stride, int64_t src_stride) {
+    if (size == 1) return;
+    slice_sizes[slice_dims] = size, slice_dst[slice_dims] = dst_stride, slice_src[slice_dims] = src_stride;
+    slice_dims++;
+  }
+};
+
+int64_t load_index(const ExternView& v, int64_t at) {
+  return v.dtype == DType::kInt64 ? static_cast<const int64_t*>(v.data)[at] : static_cast<const int32_t*>(v.data)[at];
+}
+
+// -- blocks of positions
+
+// Calls f(dst offsets, src offsets, n) for positions whose coordinate in dim `split` is in [begin, end).
+template <class F>
+void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
+  int64_t lo[kExternDims] = {}, hi[kExternDims], at[kExternDims];
+  for (int d = 0; d < w.dims; d++) {
+    hi[d] = w.sizes[d];
+    if (d == split) lo[d] = begin, hi[d] = end;
+    if (lo[d] >= hi[d]) return;
+    at[d] = lo[d];
+  }
+  const int inner = w.dims - 1;
+  int64_t to[kBlock], from[kBlock];
+  while (true) {
+    int64_t to0 = 0, from0 = 0;
+    for (int d = 0; d < inner; d++) to0 += at[d] * w.dst[d], from0 += at[d] * w.src[d];
+    const int64_t first = inner < 0 ? 0 : lo[inner], last = inner < 0 ? 1 : hi[inner];
+    const int64_t dst_step = inner < 0 ? 0 : w.dst[inner], src_step = inner < 0 ? 0 : w.src[inner];
+    for (int64_t i = first; i < last; i += kBlock) {
+      const int64_t n = std::min(kBlock, last - i);
+      for (int64_t k = 0; k < n; k++) to[k] = to0 + (i + k) * dst_step, from[k] = from0 + (i + k) * src_step;
+      for (const IndexOperand& index : w.indices) {
+        int64_t o = 0;
+        for (int d = 0; d < inner; d++) o += at[d] * index.strides[d];
+        const int64_t step = inner < 0 ? 0 : index.strides[inner];
+        for (int64_t k = 0; k < n; k++) {
+          int64_t v = load_index(*index.view, o + (i + k) * step);
+          if (w.wraps && v < 0) v += index.size;
+          to[k] += v * index.stride;
+        }
+      }
+      f(to, from, n);
+    }
+    int d = inner - 1;
+    for (; d >= 0 && ++at[d] == hi[d]; d--) at[d] = lo[d];
+    if (d < 0) return;
+  }
+}
+
+[[noreturn]] void out_of_bounds(const Walk& w, const IndexOperand& index, int64_t v) {
+  throw Error(ErrorKind::kData,
+              str(w.op, ": index ", v, " is out of bounds for dimension ", index.dim, " with size ", index.size));
+}
+
+void check_indices(const Walk& w) {
+  for (const IndexOperand& index : w.indices) {
+    const ExternView& v = *index.view;
+    const int64_t low = w.wraps ? -index.size : 0;
+    each_element(v, [&](int64_t at) {
+      const int64_t i = load_index(v, at);
+      if (i < low || i >= index.size) out_of_bounds(w, index, i);
+    });
+  }
+}
+
+// -- reducing into an element
+
+template <class T, Mode kMode>
+struct Reduce {
+  using A = typename Arithmetic<T>::type;
+  static void at(T& to, T from) {
+    if constexpr (kMode == Mode::kSet) {
+      to = from;
+    } else if constexpr (kMode == Mode::kAdd) {
+      to = T(A(to) + A(from));
+    } else if constexpr (kMode == Mode::kMul) {
+      to = T(A(to) * A(from));
+    } else if constexpr (std::is_integral_v<T>) {
+      to = kMode == Mode::kMax ? std::max(to, from) : std::min(to, from);
+    } else {
+      const A a(to), b(from);
+      if (a == a && (b != b || (kMode == Mode::kMax ? b > a : b < a))) to = from;
+    }
+  }
+};
+
+template <Mode kMode>
+struct Reduce<Bool8, kMode> {
+  static void at(Bool8& to, Bool8 from) {
+    if constexpr (kMode == Mode::kSet) {
+      to = from;
+    } else if constexpr (kMode == Mode::kAdd || kMode == Mode::kMax) {
+      to.v |= from.v;
+    } else {
+      to.v &= from.v;
+    }
+  }
+};
+
+// to + alpha * from, rounded once.
+template <class T>
+struct AddScaled {
+  double alpha;
+  void operator()(T& to, T from) const {
+    if constexpr (std::is_same_v<T, Bool8>) {
+      to.v |= from.v & (alpha != 0);
+    } else {
+      using A = typename Arithmetic<T>::type;
+      to = T(A(to) + A(element_of<A>(alpha)) * A(from));
+    }
+  }
+};
+
+template <class T, class R>
+void reduce_row(const R& reduce, T* to, const T* from, int64_t n, int64_t dst, int64_t src) {
+  if (dst == 1 && src == 1) {
+    for (int64_t i = 0; i < n; i++) reduce(to[i], from[i]);
+  } else {
+    for (int64_t i = 0; i < n; i++) reduce(to[i * dst], from[i * src]);
+  }
+}
+
+// A slice, its dim `split` cut to [begin, end).
+template <class T, class R>
+void reduce_slice(const Walk& w, const R& reduce, T* to, const T* from, int dim, int split, int64_t begin,
+                  int64_t end) {
+  const int64_t lo = dim == split ? begin : 0, hi = dim == split ? end : w.slice_sizes[dim];
+  const int64_t dst = w.slice_dst[dim], src = w.slice_src[dim];
+  if (dim + 1 == w.slice_dims) return reduce_row<T>(reduce, to + lo * dst, from + lo * src, hi - lo, dst, src);
+  for (int64_t i = lo; i < hi; i++) {
+    reduce_slice<T>(w, reduce, to + i * dst, from + i * src, dim + 1, split, begin, end);
+  }
+}
+
+template <class T, class R>
+void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor parallel) {
+  const int64_t positions = w.positions(), slice = w.slice();
+  if (positions == 0 || slice == 0) return;
+  int split = -1;  // of the slice: the longest dim
+  for (int d = 0; d < w.slice_dims; d++) {
+    if (split < 0 || w.slice_sizes[d] > w.slice_sizes[split]) split = d;
+  }
+  const auto elements = [&](const int64_t* dst, const int64_t* src, int64_t n) {
+    for (int64_t k = 0; k < n; k++) reduce(to[dst[k]], from[src[k]]);
+  };
+  const auto slices = [&](int64_t begin, int64_t end) {
+    each_block(w, -1, 0, 0, [&](const int64_t* dst, const int64_t* src, int64_t n) {
+      for (int64_t k = 0; k < n; k++) reduce_slice<T>(w, reduce, to + dst[k], from + src[k], 0, split, begin, end);
+    });
+  };
+  const auto positions_apart = [&](int64_t begin, int64_t end) {
+    each_block(w, w.apart, begin, end, [&](const int64_t* dst, const int64_t* src, int64_t n) {
+      if (w.slice_dims == 0) return elements(dst, src, n);
+      for (int64_t k = 0; k < n; k++) reduce_slice<T>(w, reduce, to + dst[k], from + src[k], 0, -1, 0, 0);
+    });
+  };
+  const bool large = positions * slice >= kParallelWork && parallel;
+  if (large && w.apart >= 0 && w.sizes[w.apart] > 1) {
+    const int64_t each = positions * slice / w.sizes[w.apart];
+    parallel(w.sizes[w.apart], std::max<int64_t>(1, kParallelWork / std::max<int64_t>(each, 1)), positions_apart);
+  } else if (large && split >= 0 && w.slice_sizes[split] >= 32) {
+    const int64_t n = w.slice_sizes[split], each = positions * slice / n;
+    parallel(n, std::max<int64_t>(16, kParallelWork / each), slices);
+  } else if (w.slice_dims == 0) {
+    each_block(w, -1, 0, 0, elements);
+  } else {
+    slices(0, w.slice_sizes[split]);
+  }
+}
+
+template <class T>
+void run_mode(const Walk& w, Mode mode, T* to, const T* from, ParallelFor parallel) {
+  switch (mode) {
+    case Mode::kSet: return run_walk<T>(w, Reduce<T, Mode::kSet>::at, to, from, parallel);
+    case Mode::kAdd: return run_walk<T>(w, Reduce<T, Mode::kAdd>::at, to, from, parallel);
+    case Mode::kMul: return run_walk<T>(w, Reduce<T, Mode::kMul>::at, to, from, parallel);
+    case Mode::kMax: return run_walk<T>(w, Reduce<T, Mode::kMax>::at, to, from, parallel);
+    case Mode::kMin: return run_walk<T>(w, Reduce<T, Mode::kMin>::at, to, from, parallel);
+  }
+}
+
+// What leaves the other operand as it is.
+template <class T>
+T identity(Mode mode) {
+  if constexpr (std::is_same_v<T, Bool8>) {
+    return Bool8{uint8_t(mode == Mode::kMul || mode == Mode::kMin)};
+  } else if constexpr (std::is_integral_v<T>) {
+    if (mode == Mode::kMax) return std::numeric_limits<T>::min();
+    if (mode == Mode::kMin) return std::numeric_limits<T>::max();
+    return T(mode == Mode::kMul);
+  } else {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    return T(mode == Mode::kMax ? -infinity : mode == Mode::kMin ? infinity : float(mode == Mode::kMul));
+  }
+}
+
+// The same walk with a source of one element for all.
+Walk constant_source(Walk w) {
+  std::fill(w.src, w.src + kExternDims, 0);
+  std::fill(w.slice_src, w.slice_src + kExternDims, 0);
+  return w;
+}
+
+// Divides what was summed by how many were: the input's own element counts where it is included, and where nothing was
+// added nothing changes.
+template <class T>
+void divide_by_counts(const Walk& w, const ExternView& out, bool include_self) {
+  // Counts lie as the result does.
+  int64_t extent = 1;
+  for (int32_t d = 0; d < out.dim; d++) extent += std::max<int64_t>(out.sizes[d] - 1, 0) * out.strides[d];
+  std::vector<int64_t> counts(size_t(extent), include_self ? 1 : 0);
+  const int64_t one = 1;
+  run_walk<int64_t>(constant_source(w), Reduce<int64_t, Mode::kAdd>::at, counts.data(), &one, nullptr);
+  T* data = static_cast<T*>(out.data);
+  each_element(out, [&](int64_t at) {
+    const int64_t n = counts[size_t(at)];
+    if (n <= 1) return;
+    if constexpr (std::is_same_v<T, Bool8>) {
+      return;
+    } else if constexpr (std::is_integral_v<T>) {
+      const auto a = int64_t(data[at]);
+      data[at] = T(a / n - (a % n != 0 && a < 0));  // floor
+    } else {
+      using A = typename Arithmetic<T>::type;
+      data[at] = T(A(data[at]) / A(T(A(n))));
+    }
+  });
+}
+
+struct Reduction {
+  Mode mode;
+  bool mean = false;
+};
+
+Reduction reduction_of(std::string_view reduce) {
+  if (reduce == "sum" || reduce == "add") return {Mode::kAdd};
+  if (reduce == "prod" || reduce == "multiply") return {Mode::kMul};
+  if (reduce == "mean") return {Mode::kAdd, true};
+  if (reduce == "amax") return {Mode::kMax};
+  if (reduce == "amin") return {Mode::kMin};
+  return {Mode::kSet};
+}
+
+// The input brought into the result, then the walk. Without include_self what is reduced into starts anew.
+void scatter(const Walk& w, const ExternCall& call, const ExternView& source, Reduction r, bool include_self) {
+  const ExternView& out = call.out[0];
+  check_indices(w);
+  if (out.data != call.in[0].data) copy_elements(call.in[0], out, call.parallel);
+  with_element_type(out.dtype, [&]<class T>() {
+    T* to = static_cast<T*>(out.data);
+    if (!include_self) {
+      const T start = identity<T>(r.mode);
+      run_mode<T>(constant_source(w), Mode::kSet, to, &start, call.parallel);
+    }
+    run_mode<T>(w, r.mode, to, static_cast<const T*>(source.data), call.parallel);
+    if (r.mean) divide_by_counts<T>(w, out, include_self);
+  });
+}
+
+// -- walks
+
+// A 0-dim tensor counts as one of shape {1}.
+int64_t size_at(const ExternView& v, int d) { return v.dim ? v.sizes[d] : 1; }
+int64_t stride_at(const ExternView& v, int d) { return v.dim ? v.strides[d] : 0; }
+int wrap(int64_t dim, const ExternView& v) { return int(dim < 0 ? dim + std::max(v.dim, 1) : dim); }
+
+// An index of the result's rank: the element at a place goes to the same place, save along dim.
+Walk elementwise_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index,
+                      const ExternView& src) {
+  Walk w;
+  w.op = op;
+  const int at = wrap(dim, out);
+  IndexOperand operand{&index};
+  operand.size = size_at(out, at), operand.stride = stride_at(out, at), operand.dim = at;
+  for (int d = 0; d < index.dim; d++) {
+    operand.strides[d] = index.strides[d];
+    const bool fits = index.dim == std::max(out.dim, 1);  // an empty index may have any rank
+    w.add_position(index.sizes[d], d == at || !fits ? 0 : stride_at(out, d), d < src.dim ? src.strides[d] : 0);
+    if (d != at && index.sizes[d] > 1 && w.apart < 0) w.apart = d;
+  }
+  w.indices.push_back(operand);
+  return w;
+}
+
+// A vector of positions along dim; src has the result's shape but there.
+Walk slice_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index, const ExternView& src) {
+  Walk w;
+  w.op = op;
+  const int at = wrap(dim, out);
+  IndexOperand operand{&index};
+  operand.size = size_at(out, at), operand.stride = stride_at(out, at), operand.dim = at;
+  operand.strides[0] = stride_at(index, 0);
+  w.indices.push_back(operand);
+  w.add_position(size_at(index, 0), 0, src.dim ? src.strides[at] : 0);
+  for (int d = 0; d < out.dim; d++) {
+    if (d != at) w.add_slice(out.sizes[d], out.strides[d], src.dim ? src.strides[d] : 0);
+  }
+  return w;
+}
+
+// Several indices that broadcast together; values broadcast to the indexing result.
+Walk put_walk(const ExternCall& call) {
+  const ExternView &out = call.out[0], &values = call.in[call.in.size() - 1];
+  const size_t count = call.in.size() - 2;
+  Walk w;
+  w.op = call.strings[0];
+  w.wraps = true;
+  int places = 0;
+  for (size_t k = 0; k < count; k++) places = std::max(places, int(call.in[1 + k].dim));
+  int64_t place_sizes[kExternDims];
+  std::fill(place_sizes, place_sizes + kExternDims, 1);
+  for (size_t k = 0; k < count; k++) {
+    const ExternView& index = call.in[1 + k];
+    IndexOperand operand{&index};
+    operand.dim = call.ints[k];
+    operand.size = out.sizes[operand.dim], operand.stride = out.strides[operand.dim];
+    for (int d = 0; d < index.dim; d++) {
+      const int at = places - index.dim + d;
+      if (index.sizes[d] != 1) place_sizes[at] = index.sizes[d], operand.strides[at] = index.strides[d];
+    }
+    w.indices.push_back(operand);
+  }
+  const int rank = out.dim - int(count) + places;
+  const auto first = int(index_place(
+      count, [&](size_t k) { return call.ints[k]; }, [&](size_t k) { return call.in[1 + k].dim; }));
+  const auto value_stride = [&](int d) {
+    const int at = d - (rank - values.dim);
+    return at < 0 || values.sizes[at] == 1 ? 0 : values.strides[at];
+  };
+  for (int d = 0; d < places; d++) w.add_position(place_sizes[d], 0, value_stride(first + d));
+  int other = 0;
+  for (int d = 0; d < out.dim; d++) {
+    if (std::find(call.ints.begin(), call.ints.begin() + long(count), d) != call.ints.begin() + long(count)) continue;
+    if (other == first) other += places;
+    w.add_slice(out.sizes[d], out.strides[d], value_stride(other++));
+  }
+  return w;
+}
+
+// A number in the place of a source.
+struct Constant {
+  alignas(8) char bytes[8];
+  ExternView view;
+  Constant(double v, DType dtype) {
+    view.data = bytes, view.dtype = dtype;
+    with_element_type(dtype, [&]<class T>() {
+      const T e = element_of<T>(v);
+      std::memcpy(bytes, &e, sizeof e);
+    });
+  }
+};
+
+// A 0-dim source brought to the result's dtype.
+Constant constant_of(const ExternView& v, DType dtype) {
+  double d = 0;
+  with_element_type(v.dtype, [&]<class T>() { d = to_double(*static_cast<const T*>(v.data)); });
+  return {d, dtype};
+}
+
+}  // namespace
+
+void run_index_put(const ExternCall& call) {
+  const bool accumulate = call.ints.back() != 0;
+  scatter(put_walk(call), call, call.in.back(), {accumulate ? Mode::kAdd : Mode::kSet}, true);
+}
+
+void run_index_add(const ExternCall& call) {
+  const Walk w = slice_walk("index_add", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  if (call.scalars[0] == 1) return scatter(w, call, call.in[2], {Mode::kAdd}, true);
+  const ExternView& out = call.out[0];
+  check_indices(w);
+  if (out.data != call.in[0].data) copy_elements(call.in[0], out, call.parallel);
+  with_element_type(out.dtype, [&]<class T>() {
+    run_walk<T>(w, AddScaled<T>{call.scalars[0]}, static_cast<T*>(out.data), static_cast<const T*>(call.in[2].data),
+                call.parallel);
+  });
+}
+
+void run_index_copy(const ExternCall& call) {
+  const Walk w = slice_walk("index_copy", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter(w, call, call.in[2], {Mode::kSet}, true);
+}
+
+void run_index_fill(const ExternCall& call) {
+  const DType type = call.out[0].dtype;
+  const Constant value = call.in.size() > 2 ? constant_of(call.in[2], type) : Constant(call.scalars[0], type);
+  Walk w = slice_walk("index_fill", call.out[0], call.ints[0], call.in[1], value.view);
+  w.wraps = true;
+  scatter(w, call, value.view, {Mode::kSet}, true);
+}
+
+void run_index_reduce(const ExternCall& call) {
+  const Walk w = slice_walk("index_reduce", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter(w, call, call.in[2], reduction_of(call.strings[0]), call.ints[1] != 0);
+}
+
+void run_scatter(const ExternCall& call) {
+  const bool tensor = call.in.size() > 2;
+  const Constant value(tensor ? 0 : call.scalars[0], call.out[0].dtype);
+  const ExternView& src = tensor ? call.in[2] : value.view;
+  const Walk w = elementwise_walk("scatter", call.out[0], call.ints[0], call.in[1], src);
+  scatter(w, call, src, reduction_of(call.strings[0]), true);
+}
+
+void run_scatter_add(const ExternCall& call) {
+  const Walk w = elementwise_walk("scatter_add", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter(w, call, call.in[2], {Mode::kAdd}, true);
+}
+
+void run_scatter_reduce(const ExternCall& call) {
+  const Walk w = elementwise_walk("scatter_reduce", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter(w, call, call.in[2], reduction_of(call.strings[0]), call.ints[1] != 0);
+}
+
+// Rows of the gradient summed into rows of zeros; those of padding_idx are left out, and with scale_grad_by_freq each
+// is divided by how often its index occurs.
+void run_embedding_backward(const ExternCall& call) {
+  const ExternView &g = call.in[0], &index = call.in[1], &out = call.out[0];
+  const int64_t pad = call.ints[1];
+  Walk w;
+  w.op = "embedding";
+  IndexOperand operand{&index};
+  operand.size = out.sizes[0], operand.stride = out.strides[0];
+  for (int d = 0; d < index.dim; d++) {
+    operand.strides[d] = index.strides[d];
+    w.add_position(index.sizes[d], 0, g.strides[d]);
+  }
+  w.indices.push_back(operand);
+  w.slice_dims = 1;
+  w.slice_sizes[0] = out.sizes[1], w.slice_dst[0] = out.strides[1], w.slice_src[0] = g.strides[g.dim - 1];
+  check_indices(w);
+  with_element_type(out.dtype, [&]<class T>() {
+    T* to = static_cast<T*>(out.data);
+    std::memset(static_cast<void*>(to), 0, size_t(out.numel()) * sizeof(T));
+    const T* from = static_cast<const T*>(g.data);
+    std::vector<int64_t> counts;
+    if (call.ints[2]) {
+      counts.assign(size_t(out.sizes[0]), 0);
+      each_element(index, [&](int64_t at) { counts[size_t(load_index(index, at))]++; });
+    }
+    const auto columns = [&](int64_t begin, int64_t end) {
+      each_block(w, -1, 0, 0, [&](const int64_t* dst, const int64_t* src, int64_t n) {
+        for (int64_t k = 0; k < n; k++) {
+          const int64_t row = dst[k] / out.strides[0];
+          if (row == pad) continue;
+          if (counts.empty()) {
+            reduce_slice<T>(w, Reduce<T, Mode::kAdd>::at, to + dst[k], from + src[k], 0, 0, begin, end);
+          } else {
+            const double scale = 1.0 / double(counts[size_t(row)]);
+            reduce_slice<T>(w, AddScaled<T>{scale}, to + dst[k], from + src[k], 0, 0, begin, end);
+          }
+        }
+      });
+    };
+    const int64_t n = out.sizes[1], rows = w.positions();
+    if (rows * n == 0) return;
+    if (rows * n < kParallelWork || !call.parallel) return columns(0, n);
+    call.parallel(n, std::max<int64_t>(16, kParallelWork / rows), columns);
+  });
+}
+
+// -- masks
+
+namespace {
+
+ExternView broadcast_to(const ExternView& v, const ExternView& shape) {
+  ExternView r = v;
+  r.dim = shape.dim;
+  for (int d = 0; d < shape.dim; d++) {
+    const int at = d - (shape.dim - v.dim);
+    r.sizes[d] = shape.sizes[d];
+    r.strides[d] = at < 0 || v.sizes[at] == 1 ? 0 : v.strides[at];
+  }
+  return r;
+}
+
+}  // namespace
+
+void run_masked_scatter(const ExternCall& call) {
+  const ExternView &out = call.out[0], &source = call.in[2];
+  const ExternView mask = broadcast_to(call.in[1], out);
+  const auto* m = static_cast<const uint8_t*>(mask.data);
+  int64_t count = 0;
+  each_element(mask, [&](int64_t at) { count += m[at] != 0; });
+  const int64_t have = source.numel();
+  if (call.op == OpId::masked_assign && count != have) {
+    throw Error(ErrorKind::kData, str("index: ", have, " values for ", count, " places where the mask is true"));
+  }
+  if (count > have) {
+    throw Error(ErrorKind::kData, str("masked_scatter: the mask has ", count, " true elements, source has ", have));
+  }
+  if (out.data != call.in[0].data) copy_elements(broadcast_to(call.in[0], out), out, call.parallel);
+  with_element_type(out.dtype, [&]<class T>() {
+    std::unique_ptr<T[]> packed(new T[size_t(std::max<int64_t>(count, 1))]);
+    int64_t n = 0;
+    const T* from = static_cast<const T*>(source.data);
+    each_element(source, [&](int64_t at) {
+      if (n < count) packed[size_t(n++)] = from[at];
+    });
+    n = 0;
+    T* to = static_cast<T*>(out.data);
+    each_pair(out, mask, [&](int64_t at, int64_t at_mask) {
+      if (m[at_mask]) to[at] = packed[size_t(n++)];
+    });
+  });
+}
+
+void run_masked_gather(const ExternCall& call) {
+  const ExternView &in = call.in[0], &out = call.out[0];
+  const ExternView mask = broadcast_to(call.in[1], in);
+  const auto* m = static_cast<const uint8_t*>(mask.data);
+  with_element_type(out.dtype, [&]<class T>() {
+    T* to = static_cast<T*>(out.data);
+    const T* from = static_cast<const T*>(in.data);
+    const int64_t size = out.numel();
+    int64_t n = 0;
+    each_pair(in, mask, [&](int64_t at, int64_t at_mask) {
+      if (m[at_mask] && n < size) to[n++] = from[at];
+    });
+    std::memset(static_cast<void*>(to + n), 0, size_t(size - n) * sizeof(T));
+  });
+}
+
+}  // namespace lutra

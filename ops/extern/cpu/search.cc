@@ -1,0 +1,193 @@
+// searchsorted, isin and histc: elements in; for each where it belongs among others, whether it is one of them, or how
+// many there are in each range, out.
+#include <algorithm>
+
+#include "ops/extern/cpu/kernels.h"
+#include "ops/extern/cpu/order.h"
+#include "ops/extern/cpu/strided.h"
+
+namespace lutra {
+namespace {
+
+constexpr int64_t kGrain = 4096;  // elements worth a thread
+
+// What elements of T compare as.
+template <class T>
+auto comparable(T v) {
+  if constexpr (std::is_same_v<T, Bool8>) {
+    return v.v;
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    return v;
+  } else {
+    return float(v);
+  }
+}
+
+// The first of n places whose boundary is not below v (kRight: above v); a NaN is above all.
+template <class T, class At>
+int64_t search(const At& boundary, int64_t n, T v, bool right) {
+  int64_t low = 0, high = n;
+  const auto value = comparable(v);
+  while (low < high) {
+    const int64_t mid = low + (high - low) / 2;
+    const auto b = comparable(boundary(mid));
+    if (right ? !(b > value) : !(b >= value)) {
+      low = mid + 1;
+    } else {
+      high = mid;
+    }
+  }
+  return low;
+}
+
+int64_t offset_of(const ExternView& v, int64_t i, int dims) {
+  int64_t o = 0;
+  for (int d = dims; d-- > 0;) o += i % v.sizes[d] * v.strides[d], i /= v.sizes[d];
+  return o;
+}
+
+void check_sorter(const ExternView& sorter, int64_t n) {
+  each_element(sorter, [&](int64_t at) {
+    const int64_t v = static_cast<const int64_t*>(sorter.data)[at];
+    if (v < 0 || v >= n) {
+      throw Error(ErrorKind::kData, str("searchsorted: the sorter has ", v, ", beyond the ", n, " boundaries"));
+    }
+  });
+}
+
+// A view of a dtype: the one given, or a contiguous copy.
+struct Converted {
+  std::vector<char> own;
+  ExternView view;
+
+  Converted(const ExternView& v, DType type) : view(v) {
+    if (v.dtype == type || !v.data) return;
+    own.resize(size_t(v.numel()) * size_of(type));
+    view.data = own.data(), view.dtype = type;
+    int64_t stride = 1;
+    for (int d = v.dim; d-- > 0;) view.strides[d] = stride, stride *= v.sizes[d];
+    with_element_type(v.dtype, [&]<class From>() {
+      with_element_type(type, [&]<class To>() {
+        To* to = reinterpret_cast<To*>(own.data());
+        const From* from = static_cast<const From*>(v.data);
+        each_element(v, [&](int64_t at) {
+          if constexpr (std::is_integral_v<From> && std::is_integral_v<To>) {
+            *to++ = To(from[at]);
+          } else {
+            *to++ = element_of<To>(to_double(from[at]));
+          }
+        });
+      });
+    });
+  }
+};
+
+template <class T>
+void search_all(const ExternCall& call, const ExternView& sorted, const ExternView& input, const T* values,
+                bool right) {
+  const ExternView& out = call.out[0];
+  const ExternView& sorter = call.in.back();
+  const int last = sorted.dim - 1;
+  const int64_t n = sorted.sizes[last], each = input.dim ? input.sizes[input.dim - 1] : 1;
+  if (sorter.data) check_sorter(sorter, n);
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) {
+      const int64_t row = sorted.dim > 1 ? i / each : 0;
+      const T* b = static_cast<const T*>(sorted.data) + offset_of(sorted, row, last);
+      const T v = values[offset_of(input, i, input.dim)];
+      int64_t at = 0;
+      if (sorter.data) {
+        const auto* order = static_cast<const int64_t*>(sorter.data) + offset_of(sorter, row, last);
+        const auto boundary = [&](int64_t k) { return b[order[k * sorter.strides[last]] * sorted.strides[last]]; };
+        at = search<T>(boundary, n, v, right);
+      } else {
+        at = search<T>([&](int64_t k) { return b[k * sorted.strides[last]]; }, n, v, right);
+      }
+      if (out.dtype == DType::kInt32) {
+        static_cast<int32_t*>(out.data)[i] = int32_t(at);
+      } else {
+        static_cast<int64_t*>(out.data)[i] = at;
+      }
+    }
+  };
+  const int64_t total = input.numel();
+  call.parallel ? call.parallel(total, kGrain, body) : body(0, total);
+}
+
+}  // namespace
+
+void run_searchsorted(const ExternCall& call) {
+  const bool right = call.ints[1] != 0 || call.strings[0] == "right";
+  const bool number = call.in.size() == 2;  // boundaries and sorter
+  const DType type = number ? call.in[0].dtype : promote_types(call.in[0].dtype, call.in[1].dtype);
+  const Converted sorted(call.in[0], type), input(number ? ExternView() : call.in[1], type);
+  with_element_type(type, [&]<class T>() {
+    const T value = number ? element_of<T>(call.scalars[0]) : T();
+    search_all<T>(call, sorted.view, input.view, number ? &value : static_cast<const T*>(input.view.data), right);
+  });
+}
+
+void run_isin(const ExternCall& call) {
+  const ExternView &in = call.in[0], &tests = call.in[1], &out = call.out[0];
+  const bool invert = call.ints[0] != 0;
+  auto* to = static_cast<uint8_t*>(out.data);
+  with_element_type(in.dtype, [&]<class T>() {
+    using K = order::Key<T>;
+    std::vector<K> keys;
+    const T* test = static_cast<const T*>(tests.data);
+    const auto is_nan = [](T v) { return comparable(v) != comparable(v); };
+    each_element(tests, [&](int64_t at) {
+      if (!is_nan(test[at])) keys.push_back(order::key(test[at]));
+    });
+    std::sort(keys.begin(), keys.end());
+    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    const T* from = static_cast<const T*>(in.data);
+    const auto body = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) {
+        const T v = from[offset_of(in, i, in.dim)];
+        const bool found = !is_nan(v) && std::binary_search(keys.begin(), keys.end(), order::key(v));
+        to[i] = found != invert;
+      }
+    };
+    call.parallel ? call.parallel(in.numel(), kGrain, body) : body(0, in.numel());
+  });
+}
+
+// PyTorch's: equal ranges from min to max (the elements' own where both are 0), the last one closed.
+void run_histc(const ExternCall& call) {
+  const ExternView &in = call.in[0], &out = call.out[0];
+  const int64_t bins = out.sizes[0];
+  with_element_type(in.dtype, [&]<class T>() {
+    if constexpr (!std::is_integral_v<T> && !std::is_same_v<T, Bool8>) {
+      using A = typename Arithmetic<T>::type;
+      const T* from = static_cast<const T*>(in.data);
+      A low = A(T(A(call.scalars[0]))), high = A(T(A(call.scalars[1])));
+      if (low == high && in.numel() > 0) {
+        low = std::numeric_limits<A>::infinity(), high = -low;
+        bool nan = false;
+        each_element(in, [&](int64_t at) {
+          const A v(from[at]);
+          low = std::min(low, v), high = std::max(high, v), nan |= v != v;
+        });
+        if (nan) low = high = std::numeric_limits<A>::quiet_NaN();
+      }
+      if (low == high) low -= 1, high += 1;
+      if (!std::isfinite(low) || !std::isfinite(high)) {
+        throw Error(ErrorKind::kData, str("histc: the range from ", low, " to ", high, " is not finite"));
+      }
+      if (low > high) throw Error(ErrorKind::kData, "histc: max must not be less than min");
+      std::vector<int64_t> counts(size_t(bins), 0);
+      each_element(in, [&](int64_t at) {
+        const A v(from[at]);
+        if (!(v >= low && v <= high)) return;
+        const auto bin = int64_t((v - low) * A(bins) / (high - low));
+        counts[size_t(std::min(bin, bins - 1))]++;
+      });
+      for (int64_t i = 0; i < bins; i++) static_cast<T*>(out.data)[i] = T(A(counts[size_t(i)]));
+    } else {
+      fail_internal("histc of integers");
+    }
+  });
+}
+
+}  // namespace lutra

@@ -1,0 +1,242 @@
+// sort and topk: a tensor in; along one dim its elements in order, and where they stood, out. Equal elements keep their
+// order and NaNs are the largest, so there is one right answer, whatever the method and the threads.
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include "ops/extern/cpu/kernels.h"
+#include "ops/extern/cpu/order.h"
+#include "ops/extern/cpu/strided.h"
+
+namespace lutra {
+namespace {
+
+constexpr int64_t kRadixFrom = 256;         // elements from which counting beats comparing
+constexpr int64_t kParallelRow = 1 << 16;   // and a row is shared out
+constexpr int64_t kParallelWork = 1 << 14;  // elements of rows worth a thread
+constexpr int kParts = 4;                   // of a row that is shared out
+
+// A key and a position, ordered by both: a word where the key leaves room for the position.
+struct Narrow {
+  uint64_t word;
+  static Narrow make(uint64_t key, uint32_t at) { return {key << 32 | at}; }
+  uint32_t at() const { return uint32_t(word); }
+  uint64_t key() const { return word >> 32; }
+  bool operator<(const Narrow& o) const { return word < o.word; }
+};
+struct Wide {
+  uint64_t value;
+  uint32_t position;
+  static Wide make(uint64_t key, uint32_t at) { return {key, at}; }
+  uint32_t at() const { return position; }
+  uint64_t key() const { return value; }
+  bool operator<(const Wide& o) const { return value != o.value ? value < o.value : position < o.position; }
+};
+template <class T>
+using Item = std::conditional_t<(sizeof(T) > 4), Wide, Narrow>;
+
+// Counting sort by digits of kBits, the lowest first; passes in which all digits are equal are left out.
+template <class I, int kBits>
+class Radix {
+ public:
+  Radix(I* items, I* spare, int64_t n, int key_bits, ParallelFor parallel)
+      : a_(items), b_(spare), n_(n), key_bits_(key_bits) {
+    parts_ = parallel && n >= kParallelRow ? kParts : 1;
+    parallel_ = parallel;
+  }
+
+  // Returns where the sorted items are.
+  I* run() {
+    for (int shift = 0; shift < key_bits_; shift += kBits) pass(shift);
+    return a_;
+  }
+
+ private:
+  static constexpr int kDigits = 1 << kBits;
+
+  int64_t begin(int part) const { return n_ / parts_ * part + std::min<int64_t>(part, n_ % parts_); }
+
+  template <class F>
+  void each_part(const F& f) {
+    if (parts_ == 1) return f(0);
+    parallel_(parts_, 1, [&](int64_t lo, int64_t hi) {
+      for (int64_t p = lo; p < hi; p++) f(int(p));
+    });
+  }
+
+  void pass(int shift) {
+    each_part([&](int p) {
+      auto& count = counts_[size_t(p)];
+      count.fill(0);
+      for (int64_t i = begin(p), end = begin(p + 1); i < end; i++) count[a_[i].key() >> shift & (kDigits - 1)]++;
+    });
+    int64_t sum = 0;
+    for (int d = 0; d < kDigits; d++) {
+      int64_t here = 0;
+      for (int p = 0; p < parts_; p++) {
+        const int64_t c = counts_[size_t(p)][size_t(d)];
+        counts_[size_t(p)][size_t(d)] = sum + here;
+        here += c;
+      }
+      if (here == n_) return;  // one digit for all
+      sum += here;
+    }
+    each_part([&](int p) {
+      auto& to = counts_[size_t(p)];
+      for (int64_t i = begin(p), end = begin(p + 1); i < end; i++) {
+        b_[to[a_[i].key() >> shift & (kDigits - 1)]++] = a_[i];
+      }
+    });
+    std::swap(a_, b_);
+  }
+
+  I *a_, *b_;
+  int64_t n_;
+  int key_bits_, parts_;
+  ParallelFor parallel_;
+  std::array<std::array<int64_t, kDigits>, kParts> counts_;
+};
+
+// Memory that one thread sorts its rows in.
+template <class T>
+struct Row {
+  using I = Item<T>;
+  std::unique_ptr<I[]> items, spare;
+  I* sorted = nullptr;
+  int64_t capacity = 0;
+
+  void load(const T* from, int64_t n, int64_t stride, bool descending) {
+    if (n > capacity) items.reset(new I[size_t(n)]), spare.reset(new I[size_t(n)]), capacity = n;
+    using K = order::Key<T>;
+    for (int64_t i = 0; i < n; i++) {
+      const K k = order::key(from[i * stride]);
+      items[size_t(i)] = I::make(descending ? K(~k) : k, uint32_t(i));
+    }
+  }
+  void sort(int64_t n, ParallelFor parallel) {
+    constexpr int kKeyBits = int(8 * sizeof(order::Key<T>));
+    sorted = items.get();
+    if (n < kRadixFrom) {
+      std::sort(sorted, sorted + n);
+    } else if (n < 8192 || kKeyBits <= 16) {
+      sorted = std::make_unique<Radix<I, 8>>(items.get(), spare.get(), n, kKeyBits, parallel)->run();
+    } else {
+      sorted = std::make_unique<Radix<I, 11>>(items.get(), spare.get(), n, kKeyBits, parallel)->run();
+    }
+  }
+  // The first k in order. What cannot be among them is passed over; the rest is thinned out whenever it is twice k.
+  void select(const T* from, int64_t n, int64_t stride, bool descending, int64_t k) {
+    if (k * 4 >= n) {
+      load(from, n, stride, descending);
+      return sort(n, nullptr);
+    }
+    const int64_t room = 2 * k + 64;
+    if (room > capacity) items.reset(new I[size_t(room)]), spare.reset(new I[size_t(room)]), capacity = room;
+    using K = order::Key<T>;
+    int64_t kept = 0;
+    bool full = false;
+    K worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+      const K key = order::key(from[i * stride]), rank = descending ? K(~key) : key;
+      if (full && rank >= worst) continue;  // an equal one that came before is better
+      items[size_t(kept++)] = I::make(rank, uint32_t(i));
+      if (kept < room) continue;
+      std::nth_element(items.get(), items.get() + k - 1, items.get() + kept);
+      worst = K(items[size_t(k - 1)].key());
+      kept = k, full = true;
+    }
+    sorted = items.get();
+    if (kept > k) std::nth_element(sorted, sorted + k - 1, sorted + kept);
+    std::sort(sorted, sorted + k);
+  }
+};
+
+// The rows of a view along dim, numbered in row-major order of the other dims.
+struct Rows {
+  const ExternView& v;
+  int dim;
+  int64_t count() const {
+    int64_t n = 1;
+    for (int d = 0; d < v.dim; d++) n *= d == dim ? 1 : v.sizes[d];
+    return n;
+  }
+  int64_t offset(int64_t row) const {
+    int64_t o = 0;
+    for (int d = v.dim; d-- > 0;) {
+      if (d == dim) continue;
+      o += row % v.sizes[d] * v.strides[d];
+      row /= v.sizes[d];
+    }
+    return o;
+  }
+  int64_t size() const { return v.dim ? v.sizes[dim] : 1; }
+  int64_t stride() const { return v.dim ? v.strides[dim] : 1; }
+};
+
+template <class T>
+void put_sorted(const Row<T>& row, const T* from, int64_t stride, T* values, int64_t value_stride, int64_t* indices,
+                int64_t index_stride, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; i++) {
+    const uint32_t at = row.sorted[i].at();
+    values[i * value_stride] = from[int64_t(at) * stride];
+    indices[i * index_stride] = at;
+  }
+}
+
+// kSelect: only the first k of each row.
+template <class T>
+void order_rows(const ExternCall& call, int64_t dim, bool descending, bool select) {
+  const int at = int(dim < 0 ? dim + std::max(call.in[0].dim, 1) : dim);
+  const Rows in{call.in[0], at}, values{call.out[0], at}, indices{call.out[1], at};
+  const int64_t n = in.size(), k = values.size(), rows = in.count();
+  if (n == 0 || k == 0 || rows == 0) return;
+  if (n > int64_t(UINT32_MAX)) fail(name(call.op), ": dim ", at, " of size ", n, " is too large");
+  const T* from = static_cast<const T*>(call.in[0].data);
+  T* to = static_cast<T*>(call.out[0].data);
+  auto* where = static_cast<int64_t*>(call.out[1].data);
+  const bool share_row = !select && rows == 1 && n >= kParallelRow && call.parallel;
+  const auto body = [&](int64_t begin, int64_t end) {
+    Row<T> row;
+    for (int64_t r = begin; r < end; r++) {
+      const T* x = from + in.offset(r);
+      if (select) {
+        row.select(x, n, in.stride(), descending, k);
+      } else {
+        row.load(x, n, in.stride(), descending);
+        row.sort(n, share_row ? call.parallel : nullptr);
+      }
+      const auto put = [&](int64_t lo, int64_t hi) {
+        put_sorted<T>(row, x, in.stride(), to + values.offset(r), values.stride(), where + indices.offset(r),
+                      indices.stride(), lo, hi);
+      };
+      share_row ? call.parallel(k, kParallelWork, put) : put(0, k);
+    }
+  };
+  if (rows == 1 || !call.parallel) return body(0, rows);
+  call.parallel(rows, std::max<int64_t>(1, kParallelWork / n), body);
+}
+
+}  // namespace
+
+void run_sort(const ExternCall& call) {
+  with_element_type(call.in[0].dtype, [&]<class T>() { order_rows<T>(call, call.ints[0], call.ints[1] != 0, false); });
+}
+
+void run_topk(const ExternCall& call) {
+  with_element_type(call.in[0].dtype, [&]<class T>() { order_rows<T>(call, call.ints[1], call.ints[2] != 0, true); });
+}
+
+std::vector<uint32_t> stable_order(const ExternView& v, ParallelFor parallel) {
+  const int64_t n = v.numel();
+  LUTRA_CHECK(v.dim <= 1 && n <= int64_t(UINT32_MAX));
+  std::vector<uint32_t> out(size_t(n), 0);
+  with_element_type(v.dtype, [&]<class T>() {
+    Row<T> row;
+    row.load(static_cast<const T*>(v.data), n, v.dim ? v.strides[0] : 1, false);
+    row.sort(n, parallel);
+    for (int64_t i = 0; i < n; i++) out[size_t(i)] = row.sorted[i].at();
+  });
+  return out;
+}
+
+}  // namespace lutra

@@ -1,0 +1,47 @@
+// Walks over strided views in row-major order of their indices.
+#pragma once
+#include "ops/extern/extern.h"
+
+namespace lutra {
+
+// Calls f(offset in a, offset in b) for each index of two views of one shape.
+template <class F>
+void each_pair(const ExternView& a, const ExternView& b, F&& f) {
+  int64_t at[kExternDims] = {};
+  if (a.numel() == 0) return;
+  const int inner = a.dim - 1;
+  if (inner < 0) return f(int64_t(0), int64_t(0));
+  const int64_t n = a.sizes[inner], sa = a.strides[inner], sb = b.strides[inner];
+  int64_t oa = 0, ob = 0;
+  while (true) {
+    for (int64_t i = 0; i < n; i++) f(oa + i * sa, ob + i * sb);
+    int d = inner - 1;
+    for (; d >= 0; d--) {
+      oa += a.strides[d], ob += b.strides[d];
+      if (++at[d] < a.sizes[d]) break;
+      oa -= at[d] * a.strides[d], ob -= at[d] * b.strides[d];
+      at[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+template <class F>
+void each_element(const ExternView& v, F&& f) {
+  each_pair(v, v, [&](int64_t at, int64_t) { f(at); });
+}
+
+// Whether the elements lie side by side in row-major order.
+inline bool is_contiguous(const ExternView& v) {
+  int64_t want = 1;
+  for (int d = v.dim; d-- > 0;) {
+    if (v.sizes[d] != 1 && v.strides[d] != want) return false;
+    want *= v.sizes[d];
+  }
+  return true;
+}
+
+// from into to, of one shape and dtype.
+void copy_elements(const ExternView& from, const ExternView& to, ParallelFor parallel);
+
+}  // namespace lutra

@@ -1,0 +1,110 @@
+// What composite gathering, sorting and searching ops mean.
+#include <limits>
+
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+Tensor flat(const Tensor& t) { return reshape(t, Sizes{t->numel()}); }
+
+// Positions counted from the end, from the start.
+Tensor wrapped(const Tensor& index, SymInt size) {
+  return where(lt(index, int_arg(0)), add(index, Scalar::of_sym(size)), index);
+}
+
+// An operand as a tensor of dtype.
+Tensor tensor_of(const Value& v, DType type, Device device) {
+  return v.is<Tensor>() ? to_dtype(v.as<Tensor>(), type) : full({}, v.as<Scalar>(), type, device);
+}
+
+}  // namespace
+
+Results decompose_take(const Args& args) {
+  return {
+      op1(OpId::index, {flat(args[0].tensor()), std::vector<Tensor>{args[1].tensor()}, Sizes{0}, std::string("take")})};
+}
+
+Results decompose_put(const Args& args) {
+  Tensor x = args[0].tensor();
+  std::vector<Tensor> index{flat(args[1].tensor())};
+  Tensor r = op1(OpId::index_put, {flat(x), index, Sizes{0}, flat(args[2].tensor()), args[3], std::string("put")});
+  return {conform(OpId::put, args, reshape(r, x->sizes))};
+}
+
+Results decompose_take_along_dim(const Args& args) {
+  Tensor x = args[0].tensor(), index = args[1].tensor();
+  if (args[2].is_none()) return {gather(flat(x), int_arg(0), wrapped(flat(index), x->numel()))};
+  if (x->sizes.empty()) return {gather(x, int_arg(0), wrapped(index, 1))};
+  const auto d = size_t(wrap_dim(OpId::take_along_dim, args[2].sym_int().guard(), x->sizes.size()));
+  Sizes sizes = info(OpId::take_along_dim).meta(OpId::take_along_dim, args)[0].sizes, wide = sizes;
+  wide[d] = x->sizes[d];
+  if (!same_sizes(wide, x->sizes)) x = expand(x, wide);
+  if (!same_sizes(sizes, index->sizes)) index = expand(index, sizes);
+  return {gather(x, int_arg(int64_t(d)), wrapped(index, x->sizes[d]))};
+}
+
+Results decompose_argsort(const Args& args) { return {call_op(OpId::sort, args)[1]}; }
+Results decompose_msort(const Args& args) { return {call_op(OpId::sort, {args[0], int_arg(0)})[0]}; }
+
+namespace {
+// The element at position k (a tensor of the row's shape with keepdim) of each sorted row.
+Results pick_of_rows(const Tensor& x, const Value& dim, const Tensor& k, bool keepdim) {
+  const Results sorted = call_op(OpId::sort, {x, dim});
+  Results out{gather(sorted[0], dim, k), gather(sorted[1], dim, k)};
+  if (keepdim) return out;
+  for (Tensor& t : out) t = op1(OpId::squeeze, {t, Sizes{dim.sym_int()}});
+  return out;
+}
+
+// Where a row's median stands when it is sorted: at its first NaN if it has one, or among the others alone.
+Tensor median_place(const Tensor& x, int64_t d, bool ignore_nan) {
+  const Scalar n = Scalar::of_sym(x->sizes[size_t(d)]);
+  Tensor numbers = sum(to_dtype(op1(OpId::logical_not, {op1(OpId::isnan, {x})}), DType::kInt64), {d}, true);
+  Tensor middle = floor_divide(sub(numbers, int_arg(1)), int_arg(2));
+  if (ignore_nan) return where(lt(middle, int_arg(0)), int_arg(0), middle);
+  return where(eq(numbers, n), middle, numbers);
+}
+}  // namespace
+
+Results decompose_kthvalue(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
+  const int64_t d = wrap_dim(OpId::kthvalue, args[2].sym_int().guard(), x->sizes.size());
+  const Results sorted = call_op(OpId::sort, {x, int_arg(d)});
+  const Value place = Scalar::of_sym(args[1].sym_int() - 1);
+  Results out;
+  for (const Tensor& t : sorted) {
+    Tensor one = op1(OpId::select, {t, int_arg(d), place});
+    if (args[3].as<bool>()) one = unsqueeze(one, int_arg(d));
+    out.push_back(op1(OpId::clone, {one, std::string("contiguous_format")}));
+  }
+  return out;
+}
+
+Results decompose_median_dim(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
+  const int64_t d = wrap_dim(OpId::median_dim, args[1].sym_int().guard(), x->sizes.size());
+  return pick_of_rows(x, int_arg(d), median_place(x, d, args[3].as<bool>()), args[2].as<bool>());
+}
+
+Results decompose_median_all(const Args& args) {
+  Tensor x = flat(args[0].tensor());
+  if (x->sizes[0] == 0) return {full({}, std::numeric_limits<double>::quiet_NaN(), x->dtype, x->device())};
+  return {pick_of_rows(x, int_arg(0), median_place(x, 0, args[1].as<bool>()), false)[0]};
+}
+
+Results decompose_bucketize(const Args& args) {
+  return {op1(OpId::searchsorted, {args[1], args[0], args[2], args[3]})};
+}
+
+Results decompose_isin(const Args& args) {
+  if (!args[0].is<Tensor>() && !args[1].is<Tensor>()) fail("isin: at least one argument must be a tensor");
+  const DType type = result_type(args, {0, 1});
+  const Device device = (args[0].is<Tensor>() ? args[0] : args[1]).tensor()->device();
+  return {op1(OpId::isin_tensors, {tensor_of(args[0], type, device), flat(tensor_of(args[1], type, device)), args[3]})};
+}
+
+}  // namespace lutra

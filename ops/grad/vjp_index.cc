@@ -1,0 +1,249 @@
+// vjp rules of gathering, scattering and sorting: what a gather reads, its gradient scatters, and the other way round.
+#include "ops/grad/emit.h"
+#include "ops/grad/vjp.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+Tensor zeros_of(const Tensor& x) { return full(x->sizes, 0.0, x->dtype, x->device()); }
+
+// The gradient of src, whose elements were taken where index has a place.
+void need_same_shape(const VjpContext& ctx, const Tensor& index, const Tensor& src) {
+  if (same_sizes(index->sizes, src->sizes)) return;
+  fail(name(ctx.op), ": the gradient of src needs an index of its shape ", to_string(src->sizes), ", got ",
+       to_string(index->sizes));
+}
+
+Tensor index_fill(const Tensor& t, const Value& dim, const Value& index) {
+  return op1(OpId::index_fill, {t, dim, index, Scalar(0.0)});
+}
+
+Tensor scatter_value(const Tensor& t, const Value& dim, const Value& index, Value src) {
+  return op1(OpId::scatter, {t, dim, index, std::move(src)});
+}
+
+}  // namespace
+
+// -- gathering
+
+LUTRA_VJP(gather, "0:a2") { ctx.give(0, scatter_add(zeros_of(ctx.arg(0)), ctx.args[1], ctx.arg(2), ctx.grads[0])); }
+
+LUTRA_VJP(index_select, "0:a2") { ctx.give(0, index_add(zeros_of(ctx.arg(0)), ctx.args[1], ctx.arg(2), ctx.grads[0])); }
+
+LUTRA_VJP(index, "0:a1") {
+  ctx.give(0, op1(OpId::index_put, {zeros_of(ctx.arg(0)), ctx.args[1], ctx.args[2], ctx.grads[0], true}));
+}
+
+LUTRA_VJP(embedding, "1:a0") {
+  const Value pad = ctx.args[2].is_none() ? Value(int_arg(-1)) : ctx.args[2];
+  int64_t at = -1;
+  const SymInt n = ctx.arg(1)->sizes[0];
+  if (!ctx.args[2].is_none()) at = pad.sym_int().guard();
+  // A padding_idx counted from the end is brought to one from the start; -1 stands for none.
+  const bool from_end = !ctx.args[2].is_none() && at < 0;
+  Scalar position = from_end ? Scalar::of_int(at + n.guard()) : int_arg(at);
+  ctx.give(1,
+           op1(OpId::embedding_dense_backward, {ctx.grads[0], ctx.arg(0), Scalar::of_sym(n), position, ctx.args[5]}));
+}
+
+LUTRA_VJP(embedding_dense_backward, "0:a1") {
+  if (ctx.args[4].as<bool>()) fail("embedding: its second derivative with scale_grad_by_freq is not implemented");
+  Tensor g = op1(OpId::embedding, {ctx.arg(1), ctx.grads[0]});
+  const SymInt pad = ctx.args[3].sym_int();
+  if (pad.hint >= 0) {
+    Tensor padded = unsqueeze(eq(ctx.arg(1), Scalar::of_sym(pad)), int_arg(-1));
+    g = op1(OpId::masked_fill, {g, padded, Scalar(0.0)});
+  }
+  ctx.give(0, g);
+}
+
+// -- scattering along a dim
+
+LUTRA_VJP(scatter_add, "3:a2") {
+  if (ctx.needs(0)) ctx.give(0, ctx.grads[0]);
+  if (!ctx.needs(3)) return;
+  need_same_shape(ctx, ctx.arg(2), ctx.arg(3));
+  ctx.give(3, gather(ctx.grads[0], ctx.args[1], ctx.args[2]));
+}
+
+LUTRA_VJP(scatter, "0:a2 3:a2") {
+  if (!ctx.args[4].is_none()) fail("scatter: with reduce it is not differentiable; use scatter_reduce or scatter_add");
+  const Tensor& g = ctx.grads[0];
+  if (ctx.needs(0)) ctx.give(0, scatter_value(g, ctx.args[1], ctx.args[2], Scalar(0.0)));
+  if (!ctx.needs(3)) return;
+  need_same_shape(ctx, ctx.arg(2), ctx.arg(3));
+  ctx.give(3, gather(g, ctx.args[1], ctx.args[2]));
+}
+
+namespace {
+
+// The gradient of a reduction that scatters, as PyTorch's: `spread` brings a value of the result's shape to src's, and
+// `collect` adds one of src's shape into one of the result's.
+struct ReduceGrad {
+  VjpContext& ctx;
+  std::string reduce;
+  bool include_self;
+  std::function<Tensor(const Tensor&)> spread;
+  std::function<Tensor(const Tensor& into, const Tensor&)> collect;
+  std::function<Tensor(const Tensor&)> without_self;  // zeros where something was scattered
+  std::function<Tensor(const Tensor&, const Tensor&, const char*)> reduce_with;
+  Tensor self_grad = Tensor();
+
+  void give(const Tensor& self, const Tensor& src) {
+    if (!include_self && self) self_grad = without_self(self);
+    if (ctx.needs(0)) ctx.give(0, self_grad);
+    if (ctx.needs(3)) ctx.give(3, reshape(src, ctx.arg(3)->sizes));
+  }
+
+  void run() {
+    const Tensor &g = ctx.grads[0], x = ctx.arg(0), src = ctx.arg(3), r = ctx.results[0];
+    if (reduce == "sum") {
+      self_grad = g;
+      give(g, ctx.needs(3) ? spread(g) : Tensor());
+    } else if (reduce == "mean") {
+      Tensor start = full(x->sizes, include_self ? 1.0 : 0.0, x->dtype, x->device());
+      Tensor count = collect(start, full(src->sizes, 1.0, x->dtype, x->device()));
+      count = where(eq(count, Scalar(0.0)), Scalar(1.0), count);
+      self_grad = div(g, to_dtype(count, g->dtype));
+      give(self_grad, ctx.needs(3) ? spread(div(g, to_dtype(count, g->dtype))) : Tensor());
+    } else if (reduce == "prod") {
+      product(g, x, src, r);
+    } else {
+      extreme(g, x, src, r);
+    }
+  }
+
+  // Without zeros the other factors are result / factor; a lone zero is left out of the product instead.
+  void product(const Tensor& g, const Tensor& x, const Tensor& src, const Tensor& r) {
+    if (ctx.needs(0)) {
+      Tensor masked = where(eq(x, Scalar(0.0)), Scalar(1.0), x);
+      self_grad = div(mul(g, reduce_with(masked, src, "prod")), masked);
+    }
+    Tensor to_src;
+    if (ctx.needs(3)) {
+      Tensor zero = eq(src, Scalar(0.0));
+      Tensor zeros = spread(collect(zeros_of(x), to_dtype(zero, x->dtype)));
+      Tensor single = logical_and(zero, eq(zeros, Scalar(1.0)));
+      Tensor without = reduce_with(x, where(single, Scalar(1.0), src), "prod");
+      to_src = where(single, spread(mul(g, without)), div(spread(mul(g, r)), where(zero, Scalar(1.0), src)));
+    }
+    give(self_grad, to_src);
+  }
+
+  // Shared evenly among those equal to the result.
+  void extreme(const Tensor& g, const Tensor& x, const Tensor& src, const Tensor& r) {
+    Tensor self_is = to_dtype(eq(x, r), g->dtype), src_is = to_dtype(eq(src, spread(r)), g->dtype);
+    Tensor start = include_self ? self_is : zeros_of(x);
+    Tensor count = collect(start, src_is);
+    count = where(eq(count, Scalar(0.0)), Scalar(1.0), count);
+    Tensor share = div(g, count);
+    self_grad = mul(self_is, share);
+    give(self_grad, ctx.needs(3) ? mul(src_is, spread(share)) : Tensor());
+  }
+};
+
+}  // namespace
+
+LUTRA_VJP(scatter_reduce, "0:a0 0:a2 0:a3 0:r0 3:a0 3:a2 3:a3 3:r0") {
+  need_same_shape(ctx, ctx.arg(2), ctx.arg(3));
+  const Value dim = ctx.args[1], index = ctx.args[2];
+  const bool include_self = ctx.args[5].as<bool>();
+  ReduceGrad grad{ctx,
+                  ctx.args[4].as<std::string>(),
+                  include_self,
+                  [&](const Tensor& t) { return gather(t, dim, index); },
+                  [&](const Tensor& into, const Tensor& t) { return scatter_add(into, dim, ctx.arg(2), t); },
+                  [&](const Tensor& t) { return scatter_value(t, dim, index, Scalar(0.0)); },
+                  [&](const Tensor& into, const Tensor& t, const char* reduce) {
+                    return op1(OpId::scatter_reduce, {into, dim, index, t, std::string(reduce), include_self});
+                  }};
+  grad.run();
+}
+
+// -- scattering slices
+
+LUTRA_VJP(index_add, "3:a2") {
+  if (ctx.needs(0)) ctx.give(0, ctx.grads[0]);
+  if (!ctx.needs(3)) return;
+  Tensor g = reshape(index_select(ctx.grads[0], ctx.args[1], ctx.args[2]), ctx.arg(3)->sizes);
+  ctx.give(3, scaled(g, ctx.args[4].as<Scalar>()));
+}
+
+LUTRA_VJP(index_copy, "0:a2 3:a2") {
+  if (ctx.needs(0)) ctx.give(0, index_fill(ctx.grads[0], ctx.args[1], ctx.args[2]));
+  if (ctx.needs(3)) ctx.give(3, reshape(index_select(ctx.grads[0], ctx.args[1], ctx.args[2]), ctx.arg(3)->sizes));
+}
+
+LUTRA_VJP(index_fill, "0:a2 3:a2") {
+  if (ctx.needs(0)) ctx.give(0, index_fill(ctx.grads[0], ctx.args[1], ctx.args[2]));
+  if (!ctx.needs(3)) return;
+  // Each place counts once, however often index names it.
+  const Tensor& g = ctx.grads[0];
+  ctx.give(3, sum_all(sub(g, index_fill(g, ctx.args[1], ctx.args[2]))));
+}
+
+LUTRA_VJP(index_reduce, "0:a0 0:a2 0:a3 0:r0 3:a0 3:a2 3:a3 3:r0") {
+  const Value dim = ctx.args[1], index = ctx.args[2];
+  const bool include_self = ctx.args[5].as<bool>();
+  ReduceGrad grad{ctx,
+                  ctx.args[4].as<std::string>(),
+                  include_self,
+                  [&](const Tensor& t) { return index_select(t, dim, index); },
+                  [&](const Tensor& into, const Tensor& t) { return index_add(into, dim, ctx.arg(2), t); },
+                  [&](const Tensor& t) { return index_fill(t, dim, index); },
+                  [&](const Tensor& into, const Tensor& t, const char* reduce) {
+                    return op1(OpId::index_reduce, {into, dim, index, t, std::string(reduce), include_self});
+                  }};
+  grad.run();
+}
+
+LUTRA_VJP(index_put, "0:a1 3:a1") {
+  const Tensor& g = ctx.grads[0];
+  const bool accumulate = ctx.args[4].as<bool>();
+  if (ctx.needs(0)) {
+    Tensor zero = full({}, 0.0, g->dtype, g->device());
+    ctx.give(0, accumulate ? g : op1(OpId::index_put, {g, ctx.args[1], ctx.args[2], zero, false}));
+  }
+  if (ctx.needs(3)) ctx.give(3, op1(OpId::index, {g, ctx.args[1], ctx.args[2]}));
+}
+
+// -- masks
+
+LUTRA_VJP(masked_scatter, "0:a1 2:a1") {
+  const Tensor &g = ctx.grads[0], mask = ctx.arg(1);
+  if (ctx.needs(0)) ctx.give(0, op1(OpId::masked_fill, {g, mask, Scalar(0.0)}));
+  if (!ctx.needs(2)) return;
+  // Element i of source went to the i-th true place: gather it back by the running count of the mask.
+  const Tensor src = ctx.arg(2);
+  ctx.give(2, op1(OpId::masked_gather, {g, mask, src->sizes}));
+}
+
+LUTRA_VJP(masked_gather, "0:a1") {
+  Tensor zeros = zeros_of(ctx.arg(0));
+  ctx.give(0, op1(OpId::masked_scatter, {zeros, ctx.args[1], ctx.grads[0]}));
+}
+
+LUTRA_VJP(masked_select, "0:a1") {
+  Tensor zeros = zeros_of(ctx.arg(0));
+  ctx.give(0, op1(OpId::masked_scatter, {zeros, ctx.args[1], ctx.grads[0]}));
+}
+
+// Shared evenly among those equal to the median.
+LUTRA_VJP(median_all, "0:a0 0:r0") {
+  const Tensor x = ctx.arg(0), r = ctx.results[0];
+  Tensor is = op1(OpId::logical_or, {eq(x, r), logical_and(op1(OpId::isnan, {x}), op1(OpId::isnan, {r}))});
+  Tensor hits = to_dtype(is, x->dtype);
+  ctx.give(0, mul(div(ctx.grads[0], sum_all(hits)), hits));
+}
+
+// -- sorting: sort and topk, whose dim is argument 1 and 2
+
+LUTRA_VJP(sort, "0:r1") {
+  if (!ctx.grads[0]) return;
+  const Tensor x = ctx.arg(0);
+  const Value& dim = ctx.args[ctx.op == OpId::topk ? 2 : 1];
+  ctx.give(0, x->sizes.empty() ? ctx.grads[0] : scatter_value(zeros_of(x), dim, ctx.results[1], ctx.grads[0]));
+}
+
+}  // namespace lutra
