@@ -49,10 +49,10 @@ test("int64 tensors", function()
   deep(x[{rows, i, 1}]:totable(), {1, 21})
   deep(x[{rows, ":", i}].shape, {2, 3})
   deep(x[{rows, ":", i}]:totable(), {{0, 4, 8}, {14, 18, 22}})
-  raises("index: 5 is out of range for dimension 0 of size 5", function()
+  raises("index: index 5 is out of bounds for dimension 0 with size 5", function()
     return lt.arange(5)[lt.tensor({5}, {dtype = "int64"})]
   end)
-  raises("must be int64 or bool, got float32", function() return x[lt.tensor({0})] end)
+  raises("must be int64 or bool (or int32, uint8), got float32", function() return x[lt.tensor({0})] end)
 end)
 
 test("masks", function()
@@ -88,6 +88,133 @@ test("assignment", function()
   a[{i, i}] = 0
   deep(a:totable(), {{0, 8, 9}, {4, 0, 6}})
   raises("must be a Tensor or a number", function() a[0] = "x" end)
+end)
+
+local I = {dtype = "int64"}
+
+test("captured: index tensors read and written, masks written", function()
+  local function f(v, i, w)
+    v[i] = w
+    local picked = v[i] * 2
+    v[v:gt(2)] = 0
+    v[{i, lt.newaxis}] = v[i]:view(-1, 1) + 1
+    return picked + v:sum()
+  end
+  local function run(g)
+    local v = lt.arange(6):float()
+    return g(v, lt.tensor({1, -1, 3}, I), lt.tensor({1.5, 2.5, 3.5})), v
+  end
+  local report = lt.explain(f)(lt.arange(6):float(), lt.tensor({1, -1, 3}, I), lt.tensor({1.5, 2.5, 3.5}))
+  equal(report.graph_break_count, 0)
+  equal(report.graph_count, 1)
+  local r, v = run(f)
+  local compiled = lt.compile(f, {fullgraph = true})
+  for _ = 1, 2 do
+    local cr, cv = run(compiled)
+    deep(cr:totable(), r:totable())
+    deep(cv:totable(), v:totable())
+  end
+end)
+
+test("captured: only shapes that depend on elements break, and say so", function()
+  local mask = lt.tensor({true, false, true})
+  local function reasons(f, ...)
+    local report = lt.explain(f)(...)
+    equal(report.graph_break_count, 1)
+    return report.break_reasons[1]
+  end
+  local reason = reasons(function(a, m) return a[m] + 1 end, lt.ones(3), mask)
+  equal(reason.reason, "a tensor is indexed by a mask")
+  truthy(reason.hint:find("lt.where(mask, x, other) keeps the shape", 1, true))
+  for _, name in ipairs {"nonzero", "unique", "bincount"} do
+    local seen = reasons(function(a) return lt[name](a * 2) end, lt.tensor({1, 0, 2}, I))
+    truthy(seen.hint:find("depends on the elements", 1, true), seen.hint)
+  end
+  local report = lt.explain(function(a, m) a[m] = lt.tensor({7, 8}) return a * 2 end)(lt.ones(3), mask)
+  equal(report.graph_break_count, 0)
+end)
+
+test("out of range: nothing is written, and the error names op, index, dim and size", function()
+  local a = lt.zeros(2, 3)
+  local bad = lt.tensor({0, 3}, I)
+  local text = "index 3 is out of bounds for dimension 1 with size 3"
+  raises("index: " .. text, function() return a[{":", bad}] end)
+  raises("index: " .. text, function() a[{":", bad}] = 1 end)
+  raises("index_add: " .. text, function() a:index_add_(1, bad, lt.ones(2, 2)) end)
+  raises("index_copy: " .. text, function() a:index_copy_(1, bad, lt.ones(2, 2)) end)
+  raises("index_fill: " .. text, function() a:index_fill_(1, bad, 1) end)
+  raises("index_select: " .. text, function() return a:index_select(1, bad) end)
+  raises("scatter: " .. text, function() a:scatter_(1, lt.tensor({{0, 3}}, I), 1) end)
+  raises("scatter_add: " .. text, function() a:scatter_add_(1, lt.tensor({{0, 3}}, I), lt.ones(1, 2)) end)
+  raises("take: index 6 is out of bounds for dimension 0 with size 6", function() return a:take(lt.tensor({6}, I)) end)
+  raises("put: index -7 is out of bounds for dimension 0 with size 6", function() a:put_(lt.tensor({-7}, I), lt.ones(1)) end)
+  raises("index_put: index 9 is out of bounds for dimension 0 with size 2", function()
+    a:index_put_({lt.tensor({9}, I)}, lt.ones(3))
+  end)
+  deep(a:totable(), {{0, 0, 0}, {0, 0, 0}})
+  local compiled = lt.compile(function(v, i) return v[{":", i}] * 2 end)
+  raises("index: " .. text, function() return compiled(a, bad) end)
+end)
+
+test("views, copies and version counters", function()
+  local a = fresh():float()
+  a[{0, {1, 3}}]:add_(1)
+  deep(a:totable(), {{0, 2, 3}, {3, 4, 5}})
+  a[lt.tensor({0}, I)]:add_(100)
+  deep(a:totable(), {{0, 2, 3}, {3, 4, 5}})
+  a[{1, lt.tensor({0, 2}, I)}] = -1
+  deep(a:totable(), {{0, 2, 3}, {-1, 4, -1}})
+  local version = a._version
+  a:index_put_({lt.tensor({0}, I)}, lt.ones(3))
+  truthy(a._version > version)
+  local w = lt.ones(3):requires_grad_(true)
+  local b = w * 2
+  local i = lt.tensor({0, 1}, I)
+  local y = b[i]
+  i:add_(1)
+  raises("modified by an inplace operation", function() y:sum():backward() end)
+  raises("leaf Variable that requires grad", function() w[i] = 1 end)
+end)
+
+test("duplicates: the last write wins, sums go in order", function()
+  local i = lt.tensor({1, 1, 1}, I)
+  local a = lt.zeros(3)
+  a[i] = lt.tensor({1, 2, 3})
+  deep(a:totable(), {0, 3, 0})
+  a:index_put_({i}, lt.tensor({1, 2, 3}), true)
+  deep(a:totable(), {0, 9, 0})
+  local ids = lt.randint(0, 50, {4000})
+  local rows = lt.randn(4000, 96)
+  local function bits()
+    return lt.zeros(50, 96):index_add(0, ids, rows), lt.zeros(50, 96):index_put({ids}, rows, true),
+      lt.zeros(4000, 50):scatter_add(1, ids:view(-1, 1):expand(4000, 96), rows)
+  end
+  local threads = lt.get_num_threads()
+  lt.set_num_threads(1)
+  local one = {bits()}
+  lt.set_num_threads(2)
+  local two = {bits()}
+  lt.set_num_threads(threads)
+  for k = 1, 3 do truthy(one[k]:equal(two[k])) end
+end)
+
+test("sorting large rows", function()
+  for _, n in ipairs {300, 9000, 70000} do
+    local v = lt.randint(-1000, 1000, {n})
+    for _, x in ipairs {v, v:float(), v:double(), v:to("int32"), v:to("int16")} do
+      for _, descending in ipairs {false, true} do
+        local values, places = x:sort(0, descending)
+        truthy(x:index_select(0, places):equal(values))
+        local a, b = values:narrow(0, 0, n - 1), values:narrow(0, 1, n - 1)
+        truthy((descending and a:ge(b) or a:le(b)):all():item())
+        local p, q = places:narrow(0, 0, n - 1), places:narrow(0, 1, n - 1)
+        truthy(lt.logical_or(a:ne(b), p:lt(q)):all():item(), "equal ones keep their order")
+        local top, at = x:topk(37, 0, descending)
+        truthy(top:equal(values:narrow(0, 0, 37)))
+        truthy(at:equal(places:narrow(0, 0, 37)))
+      end
+    end
+  end
 end)
 
 test("errors of wrong guesses", function()

@@ -51,7 +51,7 @@ std::vector<float> multiply(const Operand& a, const Operand& b, Operand& c, int 
   runtime_config().num_threads = threads;
   for (float& x : c.memory) x = NAN;
   const ExternView in[] = {a.view, b.view};
-  run_extern({a.view.dim == 3 ? OpId::bmm : OpId::mm, in, {&c.view, 1}, {}, {}, parallel_for});
+  run_extern({a.view.dim == 3 ? OpId::bmm : OpId::mm, in, {&c.view, 1}, {}, {}, {}, parallel_for});
   runtime_config().num_threads = 0;
   return c.memory;
 }
