@@ -46,9 +46,10 @@ LUTRA_OF_X(logsigmoid, g*(1.0 - sigmoid(x)))
 
 LUTRA_VJP(gelu, "0:a0") { ctx.give(0, op1(OpId::gelu_backward, {ctx.grads[0], ctx.args[0], ctx.args[1]})); }
 
+// Denominators are never 0, so that the gradient of the gradient is no NaN there.
 LUTRA_VJP(sinc, "0:a0") {
-  Tensor x = wide(ctx.arg(0)), p = x * M_PI;
-  ctx.give(0, where(eq(x, Scalar(0.0)), Scalar(0.0), wide(ctx.grads[0]) * ((cos(p) * p - sin(p)) / (p * x))));
+  Tensor x = wide(ctx.arg(0)), zero = eq(x, Scalar(0.0)), safe = where(zero, Scalar(1.0), x), p = safe * M_PI;
+  ctx.give(0, where(zero, Scalar(0.0), wide(ctx.grads[0]) * ((cos(p) * p - sin(p)) / (p * safe))));
 }
 
 LUTRA_VJP(logit, "0:a0") {
@@ -163,7 +164,8 @@ LUTRA_VJP(xlogy, "0:a0 0:a1 1:a0 1:a1") {
 LUTRA_VJP(norm_along, "0:a0 0:r0") {
   Tensor g = ctx.grads[0], r = ctx.results[0];
   if (!ctx.args[2].as<bool>()) g = unsqueeze(g, ctx.args[1]), r = unsqueeze(r, ctx.args[1]);
-  ctx.give(0, where(eq(r, Scalar(0.0)), Scalar(0.0), ctx.arg(0) * (g / r)));
+  Tensor zero = eq(r, Scalar(0.0));
+  ctx.give(0, where(zero, Scalar(0.0), ctx.arg(0) * (g / where(zero, Scalar(1.0), r))));
 }
 
 }  // namespace lutra
