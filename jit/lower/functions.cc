@@ -227,6 +227,27 @@ int32_t pointwise_trigamma(Element& x) {
   return rounded(select(reflect, f * f - r, r));
 }
 
+namespace {
+// x as m * 2^e with m in [1/2, 1): from the logarithm, then set right by at most one. 0, Inf and NaN are their own
+// mantissas.
+struct Frexp {
+  Num mantissa, exponent;
+};
+Frexp frexp(Element& x) {
+  Num a = argument(x, 0, DType::kFloat64), m = abs(a);
+  Bool plain = (m > 0.0) & (m < INFINITY), tiny = m<0x1p-1000, huge = m> 0x1p1000;
+  Num s = select(plain, m * select(tiny, 0x1p60, select(huge, 0x1p-60, m.number(1))), 1.0);
+  Num offset = select(tiny, -60.0, select(huge, 60.0, m.number(0)));
+  Num e = floor(log(s) * (1 / M_LN2)) + 1.0, r = s * pow(s.number(2), e * -1.0);
+  Bool above = r >= 1.0, below = r < 0.5;
+  r = select(above, r * 0.5, select(below, r * 2.0, r));
+  e = select(above, e + 1.0, select(below, e - 1.0, e));
+  return {select(plain, copysign(r, a), a), select(plain, e + offset, 0.0)};
+}
+}  // namespace
+int32_t pointwise_frexp_mantissa(Element& x) { return rounded(frexp(x).mantissa); }
+int32_t pointwise_frexp_exponent(Element& x) { return rounded(frexp(x).exponent); }
+
 int32_t pointwise_hypot(Element& x) {
   Num a = abs(wide(x, 0)), b = abs(wide(x, 1));
   Bool infinite = (a == INFINITY) | (b == INFINITY);
@@ -326,6 +347,8 @@ bool is_heavy_function(OpId op) {
     case OpId::erf:
     case OpId::erfc:
     case OpId::erfinv:
+    case OpId::frexp_mantissa:
+    case OpId::frexp_exponent:
     case OpId::lgamma:
     case OpId::digamma:
     case OpId::trigamma: return true;

@@ -37,6 +37,9 @@ Results decompose_frac(const Args& args) {
   Tensor x = args[0].tensor();
   return {x - trunc(x)};
 }
+Results decompose_frexp(const Args& args) {
+  return {op1(OpId::frexp_mantissa, {args[0]}), op1(OpId::frexp_exponent, {args[0]})};
+}
 Results decompose_sgn(const Args& args) { return {sign(args[0])}; }
 Results decompose_sinc(const Args& args) {
   return in_floats(args[0], [](Tensor x) {

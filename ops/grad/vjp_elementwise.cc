@@ -100,6 +100,12 @@ LUTRA_VJP(softplus, "0:a0") {
 
 LUTRA_VJP(threshold, "0:a0") { ctx.give(0, where(le(ctx.args[0], ctx.args[1]), Scalar(0.0), ctx.grads[0])); }
 
+// Of x = mantissa * 2^exponent the exponent is constant.
+LUTRA_VJP(frexp_mantissa, "0:a0") {
+  Tensor e = op1(OpId::frexp_exponent, {ctx.args[0]});
+  ctx.give(0, ctx.grads[0] / to_dtype(pow(Scalar(2.0), to_dtype(e, DType::kFloat64)), ctx.grads[0]->dtype));
+}
+
 // -- of two tensors
 
 LUTRA_VJP(atan2, "0:a0 0:a1 1:a0 1:a1") {

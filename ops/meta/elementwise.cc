@@ -20,6 +20,12 @@ ResultSpecs meta_unary_real(OpId op, const Args& args) {
   need_float(op, args[0]);
   return {like_spec(args[0].tensor(), args[0].tensor()->dtype)};
 }
+ResultSpecs meta_frexp_exponent(OpId, const Args& args) { return {like_spec(args[0].tensor(), DType::kInt32)}; }
+ResultSpecs meta_frexp(OpId op, const Args& args) {
+  need_float(op, args[0]);
+  const Tensor& t = args[0].as<Tensor>();
+  return {like_spec(t, t->dtype), like_spec(t, DType::kInt32)};
+}
 ResultSpecs meta_activation(OpId op, const Args& args) {
   if (op == OpId::gelu) {
     const std::string& form = args[1].as<std::string>();

@@ -119,6 +119,12 @@ def cases(case, error, t):
     case("isin number", [t.i(4, 7)], "torch.isin(a, 2)")
     case("isin floats", [t.t([1.0, 2.5, -1.0]), t.t([2.5])], "torch.isin(a, b)")
 
+    case("frexp", [t.g(3, 4, scale=9)], "tuple(torch.frexp(a))", "lt.frexp(a)")
+    case("frexp edges", [t.t([0.0, -0.0, 1.0, 2.0, -0.5, 3e38, 1e-38, float("inf"), float("-inf"), float("nan"), 1e-45])],
+         "tuple(torch.frexp(a))", "lt.frexp(a)", signs=True, variants=["strided", "float64"])
+    case("frexp float64 edges", [t.t([1.7e308, -4e-320, 5e-324, 2.3e-308], torch.float64)], "tuple(torch.frexp(a))", "lt.frexp(a)")
+    error("frexp integers", [t.i(4, 3)], "torch.frexp(a)")
+
     # Clamps.
     case("clamp tensors", [t.g(3, 4), t.u(-1, 0, 4), t.u(0, 1, 3, 1)], "torch.clamp(a, b, c)")
     case("clamp tensor below", [t.g(6), t.g(6)], "a.clamp(min=b)")
