@@ -103,10 +103,7 @@ do
   emit("limits", {{"copy_gbps", 8 * 2 ^ 20 / copy / 1e6}, {"gemm_gflops", 2 * 768 ^ 3 / gemm / 1e6}})
 end
 plain("copy", function(t) return t:clone() end, x)
-plain("gelu_bias_res", function(t, scale, shift)
-  local z = t * scale + shift
-  return 0.5 * z * (1 + (0.7978845608028654 * (z + 0.044715 * (z * z * z))):tanh()) + t
-end, x, w, bias)
+plain("gelu_bias_res", function(t, scale, shift) return lt.nn.functional.gelu(t * scale + shift, {approximate = "tanh"}) + t end, x, w, bias)
 plain("softmax", function(t) return t:softmax(-1) end, x)
 plain("sum_dim0", function(t) return t:sum(0) end, x)
 plain("layernorm", function(t, scale, shift)
