@@ -3,7 +3,6 @@
 
 # stdlib/*.lua, embedded as byte arrays.
 file(GLOB_RECURSE stdlib_files RELATIVE ${PROJECT_SOURCE_DIR}/stdlib CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/stdlib/*.lua)
-list(FILTER stdlib_files EXCLUDE REGEX "^meta/")
 list(SORT stdlib_files)
 list(TRANSFORM stdlib_files PREPEND ${PROJECT_SOURCE_DIR}/stdlib/ OUTPUT_VARIABLE stdlib_paths)
 set(stdlib_cc ${PROJECT_BINARY_DIR}/stdlib.cc)

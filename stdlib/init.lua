@@ -15,6 +15,8 @@ end
 
 local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", progress = "progress", perf_counter = "clock", Generator = "generator"}
 
+lt._native.lazy = lazy -- for completion in the REPL
+
 local meta = getmetatable(lt) or {}
 local fallback = meta.__index
 function meta.__index(t, key)

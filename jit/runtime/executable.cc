@@ -279,6 +279,7 @@ void Executable::launch_all(Context& c) const {
   Generator& generator = default_generator();
   const bool perf = runtime_config().perf;
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
+    check_interrupt();
     const Step& step = steps_[i];
     const PerfScope scope(perf ? step.counters : nullptr);
     if (step.beside) {

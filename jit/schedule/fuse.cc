@@ -155,6 +155,7 @@ class Fuser {
   }
 
   void try_merge(int32_t a, int32_t b) {
+    check_interrupt();
     if (a == b || units_[groups_[size_t(a)][0]].alone() || units_[groups_[size_t(b)][0]].alone()) return;
     std::pair<int64_t, int64_t> key(int64_t(a) << 32 | versions_[size_t(a)], int64_t(b) << 32 | versions_[size_t(b)]);
     if (!refused_.insert(key).second || between(a, b) || between(b, a) || delays(a, b)) return;

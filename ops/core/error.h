@@ -1,5 +1,6 @@
 // The one exception type of ops and jit; vm turns it into a Lua error with the Lua line in front.
 #pragma once
+#include <atomic>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -7,8 +8,9 @@
 namespace lutra {
 
 // kUser: the user's arguments. kData: an index or value met while running (the op ran). kMemory: out of memory.
-// kInternal: our fault; a compiled frame that meets it falls back to its original bytecode.
-enum class ErrorKind { kUser, kData, kMemory, kInternal };
+// kInterrupt: the user wants to stop; nothing is run again. kInternal: our fault; a compiled frame that meets it falls
+// back to its original bytecode.
+enum class ErrorKind { kUser, kData, kMemory, kInterrupt, kInternal };
 
 class Error : public std::runtime_error {
  public:
@@ -40,6 +42,14 @@ template <class... T>
 template <class... T>
 [[noreturn]] void fail_internal(const T&... parts) {
   throw Error(ErrorKind::kInternal, str(parts...));
+}
+
+// Set by a host's signal handler: what may take long looks at it now and then, and the first that finds it set clears it
+// and raises Error(kInterrupt).
+extern std::atomic<bool> interrupt_wanted;
+[[noreturn]] void raise_interrupt();
+inline void check_interrupt() {
+  if (interrupt_wanted.load(std::memory_order_relaxed)) raise_interrupt();
 }
 
 // Always on: cheap checks of what the compiler believes.

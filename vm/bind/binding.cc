@@ -186,7 +186,7 @@ std::vector<Binding> build() {
     add_composites(out, rows);
   }
   for (auto rows : {creation_specials(), reduction_specials(), tensor_specials(), autograd_specials(),
-                    system_specials(), save_specials()}) {
+                    system_specials(), save_specials(), describe_specials()}) {
     add_specials(out, rows);
   }
   // Other names of ops, and of their in-place forms.
@@ -236,6 +236,14 @@ const Binding* find_binding(std::string_view name) {
 const std::vector<Binding>& bindings() {
   static const std::vector<Binding> table = build();
   return table;
+}
+
+std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding) {
+  if (binding.op != OpId::kCount) return {info(binding.op).args};
+  std::vector<std::vector<ArgInfo>> forms;
+  if (!binding.composite) return forms;
+  for (const Overload& overload : overloads().at(binding.composite)) forms.push_back(overload.schema);
+  return forms;
 }
 
 const Binding* find_method(std::string_view name) {

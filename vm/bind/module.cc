@@ -150,12 +150,15 @@ void add_constants(lua_State* L) {
 }
 
 int stdlib_entry(lua_State* L) { return guarded(L, stdlib_function); }
+int source_entry(lua_State* L) { return guarded(L, stdlib_source); }
 
 // lt._native: what only the standard library calls.
 void add_native(lua_State* L) {
   lua_newtable(L);
   lua_pushcfunction(L, stdlib_entry);
   lua_setfield(L, -2, "stdlib");
+  lua_pushcfunction(L, source_entry);
+  lua_setfield(L, -2, "source");
   constexpr char kPrefix[] = "_native.";
   for (const Binding& binding : bindings()) {
     if (binding.name.rfind(kPrefix, 0) != 0) continue;

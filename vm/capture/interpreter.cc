@@ -61,6 +61,7 @@ void Trace::set(Frame& f, unsigned i, Var* v) {
 }
 
 void Trace::step(Frame& f) {
+  check_interrupt();
   const bc::Proto& proto = f.code->proto();
   f.step = ++steps;
   effect_ = false;

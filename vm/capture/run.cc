@@ -174,6 +174,7 @@ int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   try {
     return EntryRunner{state, L, entry, values}.run();
   } catch (const Error& e) {
+    if (e.kind == ErrorKind::kInterrupt) throw;
     if (entry.callable) throw;  // a user's backend must not be replaced in silence
     // A user's error (an index out of range): the original code raises it, with everything before it done.
     if (e.kind == ErrorKind::kInternal) report_internal(state, *unit, e.what(), entry.graph_text);

@@ -45,6 +45,13 @@ int stdlib_function(lua_State* L) {
   return 1;
 }
 
+int stdlib_source(lua_State* L) {
+  const StdlibModule* module = find_module(luaL_checkstring(L, 1));
+  if (!module) return 0;
+  lua_pushlstring(L, module->data, module->size);
+  return 1;
+}
+
 void open_stdlib(lua_State* L, int index) {
   lua_pushvalue(L, index);
   if (!push_stdlib_chunk(L, "lutra.init")) luaL_error(L, "Lutra's standard library has no init.lua");

@@ -24,6 +24,9 @@ bool push_stdlib_chunk(lua_State* L, const char* name);
 // lua_CFunction: stdlib(name) -> chunk. vm/bind puts it into lt._native.stdlib.
 int stdlib_function(lua_State* L);
 
+// lua_CFunction: source(name) -> the module's text, or nil.
+int stdlib_source(lua_State* L);
+
 // Runs "lutra.init" with the module table at `index`: adds nn, optim, data, progress ... to it (lazily).
 void open_stdlib(lua_State* L, int index);
 

@@ -1,103 +1,226 @@
-// A plain REPL: lines in, the values of expressions out. A chunk that is not complete asks for more lines.
+// Input in, the values of expressions out. What is shown, completed and helped with is stdlib/repl's.
 #include "vm/repl/repl.h"
 
-#include <csignal>
+#include <dirent.h>
+#include <stdio_ext.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <lua.hpp>
 #include <string>
 
 #include "vm/capi/lutra.h"
+#include "vm/repl/history.h"
+#include "vm/repl/interrupt.h"
+#include "vm/repl/line_reader.h"
 
 namespace lutra {
 namespace {
 
-lua_State* interrupted_state = nullptr;
+constexpr char kPrompt[] = "> ", kContinued[] = ">> ";
 
-void stop_hook(lua_State* L, lua_Debug*) {
-  lua_sethook(L, nullptr, 0, 0);
-  luaL_error(L, "interrupted!");
-}
+// -- Lua's side: the table that stdlib/repl gives lies at stack index `helpers`
 
-// Control-C: the hook raises an error at the next call, return or instruction; a second one ends the process.
-void on_interrupt(int) {
-  std::signal(SIGINT, SIG_DFL);
-  lua_sethook(interrupted_state, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
-}
-
-bool read_line(const char* prompt, std::string* out) {
-  std::fputs(prompt, stdout);
-  std::fflush(stdout);
-  out->clear();
-  for (int c; (c = std::getchar()) != EOF;) {
-    if (c == '\n') return true;
-    out->push_back(char(c));
+// list(folder): its names, folders with a "/" at the end.
+int list_folder(lua_State* L) {
+  const char* path = luaL_checkstring(L, 1);
+  lua_newtable(L);
+  DIR* folder = opendir(path);
+  if (!folder) return 1;
+  int n = 0;
+  while (const dirent* entry = readdir(folder)) {
+    if (std::strcmp(entry->d_name, ".") == 0 || std::strcmp(entry->d_name, "..") == 0) continue;
+    struct stat s;
+    const bool is_folder = fstatat(dirfd(folder), entry->d_name, &s, 0) == 0 && S_ISDIR(s.st_mode);
+    lua_pushfstring(L, "%s%s", entry->d_name, is_folder ? "/" : "");
+    lua_rawseti(L, -2, ++n);
   }
-  return !out->empty();
+  closedir(folder);
+  return 1;
 }
+
+// The prompt, and what is shown, begin a line, whatever the program printed last.
+void end_line() {
+  if (isatty(1) && __fpending(stdout) > 0) std::fputs("\n", stdout);
+  std::fflush(stdout);
+  std::fflush(stderr);
+}
+
+int end_line_in_lua(lua_State*) {
+  end_line();
+  return 0;
+}
+
+// Leaves the helpers' table on the stack; false with a message where it cannot be had.
+bool push_helpers(lutra_State* S) {
+  lua_State* L = lutra_lua(S);
+  static const char chunk[] =
+      "local lt, use = require 'lutra', nil\n"
+      "local loaded = {}\n"
+      "local host = {}\n"
+      "host.list_folder, host.end_line = ...\n"
+      "function use(name)\n"
+      "  loaded[name] = loaded[name] or lt._native.stdlib('lutra.' .. name)(lt, use, host)\n"
+      "  return loaded[name]\n"
+      "end\n"
+      "return use 'repl'";
+  luaL_loadbuffer(L, chunk, sizeof chunk - 1, "=lutra");
+  lua_pushcfunction(L, list_folder);
+  lua_pushcfunction(L, end_line_in_lua);
+  if (lutra_call(S, 2, 1) == LUTRA_OK) return true;
+  std::fprintf(stderr, "lutra: %s\n", lutra_error(S));
+  return false;
+}
+
+// complete(text) -> length of what is to be completed, list.
+Completion complete(lutra_State* S, int helpers, const std::string& text) {
+  lua_State* L = lutra_lua(S);
+  Completion out;
+  const int top = lua_gettop(L);
+  lua_getfield(L, helpers, "complete");
+  lua_pushlstring(L, text.data(), text.size());
+  if (lutra_call(S, 1, 2) == LUTRA_OK && lua_istable(L, -1)) {
+    out.partial = size_t(lua_tonumber(L, -2));
+    for (int i = 1; i <= int(lua_objlen(L, -1)); i++) {
+      lua_rawgeti(L, -1, i);
+      if (lua_isstring(L, -1)) out.candidates.emplace_back(lua_tostring(L, -1));
+      lua_pop(L, 1);
+    }
+  }
+  lua_settop(L, top);
+  return out;
+}
+
+// -- chunks
 
 // Whether the message on the stack says that the chunk ends too early.
 bool incomplete(lua_State* L, int status) {
   if (status != LUA_ERRSYNTAX) return false;
   const std::string message = lua_tostring(L, -1);
-  const char kEof[] = "'<eof>'";
+  constexpr char kEof[] = "'<eof>'";
   return message.size() >= sizeof kEof - 1 &&
          message.compare(message.size() - (sizeof kEof - 1), std::string::npos, kEof) == 0;
 }
 
 int load(lua_State* L, const std::string& text) { return luaL_loadbuffer(L, text.data(), text.size(), "=stdin"); }
 
-// Prints its arguments by the global print; nothing where there are none.
-int show(lua_State* L) {
-  const int count = lua_gettop(L);
-  if (count == 0) return 0;
-  luaL_checkstack(L, 2, "too many results to print");
-  lua_getglobal(L, "print");
-  lua_insert(L, 1);
-  lua_call(L, count, 0);
-  return 0;
+// Pushes the chunk of a text, to be called with `show`, or a message. An expression is an argument of show and not
+// returned: a tail call would lose its line in errors.
+int load_input(lua_State* L, const std::string& text, bool* more) {
+  const bool marked = !text.empty() && text[0] == '=';
+  const std::string expression = marked ? text.substr(1) : text;
+  int status = load(L, "return " + expression + "\n");
+  const bool open_expression = incomplete(L, status);
+  lua_pop(L, 1);
+  *more = false;
+  if (status == 0) return load(L, "local _show = ...; _show(" + expression + "\n)");
+  status = load(L, expression);
+  *more = status != 0 && (incomplete(L, status) || open_expression);
+  return status;
 }
 
-// Pushes the chunk of one input, to be called with `show`. False at the end of the input. An expression is an argument
-// of show and not returned: a tail call would lose its line in errors.
-bool read_chunk(lua_State* L, int* status) {
-  std::string line, text;
-  if (!read_line("> ", &text)) return false;
-  if (!text.empty() && text[0] == '=') text = text.substr(1);
-  for (;;) {
-    *status = load(L, "local _lutra_show = ...; _lutra_show(" + text + "\n)");
-    if (*status == 0) return true;
-    lua_pop(L, 1);
-    *status = load(L, text);
-    if (!incomplete(L, *status)) return true;
-    if (!read_line(">> ", &line)) return true;
-    lua_pop(L, 1);
-    text += "\n" + line;
+bool blank(const std::string& text) { return text.find_first_not_of(" \t\n") == std::string::npos; }
+
+// One line that is a `local` statement: its variables are gone with the line.
+bool is_lone_local(const std::string& text) {
+  const size_t at = text.find_first_not_of(" \t");
+  return at != std::string::npos && text.compare(at, 6, "local ") == 0 && text.find('\n') == std::string::npos &&
+         text.find(';') == std::string::npos;
+}
+
+class Repl {
+ public:
+  Repl(lutra_State* S, int helpers) : S_(S), L_(lutra_lua(S)), helpers_(helpers), history_(history_path()) {
+    if (isatty(0) && isatty(1)) {
+      reader_ = open_editline([this](const std::string& before) { return complete(S_, helpers_, pending_ + before); },
+                              history_.load());
+    }
+    edited_ = reader_ != nullptr;
+    if (!reader_) reader_ = open_plain();
   }
-}
 
-void print_error(const char* text) { std::fprintf(stderr, "%s\n", text); }
+  void loop() {
+    const int top = lua_gettop(L_);
+    for (;;) {
+      std::string text;
+      int status = 0;
+      if (!read_input(&text, &status)) break;
+      if (!blank(text)) {
+        if (edited_) remember(text);
+        status == 0 ? run(text) : report(lua_tostring(L_, -1));
+      }
+      lua_settop(L_, top);
+    }
+    end_line();
+    if (isatty(1) || !edited_) std::fputs("\n", stdout);
+  }
+
+ private:
+  // Pushes the chunk of one input, or a message with a status. False at the end of the input.
+  bool read_input(std::string* text, int* status) {
+    pending_.clear();
+    for (;;) {
+      end_line();
+      std::string line;
+      switch (reader_->read(pending_.empty() ? kPrompt : kContinued, &line)) {
+        case LineReader::kEnd: return false;
+        case LineReader::kInterrupt: pending_.clear(); continue;
+        case LineReader::kLine: break;
+      }
+      *text = pending_ + line;
+      bool more = false;
+      if (blank(*text)) return true;
+      *status = load_input(L_, *text, &more);
+      if (!more) return true;
+      lua_pop(L_, 1);
+      pending_ = *text + "\n";
+    }
+  }
+
+  void remember(const std::string& text) {
+    if (text == last_) return;
+    last_ = text;
+    reader_->remember(text);
+    history_.append(text);
+  }
+
+  void run(const std::string& text) {
+    lua_getfield(L_, helpers_, "show");
+    int code;
+    {
+      const RunScope scope;
+      code = lutra_call(S_, 1, 0);
+    }
+    end_line();
+    if (code != LUTRA_OK) report(lutra_error(S_));
+    if (code == LUTRA_OK && !told_locals_ && is_lone_local(text)) {
+      told_locals_ = true;
+      std::puts("(a local ends with its line; without 'local' it is a global and stays)");
+    }
+  }
+
+  static void report(const char* text) { std::fprintf(stderr, "%s\n", text); }
+
+  lutra_State* S_;
+  lua_State* L_;
+  int helpers_;
+  History history_;
+  std::unique_ptr<LineReader> reader_;
+  bool edited_ = false, told_locals_ = false;
+  std::string pending_, last_;
+};
 
 }  // namespace
 
 int run_repl(lutra_State* S) {
   lua_State* L = lutra_lua(S);
-  interrupted_state = L;
-  std::printf("Lutra %s. Control-D leaves.\n", lutra_version());
-  const int top = lua_gettop(L);
-  for (int status; read_chunk(L, &status);) {
-    if (status != 0) {
-      print_error(lua_tostring(L, -1));
-    } else {
-      std::signal(SIGINT, on_interrupt);
-      lua_pushcfunction(L, show);
-      const int code = lutra_call(S, 1, 0);
-      std::signal(SIGINT, SIG_DFL);
-      if (code != LUTRA_OK) print_error(lutra_error(S));
-    }
-    lua_settop(L, top);
-  }
-  std::fputs("\n", stdout);
+  if (!push_helpers(S)) return 1;
+  open_interrupts(L);
+  std::printf("Lutra %s (%s). help() tells more, Control-D leaves.\n", lutra_version(), LUAJIT_VERSION);
+  Repl(S, lua_gettop(L)).loop();
   return 0;
 }
 

@@ -1,0 +1,188 @@
+-- complete(text): the text before the cursor in; the length of the word that is being written, and the list of words that may stand
+-- there, out. Reads tables raw and along __index tables: nothing of the user's is called.
+local lt, _, host = ...
+
+local MOST = 400
+
+-- Where the text stands: inside a string (and where that begins), or in code with the open brackets before it.
+local function scan(text)
+  local i, n, open = 1, #text, {}
+  while i <= n do
+    local c = text:sub(i, i)
+    local level = text:match("^%-%-%[(=*)%[", i) or text:match("^%[(=*)%[", i)
+    if level then
+      local _, last = text:find("]" .. level .. "]", i, true)
+      if not last then return nil end -- a long string or comment
+      i = last + 1
+    elseif text:sub(i, i + 1) == "--" then
+      local last = text:find("\n", i, true)
+      if not last then return nil end
+      i = last + 1
+    elseif c == '"' or c == "'" then
+      local at = i + 1
+      while at <= n and text:sub(at, at) ~= c do at = at + (text:sub(at, at) == "\\" and 2 or 1) end
+      if at > n then return {string = i + 1} end
+      i = at + 1
+    else
+      if c:find("[%({%[]") then open[#open + 1] = i end
+      if c:find("[%)}%]]") then open[#open] = nil end
+      i = i + 1
+    end
+  end
+  return {open = open}
+end
+
+-- The chain of names that ends the text, as steps from a global: "a.b[1]:c" gives {"a", "b", 1, "c"}; nil where a call or another
+-- expression comes in.
+local function chain_before(text)
+  local steps, rest = {}, text
+  while true do
+    local before, name = rest:match("^(.-)([%a_][%w_]*)$")
+    local index_before, index = rest:match("^(.-)%[%s*(%-?%d+)%s*%]$")
+    local key_before, _, key = rest:match("^(.-)%[%s*([\"'])([^\"']*)%2%s*%]$")
+    if name then
+      -- The shortest prefix was matched: the name is as long as it can be.
+      table.insert(steps, 1, name)
+      local head = before:match("^(.*)[%.:]$")
+      if not head or before:sub(-2) == ".." then return steps end
+      rest = head
+    elseif index then
+      table.insert(steps, 1, tonumber(index))
+      rest = index_before
+    elseif key then
+      table.insert(steps, 1, key)
+      rest = key_before
+    else
+      return nil
+    end
+    if rest == "" then return nil end
+  end
+end
+
+local names = lt._native.names()
+
+-- t[key] without calling anything of the user's.
+local function get(value, key)
+  if lt.is_tensor(value) then
+    if names.methods[key] then return value[key] end
+    if key == "grad" then return value.grad end
+    return type(key) == "number" and value:dim() > 0 and key < value:size(0) and value[key] or nil
+  end
+  if type(value) == "string" then return string[key] end
+  for _ = 1, 20 do
+    if type(value) ~= "table" then return nil end
+    local found = rawget(value, key)
+    if found ~= nil then return found end
+    if value == lt and lt._native.lazy[key] then return lt[key] end
+    local meta = debug.getmetatable(value)
+    value = type(meta) == "table" and (rawget(meta, "_compiled_of") or rawget(meta, "__index")) or nil
+  end
+end
+
+local function resolve(steps)
+  local value = _G
+  for _, step in ipairs(steps) do
+    value = get(value, step)
+    if value == nil then return nil end
+  end
+  return value
+end
+
+-- Calls add(name, value) for each field.
+local function each_field(value, add)
+  if lt.is_tensor(value) then
+    for name in pairs(names.methods) do add(name, true, true) end
+    for name in pairs(names.attributes) do add(name) end
+    return
+  end
+  if type(value) == "string" then value = string end
+  if value == lt then
+    for name in pairs(lt._native.lazy) do add(name) end
+  end
+  for _ = 1, 20 do
+    if type(value) ~= "table" then return end
+    for key, field in next, value do
+      if type(key) == "string" and key:find("^[%a_][%w_]*$") then add(key, type(field) == "function" or type(field) == "table") end
+    end
+    local meta = debug.getmetatable(value)
+    value = type(meta) == "table" and (rawget(meta, "_compiled_of") or rawget(meta, "__index")) or nil
+  end
+end
+
+local function finish(partial, found)
+  local out = {}
+  for name in pairs(found) do out[#out + 1] = name end
+  table.sort(out)
+  for i = #out, MOST + 1, -1 do out[i] = nil end
+  return #partial, out
+end
+
+local function files(text, start)
+  local written = text:sub(start)
+  local folder, partial = written:match("^(.*/)([^/]*)$")
+  if not folder then folder, partial = "", written end
+  local path = folder == "" and "./" or folder
+  if path:sub(1, 2) == "~/" then path = (os.getenv("HOME") or "~") .. path:sub(2) end
+  local found = {}
+  for _, name in ipairs(host.list_folder(path)) do
+    if name:sub(1, #partial) == partial and (partial ~= "" or name:sub(1, 1) ~= ".") then found[name] = true end
+  end
+  return finish(partial, found)
+end
+
+-- Keyword names where the text is in a table among the arguments of a call: f(x, {par or f{a = 1, par.
+local function add_keywords(text, open, word_start, add)
+  local brace = open[#open]
+  if not brace or text:sub(brace, brace) ~= "{" then return false end
+  if not text:sub(brace + 1, word_start - 1):find("^%s*$") and not text:sub(1, word_start - 1):find("[,;]%s*$") then return false end
+  local call = text:sub(1, brace - 1):gsub("%s+$", "")
+  local steps = chain_before(call)
+  if not steps then
+    local paren = open[#open - 1]
+    if not paren or text:sub(paren, paren) ~= "(" then return false end
+    steps = chain_before((text:sub(1, paren - 1):gsub("%s+$", "")))
+  end
+  local callee = steps and resolve(steps)
+  local any = false
+  local described = type(callee) == "function" and lt._native.describe(callee)
+  if described then
+    for _, form in ipairs(described.forms) do
+      for _, arg in ipairs(form) do any = add(arg.name) or any end
+    end
+  elseif type(callee) == "table" and type(rawget(callee, "defaults")) == "table" then -- an optimiser
+    for name in pairs(callee.defaults) do any = add(name) or any end
+  end
+  return any
+end
+
+local reserved = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not", "or",
+                  "repeat", "return", "then", "true", "until", "while"}
+
+return function(text)
+  local where = scan(text)
+  if not where then return 0, {} end
+  if where.string then return files(text, where.string) end
+  local partial = text:match("[%a_][%w_]*$") or ""
+  local head = text:sub(1, #text - #partial)
+  local found = {}
+  local function add(name)
+    local fits = name:sub(1, #partial) == partial and (partial ~= "" or name:sub(1, 1) ~= "_")
+    if fits then found[name] = true end
+    return fits
+  end
+  local owner, mark = head:match("^(.*)([%.:])$")
+  if owner and head:sub(-2) ~= ".." then
+    local steps = chain_before(owner)
+    local value = steps and resolve(steps)
+    if value == nil then return 0, {} end
+    each_field(value, function(name, callable, method)
+      if mark == "." or callable or method then add(name) end
+    end)
+    return finish(partial, found)
+  end
+  if add_keywords(text, where.open, #head + 1, add) then return finish(partial, found) end
+  if partial == "" then return 0, {} end
+  each_field(_G, add)
+  for _, word in ipairs(reserved) do add(word) end
+  return finish(partial, found)
+end

@@ -1,0 +1,213 @@
+-- help(x): what x is and how to call it, on standard output. Ops from their schemas, functions from where they are defined, with the
+-- comment above them and the annotations of stdlib/meta/lutra.lua.
+local lt = ...
+
+local GENERAL = [[
+Lutra is a tensor language in Lua: lt.tensor, lt.nn, lt.optim, lt.data, lt.compile ...
+
+  x = lt.randn(2, 3)          a tensor; an expression prints its value, _ is the last one
+  x:sum{dim = 1}              methods take arguments in order or by name
+  f = lt.compile(function(x) return (x * 2):relu() end)
+  lt.explain(f)(x)            graphs, breaks and guards      lt.profile(f)(x)   kernels
+
+  help(lt.softmax)  help "sum"  help(lt.nn.Linear)  help(x)
+  Tab completes names, keyword names within {} and, in strings, files
+  Control-C stops a running program, Control-D leaves]]
+
+local function source_of(name)
+  local module = name:match("^@lutra/(.*)%.lua$")
+  if module then return lt._native.source("lutra." .. module:gsub("/init$", ""):gsub("/", ".")) end
+  local file = name:sub(1, 1) == "@" and io.open(name:sub(2))
+  if not file then return nil end
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+local function lines_of(text)
+  local lines = {}
+  for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
+  return lines
+end
+
+-- The comment that ends above a line.
+local function comment_above(lines, number)
+  local first = number
+  while first > 1 and lines[first - 1]:find("^%s*%-%-") do first = first - 1 end
+  local out = {}
+  for i = first, number - 1 do
+    local text = lines[i]:gsub("^%s*%-%-+ ?", "")
+    if not lines[i]:find("%-%-%-%-%-%-") then out[#out + 1] = text end
+  end
+  return out
+end
+
+-- The annotations' words about lt.name or x:name.
+local function annotation(name)
+  local text = lt._native.source("lutra.meta.lutra")
+  if not text then return {} end
+  local lines, out = lines_of(text), {}
+  for i, line in ipairs(lines) do
+    if line:find("function lt." .. name .. "(", 1, true) or line:find("function Tensor:" .. name .. "(", 1, true) then
+      for _, each in ipairs(comment_above(lines, i)) do
+        local argument, _, words = each:match("^@param ([%w_?.]+) (%S+)%s*(.*)$")
+        if not each:find("^@") then out[#out + 1] = each end
+        if argument and words ~= "" then out[#out + 1] = argument:gsub("%?$", "") .. ": " .. words end
+      end
+      if #out > 0 then break end
+    end
+  end
+  return out
+end
+
+local function say(...) io.write(string.format(...), "\n") end
+
+local function signature(name, form)
+  local parts, keyword = {}, false
+  for _, arg in ipairs(form) do
+    if arg.keyword_only and not keyword then
+      keyword = true
+      parts[#parts + 1] = "*"
+    end
+    parts[#parts + 1] = arg.name .. (arg.default and "=" .. arg.default or "")
+  end
+  return name .. "(" .. table.concat(parts, ", ") .. ")"
+end
+
+local function help_binding(d)
+  local shown = {}
+  for _, form in ipairs(d.forms) do
+    say("%s", signature((d["function"] and "lt." or "x:") .. d.name, form))
+    if not d["function"] then io.write("  (x is the first argument)\n") end
+    for _, arg in ipairs(form) do
+      if not shown[arg.name] then
+        say("  %-12s %s%s", arg.name, arg.type, arg.default and ", default " .. arg.default or "")
+        shown[arg.name] = true
+      end
+    end
+  end
+  if #d.forms == 0 then say("%s%s(...)", d["function"] and "lt." or "x:", d.name) end
+  if d.method and d["function"] then say("also a method: x:%s(...)", d.name) end
+  if d.inplace then say("changes its first argument in place") end
+  for _, line in ipairs(annotation(d.name)) do say("%s", line) end
+  if #d.forms > 0 then say("Arguments may be given by name in a table at the end; after a * they must be.") end
+end
+
+local function parameters_of(f)
+  local names, info = {}, debug.getinfo(f, "u")
+  for i = 1, 250 do
+    local name = info.nparams and i <= info.nparams and debug.getlocal(f, i)
+    if not name then break end
+    names[#names + 1] = name
+  end
+  if info.isvararg then names[#names + 1] = "..." end
+  return table.concat(names, ", ")
+end
+
+local function help_function(f, name)
+  local described = lt._native.describe(f)
+  if described then return help_binding(described) end
+  local info = debug.getinfo(f, "S")
+  if info.what == "C" then return say("%s: a function of Lua's own, written in C", name or tostring(f)) end
+  say("%s(%s)    %s:%d", name or "function", parameters_of(f), info.short_src, info.linedefined)
+  local text = source_of(info.source)
+  local lines = text and lines_of(text)
+  for _, line in ipairs(lines and lines[info.linedefined] and comment_above(lines, info.linedefined) or {}) do say("%s", line) end
+  if name then
+    for _, line in ipairs(annotation(name:gsub("^lt%.", ""))) do say("%s", line) end
+  end
+end
+
+local function columns(names)
+  local width = 0
+  for _, name in ipairs(names) do width = math.max(width, #name + 2) end
+  local each = math.max(1, math.floor(78 / math.max(width, 1)))
+  for i = 1, #names, each do
+    local line = {}
+    for k = i, math.min(i + each - 1, #names) do line[#line + 1] = string.format("%-" .. width .. "s", names[k]) end
+    say("  %s", (table.concat(line):gsub("%s+$", "")))
+  end
+end
+
+local function sorted_names(t, wanted)
+  local names = {}
+  for key, value in next, t do
+    if type(key) == "string" and key:sub(1, 1) ~= "_" and wanted(value) then names[#names + 1] = key end
+  end
+  table.sort(names)
+  return names
+end
+
+local function is_function(v) return type(v) == "function" end
+
+local function help_class(class, instance)
+  local init = class.init
+  say("%s%s", instance and "a module of class " or "class ", class._name)
+  if init then
+    io.write("  ")
+    help_function(init, class._name .. ":init")
+  end
+  if class.forward then
+    io.write("  ")
+    help_function(class.forward, class._name .. ":forward")
+  end
+  if instance then say("%s", tostring(instance)) end
+  local names = sorted_names(class, is_function)
+  say("methods:")
+  columns(names)
+  say("and those of nn.Module: parameters, named_parameters, state_dict, load_state_dict, to, train, eval ...")
+end
+
+local function help_tensor(t)
+  say("a tensor: dtype %s, shape {%s}, device %s%s", t.dtype, table.concat(t.shape, ", "), t.device,
+    t.requires_grad and ", requires_grad" or "")
+  say("x:<Tab> lists its methods; help \"sum\" tells about one")
+end
+
+-- "softmax", "lt.nn.Linear", "nn.Linear": the value of that name.
+local function find(name)
+  local value = _G
+  for step in name:gmatch("[^%.:]+") do value = type(value) == "table" and value[step] or nil end
+  if value ~= nil and value ~= _G then return value end
+  value = lt
+  for step in name:gmatch("[^%.:]+") do value = type(value) == "table" and value[step] or nil end
+  if value ~= nil and value ~= lt then return value end
+  return nil
+end
+
+local function help_table(t, name)
+  local meta = debug.getmetatable(t)
+  if rawget(t, "_is_module") then return help_class(t) end
+  if type(meta) == "table" and rawget(meta, "_is_module") then return help_class(meta, t) end
+  if type(rawget(t, "defaults")) == "table" and rawget(t, "name") then
+    say("optimiser %s(params, {...}); options and defaults:", t.name)
+    for _, key in ipairs(sorted_names(t.defaults, function() return true end)) do
+      local v = t.defaults[key]
+      say("  %-14s %s", key, type(v) == "table" and (type(v[1]) == "number" and "{" .. table.concat(v, ", ") .. "}" or "nil") or tostring(v))
+    end
+    return
+  end
+  say("%s", name or "a table; its fields:")
+  columns(sorted_names(t, function() return true end))
+  if t == lt then
+    columns(sorted_names(lt._native.lazy, function() return true end))
+    say("dtypes and devices are strings; every op is a method of tensors, too")
+  end
+end
+
+return function(...)
+  if select("#", ...) == 0 then return say("%s", GENERAL) end
+  local x = ...
+  if type(x) == "string" then
+    local described = lt._native.describe(x)
+    local value = find(x)
+    if value == nil and described then return help_binding(described) end
+    if value == nil then return say("nothing is called '%s' here; help() tells how to begin", x) end
+    if type(value) == "function" then return help_function(value, x) end
+    x = value
+  end
+  if type(x) == "function" then return help_function(x) end
+  if type(x) == "table" then return help_table(x) end
+  if lt.is_tensor(x) then return help_tensor(x) end
+  say("a %s: %s", type(x), tostring(x))
+end

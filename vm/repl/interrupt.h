@@ -1,0 +1,24 @@
+// Control-C: while a chunk runs it raises an error in Lua, at the prompt it clears the line.
+#pragma once
+
+struct lua_State;
+
+namespace lutra {
+
+// Takes SIGINT over. LuaJIT's profiler is set to its line mode without ever ticking: its machine code then looks at a
+// flag on every line, which Control-C sets; without it compiled loops could not be left.
+void open_interrupts(lua_State* L);
+
+// While one lives, Control-C raises "interrupted!" in Lua or at the next launch of a kernel; the third in a row ends
+// the process.
+class RunScope {
+ public:
+  RunScope();
+  ~RunScope();
+  RunScope(const RunScope&) = delete;
+};
+
+// Whether Control-C came at the prompt since the last call.
+bool take_interrupt();
+
+}  // namespace lutra
