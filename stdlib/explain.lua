@@ -1,8 +1,10 @@
--- lutra explain script.lua [args]: runs the script and then prints, to standard error, what became of each function it compiled: frames,
--- graphs, graph breaks, guards, recompiles.
-local lt = ...
+-- lutra explain [--json] script.lua [args]: runs the script and then tells what became of each function it compiled: frames, graphs, graph
+-- breaks, guards, recompiles, and which kernels took the time. For people on standard error, in 80 columns; with --json one document on
+-- standard output (its fields: vm/repl/README.md), while what the script prints goes to standard error.
+local lt, use = ...
+local ffi = require "ffi"
 
-local function out(...) io.stderr:write(string.format(...), "\n") end
+local WIDTH = 80
 
 local function place(f)
   if type(f) ~= "function" then return "a module" end
@@ -10,10 +12,11 @@ local function place(f)
   return string.format("function at %s:%d", info.short_src, info.linedefined)
 end
 
--- Runs chunk(...) and remembers what it gives to lt.compile and lt.patch.
-local function run(chunk, ...)
+-- Runs chunk(...), remembers what it gives to lt.compile and lt.patch, and calls done(compiled, ok, message) in the end: also when the
+-- script leaves by os.exit.
+local function run(chunk, done, ...)
   local compiled = {}
-  local compile, patch = lt.compile, lt.patch
+  local compile, patch, exit = lt.compile, lt.patch, os.exit
   local function remember(original)
     return function(f, options)
       local where, g = place(f), original(f, options)
@@ -21,21 +24,153 @@ local function run(chunk, ...)
       return g
     end
   end
+  local function restore() lt.compile, lt.patch, os.exit = compile, patch, exit end
+  os.exit = function(...)
+    restore()
+    done(compiled, true)
+    exit(...)
+  end
   lt.compile, lt.patch = remember(compile), remember(patch)
   local ok, message = xpcall(chunk, debug.traceback, ...)
-  lt.compile, lt.patch = compile, patch
-  return compiled, ok, message
+  restore()
+  done(compiled, ok, message)
+  if not ok then error(message, 0) end
 end
 
-local function report_function(item)
-  out("%s", item.place)
-  local ok, guards = pcall(lt.guards, item.f)
-  if ok then out("%s", (tostring(guards):gsub("\n+$", ""))) end
-  local _, recompiles = pcall(lt.recompiles, item.f)
-  for _, r in ipairs(type(recompiles) == "table" and recompiles or {}) do
-    out("recompiled: %s was %s, is %s%s", r.source or r.kind, tostring(r.old), tostring(r.new), r.hint and " (" .. r.hint .. ")" or "")
+-- What is known, as plain tables -----------------------------------------------------------------------------------------------
+
+local function plain_list(list, fields)
+  local out = {}
+  for i, item in ipairs(list) do
+    out[i] = {}
+    for _, name in ipairs(fields) do out[i][name] = item[name] end
   end
-  out("")
+  return out
+end
+
+local function describe(item)
+  local ok, r = pcall(lt._report, item.f)
+  if not ok then return {place = item.place, ran = false} end
+  local out = {place = item.place, name = r.name, ran = true, graphs = {}, op_count = r.op_count}
+  for i, graph in ipairs(r.graphs) do
+    out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i], text = tostring(graph)}
+  end
+  out.breaks = plain_list(r.break_reasons, {"reason", "kind", "file", "line", "hint"})
+  out.entries = {}
+  for i, guards in ipairs(lt.guards(item.f)) do
+    out.entries[i] = {guards = plain_list(guards, {"kind", "source", "expected", "file", "line"}), hits = guards[1] and guards[1].hits or 0}
+  end
+  out.recompiles = plain_list(lt.recompiles(item.f), {"kind", "source", "old", "new", "file", "line", "hint"})
+  return out
+end
+
+local function gather(path, compiled, ok, message, rows, total_ms)
+  local doc = {version = 1, script = path, ok = ok, functions = {}, total_ms = total_ms}
+  if not ok then doc.error = tostring(message) end
+  for i, item in ipairs(compiled) do doc.functions[i] = describe(item) end
+  doc.counters = lt.counters()
+  doc.profile = lt.profile and lt._native.profile_report(rows, total_ms)
+  doc.kernels = {}
+  for i, row in ipairs(doc.profile.kernels) do
+    doc.kernels[i] = {name = row.name, op = row.op, calls = row.calls, ms = row.ms, bytes = row.bytes, flops = row.flops, gbps = row.gbps,
+                      gflops = row.gflops, ratio_to_limit = row.ratio_to_limit, file = row.file, line = row.line}
+  end
+  return doc
+end
+
+-- As JSON ----------------------------------------------------------------------------------------------------------------------
+
+local escapes = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
+
+-- Bytes that are no UTF-8 become "?".
+local function utf8_only(s)
+  if not s:find("[\128-\255]") then return s end
+  local out, i = {}, 1
+  while i <= #s do
+    local c = s:byte(i)
+    local n = c < 128 and 1 or c >= 194 and c < 224 and 2 or c >= 224 and c < 240 and 3 or c >= 240 and c < 245 and 4 or 0
+    local whole = n > 0 and s:sub(i, i + n - 1)
+    if whole and #whole == n and (n == 1 or whole:sub(2):find("^[\128-\191]+$")) then
+      out[#out + 1] = whole
+      i = i + n
+    else
+      out[#out + 1] = "?"
+      i = i + 1
+    end
+  end
+  return table.concat(out)
+end
+
+local lists = {functions = true, graphs = true, ops = true, breaks = true, entries = true, guards = true, recompiles = true, kernels = true}
+
+local function json(v, name)
+  local kind = type(v)
+  if kind == "string" then
+    return '"' .. utf8_only(v):gsub('[%c"\\]', function(c) return escapes[c] or string.format("\\u%04x", c:byte()) end) .. '"'
+  end
+  if kind == "number" then return v == v and math.abs(v) < math.huge and string.format("%.14g", v) or "null" end
+  if kind ~= "table" then return tostring(v) end
+  local parts = {}
+  if #v > 0 or (next(v) == nil and lists[name]) then
+    for i, item in ipairs(v) do parts[i] = json(item) end
+    return "[" .. table.concat(parts, ",") .. "]"
+  end
+  local keys = {}
+  for key in pairs(v) do keys[#keys + 1] = tostring(key) end
+  table.sort(keys)
+  for i, key in ipairs(keys) do parts[i] = json(key) .. ":" .. json(v[key], key) end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+-- For people -------------------------------------------------------------------------------------------------------------------
+
+local function out(indent, ...)
+  local text, rest = string.format(...), nil
+  local pad = string.rep(" ", indent)
+  while #pad + #text > WIDTH do
+    local at = text:sub(1, WIDTH - #pad + 1):match("^.*() ")
+    if not at or at == 1 then break end
+    text, rest = text:sub(1, at - 1), text:sub(at + 1)
+    io.stderr:write(pad, text, "\n")
+    pad, text = string.rep(" ", indent + 4), rest
+  end
+  io.stderr:write(pad, text, "\n")
+end
+
+local function count(n, word) return string.format("%d %s%s", n, word, n == 1 and "" or "s") end
+
+local function print_graphs(f)
+  for i, graph in ipairs(f.graphs) do
+    local seen, names = {}, {}
+    for _, op in ipairs(graph.ops) do
+      if not seen[op] then names[#names + 1] = op end
+      seen[op] = (seen[op] or 0) + 1
+    end
+    for k, op in ipairs(names) do names[k] = seen[op] > 1 and op .. " x" .. seen[op] or op end
+    out(2, "graph %d: %s, %s, %.1f ms to capture and compile", i, count(#graph.ops, "op"), count(graph.kernels, "kernel"), graph.compile_ms)
+    if #names > 0 then out(4, "%s", table.concat(names, ", ")) end
+  end
+end
+
+local function print_function(f)
+  if not f.ran then return out(0, "%s: compiled, but not called\n", f.place) end
+  out(0, "%s: %s, %s, %s", f.place, count(#f.graphs, "graph"), count(#f.breaks, "graph break"), count(#f.recompiles, "recompile"))
+  print_graphs(f)
+  for _, b in ipairs(f.breaks) do
+    out(2, "break at %s:%d: %s", b.file, b.line, b.reason)
+    if b.hint ~= "" then out(6, "%s", b.hint) end
+  end
+  for i, entry in ipairs(f.entries) do
+    out(2, "entry %d, %s, runs where", i, count(entry.hits, "hit"))
+    for _, g in ipairs(entry.guards) do
+      out(4, "%s%s%s: %s", g.kind, g.source ~= "" and " " or "", g.source, g.expected)
+    end
+  end
+  for _, r in ipairs(f.recompiles) do
+    out(2, "recompiled at %s:%d: %s of %s was %s, is %s", r.file, r.line, r.kind, r.source, r.old, r.new)
+    if r.hint ~= "" then out(6, "%s", r.hint) end
+  end
+  out(0, "")
 end
 
 local function sorted(map)
@@ -45,22 +180,48 @@ local function sorted(map)
   return keys
 end
 
-local function report_totals()
-  local c = lt.counters()
-  out("%d frames captured of %d, %d graphs, %d kernels", c.frames.ok, c.frames.total, c.stats.unique_graphs, c.kernels.compiled or 0)
-  for _, reason in ipairs(sorted(c.graph_break)) do out("graph break: %s (%d)", reason, c.graph_break[reason]) end
-  for _, reason in ipairs(sorted(c.recompiles)) do out("recompile: %s (%d)", reason, c.recompiles[reason]) end
+local function print_totals(c)
+  out(0, "%d frames captured of %d, %d graphs, %d kernels", c.frames.ok, c.frames.total, c.stats.unique_graphs, c.kernels.compiled or 0)
+  for _, reason in ipairs(sorted(c.graph_break)) do out(0, "graph break: %s (%d)", reason, c.graph_break[reason]) end
+  for _, reason in ipairs(sorted(c.recompiles)) do out(0, "recompile: %s (%d)", reason, c.recompiles[reason]) end
 end
 
-return function(path, ...)
+local MOST_KERNELS = 20
+
+local function print_people(doc)
+  out(0, "\n%s", ("-- " .. doc.script .. " " .. string.rep("-", WIDTH)):sub(1, WIDTH))
+  for _, f in ipairs(doc.functions) do print_function(f) end
+  if #doc.functions == 0 then out(0, "nothing was compiled: give a function to lt.compile or lt.patch\n") end
+  print_totals(doc.counters)
+  if #doc.profile.kernels == 0 then return end
+  local left = #doc.profile.kernels - MOST_KERNELS
+  for i = #doc.profile.kernels, MOST_KERNELS + 1, -1 do doc.profile.kernels[i] = nil end
+  io.stderr:write("\n", tostring(doc.profile), "\n")
+  if left > 0 then out(0, "and %s more that took less", count(left, "kernel")) end
+end
+
+-- ------------------------------------------------------------------------------------------------------------------------------
+
+ffi.cdef [[int lutra_explain_dup(int) __asm__("dup"); int lutra_explain_dup2(int, int) __asm__("dup2");]]
+
+return function(as_json, path, ...)
   local chunk, problem = loadfile(path)
   if not chunk then error(problem, 0) end
   local before = rawget(_G, "arg") or {}
   _G.arg = {[-1] = before[-1], [0] = path, ...}
-  local compiled, ok, message = run(chunk, ...)
-  out("\n-- %s --------------------------------", path)
-  for _, item in ipairs(compiled) do report_function(item) end
-  if #compiled == 0 then out("nothing was compiled: give a function to lt.compile or lt.patch") end
-  report_totals()
-  if not ok then error(message, 0) end
+  local stdout = as_json and ffi.C.lutra_explain_dup(1)
+  if as_json then ffi.C.lutra_explain_dup2(2, 1) end
+  use "profile" -- before the clock runs
+  lt._native.profile_start()
+  local start = lt.perf_counter()
+  run(chunk, function(compiled, ok, message)
+    local total_ms = (lt.perf_counter() - start) * 1e3
+    local doc = gather(path, compiled, ok, message, lt._native.profile_stop(), total_ms)
+    if not as_json then return print_people(doc) end
+    io.stdout:flush()
+    ffi.C.lutra_explain_dup2(stdout, 1)
+    doc.profile = nil
+    io.stdout:write(json(doc), "\n")
+    io.stdout:flush()
+  end, ...)
 end

@@ -13,9 +13,10 @@ local function use(name)
   return module
 end
 
-local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", progress = "progress", perf_counter = "clock", Generator = "generator"}
+local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", progress = "progress", perf_counter = "clock", Generator = "generator",
+              profile = "profile"}
 
-lt._native.lazy = lazy -- for completion in the REPL
+lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
 
 local meta = getmetatable(lt) or {}
 local fallback = meta.__index

@@ -1,5 +1,6 @@
 // Ops on real tensors in, results out. Matrix products go to the library; a pointwise op is collapsed to few loops and
 // run by code that serves all sizes; any other op has symbolic sizes, and guards for what its rules asked about them.
+#include <chrono>
 #include <cmath>
 
 #include "jit/eager/eager.h"
@@ -9,6 +10,7 @@
 #include "jit/eager/one_op.h"
 #include "jit/lower/lower.h"
 #include "jit/runtime/executable.h"
+#include "jit/runtime/profile.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -157,14 +159,19 @@ class EagerExecutor : public Executor {
       }
     }
     for (const Tensor& t : results) out.push_back(view_of(t));
-    run_extern({op.id,
-                {in.begin(), in.size()},
-                {out.begin(), out.size()},
-                {ints.begin(), ints.size()},
-                {scalars.begin(), scalars.size()},
-                strings,
-                parallel_for,
-                current_extern_isa()});
+    const ExternCall call = {op.id,
+                             {in.begin(), in.size()},
+                             {out.begin(), out.size()},
+                             {ints.begin(), ints.size()},
+                             {scalars.begin(), scalars.size()},
+                             strings,
+                             parallel_for,
+                             current_extern_isa()};
+    check_interrupt();
+    if (!launches_watched()) return run_extern(call);
+    const auto start = std::chrono::steady_clock::now();
+    run_extern(call);
+    note_extern(call, uint64_t((std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1)));
   }
 
   static void pointwise(const OpInfo& op, const Args& args, const Tensor& out) {

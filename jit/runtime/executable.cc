@@ -10,11 +10,14 @@
 
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
+#include "jit/runtime/profile.h"
 #include "ops/core/error.h"
 #include "ops/defs/call.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
+
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -25,24 +28,6 @@ constexpr int kMaxChunks = 128, kMaxBeside = 64;
 constexpr size_t kMaxName = 96;
 
 size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
-// Counts and times a launch, when there is somewhere to count.
-class PerfScope {
- public:
-  explicit PerfScope(CachedKernel* counters) : counters_(counters) {
-    if (counters_) start_ = std::chrono::steady_clock::now();
-  }
-  ~PerfScope() {
-    if (!counters_) return;
-    counters_->launches++;
-    counters_->nanoseconds += uint64_t((std::chrono::steady_clock::now() - start_) / std::chrono::nanoseconds(1));
-  }
-  PerfScope(const PerfScope&) = delete;
-
- private:
-  CachedKernel* counters_;
-  std::chrono::steady_clock::time_point start_;
-};
 
 }  // namespace
 
@@ -277,11 +262,12 @@ struct Executable::Part {
 
 void Executable::launch_all(Context& c) const {
   Generator& generator = default_generator();
-  const bool perf = runtime_config().perf;
+  const bool watched = launches_watched();
+  std::chrono::steady_clock::time_point start;
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
     check_interrupt();
     const Step& step = steps_[i];
-    const PerfScope scope(perf ? step.counters : nullptr);
+    if (watched) start = std::chrono::steady_clock::now();
     if (step.beside) {
       launch_beside(c, &step, generator);
     } else if (step.kernel) {
@@ -289,6 +275,7 @@ void Executable::launch_all(Context& c) const {
     } else {
       launch_extern(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]));
     }
+    if (watched) note_launch(c.values.data(), &step, uint64_t((std::chrono::steady_clock::now() - start) / 1ns));
   }
   generator.next_call += uint64_t(plan_.rng_calls);
 }

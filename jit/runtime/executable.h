@@ -64,6 +64,7 @@ class Executable {
   void set_arena(Context& c) const;
   void fill_block(const Context& c, const Step& step, BlockHead* head) const;
   void launch_all(Context& c) const;
+  void note_launch(const HostValue* values, const Step* step, uint64_t nanoseconds) const;  // profile.cc
   void name_runs();
   struct Part;
   bool make_part(const Context& c, const Step& step, const struct Generator& generator, Part& part) const;

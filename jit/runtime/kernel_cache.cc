@@ -68,9 +68,12 @@ std::string perf_report() {
   std::string text;
   for (const auto& k : all) {
     const uint64_t n = k->launches, ns = k->nanoseconds;
-    char line[256];
-    std::snprintf(line, sizeof line, "%10.3f ms %8llu launches %9.2f us each  %s\n", double(ns) / 1e6,
-                  static_cast<unsigned long long>(n), double(ns) / 1e3 / double(n), k->name.c_str());
+    const double seconds = std::max(double(ns), 1.0) / 1e9;
+    char line[256], rate[32] = "";
+    if (k->flops) std::snprintf(rate, sizeof rate, " %7.1f GFLOP/s", double(k->flops) / seconds / 1e9);
+    std::snprintf(line, sizeof line, "%10.3f ms %8llu launches %9.2f us each %7.1f GB/s%s  %s\n", double(ns) / 1e6,
+                  static_cast<unsigned long long>(n), double(ns) / 1e3 / double(n), double(k->bytes) / seconds / 1e9,
+                  rate, k->name.c_str());
     text += line;
   }
   return text;

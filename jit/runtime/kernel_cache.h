@@ -11,7 +11,11 @@ namespace lutra {
 struct CachedKernel {
   std::shared_ptr<Code> code;  // null for a library's kernels
   std::string name;
-  std::atomic<uint64_t> launches{0}, nanoseconds{0};  // counted when runtime_config().perf
+  // Counted when runtime_config().perf.
+  std::atomic<uint64_t> launches{0}, nanoseconds{0}, bytes{0}, flops{0};
+  void count(uint64_t ns, int64_t moved, double computed) {
+    launches++, nanoseconds += ns, bytes += uint64_t(moved), flops += uint64_t(computed);
+  }
 };
 
 // Equal loop IR gives the same entry, from any thread.

@@ -226,6 +226,12 @@ int api_guards(lua_State* L) {
   return 1;
 }
 
+// What lt.explain gives, of a function that is compiled and has run.
+int api_report(lua_State* L) {
+  push_explanation(L, *checked_unit(L, "explain"), lua_gettop(L) + 1, 0);
+  return 1;
+}
+
 int api_recompiles(lua_State* L) {
   push_recompiles(L, *checked_unit(L, "recompiles"));
   return 1;
@@ -371,6 +377,7 @@ const ApiRow kApi[] = {
     {"explain", api_explain},
     {"guards", api_guards},
     {"recompiles", api_recompiles},
+    {"_report", api_report},  // stdlib/explain.lua
     {"counters", api_counters},
     {"reset", api_reset},
     {"disable", api_disable},

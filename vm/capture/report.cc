@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <lua.hpp>
+#include <sstream>
 
 #include "vm/capture/driver.h"
 #include "vm/capture/state.h"
@@ -194,6 +195,24 @@ void set_text(lua_State* L, const std::string& text) {
   lua_setmetatable(L, -2);
 }
 
+// Lines of at most kWidth characters; what goes on is indented further.
+std::string folded(const std::string& text) {
+  constexpr size_t kWidth = 80;
+  std::string out, line;
+  std::istringstream lines(text);
+  while (std::getline(lines, line)) {
+    const std::string indent(std::min<size_t>(line.find_first_not_of(' '), 40) % 41 + 4, ' ');
+    while (line.size() > kWidth) {
+      size_t at = line.rfind(' ', kWidth);
+      if (at == std::string::npos || at < indent.size()) break;  // a word that is longer than a line
+      out += line.substr(0, at) + "\n";
+      line = indent + line.substr(at + 1);
+    }
+    out += line + "\n";
+  }
+  return out;
+}
+
 int next_node(lua_State* L) {
   lua_Integer i = lua_tointeger(L, lua_upvalueindex(2)) + 1;
   lua_pushinteger(L, i);
@@ -281,7 +300,7 @@ void push_recompiles(lua_State* L, const Unit& unit) {
     text += str(r.file ? r.file : "?", ":", r.line, ": ", r.kind, " of ", r.source, " was ", r.old_text, ", is ",
                 r.new_text, "\n");
   }
-  set_text(L, text);
+  set_text(L, folded(text));
 }
 
 void push_entries(lua_State* L, const Unit& unit) {
@@ -299,7 +318,7 @@ void push_entries(lua_State* L, const Unit& unit) {
       if (!e->decline) add(e, pc);
     }
   }
-  set_text(L, text);
+  set_text(L, folded(text));
 }
 
 void push_explanation(lua_State* L, const Unit& unit, int first_result, int results) {
@@ -333,6 +352,10 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   for (const auto& entry : log) append_guards(L, *entry, &guards);
   lua_setfield(L, -2, "out_guards");
   lua_newtable(L);
+  for (size_t i = 0; i < log.size(); i++) lua_pushnumber(L, double(log[i]->kernels)), lua_rawseti(L, -2, int(i) + 1);
+  lua_setfield(L, -2, "kernels_per_graph");
+  set_string(L, "name", unit.name);
+  lua_newtable(L);
   double ms = 0;
   for (size_t i = 0; i < log.size(); i++) {
     lua_pushnumber(L, log[i]->capture_ms);
@@ -353,7 +376,7 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   }
   for (size_t i = 0; i < log.size(); i++) text += str("graph ", i + 1, "\n", log[i]->graph_text);
   text += "guards\n" + guards;
-  set_text(L, text);
+  set_text(L, folded(text));
 }
 
 }  // namespace lutra

@@ -16,7 +16,10 @@ namespace {
 
 const char kHelp[] =
     "usage: lutra [options]... [script [args]...]\n"
-    "       lutra explain script [args]...   run it and report frames, graphs, breaks, guards, recompiles\n"
+    "       lutra explain [--json] script [args]...\n"
+    "                  run it and report frames, graphs, breaks, guards, recompiles, kernels\n"
+    "       lutra tune --limits\n"
+    "                  measure this machine's rates once, for the reports of kernels\n"
     "  -e chunk   execute string 'chunk'        -l name   require library 'name'\n"
     "  -i         the REPL after the script     -v        show version information\n"
     "  -E         ignore environment variables\n"
@@ -41,6 +44,7 @@ struct Step {
 struct Options {
   std::vector<Step> steps;
   bool interactive = false, version = false, ignore_env = false, auto_compile = false, explain = false;
+  bool json = false, tune = false;
   bool help = false;
   std::string device, error;
   int script = 0;  // index in argv, or argc
@@ -112,7 +116,11 @@ Options read_options(int argc, char** argv) {
   }
   if (i < argc && std::strcmp(argv[i], "explain") == 0 && access("explain", F_OK) != 0) {
     out.explain = true;
-    if (++i >= argc) out.error = "explain: a script is needed";
+    if (++i < argc && std::strcmp(argv[i], "--json") == 0) out.json = true, ++i;
+    if (i >= argc) out.error = "explain: a script is needed";
+  } else if (i < argc && std::strcmp(argv[i], "tune") == 0 && access("tune", F_OK) != 0) {
+    out.tune = true;
+    if (++i >= argc) out.error = "tune: --limits is what can be tuned";
   }
   out.script = i;
   return out;
@@ -160,13 +168,16 @@ int run_step(lutra_State* S, const Step& step) {
   return run_chunk(S, chunk_of(step.kind), text);
 }
 
-// The report is written in Lua: stdlib/explain.lua.
-int run_explain(lutra_State* S, int argc, char** argv, int script) {
+// Commands are written in Lua: stdlib/explain.lua, stdlib/tune.lua.
+int run_command(lutra_State* S, const Options& options, int argc, char** argv) {
   lua_State* L = lutra_lua(S);
-  static const char chunk[] = "return require('lutra')._native.stdlib('lutra.explain')(require 'lutra')(...)";
-  luaL_loadbuffer(L, chunk, sizeof chunk - 1, "=lutra");
-  for (int i = script; i < argc; ++i) lua_pushstring(L, argv[i]);
-  return lutra_call(S, argc - script, 0);
+  static const char explain[] = "return require('lutra')._native.use 'explain'(...)";
+  static const char tune[] = "return require('lutra')._native.use 'tune'(...)";
+  const char* chunk = options.explain ? explain : tune;
+  luaL_loadbuffer(L, chunk, std::strlen(chunk), "=lutra");
+  if (options.explain) lua_pushboolean(L, options.json);
+  for (int i = options.script; i < argc; ++i) lua_pushstring(L, argv[i]);
+  return lutra_call(S, argc - options.script + (options.explain ? 1 : 0), 0);
 }
 
 // arg[-1] and below: the program and its options, as luajit has them.
@@ -189,7 +200,7 @@ int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
     if (report(S, run_step(S, step))) return 1;
   }
   const bool given = options.script < argc, dash = given && std::strcmp(argv[options.script], "-") == 0;
-  if (options.explain) return report(S, run_explain(S, argc, argv, options.script)) ? 1 : 0;
+  if (options.explain || options.tune) return report(S, run_command(S, options, argc, argv)) ? 1 : 0;
   if (given) {
     const char* path = dash ? nullptr : argv[options.script];
     if (report(S, lutra_do_file(S, path, argc - options.script - 1, argv + options.script + 1))) return 1;

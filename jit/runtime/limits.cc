@@ -1,0 +1,172 @@
+// Measures the machine; see limits.h. Each rate is the best of several rounds: what disturbs only slows down.
+#include "jit/runtime/limits.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace lutra {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSeconds = 0.15;  // at least, for each rate
+
+volatile float sink;
+
+// Eight streams, as a kernel that reads well has them.
+__attribute__((target("avx2"))) float sum_avx2(const float* p, size_t n) {
+  __m256 acc[8] = {};
+  const size_t part = n / 8 / 8 * 8;
+  for (size_t i = 0; i < part; i += 8) {
+    for (size_t k = 0; k < 8; k++) acc[k] = _mm256_add_ps(acc[k], _mm256_loadu_ps(p + k * part + i));
+  }
+  for (int k = 1; k < 8; k++) acc[0] = _mm256_add_ps(acc[0], acc[k]);
+  alignas(32) float lanes[8];
+  _mm256_store_ps(lanes, acc[0]);
+  return lanes[0] + lanes[7];
+}
+
+__attribute__((target("avx512f"))) float sum_avx512(const float* p, size_t n) {
+  __m512 acc[8] = {};
+  const size_t part = n / 8 / 16 * 16;
+  for (size_t i = 0; i < part; i += 16) {
+    for (size_t k = 0; k < 8; k++) acc[k] = _mm512_add_ps(acc[k], _mm512_loadu_ps(p + k * part + i));
+  }
+  for (int k = 1; k < 8; k++) acc[0] = _mm512_add_ps(acc[0], acc[k]);
+  alignas(64) float lanes[16];
+  _mm512_store_ps(lanes, acc[0]);
+  return lanes[0] + lanes[15];
+}
+
+float sum_plain(const float* p, size_t n) {
+  float acc[8] = {};
+  for (size_t i = 0; i + 8 <= n; i += 8) {
+    for (size_t k = 0; k < 8; k++) acc[k] += p[i + k];
+  }
+  return acc[0] + acc[7];
+}
+
+constexpr int kChains = 16, kFmaRounds = 1 << 14;
+
+__attribute__((target("avx2,fma"))) double fma_avx2() {
+  __m256 acc[kChains / 2], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
+  for (__m256& a : acc) a = y;
+  for (int i = 0; i < kFmaRounds; i++) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kChains / 2; k++) acc[k] = _mm256_fmadd_ps(acc[k], x, y);
+  }
+  for (int k = 1; k < kChains / 2; k++) acc[0] = _mm256_add_ps(acc[0], acc[k]);
+  sink = acc[0][0];
+  return double(kFmaRounds) * (kChains / 2) * 8 * 2;
+}
+
+__attribute__((target("avx512f"))) double fma_avx512() {
+  __m512 acc[kChains], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
+  for (__m512& a : acc) a = y;
+  for (int i = 0; i < kFmaRounds; i++) {
+#pragma GCC unroll 16
+    for (int k = 0; k < kChains; k++) acc[k] = _mm512_fmadd_ps(acc[k], x, y);
+  }
+  for (int k = 1; k < kChains; k++) acc[0] = _mm512_add_ps(acc[0], acc[k]);
+  sink = acc[0][0];
+  return double(kFmaRounds) * kChains * 16 * 2;
+}
+
+double fma_plain() {
+  float acc[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  for (int i = 0; i < kFmaRounds; i++) {
+    for (float& a : acc) a = a * 0.999f + 1e-3f;
+  }
+  sink = acc[0] + acc[7];
+  return double(kFmaRounds) * 8 * 2;
+}
+
+// work(thread) tells how much it did; the rate of all together, the best of what kSeconds hold.
+double best_rate(int threads, const std::function<double(int)>& work) {
+  double best = 0, spent = 0;
+  for (int round = 0; round < 3 || spent < kSeconds; round++) {
+    std::vector<std::thread> others;
+    std::vector<double> done(static_cast<size_t>(threads));
+    std::vector<Clock::time_point> ends(static_cast<size_t>(threads));
+    const auto body = [&](int t) { done[size_t(t)] = work(t), ends[size_t(t)] = Clock::now(); };
+    for (int t = 1; t < threads; t++) others.emplace_back(body, t);
+    const auto start = Clock::now();
+    body(0);
+    for (std::thread& t : others) t.join();
+    const auto end = *std::max_element(ends.begin(), ends.end());
+    double total = 0;
+    for (double d : done) total += d;
+    const double seconds = std::chrono::duration<double>(end - start).count();
+    best = std::max(best, total / seconds);
+    spent += seconds;
+  }
+  return best;
+}
+
+using Block = std::unique_ptr<float, decltype(&std::free)>;
+std::vector<Block> blocks(int count, size_t bytes) {
+  std::vector<Block> out;
+  for (int i = 0; i < count; i++) {
+    out.emplace_back(static_cast<float*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)), &std::free);
+    if (!out.back()) throw std::bad_alloc();
+    std::memset(out.back().get(), i, bytes);
+  }
+  return out;
+}
+
+// Small blocks are passed over often enough that starting the threads does not count.
+int rounds_for(size_t bytes) { return int(std::max<size_t>(1, (size_t(64) << 20) / bytes)); }
+
+}  // namespace
+
+double read_rate(int threads, size_t bytes) {
+  const auto data = blocks(threads, bytes);
+  const auto sum = __builtin_cpu_supports("avx512f") ? sum_avx512
+                   : __builtin_cpu_supports("avx2")  ? sum_avx2
+                                                     : sum_plain;
+  const int rounds = rounds_for(bytes);
+  return best_rate(threads, [&](int t) {
+    for (int r = 0; r < rounds; r++) sink = sum(data[size_t(t)].get(), bytes / sizeof(float));
+    return double(bytes) * rounds;
+  });
+}
+
+double copy_rate(int threads, size_t bytes) {
+  const auto from = blocks(threads, bytes / 2), to = blocks(threads, bytes / 2);
+  const int rounds = rounds_for(bytes);
+  return best_rate(threads, [&](int t) {
+    for (int r = 0; r < rounds; r++) std::memcpy(to[size_t(t)].get(), from[size_t(t)].get(), bytes / 2);
+    sink = to[size_t(t)].get()[0];
+    return double(bytes / 2) * 2 * rounds;
+  });
+}
+
+double fma_rate(int threads) {
+  const bool wide = __builtin_cpu_supports("avx512f");
+  const auto run = wide ? fma_avx512 : __builtin_cpu_supports("fma") ? fma_avx2 : fma_plain;
+  return best_rate(threads, [&](int) {
+    double flops = 0;
+    for (int i = 0; i < 64; i++) flops += run();
+    return flops;
+  });
+}
+
+std::string cpu_name() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+}  // namespace lutra

@@ -1,0 +1,207 @@
+// Launches in, records out. See profile.h.
+#include "jit/runtime/profile.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "jit/runtime/executable.h"
+#include "jit/runtime/kernel_cache.h"
+
+namespace lutra {
+namespace {
+
+struct Profile {
+  std::mutex mutex;
+  std::map<std::tuple<std::string, std::string, int>, LaunchRecord> records;
+  void (*locate)(LaunchRecord&) = nullptr;
+};
+Profile& profile() {
+  static Profile* p = new Profile;
+  return *p;
+}
+std::atomic<bool> on{false};
+
+// -- bytes of a kernel
+
+// A place in memory as its accesses name it: which pointer, from where, read or written.
+using Place = std::tuple<int32_t, int32_t, int64_t, bool>;
+
+class Footprint {
+ public:
+  Footprint(const loop::Kernel& k, const std::vector<int64_t>& ints) : kernel_(k), ints_(ints) {}
+  int64_t bytes() {
+    visit(kernel_.body, 1);
+    int64_t total = 0;
+    for (const auto& [place, count] : most_) {
+      total += count * int64_t(size_of(kernel_.params[size_t(std::get<0>(place))].type));
+    }
+    return total;
+  }
+
+ private:
+  int64_t value(const loop::Coef& c) const { return c.arg >= 0 ? ints_.at(size_t(c.arg)) : c.literal; }
+
+  // around: iterations of all loops around the statements.
+  void visit(const std::vector<loop::Stmt>& body, int64_t around) {
+    for (const loop::Stmt& s : body) {
+      if (const auto* inner = std::get_if<std::unique_ptr<loop::Loop>>(&s)) {
+        const int64_t size = std::max<int64_t>(0, value((*inner)->size));
+        sizes_[(*inner)->id] = size;
+        visit((*inner)->body, around * size);
+      } else if (const auto& inst = std::get<loop::Inst>(s); loop::has_access(inst.op)) {
+        note(inst, around);
+      }
+    }
+  }
+
+  void note(const loop::Inst& inst, int64_t around) {
+    int64_t count = around > 0 ? 1 : 0;
+    for (const loop::Access::Term& t : inst.access.terms) {
+      if (value(t.stride) == 0) continue;
+      if (t.is_value) {  // a gathered index: as many as there are iterations
+        count = around;
+        break;
+      }
+      count *= sizes_[t.id];
+    }
+    const bool written = inst.op != loop::Op::kLoad;
+    const auto& offset = inst.access.offset;
+    int64_t& most = most_[{inst.access.ptr, offset.arg, offset.literal, written}];
+    most = std::max(most, std::min(count, around));
+  }
+
+  const loop::Kernel& kernel_;
+  const std::vector<int64_t>& ints_;
+  std::map<int32_t, int64_t> sizes_;  // of loops, by id
+  std::map<Place, int64_t> most_;
+};
+
+double product_of(const std::vector<int64_t>& sizes) {
+  double n = 1;
+  for (int64_t s : sizes) n *= double(s);
+  return n;
+}
+
+int64_t bytes_of(const ExternSizes& sizes, const std::vector<DType>& dtypes) {
+  double n = 0;
+  for (size_t i = 0; i < sizes.size(); i++) n += product_of(sizes[i]) * double(size_of(dtypes[i]));
+  return int64_t(n);
+}
+
+}  // namespace
+
+void start_profile(void (*locate)(LaunchRecord& record)) {
+  Profile& p = profile();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  p.records.clear();
+  p.locate = locate;
+  on = true;
+}
+
+std::vector<LaunchRecord> stop_profile() {
+  on = false;
+  Profile& p = profile();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  std::vector<LaunchRecord> out;
+  for (auto& [key, record] : p.records) out.push_back(std::move(record));
+  p.records.clear();
+  return out;
+}
+
+bool profiling() { return on.load(std::memory_order_relaxed); }
+
+bool launches_watched() { return profiling() || runtime_config().perf; }
+
+void keep_record(LaunchRecord record) {
+  Profile& p = profile();
+  std::lock_guard<std::mutex> lock(p.mutex);
+  if (record.file.empty() && p.locate) p.locate(record);
+  const auto [at, is_new] = p.records.try_emplace({record.name, record.file, record.line}, record);
+  if (is_new) return;
+  LaunchRecord& sum = at->second;
+  sum.calls++, sum.ms += record.ms, sum.bytes += record.bytes, sum.flops += record.flops;
+}
+
+int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& ints) {
+  return Footprint(kernel, ints).bytes();
+}
+
+double extern_flops(OpId op, const ExternSizes& in, const ExternSizes& out) {
+  const auto weight_of = [](const std::vector<int64_t>& w) {
+    return w.empty() || w[0] == 0 ? 0 : product_of(w) / double(w[0]);
+  };
+  switch (op) {
+    case OpId::mm:
+    case OpId::bmm: return in[0].empty() ? 0 : 2 * product_of(out[0]) * double(in[0].back());
+    case OpId::convolution: return 2 * product_of(out[0]) * weight_of(in[1]);
+    case OpId::convolution_input: return 2 * product_of(in[0]) * weight_of(in[1]);
+    case OpId::convolution_weight: return 2 * product_of(in[0]) * weight_of(out[0]);
+    // query and key: every query with every key, once for the scores and once for the values.
+    case OpId::flash_attention: return in[1].size() < 2 ? 0 : 4 * product_of(in[0]) * double(in[1][in[1].size() - 2]);
+    // Scores anew, and the gradients of scores, values, queries and keys.
+    case OpId::flash_attention_backward:
+      return in[2].size() < 2 ? 0 : 10 * product_of(in[1]) * double(in[2][in[2].size() - 2]);
+    default: return 0;
+  }
+}
+
+void note_extern(const ExternCall& call, uint64_t nanoseconds) {
+  LaunchRecord r;
+  r.name = r.ops = name(call.op);
+  r.library = true;
+  r.ms = double(nanoseconds) / 1e6;
+  ExternSizes sizes[2];
+  for (const bool out : {false, true}) {
+    for (const ExternView& v : out ? call.out : call.in) {
+      sizes[out].emplace_back(v.sizes, v.sizes + v.dim);
+      if (!v.data) sizes[out].back() = {0};
+      r.bytes += int64_t(product_of(sizes[out].back())) * int64_t(size_of(v.dtype));
+    }
+  }
+  r.flops = extern_flops(call.op, sizes[0], sizes[1]);
+  if (runtime_config().perf) library_counters(name(call.op))->count(nanoseconds, r.bytes, r.flops);
+  if (profiling()) keep_record(std::move(r));
+}
+
+// A step, and those that ran side by side with it.
+void Executable::note_launch(const HostValue* values, const Step* step, uint64_t nanoseconds) const {
+  LaunchRecord r;
+  r.name = step->counters->name;
+  r.library = step->kernel == nullptr;
+  r.ms = double(nanoseconds) / 1e6;
+  for (int32_t k = 0; k <= step->beside; k++) {
+    const Step& each = step[k];
+    const Launch& launch = plan_.launches[size_t(each.launch)];
+    if (const auto* kernel = std::get_if<KernelLaunch>(&launch)) {
+      std::vector<int64_t> ints;
+      const int32_t* operand = operands_.data() + each.first + each.ptrs;
+      for (int32_t i = 0; i < each.ints; i++) ints.push_back(values[size_t(operand[i])].i);
+      r.bytes += kernel_bytes(kernel->kernel, ints);
+      if (*kernel->op) r.ops += (r.ops.empty() ? "" : " | ") + std::string(kernel->op);
+      if (r.file.empty() && kernel->file) r.file = kernel->file, r.line = kernel->line;
+      continue;
+    }
+    const auto& library = std::get<ExternLaunch>(launch);
+    ExternSizes sizes[2];
+    std::vector<DType> dtypes[2];
+    for (const bool out : {false, true}) {
+      for (const BufferView& v : out ? library.out : library.in) {
+        auto& list = sizes[out].emplace_back();
+        dtypes[out].push_back(v.dtype);
+        if (v.buffer < 0) list.push_back(0);
+        for (ExprId e : v.sizes) list.push_back(program_.int_value(values, e));
+      }
+    }
+    r.bytes += bytes_of(sizes[0], dtypes[0]) + bytes_of(sizes[1], dtypes[1]);
+    r.flops += extern_flops(library.op, sizes[0], sizes[1]);
+    r.ops = name(library.op);
+    if (r.file.empty() && library.file) r.file = library.file, r.line = library.line;
+  }
+  if (runtime_config().perf) step->counters->count(nanoseconds, r.bytes, r.flops);
+  if (profiling()) keep_record(std::move(r));
+}
+
+}  // namespace lutra

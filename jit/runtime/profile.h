@@ -1,0 +1,43 @@
+// What launches cost: while someone watches, each launch of a kernel or library gives a record. Nobody watching costs
+// one look a run.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "jit/loop/loop.h"
+#include "ops/extern/extern.h"
+
+namespace lutra {
+
+struct LaunchRecord {
+  std::string name;  // of the kernel or the library's op
+  std::string ops;   // the ops it was fused of
+  bool library = false;
+  int64_t calls = 1;
+  double ms = 0;
+  int64_t bytes = 0;  // that have to be read and written, each once
+  double flops = 0;   // of products
+  std::string file;  // of the user's program, empty where it is not known
+  int line = 0;
+};
+
+// From start to stop the launches of all threads are kept, those of one name and line added up. locate, where given, fills in file and line of a launch that
+// knows none (an eager op).
+void start_profile(void (*locate)(LaunchRecord& record));
+std::vector<LaunchRecord> stop_profile();
+bool profiling();
+// Whether launches are to be timed: for a profile or for LUTRA_LOGS=perf.
+bool launches_watched();
+void keep_record(LaunchRecord record);
+
+// The bytes that a kernel reads and writes, by the sizes of the loops around its accesses; ints are its integer
+// arguments. Accesses of one place count once, however many loops pass over it.
+int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& ints);
+using ExternSizes = std::vector<std::vector<int64_t>>;
+// Multiplications and additions of a library's op; 0 for what is no product.
+double extern_flops(OpId op, const ExternSizes& in, const ExternSizes& out);
+// For calls beside an executable.
+void note_extern(const ExternCall& call, uint64_t nanoseconds);
+
+}  // namespace lutra

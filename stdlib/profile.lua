@@ -1,0 +1,98 @@
+-- lt.profile(f)(...): runs f once on these arguments and tells what each kernel and library call cost:
+--   {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line}, ...}, total_ms, kernel_ms, result = {n =, ...}}
+-- kernels by time, those of one name and line together; tostring gives a table of 80 columns. ratio_to_limit is the time that the machine's
+-- memory and arithmetic would need at least (as `lutra tune --limits` measured them) over the time taken; nil without a measurement.
+local lt, use = ...
+local native = lt._native
+
+local WIDTH = 80
+
+local function by_time(a, b) return a.ms > b.ms end
+
+-- Seconds at least for so many bytes and operations a call.
+local function bound(limits, bytes, flops)
+  local rates = limits[math.min(lt.get_num_threads(), limits.threads)]
+  local near = bytes <= limits.cache_bytes
+  local memory = bytes / (near and rates.copy_cache or rates.copy_memory)
+  return math.max(memory, flops / rates.gemm)
+end
+
+local function add_rates(rows)
+  local limits = use "limits".load()
+  for _, row in ipairs(rows) do
+    local seconds = math.max(row.ms, 1e-6) / 1e3
+    row.gbps, row.gflops = row.bytes / seconds / 1e9, row.flops / seconds / 1e9
+    if limits and row.calls > 0 then
+      row.ratio_to_limit = bound(limits, row.bytes / row.calls, row.flops / row.calls) * row.calls / seconds
+    end
+  end
+  return limits ~= nil
+end
+
+local function clipped(text, width)
+  if #text <= width then return text end
+  return text:sub(1, width - 3) .. "..."
+end
+
+local function amount(n)
+  for _, unit in ipairs {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} do
+    if n >= unit[1] then return string.format("%.1f%s", n / unit[1], unit[2]) end
+  end
+  return string.format("%d", n)
+end
+
+local function place(row)
+  if not row.file then return "" end
+  return (row.file:match("[^/]+$") or row.file) .. ":" .. row.line
+end
+
+local Profile = {}
+Profile.__index = Profile
+
+function Profile:__tostring()
+  local lines = {string.format("%9s %6s %6s %7s %6s %7s %6s  %s", "ms", "share", "calls", "bytes", "GB/s", "GFLOP/s", "limit", "kernel")}
+  for _, row in ipairs(self.kernels) do
+    local limit = row.ratio_to_limit and string.format("%d%%", row.ratio_to_limit * 100 + 0.5) or "-"
+    local head = string.format("%9.3f %5.1f%% %6d %7s %6.1f %7s %6s  ", row.ms, 100 * row.ms / math.max(self.kernel_ms, 1e-9), row.calls,
+      amount(row.bytes / row.calls), row.gbps, row.flops > 0 and string.format("%.1f", row.gflops) or "-", limit)
+    lines[#lines + 1] = head .. clipped(row.name, WIDTH - #head)
+    local where = place(row)
+    local ops = row.op ~= row.name and row.op or ""
+    if where ~= "" or ops ~= "" then
+      where = clipped(where, 30)
+      local room = WIDTH - 12 - (where ~= "" and #where + 2 or 0)
+      lines[#lines + 1] = "            " .. where .. (where ~= "" and ops ~= "" and "  " or "") .. clipped(ops, room)
+    end
+  end
+  local calls = 0
+  for _, row in ipairs(self.kernels) do calls = calls + row.calls end
+  lines[#lines + 1] = string.format("%9.3f ms in all, %.3f ms in %d launches of %d kernels", self.total_ms, self.kernel_ms, calls, #self.kernels)
+  if not self.has_limits then lines[#lines + 1] = "limit: run `lutra tune --limits` once to learn what this machine can do" end
+  return table.concat(lines, "\n")
+end
+
+-- What the native records are to users.
+local function report(rows, total_ms, ...)
+  table.sort(rows, by_time)
+  local has_limits, kernel_ms = add_rates(rows), 0
+  for _, row in ipairs(rows) do kernel_ms = kernel_ms + row.ms end
+  return setmetatable({kernels = rows, total_ms = total_ms, kernel_ms = kernel_ms, has_limits = has_limits, result = {n = select("#", ...), ...}},
+    Profile)
+end
+lt._native.profile_report = report -- lutra explain's, too
+
+local function finish(start, ok, ...)
+  local total = (lt.perf_counter() - start) * 1e3
+  local rows = native.profile_stop()
+  if not ok then error((...), 0) end
+  return report(rows, total, ...)
+end
+
+return function(f)
+  local meta = type(f) == "table" and getmetatable(f)
+  if type(f) ~= "function" and not (meta and meta.__call) then error("profile: a function or a module is needed, not a " .. type(f), 2) end
+  return function(...)
+    native.profile_start()
+    return finish(lt.perf_counter(), pcall(f, ...))
+  end
+end

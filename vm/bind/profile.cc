@@ -1,0 +1,86 @@
+// Measurements for stdlib: the launches of a stretch of a program, and the machine's rates.
+#include "jit/runtime/profile.h"
+
+#include <lua.hpp>
+
+#include "jit/runtime/limits.h"
+#include "vm/bind/composite.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+// The line of the user's program that runs just now.
+void locate(LaunchRecord& record) {
+  lua_State* L = current_lua();
+  lua_Debug at;
+  for (int level = 0; L && lua_getstack(L, level, &at); level++) {
+    lua_getinfo(L, "Sl", &at);
+    if (at.currentline <= 0 || at.source[0] != '@' || std::string_view(at.source).substr(0, 7) == "@lutra/") continue;
+    record.file = at.source + 1, record.line = at.currentline;
+    return;
+  }
+}
+
+int profile_start(lua_State*) {
+  start_profile(locate);
+  return 0;
+}
+
+void set(lua_State* L, const char* key, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, key);
+}
+void set(lua_State* L, const char* key, const std::string& value) {
+  lua_pushlstring(L, value.data(), value.size());
+  lua_setfield(L, -2, key);
+}
+
+int profile_stop(lua_State* L) {
+  const std::vector<LaunchRecord> records = stop_profile();
+  lua_createtable(L, int(records.size()), 0);
+  int n = 0;
+  for (const LaunchRecord& r : records) {
+    lua_createtable(L, 0, 8);
+    set(L, "name", r.name);
+    set(L, "op", r.ops);
+    lua_pushboolean(L, r.library);
+    lua_setfield(L, -2, "library");
+    set(L, "calls", double(r.calls));
+    set(L, "ms", r.ms);
+    set(L, "bytes", double(r.bytes));
+    set(L, "flops", r.flops);
+    if (!r.file.empty()) set(L, "file", r.file), set(L, "line", r.line);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+// measure(what, threads, bytes): bytes or operations per second.
+int measure(lua_State* L) {
+  const std::string what = luaL_checkstring(L, 1);
+  const int threads = int(luaL_checkinteger(L, 2));
+  const auto bytes = size_t(luaL_optnumber(L, 3, 0));
+  lua_pushnumber(L, what == "read"   ? read_rate(threads, bytes)
+                    : what == "copy" ? copy_rate(threads, bytes)
+                                     : fma_rate(threads));
+  return 1;
+}
+
+int cpu(lua_State* L) {
+  lua_pushstring(L, cpu_name().c_str());
+  return 1;
+}
+
+const Special kSpecials[] = {
+    {"_native.profile_start", kHostEffect, nullptr, profile_start},
+    {"_native.profile_stop", kHostEffect, nullptr, profile_stop},
+    {"_native.measure", kHostEffect, nullptr, measure},
+    {"_native.cpu_name", kHostEffect, nullptr, cpu},
+};
+
+}  // namespace
+
+std::span<const Special> profile_specials() { return kSpecials; }
+
+}  // namespace lutra
