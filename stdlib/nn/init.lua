@@ -42,6 +42,8 @@ function Linear:extra_repr()
     self.bias and "True" or "False")
 end
 
+nn.utils = use "nn.utils"
+
 -- In files of their own -----------------------------------------------------------------------------------------------
 
 local norms = use "nn.norms"
@@ -80,6 +82,78 @@ nn.ModuleList = ModuleList
 ModuleList.init = fill
 function ModuleList:append(module) return append(self, module) end
 function ModuleList:len() return #self end
+
+for _, class in ipairs {Sequential, ModuleList} do
+  -- list:extend({a, b}) appends; Class:extend("Name") makes a class.
+  function class:extend(modules)
+    if type(modules) ~= "table" then return Module.extend(self, modules) end
+    for i = 1, #modules do append(self, modules[i]) end
+    return self
+  end
+  -- Positions count from 1, as in the list.
+  function class:insert(position, module)
+    if type(position) ~= "number" or position < 1 or position > #self + 1 then
+      error(string.format("%s: position %s is outside of 1 to %d", self._name, tostring(position), #self + 1), 2)
+    end
+    append(self, module)
+    for i = #self, position + 1, -1 do self[i] = self[i - 1] end
+    self[position] = module
+    return self
+  end
+  function class:pop(position)
+    position = position or #self
+    local module = self[position]
+    if module == nil then error(string.format("%s: there is no module %s", self._name, tostring(position)), 2) end
+    for i = position, #self do self[i] = self[i + 1] end
+    return module
+  end
+end
+
+-- ModuleDict({name = module, ...}), in the order of names, or ModuleDict({{name, module}, ...}), in the order of the list.
+local ModuleDict = Module:extend("ModuleDict")
+nn.ModuleDict = ModuleDict
+
+local function put(self, name, module)
+  if type(name) ~= "string" or name == "" or name:find(".", 1, true) then
+    error("ModuleDict: a name is a string without dots, not " .. tostring(name), 3)
+  end
+  if not base.is_module(module) then error("ModuleDict: a module is needed, not a " .. type(module), 3) end
+  if rawget(self, name) == nil and self[name] ~= nil then
+    error(string.format("ModuleDict: '%s' is a method's name", name), 3)
+  end
+  self[name] = module
+end
+
+function ModuleDict:init(modules) self:update(modules or {}) end
+function ModuleDict:update(modules)
+  if type(modules) ~= "table" then error("ModuleDict: a table of modules is needed, not a " .. type(modules), 2) end
+  for i = 1, #modules do put(self, modules[i][1], modules[i][2]) end
+  local names = {}
+  for name in pairs(modules) do
+    if type(name) ~= "number" then names[#names + 1] = name end
+  end
+  table.sort(names)
+  for _, name in ipairs(names) do put(self, name, modules[name]) end
+  return self
+end
+-- Iterators in order: names, modules, both.
+function ModuleDict:items() return self:named_children() end
+function ModuleDict:keys()
+  local items = self:named_children()
+  return function() return (items()) end
+end
+function ModuleDict:values() return self:children() end
+function ModuleDict:len()
+  local n = 0
+  for _ in self:named_children() do n = n + 1 end
+  return n
+end
+function ModuleDict:pop(name)
+  local module = rawget(self, name)
+  if not base.is_module(module) then error(string.format("ModuleDict: there is no module '%s'", tostring(name)), 2) end
+  self[name] = nil
+  return module
+end
 
 -- Layers without parameters: one op each -----------------------------------------------------------------------------
 

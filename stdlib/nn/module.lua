@@ -230,6 +230,9 @@ end
 
 -- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is copied on an error.
 function Module:load_state_dict(state, options)
+  if type(state) ~= "table" then
+    error(string.format("load_state_dict of %s: a table from names to tensors is needed, not a %s", self._name, type(state)), 2)
+  end
   local strict = not (options and options.strict == false)
   local missing, unexpected, wrong, known, copies = {}, {}, {}, {}, {}
   walk_state(self, "", function(name, value)
@@ -237,6 +240,8 @@ function Module:load_state_dict(state, options)
     local source = state[name]
     if source == nil then
       missing[#missing + 1] = name
+    elseif type(source) ~= "userdata" then
+      wrong[#wrong + 1] = string.format("%s is a %s, not a tensor", name, type(source))
     elseif not same_size(value, source) then
       wrong[#wrong + 1] = string.format("%s has size %s, the state's %s", name, size_text(value), size_text(source))
     else
@@ -274,6 +279,13 @@ function Module:to(target, ...)
   if select("#", ...) > 0 then return self:to(...) end
   return self
 end
+
+for _, dtype in ipairs {"float", "double", "half", "bfloat16"} do
+  local name = lt[dtype]
+  Module[dtype] = function(self) return self:to(name) end
+end
+function Module:cpu() return self:to("cpu") end
+function Module:cuda() return self:to("cuda") end
 
 function Module:train(mode)
   mode = mode ~= false

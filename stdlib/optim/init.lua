@@ -1,4 +1,5 @@
--- lt.optim: the optimisers.
+-- lt.optim: the optimisers, and lr_scheduler.
 local _, use = ...
 local adam = use "optim.adam"
-return {SGD = use "optim.sgd", Adam = adam.Adam, AdamW = adam.AdamW}
+return {SGD = use "optim.sgd", Adam = adam.Adam, AdamW = adam.AdamW, RMSprop = use "optim.rmsprop", Adagrad = use "optim.adagrad",
+        lr_scheduler = use "optim.lr_scheduler"}

@@ -118,7 +118,22 @@ local function unpack_state(p, loaded)
   return state
 end
 
+local function check_layout(loaded)
+  if type(loaded) ~= "table" then
+    error("load_state_dict: what state_dict gave is needed, not a " .. type(loaded), 3)
+  end
+  if type(loaded.param_groups) ~= "table" or type(loaded.state) ~= "table" then
+    error("load_state_dict: a table with state and param_groups is needed, as state_dict gives it", 3)
+  end
+  for g, group in ipairs(loaded.param_groups) do
+    if type(group) ~= "table" or type(group.params) ~= "table" then
+      error(string.format("load_state_dict: param_groups[%d] has no list of params", g), 3)
+    end
+  end
+end
+
 function Optimizer:load_state_dict(loaded)
+  check_layout(loaded)
   if #loaded.param_groups ~= #self.param_groups then
     error(string.format("load_state_dict: %d parameter groups, the optimiser has %d", #loaded.param_groups, #self.param_groups), 2)
   end

@@ -1,0 +1,100 @@
+-- nn.utils: gradients clipped, parameters as one vector. Nothing here reads a number out of a tensor, so that a train step with clipping
+-- is one graph.
+local lt, use = ...
+local keywords = use "keywords"
+
+local M = {}
+
+local function list_of(fn, parameters)
+  if type(parameters) == "userdata" then return {parameters} end
+  if type(parameters) ~= "table" then error(string.format("%s: parameters are a tensor or a list of tensors, not a %s", fn, type(parameters)), 3) end
+  return parameters
+end
+
+local function gradients_of(fn, parameters)
+  local list, grads = list_of(fn, parameters), {}
+  for i = 1, #list do
+    local grad = list[i].grad
+    if grad ~= nil then grads[#grads + 1] = grad end
+  end
+  return grads
+end
+
+local norm_of = lt.norm
+
+-- The norm of the tensors' norms, a tensor.
+function M.get_total_norm(tensors, norm_type)
+  norm_type = norm_type or 2
+  if #tensors == 0 then return lt.tensor(0) end
+  local norms = {}
+  for i = 1, #tensors do norms[i] = norm_of(tensors[i], norm_type) end
+  if #norms == 1 then return norms[1] end
+  return norm_of(lt.stack(norms), norm_type)
+end
+
+local function scale(grads, total_norm, max_norm)
+  local factor = (max_norm / (total_norm + 1e-6)):clamp{max = 1}
+  for i = 1, #grads do grads[i]:mul_(factor) end
+end
+
+-- Scales the gradients in place so that their norm is at most max_norm; gives the norm before, a tensor.
+function M.clip_grad_norm_(parameters, max_norm, norm_type, options)
+  if type(norm_type) == "table" then norm_type, options = norm_type.norm_type, norm_type end
+  if options ~= nil then
+    options = keywords.check("clip_grad_norm_", options, {norm_type = 2, error_if_nonfinite = false})
+    norm_type = norm_type or options.norm_type
+  end
+  if type(max_norm) ~= "number" then error("clip_grad_norm_: max_norm is a number, not a " .. type(max_norm), 2) end
+  norm_type = norm_type or 2
+  if type(norm_type) ~= "number" or norm_type <= 0 then error("clip_grad_norm_: norm_type is a number > 0", 2) end
+  local grads = gradients_of("clip_grad_norm_", parameters)
+  if #grads == 0 then return lt.tensor(0) end
+  local total = lt.no_grad(M.get_total_norm, grads, norm_type)
+  if options ~= nil and options.error_if_nonfinite then
+    local value = total:item()
+    if value ~= value or value == math.huge then
+      error("clip_grad_norm_: the norm of the gradients is not finite; leave out error_if_nonfinite to scale them all the same", 2)
+    end
+  end
+  lt.no_grad(scale, grads, total, max_norm)
+  return total
+end
+
+local function clamp(grads, value)
+  for i = 1, #grads do grads[i]:clamp_(-value, value) end
+end
+
+-- Clamps each element of the gradients, in place, to [-clip_value, clip_value].
+function M.clip_grad_value_(parameters, clip_value)
+  if type(clip_value) ~= "number" then error("clip_grad_value_: clip_value is a number, not a " .. type(clip_value), 2) end
+  lt.no_grad(clamp, gradients_of("clip_grad_value_", parameters), clip_value)
+end
+
+function M.parameters_to_vector(parameters)
+  local list, parts = list_of("parameters_to_vector", parameters), {}
+  for i = 1, #list do parts[i] = list[i]:reshape(-1) end
+  return lt.cat(parts)
+end
+
+local function write(list, vector)
+  local at = 0
+  for i = 1, #list do
+    local p = list[i]
+    local n = p:numel()
+    p:copy_(vector:narrow(0, at, n):view(p.shape))
+    at = at + n
+  end
+end
+
+-- Writes the elements of a vector into the parameters, in order.
+function M.vector_to_parameters(vector, parameters)
+  if type(vector) ~= "userdata" or vector:dim() ~= 1 then error("vector_to_parameters: a tensor of one dimension is needed", 2) end
+  local list, n = list_of("vector_to_parameters", parameters), 0
+  for i = 1, #list do n = n + list[i]:numel() end
+  if n ~= vector:size(0) then
+    error(string.format("vector_to_parameters: %d elements for parameters of %d", vector:size(0), n), 2)
+  end
+  lt.no_grad(write, list, vector:detach())
+end
+
+return M
