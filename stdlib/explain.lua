@@ -103,7 +103,8 @@ end
 
 local lists = {functions = true, graphs = true, ops = true, breaks = true, entries = true, guards = true, recompiles = true, kernels = true}
 
-local function json(v, name)
+-- An empty table is a list where its name says so, but not among the counters.
+local function json(v, name, maps)
   local kind = type(v)
   if kind == "string" then
     return '"' .. utf8_only(v):gsub('[%c"\\]', function(c) return escapes[c] or string.format("\\u%04x", c:byte()) end) .. '"'
@@ -111,14 +112,14 @@ local function json(v, name)
   if kind == "number" then return v == v and math.abs(v) < math.huge and string.format("%.14g", v) or "null" end
   if kind ~= "table" then return tostring(v) end
   local parts = {}
-  if #v > 0 or (next(v) == nil and lists[name]) then
+  if #v > 0 or (next(v) == nil and lists[name] and not maps) then
     for i, item in ipairs(v) do parts[i] = json(item) end
     return "[" .. table.concat(parts, ",") .. "]"
   end
   local keys = {}
   for key in pairs(v) do keys[#keys + 1] = tostring(key) end
   table.sort(keys)
-  for i, key in ipairs(keys) do parts[i] = json(key) .. ":" .. json(v[key], key) end
+  for i, key in ipairs(keys) do parts[i] = json(key) .. ":" .. json(v[key], key, maps or key == "counters") end
   return "{" .. table.concat(parts, ",") .. "}"
 end
 

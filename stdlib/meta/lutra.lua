@@ -1,5 +1,5 @@
 ---@meta lutra
--- Annotations for editors (LuaLS); never loaded. Ops that are only elementwise are listed once, as methods: each is lt.op(x, ...) too.
+-- Annotations for editors (LuaLS); never run; the REPL's help reads it. Ops that are only elementwise are listed once, as methods: each is lt.op(x, ...) too.
 
 ---@alias lutra.DType "float64"|"float32"|"float16"|"bfloat16"|"int64"|"int32"|"int16"|"int8"|"uint8"|"bool"
 ---@alias lutra.Operand lutra.Tensor|number|boolean
@@ -523,6 +523,10 @@ function lt.grad(outputs, inputs, options) end
 function lt.progress(iterator, options) end
 ---@return number seconds
 function lt.perf_counter() end
+---Runs f once and tells what each kernel and library call cost; tostring prints a table.
+---@param f function|table
+---@return fun(...): {kernels: table[], total_ms: number, kernel_ms: number, result: table}
+function lt.profile(f) end
 ---Writes a file that appears whole or not at all.
 ---@param path string ends in .safetensors, .npy or .npz
 ---@param value lutra.Tensor|table tensors, and in .safetensors also tables, numbers, strings, booleans

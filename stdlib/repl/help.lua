@@ -42,22 +42,43 @@ local function comment_above(lines, number)
   return out
 end
 
--- The annotations' words about lt.name or x:name.
+-- The annotations' words about lt.name or x:name, and how it is called there.
 local function annotation(name)
   local text = lt._native.source("lutra.meta.lutra")
   if not text then return {} end
   local lines, out = lines_of(text), {}
   for i, line in ipairs(lines) do
-    if line:find("function lt." .. name .. "(", 1, true) or line:find("function Tensor:" .. name .. "(", 1, true) then
+    local at = line:find("function lt." .. name .. "(", 1, true) or line:find("function Tensor:" .. name .. "(", 1, true)
+    if at then
       for _, each in ipairs(comment_above(lines, i)) do
-        local argument, _, words = each:match("^@param ([%w_?.]+) (%S+)%s*(.*)$")
-        if not each:find("^@") then out[#out + 1] = each end
-        if argument and words ~= "" then out[#out + 1] = argument:gsub("%?$", "") .. ": " .. words end
+        local argument, rest = each:match("^@param ([%w_?.]+) (.*)$")
+        if argument then
+          local kind = rest:match("^%b{}") or rest:match("^fun%b()[^%s]*") or rest:match("^%S+")
+          local words = rest:sub(#kind + 1):gsub("^%s+", "")
+          out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ": " .. (words ~= "" and words or kind)
+        elseif not each:find("^@") then
+          out[#out + 1] = each
+        end
       end
-      if #out > 0 then break end
+      return out, line:match("function Tensor:(.*) end") and "x:" .. line:match("function Tensor:(.*) end") or line:match("function (lt%..*) end")
     end
   end
   return out
+end
+
+-- "lt.compile" of a function that is a field of lt or a global.
+local function name_of(f)
+  for key, value in next, lt do
+    if value == f then return "lt." .. key end
+  end
+  for key, value in next, _G do
+    if value == f then return key end
+    if type(value) == "table" and value ~= lt and value ~= _G and package.loaded[key] == value then
+      for field, each in next, value do
+        if each == f then return key .. "." .. field end
+      end
+    end
+  end
 end
 
 local function say(...) io.write(string.format(...), "\n") end
@@ -86,10 +107,11 @@ local function help_binding(d)
       end
     end
   end
-  if #d.forms == 0 then say("%s%s(...)", d["function"] and "lt." or "x:", d.name) end
+  local words, call = annotation(d.name)
+  if #d.forms == 0 then say("%s", call or (d["function"] and "lt." or "x:") .. d.name .. "(...)") end
   if d.method and d["function"] then say("also a method: x:%s(...)", d.name) end
   if d.inplace then say("changes its first argument in place") end
-  for _, line in ipairs(annotation(d.name)) do say("%s", line) end
+  for _, line in ipairs(words) do say("%s", line) end
   if #d.forms > 0 then say("Arguments may be given by name in a table at the end; after a * they must be.") end
 end
 
@@ -108,14 +130,18 @@ local function help_function(f, name)
   local described = lt._native.describe(f)
   if described then return help_binding(described) end
   local info = debug.getinfo(f, "S")
-  if info.what == "C" then return say("%s: a function of Lua's own, written in C", name or tostring(f)) end
-  say("%s(%s)    %s:%d", name or "function", parameters_of(f), info.short_src, info.linedefined)
-  local text = source_of(info.source)
-  local lines = text and lines_of(text)
-  for _, line in ipairs(lines and lines[info.linedefined] and comment_above(lines, info.linedefined) or {}) do say("%s", line) end
-  if name then
-    for _, line in ipairs(annotation(name:gsub("^lt%.", ""))) do say("%s", line) end
+  name = name or name_of(f)
+  local words, call = {}, nil
+  if name and name:find("^lt%.") then words, call = annotation(name:sub(4)) end
+  if info.what == "C" then
+    say("%s%s", call or name or tostring(f), call and "" or ": a function of Lua's own, written in C")
+  else
+    say("%s(%s)    %s:%d", name or "function", parameters_of(f), info.short_src, info.linedefined)
+    local text = source_of(info.source)
+    local lines = text and lines_of(text)
+    for _, line in ipairs(lines and lines[info.linedefined] and comment_above(lines, info.linedefined) or {}) do say("%s", line) end
   end
+  for _, line in ipairs(words) do say("%s", line) end
 end
 
 local function columns(names)
@@ -203,7 +229,7 @@ return function(...)
     local value = find(x)
     if value == nil and described then return help_binding(described) end
     if value == nil then return say("nothing is called '%s' here; help() tells how to begin", x) end
-    if type(value) == "function" then return help_function(value, x) end
+    if type(value) == "function" then return help_function(value) end
     x = value
   end
   if type(x) == "function" then return help_function(x) end
