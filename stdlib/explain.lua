@@ -51,6 +51,7 @@ end
 local function describe(item)
   local ok, r = pcall(lt._report, item.f)
   if not ok then return {place = item.place, ran = false} end
+  if r.graph_count == 0 and r.graph_break_count == 0 and #lt.guards(item.f) == 0 then return {place = item.place, ran = false} end
   local out = {place = item.place, name = r.name, ran = true, graphs = {}, op_count = r.op_count}
   for i, graph in ipairs(r.graphs) do
     out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i], text = tostring(graph)}
@@ -157,9 +158,16 @@ local function print_function(f)
   if not f.ran then return out(0, "%s: compiled, but not called\n", f.place) end
   out(0, "%s: %s, %s, %s", f.place, count(#f.graphs, "graph"), count(#f.breaks, "graph break"), count(#f.recompiles, "recompile"))
   print_graphs(f)
+  local times = {}
+  local function key(b) return b.reason .. b.file .. b.line end
+  for _, b in ipairs(f.breaks) do times[key(b)] = (times[key(b)] or 0) + 1 end
   for _, b in ipairs(f.breaks) do
-    out(2, "break at %s:%d: %s", b.file, b.line, b.reason)
-    if b.hint ~= "" then out(6, "%s", b.hint) end
+    local n = times[key(b)]
+    if n then
+      out(2, "break at %s:%d: %s%s", b.file, b.line, b.reason, n > 1 and string.format(" (in %d graphs)", n) or "")
+      if b.hint ~= "" then out(6, "%s", b.hint) end
+      times[key(b)] = nil
+    end
   end
   for i, entry in ipairs(f.entries) do
     out(2, "entry %d, %s, runs where", i, count(entry.hits, "hit"))
@@ -190,7 +198,7 @@ end
 local MOST_KERNELS = 20
 
 local function print_people(doc)
-  out(0, "\n%s", ("-- " .. doc.script .. " " .. string.rep("-", WIDTH)):sub(1, WIDTH))
+  io.stderr:write("\n", ("-- " .. doc.script .. " " .. string.rep("-", WIDTH)):sub(1, WIDTH), "\n")
   for _, f in ipairs(doc.functions) do print_function(f) end
   if #doc.functions == 0 then out(0, "nothing was compiled: give a function to lt.compile or lt.patch\n") end
   print_totals(doc.counters)

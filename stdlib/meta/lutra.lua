@@ -393,6 +393,8 @@ function Optimizer:load_state_dict(state) end
 ---@field InstanceNorm1d fun(num_features: integer, ...): lutra.Module eps, momentum, affine, track_running_stats
 ---@field InstanceNorm2d fun(num_features: integer, ...): lutra.Module eps, momentum, affine, track_running_stats
 ---@field GroupNorm fun(num_groups: integer, num_channels: integer, ...): lutra.Module eps, affine
+---@field ModuleDict fun(modules?: table): lutra.Module
+---@field utils {clip_grad_norm_: (fun(parameters: lutra.Tensor|lutra.Tensor[], max_norm: number, norm_type?: number): lutra.Tensor), clip_grad_value_: fun(parameters: lutra.Tensor|lutra.Tensor[], clip_value: number), parameters_to_vector: (fun(parameters: lutra.Tensor[]): lutra.Tensor), vector_to_parameters: fun(vector: lutra.Tensor, parameters: lutra.Tensor[])}
 ---@field functional table<string, fun(...): lutra.Tensor>
 ---@field init table<string, fun(t: lutra.Tensor, ...): lutra.Tensor>
 
@@ -400,6 +402,32 @@ function Optimizer:load_state_dict(state) end
 ---@field SGD fun(params: table, options?: {lr?: number, momentum?: number, dampening?: number, weight_decay?: number, nesterov?: boolean, maximize?: boolean}): lutra.Optimizer
 ---@field Adam fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean}): lutra.Optimizer
 ---@field AdamW fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean}): lutra.Optimizer
+---@field RMSprop fun(params: table, options?: {lr?: number, alpha?: number, eps?: number, weight_decay?: number, momentum?: number, centered?: boolean, maximize?: boolean}): lutra.Optimizer
+---@field Adagrad fun(params: table, options?: {lr?: number, lr_decay?: number, weight_decay?: number, initial_accumulator_value?: number, eps?: number, maximize?: boolean}): lutra.Optimizer
+---@field lr_scheduler lutra.lr_scheduler
+
+---@class lutra.Scheduler
+---@field last_epoch number
+---@field step fun(self, epoch_or_metric?: number)
+---@field get_last_lr fun(self): number[]
+---@field state_dict fun(self): table
+---@field load_state_dict fun(self, state: table)
+
+---@class lutra.lr_scheduler
+---@field StepLR fun(optimizer: lutra.Optimizer, step_size: integer, gamma?: number, options?: table): lutra.Scheduler
+---@field MultiStepLR fun(optimizer: lutra.Optimizer, milestones: integer[], gamma?: number, options?: table): lutra.Scheduler
+---@field ConstantLR fun(optimizer: lutra.Optimizer, factor?: number, total_iters?: integer, options?: table): lutra.Scheduler
+---@field ExponentialLR fun(optimizer: lutra.Optimizer, gamma: number, options?: table): lutra.Scheduler
+---@field LinearLR fun(optimizer: lutra.Optimizer, start_factor?: number, end_factor?: number, total_iters?: integer, options?: table): lutra.Scheduler
+---@field PolynomialLR fun(optimizer: lutra.Optimizer, total_iters?: integer, power?: number, options?: table): lutra.Scheduler
+---@field CosineAnnealingLR fun(optimizer: lutra.Optimizer, T_max: integer, eta_min?: number, options?: table): lutra.Scheduler
+---@field CosineAnnealingWarmRestarts fun(optimizer: lutra.Optimizer, T_0: integer, T_mult?: integer, eta_min?: number, options?: table): lutra.Scheduler
+---@field OneCycleLR fun(optimizer: lutra.Optimizer, max_lr: number|number[], total_steps?: integer, options?: table): lutra.Scheduler
+---@field LambdaLR fun(optimizer: lutra.Optimizer, lr_lambda: function|function[], options?: table): lutra.Scheduler
+---@field MultiplicativeLR fun(optimizer: lutra.Optimizer, lr_lambda: function|function[], options?: table): lutra.Scheduler
+---@field ReduceLROnPlateau fun(optimizer: lutra.Optimizer, mode?: "min"|"max", options?: {factor?: number, patience?: integer, threshold?: number, threshold_mode?: "rel"|"abs", cooldown?: integer, min_lr?: number|number[], eps?: number}): lutra.Scheduler
+---@field SequentialLR fun(optimizer: lutra.Optimizer, schedulers: lutra.Scheduler[], milestones: integer[], options?: table): lutra.Scheduler
+---@field ChainedScheduler fun(schedulers: lutra.Scheduler[]): lutra.Scheduler
 
 ---@class lutra.DataLoader
 ---@overload fun(state: any, last: any): lutra.Tensor?, ...

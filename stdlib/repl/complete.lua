@@ -130,6 +130,31 @@ local function files(text, start)
   return finish(partial, found)
 end
 
+-- The options of a function or class by the annotations: {bias?: boolean, ...} or a class of such fields.
+local function annotated_options(callee)
+  local text, names_found = lt._native.source("lutra.meta.lutra") or "", {}
+  local options = nil
+  if type(callee) == "table" and rawget(callee, "_name") then
+    local arguments = text:match("%-%-%-@field " .. callee._name .. " fun(%b())")
+    options = arguments and arguments:match("options%?: (%b{})")
+  elseif type(callee) == "function" then
+    for key, value in next, lt do
+      if value == callee then
+        local at = text:find("function lt." .. key .. "(", 1, true)
+        local above = at and text:sub(1, at - 1):match("\n%-%-%-@param options%? ([^\n]+)\n$")
+        local class = above and above:match("^lutra%.%w+$")
+        options = above and above:match("^%b{}")
+        if class then
+          local fields = text:match("%-%-%-@class " .. class .. "\n(.-)\n\n") or ""
+          for name in fields:gmatch("@field ([%w_]+)") do names_found[#names_found + 1] = name end
+        end
+      end
+    end
+  end
+  for name in (options or ""):gmatch("([%a_][%w_]*)%??:") do names_found[#names_found + 1] = name end
+  return names_found
+end
+
 -- Keyword names where the text is in a table among the arguments of a call: f(x, {par or f{a = 1, par.
 local function add_keywords(text, open, word_start, add)
   local brace = open[#open]
@@ -152,6 +177,7 @@ local function add_keywords(text, open, word_start, add)
   elseif type(callee) == "table" and type(rawget(callee, "defaults")) == "table" then -- an optimiser
     for name in pairs(callee.defaults) do any = add(name) or any end
   end
+  for _, name in ipairs(callee ~= nil and annotated_options(callee) or {}) do any = add(name) or any end
   return any
 end
 

@@ -166,9 +166,17 @@ end
 
 local function is_function(v) return type(v) == "function" end
 
+-- "(in_features: integer, ...)" of a class of modules.
+local function class_signature(name)
+  local text = lt._native.source("lutra.meta.lutra") or ""
+  return text:match("%-%-%-@field " .. name .. " fun(%b())")
+end
+
 local function help_class(class, instance)
   local init = class.init
   say("%s%s", instance and "a module of class " or "class ", class._name)
+  local signature_text = class_signature(class._name)
+  if signature_text and lt.nn[class._name] == class then say("  lt.nn.%s%s", class._name, signature_text) end
   if init then
     io.write("  ")
     help_function(init, class._name .. ":init")

@@ -163,7 +163,7 @@ end
 
 test("explain for people", function()
   local text = run(string.format("%s explain %s a b 2>&1 >/dev/null", program, script))
-  for _, wanted in ipairs {"function at ", "2 graphs, 1 graph break", "break at ", "script.lua:3", "recompiled at ", "compiled, but not called", "kernel"} do
+  for _, wanted in ipairs {"function at ", "3 graphs, 2 graph breaks", "break at ", "script.lua:3", "recompiled at ", "compiled, but not called", "kernel"} do
     truthy(text:find(wanted, 1, true), wanted .. " is not in\n" .. text)
   end
   narrow((text:gsub("[^\n]*/[^\n]*", ""))) -- paths are as long as they are
