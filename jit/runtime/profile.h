@@ -18,12 +18,12 @@ struct LaunchRecord {
   double ms = 0;
   int64_t bytes = 0;  // that have to be read and written, each once
   double flops = 0;   // of products
-  std::string file;  // of the user's program, empty where it is not known
+  std::string file;   // of the user's program, empty where it is not known
   int line = 0;
 };
 
-// From start to stop the launches of all threads are kept, those of one name and line added up. locate, where given, fills in file and line of a launch that
-// knows none (an eager op).
+// From start to stop the launches of all threads are kept, those of one name and line added up. locate, where given,
+// fills in file and line of a launch that knows none (an eager op).
 void start_profile(void (*locate)(LaunchRecord& record));
 std::vector<LaunchRecord> stop_profile();
 bool profiling();

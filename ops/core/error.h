@@ -44,8 +44,8 @@ template <class... T>
   throw Error(ErrorKind::kInternal, str(parts...));
 }
 
-// Set by a host's signal handler: what may take long looks at it now and then, and the first that finds it set clears it
-// and raises Error(kInterrupt).
+// Set by a host's signal handler: what may take long looks at it now and then, and the first that finds it set clears
+// it and raises Error(kInterrupt).
 extern std::atomic<bool> interrupt_wanted;
 [[noreturn]] void raise_interrupt();
 inline void check_interrupt() {

@@ -175,7 +175,7 @@ TEST_CASE("repl: completion") {
       {"lt.sum(x, {di\t=0}):dim()", "1"},  // and in a trailing table
       {"lt.nn.LayerNorm(3, {elementwise_aff\t=false}).weight", "nil"},
       {"type(lt.compile(print, {fullg\t=true}))", "\"function\""},
-      {"#'weigh\t'", "11"},                // a file
+      {"#'weigh\t'", "11"},  // a file
   };
   for (const auto& [keys, answer] : cases) {
     INFO(keys);
