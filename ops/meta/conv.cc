@@ -14,6 +14,13 @@ Pair pair_of(OpId op, const char* argument, const Value& v, int dims, int64_t he
 
 bool is_channels_last(const Tensor& t) {
   if (t->dim() != 4) return false;
+  // Row-major as written: never, and nothing is asked.
+  const Sizes rows = contiguous_strides(t->sizes);
+  bool row_major = true;
+  for (size_t d = 0; d < 4; d++) {
+    row_major = row_major && rows[d].expr == t->strides[d].expr && rows[d].hint == t->strides[d].hint;
+  }
+  if (row_major) return false;
   SymInt least = 0;
   for (size_t d : {1, 3, 2, 0}) {
     if (t->sizes[d] == 0 || t->strides[d] < least) return false;

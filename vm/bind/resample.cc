@@ -105,7 +105,7 @@ LuaResults interpolate(Args& args) {
       out = size[size.size() == 1 ? 0 : size_t(d)];
     } else {
       const Scalar scale = pin(args[2].as<Scalar>());
-      out = int64_t(double(in.guard()) * scale.to_double());
+      out = scale.is_whole() ? in * scale.to_int() : SymInt(int64_t(double(in.guard()) * scale.to_double()));
       if (!recompute) factor = scale;
     }
     const Axis a = axis_of(d + 2, in, out, factor, align);
