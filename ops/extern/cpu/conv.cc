@@ -112,6 +112,11 @@ struct Direction {
     blocks = (lines + block - 1) / block;
   }
 
+  void pack(const ConvWeights& w, int64_t group) const {
+    T* to = weights + group * rows * padded();
+    conv_parallel(call, int64_t(panels.size()), [&](int64_t i) { pack_weights(w, panels[size_t(i)], to); });
+  }
+
   // Where lines [begin, end) of a result are computed.
   ConvImage<T> target(int64_t n, int64_t group, int64_t begin, int64_t end) const {
     const ConvWindow window{call.out[0], n, group * columns, columns, begin, end, 0, call.out[0].sizes[3]};
@@ -144,7 +149,7 @@ void convolve(const ExternCall& call, const ConvGeometry& g) {
   for (int64_t group = 0; group < g.groups; group++) {
     const ConvWeights w{
         weight, group * g.k * weight.strides[0], g.kh, g.kw, false, g.c, weight.strides[1], g.k, weight.strides[0]};
-    pack_weights(w, d.panels, d.weights + group * d.rows * d.padded());
+    d.pack(w, group);
     for (int64_t k = 0; bias.data && k < g.k; k++) {
       d.starts[group * d.padded() + k] = conv_load<T>(bias, (group * g.k + k) * bias.strides[0]);
     }
@@ -209,7 +214,7 @@ void convolve_input(const ExternCall& call, const ConvGeometry& g) {
   for (int64_t group = 0; group < g.groups; group++) {
     const ConvWeights w{
         weight, group * g.k * weight.strides[0], g.kh, g.kw, true, g.k, weight.strides[0], g.c, weight.strides[1]};
-    pack_weights(w, d.panels, d.weights + group * d.rows * d.padded());
+    d.pack(w, group);
   }
   d.run([&](int64_t n, int64_t group, int64_t begin, int64_t end, const ConvImage<T>& to) {
     const int64_t h0 = floor_div(begin + g.ph - (g.kh - 1) * g.dh, g.sh);

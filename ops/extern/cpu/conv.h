@@ -61,8 +61,9 @@ void unpack_image(const ConvImage<T>& from, const ExternView& v, int64_t n, int6
 // One element of a view, whatever its dtype.
 template <class T>
 T conv_load(const ExternView& v, int64_t at);
+// n values from element `at` on, `stride` apart.
 template <class T>
-void conv_store(const ExternView& v, int64_t at, T value);
+void conv_store(const ExternView& v, int64_t at, int64_t stride, const T* values, int64_t n);
 
 // Columns in panels of 4, 2 or 1 vectors, one after the other.
 struct ConvPanel {
@@ -80,8 +81,9 @@ struct ConvWeights {
   bool flip;  // taps from the last to the first
   int64_t inner, inner_stride, columns, column_stride;
 };
+// One panel of them; `to` is where the group's panels begin.
 template <class T>
-void pack_weights(const ConvWeights& weights, const std::vector<ConvPanel>& panels, T* to);
+void pack_weights(const ConvWeights& weights, const ConvPanel& panel, T* to);
 
 // Runs body(item) for each of n items on the threads of the call.
 template <class F>

@@ -173,29 +173,27 @@ T conv_load(const ExternView& v, int64_t at) {
 }
 
 template <class T>
-void conv_store(const ExternView& v, int64_t at, T value) {
+void conv_store(const ExternView& v, int64_t at, int64_t stride, const T* values, int64_t n) {
   with_type(v.dtype, [&](auto* type) {
     using S = std::remove_pointer_t<decltype(type)>;
-    static_cast<S*>(v.data)[at] = S(value);
+    S* to = static_cast<S*>(v.data) + at;
+    for (int64_t i = 0; i < n; i++) to[i * stride] = S(values[i]);
   });
 }
 
 template <class T>
-void pack_weights(const ConvWeights& x, const std::vector<ConvPanel>& panels, T* to) {
+void pack_weights(const ConvWeights& x, const ConvPanel& panel, T* to) {
   const int64_t rows = x.kh * x.kw * x.inner;
+  const int64_t columns = std::clamp<int64_t>(x.columns - panel.at, 0, panel.columns);
   with_type(x.view.dtype, [&](auto* type) {
-    const auto* data = static_cast<decltype(type)>(x.view.data) + x.offset;
-    for (const ConvPanel& panel : panels) {
-      T* row = to + rows * panel.at;
-      const int64_t columns = std::clamp<int64_t>(x.columns - panel.at, 0, panel.columns);
-      for (int64_t tap = 0; tap < x.kh * x.kw; tap++) {
-        const int64_t at = x.flip ? x.kh * x.kw - 1 - tap : tap;
-        const auto* from = data + at / x.kw * x.view.strides[2] + at % x.kw * x.view.strides[3];
-        from += panel.at * x.column_stride;
-        for (int64_t i = 0; i < x.inner; i++, row += panel.columns) {
-          for (int64_t j = 0; j < columns; j++) row[j] = T(from[i * x.inner_stride + j * x.column_stride]);
-          for (int64_t j = columns; j < panel.columns; j++) row[j] = 0;
-        }
+    const auto* data = static_cast<decltype(type)>(x.view.data) + x.offset + panel.at * x.column_stride;
+    T* row = to + rows * panel.at;
+    for (int64_t tap = 0; tap < x.kh * x.kw; tap++) {
+      const int64_t at = x.flip ? x.kh * x.kw - 1 - tap : tap;
+      const auto* from = data + at / x.kw * x.view.strides[2] + at % x.kw * x.view.strides[3];
+      for (int64_t i = 0; i < x.inner; i++, row += panel.columns) {
+        for (int64_t j = 0; j < columns; j++) row[j] = T(from[i * x.inner_stride + j * x.column_stride]);
+        for (int64_t j = columns; j < panel.columns; j++) row[j] = 0;
       }
     }
   });
@@ -218,9 +216,9 @@ std::vector<ConvPanel> conv_panels(int64_t columns, int width, const int* most_r
   template void pack_image<T>(const ConvWindow&, int64_t, T*);                                                        \
   template ConvImage<T> packed_window<T>(const ConvWindow&, bool, int64_t, ConvSlot);                                 \
   template void unpack_image<T>(const ConvImage<T>&, const ExternView&, int64_t, int64_t, int64_t, int64_t, int64_t); \
-  template void pack_weights<T>(const ConvWeights&, const std::vector<ConvPanel>&, T*);                               \
+  template void pack_weights<T>(const ConvWeights&, const ConvPanel&, T*);                                            \
   template T conv_load<T>(const ExternView&, int64_t);                                                                \
-  template void conv_store<T>(const ExternView&, int64_t, T);
+  template void conv_store<T>(const ExternView&, int64_t, int64_t, const T*, int64_t);
 LUTRA_CONV_PACK(float)
 LUTRA_CONV_PACK(double)
 

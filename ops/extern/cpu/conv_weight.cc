@@ -2,7 +2,7 @@
 //
 // Invariants:
 // 1. The batch is cut into chunks, a function of sizes alone. In a chunk each element is one chain over (n, oh, ow);
-//    the chunks are added in order. In float for the half types, rounded once.
+//    the chunks are added in order. How rows are shared out does not matter. In float for the half types, rounded once.
 // 2. So bits depend on neither layout, nor threads, nor instruction set.
 #include "ops/extern/cpu/conv.h"
 
@@ -11,6 +11,8 @@ namespace {
 
 // Chunks that the batch (or the lines of few images) is cut into, and what their sums may take of memory.
 constexpr int64_t kChunks = 8, kPartialBytes = 64 << 20;
+// Pixels that a chunk should have: its sums are read and written once more.
+constexpr int64_t kChunkPixels = 512;
 // Elements of a packed window that stay in the cache.
 constexpr int64_t kWindow = 32768;
 
@@ -29,31 +31,41 @@ class Gradient {
     block_ = std::clamp<int64_t>(kWindow / std::max<int64_t>(1, wide_ * g.c * g.sh), 1, std::max<int64_t>(g.oh, 1));
     if (g.batch < kChunks) block_ = std::min(block_, std::max<int64_t>(1, g.oh * g.batch / kChunks));
     blocks_ = (g.oh + block_ - 1) / block_;
-    size_ = (rows_ + 1) * padded_;
     const int64_t most = std::max<int64_t>(1, kPartialBytes / std::max<int64_t>(1, (rows_ + 1) * g.k * g.groups * 8));
-    chunks_ = std::clamp<int64_t>(g.batch * blocks_, 1, std::min(kChunks, most));
+    const int64_t worth = g.batch * g.oh * g.ow / kChunkPixels;
+    chunks_ = std::clamp<int64_t>(std::min(g.batch * blocks_, worth), 1, std::min(kChunks, most));
+    parts_ =
+        std::clamp<int64_t>(kChunks / std::max<int64_t>(chunks_ * g.groups, 1), 1, std::max<int64_t>(1, rows_ / 32));
+    size_ = (rows_ + 1) * padded_;
   }
 
   void run() {
     T* partial = conv_scratch<T>(kConvPartial, chunks_ * g_.groups * size_);
-    conv_parallel(call_, chunks_ * g_.groups, [&](int64_t i) {
-      T* sums = partial + i * size_;
-      std::fill(sums, sums + size_, T(0));
-      const int64_t chunk = i / g_.groups, units = g_.batch * blocks_;
-      for (int64_t u = units * chunk / chunks_; u < units * (chunk + 1) / chunks_; u++) {
-        const int64_t begin = u % blocks_ * block_;
-        add_block(u / blocks_, i % g_.groups, begin, std::min(begin + block_, g_.oh), sums);
-      }
+    conv_parallel(call_, chunks_ * g_.groups * parts_, [&](int64_t i) {
+      const int64_t part = i % parts_, group = i / parts_ % g_.groups, chunk = i / parts_ / g_.groups;
+      accumulate(chunk, group, first_row(part), first_row(part + 1), partial + (chunk * g_.groups + group) * size_);
     });
-    for (int64_t c = 1; c < chunks_; c++) {
-      const T* from = partial + c * g_.groups * size_;
-      for (int64_t i = 0; i < g_.groups * size_; i++) partial[i] += from[i];
-    }
-    for (int64_t group = 0; group < g_.groups; group++) store(group, partial + group * size_);
+    const int64_t pieces = std::min(kChunks, rows_ + 1);
+    conv_parallel(call_, g_.groups * pieces, [&](int64_t i) {
+      const int64_t piece = i % pieces;
+      store(i / pieces, (rows_ + 1) * piece / pieces, (rows_ + 1) * (piece + 1) / pieces, partial);
+    });
   }
 
  private:
-  void add_block(int64_t n, int64_t group, int64_t begin, int64_t end, T* sums) const {
+  // The rows of a part; the last one also has the bias's.
+  int64_t first_row(int64_t part) const { return part == parts_ ? rows_ + 1 : rows_ * part / parts_; }
+
+  void accumulate(int64_t chunk, int64_t group, int64_t row, int64_t end, T* sums) const {
+    std::fill(sums + row * padded_, sums + end * padded_, T(0));
+    const int64_t units = g_.batch * blocks_;
+    for (int64_t u = units * chunk / chunks_; u < units * (chunk + 1) / chunks_; u++) {
+      const int64_t begin = u % blocks_ * block_;
+      add_block(u / blocks_, group, begin, std::min(begin + block_, g_.oh), row, end, sums);
+    }
+  }
+
+  void add_block(int64_t n, int64_t group, int64_t begin, int64_t end, int64_t row, int64_t row_end, T* sums) const {
     const ConvWindow map_window{call_.in[0], n, group * g_.k, g_.k, begin, end, 0, g_.ow};
     const ConvImage<T> map = packed_window<T>(map_window, direct_map_, padded_, kConvMap);
     const int64_t h0 = begin * g_.sh - g_.ph, h1 = (end - 1) * g_.sh - g_.ph + (g_.kh - 1) * g_.dh + 1;
@@ -67,11 +79,14 @@ class Gradient {
     // Columns of taps that lie in a row are one run of rows.
     const bool joined = g_.dw * image.pixel == g_.c;
     const int64_t run = joined ? g_.kw * g_.c : g_.c;
-    for (int64_t at = 0; at < rows_; at += run) {
+    const int64_t last = std::min(row_end, rows_);
+    for (int64_t at = row / run * run; at < last; at += run) {
       const int64_t tap = at / g_.c, kh = tap / g_.kw, kw = tap % g_.kw;
-      add_rows(outer, image.data + kh * g_.dh * image.line + kw * g_.dw * image.pixel, run, map.data,
-               sums + at * padded_);
+      const int64_t from = std::max(at, row), to = std::min(at + run, last);
+      const T* a = image.data + kh * g_.dh * image.line + kw * g_.dw * image.pixel;
+      add_rows(outer, a + (from - at), to - from, map.data, sums + from * padded_);
     }
+    if (row_end <= rows_) return;
     for (const ConvPanel& panel : panels_) {
       outer.g = map.data + panel.at, outer.c = sums + rows_ * padded_ + panel.at;
       micro_.sum[panel.log](outer);
@@ -90,18 +105,23 @@ class Gradient {
     }
   }
 
-  void store(int64_t group, const T* sums) const {
+  // Rows [row, end): the chunks' sums, added in order, to where they belong.
+  void store(int64_t group, int64_t row, int64_t end, T* partial) const {
     const ExternView &weight = call_.out[0], &bias = call_.out[1];
     const int64_t* s = weight.strides;
-    for (int64_t k = 0; k < g_.k; k++) {
-      const int64_t at = (group * g_.k + k) * s[0];
-      for (int64_t c = 0; c < g_.c; c++) {
-        for (int64_t tap = 0; tap < g_.kh * g_.kw; tap++) {
-          const int64_t to = at + c * s[1] + tap / g_.kw * s[2] + tap % g_.kw * s[3];
-          conv_store(weight, to, sums[(tap * g_.c + c) * padded_ + k]);
-        }
+    for (; row < end; row++) {
+      T* sums = partial + group * size_ + row * padded_;
+      for (int64_t c = 1; c < chunks_; c++) {
+        const T* more = sums + c * g_.groups * size_;
+        for (int64_t k = 0; k < g_.k; k++) sums[k] += more[k];
       }
-      conv_store(bias, (group * g_.k + k) * bias.strides[0], sums[rows_ * padded_ + k]);
+      if (row == rows_) {
+        conv_store(bias, group * g_.k * bias.strides[0], bias.strides[0], sums, g_.k);
+        continue;
+      }
+      const int64_t tap = row / g_.c, c = row % g_.c;
+      const int64_t at = group * g_.k * s[0] + c * s[1] + tap / g_.kw * s[2] + tap % g_.kw * s[3];
+      conv_store(weight, at, s[0], sums, g_.k);
     }
   }
 
@@ -109,7 +129,7 @@ class Gradient {
   const ConvGeometry g_;
   const ConvMicro<T>& micro_ = conv_micro<T>(call_.isa);
   std::vector<ConvPanel> panels_;
-  int64_t rows_, padded_, wide_, block_, blocks_, size_, chunks_;
+  int64_t rows_, padded_, wide_, block_, blocks_, size_, chunks_, parts_;
   bool direct_image_, direct_map_;
 };
 
