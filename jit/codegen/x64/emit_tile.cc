@@ -9,13 +9,15 @@
 //     }                                            }
 //   }                                            }
 //
+// A nest that only copies a column to a row stores full tiles from the registers.
+//
 // Invariants: nothing is read that the nest does not read; each element is computed as it would be without tiles.
 #include "jit/codegen/x64/emitter.h"
 
 namespace lutra::x64 {
 
 namespace {
-constexpr int kTileRows = 64;  // a line's worth of memory and more along each column
+constexpr int kTileRows = 16;  // measured: a line of memory along each column; more collide in the caches
 }
 
 // The nest from l down to its vector loop, where analysis has found that l is to be tiled; else nothing.
@@ -107,6 +109,8 @@ void Emitter::tile_level(TileNest& t, size_t depth) {
 // One strip of the vector loop (all lanes, or the first `left`) for the rows of the tile.
 void Emitter::tile_strip(TileNest& t, const x86::Gp* left) {
   const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
+  const asmjit::Label done = cc_.newLabel();
+  if (!left) copy_tile(t, done);
   const size_t tiles_before = tiles_.size();
   for (const TileColumn& c : t.columns) fill_tile(t, c, left);
   Step s;
@@ -148,23 +152,57 @@ void Emitter::tile_strip(TileNest& t, const x86::Gp* left) {
   cc_.jl(top);
   loop_regs_[size_t(outer.id)] = t.block;
   tiles_.resize(tiles_before);
+  cc_.bind(done);
+}
+
+// Address of the access at the tile's first row and the strip's first lane, and the bytes from one step of `along` to
+// the next.
+std::pair<x86::Gp, x86::Gp> Emitter::tile_corner(const TileNest& t, const Inst& in, int32_t along) {
+  const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
+  loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = true;
+  open_scope();
+  x86::Gp at = cc_.newIntPtr(), stride = cc_.newInt64();
+  cc_.mov(at, bind(in.access, in.type).reg);
+  cc_.mov(stride, int64_t(size_of(in.type)));
+  for (const Access::Term& term : in.access.terms) {
+    if (!term.is_value && term.id == along) multiply(stride, term.stride);
+  }
+  close_scope();
+  loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = false;
+  return {at, stride};
+}
+
+// The strip of a nest that does nothing but copy a column to a row, where the tile has all its rows: then on to `done`.
+void Emitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
+  const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
+  for (size_t d = 0; d + 1 < t.nest->size(); d++) {
+    if ((*t.nest)[d]->body.size() != 1) return;
+  }
+  if (inner.body.size() != 2 || t.columns.size() != 1) return;
+  const Inst &load = *t.columns[0].load, &store = std::get<Inst>(inner.body[1]);
+  if (store.op != Op::kStore || store.a != load.id) return;
+  int walks = 0;
+  for (const Access::Term& term : store.access.terms) walks += !term.is_value && term.id == outer.id;
+  if (walks != 1) return;
+  const asmjit::Label partial = cc_.newLabel();
+  const int size = int(size_of(load.type));
+  cc_.cmp(t.rows, kTileRows);
+  cc_.jne(partial);
+  auto [from, stride] = tile_corner(t, load, inner.id);
+  auto [to, row_bytes] = tile_corner(t, store, outer.id);
+  for (int row = 0; row < kTileRows; row += v_.lanes) {
+    transpose_block(size, from, stride, to, &row_bytes);
+    if (row + v_.lanes < kTileRows) cc_.add(from, v_.lanes * size);
+  }
+  cc_.jmp(done);
+  cc_.bind(partial);
 }
 
 // The column's elements of the strip as rows in the stack: blocks of lanes x lanes by shuffles, ragged ones one by one.
 void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left) {
-  const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
   const int size = int(size_of(c.load->type));
-  const Access& a = c.load->access;
-  loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = true;
-  open_scope();
-  x86::Gp from = cc_.newIntPtr(), stride = cc_.newInt64(), to = cc_.newIntPtr(), row = cc_.newInt64();
-  cc_.mov(from, bind(a, c.load->type).reg);
-  cc_.mov(stride, size);
-  for (const Access::Term& term : a.terms) {
-    if (!term.is_value && term.id == inner.id) multiply(stride, term.stride);
-  }
-  close_scope();
-  loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = false;
+  auto [from, stride] = tile_corner(t, *c.load, t.nest->back()->id);
+  x86::Gp to = cc_.newIntPtr(), row = cc_.newInt64();
   cc_.lea(to, c.stack);
   cc_.mov(row, t.rows);
   const asmjit::Label ragged = cc_.newLabel(), done = cc_.newLabel();
@@ -173,7 +211,7 @@ void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* l
     cc_.cmp(row, v_.lanes);
     cc_.jl(ragged);
     cc_.bind(top);
-    transpose_block(size, from, stride, to);
+    transpose_block(size, from, stride, to, nullptr);
     cc_.add(from, v_.lanes * size);
     cc_.add(to, v_.lanes * v_.lanes * size);
     cc_.sub(row, v_.lanes);
@@ -210,9 +248,11 @@ void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* l
   cc_.bind(done);
 }
 
-// lanes x lanes elements: rows `stride` bytes apart in, their transpose at `to` out. Blocks of 16 bytes are gathered
-// from the rows they belong to, and are transposed within.
-void Emitter::transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to) {
+// lanes x lanes elements: rows `stride` bytes apart in, their transpose at `to` out, its rows dense or `apart` bytes
+// apart (then `to` moves on behind them). Blocks of 16 bytes are gathered from the rows they belong to, and are
+// transposed within.
+void Emitter::transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to,
+                              const x86::Gp* apart) {
   const int per_block = 16 / size, bytes = v_.lanes * size, blocks = bytes / 16;
   x86::Gp group = cc_.newIntPtr(), far = cc_.newInt64();
   // Row b * per_block + t of the source is block b of vector t.
@@ -247,7 +287,8 @@ void Emitter::transpose_block(int size, const x86::Gp& from, const x86::Gp& stri
              unpack(Ids::kIdVunpckhpd, b, d)};
     }
     for (int i = 0; i < per_block; i++) {
-      cc_.emit(Ids::kIdVmovups, x86::ptr(to, (q * per_block + i) * bytes), out[size_t(i)]);
+      cc_.emit(Ids::kIdVmovups, x86::ptr(to, apart ? 0 : (q * per_block + i) * bytes), out[size_t(i)]);
+      if (apart) cc_.add(to, *apart);
     }
   }
 }

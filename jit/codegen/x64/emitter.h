@@ -142,7 +142,9 @@ class Emitter {
   void tile_level(TileNest& t, size_t depth);
   void tile_strip(TileNest& t, const x86::Gp* left);
   void fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left);
-  void transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to);
+  std::pair<x86::Gp, x86::Gp> tile_corner(const TileNest& t, const Inst& in, int32_t along);
+  void copy_tile(const TileNest& t, const asmjit::Label& done);
+  void transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to, const x86::Gp* apart);
 
   // emit_memory.cc
   const x86::Mem* tile_of(const Inst& in) const;

@@ -47,11 +47,28 @@ __attribute__((target("avx,f16c"))) int64_t narrow_f16c(const float* from, uint1
   }
   return i;
 }
+// GCC makes vectors of these.
+__attribute__((target("avx2"), optimize("O3"))) void widen_bfloat16(const uint16_t* from, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    const uint32_t u = uint32_t(from[i]) << 16;
+    std::memcpy(to + i, &u, 4);
+  }
+}
+__attribute__((target("avx2"), optimize("O3"))) void narrow_bfloat16(const float* from, uint16_t* to, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t u;
+    std::memcpy(&u, from + i, 4);
+    const uint32_t nan = u >> 16 | 0x40, rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+    to[i] = uint16_t((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+  }
+}
+const bool has_avx2 = __builtin_cpu_supports("avx2");
 const bool has_f16c = __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx");
 
 void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int64_t n) {
   int64_t i = 0;
   if (type == DType::kBFloat16) {
+    if (stride == 1 && has_avx2) return widen_bfloat16(from, to, n);
     for (; i < n; i++) to[i] = bfloat16_to_float(from[i * stride]);
     return;
   }
@@ -62,6 +79,7 @@ void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int6
 void narrow_row(DType type, const float* from, uint16_t* to, int64_t stride, int64_t n) {
   int64_t i = 0;
   if (type == DType::kBFloat16) {
+    if (stride == 1 && has_avx2) return narrow_bfloat16(from, to, n);
     for (; i < n; i++) to[i * stride] = float_to_bfloat16(from[i]);
     return;
   }
