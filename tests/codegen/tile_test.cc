@@ -21,7 +21,7 @@ void check_sizes(const std::string& text, const std::string& t,
 }  // namespace
 
 TEST_CASE("columns are read in tiles", "[codegen]") {
-  for (const std::string t : {"f32", "f64", "i32", "i64", "f16", "u8"}) {
+  for (const std::string t : {"f32", "f64", "i64", "f16", "bf16", "u8", "i8", "i16"}) {
     const DType type = dtype_from_ir_name(t);
     const std::string load = "load." + t, store = "store." + t, add = "add." + t;
     // The other operand is a row, a value of the outer loop, or uniform.

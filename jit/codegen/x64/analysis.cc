@@ -42,7 +42,7 @@ const Loop* Analysis::tiling(const std::vector<const Loop*>& nest) const {
     const Inst* in = std::get_if<Inst>(&s);
     if (!in || in->op == Op::kAccum || in->op == Op::kCheck) return nullptr;
     if (!has_access(in->op) || !gathered(*in, inner)) continue;
-    if (in->op != Op::kLoad || is_small(in->type)) return nullptr;
+    if (in->op != Op::kLoad) return nullptr;
     for (size_t d = 0; d + 1 < nest.size() && !along_loop; d++) {
       if (along(in->access, *nest[d], inner)) along_loop = nest[d];
     }

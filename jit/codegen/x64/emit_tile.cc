@@ -12,13 +12,18 @@
 // A nest that only copies a column to a row stores full tiles from the registers.
 //
 // Invariants: nothing is read that the nest does not read; each element is computed as it would be without tiles.
+#include <algorithm>
+
 #include "jit/codegen/x64/emitter.h"
 
 namespace lutra::x64 {
 
 namespace {
 constexpr int kTileRows = 16;  // measured: a line of memory along each column; more collide in the caches
-}
+
+// Small types lie in tiles as they do in registers.
+int lane_bytes(DType t) { return std::max(4, int(size_of(t))); }
+}  // namespace
 
 // The nest from l down to its vector loop, where analysis has found that l is to be tiled; else nothing.
 std::vector<const Loop*> Emitter::tiled_nest(const Loop& l) const {
@@ -40,8 +45,7 @@ void Emitter::tile_loop(const std::vector<const Loop*>& nest) {
   for (const Stmt& s : inner.body) {
     const Inst& in = std::get<Inst>(s);
     if (!info_.is_column(in)) continue;
-    const auto size = uint32_t(size_of(in.type));
-    t.columns.push_back({&in, cc_.newStack(kTileRows * uint32_t(v_.lanes) * size, 64)});
+    t.columns.push_back({&in, cc_.newStack(uint32_t(kTileRows * v_.lanes * lane_bytes(in.type)), 64)});
   }
   t.block = loop_begin(outer);
   const x86::Gp end = loop_end(outer);
@@ -124,7 +128,7 @@ void Emitter::tile_strip(TileNest& t, const x86::Gp* left) {
   loop_regs_[size_t(outer.id)] = row;
   for (const TileColumn& c : t.columns) {
     x86::Mem m = c.stack;
-    m.setIndex(at, uint32_t(shift_of(c.load->type)));
+    m.setIndex(at, lane_bytes(c.load->type) == 8 ? 3 : 2);
     tiles_.emplace_back(c.load, m);
   }
   const asmjit::Label top = cc_.newLabel();
@@ -155,6 +159,13 @@ void Emitter::tile_strip(TileNest& t, const x86::Gp* left) {
   cc_.bind(done);
 }
 
+Value Emitter::load_tile(DType t, const x86::Mem& m) {
+  Value v;
+  v.reg = v_.load_row(is_wide(t) ? DType::kInt64 : DType::kInt32, m, nullptr);
+  if (is_mask(t)) v.mask = v_.compare_ints(Cmp::kNe, false, v.reg, v_.constant(false, 0));
+  return v;
+}
+
 // Address of the access at the tile's first row and the strip's first lane, and the bytes from one step of `along` to
 // the next.
 std::pair<x86::Gp, x86::Gp> Emitter::tile_corner(const TileNest& t, const Inst& in, int32_t along) {
@@ -180,7 +191,7 @@ void Emitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
   }
   if (inner.body.size() != 2 || t.columns.size() != 1) return;
   const Inst &load = *t.columns[0].load, &store = std::get<Inst>(inner.body[1]);
-  if (store.op != Op::kStore || store.a != load.id) return;
+  if (store.op != Op::kStore || store.a != load.id || is_small(load.type)) return;
   int walks = 0;
   for (const Access::Term& term : store.access.terms) walks += !term.is_value && term.id == outer.id;
   if (walks != 1) return;
@@ -200,7 +211,7 @@ void Emitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
 
 // The column's elements of the strip as rows in the stack: blocks of lanes x lanes by shuffles, ragged ones one by one.
 void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left) {
-  const int size = int(size_of(c.load->type));
+  const int size = int(size_of(c.load->type)), lane = lane_bytes(c.load->type);
   auto [from, stride] = tile_corner(t, *c.load, t.nest->back()->id);
   x86::Gp to = cc_.newIntPtr(), row = cc_.newInt64();
   cc_.lea(to, c.stack);
@@ -211,9 +222,12 @@ void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* l
     cc_.cmp(row, v_.lanes);
     cc_.jl(ragged);
     cc_.bind(top);
-    transpose_block(size, from, stride, to, nullptr);
+    if (is_small(c.load->type))
+      transpose_small(c.load->type, from, stride, to);
+    else
+      transpose_block(size, from, stride, to, nullptr);
     cc_.add(from, v_.lanes * size);
-    cc_.add(to, v_.lanes * v_.lanes * size);
+    cc_.add(to, v_.lanes * v_.lanes * lane);
     cc_.sub(row, v_.lanes);
     cc_.cmp(row, v_.lanes);
     cc_.jge(top);
@@ -223,7 +237,6 @@ void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* l
   }
   // Rows are the inner loop: they lie side by side.
   x86::Gp columns = cc_.newInt64(), source = cc_.newIntPtr(), k = cc_.newInt64(), target = cc_.newIntPtr();
-  x86::Gp value = cc_.newInt64();
   if (left)
     cc_.mov(columns, *left);
   else
@@ -234,18 +247,56 @@ void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* l
   cc_.mov(target, to);
   cc_.mov(k, row);
   cc_.bind(next_row);
-  x86::Gp v = size == 8 ? value : x86::Gp(value.r32());
-  cc_.mov(v, x86::ptr(source));
-  cc_.mov(x86::ptr(target), v);
+  copy_element(c.load->type, source, target);
   cc_.add(source, size);
-  cc_.add(target, v_.lanes * size);
+  cc_.add(target, v_.lanes * lane);
   cc_.dec(k);
   cc_.jnz(next_row);
   cc_.add(from, stride);
-  cc_.add(to, size);
+  cc_.add(to, lane);
   cc_.dec(columns);
   cc_.jnz(next_column);
   cc_.bind(done);
+}
+
+// One element as it lies in a lane.
+void Emitter::copy_element(DType t, const x86::Gp& source, const x86::Gp& target) {
+  x86::Gp value = cc_.newInt64();
+  x86::Mem from = x86::ptr(source), to = x86::ptr(target);
+  from.setSize(uint32_t(size_of(t))), to.setSize(uint32_t(lane_bytes(t)));
+  if (t == DType::kFloat16) {
+    x86::Xmm half = cc_.newXmm();
+    cc_.movzx(value.r32(), from);
+    cc_.vmovd(half, value.r32());
+    cc_.vcvtph2ps(half, half);
+    cc_.vmovss(to, half);
+    return;
+  }
+  const x86::Gp v = size_of(t) == 8 ? value : x86::Gp(value.r32());
+  if (t == DType::kInt8 || t == DType::kInt16)
+    cc_.movsx(v, from);
+  else if (is_small(t))
+    cc_.movzx(v, from);
+  else
+    cc_.mov(v, from);
+  if (t == DType::kBFloat16) cc_.shl(v, 16);
+  cc_.mov(to, v);
+}
+
+// As transpose_block, by way of lanes in the stack.
+void Emitter::transpose_small(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to) {
+  const int bytes = 4 * v_.lanes;
+  const x86::Mem stage = cc_.newStack(uint32_t(v_.lanes * bytes), 64);
+  x86::Gp at = cc_.newIntPtr(), rows = cc_.newIntPtr(), apart = cc_.newInt64();
+  cc_.mov(at, from);
+  cc_.lea(rows, stage);
+  cc_.mov(apart, bytes);
+  for (int j = 0; j < v_.lanes; j++) {
+    x86::Vec row = v_.load_row(is_mask(t) ? DType::kUInt8 : t, x86::ptr(at), nullptr);
+    cc_.emit(Ids::kIdVmovups, x86::ptr(rows, j * bytes), row);
+    if (j + 1 < v_.lanes) cc_.add(at, stride);
+  }
+  transpose_block(4, rows, apart, to, nullptr);
 }
 
 // lanes x lanes elements: rows `stride` bytes apart in, their transpose at `to` out, its rows dense or `apart` bytes

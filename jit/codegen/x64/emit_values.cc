@@ -112,7 +112,7 @@ Value Emitter::evaluate(const Inst& in, const Step& step, int u) {
       fail_internal("codegen: unknown parameter");
     case Op::kIndex: return index_of(in, step, u);
     case Op::kLoad:
-      if (const x86::Mem* tile = tile_of(in)) return load_row(in.type, *tile, nullptr);
+      if (const x86::Mem* tile = tile_of(in)) return load_tile(in.type, *tile);
       return load(in.type, place(in.access, in.type, step, u), step, u);
     default: break;
   }
