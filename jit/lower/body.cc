@@ -307,7 +307,7 @@ std::vector<BodyLoop*> Body::chain() {
 
 void Body::sink_unit_loop() {
   // Lines of a short vector loop stay in the cache from one iteration around it to the next.
-  constexpr int64_t kShortLoop = 4, kFewLines = 64;
+  constexpr int64_t kShortLoop = 4, kFewLines = 256;
   std::vector<BodyLoop*> loops = chain();
   if (loops.size() < 2 || loops.back()->size.hint < kFewLines) return;
   BodyLoop& vector = *loops.back();
@@ -321,6 +321,13 @@ void Body::sink_unit_loop() {
     }
   }
   if (at == loops.size() - 1) return;
+  // Not where much is computed once for the whole vector loop.
+  constexpr int kFewInstructions = 4;
+  int outside = 0;
+  for (size_t k = at; k + 1 < loops.size(); k++) {
+    for (const BodyStmt& s : loops[k]->body) outside += !s.loop && s.inst.inst.op != loop::Op::kLoad;
+  }
+  if (outside > kFewInstructions) return;
   // What stands in the loops from there on goes inside with it.
   std::vector<BodyStmt> inside;
   std::unique_ptr<BodyLoop> next;

@@ -9,8 +9,6 @@
 namespace lutra {
 namespace {
 
-// Values up to this many elements may wait in the cache for a write at the end.
-constexpr double kSmallValue = 16384;
 // Beyond this many pairs of unconnected groups are not tried.
 constexpr int kMaxPairs = 400;
 
@@ -69,7 +67,7 @@ class Fuser {
 
   std::vector<Group> ordered() const {
     std::vector<Group> out;
-    using Item = std::pair<int32_t, int32_t>;  // last unit, group
+    using Item = std::pair<int32_t, int32_t>;  // when it is due, group
     std::priority_queue<Item, std::vector<Item>, std::greater<Item>> ready;
     std::vector<int> waits(groups_.size(), 0);
     std::vector<std::set<int32_t>> next(groups_.size());
@@ -86,14 +84,14 @@ class Fuser {
     for (int32_t g = 0; g < int32_t(groups_.size()); g++) {
       if (groups_[size_t(g)].empty() || units_[groups_[size_t(g)][0]].inlined) continue;
       live++;
-      if (!waits[size_t(g)]) ready.push({groups_[size_t(g)].back(), g});
+      if (!waits[size_t(g)]) ready.push({due(g), g});
     }
     while (!ready.empty()) {
       int32_t g = ready.top().second;
       ready.pop();
       out.push_back({groups_[size_t(g)], roots(groups_[size_t(g)])});
       for (int32_t n : next[size_t(g)]) {
-        if (--waits[size_t(n)] == 0) ready.push({groups_[size_t(n)].back(), n});
+        if (--waits[size_t(n)] == 0) ready.push({due(n), n});
       }
     }
     LUTRA_CHECK(out.size() == live, "groups form a cycle");
@@ -130,35 +128,19 @@ class Fuser {
     return false;
   }
 
-  bool writes(int32_t g) const {
+  // When a group runs among those that can: when its last unit is due, but one that ends in writes to inputs, which are
+  // the last units of all, with its first: what it reads is then not held until the end.
+  int32_t due(int32_t g) const {
     const auto& units = groups_[size_t(g)];
-    return std::any_of(units.begin(), units.end(), [&](int32_t u) { return units_[u].is_copy(); });
-  }
-
-  double elements(int32_t unit) const { return double(units_[unit].value->numel().hint); }
-
-  // Writes to inputs come last: what they are made of in one kernel would be read late and held until then.
-  bool delays(int32_t a, int32_t b) const {
-    if (writes(a) == writes(b)) return false;
-    const int32_t writer = writes(a) ? a : b, other = writer == a ? b : a;
-    double written = kSmallValue;
-    for (int32_t u : groups_[size_t(writer)]) {
-      if (units_[u].is_copy()) written = std::max(written, 4 * elements(u));
-    }
-    for (int32_t u : groups_[size_t(other)]) {
-      for (int32_t r : units_[u].reads) {
-        const int32_t from = group_of_[size_t(r)];
-        if (from != a && from != b && elements(r) > written) return true;
-      }
-    }
-    return false;
+    bool writes = std::any_of(units.begin(), units.end(), [&](int32_t u) { return units_[u].is_copy(); });
+    return writes ? units.front() : units.back();
   }
 
   void try_merge(int32_t a, int32_t b) {
     check_interrupt();
     if (a == b || units_[groups_[size_t(a)][0]].alone() || units_[groups_[size_t(b)][0]].alone()) return;
     std::pair<int64_t, int64_t> key(int64_t(a) << 32 | versions_[size_t(a)], int64_t(b) << 32 | versions_[size_t(b)]);
-    if (!refused_.insert(key).second || between(a, b) || between(b, a) || delays(a, b)) return;
+    if (!refused_.insert(key).second || between(a, b) || between(b, a)) return;
     std::vector<int32_t> both;
     std::merge(groups_[size_t(a)].begin(), groups_[size_t(a)].end(), groups_[size_t(b)].begin(),
                groups_[size_t(b)].end(), std::back_inserter(both));
