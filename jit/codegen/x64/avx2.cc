@@ -190,8 +190,10 @@ class Avx2 final : public Vectors {
     cc.jnz(to);
   }
 
-  void insert_block(const x86::Vec& v, const x86::Mem& m, int i) override {
-    cc.emit(Ids::kIdVinsertf128, v, v, m, asmjit::Imm(i));
+  x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) override {
+    x86::Vec r = fresh_of(32);
+    cc.emit(Ids::kIdVperm2f128, r, a, b, asmjit::Imm(odd ? 0x31 : 0x20));
+    return r;
   }
   x86::Vec load_row(DType t, const x86::Mem& m, const Mask* mask) override {
     const bool wide = size_of(t) == 8;

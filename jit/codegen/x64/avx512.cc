@@ -164,8 +164,11 @@ class Avx512 final : public Vectors {
     cc.jnz(to);
   }
 
-  void insert_block(const x86::Vec& v, const x86::Mem& m, int i) override {
-    cc.emit(Ids::kIdVinsertf32x4, v, v, m, asmjit::Imm(i));
+  x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) override {
+    const bool full = a.isZmm();
+    x86::Vec r = fresh_of(full ? 64 : 32);
+    cc.emit(Ids::kIdVshuff32x4, r, a, b, asmjit::Imm(full ? (odd ? 0xdd : 0x88) : odd ? 3 : 0));
+    return r;
   }
   x86::Vec load_row(DType t, const x86::Mem& m, const Mask* mask) override {
     const bool wide = size_of(t) == 8;

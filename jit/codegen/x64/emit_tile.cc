@@ -202,7 +202,7 @@ void Emitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
   auto [from, stride] = tile_corner(t, load, inner.id);
   auto [to, row_bytes] = tile_corner(t, store, outer.id);
   for (int row = 0; row < kTileRows; row += v_.lanes) {
-    transpose_block(size, from, stride, to, &row_bytes);
+    transpose_block(load.type, from, stride, to, &row_bytes);
     if (row + v_.lanes < kTileRows) cc_.add(from, v_.lanes * size);
   }
   cc_.jmp(done);
@@ -222,10 +222,7 @@ void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* l
     cc_.cmp(row, v_.lanes);
     cc_.jl(ragged);
     cc_.bind(top);
-    if (is_small(c.load->type))
-      transpose_small(c.load->type, from, stride, to);
-    else
-      transpose_block(size, from, stride, to, nullptr);
+    transpose_block(c.load->type, from, stride, to, nullptr);
     cc_.add(from, v_.lanes * size);
     cc_.add(to, v_.lanes * v_.lanes * lane);
     cc_.sub(row, v_.lanes);
@@ -283,64 +280,52 @@ void Emitter::copy_element(DType t, const x86::Gp& source, const x86::Gp& target
   cc_.mov(to, v);
 }
 
-// As transpose_block, by way of lanes in the stack.
-void Emitter::transpose_small(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to) {
-  const int bytes = 4 * v_.lanes;
-  const x86::Mem stage = cc_.newStack(uint32_t(v_.lanes * bytes), 64);
-  x86::Gp at = cc_.newIntPtr(), rows = cc_.newIntPtr(), apart = cc_.newInt64();
-  cc_.mov(at, from);
-  cc_.lea(rows, stage);
-  cc_.mov(apart, bytes);
-  for (int j = 0; j < v_.lanes; j++) {
-    x86::Vec row = v_.load_row(is_mask(t) ? DType::kUInt8 : t, x86::ptr(at), nullptr);
-    cc_.emit(Ids::kIdVmovups, x86::ptr(rows, j * bytes), row);
-    if (j + 1 < v_.lanes) cc_.add(at, stride);
-  }
-  transpose_block(4, rows, apart, to, nullptr);
-}
-
-// lanes x lanes elements: rows `stride` bytes apart in, their transpose at `to` out, its rows dense or `apart` bytes
-// apart (then `to` moves on behind them). Blocks of 16 bytes are gathered from the rows they belong to, and are
-// transposed within.
-void Emitter::transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to,
+// lanes x lanes elements: rows `stride` bytes apart in, each read once; their transpose, as lanes, at `to` out, its
+// rows dense or `apart` bytes apart (then `to` moves on behind them). Blocks of 16 bytes are transposed within, then
+// among each other.
+void Emitter::transpose_block(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to,
                               const x86::Gp* apart) {
-  const int per_block = 16 / size, bytes = v_.lanes * size, blocks = bytes / 16;
-  x86::Gp group = cc_.newIntPtr(), far = cc_.newInt64();
-  // Row b * per_block + t of the source is block b of vector t.
-  cc_.imul(far, stride, per_block);
-  for (int q = 0; q < v_.lanes / per_block; q++) {
+  const int per_block = 16 / lane_bytes(t), bytes = v_.lanes * lane_bytes(t), blocks = bytes / 16;
+  const auto unpack = [&](InstId id, const x86::Vec& x, const x86::Vec& y) {
+    x86::Vec r = v_.fresh_of(bytes);
+    cc_.emit(id, r, x, y);
+    return r;
+  };
+  std::vector<std::vector<x86::Vec>> groups{size_t(blocks)};  // block q of groups[g][c]: column q * per_block + c
+  x86::Gp at = cc_.newIntPtr();
+  cc_.mov(at, from);
+  for (int g = 0; g < blocks; g++) {
     std::vector<x86::Vec> v;
-    cc_.lea(group, x86::ptr(from, q * 16));
-    for (int t = 0; t < per_block; t++) {
-      x86::Vec r = v_.fresh_of(bytes);
-      x86::Gp at = cc_.newIntPtr();
-      cc_.mov(at, group);
-      cc_.emit(Ids::kIdVmovups, r.xmm(), x86::ptr(at));
-      for (int b = 1; b < blocks; b++) {
-        cc_.add(at, far);
-        v_.insert_block(r, x86::ptr(at), b);
-      }
-      if (t + 1 < per_block) cc_.add(group, stride);
-      v.push_back(r);
-    }
-    auto unpack = [&](InstId id, const x86::Vec& x, const x86::Vec& y) {
-      x86::Vec r = v_.fresh_of(bytes);
-      cc_.emit(id, r, x, y);
-      return r;
-    };
-    std::vector<x86::Vec> out;
-    if (per_block == 2) {
-      out = {unpack(Ids::kIdVunpcklpd, v[0], v[1]), unpack(Ids::kIdVunpckhpd, v[0], v[1])};
-    } else {
-      x86::Vec a = unpack(Ids::kIdVunpcklps, v[0], v[1]), b = unpack(Ids::kIdVunpckhps, v[0], v[1]);
-      x86::Vec c = unpack(Ids::kIdVunpcklps, v[2], v[3]), d = unpack(Ids::kIdVunpckhps, v[2], v[3]);
-      out = {unpack(Ids::kIdVunpcklpd, a, c), unpack(Ids::kIdVunpckhpd, a, c), unpack(Ids::kIdVunpcklpd, b, d),
-             unpack(Ids::kIdVunpckhpd, b, d)};
-    }
     for (int i = 0; i < per_block; i++) {
-      cc_.emit(Ids::kIdVmovups, x86::ptr(to, apart ? 0 : (q * per_block + i) * bytes), out[size_t(i)]);
-      if (apart) cc_.add(to, *apart);
+      v.push_back(v_.load_row(is_mask(t) ? DType::kUInt8 : t, x86::ptr(at), nullptr));
+      if (g * per_block + i + 1 < v_.lanes) cc_.add(at, stride);
     }
+    if (per_block == 2) {
+      groups[size_t(g)] = {unpack(Ids::kIdVunpcklpd, v[0], v[1]), unpack(Ids::kIdVunpckhpd, v[0], v[1])};
+      continue;
+    }
+    x86::Vec a = unpack(Ids::kIdVunpcklps, v[0], v[1]), b = unpack(Ids::kIdVunpckhps, v[0], v[1]);
+    x86::Vec c = unpack(Ids::kIdVunpcklps, v[2], v[3]), d = unpack(Ids::kIdVunpckhps, v[2], v[3]);
+    groups[size_t(g)] = {unpack(Ids::kIdVunpcklpd, a, c), unpack(Ids::kIdVunpckhpd, a, c),
+                         unpack(Ids::kIdVunpcklpd, b, d), unpack(Ids::kIdVunpckhpd, b, d)};
+  }
+  std::vector<x86::Vec> out(size_t(v_.lanes));
+  for (int c = 0; c < per_block; c++) {
+    std::vector<x86::Vec> column;  // by q
+    for (const auto& g : groups) column.push_back(g[size_t(c)]);
+    if (blocks == 2) {
+      column = {v_.blocks(column[0], column[1], false), v_.blocks(column[0], column[1], true)};
+    } else if (blocks == 4) {
+      x86::Vec even = v_.blocks(column[0], column[1], false), odd = v_.blocks(column[0], column[1], true);
+      x86::Vec even2 = v_.blocks(column[2], column[3], false), odd2 = v_.blocks(column[2], column[3], true);
+      column = {v_.blocks(even, even2, false), v_.blocks(odd, odd2, false), v_.blocks(even, even2, true),
+                v_.blocks(odd, odd2, true)};
+    }
+    for (int q = 0; q < blocks; q++) out[size_t(q * per_block + c)] = column[size_t(q)];
+  }
+  for (int row = 0; row < v_.lanes; row++) {
+    cc_.emit(Ids::kIdVmovups, x86::ptr(to, apart ? 0 : row * bytes), out[size_t(row)]);
+    if (apart) cc_.add(to, *apart);
   }
 }
 

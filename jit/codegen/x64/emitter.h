@@ -144,10 +144,9 @@ class Emitter {
   void fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left);
   std::pair<x86::Gp, x86::Gp> tile_corner(const TileNest& t, const Inst& in, int32_t along);
   void copy_element(DType t, const x86::Gp& source, const x86::Gp& target);
-  void transpose_small(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to);
   Value load_tile(DType t, const x86::Mem& m);
   void copy_tile(const TileNest& t, const asmjit::Label& done);
-  void transpose_block(int size, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to, const x86::Gp* apart);
+  void transpose_block(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to, const x86::Gp* apart);
 
   // emit_memory.cc
   const x86::Mem* tile_of(const Inst& in) const;

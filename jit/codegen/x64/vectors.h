@@ -198,8 +198,8 @@ class Vectors {
   virtual void mask_bits(const x86::Gp& to, const Mask& m) = 0;
   virtual void jump_if_any(const Mask& m, const asmjit::Label& to) = 0;
 
-  // 16 bytes from memory become block i of v.
-  virtual void insert_block(const x86::Vec& v, const x86::Mem& m, int i) = 0;
+  // The even (odd) blocks of 16 bytes of a, then those of b; both of the same size, which is 32 bytes or more.
+  virtual x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) = 0;
 
   // Rows of lanes in memory, of any type but bool, and of bools. Lanes that a mask leaves out are not touched; loads
   // give 0 there.
