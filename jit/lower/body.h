@@ -95,9 +95,6 @@ class Body {
 
   // Merges loops; false where loops that a reduction takes as one cannot be merged.
   bool merge_loops();
-  // For kernels without reductions, whose iterations are independent: where loads stride along the vector loop but walk
-  // a loop around it by ones, that loop goes inside, so that each line of memory is read while it is in the cache.
-  void sink_unit_loop();
   // The outermost loop, which stands alone, may be split among threads.
   void make_parallel();
   loop::Kernel finish(const std::string& name, BodyArgs& args);
@@ -117,7 +114,6 @@ class Body {
   int32_t new_value(DType type, size_t depth);
   bool merge(std::vector<BodyStmt>& body);
   bool can_merge(const BodyLoop& outer, const BodyLoop& inner);
-  std::vector<BodyLoop*> chain();
   void drop_dead();
   void mark_used(const std::vector<BodyStmt>& body, std::vector<bool>& used) const;
   bool linear(const std::vector<BodyStmt>& body, const BodyLoop& outer, const BodyLoop& inner);

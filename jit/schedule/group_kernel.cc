@@ -442,7 +442,6 @@ void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& t
 
 void GroupKernel::judge() {
   if (!body.merge_loops()) refuse("the order of a reduction");
-  if (shape_.kind == GroupShape::kFlat) body.sink_unit_loop();
   body.make_parallel();
   if (members_.size() > 1) {
     if (body.instructions() > kMaxInstructions) refuse("too many instructions");
