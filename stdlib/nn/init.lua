@@ -109,7 +109,7 @@ for _, class in ipairs {Sequential, ModuleList} do
   end
 end
 
--- ModuleDict({name = module, ...}), in the order of names, or ModuleDict({{name, module}, ...}), in the order of the list.
+-- ModuleDict({name = module, ...}), in the order in which the modules were made, or ModuleDict({{name, module}, ...}), in the order of the list.
 local ModuleDict = Module:extend("ModuleDict")
 nn.ModuleDict = ModuleDict
 
@@ -121,7 +121,14 @@ local function put(self, name, module)
   if rawget(self, name) == nil and self[name] ~= nil then
     error(string.format("ModuleDict: '%s' is a method's name", name), 3)
   end
+  local is_new = rawget(self, name) == nil
   self[name] = module
+  if not is_new then return end
+  local order = self._order -- last, whenever the module was made
+  for i = #order, 1, -1 do
+    if order[i] == name then table.remove(order, i) end
+  end
+  order[#order + 1] = name
 end
 
 function ModuleDict:init(modules) self:update(modules or {}) end
@@ -132,7 +139,11 @@ function ModuleDict:update(modules)
   for name in pairs(modules) do
     if type(name) ~= "number" then names[#names + 1] = name end
   end
-  table.sort(names)
+  table.sort(names, function(a, b)
+    local x, y = modules[a], modules[b]
+    if base.is_module(x) and base.is_module(y) then return x._serial < y._serial end
+    return tostring(a) < tostring(b)
+  end)
   for _, name in ipairs(names) do put(self, name, modules[name]) end
   return self
 end

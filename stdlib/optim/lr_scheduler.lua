@@ -72,7 +72,7 @@ local function is_optimizer(v) return type(v) == "table" and type(v.param_groups
 local function read_options(name, order, known, ...)
   local options = {}
   local n = select("#", ...)
-  local last = select(n, ...)
+  local last = n > 0 and select(n, ...) or nil
   local by_name = nil
   if n > 0 and type(last) == "table" and #last == 0 and getmetatable(last) == nil then
     by_name, n = last, n - 1
@@ -96,7 +96,7 @@ local function class_of(name, order, known)
     self.last_epoch = options.last_epoch
     self.base_lrs = {}
     for i, group in ipairs(optimizer.param_groups) do
-      if self.last_epoch == -1 then group.initial_lr = group.lr end
+      if self.last_epoch == -1 and group.initial_lr == nil then group.initial_lr = group.lr end
       if group.initial_lr == nil then error(name .. ": to go on at an epoch, the groups need an initial_lr", 2) end
       self.base_lrs[i] = group.initial_lr
     end

@@ -208,7 +208,7 @@ test("ModuleDict, and lists that change", function()
     names[#names + 1] = name
     truthy(nn.is_module(m))
   end
-  deep(names, {"second", "first", "aa", "zz"})
+  deep(names, {"second", "first", "zz", "aa"})
   d:pop("first")
   equal(d:len(), 3)
   raises("'forward' is a method's name", nn.ModuleDict, {forward = nn.ReLU()})
