@@ -11,10 +11,14 @@ local function by_time(a, b) return a.ms > b.ms end
 
 -- Seconds at least for so many bytes and operations a call.
 local function bound(limits, bytes, flops)
-  local rates = limits[math.min(lt.get_num_threads(), limits.threads)]
-  local near = bytes <= limits.cache_bytes
-  local memory = bytes / (near and rates.copy_cache or rates.copy_memory)
-  return math.max(memory, flops / rates.gemm)
+  local threads = math.min(lt.get_num_threads(), limits.threads)
+  local rates, level = limits[threads], "memory"
+  if bytes <= limits.cache_bytes * threads then
+    level = "cache"
+  elseif bytes <= limits.shared_bytes then
+    level = "shared"
+  end
+  return math.max(bytes / math.max(rates["read_" .. level], rates["copy_" .. level]), flops / rates.gemm)
 end
 
 local function add_rates(rows)

@@ -68,6 +68,9 @@ class Footprint {
       count *= sizes_[t.id];
     }
     const bool written = inst.op != loop::Op::kLoad;
+    // What the kernel has written itself it reads from the caches.
+    const bool own = written_first_.try_emplace(inst.access.ptr, written).first->second;
+    if (own && !written) return;
     const auto& offset = inst.access.offset;
     int64_t& most = most_[{inst.access.ptr, offset.arg, offset.literal, written}];
     most = std::max(most, std::min(count, around));
@@ -75,7 +78,8 @@ class Footprint {
 
   const loop::Kernel& kernel_;
   const std::vector<int64_t>& ints_;
-  std::map<int32_t, int64_t> sizes_;  // of loops, by id
+  std::map<int32_t, int64_t> sizes_;       // of loops, by id
+  std::map<int32_t, bool> written_first_;  // by pointer
   std::map<Place, int64_t> most_;
 };
 

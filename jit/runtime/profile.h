@@ -32,7 +32,8 @@ bool launches_watched();
 void keep_record(LaunchRecord record);
 
 // The bytes that a kernel reads and writes, by the sizes of the loops around its accesses; ints are its integer
-// arguments. Accesses of one place count once, however many loops pass over it.
+// arguments. Accesses of one place count once, however many loops pass over it, and what the
+// kernel has written itself is not read.
 int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& ints);
 using ExternSizes = std::vector<std::vector<int64_t>>;
 // Multiplications and additions of a library's op; 0 for what is no product.
