@@ -141,7 +141,10 @@ local function annotated_options(callee)
     for key, value in next, lt do
       if value == callee then
         local at = text:find("function lt." .. key .. "(", 1, true)
-        local above = at and text:sub(1, at - 1):match("\n%-%-%-@param options%? ([^\n]+)\n$")
+        local above = nil
+        for line in (at and text:sub(1, at - 1):match("\n\n?([^\n].*)$") or ""):gmatch("[^\n]+") do
+          above = line:sub(1, 3) == "---" and (line:match("^%-%-%-@param options%? (.+)$") or above) or nil -- of the comment just above
+        end
         local class = above and above:match("^lutra%.%w+$")
         options = above and above:match("^%b{}")
         if class then

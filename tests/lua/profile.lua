@@ -168,7 +168,7 @@ test("explain for people", function()
   end
   narrow((text:gsub("[^\n]*/[^\n]*", ""))) -- paths are as long as they are
   truthy(run(string.format("%s explain %s a b 2>/dev/null", program, script)):find("^out\ta\tb\n"))
-  truthy(run(string.format("%s explain %s exit 2>&1", program, script)):find("1 graph break", 1, true))
+  truthy(run(string.format("%s explain %s exit 2>&1", program, script)):find("2 graph breaks", 1, true))
 end)
 
 test("explain as JSON: one document, alone on standard output", function()
