@@ -174,7 +174,7 @@ TEST_CASE("repl: completion") {
       {"x:sum{ke\t=true}:dim()", "2"},     // a keyword
       {"lt.sum(x, {di\t=0}):dim()", "1"},  // and in a trailing table
       {"lt.nn.LayerNorm(3, {elementwise_aff\t=false}).weight", "nil"},
-      {"type(lt.compile(print, {fullg\t=true}))", "\"function\""},
+      {"type(lt.compile(help, {fullg\t=true}))", "\"function\""},
       {"#'weigh\t'", "11"},  // a file
   };
   for (const auto& [keys, answer] : cases) {
