@@ -405,9 +405,9 @@ Tensor contract(Tensor a, Tensor b, const std::vector<bool>& summed) {
     return out;
   };
   // left holds dimensions of one in b, right of one in a; those go last.
-  Tensor x = reshape(permute(a, order({both, left, inner, right})), {nb, nl, ni});
-  Tensor y = reshape(permute(b, order({both, inner, right, left})), {nb, ni, nr});
-  Tensor r = bmm(x, y);
+  Tensor x = permute(a, order({both, left, inner, right})), y = permute(b, order({both, inner, right, left}));
+  Tensor r = both.empty() ? mm(reshape(x, {nl, ni}), reshape(y, {ni, nr}))
+                          : bmm(reshape(x, {nb, nl, ni}), reshape(y, {nb, ni, nr}));
   Sizes shape, now = order({both, left, right, inner}), back(rank, SymInt(0));
   for (SymInt d : both) shape.push_back(a->sizes[size_t(d.hint)]);
   for (SymInt d : left) shape.push_back(a->sizes[size_t(d.hint)]);

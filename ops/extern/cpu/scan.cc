@@ -2,7 +2,7 @@
 // in float64 and rounded where they are stored, as PyTorch does. Lines are independent, so threads do not change a bit.
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <type_traits>
 
 #include "ops/core/error.h"
 #include "ops/extern/cpu/kernels.h"
@@ -42,9 +42,37 @@ void each_block(const ExternCall& call, const Shape& s, const F& body) {
   });
 }
 
+// Whole lines in memory: several go on at a time, as one alone waits for each of its sums.
+template <class T, class Acc, class Op>
+void scan_lines(const ExternCall& call, const Shape& s, Acc start, const Op& op) {
+  constexpr int64_t kTogether = 8;
+  const int64_t groups = (s.outer + kTogether - 1) / kTogether;
+  call.parallel(groups, std::max<int64_t>(1, kGrain / (s.n * kTogether)), [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; g++) {
+      const auto* in = static_cast<const T*>(call.in[0].data) + g * kTogether * s.n;
+      auto* out = static_cast<T*>(call.out[0].data) + g * kTogether * s.n;
+      auto lines = [&](auto count) {
+        Acc acc[kTogether];
+        std::fill_n(acc, kTogether, start);
+        for (int64_t i = 0; i < s.n; i++) {
+          const int64_t k = s.reverse ? s.n - 1 - i : i;
+          for (int64_t r = 0; r < count; r++) {
+            acc[r] = op(acc[r], Acc(in[r * s.n + k]));
+            out[r * s.n + k] = T(acc[r]);
+          }
+        }
+      };
+      const int64_t rows = std::min(kTogether, s.outer - g * kTogether);
+      rows == kTogether ? lines(std::integral_constant<int64_t, kTogether>()) : lines(rows);
+    }
+  });
+}
+
 template <class T, class Acc, class Op>
 void scan(const ExternCall& call, Acc start, const Op& op) {
   const Shape s = shape_of(call);
+  if (s.outer * s.n * s.inner == 0) return;
+  if (s.inner == 1) return scan_lines<T>(call, s, start, op);
   const auto* in = static_cast<const T*>(call.in[0].data);
   auto* out = static_cast<T*>(call.out[0].data);
   each_block(call, s, [&](int64_t at, int64_t lines) {
