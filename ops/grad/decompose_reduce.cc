@@ -27,7 +27,9 @@ Results decompose_nansum(const Args& args) {
 }
 
 Results decompose_nanmean(const Args& args) {
-  Tensor x = args[0].tensor(), numbers = op1(OpId::logical_not, {op1(OpId::isnan, {x})});
+  Tensor x = args[0].tensor();
+  if (!is_float(x->dtype) && args[3].is_none()) fail("nanmean: expected a floating point dtype, got ", name(x->dtype));
+  Tensor numbers = op1(OpId::logical_not, {op1(OpId::isnan, {x})});
   Tensor count = op1(OpId::sum, {numbers, args[1], args[2]}), total = op1(OpId::nansum, args);
   return {div(total, count)};
 }

@@ -155,13 +155,21 @@ const Composite kRows[] = {
 
 // -- tensordot(a, b, n | {dims_of_a, dims_of_b})
 
-Sizes int_list(ArgReader& in, ArgReader::H h) {
-  Sizes out;
-  if (in.kind(h) == LuaKind::kNumber || in.kind(h) == LuaKind::kInt64) return {read_int("tensordot", "dims", in, h)};
-  if (in.kind(h) != LuaKind::kTable) {
-    fail("tensordot: argument 'dims' must be a number or a pair of lists, got ", in.describe(h), " in it");
+bool is_number(ArgReader& in, ArgReader::H h) {
+  return in.kind(h) == LuaKind::kNumber || in.kind(h) == LuaKind::kInt64;
+}
+
+SymInt dim_at(ArgReader& in, ArgReader::H h) {
+  if (!is_number(in, h)) {
+    fail("tensordot: argument 'dims' must be a number or a pair of lists of numbers, got ", in.describe(h), " in it");
   }
-  for (int64_t i = 1; i <= in.length(h); ++i) out.push_back(read_int("tensordot", "dims", in, in.index(h, i)));
+  return read_int("tensordot", "dims", in, h);
+}
+
+Sizes int_list(ArgReader& in, ArgReader::H h) {
+  if (in.kind(h) != LuaKind::kTable) return {dim_at(in, h)};
+  Sizes out;
+  for (int64_t i = 1; i <= in.length(h); ++i) out.push_back(dim_at(in, in.index(h, i)));
   return out;
 }
 
@@ -184,7 +192,7 @@ LuaResults tensordot(const Binding&, ArgReader& in) {
     if (in.length(dims) != 2) fail("tensordot: argument 'dims' must be a number or a pair of lists");
     of_a = int_list(in, in.index(dims, 1)), of_b = int_list(in, in.index(dims, 2));
   } else {
-    const int64_t n = in.kind(dims) == LuaKind::kNil ? 2 : read_int("tensordot", "dims", in, dims).guard();
+    const int64_t n = in.kind(dims) == LuaKind::kNil ? 2 : dim_at(in, dims).guard();
     if (n < 0 || n > a->dim() || n > b->dim()) {
       fail("tensordot: dims ", n, " is out of range for shapes ", to_string(a->sizes), " and ", to_string(b->sizes));
     }
