@@ -94,10 +94,17 @@ void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
         int64_t o = 0;
         for (int d = 0; d < inner; d++) o += at[d] * index.strides[d];
         const int64_t step = inner < 0 ? 0 : index.strides[inner];
-        for (int64_t k = 0; k < n; k++) {
-          int64_t v = load_index(*index.view, o + (i + k) * step);
-          if (w.wraps && v < 0) v += index.size;
-          to[k] += v * index.stride;
+        const int64_t wrap = w.wraps ? index.size : 0;
+        const auto resolve = [&](const auto* at_index) {
+          for (int64_t k = 0; k < n; k++) {
+            const int64_t v = at_index[k * step];
+            to[k] += (v + (v < 0 ? wrap : 0)) * index.stride;
+          }
+        };
+        if (index.view->dtype == DType::kInt64) {
+          resolve(static_cast<const int64_t*>(index.view->data) + o + i * step);
+        } else {
+          resolve(static_cast<const int32_t*>(index.view->data) + o + i * step);
         }
       }
       f(to, from, n);
@@ -117,6 +124,10 @@ void check_indices(const Walk& w) {
   for (const IndexOperand& index : w.indices) {
     const ExternView& v = *index.view;
     const int64_t low = w.wraps ? -index.size : 0;
+    const auto span = uint64_t(index.size - low);
+    bool good = true;  // looked at in one sweep, and again only to tell which is bad
+    each_element(v, [&](int64_t at) { good &= uint64_t(load_index(v, at)) - uint64_t(low) < span; });
+    if (good) continue;
     each_element(v, [&](int64_t at) {
       const int64_t i = load_index(v, at);
       if (i < low || i >= index.size) out_of_bounds(w, index, i);
@@ -129,7 +140,7 @@ void check_indices(const Walk& w) {
 template <class T, Mode kMode>
 struct Reduce {
   using A = typename Arithmetic<T>::type;
-  static void at(T& to, T from) {
+  void operator()(T& to, T from) const {
     if constexpr (kMode == Mode::kSet) {
       to = from;
     } else if constexpr (kMode == Mode::kAdd) {
@@ -147,7 +158,7 @@ struct Reduce {
 
 template <Mode kMode>
 struct Reduce<Bool8, kMode> {
-  static void at(Bool8& to, Bool8 from) {
+  void operator()(Bool8& to, Bool8 from) const {
     if constexpr (kMode == Mode::kSet) {
       to = from;
     } else if constexpr (kMode == Mode::kAdd || kMode == Mode::kMax) {
@@ -172,8 +183,10 @@ struct AddScaled {
   }
 };
 
+// The source is never the result.
 template <class T, class R>
-void reduce_row(const R& reduce, T* to, const T* from, int64_t n, int64_t dst, int64_t src) {
+[[gnu::optimize("O3")]] void reduce_row(const R& reduce, T* __restrict to, const T* __restrict from, int64_t n,
+                                        int64_t dst, int64_t src) {
   if (dst == 1 && src == 1) {
     for (int64_t i = 0; i < n; i++) reduce(to[i], from[i]);
   } else {
@@ -232,11 +245,11 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor 
 template <class T>
 void run_mode(const Walk& w, Mode mode, T* to, const T* from, ParallelFor parallel) {
   switch (mode) {
-    case Mode::kSet: return run_walk<T>(w, Reduce<T, Mode::kSet>::at, to, from, parallel);
-    case Mode::kAdd: return run_walk<T>(w, Reduce<T, Mode::kAdd>::at, to, from, parallel);
-    case Mode::kMul: return run_walk<T>(w, Reduce<T, Mode::kMul>::at, to, from, parallel);
-    case Mode::kMax: return run_walk<T>(w, Reduce<T, Mode::kMax>::at, to, from, parallel);
-    case Mode::kMin: return run_walk<T>(w, Reduce<T, Mode::kMin>::at, to, from, parallel);
+    case Mode::kSet: return run_walk<T>(w, Reduce<T, Mode::kSet>{}, to, from, parallel);
+    case Mode::kAdd: return run_walk<T>(w, Reduce<T, Mode::kAdd>{}, to, from, parallel);
+    case Mode::kMul: return run_walk<T>(w, Reduce<T, Mode::kMul>{}, to, from, parallel);
+    case Mode::kMax: return run_walk<T>(w, Reduce<T, Mode::kMax>{}, to, from, parallel);
+    case Mode::kMin: return run_walk<T>(w, Reduce<T, Mode::kMin>{}, to, from, parallel);
   }
 }
 
@@ -271,7 +284,7 @@ void divide_by_counts(const Walk& w, const ExternView& out, bool include_self) {
   for (int32_t d = 0; d < out.dim; d++) extent += std::max<int64_t>(out.sizes[d] - 1, 0) * out.strides[d];
   std::vector<int64_t> counts(size_t(extent), include_self ? 1 : 0);
   const int64_t one = 1;
-  run_walk<int64_t>(constant_source(w), Reduce<int64_t, Mode::kAdd>::at, counts.data(), &one, nullptr);
+  run_walk<int64_t>(constant_source(w), Reduce<int64_t, Mode::kAdd>{}, counts.data(), &one, nullptr);
   T* data = static_cast<T*>(out.data);
   each_element(out, [&](int64_t at) {
     const int64_t n = counts[size_t(at)];
@@ -505,7 +518,7 @@ void run_embedding_backward(const ExternCall& call) {
           const int64_t row = dst[k] / out.strides[0];
           if (row == pad) continue;
           if (counts.empty()) {
-            reduce_slice<T>(w, Reduce<T, Mode::kAdd>::at, to + dst[k], from + src[k], 0, 0, begin, end);
+            reduce_slice<T>(w, Reduce<T, Mode::kAdd>{}, to + dst[k], from + src[k], 0, 0, begin, end);
           } else {
             const double scale = 1.0 / double(counts[size_t(row)]);
             reduce_slice<T>(w, AddScaled<T>{scale}, to + dst[k], from + src[k], 0, 0, begin, end);
