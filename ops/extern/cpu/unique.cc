@@ -12,36 +12,47 @@
 namespace lutra {
 namespace {
 
-// Runs of equal things in an order: run[i] of the i-th thing of it.
+// Where runs of equal things begin in an order of n.
 struct Runs {
-  std::vector<int64_t> run, first, count;
+  std::vector<int64_t> first;
+  int64_t n;
 
   template <class Equal>
-  Runs(int64_t n, const Equal& equal_to_previous) {
+  Runs(int64_t n, const Equal& equal_to_previous) : n(n) {
     for (int64_t i = 0; i < n; i++) {
-      if (i == 0 || !equal_to_previous(i)) first.push_back(i), count.push_back(0);
-      run.push_back(int64_t(first.size()) - 1);
-      count.back()++;
+      if (i == 0 || !equal_to_previous(i)) first.push_back(i);
     }
   }
+  int64_t count() const { return int64_t(first.size()); }
+  int64_t end(int64_t run) const { return run + 1 < count() ? first[size_t(run) + 1] : n; }
+};
+
+// What is asked for besides the values.
+struct Wanted {
+  bool inverse, counts;
 };
 
 template <class T>
 bool same_element(T a, T b) {
-  return to_double(a) == to_double(b);
-}
-inline bool same_element(int64_t a, int64_t b) { return a == b; }
-
-Tensor of_list(const std::vector<int64_t>& list, const Sizes& sizes) {
-  Tensor t = make_tensor(sizes, DType::kInt64);
-  std::copy(list.begin(), list.end(), t->data_as<int64_t>());
-  return t;
+  if constexpr (std::is_arithmetic_v<T>) {
+    return a == b;
+  } else {
+    return to_double(a) == to_double(b);
+  }
 }
 
-std::vector<int64_t> inverse_of(const Runs& runs, const std::vector<uint32_t>& order) {
-  std::vector<int64_t> inverse(order.size());
-  for (size_t i = 0; i < order.size(); i++) inverse[order[i]] = runs.run[i];
-  return inverse;
+// The values, the run of each thing and the lengths of the runs; empty where they are not asked for.
+Results results_of(const Tensor& values, const Runs& runs, const std::vector<uint32_t>& order, const Sizes& sizes,
+                   Wanted wanted) {
+  Tensor inverse = make_tensor(wanted.inverse ? sizes : Sizes{0}, DType::kInt64);
+  Tensor counts = make_tensor({wanted.counts ? runs.count() : 0}, DType::kInt64);
+  auto *to_inverse = inverse->data_as<int64_t>(), *to_counts = counts->data_as<int64_t>();
+  for (int64_t run = 0; run < runs.count(); run++) {
+    const int64_t begin = runs.first[size_t(run)], end = runs.end(run);
+    if (wanted.counts) to_counts[run] = end - begin;
+    for (int64_t i = begin; wanted.inverse && i < end; i++) to_inverse[order[size_t(i)]] = run;
+  }
+  return {values, inverse, counts};
 }
 
 std::vector<uint32_t> in_place_order(int64_t n) {
@@ -50,7 +61,7 @@ std::vector<uint32_t> in_place_order(int64_t n) {
   return order;
 }
 
-Results unique_elements(const Tensor& t, bool sort, ParallelFor parallel) {
+Results unique_elements(const Tensor& t, bool sort, Wanted wanted, ParallelFor parallel) {
   const ExternView v = view_of(t);
   const int64_t n = v.numel();
   Results results;
@@ -62,18 +73,22 @@ Results unique_elements(const Tensor& t, bool sort, ParallelFor parallel) {
     ExternView row;
     row.data = flat.data(), row.dtype = v.dtype, row.dim = 1, row.sizes[0] = n, row.strides[0] = 1;
     const std::vector<uint32_t> order = sort ? stable_order(row, parallel) : in_place_order(n);
-    const Runs runs(n, [&](int64_t i) { return same_element(flat[order[size_t(i)]], flat[order[size_t(i - 1)]]); });
-    const auto count = int64_t(runs.first.size());
-    Tensor values = make_tensor({count}, v.dtype);
+    if (sort) {
+      std::vector<T> sorted(flat.size());
+      for (size_t i = 0; i < flat.size(); i++) sorted[i] = flat[order[i]];
+      flat.swap(sorted);
+    }
+    const Runs runs(n, [&](int64_t i) { return same_element(flat[size_t(i)], flat[size_t(i - 1)]); });
+    Tensor values = make_tensor({runs.count()}, v.dtype);
     T* to = values->data_as<T>();
-    for (int64_t k = 0; k < count; k++) to[k] = flat[order[size_t(runs.first[size_t(k)])]];
-    results = {values, of_list(inverse_of(runs, order), t->sizes), of_list(runs.count, {count})};
+    for (int64_t first : runs.first) *to++ = flat[size_t(first)];
+    results = results_of(values, runs, order, t->sizes, wanted);
   });
   return results;
 }
 
 // The slices along dim as rows of one matrix, compared from their first element on.
-Results unique_slices(const Tensor& t, int64_t dim, bool sort) {
+Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
   ExternView v = view_of(t);
   const int64_t n = v.sizes[dim], width = n ? v.numel() / n : 0;
   Results results;
@@ -102,7 +117,7 @@ Results unique_slices(const Tensor& t, int64_t dim, bool sort) {
       }
       return true;
     });
-    const auto count = int64_t(runs.first.size());
+    const int64_t count = runs.count();
     Sizes sizes = t->sizes;
     sizes[size_t(dim)] = count;
     Tensor values = make_tensor(sizes, v.dtype);
@@ -114,16 +129,18 @@ Results unique_slices(const Tensor& t, int64_t dim, bool sort) {
       int64_t k = int64_t(order[size_t(runs.first[size_t(j)])]) * width;
       each_element(slice, [&](int64_t at) { to[at] = rows[size_t(k++)]; });
     }
-    results = {values, of_list(inverse_of(runs, order), {n}), of_list(runs.count, {count})};
+    results = results_of(values, runs, order, {n}, wanted);
   });
   return results;
 }
 
 Results unique(const Args& args, bool sort, ParallelFor parallel) {
   const Tensor t = args[0].tensor();
-  if (args.back().is_none() || t->dim() == 0) return unique_elements(t, sort, parallel);
-  const int64_t dim = args.back().sym_int().hint;
-  return unique_slices(t, dim < 0 ? dim + t->dim() : dim, sort);
+  const size_t last = args.size() - 1;
+  const Wanted wanted{args[last - 2].as<bool>(), args[last - 1].as<bool>()};
+  if (args[last].is_none() || t->dim() == 0) return unique_elements(t, sort, wanted, parallel);
+  const int64_t dim = args[last].sym_int().hint;
+  return unique_slices(t, dim < 0 ? dim + t->dim() : dim, sort, wanted);
 }
 
 }  // namespace
