@@ -561,8 +561,9 @@ function lt.profile(f) end
 ---@param options? {metadata?: table<string, string>}
 function lt.save(path, value, options) end
 ---@param path string ends in .safetensors, .npy or .npz
+---@param options? {metadata?: boolean}
 ---@return any value what was saved; a table from names to tensors for other programs' .safetensors and .npz files
----@return table<string, string>? metadata of a .safetensors file
-function lt.load(path) end
+---@return table<string, string>? metadata of a .safetensors file, where options ask for it
+function lt.load(path, options) end
 
 return lt

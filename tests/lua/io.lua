@@ -122,14 +122,15 @@ end)
 
 test("metadata", function()
   lt.save(at "m.safetensors", {x = lt.zeros(1)}, {metadata = {format = "pt", note = "hello"}})
-  local t, metadata = lt.load(at "m.safetensors")
+  local t, metadata = lt.load(at "m.safetensors", {metadata = true})
   deep(metadata, {format = "pt", note = "hello"})
   same(t.x, lt.zeros(1))
   lt.save(at "m.safetensors", {x = 1}, {metadata = {note = "hello"}})
-  t, metadata = lt.load(at "m.safetensors")
+  t, metadata = lt.load(at "m.safetensors", {metadata = true})
   equal(t.x, 1)
   deep(metadata, {note = "hello"})
   raises("a table from names to strings", lt.save, at "m.safetensors", {}, {metadata = {n = {}}})
+  equal(select("#", lt.load(at "m.safetensors")), 1)
   raises("unknown option", lt.save, at "m.safetensors", {}, {meta = {}})
   raises(".safetensors files only", lt.save, at "m.npz", {}, {metadata = {a = "b"}})
 end)
@@ -228,7 +229,7 @@ test(".npy files of NumPy", function()
 end)
 
 test(".safetensors files of others", function()
-  local function get(header, data) return lt.load(write("in.safetensors", safetensors(header, data or ""))) end
+  local function get(header, data) return lt.load(write("in.safetensors", safetensors(header, data or "")), {metadata = true}) end
   local t, metadata = get('{"__metadata__":{"format":"pt"},"a.b":{"dtype":"I16","shape":[2],"data_offsets":[0,4]},' ..
     '"c":{"dtype":"BOOL","shape":[],"data_offsets":[4,5]}}   ', u(1, 2) .. u(2, 2) .. "\7")
   deep(t["a.b"]:totable(), {1, 2})

@@ -1,5 +1,5 @@
-// lt.save(path, x | table, {metadata = {name = text}}) and lt.load(path): Lua values to files and back, by the path's
-// extension.
+// lt.save(path, x | table, {metadata = {name = text}}) and lt.load(path, {metadata = true}): Lua values to files and
+// back, by the path's extension.
 //
 // In .safetensors a table's tensors are named by their path through it ("state.0.exp_avg"). A flat table from names to
 // tensors is just that, and so is what is loaded from other programs' files; of any other value the form (keys,
@@ -299,8 +299,8 @@ void push_named(lua_State* L, const NamedTensors& tensors) {
   }
 }
 
-// The value, and the metadata where a program gave any.
-int load_named(lua_State* L, const std::string& path) {
+// The value, and where it is asked for the metadata.
+int load_named(lua_State* L, const std::string& path, bool metadata) {
   const Safetensors content = load_safetensors(path);
   const std::string* form = nullptr;
   for (const auto& [name, text] : content.metadata) {
@@ -313,6 +313,7 @@ int load_named(lua_State* L, const std::string& path) {
   } else {
     push_named(L, content.tensors);
   }
+  if (!metadata) return 1;
   lua_newtable(L);
   for (const auto& [name, text] : content.metadata) {
     if (name == kForm) continue;
@@ -325,7 +326,13 @@ int load_named(lua_State* L, const std::string& path) {
 
 int load(lua_State* L) {
   const std::string path = read_path(L, "load"), extension = extension_of("load", path);
-  if (extension == ".safetensors") return load_named(L, path);
+  bool metadata = false;
+  if (!lua_isnoneornil(L, 2)) {
+    if (!lua_istable(L, 2)) fail("load: options are a table, not a ", luaL_typename(L, 2));
+    lua_getfield(L, 2, "metadata");
+    metadata = lua_toboolean(L, -1);
+  }
+  if (extension == ".safetensors") return load_named(L, path, metadata);
   if (extension == ".npz") {
     push_named(L, load_npz(path));
   } else {
