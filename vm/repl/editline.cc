@@ -31,13 +31,11 @@ constexpr char kPasteOn[] = "\033[?2004h", kPasteOff[] = "\033[?2004l";
 constexpr char kPasteEnd[] = "\033[201~";
 constexpr size_t kMostShown = 120;
 
-#define LUTRA_EDITLINE(X)                                                                                             \
-  X(el_init)                                                                                                          \
-  X(el_end)                                                                                                           \
-  X(el_gets)                                                                                                          \
-  X(el_set)                                                                                                           \
-  X(el_wset) X(el_get) X(el_line) X(el_insertstr) X(el_push) X(el_resize) X(el_source) X(history_init) X(history_end) \
-      X(history)
+// clang-format off
+#define LUTRA_EDITLINE(X)                                                                              \
+  X(el_init) X(el_end) X(el_gets) X(el_set) X(el_wset) X(el_get) X(el_line) X(el_insertstr) X(el_push) \
+  X(el_resize) X(el_source) X(history_init) X(history_end) X(history)
+// clang-format on
 
 // libedit's functions, by their names in the header.
 struct Api {
