@@ -94,6 +94,20 @@ LuaResults linalg_norm(Args& a) {
 }
 LuaResults linalg_norm_named(Args& a) { return matrix_norm_named_of("linalg_norm", a); }
 
+// -- quantiles: q as a number takes the input's dtype
+
+template <OpId kOp>
+LuaResults quantile(Args& a) {
+  const Tensor x = a[0].tensor();
+  const Scalar q = pin(a[1].as<Scalar>());
+  if (!(q.to_double() >= 0 && q.to_double() <= 1)) fail(name(kOp), ": q must be between 0 and 1, got ", to_string(q));
+  return {op1(kOp, {a[0], full_of({}, q, x->dtype, x->device()), a[2], a[3], a[4]})};
+}
+template <OpId kOp>
+LuaResults quantiles(Args& a) {
+  return {op1(kOp, a)};
+}
+
 // -- gradient: differences of neighbours, halved within, one-sided at the ends
 
 Tensor from_to(const Tensor& t, int64_t dim, SymInt from, SymInt to) {
@@ -135,6 +149,7 @@ LuaResults gradient(Args& a) {
   return {out};
 }
 
+#define QUANTILE_TAIL "int? dim!=None, bool keepdim!=False, *, str interpolation='linear'"
 #define NORM_TAIL "int[]? dim!=None, bool keepdim!=False, *, dtype? dtype!=None"
 #define VARIANCE(fn)                                                                                          \
   {#fn, "Tensor input, bool unbiased", kBoth, unbiased_all<OpId::fn>},                                        \
@@ -150,6 +165,10 @@ const Composite kRows[] = {
     {"linalg_norm", "Tensor input, str ord, " NORM_TAIL, kFunctionOf, linalg_norm_named},
     {"linalg_matrix_norm", "Tensor input, Scalar ord, " NORM_TAIL, kFunctionOf, matrix_norm},
     {"linalg_matrix_norm", "Tensor input, str ord='fro', " NORM_TAIL, kFunctionOf, matrix_norm_named},
+    {"quantile", "Tensor input, Scalar q, " QUANTILE_TAIL, kBoth, quantile<OpId::quantile>},
+    {"quantile", "Tensor input, Tensor q, " QUANTILE_TAIL, kBoth, quantiles<OpId::quantile>},
+    {"nanquantile", "Tensor input, Scalar q, " QUANTILE_TAIL, kBoth, quantile<OpId::nanquantile>},
+    {"nanquantile", "Tensor input, Tensor q, " QUANTILE_TAIL, kBoth, quantiles<OpId::nanquantile>},
     {"gradient", "Tensor input, *, Scalar spacing=1, int[]? dim=None, int edge_order=1", kFunctionOf, gradient},
 };
 

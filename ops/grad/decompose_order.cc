@@ -1,0 +1,85 @@
+// What quantiles mean in a sort along the dimension: NaN stands last there.
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+struct Sorted {
+  Tensor values;  // along dim
+  int64_t dim;
+  SymInt n;
+};
+
+Sorted sorted(OpId op, const Tensor& x, const Value& dim) {
+  Sorted s;
+  s.dim = wrap_dim(op, dim.sym_int().guard(), x->sizes.size());
+  Tensor t = x->sizes.empty() ? reshape(x, {1}) : x;
+  s.n = t->sizes[size_t(s.dim)];
+  s.values = call_op(OpId::sort, {t, int_arg(s.dim)})[0];
+  return s;
+}
+
+void check_some(OpId op, const Tensor& x, const Sorted& s) {
+  if (s.n == 0) fail(name(op), ": dim ", s.dim, " of shape ", to_string(x->sizes), " has no elements");
+}
+
+Tensor is_nan(const Tensor& x) { return op1(OpId::isnan, {x}); }
+
+Tensor flat(const Tensor& x) { return reshape(x, {x->numel()}); }
+
+// q (n - 1) is a place between two sorted neighbours.
+Tensor between(const std::string& how, const Tensor& low, const Tensor& high, const Tensor& part) {
+  if (how == "lower") return low;
+  if (how == "higher") return high;
+  if (how == "midpoint") return add(low, mul(sub(high, low), Scalar(0.5)));
+  return op1(OpId::lerp, {low, high, part});
+}
+
+// (input, q, dim, keepdim, interpolation)
+Tensor quantile(OpId op, const Args& args, bool skip_nan) {
+  Tensor x = args[0].tensor(), q = args[1].tensor();
+  const std::string& how = args[4].as<std::string>();
+  if (how != "linear" && how != "lower" && how != "higher" && how != "midpoint" && how != "nearest") {
+    fail(name(op), ": interpolation '", how,
+         "' is unknown (expected 'linear', 'lower', 'higher', 'midpoint' or 'nearest')");
+  }
+  if (x->dtype != DType::kFloat32 && x->dtype != DType::kFloat64) {
+    fail(name(op), ": expected a float32 or float64 input, got ", name(x->dtype));
+  }
+  if (x->dtype != q->dtype) fail(name(op), ": q must be ", name(x->dtype), " as the input, got ", name(q->dtype));
+  if (q->dim() > 1) fail(name(op), ": q must be a number or a vector, got shape ", to_string(q->sizes));
+  const bool all = args[2].is_none(), keepdim = args[3].as<bool>();
+  Tensor t = all ? flat(x) : x;
+  Sorted s = sorted(op, t, all ? int_arg(0) : args[2]);
+  check_some(op, x, s);
+  // Lines lie last, one place a q.
+  Tensor lines = transpose(s.values, int_arg(s.dim), int_arg(-1));
+  Tensor bad = is_nan(lines), count = op1(OpId::sum, {op1(OpId::logical_not, {bad}), Sizes{-1}, true});
+  Tensor empty = skip_nan ? eq(count, int_arg(0)) : op1(OpId::any, {bad, Sizes{-1}, true});
+  Tensor last = to_dtype(
+      op1(OpId::clamp,
+          {sub(skip_nan ? count : full(count->sizes, Scalar::of_sym(s.n), DType::kInt64, x->device()), int_arg(1)),
+           int_arg(0), Value()}),
+      x->dtype);
+  Tensor place = mul(flat(q), last);
+  if (how == "nearest") place = op1(OpId::round, {place});
+  Tensor floor = op1(OpId::floor, {place}), low = to_dtype(floor, DType::kInt64);
+  Tensor high = to_dtype(op1(OpId::ceil, {place}), DType::kInt64);
+  Tensor r = between(how, gather(lines, int_arg(-1), low), gather(lines, int_arg(-1), high), sub(place, floor));
+  r = where(empty, Scalar(__builtin_nan("")), r);
+  // [.., q] to q first, and the dim where it was.
+  Sizes sizes =
+      x->sizes.empty() ? Sizes() : reduced_sizes(x->sizes, reduced_dims(op, args[2], x->sizes.size()), keepdim);
+  r = transpose(unsqueeze(r, int_arg(0)), int_arg(0), int_arg(-1));
+  if (!all && x->dim() > 1) r = transpose(r, int_arg(s.dim + 1), int_arg(-1));
+  if (q->dim() == 1) sizes.insert(0, q->sizes[0]);
+  return reshape(r, sizes);
+}
+
+}  // namespace
+
+Results decompose_quantile(const Args& args) { return {quantile(OpId::quantile, args, false)}; }
+Results decompose_nanquantile(const Args& args) { return {quantile(OpId::nanquantile, args, true)}; }
+
+}  // namespace lutra
