@@ -128,16 +128,10 @@ Tensor with_replacement(const Tensor& p, const Scalar& samples) {
   return op1(OpId::sum, {passed, Sizes{-1}});
 }
 
-// Each row's largest of p / exponential, the next largest, and so on.
-Tensor without_replacement(const Tensor& p, int64_t samples) {
+// The places of each row's largest of p / exponential.
+Tensor without_replacement(const Tensor& p, const Scalar& samples) {
   Tensor q = neg(log(sub(Scalar(1.0), uniform(p->sizes, p))));
-  Tensor score = div(p, q), places = op1(OpId::arange, {int_arg(0), Scalar::of_sym(p->sizes.back()), int_arg(1)});
-  std::vector<Tensor> picks;
-  for (int64_t i = 0; i < samples; i++) {
-    picks.push_back(op1(OpId::argmax, {score, int_arg(-1), true}));
-    score = where(eq(places, picks.back()), Scalar(-1.0), score);
-  }
-  return picks.size() == 1 ? picks[0] : op1(OpId::cat, {picks, int_arg(-1)});
+  return call_op(OpId::topk, {div(p, q), samples, int_arg(-1)})[1];
 }
 
 }  // namespace
@@ -156,7 +150,7 @@ Results decompose_multinomial(const Args& args) {
   if (samples > p->sizes.back()) {
     fail("multinomial: cannot draw ", samples.hint, " of ", p->sizes.back().hint, " without replacement");
   }
-  return {without_replacement(p, samples.guard())};
+  return {without_replacement(p, args[1].as<Scalar>())};
 }
 
 }  // namespace lutra
