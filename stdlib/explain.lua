@@ -154,6 +154,22 @@ local function print_graphs(f)
   end
 end
 
+-- What a program is made of rather than what it computes on.
+local of_structure = {type = true, identity = true, ["nil"] = true, alias = true, metatable = true}
+local MOST_GUARDS = 12
+
+local function print_guards(guards)
+  local left = 0
+  for _, g in ipairs(guards) do
+    if #guards > MOST_GUARDS and of_structure[g.kind] then
+      left = left + 1
+    else
+      out(4, "%s%s%s: %s", g.kind, g.source ~= "" and " " or "", g.source, g.expected)
+    end
+  end
+  if left > 0 then out(4, "and %s of the program's own tables and functions (--json lists them)", count(left, "guard")) end
+end
+
 local function print_function(f)
   if not f.ran then return out(0, "%s: compiled, but not called\n", f.place) end
   out(0, "%s: %s, %s, %s", f.place, count(#f.graphs, "graph"), count(#f.breaks, "graph break"), count(#f.recompiles, "recompile"))
@@ -171,9 +187,7 @@ local function print_function(f)
   end
   for i, entry in ipairs(f.entries) do
     out(2, "entry %d, %s, runs where", i, count(entry.hits, "hit"))
-    for _, g in ipairs(entry.guards) do
-      out(4, "%s%s%s: %s", g.kind, g.source ~= "" and " " or "", g.source, g.expected)
-    end
+    print_guards(entry.guards)
   end
   for _, r in ipairs(f.recompiles) do
     out(2, "recompiled at %s:%d: %s of %s was %s, is %s", r.file, r.line, r.kind, r.source, r.old, r.new)
