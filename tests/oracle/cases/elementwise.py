@@ -17,7 +17,9 @@ SPECIAL_ONLY_EQUAL = {"digamma", "lgamma"}
 def cases(case, error, t):
     for op, (low, high) in UNARY.items():
         # PyTorch's trigamma is good to ten digits.
-        case(op, [t.u(low, high, 3, 5)], f"a.{op}()", ulp=None if op in LOOSE else 4, grad_tol=1e-9 if op == "digamma" else None)
+        case(op, [t.u(low, high, 3, 5)], f"a.{op}()", ulp=None if op in LOOSE else 4, grad_tol=1e-9 if op == "digamma" else None,
+             # PyTorch's halves cancel in sinc's gradient.
+             variants=["strided", "float64", "zero_dim", "empty"] if op == "sinc" else None)
         if op in ("digamma", "lgamma", "sinc", "sin", "cos", "tan"):  # large arguments lose digits in their own ways
             case(op + " special", [t.t([0.0, -0.0, 1.5, float("inf"), float("-inf"), float("nan"), 1e-30, 0.5, 1.0, 2.0, 10.0])],
                  f"torch.{op}(a)", tol=1e-5, variants=["strided", "float64"])
@@ -29,8 +31,8 @@ def cases(case, error, t):
             case(op + " bool", [t.mask(5)], f"torch.{op}(a)")
         if op not in ("positive",):
             case(op + "_", [t.u(low, high, 6, grad=False)], f"a.clone().{op}_()")
-    case("lgamma negative", [t.u(-5.4, -0.1, 9)], "a.lgamma()", tol=2e-5)
-    case("digamma negative", [t.u(-4.4, -0.1, 9)], "a.digamma()", tol=1e-4, grad_tol=1e-3)
+    case("lgamma negative", [t.u(-5.4, -0.1, 9)], "a.lgamma()", tol=2e-5, variants=["strided", "float64"])
+    case("digamma negative", [t.u(-4.4, -0.1, 9)], "a.digamma()", tol=1e-4, grad_tol=1e-3, variants=["strided", "float64"])
     case("log2 of powers", [t.t([0.25, 0.5, 1.0, 2.0, 8.0, 1024.0])], "a.log2()", ulp=0)
     case("log10 of powers", [t.t([1e-3, 1.0, 10.0, 1000.0, 1e6])], "a.log10()", ulp=1)
     case("log10 of powers float64", [t.t([1.0, 10.0, 1000.0, 1e6, 1e15], torch.float64)], "a.log10()", ulp=0)
