@@ -86,6 +86,10 @@ Tensor.atan2, Tensor.hypot, Tensor.copysign, Tensor.fmod, Tensor.fmax, Tensor.fm
 Tensor.bitwise_xor, Tensor.bitwise_left_shift, Tensor.bitwise_right_shift, Tensor.logical_and, Tensor.logical_or, Tensor.logical_xor, Tensor.clamp_min, Tensor.clamp_max = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
 Tensor.rsub, Tensor.float_power, Tensor.ldexp, Tensor.logaddexp, Tensor.logaddexp2, Tensor.xlogy, Tensor.heaviside, Tensor.isclose = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
 Tensor.isin, Tensor.true_divide = Tensor.add, Tensor.add
+Tensor.gcd, Tensor.lcm = Tensor.add, Tensor.add
+---@return lutra.Tensor mantissa
+---@return lutra.Tensor exponent
+function Tensor:frexp() end
 ---@param min? lutra.Operand
 ---@param max? lutra.Operand
 ---@return lutra.Tensor
