@@ -71,10 +71,11 @@ Sizes indexed_sizes(OpId op, const Args& args) {
     check_index(op, indices[k]);
     places = k ? broadcast(op, places, indices[k]->sizes) : indices[k]->sizes;
   }
-  for (SymInt d : dims) {
-    const SymInt size = t->sizes[size_t(d.hint)];
-    if (size.hint == 0 && size == 0 && numel(places) != 0) {
-      fail(name(op), ": a position is out of bounds for dimension ", d.hint, " with size 0");
+  for (size_t k = 0; k < dims.size(); k++) {
+    const int64_t d = dims[k].hint;
+    const SymInt size = t->sizes[size_t(d)];
+    if (size.hint == 0 && size == 0 && (indices[k]->dim() == 0 || numel(places) != 0)) {
+      fail(name(op), ": a position is out of bounds for dimension ", d, " with size 0");
     }
   }
   size_t next = 0;

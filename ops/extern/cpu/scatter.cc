@@ -70,9 +70,15 @@ int64_t load_index(const ExternView& v, int64_t at) {
 
 // -- blocks of positions
 
-// Calls f(dst offsets, src offsets, n) for positions whose coordinate in dim `split` is in [begin, end).
+// A run of positions along their innermost dim: coordinates [first, last) there, and where coordinate 0 lies.
+struct Line {
+  int64_t first = 0, last = 1, dst = 0, src = 0;
+  const int64_t* at = nullptr;  // coordinates in the other dims
+};
+
+// Calls f(line) for positions whose coordinate in dim `split` is in [begin, end).
 template <class F>
-void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
+void each_line(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
   int64_t lo[kExternDims] = {}, hi[kExternDims], at[kExternDims];
   for (int d = 0; d < w.dims; d++) {
     hi[d] = w.sizes[d];
@@ -81,38 +87,56 @@ void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
     at[d] = lo[d];
   }
   const int inner = w.dims - 1;
-  int64_t to[kBlock], from[kBlock];
+  Line line;
+  line.at = at;
+  if (inner >= 0) line.first = lo[inner], line.last = hi[inner];
   while (true) {
-    int64_t to0 = 0, from0 = 0;
-    for (int d = 0; d < inner; d++) to0 += at[d] * w.dst[d], from0 += at[d] * w.src[d];
-    const int64_t first = inner < 0 ? 0 : lo[inner], last = inner < 0 ? 1 : hi[inner];
-    const int64_t dst_step = inner < 0 ? 0 : w.dst[inner], src_step = inner < 0 ? 0 : w.src[inner];
-    for (int64_t i = first; i < last; i += kBlock) {
-      const int64_t n = std::min(kBlock, last - i);
-      for (int64_t k = 0; k < n; k++) to[k] = to0 + (i + k) * dst_step, from[k] = from0 + (i + k) * src_step;
-      for (const IndexOperand& index : w.indices) {
-        int64_t o = 0;
-        for (int d = 0; d < inner; d++) o += at[d] * index.strides[d];
-        const int64_t step = inner < 0 ? 0 : index.strides[inner];
-        const int64_t wrap = w.wraps ? index.size : 0;
-        const auto resolve = [&](const auto* at_index) {
-          for (int64_t k = 0; k < n; k++) {
-            const int64_t v = at_index[k * step];
-            to[k] += (v + (v < 0 ? wrap : 0)) * index.stride;
-          }
-        };
-        if (index.view->dtype == DType::kInt64) {
-          resolve(static_cast<const int64_t*>(index.view->data) + o + i * step);
-        } else {
-          resolve(static_cast<const int32_t*>(index.view->data) + o + i * step);
-        }
-      }
-      f(to, from, n);
-    }
+    line.dst = line.src = 0;
+    for (int d = 0; d < inner; d++) line.dst += at[d] * w.dst[d], line.src += at[d] * w.src[d];
+    f(line);
     int d = inner - 1;
     for (; d >= 0 && ++at[d] == hi[d]; d--) at[d] = lo[d];
     if (d < 0) return;
   }
+}
+
+// f(p, step, wrap, stride): p[k * step] is the index at coordinate k, to which wrap is added where it is negative.
+template <class F>
+void with_index(const Walk& w, const IndexOperand& index, const Line& line, F&& f) {
+  const int inner = w.dims - 1;
+  int64_t o = 0;
+  for (int d = 0; d < inner; d++) o += line.at[d] * index.strides[d];
+  const int64_t step = inner < 0 ? 0 : index.strides[inner], wrap = w.wraps ? index.size : 0;
+  if (index.view->dtype == DType::kInt64) {
+    f(static_cast<const int64_t*>(index.view->data) + o, step, wrap, index.stride);
+  } else {
+    f(static_cast<const int32_t*>(index.view->data) + o, step, wrap, index.stride);
+  }
+}
+
+// Calls f(dst offsets, src offsets, n) for the same positions in blocks.
+template <class F>
+void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
+  const int inner = w.dims - 1;
+  const int64_t dst_step = inner < 0 ? 0 : w.dst[inner], src_step = inner < 0 ? 0 : w.src[inner];
+  int64_t to[kBlock], from[kBlock];
+  each_line(w, split, begin, end, [&](const Line& line) {
+    for (int64_t i = line.first; i < line.last; i += kBlock) {
+      const int64_t n = std::min(kBlock, line.last - i);
+      for (int64_t k = 0; k < n; k++) {
+        to[k] = line.dst + (i + k) * dst_step, from[k] = line.src + (i + k) * src_step;
+      }
+      for (const IndexOperand& index : w.indices) {
+        with_index(w, index, line, [&](const auto* p, int64_t step, int64_t wrap, int64_t stride) {
+          for (int64_t k = 0; k < n; k++) {
+            const int64_t v = p[(i + k) * step];
+            to[k] += (v + (v < 0 ? wrap : 0)) * stride;
+          }
+        });
+      }
+      f(to, from, n);
+    }
+  });
 }
 
 [[noreturn]] void out_of_bounds(const Walk& w, const IndexOperand& index, int64_t v) {
@@ -216,8 +240,22 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor 
   for (int d = 0; d < w.slice_dims; d++) {
     if (split < 0 || w.slice_sizes[d] > w.slice_sizes[split]) split = d;
   }
-  const auto elements = [&](const int64_t* dst, const int64_t* src, int64_t n) {
-    for (int64_t k = 0; k < n; k++) reduce(to[dst[k]], from[src[k]]);
+  // Without a slice: element by element.
+  const auto elements = [&](int part, int64_t begin, int64_t end) {
+    if (w.indices.size() != 1 || w.dims == 0) {
+      return each_block(w, part, begin, end, [&](const int64_t* dst, const int64_t* src, int64_t n) {
+        for (int64_t k = 0; k < n; k++) reduce(to[dst[k]], from[src[k]]);
+      });
+    }
+    const int64_t dst_step = w.dst[w.dims - 1], src_step = w.src[w.dims - 1];
+    each_line(w, part, begin, end, [&](const Line& line) {
+      with_index(w, w.indices[0], line, [&](const auto* p, int64_t step, int64_t wrap, int64_t stride) {
+        for (int64_t k = line.first; k < line.last; k++) {
+          const int64_t v = p[k * step];
+          reduce(to[line.dst + k * dst_step + (v + (v < 0 ? wrap : 0)) * stride], from[line.src + k * src_step]);
+        }
+      });
+    });
   };
   const auto slices = [&](int64_t begin, int64_t end) {
     each_block(w, -1, 0, 0, [&](const int64_t* dst, const int64_t* src, int64_t n) {
@@ -225,8 +263,8 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor 
     });
   };
   const auto positions_apart = [&](int64_t begin, int64_t end) {
+    if (w.slice_dims == 0) return elements(w.apart, begin, end);
     each_block(w, w.apart, begin, end, [&](const int64_t* dst, const int64_t* src, int64_t n) {
-      if (w.slice_dims == 0) return elements(dst, src, n);
       for (int64_t k = 0; k < n; k++) reduce_slice<T>(w, reduce, to + dst[k], from + src[k], 0, -1, 0, 0);
     });
   };
@@ -238,7 +276,7 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor 
     const int64_t n = w.slice_sizes[split], each = positions * slice / n;
     parallel(n, std::max<int64_t>(16, kParallelWork / each), slices);
   } else if (w.slice_dims == 0) {
-    each_block(w, -1, 0, 0, elements);
+    elements(-1, 0, 0);
   } else {
     slices(0, w.slice_sizes[split]);
   }
