@@ -19,7 +19,7 @@ void run_convolution(const ExternCall& call);
 void run_convolution_input(const ExternCall& call);
 void run_convolution_weight(const ExternCall& call);
 
-// scatter.cc, sort.cc, search.cc: every dtype
+// scatter.cc, masked.cc, sort.cc, search.cc: every dtype
 void run_index_put(const ExternCall& call);
 void run_index_add(const ExternCall& call);
 void run_index_copy(const ExternCall& call);
