@@ -43,10 +43,10 @@ int collect_tensor(lua_State* L) {
 
 // Dead tensors hold memory that is still in the processor's cache, so a small heap is collected whole as soon as about
 // as much as that holds has been allocated: then results take turns in the same few blocks (a copy of 4 MB: 55 us, not
-// 90). A collection costs about 0.26 us a KB of heap; kBytesPerHeapKB keeps it below 6 us a MB allocated. A large heap
+// 90). A collection costs about 0.26 us a KB of heap; kBytesPerHeapKB keeps it below 8 us a MB allocated. A large heap
 // is collected in steps: n KB = bytes / E * heap KB / 2 a push, E = max(256 MB, live bytes), keeps the peak under E.
 void tell_collector(lua_State* L) {
-  constexpr double kCacheBytes = 16 << 20, kBytesPerHeapKB = 48 << 10, kMostBytes = 256 << 20;
+  constexpr double kCacheBytes = 12 << 20, kBytesPerHeapKB = 32 << 10, kMostBytes = 256 << 20;
   static thread_local int64_t last = 0;
   static thread_local double debt = 0, fresh = 0;
   const int64_t now = allocated_bytes(), grown = now - last;
