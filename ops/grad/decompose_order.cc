@@ -64,10 +64,11 @@ Tensor quantile(OpId op, const Args& args, bool skip_nan) {
       x->dtype);
   Tensor place = mul(flat(q), last);
   if (how == "nearest") place = op1(OpId::round, {place});
+  // A line whose answer is NaN takes it from its end, gradient and all.
+  place = where(empty, scalar_binary(SymOp::kNSub, Scalar::of_sym(s.n), Scalar(1.0)), place);
   Tensor floor = op1(OpId::floor, {place}), low = to_dtype(floor, DType::kInt64);
   Tensor high = to_dtype(op1(OpId::ceil, {place}), DType::kInt64);
   Tensor r = between(how, gather(lines, int_arg(-1), low), gather(lines, int_arg(-1), high), sub(place, floor));
-  r = where(empty, Scalar(__builtin_nan("")), r);
   // [.., q] to q first, and the dim where it was.
   Sizes sizes =
       x->sizes.empty() ? Sizes() : reduced_sizes(x->sizes, reduced_dims(op, args[2], x->sizes.size()), keepdim);

@@ -40,7 +40,7 @@ ResultSpecs meta_sum(OpId op, const Args& args) {
 
 ResultSpecs meta_mean(OpId op, const Args& args) {
   DType type = optional_dtype(args[3], args[0].tensor()->dtype);
-  if (!is_float(type)) fail("mean: expected a floating point dtype, got ", name(type), " (give dtype='float32')");
+  if (!is_float(type)) fail(name(op), ": expected a floating point dtype, got ", name(type), " (give dtype='float32')");
   return {reduce_spec(op, args, type)};
 }
 

@@ -55,11 +55,11 @@ return {
  variants = {
  }},
 {name = 'quantile nan', code = 'a:quantile(0.5, {dim = 1})',
- inputs = {{dtype = "float32", shape = {2, 2}, 1, nan, 2, 3}},
- results = {{dtype = "float32", shape = {2}, nan, 2.5}}, grads = {false},
+ inputs = {{dtype = "float32", shape = {2, 2}, grad = true, 1, nan, 2, 3}},
+ results = {{dtype = "float32", shape = {2}, nan, 2.5}}, grads = {{dtype = "float32", shape = {2, 2}, 0, -0.5, -0.0649999976, -0.0649999976}},
  strided = true,
  variants = {
-  {name = 'float64', results = {{dtype = "float64", shape = {2}, nan, 2.5}}, grads = {false}},
+  {name = 'float64', results = {{dtype = "float64", shape = {2}, nan, 2.5}}, grads = {{dtype = "float64", shape = {2, 2}, 0, -0.5, -0.065000000000000002, -0.065000000000000002}}},
  }},
 {name = 'nanquantile', code = 'a:nanquantile(0.5, {dim = 1})',
  inputs = {{dtype = "float32", shape = {2, 3}, grad = true, 1, nan, 4, 2, 3, 9}},
