@@ -4,12 +4,8 @@
 namespace lutra {
 
 const PassRow kPasses[] = {
-    {"functionalise", functionalise},
-    {"decompose", decompose},
-    {"cse", cse},
-    {"dce", dce},
-    {"recompute", recompute},
-    {"channels_last", channels_last},
+    {"functionalise", functionalise}, {"decompose", decompose},         {"cse", cse}, {"dce", dce},
+    {"recompute", recompute},         {"channels_last", channels_last},
 };
 const size_t kPassCount = sizeof kPasses / sizeof *kPasses;
 

@@ -34,7 +34,7 @@ std::vector<OpInfo> build() {
 #define OP(name, schema, results, meta, vjp, lower, flags)                                                        \
   rows.push_back({OpId::name, #name, parse_schema(schema), results, meta_##meta, PICK(is_rule(#vjp), &vjp_##vjp), \
                   PICK(is_rule(#vjp), saves_##vjp), equal(#vjp, "decompose"),                                     \
-                  PICK(equal(#lower, "decompose"), &decompose_##name),                                             \
+                  PICK(equal(#lower, "decompose"), &decompose_##name),                                            \
                   PICK(equal(#lower, "dynamic"), &dynamic_##name), flags});
 #include "ops/defs/ops.def"
 #undef OP

@@ -31,8 +31,8 @@ enum class ExternIsa : uint8_t { kBase, kAvx2, kAvx512 };
 
 // One call. Tensor arguments are `in`, in the order of the schema, lists spread; results are `out`, never overlapping
 // with in, but that the result of an op with an in-place form may be the first of in (the same elements). ints: int,
-// bool and int[] attributes in that order, lists spread, an absent int? as kNoInt; scalars: Scalar and float attributes;
-// strings: string attributes, an absent str? as an empty one. Dtypes are not passed.
+// bool and int[] attributes in that order, lists spread, an absent int? as kNoInt; scalars: Scalar and float
+// attributes; strings: string attributes, an absent str? as an empty one. Dtypes are not passed.
 struct ExternCall {
   OpId op = OpId::kCount;
   std::span<const ExternView> in, out;

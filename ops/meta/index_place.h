@@ -1,6 +1,6 @@
 // Where the dimensions of the index tensors go in the result of x[indices at dims]: PyTorch's rule. A 0-dim index
-// selects, so it leaves no dimension and does not stand between others. The others' common dimensions stand in the place
-// of the first of them where they are neighbours, else in front.
+// selects, so it leaves no dimension and does not stand between others. The others' common dimensions stand in the
+// place of the first of them where they are neighbours, else in front.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -104,8 +104,8 @@ struct Grid {
 };
 
 // Measured: a piece below a few MFLOP loses more to packing its operands again than a second thread gains, and beyond
-// eight pieces a product gains nothing on the machines we know. Rows are halved rather than columns: pieces of less than
-// 128 columns or 64 rows lose a tenth or more.
+// eight pieces a product gains nothing on the machines we know. Rows are halved rather than columns: pieces of less
+// than 128 columns or 64 rows lose a tenth or more.
 Grid partition(int64_t m, int64_t n, int64_t k, int64_t batch) {
   Grid g;
   const double flops = 2.0 * double(m) * double(n) * double(k);
