@@ -144,4 +144,40 @@ test("misuse is named", function()
   equal(none, nil)
 end)
 
+test("writes through views that cross a graph break reach their base's history", function()
+  local source
+  local function of_input(w)
+    local x = w * 1
+    return (function(t) t[0]:mul_(2) return t * t end)(x)
+  end
+  local function of_value(w)
+    local x = w * 1
+    local v = x[0]
+    lt.graph_break()
+    v:mul_(2)
+    return x * x
+  end
+  local function of_source()
+    local x = lt.tensor({2, 3})
+    local v = x[0]
+    lt.graph_break()
+    v:copy_(source * 1)
+    return x * x
+  end
+  for i, f in ipairs {of_input, of_value, of_source} do
+    local want, want_grad
+    for _, run in ipairs {f, lt.compile(f)} do
+      local w = leaf(2, 3)
+      source = lt.tensor(5, {requires_grad = true})
+      local y = run(w)
+      local g = lt.grad(y:sum(), i < 3 and w or source)
+      want, want_grad = want or y:detach(), want_grad or g
+      truthy(y:equal(want) and g:equal(want_grad), "program " .. i .. ": " .. tostring(g))
+    end
+  end
+  local inner = lt.compile(function(t) t[0]:mul_(2) return t * t end)
+  local w = leaf(2, 3)
+  same(lt.grad(inner(w * 1):sum(), w), 16, 6)
+end)
+
 h.finish()

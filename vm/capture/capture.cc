@@ -114,6 +114,21 @@ bool released(Trace& t, const Tensor& y) {
   return freed;
 }
 
+void find_view_outputs(Trace& t, Entry& e) {
+  const std::vector<Value>& outputs = t.graph->outputs;
+  for (size_t i = 0; i < outputs.size(); i++) {
+    const Tensor y = outputs[i].tensor();
+    if (!y->base || y->requires_grad != y->base->requires_grad) continue;
+    ViewOutput v{int(i), {}, bool(y->view)};
+    auto in = t.input_of_fake.find(y->base.get());
+    if (in != t.input_of_fake.end()) v.base = {Recipe::kTensorIn, in->second};
+    for (size_t k = 0; k < outputs.size(); k++) {
+      if (outputs[k].tensor().same(y->base)) v.base = {Recipe::kTensorOut, int(k)};
+    }
+    if (v.base.kind != Recipe::kNil) e.view_outputs.push_back(v);
+  }
+}
+
 // Sorts the outputs by what autograd has to know of them; true when a compiled backward is needed.
 bool sort_outputs(Trace& t, Entry& e) {
   bool differentiable = false;
@@ -165,6 +180,7 @@ void ask_backend(lua_State* L, int function, Entry& e) {
 
 void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   bool differentiable = sort_outputs(t, e);
+  find_view_outputs(t, e);
   t.close();
   Graph& g = *t.graph;
   g.renumber();

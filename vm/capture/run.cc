@@ -46,8 +46,23 @@ struct EntryRunner {
       GradModeScope no_grad(false);
       outputs = e.compiled->run(inputs, values.scalars);
     }
+    link_views();
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (int i : e.released_outputs) set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new ReleasedNode), 0);
+  }
+
+  void link_views() {
+    for (const ViewOutput& v : e.view_outputs) {
+      const bool in = v.base.kind == Recipe::kTensorIn;
+      const Tensor base = in ? values.tensors[size_t(v.base.index)] : outputs[size_t(v.base.index)].tensor();
+      const Tensor y = outputs[size_t(v.output)].tensor();
+      if (v.tracked) {
+        GradModeScope mode(true);
+        outputs[size_t(v.output)] = op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)});
+      } else {
+        y->base = base->base ? base->base : base;
+      }
+    }
   }
 
   // A user's backend: called with the inputs, then the numbers; gives the outputs in order.

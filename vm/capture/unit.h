@@ -75,6 +75,12 @@ struct OutputGrad {
   int output = 0;
   Recipe value;
 };
+// An output that is a view of an input or of another output: writes through either must be known to the tape.
+struct ViewOutput {
+  int output = 0;
+  Recipe base;          // kTensorIn or kTensorOut
+  bool tracked = true;  // made in grad mode
+};
 struct RequiresGradWrite {
   int input = 0;
   bool value = false;
@@ -120,6 +126,7 @@ struct Entry {
   std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
   int callable = 0;                            // registry reference: what a user's backend returned
   std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
+  std::vector<ViewOutput> view_outputs;
   std::vector<OutputGrad> output_grads;
   std::vector<int> released_outputs;  // outputs whose backward has run in the segment
   int exit = 0;                       // index into the point's exits
