@@ -135,14 +135,6 @@ struct OpNode : GradNode {
   }
 };
 
-// base laid out as the view's history says: the same view of another base.
-Tensor replay(const Ref<ViewHistory>& history, const Tensor& base) {
-  auto* step = static_cast<ViewStep*>(history.get());
-  Args args = step->args;
-  args[0] = step->previous ? replay(step->previous, base) : base;
-  return op1(step->op, std::move(args));
-}
-
 // A write of src through a view: as a value, base with src in the place of the view. next: base, src.
 struct CopySlices : GradNode {
   Ref<ViewHistory> view;
@@ -157,10 +149,10 @@ struct CopySlices : GradNode {
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool) override {
     Tensor g = contiguous(grads[0]);
     Tensor to_base, to_src;
-    if (next[1].node) to_src = to_dtype(sum_to_size(replay(view, g), src_sizes), src_dtype);
+    if (next[1].node) to_src = to_dtype(sum_to_size(replay_view(view, g), src_sizes), src_dtype);
     if (next[0].node) {
       to_base = op1(OpId::clone, {g});
-      Tensor hole = replay(view, to_base);
+      Tensor hole = replay_view(view, to_base);
       call_inplace(OpId::copy_, {hole, full({}, 0.0, g->dtype, g->device())});
     }
     return {to_base, to_src};
@@ -215,6 +207,13 @@ GradNode::~GradNode() {
 
 AutogradMeta::~AutogradMeta() { bury(std::move(grad_fn)); }
 
+Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base) {
+  auto* step = static_cast<ViewStep*>(history.get());
+  Args args = step->args;
+  args[0] = step->previous ? replay_view(step->previous, base) : base;
+  return op1(step->op, std::move(args));
+}
+
 Tensor leaf_of(const GradNode* node) {
   auto* acc = dynamic_cast<const AccumulateGrad*>(node);
   return acc ? acc->leaf : Tensor();
@@ -232,7 +231,7 @@ void refresh_view(const Tensor& t) {
   t->view->version = t->storage->version;
   if (!t->base->requires_grad) return;
   GradModeScope on(true);
-  Tensor again = replay(t->view, t->base);
+  Tensor again = replay_view(t->view, t->base);
   set_history(t, again->autograd->grad_fn, again->autograd->output_nr);
 }
 

@@ -34,6 +34,8 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr);
 
 // Makes the grad_fn of a view anew from its base, where a write moved their storage on.
 void refresh_view(const Tensor& view);
+// The view that history made, of another base.
+Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base);
 // Where the gradient of t goes: its grad_fn, a leaf's AccumulateGrad, or nowhere.
 Edge gradient_edge(const Tensor& t);
 

@@ -176,8 +176,15 @@ ResultSpecs meta_index_fill(OpId op, const Args& args) {
   return {like_spec(t, t->dtype)};
 }
 
+void check_not_empty(OpId op, const Tensor& t, const Tensor& index) {
+  const SymInt n = t->numel();
+  if (n.hint == 0 && n == 0 && index->numel() != 0)
+    fail(name(op), ": the tensor is empty, of shape ", to_string(t->sizes));
+}
+
 ResultSpecs meta_take(OpId op, const Args& args) {
   check_index(op, args[1].as<Tensor>());
+  check_not_empty(op, args[0].as<Tensor>(), args[1].as<Tensor>());
   return {contiguous_spec(args[1].as<Tensor>()->sizes, args[0].as<Tensor>()->dtype)};
 }
 
@@ -205,6 +212,7 @@ ResultSpecs meta_put(OpId op, const Args& args) {
     fail("put: source must have as many elements as index, got shapes ", to_string(src->sizes), " and ",
          to_string(index->sizes));
   }
+  check_not_empty(op, t, index);
   return {like_spec(t, t->dtype)};
 }
 

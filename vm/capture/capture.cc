@@ -114,12 +114,24 @@ bool released(Trace& t, const Tensor& y) {
   return freed;
 }
 
+bool is_symbolic(const Ref<ViewHistory>& history) {
+  auto* step = static_cast<const ViewStep*>(history.get());
+  for (const Value& v : step->args) {
+    if (v.is<Scalar>() && v.as<Scalar>().expr) return true;
+    if (!v.is<Sizes>()) continue;
+    for (SymInt s : v.as<Sizes>()) {
+      if (s.expr) return true;
+    }
+  }
+  return step->previous && is_symbolic(step->previous);
+}
+
 void find_view_outputs(Trace& t, Entry& e) {
   const std::vector<Value>& outputs = t.graph->outputs;
   for (size_t i = 0; i < outputs.size(); i++) {
     const Tensor y = outputs[i].tensor();
     if (!y->base || y->requires_grad != y->base->requires_grad) continue;
-    ViewOutput v{int(i), {}, bool(y->view)};
+    ViewOutput v{int(i), {}, y->view, y->view && is_symbolic(y->view)};
     auto in = t.input_of_fake.find(y->base.get());
     if (in != t.input_of_fake.end()) v.base = {Recipe::kTensorIn, in->second};
     for (size_t k = 0; k < outputs.size(); k++) {

@@ -2,6 +2,7 @@
 #include <lua.hpp>
 
 #include "jit/autograd/compiled_autograd.h"
+#include "ops/core/overlap.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/driver.h"
@@ -56,11 +57,13 @@ struct EntryRunner {
       const bool in = v.base.kind == Recipe::kTensorIn;
       const Tensor base = in ? values.tensors[size_t(v.base.index)] : outputs[size_t(v.base.index)].tensor();
       const Tensor y = outputs[size_t(v.output)].tensor();
-      if (v.tracked) {
-        GradModeScope mode(true);
-        outputs[size_t(v.output)] = op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)});
-      } else {
+      GradModeScope mode(true);
+      if (v.history && !v.symbolic) {
+        outputs[size_t(v.output)] = replay_view(v.history, base);
+      } else if (!v.history) {
         y->base = base->base ? base->base : base;
+      } else if (!overlaps_itself(y)) {  // what overlaps cannot be written
+        outputs[size_t(v.output)] = op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)});
       }
     }
   }

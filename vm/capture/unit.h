@@ -78,8 +78,9 @@ struct OutputGrad {
 // An output that is a view of an input or of another output: writes through either must be known to the tape.
 struct ViewOutput {
   int output = 0;
-  Recipe base;          // kTensorIn or kTensorOut
-  bool tracked = true;  // made in grad mode
+  Recipe base;               // kTensorIn or kTensorOut
+  Ref<ViewHistory> history;  // null: made in no_grad mode
+  bool symbolic = false;     // the history has sizes that only the run knows
 };
 struct RequiresGradWrite {
   int input = 0;
