@@ -70,7 +70,9 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
   r.keepdim = node.args[2].as<bool>();
   r.type = accumulator_type(r.op, in->dtype, node.results[0]->dtype);
   if (r.type == DType::kBool)
-    r.op = r.op == loop::RedOp::kMax ? loop::RedOp::kAny : r.op == loop::RedOp::kMin ? loop::RedOp::kAll : r.op;
+    r.op = r.op == loop::RedOp::kMax || r.op == loop::RedOp::kSum    ? loop::RedOp::kAny
+           : r.op == loop::RedOp::kMin || r.op == loop::RedOp::kProd ? loop::RedOp::kAll
+                                                                     : r.op;
   std::vector<int> order = stride_order(facts, in->strides);
   for (int d : order) {
     if (!r.reduced[size_t(d)]) r.kept.push_back(d);

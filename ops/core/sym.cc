@@ -285,6 +285,14 @@ int64_t SymInt::guard() const {
 
 int32_t SymInt::to_expr() const { return expr ? expr : env_or_throw().constant(hint); }
 
+void sym_overflow(SymOp op, int64_t a, int64_t b) {
+  fail("sizes are too large: ", a,
+       op == SymOp::kAdd   ? " + "
+       : op == SymOp::kSub ? " - "
+                           : " * ",
+       b, " does not fit into 64 bits");
+}
+
 SymInt sym_binary(SymOp op, SymInt a, SymInt b) {
   if (a.is_constant() && b.is_constant()) return SymInt(eval_int(op, a.hint, b.hint));
   SymEnv& env = env_or_throw();

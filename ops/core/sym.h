@@ -142,14 +142,30 @@ struct SymInt {
 SymInt sym_binary(SymOp op, SymInt a, SymInt b);
 bool sym_ask(SymCmp cmp, SymInt a, SymInt b);
 
+[[noreturn]] void sym_overflow(SymOp op, int64_t a, int64_t b);
+// a + b, a - b or a * b; a user's error where that does not fit: a size that wrapped would pass every check.
+inline int64_t sym_exact(SymOp op, int64_t a, int64_t b) {
+  int64_t r;
+  bool wraps;
+  if (op == SymOp::kAdd) {
+    wraps = __builtin_add_overflow(a, b, &r);
+  } else if (op == SymOp::kSub) {
+    wraps = __builtin_sub_overflow(a, b, &r);
+  } else {
+    wraps = __builtin_mul_overflow(a, b, &r);
+  }
+  if (wraps) sym_overflow(op, a, b);
+  return r;
+}
+
 #define LUTRA_SYM_ARITH(sym, op, fold)                   \
   inline SymInt operator sym(SymInt a, SymInt b) {       \
     if (a.expr == 0 && b.expr == 0) return SymInt(fold); \
     return sym_binary(SymOp::op, a, b);                  \
   }
-LUTRA_SYM_ARITH(+, kAdd, a.hint + b.hint)
-LUTRA_SYM_ARITH(-, kSub, a.hint - b.hint)
-LUTRA_SYM_ARITH(*, kMul, a.hint* b.hint)
+LUTRA_SYM_ARITH(+, kAdd, sym_exact(SymOp::kAdd, a.hint, b.hint))
+LUTRA_SYM_ARITH(-, kSub, sym_exact(SymOp::kSub, a.hint, b.hint))
+LUTRA_SYM_ARITH(*, kMul, sym_exact(SymOp::kMul, a.hint, b.hint))
 #undef LUTRA_SYM_ARITH
 SymInt floor_div(SymInt a, SymInt b);  // rounds towards minus infinity; b != 0
 SymInt floor_mod(SymInt a, SymInt b);

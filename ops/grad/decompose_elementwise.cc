@@ -197,7 +197,9 @@ Results decompose_leaky_relu(const Args& args) {
   Tensor x = args[0].tensor();
   return {where(gt(x, Scalar(0.0)), x, mul(x, args[1]))};
 }
-Results decompose_hardtanh(const Args& args) { return call_op(OpId::clamp, {args[0], args[1], args[2]}); }
+Results decompose_hardtanh(const Args& args) {
+  return {to_dtype(op1(OpId::clamp, {args[0], args[1], args[2]}), args[0].tensor()->dtype)};
+}
 Results decompose_relu6(const Args& args) { return call_op(OpId::hardtanh, {args[0], Scalar(0.0), Scalar(6.0)}); }
 Results decompose_hardswish(const Args& args) {
   return in_floats(args[0], [](Tensor x) { return x * clamp(x + 3.0, Scalar(0.0), Scalar(6.0)) / 6.0; });

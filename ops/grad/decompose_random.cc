@@ -11,8 +11,8 @@ namespace {
 bool equals(const Scalar& s, double v) { return scalar_ask(SymCmp::kEq, s, Scalar(v)); }
 
 void check_rate(OpId op, const Scalar& p) {
-  if (scalar_ask(SymCmp::kLt, p, Scalar(0.0)) || scalar_ask(SymCmp::kLt, Scalar(1.0), p) ||
-      p.to_double() != p.to_double()) {
+  // Asked so that a NaN fails the guards, too.
+  if (!scalar_ask(SymCmp::kLe, Scalar(0.0), p) || !scalar_ask(SymCmp::kLe, p, Scalar(1.0))) {
     fail(name(op), ": p must be between 0 and 1, got ", to_string(p));
   }
 }
@@ -125,12 +125,14 @@ Tensor with_replacement(const Tensor& p, const Scalar& samples) {
   Tensor u = mul(uniform(sizes, p), total);
   u = where(ge(u, total), Scalar(0.0), u);  // rounded up to the total
   Tensor passed = le(unsqueeze(sums, int_arg(-2)), unsqueeze(u, int_arg(-1)));
-  return op1(OpId::sum, {passed, Sizes{-1}});
+  Tensor place = op1(OpId::sum, {passed, Sizes{-1}});
+  return op1(OpId::clamp, {place, Value(), Scalar::of_sym(n - 1)});  // a row without weight has no right answer
 }
 
 // The places of each row's largest of p / exponential.
 Tensor without_replacement(const Tensor& p, const Scalar& samples) {
   Tensor q = neg(log(sub(Scalar(1.0), uniform(p->sizes, p))));
+  q = op1(OpId::clamp, {q, Scalar(0x1p-100), Value()});  // a uniform 0 gives 0, and p / 0 wins whatever p is
   return call_op(OpId::topk, {div(p, q), samples, int_arg(-1)})[1];
 }
 

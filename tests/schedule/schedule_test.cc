@@ -46,6 +46,18 @@ void check_agreement(const Graph& lowered, uint32_t seed, const std::string& isa
   CHECK(describe(fused, eager) == "");
 }
 
+// Some op's result would be too large for a test at these sizes.
+bool too_large(const Graph& graph, RunSizes sizes) {
+  for (const auto& n : graph.nodes) {
+    for (const Tensor& t : n->results) {
+      double elements = 1;
+      for (SymInt s : t->sizes) elements *= double(s.expr ? evaluate(*graph.env, s.expr, sizes) : s.hint);
+      if (elements > 1 << 22) return true;
+    }
+  }
+  return false;
+}
+
 int scale() {
   const char* text = std::getenv("LUTRA_TEST_SCALE");
   return text ? std::max(1, std::atoi(text)) : 1;
@@ -81,12 +93,19 @@ TEST_CASE("random graphs: fused, unfused and eager agree bit for bit", "[schedul
     CAPTURE(seed);
     auto captured = random_graph(seed);
     INFO(print(*captured));
-    auto graph = lowered_graph(*captured);
+    std::unique_ptr<Graph> graph;
+    try {
+      graph = lowered_graph(*captured);
+    } catch (const Error& e) {  // an argument that only the decomposition refuses
+      if (e.kind != ErrorKind::kUser) throw;
+      continue;
+    }
     check_agreement(*graph, seed, "interp");
     check_agreement(*graph, seed, best_isa());
     // The same plan at other sizes.
     for (RunSizes sizes : {RunSizes{5, 9}, RunSizes{2, 65}, RunSizes{0, 4}, RunSizes{3, 1}, RunSizes{130, 301}}) {
-      if (guards_hold(*graph->env, sizes)) check_agreement(*graph, seed, best_isa(), sizes);
+      if (guards_hold(*graph->env, sizes) && !too_large(*graph, sizes))
+        check_agreement(*graph, seed, best_isa(), sizes);
     }
   }
 }

@@ -196,6 +196,11 @@ void save_flat_npz(const std::string& path, const json& form, NamedTensors tenso
       fail("save: '", path, "': a .npz file holds a table of tensors; other fields have a place in .safetensors files");
     }
     if (key.is_number()) tensors.at(i).first = "arr_" + number_text(key.get<double>() - 1);
+    for (size_t k = 0; k < i; k++) {
+      if (tensors[k].first == tensors[i].first) {
+        fail("save: '", path, "': two tensors would be called '", tensors[i].first, "'");
+      }
+    }
   }
   save_npz(path, tensors);
 }

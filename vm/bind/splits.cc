@@ -243,7 +243,7 @@ Tensor positions(const Tensor& repeats, const Value& total) {
   for (int64_t i = 0; i < elements.size(0); ++i) {
     const int64_t n = elements.at(i * elements.stride(0)).to_int();
     if (n < 0) fail("repeat_interleave: repeats must not be negative, got ", n, " at ", i);
-    sum += n;
+    if (__builtin_add_overflow(sum, n, &sum)) fail("repeat_interleave: the repeats add up to more than 64 bits hold");
   }
   if (!total.is_none() && total.sym_int().guard() != sum) {
     fail("repeat_interleave: output_size is ", total.sym_int().hint, ", the repeats add up to ", sum);

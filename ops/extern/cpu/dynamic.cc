@@ -122,6 +122,7 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
   });
   for (int64_t n : values) {
     if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
+    if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
     size = std::max(size, n + 1);
   }
   if (args[1].is_none()) {

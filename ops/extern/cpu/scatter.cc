@@ -547,6 +547,8 @@ void run_embedding_backward(const ExternCall& call) {
     T* to = static_cast<T*>(out.data);
     std::memset(static_cast<void*>(to), 0, size_t(out.numel()) * sizeof(T));
     const T* from = static_cast<const T*>(g.data);
+    const int64_t n = out.sizes[1], rows = w.positions();
+    if (rows * n == 0) return;
     std::vector<int64_t> counts;
     if (call.ints[2]) {
       counts.assign(size_t(out.sizes[0]), 0);
@@ -566,8 +568,6 @@ void run_embedding_backward(const ExternCall& call) {
         }
       });
     };
-    const int64_t n = out.sizes[1], rows = w.positions();
-    if (rows * n == 0) return;
     if (rows * n < kParallelWork || !call.parallel) return columns(0, n);
     call.parallel(n, std::max<int64_t>(16, kParallelWork / rows), columns);
   });
