@@ -157,6 +157,7 @@ TEST_CASE("repl: expressions, blocks, errors, the end") {
   t.line("help(lt.matmul)", "lt.matmul(input, other)\r\n", "");
   t.expect("also a method: x:matmul(...)");
   t.line("help()", "Lutra is a tensor language", "");
+  t.expect("\r\n> ");  // a Control-D before the prompt would meet the terminal in line mode
   t.send("\004");
   const int status = t.wait_for_exit();
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
