@@ -10,7 +10,7 @@ namespace {
 // The exact interpreter as code: it serves machines that no code generator fits, and is the witness in tests.
 struct InterpretedCode : Code {
   explicit InterpretedCode(const loop::Kernel& k) : program(k) {}
-  void interpret_block(void* block) const override { program.run(block, false); }
+  void run_block(void* block) const override { program.run(block, false); }
   loop::Program program;
 };
 

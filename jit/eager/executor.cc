@@ -105,7 +105,8 @@ class EagerExecutor : public Executor {
  private:
   // Whether a library takes an op whose lowering has other ways too.
   static bool has_candidate(OpId id, const Args& args) {
-    return !args.empty() && args[0].is<Tensor>() && extern_supports(id, args[0].as<Tensor>()->dtype);
+    return !args.empty() && args[0].is<Tensor>() &&
+           extern_supports(id, args[0].as<Tensor>()->dtype, args[0].as<Tensor>()->device().type);
   }
 
   // Whether an argument besides args[0] shares its storage.

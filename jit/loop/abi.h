@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 
+#include "ops/core/launch_fault.h"
+
 namespace lutra {
 
 // Head of a block; then come `params` pointers, `ints` int64 and `scalars` doubles, 8 bytes each.
@@ -11,29 +13,22 @@ namespace lutra {
 struct BlockHead {
   int64_t begin = 0, end = 0;   // range of the parallel loop
   uint64_t seed = 0, call = 0;  // random numbers: base call index of this run
-  struct LaunchFault* fault = nullptr;
+  LaunchFault* fault = nullptr;
   void* stream = nullptr;  // device stream; null on the CPU
   int32_t device = 0;
   int32_t reserved = 0;
-  int64_t pad = 0;
+  int64_t site = 0;  // what to say when a check fails on a GPU: see ops/cuda/faults.h
 };
 static_assert(sizeof(BlockHead) == 64);
 
-// What a failing kCheck reports (the first one wins).
-struct LaunchFault {
-  int32_t set = 0;
-  int32_t arg = 0;  // the integer argument that bounds the index
-  int64_t index = 0;
-};
-
 using KernelFn = void (*)(void* block);
 
-// Published code; immutable, shared by the process. run is native code's entry or, where there is none, the
-// interpreter's.
+// Published code; immutable, shared by the process. run is native code's entry or, where there is none, what
+// run_block does: the interpreter runs, a GPU's code is put on the head's stream (the block is copied).
 struct Code {
   virtual ~Code() = default;
-  void run(void* block) const { entry ? entry(block) : interpret_block(block); }
-  virtual void interpret_block(void*) const {}
+  void run(void* block) const { entry ? entry(block) : run_block(block); }
+  virtual void run_block(void*) const {}
   KernelFn entry = nullptr;
   size_t bytes = 0;
   std::string listing;  // assembly text when asked for

@@ -9,7 +9,7 @@ Lowered lower_extern_mm(const Node& node, SymFacts&) {
   Tensor a = node.args[0].tensor(), b = node.args[1].tensor();
   l.reads = {a, b};
   DType type = node.results[0]->dtype;
-  if (extern_supports(node.op, type)) {
+  if (extern_supports(node.op, type, node.results[0]->device().type)) {
     l.kind = Lowered::kExtern;
     return l;
   }

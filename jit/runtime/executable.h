@@ -14,7 +14,6 @@
 namespace lutra {
 
 struct CachedKernel;
-struct LaunchFault;
 
 // Invariants (DESIGN 13):
 // 1. run allocates everything before its first launch.

@@ -10,6 +10,7 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -144,8 +145,33 @@ void Storage::free() {
   data = nullptr;
 }
 
+namespace {
+
+const DeviceMemory* cuda_memory = nullptr;
+
+const DeviceMemory& memory_of(Device device) {
+  if (!cuda_memory) fail("device '", to_string(device), "' is not available");
+  return *cuda_memory;
+}
+
+}  // namespace
+
+void set_device_memory(DeviceType type, const DeviceMemory* memory) {
+  LUTRA_CHECK(type == DeviceType::kCUDA);
+  cuda_memory = memory;
+}
+
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
+  if (to_device.type == DeviceType::kCPU && from_device.type == DeviceType::kCPU) {
+    if (nbytes) std::memmove(to, from, nbytes);
+    return;
+  }
+  const Device device = to_device.type == DeviceType::kCPU ? from_device : to_device;
+  memory_of(device).copy(to, to_device, from, from_device, nbytes);
+}
+
 Ref<Storage> allocate(size_t nbytes, Device device) {
-  if (device.type != DeviceType::kCPU) fail("device '", to_string(device), "' is not available");
+  if (device.type != DeviceType::kCPU) return memory_of(device).allocate(nbytes, device);
   // An empty tensor has an address too: kernels may form it.
   size_t bucket = bucket_of(nbytes ? nbytes : 1);
   Ref<Storage> s = make_ref<Storage>();

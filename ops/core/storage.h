@@ -27,8 +27,20 @@ struct Storage : RefCounted, Pooled<Storage> {
   void free();  // releases the bytes now; idempotent
 };
 
-// 64-byte aligned CPU bytes. Throws Error(kMemory) naming the size when there are none.
+// 64-byte aligned CPU bytes, or a device's. Throws Error(kMemory) naming the size when there are none, Error(kUser)
+// with the reason where there is no such device.
 Ref<Storage> allocate(size_t nbytes, Device device);
+// Bytes from one device's memory to another's, after the work that the devices were given before; on return the host
+// may read what was copied to it and reuse what was copied from it.
+void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes);
+
+// What a kind of device other than the CPU brings; ops/cuda registers itself.
+struct DeviceMemory {
+  Ref<Storage> (*allocate)(size_t nbytes, Device device);
+  void (*copy)(void* to, Device to_device, const void* from, Device from_device, size_t nbytes);
+};
+void set_device_memory(DeviceType type, const DeviceMemory* memory);
+
 Ref<Storage> fake_storage(Device device);
 // Bytes of all live storages of this process (Lua's collector is told about them).
 int64_t allocated_bytes();

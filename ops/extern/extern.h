@@ -1,6 +1,6 @@
-// Kernels that libraries do better, behind one interface. The implementation and its partition are a pure function of
-// (op, dtypes, sizes, strides, attributes, isa, library version, tuning table): eager and compiled code choose alike,
-// at any number of threads.
+// Kernels that libraries do better, behind one interface for all devices. The implementation and its partition are a
+// pure function of (op, dtypes, sizes, strides, attributes, isa, library version, tuning table): eager and compiled
+// code choose alike, at any number of threads.
 #pragma once
 #include <span>
 #include <string_view>
@@ -41,6 +41,8 @@ struct ExternCall {
   std::span<const std::string_view> strings;
   ParallelFor parallel = nullptr;
   ExternIsa isa = ExternIsa::kBase;
+  Device device;           // of all operands but absent ones
+  void* stream = nullptr;  // where a GPU's candidate puts its work
 };
 
 // A candidate: a row of a device's table (cpu/table.cc), best first.
@@ -52,9 +54,11 @@ struct ExternKernel {
   void (*run)(const ExternCall& call);    // may throw Error
 };
 
+// The candidates of a kind of device, registered by its table.
+void set_extern_table(DeviceType type, std::span<const ExternKernel> table);
 // Whether some candidate of op supports dtype. The first question may open a library, and says on standard error why it
 // cannot.
-bool extern_supports(OpId op, DType dtype);
+bool extern_supports(OpId op, DType dtype, DeviceType device);
 // Runs the first candidate that takes the call; an error where none does.
 void run_extern(const ExternCall& call);
 

@@ -83,12 +83,12 @@ void check_product(int64_t batch, int64_t m, int64_t n, int64_t k, Layout la, La
 }  // namespace
 
 TEST_CASE("products agree with sums in double and do not depend on threads", "[runtime][gemm]") {
-  if (!extern_supports(OpId::mm, DType::kFloat32)) {
+  if (!extern_supports(OpId::mm, DType::kFloat32, DeviceType::kCPU)) {
     WARN("no oneDNN on this machine");
     return;
   }
-  CHECK_FALSE(extern_supports(OpId::mm, DType::kFloat64));
-  CHECK_FALSE(extern_supports(OpId::add, DType::kFloat32));
+  CHECK_FALSE(extern_supports(OpId::mm, DType::kFloat64, DeviceType::kCPU));
+  CHECK_FALSE(extern_supports(OpId::add, DType::kFloat32, DeviceType::kCPU));
   for (const Layout la : {kRows, kColumns, kPaddedRows, kStrided, kExpandedRows}) {
     for (const Layout lb : {kRows, kColumns, kStrided}) {
       for (const Layout lc : {kRows, kColumns, kStrided}) check_product(-1, 33, 21, 17, la, lb, lc);
@@ -104,7 +104,7 @@ TEST_CASE("products agree with sums in double and do not depend on threads", "[r
 }
 
 TEST_CASE("products of empty operands", "[runtime][gemm]") {
-  if (!extern_supports(OpId::mm, DType::kFloat32)) {
+  if (!extern_supports(OpId::mm, DType::kFloat32, DeviceType::kCPU)) {
     WARN("no oneDNN on this machine");
     return;
   }

@@ -1,7 +1,5 @@
-// An op and the call's dtypes and sizes in; the candidate that runs it out. Rows of one op stand best first.
+// The candidates of the CPU. Rows of one op stand best first.
 #include "ops/extern/cpu/kernels.h"
-
-#include "ops/core/error.h"
 
 namespace lutra {
 namespace {
@@ -42,22 +40,7 @@ const ExternKernel kKernels[] = {
     {OpId::histc, "histc", any_dtype, nullptr, run_histc},
 };
 
-DType dtype_of(const ExternCall& call) { return call.in.empty() ? call.out[0].dtype : call.in[0].dtype; }
+[[maybe_unused]] const bool registered = (set_extern_table(DeviceType::kCPU, kKernels), true);
 
 }  // namespace
-
-bool extern_supports(OpId op, DType dtype) {
-  for (const ExternKernel& k : kKernels) {
-    if (k.op == op && k.supports(dtype)) return true;
-  }
-  return false;
-}
-
-void run_extern(const ExternCall& call) {
-  for (const ExternKernel& k : kKernels) {
-    if (k.op == call.op && k.supports(dtype_of(call)) && (!k.takes || k.takes(call))) return k.run(call);
-  }
-  fail(name(call.op), ": not implemented for ", name(dtype_of(call)));
-}
-
 }  // namespace lutra

@@ -1,0 +1,44 @@
+// A verified kernel in; code that launches it on a GPU out.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+
+#include "jit/loop/abi.h"
+#include "jit/loop/loop.h"
+#include "ops/core/device.h"
+
+namespace lutra::cuda {
+
+struct Grid {
+  unsigned blocks[3] = {1, 1, 1}, threads[3] = {1, 1, 1}, shared_bytes = 0;
+};
+
+// A kernel as text, and how it is launched.
+class KernelSource {
+ public:
+  virtual ~KernelSource() = default;
+  std::string text;   // a whole translation unit
+  std::string entry;  // of the __global__ function, which takes the block by value (abi.h)
+  // From the integer arguments of a launch; false where nothing is to be done.
+  virtual bool grid(const int64_t* ints, Grid& out) const = 0;
+};
+
+// hints: the integer arguments of a likely call. They choose the mapping, never the result: what is generated is right
+// for all arguments. A pure function of its arguments.
+std::unique_ptr<KernelSource> generate(const loop::Kernel& kernel, std::span<const int64_t> hints);
+
+// What of the hints the text depends on: kernels with equal text and equal class give equal source.
+std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> hints);
+
+// Published code whose run(block) puts a launch on the head's stream. The block is in host memory and is copied.
+struct LaunchCode : Code {
+  // Of a launch: what cuLaunchKernel and a CUDA graph's node need. False where nothing is to be done.
+  virtual bool prepare(const void* block, Grid& grid) const = 0;
+  void* function = nullptr;  // CUfunction
+  size_t block_bytes = 0;    // of the one parameter
+};
+std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, Device device,
+                                    bool listing);
+
+}  // namespace lutra::cuda

@@ -1,0 +1,25 @@
+// Bytes of a GPU: blocks cut from large segments of the driver's, kept when freed.
+#pragma once
+#include "ops/core/storage.h"
+#include "ops/cuda/context.h"
+
+namespace lutra::cuda {
+
+// Bytes now and at most; numbers of calls.
+struct MemoryStats {
+  int64_t allocated = 0, max_allocated = 0;  // in live storages, as asked for and rounded up
+  int64_t reserved = 0, max_reserved = 0;    // held from the driver
+  int64_t allocations = 0, segments = 0, retries = 0, out_of_memory = 0;
+};
+
+// Invariants:
+// 1. All work is on one stream a device, so a freed block may be given out at once.
+// 2. Blocks are multiples of 512 bytes and 512-byte aligned; neighbours that are free are one block.
+// 3. Out of memory: garbage is collected (the hook of ops/core/storage.h), free segments go back to the driver, then it
+//    is tried again, then an Error(kMemory) says what was asked, what is held, and the largest holders.
+Ref<Storage> allocate(size_t nbytes, Device device);
+void empty_cache(Device device);
+MemoryStats memory_stats(Device device);
+void reset_peak_stats(Device device);
+
+}  // namespace lutra::cuda

@@ -1,0 +1,43 @@
+// One GPU of this process: its primary context, the stream that all of Lutra's work on it goes to, and its limits.
+#pragma once
+#include <string>
+
+#include "ops/core/device.h"
+#include "ops/core/error.h"
+#include "ops/cuda/driver.h"
+
+namespace lutra::cuda {
+
+// 0 where there is no driver; problem() then says why.
+int device_count();
+bool is_available();
+const std::string& problem();
+
+// Invariants:
+// 1. All of Lutra's work on a GPU is on `stream`, in program order, so memory that is freed may be used again at once.
+// 2. Once a kernel has trapped the context is lost: each later call says so, the CPU goes on.
+struct Context {
+  int index = 0;
+  ContextHandle handle = nullptr;
+  StreamHandle stream = nullptr;
+  std::string name;
+  int arch = 0;  // 90: sm_90
+  int multiprocessors = 0;
+  int shared_bytes = 0;  // that a block may ask for
+  size_t total_bytes = 0;
+};
+
+// Makes the GPU's context current on this thread. Throws Error(kUser) with the reason where it cannot be had.
+Context& context(Device device);
+
+// A failed call of the driver is an Error that names what was asked and, where known, the launch that failed before.
+void check(Result result, const char* what);
+#define LUTRA_CUDA(call) ::lutra::cuda::check(::lutra::cuda::driver()->call, #call)
+
+// Waits for all work given so far; raises what went wrong in it: faults of kernels (faults.h), traps.
+void synchronize(Device device);
+// After each launch of a kernel or library: with LUTRA_CUDA_SYNC=1 waits, so that errors name the right launch.
+// what, file, line: the op and the user's line; remembered for errors that show later.
+void launched(Context& c, const char* op, const char* file, int line);
+
+}  // namespace lutra::cuda

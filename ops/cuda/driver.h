@@ -1,0 +1,104 @@
+// libcuda as a table of functions, opened when first asked for. Its types and codes are declared here as the driver's
+// binary interface has them, so that nothing of CUDA is needed to build.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace lutra::cuda {
+
+using Result = int;  // CUresult
+using DevicePtr = uint64_t;
+using ContextHandle = struct CUctx_st*;
+using StreamHandle = struct CUstream_st*;
+using EventHandle = struct CUevent_st*;
+using ModuleHandle = struct CUmod_st*;
+using FunctionHandle = struct CUfunc_st*;
+using GraphHandle = struct CUgraph_st*;
+using GraphNode = struct CUgraphNode_st*;
+using GraphExec = struct CUgraphExec_st*;
+
+inline constexpr Result kSuccess = 0, kOutOfMemory = 2;
+
+// CUDA_KERNEL_NODE_PARAMS (version 2).
+struct KernelNodeParams {
+  FunctionHandle func;
+  unsigned grid[3], block[3], shared_bytes;
+  void** params;
+  void** extra;
+  void* kernel;
+  ContextHandle context;
+};
+
+// X(member, symbol, signature): what is called.
+// clang-format off
+#define LUTRA_CUDA_FUNCTIONS(X)                                                                                       \
+  X(init, "cuInit", (unsigned))                                                                                       \
+  X(driver_version, "cuDriverGetVersion", (int*))                                                                     \
+  X(error_name, "cuGetErrorName", (Result, const char**))                                                             \
+  X(error_string, "cuGetErrorString", (Result, const char**))                                                         \
+  X(device_count, "cuDeviceGetCount", (int*))                                                                         \
+  X(device_get, "cuDeviceGet", (int*, int))                                                                           \
+  X(device_name, "cuDeviceGetName", (char*, int, int))                                                                \
+  X(device_attribute, "cuDeviceGetAttribute", (int*, int, int))                                                       \
+  X(device_total_memory, "cuDeviceTotalMem_v2", (size_t*, int))                                                       \
+  X(retain_primary, "cuDevicePrimaryCtxRetain", (ContextHandle*, int))                                                \
+  X(release_primary, "cuDevicePrimaryCtxRelease_v2", (int))                                                           \
+  X(set_current, "cuCtxSetCurrent", (ContextHandle))                                                                  \
+  X(get_current, "cuCtxGetCurrent", (ContextHandle*))                                                                 \
+  X(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                                               \
+  X(memory_allocate, "cuMemAlloc_v2", (DevicePtr*, size_t))                                                           \
+  X(memory_free, "cuMemFree_v2", (DevicePtr))                                                                         \
+  X(host_allocate, "cuMemHostAlloc", (void**, size_t, unsigned))                                                      \
+  X(host_free, "cuMemFreeHost", (void*))                                                                              \
+  X(copy_async, "cuMemcpyAsync", (DevicePtr, DevicePtr, size_t, StreamHandle))                                        \
+  X(copy_to_device, "cuMemcpyHtoDAsync_v2", (DevicePtr, const void*, size_t, StreamHandle))                           \
+  X(copy_to_host, "cuMemcpyDtoHAsync_v2", (void*, DevicePtr, size_t, StreamHandle))                                   \
+  X(copy_device, "cuMemcpyDtoDAsync_v2", (DevicePtr, DevicePtr, size_t, StreamHandle))                                \
+  X(set_bytes, "cuMemsetD8Async", (DevicePtr, unsigned char, size_t, StreamHandle))                                   \
+  X(stream_create, "cuStreamCreate", (StreamHandle*, unsigned))                                                       \
+  X(stream_destroy, "cuStreamDestroy_v2", (StreamHandle))                                                             \
+  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle))                                                        \
+  X(stream_wait_event, "cuStreamWaitEvent", (StreamHandle, EventHandle, unsigned))                                    \
+  X(stream_query, "cuStreamQuery", (StreamHandle))                                                                    \
+  X(begin_capture, "cuStreamBeginCapture_v2", (StreamHandle, int))                                                    \
+  X(end_capture, "cuStreamEndCapture", (StreamHandle, GraphHandle*))                                                  \
+  X(event_create, "cuEventCreate", (EventHandle*, unsigned))                                                          \
+  X(event_destroy, "cuEventDestroy_v2", (EventHandle))                                                                \
+  X(event_record, "cuEventRecord", (EventHandle, StreamHandle))                                                       \
+  X(event_query, "cuEventQuery", (EventHandle))                                                                       \
+  X(event_synchronize, "cuEventSynchronize", (EventHandle))                                                           \
+  X(event_elapsed, "cuEventElapsedTime", (float*, EventHandle, EventHandle))                                          \
+  X(module_load, "cuModuleLoadData", (ModuleHandle*, const void*))                                                    \
+  X(module_unload, "cuModuleUnload", (ModuleHandle))                                                                  \
+  X(module_function, "cuModuleGetFunction", (FunctionHandle*, ModuleHandle, const char*))                             \
+  X(function_attribute, "cuFuncGetAttribute", (int*, int, FunctionHandle))                                            \
+  X(set_function_attribute, "cuFuncSetAttribute", (FunctionHandle, int, int))                                         \
+  X(launch, "cuLaunchKernel", (FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
+                               StreamHandle, void**, void**))                                                         \
+  X(graph_nodes, "cuGraphGetNodes", (GraphHandle, GraphNode*, size_t*))                                               \
+  X(graph_node_type, "cuGraphNodeGetType", (GraphNode, int*))                                                         \
+  X(graph_kernel_params, "cuGraphKernelNodeGetParams_v2", (GraphNode, KernelNodeParams*))                             \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec*, GraphHandle, unsigned long long))                  \
+  X(graph_set_kernel, "cuGraphExecKernelNodeSetParams_v2", (GraphExec, GraphNode, const KernelNodeParams*))           \
+  X(graph_launch, "cuGraphLaunch", (GraphExec, StreamHandle))                                                         \
+  X(graph_destroy, "cuGraphDestroy", (GraphHandle))                                                                   \
+  X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))
+// clang-format on
+
+struct Driver {
+#define X(member, symbol, signature) Result(*member) signature = nullptr;
+  LUTRA_CUDA_FUNCTIONS(X)
+#undef X
+};
+
+// The machine's driver, or null where there is none or it is too old; driver_problem() then says why, in one line.
+const Driver* driver();
+const std::string& driver_problem();
+// Tests put a driver of their own in place, before anything else of this folder is asked; null takes it out.
+void set_driver(const Driver* driver);
+
+// "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
+std::string result_text(Result result);
+
+}  // namespace lutra::cuda

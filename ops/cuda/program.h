@@ -1,0 +1,34 @@
+// CUDA C++ source in, functions out: compiled by NVRTC for the device's architecture, once a process, and kept on disk.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "ops/cuda/context.h"
+
+namespace lutra::cuda {
+
+// Whether NVRTC can be had; nvrtc_problem() says why not.
+bool has_nvrtc();
+const std::string& nvrtc_problem();
+
+// Source to a cubin for sm_<arch>. No device is needed. No multiply-add is contracted, denormals are kept, division and
+// root are rounded correctly. Throws Error(kInternal) with the compiler's log and the numbered source; Error(kUser)
+// where there is no NVRTC. Goes to the disk cache first: files of cache_directory()/cubin, one an entry (DESIGN 17),
+// keyed by the source, architecture, options and NVRTC's version.
+std::string compile_cubin(const std::string& source, int arch);
+
+// A loaded module, shared by the process and immutable.
+class Program {
+ public:
+  // Compiles and loads, or finds what was loaded before.
+  static std::shared_ptr<Program> get(const std::string& source, Context& c);
+  ~Program();
+  // Throws where there is none of the name. shared_bytes: dynamic shared memory that launches will ask for at most.
+  FunctionHandle function(const char* name, int shared_bytes = 0);
+
+ private:
+  explicit Program(ModuleHandle module) : module_(module) {}
+  ModuleHandle module_;
+};
+
+}  // namespace lutra::cuda
