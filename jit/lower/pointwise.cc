@@ -83,7 +83,10 @@ int32_t pointwise_div(Element& x) {
   if (!x.has(2)) return x.op(Op::kDiv, t, x.arg(0, t), x.unrounded_arg(1, t));
   if (x.node.args[2].as<std::string>() == "floor") return divide(x, Op::kFloorDiv);
   int32_t q = divide(x, Op::kDiv);
-  return is_float(t) ? truncated(x, t, q) : q;
+  if (!is_float(t)) return q;
+  // As PyTorch's kernels: the quotient of two half tensors is rounded before it is cut, that by a number is not.
+  if (x.is_tensor(1) && x.node.args[1].tensor()->dim() > 0) q = x.body().cast(q, x.result()->dtype);
+  return truncated(x, t, q);
 }
 int32_t pointwise_fmod(Element& x) {
   if (is_float(x.type())) return binary(x, Op::kFmod);

@@ -32,7 +32,9 @@ def cases(case, error, t):
         if op not in ("positive",):
             case(op + "_", [t.u(low, high, 6, grad=False)], f"a.clone().{op}_()")
     case("lgamma negative", [t.u(-5.4, -0.1, 9)], "a.lgamma()", tol=2e-5, variants=["strided", "float64"])
-    case("digamma negative", [t.u(-4.4, -0.1, 9)], "a.digamma()", tol=1e-4, grad_tol=1e-3, variants=["strided", "float64"])
+    # PyTorch's derivatives beside the poles, at whole numbers, are not exact.
+    between = (t.u(-0.9, -0.1, 9, grad=False) - t.i(4, 9)).requires_grad_(True)
+    case("digamma negative", [between], "a.digamma()", tol=1e-4, grad_tol=1e-3, variants=["strided", "float64"])
     case("log2 of powers", [t.t([0.25, 0.5, 1.0, 2.0, 8.0, 1024.0])], "a.log2()", ulp=0)
     case("log10 of powers", [t.t([1e-3, 1.0, 10.0, 1000.0, 1e6])], "a.log10()", ulp=1)
     case("log10 of powers float64", [t.t([1.0, 10.0, 1000.0, 1e6, 1e15], torch.float64)], "a.log10()", ulp=0)
@@ -75,6 +77,8 @@ def cases(case, error, t):
         case(f"div {mode} number", [t.i(9, 8, low=-9)], f"a.div(-2, rounding_mode='{mode}')")
         case(f"div {mode} special", [t.special, t.f(16)], f"a.div(b, rounding_mode='{mode}')")
         case(f"div_ {mode}", [t.i(9, 8, low=-9)], f"a.clone().div_(2, rounding_mode='{mode}')")
+    case("div trunc of halves", [t.t([50.0, -50.0, 5.0]), t.t([0.2001, 0.2001, 0.2001])], "a.div(b, rounding_mode='trunc')")
+    case("div trunc of halves by a number", [t.t([50.0, -50.0, 5.0])], "a.div(0.2001, rounding_mode='trunc')")
     case("true_divide", [t.i(9, 4), t.i(9, 4, low=1)], "a.true_divide(b)")
     for op in ("fmax", "fmin", "maximum", "minimum"):
         case(op + " gradients", [t.g(3, 4), t.g(4)], f"a.{op}(b)")
