@@ -94,14 +94,14 @@ double fma_plain() {
 double best_rate(int threads, const std::function<double(int)>& work) {
   double best = 0, spent = 0;
   for (int round = 0; round < 3 || spent < kSeconds; round++) {
-    std::vector<std::thread> others;
+    std::vector<std::jthread> others;  // joined as well where one of them cannot be started
     std::vector<double> done(static_cast<size_t>(threads));
     std::vector<Clock::time_point> ends(static_cast<size_t>(threads));
     const auto body = [&](int t) { done[size_t(t)] = work(t), ends[size_t(t)] = Clock::now(); };
     for (int t = 1; t < threads; t++) others.emplace_back(body, t);
     const auto start = Clock::now();
     body(0);
-    for (std::thread& t : others) t.join();
+    for (std::jthread& t : others) t.join();
     const auto end = *std::max_element(ends.begin(), ends.end());
     double total = 0;
     for (double d : done) total += d;

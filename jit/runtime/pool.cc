@@ -3,11 +3,11 @@
 //
 // Invariants:
 // 1. A job is one word (epoch, threads, chunks, next chunk); a chunk is claimed by exchanging the whole word, so never
-// of
-//    a job that is over.
+//    of a job that is over.
 // 2. body and arg are read only by who has claimed a chunk; the caller returns when all chunks are done.
 // 3. Workers are never joined: the library stays loaded (-z nodelete) and a fork's child, which has none, runs all
 //    chunks itself.
+// 4. A worker that cannot be started is done without: chunks belong to no thread.
 #include "jit/runtime/pool.h"
 
 #include <pthread.h>
@@ -18,6 +18,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "jit/runtime/executable.h"
@@ -48,7 +49,7 @@ class Pool {
     if (in_chunk) return run_here(chunks, body, arg);
     std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock) return run_here(chunks, body, arg);
-    while (workers_ < threads - 1) start(workers_++);
+    while (workers_ < std::min(threads - 1, most_workers_)) start();
     body_ = body, arg_ = arg;
     done_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
@@ -104,12 +105,17 @@ class Pool {
     done_.fetch_add(1, std::memory_order_release);
   }
 
-  void start(int worker) {
+  void start() {
     // Signals are the host's threads' business.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    std::thread([this, worker] { work(worker + 1); }).detach();
+    try {
+      std::thread([this, index = workers_ + 1] { work(index); }).detach();
+      workers_++;
+    } catch (const std::system_error&) {
+      most_workers_ = workers_;  // the machine gives no more: asking again at each job would cost more than it brings
+    }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
@@ -141,7 +147,7 @@ class Pool {
   std::exception_ptr error_;
   std::mutex error_mutex_;
   std::mutex mutex_;  // one job at a time: a second host thread runs its own chunks
-  int workers_ = 0;
+  int workers_ = 0, most_workers_ = kMostThreads;
   uint32_t epoch_ = 0;
 };
 

@@ -40,4 +40,21 @@ test("an impossible size is an error", function()
   truthy(lt.ones(2):sum():item() == 2)
 end)
 
+test("backends go with the functions that were compiled with them", function()
+  local alive = setmetatable({}, {__mode = "k"})
+  local f = function(x) return x + 1 end
+  local kept
+  for i = 1, 1000 do
+    local backend = function() return function(x) return x + i end end
+    alive[backend] = true
+    local compiled = lt.compile(f, {backend = backend})
+    if i == 10 then kept = compiled end
+    collectgarbage()
+  end
+  local count = 0
+  for _ in pairs(alive) do count = count + 1 end
+  truthy(count < 300, count .. " alive")
+  truthy(kept(lt.zeros(1)):item() == 10)
+end)
+
 h.finish()

@@ -2,9 +2,10 @@
 //
 // Invariants:
 // 1. A unit lives while a prototype that names one of its portal ids does (a function or a frame runs it), or one of
-// its
-//    resume units'. One that other calls may find again, by prototype, also lives while that prototype does.
+//    its resume units'. One that other calls may find again, by prototype, also lives while that prototype does; not
+//    one with a backend of its own, which would keep that function alive as well.
 // 2. Ids of superseded bytecode are given back as soon as no prototype names them.
+// 3. A backend is held while a unit has it.
 #include <algorithm>
 #include <lua.hpp>
 
@@ -55,6 +56,19 @@ void free_old_ids(CaptureState& state, lua_State* L, Unit& unit) {
   unit.ids.erase(std::remove_if(unit.ids.begin(), unit.ids.end(), old), unit.ids.end());
 }
 
+void free_backends(CaptureState& state, lua_State* L, int wanted) {
+  std::unordered_set<int> held{wanted};
+  for (const auto& [key, unit] : state.units) held.insert(unit->options.backend_function);
+  for (auto it = state.backends.begin(); it != state.backends.end();) {
+    if (held.count(it->second)) {
+      ++it;
+      continue;
+    }
+    luaL_unref(L, LUA_REGISTRYINDEX, it->second);
+    it = state.backends.erase(it);
+  }
+}
+
 }  // namespace
 
 void release_entry(lua_State* L, Entry& entry) {
@@ -64,12 +78,13 @@ void release_entry(lua_State* L, Entry& entry) {
   }
 }
 
-void collect_units(CaptureState& state, lua_State* L) {
+void collect_units(CaptureState& state, lua_State* L, int backend_function) {
   if (!mirror::available(L)) return;  // then nobody knows which prototypes live
   const std::unordered_set<const void*> prototypes = live_prototypes(L);
   for (auto it = state.units.begin(); it != state.units.end();) {
     Unit& unit = *it->second;
-    const bool found_again = it->first.serial == 0 && prototypes.count(it->first.prototype);
+    const bool found_again =
+        it->first.serial == 0 && !unit.options.backend_function && prototypes.count(it->first.prototype);
     if (found_again || entered(L, unit)) {
       ++it;
       continue;
@@ -77,6 +92,7 @@ void collect_units(CaptureState& state, lua_State* L) {
     drop(state, L, unit);
     it = state.units.erase(it);
   }
+  free_backends(state, L, backend_function);
   for (auto& [key, unit] : state.units) free_old_ids(state, L, *unit);
   for (auto& unit : state.resume_units) free_old_ids(state, L, *unit);
   for (auto it = state.codes.begin(); it != state.codes.end();) {

@@ -18,7 +18,7 @@ bool returns(bc::Op op) { return op == bc::Op::RET || op == bc::Op::RET0 || op =
 std::shared_ptr<Unit> make_unit(CaptureState& state, lua_State* L, std::unique_ptr<LuaCode> code,
                                 const UnitOptions& options) {
   if (state.units.size() + state.resume_units.size() >= state.collect_at) {
-    collect_units(state, L);
+    collect_units(state, L, options.backend_function);
     state.collect_at = std::max<size_t>(64, 2 * (state.units.size() + state.resume_units.size()));
   }
   auto unit = std::make_shared<Unit>();

@@ -187,8 +187,9 @@ std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, co
 // The unit of a resume prototype of `code`, whose function is at `function`.
 std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const LuaCode& code,
                                   const ResumeSpec& spec, int function, bool last);
-// collect.cc: frees what no function, frame or later call can enter. Called as the number of units doubles.
-void collect_units(CaptureState& state, lua_State* L);
+// collect.cc: frees what no function, frame or later call can enter. Called as the number of units doubles, before a
+// unit with that backend is made.
+void collect_units(CaptureState& state, lua_State* L, int backend_function);
 void release_entry(lua_State* L, Entry& entry);
 // Points where segments may begin after the instruction at pc has run (successors) or at pc itself.
 void add_points_after(Unit& unit, bc::Pc pc);
