@@ -24,7 +24,12 @@ constexpr size_t kPage = 4096, kLargePage = size_t(2) << 20;
 constexpr size_t kCacheBytes = size_t(128) << 20;
 constexpr size_t kLargestCached = size_t(32) << 20;
 
-std::atomic<int64_t> live_bytes{0};
+std::atomic<int64_t> live_bytes{0}, live_device_bytes{0};
+
+void count_bytes(const Storage& s, int64_t bytes) {
+  (s.device.type == DeviceType::kCPU ? live_bytes : live_device_bytes).fetch_add(bytes, std::memory_order_relaxed);
+}
+
 std::atomic<bool (*)(size_t)> pressure_hook{nullptr};
 
 // Eight steps a power of two: at most an eighth of a block is wasted.
@@ -125,8 +130,7 @@ void* allocate_bytes(size_t nbytes, size_t bucket) {
   if (void* p = take_bytes(bucket)) return p;
   cache().clear();
   if (void* p = take_bytes(bucket)) return p;
-  auto hook = pressure_hook.load();
-  if (hook && hook(nbytes)) {
+  if (relieve_memory_pressure(nbytes)) {
     cache().clear();
     if (void* p = take_bytes(bucket)) return p;
   }
@@ -140,7 +144,7 @@ Storage::~Storage() { free(); }
 void Storage::free() {
   if (freed || fake) return;
   freed = true;
-  live_bytes.fetch_sub(int64_t(nbytes), std::memory_order_relaxed);
+  count_bytes(*this, -int64_t(nbytes));
   if (deleter) deleter(data);
   data = nullptr;
 }
@@ -171,7 +175,11 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 }
 
 Ref<Storage> allocate(size_t nbytes, Device device) {
-  if (device.type != DeviceType::kCPU) return memory_of(device).allocate(nbytes, device);
+  if (device.type != DeviceType::kCPU) {
+    Ref<Storage> s = memory_of(device).allocate(nbytes, device);
+    count_bytes(*s, int64_t(s->nbytes));
+    return s;
+  }
   // An empty tensor has an address too: kernels may form it.
   size_t bucket = bucket_of(nbytes ? nbytes : 1);
   Ref<Storage> s = make_ref<Storage>();
@@ -181,7 +189,7 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
   s->deleter = [bucket](void* p) {
     if (!cache().put(p, bucket)) free_block(p, bucket);
   };
-  live_bytes.fetch_add(int64_t(nbytes), std::memory_order_relaxed);
+  count_bytes(*s, int64_t(nbytes));
   return s;
 }
 
@@ -193,7 +201,13 @@ Ref<Storage> fake_storage(Device device) {
 }
 
 int64_t allocated_bytes() { return live_bytes.load(std::memory_order_relaxed); }
+int64_t allocated_device_bytes() { return live_device_bytes.load(std::memory_order_relaxed); }
 
 void set_memory_pressure_hook(bool (*hook)(size_t nbytes)) { pressure_hook.store(hook); }
+
+bool relieve_memory_pressure(size_t nbytes) {
+  auto hook = pressure_hook.load();
+  return hook && hook(nbytes);
+}
 
 }  // namespace lutra

@@ -42,9 +42,12 @@ struct DeviceMemory {
 void set_device_memory(DeviceType type, const DeviceMemory* memory);
 
 Ref<Storage> fake_storage(Device device);
-// Bytes of all live storages of this process (Lua's collector is told about them).
+// Bytes of all live storages of this process on the CPU, and on other devices (Lua's collector is told about both).
 int64_t allocated_bytes();
+int64_t allocated_device_bytes();
 // Called before giving up on an allocation; returns whether it is worth another try (the VM collects garbage here).
 void set_memory_pressure_hook(bool (*hook)(size_t nbytes));
+// Calls the hook, if there is one: what devices' allocators do before they give up. Their locks must not be held.
+bool relieve_memory_pressure(size_t nbytes);
 
 }  // namespace lutra

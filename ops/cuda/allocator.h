@@ -1,5 +1,7 @@
 // Bytes of a GPU: blocks cut from large segments of the driver's, kept when freed.
 #pragma once
+#include <string>
+
 #include "ops/core/storage.h"
 #include "ops/cuda/context.h"
 
@@ -17,9 +19,15 @@ struct MemoryStats {
 // 2. Blocks are multiples of 512 bytes and 512-byte aligned; neighbours that are free are one block.
 // 3. Out of memory: garbage is collected (the hook of ops/core/storage.h), free segments go back to the driver, then it
 //    is tried again, then an Error(kMemory) says what was asked, what is held, and the largest holders.
+// 4. Freeing calls no driver and never throws, from any thread, also where the context is lost.
 Ref<Storage> allocate(size_t nbytes, Device device);
+// Segments without a block in use go back to the driver. Nothing where the GPU was not used yet.
 void empty_cache(Device device);
+// Zeros where the GPU was not used yet.
 MemoryStats memory_stats(Device device);
 void reset_peak_stats(Device device);
+// "1.50 GB", and what is held as a table for people.
+std::string bytes_text(size_t bytes);
+std::string memory_summary(Device device);
 
 }  // namespace lutra::cuda

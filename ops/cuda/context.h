@@ -1,5 +1,8 @@
 // One GPU of this process: its primary context, the stream that all of Lutra's work on it goes to, and its limits.
 #pragma once
+#include <array>
+#include <atomic>
+#include <mutex>
 #include <string>
 
 #include "ops/core/device.h"
@@ -17,7 +20,14 @@ const std::string& problem();
 // 1. All of Lutra's work on a GPU is on `stream`, in program order, so memory that is freed may be used again at once.
 // 2. Once a kernel has trapped the context is lost: each later call says so, the CPU goes on.
 struct Context {
+  // A launch as errors tell it that show later: texts are copied, as what they come from may be gone by then.
+  struct Launch {
+    char op[32] = {}, file[64] = {};
+    int line = 0;
+  };
+
   int index = 0;
+  int driver_index = 0;  // the driver's handle of the device
   ContextHandle handle = nullptr;
   StreamHandle stream = nullptr;
   std::string name;
@@ -25,13 +35,22 @@ struct Context {
   int multiprocessors = 0;
   int shared_bytes = 0;  // that a block may ask for
   size_t total_bytes = 0;
+  std::atomic<bool> lost{false};
+  // Under `mutex`: the launches that came last, the newest at (launches - 1) % 8, and what the context was lost to.
+  std::mutex mutex;
+  std::array<Launch, 8> recent;
+  uint64_t launches = 0;
+  std::string lost_to;
 };
 
 // Makes the GPU's context current on this thread. Throws Error(kUser) with the reason where it cannot be had.
 Context& context(Device device);
 
 // A failed call of the driver is an Error that names what was asked and, where known, the launch that failed before.
-void check(Result result, const char* what);
+[[noreturn]] void raise(Result result, const char* what);
+inline void check(Result result, const char* what) {
+  if (result != kSuccess) raise(result, what);
+}
 #define LUTRA_CUDA(call) ::lutra::cuda::check(::lutra::cuda::driver()->call, #call)
 
 // Waits for all work given so far; raises what went wrong in it: faults of kernels (faults.h), traps.

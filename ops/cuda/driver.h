@@ -95,8 +95,11 @@ struct Driver {
 // The machine's driver, or null where there is none or it is too old; driver_problem() then says why, in one line.
 const Driver* driver();
 const std::string& driver_problem();
-// Tests put a driver of their own in place, before anything else of this folder is asked; null takes it out.
+// Tests put a driver of their own in place (it is asked for its version as the machine's is); null takes it out. All
+// that this folder knows of GPUs is forgotten: no storage of theirs may be alive.
 void set_driver(const Driver* driver);
+// What set_driver makes a file of this folder forget.
+void on_set_driver(void (*forget)());
 
 // "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"
 std::string result_text(Result result);

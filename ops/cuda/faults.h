@@ -13,7 +13,7 @@ LaunchFault* fault_record(Context& c);
 // Registers what to say of a launch's fault; the id goes to BlockHead::site. Sites live until removed.
 int64_t add_fault_site(std::function<Error(const LaunchFault&)> describe);
 void remove_fault_site(int64_t site);
-// Throws what the record holds, if anything, and clears it. The device must be idle.
+// Throws what the record holds, if anything, and clears it; waits for the device before it reads a record that is set.
 void raise_fault(Context& c);
 
 }  // namespace lutra::cuda

@@ -1,0 +1,318 @@
+// Byte counts in, Storages over blocks of a GPU's memory out.
+// Invariants (of a heap, under its mutex):
+// 1. A segment is a list of blocks without gaps, by address; no two neighbours are both free.
+// 2. Blocks of small segments (2 MB) serve requests up to 1 MB, those of large ones the rest; free ones are in `free`
+// of
+//    their kind, by size, then address.
+// 3. The driver is called and Lua's garbage collected only while the mutex is not held.
+#include "ops/cuda/allocator.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <unordered_set>
+#include <vector>
+
+#include "ops/cuda/copy.h"
+
+namespace lutra::cuda {
+namespace {
+
+constexpr size_t kKB = 1024, kMB = kKB * kKB;
+constexpr size_t kAlignment = 512;
+constexpr size_t kMostSmall = 1 * kMB, kSmallSegment = 2 * kMB;
+constexpr size_t kMiddle = 10 * kMB, kMiddleSegment = 20 * kMB;
+constexpr size_t kSegmentStep = 2 * kMB;
+
+struct Heap;
+
+struct Block {
+  Heap* heap;
+  DevicePtr at;
+  size_t bytes;
+  bool small, used;
+  Block *before = nullptr, *after = nullptr;  // of its segment
+};
+
+struct BySize {
+  bool operator()(const Block* a, const Block* b) const {
+    return a->bytes != b->bytes ? a->bytes < b->bytes : a->at < b->at;
+  }
+};
+
+struct Heap {
+  std::mutex mutex;
+  std::set<Block*, BySize> free[2];     // large, small
+  std::unordered_set<Block*> segments;  // the first block of each: it outlives its neighbours
+  size_t used = 0;                      // blocks
+  MemoryStats stats;
+};
+
+struct Heaps {
+  std::array<std::atomic<Heap*>, 128> of{};
+  std::mutex mutex;
+};
+
+// Never destroyed: storages may outlive the static destructors.
+Heaps& heaps() {
+  static Heaps* h = new Heaps;
+  return *h;
+}
+
+Heap* find_heap(Device device) {
+  return device.index < 0 ? nullptr : heaps().of[size_t(device.index)].load(std::memory_order_acquire);
+}
+
+Heap& heap_of(const Context& c) {
+  std::atomic<Heap*>& slot = heaps().of[size_t(c.index)];
+  if (Heap* h = slot.load(std::memory_order_acquire)) return *h;
+  std::lock_guard lock(heaps().mutex);
+  if (!slot) slot = new Heap;
+  return *slot;
+}
+
+size_t rounded(size_t n, size_t step) { return (n + step - 1) / step * step; }
+
+// Best fit; what is left over is a free block, unless it is too little for another of its kind.
+Block* take_free(Heap& h, size_t bytes, bool small) {
+  Block wanted{&h, 0, bytes, small, false};
+  auto it = h.free[small].lower_bound(&wanted);
+  if (it == h.free[small].end()) return nullptr;
+  Block* b = *it;
+  h.free[small].erase(it);
+  const size_t rest = b->bytes - bytes;
+  if (small ? rest >= kAlignment : rest > kMostSmall) {
+    Block* tail = new Block{&h, b->at + bytes, rest, small, false, b, b->after};
+    if (b->after) b->after->before = tail;
+    b->after = tail;
+    b->bytes = bytes;
+    h.free[small].insert(tail);
+  }
+  b->used = true;
+  h.used++;
+  h.stats.allocations++;
+  h.stats.allocated += int64_t(b->bytes);
+  h.stats.max_allocated = std::max(h.stats.max_allocated, h.stats.allocated);
+  return b;
+}
+
+// b grows over the block after it, which is free and goes.
+void merge_after(Heap& h, Block* b) {
+  Block* gone = b->after;
+  h.free[gone->small].erase(gone);
+  b->bytes += gone->bytes;
+  b->after = gone->after;
+  if (b->after) b->after->before = b;
+  delete gone;
+}
+
+void give_back(Block* b) {
+  Heap& h = *b->heap;
+  std::lock_guard lock(h.mutex);
+  h.stats.allocated -= int64_t(b->bytes);
+  h.used--;
+  b->used = false;
+  if (b->after && !b->after->used) merge_after(h, b);
+  if (b->before && !b->before->used) {
+    Block* first = b->before;
+    h.free[first->small].erase(first);
+    // merge_after takes b out of the free ones, where it is not yet: erasing it does nothing.
+    merge_after(h, first);
+    b = first;
+  }
+  h.free[b->small].insert(b);
+}
+
+// A fresh segment of the driver's, whole and free. False where the GPU has no such memory.
+bool grow(Heap& h, size_t bytes, bool small) {
+  const size_t whole = small ? kSmallSegment : bytes < kMiddle ? kMiddleSegment : rounded(bytes, kSegmentStep);
+  DevicePtr at = 0;
+  const Result result = driver()->memory_allocate(&at, whole);
+  if (result == kOutOfMemory) return false;
+  check(result, "memory_allocate()");
+  std::lock_guard lock(h.mutex);
+  Block* b = new Block{&h, at, whole, small, false};
+  h.free[small].insert(b);
+  h.segments.insert(b);
+  h.stats.segments++;
+  h.stats.reserved += int64_t(whole);
+  h.stats.max_reserved = std::max(h.stats.max_reserved, h.stats.reserved);
+  return true;
+}
+
+// Takes whole segments that are free out of the heap and gives them to the driver; a lost context has none left to
+// take.
+void release_segments(Heap& h) {
+  std::vector<DevicePtr> whole;
+  {
+    std::lock_guard lock(h.mutex);
+    for (auto& blocks : h.free) {
+      for (auto it = blocks.begin(); it != blocks.end();) {
+        Block* b = *it;
+        if (b->before || b->after) {
+          ++it;
+          continue;
+        }
+        it = blocks.erase(it);
+        h.segments.erase(b);
+        whole.push_back(b->at);
+        h.stats.segments--;
+        h.stats.reserved -= int64_t(b->bytes);
+        delete b;
+      }
+    }
+  }
+  Result failed = kSuccess;
+  for (DevicePtr at : whole) {
+    const Result result = driver()->memory_free(at);
+    if (result != kSuccess) failed = result;
+  }
+  check(failed, "memory_free()");
+}
+
+void forget_heaps() {
+  for (auto& slot : heaps().of) {
+    Heap* h = slot.exchange(nullptr);
+    if (!h) continue;
+    for (auto& blocks : h->free) {
+      for (Block* b : blocks) {
+        if (!b->before && !b->after) driver()->memory_free(b->at), delete b;
+      }
+    }
+    // A heap with blocks in use stays for them.
+    if (!h->used) delete h;
+  }
+}
+[[maybe_unused]] const bool registered_forget = (on_set_driver(forget_heaps), true);
+
+// "  3 of 10.00 MB", the sizes that hold most first.
+std::string largest_text(Heap& h) {
+  std::map<size_t, size_t> count;
+  {
+    std::lock_guard lock(h.mutex);
+    for (const Block* b : h.segments) {
+      for (; b; b = b->after) {
+        if (b->used) count[b->bytes]++;
+      }
+    }
+  }
+  std::vector<std::pair<size_t, size_t>> rows(count.begin(), count.end());
+  std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.first * a.second != b.first * b.second ? a.first * a.second > b.first * b.second : a.first > b.first;
+  });
+  std::string text;
+  for (size_t i = 0; i < rows.size() && i < 5; i++) {
+    text += (i ? ", " : "") + str(rows[i].second, " of ", bytes_text(rows[i].first));
+  }
+  return text.empty() ? "none" : text;
+}
+
+[[noreturn]] void raise_out_of_memory(Context& c, Heap& h, size_t nbytes) {
+  MemoryStats stats;
+  {
+    std::lock_guard lock(h.mutex);
+    h.stats.out_of_memory++;
+    stats = h.stats;
+  }
+  size_t free_bytes = 0, total = c.total_bytes;
+  if (driver()->memory_info(&free_bytes, &total) != kSuccess) free_bytes = 0;
+  throw Error(ErrorKind::kMemory,
+              str("out of memory on cuda:", c.index, ": tried to allocate ", bytes_text(nbytes),                //
+                  "\n  in tensors    ", bytes_text(size_t(stats.allocated)),                                    //
+                  "\n  held          ", bytes_text(size_t(stats.reserved)), " (in tensors or kept for reuse)",  //
+                  "\n  free          ", bytes_text(free_bytes), " of the GPU's ", bytes_text(total),            //
+                  "\n  largest       ", largest_text(h)));
+}
+
+Block* take(Heap& h, size_t bytes, bool small) {
+  std::lock_guard lock(h.mutex);
+  return take_free(h, bytes, small);
+}
+
+// Another thread may take what was just made free: then it is tried once more.
+Block* take_or_grow(Heap& h, size_t bytes, bool small) {
+  for (;;) {
+    if (Block* b = take(h, bytes, small)) return b;
+    if (!grow(h, bytes, small)) return nullptr;
+  }
+}
+
+Block* find_block(Context& c, Heap& h, size_t nbytes) {
+  if (nbytes > size_t(1) << 62) raise_out_of_memory(c, h, nbytes);
+  const size_t bytes = rounded(std::max(nbytes, size_t(1)), kAlignment);
+  const bool small = bytes <= kMostSmall;
+  if (Block* b = take_or_grow(h, bytes, small)) return b;
+  {
+    std::lock_guard lock(h.mutex);
+    h.stats.retries++;
+  }
+  relieve_memory_pressure(nbytes);
+  if (Block* b = take(h, bytes, small)) return b;
+  release_segments(h);
+  if (Block* b = take_or_grow(h, bytes, small)) return b;
+  raise_out_of_memory(c, h, nbytes);
+}
+
+const DeviceMemory kMemory = {allocate, copy};
+[[maybe_unused]] const bool registered = (set_device_memory(DeviceType::kCUDA, &kMemory), true);
+
+}  // namespace
+
+Ref<Storage> allocate(size_t nbytes, Device device) {
+  Context& c = context(device);
+  Ref<Storage> s = make_ref<Storage>();
+  s->device = device;
+  Block* b = find_block(c, heap_of(c), nbytes);
+  s->data = reinterpret_cast<void*>(uintptr_t(b->at));
+  s->nbytes = nbytes;
+  s->deleter = [b](void*) { give_back(b); };
+  return s;
+}
+
+void empty_cache(Device device) {
+  Heap* h = find_heap(device);
+  if (!h) return;
+  context(device);
+  release_segments(*h);
+}
+
+MemoryStats memory_stats(Device device) {
+  Heap* h = find_heap(device);
+  if (!h) return {};
+  std::lock_guard lock(h->mutex);
+  return h->stats;
+}
+
+void reset_peak_stats(Device device) {
+  Heap* h = find_heap(device);
+  if (!h) return;
+  std::lock_guard lock(h->mutex);
+  h->stats.max_allocated = h->stats.allocated;
+  h->stats.max_reserved = h->stats.reserved;
+}
+
+std::string bytes_text(size_t bytes) {
+  constexpr const char* kUnits[] = {"KB", "MB", "GB", "TB"};
+  if (bytes < kKB) return str(bytes, " bytes");
+  double value = double(bytes) / kKB;
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(kUnits)) value /= 1024, unit++;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2f %s", value, kUnits[unit]);
+  return text;
+}
+
+std::string memory_summary(Device device) {
+  const MemoryStats s = memory_stats(device);
+  Heap* h = find_heap(device);
+  const auto row = [](const char* what, int64_t now, int64_t most) {
+    return str("\n  ", what, bytes_text(size_t(now)), ", at most ", bytes_text(size_t(most)));
+  };
+  return to_string(device) + row("in tensors    ", s.allocated, s.max_allocated) +
+         row("held          ", s.reserved, s.max_reserved) +
+         str("\n  segments      ", s.segments, "\n  allocations   ", s.allocations, " (", s.retries, " after a retry, ",
+             s.out_of_memory, " failed)\n  largest       ", h ? largest_text(*h) : "none");
+}
+
+}  // namespace lutra::cuda

@@ -1,0 +1,170 @@
+// Addresses, devices and a count in; copies on the devices' streams out.
+// Invariants:
+// 1. A device's two pieces of pinned memory take turns; an event says when the device is done with each. Its mutex is
+//    held while they are used.
+// 2. A copy between GPUs comes after the work of both that was given before, and before what is given to either after.
+#include "ops/cuda/copy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "ops/cuda/event.h"
+#include "ops/cuda/faults.h"
+
+namespace lutra::cuda {
+namespace {
+
+constexpr unsigned kPortable = 1, kNoTiming = 2;
+
+struct Piece {
+  void* bytes = nullptr;
+  EventHandle done = nullptr;
+  bool busy = false;  // done was recorded and not waited for
+};
+
+struct Staging {
+  std::mutex mutex;
+  std::array<Piece, 2> pieces;
+  size_t next = 0;
+};
+
+struct Stagings {
+  std::mutex mutex;
+  std::array<Staging*, 128> of{};
+};
+
+Stagings& stagings() {
+  static Stagings* s = new Stagings;
+  return *s;
+}
+
+void forget_staging() {
+  Stagings& s = stagings();
+  std::lock_guard lock(s.mutex);
+  for (Staging*& staging : s.of) {
+    if (!staging) continue;
+    for (Piece& p : staging->pieces) {
+      if (p.bytes) driver()->host_free(p.bytes);
+      if (p.done) driver()->event_destroy(p.done);
+    }
+    delete staging;
+    staging = nullptr;
+  }
+}
+[[maybe_unused]] const bool registered = (on_set_driver(forget_staging), true);
+
+Staging& staging_of(const Context& c) {
+  Stagings& s = stagings();
+  std::lock_guard lock(s.mutex);
+  Staging*& staging = s.of[size_t(c.index)];
+  if (!staging) staging = new Staging;
+  return *staging;
+}
+
+// The piece whose turn it is, free to be written.
+Piece& take(Staging& s) {
+  Piece& p = s.pieces[s.next];
+  s.next = 1 - s.next;
+  if (!p.bytes) LUTRA_CUDA(host_allocate(&p.bytes, kStagingBytes, kPortable));
+  if (!p.done) LUTRA_CUDA(event_create(&p.done, kNoTiming));
+  if (p.busy) LUTRA_CUDA(event_synchronize(p.done));
+  p.busy = false;
+  return p;
+}
+
+void mark(Context& c, Piece& p) {
+  LUTRA_CUDA(event_record(p.done, c.stream));
+  p.busy = true;
+}
+
+DevicePtr address(const void* p, size_t offset = 0) { return DevicePtr(reinterpret_cast<uintptr_t>(p)) + offset; }
+
+void to_device(Context& c, void* to, const char* from, size_t nbytes) {
+  Staging& s = staging_of(c);
+  std::lock_guard lock(s.mutex);
+  for (size_t at = 0; at < nbytes; at += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, nbytes - at);
+    Piece& p = take(s);
+    std::memcpy(p.bytes, from + at, n);
+    LUTRA_CUDA(copy_to_device(address(to, at), p.bytes, n, c.stream));
+    mark(c, p);
+  }
+}
+
+// While the device fills one piece, the other is emptied.
+void to_host(Context& c, char* to, const void* from, size_t nbytes) {
+  Staging& s = staging_of(c);
+  std::lock_guard lock(s.mutex);
+  struct Filled {
+    Piece* piece = nullptr;
+    size_t at = 0, n = 0;
+  } before;
+  const auto empty = [&] {
+    if (!before.piece) return;
+    LUTRA_CUDA(event_synchronize(before.piece->done));
+    before.piece->busy = false;
+    std::memcpy(to + before.at, before.piece->bytes, before.n);
+  };
+  for (size_t at = 0; at < nbytes; at += kStagingBytes) {
+    const size_t n = std::min(kStagingBytes, nbytes - at);
+    Piece& p = take(s);
+    LUTRA_CUDA(copy_to_host(p.bytes, address(from, at), n, c.stream));
+    mark(c, p);
+    empty();
+    before = {&p, at, n};
+  }
+  empty();
+  raise_fault(c);
+}
+
+// Owns an event for the time of a copy.
+struct Mark {
+  EventHandle handle = nullptr;
+  explicit Mark(Context& c) {
+    LUTRA_CUDA(event_create(&handle, kNoTiming));
+    record(c);
+  }
+  ~Mark() { driver()->event_destroy(handle); }
+  Mark(const Mark&) = delete;
+
+ private:
+  void record(Context& c) {
+    const Result result = driver()->event_record(handle, c.stream);
+    if (result == kSuccess) return;
+    driver()->event_destroy(handle);
+    check(result, "event_record()");
+  }
+};
+
+void between(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
+  Context& source = context(from_device);
+  const Mark written(source);
+  Context& target = context(to_device);
+  LUTRA_CUDA(stream_wait_event(target.stream, written.handle, 0));
+  LUTRA_CUDA(copy_async(address(to), address(from), nbytes, target.stream));
+  const Mark read(target);
+  context(from_device);
+  LUTRA_CUDA(stream_wait_event(source.stream, read.handle, 0));
+}
+
+}  // namespace
+
+void copy(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
+  const bool into = to_device.type == DeviceType::kCUDA, out_of = from_device.type == DeviceType::kCUDA;
+  LUTRA_CHECK(into || out_of);
+  if (nbytes == 0) return;
+  if (into && out_of && to_device.index != from_device.index) {
+    return between(to, to_device, from, from_device, nbytes);
+  }
+  Context& c = context(into ? to_device : from_device);
+  if (into && out_of) {
+    LUTRA_CUDA(copy_device(address(to), address(from), nbytes, c.stream));
+  } else if (into) {
+    cuda::to_device(c, to, static_cast<const char*>(from), nbytes);
+  } else {
+    to_host(c, static_cast<char*>(to), from, nbytes);
+  }
+}
+
+}  // namespace lutra::cuda

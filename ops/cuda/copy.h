@@ -1,0 +1,17 @@
+// Bytes between host and GPUs, and between GPUs.
+#pragma once
+#include <cstddef>
+
+#include "ops/cuda/context.h"
+
+namespace lutra::cuda {
+
+// Pieces of pinned memory that large copies of the host's go through, two a device.
+inline constexpr size_t kStagingBytes = size_t(4) << 20;
+
+// What copy_bytes of ops/core/storage.h does where a GPU takes part. Invariants:
+// 1. What was copied from the host may be written as soon as it returns: the bytes are in pinned memory by then.
+// 2. A copy to the host waits for all work before it and raises what went wrong in that.
+void copy(void* to, Device to_device, const void* from, Device from_device, size_t nbytes);
+
+}  // namespace lutra::cuda

@@ -1,0 +1,28 @@
+// A point in a GPU's work: to wait for, to ask about, to measure from.
+#pragma once
+#include "ops/cuda/context.h"
+
+namespace lutra::cuda {
+
+// Invariant: an event that was never recorded counts as passed, and has no time.
+class Event {
+ public:
+  explicit Event(Device device, bool timing = false);
+  ~Event();
+  Event(const Event&) = delete;
+
+  Device device() const { return device_; }
+  bool timing() const { return timing_; }
+  bool recorded() const { return recorded_; }
+  void record();  // after the work given so far
+  bool passed();
+  void synchronize();                  // waits for it; raises what went wrong before it
+  float elapsed_ms(const Event& end);  // from this to end; both recorded, with timing and passed
+
+ private:
+  Device device_;
+  bool timing_, recorded_ = false;
+  EventHandle handle_ = nullptr;
+};
+
+}  // namespace lutra::cuda
