@@ -32,6 +32,7 @@ local function function_text(f)
 end
 
 local function tensor_text(t)
+  if not pcall(t.data_ptr, t) then return tostring(t) end -- freed
   if t:dim() <= 1 and t:numel() <= 6 and t.dtype ~= "bool" then
     local ok, text = pcall(tostring, t)
     if ok and not text:find("\n") and #text < 60 then return text end

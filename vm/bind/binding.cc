@@ -65,12 +65,14 @@ bool is_true(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword) 
   return in.boolean(keyword.value);
 }
 
+bool takes_out(const Binding& self, const OpInfo& op) { return !self.inplace && !op.has(kView) && !op.has(kMutates); }
+
 LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   const OpInfo& op = info(self.op);
   ExtraKeyword extras[3];
   size_t count = 0;
   ExtraKeyword *out = nullptr, *requires_grad = nullptr, *inplace = nullptr;
-  if (!self.inplace && !op.has(kView) && !op.has(kMutates)) *(out = &extras[count++]) = {"out"};
+  if (takes_out(self, op)) *(out = &extras[count++]) = {"out"};
   if (op.has(kCreation)) *(requires_grad = &extras[count++]) = {"requires_grad"};
   // What nn.functional's activations take.
   if (!self.inplace && op.has(kInplace)) *(inplace = &extras[count++]) = {"inplace"};
@@ -239,7 +241,16 @@ const std::vector<Binding>& bindings() {
 }
 
 std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding) {
-  if (binding.op != OpId::kCount) return {info(binding.op).args};
+  if (binding.op != OpId::kCount) {
+    const OpInfo& op = info(binding.op);
+    std::vector<ArgInfo> args = op.args;
+    if (op.has(kCreation)) args.push_back({"requires_grad", ArgType::kBool, false, true, true, false, false});
+    if (takes_out(binding, op)) {
+      const bool one = op.results == 1;
+      args.push_back({"out", one ? ArgType::kTensor : ArgType::kTensorList, true, true, true, false, {}});
+    }
+    return {args};
+  }
   std::vector<std::vector<ArgInfo>> forms;
   if (!binding.composite) return forms;
   for (const Overload& overload : overloads().at(binding.composite)) forms.push_back(overload.schema);

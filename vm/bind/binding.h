@@ -68,7 +68,7 @@ struct Attribute {
 
 // All rows; built once. Every bound C function in Lua is `binding_entry` with upvalue 1 a light userdata Binding*.
 const std::vector<Binding>& bindings();
-// The schemas that its arguments may follow; none where no schema can say them.
+// The schemas that its arguments may follow, with the keywords beside an op's own; none where no schema can say them.
 std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding);
 const Binding* find_method(std::string_view name);
 const Attribute* find_attribute(std::string_view name);

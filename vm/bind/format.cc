@@ -168,6 +168,7 @@ std::string grad_fn_name(const Tensor& t) {
 }
 
 std::string format_tensor(const Tensor& t) {
+  if (t->storage && t->storage->freed) return "tensor(<freed>)";
   need_data("tostring", t);
   if (t->numel().hint == 0) return with_suffixes(std::string(kPrefix) + "[]", suffixes(t));
   Printer printer(t);

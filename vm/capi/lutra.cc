@@ -21,11 +21,9 @@ thread_local std::string open_error;
 
 // The message and, after the point where it was raised, the traceback. Other values than strings by their __tostring.
 int traceback(lua_State* L) {
+  lua_settop(L, 1);
   if (!lua_isstring(L, 1)) {
-    if (lua_isnoneornil(L, 1)) {
-      lua_settop(L, 0);
-      lua_pushliteral(L, "nil");
-    } else if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
+    if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
       lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
     }
     lua_replace(L, 1);

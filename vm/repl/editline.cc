@@ -106,8 +106,8 @@ class Editline : public LineReader {
     }
     api.el_source(el_, nullptr);
     for (int number : kDeadly) set_handler(number, give_terminal_back, int(SA_RESETHAND | SA_NODEFER));
-    set_handler(SIGWINCH, on_resize, 0);
-    set_handler(SIGCONT, on_resize, SA_RESTART);
+    set_handler(SIGWINCH, on_resize, SA_ONSTACK);
+    set_handler(SIGCONT, on_resize, SA_RESTART | SA_ONSTACK);
   }
   ~Editline() override {
     api.history_end(history_);

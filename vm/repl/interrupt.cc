@@ -1,8 +1,16 @@
 // SIGINT in, an error in Lua out. See interrupt.h.
+// Invariants:
+// 1. A press starts round 1, and until the prompt is back a timer starts another every kRound: the time that a program
+//    has to clean up after an error that it caught.
+// 2. Round n raises n errors in a row, so that each round gets out of one more pcall around what runs: a loop around a
+//    pcall is left in round 2, what it stands in cleans up undisturbed.
+// 3. Handlers have a stack of their own: generated kernels of libraries use the stack pointer as one more register, and
+//    a signal's frame would be written over their buffers.
 #include "vm/repl/interrupt.h"
 
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -15,13 +23,27 @@ namespace {
 
 lua_State* main_state = nullptr;
 pthread_t main_thread;
+timer_t timer;
+bool has_timer = false;
 volatile sig_atomic_t running = 0, presses = 0, at_prompt = 0;
+volatile sig_atomic_t rounds = 0, errors_left = 0, is_new_round = 0;
 
 constexpr int kPressesToDie = 3;
+constexpr long kRound = 100'000'000;  // nanoseconds
+
+void set_timer(long nanoseconds) {
+  const itimerspec time = {{0, nanoseconds}, {0, nanoseconds}};
+  if (has_timer) timer_settime(timer, 0, &time, nullptr);
+}
 
 void stop_hook(lua_State* L, lua_Debug*) {
-  lua_sethook(L, nullptr, 0, 0);
-  if (!interrupt_wanted.exchange(false)) return;  // a launch has raised it already
+  if (is_new_round) {
+    is_new_round = 0;
+    if (!interrupt_wanted.exchange(false)) errors_left = errors_left - 1;  // a launch has raised one already
+  }
+  if (errors_left <= 1) lua_sethook(L, nullptr, 0, 0);
+  if (errors_left <= 0) return;
+  errors_left = errors_left - 1;
   luaL_error(L, "interrupted!");
 }
 
@@ -36,11 +58,16 @@ void leave_traces() {
   raise(SIGPROF);
 }
 
-void on_interrupt(int) {
-  if (!pthread_equal(pthread_self(), main_thread)) {
-    pthread_kill(main_thread, SIGINT);
-    return;
-  }
+void start_round() {
+  rounds = rounds + 1;
+  errors_left = rounds;
+  is_new_round = 1;
+  interrupt_wanted = true;
+  lua_sethook(main_state, stop_hook, LUA_MASKCOUNT, 1);
+  leave_traces();
+}
+
+void press() {
   if (!running) {
     at_prompt = 1;
     return;
@@ -55,9 +82,19 @@ void on_interrupt(int) {
     const char text[] = "\nstill running; Control-C once more ends the session\n";
     if (write(2, text, sizeof text - 1) < 0) return;
   }
-  interrupt_wanted = true;
-  lua_sethook(main_state, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT, 1);
-  leave_traces();
+  start_round();
+  set_timer(kRound);
+}
+
+void on_interrupt(int, siginfo_t* info, void*) {
+  const bool is_timer = info->si_code == SI_TIMER;
+  if (!pthread_equal(pthread_self(), main_thread)) {
+    pthread_kill(main_thread, SIGINT);
+  } else if (!is_timer) {
+    press();
+  } else if (running && rounds > 0) {
+    start_round();
+  }
 }
 
 }  // namespace
@@ -66,21 +103,39 @@ void open_interrupts(lua_State* L) {
   main_state = L;
   main_thread = pthread_self();
   luaJIT_profile_start(L, "li1000000000", profiler_tick, nullptr);
+  static char stack[1 << 16];
+  stack_t other = {};
+  other.ss_sp = stack, other.ss_size = sizeof stack;
+  sigaltstack(&other, nullptr);
   struct sigaction action = {};
-  action.sa_handler = on_interrupt;  // no SA_RESTART: reading stops, too
+  action.sa_sigaction = on_interrupt;  // no SA_RESTART: reading stops, too
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
+  sigevent event = {};
+  event.sigev_notify = SIGEV_THREAD_ID;
+  event.sigev_signo = SIGINT;
+  event._sigev_un._tid = gettid();
+  has_timer = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0;
+}
+
+void forget_errors() {
+  errors_left = 0;
+  lua_sethook(main_state, nullptr, 0, 0);
 }
 
 RunScope::RunScope() {
   presses = 0;
+  rounds = 0;
   interrupt_wanted = false;
   running = 1;
 }
 
 RunScope::~RunScope() {
   running = 0;
-  lua_sethook(main_state, nullptr, 0, 0);
+  if (rounds > 0) set_timer(0);
+  rounds = 0;
+  forget_errors();
   interrupt_wanted = false;
 }
 

@@ -9,14 +9,17 @@ namespace lutra {
 // flag on every line, which Control-C sets; without it compiled loops could not be left.
 void open_interrupts(lua_State* L);
 
-// While one lives, Control-C raises "interrupted!" in Lua or at the next launch of a kernel; the third in a row ends
-// the process.
+// While one lives, Control-C raises "interrupted!" in Lua or at the next launch of a kernel, and again until the scope
+// ends: a program that catches errors and goes on ends, too. The third Control-C in a row ends the process.
 class RunScope {
  public:
   RunScope();
   ~RunScope();
   RunScope(const RunScope&) = delete;
 };
+
+// For who handles an error that leaves the program: no more are raised in a row with it.
+void forget_errors();
 
 // Whether Control-C came at the prompt since the last call.
 bool take_interrupt();

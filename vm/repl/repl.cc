@@ -94,32 +94,31 @@ Completion complete(lutra_State* S, int helpers, const std::string& text) {
   return out;
 }
 
-// -- chunks
+// -- inputs
 
-// Whether the message on the stack says that the chunk ends too early.
-bool incomplete(lua_State* L, int status) {
-  if (status != LUA_ERRSYNTAX) return false;
-  const std::string message = lua_tostring(L, -1);
-  constexpr char kEof[] = "'<eof>'";
-  return message.size() >= sizeof kEof - 1 &&
-         message.compare(message.size() - (sizeof kEof - 1), std::string::npos, kEof) == 0;
+// read(text): leaves the input's chunk, or the message of its syntax error, on the stack.
+enum class Input { kChunk, kWrong, kMore };
+Input read_chunk(lutra_State* S, int helpers, const std::string& text) {
+  lua_State* L = lutra_lua(S);
+  lua_getfield(L, helpers, "read");
+  lua_pushlstring(L, text.data(), text.size());
+  if (lutra_call(S, 1, 3) != LUTRA_OK) {
+    lua_pushstring(L, lutra_error(S));
+    return Input::kWrong;
+  }
+  const bool chunk = lua_isfunction(L, -3), more = lua_toboolean(L, -1);
+  lua_pop(L, 1);
+  lua_remove(L, chunk ? -1 : -2);
+  return chunk ? Input::kChunk : more ? Input::kMore : Input::kWrong;
 }
 
-int load(lua_State* L, const std::string& text) { return luaL_loadbuffer(L, text.data(), text.size(), "=stdin"); }
-
-// Pushes the chunk of a text, to be called with `show`, or a message. An expression is an argument of show and not
-// returned: a tail call would lose its line in errors.
-int load_input(lua_State* L, const std::string& text, bool* more) {
-  const bool marked = !text.empty() && text[0] == '=';
-  const std::string expression = marked ? text.substr(1) : text;
-  int status = load(L, "return " + expression + "\n");
-  const bool open_expression = incomplete(L, status);
-  lua_pop(L, 1);
-  *more = false;
-  if (status == 0) return load(L, "local _show = ...; _show(" + expression + "\n)");
-  status = load(L, expression);
-  *more = status != 0 && (incomplete(L, status) || open_expression);
-  return status;
+// The handler of a program's errors; upvalue 1: the helpers' on_error.
+int on_error(lua_State* L) {
+  forget_errors();
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, 1, 1);
+  return 1;
 }
 
 bool blank(const std::string& text) { return text.find_first_not_of(" \t\n") == std::string::npos; }
@@ -144,23 +143,19 @@ class Repl {
 
   void loop() {
     const int top = lua_gettop(L_);
-    for (;;) {
-      std::string text;
-      int status = 0;
-      if (!read_input(&text, &status)) break;
-      if (!blank(text)) {
-        if (edited_) remember(text);
-        status == 0 ? run(text) : report(lua_tostring(L_, -1));
-      }
-      lua_settop(L_, top);
+    std::string text;
+    for (Input input = Input::kWrong; read_input(&text, &input); lua_settop(L_, top)) {
+      if (blank(text)) continue;
+      if (edited_) remember(text);
+      input == Input::kChunk ? run(text) : report(lua_tostring(L_, -1));
     }
     end_line();
     if (isatty(1) || !edited_) std::fputs("\n", stdout);
   }
 
  private:
-  // Pushes the chunk of one input, or a message with a status. False at the end of the input.
-  bool read_input(std::string* text, int* status) {
+  // Leaves the chunk of one input, or a message, on the stack. False at the end of the inputs.
+  bool read_input(std::string* text, Input* input) {
     pending_.clear();
     for (;;) {
       end_line();
@@ -171,10 +166,9 @@ class Repl {
         case LineReader::kLine: break;
       }
       *text = pending_ + line;
-      bool more = false;
       if (blank(*text)) return true;
-      *status = load_input(L_, *text, &more);
-      if (!more) return true;
+      *input = read_chunk(S_, helpers_, *text);
+      if (*input != Input::kMore) return true;
       lua_pop(L_, 1);
       pending_ = *text + "\n";
     }
@@ -187,22 +181,30 @@ class Repl {
     history_.append(text);
   }
 
+  // Runs the chunk at the top of the stack.
   void run(const std::string& text) {
-    lua_getfield(L_, helpers_, "show");
-    int code;
+    lua_getfield(L_, helpers_, "on_error");
+    lua_pushcclosure(L_, on_error, 1);
+    lua_getfield(L_, helpers_, "run");
+    lua_pushvalue(L_, -3);
+    int status;
     {
+      // Nothing of Lua runs in here after the program: Control-C may still raise its errors.
       const RunScope scope;
-      code = lutra_call(S_, 1, 0);
+      status = lua_pcall(L_, 1, 0, -3);
     }
+    if (status != 0) return report(lua_isstring(L_, -1) ? lua_tostring(L_, -1) : "error in error handling");
     end_line();
-    if (code != LUTRA_OK) report(lutra_error(S_));
-    if (code == LUTRA_OK && !told_locals_ && is_lone_local(text)) {
+    if (!told_locals_ && is_lone_local(text)) {
       told_locals_ = true;
       std::puts("(a local ends with its line; without 'local' it is a global and stays)");
     }
   }
 
-  static void report(const char* text) { std::fprintf(stderr, "%s\n", text); }
+  static void report(const char* text) {
+    end_line();
+    std::fprintf(stderr, "%s\n", text);
+  }
 
   lutra_State* S_;
   lua_State* L_;

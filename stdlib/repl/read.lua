@@ -1,0 +1,60 @@
+-- read(text): an input of the prompt in; out its chunk, or nil, the message of its syntax error, and whether more lines may mend it. The
+-- chunk is called with `show`: an expression is an argument of show and not returned, as a tail call would lose its line in errors.
+
+local MOST_LINES = 1000 -- of a paste that is looked at line by line
+
+local function load(text) return loadstring(text, "=stdin") end
+
+local function ends_early(message) return message:sub(-7) == "'<eof>'" end
+
+local function is_expression(text) return load("return " .. text .. "\n") ~= nil end
+
+local PREFIX = "local _show = ...; "
+
+-- Whether a line goes on with what stands before it, as in chains of methods.
+local function continues(line)
+  return line and (line:find("^%s*[%.:,%+%-%*/%%%^<>=~%)%]}]") or line:find("^%s*and%f[^%w_]") or line:find("^%s*or%f[^%w_]"))
+end
+
+-- The first lines from `first` on that are an expression or a statement by themselves: their text, the last one, whether they are an
+-- expression. Without any: nil, whether they only end too early.
+local function stretch(lines, first)
+  for last = first, #lines do
+    local text = table.concat(lines, "\n", first, last)
+    if not (continues(lines[last + 1]) and not lines[last + 1]:find("^%s*%-%-")) then
+      if is_expression(text) then return text, last, true end
+      if load(text) then return text, last, false end
+    end
+  end
+  local _, message = load(table.concat(lines, "\n", first))
+  return nil, ends_early(message)
+end
+
+-- Lines that as a whole are no chunk since some are expressions, as in a session that is pasted: each expression is shown. Lines stay where
+-- they are, for errors.
+local function session(text)
+  local lines, parts, first, closing = {}, {}, 1, ""
+  for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
+  if #lines == 1 or #lines > MOST_LINES then return nil, false end
+  while first <= #lines do
+    local part, last, expression = stretch(lines, first)
+    if not part then return nil, last end
+    parts[#parts + 1] = closing .. (expression and "_show(" .. part or part)
+    closing, first = expression and "); " or "", last + 1 -- on the next line, after a comment's end
+  end
+  return load(PREFIX .. table.concat(parts, "\n") .. "\n" .. closing), false
+end
+
+return function(text)
+  local expression = text:match("^=(.*)$") or text
+  local chunk, problem = load("return " .. expression .. "\n")
+  if chunk then return load(PREFIX .. "_show(" .. expression .. "\n)") end
+  if expression ~= text then return nil, problem, ends_early(problem) end
+  local message
+  chunk, message = load(text)
+  if chunk then return chunk end
+  if ends_early(message) or ends_early(problem) then return nil, message, true end
+  local early
+  chunk, early = session(text)
+  return chunk, message, early
+end
