@@ -13,6 +13,13 @@ std::span<const ExternKernel>& table_of(DeviceType type) {
 
 DType dtype_of(const ExternCall& call) { return call.in.empty() ? call.out[0].dtype : call.in[0].dtype; }
 
+const ExternKernel* pick(const ExternCall& call) {
+  for (const ExternKernel& k : table_of(call.device.type)) {
+    if (k.op == call.op && k.supports(dtype_of(call)) && (!k.takes || k.takes(call))) return &k;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void set_extern_table(DeviceType type, std::span<const ExternKernel> table) { table_of(type) = table; }
@@ -24,10 +31,13 @@ bool extern_supports(OpId op, DType dtype, DeviceType device) {
   return false;
 }
 
+const char* extern_candidate(const ExternCall& call) {
+  const ExternKernel* k = pick(call);
+  return k ? k->name : nullptr;
+}
+
 void run_extern(const ExternCall& call) {
-  for (const ExternKernel& k : table_of(call.device.type)) {
-    if (k.op == call.op && k.supports(dtype_of(call)) && (!k.takes || k.takes(call))) return k.run(call);
-  }
+  if (const ExternKernel* k = pick(call)) return k->run(call);
   fail(name(call.op), ": not implemented for ", name(dtype_of(call)), " on ", to_string(call.device));
 }
 

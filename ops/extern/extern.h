@@ -59,6 +59,9 @@ void set_extern_table(DeviceType type, std::span<const ExternKernel> table);
 // Whether some candidate of op supports dtype. The first question may open a library, and says on standard error why it
 // cannot.
 bool extern_supports(OpId op, DType dtype, DeviceType device);
+// The name of the candidate that run_extern picks, null where none takes the call. "host" on a GPU: it waits for the
+// device, so it cannot be part of a recording.
+const char* extern_candidate(const ExternCall& call);
 // Runs the first candidate that takes the call; an error where none does.
 void run_extern(const ExternCall& call);
 

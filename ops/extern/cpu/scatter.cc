@@ -15,54 +15,16 @@
 #include "ops/extern/cpu/elements.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/strided.h"
-#include "ops/meta/index_place.h"
+#include "ops/extern/scatter_walk.h"
 
 namespace lutra {
 namespace {
 
-enum class Mode { kSet, kAdd, kMul, kMax, kMin };
+using Walk = ScatterWalk;
+using Mode = ScatterMode;
 
 constexpr int64_t kBlock = 256;           // positions that are resolved at a time
 constexpr int64_t kParallelWork = 32768;  // elements below which threads cost more than they bring
-
-struct IndexOperand {
-  const ExternView* view;
-  int64_t strides[kExternDims] = {};  // by position dim
-  int64_t size = 0, stride = 0;       // of the dim it indexes, in the result
-  int64_t dim = 0;                    // for messages
-};
-
-struct Walk {
-  std::string_view op;
-  bool wraps = false;  // negative positions count from the end
-  int dims = 0;        // of positions
-  int64_t sizes[kExternDims], dst[kExternDims] = {}, src[kExternDims] = {};
-  std::vector<IndexOperand> indices;
-  int slice_dims = 0;
-  int64_t slice_sizes[kExternDims], slice_dst[kExternDims], slice_src[kExternDims];
-  // A position dim along which elements never meet, -1: none.
-  int apart = -1;
-
-  int64_t positions() const {
-    int64_t n = 1;
-    for (int d = 0; d < dims; d++) n *= sizes[d];
-    return n;
-  }
-  int64_t slice() const {
-    int64_t n = 1;
-    for (int d = 0; d < slice_dims; d++) n *= slice_sizes[d];
-    return n;
-  }
-  void add_position(int64_t size, int64_t dst_stride, int64_t src_stride) {
-    sizes[dims] = size, dst[dims] = dst_stride, src[dims] = src_stride;
-    dims++;
-  }
-  void add_slice(int64_t size, int64_t dst_stride, int64_t src_stride) {
-    if (size == 1) return;
-    slice_sizes[slice_dims] = size, slice_dst[slice_dims] = dst_stride, slice_src[slice_dims] = src_stride;
-    slice_dims++;
-  }
-};
 
 int64_t load_index(const ExternView& v, int64_t at) {
   return v.dtype == DType::kInt64 ? static_cast<const int64_t*>(v.data)[at] : static_cast<const int32_t*>(v.data)[at];
@@ -341,22 +303,8 @@ void divide_by_counts(const Walk& w, const ExternView& out, bool include_self) {
   });
 }
 
-struct Reduction {
-  Mode mode;
-  bool mean = false;
-};
-
-Reduction reduction_of(std::string_view reduce) {
-  if (reduce == "sum" || reduce == "add") return {Mode::kAdd};
-  if (reduce == "prod" || reduce == "multiply") return {Mode::kMul};
-  if (reduce == "mean") return {Mode::kAdd, true};
-  if (reduce == "amax") return {Mode::kMax};
-  if (reduce == "amin") return {Mode::kMin};
-  return {Mode::kSet};
-}
-
 // The input brought into the result, then the walk. Without include_self what is reduced into starts anew.
-void scatter(const Walk& w, const ExternCall& call, const ExternView& source, Reduction r, bool include_self) {
+void scatter(const Walk& w, const ExternCall& call, const ExternView& source, ScatterReduction r, bool include_self) {
   const ExternView& out = call.out[0];
   check_indices(w);
   if (out.data != call.in[0].data) copy_elements(call.in[0], out, call.parallel);
@@ -369,86 +317,6 @@ void scatter(const Walk& w, const ExternCall& call, const ExternView& source, Re
     run_mode<T>(w, r.mode, to, static_cast<const T*>(source.data), call.parallel);
     if (r.mean) divide_by_counts<T>(w, out, include_self);
   });
-}
-
-// -- walks
-
-// A 0-dim tensor counts as one of shape {1}.
-int64_t size_at(const ExternView& v, int d) { return v.dim ? v.sizes[d] : 1; }
-int64_t stride_at(const ExternView& v, int d) { return v.dim ? v.strides[d] : 0; }
-int wrap(int64_t dim, const ExternView& v) { return int(dim < 0 ? dim + std::max(v.dim, 1) : dim); }
-
-// An index of the result's rank: the element at a place goes to the same place, save along dim.
-Walk elementwise_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index,
-                      const ExternView& src) {
-  Walk w;
-  w.op = op;
-  const int at = wrap(dim, out);
-  IndexOperand operand{&index};
-  operand.size = size_at(out, at), operand.stride = stride_at(out, at), operand.dim = at;
-  for (int d = 0; d < index.dim; d++) {
-    operand.strides[d] = index.strides[d];
-    const bool fits = index.dim == std::max(out.dim, 1);  // an empty index may have any rank
-    w.add_position(index.sizes[d], d == at || !fits ? 0 : stride_at(out, d), d < src.dim ? src.strides[d] : 0);
-    if (d != at && index.sizes[d] > 1 && w.apart < 0) w.apart = d;
-  }
-  w.indices.push_back(operand);
-  return w;
-}
-
-// A vector of positions along dim; src has the result's shape but there.
-Walk slice_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index, const ExternView& src) {
-  Walk w;
-  w.op = op;
-  const int at = wrap(dim, out);
-  IndexOperand operand{&index};
-  operand.size = size_at(out, at), operand.stride = stride_at(out, at), operand.dim = at;
-  operand.strides[0] = stride_at(index, 0);
-  w.indices.push_back(operand);
-  w.add_position(size_at(index, 0), 0, src.dim ? src.strides[at] : 0);
-  for (int d = 0; d < out.dim; d++) {
-    if (d != at) w.add_slice(out.sizes[d], out.strides[d], src.dim ? src.strides[d] : 0);
-  }
-  return w;
-}
-
-// Several indices that broadcast together; values broadcast to the indexing result.
-Walk put_walk(const ExternCall& call) {
-  const ExternView &out = call.out[0], &values = call.in[call.in.size() - 1];
-  const size_t count = call.in.size() - 2;
-  Walk w;
-  w.op = call.strings[0];
-  w.wraps = true;
-  int places = 0;
-  for (size_t k = 0; k < count; k++) places = std::max(places, int(call.in[1 + k].dim));
-  int64_t place_sizes[kExternDims];
-  std::fill(place_sizes, place_sizes + kExternDims, 1);
-  for (size_t k = 0; k < count; k++) {
-    const ExternView& index = call.in[1 + k];
-    IndexOperand operand{&index};
-    operand.dim = call.ints[k];
-    operand.size = out.sizes[operand.dim], operand.stride = out.strides[operand.dim];
-    for (int d = 0; d < index.dim; d++) {
-      const int at = places - index.dim + d;
-      if (index.sizes[d] != 1) place_sizes[at] = index.sizes[d], operand.strides[at] = index.strides[d];
-    }
-    w.indices.push_back(operand);
-  }
-  const int rank = out.dim - int(count) + places;
-  const auto first = int(index_place(
-      count, [&](size_t k) { return call.ints[k]; }, [&](size_t k) { return call.in[1 + k].dim; }));
-  const auto value_stride = [&](int d) {
-    const int at = d - (rank - values.dim);
-    return at < 0 || values.sizes[at] == 1 ? 0 : values.strides[at];
-  };
-  for (int d = 0; d < places; d++) w.add_position(place_sizes[d], 0, value_stride(first + d));
-  int other = 0;
-  for (int d = 0; d < out.dim; d++) {
-    if (std::find(call.ints.begin(), call.ints.begin() + long(count), d) != call.ints.begin() + long(count)) continue;
-    if (other == first) other += places;
-    w.add_slice(out.sizes[d], out.strides[d], value_stride(other++));
-  }
-  return w;
 }
 
 // A number in the place of a source.
@@ -475,7 +343,7 @@ Constant constant_of(const ExternView& v, DType dtype) {
 
 void run_index_put(const ExternCall& call) {
   const bool accumulate = call.ints.back() != 0;
-  scatter(put_walk(call), call, call.in.back(), {accumulate ? Mode::kAdd : Mode::kSet}, true);
+  scatter(index_put_walk(call), call, call.in.back(), {accumulate ? Mode::kAdd : Mode::kSet}, true);
 }
 
 void run_index_add(const ExternCall& call) {
@@ -505,7 +373,7 @@ void run_index_fill(const ExternCall& call) {
 
 void run_index_reduce(const ExternCall& call) {
   const Walk w = slice_walk("index_reduce", call.out[0], call.ints[0], call.in[1], call.in[2]);
-  scatter(w, call, call.in[2], reduction_of(call.strings[0]), call.ints[1] != 0);
+  scatter(w, call, call.in[2], scatter_reduction(call.strings[0]), call.ints[1] != 0);
 }
 
 void run_scatter(const ExternCall& call) {
@@ -513,7 +381,7 @@ void run_scatter(const ExternCall& call) {
   const Constant value(tensor ? 0 : call.scalars[0], call.out[0].dtype);
   const ExternView& src = tensor ? call.in[2] : value.view;
   const Walk w = elementwise_walk("scatter", call.out[0], call.ints[0], call.in[1], src);
-  scatter(w, call, src, reduction_of(call.strings[0]), true);
+  scatter(w, call, src, scatter_reduction(call.strings[0]), true);
 }
 
 void run_scatter_add(const ExternCall& call) {
@@ -523,7 +391,7 @@ void run_scatter_add(const ExternCall& call) {
 
 void run_scatter_reduce(const ExternCall& call) {
   const Walk w = elementwise_walk("scatter_reduce", call.out[0], call.ints[0], call.in[1], call.in[2]);
-  scatter(w, call, call.in[2], reduction_of(call.strings[0]), call.ints[1] != 0);
+  scatter(w, call, call.in[2], scatter_reduction(call.strings[0]), call.ints[1] != 0);
 }
 
 // Rows of the gradient summed into rows of zeros; those of padding_idx are left out, and with scale_grad_by_freq each
@@ -531,17 +399,7 @@ void run_scatter_reduce(const ExternCall& call) {
 void run_embedding_backward(const ExternCall& call) {
   const ExternView &g = call.in[0], &index = call.in[1], &out = call.out[0];
   const int64_t pad = call.ints[1];
-  Walk w;
-  w.op = "embedding";
-  IndexOperand operand{&index};
-  operand.size = out.sizes[0], operand.stride = out.strides[0];
-  for (int d = 0; d < index.dim; d++) {
-    operand.strides[d] = index.strides[d];
-    w.add_position(index.sizes[d], 0, g.strides[d]);
-  }
-  w.indices.push_back(operand);
-  w.slice_dims = 1;
-  w.slice_sizes[0] = out.sizes[1], w.slice_dst[0] = out.strides[1], w.slice_src[0] = g.strides[g.dim - 1];
+  const Walk w = embedding_walk(call);
   check_indices(w);
   with_element_type(out.dtype, [&]<class T>() {
     T* to = static_cast<T*>(out.data);
