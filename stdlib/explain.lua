@@ -12,6 +12,12 @@ local function place(f)
   return string.format("function at %s:%d", info.short_src, info.linedefined)
 end
 
+-- The script's part of the stack.
+local function traceback(e)
+  local text = debug.traceback(tostring(e), 2)
+  return text:match("^(.*)\n\t%[C%]: in function 'xpcall'\n") or text
+end
+
 -- Runs chunk(...), remembers what it gives to lt.compile and lt.patch, and calls done(compiled, ok, message) in the end: also when the
 -- script leaves by os.exit.
 local function run(chunk, done, ...)
@@ -31,7 +37,7 @@ local function run(chunk, done, ...)
     exit(...)
   end
   lt.compile, lt.patch = remember(compile), remember(patch)
-  local ok, message = xpcall(chunk, debug.traceback, ...)
+  local ok, message = xpcall(chunk, traceback, ...)
   restore()
   done(compiled, ok, message)
   if not ok then error(message, 0) end
@@ -228,7 +234,7 @@ end
 ffi.cdef [[int lutra_explain_dup(int) __asm__("dup"); int lutra_explain_dup2(int, int) __asm__("dup2");]]
 
 return function(as_json, path, ...)
-  local chunk, problem = loadfile(path)
+  local chunk, problem = loadfile(path ~= "-" and path or nil)
   if not chunk then error(problem, 0) end
   local before = rawget(_G, "arg") or {}
   _G.arg = {[-1] = before[-1], [0] = path, ...}

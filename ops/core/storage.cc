@@ -154,7 +154,9 @@ namespace {
 const DeviceMemory* cuda_memory = nullptr;
 
 const DeviceMemory& memory_of(Device device) {
-  if (!cuda_memory) fail("device '", to_string(device), "' is not available");
+  if (!cuda_memory) {
+    fail("device '", to_string(device), "' is not available: this build of Lutra computes on the CPU only");
+  }
   return *cuda_memory;
 }
 

@@ -74,8 +74,8 @@ test("a failing script", function()
   equal(code, 1) truthy(err:find("^lutra: plain\n"))
   _, err, code = run("-e 'x = = 1'")
   equal(code, 1) truthy(err:find("^lutra: %(command line%):1:"))
-  _, err, code = run("nosuch.lua")
-  equal(code, 1) truthy(err:find("nosuch.lua", 1, true))
+  _, err, code = run("-e 'error()'")
+  equal(code, 1) truthy(err:find("^lutra: %(error object is a nil value%)\n"))
 end)
 
 test("os.exit gives the code", function()
@@ -90,10 +90,42 @@ test("options of luajit", function()
   equal(run("-l string -e 'print(2)'"), "2\n")
   equal(run("-E -e 'print(3)'"), "3\n")
   equal(run("-e 'print(4)' -"), "4\n")
-  local _, err, code = run("-x")
-  equal(code, 1) truthy(err:find("unrecognized or incomplete option '-x'", 1, true))
-  _, err, code = run("-e")
-  equal(code, 1)
+  equal(select(3, run("-j nosuch")), 2)
+  equal(select(3, run("-Onosuch")), 2)
+end)
+
+-- One line on standard error, without a traceback.
+local function refused(arguments, code, wanted)
+  local out, err, got = run(arguments)
+  equal(out, "")
+  equal(got, code)
+  truthy(err:find("^lutra: [^\n]+\n$"), err)
+  truthy(err:find(wanted, 1, true), err)
+end
+
+test("wrong usage is told in one line, and exits with 2", function()
+  refused("-x", 2, "unrecognized or incomplete option '-x'")
+  refused("--foo", 2, "unrecognized or incomplete option '--foo'")
+  refused("-e", 2, "'-e'")
+  refused("--device", 2, "'--device'")
+  refused("--device nowhere -e ''", 2, "device 'nowhere' is unknown")
+  refused("explain", 2, "explain: a script is needed")
+  refused("explain --foo", 2, "explain: unrecognized option '--foo'")
+  refused("explain --json", 2, "explain: a script is needed")
+  refused("tune", 2, "usage: lutra tune --limits")
+  refused("tune --foo", 2, "usage: lutra tune --limits")
+  refused("nosuch.lua", 1, "nosuch.lua")
+  refused("explain nosuch.lua", 1, "nosuch.lua")
+end)
+
+test("a wrong environment is wrong usage", function()
+  local before = program
+  for variable, wanted in pairs {["LUTRA_ISA=sse"] = "LUTRA_ISA: isa must be one of", ["LUTRA_LOGS=foo"] = "known: graph_breaks, guards",
+                                 ["LUTRA_NUM_THREADS=many"] = "LUTRA_NUM_THREADS: num_threads must be a number"} do
+    program = variable .. " " .. before
+    refused("-e ''", 2, wanted)
+  end
+  program = before
 end)
 
 test("the REPL: expressions, continuation, errors keep the session", function()
@@ -116,23 +148,21 @@ test("explain runs the script and reports", function()
   equal(out, "6\ta\n") equal(code, 0)
   truthy(err:find("function at " .. name .. ":1", 1, true), err)
   truthy(err:find("1 frames captured of 1, 1 graphs", 1, true), err)
-  _, err, code = run("explain")
-  equal(code, 1) truthy(err:find("explain: a script is needed", 1, true))
-  _, err, code = run("explain nosuch.lua")
-  equal(code, 1) truthy(err:find("nosuch.lua", 1, true))
+  name = script("local function f() error({}) end\nf()")
+  out, err, code = run("explain " .. name)
+  os.remove(name)
+  equal(code, 1)
+  local _, tracebacks = err:gsub("stack traceback:", "")
+  equal(tracebacks, 1)
+  truthy(err:find("lutra: table: ", 1, true) and not err:find("explain.lua", 1, true), err)
 end)
 
 test("devices", function()
   equal(run("--device cpu -e 'print(lt.zeros(1).device)'"), "cpu\n")
-  local _, err, code = run("--device nowhere -e ''")
-  equal(code, 1) truthy(err:find("nowhere", 1, true))
 end)
 
 test("LUTRA_LOGS and configuration from the environment", function()
-  local saved = program
-  program = "LUTRA_LOGS=nope " .. saved
-  local _, err, code = run("-e ''")
-  equal(code, 1) truthy(err:find("LUTRA_LOGS: unknown name 'nope' (known: graph_breaks, guards", 1, true))
+  local saved, _, err, code = program, nil, nil, nil
   program = "LUTRA_LOGS=dce,joint " .. saved
   _, err, code = run("-e 'local w = lt.ones(2, {requires_grad = true}) lt.compile(function(x) return (x * w):sum() end)(w):backward()'")
   equal(code, 0) truthy(err:find("[dce] graph {", 1, true)) truthy(select(2, err:gsub("%[joint%] graph {", "")) == 2)
@@ -141,9 +171,6 @@ test("LUTRA_LOGS and configuration from the environment", function()
   equal(code, 0) truthy(err:find("recompiles", 1, true))
   program = "LUTRA_RECOMPILE_LIMIT=3 " .. saved
   equal(run("-e 'print(lt.config.recompile_limit)'"), "3\n")
-  program = "LUTRA_ISA=sse " .. saved
-  _, err, code = run("-e ''")
-  equal(code, 1) truthy(err:find("config: isa must be one of", 1, true))
   program = saved
 end)
 

@@ -156,7 +156,9 @@ extern "C" lutra_State* lutra_open(const lutra_Options* given) {
   }
   lua_pushcfunction(S->L, open_all);
   lua_pushlightuserdata(S->L, &options);
-  if (call(S.get(), 1, 0) == LUTRA_OK) return S.release();
+  const int status = lua_pcall(S->L, 1, 0, 0);  // an option or a variable is wrong: a traceback would say nothing
+  if (status == 0) return S.release();
+  take_error(S.get(), status);
   open_error = S->error;
   if (S->owned) lua_close(S->L);
   return nullptr;

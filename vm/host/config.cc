@@ -127,7 +127,13 @@ void load_environment(Config& config) {
   for (const Row& row : kRows) {
     std::string variable = "LUTRA_";
     for (const char* p = row.name; *p; ++p) variable += char(std::toupper(*p));
-    if (const char* text = std::getenv(variable.c_str()); text && *text) set_from_text(config, row, text);
+    const char* text = std::getenv(variable.c_str());
+    if (!text || !*text) continue;
+    try {
+      set_from_text(config, row, text);
+    } catch (const Error& e) {
+      fail(variable, std::string(e.what()).substr(std::strlen("config")));
+    }
   }
   apply(config);
 }

@@ -1,5 +1,5 @@
 // The `lutra` executable: options, scripts, standard input and the REPL, as a client of lutra.h. Options are luajit's,
-// and those of kHelp beside them.
+// and those of kHelp beside them. Errors are "lutra: message" on standard error.
 #include <unistd.h>
 
 #include <cstdio>
@@ -25,15 +25,20 @@ const char kHelp[] =
     "  -E         ignore environment variables\n"
     "  -j cmd     LuaJIT control (-joff, -jv)   -O[opt]   its optimiser (-O3)\n"
     "  --auto     compile every hot frame that runs tensor ops\n"
-    "  --device D make tensors on D by default (cpu, cuda:0)\n"
+    "  --device D make tensors on D by default (cpu, cuda, cuda:0)\n"
     "  --version  --help\n"
     "  --         stop handling options         -         execute standard input\n"
     "Without a script: the REPL, or standard input where that is no terminal.\n"
-    "LUTRA_LOGS=help lists what can be logged.\n";
+    "Exit codes: 1 where a script fails, 2 where options or the environment are wrong.\n"
+    "Environment: LUTRA_LOGS=NAME,... logs stages to standard error (help lists them);\n"
+    "LUTRA_<NAME> sets lt.config.<name>: LUTRA_NUM_THREADS, LUTRA_ISA, LUTRA_CACHE_DIR,\n"
+    "LUTRA_DETERMINISTIC, LUTRA_PROFIT, LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS.\n";
+
+constexpr int kFailed = 1, kWrongUsage = 2;
 
 int usage_error(const std::string& message) {
-  std::fprintf(stderr, "lutra: %s\n%s", message.c_str(), kHelp);
-  return 1;
+  std::fprintf(stderr, "lutra: %s (lutra --help lists the options)\n", message.c_str());
+  return kWrongUsage;
 }
 
 struct Step {
@@ -100,6 +105,25 @@ bool read_short(int argc, char** argv, int& i, Options& out) {
   return true;
 }
 
+// What follows "explain" or "tune"; i is the index of the first.
+void read_command(int argc, char** argv, int& i, Options& out) {
+  if (out.tune) {
+    if (i + 1 != argc || std::strcmp(argv[i], "--limits") != 0) out.error = "tune: usage: lutra tune --limits";
+    return;
+  }
+  for (; i < argc && argv[i][0] == '-' && argv[i][1]; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) {
+      out.json = true;
+    } else if (std::strcmp(argv[i], "--help") == 0) {
+      out.help = true;
+    } else {
+      out.error = std::string("explain: unrecognized option '") + argv[i] + "'";
+      return;
+    }
+  }
+  if (i >= argc && !out.help) out.error = "explain: a script is needed";
+}
+
 Options read_options(int argc, char** argv) {
   Options out;
   int i = 1;
@@ -114,70 +138,77 @@ Options read_options(int argc, char** argv) {
       return out;
     }
   }
-  if (i < argc && std::strcmp(argv[i], "explain") == 0 && access("explain", F_OK) != 0) {
-    out.explain = true;
-    if (++i < argc && std::strcmp(argv[i], "--json") == 0) out.json = true, ++i;
-    if (i >= argc) out.error = "explain: a script is needed";
-  } else if (i < argc && std::strcmp(argv[i], "tune") == 0 && access("tune", F_OK) != 0) {
-    out.tune = true;
-    if (++i >= argc) out.error = "tune: --limits is what can be tuned";
-  }
+  // A file of a command's name is a script.
+  out.explain = i < argc && std::strcmp(argv[i], "explain") == 0 && access("explain", F_OK) != 0;
+  out.tune = i < argc && std::strcmp(argv[i], "tune") == 0 && access("tune", F_OK) != 0;
+  if (out.explain || out.tune) read_command(argc, argv, ++i, out);
   out.script = i;
   return out;
 }
 
 // -- what the options do, written in Lua: each chunk is called with the option's text
 
-const char* chunk_of(char kind) {
-  switch (kind) {
-    case 'l': return "require(...)";
-    case 'j':
-      return "local cmd, args = (...):match('^([^=]*)=?(.*)$')\n"
-             "local f = require('jit')[cmd]\n"
-             "if type(f) == 'function' then return f() end\n"
-             "local ok, m = pcall(require, 'jit.' .. cmd)\n"
-             "if not ok then error('unknown LuaJIT command or jit.* modules not installed: ' .. cmd, 0) end\n"
-             "local list = {}\n"
-             "for a in args:gmatch('[^,]+') do list[#list + 1] = a end\n"
-             "return m.start(unpack(list))";
-    case 'O':
-      return "local list = {}\n"
-             "for a in (...):gmatch('[^,]+') do list[#list + 1] = a end\n"
-             "return require('jit.opt').start(unpack(list))";
-    default: return "";
-  }
+const char kLuaJitControl[] =
+    "local cmd, args = (...):match('^([^=]*)=?(.*)$')\n"
+    "local f = require('jit')[cmd]\n"
+    "if type(f) == 'function' then return f() end\n"
+    "local ok, m = pcall(require, 'jit.' .. cmd)\n"
+    "if not ok then error('unknown LuaJIT command or jit.* modules not installed: ' .. cmd, 0) end\n"
+    "local list = {}\n"
+    "for a in args:gmatch('[^,]+') do list[#list + 1] = a end\n"
+    "return m.start(unpack(list))";
+const char kOptimiser[] =
+    "local list = {}\n"
+    "for a in (...):gmatch('[^,]+') do list[#list + 1] = a end\n"
+    "return require('jit.opt').start(unpack(list))";
+const char kAuto[] = "require('lutra').auto(true)";
+const char kCommand[] = "return require('lutra')._native.use(...)";
+
+int report(const char* message, int status) {
+  std::fprintf(stderr, "lutra: %s\n", message);
+  return status;
 }
 
-int report(const lutra_State* S, int code) {
-  if (code != LUTRA_OK) std::fprintf(stderr, "lutra: %s\n", lutra_error(S));
-  return code;
+// What a script raised, with its traceback.
+int report_script(const lutra_State* S, int code) { return code == LUTRA_OK ? 0 : report(lutra_error(S), kFailed); }
+
+// Calls the function beneath nargs arguments. Its error is told as it is: where in this program it was raised says
+// nothing to users. 0 or `status`.
+int call_plain(lua_State* L, int nargs, int nresults, int status) {
+  if (lua_pcall(L, nargs, nresults, 0) == 0) return 0;
+  const char* message = lua_tostring(L, -1);
+  return report(message ? message : "unknown error", status);
 }
 
 // Runs chunk(text).
-int run_chunk(lutra_State* S, const char* chunk, const std::string& text) {
-  lua_State* L = lutra_lua(S);
+int run_chunk(lua_State* L, const char* chunk, const std::string& text) {
   luaL_loadbuffer(L, chunk, std::strlen(chunk), "=lutra");
   lua_pushlstring(L, text.data(), text.size());
-  return lutra_call(S, 1, 0);
+  return call_plain(L, 1, 0, kWrongUsage);
 }
 
 int run_step(lutra_State* S, const Step& step) {
-  if (step.kind == 'e') return lutra_do_string(S, step.text.c_str(), "=(command line)");
-  // -O alone is -O3.
-  const std::string text = step.kind == 'O' && step.text.empty() ? "3" : step.text;
-  return run_chunk(S, chunk_of(step.kind), text);
+  lua_State* L = lutra_lua(S);
+  switch (step.kind) {
+    case 'e': return report_script(S, lutra_do_string(S, step.text.c_str(), "=(command line)"));
+    case 'j': return run_chunk(L, kLuaJitControl, step.text);
+    case 'O': return run_chunk(L, kOptimiser, step.text.empty() ? "3" : step.text);  // -O alone is -O3
+    default:                                                                         // 'l'
+      lua_getglobal(L, "require");
+      lua_pushlstring(L, step.text.data(), step.text.size());
+      return call_plain(L, 1, 0, kFailed);
+  }
 }
 
 // Commands are written in Lua: stdlib/explain.lua, stdlib/tune.lua.
-int run_command(lutra_State* S, const Options& options, int argc, char** argv) {
-  lua_State* L = lutra_lua(S);
-  static const char explain[] = "return require('lutra')._native.use 'explain'(...)";
-  static const char tune[] = "return require('lutra')._native.use 'tune'(...)";
-  const char* chunk = options.explain ? explain : tune;
-  luaL_loadbuffer(L, chunk, std::strlen(chunk), "=lutra");
+int run_command(lua_State* L, const Options& options, int argc, char** argv) {
+  const int top = lua_gettop(L);
+  luaL_loadbuffer(L, kCommand, sizeof kCommand - 1, "=lutra");
+  lua_pushstring(L, options.explain ? "explain" : "tune");
+  if (const int status = call_plain(L, 1, 1, kFailed)) return status;
   if (options.explain) lua_pushboolean(L, options.json);
   for (int i = options.script; i < argc; ++i) lua_pushstring(L, argv[i]);
-  return lutra_call(S, argc - options.script + (options.explain ? 1 : 0), 0);
+  return call_plain(L, lua_gettop(L) - top - 1, 0, kFailed);
 }
 
 // arg[-1] and below: the program and its options, as luajit has them.
@@ -192,25 +223,21 @@ void set_arguments(lutra_State* S, char** argv, int script) {
 }
 
 int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
-  if (options.auto_compile) {
-    const int code = run_chunk(S, "require('lutra').auto(true)", "");
-    if (report(S, code)) return 1;
-  }
+  lua_State* L = lutra_lua(S);
+  if (options.auto_compile && run_chunk(L, kAuto, "")) return kFailed;
   for (const Step& step : options.steps) {
-    if (report(S, run_step(S, step))) return 1;
+    if (const int status = run_step(S, step)) return status;
   }
+  if (options.explain || options.tune) return run_command(L, options, argc, argv);
   const bool given = options.script < argc, dash = given && std::strcmp(argv[options.script], "-") == 0;
-  if (options.explain || options.tune) return report(S, run_command(S, options, argc, argv)) ? 1 : 0;
   if (given) {
     const char* path = dash ? nullptr : argv[options.script];
-    if (report(S, lutra_do_file(S, path, argc - options.script - 1, argv + options.script + 1))) return 1;
+    const int code = lutra_do_file(S, path, argc - options.script - 1, argv + options.script + 1);
+    if (const int status = report_script(S, code)) return status;
   }
-  if (options.interactive || (!given && options.steps.empty() && !options.version && isatty(0))) {
-    return run_repl(S);
-  }
-  if (!given && options.steps.empty() && !options.version)
-    return report(S, lutra_do_file(S, nullptr, 0, nullptr)) ? 1 : 0;
-  return 0;
+  const bool idle = !given && options.steps.empty() && !options.version;
+  if (options.interactive || (idle && isatty(0))) return run_repl(S);
+  return idle ? report_script(S, lutra_do_file(S, nullptr, 0, nullptr)) : 0;
 }
 
 }  // namespace
@@ -230,10 +257,7 @@ int main(int argc, char** argv) {
   open.device = options.device.empty() ? nullptr : options.device.c_str();
   open.ignore_env = options.ignore_env;
   lutra_State* S = lutra_open(&open);
-  if (!S) {
-    std::fprintf(stderr, "lutra: %s\n", lutra_error(nullptr));
-    return 1;
-  }
+  if (!S) return report(lutra_error(nullptr), kWrongUsage);
   set_arguments(S, argv, options.script);
   const int status = run_all(S, options, argc, argv);
   lutra_close(S);
