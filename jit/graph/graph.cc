@@ -71,9 +71,16 @@ Node* GraphRecorder::append(OpId op, Args& args) {
   return graph_.nodes.back().get();
 }
 
+void GraphRecorder::settle_device(OpId op, Device device) {
+  if (!graph_.device) graph_.device = device;
+  if (*graph_.device == device) return;
+  throw NeedsData(str(name(op), " is on ", to_string(device), ", what comes before it on ", to_string(*graph_.device)));
+}
+
 Results GraphRecorder::call(OpId op, Args& args) {
   ResultSpecs specs = info(op).meta(op, args);
   if (info(op).dynamic) throw NeedsData(str("the shape that ", name(op), " gives depends on the elements"));
+  if (!info(op).has(kView)) settle_device(op, result_device(info(op), args));
   Node* node = append(op, args);
   for (const ResultSpec& spec : specs) {
     Tensor t;
@@ -87,11 +94,7 @@ Results GraphRecorder::call(OpId op, Args& args) {
       const Tensor& base = node->args[0].as<Tensor>();
       t = alias(base, spec.sizes, spec.strides, spec.offset);
     } else {
-      Device device = {};
-      for (const Value& v : node->args) {
-        if (v.is<Tensor>() && v.tensor()) device = v.tensor()->device();
-      }
-      t = make_fake(spec.sizes, spec.strides, spec.dtype, device);
+      t = make_fake(spec.sizes, spec.strides, spec.dtype, result_device(info(op), node->args));
     }
     t->node = node;
     t->result = int32_t(node->results.size());
@@ -102,6 +105,7 @@ Results GraphRecorder::call(OpId op, Args& args) {
 
 Tensor GraphRecorder::call_inplace(OpId op, Args& args) {
   info(op).meta(op, args);  // raises on bad arguments
+  settle_device(op, args[0].as<Tensor>()->device());
   Node* node = append(op, args);
   node->inplace = true;
   node->results = {node->args[0].as<Tensor>()};

@@ -7,6 +7,7 @@
 //    it (same fake storage); afterwards the only writes are copy_ nodes into inputs, at the end.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,8 @@ struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;  // without the inputs' pseudo nodes
   std::vector<Value> outputs;                // Tensor, Scalar (symbolic or constant) or None
   std::vector<std::unique_ptr<Node>> input_nodes;
-  int rng_calls = 0;  // call indices that one run consumes, dead ones included
+  int rng_calls = 0;             // call indices that one run consumes, dead ones included
+  std::optional<Device> device;  // of what its nodes make; unset while there is none
 
   // strides and sizes may hold symbols of env made by leaf(kSize/kStride, index of this input, dim).
   Tensor add_input(const std::string& name, const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
@@ -66,6 +68,7 @@ class GraphRecorder : public Mode {
 
  private:
   Node* append(OpId op, Args& args);
+  void settle_device(OpId op, Device device);
   Graph& graph_;
   const char* file_ = nullptr;
   int line_ = 0;

@@ -20,7 +20,7 @@ struct Program::Step {
 struct Program::LoopStep {
   int32_t id;
   Coef size;
-  bool parallel;
+  bool parallel;  // and outermost
   std::vector<Accumulator> accs;
   size_t begin = 0, end = 0;  // the body among the steps; end is also what follows
 };
@@ -39,7 +39,7 @@ void Program::decode(const std::vector<Stmt>& body) {
     if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s)) {
       const Loop& loop = **l;
       step.loop = int32_t(loops_.size());
-      loops_.push_back({loop.id, loop.size, loop.parallel, loop.accs});
+      loops_.push_back({loop.id, loop.size, loop.parallel && loops_.empty(), loop.accs});
       const size_t at = loops_.size() - 1;
       for (const Accumulator& a : loop.accs) {
         types_[size_t(a.id)] = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin ? DType::kInt64 : a.type;
@@ -68,7 +68,7 @@ void Program::decode(const std::vector<Stmt>& body) {
 namespace {
 
 struct AccState {
-  std::array<Partial, 64> partial;
+  std::array<Partial, kMaxLanes> partial;
   int64_t count = 0;
 };
 

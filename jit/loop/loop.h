@@ -25,7 +25,8 @@
 //    loop. Within a body, loads see earlier stores of the same and of earlier iterations.
 // 3. The meaning of a kernel is a sequential run of its loops in order; `vector` and `parallel` assert that iterations
 //    are independent. Results never depend on vector width, threads or instruction set.
-// 4. Reduction order: an accumulator with lanes L (a power of two <= 64) keeps L partial results; iteration i of the
+// 4. Reduction order: an accumulator with lanes L (a power of two <= kMaxLanes) keeps L partial results; iteration i of
+// the
 //    lanes loop goes to partial i % L (outer serial loops of the reduction go on with the same partials); the partials
 //    are combined as a halving tree: for (w = L/2; w >= 1; w /= 2) for j < w: p[j] = op(p[j], p[j + w]). L = 1 is plain
 //    sequential order. Partials begin as the identity (sum 0, prod 1, max -inf or the smallest integer, ...).
@@ -38,8 +39,9 @@
 //    and the random ops are the algorithms of jit/loop/math.h.
 // 6. After a failing check the launch has failed: what is written from then on is unspecified.
 // 7. lanes loops hold no loops and feed only accumulators with lanes > 1 (all the same), each once; vector loops hold
-//    only serial loops and store to no place twice. A parallel loop stands at the top, alone but for instructions
-//    without effect.
+//    no vector loops and store to no place twice. A parallel loop stands at the top, alone but for instructions
+//    without effect; others may stand so directly within it (a CPU's threads share the outermost one). Kernels for a
+//    CPU have at most kMaxCpuLanes lanes, and no lanes loop within a vector loop.
 #pragma once
 #include <memory>
 #include <string>
@@ -49,6 +51,8 @@
 #include "ops/core/dtype.h"
 
 namespace lutra::loop {
+
+inline constexpr int32_t kMaxLanes = 1024, kMaxCpuLanes = 64;
 
 // Which types the operands and the result have.
 enum class TypeRule : uint8_t {

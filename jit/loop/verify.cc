@@ -75,10 +75,11 @@ class Verifier {
     if (loops_[size_t(l.id)]) return bad("loop i", l.id, " is there twice");
     loops_[size_t(l.id)] = true;
     if (!coef(l.size)) return false;
-    if (l.parallel && !stack_.empty()) return bad("loop i", l.id, ": only an outermost loop is parallel");
+    if (l.parallel && !stack_.empty() && !stack_.back()->parallel)
+      return bad("loop i", l.id, ": a parallel loop is the outermost or within a parallel one");
     if (l.parallel && (!l.accs.empty() || l.mode == LoopMode::kLanes)) return bad("a parallel loop does not reduce");
     if (inside(LoopMode::kLanes)) return bad("a lanes loop holds no loops");
-    if (l.mode != LoopMode::kSerial && inside(LoopMode::kVector)) return bad("a vector loop holds only serial loops");
+    if (l.mode == LoopMode::kVector && inside(LoopMode::kVector)) return bad("a vector loop holds no vector loops");
     if (l.mode == LoopMode::kVector && !l.accs.empty()) return bad("a vector loop has no accumulators");
     for (const Accumulator& a : l.accs) {
       if (!accumulator(l, a)) return false;
@@ -94,9 +95,8 @@ class Verifier {
   }
 
   bool accumulator(const Loop& l, const Accumulator& a) {
-    if (a.lanes < 1 || a.lanes > 64 || (a.lanes & (a.lanes - 1)))
-      return bad("%", a.id, ": lanes must be 1, 2, 4 .. 64");
-    if (a.lanes > 1 && inside(LoopMode::kVector)) return bad("%", a.id, ": lanes within a vector loop");
+    if (a.lanes < 1 || a.lanes > kMaxLanes || (a.lanes & (a.lanes - 1)))
+      return bad("%", a.id, ": lanes must be 1, 2, 4 .. ", kMaxLanes);
     if (a.lanes == 1 && l.mode == LoopMode::kLanes) return bad("%", a.id, ": a lanes loop needs lanes > 1");
     const bool logic = a.op == RedOp::kAny || a.op == RedOp::kAll;
     if (a.type >= DType::kNone || logic != (a.type == DType::kBool)) return bad("%", a.id, ": type of a reduction");

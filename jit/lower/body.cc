@@ -315,17 +315,31 @@ void Body::drop_dead() {
   }
 }
 
-void Body::make_parallel() {
+namespace {
+
+// The loop that stands alone but for instructions without effect, and that does not reduce; else null.
+BodyLoop* lone_loop(std::vector<BodyStmt>& body) {
   BodyLoop* only = nullptr;
-  for (BodyStmt& s : scopes_[0].body) {
-    if (s.loop) {
-      if (only) return;
-      only = s.loop.get();
-    } else if (loop::has_effect(s.inst.inst.op)) {
-      return;
-    }
+  for (BodyStmt& s : body) {
+    if (!s.loop && !loop::has_effect(s.inst.inst.op)) continue;
+    if (!s.loop || only) return nullptr;
+    only = s.loop.get();
   }
-  if (only && only->accs.empty() && only->mode != loop::LoopMode::kLanes) only->parallel = true;
+  return only && only->accs.empty() && only->mode != loop::LoopMode::kLanes ? only : nullptr;
+}
+
+bool adds_in_order(const std::vector<BodyStmt>& body) {
+  for (const BodyStmt& s : body) {
+    if (s.loop ? adds_in_order(s.loop->body) : s.inst.inst.op == loop::Op::kStoreAdd) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Body::make_parallel(bool nested) {
+  nested &= !adds_in_order(scopes_[0].body);
+  for (BodyLoop* l = lone_loop(scopes_[0].body); l; l = nested ? lone_loop(l->body) : nullptr) l->parallel = true;
 }
 
 namespace {
@@ -416,7 +430,7 @@ class Finisher {
     l->size = coef(in.size);
     l->mode = in.mode;
     l->parallel = in.parallel;
-    if (in.parallel) args_.extent = in.size, args_.work = work(in.body);
+    if (in.parallel && k_.loops == 1) args_.extent = in.size, args_.work = work(in.body);
     // The accumulators' ids are known inside, where kAccum names them.
     for (loop::Accumulator a : in.accs) {
       a.id = define(a.id);

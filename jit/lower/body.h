@@ -95,8 +95,8 @@ class Body {
 
   // Merges loops; false where loops that a reduction takes as one cannot be merged.
   bool merge_loops();
-  // The outermost loop, which stands alone, may be split among threads.
-  void make_parallel();
+  // The outermost loop, which stands alone, may be split among threads; nested: and those of a perfect nest within.
+  void make_parallel(bool nested = false);
   loop::Kernel finish(const std::string& name, BodyArgs& args);
 
  private:

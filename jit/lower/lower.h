@@ -30,7 +30,8 @@ struct Reduction {
   std::vector<bool> reduced;           // by dimension
   std::vector<std::vector<int>> nest;  // loops over reduced dimensions, outermost first; several are taken as one
   std::vector<int> kept;               // the other dimensions, outermost first
-  int32_t lanes = 1;                   // 1: the innermost dimension is kept
+  bool rows = false;                   // the innermost dimension is reduced
+  int32_t lanes = 1;
   bool keepdim = false;
   loop::RedOp op = loop::RedOp::kSum;
   DType type = DType::kFloat32;  // of the accumulator

@@ -5,7 +5,8 @@
 namespace lutra {
 namespace {
 
-constexpr int32_t kLanes = 32;
+// Partial results: along rows and down columns, on a CPU and on a GPU.
+constexpr int32_t kLanes = 32, kGpuLanes = 1024, kGpuColumnLanes = 32;
 
 struct ReduceRow {
   OpId op;
@@ -77,7 +78,10 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
   for (int d : order) {
     if (!r.reduced[size_t(d)]) r.kept.push_back(d);
   }
-  if (!order.empty() && r.reduced[size_t(order.back())]) r.lanes = kLanes;
+  const bool gpu = in->device().type == DeviceType::kCUDA;
+  r.rows = !order.empty() && r.reduced[size_t(order.back())];
+  if (r.rows) r.lanes = gpu ? kGpuLanes : kLanes;
+  if (!r.rows && !order.empty() && gpu) r.lanes = kGpuColumnLanes;
   if (is_position(r.op)) {
     // Positions count in row-major order.
     for (size_t d = 0; d < order.size(); d++) order[d] = int(d);

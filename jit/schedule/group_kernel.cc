@@ -54,7 +54,7 @@ bool GroupKernel::find_shape() {
     if (units_[u].low.kind == Lowered::kReduce && lead < 0) lead = u;
   }
   const Reduction* r = lead >= 0 ? &units_[lead].low.reduction : nullptr;
-  if (r) shape_.kind = r->lanes > 1 ? GroupShape::kRows : GroupShape::kColumns;
+  if (r) shape_.kind = r->rows ? GroupShape::kRows : GroupShape::kColumns;
   if (lead < 0) lead = roots_[0];
   const Sizes& sizes = domain_of(lead);
   std::vector<int> axis_of(sizes.size(), -1);
@@ -74,7 +74,7 @@ bool GroupKernel::find_shape() {
   for (int32_t u : members_) {
     if (units_[u].low.kind != Lowered::kReduce) continue;
     const Reduction& other = units_[u].low.reduction;
-    if ((other.lanes > 1) != (r->lanes > 1)) return false;
+    if (other.rows != r->rows) return false;
     size_t a = 0;
     for (size_t d = 0; d < other.sizes.size(); d++) {
       if (facts.is_one(other.sizes[d])) continue;
@@ -161,6 +161,7 @@ bool GroupKernel::place_roots() {
   }
   if (full_roots_.empty()) return true;
   if (rows == 1 && all > kMaxSerialStores) return false;
+  if (units_.on_gpu() && shape_.kind == GroupShape::kColumns) return false;  // its columns are threads side by side
   return shape_.kind != GroupShape::kColumns || all <= kMaxColumnStores;
 }
 
@@ -442,7 +443,7 @@ void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& t
 
 void GroupKernel::judge() {
   if (!body.merge_loops()) refuse("the order of a reduction");
-  body.make_parallel();
+  body.make_parallel(units_.on_gpu());
   if (members_.size() > 1) {
     if (body.instructions() > kMaxInstructions) refuse("too many instructions");
     std::vector<int32_t> pointers;

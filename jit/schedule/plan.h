@@ -72,6 +72,7 @@ struct PlanOutput {
 
 struct Plan {
   std::shared_ptr<SymEnv> env;
+  Device device;  // of all buffers; an input of no dimensions may be on the CPU
   std::vector<Buffer> buffers;
   std::vector<ExprId> slots;  // arena slots in bytes; offsets are their running sum
   std::vector<Launch> launches;

@@ -21,6 +21,7 @@ class Planner {
   Plan run() {
     const Graph& g = units_.graph;
     plan_.env = g.env;
+    plan_.device = units_.device;
     plan_.rng_calls = g.rng_calls;
     add_inputs();
     std::vector<Group> groups = fuse(units_, fuse_);
@@ -222,7 +223,7 @@ class Planner {
       GroupKernel writes(units_, none, none);
       piece(writes, units_.source_of(id));
       LUTRA_CHECK(writes.body.merge_loops(), "loops of a join");
-      writes.body.make_parallel();
+      writes.body.make_parallel(units_.on_gpu());
       add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
     }
   }
@@ -238,7 +239,7 @@ class Planner {
     GroupKernel writes(units_, none, none);
     u.low.scatter(writes, units_.source_of(id));
     LUTRA_CHECK(writes.body.merge_loops(), "loops of a scatter");
-    if (u.low.independent) writes.body.make_parallel();
+    if (u.low.independent) writes.body.make_parallel(units_.on_gpu());
     add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
   }
 

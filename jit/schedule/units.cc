@@ -9,8 +9,11 @@ namespace {
 constexpr int kMaxInlinedChain = 6;
 // Elements from which a reduction to one value is split, and of a row below which it is not.
 constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
-// Parts that a large reduction to one value, or to a row of at most kFewColumns, is cut into.
-constexpr int64_t kChunks = 64, kColumnChunks = 16, kFewColumns = 64;
+// Parts that a large reduction to one value, or to a row of a few columns, is cut into.
+struct Cut {
+  int64_t chunks, column_chunks, columns;
+};
+constexpr Cut kCpuCut = {64, 16, 64}, kGpuCut = {512, 64, 2048};
 
 void add_once(std::vector<int32_t>& list, int32_t v) {
   if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
@@ -20,7 +23,18 @@ bool is_random(const Node& n) { return info(n.op).has(kRandom); }
 
 }  // namespace
 
-Units::Units(const Graph& g, SymFacts& facts, bool fuse) : graph(g), facts(facts), fuse_(fuse) {
+namespace {
+
+Device device_of(const Graph& g) {
+  for (const auto& n : g.nodes) {
+    for (const Tensor& t : n->results) return t->device();
+  }
+  return g.inputs.empty() ? Device{} : g.inputs[0].value->device();
+}
+
+}  // namespace
+
+Units::Units(const Graph& g, SymFacts& facts, bool fuse) : graph(g), facts(facts), device(device_of(g)), fuse_(fuse) {
   add_units();
   break_swaps();
   link();
@@ -179,7 +193,8 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
     if (!r.reduced[d]) kept = kept * r.sizes[d];
   }
   const size_t d = size_t(r.nest[0][0]);
-  const int64_t chunks = r.lanes > 1 ? kChunks : kColumnChunks, most = r.lanes > 1 ? 1 : kFewColumns;
+  const Cut& cut = on_gpu() ? kGpuCut : kCpuCut;
+  const int64_t chunks = r.rows ? cut.chunks : cut.column_chunks, most = r.rows ? 1 : cut.columns;
   if (all < SymInt(kLargeReduction) || kept > SymInt(most) || r.sizes[d] < SymInt(64 * chunks)) return false;
   const SymInt length = floor_div(r.sizes[d], chunks), rest = r.sizes[d] - length * chunks;
   Tensor parts = add_part(n, part_of(low, d, {SymInt(chunks), length}, 0));
@@ -197,7 +212,8 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
   for (int k : stride_order(facts, parts->strides)) {
     if (k != at) w.kept.push_back(k);
   }
-  w.lanes = w.kept.empty() ? r.lanes : 1;
+  w.rows = w.kept.empty();
+  w.lanes = w.rows || on_gpu() ? r.lanes : 1;
   w.element = [parts](Emitter& e, const Index& index) { return e.operand(parts, index); };
   Tensor sum = add_part(n, std::move(whole));
   Lowered last;

@@ -64,8 +64,11 @@ class Units {
   void buffer_copy(int32_t copy);
   void link();
 
+  bool on_gpu() const { return device.type == DeviceType::kCUDA; }
+
   const Graph& graph;
   SymFacts& facts;
+  const Device device;  // of what the graph makes
 
  private:
   void add_units();

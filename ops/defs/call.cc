@@ -101,13 +101,6 @@ Results view_results(const Args& args, const ResultSpecs& specs) {
   return results;
 }
 
-Device device_of(const OpInfo& op, const Args& args) {
-  for (size_t i = 0; i < args.size(); i++) {
-    if (op.args[i].type == ArgType::kDevice && args[i].is<Device>()) return args[i].as<Device>();
-  }
-  return {};
-}
-
 Executor& bottom(const OpInfo& op, const Args& args) {
   each_tensor(args, [&](size_t i, const Tensor& t) {
     if (t->is_fake()) fail_internal(op.name, ": argument '", op.args[i].name, "' is a FakeTensor outside of tracing");
@@ -123,7 +116,7 @@ Results run_bottom(OpId id, Args& args) {
     if (args[0].as<Tensor>()->is_fake()) bottom(op, args);
     return view_results(args, specs);
   }
-  if (id == OpId::empty) return {make_tensor(specs[0].sizes, specs[0].dtype, device_of(op, args))};
+  if (id == OpId::empty) return {make_tensor(specs[0].sizes, specs[0].dtype, result_device(op, args))};
   GradModeScope off(false);
   return bottom(op, args).run(id, args, specs);
 }
@@ -190,6 +183,17 @@ OriginScope::OriginScope(OpId op) : saved(origin) {
   if (origin == OpId::kCount) origin = op;
 }
 OriginScope::~OriginScope() { origin = saved; }
+
+Device result_device(const OpInfo& op, const Args& args) {
+  for (size_t i = 0; i < args.size(); i++) {
+    if (op.args[i].type == ArgType::kDevice && args[i].is<Device>()) return args[i].as<Device>();
+  }
+  Device device;
+  each_tensor(args, [&](size_t, const Tensor& t) {
+    if (t && device == Device{}) device = t->device();
+  });
+  return device;
+}
 
 Results decompose_named(const OpInfo& op, const Args& args, bool opmath) {
   try {
@@ -260,8 +264,9 @@ bool call_same(OpId id, const Tensor& a, const Tensor& b, Tensor& out) {
   for (const Tensor* t : {&a, &b}) {
     const TensorImpl& x = *t->get();
     if (grad_mode && (x.requires_grad || x.view)) return false;
-    if (x.storage->freed || x.storage->fake || x.storage->device.type != DeviceType::kCPU) return false;
+    if (x.storage->freed || x.storage->fake) return false;
   }
+  if (!(a->device() == b->device())) return false;
   const size_t rank = a->sizes.size();
   if (rank == 0 || b->sizes.size() != rank) return false;
   int64_t n = 1;
