@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "jit/passes/passes.h"
+#include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
 
 namespace lutra {
@@ -53,6 +54,7 @@ std::string times_text(const Compiled& compiled) {
 }  // namespace
 
 Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  const CompileScope scope;
   const auto start = Clock::now();
   Compiled compiled;
   const auto log = [&](const char* stage, const auto& text) {

@@ -71,12 +71,12 @@ local function describe(item)
   return out
 end
 
-local function gather(path, compiled, ok, message, rows, total_ms)
+local function gather(path, compiled, ok, message, total_ms, rows, compile_ms, compiled_kernels)
   local doc = {version = 1, script = path, ok = ok, functions = {}, total_ms = total_ms}
   if not ok then doc.error = tostring(message) end
   for i, item in ipairs(compiled) do doc.functions[i] = describe(item) end
   doc.counters = lt.counters()
-  doc.profile = lt.profile and lt._native.profile_report(rows, total_ms)
+  doc.profile = lt.profile and lt._native.profile_report(rows, total_ms, compile_ms, compiled_kernels)
   doc.kernels = {}
   for i, row in ipairs(doc.profile.kernels) do
     doc.kernels[i] = {name = row.name, op = row.op, calls = row.calls, ms = row.ms, bytes = row.bytes, flops = row.flops, gbps = row.gbps,
@@ -245,7 +245,7 @@ return function(as_json, path, ...)
   local start = lt.perf_counter()
   run(chunk, function(compiled, ok, message)
     local total_ms = (lt.perf_counter() - start) * 1e3
-    local doc = gather(path, compiled, ok, message, lt._native.profile_stop(), total_ms)
+    local doc = gather(path, compiled, ok, message, total_ms, lt._native.profile_stop())
     if not as_json then return print_people(doc) end
     io.stdout:flush()
     ffi.C.lutra_explain_dup2(stdout, 1)

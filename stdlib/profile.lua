@@ -1,8 +1,12 @@
--- lt.profile(f)(...): runs f once on these arguments and tells what each kernel and library call cost:
---   {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line}, ...}, total_ms, kernel_ms, result = {n =, ...}}
+-- lt.profile(f, {warmup = 0})(...): runs f once on these arguments, after `warmup` times that do not count, and tells what each kernel and
+-- library call cost:
+--   {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line}, ...}, total_ms, kernel_ms, compile_ms,
+--    compiled_kernels, result = {n =, ...}}
+-- compile_ms is what capture and compilation took of total_ms, and compiled_kernels what they made; no kernel's time has a share of it.
 -- kernels by time, those of one name and line together; tostring gives a table of 80 columns. ratio_to_limit is the time that the machine's
 -- memory and arithmetic would need at least (as `lutra tune --limits` measured them) over the time taken; nil without a measurement.
 local lt, use = ...
+local keywords = use "keywords"
 local native = lt._native
 
 local WIDTH = 80
@@ -71,31 +75,40 @@ function Profile:__tostring()
   local calls = 0
   for _, row in ipairs(self.kernels) do calls = calls + row.calls end
   lines[#lines + 1] = string.format("%9.3f ms in all, %.3f ms in %d launches of %d kernels", self.total_ms, self.kernel_ms, calls, #self.kernels)
+  if self.compile_ms > 0 then
+    lines[#lines + 1] = string.format("%9.3f ms of them to compile (%d new kernels); {warmup = 1} calls f before", self.compile_ms,
+      self.compiled_kernels)
+  end
   if not self.has_limits then lines[#lines + 1] = "limit: run `lutra tune --limits` once to learn what this machine can do" end
   return table.concat(lines, "\n")
 end
 
 -- What the native records are to users.
-local function report(rows, total_ms, ...)
+local function report(rows, total_ms, compile_ms, compiled_kernels, ...)
   table.sort(rows, by_time)
   local has_limits, kernel_ms = add_rates(rows), 0
   for _, row in ipairs(rows) do kernel_ms = kernel_ms + row.ms end
-  return setmetatable({kernels = rows, total_ms = total_ms, kernel_ms = kernel_ms, has_limits = has_limits, result = {n = select("#", ...), ...}},
-    Profile)
+  return setmetatable({kernels = rows, total_ms = total_ms, kernel_ms = kernel_ms, compile_ms = compile_ms, compiled_kernels = compiled_kernels,
+                       has_limits = has_limits, result = {n = select("#", ...), ...}}, Profile)
 end
 lt._native.profile_report = report -- lutra explain's, too
 
 local function finish(start, ok, ...)
   local total = (lt.perf_counter() - start) * 1e3
-  local rows = native.profile_stop()
+  local rows, compile_ms, compiled_kernels = native.profile_stop()
   if not ok then error((...), 0) end
-  return report(rows, total, ...)
+  return report(rows, total, compile_ms, compiled_kernels, ...)
 end
 
-return function(f)
+return function(f, options)
   local meta = type(f) == "table" and getmetatable(f)
   if type(f) ~= "function" and not (meta and meta.__call) then error("profile: a function or a module is needed, not a " .. type(f), 2) end
+  local warmup = keywords.check("profile", options, {warmup = 0}).warmup
+  if type(warmup) ~= "number" or warmup < 0 or warmup % 1 ~= 0 then
+    error("profile: warmup must be a whole number of at least 0, got " .. tostring(warmup), 2)
+  end
   return function(...)
+    for _ = 1, warmup do f(...) end
     native.profile_start()
     return finish(lt.perf_counter(), pcall(f, ...))
   end

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "jit/passes/passes.h"
+#include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
 
 namespace lutra {
@@ -216,6 +217,7 @@ OneOpGraph general_graph(const OpInfo& op, const Args& args, const OneOpCall& ca
 }
 
 std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
+  const CompileScope scope;
   bool composite = false;
   for (const auto& n : made.graph->nodes) composite |= info(n->op).is_composite();
   const char* op_name = name(made.graph->nodes[0]->op);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/runtime/executable.h"
+#include "jit/runtime/profile.h"
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -37,6 +38,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const st
   // Compiled outside the lock; of two threads that compile the same kernel, the first to be done publishes.
   auto made = std::make_shared<CachedKernel>();
   made->code = compile_kernel(kernel, isa, listing);
+  count_compiled_kernel();
   made->name = kernel.name;
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");
   std::lock_guard<std::mutex> lock(c.mutex);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -23,6 +24,14 @@ Profile& profile() {
   return *p;
 }
 std::atomic<bool> on{false};
+
+std::atomic<uint64_t> compile_ns{0};
+std::atomic<int64_t> compiled_kernels{0};
+thread_local int compile_depth = 0;
+
+uint64_t now_ns() {
+  return uint64_t(std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1));
+}
 
 // -- bytes of a kernel
 
@@ -102,6 +111,7 @@ void start_profile(void (*locate)(LaunchRecord& record)) {
   std::lock_guard<std::mutex> lock(p.mutex);
   p.records.clear();
   p.locate = locate;
+  compile_ns = 0, compiled_kernels = 0;
   on = true;
 }
 
@@ -128,6 +138,18 @@ void keep_record(LaunchRecord record) {
   LaunchRecord& sum = at->second;
   sum.calls++, sum.ms += record.ms, sum.bytes += record.bytes, sum.flops += record.flops;
 }
+
+CompileCost compile_cost() { return {double(compile_ns) / 1e6, compiled_kernels}; }
+
+CompileScope::CompileScope() {
+  if (compile_depth++ == 0) start_ = now_ns();
+}
+
+CompileScope::~CompileScope() {
+  if (--compile_depth == 0) compile_ns += now_ns() - start_;
+}
+
+void count_compiled_kernel() { compiled_kernels++; }
 
 int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& ints) {
   return Footprint(kernel, ints).bytes();

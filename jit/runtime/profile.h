@@ -31,6 +31,24 @@ bool profiling();
 bool launches_watched();
 void keep_record(LaunchRecord record);
 
+// What capture and compilation took since the last start_profile. Invariant: scopes within scopes count once, and only
+// in the thread that asked first.
+struct CompileCost {
+  double ms = 0;
+  int64_t kernels = 0;  // that the process did not have yet
+};
+CompileCost compile_cost();
+class CompileScope {
+ public:
+  CompileScope();
+  ~CompileScope();
+  CompileScope(const CompileScope&) = delete;
+
+ private:
+  uint64_t start_ = 0;
+};
+void count_compiled_kernel();
+
 // The bytes that a kernel reads and writes, by the sizes of the loops around its accesses; ints are its integer
 // arguments. Accesses of one place count once, however many loops pass over it, and what the
 // kernel has written itself is not read.

@@ -555,10 +555,12 @@ function lt.grad(outputs, inputs, options) end
 function lt.progress(iterator, options) end
 ---@return number seconds
 function lt.perf_counter() end
----Runs f once and tells what each kernel and library call cost; tostring prints a table.
+---Runs f once and tells what each kernel and library call cost; tostring prints a table. What capture and compilation took is
+---told apart, in compile_ms.
 ---@param f function|table
----@return fun(...): {kernels: table[], total_ms: number, kernel_ms: number, result: table}
-function lt.profile(f) end
+---@param options? {warmup?: integer} calls of f before, which do not count
+---@return fun(...): {kernels: table[], total_ms: number, kernel_ms: number, compile_ms: number, compiled_kernels: integer, result: table}
+function lt.profile(f, options) end
 ---Writes a file that appears whole or not at all.
 ---@param path string ends in .safetensors, .npy or .npz
 ---@param value lutra.Tensor|table tensors, and in .safetensors also tables, numbers, strings, booleans

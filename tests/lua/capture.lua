@@ -497,6 +497,35 @@ test("requires_grad set in the frame on its argument", function()
   end
 end)
 
+test("every guard and recompile names a line, and what reads the value", function()
+  lt.reset()
+  local here = debug.getinfo(1, "S").short_src
+  local first = debug.getinfo(1, "l").currentline + 2
+  local function f(x, y, t, n)
+    t:add_(1)
+    local a = x + y
+    if n > 2 then a = a * n end
+    return a
+  end
+  local cf = lt.compile(f)
+  for size = 3, 5 do cf(lt.ones(size, 4), lt.ones(size, 4), lt.ones(4), 3) end
+  cf(lt.ones(6, 4), lt.ones(6, 4), lt.ones(4), 1)
+  local found = {}
+  for _, entry in ipairs(lt.guards(cf)) do
+    for _, g in ipairs(entry) do
+      truthy(g.file:sub(-#here) == here or here:sub(-#g.file) == g.file, g.kind .. ": " .. g.file)
+      truthy(g.line >= first and g.line <= first + 4, g.kind .. ": " .. g.line)
+      if g.kind == "relation" or g.kind == "alias" then found[g.kind .. " " .. g.source .. ": " .. g.expected] = g.line end
+    end
+  end
+  equal(found["relation x: x.shape[1] == y.shape[1]"], first + 1)
+  equal(found["relation n: 2 < n"], first + 2)
+  equal(found["alias t: memory of its own"], first)
+  local last = lt.recompiles(cf)[#lt.recompiles(cf)]
+  equal(last.kind .. " of " .. last.source .. " was " .. last.old .. ", is " .. last.new, "relation of n was 2 < n, is not 2 < n")
+  equal(last.line, first + 2)
+end)
+
 test("hits and misses", function()
   lt.reset()
   local cf = lt.compile(function(x) return x + 1 end)

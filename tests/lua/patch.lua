@@ -129,4 +129,39 @@ test("units of functions that are gone are freed", function()
   equal(lt.counters().cache.misses, misses, "captures")
 end)
 
+test("errors keep their lines in frames that run older bytecode", function()
+  local at = debug.getinfo(1, "l").currentline
+  local function f(x, n)
+    local y = x + n
+    if n > 0 then f(x, n - 1) end
+    if n == 1 then lt.unpatch(f) end
+    if n == 2 then lt.reset() end
+    y = y * 2
+    if n == 3 then error("here") end
+    if n == 4 then y = y + nil end
+    return y
+  end
+  for _, case in ipairs {{3, at + 7, "here"}, {4, at + 7, "here"}} do
+    lt.patch(f)
+    for _ = 1, 3 do
+      local ok, message = pcall(f, lt.ones(case[1]), case[1])
+      truthy(not ok and message:find("patch.lua:" .. case[2] .. ": " .. case[3], 1, true), message)
+      lt.patch(f)
+    end
+  end
+  local function g(x)
+    local y = x + 1
+    coroutine.yield(y)
+    y = y * 2
+    local z = y:mm(y)
+    return z
+  end
+  lt.patch(g)
+  local resume = coroutine.wrap(g)
+  resume(lt.ones(2))
+  lt.unpatch(g)
+  local ok, message = pcall(resume)
+  truthy(not ok and message:find("patch.lua:" .. at + 23 .. ": mm:", 1, true), message)
+end)
+
 h.finish()

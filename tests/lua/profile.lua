@@ -58,6 +58,32 @@ test("bytes of fused kernels, broadcasts and reductions", function()
   equal(calls % 5, 0)
 end)
 
+test("compilation is told apart from kernels, and warmup does without it", function()
+  local calls = 0
+  local function new() -- a kernel that nothing has compiled before
+    return lt.compile(function(x)
+      calls = calls + 1
+      return ((x * 3 + 1):sin() * (x - 2):cos()):tanh()
+    end)
+  end
+  local x = lt.rand(33, 7)
+  local cold = lt.profile(new())(x)
+  equal(calls, 1)
+  truthy(cold.compiled_kernels >= 1 and cold.compile_ms > 0 and cold.compile_ms < cold.total_ms)
+  truthy(cold.kernel_ms + cold.compile_ms <= cold.total_ms, tostring(cold))
+  truthy(tostring(cold):find("to compile (" .. cold.compiled_kernels .. " new kernels)", 1, true), tostring(cold))
+  narrow(tostring(cold))
+  local eager = lt.profile(function(x) return x:expm1():log1p():erfinv() end)(lt.rand(5, 1, 3))
+  truthy(eager.compile_ms > 0 and eager.kernel_ms + eager.compile_ms <= eager.total_ms)
+  local warm = lt.profile(new(), {warmup = 2})(x)
+  equal(calls, 4)
+  equal(warm.compile_ms, 0)
+  equal(warm.compiled_kernels, 0)
+  truthy(not tostring(warm):find("compile", 1, true))
+  raises("profile: unknown option 'warm' (known: warmup)", lt.profile, print, {warm = 1})
+  raises("profile: warmup must be a whole number", lt.profile, print, {warmup = -1})
+end)
+
 test("errors pass, and end the profile", function()
   raises("boom", lt.profile(function() error("boom") end))
   raises("a function or a module is needed", lt.profile, 3)

@@ -36,7 +36,9 @@ void set(lua_State* L, const char* key, const std::string& value) {
   lua_setfield(L, -2, key);
 }
 
+// The launches, the milliseconds of compilation, the number of kernels that it made.
 int profile_stop(lua_State* L) {
+  const CompileCost cost = compile_cost();
   const std::vector<LaunchRecord> records = stop_profile();
   lua_createtable(L, int(records.size()), 0);
   int n = 0;
@@ -53,7 +55,9 @@ int profile_stop(lua_State* L) {
     if (!r.file.empty()) set(L, "file", r.file), set(L, "line", r.line);
     lua_rawseti(L, -2, ++n);
   }
-  return 1;
+  lua_pushnumber(L, cost.ms);
+  lua_pushnumber(L, double(cost.kernels));
+  return 3;
 }
 
 // measure(what, threads, bytes): bytes or operations per second.

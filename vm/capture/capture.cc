@@ -4,6 +4,7 @@
 #include <lua.hpp>
 
 #include "jit/autograd/compiled_autograd.h"
+#include "jit/runtime/profile.h"
 #include "ops/grad/tape.h"
 #include "vm/capture/driver.h"
 #include "vm/capture/finish.h"
@@ -29,6 +30,7 @@ Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs
   f.pc = point.pc;
   f.slots.assign(proto.framesize + 1, nullptr);
   t.frames.push_back(&f);
+  t.program.start = {f.code->file, f.line()};
   lua_pushvalue(t.L, self);
   f.function = t.wrap(t.source(SourceKind::kSelf, nullptr, nullptr, 0, "the function"));
   f.function->kind = VarKind::kFunction;
@@ -77,6 +79,7 @@ void each_recipe(Entry& e, F f) {
 }
 
 void finish_symbols(Trace& t, Entry& e, const SymEnv& env) {
+  t.note_relations(env);
   t.program.symbols.add_guards(env);
   each_recipe(e, [&](Recipe& r) {
     if (r.kind == Recipe::kSymbol) r.index = t.program.symbols.need(env, r.index);
@@ -379,6 +382,7 @@ void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
 
 std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
                                int nslots, int nargs, int self) {
+  const CompileScope scope;
   const auto start = Clock::now();
   Counters& counters = runtime(L).counters;
   counters.frames_total++;

@@ -358,7 +358,9 @@ struct Finisher {
       }
     }
     t.program.written = entry.written;
-    if (!entry.written.empty() && t.inputs.size() > 1) t.check(GuardOp::kOverlapCheck, nullptr, 0, "memory of its own");
+    if (entry.written.empty() || t.inputs.size() < 2) return;
+    t.check(GuardOp::kOverlapCheck, nullptr, 0, "memory of its own");
+    t.program.steps.back().source = t.inputs[size_t(entry.written[0])].source;  // for reports
   }
 
   void grad_mode_guard() {

@@ -60,8 +60,12 @@ void Trace::set(Frame& f, unsigned i, Var* v) {
   f.slots[i] = v;
 }
 
+void Trace::note_relations(const SymEnv& env) { program.relation_places.resize(env.guards().size(), here_); }
+
 void Trace::step(Frame& f) {
   check_interrupt();
+  note_relations(*graph->env);
+  here_ = {f.code->file, f.line()};
   const bc::Proto& proto = f.code->proto();
   f.step = ++steps;
   effect_ = false;

@@ -82,6 +82,36 @@ void learn_function(lua_State* L, UnitPoint& point, const GuardProgram& p, int f
   lua_settop(L, top);
 }
 
+// What reports say of a guard.
+struct GuardRow {
+  std::string kind, source, expected;
+  GuardPlace place;
+};
+
+GuardRow row_of(const GuardProgram& p, size_t step) {
+  const GuardStep& s = p.steps[step];
+  return {kind_name(s.op), s.source ? report_text(*s.source) : "", p.expected[step], place_of(p, s)};
+}
+
+// A relation between sizes and numbers, of the first that it is about.
+GuardRow row_of_relation(const GuardProgram& p, size_t i) {
+  const Source* source = relation_source(p, int(i));
+  const GuardPlace place = i < p.relation_places.size() ? p.relation_places[i] : p.start;
+  return {kind_name(GuardOp::kSymbolsCheck), source ? report_text(*source) : "", relation_text(p, int(i)), place};
+}
+
+std::vector<GuardRow> rows_of(const GuardProgram& p) {
+  std::vector<GuardRow> rows;
+  for (size_t i = 0; i < p.steps.size(); i++) {
+    if (p.steps[i].op == GuardOp::kSymbolsCheck) {
+      for (size_t k = 0; k < p.symbols.guards().size(); k++) rows.push_back(row_of_relation(p, k));
+    } else if (!is_load(p.steps[i].op)) {
+      rows.push_back(row_of(p, i));
+    }
+  }
+  return rows;
+}
+
 void log_recompile(const Unit& unit, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
   log_text("recompiles", str(unit.name, ": ", r.source, ": ", r.kind, " was ", r.old_text, ", is ", r.new_text,
@@ -96,9 +126,10 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
   const GuardStep& s = p.steps[size_t(failed)];
   Recompile r;
   r.kind = kind_name(s.op);
-  if (s.source) r.source = report_text(*s.source), r.file = s.source->file, r.line = s.source->line;
-  r.old_text = size_t(failed) < p.expected.size() ? p.expected[size_t(failed)] : "";
-  r.new_text = describe_found(L, p, failed, nslots, nargs, self, constants, weak);
+  int relation = -1;
+  r.new_text = describe_found(L, p, failed, nslots, nargs, self, constants, weak, &relation);
+  const GuardRow row = relation >= 0 ? row_of_relation(p, size_t(relation)) : row_of(p, size_t(failed));
+  r.source = row.source, r.old_text = row.expected, r.file = row.place.file, r.line = row.place.line;
   if (is_tensor_check(s.op)) {
     const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
     const Tensor& t = tensors[size_t(s.index)];
@@ -240,20 +271,16 @@ void push_reason(lua_State* L, const BreakReason& b) {
 // Appends to the list at the top of the stack.
 void append_guards(lua_State* L, const Entry& e, std::string* text) {
   int n = int(lua_objlen(L, -1));
-  for (size_t i = 0; i < e.guards.steps.size(); i++) {
-    const GuardStep& s = e.guards.steps[i];
-    if (is_load(s.op) || (s.op == GuardOp::kSymbolsCheck && e.guards.symbols.guards().empty())) continue;
+  for (const GuardRow& row : rows_of(e.guards)) {
     lua_newtable(L);
-    const char* kind = kind_name(s.op);
-    const std::string source = s.source ? report_text(*s.source) : "", expected = e.guards.expected[i];
-    set_string(L, "kind", kind);
-    set_string(L, "source", source);
-    set_string(L, "expected", expected);
-    set_string(L, "file", s.source && s.source->file ? s.source->file : "?");
-    set_number(L, "line", s.source ? s.source->line : 0);
+    set_string(L, "kind", row.kind);
+    set_string(L, "source", row.source);
+    set_string(L, "expected", row.expected);
+    set_string(L, "file", row.place.file ? row.place.file : "?");
+    set_number(L, "line", row.place.line);
     set_number(L, "hits", double(e.hits));
     lua_rawseti(L, -2, ++n);
-    *text += str("  ", kind, source.empty() ? "" : " ", source, ": ", expected, "\n");
+    *text += str("  ", row.kind, row.source.empty() ? "" : " ", row.source, ": ", row.expected, "\n");
   }
 }
 

@@ -149,6 +149,8 @@ class Trace {
   uint64_t first_step() const { return 1; }
   const char* file() const { return frames.empty() ? nullptr : frames.back()->code->file; }
   int line() const { return frames.empty() ? 0 : frames.back()->line(); }
+  void note_relations(
+      const SymEnv& env);  // what has been asked of symbols since the last call was asked by the line at here_
 
   lua_State* L;
   CaptureState& state;
@@ -195,6 +197,7 @@ class Trace {
 
  private:
   std::unique_ptr<SymScope> sym_scope_;
+  GuardPlace here_;  // of the instruction that runs
   std::unique_ptr<ModeScope> mode_scope_;
   int add_tensor_input(const Tensor& real, const Source* source);
   void force_table(Var* v);

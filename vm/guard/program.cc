@@ -142,6 +142,22 @@ std::string relation_text(const GuardProgram& p, int i) {
   return out;
 }
 
+const Source* relation_source(const GuardProgram& p, int i) {
+  const std::string text = p.symbols.print(i);
+  for (size_t at = 0, end = 0; at < text.size(); at++) {
+    int a = 0, b = 0;
+    const bool scalar = leaf_at(text, at, "scalar", &a, &b, &end);
+    if (!scalar && !leaf_at(text, at, "size", &a, &b, &end) && !leaf_at(text, at, "stride", &a, &b, &end)) continue;
+    const auto& sources = scalar ? p.scalar_sources : p.tensor_sources;
+    return size_t(a) < sources.size() ? sources[size_t(a)] : nullptr;
+  }
+  return nullptr;
+}
+
+GuardPlace place_of(const GuardProgram& p, const GuardStep& step) {
+  return step.source && step.source->file ? GuardPlace{step.source->file, step.source->line} : p.start;
+}
+
 std::string relations_text(const GuardProgram& p) {
   std::string text;
   for (size_t i = 0; i < p.symbols.guards().size(); i++) text += (i ? ", " : "") + relation_text(p, int(i));

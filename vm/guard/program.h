@@ -48,6 +48,12 @@ struct TensorSpec {
 };
 std::string describe(const TensorSpec& spec);
 
+// A line of the user's program.
+struct GuardPlace {
+  const char* file = nullptr;
+  int line = 0;
+};
+
 struct GuardProgram {
   std::vector<GuardStep> steps;
   std::vector<TensorSpec> tensors;  // one a tensor input
@@ -56,6 +62,8 @@ struct GuardProgram {
   std::vector<std::vector<int>> keys;  // kKeys: constants, in order
   std::vector<int> written;            // tensor inputs that the graph writes
   SymbolProgram symbols;
+  std::vector<GuardPlace> relation_places;  // the lines that asked, one a guard of symbols
+  GuardPlace start;                         // of the segment: the place of checks that read no value
   int registers = 0;
   std::vector<std::string> expected;  // for reports: what step i wants, as text
 };
@@ -82,8 +90,9 @@ int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs,
 bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors);
 
 // How the value that step `failed` found reads ("nil", "float32[3, 4]", "number 3"). Runs the steps before it again.
+// relation: of a kSymbols step, the guard that does not hold; else -1.
 std::string describe_found(lua_State* L, const GuardProgram& program, int failed, int nslots, int nargs, int self,
-                           int constants, int weak);
+                           int constants, int weak, int* relation);
 // Steps whose value is a tensor: why it differs from its spec, empty if it does not. kind: "dtype", "size", "stride"
 // ...
 struct TensorMiss {
@@ -97,5 +106,9 @@ std::string print(const GuardProgram& program);
 // Guard `i` of the symbols with its leaves named by their sources: "x.shape[1] == y.shape[1]".
 std::string relation_text(const GuardProgram& program, int i);
 std::string relations_text(const GuardProgram& program);
+// The first value that it is about; null where there is none.
+const Source* relation_source(const GuardProgram& program, int i);
+// Where the value that a step checks was read first.
+GuardPlace place_of(const GuardProgram& program, const GuardStep& step);
 
 }  // namespace lutra

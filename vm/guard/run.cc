@@ -179,8 +179,9 @@ std::string describe_value(lua_State* L, int index) {
 }  // namespace
 
 std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self,
-                           int constants, int weak) {
+                           int constants, int weak, int* relation) {
   GuardValues out;
+  *relation = -1;
   out.base = lua_gettop(L) + 1;
   luaL_checkstack(L, p.registers + 8, "guards");
   out.tensors.assign(p.tensors.size(), Tensor());
@@ -198,9 +199,8 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
       text = lua_istable(L, r.reg(s.a)) ? str(lua_objlen(L, r.reg(s.a))) : describe_value(L, r.reg(s.a));
       break;
     case GuardOp::kSymbolsCheck: {
-      int guard = 0;
-      p.symbols.run(out.tensors, out.scalars, out.symbols, &guard);
-      text = "not " + relation_text(p, guard);
+      p.symbols.run(out.tensors, out.scalars, out.symbols, relation);
+      text = "not " + relation_text(p, *relation);
       break;
     }
     case GuardOp::kOverlapCheck:
