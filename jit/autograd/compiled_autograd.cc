@@ -167,6 +167,30 @@ std::string CompiledAutograd::input_name(size_t i) const {
   return "a result that was saved";
 }
 
+// What the backward, nodes from `first` on, reads of the forward: not views, not what is known, not its own.
+std::vector<Tensor> CompiledAutograd::read_of_forward(std::unordered_set<const TensorImpl*> known, size_t first,
+                                                      const std::vector<Tensor>& grads) const {
+  std::vector<Tensor> saved;
+  std::function<void(const Tensor&)> save = [&](const Tensor& t) {
+    if (!known.insert(t.get()).second) return;
+    if (Extractor::is_view(t)) return each_tensor(t->node->args, save);
+    saved.push_back(t);
+  };
+  for (size_t i = first; i < traced_->nodes.size(); i++) {
+    each_tensor(traced_->nodes[i]->args, save);
+    for (const Tensor& t : traced_->nodes[i]->results) known.insert(t.get());
+  }
+  for (const Tensor& g : grads) {
+    if (g) save(g);
+  }
+  if (saved_.empty()) return saved;
+  // An output without a gradient leaves some unread, but the inputs are the same for every backward.
+  std::unordered_set<const TensorImpl*> held;
+  for (const Tensor& t : saved_) held.insert(t.get());
+  for (const Tensor& t : saved) LUTRA_CHECK(held.count(t.get()), "a backward reads a value that was not saved");
+  return saved_;
+}
+
 CompiledAutograd::Backward CompiledAutograd::trace_backward(const std::vector<Tensor>& gradients) {
   Rollback mark{*traced_};
   SymScope symbols(traced_->env.get());
@@ -188,28 +212,10 @@ CompiledAutograd::Backward CompiledAutograd::trace_backward(const std::vector<Te
   Backward b{std::make_unique<Graph>(), {}};
   Extractor make{*b.graph};
   make.inputs_of(*traced_, mark.inputs);
-  // What the backward reads of the forward: not views, not inputs, not its own.
-  std::unordered_set<const TensorImpl*> seen;
-  for (const Tensor& t : tangents) seen.insert(t.get());
-  std::function<void(const Tensor&)> save = [&](const Tensor& t) {
-    if (make.map.count(t.get()) || !seen.insert(t.get()).second) return;
-    if (Extractor::is_view(t)) return each_tensor(t->node->args, save);
-    b.saved.push_back(t);
-  };
-  for (size_t i = mark.nodes; i < traced_->nodes.size(); i++) {
-    each_tensor(traced_->nodes[i]->args, save);
-    for (const Tensor& t : traced_->nodes[i]->results) seen.insert(t.get());
-  }
-  for (const Tensor& g : grads) {
-    if (g) save(g);
-  }
-  if (!saved_.empty()) {  // an output without a gradient leaves some unread, but the inputs are the same for every
-                          // backward
-    std::unordered_set<const TensorImpl*> known;
-    for (const Tensor& t : saved_) known.insert(t.get());
-    for (const Tensor& t : b.saved) LUTRA_CHECK(known.count(t.get()), "a backward reads a value that was not saved");
-    b.saved = saved_;
-  }
+  std::unordered_set<const TensorImpl*> known;
+  for (const auto& [input, copy] : make.map) known.insert(input);
+  for (const Tensor& t : tangents) known.insert(t.get());
+  b.saved = read_of_forward(std::move(known), mark.nodes, grads);
   for (const Tensor& t : b.saved) make.input("saved", t);
   for (const Tensor& t : tangents) make.input("gradient", t);
   for (size_t i = mark.nodes; i < traced_->nodes.size(); i++) make.node(*traced_->nodes[i]);

@@ -6,16 +6,15 @@
 // 1. The forward has the traced outputs, then the values the backward reads; views are recomputed from their base, not
 //    saved.
 // 2. A backward graph has the traced inputs, the saved values, then the gradients that came; it shares the SymEnv,
-// whose
-//    leaves name the traced inputs.
+//    whose leaves name the traced inputs.
 // 3. A backward is compiled at first use for the outputs that have a gradient and these gradients' strides, on which
-// the
-//    order of reductions depends.
+//    the order of reductions depends.
 #pragma once
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "jit/compile.h"
@@ -38,6 +37,8 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
     std::unique_ptr<Graph> graph;
     std::vector<Tensor> saved;  // FakeTensors of the traced graph, in the order of the graph's inputs
   };
+  std::vector<Tensor> read_of_forward(std::unordered_set<const TensorImpl*> known, size_t first,
+                                      const std::vector<Tensor>& grads) const;
   Backward trace_backward(const std::vector<Tensor>& gradients);
   std::vector<Tensor> differentiable(const CompiledNode& node, std::vector<Tensor> gradients) const;
   std::string input_name(size_t i) const;  // of run's inputs

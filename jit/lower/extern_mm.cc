@@ -1,5 +1,6 @@
 // mm and bmm: a library's kernel where one takes the type, else a reduction over k in order.
 #include "jit/lower/lower.h"
+#include "ops/core/half.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -23,7 +24,7 @@ Lowered lower_extern_mm(const Node& node, SymFacts&) {
   r.reduced[batch + 2] = true;
   for (size_t d = 0; d < batch + 2; d++) r.kept.push_back(int(d));
   r.nest = {{int(batch + 2)}};
-  r.type = type == DType::kFloat16 || type == DType::kBFloat16 ? DType::kFloat32 : type;
+  r.type = opmath_type(type);
   if (type == DType::kBool) r.op = loop::RedOp::kAny;
   r.element = [=, t = r.type](Emitter& e, const Index& index) {
     Index ia(index.begin(), index.begin() + long(batch) + 1), ib(index.begin(), index.begin() + long(batch));

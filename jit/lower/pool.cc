@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "jit/lower/lower.h"
+#include "ops/core/half.h"
 
 namespace lutra {
 namespace {
@@ -14,9 +15,6 @@ namespace {
 using loop::Op;
 
 constexpr int64_t kUnrolled = 32;
-
-bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-DType wide(DType t) { return is_half(t) ? DType::kFloat32 : t; }
 
 struct Axis {
   int64_t kernel, stride, padding, dilation;
@@ -41,7 +39,7 @@ Pool pool_of(const Node& node, bool to_map) {
     const SymInt in = p.from->sizes[i + 2], out = node.results[0]->sizes[i + 2];
     p.axes[i] = {number(2, i), number(3, i), number(4, i), number(5, i), to_map ? in : out, to_map ? out : in};
   }
-  p.type = wide(p.from->dtype);
+  p.type = opmath_type(p.from->dtype);
   return p;
 }
 

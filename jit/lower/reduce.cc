@@ -1,6 +1,7 @@
 // Reductions: which loops, in which order, with how many partial results. All of it is a function of the op, the sizes
 // and the strides that the operand has when ops run one by one, so that fusion never changes a bit.
 #include "jit/lower/lower.h"
+#include "ops/core/half.h"
 
 namespace lutra {
 namespace {
@@ -51,8 +52,7 @@ void build_nest(Reduction& r, const Sizes& strides, const std::vector<int>& orde
 DType accumulator_type(loop::RedOp op, DType input, DType result) {
   if (op == loop::RedOp::kAny || op == loop::RedOp::kAll) return DType::kBool;
   if (is_position(op)) return input == DType::kBool ? DType::kUInt8 : input;
-  if (result == DType::kFloat16 || result == DType::kBFloat16) return DType::kFloat32;
-  return result;
+  return opmath_type(result);
 }
 
 }  // namespace

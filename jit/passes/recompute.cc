@@ -3,11 +3,9 @@
 // are. (The forward's normalised rows, activations' inner values and masks, used again by the backward.)
 //
 // 1. A node's stage counts the library kernels, scatters and the like on the longest way to it: kernels of one stage
-// may
-//    fuse, those of different stages never do.
+//    may fuse, those of different stages never do.
 // 2. A pointwise value stays in memory if it leaves the graph, if something other than loops reads it, or if its
-// operands
-//    in memory are together larger than it.
+//    operands in memory are together larger than it.
 // 3. Only nodes without side effects and random numbers are repeated; the bits are the same.
 #include <algorithm>
 #include <cstring>

@@ -365,6 +365,41 @@ Tensor sum_kept(const Tensor& t, const Sizes& dims) {
   return dims.empty() ? t : op1(OpId::sum, {t, dims, true, t->dtype});
 }
 
+// Dimensions of the product of two aligned tensors, and how many elements each group has.
+struct Groups {
+  Sizes both, left, right, inner;
+  SymInt nb = 1, nl = 1, nr = 1, ni = 1;
+};
+// left holds dimensions of one in b, right of one in a.
+Groups groups_of(const Tensor& a, const Tensor& b, const std::vector<bool>& summed) {
+  Groups g;
+  for (size_t d = 0; d < summed.size(); d++) {
+    const bool one_a = is_one(a->sizes[d]), one_b = is_one(b->sizes[d]);
+    const auto at = int64_t(d);
+    if (!one_a && !one_b && a->sizes[d] != b->sizes[d]) {
+      fail("einsum: one label has sizes ", a->sizes[d].hint, " and ", b->sizes[d].hint);
+    }
+    if (summed[d]) {
+      g.inner.push_back(at), g.ni = g.ni * a->sizes[d];
+    } else if (!one_a && !one_b) {
+      g.both.push_back(at), g.nb = g.nb * a->sizes[d];
+    } else if (!one_a || one_b) {
+      g.left.push_back(at), g.nl = g.nl * a->sizes[d];
+    } else {
+      g.right.push_back(at), g.nr = g.nr * b->sizes[d];
+    }
+  }
+  return g;
+}
+
+Sizes joined(std::initializer_list<Sizes> groups) {
+  Sizes out;
+  for (const Sizes& g : groups) {
+    for (SymInt d : g) out.push_back(d);
+  }
+  return out;
+}
+
 // The sum over `summed` of the product of two aligned tensors, by one bmm; summed dimensions stay as ones.
 Tensor contract(Tensor a, Tensor b, const std::vector<bool>& summed) {
   const size_t rank = a->sizes.size();
@@ -379,50 +414,23 @@ Tensor contract(Tensor a, Tensor b, const std::vector<bool>& summed) {
   }
   a = sum_kept(a, only_a), b = sum_kept(b, only_b);
   if (!product) return mul(a, b);
-  Sizes both, left, right, inner, out;
-  SymInt nb = 1, nl = 1, nr = 1, ni = 1;
-  for (size_t d = 0; d < rank; d++) {
-    const bool one_a = is_one(a->sizes[d]), one_b = is_one(b->sizes[d]);
-    const auto at = int64_t(d);
-    if (!one_a && !one_b && a->sizes[d] != b->sizes[d]) {
-      fail("einsum: one label has sizes ", a->sizes[d].hint, " and ", b->sizes[d].hint);
-    }
-    if (summed[d]) {
-      inner.push_back(at), ni = ni * a->sizes[d];
-    } else if (!one_a && !one_b) {
-      both.push_back(at), nb = nb * a->sizes[d];
-    } else if (!one_a || one_b) {
-      left.push_back(at), nl = nl * a->sizes[d];
-    } else {
-      right.push_back(at), nr = nr * b->sizes[d];
-    }
-  }
-  auto order = [](std::initializer_list<Sizes> groups) {
-    Sizes out;
-    for (const Sizes& g : groups) {
-      for (SymInt d : g) out.push_back(d);
-    }
-    return out;
-  };
-  // left holds dimensions of one in b, right of one in a; those go last.
-  Tensor x = permute(a, order({both, left, inner, right})), y = permute(b, order({both, inner, right, left}));
-  Tensor r = both.empty() ? mm(reshape(x, {nl, ni}), reshape(y, {ni, nr}))
-                          : bmm(reshape(x, {nb, nl, ni}), reshape(y, {nb, ni, nr}));
-  Sizes shape, now = order({both, left, right, inner}), back(rank, SymInt(0));
-  for (SymInt d : both) shape.push_back(a->sizes[size_t(d.hint)]);
-  for (SymInt d : left) shape.push_back(a->sizes[size_t(d.hint)]);
-  for (SymInt d : right) shape.push_back(b->sizes[size_t(d.hint)]);
-  for (size_t i = 0; i < inner.size(); i++) shape.push_back(1);
+  const Groups g = groups_of(a, b, summed);
+  // Dimensions of one go last.
+  Tensor x = permute(a, joined({g.both, g.left, g.inner, g.right}));
+  Tensor y = permute(b, joined({g.both, g.inner, g.right, g.left}));
+  Tensor r = g.both.empty() ? mm(reshape(x, {g.nl, g.ni}), reshape(y, {g.ni, g.nr}))
+                            : bmm(reshape(x, {g.nb, g.nl, g.ni}), reshape(y, {g.nb, g.ni, g.nr}));
+  Sizes shape, now = joined({g.both, g.left, g.right, g.inner}), back(rank, SymInt(0));
+  for (SymInt d : g.both) shape.push_back(a->sizes[size_t(d.hint)]);
+  for (SymInt d : g.left) shape.push_back(a->sizes[size_t(d.hint)]);
+  for (SymInt d : g.right) shape.push_back(b->sizes[size_t(d.hint)]);
+  for (size_t i = 0; i < g.inner.size(); i++) shape.push_back(1);
   for (size_t i = 0; i < rank; i++) back[size_t(now[i].hint)] = int64_t(i);
   return permute(reshape(r, shape), back);
 }
 
-}  // namespace
-
-Results decompose_einsum(const Args& args) {
-  std::vector<Tensor> list = args[1].as<std::vector<Tensor>>();
-  if (list.empty()) fail("einsum: expects at least one tensor");
-  Equation e = parse_equation(args[0].as<std::string>(), list.size());
+// Dimensions that the longest ellipsis stands for.
+int ellipsis_of(const Equation& e, const std::vector<Tensor>& list) {
   int ellipsis = 0;
   for (size_t i = 0; i < list.size(); i++) {
     const auto& labels = e.operands[i].labels;
@@ -430,16 +438,12 @@ Results decompose_einsum(const Args& args) {
       ellipsis = std::max(ellipsis, int(list[i]->dim()) - int(labels.size()) + 1);
     }
   }
-  std::vector<std::vector<int>> labels;
-  std::vector<int> uses(size_t(kLetters + ellipsis), 0);
-  for (size_t i = 0; i < list.size(); i++) {
-    check_same(kE, list[0], list[i]);
-    labels.push_back(spelled(e.operands[i], list[i], i, ellipsis));
-    for (int l : labels.back()) uses[size_t(l)]++;
-    list[i] = take_diagonals(list[i], labels.back());
-  }
-  // The result's labels: as said, or the ellipsis and what occurs once, in order.
-  std::vector<int> result, all;
+  return ellipsis;
+}
+
+// The result's labels: as said, or the ellipsis and what occurs once, in order.
+std::vector<int> result_labels(const Equation& e, const std::vector<int>& uses, int ellipsis) {
+  std::vector<int> result;
   auto dots = [&] {
     for (int k = 0; k < ellipsis; k++) result.push_back(kLetters + k);
   };
@@ -455,7 +459,26 @@ Results decompose_einsum(const Args& args) {
     if (std::count(result.begin(), result.end(), result[i]) > 1) fail("einsum: a label is twice in the result");
     if (result[i] < kLetters && !uses[size_t(result[i])]) fail("einsum: the result has a label that no operand has");
   }
-  all = result;
+  return result;
+}
+
+}  // namespace
+
+Results decompose_einsum(const Args& args) {
+  std::vector<Tensor> list = args[1].as<std::vector<Tensor>>();
+  if (list.empty()) fail("einsum: expects at least one tensor");
+  Equation e = parse_equation(args[0].as<std::string>(), list.size());
+  const int ellipsis = ellipsis_of(e, list);
+  std::vector<std::vector<int>> labels;
+  std::vector<int> uses(size_t(kLetters + ellipsis), 0);
+  for (size_t i = 0; i < list.size(); i++) {
+    check_same(kE, list[0], list[i]);
+    labels.push_back(spelled(e.operands[i], list[i], i, ellipsis));
+    for (int l : labels.back()) uses[size_t(l)]++;
+    list[i] = take_diagonals(list[i], labels.back());
+  }
+  const std::vector<int> result = result_labels(e, uses, ellipsis);
+  std::vector<int> all = result;
   for (int l = 0; l < kLetters + ellipsis; l++) {
     if (uses[size_t(l)] && !std::count(all.begin(), all.end(), l)) all.push_back(l);
   }

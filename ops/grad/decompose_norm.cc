@@ -2,15 +2,14 @@
 // one kernel. Half types are computed in float32 and rounded once.
 #include <limits>
 
+#include "ops/core/half.h"
 #include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
 namespace {
 
-Tensor widened(const Tensor& t) {
-  return t->dtype == DType::kFloat16 || t->dtype == DType::kBFloat16 ? to_dtype(t, DType::kFloat32) : t;
-}
+Tensor widened(const Tensor& t) { return to_dtype(t, opmath_type(t->dtype)); }
 Tensor widened(const Value& v) { return v.is_none() ? Tensor() : widened(v.as<Tensor>()); }
 
 // The last dims of x, or those before them.

@@ -1,13 +1,13 @@
 // What statistics, norms, distances and scans mean in simpler ops.
 #include <cmath>
 
+#include "ops/core/half.h"
 #include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
 namespace {
 
-DType wide(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16 ? DType::kFloat32 : t; }
 Tensor part(const Tensor& t, int64_t dim, SymInt start, SymInt end) {
   return op1(OpId::slice, {t, int_arg(dim), Scalar::of_sym(start), Scalar::of_sym(end), int_arg(1)});
 }
@@ -50,7 +50,7 @@ struct Moments {
 
 Moments moments(OpId op, const Args& args) {
   Tensor x = args[0].tensor();
-  x = to_dtype(x, wide(x->dtype));
+  x = to_dtype(x, opmath_type(x->dtype));
   const bool keepdim = args[3].as<bool>();
   SymInt n = 1;
   for (int64_t d : reduced_dims(op, args[1], x->sizes.size())) n = n * x->sizes[size_t(d)];
@@ -99,7 +99,7 @@ Results decompose_linalg_vector_norm(const Args& args) {
   Tensor x = args[0].tensor();
   const DType type = args[4].is_none() ? x->dtype : args[4].as<DType>();
   const double p = args[1].as<Scalar>().to_double();
-  x = to_dtype(x, wide(type));
+  x = to_dtype(x, opmath_type(type));
   Tensor size = p == 2 ? x : abs(x);
   auto total = [&](const Tensor& t) { return op1(OpId::sum, {t, args[2], args[3]}); };
   Tensor r;
@@ -278,7 +278,7 @@ namespace {
 Tensor scan(OpId op, OpId inner, const Args& args, DType type) {
   Tensor x = args[0].tensor();
   const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), x->sizes.size());
-  Tensor y = contiguous(to_dtype(x, wide(type)));
+  Tensor y = contiguous(to_dtype(x, opmath_type(type)));
   return to_dtype(op1(inner, {y, int_arg(dim)}), type);
 }
 
@@ -291,7 +291,7 @@ DType sum_type(const Args& args) {
 Results extremes(OpId op, OpId inner, const Args& args) {
   Tensor x = args[0].tensor();
   const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), x->sizes.size());
-  DType type = x->dtype == DType::kBool ? DType::kUInt8 : wide(x->dtype);
+  DType type = x->dtype == DType::kBool ? DType::kUInt8 : opmath_type(x->dtype);
   Results r = call_op(inner, {contiguous(to_dtype(x, type)), int_arg(dim)});
   return {to_dtype(r[0], x->dtype), r[1]};
 }

@@ -1,5 +1,6 @@
 // Operators and functions over tensors, so that rules and decompositions read as formulas.
 #pragma once
+#include "ops/core/half.h"
 #include "ops/grad/emit.h"
 
 namespace lutra {
@@ -42,10 +43,7 @@ inline Tensor clamp(const Tensor& t, Value low, Value high) {
 }
 
 // Halves are computed in float32 and rounded once at the end, as PyTorch's kernels do.
-inline Tensor wide(const Tensor& t) {
-  bool half = t->dtype == DType::kFloat16 || t->dtype == DType::kBFloat16;
-  return half ? to_dtype(t, DType::kFloat32) : t;
-}
+inline Tensor wide(const Tensor& t) { return is_half(t->dtype) ? to_dtype(t, DType::kFloat32) : t; }
 // "mean", "sum" or "none" of the elements of a loss.
 Tensor reduced(const Tensor& loss, const std::string& reduction);
 

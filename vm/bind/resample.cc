@@ -65,15 +65,13 @@ Tensor linear(const Tensor& x, const Axis& a, bool align) {
   return op1(OpId::add, {below, op1(OpId::mul, {picked(x, a.dim, high), weight})});
 }
 
-// input, size, scale_factor, mode, align_corners, recompute_scale_factor
-LuaResults interpolate(Args& args) {
+void check_interpolate(const Args& args, bool is_linear) {
   const Tensor& x = args[0].as<Tensor>();
   const std::string& mode = args[3].as<std::string>();
   const int64_t spatial = x->dim() - 2;
   if (spatial < 1) {
     fail("interpolate: the input must have at least 3 dimensions, got shape ", to_string(x->sizes));
   }
-  const bool is_linear = mode == "linear" || mode == "bilinear" || mode == "trilinear";
   if (!is_linear && mode != "nearest" && mode != "nearest-exact") {
     fail("interpolate: mode must be 'nearest', 'nearest-exact', 'linear', 'bilinear' or 'trilinear', got '", mode, "'");
   }
@@ -86,12 +84,22 @@ LuaResults interpolate(Args& args) {
     fail("interpolate: align_corners can only be given with the linear modes, got mode '", mode, "'");
   }
   if (args[1].is_none() == args[2].is_none()) fail("interpolate: give either size or scale_factor");
-  const bool align = is_linear && !args[4].is_none() && args[4].as<bool>();
-  const bool recompute = !args[5].is_none() && args[5].as<bool>();
-  DType type = x->dtype;
+  const DType type = x->dtype;
   if (!is_float(type) && (is_linear || type != DType::kUInt8)) {
     fail("interpolate: mode '", mode, "' is not defined for ", name(type), " tensors");
   }
+}
+
+// input, size, scale_factor, mode, align_corners, recompute_scale_factor
+LuaResults interpolate(Args& args) {
+  const Tensor& x = args[0].as<Tensor>();
+  const std::string& mode = args[3].as<std::string>();
+  const int64_t spatial = x->dim() - 2;
+  const bool is_linear = mode == "linear" || mode == "bilinear" || mode == "trilinear";
+  check_interpolate(args, is_linear);
+  const bool align = is_linear && !args[4].is_none() && args[4].as<bool>();
+  const bool recompute = !args[5].is_none() && args[5].as<bool>();
+  const DType type = x->dtype;
   Tensor y = is_linear && type != DType::kFloat64 ? to_dtype(x, DType::kFloat32) : x;
   for (int64_t d = 0; d < spatial; ++d) {
     const SymInt in = x->sizes[size_t(d) + 2];

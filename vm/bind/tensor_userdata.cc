@@ -1,8 +1,7 @@
 // Tensors as userdata. Invariants:
 // 1. A live tensor has at most one userdata in a state: the weak-valued table kTensorsKey maps TensorImpl* to it.
-// LuaJIT
-//    clears a weak value before its finalizer runs, so a dying userdata is never handed out again; the next push makes
-//    a fresh one.
+//    LuaJIT clears a weak value before its finalizer runs, so a dying userdata is never handed out again; the next push
+//    makes a fresh one.
 // 2. A userdata holds a reference, so the address that is its key stays taken while it is in the table.
 // 3. TensorImpl::host is the userdata that was made last; a finalizer clears it only if it is its own.
 // 4. A finalized userdata holds no tensor and is none for to_tensor.

@@ -1,8 +1,7 @@
 // From a traced segment to an entry. Invariants:
 // 1. Nothing is decided here about values: finishing adds loads, no guards but those of symbols, grad mode and overlap.
 // 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier, at
-// the
-//    step of the call (or of the FNEW) in the outermost frame that can.
+//    the step of the call (or of the FNEW) in the outermost frame that can.
 #include "vm/capture/finish.h"
 
 #include <algorithm>

@@ -209,6 +209,21 @@ void set_number(lua_State* L, const char* key, double d) {
   lua_pushnumber(L, d);
   lua_setfield(L, -2, key);
 }
+// A field that is a list: push(i) pushes element i of n.
+template <class F>
+void set_list(lua_State* L, const char* key, size_t n, const F& push) {
+  lua_newtable(L);
+  for (size_t i = 0; i < n; i++) push(i), lua_rawseti(L, -2, int(i) + 1);
+  lua_setfield(L, -2, key);
+}
+
+void push_names(lua_State* L, const std::vector<std::string>& names) {
+  lua_newtable(L);
+  for (size_t k = 0; k < names.size(); k++) {
+    lua_pushstring(L, names[k].c_str());
+    lua_rawseti(L, -2, int(k) + 1);
+  }
+}
 
 int text_of(lua_State* L) {
   lua_getfield(L, 1, "_text");
@@ -350,50 +365,29 @@ void push_entries(lua_State* L, const Unit& unit) {
 
 void push_explanation(lua_State* L, const Unit& unit, int first_result, int results) {
   lua_newtable(L);
-  size_t ops = 0;
-  std::string text = unit.name + "\n";
   const auto& log = *unit.log;
   const auto& breaks = *unit.breaks;
   set_number(L, "graph_count", double(log.size()));
   set_number(L, "graph_break_count", double(breaks.size()));
-  lua_newtable(L);
-  for (size_t i = 0; i < log.size(); i++) push_graph(L, *log[i]), lua_rawseti(L, -2, int(i) + 1);
-  lua_setfield(L, -2, "graphs");
-  lua_newtable(L);
-  for (size_t i = 0; i < log.size(); i++) {
-    ops += log[i]->ops;
-    lua_newtable(L);
-    for (size_t k = 0; k < log[i]->op_names.size(); k++) {
-      lua_pushstring(L, log[i]->op_names[k].c_str());
-      lua_rawseti(L, -2, int(k) + 1);
-    }
-    lua_rawseti(L, -2, int(i) + 1);
-  }
-  lua_setfield(L, -2, "ops_per_graph");
+  size_t ops = 0;
+  double ms = 0;
+  for (const auto& entry : log) ops += entry->ops, ms += entry->capture_ms;
+  set_list(L, "graphs", log.size(), [&](size_t i) { push_graph(L, *log[i]); });
+  set_list(L, "ops_per_graph", log.size(), [&](size_t i) { push_names(L, log[i]->op_names); });
   set_number(L, "op_count", double(ops));
-  lua_newtable(L);
-  for (size_t i = 0; i < breaks.size(); i++) push_reason(L, breaks[i]), lua_rawseti(L, -2, int(i) + 1);
-  lua_setfield(L, -2, "break_reasons");
+  set_list(L, "break_reasons", breaks.size(), [&](size_t i) { push_reason(L, breaks[i]); });
   lua_newtable(L);
   std::string guards;
   for (const auto& entry : log) append_guards(L, *entry, &guards);
   lua_setfield(L, -2, "out_guards");
-  lua_newtable(L);
-  for (size_t i = 0; i < log.size(); i++) lua_pushnumber(L, double(log[i]->kernels)), lua_rawseti(L, -2, int(i) + 1);
-  lua_setfield(L, -2, "kernels_per_graph");
+  set_list(L, "kernels_per_graph", log.size(), [&](size_t i) { lua_pushnumber(L, double(log[i]->kernels)); });
   set_string(L, "name", unit.name);
-  lua_newtable(L);
-  double ms = 0;
-  for (size_t i = 0; i < log.size(); i++) {
-    lua_pushnumber(L, log[i]->capture_ms);
-    lua_rawseti(L, -2, int(i) + 1);
-    ms += log[i]->capture_ms;
-  }
-  lua_setfield(L, -2, "compile_times");
+  set_list(L, "compile_times", log.size(), [&](size_t i) { lua_pushnumber(L, log[i]->capture_ms); });
   lua_newtable(L);
   for (int i = 0; i < results; i++) lua_pushvalue(L, first_result + i), lua_rawseti(L, -2, i + 1);
   set_number(L, "n", results);
   lua_setfield(L, -2, "result");
+  std::string text = unit.name + "\n";
   text +=
       str(log.size(), log.size() == 1 ? " graph, " : " graphs, ", breaks.size(),
           breaks.size() == 1 ? " graph break, " : " graph breaks, ", ops, " ops, ", ms, " ms to capture and compile\n");

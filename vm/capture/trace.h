@@ -199,6 +199,8 @@ class Trace {
   std::unique_ptr<SymScope> sym_scope_;
   GuardPlace here_;  // of the instruction that runs
   std::unique_ptr<ModeScope> mode_scope_;
+  // The sizes of a tensor that becomes input `input`: symbols where they are dynamic.
+  Sizes symbolic_sizes(const Tensor& real, const Source* source, int input);
   int add_tensor_input(const Tensor& real, const Source* source);
   void force_table(Var* v);
   void force_userdata(Var* v);

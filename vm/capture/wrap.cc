@@ -226,6 +226,23 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
   return spec;
 }
 
+Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input) {
+  auto dims = options.dynamic_dims.find(source->text);
+  auto is_dynamic = [&](int d) {
+    if (real->sizes[d].hint < 2) return false;
+    if (const int mark = mark_of(state, L, real, d)) return mark > 0;
+    if (options.dynamic == 0) return false;
+    if (options.dynamic == 1 && !real->requires_grad) return true;
+    return dims != options.dynamic_dims.end() && dims->second.count(d) > 0;
+  };
+  Sizes sizes = real->sizes;
+  for (int d = 0; d < int(sizes.size()); d++) {
+    if (!is_dynamic(d)) continue;
+    sizes[d] = SymInt::of_expr(*graph->env, graph->env->leaf(SymOp::kSize, input, d, sizes[d].hint));
+  }
+  return sizes;
+}
+
 int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   if (real->storage->freed) stop("a freed tensor", "error");
   if (real->autograd && real->autograd->has_hooks()) stop("a tensor with hooks", "unsupported");
@@ -240,27 +257,10 @@ int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   const Sizes want = contiguous_strides(real->sizes);
   bool contiguous = true;
   for (size_t d = 0; d < want.size(); d++) contiguous = contiguous && want[d].hint == real->strides[d].hint;
-  auto dims = options.dynamic_dims.find(source->text);
-  auto is_dynamic = [&](int d) {
-    if (real->sizes[d].hint < 2) return false;
-    if (const int mark = mark_of(state, L, real, d)) {
-      return mark > 0;
-    }
-    if (options.dynamic == 0) return false;
-    if (options.dynamic == 1 && !real->requires_grad) return true;
-    return dims != options.dynamic_dims.end() && dims->second.count(d) > 0;
-  };
-  Sizes sizes, strides = real->strides;
+  const Sizes sizes = symbolic_sizes(real, source, input);
+  Sizes strides = real->strides;
   bool any = false;
-  for (int d = 0; d < int(real->sizes.size()); d++) {
-    const int64_t n = real->sizes[d].hint;
-    if (is_dynamic(d)) {
-      any = true;
-      sizes.push_back(SymInt::of_expr(*graph->env, graph->env->leaf(SymOp::kSize, input, d, n)));
-    } else {
-      sizes.push_back(n);
-    }
-  }
+  for (const SymInt& s : sizes) any = any || !s.is_constant();
   if (any && contiguous) {
     strides = contiguous_strides(sizes);
   } else if (any) {

@@ -60,6 +60,17 @@ void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& 
   }
 }
 
+// The jumps of instructions that were kept.
+void Editor::fix_jumps(Result& out, const std::vector<Pc>& start) const {
+  for (Pc pc = 1; pc < proto_.size(); ++pc) {
+    const Ins i = proto_.code[pc];
+    if (bc::info(i).c != bc::Mode::Jump || replace_.count(pc)) continue;
+    const Pc at = out.moved[pc], target = start[bc::jump_target(pc, i)];
+    if (!bc::jump_fits(at, target)) fail("patch: a jump is too far");
+    out.proto.code[at] = bc::ins_jump(bc::op(i), bc::op_a(i), at, target);
+  }
+}
+
 Editor::Result Editor::finish(unsigned framesize) const {
   Result out;
   bc::Proto& p = out.proto;
@@ -92,14 +103,7 @@ Editor::Result Editor::finish(unsigned framesize) const {
     tails[pc] = p.size();
     place(block, out, pc);
   }
-  for (Pc pc = 1; pc < n; ++pc) {
-    const Ins i = proto_.code[pc];
-    if (bc::info(i).c == bc::Mode::Jump && !replace_.count(pc)) {
-      const Pc at = out.moved[pc], target = start[bc::jump_target(pc, i)];
-      if (!bc::jump_fits(at, target)) fail("patch: a jump is too far");
-      p.code[at] = bc::ins_jump(bc::op(i), bc::op_a(i), at, target);
-    }
-  }
+  fix_jumps(out, start);
   fix(entry_, 1, out, start, tails);
   for (const auto& [pc, block] : before_) fix(block, start[pc], out, start, tails);
   for (const auto& [pc, block] : replace_) fix(block, out.moved[pc], out, start, tails);

@@ -62,6 +62,7 @@ class Editor {
 
  private:
   void place(const Block& block, Result& out, bc::Pc line_of) const;
+  void fix_jumps(Result& out, const std::vector<bc::Pc>& start) const;
   void fix(const Block& block, bc::Pc at, Result& out, const std::vector<bc::Pc>& start,
            const std::map<bc::Pc, bc::Pc>& tails) const;
 

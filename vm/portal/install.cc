@@ -3,9 +3,8 @@
 //
 // Invariants:
 // 1. A function's frames run its present prototype: LuaJIT takes constants, the extent of a frame, lines, and where it
-// hangs
-//    traces from the function. So frames that run when f.pc changes become frames of a copy of f that keeps the old
-//    one.
+//    hangs traces from the function. So frames that run when f.pc changes become frames of a copy of f that keeps the
+//    old one.
 // 2. kAnchors[f] holds f's original and its present prototype: changing f.pc passes no write barrier.
 // 3. All traces are flushed before f.pc changes: they may hold frames of f.
 #include <algorithm>
@@ -334,11 +333,10 @@ void sweep_records(lua_State* L) {
   lua_pop(L, 1);
 }
 
-void make_clone(lua_State* L, int index, const Patched& patched) {
-  luaL_checkstack(L, 20, "patch");
-  index = absolute(L, index);
-  PortalState& s = portal_state(L);
-  check_lua_function(L, index);
+namespace {
+
+// Pushes a function of the patched prototype with the upvalues and the environment of the one at `index`.
+void push_patched(lua_State* L, int index, const Patched& patched) {
   lua_Debug ar;
   lua_pushvalue(L, index);
   lua_getinfo(L, ">S", &ar);
@@ -355,30 +353,43 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   }
   lua_getfenv(L, index);
   lua_setfenv(L, clone);
-  if (!s.mirror) {
-    push_table(L, PortalTable::kClones);
-    lua_pushvalue(L, clone);
-    const std::string original = raw_dump(L, index);
-    lua_pushvalue(L, index);
-    lua_rawget(L, -3);
-    if (lua_isnil(L, -1)) {
-      lua_pop(L, 1);
-      lua_pushlstring(L, original.data(), original.size());
-    }
-    lua_rawset(L, -3);
-    push_table(L, PortalTable::kOriginal);
-    push_proto(L, clone);
-    push_proto(L, index);
-    lua_pushvalue(L, -1);
-    lua_rawget(L, -4);
-    if (lua_isnil(L, -1))
-      lua_pop(L, 1);
-    else
-      lua_remove(L, -2);
-    lua_rawset(L, -3);
-    lua_settop(L, clone);
-    return;
+}
+
+// Without LuaJIT's structs: tables remember what the clone at the top was made of.
+void remember_original(lua_State* L, int index) {
+  const int clone = lua_gettop(L);
+  push_table(L, PortalTable::kClones);
+  lua_pushvalue(L, clone);
+  const std::string original = raw_dump(L, index);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -3);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_pushlstring(L, original.data(), original.size());
   }
+  lua_rawset(L, -3);
+  push_table(L, PortalTable::kOriginal);
+  push_proto(L, clone);
+  push_proto(L, index);
+  lua_pushvalue(L, -1);
+  lua_rawget(L, -4);
+  if (lua_isnil(L, -1))
+    lua_pop(L, 1);
+  else
+    lua_remove(L, -2);
+  lua_rawset(L, -3);
+  lua_settop(L, clone);
+}
+
+}  // namespace
+
+void make_clone(lua_State* L, int index, const Patched& patched) {
+  luaL_checkstack(L, 20, "patch");
+  index = absolute(L, index);
+  check_lua_function(L, index);
+  push_patched(L, index, patched);
+  if (!portal_state(L).mirror) return remember_original(L, index);
+  const int clone = lua_gettop(L);
   const mirror::Proto* original = original_proto(L, index);
   mirror::Proto* copy = mirror::proto_of(lua_function(L, clone));
   share_children(patched.dump.top(), original, copy);

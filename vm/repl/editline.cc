@@ -1,8 +1,7 @@
 // Keys on a terminal in, edited lines out, by libedit.
 // Invariants:
 // 1. Keys are read here, one byte at a time and with SIGINT let in only while waiting, so that Control-C at the prompt
-// is
-//    never lost and always clears the line.
+//    is never lost and always clears the line.
 // 2. The terminal is libedit's only within read(): what the user's program prints and reads is in between. Should the
 //    process die within read(), a signal handler gives the terminal back as it was.
 // 3. A bracketed paste becomes part of the line with its line ends; if it ends with one, the line is entered.

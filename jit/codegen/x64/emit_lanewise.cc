@@ -23,6 +23,35 @@ void for_lanes(x86::Compiler& cc, int lanes, const F& f) {
   cc.cmp(lane, lanes);
   cc.jl(top);
 }
+
+// r = x / y, the remainder or the floor; x / 0 gives 0. x is overwritten.
+void divide_one(x86::Compiler& cc, Op op, const x86::Gp& r, const x86::Gp& x, const x86::Gp& y) {
+  const x86::Gp hi = cc.newInt64();
+  const asmjit::Label negate = cc.newLabel(), done = cc.newLabel(), exact = cc.newLabel();
+  cc.xor_(r, r);
+  cc.test(y, y);
+  cc.jz(done);
+  cc.cmp(y, -1);
+  cc.je(negate);
+  cc.cqo(hi, x);
+  cc.idiv(hi, x, y);
+  cc.mov(r, op == Op::kRem ? hi : x);
+  if (op != Op::kDiv) {
+    cc.test(hi, hi);
+    cc.jz(exact);
+    cc.xor_(hi, y);
+    cc.jns(exact);
+    if (op == Op::kRem)
+      cc.add(r, y);
+    else
+      cc.dec(r);
+    cc.bind(exact);
+  }
+  cc.jmp(done);
+  cc.bind(negate);
+  if (op != Op::kRem) cc.sub(r, x);
+  cc.bind(done);
+}
 }  // namespace
 
 x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
@@ -31,8 +60,7 @@ x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, i
   cc_.emit(Ids::kIdVmovups, sa, a);
   cc_.emit(Ids::kIdVmovups, sb, b);
   for_lanes(cc_, lanes, [&](const x86::Gp& lane) {
-    x86::Gp x = cc_.newInt64(), y = cc_.newInt64(), hi = cc_.newInt64(), r = cc_.newInt64();
-    const asmjit::Label negate = cc_.newLabel(), done = cc_.newLabel(), exact = cc_.newLabel();
+    x86::Gp x = cc_.newInt64(), y = cc_.newInt64(), r = cc_.newInt64();
     auto fetch = [&](const x86::Gp& to, const x86::Mem& slot) {
       if (wide)
         cc_.mov(to, element(slot, lane, true));
@@ -41,29 +69,7 @@ x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, i
     };
     fetch(x, sa);
     fetch(y, sb);
-    cc_.xor_(r, r);
-    cc_.test(y, y);
-    cc_.jz(done);
-    cc_.cmp(y, -1);
-    cc_.je(negate);
-    cc_.cqo(hi, x);
-    cc_.idiv(hi, x, y);
-    cc_.mov(r, op == Op::kRem ? hi : x);
-    if (op != Op::kDiv) {
-      cc_.test(hi, hi);
-      cc_.jz(exact);
-      cc_.xor_(hi, y);
-      cc_.jns(exact);
-      if (op == Op::kRem)
-        cc_.add(r, y);
-      else
-        cc_.dec(r);
-      cc_.bind(exact);
-    }
-    cc_.jmp(done);
-    cc_.bind(negate);
-    if (op != Op::kRem) cc_.sub(r, x);
-    cc_.bind(done);
+    divide_one(cc_, op, r, x, y);
     cc_.mov(element(sa, lane, wide), wide ? r : x86::Gp(r.r32()));
   });
   x86::Vec result = v_.fresh(wide);

@@ -170,14 +170,32 @@ bool Emitter::varies(const Access& a, const Step& step) const {
   return false;
 }
 
+// How far each lane's element is from the first one's base.
+x86::Vec Emitter::lane_offsets(const Access& a, const Step& step, int u) {
+  x86::Vec lanes;
+  auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Vop::kAddI, true, lanes, v) : v; };
+  for (const Access::Term& t : a.terms) {
+    if (is_zero(t.stride)) continue;
+    if (t.is_value && varying_[size_t(t.id)]) {
+      x86::Vec v = reg(DType::kInt64, value(t.id, u));
+      if (t.stride.arg >= 0)
+        v = v_.binary(Vop::kMulI, true, v, v_.repeated(int_arg(t.stride.arg), true));
+      else if (!is_one(t.stride))
+        v = v_.binary(Vop::kMulI, true, v, v_.constant(true, uint64_t(t.stride.literal)));
+      add_lanes(v);
+    } else if (!t.is_value && t.id == step.lane_loop->id) {
+      add_lanes(lane_indices(t.id, t.stride, u));
+    }
+  }
+  return lanes;
+}
+
 Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int u) {
   const Base base = base_of(a);
   x86::Gp at = base.reg.isValid() ? base.reg : first_base(a, type);
   x86::Gp index;
   bool row = true, owned = false;
   int lane_terms = 0;
-  x86::Vec lanes;
-  auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Vop::kAddI, true, lanes, v) : v; };
   for (size_t i = 0; i < a.terms.size(); i++) {
     const Access::Term& t = a.terms[i];
     if (is_zero(t.stride)) continue;
@@ -206,26 +224,13 @@ Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int
   p.kind = lane_terms == 0 ? Place::kUniform : row && lane_terms == 1 ? Place::kRow : Place::kLanes;
   if (p.kind == Place::kRow) p.mem.addOffset(int64_t(u) * v_.lanes * int64_t(size_of(type)));
   if (p.kind != Place::kLanes) return p;
-  for (const Access::Term& t : a.terms) {
-    if (is_zero(t.stride)) continue;
-    if (t.is_value && varying_[size_t(t.id)]) {
-      x86::Vec v = reg(DType::kInt64, value(t.id, u));
-      if (t.stride.arg >= 0)
-        v = v_.binary(Vop::kMulI, true, v, v_.repeated(int_arg(t.stride.arg), true));
-      else if (!is_one(t.stride))
-        v = v_.binary(Vop::kMulI, true, v, v_.constant(true, uint64_t(t.stride.literal)));
-      add_lanes(v);
-    } else if (!t.is_value && t.id == step.lane_loop->id) {
-      add_lanes(lane_indices(t.id, t.stride, u));
-    }
-  }
   if (index.isValid()) {
     x86::Gp sum = cc_.newIntPtr();
     cc_.lea(sum, p.mem);
     at = sum;
   }
   p.mem = x86::ptr(at);
-  p.indices = lanes;
+  p.indices = lane_offsets(a, step, u);
   return p;
 }
 

@@ -6,11 +6,9 @@
 // 2. Masks: a step may be partial; then each of its vectors has a mask, and loads, stores, gathers, checks and
 //    accumulators go by it. Memory outside a tensor is never touched.
 // 3. Addresses are built from the outside in: before a loop begins, every access within it has a base register that
-// holds
-//    all terms known by then.
+//    holds all terms known by then.
 // 4. Small integers and half floats live in 32-bit lanes: int32s in their range, floats that the type can hold. Loads
-// and
-//    casts widen, arithmetic is brought back by wrapped() and rounded(), so fusion cannot be seen in results.
+//    and casts widen, arithmetic is brought back by wrapped() and rounded(), so fusion cannot be seen in results.
 // 5. A failing check records the fault and leaves the kernel.
 #pragma once
 #include <functional>
@@ -165,6 +163,7 @@ class Emitter {
   void multiply(const x86::Gp& r, const Coef& by);
   bool varies(const Access& a, const Step& step) const;
   std::optional<Base> find_base(const Access& a, const std::vector<bool>& bound) const;
+  x86::Vec lane_offsets(const Access& a, const Step& step, int u);
   Place place(const Access& a, DType type, const Step& step, int u);
   Value load(DType t, const Place& p, const Step& step, int u);
   Value load_uniform(DType t, const x86::Mem& m);

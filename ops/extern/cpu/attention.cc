@@ -2,8 +2,7 @@
 //
 // Invariants:
 // 1. Work is cut by batch, head and block of queries (backward: head, or head and block): a function of sizes alone,
-// and
-//    each piece's order is its own, so bits do not depend on how many threads share the pieces.
+//    and each piece's order is its own, so bits do not depend on how many threads share the pieces.
 // 2. The kernels write features of unit stride: results come so from the meta rules.
 #include "ops/extern/cpu/attention.h"
 
@@ -14,6 +13,7 @@
 
 #include "ops/core/error.h"
 #include "ops/extern/cpu/kernels.h"
+#include "ops/extern/cpu/scratch.h"
 
 namespace lutra {
 namespace {
@@ -23,24 +23,7 @@ const AttentionKernels& kernels_for(ExternIsa isa) {
   return isa == ExternIsa::kAvx2 ? kAttentionAvx2 : kAttentionBase;
 }
 
-// This thread's scratch memory, kept between calls.
-float* scratch_floats(int64_t n) {
-  struct Free {
-    void operator()(float* p) const { std::free(p); }
-  };
-  thread_local std::unique_ptr<float, Free> memory;
-  thread_local int64_t size = 0;
-  if (size < n) {
-    memory.reset();
-    size = 0;
-    memory.reset(static_cast<float*>(std::aligned_alloc(64, size_t(n * 4 + 63) / 64 * 64)));
-    if (!memory) {
-      throw Error(ErrorKind::kMemory, str("scaled_dot_product_attention: out of memory (", n * 4, " bytes)"));
-    }
-    size = n;
-  }
-  return memory.get();
-}
+float* attention_scratch(int64_t n) { return scratch<float>(Scratch::kAttention, n, "scaled_dot_product_attention"); }
 
 AttentionOperand operand(const ExternView& v) {
   AttentionOperand o;
@@ -103,7 +86,7 @@ void run_attention(const ExternCall& call) {
   share(call, pieces, flops, [&](int64_t i) {
     const int64_t head = i / each;
     kernels.forward(p, head / p.heads, head % p.heads, i % each * kAttentionQueries,
-                    scratch_floats(kernels.scratch(p, 0)));
+                    attention_scratch(kernels.scratch(p, 0)));
   });
 }
 
@@ -129,7 +112,7 @@ void run_attention_backward(const ExternCall& call) {
     return r;
   };
   const auto run = [&](const AttentionRange& r) {
-    kernels.backward(p, r, scratch_floats(kernels.scratch(p, r.key_end - r.key_begin)));
+    kernels.backward(p, r, attention_scratch(kernels.scratch(p, r.key_end - r.key_begin)));
   };
   if (heads >= 16 || flops < 4e6) return share(call, heads, flops, [&](int64_t i) { run(range(i)); });
   const int64_t q_blocks = blocks(p.queries, kAttentionQueries) * group, k_blocks = blocks(p.keys, kAttentionKeys);

@@ -102,7 +102,7 @@ struct Direction {
   int64_t padded() const { return padded_to(columns, micro.width); }
 
   void prepare(int64_t window_line) {
-    weights = conv_scratch<T>(kConvWeight, g.groups * (rows + 1) * padded());
+    weights = scratch<T>(Scratch::kConvWeight, g.groups * (rows + 1) * padded(), "convolution");
     starts = weights + g.groups * rows * padded();
     std::fill(starts, starts + g.groups * padded(), T(0));
     direct_out = lies_packed<T>(call.out[0]) && padded() == columns;
@@ -120,9 +120,9 @@ struct Direction {
   // Where lines [begin, end) of a result are computed.
   ConvImage<T> target(int64_t n, int64_t group, int64_t begin, int64_t end) const {
     const ConvWindow window{call.out[0], n, group * columns, columns, begin, end, 0, call.out[0].sizes[3]};
-    if (direct_out) return packed_window<T>(window, true, 0, kConvMap);
+    if (direct_out) return packed_window<T>(window, true, 0, Scratch::kConvMap);
     const int64_t step = padded();
-    T* to = conv_scratch<T>(kConvMap, (end - begin) * window.w1 * step);
+    T* to = scratch<T>(Scratch::kConvMap, (end - begin) * window.w1 * step, "convolution");
     return {to, step, window.w1 * step};
   }
 
@@ -157,7 +157,7 @@ void convolve(const ExternCall& call, const ConvGeometry& g) {
   d.run([&](int64_t n, int64_t group, int64_t begin, int64_t end, const ConvImage<T>& to) {
     const int64_t h0 = begin * g.sh - g.ph, h1 = (end - 1) * g.sh - g.ph + (g.kh - 1) * g.dh + 1;
     const ConvWindow window{image, n, group * g.c, g.c, h0, h1, -g.pw, wide - g.pw};
-    const ConvImage<T> from = packed_window<T>(window, d.direct_in, g.c, kConvImage);
+    const ConvImage<T> from = packed_window<T>(window, d.direct_in, g.c, Scratch::kConvImage);
     std::vector<ConvRun> runs;
     for (int64_t kh = 0; kh < g.kh; kh++) {
       for (int64_t kw = 0; kw < g.kw; kw++) {
@@ -220,7 +220,7 @@ void convolve_input(const ExternCall& call, const ConvGeometry& g) {
     const int64_t h0 = floor_div(begin + g.ph - (g.kh - 1) * g.dh, g.sh);
     const int64_t h1 = floor_div(end - 1 + g.ph, g.sh) + 1;
     const ConvWindow window{map, n, group * g.k, g.k, h0, h1, w0, w1};
-    const ConvImage<T> from = packed_window<T>(window, false, g.k, kConvImage);
+    const ConvImage<T> from = packed_window<T>(window, false, g.k, Scratch::kConvImage);
     for (int64_t rh = 0; rh < g.sh; rh++) {
       const Phase ph = phase_of(rh, g.sh, g.ph, begin, end);
       for (int64_t rw = 0; rw < g.sw; rw++) {

@@ -1,12 +1,12 @@
 // What the three kernels of convolutions share: the geometry of a call, packed images and weights.
 #pragma once
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "ops/core/error.h"
 #include "ops/extern/cpu/conv_micro.h"
 #include "ops/extern/cpu/kernels.h"
+#include "ops/extern/cpu/scratch.h"
 
 namespace lutra {
 
@@ -19,17 +19,6 @@ struct ConvGeometry {
 // Attributes: stride {h, w}, padding {top, left, bottom, right}, dilation {h, w}, groups, from ints[at] on.
 ConvGeometry conv_geometry(const ExternView& image, const ExternView& weight, const ExternView& map,
                            std::span<const int64_t> ints);
-
-// Working memory of a thread, kept between calls: one buffer a slot.
-enum ConvSlot { kConvImage, kConvMap, kConvWeight, kConvPartial, kConvSlots };
-void* conv_scratch(ConvSlot slot, size_t bytes);
-template <class T>
-T* conv_scratch(ConvSlot slot, int64_t elements) {
-  if (elements < 0 || size_t(elements) > SIZE_MAX / 2 / sizeof(T)) {
-    throw Error(ErrorKind::kMemory, "convolution: out of memory");
-  }
-  return static_cast<T*>(conv_scratch(slot, size_t(elements) * sizeof(T)));
-}
 
 // Channels innermost: element (line, pixel, channel) is at data[line * this->line + pixel * this->pixel + channel].
 template <class T>
@@ -52,7 +41,7 @@ template <class T>
 void pack_image(const ConvWindow& window, int64_t c_padded, T* to);
 // The same, in place where direct says that it lies so already.
 template <class T>
-ConvImage<T> packed_window(const ConvWindow& window, bool direct, int64_t c_padded, ConvSlot slot);
+ConvImage<T> packed_window(const ConvWindow& window, bool direct, int64_t c_padded, Scratch slot);
 // Back: pixels of `from` into rows [h0, h1) of channels [c0, c0 + c) of v.
 template <class T>
 void unpack_image(const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0, int64_t c, int64_t h0,

@@ -1,48 +1,16 @@
 // Views of images in any layout and float dtype in; images with channels innermost and zeros around them out, and back.
 #include <cstring>
-#include <new>
 
 #include "ops/extern/cpu/conv.h"
+#include "ops/extern/cpu/elements.h"
 
 namespace lutra {
 namespace {
-
-struct BFloat16 {
-  uint16_t bits;
-  BFloat16() = default;
-  explicit BFloat16(float v) {
-    uint32_t u;
-    std::memcpy(&u, &v, 4);
-    bits = v != v ? uint16_t(u >> 16 | 0x40) : uint16_t((u + 0x7fff + (u >> 16 & 1)) >> 16);
-  }
-  operator float() const {
-    const uint32_t u = uint32_t(bits) << 16;
-    float v;
-    std::memcpy(&v, &u, 4);
-    return v;
-  }
-};
-
-// Calls f with a null pointer of the dtype's own type.
-template <class F>
-void with_type(DType dtype, const F& f) {
-  switch (dtype) {
-    case DType::kFloat32: return f(static_cast<float*>(nullptr));
-    case DType::kFloat64: return f(static_cast<double*>(nullptr));
-    case DType::kFloat16: return f(static_cast<_Float16*>(nullptr));
-    case DType::kBFloat16: return f(static_cast<BFloat16*>(nullptr));
-    default: fail_internal("convolution of ", name(dtype));
-  }
-}
 
 template <class T>
 constexpr DType dtype_of() {
   return sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
 }
-
-struct Free {
-  void operator()(void* p) const { ::operator delete(p, std::align_val_t(64)); }
-};
 
 // Channels of one row of pixels: to[pixel * step + channel].
 template <class S, class T>
@@ -56,7 +24,7 @@ void pack_row(const S* from, int64_t pixels, int64_t pixel_stride, int64_t chann
       }
     }
     for (int64_t p = 0; p < pixels; p++) {
-      for (int64_t c = 0; c < channels; c++) to[p * step + c] = T(from[p * pixel_stride + c]);
+      for (int64_t c = 0; c < channels; c++) to[p * step + c] = converted<T>(from[p * pixel_stride + c]);
     }
     return;
   }
@@ -65,11 +33,11 @@ void pack_row(const S* from, int64_t pixels, int64_t pixel_stride, int64_t chann
   for (; c + 8 <= channels; c += 8) {
     const S* rows = from + c * channel_stride;
     for (int64_t p = 0; p < pixels; p++) {
-      for (int64_t i = 0; i < 8; i++) to[p * step + c + i] = T(rows[i * channel_stride + p * pixel_stride]);
+      for (int64_t i = 0; i < 8; i++) to[p * step + c + i] = converted<T>(rows[i * channel_stride + p * pixel_stride]);
     }
   }
   for (; c < channels; c++) {
-    for (int64_t p = 0; p < pixels; p++) to[p * step + c] = T(from[c * channel_stride + p * pixel_stride]);
+    for (int64_t p = 0; p < pixels; p++) to[p * step + c] = converted<T>(from[c * channel_stride + p * pixel_stride]);
   }
 }
 
@@ -96,23 +64,6 @@ void unpack_row(const T* from, int64_t step, S* to, int64_t pixels, int64_t pixe
 
 }  // namespace
 
-void* conv_scratch(ConvSlot slot, size_t bytes) {
-  struct Buffer {
-    std::unique_ptr<void, Free> data;
-    size_t size = 0;
-  };
-  thread_local Buffer buffers[kConvSlots];
-  Buffer& b = buffers[slot];
-  if (b.size < bytes) {
-    b.data.reset();
-    b.size = 0;
-    b.data.reset(::operator new(bytes, std::align_val_t(64), std::nothrow));
-    if (!b.data) throw Error(ErrorKind::kMemory, str("convolution: out of memory (", bytes, " bytes to pack)"));
-    b.size = bytes;
-  }
-  return b.data.get();
-}
-
 template <class T>
 bool lies_packed(const ExternView& v) {
   return v.dtype == dtype_of<T>() && (v.strides[1] == 1 || v.sizes[1] == 1);
@@ -126,8 +77,8 @@ void pack_image(const ConvWindow& x, int64_t step, T* to) {
   const int64_t* strides = x.view.strides;
   // Padding channels stay zero.
   if (x.c < step) std::memset(to, 0, size_t((x.h1 - x.h0) * columns * step) * sizeof(T));
-  with_type(x.view.dtype, [&](auto* type) {
-    const auto* data = static_cast<decltype(type)>(x.view.data) + x.n * strides[0] + x.c0 * strides[1];
+  with_float_type(x.view.dtype, [&]<class S>() {
+    const auto* data = static_cast<S*>(x.view.data) + x.n * strides[0] + x.c0 * strides[1];
     for (int64_t h = x.h0; h < x.h1; h++, to += columns * step) {
       if (h < 0 || h >= x.view.sizes[2] || inside == 0) {
         std::memset(to, 0, size_t(columns * step) * sizeof(T));
@@ -143,12 +94,12 @@ void pack_image(const ConvWindow& x, int64_t step, T* to) {
 }
 
 template <class T>
-ConvImage<T> packed_window(const ConvWindow& x, bool direct, int64_t step, ConvSlot slot) {
+ConvImage<T> packed_window(const ConvWindow& x, bool direct, int64_t step, Scratch slot) {
   const int64_t* s = x.view.strides;
   if (direct) {
     return {static_cast<T*>(x.view.data) + x.n * s[0] + x.c0 * s[1] + x.h0 * s[2] + x.w0 * s[3], s[3], s[2]};
   }
-  T* to = conv_scratch<T>(slot, (x.h1 - x.h0) * (x.w1 - x.w0) * step);
+  T* to = scratch<T>(slot, (x.h1 - x.h0) * (x.w1 - x.w0) * step, "convolution");
   pack_image(x, step, to);
   return {to, step, (x.w1 - x.w0) * step};
 }
@@ -156,8 +107,8 @@ ConvImage<T> packed_window(const ConvWindow& x, bool direct, int64_t step, ConvS
 template <class T>
 void unpack_image(const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0, int64_t c, int64_t h0,
                   int64_t h1) {
-  with_type(v.dtype, [&](auto* type) {
-    auto* data = static_cast<decltype(type)>(v.data) + n * v.strides[0] + c0 * v.strides[1];
+  with_float_type(v.dtype, [&]<class S>() {
+    auto* data = static_cast<S*>(v.data) + n * v.strides[0] + c0 * v.strides[1];
     for (int64_t h = h0; h < h1; h++) {
       unpack_row(from.data + (h - h0) * from.line, from.pixel, data + h * v.strides[2], v.sizes[3], v.strides[3], c,
                  v.strides[1]);
@@ -168,14 +119,13 @@ void unpack_image(const ConvImage<T>& from, const ExternView& v, int64_t n, int6
 template <class T>
 T conv_load(const ExternView& v, int64_t at) {
   T value{};
-  with_type(v.dtype, [&](auto* type) { value = T(static_cast<decltype(type)>(v.data)[at]); });
+  with_float_type(v.dtype, [&]<class S>() { value = converted<T>(static_cast<S*>(v.data)[at]); });
   return value;
 }
 
 template <class T>
 void conv_store(const ExternView& v, int64_t at, int64_t stride, const T* values, int64_t n) {
-  with_type(v.dtype, [&](auto* type) {
-    using S = std::remove_pointer_t<decltype(type)>;
+  with_float_type(v.dtype, [&]<class S>() {
     S* to = static_cast<S*>(v.data) + at;
     for (int64_t i = 0; i < n; i++) to[i * stride] = S(values[i]);
   });
@@ -185,14 +135,14 @@ template <class T>
 void pack_weights(const ConvWeights& x, const ConvPanel& panel, T* to) {
   const int64_t rows = x.kh * x.kw * x.inner;
   const int64_t columns = std::clamp<int64_t>(x.columns - panel.at, 0, panel.columns);
-  with_type(x.view.dtype, [&](auto* type) {
-    const auto* data = static_cast<decltype(type)>(x.view.data) + x.offset + panel.at * x.column_stride;
+  with_float_type(x.view.dtype, [&]<class S>() {
+    const auto* data = static_cast<S*>(x.view.data) + x.offset + panel.at * x.column_stride;
     T* row = to + rows * panel.at;
     for (int64_t tap = 0; tap < x.kh * x.kw; tap++) {
       const int64_t at = x.flip ? x.kh * x.kw - 1 - tap : tap;
       const auto* from = data + at / x.kw * x.view.strides[2] + at % x.kw * x.view.strides[3];
       for (int64_t i = 0; i < x.inner; i++, row += panel.columns) {
-        for (int64_t j = 0; j < columns; j++) row[j] = T(from[i * x.inner_stride + j * x.column_stride]);
+        for (int64_t j = 0; j < columns; j++) row[j] = converted<T>(from[i * x.inner_stride + j * x.column_stride]);
         for (int64_t j = columns; j < panel.columns; j++) row[j] = 0;
       }
     }
@@ -214,7 +164,7 @@ std::vector<ConvPanel> conv_panels(int64_t columns, int width, const int* most_r
 #define LUTRA_CONV_PACK(T)                                                                                            \
   template bool lies_packed<T>(const ExternView&);                                                                    \
   template void pack_image<T>(const ConvWindow&, int64_t, T*);                                                        \
-  template ConvImage<T> packed_window<T>(const ConvWindow&, bool, int64_t, ConvSlot);                                 \
+  template ConvImage<T> packed_window<T>(const ConvWindow&, bool, int64_t, Scratch);                                  \
   template void unpack_image<T>(const ConvImage<T>&, const ExternView&, int64_t, int64_t, int64_t, int64_t, int64_t); \
   template void pack_weights<T>(const ConvWeights&, const ConvPanel&, T*);                                            \
   template T conv_load<T>(const ExternView&, int64_t);                                                                \

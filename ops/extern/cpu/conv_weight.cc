@@ -40,7 +40,7 @@ class Gradient {
   }
 
   void run() {
-    T* partial = conv_scratch<T>(kConvPartial, chunks_ * g_.groups * size_);
+    T* partial = scratch<T>(Scratch::kConvPartial, chunks_ * g_.groups * size_, "convolution");
     conv_parallel(call_, chunks_ * g_.groups * parts_, [&](int64_t i) {
       const int64_t part = i % parts_, group = i / parts_ % g_.groups, chunk = i / parts_ / g_.groups;
       accumulate(chunk, group, first_row(part), first_row(part + 1), partial + (chunk * g_.groups + group) * size_);
@@ -67,10 +67,10 @@ class Gradient {
 
   void add_block(int64_t n, int64_t group, int64_t begin, int64_t end, int64_t row, int64_t row_end, T* sums) const {
     const ConvWindow map_window{call_.in[0], n, group * g_.k, g_.k, begin, end, 0, g_.ow};
-    const ConvImage<T> map = packed_window<T>(map_window, direct_map_, padded_, kConvMap);
+    const ConvImage<T> map = packed_window<T>(map_window, direct_map_, padded_, Scratch::kConvMap);
     const int64_t h0 = begin * g_.sh - g_.ph, h1 = (end - 1) * g_.sh - g_.ph + (g_.kh - 1) * g_.dh + 1;
     const ConvWindow window{call_.in[1], n, group * g_.c, g_.c, h0, h1, -g_.pw, wide_ - g_.pw};
-    const ConvImage<T> image = packed_window<T>(window, direct_image_, g_.c, kConvImage);
+    const ConvImage<T> image = packed_window<T>(window, direct_image_, g_.c, Scratch::kConvImage);
     ConvOuter<T> outer{};
     outer.a_pixel = g_.sw * image.pixel, outer.a_line = g_.sh * image.line;
     outer.g_pixel = map.pixel, outer.g_line = map.line;

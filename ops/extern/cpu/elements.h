@@ -7,6 +7,7 @@
 
 #include "ops/core/dtype.h"
 #include "ops/core/error.h"
+#include "ops/core/half.h"
 
 namespace lutra {
 
@@ -14,26 +15,6 @@ namespace lutra {
 struct Bool8 {
   uint8_t v;
 };
-
-// Rounds to the nearest, ties to even.
-inline uint16_t float_to_half(float f) {
-  const uint32_t bits = std::bit_cast<uint32_t>(f), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-  if (rest > 0x7f800000) return uint16_t(sign | 0x7e00);
-  if (rest >= 0x477ff000) return uint16_t(sign | 0x7c00);  // rounds to 65536 or more
-  if (rest < 0x38800000) {                                 // subnormal: let the addition round to its unit
-    const float shifted = std::bit_cast<float>(rest) + 0.5f;
-    return uint16_t(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000));
-  }
-  const uint32_t rounded = rest + 0xfff + (rest >> 13 & 1);
-  return uint16_t(sign | ((rounded >> 13) - 0x1c000));
-}
-
-inline float half_to_float(uint16_t h) {
-  const uint32_t sign = uint32_t(h & 0x8000) << 16, rest = h & 0x7fff;
-  if (rest >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000 | (rest & 0x3ff) << 13);
-  if (rest < 0x400) return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(float(rest) * 0x1p-24f));
-  return std::bit_cast<float>(sign | ((rest << 13) + 0x38000000));
-}
 
 struct Half {
   uint16_t bits;
@@ -45,11 +26,8 @@ struct Half {
 struct BFloat16 {
   uint16_t bits;
   BFloat16() = default;
-  explicit BFloat16(float f) {
-    const uint32_t b = std::bit_cast<uint32_t>(f);
-    bits = f != f ? 0x7fc0 : uint16_t((b + 0x7fff + (b >> 16 & 1)) >> 16);
-  }
-  explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
+  explicit BFloat16(float f) : bits(float_to_bfloat16(f)) {}
+  explicit operator float() const { return bfloat16_to_float(bits); }
 };
 
 // What arithmetic on T is done in; integers wrap, so in their unsigned counterparts.
@@ -91,6 +69,24 @@ decltype(auto) with_element_type(DType dtype, F&& f) {
     case DType::kNone: break;
   }
   fail_internal("an element of no dtype");
+}
+
+// The same for floating-point dtypes.
+template <class F>
+decltype(auto) with_float_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat16: return f.template operator()<Half>();
+    case DType::kBFloat16: return f.template operator()<BFloat16>();
+    case DType::kFloat32: return f.template operator()<float>();
+    case DType::kFloat64: return f.template operator()<double>();
+    default: fail_internal("an element of ", name(dtype), " where floats are meant");
+  }
+}
+
+// A float element as another float type.
+template <class T, class S>
+T converted(S v) {
+  return T(typename Arithmetic<S>::type(v));
 }
 
 // A number as an element: rounded, integers take the whole part.

@@ -12,6 +12,7 @@
 #include "ops/core/error.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/onednn.h"
+#include "ops/extern/cpu/scratch.h"
 
 namespace lutra {
 namespace {
@@ -43,31 +44,15 @@ Layout layout_of(Matrix& m) {
   return Layout::kTransposed;
 }
 
-// A pack buffer of this thread, kept between products.
-float* scratch(int slot, int64_t elements) {
-  struct Buffer {
-    std::unique_ptr<float[]> data;
-    int64_t size = 0;
-  };
-  thread_local Buffer buffers[3];
-  Buffer& b = buffers[slot];
-  if (b.size < elements) {
-    b.data.reset();
-    b.size = 0;
-    b.data.reset(new (std::nothrow) float[elements]);
-    if (!b.data) throw Error(ErrorKind::kMemory, str("matmul: out of memory (", elements * 4, " bytes to pack)"));
-    b.size = elements;
-  }
-  return b.data.get();
-}
-
 void copy_matrix(const Matrix& from, const Matrix& to) {
   for (int64_t r = 0; r < from.rows; r++) {
     for (int64_t c = 0; c < from.cols; c++) *to.at(r, c) = *from.at(r, c);
   }
 }
 
-Matrix packed(int slot, const Matrix& m) { return {scratch(slot, m.rows * m.cols), m.rows, m.cols, m.cols, 1}; }
+Matrix packed(Scratch slot, const Matrix& m) {
+  return {scratch<float>(slot, m.rows * m.cols, "matmul"), m.rows, m.cols, m.cols, 1};
+}
 
 // One piece of the product: rows of a against columns of b, all on this thread.
 void multiply(Matrix a, Matrix b, Matrix c) {
@@ -83,15 +68,15 @@ void multiply(Matrix a, Matrix b, Matrix c) {
     a = a.transposed(), b = b.transposed(), c = c.transposed();
   }
   const Matrix target = c;
-  if (lc == Layout::kNone) c = packed(2, c);
+  if (lc == Layout::kNone) c = packed(Scratch::kMatmulOut, c);
   Layout la = layout_of(a), lb = layout_of(b);
-  const auto pack = [](int slot, Matrix& m, Layout& l) {
+  const auto pack = [](Scratch slot, Matrix& m, Layout& l) {
     Matrix p = packed(slot, m);
     copy_matrix(m, p);
     m = p, l = Layout::kPlain;
   };
-  if (la == Layout::kNone) pack(0, a, la);
-  if (lb == Layout::kNone) pack(1, b, lb);
+  if (la == Layout::kNone) pack(Scratch::kMatmulA, a, la);
+  if (lb == Layout::kNone) pack(Scratch::kMatmulB, b, lb);
   onednn_sgemm(la == Layout::kTransposed, lb == Layout::kTransposed, c.rows, c.cols, a.cols, a.data,
                la == Layout::kTransposed ? a.col_stride : a.row_stride, b.data,
                lb == Layout::kTransposed ? b.col_stride : b.row_stride, c.data, c.row_stride);

@@ -3,35 +3,16 @@
 #include <immintrin.h>
 
 #include <algorithm>
-#include <memory>
-#include <new>
 
 #include "ops/core/error.h"
 #include "ops/core/half.h"
 #include "ops/extern/cpu/kernels.h"
+#include "ops/extern/cpu/scratch.h"
 
 namespace lutra {
 namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread's while
-
-// Grows, and is kept between products.
-float* scratch(int slot, int64_t elements) {
-  struct Buffer {
-    std::unique_ptr<float[]> data;
-    int64_t size = 0;
-  };
-  thread_local Buffer buffers[3];
-  Buffer& b = buffers[slot];
-  if (b.size < elements) {
-    b.data.reset();
-    b.size = 0;
-    b.data.reset(new (std::nothrow) float[size_t(elements)]);
-    if (!b.data) throw Error(ErrorKind::kMemory, str("matmul: out of memory (", elements * 4, " bytes to convert)"));
-    b.size = elements;
-  }
-  return b.data.get();
-}
 
 __attribute__((target("avx,f16c"))) int64_t widen_f16c(const uint16_t* from, float* to, int64_t n) {
   int64_t i = 0;
@@ -133,12 +114,12 @@ void run_gemm_half(const ExternCall& call) {
   for (int i = 0; i < 2; i++) {
     const ExternView& half = call.in[size_t(i)];
     LUTRA_CHECK(half.dtype == type);
-    in[i] = dense_like(half, scratch(i, half.numel()));
+    in[i] = dense_like(half, scratch<float>(i == 0 ? Scratch::kHalfA : Scratch::kHalfB, half.numel(), "matmul"));
     for_rows(half, in[i], call.parallel, [type](const uint16_t* from, int64_t stride, float* to, int64_t n) {
       widen_row(type, from, stride, to, n);
     });
   }
-  const ExternView full = dense_like(out, scratch(2, out.numel()));
+  const ExternView full = dense_like(out, scratch<float>(Scratch::kHalfOut, out.numel(), "matmul"));
   ExternCall product = call;
   product.in = in;
   product.out = {&full, 1};

@@ -194,14 +194,20 @@ void reduce_slice(const Walk& w, const R& reduce, T* to, const T* from, int dim,
   }
 }
 
+// Where a slice is split; -1 without one.
+int longest_slice_dim(const Walk& w) {
+  int longest = -1;
+  for (int d = 0; d < w.slice_dims; d++) {
+    if (longest < 0 || w.slice_sizes[d] > w.slice_sizes[longest]) longest = d;
+  }
+  return longest;
+}
+
 template <class T, class R>
 void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor parallel) {
   const int64_t positions = w.positions(), slice = w.slice();
   if (positions == 0 || slice == 0) return;
-  int split = -1;  // of the slice: the longest dim
-  for (int d = 0; d < w.slice_dims; d++) {
-    if (split < 0 || w.slice_sizes[d] > w.slice_sizes[split]) split = d;
-  }
+  const int split = longest_slice_dim(w);
   // Without a slice: element by element.
   const auto elements = [&](int part, int64_t begin, int64_t end) {
     if (w.indices.size() != 1 || w.dims == 0) {

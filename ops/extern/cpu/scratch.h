@@ -1,0 +1,38 @@
+// Working memory of the library kernels: a slot and a size in; memory of this thread, aligned to 64 bytes and kept
+// between calls, out. It grows and is never cleared.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "ops/core/error.h"
+
+namespace lutra {
+
+// Who may hold memory at the same time as another has a slot of its own; a product of halves runs one of floats.
+enum class Scratch {
+  kMatmulA,
+  kMatmulB,
+  kMatmulOut,
+  kHalfA,
+  kHalfB,
+  kHalfOut,
+  kConvImage,
+  kConvMap,
+  kConvWeight,
+  kConvPartial,
+  kAttention,
+  kCount,
+};
+
+// `who` is the op that a message of exhausted memory names.
+void* scratch(Scratch slot, size_t bytes, const char* who);
+
+template <class T>
+T* scratch(Scratch slot, int64_t elements, const char* who) {
+  if (elements < 0 || size_t(elements) > SIZE_MAX / 2 / sizeof(T)) {
+    throw Error(ErrorKind::kMemory, str(who, ": out of memory"));
+  }
+  return static_cast<T*>(scratch(slot, size_t(elements) * sizeof(T), who));
+}
+
+}  // namespace lutra
