@@ -49,6 +49,8 @@ local function amount(n)
   return string.format("%d", n)
 end
 
+local function count(n, noun, plural) return n .. " " .. noun .. (n == 1 and "" or plural or "s") end
+
 local function place(row)
   if not row.file then return "" end
   return (row.file:match("[^/]+$") or row.file) .. ":" .. row.line
@@ -74,10 +76,11 @@ function Profile:__tostring()
   end
   local calls = 0
   for _, row in ipairs(self.kernels) do calls = calls + row.calls end
-  lines[#lines + 1] = string.format("%9.3f ms in all, %.3f ms in %d launches of %d kernels", self.total_ms, self.kernel_ms, calls, #self.kernels)
+  lines[#lines + 1] = string.format("%9.3f ms in all, %.3f ms in %s of %s", self.total_ms, self.kernel_ms, count(calls, "launch", "es"),
+    count(#self.kernels, "kernel"))
   if self.compile_ms > 0 then
-    lines[#lines + 1] = string.format("%9.3f ms of them to compile (%d new kernels); {warmup = 1} calls f before", self.compile_ms,
-      self.compiled_kernels)
+    lines[#lines + 1] = string.format("%9.3f ms of them to compile (%s); {warmup = 1} calls f before", self.compile_ms,
+      count(self.compiled_kernels, "new kernel"))
   end
   if not self.has_limits then lines[#lines + 1] = "limit: run `lutra tune --limits` once to learn what this machine can do" end
   return table.concat(lines, "\n")

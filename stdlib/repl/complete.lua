@@ -137,6 +137,9 @@ local function annotated_options(callee)
   if type(callee) == "table" and rawget(callee, "_name") then
     local arguments = text:match("%-%-%-@field " .. callee._name .. " fun(%b())")
     options = arguments and arguments:match("options%?: (%b{})")
+    -- Without a type, they are listed behind it: stride, padding (also "same"), groups.
+    local listed = arguments and not options and text:match("%-%-%-@field " .. callee._name .. " fun%b(): lutra%.Module ([^\n]*)") or ""
+    for part in (listed:gsub("%b()", "") .. ","):gmatch("(.-),") do names_found[#names_found + 1] = part:match("^%s*([%a_][%w_]*)%s*$") end
   elseif type(callee) == "function" then
     for key, value in next, lt do
       if value == callee then

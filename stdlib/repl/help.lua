@@ -42,8 +42,8 @@ local function comment_above(lines, number)
   return out
 end
 
--- The annotations' words about lt.name or x:name, and how it is called there.
-local function annotation(name)
+-- The annotations' words about lt.name or x:name, and how it is called there. with_types: of arguments without words, too.
+local function annotation(name, with_types)
   local text = lt._native.source("lutra.meta.lutra")
   if not text then return {} end
   local lines, out = lines_of(text), {}
@@ -55,7 +55,7 @@ local function annotation(name)
         if argument then
           local kind = rest:match("^%b{}") or rest:match("^fun%b()[^%s]*") or rest:match("^%S+")
           local words = rest:sub(#kind + 1):gsub("^%s+", "")
-          out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ": " .. (words ~= "" and words or kind)
+          if words ~= "" or with_types then out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ": " .. (words ~= "" and words or kind) end
         elseif not each:find("^@") then
           out[#out + 1] = each
         end
@@ -107,7 +107,7 @@ local function help_binding(d)
       end
     end
   end
-  local words, call = annotation(d.name)
+  local words, call = annotation(d.name, #d.forms == 0)
   if #d.forms == 0 then say("%s", call or (d["function"] and "lt." or "x:") .. d.name .. "(...)") end
   if d.method and d["function"] then say("also a method: x:%s(...)", d.name) end
   if d.inplace then say("changes its first argument in place") end
@@ -132,7 +132,7 @@ local function help_function(f, name)
   local info = debug.getinfo(f, "S")
   name = name or name_of(f)
   local words, call = {}, nil
-  if name and name:find("^lt%.") then words, call = annotation(name:sub(4)) end
+  if name and name:find("^lt%.") then words, call = annotation(name:sub(4), true) end
   if info.what == "C" then
     say("%s%s", call or name or tostring(f), call and "" or ": a function of Lua's own, written in C")
   else

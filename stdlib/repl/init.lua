@@ -1,9 +1,16 @@
--- What the REPL (vm/repl) does in Lua: {read = f(text), run = f(chunk), on_error = f(e), complete = f(text)}, and the global help. The host gives
+-- What the REPL (vm/repl) does in Lua: {read = f(text), run = f(chunk), on_error = f(e), complete = f(text)}, and the globals help, exit and quit. The host gives
 -- list_folder(path), a list of names, and end_line().
 local _, use = ...
 local run = use "repl.run"
 
-if rawget(_G, "help") == nil then rawset(_G, "help", use "repl.help") end
+local leave = setmetatable({}, {
+  __tostring = function() return "exit() or Control-D leaves" end,
+  __call = function(_, code) os.exit(code or 0) end,
+})
+
+for name, value in pairs {help = use "repl.help", exit = leave, quit = leave} do
+  if rawget(_G, name) == nil then rawset(_G, name, value) end
+end
 
 return {
   read = use "repl.read",

@@ -3,11 +3,12 @@
 
 local MOST_LINES = 1000 -- of a paste that is looked at line by line
 
-local function load(text) return loadstring(text, "=stdin") end
+-- With a line's end: a string that is open there stays so, whatever comes.
+local function load(text) return loadstring(text .. "\n", "=stdin") end
 
 local function ends_early(message) return message:sub(-7) == "'<eof>'" end
 
-local function is_expression(text) return load("return " .. text .. "\n") ~= nil end
+local function is_expression(text) return load("return " .. text) ~= nil end
 
 local PREFIX = "local _show = ...; "
 
@@ -47,7 +48,7 @@ end
 
 return function(text)
   local expression = text:match("^=(.*)$") or text
-  local chunk, problem = load("return " .. expression .. "\n")
+  local chunk, problem = load("return " .. expression)
   if chunk then return load(PREFIX .. "_show(" .. expression .. "\n)") end
   if expression ~= text then return nil, problem, ends_early(problem) end
   local message

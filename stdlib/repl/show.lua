@@ -108,6 +108,7 @@ local function table_text(t, state, depth, used)
   if type(meta) == "table" and rawget(meta, "__tostring") then
     return (tostring(t):gsub("\n+$", ""):gsub("\n", "\n" .. string.rep("  ", depth)))
   end
+  if t == lt and depth == 0 then return "Lutra " .. lt.__version__ .. "; help(lt) lists what it has" end
   if state.open[t] then return "<the table itself, " .. state.open[t] .. " up>" end
   if next(t) == nil then return "{}" end
   if depth >= DEPTH then return "{...}" end
@@ -128,6 +129,7 @@ function pretty(v, state, depth, used)
     return quote(v)
   end
   if kind == "table" then return table_text(v, state, depth, used) end
+  if kind == "number" and v % 1 == 0 and math.abs(v) <= 2 ^ 53 then return string.format("%.0f", v) end -- all digits
   if kind == "function" then return function_text(v) end
   if kind == "userdata" and depth > 0 and lt.is_tensor(v) then return tensor_text(v) end
   return tostring(v)

@@ -154,6 +154,13 @@ TEST_CASE("repl: expressions, blocks, errors, the end") {
   t.line("io.write('abc') return", "abc");
   t.line("return 5, nil", "5\tnil");
   t.line("do return end", "", "> ");
+  t.line("2 ^ 53, 0.5, -1", "9007199254740992\t0.5\t-1");
+  t.line("lt", "Lutra ", "");
+  t.expect("help(lt) lists what it has\r\n> ");
+  t.line("'open", "stdin:1: unfinished string near ''open'");
+  t.line("[[long", "", ">> ");
+  t.line("]]", "\"long\\n\"");
+  t.line("exit", "exit() or Control-D leaves");
   t.line("local y = 1", "(a local ends with its line; without 'local' it is a global and stays)");
   t.line("local y = 1", "", "> ");
   t.line("help(lt.matmul)", "lt.matmul(input, other, *, out=nil)\r\n", "");
@@ -195,6 +202,7 @@ TEST_CASE("repl: completion") {
       {"x:sum{ke\t=true}:dim()", "2"},     // a keyword
       {"lt.sum(x, {di\t=0}):dim()", "1"},  // and in a trailing table
       {"lt.nn.LayerNorm(3, {elementwise_aff\t=false}).weight", "nil"},
+      {"lt.nn.Conv2d(3, 4, 3, {padd\t=1}).padding[1]", "1"},
       {"type(lt.compile(help, {fullg\t=true}))", "\"function\""},
       {"#'weigh\t'", "11"},  // a file
   };
