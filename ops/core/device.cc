@@ -5,11 +5,18 @@
 
 namespace lutra {
 
+namespace {
+thread_local int8_t cuda_index = 0;
+}
+
+int current_cuda_index() { return cuda_index; }
+void set_current_cuda_index(int index) { cuda_index = int8_t(index); }
+
 std::string to_string(Device d) { return d.type == DeviceType::kCPU ? "cpu" : str("cuda:", int(d.index)); }
 
 Device parse_device(std::string_view text) {
   if (text == "cpu" || text == "cpu:0") return {};
-  if (text == "cuda") return {DeviceType::kCUDA, 0};
+  if (text == "cuda") return {DeviceType::kCUDA, cuda_index};
   if (text.substr(0, 5) == "cuda:" && text.size() > 5 && text.size() <= 7) {
     int index = 0;
     for (char c : text.substr(5)) {

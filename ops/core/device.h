@@ -15,6 +15,9 @@ struct Device {
 };
 
 std::string to_string(Device d);
+// What "cuda" without an index is, on this thread.
+int current_cuda_index();
+void set_current_cuda_index(int index);
 // Throws Error for anything but "cpu", "cuda" and "cuda:N".
 Device parse_device(std::string_view text);
 

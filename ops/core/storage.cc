@@ -167,6 +167,10 @@ void set_device_memory(DeviceType type, const DeviceMemory* memory) {
   cuda_memory = memory;
 }
 
+void check_device(Device device) {
+  if (device.type != DeviceType::kCPU) memory_of(device).check(device);
+}
+
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
   if (to_device.type == DeviceType::kCPU && from_device.type == DeviceType::kCPU) {
     if (nbytes) std::memmove(to, from, nbytes);

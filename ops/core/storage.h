@@ -38,7 +38,10 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 struct DeviceMemory {
   Ref<Storage> (*allocate)(size_t nbytes, Device device);
   void (*copy)(void* to, Device to_device, const void* from, Device from_device, size_t nbytes);
+  void (*check)(Device device);  // throws with the reason where there is no such device
 };
+// Throws Error(kUser) with the reason where there is no such device.
+void check_device(Device device);
 void set_device_memory(DeviceType type, const DeviceMemory* memory);
 
 Ref<Storage> fake_storage(Device device);

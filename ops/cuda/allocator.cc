@@ -254,7 +254,7 @@ Block* find_block(Context& c, Heap& h, size_t nbytes) {
   raise_out_of_memory(c, h, nbytes);
 }
 
-const DeviceMemory kMemory = {allocate, copy};
+const DeviceMemory kMemory = {allocate, copy, [](Device device) { context(device); }};
 [[maybe_unused]] const bool registered = (set_device_memory(DeviceType::kCUDA, &kMemory), true);
 
 }  // namespace

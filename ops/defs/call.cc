@@ -5,6 +5,7 @@
 #include "ops/defs/call.h"
 
 #include "ops/core/overlap.h"
+#include "ops/defs/to_device.h"
 
 namespace lutra {
 
@@ -41,8 +42,8 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
   // A zero-dimensional CPU tensor goes with every device.
   if (t->sizes.empty() && t->device().type == DeviceType::kCPU) return;
   if (device_of && !((*device_of)->device() == t->device())) {
-    fail(op.name, ": expected all tensors on one device, got ", to_string((*device_of)->device()), " and ",
-         to_string(t->device()));
+    fail(op.name, ": expected all tensors to be on the same device, but found at least two devices, ",
+         to_string((*device_of)->device()), " and ", to_string(t->device()), "!");
   }
   device_of = &t;
 }
@@ -59,15 +60,26 @@ void each_tensor(const Args& args, F f) {
 // Checks the tensors; returns whether the tape has to see the call.
 bool inspect(const OpInfo& op, const Args& args) {
   bool wants_grad = false;
-  const Tensor* device_of = nullptr;
+  const Tensor *device_of = nullptr, *other = nullptr;
   each_tensor(args, [&](size_t i, const Tensor& t) {
     if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
-    check_usable(op, i, t, device_of);
+    // copy_ goes from any device to any.
+    check_usable(op, i, t, op.id == OpId::copy_ && i == 1 ? other : device_of);
     if (!grad_mode) return;
     if (t->view && t->view->version != t->storage->version) refresh_view(t);
     wants_grad |= t->requires_grad;
   });
   return wants_grad;
+}
+
+// Indices on the CPU go with a tensor of any device.
+void bring_indices(Args& args) {
+  if (!args[0].is<Tensor>() || !args[0].as<Tensor>() || !args[1].is<std::vector<Tensor>>()) return;
+  const Device device = args[0].as<Tensor>()->device();
+  if (device == Device{}) return;
+  for (Tensor& t : args[1].as<std::vector<Tensor>>()) {
+    if (t && t->device() == Device{}) t = op1(OpId::to_device, {t, device});
+  }
 }
 
 // A view remembers its base, so that writes through either are known to the tape.
@@ -116,6 +128,7 @@ Results run_bottom(OpId id, Args& args) {
     if (args[0].as<Tensor>()->is_fake()) bottom(op, args);
     return view_results(args, specs);
   }
+  if (id == OpId::to_device) return {copy_to(args[0].as<Tensor>(), args[1].as<Device>())};
   if (id == OpId::empty) return {make_tensor(specs[0].sizes, specs[0].dtype, result_device(op, args))};
   GradModeScope off(false);
   return bottom(op, args).run(id, args, specs);
@@ -145,6 +158,10 @@ void run_bottom_inplace(OpId id, Args& args) {
   Tensor self = args[0].as<Tensor>();
   if (self->numel() == 0) return;
   GradModeScope off(false);
+  if (id == OpId::copy_ && args[1].as<Tensor>()->device() != self->device()) {
+    if (copy_bytes_into(self, args[1].as<Tensor>())) return;
+    args[1] = copy_to(args[1].as<Tensor>(), self->device());
+  }
   if (!reads_written(op, args)) return exec.run_inplace(id, args, specs);
   Tensor value = id == OpId::copy_ ? op1(OpId::clone, {args[1]}) : exec.run(id, args, specs)[0];
   Args copy = {self, value};
@@ -250,6 +267,7 @@ Results call_op(OpId id, Args args) {
   const OpInfo& op = info(id);
   if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
   complete_args(op, args);
+  if (id == OpId::index || id == OpId::index_put) bring_indices(args);
   bool wants_grad = inspect(op, args);
   if (op.has(kAtCall)) return decompose_named(op, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
@@ -280,6 +298,7 @@ bool call_same(OpId id, const Tensor& a, const Tensor& b, Tensor& out) {
 Tensor call_inplace(OpId id, Args args) {
   const OpInfo& op = info(id);
   complete_args(op, args);
+  if (id == OpId::index_put) bring_indices(args);
   if (!op.has(kInplace) && !op.has(kMutates)) fail(op.name, ": has no in-place form");
   if (!args[0].is<Tensor>()) fail(inplace_name(id), ": argument '", op.args[0].name, "' must be a tensor");
   const Tensor& self = args[0].as<Tensor>();

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "ops/core/half.h"
+#include "ops/defs/to_device.h"
 #include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
 
@@ -187,6 +188,7 @@ Results decompose_pdist(const Args& args) {
     for (int64_t j = i + 1; j < n; j++, k++) place[0]->data_as<int64_t>()[k] = i, place[1]->data_as<int64_t>()[k] = j;
   }
   // In a graph they are fresh tensors of each run.
+  for (Tensor& t : place) t = copy_to(t, x->device());
   for (Tensor& t : place) t = current_mode() ? op1(OpId::clone, {t}) : t;
   Tensor apart = sub(index_select(x, int_arg(0), place[0]), index_select(x, int_arg(0), place[1]));
   if (x->sizes[1] == 0) return {full({count}, 0.0, x->dtype, x->device())};

@@ -60,6 +60,9 @@ inline Tensor sum(const Tensor& t, const Sizes& dims, bool keepdim) {
   return dims.empty() ? t : op1(OpId::sum, {t, dims, keepdim});
 }
 inline Tensor sum_all(const Tensor& t) { return op1(OpId::sum, {t}); }
+inline Tensor on_device(const Tensor& t, Device device) {
+  return t->device() == device ? t : op1(OpId::to_device, {t, device});
+}
 inline Tensor full(const Sizes& sizes, Scalar value, DType type, Device device) {
   return op1(OpId::full, {sizes, value, type, device});
 }

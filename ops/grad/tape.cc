@@ -140,16 +140,19 @@ struct CopySlices : GradNode {
   Ref<ViewHistory> view;
   Sizes src_sizes;
   DType src_dtype;
+  Device src_device;
 
   CopySlices(const Tensor& written, const Tensor& src)
-      : view(written->view), src_sizes(src->sizes), src_dtype(src->dtype) {
+      : view(written->view), src_sizes(src->sizes), src_dtype(src->dtype), src_device(src->device()) {
     link(*this, {written->base, src});
   }
   const char* name() const override { return "CopySlices"; }
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool) override {
     Tensor g = contiguous(grads[0]);
     Tensor to_base, to_src;
-    if (next[1].node) to_src = to_dtype(sum_to_size(replay_view(view, g), src_sizes), src_dtype);
+    if (next[1].node) {
+      to_src = on_device(to_dtype(sum_to_size(replay_view(view, g), src_sizes), src_dtype), src_device);
+    }
     if (next[0].node) {
       to_base = op1(OpId::clone, {g});
       Tensor hole = replay_view(view, to_base);

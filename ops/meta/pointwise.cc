@@ -86,6 +86,13 @@ ResultSpecs meta_to_dtype(OpId, const Args& args) {
   return {spec};
 }
 
+// Under capture the graph ends before it.
+ResultSpecs meta_to_device(OpId, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  if (t->is_fake()) throw NeedsData("to: a tensor moves to another device");
+  return {};
+}
+
 ResultSpecs meta_clone(OpId op, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   if (op == OpId::clone) {

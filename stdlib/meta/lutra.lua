@@ -49,9 +49,15 @@ function Tensor:clone() end
 function Tensor:detach() end
 ---@return lutra.Tensor
 function Tensor:contiguous() end
----@param target lutra.DType|string a dtype or a device
+---@param target lutra.DType|string|lutra.Tensor a dtype, a device, or a tensor that has both
+---@param ... any then a dtype, non_blocking, copy; or {dtype=, non_blocking=, copy=}
 ---@return lutra.Tensor
-function Tensor:to(target) end
+function Tensor:to(target, ...) end
+---@return lutra.Tensor
+function Tensor:cpu() end
+---@param device? integer|string
+---@return lutra.Tensor
+function Tensor:cuda(device) end
 function Tensor:free() end
 ---@param gradient? lutra.Tensor
 ---@param options? {retain_graph?: boolean, create_graph?: boolean}
@@ -502,6 +508,72 @@ lt.ones_like = lt.zeros_like
 function lt.where(condition, input, other) end
 ---@param seed integer
 function lt.manual_seed(seed) end
+---@param device string "cpu", "cuda:0"
+function lt.set_default_device(device) end
+
+---@alias lutra.Gpu integer|string an index or "cuda:1"
+
+---@class lutra.Event
+local Event = {}
+function Event:record() end
+function Event:synchronize() end
+---@return boolean whether the GPU has come to it
+function Event:query() end
+---@param stop lutra.Event
+---@return number milliseconds
+function Event:elapsed_time(stop) end
+
+---@class lutra.cuda the GPUs of this machine
+lt.cuda = {}
+---@return boolean
+function lt.cuda.is_available() end
+---@return integer
+function lt.cuda.device_count() end
+---@return integer
+function lt.cuda.current_device() end
+---@param device lutra.Gpu
+function lt.cuda.set_device(device) end
+---@param device lutra.Gpu
+---@param f function
+---@return any ... what f returns, run with device as the current one
+function lt.cuda.device(device, f, ...) end
+---@param device? lutra.Gpu
+---@return string
+function lt.cuda.get_device_name(device) end
+---@param device? lutra.Gpu
+---@return integer major
+---@return integer minor
+function lt.cuda.get_device_capability(device) end
+---@param device? lutra.Gpu
+---@return {name: string, major: integer, minor: integer, total_memory: integer, multi_processor_count: integer}
+function lt.cuda.get_device_properties(device) end
+---@return boolean
+function lt.cuda.is_bf16_supported() end
+---@param device? lutra.Gpu waits for the work given to it
+function lt.cuda.synchronize(device) end
+function lt.cuda.empty_cache() end
+---@param device? lutra.Gpu
+---@return integer free
+---@return integer total
+function lt.cuda.mem_get_info(device) end
+---@param device? lutra.Gpu
+---@return integer bytes
+function lt.cuda.memory_allocated(device) end
+lt.cuda.max_memory_allocated, lt.cuda.memory_reserved = lt.cuda.memory_allocated, lt.cuda.memory_allocated
+lt.cuda.max_memory_reserved = lt.cuda.memory_allocated
+---@param device? lutra.Gpu
+function lt.cuda.reset_peak_memory_stats(device) end
+---@param device? lutra.Gpu
+---@return table<string, integer>
+function lt.cuda.memory_stats(device) end
+---@param device? lutra.Gpu
+---@return string
+function lt.cuda.memory_summary(device) end
+---@param seed integer
+function lt.cuda.manual_seed(seed) end
+---@param options? {enable_timing?: boolean, device?: lutra.Gpu, blocking?: boolean}
+---@return lutra.Event
+function lt.cuda.Event(options) end
 
 ---@generic F: function
 ---@param f F a function or a module

@@ -157,7 +157,8 @@ bool kind_fits(const ArgInfo& arg, ArgReader& in, const Slot& slot) {
     case ArgType::kIntList: return is_number(kind) || kind == LuaKind::kTable;
     case ArgType::kBool: return kind == LuaKind::kBoolean;
     case ArgType::kDType: return kind == LuaKind::kString && dtype_from_name(in.string(slot.first)) != DType::kNone;
-    case ArgType::kDevice: return kind == LuaKind::kString && dtype_from_name(in.string(slot.first)) == DType::kNone;
+    case ArgType::kDevice:
+      return is_number(kind) || (kind == LuaKind::kString && dtype_from_name(in.string(slot.first)) == DType::kNone);
     case ArgType::kStr: return kind == LuaKind::kString;
   }
   return false;
@@ -221,7 +222,14 @@ Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const
   if (arg.type == ArgType::kTensorList) return read_tensors(fn, arg, in, slot);
   if (arg.type == ArgType::kDevice && kind == LuaKind::kString) {
     const Device device = parse_device(in.string(h));
-    if (device != Device{}) allocate(0, device);  // fails with the reason where there is no such device
+    check_device(device);
+    return device;
+  }
+  if (arg.type == ArgType::kDevice && is_number(kind)) {  // a GPU's index
+    const int64_t index = pin(in.number(h)).to_int();
+    if (index < 0 || index > 99) fail(fn, ": device index ", index, " is not that of a GPU");
+    const Device device = {DeviceType::kCUDA, int8_t(index)};
+    check_device(device);
     return device;
   }
   if (!kind_fits(arg, in, slot)) wrong_kind(fn, arg, in, h);

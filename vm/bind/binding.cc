@@ -188,7 +188,7 @@ std::vector<Binding> build() {
     add_composites(out, rows);
   }
   for (auto rows : {creation_specials(), reduction_specials(), tensor_specials(), autograd_specials(),
-                    system_specials(), save_specials(), describe_specials(), profile_specials()}) {
+                    system_specials(), cuda_specials(), save_specials(), describe_specials(), profile_specials()}) {
     add_specials(out, rows);
   }
   // Other names of ops, and of their in-place forms.

@@ -160,7 +160,7 @@ uint64_t draw_key(lua_State* L, int table) {
 
 // Fisher and Yates, drawing element i's number from (seed, call, i).
 int randperm(lua_State* L) {
-  static const std::vector<ArgInfo> schema = parse_schema("int n, *, dtype? dtype=None");
+  static const std::vector<ArgInfo> schema = parse_schema("int n, *, dtype? dtype=None, Device? device=None");
   LuaReader in(L);
   ExtraKeyword generator[] = {{"generator"}};
   const Args a = bind_schema("randperm", schema, in, generator);
@@ -176,6 +176,8 @@ int randperm(lua_State* L) {
     const auto r = uint64_t((static_cast<unsigned __int128>(mix(key + uint64_t(i))) * uint64_t(i + 1)) >> 64);
     std::swap(p[i], p[r]);
   }
+  const Value where = device_or_default(a[2]);
+  if (!where.is_none()) t = copy_to(t, where.as<Device>());
   push_tensor(L, to_dtype(t, dtype_or(a[1], DType::kInt64).as<DType>()));
   return 1;
 }
@@ -257,6 +259,12 @@ struct Nested {
   }
 };
 
+// What was made on the host, on the device asked for or the default one.
+Tensor on_wanted(const Tensor& t, const Value& device) {
+  const Value where = device_or_default(device);
+  return where.is_none() ? t : copy_to(t, where.as<Device>());
+}
+
 // An array of the ffi library, copied; null for any other value.
 Tensor tensor_of_array(ArgReader& in, ArgReader::H data) {
   auto* reader = dynamic_cast<LuaReader*>(&in);
@@ -270,14 +278,19 @@ Tensor tensor_of_array(ArgReader& in, ArgReader::H data) {
 Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Value& device) {
   const LuaKind kind = in.kind(data);
   if (kind == LuaKind::kTensor) {
-    Tensor t = op1(OpId::clone, {op1(OpId::detach, {in.tensor(data)})});
+    Tensor t = op1(OpId::detach, {in.tensor(data)});
+    const bool moves = !device.is_none() && device.as<Device>() != t->device();
+    t = moves ? op1(OpId::to_device, {t, device}) : op1(OpId::clone, {t});
     return dtype.is_none() ? t : to_dtype(t, dtype.as<DType>());
   }
   if (kind == LuaKind::kNumber) {
     return full_of({}, in.number(data), dtype_or(dtype, DType::kFloat32), device_or_default(device));
   }
   if (kind == LuaKind::kOther) {
-    if (Tensor t = tensor_of_array(in, data); t) return dtype.is_none() ? t : to_dtype(t, dtype.as<DType>());
+    if (Tensor t = tensor_of_array(in, data); t) {
+      t = on_wanted(t, device);
+      return dtype.is_none() ? t : to_dtype(t, dtype.as<DType>());
+    }
   }
   Nested nested{in};
   if (kind == LuaKind::kTable) {
@@ -287,15 +300,13 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   }
   DType inferred = DType::kFloat32;
   if (!nested.numbers && nested.bools != nested.ints) inferred = nested.bools ? DType::kBool : DType::kInt64;
-  const Value where = device_or_default(device);
-  Tensor t =
-      make_tensor(nested.sizes, dtype_or(dtype, inferred).as<DType>(), where.is_none() ? Device{} : where.as<Device>());
+  Tensor t = make_tensor(nested.sizes, dtype_or(dtype, inferred).as<DType>());
   auto* p = static_cast<char*>(t->data());
   for (const Scalar& v : nested.values) {
     store_element(p, t->dtype, v);
     p += size_of(t->dtype);
   }
-  return t;
+  return on_wanted(t, device);
 }
 
 // data and keywords from argument `first` on; dtype and device where none are given.

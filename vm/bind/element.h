@@ -1,8 +1,9 @@
-// Elements of real CPU tensors as Scalars: for printing, item, totable, lt.tensor and index lists. Not a fast path.
+// Elements of real tensors as Scalars: for printing, item, totable, lt.tensor and index lists. Not a fast path.
 #pragma once
 #include <functional>
 
 #include "ops/core/value.h"
+#include "ops/defs/to_device.h"
 
 namespace lutra {
 
@@ -13,7 +14,8 @@ void store_element(void* at, DType dtype, const Scalar& value);
 // The elements of t by their index in row-major order, whatever the strides.
 class Elements {
  public:
-  explicit Elements(const Tensor& t) : t_(t), base_(static_cast<const char*>(t->data())) {}
+  // Copied to the host where they are not there: strides are this object's to tell.
+  explicit Elements(const Tensor& t) : t_(on_host(t)), base_(static_cast<const char*>(t_->data())) {}
   // At offset elements from the first one (multiply indices with strides).
   Scalar at(int64_t offset) const { return load_element(base_ + offset * int64_t(size_of(t_->dtype)), t_->dtype); }
   int64_t size(size_t dim) const { return t_->sizes[dim].hint; }

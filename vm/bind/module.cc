@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
+#include <string_view>
 #include <utility>
 
 #include "ops/defs/call.h"
@@ -152,6 +153,15 @@ void add_constants(lua_State* L) {
 int stdlib_entry(lua_State* L) { return guarded(L, stdlib_function); }
 int source_entry(lua_State* L) { return guarded(L, stdlib_source); }
 
+// The bindings whose names begin so, into the table on top.
+void add_room(lua_State* L, std::string_view prefix) {
+  for (const Binding& binding : bindings()) {
+    if (binding.name.compare(0, prefix.size(), prefix) != 0) continue;
+    push_binding(L, binding, binding_entry);
+    lua_setfield(L, -2, binding.name.c_str() + prefix.size());
+  }
+}
+
 // lt._native: what only the standard library calls.
 void add_native(lua_State* L) {
   lua_newtable(L);
@@ -159,12 +169,10 @@ void add_native(lua_State* L) {
   lua_setfield(L, -2, "stdlib");
   lua_pushcfunction(L, source_entry);
   lua_setfield(L, -2, "source");
-  constexpr char kPrefix[] = "_native.";
-  for (const Binding& binding : bindings()) {
-    if (binding.name.rfind(kPrefix, 0) != 0) continue;
-    push_binding(L, binding, binding_entry);
-    lua_setfield(L, -2, binding.name.c_str() + sizeof kPrefix - 1);
-  }
+  add_room(L, "_native.");
+  lua_newtable(L);
+  add_room(L, "cuda.");
+  lua_setfield(L, -2, "cuda");
   lua_setfield(L, -2, "_native");
 }
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ops/defs/to_device.h"
 #include "ops/io/npy.h"
 #include "ops/io/npz.h"
 #include "ops/io/safetensors.h"
@@ -29,7 +30,7 @@ constexpr int kMostDepth = 100;
 Tensor dense(const Tensor& t) {
   GradModeScope off(false);
   Tensor cpu = t;
-  if (t->device() != Device{}) cpu = call_inplace(OpId::copy_, {make_tensor(t->sizes, t->dtype), t});
+  if (t->device() != Device{}) cpu = on_host(t);
   if (cpu->is_contiguous()) return cpu;
   return call_inplace(OpId::copy_, {make_tensor(t->sizes, t->dtype), cpu});
 }

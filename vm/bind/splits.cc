@@ -255,7 +255,7 @@ Tensor positions(const Tensor& repeats, const Value& total) {
     }
   };
   repeats->dtype == DType::kInt64 ? fill(out->data_as<int64_t>()) : fill(out->data_as<int32_t>());
-  return out;
+  return copy_to(out, repeats->device());
 }
 
 LuaResults interleave_tensor(Args& a) {
@@ -312,6 +312,9 @@ LuaResults triangle_indices(const char* fn, Args& a, bool lower) {
   }
   Tensor t = make_tensor({2, int64_t(at[0].size())}, DType::kInt64);
   std::copy(at[1].begin(), at[1].end(), std::copy(at[0].begin(), at[0].end(), t->data_as<int64_t>()));
+  if (const Value where = a[4].is_none() ? default_device_value() : a[4]; !where.is_none()) {
+    t = copy_to(t, where.as<Device>());
+  }
   // In a graph it is a fresh tensor of each run, not the constant itself.
   if (current_mode()) t = op1(OpId::clone, {t});
   return {to_dtype(t, dtype)};
@@ -338,6 +341,7 @@ LuaResults combinations(Args& a) {
   extend(extend, 0);
   Tensor index = make_tensor({int64_t(flat.size())}, DType::kInt64);
   std::copy(flat.begin(), flat.end(), index->data_as<int64_t>());
+  index = copy_to(index, t->device());
   if (current_mode()) index = op1(OpId::clone, {index});
   return {op1(OpId::view, {op1(OpId::index_select, {t, vdim(0), index}), Sizes{int64_t(flat.size()) / r, r}})};
 }
@@ -371,9 +375,9 @@ const Composite kRows[] = {
     {"repeat_interleave", "Tensor repeats, *, int? output_size=None", kBoth, interleave_positions},
     {"one_hot", "Tensor input, int num_classes=-1", kFunctionOf, one_hot},
     {"combinations", "Tensor input, int r=2, bool with_replacement=False", kBoth, combinations},
-    {"tril_indices", "int row, int col, int offset=0, *, dtype? dtype=None", kFunctionOf,
+    {"tril_indices", "int row, int col, int offset=0, *, dtype? dtype=None, Device? device=None", kFunctionOf,
      [](Args& a) { return triangle_indices("tril_indices", a, true); }},
-    {"triu_indices", "int row, int col, int offset=0, *, dtype? dtype=None", kFunctionOf,
+    {"triu_indices", "int row, int col, int offset=0, *, dtype? dtype=None, Device? device=None", kFunctionOf,
      [](Args& a) { return triangle_indices("triu_indices", a, false); }},
 };
 

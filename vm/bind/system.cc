@@ -65,7 +65,7 @@ int set_default_device_impl(lua_State* L) {
     fail("set_default_device: argument 'device' must be a string, got ", in.describe(0));
   }
   const Device device = parse_device(in.string(0));
-  allocate(0, device);  // fails with the reason where there is no such device
+  check_device(device);
   set_default_device(device);
   return 0;
 }

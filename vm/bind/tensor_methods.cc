@@ -13,10 +13,7 @@ namespace {
 // -- conversion
 
 Tensor to_device(const Tensor& t, Device device) {
-  if (t->device() == device) return t;
-  // Fails with the reason where the device cannot be had.
-  Tensor out = op1(OpId::empty, {t->sizes, t->dtype, device});
-  return call_inplace(OpId::copy_, {out, t});
+  return t->device() == device ? t : op1(OpId::to_device, {t, device});
 }
 
 template <DType kType>
@@ -25,13 +22,25 @@ LuaResults cast(Args& a) {
 }
 
 LuaResults to_device_dtype(Args& a) {
-  Tensor t = to_device(a[0].tensor(), a[1].is_none() ? a[0].tensor()->device() : a[1].as<Device>());
-  return {a[2].is_none() ? t : to_dtype(t, a[2].as<DType>())};
+  const Tensor from = a[0].tensor();
+  const Device device = a[1].is_none() ? from->device() : a[1].as<Device>();
+  // Where fewer bytes move.
+  const DType dtype = a[2].is_none() ? from->dtype : a[2].as<DType>();
+  const bool first = size_of(dtype) < size_of(from->dtype);
+  Tensor t = first ? to_device(to_dtype(from, dtype), device) : to_dtype(to_device(from, device), dtype);
+  return {a[4].as<bool>() && t.same(from) ? op1(OpId::clone, {t}) : t};
+}
+
+LuaResults to_cuda(Args& a) {
+  const Device device = a[1].is_none() ? Device{DeviceType::kCUDA, int8_t(current_cuda_index())} : a[1].as<Device>();
+  if (device.type != DeviceType::kCUDA) fail("cuda: device '", to_string(device), "' is not a GPU");
+  check_device(device);
+  return {to_device(a[0].tensor(), device)};
 }
 
 LuaResults to_dtype_copy(Args& a) {
   Tensor t = to_dtype(a[0].tensor(), a[1].as<DType>());
-  return {a[2].as<bool>() && t.same(a[0].tensor()) ? op1(OpId::clone, {t}) : t};
+  return {a[3].as<bool>() && t.same(a[0].tensor()) ? op1(OpId::clone, {t}) : t};
 }
 
 LuaResults to_other(Args& a) {
@@ -165,15 +174,13 @@ const Composite kRows[] = {
     {"char", "Tensor input", kMethod, cast<DType::kInt8>},
     {"byte", "Tensor input", kMethod, cast<DType::kUInt8>},
     {"bool", "Tensor input", kMethod, cast<DType::kBool>},
-    {"to", "Tensor input, dtype dtype, bool copy=False", kMethod, to_dtype_copy},
-    {"to", "Tensor input, Device? device=None, dtype? dtype=None", kMethod, to_device_dtype},
-    {"to", "Tensor input, Tensor other", kMethod, to_other},
+    {"to", "Tensor input, dtype dtype, bool non_blocking=False, bool copy=False", kMethod, to_dtype_copy},
+    {"to", "Tensor input, Device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False", kMethod,
+     to_device_dtype},
+    {"to", "Tensor input, Tensor other, bool non_blocking=False", kMethod, to_other},
     {"type_as", "Tensor input, Tensor other", kMethod, to_other},
     {"cpu", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {to_device(a[0].tensor(), Device{})}; }},
-    {"cuda", "Tensor input", kMethod,
-     [](Args& a) -> LuaResults {
-       return {to_device(a[0].tensor(), Device{DeviceType::kCUDA, 0})};
-     }},
+    {"cuda", "Tensor input, Device? device=None, bool non_blocking=False", kMethod, to_cuda},
     {"fill_", "Tensor input, Operand value", kBoth, fill_inplace},
     {"fill", "Tensor input, Operand value", kBoth, fill_copy},
     {"zero_", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {fill_with(a[0].tensor(), vnum(0))}; }},

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ops/defs/call.h"
+#include "ops/defs/to_device.h"
 #include "ops/extern/cpu/elements.h"
 #include "ops/extern/cpu/strided.h"
 #include "ops/extern/cpu/views.h"
@@ -50,6 +51,10 @@ std::vector<int64_t> counts_before(const Flags& flags, ParallelFor parallel) {
 }
 
 }  // namespace
+
+Results dynamic_to_device(const Args& args, ParallelFor) {
+  return {copy_to(args[0].as<Tensor>(), args[1].as<Device>())};
+}
 
 Results dynamic_nonzero(const Args& args, ParallelFor parallel) {
   const ExternView v = view_of(args[0].tensor());

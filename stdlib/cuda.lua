@@ -1,0 +1,51 @@
+-- lt.cuda: the GPUs of this machine. A device is an index or "cuda:1"; the current one where none is given.
+local lt = ...
+local native = lt._native.cuda
+
+local cuda = {manual_seed = lt.manual_seed, manual_seed_all = lt.manual_seed}
+for name, f in pairs(native) do
+  if not name:find("^event") then cuda[name] = f end
+end
+
+-- What PyTorch has for devices that compute in bfloat16 themselves.
+function cuda.is_bf16_supported()
+  return cuda.is_available() and cuda.get_device_capability() >= 8
+end
+
+local function restore(device, ok, ...)
+  cuda.set_device(device)
+  if not ok then error((...), 0) end
+  return ...
+end
+
+-- cuda.device(i, f, ...) runs f with i as the current device, and restores the one before when f returns, also by an error.
+function cuda.device(device, f, ...)
+  local before = cuda.current_device()
+  cuda.set_device(device)
+  return restore(before, pcall(f, ...))
+end
+
+-- cuda.Event{enable_timing = true}: a point in the GPU's work. start:elapsed_time(stop) is in milliseconds.
+local Event = {}
+Event.__index = Event
+
+function Event:record() native.event_record(self.handle) end
+function Event:synchronize() native.event_synchronize(self.handle) end
+function Event:query() return native.event_query(self.handle) end
+function Event:elapsed_time(stop)
+  if getmetatable(stop) ~= Event then error("cuda.Event.elapsed_time: expects an event, got " .. type(stop), 2) end
+  return native.event_elapsed(self.handle, stop.handle)
+end
+
+local keywords = {enable_timing = true, device = true, blocking = true}
+function cuda.Event(options)
+  options = options or {}
+  for key in pairs(options) do
+    if not keywords[key] then
+      error("cuda.Event: unknown keyword '" .. tostring(key) .. "' (known: enable_timing, device, blocking)", 2)
+    end
+  end
+  return setmetatable({handle = native.event(options.device, options.enable_timing or false)}, Event)
+end
+
+return cuda
