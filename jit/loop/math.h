@@ -10,10 +10,11 @@
 //   widen(F32) to F64, narrow(F64) to F32;  fmod_of(a, b) exact
 // and its integers + - & | ^, shl(i, n), shr(i, n); those of 64 bits mul32(a, b), the product of the low halves.
 // Only what AVX2 with FMA has too: no scalef, getexp, reciprocal estimates or 64-bit arithmetic shifts.
+// The text is also part of generated CUDA kernels (jit/codegen/cuda), where there are no standard headers.
+#ifndef __CUDACC_RTC__
 #pragma once
 #include <cstdint>
-#include <initializer_list>
-#include <limits>
+#endif
 
 namespace lutra::loop {
 
@@ -24,15 +25,17 @@ using IntOf = typename FloatTraits<F>::Int;
 template <class F>
 using MaskOf = typename FloatTraits<F>::Mask;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInf = __builtin_bit_cast(double, 0x7ff0000000000000ull);
+constexpr double kNaN = __builtin_bit_cast(double, 0x7ff8000000000000ull);
 
 // c[0]*x^n + ... + c[n]
-template <class F>
-F horner(const F& x, std::initializer_list<double> c) {
-  auto it = c.begin();
-  F p(*it++);
-  for (; it != c.end(); ++it) fma_into(p, x, F(*it));
+template <class F, int kCount>
+F horner(const F& x, const double (&c)[kCount]) {
+  F p(c[0]);
+#ifdef __CUDACC_RTC__
+#pragma unroll
+#endif
+  for (int i = 1; i < kCount; i++) fma_into(p, x, F(c[i]));
   return p;
 }
 
@@ -403,6 +406,9 @@ Words<I> philox(const I& index, const I& call, const I& seed) {
   const I low(0xffffffffll);
   I c0 = index & low, c1 = shr(index, 32), c2 = call & low, c3 = shr(call, 32);
   I k0 = seed & low, k1 = shr(seed, 32);
+#ifdef __CUDACC_RTC__
+#pragma unroll
+#endif
   for (int round = 0; round < 10; round++) {
     if (round) {
       k0 = (k0 + I(0x9E3779B9ll)) & low;

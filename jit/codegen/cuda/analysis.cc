@@ -1,0 +1,319 @@
+// The mapping of a kernel: which loops are threads, how many elements a thread takes, what stays in registers.
+#include "jit/codegen/cuda/analysis.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "ops/core/error.h"
+
+namespace lutra::cuda {
+
+using namespace loop;
+
+namespace {
+
+constexpr int64_t kMultiprocessors = 132;  // of the GPU that the choices are made for
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxResident = 8;
+constexpr int kMaxPartials = 32;  // of an accumulator, in registers of one thread
+constexpr int kPrefixInstructions = 12;
+
+class Mapper {
+ public:
+  Mapper(const Kernel& k, std::span<const int64_t> hints) : k_(k), hints_(hints) {
+    for (const Param& p : k.params) written_.push_back(p.written);
+  }
+  Mapping run();
+
+ private:
+  int64_t hint(const Coef& c) const {
+    if (c.arg < 0) return c.literal;
+    return size_t(c.arg) < hints_.size() ? hints_[size_t(c.arg)] : 4096;
+  }
+  bool prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const;
+  void find_nest();
+  void map_flat();
+  void map_group();
+  void narrow(const std::vector<const Loop*>& loops);
+  void narrow_by(const Inst& in, const Loop& l);
+  void choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups);
+  void choose_resident(const std::vector<const Loop*>& shared, int64_t most);
+  bool crosses_threads(const Loop& l) const;
+
+  const Kernel& k_;
+  std::span<const int64_t> hints_;
+  std::vector<bool> written_;
+  Mapping m_;
+};
+
+bool is_heavy(Op op) {
+  switch (op) {
+    case Op::kPow:
+    case Op::kExp:
+    case Op::kLog:
+    case Op::kTanh:
+    case Op::kSin:
+    case Op::kCos:
+    case Op::kErf:
+    case Op::kErfc:
+    case Op::kExpm1:
+    case Op::kLog1p:
+    case Op::kAtan2:
+    case Op::kFmod:
+    case Op::kGcd:
+    case Op::kUniform:
+    case Op::kNormal:
+    case Op::kRandBits: return true;
+    default: return false;
+  }
+}
+
+int64_t pow2_up(int64_t n) { return int64_t(std::bit_ceil(uint64_t(std::max<int64_t>(n, 1)))); }
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+Along along(const Access& a, int32_t loop_id, const std::vector<bool>& depends) {
+  int units = 0;
+  for (const Access::Term& t : a.terms) {
+    if (t.is_value) {
+      if (depends[size_t(t.id)]) return Along::kOther;
+    } else if (t.id == loop_id && !(t.stride == Coef::of(0))) {
+      if (!(t.stride == Coef::of(1))) return Along::kOther;
+      units++;
+    }
+  }
+  return units > 1 ? Along::kOther : units ? Along::kUnit : Along::kUniform;
+}
+
+std::vector<bool> defined_in(const Kernel& kernel, const std::vector<Stmt>& body) {
+  std::vector<bool> in_body(size_t(kernel.values), false);
+  for_each_inst(body, [&](const Inst& in) {
+    if (in.id >= 0) in_body[size_t(in.id)] = true;
+  });
+  for_each_loop(body, [&](const Loop& l) {
+    for (const Accumulator& a : l.accs) in_body[size_t(a.id)] = true;
+  });
+  return in_body;
+}
+
+bool is_packed(const Inst& in, const Loop& l, const std::vector<bool>& inside) {
+  return (in.op == Op::kLoad || in.op == Op::kStore) && along(in.access, l.id, inside) == Along::kUnit;
+}
+
+std::vector<const Loop*> shared_loops(const std::vector<Stmt>& body) {
+  std::vector<const Loop*> out;
+  for (const Stmt& s : body) {
+    const auto* p = std::get_if<std::unique_ptr<Loop>>(&s);
+    if (!p) continue;
+    if ((*p)->mode != LoopMode::kSerial) {
+      out.push_back(p->get());
+    } else {
+      for (const Loop* l : shared_loops((*p)->body)) out.push_back(l);
+    }
+  }
+  return out;
+}
+
+int lanes_of(const Kernel& kernel, const Loop& l) {
+  int lanes = 0;
+  for (const Stmt& s : l.body) {
+    const Inst* in = std::get_if<Inst>(&s);
+    if (!in || in->op != Op::kAccum) continue;
+    auto find = [&](const Loop& around) {
+      for (const Accumulator& a : around.accs) {
+        if (a.id == in->arg) lanes = a.lanes;
+      }
+    };
+    for_each_loop(kernel.body, find);
+  }
+  return lanes;
+}
+
+std::string place_key(const Access& a, int32_t loop_id) {
+  auto coef = [](const Coef& c) { return c.arg >= 0 ? str("n", c.arg) : str(c.literal); };
+  std::vector<std::string> terms;
+  for (const Access::Term& t : a.terms) {
+    const std::string of = t.is_value ? str("%", t.id) : t.id == loop_id ? std::string("@") : str("i", t.id);
+    terms.push_back(str(of, "*", coef(t.stride)));
+  }
+  std::sort(terms.begin(), terms.end());
+  std::string key = str("p", a.ptr, "+", coef(a.offset));
+  for (const std::string& t : terms) key += "+" + t;
+  return key;
+}
+
+namespace {
+
+// Whether the body is instructions without effect, cheap enough to be done by every thread, then one loop.
+bool Mapper::prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const {
+  if (body.empty() || !std::holds_alternative<std::unique_ptr<Loop>>(body.back())) return false;
+  int cost = 0;
+  for (size_t i = 0; i + 1 < body.size(); i++) {
+    const Inst* in = std::get_if<Inst>(&body[i]);
+    if (!in || (has_effect(in->op) && in->op != Op::kCheck)) return false;
+    if (in->op == Op::kLoad && written_[size_t(in->access.ptr)]) return false;
+    cost += is_heavy(in->op) ? kPrefixInstructions : in->op != Op::kConst && in->op != Op::kScalar;
+  }
+  inner = std::get<std::unique_ptr<Loop>>(body.back()).get();
+  return cost <= kPrefixInstructions && inner->accs.empty();
+}
+
+void Mapper::find_nest() {
+  m_.body = &k_.body;
+  const Loop* inner = nullptr;
+  while (prefix_of(*m_.body, inner) && (inner->parallel || inner->mode == LoopMode::kVector)) {
+    for (const Stmt& s : *m_.body) {
+      const Inst* in = std::get_if<Inst>(&s);
+      if (!in) continue;
+      m_.prefix.push_back(in);
+      m_.prefix_checks |= in->op == Op::kCheck && !m_.nest.empty();
+    }
+    m_.nest.push_back(inner);
+    m_.body = &inner->body;
+    if (inner->mode == LoopMode::kVector) break;
+  }
+}
+
+// Halves V until the access can be made of whole packs at the likely arguments.
+void Mapper::narrow_by(const Inst& in, const Loop& l) {
+  auto divides = [&](int64_t n) { return n % m_.elements == 0; };
+  bool whole = divides(hint(in.access.offset));
+  for (const Access::Term& t : in.access.terms) whole &= (!t.is_value && t.id == l.id) || divides(hint(t.stride));
+  if (!whole) {
+    m_.elements /= 2;
+    narrow_by(in, l);
+  }
+}
+
+// V: 16 bytes of the widest packed element, less where sizes do not divide.
+void Mapper::narrow(const std::vector<const Loop*>& loops) {
+  size_t widest = 0;
+  for (const Loop* l : loops) {
+    const std::vector<bool> inside = defined_in(k_, l->body);
+    for_each_inst(l->body, [&](const Inst& in) {
+      if (is_packed(in, *l, inside)) widest = std::max(widest, size_of(in.type));
+    });
+  }
+  m_.elements = widest ? int(std::min<size_t>(8, 16 / widest)) : 1;
+  for (const Loop* l : loops) {
+    const std::vector<bool> inside = defined_in(k_, l->body);
+    // A load that sees a store of its own iteration is not made ahead of the others.
+    std::vector<bool> stored(k_.params.size(), false);
+    for_each_inst(l->body, [&](const Inst& in) {
+      if (in.op == Op::kLoad && stored[size_t(in.access.ptr)]) m_.reread = true;
+      if (in.op == Op::kStore || in.op == Op::kStoreAdd) stored[size_t(in.access.ptr)] = true;
+      if (m_.elements > 1 && is_packed(in, *l, inside)) narrow_by(in, *l);
+    });
+  }
+}
+
+void Mapper::map_flat() {
+  m_.flat = true;
+  m_.threads = 1;
+  bool loops = false;
+  for_each_loop(*m_.body, [&](const Loop&) { loops = true; });
+  double total = 1;
+  for (const Loop* l : m_.nest) total *= double(hint(l->size));
+  if (!loops) {
+    narrow({m_.nest.back()});
+    if (m_.reread) m_.elements = 1;
+    while (m_.elements > 1 && m_.nest.size() > 1 && hint(m_.nest.back()->size) % m_.elements) m_.elements /= 2;
+    while (m_.elements > 1 && total / m_.elements < double(kMultiprocessors) * 128) m_.elements /= 2;
+  }
+  const double chunks = total / m_.elements;
+  m_.block = chunks >= double(kMultiprocessors) * 512 ? 256 : chunks >= double(kMultiprocessors) * 128 ? 128 : 64;
+}
+
+// A lanes loop may read what another of its iterations has stored: that keeps it on one thread.
+bool Mapper::crosses_threads(const Loop& l) const {
+  bool crosses = false;
+  for_each_inst(l.body, [&](const Inst& store) {
+    if (store.op != Op::kStore && store.op != Op::kStoreAdd) return;
+    for_each_inst(l.body, [&](const Inst& in) {
+      if (!has_access(in.op) || in.access.ptr != store.access.ptr) return;
+      crosses |= place_key(in.access, l.id) != place_key(store.access, l.id);
+    });
+  });
+  return crosses;
+}
+
+void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups) {
+  int64_t lanes = kMaxThreads * 16, most_lanes = 1;
+  bool alone = shared.empty();
+  for (const Loop* l : shared) {
+    if (l->mode != LoopMode::kLanes) continue;
+    if (const int of = lanes_of(k_, *l)) {
+      lanes = std::min<int64_t>(lanes, of);
+      most_lanes = std::max<int64_t>(most_lanes, of);
+    }
+    alone |= crosses_threads(*l);
+  }
+  if (m_.columns || alone || m_.reread) m_.elements = 1;
+  while (m_.elements > lanes) m_.elements /= 2;
+  const int64_t chunks = ceil_div(most, m_.elements);
+  const bool many = groups >= kMultiprocessors * 16;
+  int64_t threads = m_.columns ? 32 : kMaxThreads;
+  const int64_t useful = std::max(most_lanes / kMaxPartials, many && !m_.columns ? std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(pow2_up(chunks), 8))
+                                                  : pow2_up(chunks));
+  threads = std::min({threads, lanes / m_.elements, useful});
+  m_.threads = alone ? 1 : int(threads);
+  if (m_.columns) {
+    m_.block = 32 * m_.threads;
+  } else if (m_.threads > 32) {
+    m_.block = m_.threads;
+  } else {
+    const int64_t wanted = pow2_up(ceil_div(groups * m_.threads, kMultiprocessors * 2));
+    m_.block = int(std::clamp<int64_t>(wanted, 32, 256));
+  }
+  m_.groups_fill = !m_.columns && (m_.groups() == 1);
+}
+
+// Rows stay in registers where all shared loops are the same length and stand side by side.
+void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t most) {
+  if (m_.columns || m_.reread || shared.empty()) return;
+  for (const Stmt& s : *m_.body) {
+    const auto* p = std::get_if<std::unique_ptr<Loop>>(&s);
+    if (p && (*p)->mode == LoopMode::kSerial && !shared_loops((*p)->body).empty()) return;
+  }
+  for (const Loop* l : shared) {
+    if (!(l->size == shared[0]->size)) return;
+    bool straight = true;
+    for_each_loop(l->body, [&](const Loop&) { straight = false; });
+    if (!straight) return;
+  }
+  const int64_t rounds = ceil_div(most, int64_t(m_.threads) * m_.elements);
+  if (rounds <= kMaxResident && rounds * m_.elements <= 32) m_.resident = int(std::max<int64_t>(rounds, 1));
+}
+
+void Mapper::map_group() {
+  const std::vector<const Loop*> shared = shared_loops(*m_.body);
+  m_.columns = !m_.nest.empty() && m_.nest.back()->mode == LoopMode::kVector;
+  narrow(shared);
+  int64_t most = 1, groups = 1;
+  for (const Loop* l : m_.nest) groups *= std::max<int64_t>(hint(l->size), 1);
+  for (const Loop* l : shared) {
+    most = std::max(most, hint(l->size));
+    const std::vector<bool> inside = defined_in(k_, l->body);
+    bool packs = false;
+    for_each_inst(l->body, [&](const Inst& in) { packs |= is_packed(in, *l, inside); });
+    while (packs && m_.elements > 1 && hint(l->size) % m_.elements) m_.elements /= 2;
+  }
+  choose_group_threads(shared, most, groups);
+  choose_resident(shared, most);
+}
+
+Mapping Mapper::run() {
+  find_nest();
+  if (!m_.nest.empty() && shared_loops(*m_.body).empty())
+    map_flat();
+  else
+    map_group();
+  return std::move(m_);
+}
+
+}  // namespace
+
+Mapping map_kernel(const Kernel& kernel, std::span<const int64_t> hints) { return Mapper(kernel, hints).run(); }
+
+}  // namespace lutra::cuda

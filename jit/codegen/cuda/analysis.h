@@ -1,0 +1,71 @@
+// What becomes of a kernel's loops on a GPU, chosen from the kernel and hints of its integer arguments. The choice
+// decides how fast a kernel is, never what it gives.
+//
+// A kernel is a nest of independent loops around a body. Flat: the body has no loops that threads share, one thread
+// takes V elements of the innermost loop of the nest. Group: the body is run by T threads together, which share its
+// lanes and vector loops: element i belongs to thread (i / V) % T, everything else is done by all of them alike.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "jit/loop/loop.h"
+
+namespace lutra::cuda {
+
+enum class Along : uint8_t { kUniform, kUnit, kOther };
+
+struct Mapping {
+  // The nest, outermost first, and the instructions without effect that stand before each of its loops and are done by
+  // every thread.
+  std::vector<const loop::Loop*> nest;
+  std::vector<const loop::Inst*> prefix;
+  bool prefix_checks = false;  // so a nest whose inner loops are empty is run all the same
+  const std::vector<loop::Stmt>* body = nullptr;
+
+  bool flat = false;
+  bool reread = false;    // a shared loop loads what its own iteration has stored: loads stay where they are
+  bool columns = false;   // the threads of a group are apart by 32 in a block; 32 groups side by side
+  int threads = 1;        // T
+  int elements = 1;       // V
+  int block = 256;        // threads of a block
+  int resident = 0;       // R: rows of up to T*V*R elements have a path that reads them once; 0: there is none
+  bool groups_fill = true;  // every block's groups exist whatever the arguments
+  int groups() const { return block / threads; }
+};
+
+Mapping map_kernel(const loop::Kernel& kernel, std::span<const int64_t> hints);
+
+// How an access walks when the loop's variable does; depends: values that differ from iteration to iteration.
+Along along(const loop::Access& a, int32_t loop_id, const std::vector<bool>& depends);
+// By value id: defined within the body.
+std::vector<bool> defined_in(const loop::Kernel& kernel, const std::vector<loop::Stmt>& body);
+// The loads and stores of a loop's body that take V neighbouring elements as one access.
+bool is_packed(const loop::Inst& in, const loop::Loop& l, const std::vector<bool>& inside);
+// Loops of a body that the threads of a group share, however deep.
+std::vector<const loop::Loop*> shared_loops(const std::vector<loop::Stmt>& body);
+// Lanes of a lanes loop's accumulators, 0 where it feeds none.
+int lanes_of(const loop::Kernel& kernel, const loop::Loop& l);
+// The text of an access with the variable of the loop as "@": equal for accesses to the same place.
+std::string place_key(const loop::Access& a, int32_t loop_id);
+
+template <class F>
+void for_each_inst(const std::vector<loop::Stmt>& body, const F& f) {
+  for (const loop::Stmt& s : body) {
+    if (const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s))
+      for_each_inst((*l)->body, f);
+    else
+      f(std::get<loop::Inst>(s));
+  }
+}
+template <class F>
+void for_each_loop(const std::vector<loop::Stmt>& body, const F& f) {
+  for (const loop::Stmt& s : body) {
+    const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s);
+    if (!l) continue;
+    f(**l);
+    for_each_loop((*l)->body, f);
+  }
+}
+
+}  // namespace lutra::cuda

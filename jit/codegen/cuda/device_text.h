@@ -1,0 +1,10 @@
+// The texts that generated kernels begin with, embedded when Lutra is built (cmake/embed_text.cmake).
+#pragma once
+
+namespace lutra::cuda {
+extern const char* const device_scalars;
+extern const char* const device_reduce;
+extern const char* const device_math;
+extern const char* const device_random;
+extern const char* const loop_math;  // jit/loop/math.h
+}  // namespace lutra::cuda

@@ -1,0 +1,316 @@
+// Loops whose elements the threads of a group share: packs of elements, rows that stay in registers, partial results.
+#include <algorithm>
+
+#include "jit/codegen/cuda/writer.h"
+
+namespace lutra::cuda {
+
+using namespace loop;
+
+namespace {
+constexpr size_t kMaxShared = 40 * 1024;
+size_t partial_bytes(const Accumulator& a) {
+  const size_t value = size_of(a.type) < 4 && is_float(a.type) ? 4 : size_of(a.type);
+  return a.op == RedOp::kArgMax || a.op == RedOp::kArgMin ? 16 : value;
+}
+bool is_arg(const Accumulator& a) { return a.op == RedOp::kArgMax || a.op == RedOp::kArgMin; }
+}  // namespace
+
+std::string Writer::bound(const Loop& l) const { return str("m", l.id); }
+
+// How many packs of a thread there are to a step of all lanes.
+int Writer::phases(const Loop& l) const {
+  const int lanes = l.mode == LoopMode::kLanes ? lanes_of(k_, l) : 0;
+  return lanes ? lanes / (m_.threads * m_.elements) : 1;
+}
+
+// Declares the packs that the elements of l go by and, before the elements, loads them.
+void Writer::load_packs(const Loop& l, bool resident) {
+  const std::vector<bool> inside = defined_in(k_, l.body);
+  const std::string c = str("c", l.id), array = resident ? str("[", m_.resident, "]") : "", at = resident ? "[r]" : "";
+  std::vector<std::string> loads;
+  packs_.clear();
+  for_each_inst(l.body, [&](const Inst& in) {
+    if (!is_packed(in, l, inside)) return;
+    const std::string key = place_key(in.access, l.id);
+    const std::string type = str("Pack<", memory_type(in.type), ", ", m_.elements, ">");
+    if (in.op == Op::kStore) {
+      if (resident && dead_.count(&in) && !wanted_.count(&in)) return;
+      const std::string name = str("y", names_++);
+      const bool keep = resident && wanted_.count(&in);
+      line(str(type, " ", name, keep ? array : "", ";"));
+      packs_[&in] = name + (keep ? at : "");
+      return;
+    }
+    const auto kept = kept_.find(key);
+    if (kept != kept_.end()) {
+      packs_[&in] = kept->second.name + at;
+      return;
+    }
+    const std::string name = str("x", in.id);
+    const bool written = k_.params[size_t(in.access.ptr)].written;
+    std::string text = str(written ? "load_pack<" : "read_pack<", m_.elements, ">(p", in.access.ptr, " + (",
+                           address(in.access, l.id, c), "))");
+    if (guarded(in)) text = str("ok ? ", text, " : ", type, "{}");
+    packs_[&in] = name + at;
+    kept_[key] = {name, in.access.ptr};
+    if (resident) {
+      line(str(type, " ", name, array, ";"));
+      loads.push_back(str(name, at, " = ", text, ";"));
+    } else {
+      line(str("const ", type, " ", name, " = ", text, ";"));
+    }
+  });
+  if (!resident || loads.empty()) return;
+  line("#pragma unroll");
+  open(str("for (int r = 0; r < ", m_.resident, "; r++) {"));
+  line(str("const int ", c, " = (r * ", m_.threads, " + t) * ", m_.elements, ";"));
+  open(str("if (", c, " < ", bound(l), ") {"));
+  for (const std::string& text : loads) line(text);
+  close();
+  close();
+}
+
+// The V elements of a thread from c<id> on; with packs, which are loaded and stored whole.
+void Writer::elements(const Loop& l, const Style& style) {
+  const std::string c = str("c", l.id), i = str("i", l.id);
+  if (!style.packed) packs_.clear();
+  if (style.packed && !style.resident) {
+    kept_.clear();
+    load_packs(l, false);
+  }
+  const std::string phase = style.phase;
+  if (m_.elements > 1) {
+    line("#pragma unroll");
+    open(str("for (int j = 0; j < ", m_.elements, "; j++) {"));
+    line(str("const i64 ", i, " = ", c, " + j;"));
+    phase_ = phase.empty() ? "j" : phase + " + j";
+    if (!style.packed) open(str("if (", i, " < ", bound(l), ") {"));
+  } else {
+    open("{");
+    line(str("const i64 ", i, " = ", c, ";"));
+    if (style.packed) line("constexpr int j = 0;");
+    phase_ = phase.empty() ? "0" : phase;
+    if (!style.packed) open(str("if (", i, " < ", bound(l), ") {"));
+  }
+  shared_ = &l;
+  stack_.push_back(&l);
+  thread_body(l.body);
+  stack_.pop_back();
+  shared_ = nullptr;
+  if (!style.packed) close();
+  close();
+  if (!style.packed) return;
+  for_each_inst(l.body, [&](const Inst& in) {
+    if (in.op != Op::kStore || !packs_.count(&in) || (style.resident && dead_.count(&in))) return;
+    line(str(guarded(in) ? "if (ok) " : "", "store_pack(p", in.access.ptr, " + (", address(in.access, l.id, c), "), ",
+             packs_[&in], ");"));
+  });
+}
+
+// Every thread's rows unrolled: loads of all rounds first.
+void Writer::rows_resident(const Loop& l) {
+  load_packs(l, true);
+  const int k = phases(l);
+  Style style{true, true, ""};
+  if (k > 1) style.phase = m_.elements > 1 ? str("r % ", k, " * ", m_.elements) : str("r % ", k);
+  line("#pragma unroll");
+  open(str("for (int r = 0; r < ", m_.resident, "; r++) {"));
+  line(str("const int c", l.id, " = (r * ", m_.threads, " + t) * ", m_.elements, ";"));
+  open(str("if (c", l.id, " < ", bound(l), ") {"));
+  elements(l, style);
+  close();
+  close();
+  const std::vector<bool> inside = defined_in(k_, l.body);
+  for_each_inst(l.body, [&](const Inst& in) {
+    if (in.op != Op::kStore) return;
+    const std::string key = is_packed(in, l, inside) ? place_key(in.access, l.id) : "";
+    std::erase_if(kept_, [&](const auto& row) { return row.second.ptr == in.access.ptr; });
+    if (!wanted_.count(&in)) return;
+    const std::string& pack = packs_[&in];
+    kept_[key] = {pack.substr(0, pack.find('[')), in.access.ptr};
+  });
+}
+
+// Rows of any length: whole steps by packs, then the rest element by element.
+void Writer::rows_plain(const Loop& l) {
+  const int k = phases(l), step = m_.threads * m_.elements * k, apart = m_.threads * m_.elements;
+  const std::string s = str("s", l.id), c = str("c", l.id);
+  const bool ahead = m_.resident == 0 && !m_.reread;
+  line(str("i64 ", s, " = ", m_.threads > 1 ? str("t", m_.elements > 1 ? str(" * ", m_.elements) : "") : "0", ";"));
+  auto step_of = [&](const Style& style) {
+    if (k == 1) {
+      line(str("const i64 ", c, " = ", s, ";"));
+      elements(l, style);
+      return;
+    }
+    line("#pragma unroll");
+    open(str("for (int h = 0; h < ", k, "; h++) {"));
+    line(str("const i64 ", c, " = ", s, " + h * ", apart, ";"));
+    elements(l, {style.packed, false, m_.elements > 1 ? str("h * ", m_.elements) : "h"});
+    close();
+  };
+  if (ahead) {
+    if (m_.elements > 1) open("if (packed) {");
+    if (k < 8) line(str("#pragma unroll ", std::max(1, 8 / k / std::max(1, m_.elements / 2))));
+    open(str("for (; ", s, " + ", (k - 1) * apart + m_.elements, " <= ", bound(l), "; ", s, " += ", step, ") {"));
+    step_of({true, false, ""});
+    close();
+    if (m_.elements > 1) close();
+  }
+  open(str("for (; ", s, " < ", bound(l), "; ", s, " += ", step, ") {"));
+  step_of({false, false, ""});
+  close();
+}
+
+void Writer::shared_loop(const Loop& l) {
+  const bool resident = fast_ && m_.resident > 0;
+  std::vector<Touch> own;
+  for_each_inst(l.body, [&](const Inst& in) {
+    if (!has_access(in.op) || !k_.params[size_t(in.access.ptr)].written) return;
+    if (resident && dead_.count(&in)) return;
+    own.push_back({in.access.ptr, place_key(in.access, l.id), in.op != Op::kLoad, true});
+  });
+  if (conflicts(touched_, own)) barrier();
+  touched_.insert(touched_.end(), own.begin(), own.end());
+  declare_accumulators(l);
+  const std::string n = coef(l.size);
+  line(str("const i64 ", bound(l), " = ", m_.groups_fill ? n : str("live ? ", n, " : 0"), ";"));
+  if (resident)
+    rows_resident(l);
+  else
+    rows_plain(l);
+  packs_.clear();
+  // Positions go on where several loops feed one accumulator.
+  for (const Stmt& s : l.body) {
+    const Inst* in = std::get_if<Inst>(&s);
+    if (in && in->op == Op::kAccum && is_arg(*accs_[size_t(in->arg)])) line(str("q", in->arg, " += ", n, ";"));
+  }
+  finish_accumulators(l);
+}
+
+void Writer::declare_accumulators(const Loop& l) {
+  for (const Accumulator& a : l.accs) {
+    reduce_ = true;
+    const std::string op = op_type(a), none = op + "::none()";
+    if (is_arg(a)) line(str("i64 q", a.id, " = 0;"));
+    if (a.lanes == 1) {
+      line(str(op, "::A a", a.id, " = ", none, ";"));
+      continue;
+    }
+    const int partials = a.lanes / m_.threads;
+    line(str(op, "::A a", a.id, "[", partials, "];"));
+    line("#pragma unroll");
+    line(str("for (int j = 0; j < ", partials, "; j++) a", a.id, "[j] = ", none, ";"));
+  }
+}
+
+// Partials to values.
+void Writer::finish_accumulators(const Loop& l) {
+  const int v = m_.elements;
+  std::vector<const Accumulator*> apart;
+  for (const Accumulator& a : l.accs) {
+    const std::string op = op_type(a), result = is_arg(a) ? ".at" : "", type = value_type(types_[size_t(a.id)]);
+    const std::string into = str("const ", type, " v", a.id, " = ");
+    if (a.lanes == 1) {
+      line(str(into, "a", a.id, result, ";"));
+      continue;
+    }
+    const int partials = a.lanes / m_.threads;
+    if (m_.threads == 1) {
+      line(str("halve<", op, ", ", partials, ", 1>(a", a.id, ");"));
+      line(str(into, "a", a.id, "[0]", result, ";"));
+      continue;
+    }
+    if (partials > v) line(str("halve<", op, ", ", partials, ", ", v, ">(a", a.id, ");"));
+    if (m_.columns || m_.threads > 32)
+      apart.push_back(&a);
+    else
+      line(str(into, "of_warp<", op, ", ", m_.threads, ", ", v, ">(a", a.id, ", t)", result, ";"));
+  }
+  // As many at a time as shared memory holds.
+  while (!apart.empty()) {
+    size_t bytes = 0, count = 0;
+    const size_t each = size_t(m_.block) * size_t(v);
+    while (count < apart.size() && (count == 0 || bytes + each * partial_bytes(*apart[count]) <= kMaxShared)) {
+      bytes += each * partial_bytes(*apart[count++]);
+    }
+    finish_in_block({apart.begin(), apart.begin() + long(count)});
+    apart.erase(apart.begin(), apart.begin() + long(count));
+  }
+}
+
+// Through shared memory: all threads leave their partials, a warp for each accumulator combines them, all read.
+void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
+  const int v = m_.elements, warps = m_.block / 32;
+  size_t at = 0;
+  for (size_t i = 0; i < accs.size(); i++) {
+    const std::string id = str(accs[i]->id), op = op_type(*accs[i]);
+    line(str(op, "::A* const area", id, " = reinterpret_cast<", op, "::A*>(shared + ", at, ");"));
+    line(str(op, "::A* const slot", id, " = reinterpret_cast<", op, "::A*>(slots + ", i * (m_.columns ? 512 : 16), ");"));
+    if (m_.columns)
+      line(str("area", id, "[threadIdx.y * 32 + threadIdx.x] = a", id, "[0];"));
+    else
+      line(str("park<", m_.threads, ", ", v, ">(area", id, ", a", id, ", t);"));
+    at += (size_t(m_.block) * size_t(v) * partial_bytes(*accs[i]) + 15) / 16 * 16;
+  }
+  shared_bytes_ = std::max(shared_bytes_, at);
+  slots_ = std::max(slots_, accs.size() * (m_.columns ? 512 : 16));
+  barrier();
+  for (size_t i = 0; i < accs.size(); i++) {
+    const std::string id = str(accs[i]->id), op = op_type(*accs[i]), warp = str(i % size_t(warps));
+    if (m_.columns) {
+      line(str("if (threadIdx.y == ", warp, ") slot", id, "[threadIdx.x] = of_column<", op, ", ", m_.threads, ">(area", id,
+               ", threadIdx.x);"));
+      continue;
+    }
+    open(str("if (t / 32 == ", warp, ") {"));
+    line(str("const ", op, "::A r = of_block<", op, ", ", m_.threads, ", ", v, ">(area", id, ", t % 32);"));
+    line(str("if (t % 32 == 0) *slot", id, " = r;"));
+    close();
+  }
+  barrier();
+  for (const Accumulator* a : accs) {
+    const std::string slot = m_.columns ? str("slot", a->id, "[threadIdx.x]") : str("slot", a->id, "[0]");
+    line(str("const ", value_type(types_[size_t(a->id)]), " v", a->id, " = ", slot, is_arg(*a) ? ".at" : "", ";"));
+  }
+}
+
+// Which packs of stores are read again, and which stores are overwritten before anybody else reads them.
+void Writer::plan_residency(const Stmts& body) {
+  struct Use {
+    const Inst* in;
+    std::string key;  // empty: not a pack
+  };
+  std::vector<Use> uses;
+  for (const Stmt& s : body) {
+    if (const Inst* in = std::get_if<Inst>(&s)) {
+      if (has_access(in->op)) uses.push_back({in, ""});
+      continue;
+    }
+    const Loop& l = *std::get<std::unique_ptr<Loop>>(s);
+    const std::vector<bool> inside = defined_in(k_, l.body);
+    for_each_inst(l.body, [&](const Inst& in) {
+      const bool pack = l.mode != LoopMode::kSerial && is_packed(in, l, inside);
+      if (has_access(in.op)) uses.push_back({&in, pack ? place_key(in.access, l.id) : ""});
+    });
+  }
+  for (size_t i = 0; i < uses.size(); i++) {
+    if (uses[i].in->op != Op::kStore || uses[i].key.empty()) continue;
+    bool read = false, needed = false, over = false;
+    for (size_t n = i + 1; n < uses.size() && !over; n++) {
+      if (uses[n].in->access.ptr != uses[i].in->access.ptr) continue;
+      const bool same = uses[n].key == uses[i].key;
+      if (uses[n].in->op == Op::kLoad) {
+        read |= same;
+        needed |= !same;
+      } else {
+        over = true;
+        if (same && !needed) dead_[uses[i].in] = true;
+      }
+    }
+    if (read) wanted_[uses[i].in] = true;
+  }
+}
+
+}  // namespace lutra::cuda

@@ -1,0 +1,359 @@
+// A kernel's loops as blocks and threads, and the frame of the text around them.
+#include "jit/codegen/cuda/code.h"
+
+#include <algorithm>
+
+#include "jit/codegen/cuda/device_text.h"
+#include "jit/codegen/cuda/writer.h"
+
+namespace lutra::cuda {
+
+using namespace loop;
+
+void Writer::line(const std::string& text) {
+  if (text.rfind("#pragma", 0) != 0) out_.append(size_t(depth_) * 2, ' ');
+  out_ += text + "\n";
+}
+void Writer::open(const std::string& text) {
+  line(text);
+  depth_++;
+}
+void Writer::close() {
+  depth_--;
+  line("}");
+}
+
+Writer::Writer(const Kernel& k, const Mapping& m)
+    : k_(k), m_(m), types_(size_t(k.values), DType::kNone), accs_(size_t(k.values), nullptr) {
+  entry_ = "lutra_";
+  for (char c : k.name) entry_ += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  for_each_inst(k.body, [&](const Inst& in) {
+    if (in.id >= 0) types_[size_t(in.id)] = in.type;
+    checks_ |= in.op == Op::kCheck;
+  });
+  for_each_loop(k.body, [&](const Loop& l) {
+    for (const Accumulator& a : l.accs) {
+      const bool position = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin;
+      types_[size_t(a.id)] = position ? DType::kInt64 : a.type;
+      accs_[size_t(a.id)] = &a;
+      reduce_ = true;
+    }
+  });
+}
+
+void Writer::block_struct() {
+  line("struct Block {");
+  line("  Head head;");
+  if (!k_.params.empty()) line(str("  void* p[", k_.params.size(), "];"));
+  if (k_.ints) line(str("  i64 n[", k_.ints, "];"));
+  if (k_.scalars) line(str("  double x[", k_.scalars, "];"));
+  line("};");
+}
+
+void Writer::head() {
+  block_struct();
+  line(str("extern \"C\" __global__ void __launch_bounds__(", m_.block, ") ", entry_,
+           "(const __grid_constant__ Block b) {"));
+  depth_++;
+  for (size_t p = 0; p < k_.params.size(); p++) {
+    const std::string type = str(k_.params[p].written ? "" : "const ", memory_type(k_.params[p].type), "*");
+    line(str(type, " const p", p, " = static_cast<", type, ">(b.p[", p, "]);"));
+  }
+  for (int n = 0; n < k_.ints; n++) line(str("const i64 n", n, " = b.n[", n, "];"));
+  if (checks_) line("bool ok = true;");
+}
+
+// True where every pack of the loops lies whole and aligned in memory.
+std::string Writer::packed_condition(const std::vector<const Loop*>& loops) {
+  std::vector<std::string> aligned, strides;
+  auto once = [](std::vector<std::string>& list, const std::string& s) {
+    if (std::find(list.begin(), list.end(), s) == list.end()) list.push_back(s);
+  };
+  for (const Loop* l : loops) {
+    const std::vector<bool> inside = defined_in(k_, l->body);
+    for_each_inst(l->body, [&](const Inst& in) {
+      if (!is_packed(in, *l, inside)) return;
+      const std::string offset = in.access.offset == Coef::of(0) ? "" : str(" + ", coef(in.access.offset));
+      once(aligned, str("(u64(p", in.access.ptr, offset, ") & ", size_of(in.type) * size_t(m_.elements) - 1, ")"));
+      for (const Access::Term& t : in.access.terms) {
+        if ((t.is_value || t.id != l->id) && !(t.stride == Coef::of(0))) once(strides, coef(t.stride));
+      }
+    });
+  }
+  if (m_.resident) once(strides, coef(loops[0]->size));
+  std::string text;
+  for (const std::string& a : aligned) text += (text.empty() ? "" : " | ") + a;
+  std::string all;
+  for (const std::string& s : strides) all += (all.empty() ? "" : " | ") + s;
+  if (!all.empty()) text += str(text.empty() ? "" : " | ", "((", all, ") & ", m_.elements - 1, ")");
+  return text.empty() ? "true" : str("(", text, ") == 0");
+}
+
+// g, the number of this thread or group, as the variables of the nest.
+void Writer::nest_indices() {
+  std::string rest = "g";
+  for (size_t d = m_.nest.size(); d-- > 0;) {
+    const Loop& l = *m_.nest[d];
+    const bool chunks = m_.flat && d + 1 == m_.nest.size();
+    const std::string name = str(chunks ? "c" : "i", l.id);
+    std::string size = coef(l.size);
+    if (m_.prefix_checks) size = str("max1(", size, ")");
+    if (chunks && m_.elements > 1) size = str("((", size, " + ", m_.elements - 1, ") / ", m_.elements, ")");
+    const std::string times = chunks && m_.elements > 1 ? str(" * ", m_.elements) : "";
+    if (d == 0) {
+      line(str("const i64 ", name, " = ", rest, times, ";"));
+    } else {
+      line(str("i64 e", d, ";"));
+      line(str("const i64 g", d, " = split(", rest, ", ", size, ", e", d, ");"));
+      line(str("const i64 ", name, " = e", d, times, ";"));
+      rest = str("g", d);
+    }
+  }
+}
+
+void Writer::flat() {
+  const Loop& inner = *m_.nest.back();
+  const std::string c = str("c", inner.id), i = str("i", inner.id), n = coef(inner.size);
+  line(str("const i64 g = i64(blockIdx.x) * ", m_.block, " + threadIdx.x;"));
+  std::string total;
+  for (size_t d = 0; d < m_.nest.size(); d++) {
+    std::string size = coef(m_.nest[d]->size);
+    if (m_.prefix_checks) size = str("max1(", size, ")");
+    const bool chunks = d + 1 == m_.nest.size() && m_.elements > 1;
+    if (chunks) size = str("((", size, " + ", m_.elements - 1, ") / ", m_.elements, ")");
+    total += (d ? " * " : "") + size;
+  }
+  line(str("if (g >= ", total, ") return;"));
+  nest_indices();
+  for (const Inst* in : m_.prefix) inst(*in);
+  if (m_.prefix_checks) line(str("if (", c, " >= ", n, ") return;"));
+  if (m_.elements == 1) {
+    line(str("const i64 ", i, " = ", c, ";"));
+    thread_body(*m_.body);
+    return;
+  }
+  line(str("const i64 ", bound(inner), " = ", n, ";"));
+  open(str("if (", packed_condition({&inner}), " && ", c, " + ", m_.elements, " <= ", n, ") {"));
+  elements(inner, {true, false, ""});
+  depth_--;
+  open("} else {");
+  elements(inner, {false, false, ""});
+  close();
+}
+
+void Writer::group() {
+  const int T = m_.threads, G = m_.groups();
+  if (m_.columns)
+    line("const int t = threadIdx.y;");
+  else if (T > 1)
+    line(T == m_.block ? "const int t = threadIdx.x;" : str("const int t = threadIdx.x % ", T, ";"));
+  else
+    line("constexpr int t = 0;");
+  std::string total = m_.nest.empty() ? "1" : "";
+  for (const Loop* l : m_.nest) {
+    total += (total.empty() ? "" : " * ") + (m_.prefix_checks ? str("max1(", coef(l->size), ")") : coef(l->size));
+  }
+  if (m_.groups_fill) {
+    line("const i64 g = blockIdx.x;");
+    line("constexpr bool live = true;");
+  } else {
+    const std::string in_block = m_.columns ? "threadIdx.x" : T > 1 ? str("threadIdx.x / ", T) : "threadIdx.x";
+    line(str("const i64 all = ", total, ", own = i64(blockIdx.x) * ", G, " + ", in_block, ";"));
+    line(str(m_.prefix_checks ? "" : "const ", "bool live = own < all;"));
+    line("const i64 g = live ? own : all - 1;");
+  }
+  nest_indices();
+  for (const Inst* in : m_.prefix) inst(*in);
+  if (m_.prefix_checks) {
+    const std::string inner = str("i", m_.nest.back()->id, " < ", coef(m_.nest.back()->size));
+    line(m_.groups_fill ? str("if (!(", inner, ")) return;") : str("live &= ", inner, ";"));
+  }
+  line("const bool first = live && t == 0;");
+  const std::vector<const Loop*> shared = shared_loops(*m_.body);
+  if (m_.elements > 1 || m_.resident) {
+    line(str("const bool packed = ", m_.elements > 1 ? packed_condition(shared) : "true", ";"));
+  }
+  if (m_.resident) {
+    const int whole = m_.threads * m_.elements * m_.resident;
+    open(str("if (packed && ", coef(shared[0]->size), " <= ", whole, ") {"));
+    fast_ = true;
+    plan_residency(*m_.body);
+    kept_.clear();
+    group_body(*m_.body);
+    fast_ = false;
+    line("return;");
+    close();
+    touched_.clear();
+    kept_.clear();
+  }
+  group_body(*m_.body);
+}
+
+void Writer::barrier() {
+  touched_.clear();
+  if (m_.threads > 1) line(m_.columns || m_.threads > 32 ? "__syncthreads();" : "__syncwarp();");
+}
+
+bool Writer::conflicts(const std::vector<Touch>& a, const std::vector<Touch>& b) const {
+  if (m_.threads == 1) return false;
+  for (const Touch& x : a) {
+    for (const Touch& y : b) {
+      if (x.ptr != y.ptr || (!x.store && !y.store)) continue;
+      const bool same = x.shared == y.shared && (x.shared ? x.key == y.key : x.store && y.store);
+      if (!same) return true;
+    }
+  }
+  return false;
+}
+
+void Writer::group_inst(const Inst& in) {
+  if (has_access(in.op) && k_.params[size_t(in.access.ptr)].written) {
+    const std::vector<Touch> own = {{in.access.ptr, place_key(in.access, -1), in.op != Op::kLoad, false}};
+    if (conflicts(touched_, own)) barrier();
+    touched_.push_back(own[0]);
+    if (in.op != Op::kLoad) {
+      std::erase_if(kept_, [&](const auto& row) { return row.second.ptr == in.access.ptr; });
+    }
+  }
+  if (in.op == Op::kStore || in.op == Op::kStoreAdd)
+    store(in, "first");
+  else
+    inst(in);
+}
+
+void Writer::group_body(const Stmts& body) {
+  for (const Stmt& s : body) {
+    if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s))
+      group_loop(**l);
+    else
+      group_inst(std::get<Inst>(s));
+  }
+}
+
+// A loop that all threads of the group run alike, with or without shared loops within.
+void Writer::group_loop(const Loop& l) {
+  if (l.mode != LoopMode::kSerial) return shared_loop(l);
+  declare_accumulators(l);
+  const std::vector<Touch> before = touched_;
+  const std::string i = str("i", l.id);
+  open(str("for (i64 ", i, " = 0; ", i, " < ", coef(l.size), "; ", i, "++) {"));
+  kept_.clear();
+  group_body(l.body);
+  kept_.clear();
+  // From one iteration to the next: only what every iteration does to the same place by the same thread needs nothing.
+  std::vector<Touch> own;
+  std::vector<int> count(k_.params.size(), 0);
+  auto take = [&](const Inst& in, const Loop* shared) {
+    if (!has_access(in.op) || !k_.params[size_t(in.access.ptr)].written) return;
+    own.push_back({in.access.ptr, place_key(in.access, shared ? shared->id : -1), in.op != Op::kLoad, shared != nullptr});
+    count[size_t(in.access.ptr)]++;
+  };
+  const std::vector<const Loop*> shared = shared_loops(l.body);
+  for_each_inst(l.body, [&](const Inst& in) {
+    const Loop* of = nullptr;
+    for (const Loop* s : shared) {
+      for_each_inst(s->body, [&](const Inst& other) { of = &other == &in ? s : of; });
+    }
+    take(in, of);
+  });
+  std::erase_if(own, [&](const Touch& t) { return count[size_t(t.ptr)] == 1; });
+  bool varies = false;
+  for (const Touch& t : own) varies |= t.shared && t.store && t.key.find(i + "*") != std::string::npos;
+  if (m_.threads > 1 && (varies || conflicts(own, own))) barrier();
+  close();
+  touched_.insert(touched_.end(), before.begin(), before.end());
+  finish_accumulators(l);
+}
+
+void Writer::thread_body(const Stmts& body) {
+  for (const Stmt& s : body) {
+    if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s))
+      thread_loop(**l);
+    else
+      inst(std::get<Inst>(s));
+  }
+}
+
+void Writer::thread_loop(const Loop& l) {
+  declare_accumulators(l);
+  const std::string i = str("i", l.id);
+  int cost = 0;
+  for_each_inst(l.body, [&](const Inst&) { cost++; });
+  bool inner = false;
+  for_each_loop(l.body, [&](const Loop&) { inner = true; });
+  line(inner || cost > 24 ? "#pragma unroll 1" : cost > 12 ? "#pragma unroll 4" : "#pragma unroll 8");
+  open(str("for (i64 ", i, " = 0; ", i, " < ", coef(l.size), "; ", i, "++) {"));
+  thread_body(l.body);
+  close();
+  finish_accumulators(l);
+}
+
+std::string Writer::run() {
+  head();
+  if (m_.flat)
+    flat();
+  else
+    group();
+  close();
+  std::string body = std::move(out_), text;
+  const size_t brace = body.find(") {\n") + 4;
+  if (shared_bytes_) {
+    body.insert(brace, str("  __shared__ __align__(16) unsigned char shared[", shared_bytes_, "], slots[", slots_, "];\n"));
+  }
+  text = device_scalars;
+  if (body.find("lutra::loop::") != std::string::npos || body.find("uniform_") != std::string::npos) {
+    text += str(device_math, loop_math, device_random);
+  }
+  if (reduce_) text += device_reduce;
+  return text + body;
+}
+
+namespace {
+
+class Source : public KernelSource {
+ public:
+  Source(const Kernel& k, std::span<const int64_t> hints) : map_(map_kernel(k, hints)) {
+    Writer w(k, map_);
+    text = w.run();
+    entry = w.entry();
+    for (const Loop* l : map_.nest) sizes_.push_back(l->size);
+    map_.nest.clear(), map_.prefix.clear();
+    map_.body = nullptr;
+  }
+  bool grid(const int64_t* ints, Grid& out) const override {
+    int64_t total = 1;
+    for (size_t d = 0; d < sizes_.size(); d++) {
+      int64_t n = sizes_[d].arg >= 0 ? ints[sizes_[d].arg] : sizes_[d].literal;
+      if (map_.prefix_checks && d > 0) n = std::max<int64_t>(n, 1);
+      if (map_.flat && d + 1 == sizes_.size()) n = (n + map_.elements - 1) / map_.elements;
+      if (n <= 0) return false;
+      total *= n;
+    }
+    const int64_t each = map_.flat ? map_.block : map_.groups();
+    const int64_t blocks = (total + each - 1) / each;
+    LUTRA_CHECK(blocks <= 0x7fffffff, "a launch of ", blocks, " blocks");
+    out = {};
+    out.blocks[0] = unsigned(blocks);
+    out.threads[0] = map_.columns ? 32 : unsigned(map_.block);
+    out.threads[1] = map_.columns ? unsigned(map_.threads) : 1;
+    return true;
+  }
+
+ private:
+  Mapping map_;
+  std::vector<Coef> sizes_;
+};
+
+}  // namespace
+
+std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int64_t> hints) {
+  return std::make_unique<Source>(kernel, hints);
+}
+
+std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints) {
+  const Mapping m = map_kernel(kernel, hints);
+  return str(m.flat ? "flat" : m.columns ? "columns" : "rows", " T", m.threads, " V", m.elements, " block", m.block, " R",
+             m.resident);
+}
+
+}  // namespace lutra::cuda

@@ -1,0 +1,129 @@
+// A kernel and its mapping in, CUDA C++ out. See analysis.h for the mapping, device/*.cuh for what the text calls.
+//
+// Invariants:
+// 1. Names: loop variable i<id>, first element of a thread's pack c<id>, value v<id>, partials a<id>, positions taken so
+//    far q<id>, pointers p<n>, integer arguments n<n>, packs x<n> (loaded) and y<n> (stored).
+// 2. Control flow around barriers and shuffles is the same for all threads of a block: it depends on the arguments only.
+//    Groups that do not exist (live is false) run along with loops of no iterations and store nothing.
+// 3. Where one thread of a group may read what another stored, a barrier is between: touched_ holds the accesses since
+//    the last one.
+// 4. A check that fails makes ok false; what is addressed by values is only touched while ok holds.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "jit/codegen/cuda/analysis.h"
+#include "ops/core/error.h"
+
+namespace lutra::cuda {
+
+struct Parts;  // which of device/*.cuh a kernel needs
+
+class Writer {
+ public:
+  Writer(const loop::Kernel& k, const Mapping& m);
+  std::string run();  // a translation unit
+  std::string entry() const { return entry_; }
+
+ private:
+  using Inst = loop::Inst;
+  using Loop = loop::Loop;
+  using Accumulator = loop::Accumulator;
+  using Stmts = std::vector<loop::Stmt>;
+
+  // How the elements of a shared loop are written.
+  struct Style {
+    bool packed = false;         // whole packs, from c<id>
+    bool resident = false;       // packs live in arrays over r
+    std::string phase;           // which V partials: text of a multiple of V, empty for none
+  };
+  // An access of a group's threads since the last barrier.
+  struct Touch {
+    int32_t ptr;
+    std::string key;
+    bool store, shared;  // shared: by the thread that the element belongs to; else a load by all, a store by the first
+  };
+  // A pack array in registers that holds what is at a place.
+  struct Kept {
+    std::string name;
+    int32_t ptr;
+  };
+
+  // source.cc
+  void head();
+  void block_struct();
+  void nest_indices();
+  void flat();
+  void group();
+  void group_body(const Stmts& body);
+  void group_inst(const Inst& in);
+  void group_loop(const Loop& l);
+  void thread_body(const Stmts& body);
+  void thread_loop(const Loop& l);
+  void declare_accumulators(const Loop& l);
+  std::string packed_condition(const std::vector<const Loop*>& loops);
+  void touch(const Inst& in, const Loop* shared);
+  void barrier();
+  bool conflicts(const std::vector<Touch>& a, const std::vector<Touch>& b) const;
+
+  // emit_rows.cc
+  void shared_loop(const Loop& l);
+  void rows_resident(const Loop& l);
+  void rows_plain(const Loop& l);
+  void elements(const Loop& l, const Style& style);
+  void load_packs(const Loop& l, bool resident);
+  void finish_accumulators(const Loop& l);
+  void finish_in_block(const std::vector<const Accumulator*>& accs);
+  void plan_residency(const Stmts& body);
+  int phases(const Loop& l) const;
+  std::string bound(const Loop& l) const;
+
+  // emit_values.cc
+  void inst(const Inst& in);
+  void define(const Inst& in, const std::string& text);
+  std::string value(const Inst& in) const;
+  std::string binary(const Inst& in) const;
+  std::string unary(const Inst& in) const;
+  std::string cast(DType from, DType to, const std::string& v) const;
+  std::string constant(const Inst& in) const;
+  std::string rounded(DType t, const std::string& v) const;
+  std::string load(const Inst& in) const;
+  void store(const Inst& in, const std::string& guard);
+  void accum(const Inst& in);
+  void check(const Inst& in);
+  std::string address(const loop::Access& a, int32_t loop_id = -1, const std::string& as = "") const;
+  std::string coef(const loop::Coef& c) const;
+  std::string from_memory(DType t, const std::string& v) const;
+  std::string to_memory(DType t, const std::string& v) const;
+  bool guarded(const Inst& in) const;
+  std::string op_type(const Accumulator& a) const;
+
+  void line(const std::string& text);
+  void open(const std::string& text);
+  void close();
+
+  const loop::Kernel& k_;
+  const Mapping& m_;
+  std::string out_, entry_;
+  int depth_ = 0;
+  std::vector<DType> types_;                 // by value
+  std::vector<const Accumulator*> accs_;     // by value
+  std::vector<const Loop*> stack_;           // serial and shared loops that are open
+  std::string phase_;                        // of the elements being written: index of the partial, "" for one
+  const Loop* shared_ = nullptr;             // the shared loop around
+  bool fast_ = false;                        // in the path that keeps rows in registers
+  bool checks_ = false;
+  std::map<const Inst*, std::string> packs_;  // loads and stores of the elements being written that go by packs
+  std::map<std::string, Kept> kept_;          // by place
+  std::map<const Inst*, bool> dead_, wanted_;  // stores that are overwritten; accesses whose packs are read again
+  std::vector<Touch> touched_;
+  size_t shared_bytes_ = 0, slots_ = 0;
+  int names_ = 0;
+  bool math_ = false, reduce_ = false;
+};
+
+const char* value_type(DType t);   // as C++ holds a value
+const char* memory_type(DType t);  // as memory does
+
+}  // namespace lutra::cuda
