@@ -121,20 +121,25 @@ struct Case {
     for (auto& b : buffers) fill(*b, rng, special);
   }
 
-  std::vector<std::unique_ptr<Buffer>> run(const std::string& how, LaunchFault* fault = nullptr) const {
-    std::vector<std::unique_ptr<Buffer>> copies;
-    for (auto& b : buffers) copies.push_back(std::make_unique<Buffer>(*b));
+  // As the kernel ABI has it, over these buffers.
+  std::vector<uint64_t> block(const std::vector<std::unique_ptr<Buffer>>& memory, LaunchFault* fault) const {
     std::vector<uint64_t> block(sizeof(BlockHead) / 8);
     BlockHead head;
     head.begin = begin, head.end = end, head.seed = seed, head.call = call, head.fault = fault;
     memcpy(block.data(), &head, sizeof head);
-    for (auto& b : copies) block.push_back(uint64_t(uintptr_t(b->data)));
+    for (auto& b : memory) block.push_back(uint64_t(uintptr_t(b->data)));
     for (int64_t i : ints) block.push_back(uint64_t(i));
     for (double s : scalars) {
       uint64_t u;
       memcpy(&u, &s, 8);
       block.push_back(u);
     }
+    return block;
+  }
+  std::vector<std::unique_ptr<Buffer>> run(const std::string& how, LaunchFault* fault = nullptr) const {
+    std::vector<std::unique_ptr<Buffer>> copies;
+    for (auto& b : buffers) copies.push_back(std::make_unique<Buffer>(*b));
+    std::vector<uint64_t> block = this->block(copies, fault);
     if (how == "wide")
       loop::interpret(kernel, block.data(), true);
     else

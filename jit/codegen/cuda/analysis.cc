@@ -36,7 +36,7 @@ class Mapper {
   void map_group();
   void narrow(const std::vector<const Loop*>& loops);
   void narrow_by(const Inst& in, const Loop& l);
-  void choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups);
+  void choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups, int64_t fewest);
   void choose_resident(const std::vector<const Loop*>& shared, int64_t most);
   bool crosses_threads(const Loop& l) const;
 
@@ -191,7 +191,7 @@ void Mapper::narrow(const std::vector<const Loop*>& loops) {
   size_t widest = 0;
   for (const Loop* l : loops) {
     const std::vector<bool> inside = defined_in(k_, l->body);
-    for_each_inst(l->body, [&](const Inst& in) {
+    for_each_own_inst(l->body, [&](const Inst& in) {
       if (is_packed(in, *l, inside)) widest = std::max(widest, size_of(in.type));
     });
   }
@@ -203,6 +203,8 @@ void Mapper::narrow(const std::vector<const Loop*>& loops) {
     for_each_inst(l->body, [&](const Inst& in) {
       if (in.op == Op::kLoad && stored[size_t(in.access.ptr)]) m_.reread = true;
       if (in.op == Op::kStore || in.op == Op::kStoreAdd) stored[size_t(in.access.ptr)] = true;
+    });
+    for_each_own_inst(l->body, [&](const Inst& in) {
       if (m_.elements > 1 && is_packed(in, *l, inside)) narrow_by(in, *l);
     });
   }
@@ -238,15 +240,13 @@ bool Mapper::crosses_threads(const Loop& l) const {
   return crosses;
 }
 
-void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups) {
-  int64_t lanes = kMaxThreads * 16, most_lanes = 1;
+void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups,
+                                  int64_t fewest) {
+  int64_t lanes = kMaxThreads * 16;
   bool alone = shared.empty();
   for (const Loop* l : shared) {
     if (l->mode != LoopMode::kLanes) continue;
-    if (const int of = lanes_of(k_, *l)) {
-      lanes = std::min<int64_t>(lanes, of);
-      most_lanes = std::max<int64_t>(most_lanes, of);
-    }
+    if (const int of = lanes_of(k_, *l)) lanes = std::min<int64_t>(lanes, of);
     alone |= crosses_threads(*l);
   }
   if (m_.columns || alone || m_.reread) m_.elements = 1;
@@ -254,8 +254,9 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   const int64_t chunks = ceil_div(most, m_.elements);
   const bool many = groups >= kMultiprocessors * 16;
   int64_t threads = m_.columns ? 32 : kMaxThreads;
-  const int64_t useful = std::max(most_lanes / kMaxPartials, many && !m_.columns ? std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(pow2_up(chunks), 8))
-                                                  : pow2_up(chunks));
+  const int64_t useful = std::max(
+      fewest, many && !m_.columns ? std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(pow2_up(chunks), 8))
+                                  : pow2_up(chunks));
   threads = std::min({threads, lanes / m_.elements, useful});
   m_.threads = alone ? 1 : int(threads);
   if (m_.columns) {
@@ -283,7 +284,8 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
     if (!straight) return;
   }
   const int64_t rounds = ceil_div(most, int64_t(m_.threads) * m_.elements);
-  if (rounds <= kMaxResident && rounds * m_.elements <= 32) m_.resident = int(std::max<int64_t>(rounds, 1));
+  if (rounds <= kMaxResident && pow2_up(rounds) * m_.elements <= kMaxPartials)
+    m_.resident = int(std::max<int64_t>(rounds, 1));
 }
 
 void Mapper::map_group() {
@@ -296,11 +298,18 @@ void Mapper::map_group() {
     most = std::max(most, hint(l->size));
     const std::vector<bool> inside = defined_in(k_, l->body);
     bool packs = false;
-    for_each_inst(l->body, [&](const Inst& in) { packs |= is_packed(in, *l, inside); });
+    for_each_own_inst(l->body, [&](const Inst& in) { packs |= is_packed(in, *l, inside); });
     while (packs && m_.elements > 1 && hint(l->size) % m_.elements) m_.elements /= 2;
   }
-  choose_group_threads(shared, most, groups);
+  const int widest = m_.elements;
+  choose_group_threads(shared, most, groups, 1);
   choose_resident(shared, most);
+  if (m_.resident || m_.columns) return;
+  // Without it all partials of a thread are in use.
+  int lanes = 1;
+  for (const Loop* l : shared) lanes = std::max(lanes, l->mode == LoopMode::kLanes ? lanes_of(k_, *l) : 1);
+  m_.elements = widest;
+  choose_group_threads(shared, most, groups, lanes / kMaxPartials);
 }
 
 Mapping Mapper::run() {

@@ -24,12 +24,12 @@ struct Mapping {
   const std::vector<loop::Stmt>* body = nullptr;
 
   bool flat = false;
-  bool reread = false;    // a shared loop loads what its own iteration has stored: loads stay where they are
-  bool columns = false;   // the threads of a group are apart by 32 in a block; 32 groups side by side
-  int threads = 1;        // T
-  int elements = 1;       // V
-  int block = 256;        // threads of a block
-  int resident = 0;       // R: rows of up to T*V*R elements have a path that reads them once; 0: there is none
+  bool reread = false;      // a shared loop loads what its own iteration has stored: loads stay where they are
+  bool columns = false;     // the threads of a group are apart by 32 in a block; 32 groups side by side
+  int threads = 1;          // T
+  int elements = 1;         // V
+  int block = 256;          // threads of a block
+  int resident = 0;         // R: rows of up to T*V*R elements have a path that reads them once; 0: there is none
   bool groups_fill = true;  // every block's groups exist whatever the arguments
   int groups() const { return block / threads; }
 };
@@ -40,7 +40,7 @@ Mapping map_kernel(const loop::Kernel& kernel, std::span<const int64_t> hints);
 Along along(const loop::Access& a, int32_t loop_id, const std::vector<bool>& depends);
 // By value id: defined within the body.
 std::vector<bool> defined_in(const loop::Kernel& kernel, const std::vector<loop::Stmt>& body);
-// The loads and stores of a loop's body that take V neighbouring elements as one access.
+// The loads and stores of a loop's own body that take V neighbouring elements as one access.
 bool is_packed(const loop::Inst& in, const loop::Loop& l, const std::vector<bool>& inside);
 // Loops of a body that the threads of a group share, however deep.
 std::vector<const loop::Loop*> shared_loops(const std::vector<loop::Stmt>& body);
@@ -56,6 +56,13 @@ void for_each_inst(const std::vector<loop::Stmt>& body, const F& f) {
       for_each_inst((*l)->body, f);
     else
       f(std::get<loop::Inst>(s));
+  }
+}
+// Without what inner loops hold.
+template <class F>
+void for_each_own_inst(const std::vector<loop::Stmt>& body, const F& f) {
+  for (const loop::Stmt& s : body) {
+    if (const auto* in = std::get_if<loop::Inst>(&s)) f(*in);
   }
 }
 template <class F>

@@ -1,5 +1,6 @@
 // Loops whose elements the threads of a group share: packs of elements, rows that stay in registers, partial results.
 #include <algorithm>
+#include <bit>
 
 #include "jit/codegen/cuda/writer.h"
 
@@ -9,6 +10,7 @@ using namespace loop;
 
 namespace {
 constexpr size_t kMaxShared = 40 * 1024;
+constexpr int kMaxUnrolled = 32;  // partials of a thread that are registers
 size_t partial_bytes(const Accumulator& a) {
   const size_t value = size_of(a.type) < 4 && is_float(a.type) ? 4 : size_of(a.type);
   return a.op == RedOp::kArgMax || a.op == RedOp::kArgMin ? 16 : value;
@@ -18,10 +20,21 @@ bool is_arg(const Accumulator& a) { return a.op == RedOp::kArgMax || a.op == Red
 
 std::string Writer::bound(const Loop& l) const { return str("m", l.id); }
 
+// Lanes that may hold anything: resident rows are short, and the halving steps whose upper half is empty give the lower
+// half (but for a sum of -0, see finish_accumulators).
+int Writer::lanes(const Accumulator& a) const {
+  const unsigned most = unsigned(m_.threads * m_.elements * std::max(m_.resident, 1));
+  return fast_ && a.lanes > 1 ? std::min(a.lanes, int(std::bit_ceil(most))) : a.lanes;
+}
+
 // How many packs of a thread there are to a step of all lanes.
 int Writer::phases(const Loop& l) const {
-  const int lanes = l.mode == LoopMode::kLanes ? lanes_of(k_, l) : 0;
-  return lanes ? lanes / (m_.threads * m_.elements) : 1;
+  for (const Stmt& s : l.body) {
+    const Inst* in = std::get_if<Inst>(&s);
+    if (!in || in->op != Op::kAccum || l.mode != LoopMode::kLanes) continue;
+    return lanes(*accs_[size_t(in->arg)]) / (m_.threads * m_.elements);
+  }
+  return 1;
 }
 
 // Declares the packs that the elements of l go by and, before the elements, loads them.
@@ -30,7 +43,7 @@ void Writer::load_packs(const Loop& l, bool resident) {
   const std::string c = str("c", l.id), array = resident ? str("[", m_.resident, "]") : "", at = resident ? "[r]" : "";
   std::vector<std::string> loads;
   packs_.clear();
-  for_each_inst(l.body, [&](const Inst& in) {
+  for_each_own_inst(l.body, [&](const Inst& in) {
     if (!is_packed(in, l, inside)) return;
     const std::string key = place_key(in.access, l.id);
     const std::string type = str("Pack<", memory_type(in.type), ", ", m_.elements, ">");
@@ -101,7 +114,7 @@ void Writer::elements(const Loop& l, const Style& style) {
   if (!style.packed) close();
   close();
   if (!style.packed) return;
-  for_each_inst(l.body, [&](const Inst& in) {
+  for_each_own_inst(l.body, [&](const Inst& in) {
     if (in.op != Op::kStore || !packs_.count(&in) || (style.resident && dead_.count(&in))) return;
     line(str(guarded(in) ? "if (ok) " : "", "store_pack(p", in.access.ptr, " + (", address(in.access, l.id, c), "), ",
              packs_[&in], ");"));
@@ -144,7 +157,7 @@ void Writer::rows_plain(const Loop& l) {
       elements(l, style);
       return;
     }
-    line("#pragma unroll");
+    line(k * m_.elements > kMaxUnrolled ? "#pragma unroll 1" : "#pragma unroll");
     open(str("for (int h = 0; h < ", k, "; h++) {"));
     line(str("const i64 ", c, " = ", s, " + h * ", apart, ";"));
     elements(l, {style.packed, false, m_.elements > 1 ? str("h * ", m_.elements) : "h"});
@@ -198,11 +211,17 @@ void Writer::declare_accumulators(const Loop& l) {
       line(str(op, "::A a", a.id, " = ", none, ";"));
       continue;
     }
-    const int partials = a.lanes / m_.threads;
+    const int partials = lanes(a) / m_.threads;
     line(str(op, "::A a", a.id, "[", partials, "];"));
-    line("#pragma unroll");
+    line(partials > kMaxUnrolled ? "#pragma unroll 1" : "#pragma unroll");
     line(str("for (int j = 0; j < ", partials, "; j++) a", a.id, "[j] = ", none, ";"));
   }
+}
+
+// -0 becomes 0 where a partial that took nothing is added.
+std::string Writer::whole(const Accumulator& a, const std::string& text) const {
+  const bool sum = a.op == RedOp::kSum && is_float(a.type) && lanes(a) < a.lanes;
+  return sum ? str(op_type(a), "::of(", text, ", ", op_type(a), "::none())") : text;
 }
 
 // Partials to values.
@@ -216,17 +235,17 @@ void Writer::finish_accumulators(const Loop& l) {
       line(str(into, "a", a.id, result, ";"));
       continue;
     }
-    const int partials = a.lanes / m_.threads;
+    const int partials = lanes(a) / m_.threads;
     if (m_.threads == 1) {
       line(str("halve<", op, ", ", partials, ", 1>(a", a.id, ");"));
-      line(str(into, "a", a.id, "[0]", result, ";"));
+      line(str(into, whole(a, str("a", a.id, "[0]")), result, ";"));
       continue;
     }
     if (partials > v) line(str("halve<", op, ", ", partials, ", ", v, ">(a", a.id, ");"));
     if (m_.columns || m_.threads > 32)
       apart.push_back(&a);
     else
-      line(str(into, "of_warp<", op, ", ", m_.threads, ", ", v, ">(a", a.id, ", t)", result, ";"));
+      line(str(into, whole(a, str("of_warp<", op, ", ", m_.threads, ", ", v, ">(a", a.id, ", t)")), result, ";"));
   }
   // As many at a time as shared memory holds.
   while (!apart.empty()) {
@@ -247,7 +266,8 @@ void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
   for (size_t i = 0; i < accs.size(); i++) {
     const std::string id = str(accs[i]->id), op = op_type(*accs[i]);
     line(str(op, "::A* const area", id, " = reinterpret_cast<", op, "::A*>(shared + ", at, ");"));
-    line(str(op, "::A* const slot", id, " = reinterpret_cast<", op, "::A*>(slots + ", i * (m_.columns ? 512 : 16), ");"));
+    line(str(op, "::A* const slot", id, " = reinterpret_cast<", op, "::A*>(slots + ", i * (m_.columns ? 512 : 16),
+             ");"));
     if (m_.columns)
       line(str("area", id, "[threadIdx.y * 32 + threadIdx.x] = a", id, "[0];"));
     else
@@ -260,13 +280,13 @@ void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
   for (size_t i = 0; i < accs.size(); i++) {
     const std::string id = str(accs[i]->id), op = op_type(*accs[i]), warp = str(i % size_t(warps));
     if (m_.columns) {
-      line(str("if (threadIdx.y == ", warp, ") slot", id, "[threadIdx.x] = of_column<", op, ", ", m_.threads, ">(area", id,
-               ", threadIdx.x);"));
+      line(str("if (threadIdx.y == ", warp, ") slot", id, "[threadIdx.x] = of_column<", op, ", ", m_.threads, ">(area",
+               id, ", threadIdx.x);"));
       continue;
     }
     open(str("if (t / 32 == ", warp, ") {"));
     line(str("const ", op, "::A r = of_block<", op, ", ", m_.threads, ", ", v, ">(area", id, ", t % 32);"));
-    line(str("if (t % 32 == 0) *slot", id, " = r;"));
+    line(str("if (t % 32 == 0) *slot", id, " = ", whole(*accs[i], "r"), ";"));
     close();
   }
   barrier();

@@ -71,7 +71,7 @@ std::string Writer::packed_condition(const std::vector<const Loop*>& loops) {
   };
   for (const Loop* l : loops) {
     const std::vector<bool> inside = defined_in(k_, l->body);
-    for_each_inst(l->body, [&](const Inst& in) {
+    for_each_own_inst(l->body, [&](const Inst& in) {
       if (!is_packed(in, *l, inside)) return;
       const std::string offset = in.access.offset == Coef::of(0) ? "" : str(" + ", coef(in.access.offset));
       once(aligned, str("(u64(p", in.access.ptr, offset, ") & ", size_of(in.type) * size_t(m_.elements) - 1, ")"));
@@ -245,7 +245,8 @@ void Writer::group_loop(const Loop& l) {
   std::vector<int> count(k_.params.size(), 0);
   auto take = [&](const Inst& in, const Loop* shared) {
     if (!has_access(in.op) || !k_.params[size_t(in.access.ptr)].written) return;
-    own.push_back({in.access.ptr, place_key(in.access, shared ? shared->id : -1), in.op != Op::kLoad, shared != nullptr});
+    own.push_back(
+        {in.access.ptr, place_key(in.access, shared ? shared->id : -1), in.op != Op::kLoad, shared != nullptr});
     count[size_t(in.access.ptr)]++;
   };
   const std::vector<const Loop*> shared = shared_loops(l.body);
@@ -298,7 +299,8 @@ std::string Writer::run() {
   std::string body = std::move(out_), text;
   const size_t brace = body.find(") {\n") + 4;
   if (shared_bytes_) {
-    body.insert(brace, str("  __shared__ __align__(16) unsigned char shared[", shared_bytes_, "], slots[", slots_, "];\n"));
+    body.insert(brace,
+                str("  __shared__ __align__(16) unsigned char shared[", shared_bytes_, "], slots[", slots_, "];\n"));
   }
   text = device_scalars;
   if (body.find("lutra::loop::") != std::string::npos || body.find("uniform_") != std::string::npos) {
@@ -352,8 +354,10 @@ std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int
 
 std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints) {
   const Mapping m = map_kernel(kernel, hints);
-  return str(m.flat ? "flat" : m.columns ? "columns" : "rows", " T", m.threads, " V", m.elements, " block", m.block, " R",
-             m.resident);
+  return str(m.flat      ? "flat"
+             : m.columns ? "columns"
+                         : "rows",
+             " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident);
 }
 
 }  // namespace lutra::cuda

@@ -1,9 +1,11 @@
 // A kernel and its mapping in, CUDA C++ out. See analysis.h for the mapping, device/*.cuh for what the text calls.
 //
 // Invariants:
-// 1. Names: loop variable i<id>, first element of a thread's pack c<id>, value v<id>, partials a<id>, positions taken so
+// 1. Names: loop variable i<id>, first element of a thread's pack c<id>, value v<id>, partials a<id>, positions taken
+// so
 //    far q<id>, pointers p<n>, integer arguments n<n>, packs x<n> (loaded) and y<n> (stored).
-// 2. Control flow around barriers and shuffles is the same for all threads of a block: it depends on the arguments only.
+// 2. Control flow around barriers and shuffles is the same for all threads of a block: it depends on the arguments
+// only.
 //    Groups that do not exist (live is false) run along with loops of no iterations and store nothing.
 // 3. Where one thread of a group may read what another stored, a barrier is between: touched_ holds the accesses since
 //    the last one.
@@ -34,9 +36,9 @@ class Writer {
 
   // How the elements of a shared loop are written.
   struct Style {
-    bool packed = false;         // whole packs, from c<id>
-    bool resident = false;       // packs live in arrays over r
-    std::string phase;           // which V partials: text of a multiple of V, empty for none
+    bool packed = false;    // whole packs, from c<id>
+    bool resident = false;  // packs live in arrays over r
+    std::string phase;      // which V partials: text of a multiple of V, empty for none
   };
   // An access of a group's threads since the last barrier.
   struct Touch {
@@ -76,6 +78,8 @@ class Writer {
   void finish_accumulators(const Loop& l);
   void finish_in_block(const std::vector<const Accumulator*>& accs);
   void plan_residency(const Stmts& body);
+  int lanes(const Accumulator& a) const;
+  std::string whole(const Accumulator& a, const std::string& text) const;
   int phases(const Loop& l) const;
   std::string bound(const Loop& l) const;
 
@@ -107,15 +111,15 @@ class Writer {
   const Mapping& m_;
   std::string out_, entry_;
   int depth_ = 0;
-  std::vector<DType> types_;                 // by value
-  std::vector<const Accumulator*> accs_;     // by value
-  std::vector<const Loop*> stack_;           // serial and shared loops that are open
-  std::string phase_;                        // of the elements being written: index of the partial, "" for one
-  const Loop* shared_ = nullptr;             // the shared loop around
-  bool fast_ = false;                        // in the path that keeps rows in registers
+  std::vector<DType> types_;              // by value
+  std::vector<const Accumulator*> accs_;  // by value
+  std::vector<const Loop*> stack_;        // serial and shared loops that are open
+  std::string phase_;                     // of the elements being written: index of the partial, "" for one
+  const Loop* shared_ = nullptr;          // the shared loop around
+  bool fast_ = false;                     // in the path that keeps rows in registers
   bool checks_ = false;
-  std::map<const Inst*, std::string> packs_;  // loads and stores of the elements being written that go by packs
-  std::map<std::string, Kept> kept_;          // by place
+  std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that go by packs
+  std::map<std::string, Kept> kept_;           // by place
   std::map<const Inst*, bool> dead_, wanted_;  // stores that are overwritten; accesses whose packs are read again
   std::vector<Touch> touched_;
   size_t shared_bytes_ = 0, slots_ = 0;

@@ -105,8 +105,13 @@ template <class O, int kFrom, int kTo>
 inline void halve(typename O::A* a) {
   if constexpr (kFrom > kTo) {
     constexpr int kHalf = kFrom / 2;
+    if constexpr (kFrom > 32) {
+#pragma unroll 1
+      for (int j = 0; j < kHalf; j++) a[j] = O::of(a[j], a[j + kHalf]);
+    } else {
 #pragma unroll
-    for (int j = 0; j < kHalf; j++) a[j] = O::of(a[j], a[j + kHalf]);
+      for (int j = 0; j < kHalf; j++) a[j] = O::of(a[j], a[j + kHalf]);
+    }
     halve<O, kHalf, kTo>(a);
   }
 }

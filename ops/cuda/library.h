@@ -1,0 +1,14 @@
+// CUDA's libraries are looked for when they are first needed: where the user says, where the loader looks, in the
+// places where toolkits and Python packages put them.
+#pragma once
+#include <initializer_list>
+#include <string>
+
+namespace lutra::cuda {
+
+// Handle of the first of the names that opens; null where none does, `problem` then says in one line what was looked
+// for. LUTRA_CUDA_PATH: folders, apart by colons, which come first; each may be a toolkit, a folder of libraries, or
+// Python's site-packages.
+void* open_library(std::initializer_list<const char*> names, std::string& problem);
+
+}  // namespace lutra::cuda

@@ -1,0 +1,146 @@
+// NVRTC as a table of functions, cubins from the disk or from it, modules by source.
+#include "ops/cuda/program.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <mutex>
+#include <sstream>
+#include <vector>
+
+#include "ops/cuda/disk_cache.h"
+#include "ops/cuda/library.h"
+
+namespace lutra::cuda {
+namespace {
+
+using RtcProgram = struct _nvrtcProgram*;
+
+// clang-format off
+#define LUTRA_NVRTC_FUNCTIONS(X)                                                                                      \
+  X(version, "nvrtcVersion", (int*, int*))                                                                            \
+  X(create, "nvrtcCreateProgram", (RtcProgram*, const char*, const char*, int, const char* const*, const char* const*)) \
+  X(destroy, "nvrtcDestroyProgram", (RtcProgram*))                                                                    \
+  X(compile, "nvrtcCompileProgram", (RtcProgram, int, const char* const*))                                            \
+  X(cubin_size, "nvrtcGetCUBINSize", (RtcProgram, size_t*))                                                           \
+  X(cubin, "nvrtcGetCUBIN", (RtcProgram, char*))                                                                      \
+  X(log_size, "nvrtcGetProgramLogSize", (RtcProgram, size_t*))                                                        \
+  X(log, "nvrtcGetProgramLog", (RtcProgram, char*))
+// clang-format on
+
+struct Nvrtc {
+#define X(member, symbol, signature) int(*member) signature = nullptr;
+  LUTRA_NVRTC_FUNCTIONS(X)
+#undef X
+  std::string problem;
+  int major = 0, minor = 0;
+
+  Nvrtc() {
+    void* lib = open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, problem);
+    if (!lib) return;
+#define X(member, symbol, signature)                               \
+  member = reinterpret_cast<int(*) signature>(dlsym(lib, symbol)); \
+  if (!member && problem.empty()) problem = std::string("libnvrtc lacks ") + symbol + ": older than CUDA 12";
+    LUTRA_NVRTC_FUNCTIONS(X)
+#undef X
+    if (problem.empty() && (version(&major, &minor) != 0 || major < 12)) {
+      problem = str("NVRTC ", major, ".", minor, " is too old: 12.0 or later is needed");
+    }
+  }
+};
+
+const Nvrtc& nvrtc() {
+  static const Nvrtc* n = new Nvrtc;  // the library stays open to the end
+  return *n;
+}
+
+std::vector<std::string> options(int arch) {
+  return {str("-arch=sm_", arch), "-std=c++20",      "-fmad=false", "-ftz=false",         "-prec-div=true",
+          "-prec-sqrt=true",      "-default-device", "-dopt=on",    "-no-source-include", "-minimal"};
+}
+
+std::string numbered(const std::string& source) {
+  std::stringstream in(source), out;
+  int n = 0;
+  for (std::string line; std::getline(in, line);) out << ++n << ": " << line << "\n";
+  return out.str();
+}
+
+std::string compile_fresh(const std::string& source, const std::vector<std::string>& flags) {
+  const Nvrtc& n = nvrtc();
+  RtcProgram program = nullptr;
+  if (n.create(&program, source.c_str(), "lutra.cu", 0, nullptr, nullptr) != 0) fail_internal("nvrtcCreateProgram");
+  std::vector<const char*> args;
+  for (const std::string& f : flags) args.push_back(f.c_str());
+  const int result = n.compile(program, int(args.size()), args.data());
+  size_t bytes = 0;
+  std::string out;
+  if (result == 0 && n.cubin_size(program, &bytes) == 0) {
+    out.resize(bytes);
+    n.cubin(program, out.data());
+  } else if (n.log_size(program, &bytes) == 0) {
+    out.resize(bytes);
+    n.log(program, out.data());
+  }
+  n.destroy(&program);
+  if (result != 0) fail_internal("NVRTC: ", out.c_str(), "\n", numbered(source));
+  return out;
+}
+
+struct Loaded {
+  std::mutex mutex;
+  std::map<std::pair<int, std::string>, std::weak_ptr<Program>> programs;
+};
+Loaded& loaded() {
+  static Loaded* l = new Loaded;
+  return *l;
+}
+
+}  // namespace
+
+bool has_nvrtc() { return nvrtc().problem.empty(); }
+const std::string& nvrtc_problem() { return nvrtc().problem; }
+
+std::string compile_cubin(const std::string& source, int arch) {
+  if (!has_nvrtc()) fail("cuda: kernels cannot be compiled: ", nvrtc_problem());
+  const std::vector<std::string> flags = options(arch);
+  std::string key = str("nvrtc ", nvrtc().major, ".", nvrtc().minor);
+  for (const std::string& f : flags) key += " " + f;
+  key += "\n" + source;
+  std::string cubin;
+  if (read_cached("cubin", key, cubin)) return cubin;
+  cubin = compile_fresh(source, flags);
+  write_cached("cubin", key, cubin);
+  return cubin;
+}
+
+std::shared_ptr<Program> Program::get(const std::string& source, Context& c) {
+  Loaded& all = loaded();
+  const std::pair<int, std::string> key(c.index, source);
+  {
+    std::lock_guard lock(all.mutex);
+    if (auto known = all.programs[key].lock()) return known;
+  }
+  const std::string cubin = compile_cubin(source, c.arch);
+  LUTRA_CUDA(set_current(c.handle));
+  ModuleHandle module = nullptr;
+  LUTRA_CUDA(module_load(&module, cubin.data()));
+  std::shared_ptr<Program> made(new Program(module));
+  std::lock_guard lock(all.mutex);
+  std::weak_ptr<Program>& place = all.programs[key];
+  if (auto known = place.lock()) return known;
+  place = made;
+  return made;
+}
+
+Program::~Program() { driver()->module_unload(module_); }
+
+FunctionHandle Program::function(const char* name, int shared_bytes) {
+  constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+  FunctionHandle f = nullptr;
+  LUTRA_CUDA(module_function(&f, module_, name));
+  if (shared_bytes > 48 * 1024) LUTRA_CUDA(set_function_attribute(f, kMaxDynamicShared, shared_bytes));
+  return f;
+}
+
+}  // namespace lutra::cuda
