@@ -5,6 +5,8 @@
 namespace lutra {
 namespace {
 
+using namespace loop;
+
 void check_seed(uint64_t seed) {
   INFO("LUTRA_TEST_SEED=" << seed);
   Case c = Generator(seed).run();
