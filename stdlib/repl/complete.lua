@@ -96,6 +96,7 @@ local function each_field(value, add)
     return
   end
   if type(value) == "string" then value = string end
+  if value == lt.config then value = debug.getmetatable(value).names end
   if value == lt then
     for name in pairs(lt._native.lazy) do add(name) end
   end

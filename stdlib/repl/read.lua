@@ -8,9 +8,14 @@ local function load(text) return loadstring(text .. "\n", "=stdin") end
 
 local function ends_early(message) return message:sub(-7) == "'<eof>'" end
 
-local function is_expression(text) return load("return " .. text) ~= nil end
-
 local PREFIX = "local _show = ...; "
+
+-- The chunk that shows an expression; nil and the message where the text is none.
+local function expression_chunk(text)
+  local values, problem = load("return " .. text)
+  local chunk = load(PREFIX .. "_show(" .. text .. "\n)")
+  return values and chunk, problem or ""
+end
 
 -- Whether a line goes on with what stands before it, as in chains of methods.
 local function continues(line)
@@ -23,7 +28,7 @@ local function stretch(lines, first)
   for last = first, #lines do
     local text = table.concat(lines, "\n", first, last)
     if not (continues(lines[last + 1]) and not lines[last + 1]:find("^%s*%-%-")) then
-      if is_expression(text) then return text, last, true end
+      if expression_chunk(text) then return text, last, true end
       if load(text) then return text, last, false end
     end
   end
@@ -48,12 +53,14 @@ end
 
 return function(text)
   local expression = text:match("^=(.*)$") or text
-  local chunk, problem = load("return " .. expression)
-  if chunk then return load(PREFIX .. "_show(" .. expression .. "\n)") end
+  local chunk, problem = expression_chunk(expression)
+  if chunk then return chunk end
   if expression ~= text then return nil, problem, ends_early(problem) end
   local message
   chunk, message = load(text)
   if chunk then return chunk end
+  local silent = text:match("^(.*);%s*$")
+  if silent and expression_chunk(silent) then return load("local _ = " .. silent) end
   if ends_early(message) or ends_early(problem) then return nil, message, true end
   local early
   chunk, early = session(text)

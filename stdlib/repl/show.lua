@@ -2,7 +2,7 @@
 -- width and number of items; tables within themselves are marked.
 local lt, _, host = ...
 
-local WIDTH, DEPTH, ITEMS, BUDGET, STRING = 80, 4, 50, 400, 200
+local WIDTH, DEPTH, ITEMS, BUDGET, STRING, LINES = 80, 4, 50, 400, 200, 60
 
 local escapes = {["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\\"] = "\\\\", ['"'] = '\\"', ["\0"] = "\\0"}
 
@@ -103,11 +103,20 @@ local function lay_out(items, indent)
   return "{\n" .. indent .. "  " .. table.concat(lines, "\n" .. indent .. "  ") .. "\n" .. indent .. "}"
 end
 
+-- lt.config is a proxy without fields.
+local function settings()
+  local out = {}
+  for name in pairs(debug.getmetatable(lt.config).names) do out[name] = lt.config[name] end
+  return out
+end
+
 local function table_text(t, state, depth, used)
   local meta = debug.getmetatable(t)
   if type(meta) == "table" and rawget(meta, "__tostring") then
+    if depth > 0 and not pcall(tostring, t) then return "<a table whose __tostring fails>" end
     return (tostring(t):gsub("\n+$", ""):gsub("\n", "\n" .. string.rep("  ", depth)))
   end
+  if t == lt.config then t = settings() end
   if t == lt and depth == 0 then return "Lutra " .. lt.__version__ .. "; help(lt) lists what it has" end
   if state.open[t] then return "<the table itself, " .. state.open[t] .. " up>" end
   if next(t) == nil then return "{}" end
@@ -135,7 +144,20 @@ function pretty(v, state, depth, used)
   return tostring(v)
 end
 
-local function text_of(v) return pretty(v, {open = {}, budget = BUDGET}, 0, 0) end
+-- At most LINES of it.
+local function clipped(text)
+  local lines, at = 0, 1
+  for stop in text:gmatch("()\n") do
+    lines = lines + 1
+    if lines == LINES then at = stop end
+  end
+  return lines > LINES and text:sub(1, at) .. string.format("... %d more lines", lines - LINES + 1) or text
+end
+
+local function text_of(v)
+  local text = pretty(v, {open = {}, budget = BUDGET}, 0, 0)
+  return type(v) == "table" and not (debug.getmetatable(v) or {}).__tostring and clipped(text) or text
+end
 
 local function show(...)
   local n = select("#", ...)

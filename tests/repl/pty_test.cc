@@ -160,6 +160,14 @@ TEST_CASE("repl: expressions, blocks, errors, the end") {
   t.line("'open", "stdin:1: unfinished string near ''open'");
   t.line("[[long", "", ">> ");
   t.line("]]", "\"long\\n\"");
+  t.line("x;", "", "> ");
+  t.line("{setmetatable({}, {__tostring = error})}", "{<a table whose __tostring fails>}");
+  t.line("lt.config.recompile_limit", "8");
+  t.line("lt.config", "{", "");
+  t.expect("recompile_limit = 8");
+  t.expect("\r\n> ");
+  t.line("lt.optim", "{", "");
+  t.expect(" more lines\r\n> ");
   t.line("exit", "exit() or Control-D leaves");
   t.line("local y = 1", "(a local ends with its line; without 'local' it is a global and stays)");
   t.line("local y = 1", "", "> ");
@@ -167,6 +175,7 @@ TEST_CASE("repl: expressions, blocks, errors, the end") {
   t.expect("also a method: x:matmul(...)");
   t.line("help()", "Lutra is a tensor language", "");
   t.expect("\r\n> ");  // a Control-D before the prompt would meet the terminal in line mode
+  pause(100);
   t.send("\004");
   const int status = t.wait_for_exit();
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
@@ -202,6 +211,7 @@ TEST_CASE("repl: completion") {
       {"x:sum{ke\t=true}:dim()", "2"},     // a keyword
       {"lt.sum(x, {di\t=0}):dim()", "1"},  // and in a trailing table
       {"lt.nn.LayerNorm(3, {elementwise_aff\t=false}).weight", "nil"},
+      {"lt.config.recompile_l\t", "8"},
       {"lt.nn.Conv2d(3, 4, 3, {padd\t=1}).padding[1]", "1"},
       {"type(lt.compile(help, {fullg\t=true}))", "\"function\""},
       {"#'weigh\t'", "11"},  // a file

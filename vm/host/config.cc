@@ -145,6 +145,10 @@ void push_config(lua_State* L) {
   lua_setfield(L, -2, "__index");
   lua_pushcfunction(L, config_set);
   lua_setfield(L, -2, "__newindex");
+  // For who lists the settings: the REPL.
+  lua_newtable(L);
+  for (const Row& row : kRows) lua_pushboolean(L, 1), lua_setfield(L, -2, row.name);
+  lua_setfield(L, -2, "names");
   lua_setmetatable(L, -2);
 }
 
