@@ -2,6 +2,7 @@
 #include "ops/io/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,6 +51,51 @@ void AtomicFile::fail_errno(const char* what) const {
   fail("save: cannot ", what, " '", path_, "': ", std::strerror(errno));
 }
 
+namespace {
+
+// fd is the file at path, and this user's own.
+bool is_at(int fd, const std::string& path) {
+  struct stat mine, there;
+  return fstat(fd, &mine) == 0 && lstat(path.c_str(), &there) == 0 && S_ISREG(mine.st_mode) &&
+         mine.st_dev == there.st_dev && mine.st_ino == there.st_ino && mine.st_uid == geteuid();
+}
+
+// Removes what a process left that was killed: nobody has it locked. False where something stays, or nothing was.
+bool remove_stale(const std::string& path) {
+  const int fd = open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool removed = flock(fd, LOCK_EX | LOCK_NB) == 0 && is_at(fd, path) && unlink(path.c_str()) == 0;
+  close(fd);
+  return removed;
+}
+
+}  // namespace
+
+// A new file, locked until it is closed (where the file system has locks).
+int AtomicFile::open_temporary(const std::string& prefix) {
+  const auto numbered = [&](int i) { return str(prefix, i, ".tmp"); };
+  const auto create = [&] {
+    return open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  };
+  for (int i = 0; i < 1000; i++) {
+    temporary_ = numbered(i);
+    int fd = create();
+    if (fd < 0 && errno == EEXIST && remove_stale(temporary_)) fd = create();
+    if (fd < 0 && errno == EEXIST) continue;
+    if (fd < 0) break;
+    // Between its making and its locking another may take it for one that was left.
+    const bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!taken && is_at(fd, temporary_)) {
+      while (remove_stale(numbered(++i))) continue;
+      return fd;
+    }
+    close(fd);
+    errno = EEXIST;
+  }
+  temporary_.clear();
+  return -1;
+}
+
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(path) {
   struct stat old;
   const bool exists = stat(path.c_str(), &old) == 0;
@@ -62,21 +108,14 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(path) {
   const size_t slash = target_.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : target_.substr(0, slash + 1);
   const std::string base = (folder.empty() ? target_ : target_.substr(slash + 1)).substr(0, 200);
-  for (int i = 0; fd_ < 0 && i < 1000; i++) {
-    temporary_ = str(folder, ".", base, ".", getpid(), ".", i, ".tmp");
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0 && errno != EEXIST) break;
-  }
-  if (fd_ < 0) {
-    temporary_.clear();
-    fail_errno("write");
-  }
+  fd_ = open_temporary(str(folder, ".", base, "."));
+  if (fd_ < 0) fail_errno("write");
   if (exists && fchmod(fd_, old.st_mode & 07777) != 0) errno = 0;  // the mode of a foreign file system: best effort
 }
 
 AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) unlink(temporary_.c_str());  // while it is locked: then the name may be another's
   if (fd_ >= 0) close(fd_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
 void AtomicFile::write(const void* bytes, size_t size) {
@@ -91,11 +130,11 @@ void AtomicFile::write(const void* bytes, size_t size) {
 
 void AtomicFile::commit() {
   if (fsync(fd_) != 0) fail_errno("write");
-  const int fd = fd_;
-  fd_ = -1;
-  if (close(fd) != 0) fail_errno("write");
+  // Renamed while it is locked: what is closed under its temporary name counts as left behind.
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail_errno("replace");
   temporary_.clear();
+  close(fd_);
+  fd_ = -1;
   // The rename itself reaches the disk with its folder; where a folder cannot be synced the file is whole all the same.
   const size_t slash = target_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : target_.substr(0, slash + 1);

@@ -53,7 +53,8 @@ class FileSource : public ByteSource {
 
 // Invariants:
 // 1. Until commit returns, whatever was at `path` is untouched; then the new bytes are there, and on the disk.
-// 2. Bytes go to a temporary file in the same folder, which the destructor removes; a killed process leaves it behind.
+// 2. Bytes go to a temporary file in the same folder, which the destructor removes. A killed process leaves it behind,
+//    and the next that writes to `path` removes it: a file that is being written is locked (flock) by its process.
 // 3. A symbolic link stays one (its target is replaced); a device, pipe or folder is refused.
 class AtomicFile {
  public:
@@ -66,6 +67,7 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail_errno(const char* what) const;
+  int open_temporary(const std::string& prefix);
   std::string path_, target_, temporary_;
   int fd_ = -1;
   uint64_t written_ = 0;

@@ -127,7 +127,7 @@ ResultSpecs meta_isclose(OpId op, const Args& args) {
 }
 ResultSpecs meta_clamp_one(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
-  if (type == DType::kBool) undefined(op, type);
+  if (type == DType::kBool && !args[1].is<Tensor>()) undefined(op, type);
   return {pointwise_spec(op, args, {0, 1}, type)};
 }
 ResultSpecs meta_float_power(OpId op, const Args& args) { return {pointwise_spec(op, args, {0, 1}, DType::kFloat64)}; }

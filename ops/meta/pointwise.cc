@@ -108,7 +108,9 @@ ResultSpecs meta_clone(OpId op, const Args& args) {
 ResultSpecs meta_clamp(OpId op, const Args& args) {
   if (args[1].is_none() && args[2].is_none()) fail("clamp: at least one of 'min' or 'max' must be given");
   DType type = result_type(args, {0, 1, 2});
-  if (type == DType::kBool) fail("clamp: not defined for bool tensors");
+  // One bound that is a tensor makes it a minimum or a maximum, which bool has.
+  const bool extreme = args[1].is_none() ? args[2].is<Tensor>() : args[2].is_none() && args[1].is<Tensor>();
+  if (type == DType::kBool && !extreme) fail("clamp: not defined for bool tensors");
   return {pointwise_spec(op, args, {0, 1, 2}, type)};
 }
 

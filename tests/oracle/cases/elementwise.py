@@ -79,6 +79,11 @@ def cases(case, error, t):
         case(f"div_ {mode}", [t.i(9, 8, low=-9)], f"a.clone().div_(2, rounding_mode='{mode}')")
     case("div trunc of halves", [t.t([50.0, -50.0, 5.0]), t.t([0.2001, 0.2001, 0.2001])], "a.div(b, rounding_mode='trunc')")
     case("div trunc of halves by a number", [t.t([50.0, -50.0, 5.0])], "a.div(0.2001, rounding_mode='trunc')")
+    for op in ("clamp(min=b)", "clamp(max=b)", "clamp_min(b)", "clamp_max(b)"):
+        case(op[:-3] + " bool", [t.t([True, True, False, False]), t.t([True, False, True, False])], "a." + op, variants=["strided"])
+    case("clamp bool by numbers", [t.mask(4)], "a.clamp(0, 1)", variants=["strided"])
+    error("clamp bool by bools", [t.mask(4)], "a.clamp(False, True)")
+    error("clamp bool by tensors", [t.mask(4), t.mask(4)], "a.clamp(b, b)")
     case("true_divide", [t.i(9, 4), t.i(9, 4, low=1)], "a.true_divide(b)")
     for op in ("fmax", "fmin", "maximum", "minimum"):
         case(op + " gradients", [t.g(3, 4), t.g(4)], f"a.{op}(b)")
