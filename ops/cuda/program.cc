@@ -55,8 +55,17 @@ const Nvrtc& nvrtc() {
 }
 
 std::vector<std::string> options(int arch) {
-  return {str("-arch=sm_", arch), "-std=c++20",      "-fmad=false", "-ftz=false",         "-prec-div=true",
-          "-prec-sqrt=true",      "-default-device", "-dopt=on",    "-no-source-include", "-minimal"};
+  return {str("-arch=sm_", arch),
+          "-std=c++20",
+          "-fmad=false",
+          "-ftz=false",
+          "-prec-div=true",
+          "-prec-sqrt=true",
+          "-default-device",
+          "-dopt=on",
+          "-no-source-include",
+          "-minimal",
+          "-w"};
 }
 
 std::string numbered(const std::string& source) {

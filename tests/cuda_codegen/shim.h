@@ -11,7 +11,7 @@
 #include <vector>
 
 #define __global__
-#define __launch_bounds__(n)
+#define __launch_bounds__(...)
 #define __grid_constant__
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))

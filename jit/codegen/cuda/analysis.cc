@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "ops/core/error.h"
 
@@ -284,8 +285,21 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
     if (!straight) return;
   }
   const int64_t rounds = ceil_div(most, int64_t(m_.threads) * m_.elements);
-  if (rounds <= kMaxResident && pow2_up(rounds) * m_.elements <= kMaxPartials)
-    m_.resident = int(std::max<int64_t>(rounds, 1));
+  if (rounds > kMaxResident || pow2_up(rounds) * m_.elements > kMaxPartials) return;
+  m_.resident = int(std::max<int64_t>(rounds, 1));
+  m_.exact = rounds * m_.threads * m_.elements == most;
+  // Places read more than once are kept.
+  std::map<std::string, int> reads;
+  int registers = 0;
+  for (const Loop* l : shared) {
+    const std::vector<bool> inside = defined_in(k_, l->body);
+    for_each_own_inst(l->body, [&](const Inst& in) {
+      if (!is_packed(in, *l, inside) || ++reads[place_key(in.access, l->id)] != 2) return;
+      registers += int(rounds) * m_.elements * int(size_of(in.type)) / 4;
+    });
+  }
+  const int threads = registers <= 20 ? 1280 : registers <= 36 ? 1024 : registers <= 72 ? 512 : 256;
+  m_.blocks = std::max(1, threads / m_.block);
 }
 
 void Mapper::map_group() {

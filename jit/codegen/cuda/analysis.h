@@ -30,6 +30,8 @@ struct Mapping {
   int elements = 1;         // V
   int block = 256;          // threads of a block
   int resident = 0;         // R: rows of up to T*V*R elements have a path that reads them once; 0: there is none
+  bool exact = false;       // the likely row has T*V*R elements: only such rows take that path
+  int blocks = 1;           // of a multiprocessor at a time, so many registers a thread may have
   bool groups_fill = true;  // every block's groups exist whatever the arguments
   int groups() const { return block / threads; }
 };

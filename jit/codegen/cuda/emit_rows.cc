@@ -43,6 +43,7 @@ void Writer::load_packs(const Loop& l, bool resident) {
   const std::string c = str("c", l.id), array = resident ? str("[", m_.resident, "]") : "", at = resident ? "[r]" : "";
   std::vector<std::string> loads;
   packs_.clear();
+  once_.clear();
   for_each_own_inst(l.body, [&](const Inst& in) {
     if (!is_packed(in, l, inside)) return;
     const std::string key = place_key(in.access, l.id);
@@ -67,20 +68,33 @@ void Writer::load_packs(const Loop& l, bool resident) {
     if (guarded(in)) text = str("ok ? ", text, " : ", type, "{}");
     packs_[&in] = name + at;
     kept_[key] = {name, in.access.ptr};
-    if (resident) {
+    if (resident && reads_[key] > 1) {
       line(str(type, " ", name, array, ";"));
       loads.push_back(str(name, at, " = ", text, ";"));
+    } else if (resident) {
+      packs_[&in] = name;
+      kept_.erase(key);
+      once_.push_back(str("const ", type, " ", name, " = ", text, ";"));
     } else {
       line(str("const ", type, " ", name, " = ", text, ";"));
     }
   });
   if (!resident || loads.empty()) return;
+  open_rounds(l);
+  for (const std::string& text : loads) line(text);
+  close_rounds();
+}
+
+void Writer::open_rounds(const Loop& l) {
   line("#pragma unroll");
   open(str("for (int r = 0; r < ", m_.resident, "; r++) {"));
-  line(str("const int ", c, " = (r * ", m_.threads, " + t) * ", m_.elements, ";"));
-  open(str("if (", c, " < ", bound(l), ") {"));
-  for (const std::string& text : loads) line(text);
-  close();
+  line(str("const int c", l.id, " = (r * ", m_.threads, " + t) * ", m_.elements, ";"));
+  const std::string within = str("c", l.id, " < ", bound(l));
+  if (!m_.exact || !m_.groups_fill) open(str("if (", m_.exact ? "live" : within, ") {"));
+}
+
+void Writer::close_rounds() {
+  if (!m_.exact || !m_.groups_fill) close();
   close();
 }
 
@@ -127,13 +141,10 @@ void Writer::rows_resident(const Loop& l) {
   const int k = phases(l);
   Style style{true, true, ""};
   if (k > 1) style.phase = m_.elements > 1 ? str("r % ", k, " * ", m_.elements) : str("r % ", k);
-  line("#pragma unroll");
-  open(str("for (int r = 0; r < ", m_.resident, "; r++) {"));
-  line(str("const int c", l.id, " = (r * ", m_.threads, " + t) * ", m_.elements, ";"));
-  open(str("if (c", l.id, " < ", bound(l), ") {"));
+  open_rounds(l);
+  for (const std::string& text : once_) line(text);
   elements(l, style);
-  close();
-  close();
+  close_rounds();
   const std::vector<bool> inside = defined_in(k_, l.body);
   for_each_inst(l.body, [&](const Inst& in) {
     if (in.op != Op::kStore) return;
@@ -313,6 +324,7 @@ void Writer::plan_residency(const Stmts& body) {
     for_each_inst(l.body, [&](const Inst& in) {
       const bool pack = l.mode != LoopMode::kSerial && is_packed(in, l, inside);
       if (has_access(in.op)) uses.push_back({&in, pack ? place_key(in.access, l.id) : ""});
+      if (pack && in.op == Op::kLoad) reads_[uses.back().key]++;
     });
   }
   for (size_t i = 0; i < uses.size(); i++) {

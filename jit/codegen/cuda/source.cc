@@ -52,8 +52,8 @@ void Writer::block_struct() {
 
 void Writer::head() {
   block_struct();
-  line(str("extern \"C\" __global__ void __launch_bounds__(", m_.block, ") ", entry_,
-           "(const __grid_constant__ Block b) {"));
+  line(str("extern \"C\" __global__ void __launch_bounds__(", m_.block, m_.blocks > 1 ? str(", ", m_.blocks) : "", ") ",
+           entry_, "(const __grid_constant__ Block b) {"));
   depth_++;
   for (size_t p = 0; p < k_.params.size(); p++) {
     const std::string type = str(k_.params[p].written ? "" : "const ", memory_type(k_.params[p].type), "*");
@@ -175,7 +175,7 @@ void Writer::group() {
   }
   if (m_.resident) {
     const int whole = m_.threads * m_.elements * m_.resident;
-    open(str("if (packed && ", coef(shared[0]->size), " <= ", whole, ") {"));
+    open(str("if (packed && ", coef(shared[0]->size), m_.exact ? " == " : " <= ", whole, ") {"));
     fast_ = true;
     plan_residency(*m_.body);
     kept_.clear();

@@ -72,6 +72,8 @@ class Writer {
   // emit_rows.cc
   void shared_loop(const Loop& l);
   void rows_resident(const Loop& l);
+  void open_rounds(const Loop& l);
+  void close_rounds();
   void rows_plain(const Loop& l);
   void elements(const Loop& l, const Style& style);
   void load_packs(const Loop& l, bool resident);
@@ -120,7 +122,9 @@ class Writer {
   bool checks_ = false;
   std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that go by packs
   std::map<std::string, Kept> kept_;           // by place
+  std::map<std::string, int> reads_;           // loads of a place by packs, in the loops of the body
   std::map<const Inst*, bool> dead_, wanted_;  // stores that are overwritten; accesses whose packs are read again
+  std::vector<std::string> once_;            // declarations of packs that are read in one round only
   std::vector<Touch> touched_;
   size_t shared_bytes_ = 0, slots_ = 0;
   int names_ = 0;
