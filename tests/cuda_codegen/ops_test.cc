@@ -156,20 +156,27 @@ TEST_CASE("rows: every reduction and type as CUDA source", "[cuda]") {
   check_all(library, runs);
 }
 
-TEST_CASE("a row of negative zeros sums to zero where lanes are left over", "[cuda]") {
+TEST_CASE("zeros keep the signs that the order of a reduction gives them", "[cuda]") {
   ShimLibrary library;
   std::vector<Run> runs;
-  const Case proto(
-      "kernel @k(p0: f32 in, p1: f32 out; n0, n1;) {\n for i0 in n0 parallel {\n for i1 in n1 lanes acc(%1: sum.f32 "
-      "x64) {\n %0 = load.f32 p0[i0*n1 + i1]\n accum.f32 %1, %0\n }\n store.f32 p1[i0], %1\n} }");
-  for (int64_t n : {8, 63, 64, 65}) {
-    const size_t kernel = library.add(proto.kernel, {4, n});
-    Case c(clone(proto.kernel));
-    c.buffer(DType::kFloat32, size_t(4 * n)).buffer(DType::kFloat32, 4);
-    for (int64_t i = 0; i < 4 * n; i++) c.buffers[0]->as<float>()[i] = -0.0f;
-    c.ints = {4, n};
-    c.end = 4;
-    runs.push_back({kernel, std::move(c)});
+  for (int lanes : {4, 64, 1024}) {
+    const Case proto(
+        str("kernel @k(p0: f32 in, p1: f32 out, p2: f32 out, p3: f32 out; n0, n1;) {\n for i0 in n0 parallel "
+            "{\n for i1 in n1 lanes acc(%1: sum.f32 x",
+            lanes, ", %2: max.f32 x", lanes, ", %3: min.f32 x", lanes,
+            ") {\n %0 = load.f32 p0[i0*n1 + i1]\n accum.f32 %1, %0\n accum.f32 %2, %0\n accum.f32 %3, "
+            "%0\n }\n store.f32 p1[i0], %1\n store.f32 p2[i0], %2\n store.f32 p3[i0], %3\n} }"));
+    for (int64_t n : {8, 63, 64, 65, 600, 2048}) {
+      for (bool mixed : {false, true}) {
+        Case c(clone(proto.kernel));
+        c.buffer(DType::kFloat32, size_t(4 * n));
+        for (int i = 0; i < 3; i++) c.buffer(DType::kFloat32, 4);
+        for (int64_t i = 0; i < 4 * n; i++) c.buffers[0]->as<float>()[i] = mixed && (i * i) % 3 ? 0.0f : -0.0f;
+        c.ints = {4, n};
+        c.end = 4;
+        runs.push_back({library.add(proto.kernel, {4, n}), std::move(c)});
+      }
+    }
   }
   check_all(library, runs);
 }

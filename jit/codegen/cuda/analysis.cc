@@ -34,6 +34,7 @@ class Mapper {
   bool prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const;
   void find_nest();
   void map_flat();
+  bool find_tile();
   void map_group();
   void narrow(const std::vector<const Loop*>& loops);
   void narrow_by(const Inst& in, const Loop& l);
@@ -144,6 +145,18 @@ std::string place_key(const Access& a, int32_t loop_id) {
   return key;
 }
 
+bool is_transposed(const Inst& in, const Mapping& m, size_t d) {
+  if (in.op != Op::kLoad) return false;
+  int along_tile = 0;
+  bool inner = false;
+  for (const Access::Term& t : in.access.terms) {
+    if (t.is_value) return false;
+    if (t.id == m.nest[d]->id && !(t.stride == Coef::of(0))) along_tile += t.stride == Coef::of(1) ? 1 : 2;
+    if (t.id == m.nest.back()->id && !(t.stride == Coef::of(0))) inner = !(t.stride == Coef::of(1));
+  }
+  return along_tile == 1 && inner;
+}
+
 namespace {
 
 // Whether the body is instructions without effect, cheap enough to be done by every thread, then one loop.
@@ -211,6 +224,26 @@ void Mapper::narrow(const std::vector<const Loop*>& loops) {
   }
 }
 
+// A loop of the nest along which loads go that would not along the innermost, where both are long enough.
+bool Mapper::find_tile() {
+  if (m_.prefix_checks || hint(m_.nest.back()->size) < kTile / 2) return false;
+  for (size_t d = 0; d + 1 < m_.nest.size(); d++) {
+    bool found = false, effects = false;
+    size_t bytes = 0;
+    for_each_own_inst(*m_.body, [&](const Inst& in) {
+      if (in.op == Op::kStore || in.op == Op::kLoad) effects |= in.op == Op::kLoad && written_[size_t(in.access.ptr)];
+      if (!is_transposed(in, m_, d)) return;
+      found = true;
+      bytes += size_of(in.type) * kTile * (kTile + 1);
+    });
+    if (!found || effects || bytes > 40 * 1024 || hint(m_.nest[d]->size) < kTile / 2) continue;
+    m_.tile = int(d);
+    m_.block = kTile * kTileRows;
+    return true;
+  }
+  return false;
+}
+
 void Mapper::map_flat() {
   m_.flat = true;
   m_.threads = 1;
@@ -218,6 +251,7 @@ void Mapper::map_flat() {
   for_each_loop(*m_.body, [&](const Loop&) { loops = true; });
   double total = 1;
   for (const Loop* l : m_.nest) total *= double(hint(l->size));
+  if (!loops && find_tile()) return;
   if (!loops) {
     narrow({m_.nest.back()});
     if (m_.reread) m_.elements = 1;

@@ -15,6 +15,8 @@ namespace lutra::cuda {
 
 enum class Along : uint8_t { kUniform, kUnit, kOther };
 
+inline constexpr int kTile = 32, kTileRows = 8;  // a tile's side, and how many of its rows the threads are at a time
+
 struct Mapping {
   // The nest, outermost first, and the instructions without effect that stand before each of its loops and are done by
   // every thread.
@@ -30,6 +32,7 @@ struct Mapping {
   int elements = 1;         // V
   int block = 256;          // threads of a block
   int resident = 0;         // R: rows of up to T*V*R elements have a path that reads them once; 0: there is none
+  int tile = -1;            // flat: which loop of the nest forms tiles with the innermost; -1: none
   bool exact = false;       // the likely row has T*V*R elements: only such rows take that path
   int blocks = 1;           // of a multiprocessor at a time, so many registers a thread may have
   bool groups_fill = true;  // every block's groups exist whatever the arguments
@@ -48,6 +51,8 @@ bool is_packed(const loop::Inst& in, const loop::Loop& l, const std::vector<bool
 std::vector<const loop::Loop*> shared_loops(const std::vector<loop::Stmt>& body);
 // Lanes of a lanes loop's accumulators, 0 where it feeds none.
 int lanes_of(const loop::Kernel& kernel, const loop::Loop& l);
+// Flat: loads that walk memory along loop d of the nest while the threads are along the innermost: through a tile.
+bool is_transposed(const loop::Inst& in, const Mapping& m, size_t d);
 // The text of an access with the variable of the loop as "@": equal for accesses to the same place.
 std::string place_key(const loop::Access& a, int32_t loop_id);
 

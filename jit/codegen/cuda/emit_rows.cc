@@ -108,7 +108,7 @@ void Writer::elements(const Loop& l, const Style& style) {
   }
   const std::string phase = style.phase;
   if (m_.elements > 1) {
-    line("#pragma unroll");
+    line(style.packed || l.mode == LoopMode::kLanes ? "#pragma unroll" : "#pragma unroll 1");
     open(str("for (int j = 0; j < ", m_.elements, "; j++) {"));
     line(str("const i64 ", i, " = ", c, " + j;"));
     phase_ = phase.empty() ? "j" : phase + " + j";

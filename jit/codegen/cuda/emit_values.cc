@@ -74,6 +74,8 @@ bool Writer::guarded(const Inst& in) const {
 std::string Writer::load(const Inst& in) const {
   const auto pack = packs_.find(&in);
   if (pack != packs_.end()) return from_memory(in.type, pack->second + ".e[j]");
+  const auto tile = tiles_.find(&in);
+  if (tile != tiles_.end()) return from_memory(in.type, tile->second);
   const std::string at = str("p", in.access.ptr, " + (", address(in.access), ")");
   std::string v = k_.params[size_t(in.access.ptr)].written ? str("*(", at, ")") : str("__ldg(", at, ")");
   if (guarded(in)) v = str("(ok ? ", v, " : ", memory_type(in.type), "(0))");

@@ -141,6 +141,50 @@ void Writer::flat() {
   close();
 }
 
+// Tiles of loop `tile` of the nest by the innermost: what lies along the first is read along it, kept in shared memory,
+// and found there by the threads, which go along the second.
+void Writer::tiles() {
+  const Loop &a = *m_.nest[size_t(m_.tile)], &v = *m_.nest.back();
+  const std::string ia = str("i", a.id), iv = str("i", v.id);
+  std::string rest = "blockIdx.x";
+  for (size_t d = m_.nest.size(); d-- > 0;) {
+    const Loop& l = *m_.nest[d];
+    const bool tiled = &l == &a || &l == &v;
+    const std::string size = tiled ? str("((", coef(l.size), " + ", kTile - 1, ") / ", kTile, ")") : coef(l.size);
+    line(str("i64 e", d, ";"));
+    line(str("const i64 g", d, " = split(", rest, ", ", size, ", e", d, ");"));
+    line(tiled ? str("const i64 o", l.id, " = e", d, " * ", kTile, ";") : str("const i64 i", l.id, " = e", d, ";"));
+    rest = str("g", d);
+  }
+  std::vector<std::string> fills;
+  for_each_own_inst(*m_.body, [&](const Inst& in) {
+    if (!is_transposed(in, m_, size_t(m_.tile))) return;
+    const std::string name = str("tile", in.id);
+    line(str("__shared__ ", memory_type(in.type), " ", name, "[", kTile, "][", kTile + 1, "];"));
+    fills.push_back(
+        str(name, "[threadIdx.y + k][threadIdx.x] = __ldg(p", in.access.ptr, " + (", address(in.access), "));"));
+    tiles_[&in] = str(name, "[threadIdx.x][threadIdx.y + k]");
+  });
+  const std::string rounds = str("for (int k = 0; k < ", kTile, "; k += ", kTileRows, ") {");
+  const std::string within = str("if (", ia, " < ", coef(a.size), " && ", iv, " < ", coef(v.size), ") {");
+  line("#pragma unroll");
+  open(rounds);
+  line(str("const i64 ", ia, " = o", a.id, " + threadIdx.x, ", iv, " = o", v.id, " + threadIdx.y + k;"));
+  open(within);
+  for (const std::string& text : fills) line(text);
+  close();
+  close();
+  line("__syncthreads();");
+  line("#pragma unroll");
+  open(rounds);
+  line(str("const i64 ", ia, " = o", a.id, " + threadIdx.y + k, ", iv, " = o", v.id, " + threadIdx.x;"));
+  open(within);
+  for (const Inst* in : m_.prefix) inst(*in);
+  thread_body(*m_.body);
+  close();
+  close();
+}
+
 void Writer::group() {
   const int T = m_.threads, G = m_.groups();
   if (m_.columns)
@@ -291,7 +335,9 @@ void Writer::thread_loop(const Loop& l) {
 
 std::string Writer::run() {
   head();
-  if (m_.flat)
+  if (m_.flat && m_.tile >= 0)
+    tiles();
+  else if (m_.flat)
     flat();
   else
     group();
@@ -328,16 +374,18 @@ class Source : public KernelSource {
       int64_t n = sizes_[d].arg >= 0 ? ints[sizes_[d].arg] : sizes_[d].literal;
       if (map_.prefix_checks && d > 0) n = std::max<int64_t>(n, 1);
       if (map_.flat && d + 1 == sizes_.size()) n = (n + map_.elements - 1) / map_.elements;
+      if (map_.tile >= 0 && (d + 1 == sizes_.size() || int(d) == map_.tile)) n = (n + kTile - 1) / kTile;
       if (n <= 0) return false;
       total *= n;
     }
-    const int64_t each = map_.flat ? map_.block : map_.groups();
+    const int64_t each = map_.tile >= 0 ? 1 : map_.flat ? map_.block : map_.groups();
     const int64_t blocks = (total + each - 1) / each;
     LUTRA_CHECK(blocks <= 0x7fffffff, "a launch of ", blocks, " blocks");
     out = {};
     out.blocks[0] = unsigned(blocks);
-    out.threads[0] = map_.columns ? 32 : unsigned(map_.block);
-    out.threads[1] = map_.columns ? unsigned(map_.threads) : 1;
+    const bool plane = map_.columns || map_.tile >= 0;
+    out.threads[0] = plane ? 32 : unsigned(map_.block);
+    out.threads[1] = unsigned(map_.block) / out.threads[0];
     return true;
   }
 

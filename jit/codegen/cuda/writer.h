@@ -57,6 +57,7 @@ class Writer {
   void block_struct();
   void nest_indices();
   void flat();
+  void tiles();
   void group();
   void group_body(const Stmts& body);
   void group_inst(const Inst& in);
@@ -121,10 +122,11 @@ class Writer {
   bool fast_ = false;                     // in the path that keeps rows in registers
   bool checks_ = false;
   std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that go by packs
+  std::map<const Inst*, std::string> tiles_;   // loads that are found in shared memory
   std::map<std::string, Kept> kept_;           // by place
   std::map<std::string, int> reads_;           // loads of a place by packs, in the loops of the body
   std::map<const Inst*, bool> dead_, wanted_;  // stores that are overwritten; accesses whose packs are read again
-  std::vector<std::string> once_;            // declarations of packs that are read in one round only
+  std::vector<std::string> once_;              // declarations of packs that are read in one round only
   std::vector<Touch> touched_;
   size_t shared_bytes_ = 0, slots_ = 0;
   int names_ = 0;
