@@ -1,4 +1,5 @@
 // A verified kernel and the name of an instruction set in; code out. The one place where instruction sets are chosen.
+#include "jit/codegen/cuda/code.h"
 #include "jit/codegen/kernel.h"
 #include "jit/codegen/x64/code.h"
 #include "jit/loop/interp.h"
@@ -16,9 +17,11 @@ struct InterpretedCode : Code {
 
 }  // namespace
 
-std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing) {
+std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing) {
+  const std::string& isa = target.isa;
   const std::string wrong = loop::verify(kernel);
   if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
+  if (target.device.type == DeviceType::kCUDA) return cuda::compile(kernel, target.hints, target.device, listing);
   if (isa == "interp") {
     auto code = std::make_shared<InterpretedCode>(kernel);
     if (listing) code->listing = print(kernel);
@@ -33,6 +36,11 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::stri
     return x64::compile(kernel, x64::Isa::kAvx2, listing);
   }
   fail("isa: \"", isa, "\" is not one of avx512, avx2, interp");
+}
+
+std::string target_key(const loop::Kernel& kernel, const KernelTarget& target) {
+  if (target.device.type == DeviceType::kCPU) return target.isa;
+  return to_string(target.device) + " " + cuda::mapping_class(kernel, target.hints);
 }
 
 const char* best_isa() { return x64::has_avx512() ? "avx512" : x64::has_avx2() ? "avx2" : "interp"; }

@@ -2,14 +2,24 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "jit/loop/abi.h"
 #include "jit/loop/loop.h"
+#include "ops/core/device.h"
 
 namespace lutra {
 
-// isa: "avx512", "avx2" or "interp" (the exact interpreter of loop IR behind the same call); another is an Error.
-std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing = false);
+// What code is made for.
+struct KernelTarget {
+  Device device;
+  std::string isa;             // of the CPU: "avx512", "avx2" or "interp", the exact interpreter behind the same call
+  std::vector<int64_t> hints;  // for a GPU: the integer arguments of a likely launch
+};
+// An unknown isa is an Error, as is a device that cannot be had.
+std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing = false);
+// What of the target the code depends on, as text.
+std::string target_key(const loop::Kernel& kernel, const KernelTarget& target);
 // What this machine runs best.
 const char* best_isa();
 

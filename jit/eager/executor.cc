@@ -29,7 +29,7 @@ struct SameEntry {
 
 struct Kept {
   EagerTable table;
-  std::array<std::array<SameEntry, size_t(DType::kNone)>, 4> same;
+  std::array<std::array<std::array<SameEntry, size_t(DType::kNone)>, 4>, 2> same;  // by device type, op, dtype
   std::string isa;
 };
 
@@ -62,12 +62,15 @@ struct Views {
 
 class EagerExecutor : public Executor {
  public:
-  Results run(OpId id, const Args& args, const ResultSpecs& specs) override {
+  Results run(OpId id, const Args& given, const ResultSpecs& specs) override {
     const OpInfo& op = info(id);
-    if (op.dynamic) return op.dynamic(args, parallel_for);
+    const Device device = result_device(op, given);
+    if (op.dynamic) return run_dynamic(op, given, device);
+    Args moved;
+    const Args& args = device.type == DeviceType::kCPU ? given : on_device(given, device, moved);
     Results results;
     results.reserve(specs.size());
-    for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype));
+    for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype, device));
     if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
     } else if (is_extern(id) || has_candidate(id, args)) {
@@ -80,9 +83,10 @@ class EagerExecutor : public Executor {
 
   bool run_same(OpId id, const Tensor& a, const Tensor& b, int64_t n, Tensor& out) override {
     const size_t row = id == OpId::add ? 0 : id == OpId::sub ? 1 : id == OpId::mul ? 2 : 3;
-    SameEntry& entry = kept().same[row][size_t(a->dtype)];
+    if (a->device().index > 0) return false;
+    SameEntry& entry = kept().same[size_t(a->device().type)][row][size_t(a->dtype)];
     if (!entry.executable && !make_same(info(id), a, b, entry)) return false;
-    out = make_tensor(a->sizes, a->strides, a->dtype);
+    out = make_tensor(a->sizes, a->strides, a->dtype, a->device());
     const SymInt size = n, stride = 1;
     const InputView inputs[] = {{out->data(), &size, &stride},
                                 {a->data(), &size, &stride},
@@ -93,9 +97,11 @@ class EagerExecutor : public Executor {
   }
 
   // The caller has made sure that no argument overlaps args[0] but by being the same elements.
-  void run_inplace(OpId id, const Args& args, const ResultSpecs& specs) override {
+  void run_inplace(OpId id, const Args& given, const ResultSpecs& specs) override {
     const OpInfo& op = info(id);
-    const Tensor& self = args[0].as<Tensor>();
+    const Tensor& self = given[0].as<Tensor>();
+    Args moved;
+    const Args& args = self->device().type == DeviceType::kCPU ? given : on_device(given, self->device(), moved);
     if (id == OpId::copy_ || is_pointwise(op, args)) return pointwise(op, args, self);
     if ((is_extern(id) || has_candidate(id, args)) && !reads_self(args)) return library(op, args, {self});
     const Args copy = {self, run(id, args, specs)[0]};
@@ -103,6 +109,33 @@ class EagerExecutor : public Executor {
   }
 
  private:
+  // Arguments with the CPU's tensors of no dimensions brought to the device.
+  static const Args& on_device(const Args& args, Device device, Args& moved) {
+    for (size_t i = 0; i < args.size(); i++) {
+      if (!args[i].is<Tensor>() || !args[i].as<Tensor>() || args[i].as<Tensor>()->device() == device) continue;
+      if (moved.empty()) moved = args;
+      moved[i] = to_device(args[i].as<Tensor>(), device);
+    }
+    return moved.empty() ? args : moved;
+  }
+
+  // The contiguous copy of a tensor elsewhere.
+  static Tensor to_device(const Tensor& t, Device device) {
+    const Tensor dense = t->is_contiguous() ? t : op1(OpId::contiguous, {t});
+    const Tensor out = make_tensor(t->sizes, t->dtype, device);
+    copy_bytes(out->data(), device, dense->data(), t->device(), size_t(t->numel().hint) * size_of(t->dtype));
+    return out;
+  }
+
+  // What tells its own result's size is asked on the CPU.
+  static Results run_dynamic(const OpInfo& op, const Args& args, Device device) {
+    if (device.type == DeviceType::kCPU) return op.dynamic(args, parallel_for);
+    Args moved;
+    Results results = op.dynamic(on_device(args, Device{}, moved), parallel_for);
+    for (Tensor& t : results) t = to_device(t, device);
+    return results;
+  }
+
   // Whether a library takes an op whose lowering has other ways too.
   static bool has_candidate(OpId id, const Args& args) {
     return !args.empty() && args[0].is<Tensor>() &&
@@ -160,6 +193,7 @@ class EagerExecutor : public Executor {
       }
     }
     for (const Tensor& t : results) out.push_back(view_of(t));
+    const Device device = result_device(op, args);
     const ExternCall call = {op.id,
                              {in.begin(), in.size()},
                              {out.begin(), out.size()},
@@ -167,11 +201,14 @@ class EagerExecutor : public Executor {
                              {scalars.begin(), scalars.size()},
                              strings,
                              parallel_for,
-                             current_extern_isa()};
+                             current_extern_isa(),
+                             device,
+                             stream_of(device)};
     check_interrupt();
     if (!launches_watched()) return run_extern(call);
     const auto start = std::chrono::steady_clock::now();
     run_extern(call);
+    wait_for(device);
     note_extern(call, uint64_t((std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1)));
   }
 

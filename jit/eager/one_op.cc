@@ -110,7 +110,7 @@ Tensor ints_input(Graph& g, const OneOpCall& call) {
   for (size_t i = 0; i < call.ints.size(); i++) {
     strides.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kStride, index, int32_t(i), call.ints[i].hint)));
   }
-  return g.add_input("ints", Sizes(strides.size(), 1), strides, DType::kBool);
+  return g.add_input("ints", Sizes(strides.size(), 1), strides, DType::kBool, call.device);
 }
 
 SymInt stride_symbol(Graph& g, int32_t input, int32_t dim, int64_t stride, int64_t hint) {
@@ -142,7 +142,8 @@ Tensor fitted(Tensor r, const Tensor& out, GraphRecorder& recorder) {
 
 void read_call(const OpInfo& op, const Args& args, OneOpCall& call) {
   Reader reader{call};
-  call.key.push_back(uint64_t(op.id));
+  call.device = result_device(op, args);
+  call.key.push_back(uint64_t(op.id) | uint64_t(call.device.type) << 32 | uint64_t(call.device.index) << 40);
   for (size_t i = 0; i < args.size(); i++) {
     if (op.args[i].type != ArgType::kDevice) reader.value(args[i], op.args[i].specialises);
   }
@@ -177,8 +178,8 @@ OneOpGraph pointwise_graph(const OpInfo& op, const Args& args, const OneOpCall& 
       strides.push_back(stride_symbol(g, k, d, inner || unit ? stride : 2, generic ? stride_hints[size_t(d)] : stride));
     }
     const DType type = k == 0 ? dtype : call.tensors[size_t(k - 1)]->dtype;
-    inputs.push_back(
-        g.add_input(k ? str("in", k) : "out", zero_dim ? Sizes() : sizes, zero_dim ? Sizes() : strides, type));
+    inputs.push_back(g.add_input(k ? str("in", k) : "out", zero_dim ? Sizes() : sizes, zero_dim ? Sizes() : strides,
+                                 type, call.device));
   }
   const Tensor out = inputs[0];
   inputs.erase(inputs.begin());
@@ -209,7 +210,7 @@ OneOpGraph general_graph(const OpInfo& op, const Args& args, const OneOpCall& ca
       sizes.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kSize, input, dim, t.sizes[d].hint)));
       strides.push_back(stride_symbol(g, input, dim, t.strides[d].hint, t.strides[d].hint));
     }
-    inputs.push_back(g.add_input(str("in", k), sizes, strides, t.dtype));
+    inputs.push_back(g.add_input(str("in", k), sizes, strides, t.dtype, call.device));
   }
   Symbolizer s{g, inputs, ints_input(g, call)};
   for (const Tensor& t : record(op, args, s, recorder, nullptr, DType::kNone)) g.outputs.push_back(t);

@@ -13,6 +13,7 @@ struct OneOpCall {
   SmallVec<double, 8> scalars;
   SmallVec<SymInt, 8> ints;
   EagerKey key;
+  Device device;
 };
 // Arguments are read in order: their kinds, specialising values and the tensors' dtypes go into the key.
 void read_call(const OpInfo& op, const Args& args, OneOpCall& call);

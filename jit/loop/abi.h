@@ -16,7 +16,7 @@ struct BlockHead {
   LaunchFault* fault = nullptr;
   void* stream = nullptr;  // device stream; null on the CPU
   int32_t device = 0;
-  int32_t reserved = 0;
+  int32_t step = 0;  // of a GPU's run: finds a launch again in a recording
   int64_t site = 0;  // what to say when a check fails on a GPU: see ops/cuda/faults.h
 };
 static_assert(sizeof(BlockHead) == 64);

@@ -11,7 +11,9 @@
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
+#include "jit/runtime/record.h"
 #include "ops/core/error.h"
+#include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
 #include "ops/extern/extern.h"
 
@@ -30,19 +32,6 @@ constexpr size_t kMaxName = 96;
 size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
-
-struct Executable::Context {
-  std::vector<HostValue> values;
-  std::vector<InputView> inputs;  // of run
-  std::vector<void*> outputs;     // of run_into
-  std::vector<void*> buffers;
-  std::vector<Ref<Storage>> storages;  // of output buffers, while a run is under way
-  bool holds_storages = false;
-  std::unique_ptr<uint64_t[]> memory;
-  uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
-  Ref<Storage> arena;
-  std::vector<size_t> slot_offsets;
-};
 
 // Takes the spare context or makes one; gives it back.
 class Executable::ContextScope {
@@ -71,7 +60,12 @@ class Executable::ContextScope {
   Context* c_;
 };
 
-Executable::~Executable() { delete spare_.load(); }
+Executable::~Executable() {
+  delete spare_.load();
+  for (const Step& s : steps_) {
+    if (s.site) cuda::remove_fault_site(s.site);
+  }
+}
 
 std::shared_ptr<Executable> Executable::build(Plan plan, bool listing) {
   std::shared_ptr<Executable> e(new Executable(std::move(plan)));
@@ -99,6 +93,7 @@ void Executable::prepare(bool listing) {
     steps_.back().counters = counters_[i].get();
     steps_.back().launch = int32_t(i);
   }
+  if (plan_.device.type == DeviceType::kCUDA) add_fault_sites(), prepare_recordings();
   name_runs();
   for (const PlanOutput& out : plan_.outputs) {
     if (out.kind == PlanOutput::kTensor) prepare_view(out.view);
@@ -145,9 +140,15 @@ void Executable::compile_kernels(bool listing) {
   struct Job {
     const std::vector<Launch>& launches;
     std::vector<std::shared_ptr<CachedKernel>>& made;
-    const std::string isa;
+    const Plan& plan;
     const bool listing;
-  } job{plan_.launches, counters_, current_isa(), listing};
+    KernelTarget target(const KernelLaunch& launch) const {
+      KernelTarget t{plan.device, current_isa(), {}};
+      if (plan.device.type == DeviceType::kCPU) return t;
+      for (ExprId e : launch.ints) t.hints.push_back((*plan.env)[e].i);
+      return t;
+    }
+  } job{plan_.launches, counters_, plan_, listing};
   counters_.resize(plan_.launches.size());
   run_chunks(
       int(plan_.launches.size()),
@@ -155,13 +156,24 @@ void Executable::compile_kernels(bool listing) {
         const Job& j = *static_cast<Job*>(arg);
         const Launch& launch = j.launches[size_t(i)];
         if (const auto* k = std::get_if<KernelLaunch>(&launch)) {
-          j.made[size_t(i)] = cached_kernel(k->kernel, j.isa, j.listing);
+          j.made[size_t(i)] = cached_kernel(k->kernel, j.target(*k), j.listing);
         } else {
           j.made[size_t(i)] = library_counters(name(std::get<ExternLaunch>(launch).op));
         }
       },
       &job);
 }
+
+namespace {
+
+bool uses_random(const std::vector<loop::Stmt>& body) {
+  return std::any_of(body.begin(), body.end(), [](const loop::Stmt& s) {
+    const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s);
+    return l ? uses_random((*l)->body) : loop::info(std::get<loop::Inst>(s).op).rule == loop::TypeRule::kRandom;
+  });
+}
+
+}  // namespace
 
 void Executable::prepare_kernel(const KernelLaunch& launch) {
   const loop::Kernel& k = launch.kernel;
@@ -172,6 +184,7 @@ void Executable::prepare_kernel(const KernelLaunch& launch) {
   Step s;
   s.kernel = counters_[steps_.size()].get();
   s.first = int32_t(operands_.size());
+  s.random = uses_random(k.body);
   s.ptrs = int32_t(launch.buffers.size()), s.ints = k.ints, s.nums = k.scalars;
   for (int32_t b : launch.buffers) operands_.push_back(b);
   for (ExprId id : launch.ints) operands_.push_back(program_.int_slot(id));
@@ -220,14 +233,22 @@ void Executable::set_buffers(Context& c, const InputView* inputs, const double* 
     const int64_t offset = program_.int_value(c.values.data(), out.view.offset) * int64_t(size_of(out.view.dtype));
     c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset;
   }
+  if (!plan_.slots.empty()) set_arena(c);
+}
+
+// Outputs that nobody brought; a recording's are used again.
+void Executable::make_outputs(Context& c, const Recording* recording) const {
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Buffer& b = plan_.buffers[i];
     if (b.kind != Buffer::kOutput || c.buffers[i]) continue;
-    c.storages[i] = allocate(bytes_of(program_.int_value(c.values.data(), b.elements), size_of(b.dtype)), Device{});
+    if (recording) c.storages[i] = recording->result(int32_t(i));
+    if (!c.storages[i]) {
+      const size_t bytes = bytes_of(program_.int_value(c.values.data(), b.elements), size_of(b.dtype));
+      c.storages[i] = allocate(bytes, plan_.device);
+    }
     c.buffers[i] = c.storages[i]->data;
     c.holds_storages = true;
   }
-  if (!plan_.slots.empty()) set_arena(c);
 }
 
 void Executable::set_arena(Context& c) const {
@@ -237,7 +258,7 @@ void Executable::set_arena(Context& c) const {
     c.slot_offsets.push_back(total);
     total += align_up(bytes_of(program_.int_value(c.values.data(), id), 1), kArenaAlign);
   }
-  if (!c.arena || c.arena->nbytes < total) c.arena = nullptr, c.arena = allocate(total, Device{});
+  if (!c.arena || c.arena->nbytes < total) c.arena = nullptr, c.arena = allocate(total, plan_.device);
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Buffer& b = plan_.buffers[i];
     if (b.kind == Buffer::kTemp) c.buffers[i] = static_cast<char*>(c.arena->data) + c.slot_offsets[size_t(b.index)];
@@ -251,30 +272,25 @@ void Executable::fill_block(const Context& c, const Step& step, BlockHead* head)
   for (int32_t i = 0; i < step.ints + step.nums; i++) *word++ = uint64_t(c.values[size_t(*operand++)].i);
 }
 
-// A kernel that is about to run: its block and how its loop is cut.
-struct Executable::Part {
-  const Step* step;
-  BlockHead* head;
-  int64_t extent, work;
-  int chunks, first;  // first: among the chunks of the kernels beside it
-  int64_t align() const { return extent / chunks >= 1024 ? 64 : 1; }
-};
-
 void Executable::launch_all(Context& c) const {
   Generator& generator = default_generator();
-  const bool watched = launches_watched();
+  const bool watched = launches_watched(), on_gpu = plan_.device.type == DeviceType::kCUDA;
   std::chrono::steady_clock::time_point start;
+  if (watched) wait_for(plan_.device);
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
     check_interrupt();
     const Step& step = steps_[i];
     if (watched) start = std::chrono::steady_clock::now();
-    if (step.beside) {
+    if (on_gpu && step.kernel) {
+      for (int k = 0; k <= step.beside; k++) launch_on_device(c, steps_[i + size_t(k)], generator);
+    } else if (step.beside) {
       launch_beside(c, &step, generator);
     } else if (step.kernel) {
       launch_kernel(c, step, generator);
     } else {
       launch_extern(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]));
     }
+    if (watched) wait_for(plan_.device);
     if (watched) note_launch(c.values.data(), &step, uint64_t((std::chrono::steady_clock::now() - start) / 1ns));
   }
   generator.next_call += uint64_t(plan_.rng_calls);
@@ -291,8 +307,27 @@ bool Executable::make_part(const Context& c, const Step& step, const Generator& 
   }
   fill_block(c, step, part.head);
   part.head->begin = 0, part.head->end = part.extent;
-  part.head->seed = generator.seed, part.head->call = generator.next_call;
+  if (step.random) part.head->seed = generator.seed, part.head->call = generator.next_call;
   return true;
+}
+
+void Executable::aim(BlockHead* head, const Step& step, cuda::Context& gpu) const {
+  head->fault = cuda::fault_record(gpu);
+  head->stream = gpu.stream;
+  head->device = plan_.device.index;
+  head->step = int32_t(&step - steps_.data());
+  head->site = step.site;
+}
+
+// A GPU takes the whole loop; what fails is told when the host next waits.
+void Executable::launch_on_device(const Context& c, const Step& step, const Generator& generator) const {
+  Part part;
+  if (!make_part(c, step, generator, part)) return;
+  cuda::Context& gpu = cuda::context(plan_.device);
+  aim(part.head, step, gpu);
+  step.kernel->code->run(part.head);
+  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
+  cuda::launched(gpu, launch.op, launch.file, launch.line);
 }
 
 void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
@@ -370,7 +405,7 @@ void Executable::launch_beside(const Context& c, const Step* first, const Genera
       &job);
 }
 
-void Executable::launch_extern(const Context& c, const ExternLaunch& launch) const {
+ExternCall Executable::make_call(const Context& c, const ExternLaunch& launch, CallOperands& o) const {
   const auto view_of = [&](const BufferView& v) {
     ExternView e;
     if (v.buffer < 0) return e;
@@ -385,37 +420,40 @@ void Executable::launch_extern(const Context& c, const ExternLaunch& launch) con
              program_.int_value(c.values.data(), v.offset) * int64_t(size_of(v.dtype));
     return e;
   };
-  SmallVec<ExternView, 4> in, out;
-  SmallVec<int64_t, 16> ints;
-  SmallVec<double, 4> scalars;
-  for (const BufferView& v : launch.in) in.push_back(view_of(v));
-  for (const BufferView& v : launch.out) out.push_back(view_of(v));
-  for (ExprId e : launch.ints) ints.push_back(program_.int_value(c.values.data(), e));
-  for (ExprId e : launch.scalars) scalars.push_back(program_.number_value(c.values.data(), e));
-  const std::vector<std::string_view> strings(launch.strings.begin(), launch.strings.end());
-  run_extern({launch.op,
-              {in.begin(), in.size()},
-              {out.begin(), out.size()},
-              {ints.begin(), ints.size()},
-              {scalars.begin(), scalars.size()},
-              strings,
-              parallel_for,
-              current_extern_isa()});
+  for (const BufferView& v : launch.in) o.in.push_back(view_of(v));
+  for (const BufferView& v : launch.out) o.out.push_back(view_of(v));
+  for (ExprId e : launch.ints) o.ints.push_back(program_.int_value(c.values.data(), e));
+  for (ExprId e : launch.scalars) o.scalars.push_back(program_.number_value(c.values.data(), e));
+  o.strings.assign(launch.strings.begin(), launch.strings.end());
+  return {launch.op,
+          {o.in.begin(), o.in.size()},
+          {o.out.begin(), o.out.size()},
+          {o.ints.begin(), o.ints.size()},
+          {o.scalars.begin(), o.scalars.size()},
+          o.strings,
+          parallel_for,
+          current_extern_isa(),
+          plan_.device,
+          stream_of(plan_.device)};
 }
 
+void Executable::launch_extern(const Context& c, const ExternLaunch& launch) const {
+  CallOperands operands;
+  run_extern(make_call(c, launch, operands));
+}
+
+namespace {
+
 // "gather: index 12 is out of bounds for dimension 1 with size 10"
-void Executable::report(const Step& step, const BlockHead* head, const LaunchFault& fault) const {
-  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
-  const auto* words = reinterpret_cast<const int64_t*>(head) + kHeadWords + step.ptrs;
-  Fault at{fault.arg, -1, launch.op, launch.file, launch.line};
+Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size) {
+  Fault at = launch;
   bool known = false;
-  for (const Fault& f : launch.faults) {
+  for (const Fault& f : faults) {
     if (f.arg != fault.arg) continue;
     at = f, known = true;
     if (!at.op) at.op = launch.op;
     if (!at.file) at.file = launch.file, at.line = launch.line;
   }
-  const int64_t size = words[fault.arg];
   const int64_t index = at.wraps && fault.index < 0 ? fault.index - size : fault.index;
   std::string what = "integer division by zero";
   if (!known || at.dim >= 0) {
@@ -424,7 +462,27 @@ void Executable::report(const Step& step, const BlockHead* head, const LaunchFau
   Error error(ErrorKind::kData, str(at.op && *at.op ? at.op : "kernel", ": ", what));
   error.file = at.file;
   error.line = at.line;
-  throw error;
+  return error;
+}
+
+}  // namespace
+
+void Executable::report(const Step& step, const BlockHead* head, const LaunchFault& fault) const {
+  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
+  const auto* words = reinterpret_cast<const int64_t*>(head) + kHeadWords + step.ptrs;
+  throw fault_error(launch.faults, {fault.arg, -1, launch.op, launch.file, launch.line}, fault, words[fault.arg]);
+}
+
+// The text outlives the executable's launches: they are told of later.
+void Executable::add_fault_sites() {
+  for (Step& s : steps_) {
+    if (!s.kernel) continue;
+    const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(s.launch)]);
+    if (launch.faults.empty()) continue;
+    const Fault at{-1, -1, launch.op, launch.file, launch.line};
+    s.site = cuda::add_fault_site(
+        [faults = launch.faults, at](const LaunchFault& fault) { return fault_error(faults, at, fault, fault.bound); });
+  }
 }
 
 Tensor Executable::make_output(const Context& c, const BufferView& v, const std::vector<Tensor>& inputs) const {
@@ -453,7 +511,11 @@ std::vector<Value> Executable::run(const std::vector<Tensor>& inputs, const std:
   ContextScope scope(*this);
   Context& c = *scope;
   set_views(c, inputs);
+  if (plan_.device.type == DeviceType::kCUDA) set_moved(c, inputs);
   set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
+  std::unique_lock<std::mutex> lock;
+  Recording* recording = recordings_ ? pick_recording(c, inputs, lock) : nullptr;
+  make_outputs(c, recording);
   std::vector<Value> results;
   results.reserve(plan_.outputs.size());
   for (const PlanOutput& out : plan_.outputs) {
@@ -467,7 +529,11 @@ std::vector<Value> Executable::run(const std::vector<Tensor>& inputs, const std:
       results.emplace_back(Scalar::of_int(program_.int_value(c.values.data(), out.scalar)));
     }
   }
-  launch_all(c);
+  if (recording) {
+    launch_recorded(c, *recording);
+  } else {
+    launch_all(c);
+  }
   bump_versions(inputs);
   return results;
 }
@@ -481,6 +547,7 @@ void Executable::run_into(const std::vector<Tensor>& inputs, const std::vector<d
   c.outputs.clear();
   for (const Tensor& t : outputs) c.outputs.push_back(t ? t->data() : nullptr);
   set_buffers(c, c.inputs.data(), scalars.data(), c.outputs.data());
+  make_outputs(c, nullptr);
   launch_all(c);
   bump_versions(inputs);
 }
@@ -488,6 +555,7 @@ void Executable::run_into(const std::vector<Tensor>& inputs, const std::vector<d
 void Executable::run_views(const InputView* inputs, const double* scalars, void* const* outputs) {
   ContextScope scope(*this);
   set_buffers(*scope, inputs, scalars, outputs);
+  make_outputs(*scope, nullptr);
   launch_all(*scope);
 }
 
@@ -496,6 +564,19 @@ void Executable::set_views(Context& c, const std::vector<Tensor>& inputs) const 
   c.inputs.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); i++) {
     c.inputs[i] = {inputs[i]->data(), inputs[i]->sizes.begin(), inputs[i]->strides.begin()};
+  }
+}
+
+// A GPU's run takes the CPU's inputs of no dimensions too.
+void Executable::set_moved(Context& c, const std::vector<Tensor>& inputs) const {
+  c.moved.clear();
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const Tensor& t = inputs[i];
+    if (t->device() == plan_.device) continue;
+    LUTRA_CHECK(t->sizes.empty(), "an input on ", to_string(t->device()), " of a run on ", to_string(plan_.device));
+    c.moved.push_back(make_tensor({}, t->dtype, plan_.device));
+    copy_bytes(c.moved.back()->data(), plan_.device, t->data(), t->device(), size_of(t->dtype));
+    c.inputs[i].data = c.moved.back()->data();
   }
 }
 
@@ -509,6 +590,12 @@ void Executable::bump_versions(const std::vector<Tensor>& inputs) const {
 RuntimeConfig& runtime_config() {
   static RuntimeConfig config;
   return config;
+}
+
+void* stream_of(Device device) { return device.type == DeviceType::kCPU ? nullptr : cuda::context(device).stream; }
+
+void wait_for(Device device) {
+  if (device.type == DeviceType::kCUDA) cuda::synchronize(device);
 }
 
 std::string current_isa() {

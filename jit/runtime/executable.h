@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,9 @@
 namespace lutra {
 
 struct CachedKernel;
+namespace cuda {
+struct Context;
+}
 
 // Invariants (DESIGN 13):
 // 1. run allocates everything before its first launch.
@@ -43,6 +47,12 @@ class Executable {
 
  private:
   struct Context;
+  struct CallOperands;
+  struct Recording;
+  struct Recordings;
+  struct RecordingsDeleter {
+    void operator()(Recordings*) const;
+  };
   // A launch, flattened. Kernel: operands_[first ...] are `ptrs` buffers, `ints` slots, `nums` slots.
   struct Step {
     CachedKernel* counters = nullptr;
@@ -51,7 +61,9 @@ class Executable {
     int32_t block = 0;  // word of the context's blocks
     int32_t words = 0;
     int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
-    int32_t beside = 0;              // how many of the next steps run side by side with it
+    bool random = false;
+    int32_t beside = 0;  // how many of the next steps run side by side with it
+    int64_t site = 0;    // on a GPU: where its faults are told
   };
   class ContextScope;
   explicit Executable(Plan plan) : plan_(std::move(plan)) {}
@@ -60,6 +72,7 @@ class Executable {
   void prepare_kernel(const KernelLaunch& launch);
   void prepare_view(const BufferView& view);
   void set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
+  void make_outputs(Context& c, const Recording* recording) const;
   void set_arena(Context& c) const;
   void fill_block(const Context& c, const Step& step, BlockHead* head) const;
   void launch_all(Context& c) const;
@@ -71,9 +84,27 @@ class Executable {
   void launch_beside(const Context& c, const Step* first, const struct Generator& generator) const;
   static void run_part(const Part& part, int chunk, LaunchFault* fault);
   void launch_chunks(const Part& part) const;
+  ExternCall make_call(const Context& c, const ExternLaunch& launch, CallOperands& operands) const;
   void launch_extern(const Context& c, const ExternLaunch& launch) const;
+  void aim(BlockHead* head, const Step& step, cuda::Context& gpu) const;
+  void launch_on_device(const Context& c, const Step& step, const struct Generator& generator) const;
   [[noreturn]] void report(const Step& step, const BlockHead* head, const LaunchFault& fault) const;
+  void add_fault_sites();
   void set_views(Context& c, const std::vector<Tensor>& inputs) const;
+  void set_moved(Context& c, const std::vector<Tensor>& inputs) const;
+  // record.cc
+  void prepare_recordings();
+  Recording* pick_recording(Context& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
+  bool can_record(const Context& c) const;
+  void give_up(const std::string& why) const;
+  std::string place_of_run() const;
+  void bring_moving(Context& c, const std::vector<Tensor>& inputs) const;
+  bool find_moving(Recordings& r) const;
+  void make_key(const Context& c, struct LibraryKey& key) const;
+  void launch_recorded(Context& c, Recording& r) const;
+  bool record(Context& c, Recording& r) const;
+  bool find_nodes(const Context& c, Recording& r) const;
+  void update_kernels(const Context& c, Recording& r) const;
   void bump_versions(const std::vector<Tensor>& inputs) const;
   Tensor make_output(const Context& c, const BufferView& view, const std::vector<Tensor>& inputs) const;
 
@@ -88,15 +119,21 @@ class Executable {
   int32_t input_count_ = 0;
   size_t block_words_ = 0;  // of all steps
   std::atomic<Context*> spare_{nullptr};
+  std::unique_ptr<Recordings, RecordingsDeleter> recordings_;  // on a GPU, where there is something to gain
 };
 
 // Process-wide settings of the runtime (lt.config).
 struct RuntimeConfig {
-  int num_threads = 0;  // 0: as many as the machine has
-  std::string isa;      // empty: best_isa()
-  bool perf = false;    // count and time kernels (LUTRA_LOGS=perf)
+  int num_threads = 0;                                       // 0: as many as the machine has
+  std::string isa;                                           // empty: best_isa()
+  bool perf = false;                                         // count and time kernels (LUTRA_LOGS=perf)
+  void (*recording_log)(const std::string& text) = nullptr;  // LUTRA_LOGS=cudagraphs
 };
 RuntimeConfig& runtime_config();
+// The stream of the device's work; null on the CPU.
+void* stream_of(Device device);
+// Waits for the work given to it; raises what went wrong in it.
+void wait_for(Device device);
 // The instruction set that kernels are built for now.
 std::string current_isa();
 ExternIsa current_extern_isa();

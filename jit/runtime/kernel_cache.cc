@@ -27,8 +27,8 @@ Cache& cache() {
 
 }  // namespace
 
-std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing) {
-  const std::string key = isa + (listing ? " listed\n" : "\n") + loop::print(kernel);
+std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing) {
+  const std::string key = target_key(kernel, target) + (listing ? " listed\n" : "\n") + loop::print(kernel);
   Cache& c = cache();
   {
     std::lock_guard<std::mutex> lock(c.mutex);
@@ -37,7 +37,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const st
   }
   // Compiled outside the lock; of two threads that compile the same kernel, the first to be done publishes.
   auto made = std::make_shared<CachedKernel>();
-  made->code = compile_kernel(kernel, isa, listing);
+  made->code = compile_kernel(kernel, target, listing);
   count_compiled_kernel();
   made->name = kernel.name;
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");

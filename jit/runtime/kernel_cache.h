@@ -18,8 +18,8 @@ struct CachedKernel {
   }
 };
 
-// Equal loop IR gives the same entry, from any thread.
-std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const std::string& isa, bool listing);
+// Equal loop IR gives the same entry for one target, from any thread.
+std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing);
 // Where launches of a library's kernel are counted.
 std::shared_ptr<CachedKernel> library_counters(const char* op);
 // Where launches of several kernels at once are counted.

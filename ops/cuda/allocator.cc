@@ -259,6 +259,13 @@ const DeviceMemory kMemory = {allocate, copy, [](Device device) { context(device
 
 }  // namespace
 
+namespace {
+thread_local std::vector<Ref<Storage>>* kept = nullptr;
+}
+
+KeepAllocations::KeepAllocations(std::vector<Ref<Storage>>& list) : before_(kept) { kept = &list; }
+KeepAllocations::~KeepAllocations() { kept = before_; }
+
 Ref<Storage> allocate(size_t nbytes, Device device) {
   Context& c = context(device);
   Ref<Storage> s = make_ref<Storage>();
@@ -267,6 +274,7 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
   s->data = reinterpret_cast<void*>(uintptr_t(b->at));
   s->nbytes = nbytes;
   s->deleter = [b](void*) { give_back(b); };
+  if (kept) kept->push_back(s);
   return s;
 }
 

@@ -1,6 +1,7 @@
 // Bytes of a GPU: blocks cut from large segments of the driver's, kept when freed.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "ops/core/storage.h"
 #include "ops/cuda/context.h"
@@ -21,6 +22,16 @@ struct MemoryStats {
 //    is tried again, then an Error(kMemory) says what was asked, what is held, and the largest holders.
 // 4. Freeing calls no driver and never throws, from any thread, also where the context is lost.
 Ref<Storage> allocate(size_t nbytes, Device device);
+// While one lives, what this thread allocates stays taken: it is added to the list too.
+class KeepAllocations {
+ public:
+  explicit KeepAllocations(std::vector<Ref<Storage>>& list);
+  ~KeepAllocations();
+  KeepAllocations(const KeepAllocations&) = delete;
+
+ private:
+  std::vector<Ref<Storage>>* before_;
+};
 // Segments without a block in use go back to the driver. Nothing where the GPU was not used yet.
 void empty_cache(Device device);
 // Zeros where the GPU was not used yet.

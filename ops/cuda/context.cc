@@ -139,14 +139,6 @@ bool is_fatal(Result result) {
   }
 }
 
-bool sync_wanted() {
-  static const bool wanted = [] {
-    const char* text = std::getenv("LUTRA_CUDA_SYNC");
-    return text && *text && std::strcmp(text, "0") != 0;
-  }();
-  return wanted;
-}
-
 // "memory_free(p)" as "cuMemFree".
 std::string asked(const char* what) {
   const std::string_view call(what);
@@ -204,6 +196,14 @@ void keep_text(char* to, size_t bytes, const char* from) {
 }
 
 }  // namespace
+
+bool sync_wanted() {
+  static const bool wanted = [] {
+    const char* text = std::getenv("LUTRA_CUDA_SYNC");
+    return text && *text && std::strcmp(text, "0") != 0;
+  }();
+  return wanted;
+}
 
 int device_count() {
   Devices& d = devices();

@@ -55,6 +55,8 @@ inline void check(Result result, const char* what) {
 
 // Waits for all work given so far; raises what went wrong in it: faults of kernels (faults.h), traps.
 void synchronize(Device device);
+// LUTRA_CUDA_SYNC=1
+bool sync_wanted();
 // After each launch of a kernel or library: with LUTRA_CUDA_SYNC=1 waits, so that errors name the right launch.
 // what, file, line: the op and the user's line; remembered for errors that show later.
 void launched(Context& c, const char* op, const char* file, int line);

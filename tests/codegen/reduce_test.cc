@@ -222,15 +222,17 @@ TEST_CASE("two threads' ranges together are the whole", "[codegen]") {
 
 TEST_CASE("an unknown instruction set and a wrong kernel are errors", "[codegen]") {
   const loop::Kernel k = loop::parse_kernel("kernel @k(; ;) { }");
-  CHECK_THROWS_AS(compile_kernel(k, "avx1024"), Error);
-  CHECK_THROWS_AS(compile_kernel(loop::parse_kernel("kernel @k(p0: f32 out; ;) { store.f32 p0[0], %0 }"), "interp"),
-                  Error);
+  CHECK_THROWS_AS(compile_kernel(k, {{}, "avx1024", {}}), Error);
+  CHECK_THROWS_AS(
+      compile_kernel(loop::parse_kernel("kernel @k(p0: f32 out; ;) { store.f32 p0[0], %0 }"), {{}, "interp", {}}),
+      Error);
 }
 
 TEST_CASE("a listing is given when asked for", "[codegen]") {
   const loop::Kernel k = loop::parse_kernel("kernel @k(p0: f32 out; ;) { %0 = const.f32 1\n store.f32 p0[0], %0 }");
-  CHECK(compile_kernel(k, best_isa(), true)->listing.find(native() ? "vmovss" : "store") != std::string::npos);
-  CHECK(compile_kernel(k, best_isa())->listing.empty());
+  CHECK(compile_kernel(k, {{}, best_isa(), {}}, true)->listing.find(native() ? "vmovss" : "store") !=
+        std::string::npos);
+  CHECK(compile_kernel(k, {{}, best_isa(), {}})->listing.empty());
 }
 
 }  // namespace lutra

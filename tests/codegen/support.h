@@ -143,7 +143,8 @@ struct Case {
     if (how == "wide")
       loop::interpret(kernel, block.data(), true);
     else
-      compile_kernel(kernel, how, how == "avx2")->run(block.data());  // a listing is searched for what is not AVX2
+      compile_kernel(kernel, {{}, how, {}}, how == "avx2")
+          ->run(block.data());  // a listing is searched for what is not AVX2
     return copies;
   }
 };

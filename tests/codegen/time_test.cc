@@ -16,7 +16,7 @@ TEST_CASE("codegen time of a kernel of ten ops", "[.time]") {
     double best = 1e9;
     for (int i = 0; i < 50; i++) {
       const auto begin = std::chrono::steady_clock::now();
-      const auto code = compile_kernel(k, isa);
+      const auto code = compile_kernel(k, {{}, isa, {}});
       best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
       CHECK(code->bytes > 0);
     }
@@ -27,7 +27,7 @@ TEST_CASE("codegen time of a kernel of ten ops", "[.time]") {
 namespace {
 // Seconds of a run of the kernel on n by n buffers.
 double seconds(const char* text, const char* isa, DType type, int64_t n) {
-  const auto code = compile_kernel(loop::parse_kernel(text), isa);
+  const auto code = compile_kernel(loop::parse_kernel(text), {{}, isa, {}});
   Buffer from(type, size_t(n * n)), to(type, size_t(n * n));
   std::vector<uint64_t> block(sizeof(BlockHead) / 8);
   BlockHead head;

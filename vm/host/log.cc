@@ -22,6 +22,7 @@ const char* const kStages[][2] = {
     {"schedule", "fusion groups, loop order, memory plan"},
     {"asm", "the machine code of the kernels"},
     {"ptx", "the device code of the kernels"},
+    {"cudagraphs", "which segments on a GPU are recorded, and why others are not"},
     {"bytecode", "the bytecode before and after patching"},
     {"perf", "how long capture and compilation took, and at the end each kernel"},
 };
@@ -75,6 +76,8 @@ void check_logs() {
     if (known) continue;
     fail("LUTRA_LOGS: unknown name '", name, "' (known: ", names, ", help)");
   }
+  if (log_wanted("cudagraphs"))
+    runtime_config().recording_log = [](const std::string& text) { log_text("cudagraphs", text); };
   if (log_wanted("perf") && !runtime_config().perf) {
     runtime_config().perf = true;
     std::atexit([] { log_text("perf", "kernels\n" + perf_report()); });

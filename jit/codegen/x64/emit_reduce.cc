@@ -30,6 +30,7 @@ void Emitter::begin_accumulators(const Loop& l, const Step& step) {
   for (const Accumulator& a : l.accs) {
     AccState s;
     s.acc = &a;
+    LUTRA_CHECK(a.lanes <= loop::kMaxCpuLanes, "a kernel for a GPU");
     const int n = a.lanes > 1 ? std::max(1, a.lanes / v_.lanes) : step.lane_loop ? step.vectors : 1;
     for (int i = 0; i < n; i++) {
       Value v;

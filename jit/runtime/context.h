@@ -1,0 +1,42 @@
+// What the files that implement Executable share: the working memory of a run, and launches about to be made.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "jit/runtime/executable.h"
+#include "ops/core/small_vec.h"
+
+namespace lutra {
+
+struct Executable::Context {
+  std::vector<HostValue> values;
+  std::vector<InputView> inputs;  // of run
+  std::vector<void*> outputs;     // of run_into
+  std::vector<void*> buffers;
+  std::vector<Ref<Storage>> storages;  // of output buffers, while a run is under way
+  bool holds_storages = false;
+  std::unique_ptr<uint64_t[]> memory;
+  uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
+  Ref<Storage> arena;
+  std::vector<size_t> slot_offsets;
+  std::vector<Tensor> moved;  // to a GPU: the CPU's inputs of no dimensions
+};
+
+// A kernel that is about to run: its block and how its loop is cut.
+struct Executable::Part {
+  const Step* step;
+  BlockHead* head;
+  int64_t extent, work;
+  int chunks, first;  // first: among the chunks of the kernels beside it
+  int64_t align() const { return extent / chunks >= 1024 ? 64 : 1; }
+};
+
+// The operands of a library's call, which the call points to.
+struct Executable::CallOperands {
+  SmallVec<ExternView, 4> in, out;
+  SmallVec<int64_t, 16> ints;
+  SmallVec<double, 4> scalars;
+  std::vector<std::string_view> strings;
+};
+
+}  // namespace lutra

@@ -1,0 +1,267 @@
+// Runs of a plan on a GPU as CUDA graphs: recorded at the second run, replayed afterwards.
+//
+// Invariants:
+// 1. A kernel's node is brought up to date where its block or grid differ from what was recorded, so kernels may get
+//    other addresses, sizes, numbers and random calls each run. What libraries were given cannot be changed: a
+//    recording serves runs whose library calls are equal, results aside.
+// 2. Results that libraries write belong to the recording, and a run takes a recording only while nobody else holds
+//    them: a live output is never overwritten.
+// 3. An input that a library reads and that moves from run to run is copied to memory of its own first.
+// 4. Memory that is taken while recording stays taken as long as the recording lives.
+// 5. At most kMostRecordings at a time and kMostTries in all; what cannot be recorded runs launch by launch.
+#include "jit/runtime/record.h"
+
+#include <cstring>
+
+#include "jit/runtime/kernel_cache.h"
+#include "jit/runtime/profile.h"
+#include "ops/cuda/allocator.h"
+#include "ops/cuda/faults.h"
+#include "ops/defs/call.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kMostRecordings = 4;
+constexpr int kMostTries = 32;
+constexpr int kRelaxed = 2;     // CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr int kKernelNode = 0;  // CU_GRAPH_NODE_TYPE_KERNEL
+
+const cuda::LaunchCode& code_of(const CachedKernel& kernel) {
+  return static_cast<const cuda::LaunchCode&>(*kernel.code);
+}
+
+void say(const std::string& text) {
+  if (runtime_config().recording_log) runtime_config().recording_log(text);
+}
+
+}  // namespace
+
+void Executable::RecordingsDeleter::operator()(Recordings* r) const { delete r; }
+
+void Executable::prepare_recordings() {
+  if (steps_.size() < 2) return;
+  recordings_.reset(new Recordings);
+  recordings_->library_results.assign(plan_.buffers.size(), false);
+  for (const Launch& l : plan_.launches) {
+    const auto* e = std::get_if<ExternLaunch>(&l);
+    for (size_t i = 0; e && i < e->out.size(); i++) recordings_->library_results[size_t(e->out[i].buffer)] = true;
+  }
+}
+
+void Executable::give_up(const std::string& why) const {
+  recordings_->given_up = true;
+  recordings_->all.clear();
+  say(place_of_run() + " is not recorded: " + why + "\n");
+}
+
+std::string Executable::place_of_run() const {
+  for (const Launch& l : plan_.launches) {
+    const char* file = std::visit([](const auto& x) { return x.file; }, l);
+    const int line = std::visit([](const auto& x) { return x.line; }, l);
+    if (file) return str("the segment at ", file, ":", line);
+  }
+  return "a segment";
+}
+
+// The run's recording: one that serves it, or a fresh one to be filled. Null: launch by launch.
+Executable::Recording* Executable::pick_recording(Context& c, const std::vector<Tensor>& inputs,
+                                                  std::unique_lock<std::mutex>& lock) const {
+  Recordings& r = *recordings_;
+  lock = std::unique_lock(r.mutex, std::try_to_lock);
+  if (!lock || r.given_up || r.runs++ == 0 || launches_watched() || cuda::sync_wanted()) return nullptr;
+  if (r.runs == 2 && !can_record(c)) return nullptr;
+  bring_moving(c, inputs);
+  make_key(c, r.key);
+  for (size_t i = r.all.size(); i-- > 0;) {
+    if (r.all[i]->key.words != r.key.words || !r.all[i]->is_free()) continue;
+    std::rotate(r.all.begin() + long(i), r.all.begin() + long(i) + 1, r.all.end());
+    return r.all.back().get();
+  }
+  if (r.tries == kMostTries) return give_up("what its library calls are given keeps changing"), nullptr;
+  if (find_moving(r)) {
+    bring_moving(c, inputs);
+    make_key(c, r.key);
+  }
+  if (r.all.size() == kMostRecordings) {
+    const auto idle = std::find_if(r.all.begin(), r.all.end(), [](const auto& x) { return x->is_free(); });
+    if (idle == r.all.end()) return nullptr;
+    r.all.erase(idle);
+  }
+  r.tries++;
+  r.all.push_back(std::make_unique<Recording>());
+  r.all.back()->key = r.key;
+  return r.all.back().get();
+}
+
+bool Executable::can_record(const Context& c) const {
+  for (const Launch& l : plan_.launches) {
+    const auto* e = std::get_if<ExternLaunch>(&l);
+    if (!e) continue;
+    CallOperands operands;
+    const char* candidate = extern_candidate(make_call(c, *e, operands));
+    if (candidate && !std::strcmp(candidate, "host")) return give_up(str(name(e->op), " waits for the GPU")), false;
+  }
+  return true;
+}
+
+// Of the inputs that move: their elements to memory that stays.
+void Executable::bring_moving(Context& c, const std::vector<Tensor>& inputs) const {
+  for (auto& [buffer, memory] : recordings_->moving) {
+    const TensorImpl& in = *inputs[size_t(input_of_[size_t(buffer)])].get();
+    int64_t last = 0;
+    for (size_t d = 0; d < in.sizes.size(); d++) last += (in.sizes[d].hint - 1) * in.strides[d].hint;
+    const size_t bytes = size_t(std::max<int64_t>(last, 0) + 1) * size_of(in.dtype);
+    if (!memory || memory->nbytes != bytes) memory = allocate(bytes, plan_.device);
+    cuda::Context& gpu = cuda::context(plan_.device);
+    LUTRA_CUDA(copy_device(reinterpret_cast<cuda::DevicePtr>(memory->data),
+                           reinterpret_cast<cuda::DevicePtr>(c.inputs[size_t(input_of_[size_t(buffer)])].data), bytes,
+                           gpu.stream));
+    c.buffers[size_t(buffer)] = memory->data;
+  }
+}
+
+// Whether the run differs from the last recorded one by where inputs are only; those are copied from now on.
+bool Executable::find_moving(Recordings& r) const {
+  if (r.all.empty() || r.all.back()->key.words.size() != r.key.words.size()) return false;
+  const LibraryKey& last = r.all.back()->key;
+  std::vector<int32_t> found;
+  for (size_t i = 0; i < last.words.size(); i++) {
+    if (last.words[i] == r.key.words[i]) continue;
+    const int32_t b = r.key.buffers[i];
+    if (b < 0 || plan_.buffers[size_t(b)].kind != Buffer::kInput) return false;
+    if (std::count(plan_.mutated.begin(), plan_.mutated.end(), plan_.buffers[size_t(b)].index)) return false;
+    if (!std::count(found.begin(), found.end(), b)) found.push_back(b);
+  }
+  for (int32_t b : found) r.moving.emplace_back(b, nullptr);
+  return !found.empty();
+}
+
+// Results' addresses are left out: they are the recording's.
+void Executable::make_key(const Context& c, LibraryKey& k) const {
+  k.words.clear(), k.buffers.clear();
+  for (const Step& s : steps_) {
+    if (s.kernel) {
+      k.add(s.extent < 0 || c.values[size_t(s.extent)].i > 0);
+      continue;
+    }
+    const auto& e = std::get<ExternLaunch>(plan_.launches[size_t(s.launch)]);
+    CallOperands o;
+    const ExternCall call = make_call(c, e, o);
+    const auto add_view = [&](const ExternView& v, int32_t buffer) {
+      const bool result = buffer >= 0 && plan_.buffers[size_t(buffer)].kind == Buffer::kOutput;
+      k.add(result ? 0 : reinterpret_cast<uint64_t>(v.data), buffer);
+      for (int32_t d = 0; d < v.dim; d++) k.add(uint64_t(v.sizes[d])), k.add(uint64_t(v.strides[d]));
+    };
+    for (size_t i = 0; i < call.in.size(); i++) add_view(call.in[i], e.in[i].buffer);
+    for (size_t i = 0; i < call.out.size(); i++) add_view(call.out[i], e.out[i].buffer);
+    for (int64_t n : call.ints) k.add(uint64_t(n));
+    for (double x : call.scalars) {
+      uint64_t bits;
+      std::memcpy(&bits, &x, 8);
+      k.add(bits);
+    }
+  }
+}
+
+void Executable::launch_recorded(Context& c, Recording& r) const {
+  check_interrupt();
+  if (r.exec) {
+    update_kernels(c, r);
+  } else if (!record(c, r)) {
+    return launch_all(c);
+  }
+  cuda::Context& gpu = cuda::context(plan_.device);
+  LUTRA_CUDA(graph_launch(r.exec, gpu.stream));
+  default_generator().next_call += uint64_t(plan_.rng_calls);
+  cuda::launched(gpu, "a recorded segment", nullptr, 0);
+}
+
+// Puts the run's launches into a graph; false where the GPU or a library will not have it.
+bool Executable::record(Context& c, Recording& r) const {
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    if (recordings_->library_results[i] && c.storages[i]) r.results.emplace_back(int32_t(i), c.storages[i]);
+  }
+  const cuda::Driver& d = *cuda::driver();
+  cuda::Context& gpu = cuda::context(plan_.device);
+  const uint64_t call = default_generator().next_call;
+  std::string wrong;
+  {
+    cuda::KeepAllocations keep(r.kept);
+    LUTRA_CUDA(begin_capture(gpu.stream, kRelaxed));
+    try {
+      launch_all(c);
+    } catch (const Error& error) {
+      wrong = error.what();
+    }
+    const cuda::Result ended = d.end_capture(gpu.stream, &r.graph);
+    if (wrong.empty() && ended != cuda::kSuccess) wrong = cuda::result_text(ended);
+  }
+  default_generator().next_call = call;
+  if (wrong.empty()) {
+    const cuda::Result made = d.graph_instantiate(&r.exec, r.graph, 0);
+    if (made != cuda::kSuccess) wrong = cuda::result_text(made);
+  }
+  if (wrong.empty() && !find_nodes(c, r)) wrong = "its kernels are not found in the graph";
+  if (!wrong.empty()) return give_up(wrong), false;
+  say(str(place_of_run(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches\n"));
+  return true;
+}
+
+// Which node is which step: each block says (see launch_on_device).
+bool Executable::find_nodes(const Context& c, Recording& r) const {
+  const cuda::Driver& d = *cuda::driver();
+  size_t count = 0;
+  LUTRA_CUDA(graph_nodes(r.graph, nullptr, &count));
+  std::vector<cuda::GraphNode> nodes(count);
+  LUTRA_CUDA(graph_nodes(r.graph, nodes.data(), &count));
+  r.kernels.resize(steps_.size());
+  for (cuda::GraphNode node : nodes) {
+    int type = 0;
+    if (d.graph_node_type(node, &type) != cuda::kSuccess || type != kKernelNode) continue;
+    cuda::KernelNodeParams p{};
+    LUTRA_CUDA(graph_kernel_params(node, &p));
+    for (size_t i = 0; i < steps_.size(); i++) {
+      if (!steps_[i].kernel || code_of(*steps_[i].kernel).function != p.func) continue;
+      const auto* head = static_cast<const BlockHead*>(p.params[0]);
+      if (head->step != int32_t(i)) continue;
+      Recording::Kernel& k = r.kernels[i];
+      const auto* words = reinterpret_cast<const uint64_t*>(head);
+      k = {node, p.func, {}, {words, words + steps_[i].words}};
+      code_of(*steps_[i].kernel).prepare(head, k.grid);
+    }
+  }
+  for (size_t i = 0; i < steps_.size(); i++) {
+    Part part;
+    const bool launched = steps_[i].kernel && make_part(c, steps_[i], default_generator(), part);
+    cuda::Grid grid;
+    if (launched && !r.kernels[i].node && code_of(*steps_[i].kernel).prepare(part.head, grid)) return false;
+  }
+  return true;
+}
+
+void Executable::update_kernels(const Context& c, Recording& r) const {
+  for (size_t i = 0; i < steps_.size(); i++) {
+    Recording::Kernel& k = r.kernels[i];
+    Part part;
+    if (!k.node || !make_part(c, steps_[i], default_generator(), part)) continue;
+    aim(part.head, steps_[i], cuda::context(plan_.device));
+    auto* words = reinterpret_cast<uint64_t*>(part.head);
+    if (std::equal(k.block.begin(), k.block.end(), words)) continue;
+    LUTRA_CHECK(code_of(*steps_[i].kernel).prepare(part.head, k.grid), "a recorded kernel without work");
+    void* params[] = {part.head};
+    const cuda::Grid& g = k.grid;
+    const cuda::KernelNodeParams p{k.function,
+                                   {g.blocks[0], g.blocks[1], g.blocks[2]},
+                                   {g.threads[0], g.threads[1], g.threads[2]},
+                                   g.shared_bytes,
+                                   params,
+                                   nullptr,
+                                   nullptr,
+                                   nullptr};
+    LUTRA_CUDA(graph_set_kernel(r.exec, k.node, &p));
+    k.block.assign(words, words + steps_[i].words);
+  }
+}
+
+}  // namespace lutra

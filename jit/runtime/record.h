@@ -1,0 +1,63 @@
+// Recorded runs of an executable (record.cc).
+#pragma once
+#include <algorithm>
+#include <mutex>
+
+#include "jit/codegen/cuda/code.h"
+#include "jit/runtime/context.h"
+#include "ops/cuda/driver.h"
+
+namespace lutra {
+
+// What library calls are given, in words, and which buffer a word points into, -1 for none.
+struct LibraryKey {
+  std::vector<uint64_t> words;
+  std::vector<int32_t> buffers;
+  void add(uint64_t word, int32_t buffer = -1) { words.push_back(word), buffers.push_back(buffer); }
+};
+
+struct Executable::Recording {
+  struct Kernel {
+    cuda::GraphNode node = nullptr;  // null where the step is none or was not launched
+    cuda::FunctionHandle function = nullptr;
+    cuda::Grid grid;
+    std::vector<uint64_t> block;
+  };
+  Recording() = default;
+  Recording(const Recording&) = delete;
+  ~Recording() {
+    if (exec) cuda::driver()->graph_exec_destroy(exec);
+    if (graph) cuda::driver()->graph_destroy(graph);
+  }
+  // Whether nobody else holds what its libraries write.
+  bool is_free() const {
+    return std::all_of(results.begin(), results.end(), [](const auto& r) {
+      return r.second->refs.load(std::memory_order_acquire) == 1 && !r.second->freed;
+    });
+  }
+  Ref<Storage> result(int32_t buffer) const {
+    for (const auto& [b, storage] : results) {
+      if (b == buffer) return storage;
+    }
+    return nullptr;
+  }
+
+  LibraryKey key;
+  std::vector<std::pair<int32_t, Ref<Storage>>> results;  // that libraries write, by buffer
+  std::vector<Ref<Storage>> kept;                         // taken while recording
+  std::vector<Kernel> kernels;                            // by step
+  cuda::GraphHandle graph = nullptr;
+  cuda::GraphExec exec = nullptr;
+};
+
+struct Executable::Recordings {
+  std::mutex mutex;  // held by the run that uses one
+  int runs = 0, tries = 0;
+  bool given_up = false;
+  std::vector<bool> library_results;                     // by buffer
+  std::vector<std::unique_ptr<Recording>> all;           // most recently used last
+  std::vector<std::pair<int32_t, Ref<Storage>>> moving;  // inputs by buffer, and where they are brought
+  LibraryKey key;                                        // of this run
+};
+
+}  // namespace lutra
