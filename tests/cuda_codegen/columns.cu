@@ -1,4 +1,4 @@
-// columns T32 V1 block1024 R0
+// columns T32 V1 block1024 R0 of 1
 struct Block {
   Head head;
   void* p[2];

@@ -1,4 +1,4 @@
-// flat T1 V4 block256 R0
+// flat rows T1 V4 block256 R0 of 1
 struct Block {
   Head head;
   void* p[4];
@@ -11,12 +11,10 @@ extern "C" __global__ void __launch_bounds__(256) lutra_gelu(const __grid_consta
   float* const p3 = static_cast<float*>(b.p[3]);
   const i64 n0 = b.n[0];
   const i64 n1 = b.n[1];
-  const i64 g = i64(blockIdx.x) * 256 + threadIdx.x;
-  if (g >= n0 * ((n1 + 3) / 4)) return;
-  i64 e1;
-  const i64 g1 = split(g, ((n1 + 3) / 4), e1);
-  const i64 c1 = e1 * 4;
-  const i64 i0 = g1;
+  const i64 c1 = i64(blockIdx.x * 256 + threadIdx.x) * 4;
+  const i64 g = blockIdx.y + i64(blockIdx.z) * gridDim.y;
+  if (c1 >= n1 || g >= n0) return;
+  const i64 i0 = g;
   const float v20 = __uint_as_float(0x3f000000u);
   const float v21 = __uint_as_float(0x3f3504f3u);
   const float v22 = 1.0f;

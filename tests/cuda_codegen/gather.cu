@@ -1,4 +1,4 @@
-// flat T1 V8 block128 R0
+// flat T1 V8 block128 R0 of 1
 struct Block {
   Head head;
   void* p[3];
@@ -14,9 +14,9 @@ extern "C" __global__ void __launch_bounds__(128) lutra_index_select(const __gri
   const i64 n3 = b.n[3];
   bool ok = true;
   const i64 g = i64(blockIdx.x) * 128 + threadIdx.x;
-  if (g >= max1(n0) * ((max1(n1) + 7) / 8)) return;
+  if (g >= max1(n0) * (max1(n1) + 7 >> 3)) return;
   i64 e1;
-  const i64 g1 = split(g, ((max1(n1) + 7) / 8), e1);
+  const i64 g1 = split(g, (max1(n1) + 7 >> 3), e1);
   const i64 c1 = e1 * 8;
   const i64 i0 = g1;
   const i64 v0 = __ldg(p1 + (i0));

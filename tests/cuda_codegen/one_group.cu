@@ -1,4 +1,4 @@
-// rows T512 V2 block512 R4
+// rows T512 V2 block512 R4 exact of 2
 struct Block {
   Head head;
   void* p[3];

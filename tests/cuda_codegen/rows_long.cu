@@ -1,4 +1,4 @@
-// rows T256 V4 block256 R0
+// rows T256 V4 block256 R0 of 1
 struct Block {
   Head head;
   void* p[2];

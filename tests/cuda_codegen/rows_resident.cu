@@ -1,4 +1,4 @@
-// rows T256 V4 block256 R8
+// rows T256 V4 block256 R8 exact of 2
 struct Block {
   Head head;
   void* p[2];

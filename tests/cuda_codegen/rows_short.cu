@@ -1,4 +1,4 @@
-// rows T8 V4 block256 R2
+// rows T8 V4 block256 R2 of 5
 struct Block {
   Head head;
   void* p[4];

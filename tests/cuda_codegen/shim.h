@@ -42,7 +42,7 @@ struct Fiber {
 constexpr size_t kStack = 128 * 1024;
 inline std::vector<Fiber> fibers;
 inline Fiber* running = nullptr;
-inline Index block;
+inline Index block, blocks;
 inline jmp_buf scheduler;
 inline ucontext_t scheduler_context;
 inline void (*body)(void*);
@@ -108,8 +108,9 @@ inline void launch(void (*f)(void*), void* arg, const unsigned* grid, const unsi
   for (Fiber& fiber : fibers) {
     if (!fiber.stack) fiber.stack = static_cast<char*>(malloc(kStack));
   }
-  for (unsigned b = 0; b < grid[0]; b++) {
-    block = {b, 0, 0};
+  blocks = {grid[0], grid[1], grid[2]};
+  for (unsigned b = 0; b < grid[0] * grid[1] * grid[2]; b++) {
+    block = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
     for (unsigned i = 0; i < count; i++) {
       Fiber& t = fibers[i];
       t.begun = false, t.wait = kNone, t.lane = i, t.shuffles = 0;
@@ -134,6 +135,7 @@ T exchange(T x, unsigned from) {
 
 #define threadIdx (shim::running->thread)
 #define blockIdx (shim::block)
+#define gridDim (shim::blocks)
 
 inline void __syncthreads() { shim::wait(shim::kBlock); }
 inline void __syncwarp() { shim::wait(shim::kWarp); }

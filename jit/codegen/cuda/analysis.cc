@@ -260,6 +260,12 @@ void Mapper::map_flat() {
   }
   const double chunks = total / m_.elements;
   m_.block = chunks >= double(kMultiprocessors) * 512 ? 256 : chunks >= double(kMultiprocessors) * 128 ? 128 : 64;
+  // Long rows need no division where blocks do not cross them.
+  const int64_t row = ceil_div(hint(m_.nest.back()->size), m_.elements), parts = ceil_div(row, m_.block);
+  if (m_.nest.size() > 1 && row >= 64) {
+    m_.by_rows = true;
+    m_.block = int(ceil_div(ceil_div(row, parts), 32) * 32);
+  }
 }
 
 // A lanes loop may read what another of its iterations has stored: that keeps it on one thread.

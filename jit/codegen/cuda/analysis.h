@@ -32,6 +32,7 @@ struct Mapping {
   int elements = 1;         // V
   int block = 256;          // threads of a block
   int resident = 0;         // R: rows of up to T*V*R elements have a path that reads them once; 0: there is none
+  bool by_rows = false;     // flat: blocks lie along the innermost loop, the others are the grid's other dimensions
   int tile = -1;            // flat: which loop of the nest forms tiles with the innermost; -1: none
   bool exact = false;       // the likely row has T*V*R elements: only such rows take that path
   int blocks = 1;           // of a multiprocessor at a time, so many registers a thread may have

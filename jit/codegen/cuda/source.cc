@@ -2,6 +2,7 @@
 #include "jit/codegen/cuda/code.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "jit/codegen/cuda/device_text.h"
 #include "jit/codegen/cuda/writer.h"
@@ -89,41 +90,55 @@ std::string Writer::packed_condition(const std::vector<const Loop*>& loops) {
   return text.empty() ? "true" : str("(", text, ") == 0");
 }
 
-// g, the number of this thread or group, as the variables of the nest.
-void Writer::nest_indices() {
-  std::string rest = "g";
-  for (size_t d = m_.nest.size(); d-- > 0;) {
-    const Loop& l = *m_.nest[d];
+// Of loop d of the nest: its size or, of the innermost of a flat kernel, how many packs that is.
+std::string Writer::extent(size_t d) const {
+  const std::string n = coef(m_.nest[d]->size), size = m_.prefix_checks ? str("max1(", n, ")") : n;
+  if (!m_.flat || d + 1 < m_.nest.size() || m_.elements == 1) return size;
+  return str("(", size, " + ", m_.elements - 1, " >> ", std::countr_zero(unsigned(m_.elements)), ")");
+}
+
+// `from` as the variables of the outer `depth` loops of the nest.
+void Writer::split_indices(const std::string& from, size_t depth) {
+  std::string rest = from;
+  for (size_t d = depth; d-- > 0;) {
     const bool chunks = m_.flat && d + 1 == m_.nest.size();
-    const std::string name = str(chunks ? "c" : "i", l.id);
-    std::string size = coef(l.size);
-    if (m_.prefix_checks) size = str("max1(", size, ")");
-    if (chunks && m_.elements > 1) size = str("((", size, " + ", m_.elements - 1, ") / ", m_.elements, ")");
+    const std::string name = str(chunks ? "c" : "i", m_.nest[d]->id);
     const std::string times = chunks && m_.elements > 1 ? str(" * ", m_.elements) : "";
     if (d == 0) {
       line(str("const i64 ", name, " = ", rest, times, ";"));
     } else {
       line(str("i64 e", d, ";"));
-      line(str("const i64 g", d, " = split(", rest, ", ", size, ", e", d, ");"));
+      line(str("const i64 g", d, " = split(", rest, ", ", extent(d), ", e", d, ");"));
       line(str("const i64 ", name, " = e", d, times, ";"));
       rest = str("g", d);
     }
   }
 }
 
+// The variables of a flat kernel's nest; threads beyond it leave.
+void Writer::nest_indices() {
+  const size_t depth = m_.nest.size();
+  std::string total;
+  for (size_t d = 0; d < depth; d++) {
+    if (!m_.by_rows || d + 1 < depth) total += (d ? " * " : "") + extent(d);
+  }
+  if (!m_.by_rows) {
+    line(str("const i64 g = i64(blockIdx.x) * ", m_.block, " + threadIdx.x;"));
+    line(str("if (g >= ", total, ") return;"));
+    return split_indices("g", depth);
+  }
+  const std::string c = str("c", m_.nest.back()->id);
+  line(str("const i64 ", c, " = i64(blockIdx.x * ", m_.block, " + threadIdx.x)",
+           m_.elements > 1 ? str(" * ", m_.elements) : "", ";"));
+  line("const i64 g = blockIdx.y + i64(blockIdx.z) * gridDim.y;");
+  const std::string inner = coef(m_.nest.back()->size);
+  line(str("if (", c, " >= ", m_.prefix_checks ? str("max1(", inner, ")") : inner, " || g >= ", total, ") return;"));
+  split_indices("g", depth - 1);
+}
+
 void Writer::flat() {
   const Loop& inner = *m_.nest.back();
   const std::string c = str("c", inner.id), i = str("i", inner.id), n = coef(inner.size);
-  line(str("const i64 g = i64(blockIdx.x) * ", m_.block, " + threadIdx.x;"));
-  std::string total;
-  for (size_t d = 0; d < m_.nest.size(); d++) {
-    std::string size = coef(m_.nest[d]->size);
-    if (m_.prefix_checks) size = str("max1(", size, ")");
-    const bool chunks = d + 1 == m_.nest.size() && m_.elements > 1;
-    if (chunks) size = str("((", size, " + ", m_.elements - 1, ") / ", m_.elements, ")");
-    total += (d ? " * " : "") + size;
-  }
-  line(str("if (g >= ", total, ") return;"));
   nest_indices();
   for (const Inst* in : m_.prefix) inst(*in);
   if (m_.prefix_checks) line(str("if (", c, " >= ", n, ") return;"));
@@ -206,7 +221,7 @@ void Writer::group() {
     line(str(m_.prefix_checks ? "" : "const ", "bool live = own < all;"));
     line("const i64 g = live ? own : all - 1;");
   }
-  nest_indices();
+  split_indices("g", m_.nest.size());
   for (const Inst* in : m_.prefix) inst(*in);
   if (m_.prefix_checks) {
     const std::string inner = str("i", m_.nest.back()->id, " < ", coef(m_.nest.back()->size));
@@ -358,6 +373,10 @@ std::string Writer::run() {
 
 namespace {
 
+constexpr int64_t kMostBlocks = 0x7fffffff, kMostAcross = 65535;  // of a grid's first and other dimensions
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 class Source : public KernelSource {
  public:
   Source(const Kernel& k, std::span<const int64_t> hints) : map_(map_kernel(k, hints)) {
@@ -373,16 +392,27 @@ class Source : public KernelSource {
     for (size_t d = 0; d < sizes_.size(); d++) {
       int64_t n = sizes_[d].arg >= 0 ? ints[sizes_[d].arg] : sizes_[d].literal;
       if (map_.prefix_checks && d > 0) n = std::max<int64_t>(n, 1);
-      if (map_.flat && d + 1 == sizes_.size()) n = (n + map_.elements - 1) / map_.elements;
-      if (map_.tile >= 0 && (d + 1 == sizes_.size() || int(d) == map_.tile)) n = (n + kTile - 1) / kTile;
+      if (map_.flat && d + 1 == sizes_.size()) n = ceil_div(n, map_.elements);
+      if (map_.tile >= 0 && (d + 1 == sizes_.size() || int(d) == map_.tile)) n = ceil_div(n, kTile);
       if (n <= 0) return false;
       total *= n;
     }
     const int64_t each = map_.tile >= 0 ? 1 : map_.flat ? map_.block : map_.groups();
-    const int64_t blocks = (total + each - 1) / each;
-    LUTRA_CHECK(blocks <= 0x7fffffff, "a launch of ", blocks, " blocks");
     out = {};
-    out.blocks[0] = unsigned(blocks);
+    if (map_.by_rows) {
+      int64_t row = sizes_.back().arg >= 0 ? ints[sizes_.back().arg] : sizes_.back().literal;
+      row = ceil_div(std::max<int64_t>(row, 1), map_.elements);
+      const int64_t rows = total / row, blocks = ceil_div(row, each);
+      out.blocks[1] = unsigned(std::min<int64_t>(rows, kMostAcross));
+      const int64_t deep = ceil_div(rows, out.blocks[1]);
+      LUTRA_CHECK(blocks <= kMostBlocks && deep <= kMostAcross, "a launch of ", blocks, " by ", rows, " blocks");
+      out.blocks[0] = unsigned(blocks);
+      out.blocks[2] = unsigned(deep);
+    } else {
+      const int64_t blocks = ceil_div(total, each);
+      LUTRA_CHECK(blocks <= kMostBlocks, "a launch of ", blocks, " blocks");
+      out.blocks[0] = unsigned(blocks);
+    }
     const bool plane = map_.columns || map_.tile >= 0;
     out.threads[0] = plane ? 32 : unsigned(map_.block);
     out.threads[1] = unsigned(map_.block) / out.threads[0];
@@ -402,10 +432,10 @@ std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int
 
 std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints) {
   const Mapping m = map_kernel(kernel, hints);
-  return str(m.flat      ? "flat"
-             : m.columns ? "columns"
-                         : "rows",
-             " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident);
+  std::string kind = m.columns ? "columns" : "rows";
+  if (m.flat) kind = m.tile >= 0 ? str("tiles of i", m.nest[size_t(m.tile)]->id) : m.by_rows ? "flat rows" : "flat";
+  return str(kind, " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident, m.exact ? " exact" : "",
+             " of ", m.blocks);
 }
 
 }  // namespace lutra::cuda

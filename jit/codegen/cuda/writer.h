@@ -56,6 +56,8 @@ class Writer {
   void head();
   void block_struct();
   void nest_indices();
+  void split_indices(const std::string& from, size_t depth);
+  std::string extent(size_t d) const;
   void flat();
   void tiles();
   void group();

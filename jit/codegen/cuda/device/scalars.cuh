@@ -171,13 +171,14 @@ inline T mul(T a, T b) {
 }
 inline float mul(float a, float b) { return a * b; }
 inline double mul(double a, double b) { return a * b; }
+// NaN before all; of equals the first (0 and -0 too).
 template <class T>
 inline T minimum(T a, T b) {
-  return a != a ? a : b != b ? b : a > b ? b : a;
+  return a <= b || a != a ? a : b;
 }
 template <class T>
 inline T maximum(T a, T b) {
-  return a != a ? a : b != b ? b : a < b ? b : a;
+  return a >= b || a != a ? a : b;
 }
 template <class T>
 inline T negated(T a) {
