@@ -206,6 +206,7 @@ Ref<Storage> fake_storage(Device device) {
   return s;
 }
 
+void count_storage(const Storage& storage) { count_bytes(storage, int64_t(storage.nbytes)); }
 int64_t allocated_bytes() { return live_bytes.load(std::memory_order_relaxed); }
 int64_t allocated_device_bytes() { return live_device_bytes.load(std::memory_order_relaxed); }
 

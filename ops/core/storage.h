@@ -34,6 +34,9 @@ Ref<Storage> allocate(size_t nbytes, Device device);
 // may read what was copied to it and reuse what was copied from it.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, size_t nbytes);
 
+// For one that makes storages of the CPU itself: its bytes count until it is freed.
+void count_storage(const Storage& storage);
+
 // What a kind of device other than the CPU brings; ops/cuda registers itself.
 struct DeviceMemory {
   Ref<Storage> (*allocate)(size_t nbytes, Device device);

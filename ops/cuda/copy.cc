@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
+#include <map>
 
 #include "ops/cuda/event.h"
 #include "ops/cuda/faults.h"
@@ -78,6 +80,27 @@ void mark(Context& c, Piece& p) {
   p.busy = true;
 }
 
+// -- pinned storages: their bytes by address, and free ones by size, in steps of a power of two
+
+struct Pinned {
+  std::mutex mutex;
+  std::map<uintptr_t, size_t> used;
+  std::multimap<size_t, void*> free;
+};
+
+Pinned& pinned() {
+  static Pinned* p = new Pinned;
+  return *p;
+}
+
+void forget_pinned() {
+  Pinned& p = pinned();
+  std::lock_guard lock(p.mutex);
+  for (auto [bytes, at] : p.free) driver()->host_free(at);
+  p.free.clear();
+}
+[[maybe_unused]] const bool registered_pinned = (on_set_driver(forget_pinned), true);
+
 DevicePtr address(const void* p, size_t offset = 0) { return DevicePtr(reinterpret_cast<uintptr_t>(p)) + offset; }
 
 void to_device(Context& c, void* to, const char* from, size_t nbytes) {
@@ -90,6 +113,22 @@ void to_device(Context& c, void* to, const char* from, size_t nbytes) {
     LUTRA_CUDA(copy_to_device(address(to, at), p.bytes, n, c.stream));
     mark(c, p);
   }
+}
+
+// Pinned memory goes as it is; the host waits.
+void directly(Context& c, void* to, const void* from, size_t nbytes, bool into) {
+  Staging& s = staging_of(c);
+  std::lock_guard lock(s.mutex);
+  Piece& p = take(s);
+  if (into) {
+    LUTRA_CUDA(copy_to_device(address(to), from, nbytes, c.stream));
+  } else {
+    LUTRA_CUDA(copy_to_host(to, address(from), nbytes, c.stream));
+  }
+  mark(c, p);
+  LUTRA_CUDA(event_synchronize(p.done));
+  p.busy = false;
+  if (!into) raise_fault(c);
 }
 
 // While the device fills one piece, the other is emptied.
@@ -150,6 +189,42 @@ void between(void* to, Device to_device, const void* from, Device from_device, s
 
 }  // namespace
 
+Ref<Storage> allocate_pinned(size_t nbytes) {
+  context({DeviceType::kCUDA, int8_t(current_cuda_index())});
+  const size_t bytes = std::bit_ceil(std::max(nbytes, size_t(4096)));
+  Ref<Storage> s = make_ref<Storage>();
+  Pinned& p = pinned();
+  std::unique_lock lock(p.mutex);
+  if (auto it = p.free.find(bytes); it != p.free.end()) {
+    s->data = it->second;
+    p.free.erase(it);
+  } else {
+    lock.unlock();
+    LUTRA_CUDA(host_allocate(&s->data, bytes, kPortable));
+    lock.lock();
+  }
+  p.used[uintptr_t(s->data)] = bytes;
+  lock.unlock();
+  s->nbytes = nbytes;
+  s->deleter = [bytes](void* at) {
+    Pinned& p = pinned();
+    std::lock_guard lock(p.mutex);
+    p.used.erase(uintptr_t(at));
+    p.free.emplace(bytes, at);
+  };
+  count_storage(*s);
+  return s;
+}
+
+bool is_pinned(const void* data) {
+  Pinned& p = pinned();
+  std::lock_guard lock(p.mutex);
+  auto it = p.used.upper_bound(uintptr_t(data));
+  if (it == p.used.begin()) return false;
+  --it;
+  return uintptr_t(data) < it->first + it->second;
+}
+
 void copy(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
   const bool into = to_device.type == DeviceType::kCUDA, out_of = from_device.type == DeviceType::kCUDA;
   LUTRA_CHECK(into || out_of);
@@ -160,6 +235,8 @@ void copy(void* to, Device to_device, const void* from, Device from_device, size
   Context& c = context(into ? to_device : from_device);
   if (into && out_of) {
     LUTRA_CUDA(copy_device(address(to), address(from), nbytes, c.stream));
+  } else if (is_pinned(into ? from : to)) {
+    directly(c, to, from, nbytes, into);
   } else if (into) {
     cuda::to_device(c, to, static_cast<const char*>(from), nbytes);
   } else {

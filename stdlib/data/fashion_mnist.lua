@@ -25,7 +25,7 @@ local function find(root, name)
 end
 
 function M.load(TensorDataset, options)
-  options = keywords.check("FashionMNIST", options, {root = M.root, train = true})
+  options = keywords.check("FashionMNIST", options, {root = M.root, train = true, device = lt.get_default_device()})
   local prefix = options.train and "train" or "t10k"
   local image_path = find(options.root, prefix .. "-images-idx3-ubyte")
   local label_path = find(options.root, prefix .. "-labels-idx1-ubyte")
@@ -33,7 +33,7 @@ function M.load(TensorDataset, options)
   if images:dim() ~= 3 or labels:dim() ~= 1 or images:size(0) ~= labels:size(0) then
     error(string.format("FashionMNIST: %s and %s do not belong together", image_path, label_path), 3)
   end
-  return TensorDataset(images, labels:to("int64"))
+  return TensorDataset(images:to(options.device), labels:to("int64"):to(options.device))
 end
 
 return M

@@ -31,7 +31,7 @@ local function each_tensor(tensors, f, argument, i)
   return f(tensors[i], argument), each_tensor(tensors, f, argument, i + 1)
 end
 
-local function rows(tensor, indices) return tensor:index_select(0, indices) end
+local function rows(tensor, indices) return tensor:index_select(0, indices:to(tensor.device)) end
 local function row(tensor, i) return tensor[i] end
 
 function TensorDataset:batch(indices) return each_tensor(self.tensors, rows, indices) end
@@ -68,9 +68,9 @@ function DataLoader:iter()
   local n, size, position, batches = self.dataset:len(), self.batch_size, 0, self:len()
   local order = nil
   if self.shuffle then
-    order = lt.randperm(n, self.generator ~= nil and {generator = self.generator} or nil)
+    order = lt.randperm(n, {generator = self.generator, device = "cpu"})
   else
-    order = lt.arange(n)
+    order = lt.arange(n, {device = "cpu"})
   end
   return function()
     if position >= batches then return nil end

@@ -55,6 +55,12 @@ function Tensor:contiguous() end
 function Tensor:to(target, ...) end
 ---@return lutra.Tensor
 function Tensor:cpu() end
+---@return integer the GPU's index, -1 on the CPU
+function Tensor:get_device() end
+---@return lutra.Tensor in memory that GPUs read directly
+function Tensor:pin_memory() end
+---@return boolean
+function Tensor:is_pinned() end
 ---@param device? integer|string
 ---@return lutra.Tensor
 function Tensor:cuda(device) end
@@ -510,6 +516,8 @@ function lt.where(condition, input, other) end
 function lt.manual_seed(seed) end
 ---@param device string "cpu", "cuda:0"
 function lt.set_default_device(device) end
+---@return string
+function lt.get_default_device() end
 
 ---@alias lutra.Gpu integer|string an index or "cuda:1"
 

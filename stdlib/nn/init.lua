@@ -16,7 +16,7 @@ local Linear = Module:extend("Linear")
 nn.Linear = Linear
 
 function Linear:init(in_features, out_features, options)
-  options = keywords.check("Linear", options, {bias = true, dtype = "float32", device = "cpu"})
+  options = keywords.check("Linear", options, {bias = true, dtype = "float32", device = keywords.none})
   if type(in_features) ~= "number" or type(out_features) ~= "number" then
     error("Linear: in_features and out_features are numbers", 3)
   end

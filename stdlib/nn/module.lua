@@ -5,7 +5,8 @@
 --    Lua carries out `self.a, self.b = A(), B()` from the right, so of parts made after the module and assigned without anything being
 --    made in between the order of making counts.
 -- 3. Nothing here depends on init calling its parent's: the records exist before init runs.
-local lt = ...
+local lt, use = ...
+local keywords = use "keywords"
 
 -- How many modules and parameters have been made; the number of each is its serial.
 local made = 0
@@ -261,7 +262,13 @@ end
 
 -- Replaces parameters and buffers by their conversion; shared ones stay shared. Floating-point tensors alone change their dtype.
 -- Make the optimiser after this: a converted parameter is another tensor.
+-- {dtype =, device =, non_blocking =} may follow, as for tensors.
 function Module:to(target, ...)
+  if type(target) == "table" then
+    local options = keywords.check("Module.to", target, {device = keywords.none, dtype = keywords.none, non_blocking = false})
+    if options.device then self:to(options.device) end
+    return options.dtype and self:to(options.dtype) or self
+  end
   local converted = {}
   local is_dtype = type(target) == "string" and lt[target] == target
   local function convert(name, value, module, key)
@@ -285,7 +292,7 @@ for _, dtype in ipairs {"float", "double", "half", "bfloat16"} do
   Module[dtype] = function(self) return self:to(name) end
 end
 function Module:cpu() return self:to("cpu") end
-function Module:cuda() return self:to("cuda") end
+function Module:cuda(device) return self:to(type(device) == "number" and "cuda:" .. device or device or "cuda") end
 
 function Module:train(mode)
   mode = mode ~= false

@@ -37,7 +37,7 @@ local LayerNorm = Module:extend("LayerNorm")
 M.LayerNorm = LayerNorm
 
 function LayerNorm:init(normalized_shape, ...)
-  local options = options_of("LayerNorm", {eps = 1e-5, elementwise_affine = true, bias = true, dtype = "float32", device = "cpu"},
+  local options = options_of("LayerNorm", {eps = 1e-5, elementwise_affine = true, bias = true, dtype = "float32", device = keywords.none},
     {"eps", "elementwise_affine", "bias"}, ...)
   self.normalized_shape = shape_of("LayerNorm", normalized_shape)
   self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
@@ -65,7 +65,7 @@ local RMSNorm = Module:extend("RMSNorm")
 M.RMSNorm = RMSNorm
 
 function RMSNorm:init(normalized_shape, ...)
-  local options = options_of("RMSNorm", {eps = keywords.none, elementwise_affine = true, dtype = "float32", device = "cpu"},
+  local options = options_of("RMSNorm", {eps = keywords.none, elementwise_affine = true, dtype = "float32", device = keywords.none},
     {"eps", "elementwise_affine"}, ...)
   self.normalized_shape = shape_of("RMSNorm", normalized_shape)
   self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
@@ -91,7 +91,7 @@ M.Embedding = Embedding
 
 function Embedding:init(num_embeddings, embedding_dim, ...)
   local options = options_of("Embedding", {padding_idx = keywords.none, max_norm = keywords.none, norm_type = 2, scale_grad_by_freq = false,
-    dtype = "float32", device = "cpu"}, {"padding_idx", "max_norm", "norm_type", "scale_grad_by_freq"}, ...)
+    dtype = "float32", device = keywords.none}, {"padding_idx", "max_norm", "norm_type", "scale_grad_by_freq"}, ...)
   if type(num_embeddings) ~= "number" or type(embedding_dim) ~= "number" then
     error("Embedding: num_embeddings and embedding_dim are numbers", 3)
   end
@@ -109,7 +109,7 @@ end
 function Embedding:reset_parameters()
   init.normal_(self.weight)
   if self.padding_idx then
-    lt.no_grad(function() self.weight[self.padding_idx]:copy_(lt.zeros(self.embedding_dim)) end)
+    lt.no_grad(function() self.weight[self.padding_idx]:zero_() end)
   end
 end
 

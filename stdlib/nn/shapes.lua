@@ -73,7 +73,7 @@ local Bilinear = Module:extend("Bilinear")
 classes.Bilinear = Bilinear
 
 function Bilinear:init(in1_features, in2_features, out_features, options)
-  options = keywords.check("Bilinear", options, {bias = true, dtype = "float32", device = "cpu"})
+  options = keywords.check("Bilinear", options, {bias = true, dtype = "float32", device = keywords.none})
   if type(in1_features) ~= "number" or type(in2_features) ~= "number" or type(out_features) ~= "number" then
     error("Bilinear: in1_features, in2_features and out_features are numbers", 3)
   end

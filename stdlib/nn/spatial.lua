@@ -79,9 +79,9 @@ local function python_bool(b) return b and "True" or "False" end
 -- Convolutions -------------------------------------------------------------------------------------------------------
 
 local conv_schema = {{"in_channels"}, {"out_channels"}, {"kernel_size"}, {"stride", 1}, {"padding", 0}, {"dilation", 1}, {"groups", 1},
-                     {"bias", true}, {"padding_mode", "zeros"}, {"device", "cpu"}, {"dtype", "float32"}}
+                     {"bias", true}, {"padding_mode", "zeros"}, {"device", none}, {"dtype", "float32"}}
 local transpose_schema = {{"in_channels"}, {"out_channels"}, {"kernel_size"}, {"stride", 1}, {"padding", 0}, {"output_padding", 0},
-                          {"groups", 1}, {"bias", true}, {"dilation", 1}, {"padding_mode", "zeros"}, {"device", "cpu"}, {"dtype", "float32"}}
+                          {"groups", 1}, {"bias", true}, {"dilation", 1}, {"padding_mode", "zeros"}, {"device", none}, {"dtype", "float32"}}
 
 local function reset_conv(self)
   init.kaiming_uniform_(self.weight, {a = math.sqrt(5)})
@@ -264,7 +264,7 @@ local function norm_of(name, instance, least, most)
   local class = Module:extend(name)
   M[name] = class
   local schema = {{"num_features"}, {"eps", 1e-5}, {"momentum", 0.1}, {"affine", not instance}, {"track_running_stats", not instance},
-                  {"device", "cpu"}, {"dtype", "float32"}}
+                  {"device", none}, {"dtype", "float32"}}
   function class:init(...)
     local o = read(name, schema, ...)
     check_count(name, "num_features", o.num_features)
@@ -305,7 +305,7 @@ norm_of("InstanceNorm2d", true, 3, 4)
 local GroupNorm = Module:extend("GroupNorm")
 M.GroupNorm = GroupNorm
 function GroupNorm:init(...)
-  local o = read("GroupNorm", {{"num_groups"}, {"num_channels"}, {"eps", 1e-5}, {"affine", true}, {"device", "cpu"}, {"dtype", "float32"}}, ...)
+  local o = read("GroupNorm", {{"num_groups"}, {"num_channels"}, {"eps", 1e-5}, {"affine", true}, {"device", none}, {"dtype", "float32"}}, ...)
   check_count("GroupNorm", "num_groups", o.num_groups)
   check_count("GroupNorm", "num_channels", o.num_channels)
   if o.num_channels % o.num_groups ~= 0 then error("GroupNorm: num_channels must be divisible by num_groups", 3) end

@@ -15,7 +15,7 @@ return function(nn)
 
   function MultiheadAttention:init(embed_dim, num_heads, ...)
     local options = options_of("MultiheadAttention", {dropout = 0, bias = true, kdim = keywords.none, vdim = keywords.none,
-      batch_first = false, dtype = "float32", device = "cpu"}, {"dropout", "bias"}, ...)
+      batch_first = false, dtype = "float32", device = keywords.none}, {"dropout", "bias"}, ...)
     if type(embed_dim) ~= "number" or type(num_heads) ~= "number" or num_heads < 1 or embed_dim % num_heads ~= 0 then
       error("MultiheadAttention: embed_dim must be divisible by num_heads", 3)
     end

@@ -110,7 +110,7 @@ local function unpack_state(p, loaded)
     if name == "step" then
       state.step = type(value) == "number" and value or value:item()
     elseif type(value) == "userdata" then
-      state[name] = value:to(p.dtype):clone()
+      state[name] = value:to(p.device, {dtype = p.dtype, copy = true})
     else
       state[name] = value
     end

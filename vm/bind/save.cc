@@ -1,5 +1,5 @@
 // lt.save(path, x | table, {metadata = {name = text}}) and lt.load(path, {metadata = true}): Lua values to files and
-// back, by the path's extension.
+// back, by the path's extension. lt.load's {device = "cuda"} (or map_location) says where the tensors are made.
 //
 // In .safetensors a table's tensors are named by their path through it ("state.0.exp_avg"). A flat table from names to
 // tensors is just that, and so is what is loaded from other programs' files; of any other value the form (keys,
@@ -305,9 +305,29 @@ void push_named(lua_State* L, const NamedTensors& tensors) {
   }
 }
 
+void move_to(NamedTensors& tensors, Device device) {
+  for (auto& [name, t] : tensors) t = copy_to(t, device);
+}
+
+// The device that options (a table at idx) name.
+Device wanted_device(lua_State* L, int idx) {
+  Device device;
+  for (const char* key : {"device", "map_location"}) {
+    lua_getfield(L, idx, key);
+    if (!lua_isnil(L, -1)) {
+      if (lua_type(L, -1) != LUA_TSTRING) fail("load: ", key, " must be a string, got ", luaL_typename(L, -1));
+      device = parse_device(lua_tostring(L, -1));
+    }
+    lua_pop(L, 1);
+  }
+  check_device(device);
+  return device;
+}
+
 // The value, and where it is asked for the metadata.
-int load_named(lua_State* L, const std::string& path, bool metadata) {
-  const Safetensors content = load_safetensors(path);
+int load_named(lua_State* L, const std::string& path, bool metadata, Device device) {
+  Safetensors content = load_safetensors(path);
+  move_to(content.tensors, device);
   const std::string* form = nullptr;
   for (const auto& [name, text] : content.metadata) {
     if (name == kForm) form = &text;
@@ -333,16 +353,20 @@ int load_named(lua_State* L, const std::string& path, bool metadata) {
 int load(lua_State* L) {
   const std::string path = read_path(L, "load"), extension = extension_of("load", path);
   bool metadata = false;
+  Device device;
   if (!lua_isnoneornil(L, 2)) {
     if (!lua_istable(L, 2)) fail("load: options are a table, not a ", luaL_typename(L, 2));
     lua_getfield(L, 2, "metadata");
     metadata = lua_toboolean(L, -1);
+    device = wanted_device(L, 2);
   }
-  if (extension == ".safetensors") return load_named(L, path, metadata);
+  if (extension == ".safetensors") return load_named(L, path, metadata, device);
   if (extension == ".npz") {
-    push_named(L, load_npz(path));
+    NamedTensors tensors = load_npz(path);
+    move_to(tensors, device);
+    push_named(L, tensors);
   } else {
-    push_tensor(L, load_npy(path));
+    push_tensor(L, copy_to(load_npy(path), device));
   }
   return 1;
 }

@@ -49,11 +49,13 @@ int set_num_threads(lua_State* L) {
   return 0;
 }
 
-// {allocated = bytes of all live tensors, lua = bytes of Lua's own heap}
+// {allocated = bytes of all live tensors of the CPU, device = of GPUs, lua = bytes of Lua's own heap}
 int memory(lua_State* L) {
   lua_createtable(L, 0, 2);
   lua_pushnumber(L, double(allocated_bytes()));
   lua_setfield(L, -2, "allocated");
+  lua_pushnumber(L, double(allocated_device_bytes()));
+  lua_setfield(L, -2, "device");
   lua_pushnumber(L, lua_gc(L, LUA_GCCOUNT, 0) * 1024.0 + lua_gc(L, LUA_GCCOUNTB, 0));
   lua_setfield(L, -2, "lua");
   return 1;
@@ -70,6 +72,13 @@ int set_default_device_impl(lua_State* L) {
   return 0;
 }
 
+int get_default_device(lua_State* L) {
+  const Value device = default_device_value();
+  const std::string text = to_string(device.is_none() ? Device{} : device.as<Device>());
+  lua_pushlstring(L, text.data(), text.size());
+  return 1;
+}
+
 int read_idx_impl(lua_State* L) {
   LuaReader in(L);
   if (in.kind(0) != LuaKind::kString) fail("read_idx: argument 'path' must be a string, got ", in.describe(0));
@@ -84,6 +93,7 @@ const Special kSpecials[] = {
     {"set_num_threads", kFunctionOf | kHostEffect, nullptr, set_num_threads},
     {"memory", kFunctionOf | kHostEffect, nullptr, memory},
     {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
+    {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device},
     {"_native.read_idx", kHostEffect, nullptr, read_idx_impl},
 };
 

@@ -1,6 +1,7 @@
 // Methods that convert, fill and read tensors: casts, to, fill_, item, totable, free.
 #include <lua.hpp>
 
+#include "ops/cuda/copy.h"
 #include "vm/bind/composite.h"
 #include "vm/bind/element.h"
 #include "vm/bind/format.h"
@@ -36,6 +37,20 @@ LuaResults to_cuda(Args& a) {
   if (device.type != DeviceType::kCUDA) fail("cuda: device '", to_string(device), "' is not a GPU");
   check_device(device);
   return {to_device(a[0].tensor(), device)};
+}
+
+// A copy in pinned memory; the tensor itself where it is in such memory already.
+LuaResults pin_memory(Args& a) {
+  const Tensor t = a[0].tensor();
+  need_data("pin_memory", t);
+  if (t->device() != Device{})
+    fail("pin_memory: only tensors of the CPU can be pinned, this one is on ", lutra::to_string(t->device()));
+  if (cuda::is_pinned(t->storage->data)) return {t};
+  GradModeScope off(false);
+  Tensor out = make_tensor({0}, t->dtype);
+  out->storage = cuda::allocate_pinned(size_t(t->numel().hint) * size_of(t->dtype));
+  out->sizes = t->sizes, out->strides = contiguous_strides(t->sizes);
+  return {call_inplace(OpId::copy_, {out, t})};
 }
 
 LuaResults to_dtype_copy(Args& a) {
@@ -181,6 +196,17 @@ const Composite kRows[] = {
     {"type_as", "Tensor input, Tensor other", kMethod, to_other},
     {"cpu", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {to_device(a[0].tensor(), Device{})}; }},
     {"cuda", "Tensor input, Device? device=None, bool non_blocking=False", kMethod, to_cuda},
+    {"get_device", "Tensor input", kBoth,
+     [](Args& a) -> LuaResults {
+       const Device device = a[0].tensor()->device();
+       return {vdim(device.type == DeviceType::kCPU ? -1 : device.index)};
+     }},
+    {"pin_memory", "Tensor input", kMethod | kHostEffect, pin_memory},
+    {"is_pinned", "Tensor input", kMethod | kHostEffect,
+     [](Args& a) -> LuaResults {
+       const Tensor t = a[0].tensor();
+       return {t->device() == Device{} && cuda::is_pinned(t->storage->data)};
+     }},
     {"fill_", "Tensor input, Operand value", kBoth, fill_inplace},
     {"fill", "Tensor input, Operand value", kBoth, fill_copy},
     {"zero_", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {fill_with(a[0].tensor(), vnum(0))}; }},

@@ -1,0 +1,351 @@
+// Calls of the driver's functions in, what a GPU that does everything at once would answer out.
+// In the tests' executable the functions are called fake_cuInit and so on, not to stand before a real driver's. As a
+// library of its own (LUTRA_FAKE_LIBRARY defined) they have the driver's names, and FAKE_CUDA_DEVICES, _MEMORY (bytes),
+// _VERSION, _FAIL (symbol:code) say what it is like.
+#include "tests/cuda/fake_driver.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#ifdef LUTRA_FAKE_LIBRARY
+#define FAKE(symbol) extern "C" __attribute__((visibility("default"))) Result symbol
+#else
+#define FAKE(symbol) extern "C" __attribute__((visibility("default"))) Result fake_##symbol
+#endif
+
+namespace lutra::cuda {
+namespace {
+
+constexpr Result kInvalidValue = 1, kNoDevice = 100, kInvalidDevice = 101, kInvalidHandle = 400, kNotFound = 500;
+
+FakeGpu from_environment() {
+  FakeGpu g;
+#ifdef LUTRA_FAKE_LIBRARY
+  if (const char* text = std::getenv("FAKE_CUDA_DEVICES")) g.devices = std::atoi(text);
+  if (const char* text = std::getenv("FAKE_CUDA_MEMORY")) g.memory = size_t(std::atoll(text));
+  if (const char* text = std::getenv("FAKE_CUDA_VERSION")) g.version = std::atoi(text);
+  if (const char* text = std::getenv("FAKE_CUDA_FAIL")) {
+    const std::string all = text;
+    const size_t colon = all.find(':');
+    g.fail_symbol = all.substr(0, colon);
+    g.fail_with = std::atoi(all.c_str() + colon + 1);
+  }
+#endif
+  return g;
+}
+
+struct FakeEvent {
+  float ms = 0;
+  bool recorded = false;
+};
+
+thread_local ContextHandle current = nullptr;
+float clock_ms = 0;  // each record is a millisecond later
+
+bool is_fatal(Result r) { return r == 700 || r == 702 || (r >= 709 && r <= 719 && r != 711 && r != 712 && r != 713); }
+
+// What the call is to answer before it does anything.
+Result enter(const char* symbol) {
+  FakeGpu& g = fake_gpu();
+  const int call = g.calls++;
+  if (g.lost) return g.lost;
+  if (call != g.fail_at && g.fail_symbol != symbol) return kSuccess;
+  g.failed = symbol;
+  if (is_fatal(g.fail_with)) g.lost = g.fail_with;
+  return g.fail_with;
+}
+
+bool inside(DevicePtr at, size_t n) {
+  auto& blocks = fake_gpu().blocks;
+  auto it = blocks.upper_bound(at);
+  if (it == blocks.begin()) return false;
+  --it;
+  return at + n <= it->first + it->second;
+}
+
+void* pointer(DevicePtr at) { return reinterpret_cast<void*>(uintptr_t(at)); }
+
+}  // namespace
+
+FakeGpu& fake_gpu() {
+  static FakeGpu gpu = from_environment();
+  return gpu;
+}
+
+#define ENTER(symbol) \
+  if (const Result given = enter(symbol); given != kSuccess) return given
+
+FAKE(cuInit)(unsigned) {
+  ENTER("cuInit");
+  return fake_gpu().devices ? fake_gpu().init_result : kNoDevice;
+}
+FAKE(cuDriverGetVersion)(int* version) {
+  ENTER("cuDriverGetVersion");
+  *version = fake_gpu().version;
+  return kSuccess;
+}
+FAKE(cuGetErrorName)(Result r, const char** text) {
+  *text = r == 2     ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : r == 1   ? "CUDA_ERROR_INVALID_VALUE"
+          : r == 100 ? "CUDA_ERROR_NO_DEVICE"
+          : r == 719 ? "CUDA_ERROR_LAUNCH_FAILED"
+                     : "CUDA_ERROR_UNKNOWN";
+  return kSuccess;
+}
+FAKE(cuGetErrorString)(Result r, const char** text) {
+  *text = r == 2     ? "out of memory"
+          : r == 1   ? "invalid argument"
+          : r == 100 ? "no CUDA-capable device is detected"
+          : r == 719 ? "unspecified launch failure"
+                     : "unknown error";
+  return kSuccess;
+}
+FAKE(cuDeviceGetCount)(int* count) {
+  ENTER("cuDeviceGetCount");
+  *count = fake_gpu().devices;
+  return kSuccess;
+}
+FAKE(cuDeviceGet)(int* device, int index) {
+  ENTER("cuDeviceGet");
+  *device = index;
+  return index < fake_gpu().devices ? kSuccess : kInvalidDevice;
+}
+FAKE(cuDeviceGetName)(char* name, int n, int) {
+  ENTER("cuDeviceGetName");
+  std::strncpy(name, "Fake GPU", size_t(n));
+  return kSuccess;
+}
+FAKE(cuDeviceGetAttribute)(int* value, int which, int) {
+  ENTER("cuDeviceGetAttribute");
+  *value = which == 75 ? 9 : which == 76 ? 0 : which == 16 ? 132 : which == 97 ? 232448 : 0;
+  return kSuccess;
+}
+FAKE(cuDeviceTotalMem_v2)(size_t* bytes, int) {
+  ENTER("cuDeviceTotalMem_v2");
+  *bytes = fake_gpu().memory;
+  return kSuccess;
+}
+FAKE(cuDevicePrimaryCtxRetain)(ContextHandle* context, int device) {
+  ENTER("cuDevicePrimaryCtxRetain");
+  fake_gpu().contexts++;
+  *context = reinterpret_cast<ContextHandle>(uintptr_t(device + 1));
+  return kSuccess;
+}
+FAKE(cuDevicePrimaryCtxRelease_v2)(int) {
+  fake_gpu().contexts--;
+  ENTER("cuDevicePrimaryCtxRelease_v2");
+  return kSuccess;
+}
+FAKE(cuCtxSetCurrent)(ContextHandle context) {
+  ENTER("cuCtxSetCurrent");
+  current = context;
+  return kSuccess;
+}
+FAKE(cuCtxGetCurrent)(ContextHandle* context) {
+  ENTER("cuCtxGetCurrent");
+  *context = current;
+  return kSuccess;
+}
+FAKE(cuMemGetInfo_v2)(size_t* free_bytes, size_t* total) {
+  ENTER("cuMemGetInfo_v2");
+  *free_bytes = fake_gpu().memory - fake_gpu().used;
+  *total = fake_gpu().memory;
+  return kSuccess;
+}
+FAKE(cuMemAlloc_v2)(DevicePtr* at, size_t n) {
+  ENTER("cuMemAlloc_v2");
+  FakeGpu& g = fake_gpu();
+  if (!current) return kInvalidHandle;
+  if (g.used + n > g.memory) return kOutOfMemory;
+  void* p = std::aligned_alloc(512, n);
+  if (!p) return kOutOfMemory;
+  std::memset(p, 0xCD, n);
+  *at = DevicePtr(reinterpret_cast<uintptr_t>(p));
+  g.blocks[*at] = n;
+  g.used += n;
+  return kSuccess;
+}
+FAKE(cuMemFree_v2)(DevicePtr at) {
+  FakeGpu& g = fake_gpu();
+  auto it = g.blocks.find(at);
+  if (it == g.blocks.end()) return kInvalidValue;
+  g.used -= it->second;
+  g.blocks.erase(it);
+  std::free(pointer(at));
+  ENTER("cuMemFree_v2");
+  return kSuccess;
+}
+FAKE(cuMemHostAlloc)(void** p, size_t n, unsigned) {
+  ENTER("cuMemHostAlloc");
+  *p = std::malloc(n);
+  fake_gpu().pinned[*p] = n;
+  return kSuccess;
+}
+FAKE(cuMemFreeHost)(void* p) {
+  if (!fake_gpu().pinned.erase(p)) return kInvalidValue;
+  std::free(p);
+  ENTER("cuMemFreeHost");
+  return kSuccess;
+}
+FAKE(cuMemcpyAsync)(DevicePtr to, DevicePtr from, size_t n, StreamHandle) {
+  ENTER("cuMemcpyAsync");
+  std::memmove(pointer(to), pointer(from), n);
+  return kSuccess;
+}
+FAKE(cuMemcpyHtoDAsync_v2)(DevicePtr to, const void* from, size_t n, StreamHandle) {
+  ENTER("cuMemcpyHtoDAsync_v2");
+  if (!inside(to, n)) return kInvalidValue;
+  std::memcpy(pointer(to), from, n);
+  return kSuccess;
+}
+FAKE(cuMemcpyDtoHAsync_v2)(void* to, DevicePtr from, size_t n, StreamHandle) {
+  ENTER("cuMemcpyDtoHAsync_v2");
+  if (!inside(from, n)) return kInvalidValue;
+  std::memcpy(to, pointer(from), n);
+  return kSuccess;
+}
+FAKE(cuMemcpyDtoDAsync_v2)(DevicePtr to, DevicePtr from, size_t n, StreamHandle) {
+  ENTER("cuMemcpyDtoDAsync_v2");
+  if (!inside(to, n) || !inside(from, n)) return kInvalidValue;
+  std::memmove(pointer(to), pointer(from), n);
+  return kSuccess;
+}
+FAKE(cuMemsetD8Async)(DevicePtr at, unsigned char value, size_t n, StreamHandle) {
+  ENTER("cuMemsetD8Async");
+  if (!inside(at, n)) return kInvalidValue;
+  std::memset(pointer(at), value, n);
+  return kSuccess;
+}
+FAKE(cuStreamCreate)(StreamHandle* stream, unsigned) {
+  ENTER("cuStreamCreate");
+  *stream = reinterpret_cast<StreamHandle>(uintptr_t(++fake_gpu().streams));
+  return kSuccess;
+}
+FAKE(cuStreamDestroy_v2)(StreamHandle) {
+  fake_gpu().streams--;
+  ENTER("cuStreamDestroy_v2");
+  return kSuccess;
+}
+FAKE(cuStreamSynchronize)(StreamHandle) {
+  ENTER("cuStreamSynchronize");
+  return kSuccess;
+}
+FAKE(cuStreamWaitEvent)(StreamHandle, EventHandle, unsigned) {
+  ENTER("cuStreamWaitEvent");
+  return kSuccess;
+}
+FAKE(cuStreamQuery)(StreamHandle) {
+  ENTER("cuStreamQuery");
+  return kSuccess;
+}
+FAKE(cuEventCreate)(EventHandle* event, unsigned) {
+  ENTER("cuEventCreate");
+  *event = reinterpret_cast<EventHandle>(new FakeEvent);
+  fake_gpu().events++;
+  return kSuccess;
+}
+FAKE(cuEventDestroy_v2)(EventHandle event) {
+  delete reinterpret_cast<FakeEvent*>(event);
+  fake_gpu().events--;
+  ENTER("cuEventDestroy_v2");
+  return kSuccess;
+}
+FAKE(cuEventRecord)(EventHandle event, StreamHandle) {
+  ENTER("cuEventRecord");
+  auto* e = reinterpret_cast<FakeEvent*>(event);
+  e->ms = clock_ms += 1;
+  e->recorded = true;
+  return kSuccess;
+}
+FAKE(cuEventQuery)(EventHandle) {
+  ENTER("cuEventQuery");
+  return kSuccess;
+}
+FAKE(cuEventSynchronize)(EventHandle) {
+  ENTER("cuEventSynchronize");
+  return kSuccess;
+}
+FAKE(cuEventElapsedTime)(float* ms, EventHandle start, EventHandle end) {
+  ENTER("cuEventElapsedTime");
+  const auto *a = reinterpret_cast<FakeEvent*>(start), *b = reinterpret_cast<FakeEvent*>(end);
+  if (!a->recorded || !b->recorded) return kInvalidHandle;
+  *ms = b->ms - a->ms;
+  return kSuccess;
+}
+FAKE(cuModuleLoadData)(ModuleHandle* module, const void*) {
+  ENTER("cuModuleLoadData");
+  *module = reinterpret_cast<ModuleHandle>(uintptr_t(1));
+  return kSuccess;
+}
+FAKE(cuModuleUnload)(ModuleHandle) {
+  ENTER("cuModuleUnload");
+  return kSuccess;
+}
+FAKE(cuModuleGetFunction)(FunctionHandle* function, ModuleHandle, const char* name) {
+  ENTER("cuModuleGetFunction");
+  *function = reinterpret_cast<FunctionHandle>(uintptr_t(1));
+  return *name ? kSuccess : kNotFound;
+}
+FAKE(cuFuncGetAttribute)(int* value, int, FunctionHandle) {
+  ENTER("cuFuncGetAttribute");
+  *value = 0;
+  return kSuccess;
+}
+FAKE(cuFuncSetAttribute)(FunctionHandle, int, int) {
+  ENTER("cuFuncSetAttribute");
+  return kSuccess;
+}
+FAKE(cuLaunchKernel)
+(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, StreamHandle, void** params,
+ void**) {
+  ENTER("cuLaunchKernel");
+  FakeGpu& g = fake_gpu();
+  g.launches++;
+  if (g.kernel) g.kernel(params);
+  return kSuccess;
+}
+
+// Graphs are not faked: whoever records one is told so.
+#define UNSUPPORTED(symbol, ...) \
+  FAKE(symbol)(__VA_ARGS__) { return 801; }
+UNSUPPORTED(cuStreamBeginCapture_v2, StreamHandle, int)
+UNSUPPORTED(cuStreamEndCapture, StreamHandle, GraphHandle*)
+UNSUPPORTED(cuGraphGetNodes, GraphHandle, GraphNode*, size_t*)
+UNSUPPORTED(cuGraphNodeGetType, GraphNode, int*)
+UNSUPPORTED(cuGraphKernelNodeGetParams_v2, GraphNode, KernelNodeParams*)
+UNSUPPORTED(cuGraphInstantiateWithFlags, GraphExec*, GraphHandle, unsigned long long)
+UNSUPPORTED(cuGraphExecKernelNodeSetParams_v2, GraphExec, GraphNode, const KernelNodeParams*)
+UNSUPPORTED(cuGraphLaunch, GraphExec, StreamHandle)
+UNSUPPORTED(cuGraphDestroy, GraphHandle)
+UNSUPPORTED(cuGraphExecDestroy, GraphExec)
+
+#ifndef LUTRA_FAKE_LIBRARY
+namespace {
+
+const Driver& fake_table() {
+  static const Driver table = [] {
+    Driver d;
+#define X(member, symbol, signature) \
+  d.member = reinterpret_cast<Result(*) signature>(dlsym(RTLD_DEFAULT, "fake_" symbol));
+    LUTRA_CUDA_FUNCTIONS(X)
+#undef X
+    return d;
+  }();
+  return table;
+}
+
+}  // namespace
+
+FakeScope::FakeScope(const FakeGpu& gpu) {
+  set_driver(nullptr);
+  fake_gpu() = gpu;
+  current = nullptr;
+  set_driver(&fake_table());
+}
+
+FakeScope::~FakeScope() { set_driver(nullptr); }
+#endif
+
+}  // namespace lutra::cuda
