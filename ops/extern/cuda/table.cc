@@ -9,10 +9,46 @@ bool host_supports(DType dtype) {
   return extern_supports(kOp, dtype, DeviceType::kCPU);
 }
 
+bool any_dtype(DType) { return true; }
+
 #define ON_HOST(op) \
   { OpId::op, "host", host_supports<OpId::op>, nullptr, run_on_host }
 
 const ExternKernel kKernels[] = {
+    {OpId::mm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt},
+    {OpId::bmm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt},
+    {OpId::mm, "tiled", tiled_gemm_supports, nullptr, run_tiled_gemm},
+    {OpId::bmm, "tiled", tiled_gemm_supports, nullptr, run_tiled_gemm},
+    {OpId::flash_attention, "flash", attention_supports, attention_takes, run_attention},
+    {OpId::flash_attention_backward, "flash", attention_supports, attention_takes, run_attention_backward},
+    {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_prod, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_logsumexp, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_max, "scan", scan_supports, nullptr, run_scan},
+    {OpId::scan_min, "scan", scan_supports, nullptr, run_scan},
+    {OpId::convolution, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
+    {OpId::convolution_input, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
+    {OpId::convolution_weight, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
+    {OpId::convolution, "direct", direct_convolution_supports, nullptr, run_direct_convolution},
+    {OpId::convolution_input, "direct", direct_convolution_supports, nullptr, run_direct_convolution},
+    {OpId::convolution_weight, "direct", direct_convolution_supports, nullptr, run_direct_convolution},
+    {OpId::index_put, "index_put", any_dtype, nullptr, run_index_put},
+    {OpId::index_add, "index_add", any_dtype, nullptr, run_index_add},
+    {OpId::index_copy, "index_copy", any_dtype, nullptr, run_index_copy},
+    {OpId::index_fill, "index_fill", any_dtype, nullptr, run_index_fill},
+    {OpId::index_reduce, "index_reduce", any_dtype, nullptr, run_index_reduce},
+    {OpId::scatter, "scatter", any_dtype, nullptr, run_scatter},
+    {OpId::scatter_add, "scatter_add", any_dtype, nullptr, run_scatter_add},
+    {OpId::scatter_reduce, "scatter_reduce", any_dtype, nullptr, run_scatter_reduce},
+    {OpId::embedding_dense_backward, "embedding_backward", any_dtype, nullptr, run_embedding_backward},
+    {OpId::masked_scatter, "masked_scatter", any_dtype, nullptr, run_masked_scatter},
+    {OpId::masked_assign, "masked_scatter", any_dtype, nullptr, run_masked_scatter},
+    {OpId::masked_gather, "masked_gather", any_dtype, nullptr, run_masked_gather},
+    {OpId::sort, "sort", any_dtype, nullptr, run_sort},
+    {OpId::topk, "topk", any_dtype, nullptr, run_topk},
+    {OpId::searchsorted, "searchsorted", any_dtype, nullptr, run_searchsorted},
+    {OpId::isin_tensors, "isin", any_dtype, nullptr, run_isin},
+    {OpId::histc, "histc", any_dtype, nullptr, run_histc},
     ON_HOST(mm),
     ON_HOST(bmm),
     ON_HOST(flash_attention),

@@ -1,0 +1,184 @@
+// Kernels by source in, launches out; each is compiled and loaded when it is first met on a GPU.
+#include "ops/extern/cuda/launch.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "ops/cuda/faults.h"
+#include "ops/cuda/program.h"
+
+namespace lutra::cuda {
+namespace {
+
+Emulator* emulator = nullptr;
+thread_local ScratchPool* pool = nullptr;
+
+const char* device_type(DType t) {
+  switch (t) {
+    case DType::kBool: return "bool8";
+    case DType::kUInt8: return "u8";
+    case DType::kInt8: return "i8";
+    case DType::kInt16: return "i16";
+    case DType::kInt32: return "i32";
+    case DType::kInt64: return "i64";
+    case DType::kFloat16: return "half16";
+    case DType::kBFloat16: return "bfloat";
+    case DType::kFloat32: return "float";
+    case DType::kFloat64: return "double";
+    case DType::kNone: break;
+  }
+  fail_internal("a kernel for no dtype");
+}
+
+struct Key {
+  const KernelSource* source;
+  const char* name;
+  uint64_t types;
+  int variant, device;
+  bool operator==(const Key&) const = default;
+};
+struct KeyHash {
+  size_t operator()(const Key& k) const {
+    uint64_t h = reinterpret_cast<uintptr_t>(k.source) * 0x9e3779b97f4a7c15u + reinterpret_cast<uintptr_t>(k.name);
+    h = (h ^ (h >> 29)) * 0xbf58476d1ce4e5b9u + k.types;
+    h = (h ^ (h >> 32)) * 0x94d049bb133111ebu + uint64_t(k.variant) * 64 + uint64_t(k.device);
+    return size_t(h ^ (h >> 31));
+  }
+};
+struct Loaded {
+  std::shared_ptr<Program> program;
+  FunctionHandle function = nullptr;
+};
+
+FunctionHandle function_of(const KernelId& k, Context& c) {
+  static std::mutex mutex;
+  static std::unordered_map<Key, Loaded, KeyHash> loaded;
+  Key key{&k.source, k.name, 1, k.variant, c.index};
+  for (DType t : k.types) key.types = key.types << 8 | uint64_t(t);
+  const std::lock_guard lock(mutex);
+  const auto found = loaded.find(key);
+  if (found != loaded.end()) return found->second.function;
+  Loaded l;
+  l.program = Program::get(kernel_text(k), c);
+  l.function = l.program->function(k.name);
+  return loaded.emplace(key, std::move(l)).first->second.function;
+}
+
+struct Site {
+  int64_t id;
+  std::function<Error(const LaunchFault&)> describe;
+};
+std::mutex sites_mutex;
+std::map<std::string, Site, std::less<>>& sites() {
+  static std::map<std::string, Site, std::less<>> all;
+  return all;
+}
+
+}  // namespace
+
+std::string kernel_text(const KernelId& k) {
+  std::string text = kPrelude;
+  int i = 0;
+  for (DType t : k.types) text += str("typedef ", device_type(t), " T", i++, ";\n");
+  text += str("#define VARIANT ", k.variant, "\n// ", k.source.name, "\n", k.source.text);
+  return text;
+}
+
+void ScratchPool::begin_call() {
+  for (Block& b : blocks_) b.taken = false;
+}
+
+void* ScratchPool::take(size_t nbytes, Device device) {
+  Block* best = nullptr;
+  for (Block& b : blocks_) {
+    const bool fits = !b.taken && b.storage->nbytes >= nbytes && b.storage->device == device;
+    if (fits && (!best || b.storage->nbytes < best->storage->nbytes)) best = &b;
+  }
+  if (!best) best = &blocks_.emplace_back(Block{lutra::allocate(nbytes, device), false});
+  best->taken = true;
+  return best->storage->data;
+}
+
+ScratchScope::ScratchScope(ScratchPool* p) : before_(pool) { pool = p; }
+ScratchScope::~ScratchScope() { pool = before_; }
+
+void set_emulator(Emulator* e) { emulator = e; }
+bool emulated() { return emulator != nullptr; }
+
+int64_t fault_site(std::string_view op, std::function<Error(const LaunchFault&)> describe) {
+  const std::lock_guard lock(sites_mutex);
+  const auto found = sites().find(op);
+  if (found != sites().end()) return found->second.id;
+  const int64_t id = emulator ? int64_t(sites().size()) : add_fault_site(describe);
+  sites().emplace(std::string(op), Site{id, std::move(describe)});
+  return id;
+}
+
+int64_t index_fault_site(std::string_view op) {
+  return fault_site(op, [op = std::string(op)](const LaunchFault& f) {
+    return Error(ErrorKind::kData,
+                 str(op, ": index ", f.index, " is out of bounds for dimension ", f.arg, " with size ", f.bound));
+  });
+}
+
+Error describe_fault(const LaunchFault& fault) {
+  for (const auto& [key, site] : sites()) {
+    if (site.id == fault.site) return site.describe(fault);
+  }
+  fail_internal("a fault of no known site");
+}
+
+Launcher::Launcher(const ExternCall& call) : call(call) {
+  if (pool) pool->begin_call();
+  if (emulator) return;
+  context_ = &cuda::context(call.device);
+  stream_ = call.stream ? static_cast<StreamHandle>(call.stream) : context_->stream;
+}
+Launcher::~Launcher() = default;
+
+void* Launcher::scratch_bytes(size_t n) {
+  const Device device = emulator ? Device() : call.device;
+  if (pool) return pool->take(n, device);
+  // ops/core's, which asks the device's allocator.
+  return held_.emplace_back(lutra::allocate(n, device))->data;
+}
+
+void Launcher::zero(void* p, size_t nbytes) {
+  if (nbytes == 0) return;
+  if (emulator) {
+    std::memset(p, 0, nbytes);
+    return;
+  }
+  LUTRA_CUDA(set_bytes(reinterpret_cast<DevicePtr>(p), 0, nbytes, stream_));
+}
+
+void Launcher::copy(void* to, const void* from, size_t nbytes) {
+  if (nbytes == 0) return;
+  if (emulator) {
+    std::memcpy(to, from, nbytes);
+    return;
+  }
+  LUTRA_CUDA(copy_device(reinterpret_cast<DevicePtr>(to), reinterpret_cast<DevicePtr>(from), nbytes, stream_));
+}
+
+LaunchFault* Launcher::fault() { return emulator ? &emulator->fault : fault_record(*context_); }
+
+void Launcher::launched() {
+  if (context_) cuda::launched(*context_, name(call.op), nullptr, 0);
+}
+
+void Launcher::launch(const KernelId& kernel, const Grid& grid, unsigned block, void** params) {
+  if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
+  if (grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535) {
+    fail(name(call.op), ": ", grid.x, " x ", grid.y, " x ", grid.z, " blocks are too many for ", kernel.name);
+  }
+  if (emulator) return emulator->launch(kernel_text(kernel), kernel.name, grid, block, params);
+  LUTRA_CUDA(launch(function_of(kernel, *context_), unsigned(grid.x), unsigned(grid.y), unsigned(grid.z), block, 1, 1,
+                    0, stream_, params, nullptr));
+  launched();
+}
+
+}  // namespace lutra::cuda

@@ -1,0 +1,132 @@
+// One extern call's launches: kernels by source, name and element types; temporary memory; faults.
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/core/launch_fault.h"
+#include "ops/core/storage.h"
+#include "ops/cuda/context.h"
+#include "ops/extern/extern.h"
+
+namespace lutra::cuda {
+
+// CUDA C++ after the prelude (prelude.cc). Lives as long as the process; its address is its identity.
+struct KernelSource {
+  const char* name;
+  const char* text;
+};
+extern const char kPrelude[];
+
+// One kernel of a source, with T0, T1, ... defined as the C++ types of dtypes and VARIANT as a number.
+struct KernelId {
+  const KernelSource& source;
+  const char* name;
+  std::initializer_list<DType> types;
+  int variant = 0;
+};
+// The whole text that is compiled.
+std::string kernel_text(const KernelId& kernel);
+
+struct Grid {
+  int64_t x = 1, y = 1, z = 1;
+};
+
+// Temporary memory of launches that are recorded: a recording keeps its pool, so that replays find their memory, and
+// calls of one recording use the same blocks in turn (all work is on one stream).
+class ScratchPool {
+ public:
+  void begin_call();
+  void* take(size_t nbytes, Device device);
+  bool empty() const { return blocks_.empty(); }
+
+ private:
+  struct Block {
+    Ref<Storage> storage;
+    bool taken;
+  };
+  std::vector<Block> blocks_;
+};
+// While one lives, calls of this thread take their temporary memory from the pool.
+class ScratchScope {
+ public:
+  explicit ScratchScope(ScratchPool* pool);
+  ~ScratchScope();
+  ScratchScope(const ScratchScope&) = delete;
+
+ private:
+  ScratchPool* before_;
+};
+
+// Tests put a machine of their own in place of the GPU: views are then the host's memory.
+struct Emulator {
+  virtual ~Emulator() = default;
+  virtual void launch(const std::string& text, const char* name, const Grid& grid, unsigned block, void** params) = 0;
+  LaunchFault fault;
+};
+void set_emulator(Emulator* emulator);
+bool emulated();
+
+// Registers what to say of a fault, once for each op (a string that is the key). The fault's `arg` is the dim.
+int64_t fault_site(std::string_view op, std::function<Error(const LaunchFault&)> describe);
+// "gather: index 12 is out of bounds for dimension 1 with size 10"
+int64_t index_fault_site(std::string_view op);
+// What an emulator's fault means.
+Error describe_fault(const LaunchFault& fault);
+
+class Launcher {
+ public:
+  explicit Launcher(const ExternCall& call);
+  ~Launcher();
+  Launcher(const Launcher&) = delete;
+
+  // Puts a launch into the stream; nothing where the grid is empty.
+  template <class... A>
+  void run(const KernelId& kernel, const Grid& grid, unsigned block, const A&... args) {
+    void* params[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
+    launch(kernel, grid, block, params);
+  }
+  // A thread for each of n items.
+  template <class... A>
+  void each(const KernelId& kernel, int64_t n, const A&... args) {
+    run(kernel, {(n + 255) / 256}, 256, args...);
+  }
+
+  // 512-byte aligned, until the call returns.
+  void* scratch_bytes(size_t n);
+  template <class T>
+  T* scratch(int64_t n) {
+    return static_cast<T*>(scratch_bytes(size_t(n > 0 ? n : 1) * sizeof(T)));
+  }
+  void zero(void* p, size_t nbytes);
+  void copy(void* to, const void* from, size_t nbytes);
+  LaunchFault* fault();
+  // Says to the context that a library put work into the stream.
+  void launched();
+  int multiprocessors() const { return context_ ? context_->multiprocessors : 4; }
+  Context& context() { return *context_; }
+  StreamHandle stream() const { return stream_; }
+
+  const ExternCall& call;
+
+ private:
+  void launch(const KernelId& kernel, const Grid& grid, unsigned block, void** params);
+
+  Context* context_ = nullptr;
+  StreamHandle stream_ = nullptr;
+  std::vector<Ref<Storage>> held_;
+};
+
+// copy.cc: elements of one view into another of the same shape, converted as the CPU does; either may be broadcast
+// from.
+void copy_view(Launcher& l, const ExternView& from, const ExternView& to);
+// Whether the elements lie side by side in row-major order.
+bool is_row_major(const ExternView& v);
+// A contiguous temporary of v's shape and the dtype, filled from v.
+ExternView contiguous_copy(Launcher& l, const ExternView& v, DType dtype);
+// v with the shape of another that it broadcasts to.
+ExternView broadcast_view(const ExternView& v, const ExternView& shape);
+
+}  // namespace lutra::cuda

@@ -1,0 +1,135 @@
+// masked_scatter and its gradient: a mask in; the places where it is true take the source's elements in turn, or give
+// theirs. Chunks of the mask are counted, the counts summed up, and each chunk then knows its first element's number.
+#include "ops/extern/cuda/kernels.h"
+#include "ops/extern/cuda/launch.h"
+
+namespace lutra::cuda {
+namespace {
+
+constexpr int64_t kChunk = 1024;
+
+const KernelSource kSource = {"masked", R"cuda(
+#define CHUNK 1024
+// Sums of v over the threads before this one; `all` gets that of the block (of 256 threads).
+DEV int sum_before(int v, int* all) {
+  __shared__ int sums[2][256];
+  const int t = threadIdx.x;
+  sums[0][t] = v;
+  int from = 0;
+  __syncthreads();
+  for (int step = 1; step < 256; step *= 2) {
+    sums[1 - from][t] = sums[from][t] + (t >= step ? sums[from][t - step] : 0);
+    from = 1 - from;
+    __syncthreads();
+  }
+  *all = sums[from][255];
+  return sums[from][t] - v;
+}
+DEV bool is_set(const View& mask, i64 i, i64 n) { return i < n && ((const u8*)mask.data)[place(mask, i)] != 0; }
+DEV int count_of(const View& mask, i64 i, i64 n) {
+  int count = 0;
+  for (int k = 0; k < 4; k++) count += is_set(mask, i + k, n);
+  return count;
+}
+KERNEL count_chunks(View mask, i64 n, i64* counts) {
+  int all;
+  sum_before(count_of(mask, (i64)blockIdx.x * CHUNK + threadIdx.x * 4, n), &all);
+  if (threadIdx.x == 0) counts[blockIdx.x] = all;
+}
+// Counts become the sums of those before them; the total comes last.
+KERNEL sum_counts(i64* counts, i64 chunks) {
+  __shared__ i64 sums[256];
+  const i64 each = (chunks + 255) / 256, begin = threadIdx.x * each;
+  const i64 end = begin + each < chunks ? begin + each : chunks;
+  i64 sum = 0;
+  for (i64 i = begin; i < end; i++) sum += counts[i];
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  i64 before = 0;
+  for (int t = 0; t < (int)threadIdx.x; t++) before += sums[t];
+  for (i64 i = begin; i < end; i++) {
+    const i64 c = counts[i];
+    counts[i] = before;
+    before += c;
+  }
+  if (threadIdx.x == 255) counts[chunks] = before;
+}
+KERNEL put_masked(View out, View mask, View source, i64 n, const i64* before, i64 chunks, i64 have, int exact,
+                  Fault* fault, i64 site) {
+  const i64 total = before[chunks];
+  const bool bad = exact ? total != have : total > have;
+  const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
+  int all;
+  i64 k = before[blockIdx.x] + sum_before(count_of(mask, first, n), &all);
+  if (bad) {
+    if (first == 0) report(fault, site, 0, total, have);
+    return;
+  }
+  for (i64 i = first; i < first + 4; i++) {
+    if (is_set(mask, i, n)) ((T0*)out.data)[place(out, i)] = ((const T0*)source.data)[place(source, k++)];
+  }
+}
+KERNEL take_masked(View in, View mask, T0* out, i64 n, const i64* before, i64 size) {
+  const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
+  int all;
+  i64 k = before[blockIdx.x] + sum_before(count_of(mask, first, n), &all);
+  for (i64 i = first; i < first + 4; i++) {
+    if (!is_set(mask, i, n)) continue;
+    if (k < size) out[k] = ((const T0*)in.data)[place(in, i)];
+    k++;
+  }
+}
+)cuda"};
+
+// The number of the first set element of each chunk, and of all.
+int64_t* numbers(Launcher& l, const ExternView& mask, int64_t chunks) {
+  auto* counts = l.scratch<int64_t>(chunks + 1);
+  l.run({kSource, "count_chunks", {DType::kUInt8}}, {chunks}, 256, mask, mask.numel(), counts);
+  l.run({kSource, "sum_counts", {DType::kUInt8}}, {1}, 256, counts, chunks);
+  return counts;
+}
+
+int64_t count_site(OpId op) {
+  const bool assign = op == OpId::masked_assign;
+  return fault_site(assign ? "masked_assign count" : "masked_scatter count", [assign](const LaunchFault& f) {
+    if (assign) {
+      return Error(ErrorKind::kData,
+                   str("index: ", f.bound, " values for ", f.index, " places where the mask is true"));
+    }
+    return Error(ErrorKind::kData,
+                 str("masked_scatter: the mask has ", f.index, " true elements, source has ", f.bound));
+  });
+}
+
+}  // namespace
+
+void run_masked_scatter(const ExternCall& call) {
+  Launcher l(call);
+  const ExternView &out = call.out[0], &source = call.in[2];
+  const ExternView mask = broadcast_view(call.in[1], out);
+  if (out.data != call.in[0].data) copy_view(l, broadcast_view(call.in[0], out), out);
+  const int64_t n = out.numel(), chunks = (n + kChunk - 1) / kChunk, have = source.numel();
+  const bool exact = call.op == OpId::masked_assign;
+  if (n == 0) {
+    if (exact && have != 0) {
+      throw Error(ErrorKind::kData, str("index: ", have, " values for 0 places where the mask is true"));
+    }
+    return;
+  }
+  const int64_t* before = numbers(l, mask, chunks);
+  l.run({kSource, "put_masked", {out.dtype}}, {chunks}, 256, out, mask, source, n, before, chunks, have, int(exact),
+        l.fault(), count_site(call.op));
+}
+
+void run_masked_gather(const ExternCall& call) {
+  Launcher l(call);
+  const ExternView &in = call.in[0], &out = call.out[0];
+  const ExternView mask = broadcast_view(call.in[1], in);
+  const int64_t n = in.numel(), chunks = (n + kChunk - 1) / kChunk, size = out.numel();
+  l.zero(out.data, size_t(size) * size_of(out.dtype));
+  if (n == 0 || size == 0) return;
+  const int64_t* before = numbers(l, mask, chunks);
+  l.run({kSource, "take_masked", {out.dtype}}, {chunks}, 256, in, mask, out.data, n, before, size);
+}
+
+}  // namespace lutra::cuda

@@ -1,0 +1,365 @@
+// Scattering into a tensor: index_put, index_add and kin, scatter and kin, the gradient of embedding.
+//
+// Invariants:
+// 1. What meets in one element is taken in the order of the positions, as on the CPU, so bits agree with it: either one
+//    thread walks through the positions of a line, or the positions are sorted by where they go and one thread an
+//    element of the slice takes those of one place in turn.
+// 2. A position out of bounds is reported and left out; the next wait for the GPU raises it.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/extern/cuda/kernels.h"
+#include "ops/extern/cuda/sort.h"
+#include "ops/extern/scatter_walk.h"
+
+namespace lutra::cuda {
+namespace {
+
+constexpr int64_t kSerial = 32;  // positions of a line that one thread walks through
+
+// VARIANT: the mode, and 8 where sources are multiplied first.
+const KernelSource kSource = {"scatter", R"cuda(
+#define MODE (VARIANT & 7)
+#define SCALED (VARIANT & 8)
+enum { SET, ADD, MUL, MAX, MIN };
+struct Operand {
+  const void* data;
+  i64 strides[8], size, stride;
+  int is64, dim;
+};
+struct Walk {
+  int dims, count, slice_dims, wraps;
+  i64 positions, slice, skip;
+  i64 sizes[8], dst[8], src[8], slice_sizes[8], slice_dst[8], slice_src[8];
+  Operand index[8];
+};
+struct Finish { double alpha; int include_self, mean, by_count; };
+
+// One element into another. kKind: 0 integer, 1 floating, 2 bool.
+template <class T, int kKind> struct Reducer {
+  typedef typename Num<T>::A A;
+  static DEV T go(T to, T from, double alpha) {
+    if (SCALED) return Num<T>::down((A)(Num<T>::up(to) + (A)(element_of<A>(alpha) * Num<T>::up(from))));
+    if (MODE == ADD) return Num<T>::down((A)(Num<T>::up(to) + Num<T>::up(from)));
+    if (MODE == MUL) return Num<T>::down((A)(Num<T>::up(to) * Num<T>::up(from)));
+    if (MODE == MAX) return to < from ? from : to;
+    if (MODE == MIN) return from < to ? from : to;
+    return from;
+  }
+  static DEV T identity() {
+    const T least = (T)-1 < (T)0 ? (T)((u64)1 << (8 * sizeof(T) - 1)) : (T)0;
+    return MODE == MAX ? least : MODE == MIN ? (T)~least : (T)(MODE == MUL);
+  }
+  static DEV T mean(T v, i64 n) {
+    const i64 a = (i64)v;
+    return (T)(a / n - (a % n != 0 && a < 0));
+  }
+};
+template <class T> struct Reducer<T, 1> {
+  typedef typename Num<T>::A A;
+  static DEV T go(T to, T from, double alpha) {
+    const A a = Num<T>::up(to), b = Num<T>::up(from);
+    if (SCALED) return Num<T>::down(a + (A)alpha * b);
+    if (MODE == ADD) return Num<T>::down(a + b);
+    if (MODE == MUL) return Num<T>::down(a * b);
+    if (MODE == MAX) return a == a && (b != b || b > a) ? from : to;
+    if (MODE == MIN) return a == a && (b != b || b < a) ? from : to;
+    return from;
+  }
+  static DEV T identity() {
+    return Num<T>::down(MODE == MAX ? (A)-INF : MODE == MIN ? (A)INF : (A)(MODE == MUL));
+  }
+  static DEV T mean(T v, i64 n) { return Num<T>::down(Num<T>::up(v) / Num<T>::up(Num<T>::down((A)n))); }
+};
+template <class T> struct Reducer<T, 2> {
+  static DEV T go(T to, T from, double alpha) {
+    if (SCALED) to.v |= from.v & (alpha != 0);
+    else if (MODE == ADD || MODE == MAX) to.v |= from.v;
+    else if (MODE == MUL || MODE == MIN) to.v &= from.v;
+    else to = from;
+    return to;
+  }
+  static DEV T identity() { T r; r.v = MODE == MUL || MODE == MIN; return r; }
+  static DEV T mean(T v, i64) { return v; }
+};
+template <class T> struct Kind { enum { k = Num<T>::floating }; };
+template <> struct Kind<bool8> { enum { k = 2 }; };
+typedef Reducer<T0, Kind<T0>::k> R;
+
+// Where position p goes and comes from; false where an index is out of bounds or to be left out.
+DEV bool resolve(const Walk& w, i64 p, i64& dst, i64& src, Fault* fault, i64 site) {
+  i64 at[8];
+  dst = src = 0;
+#pragma unroll
+  for (int d = 7; d >= 0; d--) {
+    at[d] = 0;
+    if (d >= w.dims) continue;
+    const i64 q = d ? p / w.sizes[d] : 0;
+    at[d] = p - q * w.sizes[d];
+    p = q;
+    dst += at[d] * w.dst[d], src += at[d] * w.src[d];
+  }
+  for (int k = 0; k < w.count; k++) {
+    const Operand& o = w.index[k];
+    i64 from = 0;
+#pragma unroll
+    for (int d = 0; d < 8; d++) from += d < w.dims ? at[d] * o.strides[d] : 0;
+    const i64 given = o.is64 ? ((const i64*)o.data)[from] : (i64)((const i32*)o.data)[from];
+    const i64 v = given < 0 && w.wraps ? given + o.size : given;
+    if (v < 0 || v >= o.size) {
+      report(fault, site, o.dim, given, o.size);
+      return false;
+    }
+    if (v == w.skip) return false;
+    dst += v * o.stride;
+  }
+  return true;
+}
+DEV i64 source_of(const Walk& w, i64 p) {
+  if (w.dims <= 1) return p * w.src[0];
+  i64 src = 0;
+  for (int d = w.dims - 1; d >= 0; d--) {
+    const i64 q = d ? p / w.sizes[d] : 0;
+    src += (p - q * w.sizes[d]) * w.src[d];
+    p = q;
+  }
+  return src;
+}
+DEV void in_slice(const Walk& w, i64 e, i64& dst, i64& src) {
+  if (w.slice_dims == 1) {
+    dst += e * w.slice_dst[0], src += e * w.slice_src[0];
+    return;
+  }
+  for (int d = w.slice_dims - 1; d >= 0; d--) {
+    const i64 q = d ? e / w.slice_sizes[d] : 0, c = e - q * w.slice_sizes[d];
+    dst += c * w.slice_dst[d], src += c * w.slice_src[d];
+    e = q;
+  }
+}
+
+// A thread walks through `length` positions, `step` apart, of a line and one element of their slices.
+KERNEL scatter_serial(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from, Finish f, Fault* fault,
+                      i64 site) {
+  const i64 i = thread_number();
+  if (i >= lines * w.slice) return;
+  const i64 line = i / w.slice, e = i % w.slice;
+  // Positions of a line: the dim that is walked has `step` positions beneath it.
+  const i64 first = line / step * step * length + line % step;
+  i64 slice_dst = 0, slice_src = 0;
+  in_slice(w, e, slice_dst, slice_src);
+  for (i64 k = 0; k < length; k++) {
+    i64 dst, src;
+    if (!resolve(w, first + k * step, dst, src, fault, site)) continue;
+    T0& target = to[dst + slice_dst];
+    target = R::go(target, from[src + slice_src], f.alpha);
+  }
+}
+KERNEL scatter_keys(Walk w, u64* keys, Fault* fault, i64 site) {
+  const i64 p = thread_number();
+  if (p >= w.positions) return;
+  i64 dst, src;
+  keys[p] = resolve(w, p, dst, src, fault, site) ? (u64)dst : ~0ull;
+}
+// The first of the sorted positions of a place takes them all; where only the last counts, that one.
+KERNEL scatter_sorted(Walk w, const u64* keys, const u32* at, T0* to, const T0* from, Finish f) {
+  const i64 i = thread_number();
+  if (i >= w.positions * w.slice) return;
+  const i64 s = i / w.slice, e = i - s * w.slice;
+  const u64 key = keys[s];
+  if (key == ~0ull) return;
+  i64 dst = (i64)key, src = 0;
+  if (MODE == SET && !SCALED) {
+    if (s + 1 < w.positions && keys[s + 1] == key) return;
+    in_slice(w, e, dst, src);
+    to[dst] = from[source_of(w, at[s]) + src];
+    return;
+  }
+  if (s > 0 && keys[s - 1] == key) return;
+  in_slice(w, e, dst, src);
+  i64 end = s + 1;
+  T0 value = f.include_self ? to[dst] : R::identity();
+  double alpha = f.alpha;
+  if (f.by_count) {
+    while (end < w.positions && keys[end] == key) end++;
+    alpha = 1.0 / (double)(end - s);
+  }
+  for (end = s; end < w.positions && keys[end] == key; end++) {
+    value = R::go(value, from[source_of(w, at[end]) + src], alpha);
+  }
+  const i64 n = end - s + (f.include_self ? 1 : 0);
+  to[dst] = f.mean && n > 1 ? R::mean(value, n) : value;
+}
+KERNEL make_constant(T0* to, double v) { *to = element_of<T0>(v); }
+)cuda"};
+
+// The device's structs.
+struct DeviceOperand {
+  const void* data;
+  int64_t strides[8], size, stride;
+  int32_t is64, dim;
+};
+struct DeviceWalk {
+  int32_t dims, count, slice_dims, wraps;
+  int64_t positions, slice, skip;
+  int64_t sizes[8], dst[8], src[8], slice_sizes[8], slice_dst[8], slice_src[8];
+  DeviceOperand index[8];
+};
+struct Finish {
+  double alpha = 1;
+  int32_t include_self = 1, mean = 0, by_count = 0;
+};
+
+DeviceWalk device_walk(const ScatterWalk& w, int64_t skip) {
+  DeviceWalk r{};
+  r.dims = w.dims, r.count = int32_t(w.indices.size()), r.slice_dims = w.slice_dims, r.wraps = w.wraps;
+  r.positions = w.positions(), r.slice = w.slice(), r.skip = skip;
+  std::copy(w.sizes, w.sizes + w.dims, r.sizes), std::copy(w.dst, w.dst + w.dims, r.dst);
+  std::copy(w.src, w.src + w.dims, r.src);
+  std::copy(w.slice_sizes, w.slice_sizes + w.slice_dims, r.slice_sizes);
+  std::copy(w.slice_dst, w.slice_dst + w.slice_dims, r.slice_dst);
+  std::copy(w.slice_src, w.slice_src + w.slice_dims, r.slice_src);
+  LUTRA_CHECK(w.indices.size() <= 8);
+  for (size_t k = 0; k < w.indices.size(); k++) {
+    const IndexOperand& o = w.indices[k];
+    DeviceOperand& to = r.index[k];
+    to.data = o.view->data, to.size = o.size, to.stride = o.stride, to.dim = int32_t(o.dim);
+    to.is64 = o.view->dtype == DType::kInt64;
+    std::copy(o.strides, o.strides + 8, to.strides);
+  }
+  return r;
+}
+
+struct Scatter {
+  ScatterMode mode;
+  Finish finish;
+  bool scaled = false;
+  int64_t skip = INT64_MIN;  // positions with this index are left out
+};
+
+// What is in `out` already, and the source's elements.
+void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Scatter& s) {
+  const ExternView& out = l.call.out[0];
+  const DeviceWalk w = device_walk(walk, s.skip);
+  if (w.positions == 0 || w.slice == 0) return;
+  const int variant = int(s.mode) + (s.scaled ? 8 : 0);
+  LaunchFault* fault = l.fault();
+  const int64_t site = index_fault_site(walk.op);
+  // The dim of the positions that is walked: the one along which elements meet, or all as one.
+  int64_t length = w.positions, step = 1;
+  if (walk.apart >= 0) {
+    for (int d = 0; d < walk.dims; d++) {
+      if (walk.dst[d] != 0 || walk.sizes[d] == 1) continue;
+      length = walk.sizes[d];
+      for (int k = d + 1; k < walk.dims; k++) step *= walk.sizes[k];
+    }
+    if (length == w.positions) length = 1, step = 1;  // every dim is apart
+  }
+  const bool plain = s.finish.include_self && !s.finish.mean && !s.finish.by_count;
+  if (plain && length <= kSerial) {
+    const int64_t lines = w.positions / length;
+    return l.each({kSource, "scatter_serial", {out.dtype}, variant}, lines * w.slice, w, lines, length, step, out.data,
+                  source, s.finish, fault, site);
+  }
+  if (w.positions > INT32_MAX) fail(name(l.call.op), ": an index of ", w.positions, " positions is too large");
+  auto* keys = l.scratch<uint64_t>(w.positions);
+  l.each({kSource, "scatter_keys", {out.dtype}, variant}, w.positions, w, keys, fault, site);
+  const SortedRows sorted = sort_rows(l, keys, 1, w.positions);
+  l.each({kSource, "scatter_sorted", {out.dtype}, variant}, w.positions * w.slice, w, sorted.keys, sorted.positions,
+         out.data, source, s.finish);
+}
+
+// The input brought into the result, then the walk.
+void scatter_into(Launcher& l, const ScatterWalk& w, const void* source, const Scatter& s) {
+  const ExternView& out = l.call.out[0];
+  if (out.data != l.call.in[0].data) copy_view(l, l.call.in[0], out);
+  scatter(l, w, source, s);
+}
+
+// A number in the place of a source.
+void* constant(Launcher& l, double v, DType dtype) {
+  void* p = l.scratch_bytes(8);
+  l.run({kSource, "make_constant", {dtype}}, {1}, 1, p, v);
+  return p;
+}
+
+}  // namespace
+
+void run_index_put(const ExternCall& call) {
+  Launcher l(call);
+  const ScatterMode mode = call.ints.back() != 0 ? ScatterMode::kAdd : ScatterMode::kSet;
+  scatter_into(l, index_put_walk(call), call.in.back().data, {mode, {}});
+}
+
+void run_index_add(const ExternCall& call) {
+  Launcher l(call);
+  const ScatterWalk w = slice_walk("index_add", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  Scatter s{ScatterMode::kAdd, {}};
+  s.finish.alpha = call.scalars[0], s.scaled = call.scalars[0] != 1;
+  scatter_into(l, w, call.in[2].data, s);
+}
+
+void run_index_copy(const ExternCall& call) {
+  Launcher l(call);
+  const ScatterWalk w = slice_walk("index_copy", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter_into(l, w, call.in[2].data, {ScatterMode::kSet, {}});
+}
+
+void run_index_fill(const ExternCall& call) {
+  Launcher l(call);
+  const DType type = call.out[0].dtype;
+  const bool tensor = call.in.size() > 2;
+  const void* value = tensor ? contiguous_copy(l, call.in[2], type).data : constant(l, call.scalars[0], type);
+  ScatterWalk w = slice_walk("index_fill", call.out[0], call.ints[0], call.in[1], ExternView());
+  w.wraps = true;
+  scatter_into(l, w, value, {ScatterMode::kSet, {}});
+}
+
+namespace {
+
+Scatter reduction(const ExternCall& call, bool include_self) {
+  const ScatterReduction r = scatter_reduction(call.strings[0]);
+  Scatter s{r.mode, {}};
+  s.finish.include_self = include_self, s.finish.mean = r.mean;
+  return s;
+}
+
+}  // namespace
+
+void run_index_reduce(const ExternCall& call) {
+  Launcher l(call);
+  const ScatterWalk w = slice_walk("index_reduce", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter_into(l, w, call.in[2].data, reduction(call, call.ints[1] != 0));
+}
+
+void run_scatter(const ExternCall& call) {
+  Launcher l(call);
+  const bool tensor = call.in.size() > 2;
+  const ExternView none;
+  const ScatterWalk w = elementwise_walk("scatter", call.out[0], call.ints[0], call.in[1], tensor ? call.in[2] : none);
+  const void* source = tensor ? call.in[2].data : constant(l, call.scalars[0], call.out[0].dtype);
+  scatter_into(l, w, source, reduction(call, true));
+}
+
+void run_scatter_add(const ExternCall& call) {
+  Launcher l(call);
+  const ScatterWalk w = elementwise_walk("scatter_add", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter_into(l, w, call.in[2].data, {ScatterMode::kAdd, {}});
+}
+
+void run_scatter_reduce(const ExternCall& call) {
+  Launcher l(call);
+  const ScatterWalk w = elementwise_walk("scatter_reduce", call.out[0], call.ints[0], call.in[1], call.in[2]);
+  scatter_into(l, w, call.in[2].data, reduction(call, call.ints[1] != 0));
+}
+
+void run_embedding_backward(const ExternCall& call) {
+  Launcher l(call);
+  const ExternView& out = call.out[0];
+  l.zero(out.data, size_t(out.numel()) * size_of(out.dtype));
+  Scatter s{ScatterMode::kAdd, {}};
+  s.skip = call.ints[1] < 0 ? INT64_MIN : call.ints[1];
+  s.scaled = call.ints[2] != 0, s.finish.by_count = s.scaled;
+  scatter(l, embedding_walk(call), call.in[0].data, s);
+}
+
+}  // namespace lutra::cuda

@@ -1,0 +1,194 @@
+// Kernels of indices, sorting, searching and scans against the CPU's.
+#include <catch2/catch.hpp>
+
+#include "tests/cuda_extern/calls.h"
+
+namespace lutra::cuda {
+namespace {
+
+const DType kSome[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt64, DType::kUInt8, DType::kBool};
+
+Operand index_of(std::vector<int64_t> sizes, int64_t n, DType type = DType::kInt64) {
+  return random_operand(type, std::move(sizes), 0, double(n - 1));
+}
+Operand none() { return {}; }
+
+TEST_CASE("cuda extern: index_add, index_copy, index_fill, index_reduce") {
+  HostMachine m;
+  for (DType t : kSome) {
+    INFO(name(t));
+    for (int64_t rows : {5, 100}) {
+      const Operand x = random_operand(t, {9, 6}, 0, 3), y = make_operand(t, {9, 6});
+      const Operand i = index_of({rows}, 9), s = random_operand(t, {rows, 6}, 0, 3, {1, 0});
+      CHECK(difference(m, {OpId::index_add, {x, i, s}, {y}, {0}, {1}, {}}) == 0);
+      CHECK(difference(m, {OpId::index_add, {x, i, s}, {y}, {0}, {0.3}, {}, true}) == 0);
+      CHECK(difference(m, {OpId::index_copy, {x, i, s}, {y}, {0}, {}, {}}) == 0);
+      CHECK(difference(m, {OpId::index_fill, {x, i}, {y}, {0}, {2}, {}}) == 0);
+      CHECK(difference(m, {OpId::index_fill, {x, i, random_operand(DType::kFloat64, {}, 0, 3)}, {y}, {0}, {}, {}}) ==
+            0);
+      for (const char* how : {"prod", "mean", "amax", "amin"}) {
+        for (int64_t self : {0, 1}) {
+          INFO(how << self);
+          CHECK(difference(m, {OpId::index_reduce, {x, i, s}, {y}, {0, self}, {}, {how}}) == 0);
+        }
+      }
+      const Operand across = random_operand(t, {9, rows}, 0, 3), wide = index_of({rows}, 6, DType::kInt32);
+      CHECK(difference(m, {OpId::index_add, {x, wide, across}, {y}, {1}, {1}, {}}) == 0);
+    }
+  }
+  std::string error;
+  const DType t = DType::kFloat32;
+  Case bad{OpId::index_add,
+           {random_operand(t, {3, 2}, 0, 1), index_of({4}, 9), random_operand(t, {4, 2}, 0, 1)},
+           {make_operand(t, {3, 2})},
+           {0},
+           {1},
+           {}};
+  reinterpret_cast<int64_t*>(bad.in[1].bytes.data())[0] = 7;
+  for (int k = 1; k < 4; k++) reinterpret_cast<int64_t*>(bad.in[1].bytes.data())[k] = 1;
+  CHECK(difference(m, bad, &error) == 0);
+  CHECK(error == "index_add: index 7 is out of bounds for dimension 0 with size 3");
+}
+
+TEST_CASE("cuda extern: scatter and kin") {
+  HostMachine m;
+  for (DType t : kSome) {
+    INFO(name(t));
+    for (int64_t n : {3, 70}) {
+      const Operand x = random_operand(t, {4, 8, 5}, 0, 3), y = make_operand(t, {4, 8, 5});
+      const Operand i = index_of({4, n, 4}, 8), s = random_operand(t, {4, n, 5}, 0, 3);
+      CHECK(difference(m, {OpId::scatter_add, {x, i, s}, {y}, {1}, {}, {}}) == 0);
+      CHECK(difference(m, {OpId::scatter, {x, i, s}, {y}, {1}, {}, {""}}) == 0);
+      CHECK(difference(m, {OpId::scatter, {x, i, s}, {y}, {1}, {}, {"multiply"}}) == 0);
+      CHECK(difference(m, {OpId::scatter, {x, i}, {y}, {1}, {2}, {"add"}, true}) == 0);
+      for (const char* how : {"sum", "prod", "mean", "amax", "amin"}) {
+        for (int64_t self : {0, 1}) {
+          INFO(how << self);
+          CHECK(difference(m, {OpId::scatter_reduce, {x, i, s}, {y}, {-2, self}, {}, {how}}) == 0);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda extern: index_put") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat16, DType::kInt32}) {
+    const Operand x = random_operand(t, {6, 4, 5}, 0, 3), y = make_operand(t, {6, 4, 5});
+    for (int64_t add : {0, 1}) {
+      const Operand i = random_operand(DType::kInt64, {50}, -6, 5), j = index_of({3, 1}, 5);
+      CHECK(difference(
+                m, {OpId::index_put, {x, i, random_operand(t, {50, 4, 5}, 0, 3)}, {y}, {0, add}, {}, {"index"}}) == 0);
+      // Indices at dims 0 and 2: their dims come first.
+      CHECK(difference(
+                m, {OpId::index_put, {x, i, j, random_operand(t, {3, 50, 4}, 0, 3)}, {y}, {0, 2, add}, {}, {"put"}}) ==
+            0);
+      CHECK(difference(m, {OpId::index_put, {x, j, random_operand(t, {1}, 0, 3)}, {y}, {2, add}, {}, {"put"}, true}) ==
+            0);
+    }
+  }
+}
+
+TEST_CASE("cuda extern: the gradient of embedding") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kBFloat16}) {
+    const Operand g = random_operand(t, {3, 40, 7}, -1, 1), i = index_of({3, 40}, 11), y = make_operand(t, {11, 7});
+    for (int64_t pad : {-1, 2}) {
+      for (int64_t scale : {0, 1}) {
+        CHECK(difference(m, {OpId::embedding_dense_backward, {g, i}, {y}, {11, pad, scale}, {}, {}}) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda extern: masked_scatter and masked_gather") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kUInt8, DType::kFloat64}) {
+    const Operand x = random_operand(t, {50, 60}, 0, 9, {1, 0}), y = make_operand(t, {50, 60});
+    const Operand mask = random_operand(DType::kBool, {50, 60}, 0, 1), row = random_operand(DType::kBool, {60}, 0, 1);
+    CHECK(difference(m, {OpId::masked_scatter, {x, mask, random_operand(t, {3000}, 0, 9)}, {y}, {}, {}, {}}) == 0);
+    CHECK(difference(m, {OpId::masked_scatter, {x, row, random_operand(t, {70, 50}, 0, 9)}, {y}, {}, {}, {}}) == 0);
+    CHECK(difference(m, {OpId::masked_scatter, {x, mask, random_operand(t, {7}, 0, 9)}, {y}, {}, {}, {}}) == 0);
+    CHECK(difference(m, {OpId::masked_assign, {x, mask, random_operand(t, {3000}, 0, 9)}, {y}, {}, {}, {}}) == 0);
+    CHECK(difference(m, {OpId::masked_gather, {x, mask}, {make_operand(t, {40, 60})}, {40, 60}, {}, {}}) == 0);
+  }
+}
+
+TEST_CASE("cuda extern: sort and topk") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt8, DType::kInt64, DType::kBool}) {
+    INFO(name(t));
+    for (int64_t n : {1, 7, 300, 5000}) {
+      Operand x = random_operand(t, {2, n, 2}, -20, 20);
+      if (t == DType::kFloat32) {
+        auto* p = reinterpret_cast<float*>(x.bytes.data());
+        p[0] = NAN, p[n] = -0.0f, p[n / 2] = INFINITY;
+      }
+      const Operand y = make_operand(t, {2, n, 2}), i = make_operand(DType::kInt64, {2, n, 2});
+      for (int64_t down : {0, 1}) CHECK(difference(m, {OpId::sort, {x}, {y, i}, {1, down, 0}, {}, {}}) == 0);
+      const int64_t k = std::min<int64_t>(n, 5);
+      CHECK(difference(m, {OpId::topk,
+                           {x},
+                           {make_operand(t, {2, k, 2}), make_operand(DType::kInt64, {2, k, 2})},
+                           {k, -2, 1, 1},
+                           {},
+                           {}}) == 0);
+    }
+  }
+}
+
+TEST_CASE("cuda extern: searchsorted, isin, histc") {
+  HostMachine m;
+  Operand b = random_operand(DType::kFloat32, {3, 40}, 0, 9), x = random_operand(DType::kInt64, {3, 11}, 0, 9);
+  for (int r = 0; r < 3; r++) {
+    auto* p = reinterpret_cast<float*>(b.bytes.data()) + r * 40;
+    std::sort(p, p + 40);
+  }
+  CHECK(difference(m, {OpId::searchsorted, {b, x, none()}, {make_operand(DType::kInt64, {3, 11})}, {0, 0}, {}, {""}}) ==
+        0);
+  CHECK(difference(
+            m, {OpId::searchsorted, {b, x, none()}, {make_operand(DType::kInt32, {3, 11})}, {1, 0}, {}, {"right"}}) ==
+        0);
+  Operand order = make_operand(DType::kInt64, {40});
+  for (int i = 0; i < 40; i++) reinterpret_cast<int64_t*>(order.bytes.data())[i] = 39 - i;
+  Operand down = make_operand(DType::kFloat32, {40});
+  for (int i = 0; i < 40; i++) reinterpret_cast<float*>(down.bytes.data())[i] = float(40 - i) / 3;
+  CHECK(difference(m, {OpId::searchsorted, {down, order}, {make_operand(DType::kInt64, {})}, {0, 1}, {4}, {""}}) == 0);
+  CHECK(difference(
+            m, {OpId::searchsorted, {down, x, order}, {make_operand(DType::kInt64, {3, 11})}, {0, 1}, {}, {""}}) == 0);
+  reinterpret_cast<int64_t*>(order.bytes.data())[3] = 40;
+  CHECK(difference(
+            m, {OpId::searchsorted, {down, x, order}, {make_operand(DType::kInt64, {3, 11})}, {0, 1}, {}, {""}}) == 0);
+  for (DType t : {DType::kFloat32, DType::kInt16, DType::kFloat16}) {
+    const Operand e = random_operand(t, {30, 3}, 0, 99, {1, 0}), tests = random_operand(t, {20}, 0, 99);
+    for (int64_t invert : {0, 1}) {
+      CHECK(difference(m, {OpId::isin_tensors, {e, tests}, {make_operand(DType::kBool, {30, 3})}, {invert}, {}, {}}) ==
+            0);
+    }
+    if (!is_float(t)) continue;
+    CHECK(difference(m, {OpId::histc, {e}, {make_operand(t, {10})}, {10}, {0, 0}, {}}) == 0);
+    CHECK(difference(m, {OpId::histc, {e}, {make_operand(t, {10})}, {10}, {5, 50}, {}}) == 0);
+    CHECK(difference(m, {OpId::histc, {e}, {make_operand(t, {10})}, {10}, {5, 2}, {}}) == 0);
+  }
+}
+
+TEST_CASE("cuda extern: scans") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kUInt8}) {
+    INFO(name(t));
+    for (std::vector<int64_t> sizes : {std::vector<int64_t>{3, 20, 4}, std::vector<int64_t>{2, 2500, 3}}) {
+      const Operand x = random_operand(t, sizes, -1, 3), y = make_operand(t, sizes);
+      const Operand i = make_operand(DType::kInt64, sizes);
+      for (int64_t reverse : {0, 1}) {
+        CHECK(difference(m, {OpId::scan_sum, {x}, {y}, {1, reverse}, {}, {}}) < 1e-6);
+        if (is_float(t)) CHECK(difference(m, {OpId::scan_logsumexp, {x}, {y}, {1, reverse}, {}, {}}) < 1e-6);
+      }
+      if (sizes[1] < 100) CHECK(difference(m, {OpId::scan_prod, {x}, {y}, {1, 0}, {}, {}}) < 1e-6);
+      CHECK(difference(m, {OpId::scan_max, {x}, {y, i}, {1, 0}, {}, {}}) == 0);
+      CHECK(difference(m, {OpId::scan_min, {x}, {y, i}, {1, 0}, {}, {}}) == 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lutra::cuda

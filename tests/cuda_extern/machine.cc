@@ -1,0 +1,227 @@
+// Kernel sources in, shared libraries of the host out; blocks run one after the other, their threads in turns between
+// barriers.
+#include "tests/cuda_extern/machine.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+
+#include "ops/core/error.h"
+
+namespace lutra::cuda {
+namespace {
+
+const char kShim[] = R"cpp(
+#include <ucontext.h>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+#include <vector>
+#define LUTRA_EMULATED 1
+#define __device__
+#define __forceinline__ inline
+#define __global__
+#define __shared__ static
+#define __restrict__
+#define __launch_bounds__(...)
+  struct Dim {
+    unsigned x = 1, y = 1, z = 1;
+  };
+  static Dim threadIdx, blockIdx, blockDim, gridDim;
+  static ucontext_t scheduler;
+  struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    bool done = false;
+  };
+  static std::vector<Fiber> fibers;
+  static unsigned current, alive, arrived, generation;
+  static void yield() {
+    const unsigned me = current;
+    swapcontext(&fibers[me].context, &scheduler);
+  }
+  static void release() {
+    if (arrived >= alive) arrived = 0, generation++;
+  }
+  static void __syncthreads() {
+    const unsigned mine = generation;
+    arrived++;
+    release();
+    while (generation == mine) yield();
+  }
+  static void __syncwarp(unsigned = 0) { yield(); }
+  static unsigned char exchange[32][32][32];
+  // Every lane's value of the warp: all lanes take part.
+  template <class T>
+  static T from_lane(T v, unsigned lane) {
+    const unsigned warp = threadIdx.x / 32, me = threadIdx.x % 32;
+    std::memcpy(exchange[warp][me], &v, sizeof v);
+    yield();
+    T r;
+    std::memcpy(&r, exchange[warp][lane & 31], sizeof r);
+    yield();
+    return r;
+  }
+  template <class T>
+  static T __shfl_sync(unsigned, T v, int lane) {
+    return from_lane(v, lane);
+  }
+  template <class T>
+  static T __shfl_xor_sync(unsigned, T v, int mask) {
+    return from_lane(v, threadIdx.x % 32 ^ mask);
+  }
+  template <class T>
+  static T __shfl_down_sync(unsigned, T v, int n) {
+    const unsigned lane = threadIdx.x % 32 + n;
+    return from_lane(v, lane > 31 ? threadIdx.x % 32 : lane);
+  }
+  template <class T>
+  static T atomicAdd(T* p, T v) {
+    const T old = *p;
+    *p += v;
+    return old;
+  }
+  template <class T>
+  static T atomicMax(T* p, T v) {
+    const T old = *p;
+    if (v > old) *p = v;
+    return old;
+  }
+  static int atomicCAS_system(int* p, int compare, int v) {
+    const int old = *p;
+    if (old == compare) *p = v;
+    return old;
+  }
+  static void __threadfence_system() {}
+  #define __expf(x) std::exp((float)(x))
+  static unsigned bits_of(float f) {
+    unsigned b;
+    std::memcpy(&b, &f, 4);
+    return b;
+  }
+  static float float_of(unsigned b) {
+    float f;
+    std::memcpy(&f, &b, 4);
+    return f;
+  }
+  static unsigned long long bits_of(double f) {
+    unsigned long long b;
+    std::memcpy(&b, &f, 8);
+    return b;
+  }
+  static double double_of(unsigned long long b) {
+    double f;
+    std::memcpy(&f, &b, 8);
+    return f;
+  }
+  using namespace std;
+)cpp";
+
+const char kDriver[] = R"cpp(
+  template <class... A, size_t... I>
+  static void unpack(void (*kernel)(A...), void** p, index_sequence<I...>) {
+    kernel(*(remove_const_t<A>*)p[I]...);
+  }
+  template <class... A>
+  static void call(void (*kernel)(A...), void** p) {
+    unpack(kernel, p, index_sequence_for<A...>());
+  }
+  static void (*body)(void**);
+  static void** arguments;
+  static void run_fiber() {
+    body(arguments);
+    fibers[current].done = true;
+    alive--;
+    release();
+    swapcontext(&fibers[current].context, &scheduler);
+  }
+  static void run_block(unsigned n) {
+    fibers.resize(n);
+    alive = n, arrived = 0;
+    for (unsigned t = 0; t < n; t++) {
+      Fiber& f = fibers[t];
+      f.stack.resize(1 << 16);
+      f.done = false;
+      getcontext(&f.context);
+      f.context.uc_stack.ss_sp = f.stack.data(), f.context.uc_stack.ss_size = f.stack.size();
+      f.context.uc_link = nullptr;
+      makecontext(&f.context, run_fiber, 0);
+    }
+    while (alive) {
+      for (current = 0; current < n; current++) {
+        if (fibers[current].done) continue;
+        threadIdx.x = current;
+        swapcontext(&scheduler, &fibers[current].context);
+      }
+    }
+  }
+  static void run_grid(void (*kernel)(void**), const long long* grid, unsigned n, void** params, bool barriers) {
+    body = kernel, arguments = params;
+    threadIdx = Dim{0, 0, 0};
+    blockDim.x = n, gridDim = Dim{(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]};
+    for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
+      for (blockIdx.y = 0; blockIdx.y < gridDim.y; blockIdx.y++)
+        for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
+          if (barriers) {
+            run_block(n);
+            continue;
+          }
+          for (unsigned t = 0; t < n; t++) threadIdx.x = t, kernel(params);
+        }
+  }
+)cpp";
+
+const std::string kCompile = "g++ -std=c++20 -O1 -w -ffp-contract=off -fPIC -o ";
+
+}  // namespace
+
+HostMachine::HostMachine() {
+  char name[] = "/tmp/lutra_kernels_XXXXXX";
+  LUTRA_CHECK(mkdtemp(name));
+  folder_ = name;
+  std::ofstream(folder_ + "/shim.h") << kShim;
+  const std::string header = kCompile + folder_ + "/shim.h.gch -x c++-header " + folder_ + "/shim.h";
+  LUTRA_CHECK(system(header.c_str()) == 0, "the shim does not compile");
+  set_emulator(this);
+}
+
+HostMachine::~HostMachine() {
+  set_emulator(nullptr);
+  for (auto& [text, handle] : loaded_) dlclose(handle);
+  (void)!system(("rm -rf " + folder_).c_str());
+}
+
+void HostMachine::launch(const std::string& text, const char* name, const Grid& grid, unsigned block, void** params) {
+  launches[name]++;
+  void*& handle = loaded_[text];
+  if (!handle) {
+    const std::string base = folder_ + "/" + std::to_string(loaded_.size());
+    std::ofstream out(base + ".cc");
+    out << "#include \"shim.h\"\n" << text << kDriver;
+    const std::regex kernels("KERNEL (?:BOUNDS\\(\\w+\\) )?(\\w+)\\(");
+    const bool barriers = text.find("sync") != std::string::npos;
+    for (auto i = std::sregex_iterator(text.begin(), text.end(), kernels); i != std::sregex_iterator(); ++i) {
+      const std::string k = (*i)[1];
+      out << "static void body_" << k << "(void** p) { call(" << k << ", p); }\nextern \"C\" void run_" << k
+          << "(const long long* grid, unsigned n, void** p) { run_grid(body_" << k << ", grid, n, p, " << barriers
+          << "); }\n";
+    }
+    out.close();
+    const std::string command = kCompile + base + ".so -shared " + base + ".cc";
+    LUTRA_CHECK(system(command.c_str()) == 0, "a kernel does not compile: ", base);
+    handle = dlopen((base + ".so").c_str(), RTLD_NOW | RTLD_LOCAL);
+    LUTRA_CHECK(handle, dlerror());
+  }
+  using Run = void (*)(const int64_t*, unsigned, void**);
+  auto run = reinterpret_cast<Run>(dlsym(handle, (std::string("run_") + name).c_str()));
+  LUTRA_CHECK(run, name);
+  const int64_t sizes[3] = {grid.x, grid.y, grid.z};
+  run(sizes, block, params);
+}
+
+}  // namespace lutra::cuda

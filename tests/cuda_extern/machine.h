@@ -1,0 +1,24 @@
+// A machine without a GPU that runs this folder's kernels: their source is compiled by the host's compiler, the threads
+// of a block are fibers.
+#pragma once
+#include <map>
+#include <string>
+
+#include "ops/extern/cuda/launch.h"
+
+namespace lutra::cuda {
+
+class HostMachine : public Emulator {
+ public:
+  HostMachine();
+  ~HostMachine() override;
+  void launch(const std::string& text, const char* name, const Grid& grid, unsigned block, void** params) override;
+  // Launches so far, by kernel.
+  std::map<std::string, int> launches;
+
+ private:
+  std::string folder_;
+  std::map<std::string, void*> loaded_;
+};
+
+}  // namespace lutra::cuda
