@@ -98,7 +98,7 @@ const char kShim[] = R"cpp(
     return old;
   }
   static void __threadfence_system() {}
-  #define __expf(x) std::exp((float)(x))
+#define __expf(x) std::exp((float)(x))
   static unsigned bits_of(float f) {
     unsigned b;
     std::memcpy(&b, &f, 4);

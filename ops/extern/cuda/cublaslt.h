@@ -1,0 +1,23 @@
+// cuBLASLt's matrix product, found at run time.
+#pragma once
+#include "ops/extern/cuda/launch.h"
+
+namespace lutra::cuda {
+
+// Whether the library was found; the answer never changes within a process. A message says once why not.
+bool cublaslt_available();
+
+// D (rows x cols) = op(A) op(B) for each of `batch`, all column-major, leading dimensions and batch strides in
+// elements.
+struct LtProduct {
+  DType dtype;
+  bool tf32, transpose_a, transpose_b;
+  int64_t rows, cols, depth, lda, ldb, ldd, batch, stride_a, stride_b, stride_d;
+  const void *a, *b;
+  void* d;
+};
+// Puts it into the stream; false where the library has no kernel for it. Which kernel is a function of everything in
+// the problem but the pointers, of which alignment up to 16 bytes counts, of the GPU and of the library's version.
+bool cublaslt_multiply(Launcher& l, const LtProduct& p);
+
+}  // namespace lutra::cuda

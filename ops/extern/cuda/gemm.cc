@@ -1,0 +1,167 @@
+// Views of mm's and bmm's operands in, the product in the out view: by cuBLASLt, or by a simple kernel of our own.
+//
+// Invariants:
+// 1. The library gets row-major operands or transposes of such; any other layout is packed first, or the result
+//    unpacked. What is chosen depends on sizes and strides alone.
+// 2. k = 0 gives zeros; an empty result does nothing.
+// 3. Half types are multiplied and summed in float32 and rounded once; float32 by TF32 only where precision.h allows
+// it.
+#include <algorithm>
+
+#include "ops/extern/cuda/cublaslt.h"
+#include "ops/extern/cuda/kernels.h"
+#include "ops/extern/precision.h"
+
+namespace lutra::cuda {
+namespace {
+
+// A block of 256 threads makes 64 x 64 results, a thread 4 x 4, each one chain over k.
+const KernelSource kTiled = {"gemm", R"cuda(
+typedef Num<T0>::A A;
+struct Matrix { i64 batch, row, col; };  // strides
+DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
+DEV double mad(double a, double b, double c) { return fma(a, b, c); }
+#define STEP 16
+KERNEL gemm_tiled(const T0* a, const T0* b, T0* c, Matrix sa, Matrix sb, Matrix sc, i64 batch, i64 m, i64 n, i64 k) {
+  __shared__ A at[STEP][64 + 1], bt[STEP][64 + 1];
+  const i64 columns = (n + 63) / 64, row0 = blockIdx.x / columns * 64, col0 = blockIdx.x % columns * 64;
+  const int t = threadIdx.x, ty = t / 16, tx = t % 16;
+  for (i64 z = blockIdx.z; z < batch; z += gridDim.z) {
+    const T0 *pa = a + z * sa.batch, *pb = b + z * sb.batch;
+    A acc[4][4];
+    for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) acc[i][j] = 0;
+    for (i64 k0 = 0; k0 < k; k0 += STEP) {
+      for (int i = t; i < STEP * 64; i += 256) {
+        // Along memory: whichever of the two strides is the smaller one.
+        const int ka = sa.col <= sa.row ? i % STEP : i / 64, ra = sa.col <= sa.row ? i / STEP : i % 64;
+        const int kb = sb.row <= sb.col ? i % STEP : i / 64, cb = sb.row <= sb.col ? i / STEP : i % 64;
+        at[ka][ra] = row0 + ra < m && k0 + ka < k ? Num<T0>::up(pa[(row0 + ra) * sa.row + (k0 + ka) * sa.col]) : (A)0;
+        bt[kb][cb] = col0 + cb < n && k0 + kb < k ? Num<T0>::up(pb[(k0 + kb) * sb.row + (col0 + cb) * sb.col]) : (A)0;
+      }
+      __syncthreads();
+      for (int kk = 0; kk < STEP; kk++) {
+        A x[4], y[4];
+        for (int i = 0; i < 4; i++) x[i] = at[kk][ty * 4 + i], y[i] = bt[kk][tx + 16 * i];
+        for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) acc[i][j] = mad(x[i], y[j], acc[i][j]);
+      }
+      __syncthreads();
+    }
+    for (int i = 0; i < 4; i++) {
+      for (int j = 0; j < 4; j++) {
+        const i64 r = row0 + ty * 4 + i, q = col0 + tx + 16 * j;
+        if (r < m && q < n) c[z * sc.batch + r * sc.row + q * sc.col] = Num<T0>::down(acc[i][j]);
+      }
+    }
+  }
+}
+)cuda"};
+
+struct Strides {
+  int64_t batch, row, col;
+};
+struct Matrix {
+  void* data;
+  int64_t rows, cols;
+  Strides stride;
+  Matrix transposed() const { return {data, cols, rows, {stride.batch, stride.col, stride.row}}; }
+};
+
+Matrix matrix_of(const ExternView& v) {
+  const int d = v.dim - 2;
+  return {v.data, v.sizes[d], v.sizes[d + 1], {d == 1 ? v.strides[0] : 0, v.strides[d], v.strides[d + 1]}};
+}
+
+// Rows of unit stride that do not overlap, after the strides of dims of size 1 (which mean nothing) are made to fit.
+bool make_row_major(Matrix& m) {
+  const int64_t col = m.cols == 1 ? 1 : m.stride.col;
+  const int64_t row = m.rows == 1 ? std::max<int64_t>(m.cols, 1) : m.stride.row;
+  if (col != 1 || row < std::max<int64_t>(m.cols, 1)) return false;
+  m.stride.col = col, m.stride.row = row;
+  return true;
+}
+
+// How the library reads an operand: as it lies, as the transpose of what lies there, or not at all.
+enum class Layout { kPlain, kTransposed, kNone };
+Layout layout_of(Matrix& m) {
+  if (make_row_major(m)) return Layout::kPlain;
+  Matrix t = m.transposed();
+  if (!make_row_major(t)) return Layout::kNone;
+  m = t.transposed();
+  return Layout::kTransposed;
+}
+
+struct Problem {
+  Matrix a, b, c;
+  int64_t batch, m, n, k;
+};
+Problem problem_of(const ExternCall& call, const ExternView& a, const ExternView& b, const ExternView& c) {
+  const int dim = call.op == OpId::bmm ? 3 : 2;
+  LUTRA_CHECK(a.dim == dim && b.dim == dim && c.dim == dim && a.dtype == c.dtype && b.dtype == c.dtype);
+  Problem p{matrix_of(a), matrix_of(b), matrix_of(c), dim == 3 ? c.sizes[0] : 1, 0, 0, 0};
+  p.m = p.c.rows, p.n = p.c.cols, p.k = p.a.cols;
+  LUTRA_CHECK(p.a.rows == p.m && p.b.cols == p.n && p.b.rows == p.k);
+  return p;
+}
+
+void tiled(Launcher& l, const Problem& p, DType dtype) {
+  const int64_t tiles = (p.m + 63) / 64 * ((p.n + 63) / 64);
+  l.run({kTiled, "gemm_tiled", {dtype}}, {tiles, 1, std::min<int64_t>(p.batch, 65535)}, 256, p.a.data, p.b.data,
+        p.c.data, p.a.stride, p.b.stride, p.c.stride, p.batch, p.m, p.n, p.k);
+}
+
+// c is row-major, a and b are as la and lb say. Row-major c is column-major c^T = b^T a^T.
+bool by_library(Launcher& l, const Problem& p, DType dtype, Layout la, Layout lb) {
+  LtProduct q{};
+  q.dtype = dtype, q.tf32 = dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest;
+  q.transpose_a = lb == Layout::kTransposed, q.transpose_b = la == Layout::kTransposed;
+  q.rows = p.n, q.cols = p.m, q.depth = p.k, q.batch = p.batch;
+  q.lda = q.transpose_a ? p.b.stride.col : p.b.stride.row, q.ldb = q.transpose_b ? p.a.stride.col : p.a.stride.row;
+  q.ldd = p.c.stride.row;
+  q.stride_a = p.b.stride.batch, q.stride_b = p.a.stride.batch, q.stride_d = p.c.stride.batch;
+  q.a = p.b.data, q.b = p.a.data, q.d = p.c.data;
+  return cublaslt_multiply(l, q);
+}
+
+}  // namespace
+
+bool cublaslt_supports(DType dtype) { return is_float(dtype) && cublaslt_available(); }
+bool tiled_gemm_supports(DType dtype) { return is_float(dtype); }
+
+void run_tiled_gemm(const ExternCall& call) {
+  const Problem p = problem_of(call, call.in[0], call.in[1], call.out[0]);
+  if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  Launcher l(call);
+  tiled(l, p, call.out[0].dtype);
+}
+
+void run_cublaslt(const ExternCall& call) {
+  ExternView a = call.in[0], b = call.in[1], c = call.out[0];
+  const DType dtype = c.dtype;
+  Problem p = problem_of(call, a, b, c);
+  if (p.batch == 0 || p.m == 0 || p.n == 0) return;
+  Launcher l(call);
+  if (p.k == 0) return tiled(l, p, dtype);
+  Layout lc = layout_of(p.c);
+  ExternView packed;
+  if (lc == Layout::kNone) {
+    packed = c;
+    int64_t stride = 1;
+    for (int d = c.dim; d-- > 0;) packed.strides[d] = stride, stride *= c.sizes[d];
+    packed.data = l.scratch_bytes(size_t(stride) * size_of(dtype));
+    p.c = matrix_of(packed);
+    make_row_major(p.c);
+  }
+  Layout la = layout_of(p.a), lb = layout_of(p.b);
+  if (la == Layout::kNone) p.a = matrix_of(contiguous_copy(l, a, dtype)), la = layout_of(p.a);
+  if (lb == Layout::kNone) p.b = matrix_of(contiguous_copy(l, b, dtype)), lb = layout_of(p.b);
+  if (lc == Layout::kTransposed) {
+    const auto flip = [](Layout x) { return x == Layout::kPlain ? Layout::kTransposed : Layout::kPlain; };
+    p = {p.b.transposed(), p.a.transposed(), p.c.transposed(), p.batch, p.n, p.m, p.k};
+    const Layout x = la;
+    la = flip(lb), lb = flip(x);
+  }
+  if (!by_library(l, p, dtype, la, lb)) tiled(l, p, dtype);
+  if (lc == Layout::kNone) copy_view(l, packed, c);
+}
+
+}  // namespace lutra::cuda
