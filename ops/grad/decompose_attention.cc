@@ -63,9 +63,17 @@ bool same_lead(const Tensor& a, const Tensor& b, size_t count) {
   return true;
 }
 
-// float32 without dropout or a mask to be trained, and no broadcasting among q, k and v but of heads.
+// The dtypes that a device has a kernel for.
+bool has_kernel(const Call& c) {
+  if (c.q->dtype == DType::kFloat32) return true;
+  const bool half = c.q->dtype == DType::kFloat16 || c.q->dtype == DType::kBFloat16;
+  return half && c.q->device().type == DeviceType::kCUDA && c.q->sizes.back().guard() <= 256 &&
+         c.v->sizes.back().guard() <= 256;
+}
+
+// Without dropout or a mask to be trained, and no broadcasting among q, k and v but of heads.
 bool takes_kernel(const Call& c) {
-  if (c.q->dtype != DType::kFloat32 || !scalar_ask(SymCmp::kEq, c.dropout, Scalar(0.0))) return false;
+  if (!has_kernel(c) || !scalar_ask(SymCmp::kEq, c.dropout, Scalar(0.0))) return false;
   if (!c.mask.is_none() && c.mask.as<Tensor>()->requires_grad && grad_enabled()) return false;
   const size_t dims = c.q->sizes.size(), lead = dims - 2;
   const size_t compared = c.gqa ? lead - 1 : lead;

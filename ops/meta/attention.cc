@@ -90,12 +90,15 @@ ResultSpecs meta_scaled_dot_product_attention(OpId op, const Args& args) {
 ResultSpecs meta_flash_attention(OpId, const Args& args) {
   const Tensor &q = args[0].as<Tensor>(), &v = args[2].as<Tensor>();
   const Sizes& s = q->sizes;
-  return {by_position({s[0], s[1], s[2], v->sizes[3]}, q->dtype), contiguous_spec({s[0], s[1], s[2]}, q->dtype)};
+  return {by_position({s[0], s[1], s[2], v->sizes[3]}, q->dtype), contiguous_spec({s[0], s[1], s[2]}, DType::kFloat32)};
 }
 
 ResultSpecs meta_flash_attention_backward(OpId, const Args& args) {
   ResultSpecs specs;
-  for (size_t i = 1; i <= 3; i++) specs.push_back(by_position(args[i].as<Tensor>()->sizes, DType::kFloat32));
+  for (size_t i = 1; i <= 3; i++) {
+    const Tensor& t = args[i].as<Tensor>();
+    specs.push_back(by_position(t->sizes, t->dtype));
+  }
   return specs;
 }
 

@@ -119,6 +119,10 @@ const char kShim[] = R"cpp(
     std::memcpy(&f, &b, 8);
     return f;
   }
+#define DYNAMIC_SHARED(name) alignas(16) static float name[1 << 16]
+  struct alignas(16) float4 {
+    float x, y, z, w;
+  };
   using namespace std;
 )cpp";
 
@@ -193,6 +197,7 @@ HostMachine::HostMachine() {
 HostMachine::~HostMachine() {
   set_emulator(nullptr);
   for (auto& [text, handle] : loaded_) dlclose(handle);
+  if (std::getenv("LUTRA_KEEP_KERNELS")) return;
   (void)!system(("rm -rf " + folder_).c_str());
 }
 
@@ -201,6 +206,7 @@ void HostMachine::launch(const std::string& text, const char* name, const Grid& 
   void*& handle = loaded_[text];
   if (!handle) {
     const std::string base = folder_ + "/" + std::to_string(loaded_.size());
+    std::ofstream(base + ".cu") << text;
     std::ofstream out(base + ".cc");
     out << "#include \"shim.h\"\n" << text << kDriver;
     const std::regex kernels("KERNEL (?:BOUNDS\\(\\w+\\) )?(\\w+)\\(");

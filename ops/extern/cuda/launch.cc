@@ -57,13 +57,13 @@ FunctionHandle function_of(const KernelId& k, Context& c) {
   static std::mutex mutex;
   static std::unordered_map<Key, Loaded, KeyHash> loaded;
   Key key{&k.source, k.name, 1, k.variant, c.index};
-  for (DType t : k.types) key.types = key.types << 8 | uint64_t(t);
+  for (int i = 0; i < k.types.count; i++) key.types = key.types << 8 | uint64_t(k.types.of[i]);
   const std::lock_guard lock(mutex);
   const auto found = loaded.find(key);
   if (found != loaded.end()) return found->second.function;
   Loaded l;
   l.program = Program::get(kernel_text(k), c);
-  l.function = l.program->function(k.name);
+  l.function = l.program->function(k.name, k.shared_bytes);
   return loaded.emplace(key, std::move(l)).first->second.function;
 }
 
@@ -81,8 +81,7 @@ std::map<std::string, Site, std::less<>>& sites() {
 
 std::string kernel_text(const KernelId& k) {
   std::string text = kPrelude;
-  int i = 0;
-  for (DType t : k.types) text += str("typedef ", device_type(t), " T", i++, ";\n");
+  for (int i = 0; i < k.types.count; i++) text += str("typedef ", device_type(k.types.of[i]), " T", i, ";\n");
   text += str("#define VARIANT ", k.variant, "\n// ", k.source.name, "\n", k.source.text);
   return text;
 }
@@ -177,7 +176,7 @@ void Launcher::launch(const KernelId& kernel, const Grid& grid, unsigned block, 
   }
   if (emulator) return emulator->launch(kernel_text(kernel), kernel.name, grid, block, params);
   LUTRA_CUDA(launch(function_of(kernel, *context_), unsigned(grid.x), unsigned(grid.y), unsigned(grid.z), block, 1, 1,
-                    0, stream_, params, nullptr));
+                    unsigned(kernel.shared_bytes), stream_, params, nullptr));
   launched();
 }
 

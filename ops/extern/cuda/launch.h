@@ -20,12 +20,22 @@ struct KernelSource {
 };
 extern const char kPrelude[];
 
+// What T0, T1, ... stand for.
+struct ElementTypes {
+  DType of[4];
+  int count = 0;
+  ElementTypes(std::initializer_list<DType> types) {
+    for (DType t : types) of[count++] = t;
+  }
+};
+
 // One kernel of a source, with T0, T1, ... defined as the C++ types of dtypes and VARIANT as a number.
 struct KernelId {
   const KernelSource& source;
   const char* name;
-  std::initializer_list<DType> types;
+  ElementTypes types;
   int variant = 0;
+  int shared_bytes = 0;  // dynamic shared memory
 };
 // The whole text that is compiled.
 std::string kernel_text(const KernelId& kernel);

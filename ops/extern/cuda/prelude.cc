@@ -21,6 +21,7 @@ DEV u32 bits_of(float f) { return __float_as_uint(f); }
 DEV float float_of(u32 b) { return __uint_as_float(b); }
 DEV u64 bits_of(double f) { return (u64)__double_as_longlong(f); }
 DEV double double_of(u64 b) { return __longlong_as_double((i64)b); }
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) float name[]
 #endif
 #define INF float_of(0x7f800000u)
 #define QNAN float_of(0x7fc00000u)

@@ -1,0 +1,238 @@
+// Convolution and its gradients by image, weight and bias: by cuDNN, or by simple kernels of our own; images, weights
+// and maps of any strides.
+//
+// Invariants:
+// 1. cuDNN gets operands that are all row-major or all channels-last; others are copied. Which of the two is a function
+//    of sizes and strides.
+// 2. The simple kernels sum in float32 (float64 for float64): an element of a map or an image as one chain in the CPU's
+//    order, one of a weight or a bias in a fixed tree.
+#include <algorithm>
+#include <climits>
+
+#include "ops/extern/cpu/conv.h"
+#include "ops/extern/cuda/cudnn.h"
+#include "ops/extern/cuda/kernels.h"
+#include "ops/extern/precision.h"
+
+namespace lutra::cuda {
+namespace {
+
+const KernelSource kSource = {"conv", R"cuda(
+typedef Num<T0>::A A;
+struct Geometry { i64 batch, groups, c, k, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw; };
+DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
+DEV double mad(double a, double b, double c) { return fma(a, b, c); }
+DEV A load(const View& v, i64 a, i64 b, i64 c, i64 d) {
+  return Num<T0>::up(((const T0*)v.data)[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]]);
+}
+DEV void store(const View& v, i64 a, i64 b, i64 c, i64 d, A x) {
+  ((T0*)v.data)[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]] = Num<T0>::down(x);
+}
+// Sums of the 256 threads' values, in thread 0.
+DEV A block_sum(A v) {
+  __shared__ A sums[256];
+  const int t = threadIdx.x;
+  sums[t] = v;
+  __syncthreads();
+  for (int s = 128; s > 0; s /= 2) {
+    if (t < s) sums[t] = sums[t] + sums[t + s];
+    __syncthreads();
+  }
+  const A sum = sums[0];
+  __syncthreads();
+  return sum;
+}
+KERNEL conv_map(Geometry g, View x, View w, View bias, View y) {
+  const i64 i = thread_number(), channels = g.groups * g.k;
+  if (i >= g.batch * channels * g.oh * g.ow) return;
+  const i64 q = i % g.ow, p = i / g.ow % g.oh, k = i / g.ow / g.oh % channels, n = i / g.ow / g.oh / channels;
+  const i64 c0 = k / g.k * g.c;
+  A sum = bias.data ? Num<T0>::up(((const T0*)bias.data)[k * bias.strides[0]]) : (A)0;
+  for (i64 r = 0; r < g.kh; r++) {
+    const i64 h = p * g.sh - g.ph + r * g.dh;
+    if (h < 0 || h >= g.h) continue;
+    for (i64 s = 0; s < g.kw; s++) {
+      const i64 v = q * g.sw - g.pw + s * g.dw;
+      if (v < 0 || v >= g.w) continue;
+      for (i64 c = 0; c < g.c; c++) sum = mad(load(x, n, c0 + c, h, v), load(w, k, c, r, s), sum);
+    }
+  }
+  store(y, n, k, p, q, sum);
+}
+KERNEL conv_image(Geometry g, View y, View w, View x) {
+  const i64 i = thread_number(), channels = g.groups * g.c;
+  if (i >= g.batch * channels * g.h * g.w) return;
+  const i64 v = i % g.w, h = i / g.w % g.h, c = i / g.w / g.h % channels, n = i / g.w / g.h / channels;
+  const i64 k0 = c / g.c * g.k;
+  A sum = 0;
+  for (i64 r = g.kh - 1; r >= 0; r--) {
+    const i64 top = h + g.ph - r * g.dh;
+    if (top < 0 || top % g.sh || top / g.sh >= g.oh) continue;
+    for (i64 s = g.kw - 1; s >= 0; s--) {
+      const i64 left = v + g.pw - s * g.dw;
+      if (left < 0 || left % g.sw || left / g.sw >= g.ow) continue;
+      for (i64 k = 0; k < g.k; k++) {
+        sum = mad(load(y, n, k0 + k, top / g.sh, left / g.sw), load(w, k0 + k, c % g.c, r, s), sum);
+      }
+    }
+  }
+  store(x, n, c, h, v, sum);
+}
+// A block an element of the weight.
+KERNEL conv_weight(Geometry g, View y, View x, View w) {
+  const i64 i = blockIdx.x, s = i % g.kw, r = i / g.kw % g.kh, c = i / g.kw / g.kh % g.c, k = i / g.kw / g.kh / g.c;
+  const i64 c0 = k / g.k * g.c, total = g.batch * g.oh * g.ow;
+  A sum = 0;
+  for (i64 j = threadIdx.x; j < total; j += 256) {
+    const i64 q = j % g.ow, p = j / g.ow % g.oh, n = j / g.ow / g.oh;
+    const i64 h = p * g.sh - g.ph + r * g.dh, v = q * g.sw - g.pw + s * g.dw;
+    if (h < 0 || h >= g.h || v < 0 || v >= g.w) continue;
+    sum = mad(load(x, n, c0 + c, h, v), load(y, n, k, p, q), sum);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) store(w, k, c, r, s, sum);
+}
+KERNEL conv_add_bias(View y, View bias, i64 n) {
+  const i64 i = thread_number();
+  if (i >= n) return;
+  const i64 inner = y.sizes[2] * y.sizes[3];
+  const bool last = y.strides[1] == 1 && y.sizes[1] > 1;  // channels innermost: elements in the order of memory
+  const i64 k = last ? i % y.sizes[1] : i / inner % y.sizes[1];
+  T0& to = ((T0*)y.data)[i];
+  to = Num<T0>::down(Num<T0>::up(to) + Num<T0>::up(((const T0*)bias.data)[k * bias.strides[0]]));
+}
+// Sums of the map over batch and pixels, by channel: a block a slice of a channel, then a thread a channel.
+KERNEL conv_bias_slices(View y, A* partial, i64 slices) {
+  const i64 k = blockIdx.x / slices, slice = blockIdx.x % slices, pixels = y.sizes[2] * y.sizes[3];
+  const i64 total = y.sizes[0] * pixels, each = (total + slices - 1) / slices, begin = slice * each;
+  const i64 end = begin + each < total ? begin + each : total;
+  A sum = 0;
+  for (i64 j = begin + threadIdx.x; j < end; j += 256) {
+    sum += load(y, j / pixels, k, j % pixels / y.sizes[3], j % y.sizes[3]);
+  }
+  sum = block_sum(sum);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+KERNEL conv_bias_sum(const A* partial, View bias, i64 channels, i64 slices) {
+  const i64 k = thread_number();
+  if (k >= channels) return;
+  A sum = 0;
+  for (i64 s = 0; s < slices; s++) sum += partial[k * slices + s];
+  ((T0*)bias.data)[k * bias.strides[0]] = Num<T0>::down(sum);
+}
+)cuda"};
+
+// Image, weight and map of a call, whichever of them are results.
+struct Operands {
+  ExternView x, w, y;
+  CudnnPass pass;
+  ConvGeometry g;
+};
+
+Operands operands(const ExternCall& call) {
+  Operands o;
+  const bool forward = call.op == OpId::convolution;
+  if (forward) o.x = call.in[0], o.w = call.in[1], o.y = call.out[0], o.pass = CudnnPass::kForward;
+  if (call.op == OpId::convolution_input)
+    o.y = call.in[0], o.w = call.in[1], o.x = call.out[0], o.pass = CudnnPass::kInput;
+  if (call.op == OpId::convolution_weight)
+    o.y = call.in[0], o.x = call.in[1], o.w = call.out[0], o.pass = CudnnPass::kWeight;
+  o.g = conv_geometry(o.x, o.w, o.y, call.ints.subspan(forward ? 0 : 4));
+  return o;
+}
+
+// Dense with channels innermost, and not also row-major.
+bool is_channels_last(const ExternView& v) {
+  if (is_row_major(v)) return false;
+  int64_t want = 1;
+  for (int d : {1, 3, 2, 0}) {
+    if (v.sizes[d] != 1 && v.strides[d] != want) return false;
+    want *= v.sizes[d];
+  }
+  return true;
+}
+
+// Whether v lies in the format that is wanted.
+bool lies_so(const ExternView& v, bool channels_last) {
+  if (!channels_last) return is_row_major(v);
+  return is_channels_last(v) || (is_row_major(v) && (v.sizes[1] == 1 || v.sizes[2] * v.sizes[3] == 1));
+}
+
+ExternView formatted(const ExternView& v, bool channels_last, void* data) {
+  ExternView r = v;
+  const int order[2][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
+  int64_t stride = 1;
+  for (int d : order[channels_last]) r.strides[d] = stride, stride *= v.sizes[d];
+  r.data = data;
+  return r;
+}
+
+void bias_gradient(Launcher& l, const ExternView& y, const ExternView& bias) {
+  const int64_t channels = y.sizes[1], each = y.sizes[0] * y.sizes[2] * y.sizes[3];
+  const int64_t slices = std::clamp<int64_t>(each / 4096, 1, 64);
+  void* partial = l.scratch_bytes(size_t(channels * slices) * 8);
+  l.run({kSource, "conv_bias_slices", {y.dtype}}, {channels * slices}, 256, y, partial, slices);
+  l.each({kSource, "conv_bias_sum", {y.dtype}}, channels, partial, bias, channels, slices);
+}
+
+void direct(Launcher& l, const Operands& o) {
+  const ConvGeometry& g = o.g;
+  const ExternView bias = o.pass == CudnnPass::kForward ? l.call.in[2] : ExternView();
+  switch (o.pass) {
+    case CudnnPass::kForward: return l.each({kSource, "conv_map", {o.x.dtype}}, o.y.numel(), g, o.x, o.w, bias, o.y);
+    case CudnnPass::kInput: return l.each({kSource, "conv_image", {o.x.dtype}}, o.x.numel(), g, o.y, o.w, o.x);
+    case CudnnPass::kWeight:
+      l.run({kSource, "conv_weight", {o.x.dtype}}, {o.w.numel()}, 256, g, o.y, o.x, o.w);
+      return bias_gradient(l, o.y, l.call.out[1]);
+  }
+}
+
+}  // namespace
+
+bool direct_convolution_supports(DType dtype) { return is_float(dtype); }
+void run_direct_convolution(const ExternCall& call) {
+  Launcher l(call);
+  direct(l, operands(call));
+}
+
+bool cudnn_supports(DType dtype) { return is_float(dtype) && cudnn_available(); }
+
+// Symmetric padding (or such that what is beyond the last tap does not matter), something to do, sizes of 32 bits.
+bool cudnn_takes(const ExternCall& call) {
+  const Operands o = operands(call);
+  const ConvGeometry& g = o.g;
+  if (o.x.numel() == 0 || o.w.numel() == 0 || o.y.numel() == 0) return false;
+  if (std::max({o.x.numel(), o.w.numel(), o.y.numel()}) > INT_MAX) return false;
+  return (g.h + 2 * g.ph - (g.kh - 1) * g.dh - 1) / g.sh + 1 == g.oh &&
+         (g.w + 2 * g.pw - (g.kw - 1) * g.dw - 1) / g.sw + 1 == g.ow;
+}
+
+void run_cudnn_convolution(const ExternCall& call) {
+  Launcher l(call);
+  const Operands o = operands(call);
+  const ConvGeometry& g = o.g;
+  CudnnConvolution c{};
+  c.pass = o.pass, c.tf32 = convolution_tf32(), c.groups = int(g.groups);
+  // As the result lies; a weight's gradient as its operands do.
+  c.channels_last = is_channels_last(o.pass == CudnnPass::kInput ? o.x : o.pass == CudnnPass::kForward ? o.y : o.x);
+  c.padding[0] = int(g.ph), c.padding[1] = int(g.pw), c.stride[0] = int(g.sh), c.stride[1] = int(g.sw);
+  c.dilation[0] = int(g.dh), c.dilation[1] = int(g.dw);
+  ExternView* const to[] = {&c.x, &c.w, &c.y};
+  const ExternView* const from[] = {&o.x, &o.w, &o.y};
+  const int result = o.pass == CudnnPass::kForward ? 2 : o.pass == CudnnPass::kInput ? 0 : 1;
+  for (int i = 0; i < 3; i++) {
+    const bool fits = lies_so(*from[i], c.channels_last);
+    const size_t bytes = size_t(from[i]->numel()) * size_of(from[i]->dtype);
+    *to[i] = formatted(*from[i], c.channels_last, fits ? from[i]->data : l.scratch_bytes(bytes));
+    if (!fits && i != result) copy_view(l, *from[i], *to[i]);
+  }
+  if (!cudnn_convolve(l, c)) return direct(l, o);
+  const ExternView& made = *to[result];
+  if (o.pass == CudnnPass::kForward && call.in[2].data) {
+    l.each({kSource, "conv_add_bias", {made.dtype}}, made.numel(), made, call.in[2], made.numel());
+  }
+  if (made.data != from[result]->data) copy_view(l, made, *from[result]);
+  if (o.pass == CudnnPass::kWeight) bias_gradient(l, o.y, call.out[1]);
+}
+
+}  // namespace lutra::cuda

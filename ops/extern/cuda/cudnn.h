@@ -1,0 +1,23 @@
+// cuDNN's convolutions, found at run time.
+#pragma once
+#include "ops/extern/cuda/launch.h"
+
+namespace lutra::cuda {
+
+// Whether the library was found; the answer never changes within a process. A message says once why not.
+bool cudnn_available();
+
+enum class CudnnPass { kForward, kInput, kWeight };
+
+// One convolution between images x, weights w and maps y of one dtype; all row-major or all with channels innermost.
+struct CudnnConvolution {
+  CudnnPass pass;
+  bool channels_last, tf32;
+  ExternView x, w, y;
+  int padding[2], stride[2], dilation[2], groups;
+};
+// Computes y, x or w from the others, by the first deterministic algorithm that the library's heuristics name; false
+// where it has none. Which one is a function of everything but the pointers, of the GPU and of the library's version.
+bool cudnn_convolve(Launcher& l, const CudnnConvolution& c);
+
+}  // namespace lutra::cuda

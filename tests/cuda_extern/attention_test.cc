@@ -1,0 +1,70 @@
+// Attention's kernels against the CPU's, by float32 and on (emulated) tensor cores.
+#include <catch2/catch.hpp>
+
+#include "ops/extern/precision.h"
+#include "tests/cuda_extern/calls.h"
+
+namespace lutra::cuda {
+namespace {
+
+// (batch, head, position, feature), positions outermost but for the batch.
+Operand by_position(DType t, std::vector<int64_t> sizes) { return make_operand(t, sizes, {0, 2, 1, 3}); }
+
+struct Shape {
+  int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
+};
+
+void check_shape(HostMachine& m, const Shape& s, bool causal, int mask, double scale, double tolerance) {
+  INFO(s.heads << " " << s.queries << " " << s.keys << " " << s.dim << " " << causal << mask);
+  const DType t = DType::kFloat32;
+  const Operand q = random_operand(t, {s.batch, s.heads, s.queries, s.dim}, -1, 1, {0, 2, 1, 3});
+  const Operand k = random_operand(t, {s.batch, s.kv_heads, s.keys, s.dim}, -1, 1);
+  const Operand v = random_operand(t, {s.batch, s.kv_heads, s.keys, s.value_dim}, -1, 1, {0, 2, 1, 3});
+  Operand hidden;
+  if (mask) {
+    hidden = random_operand(mask == 1 ? DType::kBool : t, {1, 1, s.queries, s.keys}, 0, 1);
+    hidden.view.sizes[0] = s.batch, hidden.view.sizes[1] = s.heads;
+    hidden.view.strides[0] = hidden.view.strides[1] = 0;
+    if (mask == 1) std::fill_n(hidden.bytes.begin(), s.keys, 0);  // the first query sees no key
+  }
+  Case forward{
+      OpId::flash_attention,
+      {q, k, v, hidden},
+      {by_position(t, {s.batch, s.heads, s.queries, s.value_dim}), make_operand(t, {s.batch, s.heads, s.queries})},
+      {causal},
+      {scale},
+      {}};
+  CHECK(difference(m, forward) < tolerance);
+  std::string error;
+  const auto results = forward.run(DeviceType::kCPU, error);
+  Operand out = forward.out[0], lse = forward.out[1];
+  out.bytes = results[0], lse.bytes = results[1];
+  out.view.data = out.bytes.data(), lse.view.data = lse.bytes.data();
+  const Operand g = random_operand(t, {s.batch, s.heads, s.queries, s.value_dim}, -1, 1);
+  const Case backward{
+      OpId::flash_attention_backward,
+      {g, q, k, v, out, lse, hidden},
+      {by_position(t, {s.batch, s.heads, s.queries, s.dim}), by_position(t, {s.batch, s.kv_heads, s.keys, s.dim}),
+       by_position(t, {s.batch, s.kv_heads, s.keys, s.value_dim})},
+      {causal},
+      {scale},
+      {}};
+  CHECK(difference(m, backward) < 4 * tolerance);
+}
+
+TEST_CASE("cuda extern: attention") {
+  HostMachine m;
+  for (bool cores : {false, true}) {
+    set_matmul_precision(cores ? MatmulPrecision::kHigh : MatmulPrecision::kHighest);
+    const double tolerance = cores ? 3e-3 : 2e-6;
+    check_shape(m, {2, 2, 2, 40, 40, 20, 20}, false, 0, NAN, tolerance);
+    check_shape(m, {1, 2, 2, 70, 70, 32, 24}, true, 0, 0.3, tolerance);
+    check_shape(m, {1, 4, 2, 33, 50, 64, 64}, true, 0, NAN, tolerance);
+    check_shape(m, {2, 2, 1, 20, 45, 16, 40}, false, 1, NAN, tolerance);
+    check_shape(m, {1, 1, 1, 9, 33, 100, 3}, false, 2, NAN, tolerance);
+  }
+  set_matmul_precision(MatmulPrecision::kHighest);
+}
+
+}  // namespace
+}  // namespace lutra::cuda

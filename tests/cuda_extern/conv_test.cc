@@ -1,0 +1,49 @@
+// The simple kernels of convolutions against the CPU's.
+#include <catch2/catch.hpp>
+
+#include "tests/cuda_extern/calls.h"
+
+namespace lutra::cuda {
+namespace {
+
+struct Shape {
+  int64_t n, groups, c, k, h, w, kh, kw;
+  std::vector<int64_t> attributes;  // stride, padding, dilation
+};
+
+void check_shape(HostMachine& m, DType t, const Shape& s, bool last) {
+  INFO(name(t) << s.groups << s.c << s.k << last);
+  const auto& a = s.attributes;
+  const int64_t oh = (s.h + a[2] + a[4] - (s.kh - 1) * a[6] - 1) / a[0] + 1;
+  const int64_t ow = (s.w + a[3] + a[5] - (s.kw - 1) * a[7] - 1) / a[1] + 1;
+  const std::vector<int> order = last ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{};
+  const std::vector<int64_t> image = {s.n, s.groups * s.c, s.h, s.w}, map = {s.n, s.groups * s.k, oh, ow};
+  const std::vector<int64_t> weight = {s.groups * s.k, s.c, s.kh, s.kw};
+  const Operand x = random_operand(t, image, -1, 1, order), w = random_operand(t, weight, -1, 1);
+  const Operand b = random_operand(t, {weight[0]}, -1, 1), y = random_operand(t, map, -1, 1, order);
+  std::vector<int64_t> ints = a, sized = image, weight_sized = weight;
+  ints.push_back(s.groups);
+  sized.insert(sized.end(), ints.begin(), ints.end()),
+      weight_sized.insert(weight_sized.end(), ints.begin(), ints.end());
+  const double tolerance = t == DType::kFloat64 ? 1e-12 : t == DType::kFloat32 ? 1e-5 : 1e-2;
+  const Operand made = make_operand(t, map, order);
+  CHECK(difference(m, {OpId::convolution, {x, w, b}, {made}, ints, {}, {}}) < tolerance);
+  CHECK(difference(m, {OpId::convolution, {x, w, {}}, {made}, ints, {}, {}}) < tolerance);
+  CHECK(difference(m, {OpId::convolution_input, {y, w}, {make_operand(t, image, order)}, sized, {}, {}}) < tolerance);
+  const Operand dw = make_operand(t, weight), db = make_operand(t, {weight[0]});
+  CHECK(difference(m, {OpId::convolution_weight, {y, x}, {dw, db}, weight_sized, {}, {}}) < 10 * tolerance);
+}
+
+TEST_CASE("cuda extern: convolutions without cuDNN") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (bool last : {false, true}) {
+      check_shape(m, t, {2, 1, 3, 4, 9, 8, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+      check_shape(m, t, {1, 2, 2, 3, 10, 7, 3, 2, {2, 1, 0, 1, 1, 0, 1, 2}}, last);
+      check_shape(m, t, {3, 4, 1, 1, 1, 12, 1, 5, {1, 3, 0, 2, 0, 3, 1, 1}}, last);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lutra::cuda
