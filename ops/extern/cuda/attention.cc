@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kRows = 64, kColumns = 32, kThreads = 128;
 
-// VARIANT: features, padded (32, 64, 128 or 256), and 512 for tensor cores.
+// VARIANT: features, padded (32, 64, 128 or 256), 512 for tensor cores, and 1024 for the kernels of the backward.
 const KernelSource kSource = {"attention", R"cuda(
 #define D (VARIANT & 511)
 #define LD (D + 4)
@@ -218,6 +218,7 @@ DEV void store(const Operand& to, i64 batch, i64 head, i64 first, i64 total, int
   }
 }
 
+#if !(VARIANT & 1024)
 KERNEL BOUNDS(128) attention_forward(Problem p) {
   DYNAMIC_SHARED(memory);
   float *q = memory, *k = q + BM * LD, *v = k + BN * LD, *w = v + BN * LD;
@@ -269,6 +270,7 @@ KERNEL BOUNDS(128) attention_forward(Problem p) {
   store(p.out, batch, head, first, p.queries, p.value_dim, o, factor);
 }
 
+#else
 // The sum of grad * out of each query.
 KERNEL BOUNDS(256) attention_delta(Problem p) {
   const i64 i = thread_number();
@@ -360,6 +362,7 @@ KERNEL BOUNDS(128) attention_dkv(Problem p) {
   store(p.dk, batch, shared_head, first, p.keys, p.dim, dk, factor);
   store(p.dv, batch, shared_head, first, p.keys, p.value_dim, dv, factor);
 }
+#endif
 )cuda"};
 
 struct Operand {
@@ -415,9 +418,9 @@ int shared_bytes(int padded, int rows, int columns, int weights) {
   return 4 * ((rows * kRows + columns * kColumns) * (padded + 4) + weights * kRows * (kColumns + 4) + 2 * kColumns);
 }
 
-KernelId kernel(const char* name, DType dtype, int padded, int shared) {
+KernelId kernel(const char* name, bool backward, DType dtype, int padded, int shared) {
   const bool cores = is_half(dtype) || matmul_precision() != MatmulPrecision::kHighest;
-  return {kSource, name, {dtype}, padded + (cores ? 512 : 0), shared};
+  return {kSource, name, {dtype}, padded + (cores ? 512 : 0) + (backward ? 1024 : 0), shared};
 }
 
 int64_t tiles(int64_t n) { return (n + kRows - 1) / kRows; }
@@ -442,7 +445,7 @@ void run_attention(const ExternCall& call) {
   LUTRA_CHECK(call.out[1].dtype == DType::kFloat32, "logsumexp");
   p.out = operand(call.out[0], dtype), p.lse = static_cast<float*>(call.out[1].data);
   const int padded = features(call.in.data());
-  l.run(kernel("attention_forward", dtype, padded, shared_bytes(padded, 1, 2, 1)),
+  l.run(kernel("attention_forward", false, dtype, padded, shared_bytes(padded, 1, 2, 1)),
         {tiles(p.queries) * p.heads * p.batch}, kThreads, p);
 }
 
@@ -462,11 +465,11 @@ void run_attention_backward(const ExternCall& call) {
   p.dq = operand(call.out[0], dtype), p.dk = operand(call.out[1], dtype), p.dv = operand(call.out[2], dtype);
   p.lse = static_cast<float*>(call.in[5].data), p.delta = l.scratch<float>(rows);
   const int padded = features(qkv);
-  l.run(kernel("attention_delta", dtype, padded, 0), {(rows + 255) / 256}, 256, p);
-  l.run(kernel("attention_dq", dtype, padded, shared_bytes(padded, 2, 2, 1)), {tiles(p.queries) * p.heads * p.batch},
-        kThreads, p);
-  l.run(kernel("attention_dkv", dtype, padded, shared_bytes(padded, 2, 2, 2)), {tiles(p.keys) * p.kv_heads * p.batch},
-        kThreads, p);
+  l.run(kernel("attention_delta", true, dtype, padded, 0), {(rows + 255) / 256}, 256, p);
+  l.run(kernel("attention_dq", true, dtype, padded, shared_bytes(padded, 2, 2, 1)),
+        {tiles(p.queries) * p.heads * p.batch}, kThreads, p);
+  l.run(kernel("attention_dkv", true, dtype, padded, shared_bytes(padded, 2, 2, 2)),
+        {tiles(p.keys) * p.kv_heads * p.batch}, kThreads, p);
 }
 
 }  // namespace lutra::cuda

@@ -199,6 +199,7 @@ bool cublaslt_multiply(Launcher& l, const LtProduct& p) {
   if (at == plans.end()) at = plans.emplace(key, make_plan(state.handle, p)).first;
   const Plan& plan = at->second;
   if (!plan.found) return false;
+  if (preparing()) return true;
   const double one = 1, zero = 0;
   const float one_float = 1, zero_float = 0;
   const bool wide = p.dtype == DType::kFloat64;

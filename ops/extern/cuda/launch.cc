@@ -15,6 +15,7 @@ namespace {
 
 Emulator* emulator = nullptr;
 thread_local ScratchPool* pool = nullptr;
+thread_local bool only_prepare = false;
 
 const char* device_type(DType t) {
   switch (t) {
@@ -58,12 +59,15 @@ FunctionHandle function_of(const KernelId& k, Context& c) {
   static std::unordered_map<Key, Loaded, KeyHash> loaded;
   Key key{&k.source, k.name, 1, k.variant, c.index};
   for (int i = 0; i < k.types.count; i++) key.types = key.types << 8 | uint64_t(k.types.of[i]);
-  const std::lock_guard lock(mutex);
-  const auto found = loaded.find(key);
-  if (found != loaded.end()) return found->second.function;
-  Loaded l;
+  {
+    const std::lock_guard lock(mutex);
+    const auto found = loaded.find(key);
+    if (found != loaded.end()) return found->second.function;
+  }
+  Loaded l;  // compiled beside others' kernels
   l.program = Program::get(kernel_text(k), c);
   l.function = l.program->function(k.name, k.shared_bytes);
+  const std::lock_guard lock(mutex);
   return loaded.emplace(key, std::move(l)).first->second.function;
 }
 
@@ -104,6 +108,10 @@ void* ScratchPool::take(size_t nbytes, Device device) {
 ScratchScope::ScratchScope(ScratchPool* p) : before_(pool) { pool = p; }
 ScratchScope::~ScratchScope() { pool = before_; }
 
+PrepareScope::PrepareScope() { only_prepare = true; }
+PrepareScope::~PrepareScope() { only_prepare = false; }
+bool preparing() { return only_prepare; }
+
 void set_emulator(Emulator* e) { emulator = e; }
 bool emulated() { return emulator != nullptr; }
 
@@ -131,7 +139,7 @@ Error describe_fault(const LaunchFault& fault) {
 }
 
 Launcher::Launcher(const ExternCall& call) : call(call) {
-  if (pool) pool->begin_call();
+  if (pool && !only_prepare) pool->begin_call();
   if (emulator) return;
   context_ = &cuda::context(call.device);
   stream_ = call.stream ? static_cast<StreamHandle>(call.stream) : context_->stream;
@@ -139,6 +147,7 @@ Launcher::Launcher(const ExternCall& call) : call(call) {
 Launcher::~Launcher() = default;
 
 void* Launcher::scratch_bytes(size_t n) {
+  if (only_prepare) return reinterpret_cast<void*>(512);
   const Device device = emulator ? Device() : call.device;
   if (pool) return pool->take(n, device);
   // ops/core's, which asks the device's allocator.
@@ -146,7 +155,7 @@ void* Launcher::scratch_bytes(size_t n) {
 }
 
 void Launcher::zero(void* p, size_t nbytes) {
-  if (nbytes == 0) return;
+  if (nbytes == 0 || only_prepare) return;
   if (emulator) {
     std::memset(p, 0, nbytes);
     return;
@@ -155,7 +164,7 @@ void Launcher::zero(void* p, size_t nbytes) {
 }
 
 void Launcher::copy(void* to, const void* from, size_t nbytes) {
-  if (nbytes == 0) return;
+  if (nbytes == 0 || only_prepare) return;
   if (emulator) {
     std::memcpy(to, from, nbytes);
     return;
@@ -166,7 +175,7 @@ void Launcher::copy(void* to, const void* from, size_t nbytes) {
 LaunchFault* Launcher::fault() { return emulator ? &emulator->fault : fault_record(*context_); }
 
 void Launcher::launched() {
-  if (context_) cuda::launched(*context_, name(call.op), nullptr, 0);
+  if (context_ && !only_prepare) cuda::launched(*context_, name(call.op), nullptr, 0);
 }
 
 void Launcher::launch(const KernelId& kernel, const Grid& grid, unsigned block, void** params) {
@@ -175,7 +184,9 @@ void Launcher::launch(const KernelId& kernel, const Grid& grid, unsigned block, 
     fail(name(call.op), ": ", grid.x, " x ", grid.y, " x ", grid.z, " blocks are too many for ", kernel.name);
   }
   if (emulator) return emulator->launch(kernel_text(kernel), kernel.name, grid, block, params);
-  LUTRA_CUDA(launch(function_of(kernel, *context_), unsigned(grid.x), unsigned(grid.y), unsigned(grid.z), block, 1, 1,
+  const FunctionHandle function = function_of(kernel, *context_);
+  if (only_prepare) return;
+  LUTRA_CUDA(launch(function, unsigned(grid.x), unsigned(grid.y), unsigned(grid.z), block, 1, 1,
                     unsigned(kernel.shared_bytes), stream_, params, nullptr));
   launched();
 }

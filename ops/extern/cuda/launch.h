@@ -79,6 +79,16 @@ struct Emulator {
 void set_emulator(Emulator* emulator);
 bool emulated();
 
+// While one lives, calls of this thread only compile and load their kernels and find their libraries' algorithms:
+// nothing is put into the stream. Views need sizes, strides and a pointer that is not null where a tensor is present.
+class PrepareScope {
+ public:
+  PrepareScope();
+  ~PrepareScope();
+  PrepareScope(const PrepareScope&) = delete;
+};
+bool preparing();
+
 // Registers what to say of a fault, once for each op (a string that is the key). The fault's `arg` is the dim.
 int64_t fault_site(std::string_view op, std::function<Error(const LaunchFault&)> describe);
 // "gather: index 12 is out of bounds for dimension 1 with size 10"
