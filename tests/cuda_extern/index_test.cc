@@ -6,7 +6,7 @@
 namespace lutra::cuda {
 namespace {
 
-const DType kSome[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kInt64, DType::kUInt8, DType::kBool};
+const DType kSome[] = {DType::kFloat32, DType::kBFloat16, DType::kInt64, DType::kBool};
 
 Operand index_of(std::vector<int64_t> sizes, int64_t n, DType type = DType::kInt64) {
   return random_operand(type, std::move(sizes), 0, double(n - 1));
@@ -116,7 +116,7 @@ TEST_CASE("cuda extern: masked_scatter and masked_gather") {
 
 TEST_CASE("cuda extern: sort and topk") {
   HostMachine m;
-  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt8, DType::kInt64, DType::kBool}) {
+  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt8}) {
     INFO(name(t));
     for (int64_t n : {1, 7, 300, 5000}) {
       Operand x = random_operand(t, {2, n, 2}, -20, 20);

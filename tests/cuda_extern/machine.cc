@@ -8,9 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <regex>
+#include <set>
 
 #include "ops/core/error.h"
+#include "ops/cuda/program.h"
 
 namespace lutra::cuda {
 namespace {
@@ -135,10 +136,10 @@ const char kDriver[] = R"cpp(
   static void call(void (*kernel)(A...), void** p) {
     unpack(kernel, p, index_sequence_for<A...>());
   }
-  static void (*body)(void**);
+  static void (*thread_body)(void**);
   static void** arguments;
   static void run_fiber() {
-    body(arguments);
+    thread_body(arguments);
     fibers[current].done = true;
     alive--;
     release();
@@ -165,7 +166,7 @@ const char kDriver[] = R"cpp(
     }
   }
   static void run_grid(void (*kernel)(void**), const long long* grid, unsigned n, void** params, bool barriers) {
-    body = kernel, arguments = params;
+    thread_body = kernel, arguments = params;
     threadIdx = Dim{0, 0, 0};
     blockDim.x = n, gridDim = Dim{(unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2]};
     for (blockIdx.z = 0; blockIdx.z < gridDim.z; blockIdx.z++)
@@ -196,27 +197,37 @@ HostMachine::HostMachine() {
 
 HostMachine::~HostMachine() {
   set_emulator(nullptr);
-  for (auto& [text, handle] : loaded_) dlclose(handle);
+  for (auto& [text, handle] : loaded_) {
+    if (handle) dlclose(handle);
+  }
   if (std::getenv("LUTRA_KEEP_KERNELS")) return;
   (void)!system(("rm -rf " + folder_).c_str());
 }
 
+// One text of each source and variant, for the GPUs that the project is made for.
+void HostMachine::check_with_nvrtc(const std::string& text) {
+  static std::set<std::string> seen;
+  const size_t variant = text.find("#define VARIANT");
+  const std::string which = text.substr(variant, text.find('\n', text.find("\n// ", variant) + 1) - variant);
+  if (!has_nvrtc() || !seen.insert(which).second) return;
+  const bool both = which.find("attention") != std::string::npos;
+  for (int arch : {80, 90}) {
+    if (arch == 90 || both) LUTRA_CHECK(!compile_cubin(text, arch).empty());
+  }
+}
+
 void HostMachine::launch(const std::string& text, const char* name, const Grid& grid, unsigned block, void** params) {
   launches[name]++;
-  void*& handle = loaded_[text];
+  void*& handle = loaded_[text + name];
   if (!handle) {
+    check_with_nvrtc(text);
     const std::string base = folder_ + "/" + std::to_string(loaded_.size());
     std::ofstream(base + ".cu") << text;
     std::ofstream out(base + ".cc");
     out << "#include \"shim.h\"\n" << text << kDriver;
-    const std::regex kernels("KERNEL (?:BOUNDS\\(\\w+\\) )?(\\w+)\\(");
     const bool barriers = text.find("sync") != std::string::npos;
-    for (auto i = std::sregex_iterator(text.begin(), text.end(), kernels); i != std::sregex_iterator(); ++i) {
-      const std::string k = (*i)[1];
-      out << "static void body_" << k << "(void** p) { call(" << k << ", p); }\nextern \"C\" void run_" << k
-          << "(const long long* grid, unsigned n, void** p) { run_grid(body_" << k << ", grid, n, p, " << barriers
-          << "); }\n";
-    }
+    out << "static void body(void** p) { call(" << name << ", p); }\nextern \"C\" void run"
+        << "(const long long* grid, unsigned n, void** p) { run_grid(body, grid, n, p, " << barriers << "); }\n";
     out.close();
     const std::string command = kCompile + base + ".so -shared " + base + ".cc";
     LUTRA_CHECK(system(command.c_str()) == 0, "a kernel does not compile: ", base);
@@ -224,7 +235,7 @@ void HostMachine::launch(const std::string& text, const char* name, const Grid& 
     LUTRA_CHECK(handle, dlerror());
   }
   using Run = void (*)(const int64_t*, unsigned, void**);
-  auto run = reinterpret_cast<Run>(dlsym(handle, (std::string("run_") + name).c_str()));
+  auto run = reinterpret_cast<Run>(dlsym(handle, "run"));
   LUTRA_CHECK(run, name);
   const int64_t sizes[3] = {grid.x, grid.y, grid.z};
   run(sizes, block, params);

@@ -1,5 +1,5 @@
 // A machine without a GPU that runs this folder's kernels: their source is compiled by the host's compiler, the threads
-// of a block are fibers.
+// of a block are fibers. Where there is NVRTC it must take the source too.
 #pragma once
 #include <map>
 #include <string>
@@ -17,6 +17,8 @@ class HostMachine : public Emulator {
   std::map<std::string, int> launches;
 
  private:
+  void check_with_nvrtc(const std::string& text);
+
   std::string folder_;
   std::map<std::string, void*> loaded_;
 };

@@ -86,14 +86,33 @@ DEV void load_a(float* a, const float* m, int ld, int k) {
   const float* p = m + row_of(0) * ld + k + threadIdx.x % 4;
   a[0] = p[0], a[1] = p[8 * ld], a[2] = p[4], a[3] = p[8 * ld + 4];
 }
-DEV void dot(float (&s)[R][C], const float* a, const float* b) {
+// The rows of a block that stay: few features in registers.
+#if D <= 64
+struct Held { float a[D / 8][4]; };
+DEV void hold(Held& h, const float* m) {
+#pragma unroll
+  for (int k = 0; k < D; k += 8) load_a(h.a[k / 8], m, LD, k);
+}
+#else
+struct Held { const float* m; };
+DEV void hold(Held& h, const float* m) { h.m = m; }
+#endif
+DEV void dot(float (&s)[R][C], const Held& a, const float* b) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
   for (int j = 0; j < C; j++) s[0][j] = s[1][j] = 0;
+#if D <= 64
+#pragma unroll
+#else
 #pragma unroll 4
+#endif
   for (int k = 0; k < D; k += 8) {
+#if D <= 64
+    const float* fa = a.a[k / 8];
+#else
     float fa[4];
-    load_a(fa, a, LD, k);
+    load_a(fa, a.m, LD, k);
+#endif
 #pragma unroll
     for (int n = 0; n < BN / 8; n++) {
       const float* p = b + (n * 8 + g) * LD + k + t;
@@ -101,16 +120,19 @@ DEV void dot(float (&s)[R][C], const float* a, const float* b) {
     }
   }
 }
-DEV void add_product(float (&o)[R][O], const float* w, const float* v) {
+// Weights stay in registers: a tile of scores lies as the left operand of a product, but that columns 2t and 2t + 1
+// stand for t and t + 4; the right operand's rows are read in that order.
+DEV void put_weights(float*, const float (&)[R][C]) {}
+DEV void wait_for_weights() {}
+DEV void add_product(float (&o)[R][O], const float (&s)[R][C], const float*, const float* v) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
   for (int k = 0; k < BN; k += 8) {
-    float fa[4];
-    load_a(fa, w, LP, k);
+    const float fa[4] = {s[0][k / 4], s[1][k / 4], s[0][k / 4 + 1], s[1][k / 4 + 1]};
 #pragma unroll
     for (int n = 0; n < D / 8; n++) {
-      const float* p = v + (k + t) * LD + n * 8 + g;
-      mma(o[0][2 * n], o[0][2 * n + 1], o[1][2 * n], o[1][2 * n + 1], fa, p[0], p[4 * LD]);
+      const float* p = v + (k + 2 * t) * LD + n * 8 + g;
+      mma(o[0][2 * n], o[0][2 * n + 1], o[1][2 * n], o[1][2 * n + 1], fa, p[0], p[LD]);
     }
   }
 }
@@ -121,7 +143,18 @@ DEV int row_of(int i) { return threadIdx.x / 8 * 4 + i; }
 DEV int col_of(int j) { return threadIdx.x % 8 + 8 * j; }
 DEV int feature_of(int j) { return j / 4 * 32 + threadIdx.x % 8 * 4 + j % 4; }
 DEV float4 four(const float* p) { return *(const float4*)p; }
-DEV void dot(float (&s)[R][C], const float* a, const float* b) {
+struct Held { const float* m; };
+DEV void hold(Held& h, const float* m) { h.m = m; }
+DEV void put_weights(float* w, const float (&s)[R][C]) {
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+#pragma unroll
+    for (int j = 0; j < C; j++) w[row_of(i) * LP + col_of(j)] = s[i][j];
+  }
+}
+DEV void wait_for_weights() { __syncthreads(); }
+DEV void dot(float (&s)[R][C], const Held& h, const float* b) {
+  const float* a = h.m;
 #pragma unroll
   for (int i = 0; i < R; i++) {
 #pragma unroll
@@ -146,7 +179,7 @@ DEV void dot(float (&s)[R][C], const float* a, const float* b) {
     }
   }
 }
-DEV void add_product(float (&o)[R][O], const float* w, const float* v) {
+DEV void add_product(float (&o)[R][O], const float (&)[R][C], const float* w, const float* v) {
 #pragma unroll 2
   for (int k = 0; k < BN; k += 4) {
     float4 x[R];
@@ -225,6 +258,9 @@ KERNEL BOUNDS(128) attention_forward(Problem p) {
   const i64 tiles = (p.queries + BM - 1) / BM, id = blockIdx.x, first = (tiles - 1 - id % tiles) * BM;
   const i64 head = id / tiles % p.heads, batch = id / tiles / p.heads, shared_head = head / (p.heads / p.kv_heads);
   load_rows(q, p.q, batch, head, first, p.queries, BM, p.dim, p.scale);
+  __syncthreads();
+  Held rows;
+  hold(rows, q);
   float o[R][O], top[R], total[R];
   clear(o);
   for (int i = 0; i < R; i++) top[i] = -INF, total[i] = 0;
@@ -235,7 +271,7 @@ KERNEL BOUNDS(128) attention_forward(Problem p) {
     load_rows(v, p.v, batch, shared_head, k0, p.keys, BN, p.value_dim, 1);
     __syncthreads();
     float s[R][C];
-    dot(s, q, k);
+    dot(s, rows, k);
 #pragma unroll
     for (int i = 0; i < R; i++) {
       float m = top[i], sum = 0;
@@ -250,14 +286,15 @@ KERNEL BOUNDS(128) attention_forward(Problem p) {
       for (int j = 0; j < C; j++) {
         const float x = weight(s[i][j] - safe);
         sum += x;
-        w[row_of(i) * LP + col_of(j)] = rounded(x);
+        s[i][j] = rounded(x);
       }
       top[i] = m, total[i] = total[i] * alpha + row_sum(sum);
 #pragma unroll
       for (int j = 0; j < O; j++) o[i][j] *= alpha;
     }
-    __syncthreads();
-    add_product(o, w, v);
+    put_weights(w, s);
+    wait_for_weights();
+    add_product(o, s, w, v);
   }
   float factor[R];
   for (int i = 0; i < R; i++) {
@@ -291,6 +328,9 @@ KERNEL BOUNDS(128) attention_dq(Problem p) {
   const i64 head = id / tiles % p.heads, batch = id / tiles / p.heads, shared_head = head / (p.heads / p.kv_heads);
   load_rows(q, p.q, batch, head, first, p.queries, BM, p.dim, p.scale);
   load_rows(g, p.grad, batch, head, first, p.queries, BM, p.value_dim, 1);
+  __syncthreads();
+  Held queries, grads;
+  hold(queries, q), hold(grads, g);
   float o[R][O], lse[R], delta[R], factor[R];
   clear(o);
   for (int i = 0; i < R; i++) {
@@ -304,18 +344,19 @@ KERNEL BOUNDS(128) attention_dq(Problem p) {
     load_rows(v, p.v, batch, shared_head, k0, p.keys, BN, p.value_dim, 1);
     __syncthreads();
     float s[R][C], d[R][C];
-    dot(s, q, k);
-    dot(d, g, v);
+    dot(s, queries, k);
+    dot(d, grads, v);
 #pragma unroll
     for (int i = 0; i < R; i++) {
 #pragma unroll
       for (int j = 0; j < C; j++) {
         const float x = weight(seen(p, batch, head, first + row_of(i), k0 + col_of(j), s[i][j]) - lse[i]);
-        w[row_of(i) * LP + col_of(j)] = rounded(x * (d[i][j] - delta[i]));
+        s[i][j] = rounded(x * (d[i][j] - delta[i]));
       }
     }
-    __syncthreads();
-    add_product(o, w, k);
+    put_weights(w, s);
+    wait_for_weights();
+    add_product(o, s, w, k);
   }
   store(p.dq, batch, head, first, p.queries, p.dim, o, factor);
 }
@@ -329,6 +370,9 @@ KERNEL BOUNDS(128) attention_dkv(Problem p) {
   const i64 shared_head = id / tiles % p.kv_heads, batch = id / tiles / p.kv_heads, group = p.heads / p.kv_heads;
   load_rows(k, p.k, batch, shared_head, first, p.keys, BM, p.dim, 1);
   load_rows(v, p.v, batch, shared_head, first, p.keys, BM, p.value_dim, 1);
+  __syncthreads();
+  Held keys, values;
+  hold(keys, k), hold(values, v);
   float dk[R][O], dv[R][O], factor[R];
   clear(dk), clear(dv);
   for (int i = 0; i < R; i++) factor[i] = 1;
@@ -343,20 +387,21 @@ KERNEL BOUNDS(128) attention_dkv(Problem p) {
       }
       __syncthreads();
       float s[R][C], d[R][C];
-      dot(s, k, q);
-      dot(d, v, g);
+      dot(s, keys, q);
+      dot(d, values, g);
 #pragma unroll
       for (int i = 0; i < R; i++) {
 #pragma unroll
         for (int j = 0; j < C; j++) {
-          const int c = col_of(j), at = row_of(i) * LP + c;
+          const int c = col_of(j);
           const float x = weight(seen(p, batch, head, q0 + c, first + row_of(i), s[i][j]) - lse[c]);
-          w[at] = rounded(x), u[at] = rounded(x * (d[i][j] - delta[c]));
+          s[i][j] = rounded(x), d[i][j] = rounded(x * (d[i][j] - delta[c]));
         }
       }
-      __syncthreads();
-      add_product(dv, w, g);
-      add_product(dk, u, q);
+      put_weights(w, s), put_weights(u, d);
+      wait_for_weights();
+      add_product(dv, s, w, g);
+      add_product(dk, d, u, q);
     }
   }
   store(p.dk, batch, shared_head, first, p.keys, p.dim, dk, factor);
