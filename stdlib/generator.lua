@@ -1,9 +1,11 @@
 -- lt.Generator(seed): random numbers of its own for what takes generator=. Numbers are a function of (seed, call).
+local _, use = ...
+local errors = use "errors"
 local Generator = {}
 Generator.__index = Generator
 
 function Generator:manual_seed(seed)
-  if type(seed) ~= "number" or seed % 1 ~= 0 then error("Generator: a seed is an integer", 2) end
+  if type(seed) ~= "number" or seed % 1 ~= 0 then errors.wrong("Generator", "seed", "an integer", seed) end
   self.seed, self.call = seed, 0
   return self
 end

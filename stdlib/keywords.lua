@@ -1,5 +1,8 @@
 -- keywords(where, given, known): a trailing table of options in, a new table with every option out. `known` maps each name to its
 -- default (use keywords.none for nil). An unknown name is an error that lists the known ones.
+local _, use = ...
+local errors = use "errors"
+local fail = errors.fail
 local none = {}
 
 local function check(where, given, known)
@@ -9,15 +12,16 @@ local function check(where, given, known)
   end
   if given == nil then return options end
   if type(given) ~= "table" then
-    error(string.format("%s: options are a table, not a %s", where, type(given)), 3)
+    fail("%s: options are a table, not %s", where, errors.show(given))
   end
   for name, value in pairs(given) do
     if known[name] == nil then
       local names = {}
       for each in pairs(known) do names[#names + 1] = each end
       table.sort(names)
-      error(string.format("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(names, ", ")), 3)
+      fail("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(names, ", "))
     end
+    if type(known[name]) == "boolean" then errors.boolean(where, name, value) end
     options[name] = value
   end
   return options

@@ -1,5 +1,6 @@
 -- linalg: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
-local lt = ...
+local lt, use = ...
+local fail = use("errors").fail
 
 local names = {"cross", "matrix_norm", "multi_dot", "norm", "vecdot", "vector_norm"}
 
@@ -11,7 +12,7 @@ function linalg.diagonal(x, options)
   options = options or {}
   for key in pairs(options) do
     if key ~= "offset" and key ~= "dim1" and key ~= "dim2" then
-      error("linalg.diagonal: unknown keyword '" .. tostring(key) .. "' (known: offset, dim1, dim2)", 2)
+      fail("linalg.diagonal: unknown keyword '" .. tostring(key) .. "' (known: offset, dim1, dim2)")
     end
   end
   return lt.diagonal(x, options.offset or 0, options.dim1 or -2, options.dim2 or -1)

@@ -7,6 +7,7 @@
 -- memory and arithmetic would need at least (as `lutra tune --limits` measured them) over the time taken; nil without a measurement.
 local lt, use = ...
 local keywords = use "keywords"
+local fail = use("errors").fail
 local native = lt._native
 
 local WIDTH = 80
@@ -105,10 +106,10 @@ end
 
 return function(f, options)
   local meta = type(f) == "table" and getmetatable(f)
-  if type(f) ~= "function" and not (meta and meta.__call) then error("profile: a function or a module is needed, not a " .. type(f), 2) end
+  if type(f) ~= "function" and not (meta and meta.__call) then fail("profile: a function or a module is needed, not a " .. type(f)) end
   local warmup = keywords.check("profile", options, {warmup = 0}).warmup
   if type(warmup) ~= "number" or warmup < 0 or warmup % 1 ~= 0 then
-    error("profile: warmup must be a whole number of at least 0, got " .. tostring(warmup), 2)
+    fail("profile: warmup must be a whole number of at least 0, got " .. tostring(warmup))
   end
   return function(...)
     for _ = 1, warmup do f(...) end

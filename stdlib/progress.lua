@@ -3,6 +3,7 @@
 --   local bar = lt.progress(loader, {desc = "epoch 1"})
 --   for x, y in bar do ... bar:set("loss 0.31") end
 local lt, use = ...
+local fail = use("errors").fail
 local keywords = use "keywords"
 local clock = use "clock"
 local ffi = require "ffi"
@@ -94,7 +95,7 @@ return function(iterator, options)
     source = iterator
     if not options.total and iterator.len then options.total = iterator:len() end
   else
-    error("progress: an iterator function or a loader is needed, not a " .. type(iterator), 2)
+    fail("progress: an iterator function or a loader is needed, not a " .. type(iterator))
   end
   options.source = source
   return setmetatable(options, Progress)

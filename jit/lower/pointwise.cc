@@ -141,6 +141,19 @@ int32_t pointwise_where(Element& x) {
   return x.op(Op::kSelect, x.type(), x.arg(0, DType::kBool), x.arg(1, x.type()), x.arg(2, x.type()));
 }
 int32_t pointwise_to_dtype(Element& x) { return x.arg(0, x.type()); }
+int32_t pointwise_check_values(Element& x) {
+  DType t = x.type();
+  const int32_t v = x.arg(0, t), zero = x.number(t, 0);
+  const std::string& test = x.node.args[1].as<std::string>();
+  int32_t good = x.op(test == "positive" ? Op::kGt : Op::kGe, DType::kBool, v, zero);
+  if (test == "unit" || test == "weight") {
+    const int32_t most = x.number(t, test == "unit" ? 1 : std::numeric_limits<double>::infinity());
+    good = x.op(Op::kAnd, DType::kBool, good, x.op(test == "unit" ? Op::kLe : Op::kLt, DType::kBool, v, most));
+  }
+  const int32_t bad = x.op(Op::kNot, DType::kBool, good, -1);
+  x.e.check(x.body().cast(bad, DType::kInt64), 1, -1, x.node);
+  return v;
+}
 int32_t pointwise_clone(Element& x) { return x.arg(0, x.type()); }
 
 int32_t pointwise_full(Element& x) { return x.arg(1, x.type()); }
@@ -220,6 +233,7 @@ namespace {
 
 // Integers may meet a zero.
 bool divides(const Node& node) {
+  if (is_float(node.results[0]->dtype)) return false;
   return node.op == OpId::remainder || node.op == OpId::floor_divide || node.op == OpId::fmod || node.op == OpId::div;
 }
 
@@ -231,7 +245,7 @@ Lowered lower_pointwise(const Node& node, SymFacts&) {
     if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
   }
   const Node* n = &node;
-  l.checks = divides(node) && !is_float(node.results[0]->dtype);
+  l.checks = divides(node) || node.op == OpId::check_values;
   l.heavy = is_heavy(node.op);
   l.emit = [n](Emitter& e, const Index& index) {
     Element x{*n, e, index};

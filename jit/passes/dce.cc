@@ -9,7 +9,8 @@ namespace {
 
 // Ops that raise on a bad element value: eager raises whether the result is used or not.
 bool can_fail(OpId op) {
-  return op == OpId::gather || op == OpId::scatter_add || op == OpId::index_select || op == OpId::index_add;
+  return op == OpId::gather || op == OpId::scatter_add || op == OpId::index_select || op == OpId::index_add ||
+         op == OpId::check_values;
 }
 
 void mark(const Value& v, std::unordered_set<const Node*>& live) {

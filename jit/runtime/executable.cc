@@ -456,7 +456,11 @@ Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const L
   }
   const int64_t index = at.wraps && fault.index < 0 ? fault.index - size : fault.index;
   std::string what = "integer division by zero";
-  if (!known || at.dim >= 0) {
+  if (at.text) {
+    what = at.text;
+  } else if (at.target) {
+    what = str("target ", index, " is out of bounds for ", size, " classes");
+  } else if (!known || at.dim >= 0) {
     what = str("index ", index, " is out of bounds", known ? str(" for dimension ", at.dim) : "", " with size ", size);
   }
   Error error(ErrorKind::kData, str(at.op && *at.op ? at.op : "kernel", ": ", what));

@@ -36,7 +36,9 @@ struct Fault {
   const char* op;
   const char* file;
   int line;
-  bool wraps = false;  // a negative position had the size added
+  bool wraps = false;          // a negative position had the size added
+  bool target = false;         // the index is a class that a loss was given
+  const char* text = nullptr;  // of a check on values: all that there is to say
 };
 
 struct KernelLaunch {

@@ -138,7 +138,10 @@ class Planner {
       const OpId told = f.node->origin != OpId::kCount ? f.node->origin : f.node->op;
       const bool wraps = f.node->op == OpId::index;  // whose last argument is the name of the op that the user called
       const char* op = wraps ? intern(f.node->args.back().as<std::string>()) : lutra::name(told);
-      launch.faults.push_back({c.arg, f.dim, op, f.node->file, f.node->line, wraps});
+      const bool target = told == OpId::nll_loss || told == OpId::cross_entropy;
+      const bool values = f.node->op == OpId::check_values;
+      const char* text = values ? intern(f.node->args[2].as<std::string>()) : nullptr;
+      launch.faults.push_back({c.arg, f.dim, op, f.node->file, f.node->line, wraps, target, text});
     }
     if (std::string bad = loop::verify(launch.kernel); !bad.empty()) {
       fail_internal("schedule: ", bad, "\n", loop::print(launch.kernel));

@@ -6,6 +6,7 @@
 #include "ops/core/storage.h"
 
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <array>
 #include <bit>
@@ -119,8 +120,12 @@ BlockCache& cache() {
   return *c;
 }
 
+constexpr size_t kSurely = size_t(256) << 20;
+
 void* take_bytes(size_t bucket) {
   if (void* p = cache().take(bucket)) return p;
+  // Where the system promises more than there is, it would kill the process at the first touch.
+  if (bucket > kSurely && double(bucket) + double(live_bytes.load()) > double(memory_bytes())) return nullptr;
   return new_block(bucket);
 }
 
@@ -138,6 +143,15 @@ void* allocate_bytes(size_t nbytes, size_t bucket) {
 }
 
 }  // namespace
+
+size_t memory_bytes() {
+  static const size_t bytes = [] {
+    struct sysinfo about;
+    if (sysinfo(&about) != 0) return SIZE_MAX;
+    return (size_t(about.totalram) + size_t(about.totalswap)) * about.mem_unit;
+  }();
+  return bytes;
+}
 
 Storage::~Storage() { free(); }
 

@@ -48,6 +48,8 @@ void check_device(Device device);
 void set_device_memory(DeviceType type, const DeviceMemory* memory);
 
 Ref<Storage> fake_storage(Device device);
+// Bytes of memory and swap that this machine has.
+size_t memory_bytes();
 // Bytes of all live storages of this process on the CPU, and on other devices (Lua's collector is told about both).
 int64_t allocated_bytes();
 int64_t allocated_device_bytes();

@@ -45,6 +45,9 @@ struct Scalar {
 Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b);
 bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b);
 std::string to_string(const Scalar& s);
+// Whether dtype holds s, its fraction aside: infinities and NaN are floats' own, bool takes everything, and uint8 takes
+// -255 to -1 as their remainders (all this is PyTorch's). Asking a symbolic number records guards.
+bool converts(const Scalar& s, DType dtype);
 
 struct Value {
   // Ints is a list of sizes or dims; a single int is a Scalar of kind kInt with a SymInt expression.

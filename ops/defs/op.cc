@@ -38,11 +38,22 @@ std::vector<OpInfo> build() {
                   PICK(equal(#lower, "dynamic"), &dynamic_##name), flags});
 #include "ops/defs/ops.def"
 #undef OP
+  for (OpInfo& row : rows) {
+    for (size_t a = 0; a < row.args.size(); a++) {
+      if (row.args[a].converts) row.converted.push_back(uint8_t(a));
+    }
+  }
   rows.push_back({OpId::input, "input", {}, 1, nullptr, nullptr, nullptr, false, nullptr, nullptr, kInternal});
   return rows;
 }
 
 }  // namespace
+
+void check_converts(OpId op, size_t argument, const Value& v, DType dtype) {
+  if (!v.is<Scalar>() || converts(v.as<Scalar>(), dtype)) return;
+  fail(name(op), ": ", info(op).args[argument].name, " ", to_string(v.as<Scalar>()), " cannot be converted to ",
+       name(dtype), " without overflow");
+}
 
 const OpInfo& info(OpId id) {
   static const std::vector<OpInfo> rows = build();

@@ -53,6 +53,7 @@ struct ArgInfo {
   bool keyword_only = false;
   bool has_default = false;
   bool specialises = false;  // marked '!'
+  bool converts = false;     // marked '~'
   Value def;
 };
 
@@ -66,6 +67,9 @@ struct ResultSpec {
 };
 using ResultSpecs = std::vector<ResultSpec>;
 
+// A number that dtype cannot hold is an error that names op and argument (PyTorch's rule, see converts).
+void check_converts(OpId op, size_t argument, const Value& v, DType dtype);
+
 struct VjpContext;  // ops/grad/vjp.h
 using MetaFn = ResultSpecs (*)(OpId op, const Args& args);
 using VjpFn = void (*)(VjpContext& ctx);
@@ -78,13 +82,20 @@ struct OpInfo {
   const char* name;
   std::vector<ArgInfo> args;
   int results;
-  MetaFn meta;
+  MetaFn meta_rule;
   VjpFn vjp;              // null: not differentiable, or vjp_decomposes
   const char* saves;      // what vjp reads, see ops/grad/vjp.h; null without vjp
   bool vjp_decomposes;    // the tape records the decomposition instead
   DecomposeFn decompose;  // null: primitive
   DynamicFn dynamic;      // not null: real tensors only, results of any size
   uint32_t flags;
+  std::vector<uint8_t> converted = {};  // arguments marked '~'
+  // The rule, then the check that numbers which become the results' dtype fit into it.
+  ResultSpecs meta(OpId op, const Args& args) const {
+    ResultSpecs specs = meta_rule(op, args);
+    for (uint8_t a : converted) check_converts(op, a, args[a], specs[0].dtype);
+    return specs;
+  }
   bool has(OpFlags f) const { return flags & f; }
   bool is_composite() const { return decompose != nullptr; }
 };

@@ -57,12 +57,11 @@ ArgInfo parse_arg(std::string_view text) {
   auto row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& r) { return r.text == type; });
   if (row == kTypes.end()) fail_internal("schema: unknown type '", type, "'");
   arg.type = row->type;
-  size_t name_end = std::min(rest.find_first_of("!="), rest.size());
+  size_t name_end = std::min(rest.find_first_of("!~="), rest.size());
   arg.name = rest.substr(0, name_end);
   rest.remove_prefix(name_end);
-  if (!rest.empty() && rest.front() == '!') {
-    arg.specialises = true;
-    rest.remove_prefix(1);
+  for (; !rest.empty() && (rest.front() == '!' || rest.front() == '~'); rest.remove_prefix(1)) {
+    (rest.front() == '!' ? arg.specialises : arg.converts) = true;
   }
   if (!rest.empty() && rest.front() == '=') {
     arg.has_default = true;

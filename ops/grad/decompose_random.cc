@@ -17,6 +17,10 @@ void check_rate(OpId op, const Scalar& p) {
   }
 }
 
+Tensor checked(const Tensor& x, const char* test, const char* message) {
+  return op1(OpId::check_values, {x, std::string(test), std::string(message)});
+}
+
 Tensor uniform(const Sizes& sizes, const Tensor& like) {
   DType type = like->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   return op1(OpId::rand, {sizes, type, like->device()});
@@ -106,7 +110,8 @@ Results decompose_bernoulli(const Args& args) {
   Tensor x = op1(OpId::detach, {args[0]});
   if (args[1].is_none()) {
     if (!is_float(x->dtype)) fail("bernoulli: expected a floating point input, got ", name(x->dtype));
-    return {to_dtype(lt(uniform(x->sizes, x), x), x->dtype)};
+    Tensor p = checked(x, "unit", "probabilities must be between 0 and 1");
+    return {to_dtype(lt(uniform(x->sizes, x), p), x->dtype)};
   }
   check_rate(OpId::bernoulli, args[1].as<Scalar>());
   return {to_dtype(lt(uniform(x->sizes, x), args[1]), x->dtype)};
@@ -115,11 +120,14 @@ Results decompose_bernoulli(const Args& args) {
 // -- multinomial
 namespace {
 
+const char kNoWeight[] = "the probabilities of a row must not sum to zero";
+
 // As many as wanted of each row, again and again: where the running sum passes a uniform number.
 Tensor with_replacement(const Tensor& p, const Scalar& samples) {
   Tensor sums = op1(OpId::cumsum, {p, int_arg(-1)});
   SymInt n = p->sizes.back(), count = Value(samples).sym_int();
   Tensor total = op1(OpId::slice, {sums, int_arg(-1), Scalar::of_sym(n - 1), Scalar::of_sym(n), int_arg(1)});
+  total = checked(total, "positive", kNoWeight);
   Sizes sizes(p->sizes.begin(), p->sizes.end() - 1);
   sizes.push_back(count);
   Tensor u = mul(uniform(sizes, p), total);
@@ -131,6 +139,7 @@ Tensor with_replacement(const Tensor& p, const Scalar& samples) {
 
 // The places of each row's largest of p / exponential.
 Tensor without_replacement(const Tensor& p, const Scalar& samples) {
+  checked(op1(OpId::amax, {p, Sizes{-1}}), "positive", kNoWeight);
   Tensor q = neg(log(sub(Scalar(1.0), uniform(p->sizes, p))));
   q = op1(OpId::clamp, {q, Scalar(0x1p-100), Value()});  // a uniform 0 gives 0, and p / 0 wins whatever p is
   return call_op(OpId::topk, {div(p, q), samples, int_arg(-1)})[1];
@@ -148,6 +157,7 @@ Results decompose_multinomial(const Args& args) {
   if (samples <= 0) fail("multinomial: num_samples must be positive, got ", samples.hint);
   if (p->sizes.back() == 0) fail("multinomial: no categories in shape ", to_string(p->sizes));
   if (p->dtype != DType::kFloat64) p = to_dtype(p, DType::kFloat32);
+  p = checked(p, "weight", "probabilities must be finite and not negative");
   if (args[2].as<bool>()) return {with_replacement(p, args[1].as<Scalar>())};
   if (samples > p->sizes.back()) {
     fail("multinomial: cannot draw ", samples.hint, " of ", p->sizes.back().hint, " without replacement");

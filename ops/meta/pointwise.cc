@@ -18,6 +18,7 @@ void check_pow(const Args& args, DType type) {
   if (scalar_ask(SymCmp::kLt, args[1].as<Scalar>(), Scalar(0.0))) {
     fail("pow: integers to negative integer powers are not allowed");
   }
+  check_converts(OpId::pow, 1, args[1], type);
 }
 
 }  // namespace
@@ -143,7 +144,12 @@ ResultSpecs meta_where(OpId op, const Args& args) {
   if (condition != DType::kBool && condition != DType::kUInt8) {
     fail("where: the condition must be a bool tensor, got ", name(condition));
   }
-  return {pointwise_spec(op, args, {0, 1, 2}, result_type(args, {1, 2}))};
+  const DType type = result_type(args, {1, 2});
+  // Floats overflow to infinity here, as in PyTorch.
+  for (size_t a : {1, 2}) {
+    if (!is_float(type)) check_converts(op, a, args[a], type);
+  }
+  return {pointwise_spec(op, args, {0, 1, 2}, type)};
 }
 
 ResultSpecs meta_masked_fill(OpId op, const Args& args) {
@@ -156,11 +162,6 @@ ResultSpecs meta_masked_fill(OpId op, const Args& args) {
     }
     if (is_float(value->dtype) && !is_float(input->dtype)) {
       fail("masked_fill: value of dtype ", name(value->dtype), " can't be cast to ", name(input->dtype));
-    }
-  } else if (is_integral(input->dtype) && !args[2].as<Scalar>().expr) {
-    double v = args[2].as<Scalar>().to_double();
-    if (!(v >= -9223372036854775808.0 && v < 9223372036854775808.0)) {
-      fail("masked_fill: value ", to_string(args[2].as<Scalar>()), " cannot be converted to ", name(input->dtype));
     }
   }
   return {pointwise_spec(op, args, {0, 1}, input->dtype)};

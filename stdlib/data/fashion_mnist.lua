@@ -1,6 +1,7 @@
 -- FashionMNIST {root = DIR, train = true}: the four IDX files of Debian's dataset-fashion-mnist in, a TensorDataset of uint8 images
 -- {n, 28, 28} and int64 labels {n} out.
 local lt, use = ...
+local fail = use("errors").fail
 local keywords = use "keywords"
 
 local M = {
@@ -21,7 +22,7 @@ local function find(root, name)
   for _, path in ipairs {plain .. ".gz", plain} do
     if exists(path) then return path end
   end
-  error(string.format("FashionMNIST: no file %s.gz: install Debian's package %s, or name the folder that holds it", plain, M.package), 4)
+  fail("FashionMNIST: no file %s.gz: install Debian's package %s, or name the folder that holds it", plain, M.package)
 end
 
 function M.load(TensorDataset, options)
@@ -31,7 +32,7 @@ function M.load(TensorDataset, options)
   local label_path = find(options.root, prefix .. "-labels-idx1-ubyte")
   local images, labels = lt._native.read_idx(image_path), lt._native.read_idx(label_path)
   if images:dim() ~= 3 or labels:dim() ~= 1 or images:size(0) ~= labels:size(0) then
-    error(string.format("FashionMNIST: %s and %s do not belong together", image_path, label_path), 3)
+    fail("FashionMNIST: %s and %s do not belong together", image_path, label_path)
   end
   return TensorDataset(images:to(options.device), labels:to("int64"):to(options.device))
 end

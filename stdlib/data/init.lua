@@ -1,6 +1,8 @@
 -- lt.data: datasets and DataLoader. A dataset has len() and batch(indices), where indices is an int64 tensor: what batch returns is
 -- what the loop gets. Tensors are gathered natively, one indexing op a tensor.
 local lt, use = ...
+local errors = use "errors"
+local fail = errors.fail
 local keywords = use "keywords"
 local fashion_mnist = use "data.fashion_mnist"
 
@@ -11,11 +13,17 @@ TensorDataset.__index = TensorDataset
 data.TensorDataset = setmetatable(TensorDataset, {
   __call = function(class, ...)
     local tensors = {...}
-    if #tensors == 0 then error("TensorDataset: at least one tensor is needed", 2) end
+    local count = select("#", ...)
+    if count == 0 then fail("TensorDataset: at least one tensor is needed") end
+    for i = 1, count do
+      local t = tensors[i]
+      if not lt.is_tensor(t) then fail("TensorDataset: argument %d must be a Tensor, got %s", i, errors.show(t)) end
+      if t:dim() == 0 then fail("TensorDataset: tensor %d has no dimensions, so no rows", i) end
+    end
     local n = tensors[1]:size(0)
     for i, t in ipairs(tensors) do
       if t:size(0) ~= n then
-        error(string.format("TensorDataset: tensor %d has %d rows, tensor 1 has %d", i, t:size(0), n), 2)
+        fail("TensorDataset: tensor %d has %d rows, tensor 1 has %d", i, t:size(0), n)
       end
     end
     return setmetatable({tensors = tensors}, class)
@@ -45,12 +53,13 @@ data.DataLoader = setmetatable(DataLoader, {
   __call = function(class, dataset, options)
     options = keywords.check("DataLoader", options,
       {batch_size = 1, shuffle = false, drop_last = false, generator = keywords.none})
-    local size = options.batch_size
-    if type(size) ~= "number" or size < 1 or size % 1 ~= 0 then
-      error("DataLoader: batch_size is a whole number >= 1, not " .. tostring(size), 2)
-    end
+    errors.count("DataLoader", "batch_size", options.batch_size, 1)
     if type(dataset) ~= "table" or not dataset.len or not dataset.batch then
-      error("DataLoader: a dataset has len() and batch(indices)", 2)
+      errors.wrong("DataLoader", "dataset", "a dataset, which has len() and batch(indices)", dataset)
+    end
+    local generator = options.generator
+    if generator ~= nil and (type(generator) ~= "table" or type(generator.seed) ~= "number") then
+      errors.wrong("DataLoader", "generator", "made by lt.Generator", generator)
     end
     options.dataset = dataset
     return setmetatable(options, class)

@@ -1,5 +1,6 @@
 -- Layers that drop elements or whole channels while training: a class each, whose forward calls its op.
 local lt, use = ...
+local errors = use "errors"
 local Module = use("nn.module").Module
 local keywords = use "keywords"
 
@@ -12,7 +13,7 @@ local function layer(name, op)
     options = keywords.check(name, options, {p = 0.5, inplace = false})
     p = p or options.p
     if type(p) ~= "number" or not (p >= 0 and p <= 1) then
-      error(name .. ": p is a number between 0 and 1, not " .. tostring(p), 3)
+      errors.wrong(name, "p", "a number between 0 and 1", p)
     end
     self.p, self.inplace = p, options.inplace
   end

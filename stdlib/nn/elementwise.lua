@@ -1,6 +1,7 @@
 -- Modules that are one op with options: activations, losses and distances, made from two tables. Options come by position or in a trailing
 -- table, by PyTorch's names; they go on to the op as they were given.
 local lt, use = ...
+local fail = use("errors").fail
 local base = use "nn.module"
 local keywords = use "keywords"
 local Module, Parameter, none = base.Module, base.Parameter, keywords.none
@@ -17,11 +18,11 @@ local function read_options(where, names, ...)
     given = keywords.check(where, last, known)
     n = n - 1
   end
-  if n > #names then error(string.format("%s: takes at most %d arguments, got %d", where, #names, n), 3) end
+  if n > #names then fail("%s: takes at most %d arguments, got %d", where, #names, n) end
   for i = 1, n do
     local value = select(i, ...)
     if value ~= nil then
-      if given[names[i]] ~= nil then error(string.format("%s: '%s' is given twice", where, names[i]), 3) end
+      if given[names[i]] ~= nil then fail("%s: '%s' is given twice", where, names[i]) end
       given[names[i]] = value
     end
   end

@@ -1,5 +1,7 @@
 -- lt.nn: Module, Parameter, the layers, nn.functional and nn.init. A layer's forward calls the native op it names and nothing else.
 local lt, use = ...
+local errors = use "errors"
+local fail = errors.fail
 local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
@@ -17,9 +19,8 @@ nn.Linear = Linear
 
 function Linear:init(in_features, out_features, options)
   options = keywords.check("Linear", options, {bias = true, dtype = "float32", device = keywords.none})
-  if type(in_features) ~= "number" or type(out_features) ~= "number" then
-    error("Linear: in_features and out_features are numbers", 3)
-  end
+  errors.count("Linear", "in_features", in_features, 0)
+  errors.count("Linear", "out_features", out_features, 0)
   self.in_features, self.out_features = in_features, out_features
   local how = {dtype = options.dtype, device = options.device}
   self.weight = Parameter(lt.empty({out_features, in_features}, how))
@@ -56,7 +57,7 @@ local Sequential = Module:extend("Sequential")
 nn.Sequential = Sequential
 
 local function append(self, module)
-  if not base.is_module(module) then error(self._name .. ": a module is needed, not a " .. type(module), 3) end
+  if not base.is_module(module) then fail("%s: a module is needed, not %s", self._name, errors.show(module)) end
   self[#self + 1] = module
   return self
 end
@@ -93,7 +94,7 @@ for _, class in ipairs {Sequential, ModuleList} do
   -- Positions count from 1, as in the list.
   function class:insert(position, module)
     if type(position) ~= "number" or position < 1 or position > #self + 1 then
-      error(string.format("%s: position %s is outside of 1 to %d", self._name, tostring(position), #self + 1), 2)
+      fail("%s: position %s is outside of 1 to %d", self._name, tostring(position), #self + 1)
     end
     append(self, module)
     for i = #self, position + 1, -1 do self[i] = self[i - 1] end
@@ -103,7 +104,7 @@ for _, class in ipairs {Sequential, ModuleList} do
   function class:pop(position)
     position = position or #self
     local module = self[position]
-    if module == nil then error(string.format("%s: there is no module %s", self._name, tostring(position)), 2) end
+    if module == nil then fail("%s: there is no module %s", self._name, tostring(position)) end
     for i = position, #self do self[i] = self[i + 1] end
     return module
   end
@@ -115,11 +116,11 @@ nn.ModuleDict = ModuleDict
 
 local function put(self, name, module)
   if type(name) ~= "string" or name == "" or name:find(".", 1, true) then
-    error("ModuleDict: a name is a string without dots, not " .. tostring(name), 3)
+    fail("ModuleDict: a name is a string without dots, not " .. tostring(name))
   end
-  if not base.is_module(module) then error("ModuleDict: a module is needed, not a " .. type(module), 3) end
+  if not base.is_module(module) then fail("ModuleDict: a module is needed, not %s", errors.show(module)) end
   if rawget(self, name) == nil and self[name] ~= nil then
-    error(string.format("ModuleDict: '%s' is a method's name", name), 3)
+    fail("ModuleDict: '%s' is a method's name", name)
   end
   local is_new = rawget(self, name) == nil
   self[name] = module
@@ -133,7 +134,7 @@ end
 
 function ModuleDict:init(modules) self:update(modules or {}) end
 function ModuleDict:update(modules)
-  if type(modules) ~= "table" then error("ModuleDict: a table of modules is needed, not a " .. type(modules), 2) end
+  if type(modules) ~= "table" then fail("ModuleDict: a table of modules is needed, not %s", errors.show(modules)) end
   for i = 1, #modules do put(self, modules[i][1], modules[i][2]) end
   local names = {}
   for name in pairs(modules) do
@@ -161,7 +162,7 @@ function ModuleDict:len()
 end
 function ModuleDict:pop(name)
   local module = rawget(self, name)
-  if not base.is_module(module) then error(string.format("ModuleDict: there is no module '%s'", tostring(name)), 2) end
+  if not base.is_module(module) then fail("ModuleDict: there is no module '%s'", tostring(name)) end
   self[name] = nil
   return module
 end
@@ -179,7 +180,7 @@ local function layer_with_dim(name, op)
   local class = Module:extend(name)
   function class:init(dim)
     if type(dim) == "table" then dim = keywords.check(name, dim, {dim = keywords.none}).dim end
-    if type(dim) ~= "number" then error(name .. ": dim is a number", 3) end
+    errors.number(name, "dim", dim)
     self.dim = dim
   end
   function class:forward(input) return op(input, self.dim) end
@@ -196,6 +197,8 @@ nn.Flatten = Flatten
 
 function Flatten:init(start_dim, end_dim)
   self.start_dim, self.end_dim = start_dim or 1, end_dim or -1
+  errors.number("Flatten", "start_dim", self.start_dim)
+  errors.number("Flatten", "end_dim", self.end_dim)
 end
 
 function Flatten:forward(input) return input:flatten(self.start_dim, self.end_dim) end

@@ -1,5 +1,6 @@
 -- nn.init: fills a tensor in place and returns it, without recording. PyTorch's names, arguments and bounds.
 local lt, use = ...
+local fail = use("errors").fail
 local keywords = use "keywords"
 
 local M = {}
@@ -25,7 +26,7 @@ end
 -- The sizes that one output sees (fan in) and that one input feeds (fan out).
 local function fans(t, where)
   local shape = t.shape
-  if #shape < 2 then error(where .. ": a tensor of at least 2 dimensions is needed, not " .. #shape, 3) end
+  if #shape < 2 then fail(where .. ": a tensor of at least 2 dimensions is needed, not " .. #shape) end
   local field = 1
   for i = 3, #shape do field = field * shape[i] end
   return shape[2] * field, shape[1] * field
@@ -37,7 +38,7 @@ local gains = {linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, sigmoid = 1, tanh
 function M.calculate_gain(nonlinearity, param)
   if nonlinearity == "leaky_relu" then return math.sqrt(2 / (1 + (param or 0.01) ^ 2)) end
   local gain = gains[nonlinearity]
-  if not gain then error("calculate_gain: unknown nonlinearity " .. tostring(nonlinearity), 2) end
+  if not gain then fail("calculate_gain: unknown nonlinearity " .. tostring(nonlinearity)) end
   return gain
 end
 
@@ -46,7 +47,7 @@ local kaiming_options = {a = 0, mode = "fan_in", nonlinearity = "leaky_relu"}
 local function kaiming_std(t, options, where)
   local fan_in, fan_out = fans(t, where)
   if options.mode ~= "fan_in" and options.mode ~= "fan_out" then
-    error(where .. ": mode is 'fan_in' or 'fan_out', not " .. tostring(options.mode), 3)
+    fail(where .. ": mode is 'fan_in' or 'fan_out', not " .. tostring(options.mode))
   end
   local fan = options.mode == "fan_out" and fan_out or fan_in
   return M.calculate_gain(options.nonlinearity, options.a) / math.sqrt(fan)

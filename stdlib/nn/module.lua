@@ -6,7 +6,11 @@
 --    made in between the order of making counts.
 -- 3. Nothing here depends on init calling its parent's: the records exist before init runs.
 local lt, use = ...
+local errors = use "errors"
+local fail = errors.fail
+
 local keywords = use "keywords"
+local buffer_options, load_options = {persistent = true}, {strict = true}
 
 -- How many modules and parameters have been made; the number of each is its serial.
 local made = 0
@@ -15,7 +19,8 @@ local made = 0
 local is_parameter = setmetatable({}, {__mode = "k"})
 
 local function Parameter(data, requires_grad)
-  if type(data) ~= "userdata" then error("Parameter: a tensor is needed, not a " .. type(data), 2) end
+  errors.tensor("Parameter", "data", data)
+  if requires_grad ~= nil then errors.boolean("Parameter", "requires_grad", requires_grad) end
   local p = data:detach()
   p:requires_grad_(requires_grad ~= false)
   made = made + 1
@@ -70,7 +75,7 @@ setmetatable(Module, {__call = construct})
 
 -- A class is the metatable of its instances; what it does not define itself it finds in its parent.
 function Module:extend(name)
-  if type(name) ~= "string" then error("extend: a class needs a name", 2) end
+  errors.text("extend", "name", name)
   local class = {}
   for key, value in pairs(self) do -- metamethods are not inherited through __index
     if type(key) == "string" and key:sub(1, 2) == "__" then class[key] = value end
@@ -80,7 +85,7 @@ function Module:extend(name)
 end
 
 function Module:forward()
-  error(self._name .. ": forward is not defined", 2)
+  fail(self._name .. ": forward is not defined")
 end
 
 -- What a module holds ------------------------------------------------------------------------------------------------
@@ -94,7 +99,10 @@ local function join(prefix, key)
 end
 
 -- lt.compile(module) gives an object that stands for the module: its fields are the module's.
-local function real(self) return rawget(getmetatable(self), "_compiled_of") or self end
+local function real(self)
+  if type(self) ~= "table" then fail("Module: methods are called with a colon, module:method(), got %s as the module", errors.show(self)) end
+  return rawget(getmetatable(self) or {}, "_compiled_of") or self
+end
 
 -- Calls visit(full name, value, module, key) for each own parameter ("parameter"), buffer ("buffer") or child ("module").
 local function each(self, kind, prefix, visit)
@@ -121,6 +129,7 @@ end
 
 -- The list of {name, value, module, key} of one kind, each thing once unless `repeated`.
 local function collect(self, kind, prefix, repeated)
+  if prefix ~= nil then errors.text("Module", "prefix", prefix) end
   local list, seen = {}, {}
   walk_modules(self, prefix or "", {}, function(path, module)
     each(module, kind, path, function(name, value, owner, key)
@@ -177,13 +186,32 @@ end
 function Module:modules() return second(self:named_modules()) end
 function Module:children() return second(self:named_children()) end
 
+-- A name under which something is registered.
+local function check_name(self, method, name)
+  errors.object("Module", method, self)
+  errors.text(method, "name", name)
+  if name == "" or name:find(".", 1, true) then errors.wrong(method, "name", "a string without dots, not empty", name) end
+end
+
 function Module:register_buffer(name, tensor, options)
-  self._buffers[name] = not (options and options.persistent == false) and "persistent" or "transient"
+  check_name(self, "register_buffer", name)
+  if tensor ~= nil then errors.tensor("register_buffer", "tensor", tensor) end
+  options = keywords.check("register_buffer", options, buffer_options)
+  self._buffers[name] = options.persistent and "persistent" or "transient"
   self[name] = tensor
 end
 
-function Module:register_parameter(name, parameter) self[name] = parameter end
-function Module:add_module(name, module) self[name] = module end
+function Module:register_parameter(name, parameter)
+  check_name(self, "register_parameter", name)
+  if parameter ~= nil and not is_parameter[parameter] then errors.wrong("register_parameter", "parameter", "an nn.Parameter", parameter) end
+  self[name] = parameter
+end
+
+function Module:add_module(name, module)
+  check_name(self, "add_module", name)
+  if module ~= nil and not is_module(module) then errors.wrong("add_module", "module", "a module", module) end
+  self[name] = module
+end
 
 -- State --------------------------------------------------------------------------------------------------------------
 
@@ -197,6 +225,8 @@ end
 
 -- A table from PyTorch's names ("0.weight") to tensors that share the module's storage.
 function Module:state_dict(prefix)
+  errors.object("Module", "state_dict", self)
+  if prefix ~= nil then errors.text("state_dict", "prefix", prefix) end
   local state = {}
   walk_state(self, prefix or "", function(name, value) state[name] = value:detach() end)
   return state
@@ -226,23 +256,24 @@ local function raise_state_errors(self, wrong, missing, unexpected, strict)
   if strict and #missing > 0 then errors[#errors + 1] = "missing: " .. table.concat(missing, ", ") end
   if strict and #unexpected > 0 then errors[#errors + 1] = "unexpected: " .. table.concat(unexpected, ", ") end
   for _, text in ipairs(wrong) do errors[#errors + 1] = text end
-  if #errors > 0 then error("load_state_dict of " .. self._name .. ": " .. table.concat(errors, "; "), 3) end
+  if #errors > 0 then fail("load_state_dict of " .. self._name .. ": " .. table.concat(errors, "; ")) end
 end
 
 -- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is copied on an error.
 function Module:load_state_dict(state, options)
+  errors.object("Module", "load_state_dict", self)
   if type(state) ~= "table" then
-    error(string.format("load_state_dict of %s: a table from names to tensors is needed, not a %s", self._name, type(state)), 2)
+    fail("load_state_dict of %s: a table from names to tensors is needed, not %s", self._name, errors.show(state))
   end
-  local strict = not (options and options.strict == false)
+  local strict = keywords.check("load_state_dict", options, load_options).strict
   local missing, unexpected, wrong, known, copies = {}, {}, {}, {}, {}
   walk_state(self, "", function(name, value)
     known[name] = true
     local source = state[name]
     if source == nil then
       missing[#missing + 1] = name
-    elseif type(source) ~= "userdata" then
-      wrong[#wrong + 1] = string.format("%s is a %s, not a tensor", name, type(source))
+    elseif not lt.is_tensor(source) then
+      wrong[#wrong + 1] = string.format("%s is %s, not a Tensor", name, errors.show(source))
     elseif not same_size(value, source) then
       wrong[#wrong + 1] = string.format("%s has size %s, the state's %s", name, size_text(value), size_text(source))
     else
@@ -264,6 +295,7 @@ end
 -- Make the optimiser after this: a converted parameter is another tensor.
 -- {dtype =, device =, non_blocking =} may follow, as for tensors.
 function Module:to(target, ...)
+  errors.object("Module", "to", self)
   if type(target) == "table" then
     local options = keywords.check("Module.to", target, {device = keywords.none, dtype = keywords.none, non_blocking = false})
     if options.device then self:to(options.device) end
@@ -295,24 +327,34 @@ function Module:cpu() return self:to("cpu") end
 function Module:cuda(device) return self:to(type(device) == "number" and "cuda:" .. device or device or "cuda") end
 
 function Module:train(mode)
-  mode = mode ~= false
+  errors.object("Module", "train", self)
+  if mode == nil then mode = true end
+  errors.boolean("train", "mode", mode)
   for module in self:modules() do module.training = mode end
   return self
 end
 
-function Module:eval() return self:train(false) end
+function Module:eval()
+  errors.object("Module", "eval", self)
+  return self:train(false)
+end
 
 function Module:requires_grad_(on)
+  errors.object("Module", "requires_grad_", self)
+  if on ~= nil then errors.boolean("requires_grad_", "requires_grad", on) end
   for _, p in ipairs(self:parameters()) do p:requires_grad_(on ~= false) end
   return self
 end
 
 function Module:zero_grad()
+  if self == nil then errors.object("Module", "zero_grad", self) end
   for _, p in ipairs(self:parameters()) do p.grad = nil end
 end
 
 -- f(module) for every module, children first.
 function Module:apply(f)
+  errors.object("Module", "apply", self)
+  if type(f) ~= "function" then errors.wrong("apply", "f", "a function", f) end
   for child in self:children() do child:apply(f) end
   f(self)
   return self

@@ -1,5 +1,7 @@
 -- nn.LayerNorm, RMSNorm and Embedding: PyTorch's names of parameters, defaults and initial values. Options follow in a trailing table.
 local lt, use = ...
+local errors = use "errors"
+local fail = errors.fail
 local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
@@ -18,7 +20,7 @@ local function options_of(name, known, order, ...)
     elseif order[i] then
       given[order[i]] = value
     elseif value ~= nil then
-      error(string.format("%s: too many arguments", name), 4)
+      fail("%s: too many arguments", name)
     end
   end
   return keywords.check(name, given, known)
@@ -27,9 +29,12 @@ M.options_of = options_of
 
 local function shape_of(name, shape)
   if type(shape) == "number" then return {shape} end
-  if type(shape) ~= "table" then error(name .. ": normalized_shape is a number or a list of numbers", 3) end
+  if type(shape) ~= "table" then errors.wrong(name, "normalized_shape", "a number or a list of numbers", shape) end
   local copy = {}
-  for i = 1, #shape do copy[i] = shape[i] end
+  for i = 1, #shape do
+    errors.count(name, "normalized_shape", shape[i], 0)
+    copy[i] = shape[i]
+  end
   return copy
 end
 
@@ -39,6 +44,7 @@ M.LayerNorm = LayerNorm
 function LayerNorm:init(normalized_shape, ...)
   local options = options_of("LayerNorm", {eps = 1e-5, elementwise_affine = true, bias = true, dtype = "float32", device = keywords.none},
     {"eps", "elementwise_affine", "bias"}, ...)
+  errors.number("LayerNorm", "eps", options.eps)
   self.normalized_shape = shape_of("LayerNorm", normalized_shape)
   self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
   local how = {dtype = options.dtype, device = options.device}
@@ -67,6 +73,7 @@ M.RMSNorm = RMSNorm
 function RMSNorm:init(normalized_shape, ...)
   local options = options_of("RMSNorm", {eps = keywords.none, elementwise_affine = true, dtype = "float32", device = keywords.none},
     {"eps", "elementwise_affine"}, ...)
+  if options.eps ~= nil then errors.number("RMSNorm", "eps", options.eps) end
   self.normalized_shape = shape_of("RMSNorm", normalized_shape)
   self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
   if options.elementwise_affine then
@@ -92,12 +99,11 @@ M.Embedding = Embedding
 function Embedding:init(num_embeddings, embedding_dim, ...)
   local options = options_of("Embedding", {padding_idx = keywords.none, max_norm = keywords.none, norm_type = 2, scale_grad_by_freq = false,
     dtype = "float32", device = keywords.none}, {"padding_idx", "max_norm", "norm_type", "scale_grad_by_freq"}, ...)
-  if type(num_embeddings) ~= "number" or type(embedding_dim) ~= "number" then
-    error("Embedding: num_embeddings and embedding_dim are numbers", 3)
-  end
+  errors.count("Embedding", "num_embeddings", num_embeddings, 0)
+  errors.count("Embedding", "embedding_dim", embedding_dim, 0)
   local row = options.padding_idx
-  if row and (row >= num_embeddings or row < -num_embeddings) then
-    error("Embedding: padding_idx must be within num_embeddings", 3)
+  if row ~= nil and (type(row) ~= "number" or row >= num_embeddings or row < -num_embeddings) then
+    errors.wrong("Embedding", "padding_idx", string.format("from %d to %d", -num_embeddings, num_embeddings - 1), row)
   end
   self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
   self.padding_idx = row and row < 0 and row + num_embeddings or row

@@ -1,5 +1,6 @@
 -- Layers that only move elements: padding, shuffling, unflattening; and Bilinear. A class each, whose forward calls its op.
 local lt, use = ...
+local errors = use "errors"
 local base = use "nn.module"
 local init = use "nn.initialisers"
 local keywords = use "keywords"
@@ -15,7 +16,7 @@ local function pad_of(name, dims, padding)
     return list
   end
   if type(padding) ~= "table" or #padding ~= 2 * dims then
-    error(string.format("%s: padding is a number or a list of %d numbers", name, 2 * dims), 4)
+    errors.wrong(name, "padding", "a number or a list of " .. 2 * dims .. " numbers", padding)
   end
   return padding
 end
@@ -25,7 +26,7 @@ local function padding(name, dims, mode, fixed)
   function class:init(padding, value)
     self.padding = pad_of(name, dims, padding)
     self.value = fixed or value
-    if mode == "constant" and type(self.value) ~= "number" then error(name .. ": value is a number", 3) end
+    if mode == "constant" then errors.number(name, "value", self.value) end
   end
   function class:forward(input) return lt.pad(input, self.padding, mode, self.value) end
   function class:extra_repr() return "padding=(" .. table.concat(self.padding, ", ") .. ")" end
@@ -43,7 +44,7 @@ end
 local function by_factor(name, field, op)
   local class = Module:extend(name)
   function class:init(factor)
-    if type(factor) ~= "number" then error(name .. ": " .. field .. " is a number", 3) end
+    errors.count(name, field, factor, 1)
     self[field] = factor
   end
   function class:forward(input) return op(input, self[field]) end
@@ -59,7 +60,8 @@ local Unflatten = Module:extend("Unflatten")
 classes.Unflatten = Unflatten
 
 function Unflatten:init(dim, sizes)
-  if type(dim) ~= "number" or type(sizes) ~= "table" then error("Unflatten: dim is a number, sizes are a list", 3) end
+  errors.number("Unflatten", "dim", dim)
+  if type(sizes) ~= "table" then errors.wrong("Unflatten", "unflattened_size", "a list of sizes", sizes) end
   self.dim, self.unflattened_size = dim, sizes
 end
 
@@ -74,9 +76,9 @@ classes.Bilinear = Bilinear
 
 function Bilinear:init(in1_features, in2_features, out_features, options)
   options = keywords.check("Bilinear", options, {bias = true, dtype = "float32", device = keywords.none})
-  if type(in1_features) ~= "number" or type(in2_features) ~= "number" or type(out_features) ~= "number" then
-    error("Bilinear: in1_features, in2_features and out_features are numbers", 3)
-  end
+  errors.count("Bilinear", "in1_features", in1_features, 1)
+  errors.count("Bilinear", "in2_features", in2_features, 0)
+  errors.count("Bilinear", "out_features", out_features, 0)
   self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
   local how = {dtype = options.dtype, device = options.device}
   self.weight = Parameter(lt.empty({out_features, in1_features, in2_features}, how))

@@ -1,5 +1,7 @@
 -- Layers over images and sequences: convolutions, pools, and normalisations by channel. PyTorch's arguments by position or in a trailing table.
 local lt, use = ...
+local errors = use "errors"
+local fail = errors.fail
 local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
@@ -25,7 +27,7 @@ local function read(where, schema, ...)
   local options = {}
   local names = count > 0 and has_names(given[count]) and given[count] or nil
   if names then count = count - 1 end
-  if count > #schema then error(string.format("%s: takes at most %d arguments, got %d", where, #schema, count), 4) end
+  if count > #schema then fail("%s: takes at most %d arguments, got %d", where, #schema, count) end
   local known = {}
   for i, row in ipairs(schema) do
     local name, default = row[1], row[2]
@@ -33,11 +35,11 @@ local function read(where, schema, ...)
     local value
     if i <= count then value = given[i] end
     if names and names[name] ~= nil then
-      if value ~= nil then error(string.format("%s: argument '%s' is given twice", where, name), 4) end
+      if value ~= nil then fail("%s: argument '%s' is given twice", where, name) end
       value = names[name]
     end
     if value == nil then
-      if default == nil then error(string.format("%s: argument '%s' is missing", where, name), 4) end
+      if default == nil then fail("%s: argument '%s' is missing", where, name) end
       if default ~= none then value = default end
     end
     options[name] = value
@@ -46,26 +48,25 @@ local function read(where, schema, ...)
     if not known[name] then
       local list = {}
       for _, row in ipairs(schema) do list[#list + 1] = row[1] end
-      error(string.format("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(list, ", ")), 4)
+      fail("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(list, ", "))
     end
   end
   return options
 end
 
-local function check_count(where, name, value)
-  if type(value) ~= "number" or value < 1 or value % 1 ~= 0 then
-    error(string.format("%s: %s is a whole number from 1, not %s", where, name, tostring(value)), 4)
-  end
-end
+local function check_count(where, name, value) errors.count(where, name, value, 1) end
 
 -- A list of `dims` numbers.
 local function list_of(where, name, value, dims)
   if type(value) == "number" then value = {value, value} end
   if type(value) ~= "table" or #value < dims then
-    error(string.format("%s: %s is a number or a list of %d, not %s", where, name, dims, tostring(value)), 4)
+    errors.wrong(where, name, "a number or a list of " .. dims, value)
   end
   local list = {}
-  for i = 1, dims do list[i] = value[i] end
+  for i = 1, dims do
+    errors.count(where, name, value[i], 0)
+    list[i] = value[i]
+  end
   return list
 end
 
@@ -117,9 +118,9 @@ local function conv_of(name, dims, op, transposed)
     check_count(name, "in_channels", o.in_channels)
     check_count(name, "out_channels", o.out_channels)
     check_count(name, "groups", o.groups)
-    if o.in_channels % o.groups ~= 0 then error(name .. ": in_channels must be divisible by groups", 3) end
-    if o.out_channels % o.groups ~= 0 then error(name .. ": out_channels must be divisible by groups", 3) end
-    if o.padding_mode ~= "zeros" then error(name .. ": padding_mode is 'zeros', not " .. tostring(o.padding_mode), 3) end
+    if o.in_channels % o.groups ~= 0 then fail(name .. ": in_channels must be divisible by groups") end
+    if o.out_channels % o.groups ~= 0 then fail(name .. ": out_channels must be divisible by groups") end
+    if o.padding_mode ~= "zeros" then fail(name .. ": padding_mode is 'zeros', not " .. tostring(o.padding_mode)) end
     self.in_channels, self.out_channels, self.groups = o.in_channels, o.out_channels, o.groups
     self.kernel_size = list_of(name, "kernel_size", o.kernel_size, dims)
     self.stride = list_of(name, "stride", o.stride, dims)
@@ -250,7 +251,7 @@ local function check_dims(name, input, least, most)
   local dims = input:dim()
   if dims < least or dims > most then
     local wanted = least == most and tostring(least) or least .. " or " .. most
-    error(string.format("%s: the input must have %s dimensions, got %d", name, wanted, dims), 3)
+    fail("%s: the input must have %s dimensions, got %d", name, wanted, dims)
   end
 end
 
@@ -308,7 +309,7 @@ function GroupNorm:init(...)
   local o = read("GroupNorm", {{"num_groups"}, {"num_channels"}, {"eps", 1e-5}, {"affine", true}, {"device", none}, {"dtype", "float32"}}, ...)
   check_count("GroupNorm", "num_groups", o.num_groups)
   check_count("GroupNorm", "num_channels", o.num_channels)
-  if o.num_channels % o.num_groups ~= 0 then error("GroupNorm: num_channels must be divisible by num_groups", 3) end
+  if o.num_channels % o.num_groups ~= 0 then fail("GroupNorm: num_channels must be divisible by num_groups") end
   self.num_groups, self.num_channels, self.eps, self.affine = o.num_groups, o.num_channels, o.eps, o.affine
   add_affine(self, o, o.num_channels)
 end

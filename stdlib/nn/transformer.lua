@@ -1,5 +1,6 @@
 -- nn.MultiheadAttention and TransformerEncoderLayer: PyTorch's names of parameters, defaults and initial values.
 local lt, use = ...
+local fail = use("errors").fail
 local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
@@ -17,7 +18,7 @@ return function(nn)
     local options = options_of("MultiheadAttention", {dropout = 0, bias = true, kdim = keywords.none, vdim = keywords.none,
       batch_first = false, dtype = "float32", device = keywords.none}, {"dropout", "bias"}, ...)
     if type(embed_dim) ~= "number" or type(num_heads) ~= "number" or num_heads < 1 or embed_dim % num_heads ~= 0 then
-      error("MultiheadAttention: embed_dim must be divisible by num_heads", 3)
+      fail("MultiheadAttention: embed_dim must be divisible by num_heads")
     end
     self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim / num_heads
     self.dropout, self.batch_first = options.dropout, options.batch_first
@@ -88,7 +89,7 @@ return function(nn)
   function MultiheadAttention:forward(query, key, value, options)
     options = keywords.check("MultiheadAttention", options, known)
     if options.is_causal and options.attn_mask == nil then
-      error("MultiheadAttention: is_causal is a hint that attn_mask is causal: attn_mask must be given", 2)
+      fail("MultiheadAttention: is_causal is a hint that attn_mask is causal: attn_mask must be given")
     end
     local batched = query:dim() == 3
     local q, k, v = project(self, query, key, value)
@@ -141,7 +142,7 @@ return function(nn)
     self.rate, self.norm_first = options.dropout, options.norm_first
     self.activation = type(options.activation) == "string" and functional[options.activation] or options.activation
     if type(self.activation) ~= "function" then
-      error("TransformerEncoderLayer: activation is 'relu', 'gelu' or a function", 3)
+      fail("TransformerEncoderLayer: activation is 'relu', 'gelu' or a function")
     end
   end
 

@@ -1,13 +1,14 @@
 -- nn.utils: gradients clipped, parameters as one vector. Nothing here reads a number out of a tensor, so that a train step with clipping
 -- is one graph.
 local lt, use = ...
+local fail = use("errors").fail
 local keywords = use "keywords"
 
 local M = {}
 
 local function list_of(fn, parameters)
   if type(parameters) == "userdata" then return {parameters} end
-  if type(parameters) ~= "table" then error(string.format("%s: parameters are a tensor or a list of tensors, not a %s", fn, type(parameters)), 3) end
+  if type(parameters) ~= "table" then fail("%s: parameters are a tensor or a list of tensors, not a %s", fn, type(parameters)) end
   return parameters
 end
 
@@ -44,16 +45,16 @@ function M.clip_grad_norm_(parameters, max_norm, norm_type, options)
     options = keywords.check("clip_grad_norm_", options, {norm_type = 2, error_if_nonfinite = false})
     norm_type = norm_type or options.norm_type
   end
-  if type(max_norm) ~= "number" then error("clip_grad_norm_: max_norm is a number, not a " .. type(max_norm), 2) end
+  if type(max_norm) ~= "number" then fail("clip_grad_norm_: max_norm is a number, not a " .. type(max_norm)) end
   norm_type = norm_type or 2
-  if type(norm_type) ~= "number" or norm_type <= 0 then error("clip_grad_norm_: norm_type is a number > 0", 2) end
+  if type(norm_type) ~= "number" or norm_type <= 0 then fail("clip_grad_norm_: norm_type is a number > 0") end
   local grads = gradients_of("clip_grad_norm_", parameters)
   if #grads == 0 then return lt.tensor(0) end
   local total = lt.no_grad(M.get_total_norm, grads, norm_type)
   if options ~= nil and options.error_if_nonfinite then
     local value = total:item()
     if value ~= value or value == math.huge then
-      error("clip_grad_norm_: the norm of the gradients is not finite; leave out error_if_nonfinite to scale them all the same", 2)
+      fail("clip_grad_norm_: the norm of the gradients is not finite; leave out error_if_nonfinite to scale them all the same")
     end
   end
   lt.no_grad(scale, grads, total, max_norm)
@@ -66,7 +67,7 @@ end
 
 -- Clamps each element of the gradients, in place, to [-clip_value, clip_value].
 function M.clip_grad_value_(parameters, clip_value)
-  if type(clip_value) ~= "number" then error("clip_grad_value_: clip_value is a number, not a " .. type(clip_value), 2) end
+  if type(clip_value) ~= "number" then fail("clip_grad_value_: clip_value is a number, not a " .. type(clip_value)) end
   lt.no_grad(clamp, gradients_of("clip_grad_value_", parameters), clip_value)
 end
 
@@ -88,11 +89,11 @@ end
 
 -- Writes the elements of a vector into the parameters, in order.
 function M.vector_to_parameters(vector, parameters)
-  if type(vector) ~= "userdata" or vector:dim() ~= 1 then error("vector_to_parameters: a tensor of one dimension is needed", 2) end
+  if type(vector) ~= "userdata" or vector:dim() ~= 1 then fail("vector_to_parameters: a tensor of one dimension is needed") end
   local list, n = list_of("vector_to_parameters", parameters), 0
   for i = 1, #list do n = n + list[i]:numel() end
   if n ~= vector:size(0) then
-    error(string.format("vector_to_parameters: %d elements for parameters of %d", vector:size(0), n), 2)
+    fail("vector_to_parameters: %d elements for parameters of %d", vector:size(0), n)
   end
   lt.no_grad(write, list, vector:detach())
 end

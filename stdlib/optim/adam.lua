@@ -1,6 +1,7 @@
 -- optim.Adam and optim.AdamW: PyTorch's single-tensor formulas, operation by operation.
 -- state[p] = {step = n, exp_avg = m, exp_avg_sq = v}; step is a Lua number, so the bias corrections are scalar inputs of a compiled step.
 local lt, use = ...
+local fail = use("errors").fail
 local base = use "optim.optimizer"
 
 local function check(name)
@@ -10,7 +11,7 @@ local function check(name)
     for i = 1, 2 do
       local beta = type(betas) == "table" and betas[i]
       if type(beta) ~= "number" or not (beta >= 0 and beta < 1) then
-        error(string.format("%s: betas are two numbers >= 0 and < 1", name), 4)
+        fail("%s: betas are two numbers >= 0 and < 1", name)
       end
     end
   end

@@ -4,6 +4,8 @@
 --    a rate from the one before, rates does too, so that a rate set by hand goes on being scaled.
 -- 2. state_dict is all plain data of the scheduler: numbers, strings, booleans, lists of them.
 local _, use = ...
+local errors = use "errors"
+local fail = errors.fail
 local keywords = use "keywords"
 local none = keywords.none
 
@@ -26,7 +28,7 @@ end
 
 function Scheduler:step(epoch)
   if epoch ~= nil then
-    if type(epoch) ~= "number" then error(self._name .. ": an epoch is a number, not a " .. type(epoch), 2) end
+    if type(epoch) ~= "number" then fail(self._name .. ": an epoch is a number, not a " .. type(epoch)) end
     self.last_epoch = epoch
     set_rates(self, self.closed_rates and self:closed_rates() or self:rates())
     return
@@ -60,7 +62,7 @@ function Scheduler:state_dict()
 end
 
 function Scheduler:load_state_dict(state)
-  if type(state) ~= "table" then error(self._name .. ".load_state_dict: a table is needed, not a " .. type(state), 2) end
+  if type(state) ~= "table" then fail(self._name .. ".load_state_dict: a table is needed, not a " .. type(state)) end
   for key, value in pairs(state) do
     if key ~= "schedulers" then self[key] = copy(value) end
   end
@@ -78,7 +80,7 @@ local function read_options(name, order, known, ...)
     by_name, n = last, n - 1
   end
   for i = 1, n do
-    if not order[i] then error(string.format("%s: too many arguments", name), 3) end
+    if not order[i] then fail("%s: too many arguments", name) end
     options[order[i]] = (select(i, ...))
   end
   for key, value in pairs(by_name or {}) do options[key] = value end
@@ -90,14 +92,14 @@ local function class_of(name, order, known)
   class.__index = class
   known.last_epoch = known.last_epoch or -1
   getmetatable(class).__call = function(_, optimizer, ...)
-    if not is_optimizer(optimizer) then error(name .. ": an optimiser is needed, not a " .. type(optimizer), 2) end
+    if not is_optimizer(optimizer) then errors.wrong(name, "optimizer", "an optimiser", optimizer) end
     local self = setmetatable({optimizer = optimizer}, class)
     local options = read_options(name, order, known, ...)
     self.last_epoch = options.last_epoch
     self.base_lrs = {}
     for i, group in ipairs(optimizer.param_groups) do
       if self.last_epoch == -1 and group.initial_lr == nil then group.initial_lr = group.lr end
-      if group.initial_lr == nil then error(name .. ": to go on at an epoch, the groups need an initial_lr", 2) end
+      if group.initial_lr == nil then fail(name .. ": to go on at an epoch, the groups need an initial_lr") end
       self.base_lrs[i] = group.initial_lr
     end
     class.init(self, options)
@@ -110,8 +112,8 @@ end
 
 local function need_number(name, options, key, least)
   local v = options[key]
-  if type(v) ~= "number" then error(string.format("%s: %s is a number, not a %s", name, key, type(v)), 4) end
-  if least and v < least then error(string.format("%s: %s must be at least %g, got %g", name, key, least, v), 4) end
+  if type(v) ~= "number" then errors.wrong(name, key, "a number", v) end
+  if least and v < least then fail("%s: %s must be at least %g, got %g", name, key, least, v) end
   return v
 end
 
@@ -137,7 +139,8 @@ end
 
 local MultiStepLR = class_of("MultiStepLR", {"milestones", "gamma", "last_epoch"}, {milestones = none, gamma = 0.1})
 function MultiStepLR:init(options)
-  if type(options.milestones) ~= "table" then error("MultiStepLR: milestones are a list of epochs", 3) end
+  if type(options.milestones) ~= "table" then errors.wrong("MultiStepLR", "milestones", "a list of epochs", options.milestones) end
+  for _, m in ipairs(options.milestones) do errors.number("MultiStepLR", "milestones", m) end
   self.milestones, self.gamma = copy(options.milestones), need_number("MultiStepLR", options, "gamma")
   table.sort(self.milestones)
 end
@@ -159,7 +162,7 @@ end
 local ConstantLR = class_of("ConstantLR", {"factor", "total_iters", "last_epoch"}, {factor = 1 / 3, total_iters = 5})
 function ConstantLR:init(options)
   self.factor, self.total_iters = need_number("ConstantLR", options, "factor", 0), need_number("ConstantLR", options, "total_iters", 0)
-  if self.factor > 1 then error("ConstantLR: factor must be at most 1", 3) end
+  if self.factor > 1 then fail("ConstantLR: factor must be at most 1") end
 end
 function ConstantLR:rates()
   if self.last_epoch == 0 then return map(current(self), function(lr) return lr * self.factor end) end
@@ -187,8 +190,8 @@ local LinearLR = class_of("LinearLR", {"start_factor", "end_factor", "total_iter
 function LinearLR:init(options)
   self.start_factor, self.end_factor = need_number("LinearLR", options, "start_factor"), need_number("LinearLR", options, "end_factor", 0)
   self.total_iters = need_number("LinearLR", options, "total_iters", 0)
-  if self.start_factor > 1 or self.start_factor <= 0 then error("LinearLR: start_factor must be over 0 and at most 1", 3) end
-  if self.end_factor > 1 then error("LinearLR: end_factor must be at most 1", 3) end
+  if self.start_factor > 1 or self.start_factor <= 0 then fail("LinearLR: start_factor must be over 0 and at most 1") end
+  if self.end_factor > 1 then fail("LinearLR: end_factor must be at most 1") end
 end
 function LinearLR:rates()
   local epoch, first, last, n = self.last_epoch, self.start_factor, self.end_factor, self.total_iters
@@ -244,7 +247,7 @@ function Restarts:init(options)
   local name = "CosineAnnealingWarmRestarts"
   self.T_0, self.T_mult = need_number(name, options, "T_0", 1), need_number(name, options, "T_mult", 1)
   self.eta_min = need_number(name, options, "eta_min")
-  if self.T_0 % 1 ~= 0 or self.T_mult % 1 ~= 0 then error(name .. ": T_0 and T_mult are whole numbers", 3) end
+  if self.T_0 % 1 ~= 0 or self.T_mult % 1 ~= 0 then fail(name .. ": T_0 and T_mult are whole numbers") end
   self.T_i, self.T_cur = self.T_0, self.last_epoch
 end
 function Restarts:rates()
@@ -263,7 +266,7 @@ function Restarts:step(epoch)
       self.T_i = self.T_i * self.T_mult
     end
   else
-    if type(epoch) ~= "number" or epoch < 0 then error("CosineAnnealingWarmRestarts: an epoch is a number >= 0", 2) end
+    if type(epoch) ~= "number" or epoch < 0 then fail("CosineAnnealingWarmRestarts: an epoch is a number >= 0") end
     self.T_i, self.T_cur = self.T_0, epoch
     if epoch >= self.T_0 then
       if self.T_mult == 1 then
@@ -291,7 +294,7 @@ local OneCycleLR = class_of("OneCycleLR",
 local function per_group(self, name, value)
   if type(value) == "number" then return map(self.optimizer.param_groups, function() return value end) end
   if type(value) ~= "table" or #value ~= #self.optimizer.param_groups then
-    error(string.format("OneCycleLR: %s is a number, or a list of one a group", name), 4)
+    fail("OneCycleLR: %s is a number, or a list of one a group", name)
   end
   return copy(value)
 end
@@ -316,11 +319,11 @@ function OneCycleLR:init(options)
   elseif options.epochs ~= nil and options.steps_per_epoch ~= nil then
     self.total_steps = need_number("OneCycleLR", options, "epochs", 1) * need_number("OneCycleLR", options, "steps_per_epoch", 1)
   else
-    error("OneCycleLR: total_steps is needed, or epochs and steps_per_epoch", 3)
+    fail("OneCycleLR: total_steps is needed, or epochs and steps_per_epoch")
   end
   local pct = need_number("OneCycleLR", options, "pct_start", 0)
-  if pct > 1 then error("OneCycleLR: pct_start must be at most 1", 3) end
-  if not anneals[options.anneal_strategy] then error("OneCycleLR: anneal_strategy is 'cos' or 'linear'", 3) end
+  if pct > 1 then fail("OneCycleLR: pct_start must be at most 1") end
+  if not anneals[options.anneal_strategy] then fail("OneCycleLR: anneal_strategy is 'cos' or 'linear'") end
   self.anneal_strategy, self.cycle_momentum = options.anneal_strategy, options.cycle_momentum
   local last = self.total_steps - 1
   if options.three_phase then
@@ -341,7 +344,7 @@ function OneCycleLR:init(options)
   if self.cycle_momentum then
     local low, high = per_group(self, "base_momentum", options.base_momentum), per_group(self, "max_momentum", options.max_momentum)
     for i, group in ipairs(self.optimizer.param_groups) do
-      if momentum_of(group) == nil then error("OneCycleLR: the optimiser has no momentum to cycle; give cycle_momentum=false", 3) end
+      if momentum_of(group) == nil then fail("OneCycleLR: the optimiser has no momentum to cycle; give cycle_momentum=false") end
       if self.last_epoch == -1 then
         group.base_momentum, group.max_momentum = low[i], high[i]
         momentum_of(group, high[i])
@@ -353,7 +356,7 @@ end
 function OneCycleLR:rates()
   local step, anneal = self.last_epoch, anneals[self.anneal_strategy]
   if step > self.total_steps then
-    error(string.format("OneCycleLR: step %d of %d steps in all", step, self.total_steps), 3)
+    fail("OneCycleLR: step %d of %d steps in all", step, self.total_steps)
   end
   return map(self.optimizer.param_groups, function(group)
     local start = 0
@@ -375,7 +378,7 @@ end
 local function functions_of(self, name, f)
   if type(f) == "function" then return map(self.optimizer.param_groups, function() return f end) end
   if type(f) ~= "table" or #f ~= #self.optimizer.param_groups then
-    error(string.format("%s: lr_lambda is a function, or a list of one a group", name), 4)
+    fail("%s: lr_lambda is a function, or a list of one a group", name)
   end
   return f
 end
@@ -402,9 +405,9 @@ Plateau.rates = nil
 
 function Plateau:init(options)
   local name = "ReduceLROnPlateau"
-  if need_number(name, options, "factor") >= 1 then error(name .. ": factor must be below 1", 3) end
-  if options.mode ~= "min" and options.mode ~= "max" then error(name .. ": mode is 'min' or 'max'", 3) end
-  if options.threshold_mode ~= "rel" and options.threshold_mode ~= "abs" then error(name .. ": threshold_mode is 'rel' or 'abs'", 3) end
+  if need_number(name, options, "factor") >= 1 then fail(name .. ": factor must be below 1") end
+  if options.mode ~= "min" and options.mode ~= "max" then fail(name .. ": mode is 'min' or 'max'") end
+  if options.threshold_mode ~= "rel" and options.threshold_mode ~= "abs" then fail(name .. ": threshold_mode is 'rel' or 'abs'") end
   for _, key in ipairs {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "eps"} do self[key] = options[key] end
   self.min_lrs = type(options.min_lr) == "table" and copy(options.min_lr) or map(self.base_lrs, function() return options.min_lr end)
   self.best = options.mode == "min" and math.huge or -math.huge
@@ -420,7 +423,7 @@ end
 
 function Plateau:step(metric)
   if type(metric) == "userdata" then metric = metric:item() end
-  if type(metric) ~= "number" then error("ReduceLROnPlateau: step takes the metric, a number", 2) end
+  if type(metric) ~= "number" then fail("ReduceLROnPlateau: step takes the metric, a number") end
   self.last_epoch = self.last_epoch + 1
   if is_better(self, metric) then
     self.best, self.num_bad_epochs = metric, 0
@@ -444,10 +447,10 @@ end
 -- Schedules of schedules -------------------------------------------------------------------------------------------------------
 
 local function check_schedulers(name, optimizer, schedulers)
-  if type(schedulers) ~= "table" or #schedulers == 0 then error(name .. ": schedulers are a list of schedulers, not empty", 4) end
+  if type(schedulers) ~= "table" or #schedulers == 0 then fail(name .. ": schedulers are a list of schedulers, not empty") end
   for i, s in ipairs(schedulers) do
     if type(s) ~= "table" or s.optimizer ~= optimizer then
-      error(string.format("%s: scheduler %d is of another optimiser", name, i), 4)
+      fail("%s: scheduler %d is of another optimiser", name, i)
     end
   end
 end
@@ -467,7 +470,7 @@ SequentialLR.state_dict, SequentialLR.load_state_dict = states_of, load_states
 function SequentialLR:init(options)
   check_schedulers("SequentialLR", self.optimizer, options.schedulers)
   if type(options.milestones) ~= "table" or #options.milestones ~= #options.schedulers - 1 then
-    error("SequentialLR: milestones are a list of one less than schedulers", 3)
+    fail("SequentialLR: milestones are a list of one less than schedulers")
   end
   self.schedulers, self.milestones = options.schedulers, copy(options.milestones)
   -- The schedulers have all set their first rates: back to the start, for the first one alone.

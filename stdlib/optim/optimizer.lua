@@ -3,13 +3,15 @@
 -- 1. state[p] exists from the moment that p is added, so that the first step takes the same path as every other.
 -- 2. What step reads are plain fields and numbers: capture makes lr, betas and step counters scalar inputs.
 local lt, use = ...
+local errors = use "errors"
+local fail = errors.fail
 local keywords = use "keywords"
 local no_grad = lt.no_grad
 
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
-local function add_checked_group(self, given, level)
+local function add_checked_group(self, given)
   local class = getmetatable(self)
   local options = {}
   for name, value in pairs(given) do
@@ -19,24 +21,29 @@ local function add_checked_group(self, given, level)
   class.check(group)
   local params = given.params
   if type(params) == "userdata" then params = {params} end
+  if type(params) ~= "table" then errors.wrong(class.name, "params", "a list of Tensors", params) end
   group.params = {}
   for i, p in ipairs(params) do
-    if type(p) ~= "userdata" then
-      error(string.format("%s: params[%d] is a %s, not a tensor", class.name, i, type(p)), level + 1)
+    if not lt.is_tensor(p) then
+      fail("%s: params[%d] is %s, not a Tensor", class.name, i, errors.show(p))
     end
-    if not p.is_leaf then error(string.format("%s: params[%d] is not a leaf", class.name, i), level + 1) end
-    if self.state[p] then error(class.name .. ": a parameter appears twice", level + 1) end
+    if not p.is_leaf then fail("%s: params[%d] is not a leaf", class.name, i) end
+    if self.state[p] then fail(class.name .. ": a parameter appears twice") end
     group.params[i] = p
     self.state[p] = class.new_state(p, group)
   end
   self.param_groups[#self.param_groups + 1] = group
 end
 
-function Optimizer:add_param_group(group) add_checked_group(self, group, 2) end
+function Optimizer:add_param_group(group)
+  errors.object("Optimizer", "add_param_group", self)
+  if type(group) ~= "table" then errors.wrong("add_param_group", "group", "a table with params", group) end
+  add_checked_group(self, group)
+end
 
 local function construct(class, params, options)
   if type(params) ~= "table" or #params == 0 then
-    error(class.name .. ": params is a list of tensors or of groups {params = {...}, lr = ...}, and not empty", 2)
+    errors.wrong(class.name, "params", "a list of Tensors or of groups {params = {...}, lr = ...}, not empty", params)
   end
   local defaults = keywords.check(class.name, options, class.defaults)
   class.check(defaults)
@@ -46,10 +53,12 @@ local function construct(class, params, options)
     if defaults[name] == nil then known[name] = keywords.none else known[name] = defaults[name] end
   end
   local self = setmetatable({param_groups = {}, state = {}, defaults = defaults, known = known}, class)
-  if type(params[1]) == "userdata" then params = {{params = params}} end
+  if type(params[1]) ~= "table" then params = {{params = params}} end
   for _, group in ipairs(params) do
-    if type(group) ~= "table" or group.params == nil then error(class.name .. ": a group needs params", 2) end
-    add_checked_group(self, group, 2)
+    if type(group) ~= "table" or group.params == nil then
+      fail("%s: a group is a table with params, got %s", class.name, errors.show(group))
+    end
+    add_checked_group(self, group)
   end
   return self
 end
@@ -67,6 +76,7 @@ end
 
 -- With a closure: it is called first, with grad mode as it is, and its loss returned.
 function Optimizer:step(closure)
+  if self == nil then errors.object("Optimizer", "step", self) end
   local loss = nil
   if closure ~= nil then loss = closure() end
   no_grad(update, self)
@@ -74,6 +84,7 @@ function Optimizer:step(closure)
 end
 
 function Optimizer:zero_grad()
+  if self == nil then errors.object("Optimizer", "zero_grad", self) end
   local groups = self.param_groups
   for i = 1, #groups do
     local params = groups[i].params
@@ -120,26 +131,27 @@ end
 
 local function check_layout(loaded)
   if type(loaded) ~= "table" then
-    error("load_state_dict: what state_dict gave is needed, not a " .. type(loaded), 3)
+    fail("load_state_dict: what state_dict gave is needed, not %s", errors.show(loaded))
   end
   if type(loaded.param_groups) ~= "table" or type(loaded.state) ~= "table" then
-    error("load_state_dict: a table with state and param_groups is needed, as state_dict gives it", 3)
+    fail("load_state_dict: a table with state and param_groups is needed, as state_dict gives it")
   end
   for g, group in ipairs(loaded.param_groups) do
     if type(group) ~= "table" or type(group.params) ~= "table" then
-      error(string.format("load_state_dict: param_groups[%d] has no list of params", g), 3)
+      fail("load_state_dict: param_groups[%d] has no list of params", g)
     end
   end
 end
 
 function Optimizer:load_state_dict(loaded)
+  errors.object("Optimizer", "load_state_dict", self)
   check_layout(loaded)
   if #loaded.param_groups ~= #self.param_groups then
-    error(string.format("load_state_dict: %d parameter groups, the optimiser has %d", #loaded.param_groups, #self.param_groups), 2)
+    fail("load_state_dict: %d parameter groups, the optimiser has %d", #loaded.param_groups, #self.param_groups)
   end
   for g, group in ipairs(self.param_groups) do
     local n, m = #loaded.param_groups[g].params, #group.params
-    if n ~= m then error(string.format("load_state_dict: group %d has %d parameters, the optimiser's %d", g, n, m), 2) end
+    if n ~= m then fail("load_state_dict: group %d has %d parameters, the optimiser's %d", g, n, m) end
   end
   for g, group in ipairs(self.param_groups) do
     local source = loaded.param_groups[g]
@@ -158,7 +170,7 @@ local function check_at_least_zero(name, group, ...)
     local option = select(i, ...)
     local value = group[option]
     if type(value) ~= "number" or not (value >= 0) then
-      error(string.format("%s: %s is a number >= 0, not %s", name, option, tostring(value)), 5)
+      errors.wrong(name, option, "a number >= 0", value)
     end
   end
 end

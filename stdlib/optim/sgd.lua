@@ -1,5 +1,6 @@
 -- optim.SGD, with momentum, dampening, weight decay and Nesterov's momentum: PyTorch's formulas.
 local _, use = ...
+local fail = use("errors").fail
 local base = use "optim.optimizer"
 
 local SGD = base.extend("SGD", {lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false, maximize = false})
@@ -7,7 +8,7 @@ local SGD = base.extend("SGD", {lr = 1e-3, momentum = 0, dampening = 0, weight_d
 function SGD.check(group)
   base.check_at_least_zero("SGD", group, "lr", "momentum", "weight_decay")
   if group.nesterov and (group.momentum <= 0 or group.dampening ~= 0) then
-    error("SGD: nesterov needs a momentum and no dampening", 4)
+    fail("SGD: nesterov needs a momentum and no dampening")
   end
 end
 

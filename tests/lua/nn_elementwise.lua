@@ -82,8 +82,8 @@ test("a class out of range is told in the loss's name, eager and compiled, with 
     local function f(a, b) return F[name](a, b) end
     local g = lt.compile(function(a, b) return F[name](a, b) end)
     for _, input in ipairs {x, x:clone():requires_grad_(true)} do
-      raises(name .. ": index 9 is out of bounds", f, input, bad)
-      raises(name .. ": index 9 is out of bounds", g, input, bad)
+      raises(name .. ": target 9 is out of bounds for 6 classes", f, input, bad)
+      raises(name .. ": target 9 is out of bounds for 6 classes", g, input, bad)
     end
   end
 end)

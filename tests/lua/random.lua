@@ -57,7 +57,7 @@ test("dropout errors", function()
   raises("dropout: p must be between 0 and 1, got 1.5", F.dropout, lt.ones(2), 1.5)
   raises("dropout: p must be between 0 and 1, got -0.1", F.dropout, lt.ones(2), -0.1)
   raises("dropout: expected a floating point input, got int64", F.dropout, lt.arange(3), 0.5)
-  raises("Dropout: p is a number between 0 and 1", nn.Dropout, 2)
+  raises("Dropout: argument 'p' must be a number between 0 and 1", nn.Dropout, 2)
 end)
 
 test("modules drop while they train", function()

@@ -67,7 +67,7 @@ TEST_CASE("the table of ops", "[ops]") {
     const OpInfo& op = info(OpId(i));
     CHECK(op.id == OpId(i));
     CHECK(find_op(op.name) == OpId(i));
-    if (op.id != OpId::input) CHECK(op.meta);
+    if (op.id != OpId::input) CHECK(op.meta_rule);
   }
   CHECK(find_op("no_such_op") == OpId::kCount);
   CHECK(find_op("") == OpId::kCount);

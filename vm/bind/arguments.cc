@@ -221,9 +221,13 @@ Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const
   if (arg.type == ArgType::kIntList) return read_ints(fn, arg, in, slot);
   if (arg.type == ArgType::kTensorList) return read_tensors(fn, arg, in, slot);
   if (arg.type == ArgType::kDevice && kind == LuaKind::kString) {
-    const Device device = parse_device(in.string(h));
-    check_device(device);
-    return device;
+    try {
+      const Device device = parse_device(in.string(h));
+      check_device(device);
+      return device;
+    } catch (const Error& error) {
+      throw Error(error.kind, fn + ": " + error.what());
+    }
   }
   if (arg.type == ArgType::kDevice && is_number(kind)) {  // a GPU's index
     const int64_t index = pin(in.number(h)).to_int();
@@ -273,13 +277,14 @@ SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& i
   return v;
 }
 
-bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in) {
+bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in, const char* extra) {
   std::vector<std::string> names;
   const Call call = split_call(in, names);
   std::vector<Slot> slots(schema.size());
   if (place_positional(schema, in, call.positional, slots) > 0) return false;
   for (const std::string& name : names) {
     const int a = find_argument(schema, name);
+    if (a < 0 && name == extra) continue;
     if (a < 0 || slots[a].first >= 0) return false;
     slots[a] = Slot{in.field(call.keywords, name.c_str())};
   }

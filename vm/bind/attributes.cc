@@ -5,13 +5,13 @@
 
 namespace lutra {
 
-void set_requires_grad(const Tensor& t, bool on) {
+void set_requires_grad(const Tensor& t, bool on, const char* fn) {
   if (t->autograd && t->autograd->grad_fn) {
     if (on) return;
-    fail("requires_grad: you can only change it on leaves; use :detach() for a tensor that does not require grad");
+    fail(fn, ": you can only change it on leaves; use :detach() for a tensor that does not require grad");
   }
   if (on && !is_float(t->dtype)) {
-    fail("requires_grad: only tensors of floating point dtype can require gradients, got ", name(t->dtype));
+    fail(fn, ": only tensors of floating point dtype can require gradients, got ", name(t->dtype));
   }
   t->requires_grad = on;
 }

@@ -141,7 +141,7 @@ const Composite kRows[] = {
      kFunctionOf, grad_of},
     {"requires_grad_", "Tensor input, bool requires_grad=True", kMethod,
      [](Args& a) -> LuaResults {
-       set_requires_grad(a[0].tensor(), a[1].as<bool>());
+       set_requires_grad(a[0].tensor(), a[1].as<bool>(), "requires_grad_");
        return {a[0]};
      }},
     {"retain_grad", "Tensor input", kMethod | kHostEffect, retain_grad},

@@ -67,15 +67,24 @@ bool is_true(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword) 
 
 bool takes_out(const Binding& self, const OpInfo& op) { return !self.inplace && !op.has(kView) && !op.has(kMutates); }
 
+template <class F>
+auto drawn(const std::string& fn, ArgReader& in, const ExtraKeyword& generator, const F& draw) -> decltype(draw()) {
+  GeneratorScope scope(fn, in, generator);
+  auto results = draw();
+  scope.keep();
+  return results;
+}
+
 LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   const OpInfo& op = info(self.op);
-  ExtraKeyword extras[3];
+  ExtraKeyword extras[4];
   size_t count = 0;
-  ExtraKeyword *out = nullptr, *requires_grad = nullptr, *inplace = nullptr;
+  ExtraKeyword *out = nullptr, *requires_grad = nullptr, *inplace = nullptr, *generator = nullptr;
   if (takes_out(self, op)) *(out = &extras[count++]) = {"out"};
   if (op.has(kCreation)) *(requires_grad = &extras[count++]) = {"requires_grad"};
   // What nn.functional's activations take.
   if (!self.inplace && op.has(kInplace)) *(inplace = &extras[count++]) = {"inplace"};
+  if (self.flags & kDraws) *(generator = &extras[count++]) = {"generator"};
   Args args = bind_schema(self.name, op.args, in, {extras, count});
   check_operands(self.name, op, args);
   if (op.has(kCreation) && args.back().is_none()) args.back() = default_device_value();
@@ -85,7 +94,8 @@ LuaResults call_op_binding(const Binding& self, ArgReader& in) {
     }
     return {call_inplace(self.op, std::move(args))};
   }
-  Results results = call_op(self.op, std::move(args));
+  Results results = generator ? drawn(self.name, in, *generator, [&] { return call_op(self.op, std::move(args)); })
+                              : call_op(self.op, std::move(args));
   if (requires_grad && requires_grad->value >= 0) {
     if (in.kind(requires_grad->value) != LuaKind::kBoolean) {
       fail(self.name, ": argument 'requires_grad' must be a boolean, got ", in.describe(requires_grad->value));
@@ -104,7 +114,8 @@ void add_ops(std::vector<Binding>& out) {
   for (size_t i = 0; i < size_t(OpId::kCount); ++i) {
     const OpInfo& op = info(OpId(i));
     if (op.has(kInternal)) continue;
-    const uint32_t flags = op.has(kCreation) ? uint32_t(kFunctionOf) : kBoth;
+    uint32_t flags = op.has(kCreation) ? uint32_t(kFunctionOf) : kBoth;
+    if (op.has(kRandom) || op.id == OpId::bernoulli || op.id == OpId::multinomial) flags |= kDraws;
     out.push_back({op.name, flags, call_op_binding, op.id});
     if (op.has(kInplace)) out.push_back({std::string(op.name) + "_", kBoth, call_op_binding, op.id, true});
   }
@@ -125,15 +136,20 @@ std::unordered_map<const Composite*, Overloads>& overloads() {
 
 // Errors of the ops a composite is made of are told under the composite's own name.
 LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& in) {
-  Args args = bind_schema(fn, overload.schema, in, {});
+  ExtraKeyword generator[] = {{"generator"}};
+  const bool draws = overload.row->flags & kDraws;
+  Args args = bind_schema(fn, overload.schema, in, {generator, size_t(draws)});
   try {
-    return overload.row->fn(args);
+    if (!draws) return overload.row->fn(args);
+    return drawn(fn, in, generator[0], [&] { return overload.row->fn(args); });
   } catch (const NeedsData&) {
     throw;
   } catch (const Error& error) {
     const std::string text = error.what();
     const size_t colon = text.find(": ");
-    if (colon == std::string::npos || find_op(text.substr(0, colon)) == OpId::kCount) throw;
+    if (colon == std::string::npos) throw;
+    if (text.compare(0, colon, "requires_grad") == 0) throw Error(error.kind, fn + ": " + text);
+    if (find_op(text.substr(0, colon)) == OpId::kCount) throw;
     throw Error(error.kind, fn + text.substr(colon));
   }
 }
@@ -142,7 +158,8 @@ LuaResults call_composite(const Binding& self, ArgReader& in) {
   const Overloads& rows = overloads().at(self.composite);
   if (rows.size() == 1) return call_row(self.name, rows[0], in);
   for (const Overload& overload : rows) {
-    if (fits_schema(overload.schema, in)) return call_row(self.name, overload, in);
+    if (fits_schema(overload.schema, in, overload.row->flags & kDraws ? "generator" : ""))
+      return call_row(self.name, overload, in);
   }
   // None fits: the error of the form with as many arguments as were given tells what is wrong.
   const int given = in.count();
@@ -150,7 +167,8 @@ LuaResults call_composite(const Binding& self, ArgReader& in) {
   for (const Overload& overload : rows) {
     if (int(best->schema.size()) < given) best = &overload;
   }
-  bind_schema(self.name, best->schema, in, {});
+  ExtraKeyword generator[] = {{"generator"}};
+  bind_schema(self.name, best->schema, in, {generator, size_t(best->row->flags & kDraws ? 1 : 0)});
   std::string forms;
   for (const Overload& overload : rows) forms += str(forms.empty() ? "" : " or ", "(", overload.row->schema, ")");
   fail(self.name, ": the arguments fit none of ", forms);

@@ -45,6 +45,7 @@ enum BindingFlags : uint32_t {
   kMethod = 2,      // x:name()
   kFunctionOf = 4,  // lt.name()
   kHostEffect = 8,  // changes something outside tensors (seed, config): a graph break under capture
+  kDraws = 16,      // takes generator=
 };
 
 struct Binding {

@@ -54,12 +54,26 @@ struct ExtraKeyword {
 };
 Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
                  std::span<ExtraKeyword> extras);
-// Whether the arguments' number, names and kinds fit (for overloads).
-bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in);
+// Whether the arguments' number, names and kinds fit (for overloads); `extra` is a keyword beyond the schema.
+bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in, const char* extra = "");
 // A whole number, or an error naming fn and argument. Symbolic numbers that are not sizes are pinned.
 SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
 // A number whose value the program depends on: symbols are pinned to what was seen.
 Scalar pin(Scalar s);
+
+// A generator made by lt.Generator (a table of its seed and its next call) in the place of lt's own, for a scope.
+class GeneratorScope {
+ public:
+  GeneratorScope(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword);
+  ~GeneratorScope();
+  GeneratorScope(const GeneratorScope&) = delete;
+  void keep();  // what has been drawn, in the table
+
+ private:
+  Generator saved_;
+  lua_State* L_ = nullptr;
+  int table_ = 0;
+};
 
 // -- writing ops briefly
 inline Value vint(SymInt v) { return Scalar::of_sym(v); }
@@ -72,7 +86,7 @@ int64_t wrap_dim(const char* fn, int64_t dim, int64_t rank);
 // For ops that read elements: throws NeedsData for FakeTensors.
 void need_data(const char* fn, const Tensor& t);
 // Sets requires_grad with PyTorch's conditions.
-void set_requires_grad(const Tensor& t, bool on);
+void set_requires_grad(const Tensor& t, bool on, const char* fn = "requires_grad");
 Tensor get_grad(const Tensor& t);
 // The device of creation ops that are given none (lt.set_default_device, --device).
 Value default_device_value();

@@ -85,6 +85,8 @@ Tensor arange_of(SymInt n, DType dtype, const Value& device) {
 
 LuaResults eye(Args& a) {
   const SymInt n = a[0].sym_int(), m = a[1].is_none() ? n : a[1].sym_int();
+  if (n < 0) fail("eye: n must not be negative, got ", n.hint);
+  if (m < 0) fail("eye: m must not be negative, got ", m.hint);
   const Value device = device_or_default(a[3]);
   Tensor rows = op1(OpId::unsqueeze, {arange_of(n, DType::kInt64, device), vdim(1)});
   Tensor same = op1(OpId::eq, {rows, arange_of(m, DType::kInt64, device)});
@@ -192,8 +194,9 @@ const Composite kRows[] = {
     {"zeros_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 0.0); }},
     {"ones_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 1.0); }},
     {"empty_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return op_like<OpId::empty>(like(a)); }},
-    {"rand_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return op_like<OpId::rand>(like(a)); }},
-    {"randn_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return op_like<OpId::randn>(like(a)); }},
+    {"rand_like", "Tensor input, " LIKE_OPTIONS, kBoth | kDraws, [](Args& a) { return op_like<OpId::rand>(like(a)); }},
+    {"randn_like", "Tensor input, " LIKE_OPTIONS, kBoth | kDraws,
+     [](Args& a) { return op_like<OpId::randn>(like(a)); }},
     {"full_like", "Tensor input, Scalar fill_value, " LIKE_OPTIONS, kBoth, full_like},
     {"new_zeros", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 0.0); }},
     {"new_ones", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 1.0); }},
@@ -204,8 +207,8 @@ const Composite kRows[] = {
     {"eye", "int n, int? m=None, " OPTIONS, kFunctionOf, eye},
     {"linspace", "Scalar start, Scalar end, int steps, " OPTIONS, kFunctionOf, linspace},
     {"logspace", "Scalar start, Scalar end, int steps, Scalar base=10, " OPTIONS, kFunctionOf, logspace},
-    {"randint", "int low, int high, int[] size, " OPTIONS, kFunctionOf, randint},
-    {"randint", "int high, int[] size, " OPTIONS, kFunctionOf, randint_below},
+    {"randint", "int low, int high, int[] size, " OPTIONS, kFunctionOf | kDraws, randint},
+    {"randint", "int high, int[] size, " OPTIONS, kFunctionOf | kDraws, randint_below},
 };
 
 // -- lt.tensor: nested tables
@@ -275,6 +278,10 @@ Tensor tensor_of_array(ArgReader& in, ArgReader::H data) {
   return t;
 }
 
+[[noreturn]] void overflow(const Scalar& v, DType dtype) {
+  fail("tensor: data ", to_string(v), " cannot be converted to ", name(dtype), " without overflow");
+}
+
 Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Value& device) {
   const LuaKind kind = in.kind(data);
   if (kind == LuaKind::kTensor) {
@@ -284,7 +291,14 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
     return dtype.is_none() ? t : to_dtype(t, dtype.as<DType>());
   }
   if (kind == LuaKind::kNumber) {
-    return full_of({}, in.number(data), dtype_or(dtype, DType::kFloat32), device_or_default(device));
+    const Value type = dtype_or(dtype, DType::kFloat32);
+    // Floats of lt.tensor overflow to infinity, lt.full's not: PyTorch's way.
+    const bool fits = converts(in.number(data), type.as<DType>());
+    if (!fits && !is_float(type.as<DType>())) overflow(in.number(data), type.as<DType>());
+    if (fits) {
+      return full_of({}, in.number(data), type, device_or_default(device));
+    }
+    return to_dtype(full_of({}, in.number(data), DType::kFloat64, device_or_default(device)), type.as<DType>());
   }
   if (kind == LuaKind::kOther) {
     if (Tensor t = tensor_of_array(in, data); t) {
@@ -303,6 +317,7 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   Tensor t = make_tensor(nested.sizes, dtype_or(dtype, inferred).as<DType>());
   auto* p = static_cast<char*>(t->data());
   for (const Scalar& v : nested.values) {
+    if (!is_float(t->dtype) && !converts(v, t->dtype)) overflow(v, t->dtype);
     store_element(p, t->dtype, v);
     p += size_of(t->dtype);
   }

@@ -118,7 +118,14 @@ Tensor value_tensor(const Tensor& like, ArgReader& in, ArgReader::H value) {
   switch (in.kind(value)) {
     case LuaKind::kTensor: return in.tensor(value);
     case LuaKind::kNumber:
-    case LuaKind::kInt64: return full_of({}, in.number(value), like->dtype, like->device());
+    case LuaKind::kInt64: {
+      const Scalar v = in.number(value);
+      if (converts(v, like->dtype)) return full_of({}, v, like->dtype, like->device());
+      // Floats overflow to infinity here, as in PyTorch.
+      if (is_float(like->dtype)) return to_dtype(full_of({}, v, DType::kFloat64, like->device()), like->dtype);
+      fail("index: the assigned number ", to_string(v), " cannot be converted to ", name(like->dtype),
+           " without overflow");
+    }
     case LuaKind::kBoolean: return full_of({}, Scalar::of_bool(in.boolean(value)), like->dtype, like->device());
     default: fail("index: the assigned value must be a Tensor or a number, got ", in.describe(value));
   }

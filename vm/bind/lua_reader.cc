@@ -228,12 +228,11 @@ std::vector<std::string> LuaReader::keys(H table) {
 
 std::string LuaReader::describe(H h) {
   const int idx = h + 1;
-  char text[48];
   switch (lua_type(L_, idx)) {
     case LUA_TNONE:
     case LUA_TNIL: return "nil";
     case LUA_TBOOLEAN: return lua_toboolean(L_, idx) ? "boolean true" : "boolean false";
-    case LUA_TNUMBER: std::snprintf(text, sizeof text, "number %.14g", lua_tonumber(L_, idx)); return text;
+    case LUA_TNUMBER: return "number " + to_string(Scalar(lua_tonumber(L_, idx)));
     case LUA_TSTRING: {
       std::string s = string(h);
       if (s.size() > 40) s = s.substr(0, 37) + "...";

@@ -27,17 +27,30 @@ int push_results(lua_State* L, const LuaResults& results) {
   return int(results.size());
 }
 
+// Want of memory names what the user called.
+template <class F>
+auto told(const std::string& fn, const F& run) -> decltype(run()) {
+  try {
+    return run();
+  } catch (const Error& error) {
+    if (error.kind != ErrorKind::kMemory || std::strncmp(error.what(), "out of memory", 13) != 0) throw;
+    Error named(error.kind, fn + ": " + error.what());
+    named.file = error.file, named.line = error.line;
+    throw named;
+  }
+}
+
 int call_binding(lua_State* L) {
   if (auto* call = on_eager_call.load(std::memory_order_relaxed)) call(L);
   const Binding& binding = binding_of(L);
-  if (binding.raw) return binding.raw(L);
+  if (binding.raw) return told(binding.name, [&] { return binding.raw(L); });
   if (binding.op != OpId::kCount && !binding.inplace && lua_gettop(L) == 2) {
     const Tensor *a = to_tensor(L, 1), *b = to_tensor(L, 2);
     Tensor out;
     if (a && b && call_same(binding.op, *a, *b, out)) return push_tensor(L, out), 1;
   }
   LuaReader in(L);
-  return push_results(L, binding.fn(binding, in));
+  return push_results(L, told(binding.name, [&] { return binding.fn(binding, in); }));
 }
 
 // Lua passes the operand of __unm and __len twice.
@@ -76,7 +89,7 @@ int index_tensor(lua_State* L) {
     if (is_identifier(lua_tostring(L, 2))) fail("Tensor has no attribute or method '", lua_tostring(L, 2), "'");
   }
   LuaReader in(L);
-  push_tensor(L, index_get(self, in, 1));
+  push_tensor(L, told("index", [&] { return index_get(self, in, 1); }));
   return 1;
 }
 
@@ -100,7 +113,7 @@ int newindex_tensor(lua_State* L) {
     attribute->set(self, in, 2);
     return 0;
   }
-  index_set(self, in, 1, 2);
+  told("index", [&] { index_set(self, in, 1, 2); });
   return 0;
 }
 

@@ -1,8 +1,10 @@
 // Draws from distributions: in place, and normal, whose mean and std are tensors or numbers.
 #include <cmath>
 #include <limits>
+#include <lua.hpp>
 
 #include "vm/bind/composite.h"
+#include "vm/bind/lua_reader.h"
 
 namespace lutra {
 namespace {
@@ -17,6 +19,10 @@ LuaResults fill(const Tensor& t, const Value& values) { return {call_inplace(OpI
 
 void check_float(const char* fn, const Tensor& t) {
   if (!is_float(t->dtype)) fail(fn, ": expected a floating point dtype, got ", name(t->dtype));
+}
+
+Tensor checked(const Tensor& x, const char* test, const char* message) {
+  return op1(OpId::check_values, {x, std::string(test), std::string(message)});
 }
 
 // -log(1 - u), u uniform: an exponential of rate 1.
@@ -59,7 +65,7 @@ LuaResults bernoulli_inplace(Args& a) {
   if (!a[1].is<Tensor>()) return fill(t, op1(OpId::bernoulli, {t, a[1]}));
   const Tensor p = a[1].tensor();
   check_float("bernoulli_", p);
-  return fill(t, op1(OpId::lt, {draw(OpId::rand, t), p}));
+  return fill(t, op1(OpId::lt, {draw(OpId::rand, t), checked(p, "unit", "probabilities must be between 0 and 1")}));
 }
 
 // Whole numbers up to what the dtype holds exactly.
@@ -91,9 +97,11 @@ LuaResults random_between(Args& a) { return random_fill(a[0].tensor(), a[1].sym_
 
 LuaResults scaled_normal(const Tensor& like, const Value& mean, const Value& std) {
   check_float("normal", like);
-  if (std.is<Scalar>() && number(std) < 0) fail("normal: std must not be negative, got ", number(std));
+  if (std.is<Scalar>() && !(number(std) >= 0))
+    fail("normal: std must not be negative, got ", to_string(std.as<Scalar>()));
   GradModeScope off(false);
-  return {op1(OpId::to_dtype, {op1(OpId::add, {op1(OpId::mul, {draw(OpId::randn, like), std}), mean}), like->dtype})};
+  const Value scale = std.is<Scalar>() ? std : checked(std.tensor(), "nonnegative", "std must not be negative");
+  return {op1(OpId::to_dtype, {op1(OpId::add, {op1(OpId::mul, {draw(OpId::randn, like), scale}), mean}), like->dtype})};
 }
 
 LuaResults normal_tensors(Args& a) {
@@ -122,25 +130,51 @@ LuaResults integers_like(const Args& a, const Value& low, const Value& high) {
 }
 
 const Composite kRows[] = {
-    {"bernoulli_", "Tensor input, Scalar p=0.5", kMethod, bernoulli_inplace},
-    {"bernoulli_", "Tensor input, Tensor p", kMethod, bernoulli_inplace},
-    {"exponential_", "Tensor input, Scalar lambd=1", kMethod, exponential_inplace},
-    {"geometric_", "Tensor input, Scalar p", kMethod, geometric_inplace},
-    {"log_normal_", "Tensor input, Scalar mean=1, Scalar std=2", kMethod, log_normal_inplace},
-    {"random_", "Tensor input", kMethod, random_all},
-    {"random_", "Tensor input, int to", kMethod, random_below},
-    {"random_", "Tensor input, int from, int to", kMethod, random_between},
-    {"normal", "Tensor mean, Tensor std", kFunctionOf, normal_tensors},
-    {"normal", "Tensor mean, Scalar std=1", kFunctionOf, normal_mean},
-    {"normal", "Scalar mean, Tensor std", kFunctionOf, normal_std},
-    {"normal", "Scalar mean, Scalar std, int[] size, " OPTIONS, kFunctionOf, normal_numbers},
-    {"randint_like", "Tensor input, int high, " OPTIONS, kBoth,
+    {"bernoulli_", "Tensor input, Scalar p=0.5", kMethod | kDraws, bernoulli_inplace},
+    {"bernoulli_", "Tensor input, Tensor p", kMethod | kDraws, bernoulli_inplace},
+    {"exponential_", "Tensor input, Scalar lambd=1", kMethod | kDraws, exponential_inplace},
+    {"geometric_", "Tensor input, Scalar p", kMethod | kDraws, geometric_inplace},
+    {"log_normal_", "Tensor input, Scalar mean=1, Scalar std=2", kMethod | kDraws, log_normal_inplace},
+    {"random_", "Tensor input", kMethod | kDraws, random_all},
+    {"random_", "Tensor input, int to", kMethod | kDraws, random_below},
+    {"random_", "Tensor input, int from, int to", kMethod | kDraws, random_between},
+    {"normal", "Tensor mean, Tensor std", kFunctionOf | kDraws, normal_tensors},
+    {"normal", "Tensor mean, Scalar std=1", kFunctionOf | kDraws, normal_mean},
+    {"normal", "Scalar mean, Tensor std", kFunctionOf | kDraws, normal_std},
+    {"normal", "Scalar mean, Scalar std, int[] size, " OPTIONS, kFunctionOf | kDraws, normal_numbers},
+    {"randint_like", "Tensor input, int high, " OPTIONS, kBoth | kDraws,
      [](Args& a) { return integers_like(a, vdim(0), a[1]); }},
-    {"randint_like", "Tensor input, int low, int high, " OPTIONS, kBoth,
+    {"randint_like", "Tensor input, int low, int high, " OPTIONS, kBoth | kDraws,
      [](Args& a) { return integers_like(a, a[1], a[2]); }},
 };
 
 }  // namespace
+
+GeneratorScope::GeneratorScope(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword)
+    : saved_(default_generator()) {
+  if (keyword.value < 0) return;
+  auto* reader = dynamic_cast<LuaReader*>(&in);
+  if (!reader) throw NeedsData(fn + ": the state of a generator= is read");
+  const auto field = [&](const char* name) {
+    if (in.kind(keyword.value) != LuaKind::kTable || in.kind(in.field(keyword.value, name)) != LuaKind::kNumber) {
+      fail(fn, ": argument 'generator' must be made by lt.Generator, got ", in.describe(keyword.value));
+    }
+    return in.number(in.field(keyword.value, name)).to_double();
+  };
+  const double seed = field("seed"), call = field("call");
+  default_generator() = {uint64_t(int64_t(seed)), uint64_t(call)};
+  L_ = reader->state(), table_ = keyword.value + 1;
+}
+
+GeneratorScope::~GeneratorScope() {
+  if (L_) default_generator() = saved_;
+}
+
+void GeneratorScope::keep() {
+  if (!L_) return;
+  lua_pushnumber(L_, double(default_generator().next_call));
+  lua_setfield(L_, table_, "call");
+}
 
 std::span<const Composite> random_rows() { return kRows; }
 

@@ -1,6 +1,7 @@
 // Images resampled and taken apart: nn.functional.interpolate, unfold (im2col) and fold (col2im), as compositions of
 // ops.
 #include "ops/core/error.h"
+#include "ops/core/storage.h"
 #include "vm/bind/composite.h"
 
 namespace lutra {
@@ -21,8 +22,41 @@ struct Axis {
   Scalar step;
 };
 
+// The size that a factor makes of `in`.
+SymInt scaled(SymInt in, const Scalar& factor) {
+  const double out = double(in.hint) * factor.to_double();
+  if (!(out >= 1 && out < 0x1p53)) {
+    fail("interpolate: scale_factor ", to_string(factor), " does not go with a size of ", in.hint);
+  }
+  return factor.is_whole() ? in * factor.to_int() : SymInt(int64_t(double(in.guard()) * factor.to_double()));
+}
+
+// The result's sizes. What no memory can hold is refused before anything is computed.
+Sizes result_sizes(const Tensor& x, const Args& args) {
+  const int64_t spatial = x->dim() - 2;
+  Sizes sizes = x->sizes;
+  double bytes = double(size_of(x->dtype)) * double(x->sizes[0].hint) * double(x->sizes[1].hint);
+  for (int64_t d = 0; d < spatial; ++d) {
+    SymInt& size = sizes[size_t(d) + 2];
+    if (!args[1].is_none()) {
+      const Sizes& given = args[1].as<Sizes>();
+      if (given.size() != 1 && int64_t(given.size()) != spatial) {
+        fail("interpolate: size must be a number or a list of ", spatial, ", got ", to_string(given));
+      }
+      size = given[given.size() == 1 ? 0 : size_t(d)];
+    } else {
+      size = scaled(size, pin(args[2].as<Scalar>()));
+    }
+    if (size < 1) fail("interpolate: the result's sizes must be positive, got ", size.hint);
+    bytes *= double(size.hint);
+  }
+  if (bytes > double(memory_bytes())) {
+    throw Error(ErrorKind::kMemory, str("interpolate: out of memory: a result of shape ", to_string(sizes)));
+  }
+  return sizes;
+}
+
 Axis axis_of(int64_t dim, SymInt in, SymInt out, const Value& factor, bool align) {
-  if (out < 1) fail("interpolate: the result's sizes must be positive, got ", out.hint);
   Axis a{dim, in, out, Scalar(0.0)};
   if (align) {
     if (out > 1) a.step = scalar_binary(SymOp::kNDiv, Scalar::of_sym(in - 1), Scalar::of_sym(out - 1));
@@ -100,23 +134,12 @@ LuaResults interpolate(Args& args) {
   const bool align = is_linear && !args[4].is_none() && args[4].as<bool>();
   const bool recompute = !args[5].is_none() && args[5].as<bool>();
   const DType type = x->dtype;
+  const Sizes sizes = result_sizes(x, args);
+  Value factor;
+  if (args[1].is_none() && !recompute) factor = pin(args[2].as<Scalar>());
   Tensor y = is_linear && type != DType::kFloat64 ? to_dtype(x, DType::kFloat32) : x;
   for (int64_t d = 0; d < spatial; ++d) {
-    const SymInt in = x->sizes[size_t(d) + 2];
-    SymInt out;
-    Value factor;
-    if (!args[1].is_none()) {
-      const Sizes& size = args[1].as<Sizes>();
-      if (size.size() != 1 && int64_t(size.size()) != spatial) {
-        fail("interpolate: size must be a number or a list of ", spatial, ", got ", to_string(size));
-      }
-      out = size[size.size() == 1 ? 0 : size_t(d)];
-    } else {
-      const Scalar scale = pin(args[2].as<Scalar>());
-      out = scale.is_whole() ? in * scale.to_int() : SymInt(int64_t(double(in.guard()) * scale.to_double()));
-      if (!recompute) factor = scale;
-    }
-    const Axis a = axis_of(d + 2, in, out, factor, align);
+    const Axis a = axis_of(d + 2, x->sizes[size_t(d) + 2], sizes[size_t(d) + 2], factor, align);
     y = is_linear ? linear(y, a, align) : nearest(y, a, mode == "nearest-exact");
   }
   return {to_dtype(y, type)};

@@ -86,6 +86,12 @@ int read_idx_impl(lua_State* L) {
   return 1;
 }
 
+// An error of the standard library's own, told with the line of the program that called it.
+int fail_impl(lua_State* L) {
+  const char* text = lua_tostring(L, 1);
+  fail(text ? text : "unknown error");
+}
+
 const Special kSpecials[] = {
     {"manual_seed", kFunctionOf | kHostEffect, nullptr, manual_seed},
     {"initial_seed", kFunctionOf | kHostEffect, nullptr, initial_seed},
@@ -94,6 +100,7 @@ const Special kSpecials[] = {
     {"memory", kFunctionOf | kHostEffect, nullptr, memory},
     {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
     {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device},
+    {"_native.fail", kHostEffect, nullptr, fail_impl},
     {"_native.read_idx", kHostEffect, nullptr, read_idx_impl},
 };
 

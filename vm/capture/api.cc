@@ -29,16 +29,16 @@ int backend_reference(lua_State* L) {
   return reference;
 }
 
-UnitOptions read_options(lua_State* L, int index) {
+UnitOptions read_options(lua_State* L, int index, const char* who) {
   UnitOptions o;
   if (lua_isnoneornil(L, index)) return o;
-  if (!lua_istable(L, index)) fail("compile: options are a table, not a ", luaL_typename(L, index));
+  if (!lua_istable(L, index)) fail(who, ": options are a table, not a ", luaL_typename(L, index));
   lua_pushnil(L);
   while (lua_next(L, index)) {
-    if (lua_type(L, -2) != LUA_TSTRING) fail("compile: options have names");
+    if (lua_type(L, -2) != LUA_TSTRING) fail(who, ": options have names");
     const std::string key = lua_tostring(L, -2);
     if ((key == "dynamic" || key == "fullgraph") && !lua_isboolean(L, -1)) {
-      fail("compile: option '", key, "' is true or false, not a ", luaL_typename(L, -1));
+      fail(who, ": option '", key, "' is true or false, not a ", luaL_typename(L, -1));
     }
     if (key == "dynamic") {
       o.dynamic = lua_toboolean(L, -1);
@@ -47,17 +47,23 @@ UnitOptions read_options(lua_State* L, int index) {
     } else if (key == "backend" && lua_isfunction(L, -1)) {
       o.backend_function = backend_reference(L);
     } else if (key == "backend") {
-      o.backend = luaL_checkstring(L, -1);
+      if (lua_type(L, -1) != LUA_TSTRING) {
+        fail(who, ": option 'backend' is a name or a function, not a ", luaL_typename(L, -1));
+      }
+      o.backend = lua_tostring(L, -1);
       if (o.backend != "native" && o.backend != "eager" && o.backend != "aot_eager") {
-        fail("compile: unknown backend '", o.backend, "' (native, eager, aot_eager or a function)");
+        fail(who, ": unknown backend '", o.backend, "' (native, eager, aot_eager or a function)");
       }
     } else if (key == "mode") {
-      o.mode = luaL_checkstring(L, -1);
+      if (lua_type(L, -1) != LUA_TSTRING) fail(who, ": option 'mode' is a name, not a ", luaL_typename(L, -1));
+      o.mode = lua_tostring(L, -1);
       if (o.mode != "default" && o.mode != "reduce-overhead" && o.mode != "max-autotune") {
-        fail("compile: unknown mode '", o.mode, "' (default, reduce-overhead, max-autotune)");
+        fail(who, ": unknown mode '", o.mode, "' (default, reduce-overhead, max-autotune)");
       }
-    } else if (key != "options") {
-      fail("compile: unknown option '", key, "' (dynamic, fullgraph, backend, mode, options)");
+    } else if (key == "options") {
+      if (!lua_istable(L, -1)) fail(who, ": option 'options' is a table, not a ", luaL_typename(L, -1));
+    } else {
+      fail(who, ": unknown option '", key, "' (dynamic, fullgraph, backend, mode, options)");
     }
     lua_pop(L, 1);
   }
@@ -147,7 +153,7 @@ std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const UnitOptions& 
 }
 
 int api_compile(lua_State* L) {
-  const UnitOptions options = read_options(L, 2);
+  const UnitOptions options = read_options(L, 2, "compile");
   lua_settop(L, 1);
   const bool module = to_function(L, 1, "compile");
   auto unit = push_compiled(L, 1, options, 0);
@@ -160,7 +166,7 @@ int api_compile(lua_State* L) {
 }
 
 int api_patch(lua_State* L) {
-  const UnitOptions options = read_options(L, 2);
+  const UnitOptions options = read_options(L, 2, "patch");
   lua_settop(L, 1);
   if (!lua_isfunction(L, 1) || lua_iscfunction(L, 1))
     fail("patch: a Lua function is needed, not a ", luaL_typename(L, 1));
@@ -210,7 +216,7 @@ int run_explain(lua_State* L) {
 int explain_entry(lua_State* L) { return guarded(L, run_explain); }
 
 int api_explain(lua_State* L) {
-  const UnitOptions options = read_options(L, 2);
+  const UnitOptions options = read_options(L, 2, "explain");
   lua_settop(L, 1);
   to_function(L, 1, "explain");
   lua_pushvalue(L, 1);

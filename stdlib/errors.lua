@@ -1,0 +1,56 @@
+-- Errors of the standard library: they carry the script's line, that of the first function on the stack which is not the library's own, and say
+-- who minds which value. errors.fail(format, ...) raises; count, number, boolean, tensor and text raise where a value is of another kind.
+local lt = ...
+local raise = lt._native.fail
+
+local M = {}
+
+-- "number 3", "string 'a'", "a Tensor": as errors of ops name a value.
+local function show(v)
+  local kind = type(v)
+  if kind == "nil" then return "nil" end
+  if kind == "string" then return "string '" .. (#v > 40 and v:sub(1, 37) .. "..." or v) .. "'" end
+  if kind == "number" then return v ~= v and "number nan" or string.format("number %.14g", v) end
+  if kind == "boolean" then return "boolean " .. tostring(v) end
+  if lt.is_tensor(v) then return "a Tensor" end
+  local class = kind == "table" and getmetatable(v)
+  local name = type(class) == "table" and (rawget(class, "_name") or rawget(class, "name"))
+  return "a " .. (type(name) == "string" and name or kind)
+end
+M.show = show
+
+local function fail(format, ...)
+  if select("#", ...) > 0 then format = string.format(format, ...) end
+  raise(format)
+end
+M.fail = fail
+
+local function wrong(where, name, wanted, v) fail("%s: argument '%s' must be %s, got %s", where, name, wanted, show(v)) end
+M.wrong = wrong
+
+function M.count(where, name, v, least)
+  if type(v) ~= "number" or v % 1 ~= 0 or v < least then wrong(where, name, "a whole number >= " .. least, v) end
+end
+
+function M.number(where, name, v)
+  if type(v) ~= "number" then wrong(where, name, "a number", v) end
+end
+
+function M.boolean(where, name, v)
+  if type(v) ~= "boolean" then wrong(where, name, "a boolean", v) end
+end
+
+function M.tensor(where, name, v)
+  if not lt.is_tensor(v) then wrong(where, name, "a Tensor", v) end
+end
+
+function M.text(where, name, v)
+  if type(v) ~= "string" then wrong(where, name, "a string", v) end
+end
+
+-- A method that was called without its object: m.eval().
+function M.object(where, method, v)
+  if type(v) ~= "table" then fail("%s.%s: is called with a colon, object:%s(), got %s as the object", where, method, method, show(v)) end
+end
+
+return M
