@@ -33,9 +33,9 @@ inline int test_scale() {
   return s ? std::max(1, atoi(s)) : 1;
 }
 
-class Buffer {
+class Bytes {
  public:
-  Buffer(DType type, size_t elements) : type(type), elements(elements), bytes_(elements * size_of(type)) {
+  Bytes(DType type, size_t elements) : type(type), elements(elements), bytes_(elements * size_of(type)) {
     const size_t page = size_t(sysconf(_SC_PAGESIZE));
     mapped_ = (bytes_ + page - 1) / page * page + page;
     map_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -43,9 +43,9 @@ class Buffer {
     REQUIRE(mprotect(map_ + mapped_ - page, page, PROT_NONE) == 0);
     data = map_ + mapped_ - page - bytes_;
   }
-  Buffer(const Buffer& o) : Buffer(o.type, o.elements) { memcpy(data, o.data, bytes_); }
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { munmap(map_, mapped_); }
+  Bytes(const Bytes& o) : Bytes(o.type, o.elements) { memcpy(data, o.data, bytes_); }
+  Bytes& operator=(const Bytes&) = delete;
+  ~Bytes() { munmap(map_, mapped_); }
 
   template <class T>
   T* as() const {
@@ -71,7 +71,7 @@ class Buffer {
 };
 
 // Values that arithmetic trips over, mixed with ordinary ones.
-inline void fill(Buffer& b, std::mt19937_64& rng, double special = 0.3) {
+inline void fill(Bytes& b, std::mt19937_64& rng, double special = 0.3) {
   static const double kReals[] = {0.0,       -0.0,         1.0,     -1.0,    0.5,    2.0,      -2.0,  3.0,    INFINITY,
                                   -INFINITY, NAN,          1e-40,   -1e-42,  3.4e38, -3e38,    1e-38, 88.0,   89.0,
                                   -104.0,    -87.5,        1e-310,  -5e-324, 1e308,  -1.7e308, 709.5, -745.0, 1e15,
@@ -104,7 +104,7 @@ inline void fill(Buffer& b, std::mt19937_64& rng, double special = 0.3) {
 // A kernel with its arguments. Each run works on a copy of the buffers.
 struct Case {
   loop::Kernel kernel;
-  std::vector<std::unique_ptr<Buffer>> buffers;
+  std::vector<std::unique_ptr<Bytes>> buffers;
   std::vector<int64_t> ints;
   std::vector<double> scalars;
   int64_t begin = 0, end = 0;  // of the parallel loop
@@ -113,7 +113,7 @@ struct Case {
   explicit Case(loop::Kernel k) : kernel(std::move(k)) {}
   explicit Case(const std::string& text) : kernel(loop::parse_kernel(text)) {}
   Case& buffer(DType t, size_t elements) {
-    buffers.push_back(std::make_unique<Buffer>(t, elements));
+    buffers.push_back(std::make_unique<Bytes>(t, elements));
     return *this;
   }
   void fill_all(uint64_t seed_of_data, double special = 0.3) {
@@ -122,7 +122,7 @@ struct Case {
   }
 
   // As the kernel ABI has it, over these buffers.
-  std::vector<uint64_t> block(const std::vector<std::unique_ptr<Buffer>>& memory, LaunchFault* fault) const {
+  std::vector<uint64_t> block(const std::vector<std::unique_ptr<Bytes>>& memory, LaunchFault* fault) const {
     std::vector<uint64_t> block(sizeof(BlockHead) / 8);
     BlockHead head;
     head.begin = begin, head.end = end, head.seed = seed, head.call = call, head.fault = fault;
@@ -136,9 +136,9 @@ struct Case {
     }
     return block;
   }
-  std::vector<std::unique_ptr<Buffer>> run(const std::string& how, LaunchFault* fault = nullptr) const {
-    std::vector<std::unique_ptr<Buffer>> copies;
-    for (auto& b : buffers) copies.push_back(std::make_unique<Buffer>(*b));
+  std::vector<std::unique_ptr<Bytes>> run(const std::string& how, LaunchFault* fault = nullptr) const {
+    std::vector<std::unique_ptr<Bytes>> copies;
+    for (auto& b : buffers) copies.push_back(std::make_unique<Bytes>(*b));
     std::vector<uint64_t> block = this->block(copies, fault);
     if (how == "wide")
       loop::interpret(kernel, block.data(), true);
@@ -150,13 +150,13 @@ struct Case {
 };
 
 // Bit for bit, but any NaN equals any NaN.
-inline bool same_element(const Buffer& a, const Buffer& b, size_t i) {
+inline bool same_element(const Bytes& a, const Bytes& b, size_t i) {
   const size_t n = size_of(a.type);
   if (memcmp(a.data + i * n, b.data + i * n, n) == 0) return true;
   return is_float(a.type) && std::isnan(a.real(i)) && std::isnan(b.real(i));
 }
 
-inline std::string show(const Buffer& b, size_t i) {
+inline std::string show(const Bytes& b, size_t i) {
   char text[80];
   if (is_float(b.type)) {
     snprintf(text, sizeof text, "%.17g", b.real(i));
@@ -169,8 +169,8 @@ inline std::string show(const Buffer& b, size_t i) {
 }
 
 // Where the buffers of two runs differ first; empty if nowhere.
-inline std::string difference(const std::vector<std::unique_ptr<Buffer>>& a,
-                              const std::vector<std::unique_ptr<Buffer>>& b) {
+inline std::string difference(const std::vector<std::unique_ptr<Bytes>>& a,
+                              const std::vector<std::unique_ptr<Bytes>>& b) {
   for (size_t p = 0; p < a.size(); p++) {
     for (size_t i = 0; i < a[p]->elements; i++) {
       if (!same_element(*a[p], *b[p], i)) {

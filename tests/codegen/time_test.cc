@@ -28,12 +28,12 @@ namespace {
 // Seconds of a run of the kernel on n by n buffers.
 double seconds(const char* text, const char* isa, DType type, int64_t n) {
   const auto code = compile_kernel(loop::parse_kernel(text), {{}, isa, {}});
-  Buffer from(type, size_t(n * n)), to(type, size_t(n * n));
+  Bytes from(type, size_t(n * n)), to(type, size_t(n * n));
   std::vector<uint64_t> block(sizeof(BlockHead) / 8);
   BlockHead head;
   head.end = n;
   memcpy(block.data(), &head, sizeof head);
-  for (const Buffer* b : {&from, &to}) block.push_back(uint64_t(uintptr_t(b->data)));
+  for (const Bytes* b : {&from, &to}) block.push_back(uint64_t(uintptr_t(b->data)));
   block.push_back(uint64_t(n));
   double best = 1e9;
   for (int i = 0; i < 20; i++) {

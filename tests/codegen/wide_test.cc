@@ -6,7 +6,7 @@ namespace lutra {
 namespace {
 
 // Largest difference relative to the wide result (absolute below 1).
-double distance(const Buffer& exact, const Buffer& wide) {
+double distance(const Bytes& exact, const Bytes& wide) {
   double most = 0;
   for (size_t i = 0; i < exact.elements; i++) {
     const double e = exact.real(i), w = wide.real(i);

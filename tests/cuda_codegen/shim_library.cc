@@ -51,9 +51,9 @@ void ShimLibrary::build() {
   REQUIRE(library_);
 }
 
-std::vector<std::unique_ptr<Buffer>> ShimLibrary::run(size_t i, const Case& c, LaunchFault* fault) const {
-  std::vector<std::unique_ptr<Buffer>> copies;
-  for (auto& b : c.buffers) copies.push_back(std::make_unique<Buffer>(*b));
+std::vector<std::unique_ptr<Bytes>> ShimLibrary::run(size_t i, const Case& c, LaunchFault* fault) const {
+  std::vector<std::unique_ptr<Bytes>> copies;
+  for (auto& b : c.buffers) copies.push_back(std::make_unique<Bytes>(*b));
   std::vector<uint64_t> block = c.block(copies, fault);
   cuda::Grid grid;
   if (!sources_[i]->grid(c.ints.data(), grid)) return copies;

@@ -17,7 +17,7 @@ class ShimLibrary {
   const std::string& text(size_t i) const { return sources_[i]->text; }
   void build();
   // Every buffer of the case as the kernel leaves it; the case's kernel is the i-th.
-  std::vector<std::unique_ptr<Buffer>> run(size_t i, const Case& c, LaunchFault* fault = nullptr) const;
+  std::vector<std::unique_ptr<Bytes>> run(size_t i, const Case& c, LaunchFault* fault = nullptr) const;
   // The kernel and the exact interpreter write the same.
   void check(size_t i, const Case& c) const;
 
