@@ -1,11 +1,11 @@
-// rows T8 V4 block256 R2 of 5
+// rows T8 V4 block256 R2 of 4
 struct Block {
   Head head;
   void* p[4];
   i64 n[2];
   double x[1];
 };
-extern "C" __global__ void __launch_bounds__(256, 5) lutra_layer_norm(const __grid_constant__ Block b) {
+extern "C" __global__ void __launch_bounds__(256, 4) lutra_layer_norm(const __grid_constant__ Block b) {
   const float* const p0 = static_cast<const float*>(b.p[0]);
   const float* const p1 = static_cast<const float*>(b.p[1]);
   const float* const p2 = static_cast<const float*>(b.p[2]);
@@ -98,37 +98,45 @@ extern "C" __global__ void __launch_bounds__(256, 5) lutra_layer_norm(const __gr
     }
     return;
   }
-  Sum<float>::A a10[128];
-#pragma unroll 1
-  for (int j = 0; j < 128; j++) a10[j] = Sum<float>::none();
+  Sum<float>::A a10[4];
+#pragma unroll
+  for (int j = 0; j < 4; j++) a10[j] = Sum<float>::none();
   const i64 m1 = live ? n1 : 0;
-  i64 s1 = t * 4;
-  for (; s1 < m1; s1 += 1024) {
+  Sum<float>::A f10[6][4];
 #pragma unroll 1
-    for (int h = 0; h < 32; h++) {
-      const i64 c1 = s1 + h * 32;
+  for (unsigned h = 0; h < 32; h++) {
+    for (int j = 0; j < 4; j++) a10[j] = Sum<float>::none();
+    const i64 s1 = i64(__brev(h) >> 27) * 32 + t * 4;
+#pragma unroll 1
+    for (i64 c1 = s1; c1 < m1; c1 += 1024) {
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         const i64 i1 = c1 + j;
         if (i1 < m1) {
           const float v0 = __ldg(p0 + (i0 * n1 + i1));
-          a10[h * 4 + j] = Sum<float>::of(a10[h * 4 + j], v0);
+          a10[j] = Sum<float>::of(a10[j], v0);
         }
       }
     }
+    int level = 0;
+    for (; h >> level & 1; level++) {
+      for (int j = 0; j < 4; j++) a10[j] = Sum<float>::of(f10[level][j], a10[j]);
+    }
+    for (int j = 0; j < 4; j++) f10[level][j] = a10[j];
   }
-  halve<Sum<float>, 128, 4>(a10);
   const float v10 = of_warp<Sum<float>, 8, 4>(a10, t);
   const float v11 = v10 / v31;
-  Sum<float>::A a12[128];
-#pragma unroll 1
-  for (int j = 0; j < 128; j++) a12[j] = Sum<float>::none();
+  Sum<float>::A a12[4];
+#pragma unroll
+  for (int j = 0; j < 4; j++) a12[j] = Sum<float>::none();
   const i64 m2 = live ? n1 : 0;
-  i64 s2 = t * 4;
-  for (; s2 < m2; s2 += 1024) {
+  Sum<float>::A f12[6][4];
 #pragma unroll 1
-    for (int h = 0; h < 32; h++) {
-      const i64 c2 = s2 + h * 32;
+  for (unsigned h = 0; h < 32; h++) {
+    for (int j = 0; j < 4; j++) a12[j] = Sum<float>::none();
+    const i64 s2 = i64(__brev(h) >> 27) * 32 + t * 4;
+#pragma unroll 1
+    for (i64 c2 = s2; c2 < m2; c2 += 1024) {
 #pragma unroll
       for (int j = 0; j < 4; j++) {
         const i64 i2 = c2 + j;
@@ -136,12 +144,16 @@ extern "C" __global__ void __launch_bounds__(256, 5) lutra_layer_norm(const __gr
           const float v1 = __ldg(p0 + (i0 * n1 + i2));
           const float v2 = v1 - v11;
           const float v3 = v2 * v2;
-          a12[h * 4 + j] = Sum<float>::of(a12[h * 4 + j], v3);
+          a12[j] = Sum<float>::of(a12[j], v3);
         }
       }
     }
+    int level = 0;
+    for (; h >> level & 1; level++) {
+      for (int j = 0; j < 4; j++) a12[j] = Sum<float>::of(f12[level][j], a12[j]);
+    }
+    for (int j = 0; j < 4; j++) f12[level][j] = a12[j];
   }
-  halve<Sum<float>, 128, 4>(a12);
   const float v12 = of_warp<Sum<float>, 8, 4>(a12, t);
   const float v13 = v12 / v31;
   const float v15 = v13 + v14;

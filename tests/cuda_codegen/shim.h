@@ -153,6 +153,11 @@ inline int atomicCAS(int* p, int expected, int wanted) {
   return old;
 }
 inline void __threadfence_system() {}
+inline unsigned __brev(unsigned x) {
+  unsigned r = 0;
+  for (int i = 0; i < 32; i++) r = r << 1 | (x >> i & 1);
+  return r;
+}
 template <class To, class From>
 To shim_bits(From x) {
   To y;

@@ -294,12 +294,16 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   while (m_.elements > lanes) m_.elements /= 2;
   const int64_t chunks = ceil_div(most, m_.elements);
   const bool many = groups >= kMultiprocessors * 16;
-  int64_t threads = m_.columns ? 32 : kMaxThreads;
-  const int64_t useful = std::max(
-      fewest, many && !m_.columns ? std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(pow2_up(chunks), 8))
-                                  : pow2_up(chunks));
-  threads = std::min({threads, lanes / m_.elements, useful});
+  int64_t threads = m_.columns ? 32 : kMaxThreads, useful = pow2_up(chunks);
+  if (m_.columns) {
+    // Eight rows each, more threads where there are few columns.
+    useful = std::max(pow2_up(ceil_div(chunks, 8)), std::min(useful, pow2_up(kMultiprocessors * 1024 / groups)));
+  } else if (many) {
+    useful = std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(useful, 8));
+  }
+  threads = std::min({threads, lanes / m_.elements, std::max(useful, fewest)});
   m_.threads = alone ? 1 : int(threads);
+  m_.columns &= m_.threads > 1;  // else threads are side by side as they are
   if (m_.columns) {
     m_.block = 32 * m_.threads;
   } else if (m_.threads > 32) {
@@ -313,7 +317,7 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
 
 // Rows stay in registers where all shared loops are the same length and stand side by side.
 void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t most) {
-  if (m_.columns || m_.reread || shared.empty()) return;
+  if (m_.reread || shared.empty()) return;
   for (const Stmt& s : *m_.body) {
     const auto* p = std::get_if<std::unique_ptr<Loop>>(&s);
     if (p && (*p)->mode == LoopMode::kSerial && !shared_loops((*p)->body).empty()) return;
@@ -338,7 +342,7 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
       registers += int(rounds) * m_.elements * int(size_of(in.type)) / 4;
     });
   }
-  const int threads = registers <= 20 ? 1280 : registers <= 36 ? 1024 : registers <= 72 ? 512 : 256;
+  const int threads = registers <= 36 ? 1024 : registers <= 72 ? 512 : 256;
   m_.blocks = std::max(1, threads / m_.block);
 }
 
@@ -356,9 +360,10 @@ void Mapper::map_group() {
     while (packs && m_.elements > 1 && hint(l->size) % m_.elements) m_.elements /= 2;
   }
   const int widest = m_.elements;
+  const bool columns = m_.columns;
   choose_group_threads(shared, most, groups, 1);
   choose_resident(shared, most);
-  if (m_.resident || m_.columns) return;
+  if (m_.resident || columns) return;
   // Without it all partials of a thread are in use.
   int lanes = 1;
   for (const Loop* l : shared) lanes = std::max(lanes, l->mode == LoopMode::kLanes ? lanes_of(k_, *l) : 1);

@@ -23,6 +23,7 @@ std::string Writer::bound(const Loop& l) const { return str("m", l.id); }
 // Lanes that may hold anything: resident rows are short, and the halving steps whose upper half is empty give the lower
 // half (but for a sum of -0, see finish_accumulators).
 int Writer::lanes(const Accumulator& a) const {
+  if (folded_ && a.lanes > 1) return m_.threads * m_.elements;
   const unsigned most = unsigned(m_.threads * m_.elements * std::max(m_.resident, 1));
   return fast_ && a.lanes > 1 ? std::min(a.lanes, int(std::bit_ceil(most))) : a.lanes;
 }
@@ -187,6 +188,37 @@ void Writer::rows_plain(const Loop& l) {
   close();
 }
 
+// More partials of a thread than registers: the accumulators are the loop's own, so that the partials need not be there
+// at a time.
+bool Writer::folds(const Loop& l) const {
+  if (l.mode != LoopMode::kLanes || l.accs.empty() || fast_) return false;
+  return phases(l) * m_.elements > kMaxUnrolled;
+}
+
+// One phase after the other, in the order in which the halving tree takes them: bits reversed, lower half first. What
+// is complete of the tree is kept by level, as a binary counter keeps its digits.
+void Writer::rows_folded(const Loop& l, int k) {
+  const int v = m_.elements, levels = std::countr_zero(unsigned(k)), apart = m_.threads * v;
+  const std::string c = str("c", l.id), all = str("for (int j = 0; j < ", v, "; j++) ");
+  for (const Accumulator& a : l.accs) line(str(op_type(a), "::A f", a.id, "[", levels + 1, "][", v, "];"));
+  line("#pragma unroll 1");
+  open(str("for (unsigned h = 0; h < ", k, "; h++) {"));
+  for (const Accumulator& a : l.accs) line(str(all, "a", a.id, "[j] = ", op_type(a), "::none();"));
+  line(str("const i64 s", l.id, " = i64(__brev(h) >> ", 32 - levels, ") * ", apart, " + t * ", v, ";"));
+  line("#pragma unroll 1");
+  open(str("for (i64 ", c, " = s", l.id, "; ", c, " < ", bound(l), "; ", c, " += ", apart * k, ") {"));
+  elements(l, {false, false, ""});
+  close();
+  line("int level = 0;");
+  open("for (; h >> level & 1; level++) {");
+  for (const Accumulator& a : l.accs) {
+    line(str(all, "a", a.id, "[j] = ", op_type(a), "::of(f", a.id, "[level][j], a", a.id, "[j]);"));
+  }
+  close();
+  for (const Accumulator& a : l.accs) line(str(all, "f", a.id, "[level][j] = a", a.id, "[j];"));
+  close();
+}
+
 void Writer::shared_loop(const Loop& l) {
   const bool resident = fast_ && m_.resident > 0;
   std::vector<Touch> own;
@@ -197,11 +229,16 @@ void Writer::shared_loop(const Loop& l) {
   });
   if (conflicts(touched_, own)) barrier();
   touched_.insert(touched_.end(), own.begin(), own.end());
+  const bool fold = folds(l);
+  const int k = phases(l);
+  folded_ = fold;
   declare_accumulators(l);
   const std::string n = coef(l.size);
   line(str("const i64 ", bound(l), " = ", m_.groups_fill ? n : str("live ? ", n, " : 0"), ";"));
   if (resident)
     rows_resident(l);
+  else if (fold)
+    rows_folded(l, k);
   else
     rows_plain(l);
   packs_.clear();
@@ -211,6 +248,7 @@ void Writer::shared_loop(const Loop& l) {
     if (in && in->op == Op::kAccum && is_arg(*accs_[size_t(in->arg)])) line(str("q", in->arg, " += ", n, ";"));
   }
   finish_accumulators(l);
+  folded_ = false;
 }
 
 void Writer::declare_accumulators(const Loop& l) {
@@ -231,7 +269,7 @@ void Writer::declare_accumulators(const Loop& l) {
 
 // -0 becomes 0 where a partial that took nothing is added.
 std::string Writer::whole(const Accumulator& a, const std::string& text) const {
-  const bool sum = a.op == RedOp::kSum && is_float(a.type) && lanes(a) < a.lanes;
+  const bool sum = fast_ && a.op == RedOp::kSum && is_float(a.type) && lanes(a) < a.lanes;
   return sum ? str(op_type(a), "::of(", text, ", ", op_type(a), "::none())") : text;
 }
 

@@ -78,6 +78,8 @@ class Writer {
   void open_rounds(const Loop& l);
   void close_rounds();
   void rows_plain(const Loop& l);
+  void rows_folded(const Loop& l, int k);
+  bool folds(const Loop& l) const;
   void elements(const Loop& l, const Style& style);
   void load_packs(const Loop& l, bool resident);
   void finish_accumulators(const Loop& l);
@@ -122,6 +124,7 @@ class Writer {
   std::string phase_;                     // of the elements being written: index of the partial, "" for one
   const Loop* shared_ = nullptr;          // the shared loop around
   bool fast_ = false;                     // in the path that keeps rows in registers
+  bool folded_ = false;                   // partials are combined as they come, see rows_folded
   bool checks_ = false;
   std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that go by packs
   std::map<const Inst*, std::string> tiles_;   // loads that are found in shared memory
