@@ -69,6 +69,8 @@ def cases(case, error, t):
     case("bincount", [t.i(9, 20)], "a.bincount()", variants=["strided"])
     case("bincount weights", [t.i(9, 20), t.f(20)], "a.bincount(b)", variants=["strided", "float64"])
     case("bincount minlength", [t.i(3, 8)], "a.bincount(minlength=7)", variants=[])
+    error("cumsum to bool", [t.mask(3)], "a.cumsum(0, dtype=torch.bool)")
+    error("cumprod to bool", [t.mask(3)], "a.cumprod(0, dtype=torch.bool)")
     error("bincount of negatives", [t.t([1, -1])], "a.bincount()")
     error("bincount of floats", [t.f(3)], "a.bincount()")
 

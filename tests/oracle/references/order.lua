@@ -401,6 +401,12 @@ return {
  results = {{dtype = "int64", shape = {7}, 3, 3, 2, 0, 0, 0, 0}}, grads = {false},
  variants = {
  }},
+{name = 'cumsum to bool', code = 'a:cumsum(0, {dtype = "bool"})',
+ inputs = {{dtype = "bool", shape = {3}, false, true, false}},
+ error = 'cumsum'},
+{name = 'cumprod to bool', code = 'a:cumprod(0, {dtype = "bool"})',
+ inputs = {{dtype = "bool", shape = {3}, false, false, true}},
+ error = 'cumprod'},
 {name = 'bincount of negatives', code = 'a:bincount()',
  inputs = {{dtype = "int64", shape = {2}, 1, -1}},
  error = 'bincount'},
