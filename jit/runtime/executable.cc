@@ -15,6 +15,7 @@
 #include "ops/core/error.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
+#include "ops/extern/cuda/recording.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -148,6 +149,30 @@ void Executable::compile_kernels(bool listing) {
       for (ExprId e : launch.ints) t.hints.push_back((*plan.env)[e].i);
       return t;
     }
+    // What a library's call of the likely sizes needs on a GPU.
+    void prepare(const ExternLaunch& launch) const {
+      if (plan.device.type == DeviceType::kCPU) return;
+      const auto value = [&](ExprId e) { return (*plan.env)[e].i; };
+      CallOperands o;
+      const auto view_of = [&](const BufferView& v) {
+        ExternView e;
+        if (v.buffer < 0) return e;
+        e.data = reinterpret_cast<void*>(uintptr_t(512));  // present
+        e.dtype = v.dtype, e.dim = int32_t(v.sizes.size());
+        for (size_t d = 0; d < v.sizes.size(); d++) e.sizes[d] = value(v.sizes[d]), e.strides[d] = value(v.strides[d]);
+        return e;
+      };
+      for (const BufferView& v : launch.in) o.in.push_back(view_of(v));
+      for (const BufferView& v : launch.out) o.out.push_back(view_of(v));
+      for (ExprId e : launch.ints) o.ints.push_back(value(e));
+      for (size_t i = 0; i < launch.scalars.size(); i++) o.scalars.push_back(1);
+      o.strings.assign(launch.strings.begin(), launch.strings.end());
+      ExternCall call;
+      call.op = launch.op, call.in = {o.in.begin(), o.in.size()}, call.out = {o.out.begin(), o.out.size()};
+      call.ints = {o.ints.begin(), o.ints.size()}, call.scalars = {o.scalars.begin(), o.scalars.size()};
+      call.strings = o.strings, call.device = plan.device;
+      cuda::prepare(call);
+    }
   } job{plan_.launches, counters_, plan_, listing};
   counters_.resize(plan_.launches.size());
   run_chunks(
@@ -158,7 +183,9 @@ void Executable::compile_kernels(bool listing) {
         if (const auto* k = std::get_if<KernelLaunch>(&launch)) {
           j.made[size_t(i)] = cached_kernel(k->kernel, j.target(*k), j.listing);
         } else {
-          j.made[size_t(i)] = library_counters(name(std::get<ExternLaunch>(launch).op));
+          const auto& library = std::get<ExternLaunch>(launch);
+          j.made[size_t(i)] = library_counters(name(library.op));
+          j.prepare(library);
         }
       },
       &job);

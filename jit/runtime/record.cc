@@ -18,6 +18,7 @@
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
+#include "ops/extern/precision.h"
 
 namespace lutra {
 namespace {
@@ -140,6 +141,7 @@ bool Executable::find_moving(Recordings& r) const {
 // Results' addresses are left out: they are the recording's.
 void Executable::make_key(const Context& c, LibraryKey& k) const {
   k.words.clear(), k.buffers.clear();
+  k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
   for (const Step& s : steps_) {
     if (s.kernel) {
       k.add(s.extent < 0 || c.values[size_t(s.extent)].i > 0);
@@ -188,6 +190,7 @@ bool Executable::record(Context& c, Recording& r) const {
   std::string wrong;
   {
     cuda::KeepAllocations keep(r.kept);
+    cuda::ScratchScope scratch(&r.scratch);
     LUTRA_CUDA(begin_capture(gpu.stream, kRelaxed));
     try {
       launch_all(c);

@@ -6,6 +6,7 @@
 #include "jit/codegen/cuda/code.h"
 #include "jit/runtime/context.h"
 #include "ops/cuda/driver.h"
+#include "ops/extern/cuda/recording.h"
 
 namespace lutra {
 
@@ -45,6 +46,7 @@ struct Executable::Recording {
   LibraryKey key;
   std::vector<std::pair<int32_t, Ref<Storage>>> results;  // that libraries write, by buffer
   std::vector<Ref<Storage>> kept;                         // taken while recording
+  cuda::ScratchPool scratch;                              // of its libraries
   std::vector<Kernel> kernels;                            // by step
   cuda::GraphHandle graph = nullptr;
   cuda::GraphExec exec = nullptr;

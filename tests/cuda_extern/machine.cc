@@ -216,7 +216,8 @@ void HostMachine::check_with_nvrtc(const std::string& text) {
   }
 }
 
-void HostMachine::launch(const std::string& text, const char* name, const Grid& grid, unsigned block, void** params) {
+void HostMachine::launch(const std::string& text, const char* name, const ExternGrid& grid, unsigned block,
+                         void** params) {
   launches[name]++;
   void*& handle = loaded_[text + name];
   if (!handle) {

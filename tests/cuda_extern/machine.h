@@ -12,7 +12,8 @@ class HostMachine : public Emulator {
  public:
   HostMachine();
   ~HostMachine() override;
-  void launch(const std::string& text, const char* name, const Grid& grid, unsigned block, void** params) override;
+  void launch(const std::string& text, const char* name, const ExternGrid& grid, unsigned block,
+              void** params) override;
   // Launches so far, by kernel.
   std::map<std::string, int> launches;
 

@@ -21,7 +21,7 @@ namespace {
 constexpr int kRows = 64, kColumns = 32, kThreads = 128;
 
 // VARIANT: features, padded (32, 64, 128 or 256), 512 for tensor cores, and 1024 for the kernels of the backward.
-const KernelSource kSource = {"attention", R"cuda(
+const ExternSource kSource = {"attention", R"cuda(
 #define D (VARIANT & 511)
 #define LD (D + 4)
 #define BM 64

@@ -17,7 +17,7 @@
 namespace lutra::cuda {
 namespace {
 
-const KernelSource kSource = {"conv", R"cuda(
+const ExternSource kSource = {"conv", R"cuda(
 typedef Num<T0>::A A;
 struct Geometry { i64 batch, groups, c, k, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw; };
 DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }

@@ -4,7 +4,7 @@
 namespace lutra::cuda {
 namespace {
 
-const KernelSource kSource = {"copy", R"cuda(
+const ExternSource kSource = {"copy", R"cuda(
 KERNEL copy_elements(View from, View to, i64 n) {
   const i64 i = thread_number();
   if (i >= n) return;

@@ -16,7 +16,7 @@ namespace lutra::cuda {
 namespace {
 
 // A block of 256 threads makes 64 x 64 results, a thread 4 x 4, each one chain over k.
-const KernelSource kTiled = {"gemm", R"cuda(
+const ExternSource kTiled = {"gemm", R"cuda(
 typedef Num<T0>::A A;
 struct Matrix { i64 batch, row, col; };  // strides
 DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }

@@ -35,7 +35,7 @@ const char* device_type(DType t) {
 }
 
 struct Key {
-  const KernelSource* source;
+  const ExternSource* source;
   const char* name;
   uint64_t types;
   int variant, device;
@@ -111,6 +111,13 @@ ScratchScope::~ScratchScope() { pool = before_; }
 PrepareScope::PrepareScope() { only_prepare = true; }
 PrepareScope::~PrepareScope() { only_prepare = false; }
 bool preparing() { return only_prepare; }
+void prepare(const ExternCall& call) {
+  const PrepareScope scope;
+  try {
+    run_extern(call);
+  } catch (const Error&) {
+  }
+}
 
 void set_emulator(Emulator* e) { emulator = e; }
 bool emulated() { return emulator != nullptr; }
@@ -178,7 +185,7 @@ void Launcher::launched() {
   if (context_ && !only_prepare) cuda::launched(*context_, name(call.op), nullptr, 0);
 }
 
-void Launcher::launch(const KernelId& kernel, const Grid& grid, unsigned block, void** params) {
+void Launcher::launch(const KernelId& kernel, const ExternGrid& grid, unsigned block, void** params) {
   if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return;
   if (grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535) {
     fail(name(call.op), ": ", grid.x, " x ", grid.y, " x ", grid.z, " blocks are too many for ", kernel.name);

@@ -9,12 +9,13 @@
 #include "ops/core/launch_fault.h"
 #include "ops/core/storage.h"
 #include "ops/cuda/context.h"
+#include "ops/extern/cuda/recording.h"
 #include "ops/extern/extern.h"
 
 namespace lutra::cuda {
 
 // CUDA C++ after the prelude (prelude.cc). Lives as long as the process; its address is its identity.
-struct KernelSource {
+struct ExternSource {
   const char* name;
   const char* text;
 };
@@ -31,7 +32,7 @@ struct ElementTypes {
 
 // One kernel of a source, with T0, T1, ... defined as the C++ types of dtypes and VARIANT as a number.
 struct KernelId {
-  const KernelSource& source;
+  const ExternSource& source;
   const char* name;
   ElementTypes types;
   int variant = 0;
@@ -40,54 +41,19 @@ struct KernelId {
 // The whole text that is compiled.
 std::string kernel_text(const KernelId& kernel);
 
-struct Grid {
+struct ExternGrid {
   int64_t x = 1, y = 1, z = 1;
-};
-
-// Temporary memory of launches that are recorded: a recording keeps its pool, so that replays find their memory, and
-// calls of one recording use the same blocks in turn (all work is on one stream).
-class ScratchPool {
- public:
-  void begin_call();
-  void* take(size_t nbytes, Device device);
-  bool empty() const { return blocks_.empty(); }
-
- private:
-  struct Block {
-    Ref<Storage> storage;
-    bool taken;
-  };
-  std::vector<Block> blocks_;
-};
-// While one lives, calls of this thread take their temporary memory from the pool.
-class ScratchScope {
- public:
-  explicit ScratchScope(ScratchPool* pool);
-  ~ScratchScope();
-  ScratchScope(const ScratchScope&) = delete;
-
- private:
-  ScratchPool* before_;
 };
 
 // Tests put a machine of their own in place of the GPU: views are then the host's memory.
 struct Emulator {
   virtual ~Emulator() = default;
-  virtual void launch(const std::string& text, const char* name, const Grid& grid, unsigned block, void** params) = 0;
+  virtual void launch(const std::string& text, const char* name, const ExternGrid& grid, unsigned block,
+                      void** params) = 0;
   LaunchFault fault;
 };
 void set_emulator(Emulator* emulator);
 bool emulated();
-
-// While one lives, calls of this thread only compile and load their kernels and find their libraries' algorithms:
-// nothing is put into the stream. Views need sizes, strides and a pointer that is not null where a tensor is present.
-class PrepareScope {
- public:
-  PrepareScope();
-  ~PrepareScope();
-  PrepareScope(const PrepareScope&) = delete;
-};
-bool preparing();
 
 // Registers what to say of a fault, once for each op (a string that is the key). The fault's `arg` is the dim.
 int64_t fault_site(std::string_view op, std::function<Error(const LaunchFault&)> describe);
@@ -104,7 +70,7 @@ class Launcher {
 
   // Puts a launch into the stream; nothing where the grid is empty.
   template <class... A>
-  void run(const KernelId& kernel, const Grid& grid, unsigned block, const A&... args) {
+  void run(const KernelId& kernel, const ExternGrid& grid, unsigned block, const A&... args) {
     void* params[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
     launch(kernel, grid, block, params);
   }
@@ -132,7 +98,7 @@ class Launcher {
   const ExternCall& call;
 
  private:
-  void launch(const KernelId& kernel, const Grid& grid, unsigned block, void** params);
+  void launch(const KernelId& kernel, const ExternGrid& grid, unsigned block, void** params);
 
   Context* context_ = nullptr;
   StreamHandle stream_ = nullptr;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kChunk = 1024;
 
-const KernelSource kSource = {"masked", R"cuda(
+const ExternSource kSource = {"masked", R"cuda(
 #define CHUNK 1024
 // Sums of v over the threads before this one; `all` gets that of the block (of 256 threads).
 DEV int sum_before(int v, int* all) {

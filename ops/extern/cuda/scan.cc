@@ -8,7 +8,7 @@ namespace lutra::cuda {
 namespace {
 
 // VARIANT: the op.
-const KernelSource kSource = {"scan", R"cuda(
+const ExternSource kSource = {"scan", R"cuda(
 // The preprocessor compares them.
 #define SUM 0
 #define PROD 1

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kSerial = 32;  // positions of a line that one thread walks through
 
 // VARIANT: the mode, and 8 where sources are multiplied first.
-const KernelSource kSource = {"scatter", R"cuda(
+const ExternSource kSource = {"scatter", R"cuda(
 #define MODE (VARIANT & 7)
 #define SCALED (VARIANT & 8)
 enum { SET, ADD, MUL, MAX, MIN };

@@ -10,7 +10,7 @@ namespace lutra::cuda {
 namespace {
 
 // T0: the boundaries, T1: the input, T2: what both compare as, T3: the result.
-const KernelSource kSearch = {"searchsorted", R"cuda(
+const ExternSource kSearch = {"searchsorted", R"cuda(
 template <class T> struct Compare { typedef T type; static DEV T of(T v) { return v; } };
 template <> struct Compare<bool8> { typedef u8 type; static DEV u8 of(bool8 v) { return v.v; } };
 template <> struct Compare<half16> { typedef float type; static DEV float of(half16 v) { return from_half(v); } };
@@ -52,7 +52,7 @@ KERNEL search(View sorted, View input, View sorter, T3* out, i64 total, double n
 }
 )cuda"};
 
-const KernelSource kIsin = {"isin", R"cuda(
+const ExternSource kIsin = {"isin", R"cuda(
 DEV bool is_nan(T0 v) { return Num<T0>::wide(v) != Num<T0>::wide(v); }
 KERNEL isin_keys(View tests, u64* keys, i64 n) {
   const i64 i = thread_number();
@@ -73,7 +73,7 @@ KERNEL isin_find(View in, const u64* keys, i64 n, u8* out, i64 total, int invert
 }
 )cuda"};
 
-const KernelSource kHistc = {"histc", R"cuda(
+const ExternSource kHistc = {"histc", R"cuda(
 typedef Num<T0>::A A;
 struct Range { A low, high; int bad, pad; };
 // One block: the range that is counted, the elements' own where the one given is empty.

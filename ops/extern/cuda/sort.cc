@@ -13,7 +13,7 @@ constexpr int64_t kTile = 2048;  // keys that a block sorts
 
 // VARIANT: log2 of the tile. A block of half as many threads as a tile has keys sorts one tile (or several small ones:
 // then the block has 256 threads).
-const KernelSource kTileSource = {"sort_tile", R"cuda(
+const ExternSource kTileSource = {"sort_tile", R"cuda(
 #define TILE (1 << VARIANT)
 #define KEYS (TILE < 512 ? 512 : TILE)
 // Tiles of a row follow each other; the last may be short. Keys with their positions within the row.
@@ -48,7 +48,7 @@ KERNEL sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n, i6
 }
 )cuda"};
 
-const KernelSource kMergeSource = {"sort_merge", R"cuda(
+const ExternSource kMergeSource = {"sort_merge", R"cuda(
 // Runs of `run` sorted keys become runs of twice as many: each key goes to its place in its own run and what of the
 // other run comes before it (of equals, the left run's).
 KERNEL merge_runs(const u64* keys, const u32* positions, u64* out, u32* out_positions, i64 rows, i64 n, i64 run) {
@@ -70,7 +70,7 @@ KERNEL merge_runs(const u64* keys, const u32* positions, u64* out, u32* out_posi
 }
 )cuda"};
 
-const KernelSource kRowSource = {"sort_row", R"cuda(
+const ExternSource kRowSource = {"sort_row", R"cuda(
 // Where row r of a view lies, dim left out.
 DEV i64 row_place(const View& v, int dim, i64 r) {
   i64 at = 0;
