@@ -56,7 +56,7 @@ struct Loaded {
 
 FunctionHandle function_of(const KernelId& k, Context& c) {
   static std::mutex mutex;
-  static std::unordered_map<Key, Loaded, KeyHash> loaded;
+  static auto& loaded = *new std::unordered_map<Key, Loaded, KeyHash>;  // outlives the driver's own end
   Key key{&k.source, k.name, 1, k.variant, c.index};
   for (int i = 0; i < k.types.count; i++) key.types = key.types << 8 | uint64_t(k.types.of[i]);
   {

@@ -17,7 +17,7 @@ const ExternSource kTileSource = {"sort_tile", R"cuda(
 #define TILE (1 << VARIANT)
 #define KEYS (TILE < 512 ? 512 : TILE)
 // Tiles of a row follow each other; the last may be short. Keys with their positions within the row.
-KERNEL sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n, i64 tiles) {
+KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n, i64 tiles) {
   __shared__ u64 key[KEYS];
   __shared__ u32 at[KEYS];
   const i64 first = (i64)blockIdx.x * (KEYS / TILE);
