@@ -216,6 +216,18 @@ DEV float weight(float x) { return exp2f(x * LOG2E); }
 DEV void load_rows(float* to, const Operand& x, i64 batch, i64 head, i64 first, i64 total, int rows, int dim,
                    float factor) {
   const T0* from = row_at(x, batch, head, first);
+  // Four features at a time where they lie so.
+  if (sizeof(T0) == 4 && x.s[3] == 1 && ((x.s[0] | x.s[1] | x.s[2] | dim) & 3) == 0 && ((u64)x.data & 15) == 0) {
+    for (int i = threadIdx.x; i < rows * D / 4; i += 128) {
+      const int r = i / (D / 4), c = i % (D / 4) * 4;
+      float4 v = {0, 0, 0, 0};
+      if (first + r < total && c < dim) v = *(const float4*)(from + r * x.s[2] + c);
+      v.x = rounded(v.x * factor), v.y = rounded(v.y * factor);
+      v.z = rounded(v.z * factor), v.w = rounded(v.w * factor);
+      *(float4*)(to + r * LD + c) = v;
+    }
+    return;
+  }
   for (int i = threadIdx.x; i < rows * D; i += 128) {
     const int r = i / D, c = i % D;
     const bool in = first + r < total && c < dim;
