@@ -20,6 +20,11 @@ int64_t split_dim(const char* fn, const Tensor& t, const Value& dim) {
   return wrap_dim(fn, dim.sym_int().guard(), t->dim());
 }
 
+// More parts than a Lua table is for: memory would end before the loop does.
+void check_parts(const char* fn, int64_t parts) {
+  if (parts > int64_t(1) << 24) fail(fn, ": ", parts, " parts are more than the ", int64_t(1) << 24, " that it makes");
+}
+
 // -- split, chunk, unbind
 
 List split_at(const char* fn, const Tensor& t, int64_t dim, const std::vector<int64_t>& lengths) {
@@ -37,6 +42,7 @@ List split_equally(const char* fn, const Tensor& t, int64_t dim, int64_t length)
   const int64_t size = t->sizes[size_t(dim)].guard();
   if (length < 0 || (length == 0 && size != 0)) fail(fn, ": the length of a part must be positive, got ", length);
   if (size == 0) return {slice_of(t, dim, 0, 0)};
+  check_parts(fn, (size - 1) / length + 1);
   std::vector<int64_t> lengths;
   for (int64_t at = 0; at < size; at += length) lengths.push_back(std::min(length, size - at));
   return split_at(fn, t, dim, lengths);
@@ -64,7 +70,8 @@ LuaResults chunk(Args& a) {
   const Tensor t = a[0].tensor();
   const int64_t dim = split_dim("chunk", t, a[2]), chunks = a[1].sym_int().guard();
   if (chunks <= 0) fail("chunk: the number of chunks must be positive, got ", chunks);
-  const int64_t length = (t->sizes[size_t(dim)].guard() + chunks - 1) / chunks;
+  const int64_t size = t->sizes[size_t(dim)].guard(), length = size == 0 ? 0 : (size - 1) / chunks + 1;
+  if (length == 0) check_parts("chunk", chunks);
   if (length == 0) return {split_at("chunk", t, dim, std::vector<int64_t>(size_t(chunks), 0))};
   return {split_equally("chunk", t, dim, length)};
 }
@@ -72,6 +79,7 @@ LuaResults chunk(Args& a) {
 LuaResults unbind(Args& a) {
   const Tensor t = a[0].tensor();
   const int64_t dim = split_dim("unbind", t, a[1]), size = t->sizes[size_t(dim)].guard();
+  check_parts("unbind", size);
   List out;
   for (int64_t i = 0; i < size; ++i) out.push_back(op1(OpId::select, {t, vdim(dim), vdim(i)}));
   return {out};
@@ -81,6 +89,7 @@ LuaResults unbind(Args& a) {
 
 List split_parts(const char* fn, const Tensor& t, int64_t dim, int64_t parts) {
   if (parts <= 0) fail(fn, ": the number of sections must be positive, got ", parts);
+  check_parts(fn, parts);
   const int64_t size = t->sizes[size_t(dim)].guard();
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < parts; ++i) lengths.push_back(size / parts + (i < size % parts));

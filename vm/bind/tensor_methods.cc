@@ -148,6 +148,9 @@ void push_nested(lua_State* L, const Elements& elements, const Tensor& t, size_t
 
 int totable(lua_State* L) {
   const Tensor t = self_of(L, "totable");
+  if (t->numel().hint > int64_t(1) << 28) {
+    fail("totable: ", t->numel().hint, " elements are more than Lua's tables are for; take a part of the tensor");
+  }
   push_nested(L, Elements(t), t, 0, 0);
   return 1;
 }

@@ -325,6 +325,9 @@ int mark(lua_State* L, bool dynamic) {
   Tensor* t = to_tensor(L, 1);
   const char* who = dynamic ? "mark_dynamic" : "mark_static";
   if (!t) fail(who, ": argument 1 must be a Tensor, got ", luaL_typename(L, 1));
+  if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TNUMBER) {
+    fail(who, ": argument 'dim' must be an integer, got a ", luaL_typename(L, 2));
+  }
   int64_t dim = int64_t(luaL_optnumber(L, 2, -1000));
   const int64_t rank = (*t)->dim();
   if (dim != -1000 && (dim < -rank || dim >= rank)) fail(who, ": dim ", dim, " is out of range for ", rank, " dims");
