@@ -1,4 +1,4 @@
-// columns T32 V1 block1024 R0 of 1
+// columns T32 V1 block1024 R0 of 1 by 8
 struct Block {
   Head head;
   void* p[2];
@@ -21,16 +21,19 @@ extern "C" __global__ void __launch_bounds__(1024) lutra_sum(const __grid_consta
   for (int j = 0; j < 1; j++) a1[j] = Sum<float>::none();
   const i64 m1 = live ? n1 : 0;
   i64 s1 = t;
-#pragma unroll 8
-  for (; s1 + 1 <= m1; s1 += 32) {
-    const i64 c1 = s1;
-    {
-      const i64 i1 = c1;
-      constexpr int j = 0;
-      const float v0 = __ldg(p0 + (i1 * n0 + i0));
-      a1[0] = Sum<float>::of(a1[0], v0);
+  for (; s1 + 225 <= m1; s1 += 256) {
+#pragma unroll
+    for (int r = 0; r < 8; r++) {
+      const i64 c1 = s1 + r * 32;
+      {
+        const i64 i1 = c1;
+        constexpr int j = 0;
+        const float v0 = __ldg(p0 + (i1 * n0 + i0));
+        a1[0] = Sum<float>::of(a1[0], v0);
+      }
     }
   }
+#pragma unroll 1
   for (; s1 < m1; s1 += 32) {
     const i64 c1 = s1;
     {

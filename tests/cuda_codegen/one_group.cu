@@ -85,9 +85,10 @@ extern "C" __global__ void __launch_bounds__(512, 2) lutra_sum_div(const __grid_
   for (int j = 0; j < 2; j++) a2[j] = ArgMax<i64>::none();
   const i64 m0 = n0;
   i64 s0 = t * 2;
+#pragma unroll 1
   for (; s0 < m0; s0 += 1024) {
     const i64 c0 = s0;
-#pragma unroll
+#pragma unroll 1
     for (int j = 0; j < 2; j++) {
       const i64 i0 = c0 + j;
       if (i0 < m0) {
@@ -122,6 +123,7 @@ extern "C" __global__ void __launch_bounds__(512, 2) lutra_sum_div(const __grid_
   if (first) p2[0] = v7;
   const i64 m1 = n0;
   i64 s1 = t * 2;
+#pragma unroll 1
   for (; s1 < m1; s1 += 1024) {
     const i64 c1 = s1;
 #pragma unroll 1

@@ -1,4 +1,4 @@
-// rows T1 V1 block32 R0 of 1
+// rows T1 V1 block32 R0 of 1 by 1
 struct Block {
   Head head;
   void* p[3];

@@ -1,4 +1,4 @@
-// rows T256 V4 block256 R0 of 1
+// rows T256 V4 block256 R0 of 1 by 8
 struct Block {
   Head head;
   void* p[2];
@@ -22,18 +22,26 @@ extern "C" __global__ void __launch_bounds__(256) lutra_sum(const __grid_constan
   const i64 m1 = n1;
   i64 s1 = t * 4;
   if (packed) {
-#pragma unroll 4
-    for (; s1 + 4 <= m1; s1 += 1024) {
-      const i64 c1 = s1;
-      const Pack<float, 4> x0 = read_pack<4>(p0 + (i0 * n1 + c1));
+    for (; s1 + 3076 <= m1; s1 += 4096) {
+      Pack<float, 4> x0[4];
 #pragma unroll
-      for (int j = 0; j < 4; j++) {
-        const i64 i1 = c1 + j;
-        const float v0 = x0.e[j];
-        a1[j] = Sum<float>::of(a1[j], v0);
+      for (int r = 0; r < 4; r++) {
+        const i64 c1 = s1 + r * 1024;
+        x0[r] = read_pack<4>(p0 + (i0 * n1 + c1));
+      }
+#pragma unroll
+      for (int r = 0; r < 4; r++) {
+        const i64 c1 = s1 + r * 1024;
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          const i64 i1 = c1 + j;
+          const float v0 = x0[r].e[j];
+          a1[j] = Sum<float>::of(a1[j], v0);
+        }
       }
     }
   }
+#pragma unroll 1
   for (; s1 < m1; s1 += 1024) {
     const i64 c1 = s1;
 #pragma unroll

@@ -98,9 +98,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) lutra_softmax(const __grid_
   for (int j = 0; j < 4; j++) a1[j] = Max<float>::none();
   const i64 m1 = n1;
   i64 s1 = t * 4;
+#pragma unroll 1
   for (; s1 < m1; s1 += 1024) {
     const i64 c1 = s1;
-#pragma unroll
+#pragma unroll 1
     for (int j = 0; j < 4; j++) {
       const i64 i1 = c1 + j;
       if (i1 < m1) {
@@ -124,9 +125,10 @@ extern "C" __global__ void __launch_bounds__(256, 2) lutra_softmax(const __grid_
   for (int j = 0; j < 4; j++) a3[j] = Sum<float>::none();
   const i64 m2 = n1;
   i64 s2 = t * 4;
+#pragma unroll 1
   for (; s2 < m2; s2 += 1024) {
     const i64 c2 = s2;
-#pragma unroll
+#pragma unroll 1
     for (int j = 0; j < 4; j++) {
       const i64 i2 = c2 + j;
       if (i2 < m2) {
@@ -151,6 +153,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) lutra_softmax(const __grid_
   const float v7 = v0 / v3;
   const i64 m3 = n1;
   i64 s3 = t * 4;
+#pragma unroll 1
   for (; s3 < m3; s3 += 1024) {
     const i64 c3 = s3;
 #pragma unroll 1

@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) lutra_layer_norm(const __gr
     const i64 s1 = i64(__brev(h) >> 27) * 32 + t * 4;
 #pragma unroll 1
     for (i64 c1 = s1; c1 < m1; c1 += 1024) {
-#pragma unroll
+#pragma unroll 1
       for (int j = 0; j < 4; j++) {
         const i64 i1 = c1 + j;
         if (i1 < m1) {
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) lutra_layer_norm(const __gr
     const i64 s2 = i64(__brev(h) >> 27) * 32 + t * 4;
 #pragma unroll 1
     for (i64 c2 = s2; c2 < m2; c2 += 1024) {
-#pragma unroll
+#pragma unroll 1
       for (int j = 0; j < 4; j++) {
         const i64 i2 = c2 + j;
         if (i2 < m2) {
@@ -160,6 +160,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) lutra_layer_norm(const __gr
   const float v16 = sqrtf(v15);
   const i64 m3 = live ? n1 : 0;
   i64 s3 = t * 4;
+#pragma unroll 1
   for (; s3 < m3; s3 += 32) {
     const i64 c3 = s3;
 #pragma unroll 1

@@ -40,6 +40,7 @@ class Mapper {
   void narrow_by(const Inst& in, const Loop& l);
   void choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups, int64_t fewest);
   void choose_resident(const std::vector<const Loop*>& shared, int64_t most);
+  void choose_batch(int64_t most);
   bool crosses_threads(const Loop& l) const;
 
   const Kernel& k_;
@@ -346,6 +347,12 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
   m_.blocks = std::max(1, threads / m_.block);
 }
 
+// As many as leave little of the likely row, which goes element by element.
+void Mapper::choose_batch(int64_t most) {
+  m_.batch = 8;
+  while (m_.batch > 1 && most % (int64_t(m_.batch) * m_.threads * m_.elements) * 8 > most) m_.batch /= 2;
+}
+
 void Mapper::map_group() {
   const std::vector<const Loop*> shared = shared_loops(*m_.body);
   m_.columns = !m_.nest.empty() && m_.nest.back()->mode == LoopMode::kVector;
@@ -363,12 +370,14 @@ void Mapper::map_group() {
   const bool columns = m_.columns;
   choose_group_threads(shared, most, groups, 1);
   choose_resident(shared, most);
-  if (m_.resident || columns) return;
+  if (m_.resident) return;
+  if (columns) return choose_batch(most);
   // Without it all partials of a thread are in use.
   int lanes = 1;
   for (const Loop* l : shared) lanes = std::max(lanes, l->mode == LoopMode::kLanes ? lanes_of(k_, *l) : 1);
   m_.elements = widest;
   choose_group_threads(shared, most, groups, lanes / kMaxPartials);
+  choose_batch(most);
 }
 
 Mapping Mapper::run() {

@@ -35,6 +35,7 @@ struct Mapping {
   bool by_rows = false;     // flat: blocks lie along the innermost loop, the others are the grid's other dimensions
   int tile = -1;            // flat: which loop of the nest forms tiles with the innermost; -1: none
   bool exact = false;       // the likely row has T*V*R elements: only such rows take that path
+  int batch = 0;            // rows that do not stay in registers: packs of a thread that are loaded ahead, at most
   int blocks = 1;           // of a multiprocessor at a time, so many registers a thread may have
   bool groups_fill = true;  // every block's groups exist whatever the arguments
   int groups() const { return block / threads; }

@@ -41,7 +41,8 @@ int Writer::phases(const Loop& l) const {
 // Declares the packs that the elements of l go by and, before the elements, loads them.
 void Writer::load_packs(const Loop& l, bool resident) {
   const std::vector<bool> inside = defined_in(k_, l.body);
-  const std::string c = str("c", l.id), array = resident ? str("[", m_.resident, "]") : "", at = resident ? "[r]" : "";
+  const std::string c = str("c", l.id), array = resident ? str("[", rounds_.count, "]") : "",
+                    at = resident ? "[r]" : "";
   std::vector<std::string> loads;
   packs_.clear();
   once_.clear();
@@ -69,7 +70,7 @@ void Writer::load_packs(const Loop& l, bool resident) {
     if (guarded(in)) text = str("ok ? ", text, " : ", type, "{}");
     packs_[&in] = name + at;
     kept_[key] = {name, in.access.ptr};
-    if (resident && reads_[key] > 1) {
+    if (resident && (!fast_ || reads_[key] > 1)) {
       line(str(type, " ", name, array, ";"));
       loads.push_back(str(name, at, " = ", text, ";"));
     } else if (resident) {
@@ -86,17 +87,34 @@ void Writer::load_packs(const Loop& l, bool resident) {
   close_rounds();
 }
 
+// Of loop l: packs of a thread one after the other, unrolled.
 void Writer::open_rounds(const Loop& l) {
   line("#pragma unroll");
-  open(str("for (int r = 0; r < ", m_.resident, "; r++) {"));
+  open(str("for (int r = 0; r < ", rounds_.count, "; r++) {"));
+  if (!rounds_.from.empty()) {
+    line(str("const i64 c", l.id, " = ", rounds_.from, " + r * ", m_.threads * m_.elements, ";"));
+    return;
+  }
   line(str("const int c", l.id, " = (r * ", m_.threads, " + t) * ", m_.elements, ";"));
   const std::string within = str("c", l.id, " < ", bound(l));
-  if (!m_.exact || !m_.groups_fill) open(str("if (", m_.exact ? "live" : within, ") {"));
+  if (rounds_.guarded) open(str("if (", m_.exact ? "live" : within, ") {"));
 }
 
 void Writer::close_rounds() {
-  if (!m_.exact || !m_.groups_fill) close();
+  if (rounds_.guarded) close();
   close();
+}
+
+// The rounds of a loop: all loads first, so that they are under way together, then the elements.
+void Writer::run_rounds(const Loop& l) {
+  load_packs(l, true);
+  const int k = phases(l);
+  Style style{true, true, ""};
+  if (k > 1) style.phase = m_.elements > 1 ? str("r % ", k, " * ", m_.elements) : str("r % ", k);
+  open_rounds(l);
+  for (const std::string& text : once_) line(text);
+  elements(l, style);
+  close_rounds();
 }
 
 // The V elements of a thread from c<id> on; with packs, which are loaded and stored whole.
@@ -109,7 +127,8 @@ void Writer::elements(const Loop& l, const Style& style) {
   }
   const std::string phase = style.phase;
   if (m_.elements > 1) {
-    line(style.packed || l.mode == LoopMode::kLanes ? "#pragma unroll" : "#pragma unroll 1");
+    const bool rare = m_.resident > 0 && !fast_;  // rows of other lengths than the likely one: little code
+    line(style.packed || (l.mode == LoopMode::kLanes && !rare) ? "#pragma unroll" : "#pragma unroll 1");
     open(str("for (int j = 0; j < ", m_.elements, "; j++) {"));
     line(str("const i64 ", i, " = ", c, " + j;"));
     phase_ = phase.empty() ? "j" : phase + " + j";
@@ -138,14 +157,8 @@ void Writer::elements(const Loop& l, const Style& style) {
 
 // Every thread's rows unrolled: loads of all rounds first.
 void Writer::rows_resident(const Loop& l) {
-  load_packs(l, true);
-  const int k = phases(l);
-  Style style{true, true, ""};
-  if (k > 1) style.phase = m_.elements > 1 ? str("r % ", k, " * ", m_.elements) : str("r % ", k);
-  open_rounds(l);
-  for (const std::string& text : once_) line(text);
-  elements(l, style);
-  close_rounds();
+  rounds_ = {m_.resident, "", !m_.exact || !m_.groups_fill};
+  run_rounds(l);
   const std::vector<bool> inside = defined_in(k_, l.body);
   for_each_inst(l.body, [&](const Inst& in) {
     if (in.op != Op::kStore) return;
@@ -169,7 +182,7 @@ void Writer::rows_plain(const Loop& l) {
       elements(l, style);
       return;
     }
-    line(k * m_.elements > kMaxUnrolled ? "#pragma unroll 1" : "#pragma unroll");
+    line(k * m_.elements > kMaxUnrolled || m_.resident ? "#pragma unroll 1" : "#pragma unroll");
     open(str("for (int h = 0; h < ", k, "; h++) {"));
     line(str("const i64 ", c, " = ", s, " + h * ", apart, ";"));
     elements(l, {style.packed, false, m_.elements > 1 ? str("h * ", m_.elements) : "h"});
@@ -177,12 +190,22 @@ void Writer::rows_plain(const Loop& l) {
   };
   if (ahead) {
     if (m_.elements > 1) open("if (packed) {");
-    if (k < 8) line(str("#pragma unroll ", std::max(1, 8 / k / std::max(1, m_.elements / 2))));
-    open(str("for (; ", s, " + ", (k - 1) * apart + m_.elements, " <= ", bound(l), "; ", s, " += ", step, ") {"));
-    step_of({true, false, ""});
+    // As many rounds as 16 registers hold of what is loaded, whole steps of all lanes.
+    int loads = 0, count = 16 / m_.elements;
+    const std::vector<bool> inside = defined_in(k_, l.body);
+    for_each_own_inst(l.body, [&](const Inst& in) { loads += in.op == Op::kLoad && is_packed(in, l, inside); });
+    count = std::min(m_.batch, count / int(std::bit_ceil(unsigned(std::max(loads, 1)))));
+    count = std::max({k, count, 1});
+    rounds_ = {count, s, false};
+    open(str("for (; ", s, " + ", (count - 1) * apart + m_.elements, " <= ", bound(l), "; ", s, " += ", count * apart,
+             ") {"));
+    kept_.clear();
+    run_rounds(l);
+    kept_.clear();
     close();
     if (m_.elements > 1) close();
   }
+  line("#pragma unroll 1");
   open(str("for (; ", s, " < ", bound(l), "; ", s, " += ", step, ") {"));
   step_of({false, false, ""});
   close();

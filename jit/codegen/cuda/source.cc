@@ -435,7 +435,7 @@ std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints) 
   std::string kind = m.columns ? "columns" : "rows";
   if (m.flat) kind = m.tile >= 0 ? str("tiles of i", m.nest[size_t(m.tile)]->id) : m.by_rows ? "flat rows" : "flat";
   return str(kind, " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident, m.exact ? " exact" : "",
-             " of ", m.blocks);
+             " of ", m.blocks, m.batch ? str(" by ", m.batch) : "");
 }
 
 }  // namespace lutra::cuda

@@ -40,6 +40,12 @@ class Writer {
     bool resident = false;  // packs live in arrays over r
     std::string phase;      // which V partials: text of a multiple of V, empty for none
   };
+  // Packs of a thread that are unrolled: how many, from which element (empty: of the thread's row), guarded or not.
+  struct Rounds {
+    int count = 0;
+    std::string from;
+    bool guarded = false;
+  };
   // An access of a group's threads since the last barrier.
   struct Touch {
     int32_t ptr;
@@ -75,6 +81,7 @@ class Writer {
   // emit_rows.cc
   void shared_loop(const Loop& l);
   void rows_resident(const Loop& l);
+  void run_rounds(const Loop& l);
   void open_rounds(const Loop& l);
   void close_rounds();
   void rows_plain(const Loop& l);
@@ -131,7 +138,8 @@ class Writer {
   std::map<std::string, Kept> kept_;           // by place
   std::map<std::string, int> reads_;           // loads of a place by packs, in the loops of the body
   std::map<const Inst*, bool> dead_, wanted_;  // stores that are overwritten; accesses whose packs are read again
-  std::vector<std::string> once_;              // declarations of packs that are read in one round only
+  Rounds rounds_;
+  std::vector<std::string> once_;  // declarations of packs that are read in one round only
   std::vector<Touch> touched_;
   size_t shared_bytes_ = 0, slots_ = 0;
   int names_ = 0;

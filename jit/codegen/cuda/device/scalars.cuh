@@ -79,7 +79,7 @@ inline uint16_t f16_bits(float f) {
 }
 inline float bf16_value(uint16_t b) { return __uint_as_float(uint32_t(b) << 16); }
 inline uint16_t bf16_bits(float f) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   uint16_t h;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f));
   return h;
