@@ -11,7 +11,7 @@ extern "C" __global__ void __launch_bounds__(256) lutra_gelu(const __grid_consta
   float* const p3 = static_cast<float*>(b.p[3]);
   const i64 n0 = b.n[0];
   const i64 n1 = b.n[1];
-  const i64 c1 = i64(blockIdx.x * 256 + threadIdx.x) * 4;
+  const i64 c1 = (i64(blockIdx.x) * 256 + threadIdx.x) * 4;
   const i64 g = blockIdx.y + i64(blockIdx.z) * gridDim.y;
   if (c1 >= n1 || g >= n0) return;
   const i64 i0 = g;

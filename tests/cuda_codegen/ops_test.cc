@@ -264,6 +264,34 @@ TEST_CASE("columns as CUDA source: every type, lanes and not", "[cuda]") {
   check_all(library, runs);
 }
 
+TEST_CASE("single elements that threads take several of", "[cuda]") {
+  ShimLibrary library;
+  std::vector<Run> runs;
+  for (const char* head : {"for i0 in n0 parallel {\n for i1 in n1 parallel vector {\n",
+                           "for i0 in n0 parallel {\n for i1 in n1 vector {\n"}) {
+    const Case proto(
+        str("kernel @k(p0: f32 in, p1: f32 out, p2: i64 in; n0, n1, s2, n3;) { %9 = const.f32 3\n ", head,
+            " %0 = load.i64 p2[i1]\n check.i64 %0, n3\n %1 = load.f32 p0[i0*s2 + %0]\n %2 = mul.f32 %1, %9\n "
+            "store.f32 p1[i0*n1 + i1], %2\n } } }"));
+    for (int64_t likely : {31, 12001}) {
+      const size_t kernel = library.add(proto.kernel, {likely == 31 ? 1000001 : 1000, likely, 12001, 5});
+      for (int64_t rows : {1, 3, 300}) {
+        for (int64_t columns : {1, 7, 1024, 1100}) {
+          Case c(clone(proto.kernel));
+          c.buffer(DType::kFloat32, size_t(5 * rows)).buffer(DType::kFloat32, size_t(rows * columns));
+          c.buffer(DType::kInt64, size_t(columns));
+          c.ints = {rows, columns, 5, 5};
+          c.end = rows;
+          c.fill_all(uint64_t(rows + columns), 0.1);
+          for (int64_t i = 0; i < columns; i++) c.buffers[2]->as<int64_t>()[i] = (i * i) % 5;
+          runs.push_back({kernel, std::move(c)});
+        }
+      }
+    }
+  }
+  check_all(library, runs);
+}
+
 TEST_CASE("transposes as CUDA source", "[cuda]") {
   ShimLibrary library;
   std::vector<Run> runs;

@@ -18,6 +18,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kMaxResident = 8;
 constexpr int kMaxPartials = 32;  // of an accumulator, in registers of one thread
 constexpr int kPrefixInstructions = 12;
+constexpr int kApart = 4;
 
 class Mapper {
  public:
@@ -261,8 +262,13 @@ void Mapper::map_flat() {
   }
   const double chunks = total / m_.elements;
   m_.block = chunks >= double(kMultiprocessors) * 512 ? 256 : chunks >= double(kMultiprocessors) * 128 ? 128 : 64;
+  // Single elements are too little to be under way for each thread.
+  int cost = 0;
+  for_each_inst(*m_.body, [&](const Inst& in) { cost += is_heavy(in.op) ? kPrefixInstructions : 1; });
+  const bool large = total >= double(kMultiprocessors) * 2048 * kApart;
+  if (m_.elements == 1 && !loops && !m_.prefix_checks && large && cost <= 24) m_.apart = kApart;
   // Long rows need no division where blocks do not cross them.
-  const int64_t row = ceil_div(hint(m_.nest.back()->size), m_.elements), parts = ceil_div(row, m_.block);
+  const int64_t row = ceil_div(hint(m_.nest.back()->size), m_.elements * m_.apart), parts = ceil_div(row, m_.block);
   if (m_.nest.size() > 1 && row >= 64) {
     m_.by_rows = true;
     m_.block = int(ceil_div(ceil_div(row, parts), 32) * 32);

@@ -33,6 +33,7 @@ struct Mapping {
   int block = 256;          // threads of a block
   int resident = 0;         // R: rows of up to T*V*R elements have a path that reads them once; 0: there is none
   bool by_rows = false;     // flat: blocks lie along the innermost loop, the others are the grid's other dimensions
+  int apart = 1;            // flat, V = 1: elements of a thread, a block's threads apart from each other
   int tile = -1;            // flat: which loop of the nest forms tiles with the innermost; -1: none
   bool exact = false;       // the likely row has T*V*R elements: only such rows take that path
   int batch = 0;            // rows that do not stay in registers: packs of a thread that are loaded ahead, at most

@@ -115,28 +115,62 @@ void Writer::split_indices(const std::string& from, size_t depth) {
   }
 }
 
+// How many elements the nest has or, by rows, how many rows.
+std::string Writer::nest_total() const {
+  std::string total;
+  for (size_t d = 0; d < m_.nest.size(); d++) {
+    if (!m_.by_rows || d + 1 < m_.nest.size()) total += (d ? " * " : "") + extent(d);
+  }
+  return total;
+}
+
 // The variables of a flat kernel's nest; threads beyond it leave.
 void Writer::nest_indices() {
   const size_t depth = m_.nest.size();
-  std::string total;
-  for (size_t d = 0; d < depth; d++) {
-    if (!m_.by_rows || d + 1 < depth) total += (d ? " * " : "") + extent(d);
-  }
   if (!m_.by_rows) {
     line(str("const i64 g = i64(blockIdx.x) * ", m_.block, " + threadIdx.x;"));
-    line(str("if (g >= ", total, ") return;"));
+    line(str("if (g >= ", nest_total(), ") return;"));
     return split_indices("g", depth);
   }
-  const std::string c = str("c", m_.nest.back()->id);
-  line(str("const i64 ", c, " = i64(blockIdx.x * ", m_.block, " + threadIdx.x)",
+  const std::string c = str("c", m_.nest.back()->id), inner = coef(m_.nest.back()->size);
+  line(str("const i64 ", c, " = (i64(blockIdx.x) * ", m_.block, " + threadIdx.x)",
            m_.elements > 1 ? str(" * ", m_.elements) : "", ";"));
   line("const i64 g = blockIdx.y + i64(blockIdx.z) * gridDim.y;");
-  const std::string inner = coef(m_.nest.back()->size);
-  line(str("if (", c, " >= ", m_.prefix_checks ? str("max1(", inner, ")") : inner, " || g >= ", total, ") return;"));
+  line(str("if (", c, " >= ", m_.prefix_checks ? str("max1(", inner, ")") : inner, " || g >= ", nest_total(),
+           ") return;"));
   split_indices("g", depth - 1);
 }
 
+// Elements of a thread that are a block's threads apart: where all are there, without a branch between their loads.
+void Writer::flat_apart() {
+  const std::string i = str("i", m_.nest.back()->id), c = str("c", m_.nest.back()->id);
+  const std::string limit = m_.by_rows ? coef(m_.nest.back()->size) : nest_total();
+  if (m_.by_rows) {
+    line("const i64 g = blockIdx.y + i64(blockIdx.z) * gridDim.y;");
+    line(str("if (g >= ", nest_total(), ") return;"));
+    split_indices("g", m_.nest.size() - 1);
+  }
+  line(str("const i64 base = i64(blockIdx.x) * ", m_.block * m_.apart, " + threadIdx.x, limit = ", limit, ";"));
+  for (bool all : {true, false}) {
+    if (all)
+      open(str("if (base + ", m_.block * (m_.apart - 1), " < limit) {"));
+    else
+      depth_--, open("} else {");
+    line(all ? "#pragma unroll" : "#pragma unroll 1");
+    open(str("for (int u = 0; u < ", m_.apart, "; u++) {"));
+    line(str("const i64 ", m_.by_rows ? c : "g", " = base + u * ", m_.block, ";"));
+    if (!all) line(str("if (", m_.by_rows ? c : "g", " >= limit) break;"));
+    if (!m_.by_rows) split_indices("g", m_.nest.size());
+    line(str("const i64 ", i, " = ", c, ";"));
+    for (const Inst* in : m_.prefix) inst(*in);
+    thread_body(*m_.body);
+    close();
+  }
+  close();
+}
+
 void Writer::flat() {
+  if (m_.apart > 1) return flat_apart();
   const Loop& inner = *m_.nest.back();
   const std::string c = str("c", inner.id), i = str("i", inner.id), n = coef(inner.size);
   nest_indices();
@@ -397,7 +431,7 @@ class Source : public KernelSource {
       if (n <= 0) return false;
       total *= n;
     }
-    const int64_t each = map_.tile >= 0 ? 1 : map_.flat ? map_.block : map_.groups();
+    const int64_t each = map_.tile >= 0 ? 1 : map_.flat ? map_.block * map_.apart : map_.groups();
     out = {};
     if (map_.by_rows) {
       int64_t row = sizes_.back().arg >= 0 ? ints[sizes_.back().arg] : sizes_.back().literal;
@@ -434,7 +468,10 @@ std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints) 
   const Mapping m = map_kernel(kernel, hints);
   std::string kind = m.columns ? "columns" : "rows";
   if (m.flat) kind = m.tile >= 0 ? str("tiles of i", m.nest[size_t(m.tile)]->id) : m.by_rows ? "flat rows" : "flat";
-  return str(kind, " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident, m.exact ? " exact" : "",
+  return str(kind, " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident,
+             m.exact       ? " exact"
+             : m.apart > 1 ? " apart"
+                           : "",
              " of ", m.blocks, m.batch ? str(" by ", m.batch) : "");
 }
 

@@ -61,7 +61,9 @@ class Writer {
   // source.cc
   void head();
   void block_struct();
+  std::string nest_total() const;
   void nest_indices();
+  void flat_apart();
   void split_indices(const std::string& from, size_t depth);
   std::string extent(size_t d) const;
   void flat();
