@@ -1,0 +1,122 @@
+// Extern calls through the driver: launches and temporary memory on a driver without a GPU, where every call fails
+// once; the CPU's candidate on copies; calls that are only prepared; memory of recordings.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "ops/cuda/allocator.h"
+#include "ops/cuda/program.h"
+#include "ops/extern/cuda/kernels.h"
+#include "tests/cuda/fake_driver.h"
+#include "tests/cuda_extern/calls.h"
+
+namespace lutra::cuda {
+namespace {
+
+const Device gpu = {DeviceType::kCUDA, 0};
+
+// A sum of rows into a vector by an index, on the (fake) GPU.
+struct GpuCall {
+  std::vector<Ref<Storage>> memory;
+  std::vector<ExternView> in, out;
+  std::vector<int64_t> ints = {0};
+  std::vector<double> scalars = {1};
+  ExternCall call;
+
+  ExternView view(DType t, std::vector<int64_t> sizes, const void* data) {
+    Operand o = make_operand(t, std::move(sizes));
+    const size_t bytes = size_t(o.view.numel()) * size_of(t);
+    memory.push_back(lutra::allocate(bytes, gpu));
+    if (data) copy_bytes(memory.back()->data, gpu, data, {}, bytes);
+    o.view.data = memory.back()->data;
+    return o.view;
+  }
+  GpuCall() {
+    const float x[] = {1, 2, 3}, s[] = {10, 20, 30, 40};
+    const int64_t i[] = {2, 0, 2, 1};
+    in = {view(DType::kFloat32, {3}, x), view(DType::kInt64, {4}, i), view(DType::kFloat32, {4}, s)};
+    out = {view(DType::kFloat32, {3}, nullptr)};
+    call.op = OpId::index_add, call.in = in, call.out = out, call.ints = ints, call.scalars = scalars;
+    call.device = gpu;
+  }
+  std::vector<float> result() const {
+    std::vector<float> v(3);
+    copy_bytes(v.data(), {}, out[0].data, gpu, 12);
+    return v;
+  }
+};
+
+const std::vector<float> kSum = {21, 42, 43};
+
+}  // namespace
+
+TEST_CASE("cuda extern: the CPU's candidate on copies") {
+  const FakeScope fake;
+  GpuCall c;
+  run_on_host(c.call);
+  CHECK(c.result() == kSum);
+  c.out[0].data = c.in[0].data;  // in place
+  run_on_host(c.call);
+  CHECK(c.result() == kSum);
+}
+
+TEST_CASE("cuda extern: on the CPU's candidate every call fails once") {
+  int calls = 0;
+  {
+    const FakeScope fake;
+    const GpuCall c;
+    const int before = fake_gpu().calls;
+    run_on_host(c.call);
+    calls = fake_gpu().calls - before;
+  }
+  REQUIRE(calls > 0);
+  for (int i = 0; i < calls; i++) {
+    const FakeScope fake;
+    GpuCall c;
+    fake_gpu().fail_at = fake_gpu().calls + i;
+    // Some failures the runtime gets over; the others are errors, and the next call works.
+    try {
+      run_on_host(c.call);
+    } catch (const Error&) {
+      run_on_host(c.call);
+    }
+    CHECK_FALSE(fake_gpu().failed.empty());
+    CHECK(c.result() == kSum);
+  }
+}
+
+TEST_CASE("cuda extern: launches, their memory, and calls that are only prepared") {
+  const FakeScope fake;
+  GpuCall c;
+  if (!has_nvrtc()) {
+    std::string message;
+    try {
+      run_index_add(c.call);
+    } catch (const Error& e) {
+      message = e.what();
+    }
+    CHECK(message.find(nvrtc_problem()) != std::string::npos);
+    return;
+  }
+  const int64_t allocated = memory_stats(gpu).allocated;
+  prepare(c.call);
+  CHECK(fake_gpu().launches == 0);
+  run_index_add(c.call);
+  CHECK(fake_gpu().launches > 0);
+  CHECK(memory_stats(gpu).allocated == allocated);
+}
+
+TEST_CASE("cuda extern: a recording's calls share its temporary memory") {
+  const FakeScope fake;
+  ScratchPool pool;
+  void* first = pool.take(1000, gpu);
+  CHECK(pool.take(1000, gpu) != first);
+  pool.begin_call();
+  CHECK(pool.take(900, gpu) != nullptr);
+  CHECK(pool.take(900, gpu) != nullptr);
+  const int64_t allocated = memory_stats(gpu).allocated;
+  pool.begin_call();
+  pool.take(1000, gpu), pool.take(500, gpu);
+  CHECK(memory_stats(gpu).allocated == allocated);
+}
+
+}  // namespace lutra::cuda
