@@ -20,7 +20,8 @@ namespace {
 
 constexpr int kRows = 64, kColumns = 32, kThreads = 128;
 
-// VARIANT: features, padded (32, 64, 128 or 256), 512 for tensor cores, and 1024 for the kernels of the backward.
+// VARIANT: features, padded (32, 64, 128 or 256), 512 for tensor cores; 1024 for the
+// gradient of queries, 2048 for those of keys and values: sources that are compiled side by side.
 const ExternSource kSource = {"attention", R"cuda(
 #define D (VARIANT & 511)
 #define LD (D + 4)
@@ -263,7 +264,7 @@ DEV void store(const Operand& to, i64 batch, i64 head, i64 first, i64 total, int
   }
 }
 
-#if !(VARIANT & 1024)
+#if !(VARIANT & 3072)
 KERNEL BOUNDS(128) attention_forward(Problem p) {
   DYNAMIC_SHARED(memory);
   float *q = memory, *k = q + BM * LD, *v = k + BN * LD, *w = v + BN * LD;
@@ -319,7 +320,7 @@ KERNEL BOUNDS(128) attention_forward(Problem p) {
   store(p.out, batch, head, first, p.queries, p.value_dim, o, factor);
 }
 
-#else
+#elif VARIANT & 1024
 // The sum of grad * out of each query.
 KERNEL BOUNDS(256) attention_delta(Problem p) {
   const i64 i = thread_number();
@@ -373,6 +374,7 @@ KERNEL BOUNDS(128) attention_dq(Problem p) {
   store(p.dq, batch, head, first, p.queries, p.dim, o, factor);
 }
 
+#else
 // Rows are keys, columns queries.
 KERNEL BOUNDS(128) attention_dkv(Problem p) {
   DYNAMIC_SHARED(memory);
@@ -475,9 +477,9 @@ int shared_bytes(int padded, int rows, int columns, int weights) {
   return 4 * ((rows * kRows + columns * kColumns) * (padded + 4) + weights * kRows * (kColumns + 4) + 2 * kColumns);
 }
 
-KernelId kernel(const char* name, bool backward, DType dtype, int padded, int shared) {
+KernelId kernel(const char* name, int part, DType dtype, int padded, int shared) {
   const bool cores = is_half(dtype) || matmul_precision() != MatmulPrecision::kHighest;
-  return {kSource, name, {dtype}, padded + (cores ? 512 : 0) + (backward ? 1024 : 0), shared};
+  return {kSource, name, {dtype}, padded + (cores ? 512 : 0) + part, shared};
 }
 
 int64_t tiles(int64_t n) { return (n + kRows - 1) / kRows; }
@@ -502,7 +504,7 @@ void run_attention(const ExternCall& call) {
   LUTRA_CHECK(call.out[1].dtype == DType::kFloat32, "logsumexp");
   p.out = operand(call.out[0], dtype), p.lse = static_cast<float*>(call.out[1].data);
   const int padded = features(call.in.data());
-  l.run(kernel("attention_forward", false, dtype, padded, shared_bytes(padded, 1, 2, 1)),
+  l.run(kernel("attention_forward", 0, dtype, padded, shared_bytes(padded, 1, 2, 1)),
         {tiles(p.queries) * p.heads * p.batch}, kThreads, p);
 }
 
@@ -522,10 +524,10 @@ void run_attention_backward(const ExternCall& call) {
   p.dq = operand(call.out[0], dtype), p.dk = operand(call.out[1], dtype), p.dv = operand(call.out[2], dtype);
   p.lse = static_cast<float*>(call.in[5].data), p.delta = l.scratch<float>(rows);
   const int padded = features(qkv);
-  l.run(kernel("attention_delta", true, dtype, padded, 0), {(rows + 255) / 256}, 256, p);
-  l.run(kernel("attention_dq", true, dtype, padded, shared_bytes(padded, 2, 2, 1)),
+  l.run(kernel("attention_delta", 1024, dtype, padded, 0), {(rows + 255) / 256}, 256, p);
+  l.run(kernel("attention_dq", 1024, dtype, padded, shared_bytes(padded, 2, 2, 1)),
         {tiles(p.queries) * p.heads * p.batch}, kThreads, p);
-  l.run(kernel("attention_dkv", true, dtype, padded, shared_bytes(padded, 2, 2, 2)),
+  l.run(kernel("attention_dkv", 2048, dtype, padded, shared_bytes(padded, 2, 2, 2)),
         {tiles(p.keys) * p.kv_heads * p.batch}, kThreads, p);
 }
 

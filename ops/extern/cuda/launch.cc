@@ -5,6 +5,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <system_error>
+#include <thread>
 #include <unordered_map>
 
 #include "ops/cuda/faults.h"
@@ -16,6 +19,7 @@ namespace {
 Emulator* emulator = nullptr;
 thread_local ScratchPool* pool = nullptr;
 thread_local bool only_prepare = false;
+thread_local std::vector<KernelId> wanted_kernels;  // of a call that is prepared
 
 const char* device_type(DType t) {
   switch (t) {
@@ -113,10 +117,31 @@ PrepareScope::~PrepareScope() { only_prepare = false; }
 bool preparing() { return only_prepare; }
 void prepare(const ExternCall& call) {
   const PrepareScope scope;
+  wanted_kernels.clear();
   try {
     run_extern(call);
   } catch (const Error&) {
   }
+  // Side by side: each is a source of its own, or finds what another compiled.
+  std::vector<std::thread> others;
+  const auto load = [device = call.device](const KernelId& kernel) {
+    try {
+      function_of(kernel, context(device));
+    } catch (const Error&) {
+    }
+  };
+  std::set<std::string> seen;
+  for (const KernelId& kernel : wanted_kernels) {
+    if (!seen.insert(kernel_text(kernel)).second || &kernel == &wanted_kernels.back()) continue;
+    try {
+      others.emplace_back(load, kernel);
+    } catch (const std::system_error&) {
+      break;  // no thread to be had: one after the other
+    }
+  }
+  if (!wanted_kernels.empty()) load(wanted_kernels.back());
+  for (std::thread& t : others) t.join();
+  for (const KernelId& kernel : wanted_kernels) load(kernel);
 }
 
 void set_emulator(Emulator* e) { emulator = e; }
@@ -191,8 +216,8 @@ void Launcher::launch(const KernelId& kernel, const ExternGrid& grid, unsigned b
     fail(name(call.op), ": ", grid.x, " x ", grid.y, " x ", grid.z, " blocks are too many for ", kernel.name);
   }
   if (emulator) return emulator->launch(kernel_text(kernel), kernel.name, grid, block, params);
+  if (only_prepare) return wanted_kernels.push_back(kernel);
   const FunctionHandle function = function_of(kernel, *context_);
-  if (only_prepare) return;
   LUTRA_CUDA(launch(function, unsigned(grid.x), unsigned(grid.y), unsigned(grid.z), block, 1, 1,
                     unsigned(kernel.shared_bytes), stream_, params, nullptr));
   launched();
