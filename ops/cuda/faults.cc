@@ -5,6 +5,8 @@
 #include <atomic>
 #include <unordered_map>
 
+#include "ops/core/late_error.h"
+
 namespace lutra::cuda {
 namespace {
 
@@ -72,7 +74,7 @@ void raise_fault(Context& c) {
     std::lock_guard lock(f.mutex);
     if (auto it = f.sites.find(fault.site); it != f.sites.end()) describe = it->second;
   }
-  if (describe) throw describe(fault);
+  if (describe) throw LateError(describe(fault));
   throw Error(ErrorKind::kData, str("cuda:", c.index, ": index ", fault.index,
                                     " is out of bounds for a dimension of size ", fault.bound));
 }

@@ -4,6 +4,7 @@
 // 2. A mode's handler sees the modes below it only; a ModeScope made inside it goes on top of those.
 #include "ops/defs/call.h"
 
+#include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/to_device.h"
 
@@ -215,6 +216,8 @@ Device result_device(const OpInfo& op, const Args& args) {
 Results decompose_named(const OpInfo& op, const Args& args, bool opmath) {
   try {
     return opmath ? decompose(op, args) : op.decompose(args);
+  } catch (const LateError&) {
+    throw;
   } catch (const Error& error) {
     const std::string text = error.what();
     const size_t colon = text.find(": ");

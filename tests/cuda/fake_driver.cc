@@ -5,9 +5,14 @@
 #include "tests/cuda/fake_driver.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
 
 #ifdef LUTRA_FAKE_LIBRARY
 #define FAKE(symbol) extern "C" __attribute__((visibility("default"))) Result symbol
@@ -67,6 +72,18 @@ bool inside(DevicePtr at, size_t n) {
 
 void* pointer(DevicePtr at) { return reinterpret_cast<void*>(uintptr_t(at)); }
 
+}  // namespace
+
+// Kept as a node where a stream is captured.
+bool fake_record(std::function<void()> work);
+bool fake_recording();
+
+namespace {
+template <class F>
+void perform(F work) {
+  if (!fake_record(work)) work();
+}
+constexpr Result kCaptureUnsupported = 900;
 }  // namespace
 
 FakeGpu& fake_gpu() {
@@ -191,31 +208,31 @@ FAKE(cuMemFreeHost)(void* p) {
 }
 FAKE(cuMemcpyAsync)(DevicePtr to, DevicePtr from, size_t n, StreamHandle) {
   ENTER("cuMemcpyAsync");
-  std::memmove(pointer(to), pointer(from), n);
+  perform([=] { std::memmove(pointer(to), pointer(from), n); });
   return kSuccess;
 }
 FAKE(cuMemcpyHtoDAsync_v2)(DevicePtr to, const void* from, size_t n, StreamHandle) {
   ENTER("cuMemcpyHtoDAsync_v2");
   if (!inside(to, n)) return kInvalidValue;
-  std::memcpy(pointer(to), from, n);
+  perform([=] { std::memcpy(pointer(to), from, n); });
   return kSuccess;
 }
 FAKE(cuMemcpyDtoHAsync_v2)(void* to, DevicePtr from, size_t n, StreamHandle) {
   ENTER("cuMemcpyDtoHAsync_v2");
   if (!inside(from, n)) return kInvalidValue;
-  std::memcpy(to, pointer(from), n);
+  perform([=] { std::memcpy(to, pointer(from), n); });
   return kSuccess;
 }
 FAKE(cuMemcpyDtoDAsync_v2)(DevicePtr to, DevicePtr from, size_t n, StreamHandle) {
   ENTER("cuMemcpyDtoDAsync_v2");
   if (!inside(to, n) || !inside(from, n)) return kInvalidValue;
-  std::memmove(pointer(to), pointer(from), n);
+  perform([=] { std::memmove(pointer(to), pointer(from), n); });
   return kSuccess;
 }
 FAKE(cuMemsetD8Async)(DevicePtr at, unsigned char value, size_t n, StreamHandle) {
   ENTER("cuMemsetD8Async");
   if (!inside(at, n)) return kInvalidValue;
-  std::memset(pointer(at), value, n);
+  perform([=] { std::memset(pointer(at), value, n); });
   return kSuccess;
 }
 FAKE(cuStreamCreate)(StreamHandle* stream, unsigned) {
@@ -230,6 +247,7 @@ FAKE(cuStreamDestroy_v2)(StreamHandle) {
 }
 FAKE(cuStreamSynchronize)(StreamHandle) {
   ENTER("cuStreamSynchronize");
+  if (fake_recording()) return kCaptureUnsupported;
   return kSuccess;
 }
 FAKE(cuStreamWaitEvent)(StreamHandle, EventHandle, unsigned) {
@@ -238,6 +256,7 @@ FAKE(cuStreamWaitEvent)(StreamHandle, EventHandle, unsigned) {
 }
 FAKE(cuStreamQuery)(StreamHandle) {
   ENTER("cuStreamQuery");
+  if (fake_recording()) return kCaptureUnsupported;
   return kSuccess;
 }
 FAKE(cuEventCreate)(EventHandle* event, unsigned) {
@@ -265,6 +284,7 @@ FAKE(cuEventQuery)(EventHandle) {
 }
 FAKE(cuEventSynchronize)(EventHandle) {
   ENTER("cuEventSynchronize");
+  if (fake_recording()) return kCaptureUnsupported;
   return kSuccess;
 }
 FAKE(cuEventElapsedTime)(float* ms, EventHandle start, EventHandle end) {
@@ -274,19 +294,105 @@ FAKE(cuEventElapsedTime)(float* ms, EventHandle start, EventHandle end) {
   *ms = b->ms - a->ms;
   return kSuccess;
 }
-FAKE(cuModuleLoadData)(ModuleHandle* module, const void*) {
+// -- modules are libraries of the host (fake/fake_nvrtc.cc), or nothing
+
+namespace {
+
+struct Module {
+  void* library;
+};
+struct Function {
+  void (*run)(const unsigned* grid, const unsigned* threads, void** params);
+  size_t (*size)(size_t param);
+};
+
+// A library ends with its table of sections.
+size_t image_bytes(const char* image) {
+  uint64_t sections;
+  uint16_t size, count;
+  std::memcpy(&sections, image + 40, 8);
+  std::memcpy(&size, image + 58, 2);
+  std::memcpy(&count, image + 60, 2);
+  return sections + size_t(size) * count;
+}
+
+void* open_image(const char* image) {
+  char path[] = "/tmp/lutra_module_XXXXXX";
+  const int fd = mkstemp(path);
+  if (fd < 0) return nullptr;
+  const size_t bytes = image_bytes(image);
+  const bool whole = write(fd, image, bytes) == ssize_t(bytes);
+  close(fd);
+  void* library = whole ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (!library) std::fprintf(stderr, "fake driver: %s\n", dlerror());
+  unlink(path);
+  return library;
+}
+
+// What a launch or a copy does, kept while a stream is captured.
+struct Node {
+  Function* function = nullptr;  // null: a copy or a fill
+  unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
+  std::vector<std::vector<char>> params;
+  std::vector<void*> pointers;
+  std::function<void()> other;
+
+  void set(void** from) {
+    params.clear(), pointers.clear();
+    for (size_t i = 0; function->size(i); i++) {
+      const char* p = static_cast<const char*>(from[i]);
+      params.emplace_back(p, p + function->size(i));
+    }
+    for (auto& p : params) pointers.push_back(p.data());
+  }
+  void run() {
+    if (function) {
+      function->run(grid, block, pointers.data());
+    } else {
+      other();
+    }
+  }
+};
+struct Graph {
+  std::vector<std::shared_ptr<Node>> nodes;
+};
+std::unique_ptr<Graph> recorded;  // while a stream is captured
+
+}  // namespace
+
+bool fake_record(std::function<void()> work) {
+  if (!recorded) return false;
+  recorded->nodes.push_back(std::make_shared<Node>());
+  recorded->nodes.back()->other = std::move(work);
+  return true;
+}
+bool fake_recording() { return recorded != nullptr; }
+
+FAKE(cuModuleLoadData)(ModuleHandle* module, const void* image) {
   ENTER("cuModuleLoadData");
-  *module = reinterpret_cast<ModuleHandle>(uintptr_t(1));
+  const char* bytes = static_cast<const char*>(image);
+  void* library = nullptr;
+  if (std::memcmp(bytes, "\177ELF", 4) == 0 && !(library = open_image(bytes))) return 200;
+  *module = reinterpret_cast<ModuleHandle>(new Module{library});
   return kSuccess;
 }
-FAKE(cuModuleUnload)(ModuleHandle) {
+FAKE(cuModuleUnload)(ModuleHandle module) {
   ENTER("cuModuleUnload");
+  delete reinterpret_cast<Module*>(module);
   return kSuccess;
 }
-FAKE(cuModuleGetFunction)(FunctionHandle* function, ModuleHandle, const char* name) {
+FAKE(cuModuleGetFunction)(FunctionHandle* function, ModuleHandle module, const char* name) {
   ENTER("cuModuleGetFunction");
-  *function = reinterpret_cast<FunctionHandle>(uintptr_t(1));
-  return *name ? kSuccess : kNotFound;
+  void* library = reinterpret_cast<Module*>(module)->library;
+  auto* f = new Function{nullptr, nullptr};
+  if (library) {
+    const std::string text = name;
+    f->run = reinterpret_cast<decltype(f->run)>(dlsym(library, ("shim_launch_" + text).c_str()));
+    f->size = reinterpret_cast<decltype(f->size)>(dlsym(library, ("shim_size_" + text).c_str()));
+    if (!f->run || !f->size) return delete f, kNotFound;
+  }
+  *function = reinterpret_cast<FunctionHandle>(f);
+  return kSuccess;
 }
 FAKE(cuFuncGetAttribute)(int* value, int, FunctionHandle) {
   ENTER("cuFuncGetAttribute");
@@ -298,28 +404,104 @@ FAKE(cuFuncSetAttribute)(FunctionHandle, int, int) {
   return kSuccess;
 }
 FAKE(cuLaunchKernel)
-(FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, StreamHandle, void** params,
- void**) {
+(FunctionHandle function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+ StreamHandle, void** params, void**) {
   ENTER("cuLaunchKernel");
   FakeGpu& g = fake_gpu();
   g.launches++;
   if (g.kernel) g.kernel(params);
+  auto* f = reinterpret_cast<Function*>(function);
+  if (!f || !f->run) return kSuccess;
+  // A device's limits.
+  if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz > 1024 || bx * by * bz == 0) return kInvalidValue;
+  const auto node = std::make_shared<Node>();
+  *node = {f, {gx, gy, gz}, {bx, by, bz}, shared, {}, {}, {}};
+  node->set(params);
+  if (recorded) {
+    recorded->nodes.push_back(node);
+  } else {
+    node->run();
+  }
   return kSuccess;
 }
 
-// Graphs are not faked: whoever records one is told so.
-#define UNSUPPORTED(symbol, ...) \
-  FAKE(symbol)(__VA_ARGS__) { return 801; }
-UNSUPPORTED(cuStreamBeginCapture_v2, StreamHandle, int)
-UNSUPPORTED(cuStreamEndCapture, StreamHandle, GraphHandle*)
-UNSUPPORTED(cuGraphGetNodes, GraphHandle, GraphNode*, size_t*)
-UNSUPPORTED(cuGraphNodeGetType, GraphNode, int*)
-UNSUPPORTED(cuGraphKernelNodeGetParams_v2, GraphNode, KernelNodeParams*)
-UNSUPPORTED(cuGraphInstantiateWithFlags, GraphExec*, GraphHandle, unsigned long long)
-UNSUPPORTED(cuGraphExecKernelNodeSetParams_v2, GraphExec, GraphNode, const KernelNodeParams*)
-UNSUPPORTED(cuGraphLaunch, GraphExec, StreamHandle)
-UNSUPPORTED(cuGraphDestroy, GraphHandle)
-UNSUPPORTED(cuGraphExecDestroy, GraphExec)
+// -- graphs
+
+FAKE(cuStreamBeginCapture_v2)(StreamHandle, int) {
+  ENTER("cuStreamBeginCapture_v2");
+  recorded = std::make_unique<Graph>();
+  return kSuccess;
+}
+FAKE(cuStreamEndCapture)(StreamHandle, GraphHandle* graph) {
+  ENTER("cuStreamEndCapture");
+  *graph = reinterpret_cast<GraphHandle>(recorded.release());
+  return kSuccess;
+}
+FAKE(cuGraphGetNodes)(GraphHandle graph, GraphNode* nodes, size_t* count) {
+  ENTER("cuGraphGetNodes");
+  const auto& all = reinterpret_cast<Graph*>(graph)->nodes;
+  *count = all.size();
+  for (size_t i = 0; nodes && i < all.size(); i++) nodes[i] = reinterpret_cast<GraphNode>(all[i].get());
+  return kSuccess;
+}
+FAKE(cuGraphNodeGetType)(GraphNode node, int* type) {
+  ENTER("cuGraphNodeGetType");
+  *type = reinterpret_cast<Node*>(node)->function ? 0 : 1;
+  return kSuccess;
+}
+FAKE(cuGraphKernelNodeGetParams_v2)(GraphNode node, KernelNodeParams* p) {
+  ENTER("cuGraphKernelNodeGetParams_v2");
+  auto* n = reinterpret_cast<Node*>(node);
+  *p = {};
+  p->func = reinterpret_cast<FunctionHandle>(n->function);
+  for (int i = 0; i < 3; i++) p->grid[i] = n->grid[i], p->block[i] = n->block[i];
+  p->shared_bytes = n->shared_bytes;
+  p->params = n->pointers.data();
+  return kSuccess;
+}
+// An instance and its graph share nodes; setting one copies it.
+FAKE(cuGraphInstantiateWithFlags)(GraphExec* exec, GraphHandle graph, unsigned long long) {
+  ENTER("cuGraphInstantiateWithFlags");
+  auto* made = new std::map<Node*, std::shared_ptr<Node>>;
+  auto* order = new std::vector<Node*>;
+  for (const auto& node : reinterpret_cast<Graph*>(graph)->nodes) {
+    auto copy = std::make_shared<Node>(*node);
+    if (copy->function) copy->set(node->pointers.data());
+    (*made)[node.get()] = copy;
+    order->push_back(node.get());
+  }
+  *exec = reinterpret_cast<GraphExec>(new std::pair(made, order));
+  return kSuccess;
+}
+using Exec = std::pair<std::map<Node*, std::shared_ptr<Node>>*, std::vector<Node*>*>;
+FAKE(cuGraphExecKernelNodeSetParams_v2)(GraphExec exec, GraphNode node, const KernelNodeParams* p) {
+  ENTER("cuGraphExecKernelNodeSetParams_v2");
+  Node& n = *(*reinterpret_cast<Exec*>(exec)->first)[reinterpret_cast<Node*>(node)];
+  n.function = reinterpret_cast<Function*>(p->func);
+  for (int i = 0; i < 3; i++) n.grid[i] = p->grid[i], n.block[i] = p->block[i];
+  n.shared_bytes = p->shared_bytes;
+  n.set(p->params);
+  return kSuccess;
+}
+FAKE(cuGraphLaunch)(GraphExec exec, StreamHandle) {
+  ENTER("cuGraphLaunch");
+  auto* e = reinterpret_cast<Exec*>(exec);
+  for (Node* node : *e->second) (*e->first)[node]->run();
+  return kSuccess;
+}
+FAKE(cuGraphDestroy)(GraphHandle graph) {
+  ENTER("cuGraphDestroy");
+  delete reinterpret_cast<Graph*>(graph);
+  return kSuccess;
+}
+FAKE(cuGraphExecDestroy)(GraphExec exec) {
+  ENTER("cuGraphExecDestroy");
+  auto* e = reinterpret_cast<Exec*>(exec);
+  delete e->first;
+  delete e->second;
+  delete e;
+  return kSuccess;
+}
 
 #ifndef LUTRA_FAKE_LIBRARY
 namespace {

@@ -1,5 +1,6 @@
 // Generated CUDA source as host code: stands before it in a translation unit. A block's threads are fibers that run one
 // after the other; barriers and shuffles switch between them. Blocks run one after the other.
+// LUTRA_SHIM_LENIENT: threads that are done have arrived at every barrier, as on a GPU.
 #include <setjmp.h>
 #include <ucontext.h>
 
@@ -40,9 +41,14 @@ struct Fiber {
   unsigned long long out[2];
 };
 constexpr size_t kStack = 128 * 1024;
+#ifdef LUTRA_SHIM_LENIENT
+constexpr bool kLenient = true;
+#else
+constexpr bool kLenient = false;
+#endif
 inline std::vector<Fiber> fibers;
 inline Fiber* running = nullptr;
-inline Index block, blocks;
+inline Index block, blocks, shape;
 inline jmp_buf scheduler;
 inline ucontext_t scheduler_context;
 inline void (*body)(void*);
@@ -82,16 +88,23 @@ inline void run_block(unsigned count) {
       done += fibers[i].wait == kDone;
     }
     for (unsigned w = 0; w < count; w += 32) {
-      unsigned arrived = 0;
-      for (unsigned i = w; i < w + 32; i++) arrived += fibers[i].wait == kWarp;
-      if (arrived < 32) continue;
-      for (unsigned i = w; i < w + 32; i++) fibers[i].wait = kNone;
+      unsigned arrived = 0, left = 0;
+      for (unsigned i = w; i < w + 32; i++) {
+        arrived += fibers[i].wait == kWarp;
+        left += kLenient && (i >= count || fibers[i].wait == kDone);
+      }
+      if (!arrived || arrived + left < 32) continue;
+      for (unsigned i = w; i < w + 32; i++) {
+        if (fibers[i].wait == kWarp) fibers[i].wait = kNone;
+      }
       moved = true;
     }
     unsigned at_block = 0;
     for (unsigned i = 0; i < count; i++) at_block += fibers[i].wait == kBlock;
-    if (at_block == count) {
-      for (unsigned i = 0; i < count; i++) fibers[i].wait = kNone;
+    if (at_block && at_block + (kLenient ? done : 0) == count) {
+      for (unsigned i = 0; i < count; i++) {
+        if (fibers[i].wait == kBlock) fibers[i].wait = kNone;
+      }
       moved = true;
     }
     if (!moved && done < count) {
@@ -104,11 +117,12 @@ inline void run_block(unsigned count) {
 inline void launch(void (*f)(void*), void* arg, const unsigned* grid, const unsigned* threads) {
   const unsigned count = threads[0] * threads[1] * threads[2];
   body = f, argument = arg;
-  if (fibers.size() < count) fibers.resize(count);
+  if (fibers.size() < count + 31) fibers.resize((count + 31) / 32 * 32);
   for (Fiber& fiber : fibers) {
     if (!fiber.stack) fiber.stack = static_cast<char*>(malloc(kStack));
   }
   blocks = {grid[0], grid[1], grid[2]};
+  shape = {threads[0], threads[1], threads[2]};
   for (unsigned b = 0; b < grid[0] * grid[1] * grid[2]; b++) {
     block = {b % grid[0], b / grid[0] % grid[1], b / grid[0] / grid[1]};
     for (unsigned i = 0; i < count; i++) {
@@ -136,6 +150,7 @@ T exchange(T x, unsigned from) {
 #define threadIdx (shim::running->thread)
 #define blockIdx (shim::block)
 #define gridDim (shim::blocks)
+#define blockDim (shim::shape)
 
 inline void __syncthreads() { shim::wait(shim::kBlock); }
 inline void __syncwarp() { shim::wait(shim::kWarp); }

@@ -5,6 +5,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "ops/core/late_error.h"
 #include "vm/bind/composite.h"
 
 namespace lutra {
@@ -143,6 +144,8 @@ LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& 
     if (!draws) return overload.row->fn(args);
     return drawn(fn, in, generator[0], [&] { return overload.row->fn(args); });
   } catch (const NeedsData&) {
+    throw;
+  } catch (const LateError&) {
     throw;
   } catch (const Error& error) {
     const std::string text = error.what();

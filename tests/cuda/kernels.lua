@@ -1,0 +1,104 @@
+-- The whole road to a GPU that is not there: fake/fake_nvrtc.cc compiles the kernels for the host, fake_driver.cc runs
+-- them, and graphs of them. Results against the CPU's.
+package.path = "../lua/?.lua;" .. package.path
+local h = require "harness"
+local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy
+local nn, F = lt.nn, lt.nn.functional
+
+lt.manual_seed(0)
+
+-- f on the CPU, on the GPU, and compiled there, often enough for a recording.
+local function same(f, tolerance, ...)
+  local here, there = {...}, {}
+  for i, x in ipairs(here) do there[i] = x:to("cuda") end
+  local want, got = f(unpack(here)), f(unpack(there))
+  equal(got.device, "cuda:0")
+  truthy((want - got:cpu()):abs():max():item() <= (tolerance or 0) * math.max(1, want:abs():max():item()), "differs from the CPU's")
+  local compiled = lt.compile(f)
+  for _ = 1, 4 do truthy(compiled(unpack(there)):equal(got), "compiled differs from eager") end
+end
+
+test("elementwise, rows, columns", function()
+  local x, w = lt.randn(33, 40), lt.randn(40)
+  same(function(a) return a + 1 end, 0, lt.randn(3))
+  same(function(a, b) return F.gelu(a * b + 1) + a end, 1e-6, x, w)
+  same(function(a) return a:softmax(-1) end, 1e-6, x)
+  same(function(a) return a:sum(0) end, 1e-6, x)
+  same(function(a) return a:t():contiguous() * 2 end, 0, x)
+  same(function(a) return a:argmax(1):to("float32") end, 0, x)
+end)
+
+test("numbers beside tensors of no dimensions, on either device", function()
+  local x, scale = lt.randn(4, device), lt.tensor(3)
+  same(function(a) return a * scale end, 0, x)
+  deep((x:cuda() * scale:cuda()):totable(), (x * scale):totable())
+end)
+
+test("indices and masks", function()
+  local x = lt.randn(6, 5)
+  local there = x:cuda()
+  local index = lt.tensor({4, 0, 2}, {dtype = "int64"})
+  deep(there[index]:totable(), x[index]:totable())
+  deep(there[index:cuda()]:totable(), x[index]:totable())
+  deep(there[there:gt(0)]:totable(), x[x:gt(0)]:totable())
+  deep(there:nonzero():totable(), x:nonzero():totable())
+  local written = there:clone()
+  written[index] = 1
+  local expected = x:clone()
+  expected[index] = 1
+  deep(written:totable(), expected:totable())
+  equal((there:gt(0):sum()):item(), (x:gt(0):sum()):item())
+end)
+
+test("random numbers are the CPU's", function()
+  for _, device in ipairs {"cpu", "cuda"} do
+    lt.manual_seed(5)
+    lt.randn(3, {device = device})
+    local r = lt.rand(100, {device = device})
+    if device == "cuda" then truthy(r:cpu():equal(expected_random), "differ") else expected_random = r end
+  end
+  expected_random = nil
+end)
+
+test("a train step, eager and compiled", function()
+  local losses = {}
+  for _, how in ipairs {"cpu", "cuda", "compiled"} do
+    lt.manual_seed(1)
+    local net = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 4))
+    local x, y = lt.randn(8, 10), lt.randint(0, 4, {8})
+    if how ~= "cpu" then net:to("cuda"); x, y = x:cuda(), y:cuda() end
+    local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
+    local function step(a, b)
+      local loss = F.cross_entropy(net(a), b)
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      return loss
+    end
+    if how == "compiled" then step = lt.compile(step) end
+    losses[how] = {}
+    for i = 1, 6 do losses[how][i] = step(x, y):item() end
+  end
+  deep(losses.compiled, losses.cuda)
+  deep(losses.cuda, losses.cpu, 1e-5)
+  truthy(losses.cpu[6] < losses.cpu[1])
+end)
+
+test("an index out of bounds is told with its op when the host waits; the GPU goes on", function()
+  local x, index = lt.randn(3, 2):cuda(), lt.tensor({7}, {dtype = "int64"}):cuda()
+  raises("index_select: index 7 is out of bounds for dimension 0 with size 3", function() return x:index_select(0, index):cpu() end)
+  equal(lt.ones(3, {device = "cuda"}):sum():item(), 3)
+end)
+
+test("out of memory in the middle leaves everything as it was", function()
+  local x = lt.ones(4, {device = "cuda"})
+  local held = {}
+  raises("out of memory on cuda:0", function()
+    for i = 1, 100 do held[i] = lt.zeros(2 ^ 22, {device = "cuda"}) end
+  end)
+  raises("out of memory on cuda:0", function() return x:expand(2 ^ 24, 4) + 1 end)
+  held = nil
+  deep((x + 1):totable(), {2, 2, 2, 2})
+end)
+
+h.finish()
