@@ -4,7 +4,10 @@ local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
 
 -- Everything runs in a process of its own, where the driver is a file that is not there.
 if not os.getenv("LUTRA_CUDA_ABSENT") then
-  local command = ("LUTRA_CUDA_ABSENT=1 LUTRA_CUDA_DRIVER=/nonexistent/libcuda.so.1 %q cuda_absent.lua"):format(arg[-1])
+  local first = 0
+  while arg[first - 1] do first = first - 1 end
+  local command = "LUTRA_CUDA_ABSENT=1 LUTRA_CUDA_DRIVER=/nonexistent/libcuda.so.1"
+  for i = first, 0 do command = command .. (" %q"):format(arg[i]) end
   os.exit(os.execute(command) == 0 and 0 or 1)
 end
 
