@@ -14,6 +14,7 @@
 #ifndef __CUDACC_RTC__
 #pragma once
 #include <cstdint>
+#include <limits>
 #endif
 
 namespace lutra::loop {
@@ -25,8 +26,13 @@ using IntOf = typename FloatTraits<F>::Int;
 template <class F>
 using MaskOf = typename FloatTraits<F>::Mask;
 
-constexpr double kInf = __builtin_bit_cast(double, 0x7ff0000000000000ull);
-constexpr double kNaN = __builtin_bit_cast(double, 0x7ff8000000000000ull);
+#ifdef __CUDACC_RTC__
+#define kInf __longlong_as_double(0x7ff0000000000000ll)
+#define kNaN __longlong_as_double(0x7ff8000000000000ll)
+#else
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+#endif
 
 // c[0]*x^n + ... + c[n]
 template <class F, int kCount>

@@ -54,18 +54,12 @@ const Nvrtc& nvrtc() {
   return *n;
 }
 
+constexpr int kInvalidOption = 5;  // NVRTC_ERROR_INVALID_OPTION
+constexpr const char* kFaster = "-minimal";
+
 std::vector<std::string> options(int arch) {
-  return {str("-arch=sm_", arch),
-          "-std=c++20",
-          "-fmad=false",
-          "-ftz=false",
-          "-prec-div=true",
-          "-prec-sqrt=true",
-          "-default-device",
-          "-dopt=on",
-          "-no-source-include",
-          "-minimal",
-          "-w"};
+  return {str("-arch=sm_", arch), "-std=c++20",      "-fmad=false",        "-ftz=false", "-prec-div=true",
+          "-prec-sqrt=true",      "-default-device", "-no-source-include", "-w",         kFaster};
 }
 
 std::string numbered(const std::string& source) {
@@ -92,6 +86,9 @@ std::string compile_fresh(const std::string& source, const std::vector<std::stri
     n.log(program, out.data());
   }
   n.destroy(&program);
+  // Older ones do not know it; it only makes them faster.
+  if (result == kInvalidOption && flags.back() == kFaster)
+    return compile_fresh(source, {flags.begin(), flags.end() - 1});
   if (result != 0) fail_internal("NVRTC: ", out.c_str(), "\n", numbered(source));
   return out;
 }
