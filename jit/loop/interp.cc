@@ -1,8 +1,6 @@
 // Runs a decoded kernel: one flat array of steps, loops as ranges of it.
 #include "jit/loop/interp.h"
 
-#include <array>
-
 #include "jit/loop/abi.h"
 #include "jit/loop/interp_ops.h"
 
@@ -68,7 +66,7 @@ void Program::decode(const std::vector<Stmt>& body) {
 namespace {
 
 struct AccState {
-  std::array<Partial, kMaxLanes> partial;
+  std::vector<Partial> partial;  // one a lane
   int64_t count = 0;
 };
 
@@ -83,7 +81,9 @@ class Machine {
     ints_ = reinterpret_cast<const int64_t*>(p + 8 * params);
     scalars_ = reinterpret_cast<const double*>(p + 8 * (params + ints));
     states_.resize(loops.size());
-    for (size_t i = 0; i < loops.size(); i++) states_[i].resize(loops[i].accs.size());
+    for (size_t i = 0; i < loops.size(); i++) {
+      for (const Accumulator& a : loops[i].accs) states_[i].push_back({std::vector<Partial>(size_t(a.lanes))});
+    }
   }
 
   // False when a check has failed.
