@@ -34,7 +34,8 @@ if(repl_sources)
   target_link_libraries(lutra PRIVATE lutra_objects -Wl,--whole-archive ${LUAJIT_STATIC} -Wl,--no-whole-archive m)
   set_target_properties(lutra PROPERTIES ENABLE_EXPORTS ON)
   # A bundle's libraries lie in lib beside bin (scripts/bundle); what they load themselves is looked for there too.
-  target_link_options(lutra PRIVATE -Wl,--disable-new-dtags "-Wl,-rpath,$ORIGIN/../lib")
+  set_target_properties(lutra PROPERTIES BUILD_RPATH "$ORIGIN/../lib")
+  target_link_options(lutra PRIVATE -Wl,--disable-new-dtags)
 endif()
 
 # The compiler alone, for reading and testing passes on text. No Lua.

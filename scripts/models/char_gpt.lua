@@ -1,6 +1,6 @@
 -- Trains a small GPT on the characters of a text and writes text of its own every so often. The train step is compiled whole.
 --   lutra scripts/models/char_gpt.lua [--data FILE] [--steps 500] [--sample-every 100] [--checkpoint FILE.safetensors] [--resume]
---     [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4] [--lr 1e-3] [--seed 0] [--threads N] [--sample 200] [--eager] [--json FILE]
+--     [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4] [--lr 1e-3] [--seed 0] [--threads N] [--sample 200] [--eager] [--json FILE] [--device cpu|cuda]
 -- Without --data it reads the repository's own texts. --checkpoint writes FILE at every sample and at the end; --resume goes on from it.
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
@@ -10,7 +10,7 @@ local GPT = dofile(here .. "gpt.lua")
 local options = {steps = 500, ["sample-every"] = 100, batch = 16, length = 128, d = 128, heads = 4, layers = 4, lr = 1e-3, seed = 0,
                  sample = 200}
 local flags = {resume = true, eager = true}
-local kinds = {data = tostring, checkpoint = tostring, json = tostring, threads = tonumber}
+local kinds = {data = tostring, checkpoint = tostring, json = tostring, threads = tonumber, device = tostring}
 for name in pairs(options) do kinds[name] = tonumber end
 
 local function refuse(...)
@@ -39,6 +39,7 @@ do
   end
 end
 if options.resume and not options.checkpoint then refuse("--resume needs --checkpoint FILE") end
+if options.device then lt.set_default_device(options.device) end
 if options.threads then lt.config.num_threads = options.threads end
 
 -- The text as numbers: one for each of its bytes ------------------------------------------------------------------------

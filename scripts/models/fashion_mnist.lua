@@ -1,19 +1,21 @@
 -- Trains an MLP 784-256-256-10 or a convnet on Fashion-MNIST with its whole train step compiled, then says what was gained.
 --   lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs 8] [--batch 128] [--seed 0] [--data DIR] [--json FILE]
+--     [--device cpu|cuda]
 local lt = require "lutra"
 local nn, optim, data = lt.nn, lt.optim, lt.data
 
 local options = {model = "mlp", batch = 128, seed = 0}
 local models = {mlp = 8, conv = 5} -- and their epochs
 local function model_name(text) return models[text] and text end
-local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring, json = tostring}
+local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring, json = tostring,
+               device = tostring}
 for i = 1, #arg, 2 do
   local name = arg[i]:match("^%-%-(%w+)$")
   local kind = name and kinds[name]
   local value = kind and arg[i + 1] and kind(arg[i + 1])
   if not value then
     io.stderr:write("fashion_mnist: cannot read ", arg[i], " ", tostring(arg[i + 1] or ""),
-      "\nusage: [--model mlp|conv] [--epochs N] [--batch N] [--seed N] [--data DIR] [--json FILE]\n")
+      "\nusage: [--model mlp|conv] [--epochs N] [--batch N] [--seed N] [--data DIR] [--json FILE] [--device cpu|cuda]\n")
     os.exit(2)
   end
   options[name] = value
@@ -21,8 +23,10 @@ end
 
 options.epochs = options.epochs or models[options.model]
 
-local train_set = data.FashionMNIST {root = options.data, train = true}
-local test_set = data.FashionMNIST {root = options.data, train = false}
+if options.device then lt.set_default_device(options.device) end
+local device = lt.get_default_device()
+local train_set = data.FashionMNIST {root = options.data, train = true, device = device}
+local test_set = data.FashionMNIST {root = options.data, train = false, device = device}
 lt.manual_seed(options.seed)
 
 -- The network and one step of training. Pixels stay bytes until here. -------------------------------------------------

@@ -42,6 +42,9 @@ end
 local function rows(tensor, indices) return tensor:index_select(0, indices:to(tensor.device)) end
 local function row(tensor, i) return tensor[i] end
 
+-- Where its tensors are: a loader keeps its order of rows there.
+function TensorDataset:device() return self.tensors[1].device end
+
 function TensorDataset:batch(indices) return each_tensor(self.tensors, rows, indices) end
 
 -- Element i, counting from 0.
@@ -81,6 +84,7 @@ function DataLoader:iter()
   else
     order = lt.arange(n, {device = "cpu"})
   end
+  if self.dataset.device then order = order:to(self.dataset:device()) end
   return function()
     if position >= batches then return nil end
     local first = position * size

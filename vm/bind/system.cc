@@ -61,6 +61,11 @@ int memory(lua_State* L) {
   return 1;
 }
 
+int get_default_device_impl(lua_State* L) {
+  push_value(L, default_device_value());
+  return 1;
+}
+
 int set_default_device_impl(lua_State* L) {
   LuaReader in(L);
   if (in.kind(0) != LuaKind::kString) {
@@ -98,6 +103,7 @@ const Special kSpecials[] = {
     {"get_num_threads", kFunctionOf | kHostEffect, nullptr, get_num_threads},
     {"set_num_threads", kFunctionOf | kHostEffect, nullptr, set_num_threads},
     {"memory", kFunctionOf | kHostEffect, nullptr, memory},
+    {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device_impl},
     {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
     {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device},
     {"_native.fail", kHostEffect, nullptr, fail_impl},
