@@ -25,6 +25,7 @@ options.epochs = options.epochs or models[options.model]
 
 if options.device then lt.set_default_device(options.device) end
 local device = lt.get_default_device()
+local function wait() if device ~= "cpu" then lt.cuda.synchronize(device) end end
 local train_set = data.FashionMNIST {root = options.data, train = true, device = device}
 local test_set = data.FashionMNIST {root = options.data, train = false, device = device}
 lt.manual_seed(options.seed)
@@ -89,6 +90,7 @@ for epoch = 1, options.epochs do
     if done % 50 == 0 then bar:set(string.format("loss %.3f", loss:item())) end
   end
 end
+wait()
 local train_s = lt.perf_counter() - train_start
 local recompiles = lt.recompiles(step)
 local guards = lt.guards(step)
@@ -146,8 +148,10 @@ local eager_times, compiled_times = {}, {}
 for round = 1, 110 do
   local start = lt.perf_counter()
   train_step(x, y)
+  wait()
   local middle = lt.perf_counter()
   step(x, y)
+  wait()
   local stop = lt.perf_counter()
   if round > 10 then
     eager_times[#eager_times + 1] = middle - start

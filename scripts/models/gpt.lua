@@ -37,7 +37,7 @@ end
 
 -- ids (batch, length) to logits (batch, length, vocabulary).
 function GPT:forward(ids)
-  local x = self.e(ids) + self.p(lt.arange(ids:size(1)))
+  local x = self.e(ids) + self.p(lt.arange(ids:size(1), {device = ids.device}))
   for i = 1, #self.b do x = self.b[i](x) end
   return self.hd(self.n(x))
 end

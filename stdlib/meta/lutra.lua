@@ -516,6 +516,12 @@ function lt.where(condition, input, other) end
 function lt.manual_seed(seed) end
 ---@param device string "cpu", "cuda:0"
 function lt.set_default_device(device) end
+---How float32 products on a GPU may round: "highest" (not at all), "high" or "medium" (operands to TF32).
+---@param precision "highest"|"high"|"medium"
+function lt.set_float32_matmul_precision(precision) end
+---@return "highest"|"high"|"medium"
+function lt.get_float32_matmul_precision() end
+---The device of creation functions that are given none.
 ---@return string
 function lt.get_default_device() end
 

@@ -5,6 +5,7 @@
 
 #include "jit/runtime/executable.h"
 #include "ops/core/storage.h"
+#include "ops/extern/precision.h"
 #include "vm/bind/composite.h"
 #include "vm/bind/idx.h"
 #include "vm/bind/lua_reader.h"
@@ -61,11 +62,6 @@ int memory(lua_State* L) {
   return 1;
 }
 
-int get_default_device_impl(lua_State* L) {
-  push_value(L, default_device_value());
-  return 1;
-}
-
 int set_default_device_impl(lua_State* L) {
   LuaReader in(L);
   if (in.kind(0) != LuaKind::kString) {
@@ -82,6 +78,23 @@ int get_default_device(lua_State* L) {
   const std::string text = to_string(device.is_none() ? Device{} : device.as<Device>());
   lua_pushlstring(L, text.data(), text.size());
   return 1;
+}
+
+constexpr const char* kPrecisions[] = {"highest", "high", "medium"};
+
+int get_precision(lua_State* L) {
+  lua_pushstring(L, kPrecisions[size_t(matmul_precision())]);
+  return 1;
+}
+
+// "highest": float32 products on a GPU are float32's; "high" and "medium": they may round operands to TF32.
+int set_precision(lua_State* L) {
+  LuaReader in(L);
+  for (size_t i = 0; in.kind(0) == LuaKind::kString && i < std::size(kPrecisions); i++) {
+    if (in.string(0) == kPrecisions[i]) return set_matmul_precision(MatmulPrecision(i)), 0;
+  }
+  fail("set_float32_matmul_precision: argument 'precision' must be \"highest\", \"high\" or \"medium\", got ",
+       in.describe(0));
 }
 
 int read_idx_impl(lua_State* L) {
@@ -103,10 +116,11 @@ const Special kSpecials[] = {
     {"get_num_threads", kFunctionOf | kHostEffect, nullptr, get_num_threads},
     {"set_num_threads", kFunctionOf | kHostEffect, nullptr, set_num_threads},
     {"memory", kFunctionOf | kHostEffect, nullptr, memory},
-    {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device_impl},
     {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
     {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device},
     {"_native.fail", kHostEffect, nullptr, fail_impl},
+    {"get_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, get_precision},
+    {"set_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, set_precision},
     {"_native.read_idx", kHostEffect, nullptr, read_idx_impl},
 };
 

@@ -1,0 +1,169 @@
+-- Eager against compiled on a GPU: one JSON line a case, {case, eager_ms, compiled_ms, compile_ms, gbps, peak_mb}; medians of GPU
+-- time between two events. Products may use TF32, as the peer's. Cases are those of a PyTorch program on the same work.
+--   lutra scripts/bench/gpu.lua [--seconds S] [CASE...]     a CASE stands for all that begin with it
+local lt = require "lutra"
+local nn, optim, functional = lt.nn, lt.optim, lt.nn.functional
+
+local seconds, wanted = 0.3, {}
+do
+  local i = 1
+  while arg[i] do
+    if arg[i] == "--seconds" then
+      seconds, i = assert(tonumber(arg[i + 1]), "--seconds S"), i + 1
+    else
+      wanted[#wanted + 1] = arg[i]
+    end
+    i = i + 1
+  end
+end
+lt.set_default_device("cuda")
+lt.set_float32_matmul_precision("high")
+lt.manual_seed(0)
+
+local function is_wanted(name)
+  for _, start in ipairs(wanted) do
+    if name:sub(1, #start) == start then return true end
+  end
+  return #wanted == 0
+end
+
+local function median(list)
+  table.sort(list)
+  return list[math.floor((#list + 1) / 2)]
+end
+
+-- Milliseconds a call of f.
+local function bench(f)
+  for _ = 1, 5 do f() end
+  lt.cuda.synchronize()
+  local times, start = {}, lt.perf_counter()
+  local first, last = lt.cuda.Event({enable_timing = true}), lt.cuda.Event({enable_timing = true})
+  repeat
+    first:record()
+    f()
+    last:record()
+    last:synchronize()
+    times[#times + 1] = first:elapsed_time(last)
+  until lt.perf_counter() - start > seconds and #times >= 10
+  collectgarbage()
+  return median(times)
+end
+
+-- Microseconds of the host a call of f.
+local function host(f, calls)
+  local times = {}
+  for round = 1, 7 do
+    lt.cuda.synchronize()
+    local before = lt.perf_counter()
+    for _ = 1, calls do f() end
+    times[round] = (lt.perf_counter() - before) / calls * 1e6
+  end
+  return median(times)
+end
+
+local function emit(name, fields)
+  local parts = {string.format('"case": "%s"', name)}
+  for _, field in ipairs(fields) do parts[#parts + 1] = string.format('"%s": %.5f', field[1], field[2]) end
+  print("{" .. table.concat(parts, ", ") .. "}")
+  io.stdout:flush()
+end
+
+-- make() gives a function on fresh state, make(lt.compile) its compiled form.
+local function both(name, make, bytes)
+  if not is_wanted(name) then return end
+  local ok, problem = pcall(function()
+    local eager_ms = bench(make())
+    collectgarbage()
+    collectgarbage()
+    lt.cuda.reset_peak_memory_stats()
+    local compiled = make(lt.compile)
+    local start = lt.perf_counter()
+    compiled()
+    lt.cuda.synchronize()
+    local first = (lt.perf_counter() - start) * 1e3
+    local compiled_ms = bench(compiled)
+    local fields = {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms}, {"compile_ms", math.max(first - compiled_ms, 0)},
+                    {"peak_mb", lt.cuda.max_memory_allocated() / 2 ^ 20}}
+    if bytes then fields[#fields + 1] = {"gbps", bytes / compiled_ms / 1e6} end
+    emit(name, fields)
+  end)
+  if not ok then print(string.format('{"case": "%s", "error": %q}', name, tostring(problem))) end
+end
+
+local function plain(name, op, bytes, ...)
+  local a, b, c = ...
+  both(name, function(compile)
+    local f = compile and compile(op) or op
+    return function() return f(a, b, c) end
+  end, bytes)
+end
+
+lt.set_grad_enabled(false)
+if is_wanted("kernel_") then
+  local n = 8192
+  local x, w, b = lt.randn(n, n), lt.randn(n), lt.randn(n)
+  local once = n * n * 4
+  plain("kernel_copy", function(x) return x:clone() end, 2 * once, x)
+  plain("kernel_gelu_bias_res", function(x, w, b) return functional.gelu(x * w + b, {approximate = "tanh"}) + x end, 2 * once, x, w, b)
+  plain("kernel_softmax", function(x) return x:softmax(-1) end, 2 * once, x)
+  plain("kernel_layernorm", function(x, w, b) return functional.layer_norm(x, {8192}, w, b) end, 2 * once, x, w, b)
+  plain("kernel_rmsnorm", function(x, w) return x * (x:pow(2):mean(-1, true) + 1e-5):rsqrt() * w end, 2 * once, x, w)
+  plain("kernel_sum_all", function(x) return x:sum() end, once, x)
+  plain("kernel_sum_dim0", function(x) return x:sum(0) end, once, x)
+  plain("kernel_transpose_add", function(x, w) return x:t():contiguous() + w end, 2 * once, x, w)
+end
+if is_wanted("matmul") then
+  for _, n in ipairs {1024, 4096, 8192} do
+    plain("matmul_" .. n .. "_float32", function(a, b) return a:mm(b) end, nil, lt.randn(n, n), lt.randn(n, n))
+    plain("matmul_" .. n .. "_bfloat16", function(a, b) return a:mm(b) end, nil, lt.randn(n, n):to("bfloat16"), lt.randn(n, n):to("bfloat16"))
+  end
+end
+if is_wanted("overhead") then
+  local a, b = lt.randn(3), lt.randn(3)
+  local compiled = lt.compile(function(a, b) return a + b end)
+  for _ = 1, 50 do compiled(a, b) end
+  emit("overhead", {{"eager_add_us", host(function() return a + b end, 2000)}, {"compiled_add_us", host(function() return compiled(a, b) end, 2000)}})
+end
+lt.set_grad_enabled(true)
+
+-- Forward, backward and AdamW of net on fixed data.
+local function train_step(name, make_net, x, y)
+  both(name, function(compile)
+    local net = make_net()
+    local opt = optim.AdamW(net:parameters(), {lr = 1e-4})
+    local function step(x, y)
+      local out = net(x)
+      local loss = functional.cross_entropy(out:view(-1, out:size(-1)), y:view(-1))
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      return loss
+    end
+    local f = compile and compile(step) or step
+    return function() return f(x, y) end
+  end)
+end
+
+train_step("mlp_b128_adamw", function()
+  return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+end, lt.randn(128, 784), lt.randint(0, 10, {128}))
+
+local Convnet = nn.Module:extend("Convnet")
+function Convnet:init()
+  self.a, self.b = nn.Conv2d(1, 32, 3, {padding = 1}), nn.Conv2d(32, 64, 3, {padding = 1})
+  self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
+end
+function Convnet:forward(x)
+  x = functional.max_pool2d(self.a(x):relu(), 2)
+  x = functional.max_pool2d(self.b(x):relu(), 2)
+  return self.g(self.f(x:flatten(1)):relu())
+end
+train_step("convnet_b64_adamw", Convnet, lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}))
+
+local GPT = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "../models/gpt.lua")
+train_step("chargpt_d128_l4_b16_t128_adamw", function()
+  return GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
+end, lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128}))
+train_step("gpt2_124m_b8_t512_adamw", function()
+  return GPT {d = 768, heads = 12, layers = 12, vocabulary = 50257, length = 1024}
+end, lt.randint(0, 50257, {8, 512}), lt.randint(0, 50257, {8, 512}))
