@@ -93,7 +93,16 @@ int32_t pointwise_fmod(Element& x) {
   DType t = x.type();
   return x.op(Op::kSub, t, x.arg(0, t), x.op(Op::kMul, t, divide(x, Op::kDiv), x.arg(1, t)));
 }
-int32_t pointwise_pow(Element& x) { return binary(x, Op::kPow); }
+// Squares and cubes are products, as in PyTorch's kernels: which of them an exponent is, is asked.
+int32_t pointwise_pow(Element& x) {
+  const DType t = x.type();
+  if (!is_float(t) || !x.is_tensor(0) || !x.node.args[1].is<Scalar>()) return binary(x, Op::kPow);
+  const Scalar& exponent = x.node.args[1].as<Scalar>();
+  const bool square = scalar_ask(SymCmp::kEq, exponent, Scalar(2.0));
+  if (!square && !scalar_ask(SymCmp::kEq, exponent, Scalar(3.0))) return binary(x, Op::kPow);
+  const int32_t a = x.arg(0, t), twice = x.op(Op::kMul, t, a, a);
+  return square ? twice : x.op(Op::kMul, t, twice, a);
+}
 int32_t pointwise_remainder(Element& x) { return divide(x, Op::kRem); }
 int32_t pointwise_floor_divide(Element& x) { return divide(x, Op::kFloorDiv); }
 int32_t pointwise_minimum(Element& x) { return binary(x, Op::kMin, Op::kAnd); }

@@ -180,7 +180,11 @@ local function check_form(case, form, want)
 end
 
 local function check_error(case)
-  local ok, message = pcall(program(case.code), unpack(make_inputs(case, "base")))
+  local inputs = make_inputs(case, "base")
+  local ok, message = pcall(function()
+    program(case.code)(unpack(inputs))
+    if lt.get_default_device() ~= "cpu" then lt.cuda.synchronize() end
+  end)
   truthy(not ok, "PyTorch refuses this, Lutra")
   local text = tostring(message):gsub("^[^:]*:%d+: ", "")
   truthy(text:sub(1, #case.error) == case.error and text:find("^[%w_.]*:", 1), "the message '" .. text .. "' begins with " .. case.error .. ":")
