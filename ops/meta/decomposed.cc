@@ -16,7 +16,7 @@ struct DryRun : Mode {
       if (spec.view) {
         results.push_back(alias(args[0].as<Tensor>(), spec.sizes, spec.strides, spec.offset));
       } else {
-        results.push_back(make_fake(spec.sizes, spec.strides, spec.dtype, {}));
+        results.push_back(make_fake(spec.sizes, spec.strides, spec.dtype, result_device(info(op), args)));
       }
     }
     return results;
