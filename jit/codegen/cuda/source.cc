@@ -236,6 +236,7 @@ void Writer::tiles() {
 
 void Writer::group() {
   const int T = m_.threads, G = m_.groups();
+  in_groups_ = true;
   if (m_.columns)
     line("const int t = threadIdx.y;");
   else if (T > 1)

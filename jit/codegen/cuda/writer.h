@@ -135,6 +135,7 @@ class Writer {
   bool fast_ = false;                     // in the path that keeps rows in registers
   bool folded_ = false;                   // partials are combined as they come, see rows_folded
   bool checks_ = false;
+  bool in_groups_ = false;  // some of which do not exist
   std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that go by packs
   std::map<const Inst*, std::string> tiles_;   // loads that are found in shared memory
   std::map<std::string, Kept> kept_;           // by place
