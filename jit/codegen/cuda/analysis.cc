@@ -105,12 +105,18 @@ bool is_packed(const Inst& in, const Loop& l, const std::vector<bool>& inside) {
   return (in.op == Op::kLoad || in.op == Op::kStore) && along(in.access, l.id, inside) == Along::kUnit;
 }
 
+bool is_shared(const Loop& l) {
+  bool lanes = false;
+  for_each_loop(l.body, [&](const Loop& inner) { lanes |= inner.mode == LoopMode::kLanes; });
+  return l.mode != LoopMode::kSerial && !lanes;
+}
+
 std::vector<const Loop*> shared_loops(const std::vector<Stmt>& body) {
   std::vector<const Loop*> out;
   for (const Stmt& s : body) {
     const auto* p = std::get_if<std::unique_ptr<Loop>>(&s);
     if (!p) continue;
-    if ((*p)->mode != LoopMode::kSerial) {
+    if (is_shared(**p)) {
       out.push_back(p->get());
     } else {
       for (const Loop* l : shared_loops((*p)->body)) out.push_back(l);
@@ -327,7 +333,7 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
   if (m_.reread || shared.empty()) return;
   for (const Stmt& s : *m_.body) {
     const auto* p = std::get_if<std::unique_ptr<Loop>>(&s);
-    if (p && (*p)->mode == LoopMode::kSerial && !shared_loops((*p)->body).empty()) return;
+    if (p && !is_shared(**p) && !shared_loops((*p)->body).empty()) return;
   }
   for (const Loop* l : shared) {
     if (!(l->size == shared[0]->size)) return;

@@ -50,6 +50,8 @@ Along along(const loop::Access& a, int32_t loop_id, const std::vector<bool>& dep
 std::vector<bool> defined_in(const loop::Kernel& kernel, const std::vector<loop::Stmt>& body);
 // The loads and stores of a loop's own body that take V neighbouring elements as one access.
 bool is_packed(const loop::Inst& in, const loop::Loop& l, const std::vector<bool>& inside);
+// Lanes loops, and vector loops without them: such a one is run by all threads alike, which share the lanes loops.
+bool is_shared(const loop::Loop& l);
 // Loops of a body that the threads of a group share, however deep.
 std::vector<const loop::Loop*> shared_loops(const std::vector<loop::Stmt>& body);
 // Lanes of a lanes loop's accumulators, 0 where it feeds none.

@@ -383,7 +383,7 @@ void Writer::plan_residency(const Stmts& body) {
     const Loop& l = *std::get<std::unique_ptr<Loop>>(s);
     const std::vector<bool> inside = defined_in(k_, l.body);
     for_each_inst(l.body, [&](const Inst& in) {
-      const bool pack = l.mode != LoopMode::kSerial && is_packed(in, l, inside);
+      const bool pack = is_shared(l) && is_packed(in, l, inside);
       if (has_access(in.op)) uses.push_back({&in, pack ? place_key(in.access, l.id) : ""});
       if (pack && in.op == Op::kLoad) reads_[uses.back().key]++;
     });

@@ -326,7 +326,7 @@ void Writer::group_body(const Stmts& body) {
 
 // A loop that all threads of the group run alike, with or without shared loops within.
 void Writer::group_loop(const Loop& l) {
-  if (l.mode != LoopMode::kSerial) return shared_loop(l);
+  if (is_shared(l)) return shared_loop(l);
   declare_accumulators(l);
   const std::vector<Touch> before = touched_;
   const std::string i = str("i", l.id);
