@@ -12,7 +12,7 @@ struct Decomposer : Mode {
     const OpInfo& row = info(op);
     if (!row.is_composite()) return recorder.call(op, args);
     ModeScope scope(this);
-    return lutra::decompose(row, args);
+    return decompose_named(row, args);
   }
   Tensor call_inplace(OpId op, Args& args) override { return recorder.call_inplace(op, args); }
 };

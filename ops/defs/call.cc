@@ -213,20 +213,25 @@ Device result_device(const OpInfo& op, const Args& args) {
   return device;
 }
 
+void rethrow_named(const Error& error, const std::string& name) {
+  const std::string text = error.what();
+  const size_t colon = text.find(": ");
+  if (dynamic_cast<const NeedsData*>(&error) || error.kind == ErrorKind::kInternal || colon == std::string::npos) throw;
+  const std::string other = text.substr(0, colon);
+  const bool inplace = other.ends_with('_') && find_op(other.substr(0, colon - 1)) != OpId::kCount;
+  if (other == name || (!inplace && find_op(other) == OpId::kCount)) throw;
+  Error named(error.kind, name + text.substr(colon));
+  named.file = error.file, named.line = error.line;
+  throw named;
+}
+
 Results decompose_named(const OpInfo& op, const Args& args, bool opmath) {
   try {
     return opmath ? decompose(op, args) : op.decompose(args);
   } catch (const LateError&) {
     throw;
   } catch (const Error& error) {
-    const std::string text = error.what();
-    const size_t colon = text.find(": ");
-    if (error.kind == ErrorKind::kInternal || colon == std::string::npos) throw;
-    const std::string other = text.substr(0, colon);
-    if (other == op.name || find_op(other) == OpId::kCount) throw;
-    Error named(error.kind, op.name + text.substr(colon));
-    named.file = error.file, named.line = error.line;
-    throw named;
+    rethrow_named(error, op.name);
   }
 }
 

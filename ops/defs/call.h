@@ -53,6 +53,8 @@ void check_inplace(OpId op, const Args& args, const ResultSpec& spec);
 // op's decomposition; what the ops within say about bad arguments is said in op's name.
 // Without opmath the kOpmath flag is not heeded: for dtypes and shapes only.
 Results decompose_named(const OpInfo& op, const Args& args, bool opmath = true);
+// To be called in a handler of `error`: goes on with it, told under `name` where it is told under another op's name.
+[[noreturn]] void rethrow_named(const Error& error, const std::string& name);
 // Where the results of a call are: the device asked for, else its tensors' (those of no dimensions on the CPU go with
 // any).
 Device result_device(const OpInfo& op, const Args& args);

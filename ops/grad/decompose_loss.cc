@@ -69,13 +69,19 @@ Results decompose_kl_div(const Args& args) {
 }
 
 // Logarithms no lower than -100, as PyTorch has it.
+Results decompose_binary_cross_entropy_each(const Args& args) {
+  Tensor x = args[0].tensor(), target = args[1].tensor();
+  Tensor loss = (target - 1.0) * at_least(log1p(neg(x)), -100) - target * at_least(log(x), -100);
+  return {conform(OpId::binary_cross_entropy_each, args, loss)};
+}
+
 Results decompose_binary_cross_entropy(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   check_reduction(OpId::binary_cross_entropy, text(args[3]));
   check_float(OpId::binary_cross_entropy, x, "input");
   check_same_shape(OpId::binary_cross_entropy, x, target);
   x = op1(OpId::check_values, {x, std::string("unit"), std::string("the input must be between 0 and 1")});
-  Tensor loss = (target - 1.0) * at_least(log1p(neg(x)), -100) - target * at_least(log(x), -100);
+  Tensor loss = op1(OpId::binary_cross_entropy_each, {x, target});
   if (!args[2].is_none()) loss = mul(loss, args[2]);
   return {reduced(loss, text(args[3]))};
 }

@@ -128,6 +128,13 @@ LUTRA_VJP(copysign, "0:a0 0:r0") {
   if (ctx.needs(1)) ctx.give(1, zeros_like(ctx.grads[0]));
 }
 
+// PyTorch's floor for the slope, a float there too: finite at 0 and 1, and 0 where the target is met.
+LUTRA_VJP(binary_cross_entropy, "0:a0 0:a1 1:a0") {
+  Tensor x = ctx.arg(0), g = ctx.grads[0];
+  if (ctx.needs(0)) ctx.give(0, g * (x - ctx.arg(1)) / clamp((1.0 - x) * x, Scalar(double(1e-12f)), {}));
+  if (ctx.needs(1)) ctx.give(1, g * (log1p(neg(x)) - log(x)));
+}
+
 LUTRA_VJP(fmod, "1:a0 1:a1") {
   if (ctx.needs(0)) ctx.give(0, ctx.grads[0]);
   if (ctx.needs(1)) ctx.give(1, mul(neg(ctx.grads[0]), trunc(div(ctx.args[0], ctx.args[1]))));

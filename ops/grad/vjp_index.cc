@@ -131,11 +131,11 @@ struct ReduceGrad {
     give(self_grad, to_src);
   }
 
-  // Shared evenly among those equal to the result.
+  // Shared evenly among those equal to the result; self takes its share (and loses it) also where it is not included,
+  // as PyTorch has it.
   void extreme(const Tensor& g, const Tensor& x, const Tensor& src, const Tensor& r) {
     Tensor self_is = to_dtype(eq(x, r), g->dtype), src_is = to_dtype(eq(src, spread(r)), g->dtype);
-    Tensor start = include_self ? self_is : zeros_of(x);
-    Tensor count = collect(start, src_is);
+    Tensor count = collect(self_is, src_is);
     count = where(eq(count, Scalar(0.0)), Scalar(1.0), count);
     Tensor share = div(g, count);
     self_grad = mul(self_is, share);

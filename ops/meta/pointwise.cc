@@ -26,7 +26,7 @@ void check_pow(const Args& args, DType type) {
 ResultSpecs meta_binary(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
   if (op == OpId::pow) check_pow(args, type);
-  if (type == DType::kBool && (op == OpId::remainder || op == OpId::floor_divide)) {
+  if (type == DType::kBool && (op == OpId::remainder || op == OpId::floor_divide || op == OpId::fmod)) {
     fail(name(op), ": not defined for bool tensors");
   }
   return {pointwise_spec(op, args, {0, 1}, type)};

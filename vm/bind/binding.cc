@@ -76,7 +76,7 @@ auto drawn(const std::string& fn, ArgReader& in, const ExtraKeyword& generator, 
   return results;
 }
 
-LuaResults call_op_binding(const Binding& self, ArgReader& in) {
+LuaResults run_op(const Binding& self, ArgReader& in) {
   const OpInfo& op = info(self.op);
   ExtraKeyword extras[4];
   size_t count = 0;
@@ -111,6 +111,17 @@ LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   return LuaResults(results.begin(), results.end());
 }
 
+// Errors of the parts are told under the name that was called; those of elements under the op's, as compiled code has
+// it.
+LuaResults call_op_binding(const Binding& self, ArgReader& in) {
+  try {
+    return run_op(self, in);
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::kData) throw;
+    rethrow_named(error, self.name);
+  }
+}
+
 void add_ops(std::vector<Binding>& out) {
   for (size_t i = 0; i < size_t(OpId::kCount); ++i) {
     const OpInfo& op = info(OpId(i));
@@ -135,7 +146,6 @@ std::unordered_map<const Composite*, Overloads>& overloads() {
   return table;
 }
 
-// Errors of the ops a composite is made of are told under the composite's own name.
 LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& in) {
   ExtraKeyword generator[] = {{"generator"}};
   const bool draws = overload.row->flags & kDraws;
@@ -148,12 +158,9 @@ LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& 
   } catch (const LateError&) {
     throw;
   } catch (const Error& error) {
-    const std::string text = error.what();
-    const size_t colon = text.find(": ");
-    if (colon == std::string::npos) throw;
-    if (text.compare(0, colon, "requires_grad") == 0) throw Error(error.kind, fn + ": " + text);
-    if (find_op(text.substr(0, colon)) == OpId::kCount) throw;
-    throw Error(error.kind, fn + text.substr(colon));
+    if (std::string_view(error.what()).starts_with("requires_grad: "))
+      throw Error(error.kind, fn + ": " + error.what());
+    rethrow_named(error, fn);
   }
 }
 

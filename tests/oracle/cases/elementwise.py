@@ -67,6 +67,9 @@ def cases(case, error, t):
     # PyTorch's fmod gives NaN for denormal divisors.
     normal = t.t([0.0, -0.0, 1.5, -2.5, float("inf"), float("-inf"), float("nan"), 1.0, -1.0, 0.5, 100.0, -100.0])
     case("fmod special", [normal.reshape(-1, 1), normal], "torch.fmod(a, b)", signs=True, variants=["strided", "float64"])
+    for op in ("fmod", "remainder", "floor_divide"):
+        error(f"{op} of bools", [t.t([True, False]), t.t([True, True])], f"torch.{op}(a, b)")
+    error("fmod_ of bools", [t.t([True, False]), t.t([True, True])], "a.fmod_(b)")
     case("fmod integers", [t.i(9, 8, low=-9), t.i(4, 8, low=1)], "a.fmod(b)")
     case("remainder signs", [t.t([5.5, -5.5, 5.5, -5.5, 0.0]), t.t([2.0, 2.0, -2.0, -2.0, 3.0])], "a.remainder(b)", signs=True)
     case("remainder negative integers", [t.t([7, -7, 7, -7]), t.t([3, 3, -3, -3])], "a.remainder(b)")

@@ -41,6 +41,11 @@ def cases(case, error, t):
             case(f"index_reduce {reduce} without self", [t.g(3, 4), t.t([2, 0, 2, 2]), t.g(3, 4)],
                  f"a.index_reduce(1, b, c, '{reduce}', include_self=False)", variants=["float64"])
     special = t.special[:8]
+    for reduce in ("amin", "amax"):  # self equals the result by chance
+        for op in ("index_reduce", "scatter_reduce"):
+            for include in (True, False):
+                case(f"{op} {reduce} ties {include}", [t.t([1.0, 5.0, 2.0], grad=True), t.t([0, 1, 0, 1]), t.t([1.0, 5.0, 1.0, 5.0], grad=True)],
+                     f"a.{op}(0, b, c, '{reduce}', include_self={include})", variants=[])
     case("scatter_reduce amax special", [special, torch.tensor([0, 1, 2, 3, 4, 5, 6, 6]), special.flip(0)], "a.scatter_reduce(0, b, c, 'amax')", variants=[])
 
     case("index_add", [t.g(5, 2), torch.tensor([4, 0, 4]), t.g(3, 2)], "a.index_add(0, b, c)")

@@ -24,6 +24,12 @@ def cases(case, error, t):
         case(f"kl_div {reduction}", [t.g(3, 4), t.u(0.1, 1, 3, 4, grad=False)], f"F.kl_div(a, b, reduction='{reduction}')")
     case("binary_cross_entropy weight", [p(3, 4), t.u(0, 1, 3, 4, grad=False), t.f(4, positive=True)], "F.binary_cross_entropy(a, b, weight=c)")
     case("binary_cross_entropy edges", [t.t([0.0, 1.0, 0.0, 1.0]), t.t([0.0, 0.0, 1.0, 1.0])], "F.binary_cross_entropy(a, b, reduction='none')")
+    # float16 has no 1e-12: PyTorch divides by 0 there.
+    case("binary_cross_entropy gradient at edges",
+         [t.t([0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1e-20, 0.25], grad=True), t.t([0.0, 0.0, 1.0, 1.0, 0.5, 0.5, 1.0, 0.75])],
+         "F.binary_cross_entropy(a, b, reduction='none')", variants=["float64", "strided"])
+    case("binary_cross_entropy gradient of target", [t.t([0.125, 0.75, 0.25], grad=True), t.t([0.0, 1.0, 0.5], grad=True)],
+         "F.binary_cross_entropy(a, b)", variants=["float64"])
     case("binary_cross_entropy_with_logits weights", [t.g(3, 4), t.u(0, 1, 3, 4, grad=False), t.f(4, positive=True), t.f(4, positive=True)],
          "F.binary_cross_entropy_with_logits(a, b, weight=c, pos_weight=d)")
     case("binary_cross_entropy_with_logits large", [t.t([1000.0, -1000.0, 100.0, -100.0, 0.0], grad=True), t.t([0.0, 1.0, 1.0, 0.0, 0.5])],

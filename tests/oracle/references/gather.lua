@@ -54,6 +54,7 @@ return {
   {name = 'float64', results = {{dtype = "float64", shape = {5, 2}, -0.42100000381469727, 0.58499997854232788, -0.3190000057220459, -0.58099997043609619, 0.36399999260902405, 0.3190000057220459, -0.83300000429153442, 0.10599999874830246, -1.0190000534057617, -0.37400001287460327}}, grads = {{dtype = "float64", shape = {5, 3}, -0.13, 0, -0.5, 0.60999999999999988, 0, 0.23999999999999999, 1.3500000000000001, 0, 0.97999999999999998, 2.0899999999999999, 0, 1.7199999999999998, 2.8300000000000001, 0, 2.46}, false}},
   {name = 'float16', results = {{dtype = "float16", shape = {5, 2}, -0.420898, 0.584961, -0.319092, -0.581055, 0.364014, 0.319092, -0.833008, 0.106018, -1.01855, -0.374023}}, grads = {{dtype = "float16", shape = {5, 3}, -0.130005, 0, -0.5, 0.609863, 0, 0.23999, 1.34961, 0, 0.97998, 2.08984, 0, 1.71973, 2.83008, 0, 2.46094}, false}},
   {name = 'bfloat16', results = {{dtype = "bfloat16", shape = {5, 2}, -0.421875, 0.585938, -0.318359, -0.582031, 0.363281, 0.318359, -0.832031, 0.105957, -1.01562, -0.373047}}, grads = {{dtype = "bfloat16", shape = {5, 3}, -0.129883, 0, -0.5, 0.609375, 0, 0.240234, 1.35156, 0, 0.980469, 2.09375, 0, 1.71875, 2.82812, 0, 2.45312}, false}},
+  {name = 'empty 5', results = {{dtype = "float32", shape = {0, 2}}}, grads = {{dtype = "float32", shape = {0, 3}}, false}},
  }},
 {name = 'index_select out of bounds', code = 'a:index_select(1, b)',
  inputs = {{dtype = "float32", shape = {3, 2}, -0.558000028, 0.633000016, 0.157000005, -1.60399997, -0.559000015, -0.333999991}, {dtype = "int64", shape = {1}, 2}},
@@ -300,6 +301,46 @@ return {
  results = {{dtype = "float32", shape = {3, 4}, -1.31599998, 0.239999995, -0.995000005, 0.435000002, 0.859000027, -1.34399998, -0.912, 0.801999986, 0.0680000037, 0.72299999, -1.55700004, -0.120999999}}, grads = {{dtype = "float32", shape = {3, 4}, 0, -0.129999995, 0, 0.610000014, 0, 1.35000002, 0, 2.08999991, 0, 2.82999992, 0, 3.56999993}, false, {dtype = "float32", shape = {3, 4}, 0, -0.5, 0, 0.239999995, 1.72000003, 0.980000019, 0, 0, 3.20000005, 2.46000004, 0, 0}},
  variants = {
   {name = 'float64', results = {{dtype = "float64", shape = {3, 4}, -1.3159999847412109, 0.23999999463558197, -0.99500000476837158, 0.43500000238418579, 0.85900002717971802, -1.343999981880188, -0.91200000047683716, 0.80199998617172241, 0.068000003695487976, 0.72299998998641968, -1.5570000410079956, -0.12099999934434891}}, grads = {{dtype = "float64", shape = {3, 4}, 0, -0.13, 0, 0.60999999999999988, 0, 1.3500000000000001, 0, 2.0899999999999999, 0, 2.8300000000000001, 0, 3.5700000000000003}, false, {dtype = "float64", shape = {3, 4}, 0, -0.5, 0, 0.23999999999999999, 1.7199999999999998, 0.97999999999999998, 0, 0, 3.2000000000000002, 2.46, 0, 0}}},
+ }},
+{name = 'index_reduce amin ties True', code = 'a:index_reduce(0, b, c, "amin", {include_self = true})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, -0.166666672, -0.043333333, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
+ }},
+{name = 'index_reduce amin ties False', code = 'a:index_reduce(0, b, c, "amin", {include_self = false})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, 0, 0, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
+ }},
+{name = 'scatter_reduce amin ties True', code = 'a:scatter_reduce(0, b, c, "amin", {include_self = true})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, -0.166666672, -0.043333333, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
+ }},
+{name = 'scatter_reduce amin ties False', code = 'a:scatter_reduce(0, b, c, "amin", {include_self = false})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, 0, 0, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
+ }},
+{name = 'index_reduce amax ties True', code = 'a:index_reduce(0, b, c, "amax", {include_self = true})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, -0.166666672, -0.043333333, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
+ }},
+{name = 'index_reduce amax ties False', code = 'a:index_reduce(0, b, c, "amax", {include_self = false})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, 0, 0, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
+ }},
+{name = 'scatter_reduce amax ties True', code = 'a:scatter_reduce(0, b, c, "amax", {include_self = true})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, -0.166666672, -0.043333333, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
+ }},
+{name = 'scatter_reduce amax ties False', code = 'a:scatter_reduce(0, b, c, "amax", {include_self = false})',
+ inputs = {{dtype = "float32", shape = {3}, grad = true, 1, 5, 2}, {dtype = "int64", shape = {4}, 0, 1, 0, 1}, {dtype = "float32", shape = {4}, grad = true, 1, 5, 1, 5}},
+ results = {{dtype = "float32", shape = {3}, 1, 5, 2}}, grads = {{dtype = "float32", shape = {3}, 0, 0, 0.239999995}, false, {dtype = "float32", shape = {4}, -0.166666672, -0.043333333, -0.166666672, -0.043333333}},
+ variants = {
  }},
 {name = 'scatter_reduce amax special', code = 'a:scatter_reduce(0, b, c, "amax")',
  inputs = {{dtype = "float32", shape = {8}, 0, -0, 1.5, -2.5, inf, -inf, nan, 1e-30}, {dtype = "int64", shape = {8}, 0, 1, 2, 3, 4, 5, 6, 6}, {dtype = "float32", shape = {8}, 1e-30, nan, -inf, inf, -2.5, 1.5, -0, 0}},
