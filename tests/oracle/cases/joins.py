@@ -29,11 +29,10 @@ def cases(case, error, t):
     error("stack nothing", [], "torch.stack([])")
     error("stack dim out of range", [t.f(2)], "torch.stack([a], 2)")
     for op in ("hstack", "vstack", "dstack", "column_stack", "row_stack"):
-        name = "vstack" if op == "row_stack" else op
         case(f"{op} vectors", [t.g(3), t.g(3)], f"torch.{op}([a, b])")
         case(f"{op} matrices", [t.g(3, 2), t.g(3, 2)], f"torch.{op}([a, b])")
         case(f"{op} numbers", [t.g(), t.g()], f"torch.{op}([a, b])")
-        error(f"{op} nothing", [], f"torch.{op}([])", op=name)
+        error(f"{op} nothing", [], f"torch.{op}([])")
     case("block_diag", [t.g(2, 3), t.g(1), t.g(3, 1)], "torch.block_diag(a, b, c)")
     case("cartesian_prod", [t.g(3), t.g(2)], "torch.cartesian_prod(a, b)")
     case("cartesian_prod of one", [t.g(3)], "torch.cartesian_prod(a)")
