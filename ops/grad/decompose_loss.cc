@@ -214,7 +214,7 @@ Results decompose_multi_margin_loss(const Args& args) {
   Tensor z = at_least(add(x - own, args[3]), 0);
   if (p == 2) z = z * z;
   if (!args[4].is_none()) z = z * unsqueeze(index_select(args[4], int_arg(0), target), int_arg(1));
-  Tensor classes = op1(OpId::arange, {Scalar::of_sym(x->sizes[1])});
+  Tensor classes = op1(OpId::arange, {int_arg(0), Scalar::of_sym(x->sizes[1]), int_arg(1), DType::kInt64, x->device()});
   z = where(eq(index, classes), Scalar(0.0), z);
   Tensor loss = div(sum(z, {SymInt(1)}, false), Scalar::of_sym(x->sizes[1]));
   return {reduced(single && text(args[5]) == "none" ? reshape(loss, {}) : loss, text(args[5]))};

@@ -99,6 +99,25 @@ TEST_CASE("cuda extern: the gradient of embedding") {
       }
     }
   }
+  const DType t = DType::kFloat32;
+  m.launches.clear();
+  // More than a chunk, more than a batch to a row, more than a tile of features, 32-bit indices.
+  const Operand g = random_operand(t, {2, 2100, 40}, -1, 1), i = index_of({2, 2100}, 3, DType::kInt32);
+  CHECK(difference(m, {OpId::embedding_dense_backward, {g, i}, {make_operand(t, {3, 40})}, {3, -1, 0}, {}, {}}) == 0);
+  CHECK(m.launches["embedding_rows"] == 1);
+  CHECK(m.launches["scatter_sorted"] == 0);
+  // Many rows: sorted, and many of one row.
+  const Operand wide = random_operand(t, {150, 2}, -1, 1), many = make_operand(t, {20000, 2});
+  Operand at = index_of({150}, 20000);
+  for (int k = 20; k < 75; k++) reinterpret_cast<int64_t*>(at.bytes.data())[2 * k] = 777;
+  CHECK(difference(m, {OpId::embedding_dense_backward, {wide, at}, {many}, {20000, -1, 0}, {}, {}}) == 0);
+  CHECK(m.launches["scatter_sorted"] == 1);
+  CHECK(m.launches["rank_keys"] == 1);
+  Case bad{OpId::embedding_dense_backward, {wide, at}, {make_operand(t, {9, 2})}, {9, -1, 0}, {}, {}};
+  for (int k = 0; k < 150; k++) reinterpret_cast<int64_t*>(bad.in[1].bytes.data())[k] = k == 77 ? 9 : 1;
+  std::string error;
+  CHECK(difference(m, bad, &error) == 0);
+  CHECK(error == "embedding: index 9 is out of bounds for dimension 0 with size 9");
 }
 
 TEST_CASE("cuda extern: masked_scatter and masked_gather") {
@@ -135,6 +154,13 @@ TEST_CASE("cuda extern: sort and topk") {
                            {}}) == 0);
     }
   }
+}
+
+TEST_CASE("cuda extern: many rows are sorted in tiles") {
+  HostMachine m;
+  const Operand x = random_operand(DType::kInt8, {400, 300}, -20, 20), y = make_operand(DType::kInt8, {400, 300});
+  CHECK(difference(m, {OpId::sort, {x}, {y, make_operand(DType::kInt64, {400, 300})}, {1, 0, 0}, {}, {}}) == 0);
+  CHECK(m.launches["sort_tiles"] == 1);
 }
 
 TEST_CASE("cuda extern: searchsorted, isin, histc") {

@@ -81,6 +81,16 @@ const char kShim[] = R"cpp(
     const unsigned lane = threadIdx.x % 32 + n;
     return from_lane(v, lane > 31 ? threadIdx.x % 32 : lane);
   }
+  static unsigned __ballot_sync(unsigned, bool x) {
+    const unsigned warp = threadIdx.x / 32, me = threadIdx.x % 32;
+    exchange[warp][me][0] = x;
+    yield();
+    unsigned r = 0;
+    for (unsigned lane = 0; lane < 32; lane++) r |= (unsigned)exchange[warp][lane][0] << lane;
+    yield();
+    return r;
+  }
+  static int __popc(unsigned x) { return __builtin_popcount(x); }
   template <class T>
   static T atomicAdd(T* p, T v) {
     const T old = *p;

@@ -127,7 +127,7 @@ test("NaN made canonical", function()
   local ffi = require "ffi"
   local odd = ffi.new("union { uint64_t i; double d; }")
   odd.i = 0xffffffffffffffffULL
-  local t = lt.tensor({1}, {dtype = "float64"})
+  local t = lt.tensor({1}, {dtype = "float64", device = "cpu"})
   ffi.cast("uint64_t *", ffi.cast("intptr_t", t:data_ptr()))[0] = odd.i
   local v = t:item()
   truthy(type(v) == "number" and v ~= v)

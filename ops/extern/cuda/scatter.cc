@@ -3,7 +3,7 @@
 // Invariants:
 // 1. What meets in one element is taken in the order of the positions, as on the CPU, so bits agree with it: either one
 //    thread walks through the positions of a line, or the positions are sorted by where they go and one thread an
-//    element of the slice takes those of one place in turn.
+//    element of the slice takes those of one place in turn, or a block lists the positions of its place in order.
 // 2. A position out of bounds is reported and left out; the next wait for the GPU raises it.
 #include <algorithm>
 #include <cmath>
@@ -21,6 +21,7 @@ constexpr int64_t kSerial = 32;  // positions of a line that one thread walks th
 const ExternSource kSource = {"scatter", R"cuda(
 #define MODE (VARIANT & 7)
 #define SCALED (VARIANT & 8)
+#define AHEAD 8
 enum { SET, ADD, MUL, MAX, MIN };
 struct Operand {
   const void* data;
@@ -178,18 +179,104 @@ KERNEL scatter_sorted(Walk w, const u64* keys, const u32* at, T0* to, const T0* 
   in_slice(w, e, dst, src);
   i64 end = s + 1;
   T0 value = f.include_self ? to[dst] : R::identity();
+  const i64 last = w.positions - 1;
   double alpha = f.alpha;
   if (f.by_count) {
     while (end < w.positions && keys[end] == key) end++;
     alpha = 1.0 / (double)(end - s);
   }
-  for (end = s; end < w.positions && keys[end] == key; end++) {
-    value = R::go(value, from[source_of(w, at[end]) + src], alpha);
+  value = R::go(value, from[source_of(w, at[s]) + src], alpha);
+  // Several at a time, so that their loads do not wait for each other.
+  for (end = s + 1; end <= last && keys[end] == key;) {
+    i64 place[AHEAD];
+    T0 next[AHEAD];
+    int n = 0;
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) {
+      const i64 j = end + k < last ? end + k : last;
+      n += end + k <= last && keys[j] == key;
+      place[k] = source_of(w, at[j]) + src;
+    }
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) {
+      if (k < n) next[k] = from[place[k]];
+    }
+#pragma unroll
+    for (int k = 0; k < AHEAD; k++) {
+      if (k < n) value = R::go(value, next[k], alpha);
+    }
+    end += n;
+    if (n < AHEAD) break;
   }
   const i64 n = end - s + (f.include_self ? 1 : 0);
   to[dst] = f.mean && n > 1 ? R::mean(value, n) : value;
 }
 KERNEL make_constant(T0* to, double v) { *to = element_of<T0>(v); }
+)cuda"};
+
+const ExternSource kRowsSource = {"embedding_rows", R"cuda(
+#define CHUNK 2048
+#define BATCH 128
+typedef Num<T0> N;
+// A block takes 32 features of a row of the result: it lists the positions of each chunk that go there, in order, then
+// brings what they hold in batches; its first warp adds.
+KERNEL BOUNDS(256) embedding_rows(const void* index, int is64, i64 positions, i64 rows, i64 skip, const T0* from,
+                                  i64 position_stride, i64 feature_stride, T0* to, i64 to_row, i64 to_feature,
+                                  i64 features, Fault* fault, i64 site) {
+  __shared__ u32 list[CHUNK];
+  __shared__ T0 values[BATCH][32];
+  __shared__ u32 counts[8];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const i64 tiles = (features + 31) / 32, row = blockIdx.x / tiles, feature = blockIdx.x % tiles * 32 + lane;
+  const bool in = feature < features;
+  T0 sum = N::down((N::A)0);
+  for (i64 start = 0; start < positions; start += CHUNK) {
+    i64 given[8];
+    u32 bits[8], n = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      const i64 p = start + warp * 256 + k * 32 + lane;
+      given[k] = p >= positions ? 0 : is64 ? ((const i64*)index)[p] : (i64)((const i32*)index)[p];
+    }
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      const i64 p = start + warp * 256 + k * 32 + lane;
+      if (blockIdx.x == 0 && (given[k] < 0 || given[k] >= rows)) report(fault, site, 0, given[k], rows);
+      bits[k] = __ballot_sync(0xffffffffu, p < positions && given[k] == row && row != skip);
+      n += __popc(bits[k]);
+    }
+    if (lane == 0) counts[warp] = n;
+    __syncthreads();
+    u32 at = 0, total = 0;
+    for (int w = 0; w < 8; w++) at += w < warp ? counts[w] : 0, total += counts[w];
+#pragma unroll
+    for (int k = 0; k < 8; k++) {
+      if (bits[k] >> lane & 1) list[at + __popc(bits[k] & ((1u << lane) - 1))] = warp * 256 + k * 32 + lane;
+      at += __popc(bits[k]);
+    }
+    __syncthreads();
+    for (u32 b = 0; b < total; b += BATCH) {
+      T0 got[BATCH / 8];
+#pragma unroll
+      for (int k = 0; k < BATCH / 8; k++) {
+        const u32 j = b + k * 8 + warp;
+        if (in && j < total) got[k] = from[(start + list[j]) * position_stride + feature * feature_stride];
+      }
+#pragma unroll
+      for (int k = 0; k < BATCH / 8; k++) {
+        if (in && b + k * 8 + warp < total) values[k * 8 + warp][lane] = got[k];
+      }
+      __syncthreads();
+      const u32 many = total - b < BATCH ? total - b : BATCH;
+      if (warp == 0 && in) {
+#pragma unroll 8
+        for (u32 j = 0; j < many; j++) sum = N::down((N::A)(N::up(sum) + N::up(values[j][lane])));
+      }
+      __syncthreads();
+    }
+  }
+  if (warp == 0 && in) to[row * to_row + feature * to_feature] = sum;
+}
 )cuda"};
 
 // The device's structs.
@@ -209,6 +296,21 @@ struct Finish {
   int32_t include_self = 1, mean = 0, by_count = 0;
 };
 
+// Position dims that lie side by side in everything become one; positions keep their numbers.
+void merge_dims(DeviceWalk& w) {
+  for (int d = w.dims - 2; d >= 0; d--) {
+    const int64_t n = w.sizes[d + 1];
+    bool merges = w.dst[d] == w.dst[d + 1] * n && w.src[d] == w.src[d + 1] * n;
+    for (int k = 0; k < w.count; k++) merges &= w.index[k].strides[d] == w.index[k].strides[d + 1] * n;
+    if (!merges) continue;
+    const auto drop = [&](int64_t* a) { std::copy(a + d + 1, a + w.dims, a + d); };
+    w.sizes[d + 1] *= w.sizes[d];
+    drop(w.sizes), drop(w.dst), drop(w.src);
+    for (int k = 0; k < w.count; k++) drop(w.index[k].strides);
+    w.dims--;
+  }
+}
+
 DeviceWalk device_walk(const ScatterWalk& w, int64_t skip) {
   DeviceWalk r{};
   r.dims = w.dims, r.count = int32_t(w.indices.size()), r.slice_dims = w.slice_dims, r.wraps = w.wraps;
@@ -226,6 +328,7 @@ DeviceWalk device_walk(const ScatterWalk& w, int64_t skip) {
     to.is64 = o.view->dtype == DType::kInt64;
     std::copy(o.strides, o.strides + 8, to.strides);
   }
+  merge_dims(r);
   return r;
 }
 
@@ -352,14 +455,37 @@ void run_scatter_reduce(const ExternCall& call) {
   scatter_into(l, w, call.in[2].data, reduction(call, call.ints[1] != 0));
 }
 
+namespace {
+
+// A block for each row and 32 features reads the whole index: for few rows. False where that is too much.
+bool embedding_by_rows(Launcher& l, const ScatterWalk& walk, int64_t skip) {
+  const ExternView& out = l.call.out[0];
+  const int64_t rows = out.sizes[0], features = out.sizes[1], blocks = rows * ((features + 31) / 32);
+  const DeviceWalk w = device_walk(walk, skip);
+  const int64_t chunks = (w.positions + 2047) / 2048;
+  if (w.dims > 1 || w.positions > INT32_MAX || blocks > INT32_MAX) return false;
+  if (w.dims == 1 && w.sizes[0] > 1 && w.index[0].strides[0] != 1) return false;
+  // Where many go to a row, the other way adds them slowly.
+  if (blocks * chunks > 16384 && blocks * rows > 1 << 18) return false;
+  l.run({kRowsSource, "embedding_rows", {out.dtype}}, {blocks}, 256, w.index[0].data, w.index[0].is64, w.positions,
+        rows, skip, l.call.in[0].data, w.dims ? w.src[0] : int64_t(0), walk.slice_src[0], out.data, out.strides[0],
+        out.strides[1], features, l.fault(), index_fault_site(walk.op));
+  return true;
+}
+
+}  // namespace
+
 void run_embedding_backward(const ExternCall& call) {
   Launcher l(call);
   const ExternView& out = call.out[0];
+  const ScatterWalk walk = embedding_walk(call);
+  const int64_t skip = call.ints[1] < 0 ? INT64_MIN : call.ints[1];
+  if (call.ints[2] == 0 && embedding_by_rows(l, walk, skip)) return;
   l.zero(out.data, size_t(out.numel()) * size_of(out.dtype));
   Scatter s{ScatterMode::kAdd, {}};
-  s.skip = call.ints[1] < 0 ? INT64_MIN : call.ints[1];
+  s.skip = skip;
   s.scaled = call.ints[2] != 0, s.finish.by_count = s.scaled;
-  scatter(l, embedding_walk(call), call.in[0].data, s);
+  scatter(l, walk, call.in[0].data, s);
 }
 
 }  // namespace lutra::cuda

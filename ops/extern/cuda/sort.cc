@@ -1,5 +1,6 @@
 // sort and topk: rows of elements become keys, tiles of keys are sorted in shared memory, and sorted tiles are merged
-// in pairs until a row is one. Equal elements keep their order and NaNs are the largest: there is one right answer.
+// in pairs until a row is one; few keys are counted instead. Equal elements keep their order and NaNs are the largest:
+// there is one right answer.
 #include "ops/extern/cuda/sort.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int64_t kTile = 2048;  // keys that a block sorts
+constexpr int64_t kTile = 2048;         // keys that a block sorts
+constexpr int64_t kCompared = 1 << 25;  // comparisons up to which keys are only counted
 
 // VARIANT: log2 of the tile. A block of half as many threads as a tile has keys sorts one tile (or several small ones:
 // then the block has 256 threads).
@@ -44,6 +46,31 @@ KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 ro
   for (int i = threadIdx.x; i < KEYS; i += blockDim.x) {
     const i64 tile = first + i / TILE, row = tile / tiles, place = tile % tiles * TILE + i % TILE;
     if (row < rows && place < n) out[row * n + place] = key[i], positions[row * n + place] = at[i];
+  }
+}
+)cuda"};
+
+const ExternSource kRankSource = {"sort_rank", R"cuda(
+// A key's place is the number of keys before it. A warp takes 4 keys, its lanes the keys that they are compared with.
+KERNEL BOUNDS(256) rank_keys(const u64* keys, u64* out, u32* positions, i64 n) {
+  const i64 blocks = (n + 31) / 32;
+  const u64* row = keys + blockIdx.x / blocks * n;
+  const int first = (int)(blockIdx.x % blocks * 32 + threadIdx.x / 32 * 4), lane = threadIdx.x % 32;
+  u64 mine[4];
+  int before[4];
+#pragma unroll
+  for (int k = 0; k < 4; k++) mine[k] = first + k < n ? row[first + k] : 0, before[k] = 0;
+#pragma unroll 8
+  for (int j = lane; j < n; j += 32) {
+    const u64 key = row[j];
+#pragma unroll
+    for (int k = 0; k < 4; k++) before[k] += key < mine[k] || (key == mine[k] && j < first + k);
+  }
+#pragma unroll
+  for (int k = 0; k < 4; k++) {
+    for (int m = 1; m < 32; m *= 2) before[k] += __shfl_xor_sync(0xffffffffu, before[k], m);
+    const i64 to = blockIdx.x / blocks * n + before[k];
+    if (lane == k && first + k < n) out[to] = mine[k], positions[to] = first + k;
   }
 }
 )cuda"};
@@ -118,6 +145,11 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending) {
 }  // namespace
 
 SortedRows sort_rows(Launcher& l, uint64_t* keys, int64_t rows, int64_t n) {
+  if (n <= 2 * kTile && rows * n * n <= kCompared) {
+    SortedRows r{l.scratch<uint64_t>(rows * n), l.scratch<uint32_t>(rows * n)};
+    l.run({kRankSource, "rank_keys", {}}, {rows * ((n + 31) / 32)}, 256, keys, r.keys, r.positions, n);
+    return r;
+  }
   int log = 1;
   while ((int64_t(1) << log) < std::min(n, kTile)) log++;
   const int64_t tile = int64_t(1) << log, tiles = (n + tile - 1) / tile;

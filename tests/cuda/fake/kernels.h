@@ -24,6 +24,13 @@ T __shfl_down_sync(unsigned, T x, int n) {
   const unsigned lane = shim::running->lane;
   return shim::exchange(x, (lane & 31) + unsigned(n) < 32 ? lane + unsigned(n) : lane);
 }
+inline unsigned __ballot_sync(unsigned, bool x) {
+  unsigned r = 0;
+  for (unsigned lane = 0; lane < 32; lane++)
+    r |= unsigned(shim::exchange(x, (shim::running->lane & ~31u) | lane)) << lane;
+  return r;
+}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline void __syncwarp(unsigned) { __syncwarp(); }
 template <class T>
 T atomicAdd(T* p, T v) {
