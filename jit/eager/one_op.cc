@@ -143,7 +143,9 @@ Tensor fitted(Tensor r, const Tensor& out, GraphRecorder& recorder) {
 void read_call(const OpInfo& op, const Args& args, OneOpCall& call) {
   Reader reader{call};
   call.device = result_device(op, args);
-  call.key.push_back(uint64_t(op.id) | uint64_t(call.device.type) << 32 | uint64_t(call.device.index) << 40);
+  // The origin is told in errors about elements.
+  call.key.push_back(uint64_t(op.id) | uint64_t(current_origin()) << 16 | uint64_t(call.device.type) << 32 |
+                     uint64_t(call.device.index) << 40);
   for (size_t i = 0; i < args.size(); i++) {
     if (op.args[i].type != ArgType::kDevice) reader.value(args[i], op.args[i].specialises);
   }

@@ -216,7 +216,8 @@ Device result_device(const OpInfo& op, const Args& args) {
 void rethrow_named(const Error& error, const std::string& name) {
   const std::string text = error.what();
   const size_t colon = text.find(": ");
-  if (dynamic_cast<const NeedsData*>(&error) || error.kind == ErrorKind::kInternal || colon == std::string::npos) throw;
+  if (dynamic_cast<const NeedsData*>(&error) || dynamic_cast<const LateError*>(&error)) throw;
+  if (error.kind == ErrorKind::kInternal || colon == std::string::npos) throw;
   const std::string other = text.substr(0, colon);
   const bool inplace = other.ends_with('_') && find_op(other.substr(0, colon - 1)) != OpId::kCount;
   if (other == name || (!inplace && find_op(other) == OpId::kCount)) throw;
@@ -228,8 +229,6 @@ void rethrow_named(const Error& error, const std::string& name) {
 Results decompose_named(const OpInfo& op, const Args& args, bool opmath) {
   try {
     return opmath ? decompose(op, args) : op.decompose(args);
-  } catch (const LateError&) {
-    throw;
   } catch (const Error& error) {
     rethrow_named(error, op.name);
   }

@@ -141,6 +141,13 @@ test("the name that was called, not that of a part", function()
   both("fmod: not defined for bool tensors", function(a) return a:fmod(a) end, x:gt(0))
 end)
 
+test("a part that runs by itself too", function()
+  local x, classes = lt.randn({3, 4}, {requires_grad = true}), lt.tensor({0, 9, 1}, {dtype = "int64"})
+  told("nll_loss: target 9 is out of bounds for 4 classes", F.nll_loss, x, classes)
+  told("gather: index 9 is out of bounds for dimension 1 with size 4", lt.gather, x, 1, classes:unsqueeze(1))
+  told("gather: index 9 is out of bounds for dimension 1 with size 4", lt.gather, x:detach(), 1, classes:unsqueeze(1))
+end)
+
 test("generator= of draws", function()
   local mine = lt.Generator(5)
   lt.manual_seed(5)

@@ -5,7 +5,6 @@
 #include <map>
 #include <unordered_map>
 
-#include "ops/core/late_error.h"
 #include "vm/bind/composite.h"
 
 namespace lutra {
@@ -153,10 +152,6 @@ LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& 
   try {
     if (!draws) return overload.row->fn(args);
     return drawn(fn, in, generator[0], [&] { return overload.row->fn(args); });
-  } catch (const NeedsData&) {
-    throw;
-  } catch (const LateError&) {
-    throw;
   } catch (const Error& error) {
     if (std::string_view(error.what()).starts_with("requires_grad: "))
       throw Error(error.kind, fn + ": " + error.what());
