@@ -1,11 +1,10 @@
 // channels_last: images that only convolutions, pools and pointwise ops see lie with their channels innermost, so that
-// none of them reorders its operands. Bits stay: what these ops compute does not depend on layout.
+// none of them reorders its operands. Bits stay: what these ops compute does not depend on layout, on no device.
 //
 // Invariants:
 // 1. Whatever leaves the graph, is viewed, reduced or written keeps the strides that it has when ops run one by one; a
 //    pool's result gets a copy of that layout, since a pool runs along the channels of its operand.
-// 2. On a GPU nothing changes: there a convolution's bits depend on layout.
-// 3. A value is laid out anew only where a convolution or pool makes it, or a pointwise op does from such values.
+// 2. A value is laid out anew only where a convolution or pool makes it, or a pointwise op does from such values.
 #include <unordered_set>
 
 #include "jit/passes/passes.h"
@@ -87,18 +86,11 @@ Choice choose(const Graph& g) {
   return choice;
 }
 
-bool is_on_gpu(const Graph& g) {
-  for (const auto& n : g.nodes) {
-    for (const Tensor& t : n->results) return t->device().type == DeviceType::kCUDA;
-  }
-  return false;
-}
-
 }  // namespace
 
 GraphPtr channels_last(const Graph& g) {
   SymScope symbols(g.env.get());
-  const Choice choice = is_on_gpu(g) ? Choice() : choose(g);
+  const Choice choice = choose(g);
   std::unordered_map<const TensorImpl*, Tensor> inner;  // by copy: what it is a copy of
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (is_free(n)) {

@@ -2,9 +2,12 @@
 // and maps of any strides.
 //
 // Invariants:
-// 1. cuDNN gets operands that are all row-major or all channels-last; others are copied. Which of the two is a function
-//    of sizes and strides.
-// 2. The simple kernels sum in float32 (float64 for float64): an element of a map or an image as one chain in the CPU's
+// 1. cuDNN computes with channels innermost, in row-major order only where it does not take the problem so: which of
+// the
+//    two is a function of sizes, never of strides. Operands and results that lie otherwise are copied, so bits do not
+//    depend on layout (the pass channels_last relies on this).
+// 2. The simple kernels sum in float32 (float64 for float64), whatever the strides: an element of a map or an image as
+// one chain in the CPU's
 //    order, one of a weight or a bias in a fixed tree.
 #include <algorithm>
 #include <climits>
@@ -141,30 +144,14 @@ Operands operands(const ExternCall& call) {
   return o;
 }
 
-// Dense with channels innermost, and not also row-major.
-bool is_channels_last(const ExternView& v) {
-  if (is_row_major(v)) return false;
+// Whether v lies dense in the order that is wanted; where a dim of size 1 lies means nothing.
+bool lies_so(const ExternView& v, const int (&order)[4]) {
   int64_t want = 1;
-  for (int d : {1, 3, 2, 0}) {
+  for (int d : order) {
     if (v.sizes[d] != 1 && v.strides[d] != want) return false;
     want *= v.sizes[d];
   }
   return true;
-}
-
-// Whether v lies in the format that is wanted.
-bool lies_so(const ExternView& v, bool channels_last) {
-  if (!channels_last) return is_row_major(v);
-  return is_channels_last(v) || (is_row_major(v) && (v.sizes[1] == 1 || v.sizes[2] * v.sizes[3] == 1));
-}
-
-ExternView formatted(const ExternView& v, bool channels_last, void* data) {
-  ExternView r = v;
-  const int order[2][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
-  int64_t stride = 1;
-  for (int d : order[channels_last]) r.strides[d] = stride, stride *= v.sizes[d];
-  r.data = data;
-  return r;
 }
 
 void bias_gradient(Launcher& l, const ExternView& y, const ExternView& bias) {
@@ -213,25 +200,29 @@ void run_cudnn_convolution(const ExternCall& call) {
   const ConvGeometry& g = o.g;
   CudnnConvolution c{};
   c.pass = o.pass, c.tf32 = convolution_tf32(), c.groups = int(g.groups);
-  // As the result lies; a weight's gradient as its operands do.
-  c.channels_last = is_channels_last(o.pass == CudnnPass::kInput ? o.x : o.pass == CudnnPass::kForward ? o.y : o.x);
   c.padding[0] = int(g.ph), c.padding[1] = int(g.pw), c.stride[0] = int(g.sh), c.stride[1] = int(g.sw);
   c.dilation[0] = int(g.dh), c.dilation[1] = int(g.dw);
   ExternView* const to[] = {&c.x, &c.w, &c.y};
   const ExternView* const from[] = {&o.x, &o.w, &o.y};
   const int result = o.pass == CudnnPass::kForward ? 2 : o.pass == CudnnPass::kInput ? 0 : 1;
+  for (int i = 0; i < 3; i++) *to[i] = *from[i];
+  c.channels_last = true;
+  if (!cudnn_finds(l, c)) c.channels_last = false;
+  if (!c.channels_last && !cudnn_finds(l, c)) return direct(l, o);
+  const auto& order = kCudnnOrder[c.channels_last];
   for (int i = 0; i < 3; i++) {
-    const bool fits = lies_so(*from[i], c.channels_last);
-    const size_t bytes = size_t(from[i]->numel()) * size_of(from[i]->dtype);
-    *to[i] = formatted(*from[i], c.channels_last, fits ? from[i]->data : l.scratch_bytes(bytes));
-    if (!fits && i != result) copy_view(l, *from[i], *to[i]);
+    int64_t stride = 1;
+    for (int d : order) to[i]->strides[d] = stride, stride *= to[i]->sizes[d];
+    if (lies_so(*from[i], order)) continue;
+    to[i]->data = l.scratch_bytes(size_t(stride) * size_of(from[i]->dtype));
+    if (i != result) copy_view(l, *from[i], *to[i]);
   }
-  if (!cudnn_convolve(l, c)) return direct(l, o);
+  cudnn_convolve(l, c);
   const ExternView& made = *to[result];
   if (o.pass == CudnnPass::kForward && call.in[2].data) {
     l.each({kSource, "conv_add_bias", {made.dtype}}, made.numel(), made, call.in[2], made.numel());
   }
-  if (made.data != from[result]->data) copy_view(l, made, *from[result]);
+  if (!lies_so(*from[result], order)) copy_view(l, made, *from[result]);
   if (o.pass == CudnnPass::kWeight) bias_gradient(l, o.y, call.out[1]);
 }
 

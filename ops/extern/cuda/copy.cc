@@ -14,6 +14,22 @@ KERNEL copy_row(const T0* from, T1* to, i64 n) {
   const i64 i = thread_number();
   if (i < n) to[i] = convert<T1, T0>(from[i]);
 }
+// Rows into columns, 32 x 32 elements at a time: both sides are read and written along their innermost dim.
+struct Transposition { i64 rows, columns, row_tiles, column_tiles, from_row, to_column, from_batch, to_batch; };
+KERNEL copy_tiles(const T0* from, T0* to, Transposition t) {
+  __shared__ T0 tile[32][33];
+  const int x = threadIdx.x % 32, y = threadIdx.x / 32;
+  const i64 column = blockIdx.x % t.column_tiles * 32, row = blockIdx.x / t.column_tiles % t.row_tiles * 32;
+  const i64 batch = blockIdx.x / t.column_tiles / t.row_tiles;
+  from += batch * t.from_batch, to += batch * t.to_batch;
+  for (int i = y; i < 32; i += 8) {
+    if (row + i < t.rows && column + x < t.columns) tile[i][x] = from[(row + i) * t.from_row + column + x];
+  }
+  __syncthreads();
+  for (int i = y; i < 32; i += 8) {
+    if (column + i < t.columns && row + x < t.rows) to[(column + i) * t.to_column + row + x] = tile[x][i];
+  }
+}
 )cuda"};
 
 // Dims that lie as one in both are one; those of size 1 are none.
@@ -44,6 +60,27 @@ DType carrier(DType t) {
   }
 }
 
+struct Transposition {
+  int64_t rows, columns, row_tiles, column_tiles, from_row, to_column, from_batch, to_batch;
+};
+
+// Two dims, perhaps of a batch, of which one is innermost here and the other there: by tiles, if they can be filled.
+bool transposes(const ExternView& from, const ExternView& to, Transposition& t, int64_t& blocks) {
+  if (from.dim != 2 && from.dim != 3) return false;
+  int row = -1, column = -1;
+  for (int d = 0; d < from.dim; d++) {
+    if (from.strides[d] == 1 && from.sizes[d] >= 8) column = d;
+    if (to.strides[d] == 1 && to.sizes[d] >= 8) row = d;
+  }
+  if (row < 0 || column < 0 || row == column) return false;
+  const int batch = from.dim == 3 ? 3 - row - column : -1;
+  t = {from.sizes[row], from.sizes[column], 0, 0, from.strides[row], to.strides[column], 0, 0};
+  t.row_tiles = (t.rows + 31) / 32, t.column_tiles = (t.columns + 31) / 32;
+  if (batch >= 0) t.from_batch = from.strides[batch], t.to_batch = to.strides[batch];
+  blocks = t.row_tiles * t.column_tiles * (batch >= 0 ? from.sizes[batch] : 1);
+  return blocks <= INT32_MAX;
+}
+
 }  // namespace
 
 bool is_row_major(const ExternView& v) {
@@ -65,6 +102,11 @@ void copy_view(Launcher& l, const ExternView& from, const ExternView& to) {
   if (same && dense) return l.copy(to.data, from.data, size_t(n) * size_of(to.dtype));
   const DType t0 = same ? carrier(from.dtype) : from.dtype, t1 = same ? t0 : to.dtype;
   if (dense) return l.each({kSource, "copy_row", {t0, t1}}, n, from.data, to.data, n);
+  Transposition t;
+  int64_t blocks = 0;
+  if (same && transposes(a, b, t, blocks)) {
+    return l.run({kSource, "copy_tiles", {t0, t0}}, {blocks}, 256, a.data, b.data, t);
+  }
   l.each({kSource, "copy_elements", {t0, t1}}, n, a, b, n);
 }
 

@@ -127,9 +127,8 @@ Descriptor tensor(const ExternView& v, bool channels_last) {
   int sizes[4], strides[4];
   for (int i = 0; i < 4; i++) sizes[i] = int(v.sizes[i]);
   // Strides of dims of size 1 mean nothing to us but are looked at by the library.
-  const int order[2][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
   int stride = 1;
-  for (int i : order[channels_last]) strides[i] = stride, stride *= sizes[i];
+  for (int i : kCudnnOrder[channels_last]) strides[i] = stride, stride *= sizes[i];
   DNN(tensor_create(&d));
   DNN(tensor_set(d, data_type(v.dtype), 4, sizes, strides));
   return d;
@@ -179,24 +178,37 @@ std::vector<int64_t> key_of(const CudnnConvolution& c, int device) {
   return key;
 }
 
+std::mutex mutex;  // over the library's handles and the plans
+
+// With the handle set to the call's stream.
+const Plan& plan_of(Launcher& l, const CudnnConvolution& c, Handle& handle) {
+  static auto* handles = new std::map<int, Handle>;  // outlives the driver's own end
+  static std::map<std::vector<int64_t>, Plan> plans;
+  Handle& kept = (*handles)[l.context().index];
+  if (!kept) DNN(create(&kept));
+  DNN(set_stream(kept, l.stream()));
+  handle = kept;
+  const std::vector<int64_t> key = key_of(c, l.context().index);
+  auto at = plans.find(key);
+  if (at == plans.end()) at = plans.emplace(key, make_plan(handle, c)).first;
+  return at->second;
+}
+
 }  // namespace
 
 bool cudnn_available() { return !emulated() && library().good; }
 
-bool cudnn_convolve(Launcher& l, const CudnnConvolution& c) {
-  static std::mutex mutex;
-  static auto* handles = new std::map<int, Handle>;  // outlives the driver's own end
-  static std::map<std::vector<int64_t>, Plan> plans;
+bool cudnn_finds(Launcher& l, const CudnnConvolution& c) {
   const std::lock_guard lock(mutex);
-  Handle& handle = (*handles)[l.context().index];
-  if (!handle) DNN(create(&handle));
-  DNN(set_stream(handle, l.stream()));
-  const std::vector<int64_t> key = key_of(c, l.context().index);
-  auto at = plans.find(key);
-  if (at == plans.end()) at = plans.emplace(key, make_plan(handle, c)).first;
-  const Plan& p = at->second;
-  if (!p.found) return false;
-  if (preparing()) return true;
+  Handle handle;
+  return plan_of(l, c, handle).found;
+}
+
+void cudnn_convolve(Launcher& l, const CudnnConvolution& c) {
+  if (preparing()) return;
+  const std::lock_guard lock(mutex);
+  Handle handle;
+  const Plan& p = plan_of(l, c, handle);
   const double one_double = 1, zero_double = 0;
   const float one_float = 1, zero_float = 0;
   const bool wide = c.x.dtype == DType::kFloat64;
@@ -218,7 +230,6 @@ bool cudnn_convolve(Launcher& l, const CudnnConvolution& c) {
       break;
   }
   l.launched();
-  return true;
 }
 
 }  // namespace lutra::cuda

@@ -16,8 +16,12 @@ struct CudnnConvolution {
   ExternView x, w, y;
   int padding[2], stride[2], dilation[2], groups;
 };
-// Computes y, x or w from the others, by the first deterministic algorithm that the library's heuristics name; false
-// where it has none. Which one is a function of everything but the pointers, of the GPU and of the library's version.
-bool cudnn_convolve(Launcher& l, const CudnnConvolution& c);
+// Dims from the innermost outwards, by channels_last.
+inline constexpr int kCudnnOrder[2][4] = {{3, 2, 1, 0}, {1, 3, 2, 0}};
+// Whether the library's heuristics name a deterministic algorithm; the first is the one. It is a function of everything
+// but pointers and strides, of the GPU and of the library's version.
+bool cudnn_finds(Launcher& l, const CudnnConvolution& c);
+// Computes y, x or w from the others by that algorithm.
+void cudnn_convolve(Launcher& l, const CudnnConvolution& c);
 
 }  // namespace lutra::cuda
