@@ -1,6 +1,8 @@
-// The simple kernels of convolutions against the CPU's.
+// The simple kernels of convolutions against the CPU's; copies between layouts.
 #include <catch2/catch.hpp>
+#include <cstring>
 
+#include "ops/extern/cuda/launch.h"
 #include "tests/cuda_extern/calls.h"
 
 namespace lutra::cuda {
@@ -41,6 +43,36 @@ TEST_CASE("cuda extern: convolutions without cuDNN") {
       check_shape(m, t, {2, 1, 3, 4, 9, 8, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
       check_shape(m, t, {1, 2, 2, 3, 10, 7, 3, 2, {2, 1, 0, 1, 1, 0, 1, 2}}, last);
       check_shape(m, t, {3, 4, 1, 1, 1, 12, 1, 5, {1, 3, 0, 2, 0, 3, 1, 1}}, last);
+    }
+  }
+}
+
+TEST_CASE("cuda extern: copies between layouts of images") {
+  HostMachine m;
+  const std::vector<int> rows, last = {0, 2, 3, 1};
+  for (DType t : {DType::kUInt8, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+    for (const std::vector<int64_t>& sizes :
+         {std::vector<int64_t>{2, 40, 9, 5}, {1, 33, 8, 8}, {3, 3, 9, 9}, {2, 9, 1, 70}}) {
+      for (bool back : {false, true}) {
+        INFO(name(t) << sizes[1] << back);
+        Operand from = random_operand(t, sizes, 0, 100, back ? last : rows);
+        Operand to = make_operand(t, sizes, back ? rows : last);
+        const ExternView a = from.on(from.bytes), b = to.on(to.bytes);
+        const ExternCall call;
+        Launcher l(call);
+        copy_view(l, a, b);
+        int64_t wrong = 0;
+        for (int64_t i = 0; i < a.numel(); i++) {
+          int64_t rest = i, at[2] = {0, 0};
+          for (int d = 4; d-- > 0; rest /= sizes[size_t(d)]) {
+            at[0] += rest % sizes[size_t(d)] * a.strides[d], at[1] += rest % sizes[size_t(d)] * b.strides[d];
+          }
+          const size_t size = size_of(t);
+          wrong += std::memcmp(static_cast<char*>(a.data) + size_t(at[0]) * size,
+                               static_cast<char*>(b.data) + size_t(at[1]) * size, size) != 0;
+        }
+        CHECK(wrong == 0);
+      }
     }
   }
 }
