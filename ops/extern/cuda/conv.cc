@@ -116,12 +116,36 @@ KERNEL conv_bias_slices(View y, A* partial, i64 slices) {
   sum = block_sum(sum);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
-KERNEL conv_bias_sum(const A* partial, View bias, i64 channels, i64 slices) {
-  const i64 k = thread_number();
-  if (k >= channels) return;
-  A sum = 0;
-  for (i64 s = 0; s < slices; s++) sum += partial[k * slices + s];
-  ((T0*)bias.data)[k * bias.strides[0]] = Num<T0>::down(sum);
+// The same sums in the same order where channels are innermost: 8 channels a block, 8 chains a thread.
+KERNEL conv_bias_slices_last(View y, A* partial, i64 slices) {
+  const i64 slice = blockIdx.x % slices, k = blockIdx.x / slices * 8 + threadIdx.x % 8, channels = y.sizes[1];
+  const i64 total = y.sizes[0] * y.sizes[2] * y.sizes[3], each = (total + slices - 1) / slices, begin = slice * each;
+  const i64 end = begin + each < total ? begin + each : total;
+  const T0* const p = (const T0*)y.data + k;
+  A a[8];
+  for (int m = 0; m < 8; m++) a[m] = 0;
+  for (i64 j = begin + threadIdx.x / 8; k < channels && j < end; j += 256) {
+#pragma unroll
+    for (int m = 0; m < 8; m++) {
+      if (j + 32 * m < end) a[m] += Num<T0>::up(p[(j + 32 * m) * channels]);
+    }
+  }
+  for (int m = 0; m < 4; m++) a[m] = a[m] + a[m + 4];
+  __shared__ A sums[256];
+  const int t = threadIdx.x;
+  sums[t] = (a[0] + a[2]) + (a[1] + a[3]);
+  __syncthreads();
+  for (int s = 128; s > 4; s /= 2) {
+    if (t < s) sums[t] = sums[t] + sums[t + s];
+    __syncthreads();
+  }
+  if (t < 8 && k < channels) partial[k * slices + slice] = sums[t];
+}
+// A block a channel; at most 256 slices.
+KERNEL conv_bias_sum(const A* partial, View bias, i64 slices) {
+  const i64 k = blockIdx.x;
+  const A sum = block_sum(threadIdx.x < slices ? partial[k * slices + threadIdx.x] : (A)0);
+  if (threadIdx.x == 0) ((T0*)bias.data)[k * bias.strides[0]] = Num<T0>::down(sum);
 }
 )cuda"};
 
@@ -156,10 +180,15 @@ bool lies_so(const ExternView& v, const int (&order)[4]) {
 
 void bias_gradient(Launcher& l, const ExternView& y, const ExternView& bias) {
   const int64_t channels = y.sizes[1], each = y.sizes[0] * y.sizes[2] * y.sizes[3];
-  const int64_t slices = std::clamp<int64_t>(each / 4096, 1, 64);
+  const int64_t slices = std::clamp<int64_t>(each / 1024, 1, 64);
   void* partial = l.scratch_bytes(size_t(channels * slices) * 8);
-  l.run({kSource, "conv_bias_slices", {y.dtype}}, {channels * slices}, 256, y, partial, slices);
-  l.each({kSource, "conv_bias_sum", {y.dtype}}, channels, partial, bias, channels, slices);
+  if (channels > 1 && lies_so(y, kCudnnOrder[1])) {
+    const ExternGrid grid = {(channels + 7) / 8 * slices};
+    l.run({kSource, "conv_bias_slices_last", {y.dtype}}, grid, 256, y, partial, slices);
+  } else {
+    l.run({kSource, "conv_bias_slices", {y.dtype}}, {channels * slices}, 256, y, partial, slices);
+  }
+  l.run({kSource, "conv_bias_sum", {y.dtype}}, {channels}, 256, partial, bias, slices);
 }
 
 void direct(Launcher& l, const Operands& o) {
