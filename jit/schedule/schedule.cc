@@ -140,7 +140,12 @@ class Planner {
       const char* op = wraps ? intern(f.node->args.back().as<std::string>()) : lutra::name(told);
       const bool target = told == OpId::nll_loss || told == OpId::cross_entropy;
       const bool values = f.node->op == OpId::check_values;
-      const char* text = values ? intern(f.node->args[2].as<std::string>()) : nullptr;
+      std::string message = values ? f.node->args[2].as<std::string>() : "";
+      // Of a function that is no op: "one_hot: ..."
+      if (const size_t colon = message.find(": "); colon != std::string::npos) {
+        op = intern(message.substr(0, colon)), message.erase(0, colon + 2);
+      }
+      const char* text = values ? intern(message) : nullptr;
       launch.faults.push_back({c.arg, f.dim, op, f.node->file, f.node->line, wraps, target, text});
     }
     if (std::string bad = loop::verify(launch.kernel); !bad.empty()) {

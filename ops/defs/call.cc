@@ -276,7 +276,10 @@ Results call_op(OpId id, Args args) {
   complete_args(op, args);
   if (id == OpId::index || id == OpId::index_put) bring_indices(args);
   bool wants_grad = inspect(op, args);
-  if (op.has(kAtCall)) return decompose_named(op, args);
+  if (op.has(kAtCall)) {
+    OriginScope origin(id);
+    return decompose_named(op, args);
+  }
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);

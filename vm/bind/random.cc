@@ -65,7 +65,8 @@ LuaResults bernoulli_inplace(Args& a) {
   if (!a[1].is<Tensor>()) return fill(t, op1(OpId::bernoulli, {t, a[1]}));
   const Tensor p = a[1].tensor();
   check_float("bernoulli_", p);
-  return fill(t, op1(OpId::lt, {draw(OpId::rand, t), checked(p, "unit", "probabilities must be between 0 and 1")}));
+  return fill(
+      t, op1(OpId::lt, {draw(OpId::rand, t), checked(p, "unit", "bernoulli_: probabilities must be between 0 and 1")}));
 }
 
 // Whole numbers up to what the dtype holds exactly.
@@ -100,7 +101,7 @@ LuaResults scaled_normal(const Tensor& like, const Value& mean, const Value& std
   if (std.is<Scalar>() && !(number(std) >= 0))
     fail("normal: std must not be negative, got ", to_string(std.as<Scalar>()));
   GradModeScope off(false);
-  const Value scale = std.is<Scalar>() ? std : checked(std.tensor(), "nonnegative", "std must not be negative");
+  const Value scale = std.is<Scalar>() ? std : checked(std.tensor(), "nonnegative", "normal: std must not be negative");
   return {op1(OpId::to_dtype, {op1(OpId::add, {op1(OpId::mul, {draw(OpId::randn, like), scale}), mean}), like->dtype})};
 }
 

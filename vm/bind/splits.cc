@@ -296,13 +296,13 @@ LuaResults one_hot(Args& a) {
   } else if (classes < 1) {
     fail("one_hot: num_classes must be positive, got ", classes.hint);
   }
-  Sizes sizes = t->sizes;
-  sizes.push_back(classes);
-  const Tensor zeros = full_of(sizes, Scalar::of_int(0), DType::kInt64, t->device());
-  const Tensor at = op1(OpId::unsqueeze, {t, vdim(-1)});
-  const Tensor one = full_of(at->sizes, Scalar::of_int(1), DType::kInt64, t->device());
-  // A class out of range is scatter_add's error.
-  return {op1(OpId::scatter_add, {zeros, vdim(-1), at, one})};
+  // A class that is too large becomes a negative one, which is found when it runs.
+  const Tensor small = op1(OpId::lt, {t, Scalar::of_sym(classes)});
+  const Tensor at = op1(OpId::check_values, {op1(OpId::where, {small, t, vint(-1)}), std::string("nonnegative"),
+                                             std::string("one_hot: classes must be at least 0 and smaller than "
+                                                         "num_classes")});
+  const Tensor all = op1(OpId::arange, {vdim(0), Scalar::of_sym(classes), vdim(1), DType::kInt64, t->device()});
+  return {op1(OpId::to_dtype, {op1(OpId::eq, {op1(OpId::unsqueeze, {at, vdim(-1)}), all}), DType::kInt64})};
 }
 
 // -- positions of triangles
