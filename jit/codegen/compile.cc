@@ -21,7 +21,8 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
   const std::string& isa = target.isa;
   const std::string wrong = loop::verify(kernel);
   if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
-  if (target.device.type == DeviceType::kCUDA) return cuda::compile(kernel, target.hints, target.device, listing);
+  if (target.device.type == DeviceType::kCUDA)
+    return cuda::compile(kernel, target.hints, target.several, target.device, listing);
   if (isa == "interp") {
     auto code = std::make_shared<InterpretedCode>(kernel);
     if (listing) code->listing = print(kernel);
@@ -40,7 +41,8 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
 
 std::string target_key(const loop::Kernel& kernel, const KernelTarget& target) {
   if (target.device.type == DeviceType::kCPU) return target.isa;
-  return to_string(target.device) + " " + cuda::mapping_class(kernel, target.hints);
+  return to_string(target.device) + " " + cuda::mapping_class(kernel, target.hints) +
+         (target.several ? " several" : "");
 }
 
 const char* best_isa() { return x64::has_avx512() ? "avx512" : x64::has_avx2() ? "avx2" : "interp"; }

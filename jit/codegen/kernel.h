@@ -15,6 +15,7 @@ struct KernelTarget {
   Device device;
   std::string isa;             // of the CPU: "avx512", "avx2" or "interp", the exact interpreter behind the same call
   std::vector<int64_t> hints;  // for a GPU: the integer arguments of a likely launch
+  bool several = false;        // and that launches of it stand side by side
 };
 // An unknown isa is an Error, as is a device that cannot be had.
 std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing = false);

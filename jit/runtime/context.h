@@ -3,8 +3,11 @@
 #include <memory>
 #include <vector>
 
+#include "jit/codegen/cuda/code.h"
 #include "jit/runtime/executable.h"
+#include "ops/core/error.h"
 #include "ops/core/small_vec.h"
+#include "ops/cuda/driver.h"
 
 namespace lutra {
 
@@ -38,5 +41,17 @@ struct Executable::CallOperands {
   SmallVec<double, 4> scalars;
   std::vector<std::string_view> strings;
 };
+
+// A launch for a GPU. Several steps' blocks are copied to `several` (KernelSource::several_entry).
+struct Executable::GpuLaunch {
+  cuda::FunctionHandle function = nullptr;
+  cuda::Grid grid;
+  uint64_t* param = nullptr;
+  size_t words = 0;  // of param, that mean something
+  uint64_t several[512];
+};
+
+const cuda::LaunchCode& code_of(const CachedKernel& kernel);
+Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size);
 
 }  // namespace lutra

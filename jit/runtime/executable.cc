@@ -12,6 +12,7 @@
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
 #include "jit/runtime/record.h"
+#include "jit/schedule/combine.h"
 #include "ops/core/error.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
@@ -94,8 +95,8 @@ void Executable::prepare(bool listing) {
     steps_.back().counters = counters_[i].get();
     steps_.back().launch = int32_t(i);
   }
-  if (plan_.device.type == DeviceType::kCUDA) add_fault_sites(), prepare_recordings();
   name_runs();
+  if (plan_.device.type == DeviceType::kCUDA) prepare_gpu(), prepare_recordings();
   for (const PlanOutput& out : plan_.outputs) {
     if (out.kind == PlanOutput::kTensor) prepare_view(out.view);
     if (out.kind == PlanOutput::kScalar && is_number((*plan_.env)[out.scalar].op)) program_.number_slot(out.scalar);
@@ -143,10 +144,12 @@ void Executable::compile_kernels(bool listing) {
     std::vector<std::shared_ptr<CachedKernel>>& made;
     const Plan& plan;
     const bool listing;
-    KernelTarget target(const KernelLaunch& launch) const {
-      KernelTarget t{plan.device, current_isa(), {}};
+    KernelTarget target(const Launch& at, const KernelLaunch& launch) const {
+      KernelTarget t{plan.device, current_isa(), {}, false};
       if (plan.device.type == DeviceType::kCPU) return t;
       for (ExprId e : launch.ints) t.hints.push_back((*plan.env)[e].i);
+      const size_t next = size_t(&at - launches.data()) + 1;
+      t.several = launch.beside || (next < launches.size() && is_beside(launches[next]));
       return t;
     }
     // What a library's call of the likely sizes needs on a GPU.
@@ -181,7 +184,7 @@ void Executable::compile_kernels(bool listing) {
         const Job& j = *static_cast<Job*>(arg);
         const Launch& launch = j.launches[size_t(i)];
         if (const auto* k = std::get_if<KernelLaunch>(&launch)) {
-          j.made[size_t(i)] = cached_kernel(k->kernel, j.target(*k), j.listing);
+          j.made[size_t(i)] = cached_kernel(k->kernel, j.target(launch, *k), j.listing);
         } else {
           const auto& library = std::get<ExternLaunch>(launch);
           j.made[size_t(i)] = library_counters(name(library.op));
@@ -309,7 +312,7 @@ void Executable::launch_all(Context& c) const {
     const Step& step = steps_[i];
     if (watched) start = std::chrono::steady_clock::now();
     if (on_gpu && step.kernel) {
-      for (int k = 0; k <= step.beside; k++) launch_on_device(c, steps_[i + size_t(k)], generator);
+      for (int32_t g = step.gpu_first; g < step.gpu_end; g++) launch_on_gpu(c, gpu_groups_[size_t(g)]);
     } else if (step.beside) {
       launch_beside(c, &step, generator);
     } else if (step.kernel) {
@@ -336,25 +339,6 @@ bool Executable::make_part(const Context& c, const Step& step, const Generator& 
   part.head->begin = 0, part.head->end = part.extent;
   if (step.random) part.head->seed = generator.seed, part.head->call = generator.next_call;
   return true;
-}
-
-void Executable::aim(BlockHead* head, const Step& step, cuda::Context& gpu) const {
-  head->fault = cuda::fault_record(gpu);
-  head->stream = gpu.stream;
-  head->device = plan_.device.index;
-  head->step = int32_t(&step - steps_.data());
-  head->site = step.site;
-}
-
-// A GPU takes the whole loop; what fails is told when the host next waits.
-void Executable::launch_on_device(const Context& c, const Step& step, const Generator& generator) const {
-  Part part;
-  if (!make_part(c, step, generator, part)) return;
-  cuda::Context& gpu = cuda::context(plan_.device);
-  aim(part.head, step, gpu);
-  step.kernel->code->run(part.head);
-  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
-  cuda::launched(gpu, launch.op, launch.file, launch.line);
 }
 
 void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
@@ -469,8 +453,6 @@ void Executable::launch_extern(const Context& c, const ExternLaunch& launch) con
   run_extern(make_call(c, launch, operands));
 }
 
-namespace {
-
 // "gather: index 12 is out of bounds for dimension 1 with size 10"
 Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size) {
   Fault at = launch;
@@ -496,24 +478,10 @@ Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const L
   return error;
 }
 
-}  // namespace
-
 void Executable::report(const Step& step, const BlockHead* head, const LaunchFault& fault) const {
   const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
   const auto* words = reinterpret_cast<const int64_t*>(head) + kHeadWords + step.ptrs;
   throw fault_error(launch.faults, {fault.arg, -1, launch.op, launch.file, launch.line}, fault, words[fault.arg]);
-}
-
-// The text outlives the executable's launches: they are told of later.
-void Executable::add_fault_sites() {
-  for (Step& s : steps_) {
-    if (!s.kernel) continue;
-    const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(s.launch)]);
-    if (launch.faults.empty()) continue;
-    const Fault at{-1, -1, launch.op, launch.file, launch.line};
-    s.site = cuda::add_fault_site(
-        [faults = launch.faults, at](const LaunchFault& fault) { return fault_error(faults, at, fault, fault.bound); });
-  }
 }
 
 Tensor Executable::make_output(const Context& c, const BufferView& v, const std::vector<Tensor>& inputs) const {
@@ -598,19 +566,6 @@ void Executable::set_views(Context& c, const std::vector<Tensor>& inputs) const 
   }
 }
 
-// A GPU's run takes the CPU's inputs of no dimensions too.
-void Executable::set_moved(Context& c, const std::vector<Tensor>& inputs) const {
-  c.moved.clear();
-  for (size_t i = 0; i < inputs.size(); i++) {
-    const Tensor& t = inputs[i];
-    if (t->device() == plan_.device) continue;
-    LUTRA_CHECK(t->sizes.empty(), "an input on ", to_string(t->device()), " of a run on ", to_string(plan_.device));
-    c.moved.push_back(make_tensor({}, t->dtype, plan_.device));
-    copy_bytes(c.moved.back()->data(), plan_.device, t->data(), t->device(), size_of(t->dtype));
-    c.inputs[i].data = c.moved.back()->data();
-  }
-}
-
 void Executable::bump_versions(const std::vector<Tensor>& inputs) const {
   for (int32_t i : plan_.mutated) {
     const int32_t position = plan_.positions.empty() ? i : plan_.positions.at(size_t(i));
@@ -621,12 +576,6 @@ void Executable::bump_versions(const std::vector<Tensor>& inputs) const {
 RuntimeConfig& runtime_config() {
   static RuntimeConfig config;
   return config;
-}
-
-void* stream_of(Device device) { return device.type == DeviceType::kCPU ? nullptr : cuda::context(device).stream; }
-
-void wait_for(Device device) {
-  if (device.type == DeviceType::kCUDA) cuda::synchronize(device);
 }
 
 std::string current_isa() {

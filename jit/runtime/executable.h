@@ -62,8 +62,9 @@ class Executable {
     int32_t words = 0;
     int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
     bool random = false;
-    int32_t beside = 0;  // how many of the next steps run side by side with it
-    int64_t site = 0;    // on a GPU: where its faults are told
+    int32_t beside = 0;                  // how many of the next steps run side by side with it
+    int64_t site = 0;                    // on a GPU: where its faults are told
+    int32_t gpu_first = 0, gpu_end = 0;  // and its launches with those beside it, among gpu_groups_
   };
   class ContextScope;
   explicit Executable(Plan plan) : plan_(std::move(plan)) {}
@@ -86,11 +87,15 @@ class Executable {
   void launch_chunks(const Part& part) const;
   ExternCall make_call(const Context& c, const ExternLaunch& launch, CallOperands& operands) const;
   void launch_extern(const Context& c, const ExternLaunch& launch) const;
-  void aim(BlockHead* head, const Step& step, cuda::Context& gpu) const;
-  void launch_on_device(const Context& c, const Step& step, const struct Generator& generator) const;
   [[noreturn]] void report(const Step& step, const BlockHead* head, const LaunchFault& fault) const;
-  void add_fault_sites();
   void set_views(Context& c, const std::vector<Tensor>& inputs) const;
+  // gpu.cc
+  struct GpuLaunch;
+  void prepare_gpu();
+  void add_gpu_groups(size_t first);
+  void aim(BlockHead* head, int32_t step, cuda::Context& gpu) const;
+  bool make_gpu_launch(const Context& c, const std::vector<int32_t>& group, GpuLaunch& out) const;
+  void launch_on_gpu(const Context& c, const std::vector<int32_t>& group) const;
   void set_moved(Context& c, const std::vector<Tensor>& inputs) const;
   // record.cc
   void prepare_recordings();
@@ -114,8 +119,9 @@ class Executable {
   std::vector<std::shared_ptr<CachedKernel>> run_counters_;
   size_t kernel_count_ = 0;
   std::vector<Step> steps_;
-  std::vector<int32_t> operands_;  // of the steps: buffers, integer slots, number slots, in a row
-  std::vector<int32_t> input_of_;  // buffer -> position among run's inputs, -1
+  std::vector<std::vector<int32_t>> gpu_groups_;  // steps by launch
+  std::vector<int32_t> operands_;                 // of the steps: buffers, integer slots, number slots, in a row
+  std::vector<int32_t> input_of_;                 // buffer -> position among run's inputs, -1
   int32_t input_count_ = 0;
   size_t block_words_ = 0;  // of all steps
   std::atomic<Context*> spare_{nullptr};

@@ -28,10 +28,6 @@ constexpr int kMostTries = 32;
 constexpr int kRelaxed = 2;     // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr int kKernelNode = 0;  // CU_GRAPH_NODE_TYPE_KERNEL
 
-const cuda::LaunchCode& code_of(const CachedKernel& kernel) {
-  return static_cast<const cuda::LaunchCode&>(*kernel.code);
-}
-
 void say(const std::string& text) {
   if (runtime_config().recording_log) runtime_config().recording_log(text);
 }
@@ -211,59 +207,54 @@ bool Executable::record(Context& c, Recording& r) const {
   return true;
 }
 
-// Which node is which step: each block says (see launch_on_device).
+// Which node is which launch: the first block of each says its step.
 bool Executable::find_nodes(const Context& c, Recording& r) const {
   const cuda::Driver& d = *cuda::driver();
   size_t count = 0;
   LUTRA_CUDA(graph_nodes(r.graph, nullptr, &count));
   std::vector<cuda::GraphNode> nodes(count);
   LUTRA_CUDA(graph_nodes(r.graph, nodes.data(), &count));
-  r.kernels.resize(steps_.size());
-  for (cuda::GraphNode node : nodes) {
+  std::vector<cuda::KernelNodeParams> params(count);
+  for (size_t n = 0; n < count; n++) {
     int type = 0;
-    if (d.graph_node_type(node, &type) != cuda::kSuccess || type != kKernelNode) continue;
-    cuda::KernelNodeParams p{};
-    LUTRA_CUDA(graph_kernel_params(node, &p));
-    for (size_t i = 0; i < steps_.size(); i++) {
-      if (!steps_[i].kernel || code_of(*steps_[i].kernel).function != p.func) continue;
-      const auto* head = static_cast<const BlockHead*>(p.params[0]);
-      if (head->step != int32_t(i)) continue;
-      Recording::Kernel& k = r.kernels[i];
-      const auto* words = reinterpret_cast<const uint64_t*>(head);
-      k = {node, p.func, {}, {words, words + steps_[i].words}};
-      code_of(*steps_[i].kernel).prepare(head, k.grid);
-    }
+    if (d.graph_node_type(nodes[n], &type) != cuda::kSuccess || type != kKernelNode) continue;
+    LUTRA_CUDA(graph_kernel_params(nodes[n], &params[n]));
   }
-  for (size_t i = 0; i < steps_.size(); i++) {
-    Part part;
-    const bool launched = steps_[i].kernel && make_part(c, steps_[i], default_generator(), part);
-    cuda::Grid grid;
-    if (launched && !r.kernels[i].node && code_of(*steps_[i].kernel).prepare(part.head, grid)) return false;
+  r.kernels.resize(gpu_groups_.size());
+  for (size_t g = 0; g < gpu_groups_.size(); g++) {
+    GpuLaunch l;
+    if (!make_gpu_launch(c, gpu_groups_[g], l)) continue;
+    const size_t first = l.param == l.several ? 1 + size_t(code_of(*steps_[size_t(gpu_groups_[g][0])].kernel).most) : 0;
+    const int32_t step = reinterpret_cast<const BlockHead*>(l.param + first)->step;
+    Recording::Kernel& k = r.kernels[g];
+    for (size_t n = 0; n < count && !k.node; n++) {
+      if (params[n].func != l.function) continue;
+      const auto* words = static_cast<const uint64_t*>(params[n].params[0]);
+      if (reinterpret_cast<const BlockHead*>(words + first)->step != step) continue;
+      k = {nodes[n], {l.param, l.param + l.words}};
+    }
+    if (!k.node) return false;
   }
   return true;
 }
 
 void Executable::update_kernels(const Context& c, Recording& r) const {
-  for (size_t i = 0; i < steps_.size(); i++) {
-    Recording::Kernel& k = r.kernels[i];
-    Part part;
-    if (!k.node || !make_part(c, steps_[i], default_generator(), part)) continue;
-    aim(part.head, steps_[i], cuda::context(plan_.device));
-    auto* words = reinterpret_cast<uint64_t*>(part.head);
-    if (std::equal(k.block.begin(), k.block.end(), words)) continue;
-    LUTRA_CHECK(code_of(*steps_[i].kernel).prepare(part.head, k.grid), "a recorded kernel without work");
-    void* params[] = {part.head};
-    const cuda::Grid& g = k.grid;
-    const cuda::KernelNodeParams p{k.function,
-                                   {g.blocks[0], g.blocks[1], g.blocks[2]},
-                                   {g.threads[0], g.threads[1], g.threads[2]},
-                                   g.shared_bytes,
+  for (size_t g = 0; g < gpu_groups_.size(); g++) {
+    Recording::Kernel& k = r.kernels[g];
+    GpuLaunch l;
+    if (!k.node || !make_gpu_launch(c, gpu_groups_[g], l)) continue;
+    if (k.words.size() == l.words && std::equal(k.words.begin(), k.words.end(), l.param)) continue;
+    void* params[] = {l.param};
+    const cuda::KernelNodeParams p{l.function,
+                                   {l.grid.blocks[0], l.grid.blocks[1], l.grid.blocks[2]},
+                                   {l.grid.threads[0], l.grid.threads[1], l.grid.threads[2]},
+                                   l.grid.shared_bytes,
                                    params,
                                    nullptr,
                                    nullptr,
                                    nullptr};
     LUTRA_CUDA(graph_set_kernel(r.exec, k.node, &p));
-    k.block.assign(words, words + steps_[i].words);
+    k.words.assign(l.param, l.param + l.words);
   }
 }
 

@@ -19,10 +19,8 @@ struct LibraryKey {
 
 struct Executable::Recording {
   struct Kernel {
-    cuda::GraphNode node = nullptr;  // null where the step is none or was not launched
-    cuda::FunctionHandle function = nullptr;
-    cuda::Grid grid;
-    std::vector<uint64_t> block;
+    cuda::GraphNode node = nullptr;  // null where it was not launched
+    std::vector<uint64_t> words;     // that it was given
   };
   Recording() = default;
   Recording(const Recording&) = delete;
@@ -47,7 +45,7 @@ struct Executable::Recording {
   std::vector<std::pair<int32_t, Ref<Storage>>> results;  // that libraries write, by buffer
   std::vector<Ref<Storage>> kept;                         // taken while recording
   cuda::ScratchPool scratch;                              // of its libraries
-  std::vector<Kernel> kernels;                            // by step
+  std::vector<Kernel> kernels;                            // by launch
   cuda::GraphHandle graph = nullptr;
   cuda::GraphExec exec = nullptr;
 };

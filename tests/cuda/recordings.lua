@@ -74,4 +74,6 @@ test("a train step keeps its gradients", function()
   end
 end)
 
+test("compiled code ran", function() truthy(lt.counters().cache.hits >= 25) end)
+
 h.finish()

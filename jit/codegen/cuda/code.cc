@@ -28,15 +28,17 @@ struct Compiled : LaunchCode {
 
 }  // namespace
 
-std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, Device device,
-                                    bool listing) {
+std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, bool several,
+                                    Device device, bool listing) {
   const std::string wrong = loop::verify(kernel);
   LUTRA_CHECK(wrong.empty(), wrong, "\n", print(kernel));
   auto code = std::make_shared<Compiled>();
-  code->source = generate(kernel, hints);
+  code->source = generate(kernel, hints, several);
   Context& c = context(device);
   code->program = Program::get(code->source->text, c);
   code->function = code->program->function(code->source->entry.c_str());
+  code->most = code->source->most;
+  if (code->most > 1) code->several = code->program->function(code->source->several_entry.c_str());
   code->device = device;
   code->first_int = sizeof(BlockHead) + 8 * kernel.params.size();
   code->block_bytes = code->first_int + 8 * size_t(kernel.ints + kernel.scalars);

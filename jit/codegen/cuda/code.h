@@ -20,13 +20,19 @@ class KernelSource {
   virtual ~KernelSource() = default;
   std::string text;   // a whole translation unit
   std::string entry;  // of the __global__ function, which takes the block by value (abi.h)
+  // Where asked for and possible: another __global__ function, for up to `most` launches side by side in one. It takes,
+  // by value and in words of 8 bytes, their number, at which block of the grid each begins (most words), then their
+  // blocks.
+  std::string several_entry;
+  int most = 1;
   // From the integer arguments of a launch; false where nothing is to be done.
   virtual bool grid(const int64_t* ints, Grid& out) const = 0;
 };
 
 // hints: the integer arguments of a likely call. They choose the mapping, never the result: what is generated is right
 // for all arguments. A pure function of its arguments.
-std::unique_ptr<KernelSource> generate(const loop::Kernel& kernel, std::span<const int64_t> hints);
+std::unique_ptr<KernelSource> generate(const loop::Kernel& kernel, std::span<const int64_t> hints,
+                                       bool several = false);
 
 // What of the hints the text depends on: kernels with equal text and equal class give equal source.
 std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> hints);
@@ -36,9 +42,11 @@ struct LaunchCode : Code {
   // Of a launch: what cuLaunchKernel and a CUDA graph's node need. False where nothing is to be done.
   virtual bool prepare(const void* block, Grid& grid) const = 0;
   void* function = nullptr;  // CUfunction
-  size_t block_bytes = 0;    // of the one parameter
+  void* several = nullptr;   // CUfunction of KernelSource::several_entry, null where there is none
+  int most = 1;
+  size_t block_bytes = 0;  // of the one parameter
 };
-std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, Device device,
-                                    bool listing);
+std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, bool several,
+                                    Device device, bool listing);
 
 }  // namespace lutra::cuda

@@ -234,7 +234,8 @@ void Writer::accum(const Inst& in) {
 }
 
 void Writer::check(const Inst& in) {
-  line(str("ok &= ", in_groups_ ? "live && " : "", "within(v", in.a, ", n", in.arg, ", ", in.arg, ", b.head.fault, b.head.site);"));
+  line(str("ok &= ", in_groups_ ? "live && " : "", "within(v", in.a, ", n", in.arg, ", ", in.arg,
+           ", b.head.fault, b.head.site);"));
 }
 
 void Writer::inst(const Inst& in) {

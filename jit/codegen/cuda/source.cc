@@ -24,10 +24,11 @@ void Writer::close() {
   line("}");
 }
 
-Writer::Writer(const Kernel& k, const Mapping& m)
-    : k_(k), m_(m), types_(size_t(k.values), DType::kNone), accs_(size_t(k.values), nullptr) {
+Writer::Writer(const Kernel& k, const Mapping& m, int most)
+    : k_(k), m_(m), most_(most), types_(size_t(k.values), DType::kNone), accs_(size_t(k.values), nullptr) {
   entry_ = "lutra_";
   for (char c : k.name) entry_ += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  if (most > 1) entry_ += "_several";
   for_each_inst(k.body, [&](const Inst& in) {
     if (in.id >= 0) types_[size_t(in.id)] = in.type;
     checks_ |= in.op == Op::kCheck;
@@ -52,10 +53,18 @@ void Writer::block_struct() {
 }
 
 void Writer::head() {
-  block_struct();
-  line(str("extern \"C\" __global__ void __launch_bounds__(", m_.block, m_.blocks > 1 ? str(", ", m_.blocks) : "", ") ",
-           entry_, "(const __grid_constant__ Block b) {"));
+  const std::string bounds = str(m_.block, m_.blocks > 1 ? str(", ", m_.blocks) : "");
+  if (most_ == 1) block_struct();
+  if (most_ > 1) line(str("struct Several {\n  u64 count, first[", most_, "];\n  Block b[", most_, "];\n};"));
+  line(str("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", entry_, "(const __grid_constant__ ",
+           most_ > 1 ? "Several several" : "Block b", ") {"));
   depth_++;
+  if (most_ > 1) {
+    line("unsigned which = 0;");
+    line("while (which + 1 < several.count && blockIdx.x >= several.first[which + 1]) which++;");
+    line("const Block& b = several.b[which];");
+    line("const unsigned block_x = blockIdx.x - unsigned(several.first[which]);");
+  }
   for (size_t p = 0; p < k_.params.size(); p++) {
     const std::string type = str(k_.params[p].written ? "" : "const ", memory_type(k_.params[p].type), "*");
     line(str(type, " const p", p, " = static_cast<", type, ">(b.p[", p, "]);"));
@@ -128,12 +137,12 @@ std::string Writer::nest_total() const {
 void Writer::nest_indices() {
   const size_t depth = m_.nest.size();
   if (!m_.by_rows) {
-    line(str("const i64 g = i64(blockIdx.x) * ", m_.block, " + threadIdx.x;"));
+    line(str("const i64 g = i64(", block_x(), ") * ", m_.block, " + threadIdx.x;"));
     line(str("if (g >= ", nest_total(), ") return;"));
     return split_indices("g", depth);
   }
   const std::string c = str("c", m_.nest.back()->id), inner = coef(m_.nest.back()->size);
-  line(str("const i64 ", c, " = (i64(blockIdx.x) * ", m_.block, " + threadIdx.x)",
+  line(str("const i64 ", c, " = (i64(", block_x(), ") * ", m_.block, " + threadIdx.x)",
            m_.elements > 1 ? str(" * ", m_.elements) : "", ";"));
   line("const i64 g = blockIdx.y + i64(blockIdx.z) * gridDim.y;");
   line(str("if (", c, " >= ", m_.prefix_checks ? str("max1(", inner, ")") : inner, " || g >= ", nest_total(),
@@ -150,7 +159,7 @@ void Writer::flat_apart() {
     line(str("if (g >= ", nest_total(), ") return;"));
     split_indices("g", m_.nest.size() - 1);
   }
-  line(str("const i64 base = i64(blockIdx.x) * ", m_.block * m_.apart, " + threadIdx.x, limit = ", limit, ";"));
+  line(str("const i64 base = i64(", block_x(), ") * ", m_.block * m_.apart, " + threadIdx.x, limit = ", limit, ";"));
   for (bool all : {true, false}) {
     if (all)
       open(str("if (base + ", m_.block * (m_.apart - 1), " < limit) {"));
@@ -195,7 +204,7 @@ void Writer::flat() {
 void Writer::tiles() {
   const Loop &a = *m_.nest[size_t(m_.tile)], &v = *m_.nest.back();
   const std::string ia = str("i", a.id), iv = str("i", v.id);
-  std::string rest = "blockIdx.x";
+  std::string rest = block_x();
   for (size_t d = m_.nest.size(); d-- > 0;) {
     const Loop& l = *m_.nest[d];
     const bool tiled = &l == &a || &l == &v;
@@ -248,11 +257,11 @@ void Writer::group() {
     total += (total.empty() ? "" : " * ") + (m_.prefix_checks ? str("max1(", coef(l->size), ")") : coef(l->size));
   }
   if (m_.groups_fill) {
-    line("const i64 g = blockIdx.x;");
+    line(str("const i64 g = ", block_x(), ";"));
     line("constexpr bool live = true;");
   } else {
     const std::string in_block = m_.columns ? "threadIdx.x" : T > 1 ? str("threadIdx.x / ", T) : "threadIdx.x";
-    line(str("const i64 all = ", total, ", own = i64(blockIdx.x) * ", G, " + ", in_block, ";"));
+    line(str("const i64 all = ", total, ", own = i64(", block_x(), ") * ", G, " + ", in_block, ";"));
     line(str(m_.prefix_checks ? "" : "const ", "bool live = own < all;"));
     line("const i64 g = live ? own : all - 1;");
   }
@@ -392,21 +401,26 @@ std::string Writer::run() {
   else
     group();
   close();
-  std::string body = std::move(out_), text;
-  const size_t brace = body.find(") {\n") + 4;
+  const size_t brace = out_.find(") {\n") + 4;
   if (shared_bytes_) {
-    body.insert(brace,
+    out_.insert(brace,
                 str("  __shared__ __align__(16) unsigned char shared[", shared_bytes_, "], slots[", slots_, "];\n"));
   }
-  text = device_scalars;
-  if (body.find("lutra::loop::") != std::string::npos || body.find("uniform_") != std::string::npos) {
-    text += str(device_math, loop_math, device_random);
-  }
-  if (reduce_) text += device_reduce;
-  return text + body;
+  return std::move(out_);
 }
 
 namespace {
+
+// What a kernel's text begins with: no more of it than the text uses, as it is compiled with each.
+std::string preamble(const std::string& text, bool reduces) {
+  std::string before = device_scalars;
+  if (text.find("lutra::loop::") != std::string::npos || text.find("uniform_") != std::string::npos) {
+    before += str(device_math, loop_math, device_random);
+  }
+  return reduces ? before + device_reduce : before;
+}
+
+constexpr size_t kParameterWords = 508;  // 4 KB, less a reserve
 
 constexpr int64_t kMostBlocks = 0x7fffffff, kMostAcross = 65535;  // of a grid's first and other dimensions
 
@@ -414,10 +428,19 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Source : public KernelSource {
  public:
-  Source(const Kernel& k, std::span<const int64_t> hints) : map_(map_kernel(k, hints)) {
-    Writer w(k, map_);
+  Source(const Kernel& k, std::span<const int64_t> hints, bool several) : map_(map_kernel(k, hints)) {
+    Writer w(k, map_, 1);
     text = w.run();
     entry = w.entry();
+    const size_t words = sizeof(BlockHead) / 8 + k.params.size() + size_t(k.ints + k.scalars);
+    const size_t fit = std::min<size_t>((kParameterWords - 1) / (words + 1), 64);
+    if (several && !map_.by_rows && fit > 1) {
+      most = int(fit);
+      Writer v(k, map_, most);
+      text += v.run();
+      several_entry = v.entry();
+    }
+    text = preamble(text, w.reduces()) + text;
     for (const Loop* l : map_.nest) sizes_.push_back(l->size);
     map_.nest.clear(), map_.prefix.clear();
     map_.body = nullptr;
@@ -461,8 +484,8 @@ class Source : public KernelSource {
 
 }  // namespace
 
-std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int64_t> hints) {
-  return std::make_unique<Source>(kernel, hints);
+std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int64_t> hints, bool several) {
+  return std::make_unique<Source>(kernel, hints, several);
 }
 
 std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints) {

@@ -24,7 +24,9 @@ struct Parts;  // which of device/*.cuh a kernel needs
 
 class Writer {
  public:
-  Writer(const loop::Kernel& k, const Mapping& m);
+  // most > 1: the kernel takes up to so many blocks, each with a part of the grid (KernelSource::several_entry).
+  Writer(const loop::Kernel& k, const Mapping& m, int most);
+  bool reduces() const { return reduce_; }
   std::string run();  // a translation unit
   std::string entry() const { return entry_; }
 
@@ -59,6 +61,7 @@ class Writer {
   };
 
   // source.cc
+  const char* block_x() const { return most_ > 1 ? "block_x" : "blockIdx.x"; }
   void head();
   void block_struct();
   std::string nest_total() const;
@@ -125,6 +128,7 @@ class Writer {
 
   const loop::Kernel& k_;
   const Mapping& m_;
+  const int most_;
   std::string out_, entry_;
   int depth_ = 0;
   std::vector<DType> types_;              // by value
@@ -135,7 +139,7 @@ class Writer {
   bool fast_ = false;                     // in the path that keeps rows in registers
   bool folded_ = false;                   // partials are combined as they come, see rows_folded
   bool checks_ = false;
-  bool in_groups_ = false;  // some of which do not exist
+  bool in_groups_ = false;                     // some of which do not exist
   std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that go by packs
   std::map<const Inst*, std::string> tiles_;   // loads that are found in shared memory
   std::map<std::string, Kept> kept_;           // by place

@@ -1,0 +1,113 @@
+// What a GPU is given in a run: a launch of a kernel, or several of one kernel side by side as one launch.
+#include <algorithm>
+#include <cstring>
+
+#include "jit/runtime/context.h"
+#include "jit/runtime/kernel_cache.h"
+#include "ops/core/error.h"
+#include "ops/cuda/faults.h"
+#include "ops/defs/call.h"
+
+namespace lutra {
+
+const cuda::LaunchCode& code_of(const CachedKernel& kernel) {
+  return static_cast<const cuda::LaunchCode&>(*kernel.code);
+}
+
+// Faults are told after the launch, so what is said of them is kept where they are looked for.
+void Executable::prepare_gpu() {
+  for (Step& s : steps_) {
+    if (!s.kernel) continue;
+    const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(s.launch)]);
+    if (launch.faults.empty()) continue;
+    const Fault at{-1, -1, launch.op, launch.file, launch.line};
+    s.site = cuda::add_fault_site(
+        [faults = launch.faults, at](const LaunchFault& fault) { return fault_error(faults, at, fault, fault.bound); });
+  }
+  for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
+    if (steps_[i].kernel) add_gpu_groups(i);
+  }
+}
+
+// Steps that stand side by side, those of one kernel together as far as one launch takes them.
+void Executable::add_gpu_groups(size_t first) {
+  Step& head = steps_[first];
+  head.gpu_first = int32_t(gpu_groups_.size());
+  for (size_t i = first; i <= first + size_t(head.beside); i++) {
+    const int most = code_of(*steps_[i].kernel).most;
+    auto fits = [&](const std::vector<int32_t>& g) {
+      return steps_[size_t(g[0])].kernel == steps_[i].kernel && int(g.size()) < most;
+    };
+    auto group = std::find_if(gpu_groups_.begin() + head.gpu_first, gpu_groups_.end(), fits);
+    if (group == gpu_groups_.end()) group = gpu_groups_.insert(group, std::vector<int32_t>());
+    group->push_back(int32_t(i));
+  }
+  head.gpu_end = int32_t(gpu_groups_.size());
+}
+
+void Executable::aim(BlockHead* head, int32_t step, cuda::Context& gpu) const {
+  head->fault = cuda::fault_record(gpu);
+  head->stream = gpu.stream;
+  head->device = plan_.device.index;
+  head->step = step;
+  head->site = steps_[size_t(step)].site;
+}
+
+bool Executable::make_gpu_launch(const Context& c, const std::vector<int32_t>& group, GpuLaunch& out) const {
+  cuda::Context& gpu = cuda::context(plan_.device);
+  const cuda::LaunchCode& code = code_of(*steps_[size_t(group[0])].kernel);
+  const size_t words = size_t(steps_[size_t(group[0])].words), begin = 1 + size_t(code.most);
+  const bool alone = group.size() == 1;
+  unsigned blocks = 0;
+  uint64_t count = 0;
+  for (int32_t i : group) {
+    Part part;
+    if (!make_part(c, steps_[size_t(i)], default_generator(), part)) continue;
+    aim(part.head, i, gpu);
+    if (!code.prepare(part.head, out.grid)) continue;
+    if (alone) out.param = reinterpret_cast<uint64_t*>(part.head);
+    if (!alone) {
+      out.several[1 + count] = blocks;
+      std::memcpy(out.several + begin + count * words, part.head, words * 8);
+    }
+    blocks += out.grid.blocks[0];
+    count++;
+  }
+  out.function = static_cast<cuda::FunctionHandle>(alone ? code.function : code.several);
+  out.words = alone ? words : begin + count * words;
+  if (!alone) out.several[0] = count, out.param = out.several, out.grid.blocks[0] = blocks;
+  return count > 0;
+}
+
+// A GPU takes the whole loop; what fails is told when the host next waits.
+void Executable::launch_on_gpu(const Context& c, const std::vector<int32_t>& group) const {
+  GpuLaunch l;
+  if (!make_gpu_launch(c, group, l)) return;
+  cuda::Context& gpu = cuda::context(plan_.device);
+  void* params[] = {l.param};
+  LUTRA_CUDA(launch(l.function, l.grid.blocks[0], l.grid.blocks[1], l.grid.blocks[2], l.grid.threads[0],
+                    l.grid.threads[1], l.grid.threads[2], l.grid.shared_bytes, gpu.stream, params, nullptr));
+  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(group[0])].launch)]);
+  cuda::launched(gpu, launch.op, launch.file, launch.line);
+}
+
+// A GPU's run takes the CPU's inputs of no dimensions too.
+void Executable::set_moved(Context& c, const std::vector<Tensor>& inputs) const {
+  c.moved.clear();
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const Tensor& t = inputs[i];
+    if (t->device() == plan_.device) continue;
+    LUTRA_CHECK(t->sizes.empty(), "an input on ", to_string(t->device()), " of a run on ", to_string(plan_.device));
+    c.moved.push_back(make_tensor({}, t->dtype, plan_.device));
+    copy_bytes(c.moved.back()->data(), plan_.device, t->data(), t->device(), size_of(t->dtype));
+    c.inputs[i].data = c.moved.back()->data();
+  }
+}
+
+void* stream_of(Device device) { return device.type == DeviceType::kCPU ? nullptr : cuda::context(device).stream; }
+
+void wait_for(Device device) {
+  if (device.type == DeviceType::kCUDA) cuda::synchronize(device);
+}
+
+}  // namespace lutra
