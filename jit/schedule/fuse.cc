@@ -184,7 +184,7 @@ void settle(Units& units) {
       continue;
     }
     for (const Tensor& t : Lowered(units[u].low).reads) {
-      const Source& s = units.resolve(t);
+      const ViewSource& s = units.resolve(t);
       if (!units.is_input(s.id)) units.materialise(units.unit_of(s.id));
     }
     std::string why = GroupKernel(units, self, self).build();

@@ -30,7 +30,7 @@ GroupKernel::GroupKernel(Units& units, const std::vector<int32_t>& members, cons
     : Emitter(body_storage, units.facts), body_storage(units.facts), units_(units), members_(members), roots_(roots) {}
 
 const Sizes& GroupKernel::domain_of(int32_t unit) const {
-  const Unit& u = units_[unit];
+  const ComputeUnit& u = units_[unit];
   return u.low.kind == Lowered::kReduce ? u.low.reduction.sizes : u.value->sizes;
 }
 
@@ -165,10 +165,10 @@ bool GroupKernel::place_roots() {
   return shape_.kind != GroupShape::kColumns || all <= kMaxColumnStores;
 }
 
-int GroupKernel::level_of_operands(const Unit& u) {
+int GroupKernel::level_of_operands(const ComputeUnit& u) {
   int level = 0;
   for (const Tensor& t : u.low.reads) {
-    const Source& s = units_.resolve(t);
+    const ViewSource& s = units_.resolve(t);
     if (units_.is_input(s.id)) continue;
     int32_t from = units_.unit_of(s.id);
     bool member = std::binary_search(members_.begin(), members_.end(), from);
@@ -246,7 +246,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
 
 // What the full roots need of the group without a reduction between.
 void GroupKernel::find_wanted(const Tensor& t) {
-  const Source& s = units_.resolve(t);
+  const ViewSource& s = units_.resolve(t);
   if (units_.is_input(s.id)) return;
   int32_t u = units_.unit_of(s.id);
   bool member = std::binary_search(members_.begin(), members_.end(), u);
@@ -286,7 +286,7 @@ int32_t GroupKernel::keeper(int32_t unit) const {
 void GroupKernel::keep_elements() {
   if (shape_.kind != GroupShape::kRows || full_roots_.empty()) return;
   for (int32_t u : wanted_) {
-    const Unit& unit = units_[u];
+    const ComputeUnit& unit = units_[u];
     if (!unit.low.heavy || unit.low.checks || kept_.count(u) || !matches(unit.value->sizes, true)) continue;
     std::string key = value_key('u', u);
     append_key(key, canonical(unit.value->sizes, true));
@@ -299,7 +299,7 @@ void GroupKernel::keep_elements() {
 }
 
 int32_t GroupKernel::value(int32_t unit, const Index& index) {
-  const Unit& u = units_[unit];
+  const ComputeUnit& u = units_[unit];
   bool reduces = u.low.kind == Lowered::kReduce;
   std::string key = value_key(reduces ? 'r' : 'u', unit);
   append_key(key, index);
@@ -333,7 +333,7 @@ void GroupKernel::note_check(int32_t unit, const Index& index) {
 }
 
 int32_t GroupKernel::operand(const Tensor& t, const Index& index) {
-  const Source& s = units_.resolve(t);
+  const ViewSource& s = units_.resolve(t);
   if (!units_.is_input(s.id)) {
     int32_t u = units_.unit_of(s.id);
     if (units_[u].inlined || std::binary_search(members_.begin(), members_.end(), u)) {
@@ -370,13 +370,13 @@ void GroupKernel::emit_roots(const std::vector<int32_t>& roots, bool full, std::
 
 void GroupKernel::store_roots(const std::vector<int32_t>& roots, bool full, const std::vector<int32_t>& values) {
   for (size_t i = 0; i < roots.size(); i++) {
-    const Unit& u = units_[roots[i]];
+    const ComputeUnit& u = units_[roots[i]];
     bool reduces = u.low.kind == Lowered::kReduce;
     Index index = reduces ? result_index(roots[i]) : canonical(u.value->sizes, full);
     int32_t to = units_.source_of(roots[i]);
     SymInt offset = 0;
     if (u.is_copy()) {
-      const Source& s = units_.resolve(u.value);
+      const ViewSource& s = units_.resolve(u.value);
       to = s.id;
       offset = units_.offset_of(s, u.value);
     }

@@ -64,7 +64,7 @@ class GroupKernel : public Emitter {
   Index result_index(int32_t unit) const;
   std::vector<int> axis_order(const Sizes& sizes, const Sizes& strides, bool full) const;
   int level_of(int32_t unit);
-  int level_of_operands(const Unit& u);
+  int level_of_operands(const ComputeUnit& u);
   std::vector<Batch> batches(int level);
   void emit_batch(const Batch& batch);
   void find_wanted(const Tensor& t);

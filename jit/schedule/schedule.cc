@@ -90,7 +90,7 @@ class Planner {
   }
 
   BufferView view(const Tensor& t) {
-    const Source& s = units_.resolve(t);
+    const ViewSource& s = units_.resolve(t);
     BufferView v;
     v.buffer = buffer(s.id);
     v.dtype = t->dtype;
@@ -163,7 +163,7 @@ class Planner {
   }
 
   void launch(const Group& group) {
-    const Unit& first = units_[group.units[0]];
+    const ComputeUnit& first = units_[group.units[0]];
     if (first.low.kind == Lowered::kExtern) return launch_extern(first, group.units[0]);
     if (first.low.kind == Lowered::kExternResult) return;
     if (first.low.kind == Lowered::kJoin) return launch_join(first, group.units[0]);
@@ -181,7 +181,7 @@ class Planner {
     add_kernel(kernel.body, kernel.faults, name_of(group.units), node);
   }
 
-  void launch_extern(const Unit& u, int32_t id) {
+  void launch_extern(const ComputeUnit& u, int32_t id) {
     ExternLaunch launch;
     launch.op = u.node->op;
     const OpInfo& op = info(u.node->op);
@@ -224,7 +224,7 @@ class Planner {
     }
   }
 
-  void launch_join(const Unit& u, int32_t id) {
+  void launch_join(const ComputeUnit& u, int32_t id) {
     if (u.is_empty()) return;
     std::vector<int32_t> none;
     for (const auto& piece : u.low.pieces) {
@@ -237,7 +237,7 @@ class Planner {
   }
 
   // The copy, then what is written over it.
-  void launch_scatter(const Unit& u, int32_t id) {
+  void launch_scatter(const ComputeUnit& u, int32_t id) {
     std::vector<int32_t> none;
     if (!u.is_empty()) {
       GroupKernel copy(units_, none, none);

@@ -70,7 +70,7 @@ void Units::add_units() {
 }
 
 void Units::add_unit(const Node& n, const Tensor& value, Lowered low) {
-  Unit u;
+  ComputeUnit u;
   u.node = &n;
   u.value = value;
   u.low = std::move(low);
@@ -233,14 +233,14 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
   return true;
 }
 
-const Source& Units::resolve(const Tensor& t) const {
+const ViewSource& Units::resolve(const Tensor& t) const {
   auto it = resolved_.find(t.get());
   if (it == resolved_.end()) it = resolved_.emplace(t.get(), trace_views(t)).first;
   return it->second;
 }
 
-Source Units::trace_views(Tensor t) const {
-  Source s;
+ViewSource Units::trace_views(Tensor t) const {
+  ViewSource s;
   while (true) {
     auto it = sources_.find(t.get());
     if (it != sources_.end()) {
@@ -256,7 +256,7 @@ Source Units::trace_views(Tensor t) const {
   }
 }
 
-bool Units::map_index(const Source& s, const Index& index, Index& out) const {
+bool Units::map_index(const ViewSource& s, const Index& index, Index& out) const {
   out = index;
   for (const Node* v : s.views) {
     Index next;
@@ -270,7 +270,7 @@ const Tensor& Units::value_of(int32_t source) const {
   return is_input(source) ? graph.inputs[size_t(source)].value : units_[size_t(unit_of(source))].value;
 }
 
-SymInt Units::offset_of(const Source& s, const Tensor& t) const {
+SymInt Units::offset_of(const ViewSource& s, const Tensor& t) const {
   if (s.views.empty()) return 0;
   return t->offset - value_of(s.id)->offset;
 }
@@ -280,7 +280,7 @@ bool Units::same_memory(int32_t a, int32_t b) const {
 }
 
 void Units::mark(const Tensor& t) {
-  const Source& s = resolve(t);
+  const ViewSource& s = resolve(t);
   if (!is_input(s.id)) units_[size_t(unit_of(s.id))].needs_memory = true;
 }
 
@@ -288,13 +288,13 @@ void Units::find_memory() {
   for (const Value& v : graph.outputs) {
     if (v.is<Tensor>() && v.tensor()) mark(v.tensor());
   }
-  for (Unit& u : units_) {
+  for (ComputeUnit& u : units_) {
     for (const Tensor& t : u.low.reads) {
       if (u.low.kind == Lowered::kExtern) {
         mark(t);
         continue;
       }
-      const Source& s = resolve(t);
+      const ViewSource& s = resolve(t);
       Index probe(t->sizes.size()), out;
       for (size_t d = 0; d < probe.size(); d++) probe[d] = Affine::loop(int32_t(d));
       if (!is_input(s.id) && !map_index(s, probe, out)) mark(t);
@@ -308,7 +308,7 @@ std::vector<bool> Units::join_operands() const {
   std::vector<int> reads(units_.size(), 0), reader(units_.size(), -1);
   for (size_t i = 0; i < units_.size(); i++) {
     for (const Tensor& t : units_[i].low.reads) {
-      const Source& s = resolve(t);
+      const ViewSource& s = resolve(t);
       if (is_input(s.id)) continue;
       const auto u = size_t(unit_of(s.id));
       reads[u]++, reader[u] = int(i);
@@ -316,7 +316,7 @@ std::vector<bool> Units::join_operands() const {
     }
   }
   for (size_t i = units_.size(); i-- > 0;) {
-    const Unit& u = units_[i];
+    const ComputeUnit& u = units_[i];
     if (u.low.kind != Lowered::kPointwise || u.needs_memory || u.checks || u.low.checks || reads[i] != 1) continue;
     const auto by = size_t(reader[i]);
     found[i] = units_[by].low.kind == Lowered::kJoin || found[by];
@@ -328,7 +328,7 @@ void Units::choose_inlined() {
   std::vector<int> chain(units_.size(), 0);
   const std::vector<bool> joined = fuse_ ? join_operands() : std::vector<bool>();
   for (size_t i = 0; i < units_.size(); i++) {
-    Unit& u = units_[i];
+    ComputeUnit& u = units_[i];
     u.inlined = fuse_ && joined[i];
     if (u.inlined) continue;
     if (!fuse_ || u.low.kind != Lowered::kPointwise || u.needs_memory || u.low.heavy || u.low.checks || !u.node ||
@@ -336,17 +336,17 @@ void Units::choose_inlined() {
       continue;
     }
     if (!u.low.reads.empty()) {
-      const Source& s = resolve(u.low.reads[0]);
+      const ViewSource& s = resolve(u.low.reads[0]);
       if (!is_input(s.id) && units_[size_t(unit_of(s.id))].inlined) chain[i] = chain[size_t(unit_of(s.id))] + 1;
     }
     u.inlined = chain[i] < kMaxInlinedChain;
   }
 }
 
-void Units::trace(const Tensor& t, Unit& into) {
-  const Source& s = resolve(t);
+void Units::trace(const Tensor& t, ComputeUnit& into) {
+  const ViewSource& s = resolve(t);
   if (is_input(s.id)) return add_once(into.inputs, s.id);
-  const Unit& from = units_[size_t(unit_of(s.id))];
+  const ComputeUnit& from = units_[size_t(unit_of(s.id))];
   if (!from.inlined) return add_once(into.reads, unit_of(s.id));
   for (const Tensor& r : from.low.reads) trace(r, into);
 }
@@ -358,7 +358,7 @@ void Units::order_writes() {
     int32_t target = resolve(units_[size_t(c)].value).id;
     LUTRA_CHECK(is_input(target), "a copy into what is no input");
     for (int32_t u = 0; u < size(); u++) {
-      const Unit& other = units_[size_t(u)];
+      const ComputeUnit& other = units_[size_t(u)];
       if (u == c || other.inlined) continue;
       bool before = other.checks && !other.is_copy();
       for (int32_t i : other.inputs) before |= same_memory(i, target);
@@ -372,7 +372,7 @@ void Units::link() {
   find_memory();
   choose_inlined();
   for (int32_t i = 0; i < size(); i++) {
-    Unit& u = units_[size_t(i)];
+    ComputeUnit& u = units_[size_t(i)];
     u.reads.clear(), u.inputs.clear(), u.after.clear();
     u.checks = u.low.checks;
     for (size_t k = u.is_copy() ? 1 : 0; k < u.low.reads.size(); k++) trace(u.low.reads[k], u);
@@ -387,7 +387,7 @@ void Units::link() {
 void Units::drop_dead() {
   std::vector<bool> live(units_.size(), false);
   for (size_t i = units_.size(); i-- > 0;) {
-    Unit& u = units_[i];
+    ComputeUnit& u = units_[i];
     if (u.inlined) continue;
     if (!live[i] && !u.needs_memory && !u.is_copy() && !u.low.checks) {
       u.inlined = true;
@@ -411,7 +411,7 @@ void Units::buffer_copy(int32_t copy) {
   Tensor value = make_fake(src->sizes, contiguous_strides(src->sizes), src->dtype, src->device());
   value->node = node.get();
   node->results = {value};
-  Unit u;
+  ComputeUnit u;
   u.node = node.get();
   u.value = value;
   u.low = lower(*node, facts);
@@ -422,7 +422,7 @@ void Units::buffer_copy(int32_t copy) {
   sources_[value.get()] = source_of(at);
   resolved_.clear();
   units_.insert(units_.begin() + at, std::move(u));
-  Unit& c = units_[size_t(copy) + 1];
+  ComputeUnit& c = units_[size_t(copy) + 1];
   auto args = std::make_unique<Node>(*c.node);
   args->args[1] = value;
   c.node = args.get();
@@ -437,7 +437,7 @@ void Units::break_swaps() {
   choose_inlined();
   for (int32_t c = 0; c < size(); c++) {
     if (!units_[size_t(c)].is_copy()) continue;
-    Unit reads;
+    ComputeUnit reads;
     trace(units_[size_t(c)].low.reads[1], reads);
     bool swap = false;
     for (int32_t o = 0; o < size(); o++) {

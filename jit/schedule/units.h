@@ -9,7 +9,7 @@
 namespace lutra {
 
 // Sources are numbered: graph inputs first, then units. Kernels under construction name memory by source.
-struct Source {
+struct ViewSource {
   int32_t id = -1;
   std::vector<const Node*> views;  // from the tensor asked for down to the source
 };
@@ -18,7 +18,7 @@ struct Source {
 // 1. Units are in an order in which they can run; those that write inputs come last.
 // 2. An inlined unit is cheap, reads at most one other value and never goes to memory; or only one part of a join reads
 //    it; or nothing needs it.
-struct Unit {
+struct ComputeUnit {
   const Node* node = nullptr;
   Tensor value;  // the FakeTensor it makes; for a copy, the input that is written
   Lowered low;
@@ -44,18 +44,18 @@ class Units {
  public:
   Units(const Graph& graph, SymFacts& facts, bool fuse);
 
-  const Source& resolve(const Tensor& t) const;
+  const ViewSource& resolve(const Tensor& t) const;
   // The index of the source's value; false where it is not affine.
-  bool map_index(const Source& s, const Index& index, Index& out) const;
+  bool map_index(const ViewSource& s, const Index& index, Index& out) const;
   bool is_input(int32_t source) const { return source < int32_t(graph.inputs.size()); }
   int32_t unit_of(int32_t source) const { return source - int32_t(graph.inputs.size()); }
   int32_t source_of(int32_t unit) const { return unit + int32_t(graph.inputs.size()); }
   // The offset of t from the first element of its source.
-  SymInt offset_of(const Source& s, const Tensor& t) const;
+  SymInt offset_of(const ViewSource& s, const Tensor& t) const;
   const Tensor& value_of(int32_t source) const;
   bool same_memory(int32_t input_a, int32_t input_b) const;
-  Unit& operator[](int32_t u) { return units_[size_t(u)]; }
-  const Unit& operator[](int32_t u) const { return units_[size_t(u)]; }
+  ComputeUnit& operator[](int32_t u) { return units_[size_t(u)]; }
+  const ComputeUnit& operator[](int32_t u) const { return units_[size_t(u)]; }
   int32_t size() const { return int32_t(units_.size()); }
 
   // The unit's value goes to memory; who reads what is found again.
@@ -80,18 +80,18 @@ class Units {
   void mark(const Tensor& t);
   std::vector<bool> join_operands() const;
   void choose_inlined();
-  void trace(const Tensor& t, Unit& into);
+  void trace(const Tensor& t, ComputeUnit& into);
   void drop_dead();
   void order_writes();
   void break_swaps();
-  Source trace_views(Tensor t) const;
+  ViewSource trace_views(Tensor t) const;
 
   bool fuse_;
-  std::vector<Unit> units_;
+  std::vector<ComputeUnit> units_;
   std::vector<std::unique_ptr<Node>> own_nodes_;
   std::unordered_map<const TensorImpl*, int32_t> sources_;
   std::unordered_map<const Node*, Lowered> views_;
-  mutable std::unordered_map<const TensorImpl*, Source> resolved_;
+  mutable std::unordered_map<const TensorImpl*, ViewSource> resolved_;
 };
 
 }  // namespace lutra

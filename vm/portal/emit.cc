@@ -11,25 +11,25 @@ using bc::Ins;
 using bc::Op;
 using bc::Pc;
 
-void Emitter::need(unsigned end) {
+void PortalEmitter::need(unsigned end) {
   if (end > kMaxSlots) fail("patch: the frame needs ", end, " slots, LuaJIT has ", kMaxSlots);
   used_ = std::max(used_, end);
 }
 
-void Emitter::close_upvalues(unsigned from) {
+void PortalEmitter::close_upvalues(unsigned from) {
   if (!(proto_.flags & bc::kHasChild)) return;
   const unsigned j = b_.jump(Op::UCLO, from);
   b_.bind(j);
 }
 
-void Emitter::call(unsigned callee, unsigned nargs, int nresults, int site_id) {
+void PortalEmitter::call(unsigned callee, unsigned nargs, int nresults, int site_id) {
   need(callee + 2 + nargs);
   need(callee + std::max(nresults, 1));
   add(bc::ins_abc(Op::CALL, callee, nresults + 1, nargs + 1));
   if (site_id >= 0) b_.site(site_id);
 }
 
-void Emitter::fetch(unsigned table, int first, unsigned n) {
+void PortalEmitter::fetch(unsigned table, int first, unsigned n) {
   integer(scratch_, kCallFetch);
   move(scratch_ + 2, table);
   integer(scratch_ + 3, first);
@@ -38,7 +38,7 @@ void Emitter::fetch(unsigned table, int first, unsigned n) {
 
 // The instructions that take MULTRES values must follow their maker directly: copies of them, up to the first that
 // leaves no such values.
-void Emitter::copy_takers(Pc pc) {
+void PortalEmitter::copy_takers(Pc pc) {
   for (;; ++pc) {
     Ins i = proto_.code[pc];
     if (bc::op(i) == Op::UCLO) {
@@ -84,7 +84,7 @@ Shape shape_of(Ins i) {
 
 }  // namespace
 
-void Emitter::call_like(Pc pc, unsigned nargs, const std::function<void(unsigned)>& load) {
+void PortalEmitter::call_like(Pc pc, unsigned nargs, const std::function<void(unsigned)>& load) {
   const Ins i = proto_.code[pc];
   const unsigned a = bc::op_a(i);
   const Shape shape = shape_of(i);

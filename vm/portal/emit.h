@@ -11,10 +11,10 @@ namespace lutra {
 constexpr unsigned kMaxSlots = 250;
 constexpr unsigned kFrameEnd = 0xff;  // operand A of jumps: filled in by Editor::finish
 
-class Emitter {
+class PortalEmitter {
  public:
   // `scratch` is the first slot that is free for short use.
-  Emitter(const bc::Proto& proto, Block& block, unsigned scratch) : proto_(proto), b_(block), scratch_(scratch) {
+  PortalEmitter(const bc::Proto& proto, Block& block, unsigned scratch) : proto_(proto), b_(block), scratch_(scratch) {
     need(scratch);
   }
   Block& block() { return b_; }

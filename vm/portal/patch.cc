@@ -272,7 +272,7 @@ class PointEmitter {
   const Point& point_;
   unsigned base_, nresults_ = 0, ntemps_ = 0, widest_ = 0, temps_ = 0;
   bool packed_ = false;
-  Emitter call_, e_;
+  PortalEmitter call_, e_;
 };
 
 // A slot that the code at the resume reads must be live at the point or made by the exit.
@@ -339,7 +339,7 @@ Patched apply_patch(const bc::Dump& dump, const Patch& patch) {
 Patched make_stub(const bc::Dump& dump, int id) {
   const bc::Proto& p = dump.top();
   Editor editor(p);
-  Emitter e(p, editor.entry(), p.framesize);
+  PortalEmitter e(p, editor.entry(), p.framesize);
   const unsigned base = p.framesize, n = p.num_params;
   auto arguments = [&](unsigned at) {
     for (unsigned i = 0; i < n; ++i) e.move(at + i, i);

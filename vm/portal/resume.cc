@@ -97,7 +97,7 @@ class ResumeBuilder {
 
   void emit_entry(const std::vector<unsigned>& slots) {
     const unsigned n = static_cast<unsigned>(slots.size()), m = call_values();
-    Emitter e(p_, editor_.entry(), framesize_);
+    PortalEmitter e(p_, editor_.entry(), framesize_);
     e.clear(spec_.packed ? 1 : n + m, framesize_);
     if (spec_.packed) {
       e.set_scratch(framesize_ + 1 + m);
@@ -119,7 +119,7 @@ class ResumeBuilder {
   }
 
   template <class F>
-  void emit_call(Emitter& e, unsigned from, unsigned m, F live_moves) {
+  void emit_call(PortalEmitter& e, unsigned from, unsigned m, F live_moves) {
     const Ins i = p_.code[spec_.pc];
     const bool in_place = bc::op(i) == Op::CALL || bc::op(i) == Op::CALLM || bc::op(i) == Op::CALLT ||
                           bc::op(i) == Op::CALLMT || bc::op(i) == Op::ITERC;
@@ -146,7 +146,7 @@ class ResumeBuilder {
   static unsigned call_slot(unsigned callee, unsigned v) { return v == 0 ? callee : callee + 1 + v; }
 
   // The table is parameter 0: its values go to the live slots, callee and arguments to framesize + 1 on.
-  void unpack(Emitter& e, const std::vector<unsigned>& slots) {
+  void unpack(PortalEmitter& e, const std::vector<unsigned>& slots) {
     const unsigned table = framesize_, m = call_values();
     std::vector<unsigned> dst = slots;
     for (unsigned v = 0; v < m; ++v) dst.push_back(framesize_ + 1 + v);
@@ -174,7 +174,7 @@ class ResumeBuilder {
     head.bind(fori);
     head.jump(Op::JMP, kFrameEnd, {Target::Kind::kStart, l.end + 1});
 
-    Emitter e(p_, editor_.replace(l.end), framesize_);
+    PortalEmitter e(p_, editor_.replace(l.end), framesize_);
     Block& b = e.block();
     const unsigned zero = l.base + 3;  // the loop's variable is dead here
     e.add(bc::ins_abc(Op::ADDVV, index, index, step));
