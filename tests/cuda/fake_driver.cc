@@ -316,6 +316,14 @@ size_t image_bytes(const char* image) {
   return sections + size_t(size) * count;
 }
 
+// A GPU's code (of a real NVRTC) is ELF too, of another machine.
+bool is_host_library(const char* image) {
+  if (std::memcmp(image, "\177ELF", 4) != 0) return false;
+  uint16_t machine;
+  std::memcpy(&machine, image + 18, 2);
+  return machine == 62;  // x86-64
+}
+
 void* open_image(const char* image) {
   char path[] = "/tmp/lutra_module_XXXXXX";
   const int fd = mkstemp(path);
@@ -372,7 +380,7 @@ FAKE(cuModuleLoadData)(ModuleHandle* module, const void* image) {
   ENTER("cuModuleLoadData");
   const char* bytes = static_cast<const char*>(image);
   void* library = nullptr;
-  if (std::memcmp(bytes, "\177ELF", 4) == 0 && !(library = open_image(bytes))) return 200;
+  if (is_host_library(bytes) && !(library = open_image(bytes))) return 200;
   *module = reinterpret_cast<ModuleHandle>(new Module{library});
   return kSuccess;
 }

@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(32) lutra_index_add(const __grid_co
   const bool first = live && t == 0;
   for (i64 i0 = 0; i0 < n0; i0++) {
     const i64 v0 = __ldg(p1 + (i0));
-    ok &= within(v0, n2, 2, b.head.fault, b.head.site);
+    ok &= live && within(v0, n2, 2, b.head.fault, b.head.site);
     for (i64 i1 = 0; i1 < n1; i1++) {
       const float v1 = __ldg(p0 + (i0 * n1 + i1));
       if (first && ok) p2[v0 * n1 + i1] = add(p2[v0 * n1 + i1], v1);
