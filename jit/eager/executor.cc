@@ -42,10 +42,10 @@ Kept& kept() {
 }
 EagerTable& table() { return kept().table; }
 
-ExternView view_of(const Tensor& t) {
+ExternView view_of(const OpInfo& op, const Tensor& t) {
   ExternView v;
   if (!t) return v;
-  LUTRA_CHECK(t->sizes.size() <= kExternDims);
+  if (t->sizes.size() > kExternDims) fail_dims(op.name, t->sizes.size());
   v.data = t->data();
   v.dtype = t->dtype;
   v.dim = int32_t(t->sizes.size());
@@ -173,9 +173,9 @@ class EagerExecutor : public Executor {
       const Value& v = args[i];
       const ArgType type = op.args[i].type;
       if (v.is<Tensor>()) {
-        in.push_back(view_of(v.as<Tensor>()));
+        in.push_back(view_of(op, v.as<Tensor>()));
       } else if (v.is<std::vector<Tensor>>()) {
-        for (const Tensor& t : v.as<std::vector<Tensor>>()) in.push_back(view_of(t));
+        for (const Tensor& t : v.as<std::vector<Tensor>>()) in.push_back(view_of(op, t));
       } else if (v.is<Sizes>()) {
         for (SymInt s : v.as<Sizes>()) ints.push_back(s.hint);
       } else if (v.is<bool>()) {
@@ -192,7 +192,7 @@ class EagerExecutor : public Executor {
         strings.push_back(v.is_none() ? std::string_view() : std::string_view(v.as<std::string>()));
       }
     }
-    for (const Tensor& t : results) out.push_back(view_of(t));
+    for (const Tensor& t : results) out.push_back(view_of(op, t));
     const Device device = result_device(op, args);
     const ExternCall call = {op.id,
                              {in.begin(), in.size()},

@@ -422,7 +422,7 @@ ExternCall Executable::make_call(const Context& c, const ExternLaunch& launch, C
     if (v.buffer < 0) return e;
     e.dtype = v.dtype;
     e.dim = int32_t(v.sizes.size());
-    LUTRA_CHECK(e.dim <= kExternDims);
+    if (e.dim > kExternDims) fail_dims(name(launch.op), size_t(e.dim));
     for (int32_t d = 0; d < e.dim; d++) {
       e.sizes[d] = program_.int_value(c.values.data(), v.sizes[size_t(d)]);
       e.strides[d] = program_.int_value(c.values.data(), v.strides[size_t(d)]);

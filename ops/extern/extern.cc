@@ -22,6 +22,10 @@ const ExternKernel* pick(const ExternCall& call) {
 
 }  // namespace
 
+void fail_dims(const char* op, size_t dims) {
+  fail(op, ": tensors of more than ", kExternDims, " dimensions are not supported, got ", dims);
+}
+
 void set_extern_table(DeviceType type, std::span<const ExternKernel> table) { table_of(type) = table; }
 
 bool extern_supports(OpId op, DType dtype, DeviceType device) {
