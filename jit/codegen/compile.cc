@@ -8,11 +8,13 @@
 namespace lutra {
 namespace {
 
-// The exact interpreter as code: it serves machines that no code generator fits, and is the witness in tests.
+// The interpreter as code: the exact one serves machines that no code generator fits, and is the witness in tests, where
+// the wide one judges tolerances.
 struct InterpretedCode : Code {
-  explicit InterpretedCode(const loop::Kernel& k) : program(k) {}
-  void run_block(void* block) const override { program.run(block, false); }
+  InterpretedCode(const loop::Kernel& k, bool wide) : program(k), wide(wide) {}
+  void run_block(void* block) const override { program.run(block, wide); }
   loop::Program program;
+  const bool wide;
 };
 
 }  // namespace
@@ -23,8 +25,8 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
   if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
   if (target.device.type == DeviceType::kCUDA)
     return cuda::compile(kernel, target.hints, target.several, target.device, listing);
-  if (isa == "interp") {
-    auto code = std::make_shared<InterpretedCode>(kernel);
+  if (isa == "interp" || isa == "wide") {
+    auto code = std::make_shared<InterpretedCode>(kernel, isa == "wide");
     if (listing) code->listing = print(kernel);
     return code;
   }
@@ -36,7 +38,7 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
     if (!x64::has_avx2()) fail("isa: this machine has no avx2 with fma and f16c");
     return x64::compile(kernel, x64::Isa::kAvx2, listing);
   }
-  fail("isa: \"", isa, "\" is not one of avx512, avx2, interp");
+  fail("isa: \"", isa, "\" is not one of avx512, avx2, interp, wide");
 }
 
 std::string target_key(const loop::Kernel& kernel, const KernelTarget& target) {

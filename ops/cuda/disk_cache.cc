@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <mutex>
 
 namespace lutra {
@@ -60,6 +61,7 @@ bool write_all(int fd, const void* data, size_t bytes) {
   while (bytes > 0) {
     const ssize_t n = write(fd, p, bytes);
     if (n < 0 && errno == EINTR) continue;
+    if (n == 0) errno = ENOSPC;
     if (n <= 0) return false;
     p += n, bytes -= size_t(n);
   }
@@ -104,8 +106,11 @@ std::string cache_directory() {
 }
 
 void set_cache_directory(const std::string& path) {
+  // What a relative path means does not change with the working directory.
+  const std::string whole = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
   std::lock_guard lock(mutex);
-  chosen = path;
+  if (whole != chosen) warned = false;
+  chosen = whole;
 }
 
 bool read_cached(const char* kind, const std::string& key, std::string& data) {
@@ -129,12 +134,14 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
   Header h{};
   memcpy(h.magic, kMagic, sizeof kMagic);
   h.key_bytes = key.size(), h.data_bytes = data.size(), h.checksum = hash(key + data, 1);
-  bool good =
-      write_all(fd, &h, sizeof h) && write_all(fd, key.data(), key.size()) && write_all(fd, data.data(), data.size());
-  const int why = errno;
-  good = close(fd) == 0 && good && rename(temporary.c_str(), path.c_str()) == 0;
-  if (!good) {
-    warn(path, strerror(why ? why : errno));
+  // The first failure tells why.
+  int why = 0;
+  const auto note = [&](bool good) { if (!good && !why) why = errno; };
+  note(write_all(fd, &h, sizeof h) && write_all(fd, key.data(), key.size()) && write_all(fd, data.data(), data.size()));
+  note(close(fd) == 0);
+  if (!why) note(rename(temporary.c_str(), path.c_str()) == 0);
+  if (why) {
+    warn(path, strerror(why));
     unlink(temporary.c_str());
   }
 }

@@ -1,8 +1,10 @@
 // Entries on disk: found again, never trusted when damaged, shared by processes, done without where there is no room.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -39,6 +41,24 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 void put(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
+
+// What f, in a process of its own, says on stderr; "failed" before it where it answers false.
+std::string told(const std::string& folder, bool (*f)()) {
+  const std::string path = folder + "/told";
+  put(path, "");
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (!freopen(path.c_str(), "a", stderr)) _exit(2);
+    const bool good = f();
+    fflush(stderr);
+    _exit(good ? 0 : 1);
+  }
+  int status = 1;
+  waitpid(pid, &status, 0);
+  const std::string text = bytes_of(path);
+  std::filesystem::remove(path);
+  return (status == 0 ? "" : "failed: ") + text;
+}
 
 }  // namespace
 
@@ -80,12 +100,96 @@ TEST_CASE("a damaged entry of the disk cache is not used, and is replaced", "[cu
   CHECK(data == "new");
 }
 
-TEST_CASE("what cannot be kept is forgotten", "[cuda]") {
+TEST_CASE("entries of another version are replaced", "[cuda]") {
+  Folder f;
+  write_cached("cubin", "key", "some data");
+  const std::string path = f.entries().at(0);
+  std::string other = bytes_of(path), data;
+  REQUIRE(other.substr(0, 8) == "LUTRAC01");
+  put(path, other.replace(6, 2, "02"));
+  CHECK_FALSE(read_cached("cubin", "key", data));
+  write_cached("cubin", "key", "of this version");
+  REQUIRE(read_cached("cubin", "key", data));
+  CHECK(data == "of this version");
+}
+
+TEST_CASE("what cannot be kept is forgotten, and told once", "[cuda]") {
   Folder f;
   put(f.path + "/a", "a file where a folder should be");
-  std::string data;
+  const std::string text = told(f.path, [] {
+    std::string data;
+    write_cached("cubin", "key", "data");
+    write_cached("cubin", "other", "data");
+    return !read_cached("cubin", "key", data);
+  });
+  CHECK(text == "lutra: " + f.path + "/a/b/cubin: Not a directory; compiled code is not kept\n");
+}
+
+// A file size limit makes write() answer as a full disk does: in part first, then not at all.
+TEST_CASE("a full disk is told once, leaves no torn entry, and work goes on", "[cuda]") {
+  Folder f;
+  write_cached("cubin", "before", "kept");
+  const std::string text = told(f.path, [] {
+    signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{4096, 4096};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
+    std::string data;
+    write_cached("cubin", "key", std::string(10000, 'x'));
+    write_cached("cubin", "other", std::string(10000, 'y'));
+    write_cached("cubin", "small", "fits");
+    return !read_cached("cubin", "key", data) && !read_cached("cubin", "other", data) &&
+           read_cached("cubin", "small", data) && data == "fits" && read_cached("cubin", "before", data) &&
+           data == "kept";
+  });
+  CHECK_THAT(text, Catch::StartsWith("lutra: " + f.path + "/a/b/cubin/") &&
+                       Catch::EndsWith(": File too large; compiled code is not kept\n"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
+  CHECK(f.entries().size() == 2);
+}
+
+TEST_CASE("a directory without permission is told once; entries of others are not trusted", "[cuda]") {
+  Folder f;
   write_cached("cubin", "key", "data");
+  REQUIRE(chmod((f.path + "/a/b/cubin").c_str(), 0500) == 0);
+  REQUIRE(chmod(f.path.c_str(), 0777) == 0);
+  for (const char* part : {"/a", "/a/b", "/a/b/cubin"}) REQUIRE(chmod((f.path + part).c_str(), 0555) == 0);
+  const std::string entry = f.entries().at(0);
+  REQUIRE(chmod(entry.c_str(), 0644) == 0);
+  const std::string text = told(f.path, [] {
+    const bool other = geteuid() == 0;  // permissions bind everybody else
+    if (other && setuid(65534) != 0) return false;
+    std::string data;
+    write_cached("cubin", "more", "data");
+    write_cached("cubin", "and more", "data");
+    return read_cached("cubin", "key", data) != other && !read_cached("cubin", "more", data);
+  });
+  CHECK(text == "lutra: " + f.path + "/a/b/cubin: Permission denied; compiled code is not kept\n");
+  for (const char* part : {"/a", "/a/b", "/a/b/cubin"}) REQUIRE(chmod((f.path + part).c_str(), 0700) == 0);
+  CHECK(f.entries().size() == 1);
+}
+
+TEST_CASE("the cache directory: what was set, else the environment's", "[cuda]") {
+  const char* names[] = {"XDG_CACHE_HOME", "HOME"};
+  std::string saved[2];
+  for (int i = 0; i < 2; i++) saved[i] = getenv(names[i]) ? getenv(names[i]) : "";
+  setenv("HOME", "/home/of", 1);
+  setenv("XDG_CACHE_HOME", "/caches", 1);
+  CHECK(cache_directory() == "/caches/lutra");
+  setenv("XDG_CACHE_HOME", "relative", 1);
+  CHECK(cache_directory() == "/home/of/.cache/lutra");
+  unsetenv("XDG_CACHE_HOME");
+  CHECK(cache_directory() == "/home/of/.cache/lutra");
+  set_cache_directory("/x/../y");
+  CHECK(cache_directory() == "/y");
+  set_cache_directory("here");
+  CHECK(cache_directory() == std::filesystem::current_path().string() + "/here");
+  set_cache_directory("");
+  unsetenv("HOME");
+  CHECK(cache_directory() == "");
+  std::string data;
+  write_cached("cubin", "key", "data");  // nowhere to keep it: nothing happens
   CHECK_FALSE(read_cached("cubin", "key", data));
+  for (int i = 0; i < 2; i++) saved[i].empty() ? unsetenv(names[i]) : setenv(names[i], saved[i].c_str(), 1);
 }
 
 TEST_CASE("processes share a cache directory", "[cuda]") {

@@ -9,7 +9,7 @@ namespace {
 // Invariants: `values` are float32 or float64 tensors; masks and indices are made where they are needed.
 class Maker {
  public:
-  explicit Maker(uint32_t seed) : random_(seed) {}
+  Maker(uint32_t seed, Device device) : random_(seed), device_(device) {}
 
   std::unique_ptr<Graph> run() {
     auto g = std::make_unique<Graph>();
@@ -50,7 +50,7 @@ class Maker {
 
   void add_inputs(Graph& g) {
     auto add = [&](const Sizes& sizes, const Sizes& strides, DType type) {
-      values_.push_back(g.add_input("in" + std::to_string(values_.size()), sizes, strides, type));
+      values_.push_back(g.add_input("in" + std::to_string(values_.size()), sizes, strides, type, device_));
       inputs_.push_back(values_.back());
     };
     Sizes matrix{rows_, cols_};
@@ -65,8 +65,8 @@ class Maker {
     add(matrix, contiguous_strides(matrix), types[pick(5)]);
     add({cols_}, {1}, types[pick(5)]);
     add({rows_, cols_}, {1, 0}, DType::kFloat32);
-    index_ = g.add_input("index", {rows_, SymInt(1)}, {1, 1}, DType::kInt64);
-    list_ = g.add_input("list", {SymInt(4)}, {1}, DType::kInt64);
+    index_ = g.add_input("index", {rows_, SymInt(1)}, {1, 1}, DType::kInt64, device_);
+    list_ = g.add_input("list", {SymInt(4)}, {1}, DType::kInt64, device_);
     scalar_ = g.add_scalar("s", 0.37);
   }
 
@@ -181,11 +181,11 @@ class Maker {
   Tensor made() {
     Sizes sizes{rows_, cols_};
     switch (pick(5)) {
-      case 3: return op1(OpId::arange, {Scalar::of_sym(cols_), Value(), Scalar(1.0), Value(), Value()});
-      case 4: return op1(OpId::randint, {Scalar::of_int(-3), Scalar::of_int(9), sizes, Value(), Value()});
-      case 0: return op1(OpId::rand, {sizes, Value(), Value()});
-      case 1: return op1(OpId::randn, {sizes, Value(), Value()});
-      default: return op1(OpId::full, {sizes, scalar_, Value(), Value()});
+      case 3: return op1(OpId::arange, {Scalar::of_sym(cols_), Value(), Scalar(1.0), Value(), place()});
+      case 4: return op1(OpId::randint, {Scalar::of_int(-3), Scalar::of_int(9), sizes, Value(), place()});
+      case 0: return op1(OpId::rand, {sizes, Value(), place()});
+      case 1: return op1(OpId::randn, {sizes, Value(), place()});
+      default: return op1(OpId::full, {sizes, scalar_, Value(), place()});
     }
   }
   Tensor write() {
@@ -218,7 +218,8 @@ class Maker {
   }
   Value argument(const ArgInfo& arg, const Tensor& first) {
     const int rank = first ? int(first->dim()) : 2;
-    if (arg.has_default && (arg.type == ArgType::kStr || arg.type == ArgType::kDevice || chance(2))) return arg.def;
+    if (arg.type == ArgType::kDevice) return place();
+    if (arg.has_default && (arg.type == ArgType::kStr || chance(2))) return arg.def;
     if (arg.optional && chance(3)) return Value();
     switch (arg.type) {
       case ArgType::kTensor:
@@ -289,7 +290,11 @@ class Maker {
     values_.push_back(t);
   }
 
+  // Where what is made is; on the CPU nothing is said of it.
+  Value place() const { return device_ == Device{} ? Value() : Value(device_); }
+
   std::mt19937 random_;
+  Device device_;
   bool symbolic_ = false;
   SymInt rows_, cols_;
   std::vector<Tensor> values_, inputs_;
@@ -299,6 +304,6 @@ class Maker {
 
 }  // namespace
 
-std::unique_ptr<Graph> random_graph(uint32_t seed) { return Maker(seed).run(); }
+std::unique_ptr<Graph> random_graph(uint32_t seed, Device device) { return Maker(seed, device).run(); }
 
 }  // namespace lutra

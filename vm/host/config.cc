@@ -8,6 +8,7 @@
 
 #include "jit/runtime/executable.h"
 #include "ops/core/error.h"
+#include "ops/cuda/disk_cache.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -63,6 +64,7 @@ int check_int(const Row& row, double value) {
 void apply(const Config& config) {
   runtime_config().num_threads = config.num_threads;
   runtime_config().isa = config.isa;
+  set_cache_directory(config.cache_dir);
 }
 
 void set_from_text(Config& config, const Row& row, const std::string& text) {

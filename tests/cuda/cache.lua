@@ -1,0 +1,93 @@
+-- Compiled kernels on disk, seen from whole programs: where they go, that they are found again, shared by processes, and
+-- done without where the directory or an entry is bad. (tests/cuda_codegen/disk_cache_test.cc takes entries apart.)
+package.path = "../lua/?.lua;" .. package.path
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+local probe = assert(io.popen("readlink /proc/$PPID/exe"))
+local lutra = probe:read("*l")
+probe:close()
+
+local function shell(command)
+  local pipe = assert(io.popen(command))
+  local text = pipe:read("*a")
+  pipe:close()
+  return text
+end
+
+local base = shell("mktemp -d"):gsub("\n", "")
+local log = base .. "/compiled"
+
+local function entries(folder) return tonumber(shell("find " .. folder .. " -type f 2>/dev/null | wc -l")) end
+-- How many programs were compiled since the last question.
+local function compiled()
+  local n = tonumber((shell("cat " .. log .. " 2>/dev/null | wc -l")))
+  os.remove(log)
+  return n
+end
+
+local program = "local f = lt.compile(function(x) return (x * 3 + 1):tanh():sum(1) end) " ..
+  "print(f(lt.ones(4, 5, {device = 'cuda'})):cpu():totable()[2])"
+-- Standard output and standard error of a program in a process of its own.
+local function command(environment, text)
+  return ("cd %s && env -u LUTRA_CACHE_DIR FAKE_NVRTC_LOG=%s HOME=%s/home XDG_CACHE_HOME=%s/xdg %s %s -e %q 2>&1"):format(base, log, base, base, environment, lutra, text)
+end
+local function run(environment, text) return shell(command(environment or "", text or program)) end
+
+local want = run()
+test("in the user's cache directory, and found again", function()
+  truthy(want:find("^4%.99"), want)
+  truthy(compiled() > 0)
+  truthy(entries(base .. "/xdg/lutra/cubin") > 0)
+  equal(shell("stat -c %a " .. base .. "/xdg/lutra"), "700\n")
+  equal(run(), want)
+  equal(compiled(), 0)
+end)
+
+test("lt.config.cache_dir, before it LUTRA_CACHE_DIR", function()
+  local before = entries(base .. "/xdg")
+  equal(run("LUTRA_CACHE_DIR=" .. base .. "/named"), want)
+  truthy(entries(base .. "/named/cubin") > 0)
+  equal(run("LUTRA_CACHE_DIR=" .. base .. "/unused", ("lt.config.cache_dir = '%s/set' "):format(base) .. program), want)
+  truthy(entries(base .. "/set/cubin") > 0)
+  equal(entries(base .. "/unused"), 0)
+  equal(run(nil, "lt.config.cache_dir = 'relative' " .. program), want)
+  truthy(entries(base .. "/relative/cubin") > 0)
+  equal(entries(base .. "/xdg"), before)
+  truthy(compiled() > 0)
+  equal(run("LUTRA_CACHE_DIR=" .. base .. "/unused", "lt.config.cache_dir = nil " .. program), want)
+  equal(compiled(), 0, "back to the usual place")
+end)
+
+test("entries that were cut short or changed are compiled again, and replaced", function()
+  local cubins = base .. "/xdg/lutra/cubin"
+  local n = entries(cubins)
+  for _, damage in ipairs {"truncate -s 100", "truncate -s 0", "sh -c 'printf xxxx | dd of=$0 bs=1 seek=40 conv=notrunc status=none'"} do
+    shell(("for f in %s/*; do %s $f; done"):format(cubins, damage))
+    equal(run(), want)
+    truthy(compiled() >= 1)
+    equal(entries(cubins), n)
+    equal(run(), want)
+    equal(compiled(), 0)
+  end
+end)
+
+test("two processes on one directory", function()
+  for _ = 1, 3 do
+    local both = ("(%s) & (%s) & wait"):format(command("LUTRA_CACHE_DIR=" .. base .. "/two", program), command("LUTRA_CACHE_DIR=" .. base .. "/two", program))
+    equal(shell(both), want .. want)
+  end
+  equal(entries(base .. "/two/cubin"), entries(base .. "/named/cubin"))
+  compiled()
+  equal(run("LUTRA_CACHE_DIR=" .. base .. "/two"), want)
+  equal(compiled(), 0)
+end)
+
+test("a directory that cannot be: a line once, and work goes on", function()
+  shell("touch " .. base .. "/file")
+  local text = run("LUTRA_CACHE_DIR=" .. base .. "/file/cache", program .. " print(lt.ones(3, {device = 'cuda'}):cumsum(0):sum():item())")
+  equal(text, ("lutra: %s/file/cache/cubin: Not a directory; compiled code is not kept\n%s6\n"):format(base, want))
+end)
+
+shell("rm -rf " .. base)
+h.finish()
