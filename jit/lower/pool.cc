@@ -54,12 +54,20 @@ int32_t both(Body& b, int32_t x, int32_t y) {
   return b.op(Op::kAnd, DType::kBool, x, y);
 }
 
-// v in [0, n), or clamped into it with the question answered.
-Spot bounded(Body& b, int32_t v, SymInt n) {
-  const int32_t zero = b.constant_int(DType::kInt64, 0), last = b.int_value(n - 1);
+// v in [0, n), or clamped into it with the question answered; what is known to hold is not asked.
+Spot bounded(Body& b, int32_t v, SymInt n, bool above = true, bool below = true) {
   Spot s;
-  s.inside = both(b, b.op(Op::kGe, DType::kBool, v, zero), b.op(Op::kLe, DType::kBool, v, last));
-  s.at = Affine::value(b.op(Op::kMin, DType::kInt64, b.op(Op::kMax, DType::kInt64, v, zero), last));
+  if (above) {
+    const int32_t zero = b.constant_int(DType::kInt64, 0);
+    s.inside = b.op(Op::kGe, DType::kBool, v, zero);
+    v = b.op(Op::kMax, DType::kInt64, v, zero);
+  }
+  if (below) {
+    const int32_t last = b.int_value(n - 1);
+    s.inside = both(b, s.inside, b.op(Op::kLe, DType::kBool, v, last));
+    v = b.op(Op::kMin, DType::kInt64, v, last);
+  }
+  s.at = Affine::value(v);
   return s;
 }
 
@@ -205,39 +213,47 @@ namespace {
 // -- a map back to the image
 
 // The j-th window, counted backwards, that may hold the element: where it is in the map, and which tap the element is.
+// j is `number` if that is not negative; reaches: the map's last window ends where the image does.
 struct Window {
   Spot map;
   int32_t tap;
 };
-Window window_of(Emitter& e, const Axis& a, const Affine& image, const Affine& j) {
+struct Back {
+  Affine j;
+  int64_t number = -1;
+};
+Window window_of(Emitter& e, const Axis& a, const Affine& image, const Back& back, bool reaches) {
   Body& b = e.body;
   const auto number = [&](int64_t v) { return b.constant_int(DType::kInt64, v); };
   const int32_t x = b.index(image + Affine::constant(a.padding));
-  const int32_t last = a.stride == 1 ? x : b.op(Op::kFloorDiv, DType::kInt64, x, number(a.stride));
-  const int32_t w = b.op(Op::kSub, DType::kInt64, last, b.index(j));
+  int32_t w = a.stride == 1 ? x : b.op(Op::kFloorDiv, DType::kInt64, x, number(a.stride));
+  if (back.number) w = b.op(Op::kSub, DType::kInt64, w, back.number < 0 ? b.index(back.j) : number(back.number));
   const int32_t inner = b.op(Op::kSub, DType::kInt64, x, b.op(Op::kMul, DType::kInt64, w, number(a.stride)));
-  Window found{bounded(b, w, a.map), inner};
+  Window found{bounded(b, w, a.map, back.number != 0, !reaches), inner};
   if (a.dilation > 1) {
     found.tap = b.op(Op::kFloorDiv, DType::kInt64, inner, number(a.dilation));
-    const int32_t back = b.op(Op::kMul, DType::kInt64, found.tap, number(a.dilation));
-    found.map.inside = both(b, found.map.inside, b.op(Op::kEq, DType::kBool, back, inner));
+    const int32_t again = b.op(Op::kMul, DType::kInt64, found.tap, number(a.dilation));
+    found.map.inside = both(b, found.map.inside, b.op(Op::kEq, DType::kBool, again, inner));
   }
-  found.map.inside = both(b, found.map.inside, b.op(Op::kLt, DType::kBool, found.tap, number(a.kernel)));
+  const bool always = a.dilation == 1 && back.number >= 0 && (back.number + 1) * a.stride <= a.kernel;
+  if (!always) found.map.inside = both(b, found.map.inside, b.op(Op::kLt, DType::kBool, found.tap, number(a.kernel)));
   return found;
 }
 
 // What the windows (jh, jw) before the last give to the element at an index of the image.
-int32_t share(const Pool& p, Emitter& e, const Index& at, const Affine& jh, const Affine& jw) {
+int32_t share(const Pool& p, const std::array<bool, 2>& reach, Emitter& e, const Index& at, const Back& jh,
+              const Back& jw) {
   Body& b = e.body;
-  const Window h = window_of(e, p.axes[0], at[2], jh), w = window_of(e, p.axes[1], at[3], jw);
+  const Window h = window_of(e, p.axes[0], at[2], jh, reach[0]), w = window_of(e, p.axes[1], at[3], jw, reach[1]);
   int32_t valid = both(b, h.map.inside, w.map.inside);
   const Index from = {at[0], at[1], h.map.at, w.map.at};
   if (p.tap) {
     const int32_t row = b.op(Op::kMul, DType::kInt64, h.tap, b.constant_int(DType::kInt64, p.axes[1].kernel));
     const int32_t own = b.cast(b.op(Op::kAdd, DType::kInt64, row, w.tap), DType::kInt32);
-    valid = b.op(Op::kAnd, DType::kBool, b.op(Op::kEq, DType::kBool, e.operand(p.tap, from), own), valid);
+    valid = both(b, b.op(Op::kEq, DType::kBool, e.operand(p.tap, from), own), valid);
   }
-  return b.op(Op::kSelect, p.type, valid, b.cast(e.operand(p.from, from), p.type), b.constant(p.type, 0));
+  const int32_t v = b.cast(e.operand(p.from, from), p.type);
+  return valid < 0 ? v : b.op(Op::kSelect, p.type, valid, v, b.constant(p.type, 0));
 }
 
 }  // namespace
@@ -249,16 +265,22 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts) {
   if (p.tap) l.reads.push_back(p.tap);
   l.heavy = l.window = true;
   const int64_t mh = p.axes[0].windows(), mw = p.axes[1].windows();
+  // Every element lies before the end of the last window's step: asked, as it changes the code.
+  std::array<bool, 2> reach;
+  for (size_t i = 0; i < 2; i++) {
+    const Axis& a = p.axes[i];
+    reach[i] = facts.ask_less(a.image + (a.padding - 1), a.map * a.stride);
+  }
   if (mh * mw > kUnrolled) {
     as_reduction(l, node.results[0], facts, mh, mw, loop::RedOp::kSum, p.type);
-    l.reduction.element = [=](Emitter& e, const Index& at) { return share(p, e, at, at[4], at[5]); };
+    l.reduction.element = [=](Emitter& e, const Index& at) { return share(p, reach, e, at, {at[4]}, {at[5]}); };
     return l;
   }
   l.emit = [=, type = node.results[0]->dtype](Emitter& e, const Index& at) {
     int32_t total = -1;
     for (int64_t jh = 0; jh < mh; jh++) {
       for (int64_t jw = 0; jw < mw; jw++) {
-        const int32_t v = share(p, e, at, Affine::constant(jh), Affine::constant(jw));
+        const int32_t v = share(p, reach, e, at, {{}, jh}, {{}, jw});
         total = total < 0 ? v : e.body.op(Op::kAdd, p.type, total, v);
       }
     }

@@ -40,9 +40,26 @@ TEST_CASE("cuda extern: convolutions without cuDNN") {
   HostMachine m;
   for (DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
     for (bool last : {false, true}) {
-      check_shape(m, t, {2, 1, 3, 4, 9, 8, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+      check_shape(m, t, {2, 1, 4, 4, 9, 8, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
       check_shape(m, t, {1, 2, 2, 3, 10, 7, 3, 2, {2, 1, 0, 1, 1, 0, 1, 2}}, last);
       check_shape(m, t, {3, 4, 1, 1, 1, 12, 1, 5, {1, 3, 0, 2, 0, 3, 1, 1}}, last);
+    }
+  }
+}
+
+// What conv_few.cc takes: many channels out in chunks, tails, strides, dilations, uneven padding, bands of rows.
+TEST_CASE("cuda extern: convolutions of few channels") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
+    for (bool last : {false, true}) {
+      check_shape(m, t, {2, 1, 1, 32, 9, 11, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+      check_shape(m, t, {3, 1, 3, 72, 13, 12, 3, 3, {2, 2, 1, 1, 1, 1, 1, 1}}, last);
+      if (t == DType::kFloat64 && last)
+        check_shape(m, t, {4, 1, 1, 64, 130, 130, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+      if (t != DType::kFloat32) continue;
+      check_shape(m, t, {1, 1, 2, 5, 17, 40, 2, 5, {3, 1, 0, 3, 2, 0, 2, 3}}, last);
+      check_shape(m, t, {1, 1, 4, 8, 1, 300, 1, 8, {1, 4, 0, 7, 0, 0, 1, 1}}, last);
+      check_shape(m, t, {1, 1, 1, 6, 33, 33, 5, 5, {1, 1, 0, 0, 0, 0, 1, 1}}, last);
     }
   }
 }

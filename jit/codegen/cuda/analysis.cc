@@ -18,6 +18,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kMaxResident = 8;
 constexpr int kMaxPartials = 32;  // of an accumulator, in registers of one thread
 constexpr int kPrefixInstructions = 12;
+constexpr int kShortPrefix = 96;  // instructions that are done again rather than leave multiprocessors idle
 constexpr int kApart = 4;
 
 class Mapper {
@@ -178,7 +179,10 @@ bool Mapper::prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const 
     cost += is_heavy(in->op) ? kPrefixInstructions : in->op != Op::kConst && in->op != Op::kScalar;
   }
   inner = std::get<std::unique_ptr<Loop>>(body.back()).get();
-  return cost <= kPrefixInstructions && inner->accs.empty();
+  double around = 1;
+  for (const Loop* l : m_.nest) around *= double(hint(l->size));
+  const bool fills = around >= double(kMultiprocessors) * 1024;
+  return cost <= (fills ? kPrefixInstructions : kShortPrefix) && inner->accs.empty();
 }
 
 void Mapper::find_nest() {

@@ -3,12 +3,10 @@
 //
 // Invariants:
 // 1. cuDNN computes with channels innermost, in row-major order only where it does not take the problem so: which of
-// the
-//    two is a function of sizes, never of strides. Operands and results that lie otherwise are copied, so bits do not
-//    depend on layout (the pass channels_last relies on this).
+//    the two is a function of sizes, never of strides. Operands and results that lie otherwise are copied, so bits do
+//    not depend on layout (the pass channels_last relies on this).
 // 2. The simple kernels sum in float32 (float64 for float64), whatever the strides: an element of a map or an image as
-// one chain in the CPU's
-//    order, one of a weight or a bias in a fixed tree.
+//    one chain in the CPU's order, one of a weight or a bias in a fixed tree.
 #include <algorithm>
 #include <climits>
 
@@ -104,48 +102,71 @@ KERNEL conv_add_bias(View y, View bias, i64 n) {
   T0& to = ((T0*)y.data)[i];
   to = Num<T0>::down(Num<T0>::up(to) + Num<T0>::up(((const T0*)bias.data)[k * bias.strides[0]]));
 }
-// Sums of the map over batch and pixels, by channel: a block a slice of a channel, then a thread a channel.
-KERNEL conv_bias_slices(View y, A* partial, i64 slices) {
-  const i64 k = blockIdx.x / slices, slice = blockIdx.x % slices, pixels = y.sizes[2] * y.sizes[3];
-  const i64 total = y.sizes[0] * pixels, each = (total + slices - 1) / slices, begin = slice * each;
-  const i64 end = begin + each < total ? begin + each : total;
-  A sum = 0;
-  for (i64 j = begin + threadIdx.x; j < end; j += 256) {
-    sum += load(y, j / pixels, k, j % pixels / y.sizes[3], j % y.sizes[3]);
-  }
-  sum = block_sum(sum);
-  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
-}
-// The same sums in the same order where channels are innermost: 8 channels a block, 8 chains a thread.
-KERNEL conv_bias_slices_last(View y, A* partial, i64 slices) {
-  const i64 slice = blockIdx.x % slices, k = blockIdx.x / slices * 8 + threadIdx.x % 8, channels = y.sizes[1];
-  const i64 total = y.sizes[0] * y.sizes[2] * y.sizes[3], each = (total + slices - 1) / slices, begin = slice * each;
-  const i64 end = begin + each < total ? begin + each : total;
-  const T0* const p = (const T0*)y.data + k;
-  A a[8];
-  for (int m = 0; m < 8; m++) a[m] = 0;
-  for (i64 j = begin + threadIdx.x / 8; k < channels && j < end; j += 256) {
+// The same where channels are innermost: 16 bytes a thread.
+struct alignas(16) Pack { T0 e[16 / sizeof(T0)]; };
+KERNEL conv_add_bias_last(Pack* y, View bias, u32 packs, u32 channels) {
+  enum { kEach = 16 / sizeof(T0) };
+  const u32 i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= packs) return;
+  const u32 k = i * kEach % channels;
+  Pack pack = y[i];
 #pragma unroll
-    for (int m = 0; m < 8; m++) {
-      if (j + 32 * m < end) a[m] += Num<T0>::up(p[(j + 32 * m) * channels]);
-    }
+  for (int j = 0; j < kEach; j++) {
+    pack.e[j] = Num<T0>::down(Num<T0>::up(pack.e[j]) + Num<T0>::up(((const T0*)bias.data)[(k + j) * bias.strides[0]]));
   }
-  for (int m = 0; m < 4; m++) a[m] = a[m] + a[m + 4];
-  __shared__ A sums[256];
-  const int t = threadIdx.x;
-  sums[t] = (a[0] + a[2]) + (a[1] + a[3]);
-  __syncthreads();
-  for (int s = 128; s > 4; s /= 2) {
-    if (t < s) sums[t] = sums[t] + sums[t + s];
-    __syncthreads();
-  }
-  if (t < 8 && k < channels) partial[k * slices + slice] = sums[t];
+  y[i] = pack;
 }
-// A block a channel; at most 256 slices.
-KERNEL conv_bias_sum(const A* partial, View bias, i64 slices) {
-  const i64 k = blockIdx.x;
-  const A sum = block_sum(threadIdx.x < slices ? partial[k * slices + threadIdx.x] : (A)0);
-  if (threadIdx.x == 0) ((T0*)bias.data)[k * bias.strides[0]] = Num<T0>::down(sum);
+// Sums of the map over batch and pixels: a block a slice of 32 channels, a lane a channel, a warp every eighth pixel.
+DEV A eighths(A* sums, A sum) {
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  A s[8];
+  for (int m = 0; m < 8; m++) s[m] = sums[m * 32 + threadIdx.x % 32];
+  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+}
+KERNEL BOUNDS(256) conv_bias_slices_last(View y, A* partial, i64 each) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const i64 k = blockIdx.y * 32 + lane, channels = y.sizes[1], total = y.sizes[0] * y.sizes[2] * y.sizes[3];
+  const i64 begin = blockIdx.x * each, end = begin + each < total ? begin + each : total;
+  const T0* const from = (const T0*)y.data + (k < channels ? k : 0);
+  A sum = 0;
+#pragma unroll 8
+  for (i64 j = begin + warp; j < end; j += 8) sum = sum + Num<T0>::up(from[j * channels]);
+  __shared__ A sums[256];
+  sum = eighths(sums, sum);
+  if (warp == 0) partial[(blockIdx.x * (i64)gridDim.y + blockIdx.y) * 32 + lane] = sum;
+}
+// The same sums where pixels are, through a tile.
+KERNEL BOUNDS(256) conv_bias_slices(View y, A* partial, i64 each) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const i64 k0 = blockIdx.y * 32, channels = y.sizes[1], pixels = y.sizes[2] * y.sizes[3], total = y.sizes[0] * pixels;
+  const i64 begin = blockIdx.x * each, end = begin + each < total ? begin + each : total;
+  __shared__ A tile[32][33];
+  A sum = 0;
+  for (i64 base = begin; base < end; base += 32) {
+    const i64 j = base + lane;
+    __syncthreads();
+    for (int m = warp; m < 32; m += 8) {
+      const bool inside = k0 + m < channels && j < end;
+      tile[m][lane] = inside ? load(y, j / pixels, k0 + m, j % pixels / y.sizes[3], j % y.sizes[3]) : (A)0;
+    }
+    __syncthreads();
+    for (int m = warp; m < 32 && base + m < end; m += 8) sum = sum + tile[lane][m];
+  }
+  __shared__ A sums[256];
+  sum = eighths(sums, sum);
+  if (warp == 0) partial[(blockIdx.x * (i64)gridDim.y + blockIdx.y) * 32 + lane] = sum;
+}
+// A block 32 channels.
+KERNEL BOUNDS(256) conv_bias_sum(const A* partial, View bias, int slices) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const i64 k = blockIdx.x * 32 + lane;
+  A sum = 0;
+#pragma unroll 8
+  for (int s = warp; s < slices; s += 8) sum = sum + partial[(s * (i64)gridDim.x + blockIdx.x) * 32 + lane];
+  __shared__ A sums[256];
+  sum = eighths(sums, sum);
+  if (warp == 0 && k < bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = Num<T0>::down(sum);
 }
 )cuda"};
 
@@ -179,16 +200,24 @@ bool lies_so(const ExternView& v, const int (&order)[4]) {
 }
 
 void bias_gradient(Launcher& l, const ExternView& y, const ExternView& bias) {
-  const int64_t channels = y.sizes[1], each = y.sizes[0] * y.sizes[2] * y.sizes[3];
-  const int64_t slices = std::clamp<int64_t>(each / 1024, 1, 64);
-  void* partial = l.scratch_bytes(size_t(channels * slices) * 8);
-  if (channels > 1 && lies_so(y, kCudnnOrder[1])) {
-    const ExternGrid grid = {(channels + 7) / 8 * slices};
-    l.run({kSource, "conv_bias_slices_last", {y.dtype}}, grid, 256, y, partial, slices);
-  } else {
-    l.run({kSource, "conv_bias_slices", {y.dtype}}, {channels * slices}, 256, y, partial, slices);
+  const int64_t chunks = (y.sizes[1] + 31) / 32, total = y.sizes[0] * y.sizes[2] * y.sizes[3];
+  int64_t slices = std::clamp<int64_t>(total / 64, 1, std::max<int64_t>(256 / chunks, 16));
+  const int64_t each = std::max<int64_t>((total + slices - 1) / slices, 1);
+  slices = (total + each - 1) / each;
+  void* partial = l.scratch_bytes(size_t(slices * chunks) * 32 * 8);
+  const char* kernel = lies_so(y, kCudnnOrder[1]) ? "conv_bias_slices_last" : "conv_bias_slices";
+  l.run({kSource, kernel, {y.dtype}}, {slices, chunks}, 256, y, partial, each);
+  l.run({kSource, "conv_bias_sum", {y.dtype}}, {chunks}, 256, partial, bias, int(slices));
+}
+
+void add_bias(Launcher& l, const ExternView& y, const ExternView& bias) {
+  const int64_t n = y.numel(), pack = 16 / int64_t(size_of(y.dtype));
+  const bool whole = y.sizes[1] % pack == 0 && reinterpret_cast<uintptr_t>(y.data) % 16 == 0;
+  if (whole && lies_so(y, kCudnnOrder[1])) {
+    return l.each({kSource, "conv_add_bias_last", {y.dtype}}, n / pack, y.data, bias, uint32_t(n / pack),
+                  uint32_t(y.sizes[1]));
   }
-  l.run({kSource, "conv_bias_sum", {y.dtype}}, {channels}, 256, partial, bias, slices);
+  l.each({kSource, "conv_add_bias", {y.dtype}}, n, y, bias, n);
 }
 
 void direct(Launcher& l, const Operands& o) {
@@ -249,9 +278,7 @@ void run_cudnn_convolution(const ExternCall& call) {
   }
   cudnn_convolve(l, c);
   const ExternView& made = *to[result];
-  if (o.pass == CudnnPass::kForward && call.in[2].data) {
-    l.each({kSource, "conv_add_bias", {made.dtype}}, made.numel(), made, call.in[2], made.numel());
-  }
+  if (o.pass == CudnnPass::kForward && call.in[2].data) add_bias(l, made, call.in[2]);
   if (!lies_so(*from[result], order)) copy_view(l, made, *from[result]);
   if (o.pass == CudnnPass::kWeight) bias_gradient(l, o.y, call.out[1]);
 }

@@ -38,6 +38,10 @@ bool cudnn_takes(const ExternCall& call);
 void run_cudnn_convolution(const ExternCall& call);
 bool direct_convolution_supports(DType dtype);
 void run_direct_convolution(const ExternCall& call);
+// conv_few.cc: of few input channels
+bool few_channels_supports(DType dtype);
+bool few_channels_takes(const ExternCall& call);
+void run_few_channels(const ExternCall& call);
 // attention.cc
 bool attention_supports(DType dtype);
 bool attention_takes(const ExternCall& call);

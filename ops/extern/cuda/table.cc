@@ -26,6 +26,8 @@ const ExternKernel kKernels[] = {
     {OpId::scan_logsumexp, "scan", scan_supports, nullptr, run_scan},
     {OpId::scan_max, "scan", scan_supports, nullptr, run_scan},
     {OpId::scan_min, "scan", scan_supports, nullptr, run_scan},
+    {OpId::convolution, "few_channels", few_channels_supports, few_channels_takes, run_few_channels},
+    {OpId::convolution_weight, "few_channels", few_channels_supports, few_channels_takes, run_few_channels},
     {OpId::convolution, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
     {OpId::convolution_input, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
     {OpId::convolution_weight, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
