@@ -5,6 +5,7 @@
 
 #include "jit/codegen/cuda/code.h"
 #include "jit/runtime/executable.h"
+#include "jit/runtime/order.h"
 #include "ops/core/error.h"
 #include "ops/core/small_vec.h"
 #include "ops/cuda/driver.h"
@@ -22,7 +23,8 @@ struct Executable::Context {
   uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
   Ref<Storage> arena;
   std::vector<size_t> slot_offsets;
-  std::vector<Tensor> moved;  // to a GPU: the CPU's inputs of no dimensions
+  std::vector<Tensor> moved;     // to a GPU: the CPU's inputs of no dimensions
+  LaunchOrder* order = nullptr;  // of a run that is being recorded
 };
 
 // A kernel that is about to run: its block and how its loop is cut.

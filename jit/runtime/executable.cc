@@ -318,7 +318,7 @@ void Executable::launch_all(Context& c) const {
     } else if (step.kernel) {
       launch_kernel(c, step, generator);
     } else {
-      launch_extern(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]));
+      launch_extern(c, step);
     }
     if (watched) wait_for(plan_.device);
     if (watched) note_launch(c.values.data(), &step, uint64_t((std::chrono::steady_clock::now() - start) / 1ns));
@@ -448,9 +448,11 @@ ExternCall Executable::make_call(const Context& c, const ExternLaunch& launch, C
           stream_of(plan_.device)};
 }
 
-void Executable::launch_extern(const Context& c, const ExternLaunch& launch) const {
+void Executable::launch_extern(const Context& c, const Step& step) const {
   CallOperands operands;
-  run_extern(make_call(c, launch, operands));
+  if (c.order) c.order->begin({&step.launch, 1});
+  run_extern(make_call(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]), operands));
+  if (c.order) c.order->end();
 }
 
 // "gather: index 12 is out of bounds for dimension 1 with size 10"

@@ -86,7 +86,7 @@ class Executable {
   static void run_part(const Part& part, int chunk, LaunchFault* fault);
   void launch_chunks(const Part& part) const;
   ExternCall make_call(const Context& c, const ExternLaunch& launch, CallOperands& operands) const;
-  void launch_extern(const Context& c, const ExternLaunch& launch) const;
+  void launch_extern(const Context& c, const Step& step) const;
   [[noreturn]] void report(const Step& step, const BlockHead* head, const LaunchFault& fault) const;
   void set_views(Context& c, const std::vector<Tensor>& inputs) const;
   // gpu.cc

@@ -85,8 +85,14 @@ void Executable::launch_on_gpu(const Context& c, const std::vector<int32_t>& gro
   if (!make_gpu_launch(c, group, l)) return;
   cuda::Context& gpu = cuda::context(plan_.device);
   void* params[] = {l.param};
+  if (c.order) {
+    SmallVec<int32_t, 16> launches;
+    for (int32_t s : group) launches.push_back(steps_[size_t(s)].launch);
+    c.order->begin({launches.begin(), launches.end()});
+  }
   LUTRA_CUDA(launch(l.function, l.grid.blocks[0], l.grid.blocks[1], l.grid.blocks[2], l.grid.threads[0],
                     l.grid.threads[1], l.grid.threads[2], l.grid.shared_bytes, gpu.stream, params, nullptr));
+  if (c.order) c.order->end();
   const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(group[0])].launch)]);
   cuda::launched(gpu, launch.op, launch.file, launch.line);
 }

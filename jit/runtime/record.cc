@@ -189,10 +189,13 @@ bool Executable::record(Context& c, Recording& r) const {
     cuda::ScratchScope scratch(&r.scratch);
     LUTRA_CUDA(begin_capture(gpu.stream, kRelaxed));
     try {
+      LaunchOrder order(plan_, gpu.stream, r.scratch);
+      c.order = &order;
       launch_all(c);
     } catch (const Error& error) {
       wrong = error.what();
     }
+    c.order = nullptr;
     const cuda::Result ended = d.end_capture(gpu.stream, &r.graph);
     if (wrong.empty() && ended != cuda::kSuccess) wrong = cuda::result_text(ended);
   }

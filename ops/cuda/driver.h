@@ -63,6 +63,9 @@ struct KernelNodeParams {
   X(stream_query, "cuStreamQuery", (StreamHandle))                                                                    \
   X(begin_capture, "cuStreamBeginCapture_v2", (StreamHandle, int))                                                    \
   X(end_capture, "cuStreamEndCapture", (StreamHandle, GraphHandle*))                                                  \
+  X(capture_info, "cuStreamGetCaptureInfo_v2",                                                                        \
+    (StreamHandle, int*, uint64_t*, GraphHandle*, const GraphNode**, size_t*))                                        \
+  X(set_capture_dependencies, "cuStreamUpdateCaptureDependencies", (StreamHandle, GraphNode*, size_t, unsigned))      \
   X(event_create, "cuEventCreate", (EventHandle*, unsigned))                                                          \
   X(event_destroy, "cuEventDestroy_v2", (EventHandle))                                                                \
   X(event_record, "cuEventRecord", (EventHandle, StreamHandle))                                                       \

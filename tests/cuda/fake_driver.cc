@@ -7,11 +7,14 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #ifdef LUTRA_FAKE_LIBRARY
@@ -344,6 +347,7 @@ struct Node {
   std::vector<std::vector<char>> params;
   std::vector<void*> pointers;
   std::function<void()> other;
+  std::vector<Node*> after;
 
   void set(void** from) {
     params.clear(), pointers.clear();
@@ -363,6 +367,13 @@ struct Node {
 };
 struct Graph {
   std::vector<std::shared_ptr<Node>> nodes;
+  std::vector<Node*> current;  // that the next node waits for
+
+  void add(std::shared_ptr<Node> node) {
+    node->after = current;
+    current = {node.get()};
+    nodes.push_back(std::move(node));
+  }
 };
 std::unique_ptr<Graph> recorded;  // while a stream is captured
 
@@ -370,7 +381,7 @@ std::unique_ptr<Graph> recorded;  // while a stream is captured
 
 bool fake_record(std::function<void()> work) {
   if (!recorded) return false;
-  recorded->nodes.push_back(std::make_shared<Node>());
+  recorded->add(std::make_shared<Node>());
   recorded->nodes.back()->other = std::move(work);
   return true;
 }
@@ -423,10 +434,10 @@ FAKE(cuLaunchKernel)
   // A device's limits.
   if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz > 1024 || bx * by * bz == 0) return kInvalidValue;
   const auto node = std::make_shared<Node>();
-  *node = {f, {gx, gy, gz}, {bx, by, bz}, shared, {}, {}, {}};
+  *node = {f, {gx, gy, gz}, {bx, by, bz}, shared, {}, {}, {}, {}};
   node->set(params);
   if (recorded) {
-    recorded->nodes.push_back(node);
+    recorded->add(node);
   } else {
     node->run();
   }
@@ -443,6 +454,22 @@ FAKE(cuStreamBeginCapture_v2)(StreamHandle, int) {
 FAKE(cuStreamEndCapture)(StreamHandle, GraphHandle* graph) {
   ENTER("cuStreamEndCapture");
   *graph = reinterpret_cast<GraphHandle>(recorded.release());
+  return kSuccess;
+}
+FAKE(cuStreamGetCaptureInfo_v2)
+(StreamHandle, int* status, uint64_t*, GraphHandle* graph, const GraphNode** nodes, size_t* count) {
+  ENTER("cuStreamGetCaptureInfo_v2");
+  *status = recorded != nullptr;
+  *graph = reinterpret_cast<GraphHandle>(recorded.get());
+  *nodes = recorded ? reinterpret_cast<const GraphNode*>(recorded->current.data()) : nullptr;
+  *count = recorded ? recorded->current.size() : 0;
+  return kSuccess;
+}
+FAKE(cuStreamUpdateCaptureDependencies)(StreamHandle, GraphNode* nodes, size_t count, unsigned flags) {
+  ENTER("cuStreamUpdateCaptureDependencies");
+  if (!recorded) return kInvalidValue;
+  if (flags) recorded->current.clear();
+  for (size_t i = 0; i < count; i++) recorded->current.push_back(reinterpret_cast<Node*>(nodes[i]));
   return kSuccess;
 }
 FAKE(cuGraphGetNodes)(GraphHandle graph, GraphNode* nodes, size_t* count) {
@@ -467,16 +494,30 @@ FAKE(cuGraphKernelNodeGetParams_v2)(GraphNode node, KernelNodeParams* p) {
   p->params = n->pointers.data();
   return kSuccess;
 }
+// The order that is hardest on who forgot an edge: of what may run, what was recorded last.
+std::vector<Node*> hard_order(const Graph& graph) {
+  std::vector<Node*> order;
+  std::set<Node*> done;
+  while (order.size() < graph.nodes.size()) {
+    for (size_t i = graph.nodes.size(); i-- > 0;) {
+      Node* n = graph.nodes[i].get();
+      const auto is_done = [&](Node* before) { return done.count(before) > 0; };
+      if (is_done(n) || !std::all_of(n->after.begin(), n->after.end(), is_done)) continue;
+      order.push_back(n), done.insert(n);
+      break;
+    }
+  }
+  return order;
+}
 // An instance and its graph share nodes; setting one copies it.
 FAKE(cuGraphInstantiateWithFlags)(GraphExec* exec, GraphHandle graph, unsigned long long) {
   ENTER("cuGraphInstantiateWithFlags");
   auto* made = new std::map<Node*, std::shared_ptr<Node>>;
-  auto* order = new std::vector<Node*>;
+  auto* order = new std::vector<Node*>(hard_order(*reinterpret_cast<Graph*>(graph)));
   for (const auto& node : reinterpret_cast<Graph*>(graph)->nodes) {
     auto copy = std::make_shared<Node>(*node);
     if (copy->function) copy->set(node->pointers.data());
     (*made)[node.get()] = copy;
-    order->push_back(node.get());
   }
   *exec = reinterpret_cast<GraphExec>(new std::pair(made, order));
   return kSuccess;

@@ -99,13 +99,22 @@ void ScratchPool::begin_call() {
 }
 
 void* ScratchPool::take(size_t nbytes, Device device) {
+  constexpr size_t kSmall = size_t(4) << 20;
+  constexpr int kSmallBlocks = 4;
+  int fitting = 0;
   Block* best = nullptr;
   for (Block& b : blocks_) {
-    const bool fits = !b.taken && b.storage->nbytes >= nbytes && b.storage->device == device;
-    if (fits && (!best || b.storage->nbytes < best->storage->nbytes)) best = &b;
+    if (b.taken || b.storage->nbytes < nbytes || b.storage->device != device) continue;
+    fitting++;
+    const bool better =
+        nbytes <= kSmall ? !best || b.used < best->used : !best || b.storage->nbytes < best->storage->nbytes;
+    if (better) best = &b;
   }
-  if (!best) best = &blocks_.emplace_back(Block{lutra::allocate(nbytes, device), false});
-  best->taken = true;
+  if (!best || (nbytes <= kSmall && fitting < kSmallBlocks)) {
+    best = &blocks_.emplace_back(Block{lutra::allocate(nbytes, device), false, 0});
+  }
+  best->taken = true, best->used = ++takes_;
+  if (watch) watch->taken(size_t(best - blocks_.data()));
   return best->storage->data;
 }
 

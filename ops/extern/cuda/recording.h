@@ -8,19 +8,32 @@
 
 namespace lutra::cuda {
 
-// Temporary memory of launches that are recorded: a recording keeps its pool, so that replays find their memory, and
-// calls of one recording use the same blocks in turn (all work is on one stream).
+// Is told of each block that a call takes, before the call puts a launch that uses it into the stream.
+class ScratchWatch {
+ public:
+  virtual void taken(size_t block) = 0;
+
+ protected:
+  ~ScratchWatch() = default;
+};
+
+// Temporary memory of launches that are recorded: a recording keeps its pool, so that replays find their memory. Calls
+// of one recording use the same blocks in turn, small ones several in turn, so that they need not wait for each other.
 class ScratchPool {
  public:
   void begin_call();
   void* take(size_t nbytes, Device device);
   bool empty() const { return blocks_.empty(); }
 
+  ScratchWatch* watch = nullptr;
+
  private:
   struct Block {
     Ref<Storage> storage;
     bool taken;
+    uint64_t used;  // when, counted in takes
   };
+  uint64_t takes_ = 0;
   std::vector<Block> blocks_;
 };
 // While one lives, calls of this thread take their temporary memory from the pool.

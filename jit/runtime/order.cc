@@ -1,0 +1,104 @@
+// The plan's launches, as they are put into a stream that is captured, in; edges of the CUDA graph out.
+#include "jit/runtime/order.h"
+
+#include <algorithm>
+
+#include "jit/schedule/combine.h"
+#include "ops/cuda/context.h"
+
+namespace lutra {
+namespace {
+
+enum Kind : int64_t { kSlot, kBuffer, kStorage, kScratch, kLibrary };
+int64_t key(Kind kind, int64_t n) { return kind << 32 | n; }
+
+constexpr unsigned kAdd = 0, kSet = 1;  // CU_STREAM_ADD_CAPTURE_DEPENDENCIES, CU_STREAM_SET_CAPTURE_DEPENDENCIES
+
+// cuDNN may keep memory of its own by handle, of which there is one.
+bool keeps_state(OpId op) {
+  return op == OpId::convolution || op == OpId::convolution_input || op == OpId::convolution_weight;
+}
+
+}  // namespace
+
+LaunchOrder::LaunchOrder(const Plan& plan, cuda::StreamHandle stream, cuda::ScratchPool& scratch)
+    : plan_(plan), stream_(stream), scratch_(scratch) {
+  scratch_.watch = this;
+}
+LaunchOrder::~LaunchOrder() { scratch_.watch = nullptr; }
+
+int64_t LaunchOrder::memory_of(int32_t buffer) const {
+  const Buffer& b = plan_.buffers[size_t(buffer)];
+  if (b.kind == Buffer::kTemp) return key(kSlot, b.index);
+  return b.storage >= 0 ? key(kStorage, b.storage) : key(kBuffer, buffer);
+}
+
+void LaunchOrder::begin(std::span<const int32_t> launches) {
+  touched_.clear(), asked_.clear();
+  before_.assign(done_.size(), false);
+  for (int32_t i : launches) {
+    const Launch& l = plan_.launches[size_t(i)];
+    for_buffers(l, [&](int32_t b, bool written) { touch(memory_of(b), written); });
+    const auto* e = std::get_if<ExternLaunch>(&l);
+    if (e && keeps_state(e->op)) touch(key(kLibrary, 0), true);
+  }
+  std::vector<cuda::GraphNode> nodes;
+  for (int32_t a : asked_) {
+    const bool through_another = std::any_of(asked_.begin(), asked_.end(),
+                                             [&](int32_t b) { return a < b && done_[size_t(b)].before[size_t(a)]; });
+    if (!through_another) nodes.insert(nodes.end(), done_[size_t(a)].leaves.begin(), done_[size_t(a)].leaves.end());
+  }
+  LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kSet));
+}
+
+void LaunchOrder::touch(int64_t memory, bool written) {
+  touched_.emplace_back(memory, written);
+  const auto found = memories_.find(memory);
+  if (found == memories_.end()) return;
+  wait_for(found->second.writer);
+  if (!written) return;
+  for (int32_t r : found->second.readers) wait_for(r);
+}
+
+void LaunchOrder::wait_for(int32_t done) {
+  if (done < 0 || std::count(asked_.begin(), asked_.end(), done)) return;
+  asked_.push_back(done);
+  before_[size_t(done)] = true;
+  const std::vector<bool>& more = done_[size_t(done)].before;
+  for (size_t i = 0; i < more.size(); i++) before_[i] = before_[i] || more[i];
+}
+
+// In the middle of a launch: what it puts into the stream from now on waits.
+void LaunchOrder::taken(size_t block) {
+  const int64_t memory = key(kScratch, int64_t(block));
+  touched_.emplace_back(memory, true);
+  const auto found = memories_.find(memory);
+  if (found == memories_.end() || before_[size_t(found->second.writer)]) return;
+  wait_for(found->second.writer);
+  std::vector<cuda::GraphNode>& nodes = done_[size_t(found->second.writer)].leaves;
+  LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kAdd));
+}
+
+void LaunchOrder::end() {
+  const int32_t self = int32_t(done_.size());
+  done_.push_back({current(), before_});
+  for (auto [memory, written] : touched_) {
+    Memory& m = memories_[memory];
+    if (written)
+      m.writer = self, m.readers.clear();
+    else if (m.writer != self && (m.readers.empty() || m.readers.back() != self))
+      m.readers.push_back(self);
+  }
+}
+
+std::vector<cuda::GraphNode> LaunchOrder::current() const {
+  int status = 0;
+  uint64_t id = 0;
+  cuda::GraphHandle graph = nullptr;
+  const cuda::GraphNode* nodes = nullptr;
+  size_t count = 0;
+  LUTRA_CUDA(capture_info(stream_, &status, &id, &graph, &nodes, &count));
+  return {nodes, nodes + count};
+}
+
+}  // namespace lutra
