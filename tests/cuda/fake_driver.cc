@@ -494,13 +494,14 @@ FAKE(cuGraphKernelNodeGetParams_v2)(GraphNode node, KernelNodeParams* p) {
   p->params = n->pointers.data();
   return kSuccess;
 }
-// The order that is hardest on who forgot an edge: of what may run, what was recorded last.
+// An order that is hard on who forgot an edge: of what may run, what was recorded last and first by turns.
 std::vector<Node*> hard_order(const Graph& graph) {
   std::vector<Node*> order;
   std::set<Node*> done;
-  while (order.size() < graph.nodes.size()) {
-    for (size_t i = graph.nodes.size(); i-- > 0;) {
-      Node* n = graph.nodes[i].get();
+  const size_t count = graph.nodes.size();
+  while (order.size() < count) {
+    for (size_t i = 0; i < count; i++) {
+      Node* n = graph.nodes[order.size() % 2 ? i : count - 1 - i].get();
       const auto is_done = [&](Node* before) { return done.count(before) > 0; };
       if (is_done(n) || !std::all_of(n->after.begin(), n->after.end(), is_done)) continue;
       order.push_back(n), done.insert(n);

@@ -47,6 +47,36 @@ test("numbers and random calls go on", function()
   truthy(not lt.equal(want[2] / 2, want[3] / 3))
 end)
 
+-- Launches wait for what they depend on, nothing else: the driver of this test runs them in an order of its own.
+test("what is written after it was read", function()
+  local function make()
+    local v = lt.ones(16, 8)
+    return function(x)
+      local y = x:matmul(v)
+      v:add_(1)
+      return y
+    end
+  end
+  local eager, f = make(), lt.compile(make())
+  for _ = 1, 6 do
+    local x = lt.randn(4, 16)
+    truthy(lt.equal(f(x), eager(x)))
+  end
+end)
+
+test("temporary memory of calls side by side", function()
+  local function sorted(x)
+    local all = {}
+    for i = 1, 9 do all[i] = (x * i):sort(1) end
+    return lt.cat(all)
+  end
+  local f = lt.compile(sorted)
+  for _ = 1, 4 do
+    local x = lt.randn(2, 5000)
+    truthy(lt.equal(f(x), sorted(x)))
+  end
+end)
+
 test("a train step keeps its gradients", function()
   local function make()
     lt.manual_seed(5)

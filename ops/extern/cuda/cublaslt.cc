@@ -36,7 +36,7 @@ enum { kTransposeA = 3, kTransposeB = 4 };   // of an operation
 enum { kBatchCount = 5, kBatchStride = 6 };  // of a layout
 enum { kWorkspaceBytes = 1, kReductionSchemes = 3, kAlignmentA = 5, kAlignmentB, kAlignmentC, kAlignmentD };
 constexpr uint32_t kReductionsInCompute = 1 | 2;  // partial results are not rounded to a half type
-constexpr size_t kWorkspace = size_t(32) << 20;
+constexpr size_t kMostWorkspace = size_t(32) << 20;
 
 // X(member, symbol, signature)
 #define LUTRA_CUBLASLT_FUNCTIONS(X)                                                                               \
@@ -92,11 +92,6 @@ void check_status(Status status, const char* what) {
 }
 #define LT(call) check_status(library().call, #call)
 
-// What a GPU's products share: never given back.
-struct DeviceState {
-  Handle handle = nullptr;
-  Ref<Storage> workspace;
-};
 
 using Key = std::array<int64_t, 16>;
 struct KeyHash {
@@ -109,19 +104,18 @@ struct KeyHash {
 struct Plan {
   Descriptor operation = nullptr, a = nullptr, b = nullptr, d = nullptr;
   Algorithm algorithm;
+  size_t workspace_bytes = 0;
   bool found = false;
 };
 
 std::mutex mutex;
 
-DeviceState& state_of(Launcher& l) {
-  static auto* states = new std::unordered_map<int, DeviceState>;  // outlives the driver's own end
-  DeviceState& s = (*states)[l.context().index];
-  if (!s.handle) {
-    s.workspace = lutra::allocate(kWorkspace, l.call.device);
-    LT(create(&s.handle));
-  }
-  return s;
+// One a GPU, never given back.
+Handle handle_of(Launcher& l) {
+  static auto* handles = new std::unordered_map<int, Handle>;  // outlives the driver's own end
+  Handle& handle = (*handles)[l.context().index];
+  if (!handle) LT(create(&handle));
+  return handle;
 }
 
 int data_type(DType t) {
@@ -166,7 +160,7 @@ Plan make_plan(Handle handle, const LtProduct& p) {
   plan.d = layout(type, p.rows, p.cols, p.ldd, p.batch, p.stride_d);
   Descriptor preference = nullptr;
   LT(preference_create(&preference));
-  LT(preference_set(preference, kWorkspaceBytes, &kWorkspace, sizeof kWorkspace));
+  LT(preference_set(preference, kWorkspaceBytes, &kMostWorkspace, sizeof kMostWorkspace));
   LT(preference_set(preference, kReductionSchemes, &kReductionsInCompute, sizeof kReductionsInCompute));
   const void* pointers[] = {p.a, p.b, p.d, p.d};
   for (int i = 0; i < 4; i++) {
@@ -178,7 +172,7 @@ Plan make_plan(Handle handle, const LtProduct& p) {
   const Status status =
       library().heuristic(handle, plan.operation, plan.a, plan.b, plan.d, plan.d, preference, 1, &best, &count);
   plan.found = status == 0 && count > 0 && best.state == 0;
-  plan.algorithm = best.algorithm;
+  plan.algorithm = best.algorithm, plan.workspace_bytes = best.workspace_bytes;
   LT(preference_destroy(preference));
   return plan;
 }
@@ -190,13 +184,13 @@ bool cublaslt_available() { return !emulated() && library().good; }
 bool cublaslt_multiply(Launcher& l, const LtProduct& p) {
   static std::unordered_map<Key, Plan, KeyHash> plans;
   const std::lock_guard lock(mutex);
-  const DeviceState& state = state_of(l);
+  const Handle handle = handle_of(l);
   const int64_t flags = int64_t(p.dtype) << 32 | int64_t(p.tf32) << 2 | int64_t(p.transpose_a) << 1 | p.transpose_b;
   const int64_t where = int64_t(l.context().index) << 32 | alignment(p.a) << 16 | alignment(p.b) << 8 | alignment(p.d);
   const Key key = {flags, where, p.rows,  p.cols,     p.depth,    p.lda,
                    p.ldb, p.ldd, p.batch, p.stride_a, p.stride_b, p.stride_d};
   auto at = plans.find(key);
-  if (at == plans.end()) at = plans.emplace(key, make_plan(state.handle, p)).first;
+  if (at == plans.end()) at = plans.emplace(key, make_plan(handle, p)).first;
   const Plan& plan = at->second;
   if (!plan.found) return false;
   if (preparing()) return true;
@@ -205,8 +199,9 @@ bool cublaslt_multiply(Launcher& l, const LtProduct& p) {
   const bool wide = p.dtype == DType::kFloat64;
   const void* alpha = wide ? static_cast<const void*>(&one) : &one_float;
   const void* beta = wide ? static_cast<const void*>(&zero) : &zero_float;
-  LT(matmul(state.handle, plan.operation, alpha, p.a, plan.a, p.b, plan.b, beta, p.d, plan.d, p.d, plan.d,
-            &plan.algorithm, state.workspace->data, kWorkspace, l.stream()));
+  void* workspace = plan.workspace_bytes ? l.scratch_bytes(plan.workspace_bytes) : nullptr;
+  LT(matmul(handle, plan.operation, alpha, p.a, plan.a, p.b, plan.b, beta, p.d, plan.d, p.d, plan.d,
+            &plan.algorithm, workspace, plan.workspace_bytes, l.stream()));
   l.launched();
   return true;
 }
