@@ -92,7 +92,6 @@ void check_status(Status status, const char* what) {
 }
 #define LT(call) check_status(library().call, #call)
 
-
 using Key = std::array<int64_t, 16>;
 struct KeyHash {
   size_t operator()(const Key& k) const {
@@ -200,8 +199,8 @@ bool cublaslt_multiply(Launcher& l, const LtProduct& p) {
   const void* alpha = wide ? static_cast<const void*>(&one) : &one_float;
   const void* beta = wide ? static_cast<const void*>(&zero) : &zero_float;
   void* workspace = plan.workspace_bytes ? l.scratch_bytes(plan.workspace_bytes) : nullptr;
-  LT(matmul(handle, plan.operation, alpha, p.a, plan.a, p.b, plan.b, beta, p.d, plan.d, p.d, plan.d,
-            &plan.algorithm, workspace, plan.workspace_bytes, l.stream()));
+  LT(matmul(handle, plan.operation, alpha, p.a, plan.a, p.b, plan.b, beta, p.d, plan.d, p.d, plan.d, &plan.algorithm,
+            workspace, plan.workspace_bytes, l.stream()));
   l.launched();
   return true;
 }

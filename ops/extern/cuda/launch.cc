@@ -100,7 +100,7 @@ void ScratchPool::begin_call() {
 
 void* ScratchPool::take(size_t nbytes, Device device) {
   constexpr size_t kSmall = size_t(4) << 20;
-  constexpr int kSmallBlocks = 4;
+  constexpr int kSmallBlocks = 3;
   int fitting = 0;
   Block* best = nullptr;
   for (Block& b : blocks_) {
