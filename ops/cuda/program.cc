@@ -107,6 +107,11 @@ Loaded& loaded() {
 bool has_nvrtc() { return nvrtc().problem.empty(); }
 const std::string& nvrtc_problem() { return nvrtc().problem; }
 
+std::string compile_fresh_cubin(const std::string& source, int arch) {
+  if (!has_nvrtc()) fail("cuda: kernels cannot be compiled: ", nvrtc_problem());
+  return compile_fresh(source, options(arch));
+}
+
 std::string compile_cubin(const std::string& source, int arch) {
   if (!has_nvrtc()) fail("cuda: kernels cannot be compiled: ", nvrtc_problem());
   const std::vector<std::string> flags = options(arch);

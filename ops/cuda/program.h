@@ -16,6 +16,8 @@ const std::string& nvrtc_problem();
 // where there is no NVRTC. Goes to the disk cache first: files of cache_directory()/cubin, one an entry (DESIGN 17),
 // keyed by the source, architecture, options and NVRTC's version.
 std::string compile_cubin(const std::string& source, int arch);
+// The same past the disk cache.
+std::string compile_fresh_cubin(const std::string& source, int arch);
 
 // A loaded module, shared by the process and immutable.
 class Program {

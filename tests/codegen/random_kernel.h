@@ -10,7 +10,7 @@ inline const DType kRandomTypes[] = {DType::kFloat32, DType::kFloat64, DType::kI
 
 // Makes a verified kernel and arguments that keep every access within its buffer.
 // gpu: with what only kernels for GPUs have: more lanes, lanes loops in vector loops, nested parallel loops.
-class Generator {
+class KernelGenerator {
   using Access = loop::Access;
   using Accumulator = loop::Accumulator;
   using Coef = loop::Coef;
@@ -22,7 +22,7 @@ class Generator {
   using RedOp = loop::RedOp;
 
  public:
-  explicit Generator(uint64_t seed, bool gpu = false) : rng_(seed), gpu_(gpu) {
+  explicit KernelGenerator(uint64_t seed, bool gpu = false) : rng_(seed), gpu_(gpu) {
     k_.name = "random";
     heavy_ = seed % 10 == 0;  // many live values: the register allocator spills
     visible_.resize(size_t(DType::kNone));

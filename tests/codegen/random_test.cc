@@ -9,7 +9,7 @@ using namespace loop;
 
 void check_seed(uint64_t seed) {
   INFO("LUTRA_TEST_SEED=" << seed);
-  Case c = Generator(seed).run();
+  Case c = KernelGenerator(seed).run();
   const std::string text = print(c.kernel);
   INFO(text);
   REQUIRE(verify(c.kernel) == "");

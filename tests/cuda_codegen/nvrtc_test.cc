@@ -1,29 +1,112 @@
-// Generated kernels of all kinds compile by NVRTC, for which no GPU is needed.
-#include <chrono>
+// Generated kernels of all kinds compile by NVRTC to sm_80 and sm_90, for which no GPU is needed: the golden ones,
+// those of graphs' plans, random ones. (The kernels of ops/extern/cuda: tests/cuda_extern/machine.cc.)
+#include <atomic>
+#include <filesystem>
+#include <mutex>
+#include <sstream>
+#include <thread>
 
 #include "jit/codegen/cuda/code.h"
+#include "jit/schedule/schedule.h"
 #include "ops/cuda/program.h"
 #include "tests/codegen/random_kernel.h"
+#include "tests/cuda_codegen/cubins.h"
+#include "tests/golden.h"
+#include "tests/schedule/graphs.h"
 
 namespace lutra {
+namespace {
 
-TEST_CASE("random kernels compile to cubins", "[cuda]") {
+void add_plan(const Graph& graph, std::set<std::string>& sources) {
+  const Plan plan = schedule(graph);
+  for (const Launch& l : plan.launches) {
+    const auto* k = std::get_if<KernelLaunch>(&l);
+    if (!k) continue;
+    std::vector<int64_t> hints;
+    for (ExprId e : k->ints) hints.push_back((*plan.env)[e].i);
+    sources.insert(cuda::generate(k->kernel, hints)->text);
+  }
+}
+
+void check_compiles(const std::set<std::string>& sources, size_t least) {
   if (!cuda::has_nvrtc()) {
     WARN("skipped: " << cuda::nvrtc_problem());
     return;
   }
-  setenv("XDG_CACHE_HOME", "/nowhere", 1);
-  for (uint64_t seed = 1; seed <= 12 * uint64_t(test_scale()); seed++) {
-    const Case c = Generator(seed, true).run();
-    const auto source = cuda::generate(c.kernel, c.ints);
-    for (int arch : {80, 90}) {
-      const std::string cubin = cuda::compile_cubin(source->text, arch);
-      CHECK(cubin.substr(0, 4) ==
-            "\x7f"
-            "ELF");
+  CHECK(sources.size() >= least);
+  CHECK(compile_problems(sources) == "");
+}
+
+}  // namespace
+
+std::string compile_problems(const std::set<std::string>& sources, const std::vector<int>& archs) {
+  const std::vector<std::string> all(sources.begin(), sources.end());
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::string problems;
+  const auto work = [&] {
+    for (size_t i; (i = next++) < all.size() * archs.size();) {
+      std::string problem;
+      try {
+        if (cuda::compile_fresh_cubin(all[i / archs.size()], archs[i % archs.size()]).substr(0, 4) != "\177ELF")
+          problem = "no cubin\n";
+      } catch (const Error& e) {
+        problem = e.what();
+      }
+      const std::lock_guard lock(mutex);
+      problems += problem;
+    }
+  };
+  std::vector<std::thread> others;
+  for (unsigned t = 1; t < std::thread::hardware_concurrency(); t++) others.emplace_back(work);
+  work();
+  for (std::thread& t : others) t.join();
+  return problems;
+}
+
+TEST_CASE("golden kernels compile to cubins", "[nvrtc]") {
+  std::set<std::string> sources;
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("tests/cuda_codegen"))) {
+    if (entry.path().extension() != ".kernel") continue;
+    const std::string text = read_text("tests/cuda_codegen/" + entry.path().filename().string());
+    const size_t line = text.find('\n');
+    std::istringstream first(text.substr(1, line));
+    std::vector<int64_t> hints;
+    for (int64_t n; first >> n;) hints.push_back(n);
+    sources.insert(cuda::generate(loop::parse_kernel(text.substr(line + 1)), hints)->text);
+  }
+  check_compiles(sources, 6);
+}
+
+TEST_CASE("kernels of graphs' plans compile to cubins", "[nvrtc]") {
+  std::set<std::string> sources;
+  const Device gpu{DeviceType::kCUDA, 0};
+  for (const auto& entry : std::filesystem::directory_iterator(source_path("tests/schedule"))) {
+    if (entry.path().extension() != ".graph") continue;
+    auto graph = lowered_graph(*parse_graph(read_text("tests/schedule/" + entry.path().filename().string())));
+    move_to(*graph, gpu);
+    add_plan(*graph, sources);
+  }
+  auto step = lowered_graph(*train_step_graph(100, 64, 10, 100));
+  move_to(*step, gpu);
+  add_plan(*step, sources);
+  for (uint32_t seed = 1; seed <= 10 * uint32_t(test_scale()); seed++) {
+    try {
+      add_plan(*lowered_graph(*random_graph(seed, gpu)), sources);
+    } catch (const Error& e) {  // an argument that only the decomposition refuses
+      if (e.kind != ErrorKind::kUser) throw;
     }
   }
-  unsetenv("XDG_CACHE_HOME");
+  check_compiles(sources, 30);
+}
+
+TEST_CASE("random kernels compile to cubins", "[nvrtc]") {
+  std::set<std::string> sources;
+  for (uint64_t seed = 1; seed <= 24 * uint64_t(test_scale()); seed++) {
+    const Case c = KernelGenerator(seed, true).run();
+    sources.insert(cuda::generate(c.kernel, c.ints)->text);
+  }
+  check_compiles(sources, 20);
 }
 
 }  // namespace lutra

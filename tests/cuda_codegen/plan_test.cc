@@ -11,18 +11,6 @@ namespace {
 
 constexpr int64_t kMostElements = 1 << 16;
 
-// As if its tensors were on a GPU: what is scheduled is only looked at.
-void move_to_gpu(Graph& graph) {
-  const Device gpu{DeviceType::kCUDA, 0};
-  for (const auto& n : graph.input_nodes) {
-    for (const Tensor& t : n->results) t->storage->device = gpu;
-  }
-  for (const auto& n : graph.nodes) {
-    for (const Tensor& t : n->results) t->storage->device = gpu;
-  }
-  graph.device = gpu;
-}
-
 struct Run {
   size_t kernel;
   Case c;
@@ -58,7 +46,7 @@ bool add_launch(const Plan& plan, const KernelLaunch& launch, uint64_t seed, Shi
 }
 
 void add_graph(Graph& graph, uint64_t seed, ShimLibrary& library, std::vector<Run>& runs) {
-  move_to_gpu(graph);
+  move_to(graph, {DeviceType::kCUDA, 0});
   const Plan plan = schedule(graph);
   CHECK(plan.device.type == DeviceType::kCUDA);
   for (const Launch& l : plan.launches) {

@@ -13,7 +13,7 @@ TEST_CASE("random kernels as CUDA source agree with the interpreter", "[cuda]") 
     ShimLibrary library;
     std::vector<Case> cases;
     for (uint64_t seed = begin; seed < std::min(begin + 120, first + count); seed++) {
-      cases.push_back(Generator(seed, true).run());
+      cases.push_back(KernelGenerator(seed, true).run());
       const Case& c = cases.back();
       REQUIRE(verify(c.kernel) == "");
       // The likely arguments are the real ones, or far from them.

@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <set>
+
+#include <catch2/catch.hpp>
 
 #include "ops/core/error.h"
 #include "ops/cuda/program.h"
+#include "tests/cuda_codegen/cubins.h"
 
 namespace lutra::cuda {
 namespace {
@@ -210,20 +212,21 @@ HostMachine::~HostMachine() {
   for (auto& [text, handle] : loaded_) {
     if (handle) dlclose(handle);
   }
-  if (std::getenv("LUTRA_KEEP_KERNELS")) return;
-  (void)!system(("rm -rf " + folder_).c_str());
-}
-
-// One text of each source and variant, for the GPUs that the project is made for.
-void HostMachine::check_with_nvrtc(const std::string& text) {
+  if (!std::getenv("LUTRA_KEEP_KERNELS")) (void)!system(("rm -rf " + folder_).c_str());
+  // What NVRTC has not seen yet of this process's kernels: one of each variant for both, other dtypes for one;
+  // attention's take long and are alike.
   static std::set<std::string> seen;
-  const size_t variant = text.find("#define VARIANT");
-  const std::string which = text.substr(variant, text.find('\n', text.find("\n// ", variant) + 1) - variant);
-  if (!has_nvrtc() || !seen.insert(which).second) return;
-  const bool both = which.find("attention") != std::string::npos;
-  for (int arch : {80, 90}) {
-    if (arch == 90 || both) LUTRA_CHECK(!compile_cubin(text, arch).empty());
+  std::set<std::string> variants, dtypes;
+  for (const std::string& text : texts_) {
+    if (seen.insert(text.substr(text.find("#define VARIANT"))).second) {
+      variants.insert(text);
+    } else if (text.find("\n// attention\n") == text.npos && seen.insert(text).second) {
+      dtypes.insert(text);
+    }
   }
+  if (!has_nvrtc()) return;
+  CHECK(compile_problems(variants, {80, 90}) == "");
+  CHECK(compile_problems(dtypes, {90}) == "");
 }
 
 void HostMachine::launch(const std::string& text, const char* name, const ExternGrid& grid, unsigned block,
@@ -231,7 +234,7 @@ void HostMachine::launch(const std::string& text, const char* name, const Extern
   launches[name]++;
   void*& handle = loaded_[text + name];
   if (!handle) {
-    check_with_nvrtc(text);
+    texts_.insert(text);
     const std::string base = folder_ + "/" + std::to_string(loaded_.size());
     std::ofstream(base + ".cu") << text;
     std::ofstream out(base + ".cc");

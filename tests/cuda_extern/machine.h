@@ -1,7 +1,8 @@
 // A machine without a GPU that runs this folder's kernels: their source is compiled by the host's compiler, the threads
-// of a block are fibers. Where there is NVRTC it must take the source too.
+// of a block are fibers. Where there is NVRTC it must take every source, too, for sm_80 and sm_90.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 
 #include "ops/extern/cuda/launch.h"
@@ -18,10 +19,9 @@ class HostMachine : public Emulator {
   std::map<std::string, int> launches;
 
  private:
-  void check_with_nvrtc(const std::string& text);
-
   std::string folder_;
   std::map<std::string, void*> loaded_;
+  std::set<std::string> texts_;
 };
 
 }  // namespace lutra::cuda

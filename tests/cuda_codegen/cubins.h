@@ -1,0 +1,13 @@
+// Sources in; whether NVRTC makes cubins of them for the GPUs that the project is made for.
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lutra {
+
+// What NVRTC says against any of them, for sm_80 and so on, compiled on all cores; empty where all compile. No disk cache
+// takes part: what is compiled is compiled.
+std::string compile_problems(const std::set<std::string>& sources, const std::vector<int>& archs = {80, 90});
+
+}  // namespace lutra
