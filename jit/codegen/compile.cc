@@ -8,8 +8,8 @@
 namespace lutra {
 namespace {
 
-// The interpreter as code: the exact one serves machines that no code generator fits, and is the witness in tests, where
-// the wide one judges tolerances.
+// The interpreter as code: the exact one serves machines that no code generator fits, and is the witness in tests,
+// where the wide one judges tolerances.
 struct InterpretedCode : Code {
   InterpretedCode(const loop::Kernel& k, bool wide) : program(k), wide(wide) {}
   void run_block(void* block) const override { program.run(block, wide); }

@@ -9,15 +9,10 @@
 namespace lutra {
 namespace {
 
-enum Kind : int64_t { kSlot, kBuffer, kStorage, kScratch, kLibrary };
+enum Kind : int64_t { kSlot, kBuffer, kStorage, kScratch };
 int64_t key(Kind kind, int64_t n) { return kind << 32 | n; }
 
 constexpr unsigned kAdd = 0, kSet = 1;  // CU_STREAM_ADD_CAPTURE_DEPENDENCIES, CU_STREAM_SET_CAPTURE_DEPENDENCIES
-
-// cuDNN may keep memory of its own by handle, of which there is one.
-bool keeps_state(OpId op) {
-  return op == OpId::convolution || op == OpId::convolution_input || op == OpId::convolution_weight;
-}
 
 }  // namespace
 
@@ -37,10 +32,7 @@ void LaunchOrder::begin(std::span<const int32_t> launches) {
   touched_.clear(), asked_.clear();
   before_.assign(done_.size(), false);
   for (int32_t i : launches) {
-    const Launch& l = plan_.launches[size_t(i)];
-    for_buffers(l, [&](int32_t b, bool written) { touch(memory_of(b), written); });
-    const auto* e = std::get_if<ExternLaunch>(&l);
-    if (e && keeps_state(e->op)) touch(key(kLibrary, 0), true);
+    for_buffers(plan_.launches[size_t(i)], [&](int32_t b, bool written) { touch(memory_of(b), written); });
   }
   std::vector<cuda::GraphNode> nodes;
   for (int32_t a : asked_) {

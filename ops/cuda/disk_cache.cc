@@ -136,7 +136,9 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
   h.key_bytes = key.size(), h.data_bytes = data.size(), h.checksum = hash(key + data, 1);
   // The first failure tells why.
   int why = 0;
-  const auto note = [&](bool good) { if (!good && !why) why = errno; };
+  const auto note = [&](bool good) {
+    if (!good && !why) why = errno;
+  };
   note(write_all(fd, &h, sizeof h) && write_all(fd, key.data(), key.size()) && write_all(fd, data.data(), data.size()));
   note(close(fd) == 0);
   if (!why) note(rename(temporary.c_str(), path.c_str()) == 0);

@@ -6,8 +6,8 @@
 
 namespace lutra {
 
-// What NVRTC says against any of them, for sm_80 and so on, compiled on all cores; empty where all compile. No disk cache
-// takes part: what is compiled is compiled.
+// What NVRTC says against any of them, for sm_80 and so on, compiled on all cores; empty where all compile. No disk
+// cache takes part: what is compiled is compiled.
 std::string compile_problems(const std::set<std::string>& sources, const std::vector<int>& archs = {80, 90});
 
 }  // namespace lutra
