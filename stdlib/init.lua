@@ -1,4 +1,4 @@
--- The first chunk of the standard library: the native module table in; lt.nn, lt.linalg, lt.optim, lt.data, lt.cuda, lt.progress, lt.perf_counter and lt.Generator added,
+-- The first chunk of the standard library: the native module table in; lt.nn, lt.linalg, lt.optim, lt.data, lt.cuda, lt.backends, lt.progress, lt.perf_counter and lt.Generator added,
 -- each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what stdlib/nn/module.lua returns.
 local lt = ...
 local chunk_of = lt._native.stdlib
@@ -14,7 +14,7 @@ local function use(name)
 end
 
 local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress", perf_counter = "clock", Generator = "generator",
-              profile = "profile"}
+              profile = "profile", backends = "backends"}
 
 lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
 

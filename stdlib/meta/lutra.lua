@@ -521,6 +521,15 @@ function lt.set_default_device(device) end
 function lt.set_float32_matmul_precision(precision) end
 ---@return "highest"|"high"|"medium"
 function lt.get_float32_matmul_precision() end
+
+---@class lutra.Tf32
+---@field allow_tf32 boolean whether float32 operands may be rounded to TF32
+---@class lutra.CudaBackend
+---@field matmul lutra.Tf32
+---@class lutra.Backends
+---@field cudnn lutra.Tf32 convolutions; true unless set
+---@field cuda lutra.CudaBackend products; as set_float32_matmul_precision has it
+lt.backends = {}
 ---The device of creation functions that are given none.
 ---@return string
 function lt.get_default_device() end

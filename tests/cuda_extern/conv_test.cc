@@ -42,7 +42,7 @@ TEST_CASE("cuda extern: convolutions without cuDNN") {
     for (bool last : {false, true}) {
       check_shape(m, t, {2, 1, 4, 4, 9, 8, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
       check_shape(m, t, {1, 2, 2, 3, 10, 7, 3, 2, {2, 1, 0, 1, 1, 0, 1, 2}}, last);
-      check_shape(m, t, {3, 4, 1, 1, 1, 12, 1, 5, {1, 3, 0, 2, 0, 3, 1, 1}}, last);
+      check_shape(m, t, {3, 4, 1, 2, 1, 12, 1, 5, {1, 3, 0, 2, 0, 3, 1, 1}}, last);
     }
   }
 }
@@ -60,6 +60,21 @@ TEST_CASE("cuda extern: convolutions of few channels") {
       check_shape(m, t, {1, 1, 2, 5, 17, 40, 2, 5, {3, 1, 0, 3, 2, 0, 2, 3}}, last);
       check_shape(m, t, {1, 1, 4, 8, 1, 300, 1, 8, {1, 4, 0, 7, 0, 0, 1, 1}}, last);
       check_shape(m, t, {1, 1, 1, 6, 33, 33, 5, 5, {1, 1, 0, 0, 0, 0, 1, 1}}, last);
+    }
+  }
+}
+
+// What conv_depthwise.cc takes: chunks of channels, tails, strides, dilations, uneven padding.
+TEST_CASE("cuda extern: convolutions of each channel by itself") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (bool last : {false, true}) {
+      check_shape(m, t, {2, 36, 1, 1, 9, 11, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+      check_shape(m, t, {1, 135, 1, 1, 12, 13, 3, 3, {2, 2, 1, 1, 1, 1, 1, 1}}, last);
+      if (t != DType::kFloat32) continue;
+      check_shape(m, t, {2, 5, 1, 1, 17, 10, 2, 5, {3, 1, 0, 3, 2, 0, 2, 3}}, last);
+      check_shape(m, t, {3, 8, 1, 1, 1, 30, 1, 7, {1, 2, 0, 7, 0, 0, 1, 1}}, last);
+      check_shape(m, t, {1, 33, 1, 1, 20, 20, 5, 5, {1, 1, 6, 6, 6, 6, 1, 1}}, last);
     }
   }
 }

@@ -188,6 +188,32 @@ for _, t in ipairs(floats) do
   case("conv2d channels last " .. t, tolerance, convolution(1, 1, 1, 1),
     numbers(t, 4, 10, 10, 8):permute(0, 3, 1, 2), numbers(t, 16, 8, 3, 3), numbers(t, 16))
 end
+-- Few input channels: kernels of our own, in float32.
+for _, t in ipairs(floats) do
+  local tolerance = ({float32 = 2e-5, float64 = 1e-10, bfloat16 = 5e-2, float16 = 1e-2})[t]
+  case("conv2d few " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 16, 1, 28, 28), numbers(t, 32, 1, 3, 3), numbers(t, 32))
+  case("conv2d few stride " .. t, tolerance, convolution(2, 1, 1, 1), numbers(t, 3, 3, 64, 61), numbers(t, 72, 3, 3, 3), numbers(t, 72))
+  case("conv2d few large " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 8, 1, 130, 130), numbers(t, 64, 1, 3, 3), numbers(t, 64))
+  case("conv2d few last " .. t, tolerance, convolution(1, 2, 2, 1), numbers(t, 3, 33, 20, 2):permute(0, 3, 1, 2), numbers(t, 5, 2, 3, 4),
+    numbers(t, 5))
+end
+-- Each channel by itself.
+for _, t in ipairs(floats) do
+  local tolerance = ({float32 = 2e-5, float64 = 1e-10, bfloat16 = 5e-2, float16 = 1e-2})[t]
+  case("conv2d depthwise " .. t, tolerance, convolution(1, 1, 1, 40), numbers(t, 3, 40, 18, 17), numbers(t, 40, 1, 3, 3), numbers(t, 40))
+  case("conv2d depthwise stride " .. t, tolerance, convolution(2, 2, 1, 135), numbers(t, 2, 135, 18, 17), numbers(t, 135, 1, 5, 5), numbers(t, 135))
+  case("conv2d depthwise last " .. t, tolerance, convolution(1, 2, 2, 8), numbers(t, 3, 19, 20, 8):permute(0, 3, 1, 2), numbers(t, 8, 1, 3, 3),
+    numbers(t, 8))
+end
+case("conv1d few", 2e-5, function(x, w) return F.conv1d(x, w) end, lt.randn(2, 2, 300), lt.randn(16, 2, 5))
+for _, k in ipairs {{2, 2}, {3, 2}, {2, 3}} do
+  case("max_pool2d " .. k[1] .. k[2], 0, function(x)
+    local x = x:detach():requires_grad_(true)
+    local y = F.max_pool2d(x, k[1], k[2])
+    y:mul(y):sum():backward()
+    return y, x.grad
+  end, lt.randn(8, 16, 28, 27))
+end
 case("conv1d", 5e-3, function(x, w) return F.conv1d(x, w) end, lt.randn(2, 4, 30), lt.randn(6, 4, 5))
 case("conv2d same", 5e-3, function(x, w) return F.conv2d(x, w, nil, 1, "same") end, lt.randn(2, 3, 8, 8), lt.randn(4, 3, 2, 4))
 case("conv_transpose2d", 5e-3, function(x, w) return F.conv_transpose2d(x, w, nil, 2, 1, 1) end, lt.randn(2, 4, 7, 6),

@@ -64,4 +64,19 @@ test("the CPU goes on", function()
   equal((x + 1):sum():item(), 6)
 end)
 
+test("settings of libraries", function()
+  local backends = lt.backends
+  equal(backends.cudnn.allow_tf32, true)
+  backends.cudnn.allow_tf32 = false
+  equal(backends.cudnn.allow_tf32, false)
+  backends.cudnn.allow_tf32 = true
+  equal(backends.cuda.matmul.allow_tf32, false)
+  backends.cuda.matmul.allow_tf32 = true
+  equal(lt.get_float32_matmul_precision(), "high")
+  backends.cuda.matmul.allow_tf32 = false
+  equal(lt.get_float32_matmul_precision(), "highest")
+  raises("backends.cudnn: unknown field 'speed' (known: allow_tf32)", function() return backends.cudnn.speed end)
+  raises("backends.cudnn.allow_tf32: must be true or false, got 1", function() backends.cudnn.allow_tf32 = 1 end)
+end)
+
 h.finish()

@@ -97,6 +97,16 @@ int set_precision(lua_State* L) {
        in.describe(0));
 }
 
+int get_convolution_tf32(lua_State* L) {
+  lua_pushboolean(L, convolution_tf32());
+  return 1;
+}
+
+int set_convolution_tf32_impl(lua_State* L) {
+  set_convolution_tf32(lua_toboolean(L, 1));
+  return 0;
+}
+
 int read_idx_impl(lua_State* L) {
   LuaReader in(L);
   if (in.kind(0) != LuaKind::kString) fail("read_idx: argument 'path' must be a string, got ", in.describe(0));
@@ -121,6 +131,8 @@ const Special kSpecials[] = {
     {"_native.fail", kHostEffect, nullptr, fail_impl},
     {"get_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, get_precision},
     {"set_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, set_precision},
+    {"_native.get_convolution_tf32", kHostEffect, nullptr, get_convolution_tf32},
+    {"_native.set_convolution_tf32", kHostEffect, nullptr, set_convolution_tf32_impl},
     {"_native.read_idx", kHostEffect, nullptr, read_idx_impl},
 };
 

@@ -183,8 +183,8 @@ KERNEL BOUNDS(256) few_weight_sum(const A* partial, View w, View bias, int block
   A s[8];
   for (int m = 0; m < 8; m++) s[m] = sums[m * 32 + lane];
   const T0 made = Num<T0>::down(((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])));
-  if (t == kTaps) ((T0*)bias.data)[k * bias.strides[0]] = made;
-  else ((T0*)w.data)[k * w.strides[0] + t % kC * w.strides[1] + t / kC / kW * w.strides[2] + t / kC % kW * w.strides[3]] = made;
+  if (t == kTaps && bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = made;
+  if (t < kTaps) ((T0*)w.data)[k * w.strides[0] + t % kC * w.strides[1] + t / kC / kW * w.strides[2] + t / kC % kW * w.strides[3]] = made;
 }
 )cuda"};
 

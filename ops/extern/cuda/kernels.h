@@ -42,6 +42,10 @@ void run_direct_convolution(const ExternCall& call);
 bool few_channels_supports(DType dtype);
 bool few_channels_takes(const ExternCall& call);
 void run_few_channels(const ExternCall& call);
+// conv_depthwise.cc: of each channel by itself
+bool depthwise_supports(DType dtype);
+bool depthwise_takes(const ExternCall& call);
+void run_depthwise(const ExternCall& call);
 // attention.cc
 bool attention_supports(DType dtype);
 bool attention_takes(const ExternCall& call);
