@@ -60,6 +60,7 @@ TEST_CASE("cuda extern: attention") {
     check_shape(m, {2, 2, 2, 40, 40, 20, 20}, false, 0, NAN, tolerance);
     check_shape(m, {1, 2, 2, 70, 70, 32, 24}, true, 0, 0.3, tolerance);
     check_shape(m, {1, 4, 2, 33, 50, 64, 64}, true, 0, NAN, tolerance);
+    check_shape(m, {2, 4, 2, 140, 170, 32, 32}, true, 0, NAN, tolerance);  // blocks of 128 rows
     check_shape(m, {2, 2, 1, 20, 45, 16, 40}, false, 1, NAN, tolerance);
     check_shape(m, {1, 1, 1, 9, 33, 100, 3}, false, 2, NAN, tolerance);
   }

@@ -2,11 +2,14 @@
 // scores in memory.
 //
 // Invariants:
-// 1. A block has 64 rows (queries; for the gradients of keys and values, keys) and goes through the columns in tiles of
-//    32 from the first on; nothing is shared among blocks. So bits are a function of sizes and the precision setting.
+// 1. A warp has 16 rows and goes through the columns in tiles of 32 from the first on; tiles that the causal mask hides
+//    from all its rows are left out, which changes no bit. How many rows a block has is free; nothing is shared among
+//    blocks. So bits are a function of sizes and the precision setting.
 // 2. Products are float32 chains (SIMT), or TF32 on tensor cores: for float32 where precision.h allows it, for half
 //    types always (they fit into TF32; weights are rounded to its 10 bits).
 // 3. A query that sees no key has a logsumexp of +inf, a result of 0 and gradients of 0.
+// 4. The gradient of queries (rows: queries, columns: keys) and those of keys and values (rows: keys, columns: queries)
+//    are one loop: blocks of one launch do the one or the other.
 #include <algorithm>
 #include <cmath>
 
@@ -18,35 +21,35 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int kRows = 64, kColumns = 32, kThreads = 128;
+constexpr int kColumns = 32;
 
-// VARIANT: features, padded (32, 64, 128 or 256), 512 for tensor cores; 1024 for the
-// gradient of queries, 2048 for those of keys and values: sources that are compiled side by side.
+// VARIANT: features, padded (32, 64, 128 or 256); 512 for tensor cores; 1024 for the backward; 2048 for blocks of 128
+// rows instead of 64; 4096 with a mask.
 const ExternSource kSource = {"attention", R"cuda(
 #define D (VARIANT & 511)
 #define LD (D + 4)
-#define BM 64
+#define BM (VARIANT & 2048 ? 128 : 64)
+#define THREADS (2 * BM)
+// Of a multiprocessor, as shared memory allows.
+#define BLOCKS (BM == 128 ? 2 : D == 32 ? 4 : D == 64 ? 3 : D == 128 ? 2 : 1)
+// Columns in shared memory at a time, and those of a tile.
+#define STAGE (D == 32 ? 128 : D == 64 ? 64 : 32)
 #define BN 32
 #define LP (BN + 4)
 #define LOG2E 1.4426950408889634f
-struct Operand { void* data; i64 s[4]; };
+struct Operand { void* data; i64 s[4]; i64 packed; };
 struct Mask { const void* data; i64 s[4]; i64 is_bool; };
 struct Problem {
-  i64 batch, heads, kv_heads, queries, keys;
-  int dim, value_dim, causal;
+  i64 batch, heads, kv_heads;
+  int queries, keys, dim, value_dim, causal;
   float scale;
   Operand q, k, v, out, grad, dq, dk, dv;
   Mask mask;
-  float *lse, *delta;
+  float* lse;
 };
 
-DEV T0* row_at(const Operand& x, i64 batch, i64 head, i64 row) {
-  return (T0*)x.data + batch * x.s[0] + head * x.s[1] + row * x.s[2];
-}
-DEV i64 least(i64 a, i64 b) { return a < b ? a : b; }
-
-// An engine: thread t has rows row_of(0 .. R-1) of a block's tile, columns col_of(0 .. C-1) of a tile of scores and
-// features feature_of(0 .. O-1) of a result; LANES threads side by side share rows.
+// An engine: thread t has rows row_of(0 .. R-1) of a block's rows, 16 of them in a warp, columns col_of(0 .. C-1) of a
+// tile of scores and features feature_of(0 .. O-1) of a result; LANES threads side by side share rows.
 #if VARIANT & 512
 enum { R = 2, C = BN / 4, O = D / 4, LANES = 4 };
 DEV float rounded(float x) {
@@ -82,57 +85,33 @@ DEV void mma(float& c0, float& c1, float& c2, float& c3, const float* a, float b
 DEV int row_of(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i; }
 DEV int col_of(int j) { return j / 2 * 8 + threadIdx.x % 4 * 2 + j % 2; }
 DEV int feature_of(int j) { return col_of(j); }
-// Rows k .. k + 8 of a matrix of this thread's rows.
-DEV void load_a(float* a, const float* m, int ld, int k) {
-  const float* p = m + row_of(0) * ld + k + threadIdx.x % 4;
-  a[0] = p[0], a[1] = p[8 * ld], a[2] = p[4], a[3] = p[8 * ld + 4];
-}
-// The rows of a block that stay: few features in registers.
-#if D <= 64
-struct Held { float a[D / 8][4]; };
-DEV void hold(Held& h, const float* m) {
-#pragma unroll
-  for (int k = 0; k < D; k += 8) load_a(h.a[k / 8], m, LD, k);
-}
-#else
-struct Held { const float* m; };
-DEV void hold(Held& h, const float* m) { h.m = m; }
-#endif
-DEV void dot(float (&s)[R][C], const Held& a, const float* b) {
+// s = a b^T, of rows in shared memory.
+DEV void dot(float (&s)[R][C], const float* a, const float* b) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
   for (int j = 0; j < C; j++) s[0][j] = s[1][j] = 0;
-#if D <= 64
-#pragma unroll
-#else
+  a += row_of(0) * LD + t, b += g * LD + t;
 #pragma unroll 4
-#endif
   for (int k = 0; k < D; k += 8) {
-#if D <= 64
-    const float* fa = a.a[k / 8];
-#else
-    float fa[4];
-    load_a(fa, a.m, LD, k);
-#endif
+    const float fa[4] = {a[k], a[8 * LD + k], a[k + 4], a[8 * LD + k + 4]};
 #pragma unroll
     for (int n = 0; n < BN / 8; n++) {
-      const float* p = b + (n * 8 + g) * LD + k + t;
+      const float* p = b + n * 8 * LD + k;
       mma(s[0][2 * n], s[0][2 * n + 1], s[1][2 * n], s[1][2 * n + 1], fa, p[0], p[4]);
     }
   }
 }
-// Weights stay in registers: a tile of scores lies as the left operand of a product, but that columns 2t and 2t + 1
-// stand for t and t + 4; the right operand's rows are read in that order.
-DEV void put_weights(float*, const float (&)[R][C]) {}
-DEV void wait_for_weights() {}
-DEV void add_product(float (&o)[R][O], const float (&s)[R][C], const float*, const float* v) {
+// o += s v. Weights stay in registers: a tile of scores lies as the left operand of a product, but that columns 2t and
+// 2t + 1 stand for t and t + 4; the right operand's rows are read in that order.
+DEV void add_product(float (&o)[R][O], const float (&s)[R][C], float*, const float* v) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  v += 2 * t * LD + g;
 #pragma unroll
   for (int k = 0; k < BN; k += 8) {
     const float fa[4] = {s[0][k / 4], s[1][k / 4], s[0][k / 4 + 1], s[1][k / 4 + 1]};
 #pragma unroll
     for (int n = 0; n < D / 8; n++) {
-      const float* p = v + (k + 2 * t) * LD + n * 8 + g;
+      const float* p = v + k * LD + n * 8;
       mma(o[0][2 * n], o[0][2 * n + 1], o[1][2 * n], o[1][2 * n + 1], fa, p[0], p[LD]);
     }
   }
@@ -144,18 +123,7 @@ DEV int row_of(int i) { return threadIdx.x / 8 * 4 + i; }
 DEV int col_of(int j) { return threadIdx.x % 8 + 8 * j; }
 DEV int feature_of(int j) { return j / 4 * 32 + threadIdx.x % 8 * 4 + j % 4; }
 DEV float4 four(const float* p) { return *(const float4*)p; }
-struct Held { const float* m; };
-DEV void hold(Held& h, const float* m) { h.m = m; }
-DEV void put_weights(float* w, const float (&s)[R][C]) {
-#pragma unroll
-  for (int i = 0; i < R; i++) {
-#pragma unroll
-    for (int j = 0; j < C; j++) w[row_of(i) * LP + col_of(j)] = s[i][j];
-  }
-}
-DEV void wait_for_weights() { __syncthreads(); }
-DEV void dot(float (&s)[R][C], const Held& h, const float* b) {
-  const float* a = h.m;
+DEV void dot(float (&s)[R][C], const float* a, const float* b) {
 #pragma unroll
   for (int i = 0; i < R; i++) {
 #pragma unroll
@@ -180,7 +148,15 @@ DEV void dot(float (&s)[R][C], const Held& h, const float* b) {
     }
   }
 }
-DEV void add_product(float (&o)[R][O], const float (&)[R][C], const float* w, const float* v) {
+// Weights go to the lanes that share their rows by way of `w`.
+DEV void add_product(float (&o)[R][O], const float (&s)[R][C], float* w, const float* v) {
+  __syncwarp();
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+#pragma unroll
+    for (int j = 0; j < C; j++) w[row_of(i) * LP + col_of(j)] = s[i][j];
+  }
+  __syncwarp();
 #pragma unroll 2
   for (int k = 0; k < BN; k += 4) {
     float4 x[R];
@@ -213,34 +189,47 @@ DEV float row_sum(float x) {
 }
 DEV float weight(float x) { return exp2f(x * LOG2E); }
 
-// `rows` rows of an operand from `first` on, times a factor, filled up with zeros.
-DEV void load_rows(float* to, const Operand& x, i64 batch, i64 head, i64 first, i64 total, int rows, int dim,
-                   float factor) {
-  const T0* from = row_at(x, batch, head, first);
-  // Four features at a time where they lie so.
-  if (sizeof(T0) == 4 && x.s[3] == 1 && ((x.s[0] | x.s[1] | x.s[2] | dim) & 3) == 0 && ((u64)x.data & 15) == 0) {
-    for (int i = threadIdx.x; i < rows * D / 4; i += 128) {
-      const int r = i / (D / 4), c = i % (D / 4) * 4;
-      float4 v = {0, 0, 0, 0};
-      if (first + r < total && c < dim) v = *(const float4*)(from + r * x.s[2] + c);
-      v.x = rounded(v.x * factor), v.y = rounded(v.y * factor);
-      v.z = rounded(v.z * factor), v.w = rounded(v.w * factor);
-      *(float4*)(to + r * LD + c) = v;
-    }
-    return;
-  }
-  for (int i = threadIdx.x; i < rows * D; i += 128) {
-    const int r = i / D, c = i % D;
-    const bool in = first + r < total && c < dim;
-    to[r * LD + c] = in ? rounded(Num<T0>::up(from[r * x.s[2] + c * x.s[3]]) * factor) : 0.0f;
-  }
+// Rows of an operand's matrix from one on, as far as there are any.
+struct Rows { T0* data; i64 row, col; int rows, dim; bool packed; };
+DEV Rows rows_of(const Operand& x, i64 batch, i64 head, int first, int total, int dim) {
+  return {(T0*)x.data + batch * x.s[0] + head * x.s[1] + first * x.s[2], x.s[2], x.s[3], total - first, dim,
+          x.packed != 0};
 }
-DEV float seen(const Problem& p, i64 batch, i64 head, i64 query, i64 key, float score) {
-  if (query >= p.queries || key >= p.keys || (p.causal && key > query)) return -INF;
-  if (!p.mask.data) return score;
-  const i64 at = batch * p.mask.s[0] + head * p.mask.s[1] + query * p.mask.s[2] + key * p.mask.s[3];
-  if (p.mask.is_bool) return ((const u8*)p.mask.data)[at] ? score : -INF;
-  return score + ((const float*)p.mask.data)[at];
+struct alignas(4 * sizeof(T0)) Four { T0 v[4]; };
+// Four features of a row, zeros where there are none.
+DEV float4 four_of(const Rows& x, int r, int c) {
+  float4 v = {0, 0, 0, 0};
+  if (r >= x.rows || c >= x.dim) return v;
+  const T0* p = x.data + r * x.row + c * x.col;
+  if (x.packed) {
+    const Four f = *(const Four*)p;
+    v.x = Num<T0>::up(f.v[0]), v.y = Num<T0>::up(f.v[1]), v.z = Num<T0>::up(f.v[2]), v.w = Num<T0>::up(f.v[3]);
+    return v;
+  }
+  v.x = Num<T0>::up(p[0]);
+  if (c + 1 < x.dim) v.y = Num<T0>::up(p[x.col]);
+  if (c + 2 < x.dim) v.z = Num<T0>::up(p[2 * x.col]);
+  if (c + 3 < x.dim) v.w = Num<T0>::up(p[3 * x.col]);
+  return v;
+}
+// Rows times a factor into shared memory: four loads of a thread under way at a time.
+template <int kRows> DEV void load_rows(float* to, const Rows& x, float factor) {
+#pragma unroll 1
+  for (int s = 0; s < kRows * D / 4; s += 4 * THREADS) {
+    float4 v[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int at = s + i * THREADS + threadIdx.x;
+      v[i] = four_of(x, at / (D / 4), at % (D / 4) * 4);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const int at = s + i * THREADS + threadIdx.x;
+      v[i].x = rounded(v[i].x * factor), v[i].y = rounded(v[i].y * factor);
+      v[i].z = rounded(v[i].z * factor), v[i].w = rounded(v[i].w * factor);
+      *(float4*)(to + at / (D / 4) * LD + at % (D / 4) * 4) = v[i];
+    }
+  }
 }
 DEV void clear(float (&o)[R][O]) {
 #pragma unroll
@@ -249,177 +238,196 @@ DEV void clear(float (&o)[R][O]) {
     for (int j = 0; j < O; j++) o[i][j] = 0;
   }
 }
-DEV void store(const Operand& to, i64 batch, i64 head, i64 first, i64 total, int dim, const float (&o)[R][O],
-               const float (&factor)[R]) {
+DEV void store(const Rows& to, const float (&o)[R][O], const float (&factor)[R]) {
 #pragma unroll
   for (int i = 0; i < R; i++) {
-    const i64 row = first + row_of(i);
-    if (row >= total) continue;
-    T0* p = row_at(to, batch, head, row);
+    if (row_of(i) >= to.rows) continue;
+    T0* p = to.data + row_of(i) * to.row;
 #pragma unroll
     for (int j = 0; j < O; j++) {
       const int c = feature_of(j);
-      if (c < dim) p[c * to.s[3]] = Num<T0>::down(o[i][j] * factor[i]);
+      if (c < to.dim) p[c * to.col] = Num<T0>::down(o[i][j] * factor[i]);
     }
   }
 }
 
-#if !(VARIANT & 3072)
-KERNEL BOUNDS(128) attention_forward(Problem p) {
+// Scores that do not count become -inf; the others have the mask added.
+DEV float seen(const Problem& p, i64 batch, i64 head, int query, int key, float score) {
+  if (query >= p.queries || key >= p.keys || (p.causal && key > query)) return -INF;
+#if VARIANT & 4096
+  const i64 at = batch * p.mask.s[0] + head * p.mask.s[1] + query * p.mask.s[2] + key * p.mask.s[3];
+  if (p.mask.is_bool) return ((const u8*)p.mask.data)[at] ? score : -INF;
+  return score + ((const float*)p.mask.data)[at];
+#else
+  return score;
+#endif
+}
+// A warp's tile: whether all of its scores count as they are, and whether none does.
+DEV bool all_seen(const Problem& p, int query, int queries, int key, int keys) {
+  return !(VARIANT & 4096) && query + queries <= p.queries && key + keys <= p.keys && !(p.causal && key + keys - 1 > query);
+}
+DEV bool none_seen(const Problem& p, int query, int queries, int key) { return p.causal && key > query + queries - 1; }
+
+#if !(VARIANT & 1024)
+KERNEL __launch_bounds__(THREADS, BLOCKS) attention_forward(const Problem p) {
   DYNAMIC_SHARED(memory);
-  float *q = memory, *k = q + BM * LD, *v = k + BN * LD, *w = v + BN * LD;
-  const i64 tiles = (p.queries + BM - 1) / BM, id = blockIdx.x, first = (tiles - 1 - id % tiles) * BM;
-  const i64 head = id / tiles % p.heads, batch = id / tiles / p.heads, shared_head = head / (p.heads / p.kv_heads);
-  load_rows(q, p.q, batch, head, first, p.queries, BM, p.dim, p.scale);
-  __syncthreads();
-  Held rows;
-  hold(rows, q);
+  float *q = memory, *k = q + BM * LD, *v = k + STAGE * LD, *w = v + STAGE * LD;
+  const i64 heads = p.batch * p.heads, id = blockIdx.x % heads, head = id % p.heads, batch = id / p.heads;
+  const i64 shared_head = head / (p.heads / p.kv_heads);
+  const int first = ((p.queries + BM - 1) / BM - 1 - (int)(blockIdx.x / heads)) * BM, mine = first + row_of(0) / 16 * 16;
+  load_rows<BM>(q, rows_of(p.q, batch, head, first, p.queries, p.dim), p.scale);
   float o[R][O], top[R], total[R];
   clear(o);
   for (int i = 0; i < R; i++) top[i] = -INF, total[i] = 0;
-  const i64 end = p.causal ? least(p.keys, first + BM) : p.keys;
-  for (i64 k0 = 0; k0 < end; k0 += BN) {
+  const int end = p.causal && first + BM < p.keys ? first + BM : p.keys;
+  for (int k0 = 0; k0 < end; k0 += STAGE) {
     __syncthreads();
-    load_rows(k, p.k, batch, shared_head, k0, p.keys, BN, p.dim, 1);
-    load_rows(v, p.v, batch, shared_head, k0, p.keys, BN, p.value_dim, 1);
+    load_rows<STAGE>(k, rows_of(p.k, batch, shared_head, k0, p.keys, p.dim), 1);
+    load_rows<STAGE>(v, rows_of(p.v, batch, shared_head, k0, p.keys, p.value_dim), 1);
     __syncthreads();
-    float s[R][C];
-    dot(s, rows, k);
+#pragma unroll 1
+    for (int at = 0; at < STAGE; at += BN) {
+      const int key = k0 + at;
+      if (key >= end || none_seen(p, mine, 16, key)) break;
+      float s[R][C];
+      dot(s, q, k + at * LD);
+      if (!all_seen(p, mine, 16, key, BN)) {
 #pragma unroll
-    for (int i = 0; i < R; i++) {
-      float m = top[i], sum = 0;
+        for (int i = 0; i < R; i++) {
 #pragma unroll
-      for (int j = 0; j < C; j++) {
-        s[i][j] = seen(p, batch, head, first + row_of(i), k0 + col_of(j), s[i][j]);
-        m = fmaxf(m, s[i][j]);
+          for (int j = 0; j < C; j++) s[i][j] = seen(p, batch, head, first + row_of(i), key + col_of(j), s[i][j]);
+        }
       }
-      m = row_max(m);
-      const float safe = m == -INF ? 0.0f : m, alpha = weight(top[i] - safe);
 #pragma unroll
-      for (int j = 0; j < C; j++) {
-        const float x = weight(s[i][j] - safe);
-        sum += x;
-        s[i][j] = rounded(x);
+      for (int i = 0; i < R; i++) {
+        float m = top[i], sum = 0;
+#pragma unroll
+        for (int j = 0; j < C; j++) m = fmaxf(m, s[i][j]);
+        m = row_max(m);
+        const float safe = m == -INF ? 0.0f : m, alpha = weight(top[i] - safe);
+#pragma unroll
+        for (int j = 0; j < C; j++) {
+          const float x = weight(s[i][j] - safe);
+          sum += x;
+          s[i][j] = rounded(x);
+        }
+        top[i] = m, total[i] = total[i] * alpha + row_sum(sum);
+#pragma unroll
+        for (int j = 0; j < O; j++) o[i][j] *= alpha;
       }
-      top[i] = m, total[i] = total[i] * alpha + row_sum(sum);
-#pragma unroll
-      for (int j = 0; j < O; j++) o[i][j] *= alpha;
+      add_product(o, s, w, v + at * LD);
     }
-    put_weights(w, s);
-    wait_for_weights();
-    add_product(o, s, w, v);
   }
   float factor[R];
   for (int i = 0; i < R; i++) {
-    const i64 row = first + row_of(i);
+    const int row = first + row_of(i);
     factor[i] = total[i] == 0 ? 0.0f : 1 / total[i];
     if (row < p.queries && threadIdx.x % LANES == 0) {
       p.lse[(batch * p.heads + head) * p.queries + row] = total[i] == 0 ? INF : top[i] + logf(total[i]);
     }
   }
-  store(p.out, batch, head, first, p.queries, p.value_dim, o, factor);
-}
-
-#elif VARIANT & 1024
-// The sum of grad * out of each query.
-KERNEL BOUNDS(256) attention_delta(Problem p) {
-  const i64 i = thread_number();
-  if (i >= p.batch * p.heads * p.queries) return;
-  const i64 row = i % p.queries, head = i / p.queries % p.heads, batch = i / p.queries / p.heads;
-  const T0 *g = row_at(p.grad, batch, head, row), *o = row_at(p.out, batch, head, row);
-  float sum = 0;
-  for (int c = 0; c < p.value_dim; c++) {
-    sum = fmaf(Num<T0>::up(g[c * p.grad.s[3]]), Num<T0>::up(o[c * p.out.s[3]]), sum);
-  }
-  p.delta[i] = sum;
-}
-
-KERNEL BOUNDS(128) attention_dq(Problem p) {
-  DYNAMIC_SHARED(memory);
-  float *q = memory, *g = q + BM * LD, *k = g + BM * LD, *v = k + BN * LD, *w = v + BN * LD;
-  const i64 tiles = (p.queries + BM - 1) / BM, id = blockIdx.x, first = (tiles - 1 - id % tiles) * BM;
-  const i64 head = id / tiles % p.heads, batch = id / tiles / p.heads, shared_head = head / (p.heads / p.kv_heads);
-  load_rows(q, p.q, batch, head, first, p.queries, BM, p.dim, p.scale);
-  load_rows(g, p.grad, batch, head, first, p.queries, BM, p.value_dim, 1);
-  __syncthreads();
-  Held queries, grads;
-  hold(queries, q), hold(grads, g);
-  float o[R][O], lse[R], delta[R], factor[R];
-  clear(o);
-  for (int i = 0; i < R; i++) {
-    const i64 row = first + row_of(i), at = (batch * p.heads + head) * p.queries + row;
-    lse[i] = row < p.queries ? p.lse[at] : INF, delta[i] = row < p.queries ? p.delta[at] : 0, factor[i] = p.scale;
-  }
-  const i64 end = p.causal ? least(p.keys, first + BM) : p.keys;
-  for (i64 k0 = 0; k0 < end; k0 += BN) {
-    __syncthreads();
-    load_rows(k, p.k, batch, shared_head, k0, p.keys, BN, p.dim, 1);
-    load_rows(v, p.v, batch, shared_head, k0, p.keys, BN, p.value_dim, 1);
-    __syncthreads();
-    float s[R][C], d[R][C];
-    dot(s, queries, k);
-    dot(d, grads, v);
-#pragma unroll
-    for (int i = 0; i < R; i++) {
-#pragma unroll
-      for (int j = 0; j < C; j++) {
-        const float x = weight(seen(p, batch, head, first + row_of(i), k0 + col_of(j), s[i][j]) - lse[i]);
-        s[i][j] = rounded(x * (d[i][j] - delta[i]));
-      }
-    }
-    put_weights(w, s);
-    wait_for_weights();
-    add_product(o, s, w, k);
-  }
-  store(p.dq, batch, head, first, p.queries, p.dim, o, factor);
+  store(rows_of(p.out, batch, head, first, p.queries, p.value_dim), o, factor);
 }
 
 #else
-// Rows are keys, columns queries.
-KERNEL BOUNDS(128) attention_dkv(Problem p) {
+// Of `count` queries from one on: the logsumexp, and the sum of grad * out, by four threads a query.
+DEV void load_sums(const Problem& p, float* lse, float* delta, i64 batch, i64 head, int first, int count) {
+  const float* from = p.lse + (batch * p.heads + head) * p.queries + first;
+  for (int r = threadIdx.x; r < count; r += THREADS) lse[r] = first + r < p.queries ? from[r] : INF;
+  const Rows grad = rows_of(p.grad, batch, head, first, p.queries, p.value_dim);
+  const Rows out = rows_of(p.out, batch, head, first, p.queries, p.value_dim);
+  for (int r = threadIdx.x / 4; r < count; r += THREADS / 4) {
+    float sum = 0;
+#pragma unroll 2
+    for (int c = threadIdx.x % 4 * 4; c < D; c += 16) {
+      const float4 g = four_of(grad, r, c), o = four_of(out, r, c);
+      sum = fmaf(g.x, o.x, sum), sum = fmaf(g.y, o.y, sum), sum = fmaf(g.z, o.z, sum), sum = fmaf(g.w, o.w, sum);
+    }
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (threadIdx.x % 4 == 0) delta[r] = sum;
+  }
+}
+
+// What is chosen by it is chosen where it is used, rather than kept in registers from the beginning on.
+DEV bool late(bool x) {
+  int v = x;
+#ifndef LUTRA_EMULATED
+  asm volatile("" : "+r"(v));
+#endif
+  return v != 0;
+}
+
+// With a, b the rows' matrices and x, y the columns': ds = p * (b y^T - delta) where p = exp(a x^T - lse); then
+// da = ds x, and for keys db = p y. For queries a, b are q and grad, x, y keys and values; for keys the other way round.
+KERNEL __launch_bounds__(THREADS, BLOCKS) attention_backward(const Problem p) {
   DYNAMIC_SHARED(memory);
-  float *k = memory, *v = k + BM * LD, *q = v + BM * LD, *g = q + BN * LD, *w = g + BN * LD, *u = w + BM * LP;
-  float *lse = u + BM * LP, *delta = lse + BN;
-  const i64 tiles = (p.keys + BM - 1) / BM, id = blockIdx.x, first = id % tiles * BM;
-  const i64 shared_head = id / tiles % p.kv_heads, batch = id / tiles / p.kv_heads, group = p.heads / p.kv_heads;
-  load_rows(k, p.k, batch, shared_head, first, p.keys, BM, p.dim, 1);
-  load_rows(v, p.v, batch, shared_head, first, p.keys, BM, p.value_dim, 1);
+  float *a = memory, *b = a + BM * LD, *x = b + BM * LD, *y = x + STAGE * LD, *lse = y + STAGE * LD;
+  float *delta = lse + 128, *w = delta + 128;
+  i64 id = blockIdx.x, heads = p.batch * p.kv_heads;
+  const i64 key_blocks = (p.keys + BM - 1) / BM * heads, group = p.heads / p.kv_heads;
+  const bool by_key = id < key_blocks;
+  if (!by_key) id -= key_blocks, heads = p.batch * p.heads;
+  const int rows = by_key ? p.keys : p.queries, columns = by_key ? p.queries : p.keys;
+  // The longest first: the first keys, the last queries.
+  const int tile = by_key ? (int)(id / heads) : (rows + BM - 1) / BM - 1 - (int)(id / heads);
+  const i64 heads_of_one = by_key ? p.kv_heads : p.heads, own = id % heads_of_one, batch = id % heads / heads_of_one;
+  const int first = tile * BM, mine = first + row_of(0) / 16 * 16;
+  load_rows<BM>(a, rows_of(by_key ? p.k : p.q, batch, own, first, rows, p.dim), by_key ? 1.0f : p.scale);
+  load_rows<BM>(b, rows_of(by_key ? p.v : p.grad, batch, own, first, rows, p.value_dim), 1);
+  if (!by_key) load_sums(p, lse, delta, batch, own, first, BM);
   __syncthreads();
-  Held keys, values;
-  hold(keys, k), hold(values, v);
-  float dk[R][O], dv[R][O], factor[R];
-  clear(dk), clear(dv);
-  for (int i = 0; i < R; i++) factor[i] = 1;
-  for (i64 head = shared_head * group; head < (shared_head + 1) * group; head++) {
-    for (i64 q0 = p.causal ? first : 0; q0 < p.queries; q0 += BN) {
+  float da[R][O], db[R][O], own_lse[R], own_delta[R], factor[R];
+  clear(da), clear(db);
+  for (int i = 0; i < R; i++) own_lse[i] = lse[row_of(i)], own_delta[i] = delta[row_of(i)];
+  const int begin = by_key && p.causal ? first : 0;
+  const int end = !by_key && p.causal && first + BM < columns ? first + BM : columns;
+  const i64 first_head = by_key ? own * group : own, end_head = by_key ? first_head + group : own + 1;
+  for (i64 head = first_head; head < end_head; head++) {
+    const i64 other = by_key ? head : head / group;
+    for (int c0 = begin; c0 < end; c0 += STAGE) {
       __syncthreads();
-      load_rows(q, p.q, batch, head, q0, p.queries, BN, p.dim, p.scale);
-      load_rows(g, p.grad, batch, head, q0, p.queries, BN, p.value_dim, 1);
-      if (threadIdx.x < BN) {
-        const i64 row = q0 + threadIdx.x, at = (batch * p.heads + head) * p.queries + row;
-        lse[threadIdx.x] = row < p.queries ? p.lse[at] : INF, delta[threadIdx.x] = row < p.queries ? p.delta[at] : 0;
-      }
+      const bool of_queries = late(by_key);
+      load_rows<STAGE>(x, rows_of(of_queries ? p.q : p.k, batch, other, c0, columns, p.dim), of_queries ? p.scale : 1.0f);
+      load_rows<STAGE>(y, rows_of(of_queries ? p.grad : p.v, batch, other, c0, columns, p.value_dim), 1);
+      if (of_queries) load_sums(p, lse, delta, batch, head, c0, STAGE);
       __syncthreads();
-      float s[R][C], d[R][C];
-      dot(s, keys, q);
-      dot(d, values, g);
+#pragma unroll 1
+      for (int at = 0; at < STAGE && c0 + at < end; at += BN) {
+        const int column = c0 + at;
+        if (by_key ? none_seen(p, column, BN, mine) : none_seen(p, mine, 16, column)) continue;
+        float s[R][C], d[R][C];
+        dot(s, a, x + at * LD);
+        dot(d, b, y + at * LD);
+        if (by_key ? !all_seen(p, column, BN, mine, 16) : !all_seen(p, mine, 16, column, BN)) {
 #pragma unroll
-      for (int i = 0; i < R; i++) {
+          for (int i = 0; i < R; i++) {
+#pragma unroll
+            for (int j = 0; j < C; j++) {
+              const int r = first + row_of(i), c = column + col_of(j);
+              s[i][j] = seen(p, batch, head, by_key ? c : r, by_key ? r : c, s[i][j]);
+            }
+          }
+        }
 #pragma unroll
         for (int j = 0; j < C; j++) {
-          const int c = col_of(j);
-          const float x = weight(seen(p, batch, head, q0 + c, first + row_of(i), s[i][j]) - lse[c]);
-          s[i][j] = rounded(x), d[i][j] = rounded(x * (d[i][j] - delta[c]));
+          const float column_lse = lse[at + col_of(j)], column_delta = delta[at + col_of(j)];
+#pragma unroll
+          for (int i = 0; i < R; i++) {
+            const float z = weight(s[i][j] - (by_key ? column_lse : own_lse[i]));
+            s[i][j] = rounded(z), d[i][j] = rounded(z * (d[i][j] - (by_key ? column_delta : own_delta[i])));
+          }
         }
+        if (by_key) add_product(db, s, w, y + at * LD);
+        add_product(da, d, w, x + at * LD);
       }
-      put_weights(w, s), put_weights(u, d);
-      wait_for_weights();
-      add_product(dv, s, w, g);
-      add_product(dk, d, u, q);
     }
   }
-  store(p.dk, batch, shared_head, first, p.keys, p.dim, dk, factor);
-  store(p.dv, batch, shared_head, first, p.keys, p.value_dim, dv, factor);
+  const bool of_keys = late(by_key);
+  for (int i = 0; i < R; i++) factor[i] = of_keys ? 1.0f : p.scale;
+  store(rows_of(of_keys ? p.dk : p.dq, batch, own, first, rows, p.dim), da, factor);
+  for (int i = 0; i < R; i++) factor[i] = 1;
+  if (by_key) store(rows_of(p.dv, batch, own, first, rows, p.value_dim), db, factor);
 }
 #endif
 )cuda"};
@@ -427,6 +435,7 @@ KERNEL BOUNDS(128) attention_dkv(Problem p) {
 struct Operand {
   void* data = nullptr;
   int64_t strides[4] = {};
+  int64_t packed = 0;  // four features are one access
 };
 struct Mask {
   const void* data = nullptr;
@@ -434,12 +443,12 @@ struct Mask {
   int64_t is_bool = 0;
 };
 struct Problem {
-  int64_t batch, heads, kv_heads, queries, keys;
-  int32_t dim, value_dim, causal;
+  int64_t batch, heads, kv_heads;
+  int32_t queries, keys, dim, value_dim, causal;
   float scale;
   Operand q, k, v, out, grad, dq, dk, dv;
   Mask mask;
-  float *lse, *delta;
+  float* lse;
 };
 
 Operand operand(const ExternView& v, DType dtype) {
@@ -447,6 +456,8 @@ Operand operand(const ExternView& v, DType dtype) {
   Operand o;
   o.data = v.data;
   std::copy(v.strides, v.strides + 4, o.strides);
+  const int64_t all = v.strides[0] | v.strides[1] | v.strides[2] | v.sizes[3];
+  o.packed = v.strides[3] == 1 && all % 4 == 0 && reinterpret_cast<uintptr_t>(v.data) % (4 * size_of(dtype)) == 0;
   return o;
 }
 
@@ -454,7 +465,8 @@ Problem problem(const ExternCall& call, const ExternView* qkv, const ExternView&
   const ExternView &q = qkv[0], &k = qkv[1], &v = qkv[2];
   Problem p{};
   p.q = operand(q, q.dtype), p.k = operand(k, q.dtype), p.v = operand(v, q.dtype);
-  p.batch = q.sizes[0], p.heads = q.sizes[1], p.kv_heads = k.sizes[1], p.queries = q.sizes[2], p.keys = k.sizes[2];
+  p.batch = q.sizes[0], p.heads = q.sizes[1], p.kv_heads = k.sizes[1];
+  p.queries = int32_t(q.sizes[2]), p.keys = int32_t(k.sizes[2]);
   p.dim = int32_t(q.sizes[3]), p.value_dim = int32_t(v.sizes[3]);
   p.causal = call.ints[0] != 0;
   const double scale = call.scalars[0];
@@ -467,22 +479,37 @@ Problem problem(const ExternCall& call, const ExternView* qkv, const ExternView&
   return p;
 }
 
-int features(const ExternView* qkv) {
+// A block's shape, and which kernel has it.
+struct Blocks {
+  int features, rows;
+  bool cores, backward, mask;
+
+  // As the source has it: rows of a block and stages of columns, then what the gradients and float32 weights need.
+  int shared_bytes() const {
+    const int stage = features == 32 ? 128 : features == 64 ? 64 : kColumns, matrices = backward ? 2 : 1;
+    const int weights = cores ? 0 : rows * (kColumns + 4);
+    return 4 * ((matrices * rows + 2 * stage) * (features + 4) + 2 * 128 * backward + weights);
+  }
+  KernelId kernel(DType dtype) const {
+    const int variant =
+        features + (cores ? 512 : 0) + (backward ? 1024 : 0) + (rows == 128 ? 2048 : 0) + (mask ? 4096 : 0);
+    return {kSource, backward ? "attention_backward" : "attention_forward", {dtype}, variant, shared_bytes()};
+  }
+  int64_t of(int64_t n) const { return (n + rows - 1) / rows; }
+  unsigned threads() const { return unsigned(2 * rows); }
+};
+
+Blocks blocks_of(const ExternCall& call, bool backward) {
+  const ExternView *qkv = call.in.data() + backward, &mask = call.in[backward ? 6 : 3];
   const int64_t most = std::max(qkv[0].sizes[3], qkv[2].sizes[3]);
-  return most <= 32 ? 32 : most <= 64 ? 64 : most <= 128 ? 128 : 256;
+  Blocks b{most <= 32 ? 32 : most <= 64 ? 64 : most <= 128 ? 128 : 256, 64};
+  b.cores = is_half(qkv[0].dtype) || matmul_precision() != MatmulPrecision::kHighest;
+  b.backward = backward, b.mask = mask.data != nullptr;
+  // Larger blocks read columns less often; small problems rather have many.
+  const int64_t machine = emulated() ? 4 : context(call.device).multiprocessors;
+  if (b.features <= 64 && qkv[0].sizes[0] * qkv[0].sizes[1] * qkv[0].sizes[2] >= 256 * machine) b.rows = 128;
+  return b;
 }
-
-// Shared memory: tiles of whole blocks and of columns, matrices of weights, two floats a column.
-int shared_bytes(int padded, int rows, int columns, int weights) {
-  return 4 * ((rows * kRows + columns * kColumns) * (padded + 4) + weights * kRows * (kColumns + 4) + 2 * kColumns);
-}
-
-KernelId kernel(const char* name, int part, DType dtype, int padded, int shared) {
-  const bool cores = is_half(dtype) || matmul_precision() != MatmulPrecision::kHighest;
-  return {kSource, name, {dtype}, padded + (cores ? 512 : 0) + part, shared};
-}
-
-int64_t tiles(int64_t n) { return (n + kRows - 1) / kRows; }
 
 }  // namespace
 
@@ -490,11 +517,11 @@ bool attention_supports(DType dtype) { return dtype == DType::kFloat32 || is_hal
 
 // Whether features fit, and tiles of them into a block's shared memory.
 bool attention_takes(const ExternCall& call) {
-  const ExternView* qkv = call.in.data() + (call.op == OpId::flash_attention ? 0 : 1);
+  const bool backward = call.op != OpId::flash_attention;
+  const ExternView* qkv = call.in.data() + backward;
   if (qkv[0].sizes[3] > 256 || qkv[2].sizes[3] > 256) return false;
-  const bool forward = call.op == OpId::flash_attention;
-  const int bytes = forward ? shared_bytes(features(qkv), 1, 2, 1) : shared_bytes(features(qkv), 2, 2, 2);
-  return emulated() || bytes <= context(call.device).shared_bytes;
+  if (std::max(qkv[0].sizes[2], qkv[1].sizes[2]) > INT32_MAX - 256) return false;
+  return emulated() || blocks_of(call, backward).shared_bytes() <= context(call.device).shared_bytes;
 }
 
 void run_attention(const ExternCall& call) {
@@ -503,9 +530,8 @@ void run_attention(const ExternCall& call) {
   const DType dtype = call.in[0].dtype;
   LUTRA_CHECK(call.out[1].dtype == DType::kFloat32, "logsumexp");
   p.out = operand(call.out[0], dtype), p.lse = static_cast<float*>(call.out[1].data);
-  const int padded = features(call.in.data());
-  l.run(kernel("attention_forward", 0, dtype, padded, shared_bytes(padded, 1, 2, 1)),
-        {tiles(p.queries) * p.heads * p.batch}, kThreads, p);
+  const Blocks b = blocks_of(call, false);
+  l.run(b.kernel(dtype), {b.of(p.queries) * p.heads * p.batch}, b.threads(), p);
 }
 
 void run_attention_backward(const ExternCall& call) {
@@ -513,8 +539,7 @@ void run_attention_backward(const ExternCall& call) {
   const ExternView* qkv = call.in.data() + 1;
   const DType dtype = qkv[0].dtype;
   Problem p = problem(call, qkv, call.in[6]);
-  const int64_t rows = p.batch * p.heads * p.queries;
-  if (rows * p.keys == 0) {
+  if (p.batch * p.heads * p.queries * p.keys == 0) {
     // Results of empty problems are dense.
     for (const ExternView& v : call.out) l.zero(v.data, size_t(v.numel()) * size_of(v.dtype));
     return;
@@ -522,13 +547,10 @@ void run_attention_backward(const ExternCall& call) {
   LUTRA_CHECK(call.in[5].dtype == DType::kFloat32, "logsumexp");
   p.grad = operand(call.in[0], dtype), p.out = operand(call.in[4], dtype);
   p.dq = operand(call.out[0], dtype), p.dk = operand(call.out[1], dtype), p.dv = operand(call.out[2], dtype);
-  p.lse = static_cast<float*>(call.in[5].data), p.delta = l.scratch<float>(rows);
-  const int padded = features(qkv);
-  l.run(kernel("attention_delta", 1024, dtype, padded, 0), {(rows + 255) / 256}, 256, p);
-  l.run(kernel("attention_dq", 1024, dtype, padded, shared_bytes(padded, 2, 2, 1)),
-        {tiles(p.queries) * p.heads * p.batch}, kThreads, p);
-  l.run(kernel("attention_dkv", 2048, dtype, padded, shared_bytes(padded, 2, 2, 2)),
-        {tiles(p.keys) * p.kv_heads * p.batch}, kThreads, p);
+  p.lse = static_cast<float*>(call.in[5].data);
+  const Blocks b = blocks_of(call, true);
+  const int64_t blocks = b.of(p.keys) * p.kv_heads + b.of(p.queries) * p.heads;
+  l.run(b.kernel(dtype), {blocks * p.batch}, b.threads(), p);
 }
 
 }  // namespace lutra::cuda
