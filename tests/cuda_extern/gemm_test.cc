@@ -28,6 +28,26 @@ TEST_CASE("cuda extern: products without cuBLASLt") {
   CHECK(m.launches["gemm_tiled"] > 0);
 }
 
+TEST_CASE("cuda extern: copies of rows into rows further apart") {
+  HostMachine m;
+  for (int64_t columns : {255, 257, 5000}) {
+    const Operand from = random_operand(DType::kFloat32, {3, columns}, -1, 1);
+    std::vector<float> room(size_t(3 * columns + 6), 7.0f);
+    const std::vector<char>& bytes = from.bytes;
+    ExternView a = from.view, b = from.view;
+    a.data = const_cast<char*>(bytes.data()), b.data = room.data(), b.strides[0] = columns + 2;
+    const ExternCall call;
+    Launcher l(call);
+    copy_view(l, a, b);
+    for (int64_t r = 0; r < 3; r++) {
+      CHECK(std::memcmp(room.data() + r * (columns + 2), bytes.data() + size_t(r * columns) * 4, size_t(columns) * 4) ==
+            0);
+      CHECK(room[size_t(r * (columns + 2) + columns)] == 7.0f);
+    }
+  }
+  CHECK(m.launches["copy_rows"] == 2);
+}
+
 TEST_CASE("cuda extern: settings of precision") {
   CHECK(matmul_precision() == MatmulPrecision::kHighest);
   set_matmul_precision(MatmulPrecision::kHigh);

@@ -245,6 +245,22 @@ for _, t in ipairs {"float32", "bfloat16", "float16"} do
     numbers(t, 2, 2, 40, 32))
 end
 
+lt.set_float32_matmul_precision("high")
+for _, d in ipairs {20, 32, 64, 128, 256} do
+  case("attention tf32 " .. d, 5e-3, attention {causal = true}, numbers("float32", 2, 3, 150, d), numbers("float32", 2, 3, 150, d),
+    numbers("float32", 2, 3, 150, d))
+end
+for _, d in ipairs {32, 64} do
+  case("attention tf32 large " .. d, 5e-3, attention {causal = true}, numbers("float32", 8, 12, 384, d), numbers("float32", 8, 12, 384, d),
+    numbers("float32", 8, 12, 384, d))
+end
+local function product(a, b) return lt.matmul(a, b) end
+for t, tolerance in pairs {float32 = 2e-2, bfloat16 = 1e-1} do
+  case("mm padded " .. t, tolerance, product, numbers(t, 1031, 517), numbers(t, 517, 1027))
+  case("mm padded transposed " .. t, tolerance, product, numbers(t, 517, 1031):t(), numbers(t, 1027, 517):t())
+end
+lt.set_float32_matmul_precision("highest")
+
 -- An index out of bounds is told at the next wait, and the device goes on.
 if not pattern then
   count = count + 1

@@ -6,8 +6,11 @@
 // 2. k = 0 gives zeros; an empty result does nothing.
 // 3. Half types are multiplied and summed in float32 and rounded once; float32 by TF32 only where precision.h allows
 // it.
+// 4. Rows that are no multiple of 16 bytes apart keep the library from its fast kernels: large products get such
+//    operands, and give such results, by way of padded rows. What is already laid out so makes the same product.
 #include <algorithm>
 
+#include "ops/core/half.h"
 #include "ops/extern/cuda/cublaslt.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/precision.h"
@@ -122,6 +125,41 @@ bool by_library(Launcher& l, const Problem& p, DType dtype, Layout la, Layout lb
   return cublaslt_multiply(l, q);
 }
 
+// From so many multiplications on, and so many of them for each element copied, padded rows are worth their copies.
+constexpr int64_t kMostUnpadded = int64_t(1) << 28, kFewestUses = 512;
+
+// Whether the matrix is copied into rows of whole 16 bytes; uses: how often the product takes each of its elements.
+bool is_padded(const Matrix& m, Layout layout, const Problem& p, int64_t uses, DType dtype) {
+  const bool fast = is_half(dtype) || (dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest);
+  const int64_t apart = layout == Layout::kPlain ? m.stride.row : m.stride.col;
+  return fast && p.batch == 1 && apart * int64_t(size_of(dtype)) % 16 && uses >= kFewestUses &&
+         double(p.m) * double(p.n) * double(p.k) >= double(kMostUnpadded);
+}
+
+// Memory for the matrix with its rows, or columns, whole 16 bytes apart.
+ExternView padded_view(Launcher& l, const ExternView& v, Layout layout) {
+  ExternView r = v;
+  const int64_t step = 16 / int64_t(size_of(v.dtype));
+  const int inner = layout == Layout::kPlain ? 1 : 0;
+  r.strides[inner] = 1, r.strides[1 - inner] = (v.sizes[inner] + step - 1) / step * step;
+  r.data = l.scratch_bytes(size_t(r.strides[1 - inner] * v.sizes[1 - inner]) * size_of(v.dtype));
+  return r;
+}
+
+// An operand as the library can take it.
+Matrix operand_of(Launcher& l, const ExternView& v, const Problem& p, int64_t uses, Layout& layout) {
+  Matrix m = matrix_of(v);
+  layout = layout_of(m);
+  ExternView copy = v;
+  if (layout == Layout::kNone) copy = contiguous_copy(l, v, v.dtype), m = matrix_of(copy), layout = layout_of(m);
+  if (!is_padded(m, layout, p, uses, v.dtype)) return m;
+  const ExternView padded = padded_view(l, v, layout);
+  copy_view(l, copy, padded);
+  m = matrix_of(padded);
+  layout = layout_of(m);
+  return m;
+}
+
 }  // namespace
 
 bool cublaslt_supports(DType dtype) { return is_float(dtype) && cublaslt_available(); }
@@ -142,18 +180,22 @@ void run_cublaslt(const ExternCall& call) {
   Launcher l(call);
   if (p.k == 0) return tiled(l, p, dtype);
   Layout lc = layout_of(p.c);
-  ExternView packed;
+  ExternView packed = c;
   if (lc == Layout::kNone) {
-    packed = c;
     int64_t stride = 1;
     for (int d = c.dim; d-- > 0;) packed.strides[d] = stride, stride *= c.sizes[d];
     packed.data = l.scratch_bytes(size_t(stride) * size_of(dtype));
     p.c = matrix_of(packed);
     make_row_major(p.c);
   }
-  Layout la = layout_of(p.a), lb = layout_of(p.b);
-  if (la == Layout::kNone) p.a = matrix_of(contiguous_copy(l, a, dtype)), la = layout_of(p.a);
-  if (lb == Layout::kNone) p.b = matrix_of(contiguous_copy(l, b, dtype)), lb = layout_of(p.b);
+  const Layout written = lc == Layout::kNone ? Layout::kPlain : lc;
+  if (is_padded(p.c, written, p, p.k, dtype)) {
+    packed = padded_view(l, c, written);
+    p.c = matrix_of(packed);
+    layout_of(p.c);
+  }
+  Layout la, lb;
+  p.a = operand_of(l, a, p, p.n, la), p.b = operand_of(l, b, p, p.m, lb);
   if (lc == Layout::kTransposed) {
     const auto flip = [](Layout x) { return x == Layout::kPlain ? Layout::kTransposed : Layout::kPlain; };
     p = {p.b.transposed(), p.a.transposed(), p.c.transposed(), p.batch, p.n, p.m, p.k};
@@ -161,7 +203,7 @@ void run_cublaslt(const ExternCall& call) {
     la = flip(lb), lb = flip(x);
   }
   if (!by_library(l, p, dtype, la, lb)) tiled(l, p, dtype);
-  if (lc == Layout::kNone) copy_view(l, packed, c);
+  if (packed.data != c.data) copy_view(l, packed, c);
 }
 
 }  // namespace lutra::cuda
