@@ -229,7 +229,7 @@ local function attention(options)
   end
 end
 for _, t in ipairs {"float32", "bfloat16", "float16"} do
-  local tolerance = ({float32 = 2e-5, bfloat16 = 6e-2, float16 = 1e-2})[t]
+  local tolerance = ({float32 = 6e-5, bfloat16 = 6e-2, float16 = 1e-2})[t]
   for _, d in ipairs {8, 32, 64, 80, 128, 256} do
     case("attention " .. t .. d, tolerance, attention {}, numbers(t, 2, 3, 70, d), numbers(t, 2, 3, 50, d), numbers(t, 2, 3, 50, d))
     case("attention causal " .. t .. d, tolerance, attention {causal = true}, numbers(t, 2, 3, 130, d), numbers(t, 2, 3, 130, d),
@@ -247,17 +247,17 @@ end
 
 lt.set_float32_matmul_precision("high")
 for _, d in ipairs {20, 32, 64, 128, 256} do
-  case("attention tf32 " .. d, 5e-3, attention {causal = true}, numbers("float32", 2, 3, 150, d), numbers("float32", 2, 3, 150, d),
+  case("attention tf32 " .. d, 2e-2, attention {causal = true}, numbers("float32", 2, 3, 150, d), numbers("float32", 2, 3, 150, d),
     numbers("float32", 2, 3, 150, d))
 end
 for _, d in ipairs {32, 64} do
-  case("attention tf32 large " .. d, 5e-3, attention {causal = true}, numbers("float32", 8, 12, 384, d), numbers("float32", 8, 12, 384, d),
+  case("attention tf32 large " .. d, 2e-2, attention {causal = true}, numbers("float32", 8, 12, 384, d), numbers("float32", 8, 12, 384, d),
     numbers("float32", 8, 12, 384, d))
 end
 local function product(a, b) return lt.matmul(a, b) end
-for t, tolerance in pairs {float32 = 2e-2, bfloat16 = 1e-1} do
-  case("mm padded " .. t, tolerance, product, numbers(t, 1031, 517), numbers(t, 517, 1027))
-  case("mm padded transposed " .. t, tolerance, product, numbers(t, 517, 1031):t(), numbers(t, 1027, 517):t())
+for t, tolerance in pairs {float32 = 1e-1, bfloat16 = 3e-1} do
+  case("mm padded " .. t, tolerance, product, numbers(t, 1031, 2051), numbers(t, 2051, 1027))
+  case("mm padded transposed " .. t, tolerance, product, numbers(t, 2051, 1031):t(), numbers(t, 1027, 2051):t())
 end
 lt.set_float32_matmul_precision("highest")
 

@@ -196,40 +196,43 @@ DEV Rows rows_of(const Operand& x, i64 batch, i64 head, int first, int total, in
           x.packed != 0};
 }
 struct alignas(4 * sizeof(T0)) Four { T0 v[4]; };
-// Four features of a row, zeros where there are none.
-DEV float4 four_of(const Rows& x, int r, int c) {
+// Four features of a row, zeros where there are none. Packed: without a branch, so that many loads are under way.
+template <bool kPacked> DEV float4 four_of(const Rows& x, int r, int c) {
+  const bool in = r < x.rows && c < x.dim;
   float4 v = {0, 0, 0, 0};
-  if (r >= x.rows || c >= x.dim) return v;
-  const T0* p = x.data + r * x.row + c * x.col;
-  if (x.packed) {
-    const Four f = *(const Four*)p;
-    v.x = Num<T0>::up(f.v[0]), v.y = Num<T0>::up(f.v[1]), v.z = Num<T0>::up(f.v[2]), v.w = Num<T0>::up(f.v[3]);
-    return v;
+  if (kPacked) {
+    const Four f = *(const Four*)(x.data + (in ? r * x.row + c : 0));
+    v.x = in ? Num<T0>::up(f.v[0]) : 0.0f, v.y = in ? Num<T0>::up(f.v[1]) : 0.0f;
+    v.z = in ? Num<T0>::up(f.v[2]) : 0.0f, v.w = in ? Num<T0>::up(f.v[3]) : 0.0f;
+  } else if (in) {
+    const T0* p = x.data + r * x.row + c * x.col;
+    v.x = Num<T0>::up(p[0]);
+    if (c + 1 < x.dim) v.y = Num<T0>::up(p[x.col]);
+    if (c + 2 < x.dim) v.z = Num<T0>::up(p[2 * x.col]);
+    if (c + 3 < x.dim) v.w = Num<T0>::up(p[3 * x.col]);
   }
-  v.x = Num<T0>::up(p[0]);
-  if (c + 1 < x.dim) v.y = Num<T0>::up(p[x.col]);
-  if (c + 2 < x.dim) v.z = Num<T0>::up(p[2 * x.col]);
-  if (c + 3 < x.dim) v.w = Num<T0>::up(p[3 * x.col]);
   return v;
 }
-// Rows times a factor into shared memory: four loads of a thread under way at a time.
-template <int kRows> DEV void load_rows(float* to, const Rows& x, float factor) {
+// kRows rows times a factor into shared memory, kAhead loads of a thread under way at a time.
+template <int kRows, bool kPacked, int kAhead> DEV void load_rows_by(float* to, const Rows& x, float factor) {
 #pragma unroll 1
-  for (int s = 0; s < kRows * D / 4; s += 4 * THREADS) {
-    float4 v[4];
+  for (int s = threadIdx.x; s < kRows * D / 4; s += kAhead * THREADS) {
+    float4 v[kAhead];
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int at = s + i * THREADS + threadIdx.x;
-      v[i] = four_of(x, at / (D / 4), at % (D / 4) * 4);
+    for (int i = 0; i < kAhead; i++) {
+      v[i] = four_of<kPacked>(x, (s + i * THREADS) / (D / 4), (s + i * THREADS) % (D / 4) * 4);
     }
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-      const int at = s + i * THREADS + threadIdx.x;
+    for (int i = 0; i < kAhead; i++) {
       v[i].x = rounded(v[i].x * factor), v[i].y = rounded(v[i].y * factor);
       v[i].z = rounded(v[i].z * factor), v[i].w = rounded(v[i].w * factor);
-      *(float4*)(to + at / (D / 4) * LD + at % (D / 4) * 4) = v[i];
+      *(float4*)(to + (s + i * THREADS) / (D / 4) * LD + (s + i * THREADS) % (D / 4) * 4) = v[i];
     }
   }
+}
+template <int kRows> DEV void load_rows(float* to, const Rows& x, float factor) {
+  if (x.packed) load_rows_by<kRows, true, 4>(to, x, factor);
+  else load_rows_by<kRows, false, 1>(to, x, factor);
 }
 DEV void clear(float (&o)[R][O]) {
 #pragma unroll
@@ -330,23 +333,29 @@ KERNEL __launch_bounds__(THREADS, BLOCKS) attention_forward(const Problem p) {
 }
 
 #else
-// Of `count` queries from one on: the logsumexp, and the sum of grad * out, by four threads a query.
+// By four threads a row.
+template <bool kPacked> DEV void sum_products(float* to, const Rows& a, const Rows& b, int count) {
+#pragma unroll 1
+  for (int r = threadIdx.x / 4; r < count; r += THREADS / 4) {
+    float sum = 0;
+#pragma unroll (kPacked ? 4 : 1)
+    for (int c = threadIdx.x % 4 * 4; c < D; c += 16) {
+      const float4 x = four_of<kPacked>(a, r, c), y = four_of<kPacked>(b, r, c);
+      sum = fmaf(x.x, y.x, sum), sum = fmaf(x.y, y.y, sum), sum = fmaf(x.z, y.z, sum), sum = fmaf(x.w, y.w, sum);
+    }
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (threadIdx.x % 4 == 0) to[r] = sum;
+  }
+}
+// Of `count` queries from one on: the logsumexp, and the sum of grad * out.
 DEV void load_sums(const Problem& p, float* lse, float* delta, i64 batch, i64 head, int first, int count) {
   const float* from = p.lse + (batch * p.heads + head) * p.queries + first;
   for (int r = threadIdx.x; r < count; r += THREADS) lse[r] = first + r < p.queries ? from[r] : INF;
   const Rows grad = rows_of(p.grad, batch, head, first, p.queries, p.value_dim);
   const Rows out = rows_of(p.out, batch, head, first, p.queries, p.value_dim);
-  for (int r = threadIdx.x / 4; r < count; r += THREADS / 4) {
-    float sum = 0;
-#pragma unroll 2
-    for (int c = threadIdx.x % 4 * 4; c < D; c += 16) {
-      const float4 g = four_of(grad, r, c), o = four_of(out, r, c);
-      sum = fmaf(g.x, o.x, sum), sum = fmaf(g.y, o.y, sum), sum = fmaf(g.z, o.z, sum), sum = fmaf(g.w, o.w, sum);
-    }
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    if (threadIdx.x % 4 == 0) delta[r] = sum;
-  }
+  if (grad.packed && out.packed) sum_products<true>(delta, grad, out, count);
+  else sum_products<false>(delta, grad, out, count);
 }
 
 // What is chosen by it is chosen where it is used, rather than kept in registers from the beginning on.

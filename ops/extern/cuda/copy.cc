@@ -1,4 +1,6 @@
 // Views in, their elements in other views out: any strides, any pair of dtypes.
+#include <utility>
+
 #include "ops/extern/cuda/launch.h"
 
 namespace lutra::cuda {
@@ -120,6 +122,9 @@ void copy_view(Launcher& l, const ExternView& from, const ExternView& to) {
   int64_t blocks = 0;
   if (same && transposes(a, b, t, blocks)) {
     return l.run({kSource, "copy_tiles", {t0, t0}}, {blocks}, 256, a.data, b.data, t);
+  }
+  if (a.dim == 2 && a.strides[0] == 1 && b.strides[0] == 1) {
+    for (ExternView* v : {&a, &b}) std::swap(v->sizes[0], v->sizes[1]), std::swap(v->strides[0], v->strides[1]);
   }
   const int64_t parts = (a.sizes[1] + 2047) / 2048;
   const bool rows = same && a.dim == 2 && a.strides[1] == 1 && b.strides[1] == 1 && a.sizes[1] >= 256;

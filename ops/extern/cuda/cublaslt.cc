@@ -156,7 +156,7 @@ Plan make_plan(Handle handle, const LtProduct& p) {
   LT(desc_set(plan.operation, kTransposeB, &tb, sizeof tb));
   plan.a = layout(type, ta ? p.depth : p.rows, ta ? p.rows : p.depth, p.lda, p.batch, p.stride_a);
   plan.b = layout(type, tb ? p.cols : p.depth, tb ? p.depth : p.cols, p.ldb, p.batch, p.stride_b);
-  plan.d = layout(type, p.rows, p.cols, p.ldd, p.batch, p.stride_d);
+  plan.d = layout(data_type(p.result), p.rows, p.cols, p.ldd, p.batch, p.stride_d);
   Descriptor preference = nullptr;
   LT(preference_create(&preference));
   LT(preference_set(preference, kWorkspaceBytes, &kMostWorkspace, sizeof kMostWorkspace));
@@ -184,7 +184,8 @@ bool cublaslt_multiply(Launcher& l, const LtProduct& p) {
   static std::unordered_map<Key, Plan, KeyHash> plans;
   const std::lock_guard lock(mutex);
   const Handle handle = handle_of(l);
-  const int64_t flags = int64_t(p.dtype) << 32 | int64_t(p.tf32) << 2 | int64_t(p.transpose_a) << 1 | p.transpose_b;
+  const int64_t flags = int64_t(p.dtype) << 32 | int64_t(p.result) << 16 | int64_t(p.accumulate) << 3 |
+                        int64_t(p.tf32) << 2 | int64_t(p.transpose_a) << 1 | int64_t(p.transpose_b);
   const int64_t where = int64_t(l.context().index) << 32 | alignment(p.a) << 16 | alignment(p.b) << 8 | alignment(p.d);
   const Key key = {flags, where, p.rows,  p.cols,     p.depth,    p.lda,
                    p.ldb, p.ldd, p.batch, p.stride_a, p.stride_b, p.stride_d};
@@ -193,11 +194,11 @@ bool cublaslt_multiply(Launcher& l, const LtProduct& p) {
   const Plan& plan = at->second;
   if (!plan.found) return false;
   if (preparing()) return true;
-  const double one = 1, zero = 0;
-  const float one_float = 1, zero_float = 0;
+  const double one = 1, kept = p.accumulate;
+  const float one_float = 1, kept_float = p.accumulate;
   const bool wide = p.dtype == DType::kFloat64;
   const void* alpha = wide ? static_cast<const void*>(&one) : &one_float;
-  const void* beta = wide ? static_cast<const void*>(&zero) : &zero_float;
+  const void* beta = wide ? static_cast<const void*>(&kept) : &kept_float;
   void* workspace = plan.workspace_bytes ? l.scratch_bytes(plan.workspace_bytes) : nullptr;
   LT(matmul(handle, plan.operation, alpha, p.a, plan.a, p.b, plan.b, beta, p.d, plan.d, p.d, plan.d, &plan.algorithm,
             workspace, plan.workspace_bytes, l.stream()));

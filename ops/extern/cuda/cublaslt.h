@@ -7,11 +7,11 @@ namespace lutra::cuda {
 // Whether the library was found; the answer never changes within a process. A message says once why not.
 bool cublaslt_available();
 
-// D (rows x cols) = op(A) op(B) for each of `batch`, all column-major, leading dimensions and batch strides in
-// elements.
+// D (rows x cols) = op(A) op(B), or D += op(A) op(B), for each of `batch`, all column-major, leading dimensions and
+// batch strides in elements.
 struct LtProduct {
-  DType dtype;
-  bool tf32, transpose_a, transpose_b;
+  DType dtype, result;  // D's: of half types it may be float32
+  bool tf32, transpose_a, transpose_b, accumulate;
   int64_t rows, cols, depth, lda, ldb, ldd, batch, stride_a, stride_b, stride_d;
   const void *a, *b;
   void* d;

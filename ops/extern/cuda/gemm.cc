@@ -6,8 +6,9 @@
 // 2. k = 0 gives zeros; an empty result does nothing.
 // 3. Half types are multiplied and summed in float32 and rounded once; float32 by TF32 only where precision.h allows
 // it.
-// 4. Rows that are no multiple of 16 bytes apart keep the library from its fast kernels: large products get such
-//    operands, and give such results, by way of padded rows. What is already laid out so makes the same product.
+// 4. Rows that are no multiple of 16 bytes apart, or long, keep the library from its fast kernels: large products get
+//    such operands, and give such results, by way of padded rows, and are made in parts: as much as has whole 16 bytes,
+//    then the rest. Padded rows that the operands bring along make the same products.
 #include <algorithm>
 
 #include "ops/core/half.h"
@@ -112,11 +113,21 @@ void tiled(Launcher& l, const Problem& p, DType dtype) {
         p.c.data, p.a.stride, p.b.stride, p.c.stride, p.batch, p.m, p.n, p.k);
 }
 
-// c is row-major, a and b are as la and lb say. Row-major c is column-major c^T = b^T a^T.
-bool by_library(Launcher& l, const Problem& p, DType dtype, Layout la, Layout lb) {
+// A product whose c is row-major, and whose a and b are as la and lb say.
+struct Product {
+  Problem p;
+  Layout la, lb;
+  DType dtype, result;
+  bool accumulate = false;  // c += a b
+};
+
+// Row-major c is column-major c^T = b^T a^T.
+bool by_library(Launcher& l, const Product& x) {
+  const Problem& p = x.p;
   LtProduct q{};
-  q.dtype = dtype, q.tf32 = dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest;
-  q.transpose_a = lb == Layout::kTransposed, q.transpose_b = la == Layout::kTransposed;
+  q.dtype = x.dtype, q.result = x.result, q.accumulate = x.accumulate;
+  q.tf32 = x.dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest;
+  q.transpose_a = x.lb == Layout::kTransposed, q.transpose_b = x.la == Layout::kTransposed;
   q.rows = p.n, q.cols = p.m, q.depth = p.k, q.batch = p.batch;
   q.lda = q.transpose_a ? p.b.stride.col : p.b.stride.row, q.ldb = q.transpose_b ? p.a.stride.col : p.a.stride.row;
   q.ldd = p.c.stride.row;
@@ -126,20 +137,31 @@ bool by_library(Launcher& l, const Problem& p, DType dtype, Layout la, Layout lb
 }
 
 // From so many multiplications on, and so many of them for each element copied, padded rows are worth their copies.
-constexpr int64_t kMostUnpadded = int64_t(1) << 28, kFewestUses = 512;
+constexpr double kFewestMultiplications = double(int64_t(1) << 31);
+constexpr int64_t kFewestUses = 512;
+
+// A batch of one as two dims.
+void drop_batch(ExternView& v) {
+  v.dim = 2;
+  for (int d = 0; d < 2; d++) v.sizes[d] = v.sizes[d + 1], v.strides[d] = v.strides[d + 1];
+}
+
+bool is_large(const Problem& p, DType dtype) {
+  const bool fast = is_half(dtype) || (dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest);
+  return fast && p.batch == 1 && double(p.m) * double(p.n) * double(p.k) >= kFewestMultiplications;
+}
+int64_t pack_of(DType dtype) { return 16 / int64_t(size_of(dtype)); }
 
 // Whether the matrix is copied into rows of whole 16 bytes; uses: how often the product takes each of its elements.
 bool is_padded(const Matrix& m, Layout layout, const Problem& p, int64_t uses, DType dtype) {
-  const bool fast = is_half(dtype) || (dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest);
   const int64_t apart = layout == Layout::kPlain ? m.stride.row : m.stride.col;
-  return fast && p.batch == 1 && apart * int64_t(size_of(dtype)) % 16 && uses >= kFewestUses &&
-         double(p.m) * double(p.n) * double(p.k) >= double(kMostUnpadded);
+  return is_large(p, dtype) && apart % pack_of(dtype) && uses >= kFewestUses;
 }
 
 // Memory for the matrix with its rows, or columns, whole 16 bytes apart.
 ExternView padded_view(Launcher& l, const ExternView& v, Layout layout) {
   ExternView r = v;
-  const int64_t step = 16 / int64_t(size_of(v.dtype));
+  const int64_t step = pack_of(v.dtype);
   const int inner = layout == Layout::kPlain ? 1 : 0;
   r.strides[inner] = 1, r.strides[1 - inner] = (v.sizes[inner] + step - 1) / step * step;
   r.data = l.scratch_bytes(size_t(r.strides[1 - inner] * v.sizes[1 - inner]) * size_of(v.dtype));
@@ -153,11 +175,64 @@ Matrix operand_of(Launcher& l, const ExternView& v, const Problem& p, int64_t us
   ExternView copy = v;
   if (layout == Layout::kNone) copy = contiguous_copy(l, v, v.dtype), m = matrix_of(copy), layout = layout_of(m);
   if (!is_padded(m, layout, p, uses, v.dtype)) return m;
-  const ExternView padded = padded_view(l, v, layout);
+  const ExternView padded = padded_view(l, copy, layout);
   copy_view(l, copy, padded);
   m = matrix_of(padded);
   layout = layout_of(m);
   return m;
+}
+
+enum class Cut { kNone, kM, kN, kK };
+// Which size is to be cut: one along which rows lie that does not fill the last 16 bytes of a row.
+Cut cut_of(const Product& x) {
+  const int64_t step = pack_of(x.dtype);
+  const auto odd = [&](int64_t n) { return n > step && n % step; };
+  if (odd(x.p.k) && (x.la == Layout::kPlain || x.lb == Layout::kTransposed)) return Cut::kK;
+  if (odd(x.p.n)) return Cut::kN;
+  if (odd(x.p.m) && x.la == Layout::kTransposed) return Cut::kM;
+  return Cut::kNone;
+}
+
+void* moved(void* data, int64_t elements, DType dtype) {
+  return static_cast<char*>(data) + elements * int64_t(size_of(dtype));
+}
+
+// False where the library lacks a kernel for some part.
+bool in_parts(Launcher& l, const Product& x) {
+  const Cut cut = cut_of(x);
+  if (cut == Cut::kNone) return by_library(l, x);
+  Product most = x, rest = x;
+  const auto take = [&](int64_t Problem::*size) {
+    rest.p.*size = x.p.*size % pack_of(x.dtype);
+    return most.p.*size = x.p.*size - rest.p.*size;
+  };
+  if (cut == Cut::kK) {
+    const int64_t k = take(&Problem::k);
+    rest.p.a.data = moved(x.p.a.data, k * x.p.a.stride.col, x.dtype);
+    rest.p.b.data = moved(x.p.b.data, k * x.p.b.stride.row, x.dtype);
+    rest.accumulate = true;
+  } else if (cut == Cut::kN) {
+    const int64_t n = take(&Problem::n);
+    rest.p.b.data = moved(x.p.b.data, n * x.p.b.stride.col, x.dtype);
+    rest.p.c.data = moved(x.p.c.data, n, x.result);
+  } else {
+    const int64_t m = take(&Problem::m);
+    rest.p.a.data = moved(x.p.a.data, m * x.p.a.stride.row, x.dtype);
+    rest.p.c.data = moved(x.p.c.data, m * x.p.c.stride.row, x.result);
+  }
+  return in_parts(l, most) && by_library(l, rest);
+}
+
+// Sums of parts of half types stay float32 until they are whole.
+bool in_parts_rounded(Launcher& l, Product x, const ExternView& c) {
+  if (!is_half(x.dtype) || cut_of(x) != Cut::kK) return in_parts(l, x);
+  ExternView wide = c;
+  wide.dtype = x.result = DType::kFloat32;
+  wide.data = l.scratch_bytes(size_t(x.p.m * x.p.c.stride.row) * sizeof(float));
+  x.p.c.data = wide.data;
+  if (!in_parts(l, x)) return false;
+  copy_view(l, wide, c);
+  return true;
 }
 
 }  // namespace
@@ -179,6 +254,10 @@ void run_cublaslt(const ExternCall& call) {
   if (p.batch == 0 || p.m == 0 || p.n == 0) return;
   Launcher l(call);
   if (p.k == 0) return tiled(l, p, dtype);
+  if (c.dim == 3 && p.batch == 1) {
+    for (ExternView* v : {&a, &b, &c}) drop_batch(*v);
+    p.a = matrix_of(a), p.b = matrix_of(b), p.c = matrix_of(c);
+  }
   Layout lc = layout_of(p.c);
   ExternView packed = c;
   if (lc == Layout::kNone) {
@@ -202,7 +281,11 @@ void run_cublaslt(const ExternCall& call) {
     const Layout x = la;
     la = flip(lb), lb = flip(x);
   }
-  if (!by_library(l, p, dtype, la, lb)) tiled(l, p, dtype);
+  const Product x{p, la, lb, dtype, dtype};
+  ExternView rows = packed;  // c as it is written
+  rows.sizes[0] = p.m, rows.sizes[1] = p.n, rows.strides[0] = p.c.stride.row, rows.strides[1] = 1;
+  const bool made = is_large(p, dtype) && in_parts_rounded(l, x, rows);
+  if (!made && !by_library(l, x)) tiled(l, p, dtype);
   if (packed.data != c.data) copy_view(l, packed, c);
 }
 
