@@ -19,8 +19,10 @@ Tensor convolve_input(const Value& g, const Value& w, const Sizes& size, const A
   return op1(OpId::convolution_input, with_attributes({g, w, size}, from, 3, 7));
 }
 
-Results convolve_weight(const Value& g, const Value& x, const Sizes& size, const Args& from) {
-  return call_op(OpId::convolution_weight, with_attributes({g, x, size}, from, 3, 7));
+Results convolve_weight(const Value& g, const Value& x, const Sizes& size, const Args& from, bool bias) {
+  Args args = with_attributes({g, x, size}, from, 3, 7);
+  args.push_back(bias);
+  return call_op(OpId::convolution_weight, args);
 }
 
 Tensor pooled(OpId op, const Value& x, SymInt h, SymInt w, const Args& from) {
@@ -33,7 +35,7 @@ LUTRA_VJP(convolution, "0:a1 1:a0") {
   const Tensor &g = ctx.grads[0], x = ctx.arg(0), w = ctx.arg(1);
   if (ctx.needs(0)) ctx.give(0, convolve_input(g, w, x->sizes, ctx.args));
   if (ctx.needs(1)) {
-    const Results both = convolve_weight(g, x, w->sizes, ctx.args);
+    const Results both = convolve_weight(g, x, w->sizes, ctx.args, ctx.needs(2));
     ctx.give(1, both[0]);
     if (ctx.needs(2)) ctx.give(2, both[1]);
   } else if (ctx.needs(2)) {
@@ -44,14 +46,15 @@ LUTRA_VJP(convolution, "0:a1 1:a0") {
 LUTRA_VJP(convolution_input, "0:a1 1:a0") {
   const Tensor &gg = ctx.grads[0], g = ctx.arg(0), w = ctx.arg(1);
   if (ctx.needs(0)) ctx.give(0, convolve(gg, w, Value(), ctx.args));
-  if (ctx.needs(1)) ctx.give(1, convolve_weight(g, gg, w->sizes, ctx.args)[0]);
+  if (ctx.needs(1)) ctx.give(1, convolve_weight(g, gg, w->sizes, ctx.args, false)[0]);
 }
 
 LUTRA_VJP(convolution_weight, "0:a1 1:a0") {
-  const Tensor &gw = ctx.grads[0], gb = ctx.grads[1], g = ctx.arg(0), x = ctx.arg(1);
+  const Tensor &gw = ctx.grads[0], g = ctx.arg(0), x = ctx.arg(1);
+  const Tensor gb = ctx.args[7].as<bool>() ? ctx.grads[1] : Tensor();
   if (ctx.needs(0) && gw) {
     ctx.give(0, convolve(x, gw, gb ? Value(gb) : Value(), ctx.args));
-  } else if (ctx.needs(0)) {
+  } else if (ctx.needs(0) && gb) {
     ctx.give(0, expand(reshape(gb, Sizes{1, g->sizes[1], 1, 1}), g->sizes));
   }
   if (ctx.needs(1) && gw) ctx.give(1, convolve_input(g, gw, x->sizes, ctx.args));

@@ -190,7 +190,8 @@ ResultSpecs meta_convolution_input(OpId, const Args& args) {
 ResultSpecs meta_convolution_weight(OpId, const Args& args) {
   const Tensor& g = args[0].as<Tensor>();
   const Sizes& sizes = args[2].as<Sizes>();
-  return {contiguous_spec(sizes, g->dtype), contiguous_spec({sizes[0]}, g->dtype)};
+  const SymInt channels = args[7].as<bool>() ? sizes[0] : SymInt(0);
+  return {contiguous_spec(sizes, g->dtype), contiguous_spec({channels}, g->dtype)};
 }
 
 }  // namespace lutra

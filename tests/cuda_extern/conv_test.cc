@@ -34,6 +34,10 @@ void check_shape(HostMachine& m, DType t, const Shape& s, bool last) {
   CHECK(difference(m, {OpId::convolution_input, {y, w}, {make_operand(t, image, order)}, sized, {}, {}}) < tolerance);
   const Operand dw = make_operand(t, weight), db = make_operand(t, {weight[0]});
   CHECK(difference(m, {OpId::convolution_weight, {y, x}, {dw, db}, weight_sized, {}, {}}) < 10 * tolerance);
+  if (t == DType::kFloat32) {
+    const Operand none = make_operand(t, {0});
+    CHECK(difference(m, {OpId::convolution_weight, {y, x}, {dw, none}, weight_sized, {}, {}}) < 10 * tolerance);
+  }
 }
 
 TEST_CASE("cuda extern: convolutions without cuDNN") {

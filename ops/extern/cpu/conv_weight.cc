@@ -116,7 +116,7 @@ class Gradient {
         for (int64_t k = 0; k < g_.k; k++) sums[k] += more[k];
       }
       if (row == rows_) {
-        conv_store(bias, group * g_.k * bias.strides[0], bias.strides[0], sums, g_.k);
+        if (bias.sizes[0] > 0) conv_store(bias, group * g_.k * bias.strides[0], bias.strides[0], sums, g_.k);
         continue;
       }
       const int64_t tap = row / g_.c, c = row % g_.c;

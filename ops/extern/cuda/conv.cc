@@ -200,6 +200,7 @@ bool lies_so(const ExternView& v, const int (&order)[4]) {
 }
 
 void bias_gradient(Launcher& l, const ExternView& y, const ExternView& bias) {
+  if (bias.sizes[0] == 0) return;
   const int64_t chunks = (y.sizes[1] + 31) / 32, total = y.sizes[0] * y.sizes[2] * y.sizes[3];
   int64_t slices = std::clamp<int64_t>(total / 64, 1, std::max<int64_t>(256 / chunks, 16));
   const int64_t each = std::max<int64_t>((total + slices - 1) / slices, 1);
