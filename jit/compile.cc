@@ -7,6 +7,7 @@
 #include "jit/passes/passes.h"
 #include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
+#include "ops/defs/autocast.h"
 
 namespace lutra {
 namespace {
@@ -55,6 +56,7 @@ std::string times_text(const Compiled& compiled) {
 
 Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
   const CompileScope scope;
+  const AutocastOff off;  // casts are in the graph
   const auto start = Clock::now();
   Compiled compiled;
   const auto log = [&](const char* stage, const auto& text) {

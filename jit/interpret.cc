@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "jit/compile.h"
+#include "ops/defs/autocast.h"
 
 namespace lutra {
 namespace {
@@ -107,6 +108,7 @@ std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inpu
   Interpreter in(graph);
   in.evaluate(inputs, scalars);
   GeneratorScope scope;
+  const AutocastOff off;
   for (const auto& n : graph.nodes) {
     if (n->rng >= 0) scope.generator.next_call = scope.base + uint64_t(n->rng);
     in.run(*n);

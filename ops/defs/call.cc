@@ -1,4 +1,4 @@
-// An op and its arguments in, its results out: tape, modes from the top, executor.
+// An op and its arguments in, its results out: autocast, tape, modes from the top, executor.
 // Invariants:
 // 1. The tape is entered at most once a call: what runs below it runs with grad mode off.
 // 2. A mode's handler sees the modes below it only; a ModeScope made inside it goes on top of those.
@@ -6,6 +6,7 @@
 
 #include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
+#include "ops/defs/autocast.h"
 #include "ops/defs/to_device.h"
 
 namespace lutra {
@@ -270,11 +271,11 @@ Tensor call_inplace_below_tape(OpId id, Args& args) {
   return self;
 }
 
-Results call_op(OpId id, Args args) {
-  const OpInfo& op = info(id);
-  if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
-  complete_args(op, args);
-  if (id == OpId::index || id == OpId::index_put) bring_indices(args);
+namespace {
+
+// The rest of call_op, on complete arguments.
+Results call_cast(const OpInfo& op, Args& args) {
+  const OpId id = op.id;
   bool wants_grad = inspect(op, args);
   if (op.has(kAtCall)) {
     OriginScope origin(id);
@@ -284,6 +285,24 @@ Results call_op(OpId id, Args args) {
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);
   return results;
+}
+
+Results call_autocast(const OpInfo& op, Args& args) {
+  inspect(op, args);
+  const bool apart = autocast(op, args, result_device(op, args));
+  if (!apart) return call_cast(op, args);
+  AutocastOff off;
+  return call_cast(op, args);
+}
+
+}  // namespace
+
+Results call_op(OpId id, Args args) {
+  const OpInfo& op = info(id);
+  if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
+  complete_args(op, args);
+  if (id == OpId::index || id == OpId::index_put) bring_indices(args);
+  return autocast_watched ? call_autocast(op, args) : call_cast(op, args);
 }
 
 bool call_same(OpId id, const Tensor& a, const Tensor& b, Tensor& out) {
@@ -306,6 +325,7 @@ bool call_same(OpId id, const Tensor& a, const Tensor& b, Tensor& out) {
 }
 
 Tensor call_inplace(OpId id, Args args) {
+  const AutocastOff off;  // in-place forms are not cast, as in PyTorch
   const OpInfo& op = info(id);
   complete_args(op, args);
   if (id == OpId::index_put) bring_indices(args);

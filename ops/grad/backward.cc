@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "ops/core/overlap.h"
+#include "ops/defs/autocast.h"
 #include "ops/grad/emit.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
@@ -133,6 +134,7 @@ void Engine::accumulate(const Tensor& leaf, Tensor g) {
 }
 
 void Engine::run() {
+  const AutocastOff off;
   GradModeScope mode(create_);
   while (!nodes_.empty()) {
     Pending p = std::move(nodes_.begin()->second);

@@ -1,4 +1,5 @@
 // The tape from Lua: backward, grad, hooks, grad mode.
+#include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
 
 #include <lua.hpp>
@@ -130,6 +131,14 @@ int register_lua_hook(lua_State* L) {
   return 1;
 }
 
+size_t autocast_device(const char* function, const Args& args) {
+  const std::string& type = args[0].as<std::string>();
+  if (type != "cpu" && type != "cuda") {
+    fail(function, ": argument 'device_type' must be \"cpu\" or \"cuda\", got \"", type, "\"");
+  }
+  return type == "cuda";
+}
+
 const Composite kRows[] = {
     {"backward",
      "Tensor input, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, Tensor[]? inputs=None",
@@ -159,6 +168,51 @@ const Composite kRows[] = {
        return {};
      }},
     {"is_grad_enabled", "", kFunctionOf, [](Args&) -> LuaResults { return {grad_enabled()}; }},
+    {"is_autocast_enabled", "str device_type='cuda'", kFunctionOf,
+     [](Args& a) -> LuaResults {
+       note_autocast_read();
+       return {autocast_mode().enabled[autocast_device("is_autocast_enabled", a)]};
+     }},
+    {"get_autocast_dtype", "str device_type", kFunctionOf,
+     [](Args& a) -> LuaResults {
+       note_autocast_read();
+       return {autocast_mode().dtype[autocast_device("get_autocast_dtype", a)]};
+     }},
+    {"is_autocast_cache_enabled", "", kFunctionOf,
+     [](Args&) -> LuaResults {
+       note_autocast_read();
+       return {autocast_mode().cache};
+     }},
+    {"set_autocast_enabled", "str device_type, bool enabled", kFunctionOf | kHostEffect,
+     [](Args& a) -> LuaResults {
+       AutocastMode mode = autocast_mode();
+       mode.enabled[autocast_device("set_autocast_enabled", a)] = a[1].as<bool>();
+       set_autocast_mode(mode);
+       return {};
+     }},
+    {"set_autocast_dtype", "str device_type, dtype dtype", kFunctionOf | kHostEffect,
+     [](Args& a) -> LuaResults {
+       AutocastMode mode = autocast_mode();
+       const DType type = a[1].as<DType>();
+       if (type != DType::kBFloat16 && type != DType::kFloat16) {
+         fail("set_autocast_dtype: dtype must be bfloat16 or float16, got ", name(type));
+       }
+       mode.dtype[autocast_device("set_autocast_dtype", a)] = type;
+       set_autocast_mode(mode);
+       return {};
+     }},
+    {"set_autocast_cache_enabled", "bool enabled", kFunctionOf | kHostEffect,
+     [](Args& a) -> LuaResults {
+       AutocastMode mode = autocast_mode();
+       mode.cache = a[0].as<bool>();
+       set_autocast_mode(mode);
+       return {};
+     }},
+    {"clear_autocast_cache", "", kFunctionOf | kHostEffect,
+     [](Args&) -> LuaResults {
+       clear_autocast_cache();
+       return {};
+     }},
 };
 
 const Special kSpecials[] = {

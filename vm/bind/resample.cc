@@ -2,6 +2,7 @@
 // ops.
 #include "ops/core/error.h"
 #include "ops/core/storage.h"
+#include "ops/defs/autocast.h"
 #include "vm/bind/composite.h"
 
 namespace lutra {
@@ -131,6 +132,7 @@ LuaResults interpolate(Args& args) {
   const int64_t spatial = x->dim() - 2;
   const bool is_linear = mode == "linear" || mode == "bilinear" || mode == "trilinear";
   check_interpolate(args, is_linear);
+  autocast_by(AutocastPolicy::kNone, AutocastPolicy::kFloat32, args, x->device());
   const bool align = is_linear && !args[4].is_none() && args[4].as<bool>();
   const bool recompute = !args[5].is_none() && args[5].as<bool>();
   const DType type = x->dtype;

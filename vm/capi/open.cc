@@ -22,11 +22,13 @@ void announce(lua_State* L) {
   lua_pop(L, 1);
 }
 
-// lt.no_grad and its relatives are written in Lua; capture has to know them.
-void open_grad_mode(lua_State* L) {
-  if (!push_stdlib_chunk(L, "lutra.grad_mode")) luaL_error(L, "Lutra's standard library has no grad_mode.lua");
-  lua_pushvalue(L, -2);
-  lua_call(L, 1, 0);
+// lt.no_grad, lt.autocast and their relatives are written in Lua; capture has to know them.
+void open_modes(lua_State* L) {
+  for (const char* name : {"lutra.grad_mode", "lutra.autocast"}) {
+    if (!push_stdlib_chunk(L, name)) luaL_error(L, "Lutra's standard library has no %s", name);
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 0);
+  }
 }
 
 }  // namespace
@@ -37,7 +39,7 @@ int open_lutra(lua_State* L) {
   if (make_runtime(L)) {
     open_bindings(L);
     announce(L);
-    open_grad_mode(L);
+    open_modes(L);
     if (open_capture) open_capture(L);
     lua_settop(L, 1);
     open_stdlib(L, 1);

@@ -253,16 +253,33 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
 
 Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
   if (args.empty()) t.stop("a call of nothing raises an error", "error");
-  const bool outer = grad_enabled();
+  ModeCall mode{via, grad_enabled()};
   t.grad_mode_read = true;
-  t.outer_grad = outer;
   set_grad_enabled(via == Via::kEnableGrad);
-  Vars r = t.call(args[0], Vars(args.begin() + 1, args.end()), false, via);
-  set_grad_enabled(outer);
+  Vars r = t.call(args[0], Vars(args.begin() + 1, args.end()), false, mode);
+  mode.restore();
   return r;
 }
 Vars run_no_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kNoGrad); }
 Vars run_enable_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kEnableGrad); }
+
+// What lt.autocast ends in: autocast_region(device_type, dtype, enabled, cache_enabled, f, ...), nil as it is around.
+Vars run_autocast(Trace& t, Var*, const Vars& args) {
+  constexpr size_t kFunction = 4;
+  if (args.size() <= kFunction) t.stop("a call of nothing raises an error", "error");
+  if (t.force(args[0])->kind != VarKind::kString) t.stop("autocast_region of no device raises an error", "error");
+  note_autocast_read();
+  ModeCall mode{Via::kAutocast, true, autocast_mode(), autocast_mode()};
+  const bool cuda = t.text(args[0]) == "cuda";
+  if (cuda) mode.device = DeviceType::kCUDA;
+  mode.inner.enabled[cuda] = t.truthy(args[2]);
+  if (t.force(args[1])->kind == VarKind::kString) mode.inner.dtype[cuda] = dtype_from_name(t.text(args[1]));
+  if (t.force(args[3])->kind != VarKind::kNil) mode.inner.cache = t.truthy(args[3]);
+  set_autocast_mode(mode.inner);
+  Vars r = t.call(args[kFunction], Vars(args.begin() + kFunction + 1, args.end()), false, mode);
+  mode.restore();
+  return r;
+}
 
 Vars run_set_grad_enabled(Trace& t, Var*, const Vars& args) {
   t.grad_mode_read = true;
@@ -331,6 +348,7 @@ const Builtin kRows[] = {
     {"string.reverse", run_pure},
     {"lutra.no_grad", run_no_grad},
     {"lutra.enable_grad", run_enable_grad},
+    {"lutra.autocast_region", run_autocast},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
 };

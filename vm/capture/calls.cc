@@ -22,7 +22,7 @@ std::string function_name(Trace& t, Var* f) {
 
 }  // namespace
 
-Vars Trace::call(Var* f, Vars args, bool expression, Via via) {
+Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
   for (int depth = 0; force(f)->kind == VarKind::kTable; depth++) {
     Var* h = metamethod(f, "__call");
     if (h->kind == VarKind::kNil || depth > 8) stop("a table without __call is called", "error");
@@ -54,8 +54,7 @@ Vars Trace::call(Var* f, Vars args, bool expression, Via via) {
   frame.code = code;
   frame.function = f;
   frame.expression = expression;
-  frame.via = via;
-  frame.outer_grad = outer_grad;
+  frame.mode = mode;
   const bc::Proto& proto = code->proto();
   frame.slots.assign(proto.framesize + 1, nullptr);
   for (unsigned i = 0; i < proto.num_params; i++) frame.slots[i] = i < args.size() ? args[i] : nil();

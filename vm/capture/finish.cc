@@ -17,9 +17,8 @@ namespace {
 
 struct Link {
   Frame* frame;
-  Via via;
+  std::vector<const ModeCall*> modes;  // outermost first
   bool expression;
-  bool outer_grad;
 };
 
 struct Finisher {
@@ -117,14 +116,15 @@ struct Finisher {
 
   std::vector<Link> chain() {
     std::vector<Link> links;
-    Link pending{nullptr, Via::kCall, false, true};
+    Link pending{nullptr, {}, false};
     for (Frame* f : t.frames) {
-      Link l{f, f->via, f->expression, f->outer_grad};
+      Link l{f, {}, f->expression};
       if (pending.frame) {  // f was tail called: it returns to the caller of the one before
-        if (sets_grad_mode(pending.via)) l.via = pending.via, l.outer_grad = pending.outer_grad;
+        l.modes = pending.modes;
         l.expression = l.expression || pending.expression;
       }
-      pending = f->tail ? l : Link{nullptr, Via::kCall, false, true};
+      if (f->mode) l.modes.push_back(&f->mode);
+      pending = f->tail ? l : Link{nullptr, {}, false};
       if (!f->tail) links.push_back(l);
     }
     return links;
@@ -223,14 +223,28 @@ struct Finisher {
     return lua_gettop(t.L);
   }
 
+  Recipe constant_on_stack() { return {Recipe::kConstant, t.constant_slot_from_stack()}; }
+
+  // The function that sets the mode for a call, and what it takes before the function to be called.
+  void append_mode(const ModeCall& mode, std::vector<Recipe>& args) {
+    static constexpr const char* kNames[] = {"", "no_grad", "enable_grad", "autocast_region"};
+    lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+    lua_getfield(t.L, -1, kNames[int(mode.via)]);
+    lua_remove(t.L, -2);
+    args.push_back(constant_on_stack());
+    if (mode.via != Via::kAutocast) return;
+    const size_t device = mode.device == DeviceType::kCUDA;
+    lua_pushstring(t.L, device ? "cuda" : "cpu");
+    args.push_back(constant_on_stack());
+    lua_pushstring(t.L, name(mode.inner.dtype[device]));
+    args.push_back(constant_on_stack());
+    args.push_back({mode.inner.enabled[device] ? Recipe::kTrue : Recipe::kFalse});
+    args.push_back({mode.inner.cache ? Recipe::kTrue : Recipe::kFalse});
+  }
+
   // The function that stands for frame i, then its arguments.
   void append_call(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
-    if (sets_grad_mode(links[i].via)) {
-      lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
-      lua_getfield(t.L, -1, links[i].via == Via::kNoGrad ? "no_grad" : "enable_grad");
-      lua_remove(t.L, -2);
-      args.push_back({Recipe::kConstant, t.constant_slot_from_stack()});
-    }
+    for (const ModeCall* mode : links[i].modes) append_mode(*mode, args);
     append_arguments(links, i, args);
   }
 
@@ -249,7 +263,7 @@ struct Finisher {
       }
     }
     for (size_t i = links.size(); i-- > 1;) {
-      if (sets_grad_mode(links[i].via)) set_grad_enabled(links[i].outer_grad);
+      for (size_t k = links[i].modes.size(); k-- > 0;) links[i].modes[k]->restore();
     }
     Frame& f = *t.frames[0];
     const bc::Proto& proto = f.code->proto();
@@ -369,12 +383,18 @@ struct Finisher {
     t.check(GuardOp::kGradModeCheck, nullptr, t.initial_grad_mode, t.initial_grad_mode ? "true" : "false");
   }
 
+  void autocast_guard() {
+    if (!t.autocast.read()) return;
+    t.check(GuardOp::kAutocastCheck, nullptr, pack(t.autocast.initial), describe(t.autocast.initial));
+  }
+
   void run() {
     frames();
     effects();
     output_grads();
     written_inputs();
     grad_mode_guard();
+    autocast_guard();
   }
 };
 

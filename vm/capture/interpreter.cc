@@ -91,7 +91,7 @@ void Trace::step(Frame& f) {
 
 Vars Trace::run(Frame& f) {
   while (!f.done) step(f);
-  if (sets_grad_mode(f.via)) set_grad_enabled(f.outer_grad);
+  f.mode.restore();
   return f.results;
 }
 

@@ -3,6 +3,7 @@
 
 #include "jit/autograd/compiled_autograd.h"
 #include "ops/core/overlap.h"
+#include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/driver.h"
@@ -34,6 +35,7 @@ struct EntryRunner {
   int tables = 0;     // stack index before the first fresh table
 
   void compute() {
+    const AutocastOff off;  // casts are in the graph
     std::vector<Tensor> inputs;
     inputs.reserve(values.tensors.size());
     for (size_t i = 0; i < values.tensors.size(); i++) {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "jit/graph/graph.h"
+#include "ops/defs/autocast.h"
 #include "vm/bind/binding.h"
 #include "vm/capture/code.h"
 #include "vm/capture/tracker.h"
@@ -49,8 +50,21 @@ struct TraceOptions {
 };
 
 // How a frame of the trace was called.
-enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad };
-inline bool sets_grad_mode(Via via) { return via != Via::kCall; }
+enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad, kAutocast };
+
+// A mode that is set for a call, and what it was before.
+struct ModeCall {
+  Via via = Via::kCall;
+  bool outer_grad = true;
+  AutocastMode outer, inner;             // of kAutocast
+  DeviceType device = DeviceType::kCPU;  // the one that inner differs for
+  explicit operator bool() const { return via != Via::kCall; }
+  void restore() const {
+    if (via == Via::kCall) return;
+    if (via == Via::kAutocast) return set_autocast_mode(outer);
+    set_grad_enabled(outer_grad);
+  }
+};
 
 struct Frame {
   LuaCode* code = nullptr;
@@ -63,8 +77,7 @@ struct Frame {
   uint64_t step = 0;                    // of the instruction at pc
   uint64_t multres_step = 0;            // of the producer of multres
   std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
-  Via via = Via::kCall;
-  bool outer_grad = true;   // grad mode to restore, where via sets it
+  ModeCall mode;
   bool tail = false;        // has made a tail call: not part of the chain any more
   bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
   bool done = false;
@@ -123,7 +136,7 @@ class Trace {
   Table* table_of(Var* v);
 
   // -- calls (calls.cc)
-  Vars call(Var* f, Vars args, bool expression = false, Via via = Via::kCall);
+  Vars call(Var* f, Vars args, bool expression = false, const ModeCall& mode = {});
   [[noreturn]] void stop_at_leaf();
   bool is_new_leaf(const Tensor& fake) const;  // a leaf made in the segment
   Vars call_binding(const Binding& b, const Vars& args);
@@ -192,8 +205,8 @@ class Trace {
   bool grad_mode_read = false;
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
-  bool outer_grad = true;  // grad mode around the no_grad or enable_grad call being made
-  bool effect_ = false;    // the current instruction has changed something
+  AutocastTrace autocast;
+  bool effect_ = false;  // the current instruction has changed something
 
  private:
   std::unique_ptr<SymScope> sym_scope_;

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <lua.hpp>
 
+#include "ops/defs/autocast.h"
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/program.h"
@@ -117,6 +118,7 @@ struct Runner {
         out.scalars[s.index] = lua_tonumber(L, reg(s.a));
         return true;
       case GuardOp::kGradModeCheck: return grad_enabled() == (s.index != 0);
+      case GuardOp::kAutocastCheck: return pack(autocast_mode()) == s.index;
       case GuardOp::kSymbolsCheck: {
         int failed = 0;
         return p.symbols.run(out.tensors, out.scalars, out.symbols, &failed);
@@ -192,6 +194,7 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
   std::string text;
   switch (s.op) {
     case GuardOp::kGradModeCheck: text = grad_enabled() ? "true" : "false"; break;
+    case GuardOp::kAutocastCheck: text = describe(autocast_mode()); break;
     case GuardOp::kGradNilCheck: text = describe(out.tensors[s.a]->autograd->grad); break;
     case GuardOp::kGradTensorCheck: text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil"; break;
     case GuardOp::kArgCountCheck: text = str(nargs - nslots); break;
