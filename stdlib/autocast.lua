@@ -34,8 +34,9 @@ end
 function lt.autocast(device_type, options, f, ...)
   if device_type ~= "cpu" and device_type ~= "cuda" then fail('device_type must be "cpu" or "cuda", got %s', tostring(device_type)) end
   if options == nil then return region(device_type, nil, true, nil, f, ...) end
-  if type(options) == "function" or getmetatable(options) ~= nil then return region(device_type, nil, true, nil, options, f, ...) end
-  if type(options) ~= "table" then fail("options must be a table, got %s", type(options)) end
+  local kind = type(options)
+  if kind == "function" or kind == "table" and getmetatable(options) ~= nil then return region(device_type, nil, true, nil, options, f, ...) end
+  if kind ~= "table" then fail("options must be a table, got %s", kind) end
   check_options(options)
   local on, dtype = options.enabled, options.dtype
   if on == nil then on = true end

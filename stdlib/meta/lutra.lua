@@ -637,6 +637,30 @@ function lt.enable_grad(f, ...) end
 ---@param f function
 ---@return any ...
 function lt.inference_mode(f, ...) end
+---Runs f(...) with ops on that device in the types of PyTorch's autocast lists: products and convolutions in dtype (the CPU's default is
+---bfloat16, CUDA's float16), what needs range in float32. The mode is put back when f returns or throws. Without options, f comes second.
+---@param device_type "cpu"|"cuda"
+---@param options? {dtype?: string, enabled?: boolean, cache_enabled?: boolean}
+---@param f function|table
+---@return any ...
+function lt.autocast(device_type, options, f, ...) end
+---@param device_type? "cpu"|"cuda" the default is "cuda"
+---@return boolean
+function lt.is_autocast_enabled(device_type) end
+---@param device_type "cpu"|"cuda"
+---@return string dtype
+function lt.get_autocast_dtype(device_type) end
+---@param device_type "cpu"|"cuda"
+---@param enabled boolean
+function lt.set_autocast_enabled(device_type, enabled) end
+---@param device_type "cpu"|"cuda"
+---@param dtype string
+function lt.set_autocast_dtype(device_type, dtype) end
+---@return boolean
+function lt.is_autocast_cache_enabled() end
+---@param enabled boolean
+function lt.set_autocast_cache_enabled(enabled) end
+function lt.clear_autocast_cache() end
 ---@param on boolean
 function lt.set_grad_enabled(on) end
 ---@param outputs lutra.Tensor|lutra.Tensor[]

@@ -112,6 +112,19 @@ test("breaks by print, pcall, coroutines, closures and tables", function()
   compare(f, lt.randn(4))
 end)
 
+test("a list of results is returned from where variables are closed", function()
+  local function f(x)
+    local read = function() return x end
+    log[#log + 1] = tostring(read() == x)
+    lt.graph_break()
+    return 1, 2, x:tanh()
+  end
+  compare(f, lt.randn(4))
+  local function count(...) return select("#", ...) end
+  local cf = lt.compile(f)
+  for _ = 1, 3 do equal(count(cf(lt.randn(4))), 3) end
+end)
+
 test("reasons hold no line, name or address", function()
   lt.reset()
   local cf = lt.compile(function(x)

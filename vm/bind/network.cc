@@ -132,7 +132,7 @@ LuaResults instance_norm(Args& args) {
   const Scalar& momentum = args[6].as<Scalar>();
   if (!args[1].is_none()) update(args[1], over_batch(r[1], n, c), momentum);
   if (!args[2].is_none()) update(args[2], over_batch(unbiased(r[2], inner), n, c), momentum);
-  return {y};
+  return {op1(OpId::to_dtype, {y, x->dtype})};
 }
 
 constexpr char kConv[] =

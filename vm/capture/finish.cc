@@ -148,6 +148,11 @@ struct Finisher {
     return op == bc::Op::CALLM || op == bc::Op::CALLMT || op == bc::Op::RETM || op == bc::Op::TSETM;
   }
 
+  // A list of results that the instruction after this UCLO is to return.
+  static bool keeps_multres(const bc::Proto& proto, bc::Pc pc) {
+    return bc::op(proto.code[pc]) == bc::Op::UCLO && takes_multres(bc::op(proto.code[bc::successors(proto, pc)[0]]));
+  }
+
   // The function and arguments of the call instruction at the frame's pc.
   Vars call_operands(Frame& f) {
     const bc::Ins i = f.code->proto().code[f.pc];
@@ -185,7 +190,8 @@ struct Finisher {
     for (Cell* c : f.cells) {
       if (c) return "variables shared with a closure";
     }
-    if (last && takes_multres(op) && !is_call(op)) return "a list of results";
+    const bool takes = takes_multres(op) || keeps_multres(f.code->proto(), f.pc);
+    if (last && takes && !is_call(op)) return "a list of results";
     if (!last && !calls(op)) return "a call that is not a call instruction";
     const bool after = !last || takes_multres(op);
     return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
@@ -268,7 +274,7 @@ struct Finisher {
     Frame& f = *t.frames[0];
     const bc::Proto& proto = f.code->proto();
     const bc::Op op = bc::op(proto.code[f.pc]);
-    if (links.size() > 1 || takes_multres(op)) {
+    if (links.size() > 1 || takes_multres(op) || keeps_multres(proto, f.pc)) {
       if (!calls(op)) stop_before_producer(f);
       exit.resume.kind = Resume::Kind::kCall;
       exit.resume.pc = f.pc;
