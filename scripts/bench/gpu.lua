@@ -126,14 +126,17 @@ if is_wanted("overhead") then
 end
 lt.set_grad_enabled(true)
 
--- Forward, backward and AdamW of net on fixed data.
-local function train_step(name, make_net, x, y)
+-- Forward, backward and AdamW of net on fixed data; forward in bfloat16 where `autocast` is given.
+local function train_step(name, make_net, x, y, autocast)
   both(name, function(compile)
     local net = make_net()
     local opt = optim.AdamW(net:parameters(), {lr = 1e-4})
-    local function step(x, y)
+    local function loss_of(x, y)
       local out = net(x)
-      local loss = functional.cross_entropy(out:view(-1, out:size(-1)), y:view(-1))
+      return functional.cross_entropy(out:view(-1, out:size(-1)), y:view(-1))
+    end
+    local function step(x, y)
+      local loss = lt.autocast("cuda", {dtype = "bfloat16", enabled = autocast or false}, loss_of, x, y)
       opt:zero_grad()
       loss:backward()
       opt:step()
@@ -164,6 +167,8 @@ local GPT = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "../models/gpt.lua"
 train_step("chargpt_d128_l4_b16_t128_adamw", function()
   return GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
 end, lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128}))
-train_step("gpt2_124m_b8_t512_adamw", function()
-  return GPT {d = 768, heads = 12, layers = 12, vocabulary = 50257, length = 1024}
-end, lt.randint(0, 50257, {8, 512}), lt.randint(0, 50257, {8, 512}))
+for _, autocast in ipairs {false, true} do
+  train_step("gpt2_124m_b8_t512_adamw" .. (autocast and "_bf16" or ""), function()
+    return GPT {d = 768, heads = 12, layers = 12, vocabulary = 50257, length = 1024}
+  end, lt.randint(0, 50257, {8, 512}), lt.randint(0, 50257, {8, 512}), autocast)
+end

@@ -5,61 +5,26 @@
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
 local here = arg[0]:match("^(.*/)[^/]*$") or "./"
-local GPT = dofile(here .. "gpt.lua")
+local common, GPT = dofile(here .. "common.lua"), dofile(here .. "gpt.lua")
+local refuse = common.refuser("char_gpt")
 
 local options = {steps = 500, ["sample-every"] = 100, batch = 16, length = 128, d = 128, heads = 4, layers = 4, lr = 1e-3, seed = 0,
                  sample = 200}
 local flags = {resume = true, eager = true}
 local kinds = {data = tostring, checkpoint = tostring, json = tostring, threads = tonumber, device = tostring}
-for name in pairs(options) do kinds[name] = tonumber end
-
-local function refuse(...)
-  io.stderr:write("char_gpt: ", table.concat({...}), "\n")
-  os.exit(2)
-end
-
-do
-  local i = 1
-  while arg[i] do
-    local name = arg[i]:match("^%-%-([%w-]+)$")
-    if name and flags[name] then
-      options[name] = true
-    else
-      local kind = name and kinds[name]
-      local value = kind and arg[i + 1] and kind(arg[i + 1])
-      if value == nil then
-        local names = {}
-        for each in pairs(kinds) do names[#names + 1] = "--" .. each .. " VALUE" end
-        table.sort(names)
-        refuse("cannot read ", arg[i], " ", tostring(arg[i + 1] or ""), "\nusage: ", table.concat(names, " "), " --resume --eager")
-      end
-      options[name], i = value, i + 1
-    end
-    i = i + 1
-  end
-end
+common.read_options(options, kinds, flags, refuse)
 if options.resume and not options.checkpoint then refuse("--resume needs --checkpoint FILE") end
-if options.device then lt.set_default_device(options.device) end
-if options.threads then lt.config.num_threads = options.threads end
 
 -- The text as numbers: one for each of its bytes ------------------------------------------------------------------------
 
-local function read_file(path)
-  local file, problem = io.open(path, "rb")
-  if not file then refuse(problem) end
-  local text = file:read("*a")
-  file:close()
-  return text or refuse(path, " is not a file")
-end
-
 local text
 if options.data then
-  text = read_file(options.data)
+  text = common.read_file(options.data, refuse)
 else
   local parts = {}
   for _, name in ipairs {"README.md", "stdlib/README.md", "stdlib/nn/init.lua", "stdlib/nn/module.lua", "stdlib/optim/adam.lua",
                          "stdlib/optim/optimizer.lua", "scripts/models/char_gpt.lua", "scripts/models/gpt.lua"} do
-    parts[#parts + 1] = read_file(here .. "../../" .. name)
+    parts[#parts + 1] = common.read_file(here .. "../../" .. name, refuse)
   end
   text = table.concat(parts, "\n")
 end
@@ -96,14 +61,7 @@ local numbers = encode(text)
 if #numbers < length + 2 then refuse("the text has ", #numbers, " letters: more than ", length + 1, " are needed") end
 local data = lt.tensor(numbers, {dtype = "int64"})
 
--- Batches are a function of seed and step, so that a resumed run sees what an uninterrupted one does.
-local places = lt.arange(length + 1)
-local function batch(step)
-  lt.manual_seed(options.seed * 1000003 + step)
-  local first = lt.randint(0, data:size(0) - length, {options.batch, 1})
-  local pieces = data:index_select(0, (first + places):view(-1)):view(options.batch, length + 1)
-  return pieces:narrow(1, 0, length):contiguous(), pieces:narrow(1, 1, length):contiguous()
-end
+local batch = common.batches(data, options.seed, options.batch, length)
 
 -- The network and one step of training --------------------------------------------------------------------------------
 
@@ -160,8 +118,7 @@ end
 
 -- Training ------------------------------------------------------------------------------------------------------------
 
-local parameters = 0
-for _, p in ipairs(net:parameters()) do parameters = parameters + p:numel() end
+local parameters = common.parameters_of(net)
 print(string.format("%d letters, %d of them different; %d parameters; steps %d to %d of %d x %d letters", #numbers, #letters, parameters,
   first_step, options.steps, options.batch, length))
 
@@ -193,8 +150,7 @@ for i in bar do
   end
 end
 
-table.sort(times)
-local median = times[math.floor((#times + 1) / 2)] or 0
+local median = common.median(times)
 local last = losses[#losses] or 0
 print(string.format([[
 

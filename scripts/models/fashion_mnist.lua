@@ -3,27 +3,16 @@
 --     [--device cpu|cuda]
 local lt = require "lutra"
 local nn, optim, data = lt.nn, lt.optim, lt.data
+local common = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "common.lua")
 
 local options = {model = "mlp", batch = 128, seed = 0}
 local models = {mlp = 8, conv = 5} -- and their epochs
 local function model_name(text) return models[text] and text end
 local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring, json = tostring,
                device = tostring}
-for i = 1, #arg, 2 do
-  local name = arg[i]:match("^%-%-(%w+)$")
-  local kind = name and kinds[name]
-  local value = kind and arg[i + 1] and kind(arg[i + 1])
-  if not value then
-    io.stderr:write("fashion_mnist: cannot read ", arg[i], " ", tostring(arg[i + 1] or ""),
-      "\nusage: [--model mlp|conv] [--epochs N] [--batch N] [--seed N] [--data DIR] [--json FILE] [--device cpu|cuda]\n")
-    os.exit(2)
-  end
-  options[name] = value
-end
-
+common.read_options(options, kinds, {}, common.refuser("fashion_mnist"))
 options.epochs = options.epochs or models[options.model]
 
-if options.device then lt.set_default_device(options.device) end
 local device = lt.get_default_device()
 local function wait() if device ~= "cpu" then lt.cuda.synchronize(device) end end
 local train_set = data.FashionMNIST {root = options.data, train = true, device = device}

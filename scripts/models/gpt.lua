@@ -1,4 +1,4 @@
--- The GPT of scripts/models/char_gpt.lua, the benchmark and the tests: returns the class. Pre-norm blocks, learned positions.
+-- The GPT of char_gpt.lua, gpt2.lua, the benchmark and the tests: returns the class. Pre-norm blocks, learned positions.
 local lt = require "lutra"
 local nn = lt.nn
 local F = nn.functional
@@ -25,14 +25,29 @@ end
 
 local GPT = nn.Module:extend("GPT")
 
--- sizes: d, heads, layers, vocabulary, length (the longest sequence).
+-- sizes: d, heads, layers, vocabulary, length (the longest sequence); tied: the head's weight is the embedding's, without a bias; init = "gpt2":
+-- weights are drawn as GPT-2's.
 function GPT:init(sizes)
   self.e = nn.Embedding(sizes.vocabulary, sizes.d)
   self.p = nn.Embedding(sizes.length, sizes.d)
   self.b = nn.ModuleList()
   for _ = 1, sizes.layers do self.b:append(Block(sizes.d, sizes.heads)) end
   self.n = nn.LayerNorm(sizes.d)
-  self.hd = nn.Linear(sizes.d, sizes.vocabulary)
+  self.hd = nn.Linear(sizes.d, sizes.vocabulary, {bias = not sizes.tied})
+  if sizes.tied then self.hd.weight = self.e.weight end
+  if sizes.init == "gpt2" then self:init_gpt2(sizes.layers) end
+end
+
+-- Standard deviation 0.02, biases 0; what ends a residual branch is scaled by the number of branches.
+function GPT:init_gpt2(layers)
+  for name, p in self:named_parameters() do
+    local ends_branch = name:match("%.o%.weight$") or name:match("%.f2%.weight$")
+    if p:dim() > 1 then
+      nn.init.normal_(p, 0, ends_branch and 0.02 / math.sqrt(2 * layers) or 0.02)
+    elseif name:match("bias$") then
+      nn.init.zeros_(p)
+    end
+  end
 end
 
 -- ids (batch, length) to logits (batch, length, vocabulary).

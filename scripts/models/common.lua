@@ -1,0 +1,75 @@
+-- What the programs of this folder share: options in, a table out; files, batches of a row of tokens, medians.
+local lt = require "lutra"
+local common = {}
+
+-- A function that says what is wrong and ends the program.
+function common.refuser(program)
+  return function(...)
+    io.stderr:write(program, ": ", table.concat({...}), "\n")
+    os.exit(2)
+  end
+end
+
+-- Reads the program's arguments into `options`, which holds the defaults. kinds: a name's function from its text to a value, nil for what it
+-- refuses; numbers among the defaults need none. flags: names that stand alone.
+function common.read_options(options, kinds, flags, refuse)
+  for name, default in pairs(options) do
+    if type(default) == "number" then kinds[name] = kinds[name] or tonumber end
+  end
+  local function usage()
+    local values, alone = {}, {}
+    for name in pairs(kinds) do values[#values + 1] = "--" .. name .. " VALUE" end
+    for name in pairs(flags) do alone[#alone + 1] = "--" .. name end
+    table.sort(values)
+    table.sort(alone)
+    return "\nusage: " .. table.concat(values, " ") .. " " .. table.concat(alone, " ")
+  end
+  local i = 1
+  while arg[i] do
+    local name = arg[i]:match("^%-%-([%w-]+)$")
+    if name and flags[name] then
+      options[name] = true
+    else
+      local kind = name and kinds[name]
+      local value = kind and arg[i + 1] and kind(arg[i + 1])
+      if value == nil then refuse("cannot read ", arg[i], " ", tostring(arg[i + 1] or ""), usage()) end
+      options[name], i = value, i + 1
+    end
+    i = i + 1
+  end
+  if options.device then lt.set_default_device(options.device) end
+  if options.threads then lt.config.num_threads = options.threads end
+end
+
+function common.read_file(path, refuse)
+  local file, problem = io.open(path, "rb")
+  if not file then refuse(problem) end
+  local text = file:read("*a")
+  file:close()
+  return text or refuse(path, " is not a file")
+end
+
+-- A function from a step to its inputs and targets, pieces of `tokens` that lie one apart. Batches are a function of seed and step, so that a
+-- resumed run sees what an uninterrupted one does.
+function common.batches(tokens, seed, batch, length)
+  local places = lt.arange(length + 1)
+  return function(step)
+    lt.manual_seed(seed * 1000003 + step)
+    local first = lt.randint(0, tokens:size(0) - length, {batch, 1})
+    local pieces = tokens:index_select(0, (first + places):view(-1)):view(batch, length + 1)
+    return pieces:narrow(1, 0, length):contiguous(), pieces:narrow(1, 1, length):contiguous()
+  end
+end
+
+function common.parameters_of(net)
+  local count = 0
+  for _, p in ipairs(net:parameters()) do count = count + p:numel() end
+  return count
+end
+
+function common.median(list)
+  table.sort(list)
+  return list[math.floor((#list + 1) / 2)] or 0
+end
+
+return common
