@@ -40,7 +40,7 @@ endif()
 
 # The compiler alone, for reading and testing passes on text. No Lua.
 if(EXISTS ${PROJECT_SOURCE_DIR}/jit/tools/lutra_opt.cc)
-  set(compiler_objects "")
+  set(compiler_objects $<TARGET_OBJECTS:interpreter_image>)
   foreach(name ${LUTRA_FOLDERS})
     if(name MATCHES "^(ops|jit)(_|$)")
       list(APPEND compiler_objects $<TARGET_OBJECTS:${name}>)

@@ -24,7 +24,7 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
   const std::string wrong = loop::verify(kernel);
   if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
   if (target.device.type == DeviceType::kCUDA)
-    return cuda::compile(kernel, target.hints, target.several, target.device, listing);
+    return cuda::compile(kernel, target.hints, target.several, target.at_once, target.device, listing);
   if (isa == "interp" || isa == "wide") {
     auto code = std::make_shared<InterpretedCode>(kernel, isa == "wide");
     if (listing) code->listing = print(kernel);

@@ -16,6 +16,7 @@ struct KernelTarget {
   std::string isa;  // of the CPU: "avx512", "avx2"; "interp" and "wide": the interpreters behind the same call
   std::vector<int64_t> hints;  // for a GPU: the integer arguments of a likely launch
   bool several = false;        // and that launches of it stand side by side
+  bool at_once = false;        // and that it shall run before it is compiled, by the interpreter of kernels
 };
 // An unknown isa is an Error, as is a device that cannot be had.
 std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing = false);

@@ -241,7 +241,7 @@ std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
     if (made.all_guards || equality || of_numbers) entry->guards.add_guard(g);
   }
   entry->values = entry->guards.start_values();
-  entry->executable = Executable::build(std::move(plan));
+  entry->executable = Executable::build(std::move(plan), false, true);
   return entry;
 }
 

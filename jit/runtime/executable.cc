@@ -69,16 +69,16 @@ Executable::~Executable() {
   }
 }
 
-std::shared_ptr<Executable> Executable::build(Plan plan, bool listing) {
+std::shared_ptr<Executable> Executable::build(Plan plan, bool listing, bool at_once) {
   std::shared_ptr<Executable> e(new Executable(std::move(plan)));
-  e->prepare(listing);
+  e->prepare(listing, at_once);
   return e;
 }
 
-void Executable::prepare(bool listing) {
+void Executable::prepare(bool listing, bool at_once) {
   LUTRA_CHECK(plan_.env, "a plan without its SymEnv");
   program_.begin(*plan_.env, plan_.positions);
-  compile_kernels(listing);
+  compile_kernels(listing, at_once);
   for (size_t i = 0; i < plan_.launches.size(); i++) {
     if (const auto* kernel = std::get_if<KernelLaunch>(&plan_.launches[i])) {
       prepare_kernel(*kernel);
@@ -138,14 +138,14 @@ void Executable::prepare_view(const BufferView& view) {
 }
 
 // Compiles on all threads; counters_ has an entry a launch then.
-void Executable::compile_kernels(bool listing) {
+void Executable::compile_kernels(bool listing, bool at_once) {
   struct Job {
     const std::vector<Launch>& launches;
     std::vector<std::shared_ptr<CachedKernel>>& made;
     const Plan& plan;
-    const bool listing;
+    const bool listing, at_once;
     KernelTarget target(const Launch& at, const KernelLaunch& launch) const {
-      KernelTarget t{plan.device, current_isa(), {}, false};
+      KernelTarget t{plan.device, current_isa(), {}, false, at_once};
       if (plan.device.type == DeviceType::kCPU) return t;
       for (ExprId e : launch.ints) t.hints.push_back((*plan.env)[e].i);
       const size_t next = size_t(&at - launches.data()) + 1;
@@ -176,7 +176,7 @@ void Executable::compile_kernels(bool listing) {
       call.strings = o.strings, call.device = plan.device;
       cuda::prepare(call);
     }
-  } job{plan_.launches, counters_, plan_, listing};
+  } job{plan_.launches, counters_, plan_, listing, at_once};
   counters_.resize(plan_.launches.size());
   run_chunks(
       int(plan_.launches.size()),

@@ -27,8 +27,8 @@ struct Context;
 // 4. An executable may run on several threads at once: each run has a context of its own.
 class Executable {
  public:
-  // listing: keep assembly text (listings()).
-  static std::shared_ptr<Executable> build(Plan plan, bool listing = false);
+  // listing: keep assembly text (listings()). at_once: a GPU's kernels need not be compiled when it first runs.
+  static std::shared_ptr<Executable> build(Plan plan, bool listing = false, bool at_once = false);
   ~Executable();
   Executable(const Executable&) = delete;
 
@@ -68,8 +68,8 @@ class Executable {
   };
   class ContextScope;
   explicit Executable(Plan plan) : plan_(std::move(plan)) {}
-  void prepare(bool listing);
-  void compile_kernels(bool listing);
+  void prepare(bool listing, bool at_once);
+  void compile_kernels(bool listing, bool at_once);
   void prepare_kernel(const KernelLaunch& launch);
   void prepare_view(const BufferView& view);
   void set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
@@ -96,6 +96,8 @@ class Executable {
   void aim(BlockHead* head, int32_t step, cuda::Context& gpu) const;
   bool make_gpu_launch(const Context& c, const std::vector<int32_t>& group, GpuLaunch& out) const;
   void launch_on_gpu(const Context& c, const std::vector<int32_t>& group) const;
+  void interpret_on_gpu(const Context& c, const std::vector<int32_t>& group) const;
+  bool kernels_ready() const;
   void set_moved(Context& c, const std::vector<Tensor>& inputs) const;
   // record.cc
   void prepare_recordings();

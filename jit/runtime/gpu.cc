@@ -79,11 +79,26 @@ bool Executable::make_gpu_launch(const Context& c, const std::vector<int32_t>& g
   return count > 0;
 }
 
+// Never while a run is recorded: that is left until all kernels are ready.
+void Executable::interpret_on_gpu(const Context& c, const std::vector<int32_t>& group) const {
+  cuda::Context& gpu = cuda::context(plan_.device);
+  for (int32_t i : group) {
+    Part part;
+    if (!make_part(c, steps_[size_t(i)], default_generator(), part)) continue;
+    aim(part.head, i, gpu);
+    steps_[size_t(i)].kernel->code->run(part.head);
+    const KernelLaunch& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(i)].launch)]);
+    cuda::launched(gpu, launch.op, launch.file, launch.line);
+  }
+}
+
 // A GPU takes the whole loop; what fails is told when the host next waits.
 void Executable::launch_on_gpu(const Context& c, const std::vector<int32_t>& group) const {
+  cuda::Context& gpu = cuda::context(plan_.device);
+  const cuda::LaunchCode& code = code_of(*steps_[size_t(group[0])].kernel);
+  if (!code.ready()) return interpret_on_gpu(c, group);
   GpuLaunch l;
   if (!make_gpu_launch(c, group, l)) return;
-  cuda::Context& gpu = cuda::context(plan_.device);
   void* params[] = {l.param};
   if (c.order) {
     SmallVec<int32_t, 16> launches;
@@ -95,6 +110,12 @@ void Executable::launch_on_gpu(const Context& c, const std::vector<int32_t>& gro
   if (c.order) c.order->end();
   const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(group[0])].launch)]);
   cuda::launched(gpu, launch.op, launch.file, launch.line);
+}
+
+// Whether no launch goes by the interpreter any more.
+bool Executable::kernels_ready() const {
+  return std::all_of(steps_.begin(), steps_.end(),
+                     [](const Step& s) { return !s.kernel || code_of(*s.kernel).ready(); });
 }
 
 // A GPU's run takes the CPU's inputs of no dimensions too.

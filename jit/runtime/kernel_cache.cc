@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/codegen/cuda/code.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/error.h"
@@ -29,11 +30,17 @@ Cache& cache() {
 
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing) {
   const std::string key = target_key(kernel, target) + (listing ? " listed\n" : "\n") + loop::print(kernel);
+  const bool on_gpu = target.device.type == DeviceType::kCUDA;
+  std::shared_ptr<CachedKernel> found;
   Cache& c = cache();
   {
     std::lock_guard<std::mutex> lock(c.mutex);
     auto it = c.kernels.find(key);
-    if (it != c.kernels.end()) return it->second;
+    if (it != c.kernels.end()) found = it->second;
+  }
+  if (found) {
+    if (on_gpu && !target.at_once) static_cast<const cuda::LaunchCode&>(*found->code).complete();
+    return found;
   }
   // Compiled outside the lock; of two threads that compile the same kernel, the first to be done publishes.
   auto made = std::make_shared<CachedKernel>();

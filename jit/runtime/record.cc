@@ -66,7 +66,9 @@ Executable::Recording* Executable::pick_recording(Context& c, const std::vector<
                                                   std::unique_lock<std::mutex>& lock) const {
   Recordings& r = *recordings_;
   lock = std::unique_lock(r.mutex, std::try_to_lock);
-  if (!lock || r.given_up || r.runs++ == 0 || launches_watched() || cuda::sync_wanted()) return nullptr;
+  if (!lock || r.given_up || (r.runs == 0 && !kernels_ready()) || r.runs++ == 0 || launches_watched() ||
+      cuda::sync_wanted())
+    return nullptr;
   if (r.runs == 2 && !can_record(c)) return nullptr;
   bring_moving(c, inputs);
   make_key(c, r.key);

@@ -24,6 +24,8 @@ using RtcProgram = struct _nvrtcProgram*;
   X(compile, "nvrtcCompileProgram", (RtcProgram, int, const char* const*))                                            \
   X(cubin_size, "nvrtcGetCUBINSize", (RtcProgram, size_t*))                                                           \
   X(cubin, "nvrtcGetCUBIN", (RtcProgram, char*))                                                                      \
+  X(ptx_size, "nvrtcGetPTXSize", (RtcProgram, size_t*))                                                               \
+  X(ptx, "nvrtcGetPTX", (RtcProgram, char*))                                                                          \
   X(log_size, "nvrtcGetProgramLogSize", (RtcProgram, size_t*))                                                        \
   X(log, "nvrtcGetProgramLog", (RtcProgram, char*))
 // clang-format on
@@ -57,9 +59,9 @@ const Nvrtc& nvrtc() {
 constexpr int kInvalidOption = 5;  // NVRTC_ERROR_INVALID_OPTION
 constexpr const char* kFaster = "-minimal";
 
-std::vector<std::string> options(int arch) {
-  return {str("-arch=sm_", arch), "-std=c++20",      "-fmad=false",        "-ftz=false", "-prec-div=true",
-          "-prec-sqrt=true",      "-default-device", "-no-source-include", "-w",         kFaster};
+std::vector<std::string> options(const std::string& arch) {
+  return {"-arch=" + arch,   "-std=c++20",      "-fmad=false",        "-ftz=false", "-prec-div=true",
+          "-prec-sqrt=true", "-default-device", "-no-source-include", "-w",         kFaster};
 }
 
 std::string numbered(const std::string& source) {
@@ -69,8 +71,9 @@ std::string numbered(const std::string& source) {
   return out.str();
 }
 
-std::string compile_fresh(const std::string& source, const std::vector<std::string>& flags) {
+std::string compile_fresh(const std::string& source, const std::vector<std::string>& flags, bool ptx) {
   const Nvrtc& n = nvrtc();
+  const auto size_of_image = ptx ? n.ptx_size : n.cubin_size;
   RtcProgram program = nullptr;
   if (n.create(&program, source.c_str(), "lutra.cu", 0, nullptr, nullptr) != 0) fail_internal("nvrtcCreateProgram");
   std::vector<const char*> args;
@@ -78,9 +81,9 @@ std::string compile_fresh(const std::string& source, const std::vector<std::stri
   const int result = n.compile(program, int(args.size()), args.data());
   size_t bytes = 0;
   std::string out;
-  if (result == 0 && n.cubin_size(program, &bytes) == 0) {
+  if (result == 0 && size_of_image(program, &bytes) == 0) {
     out.resize(bytes);
-    n.cubin(program, out.data());
+    (ptx ? n.ptx : n.cubin)(program, out.data());
   } else if (n.log_size(program, &bytes) == 0) {
     out.resize(bytes);
     n.log(program, out.data());
@@ -88,7 +91,7 @@ std::string compile_fresh(const std::string& source, const std::vector<std::stri
   n.destroy(&program);
   // Older ones do not know it; it only makes them faster.
   if (result == kInvalidOption && flags.back() == kFaster)
-    return compile_fresh(source, {flags.begin(), flags.end() - 1});
+    return compile_fresh(source, {flags.begin(), flags.end() - 1}, ptx);
   if (result != 0) fail_internal("NVRTC: ", out.c_str(), "\n", numbered(source));
   return out;
 }
@@ -109,42 +112,78 @@ const std::string& nvrtc_problem() { return nvrtc().problem; }
 
 std::string compile_fresh_cubin(const std::string& source, int arch) {
   if (!has_nvrtc()) fail("cuda: kernels cannot be compiled: ", nvrtc_problem());
-  return compile_fresh(source, options(arch));
+  return compile_fresh(source, options(str("sm_", arch)), false);
 }
 
-std::string compile_cubin(const std::string& source, int arch) {
-  if (!has_nvrtc()) fail("cuda: kernels cannot be compiled: ", nvrtc_problem());
-  const std::vector<std::string> flags = options(arch);
+namespace {
+
+std::string key_of(const std::string& source, const std::vector<std::string>& flags) {
   std::string key = str("nvrtc ", nvrtc().major, ".", nvrtc().minor);
   for (const std::string& f : flags) key += " " + f;
-  key += "\n" + source;
+  return key + "\n" + source;
+}
+
+std::string compile_for(const std::string& source, const std::string& arch, bool ptx) {
+  if (!has_nvrtc()) fail("cuda: kernels cannot be compiled: ", nvrtc_problem());
+  const std::vector<std::string> flags = options(arch);
+  const std::string key = key_of(source, flags);
+  const char* kind = ptx ? "ptx" : "cubin";
+  std::string image;
+  if (read_cached(kind, key, image)) return image;
+  image = compile_fresh(source, flags, ptx);
+  write_cached(kind, key, image);
+  return image;
+}
+
+}  // namespace
+
+std::string compile_cubin(const std::string& source, int arch) { return compile_for(source, str("sm_", arch), false); }
+std::string compile_ptx(const std::string& source, int arch) {
+  return compile_for(source, str("compute_", arch), true);
+}
+
+std::shared_ptr<Program> Program::load(const void* image, Context& c) {
+  LUTRA_CUDA(set_current(c.handle));
+  ModuleHandle module = nullptr;
+  if (driver()->module_load(&module, image) != kSuccess) return nullptr;
+  return std::shared_ptr<Program>(new Program(module));
+}
+
+std::shared_ptr<Program> Program::find(const std::string& source, Context& c) {
+  Loaded& all = loaded();
+  {
+    std::lock_guard lock(all.mutex);
+    if (auto known = all.programs[{c.index, source}].lock()) return known;
+  }
   std::string cubin;
-  if (read_cached("cubin", key, cubin)) return cubin;
-  cubin = compile_fresh(source, flags);
-  write_cached("cubin", key, cubin);
-  return cubin;
+  if (!has_nvrtc() || !read_cached("cubin", key_of(source, options(str("sm_", c.arch))), cubin)) return nullptr;
+  return keep(source, cubin, c);
 }
 
 std::shared_ptr<Program> Program::get(const std::string& source, Context& c) {
-  Loaded& all = loaded();
-  const std::pair<int, std::string> key(c.index, source);
-  {
-    std::lock_guard lock(all.mutex);
-    if (auto known = all.programs[key].lock()) return known;
-  }
-  const std::string cubin = compile_cubin(source, c.arch);
+  if (auto found = find(source, c)) return found;
+  return keep(source, compile_cubin(source, c.arch), c);
+}
+
+std::shared_ptr<Program> Program::keep(const std::string& source, const std::string& cubin, Context& c) {
   LUTRA_CUDA(set_current(c.handle));
   ModuleHandle module = nullptr;
   LUTRA_CUDA(module_load(&module, cubin.data()));
   std::shared_ptr<Program> made(new Program(module));
+  Loaded& all = loaded();
   std::lock_guard lock(all.mutex);
-  std::weak_ptr<Program>& place = all.programs[key];
+  std::weak_ptr<Program>& place = all.programs[{c.index, source}];
   if (auto known = place.lock()) return known;
   place = made;
   return made;
 }
 
 Program::~Program() { driver()->module_unload(module_); }
+
+FunctionHandle Program::find_function(const char* name) {
+  FunctionHandle f = nullptr;
+  return driver()->module_function(&f, module_, name) == kSuccess ? f : nullptr;
+}
 
 FunctionHandle Program::function(const char* name, int shared_bytes) {
   constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

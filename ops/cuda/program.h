@@ -18,18 +18,27 @@ const std::string& nvrtc_problem();
 std::string compile_cubin(const std::string& source, int arch);
 // The same past the disk cache.
 std::string compile_fresh_cubin(const std::string& source, int arch);
+// The same to PTX for compute_<arch> and what comes after it. Drivers older than NVRTC's CUDA version refuse it.
+std::string compile_ptx(const std::string& source, int arch);
 
 // A loaded module, shared by the process and immutable.
 class Program {
  public:
   // Compiles and loads, or finds what was loaded before.
   static std::shared_ptr<Program> get(const std::string& source, Context& c);
+  // The same without compiling: null where it was not loaded before and is not on the disk.
+  static std::shared_ptr<Program> find(const std::string& source, Context& c);
+  // A cubin or PTX; null where the driver refuses it.
+  static std::shared_ptr<Program> load(const void* image, Context& c);
   ~Program();
+  // Null where there is none of the name.
+  FunctionHandle find_function(const char* name);
   // Throws where there is none of the name. shared_bytes: dynamic shared memory that launches will ask for at most.
   FunctionHandle function(const char* name, int shared_bytes = 0);
 
  private:
   explicit Program(ModuleHandle module) : module_(module) {}
+  static std::shared_ptr<Program> keep(const std::string& source, const std::string& cubin, Context& c);
   ModuleHandle module_;
 };
 

@@ -1,50 +1,101 @@
-// Text to a loaded function; blocks to launches.
+// Text to a loaded function, now or later; blocks to launches.
 #include "jit/codegen/cuda/code.h"
 
+#include <cstdlib>
+
+#include "jit/codegen/cuda/background.h"
+#include "jit/codegen/cuda/interpreter.h"
 #include "ops/cuda/program.h"
 
 namespace lutra::cuda {
 namespace {
 
+// Of a launch by the interpreter: what takes longer waits for NVRTC instead. About a hundredth of a second each.
+constexpr double kMostInstructions = 1 << 30, kMostOfThread = 1 << 16;
+
+enum class When { kNever, kUntilCompiled, kAlways };
+When interpreter_wanted() {
+  static const When when = [] {
+    const char* text = std::getenv("LUTRA_CUDA_INTERPRET");
+    if (!text || !*text) return When::kUntilCompiled;
+    return *text == '0' ? When::kNever : When::kAlways;
+  }();
+  return when;
+}
+
 struct Compiled : LaunchCode {
   std::unique_ptr<KernelSource> source;
   std::shared_ptr<Program> program;
+  std::unique_ptr<Interpreted> interpreted;  // null where there is no need
+  std::shared_ptr<Job> job;                  // null: the interpreter only, or all is there
+  FunctionHandle stand_in = nullptr;         // the interpreter
   size_t first_int = 0;
-  Device device;
 
-  bool prepare(const void* block, Grid& grid) const override {
-    return source->grid(reinterpret_cast<const int64_t*>(static_cast<const char*>(block) + first_int), grid);
+  void set(std::shared_ptr<Program> made) {
+    program = std::move(made);
+    function = program->function(source->entry.c_str());
+    if (most > 1) several = program->function(source->several_entry.c_str());
+    source->text = {};
   }
+  const int64_t* ints_of(const void* block) const {
+    return reinterpret_cast<const int64_t*>(static_cast<const char*>(block) + first_int);
+  }
+  bool ready() const override { return !interpreted || (job && job->done()); }
+  void complete() const override {
+    if (job) job->finish();
+  }
+  bool prepare(const void* block, Grid& grid) const override { return source->grid(ints_of(block), grid); }
+
   void run_block(void* block) const override {
+    const StreamHandle stream = static_cast<StreamHandle>(static_cast<const BlockHead*>(block)->stream);
+    const auto launch_it = [&](FunctionHandle f, const Grid& g, void* param) {
+      void* params[] = {param};
+      LUTRA_CUDA(launch(f, g.blocks[0], g.blocks[1], g.blocks[2], g.threads[0], g.threads[1], g.threads[2],
+                        g.shared_bytes, stream, params, nullptr));
+    };
     Grid g;
-    if (!prepare(block, g)) return;
-    void* params[] = {block};
-    const BlockHead& head = *static_cast<const BlockHead*>(block);
-    LUTRA_CUDA(launch(static_cast<FunctionHandle>(function), g.blocks[0], g.blocks[1], g.blocks[2], g.threads[0],
-                      g.threads[1], g.threads[2], g.shared_bytes, static_cast<StreamHandle>(head.stream), params,
-                      nullptr));
+    if (!ready()) {
+      const Interpreted::Cost cost = interpreted->cost(ints_of(block));
+      if (!job || (cost.total <= kMostInstructions && cost.thread <= kMostOfThread)) {
+        uint64_t words[kInterpreterWords];
+        interpreted->fill(block, words);
+        if (interpreted->grid(ints_of(block), g)) launch_it(stand_in, g, words);
+        return;
+      }
+      complete();
+    }
+    if (prepare(block, g)) launch_it(static_cast<FunctionHandle>(function), g, block);
   }
 };
 
 }  // namespace
 
 std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, bool several,
-                                    Device device, bool listing) {
+                                    bool at_once, Device device, bool listing) {
   const std::string wrong = loop::verify(kernel);
   LUTRA_CHECK(wrong.empty(), wrong, "\n", print(kernel));
   auto code = std::make_shared<Compiled>();
   code->source = generate(kernel, hints, several);
   Context& c = context(device);
-  code->program = Program::get(code->source->text, c);
-  code->function = code->program->function(code->source->entry.c_str());
   code->most = code->source->most;
-  if (code->most > 1) code->several = code->program->function(code->source->several_entry.c_str());
-  code->device = device;
   code->first_int = sizeof(BlockHead) + 8 * kernel.params.size();
   code->block_bytes = code->first_int + 8 * size_t(kernel.ints + kernel.scalars);
   code->bytes = code->source->text.size();
   if (listing) code->listing = code->source->text;
-  code->source->text = {};
+  const When when = interpreter_wanted();
+  if (when != When::kAlways) {
+    if (auto found = Program::find(code->source->text, c)) return code->set(std::move(found)), code;
+  }
+  if (when == When::kAlways || !has_nvrtc() || (at_once && when != When::kNever)) {
+    code->stand_in = interpreter(c, when == When::kAlways);
+    if (code->stand_in) code->interpreted = Interpreted::make(kernel, hints);
+  }
+  if (!code->interpreted) return code->set(Program::get(code->source->text, c)), code;
+  if (when == When::kAlways || !has_nvrtc()) return code;
+  // Each holds the other: the code until it is done with, the job only while it runs.
+  code->job = Job::start([weak = std::weak_ptr<Compiled>(code), &c] {
+    if (auto code = weak.lock()) code->set(Program::get(code->source->text, c));
+  });
   return code;
 }
 

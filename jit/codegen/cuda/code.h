@@ -38,7 +38,14 @@ std::unique_ptr<KernelSource> generate(const loop::Kernel& kernel, std::span<con
 std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> hints);
 
 // Published code whose run(block) puts a launch on the head's stream. The block is in host memory and is copied.
+//
+// While the kernel is being compiled it is not ready: run(block) goes by the interpreter (interpreter.h) then, or waits
+// where that would take longer; function and several are not to be looked at.
 struct LaunchCode : Code {
+  // Throws where compiling failed.
+  virtual bool ready() const = 0;
+  // Waits until it is, where it can be: without NVRTC the interpreter is all there is.
+  virtual void complete() const = 0;
   // Of a launch: what cuLaunchKernel and a CUDA graph's node need. False where nothing is to be done.
   virtual bool prepare(const void* block, Grid& grid) const = 0;
   void* function = nullptr;  // CUfunction
@@ -46,7 +53,8 @@ struct LaunchCode : Code {
   int most = 1;
   size_t block_bytes = 0;  // of the one parameter
 };
+// at_once: do not wait for NVRTC where the interpreter takes the kernel.
 std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, bool several,
-                                    Device device, bool listing);
+                                    bool at_once, Device device, bool listing);
 
 }  // namespace lutra::cuda

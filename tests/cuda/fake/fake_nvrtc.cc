@@ -93,6 +93,8 @@ FAKE nvrtcGetCUBIN(Program* p, char* to) {
   std::memcpy(to, p->out.data(), p->out.size());
   return 0;
 }
+FAKE nvrtcGetPTXSize(Program*, size_t*) { return 5; }
+FAKE nvrtcGetPTX(Program*, char*) { return 5; }
 FAKE nvrtcGetProgramLogSize(Program* p, size_t* n) {
   *n = p->log.size() + 1;
   return 0;

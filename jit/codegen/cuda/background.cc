@@ -1,0 +1,129 @@
+// The queue of jobs and its threads.
+#include "jit/codegen/cuda/background.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lutra::cuda {
+
+struct Background {
+  std::mutex mutex;
+  std::condition_variable changed;  // the queue, a job's state, closed
+  std::deque<std::shared_ptr<Job>> queue;
+  std::vector<std::thread> threads;
+  size_t idle = 0;
+  bool closed = false, ran = false;
+  const pid_t process = getpid();
+
+  void work() {
+    std::unique_lock lock(mutex);
+    while (true) {
+      idle++;
+      changed.wait(lock, [&] { return closed || !queue.empty(); });
+      idle--;
+      if (closed) return;
+      const std::shared_ptr<Job> job = std::move(queue.front());
+      queue.pop_front();
+      run(*job, lock);
+    }
+  }
+  void run(Job& job, std::unique_lock<std::mutex>& lock) {
+    job.state_ = Job::kRuns;
+    lock.unlock();
+    job.run();
+    lock.lock();
+    job.state_.store(Job::kDone, std::memory_order_release);
+    changed.notify_all();
+    if (!std::exchange(ran, true)) std::atexit(close_all);
+  }
+  // A forked child has no such threads.
+  void close() {
+    std::unique_lock lock(mutex);
+    if (std::exchange(closed, true)) return;
+    queue.clear();
+    changed.notify_all();
+    lock.unlock();
+    for (std::thread& t : threads) process == getpid() ? t.join() : t.detach();
+  }
+  static void close_all();
+};
+
+namespace {
+
+Background& background() {
+  static Background* b = new Background;
+  return *b;
+}
+
+// What jobs call must not be gone while they run. NVRTC makes static objects while it compiles, which go before all
+// that was registered to run at exit until then; a thread that calls exit() lets go of what is its own before those.
+// Where that is not the main thread, or where it has started no job, what is registered after the first job comes early
+// enough.
+struct Closer {
+  ~Closer() {
+    if (gettid() == getpid()) background().close();
+  }
+  void touch() {}
+};
+thread_local Closer closer;
+
+}  // namespace
+
+void Background::close_all() { background().close(); }
+
+std::shared_ptr<Job> Job::start(std::function<void()> work) {
+  closer.touch();
+  std::shared_ptr<Job> job(new Job(std::move(work)));
+  Background& b = background();
+  std::lock_guard lock(b.mutex);
+  if (b.closed) return job;
+  b.queue.push_back(job);
+  b.changed.notify_all();
+  if (b.idle >= b.queue.size() || b.threads.size() >= std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u))
+    return job;
+  try {
+    b.threads.emplace_back([&b] { b.work(); });
+  } catch (const std::system_error&) {  // it runs when it is waited for
+  }
+  return job;
+}
+
+void Job::run() {
+  try {
+    work_();
+  } catch (const std::exception&) {
+    problem_ = std::current_exception();
+  }
+  work_ = nullptr;
+}
+
+bool Job::done() const {
+  if (state_.load(std::memory_order_acquire) != kDone) return false;
+  if (problem_) std::rethrow_exception(problem_);
+  return true;
+}
+
+void Job::finish() {
+  if (done()) return;
+  Background& b = background();
+  std::unique_lock lock(b.mutex);
+  if (state_ == kQueued) {
+    std::erase_if(b.queue, [&](const auto& job) { return job.get() == this; });
+    b.run(*this, lock);
+  } else {
+    b.changed.wait(lock, [&] { return state_ == kDone; });
+  }
+  lock.unlock();
+  done();
+}
+
+}  // namespace lutra::cuda
