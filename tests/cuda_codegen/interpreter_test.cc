@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "jit/codegen/cuda/background.h"
 #include "jit/codegen/cuda/interpreter.h"
 #include "ops/cuda/program.h"
 #include "tests/codegen/random_kernel.h"
@@ -144,9 +145,33 @@ TEST_CASE("interpreted on a GPU: random kernels, loops and reductions", "[cuda][
   uint64_t held = 0;
   for (uint64_t seed = first; seed < first + count; seed++) {
     INFO("LUTRA_TEST_SEED=" << seed);
-    held += HostInterpreter::get().check(Generator(seed, true).run());
+    held += HostInterpreter::get().check(KernelGenerator(seed, true).run());
   }
   CHECK(held * 2 > count);
+}
+
+TEST_CASE("jobs of the background run once, and say what went wrong each time", "[cuda][interpreter]") {
+  std::atomic<int> runs{0};
+  std::vector<std::shared_ptr<cuda::Job>> jobs;
+  for (int i = 0; i < 50; i++) {
+    jobs.push_back(cuda::Job::start([&, i] {
+      runs++;
+      if (i % 2) fail("job ", i);
+    }));
+  }
+  CHECK_THROWS_WITH(jobs[49]->finish(), "job 49");  // not in their order
+  for (size_t i = 0; i < jobs.size(); i++) {
+    for (int again = 0; again < 2; again++) {
+      if (i % 2 == 0) {
+        jobs[i]->finish();
+        CHECK(jobs[i]->done());
+      } else {
+        CHECK_THROWS_AS(jobs[i]->finish(), Error);
+        CHECK_THROWS_AS(jobs[i]->done(), Error);
+      }
+    }
+  }
+  CHECK(runs == 50);
 }
 
 TEST_CASE("the interpreter compiles to cubins", "[nvrtc]") {
