@@ -6,6 +6,7 @@ namespace lutra {
 const PassRow kPasses[] = {
     {"functionalise", functionalise}, {"decompose", decompose},         {"cse", cse}, {"dce", dce},
     {"recompute", recompute},         {"channels_last", channels_last},
+    {"pad_rows", pad_rows},
 };
 const size_t kPassCount = sizeof kPasses / sizeof *kPasses;
 

@@ -11,9 +11,9 @@
 //    then the rest. Padded rows that the operands bring along make the same products.
 #include <algorithm>
 
-#include "ops/core/half.h"
 #include "ops/extern/cuda/cublaslt.h"
 #include "ops/extern/cuda/kernels.h"
+#include "ops/extern/padded_rows.h"
 #include "ops/extern/precision.h"
 
 namespace lutra::cuda {
@@ -136,34 +136,25 @@ bool by_library(Launcher& l, const Product& x) {
   return cublaslt_multiply(l, q);
 }
 
-// From so many multiplications on, and so many of them for each element copied, padded rows are worth their copies.
-constexpr double kFewestMultiplications = double(int64_t(1) << 31);
-constexpr int64_t kFewestUses = 512;
-
 // A batch of one as two dims.
 void drop_batch(ExternView& v) {
   v.dim = 2;
   for (int d = 0; d < 2; d++) v.sizes[d] = v.sizes[d + 1], v.strides[d] = v.strides[d + 1];
 }
 
-bool is_large(const Problem& p, DType dtype) {
-  const bool fast = is_half(dtype) || (dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest);
-  return fast && p.batch == 1 && double(p.m) * double(p.n) * double(p.k) >= kFewestMultiplications;
-}
-int64_t pack_of(DType dtype) { return 16 / int64_t(size_of(dtype)); }
+bool is_large(const Problem& p, DType dtype) { return p.batch == 1 && is_large_product(dtype, p.m, p.n, p.k); }
 
 // Whether the matrix is copied into rows of whole 16 bytes; uses: how often the product takes each of its elements.
 bool is_padded(const Matrix& m, Layout layout, const Problem& p, int64_t uses, DType dtype) {
   const int64_t apart = layout == Layout::kPlain ? m.stride.row : m.stride.col;
-  return is_large(p, dtype) && apart % pack_of(dtype) && uses >= kFewestUses;
+  return is_large(p, dtype) && wants_padded_rows(dtype, apart, uses);
 }
 
 // Memory for the matrix with its rows, or columns, whole 16 bytes apart.
 ExternView padded_view(Launcher& l, const ExternView& v, Layout layout) {
   ExternView r = v;
-  const int64_t step = pack_of(v.dtype);
   const int inner = layout == Layout::kPlain ? 1 : 0;
-  r.strides[inner] = 1, r.strides[1 - inner] = (v.sizes[inner] + step - 1) / step * step;
+  r.strides[inner] = 1, r.strides[1 - inner] = padded_row(v.dtype, v.sizes[inner]);
   r.data = l.scratch_bytes(size_t(r.strides[1 - inner] * v.sizes[1 - inner]) * size_of(v.dtype));
   return r;
 }
