@@ -4,8 +4,13 @@
 namespace lutra {
 
 const PassRow kPasses[] = {
-    {"functionalise", functionalise}, {"decompose", decompose},         {"cse", cse}, {"dce", dce},
-    {"recompute", recompute},         {"channels_last", channels_last},
+    {"functionalise", functionalise},
+    {"decompose", decompose},
+    {"cse", cse},
+    {"dce", dce},
+    {"sink_views", sink_views},
+    {"recompute", recompute},
+    {"channels_last", channels_last},
     {"pad_rows", pad_rows},
 };
 const size_t kPassCount = sizeof kPasses / sizeof *kPasses;

@@ -1,0 +1,114 @@
+// sink_views: op(view(x), ...) that is only seen through views of x's own shape is computed in that shape, and a view
+// back to the shape that another view came from is what that was of. So the ops on both sides of such views, as the
+// bias of a linear layer and the loss behind it, are over the same loops and can be one kernel. Bits stay: pointwise
+// ops know no shape.
+#include <algorithm>
+#include <unordered_map>
+
+#include "jit/passes/passes.h"
+
+namespace lutra {
+namespace {
+
+bool same_sizes(const Tensor& a, const Tensor& b) {
+  return std::equal(a->sizes.begin(), a->sizes.end(), b->sizes.begin(), b->sizes.end(),
+                    [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
+}
+
+bool is_pointwise(const Node& n) {
+  return info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !info(n.op).has(kRandom) && !n.inplace &&
+         n.results.size() == 1;
+}
+
+// Sizes that are the same however the dimensions before the last are taken together.
+bool ignores_rows(const Tensor& t) { return t->dim() <= 1; }
+
+class Shapes {
+ public:
+  explicit Shapes(const Graph& g) {
+    for (const auto& n : g.nodes) {
+      for (const Value& v : n->args) each(v, [&](const Tensor& t) { users_[t.get()].push_back(n.get()); });
+    }
+    for (const Value& v : g.outputs) each(v, [&](const Tensor& t) { users_[t.get()].push_back(nullptr); });
+  }
+
+  // What the node's operand is a view of, where all that see the node's result see it in that shape; else null.
+  Tensor source_shape(const Node& n) const {
+    if (!is_pointwise(n)) return {};
+    const Tensor& to = n.results[0];
+    Tensor shape;
+    for (const Value& v : n.args) {
+      if (v.is<std::vector<Tensor>>()) return {};
+      if (!v.is<Tensor>() || !v.tensor()) continue;
+      const Tensor& t = v.tensor();
+      if (ignores_rows(t)) continue;
+      const Tensor from = viewed(t);
+      if (!from || !same_sizes(t, to) || (shape && !same_sizes(shape, from))) return {};
+      shape = from;
+    }
+    if (!shape || shape->dim() == 0 || !keeps_last(shape, to)) return {};
+    const auto users = users_.find(to.get());
+    if (users == users_.end()) return {};
+    for (const Node* user : users->second) {
+      if (!user || user->op != OpId::view || !same_sizes(user->results[0], shape)) return {};
+    }
+    return shape;
+  }
+
+  bool leaves(const Tensor& t) const {
+    const auto users = users_.find(t.get());
+    return users != users_.end() && std::count(users->second.begin(), users->second.end(), nullptr);
+  }
+
+  // Null where t is no view of row-major elements.
+  static Tensor viewed(const Tensor& t) {
+    if (!t->node || t->node->op != OpId::view) return {};
+    const Tensor& from = t->node->args[0].tensor();
+    const Sizes want = contiguous_strides(from->sizes);
+    for (size_t d = 0; d < want.size(); d++) {
+      if (want[d].expr != from->strides[d].expr || want[d].hint != from->strides[d].hint) return {};
+    }
+    return from;
+  }
+
+ private:
+  template <class F>
+  static void each(const Value& v, const F& f) {
+    if (v.is<Tensor>() && v.tensor()) f(v.tensor());
+    if (!v.is<std::vector<Tensor>>()) return;
+    for (const Tensor& t : v.as<std::vector<Tensor>>()) f(t);
+  }
+  static bool keeps_last(const Tensor& a, const Tensor& b) {
+    return b->dim() && a->sizes.back().expr == b->sizes.back().expr && a->sizes.back().hint == b->sizes.back().hint;
+  }
+  std::unordered_map<const TensorImpl*, std::vector<const Node*>> users_;
+};
+
+}  // namespace
+
+GraphPtr sink_views(const Graph& g) {
+  SymScope symbols(g.env.get());
+  const Shapes shapes(g);
+  return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
+    if (n.op == OpId::view && !shapes.leaves(n.results[0])) {
+      const Tensor& from = args[0].tensor();
+      const Tensor before = Shapes::viewed(from);
+      // What was sunk has this shape already.
+      if (same_sizes(from, n.results[0])) return results = {from}, true;
+      if (before && same_sizes(before, n.results[0])) return results = {before}, true;
+      return false;
+    }
+    const Tensor shape = shapes.source_shape(n);
+    if (!shape) return false;
+    for (size_t i = 0; i < args.size(); i++) {
+      if (!args[i].is<Tensor>() || !args[i].tensor() || ignores_rows(args[i].tensor())) continue;
+      const Tensor from = b.map(Shapes::viewed(n.args[i].tensor()));
+      if (!same_sizes(from, shape)) return false;  // it was sunk itself
+      args[i] = from;
+    }
+    results = b.copy(n, args);
+    return true;
+  });
+}
+
+}  // namespace lutra
