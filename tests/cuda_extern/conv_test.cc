@@ -40,6 +40,30 @@ void check_shape(HostMachine& m, DType t, const Shape& s, bool last) {
   }
 }
 
+// Gradients by weight and bias, with and without a bias; whole numbers are products without error.
+void check_weight(HostMachine& m, const Shape& s, bool last) {
+  INFO(s.c << " " << s.k << last);
+  const auto& a = s.attributes;
+  const int64_t oh = (s.h + a[2] + a[4] - (s.kh - 1) * a[6] - 1) / a[0] + 1;
+  const int64_t ow = (s.w + a[3] + a[5] - (s.kw - 1) * a[7] - 1) / a[1] + 1;
+  const std::vector<int> order = last ? std::vector<int>{0, 2, 3, 1} : std::vector<int>{};
+  Operand x = random_operand(DType::kFloat32, {s.n, s.c, s.h, s.w}, -8, 8, order);
+  Operand y = random_operand(DType::kFloat32, {s.n, s.k, oh, ow}, -8, 8, order);
+  for (Operand* o : {&x, &y}) {
+    auto* p = reinterpret_cast<float*>(o->bytes.data());
+    for (int64_t i = 0; i < o->view.numel(); i++) p[i] = std::round(p[i]);
+  }
+  std::vector<int64_t> ints = {s.k, s.c, s.kh, s.kw};
+  ints.insert(ints.end(), a.begin(), a.end()), ints.push_back(1);
+  m.launches.clear();
+  for (int64_t biases : {s.k, int64_t(0)}) {
+    const Operand dw = make_operand(DType::kFloat32, {s.k, s.c, s.kh, s.kw}),
+                  db = make_operand(DType::kFloat32, {biases});
+    CHECK(difference(m, {OpId::convolution_weight, {y, x}, {dw, db}, ints, {}, {}}) == 0);
+  }
+  CHECK(m.launches["weight_ranges"] == 2);
+}
+
 TEST_CASE("cuda extern: convolutions without cuDNN") {
   HostMachine m;
   for (DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
@@ -80,6 +104,16 @@ TEST_CASE("cuda extern: convolutions of each channel by itself") {
       check_shape(m, t, {3, 8, 1, 1, 1, 30, 1, 7, {1, 2, 0, 7, 0, 0, 1, 1}}, last);
       check_shape(m, t, {1, 33, 1, 1, 20, 20, 5, 5, {1, 1, 6, 6, 6, 6, 1, 1}}, last);
     }
+  }
+}
+
+// What conv_weight.cc takes: tails of channels in and out, of pixels; strides, dilations; operands rounded to TF32.
+TEST_CASE("cuda extern: gradients of small weights") {
+  HostMachine m;
+  for (bool last : {false, true}) {
+    check_weight(m, {5, 1, 16, 68, 15, 14, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+    check_weight(m, {8, 1, 36, 20, 25, 22, 1, 1, {2, 2, 0, 0, 0, 0, 1, 1}}, last);
+    check_weight(m, {3, 1, 32, 64, 22, 23, 2, 5, {1, 1, 0, 3, 2, 0, 2, 2}}, last);
   }
 }
 

@@ -46,6 +46,10 @@ void run_few_channels(const ExternCall& call);
 bool depthwise_supports(DType dtype);
 bool depthwise_takes(const ExternCall& call);
 void run_depthwise(const ExternCall& call);
+// conv_weight.cc: gradients of small weights
+bool weight_ranges_supports(DType dtype);
+bool weight_ranges_takes(const ExternCall& call);
+void run_weight_ranges(const ExternCall& call);
 // attention.cc
 bool attention_supports(DType dtype);
 bool attention_takes(const ExternCall& call);

@@ -31,6 +31,7 @@ const ExternKernel kKernels[] = {
     {OpId::convolution, "depthwise", depthwise_supports, depthwise_takes, run_depthwise},
     {OpId::convolution_input, "depthwise", depthwise_supports, depthwise_takes, run_depthwise},
     {OpId::convolution_weight, "depthwise", depthwise_supports, depthwise_takes, run_depthwise},
+    {OpId::convolution_weight, "weight_ranges", weight_ranges_supports, weight_ranges_takes, run_weight_ranges},
     {OpId::convolution, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
     {OpId::convolution_input, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
     {OpId::convolution_weight, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},

@@ -1,0 +1,267 @@
+// Gradients of small weights over many pixels, on tensor cores: map and image in, the gradients of weight and bias out.
+// Libraries are slow there, as few tiles of a weight leave most of a GPU idle: here pixels are split among blocks.
+//
+// Invariants:
+// 1. A block's tile is kRows channels of the map by kColumns of the image for one row of the kernel and all its
+// columns;
+//    it sums over a range of pixels, kPixels at a time. Ranges are a function of the sizes.
+// 2. Products are of operands rounded to TF32; sums of ranges are joined by every eighth range, then in a fixed tree.
+// The
+//    bias's sum is of elements as they are.
+// 3. Map and image lie with channels innermost, copied where they do not: bits do not depend on layout.
+#include <algorithm>
+#include <climits>
+
+#include "ops/extern/cpu/conv.h"
+#include "ops/extern/cuda/kernels.h"
+#include "ops/extern/cuda/launch.h"
+#include "ops/extern/precision.h"
+
+namespace lutra::cuda {
+namespace {
+
+constexpr int64_t kRows = 64, kColumns = 32, kPixels = 32;
+constexpr int64_t kMostWidth = 7;   // of a kernel
+constexpr int64_t kMostTiles = 16;  // of a weight
+constexpr int64_t kMostTraffic = int64_t(128) << 20;
+constexpr int64_t kWanted = 264;  // blocks that fill a GPU
+
+// VARIANT: the kernel's columns.
+const ExternSource kSource = {"conv_weight", R"cuda(
+struct Geometry { i64 batch, groups, c, k, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw; };
+enum { kW = VARIANT, kRows = 64, kColumns = 32, kPixels = 32, kMapLine = kRows + 8, kImageLine = kColumns + 8 };
+enum { kMapSize = kPixels * kMapLine, kImageSize = kPixels * kImageLine, kStage = kMapSize + kW * kImageSize };
+DEV float rounded(float x) {
+#ifdef LUTRA_EMULATED
+  return x - x == 0 ? float_of((bits_of(x) + 0x1000) & 0xffffe000u) : x;
+#else
+  u32 r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return float_of(r);
+#endif
+}
+DEV float4 rounded(float4 v) {
+  v.x = rounded(v.x), v.y = rounded(v.y), v.z = rounded(v.z), v.w = rounded(v.w);
+  return v;
+}
+// c (16 x 8) += a (16 x 8) b (8 x 8), spread over the warp as the instruction wants it.
+DEV void mma(float (&c)[4], const float (&a)[4], float b0, float b1) {
+#ifdef LUTRA_EMULATED
+  static float parts[32][32][6];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  for (int r = 0; r < 4; r++) parts[warp][lane][r] = a[r];
+  parts[warp][lane][4] = b0, parts[warp][lane][5] = b1;
+  __syncwarp();
+  for (int k = 0; k < 8; k++) {
+    const float *x = parts[warp][g * 4 + k % 4] + k / 4 * 2, *y = parts[warp][2 * t * 4 + k % 4] + 4 + k / 4;
+    const float* z = parts[warp][(2 * t + 1) * 4 + k % 4] + 4 + k / 4;
+    c[0] += x[0] * *y, c[1] += x[0] * *z, c[2] += x[1] * *y, c[3] += x[1] * *z;
+  }
+  __syncwarp();
+#else
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(bits_of(a[0])), "r"(bits_of(a[1])), "r"(bits_of(a[2])), "r"(bits_of(a[3])), "r"(bits_of(b0)),
+        "r"(bits_of(b1)));
+#endif
+}
+
+// What a thread brings of kPixels pixels: 4 channels of the map at two pixels, 4 of the image at a pixel's taps.
+struct Loads { float4 map[2], image[kW]; };
+struct Tile {
+  const float *map, *image;  // of this thread's channels
+  i64 map_pixel, image_n, image_h, image_w;
+  bool map_exists, image_exists;
+  int row;  // of the kernel
+};
+DEV void load(Loads& to, const Tile& at, const Geometry& g, int first, int end) {
+  const float4 zero = {0, 0, 0, 0};
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int j = first + (int)threadIdx.x / 16 + i * 16;
+    to.map[i] = zero;
+    if (j < end && at.map_exists) to.map[i] = *(const float4*)(at.map + j * at.map_pixel);
+  }
+  const int j = first + (int)threadIdx.x / 8, ow = (int)g.ow, oh = (int)g.oh, line = j / ow;
+  const int h = line % oh * (int)g.sh - (int)g.ph + at.row * (int)g.dh, left = (j - line * ow) * (int)g.sw - (int)g.pw;
+  const bool inside = j < end && at.image_exists && (u32)h < (u32)g.h;
+  const float* const from = at.image + line / oh * at.image_n + h * at.image_h;
+#pragma unroll
+  for (int s = 0; s < kW; s++) {
+    const int w = left + s * (int)g.dw;
+    to.image[s] = zero;
+    if (inside && (u32)w < (u32)g.w) to.image[s] = *(const float4*)(from + w * at.image_w);
+  }
+}
+DEV void store(float* stage, const Loads& from) {
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    *(float4*)(stage + ((int)threadIdx.x / 16 + i * 16) * kMapLine + threadIdx.x % 16 * 4) = rounded(from.map[i]);
+  }
+#pragma unroll
+  for (int s = 0; s < kW; s++) {
+    float* const to = stage + kMapSize + s * kImageSize + threadIdx.x / 8 * kImageLine + threadIdx.x % 8 * 4;
+    *(float4*)to = rounded(from.image[s]);
+  }
+}
+
+// Blocks: range of pixels; channels of the map; row of the kernel and channels of the image. A warp: 32 of the tile's
+// rows by 8 of its columns. partial: by range, row, column, channel of the map, channel of the image, then the biases'.
+KERNEL __launch_bounds__(256) weight_ranges(Geometry g, View y, View x, float* partial, float* biases, int range) {
+  DYNAMIC_SHARED(memory);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = gridDim.y * kRows;
+  const int columns = (int)(g.c + kColumns - 1) / kColumns * kColumns, parts = columns / kColumns;
+  const int k0 = blockIdx.y * kRows, c0 = blockIdx.z % parts * kColumns, r = blockIdx.z / parts;
+  const int km = k0 + threadIdx.x % 16 * 4, ci = c0 + threadIdx.x % 8 * 4;
+  Tile tile;
+  tile.map_exists = km < (int)g.k, tile.image_exists = ci < (int)g.c, tile.row = r;
+  tile.map = (const float*)y.data + (tile.map_exists ? km : 0), tile.map_pixel = g.k;
+  tile.image = (const float*)x.data + (tile.image_exists ? ci : 0);
+  tile.image_n = x.strides[0], tile.image_h = x.strides[2], tile.image_w = x.strides[3];
+  const int total = (int)(g.batch * g.oh * g.ow), begin = blockIdx.x * range, end = begin + range < total ? begin + range : total;
+  float sums[2][kW][4], bias[4] = {0, 0, 0, 0};
+#pragma unroll
+  for (int m = 0; m < 2; m++) {
+#pragma unroll
+    for (int s = 0; s < kW; s++) sums[m][s][0] = sums[m][s][1] = sums[m][s][2] = sums[m][s][3] = 0;
+  }
+  Loads next;
+  load(next, tile, g, begin, end);
+  int which = 0;
+  for (int first = begin; first < end; first += kPixels, which ^= 1) {
+    float* const stage = memory + which * kStage;
+    store(stage, next);
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      bias[0] += next.map[i].x, bias[1] += next.map[i].y, bias[2] += next.map[i].z, bias[3] += next.map[i].w;
+    }
+    __syncthreads();
+    if (first + kPixels < end) load(next, tile, g, first + kPixels, end);
+    const float* const a = stage + lane % 4 * kMapLine + warp / 4 * 32 + lane / 4;
+    const float* const b = stage + kMapSize + lane % 4 * kImageLine + warp % 4 * 8 + lane / 4;
+#pragma unroll
+    for (int k = 0; k < kPixels; k += 8) {
+      float rows_of[2][4];
+#pragma unroll
+      for (int m = 0; m < 2; m++) {
+        const float* const p = a + k * kMapLine + m * 16;
+        rows_of[m][0] = p[0], rows_of[m][1] = p[8], rows_of[m][2] = p[4 * kMapLine], rows_of[m][3] = p[4 * kMapLine + 8];
+      }
+#pragma unroll
+      for (int s = 0; s < kW; s++) {
+        const float* const p = b + s * kImageSize + k * kImageLine;
+        mma(sums[0][s], rows_of[0], p[0], p[4 * kImageLine]);
+        mma(sums[1][s], rows_of[1], p[0], p[4 * kImageLine]);
+      }
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < kW; s++) {
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+      const int k = k0 + warp / 4 * 32 + m * 16 + lane / 4, c = c0 + warp % 4 * 8 + lane % 4 * 2;
+      float* const to = partial + ((((i64)blockIdx.x * (int)g.kh + r) * kW + s) * rows + k) * columns + c;
+      to[0] = sums[m][s][0], to[1] = sums[m][s][1];
+      to[8 * columns] = sums[m][s][2], to[8 * columns + 1] = sums[m][s][3];
+    }
+  }
+  if (!biases || blockIdx.z > 0) return;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 4; i++) memory[threadIdx.x / 16 * kRows + threadIdx.x % 16 * 4 + i] = bias[i];
+  __syncthreads();
+  if (threadIdx.x >= kRows) return;
+  float sum = 0;
+  for (int i = 0; i < 16; i++) sum += memory[i * kRows + threadIdx.x];
+  biases[(i64)blockIdx.x * rows + k0 + threadIdx.x] = sum;
+}
+// A block: 32 elements of a range's sums; the biases' come after the weights'.
+KERNEL __launch_bounds__(256) weight_sum(const float* partial, const float* biases, View w, View bias, int ranges, int rows,
+                                         int columns) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, taps = (int)w.sizes[2] * kW, size = taps * rows * columns;
+  const bool biased = blockIdx.x * 32 >= size;
+  const int i = biased ? blockIdx.x * 32 + lane - size : blockIdx.x * 32 + lane, each = biased ? rows : size;
+  const float* const from = biased ? biases : partial;
+  float sum = 0;
+#pragma unroll 8
+  for (int n = warp; n < ranges; n += 8) sum += from[(i64)n * each + i];
+  __shared__ float sums[256];
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (warp > 0) return;
+  float s[8];
+  for (int m = 0; m < 8; m++) s[m] = sums[m * 32 + lane];
+  sum = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+  if (biased) {
+    if (i < (int)bias.sizes[0]) ((float*)bias.data)[i * bias.strides[0]] = sum;
+    return;
+  }
+  const int c = i % columns, k = i / columns % rows, t = i / columns / rows;
+  if (c >= (int)w.sizes[1] || k >= (int)w.sizes[0]) return;
+  ((float*)w.data)[k * w.strides[0] + c * w.strides[1] + t / kW * w.strides[2] + t % kW * w.strides[3]] = sum;
+}
+)cuda"};
+
+struct Operands {
+  ExternView y, x, w, bias;
+  ConvGeometry g;
+  int64_t row_tiles, column_tiles;  // the latter for each row of the kernel
+  int64_t pixels;
+};
+Operands operands(const ExternCall& call) {
+  Operands o{call.in[0], call.in[1], call.out[0], call.out[1], {}, 0, 0, 0};
+  o.g = conv_geometry(o.x, o.w, o.y, call.ints.subspan(4));
+  o.row_tiles = (o.g.k + kRows - 1) / kRows, o.column_tiles = (o.g.c + kColumns - 1) / kColumns * o.g.kh;
+  o.pixels = o.g.batch * o.g.oh * o.g.ow;
+  return o;
+}
+
+// With channels innermost, every pixel's aligned to 16 bytes; dense: pixels side by side.
+ExternView innermost(Launcher& l, const ExternView& v, bool dense) {
+  bool lies = v.strides[1] == 1 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
+  int64_t stride = 1;
+  ExternView to = v;
+  for (int d : {1, 3, 2, 0}) {
+    to.strides[d] = stride, stride *= v.sizes[d];
+    if (d != 1 && v.sizes[d] > 1) lies &= dense ? v.strides[d] == to.strides[d] : v.strides[d] % 4 == 0;
+  }
+  if (lies) return v;
+  to.data = l.scratch_bytes(size_t(stride) * sizeof(float));
+  copy_view(l, v, to);
+  return to;
+}
+
+}  // namespace
+
+bool weight_ranges_supports(DType dtype) { return dtype == DType::kFloat32; }
+
+bool weight_ranges_takes(const ExternCall& call) {
+  if (!convolution_tf32()) return false;
+  const Operands o = operands(call);
+  const ConvGeometry& g = o.g;
+  if (g.groups != 1 || g.c % 4 || g.k % 4 || g.c < 16 || g.k < 16 || g.kw > kMostWidth) return false;
+  if (std::max({o.x.numel(), o.y.numel(), o.pixels}) > INT_MAX / 2 || o.pixels < 1024 || o.x.numel() == 0) return false;
+  const int64_t tiles = o.row_tiles * o.column_tiles;
+  return tiles <= kMostTiles && o.pixels * tiles * (kRows + kColumns * g.kw) * 4 <= kMostTraffic;
+}
+
+void run_weight_ranges(const ExternCall& call) {
+  Launcher l(call);
+  const Operands o = operands(call);
+  const ConvGeometry& g = o.g;
+  const int64_t steps = (o.pixels + kPixels - 1) / kPixels;
+  const int64_t wanted = std::clamp<int64_t>(kWanted / (o.row_tiles * o.column_tiles), 1, (steps + 1) / 2);
+  const int64_t range = (steps + wanted - 1) / wanted * kPixels, ranges = (o.pixels + range - 1) / range;
+  const int64_t rows = o.row_tiles * kRows, columns = (g.c + kColumns - 1) / kColumns * kColumns;
+  const int64_t size = g.kh * g.kw * rows * columns;
+  float* partial = l.scratch<float>(ranges * size);
+  float* biases = o.bias.sizes[0] ? l.scratch<float>(ranges * rows) : nullptr;
+  const ExternView y = innermost(l, o.y, true), x = innermost(l, o.x, false);
+  const int shared = int(2 * kPixels * (kRows + 8 + g.kw * (kColumns + 8)) * 4);
+  l.run({kSource, "weight_ranges", {DType::kFloat32}, int(g.kw), shared}, {ranges, o.row_tiles, o.column_tiles}, 256, g,
+        y, x, partial, biases, int(range));
+  l.run({kSource, "weight_sum", {DType::kFloat32}, int(g.kw)}, {size / 32 + (biases ? rows / 32 : 0)}, 256, partial,
+        biases, o.w, o.bias, int(ranges), int(rows), int(columns));
+}
+
+}  // namespace lutra::cuda
