@@ -78,32 +78,27 @@ TEST_CASE("cuda extern: convolutions without cuDNN") {
 // What conv_few.cc takes: many channels out in chunks, tails, strides, dilations, uneven padding, bands of rows.
 TEST_CASE("cuda extern: convolutions of few channels") {
   HostMachine m;
-  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
-    for (bool last : {false, true}) {
-      check_shape(m, t, {2, 1, 1, 32, 9, 11, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
-      check_shape(m, t, {3, 1, 3, 72, 13, 12, 3, 3, {2, 2, 1, 1, 1, 1, 1, 1}}, last);
-      if (t == DType::kFloat64 && last)
-        check_shape(m, t, {4, 1, 1, 64, 130, 130, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
-      if (t != DType::kFloat32) continue;
-      check_shape(m, t, {1, 1, 2, 5, 17, 40, 2, 5, {3, 1, 0, 3, 2, 0, 2, 3}}, last);
-      check_shape(m, t, {1, 1, 4, 8, 1, 300, 1, 8, {1, 4, 0, 7, 0, 0, 1, 1}}, last);
-      check_shape(m, t, {1, 1, 1, 6, 33, 33, 5, 5, {1, 1, 0, 0, 0, 0, 1, 1}}, last);
-    }
+  for (bool last : {false, true}) {
+    check_shape(m, DType::kFloat32, {2, 1, 1, 32, 9, 11, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+    check_shape(m, DType::kFloat32, {3, 1, 3, 72, 13, 12, 3, 3, {2, 2, 1, 1, 1, 1, 1, 1}}, last);
+    check_shape(m, DType::kFloat32, {1, 1, 2, 5, 17, 40, 2, 5, {3, 1, 0, 3, 2, 0, 2, 3}}, last);
+  }
+  check_shape(m, DType::kFloat64, {4, 1, 1, 64, 130, 130, 1, 2, {1, 1, 0, 1, 0, 0, 1, 1}}, true);
+  for (DType t : {DType::kFloat64, DType::kBFloat16}) {
+    check_shape(m, t, {1, 1, 2, 40, 9, 12, 3, 3, {2, 2, 1, 1, 1, 1, 1, 1}}, true);
   }
 }
 
 // What conv_depthwise.cc takes: chunks of channels, tails, strides, dilations, uneven padding.
 TEST_CASE("cuda extern: convolutions of each channel by itself") {
   HostMachine m;
-  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
-    for (bool last : {false, true}) {
-      check_shape(m, t, {2, 36, 1, 1, 9, 11, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
-      check_shape(m, t, {1, 135, 1, 1, 12, 13, 3, 3, {2, 2, 1, 1, 1, 1, 1, 1}}, last);
-      if (t != DType::kFloat32) continue;
-      check_shape(m, t, {2, 5, 1, 1, 17, 10, 2, 5, {3, 1, 0, 3, 2, 0, 2, 3}}, last);
-      check_shape(m, t, {3, 8, 1, 1, 1, 30, 1, 7, {1, 2, 0, 7, 0, 0, 1, 1}}, last);
-      check_shape(m, t, {1, 33, 1, 1, 20, 20, 5, 5, {1, 1, 6, 6, 6, 6, 1, 1}}, last);
-    }
+  for (bool last : {false, true}) {
+    check_shape(m, DType::kFloat32, {2, 36, 1, 1, 9, 11, 3, 3, {1, 1, 1, 1, 1, 1, 1, 1}}, last);
+    check_shape(m, DType::kFloat32, {1, 135, 1, 1, 12, 13, 3, 3, {2, 2, 1, 1, 1, 1, 1, 1}}, last);
+    check_shape(m, DType::kFloat32, {2, 5, 1, 1, 17, 10, 2, 5, {3, 1, 0, 3, 2, 0, 2, 3}}, last);
+  }
+  for (DType t : {DType::kFloat64, DType::kBFloat16}) {
+    check_shape(m, t, {1, 12, 1, 1, 9, 11, 3, 3, {1, 2, 1, 1, 1, 1, 1, 1}}, true);
   }
 }
 

@@ -265,8 +265,9 @@ void run_cudnn_convolution(const ExternCall& call) {
   const ExternView* const from[] = {&o.x, &o.w, &o.y};
   const int result = o.pass == CudnnPass::kForward ? 2 : o.pass == CudnnPass::kInput ? 0 : 1;
   for (int i = 0; i < 3; i++) *to[i] = *from[i];
-  // Tensor cores take channels by fours; images of one or three go faster as they are.
-  c.channels_last = g.c % 4 == 0 && g.k % 4 == 0;
+  // Tensor cores take channels by 16 bytes (few of an image are filled up), other kernels row-major order.
+  const int64_t whole = size_of(o.x.dtype) == 2 ? 8 : 4;
+  c.channels_last = g.k % whole == 0 && (g.c % whole == 0 || g.c <= 4);
   if (!cudnn_finds(l, c)) c.channels_last = !c.channels_last;
   if (!cudnn_finds(l, c)) return direct(l, o);
   const auto& order = kCudnnOrder[c.channels_last];

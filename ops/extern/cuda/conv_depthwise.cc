@@ -6,7 +6,7 @@
 // a
 //    row's ends an image is zeros.
 // 2. A weight's or a bias's sum is a function of the sizes: chains of every eighth strip of a band of rows, joined in a
-//    fixed tree, then bands in the order of images and rows, again by eighths.
+//    fixed tree, then every 32nd band in the order of images and rows, joined alike.
 // 3. Sums are of float32 (float64 for float64).
 #include <algorithm>
 #include <climits>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMostTaps = 49, kMostStep = 4;  // a step: stride or dilation
 constexpr int64_t kChunk = 128;                   // channels of a block's map
-constexpr int64_t kWanted = 528;                  // blocks of sums
+constexpr int64_t kWanted = 1056;                 // blocks of sums
 
 // VARIANT: strides, dilation along a row, rows and columns of the kernel, as decimal digits 1 1 1 2 2.
 const ExternSource kSource = {"conv_depthwise", R"cuda(
@@ -126,34 +126,47 @@ KERNEL BOUNDS(128) depthwise_map(Geometry g, View x, View w, View bias, View y, 
     if (q0 + a < (int)g.ow) store_each(to + (q0 + a) * y.strides[3], sums[a], y.strides[1], count, packed);
   }
 }
-// The image's gradient where a stride leaves taps out. A thread: a pixel by kEach channels.
+// The image's gradient where a stride leaves taps out. A thread: kPixels of a row by kEach channels.
 KERNEL BOUNDS(128) depthwise_image(Geometry g, View y, View w, View x, int last, int packed) {
   alignas(16) __shared__ A weights[kTaps * kChunk];
   const int chunk = blockIdx.y * kChunk, channels = (int)g.groups - chunk < kChunk ? (int)g.groups - chunk : kChunk;
   load_weights(weights, w, chunk, channels, false);
-  const Place at = place_of(blockIdx.x * 128 + threadIdx.x, (u32)g.batch, (u32)g.h, (u32)g.w, channels, last);
+  const u32 strips = ((u32)g.w + kPixels - 1) / kPixels;
+  const Place at = place_of(blockIdx.x * 128 + threadIdx.x, (u32)g.batch, (u32)g.h, strips, channels, last);
   if (!at.exists) return;
-  const int k = chunk + at.k0, count = channels - at.k0;
-  A sums[kEach];
-  for (int j = 0; j < kEach; j++) sums[j] = 0;
+  const int k = chunk + at.k0, count = channels - at.k0, q0 = at.q0 * kPixels + (int)g.pw;
+  A sums[kPixels][kEach];
+#pragma unroll
+  for (int a = 0; a < kPixels; a++) {
+#pragma unroll
+    for (int j = 0; j < kEach; j++) sums[a][j] = 0;
+  }
   const T0* const from = (const T0*)y.data + at.n * y.strides[0] + k * y.strides[1];
 #pragma unroll
   for (int r = kH - 1; r >= 0; r--) {
     const int top = at.p + (int)g.ph - r * (int)g.dh;
     if (top < 0 || top % kSh || top / kSh >= (int)g.oh) continue;
+    const T0* const row = from + top / kSh * y.strides[2];
 #pragma unroll
     for (int s = kW - 1; s >= 0; s--) {
-      const int left = at.q0 + (int)g.pw - s * kDw;
-      if (left < 0 || left % kSw || left / kSw >= (int)g.ow) continue;
-      A v[kEach];
-      load_each(v, from + top / kSh * y.strides[2] + left / kSw * y.strides[3], y.strides[1], count, packed);
       const A* const tap = weights + (r * kW + s) * kChunk + at.k0;
 #pragma unroll
-      for (int j = 0; j < kEach; j++) sums[j] = mad(v[j], tap[j], sums[j]);
+      for (int a = 0; a < kPixels; a++) {
+        const int left = q0 + a - s * kDw;
+        if (left < 0 || left % kSw || left / kSw >= (int)g.ow) continue;
+        A v[kEach];
+        load_each(v, row + left / kSw * y.strides[3], y.strides[1], count, packed);
+#pragma unroll
+        for (int j = 0; j < kEach; j++) sums[a][j] = mad(v[j], tap[j], sums[a][j]);
+      }
     }
   }
-  T0* const to = (T0*)x.data + at.n * x.strides[0] + k * x.strides[1] + at.p * x.strides[2] + at.q0 * x.strides[3];
-  store_each(to, sums, x.strides[1], count, packed);
+  T0* const to = (T0*)x.data + at.n * x.strides[0] + k * x.strides[1] + at.p * x.strides[2];
+#pragma unroll
+  for (int a = 0; a < kPixels; a++) {
+    const int q = at.q0 * kPixels + a;
+    if (q < (int)g.w) store_each(to + q * x.strides[3], sums[a], x.strides[1], count, packed);
+  }
 }
 
 DEV A eighths(A* sums, A sum) {
@@ -209,19 +222,24 @@ KERNEL BOUNDS(256) depthwise_weight(Geometry g, View y, View x, A* partial, int 
     if (warp == 0) to[t * 32 + lane] = sum;
   }
 }
-// A block: 32 channels of a tap, or of the bias.
-KERNEL BOUNDS(256) depthwise_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
+// A block: 32 channels of a tap, or of the bias; a warp takes every 32nd of the blocks' sums.
+KERNEL BOUNDS(1024) depthwise_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
   const int t = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = blockIdx.y * 32 + lane;
   A sum = 0;
 #pragma unroll 8
-  for (int b = warp; b < blocks; b += 8) {
+  for (int b = warp; b < blocks; b += 32) {
     sum = sum + partial[((b * (i64)gridDim.y + blockIdx.y) * (kTaps + 1) + t) * 32 + lane];
   }
-  __shared__ A memory[256];
-  sum = eighths(memory, sum);
+  __shared__ A memory[1024];
+  memory[threadIdx.x] = sum;
+  for (int n = 512; n >= 32; n /= 2) {
+    __syncthreads();
+    if (threadIdx.x < n) memory[threadIdx.x] = memory[threadIdx.x] + memory[threadIdx.x + n];
+  }
   if (warp > 0 || k >= channels) return;
-  if (t < kTaps) ((T0*)w.data)[k * w.strides[0] + t / kW * w.strides[2] + t % kW * w.strides[3]] = Num<T0>::down(sum);
-  else if (bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = Num<T0>::down(sum);
+  const T0 made = Num<T0>::down(memory[lane]);
+  if (t < kTaps) ((T0*)w.data)[k * w.strides[0] + t / kW * w.strides[2] + t % kW * w.strides[3]] = made;
+  else if (bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = made;
 }
 )cuda"};
 
@@ -272,7 +290,8 @@ void image(Launcher& l, const Operands& o) {
     return map(l, back, o.y, o.w, {}, o.x, true);
   }
   const int last = channels_innermost(o.x), packed = packs(o.x) && packs(o.y);
-  l.run(kernel("depthwise_image", g, o.x.dtype), grid_of(g, g.batch * g.h * g.w), 128, g, o.y, o.w, o.x, last, packed);
+  l.run(kernel("depthwise_image", g, o.x.dtype), grid_of(g, g.batch * g.h * ((g.w + 3) / 4)), 128, g, o.y, o.w, o.x,
+        last, packed);
 }
 
 // With its channels innermost, copied where they are not.
@@ -294,7 +313,7 @@ void weight(Launcher& l, const Operands& o) {
   void* partial = l.scratch_bytes(size_t(blocks * chunks * (taps + 1) * 32) * (o.x.dtype == DType::kFloat64 ? 8 : 4));
   const ExternView y = innermost(l, o.y), x = innermost(l, o.x);
   l.run(kernel("depthwise_weight", g, x.dtype), {blocks, chunks}, 256, g, y, x, partial, int(rows));
-  l.run(kernel("depthwise_weight_sum", g, x.dtype), {taps + 1, chunks}, 256, partial, o.w, l.call.out[1], int(blocks),
+  l.run(kernel("depthwise_weight_sum", g, x.dtype), {taps + 1, chunks}, 1024, partial, o.w, l.call.out[1], int(blocks),
         int(g.groups));
 }
 

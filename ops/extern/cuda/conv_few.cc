@@ -5,7 +5,7 @@
 // 1. An element of a map is one chain that begins with the bias, over taps by row, column and channel: the CPU's order.
 //    Beyond a row's ends an image is zeros.
 // 2. A weight's or a bias's sum is a function of the sizes: chains of every eighth pixel of a band of rows, joined in a
-//    fixed tree, then bands in the order of images and rows, again by eighths.
+//    fixed tree, then every 32nd band in the order of images and rows, joined alike.
 // 3. Sums are of float32 (float64 for float64) whatever precision.h says.
 #include <algorithm>
 #include <climits>
@@ -170,21 +170,25 @@ KERNEL BOUNDS(256) few_weight(Geometry g, View y, View x, A* partial, int rows) 
     to[first * 32 + i] = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
   }
 }
-// A block: 32 channels of a tap, or of the bias.
-KERNEL BOUNDS(256) few_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
+// A block: 32 channels of a tap, or of the bias; a warp takes every 32nd of the blocks' sums.
+KERNEL BOUNDS(1024) few_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
   const int t = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = blockIdx.y * 32 + lane;
   A sum = 0;
 #pragma unroll 8
-  for (int b = warp; b < blocks; b += 8) sum = sum + partial[(((i64)b * gridDim.y + blockIdx.y) * (kTaps + 1) + t) * 32 + lane];
-  __shared__ A sums[256];
+  for (int b = warp; b < blocks; b += 32) {
+    sum = sum + partial[(((i64)b * gridDim.y + blockIdx.y) * (kTaps + 1) + t) * 32 + lane];
+  }
+  __shared__ A sums[1024];
   sums[threadIdx.x] = sum;
-  __syncthreads();
+  for (int n = 512; n >= 32; n /= 2) {
+    __syncthreads();
+    if (threadIdx.x < n) sums[threadIdx.x] = sums[threadIdx.x] + sums[threadIdx.x + n];
+  }
   if (warp > 0 || k >= channels) return;
-  A s[8];
-  for (int m = 0; m < 8; m++) s[m] = sums[m * 32 + lane];
-  const T0 made = Num<T0>::down(((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7])));
-  if (t == kTaps && bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = made;
-  if (t < kTaps) ((T0*)w.data)[k * w.strides[0] + t % kC * w.strides[1] + t / kC / kW * w.strides[2] + t / kC % kW * w.strides[3]] = made;
+  const T0 made = Num<T0>::down(sums[lane]);
+  const int c = t % kC, s = t / kC % kW, r = t / kC / kW;
+  if (t < kTaps) ((T0*)w.data)[k * w.strides[0] + c * w.strides[1] + r * w.strides[2] + s * w.strides[3]] = made;
+  else if (bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = made;
 }
 )cuda"};
 
@@ -235,7 +239,7 @@ void weight(Launcher& l, const Operands& o) {
   const int shared = int(std::max(stage_bytes(g, rows, o.x.dtype), reduce));
   l.run({kSource, "few_weight", {o.x.dtype}, variant_of(g), shared}, {blocks, chunks}, 256, g, o.y, o.x, partial,
         int(rows));
-  l.run({kSource, "few_weight_sum", {o.x.dtype}, variant_of(g)}, {g.c * g.kh * g.kw + 1, chunks}, 256, partial, o.w,
+  l.run({kSource, "few_weight_sum", {o.x.dtype}, variant_of(g)}, {g.c * g.kh * g.kw + 1, chunks}, 1024, partial, o.w,
         l.call.out[1], int(blocks), int(g.k));
 }
 
