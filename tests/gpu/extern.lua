@@ -205,6 +205,31 @@ for _, t in ipairs(floats) do
   case("conv2d depthwise last " .. t, tolerance, convolution(1, 2, 2, 8), numbers(t, 3, 19, 20, 8):permute(0, 3, 1, 2), numbers(t, 8, 1, 3, 3),
     numbers(t, 8))
 end
+-- Whole numbers: products and sums are exact, in TF32 as well, but where a library transforms tiles.
+local function exact(stride, padding, dilation, groups)
+  return function(x, w, b)
+    local x, w, b = x:detach():requires_grad_(true), w:detach():requires_grad_(true), b:detach():requires_grad_(true)
+    local y = F.conv2d(x, w, b, stride, padding, dilation, groups)
+    y:mul(y:detach():remainder(5) - 2):sum():backward()
+    return y, x.grad, w.grad, b.grad
+  end
+end
+local function whole(t, ...) return lt.randint(-3, 4, {...}):to(t) end
+for _, t in ipairs {"float32", "float64"} do
+  local function layer(name, n, c, h, w, k, r, s, ...)
+    local groups = select(4, ...)
+    local x, weight, b = whole(t, n, c, h, w), whole(t, k, c / groups, r, s), whole(t, k)
+    case("conv2d exact " .. name .. " " .. t, 1e-3, exact(...), x, weight, b)
+    case("conv2d exact " .. name .. " last " .. t, 1e-3, exact(...), x:permute(0, 2, 3, 1):contiguous():permute(0, 3, 1, 2), weight, b)
+  end
+  layer("few", 16, 1, 28, 28, 32, 3, 3, 1, 1, 1, 1)
+  layer("few stride", 3, 3, 64, 61, 72, 3, 3, 2, 1, 1, 1)
+  layer("depthwise", 3, 40, 18, 17, 40, 3, 3, 1, 1, 1, 40)
+  layer("depthwise stride", 2, 135, 18, 17, 135, 5, 5, 2, 2, 1, 135)
+  layer("small weight", 32, 32, 14, 14, 64, 3, 3, 1, 1, 1, 1)
+  layer("small weight stride", 16, 36, 22, 25, 20, 5, 5, 2, 2, 1, 1)
+  layer("small weight 1x1", 8, 64, 28, 28, 68, 1, 1, 1, 0, 1, 1)
+end
 case("conv1d few", 2e-5, function(x, w) return F.conv1d(x, w) end, lt.randn(2, 2, 300), lt.randn(16, 2, 5))
 for _, k in ipairs {{2, 2}, {3, 2}, {2, 3}} do
   case("max_pool2d " .. k[1] .. k[2], 0, function(x)
