@@ -104,6 +104,7 @@ class Executable {
   Recording* pick_recording(Context& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
   bool can_record(const Context& c) const;
   void give_up(const std::string& why) const;
+  std::pair<const char*, int> first_place() const;
   std::string place_of_run() const;
   void bring_moving(Context& c, const std::vector<Tensor>& inputs) const;
   bool find_moving(Recordings& r) const;

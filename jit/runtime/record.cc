@@ -4,7 +4,8 @@
 // 1. A kernel's node is brought up to date where its block or grid differ from what was recorded, so kernels may get
 //    other addresses, sizes, numbers and random calls each run. What libraries were given cannot be changed: a
 //    recording serves runs whose library calls are equal, results aside.
-// 2. Results that libraries write belong to the recording, and a run takes a recording only while nobody else holds
+// 2. Results that libraries write or read belong to the recording, and a run takes a recording only while nobody else
+// holds
 //    them: a live output is never overwritten.
 // 3. An input that a library reads and that moves from run to run is copied to memory of its own first.
 // 4. Memory that is taken while recording stays taken as long as the recording lives.
@@ -42,7 +43,12 @@ void Executable::prepare_recordings() {
   recordings_->library_results.assign(plan_.buffers.size(), false);
   for (const Launch& l : plan_.launches) {
     const auto* e = std::get_if<ExternLaunch>(&l);
-    for (size_t i = 0; e && i < e->out.size(); i++) recordings_->library_results[size_t(e->out[i].buffer)] = true;
+    if (!e) continue;
+    for (const auto& v : e->out) recordings_->library_results[size_t(v.buffer)] = true;
+    for (const auto& v : e->in) {
+      const bool result = v.buffer >= 0 && plan_.buffers[size_t(v.buffer)].kind == Buffer::kOutput;
+      if (result) recordings_->library_results[size_t(v.buffer)] = true;
+    }
   }
 }
 
@@ -52,13 +58,18 @@ void Executable::give_up(const std::string& why) const {
   say(place_of_run() + " is not recorded: " + why + "\n");
 }
 
-std::string Executable::place_of_run() const {
+// Where the first launch comes from whose place is known.
+std::pair<const char*, int> Executable::first_place() const {
   for (const Launch& l : plan_.launches) {
     const char* file = std::visit([](const auto& x) { return x.file; }, l);
-    const int line = std::visit([](const auto& x) { return x.line; }, l);
-    if (file) return str("the segment at ", file, ":", line);
+    if (file) return {file, std::visit([](const auto& x) { return x.line; }, l)};
   }
-  return "a segment";
+  return {nullptr, 0};
+}
+
+std::string Executable::place_of_run() const {
+  const auto [file, line] = first_place();
+  return file ? str("the segment at ", file, ":", line) : "a segment";
 }
 
 // The run's recording: one that serves it, or a fresh one to be filled. Null: launch by launch.
@@ -174,7 +185,8 @@ void Executable::launch_recorded(Context& c, Recording& r) const {
   cuda::Context& gpu = cuda::context(plan_.device);
   LUTRA_CUDA(graph_launch(r.exec, gpu.stream));
   default_generator().next_call += uint64_t(plan_.rng_calls);
-  cuda::launched(gpu, "a recorded segment", nullptr, 0);
+  const auto [file, line] = first_place();
+  cuda::launched(gpu, "a recorded segment", file, line);
 }
 
 // Puts the run's launches into a graph; false where the GPU or a library will not have it.

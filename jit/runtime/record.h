@@ -28,7 +28,7 @@ struct Executable::Recording {
     if (exec) cuda::driver()->graph_exec_destroy(exec);
     if (graph) cuda::driver()->graph_destroy(graph);
   }
-  // Whether nobody else holds what its libraries write.
+  // Whether nobody else holds what its libraries write or read.
   bool is_free() const {
     return std::all_of(results.begin(), results.end(), [](const auto& r) {
       return r.second->refs.load(std::memory_order_acquire) == 1 && !r.second->freed;
@@ -42,7 +42,7 @@ struct Executable::Recording {
   }
 
   LibraryKey key;
-  std::vector<std::pair<int32_t, Ref<Storage>>> results;  // that libraries write, by buffer
+  std::vector<std::pair<int32_t, Ref<Storage>>> results;  // that libraries write or read, by buffer
   std::vector<Ref<Storage>> kept;                         // taken while recording
   cuda::ScratchPool scratch;                              // of its libraries
   std::vector<Kernel> kernels;                            // by launch

@@ -107,11 +107,18 @@ class Planner {
     }
   }
 
-  // Ops of the group in order: what people see of a kernel.
-  std::string name_of(const std::vector<int32_t>& units) const {
+  // The op whose result a copy brings to its place, which is part of it.
+  static OpId copied(const Node* node) {
+    const Tensor& from = node->args[1].as<Tensor>();
+    return from->node && from->node->op != OpId::input ? from->node->op : node->op;
+  }
+  // Ops of the group in order: what people see of a kernel. told: in errors, where a copy is what it copies.
+  std::string name_of(const std::vector<int32_t>& units, bool told = false) const {
     std::string text;
     for (int32_t u : units) {
-      std::string part = name(units_[u].node->op);
+      const Node* node = units_[u].node;
+      std::string part = name(told && node->op == OpId::copy_ ? copied(node) : node->op);
+      if (told && (part == text || text.ends_with("_" + part))) continue;
       if (text.size() + part.size() + 1 > kMaxName) {
         text += "_etc";
         break;
@@ -121,7 +128,8 @@ class Planner {
     return text;
   }
 
-  void add_kernel(Body& body, const std::vector<KernelFault>& faults, const std::string& name, const Node* node) {
+  void add_kernel(Body& body, const std::vector<KernelFault>& faults, const std::string& name, const Node* node,
+                  const std::string& told = "") {
     BodyArgs args;
     KernelLaunch launch;
     launch.kernel = body.finish(name, args);
@@ -130,7 +138,7 @@ class Planner {
     launch.scalars = args.scalars;
     bool parallel = !(args.extent.is_constant() && args.extent.hint == 0) || has_parallel(launch.kernel);
     if (parallel) launch.extent = expr(args.extent), launch.work = expr(args.work);
-    launch.op = intern(name);
+    launch.op = intern(told.empty() ? name : told);
     launch.file = node->file;
     launch.line = node->line;
     for (const BodyArgs::Check& c : args.checks) {
@@ -178,7 +186,7 @@ class Planner {
       if (!node->file) node = units_[u].node;
       if (units_[u].is_copy()) mutated(u);
     }
-    add_kernel(kernel.body, kernel.faults, name_of(group.units), node);
+    add_kernel(kernel.body, kernel.faults, name_of(group.units), node, name_of(group.units, true));
   }
 
   void launch_extern(const ComputeUnit& u, int32_t id) {
