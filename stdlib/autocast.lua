@@ -1,6 +1,6 @@
 -- lt.autocast(device_type, {dtype =, enabled =, cache_enabled =}, f, ...): runs f with ops on that device in the types that PyTorch's lists choose, and restores
--- the mode when f returns, also by an error. Without options, f may come second. In Lua, so that f may yield and that capture inlines it; what has
--- to be known to capture is autocast_region, whose arguments are complete: nil leaves a part as it is around.
+-- the mode when f returns, also by an error. Without options, f may come second. In Lua, so that f may yield and that capture inlines it; what
+-- capture has a model of is autocast_check, and autocast_region, whose arguments are complete: nil leaves a part as it is around.
 local lt = ...
 local enabled, dtype_of, cached = lt.is_autocast_enabled, lt.get_autocast_dtype, lt.is_autocast_cache_enabled
 local set_enabled, set_dtype, set_cached = lt.set_autocast_enabled, lt.set_autocast_dtype, lt.set_autocast_cache_enabled
@@ -23,13 +23,13 @@ function lt.autocast_region(device_type, dtype, on, cache, f, ...)
   set_enabled(device_type, on)
   return restore(device_type, was, outer, kept, pcall(f, ...))
 end
-local region = lt.autocast_region
-
-local function check_options(options)
+function lt.autocast_check(options)
   for key in pairs(options) do
     if not kKeys[key] then fail("unknown option '%s' (dtype, enabled, cache_enabled)", tostring(key)) end
   end
 end
+
+local check, region = lt.autocast_check, lt.autocast_region
 
 function lt.autocast(device_type, options, f, ...)
   if device_type ~= "cpu" and device_type ~= "cuda" then fail('device_type must be "cpu" or "cuda", got %s', tostring(device_type)) end
@@ -37,7 +37,7 @@ function lt.autocast(device_type, options, f, ...)
   local kind = type(options)
   if kind == "function" or kind == "table" and getmetatable(options) ~= nil then return region(device_type, nil, true, nil, options, f, ...) end
   if kind ~= "table" then fail("options must be a table, got %s", kind) end
-  check_options(options)
+  check(options)
   local on, dtype = options.enabled, options.dtype
   if on == nil then on = true end
   if dtype ~= nil and dtype ~= "bfloat16" and dtype ~= "float16" then

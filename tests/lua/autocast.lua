@@ -261,6 +261,27 @@ test("compiled code is guarded on the mode where it matters", function()
   equal(r[1].kind .. ": " .. r[1].old .. ", " .. r[1].new, "autocast: off, cpu: bfloat16")
 end)
 
+test("options made in the frame, whatever their order", function()
+  lt.reset()
+  local w = lt.ones({2, 2}):requires_grad_(true)
+  local function product(x) return x:mm(w):sum() end
+  local options = {enabled = true}
+  local f = lt.compile(function(x, on, dtype)
+    local given = lt.autocast("cpu", options, product, x)
+    local made = {dtype = "float16"}
+    made.cache_enabled = false
+    made.enabled = on
+    local loss = lt.autocast("cpu", {dtype = dtype, enabled = on or false}, product, x) + lt.autocast("cpu", made, product, x) + given
+    loss:backward()
+    return loss
+  end, {fullgraph = true})
+  equal(f(lt.ones(2, 2), true, "bfloat16").dtype, "float32") -- float16 and bfloat16 make float32
+  equal(f(lt.ones(2, 2), nil, nil).dtype, "float32")
+  options.unknown = 1
+  fails("unknown option", lt.autocast, "cpu", options, product, w)
+  fails("unknown option", lt.compile(function(x) return lt.autocast("cpu", {type = x.dtype}, product, x) end), w)
+end)
+
 test("a break in a region goes on in it", function()
   lt.reset()
   local w = lt.ones(2, 2)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
+#include <tuple>
 
 #include "ops/defs/call.h"
 #include "vm/capture/state.h"
@@ -263,6 +264,26 @@ Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
 Vars run_no_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kNoGrad); }
 Vars run_enable_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kEnableGrad); }
 
+// lt.autocast_check(options): an unknown key is an error. The order of the keys does not matter, so that fresh tables
+// of any making are fine.
+Vars run_autocast_check(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "autocast_check");
+  const auto check = [&](Var* key) {
+    const bool text = t.force(key)->kind == VarKind::kString;
+    const std::string name = text ? t.text(key) : "";
+    if (name != "dtype" && name != "enabled" && name != "cache_enabled") t.stop("autocast raises an error", "error");
+  };
+  if (table->pin == 0) {
+    for (const Key& id : table->log) {
+      TableEntry& e = table->entries.at(id);
+      if (t.force(e.value)->kind != VarKind::kNil) check(e.key);
+    }
+    return {};
+  }
+  for (auto [k, v] = t.next(table, t.nil()); k->kind != VarKind::kNil; std::tie(k, v) = t.next(table, k)) check(k);
+  return {};
+}
+
 // What lt.autocast ends in: autocast_region(device_type, dtype, enabled, cache_enabled, f, ...), nil as it is around.
 Vars run_autocast(Trace& t, Var*, const Vars& args) {
   constexpr size_t kFunction = 4;
@@ -348,6 +369,7 @@ const Builtin kRows[] = {
     {"string.reverse", run_pure},
     {"lutra.no_grad", run_no_grad},
     {"lutra.enable_grad", run_enable_grad},
+    {"lutra.autocast_check", run_autocast_check},
     {"lutra.autocast_region", run_autocast},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
