@@ -272,7 +272,7 @@ DEV bool all_seen(const Problem& p, int query, int queries, int key, int keys) {
 DEV bool none_seen(const Problem& p, int query, int queries, int key) { return p.causal && key > query + queries - 1; }
 
 #if !(VARIANT & 1024)
-KERNEL __launch_bounds__(THREADS, BLOCKS) attention_forward(const Problem p) {
+KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
   DYNAMIC_SHARED(memory);
   float *q = memory, *k = q + BM * LD, *v = k + STAGE * LD, *w = v + STAGE * LD;
   const i64 heads = p.batch * p.heads, id = blockIdx.x % heads, head = id % p.heads, batch = id / p.heads;
@@ -369,7 +369,7 @@ DEV bool late(bool x) {
 
 // With a, b the rows' matrices and x, y the columns': ds = p * (b y^T - delta) where p = exp(a x^T - lse); then
 // da = ds x, and for keys db = p y. For queries a, b are q and grad, x, y keys and values; for keys the other way round.
-KERNEL __launch_bounds__(THREADS, BLOCKS) attention_backward(const Problem p) {
+KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
   DYNAMIC_SHARED(memory);
   float *a = memory, *b = a + BM * LD, *x = b + BM * LD, *y = x + STAGE * LD, *lse = y + STAGE * LD;
   float *delta = lse + 128, *w = delta + 128;

@@ -15,7 +15,7 @@ typedef long long i64;
 typedef unsigned long long u64;
 #define DEV __device__ __forceinline__
 #define KERNEL extern "C" __global__ void
-#define BOUNDS(threads) __launch_bounds__(threads)
+#define BOUNDS(...) __launch_bounds__(__VA_ARGS__)
 #ifndef LUTRA_EMULATED
 DEV u32 bits_of(float f) { return __float_as_uint(f); }
 DEV float float_of(u32 b) { return __uint_as_float(b); }

@@ -37,7 +37,7 @@ std::string with_launchers(const std::string& source, const std::string& kept) {
   const bool plain = source.find("#define KERNEL") != std::string::npos;
   std::string text = std::string(plain ? "using namespace std;\n" : "") + source + "\n";
   static const std::regex kernels(
-      "extern \"C\" __global__ void\\s+(?:__launch_bounds__\\s*\\([^)]*\\)\\s*)?(\\w+)\\s*\\(");
+      "extern \"C\" __global__ void\\s+(?:__launch_bounds__\\s*\\(.*?\\)\\s*)?(\\w+)\\s*\\(");
   for (std::sregex_iterator i(kept.begin(), kept.end(), kernels), end; i != end; ++i) {
     const std::string name = (*i)[1];
     text +=
