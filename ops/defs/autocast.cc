@@ -1,6 +1,8 @@
 // The state of autocast and its casts. See autocast.h.
 #include "ops/defs/autocast.h"
 
+#include <unordered_map>
+
 #include "ops/core/storage.h"
 #include "ops/defs/call.h"
 
@@ -9,6 +11,12 @@ namespace lutra {
 constinit thread_local bool autocast_watched = false;
 
 namespace {
+
+struct KeptCast {
+  Tensor source, cast;
+  uint32_t version = 0;
+};
+using KeptCasts = std::unordered_map<const TensorImpl*, KeptCast>;
 
 struct State {
   AutocastMode mode;
@@ -51,14 +59,26 @@ bool is_kept(const Tensor& t, DType to, Device device) {
          t->requires_grad && !t->base && (!t->autograd || !t->autograd->grad_fn);
 }
 
+// Answers with what is known already: the tape above makes its node as ever.
+struct KeptMode : Mode {
+  explicit KeptMode(Tensor t) : value(std::move(t)) {}
+  Results call(OpId, Args&) override { return {alias(value, value->sizes, value->strides, value->offset)}; }
+  Tensor call_inplace(OpId op, Args&) override { fail_internal(inplace_name(op), ": among casts"); }
+  Tensor value;
+};
+
 Tensor cast(const Tensor& t, DType to, Device device) {
   if (t->dtype == to) return t;
-  if (!is_kept(t, to, device)) return op1(OpId::to_dtype, {t, to});
+  // A graph under way has its own way to join what is equal.
+  if (current_mode() || !is_kept(t, to, device)) return op1(OpId::to_dtype, {t, to});
   KeptCast& kept = state.kept[t.get()];
-  const bool usable = kept.cast && kept.cast->dtype == to && kept.version == t->storage->version &&
-                      kept.with_grad == grad_enabled() && !kept.cast->storage->freed;
-  if (!usable) kept = {t, op1(OpId::to_dtype, {t, to}), t->storage->version, grad_enabled()};
-  return kept.cast;
+  if (!kept.cast || kept.cast->dtype != to || kept.version != t->storage->version) {
+    GradModeScope off(false);
+    kept = {t, op1(OpId::to_dtype, {t, to}), t->storage->version};
+  }
+  KeptMode mode(kept.cast);
+  ModeScope scope(&mode);
+  return op1(OpId::to_dtype, {t, to});
 }
 
 void cast_all(Args& args, DType to, Device device) {
@@ -158,7 +178,6 @@ void autocast_by(AutocastPolicy cpu, AutocastPolicy cuda, Args& args, Device dev
 
 AutocastTrace::AutocastTrace()
     : initial(state.mode), counting_(state.counting), watched_(autocast_watched), reads_(state.reads) {
-  kept_.swap(state.kept);
   state.counting = true;
   update_watched();
 }
@@ -166,7 +185,6 @@ AutocastTrace::AutocastTrace()
 AutocastTrace::~AutocastTrace() {
   state.mode = initial;
   state.counting = counting_;
-  state.kept = std::move(kept_);
   autocast_watched = watched_;
 }
 

@@ -2,12 +2,12 @@
 // Invariants:
 // 1. The casts are calls of to_dtype, made before the op: tape, modes and compiler see ordinary ops.
 // 2. What an op with a row is made of runs without autocast; so does backward, in the types that forward chose.
-// 3. The cast of a float32 leaf that requires grad is made once in a region, and again only when the leaf was written
-// to
-//    or grad mode is another.
+// 3. The elements of the cast of a float32 leaf that requires grad are computed once in a region, and again only when
+// the
+//    leaf was written to. Each use has its own node on the tape: gradients meet in float32, whether uses share a cast
+//    or a graph break lies between them.
 #pragma once
 #include <array>
-#include <unordered_map>
 
 #include "ops/defs/op.h"
 
@@ -49,15 +49,7 @@ struct AutocastOff {
   bool saved;
 };
 
-struct KeptCast {
-  Tensor source, cast;
-  uint32_t version;
-  bool with_grad;
-};
-using KeptCasts = std::unordered_map<const TensorImpl*, KeptCast>;
-
-// A trace's own: the mode goes on from this thread's and is put back at the end; no kept cast goes in or out; reads are
-// counted even while nothing is enabled.
+// For a trace: the mode is put back at the end, and reads are counted even while nothing is enabled.
 class AutocastTrace {
  public:
   AutocastTrace();
@@ -69,7 +61,6 @@ class AutocastTrace {
  private:
   bool counting_, watched_;
   uint64_t reads_;
-  KeptCasts kept_;
 };
 
 }  // namespace lutra

@@ -206,20 +206,27 @@ local function casts_of(options, f)
   return w, seen
 end
 
--- Whether two products' gradients meet in one cast: the sum is rounded to bfloat16 there.
-local function gradient_of_two(options)
-  local w, seen = casts_of(options, function(_, product) product() product() end)
-  local sum = seen[1]:sum() + seen[2]:sum() * 2 ^ -9
-  sum:backward()
-  return w.grad[{0, 0}]:item()
-end
-
-test("a leaf is cast once in a region", function()
-  equal(gradient_of_two {}, 4) -- 4 + 2^-7 rounded
+test("a leaf is cast once in a region, its gradients meet in float32", function()
+  local function gradient_of_two(options)
+    local w, seen = casts_of(options, function(_, product) product() product() end)
+    local sum = seen[1]:sum() + seen[2]:sum() * 2 ^ -9
+    sum:backward()
+    return w.grad[{0, 0}]:item()
+  end
+  equal(gradient_of_two {}, 4 + 2 ^ -7)
   equal(gradient_of_two {cache_enabled = false}, 4 + 2 ^ -7)
+  local function casts(options)
+    local profile = lt.profile(casts_of)(options, function(_, product) product() product() end)
+    local n = 0
+    for _, kernel in ipairs(profile.kernels) do
+      if kernel.op == "to_dtype" then n = n + kernel.calls end
+    end
+    return n
+  end
+  equal(casts {cache_enabled = false} - casts {}, 1)
 end)
 
-test("a leaf that is written to is cast again, and so it is with gradients after no_grad", function()
+test("a leaf that is written to is cast again; no_grad and gradients share casts", function()
   local w, seen = casts_of({}, function(w, product)
     product()
     lt.no_grad(w.fill_, w, 2)
