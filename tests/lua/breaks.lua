@@ -137,6 +137,19 @@ test("reasons hold no line, name or address", function()
   end
 end)
 
+test("a break in a callee's loop is told, though nothing was captured before it", function()
+  lt.reset()
+  local function callee(x)
+    for _ = 1, 2 do lt.graph_break() end
+    return x
+  end
+  local function f(x) return callee(x) + 1 end
+  lt.compile(f)(lt.zeros(1))
+  equal(lt.counters().graph_break["lt.graph_break() was called"], 1)
+  local ok, message = pcall(lt.compile(f, {fullgraph = true}), lt.zeros(1))
+  truthy(not ok and message:find("lt.graph_break() was called", 1, true), message)
+end)
+
 test("fullgraph makes a break an error", function()
   lt.reset()
   local cf = lt.compile(function(x)

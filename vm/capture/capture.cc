@@ -237,6 +237,7 @@ struct Attempt {
   int nslots, nargs, self;
   Decisions decisions;
   std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
+  BreakReason loop_why;                       // what kept the first loop from being unrolled
 
   // How the trace ended; false when it must be made again.
   bool trace(Trace& t, SegmentEnd& end) {
@@ -259,6 +260,7 @@ struct Attempt {
       return false;
     }
     if (keep_a_loop(t, decisions)) {
+      if (loop_why.kind.empty()) loop_why = end.why;
       decisions.stop_step = 0;
       return false;
     }
@@ -291,6 +293,12 @@ struct Attempt {
       auto entry = std::make_shared<Entry>();
       Exit exit;
       if (!trace(t, end)) continue;
+      // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
+      if (end.kind == SegmentEnd::kLoop && t.frames.size() > 1 && t.graph->nodes.empty() && !loop_why.kind.empty() &&
+          loop_why.kind != "loop_budget") {
+        end.kind = SegmentEnd::kBreak;
+        end.why = loop_why;
+      }
       if (end.kind == SegmentEnd::kBreak && unit->options.fullgraph) {
         fail("compile: fullgraph=true, but the graph breaks: ", end.why.reason,
              end.why.hint.empty() ? "" : " (" + end.why.hint + ")");
