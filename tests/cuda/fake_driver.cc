@@ -1,7 +1,7 @@
 // Calls of the driver's functions in, what a GPU that does everything at once would answer out.
 // In the tests' executable the functions are called fake_cuInit and so on, not to stand before a real driver's. As a
 // library of its own (LUTRA_FAKE_LIBRARY defined) they have the driver's names, and FAKE_CUDA_DEVICES, _MEMORY (bytes),
-// _VERSION, _FAIL (symbol:code) say what it is like.
+// _VERSION, _FAIL (symbol:code) say what it is like; fake_cuda_fail(n, code) makes one call fail.
 #include "tests/cuda/fake_driver.h"
 
 #include <dlfcn.h>
@@ -555,7 +555,16 @@ FAKE(cuGraphExecDestroy)(GraphExec exec) {
   return kSuccess;
 }
 
-#ifndef LUTRA_FAKE_LIBRARY
+#ifdef LUTRA_FAKE_LIBRARY
+// For programs: calls so far; the call after `in_calls` more fails with `code` (0: none does); its symbol, "" before.
+extern "C" __attribute__((visibility("default"))) int fake_cuda_calls() { return fake_gpu().calls; }
+extern "C" __attribute__((visibility("default"))) void fake_cuda_fail(int in_calls, int code) {
+  fake_gpu().fail_at = code ? fake_gpu().calls + in_calls : -1;
+  fake_gpu().fail_with = code;
+  fake_gpu().failed.clear();
+}
+extern "C" __attribute__((visibility("default"))) const char* fake_cuda_failed() { return fake_gpu().failed.c_str(); }
+#else
 namespace {
 
 const Driver& fake_table() {
