@@ -302,7 +302,8 @@ void Executable::fill_block(const Context& c, const Step& step, BlockHead* head)
   for (int32_t i = 0; i < step.ints + step.nums; i++) *word++ = uint64_t(c.values[size_t(*operand++)].i);
 }
 
-void Executable::launch_all(Context& c) const {
+// wrote: on a GPU, whether something that existed before the run has been given to be written.
+void Executable::launch_steps(Context& c, bool& wrote) const {
   Generator& generator = default_generator();
   const bool watched = launches_watched(), on_gpu = plan_.device.type == DeviceType::kCUDA;
   std::chrono::steady_clock::time_point start;
@@ -312,13 +313,17 @@ void Executable::launch_all(Context& c) const {
     const Step& step = steps_[i];
     if (watched) start = std::chrono::steady_clock::now();
     if (on_gpu && step.kernel) {
-      for (int32_t g = step.gpu_first; g < step.gpu_end; g++) launch_on_gpu(c, gpu_groups_[size_t(g)]);
+      for (int32_t g = step.gpu_first; g < step.gpu_end; g++) {
+        launch_on_gpu(c, gpu_groups_[size_t(g)]);
+        wrote = wrote || step.writes;
+      }
     } else if (step.beside) {
       launch_beside(c, &step, generator);
     } else if (step.kernel) {
       launch_kernel(c, step, generator);
     } else {
       launch_extern(c, step);
+      wrote = wrote || step.writes;
     }
     if (watched) wait_for(plan_.device);
     if (watched) note_launch(c.values.data(), &step, uint64_t((std::chrono::steady_clock::now() - start) / 1ns));

@@ -23,6 +23,7 @@ struct Context;
 // 1. run allocates everything before its first launch.
 // 2. On an Error nothing that existed before has changed except buffers the plan mutates after the failing launch was
 //    scheduled - the scheduler puts what can fail first - and the generator's call index is as before.
+//    A GPU that refuses a launch after that is a LateError: the run must not be made again from its start.
 // 3. Tensors that run returns never share memory with the arena.
 // 4. An executable may run on several threads at once: each run has a context of its own.
 class Executable {
@@ -62,6 +63,7 @@ class Executable {
     int32_t words = 0;
     int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
     bool random = false;
+    bool writes = false;                 // on a GPU: what existed before the run, itself or one beside it
     int32_t beside = 0;                  // how many of the next steps run side by side with it
     int64_t site = 0;                    // on a GPU: where its faults are told
     int32_t gpu_first = 0, gpu_end = 0;  // and its launches with those beside it, among gpu_groups_
@@ -77,6 +79,7 @@ class Executable {
   void set_arena(Context& c) const;
   void fill_block(const Context& c, const Step& step, BlockHead* head) const;
   void launch_all(Context& c) const;
+  void launch_steps(Context& c, bool& wrote) const;
   void note_launch(const HostValue* values, const Step* step, uint64_t nanoseconds) const;  // profile.cc
   void name_runs();
   struct Part;
@@ -93,6 +96,7 @@ class Executable {
   struct GpuLaunch;
   void prepare_gpu();
   void add_gpu_groups(size_t first);
+  bool writes_inputs(int32_t launch) const;
   void aim(BlockHead* head, int32_t step, cuda::Context& gpu) const;
   bool make_gpu_launch(const Context& c, const std::vector<int32_t>& group, GpuLaunch& out) const;
   void launch_on_gpu(const Context& c, const std::vector<int32_t>& group) const;

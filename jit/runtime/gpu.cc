@@ -5,6 +5,7 @@
 #include "jit/runtime/context.h"
 #include "jit/runtime/kernel_cache.h"
 #include "ops/core/error.h"
+#include "ops/core/late_error.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
 
@@ -26,7 +27,21 @@ void Executable::prepare_gpu() {
   }
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
     if (steps_[i].kernel) add_gpu_groups(i);
+    for (size_t k = i; k <= i + size_t(steps_[i].beside); k++) steps_[i].writes |= writes_inputs(steps_[k].launch);
   }
+}
+
+bool Executable::writes_inputs(int32_t launch) const {
+  const auto is_input = [&](int32_t b) { return b >= 0 && plan_.buffers[size_t(b)].kind == Buffer::kInput; };
+  const Launch& l = plan_.launches[size_t(launch)];
+  if (const auto* e = std::get_if<ExternLaunch>(&l)) {
+    return std::any_of(e->out.begin(), e->out.end(), [&](const BufferView& v) { return is_input(v.buffer); });
+  }
+  const auto& k = std::get<KernelLaunch>(l);
+  for (size_t i = 0; i < k.buffers.size(); i++) {
+    if (k.kernel.params[i].written && is_input(k.buffers[i])) return true;
+  }
+  return false;
 }
 
 // Steps that stand side by side, those of one kernel together as far as one launch takes them.
@@ -128,6 +143,20 @@ void Executable::set_moved(Context& c, const std::vector<Tensor>& inputs) const 
     c.moved.push_back(make_tensor({}, t->dtype, plan_.device));
     copy_bytes(c.moved.back()->data(), plan_.device, t->data(), t->device(), size_of(t->dtype));
     c.inputs[i].data = c.moved.back()->data();
+  }
+}
+
+void Executable::launch_all(Context& c) const {
+  bool wrote = false;
+  try {
+    launch_steps(c, wrote);
+  } catch (const Error& e) {
+    // Nobody may run it again from the start.
+    const auto [file, line] = first_place();
+    if (wrote)
+      throw LateError(Error(e.kind, str(e.what(), "; ", file ? str("the segment at ", file, ":", line) : "it",
+                                        " had begun to write its results")));
+    throw;
   }
 }
 

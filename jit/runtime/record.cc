@@ -191,6 +191,7 @@ void Executable::launch_recorded(Context& c, Recording& r) const {
 
 // Puts the run's launches into a graph; false where the GPU or a library will not have it.
 bool Executable::record(Context& c, Recording& r) const {
+  r.results.clear(), r.kept.clear();  // of a try that the driver did not let begin
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     if (recordings_->library_results[i] && c.storages[i]) r.results.emplace_back(int32_t(i), c.storages[i]);
   }
@@ -218,7 +219,11 @@ bool Executable::record(Context& c, Recording& r) const {
     const cuda::Result made = d.graph_instantiate(&r.exec, r.graph, 0);
     if (made != cuda::kSuccess) wrong = cuda::result_text(made);
   }
-  if (wrong.empty() && !find_nodes(c, r)) wrong = "its kernels are not found in the graph";
+  try {
+    if (wrong.empty() && !find_nodes(c, r)) wrong = "its kernels are not found in the graph";
+  } catch (const Error& error) {
+    wrong = error.what();
+  }
   if (!wrong.empty()) return give_up(wrong), false;
   say(str(place_of_run(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches\n"));
   return true;

@@ -454,8 +454,9 @@ FAKE(cuStreamBeginCapture_v2)(StreamHandle, int) {
   return kSuccess;
 }
 FAKE(cuStreamEndCapture)(StreamHandle, GraphHandle* graph) {
+  std::unique_ptr<Graph> made = std::move(recorded);  // it is over, whatever is answered
   ENTER("cuStreamEndCapture");
-  *graph = reinterpret_cast<GraphHandle>(recorded.release());
+  *graph = reinterpret_cast<GraphHandle>(made.release());
   return kSuccess;
 }
 FAKE(cuStreamGetCaptureInfo_v2)

@@ -2,6 +2,7 @@
 #include <lua.hpp>
 
 #include "jit/autograd/compiled_autograd.h"
+#include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
@@ -195,6 +196,8 @@ int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     return EntryRunner{state, L, entry, values}.run();
   } catch (const Error& e) {
     if (e.kind == ErrorKind::kInterrupt) throw;
+    // What an earlier launch on a GPU met; or the run's own writes have begun.
+    if (dynamic_cast<const LateError*>(&e)) throw;
     if (entry.callable) throw;  // a user's backend must not be replaced in silence
     // A user's error (an index out of range): the original code raises it, with everything before it done.
     if (e.kind == ErrorKind::kInternal) report_internal(state, *unit, e.what(), entry.graph_text);
