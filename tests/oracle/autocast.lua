@@ -82,4 +82,14 @@ for line in io.popen("ls references"):lines() do
     end
   end
 end
+
+if lt.cuda.is_available() then
+  h.test("binary_cross_entropy is refused on cuda, and not where autocast is off", function()
+    local x = lt.tensor({0.25, 0.5}):to("cuda")
+    local function loss() return lt.nn.functional.binary_cross_entropy(x, x) end
+    local ok, message = pcall(lt.autocast, "cuda", loss)
+    h.truthy(not ok and tostring(message):find("binary_cross_entropy: is unsafe under autocast", 1, true), tostring(message))
+    h.equal(types(lt.autocast("cuda", function() return lt.autocast("cuda", {enabled = false}, loss) end)), "f")
+  end)
+end
 h.finish()
