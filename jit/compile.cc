@@ -109,8 +109,9 @@ std::string loops_text(const Plan& plan) {
   return text;
 }
 
-std::vector<Value> Compiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) const {
-  return executable ? executable->run(inputs, scalars) : interpret(*graph, inputs, scalars);
+std::vector<Value> Compiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                                 const std::vector<Donor>& donors) const {
+  return executable ? executable->run(inputs, scalars, donors) : interpret(*graph, inputs, scalars);
 }
 
 }  // namespace lutra

@@ -29,7 +29,8 @@ struct Compiled {
     double ms;
   };
   std::vector<Stage> stages;
-  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) const;
+  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                         const std::vector<Donor>& donors = {}) const;
 };
 
 // Throws Error(kInternal) with the stage's text for what it cannot compile, Error(kUser) for what the user may change.

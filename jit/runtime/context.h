@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "jit/codegen/cuda/code.h"
+#include "jit/runtime/arena.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/order.h"
+#include "jit/runtime/working_memory.h"
 #include "ops/core/error.h"
 #include "ops/core/small_vec.h"
 #include "ops/cuda/driver.h"
@@ -21,8 +23,13 @@ struct Executable::Context {
   bool holds_storages = false;
   std::unique_ptr<uint64_t[]> memory;
   uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
-  Ref<Storage> arena;
-  std::vector<size_t> slot_offsets;
+  Ref<Storage> arena;          // on the CPU
+  WorkingMemory working;       // on a GPU, while a run is under way that needs any
+  ArenaLayout layout;
+  char* arena_base = nullptr;
+  std::vector<Storage*> donors;  // of run, by buffer; empty where there is none
+
+  Storage* donor(int32_t buffer) const { return donors.empty() ? nullptr : donors[size_t(buffer)]; }
   std::vector<Tensor> moved;     // to a GPU: the CPU's inputs of no dimensions
   LaunchOrder* order = nullptr;  // of a run that is being recorded
 };
@@ -53,6 +60,8 @@ struct Executable::GpuLaunch {
   uint64_t several[512];
 };
 
+// The bytes of n elements; an absurd size is out of memory, not an overflow.
+size_t storage_bytes(int64_t n, size_t size);
 const cuda::LaunchCode& code_of(const CachedKernel& kernel);
 Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size);
 

@@ -26,7 +26,6 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
-constexpr size_t kArenaAlign = 64;
 constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
 constexpr int kMaxChunks = 128, kMaxBeside = 64;
 constexpr size_t kMaxName = 96;
@@ -52,6 +51,8 @@ class Executable::ContextScope {
       for (Ref<Storage>& s : c_->storages) s = nullptr;
       c_->holds_storages = false;
     }
+    c_->donors.clear();
+    c_->working.give_back();
     delete e_.spare_.exchange(c_, std::memory_order_acq_rel);
   }
   ContextScope(const ContextScope&) = delete;
@@ -102,7 +103,7 @@ void Executable::prepare(bool listing, bool at_once) {
     if (out.kind == PlanOutput::kScalar && is_number((*plan_.env)[out.scalar].op)) program_.number_slot(out.scalar);
     if (out.kind == PlanOutput::kScalar) program_.int_slot(out.scalar);
   }
-  for (ExprId id : plan_.slots) program_.int_slot(id);
+  for (const ArenaSlot& s : plan_.slots) program_.int_slot(s.bytes);
   for (const Buffer& b : plan_.buffers) {
     if (b.kind == Buffer::kOutput) program_.int_slot(b.elements);
     int32_t position = b.kind == Buffer::kInput ? b.index : -1;
@@ -237,16 +238,11 @@ std::string Executable::listings() const {
   return text;
 }
 
-namespace {
-
-// The bytes of n elements; an absurd size is out of memory, not an overflow.
-size_t bytes_of(int64_t n, size_t size) {
+size_t storage_bytes(int64_t n, size_t size) {
   LUTRA_CHECK(n >= 0, "a buffer of ", n, " elements");
   if (size_t(n) > SIZE_MAX / 2 / size) throw Error(ErrorKind::kMemory, str("out of memory: ", n, " elements"));
   return size_t(n) * size;
 }
-
-}  // namespace
 
 // Everything that a run computes and allocates before its first launch.
 void Executable::set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const {
@@ -263,6 +259,8 @@ void Executable::set_buffers(Context& c, const InputView* inputs, const double* 
     const int64_t offset = program_.int_value(c.values.data(), out.view.offset) * int64_t(size_of(out.view.dtype));
     c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset;
   }
+  const bool leases = recordings_ || (plan_.device.type == DeviceType::kCUDA && !plan_.slots.empty());
+  if (leases) c.working.take(plan_.device);
   if (!plan_.slots.empty()) set_arena(c);
 }
 
@@ -272,26 +270,13 @@ void Executable::make_outputs(Context& c, const Recording* recording) const {
     const Buffer& b = plan_.buffers[i];
     if (b.kind != Buffer::kOutput || c.buffers[i]) continue;
     if (recording) c.storages[i] = recording->result(int32_t(i));
-    if (!c.storages[i]) {
-      const size_t bytes = bytes_of(program_.int_value(c.values.data(), b.elements), size_of(b.dtype));
-      c.storages[i] = allocate(bytes, plan_.device);
+    const size_t bytes = storage_bytes(program_.int_value(c.values.data(), b.elements), size_of(b.dtype));
+    if (Storage* d = c.storages[i] ? nullptr : c.donor(int32_t(i)); d && d->refs == 1 && d->nbytes == bytes) {
+      c.storages[i] = Ref<Storage>(d);
     }
+    if (!c.storages[i]) c.storages[i] = allocate(bytes, plan_.device);
     c.buffers[i] = c.storages[i]->data;
     c.holds_storages = true;
-  }
-}
-
-void Executable::set_arena(Context& c) const {
-  size_t total = 0;
-  c.slot_offsets.clear();
-  for (ExprId id : plan_.slots) {
-    c.slot_offsets.push_back(total);
-    total += align_up(bytes_of(program_.int_value(c.values.data(), id), 1), kArenaAlign);
-  }
-  if (!c.arena || c.arena->nbytes < total) c.arena = nullptr, c.arena = allocate(total, plan_.device);
-  for (size_t i = 0; i < plan_.buffers.size(); i++) {
-    const Buffer& b = plan_.buffers[i];
-    if (b.kind == Buffer::kTemp) c.buffers[i] = static_cast<char*>(c.arena->data) + c.slot_offsets[size_t(b.index)];
   }
 }
 
@@ -453,10 +438,16 @@ ExternCall Executable::make_call(const Context& c, const ExternLaunch& launch, C
           stream_of(plan_.device)};
 }
 
-void Executable::launch_extern(const Context& c, const Step& step) const {
+// What the arena does not need meanwhile is the library's to use.
+void Executable::launch_extern(Context& c, const Step& step) const {
   CallOperands operands;
+  const size_t i = size_t(step.launch);
+  if (c.working) {
+    const ArenaGap gap = i < c.layout.gaps.size() ? c.layout.gaps[i] : ArenaGap();
+    c.working.scratch().lend(c.arena_base ? c.arena_base + gap.offset : nullptr, gap.bytes);
+  }
   if (c.order) c.order->begin({&step.launch, 1});
-  run_extern(make_call(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]), operands));
+  run_extern(make_call(c, std::get<ExternLaunch>(plan_.launches[i]), operands));
   if (c.order) c.order->end();
 }
 
@@ -512,13 +503,16 @@ Tensor Executable::make_output(const Context& c, const BufferView& v, const std:
   return Tensor(std::move(impl));
 }
 
-std::vector<Value> Executable::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
+std::vector<Value> Executable::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                                   const std::vector<Donor>& donors) {
   LUTRA_CHECK(inputs.size() >= size_t(input_count_), "run with ", inputs.size(), " inputs");
   ContextScope scope(*this);
   Context& c = *scope;
   set_views(c, inputs);
   if (plan_.device.type == DeviceType::kCUDA) set_moved(c, inputs);
   set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
+  set_donors(c, donors);
+  const cuda::ScratchScope scratch(recordings_ ? &c.working.scratch() : nullptr);
   std::unique_lock<std::mutex> lock;
   Recording* recording = recordings_ ? pick_recording(c, inputs, lock) : nullptr;
   make_outputs(c, recording);

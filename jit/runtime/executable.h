@@ -19,6 +19,12 @@ namespace cuda {
 struct Context;
 }
 
+// A storage that holds nothing that anybody will read: an output may be made in it.
+struct Donor {
+  int32_t output;
+  Storage* storage;
+};
+
 // Invariants (DESIGN 13):
 // 1. run allocates everything before its first launch.
 // 2. On an Error nothing that existed before has changed except buffers the plan mutates after the failing launch was
@@ -34,8 +40,10 @@ class Executable {
   Executable(const Executable&) = delete;
 
   // inputs: one real tensor for each graph input that is not a constant; scalars: one double each. outputs: one Value
-  // each (Tensor, Scalar or None).
-  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
+  // each (Tensor, Scalar or None). Donors are for GPUs; those that have other holders than one, or another size than
+  // the output, are let be.
+  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                         const std::vector<Donor>& donors = {});
   // For the eager executor and in-place ops: the buffers of the outputs are given.
   void run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                 const std::vector<Tensor>& outputs);
@@ -76,7 +84,7 @@ class Executable {
   void prepare_view(const BufferView& view);
   void set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
   void make_outputs(Context& c, const Recording* recording) const;
-  void set_arena(Context& c) const;
+  void set_arena(Context& c) const;  // arena.cc
   void fill_block(const Context& c, const Step& step, BlockHead* head) const;
   void launch_all(Context& c) const;
   void launch_steps(Context& c, bool& wrote) const;
@@ -89,7 +97,7 @@ class Executable {
   static void run_part(const Part& part, int chunk, LaunchFault* fault);
   void launch_chunks(const Part& part) const;
   ExternCall make_call(const Context& c, const ExternLaunch& launch, CallOperands& operands) const;
-  void launch_extern(const Context& c, const Step& step) const;
+  void launch_extern(Context& c, const Step& step) const;
   [[noreturn]] void report(const Step& step, const BlockHead* head, const LaunchFault& fault) const;
   void set_views(Context& c, const std::vector<Tensor>& inputs) const;
   // gpu.cc
@@ -106,6 +114,7 @@ class Executable {
   // record.cc
   void prepare_recordings();
   Recording* pick_recording(Context& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
+  void set_donors(Context& c, const std::vector<Donor>& donors) const;
   bool can_record(const Context& c) const;
   void give_up(const std::string& why) const;
   std::pair<const char*, int> first_place() const;

@@ -5,10 +5,10 @@
 //    other addresses, sizes, numbers and random calls each run. What libraries were given cannot be changed: a
 //    recording serves runs whose library calls are equal, results aside.
 // 2. Results that libraries write or read belong to the recording, and a run takes a recording only while nobody else
-// holds
-//    them: a live output is never overwritten.
+//    holds them, or who does gives them up: a live output is never overwritten.
 // 3. An input that a library reads and that moves from run to run is copied to memory of its own first.
-// 4. Memory that is taken while recording stays taken as long as the recording lives.
+// 4. Memory that is taken while recording stays taken as long as the recording lives, but for the arena: that it lies
+//    where it was is part of what a recording must find equal.
 // 5. At most kMostRecordings at a time and kMostTries in all; what cannot be recorded runs launch by launch.
 #include "jit/runtime/record.h"
 
@@ -84,7 +84,7 @@ Executable::Recording* Executable::pick_recording(Context& c, const std::vector<
   bring_moving(c, inputs);
   make_key(c, r.key);
   for (size_t i = r.all.size(); i-- > 0;) {
-    if (r.all[i]->key.words != r.key.words || !r.all[i]->is_free()) continue;
+    if (r.all[i]->key.words != r.key.words || !r.all[i]->is_free(c)) continue;
     std::rotate(r.all.begin() + long(i), r.all.begin() + long(i) + 1, r.all.end());
     return r.all.back().get();
   }
@@ -94,7 +94,7 @@ Executable::Recording* Executable::pick_recording(Context& c, const std::vector<
     make_key(c, r.key);
   }
   if (r.all.size() == kMostRecordings) {
-    const auto idle = std::find_if(r.all.begin(), r.all.end(), [](const auto& x) { return x->is_free(); });
+    const auto idle = std::find_if(r.all.begin(), r.all.end(), [&](const auto& x) { return x->is_free(c); });
     if (idle == r.all.end()) return nullptr;
     r.all.erase(idle);
   }
@@ -102,6 +102,18 @@ Executable::Recording* Executable::pick_recording(Context& c, const std::vector<
   r.all.push_back(std::make_unique<Recording>());
   r.all.back()->key = r.key;
   return r.all.back().get();
+}
+
+void Executable::set_donors(Context& c, const std::vector<Donor>& donors) const {
+  c.donors.clear();
+  if (donors.empty() || plan_.device.type != DeviceType::kCUDA) return;
+  c.donors.assign(plan_.buffers.size(), nullptr);
+  for (const Donor& d : donors) {
+    const PlanOutput& out = plan_.outputs[size_t(d.output)];
+    const bool made = out.kind == PlanOutput::kTensor && plan_.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput;
+    if (!made || d.storage->device != plan_.device || d.storage->freed || !cuda::is_block(*d.storage)) continue;
+    c.donors[size_t(out.view.buffer)] = d.storage;
+  }
 }
 
 bool Executable::can_record(const Context& c) const {
@@ -151,6 +163,9 @@ bool Executable::find_moving(Recordings& r) const {
 void Executable::make_key(const Context& c, LibraryKey& k) const {
   k.words.clear(), k.buffers.clear();
   k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
+  // Where libraries' temporary memory may lie, and what waits for what.
+  k.add(reinterpret_cast<uint64_t>(c.arena_base));
+  for (size_t bytes : c.layout.bytes) k.add(bytes);
   for (const Step& s : steps_) {
     if (s.kernel) {
       k.add(s.extent < 0 || c.values[size_t(s.extent)].i > 0);
@@ -201,10 +216,10 @@ bool Executable::record(Context& c, Recording& r) const {
   std::string wrong;
   {
     cuda::KeepAllocations keep(r.kept);
-    cuda::ScratchScope scratch(&r.scratch);
+    c.working.scratch().hold_in(&r.kept);
     LUTRA_CUDA(begin_capture(gpu.stream, kRelaxed));
     try {
-      LaunchOrder order(plan_, gpu.stream, r.scratch);
+      LaunchOrder order(plan_, c.layout, c.arena_base, gpu.stream, c.working.scratch());
       c.order = &order;
       launch_all(c);
     } catch (const Error& error) {
@@ -212,6 +227,7 @@ bool Executable::record(Context& c, Recording& r) const {
     }
     c.order = nullptr;
     const cuda::Result ended = d.end_capture(gpu.stream, &r.graph);
+    c.working.scratch().hold_in(nullptr);
     if (wrong.empty() && ended != cuda::kSuccess) wrong = cuda::result_text(ended);
   }
   default_generator().next_call = call;

@@ -28,10 +28,11 @@ struct Executable::Recording {
     if (exec) cuda::driver()->graph_exec_destroy(exec);
     if (graph) cuda::driver()->graph_destroy(graph);
   }
-  // Whether nobody else holds what its libraries write or read.
-  bool is_free() const {
-    return std::all_of(results.begin(), results.end(), [](const auto& r) {
-      return r.second->refs.load(std::memory_order_acquire) == 1 && !r.second->freed;
+  // Whether nobody else holds what its libraries write or read, but who gives it up.
+  bool is_free(const Context& c) const {
+    return std::all_of(results.begin(), results.end(), [&](const auto& r) {
+      const uint32_t holders = c.donor(r.first) == r.second.get() ? 2 : 1;
+      return r.second->refs.load(std::memory_order_acquire) == holders && !r.second->freed;
     });
   }
   Ref<Storage> result(int32_t buffer) const {
@@ -44,7 +45,6 @@ struct Executable::Recording {
   LibraryKey key;
   std::vector<std::pair<int32_t, Ref<Storage>>> results;  // that libraries write or read, by buffer
   std::vector<Ref<Storage>> kept;                         // taken while recording
-  cuda::ScratchPool scratch;                              // of its libraries
   std::vector<Kernel> kernels;                            // by launch
   cuda::GraphHandle graph = nullptr;
   cuda::GraphExec exec = nullptr;

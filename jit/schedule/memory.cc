@@ -1,5 +1,5 @@
-// Linear scan over the launches: a temporary takes the slot of an operand that its kernel reads for the last time, or a
-// free slot of the same size expression, or, where both are constants, the smallest that is large enough.
+// Scan over the launches: a temporary takes the slot of an operand that its kernel reads for the last time, or has one
+// of its own.
 #include "jit/schedule/memory.h"
 
 #include <algorithm>
@@ -13,17 +13,6 @@ namespace {
 struct Life {
   int first = -1, last = -1;
 };
-
-struct Slot {
-  ExprId bytes;
-  bool free;
-};
-
-bool fits(const SymEnv& env, const Slot& s, ExprId bytes) {
-  if (s.bytes == bytes) return true;
-  const SymExpr &have = env[s.bytes], &want = env[bytes];
-  return have.op == SymOp::kConstInt && want.op == SymOp::kConstInt && have.i >= want.i;
-}
 
 bool same_place(const loop::Access& a, const loop::Access& b) {
   if (!(a.offset == b.offset) || a.terms.size() != b.terms.size()) return false;
@@ -94,9 +83,7 @@ class MemoryPlanner {
       for_buffers(plan_.launches[i], [&](int32_t b, bool) {
         if (buffer(b).kind == Buffer::kTemp && buffer(b).index < 0) place(i, b);
       });
-      if (ends_[i] == i) release(int(i));
     }
-    for (const Slot& s : slots_) plan_.slots.push_back(s.bytes);
   }
 
  private:
@@ -116,27 +103,19 @@ class MemoryPlanner {
 
   void place(size_t launch, int32_t b) {
     ExprId bytes = env_.make(SymOp::kMul, buffer(b).elements, env_.constant(int64_t(size_of(buffer(b).dtype))));
-    int best = taken_over(launch, b, bytes);
-    for (size_t s = 0; s < slots_.size() && best < 0; s++) {
-      if (slots_[s].free && slots_[s].bytes == bytes) best = int(s);
+    const Life& life = lives_[size_t(b)];
+    int32_t slot = taken_over(launch, b, bytes);
+    if (slot < 0) {
+      slot = int32_t(plan_.slots.size());
+      plan_.slots.push_back({bytes, life.first, life.last});
     }
-    if (best < 0) {
-      for (size_t s = 0; s < slots_.size(); s++) {
-        if (!slots_[s].free || !fits(env_, slots_[s], bytes)) continue;
-        if (best < 0 || env_[slots_[s].bytes].i < env_[slots_[size_t(best)].bytes].i) best = int(s);
-      }
-    }
-    if (best < 0) {
-      best = int(slots_.size());
-      slots_.push_back({bytes, true});
-    }
-    slots_[size_t(best)].free = false;
-    buffer(b).index = best;
+    plan_.slots[size_t(slot)].last = life.last;
+    buffer(b).index = slot;
   }
 
   // The slot of an operand that dies in this launch and whose elements are each read just before b's are written: -1
   // where there is none.
-  int taken_over(size_t launch, int32_t b, ExprId bytes) {
+  int32_t taken_over(size_t launch, int32_t b, ExprId bytes) {
     const auto* k = std::get_if<KernelLaunch>(&plan_.launches[launch]);
     if (!k || k->beside || ends_[launch] != launch || !k->faults.empty()) return -1;
     int32_t to = -1;
@@ -148,7 +127,7 @@ class MemoryPlanner {
       if (d == b || buffer(d).kind != Buffer::kTemp || buffer(d).index < 0) continue;
       Life& life = lives_[size_t(d)];
       const bool dies = life.last == int(launch) && life.first < int(launch);
-      if (!dies || slots_[size_t(buffer(d).index)].bytes != bytes) continue;
+      if (!dies || plan_.slots[size_t(buffer(d).index)].bytes != bytes) continue;
       if (size_of(k->kernel.params[p].type) != size_of(k->kernel.params[size_t(to)].type)) continue;
       if (!Overwrite(int32_t(p), to).holds(k->kernel)) continue;
       life.last = -1;  // the slot is b's now
@@ -157,18 +136,10 @@ class MemoryPlanner {
     return -1;
   }
 
-  void release(int launch) {
-    for (size_t b = 0; b < lives_.size(); b++) {
-      const Buffer& temp = plan_.buffers[b];
-      if (temp.kind == Buffer::kTemp && lives_[b].last == launch) slots_[size_t(temp.index)].free = true;
-    }
-  }
-
   Plan& plan_;
   SymEnv& env_;
   std::vector<Life> lives_;
   std::vector<size_t> ends_;  // by launch: the last one beside it
-  std::vector<Slot> slots_;
 };
 
 }  // namespace

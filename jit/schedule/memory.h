@@ -1,12 +1,12 @@
-// Temporaries of a plan in; slots of its arena out.
+// Temporaries of a plan in; slots of its arena, and from which launch to which each is in use, out.
 #pragma once
 #include "jit/schedule/plan.h"
 
 namespace lutra {
 
-// Invariants: two temporaries share a slot only if no launch, nor the launches beside it, needs both, or where
-// the one that needs both overwrites each element of the first right after its last use; a slot is as large as each of
-// them.
+// Invariants: two temporaries share a slot only where the one launch that needs both overwrites each element of the first
+// right after its last use, and they are of one size; slots in use at no common launch, nor launches side by side, may
+// lie in the same place (jit/runtime/arena.h).
 void plan_memory(Plan& plan);
 
 }  // namespace lutra

@@ -21,6 +21,12 @@ struct Buffer {
   int32_t storage = -1;  // kInput: inputs that may share memory have the same one
 };
 
+// A piece of the arena, which is in use from one launch to another; where it lies is found when its size is known.
+struct ArenaSlot {
+  ExprId bytes;
+  int32_t first, last;
+};
+
 // A tensor laid over a buffer.
 struct BufferView {
   int32_t buffer = -1;
@@ -76,7 +82,7 @@ struct Plan {
   std::shared_ptr<SymEnv> env;
   Device device;  // of all buffers; an input of no dimensions may be on the CPU
   std::vector<Buffer> buffers;
-  std::vector<ExprId> slots;  // arena slots in bytes; offsets are their running sum
+  std::vector<ArenaSlot> slots;
   std::vector<Launch> launches;
   std::vector<PlanOutput> outputs;
   std::vector<Tensor> constants;

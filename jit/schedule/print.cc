@@ -35,7 +35,10 @@ struct Printer {
       }
       out << " " << info(b.dtype).ir_name << "[" << expr(b.elements) << "]\n";
     }
-    for (size_t i = 0; i < p.slots.size(); i++) out << "  slot " << i << ": " << expr(p.slots[i]) << " bytes\n";
+    for (size_t i = 0; i < p.slots.size(); i++) {
+      const ArenaSlot& s = p.slots[i];
+      out << "  slot " << i << ": " << expr(s.bytes) << " bytes, launches " << s.first << " to " << s.last << "\n";
+    }
   }
 
   void launch(const KernelLaunch& l) {

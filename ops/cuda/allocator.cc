@@ -171,7 +171,15 @@ void release_segments(Heap& h) {
   check(failed, "memory_free()");
 }
 
+void (*release_idle)() = nullptr;
+
+struct GiveBack {
+  Block* block;
+  void operator()(void*) const { give_back(block); }
+};
+
 void forget_heaps() {
+  if (release_idle) release_idle();
   for (auto& slot : heaps().of) {
     Heap* h = slot.exchange(nullptr);
     if (!h) continue;
@@ -248,6 +256,7 @@ Block* find_block(Context& c, Heap& h, size_t nbytes) {
     h.stats.retries++;
   }
   relieve_memory_pressure(nbytes);
+  if (release_idle) release_idle();
   if (Block* b = take(h, bytes, small)) return b;
   release_segments(h);
   if (Block* b = take_or_grow(h, bytes, small)) return b;
@@ -273,14 +282,19 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
   Block* b = find_block(c, heap_of(c), nbytes);
   s->data = reinterpret_cast<void*>(uintptr_t(b->at));
   s->nbytes = nbytes;
-  s->deleter = [b](void*) { give_back(b); };
+  s->deleter = GiveBack{b};
   if (kept) kept->push_back(s);
   return s;
 }
 
+void set_idle_memory(void (*release)()) { release_idle = release; }
+
+bool is_block(const Storage& storage) { return storage.deleter.target<GiveBack>() != nullptr; }
+
 void empty_cache(Device device) {
   Heap* h = find_heap(device);
   if (!h) return;
+  if (release_idle) release_idle();
   context(device);
   release_segments(*h);
 }

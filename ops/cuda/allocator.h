@@ -32,6 +32,10 @@ class KeepAllocations {
  private:
   std::vector<Ref<Storage>>* before_;
 };
+// Whoever keeps memory to use it again gives it up in `release`: called before a request fails, and by empty_cache.
+void set_idle_memory(void (*release)());
+// Whether the bytes are a block of ours, which nobody outside has lent us.
+bool is_block(const Storage& storage);
 // Segments without a block in use go back to the driver. Nothing where the GPU was not used yet.
 void empty_cache(Device device);
 // Zeros where the GPU was not used yet.

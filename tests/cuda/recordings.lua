@@ -123,6 +123,61 @@ test("a train step keeps its gradients", function()
   end
 end)
 
+-- A step on a net of some 256 KB of weights.
+local function make_large_step()
+  local net = lt.nn.Sequential(lt.nn.Linear(256, 128), lt.nn.ReLU(), lt.nn.Linear(128, 256))
+  local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
+  return net, lt.compile(function(x)
+    local loss = net(x):pow(2):mean()
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end)
+end
+
+local function allocated()
+  collectgarbage()
+  collectgarbage()
+  return lt.cuda.memory_allocated()
+end
+
+test("steps write their gradients where the last ones were", function()
+  local net, step = make_large_step()
+  local x = lt.randn(4, 256)
+  for _ = 1, 2 do step(x) end
+  local before = allocated()
+  lt.cuda.reset_peak_memory_stats()
+  for _ = 1, 5 do step(x) end
+  truthy(lt.cuda.max_memory_allocated() <= before + 4096)
+  truthy(allocated() <= before)
+end)
+
+test("a gradient that is held is not written", function()
+  local net, step = make_large_step()
+  local x, kept = lt.randn(4, 256), {}
+  for i = 1, 6 do
+    step(x)
+    local g = net:parameters()[1].grad
+    kept[i] = i % 2 == 0 and {g, g:clone()} or {g:view(-1), g:view(-1):clone()} -- itself, or its memory only
+    g = nil
+  end
+  for _, k in ipairs(kept) do truthy(lt.equal(k[1], k[2])) end
+  truthy(not lt.equal(kept[2][1], kept[4][1]))
+end)
+
+test("compiled segments take one working memory in turn", function()
+  local x = lt.randn(64, 256)
+  local first = lt.compile(function(x) return (x:matmul(x:t()):relu():matmul(x) * 2):sum() end)
+  local second = lt.compile(function(x) return (x:matmul(x:t()):tanh():matmul(x) + 1):sum() end)
+  for _ = 1, 3 do first(x) end
+  local before = allocated()
+  for _ = 1, 3 do second(x) end
+  truthy(allocated() - before < 64 * 256 * 4)
+  local a, b = first(x), second(x)
+  for _ = 1, 3 do truthy(lt.equal(first(x), a) and lt.equal(second(x), b)) end
+end)
+
 test("compiled code ran", function() truthy(lt.counters().cache.hits >= 25) end)
 
 h.finish()

@@ -101,7 +101,7 @@ TEST_CASE("temporaries live in an arena that results do not share", "[runtime]")
   const int32_t t0 = add_buffer(p, Buffer::kTemp, DType::kFloat32, n, 0);
   const int32_t t1 = add_buffer(p, Buffer::kTemp, DType::kFloat32, n, 1);
   const int32_t y = add_buffer(p, Buffer::kOutput, DType::kFloat32, n);
-  p.slots = {bytes, bytes};
+  p.slots = {{bytes, 0, 1}, {bytes, 1, 2}};
   for (const auto& [in, out] : {std::pair{a, t0}, {t0, t1}, {t1, y}}) {
     KernelLaunch l = launch_of(kScaleAdd, {in, in, out}, {n}, {p.env->number(1.0)});
     l.extent = n;

@@ -48,11 +48,23 @@ struct EntryRunner {
       outputs = e.autograd->run(inputs, values.scalars);
     } else {
       GradModeScope no_grad(false);
-      outputs = e.compiled->run(inputs, values.scalars);
+      outputs = e.compiled->run(inputs, values.scalars, donors());
     }
     link_views();
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (int i : e.released_outputs) set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new ReleasedNode), 0);
+  }
+
+  // Gradients that the segment replaces without having read them, and that nobody else sees.
+  std::vector<Donor> donors() const {
+    std::vector<Donor> all;
+    for (const GradWrite& w : e.grad_writes) {
+      const Tensor& t = values.tensors[size_t(w.input)];
+      if (w.value.kind != Recipe::kTensorOut || !t->autograd || !t->autograd->grad) continue;
+      const TensorImpl& g = *t->autograd->grad.get();
+      if (g.refs.load(std::memory_order_acquire) == 1 && g.storage) all.push_back({w.value.index, g.storage.get()});
+    }
+    return all;
   }
 
   void link_views() {

@@ -1,6 +1,7 @@
 // Kernels by source in, launches out; each is compiled and loaded when it is first met on a GPU.
 #include "ops/extern/cuda/launch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -96,25 +97,48 @@ std::string kernel_text(const KernelId& k) {
 
 void ScratchPool::begin_call() {
   for (Block& b : blocks_) b.taken = false;
+  lent_taken_ = 0;
+}
+
+void* ScratchPool::take_lent(size_t nbytes) {
+  constexpr size_t kAlign = 512;
+  const size_t misplaced = (reinterpret_cast<uintptr_t>(lent_) + lent_taken_) % kAlign;
+  const size_t from = lent_taken_ + (misplaced ? kAlign - misplaced : 0);
+  if (!lent_ || from > lent_bytes_ || lent_bytes_ - from < nbytes) return nullptr;
+  lent_taken_ = from + nbytes;
+  if (watch) watch->taken_lent(lent_ + from, nbytes);
+  return lent_ + from;
 }
 
 void* ScratchPool::take(size_t nbytes, Device device) {
   constexpr size_t kSmall = size_t(4) << 20;
   constexpr int kSmallBlocks = 3;
+  if (nbytes > kSmall) {
+    if (void* p = take_lent(nbytes)) return p;
+  }
   int fitting = 0;
-  Block* best = nullptr;
+  Block *best = nullptr, *giving_way = nullptr;
   for (Block& b : blocks_) {
-    if (b.taken || b.storage->nbytes < nbytes || b.storage->device != device) continue;
+    if (!b.storage) giving_way = &b;  // there was no memory
+    if (!b.storage || b.taken || b.storage->device != device) continue;
+    if (b.storage->nbytes < nbytes) {
+      if (!giving_way && b.storage->refs.load(std::memory_order_acquire) == 1) giving_way = &b;
+      continue;
+    }
     fitting++;
     const bool better =
         nbytes <= kSmall ? !best || b.used < best->used : !best || b.storage->nbytes < best->storage->nbytes;
     if (better) best = &b;
   }
   if (!best || (nbytes <= kSmall && fitting < kSmallBlocks)) {
-    best = &blocks_.emplace_back(Block{lutra::allocate(nbytes, device), false, 0});
+    best = giving_way ? giving_way : &blocks_.emplace_back();
+    best->storage = nullptr;
+    best->storage = lutra::allocate(nbytes, device);
   }
   best->taken = true, best->used = ++takes_;
   if (watch) watch->taken(size_t(best - blocks_.data()));
+  const bool held = !holder_ || std::find(holder_->begin(), holder_->end(), best->storage) != holder_->end();
+  if (!held) holder_->push_back(best->storage);
   return best->storage->data;
 }
 

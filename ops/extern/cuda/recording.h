@@ -8,33 +8,44 @@
 
 namespace lutra::cuda {
 
-// Is told of each block that a call takes, before the call puts a launch that uses it into the stream.
+// Is told of what a call takes, before the call puts a launch that uses it into the stream.
 class ScratchWatch {
  public:
   virtual void taken(size_t block) = 0;
+  virtual void taken_lent(const void* p, size_t nbytes) = 0;
 
  protected:
   ~ScratchWatch() = default;
 };
 
-// Temporary memory of launches that are recorded: a recording keeps its pool, so that replays find their memory. Calls
-// of one recording use the same blocks in turn, small ones several in turn, so that they need not wait for each other.
+// Temporary memory of libraries' calls, which use the same blocks in turn (all work is on one stream), small ones
+// several in turn, so that calls that are recorded need not wait for each other. A block that is too small gives way to
+// a larger one, unless somebody holds it.
 class ScratchPool {
  public:
   void begin_call();
   void* take(size_t nbytes, Device device);
   bool empty() const { return blocks_.empty(); }
+  // The next call may take these bytes for what is large.
+  void lend(void* p, size_t nbytes) { lent_ = static_cast<char*>(p), lent_bytes_ = nbytes, lent_taken_ = 0; }
+  // What is taken from now on is added to the list too: a recording holds its memory, so that replays find it.
+  void hold_in(std::vector<Ref<Storage>>* list) { holder_ = list; }
 
   ScratchWatch* watch = nullptr;
 
  private:
   struct Block {
     Ref<Storage> storage;
-    bool taken;
-    uint64_t used;  // when, counted in takes
+    bool taken = false;
+    uint64_t used = 0;  // when, counted in takes
   };
+  void* take_lent(size_t nbytes);
+
   uint64_t takes_ = 0;
   std::vector<Block> blocks_;
+  std::vector<Ref<Storage>>* holder_ = nullptr;
+  char* lent_ = nullptr;
+  size_t lent_bytes_ = 0, lent_taken_ = 0;
 };
 // While one lives, calls of this thread take their temporary memory from the pool.
 class ScratchScope {

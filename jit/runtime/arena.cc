@@ -1,0 +1,90 @@
+// The largest slot first, each in the smallest gap between those that are in use at the same time, or after them.
+#include "jit/runtime/arena.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "jit/runtime/context.h"
+#include "jit/runtime/executable.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kCpuAlign = 64, kGpuAlign = 256;
+
+size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+constexpr size_t kMostSpared = size_t(64) << 20;
+constexpr int32_t kGpuSpare = 4;
+
+}  // namespace
+
+void ArenaLayout::place(const std::vector<ArenaSlot>& slots, size_t align, int32_t spare) {
+  const auto end_of = [&](size_t s) { return slots[s].last + (bytes[s] <= kMostSpared ? spare : 0); };
+  std::vector<size_t> order(slots.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return bytes[a] > bytes[b]; });
+  offsets.assign(slots.size(), 0);
+  total = 0;
+  std::vector<size_t> placed;  // by offset
+  for (size_t s : order) {
+    const size_t need = align_up(bytes[s], align);
+    size_t end = 0, best = SIZE_MAX, slack = SIZE_MAX;  // end: of those before
+    for (size_t p : placed) {
+      if (slots[s].first > end_of(p) || slots[p].first > end_of(s)) continue;
+      if (offsets[p] >= end + need && offsets[p] - end - need < slack) best = end, slack = offsets[p] - end - need;
+      end = std::max(end, offsets[p] + align_up(bytes[p], align));
+    }
+    offsets[s] = best == SIZE_MAX ? end : best;
+    total = std::max(total, offsets[s] + need);
+    const auto after = [&](size_t offset, size_t p) { return offset < offsets[p]; };
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), offsets[s], after), s);
+  }
+}
+
+void ArenaLayout::find_gap(const std::vector<ArenaSlot>& slots, int32_t launch) {
+  std::vector<std::pair<size_t, size_t>> used;
+  for (size_t s = 0; s < slots.size(); s++) {
+    if (slots[s].first <= launch && launch <= slots[s].last) used.emplace_back(offsets[s], offsets[s] + bytes[s]);
+  }
+  used.emplace_back(total, total);
+  std::sort(used.begin(), used.end());
+  if (gaps.size() <= size_t(launch)) gaps.resize(size_t(launch) + 1);
+  ArenaGap& gap = gaps[size_t(launch)];
+  gap = {};
+  size_t end = 0;
+  for (const auto& [from, to] : used) {
+    if (from > end && from - end > gap.bytes) gap = {end, from - end};
+    end = std::max(end, to);
+  }
+}
+
+// Lays the slots out anew where a size differs from the last run's.
+void Executable::set_arena(Context& c) const {
+  const bool on_gpu = plan_.device.type == DeviceType::kCUDA;
+  ArenaLayout& layout = c.layout;
+  bool changed = layout.offsets.size() != plan_.slots.size();
+  layout.bytes.resize(plan_.slots.size());
+  for (size_t s = 0; s < plan_.slots.size(); s++) {
+    const size_t bytes = storage_bytes(program_.int_value(c.values.data(), plan_.slots[s].bytes), 1);
+    if (layout.bytes[s] != bytes) changed = true, layout.bytes[s] = bytes;
+  }
+  if (changed) {
+    layout.place(plan_.slots, on_gpu ? kGpuAlign : kCpuAlign, on_gpu ? kGpuSpare : 0);
+    for (size_t i = 0; on_gpu && i < plan_.launches.size(); i++) {
+      if (std::holds_alternative<ExternLaunch>(plan_.launches[i])) layout.find_gap(plan_.slots, int32_t(i));
+    }
+  }
+  if (on_gpu) {
+    c.arena_base = static_cast<char*>(c.working.arena(layout.total));
+  } else {
+    if (!c.arena || c.arena->nbytes < layout.total) c.arena = nullptr, c.arena = allocate(layout.total, plan_.device);
+    c.arena_base = static_cast<char*>(c.arena->data);
+  }
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    if (b.kind == Buffer::kTemp) c.buffers[i] = c.arena_base + layout.offsets[size_t(b.index)];
+  }
+}
+
+}  // namespace lutra
