@@ -1,7 +1,7 @@
 // Calls of the driver's functions in, what a GPU that does everything at once would answer out.
 // In the tests' executable the functions are called fake_cuInit and so on, not to stand before a real driver's. As a
 // library of its own (LUTRA_FAKE_LIBRARY defined) they have the driver's names, and FAKE_CUDA_DEVICES, _MEMORY (bytes),
-// _VERSION, _FAIL (symbol:code) say what it is like; fake_cuda_fail(n, code) makes one call fail.
+// _VERSION, _FAIL (symbol:code), _IDLE say what it is like; fake_cuda_fail(n, code) makes one call fail.
 #include "tests/cuda/fake_driver.h"
 
 #include <dlfcn.h>
@@ -33,6 +33,7 @@ FakeGpu from_environment() {
 #ifdef LUTRA_FAKE_LIBRARY
   if (const char* text = std::getenv("FAKE_CUDA_DEVICES")) g.devices = std::atoi(text);
   if (const char* text = std::getenv("FAKE_CUDA_MEMORY")) g.memory = size_t(std::atoll(text));
+  g.idle = std::getenv("FAKE_CUDA_IDLE") != nullptr;
   if (const char* text = std::getenv("FAKE_CUDA_VERSION")) g.version = std::atoi(text);
   if (const char* text = std::getenv("FAKE_CUDA_FAIL")) {
     const std::string all = text;
@@ -358,6 +359,7 @@ struct Node {
     for (auto& p : params) pointers.push_back(p.data());
   }
   void run() {
+    if (function && fake_gpu().idle) return;
     if (function) {
       function->run(grid, block, pointers.data());
     } else {

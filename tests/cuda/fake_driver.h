@@ -27,6 +27,7 @@ struct FakeGpu {
   Result lost = kSuccess;  // what every call answers since a fatal failure
   std::map<DevicePtr, size_t> blocks;
   std::map<void*, size_t> pinned;
+  bool idle = false;  // FAKE_CUDA_IDLE: launches do nothing, which leaves the bytes that a program holds to be counted
   int streams = 0, events = 0, contexts = 0, launches = 0;
   size_t used = 0;
   bool clean() const { return blocks.empty() && pinned.empty() && !streams && !events && !contexts; }
