@@ -8,9 +8,9 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "jit/compile.h"
-#include "jit/schedule/schedule.h"
 #include "ops/core/half.h"
 #include "ops/cuda/context.h"
 #include "tests/eager/values.h"
@@ -261,12 +261,13 @@ void check_graph(uint32_t seed, Summary& summary) {
   summary.graphs++;
   summary.raised += !eager.error.empty();
   if (eager.refused) return;
-  std::shared_ptr<Executable> executable;
+  // The whole road: all passes, then the scheduler.
+  std::optional<Compiled> compiled;
   for (int run = 1; run <= 3; run++) {
     INFO("compiled, run " << run << " (from the second on a recording)");
     check_equal(eager, outcome(*graph, seed, [&](const auto& inputs, const auto& scalars) {
-                  if (!executable) executable = Executable::build(schedule(*graph));
-                  return executable->run(inputs, scalars);
+                  if (!compiled) compiled = compile_graph(random_graph(seed, gpu));
+                  return compiled->run(inputs, scalars);
                 }));
   }
 }
