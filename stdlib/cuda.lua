@@ -1,5 +1,6 @@
 -- lt.cuda: the GPUs of this machine. A device is an index or "cuda:1"; the current one where none is given.
-local lt = ...
+local lt, use = ...
+local fail = use("errors").fail
 local native = lt._native.cuda
 
 local cuda = {manual_seed = lt.manual_seed, manual_seed_all = lt.manual_seed}
@@ -33,7 +34,7 @@ function Event:record() native.event_record(self.handle) end
 function Event:synchronize() native.event_synchronize(self.handle) end
 function Event:query() return native.event_query(self.handle) end
 function Event:elapsed_time(stop)
-  if getmetatable(stop) ~= Event then error("cuda.Event.elapsed_time: expects an event, got " .. type(stop), 2) end
+  if getmetatable(stop) ~= Event then fail("cuda.Event.elapsed_time: expects an event, got %s", type(stop)) end
   return native.event_elapsed(self.handle, stop.handle)
 end
 
@@ -42,7 +43,7 @@ function cuda.Event(options)
   options = options or {}
   for key in pairs(options) do
     if not keywords[key] then
-      error("cuda.Event: unknown keyword '" .. tostring(key) .. "' (known: enable_timing, device, blocking)", 2)
+      fail("cuda.Event: unknown keyword '%s' (known: enable_timing, device, blocking)", tostring(key))
     end
   end
   return setmetatable({handle = native.event(options.device, options.enable_timing or false)}, Event)

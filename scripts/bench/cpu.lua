@@ -5,34 +5,13 @@
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
 
-local threads, seconds, wanted = 2, 1, {}
-do
-  local i = 1
-  while arg[i] do
-    if arg[i] == "--threads" then
-      threads, i = assert(tonumber(arg[i + 1]), "--threads N"), i + 1
-    elseif arg[i] == "--seconds" then
-      seconds, i = assert(tonumber(arg[i + 1]), "--seconds S"), i + 1
-    else
-      wanted[#wanted + 1] = arg[i]
-    end
-    i = i + 1
-  end
-end
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local common = dofile(here .. "common.lua")(arg, {threads = 2, seconds = 1})
+local threads, seconds = common.options.threads, common.options.seconds
+local is_wanted, median = common.is_wanted, common.median
+local function emit(name, fields) common.emit(name, fields, {{"threads", threads}}) end
 lt.config.num_threads = threads
 lt.manual_seed(0)
-
-local function is_wanted(name)
-  for _, start in ipairs(wanted) do
-    if name:sub(1, #start) == start then return true end
-  end
-  return #wanted == 0
-end
-
-local function median(list)
-  table.sort(list)
-  return list[math.floor((#list + 1) / 2)]
-end
 
 -- Milliseconds a call of f, where one sample is `calls` calls.
 local function bench(f, calls)
@@ -47,13 +26,6 @@ local function bench(f, calls)
   until now - start > seconds and #times >= 5
   collectgarbage()
   return median(times)
-end
-
-local function emit(name, fields)
-  local parts = {string.format('"case": "%s", "threads": %d', name, threads)}
-  for _, field in ipairs(fields) do parts[#parts + 1] = string.format('"%s": %.5f', field[1], field[2]) end
-  print("{" .. table.concat(parts, ", ") .. "}")
-  io.stdout:flush()
 end
 
 -- The most memory that this process has held since reset_peak.
@@ -139,7 +111,7 @@ both("mlp_b128_adamw", function(compile)
 end, 1, true)
 
 both("chargpt_d128_l4_b16_t128_adamw", function(compile)
-  local GPT = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "../models/gpt.lua")
+  local GPT = dofile(here .. "../models/gpt.lua")
   local net = GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
   local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
   local ids, next_ids = lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128})

@@ -4,33 +4,12 @@
 local lt = require "lutra"
 local nn, optim, functional = lt.nn, lt.optim, lt.nn.functional
 
-local seconds, wanted = 0.3, {}
-do
-  local i = 1
-  while arg[i] do
-    if arg[i] == "--seconds" then
-      seconds, i = assert(tonumber(arg[i + 1]), "--seconds S"), i + 1
-    else
-      wanted[#wanted + 1] = arg[i]
-    end
-    i = i + 1
-  end
-end
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local common = dofile(here .. "common.lua")(arg, {seconds = 0.3})
+local seconds, is_wanted, median, emit = common.options.seconds, common.is_wanted, common.median, common.emit
 lt.set_default_device("cuda")
 lt.set_float32_matmul_precision("high")
 lt.manual_seed(0)
-
-local function is_wanted(name)
-  for _, start in ipairs(wanted) do
-    if name:sub(1, #start) == start then return true end
-  end
-  return #wanted == 0
-end
-
-local function median(list)
-  table.sort(list)
-  return list[math.floor((#list + 1) / 2)]
-end
 
 -- Milliseconds a call of f.
 local function bench(f)
@@ -59,13 +38,6 @@ local function host(f, calls)
     times[round] = (lt.perf_counter() - before) / calls * 1e6
   end
   return median(times)
-end
-
-local function emit(name, fields)
-  local parts = {string.format('"case": "%s"', name)}
-  for _, field in ipairs(fields) do parts[#parts + 1] = string.format('"%s": %.5f', field[1], field[2]) end
-  print("{" .. table.concat(parts, ", ") .. "}")
-  io.stdout:flush()
 end
 
 -- make() gives a function on fresh state, make(lt.compile) its compiled form.
@@ -163,7 +135,7 @@ function Convnet:forward(x)
 end
 train_step("convnet_b64_adamw", Convnet, lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}))
 
-local GPT = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "../models/gpt.lua")
+local GPT = dofile(here .. "../models/gpt.lua")
 train_step("chargpt_d128_l4_b16_t128_adamw", function()
   return GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
 end, lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128}))

@@ -42,6 +42,15 @@ test("there and back", function()
   equal(#y, 2)
 end)
 
+test("printed", function()
+  for _, sizes in ipairs {{1001}, {50, 60}, {7, 3, 90}, {4, 400}, {2, 3, 4, 50}, {1000}} do
+    local x = lt.arange(lt.ones(sizes):numel()):view(sizes)
+    for _, t in ipairs {x, x:to("float32") / 7, x:transpose(0, -1), (x % 2):to("bool")} do
+      equal((tostring(t:cuda()):gsub(",%s*device='cuda:0'", "")), (tostring(t)))
+    end
+  end
+end)
+
 test("made there", function()
   equal(lt.tensor({1, 2}, {device = "cuda:1"}).device, "cuda:1")
   deep(lt.tensor({1, 2}, {device = "cuda:1"}):totable(), {1, 2})

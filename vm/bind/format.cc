@@ -26,6 +26,22 @@ std::string printed(const char* format, double v) {
   return text;
 }
 
+// What is shown of t: of a large tensor on a GPU the edges are put together there, the rest is not brought to the host.
+Tensor shown(const Tensor& t) {
+  if (t->device() == Device{} || t->numel().hint <= kThreshold) return t;
+  const GradModeScope no_grad(false);
+  Tensor out = t;
+  for (int64_t d = 0; d < t->dim(); d++) {
+    const int64_t n = t->sizes[size_t(d)].hint;
+    if (n <= 2 * kEdge) continue;
+    const auto part = [&](int64_t from, int64_t to) {
+      return op1(OpId::slice, {out, Scalar::of_int(d), Scalar::of_int(from), Scalar::of_int(to), Scalar::of_int(1)});
+    };
+    out = op1(OpId::cat, {std::vector<Tensor>{part(0, kEdge), part(n - kEdge, n)}, Scalar::of_int(d)});
+  }
+  return out;
+}
+
 struct Printer {
   Tensor t;
   Elements elements;
@@ -33,10 +49,12 @@ struct Printer {
   bool whole = true, scientific = false;
   size_t width = 1;
 
-  explicit Printer(const Tensor& tensor) : t(tensor), elements(tensor), summarise(t->numel().hint > kThreshold) {}
+  explicit Printer(const Tensor& tensor)
+      : t(tensor), elements(shown(tensor)), summarise(t->numel().hint > kThreshold) {}
 
-  // The positions along dim that are shown; a gap follows position kEdge - 1 when cut(dim).
-  bool cut(size_t dim) const { return summarise && elements.size(dim) > 2 * kEdge; }
+  // The positions along dim that are shown, among the elements that are here; a gap follows position kEdge - 1 when
+  // cut(dim).
+  bool cut(size_t dim) const { return summarise && t->sizes[dim].hint > 2 * kEdge; }
   template <class F>
   void each_shown(size_t dim, F f) const {
     const int64_t n = elements.size(dim);
