@@ -14,12 +14,7 @@ local RATES = {"read_cache", "copy_cache", "read_shared", "copy_shared", "read_m
 ffi.cdef [[int lutra_limits_mkdir(const char*, unsigned) __asm__("mkdir");
 int lutra_limits_getpid(void) __asm__("getpid");]]
 
-local function folder()
-  if lt.config.cache_dir then return lt.config.cache_dir end
-  local cache, home = os.getenv "XDG_CACHE_HOME", os.getenv "HOME"
-  if cache and cache:sub(1, 1) == "/" then return cache .. "/lutra" end
-  if home and home:sub(1, 1) == "/" then return home .. "/.cache/lutra" end
-end
+local folder = native.cache_directory
 
 local function path() return folder() and folder() .. "/limits.txt" end
 

@@ -5,6 +5,7 @@
 
 #include "jit/runtime/executable.h"
 #include "ops/core/storage.h"
+#include "ops/cuda/disk_cache.h"
 #include "ops/extern/precision.h"
 #include "vm/bind/composite.h"
 #include "vm/bind/idx.h"
@@ -80,6 +81,12 @@ int get_default_device(lua_State* L) {
   return 1;
 }
 
+int get_cache_directory(lua_State* L) {
+  const std::string path = cache_directory();
+  path.empty() ? lua_pushnil(L) : lua_pushlstring(L, path.data(), path.size());
+  return 1;
+}
+
 constexpr const char* kPrecisions[] = {"highest", "high", "medium"};
 
 int get_precision(lua_State* L) {
@@ -128,6 +135,7 @@ const Special kSpecials[] = {
     {"memory", kFunctionOf | kHostEffect, nullptr, memory},
     {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
     {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device},
+    {"_native.cache_directory", kHostEffect, nullptr, get_cache_directory},
     {"_native.fail", kHostEffect, nullptr, fail_impl},
     {"get_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, get_precision},
     {"set_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, set_precision},
