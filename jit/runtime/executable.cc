@@ -66,7 +66,7 @@ class Executable::ContextScope {
 Executable::~Executable() {
   delete spare_.load();
   for (const Step& s : steps_) {
-    if (s.site) cuda::remove_fault_site(s.site);
+    if (s.site) cuda::remove_fault_site(s.site, plan_.device.index);
   }
 }
 

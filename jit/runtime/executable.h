@@ -110,6 +110,7 @@ class Executable {
   void launch_on_gpu(const Context& c, const std::vector<int32_t>& group) const;
   void interpret_on_gpu(const Context& c, const std::vector<int32_t>& group) const;
   bool kernels_ready() const;
+  bool reads_input(int32_t position) const;
   void set_moved(Context& c, const std::vector<Tensor>& inputs) const;
   // record.cc
   void prepare_recordings();

@@ -4,6 +4,7 @@
 
 #include "jit/runtime/context.h"
 #include "jit/runtime/kernel_cache.h"
+#include "jit/schedule/combine.h"
 #include "ops/core/error.h"
 #include "ops/core/late_error.h"
 #include "ops/cuda/faults.h"
@@ -133,12 +134,21 @@ bool Executable::kernels_ready() const {
                      [](const Step& s) { return !s.kernel || code_of(*s.kernel).ready(); });
 }
 
+// A segment's inputs may be more than its plan needs, and those be anywhere.
+bool Executable::reads_input(int32_t position) const {
+  bool found = false;
+  for (const Launch& l : plan_.launches) {
+    for_buffers(l, [&](int32_t b, bool) { found = found || input_of_[size_t(b)] == position; });
+  }
+  return found;
+}
+
 // A GPU's run takes the CPU's inputs of no dimensions too.
 void Executable::set_moved(Context& c, const std::vector<Tensor>& inputs) const {
   c.moved.clear();
   for (size_t i = 0; i < inputs.size(); i++) {
     const Tensor& t = inputs[i];
-    if (t->device() == plan_.device) continue;
+    if (t->device() == plan_.device || !reads_input(int32_t(i))) continue;
     LUTRA_CHECK(t->sizes.empty(), "an input on ", to_string(t->device()), " of a run on ", to_string(plan_.device));
     c.moved.push_back(make_tensor({}, t->dtype, plan_.device));
     copy_bytes(c.moved.back()->data(), plan_.device, t->data(), t->device(), size_of(t->dtype));

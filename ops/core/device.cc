@@ -1,22 +1,25 @@
 // Device names in, Devices out, and back.
 #include "ops/core/device.h"
 
+#include "ops/core/current_device.h"
 #include "ops/core/error.h"
 
 namespace lutra {
 
 namespace {
 thread_local int8_t cuda_index = 0;
-}
+thread_local uint64_t cuda_index_reads = 0;
+}  // namespace
 
-int current_cuda_index() { return cuda_index; }
+int current_cuda_index() { return cuda_index_reads++, cuda_index; }
+uint64_t current_cuda_index_reads() { return cuda_index_reads; }
 void set_current_cuda_index(int index) { cuda_index = int8_t(index); }
 
 std::string to_string(Device d) { return d.type == DeviceType::kCPU ? "cpu" : str("cuda:", int(d.index)); }
 
 Device parse_device(std::string_view text) {
   if (text == "cpu" || text == "cpu:0") return {};
-  if (text == "cuda") return {DeviceType::kCUDA, cuda_index};
+  if (text == "cuda") return {DeviceType::kCUDA, int8_t(current_cuda_index())};
   if (text.substr(0, 5) == "cuda:" && text.size() > 5 && text.size() <= 7) {
     int index = 0;
     for (char c : text.substr(5)) {

@@ -245,8 +245,10 @@ void raise(Result result, const char* what) {
 
 void synchronize(Device device) {
   Context& c = context(device);
+  const size_t removed = removed_fault_sites();
   LUTRA_CUDA(stream_synchronize(c.stream));
   raise_fault(c);
+  forget_fault_sites(c, removed);
 }
 
 void launched(Context& c, const char* op, const char* file, int line) {

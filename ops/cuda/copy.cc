@@ -135,6 +135,7 @@ void directly(Context& c, void* to, const void* from, size_t nbytes, bool into) 
 void to_host(Context& c, char* to, const void* from, size_t nbytes) {
   Staging& s = staging_of(c);
   std::lock_guard lock(s.mutex);
+  const size_t removed = removed_fault_sites();
   struct Filled {
     Piece* piece = nullptr;
     size_t at = 0, n = 0;
@@ -155,6 +156,7 @@ void to_host(Context& c, char* to, const void* from, size_t nbytes) {
   }
   empty();
   raise_fault(c);
+  forget_fault_sites(c, removed);
 }
 
 // Owns an event for the time of a copy.

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <unordered_map>
+#include <vector>
 
 #include "ops/core/late_error.h"
 
@@ -16,6 +17,13 @@ struct Faults {
   std::mutex mutex;
   std::unordered_map<int64_t, std::function<Error(const LaunchFault&)>> sites;
   int64_t next = 1;
+  struct Removed {
+    int64_t site;
+    int device;
+    size_t number;
+  };
+  std::vector<Removed> removed;
+  std::atomic<size_t> removals{0};
   std::array<std::atomic<LaunchFault*>, 128> records{};
 };
 
@@ -55,10 +63,23 @@ int64_t add_fault_site(std::function<Error(const LaunchFault&)> describe) {
   return f.next++;
 }
 
-void remove_fault_site(int64_t site) {
+void remove_fault_site(int64_t site, int device) {
   Faults& f = faults();
   std::lock_guard lock(f.mutex);
-  f.sites.erase(site);
+  f.removed.push_back({site, device, f.removals++});
+}
+
+size_t removed_fault_sites() { return faults().removals; }
+
+void forget_fault_sites(Context& c, size_t removed) {
+  Faults& f = faults();
+  if (!removed) return;
+  std::lock_guard lock(f.mutex);
+  std::erase_if(f.removed, [&](const Faults::Removed& r) {
+    const bool over = r.device == c.index && r.number < removed;
+    if (over) f.sites.erase(r.site);
+    return over;
+  });
 }
 
 void raise_fault(Context& c) {

@@ -10,9 +10,14 @@ namespace lutra::cuda {
 
 // Where the kernels of this GPU report (host memory that the device sees at the same address).
 LaunchFault* fault_record(Context& c);
-// Registers what to say of a launch's fault; the id goes to BlockHead::site. Sites live until removed.
+// Registers what to say of a launch's fault; the id goes to BlockHead::site. No launch of a site that was removed
+// follows, but those before may not have run: it lives until the host has waited for the device's work.
 int64_t add_fault_site(std::function<Error(const LaunchFault&)> describe);
-void remove_fault_site(int64_t site);
+void remove_fault_site(int64_t site, int device);
+// How many were removed so far, and, when all work that the device was given then is done and its faults are told, the
+// end of those.
+size_t removed_fault_sites();
+void forget_fault_sites(Context& c, size_t removed);
 // Throws what the record holds, if anything, and clears it; waits for the device before it reads a record that is set.
 void raise_fault(Context& c);
 

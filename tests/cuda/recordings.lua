@@ -178,6 +178,39 @@ test("compiled segments take one working memory in turn", function()
   for _ = 1, 3 do truthy(lt.equal(first(x), a) and lt.equal(second(x), b)) end
 end)
 
+test("a captured frame is for the GPU that was current where it asked", function()
+  local made = lt.compile(function() return lt.ones(3, {device = "cuda"}) * 2 end)
+  local moved = lt.compile(function(x) return x:to("cuda") * 2 end)
+  local across = lt.compile(function(x)
+    local a = lt.ones(2, {device = "cuda"}) * x
+    lt.cuda.set_device(1)
+    local b = lt.ones(2, {device = "cuda"}) * 3
+    lt.cuda.set_device(0)
+    return a, b, lt.ones(2, {device = "cuda"}) + x
+  end)
+  local x = lt.ones(2, {device = "cuda:0"})
+  for _, i in ipairs {0, 0, 1, 1, 0, 1} do
+    lt.cuda.set_device(i)
+    h.equal(made().device, "cuda:" .. i)
+    h.equal(moved(x).device, "cuda:" .. i)
+  end
+  lt.cuda.set_device(0)
+  for _ = 1, 3 do
+    local a, b, c = across(x)
+    h.deep({a.device, b.device, c.device, lt.cuda.current_device()}, {"cuda:0", "cuda:1", "cuda:0", 0})
+  end
+end)
+
+test("a fault is told by its op and line when its code is gone", function()
+  local f = lt.compile(assert(loadstring("return function(x, i) return x:gather(0, i) * 2 end", "=gone.lua"))())
+  local x, bad = lt.randn(4), lt.tensor({1, 7}, {dtype = "int64"})
+  f(x, lt.tensor({1, 2}, {dtype = "int64"}))
+  f(x, bad)
+  f = nil
+  allocated()
+  h.raises("gather: index 7 is out of bounds for dimension 0 with size 4", lt.cuda.synchronize)
+end)
+
 test("compiled code ran", function() truthy(lt.counters().cache.hits >= 25) end)
 
 h.finish()

@@ -394,12 +394,19 @@ struct Finisher {
     t.check(GuardOp::kAutocastCheck, nullptr, pack(t.autocast.initial), describe(t.autocast.initial));
   }
 
+  void current_gpu_guard() {
+    if (current_cuda_index_reads() == t.gpu_reads) return;
+    const int now = current_cuda_index();
+    t.check(GuardOp::kCurrentGpuCheck, nullptr, now, str("cuda:", now));
+  }
+
   void run() {
     frames();
     effects();
     output_grads();
     written_inputs();
     grad_mode_guard();
+    current_gpu_guard();
     autocast_guard();
   }
 };

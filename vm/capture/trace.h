@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "jit/graph/graph.h"
+#include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
 #include "vm/bind/binding.h"
 #include "vm/capture/code.h"
@@ -203,6 +204,7 @@ class Trace {
   std::unordered_map<const Source*, int> registers;
   bool initial_grad_mode;
   bool grad_mode_read = false;
+  const uint64_t gpu_reads = current_cuda_index_reads();  // before the trace
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
   AutocastTrace autocast;

@@ -119,6 +119,7 @@ struct Runner {
         return true;
       case GuardOp::kGradModeCheck: return grad_enabled() == (s.index != 0);
       case GuardOp::kAutocastCheck: return pack(autocast_mode()) == s.index;
+      case GuardOp::kCurrentGpuCheck: return current_cuda_index() == s.index;
       case GuardOp::kSymbolsCheck: {
         int failed = 0;
         return p.symbols.run(out.tensors, out.scalars, out.symbols, &failed);
@@ -195,6 +196,7 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
   switch (s.op) {
     case GuardOp::kGradModeCheck: text = grad_enabled() ? "true" : "false"; break;
     case GuardOp::kAutocastCheck: text = describe(autocast_mode()); break;
+    case GuardOp::kCurrentGpuCheck: text = str("cuda:", current_cuda_index()); break;
     case GuardOp::kGradNilCheck: text = describe(out.tensors[s.a]->autograd->grad); break;
     case GuardOp::kGradTensorCheck: text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil"; break;
     case GuardOp::kArgCountCheck: text = str(nargs - nslots); break;
