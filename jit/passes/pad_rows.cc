@@ -4,8 +4,9 @@
 //
 // Invariants:
 // 1. A value is laid out anew only where a product or a pointwise op makes it, and where it and its views are seen by
-//    products, pointwise ops, and reductions that do not take the last dimension together with others.
-// 2. Its sizes are constants: other sizes would be for other kernels of the library.
+//    pointwise ops, reductions that do not take the last dimension together with others, and products that would copy
+//    it into such rows: any other product is the library's for the rows as they are, which may be other bits.
+// 2. Its sizes and its products' are constants: other sizes would be for other kernels of the library.
 #include <algorithm>
 #include <unordered_set>
 
@@ -104,10 +105,11 @@ class Choice {
   void visit_product(const Node& n) {
     const Tensor &a = n.args[0].tensor(), &b = n.args[1].tensor(), &c = n.results[0];
     const int64_t rows = c->sizes[0].hint, columns = c->sizes[1].hint, depth = a->sizes[1].hint;
-    if (!is_large_product(c->dtype, rows, columns, depth)) return;
+    const bool constant = c->sizes[0].is_constant() && c->sizes[1].is_constant() && a->sizes[1].is_constant();
+    const bool large = constant && is_large_product(c->dtype, rows, columns, depth);
     const auto want = [&](const Tensor& t, int64_t uses) {
       const int64_t apart = std::max(t->strides[0].hint, t->strides[1].hint);
-      if (wants_padded_rows(t->dtype, apart, uses)) wanted_.insert(base(t));
+      (large && wants_padded_rows(t->dtype, apart, uses) ? wanted_ : fixed_).insert(base(t));
     };
     want(a, columns), want(b, rows), want(c, depth);
   }
