@@ -176,6 +176,16 @@ void autocast_by(AutocastPolicy cpu, AutocastPolicy cuda, Args& args, Device dev
   apply(policy, "autocast", nullptr, args, device);
 }
 
+AutocastDisabled::AutocastDisabled() : mode_(state.mode), watched_(autocast_watched) {
+  state.mode.enabled = {};
+  autocast_watched = false;
+}
+
+AutocastDisabled::~AutocastDisabled() {
+  state.mode = mode_;
+  autocast_watched = watched_;
+}
+
 AutocastTrace::AutocastTrace()
     : initial(state.mode), counting_(state.counting), watched_(autocast_watched), reads_(state.reads) {
   state.counting = true;

@@ -3,9 +3,8 @@
 // 1. The casts are calls of to_dtype, made before the op: tape, modes and compiler see ordinary ops.
 // 2. What an op with a row is made of runs without autocast; so does backward, in the types that forward chose.
 // 3. The elements of the cast of a float32 leaf that requires grad are computed once in a region, and again only when
-// the
-//    leaf was written to. Each use has its own node on the tape: gradients meet in float32, whether uses share a cast
-//    or a graph break lies between them.
+//    the leaf was written to. Each use has its own node on the tape: gradients meet in float32, whether uses share a
+//    cast or a graph break lies between them.
 #pragma once
 #include <array>
 
@@ -47,6 +46,19 @@ struct AutocastOff {
   ~AutocastOff() { autocast_watched = saved; }
   AutocastOff(const AutocastOff&) = delete;
   bool saved;
+};
+
+// The same where a user's code may run, as hooks do in backward: it finds autocast disabled, and regions of its own end
+// in that again.
+class AutocastDisabled {
+ public:
+  AutocastDisabled();
+  ~AutocastDisabled();
+  AutocastDisabled(const AutocastDisabled&) = delete;
+
+ private:
+  const AutocastMode mode_;
+  const bool watched_;
 };
 
 // For a trace: the mode is put back at the end, and reads are counted even while nothing is enabled.

@@ -134,7 +134,7 @@ void Engine::accumulate(const Tensor& leaf, Tensor g) {
 }
 
 void Engine::run() {
-  const AutocastOff off;
+  const AutocastDisabled off;
   GradModeScope mode(create_);
   while (!nodes_.empty()) {
     Pending p = std::move(nodes_.begin()->second);

@@ -250,6 +250,32 @@ end)
 
 -- Capture ------------------------------------------------------------------------------------------------------------
 
+test("a region in a hook is that hook's alone", function()
+  local function gradient(hook)
+    local w, x = values({4, 4}, 1), values({3, 4}, 2, nil, true)
+    return lt.autocast("cpu", function()
+      local y = lt.autocast("cpu", {enabled = false}, function()
+        local hidden = lt.mm(x, w)
+        hidden:register_hook(hook)
+        return lt.mm(hidden, w)
+      end)
+      y:sum():backward()
+      equal(lt.is_autocast_enabled("cpu"), true)
+      return w.grad
+    end)
+  end
+  local seen, inside
+  local plain = gradient(function() end)
+  local hooked = gradient(function(g)
+    seen = lt.is_autocast_enabled("cpu")
+    inside = lt.autocast("cpu", function() return lt.mm(g, g:t()).dtype end)
+  end)
+  equal(seen, false)
+  equal(inside, "bfloat16")
+  equal(hooked.dtype, "float32")
+  truthy(lt.equal(hooked, plain))
+end)
+
 test("compiled code is guarded on the mode where it matters", function()
   lt.reset()
   local w = lt.ones(2, 2)
