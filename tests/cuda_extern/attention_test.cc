@@ -63,6 +63,8 @@ TEST_CASE("cuda extern: attention") {
     check_shape(m, {2, 4, 2, 140, 170, 32, 32}, true, 0, NAN, tolerance);  // blocks of 128 rows
     check_shape(m, {2, 2, 1, 20, 45, 16, 40}, false, 1, NAN, tolerance);
     check_shape(m, {1, 1, 1, 9, 33, 100, 3}, false, 2, NAN, tolerance);
+    check_shape(m, {1, 1, 1, 5, 6, 4, 0}, false, 0, NAN, tolerance);  // there is nothing to read
+    check_shape(m, {1, 1, 1, 5, 6, 0, 4}, false, 0, 0.3, tolerance);
   }
   set_matmul_precision(MatmulPrecision::kHighest);
 }

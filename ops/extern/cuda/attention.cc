@@ -466,7 +466,8 @@ Operand operand(const ExternView& v, DType dtype) {
   o.data = v.data;
   std::copy(v.strides, v.strides + 4, o.strides);
   const int64_t all = v.strides[0] | v.strides[1] | v.strides[2] | v.sizes[3];
-  o.packed = v.strides[3] == 1 && all % 4 == 0 && reinterpret_cast<uintptr_t>(v.data) % (4 * size_of(dtype)) == 0;
+  o.packed = v.sizes[3] > 0 && v.strides[3] == 1 && all % 4 == 0 &&
+             reinterpret_cast<uintptr_t>(v.data) % (4 * size_of(dtype)) == 0;
   return o;
 }
 

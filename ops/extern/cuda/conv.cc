@@ -20,9 +20,6 @@ namespace {
 
 const ExternSource kSource = {"conv", R"cuda(
 typedef Num<T0>::A A;
-struct Geometry { i64 batch, groups, c, k, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw; };
-DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
-DEV double mad(double a, double b, double c) { return fma(a, b, c); }
 DEV A load(const View& v, i64 a, i64 b, i64 c, i64 d) {
   return Num<T0>::up(((const T0*)v.data)[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]]);
 }
@@ -117,13 +114,6 @@ KERNEL conv_add_bias_last(Pack* y, View bias, u32 packs, u32 channels) {
   y[i] = pack;
 }
 // Sums of the map over batch and pixels: a block a slice of 32 channels, a lane a channel, a warp every eighth pixel.
-DEV A eighths(A* sums, A sum) {
-  sums[threadIdx.x] = sum;
-  __syncthreads();
-  A s[8];
-  for (int m = 0; m < 8; m++) s[m] = sums[m * 32 + threadIdx.x % 32];
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
 KERNEL BOUNDS(256) conv_bias_slices_last(View y, A* partial, i64 each) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const i64 k = blockIdx.y * 32 + lane, channels = y.sizes[1], total = y.sizes[0] * y.sizes[2] * y.sizes[3];
@@ -168,7 +158,8 @@ KERNEL BOUNDS(256) conv_bias_sum(const A* partial, View bias, int slices) {
   sum = eighths(sums, sum);
   if (warp == 0 && k < bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = Num<T0>::down(sum);
 }
-)cuda"};
+)cuda",
+                              kConvText};
 
 // Image, weight and map of a call, whichever of them are results.
 struct Operands {

@@ -3,8 +3,7 @@
 //
 // Invariants:
 // 1. An element of a map or an image is one chain over its taps, a map's begins with the bias: the CPU's order. Beyond
-// a
-//    row's ends an image is zeros.
+//    a row's ends an image is zeros.
 // 2. A weight's or a bias's sum is a function of the sizes: chains of every eighth strip of a band of rows, joined in a
 //    fixed tree, then every 32nd band in the order of images and rows, joined alike.
 // 3. Sums are of float32 (float64 for float64).
@@ -25,15 +24,12 @@ constexpr int64_t kWanted = 1056;                 // blocks of sums
 // VARIANT: strides, dilation along a row, rows and columns of the kernel, as decimal digits 1 1 1 2 2.
 const ExternSource kSource = {"conv_depthwise", R"cuda(
 typedef Num<T0>::A A;
-struct Geometry { i64 batch, groups, c, k, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw; };
 enum {
   kSh = VARIANT / 1000000, kSw = VARIANT / 100000 % 10, kDw = VARIANT / 10000 % 10, kH = VARIANT / 100 % 100,
   kW = VARIANT % 100, kTaps = kH * kW, kChunk = 128, kPixels = 4, kEach = 4,
   kColumns = (kPixels - 1) * kSw + (kW - 1) * kDw + 1
 };
 struct alignas(sizeof(T0) * kEach > 16 ? 16 : sizeof(T0) * kEach) Pack { T0 e[kEach]; };
-DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
-DEV double mad(double a, double b, double c) { return fma(a, b, c); }
 
 // Channels side by side, of which the first `count` exist.
 DEV void load_each(A (&to)[kEach], const T0* from, i64 stride, int count, bool packed) {
@@ -169,14 +165,6 @@ KERNEL BOUNDS(128) depthwise_image(Geometry g, View y, View w, View x, int last,
   }
 }
 
-DEV A eighths(A* sums, A sum) {
-  __syncthreads();
-  sums[threadIdx.x] = sum;
-  __syncthreads();
-  A s[8];
-  for (int m = 0; m < 8; m++) s[m] = sums[m * 32 + threadIdx.x % 32];
-  return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
-}
 // A block: 32 channels by a band of rows of an image. A lane is a channel, a warp every eighth strip of a row; the last
 // sum is the bias's.
 KERNEL BOUNDS(256) depthwise_weight(Geometry g, View y, View x, A* partial, int rows) {
@@ -222,26 +210,12 @@ KERNEL BOUNDS(256) depthwise_weight(Geometry g, View y, View x, A* partial, int 
     if (warp == 0) to[t * 32 + lane] = sum;
   }
 }
-// A block: 32 channels of a tap, or of the bias; a warp takes every 32nd of the blocks' sums.
 KERNEL BOUNDS(1024) depthwise_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
-  const int t = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = blockIdx.y * 32 + lane;
-  A sum = 0;
-#pragma unroll 8
-  for (int b = warp; b < blocks; b += 32) {
-    sum = sum + partial[((b * (i64)gridDim.y + blockIdx.y) * (kTaps + 1) + t) * 32 + lane];
-  }
-  __shared__ A memory[1024];
-  memory[threadIdx.x] = sum;
-  for (int n = 512; n >= 32; n /= 2) {
-    __syncthreads();
-    if (threadIdx.x < n) memory[threadIdx.x] = memory[threadIdx.x] + memory[threadIdx.x + n];
-  }
-  if (warp > 0 || k >= channels) return;
-  const T0 made = Num<T0>::down(memory[lane]);
-  if (t < kTaps) ((T0*)w.data)[k * w.strides[0] + t / kW * w.strides[2] + t % kW * w.strides[3]] = made;
-  else if (bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = made;
+  __shared__ A sums[1024];
+  sum_bands<kTaps, 1, kW, T0>(sums, partial, w, bias, blocks, channels);
 }
-)cuda"};
+)cuda",
+                              kConvText};
 
 struct Operands {
   ExternView x, w, y;

@@ -25,15 +25,12 @@ constexpr int64_t kWanted = 264;                  // blocks that fill a GPU
 // VARIANT: step, dilation along a row, channels, rows and columns of the kernel, as decimal digits 1 1 2 2 2.
 const ExternSource kSource = {"conv_few", R"cuda(
 typedef Num<T0>::A A;
-struct Geometry { i64 batch, groups, c, k, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw; };
 enum {
   kSw = VARIANT / 10000000, kDw = VARIANT / 1000000 % 10,
   kC = VARIANT / 10000 % 100, kH = VARIANT / 100 % 100, kW = VARIANT % 100,
   kTaps = kC * kH * kW, kChunk = 64, kEach = 8
 };
 struct alignas(16) Pack { T0 e[16 / sizeof(T0)]; };
-DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
-DEV double mad(double a, double b, double c) { return fma(a, b, c); }
 
 // A thread: kPixels of a row by kEach channels.
 template <int kPixels>
@@ -170,27 +167,12 @@ KERNEL BOUNDS(256) few_weight(Geometry g, View y, View x, A* partial, int rows) 
     to[first * 32 + i] = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
   }
 }
-// A block: 32 channels of a tap, or of the bias; a warp takes every 32nd of the blocks' sums.
 KERNEL BOUNDS(1024) few_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
-  const int t = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = blockIdx.y * 32 + lane;
-  A sum = 0;
-#pragma unroll 8
-  for (int b = warp; b < blocks; b += 32) {
-    sum = sum + partial[(((i64)b * gridDim.y + blockIdx.y) * (kTaps + 1) + t) * 32 + lane];
-  }
   __shared__ A sums[1024];
-  sums[threadIdx.x] = sum;
-  for (int n = 512; n >= 32; n /= 2) {
-    __syncthreads();
-    if (threadIdx.x < n) sums[threadIdx.x] = sums[threadIdx.x] + sums[threadIdx.x + n];
-  }
-  if (warp > 0 || k >= channels) return;
-  const T0 made = Num<T0>::down(sums[lane]);
-  const int c = t % kC, s = t / kC % kW, r = t / kC / kW;
-  if (t < kTaps) ((T0*)w.data)[k * w.strides[0] + c * w.strides[1] + r * w.strides[2] + s * w.strides[3]] = made;
-  else if (bias.sizes[0]) ((T0*)bias.data)[k * bias.strides[0]] = made;
+  sum_bands<kTaps, kC, kW, T0>(sums, partial, w, bias, blocks, channels);
 }
-)cuda"};
+)cuda",
+                              kConvText};
 
 struct Operands {
   ExternView x, w, y;

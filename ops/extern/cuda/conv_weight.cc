@@ -3,11 +3,9 @@
 //
 // Invariants:
 // 1. A block's tile is kRows channels of the map by kColumns of the image for one row of the kernel and all its
-// columns;
-//    it sums over a range of pixels, kPixels at a time. Ranges are a function of the sizes.
+//    columns; it sums over a range of pixels, kPixels at a time. Ranges are a function of the sizes.
 // 2. Products are of operands rounded to TF32; sums of ranges are joined by every eighth range, then in a fixed tree.
-// The
-//    bias's sum is of elements as they are.
+//    The bias's sum is of elements as they are.
 // 3. Map and image lie with channels innermost, copied where they do not: bits do not depend on layout.
 #include <algorithm>
 #include <climits>
@@ -28,7 +26,6 @@ constexpr int64_t kWanted = 264;  // blocks that fill a GPU
 
 // VARIANT: the kernel's columns.
 const ExternSource kSource = {"conv_weight", R"cuda(
-struct Geometry { i64 batch, groups, c, k, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw; };
 enum { kW = VARIANT, kRows = 64, kColumns = 32, kPixels = 32, kMapLine = kRows + 8, kImageLine = kColumns + 8 };
 enum { kMapSize = kPixels * kMapLine, kImageSize = kPixels * kImageLine, kStage = kMapSize + kW * kImageSize };
 DEV float rounded(float x) {
@@ -107,7 +104,7 @@ DEV void store(float* stage, const Loads& from) {
 
 // Blocks: range of pixels; channels of the map; row of the kernel and channels of the image. A warp: 32 of the tile's
 // rows by 8 of its columns. partial: by range, row, column, channel of the map, channel of the image, then the biases'.
-KERNEL __launch_bounds__(256) weight_ranges(Geometry g, View y, View x, float* partial, float* biases, int range) {
+KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, float* biases, int range) {
   DYNAMIC_SHARED(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = gridDim.y * kRows;
   const int columns = (int)(g.c + kColumns - 1) / kColumns * kColumns, parts = columns / kColumns;
@@ -176,7 +173,7 @@ KERNEL __launch_bounds__(256) weight_ranges(Geometry g, View y, View x, float* p
   biases[(i64)blockIdx.x * rows + k0 + threadIdx.x] = sum;
 }
 // A block: 32 elements of a range's sums; the biases' come after the weights'.
-KERNEL __launch_bounds__(256) weight_sum(const float* partial, const float* biases, View w, View bias, int ranges, int rows,
+KERNEL BOUNDS(256) weight_sum(const float* partial, const float* biases, View w, View bias, int ranges, int rows,
                                          int columns) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, taps = (int)w.sizes[2] * kW, size = taps * rows * columns;
   const bool biased = blockIdx.x * 32 >= size;
@@ -186,12 +183,8 @@ KERNEL __launch_bounds__(256) weight_sum(const float* partial, const float* bias
 #pragma unroll 8
   for (int n = warp; n < ranges; n += 8) sum += from[(i64)n * each + i];
   __shared__ float sums[256];
-  sums[threadIdx.x] = sum;
-  __syncthreads();
+  sum = eighths(sums, sum);
   if (warp > 0) return;
-  float s[8];
-  for (int m = 0; m < 8; m++) s[m] = sums[m * 32 + lane];
-  sum = ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
   if (biased) {
     if (i < (int)bias.sizes[0]) ((float*)bias.data)[i * bias.strides[0]] = sum;
     return;
@@ -200,7 +193,8 @@ KERNEL __launch_bounds__(256) weight_sum(const float* partial, const float* bias
   if (c >= (int)w.sizes[1] || k >= (int)w.sizes[0]) return;
   ((float*)w.data)[k * w.strides[0] + c * w.strides[1] + t / kW * w.strides[2] + t % kW * w.strides[3]] = sum;
 }
-)cuda"};
+)cuda",
+                              kConvText};
 
 struct Operands {
   ExternView y, x, w, bias;

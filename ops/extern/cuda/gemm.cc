@@ -5,10 +5,10 @@
 //    unpacked. What is chosen depends on sizes and strides alone.
 // 2. k = 0 gives zeros; an empty result does nothing.
 // 3. Half types are multiplied and summed in float32 and rounded once; float32 by TF32 only where precision.h allows
-// it.
-// 4. Rows that are no multiple of 16 bytes apart, or long, keep the library from its fast kernels: large products get
-//    such operands, and give such results, by way of padded rows, and are made in parts: as much as has whole 16 bytes,
-//    then the rest. Padded rows that the operands bring along make the same products.
+//    it.
+// 4. Rows that are no multiple of 16 bytes apart, and sizes along rows that are none of 16 bytes, keep the library from
+//    its fast kernels: large products take and give such rows by way of padded ones, and are made in parts, as much as
+//    has whole 16 bytes, then the rest. Padded rows that the operands bring along make the same products.
 #include <algorithm>
 
 #include "ops/extern/cuda/cublaslt.h"
@@ -23,8 +23,6 @@ namespace {
 const ExternSource kTiled = {"gemm", R"cuda(
 typedef Num<T0>::A A;
 struct Matrix { i64 batch, row, col; };  // strides
-DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
-DEV double mad(double a, double b, double c) { return fma(a, b, c); }
 #define STEP 16
 KERNEL gemm_tiled(const T0* a, const T0* b, T0* c, Matrix sa, Matrix sb, Matrix sc, i64 batch, i64 m, i64 n, i64 k) {
   __shared__ A at[STEP][64 + 1], bt[STEP][64 + 1];

@@ -18,8 +18,10 @@ namespace lutra::cuda {
 struct ExternSource {
   const char* name;
   const char* text;
+  const char* before = "";  // what sources of a family share
 };
 extern const char kPrelude[];
+extern const char kConvText[];  // of convolutions
 
 // What T0, T1, ... stand for.
 struct ElementTypes {

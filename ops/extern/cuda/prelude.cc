@@ -106,6 +106,10 @@ template <> struct Num<bool8> {
   static DEV double wide(bool8 v) { return (double)v.v; }
 };
 
+// a * b + c, rounded once.
+DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
+DEV double mad(double a, double b, double c) { return fma(a, b, c); }
+
 // A number as an element: rounded, integers take the whole part.
 template <class T, int kFloating> struct OfWide {
   static DEV T get(double v) {
