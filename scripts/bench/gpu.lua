@@ -98,17 +98,18 @@ if is_wanted("overhead") then
 end
 lt.set_grad_enabled(true)
 
+local function loss_of(net, x, y)
+  local out = net(x)
+  return functional.cross_entropy(out:view(-1, out:size(-1)), y:view(-1))
+end
+
 -- Forward, backward and AdamW of net on fixed data; forward in bfloat16 where `autocast` is given.
 local function train_step(name, make_net, x, y, autocast)
   both(name, function(compile)
     local net = make_net()
     local opt = optim.AdamW(net:parameters(), {lr = 1e-4})
-    local function loss_of(x, y)
-      local out = net(x)
-      return functional.cross_entropy(out:view(-1, out:size(-1)), y:view(-1))
-    end
     local function step(x, y)
-      local loss = lt.autocast("cuda", {dtype = "bfloat16", enabled = autocast or false}, loss_of, x, y)
+      local loss = lt.autocast("cuda", {dtype = "bfloat16", enabled = autocast or false}, loss_of, net, x, y)
       opt:zero_grad()
       loss:backward()
       opt:step()
