@@ -188,4 +188,17 @@ test("config checks its names", function()
   lt.config.recompile_limit = 8
 end)
 
+test("config: what a relative cache_dir means is found out once", function()
+  local ffi = require "ffi"
+  ffi.cdef "int chdir(const char *path); char *getcwd(char *to, size_t size);"
+  local folder, before = ffi.string(ffi.C.getcwd(ffi.new("char[?]", 4096), 4096)), lt.config.cache_dir
+  lt.config.cache_dir = "here"
+  equal(lt._native.cache_directory(), folder .. "/here")
+  ffi.C.chdir("/")
+  lt.config.recompile_limit = lt.config.recompile_limit
+  equal(lt._native.cache_directory(), folder .. "/here")
+  ffi.C.chdir(folder)
+  lt.config.cache_dir = before
+end)
+
 h.finish()

@@ -64,7 +64,11 @@ int check_int(const Row& row, double value) {
 void apply(const Config& config) {
   runtime_config().num_threads = config.num_threads;
   runtime_config().isa = config.isa;
-  set_cache_directory(config.cache_dir);
+}
+// That of a directory is taken over only where it is given: other states that start, and other settings, leave it, and
+// what a relative path means.
+void apply_directory(const Config& config, const Row& row) {
+  if (row.member == Member(&Config::cache_dir)) set_cache_directory(config.cache_dir);
 }
 
 void set_from_text(Config& config, const Row& row, const std::string& text) {
@@ -114,6 +118,7 @@ int set_impl(lua_State* L) {
     set_from_text(config, row, type == LUA_TNIL ? "" : lua_tostring(L, 3));
   }
   apply(config);
+  apply_directory(config, row);
   if (on_config_change) on_config_change(L);
   return 0;
 }
@@ -133,6 +138,7 @@ void load_environment(Config& config) {
     if (!text || !*text) continue;
     try {
       set_from_text(config, row, text);
+      apply_directory(config, row);
     } catch (const Error& e) {
       fail(variable, std::string(e.what()).substr(std::strlen("config")));
     }
