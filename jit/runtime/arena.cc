@@ -75,7 +75,7 @@ void Executable::set_arena(Context& c) const {
       if (std::holds_alternative<ExternLaunch>(plan_.launches[i])) layout.find_gap(plan_.slots, int32_t(i));
     }
   }
-  if (on_gpu) {
+  if (c.working) {
     c.arena_base = static_cast<char*>(c.working.arena(layout.total));
   } else {
     if (!c.arena || c.arena->nbytes < layout.total) c.arena = nullptr, c.arena = allocate(layout.total, plan_.device);

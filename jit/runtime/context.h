@@ -14,6 +14,8 @@
 
 namespace lutra {
 
+constexpr int kMaxChunks = 128, kMaxBeside = 64;  // of a kernel; kernels side by side
+
 struct Executable::Context {
   std::vector<HostValue> values;
   std::vector<InputView> inputs;  // of run
@@ -23,7 +25,7 @@ struct Executable::Context {
   bool holds_storages = false;
   std::unique_ptr<uint64_t[]> memory;
   uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
-  Ref<Storage> arena;          // on the CPU
+  Ref<Storage> arena;          // where a run has no working memory; a GPU's for one run
   WorkingMemory working;       // on a GPU, while a run is under way that needs any
   ArenaLayout layout;
   char* arena_base = nullptr;

@@ -26,8 +26,6 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
-constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
-constexpr int kMaxChunks = 128, kMaxBeside = 64;
 constexpr size_t kMaxName = 96;
 
 size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -53,6 +51,7 @@ class Executable::ContextScope {
     }
     c_->donors.clear();
     c_->working.give_back();
+    if (e_.plan_.device.type == DeviceType::kCUDA) c_->arena = nullptr;
     delete e_.spare_.exchange(c_, std::memory_order_acq_rel);
   }
   ContextScope(const ContextScope&) = delete;
@@ -259,8 +258,6 @@ void Executable::set_buffers(Context& c, const InputView* inputs, const double* 
     const int64_t offset = program_.int_value(c.values.data(), out.view.offset) * int64_t(size_of(out.view.dtype));
     c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset;
   }
-  const bool leases = recordings_ || (plan_.device.type == DeviceType::kCUDA && !plan_.slots.empty());
-  if (leases) c.working.take(plan_.device);
   if (!plan_.slots.empty()) set_arena(c);
 }
 
@@ -329,81 +326,6 @@ bool Executable::make_part(const Context& c, const Step& step, const Generator& 
   part.head->begin = 0, part.head->end = part.extent;
   if (step.random) part.head->seed = generator.seed, part.head->call = generator.next_call;
   return true;
-}
-
-void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
-  Part part;
-  if (!make_part(c, step, generator, part)) return;
-  if (part.chunks > 1) return launch_chunks(part);
-  LaunchFault fault;
-  part.head->fault = &fault;
-  step.kernel->code->run(part.head);
-  if (fault.set) report(step, part.head, fault);
-}
-
-// A chunk runs on a copy of the block.
-void Executable::run_part(const Part& part, int chunk, LaunchFault* fault) {
-  const size_t words = size_t(part.step->words);
-  alignas(64) uint64_t local[kLocalWords];
-  std::unique_ptr<uint64_t[]> large;
-  uint64_t* block = local;
-  if (words > kLocalWords) large.reset(new uint64_t[words]), block = large.get();
-  std::memcpy(block, part.head, words * 8);
-  auto* head = reinterpret_cast<BlockHead*>(block);
-  head->begin = chunk_begin(part.extent, part.chunks, chunk, part.align());
-  head->end = chunk_begin(part.extent, part.chunks, chunk + 1, part.align());
-  head->fault = fault;
-  if (head->begin < head->end) part.step->kernel->code->run(head);
-}
-
-// Of several faults the first in loop order is reported, as on one thread.
-void Executable::launch_chunks(const Part& part) const {
-  LaunchFault faults[kMaxChunks];
-  struct Job {
-    const Part& part;
-    LaunchFault* faults;
-  } job{part, faults};
-  run_chunks(
-      part.chunks,
-      [](void* arg, int i) {
-        const Job& j = *static_cast<Job*>(arg);
-        run_part(j.part, i, &j.faults[i]);
-      },
-      &job);
-  for (int i = 0; i < part.chunks; i++) {
-    if (faults[i].set) report(*part.step, part.head, faults[i]);
-  }
-}
-
-// Kernels that do not depend on each other and cannot fail: the chunks of all are one job.
-void Executable::launch_beside(const Context& c, const Step* first, const Generator& generator) const {
-  struct Job {
-    Part parts[kMaxBeside];
-    int count = 0, chunks = 0;
-  } job;
-  int64_t work = 0;
-  for (int i = 0; i <= first->beside; i++) {
-    Part& part = job.parts[job.count];
-    if (!make_part(c, first[i], generator, part)) continue;
-    part.first = job.chunks;
-    job.chunks += part.chunks;
-    job.count++;
-    work += total_work(part.extent, part.work);
-  }
-  if (!is_worth_forking(work)) {
-    for (int i = 0; i < job.count; i++)
-      job.parts[i].head->fault = nullptr, job.parts[i].step->kernel->code->run(job.parts[i].head);
-    return;
-  }
-  run_chunks(
-      job.chunks,
-      [](void* arg, int i) {
-        const Job& j = *static_cast<Job*>(arg);
-        int k = j.count - 1;
-        while (j.parts[k].first > i) k--;
-        run_part(j.parts[k], i - j.parts[k].first, nullptr);
-      },
-      &job);
 }
 
 ExternCall Executable::make_call(const Context& c, const ExternLaunch& launch, CallOperands& o) const {
@@ -510,6 +432,7 @@ std::vector<Value> Executable::run(const std::vector<Tensor>& inputs, const std:
   Context& c = *scope;
   set_views(c, inputs);
   if (plan_.device.type == DeviceType::kCUDA) set_moved(c, inputs);
+  if (recordings_) c.working.take(plan_.device);
   set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
   set_donors(c, donors);
   const cuda::ScratchScope scratch(recordings_ ? &c.working.scratch() : nullptr);

@@ -4,8 +4,8 @@
 // 1. A kernel's node is brought up to date where its block or grid differ from what was recorded, so kernels may get
 //    other addresses, sizes, numbers and random calls each run. What libraries were given cannot be changed: a
 //    recording serves runs whose library calls are equal, results aside.
-// 2. Results that libraries write or read belong to the recording, and a run takes a recording only while nobody else
-//    holds them, or who does gives them up: a live output is never overwritten.
+// 2. Results that libraries write or read belong to the recording, or are given up by the caller (Donor) where the
+//    recording has them; a run takes a recording only while nobody else holds them: a live output is never overwritten.
 // 3. An input that a library reads and that moves from run to run is copied to memory of its own first.
 // 4. Memory that is taken while recording stays taken as long as the recording lives, but for the arena: that it lies
 //    where it was is part of what a recording must find equal.
@@ -98,8 +98,13 @@ Executable::Recording* Executable::pick_recording(Context& c, const std::vector<
     if (idle == r.all.end()) return nullptr;
     r.all.erase(idle);
   }
+  // Where somebody held what an equal recording had been given, that one's memory may be gone: the next keeps its own.
+  const auto is_equal = [&](const auto& x) { return x->key.words == r.key.words; };
+  const bool keeps_results = std::any_of(r.all.begin(), r.all.end(), is_equal);
+  std::erase_if(r.all, [&](const auto& x) { return !x->keeps_results && is_equal(x); });
   r.tries++;
   r.all.push_back(std::make_unique<Recording>());
+  r.all.back()->keeps_results = keeps_results;
   r.all.back()->key = r.key;
   return r.all.back().get();
 }
@@ -208,7 +213,10 @@ void Executable::launch_recorded(Context& c, Recording& r) const {
 bool Executable::record(Context& c, Recording& r) const {
   r.results.clear(), r.kept.clear();  // of a try that the driver did not let begin
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
-    if (recordings_->library_results[i] && c.storages[i]) r.results.emplace_back(int32_t(i), c.storages[i]);
+    const Ref<Storage>& s = c.storages[i];
+    if (!recordings_->library_results[i] || !s) continue;
+    const bool given = !r.keeps_results && c.donor(int32_t(i)) == s.get();
+    r.results.push_back({int32_t(i), given ? nullptr : s, s->data, s->nbytes});
   }
   const cuda::Driver& d = *cuda::driver();
   cuda::Context& gpu = cuda::context(plan_.device);

@@ -28,24 +28,35 @@ struct Executable::Recording {
     if (exec) cuda::driver()->graph_exec_destroy(exec);
     if (graph) cuda::driver()->graph_destroy(graph);
   }
-  // Whether nobody else holds what its libraries write or read, but who gives it up.
+  // What libraries write or read. Storages that the run was given are not kept: they, or others in the same place, have
+  // to be given again.
+  struct Result {
+    int32_t buffer;
+    Ref<Storage> own;
+    const void* data;
+    size_t bytes;
+  };
+  // Whether nobody else holds the results, but who gives them up.
   bool is_free(const Context& c) const {
-    return std::all_of(results.begin(), results.end(), [&](const auto& r) {
-      const uint32_t holders = c.donor(r.first) == r.second.get() ? 2 : 1;
-      return r.second->refs.load(std::memory_order_acquire) == holders && !r.second->freed;
+    return std::all_of(results.begin(), results.end(), [&](const Result& r) {
+      const Storage* donor = c.donor(r.buffer);
+      const Storage* s = r.own ? r.own.get() : donor;
+      if (!s || s->freed || s->data != r.data || s->nbytes != r.bytes) return false;
+      return s->refs.load(std::memory_order_acquire) == (r.own && donor == s ? 2 : 1);
     });
   }
   Ref<Storage> result(int32_t buffer) const {
-    for (const auto& [b, storage] : results) {
-      if (b == buffer) return storage;
+    for (const Result& r : results) {
+      if (r.buffer == buffer) return r.own;
     }
     return nullptr;
   }
 
   LibraryKey key;
-  std::vector<std::pair<int32_t, Ref<Storage>>> results;  // that libraries write or read, by buffer
-  std::vector<Ref<Storage>> kept;                         // taken while recording
-  std::vector<Kernel> kernels;                            // by launch
+  std::vector<Result> results;
+  bool keeps_results = false;  // also those that were given
+  std::vector<Ref<Storage>> kept;  // taken while recording
+  std::vector<Kernel> kernels;     // by launch
   cuda::GraphHandle graph = nullptr;
   cuda::GraphExec exec = nullptr;
 };

@@ -166,6 +166,33 @@ test("a gradient that is held is not written", function()
   truthy(not lt.equal(kept[2][1], kept[4][1]))
 end)
 
+test("gradients go with their model", function()
+  local before = allocated()
+  local _, step = make_large_step()
+  local x = lt.randn(4, 256)
+  for _ = 1, 4 do step(x) end
+  _, step, x = nil, nil, nil
+  truthy(allocated() - before < 256 * 128 * 4)
+end)
+
+test("gradients that are held now and then take a few sets, not one a time", function()
+  local net, step = make_large_step()
+  local x, kept = lt.randn(4, 256), nil
+  for _ = 1, 4 do step(x) end
+  local before = allocated()
+  for i = 1, 100 do
+    step(x)
+    if i % 2 == 0 then
+      kept = {net:parameters()[1].grad, net:parameters()[1].grad:clone()}
+    elseif kept then
+      truthy(lt.equal(kept[1], kept[2]))
+      kept = nil
+      collectgarbage()
+    end
+  end
+  truthy(allocated() - before <= 4 * 2 * 256 * 128 * 4)
+end)
+
 test("compiled segments take one working memory in turn", function()
   local x = lt.randn(64, 256)
   local first = lt.compile(function(x) return (x:matmul(x:t()):relu():matmul(x) * 2):sum() end)

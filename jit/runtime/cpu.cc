@@ -1,0 +1,92 @@
+// What a CPU is given in a run: a kernel's loop in chunks, those of kernels side by side as one job.
+#include <algorithm>
+#include <cstring>
+
+#include "jit/runtime/context.h"
+#include "jit/runtime/kernel_cache.h"
+#include "jit/runtime/pool.h"
+#include "ops/defs/call.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
+
+}  // namespace
+
+void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
+  Part part;
+  if (!make_part(c, step, generator, part)) return;
+  if (part.chunks > 1) return launch_chunks(part);
+  LaunchFault fault;
+  part.head->fault = &fault;
+  step.kernel->code->run(part.head);
+  if (fault.set) report(step, part.head, fault);
+}
+
+// A chunk runs on a copy of the block.
+void Executable::run_part(const Part& part, int chunk, LaunchFault* fault) {
+  const size_t words = size_t(part.step->words);
+  alignas(64) uint64_t local[kLocalWords];
+  std::unique_ptr<uint64_t[]> large;
+  uint64_t* block = local;
+  if (words > kLocalWords) large.reset(new uint64_t[words]), block = large.get();
+  std::memcpy(block, part.head, words * 8);
+  auto* head = reinterpret_cast<BlockHead*>(block);
+  head->begin = chunk_begin(part.extent, part.chunks, chunk, part.align());
+  head->end = chunk_begin(part.extent, part.chunks, chunk + 1, part.align());
+  head->fault = fault;
+  if (head->begin < head->end) part.step->kernel->code->run(head);
+}
+
+// Of several faults the first in loop order is reported, as on one thread.
+void Executable::launch_chunks(const Part& part) const {
+  LaunchFault faults[kMaxChunks];
+  struct Job {
+    const Part& part;
+    LaunchFault* faults;
+  } job{part, faults};
+  run_chunks(
+      part.chunks,
+      [](void* arg, int i) {
+        const Job& j = *static_cast<Job*>(arg);
+        run_part(j.part, i, &j.faults[i]);
+      },
+      &job);
+  for (int i = 0; i < part.chunks; i++) {
+    if (faults[i].set) report(*part.step, part.head, faults[i]);
+  }
+}
+
+// Kernels that do not depend on each other and cannot fail: the chunks of all are one job.
+void Executable::launch_beside(const Context& c, const Step* first, const Generator& generator) const {
+  struct Job {
+    Part parts[kMaxBeside];
+    int count = 0, chunks = 0;
+  } job;
+  int64_t work = 0;
+  for (int i = 0; i <= first->beside; i++) {
+    Part& part = job.parts[job.count];
+    if (!make_part(c, first[i], generator, part)) continue;
+    part.first = job.chunks;
+    job.chunks += part.chunks;
+    job.count++;
+    work += total_work(part.extent, part.work);
+  }
+  if (!is_worth_forking(work)) {
+    for (int i = 0; i < job.count; i++)
+      job.parts[i].head->fault = nullptr, job.parts[i].step->kernel->code->run(job.parts[i].head);
+    return;
+  }
+  run_chunks(
+      job.chunks,
+      [](void* arg, int i) {
+        const Job& j = *static_cast<Job*>(arg);
+        int k = j.count - 1;
+        while (j.parts[k].first > i) k--;
+        run_part(j.parts[k], i - j.parts[k].first, nullptr);
+      },
+      &job);
+}
+
+}  // namespace lutra
