@@ -39,9 +39,9 @@ struct Background {
   void run(Job& job, std::unique_lock<std::mutex>& lock) {
     job.state_ = Job::kRuns;
     lock.unlock();
-    job.run();
+    const bool good = job.run();
     lock.lock();
-    job.state_.store(Job::kDone, std::memory_order_release);
+    job.state_.store(good ? Job::kDone : Job::kFailed, std::memory_order_release);
     changed.notify_all();
     if (!std::exchange(ran, true)) std::atexit(close_all);
   }
@@ -97,33 +97,37 @@ std::shared_ptr<Job> Job::start(std::function<void()> work) {
   return job;
 }
 
-void Job::run() {
+bool Job::run() {
+  problem_ = nullptr;
   try {
     work_();
   } catch (const std::exception&) {
     problem_ = std::current_exception();
+    return false;
   }
   work_ = nullptr;
-}
-
-bool Job::done() const {
-  if (state_.load(std::memory_order_acquire) != kDone) return false;
-  if (problem_) std::rethrow_exception(problem_);
   return true;
 }
 
+bool Job::done() {
+  const State state = state_.load(std::memory_order_acquire);
+  if (state == kFailed) finish();
+  return state == kDone || state == kFailed;
+}
+
 void Job::finish() {
-  if (done()) return;
+  if (state_.load(std::memory_order_acquire) == kDone) return;
   Background& b = background();
   std::unique_lock lock(b.mutex);
-  if (state_ == kQueued) {
+  if (state_ == kQueued || state_ == kFailed) {
     std::erase_if(b.queue, [&](const auto& job) { return job.get() == this; });
     b.run(*this, lock);
   } else {
-    b.changed.wait(lock, [&] { return state_ == kDone; });
+    b.changed.wait(lock, [&] { return state_ == kDone || state_ == kFailed; });
   }
+  const std::exception_ptr problem = problem_;
   lock.unlock();
-  done();
+  if (problem) std::rethrow_exception(problem);
 }
 
 }  // namespace lutra::cuda

@@ -42,7 +42,7 @@ std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> h
 // While the kernel is being compiled it is not ready: run(block) goes by the interpreter (interpreter.h) then, or waits
 // where that would take longer; function and several are not to be looked at.
 struct LaunchCode : Code {
-  // Throws where compiling failed.
+  // Throws where compiling fails (background.h).
   virtual bool ready() const = 0;
   // Waits until it is, where it can be: without NVRTC the interpreter is all there is.
   virtual void complete() const = 0;
