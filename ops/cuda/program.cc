@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "ops/cuda/allocator.h"
 #include "ops/cuda/disk_cache.h"
 #include "ops/cuda/library.h"
 
@@ -142,10 +143,21 @@ std::string compile_ptx(const std::string& source, int arch) {
   return compile_for(source, str("compute_", arch), true);
 }
 
-std::shared_ptr<Program> Program::load(const void* image, Context& c) {
+namespace {
+
+Result load_module(ModuleHandle* module, const void* image, Context& c) {
   LUTRA_CUDA(set_current(c.handle));
+  const Result result = driver()->module_load(module, image);
+  if (result != kOutOfMemory) return result;
+  empty_cache({DeviceType::kCUDA, int8_t(c.index)});  // which may keep what the driver lacks
+  return driver()->module_load(module, image);
+}
+
+}  // namespace
+
+std::shared_ptr<Program> Program::load(const void* image, Context& c) {
   ModuleHandle module = nullptr;
-  if (driver()->module_load(&module, image) != kSuccess) return nullptr;
+  if (load_module(&module, image, c) != kSuccess) return nullptr;
   return std::shared_ptr<Program>(new Program(module));
 }
 
@@ -166,9 +178,8 @@ std::shared_ptr<Program> Program::get(const std::string& source, Context& c) {
 }
 
 std::shared_ptr<Program> Program::keep(const std::string& source, const std::string& cubin, Context& c) {
-  LUTRA_CUDA(set_current(c.handle));
   ModuleHandle module = nullptr;
-  LUTRA_CUDA(module_load(&module, cubin.data()));
+  check(load_module(&module, cubin.data(), c), "module_load()");
   std::shared_ptr<Program> made(new Program(module));
   Loaded& all = loaded();
   std::lock_guard lock(all.mutex);

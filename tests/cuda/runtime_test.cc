@@ -7,6 +7,7 @@
 #include "ops/cuda/copy.h"
 #include "ops/cuda/event.h"
 #include "ops/cuda/faults.h"
+#include "ops/cuda/program.h"
 #include "ops/defs/call.h"
 #include "ops/grad/emit.h"
 #include "ops/grad/tape.h"
@@ -306,6 +307,19 @@ TEST_CASE("cuda: every call fails once", "[cuda]") {
     }
     CHECK(told > total / 2);
   }
+}
+
+TEST_CASE("cuda: a module that there is no memory for is loaded when what the allocator keeps was given back",
+          "[cuda]") {
+  FakeScope scope;
+  Context& c = context(gpu0);
+  lutra::allocate(size_t(64) << 20, gpu0);
+  CHECK(memory_stats(gpu0).reserved > 0);
+  fake_gpu().fail_at = fake_gpu().calls + 1;  // after the context is made current
+  fake_gpu().fail_with = kOutOfMemory;
+  CHECK(Program::load("no library", c));
+  CHECK(fake_gpu().failed == "cuModuleLoadData");
+  CHECK(memory_stats(gpu0).reserved == 0);
 }
 
 TEST_CASE("cuda: a launch that fails is told with those before it", "[cuda]") {
