@@ -369,7 +369,9 @@ void Executable::launch_extern(Context& c, const Step& step) const {
     c.working.scratch().lend(c.arena_base ? c.arena_base + gap.offset : nullptr, gap.bytes);
   }
   if (c.order) c.order->begin({&step.launch, 1});
-  run_extern(make_call(c, std::get<ExternLaunch>(plan_.launches[i]), operands));
+  const auto& launch = std::get<ExternLaunch>(plan_.launches[i]);
+  const cuda::PlaceScope place(launch.file, launch.line);
+  run_extern(make_call(c, launch, operands));
   if (c.order) c.order->end();
 }
 

@@ -66,7 +66,10 @@ void Executable::aim(BlockHead* head, int32_t step, cuda::Context& gpu) const {
   head->stream = gpu.stream;
   head->device = plan_.device.index;
   head->step = step;
-  head->site = steps_[size_t(step)].site;
+  const Step& s = steps_[size_t(step)];
+  // An eager op's kernels come from many lines; those of a segment know theirs.
+  head->site =
+      s.site && !std::get<KernelLaunch>(plan_.launches[size_t(s.launch)]).file ? cuda::site_here(s.site) : s.site;
 }
 
 bool Executable::make_gpu_launch(const Context& c, const std::vector<int32_t>& group, GpuLaunch& out) const {

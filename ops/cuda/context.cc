@@ -252,6 +252,8 @@ void synchronize(Device device) {
 }
 
 void launched(Context& c, const char* op, const char* file, int line) {
+  Place place;
+  if (!file && place_now(place)) file = place.file, line = place.line;
   {
     std::lock_guard lock(c.mutex);
     Context::Launch& l = c.recent[c.launches++ % c.recent.size()];

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -25,7 +27,17 @@ struct Faults {
   std::vector<Removed> removed;
   std::atomic<size_t> removals{0};
   std::array<std::atomic<LaunchFault*>, 128> records{};
+  std::map<std::pair<std::string, int>, int64_t> place_ids;
+  std::vector<std::pair<std::string, int>> places;  // by id, from 1
 };
+
+// A site's id is its low half; the other is its place's.
+constexpr int kPlaceShift = 32;
+constexpr int64_t kSiteMask = (int64_t(1) << kPlaceShift) - 1;
+
+bool (*where)(Place&) = nullptr;
+thread_local const char* given_file = nullptr;
+thread_local int given_line = 0;
 
 // Never destroyed: sites are removed by what may outlive the static destructors.
 Faults& faults() {
@@ -82,6 +94,31 @@ void forget_fault_sites(Context& c, size_t removed) {
   });
 }
 
+void set_place(bool (*f)(Place&)) { where = f; }
+
+bool place_now(Place& place) {
+  if (!given_file) return where && where(place);
+  const size_t n = std::strlen(given_file), most = sizeof(place.file) - 1;
+  std::strcpy(place.file, given_file + (n > most ? n - most : 0));
+  place.line = given_line;
+  return true;
+}
+
+PlaceScope::PlaceScope(const char* file, int line) : file_(given_file), line_(given_line) {
+  given_file = file, given_line = line;
+}
+PlaceScope::~PlaceScope() { given_file = file_, given_line = line_; }
+
+int64_t site_here(int64_t site) {
+  Place place;
+  if (!site || !place_now(place)) return site;
+  Faults& f = faults();
+  std::lock_guard lock(f.mutex);
+  const auto [it, fresh] = f.place_ids.try_emplace({place.file, place.line}, int64_t(f.places.size()) + 1);
+  if (fresh) f.places.push_back(it->first);
+  return site | it->second << kPlaceShift;
+}
+
 void raise_fault(Context& c) {
   Faults& f = faults();
   LaunchFault* record = f.records[size_t(c.index)].load(std::memory_order_acquire);
@@ -91,11 +128,19 @@ void raise_fault(Context& c) {
   const LaunchFault fault = *record;
   *record = LaunchFault();
   std::function<Error(const LaunchFault&)> describe;
+  std::string place;
   {
     std::lock_guard lock(f.mutex);
-    if (auto it = f.sites.find(fault.site); it != f.sites.end()) describe = it->second;
+    if (auto it = f.sites.find(fault.site & kSiteMask); it != f.sites.end()) describe = it->second;
+    const auto id = size_t(fault.site >> kPlaceShift);
+    if (id > 0 && id <= f.places.size()) place = str(f.places[id - 1].first, ":", f.places[id - 1].second);
   }
-  if (describe) throw LateError(describe(fault));
+  if (describe) {
+    const Error error = describe(fault);
+    if (place.empty() && error.file) place = str(error.file, ":", error.line);
+    if (place.empty()) throw LateError(error);
+    throw LateError(Error(error.kind, str(error.what(), " (launched at ", place, ")")));
+  }
   throw Error(ErrorKind::kData, str("cuda:", c.index, ": index ", fault.index,
                                     " is out of bounds for a dimension of size ", fault.bound));
 }

@@ -18,6 +18,26 @@ void remove_fault_site(int64_t site, int device);
 // end of those.
 size_t removed_fault_sites();
 void forget_fault_sites(Context& c, size_t removed);
+// Where the user's program is now; false where nobody knows. Asked at launches that say no place of their own.
+struct Place {
+  char file[64] = {};
+  int line = 0;
+};
+void set_place(bool (*where)(Place& place));
+bool place_now(Place& place);
+// While one lives, launches of this thread come from there (null: from where the program is).
+class PlaceScope {
+ public:
+  PlaceScope(const char* file, int line);
+  ~PlaceScope();
+  PlaceScope(const PlaceScope&) = delete;
+
+ private:
+  const char* file_;
+  int line_;
+};
+// The site with the place that launches come from now: errors tell it.
+int64_t site_here(int64_t site);
 // Throws what the record holds, if anything, and clears it; waits for the device before it reads a record that is set.
 void raise_fault(Context& c);
 

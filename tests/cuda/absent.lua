@@ -122,14 +122,14 @@ test("a kernel that traps: told at the next wait with the launches before it; th
     print(told(lt.zeros, 3, {device = "cuda"}))
     print((lt.ones(3) + 1):sum():item())]]
   local out = run("FAKE_CUDA_FAIL=cuEventSynchronize:719", text)
-  has(out, "unspecified launch failure (CUDA_ERROR_LAUNCH_FAILED) in one of the last launches: full, then add (LUTRA_CUDA_SYNC=1 tells which)")
+  has(out, "unspecified launch failure (CUDA_ERROR_LAUNCH_FAILED) in one of the last launches: full (program.lua:2), then add (program.lua:3) (LUTRA_CUDA_SYNC=1 tells which)")
   has(out, "the GPU's context is lost, the CPU goes on\n")
-  local _, times = out:gsub("the GPU's context is lost since: unspecified launch failure %(CUDA_ERROR_LAUNCH_FAILED%) after full, then add; the CPU goes on", "")
+  local _, times = out:gsub("the GPU's context is lost since: unspecified launch failure %(CUDA_ERROR_LAUNCH_FAILED%) after full %(program.lua:2%), then add %(program.lua:3%); the CPU goes on", "")
   equal(times, 2, out)
   has(out, "\n6\n")
   -- Each launch is waited for: the op itself raises, with its line.
   out = run("LUTRA_CUDA_SYNC=1 FAKE_CUDA_FAIL=cuStreamSynchronize:719", "local x = lt.empty(3, {device = 'cuda'})\nlocal y = x:exp()\n")
-  has(out, "program.lua:3: ") has(out, "in exp; the GPU's context is lost")
+  has(out, "program.lua:3: ") has(out, "in exp (program.lua:3); the GPU's context is lost")
 end)
 
 shell("rm -rf " .. base)

@@ -89,6 +89,20 @@ test("an index out of bounds is told with its op when the host waits; the GPU go
   local x, index = lt.randn(3, 2):cuda(), lt.tensor({7}, {dtype = "int64"}):cuda()
   raises("index_select: index 7 is out of bounds for dimension 0 with size 3", function() return x:index_select(0, index):cpu() end)
   equal(lt.ones(3, {device = "cuda"}):sum():item(), 3)
+  -- The line that launched it, not the one that waits: eager kernels and libraries' are made once, segments know theirs.
+  local function line() return debug.getinfo(2, "l").currentline end
+  local compiled = lt.compile(function(i) return x:index_select(0, i) + 1 end)
+  local y, there
+  for _ = 1, 2 do
+    y, there = x:index_select(0, index), line()
+    raises(("size 3 (launched at kernels.lua:%d)"):format(there), function() return y:cpu() end)
+    y, there = x:index_select(0, index), line()
+    raises(("size 3 (launched at kernels.lua:%d)"):format(there), lt.cuda.synchronize)
+    y, there = x:clone():index_add_(0, index, lt.ones(1, 2):cuda()), line()
+    raises(("size 3 (launched at kernels.lua:%d)"):format(there), lt.cuda.synchronize)
+    y = compiled(index)
+    raises("size 3 (launched at kernels.lua:", lt.cuda.synchronize)
+  end
 end)
 
 test("out of memory in the middle leaves everything as it was", function()

@@ -170,7 +170,7 @@ function sections.trapped()
   driver.cuCtxSynchronize() -- it is on another stream than Lutra's work
   local told, message = raises("the GPU's context is lost, the CPU goes on", function() return y:cpu() end)
   print(message)
-  local named = message:find("in one of the last launches: full, then add (LUTRA_CUDA_SYNC=1 tells which)", 1, true)
+  local named = message:find("last launches: full %(.*must_see.lua:%d+%), then add %(.*must_see.lua:%d+%) %(LUTRA_CUDA_SYNC=1 tells which%)")
   local again, later = raises("the GPU's context is lost since", function() return x + 1 end)
   print(later)
   local other = raises("the GPU's context is lost since", function() return lt.zeros(3, {device = "cuda"}) end)
@@ -187,7 +187,7 @@ function sections.index()
   local want = look(good):item()
   for _, f in ipairs {look, lt.compile(look)} do
     for _ = 1, 3 do
-      local told, message = raises("index_select: index 12 is out of bounds for dimension 0 with size 10", function() return f(bad):item() end)
+      local told, message = raises("index_select: index 12 is out of bounds for dimension 0 with size 10 (launched at ", function() return f(bad):item() end)
       report("an index out of range", told, message)
       report("  the GPU goes on", f(good):item() == want)
     end

@@ -1,9 +1,11 @@
 // Measurements for stdlib: the launches of a stretch of a program, and the machine's rates.
 #include "jit/runtime/profile.h"
 
+#include <cstring>
 #include <lua.hpp>
 
 #include "jit/runtime/limits.h"
+#include "ops/cuda/faults.h"
 #include "vm/bind/composite.h"
 #include "vm/host/runtime.h"
 
@@ -11,15 +13,25 @@ namespace lutra {
 namespace {
 
 // The line of the user's program that runs just now.
-void locate(LaunchRecord& record) {
+bool find_line(lua_Debug& at) {
   lua_State* L = current_lua();
-  lua_Debug at;
   for (int level = 0; L && lua_getstack(L, level, &at); level++) {
     lua_getinfo(L, "Sl", &at);
-    if (at.currentline <= 0 || at.source[0] != '@' || std::string_view(at.source).substr(0, 7) == "@lutra/") continue;
-    record.file = at.source + 1, record.line = at.currentline;
-    return;
+    if (at.currentline > 0 && at.source[0] == '@' && std::string_view(at.source).substr(0, 7) != "@lutra/") return true;
   }
+  return false;
+}
+void locate(LaunchRecord& record) {
+  lua_Debug at;
+  if (find_line(at)) record.file = at.source + 1, record.line = at.currentline;
+}
+bool place_of_launch(cuda::Place& place) {
+  lua_Debug at;
+  if (!find_line(at)) return false;
+  static_assert(sizeof(at.short_src) <= sizeof(place.file));
+  std::strcpy(place.file, at.short_src);
+  place.line = at.currentline;
+  return true;
 }
 
 int profile_start(lua_State*) {
@@ -86,5 +98,6 @@ const Special kSpecials[] = {
 }  // namespace
 
 std::span<const Special> profile_specials() { return kSpecials; }
+void tell_places() { cuda::set_place(place_of_launch); }
 
 }  // namespace lutra

@@ -7,6 +7,7 @@
 // 4. A finalized userdata holds no tensor and is none for to_tensor.
 // LuaJIT cannot see the bytes behind the userdata: each push tells its collector how much they have grown.
 #include "vm/bind/tensor_userdata.h"
+#include "vm/bind/composite.h"
 
 #include <algorithm>
 #include <lua.hpp>
@@ -120,6 +121,7 @@ void open_tensor_userdata(lua_State* L) {
   lua_pushvalue(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
   set_memory_pressure_hook(collect_all);
+  tell_places();
 }
 
 void push_tensor(lua_State* L, const Tensor& t) {

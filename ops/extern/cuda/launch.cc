@@ -190,10 +190,11 @@ int64_t fault_site(std::string_view op, std::function<Error(const LaunchFault&)>
 }
 
 int64_t index_fault_site(std::string_view op) {
-  return fault_site(op, [op = std::string(op)](const LaunchFault& f) {
+  const int64_t site = fault_site(op, [op = std::string(op)](const LaunchFault& f) {
     return Error(ErrorKind::kData,
                  str(op, ": index ", f.index, " is out of bounds for dimension ", f.arg, " with size ", f.bound));
   });
+  return emulator ? site : site_here(site);
 }
 
 Error describe_fault(const LaunchFault& fault) {
