@@ -26,6 +26,16 @@ test("results of ops are counted as well", function()
   truthy(peak < 400 * MB, "peak " .. peak / MB .. " MB")
 end)
 
+test("a collector that was stopped stays stopped", function()
+  local small, large = lt.ones(3), lt.ones(256, 1024)
+  collectgarbage("stop")
+  for _ = 1, 5000 do local y = small + 1 end
+  for _ = 1, 100 do local y = large + 1 end
+  local running = collectgarbage("isrunning")
+  collectgarbage("restart")
+  truthy(not running)
+end)
+
 test("free gives the bytes back at once", function()
   collectgarbage() collectgarbage() -- or what the tests before have left may go in between
   local before = lt.memory().allocated
