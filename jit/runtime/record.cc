@@ -44,6 +44,7 @@ void Executable::prepare_recordings() {
   for (const Launch& l : plan_.launches) {
     const auto* e = std::get_if<ExternLaunch>(&l);
     if (!e) continue;
+    recordings_->has_libraries = true;
     for (const auto& v : e->out) recordings_->library_results[size_t(v.buffer)] = true;
     for (const auto& v : e->in) {
       const bool result = v.buffer >= 0 && plan_.buffers[size_t(v.buffer)].kind == Buffer::kOutput;
@@ -168,8 +169,8 @@ bool Executable::find_moving(Recordings& r) const {
 void Executable::make_key(const Context& c, LibraryKey& k) const {
   k.words.clear(), k.buffers.clear();
   k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
-  // Where libraries' temporary memory may lie, and what waits for what.
-  k.add(reinterpret_cast<uint64_t>(c.arena_base));
+  // Where libraries' temporary memory may lie, and what waits for what. Kernels follow an arena that moves.
+  if (recordings_->has_libraries) k.add(reinterpret_cast<uint64_t>(c.arena_base));
   for (size_t bytes : c.layout.bytes) k.add(bytes);
   for (const Step& s : steps_) {
     if (s.kernel) {

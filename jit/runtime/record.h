@@ -54,7 +54,7 @@ struct Executable::Recording {
 
   LibraryKey key;
   std::vector<Result> results;
-  bool keeps_results = false;  // also those that were given
+  bool keeps_results = false;      // also those that were given
   std::vector<Ref<Storage>> kept;  // taken while recording
   std::vector<Kernel> kernels;     // by launch
   cuda::GraphHandle graph = nullptr;
@@ -64,7 +64,7 @@ struct Executable::Recording {
 struct Executable::Recordings {
   std::mutex mutex;  // held by the run that uses one
   int runs = 0, tries = 0;
-  bool given_up = false;
+  bool given_up = false, has_libraries = false;
   std::vector<bool> library_results;                     // by buffer
   std::vector<std::unique_ptr<Recording>> all;           // most recently used last
   std::vector<std::pair<int32_t, Ref<Storage>>> moving;  // inputs by buffer, and where they are brought

@@ -238,6 +238,34 @@ test("a fault is told by its op and line when its code is gone", function()
   h.raises("gather: index 7 is out of bounds for dimension 0 with size 4", lt.cuda.synchronize)
 end)
 
+test("kernels without libraries are recorded once, wherever working memory lies", function()
+  local name = os.tmpname()
+  local file = assert(io.open(name, "w"))
+  file:write [[
+    lt.set_default_device("cuda")
+    local function steps(name)
+      return assert(loadstring([=[return function(x)
+        local u = (x - (x * 2):sum(1, true)):exp()
+        return u:sum(0, true) * u, (u:sum(1, true) - u):sum(0)
+      end]=], "=" .. name))()
+    end
+    local plain, small, large = steps "plain", lt.compile(steps "small"), lt.compile(steps "large")
+    local x = lt.randn(8, 8)
+    for i = 1, 5 do
+      local a, b = small(x)
+      local want_a, want_b = plain(x)
+      assert(lt.equal(a, want_a) and lt.equal(b, want_b))
+      large(lt.randn(64 * 2 ^ i, 64)) -- wants a larger arena each time
+    end]]
+  file:close()
+  local pipe = assert(io.popen("LUTRA_LOGS=cudagraphs $(readlink /proc/$PPID/exe) " .. name .. " 2>&1"))
+  local text = pipe:read("*a")
+  pipe:close()
+  os.remove(name)
+  local _, times = text:gsub("small:%d is recorded", "")
+  h.equal(times, 1, text)
+end)
+
 test("compiled code ran", function() truthy(lt.counters().cache.hits >= 25) end)
 
 h.finish()
