@@ -119,4 +119,31 @@ TEST_CASE("cuda extern: a recording's calls share its temporary memory") {
   CHECK(memory_stats(gpu).allocated == allocated);
 }
 
+TEST_CASE("cuda extern: large temporary memory is taken from what is lent; too little gives way unless it is held") {
+  const FakeScope fake;
+  constexpr size_t kMB = size_t(1) << 20;
+  ScratchPool pool;
+  std::vector<char> lent(12 * kMB + 512);
+  pool.lend(lent.data(), lent.size());
+  pool.begin_call();
+  const auto inside = [&](void* p, size_t nbytes) {
+    const char* c = static_cast<char*>(p);
+    return c >= lent.data() && c + nbytes <= lent.data() + lent.size();
+  };
+  void *a = pool.take(6 * kMB, gpu), *b = pool.take(6 * kMB, gpu);
+  CHECK((inside(a, 6 * kMB) && inside(b, 6 * kMB) &&
+         static_cast<char*>(b) - static_cast<char*>(a) >= ptrdiff_t(6 * kMB)));
+  CHECK((!inside(pool.take(5 * kMB, gpu), 1) && !inside(pool.take(1000, gpu), 1)));  // no room; too little
+  pool.lend(nullptr, 0);
+  pool.begin_call();
+  std::vector<Ref<Storage>> held;
+  pool.hold_in(&held);
+  pool.take(8 * kMB, gpu);  // in place of the one of 5 MB
+  CHECK(memory_stats(gpu).allocated < int64_t(9 * kMB));
+  CHECK((held.size() == 1 && held[0]->nbytes == 8 * kMB));
+  pool.begin_call();
+  pool.take(9 * kMB, gpu);  // beside the one that is held
+  CHECK(memory_stats(gpu).allocated >= int64_t(17 * kMB));
+}
+
 }  // namespace lutra::cuda
