@@ -17,7 +17,7 @@ namespace lutra {
 // 1. Memory is told apart by what it is in the plan (storage of inputs, result), never by address, and in the arena by
 //    where it lies there: the order holds for every replay with the arena's layout, which is part of what a recording
 //    must find equal.
-// 2. Temporary memory of libraries is a block of a ScratchPool, or lies in the arena; who takes it waits for who had
+// 2. Temporary memory of libraries is a block of a ScratchPool, or lies in the arena: who takes it waits for who had
 // it.
 class LaunchOrder : cuda::ScratchWatch {
  public:

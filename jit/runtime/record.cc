@@ -89,7 +89,8 @@ Executable::Recording* Executable::pick_recording(Context& c, const std::vector<
     std::rotate(r.all.begin() + long(i), r.all.begin() + long(i) + 1, r.all.end());
     return r.all.back().get();
   }
-  if (r.tries == kMostTries) return give_up("what its library calls are given keeps changing"), nullptr;
+  if (r.tries == kMostTries)
+    return give_up("what its libraries are given, or where the GPU's working memory lies, keeps changing"), nullptr;
   if (find_moving(r)) {
     bring_moving(c, inputs);
     make_key(c, r.key);
@@ -231,7 +232,7 @@ bool Executable::record(Context& c, Recording& r) const {
       LaunchOrder order(plan_, c.layout, c.arena_base, gpu.stream, c.working.scratch());
       c.order = &order;
       launch_all(c);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       wrong = error.what();
     }
     c.order = nullptr;
@@ -246,7 +247,7 @@ bool Executable::record(Context& c, Recording& r) const {
   }
   try {
     if (wrong.empty() && !find_nodes(c, r)) wrong = "its kernels are not found in the graph";
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     wrong = error.what();
   }
   if (!wrong.empty()) return give_up(wrong), false;
