@@ -1,5 +1,6 @@
 -- read(text): an input of the prompt in; out its chunk, or nil, the message of its syntax error, and whether more lines may mend it. The
--- chunk is called with `show`: an expression is an argument of show and not returned, as a tail call would lose its line in errors.
+-- chunk is called with `show` and `keep`: an expression is an argument of show and not returned, as a tail call would lose its line in errors;
+-- a chunk that may hold locals ends with keep(), which makes globals of them, so that a program can be entered line by line.
 
 local MOST_LINES = 1000 -- of a paste that is looked at line by line
 
@@ -8,7 +9,13 @@ local function load(text) return loadstring(text .. "\n", "=stdin") end
 
 local function ends_early(message) return message:sub(-7) == "'<eof>'" end
 
-local PREFIX = "local _show = ...; "
+local PREFIX = "local _show, _keep = ...; "
+
+-- Statements, with their locals kept; as they are where nothing may follow them (return, break).
+local function statements(text)
+  local chunk, problem = load(text)
+  return chunk and text:find("%f[%w_]local%f[^%w_]") and load(PREFIX .. text .. "\n_keep()") or chunk, problem
+end
 
 -- The chunk that shows an expression; nil and the message where the text is none.
 local function expression_chunk(text)
@@ -48,7 +55,8 @@ local function session(text)
     parts[#parts + 1] = closing .. (expression and "_show(" .. part or part)
     closing, first = expression and "); " or "", last + 1 -- on the next line, after a comment's end
   end
-  return load(PREFIX .. table.concat(parts, "\n") .. "\n" .. closing), false
+  local all = PREFIX .. table.concat(parts, "\n") .. "\n" .. closing
+  return load(all .. "; _keep()") or load(all), false
 end
 
 return function(text)
@@ -57,7 +65,7 @@ return function(text)
   if chunk then return chunk end
   if expression ~= text then return nil, problem, ends_early(problem) end
   local message
-  chunk, message = load(text)
+  chunk, message = statements(text)
   if chunk then return chunk end
   local silent = text:match("^(.*);%s*$")
   if silent and expression_chunk(silent) then return load("local _ = " .. silent) end

@@ -1,4 +1,4 @@
--- run(chunk) calls a chunk of repl.read and shows what it returns; on_error(e) makes the message and traceback of what it raises.
+-- run(chunk) calls a chunk of repl.read, shows what it returns and keeps its locals; on_error(e) makes the message and traceback of what it raises.
 local _, use = ...
 local view = use "repl.show"
 
@@ -17,7 +17,26 @@ local function on_error(e)
   return trace:match("^(.*)\n\tlutra/repl/run%.lua:") or trace -- without the frames beneath the chunk
 end
 
+-- Lua's own names are not overwritten: much else reads them, and a local would not have changed that.
+local getlocal, own = debug.getlocal, {}
+for name in pairs(_G) do own[name] = name ~= "lt" end
+
+-- Makes globals of the locals of the chunk that calls it.
+local function keep()
+  for i = 1, 200 do
+    local name, value = getlocal(2, i)
+    if not name then return end
+    if name == "_show" or name == "_keep" or name:sub(1, 1) == "(" then
+      -- no local of the program's
+    elseif own[name] then
+      print("(" .. name .. " stays Lua's own: the local ends with its input)")
+    else
+      rawset(_G, name, value)
+    end
+  end
+end
+
 return {
   on_error = on_error,
-  run = function(...) view.show((...)(view.show)) end, -- called without a name, a chunk is the main chunk in tracebacks
+  run = function(...) view.show((...)(view.show, keep)) end, -- called without a name, a chunk is the main chunk in tracebacks
 }

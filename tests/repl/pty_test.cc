@@ -169,8 +169,16 @@ TEST_CASE("repl: expressions, blocks, errors, the end") {
   t.line("lt.optim", "{", "");
   t.expect(" more lines\r\n> ");
   t.line("exit", "exit() or Control-D leaves");
-  t.line("local y = 1", "(a local ends with its line; without 'local' it is a global and stays)");
-  t.line("local y = 1", "", "> ");
+  t.line("local y, z = 41", "", "> ");  // locals stay, as in a program that is entered line by line
+  t.line("y + 1, z", "42\tnil");
+  t.line("local function twice(f)", "", ">> ");
+  t.line("return 2 * f", "", ">> ");
+  t.line("end", "", "> ");
+  t.line("local a = y; do local hidden = 1 end", "", "> ");
+  t.line("twice(a), hidden", "82\tnil");
+  t.line("local print = 1", "(print stays Lua's own: the local ends with its input)");
+  t.line("print(2)", "2");
+  t.line("local b = 3 return b", "3");
   t.line("help(lt.matmul)", "lt.matmul(input, other, *, out=nil)\r\n", "");
   t.expect("also a method: x:matmul(...)");
   t.line("help()", "Lutra is a tensor language", "");

@@ -123,13 +123,6 @@ int on_error(lua_State* L) {
 
 bool blank(const std::string& text) { return text.find_first_not_of(" \t\n") == std::string::npos; }
 
-// One line that is a `local` statement: its variables are gone with the line.
-bool is_lone_local(const std::string& text) {
-  const size_t at = text.find_first_not_of(" \t");
-  return at != std::string::npos && text.compare(at, 6, "local ") == 0 && text.find('\n') == std::string::npos &&
-         text.find(';') == std::string::npos;
-}
-
 class Repl {
  public:
   Repl(lutra_State* S, int helpers) : S_(S), L_(lutra_lua(S)), helpers_(helpers), history_(history_path()) {
@@ -147,7 +140,7 @@ class Repl {
     for (Input input = Input::kWrong; read_input(&text, &input); lua_settop(L_, top)) {
       if (blank(text)) continue;
       if (edited_) remember(text);
-      input == Input::kChunk ? run(text) : report(lua_tostring(L_, -1));
+      input == Input::kChunk ? run() : report(lua_tostring(L_, -1));
     }
     end_line();
     if (isatty(1) || !edited_) std::fputs("\n", stdout);
@@ -182,7 +175,7 @@ class Repl {
   }
 
   // Runs the chunk at the top of the stack.
-  void run(const std::string& text) {
+  void run() {
     lua_getfield(L_, helpers_, "on_error");
     lua_pushcclosure(L_, on_error, 1);
     lua_getfield(L_, helpers_, "run");
@@ -195,10 +188,6 @@ class Repl {
     }
     if (status != 0) return report(lua_isstring(L_, -1) ? lua_tostring(L_, -1) : "error in error handling");
     end_line();
-    if (!told_locals_ && is_lone_local(text)) {
-      told_locals_ = true;
-      std::puts("(a local ends with its line; without 'local' it is a global and stays)");
-    }
   }
 
   static void report(const char* text) {
@@ -211,7 +200,7 @@ class Repl {
   int helpers_;
   History history_;
   std::unique_ptr<LineReader> reader_;
-  bool edited_ = false, told_locals_ = false;
+  bool edited_ = false;
   std::string pending_, last_;
 };
 
