@@ -6,7 +6,8 @@ local enabled, dtype_of, cached = lt.is_autocast_enabled, lt.get_autocast_dtype,
 local set_enabled, set_dtype, set_cached = lt.set_autocast_enabled, lt.set_autocast_dtype, lt.set_autocast_cache_enabled
 local kKeys = {dtype = true, enabled = true, cache_enabled = true}
 
-local function fail(...) error("autocast: " .. string.format(...), 0) end
+local function fail(...) lt._native.use("errors").fail("autocast: " .. string.format(...)) end
+local function no_function(v) lt._native.use("errors").wrong("autocast", "f", "a function or a module", v) end
 
 local function restore(device_type, was, dtype, cache, ok, ...)
   set_dtype(device_type, dtype)
@@ -33,10 +34,12 @@ local check, region = lt.autocast_check, lt.autocast_region
 
 function lt.autocast(device_type, options, f, ...)
   if device_type ~= "cpu" and device_type ~= "cuda" then fail('device_type must be "cpu" or "cuda", got %s', tostring(device_type)) end
+  if options == nil and f == nil then no_function(f) end
   if options == nil then return region(device_type, nil, true, nil, f, ...) end
   local kind = type(options)
   if kind == "function" or kind == "table" and getmetatable(options) ~= nil then return region(device_type, nil, true, nil, options, f, ...) end
   if kind ~= "table" then fail("options must be a table, got %s", kind) end
+  if f == nil then no_function(f) end
   check(options)
   local on, dtype = options.enabled, options.dtype
   if on == nil then on = true end

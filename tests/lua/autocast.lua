@@ -13,6 +13,22 @@ local function fails(part, f, ...)
   truthy(not ok and tostring(message):find(part, 1, true), tostring(message))
 end
 
+test("wrong arguments are named, with the script's line", function()
+  local function message(...)
+    local args, n = {...}, select("#", ...)
+    return select(2, pcall(function() local _ = lt.autocast(unpack(args, 1, n)) end))
+  end
+  for part, text in pairs {
+    ["device_type must be"] = message("tpu", function() end),
+    ["dtype must be bfloat16 or float16, got float32"] = message("cpu", {dtype = lt.float32}, function() end),
+    ["unknown option 'dtyp'"] = message("cpu", {dtyp = lt.bfloat16}, function() end),
+    ["argument 'f' must be a function or a module, got nil"] = message("cpu", {dtype = lt.bfloat16}),
+    ["options must be a table, got number"] = message("cpu", 3, function() end),
+  } do
+    truthy(tostring(text):find("autocast.lua:%d+: autocast: ") and text:find(part, 1, true), tostring(text))
+  end
+end)
+
 -- Networks -----------------------------------------------------------------------------------------------------------
 
 local function values(shape, k, scale, plain)
