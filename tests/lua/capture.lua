@@ -386,6 +386,8 @@ test("options and reports", function()
   equal(#lt.guards(cf), 2)
   equal(lt.guards(cf)[1][1].source, "x")
   for n in e.graphs[1]:nodes() do equal(n.op, "add") end
+  local place = "capture.lua:" .. debug.getinfo(f, "S").linedefined
+  truthy(tostring(lt.guards(cf)):find("\n  %S*" .. place:gsub("%p", "%%%0") .. "\n    tensor x: float32{2}"), tostring(lt.guards(cf)))
 end)
 
 test("a backend function gets the graph", function()

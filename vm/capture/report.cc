@@ -286,6 +286,7 @@ void push_reason(lua_State* L, const BreakReason& b) {
 // Appends to the list at the top of the stack.
 void append_guards(lua_State* L, const Entry& e, std::string* text) {
   int n = int(lua_objlen(L, -1));
+  std::string here;  // guards that one line reads stand below it
   for (const GuardRow& row : rows_of(e.guards)) {
     lua_newtable(L);
     set_string(L, "kind", row.kind);
@@ -295,7 +296,13 @@ void append_guards(lua_State* L, const Entry& e, std::string* text) {
     set_number(L, "line", row.place.line);
     set_number(L, "hits", double(e.hits));
     lua_rawseti(L, -2, ++n);
-    *text += str("  ", row.kind, row.source.empty() ? "" : " ", row.source, ": ", row.expected, "\n");
+    if (row.place.file) {
+      if (std::string place = str(row.place.file, ":", row.place.line); place != here) {
+        here = std::move(place);
+        *text += str("  ", here, "\n");
+      }
+    }
+    *text += str("    ", row.kind, row.source.empty() ? "" : " ", row.source, ": ", row.expected, "\n");
   }
 }
 
