@@ -60,7 +60,7 @@ local function measure(say)
 end
 
 local function save(limits)
-  local dir = folder() or error("tune: neither XDG_CACHE_HOME nor HOME tells where to keep the limits", 0)
+  local dir = folder() or error("tune: none of LUTRA_CACHE_DIR, XDG_CACHE_HOME and HOME tells where to keep the limits", 0)
   make_folders(dir)
   local lines = {"# rates of this machine, in bytes and operations a second: lutra tune --limits", "version " .. VERSION, "cpu " .. limits.cpu,
                  "threads " .. limits.threads, "cache_bytes " .. limits.cache_bytes,
@@ -71,7 +71,8 @@ local function save(limits)
     end
   end
   local temporary = string.format("%s/limits.%d.tmp", dir, ffi.C.lutra_limits_getpid())
-  local file = assert(io.open(temporary, "w"))
+  local file, problem = io.open(temporary, "w")
+  if not file then error("tune: cannot keep the limits: " .. problem, 0) end
   local ok = file:write(table.concat(lines, "\n"), "\n") and file:close()
   if not ok or not os.rename(temporary, path()) then
     os.remove(temporary)

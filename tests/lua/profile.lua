@@ -242,6 +242,8 @@ test("tune --limits is measured once, and read by profiles", function()
     said = run(env .. program .. " " .. code .. " 2>&1")
     truthy(said:find("mm\tnil", 1, true) and not said:find("traceback", 1, true), said)
   end
+  said = run("LUTRA_CACHE_DIR=/dev/null " .. program .. " tune --limits 2>&1")
+  truthy(said:find("lutra: tune: cannot keep the limits: /dev/null/", 1, true), said)
   truthy(run(program .. " tune 2>&1"):find("--limits", 1, true))
   truthy(run(program .. " tune --all 2>&1"):find("usage: lutra tune --limits", 1, true))
 end)
