@@ -14,6 +14,7 @@ local flags = {resume = true, eager = true}
 local kinds = {data = tostring, checkpoint = tostring, json = tostring, threads = tonumber, device = tostring}
 common.read_options(options, kinds, flags, refuse)
 if options.resume and not options.checkpoint then refuse("--resume needs --checkpoint FILE") end
+if options.checkpoint then common.check_writable(options.checkpoint, refuse) end
 
 -- The text as numbers: one for each of its bytes ------------------------------------------------------------------------
 
@@ -21,11 +22,14 @@ local text
 if options.data then
   text = common.read_file(options.data, refuse)
 else
-  local parts = {}
+  local parts = {} -- a bundle has some of them
   for _, name in ipairs {"README.md", "stdlib/README.md", "stdlib/nn/init.lua", "stdlib/nn/module.lua", "stdlib/optim/adam.lua",
                          "stdlib/optim/optimizer.lua", "scripts/models/char_gpt.lua", "scripts/models/gpt.lua"} do
-    parts[#parts + 1] = common.read_file(here .. "../../" .. name, refuse)
+    local file = io.open(here .. "../../" .. name, "rb")
+    parts[#parts + 1] = file and file:read("*a")
+    if file then file:close() end
   end
+  if #parts == 0 then refuse("none of the repository's texts lies there: name a text by --data FILE") end
   text = table.concat(parts, "\n")
 end
 

@@ -26,6 +26,10 @@ function common.read_options(options, kinds, flags, refuse)
   end
   local i = 1
   while arg[i] do
+    if arg[i] == "--help" or arg[i] == "-h" then
+      print(usage():sub(2))
+      os.exit(0)
+    end
     local name = arg[i]:match("^%-%-([%w-]+)$")
     if name and flags[name] then
       options[name] = true
@@ -39,6 +43,16 @@ function common.read_options(options, kinds, flags, refuse)
   end
   if options.device then lt.set_default_device(options.device) end
   if options.threads then lt.config.num_threads = options.threads end
+end
+
+-- What a run writes at its end is tried at its start: a folder that is not there must not cost the run.
+function common.check_writable(path, refuse)
+  if not path:match("%.safetensors$") then refuse(path, " must end in .safetensors") end
+  local file, problem = io.open(path, "ab") -- a file that is there stays as it is
+  if not file then refuse(problem) end
+  local empty = file:seek("end") == 0
+  file:close()
+  if empty then os.remove(path) end
 end
 
 function common.read_file(path, refuse)

@@ -10,8 +10,10 @@ local models = {mlp = 8, conv = 5} -- and their epochs
 local function model_name(text) return models[text] and text end
 local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring, json = tostring,
                device = tostring}
-common.read_options(options, kinds, {}, common.refuser("fashion_mnist"))
+local refuse = common.refuser("fashion_mnist")
+common.read_options(options, kinds, {}, refuse)
 options.epochs = options.epochs or models[options.model]
+if options.epochs < 1 then refuse("--epochs must be at least 1") end
 
 local device = lt.get_default_device()
 local function wait() if device ~= "cpu" then lt.cuda.synchronize(device) end end

@@ -16,9 +16,11 @@ local options = {steps = 100, batch = 8, length = 512, d = 768, heads = 12, laye
 local kinds = {data = tostring, save = tostring, json = tostring, device = tostring, threads = tonumber, warmup = tonumber, ["save-every"] = tonumber, ["stop-at"] = tonumber}
 common.read_options(options, kinds, {bf16 = true, tf32 = true, untied = true, resume = true, eager = true, compile = true}, refuse)
 if options.resume and not options.save then refuse("--resume needs --save FILE") end
+if options.save then common.check_writable(options.save, refuse) end
 if options.eager and options.compile then refuse("--eager or --compile, not both") end
 if options.d % options.heads ~= 0 then refuse("--d must be a multiple of --heads") end
 if options.tf32 then lt.set_float32_matmul_precision("high") end
+if options.steps < 1 then refuse("--steps must be at least 1") end
 local device = lt.get_default_device()
 local on_gpu = device:match("^cuda") ~= nil
 local last_step = math.min(options.steps, options["stop-at"] or options.steps)

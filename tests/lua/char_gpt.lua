@@ -41,9 +41,16 @@ test("eager and compiled give the same loss", function()
   equal(result "--steps 3 --eager", (result "--steps 3"))
 end)
 
+test("--help is no mistake", function()
+  local text, status = run("--help")
+  equal(status, 0)
+  truthy(text:find("^usage: ") and text:find("--checkpoint VALUE", 1, true), text)
+end)
+
 test("bad options are refused", function()
   for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "usage:", ["--resume"] = "--checkpoint",
-                                 ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "letters"} do
+                                 ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "letters",
+                                 ["--checkpoint a.npy"] = ".safetensors", ["--checkpoint /dev/null/a.safetensors"] = "/dev/null/a.safetensors: "} do
     local text, status = run(options)
     equal(status, 2, options)
     truthy(text:find(message, 1, true), text)
