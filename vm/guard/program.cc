@@ -1,8 +1,9 @@
 // Guard programs: names of their steps, tensor specs, the listing.
 #include "vm/guard/program.h"
 
-#include <cctype>
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "ops/grad/tape.h"
 
@@ -117,30 +118,93 @@ const std::string& source_name(const std::vector<const Source*>& sources, int i)
   return i >= 0 && size_t(i) < sources.size() && sources[size_t(i)] ? sources[size_t(i)]->text : unknown;
 }
 
+// A relation as SymEnv prints it, nadd(scalar(0), 1) <= num(3), in; out as Lua writes it, with the names of its
+// sources: n + 1 <= 3.
+class RelationText {
+ public:
+  RelationText(const GuardProgram& p, int relation) : p_(p), text_(p.symbols.print(relation)) {}
+
+  std::string text() {
+    std::string out = operand(0);
+    while (at_ < text_.size() && std::strchr(" <>=~", text_[at_])) out += text_[at_++];
+    const bool two_sides = at_ < text_.size() && text_.compare(at_, 2, "is") != 0;
+    return two_sides ? out + operand(0) : out + text_.substr(std::min(at_, text_.size()));
+  }
+
+ private:
+  // Operators of Lua by how tightly they bind.
+  struct Infix {
+    const char *name, *text;
+    int rank;
+  };
+  static constexpr Infix kInfix[] = {{"add", " + ", 1}, {"sub", " - ", 1}, {"mul", " * ", 2},
+                                     {"div", " / ", 2}, {"mod", " % ", 2}, {"pow", " ^ ", 4}};
+  static constexpr int kNegation = 3;
+
+  bool leaf(std::string* out) {
+    int a = 0, b = 0;
+    size_t end = 0;
+    if (leaf_at(text_, at_, "scalar", &a, &b, &end)) {
+      *out = source_name(p_.scalar_sources, a);
+    } else if (leaf_at(text_, at_, "size", &a, &b, &end)) {
+      *out = str(source_name(p_.tensor_sources, a), ".shape[", b + 1, "]");
+    } else if (leaf_at(text_, at_, "stride", &a, &b, &end)) {
+      *out = str(source_name(p_.tensor_sources, a), ":stride(", b, ")");
+    } else if (leaf_at(text_, at_, "num", &a, &b, &end) || leaf_at(text_, at_, "int", &a, &b, &end)) {
+      *out = text_.substr(at_ + 4, end - at_ - 5);
+    } else {
+      return false;
+    }
+    at_ = end;
+    return true;
+  }
+
+  // The operand at at_, in parentheses where it binds less tightly than what is around it.
+  std::string operand(int around) {
+    std::string out;
+    if (leaf(&out)) return out;
+    const size_t first = at_;
+    at_ = std::min(text_.find_first_of("(), ", at_), text_.size());
+    std::string name = text_.substr(first, at_ - first);
+    if (at_ == text_.size() || text_[at_] != '(') return name;  // a whole number
+    ++at_;
+    if (name[0] == 'n') name.erase(0, 1);  // of numbers, not sizes
+    int rank = 5;
+    for (const Infix& i : kInfix) {
+      if (name != i.name) continue;
+      rank = i.rank;
+      out = operand(rank == 4 ? rank + 1 : rank);
+      next();
+      out += i.text + operand(rank == 4 ? rank : rank + 1);
+    }
+    if (name == "neg") {
+      rank = kNegation;
+      out = "-" + operand(rank);
+    } else if (name == "tonum") {
+      out = operand(around);
+    } else if (rank == 5) {
+      out = name + "(" + operand(0);
+      while (next()) out += ", " + operand(0);
+      out += ")";
+    }
+    if (at_ < text_.size()) ++at_;  // the closing parenthesis
+    return rank < around ? "(" + out + ")" : out;
+  }
+
+  bool next() {
+    if (text_.compare(at_, 2, ", ") != 0) return false;
+    at_ += 2;
+    return true;
+  }
+
+  const GuardProgram& p_;
+  const std::string text_;
+  size_t at_ = 0;
+};
+
 }  // namespace
 
-std::string relation_text(const GuardProgram& p, int i) {
-  const std::string text = p.symbols.print(i);
-  std::string out;
-  for (size_t at = 0, end = 0; at < text.size();) {
-    int a = 0, b = 0;
-    const bool word = at > 0 && isalpha(static_cast<unsigned char>(text[at - 1]));
-    if (!word && leaf_at(text, at, "scalar", &a, &b, &end)) {
-      out += source_name(p.scalar_sources, a);
-    } else if (!word && leaf_at(text, at, "size", &a, &b, &end)) {
-      out += str(source_name(p.tensor_sources, a), ".shape[", b + 1, "]");
-    } else if (!word && leaf_at(text, at, "stride", &a, &b, &end)) {
-      out += str(source_name(p.tensor_sources, a), ":stride(", b, ")");
-    } else if (!word && (leaf_at(text, at, "num", &a, &b, &end) || leaf_at(text, at, "int", &a, &b, &end))) {
-      out += text.substr(at + 4, end - at - 5);
-    } else {
-      out += text[at];
-      end = at + 1;
-    }
-    at = end;
-  }
-  return out;
-}
+std::string relation_text(const GuardProgram& p, int i) { return RelationText(p, i).text(); }
 
 const Source* relation_source(const GuardProgram& p, int i) {
   const std::string text = p.symbols.print(i);
