@@ -44,7 +44,10 @@ std::string extension_of(const char* fn, const std::string& path) {
 }
 
 std::string read_path(lua_State* L, const char* fn) {
-  if (lua_type(L, 1) != LUA_TSTRING) fail(fn, ": argument 'path' must be a string, got ", luaL_typename(L, 1));
+  if (lua_type(L, 1) != LUA_TSTRING) {
+    const char* got = to_tensor(L, 1) ? "a Tensor" : luaL_typename(L, 1);
+    fail(fn, ": argument 'path' must be a string, got ", got, lua_isstring(L, 2) ? " (the path comes first)" : "");
+  }
   size_t n = 0;
   const char* text = lua_tolstring(L, 1, &n);
   if (std::string(text).size() != n) fail(fn, ": argument 'path' has a zero byte");
