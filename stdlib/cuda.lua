@@ -8,6 +8,14 @@ for name, f in pairs(native) do
   if not name:find("^event") then cuda[name] = f end
 end
 
+local Properties = {}
+function Properties:__tostring()
+  return string.format("_CudaDeviceProperties(name='%s', major=%d, minor=%d, total_memory=%dMB, multi_processor_count=%d)", self.name, self.major,
+    self.minor, self.total_memory / 2 ^ 20, self.multi_processor_count)
+end
+
+function cuda.get_device_properties(device) return setmetatable(native.get_device_properties(device), Properties) end
+
 -- What PyTorch has for devices that compute in bfloat16 themselves.
 function cuda.is_bf16_supported()
   return cuda.is_available() and cuda.get_device_capability() >= 8

@@ -41,7 +41,10 @@ function common.read_options(options, kinds, flags, refuse)
     end
     i = i + 1
   end
-  if options.device then lt.set_default_device(options.device) end
+  if options.device then
+    local ok, problem = pcall(lt.set_default_device, options.device)
+    if not ok then refuse("--device ", options.device, ": ", (problem:gsub("^.-:%d+: ", ""))) end
+  end
   if options.threads then lt.config.num_threads = options.threads end
 end
 
