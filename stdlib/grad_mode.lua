@@ -9,13 +9,17 @@ local function restore(mode, ok, ...)
   return ...
 end
 
+local function no_function(where) lt._native.use("errors").wrong(where, "f", "a function or a module", nil) end
+
 function lt.no_grad(f, ...)
+  if f == nil then no_function "no_grad" end
   local mode = enabled()
   set(false)
   return restore(mode, pcall(f, ...))
 end
 
 function lt.enable_grad(f, ...)
+  if f == nil then no_function "enable_grad" end
   local mode = enabled()
   set(true)
   return restore(mode, pcall(f, ...))

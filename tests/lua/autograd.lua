@@ -110,6 +110,8 @@ test("grad modes nest and are restored by errors, in compiled code as well", fun
     for i, want in ipairs {true, false, true, false, true} do equal(got[i], want, "mode " .. i) end
   end
   truthy(not pcall(lt.no_grad, error, "x"))
+  raises("no_grad: argument 'f' must be a function or a module, got nil", function() lt.no_grad() end)
+  raises("enable_grad: argument 'f' must be", function() lt.enable_grad() end)
   truthy(lt.is_grad_enabled())
 end)
 

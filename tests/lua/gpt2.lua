@@ -68,7 +68,8 @@ end)
 test("bad options are refused", function()
   for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "usage:", ["--resume"] = "--save", ["--heads 3"] = "--heads",
                                  ["--eager --compile"] = "not both", ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "tokens",
-                                 ["--vocabulary 5 --data gpt2.lua"] = "--vocabulary", ["--steps 0"] = "--steps", ["--device gpu"] = "gpt2: --device gpu: device 'gpu' is unknown", ["--save a"] = ".safetensors",
+                                 ["--vocabulary 5 --data gpt2.lua"] = "--vocabulary", ["--steps 0"] = "--steps", ["--device gpu"] = "gpt2: --device gpu: device 'gpu' is unknown",
+                                 ["--save a"] = ".safetensors",
                                  ["--save /dev/null/a.safetensors"] = "/dev/null/a.safetensors: "} do
     local text, status = run(options)
     equal(status, 2, options .. text)
