@@ -78,7 +78,8 @@ Results avg_pool(OpId op, const Args& args) {
   return {from_image(average(x, c, args[5].as<bool>(), divisor), c.dims, c.batched)};
 }
 
-// x's dimension `dim` (2 or 3) reduced to `size` windows [floor(i * n / size), ceil((i + 1) * n / size)).
+// x's dimension `dim` (2 or 3) reduced to `size` windows [floor(i * n / size), ceil((i + 1) * n / size)). Of equal
+// maxima the first has the gradient.
 Tensor adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
   const SymInt n = x->sizes[dim];
   if (n == size) return x;
@@ -89,14 +90,17 @@ Tensor adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
   const Tensor i = range(size);
   const Tensor begin = floor_divide(mul(i, Scalar::of_sym(n)), int_arg(size));
   const Tensor end = floor_divide(add(mul(add(i, int_arg(1)), Scalar::of_sym(n)), int_arg(size - 1)), int_arg(size));
-  const Tensor at = range(n);
+  Tensor at = range(n);
   Tensor inside = logical_and(ge(at, unsqueeze(begin, int_arg(1))), lt(at, unsqueeze(end, int_arg(1))));
   Tensor count = to_dtype(sub(end, begin), x->dtype);
-  if (dim == 2) inside = unsqueeze(inside, int_arg(2)), count = unsqueeze(count, int_arg(1));
+  if (dim == 2) {
+    inside = unsqueeze(inside, int_arg(2)), count = unsqueeze(count, int_arg(1)), at = unsqueeze(at, int_arg(1));
+  }
   const Tensor spread = unsqueeze(x, int_arg(int64_t(dim)));
   if (maximum) {
     const Tensor kept = where(inside, spread, Scalar(-std::numeric_limits<double>::infinity()));
-    return op1(OpId::amax, {kept, reduced, false});
+    const Tensor first = op1(OpId::argmax, {kept, int_arg(int64_t(dim) + 1), true});
+    return sum(where(op1(OpId::eq, {at, first}), spread, Scalar(0.0)), reduced, false);
   }
   return div(sum(where(inside, spread, Scalar(0.0)), reduced, false), count);
 }
@@ -118,7 +122,9 @@ Results adaptive_pool(OpId op, const Args& args, bool maximum) {
     c.kernel = c.stride = {floor_div(c.h, size[0]).guard(), floor_div(c.w, size[1]).guard()};
     y = maximum ? op1(OpId::pool_max, pool_args(x, c.oh, c.ow, c)) : average(x, c, true, Value());
   } else {
-    y = adapt(adapt(x, 2, size[0], maximum), 3, size[1], maximum);
+    // The first in row-major order is the first row's first.
+    const size_t inner = maximum ? 3 : 2, outer = 5 - inner;
+    y = adapt(adapt(x, inner, size[inner - 2], maximum), outer, size[outer - 2], maximum);
   }
   // Laid out as the rule says.
   const bool last = dims == 2 && batched && is_channels_last(input);

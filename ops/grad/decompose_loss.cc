@@ -222,7 +222,7 @@ Results decompose_multi_margin_loss(const Args& args) {
 
 // -- distances
 
-// Each vector by its own length, of which eps is the least.
+// Each vector by its own length, of which eps is the least; the gradient is that of the length all the same.
 Results decompose_cosine_similarity(const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor();
   DType type = result_type(args, {0, 1});
@@ -233,9 +233,10 @@ Results decompose_cosine_similarity(const Args& args) {
   auto fitted = [&](const Tensor& t) { return same_sizes(t->sizes, sizes) ? t : expand(t, sizes); };
   a = fitted(a), b = fitted(b);
   auto length = [&](const Tensor& t) {
-    return clamp(op1(OpId::norm_along, {t, Scalar::of_sym(dim), true}), args[3], {});
+    const Tensor n = sizes.empty() ? abs(t) : op1(OpId::norm_along, {t, Scalar::of_sym(dim), true});
+    return where(lt(n, args[3]), add(sub(n, op1(OpId::detach, {n})), args[3]), n);
   };
-  if (sizes.empty()) return {(a / clamp(abs(a), args[3], {})) * (b / clamp(abs(b), args[3], {}))};
+  if (sizes.empty()) return {(a / length(a)) * (b / length(b))};
   return {sum((a / length(a)) * (b / length(b)), {dim}, false)};
 }
 

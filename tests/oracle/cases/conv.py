@@ -72,6 +72,9 @@ def pools(case, error, t):
     for size in ("1", "(2, 3)", "(3, 4)", "7"):
         case(f"adaptive_avg_pool2d {size}", [t.g(2, 2, 4, 6)], f"F.adaptive_avg_pool2d(a, {size})", variants=some)
         case(f"adaptive_max_pool2d {size}", [t.g(2, 2, 4, 6)], f"F.adaptive_max_pool2d(a, {size})", variants=some)
+    for size in ["3", "7"]:
+        case(f"adaptive_max_pool2d ties {size}", [t.t([[[[1., 2, 2, 1, 0, 2], [2, 2, 1, 0, 2, 2], [0, 1, 1, 1, 1, 0], [0, 0, 2, 0, 0, 0]]]], grad=True)],
+             f"F.adaptive_max_pool2d(a, {size})")
     case("adaptive_avg_pool1d", [t.g(2, 3, 7)], "F.adaptive_avg_pool1d(a, 3)")
     error("max_pool2d padding", [t.f(1, 2, 5, 5)], "F.max_pool2d(a, 2, padding=2)")
     error("max_pool2d kernel", [t.f(1, 2, 5, 5)], "F.max_pool2d(a, 0)")
