@@ -310,6 +310,7 @@ losses = {
   ['multi_margin_loss weight'] = {cpu = "f f f f", cuda = "f f f f"},
   ['cosine_similarity'] = {cuda = "f f f f"},
   ['cosine_similarity dim'] = {cuda = "f f f f"},
+  ['cosine_similarity short'] = {cuda = "f f f f"},
   ['cosine_similarity zero'] = {cuda = "f f f f"},
   ['pairwise_distance'] = {cuda = "f f f f"},
   ['pairwise_distance p'] = {cuda = "f f f f"},
