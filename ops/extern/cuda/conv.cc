@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <climits>
 
-#include "ops/extern/cpu/conv.h"
+#include "ops/extern/cuda/conv.h"
 #include "ops/extern/cuda/cudnn.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/precision.h"
@@ -161,23 +161,15 @@ KERNEL BOUNDS(256) conv_bias_sum(const A* partial, View bias, int slices) {
 )cuda",
                               kConvText};
 
-// Image, weight and map of a call, whichever of them are results.
-struct Operands {
-  ExternView x, w, y;
+struct Operands : ConvOperands {
   CudnnPass pass;
-  ConvGeometry g;
 };
 
 Operands operands(const ExternCall& call) {
-  Operands o;
-  const bool forward = call.op == OpId::convolution;
-  if (forward) o.x = call.in[0], o.w = call.in[1], o.y = call.out[0], o.pass = CudnnPass::kForward;
-  if (call.op == OpId::convolution_input)
-    o.y = call.in[0], o.w = call.in[1], o.x = call.out[0], o.pass = CudnnPass::kInput;
-  if (call.op == OpId::convolution_weight)
-    o.y = call.in[0], o.x = call.in[1], o.w = call.out[0], o.pass = CudnnPass::kWeight;
-  o.g = conv_geometry(o.x, o.w, o.y, call.ints.subspan(forward ? 0 : 4));
-  return o;
+  const CudnnPass pass = call.op == OpId::convolution         ? CudnnPass::kForward
+                         : call.op == OpId::convolution_input ? CudnnPass::kInput
+                                                              : CudnnPass::kWeight;
+  return {conv_operands(call), pass};
 }
 
 // Whether v lies dense in the order that is wanted; where a dim of size 1 lies means nothing.

@@ -10,9 +10,8 @@
 #include <algorithm>
 #include <climits>
 
-#include "ops/extern/cpu/conv.h"
+#include "ops/extern/cuda/conv.h"
 #include "ops/extern/cuda/kernels.h"
-#include "ops/extern/cuda/launch.h"
 
 namespace lutra::cuda {
 namespace {
@@ -217,20 +216,6 @@ KERNEL BOUNDS(1024) depthwise_weight_sum(const A* partial, View w, View bias, in
 )cuda",
                               kConvText};
 
-struct Operands {
-  ExternView x, w, y;
-  ConvGeometry g;
-};
-Operands operands(const ExternCall& call) {
-  const bool forward = call.op == OpId::convolution;
-  Operands o;
-  if (forward) o.x = call.in[0], o.w = call.in[1], o.y = call.out[0];
-  if (call.op == OpId::convolution_input) o.y = call.in[0], o.w = call.in[1], o.x = call.out[0];
-  if (call.op == OpId::convolution_weight) o.y = call.in[0], o.x = call.in[1], o.w = call.out[0];
-  o.g = conv_geometry(o.x, o.w, o.y, call.ints.subspan(forward ? 0 : 4));
-  return o;
-}
-
 bool channels_innermost(const ExternView& v) { return v.strides[1] == 1 || v.sizes[1] == 1; }
 // Whether four channels lie as one access.
 bool packs(const ExternView& v) {
@@ -255,7 +240,7 @@ void map(Launcher& l, const ConvGeometry& g, const ExternView& x, const ExternVi
         packed, int(flip));
 }
 
-void image(Launcher& l, const Operands& o) {
+void image(Launcher& l, const ConvOperands& o) {
   const ConvGeometry& g = o.g;
   if (g.sh == 1 && g.sw == 1) {
     ConvGeometry back = g;
@@ -279,7 +264,7 @@ ExternView innermost(Launcher& l, const ExternView& v) {
   return to;
 }
 
-void weight(Launcher& l, const Operands& o) {
+void weight(Launcher& l, const ConvOperands& o) {
   const ConvGeometry& g = o.g;
   const int64_t chunks = (g.groups + 31) / 32, taps = g.kh * g.kw;
   const int64_t bands = std::clamp<int64_t>(kWanted / (g.batch * chunks), 1, g.oh);
@@ -296,7 +281,7 @@ void weight(Launcher& l, const Operands& o) {
 bool depthwise_supports(DType dtype) { return is_float(dtype); }
 
 bool depthwise_takes(const ExternCall& call) {
-  const Operands o = operands(call);
+  const ConvOperands o = conv_operands(call);
   const ConvGeometry& g = o.g;
   if (g.groups < 4 || g.c != 1 || g.k != 1 || g.kh * g.kw > kMostTaps) return false;
   if (std::max({g.sh, g.sw, g.dw}) > kMostStep || g.groups > 64 * 1024) return false;
@@ -307,7 +292,7 @@ bool depthwise_takes(const ExternCall& call) {
 
 void run_depthwise(const ExternCall& call) {
   Launcher l(call);
-  const Operands o = operands(call);
+  const ConvOperands o = conv_operands(call);
   if (call.op == OpId::convolution) return map(l, o.g, o.x, o.w, call.in[2], o.y, false);
   call.op == OpId::convolution_input ? image(l, o) : weight(l, o);
 }

@@ -10,9 +10,8 @@
 #include <algorithm>
 #include <climits>
 
-#include "ops/extern/cpu/conv.h"
+#include "ops/extern/cuda/conv.h"
 #include "ops/extern/cuda/kernels.h"
-#include "ops/extern/cuda/launch.h"
 
 namespace lutra::cuda {
 namespace {
@@ -174,18 +173,6 @@ KERNEL BOUNDS(1024) few_weight_sum(const A* partial, View w, View bias, int bloc
 )cuda",
                               kConvText};
 
-struct Operands {
-  ExternView x, w, y;
-  ConvGeometry g;
-};
-Operands operands(const ExternCall& call) {
-  const bool forward = call.op == OpId::convolution;
-  Operands o;
-  o.x = call.in[forward ? 0 : 1], o.w = forward ? call.in[1] : call.out[0], o.y = forward ? call.out[0] : call.in[0];
-  o.g = conv_geometry(o.x, o.w, o.y, call.ints.subspan(forward ? 0 : 4));
-  return o;
-}
-
 int variant_of(const ConvGeometry& g) { return int((((g.sw * 10 + g.dw) * 100 + g.c) * 100 + g.kh) * 100 + g.kw); }
 
 // Bytes of the image that a band of rows needs.
@@ -194,7 +181,7 @@ int64_t stage_bytes(const ConvGeometry& g, int64_t rows, DType t) {
   return g.c * lines * wide * (t == DType::kFloat64 ? 8 : 4);
 }
 
-void map(Launcher& l, const Operands& o) {
+void map(Launcher& l, const ConvOperands& o) {
   const ConvGeometry& g = o.g;
   const ExternView bias = l.call.in[2];
   const int64_t parts = (std::min(g.k, kChunk) + 7) / 8, chunks = (g.k + kChunk - 1) / kChunk;
@@ -208,7 +195,7 @@ void map(Launcher& l, const Operands& o) {
         g, o.x, o.w, bias, o.y, last, int(packed));
 }
 
-void weight(Launcher& l, const Operands& o) {
+void weight(Launcher& l, const ConvOperands& o) {
   const ConvGeometry& g = o.g;
   const bool wide = o.x.dtype == DType::kFloat64;
   const int64_t chunks = (g.k + 31) / 32;
@@ -230,7 +217,7 @@ void weight(Launcher& l, const Operands& o) {
 bool few_channels_supports(DType dtype) { return is_float(dtype); }
 
 bool few_channels_takes(const ExternCall& call) {
-  const Operands o = operands(call);
+  const ConvOperands o = conv_operands(call);
   const ConvGeometry& g = o.g;
   if (g.groups != 1 || g.k < 4 || g.c * g.kh * g.kw > kMostTaps) return false;
   if (g.sw > kMostStep || g.dw > kMostStep || g.k > 64 * 1024) return false;
@@ -241,7 +228,7 @@ bool few_channels_takes(const ExternCall& call) {
 
 void run_few_channels(const ExternCall& call) {
   Launcher l(call);
-  const Operands o = operands(call);
+  const ConvOperands o = conv_operands(call);
   call.op == OpId::convolution ? map(l, o) : weight(l, o);
 }
 

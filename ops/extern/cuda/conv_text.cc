@@ -4,7 +4,7 @@
 // eighths: of 256 threads' sums, the lane's over the eight warps, in a fixed tree; for all warps.
 // sum_bands: 32 channels of a tap (by row, column and channel), or of the bias behind them, a block of 1024 threads; a
 // warp takes every 32nd of the blocks' sums.
-#include "ops/extern/cuda/launch.h"
+#include "ops/extern/cuda/conv.h"
 
 namespace lutra::cuda {
 

@@ -10,9 +10,8 @@
 #include <algorithm>
 #include <climits>
 
-#include "ops/extern/cpu/conv.h"
+#include "ops/extern/cuda/conv.h"
 #include "ops/extern/cuda/kernels.h"
-#include "ops/extern/cuda/launch.h"
 #include "ops/extern/precision.h"
 
 namespace lutra::cuda {

@@ -21,7 +21,6 @@ struct ExternSource {
   const char* before = "";  // what sources of a family share
 };
 extern const char kPrelude[];
-extern const char kConvText[];  // of convolutions
 
 // What T0, T1, ... stand for.
 struct ElementTypes {
