@@ -1,6 +1,6 @@
 -- What must be seen on a machine with GPUs beside smoke.lua: a loss curve against the CPU's, memory that runs out within a
--- train step, a kernel that traps, an index out of range, two processes on one cache directory, two GPUs.
---   lutra tests/gpu/must_see.lua [curve|memory|trap|index|cache|devices ...]
+-- train step, a long run's memory, a kernel that traps, an index out of range, two processes on one cache directory, two GPUs.
+--   lutra tests/gpu/must_see.lua [curve|memory|soak|trap|index|cache|devices ...]
 local lt = require "lutra"
 local ffi = require "ffi"
 local nn, optim, F = lt.nn, lt.optim, lt.nn.functional
@@ -148,6 +148,41 @@ function sections.memory()
   end
 end
 
+-- Many train steps, batches of sizes that change among them: neither the GPU's memory nor the process grows.
+function sections.soak()
+  local steps = fake and 30 or 2000
+  local function resident() return tonumber(io.open("/proc/self/statm"):read("*l"):match("^%d+ (%d+)")) * 4096 / 2 ^ 20 end
+  for _, compiled in ipairs {false, true} do
+    local d = fake and 16 or 256
+    local net = nn.Sequential(nn.Linear(d, d), nn.LayerNorm(d), nn.GELU(), nn.Dropout(0.1), nn.Linear(d, 10)):to("cuda")
+    local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
+    local function step(x, y)
+      local loss = F.cross_entropy(net(x), y)
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      return loss
+    end
+    if compiled then step = lt.compile(step, {dynamic = true}) end
+    local function run(n)
+      local loss
+      for i = 1, n do
+        local rows = i % 10 == 0 and 48 or 128
+        loss = step(lt.randn(rows, d, {device = "cuda"}), lt.randint(0, 10, {rows}, {device = "cuda"}))
+      end
+      loss:item()
+      collectgarbage() collectgarbage()
+      return lt.cuda.memory_allocated(), lt.cuda.memory_reserved(), resident()
+    end
+    local allocated, reserved, mb = run(math.floor(steps / 4))
+    local allocated_later, reserved_later, mb_later = run(steps)
+    report(steps .. " train steps" .. (compiled and " compiled" or " eager"),
+      allocated_later <= allocated and reserved_later <= reserved and mb_later < mb + 8,
+      string.format("%.2f to %.2f MB allocated, %.0f to %.0f reserved, process %.0f to %.0f MB", allocated / 2 ^ 20, allocated_later / 2 ^ 20,
+        reserved / 2 ^ 20, reserved_later / 2 ^ 20, mb, mb_later))
+  end
+end
+
 -- In a process of its own, as its GPU is gone afterwards.
 function sections.trap()
   if fake then return end
@@ -255,7 +290,7 @@ function sections.devices()
   report("memory is counted by device", lt.cuda.memory_allocated(1) - before >= 2 ^ 22 and there.device == "cuda:1")
 end
 
-local wanted = #arg > 0 and arg or {"curve", "memory", "trap", "index", "cache", "devices"}
+local wanted = #arg > 0 and arg or {"curve", "memory", "soak", "trap", "index", "cache", "devices"}
 for _, name in ipairs(wanted) do
   local start = lt.perf_counter()
   if name ~= "trapped" then print("-- " .. name) end
