@@ -24,42 +24,13 @@ constexpr int64_t kMostTraffic = int64_t(128) << 20;
 constexpr int64_t kWanted = 264;  // blocks that fill a GPU
 
 // VARIANT: the kernel's columns.
-const ExternSource kSource = {"conv_weight", R"cuda(
+const ExternSource kSource = {"conv_weight",
+                              R"cuda(
 enum { kW = VARIANT, kRows = 64, kColumns = 32, kPixels = 32, kMapLine = kRows + 8, kImageLine = kColumns + 8 };
 enum { kMapSize = kPixels * kMapLine, kImageSize = kPixels * kImageLine, kStage = kMapSize + kW * kImageSize };
-DEV float rounded(float x) {
-#ifdef LUTRA_EMULATED
-  return x - x == 0 ? float_of((bits_of(x) + 0x1000) & 0xffffe000u) : x;
-#else
-  u32 r;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
-  return float_of(r);
-#endif
-}
 DEV float4 rounded(float4 v) {
-  v.x = rounded(v.x), v.y = rounded(v.y), v.z = rounded(v.z), v.w = rounded(v.w);
+  v.x = tf32(v.x), v.y = tf32(v.y), v.z = tf32(v.z), v.w = tf32(v.w);
   return v;
-}
-// c (16 x 8) += a (16 x 8) b (8 x 8), spread over the warp as the instruction wants it.
-DEV void mma(float (&c)[4], const float (&a)[4], float b0, float b1) {
-#ifdef LUTRA_EMULATED
-  static float parts[32][32][6];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  for (int r = 0; r < 4; r++) parts[warp][lane][r] = a[r];
-  parts[warp][lane][4] = b0, parts[warp][lane][5] = b1;
-  __syncwarp();
-  for (int k = 0; k < 8; k++) {
-    const float *x = parts[warp][g * 4 + k % 4] + k / 4 * 2, *y = parts[warp][2 * t * 4 + k % 4] + 4 + k / 4;
-    const float* z = parts[warp][(2 * t + 1) * 4 + k % 4] + 4 + k / 4;
-    c[0] += x[0] * *y, c[1] += x[0] * *z, c[2] += x[1] * *y, c[3] += x[1] * *z;
-  }
-  __syncwarp();
-#else
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(bits_of(a[0])), "r"(bits_of(a[1])), "r"(bits_of(a[2])), "r"(bits_of(a[3])), "r"(bits_of(b0)),
-        "r"(bits_of(b1)));
-#endif
 }
 
 // What a thread brings of kPixels pixels: 4 channels of the map at two pixels, 4 of the image at a pixel's taps.
@@ -146,8 +117,11 @@ KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, flo
 #pragma unroll
       for (int s = 0; s < kW; s++) {
         const float* const p = b + s * kImageSize + k * kImageLine;
-        mma(sums[0][s], rows_of[0], p[0], p[4 * kImageLine]);
-        mma(sums[1][s], rows_of[1], p[0], p[4 * kImageLine]);
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+          float(&c)[4] = sums[m][s];
+          mma(c[0], c[1], c[2], c[3], rows_of[m], p[0], p[4 * kImageLine]);
+        }
       }
     }
   }
@@ -193,7 +167,7 @@ KERNEL BOUNDS(256) weight_sum(const float* partial, const float* biases, View w,
   ((float*)w.data)[k * w.strides[0] + c * w.strides[1] + t / kW * w.strides[2] + t % kW * w.strides[3]] = sum;
 }
 )cuda",
-                              kConvText};
+                              {kConvText, kTensorCoresText}};
 
 struct Operands {
   ExternView y, x, w, bias;

@@ -91,8 +91,9 @@ std::map<std::string, Site, std::less<>>& sites() {
 std::string kernel_text(const KernelId& k) {
   std::string text = kPrelude;
   for (int i = 0; i < k.types.count; i++) text += str("typedef ", device_type(k.types.of[i]), " T", i, ";\n");
-  text += str("#define VARIANT ", k.variant, "\n// ", k.source.name, "\n", k.source.before, k.source.text);
-  return text;
+  text += str("#define VARIANT ", k.variant, "\n// ", k.source.name, "\n");
+  for (const char* before : k.source.before) text += before ? before : "";
+  return text + k.source.text;
 }
 
 void ScratchPool::begin_call() {

@@ -18,9 +18,10 @@ namespace lutra::cuda {
 struct ExternSource {
   const char* name;
   const char* text;
-  const char* before = "";  // what sources of a family share
+  const char* before[2] = {};  // what it shares with others
 };
 extern const char kPrelude[];
+extern const char kTensorCoresText[];  // tensor_cores.cc: tf32 and mma
 
 // What T0, T1, ... stand for.
 struct ElementTypes {
