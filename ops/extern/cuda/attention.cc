@@ -242,8 +242,40 @@ DEV bool all_seen(const Problem& p, int query, int queries, int key, int keys) {
   return !(VARIANT & 4096) && query + queries <= p.queries && key + keys <= p.keys && !(p.causal && key + keys - 1 > query);
 }
 DEV bool none_seen(const Problem& p, int query, int queries, int key) { return p.causal && key > query + queries - 1; }
+// A tile's scores as they count; rows are keys where by_key, else queries.
+DEV void hide(float (&s)[R][C], const Problem& p, i64 batch, i64 head, int row, int column, bool by_key) {
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+#pragma unroll
+    for (int j = 0; j < C; j++) {
+      const int r = row + row_of(i), c = column + col_of(j);
+      s[i][j] = seen(p, batch, head, by_key ? c : r, by_key ? r : c, s[i][j]);
+    }
+  }
+}
 
 #if !(VARIANT & 1024)
+// A tile's scores become weights against the highest so far of a row, which what was summed before is then against, too.
+DEV void weigh(float (&s)[R][C], float (&o)[R][O], float (&top)[R], float (&total)[R]) {
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+    float m = top[i], sum = 0;
+#pragma unroll
+    for (int j = 0; j < C; j++) m = fmaxf(m, s[i][j]);
+    m = row_max(m);
+    const float safe = m == -INF ? 0.0f : m, alpha = weight(top[i] - safe);
+#pragma unroll
+    for (int j = 0; j < C; j++) {
+      const float x = weight(s[i][j] - safe);
+      sum += x;
+      s[i][j] = rounded(x);
+    }
+    top[i] = m, total[i] = total[i] * alpha + row_sum(sum);
+#pragma unroll
+    for (int j = 0; j < O; j++) o[i][j] *= alpha;
+  }
+}
+
 KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
   DYNAMIC_SHARED(memory);
   float *q = memory, *k = q + BM * LD, *v = k + STAGE * LD, *w = v + STAGE * LD;
@@ -266,30 +298,8 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
       if (key >= end || none_seen(p, mine, 16, key)) break;
       float s[R][C];
       dot(s, q, k + at * LD);
-      if (!all_seen(p, mine, 16, key, BN)) {
-#pragma unroll
-        for (int i = 0; i < R; i++) {
-#pragma unroll
-          for (int j = 0; j < C; j++) s[i][j] = seen(p, batch, head, first + row_of(i), key + col_of(j), s[i][j]);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < R; i++) {
-        float m = top[i], sum = 0;
-#pragma unroll
-        for (int j = 0; j < C; j++) m = fmaxf(m, s[i][j]);
-        m = row_max(m);
-        const float safe = m == -INF ? 0.0f : m, alpha = weight(top[i] - safe);
-#pragma unroll
-        for (int j = 0; j < C; j++) {
-          const float x = weight(s[i][j] - safe);
-          sum += x;
-          s[i][j] = rounded(x);
-        }
-        top[i] = m, total[i] = total[i] * alpha + row_sum(sum);
-#pragma unroll
-        for (int j = 0; j < O; j++) o[i][j] *= alpha;
-      }
+      if (!all_seen(p, mine, 16, key, BN)) hide(s, p, batch, head, first, key, false);
+      weigh(s, o, top, total);
       add_product(o, s, w, v + at * LD);
     }
   }
@@ -339,12 +349,23 @@ DEV bool late(bool x) {
   return v != 0;
 }
 
-// With a, b the rows' matrices and x, y the columns': ds = p * (b y^T - delta) where p = exp(a x^T - lse); then
-// da = ds x, and for keys db = p y. For queries a, b are q and grad, x, y keys and values; for keys the other way round.
-KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
-  DYNAMIC_SHARED(memory);
-  float *a = memory, *b = a + BM * LD, *x = b + BM * LD, *y = x + STAGE * LD, *lse = y + STAGE * LD;
-  float *delta = lse + 128, *w = delta + 128;
+// A tile's scores become weights p, and d = b y^T becomes ds; lse and delta by column, own_* by row.
+DEV void differentiate(float (&s)[R][C], float (&d)[R][C], const float* lse, const float* delta, int at,
+                       const float (&own_lse)[R], const float (&own_delta)[R], bool by_key) {
+#pragma unroll
+  for (int j = 0; j < C; j++) {
+    const float column_lse = lse[at + col_of(j)], column_delta = delta[at + col_of(j)];
+#pragma unroll
+    for (int i = 0; i < R; i++) {
+      const float z = weight(s[i][j] - (by_key ? column_lse : own_lse[i]));
+      s[i][j] = rounded(z), d[i][j] = rounded(z * (d[i][j] - (by_key ? column_delta : own_delta[i])));
+    }
+  }
+}
+
+// What a block has: rows of one head, of keys or of queries, from `first` on; a warp its 16 from `mine` on.
+struct Part { bool by_key; int rows, columns, first, mine; i64 batch, head, group; };
+DEV Part part_of(const Problem& p) {
   i64 id = blockIdx.x, heads = p.batch * p.kv_heads;
   const i64 key_blocks = (p.keys + BM - 1) / BM * heads, group = p.heads / p.kv_heads;
   const bool by_key = id < key_blocks;
@@ -352,8 +373,18 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
   const int rows = by_key ? p.keys : p.queries, columns = by_key ? p.queries : p.keys;
   // The longest first: the first keys, the last queries.
   const int tile = by_key ? (int)(id / heads) : (rows + BM - 1) / BM - 1 - (int)(id / heads);
-  const i64 heads_of_one = by_key ? p.kv_heads : p.heads, own = id % heads_of_one, batch = id % heads / heads_of_one;
+  const i64 heads_of_one = by_key ? p.kv_heads : p.heads, head = id % heads_of_one, batch = id % heads / heads_of_one;
   const int first = tile * BM, mine = first + row_of(0) / 16 * 16;
+  return {by_key, rows, columns, first, mine, batch, head, group};
+}
+
+// With a, b the rows' matrices and x, y the columns': ds = p * (b y^T - delta) where p = exp(a x^T - lse); then
+// da = ds x, and for keys db = p y. For queries a, b are q and grad, x, y keys and values; for keys the other way round.
+KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
+  DYNAMIC_SHARED(memory);
+  float *a = memory, *b = a + BM * LD, *x = b + BM * LD, *y = x + STAGE * LD, *lse = y + STAGE * LD;
+  float *delta = lse + 128, *w = delta + 128;
+  const auto [by_key, rows, columns, first, mine, batch, own, group] = part_of(p);
   load_rows<BM>(a, rows_of(by_key ? p.k : p.q, batch, own, first, rows, p.dim), by_key ? 1.0f : p.scale);
   load_rows<BM>(b, rows_of(by_key ? p.v : p.grad, batch, own, first, rows, p.value_dim), 1);
   if (!by_key) load_sums(p, lse, delta, batch, own, first, BM);
@@ -381,24 +412,9 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
         dot(s, a, x + at * LD);
         dot(d, b, y + at * LD);
         if (by_key ? !all_seen(p, column, BN, mine, 16) : !all_seen(p, mine, 16, column, BN)) {
-#pragma unroll
-          for (int i = 0; i < R; i++) {
-#pragma unroll
-            for (int j = 0; j < C; j++) {
-              const int r = first + row_of(i), c = column + col_of(j);
-              s[i][j] = seen(p, batch, head, by_key ? c : r, by_key ? r : c, s[i][j]);
-            }
-          }
+          hide(s, p, batch, head, first, column, by_key);
         }
-#pragma unroll
-        for (int j = 0; j < C; j++) {
-          const float column_lse = lse[at + col_of(j)], column_delta = delta[at + col_of(j)];
-#pragma unroll
-          for (int i = 0; i < R; i++) {
-            const float z = weight(s[i][j] - (by_key ? column_lse : own_lse[i]));
-            s[i][j] = rounded(z), d[i][j] = rounded(z * (d[i][j] - (by_key ? column_delta : own_delta[i])));
-          }
-        }
+        differentiate(s, d, lse, delta, at, own_lse, own_delta, by_key);
         if (by_key) add_product(db, s, w, y + at * LD);
         add_product(da, d, w, x + at * LD);
       }

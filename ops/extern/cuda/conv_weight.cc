@@ -72,26 +72,48 @@ DEV void store(float* stage, const Loads& from) {
   }
 }
 
-// Blocks: range of pixels; channels of the map; row of the kernel and channels of the image. A warp: 32 of the tile's
-// rows by 8 of its columns. partial: by range, row, column, channel of the map, channel of the image, then the biases'.
+DEV Tile tile_of(const Geometry& g, const View& y, const View& x, int k0, int c0, int row) {
+  const int k = k0 + threadIdx.x % 16 * 4, c = c0 + threadIdx.x % 8 * 4;
+  Tile t;
+  t.map_exists = k < (int)g.k, t.image_exists = c < (int)g.c, t.row = row;
+  t.map = (const float*)y.data + (t.map_exists ? k : 0), t.map_pixel = g.k;
+  t.image = (const float*)x.data + (t.image_exists ? c : 0);
+  t.image_n = x.strides[0], t.image_h = x.strides[2], t.image_w = x.strides[3];
+  return t;
+}
+// The left operand of a warp's two products.
+DEV void load(float (&to)[2][4], const float* a) {
+#pragma unroll
+  for (int m = 0; m < 2; m++) {
+    const float* const p = a + m * 16;
+    to[m][0] = p[0], to[m][1] = p[8], to[m][2] = p[4 * kMapLine], to[m][3] = p[4 * kMapLine + 8];
+  }
+}
+// A warp: 32 of the tile's rows by 8 of its columns.
+DEV void put(float* partial, const float (&sums)[2][kW][4], int kh, int r, int k0, int c0, int rows, int columns) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int s = 0; s < kW; s++) {
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+      const int k = k0 + warp / 4 * 32 + m * 16 + lane / 4, c = c0 + warp % 4 * 8 + lane % 4 * 2;
+      float* const to = partial + ((((i64)blockIdx.x * kh + r) * kW + s) * rows + k) * columns + c;
+      to[0] = sums[m][s][0], to[1] = sums[m][s][1];
+      to[8 * columns] = sums[m][s][2], to[8 * columns + 1] = sums[m][s][3];
+    }
+  }
+}
+
+// Blocks: range of pixels; channels of the map; row of the kernel and channels of the image. partial: by
+// range, row, column, channel of the map, channel of the image, then the biases'.
 KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, float* biases, int range) {
   DYNAMIC_SHARED(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = gridDim.y * kRows;
   const int columns = (int)(g.c + kColumns - 1) / kColumns * kColumns, parts = columns / kColumns;
   const int k0 = blockIdx.y * kRows, c0 = blockIdx.z % parts * kColumns, r = blockIdx.z / parts;
-  const int km = k0 + threadIdx.x % 16 * 4, ci = c0 + threadIdx.x % 8 * 4;
-  Tile tile;
-  tile.map_exists = km < (int)g.k, tile.image_exists = ci < (int)g.c, tile.row = r;
-  tile.map = (const float*)y.data + (tile.map_exists ? km : 0), tile.map_pixel = g.k;
-  tile.image = (const float*)x.data + (tile.image_exists ? ci : 0);
-  tile.image_n = x.strides[0], tile.image_h = x.strides[2], tile.image_w = x.strides[3];
+  const Tile tile = tile_of(g, y, x, k0, c0, r);
   const int total = (int)(g.batch * g.oh * g.ow), begin = blockIdx.x * range, end = begin + range < total ? begin + range : total;
-  float sums[2][kW][4], bias[4] = {0, 0, 0, 0};
-#pragma unroll
-  for (int m = 0; m < 2; m++) {
-#pragma unroll
-    for (int s = 0; s < kW; s++) sums[m][s][0] = sums[m][s][1] = sums[m][s][2] = sums[m][s][3] = 0;
-  }
+  float sums[2][kW][4] = {}, bias[4] = {};
   Loads next;
   load(next, tile, g, begin, end);
   int which = 0;
@@ -109,11 +131,7 @@ KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, flo
 #pragma unroll
     for (int k = 0; k < kPixels; k += 8) {
       float rows_of[2][4];
-#pragma unroll
-      for (int m = 0; m < 2; m++) {
-        const float* const p = a + k * kMapLine + m * 16;
-        rows_of[m][0] = p[0], rows_of[m][1] = p[8], rows_of[m][2] = p[4 * kMapLine], rows_of[m][3] = p[4 * kMapLine + 8];
-      }
+      load(rows_of, a + k * kMapLine);
 #pragma unroll
       for (int s = 0; s < kW; s++) {
         const float* const p = b + s * kImageSize + k * kImageLine;
@@ -125,16 +143,7 @@ KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, flo
       }
     }
   }
-#pragma unroll
-  for (int s = 0; s < kW; s++) {
-#pragma unroll
-    for (int m = 0; m < 2; m++) {
-      const int k = k0 + warp / 4 * 32 + m * 16 + lane / 4, c = c0 + warp % 4 * 8 + lane % 4 * 2;
-      float* const to = partial + ((((i64)blockIdx.x * (int)g.kh + r) * kW + s) * rows + k) * columns + c;
-      to[0] = sums[m][s][0], to[1] = sums[m][s][1];
-      to[8 * columns] = sums[m][s][2], to[8 * columns + 1] = sums[m][s][3];
-    }
-  }
+  put(partial, sums, (int)g.kh, r, k0, c0, rows, columns);
   if (!biases || blockIdx.z > 0) return;
   __syncthreads();
 #pragma unroll
