@@ -16,6 +16,7 @@ constexpr int kMaxPairs = 400;
 constexpr int kMaxAttempts = 2;
 
 using Bits = std::vector<uint64_t>;
+bool test(const Bits& b, int32_t i) { return b[size_t(i) / 64] >> (i % 64) & 1; }
 void set(Bits& b, int32_t i) { b[size_t(i) / 64] |= uint64_t(1) << (i % 64); }
 void clear(Bits& b, int32_t i) { b[size_t(i) / 64] &= ~(uint64_t(1) << (i % 64)); }
 void join(Bits& b, const Bits& o) {
@@ -212,22 +213,23 @@ class Fuser {
     groups_[size_t(a)] = std::move(both);
     groups_[size_t(b)].clear();
     versions_[size_t(a)]++;
-    merge_order(before_, after_, a, b);
-    merge_order(after_, before_, a, b);
+    const Bits before[] = {before_[size_t(a)], before_[size_t(b)]}, after[] = {after_[size_t(a)], after_[size_t(b)]};
+    merge_order(before_, after, a, b);
+    merge_order(after_, before, a, b);
     return true;
   }
 
-  // a stands for both; what stands at it in the other direction stands where it does.
-  static void merge_order(std::vector<Bits>& order, const std::vector<Bits>& opposite, int32_t a, int32_t b) {
+  // a stands for both. What stood at one of them only (opposite: at a, at b) now stands where the other does, too.
+  static void merge_order(std::vector<Bits>& order, const Bits (&opposite)[2], int32_t a, int32_t b) {
     Bits& merged = order[size_t(a)];
     join(merged, order[size_t(b)]);
     clear(merged, a), clear(merged, b);
-    Bits others = opposite[size_t(a)];
-    join(others, opposite[size_t(b)]);
+    Bits others = opposite[0];
+    join(others, opposite[1]);
     for (int32_t k = next(others, 0); k >= 0; k = next(others, k + 1)) {
       if (k == a || k == b) continue;
-      clear(order[size_t(k)], b);
-      add(order, k, a);
+      clear(order[size_t(k)], b), set(order[size_t(k)], a);
+      if (!test(opposite[0], k) || !test(opposite[1], k)) join(order[size_t(k)], merged);
     }
   }
 
