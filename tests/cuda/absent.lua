@@ -2,24 +2,15 @@
 -- What needs it says so, what works without it works.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
-local test, equal, truthy = h.test, h.equal, h.truthy
+local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 
-local function shell(command)
-  local pipe = assert(io.popen(command))
-  local text = pipe:read("*a")
-  pipe:close()
-  return text
-end
-local lutra = shell("readlink /proc/$PPID/exe"):gsub("\n", "")
+local lutra = h.program()
 local folder = os.getenv("LUTRA_CUDA_PATH")
-local base = shell("mktemp -d"):gsub("\n", "")
+local base = h.folder()
 
 -- What a program says, standard error first.
 local function run(environment, text)
-  local name = base .. "/program.lua"
-  local file = assert(io.open(name, "w"))
-  file:write("local function told(f, ...) return (select(2, pcall(f, ...))) end\n", text)
-  file:close()
+  h.write(base .. "/program.lua", "local function told(f, ...) return (select(2, pcall(f, ...))) end\n" .. text)
   return shell(("cd %s && env LUTRA_CACHE_DIR=%s/cache %s %s program.lua 2>&1"):format(base, base, environment, lutra))
 end
 local function has(text, part) truthy(text:find(part, 1, true), text) end

@@ -2,20 +2,9 @@
 -- done without where the directory or an entry is bad. (tests/cuda_codegen/disk_cache_test.cc takes entries apart.)
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
-local test, equal, truthy = h.test, h.equal, h.truthy
+local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 
-local probe = assert(io.popen("readlink /proc/$PPID/exe"))
-local lutra = probe:read("*l")
-probe:close()
-
-local function shell(command)
-  local pipe = assert(io.popen(command))
-  local text = pipe:read("*a")
-  pipe:close()
-  return text
-end
-
-local base = shell("mktemp -d"):gsub("\n", "")
+local lutra, base = h.program(), h.folder()
 local log = base .. "/compiled"
 
 local function entries(folder) return tonumber(shell("find " .. folder .. " -type f 2>/dev/null | wc -l")) end

@@ -239,9 +239,7 @@ test("a fault is told by its op and line when its code is gone", function()
 end)
 
 test("kernels without libraries are recorded once, wherever working memory lies", function()
-  local name = os.tmpname()
-  local file = assert(io.open(name, "w"))
-  file:write [[
+  local name = h.write(os.tmpname(), [[
     lt.set_default_device("cuda")
     local function steps(name)
       return assert(loadstring([=[return function(x)
@@ -256,11 +254,8 @@ test("kernels without libraries are recorded once, wherever working memory lies"
       local want_a, want_b = plain(x)
       assert(lt.equal(a, want_a) and lt.equal(b, want_b))
       large(lt.randn(64 * 2 ^ i, 64)) -- wants a larger arena each time
-    end]]
-  file:close()
-  local pipe = assert(io.popen("LUTRA_LOGS=cudagraphs $(readlink /proc/$PPID/exe) " .. name .. " 2>&1"))
-  local text = pipe:read("*a")
-  pipe:close()
+    end]])
+  local text = h.shell(("LUTRA_LOGS=cudagraphs %s %s 2>&1"):format(h.program(), name))
   os.remove(name)
   local _, times = text:gsub("small:%d is recorded", "")
   h.equal(times, 1, text)

@@ -1,14 +1,9 @@
 -- Graph breaks: in the middle of a frame, inside a loop (its body stays compiled), inside an inlined callee. Results and effects are eager's.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy = h.test, h.equal, h.truthy
+local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks
 
 local log = {}
-local function breaks()
-  local n = 0
-  for _, count in pairs(lt.counters().graph_break) do n = n + count end
-  return n
-end
 
 -- f eager and compiled on the same arguments, three times each: results equal, effects equal.
 local function compare(f, ...)

@@ -3,30 +3,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
-local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program
-local lutra = link:read("*l")
-link:close()
-local directory = os.tmpname()
-os.remove(directory)
-assert(os.execute("mkdir " .. directory) == 0)
-
-local function run(options)
-  local pipe = assert(io.popen(string.format("'%s' ../../scripts/models/char_gpt.lua --d 16 --heads 2 --layers 1 --length 16 --batch 4 "
-    .. "--sample 5 %s 2>&1; echo status $?", lutra, options)))
-  local text = pipe:read("*a")
-  pipe:close()
-  return text, tonumber(text:match("status (%d+)"))
-end
-
-local function result(options)
-  local path = directory .. "/result.json"
-  local text, status = run(options .. " --json " .. path)
-  equal(status, 0, text)
-  local file = assert(io.open(path))
-  local json = file:read("*a")
-  file:close()
-  return tonumber(json:match('"loss": ([%d.]+)')), text
-end
+local run, result, directory = h.model "char_gpt.lua --d 16 --heads 2 --layers 1 --length 16 --batch 4 --sample 5"
 
 test("a resumed run is the uninterrupted one", function()
   local checkpoint = directory .. "/c.safetensors"

@@ -1,7 +1,7 @@
 -- Convnets: eager = compiled bit for bit whatever the layout inside, layers as PyTorch's, running statistics.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy, raises, deep = h.test, h.equal, h.truthy, h.raises, h.deep
+local test, equal, truthy, raises, deep, breaks = h.test, h.equal, h.truthy, h.raises, h.deep, h.breaks
 local nn, optim = lt.nn, lt.optim
 local functional = nn.functional
 
@@ -60,12 +60,6 @@ end
 local function same_state(a, b, what)
   local other = b.net:state_dict()
   for name, value in pairs(a.net:state_dict()) do truthy(value:equal(other[name]), what .. " " .. name) end
-end
-
-local function breaks()
-  local n = 0
-  for _, count in pairs(lt.counters().graph_break) do n = n + count end
-  return n
 end
 
 local last = {} -- parameters after 20 steps on one thread

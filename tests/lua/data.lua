@@ -70,13 +70,7 @@ test("bad options are errors", function()
   deep({data.DataLoader(dataset(0)):iter()()}, {})
 end)
 
-local function write(bytes)
-  local path = os.tmpname()
-  local file = assert(io.open(path, "wb"))
-  file:write(bytes)
-  file:close()
-  return path
-end
+local function write(bytes) return h.write(os.tmpname(), bytes) end
 
 test("IDX files", function()
   local path = write("\0\0\8\2\0\0\0\2\0\0\0\3abcdef")

@@ -2,37 +2,21 @@
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
--- The program that runs this file.
-local probe = assert(io.popen("readlink /proc/$PPID/exe"))
-local program = probe:read("*l")
-probe:close()
+local program = h.program()
 
 -- Standard output, standard error and exit code of `lutra <arguments>`, with a text as standard input.
 local function run(arguments, input)
   local names = {os.tmpname(), os.tmpname(), os.tmpname()}
-  local stdin = assert(io.open(names[1], "w"))
-  stdin:write(input or "")
-  stdin:close()
+  h.write(names[1], input or "")
   local command = string.format("%s %s <%s >%s 2>%s", program, arguments, names[1], names[2], names[3])
   local status = os.execute(command)
   if type(status) == "number" and status > 255 then status = math.floor(status / 256) end
-  local texts = {}
-  for i = 2, 3 do
-    local file = assert(io.open(names[i]))
-    texts[i] = file:read("*a")
-    file:close()
-  end
+  local out, err = h.read(names[2]), h.read(names[3])
   for _, name in ipairs(names) do os.remove(name) end
-  return texts[2], texts[3], status
+  return out, err, status
 end
 
-local function script(text)
-  local name = os.tmpname()
-  local file = assert(io.open(name, "w"))
-  file:write(text)
-  file:close()
-  return name
-end
+local function script(text) return h.write(os.tmpname(), text) end
 
 test("-e runs text, and lt is a global", function()
   local out, err, code = run("-e 'print(1 + 1, lt.tensor({1, 2}))'")

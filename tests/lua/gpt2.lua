@@ -3,30 +3,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
-local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program
-local lutra = link:read("*l")
-link:close()
-local directory = os.tmpname()
-os.remove(directory)
-assert(os.execute("mkdir " .. directory) == 0)
-
-local function run(options)
-  local pipe = assert(io.popen(string.format("'%s' ../../scripts/models/gpt2.lua --d 16 --heads 2 --layers 2 --length 16 --batch 4 "
-    .. "--vocabulary 300 --log-every 2 %s 2>&1; echo status $?", lutra, options)))
-  local text = pipe:read("*a")
-  pipe:close()
-  return text, tonumber(text:match("status (%d+)"))
-end
-
-local function result(options)
-  local path = directory .. "/result.json"
-  local text, status = run(options .. " --json " .. path)
-  equal(status, 0, text)
-  local file = assert(io.open(path))
-  local json = file:read("*a")
-  file:close()
-  return tonumber(json:match('"loss": ([%d.]+)')), text, json
-end
+local run, result, directory = h.model "gpt2.lua --d 16 --heads 2 --layers 2 --length 16 --batch 4 --vocabulary 300 --log-every 2"
 
 test("a resumed run is the uninterrupted one, and nothing is compiled twice", function()
   local checkpoint = directory .. "/c.safetensors"
@@ -52,13 +29,8 @@ test("it learns", function()
 end)
 
 test("data is bytes, 16-bit numbers or an array", function()
-  local function write(name, text)
-    local file = assert(io.open(directory .. "/" .. name, "wb"))
-    file:write(text)
-    file:close()
-  end
-  write("a.txt", ("abcd"):rep(30))
-  write("b.bin", ("a\0b\0c\0d\0"):rep(30))
+  h.write(directory .. "/a.txt", ("abcd"):rep(30))
+  h.write(directory .. "/b.bin", ("a\0b\0c\0d\0"):rep(30))
   lt.save(directory .. "/c.npy", lt.tensor({97, 98, 99, 100}, {dtype = "int64"}):tile({30}))
   local loss = result("--steps 3 --data " .. directory .. "/a.txt")
   equal(result("--steps 3 --data " .. directory .. "/b.bin"), loss)

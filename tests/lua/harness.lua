@@ -1,4 +1,5 @@
--- A small test harness. test(name, f) runs f at once and prints failures; at the end of the file, finish() exits with 1 if any failed.
+-- A small test harness, and what tests of programs and of training share. test(name, f) runs f at once and prints failures; at the end of the
+-- file, finish() exits with 1 if any failed.
 --   local h = require "harness"; local test, equal = h.test, h.equal ... h.finish()
 local M = {count = 0, failed = 0}
 
@@ -50,6 +51,60 @@ function M.raises(text, f, ...)
   if not tostring(message):find(text, 1, true) then
     error(string.format("the error %s does not contain %s", show(tostring(message)), show(text)), 2)
   end
+end
+
+-- Graph breaks so far.
+function M.breaks()
+  local n = 0
+  for _, count in pairs(lt.counters().graph_break) do n = n + count end
+  return n
+end
+
+-- What a command prints on standard output.
+function M.shell(command)
+  local pipe = assert(io.popen(command))
+  local text = pipe:read("*a")
+  pipe:close()
+  return text
+end
+
+-- The program that runs this file.
+function M.program() return (M.shell("readlink /proc/$PPID/exe"):gsub("\n", "")) end
+
+-- A new folder, empty.
+function M.folder() return (M.shell("mktemp -d"):gsub("\n", "")) end
+
+function M.read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+-- Gives the path back.
+function M.write(path, text)
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+-- A program of scripts/models with its options as a text: run(more) gives what it prints and its status, result(more) the last
+-- loss, what it printed and its JSON; last, a folder for its files.
+function M.model(command)
+  local folder = M.folder()
+  local function run(options)
+    local text = M.shell(("'%s' ../../scripts/models/%s %s 2>&1; echo status $?"):format(M.program(), command, options))
+    return text, tonumber(text:match("status (%d+)"))
+  end
+  local function result(options)
+    local path = folder .. "/result.json"
+    local text, status = run(options .. " --json " .. path)
+    M.equal(status, 0, text)
+    local json = M.read(path)
+    return tonumber(json:match('"loss": ([%d.]+)')), text, json
+  end
+  return run, result, folder
 end
 
 -- How much longer the tests that scale are to run.

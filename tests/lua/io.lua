@@ -1,27 +1,14 @@
 -- lt.save and lt.load: round trips, files as other programs write them, refusals, full disks and kills.
 local lt = require "lutra"
-local ffi = require "ffi"
 local h = require "harness"
 local test, equal, truthy, deep, raises = h.test, h.equal, h.truthy, h.deep, h.raises
 local nn, optim = lt.nn, lt.optim
 
-ffi.cdef [[int lutra_test_getpid(void) __asm__("getpid");]]
-local folder = (os.getenv("TMPDIR") or "/tmp") .. "/lutra-io-" .. ffi.C.lutra_test_getpid()
-os.execute("mkdir -p " .. folder)
+local folder = h.folder()
 local function at(name) return folder .. "/" .. name end
 
-local function write(name, bytes)
-  local file = assert(io.open(at(name), "wb"))
-  file:write(bytes)
-  file:close()
-  return at(name)
-end
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:read("*a")
-  file:close()
-  return bytes
-end
+local function write(name, bytes) return h.write(at(name), bytes) end
+local read = h.read
 local function u(n, bytes)
   local out = {}
   for i = 1, bytes do
@@ -263,18 +250,8 @@ test(".safetensors files of others", function()
   raises("fields other than", get, '{"x":' .. ("["):rep(100000) .. ("]"):rep(100000) .. "}")
 end)
 
-local function run(command)
-  local pipe = assert(io.popen(command .. " 2>&1"))
-  local text = pipe:read("*a")
-  pipe:close()
-  return text
-end
-
--- This program's own path: tests run lutra itself.
-local lutra = arg[-1]
-for i = -1, -20, -1 do
-  if arg[i] then lutra = arg[i] end
-end
+local function run(command) return h.shell(command .. " 2>&1") end
+local lutra = h.program()
 
 test("a full disk leaves the old file", function()
   for _, name in ipairs {"d.safetensors", "d.npz", "d.npy"} do

@@ -3,9 +3,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, near, raises = h.test, h.equal, h.truthy, h.near, h.raises
 
-local probe = assert(io.popen("readlink /proc/$PPID/exe"))
-local program = probe:read("*l")
-probe:close()
+local run, program = h.shell, h.program()
 
 local function kernel(p, name)
   for _, k in ipairs(p.kernels) do
@@ -92,19 +90,8 @@ test("errors pass, and end the profile", function()
   truthy(#lt.profile(m)(lt.rand(4, 3)).kernels > 0)
 end)
 
-local function run(command)
-  local pipe = assert(io.popen(command))
-  local text = pipe:read("*a")
-  pipe:close()
-  return text
-end
-
-local folder = os.tmpname()
-os.remove(folder)
-os.execute("mkdir -p " .. folder)
-local script = folder .. "/script.lua"
-local file = assert(io.open(script, "w"))
-file:write([[
+local folder = h.folder()
+local script = h.write(folder .. "/script.lua", [[
 local step = lt.compile(function(x, n)
   local y = (x * 2 + 1):relu():sum()
   if y:item() > 1e9 then print("large") end
@@ -115,7 +102,6 @@ local unused = lt.compile(function() end)
 print("out", ...)
 if ... == "exit" then os.exit(0) end
 ]])
-file:close()
 
 -- Enough JSON for a test.
 local function parse(text)
@@ -210,10 +196,7 @@ test("explain as JSON: one document, alone on standard output", function()
     equal(doc.functions[2].ran, false)
     truthy(#doc.kernels >= 1 and doc.kernels[1].ms > 0 and doc.counters.frames.total >= 1)
   end
-  local bad = folder .. "/bad.lua"
-  local f = assert(io.open(bad, "w"))
-  f:write("error('it \"fails\"')")
-  f:close()
+  local bad = h.write(folder .. "/bad.lua", "error('it \"fails\"')")
   local doc = parse(run(string.format("%s explain --json %s 2>/dev/null", program, bad)))
   equal(doc.ok, false)
   truthy(doc.error:find('it "fails"', 1, true))
@@ -223,22 +206,17 @@ test("tune --limits is measured once, and read by profiles", function()
   local env = "XDG_CACHE_HOME=" .. folder .. "/cache "
   local text = run(env .. program .. " tune --limits 2>&1")
   truthy(text:find("GFLOP/s", 1, true) and text:find("limits.txt", 1, true), text)
-  local code = folder .. "/limits.lua"
-  local f = assert(io.open(code, "w"))
-  f:write([[
+  local code = h.write(folder .. "/limits.lua", [[
     local x = lt.rand(512, 512)
     local p = lt.profile(function() return x:mm(x), x + 1 end)()
     for _, k in ipairs(p.kernels) do print(k.name, k.ratio_to_limit and k.ratio_to_limit > 0 and k.ratio_to_limit < 20) end
     print(tostring(p):find("tune", 1, true))]])
-  f:close()
   local said = run(env .. program .. " " .. code .. " 2>&1")
   truthy(said:find("mm\ttrue", 1, true) and said:find("\nnil\n", 1, true), said)
   -- A damaged file counts as none.
   local path = folder .. "/cache/lutra/limits.txt"
   for _, damage in ipairs {"", "version 1\nthreads 99999999\n", "\0\1\2", "version 1\ncpu x\nthreads 2\ncache_bytes 1\nread_cache 1 nan\n"} do
-    f = assert(io.open(path, "w"))
-    f:write(damage)
-    f:close()
+    h.write(path, damage)
     said = run(env .. program .. " " .. code .. " 2>&1")
     truthy(said:find("mm\tnil", 1, true) and not said:find("traceback", 1, true), said)
   end

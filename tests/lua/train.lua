@@ -1,7 +1,7 @@
 -- The train step as one frame: eager = compiled bit for bit, one entry where the answer depends on a change, none where not.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
+local test, equal, truthy, raises, breaks = h.test, h.equal, h.truthy, h.raises, h.breaks
 local nn, optim = lt.nn, lt.optim
 
 local Net = nn.Module:extend("Net")
@@ -40,12 +40,6 @@ local function same_parameters(a, b, what)
   for name, value in pairs(a.net:state_dict()) do
     truthy(value:equal(other[name]), (what or "") .. " " .. name)
   end
-end
-
-local function breaks()
-  local n = 0
-  for _, count in pairs(lt.counters().graph_break) do n = n + count end
-  return n
 end
 
 local optimisers = {
