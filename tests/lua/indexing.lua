@@ -156,6 +156,18 @@ test("out of range: nothing is written, and the error names op, index, dim and s
   raises("index: " .. text, function() return compiled(a, bad) end)
 end)
 
+test("a 0-dim position out of range is refused even where nothing is at the places, as an integer is", function()
+  local x, one = lt.zeros(5, 1, 2), lt.tensor(1, {dtype = "int64"})
+  local text = "index: index 1 is out of bounds for dimension 1 with size 1"
+  raises(text, function() return x[{"2:2", one}] end)
+  raises(text, function() x[{"2:2", one}] = 3 end)
+  raises(text, function() return x[{lt.zeros({0}, {dtype = "int64"}), one}] end)
+  local compiled = lt.compile(function(v, i) return v[{"2:2", i}] * 2 end)
+  for _ = 1, 2 do raises(text, function() return compiled(x, one) end) end
+  deep(compiled(x, one - 2).shape, {0, 2})
+  deep(x[{"2:2", lt.tensor({1}, {dtype = "int64"})}].shape, {0, 1, 2}) -- a vector's is never looked at
+end)
+
 test("views, copies and version counters", function()
   local a = fresh():float()
   a[{0, {1, 3}}]:add_(1)

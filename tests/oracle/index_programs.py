@@ -57,12 +57,11 @@ class Program:
     def mask(self, shape):
         r = self.rng
         shape = list(shape)
+        if r.random() < 0.02 and shape:
+            shape[0] += 1
         n = 1
         for s in shape:
             n *= s
-        if r.random() < 0.02 and shape:
-            shape[0] += 1
-            n = n // max(shape[0] - 1, 1) * shape[0]
         values = [r.random() < 0.5 for _ in range(n)]
         t = torch.tensor(values, dtype=torch.bool).reshape(shape)
         lua = f"lt.tensor({{{','.join(str(v).lower() for v in values)}}}):view({{{','.join(map(str, shape))}}})" if n else f"lt.zeros({{{','.join(map(str, shape))}}}, {{dtype='bool'}})"

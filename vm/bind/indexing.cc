@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "vm/bind/composite.h"
+#include "vm/bind/element.h"
 
 namespace lutra {
 namespace {
@@ -110,6 +111,36 @@ Value dims_of(const View& view) {
   Sizes dims;
   for (const Advanced& a : view.advanced) dims.push_back(a.dim);
   return dims;
+}
+
+bool is_empty(SymInt size) { return size.hint == 0 && size == 0; }
+
+// Whether no element is at the places: a dimension that stays, or the positions, have none.
+bool nothing_at(const View& view) {
+  size_t next = 0;
+  for (int64_t d = 0; d < view.tensor->dim(); ++d) {
+    const bool indexed = next < view.advanced.size() && view.advanced[next].dim == d;
+    if (!indexed && is_empty(view.tensor->sizes[d])) return true;
+    next += indexed;
+  }
+  return std::any_of(view.advanced.begin(), view.advanced.end(), [](const Advanced& a) {
+    return std::any_of(a.positions->sizes.begin(), a.positions->sizes.end(), is_empty);
+  });
+}
+
+// Positions are held to their bounds where they are used. PyTorch selects by those of 0-dim tensors as by integers, so
+// that they are wrong even where nothing is at the places.
+void check_unused(const View& view) {
+  const auto one = [](const Advanced& a) { return a.positions->dim() == 0; };
+  if (std::none_of(view.advanced.begin(), view.advanced.end(), one) || !nothing_at(view)) return;
+  for (const Advanced& a : view.advanced) {
+    if (!one(a)) continue;
+    need_data("index", a.positions);
+    const int64_t at = Elements(a.positions).at(0).to_int(), size = view.tensor->sizes[a.dim].guard();
+    if (at < -size || at >= size) {
+      fail("index: index ", at, " is out of bounds for dimension ", a.dim, " with size ", size);
+    }
+  }
 }
 
 // -- assignment
@@ -286,6 +317,7 @@ const Composite kRows[] = {
 
 Tensor index_get(const Tensor& self, ArgReader& in, ArgReader::H index) {
   const View view = apply_basic(self, read_index(in, index), false);
+  check_unused(view);
   if (!view.advanced.empty()) return op1(OpId::index, {view.tensor, list_of(view), dims_of(view)});
   // An index that leaves everything as it is gives another tensor over the same elements, as in PyTorch.
   return view.tensor.same(self) ? op1(OpId::alias, {self}) : view.tensor;
@@ -304,7 +336,9 @@ void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader:
     const View view = apply_basic(self, items, true);
     return assign_masked(view.tensor, view.advanced[0], source);
   }
-  assign_positions(apply_basic(self, items, false), source);
+  const View view = apply_basic(self, items, false);
+  check_unused(view);
+  assign_positions(view, source);
 }
 
 std::span<const Composite> index_rows() { return kRows; }
