@@ -168,6 +168,18 @@ test("a 0-dim position out of range is refused even where nothing is at the plac
   deep(x[{"2:2", lt.tensor({1}, {dtype = "int64"})}].shape, {0, 1, 2}) -- a vector's is never looked at
 end)
 
+test("a value has as many elements as the mask has places even where nothing is written", function()
+  local x, mask = lt.zeros(5, 3), lt.tensor({true, false, true, true, true})
+  local fill = function(v, m, value) v[{m, "2:1"}] = value return v end
+  for _, f in ipairs{fill, lt.compile(fill)} do
+    raises("index_put: shape mismatch: a value of shape {2, 1} cannot be broadcast to the indexing result of shape {4, 0}",
+      function() f(x, mask, lt.ones(2, 1)) end)
+    deep(f(x, mask, lt.ones(4, 1)).shape, {5, 3})
+    deep(f(x, mask, lt.ones(4, 0)).shape, {5, 3})
+    deep(f(x, mask, 7).shape, {5, 3})
+  end
+end)
+
 test("views, copies and version counters", function()
   local a = fresh():float()
   a[{0, {1, 3}}]:add_(1)

@@ -507,6 +507,7 @@ statistics = {
   ['cumprod middle'] = {cuda = "f f f f"},
   ['cumprod wide'] = {cuda = "f f f f"},
   ['cumprod of computed'] = {cuda = "f f f f"},
+  ['cumprod overflow of halves'] = {cuda = "f f f f"},
   ['cumprod zero'] = {cuda = "f f f f"},
 },
 views = {

@@ -45,6 +45,13 @@ class Inputs:
         """The same, and their gradient is recorded."""
         return self.f(*shape, **options).requires_grad_(True)
 
+    def distinct(self, *shape):
+        """g without equal elements: where PyTorch's answer among equals is one of several."""
+        x = self.g(*shape)
+        while x.unique().numel() < x.numel():
+            x = self.g(*shape)
+        return x
+
     def u(self, low, high, *shape, dtype=torch.float32, grad=True):
         """Even in [low, high)."""
         x = (torch.rand(shape, dtype=torch.float64) * (high - low) + low).round(decimals=3).to(dtype)
@@ -171,23 +178,49 @@ def emptied(size):
                            for x in inputs]
 
 
+def exact_like(x, exact):
+    """What float64 says of x, in the dtype of x, where x is farther from it than one rounding of the largest element; else nothing."""
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point() or x.shape != exact.shape or not x.numel():
+        return "false"
+    rounded, own = exact.detach().to(x.dtype), x.detach()
+    finite = torch.isfinite(own)
+    scale = max(1.0, own[finite].double().abs().max().item()) if finite.any() else 1.0
+    off = (own.double() - rounded.double()).abs().nan_to_num(nan=math.inf) > torch.finfo(x.dtype).eps * scale
+    same = (own == rounded) | (own.isnan() & rounded.isnan())
+    return tensor(rounded) if (off & ~same).any() else "false"
+
+
 class Recorder:
     def __init__(self, inputs, path):
         self.inputs, self.out, self.count, self.names = inputs, open(path, "w"), 0, set()
         self.out.write("-- Recorded by record.py: what PyTorch answers. Do not edit.\nlocal inf, nan = math.huge, 0 / 0\nreturn {\n")
 
-    def answer(self, inputs, python):
+    def evaluate(self, inputs, python, like_results=None):
+        """Results, and gradients or None, seeded with numbers that the dtypes of like_results hold."""
         results = eval(python, {"torch": torch, "F": F, "inf": math.inf, "nan": math.nan, "math": math}, dict(zip(NAMES, inputs)))
         results = list(results) if isinstance(results, (tuple, list)) else [results]
         wanted = [x for x in inputs if x.requires_grad]
-        grads = ["false"] * len(inputs)
+        grads = [None] * len(inputs)
         paths = [r for r in results if isinstance(r, torch.Tensor) and r.requires_grad]
         if wanted and paths:
-            seeds = [(torch.arange(r.numel(), dtype=torch.float64) * 0.37 - 0.5).reshape(r.shape).to(r.dtype) for r in paths]
+            rounded = [x.dtype for x in like_results or results if isinstance(x, torch.Tensor) and x.requires_grad]
+            seeds = [(torch.arange(r.numel(), dtype=torch.float64) * 0.37 - 0.5).reshape(r.shape).to(dtype).to(r.dtype)
+                     for r, dtype in zip(paths, rounded)]
             found = iter(torch.autograd.grad(paths, wanted, seeds, allow_unused=True))
             grads = [next(found) if x.requires_grad else None for x in inputs]
-            grads = ["false" if g is None else tensor(g) for g in grads]
-        return f"results = {{{', '.join(map(tensor, results))}}}, grads = {{{', '.join(grads)}}}"
+        return results, grads
+
+    def answer(self, inputs, python, exact=False):
+        results, grads = self.evaluate(inputs, python)
+        text = f"results = {{{', '.join(map(tensor, results))}}}, grads = {{{', '.join('false' if g is None else tensor(g) for g in grads)}}}"
+        if exact:
+            wide = [like(x, x.detach().double()) if x.is_floating_point() else x for x in inputs]
+            witness = [["false" if x is None else exact_like(x, y) for x, y in zip(own, true)]
+                       for own, true in zip((results, grads), self.evaluate(wide, python, results))]
+            for name, texts in zip(("exact", "exact_grads"), witness):
+                if any(t != "false" for t in texts):
+                    text += f",\n  {name} = {{{', '.join(texts)}}}"
+        return text
 
     def begin(self, name, inputs, python, lua):
         if name in self.names:
@@ -198,7 +231,7 @@ class Recorder:
         code = lua or to_lua(ast.parse(python.strip(), mode="eval").body)
         self.out.write(f"{{name = {name!r}, code = {code!r},\n inputs = {{{', '.join(map(tensor, inputs))}}},\n")
 
-    def variants(self, inputs, python, only):
+    def variants(self, inputs, python, only, exact):
         """(name, inputs) of the forms of a case that PyTorch itself accepts; the check makes the same inputs."""
         makers = [("float64", converted(torch.float64)), ("float16", converted(torch.float16)), ("bfloat16", converted(torch.bfloat16)),
                   ("zero_dim", zero_dim)]
@@ -210,13 +243,13 @@ class Recorder:
             try:
                 made = make(inputs)
                 if made is not None:
-                    yield name, self.answer(made, python)
+                    yield name, self.answer(made, python, exact)
             except (RuntimeError, ValueError, IndexError, TypeError):
                 continue
 
-    def case(self, name, inputs, python, lua=None, *, tol=None, grad_tol=None, ulp=None, signs=False, variants=None):
+    def case(self, name, inputs, python, lua=None, *, tol=None, grad_tol=None, ulp=None, signs=False, variants=None, exact=False):
         self.begin(name, inputs, python, lua)
-        self.out.write(f" {self.answer(inputs, python)},\n")
+        self.out.write(f" {self.answer(inputs, python, exact)},\n")
         for key, value in (("tol", tol), ("grad_tol", grad_tol), ("ulp", ulp), ("signs", "true" if signs else None)):
             if value is not None:
                 self.out.write(f" {key} = {value},\n")
@@ -228,7 +261,7 @@ class Recorder:
             except (RuntimeError, ValueError):
                 pass
             self.out.write(" variants = {\n")
-            for variant, answer in self.variants(inputs, python, variants):
+            for variant, answer in self.variants(inputs, python, variants, exact):
                 self.out.write(f"  {{name = {variant!r}, {answer}}},\n")
             self.out.write(" }")
         self.out.write("},\n")

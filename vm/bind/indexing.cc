@@ -334,7 +334,11 @@ void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader:
   }
   if (tensors == 1 && std::any_of(items.begin(), items.end(), is_mask)) {
     const View view = apply_basic(self, items, true);
-    return assign_masked(view.tensor, view.advanced[0], source);
+    const Sizes& sizes = view.tensor->sizes;
+    // In a tensor without elements the value must still fit the number of places, which only positions tell.
+    if (std::none_of(sizes.begin(), sizes.end(), is_empty)) {
+      return assign_masked(view.tensor, view.advanced[0], source);
+    }
   }
   const View view = apply_basic(self, items, false);
   check_unused(view);

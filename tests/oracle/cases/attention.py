@@ -3,8 +3,9 @@ import torch
 
 
 def cases(case, error, t):
+    # Gradients by the queries and keys cancel: PyTorch's own rounding may be farther off than the bound.
     def attention(name, q, k, v, rest="", **options):
-        case("attention " + name, [q, k, v], f"F.scaled_dot_product_attention(a, b, c{rest})", **options)
+        case("attention " + name, [q, k, v], f"F.scaled_dot_product_attention(a, b, c{rest})", exact=True, **options)
 
     attention("plain", t.g(2, 3, 5, 4), t.g(2, 3, 7, 4), t.g(2, 3, 7, 6))
     attention("causal", t.g(2, 2, 6, 4), t.g(2, 2, 6, 4), t.g(2, 2, 6, 4), ", is_causal=True")
@@ -27,7 +28,7 @@ def cases(case, error, t):
     def masked(name, mask, shape=(2, 2, 3, 4), **options):
         b, h, l, s = shape
         case("attention mask " + name, [t.g(b, h, l, 5), t.g(b, h, s, 5), t.g(b, h, s, 5), mask],
-             "F.scaled_dot_product_attention(a, b, c, d)", **{"variants": ["float64"], **options})
+             "F.scaled_dot_product_attention(a, b, c, d)", **{"variants": ["float64"], "exact": True, **options})
 
     masked("bool", seen)
     masked("bool, a query that sees nothing", blind)
@@ -40,7 +41,7 @@ def cases(case, error, t):
     case("attention packed", [t.g(2, 5, 24)],
          "F.scaled_dot_product_attention(*a.view(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4), is_causal=True)",
          "(function() local x = a:view(2, 5, 3, 2, 4):permute(2, 0, 3, 1, 4) "
-         "return lt.nn.functional.scaled_dot_product_attention(x[0], x[1], x[2], {is_causal = true}) end)()", variants=[])
+         "return lt.nn.functional.scaled_dot_product_attention(x[0], x[1], x[2], {is_causal = true}) end)()", variants=[], exact=True)
     case("attention dropout of all", [t.g(1, 2, 3, 4), t.g(1, 2, 3, 4), t.g(1, 2, 3, 4)],
          "F.scaled_dot_product_attention(a, b, c, dropout_p=1.0)", variants=[])
     case("attention of no keys", [t.f(1, 2, 3, 4), t.f(1, 2, 0, 4), t.f(1, 2, 0, 4)], "F.scaled_dot_product_attention(a, b, c)", variants=[])
