@@ -123,8 +123,9 @@ LUTRA_VJP(vector_norm, "0:a0 0:r0") {
     Tensor share = where(ties, div(g, count), Scalar(0.0));
     return ctx.give(0, mul(share, sign(x)));
   }
-  Tensor power = p == 2 ? x : mul(sign(x), pow(abs(x), Scalar(p - 1)));
-  if (p < 1) power = where(is_zero(x), Scalar(0.0), power);
+  const Tensor power = mul(sign(x), pow(abs(x), Scalar(p - 1)));
+  // The norm may be too small for its reciprocal's power.
+  if (p < 1) return ctx.give(0, mul(mul(where(is_zero(x), Scalar(0.0), power), g), pow(r, Scalar(1 - p))));
   ctx.give(0, mul(power, where(is_zero(r), Scalar(0.0), div(g, pow(r, Scalar(p - 1))))));
 }
 

@@ -469,6 +469,7 @@ statistics = {
   ['vector_norm -1'] = {cuda = "f f f f"},
   ['vector_norm all'] = {cuda = "f f f f"},
   ['vector_norm zero'] = {cuda = "f f f f"},
+  ['vector_norm -1 small'] = {cuda = "f f f f"},
   ['norm'] = {cuda = "f f f f"},
   ['norm fro'] = {cuda = "f f f f"},
   ['norm p dim'] = {cuda = "f f f f"},
