@@ -1,13 +1,19 @@
 -- lt.autocast(device_type, {dtype =, enabled =, cache_enabled =}, f, ...): runs f with ops on that device in the types that PyTorch's lists choose, and restores
 -- the mode when f returns, also by an error. Without options, f may come second. In Lua, so that f may yield and that capture inlines it; what
--- capture has a model of is autocast_check, and autocast_region, whose arguments are complete: nil leaves a part as it is around.
+-- capture has a model of is _native.autocast_check, and _native.autocast_region, whose arguments are complete: nil leaves a part as it is around.
 local lt = ...
+local native = lt._native
 local enabled, dtype_of, cached = lt.is_autocast_enabled, lt.get_autocast_dtype, lt.is_autocast_cache_enabled
 local set_enabled, set_dtype, set_cached = lt.set_autocast_enabled, lt.set_autocast_dtype, lt.set_autocast_cache_enabled
 local kKeys = {dtype = true, enabled = true, cache_enabled = true}
 
-local function fail(...) lt._native.use("errors").fail("autocast: " .. string.format(...)) end
-local function no_function(v) lt._native.use("errors").wrong("autocast", "f", "a function or a module", v) end
+local function wrong(...) native.use("errors").wrong("autocast", ...) end
+
+-- A module passes by its metatable, which is all that capture need guard.
+local function callable(f)
+  if type(f) == "function" or type(f) == "table" and getmetatable(f) ~= nil then return end
+  native.use("errors").callable("autocast", "f", f)
+end
 
 local function restore(device_type, was, dtype, cache, ok, ...)
   set_dtype(device_type, dtype)
@@ -17,35 +23,38 @@ local function restore(device_type, was, dtype, cache, ok, ...)
   return ...
 end
 
-function lt.autocast_region(device_type, dtype, on, cache, f, ...)
+local function region(device_type, dtype, on, cache, f, ...)
   local was, outer, kept = enabled(device_type), dtype_of(device_type), cached()
   if dtype ~= nil then set_dtype(device_type, dtype) end
   if cache ~= nil then set_cached(cache) end
   set_enabled(device_type, on)
   return restore(device_type, was, outer, kept, pcall(f, ...))
 end
-function lt.autocast_check(options)
+
+local function check(options)
   for key in pairs(options) do
-    if not kKeys[key] then fail("unknown option '%s' (dtype, enabled, cache_enabled)", tostring(key)) end
+    if not kKeys[key] then native.use("errors").fail("autocast: unknown option '%s' (known: dtype, enabled, cache_enabled)", tostring(key)) end
   end
 end
 
-local check, region = lt.autocast_check, lt.autocast_region
+native.autocast_region, native.autocast_check = region, check
 
 function lt.autocast(device_type, options, f, ...)
-  if device_type ~= "cpu" and device_type ~= "cuda" then fail('device_type must be "cpu" or "cuda", got %s', tostring(device_type)) end
-  if options == nil and f == nil then no_function(f) end
-  if options == nil then return region(device_type, nil, true, nil, f, ...) end
+  if device_type ~= "cpu" and device_type ~= "cuda" then wrong("device_type", '"cpu" or "cuda"', device_type) end
   local kind = type(options)
-  if kind == "function" or kind == "table" and getmetatable(options) ~= nil then return region(device_type, nil, true, nil, options, f, ...) end
-  if kind ~= "table" then fail("options must be a table, got %s", kind) end
-  if f == nil then no_function(f) end
+  if kind == "function" then return region(device_type, nil, true, nil, options, f, ...) end
+  if kind == "table" and getmetatable(options) ~= nil then return region(device_type, nil, true, nil, options, f, ...) end
+  if options ~= nil and kind ~= "table" then wrong("options", "a table", options) end
+  callable(f)
+  if options == nil then return region(device_type, nil, true, nil, f, ...) end
   check(options)
-  local on, dtype = options.enabled, options.dtype
+  local on, dtype, cache = options.enabled, options.dtype, options.cache_enabled
   if on == nil then on = true end
+  if on ~= true and on ~= false then wrong("enabled", "a boolean", on) end
+  if cache ~= nil and cache ~= true and cache ~= false then wrong("cache_enabled", "a boolean", cache) end
   if dtype ~= nil and dtype ~= "bfloat16" and dtype ~= "float16" then
-    if on then fail("dtype must be bfloat16 or float16, got %s", tostring(dtype)) end
+    if on then wrong("dtype", "bfloat16 or float16", dtype) end
     dtype = nil
   end
-  return region(device_type, dtype, on and true or false, options.cache_enabled, f, ...)
+  return region(device_type, dtype, on, cache, f, ...)
 end

@@ -1,6 +1,7 @@
 -- lt.cuda: the GPUs of this machine. A device is an index or "cuda:1"; the current one where none is given.
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
+local fail = errors.fail
 local native = lt._native.cuda
 
 local cuda = {manual_seed = lt.manual_seed, manual_seed_all = lt.manual_seed}
@@ -29,7 +30,9 @@ end
 
 -- cuda.device(i, f, ...) runs f with i as the current device, and restores the one before when f returns, also by an error.
 function cuda.device(device, f, ...)
+  errors.callable("cuda.device", "f", f)
   local before = cuda.current_device()
+  lt._native.device("cuda.device", device)
   cuda.set_device(device)
   return restore(before, pcall(f, ...))
 end
@@ -37,24 +40,26 @@ end
 -- cuda.Event{enable_timing = true}: a point in the GPU's work. start:elapsed_time(stop) is in milliseconds.
 local Event = {}
 Event.__index = Event
+function Event:__tostring() return string.format("<lutra.cuda.Event %s>", tostring(self.handle):match("0x%x+") or "") end
 
 function Event:record() native.event_record(self.handle) end
 function Event:synchronize() native.event_synchronize(self.handle) end
 function Event:query() return native.event_query(self.handle) end
 function Event:elapsed_time(stop)
-  if getmetatable(stop) ~= Event then fail("cuda.Event.elapsed_time: expects an event, got %s", type(stop)) end
+  if getmetatable(stop) ~= Event then errors.wrong("cuda.Event.elapsed_time", "end_event", "a cuda.Event", stop) end
   return native.event_elapsed(self.handle, stop.handle)
 end
 
 local keywords = {enable_timing = true, device = true, blocking = true}
 function cuda.Event(options)
   options = options or {}
+  if type(options) ~= "table" then errors.wrong("cuda.Event", "options", "a table", options) end
   for key in pairs(options) do
     if not keywords[key] then
       fail("cuda.Event: unknown keyword '%s' (known: enable_timing, device, blocking)", tostring(key))
     end
   end
-  return setmetatable({handle = native.event(options.device, options.enable_timing or false)}, Event)
+  return setmetatable({handle = native.Event(options.device, options.enable_timing or false)}, Event)
 end
 
 return cuda

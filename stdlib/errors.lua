@@ -1,5 +1,5 @@
 -- Errors of the standard library: they carry the script's line, that of the first function on the stack which is not the library's own, and say
--- who minds which value. errors.fail(format, ...) raises; count, number, boolean, tensor and text raise where a value is of another kind.
+-- who minds which value. errors.fail(format, ...) raises; count, number, boolean, tensor, text and callable raise where a value is of another kind.
 local lt = ...
 local raise = lt._native.fail
 
@@ -46,6 +46,13 @@ end
 
 function M.text(where, name, v)
   if type(v) ~= "string" then wrong(where, name, "a string", v) end
+end
+
+-- A function, or an object with __call; numbers have one too, for portals.
+function M.callable(where, name, v)
+  if type(v) == "function" then return end
+  local meta = (type(v) == "table" or type(v) == "userdata") and getmetatable(v)
+  if not (type(meta) == "table" and rawget(meta, "__call")) then wrong(where, name, "a function or a module", v) end
 end
 
 -- A method that was called without its object: m.eval().

@@ -1,5 +1,6 @@
 -- lt.no_grad(f, ...), lt.enable_grad(f, ...): run f with recording off or on, and restore the mode when f returns, also by an error. In Lua, so
--- that f may yield. inference_mode is no_grad: a tensor made in it may be used anywhere.
+-- that f may yield; then, as in a Python generator's `with torch.no_grad()`, who resumed it goes on in f's mode. inference_mode is no_grad: a
+-- tensor made in it may be used anywhere.
 local lt = ...
 local enabled, set = lt.is_grad_enabled, lt.set_grad_enabled
 
@@ -9,20 +10,13 @@ local function restore(mode, ok, ...)
   return ...
 end
 
-local function no_function(where) lt._native.use("errors").wrong(where, "f", "a function or a module", nil) end
-
-function lt.no_grad(f, ...)
-  if f == nil then no_function "no_grad" end
-  local mode = enabled()
-  set(false)
-  return restore(mode, pcall(f, ...))
+local function runner(name, on)
+  return function(f, ...)
+    if type(f) ~= "function" then lt._native.use("errors").callable(name, "f", f) end
+    local mode = enabled()
+    set(on)
+    return restore(mode, pcall(f, ...))
+  end
 end
 
-function lt.enable_grad(f, ...)
-  if f == nil then no_function "enable_grad" end
-  local mode = enabled()
-  set(true)
-  return restore(mode, pcall(f, ...))
-end
-
-lt.inference_mode = lt.no_grad
+lt.no_grad, lt.inference_mode, lt.enable_grad = runner("no_grad", false), runner("inference_mode", false), runner("enable_grad", true)

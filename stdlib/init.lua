@@ -18,6 +18,12 @@ local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda
 
 lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
 
+-- lt.float33 would be nil, which `dtype =` takes for "not given": what looks like a dtype and is none is an error.
+local function check_dtype(key)
+  if type(key) ~= "string" or not (key:find "^b?float%d+$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then return end
+  use("errors").fail("lt.%s: no such dtype (known: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)", key)
+end
+
 local meta = getmetatable(lt) or {}
 local fallback = meta.__index
 function meta.__index(t, key)
@@ -29,6 +35,7 @@ function meta.__index(t, key)
   end
   if type(fallback) == "function" then return fallback(t, key) end
   if fallback then return fallback[key] end
+  check_dtype(key)
 end
 setmetatable(lt, meta)
 

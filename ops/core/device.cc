@@ -9,6 +9,17 @@ namespace lutra {
 namespace {
 thread_local int8_t cuda_index = 0;
 thread_local uint64_t cuda_index_reads = 0;
+
+// One or two digits without leading zeros; -1: something else.
+int index_of(std::string_view digits) {
+  if (digits.empty() || digits.size() > 2 || (digits.size() == 2 && digits[0] == '0')) return -1;
+  int index = 0;
+  for (char c : digits) {
+    if (c < '0' || c > '9') return -1;
+    index = index * 10 + (c - '0');
+  }
+  return index;
+}
 }  // namespace
 
 int current_cuda_index() { return cuda_index_reads++, cuda_index; }
@@ -20,15 +31,9 @@ std::string to_string(Device d) { return d.type == DeviceType::kCPU ? "cpu" : st
 Device parse_device(std::string_view text) {
   if (text == "cpu" || text == "cpu:0") return {};
   if (text == "cuda") return {DeviceType::kCUDA, int8_t(current_cuda_index())};
-  if (text.substr(0, 5) == "cuda:" && text.size() > 5 && text.size() <= 7) {
-    int index = 0;
-    for (char c : text.substr(5)) {
-      if (c < '0' || c > '9') fail("device '", text, "' is unknown (expected 'cpu', 'cuda' or 'cuda:N')");
-      index = index * 10 + (c - '0');
-    }
-    return {DeviceType::kCUDA, int8_t(index)};
-  }
-  fail("device '", text, "' is unknown (expected 'cpu', 'cuda' or 'cuda:N')");
+  const int index = text.substr(0, 5) == "cuda:" ? index_of(text.substr(5)) : -1;
+  if (index < 0) fail("device '", text, "' is unknown (expected 'cpu', 'cuda' or 'cuda:N')");
+  return {DeviceType::kCUDA, int8_t(index)};
 }
 
 }  // namespace lutra

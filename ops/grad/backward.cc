@@ -184,6 +184,10 @@ Tensor root_gradient(const char* what, const Tensor& root, const Tensor& given) 
     fail(what, ": a gradient of shape ", to_string(given->sizes), " does not fit an output of shape ",
          to_string(root->sizes));
   }
+  if (given->device() != root->device()) {
+    fail(what, ": a gradient on ", to_string(given->device()), " does not fit an output on ",
+         to_string(root->device()));
+  }
   return to_dtype(given, root->dtype);
 }
 

@@ -269,6 +269,12 @@ int label_of(char c) {
   fail("einsum: '", std::string(1, c), "' is no label (letters are)");
 }
 
+// As the equation has it.
+std::string label_text(int label) {
+  if (label >= kLetters) return "...";
+  return std::string(1, char(label < 26 ? 'A' + label : 'a' + label - 26));
+}
+
 struct Term {
   std::vector<int> labels;  // -1: the ellipsis
 };
@@ -305,7 +311,8 @@ Equation parse_equation(const std::string& text, size_t operands) {
     from = comma + 1;
   }
   if (e.operands.size() != operands) {
-    fail("einsum: '", text, "' has ", e.operands.size(), " operands, got ", operands, " tensors");
+    fail("einsum: '", text, "' is for ", e.operands.size(), e.operands.size() == 1 ? " operand" : " operands", ", got ",
+         operands, operands == 1 ? " tensor" : " tensors");
   }
   return e;
 }
@@ -333,7 +340,8 @@ Tensor take_diagonals(Tensor t, std::vector<int>& labels) {
     for (size_t j = i + 1; j < labels.size(); j++) {
       if (labels[i] != labels[j]) continue;
       if (t->sizes[i] != t->sizes[j]) {
-        fail("einsum: a repeated label has sizes ", t->sizes[i].hint, " and ", t->sizes[j].hint, " in one operand");
+        fail("einsum: label '", label_text(labels[i]), "' has sizes ", t->sizes[i].hint, " and ", t->sizes[j].hint,
+             " in one operand");
       }
       t = op1(OpId::diagonal, {t, int_arg(0), int_arg(int64_t(i)), int_arg(int64_t(j))});
       // The diagonal is the last dimension; it goes to where i was.
@@ -376,9 +384,6 @@ Groups groups_of(const Tensor& a, const Tensor& b, const std::vector<bool>& summ
   for (size_t d = 0; d < summed.size(); d++) {
     const bool one_a = is_one(a->sizes[d]), one_b = is_one(b->sizes[d]);
     const auto at = int64_t(d);
-    if (!one_a && !one_b && a->sizes[d] != b->sizes[d]) {
-      fail("einsum: one label has sizes ", a->sizes[d].hint, " and ", b->sizes[d].hint);
-    }
     if (summed[d]) {
       g.inner.push_back(at), g.ni = g.ni * a->sizes[d];
     } else if (!one_a && !one_b) {
@@ -442,7 +447,7 @@ int ellipsis_of(const Equation& e, const std::vector<Tensor>& list) {
 }
 
 // The result's labels: as said, or the ellipsis and what occurs once, in order.
-std::vector<int> result_labels(const Equation& e, const std::vector<int>& uses, int ellipsis) {
+std::vector<int> result_labels(const std::string& text, const Equation& e, const std::vector<int>& uses, int ellipsis) {
   std::vector<int> result;
   auto dots = [&] {
     for (int k = 0; k < ellipsis; k++) result.push_back(kLetters + k);
@@ -456,10 +461,31 @@ std::vector<int> result_labels(const Equation& e, const std::vector<int>& uses, 
     }
   }
   for (size_t i = 0; i < result.size(); i++) {
-    if (std::count(result.begin(), result.end(), result[i]) > 1) fail("einsum: a label is twice in the result");
-    if (result[i] < kLetters && !uses[size_t(result[i])]) fail("einsum: the result has a label that no operand has");
+    const std::string label = "einsum: label '" + label_text(result[i]) + "' ";
+    if (std::count(result.begin(), result.end(), result[i]) > 1) fail(label, "is twice in the result of '", text, "'");
+    if (result[i] < kLetters && !uses[size_t(result[i])]) {
+      fail(label, "is in the result of '", text, "' but in no operand");
+    }
   }
   return result;
+}
+
+// A label has one size, or one of 1.
+void check_sizes(const std::string& text, const std::vector<std::vector<int>>& labels,
+                 const std::vector<Tensor>& list) {
+  for (size_t i = 0; i < list.size(); i++) {
+    for (size_t d = 0; d < labels[i].size(); d++) {
+      const SymInt size = list[i]->sizes[d];
+      for (size_t k = 0; k < i; k++) {
+        const auto at = std::find(labels[k].begin(), labels[k].end(), labels[i][d]) - labels[k].begin();
+        if (size_t(at) == labels[k].size()) continue;
+        const SymInt other = list[k]->sizes[size_t(at)];
+        if (is_one(size) || is_one(other) || size == other) continue;
+        fail("einsum: label '", label_text(labels[i][d]), "' of '", text, "' has size ", other.hint, " in operand ", k,
+             " and ", size.hint, " in operand ", i);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -467,7 +493,8 @@ std::vector<int> result_labels(const Equation& e, const std::vector<int>& uses, 
 Results decompose_einsum(const Args& args) {
   std::vector<Tensor> list = args[1].as<std::vector<Tensor>>();
   if (list.empty()) fail("einsum: expects at least one tensor");
-  Equation e = parse_equation(args[0].as<std::string>(), list.size());
+  const std::string& text = args[0].as<std::string>();
+  Equation e = parse_equation(text, list.size());
   const int ellipsis = ellipsis_of(e, list);
   std::vector<std::vector<int>> labels;
   std::vector<int> uses(size_t(kLetters + ellipsis), 0);
@@ -476,7 +503,8 @@ Results decompose_einsum(const Args& args) {
     for (int l : labels.back()) uses[size_t(l)]++;
     list[i] = take_diagonals(list[i], labels.back());
   }
-  const std::vector<int> result = result_labels(e, uses, ellipsis);
+  check_sizes(text, labels, list);
+  const std::vector<int> result = result_labels(text, e, uses, ellipsis);
   std::vector<int> all = result;
   for (int l = 0; l < kLetters + ellipsis; l++) {
     if (uses[size_t(l)] && !std::count(all.begin(), all.end(), l)) all.push_back(l);

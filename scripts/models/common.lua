@@ -43,7 +43,7 @@ function common.read_options(options, kinds, flags, refuse)
   end
   if options.device then
     local ok, problem = pcall(lt.set_default_device, options.device)
-    if not ok then refuse("--device ", options.device, ": ", (problem:gsub("^.-:%d+: ", ""))) end
+    if not ok then refuse("--device ", options.device, ": ", (problem:gsub("^.-:%d+: set_default_device: ", ""))) end
   end
   if options.threads then lt.config.num_threads = options.threads end
 end

@@ -516,6 +516,11 @@ function lt.where(condition, input, other) end
 function lt.manual_seed(seed) end
 ---@param device string "cpu", "cuda:0"
 function lt.set_default_device(device) end
+--- A device's name: lt.device("cuda", 1) is "cuda:1".
+---@param type string|integer
+---@param index? integer
+---@return string
+function lt.device(type, index) end
 ---How float32 products on a GPU may round: "highest" (not at all), "high" or "medium" (operands to TF32).
 ---@param precision "highest"|"high"|"medium"
 function lt.set_float32_matmul_precision(precision) end

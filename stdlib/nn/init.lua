@@ -57,7 +57,7 @@ local Sequential = Module:extend("Sequential")
 nn.Sequential = Sequential
 
 local function append(self, module)
-  if not base.is_module(module) then fail("%s: a module is needed, not %s", self._name, errors.show(module)) end
+  base.check_module(self._name, module)
   self[#self + 1] = module
   return self
 end
@@ -65,7 +65,8 @@ end
 -- Sequential(a, b) or Sequential({a, b}).
 local function fill(self, ...)
   local modules = {...}
-  if #modules == 1 and not base.is_module(modules[1]) and type(modules[1]) == "table" then modules = modules[1] end
+  local first = modules[1]
+  if #modules == 1 and type(first) == "table" and not base.is_module(first) and not base.is_class(first) then modules = first end
   for i = 1, #modules do append(self, modules[i]) end
 end
 
@@ -118,7 +119,7 @@ local function put(self, name, module)
   if type(name) ~= "string" or name == "" or name:find(".", 1, true) then
     fail("ModuleDict: a name is a string without dots, not " .. tostring(name))
   end
-  if not base.is_module(module) then fail("ModuleDict: a module is needed, not %s", errors.show(module)) end
+  base.check_module("ModuleDict", module)
   if rawget(self, name) == nil and self[name] ~= nil then
     fail("ModuleDict: '%s' is a method's name", name)
   end

@@ -1,6 +1,7 @@
 -- nn.init: fills a tensor in place and returns it, without recording. PyTorch's names, arguments and bounds.
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
+local fail = errors.fail
 local keywords = use "keywords"
 
 local M = {}
@@ -10,21 +11,59 @@ local function fill(t, values)
   return t
 end
 
-function M.constant_(t, value) return fill(t, lt.full(t.shape, value, {dtype = t.dtype, device = t.device})) end
-function M.zeros_(t) return M.constant_(t, 0) end
-function M.ones_(t) return M.constant_(t, 1) end
+-- A tensor, then numbers by position or by name in a trailing table, with their defaults: names = {{"mean", 0}, {"std", 1}}.
+local function read(where, t, names, first, second)
+  errors.tensor(where, "tensor", t)
+  local given = {first, second}
+  local at = type(first) == "table" and 1 or type(second) == "table" and 2
+  if at then
+    local known = {}
+    for i, row in ipairs(names) do known[row[1]] = i end
+    local options = given[at]
+    given[at] = nil
+    for name, value in pairs(options) do
+      if not known[name] then
+        local list = {}
+        for i, row in ipairs(names) do list[i] = row[1] end
+        fail("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(list, ", "))
+      end
+      if given[known[name]] ~= nil then fail("%s: argument '%s' is given twice", where, name) end
+      given[known[name]] = value
+    end
+  end
+  for i, row in ipairs(names) do
+    if given[i] == nil then given[i] = row[2] end
+    errors.number(where, row[1], given[i])
+  end
+  return given[1], given[2]
+end
+
+function M.constant_(t, value)
+  value = read("constant_", t, {{"val"}}, value)
+  return fill(t, lt.full(t.shape, value, {dtype = t.dtype, device = t.device}))
+end
+
+local function filled(where, value)
+  return function(t)
+    errors.tensor(where, "tensor", t)
+    return M.constant_(t, value)
+  end
+end
+M.zeros_, M.ones_ = filled("zeros_", 0), filled("ones_", 1)
 
 function M.uniform_(t, a, b)
-  a, b = a or 0, b or 1
+  a, b = read("uniform_", t, {{"a", 0}, {"b", 1}}, a, b)
   return fill(t, lt.rand(t.shape, {dtype = t.dtype, device = t.device}) * (b - a) + a)
 end
 
 function M.normal_(t, mean, std)
-  return fill(t, lt.randn(t.shape, {dtype = t.dtype, device = t.device}) * (std or 1) + (mean or 0))
+  mean, std = read("normal_", t, {{"mean", 0}, {"std", 1}}, mean, std)
+  return fill(t, lt.randn(t.shape, {dtype = t.dtype, device = t.device}) * std + mean)
 end
 
 -- The sizes that one output sees (fan in) and that one input feeds (fan out).
 local function fans(t, where)
+  errors.tensor(where, "tensor", t)
   local shape = t.shape
   if #shape < 2 then fail(where .. ": a tensor of at least 2 dimensions is needed, not " .. #shape) end
   local field = 1
@@ -38,7 +77,7 @@ local gains = {linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, sigmoid = 1, tanh
 function M.calculate_gain(nonlinearity, param)
   if nonlinearity == "leaky_relu" then return math.sqrt(2 / (1 + (param or 0.01) ^ 2)) end
   local gain = gains[nonlinearity]
-  if not gain then fail("calculate_gain: unknown nonlinearity " .. tostring(nonlinearity)) end
+  if not gain then fail("calculate_gain: nonlinearity %s is unknown", errors.show(nonlinearity)) end
   return gain
 end
 
@@ -65,14 +104,16 @@ function M.kaiming_normal_(t, options)
 end
 
 function M.xavier_uniform_(t, gain)
+  gain = read("xavier_uniform_", t, {{"gain", 1}}, gain)
   local fan_in, fan_out = fans(t, "xavier_uniform_")
-  local bound = (gain or 1) * math.sqrt(6 / (fan_in + fan_out))
+  local bound = gain * math.sqrt(6 / (fan_in + fan_out))
   return M.uniform_(t, -bound, bound)
 end
 
 function M.xavier_normal_(t, gain)
+  gain = read("xavier_normal_", t, {{"gain", 1}}, gain)
   local fan_in, fan_out = fans(t, "xavier_normal_")
-  return M.normal_(t, 0, (gain or 1) * math.sqrt(2 / (fan_in + fan_out)))
+  return M.normal_(t, 0, gain * math.sqrt(2 / (fan_in + fan_out)))
 end
 
 return M

@@ -36,6 +36,15 @@ local function is_module(v)
   return type(class) == "table" and rawget(class, "_is_module") == true
 end
 
+-- nn.ReLU where nn.ReLU() is meant.
+local function is_class(v) return type(v) == "table" and rawget(v, "_is_module") == true and not is_module(v) end
+
+local function check_module(where, v)
+  if is_module(v) then return end
+  if is_class(v) then fail("%s: a module is needed, not the class %s: make one, %s(...)", where, v._name, v._name) end
+  fail("%s: a module is needed, not %s", where, errors.show(v))
+end
+
 -- Classes ------------------------------------------------------------------------------------------------------------
 
 local function serial_of(value)
@@ -291,30 +300,50 @@ end
 
 -- Changes ------------------------------------------------------------------------------------------------------------
 
--- Replaces parameters and buffers by their conversion; shared ones stay shared. Floating-point tensors alone change their dtype.
--- Make the optimiser after this: a converted parameter is another tensor.
--- {dtype =, device =, non_blocking =} may follow, as for tensors.
+local function is_floating(t) return t.dtype:find("float", 1, true) ~= nil end
+
+-- Converts parameters and buffers to a device or dtype. A parameter stays the object it is, as in PyTorch: optimisers hold it, and their states
+-- follow. Shared ones stay shared. Floating-point tensors alone change their dtype.
+local function convert(self, target)
+  local is_dtype = type(target) == "string" and lt[target] == target
+  if is_dtype and not target:find("float", 1, true) then
+    fail("Module.to: parameters can be converted to floating point dtypes only, got %s", target)
+  end
+  local buffers, moved = {}, {}
+  for _, item in ipairs(collect(self, "parameter")) do
+    local p = item[2]
+    local new = (is_dtype and not is_floating(p)) and p or p:detach():to(target)
+    if new.device ~= p.device or new.dtype ~= p.dtype then
+      local grad = p.grad
+      p.grad = nil
+      lt._native.set_data(p, new)
+      p.grad = grad and grad:detach():to(target)
+      moved[#moved + 1] = p
+    end
+  end
+  for _, item in ipairs(collect(self, "buffer", "", true)) do
+    local _, value, module, key = unpack(item)
+    if not buffers[value] then buffers[value] = (is_dtype and not is_floating(value)) and value or value:to(target) end
+    module[key] = buffers[value]
+  end
+  local follow = lt._native.follow_parameters -- where an optimiser exists
+  if follow then follow(moved) end
+end
+
+-- to(device), to(dtype), to(device, dtype), to(tensor); {dtype =, device =, non_blocking =} may follow, as for tensors.
 function Module:to(target, ...)
   errors.object("Module", "to", self)
   if type(target) == "table" then
     local options = keywords.check("Module.to", target, {device = keywords.none, dtype = keywords.none, non_blocking = false})
-    if options.device then self:to(options.device) end
-    return options.dtype and self:to(options.dtype) or self
+    if options.device ~= nil then convert(self, options.device) end
+    if options.dtype ~= nil then convert(self, options.dtype) end
+    return self
   end
-  local converted = {}
-  local is_dtype = type(target) == "string" and lt[target] == target
-  local function convert(name, value, module, key)
-    if not converted[value] then
-      local floating = value.dtype:find("float", 1, true) ~= nil
-      local new = (is_dtype and not floating) and value or value:to(target)
-      if new ~= value and is_parameter[value] then new = Parameter(new, value.requires_grad) end
-      converted[value] = new
-    end
-    module[key] = converted[value]
+  if lt.is_tensor(target) then
+    convert(self, target.device)
+    target = target.dtype
   end
-  for _, kind in ipairs {"parameter", "buffer"} do
-    for _, item in ipairs(collect(self, kind, "", true)) do convert(unpack(item)) end
-  end
+  if target ~= nil then convert(self, target) end
   if select("#", ...) > 0 then return self:to(...) end
   return self
 end
@@ -378,5 +407,5 @@ function Module:__tostring()
   return self._name .. "(\n  " .. table.concat(lines, "\n  ") .. "\n)"
 end
 
-return {Module = Module, Parameter = Parameter, is_module = is_module,
+return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module,
         is_parameter = function(t) return is_parameter[t] ~= nil end}

@@ -125,7 +125,11 @@ local function conv_of(name, dims, op, transposed)
     self.kernel_size = list_of(name, "kernel_size", o.kernel_size, dims)
     self.stride = list_of(name, "stride", o.stride, dims)
     self.dilation = list_of(name, "dilation", o.dilation, dims)
-    self.padding = type(o.padding) == "string" and o.padding or list_of(name, "padding", o.padding, dims)
+    local named = type(o.padding) == "string"
+    if named and (transposed or o.padding ~= "same" and o.padding ~= "valid") then
+      errors.wrong(name, "padding", transposed and "a number or a list of numbers" or "'same', 'valid', a number or a list of numbers", o.padding)
+    end
+    self.padding = named and o.padding or list_of(name, "padding", o.padding, dims)
     if transposed then self.output_padding = list_of(name, "output_padding", o.output_padding, dims) end
     local shape = transposed and {o.in_channels, o.out_channels / o.groups} or {o.out_channels, o.in_channels / o.groups}
     for _, k in ipairs(self.kernel_size) do shape[#shape + 1] = k end

@@ -11,6 +11,19 @@ local no_grad = lt.no_grad
 local Optimizer = {}
 Optimizer.__index = Optimizer
 
+-- What exists of optimisers: their states follow parameters that module:to(...) converts.
+local all = setmetatable({}, {__mode = "k"})
+
+function lt._native.follow_parameters(params)
+  for optimizer in pairs(all) do
+    for _, p in ipairs(params) do
+      for name, value in pairs(optimizer.state[p] or {}) do
+        if type(value) == "userdata" then optimizer.state[p][name] = value:to(p.device, p.dtype) end
+      end
+    end
+  end
+end
+
 local function add_checked_group(self, given)
   local class = getmetatable(self)
   local options = {}
@@ -53,6 +66,7 @@ local function construct(class, params, options)
     if defaults[name] == nil then known[name] = keywords.none else known[name] = defaults[name] end
   end
   local self = setmetatable({param_groups = {}, state = {}, defaults = defaults, known = known}, class)
+  all[self] = true
   if type(params[1]) ~= "table" then params = {{params = params}} end
   for _, group in ipairs(params) do
     if type(group) ~= "table" or group.params == nil then

@@ -19,14 +19,21 @@ test("wrong arguments are named, with the script's line", function()
     return select(2, pcall(function() local _ = lt.autocast(unpack(args, 1, n)) end))
   end
   for part, text in pairs {
-    ["device_type must be"] = message("tpu", function() end),
-    ["dtype must be bfloat16 or float16, got float32"] = message("cpu", {dtype = lt.float32}, function() end),
-    ["unknown option 'dtyp'"] = message("cpu", {dtyp = lt.bfloat16}, function() end),
+    ["argument 'device_type' must be \"cpu\" or \"cuda\", got string 'tpu'"] = message("tpu", function() end),
+    ["argument 'dtype' must be bfloat16 or float16, got string 'float32'"] = message("cpu", {dtype = lt.float32}, function() end),
+    ["unknown option 'dtyp' (known: dtype, enabled, cache_enabled)"] = message("cpu", {dtyp = lt.bfloat16}, function() end),
     ["argument 'f' must be a function or a module, got nil"] = message("cpu", {dtype = lt.bfloat16}),
-    ["options must be a table, got number"] = message("cpu", 3, function() end),
+    ["argument 'f' must be a function or a module, got number 3"] = message("cpu", {dtype = lt.bfloat16}, 3),
+    ["argument 'f' must be a function or a module, got string 'f'"] = message("cpu", nil, "f"),
+    ["argument 'f' must be a function or a module, got a table"] = message("cpu", {}, {}),
+    ["argument 'options' must be a table, got number 3"] = message("cpu", 3, function() end),
+    ["argument 'enabled' must be a boolean, got string 'no'"] = message("cpu", {enabled = "no"}, function() end),
+    ["argument 'cache_enabled' must be a boolean, got number 0"] = message("cpu", {cache_enabled = 0}, function() end),
   } do
     truthy(tostring(text):find("autocast.lua:%d+: autocast: ") and text:find(part, 1, true), tostring(text))
   end
+  equal(lt.autocast_region, nil)
+  equal(lt.autocast_check, nil)
 end)
 
 -- Networks -----------------------------------------------------------------------------------------------------------
@@ -188,10 +195,10 @@ test("arguments and results go through, options may be left out", function()
 end)
 
 test("bad arguments are refused", function()
-  fails('device_type must be "cpu" or "cuda", got tpu', lt.autocast, "tpu", {}, print)
-  fails("dtype must be bfloat16 or float16, got float32", lt.autocast, "cpu", {dtype = "float32"}, print)
+  fails("device_type' must be \"cpu\" or \"cuda\", got string 'tpu'", lt.autocast, "tpu", {}, print)
+  fails("dtype' must be bfloat16 or float16, got string 'float32'", lt.autocast, "cpu", {dtype = "float32"}, print)
   fails("unknown option 'type'", lt.autocast, "cpu", {type = "float32"}, print)
-  fails("options must be a table, got number", lt.autocast, "cpu", 3, print)
+  fails("options' must be a table, got number 3", lt.autocast, "cpu", 3, print)
   fails("set_autocast_dtype: dtype must be", lt.set_autocast_dtype, "cpu", "int64")
   fails("is_autocast_enabled: argument 'device_type'", lt.is_autocast_enabled, "tpu")
   fails("addmm", function()

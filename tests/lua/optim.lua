@@ -153,4 +153,70 @@ test("errors name what is wrong", function()
   raises("nesterov needs", optim.SGD, {p}, {nesterov = true})
 end)
 
+-- As in PyTorch: the optimiser may be made before the model is converted.
+test("an optimiser follows parameters that to() converts", function()
+  local function trained(make, when, compiled)
+    lt.manual_seed(3)
+    local net = lt.nn.Linear(4, 2)
+    local x = lt.randn(3, 4)
+    if when == "before" then net:to("float64") end
+    local weight = net.weight
+    local opt = make(net:parameters())
+    local step = function(input)
+      opt:zero_grad()
+      net(input):square():sum():backward()
+      opt:step()
+    end
+    if compiled then step = lt.compile(step) end
+    if when == "between" then
+      step(x)
+      net:to("float64")
+      equal(weight.grad.dtype, "float64")
+    elseif when == "after" then
+      net:to("float64")
+    end
+    for _ = 1, 3 do step(x:double()) end
+    equal(net.weight, weight)
+    equal(weight.dtype, "float64")
+    equal(lt.nn.is_parameter(weight), true)
+    return net.weight:totable(), opt.state[weight]
+  end
+  local makes = {
+    function(p) return lt.optim.AdamW(p, {lr = 0.1}) end,
+    function(p) return lt.optim.SGD(p, {lr = 0.1, momentum = 0.9}) end,
+  }
+  for _, make in ipairs(makes) do
+    for _, compiled in ipairs {false, true} do
+      local want = trained(make, "before", compiled)
+      h.deep(trained(make, "after", compiled), want)
+      local _, state = trained(make, "between", compiled)
+      for _, value in pairs(state) do
+        if lt.is_tensor(value) then equal(value.dtype, "float64") end
+      end
+    end
+  end
+end)
+
+test("to() keeps parameters and what shares them", function()
+  local net = lt.nn.Linear(2, 2)
+  net.tied = net.weight
+  net:register_buffer("mask", lt.ones(2))
+  net:register_buffer("ids", lt.arange(2))
+  local weight, ids = net.weight, net.ids
+  equal(net:to("float64"), net)
+  equal(net.weight, weight)
+  equal(net.tied, weight)
+  equal(net.mask.dtype, "float64")
+  equal(net.ids, ids)
+  equal(#net:parameters(), 2)
+  equal(net:to(lt.zeros(1)).weight.dtype, "float32")
+  equal(net:to().weight.dtype, "float32")
+  -- A graph holds what it has saved.
+  local x, old = lt.ones(1, 2, {requires_grad = true}), net.weight:sum(0):totable()
+  local loss = net(x):sum()
+  net:to("float64")
+  loss:backward()
+  h.deep(x.grad:totable(), {old})
+end)
+
 h.finish()

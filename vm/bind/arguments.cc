@@ -25,7 +25,16 @@ const char* wanted(ArgType type) {
   return "a value";
 }
 
+std::string dtype_names() {
+  std::string out;
+  for (size_t t = 0; t < size_t(DType::kNone); ++t) out += (t ? ", " : "") + std::string(name(DType(t)));
+  return out;
+}
+
 [[noreturn]] void wrong_kind(const std::string& fn, const ArgInfo& arg, ArgReader& in, H h) {
+  if (arg.type == ArgType::kDType && in.kind(h) == LuaKind::kString) {
+    fail(fn, ": argument '", arg.name, "' must be a dtype, got ", in.describe(h), " (known: ", dtype_names(), ")");
+  }
   fail(fn, ": argument '", arg.name, "' must be ", wanted(arg.type), ", got ", in.describe(h));
 }
 
@@ -116,6 +125,16 @@ int place_positional(const std::vector<ArgInfo>& schema, ArgReader& in, int end,
     p += std::max(n, 1);
   }
   return 0;
+}
+
+// zeros(2, nil, 3), zeros(2, 3, "int64"): what ends a list that stands in the call one by one.
+void check_spread(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in, int end,
+                  const std::vector<Slot>& slots) {
+  for (size_t a = 0; a < slots.size(); ++a) {
+    const int next = slots[a].first + slots[a].count;
+    if (!slots[a].spread || schema[a].type != ArgType::kIntList || next >= end) continue;
+    fail(fn, ": argument '", schema[a].name, "' must be a list of integers, got ", in.describe(next), " in it");
+  }
 }
 
 std::string list_names(const std::vector<ArgInfo>& schema, std::span<ExtraKeyword> extras) {
@@ -220,21 +239,8 @@ Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const
   const LuaKind kind = in.kind(h);
   if (arg.type == ArgType::kIntList) return read_ints(fn, arg, in, slot);
   if (arg.type == ArgType::kTensorList) return read_tensors(fn, arg, in, slot);
-  if (arg.type == ArgType::kDevice && kind == LuaKind::kString) {
-    try {
-      const Device device = parse_device(in.string(h));
-      check_device(device);
-      return device;
-    } catch (const Error& error) {
-      throw Error(error.kind, fn + ": " + error.what());
-    }
-  }
-  if (arg.type == ArgType::kDevice && is_number(kind)) {  // a GPU's index
-    const int64_t index = pin(in.number(h)).to_int();
-    if (index < 0 || index > 99) fail(fn, ": device index ", index, " is not that of a GPU");
-    const Device device = {DeviceType::kCUDA, int8_t(index)};
-    check_device(device);
-    return device;
+  if (arg.type == ArgType::kDevice && (kind == LuaKind::kString || is_number(kind))) {
+    return read_device(fn, arg.name, in, h);
   }
   if (!kind_fits(arg, in, slot)) wrong_kind(fn, arg, in, h);
   switch (arg.type) {
@@ -268,6 +274,34 @@ Scalar pin(Scalar s) {
   return s;
 }
 
+Device parse_device(const std::string& fn, const std::string& argument, ArgReader& in, H h) {
+  if (in.kind(h) == LuaKind::kString) {
+    try {
+      return parse_device(in.string(h));
+    } catch (const Error& error) {
+      if (fn != "to") throw Error(error.kind, fn + ": " + error.what());
+      fail("to: '", in.string(h), "' is neither a dtype (", dtype_names(),
+           ") nor a device ('cpu', 'cuda' or 'cuda:N')");
+    }
+  }
+  if (!is_number(in.kind(h))) {
+    fail(fn, ": argument '", argument, "' must be a string or an integer, got ", in.describe(h));
+  }
+  const int64_t index = read_int(fn, argument, in, h).guard();
+  if (index < 0 || index > 99) fail(fn, ": device index ", index, " is not that of a GPU");
+  return {DeviceType::kCUDA, int8_t(index)};
+}
+
+Device read_device(const std::string& fn, const std::string& argument, ArgReader& in, H h) {
+  const Device device = parse_device(fn, argument, in, h);
+  try {
+    check_device(device);
+  } catch (const Error& error) {
+    throw Error(error.kind, fn + ": " + error.what());
+  }
+  return device;
+}
+
 SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, H h) {
   Scalar s = in.number(h);
   if (s.kind == Scalar::kNumber) s = pin(s);
@@ -296,6 +330,22 @@ bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in, const char* 
   return true;
 }
 
+void check_keywords(const std::string& fn, std::span<const std::vector<ArgInfo>> forms, ArgReader& in,
+                    const char* extra) {
+  std::vector<std::string> names;
+  if (split_call(in, names).keywords < 0) return;
+  std::vector<ArgInfo> all;
+  for (const std::vector<ArgInfo>& form : forms) {
+    for (const ArgInfo& arg : form) {
+      if (find_argument(all, arg.name) < 0) all.push_back(arg);
+    }
+  }
+  for (const std::string& name : names) {
+    if (name == "?" || name == extra || find_argument(all, name) >= 0) continue;
+    fail(fn, ": unknown keyword '", name, "' (known: ", list_names(all, {}), *extra ? ", " : "", extra, ")");
+  }
+}
+
 Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
                  std::span<ExtraKeyword> extras) {
   std::vector<std::string> names;
@@ -303,6 +353,7 @@ Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgR
   std::vector<Slot> slots(schema.size());
   if (place_positional(schema, in, call.positional, slots) > 0) {
     const auto most = std::count_if(schema.begin(), schema.end(), [](auto& a) { return !a.keyword_only; });
+    check_spread(fn, schema, in, call.positional, slots);
     fail(fn, ": takes at most ", most, most == 1 ? " argument" : " arguments", ", got ", call.positional);
   }
   if (call.keywords >= 0) place_keywords(fn, schema, in, call.keywords, names, slots, extras);

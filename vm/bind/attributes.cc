@@ -64,6 +64,10 @@ void set_grad(const Tensor& t, ArgReader& in, ArgReader::H value) {
     fail("grad: has shape ", to_string(g->sizes), ", the tensor ", to_string(t->sizes));
   }
   if (g->dtype != t->dtype) fail("grad: has dtype ", name(g->dtype), ", the tensor ", name(t->dtype));
+  if (g->device() != t->device()) {
+    fail("grad: is on ", to_string(g->device()), ", the tensor on ", to_string(t->device()));
+  }
+  if (g.same(t)) fail("grad: a tensor cannot be its own gradient");
   autograd_meta(t).grad = g;
 }
 

@@ -131,6 +131,19 @@ int register_lua_hook(lua_State* L) {
   return 1;
 }
 
+// (parameter, tensor): nn.Module:to. The parameter stays the object that optimisers hold and takes the tensor's memory
+// and dtype; graphs hold what they have saved of it.
+int set_data(lua_State* L) {
+  Tensor *t = to_tensor(L, 1), *from = to_tensor(L, 2);
+  if (!t || !from) fail("set_data: takes two Tensors");
+  if ((*t)->base || !is_leaf(*t)) fail("set_data: the tensor is a view or the result of an op");
+  clear_autocast_cache();
+  (*t)->storage = (*from)->storage;
+  (*t)->sizes = (*from)->sizes, (*t)->strides = (*from)->strides, (*t)->offset = (*from)->offset;
+  (*t)->dtype = (*from)->dtype;
+  return 0;
+}
+
 size_t autocast_device(const char* function, const Args& args) {
   const std::string& type = args[0].as<std::string>();
   if (type != "cpu" && type != "cuda") {
@@ -217,6 +230,7 @@ const Composite kRows[] = {
 
 const Special kSpecials[] = {
     {"register_hook", kMethod | kHostEffect, nullptr, register_lua_hook},
+    {"_native.set_data", kHostEffect, nullptr, set_data},
 };
 
 }  // namespace

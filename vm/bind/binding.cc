@@ -20,6 +20,10 @@ void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
   if (is_float(result->dtype) && !is_float(out->dtype)) {
     fail(fn, ": the result of dtype ", name(result->dtype), " cannot be written to out= of dtype ", name(out->dtype));
   }
+  if (out->device() != result->device()) {
+    fail(fn, ": expected all tensors to be on the same device, but found at least two devices, ",
+         to_string(result->device()), " and ", to_string(out->device()), " (out=)!");
+  }
   const bool empty = out->numel() == 0 && result->numel() != 0;
   if (empty && out->is_fake()) throw NeedsData(fn + ": out= is empty and gets memory of its own");
   if (empty) {
@@ -87,6 +91,10 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
   if (self.flags & kDraws) *(generator = &extras[count++]) = {"generator"};
   Args args = bind_schema(self.name, op.args, in, {extras, count});
   check_operands(self.name, op, args);
+  // Every argument has a default there, all of them together have none.
+  if (self.op == OpId::arange && args[1].is_none() && in.kind(0) == LuaKind::kNil) {
+    fail("arange: argument 'end' is missing");
+  }
   if (op.has(kCreation) && args.back().is_none()) args.back() = default_device_value();
   if (self.inplace || (inplace && is_true(self.name, in, *inplace))) {
     if (!args[0].is<Tensor>()) {
@@ -162,10 +170,11 @@ LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& 
 LuaResults call_composite(const Binding& self, ArgReader& in) {
   const Overloads& rows = overloads().at(self.composite);
   if (rows.size() == 1) return call_row(self.name, rows[0], in);
+  const char* extra = rows[0].row->flags & kDraws ? "generator" : "";
   for (const Overload& overload : rows) {
-    if (fits_schema(overload.schema, in, overload.row->flags & kDraws ? "generator" : ""))
-      return call_row(self.name, overload, in);
+    if (fits_schema(overload.schema, in, extra)) return call_row(self.name, overload, in);
   }
+  check_keywords(self.name, forms_of(self), in, extra);
   // None fits: the error of the form with as many arguments as were given tells what is wrong.
   const int given = in.count();
   const Overload* best = &rows[0];

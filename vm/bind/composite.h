@@ -57,8 +57,14 @@ Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgR
                  std::span<ExtraKeyword> extras);
 // Whether the arguments' number, names and kinds fit (for overloads); `extra` is a keyword beyond the schema.
 bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in, const char* extra = "");
+// An error that lists the keywords of all forms where a keyword is none of theirs.
+void check_keywords(const std::string& fn, std::span<const std::vector<ArgInfo>> forms, ArgReader& in,
+                    const char* extra);
 // A whole number, or an error naming fn and argument. Symbolic numbers that are not sizes are pinned.
 SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
+// "cuda:1" or a GPU's index; read_device: one that is there.
+Device parse_device(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
+Device read_device(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
 // A number whose value the program depends on: symbols are pinned to what was seen.
 Scalar pin(Scalar s);
 

@@ -9,31 +9,21 @@
 namespace lutra {
 namespace {
 
-Device read_device(const char* fn, ArgReader& in, int h) {
-  Device device = {DeviceType::kCUDA, int8_t(current_cuda_index())};
-  const LuaKind kind = in.kind(h);
-  if (kind == LuaKind::kNil) return device;
-  if (kind == LuaKind::kString) {
-    device = parse_device(in.string(h));
-    if (device.type != DeviceType::kCUDA) fail(fn, ": device '", to_string(device), "' is not a GPU");
-  } else if (kind == LuaKind::kNumber || kind == LuaKind::kInt64) {
-    const int64_t index = read_int(fn, "device", in, h).hint;
-    if (index < 0 || index > 99) fail(fn, ": device index ", index, " is not that of a GPU");
-    device.index = int8_t(index);
-  } else {
-    fail(fn, ": argument 'device' must be a string or an integer, got ", in.describe(h));
-  }
+Device read_gpu(const char* fn, ArgReader& in, int h) {
+  if (in.kind(h) == LuaKind::kNil) return {DeviceType::kCUDA, int8_t(current_cuda_index())};
+  const Device device = parse_device(fn, "device", in, h);
+  if (device.type != DeviceType::kCUDA) fail(fn, ": device '", to_string(device), "' is not a GPU");
   return device;
 }
 
 // For questions about memory, which have answers where no GPU was used: only a wrong index is an error.
 Device read_any_device(const char* fn, ArgReader& in, int h) {
-  const Device device = read_device(fn, in, h);
+  const Device device = read_gpu(fn, in, h);
   if (cuda::is_available() && device.index >= cuda::device_count()) cuda::context(device);
   return device;
 }
 
-cuda::Context& read_context(const char* fn, ArgReader& in, int h) { return cuda::context(read_device(fn, in, h)); }
+cuda::Context& read_context(const char* fn, ArgReader& in, int h) { return cuda::context(read_gpu(fn, in, h)); }
 
 LuaResults is_available(const Binding&, ArgReader&) { return {cuda::is_available()}; }
 LuaResults device_count(const Binding&, ArgReader&) { return {vdim(cuda::device_count())}; }
@@ -56,7 +46,7 @@ LuaResults device_capability(const Binding&, ArgReader& in) {
 }
 
 LuaResults synchronize(const Binding&, ArgReader& in) {
-  cuda::synchronize(read_device("cuda.synchronize", in, 0));
+  cuda::synchronize(read_gpu("cuda.synchronize", in, 0));
   return {};
 }
 
@@ -147,7 +137,7 @@ cuda::Event& event_at(lua_State* L, const char* fn, int idx) {
 // (device, timing)
 int make_event(lua_State* L) {
   LuaReader in(L);
-  const Device device = read_device("cuda.Event", in, 0);
+  const Device device = read_gpu("cuda.Event", in, 0);
   auto event = std::make_unique<cuda::Event>(device, lua_toboolean(L, 2));
   auto** slot = static_cast<cuda::Event**>(lua_newuserdata(L, sizeof(cuda::Event*)));
   *slot = nullptr;
@@ -218,7 +208,7 @@ const Special kSpecials[] = {
     {"cuda.reset_peak_memory_stats", kHostEffect, reset_peak, nullptr},
     {"cuda.memory_summary", kHostEffect, memory_summary, nullptr},
     {"cuda.memory_stats", kHostEffect, nullptr, memory_stats},
-    {"cuda.event", kHostEffect, nullptr, make_event},
+    {"cuda.Event", kHostEffect, nullptr, make_event},
     {"cuda.event_record", kHostEffect, nullptr, record_event},
     {"cuda.event_synchronize", kHostEffect, nullptr, wait_event},
     {"cuda.event_query", kHostEffect, nullptr, query_event},

@@ -1,6 +1,7 @@
 // Bindings as Lua functions: the module table, the metatable of tensors, and the C function behind each of them.
 #include "vm/bind/module.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <cstring>
@@ -27,13 +28,15 @@ int push_results(lua_State* L, const LuaResults& results) {
   return int(results.size());
 }
 
-// Want of memory names what the user called.
+// Want of memory, or of a device, names what the user called.
 template <class F>
 auto told(const std::string& fn, const F& run) -> decltype(run()) {
   try {
     return run();
   } catch (const Error& error) {
-    if (error.kind != ErrorKind::kMemory || std::strncmp(error.what(), "out of memory", 13) != 0) throw;
+    const std::string_view text = error.what();
+    const bool memory = error.kind == ErrorKind::kMemory && text.starts_with("out of memory");
+    if (!memory && !text.starts_with("device '")) throw;
     Error named(error.kind, fn + ": " + error.what());
     named.file = error.file, named.line = error.line;
     throw named;
@@ -82,11 +85,43 @@ const Attribute* attribute_of(lua_State* L) {
   return attribute;
 }
 
+// How many letters have to be changed, left out or added, or swapped with their neighbour, to make a into b.
+size_t letters_apart(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) == b[j - 1];
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + !same});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+[[noreturn]] void no_such_name(const char* kind, std::string_view name) {
+  std::string_view best;
+  size_t least = name.size() / 3 + 1;  // so far apart is another word
+  const auto look = [&](std::string_view other) {
+    const size_t apart = letters_apart(name, other);
+    if (apart < least) best = other, least = apart;
+  };
+  for (const Attribute& row : attributes()) look(row.name);
+  for (const Binding& row : bindings()) {
+    if (row.flags & kMethod && std::strcmp(kind, "attribute") != 0) look(row.name);
+  }
+  fail("Tensor has no ", kind, " '", name, best.empty() ? str("'") : str("' (did you mean '", best, "'?)"));
+}
+
 int index_tensor(lua_State* L) {
   const Tensor self = self_of(L);
   if (lua_type(L, 2) == LUA_TSTRING) {
     if (const Attribute* attribute = attribute_of(L)) return push_results(L, attribute->get(self));
-    if (is_identifier(lua_tostring(L, 2))) fail("Tensor has no attribute or method '", lua_tostring(L, 2), "'");
+    if (is_identifier(lua_tostring(L, 2))) no_such_name("attribute or method", lua_tostring(L, 2));
   }
   LuaReader in(L);
   push_tensor(L, told("index", [&] { return index_get(self, in, 1); }));
@@ -108,7 +143,7 @@ int newindex_tensor(lua_State* L) {
   LuaReader in(L);
   if (lua_type(L, 2) == LUA_TSTRING && is_identifier(lua_tostring(L, 2))) {
     const Attribute* attribute = attribute_of(L);
-    if (!attribute) fail("Tensor has no attribute '", lua_tostring(L, 2), "'");
+    if (!attribute) no_such_name("attribute", lua_tostring(L, 2));
     if (!attribute->set) fail("Tensor: attribute '", lua_tostring(L, 2), "' cannot be set");
     attribute->set(self, in, 2);
     return 0;

@@ -70,6 +70,15 @@ void check_statistics(const char* fn, const Tensor& x, const Value& v, const cha
   }
 }
 
+// Their variance would be that of a single number.
+void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
+  bool one = true;
+  for (size_t d = batch ? 0 : 2; d < x->sizes.size(); ++d) {
+    one = one && (d == 1 || (x->sizes[d].hint == 1 && x->sizes[d] == 1));
+  }
+  if (one) fail(fn, ": expected more than 1 ", what, " when training, got shape ", to_string(x->sizes));
+}
+
 // input, running_mean, running_var, weight, bias, training, momentum, eps
 LuaResults batch_norm(Args& args) {
   const Tensor& x = args[0].as<Tensor>();
@@ -81,6 +90,7 @@ LuaResults batch_norm(Args& args) {
     }
     return {op1(OpId::batch_norm_infer, {x, args[1], args[2], args[3], args[4], args[7]})};
   }
+  if (x->dim() >= 2) check_many("batch_norm", "value per channel", x, true);
   const Results r = call_op(OpId::batch_norm_train, {x, args[3], args[4], args[7]});
   const Scalar& momentum = args[6].as<Scalar>();
   if (!args[1].is_none()) update(args[1], r[1], momentum);
@@ -114,6 +124,7 @@ LuaResults instance_norm(Args& args) {
     }
     return {op1(OpId::batch_norm_infer, {x, args[1], args[2], args[3], args[4], args[7]})};
   }
+  check_many("instance_norm", "spatial element", x, false);
   const SymInt n = x->sizes[0], c = x->sizes[1];
   SymInt inner = 1;
   Sizes sizes = {1, n * c}, channel = {1, c};

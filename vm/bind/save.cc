@@ -133,7 +133,11 @@ class Flattener {
       lua_getfield(L_, -1, "state_dict");
       const bool has_state = lua_isfunction(L_, -1);
       lua_pop(L_, 2);
-      refuse(path, has_state ? "a module or optimiser: save its :state_dict()" : "a table with a metatable");
+      if (has_state) {
+        fail("save: ", path.empty() ? "the value" : "field '" + path + "'",
+             " is a module or optimiser: save its :state_dict()");
+      }
+      refuse(path, "a table with a metatable");
     }
     json form = json::array();
     for (const Key& key : keys(idx, path)) {

@@ -65,13 +65,29 @@ int memory(lua_State* L) {
 
 int set_default_device_impl(lua_State* L) {
   LuaReader in(L);
-  if (in.kind(0) != LuaKind::kString) {
-    fail("set_default_device: argument 'device' must be a string, got ", in.describe(0));
-  }
-  const Device device = parse_device(in.string(0));
-  check_device(device);
-  set_default_device(device);
+  set_default_device(read_device("set_default_device", "device", in, 0));
   return 0;
+}
+
+// lt.device("cuda", 1): devices are strings.
+LuaResults device(const Binding&, ArgReader& in) {
+  if (in.kind(0) == LuaKind::kString && in.kind(1) == LuaKind::kNil) {
+    parse_device("device", "type", in, 0);
+    return {in.string(0)};
+  }
+  Device d = parse_device("device", "type", in, 0);
+  if (in.kind(1) == LuaKind::kNil) return {to_string(d)};
+  if (in.kind(0) != LuaKind::kString || in.string(0).find(':') != std::string::npos) {
+    fail("device: the index is given twice, in ", in.describe(0), " and ", in.describe(1));
+  }
+  const Device at = parse_device("device", "index", in, 1);
+  if (d.type == DeviceType::kCPU && at.index > 0) fail("device: there is one CPU, got index ", int(at.index));
+  return {to_string(d.type == DeviceType::kCPU ? d : at)};
+}
+
+// (who asks, device): one that is there.
+LuaResults checked_device(const Binding&, ArgReader& in) {
+  return {to_string(read_device(in.string(0), "device", in, 1))};
 }
 
 int get_default_device(lua_State* L) {
@@ -134,6 +150,8 @@ const Special kSpecials[] = {
     {"set_num_threads", kFunctionOf | kHostEffect, nullptr, set_num_threads},
     {"memory", kFunctionOf | kHostEffect, nullptr, memory},
     {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
+    {"device", kFunctionOf, device, nullptr},
+    {"_native.device", kHostEffect, checked_device, nullptr},
     {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device},
     {"_native.cache_directory", kHostEffect, nullptr, get_cache_directory},
     {"_native.fail", kHostEffect, nullptr, fail_impl},

@@ -3,6 +3,7 @@
 #include <lua.hpp>
 
 #include "jit/eager/eager.h"
+#include "vm/bind/lua_reader.h"
 #include "vm/capture/auto.h"
 #include "vm/capture/driver.h"
 #include "vm/capture/open.h"
@@ -16,6 +17,13 @@ namespace {
 
 const char kCompiledKey = 0;  // registry: weak table from function (or callable) to the unit's serial number
 const char kAnchorKey = 0;    // registry: what is kept alive so that its address stays its own
+
+// "string 'f'", "a table", as errors of ops name a value.
+std::string described(lua_State* L, int index) { return LuaReader(L).describe(index - 1); }
+
+[[noreturn]] void wrong_function(lua_State* L, const char* who, const char* wanted) {
+  fail(who, ": argument 'f' must be ", wanted, ", got ", described(L, 1));
+}
 
 // -- options
 
@@ -32,14 +40,15 @@ int backend_reference(lua_State* L) {
 UnitOptions read_options(lua_State* L, int index, const char* who) {
   UnitOptions o;
   if (lua_isnoneornil(L, index)) return o;
-  if (!lua_istable(L, index)) fail(who, ": options are a table, not a ", luaL_typename(L, index));
+  if (!lua_istable(L, index)) fail(who, ": options are a table, not ", described(L, index));
   lua_pushnil(L);
   while (lua_next(L, index)) {
     if (lua_type(L, -2) != LUA_TSTRING) fail(who, ": options have names");
     const std::string key = lua_tostring(L, -2);
-    if ((key == "dynamic" || key == "fullgraph") && !lua_isboolean(L, -1)) {
-      fail(who, ": option '", key, "' is true or false, not a ", luaL_typename(L, -1));
-    }
+    const auto wrong = [&](const char* wanted) {
+      fail(who, ": option '", key, "' must be ", wanted, ", got ", described(L, lua_gettop(L)));
+    };
+    if ((key == "dynamic" || key == "fullgraph") && !lua_isboolean(L, -1)) wrong("a boolean");
     if (key == "dynamic") {
       o.dynamic = lua_toboolean(L, -1);
     } else if (key == "fullgraph") {
@@ -47,23 +56,21 @@ UnitOptions read_options(lua_State* L, int index, const char* who) {
     } else if (key == "backend" && lua_isfunction(L, -1)) {
       o.backend_function = backend_reference(L);
     } else if (key == "backend") {
-      if (lua_type(L, -1) != LUA_TSTRING) {
-        fail(who, ": option 'backend' is a name or a function, not a ", luaL_typename(L, -1));
-      }
+      if (lua_type(L, -1) != LUA_TSTRING) wrong("a name or a function");
       o.backend = lua_tostring(L, -1);
       if (o.backend != "native" && o.backend != "eager" && o.backend != "aot_eager") {
         fail(who, ": unknown backend '", o.backend, "' (native, eager, aot_eager or a function)");
       }
     } else if (key == "mode") {
-      if (lua_type(L, -1) != LUA_TSTRING) fail(who, ": option 'mode' is a name, not a ", luaL_typename(L, -1));
+      if (lua_type(L, -1) != LUA_TSTRING) wrong("a name");
       o.mode = lua_tostring(L, -1);
       if (o.mode != "default" && o.mode != "reduce-overhead" && o.mode != "max-autotune") {
         fail(who, ": unknown mode '", o.mode, "' (default, reduce-overhead, max-autotune)");
       }
     } else if (key == "options") {
-      if (!lua_istable(L, -1)) fail(who, ": option 'options' is a table, not a ", luaL_typename(L, -1));
+      if (!lua_istable(L, -1)) wrong("a table");
     } else {
-      fail(who, ": unknown option '", key, "' (dynamic, fullgraph, backend, mode, options)");
+      fail(who, ": unknown option '", key, "' (known: dynamic, fullgraph, backend, mode, options)");
     }
     lua_pop(L, 1);
   }
@@ -100,9 +107,10 @@ std::shared_ptr<Unit> unit_of(lua_State* L, int index) {
 }
 
 std::shared_ptr<Unit> checked_unit(lua_State* L, const char* who) {
-  if (lua_gettop(L) < 1) fail(who, ": a function is needed");
+  if (!lua_isfunction(L, 1) && !lua_istable(L, 1)) wrong_function(L, who, "a compiled function or module");
   auto unit = unit_of(L, 1);
-  if (!unit) fail(who, ": the function is not compiled");
+  if (!unit)
+    fail(who, ": the ", lua_istable(L, 1) ? "module" : "function", " is not compiled (lt.compile gives one that is)");
   return unit;
 }
 
@@ -131,7 +139,7 @@ bool to_function(lua_State* L, int index, const char* who) {
     return false;
   }
   if (!lua_istable(L, index) || !luaL_getmetafield(L, index, "__call")) {
-    fail(who, ": a function or module is needed, not a ", luaL_typename(L, index));
+    wrong_function(L, who, "a function or a module");
   }
   lua_pop(L, 1);
   if (luaL_loadbuffer(L, kWrapper, sizeof kWrapper - 1, "=lutra.compile") != 0) lua_error(L);
@@ -168,8 +176,8 @@ int api_compile(lua_State* L) {
 int api_patch(lua_State* L) {
   const UnitOptions options = read_options(L, 2, "patch");
   lua_settop(L, 1);
-  if (!lua_isfunction(L, 1) || lua_iscfunction(L, 1))
-    fail("patch: a Lua function is needed, not a ", luaL_typename(L, 1));
+  if (lua_iscfunction(L, 1)) fail("patch: a C function has no bytecode to capture");
+  if (!lua_isfunction(L, 1)) wrong_function(L, "patch", "a Lua function");
   CaptureState& state = capture_state(L);
   auto unit = find_unit(state, L, 1, options, 0);
   if (!unit) fail("patch: the function has no bytecode");
@@ -184,7 +192,7 @@ int api_patch(lua_State* L) {
 
 int api_unpatch(lua_State* L) {
   lua_settop(L, 1);
-  if (!lua_isfunction(L, 1)) fail("unpatch: a function is needed, not a ", luaL_typename(L, 1));
+  if (!lua_isfunction(L, 1)) wrong_function(L, "unpatch", "a function");
   if (auto unit = unit_of(L, 1)) {
     unfollow(L, *unit, 1);
     restore(L, 1);
@@ -301,7 +309,7 @@ int api_reset(lua_State* L) {
 
 int api_disable(lua_State* L) {
   lua_settop(L, 1);
-  if (!lua_isfunction(L, 1)) fail("disable: a function is needed, not a ", luaL_typename(L, 1));
+  if (!lua_isfunction(L, 1)) wrong_function(L, "disable", "a function");
   capture_state(L).disabled.insert(lua_topointer(L, 1));
   anchor(L, 1);
   return 1;
@@ -315,7 +323,7 @@ int api_is_compiling(lua_State* L) {
 }
 
 int api_allow_in_graph(lua_State* L) {
-  if (!lua_isfunction(L, 1)) fail("allow_in_graph: a function is needed, not a ", luaL_typename(L, 1));
+  if (!lua_isfunction(L, 1)) wrong_function(L, "allow_in_graph", "a function");
   lua_settop(L, 1);
   return 1;
 }
@@ -324,9 +332,9 @@ int api_allow_in_graph(lua_State* L) {
 int mark(lua_State* L, bool dynamic) {
   Tensor* t = to_tensor(L, 1);
   const char* who = dynamic ? "mark_dynamic" : "mark_static";
-  if (!t) fail(who, ": argument 1 must be a Tensor, got ", luaL_typename(L, 1));
+  if (!t) fail(who, ": argument 'x' must be a Tensor, got ", described(L, 1));
   if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TNUMBER) {
-    fail(who, ": argument 'dim' must be an integer, got a ", luaL_typename(L, 2));
+    fail(who, ": argument 'dim' must be an integer, got ", described(L, 2));
   }
   int64_t dim = int64_t(luaL_optnumber(L, 2, -1000));
   const int64_t rank = (*t)->dim();
@@ -365,11 +373,18 @@ int api_auto(lua_State* L) {
   }
   int threshold = 16;
   if (lua_istable(L, 1)) {
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+      if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "threshold") == 0) continue;
+      lua_pushvalue(L, -2);
+      fail("auto: unknown option '", lua_isstring(L, -1) ? lua_tostring(L, -1) : "?", "' (known: threshold)");
+    }
     lua_getfield(L, 1, "threshold");
-    if (lua_type(L, -1) != LUA_TNUMBER || lua_tonumber(L, -1) < 1) fail("auto: threshold is a number >= 1");
+    if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 1 && lua_tonumber(L, -1) <= 1e9)) {
+      fail("auto: option 'threshold' must be a number >= 1, got ", described(L, lua_gettop(L)));
+    }
     threshold = int(lua_tonumber(L, -1));
   } else if (lua_type(L, 1) != LUA_TBOOLEAN) {
-    fail("auto: true, false or {threshold = n}, not a ", luaL_typename(L, 1));
+    fail("auto: argument 1 must be true, false or {threshold = n}, got ", described(L, 1));
   }
   set_auto(L, threshold);
   return 0;

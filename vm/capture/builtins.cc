@@ -264,8 +264,8 @@ Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
 Vars run_no_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kNoGrad); }
 Vars run_enable_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kEnableGrad); }
 
-// lt.autocast_check(options): an unknown key is an error. The order of the keys does not matter, so that fresh tables
-// of any making are fine.
+// lt._native.autocast_check(options): an unknown key is an error. The order of the keys does not matter, so that fresh
+// tables of any making are fine.
 Vars run_autocast_check(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "autocast_check");
   const auto check = [&](Var* key) {
@@ -368,9 +368,10 @@ const Builtin kRows[] = {
     {"string.char", run_pure},
     {"string.reverse", run_pure},
     {"lutra.no_grad", run_no_grad},
+    {"lutra.inference_mode", run_no_grad},
     {"lutra.enable_grad", run_enable_grad},
-    {"lutra.autocast_check", run_autocast_check},
-    {"lutra.autocast_region", run_autocast},
+    {"lutra._native.autocast_check", run_autocast_check},
+    {"lutra._native.autocast_region", run_autocast},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
 };
@@ -391,7 +392,7 @@ bool is_library_function(lua_State* L) {
 
 // Functions learned by address are kept in the table `anchors`, so that their addresses stay theirs.
 void learn_table(lua_State* L, CaptureState& state, const std::string& prefix, int table, int anchors) {
-  const bool ours = prefix == "lutra.";
+  const bool ours = prefix.starts_with("lutra.");
   lua_pushnil(L);
   while (lua_next(L, table)) {
     if (lua_type(L, -2) == LUA_TSTRING && (ours ? lua_isfunction(L, -1) : is_library_function(L))) {
@@ -452,6 +453,8 @@ void learn_builtins(lua_State* L, CaptureState& state) {
   lua_pushboolean(L, 1);
   lua_rawset(L, anchors);
   learn_table(L, state, "lutra.", module, anchors);
+  lua_getfield(L, module, "_native");
+  learn_table(L, state, "lutra._native.", lua_gettop(L), anchors);
   lua_settop(L, anchors);
   lua_setfield(L, LUA_REGISTRYINDEX, "lutra.builtins");
 }

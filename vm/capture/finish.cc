@@ -235,6 +235,10 @@ struct Finisher {
   void append_mode(const ModeCall& mode, std::vector<Recipe>& args) {
     static constexpr const char* kNames[] = {"", "no_grad", "enable_grad", "autocast_region"};
     lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+    if (mode.via == Via::kAutocast) {
+      lua_getfield(t.L, -1, "_native");
+      lua_replace(t.L, -2);
+    }
     lua_getfield(t.L, -1, kNames[int(mode.via)]);
     lua_remove(t.L, -2);
     args.push_back(constant_on_stack());

@@ -1,0 +1,105 @@
+-- What a user of two GPUs writes, right and wrong, on GPUs that are not there: devices, guards, models that move, files.
+package.path = "../lua/?.lua;" .. package.path
+local h = require "harness"
+local lt = require "lutra"
+local nn, optim = lt.nn, lt.optim
+local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy
+
+test("wrong devices name who was called", function()
+  local x = lt.ones(2)
+  local missing = "device 'cuda:9' is not available: this machine has 2 GPUs"
+  for name, f in pairs {
+    ["to"] = function() return x:to(9) end,
+    ["cuda"] = function() return x:cuda(9) end,
+    ["zeros"] = function() return lt.zeros(2, {device = 9}) end,
+    ["set_default_device"] = function() return lt.set_default_device("cuda:9") end,
+    ["cuda.set_device"] = function() return lt.cuda.set_device(9) end,
+    ["cuda.device"] = function() return lt.cuda.device(9, print) end,
+    ["cuda.synchronize"] = function() return lt.cuda.synchronize(9) end,
+    ["cuda.Event"] = function() return lt.cuda.Event {device = 9} end,
+    ["cuda.memory_allocated"] = function() return lt.cuda.memory_allocated(9) end,
+    ["cuda.get_device_name"] = function() return lt.cuda.get_device_name(9) end,
+    ["Generator"] = function() return lt.Generator("cuda:9") end,
+  } do
+    local ok, message = pcall(function()
+      local r = f()
+      return r
+    end)
+    truthy(not ok and message:find(": " .. name .. ": " .. missing, 1, true), name .. ": " .. tostring(message))
+  end
+  raises("cuda: argument 'device' must be an integer, got number 1.5", function() x:cuda(1.5) end)
+  raises("cuda.Event: device 'cpu' is not a GPU", lt.cuda.Event, {device = "cpu"})
+  raises("cuda.Event.elapsed_time: argument 'end_event' must be a cuda.Event, got number 3", function() lt.cuda.Event():elapsed_time(3) end)
+  truthy(tostring(lt.cuda.Event()):find("^<lutra.cuda.Event"))
+end)
+
+test("tensors of two devices do not mix", function()
+  local x, there = lt.ones(2, 2, {requires_grad = true}), lt.ones(2, 2):cuda()
+  raises("add: expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0 (out=)!",
+    function() lt.add(lt.ones(2), lt.ones(2), {out = lt.ones(2):cuda()}) end)
+  raises("backward: a gradient on cuda:0 does not fit an output on cpu", function() (x * 2):backward(there) end)
+  raises("grad: a gradient on cuda:0 does not fit an output on cpu", function() lt.grad(x * 2, x, {grad_outputs = there}) end)
+  raises("grad: is on cuda:0, the tensor on cpu", function() x.grad = there end)
+  equal(x.grad, nil)
+end)
+
+test("the optimiser may be made before the model moves", function()
+  for _, compiled in ipairs {false, true} do
+    local function run(moved)
+      lt.manual_seed(1)
+      local net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+      local x = lt.randn(5, 3)
+      local opt = optim.AdamW(net:parameters(), {lr = 0.1})
+      local weight = net[1].weight
+      local step = function(input)
+        opt:zero_grad()
+        local loss = net(input):square():mean()
+        loss:backward()
+        opt:step()
+        return loss
+      end
+      if compiled then step = lt.compile(step) end
+      if moved then
+        net:to("cuda")
+        x = x:cuda()
+        equal(weight.device, "cuda:0")
+        equal(opt.state[weight].exp_avg.device, "cuda:0")
+      end
+      local losses = {}
+      for i = 1, 4 do losses[i] = step(x):item() end
+      if moved then -- and home again, between steps
+        net:cpu()
+        equal(weight.grad.device, "cpu")
+        x = x:cpu()
+      end
+      for i = 5, 8 do losses[i] = step(x):item() end
+      equal(net[1].weight, weight)
+      return losses
+    end
+    local want = run(false)
+    truthy(want[8] < want[1])
+    deep(run(true), want, 1e-5)
+  end
+end)
+
+test("states go from one device to another", function()
+  local here, there = nn.Linear(3, 2), nn.Linear(3, 2):cuda(1)
+  there:load_state_dict(here:state_dict())
+  equal(there.weight.device, "cuda:1")
+  deep(there.weight:totable(), here.weight:totable())
+  local path = os.tmpname() .. ".safetensors"
+  lt.save(path, there:state_dict())
+  equal(lt.load(path).weight.device, "cpu")
+  equal(lt.load(path, {device = "cuda:1"}).weight.device, "cuda:1")
+  raises("load: device 'cuda:9' is not available", lt.load, path, {device = "cuda:9"})
+  raises("load: device 'gpu' is unknown", lt.load, path, {device = "gpu"})
+  os.remove(path)
+end)
+
+test("a generator of numbers draws the same on each device", function()
+  local function drawn(generator, device) return lt.randn(3, {generator = generator, device = device}):totable() end
+  deep(drawn(lt.Generator("cuda"):manual_seed(3), "cuda"), drawn(lt.Generator(3), "cpu"))
+  equal(tostring(lt.Generator {device = "cuda:1"}), "Generator(device='cuda:1', seed=0)")
+end)
+
+h.finish()
