@@ -1,12 +1,50 @@
--- What cpu.lua and gpu.lua share: options and cases in, a JSON line a case out. The caller's options are names with numbers:
+-- What cpu.lua and gpu.lua share: options and cases in, a JSON line a case out; the models that they train. The caller's options are names with numbers:
 --   local bench = dofile(folder .. "common.lua")(arg, {seconds = 1}); bench.options.seconds, bench.is_wanted(name) ...
+local lt = require "lutra"
+local nn, functional = lt.nn, lt.nn.functional
+
 local function median(list)
   table.sort(list)
   return list[math.floor((#list + 1) / 2)]
 end
 
+local models = {GPT = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "../models/gpt.lua")}
+
+function models.mlp() return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)) end
+
+models.Convnet = nn.Module:extend("Convnet")
+function models.Convnet:init()
+  self.a, self.b = nn.Conv2d(1, 32, 3, {padding = 1}), nn.Conv2d(32, 64, 3, {padding = 1})
+  self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
+end
+function models.Convnet:forward(x)
+  x = functional.max_pool2d(self.a(x):relu(), 2)
+  x = functional.max_pool2d(self.b(x):relu(), 2)
+  return self.g(self.f(x:flatten(1)):relu())
+end
+
+function models.chargpt() return models.GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128} end
+
+-- make(compile) gives a train step on a fresh net and its data, eager or compiled: forward, backward and AdamW.
+local function train_step(make_net, make_data, rate, loss_of)
+  return function(compile)
+    local net = make_net()
+    local opt = lt.optim.AdamW(net:parameters(), {lr = rate})
+    local input, target = make_data()
+    local function step(x, y)
+      local loss = loss_of(net, x, y)
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      return loss
+    end
+    local f = compile and compile(step) or step
+    return function() return f(input, target) end
+  end
+end
+
 return function(arg, options)
-  local M, wanted = {options = options, median = median}, {}
+  local M, wanted = {options = options, median = median, models = models, train_step = train_step}, {}
   local i = 1
   while arg[i] do
     local name = arg[i]:match("^%-%-(.*)$")

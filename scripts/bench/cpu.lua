@@ -3,12 +3,12 @@
 -- rates: copy_gbps (4 MB in place, in the cache) and gemm_gflops.
 --   lutra scripts/bench/cpu.lua [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
-local nn, optim = lt.nn, lt.optim
+local nn = lt.nn
 
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")(arg, {threads = 2, seconds = 1})
 local threads, seconds = common.options.threads, common.options.seconds
-local is_wanted, median = common.is_wanted, common.median
+local is_wanted, median, models = common.is_wanted, common.median, common.models
 local function emit(name, fields) common.emit(name, fields, {{"threads", threads}}) end
 lt.config.num_threads = threads
 lt.manual_seed(0)
@@ -95,62 +95,14 @@ both("tiny_graph", function(compile)
 end, 1000)
 lt.set_grad_enabled(true)
 
-both("mlp_b128_adamw", function(compile)
-  local net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
-  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
-  local images, labels = lt.randn(128, 784), lt.randint(0, 10, {128})
-  local function step(input, target)
-    local loss = nn.functional.cross_entropy(net(input), target)
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-  local f = compile and compile(step) or step
-  return function() return f(images, labels) end
-end, 1, true)
-
-both("chargpt_d128_l4_b16_t128_adamw", function(compile)
-  local GPT = dofile(here .. "../models/gpt.lua")
-  local net = GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
-  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
-  local ids, next_ids = lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128})
-  local function step(input, target)
-    local loss = nn.functional.cross_entropy(net(input):view(-1, 96), target:view(-1))
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-  local f = compile and compile(step) or step
-  return function() return f(ids, next_ids) end
-end, 1, true)
-
-local Convnet = nn.Module:extend("Convnet")
-function Convnet:init()
-  self.a, self.b = nn.Conv2d(1, 32, 3, {padding = 1}), nn.Conv2d(32, 64, 3, {padding = 1})
-  self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
+local function train_step(name, make_net, make_data, loss_of)
+  both(name, common.train_step(make_net, make_data, 1e-3, loss_of), 1, true)
 end
-function Convnet:forward(x)
-  x = nn.functional.max_pool2d(self.a(x):relu(), 2)
-  x = nn.functional.max_pool2d(self.b(x):relu(), 2)
-  return self.g(self.f(x:flatten(1)):relu())
-end
-
-both("convnet_b64_adamw", function(compile)
-  local net = Convnet()
-  local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
-  local images, labels = lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64})
-  local function step(input, target)
-    local loss = nn.functional.cross_entropy(net(input), target)
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-  local f = compile and compile(step) or step
-  return function() return f(images, labels) end
-end, 1, true)
+local function loss_of(net, x, y) return nn.functional.cross_entropy(net(x), y) end
+train_step("mlp_b128_adamw", models.mlp, function() return lt.randn(128, 784), lt.randint(0, 10, {128}) end, loss_of)
+train_step("chargpt_d128_l4_b16_t128_adamw", models.chargpt, function() return lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128}) end,
+  function(net, x, y) return nn.functional.cross_entropy(net(x):view(-1, 96), y:view(-1)) end)
+train_step("convnet_b64_adamw", models.Convnet, function() return lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}) end, loss_of)
 
 if is_wanted("startup") then
   local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program

@@ -2,11 +2,11 @@
 -- time between two events. Products may use TF32, as the peer's. Cases are those of a PyTorch program on the same work.
 --   lutra scripts/bench/gpu.lua [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
-local nn, optim, functional = lt.nn, lt.optim, lt.nn.functional
+local functional = lt.nn.functional
 
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")(arg, {seconds = 0.3})
-local seconds, is_wanted, median, emit = common.options.seconds, common.is_wanted, common.median, common.emit
+local seconds, is_wanted, median, emit, models = common.options.seconds, common.is_wanted, common.median, common.emit, common.models
 lt.set_default_device("cuda")
 lt.set_float32_matmul_precision("high")
 lt.manual_seed(0)
@@ -106,45 +106,22 @@ local function loss_of(net, x, y)
   return functional.cross_entropy(out:view(-1, out:size(-1)), y:view(-1))
 end
 
--- Forward, backward and AdamW of net on fixed data; forward in bfloat16 where `autocast` is given.
-local function train_step(name, make_net, x, y, autocast)
-  both(name, function(compile)
-    local net = make_net()
-    local opt = optim.AdamW(net:parameters(), {lr = 1e-4})
-    local function step(x, y)
-      local loss = lt.autocast("cuda", {dtype = "bfloat16", enabled = autocast or false}, loss_of, net, x, y)
-      opt:zero_grad()
-      loss:backward()
-      opt:step()
-      return loss
-    end
-    local f = compile and compile(step) or step
-    return function() return f(x, y) end
-  end)
+-- Forward in bfloat16 where `autocast` is given.
+local function train_step(name, make_net, make_data, autocast)
+  both(name, common.train_step(make_net, make_data, 1e-4, function(net, x, y)
+    return lt.autocast("cuda", {dtype = "bfloat16", enabled = autocast or false}, loss_of, net, x, y)
+  end))
+end
+local function tokens(vocabulary, ...)
+  local shape = {...}
+  return function() return lt.randint(0, vocabulary, shape), lt.randint(0, vocabulary, shape) end
 end
 
-train_step("mlp_b128_adamw", function()
-  return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
-end, lt.randn(128, 784), lt.randint(0, 10, {128}))
-
-local Convnet = nn.Module:extend("Convnet")
-function Convnet:init()
-  self.a, self.b = nn.Conv2d(1, 32, 3, {padding = 1}), nn.Conv2d(32, 64, 3, {padding = 1})
-  self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
-end
-function Convnet:forward(x)
-  x = functional.max_pool2d(self.a(x):relu(), 2)
-  x = functional.max_pool2d(self.b(x):relu(), 2)
-  return self.g(self.f(x:flatten(1)):relu())
-end
-train_step("convnet_b64_adamw", Convnet, lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}))
-
-local GPT = dofile(here .. "../models/gpt.lua")
-train_step("chargpt_d128_l4_b16_t128_adamw", function()
-  return GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
-end, lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128}))
+train_step("mlp_b128_adamw", models.mlp, function() return lt.randn(128, 784), lt.randint(0, 10, {128}) end)
+train_step("convnet_b64_adamw", models.Convnet, function() return lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}) end)
+train_step("chargpt_d128_l4_b16_t128_adamw", models.chargpt, tokens(96, 16, 128))
 for _, autocast in ipairs {false, true} do
   train_step("gpt2_124m_b8_t512_adamw" .. (autocast and "_bf16" or ""), function()
-    return GPT {d = 768, heads = 12, layers = 12, vocabulary = 50257, length = 1024}
-  end, lt.randint(0, 50257, {8, 512}), lt.randint(0, 50257, {8, 512}), autocast)
+    return models.GPT {d = 768, heads = 12, layers = 12, vocabulary = 50257, length = 1024}
+  end, tokens(50257, 8, 512), autocast)
 end

@@ -4,7 +4,7 @@ package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local ffi = require "ffi"
 local test, equal, truthy = h.test, h.equal, h.truthy
-local nn, F = lt.nn, lt.nn.functional
+local nn = lt.nn
 
 ffi.cdef "int fake_cuda_calls(void); void fake_cuda_fail(int in_calls, int code); const char* fake_cuda_failed(void);"
 local driver = ffi.load(os.getenv "LUTRA_CUDA_DRIVER")
@@ -16,14 +16,7 @@ local function start(options)
   if options.dropout then table.insert(layers, 2, nn.Dropout(0.2)) end
   local net = nn.Sequential(unpack(layers)):to("cuda")
   local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
-  local function step(x, y)
-    local loss = F.cross_entropy(net(x), y)
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-  return {net = net, opt = opt, step = lt.compile(step)}
+  return {net = net, opt = opt, step = lt.compile(h.train_step(net, opt))}
 end
 
 local function batch(n, seed)

@@ -69,13 +69,7 @@ test("a train step, eager and compiled", function()
     local x, y = lt.randn(8, 10), lt.randint(0, 4, {8})
     if how ~= "cpu" then net:to("cuda"); x, y = x:cuda(), y:cuda() end
     local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
-    local function step(a, b)
-      local loss = F.cross_entropy(net(a), b)
-      opt:zero_grad()
-      loss:backward()
-      opt:step()
-      return loss
-    end
+    local step = h.train_step(net, opt)
     if how == "compiled" then step = lt.compile(step) end
     losses[how] = {}
     for i = 1, 6 do losses[how][i] = step(x, y):item() end

@@ -101,13 +101,7 @@ test("a train step keeps its gradients", function()
     lt.manual_seed(5)
     local net = lt.nn.Sequential(lt.nn.Linear(16, 8), lt.nn.ReLU(), lt.nn.Linear(8, 4))
     local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
-    return net, function(x, y)
-      local loss = lt.nn.functional.cross_entropy(net(x), y)
-      opt:zero_grad()
-      loss:backward()
-      opt:step()
-      return loss
-    end
+    return net, h.train_step(net, opt)
   end
   local net_a, eager = make()
   local net_b, step = make()

@@ -5,16 +5,13 @@ local lt = require "lutra"
 local ffi = require "ffi"
 local nn, optim, F = lt.nn, lt.optim, lt.nn.functional
 local here = arg[0]:match("^(.*/)[^/]*$") or "./"
-local failed = 0
+local common = dofile(here .. "common.lua")
+local report = common.report
 
 local probe = assert(io.popen("readlink /proc/$PPID/exe"))
 local program = probe:read("*l")
 probe:close()
 
-local function report(name, ok, text)
-  if not ok then failed = failed + 1 end
-  print((ok and "ok     " or "FAILED ") .. name .. (text and ": " .. text or ""))
-end
 local function shell(command)
   local pipe = assert(io.popen(command))
   local text = pipe:read("*a")
@@ -40,14 +37,8 @@ function sections.curve()
     local net = GPT {d = fake and 16 or 128, heads = 4, layers = fake and 1 or 4, vocabulary = vocabulary, length = length}
     net:to(device)
     local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
-    local function step(x, y)
-      local loss = F.cross_entropy(net(x):flatten(0, 1), y:reshape(-1))
-      opt:zero_grad()
-      loss:backward()
-      opt:step()
-      return loss
-    end
-    if compiled then step = lt.compile(step) end
+    local function loss_of(x, y) return F.cross_entropy(net(x):flatten(0, 1), y:reshape(-1)) end
+    local step = common.train_step(opt, loss_of, compiled and {})
     lt.manual_seed(2)
     local losses = {}
     for i = 1, steps do
@@ -80,14 +71,7 @@ function sections.memory()
     for _, n in ipairs {small, large} do
       data[n] = {lt.randn(n, d, {device = "cuda"}), lt.randint(0, 8, {n}, {device = "cuda"})}
     end
-    local function step(x, y)
-      local loss = F.cross_entropy(net(x), y)
-      opt:zero_grad()
-      loss:backward()
-      opt:step()
-      return loss
-    end
-    if compiled then step = lt.compile(step, {dynamic = true}) end
+    local step = common.train_step(opt, common.row_loss(net), compiled and {dynamic = true})
     return net, opt, function(n) return step(data[n][1], data[n][2]) end
   end
   local function state(net, opt, gradients)
@@ -156,14 +140,7 @@ function sections.soak()
     local d = fake and 16 or 256
     local net = nn.Sequential(nn.Linear(d, d), nn.LayerNorm(d), nn.GELU(), nn.Dropout(0.1), nn.Linear(d, 10)):to("cuda")
     local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
-    local function step(x, y)
-      local loss = F.cross_entropy(net(x), y)
-      opt:zero_grad()
-      loss:backward()
-      opt:step()
-      return loss
-    end
-    if compiled then step = lt.compile(step, {dynamic = true}) end
+    local step = common.train_step(opt, common.row_loss(net), compiled and {dynamic = true})
     local function run(n)
       local loss
       for i = 1, n do
@@ -299,5 +276,4 @@ for _, name in ipairs(wanted) do
   if name == "trapped" then os.exit(0) end
   print(string.format("       %.1f s", lt.perf_counter() - start))
 end
-print(failed == 0 and "must_see: ok" or "must_see: " .. failed .. " failed")
-os.exit(failed == 0 and 0 or 1)
+common.finish "must_see"

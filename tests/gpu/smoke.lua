@@ -3,12 +3,8 @@
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
 local functional = nn.functional
-local failed = 0
-
-local function report(name, ok, text)
-  if not ok then failed = failed + 1 end
-  print((ok and "ok    " or "FAILED") .. " " .. name .. (text and " " .. text or ""))
-end
+local common = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "common.lua")
+local report = common.report
 
 -- The largest difference, relative to the largest element.
 local function distance(a, b)
@@ -49,14 +45,7 @@ local function train(device, compiled)
   lt.manual_seed(1)
   local net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)):to(device)
   local opt = optim.AdamW(net:parameters(), {lr = 1e-2})
-  local step = function(x, y)
-    local loss = functional.cross_entropy(net(x), y)
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-  if compiled then step = lt.compile(step) end
+  local step = common.train_step(opt, common.row_loss(net), compiled and {})
   lt.manual_seed(2)
   local losses = {}
   for i = 1, 20 do
@@ -76,5 +65,4 @@ local ok, problem = pcall(function()
   report("train compiled", same, got[#got] .. " " .. compiled[#compiled])
 end)
 if not ok then report("train", false, tostring(problem)) end
-print(failed == 0 and "smoke: ok" or "smoke: " .. failed .. " failed")
-os.exit(failed == 0 and 0 or 1)
+common.finish "smoke"

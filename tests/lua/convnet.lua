@@ -35,21 +35,11 @@ function Mixed:forward(x)
   return self.g(functional.adaptive_avg_pool2d(self.m(y), 1):flatten(1))
 end
 
-local function make_step(net, opt)
-  return function(x, y)
-    local loss = functional.cross_entropy(net(x), y)
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-end
-
 local function setup(class)
   lt.manual_seed(7)
   local net = class()
   local opt = optim.AdamW(net:parameters(), {lr = 1e-2})
-  return {net = net, opt = opt, step = make_step(net, opt)}
+  return {net = net, opt = opt, step = h.train_step(net, opt)}
 end
 
 local function batch(n, seed)

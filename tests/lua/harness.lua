@@ -53,6 +53,18 @@ function M.raises(text, f, ...)
   end
 end
 
+-- A step of training by the cross entropy of net's rows.
+function M.train_step(net, opt)
+  local cross_entropy = lt.nn.functional.cross_entropy
+  return function(x, y)
+    local loss = cross_entropy(net(x), y)
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
 -- Graph breaks so far.
 function M.breaks()
   local n = 0

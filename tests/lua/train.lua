@@ -12,22 +12,12 @@ function Net:init(scale)
 end
 function Net:forward(x) return self.fc2(self.fc1(x):relu() * self.scale) end
 
-local function make_step(net, opt)
-  return function(x, y)
-    local loss = nn.functional.cross_entropy(net(x), y)
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-end
-
 -- A network, its optimiser and step; every call gives the same initial values.
 local function setup(class, options)
   lt.manual_seed(7)
   local net = Net()
   local opt = (class or optim.AdamW)(net:parameters(), options or {lr = 1e-2})
-  return {net = net, opt = opt, step = make_step(net, opt)}
+  return {net = net, opt = opt, step = h.train_step(net, opt)}
 end
 
 local function batch(n, seed)
