@@ -140,58 +140,76 @@ void Executable::prepare_view(const BufferView& view) {
 // Compiles on all threads; counters_ has an entry a launch then.
 void Executable::compile_kernels(bool listing, bool at_once) {
   struct Job {
-    const std::vector<Launch>& launches;
-    std::vector<std::shared_ptr<CachedKernel>>& made;
-    const Plan& plan;
+    Executable& executable;
     const bool listing, at_once;
-    KernelTarget target(const Launch& at, const KernelLaunch& launch) const {
-      KernelTarget t{plan.device, current_isa(), {}, false, at_once};
-      if (plan.device.type == DeviceType::kCPU) return t;
-      for (ExprId e : launch.ints) t.hints.push_back((*plan.env)[e].i);
-      const size_t next = size_t(&at - launches.data()) + 1;
-      t.several = launch.beside || (next < launches.size() && is_beside(launches[next]));
-      return t;
-    }
-    // What a library's call of the likely sizes needs on a GPU.
-    void prepare(const ExternLaunch& launch) const {
-      if (plan.device.type == DeviceType::kCPU) return;
-      const auto value = [&](ExprId e) { return (*plan.env)[e].i; };
-      CallOperands o;
-      const auto view_of = [&](const BufferView& v) {
-        ExternView e;
-        if (v.buffer < 0) return e;
-        e.data = reinterpret_cast<void*>(uintptr_t(512));  // present
-        e.dtype = v.dtype, e.dim = int32_t(v.sizes.size());
-        for (size_t d = 0; d < v.sizes.size(); d++) e.sizes[d] = value(v.sizes[d]), e.strides[d] = value(v.strides[d]);
-        return e;
-      };
-      for (const BufferView& v : launch.in) o.in.push_back(view_of(v));
-      for (const BufferView& v : launch.out) o.out.push_back(view_of(v));
-      for (ExprId e : launch.ints) o.ints.push_back(value(e));
-      for (size_t i = 0; i < launch.scalars.size(); i++) o.scalars.push_back(1);
-      o.strings.assign(launch.strings.begin(), launch.strings.end());
-      ExternCall call;
-      call.op = launch.op, call.in = {o.in.begin(), o.in.size()}, call.out = {o.out.begin(), o.out.size()};
-      call.ints = {o.ints.begin(), o.ints.size()}, call.scalars = {o.scalars.begin(), o.scalars.size()};
-      call.strings = o.strings, call.device = plan.device;
-      cuda::prepare(call);
-    }
-  } job{plan_.launches, counters_, plan_, listing, at_once};
+  } job{*this, listing, at_once};
   counters_.resize(plan_.launches.size());
   run_chunks(
       int(plan_.launches.size()),
       [](void* arg, int i) {
         const Job& j = *static_cast<Job*>(arg);
-        const Launch& launch = j.launches[size_t(i)];
-        if (const auto* k = std::get_if<KernelLaunch>(&launch)) {
-          j.made[size_t(i)] = cached_kernel(k->kernel, j.target(launch, *k), j.listing);
-        } else {
-          const auto& library = std::get<ExternLaunch>(launch);
-          j.made[size_t(i)] = library_counters(name(library.op));
-          j.prepare(library);
-        }
+        j.executable.compile_launch(size_t(i), j.listing, j.at_once);
       },
       &job);
+}
+
+void Executable::compile_launch(size_t i, bool listing, bool at_once) {
+  const bool on_gpu = plan_.device.type != DeviceType::kCPU;
+  if (const auto* library = std::get_if<ExternLaunch>(&plan_.launches[i])) {
+    counters_[i] = library_counters(name(library->op));
+    if (on_gpu) prepare_extern(*library);
+    return;
+  }
+  const auto& launch = std::get<KernelLaunch>(plan_.launches[i]);
+  KernelTarget target{plan_.device, current_isa(), {}, false, at_once};
+  if (on_gpu) {
+    for (ExprId e : launch.ints) target.hints.push_back((*plan_.env)[e].i);
+    target.several = launch.beside || (i + 1 < plan_.launches.size() && is_beside(plan_.launches[i + 1]));
+  }
+  counters_[i] = cached_kernel(launch.kernel, target, listing);
+}
+
+namespace {
+
+// A library's call, its numbers by expression and its data by view; `o` holds what it points to.
+template <class Operands, class Int, class Number, class Data>
+ExternCall call_of(const ExternLaunch& launch, Operands& o, const Int& int_of, const Number& number_of,
+                   const Data& data_of) {
+  const auto view_of = [&](const BufferView& v) {
+    ExternView e;
+    if (v.buffer < 0) return e;
+    e.dtype = v.dtype;
+    e.dim = int32_t(v.sizes.size());
+    if (e.dim > kExternDims) fail_dims(name(launch.op), size_t(e.dim));
+    for (int32_t d = 0; d < e.dim; d++) {
+      e.sizes[d] = int_of(v.sizes[size_t(d)]);
+      e.strides[d] = int_of(v.strides[size_t(d)]);
+    }
+    e.data = data_of(v);
+    return e;
+  };
+  for (const BufferView& v : launch.in) o.in.push_back(view_of(v));
+  for (const BufferView& v : launch.out) o.out.push_back(view_of(v));
+  for (ExprId e : launch.ints) o.ints.push_back(int_of(e));
+  for (ExprId e : launch.scalars) o.scalars.push_back(number_of(e));
+  o.strings.assign(launch.strings.begin(), launch.strings.end());
+  ExternCall call;
+  call.op = launch.op, call.in = {o.in.begin(), o.in.size()}, call.out = {o.out.begin(), o.out.size()};
+  call.ints = {o.ints.begin(), o.ints.size()}, call.scalars = {o.scalars.begin(), o.scalars.size()};
+  call.strings = o.strings;
+  return call;
+}
+
+}  // namespace
+
+// What a call of the likely sizes needs on a GPU.
+void Executable::prepare_extern(const ExternLaunch& launch) const {
+  CallOperands o;
+  ExternCall call = call_of(
+      launch, o, [&](ExprId e) { return (*plan_.env)[e].i; }, [](ExprId) { return 1.0; },
+      [](const BufferView&) { return reinterpret_cast<void*>(uintptr_t(512)); });  // present
+  call.device = plan_.device;
+  cuda::prepare(call);
 }
 
 namespace {
@@ -329,35 +347,17 @@ bool Executable::make_part(const Context& c, const Step& step, const Generator& 
 }
 
 ExternCall Executable::make_call(const Context& c, const ExternLaunch& launch, CallOperands& o) const {
-  const auto view_of = [&](const BufferView& v) {
-    ExternView e;
-    if (v.buffer < 0) return e;
-    e.dtype = v.dtype;
-    e.dim = int32_t(v.sizes.size());
-    if (e.dim > kExternDims) fail_dims(name(launch.op), size_t(e.dim));
-    for (int32_t d = 0; d < e.dim; d++) {
-      e.sizes[d] = program_.int_value(c.values.data(), v.sizes[size_t(d)]);
-      e.strides[d] = program_.int_value(c.values.data(), v.strides[size_t(d)]);
-    }
-    e.data = static_cast<char*>(c.buffers[size_t(v.buffer)]) +
-             program_.int_value(c.values.data(), v.offset) * int64_t(size_of(v.dtype));
-    return e;
-  };
-  for (const BufferView& v : launch.in) o.in.push_back(view_of(v));
-  for (const BufferView& v : launch.out) o.out.push_back(view_of(v));
-  for (ExprId e : launch.ints) o.ints.push_back(program_.int_value(c.values.data(), e));
-  for (ExprId e : launch.scalars) o.scalars.push_back(program_.number_value(c.values.data(), e));
-  o.strings.assign(launch.strings.begin(), launch.strings.end());
-  return {launch.op,
-          {o.in.begin(), o.in.size()},
-          {o.out.begin(), o.out.size()},
-          {o.ints.begin(), o.ints.size()},
-          {o.scalars.begin(), o.scalars.size()},
-          o.strings,
-          parallel_for,
-          current_extern_isa(),
-          plan_.device,
-          stream_of(plan_.device)};
+  const HostValue* const values = c.values.data();
+  ExternCall call = call_of(
+      launch, o, [&](ExprId e) { return program_.int_value(values, e); },
+      [&](ExprId e) { return program_.number_value(values, e); },
+      [&](const BufferView& v) {
+        char* const buffer = static_cast<char*>(c.buffers[size_t(v.buffer)]);
+        return buffer + program_.int_value(values, v.offset) * int64_t(size_of(v.dtype));
+      });
+  call.parallel = parallel_for, call.isa = current_extern_isa();
+  call.device = plan_.device, call.stream = stream_of(plan_.device);
+  return call;
 }
 
 // What the arena does not need meanwhile is the library's to use.

@@ -80,6 +80,8 @@ class Executable {
   explicit Executable(Plan plan) : plan_(std::move(plan)) {}
   void prepare(bool listing, bool at_once);
   void compile_kernels(bool listing, bool at_once);
+  void compile_launch(size_t i, bool listing, bool at_once);
+  void prepare_extern(const ExternLaunch& launch) const;
   void prepare_kernel(const KernelLaunch& launch);
   void prepare_view(const BufferView& view);
   void set_buffers(Context& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
