@@ -43,14 +43,31 @@ local function train_step(make_net, make_data, rate, loss_of)
   end
 end
 
+local function usage(out)
+  for line in io.lines(arg[0]) do
+    local text = line:match("^%-%- ?(.*)")
+    if not text then break end
+    out:write(text, "\n")
+  end
+end
+
+local function refuse(...)
+  io.stderr:write("bench: ", table.concat({...}), "\n")
+  usage(io.stderr)
+  os.exit(2)
+end
+
 return function(arg, options)
   local M, wanted = {options = options, median = median, models = models, train_step = train_step}, {}
   local i = 1
   while arg[i] do
     local name = arg[i]:match("^%-%-(.*)$")
-    if name then
-      assert(options[name], "unknown option --" .. name)
-      options[name], i = assert(tonumber(arg[i + 1]), arg[i] .. " NUMBER"), i + 1
+    if name == "help" then
+      usage(io.stdout)
+      os.exit(0)
+    elseif name then
+      if not options[name] then refuse("unknown option --", name) end
+      options[name], i = tonumber(arg[i + 1]) or refuse(arg[i], " takes a number"), i + 1
     else
       wanted[#wanted + 1] = arg[i]
     end

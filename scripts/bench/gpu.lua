@@ -7,6 +7,11 @@ local functional = lt.nn.functional
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")(arg, {seconds = 0.3})
 local seconds, is_wanted, median, emit, models = common.options.seconds, common.is_wanted, common.median, common.emit, common.models
+if not lt.cuda.is_available() then
+  local _, why = pcall(lt.cuda.set_device, 0)
+  io.stderr:write("bench: ", (why:gsub("^.-cuda%.set_device: ", "")), "\n")
+  os.exit(2)
+end
 lt.set_default_device("cuda")
 lt.set_float32_matmul_precision("high")
 lt.manual_seed(0)

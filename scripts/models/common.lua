@@ -10,33 +10,40 @@ function common.refuser(program)
   end
 end
 
+-- The comment at the program's head: its lines that begin with three spaces are the usage, the others say what it does.
+function common.usage()
+  local usage, about = {}, {}
+  for line in io.lines(arg[0]) do
+    local text = line:match("^%-%-(.*)")
+    if not text then break end
+    local option = text:match("^   +(.*)")
+    if option then usage[#usage + 1] = (#usage == 0 and "usage: " or "       ") .. option else about[#about + 1] = text:sub(2) end
+  end
+  return table.concat(usage, "\n"), table.concat(about, "\n")
+end
+
 -- Reads the program's arguments into `options`, which holds the defaults. kinds: a name's function from its text to a value, nil for what it
 -- refuses; numbers among the defaults need none. flags: names that stand alone.
 function common.read_options(options, kinds, flags, refuse)
   for name, default in pairs(options) do
     if type(default) == "number" then kinds[name] = kinds[name] or tonumber end
   end
-  local function usage()
-    local values, alone = {}, {}
-    for name in pairs(kinds) do values[#values + 1] = "--" .. name .. " VALUE" end
-    for name in pairs(flags) do alone[#alone + 1] = "--" .. name end
-    table.sort(values)
-    table.sort(alone)
-    return "\nusage: " .. table.concat(values, " ") .. " " .. table.concat(alone, " ")
-  end
   local i = 1
   while arg[i] do
     if arg[i] == "--help" or arg[i] == "-h" then
-      print(usage():sub(2))
+      local usage, about = common.usage()
+      print(usage .. "\n" .. about)
       os.exit(0)
     end
     local name = arg[i]:match("^%-%-([%w-]+)$")
+    local kind = name and kinds[name]
     if name and flags[name] then
       options[name] = true
+    elseif not kind then
+      refuse("unknown option ", arg[i], "\n", (common.usage()))
     else
-      local kind = name and kinds[name]
-      local value = kind and arg[i + 1] and kind(arg[i + 1])
-      if value == nil then refuse("cannot read ", arg[i], " ", tostring(arg[i + 1] or ""), usage()) end
+      local value = arg[i + 1] and kind(arg[i + 1])
+      if value == nil then refuse("cannot read ", arg[i], " ", tostring(arg[i + 1] or "without a value"), "\n", (common.usage())) end
       options[name], i = value, i + 1
     end
     i = i + 1

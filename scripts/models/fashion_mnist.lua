@@ -1,6 +1,7 @@
 -- Trains an MLP 784-256-256-10 or a convnet on Fashion-MNIST with its whole train step compiled, then says what was gained.
---   lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs 8] [--batch 128] [--seed 0] [--data DIR] [--json FILE]
---     [--device cpu|cuda]
+--   lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs N] [--batch 128] [--seed 0] [--data DIR] [--json FILE]
+--     [--device cpu|cuda] [--threads N]
+-- --epochs is 8 for the MLP and 5 for the convnet. --data names the folder of the images, if they are not where Debian's package puts them.
 local lt = require "lutra"
 local nn, optim, data = lt.nn, lt.optim, lt.data
 local common = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "common.lua")
@@ -9,7 +10,7 @@ local options = {model = "mlp", batch = 128, seed = 0}
 local models = {mlp = 8, conv = 5} -- and their epochs
 local function model_name(text) return models[text] and text end
 local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring, json = tostring,
-               device = tostring}
+               device = tostring, threads = tonumber}
 local refuse = common.refuser("fashion_mnist")
 common.read_options(options, kinds, {}, refuse)
 options.epochs = options.epochs or models[options.model]

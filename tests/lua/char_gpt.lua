@@ -21,11 +21,11 @@ end)
 test("--help is no mistake", function()
   local text, status = run("--help")
   equal(status, 0)
-  truthy(text:find("^usage: ") and text:find("--checkpoint VALUE", 1, true), text)
+  truthy(text:find("^usage: lutra scripts/models/char_gpt.lua ") and text:find("[--checkpoint FILE.safetensors]", 1, true), text)
 end)
 
 test("bad options are refused", function()
-  for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "usage:", ["--resume"] = "--checkpoint",
+  for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "unknown option --colour\nusage:", ["--resume"] = "--checkpoint",
                                  ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "letters",
                                  ["--checkpoint a.npy"] = ".safetensors", ["--checkpoint /dev/null/a.safetensors"] = "/dev/null/a.safetensors: "} do
     local text, status = run(options)

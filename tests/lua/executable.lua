@@ -102,6 +102,45 @@ test("wrong usage is told in one line, and exits with 2", function()
   refused("explain nosuch.lua", 1, "nosuch.lua")
 end)
 
+test("benchmarks say what they take", function()
+  local cpu, gpu = "../../scripts/bench/cpu.lua ", "../../scripts/bench/gpu.lua "
+  local out, err, code = run(cpu .. "--help")
+  equal(code, 0) equal(err, "")
+  truthy(out:find("lutra scripts/bench/cpu.lua [--threads N]", 1, true), out)
+  out, err, code = run(cpu .. "--colour red")
+  equal(code, 2) equal(out, "")
+  truthy(err:find("^bench: unknown option %-%-colour\n"), err)
+  out, err, code = run(cpu .. "--seconds")
+  equal(code, 2)
+  truthy(err:find("^bench: %-%-seconds takes a number\n"), err)
+  local before = program
+  program = "LUTRA_CUDA_DRIVER=/nonexistent/libcuda.so.1 " .. program
+  out, err, code = run(gpu)
+  program = before
+  equal(code, 2)
+  truthy(err:find("^bench: device 'cuda:0' is not available: no NVIDIA driver: [^\n]*\n$"), err)
+end)
+
+test("scripts run from any directory and refuse what they do not know", function()
+  local here = io.popen("pwd"):read() .. "/../../scripts/"
+  local function shell(command)
+    local pipe = io.popen("cd / && { " .. here .. command .. "; } 2>&1; echo status $?")
+    local text = pipe:read("*a")
+    pipe:close()
+    return text
+  end
+  for _, name in ipairs {"demo", "test", "build", "bundle", "packages", "bless", "format", "nvrtc"} do
+    local text = shell(name .. " --help")
+    truthy(#text > 60 and text:find("status 0\n$"), text)
+  end
+  truthy(shell("format --foo"):find("^format: unknown option %-%-foo .*status 2\n$"))
+  truthy(shell("bundle --foo"):find("^bundle: unknown option %-%-foo .*status 2\n$"))
+  if io.open("../../.git") and os.execute("command -v luajit >/dev/null") == 0 then
+    equal(shell "arrows", "status 0\n")
+    equal(shell "readmes", "status 0\n")
+  end
+end)
+
 test("a wrong environment is wrong usage", function()
   local before = program
   for variable, wanted in pairs {["LUTRA_ISA=sse"] = "LUTRA_ISA: isa must be one of", ["LUTRA_LOGS=foo"] = "known: graph_breaks, guards",

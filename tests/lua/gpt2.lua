@@ -38,7 +38,7 @@ test("data is bytes, 16-bit numbers or an array", function()
 end)
 
 test("bad options are refused", function()
-  for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "usage:", ["--resume"] = "--save", ["--heads 3"] = "--heads",
+  for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "unknown option --colour\nusage:", ["--resume"] = "--save", ["--heads 3"] = "--heads",
                                  ["--eager --compile"] = "not both", ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "tokens",
                                  ["--vocabulary 5 --data gpt2.lua"] = "--vocabulary", ["--steps 0"] = "--steps", ["--device gpu"] = "gpt2: --device gpu: device 'gpu' is unknown",
                                  ["--save a"] = ".safetensors",
