@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostDims = 5;
 static_assert(kMostDims - 2 + 4 < 8, "layout classes have three bits");
 
-// What call_same runs: code that serves every size, and the numbers that it is given.
+// What call_same runs: code that serves every size, and the numbers that it is given, for which its guards hold.
 struct SameEntry {
   std::shared_ptr<Executable> executable;
   SmallVec<double, 8> scalars;
@@ -296,7 +296,7 @@ class EagerExecutor : public Executor {
     char* data[] = {nullptr, nullptr, nullptr};
     Views v;
     EagerEntry* entry = find(op, args, a->dtype, call, c, data, v);
-    if (entry->guards.guard_count() > 0) return false;
+    if (entry->guards_sizes) return false;
     same = {entry->executable, call.scalars, call.ints};
     return true;
   }

@@ -238,7 +238,9 @@ std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
     const bool equality = (g.cmp == SymCmp::kEq && g.outcome) || (g.cmp == SymCmp::kNe && !g.outcome);
     // What a decomposition asked of a number chose its formula.
     const bool of_numbers = is_number((*plan.env)[g.a].op) || g.cmp == SymCmp::kWhole;
-    if (made.all_guards || equality || of_numbers) entry->guards.add_guard(g);
+    if (!made.all_guards && !equality && !of_numbers) continue;
+    entry->guards.add_guard(g);
+    entry->guards_sizes |= !of_numbers;
   }
   entry->values = entry->guards.start_values();
   entry->executable = Executable::build(std::move(plan), false, true);

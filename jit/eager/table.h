@@ -17,6 +17,7 @@ struct EagerEntry {
   uint64_t hash = 0;
   std::shared_ptr<Executable> executable;
   HostProgram guards;
+  bool guards_sizes = false;         // some guard asks about more than numbers
   std::vector<HostValue> values;     // of the guards
   std::unique_ptr<EagerEntry> next;  // same key, other answers
   bool holds(const InputView* inputs, const double* scalars);

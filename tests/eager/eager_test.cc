@@ -122,6 +122,16 @@ TEST_CASE("eager code serves all sizes", "[eager]") {
   CHECK(eager_entries() == before);
 }
 
+TEST_CASE("arithmetic on tensors alike takes the short way", "[eager]") {
+  const Tensor a = tensor_of({6, 8}, DType::kFloat32, 1), b = tensor_of({6, 8}, DType::kFloat32, 2);
+  for (OpId op : {OpId::add, OpId::sub, OpId::mul, OpId::div}) {
+    INFO(name(op));
+    Tensor out;
+    REQUIRE(call_same(op, a, b, out));
+    CHECK(same_bits(out, op1(op, {a, b})));
+  }
+}
+
 TEST_CASE("eager writes in place", "[eager]") {
   Tensor x = tensor_of({4, 6}, DType::kFloat32, 1);
   const auto was = values(x);
