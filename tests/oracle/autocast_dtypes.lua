@@ -50,6 +50,7 @@ attention = {
   ['attention mask float with a gradient'] = {cpu = "b b b b", cuda = "b b b b"},
   ['attention mask float of infinities'] = {cpu = "b b b b", cuda = "b b b b"},
   ['attention mask bool, many positions'] = {cpu = "b b b b", cuda = "b b b b"},
+  ['attention mask bool, one key a query'] = {cpu = "b b b b", cuda = "b b b b"},
   ['attention packed'] = {cpu = "b b b b", cuda = "b b b b"},
   ['attention dropout of all'] = {cpu = "b b b b", cuda = "b b b b"},
   ['attention of no keys'] = {cpu = "b b b b", cuda = "b b b b"},

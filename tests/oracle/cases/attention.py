@@ -38,6 +38,9 @@ def cases(case, error, t):
     masked("float with a gradient", t.g(3, 4), variants=[])
     masked("float of infinities", torch.zeros(3, 4).masked_fill(~seen, float("-inf")), variants=[])
     masked("bool, many positions", t.mask(40, 150) | (torch.arange(150) == 3), shape=(1, 1, 40, 150), variants=[])
+    case("attention mask bool, one key a query", [t.g(2, 2, 3, 5), t.g(2, 2, 4, 5), t.g(2, 2, 4, 5, scale=30.0),
+                                                  torch.tensor([[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]).bool()],
+         "F.scaled_dot_product_attention(a, b, c, d)", variants=["float64"], exact=True)
     case("attention packed", [t.g(2, 5, 24)],
          "F.scaled_dot_product_attention(*a.view(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4), is_causal=True)",
          "(function() local x = a:view(2, 5, 3, 2, 4):permute(2, 0, 3, 1, 4) "
