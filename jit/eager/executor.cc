@@ -1,6 +1,5 @@
 // Ops on real tensors in, results out. Matrix products go to the library; a pointwise op is collapsed to few loops and
 // run by code that serves all sizes; any other op has symbolic sizes, and guards for what its rules asked about them.
-#include <chrono>
 #include <cmath>
 
 #include "jit/eager/eager.h"
@@ -206,10 +205,10 @@ class EagerExecutor : public Executor {
                              stream_of(device)};
     check_interrupt();
     if (!launches_watched()) return run_extern(call);
-    const auto start = std::chrono::steady_clock::now();
+    const LaunchTimer timer;
     run_extern(call);
     wait_for(device);
-    note_extern(call, uint64_t((std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1)));
+    note_extern(call, timer.stop());
   }
 
   static void pointwise(const OpInfo& op, const Args& args, const Tensor& out) {

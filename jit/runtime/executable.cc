@@ -5,8 +5,8 @@
 #include "jit/runtime/executable.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
+#include <optional>
 
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
@@ -20,8 +20,6 @@
 #include "ops/extern/extern.h"
 
 namespace lutra {
-
-using namespace std::chrono_literals;
 
 namespace {
 
@@ -306,12 +304,12 @@ void Executable::fill_block(const Context& c, const Step& step, BlockHead* head)
 void Executable::launch_steps(Context& c, bool& wrote) const {
   Generator& generator = default_generator();
   const bool watched = launches_watched(), on_gpu = plan_.device.type == DeviceType::kCUDA;
-  std::chrono::steady_clock::time_point start;
+  std::optional<LaunchTimer> timer;
   if (watched) wait_for(plan_.device);
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
     check_interrupt();
     const Step& step = steps_[i];
-    if (watched) start = std::chrono::steady_clock::now();
+    if (watched) timer.emplace();
     if (on_gpu && step.kernel) {
       for (int32_t g = step.gpu_first; g < step.gpu_end; g++) {
         launch_on_gpu(c, gpu_groups_[size_t(g)]);
@@ -326,7 +324,7 @@ void Executable::launch_steps(Context& c, bool& wrote) const {
       wrote = wrote || step.writes;
     }
     if (watched) wait_for(plan_.device);
-    if (watched) note_launch(c.values.data(), &step, uint64_t((std::chrono::steady_clock::now() - start) / 1ns));
+    if (watched) note_launch(c.values.data(), &step, timer->stop());
   }
   generator.next_call += uint64_t(plan_.rng_calls);
 }

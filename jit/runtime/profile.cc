@@ -10,6 +10,7 @@
 
 #include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
+#include "ops/cuda/program.h"
 
 namespace lutra {
 namespace {
@@ -140,6 +141,13 @@ void keep_record(LaunchRecord record) {
 }
 
 CompileCost compile_cost() { return {double(compile_ns) / 1e6, compiled_kernels}; }
+
+LaunchTimer::LaunchTimer() : start_(now_ns()), waited_(cuda::compile_wait_ns()) {}
+uint64_t LaunchTimer::stop() const {
+  const uint64_t waited = cuda::compile_wait_ns() - waited_;
+  if (compile_depth == 0) compile_ns += waited;
+  return now_ns() - start_ - waited;
+}
 
 CompileScope::CompileScope() {
   if (compile_depth++ == 0) start_ = now_ns();

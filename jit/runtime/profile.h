@@ -27,6 +27,15 @@ struct LaunchRecord {
 void start_profile(void (*locate)(LaunchRecord& record));
 std::vector<LaunchRecord> stop_profile();
 bool profiling();
+// Of a launch. What the thread waits meanwhile for device code is no time of the launch but of compilation.
+class LaunchTimer {
+ public:
+  LaunchTimer();
+  uint64_t stop() const;  // nanoseconds since it was made
+
+ private:
+  uint64_t start_, waited_;
+};
 // Whether launches are to be timed: for a profile or for LUTRA_LOGS=perf.
 bool launches_watched();
 void keep_record(LaunchRecord record);

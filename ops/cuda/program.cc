@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -145,6 +146,8 @@ std::string compile_ptx(const std::string& source, int arch) {
 
 namespace {
 
+thread_local uint64_t waited_ns = 0;
+
 Result load_module(ModuleHandle* module, const void* image, Context& c) {
   LUTRA_CUDA(set_current(c.handle));
   const Result result = driver()->module_load(module, image);
@@ -174,8 +177,13 @@ std::shared_ptr<Program> Program::find(const std::string& source, Context& c) {
 
 std::shared_ptr<Program> Program::get(const std::string& source, Context& c) {
   if (auto found = find(source, c)) return found;
-  return keep(source, compile_cubin(source, c.arch), c);
+  const auto start = std::chrono::steady_clock::now();
+  const std::string cubin = compile_cubin(source, c.arch);
+  waited_ns += uint64_t((std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1));
+  return keep(source, cubin, c);
 }
+
+uint64_t compile_wait_ns() { return waited_ns; }
 
 std::shared_ptr<Program> Program::keep(const std::string& source, const std::string& cubin, Context& c) {
   ModuleHandle module = nullptr;

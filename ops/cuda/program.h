@@ -42,4 +42,7 @@ class Program {
   ModuleHandle module_;
 };
 
+// Nanoseconds that this thread has waited for Program::get to compile.
+uint64_t compile_wait_ns();
+
 }  // namespace lutra::cuda

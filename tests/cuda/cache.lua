@@ -72,6 +72,13 @@ test("two processes on one directory", function()
   equal(compiled(), 0)
 end)
 
+test("what a launch waited for its code is compilation, no time of the launch", function()
+  local text = run("LUTRA_CACHE_DIR=" .. base .. "/timed", "local q = lt.ones(1, 1, 8, 16, {device = 'cuda'}) " ..
+    "local p = lt.profile(lt.nn.functional.scaled_dot_product_attention)(q, q, q) print(p.kernels[1].ms < p.compile_ms)")
+  truthy(compiled() > 0)
+  equal(text, "true\n")
+end)
+
 test("a directory that cannot be: a line once, and work goes on", function()
   shell("touch " .. base .. "/file")
   local text = run("LUTRA_CACHE_DIR=" .. base .. "/file/cache", program .. " print(lt.ones(3, {device = 'cuda'}):cumsum(0):sum():item())")
