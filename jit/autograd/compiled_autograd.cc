@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ops/defs/each_tensor.h"
+
 namespace lutra {
 namespace {
 
@@ -17,15 +19,6 @@ struct Rollback {
     graph.input_nodes.resize(inputs);
   }
 };
-
-template <class F>
-void each_tensor(const Args& args, F f) {
-  for (const Value& v : args) {
-    if (v.is<Tensor>() && v.tensor()) f(v.tensor());
-    if (!v.is<std::vector<Tensor>>()) continue;
-    for (const Tensor& t : v.as<std::vector<Tensor>>()) f(t);
-  }
-}
 
 // A graph of its own made of nodes of the traced graph. Values that are not mapped are views, recomputed on demand.
 struct Extractor {

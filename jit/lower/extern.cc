@@ -1,5 +1,6 @@
 // A node whose op is a library's launch in; the tensors that it reads out, in the order of the schema.
 #include "jit/lower/lower.h"
+#include "ops/defs/each_tensor.h"
 
 namespace lutra {
 namespace {
@@ -24,12 +25,7 @@ Lowered lower_extern(const Node& node, SymFacts&) {
   Lowered l;
   l.kind = Lowered::kExtern;
   l.checks = !always_works(node.op);
-  for (const Value& v : node.args) {
-    if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
-    if (v.is<std::vector<Tensor>>()) {
-      for (const Tensor& t : v.as<std::vector<Tensor>>()) l.reads.push_back(t);
-    }
-  }
+  each_tensor(node.args, [&](const Tensor& t) { l.reads.push_back(t); });
   return l;
 }
 

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "jit/passes/passes.h"
+#include "ops/defs/each_tensor.h"
 #include "ops/meta/spatial.h"
 
 namespace lutra {
@@ -44,20 +45,14 @@ bool is_row_major(const Tensor& t) {
 
 using Tensors = std::unordered_set<const TensorImpl*>;
 
-void each_tensor(const Value& v, const std::function<void(const Tensor&)>& f) {
-  if (v.is<Tensor>() && v.tensor()) f(v.tensor());
-  if (!v.is<std::vector<Tensor>>()) return;
-  for (const Tensor& t : v.as<std::vector<Tensor>>()) f(t);
-}
-
 // Values whose layout somebody relies on.
 Tensors fixed_values(const Graph& g) {
   Tensors fixed;
   const auto fix = [&](const Tensor& t) { fixed.insert(t.get()); };
-  for (const Value& v : g.outputs) each_tensor(v, fix);
+  each_tensor(g.outputs, fix);
   for (const auto& n : g.nodes) {
     if (is_free(*n)) continue;
-    for (const Value& v : n->args) each_tensor(v, fix);
+    each_tensor(n->args, fix);
   }
   return fixed;
 }
@@ -75,7 +70,7 @@ Choice choose(const Graph& g) {
     const Tensor& r = n->results[0];
     if (!is_row_major(r)) continue;
     bool operand = false;
-    for (const Value& v : n->args) each_tensor(v, [&](const Tensor& t) { operand |= choice.last.count(t.get()) > 0; });
+    each_tensor(n->args, [&](const Tensor& t) { operand |= choice.last.count(t.get()) > 0; });
     const bool pools = n->op == OpId::pool_max || n->op == OpId::pool_sum;
     if (fixed.count(r.get())) {
       if (!pools || !operand) continue;

@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "jit/passes/passes.h"
+#include "ops/defs/each_tensor.h"
 
 namespace lutra {
 namespace {
@@ -13,22 +14,17 @@ bool can_fail(OpId op) {
          op == OpId::check_values;
 }
 
-void mark(const Value& v, std::unordered_set<const Node*>& live) {
-  if (v.is<Tensor>() && v.tensor()) live.insert(v.tensor()->node);
-  if (!v.is<std::vector<Tensor>>()) return;
-  for (const Tensor& t : v.as<std::vector<Tensor>>()) live.insert(t->node);
-}
-
 }  // namespace
 
 GraphPtr dce(const Graph& g) {
   std::unordered_set<const Node*> live;
-  for (const Value& v : g.outputs) mark(v, live);
+  const auto mark = [&](const Tensor& t) { live.insert(t->node); };
+  each_tensor(g.outputs, mark);
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& n = *g.nodes[i];
     if (n.inplace || can_fail(n.op)) live.insert(&n);
     if (!live.count(&n)) continue;
-    for (const Value& v : n.args) mark(v, live);
+    each_tensor(n.args, mark);
   }
   Rebuilder b(g);
   for (const auto& n : g.nodes) {

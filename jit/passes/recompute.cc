@@ -13,6 +13,7 @@
 
 #include "jit/lower/lower.h"
 #include "jit/passes/passes.h"
+#include "ops/defs/each_tensor.h"
 
 namespace lutra {
 namespace {
@@ -40,15 +41,6 @@ bool is_repeatable(const Node& n) {
 }
 
 int cost_of(OpId op) { return is_heavy(op) ? kHeavyCost : 1; }
-
-template <class F>
-void each_tensor(const Args& args, F f) {
-  for (const Value& v : args) {
-    if (v.is<Tensor>() && v.tensor()) f(v.tensor());
-    if (!v.is<std::vector<Tensor>>()) continue;
-    for (const Tensor& t : v.as<std::vector<Tensor>>()) f(t);
-  }
-}
 
 double bytes_of(const Tensor& t) { return double(t->numel().hint) * double(size_of(t->dtype)); }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "jit/passes/passes.h"
+#include "ops/defs/each_tensor.h"
 
 namespace lutra {
 namespace {
@@ -27,9 +28,9 @@ class Shapes {
  public:
   explicit Shapes(const Graph& g) {
     for (const auto& n : g.nodes) {
-      for (const Value& v : n->args) each(v, [&](const Tensor& t) { users_[t.get()].push_back(n.get()); });
+      each_tensor(n->args, [&](const Tensor& t) { users_[t.get()].push_back(n.get()); });
     }
-    for (const Value& v : g.outputs) each(v, [&](const Tensor& t) { users_[t.get()].push_back(nullptr); });
+    each_tensor(g.outputs, [&](const Tensor& t) { users_[t.get()].push_back(nullptr); });
   }
 
   // What the node's operand is a view of, where all that see the node's result see it in that shape; else null.
@@ -72,12 +73,6 @@ class Shapes {
   }
 
  private:
-  template <class F>
-  static void each(const Value& v, const F& f) {
-    if (v.is<Tensor>() && v.tensor()) f(v.tensor());
-    if (!v.is<std::vector<Tensor>>()) return;
-    for (const Tensor& t : v.as<std::vector<Tensor>>()) f(t);
-  }
   static bool keeps_last(const Tensor& a, const Tensor& b) {
     return b->dim() && a->sizes.back().expr == b->sizes.back().expr && a->sizes.back().hint == b->sizes.back().hint;
   }

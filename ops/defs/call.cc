@@ -7,6 +7,7 @@
 #include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
+#include "ops/defs/each_tensor.h"
 #include "ops/defs/to_device.h"
 
 namespace lutra {
@@ -50,20 +51,11 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
   device_of = &t;
 }
 
-template <class F>
-void each_tensor(const Args& args, F f) {
-  for (size_t i = 0; i < args.size(); i++) {
-    if (args[i].is<Tensor>()) f(i, args[i].as<Tensor>());
-    if (!args[i].is<std::vector<Tensor>>()) continue;
-    for (const Tensor& t : args[i].as<std::vector<Tensor>>()) f(i, t);
-  }
-}
-
 // Checks the tensors; returns whether the tape has to see the call.
 bool inspect(const OpInfo& op, const Args& args) {
   bool wants_grad = false;
   const Tensor *device_of = nullptr, *other = nullptr;
-  each_tensor(args, [&](size_t i, const Tensor& t) {
+  each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
     // copy_ goes from any device to any.
     check_usable(op, i, t, op.id == OpId::copy_ && i == 1 ? other : device_of);
@@ -116,7 +108,7 @@ Results view_results(const Args& args, const ResultSpecs& specs) {
 }
 
 Executor& bottom(const OpInfo& op, const Args& args) {
-  each_tensor(args, [&](size_t i, const Tensor& t) {
+  each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (t->is_fake()) fail_internal(op.name, ": argument '", op.args[i].name, "' is a FakeTensor outside of tracing");
   });
   LUTRA_CHECK(executor, "no executor is installed");
@@ -140,7 +132,7 @@ Results run_bottom(OpId id, Args& args) {
 bool reads_written(const OpInfo& op, const Args& args) {
   const Tensor& self = args[0].as<Tensor>();
   bool unknown = false;
-  each_tensor(args, [&](size_t i, const Tensor& t) {
+  each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (i == 0) return;
     Overlap o = overlap(self, t);
     if (o == Overlap::kPartial) {
@@ -208,7 +200,7 @@ Device result_device(const OpInfo& op, const Args& args) {
     if (op.args[i].type == ArgType::kDevice && args[i].is<Device>()) return args[i].as<Device>();
   }
   Device device;
-  each_tensor(args, [&](size_t, const Tensor& t) {
+  each_argument_tensor(args, [&](size_t, const Tensor& t) {
     if (t && device == Device{}) device = t->device();
   });
   return device;

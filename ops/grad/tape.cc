@@ -1,6 +1,7 @@
 // Calls of differentiable ops in; their results with GradNodes out.
 #include "ops/grad/tape.h"
 
+#include "ops/defs/each_tensor.h"
 #include "ops/grad/emit.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/saves.h"
@@ -42,16 +43,6 @@ struct AccumulateGrad : GradNode {
   void release() override {}
 };
 
-// Tensors among the arguments, in order, lists spread, with the argument's number.
-template <class A, class F>
-void each_tensor(A& args, F f) {
-  for (size_t i = 0; i < args.size(); i++) {
-    if (args[i].template is<Tensor>()) f(i, args[i].template as<Tensor>());
-    if (!args[i].template is<std::vector<Tensor>>()) continue;
-    for (auto& t : args[i].template as<std::vector<Tensor>>()) f(i, t);
-  }
-}
-
 // A recorded call of one op.
 struct OpNode : GradNode {
   OpId op;
@@ -63,15 +54,15 @@ struct OpNode : GradNode {
   OpNode(OpId op, const Args& call_args) : op(op), args(call_args) {
     std::vector<Tensor> inputs;
     uint32_t wants = 0;
-    each_tensor(call_args, [&](size_t i, const Tensor& t) {
+    each_argument_tensor(call_args, [&](size_t i, const Tensor& t) {
       inputs.push_back(t);
       if (t->requires_grad) wants |= 1u << i;
     });
     masks = saved_by(op, wants);
-    each_tensor(call_args, [&](size_t i, const Tensor& t) {
+    each_argument_tensor(call_args, [&](size_t i, const Tensor& t) {
       args_saved.push_back(masks.args >> i & 1 ? SavedTensor::elements_of(t) : SavedTensor::shape_of(t));
     });
-    each_tensor(args, [](size_t, Tensor& t) { t = Tensor(); });
+    each_argument_tensor(args, [](size_t, Tensor& t) { t = Tensor(); });
     link(*this, inputs);
   }
 
@@ -91,7 +82,7 @@ struct OpNode : GradNode {
     }
     Args call = args;
     size_t position = 0;
-    each_tensor(call, [&](size_t, Tensor& t) {
+    each_argument_tensor(call, [&](size_t, Tensor& t) {
       const Edge& edge = next[position];
       t = args_saved[position++].unpack(info(op).name, create_graph ? &edge : nullptr);
     });
