@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/loop/loop.h"
+#include "jit/loop/walk.h"
 
 namespace lutra::cuda {
 
@@ -60,31 +60,5 @@ int lanes_of(const loop::Kernel& kernel, const loop::Loop& l);
 bool is_transposed(const loop::Inst& in, const Mapping& m, size_t d);
 // The text of an access with the variable of the loop as "@": equal for accesses to the same place.
 std::string place_key(const loop::Access& a, int32_t loop_id);
-
-template <class F>
-void for_each_inst(const std::vector<loop::Stmt>& body, const F& f) {
-  for (const loop::Stmt& s : body) {
-    if (const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s))
-      for_each_inst((*l)->body, f);
-    else
-      f(std::get<loop::Inst>(s));
-  }
-}
-// Without what inner loops hold.
-template <class F>
-void for_each_own_inst(const std::vector<loop::Stmt>& body, const F& f) {
-  for (const loop::Stmt& s : body) {
-    if (const auto* in = std::get_if<loop::Inst>(&s)) f(*in);
-  }
-}
-template <class F>
-void for_each_loop(const std::vector<loop::Stmt>& body, const F& f) {
-  for (const loop::Stmt& s : body) {
-    const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s);
-    if (!l) continue;
-    f(**l);
-    for_each_loop((*l)->body, f);
-  }
-}
 
 }  // namespace lutra::cuda

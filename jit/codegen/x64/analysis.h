@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "jit/loop/loop.h"
+#include "jit/loop/walk.h"
 
 namespace lutra::x64 {
 
@@ -34,15 +34,5 @@ struct Analysis {
 
 // Loops of an element that an access neither walks by ones nor stays on.
 bool is_small(DType t);  // 1 or 2 bytes: no gather instruction
-
-template <class F>
-void for_each_inst(const std::vector<loop::Stmt>& body, const F& f) {
-  for (const loop::Stmt& s : body) {
-    if (const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s))
-      for_each_inst((*l)->body, f);
-    else
-      f(std::get<loop::Inst>(s));
-  }
-}
 
 }  // namespace lutra::x64
