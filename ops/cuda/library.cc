@@ -74,4 +74,10 @@ void* open_library(std::initializer_list<const char*> names, std::string& proble
   return nullptr;
 }
 
+void* Symbols::operator()(const char* name) const {
+  void* p = library ? dlsym(library, name) : nullptr;
+  if (library && !p) problem = std::string("it has no ") + name;
+  return p;
+}
+
 }  // namespace lutra::cuda

@@ -11,4 +11,11 @@ namespace lutra::cuda {
 // Python's site-packages.
 void* open_library(std::initializer_list<const char*> names, std::string& problem);
 
+// An opened library's functions by name: null without a library, or where it has none (`problem` then says which).
+struct Symbols {
+  void* library;
+  std::string& problem;
+  void* operator()(const char* name) const;
+};
+
 }  // namespace lutra::cuda

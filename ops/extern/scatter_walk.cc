@@ -13,6 +13,14 @@ int64_t size_at(const ExternView& v, int d) { return v.dim ? v.sizes[d] : 1; }
 int64_t stride_at(const ExternView& v, int d) { return v.dim ? v.strides[d] : 0; }
 int wrap(int64_t dim, const ExternView& v) { return int(dim < 0 ? dim + std::max(v.dim, 1) : dim); }
 
+// With the one index of dim `at`, whose strides are left open.
+ScatterWalk walk_by(const char* op, const ExternView& out, int at, const ExternView& index) {
+  ScatterWalk w;
+  w.op = op;
+  w.indices.push_back({&index, {}, size_at(out, at), stride_at(out, at), at});
+  return w;
+}
+
 }  // namespace
 
 ScatterReduction scatter_reduction(std::string_view reduce) {
@@ -26,30 +34,22 @@ ScatterReduction scatter_reduction(std::string_view reduce) {
 
 ScatterWalk elementwise_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index,
                              const ExternView& src) {
-  ScatterWalk w;
-  w.op = op;
   const int at = wrap(dim, out);
-  IndexOperand operand{&index};
-  operand.size = size_at(out, at), operand.stride = stride_at(out, at), operand.dim = at;
+  ScatterWalk w = walk_by(op, out, at, index);
   for (int d = 0; d < index.dim; d++) {
-    operand.strides[d] = index.strides[d];
+    w.indices[0].strides[d] = index.strides[d];
     const bool fits = index.dim == std::max(out.dim, 1);  // an empty index may have any rank
     w.add_position(index.sizes[d], d == at || !fits ? 0 : stride_at(out, d), d < src.dim ? src.strides[d] : 0);
     if (d != at && index.sizes[d] > 1 && w.apart < 0) w.apart = d;
   }
-  w.indices.push_back(operand);
   return w;
 }
 
 ScatterWalk slice_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index,
                        const ExternView& src) {
-  ScatterWalk w;
-  w.op = op;
   const int at = wrap(dim, out);
-  IndexOperand operand{&index};
-  operand.size = size_at(out, at), operand.stride = stride_at(out, at), operand.dim = at;
-  operand.strides[0] = stride_at(index, 0);
-  w.indices.push_back(operand);
+  ScatterWalk w = walk_by(op, out, at, index);
+  w.indices[0].strides[0] = stride_at(index, 0);
   w.add_position(size_at(index, 0), 0, src.dim ? src.strides[at] : 0);
   for (int d = 0; d < out.dim; d++) {
     if (d != at) w.add_slice(out.sizes[d], out.strides[d], src.dim ? src.strides[d] : 0);

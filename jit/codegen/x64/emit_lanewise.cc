@@ -24,6 +24,32 @@ void for_lanes(x86::Compiler& cc, int lanes, const F& f) {
   cc.jl(top);
 }
 
+// Integers of a and b lane by lane through f, which gives the result's register and may overwrite its operands.
+template <class F>
+x86::Vec by_lanes(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b, int lanes, const F& f) {
+  x86::Compiler& cc = v.cc;
+  x86::Mem sa = cc.newStack(64, 64), sb = cc.newStack(64, 64);
+  cc.emit(Ids::kIdVmovups, sa, a);
+  cc.emit(Ids::kIdVmovups, sb, b);
+  for_lanes(cc, lanes, [&](const x86::Gp& lane) {
+    x86::Gp x = cc.newInt64(), y = cc.newInt64();
+    for (auto [to, slot] : {std::pair(x, sa), std::pair(y, sb)}) {
+      if (wide)
+        cc.mov(to, element(slot, lane, true));
+      else
+        cc.movsxd(to, element(slot, lane, false));
+    }
+    const x86::Gp r = f(x, y);
+    cc.mov(element(sa, lane, wide), wide ? r : x86::Gp(r.r32()));
+  });
+  x86::Vec result = v.fresh(wide);
+  if (lanes == 1)
+    cc.emit(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, result, sa);
+  else
+    cc.emit(Ids::kIdVmovups, result, sa);
+  return result;
+}
+
 // r = x / y, the remainder or the floor; x / 0 gives 0. x is overwritten.
 void divide_one(x86::Compiler& cc, Op op, const x86::Gp& r, const x86::Gp& x, const x86::Gp& y) {
   const x86::Gp hi = cc.newInt64();
@@ -55,50 +81,22 @@ void divide_one(x86::Compiler& cc, Op op, const x86::Gp& r, const x86::Gp& x, co
 }  // namespace
 
 x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
-  const bool wide = is_wide(t);
-  x86::Mem sa = cc_.newStack(64, 64), sb = cc_.newStack(64, 64);
-  cc_.emit(Ids::kIdVmovups, sa, a);
-  cc_.emit(Ids::kIdVmovups, sb, b);
-  for_lanes(cc_, lanes, [&](const x86::Gp& lane) {
-    x86::Gp x = cc_.newInt64(), y = cc_.newInt64(), r = cc_.newInt64();
-    auto fetch = [&](const x86::Gp& to, const x86::Mem& slot) {
-      if (wide)
-        cc_.mov(to, element(slot, lane, true));
-      else
-        cc_.movsxd(to, element(slot, lane, false));
-    };
-    fetch(x, sa);
-    fetch(y, sb);
+  return by_lanes(v_, is_wide(t), a, b, lanes, [&](const x86::Gp& x, const x86::Gp& y) {
+    x86::Gp r = cc_.newInt64();
     divide_one(cc_, op, r, x, y);
-    cc_.mov(element(sa, lane, wide), wide ? r : x86::Gp(r.r32()));
+    return r;
   });
-  x86::Vec result = v_.fresh(wide);
-  if (lanes == 1)
-    cc_.emit(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, result, sa);
-  else
-    cc_.emit(Ids::kIdVmovups, result, sa);
-  return result;
 }
 
 // Euclid's algorithm on the magnitudes.
 x86::Vec Emitter::gcd(DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
-  const bool wide = is_wide(t);
-  x86::Mem sa = cc_.newStack(64, 64), sb = cc_.newStack(64, 64);
-  cc_.emit(Ids::kIdVmovups, sa, a);
-  cc_.emit(Ids::kIdVmovups, sb, b);
-  for_lanes(cc_, lanes, [&](const x86::Gp& lane) {
-    x86::Gp x = cc_.newInt64(), y = cc_.newInt64(), rest = cc_.newInt64(), minus = cc_.newInt64();
-    auto fetch = [&](const x86::Gp& to, const x86::Mem& slot) {
-      if (wide)
-        cc_.mov(to, element(slot, lane, true));
-      else
-        cc_.movsxd(to, element(slot, lane, false));
-      cc_.mov(minus, to);
+  return by_lanes(v_, is_wide(t), a, b, lanes, [&](const x86::Gp& x, const x86::Gp& y) {
+    x86::Gp rest = cc_.newInt64(), minus = cc_.newInt64();
+    for (const x86::Gp& number : {x, y}) {
+      cc_.mov(minus, number);
       cc_.neg(minus);
-      cc_.cmovns(to, minus);
-    };
-    fetch(x, sa);
-    fetch(y, sb);
+      cc_.cmovns(number, minus);
+    }
     const asmjit::Label top = cc_.newLabel(), done = cc_.newLabel();
     cc_.bind(top);
     cc_.test(y, y);
@@ -109,14 +107,8 @@ x86::Vec Emitter::gcd(DType t, const x86::Vec& a, const x86::Vec& b, int lanes) 
     cc_.mov(y, rest);
     cc_.jmp(top);
     cc_.bind(done);
-    cc_.mov(element(sa, lane, wide), wide ? x : x86::Gp(x.r32()));
+    return x;
   });
-  x86::Vec result = v_.fresh(wide);
-  if (lanes == 1)
-    cc_.emit(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, result, sa);
-  else
-    cc_.emit(Ids::kIdVmovups, result, sa);
-  return result;
 }
 
 x86::Vec emit_fmod(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b) {

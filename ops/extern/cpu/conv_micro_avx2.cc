@@ -33,19 +33,9 @@ struct Vector<double> {
 
 #include "ops/extern/cpu/conv_micro.inc"
 
-template <class T>
-constexpr ConvMicro<T> table() {
-  return {Vector<T>::kWidth,
-          {6, 6, 0},
-          {6, 6, 0},
-          {{LUTRA_CONV_ROW6(tile, T, 1)}, {LUTRA_CONV_ROW6(tile, T, 2)}, {}},
-          {{LUTRA_CONV_ROW6(outer, T, 1)}, {LUTRA_CONV_ROW6(outer, T, 2)}, {}},
-          {sum<T, 1>, sum<T, 2>, nullptr}};
-}
-
 }  // namespace
 
-const ConvMicro<float> kF32 = table<float>();
-const ConvMicro<double> kF64 = table<double>();
+const ConvMicro<float> kF32 = table16<float>();
+const ConvMicro<double> kF64 = table16<double>();
 
 }  // namespace lutra::conv_avx2

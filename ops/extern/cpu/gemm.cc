@@ -13,36 +13,20 @@
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/onednn.h"
 #include "ops/extern/cpu/scratch.h"
+#include "ops/extern/matrix_layout.h"
 
 namespace lutra {
 namespace {
 
 struct Matrix {
   float* data = nullptr;
-  int64_t rows = 0, cols = 0, row_stride = 0, col_stride = 0;
-  float* at(int64_t r, int64_t c) const { return data + r * row_stride + c * col_stride; }
-  Matrix transposed() const { return {data, cols, rows, col_stride, row_stride}; }
+  int64_t rows = 0, cols = 0;
+  struct {
+    int64_t row = 0, col = 0;
+  } stride;
+  float* at(int64_t r, int64_t c) const { return data + r * stride.row + c * stride.col; }
+  Matrix transposed() const { return {data, cols, rows, {stride.col, stride.row}}; }
 };
-
-// Rows of unit stride that do not overlap, after the strides of dims of size 1 (which mean nothing) are made to fit.
-bool make_row_major(Matrix& m) {
-  const int64_t col = m.cols == 1 ? 1 : m.col_stride;
-  const int64_t row = m.rows == 1 ? std::max<int64_t>(m.cols, 1) : m.row_stride;
-  if (col != 1 || row < std::max<int64_t>(m.cols, 1)) return false;
-  m.col_stride = col, m.row_stride = row;
-  return true;
-}
-
-// How the library reads an operand: as it lies, as the transpose of what lies there, or not at all.
-enum class Layout { kPlain, kTransposed, kNone };
-
-Layout layout_of(Matrix& m) {
-  if (make_row_major(m)) return Layout::kPlain;
-  Matrix t = m.transposed();
-  if (!make_row_major(t)) return Layout::kNone;
-  m = t.transposed();
-  return Layout::kTransposed;
-}
 
 void copy_matrix(const Matrix& from, const Matrix& to) {
   for (int64_t r = 0; r < from.rows; r++) {
@@ -51,7 +35,7 @@ void copy_matrix(const Matrix& from, const Matrix& to) {
 }
 
 Matrix packed(Scratch slot, const Matrix& m) {
-  return {scratch<float>(slot, m.rows * m.cols, "matmul"), m.rows, m.cols, m.cols, 1};
+  return {scratch<float>(slot, m.rows * m.cols, "matmul"), m.rows, m.cols, {m.cols, 1}};
 }
 
 // One piece of the product: rows of a against columns of b, all on this thread.
@@ -78,8 +62,8 @@ void multiply(Matrix a, Matrix b, Matrix c) {
   if (la == Layout::kNone) pack(Scratch::kMatmulA, a, la);
   if (lb == Layout::kNone) pack(Scratch::kMatmulB, b, lb);
   onednn_sgemm(la == Layout::kTransposed, lb == Layout::kTransposed, c.rows, c.cols, a.cols, a.data,
-               la == Layout::kTransposed ? a.col_stride : a.row_stride, b.data,
-               lb == Layout::kTransposed ? b.col_stride : b.row_stride, c.data, c.row_stride);
+               la == Layout::kTransposed ? a.stride.col : a.stride.row, b.data,
+               lb == Layout::kTransposed ? b.stride.col : b.stride.row, c.data, c.stride.row);
   if (lc == Layout::kNone) copy_matrix(c, target);
 }
 
@@ -110,7 +94,7 @@ int64_t cut(int64_t n, int64_t pieces, int64_t i) { return std::min(n, (n + 15) 
 Matrix matrix_of(const ExternView& v, int64_t batch_index) {
   const int d = v.dim - 2;
   const int64_t offset = d == 1 ? batch_index * v.strides[0] : 0;
-  return {static_cast<float*>(v.data) + offset, v.sizes[d], v.sizes[d + 1], v.strides[d], v.strides[d + 1]};
+  return {static_cast<float*>(v.data) + offset, v.sizes[d], v.sizes[d + 1], {v.strides[d], v.strides[d + 1]}};
 }
 
 }  // namespace

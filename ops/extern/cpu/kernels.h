@@ -20,21 +20,8 @@ void run_convolution_input(const ExternCall& call);
 void run_convolution_weight(const ExternCall& call);
 
 // scatter.cc, masked.cc, sort.cc, search.cc: every dtype
-void run_index_put(const ExternCall& call);
-void run_index_add(const ExternCall& call);
-void run_index_copy(const ExternCall& call);
-void run_index_fill(const ExternCall& call);
-void run_index_reduce(const ExternCall& call);
-void run_scatter(const ExternCall& call);
-void run_scatter_add(const ExternCall& call);
-void run_scatter_reduce(const ExternCall& call);
-void run_embedding_backward(const ExternCall& call);
-void run_masked_scatter(const ExternCall& call);
-void run_masked_gather(const ExternCall& call);
-void run_sort(const ExternCall& call);
-void run_topk(const ExternCall& call);
-void run_searchsorted(const ExternCall& call);
-void run_isin(const ExternCall& call);
-void run_histc(const ExternCall& call);
+#define ROW(op, kernel) void run_##kernel(const ExternCall& call);
+#include "ops/extern/every_dtype.def"
+#undef ROW
 
 }  // namespace lutra

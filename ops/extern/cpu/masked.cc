@@ -9,24 +9,10 @@
 #include "ops/extern/cpu/strided.h"
 
 namespace lutra {
-namespace {
-
-ExternView broadcast_to(const ExternView& v, const ExternView& shape) {
-  ExternView r = v;
-  r.dim = shape.dim;
-  for (int d = 0; d < shape.dim; d++) {
-    const int at = d - (shape.dim - v.dim);
-    r.sizes[d] = shape.sizes[d];
-    r.strides[d] = at < 0 || v.sizes[at] == 1 ? 0 : v.strides[at];
-  }
-  return r;
-}
-
-}  // namespace
 
 void run_masked_scatter(const ExternCall& call) {
   const ExternView &out = call.out[0], &source = call.in[2];
-  const ExternView mask = broadcast_to(call.in[1], out);
+  const ExternView mask = broadcast_view(call.in[1], out);
   const auto* m = static_cast<const uint8_t*>(mask.data);
   int64_t count = 0;
   each_element(mask, [&](int64_t at) { count += m[at] != 0; });
@@ -37,7 +23,7 @@ void run_masked_scatter(const ExternCall& call) {
   if (count > have) {
     throw Error(ErrorKind::kData, str("masked_scatter: the mask has ", count, " true elements, source has ", have));
   }
-  if (out.data != call.in[0].data) copy_elements(broadcast_to(call.in[0], out), out, call.parallel);
+  if (out.data != call.in[0].data) copy_elements(broadcast_view(call.in[0], out), out, call.parallel);
   with_element_type(out.dtype, [&]<class T>() {
     std::unique_ptr<T[]> packed(new T[size_t(std::max<int64_t>(count, 1))]);
     int64_t n = 0;
@@ -55,7 +41,7 @@ void run_masked_scatter(const ExternCall& call) {
 
 void run_masked_gather(const ExternCall& call) {
   const ExternView &in = call.in[0], &out = call.out[0];
-  const ExternView mask = broadcast_to(call.in[1], in);
+  const ExternView mask = broadcast_view(call.in[1], in);
   const auto* m = static_cast<const uint8_t*>(mask.data);
   with_element_type(out.dtype, [&]<class T>() {
     T* to = static_cast<T*>(out.data);

@@ -41,6 +41,18 @@ inline bool is_contiguous(const ExternView& v) {
   return true;
 }
 
+// v with the shape of another that it broadcasts to.
+inline ExternView broadcast_view(const ExternView& v, const ExternView& shape) {
+  ExternView r = v;
+  r.dim = shape.dim;
+  for (int d = 0; d < shape.dim; d++) {
+    const int at = d - (shape.dim - v.dim);
+    r.sizes[d] = shape.sizes[d];
+    r.strides[d] = at < 0 || v.sizes[at] == 1 ? 0 : v.strides[at];
+  }
+  return r;
+}
+
 // from into to, of one shape and dtype.
 void copy_elements(const ExternView& from, const ExternView& to, ParallelFor parallel);
 

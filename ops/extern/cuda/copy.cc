@@ -99,15 +99,6 @@ bool transposes(const ExternView& from, const ExternView& to, Transposition& t, 
 
 }  // namespace
 
-bool is_row_major(const ExternView& v) {
-  int64_t want = 1;
-  for (int d = v.dim; d-- > 0;) {
-    if (v.sizes[d] != 1 && v.strides[d] != want) return false;
-    want *= v.sizes[d];
-  }
-  return true;
-}
-
 void copy_view(Launcher& l, const ExternView& from, const ExternView& to) {
   const int64_t n = to.numel();
   if (n == 0) return;
@@ -142,17 +133,6 @@ ExternView contiguous_copy(Launcher& l, const ExternView& v, DType dtype) {
   for (int d = v.dim; d-- > 0;) r.strides[d] = stride, stride *= v.sizes[d];
   r.data = l.scratch_bytes(size_t(stride > 0 ? stride : 1) * size_of(dtype));
   copy_view(l, v, r);
-  return r;
-}
-
-ExternView broadcast_view(const ExternView& v, const ExternView& shape) {
-  ExternView r = v;
-  r.dim = shape.dim;
-  for (int d = 0; d < shape.dim; d++) {
-    const int at = d - (shape.dim - v.dim);
-    r.sizes[d] = shape.sizes[d];
-    r.strides[d] = at < 0 || v.sizes[at] == 1 ? 0 : v.strides[at];
-  }
   return r;
 }
 

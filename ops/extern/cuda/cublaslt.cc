@@ -2,8 +2,6 @@
 // once a problem and kept. The library's types and codes are declared here as its binary interface has them.
 #include "ops/extern/cuda/cublaslt.h"
 
-#include <dlfcn.h>
-
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -64,12 +62,7 @@ struct Library {
 Library open_cublaslt() {
   Library lib;
   std::string why;
-  void* handle = open_library({"libcublasLt.so.13", "libcublasLt.so.12"}, why);
-  const auto find = [&](const char* symbol) {
-    void* p = handle ? dlsym(handle, symbol) : nullptr;
-    if (handle && !p) why = str("it has no ", symbol);
-    return p;
-  };
+  const Symbols find{open_library({"libcublasLt.so.13", "libcublasLt.so.12"}, why), why};
 #define X(member, symbol, signature) lib.member = reinterpret_cast<decltype(lib.member)>(find(symbol));
   LUTRA_CUBLASLT_FUNCTIONS(X)
 #undef X

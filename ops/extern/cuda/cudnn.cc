@@ -2,8 +2,6 @@
 // types and codes are declared here as its binary interface (version 9) has them.
 #include "ops/extern/cuda/cudnn.h"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -80,12 +78,7 @@ struct Library {
 Library open_cudnn() {
   Library lib;
   std::string why;
-  void* handle = open_library({"libcudnn.so.9"}, why);
-  const auto find = [&](const char* symbol) {
-    void* p = handle ? dlsym(handle, symbol) : nullptr;
-    if (handle && !p) why = str("it has no ", symbol);
-    return p;
-  };
+  const Symbols find{open_library({"libcudnn.so.9"}, why), why};
 #define X(member, symbol, signature) lib.member = reinterpret_cast<decltype(lib.member)>(find(symbol));
   LUTRA_CUDNN_FUNCTIONS(X)
 #undef X

@@ -13,6 +13,7 @@
 
 #include "ops/extern/cuda/cublaslt.h"
 #include "ops/extern/cuda/kernels.h"
+#include "ops/extern/matrix_layout.h"
 #include "ops/extern/padded_rows.h"
 #include "ops/extern/precision.h"
 
@@ -71,25 +72,6 @@ struct Matrix {
 Matrix matrix_of(const ExternView& v) {
   const int d = v.dim - 2;
   return {v.data, v.sizes[d], v.sizes[d + 1], {d == 1 ? v.strides[0] : 0, v.strides[d], v.strides[d + 1]}};
-}
-
-// Rows of unit stride that do not overlap, after the strides of dims of size 1 (which mean nothing) are made to fit.
-bool make_row_major(Matrix& m) {
-  const int64_t col = m.cols == 1 ? 1 : m.stride.col;
-  const int64_t row = m.rows == 1 ? std::max<int64_t>(m.cols, 1) : m.stride.row;
-  if (col != 1 || row < std::max<int64_t>(m.cols, 1)) return false;
-  m.stride.col = col, m.stride.row = row;
-  return true;
-}
-
-// How the library reads an operand: as it lies, as the transpose of what lies there, or not at all.
-enum class Layout { kPlain, kTransposed, kNone };
-Layout layout_of(Matrix& m) {
-  if (make_row_major(m)) return Layout::kPlain;
-  Matrix t = m.transposed();
-  if (!make_row_major(t)) return Layout::kNone;
-  m = t.transposed();
-  return Layout::kTransposed;
 }
 
 struct Problem {

@@ -110,11 +110,7 @@ class Launcher {
 // copy.cc: elements of one view into another of the same shape, converted as the CPU does; either may be broadcast
 // from.
 void copy_view(Launcher& l, const ExternView& from, const ExternView& to);
-// Whether the elements lie side by side in row-major order.
-bool is_row_major(const ExternView& v);
 // A contiguous temporary of v's shape and the dtype, filled from v.
 ExternView contiguous_copy(Launcher& l, const ExternView& v, DType dtype);
-// v with the shape of another that it broadcasts to.
-ExternView broadcast_view(const ExternView& v, const ExternView& shape);
 
 }  // namespace lutra::cuda

@@ -1,5 +1,6 @@
 // masked_scatter and its gradient: a mask in; the places where it is true take the source's elements in turn, or give
 // theirs. Chunks of the mask are counted, the counts summed up, and each chunk then knows its first element's number.
+#include "ops/extern/cpu/strided.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/cuda/launch.h"
 
