@@ -18,11 +18,11 @@ local function traceback(e)
   return text:match("^(.*)\n\t%[C%]: in function 'xpcall'\n") or text
 end
 
--- Runs chunk(...), remembers what it gives to lt.compile and lt.patch, and calls done(compiled, ok, message) in the end: also when the
--- script leaves by os.exit.
-local function run(chunk, done, ...)
+-- Runs chunk(...), remembers what it gives to lt.compile and lt.patch (describe(item) what became of it until lt.unpatch), and calls
+-- done(compiled, ok, message) in the end: also when the script leaves by os.exit.
+local function run(chunk, describe, done, ...)
   local compiled = {}
-  local compile, patch, exit = lt.compile, lt.patch, os.exit
+  local compile, patch, unpatch, exit = lt.compile, lt.patch, lt.unpatch, os.exit
   local function remember(original)
     return function(f, options)
       local where, g = place(f), original(f, options)
@@ -30,7 +30,13 @@ local function run(chunk, done, ...)
       return g
     end
   end
-  local function restore() lt.compile, lt.patch, os.exit = compile, patch, exit end
+  function lt.unpatch(f)
+    for _, item in ipairs(compiled) do
+      if item.f == f and not item.described then item.described = describe(item) end
+    end
+    return unpatch(f)
+  end
+  local function restore() lt.compile, lt.patch, lt.unpatch, os.exit = compile, patch, unpatch, exit end
   os.exit = function(...)
     restore()
     done(compiled, true)
@@ -74,7 +80,7 @@ end
 local function gather(path, compiled, ok, message, total_ms, rows, compile_ms, compiled_kernels)
   local doc = {version = 1, script = path, ok = ok, functions = {}, total_ms = total_ms}
   if not ok then doc.error = tostring(message) end
-  for i, item in ipairs(compiled) do doc.functions[i] = describe(item) end
+  for i, item in ipairs(compiled) do doc.functions[i] = item.described or describe(item) end
   doc.counters = lt.counters()
   doc.profile = lt.profile and lt._native.profile_report(rows, total_ms, compile_ms, compiled_kernels)
   doc.kernels = {}
@@ -243,7 +249,7 @@ return function(as_json, path, ...)
   use "profile" -- before the clock runs
   lt._native.profile_start()
   local start = lt.perf_counter()
-  run(chunk, function(compiled, ok, message)
+  run(chunk, describe, function(compiled, ok, message)
     local total_ms = (lt.perf_counter() - start) * 1e3
     local doc = gather(path, compiled, ok, message, total_ms, lt._native.profile_stop())
     if not as_json then return print_people(doc) end

@@ -243,5 +243,6 @@ return function(...)
   if type(x) == "function" then return help_function(x) end
   if type(x) == "table" then return help_table(x) end
   if lt.is_tensor(x) then return help_tensor(x) end
+  if x == nil then return say("nil: nothing has this name") end
   say("a %s: %s", type(x), tostring(x))
 end
