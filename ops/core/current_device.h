@@ -1,10 +1,20 @@
-// Who reads the current GPU: code that was captured where it was read runs for that GPU only.
+// Who reads the current GPU or the default device: code that was captured where it was read runs for that one only.
 #pragma once
 #include <cstdint>
+
+#include "ops/core/device.h"
 
 namespace lutra {
 
 // How often this thread has asked which GPU is the current one, itself or by a device named "cuda".
 uint64_t current_cuda_index_reads();
+
+// The device of tensors that are made without one; and how often this thread has asked for it.
+Device default_device();
+void set_default_device(Device device);
+uint64_t default_device_reads();
+
+// A device as guards hold it: a GPU's index, -1 for the CPU.
+inline int64_t gpu_index(Device device) { return device.type == DeviceType::kCPU ? -1 : device.index; }
 
 }  // namespace lutra

@@ -9,6 +9,8 @@ namespace lutra {
 namespace {
 thread_local int8_t cuda_index = 0;
 thread_local uint64_t cuda_index_reads = 0;
+thread_local Device made_on;
+thread_local uint64_t made_on_reads = 0;
 
 // One or two digits without leading zeros; -1: something else.
 int index_of(std::string_view digits) {
@@ -25,6 +27,10 @@ int index_of(std::string_view digits) {
 int current_cuda_index() { return cuda_index_reads++, cuda_index; }
 uint64_t current_cuda_index_reads() { return cuda_index_reads; }
 void set_current_cuda_index(int index) { cuda_index = int8_t(index); }
+
+Device default_device() { return made_on_reads++, made_on; }
+uint64_t default_device_reads() { return made_on_reads; }
+void set_default_device(Device device) { made_on = device; }
 
 std::string to_string(Device d) { return d.type == DeviceType::kCPU ? "cpu" : str("cuda:", int(d.index)); }
 

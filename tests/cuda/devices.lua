@@ -43,6 +43,21 @@ test("tensors of two devices do not mix", function()
   equal(x.grad, nil)
 end)
 
+test("compiled code follows the default device and the current GPU", function()
+  local made = lt.compile(function() return lt.ones(2) + 1 end)
+  local named = lt.compile(function() return lt.zeros(2, {device = "cuda"}) end)
+  for _, device in ipairs {"cpu", "cuda:0", "cuda:1", "cpu", "cuda:0"} do
+    lt.set_default_device(device)
+    equal(made().device, device)
+  end
+  lt.set_default_device("cpu")
+  equal(lt.recompiles(made)[1].kind .. " " .. lt.recompiles(made)[1].old .. " " .. lt.recompiles(made)[1].new, "default_device cpu cuda:0")
+  equal(#lt.recompiles(made), 2)
+  for _, i in ipairs {0, 1, 0} do
+    equal(lt.cuda.device(i, named).device, "cuda:" .. i)
+  end
+end)
+
 test("the optimiser may be made before the model moves", function()
   for _, compiled in ipairs {false, true} do
     local function run(moved)

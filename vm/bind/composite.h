@@ -97,6 +97,5 @@ void set_requires_grad(const Tensor& t, bool on, const char* fn = "requires_grad
 Tensor get_grad(const Tensor& t);
 // The device of creation ops that are given none (lt.set_default_device, --device).
 Value default_device_value();
-void set_default_device(Device device);
 
 }  // namespace lutra

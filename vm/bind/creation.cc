@@ -4,6 +4,7 @@
 #include <lua.hpp>
 #include <numeric>
 
+#include "ops/core/current_device.h"
 #include "vm/bind/composite.h"
 #include "vm/bind/element.h"
 #include "vm/bind/lua_reader.h"
@@ -16,8 +17,6 @@ Tensor full_of(const Sizes& sizes, Scalar value, const Value& dtype, const Value
 }
 
 namespace {
-
-thread_local Device default_device;
 
 Value device_or_default(const Value& device) { return device.is_none() ? default_device_value() : device; }
 Value dtype_or(const Value& dtype, DType otherwise) { return dtype.is_none() ? Value(otherwise) : dtype; }
@@ -391,8 +390,10 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-Value default_device_value() { return default_device == Device{} ? Value() : Value(default_device); }
-void set_default_device(Device device) { default_device = device; }
+Value default_device_value() {
+  const Device device = default_device();
+  return device == Device{} ? Value() : Value(device);
+}
 
 std::span<const Composite> creation_rows() { return kRows; }
 std::span<const Special> creation_specials() { return kSpecials; }

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "jit/runtime/executable.h"
+#include "ops/core/current_device.h"
 #include "ops/core/storage.h"
 #include "ops/cuda/disk_cache.h"
 #include "ops/extern/precision.h"

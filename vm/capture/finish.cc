@@ -404,6 +404,12 @@ struct Finisher {
     t.check(GuardOp::kCurrentGpuCheck, nullptr, now, str("cuda:", now));
   }
 
+  void default_device_guard() {
+    if (default_device_reads() == t.device_reads) return;
+    const Device now = default_device();
+    t.check(GuardOp::kDefaultDeviceCheck, nullptr, gpu_index(now), to_string(now));
+  }
+
   void run() {
     frames();
     effects();
@@ -411,6 +417,7 @@ struct Finisher {
     written_inputs();
     grad_mode_guard();
     current_gpu_guard();
+    default_device_guard();
     autocast_guard();
   }
 };

@@ -204,7 +204,7 @@ class Trace {
   std::unordered_map<const Source*, int> registers;
   bool initial_grad_mode;
   bool grad_mode_read = false;
-  const uint64_t gpu_reads = current_cuda_index_reads();  // before the trace
+  const uint64_t gpu_reads = current_cuda_index_reads(), device_reads = default_device_reads();  // before the trace
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
   AutocastTrace autocast;

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 
+#include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
@@ -99,6 +100,7 @@ int check_grad_nil(Run* run, int64_t from, int64_t) noexcept {
 int check_grad_mode(Run*, int64_t, int64_t on) noexcept { return grad_enabled() == (on != 0); }
 int check_autocast(Run*, int64_t, int64_t mode) noexcept { return pack(autocast_mode()) == mode; }
 int check_current_gpu(Run*, int64_t, int64_t index) noexcept { return current_cuda_index() == index; }
+int check_default_device(Run*, int64_t, int64_t index) noexcept { return gpu_index(default_device()) == index; }
 
 int check_symbols(Run* run, int64_t, int64_t) noexcept {
   int failed = 0;
@@ -400,6 +402,7 @@ class Emitter {
     if (s.op == GuardOp::kGradModeCheck) fn = reinterpret_cast<void*>(&check_grad_mode);
     if (s.op == GuardOp::kAutocastCheck) fn = reinterpret_cast<void*>(&check_autocast);
     if (s.op == GuardOp::kCurrentGpuCheck) fn = reinterpret_cast<void*>(&check_current_gpu);
+    if (s.op == GuardOp::kDefaultDeviceCheck) fn = reinterpret_cast<void*>(&check_default_device);
     if (s.op == GuardOp::kSymbolsCheck) fn = reinterpret_cast<void*>(&check_symbols);
     if (s.op == GuardOp::kOverlapCheck) fn = reinterpret_cast<void*>(&check_overlap);
     if (!fn) return void(ok_ = false);

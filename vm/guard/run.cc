@@ -2,6 +2,7 @@
 #include <cmath>
 #include <lua.hpp>
 
+#include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
@@ -120,6 +121,7 @@ struct Runner {
       case GuardOp::kGradModeCheck: return grad_enabled() == (s.index != 0);
       case GuardOp::kAutocastCheck: return pack(autocast_mode()) == s.index;
       case GuardOp::kCurrentGpuCheck: return current_cuda_index() == s.index;
+      case GuardOp::kDefaultDeviceCheck: return gpu_index(default_device()) == s.index;
       case GuardOp::kSymbolsCheck: {
         int failed = 0;
         return p.symbols.run(out.tensors, out.scalars, out.symbols, &failed);
@@ -197,6 +199,7 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
     case GuardOp::kGradModeCheck: text = grad_enabled() ? "true" : "false"; break;
     case GuardOp::kAutocastCheck: text = describe(autocast_mode()); break;
     case GuardOp::kCurrentGpuCheck: text = str("cuda:", current_cuda_index()); break;
+    case GuardOp::kDefaultDeviceCheck: text = to_string(default_device()); break;
     case GuardOp::kGradNilCheck: text = describe(out.tensors[s.a]->autograd->grad); break;
     case GuardOp::kGradTensorCheck: text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil"; break;
     case GuardOp::kArgCountCheck: text = str(nargs - nslots); break;
