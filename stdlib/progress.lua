@@ -3,7 +3,7 @@
 --   local bar = lt.progress(loader, {desc = "epoch 1"})
 --   for x, y in bar do ... bar:set("loss 0.31") end
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
 local keywords = use "keywords"
 local clock = use "clock"
 local ffi = require "ffi"
@@ -88,6 +88,8 @@ end
 
 return function(iterator, options)
   options = keywords.check("progress", options, {desc = keywords.none, total = keywords.none})
+  if options.desc ~= nil then errors.text("progress", "desc", options.desc) end
+  if options.total ~= nil then errors.number("progress", "total", options.total) end
   local source
   if type(iterator) == "function" then
     source = {next = iterator}
@@ -95,7 +97,7 @@ return function(iterator, options)
     source = iterator
     if not options.total and iterator.len then options.total = iterator:len() end
   else
-    fail("progress: an iterator function or a loader is needed, not a " .. type(iterator))
+    errors.wrong("progress", "iterator", "an iterator function or a loader", iterator)
   end
   options.source = source
   return setmetatable(options, Progress)

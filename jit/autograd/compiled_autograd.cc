@@ -93,11 +93,7 @@ struct CompiledNode : GradNode {
   const char* name() const override { return "CompiledBackward"; }
   void release() override { inputs.clear(); }
   void check() const {
-    if (inputs.empty()) {
-      fail(
-          "backward: trying to backward through the graph a second time, but its saved values are freed; give "
-          "retain_graph=true the first time");
-    }
+    if (inputs.empty()) fail_second_backward();
     for (size_t i = 0; i < inputs.size(); i++) {
       if (inputs[i]->storage->version == versions[i]) continue;
       fail("backward: one of the variables needed for gradient computation has been modified by an inplace operation: ",

@@ -8,6 +8,11 @@
 #include "ops/grad/vjp.h"
 
 namespace lutra {
+
+void fail_second_backward() {
+  fail("backward: trying to backward through the graph a second time, after its saved tensors were freed; ",
+       "give retain_graph=true the first time");
+}
 namespace {
 
 thread_local uint64_t next_seq = 1;
@@ -76,10 +81,7 @@ struct OpNode : GradNode {
   const char* name() const override { return info(op).name; }
 
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
-    if (released) {
-      fail("backward: trying to backward through the graph a second time, after its saved tensors were freed (at ",
-           info(op).name, "); give retain_graph=true the first time");
-    }
+    if (released) fail_second_backward();
     Args call = args;
     size_t position = 0;
     each_argument_tensor(call, [&](size_t, Tensor& t) {

@@ -10,6 +10,9 @@
 
 namespace lutra {
 
+// Of a node that was released, whoever compiled it.
+[[noreturn]] void fail_second_backward();
+
 struct Edge {
   Ref<GradNode> node;  // the producer, or the AccumulateGrad of a leaf; null: no gradient wanted
   uint32_t result = 0;

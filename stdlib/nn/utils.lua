@@ -1,14 +1,17 @@
 -- nn.utils: gradients clipped, parameters as one vector. Nothing here reads a number out of a tensor, so that a train step with clipping
 -- is one graph.
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
+local fail = errors.fail
 local keywords = use "keywords"
 
 local M = {}
 
 local function list_of(fn, parameters)
   if type(parameters) == "userdata" then return {parameters} end
-  if type(parameters) ~= "table" then fail("%s: parameters are a tensor or a list of tensors, not a %s", fn, type(parameters)) end
+  if type(parameters) ~= "table" or getmetatable(parameters) ~= nil then -- a module is no list
+    errors.wrong(fn, "parameters", "a Tensor or a list of Tensors", parameters)
+  end
   return parameters
 end
 
@@ -45,7 +48,7 @@ function M.clip_grad_norm_(parameters, max_norm, norm_type, options)
     options = keywords.check("clip_grad_norm_", options, {norm_type = 2, error_if_nonfinite = false})
     norm_type = norm_type or options.norm_type
   end
-  if type(max_norm) ~= "number" then fail("clip_grad_norm_: max_norm is a number, not a " .. type(max_norm)) end
+  if type(max_norm) ~= "number" then errors.number("clip_grad_norm_", "max_norm", max_norm) end
   norm_type = norm_type or 2
   if type(norm_type) ~= "number" or norm_type <= 0 then fail("clip_grad_norm_: norm_type is a number > 0") end
   local grads = gradients_of("clip_grad_norm_", parameters)
@@ -67,7 +70,7 @@ end
 
 -- Clamps each element of the gradients, in place, to [-clip_value, clip_value].
 function M.clip_grad_value_(parameters, clip_value)
-  if type(clip_value) ~= "number" then fail("clip_grad_value_: clip_value is a number, not a " .. type(clip_value)) end
+  if type(clip_value) ~= "number" then errors.number("clip_grad_value_", "clip_value", clip_value) end
   lt.no_grad(clamp, gradients_of("clip_grad_value_", parameters), clip_value)
 end
 

@@ -85,14 +85,21 @@ end
 
 local function update(self)
   local groups = self.param_groups
-  for i = 1, #groups do self:update_group(groups[i]) end
+  for i = 1, #groups do
+    local lr = groups[i].lr
+    if type(lr) ~= "number" then errors.wrong(self.name, "lr", "a number", lr) end
+    self:update_group(groups[i])
+  end
 end
 
 -- With a closure: it is called first, with grad mode as it is, and its loss returned.
 function Optimizer:step(closure)
   if self == nil then errors.object("Optimizer", "step", self) end
   local loss = nil
-  if closure ~= nil then loss = closure() end
+  if closure ~= nil then
+    if type(closure) ~= "function" then errors.callable("Optimizer.step", "closure", closure) end
+    loss = closure()
+  end
   no_grad(update, self)
   return loss
 end

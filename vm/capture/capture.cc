@@ -184,7 +184,8 @@ void ask_backend(lua_State* L, int function, Entry& e) {
     return;
   }
   if (!lua_isfunction(L, -1)) {
-    if (!luaL_getmetafield(L, -1, "__call")) {
+    // Numbers have a __call, for portals.
+    if ((!lua_istable(L, -1) && !lua_isuserdata(L, -1)) || !luaL_getmetafield(L, -1, "__call")) {
       fail("compile: the backend must return a function, nil or its graph, not a ", luaL_typename(L, -1));
     }
     lua_pop(L, 1);

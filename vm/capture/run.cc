@@ -18,11 +18,7 @@ namespace {
 // The history of a result whose backward has run inside its segment.
 struct ReleasedNode : GradNode {
   const char* name() const override { return "CompiledBackward"; }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
-    fail(
-        "backward: trying to backward through the graph a second time, but its saved values are freed; give "
-        "retain_graph=true the first time");
-  }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail_second_backward(); }
   void release() override {}
 };
 
