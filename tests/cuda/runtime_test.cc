@@ -12,22 +12,13 @@
 #include "ops/grad/emit.h"
 #include "ops/grad/tape.h"
 #include "tests/cuda/fake_driver.h"
+#include "tests/message.h"
 
 namespace lutra::cuda {
 namespace {
 
 constexpr size_t kMB = size_t(1) << 20;
 const Device gpu0 = {DeviceType::kCUDA, 0}, gpu1 = {DeviceType::kCUDA, 1};
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 

@@ -65,6 +65,29 @@ function M.train_step(net, opt)
   end
 end
 
+-- Values of a leaf after some steps by the sum of p^3 / 3, so that the gradient is p^2; the optimiser and the leaf.
+function M.minimise(class, options, steps, start)
+  local p = lt.tensor(start, {dtype = "float64", requires_grad = true})
+  local opt = class({p}, options)
+  for _ = 1, steps do
+    opt:zero_grad();
+    ((p * p * p):sum() / 3):backward()
+    opt:step()
+  end
+  return p:detach():totable(), opt, p
+end
+
+-- Five such steps of an optimiser are those of a formula in Lua numbers: p -> update(p, gradient, state, step).
+function M.follows(class, options, update, start)
+  start = start or {0.5, -1.25, 2}
+  local got = M.minimise(class, options, 5, start)
+  for i, value in ipairs(start) do
+    local state = {}
+    for step = 1, 5 do value = update(value, value * value, state, step) end
+    M.near(got[i], value, 1e-12, "element " .. i)
+  end
+end
+
 -- Graph breaks so far.
 function M.breaks()
   local n = 0

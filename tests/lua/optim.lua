@@ -1,32 +1,11 @@
 -- optim: each optimiser against its formula in Lua numbers, groups, state_dict, errors.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy, near, raises = h.test, h.equal, h.truthy, h.near, h.raises
+local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
 local optim = lt.optim
 
 local function parameter(...) return lt.tensor({...}, {dtype = "float64", requires_grad = true}) end
-
--- Runs `steps` steps on loss = sum(p^3) / 3, so that the gradient is p^2; returns the list of values of p.
-local function run(class, options, steps, start)
-  local p = parameter(unpack(start))
-  local opt = class({p}, options)
-  for _ = 1, steps do
-    opt:zero_grad();
-    ((p * p * p):sum() / 3):backward()
-    opt:step()
-  end
-  return p:detach():totable(), opt, p
-end
-
-local function check(class, options, update, start)
-  start = start or {0.5, -1.25, 2}
-  local got = run(class, options, 5, start)
-  for i, value in ipairs(start) do
-    local state = {}
-    for step = 1, 5 do value = update(value, value * value, state, step) end
-    near(got[i], value, 1e-12, "element " .. i)
-  end
-end
+local run, check = h.minimise, h.follows
 
 test("SGD", function()
   check(optim.SGD, {lr = 0.1}, function(p, g) return p - 0.1 * g end)

@@ -105,23 +105,7 @@ test("a changing learning rate compiles once", function()
   end
 end)
 
--- p -> f(p, gradient, state, step); the gradient is p^2.
-local function check(class, options, update)
-  local start = {0.5, -1.25, 2}
-  local p = parameter(unpack(start))
-  local opt = class({p}, options)
-  for _ = 1, 5 do
-    opt:zero_grad();
-    ((p * p * p):sum() / 3):backward()
-    opt:step()
-  end
-  local got = p:detach():totable()
-  for i, value in ipairs(start) do
-    local state = {}
-    for step = 1, 5 do value = update(value, value * value, state, step) end
-    near(got[i], value, 1e-12, "element " .. i)
-  end
-end
+local check = h.follows
 
 test("RMSprop", function()
   for _, o in ipairs {{}, {momentum = 0.9}, {centered = true}, {momentum = 0.5, centered = true, weight_decay = 0.1}, {maximize = true, alpha = 0.5}} do

@@ -3,6 +3,7 @@
 
 #include "ops/core/overlap.h"
 #include "ops/grad/emit.h"
+#include "tests/message.h"
 #include "tests/ops/naive_executor.h"
 
 namespace lutra {
@@ -22,16 +23,6 @@ struct Notes : Mode {
     return lutra::call_inplace(op, args);
   }
 };
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 Tensor iota(const Sizes& sizes, DType type = DType::kFloat32) {
   std::vector<double> v(size_t(numel(sizes).hint));

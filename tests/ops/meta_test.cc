@@ -1,12 +1,12 @@
 // Meta rules: dtypes and layouts against recorded PyTorch answers, symbolic sizes and their guards, error messages.
 #include <cmath>
-#include <functional>
 
 #include <catch2/catch.hpp>
 
 #include "ops/defs/call.h"
 #include "ops/meta/rules.h"
 #include "tests/golden.h"
+#include "tests/message.h"
 
 namespace lutra {
 namespace {
@@ -26,15 +26,6 @@ std::string dtype_or_error(OpId op, Args args) {
   } catch (const Error&) {
     return "error";
   }
-}
-
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 Value operand(const std::string& text) {

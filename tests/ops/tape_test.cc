@@ -3,22 +3,13 @@
 
 #include "ops/grad/emit.h"
 #include "ops/grad/tape.h"
+#include "tests/message.h"
 #include "tests/ops/naive_executor.h"
 
 namespace lutra {
 namespace {
 
 using List = std::vector<double>;
-
-template <class F>
-std::string message(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 Tensor leaf(const List& v) {
   Tensor t = tensor_of({int64_t(v.size())}, v);
