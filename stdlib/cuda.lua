@@ -31,8 +31,8 @@ end
 -- cuda.device(i, f, ...) runs f with i as the current device, and restores the one before when f returns, also by an error.
 function cuda.device(device, f, ...)
   errors.callable("cuda.device", "f", f)
-  local before = cuda.current_device()
   lt._native.device("cuda.device", device)
+  local before = cuda.current_device()
   cuda.set_device(device)
   return restore(before, pcall(f, ...))
 end
