@@ -8,8 +8,16 @@ local fashion_mnist = use "data.fashion_mnist"
 
 local data = {read_idx = lt._native.read_idx}
 
+-- The __index of a class whose objects are no lists: object[3] would be nil.
+local function no_list(class, name, instead)
+  return function(_, key)
+    if type(key) == "number" then fail("%s: is no list, got index %.14g; %s", name, key, instead) end
+    return class[key]
+  end
+end
+
 local TensorDataset = {}
-TensorDataset.__index = TensorDataset
+TensorDataset.__index = no_list(TensorDataset, "TensorDataset", "set:get(i) gives element i, set:batch(indices) several, set:len() how many there are")
 data.TensorDataset = setmetatable(TensorDataset, {
   __call = function(class, ...)
     local tensors = {...}
@@ -51,7 +59,7 @@ function TensorDataset:batch(indices) return each_tensor(self.tensors, rows, ind
 function TensorDataset:get(i) return each_tensor(self.tensors, row, i) end
 
 local DataLoader = {}
-DataLoader.__index = DataLoader
+DataLoader.__index = no_list(DataLoader, "DataLoader", "for x, y in loader do gives its batches, loader:len() how many there are")
 data.DataLoader = setmetatable(DataLoader, {
   __call = function(class, dataset, options)
     options = keywords.check("DataLoader", options,
