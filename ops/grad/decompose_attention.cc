@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/core/half.h"
 #include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
 
@@ -66,8 +67,7 @@ bool same_lead(const Tensor& a, const Tensor& b, size_t count) {
 // The dtypes that a device has a kernel for.
 bool has_kernel(const Call& c) {
   if (c.q->dtype == DType::kFloat32) return true;
-  const bool half = c.q->dtype == DType::kFloat16 || c.q->dtype == DType::kBFloat16;
-  return half && c.q->device().type == DeviceType::kCUDA && c.q->sizes.back().guard() <= 256 &&
+  return is_half(c.q->dtype) && c.q->device().type == DeviceType::kCUDA && c.q->sizes.back().guard() <= 256 &&
          c.v->sizes.back().guard() <= 256;
 }
 
@@ -127,15 +127,19 @@ Tensor by_formula(const Call& c) {
 
 }  // namespace
 
-// Half types are computed in float32 and rounded once.
+// Half types are computed in float32 and rounded once, be it by a kernel that takes them or on wide copies.
 Results decompose_scaled_dot_product_attention(const Args& args) {
   const OpId op = OpId::scaled_dot_product_attention;
   info(op).meta(op, args);
   const DType type = args[0].as<Tensor>()->dtype;
-  const DType wide = type == DType::kFloat64 ? type : DType::kFloat32;
-  const auto widened = [&](size_t i) { return to_dtype(args[i].tensor(), wide); };
-  Call c{widened(0), widened(1),           widened(2),         args[3],
-         args[6],    args[4].as<Scalar>(), args[5].as<bool>(), args[7].as<bool>()};
+  const auto call_in = [&](DType t) {
+    const auto in = [&](size_t i) { return to_dtype(args[i].tensor(), t); };
+    return Call{in(0), in(1), in(2), args[3], args[6], args[4].as<Scalar>(), args[5].as<bool>(), args[7].as<bool>()};
+  };
+  Call c = call_in(type);
+  if (takes_kernel(c)) return {by_kernel(c)};
+  if (!is_half(type)) return {by_formula(c)};
+  c = call_in(DType::kFloat32);
   return {to_dtype(takes_kernel(c) ? by_kernel(c) : by_formula(c), type)};
 }
 

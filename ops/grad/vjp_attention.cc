@@ -1,4 +1,5 @@
 // vjp rules of attention.
+#include "ops/core/half.h"
 #include "ops/grad/emit.h"
 #include "ops/grad/vjp.h"
 
@@ -22,17 +23,19 @@ Tensor sum_heads(const Tensor& g, const Tensor& t) {
   return sum(groups, {2}, false);
 }
 
-// By the formula, in ops that can be differentiated again.
+// By the formula, in ops that can be differentiated again; in float32 for half types.
 void by_formula(VjpContext& ctx) {
-  Tensor q = ctx.arg(0), k = ctx.arg(1), v = ctx.arg(2), g = ctx.grads[0];
+  const DType type = ctx.arg(0)->dtype;
+  const auto wide = [&](const Tensor& t) { return to_dtype(t, opmath_type(type)); };
+  Tensor q = wide(ctx.arg(0)), k = wide(ctx.arg(1)), v = wide(ctx.arg(2)), g = wide(ctx.grads[0]);
   Tensor keys = repeat_heads(k, q->sizes[1]), values = repeat_heads(v, q->sizes[1]);
   Tensor p = attention_weights(q, keys, ctx.args[3], ctx.args[4].as<bool>(), ctx.args[5]);
   Scalar scale = attention_scale(q, ctx.args[5]);
   Tensor dp = product(g, flipped(values));
   Tensor ds = mul(mul(p, sub(dp, sum(mul(dp, p), {-1}, true))), scale);
-  if (ctx.needs(0)) ctx.give(0, product(ds, keys));
-  if (ctx.needs(1)) ctx.give(1, sum_heads(product(flipped(ds), q), k));
-  if (ctx.needs(2)) ctx.give(2, sum_heads(product(flipped(p), g), v));
+  if (ctx.needs(0)) ctx.give(0, to_dtype(product(ds, keys), type));
+  if (ctx.needs(1)) ctx.give(1, to_dtype(sum_heads(product(flipped(ds), q), k), type));
+  if (ctx.needs(2)) ctx.give(2, to_dtype(sum_heads(product(flipped(p), g), v), type));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "jit/runtime/executable.h"
+#include "ops/core/half.h"
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/program.h"
 #include "ops/extern/cuda/kernels.h"
@@ -57,6 +59,23 @@ TEST_CASE("cuda extern: the CPU's candidate on copies") {
   c.out[0].data = c.in[0].data;  // in place
   run_on_host(c.call);
   CHECK(c.result() == kSum);
+}
+
+TEST_CASE("cuda extern: half types that the CPU's candidate lacks are float32 there") {
+  const FakeScope fake;
+  REQUIRE_FALSE(extern_supports(OpId::flash_attention, DType::kBFloat16, DeviceType::kCPU));
+  // One query over two keys alike: the mean of the values.
+  const uint16_t one[] = {float_to_bfloat16(1), float_to_bfloat16(1)};
+  const uint16_t values[] = {float_to_bfloat16(3), float_to_bfloat16(4)};
+  GpuCall c;
+  c.in = {c.view(DType::kBFloat16, {1, 1, 1, 1}, one), c.view(DType::kBFloat16, {1, 1, 2, 1}, one),
+          c.view(DType::kBFloat16, {1, 1, 2, 1}, values), ExternView()};
+  c.out = {c.view(DType::kBFloat16, {1, 1, 1, 1}, nullptr), c.view(DType::kFloat32, {1, 1, 1}, nullptr)};
+  c.call.op = OpId::flash_attention, c.call.in = c.in, c.call.out = c.out, c.call.parallel = parallel_for;
+  run_on_host(c.call);
+  uint16_t bits;
+  copy_bytes(&bits, {}, c.out[0].data, gpu, 2);
+  CHECK(bfloat16_to_float(bits) == 3.5f);
 }
 
 TEST_CASE("cuda extern: on the CPU's candidate every call fails once") {
