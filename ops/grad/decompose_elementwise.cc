@@ -85,12 +85,13 @@ Results decompose_isneginf(const Args& args) {
   Tensor x = args[0].tensor();
   return {is_float(x->dtype) ? eq(x, Scalar(-INFINITY)) : everywhere(false, x)};
 }
-// |x - y| <= atol + rtol |y|, infinities by equality.
+// |x - y| <= atol + rtol |y|, infinities by equality. Integers by floats of the default dtype, half types rounded after
+// each step.
 Results decompose_isclose(const Args& args) {
   Tensor x = args[0].tensor(), y = args[1].tensor(), same = eq(x, y);
   if (args[4].as<bool>() && is_float(x->dtype)) same = logical_or(same, logical_and(isnan(x), isnan(y)));
-  auto real = [](const Tensor& t) { return is_float(t->dtype) ? wide(t) : to_dtype(t, DType::kFloat64); };
-  Tensor u = real(x), v = real(y), apart = abs(u - v);
+  const DType type = to_float(x->dtype);
+  Tensor v = to_dtype(y, type), apart = abs(to_dtype(x, type) - v);
   Tensor allowed = add(mul(abs(v), args[2]), args[3]);
   return {logical_or(same, logical_and(lt(apart, Scalar(INFINITY)), le(apart, allowed)))};
 }
@@ -207,6 +208,7 @@ Results decompose_hardswish(const Args& args) {
 Results decompose_hardsigmoid(const Args& args) {
   return in_floats(args[0], [](Tensor x) { return clamp(x + 3.0, Scalar(0.0), Scalar(6.0)) / 6.0; });
 }
+// Not in float32: lambd is of x's dtype.
 Results decompose_hardshrink(const Args& args) {
   Tensor x = args[0].tensor(), inside = logical_and(ge(x, negative(args[1])), le(x, args[1]));
   return {where(inside, Scalar(0.0), x)};
@@ -236,7 +238,7 @@ Results decompose_logsigmoid(const Args& args) {
 }
 Results decompose_threshold(const Args& args) {
   Tensor x = args[0].tensor();
-  return {to_dtype(where(le(x, args[1]), args[2], x), x->dtype)};
+  return {to_dtype(where(le(wide(x), args[1]), args[2], x), x->dtype)};
 }
 // The weight of a channel, dim 1.
 Results decompose_prelu(const Args& args) {

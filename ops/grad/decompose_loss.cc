@@ -192,7 +192,7 @@ Results decompose_triplet_margin_loss(const Args& args) {
   };
   Tensor near = distance(0, 1), far = distance(0, 2);
   if (args[6].as<bool>()) far = minimum(far, distance(1, 2));
-  return {reduced(at_least(add(sub(near, far), args[3]), 0), text(args[7]))};
+  return {reduced(at_least(sub(add(near, args[3]), far), 0), text(args[7]))};
 }
 
 // Of classes: how far each falls short of the target's by less than the margin.
@@ -254,10 +254,11 @@ Tensor norm_along(const Tensor& t, const Scalar& p, SymInt dim, bool keepdim) {
 }
 }  // namespace
 
+// In steps of the half type, each rounded, of which the norm is one.
 Results decompose_pairwise_distance(const Args& args) {
   Tensor d = add(sub(args[0], args[1]), args[3]);
   check_float(OpId::pairwise_distance, d, "x1");
-  return {norm_along(d, args[2].as<Scalar>(), -1, args[4].as<bool>())};
+  return {to_dtype(norm_along(wide(d), args[2].as<Scalar>(), -1, args[4].as<bool>()), d->dtype)};
 }
 
 Results decompose_normalize(const Args& args) {

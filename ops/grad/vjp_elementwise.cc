@@ -77,8 +77,9 @@ LUTRA_VJP(leaky_relu, "0:a0") {
   ctx.give(0, where(gt(ctx.args[0], Scalar(0.0)), ctx.grads[0], mul(ctx.grads[0], ctx.args[1])));
 }
 
+// Bounds are not rounded to half types, here and in threshold.
 LUTRA_VJP(hardtanh, "0:a0") {
-  Tensor outside = logical_or(le(ctx.args[0], ctx.args[1]), ge(ctx.args[0], ctx.args[2]));
+  Tensor x = wide(ctx.arg(0)), outside = logical_or(le(x, ctx.args[1]), ge(x, ctx.args[2]));
   ctx.give(0, where(outside, Scalar(0.0), ctx.grads[0]));
 }
 
@@ -98,7 +99,7 @@ LUTRA_VJP(softplus, "0:a0") {
   ctx.give(0, where(gt(z, ctx.args[2]), g, g * sigmoid(z)));
 }
 
-LUTRA_VJP(threshold, "0:a0") { ctx.give(0, where(le(ctx.args[0], ctx.args[1]), Scalar(0.0), ctx.grads[0])); }
+LUTRA_VJP(threshold, "0:a0") { ctx.give(0, where(le(wide(ctx.arg(0)), ctx.args[1]), Scalar(0.0), ctx.grads[0])); }
 
 // Of x = mantissa * 2^exponent the exponent is constant.
 LUTRA_VJP(frexp_mantissa, "0:a0") {

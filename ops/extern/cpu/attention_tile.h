@@ -6,11 +6,13 @@
 //    and values are read where they lie, with any strides.
 // 2. Keys are taken in blocks of kAttentionKeys from the first on, whatever thread runs them: a query's bits are a
 //    function of sizes alone.
-// 3. Padding queries have a logsumexp of +inf, so that their probabilities are 0.
+// 3. The gradient of a score is the small difference of two sums over features (weigh): both add up kRun terms by
+//    themselves before they join the sum.
+// 4. Padding queries have a logsumexp of +inf, so that their probabilities are 0.
 // Nothing is included here nor after the pragma that selects the set: a header's inline functions must not be compiled
 // for it.
 
-constexpr int64_t kQ = kAttentionQueries, kK = kAttentionKeys;
+constexpr int64_t kQ = kAttentionQueries, kK = kAttentionKeys, kRun = 16;
 
 inline int64_t padded(int64_t n) { return (n + kWidth - 1) / kWidth * kWidth; }
 
@@ -22,7 +24,7 @@ inline __attribute__((always_inline)) void tile(int64_t depth, const float* a, i
 #pragma GCC unroll 16
   for (int r = 0; r < R; r++) {
 #pragma GCC unroll 4
-    for (int n = 0; n < N; n++) acc[r][n] = add ? load(c + r * c_row + n * kWidth) : splat(0);
+    for (int n = 0; n < N; n++) acc[r][n] = splat(0);
   }
   for (int64_t k = 0; k < depth; k++) {
     Vec bv[N];
@@ -38,7 +40,10 @@ inline __attribute__((always_inline)) void tile(int64_t depth, const float* a, i
 #pragma GCC unroll 16
   for (int r = 0; r < R; r++) {
 #pragma GCC unroll 4
-    for (int n = 0; n < N; n++) store(c + r * c_row + n * kWidth, acc[r][n]);
+    for (int n = 0; n < N; n++) {
+      float* to = c + r * c_row + n * kWidth;
+      store(to, add ? load(to) + acc[r][n] : acc[r][n]);
+    }
   }
 }
 
@@ -69,6 +74,17 @@ void multiply(const Product& p) {
   int64_t col = 0;
   for (; col + 2 * kWidth <= p.cols; col += 2 * kWidth) column<2>(p, col);
   for (; col < p.cols; col += kWidth) column<1>(p, col);
+}
+
+// By runs of depth.
+void multiply_exactly(const Product& p) {
+  Product run = p;
+  for (int64_t k = 0; k == 0 || k < p.depth; k += kRun) {
+    run.depth = p.depth - k < kRun ? p.depth - k : kRun;
+    run.a = p.a + k * p.a_k, run.b = p.b + k * p.b_k;
+    run.add = p.add || k > 0;
+    multiply(run);
+  }
 }
 
 // e^x for x that is not large; below -87 it is 0, NaN stays NaN.
@@ -256,12 +272,17 @@ void load_block(const AttentionProblem& p, int64_t batch, int64_t head, int64_t 
   for (int64_t e = 0; e < p.value_dim; e += kK) {
     const int64_t rows = p.value_dim - e < kK ? p.value_dim - e : kK;
     load_transposed(n, rows, p.grad, grad + e * p.grad.strides[3], out, 1);
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < rows; r += kRun) {
+      const int64_t last = rows - r < kRun ? rows : r + kRun;
       for (int64_t col = 0; col < kQ; col += kWidth) {
-        const Vec g = load(out + r * kQ + col);
-        float* from = b.grads + (e + r) * kQ + col;
-        store(b.delta + col, fma(g, load(from), load(b.delta + col)));
-        store(from, g);
+        Vec sum = splat(0);
+        for (int64_t i = r; i < last; i++) {
+          const Vec g = load(out + i * kQ + col);
+          float* from = b.grads + (e + i) * kQ + col;
+          sum = fma(g, load(from), sum);
+          store(from, g);
+        }
+        store(b.delta + col, load(b.delta + col) + sum);
       }
     }
   }
@@ -306,8 +327,8 @@ void backward(const AttentionProblem& p, const AttentionRange& r, float* memory)
         const float *key = p.key.at(r.batch, r.kv_head, k), *value = p.value.at(r.batch, r.kv_head, k);
         scores_of(p, key, count, b.queries, b.weights);
         apply_mask(p, r.batch, head, q, n, k, count, b.weights);
-        multiply({count, kQ, p.value_dim, value, p.value.strides[2], p.value.strides[3], b.grads, kQ, b.dweights, kQ,
-                  false});
+        multiply_exactly({count, kQ, p.value_dim, value, p.value.strides[2], p.value.strides[3], b.grads, kQ,
+                          b.dweights, kQ, false});
         weigh(count, b);
         if (r.want_dkv) {
           const int64_t at = k - r.key_begin;

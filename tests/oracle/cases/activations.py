@@ -32,6 +32,11 @@ def cases(case, error, t):
         case(op + "_", [t.f(6)], f"F.{op}_(a.clone(){comma}{args})", f"lt.{op}_(a:clone(){comma and ', {' + args + '}'})")
         case(op + " inplace", [t.f(6)], f"F.{op}(a.clone(){comma}{args}, inplace=True)",
              f"lt.nn.functional.{op}(a:clone(), {{{args}{comma}inplace = true}})")
+    # Elements equal to the bound as their half type rounds it.
+    edges = [0.2, 0.3, 0.7, 0.1, -0.2, -0.3, -0.7, -0.1]
+    for op, args in (("hardshrink", "0.2"), ("hardshrink", "0.7"), ("softshrink", "0.2"), ("softshrink", "0.7"), ("threshold", "0.2, 9"),
+                     ("threshold", "-0.7, 9"), ("hardtanh", "-0.2, 0.3"), ("hardtanh", "-0.7, 0.1")):
+        case(f"{op} {args} at the bound", [t.t(edges, grad=True)], f"F.{op}(a, {args})")
     case("silu inplace", [t.f(6)], "F.silu(a.clone(), inplace=True)")
     case("relu integers", [t.i(5, 6, low=-5)], "F.relu(a)")
     case("threshold integers", [t.i(5, 6, low=-5)], "F.threshold(a, 1, 7)")

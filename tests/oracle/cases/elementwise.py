@@ -127,6 +127,8 @@ def cases(case, error, t):
     case("isclose", [t.t([1.0, 2.0, float("inf"), float("nan"), -0.0]), t.t([1.000001, 2.1, float("inf"), float("nan"), 0.0])], "torch.isclose(a, b)")
     case("isclose equal_nan", [t.t([1.0, float("nan")]), t.t([1.0, float("nan")])], "torch.isclose(a, b, equal_nan=True)")
     case("isclose tolerances", [t.f(6), t.f(6)], "torch.isclose(a, b, 0.5, 0.5)")
+    case("isclose of halves", [t.t([-0.406, 1.5]), t.t([0.189, 1.501])], "torch.isclose(a, b, 0.5, 0.5)")
+    case("isclose large integers", [t.t([16777217, 2**53 + 1, 5]), t.t([16777216, 2**53, 6])], "torch.isclose(a, b, 0, 0.5)")
     case("isclose integers", [t.i(4, 6), t.i(4, 6)], "torch.isclose(a, b)")
     case("isin", [t.i(9, 3, 4), t.i(9, 5)], "torch.isin(a, b)")
     case("isin invert", [t.i(9, 7), t.i(9, 2, 2)], "torch.isin(a, b, invert=True)")

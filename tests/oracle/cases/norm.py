@@ -1,8 +1,11 @@
 """layer_norm, rms_norm."""
+import functools
+
 import torch
 
 
 def cases(case, error, t):
+    case = functools.partial(case, exact=True)  # gradients are differences: PyTorch's own rounding shows
     case("layer_norm", [t.g(3, 5), t.g(5), t.g(5)], "F.layer_norm(a, (5,), b, c)")
     case("layer_norm plain", [t.g(3, 5)], "F.layer_norm(a, (5,))")
     case("layer_norm weight", [t.g(2, 3, 4), t.g(4)], "F.layer_norm(a, (4,), b)")
