@@ -99,11 +99,16 @@ struct Functionaliser {
 
   static bool dense(const Tensor& t) { return t->is_contiguous() || is_dense(t->sizes, t->strides); }
 
+  static bool same_strides(const Tensor& a, const Tensor& b) {
+    bool same = true;
+    for (size_t d = 0; same && d < a->strides.size(); d++) same = a->strides[d] == b->strides[d];
+    return same;
+  }
+
   // t with its elements lying as base's do, which is dense.
   Tensor laid_as(const Tensor& t, const Tensor& base) {
-    bool same = true;
-    for (size_t d = 0; same && d < t->strides.size(); d++) same = t->strides[d] == base->strides[d];
-    if (same) return t;
+    if (same_strides(t, base)) return t;
+    if (base->is_contiguous()) return call(OpId::clone, {t, std::string("contiguous_format")});
     std::vector<int64_t> order(t->sizes.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
@@ -115,11 +120,20 @@ struct Functionaliser {
     return call(OpId::permute, {copy, back});
   }
 
-  void write(const Tensor& self, const Tensor& r) {
+  // What is left of a whole tensor after a write: it lies as self does, since what is computed from it lies and is
+  // summed as that asks, and is no other tensor's memory. Inputs get a copy in the end, however it lies.
+  Tensor settled(const Tensor& r, const Tensor& self, bool copied, const StorageState& s) {
+    if (!dense(self)) return r;
+    const Tensor laid = laid_as(r, self);
+    const bool shared = copied && laid.same(r) && s.aliases == 0;
+    return shared ? call(OpId::clone, {r, std::string("preserve_format")}) : laid;
+  }
+
+  void write(const Tensor& self, Tensor r, bool copied) {
     StorageState& s = storages[self->storage.get()];
     if (s.aliases > 1) fail("a write to one of two inputs that share memory cannot be compiled");
     if (same_geometry(self, s.base)) {
-      s.value = r;
+      s.value = r = settled(r, self, copied, s);
     } else if (self->is_contiguous() && s.base->is_contiguous() && self->numel() == s.base->numel()) {
       s.value = call(OpId::reshape, {r, s.base->sizes});
     } else {
@@ -129,6 +143,8 @@ struct Functionaliser {
       s.value = call(OpId::as_strided_scatter, {laid_as(s.value, s.base), r, self->sizes, self->strides, at});
     }
     s.version++;
+    // A view that was copied into, or whose value lies otherwise, is made again from the whole when it is read.
+    if (!self.same(s.base) && (copied || !same_strides(self, r))) return;
     b.set(self, r);
     versions[self.get()] = s.version;
   }
@@ -144,7 +160,7 @@ struct Functionaliser {
     }
     Tensor self = n.args[0].tensor();
     Tensor r = n.op == OpId::copy_ ? args[1].tensor() : call(n.op, args);
-    write(self, fitted(r, self));
+    write(self, fitted(r, self), n.op == OpId::copy_);
   }
 
   // Inputs that were written get their value; from then on they are the value.

@@ -27,6 +27,7 @@ end
 
 function M.load(TensorDataset, options)
   options = keywords.check("FashionMNIST", options, {root = M.root, train = true, device = lt.get_default_device()})
+  lt._native.device("FashionMNIST", options.device)
   local prefix = options.train and "train" or "t10k"
   local image_path = find(options.root, prefix .. "-images-idx3-ubyte")
   local label_path = find(options.root, prefix .. "-labels-idx1-ubyte")

@@ -53,10 +53,17 @@ local function row(tensor, i) return tensor[i] end
 -- Where its tensors are: a loader keeps its order of rows there.
 function TensorDataset:device() return self.tensors[1].device end
 
-function TensorDataset:batch(indices) return each_tensor(self.tensors, rows, indices) end
+function TensorDataset:batch(indices)
+  if type(indices) == "table" then indices = lt.tensor(indices, {dtype = "int64", device = "cpu"}) end
+  errors.tensor("TensorDataset.batch", "indices", indices)
+  return each_tensor(self.tensors, rows, indices)
+end
 
 -- Element i, counting from 0.
-function TensorDataset:get(i) return each_tensor(self.tensors, row, i) end
+function TensorDataset:get(i)
+  errors.number("TensorDataset.get", "i", i)
+  return each_tensor(self.tensors, row, i)
+end
 
 local DataLoader = {}
 DataLoader.__index = no_list(DataLoader, "DataLoader", "for x, y in loader do gives its batches, loader:len() how many there are")

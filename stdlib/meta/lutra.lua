@@ -314,7 +314,8 @@ function Module:to(...) end
 function Module:train(mode) end
 ---@return self
 function Module:eval() end
-function Module:zero_grad() end
+---@param options? {set_to_none?: boolean}
+function Module:zero_grad(options) end
 ---@param f fun(module: lutra.Module)
 ---@return self
 function Module:apply(f) end
@@ -326,7 +327,8 @@ local Optimizer = {}
 ---@param closure? fun(): lutra.Tensor
 ---@return lutra.Tensor?
 function Optimizer:step(closure) end
-function Optimizer:zero_grad() end
+---@param options? {set_to_none?: boolean}
+function Optimizer:zero_grad(options) end
 ---@param group table
 function Optimizer:add_param_group(group) end
 ---@return {state: table, param_groups: table[]}

@@ -1,12 +1,15 @@
 -- Modules that are one op with options: activations, losses and distances, made from two tables. Options come by position or in a trailing
 -- table, by PyTorch's names; they go on to the op as they were given.
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
+local fail = errors.fail
 local base = use "nn.module"
 local keywords = use "keywords"
 local Module, Parameter, none = base.Module, base.Parameter, keywords.none
 
 local classes = {}
+
+local flags = {"inplace", "log_target", "log_input", "full"} -- what else is wrong the op says
 
 -- The options of a constructor's call, by name; only those that were given.
 local function read_options(where, names, ...)
@@ -25,6 +28,9 @@ local function read_options(where, names, ...)
       if given[names[i]] ~= nil then fail("%s: '%s' is given twice", where, names[i]) end
       given[names[i]] = value
     end
+  end
+  for _, name in ipairs(flags) do
+    if given[name] ~= nil then errors.boolean(where, name, given[name]) end
   end
   return given
 end

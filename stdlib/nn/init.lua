@@ -64,10 +64,13 @@ end
 
 -- Sequential(a, b) or Sequential({a, b}).
 local function fill(self, ...)
-  local modules = {...}
+  local modules, count = {...}, select("#", ...)
   local first = modules[1]
-  if #modules == 1 and type(first) == "table" and not base.is_module(first) and not base.is_class(first) then modules = first end
-  for i = 1, #modules do append(self, modules[i]) end
+  if count == 1 and type(first) == "table" and not base.is_module(first) and not base.is_class(first) then
+    modules, count = first, #first
+  end
+  if count == 1 and first == nil then return end
+  for i = 1, count do append(self, modules[i]) end
 end
 
 Sequential.init = fill

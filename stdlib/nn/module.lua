@@ -355,6 +355,18 @@ end
 function Module:cpu() return self:to("cpu") end
 function Module:cuda(device) return self:to(type(device) == "number" and "cuda:" .. device or device or "cuda") end
 
+-- set_to_none of zero_grad's arguments, which may be a table.
+local function drops_gradients(options)
+  if type(options) == "table" then return keywords.check("zero_grad", options, {set_to_none = true}).set_to_none end
+  errors.boolean("zero_grad", "set_to_none", options)
+  return options
+end
+
+local function zero_gradient(p)
+  local grad = p.grad
+  if grad ~= nil then p.grad = grad:detach():zero_() end
+end
+
 function Module:train(mode)
   errors.object("Module", "train", self)
   if mode == nil then mode = true end
@@ -375,9 +387,13 @@ function Module:requires_grad_(on)
   return self
 end
 
-function Module:zero_grad()
+-- Gradients are dropped; with {set_to_none = false} they become zeros where they are.
+function Module:zero_grad(options)
   if self == nil then errors.object("Module", "zero_grad", self) end
-  for _, p in ipairs(self:parameters()) do p.grad = nil end
+  local drop = options == nil or drops_gradients(options)
+  for _, p in ipairs(self:parameters()) do
+    if drop then p.grad = nil else zero_gradient(p) end
+  end
 end
 
 -- f(module) for every module, children first.
@@ -407,5 +423,5 @@ function Module:__tostring()
   return self._name .. "(\n  " .. table.concat(lines, "\n  ") .. "\n)"
 end
 
-return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module,
+return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
         is_parameter = function(t) return is_parameter[t] ~= nil end}

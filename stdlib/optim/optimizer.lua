@@ -6,6 +6,7 @@ local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 local keywords = use "keywords"
+local module = use "nn.module"
 local no_grad = lt.no_grad
 
 local Optimizer = {}
@@ -104,12 +105,16 @@ function Optimizer:step(closure)
   return loss
 end
 
-function Optimizer:zero_grad()
+-- Gradients are dropped; with {set_to_none = false} they become zeros where they are.
+function Optimizer:zero_grad(options)
   if self == nil then errors.object("Optimizer", "zero_grad", self) end
+  local drop = options == nil or module.drops_gradients(options)
   local groups = self.param_groups
   for i = 1, #groups do
     local params = groups[i].params
-    for j = 1, #params do params[j].grad = nil end
+    for j = 1, #params do
+      if drop then params[j].grad = nil else module.zero_gradient(params[j]) end
+    end
   end
 end
 

@@ -176,6 +176,30 @@ test("an optimiser follows parameters that to() converts", function()
   end
 end)
 
+test("zero_grad drops gradients, or makes them zeros", function()
+  for _, compiled in ipairs {false, true} do
+    local p = parameter(1, 2)
+    local opt = optim.SGD({p}, {lr = 1})
+    local run = function(options)
+      p:sum():backward()
+      opt:zero_grad(options)
+    end
+    if compiled then run = lt.compile(run) end
+    run()
+    equal(p.grad, nil)
+    run({set_to_none = false})
+    h.deep(p.grad:totable(), {0, 0})
+    run(false)
+    h.deep(p.grad:totable(), {0, 0})
+    run({set_to_none = true})
+    equal(p.grad, nil)
+  end
+  local net = lt.nn.Linear(1, 1)
+  net(lt.ones(1, 1)):sum():backward()
+  net:zero_grad {set_to_none = false}
+  h.deep(net.weight.grad:totable(), {{0}})
+end)
+
 test("to() keeps parameters and what shares them", function()
   local net = lt.nn.Linear(2, 2)
   net.tied = net.weight

@@ -1,7 +1,7 @@
 -- Writes through every kind of view, in place, eager and in a compiled frame: results, inputs and gradients must be the same bits.
 local h = require "harness"
 local lt = require "lutra"
-local test, truthy = h.test, h.truthy
+local test, truthy, equal = h.test, h.truthy, h.equal
 
 local function input() return lt.arange(24):to("float32"):view(4, 6) end
 
@@ -92,6 +92,39 @@ both("a view written twice through others", function(x)
   x:t()[0]:mul_(3)
   y:as_strided({3}, {9}, 2):mul_(5)
   return x * y:view(4, 6)
+end)
+
+-- What was copied into is memory of its own, and lies as eager has it.
+test("copies into fresh tensors", function()
+  local x = lt.randn(3, 3)
+  local cases = {
+    function(t) local y = lt.empty(3, 3) y:copy_(t) return y end,
+    function(t) local y = lt.empty(3, 3) y:copy_(t:t()) return y end,
+    function(t) local y = lt.empty(3, 3) y:copy_(t[0]) return y end,
+    function(t) local y = lt.empty(3, 3) y:copy_(t:view(3, 3)) return y end,
+    function(t) local y = t:t():clone() y:copy_(t) return y end,
+    function(t) local s = t * 2 local y = lt.empty(3, 3) y:copy_(s) return y, s end,
+    function(t) return t:clone():zero_() end,
+    function(t) return t:clone():fill_(3) end,
+    function(t) local y = t:clone() y[":"] = t return y end,
+    function(t) local y = t:clone() local v = y[0] v:copy_(t[1]) return v, y end,
+    function(t) local y = lt.empty(3, 3) lt.add(t:t(), t:t(), {out = y}) return y end,
+    function(t) local y = lt.empty(3, 3) y:copy_(t:t()) return y * 2 end,
+  }
+  for i, f in ipairs(cases) do
+    local before = x:clone()
+    local a, b = {f(x)}, {lt.compile(f)(x)}
+    for k = 1, #a do
+      h.deep({b[k]:stride()}, {a[k]:stride()}, 0, "strides of case " .. i)
+      equal(a[k]:equal(b[k]), true, "case " .. i)
+    end
+    for k = 1, #a do -- and what is written later goes where eager's goes
+      a[k]:add_(1)
+      b[k]:add_(1)
+    end
+    for k = 1, #a do equal(a[k]:equal(b[k]), true, "written case " .. i) end
+    equal(x:equal(before), true, "input of case " .. i)
+  end
 end)
 
 h.finish()

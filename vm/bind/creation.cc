@@ -168,7 +168,9 @@ int randperm(lua_State* L) {
   const int64_t n = a[0].sym_int().hint;
   if (n < 0) fail("randperm: n must not be negative, got ", n);
   const bool given = generator[0].value >= 0;
-  if (given && in.kind(generator[0].value) != LuaKind::kTable) fail("randperm: generator must be made by lt.Generator");
+  if (given && in.kind(generator[0].value) != LuaKind::kTable) {
+    fail("randperm: argument 'generator' must be made by lt.Generator, got ", in.describe(generator[0].value));
+  }
   const uint64_t key = draw_key(L, given ? generator[0].value + 1 : 0);
   Tensor t = make_tensor({n}, DType::kInt64);
   auto* p = t->data_as<int64_t>();
