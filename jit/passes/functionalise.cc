@@ -135,7 +135,7 @@ struct Functionaliser {
     if (same_geometry(self, s.base)) {
       s.value = r = settled(r, self, copied, s);
     } else if (self->is_contiguous() && s.base->is_contiguous() && self->numel() == s.base->numel()) {
-      s.value = call(OpId::reshape, {r, s.base->sizes});
+      s.value = settled(call(OpId::reshape, {r, s.base->sizes}), s.base, copied, s);
     } else {
       if (!dense(s.base)) fail("a write through a view of a tensor that is not dense cannot be compiled");
       SymInt offset = self->offset - s.base->offset;

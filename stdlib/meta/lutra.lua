@@ -307,6 +307,8 @@ function Module:state_dict(prefix) end
 ---@param options? {strict?: boolean}
 ---@return {missing_keys: string[], unexpected_keys: string[]}
 function Module:load_state_dict(state, options) end
+---Converts parameters and buffers to a device, a floating point dtype, both, or those of a tensor. Parameters stay the objects they are, so an
+---optimiser may be made before or after.
 ---@return self
 function Module:to(...) end
 ---@param mode? boolean

@@ -110,6 +110,9 @@ test("copies into fresh tensors", function()
     function(t) local y = t:clone() local v = y[0] v:copy_(t[1]) return v, y end,
     function(t) local y = lt.empty(3, 3) lt.add(t:t(), t:t(), {out = y}) return y end,
     function(t) local y = lt.empty(3, 3) y:copy_(t:t()) return y * 2 end,
+    function(t) local y = t["0:1"]:clone() y[0] = 3 return y end,
+    function(t) local y = t["0:1"]:clone() y[0] = t[1] return y end,
+    function(t) local y = lt.empty(9) y:view(3, 3):copy_(t) return y end,
   }
   for i, f in ipairs(cases) do
     local before = x:clone()
