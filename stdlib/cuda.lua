@@ -42,10 +42,17 @@ local Event = {}
 Event.__index = Event
 function Event:__tostring() return string.format("<lutra.cuda.Event %s>", tostring(self.handle):match("0x%x+") or "") end
 
-function Event:record() native.event_record(self.handle) end
-function Event:synchronize() native.event_synchronize(self.handle) end
-function Event:query() return native.event_query(self.handle) end
+-- The native event of what a method is called on.
+local function handle(self, method)
+  if getmetatable(self) ~= Event then errors.object("cuda.Event", method, nil) end
+  return self.handle
+end
+
+function Event:record() native.event_record(handle(self, "record")) end
+function Event:synchronize() native.event_synchronize(handle(self, "synchronize")) end
+function Event:query() return native.event_query(handle(self, "query")) end
 function Event:elapsed_time(stop)
+  handle(self, "elapsed_time")
   if getmetatable(stop) ~= Event then errors.wrong("cuda.Event.elapsed_time", "end_event", "a cuda.Event", stop) end
   return native.event_elapsed(self.handle, stop.handle)
 end
@@ -59,6 +66,7 @@ function cuda.Event(options)
       fail("cuda.Event: unknown keyword '%s' (known: enable_timing, device, blocking)", tostring(key))
     end
   end
+  if options.enable_timing ~= nil then errors.boolean("cuda.Event", "enable_timing", options.enable_timing) end
   return setmetatable({handle = native.Event(options.device, options.enable_timing or false)}, Event)
 end
 

@@ -30,6 +30,7 @@ test("wrong devices name who was called", function()
   raises("cuda: argument 'device' must be an integer, got number 1.5", function() x:cuda(1.5) end)
   raises("cuda.Event: device 'cpu' is not a GPU", lt.cuda.Event, {device = "cpu"})
   raises("cuda.Event.elapsed_time: argument 'end_event' must be a cuda.Event, got number 3", function() lt.cuda.Event():elapsed_time(3) end)
+  raises("cuda.Event.record: is called with a colon, object:record()", function() lt.cuda.Event().record() end)
   truthy(tostring(lt.cuda.Event()):find("^<lutra.cuda.Event"))
 end)
 

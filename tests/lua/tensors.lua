@@ -71,7 +71,7 @@ test("random numbers follow the seed", function()
   local first = lt.randperm(50, {generator = g})
   truthy(first:equal(lt.randperm(50, {generator = same})))
   truthy(not first:equal(lt.randperm(50, {generator = g})))
-  raises("generator must be made by lt.Generator", lt.randperm, 3, {generator = 1})
+  raises("argument 'generator' must be made by lt.Generator", lt.randperm, 3, {generator = 1})
   local seen = {}
   for _, v in ipairs(lt.randperm(100):totable()) do seen[v] = true end
   for i = 0, 99 do truthy(seen[i]) end

@@ -28,7 +28,7 @@ int push_results(lua_State* L, const LuaResults& results) {
   return int(results.size());
 }
 
-// Want of memory, or of a device, names what the user called.
+// Want of memory, of a device, or of a dtype for gradients names what the user called.
 template <class F>
 auto told(const std::string& fn, const F& run) -> decltype(run()) {
   try {
@@ -36,7 +36,7 @@ auto told(const std::string& fn, const F& run) -> decltype(run()) {
   } catch (const Error& error) {
     const std::string_view text = error.what();
     const bool memory = error.kind == ErrorKind::kMemory && text.starts_with("out of memory");
-    if (!memory && !text.starts_with("device '")) throw;
+    if (!memory && !text.starts_with("device '") && !text.starts_with("requires_grad: ")) throw;
     Error named(error.kind, fn + ": " + error.what());
     named.file = error.file, named.line = error.line;
     throw named;
