@@ -4,6 +4,7 @@
 #include <atomic>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "ops/core/device.h"
 #include "ops/core/error.h"
@@ -41,6 +42,7 @@ struct Context {
   std::array<Launch, 8> recent;
   uint64_t launches = 0;
   std::string lost_to;
+  std::vector<int> peers;  // under `mutex`: GPUs whose memory it was asked to reach by itself
 };
 
 // Makes the GPU's context current on this thread. Throws Error(kUser) with the reason where it cannot be had.

@@ -18,6 +18,7 @@ namespace lutra::cuda {
 namespace {
 
 constexpr unsigned kPortable = 1, kNoTiming = 2;
+constexpr Result kPeerAccessAlready = 704, kTooManyPeers = 711;
 
 struct Piece {
   void* bytes = nullptr;
@@ -178,10 +179,23 @@ struct Mark {
   }
 };
 
+// Lets the target, which is current, read the source's memory without the host between, where the machine can. Where it
+// cannot the driver copies by way of the host.
+void reach(Context& target, const Context& source) {
+  const std::lock_guard lock(target.mutex);
+  if (std::count(target.peers.begin(), target.peers.end(), source.index)) return;
+  int can = 0;
+  LUTRA_CUDA(can_access_peer(&can, target.driver_index, source.driver_index));
+  const Result result = can ? driver()->enable_peer_access(source.handle, 0) : kSuccess;
+  if (result != kPeerAccessAlready && result != kTooManyPeers) check(result, "enable_peer_access()");
+  target.peers.push_back(source.index);
+}
+
 void between(void* to, Device to_device, const void* from, Device from_device, size_t nbytes) {
   Context& source = context(from_device);
   const Mark written(source);
   Context& target = context(to_device);
+  reach(target, source);
   LUTRA_CUDA(stream_wait_event(target.stream, written.handle, 0));
   LUTRA_CUDA(copy_async(address(to), address(from), nbytes, target.stream));
   const Mark read(target);

@@ -46,6 +46,8 @@ struct KernelNodeParams {
   X(release_primary, "cuDevicePrimaryCtxRelease_v2", (int))                                                           \
   X(set_current, "cuCtxSetCurrent", (ContextHandle))                                                                  \
   X(get_current, "cuCtxGetCurrent", (ContextHandle*))                                                                 \
+  X(can_access_peer, "cuDeviceCanAccessPeer", (int*, int, int))                                                       \
+  X(enable_peer_access, "cuCtxEnablePeerAccess", (ContextHandle, unsigned))                                           \
   X(memory_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                                               \
   X(memory_allocate, "cuMemAlloc_v2", (DevicePtr*, size_t))                                                           \
   X(memory_free, "cuMemFree_v2", (DevicePtr))                                                                         \

@@ -169,6 +169,15 @@ FAKE(cuCtxGetCurrent)(ContextHandle* context) {
   *context = current;
   return kSuccess;
 }
+FAKE(cuDeviceCanAccessPeer)(int* can, int device, int peer) {
+  ENTER("cuDeviceCanAccessPeer");
+  *can = device != peer;
+  return kSuccess;
+}
+FAKE(cuCtxEnablePeerAccess)(ContextHandle peer, unsigned) {
+  ENTER("cuCtxEnablePeerAccess");
+  return current && peer && fake_gpu().peers.emplace(current, peer).second ? kSuccess : kInvalidValue;
+}
 FAKE(cuMemGetInfo_v2)(size_t* free_bytes, size_t* total) {
   ENTER("cuMemGetInfo_v2");
   *free_bytes = fake_gpu().memory - fake_gpu().used;

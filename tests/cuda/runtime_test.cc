@@ -251,6 +251,7 @@ TEST_CASE("cuda: copies of every size and direction", "[cuda]") {
     copy_bytes(back.data(), {}, c->data, gpu1, n);
     CHECK(there == back);
   }
+  CHECK(fake_gpu().peers.size() == 1);  // asked for once, which is when it is needed
   copy_bytes(nullptr, gpu0, nullptr, {}, 0);
 }
 
