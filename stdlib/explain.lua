@@ -202,7 +202,7 @@ local function print_function(f)
     print_guards(entry.guards)
   end
   for _, r in ipairs(f.recompiles) do
-    out(2, "recompiled at %s:%d: %s of %s was %s, is %s", r.file, r.line, r.kind, r.source, r.old, r.new)
+    out(2, "recompiled at %s:%d: %s%s%s was %s, is %s", r.file, r.line, r.kind, r.source ~= "" and " of " or "", r.source, r.old, r.new)
     if r.hint ~= "" then out(6, "%s", r.hint) end
   end
   out(0, "")

@@ -564,4 +564,11 @@ test("recompile_limit: the original code from then on", function()
   truthy(lt.counters().stats.unique_graphs <= 9)
 end)
 
+test("a recompile by a mode names no source", function()
+  local f = lt.compile(function(x) return x:mm(x) end)
+  f(lt.ones(2, 2))
+  lt.autocast("cpu", function() f(lt.ones(2, 2)) end)
+  h.truthy(tostring(lt.recompiles(f)):find(": autocast was off, is cpu: bfloat16", 1, true), tostring(lt.recompiles(f)))
+end)
+
 h.finish()

@@ -114,8 +114,9 @@ std::vector<GuardRow> rows_of(const GuardProgram& p) {
 
 void log_recompile(const Unit& unit, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
-  log_text("recompiles", str(unit.name, ": ", r.source, ": ", r.kind, " was ", r.old_text, ", is ", r.new_text,
-                             " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
+  // Modes are read nowhere.
+  log_text("recompiles", str(unit.name, ": ", r.source, r.source.empty() ? "" : ": ", r.kind, " was ", r.old_text,
+                             ", is ", r.new_text, " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
 }
 
 }  // namespace
@@ -149,9 +150,10 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
   if (int(compiled) >= rt.config.recompile_limit) {
     if (!point.limit_reported) {
       point.limit_reported = true;
-      fprintf(stderr, "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s %s was %s, is %s\n",
-              unit.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.kind.c_str(), r.old_text.c_str(),
-              r.new_text.c_str());
+      fprintf(stderr,
+              "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s%s%s was %s, is %s\n",
+              unit.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.source.empty() ? "" : " ",
+              r.kind.c_str(), r.old_text.c_str(), r.new_text.c_str());
     }
     return false;
   }
@@ -346,8 +348,8 @@ void push_recompiles(lua_State* L, const Unit& unit) {
     set_number(L, "line", r.line);
     set_string(L, "hint", r.hint);
     lua_rawseti(L, -2, ++n);
-    text += str(r.file ? r.file : "?", ":", r.line, ": ", r.kind, " of ", r.source, " was ", r.old_text, ", is ",
-                r.new_text, "\n");
+    text += str(r.file ? r.file : "?", ":", r.line, ": ", r.kind, r.source.empty() ? "" : " of ", r.source, " was ",
+                r.old_text, ", is ", r.new_text, "\n");
   }
   set_text(L, folded(text));
 }
