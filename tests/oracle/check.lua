@@ -67,10 +67,13 @@ local function same(got, want, what, limits, exact)
   equal(table.concat(got.shape, ","), table.concat(want.shape, ","), what .. " shape")
   local limit = limits.tol and math.max(limits.tol, tolerance[want.dtype] or 0) or tolerance[want.dtype] or 0
   if limits.gradient then limit = limit * (gradient_slack[want.dtype] or 1) end
-  local scale = 1 -- sums cancel: an element is as exact as the largest
-  for _, w in ipairs(want) do
-    if type(w) == "number" and math.abs(w) < inf then scale = math.max(scale, math.abs(w)) end
+  local function largest(values, least) -- sums cancel: an element is as exact as the largest
+    for _, w in ipairs(values) do
+      if type(w) == "number" and math.abs(w) < inf then least = math.max(least, math.abs(w)) end
+    end
+    return least
   end
+  local scale = largest(want, 1)
   local function near(v, w, scale)
     if v == w or (v ~= v and w ~= w) then return true end
     if type(w) ~= "number" or type(v) ~= "number" then return false end
@@ -79,7 +82,7 @@ local function same(got, want, what, limits, exact)
     if limits.ulp then allowed = limits.ulp * epsilon[want.dtype] * math.max(math.abs(w), 1.2e-38) end
     return math.abs(v - w) <= allowed
   end
-  local exact_scale = gradient_slack[want.dtype] and scale or math.max(scale, limits.incoming or 0)
+  local exact_scale = largest(exact or {}, gradient_slack[want.dtype] and scale or math.max(scale, limits.incoming or 0))
   local flat = elements(got)
   for i, w in ipairs(want) do
     local v = flat[i]
