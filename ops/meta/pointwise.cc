@@ -169,6 +169,10 @@ ResultSpecs meta_masked_fill(OpId op, const Args& args) {
 
 ResultSpecs meta_copy_(OpId op, const Args& args) {
   const Tensor &self = args[0].as<Tensor>(), &src = args[1].as<Tensor>();
+  // Under capture the graph ends before it.
+  if (self->device() != src->device() && (self->is_fake() || src->is_fake())) {
+    throw NeedsData("copy_: a tensor moves to another device");
+  }
   // src broadcasts to self, never the other way round.
   ResultSpec spec;
   spec.sizes = broadcast(op, self->sizes, src->sizes);

@@ -44,6 +44,35 @@ test("tensors of two devices do not mix", function()
   equal(x.grad, nil)
 end)
 
+test("compiled code mixes devices as eager code does", function()
+  local x, three = lt.ones(2):cuda(), lt.tensor(3)
+  local function outcome(f, ...)
+    local ok, r = pcall(f, ...)
+    return ok and tostring(r) or r:match("^.-:%d+: (.*)$")
+  end
+  local cases = {
+    {function(a, b) return a + b end, x, three},
+    {function(a, b) return a:clone():mul_(b) end, x, three},
+    {function(a, b) return a:lerp(a, b) end, x, three}, -- made of an op on the CPU
+    {function(a, b) return a:addcmul(a, b) end, x, three},
+    {function(a, b) local c = b * 2 return a * 2 + c end, x, three},
+    {function(a, b) a = a:clone() a[0] = b return a end, x, three},
+    {function(a, b) local c = a:clone() c:copy_(b) return c + 1 end, x, lt.tensor({7, 8})},
+    {function(a, b) local c = b:clone() c:copy_(a) return c + 1 end, x, lt.tensor({7, 8})},
+    {function(a, b) a:copy_(b) return a + 1 end, x:clone(), lt.tensor({7, 8})},
+    {function(a, b) b:copy_(a) return b + 1 end, x, lt.tensor({7, 8})},
+    {function(a, b) return a + b end, x, lt.ones(1)},
+    {function(a, b) return b:cuda() + lt.ones(2) end, x, three},
+    {function(a, b) return a + b end, x, lt.ones(2, {device = "cuda:1"})},
+  }
+  for i, case in ipairs(cases) do
+    local f, a, b = unpack(case)
+    local want = outcome(f, a, b)
+    equal(outcome(lt.compile(f), a, b), want, "case " .. i)
+  end
+  raises("fullgraph=true, but the graph breaks: ", lt.compile(cases[3][1], {fullgraph = true}), x, three)
+end)
+
 test("compiled code follows the default device and the current GPU", function()
   local made = lt.compile(function() return lt.ones(2) + 1 end)
   local named = lt.compile(function() return lt.zeros(2, {device = "cuda"}) end)

@@ -399,6 +399,14 @@ std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::sha
   try {
     Attempt a{state, L, unit, point, nslots, nargs, self, point.decisions, {}};
     entry = a.make();
+  } catch (const NeedsData& e) {
+    // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
+    if (unit->options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
+    unit->failed = true;
+    counters.graph_break[e.what()]++;
+    if (log_wanted("graph_breaks"))
+      log_text("graph_breaks", str(unit->name, ": ", e.what(), "; the function runs its original code"));
+    return nullptr;
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
     report_internal(state, *unit, e.what(), "");
