@@ -259,7 +259,8 @@ class EagerExecutor : public Executor {
   static EagerEntry* find(const OpInfo& op, const Args& args, DType dtype, OneOpCall& call, const Collapsed& c,
                           char** data, Views& v) {
     EagerKey key = call.key;
-    key.push_back(uint64_t(c.dims) << 8 | uint64_t(dtype));
+    const bool short_rows = call.device.type == DeviceType::kCUDA && has_short_rows(c);
+    key.push_back(uint64_t(short_rows) << 16 | uint64_t(c.dims) << 8 | uint64_t(dtype));
     uint64_t classes = 0;
     for (int d = 0; d < c.dims; d++) v.sizes[d] = c.sizes[d];
     for (int k = 0; k < c.operands; k++) {

@@ -151,6 +151,21 @@ void read_call(const OpInfo& op, const Args& args, OneOpCall& call) {
   }
 }
 
+bool has_short_rows(const Collapsed& c) { return c.dims > 1 && c.sizes[c.dims - 1] < 64; }
+
+namespace {
+
+// Hints of a generic trace, innermost first: a large contiguous result; no two sizes alike, none that a rule might
+// single out. On a GPU they decide what a thread has.
+const int64_t* size_hints(const Collapsed& c, Device device) {
+  static constexpr int64_t kCpu[] = {1031, 37, 23, 19, 17, 13}, kFlat[] = {1 << 24};
+  static constexpr int64_t kRows[] = {512, 4104, 40, 24, 17, 13}, kShortRows[] = {24, 65544, 40, 28, 17, 13};
+  if (device.type == DeviceType::kCPU) return kCpu;
+  return c.dims == 1 ? kFlat : has_short_rows(c) ? kShortRows : kRows;
+}
+
+}  // namespace
+
 OneOpGraph pointwise_graph(const OpInfo& op, const Args& args, const OneOpCall& call, const Collapsed& c, DType dtype,
                            bool generic) {
   OneOpGraph made{std::make_unique<Graph>(), !generic};
@@ -158,15 +173,14 @@ OneOpGraph pointwise_graph(const OpInfo& op, const Args& args, const OneOpCall& 
   SymScope symbols(g.env.get());
   GradModeScope no_grad(false);
   GraphRecorder recorder(g);
-  // Hints of a generic trace: a large contiguous result; no two sizes alike, none that a rule might single out.
-  static constexpr int64_t kSizeHints[] = {1031, 37, 23, 19, 17, 13};
+  const int64_t* hints = size_hints(c, call.device);
   Sizes sizes;
   SmallVec<int64_t, 8> stride_hints(size_t(c.dims), 2);
   for (int d = c.dims; d-- > 0;) {
-    stride_hints[size_t(d)] = d == c.dims - 1 ? 2 : stride_hints[size_t(d + 1)] * kSizeHints[c.dims - 2 - d];
+    stride_hints[size_t(d)] = d == c.dims - 1 ? 2 : stride_hints[size_t(d + 1)] * hints[c.dims - 2 - d];
   }
   for (int d = 0; d < c.dims; d++) {
-    const int64_t hint = generic ? kSizeHints[c.dims - 1 - d] : c.sizes[d];
+    const int64_t hint = generic ? hints[c.dims - 1 - d] : c.sizes[d];
     sizes.push_back(SymInt::of_expr(*g.env, g.env->leaf(SymOp::kSize, 0, d, hint)));
   }
   std::vector<Tensor> inputs;

@@ -24,6 +24,8 @@ struct OneOpGraph {
   bool all_guards = true;  // else only equalities: the trace was generic
 };
 
+// Whether rows are too short for a block of a GPU each, which has code of its own.
+bool has_short_rows(const Collapsed& c);
 // For pointwise ops on collapsed operands (operand 0 the result): the graph writes input 0. The trace is generic: its
 // hints are no call's, so the code serves every call with the same key. `generic` off takes the call's own numbers.
 OneOpGraph pointwise_graph(const OpInfo& op, const Args& args, const OneOpCall& call, const Collapsed& c, DType dtype,

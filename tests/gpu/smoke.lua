@@ -29,6 +29,13 @@ print(lt.cuda.get_device_name(0))
 lt.manual_seed(0)
 local x, w, b = lt.randn(64, 512), lt.randn(512), lt.randn(512)
 check("add", function(a) return a + 1 end, {lt.randn(3)})
+-- Code that serves all sizes: packs that do not fill, that are not aligned, rows shorter than a warp.
+local long = lt.randn(1000003)
+check("long", function(a) return a * 3 + 1 end, {long})
+check("long, unaligned", function(a) return a:narrow(0, 1, 1000001) + a:narrow(0, 2, 1000001) end, {long})
+for _, n in ipairs {3, 63, 64, 767, 768} do
+  check("rows of " .. n, function(a, b) return a * b + a:narrow(1, 0, 1) end, {lt.randn(301, n), lt.randn(n)})
+end
 check("gelu", function(a, w, b) return functional.gelu(a * w + b, {approximate = "tanh"}) + a end, {x, w, b}, 1e-7)
 check("softmax", function(a) return a:softmax(-1) end, {x}, 1e-6)
 check("layer_norm", function(a, w, b) return functional.layer_norm(a, {512}, w, b) end, {x, w, b}, 1e-6)
