@@ -1,5 +1,6 @@
 // Ops on real tensors in, results out. Matrix products go to the library; a pointwise op is collapsed to few loops and
 // run by code that serves all sizes; any other op has symbolic sizes, and guards for what its rules asked about them.
+#include <bit>
 #include <cmath>
 
 #include "jit/eager/eager.h"
@@ -301,6 +302,14 @@ class EagerExecutor : public Executor {
     return true;
   }
 
+  // On a GPU how fast code is depends on the sizes that it was made for: those within 16 times of each other share it.
+  static uint64_t size_class(const TensorImpl& t) {
+    uint64_t elements = 1;
+    for (SymInt s : t.sizes) elements *= uint64_t(s.hint);
+    const uint64_t inner = t.sizes.empty() ? 1 : uint64_t(t.sizes.back().hint);
+    return uint64_t(std::bit_width(elements) / 4) << 8 | uint64_t(std::bit_width(inner) / 4);
+  }
+
   static void general(const OpInfo& op, const Args& args, const Results& results) {
     OneOpCall call;
     read_call(op, args, call);
@@ -310,6 +319,7 @@ class EagerExecutor : public Executor {
       for (SymInt s : t->strides) layout = layout << 2 | (s.hint == 0 || s.hint == 1 ? uint64_t(s.hint) : 2u);
       LUTRA_CHECK(t->sizes.size() <= 28);
       call.key.push_back(layout | uint64_t(t->sizes.size()) << 58);
+      if (call.device.type == DeviceType::kCUDA) call.key.push_back(size_class(*t));
       inputs.push_back({t->data(), t->sizes.begin(), t->strides.begin()});
     }
     inputs.push_back({nullptr, call.ints.begin(), call.ints.begin()});
