@@ -222,4 +222,16 @@ test("to() keeps parameters and what shares them", function()
   h.deep(x.grad:totable(), {old})
 end)
 
+-- What its backward reads is no longer there.
+test("a compiled graph is not differentiated by parameters that to() has converted since", function()
+  local net = lt.nn.Module:extend("Net")()
+  net.weight = lt.nn.Parameter(lt.randn(8))
+  local loss = lt.compile(function() return net.weight:square():sum() end)
+  local before = loss()
+  net:to("float16")
+  raises("modified by an inplace operation: net.weight", before.backward, before)
+  loss():backward()
+  equal(net.weight.grad.dtype, "float16")
+end)
+
 h.finish()

@@ -132,12 +132,14 @@ int register_lua_hook(lua_State* L) {
 }
 
 // (parameter, tensor): nn.Module:to. The parameter stays the object that optimisers hold and takes the tensor's memory
-// and dtype; graphs hold what they have saved of it.
+// and dtype. Graphs hold what they have saved of it; compiled code holds the parameter itself, and learns by the
+// version that its elements are others.
 int set_data(lua_State* L) {
   Tensor *t = to_tensor(L, 1), *from = to_tensor(L, 2);
   if (!t || !from) fail("set_data: takes two Tensors");
   if ((*t)->base || !is_leaf(*t)) fail("set_data: the tensor is a view or the result of an op");
   clear_autocast_cache();
+  (*from)->storage->version = (*t)->storage->version + 1;
   (*t)->storage = (*from)->storage;
   (*t)->sizes = (*from)->sizes, (*t)->strides = (*from)->strides, (*t)->offset = (*from)->offset;
   (*t)->dtype = (*from)->dtype;
