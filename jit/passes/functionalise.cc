@@ -4,6 +4,7 @@
 // For each old storage we keep the base (the tensor it was made for), its present value and a version. A read of a
 // tensor whose version is behind regenerates it from the base by its chain of view ops. Invariants of the result: the
 // only writes are copy_ nodes into inputs, after everything else except views of those inputs that are returned.
+// What cannot be had so (NeedsData) is a graph break of the whole.
 #include <algorithm>
 #include <numeric>
 
@@ -49,7 +50,7 @@ struct Functionaliser {
     Tensor now = s.value;
     if (!t.same(s.base)) {
       const Node& view = *t->node;
-      if (view.op == OpId::input) fail("a write to one of two inputs that share memory cannot be compiled");
+      if (view.op == OpId::input) throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
       Args args = b.map(view.args);
       args[0] = read(view.args[0].tensor());
       b.at(view);
@@ -131,13 +132,13 @@ struct Functionaliser {
 
   void write(const Tensor& self, Tensor r, bool copied) {
     StorageState& s = storages[self->storage.get()];
-    if (s.aliases > 1) fail("a write to one of two inputs that share memory cannot be compiled");
+    if (s.aliases > 1) throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
     if (same_geometry(self, s.base)) {
       s.value = r = settled(r, self, copied, s);
     } else if (self->is_contiguous() && s.base->is_contiguous() && self->numel() == s.base->numel()) {
       s.value = settled(call(OpId::reshape, {r, s.base->sizes}), s.base, copied, s);
     } else {
-      if (!dense(s.base)) fail("a write through a view of a tensor that is not dense cannot be compiled");
+      if (!dense(s.base)) throw NeedsData("a write through a view of a tensor that is not dense cannot be compiled");
       SymInt offset = self->offset - s.base->offset;
       Scalar at = Scalar::of_sym(offset);
       s.value = call(OpId::as_strided_scatter, {laid_as(s.value, s.base), r, self->sizes, self->strides, at});

@@ -130,4 +130,18 @@ test("copies into fresh tensors", function()
   end
 end)
 
+-- Such a write is no value of the whole: the function runs as it is, which the report says.
+test("a write through a view of an input with gaps", function()
+  local function f(x, w) x[0]:add_(1) return (x * w):sum() end
+  local function run(g)
+    local all, w = lt.zeros(4, 8), lt.ones(4, 4, {requires_grad = true})
+    local r = g(all[{{}, {0, 4}}], w)
+    r:backward()
+    return {r:item(), all:totable(), w.grad:totable()}
+  end
+  local want, compiled = run(f), lt.compile(f)
+  for _ = 1, 2 do h.deep(run(compiled), want) end
+  h.raises("fullgraph=true, but the graph breaks", run, lt.compile(f, {fullgraph = true}))
+end)
+
 h.finish()
