@@ -141,6 +141,9 @@ test("a write through a view of an input with gaps", function()
   end
   local want, compiled = run(f), lt.compile(f)
   for _ = 1, 2 do h.deep(run(compiled), want) end
+  local report
+  run(function(...) report = lt.explain(f)(...) return report.result[1] end)
+  equal(#report.break_reasons, 1)
   h.raises("fullgraph=true, but the graph breaks", run, lt.compile(f, {fullgraph = true}))
 end)
 

@@ -369,16 +369,17 @@ struct Attempt {
   }
 };
 
+void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
+  runtime(L).counters.graph_break[why.reason]++;
+  unit.breaks->push_back(why);
+  if (!log_wanted("graph_breaks")) return;
+  log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", why.reason,
+                               why.hint.empty() ? "" : " (" + why.hint + ")"));
+}
+
 void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
   Counters& c = runtime(L).counters;
-  if (!e->why.kind.empty()) {
-    c.graph_break[e->why.reason]++;
-    unit.breaks->push_back(e->why);
-    if (log_wanted("graph_breaks")) {
-      log_text("graph_breaks", str(e->why.file ? e->why.file : "?", ":", e->why.line, ": ", e->why.reason,
-                                   e->why.hint.empty() ? "" : " (" + e->why.hint + ")"));
-    }
-  }
+  if (!e->why.kind.empty()) count_break(L, unit, e->why);
   if (e->decline) return;
   c.unique_graphs++;
   c.calls_captured += int64_t(e->ops);
@@ -403,9 +404,8 @@ std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::sha
     // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
     if (unit->options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
     unit->failed = true;
-    counters.graph_break[e.what()]++;
-    if (log_wanted("graph_breaks"))
-      log_text("graph_breaks", str(unit->name, ": ", e.what(), "; the function runs its original code"));
+    const LuaCode& code = *unit->code;
+    count_break(L, *unit, {e.what(), "data", "the function runs as it is", code.file, int(code.proto().first_line)});
     return nullptr;
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
