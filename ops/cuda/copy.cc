@@ -180,14 +180,17 @@ struct Mark {
 };
 
 // Lets the target, which is current, read the source's memory without the host between, where the machine can. Where it
-// cannot the driver copies by way of the host.
+// cannot the driver copies by way of the host. The driver is called without the mutex, which its failures take.
 void reach(Context& target, const Context& source) {
-  const std::lock_guard lock(target.mutex);
-  if (std::count(target.peers.begin(), target.peers.end(), source.index)) return;
+  {
+    const std::lock_guard lock(target.mutex);
+    if (std::count(target.peers.begin(), target.peers.end(), source.index)) return;
+  }
   int can = 0;
   LUTRA_CUDA(can_access_peer(&can, target.driver_index, source.driver_index));
   const Result result = can ? driver()->enable_peer_access(source.handle, 0) : kSuccess;
   if (result != kPeerAccessAlready && result != kTooManyPeers) check(result, "enable_peer_access()");
+  const std::lock_guard lock(target.mutex);
   target.peers.push_back(source.index);
 }
 

@@ -332,6 +332,18 @@ TEST_CASE("cuda: a launch that fails is told with those before it", "[cuda]") {
   CHECK(lutra::allocate(4, {})->data != nullptr);
 }
 
+TEST_CASE("cuda: a copy between GPUs tells that the context is lost", "[cuda]") {
+  for (const char* symbol : {"cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"}) {
+    FakeGpu g;
+    g.devices = 2;
+    FakeScope scope(g);
+    const Ref<Storage> from = lutra::allocate(4, gpu0), to = lutra::allocate(4, gpu1);
+    fake_gpu().fail_symbol = symbol;
+    fake_gpu().fail_with = 719;
+    CHECK(contains(message([&] { copy_bytes(to->data, gpu1, from->data, gpu0, 4); }), "the GPU's context is lost"));
+  }
+}
+
 TEST_CASE("cuda: faults of kernels", "[cuda]") {
   FakeScope scope;
   Context& c = context(gpu0);
