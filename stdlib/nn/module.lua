@@ -314,10 +314,10 @@ local function convert(self, target)
     local p = item[2]
     local new = (is_dtype and not is_floating(p)) and p or p:detach():to(target)
     if new.device ~= p.device or new.dtype ~= p.dtype then
-      local grad = p.grad
+      local grad = p.grad and p.grad:detach():to(target) -- before anything changes: there may be no memory for it
       p.grad = nil
       lt._native.set_data(p, new)
-      p.grad = grad and grad:detach():to(target)
+      p.grad = grad
       moved[#moved + 1] = p
     end
   end

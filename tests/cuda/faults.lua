@@ -52,6 +52,25 @@ end
 
 local function collect() collectgarbage() collectgarbage() end
 
+test("memory runs out at every point of a model's way to another device", function()
+  local failures, done = 0, false
+  for n = 0, 200 do
+    collect()
+    local net = nn.Linear(300, 300)
+    net(lt.ones(1, 300)):sum():backward()
+    driver.fake_cuda_fail(n, 2)
+    done = pcall(net.to, net, "cuda")
+    driver.fake_cuda_fail(0, 0)
+    if not done then failures = failures + 1 end
+    for _, p in ipairs(net:parameters()) do
+      truthy(p.grad ~= nil and p.grad.device == p.device, "a gradient is lost at call " .. n .. "; it")
+    end
+    lt.cuda.empty_cache()
+    if done and n > 40 then break end
+  end
+  truthy(failures > 0)
+end)
+
 test("memory runs out at every point of a compiled step", function()
   local sizes, batches = {}, {}
   for i = 1, 40 do sizes[i] = 40 + 40 * i batches[i] = batch(sizes[i], i) end
