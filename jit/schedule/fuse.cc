@@ -113,8 +113,7 @@ class Fuser {
     };
     for (int32_t u = 0; u < units_.size(); u++) {
       if (units_[u].inlined) continue;
-      for (int32_t r : units_[u].reads) edge(r, u);
-      for (int32_t r : units_[u].after) edge(r, u);
+      for_each_earlier(u, [&](int32_t r) { edge(r, u); });
     }
     size_t live = 0;
     for (int32_t g = 0; g < int32_t(groups_.size()); g++) {
