@@ -72,6 +72,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
   if (options.backend != "eager") {
     for (size_t i = 0; i < kPassCount; i++) {
       if (is_disabled(options, kPasses[i].name)) continue;
+      check_interrupt();
       const auto since = Clock::now();
       graph = kPasses[i].run(*graph);
       check(*graph, kPasses[i].name);

@@ -51,6 +51,7 @@ void Graph::renumber() {
 }
 
 Node* GraphRecorder::append(OpId op, Args& args) {
+  check_interrupt();  // capture, derivatives and passes all come here for each node
   auto lift = [&](Tensor& t) {
     if (t && !t->is_fake()) t = graph_.add_constant("constant", t);
   };

@@ -152,6 +152,7 @@ void Executable::compile_kernels(bool listing, bool at_once) {
 }
 
 void Executable::compile_launch(size_t i, bool listing, bool at_once) {
+  check_interrupt();
   const bool on_gpu = plan_.device.type != DeviceType::kCPU;
   if (const auto* library = std::get_if<ExternLaunch>(&plan_.launches[i])) {
     counters_[i] = library_counters(name(library->op));

@@ -58,6 +58,7 @@ void add(Run& run, size_t launch, const Touch& t) {
 void combine_launches(Plan& plan) {
   std::vector<Run> runs;
   for (size_t i = 0; i < plan.launches.size(); i++) {
+    check_interrupt();
     Touch t = touch_of(plan, plan.launches[i]);
     Run* joined = nullptr;
     for (size_t back = 0; !t.fails && !joined && back < std::min(runs.size(), kFarthest); back++) {

@@ -405,6 +405,7 @@ void GroupKernel::emit_full() {
 }
 
 const std::string& GroupKernel::build() {
+  check_interrupt();
   if (!find_shape()) refuse("reductions over other dimensions");
   if (why_.empty() && !place_roots()) refuse("results over other dimensions");
   if (!why_.empty()) return why_;

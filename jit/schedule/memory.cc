@@ -80,6 +80,7 @@ class MemoryPlanner {
   void run() {
     find_lives();
     for (size_t i = 0; i < plan_.launches.size(); i++) {
+      check_interrupt();
       for_buffers(plan_.launches[i], [&](int32_t b, bool) {
         if (buffer(b).kind == Buffer::kTemp && buffer(b).index < 0) place(i, b);
       });

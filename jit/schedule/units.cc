@@ -45,6 +45,7 @@ void Units::add_units() {
   for (bool copies : {false, true}) {
     for (const auto& n : graph.nodes) {
       if ((n->op == OpId::copy_) != copies) continue;
+      check_interrupt();
       Lowered low = lower(*n, facts);
       if (low.kind == Lowered::kView) {
         views_.emplace(n.get(), std::move(low));
@@ -354,6 +355,7 @@ void Units::trace(const Tensor& t, ComputeUnit& into) {
 // Writes come after what reads the old value and after all that may fail.
 void Units::order_writes() {
   for (int32_t c = 0; c < size(); c++) {
+    check_interrupt();
     if (!units_[size_t(c)].is_copy()) continue;
     int32_t target = resolve(units_[size_t(c)].value).id;
     LUTRA_CHECK(is_input(target), "a copy into what is no input");

@@ -137,6 +137,7 @@ void Engine::run() {
   const AutocastDisabled off;
   GradModeScope mode(create_);
   while (!nodes_.empty()) {
+    check_interrupt();
     Pending p = std::move(nodes_.begin()->second);
     nodes_.erase(nodes_.begin());
     if (collecting_ && !needed_.count(p.node.get())) continue;

@@ -93,7 +93,7 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
   } catch (const NeedsData& e) {
     stop("call of " + b.name, "data", e.what(), true);
   } catch (const Error& e) {
-    if (e.kind == ErrorKind::kInternal) throw;
+    if (!is_users(e)) throw;
     stop(b.name + " raises an error", "error", e.what(), true);
   }
   if (graph->nodes.size() > nodes || backward) effect_ = true;
@@ -164,7 +164,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
   } catch (const NeedsData& e) {
     stop("a tensor is indexed by a mask", "data", e.what(), true);
   } catch (const Error& e) {
-    if (e.kind == ErrorKind::kInternal) throw;
+    if (!is_users(e)) throw;
     stop("an index raises an error", "error", e.what(), true);
   }
 }
@@ -185,7 +185,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
   } catch (const NeedsData& e) {
     stop("a tensor is assigned by a mask", "data", e.what(), true);
   } catch (const Error& e) {
-    if (e.kind == ErrorKind::kInternal) throw;
+    if (!is_users(e)) throw;
     stop("an assignment raises an error", "error", e.what(), true);
   }
   if (decisions.leaves_outside && is_new_leaf(object->tensor)) stop_at_leaf();

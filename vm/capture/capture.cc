@@ -110,7 +110,7 @@ bool released(Trace& t, const Tensor& y) {
   try {
     grad({y}, sources, {y}, true, false, true);
   } catch (const Error& e) {
-    if (e.kind == ErrorKind::kInternal) throw;
+    if (!is_users(e)) throw;
     freed = true;
   }
   t.graph->nodes.resize(nodes);

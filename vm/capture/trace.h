@@ -35,6 +35,9 @@ struct GraphBreak {
 struct LoopStop {};  // the segment ends before a loop that is not unrolled, or at the end of its body
 struct Restart {};   // trace again with changed decisions
 
+// Whether an error is about what the program does; not our own fault, and not the wish to stop.
+inline bool is_users(const Error& e) { return e.kind != ErrorKind::kInternal && e.kind != ErrorKind::kInterrupt; }
+
 // What earlier attempts have learned.
 struct Decisions {
   std::set<std::pair<const bc::Proto*, bc::Pc>> kept_loops;  // not unrolled
