@@ -1,0 +1,108 @@
+-- The ways to run a program: each gives what was seen, in order.
+local lt = require "lutra"
+
+local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", "break"}, lines = false}
+
+local function same(f) return f end
+local modes = {
+  eager = {frame = same},
+  compiled = {frame = function(f) return lt.compile(f) end},
+  dynamic = {frame = function(f) return lt.compile(f, {dynamic = true}) end},
+  patched = {frame = function(f) return lt.patch(f) end},
+  auto = {frame = same, start = function() lt.auto {threshold = 1} end, stop = function() lt.auto(false) end},
+  capture = {frame = same, start = function() lt.config.stress = "capture" end, stop = function() lt.config.stress = nil end},
+  ["break"] = {frame = same, start = function() lt.config.stress = "break" end, stop = function() lt.config.stress = nil end},
+}
+
+-- What a program may replace: put back after it.
+local function snapshot()
+  local kept = {}
+  local function keep(t)
+    if type(t) ~= "table" or kept[t] then return end
+    local fields = {}
+    for k, v in pairs(t) do fields[k] = v end
+    kept[t] = fields
+  end
+  keep(_G)
+  for _, name in ipairs {"string", "table", "math", "os", "io", "coroutine", "debug", "bit"} do keep(_G[name] or require(name)) end
+  keep(getmetatable(""))
+  keep(lt)
+  keep(lt.nn)
+  keep(lt.nn.functional)
+  local index = getmetatable("").__index
+  return function()
+    for t, fields in pairs(kept) do
+      for k in next, t do
+        if fields[k] == nil then rawset(t, k, nil) end
+      end
+      for k, v in next, fields do
+        if rawget(t, k) ~= v then rawset(t, k, v) end
+      end
+    end
+    getmetatable("").__index = index
+  end
+end
+
+local folder = debug.getinfo(1, "S").source:match("^@(.*)modes%.lua$")
+
+-- Runs a program's text under a mode.
+function M.run(text, mode)
+  local how = assert(modes[mode], "no mode " .. tostring(mode))
+  local world = assert(loadfile(folder .. "world.lua"))()
+  world.lines = M.lines
+  local chunk, message = loadstring(text, "=program")
+  if not chunk then error(message, 0) end
+  local environment = {}
+  for k, v in pairs(_G) do environment[k] = v end
+  environment._G = environment
+  setfenv(chunk, environment)
+  local restore = snapshot()
+  lt.reset()
+  lt.manual_seed(1)
+  lt.set_grad_enabled(true)
+  collectgarbage()
+  if how.start then how.start() end
+  local ok, failure = pcall(chunk, lt, how.frame, world.see, world.gradient, world.try, world.data)
+  if how.stop then how.stop() end
+  lt.set_grad_enabled(true)
+  restore()
+  if not ok then world.failed("program", failure) end
+  return world.seen
+end
+
+local function near(a, b)
+  if not a.values or not b.values or #a.values ~= #b.values or a.dtype ~= b.dtype then return false end
+  if table.concat(a.shape, " ") ~= table.concat(b.shape, " ") or a.requires_grad ~= b.requires_grad then return false end
+  local largest, difference = 0, 0
+  for i, v in ipairs(a.values) do
+    local w = b.values[i]
+    if type(v) ~= "number" or type(w) ~= "number" then return false end
+    if v == v and w == w and math.abs(v) ~= math.huge then
+      largest, difference = math.max(largest, math.abs(v)), math.max(difference, math.abs(v - w))
+    elseif not (v == w or v ~= v and w ~= w) then
+      return false
+    end
+  end
+  return difference <= (a.dtype == "float64" and 1e-13 or 1e-5) * largest
+end
+
+-- Compares what was seen. Gives nil, or the kind of the first difference ("value", "error", "gradient", "rounding") and its text.
+-- A difference of rounding, in a gradient only, is given where there is no other.
+function M.compare(want, got)
+  local rounding
+  for i = 1, math.max(#want, #got) do
+    local a, b = want[i], got[i]
+    if not a or not b then
+      return a and a.kind or b.kind, ("%s was seen in one run only: %s"):format((a or b).name, (a or b).text)
+    end
+    if a.text ~= b.text or a.name ~= b.name then
+      local text = ("%s\n  eager  %s\n  other  %s%s"):format(a.name, a.text, b.name == a.name and "" or b.name .. ": ", b.text)
+      local kind = (a.error or b.error) and "error" or a.kind
+      if kind ~= "gradient" or not near(a, b) then return kind, text end
+      rounding = rounding or text
+    end
+  end
+  if rounding then return "rounding", rounding end
+end
+
+return M

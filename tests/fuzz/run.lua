@@ -1,0 +1,166 @@
+-- Fuzzing: programs of a class, each run eagerly and in the other modes, must be seen to do the same.
+--   lutra run.lua CLASS [FROM[-TO]] [OPTION...]     programs of these seeds (default: LUTRA_TEST_SEED, or 1 to the class's count)
+--   lutra run.lua --program FILE [OPTION...]        a program that was kept
+-- Options: --modes A,B   --device D   --lines (errors name the same lines)   --strict (gradients agree to the last bit after breaks)
+--   --print (programs are printed)   --keep FOLDER (programs that fail are written there)   --no-shrink   --seconds N (for one program)
+local lt = require "lutra"
+
+local folder = arg[0]:match("^(.*/)") or "./"
+package.path = folder .. "?.lua;" .. package.path
+local Program = require "program"
+local modes = require "modes"
+
+local options = {modes = table.concat(modes.all, ","), seconds = 120}
+local words = {}
+do
+  local flags = {print = true, lines = true, strict = true, ["no-shrink"] = true}
+  local i = 1
+  while i <= #arg do
+    local name = arg[i]:match("^%-%-(.+)$")
+    if name and flags[name] then
+      options[name] = true
+    elseif name then
+      i = i + 1
+      options[name] = assert(arg[i], "--" .. name .. " needs a value")
+    else
+      words[#words + 1] = arg[i]
+    end
+    i = i + 1
+  end
+end
+if options.device then lt.set_default_device(options.device) end
+
+-- The first mode that does not do what eager does: its name, the kind of difference and its text; then how many gradients differed in
+-- their last bits only, and what eager showed.
+local function check(text)
+  local want = modes.run(text, "eager")
+  local roundings = 0
+  for mode in options.modes:gmatch("[^,]+") do
+    if mode ~= "eager" then
+      local kind, difference = modes.compare(want, modes.run(text, mode))
+      if kind == "rounding" and not options.strict then
+        roundings = roundings + 1
+      elseif kind then
+        return mode, kind, difference, roundings, want
+      end
+    end
+  end
+  return nil, nil, nil, roundings, want
+end
+
+-- One program in a process of its own: its mode and kind of difference, "" where there is none, and its errors under eager.
+local function read_all(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+if options.program then
+  modes.lines = options.lines
+  local mode, kind, difference, _, want = check(read_all(options.program))
+  if options.brief then  -- for the runner that shrinks
+    for _, entry in ipairs(want) do
+      if entry.error then print("eager", entry.text) end
+    end
+    print("failed", mode and mode .. " " .. kind or "")
+    os.exit(mode and 1 or 0)
+  end
+  if mode then print(("FAILED %s (%s): %s"):format(mode, kind, difference)) else print("the modes agree") end
+  os.exit(mode and 1 or 0)
+end
+
+local function executable()
+  local pipe = assert(io.popen("readlink /proc/$PPID/exe"))
+  local path = pipe:read("*l")
+  pipe:close()
+  return path
+end
+
+local function run_alone(text, lines, names)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+  local command = ("timeout %s '%s' '%srun.lua' --program %s --brief 1 --modes %s%s%s%s 2>/dev/null; echo status $?"):format(
+    options.seconds, executable(), folder, path, names, lines and " --lines" or "", options.strict and " --strict" or "",
+    options.device and " --device " .. options.device or "")
+  local pipe = assert(io.popen(command))
+  local out = pipe:read("*a")
+  pipe:close()
+  os.remove(path)
+  local errors = {}
+  for line in out:gmatch("eager\t([^\n]*)") do errors[line] = true end
+  local failed = out:match("\nfailed\t([^\n]*)") or out:match("^failed\t([^\n]*)") or "died " .. (out:match("status (%d+)") or "")
+  return failed, errors
+end
+
+-- Fails in the same way, with no error under eager that the whole program did not have.
+local function shrink(program, lines, mode)
+  local names = "eager," .. mode
+  local failed, errors = run_alone(program:text(), lines, names)
+  if failed == "" then return program:text(), " (not alone: what ran before it matters)" end
+  local removed = program:shrink(function(attempt)
+    local again, now = run_alone(program:text(attempt), lines, names)
+    if again ~= failed then return false end
+    for text in pairs(now) do
+      if not errors[text] then return false end
+    end
+    return true
+  end, 300)
+  return program:text(removed), ""
+end
+
+local class = assert(words[1], "run.lua: which class?")
+local class_file = assert(loadfile(folder .. "classes/" .. class .. ".lua"))
+local description = class_file()
+modes.lines = options.lines or description.lines
+options.modes = options.modes == table.concat(modes.all, ",") and description.modes or options.modes
+
+local function generate(seed)
+  local program = Program.new(class, seed)
+  description.generate(program)
+  return program
+end
+
+local scale = tonumber(os.getenv("LUTRA_TEST_SCALE")) or 1
+local range = words[2] or os.getenv("LUTRA_TEST_SEED") or "1-" .. math.max(1, math.floor(description.count * scale))
+local first, last = range:match("^(%d+)%-?(%d*)$")
+first = assert(tonumber(first), "run.lua: seeds are N or A-B")
+last = tonumber(last) or first
+
+if options.crashed then  -- the runner's script saw a process die at this seed
+  local program = generate(first)
+  local text, note = shrink(program, modes.lines, options.modes)
+  print(("FAILED %s seed %d: the process died%s\n%s"):format(class, first, note, text))
+  os.exit(1)
+end
+
+local failures, roundings, started = 0, 0, os.clock()
+for seed = first, last do
+  if options.at then  -- for the script: the seed that runs
+    local file = assert(io.open(options.at, "w"))
+    file:write(seed, "\n")
+    file:close()
+  end
+  local program = generate(seed)
+  local text = program:text()
+  if options.print then print(text) end
+  local mode, kind, difference, rounded = check(text)
+  roundings = roundings + (rounded > 0 and 1 or 0)
+  if mode then
+    failures = failures + 1
+    local small, note = text, ""
+    if not options["no-shrink"] then small, note = shrink(program, modes.lines, mode) end
+    print(("FAILED %s seed %d, %s (%s)%s: %s\n%s"):format(class, seed, mode, kind, note, difference, small))
+    io.stdout:flush()
+    if options.keep then
+      local file = assert(io.open(("%s/%s-%d.lua"):format(options.keep, class, seed), "wb"))
+      file:write(small)
+      file:close()
+    end
+  end
+end
+print(("%s: seeds %d-%d, %d failed, %d with gradients that differ in their last bits, %.1f s"):format(class, first, last, failures, roundings,
+  os.clock() - started))
+os.exit(failures == 0 and 0 or 1)
