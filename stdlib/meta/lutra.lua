@@ -341,7 +341,7 @@ function Optimizer:load_state_dict(state) end
 ---@field Module lutra.Module
 ---@field Parameter fun(data: lutra.Tensor, requires_grad?: boolean): lutra.Tensor
 ---@field Linear fun(in_features: integer, out_features: integer, options?: {bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
----@field Sequential fun(...: lutra.Module): lutra.Module
+---@field Sequential fun(...: lutra.Module): lutra.Module modules in order, a list of them, or a list of pairs {name, module}
 ---@field ModuleList fun(modules: lutra.Module[]): lutra.Module
 ---@field CELU fun(alpha?: number, inplace?: boolean): lutra.Module
 ---@field ELU fun(alpha?: number, inplace?: boolean): lutra.Module

@@ -10,7 +10,7 @@ local errors = use "errors"
 local fail = errors.fail
 
 local keywords = use "keywords"
-local buffer_options, load_options = {persistent = true}, {strict = true}
+local buffer_options, load_options, parameter_options = {persistent = true}, {strict = true}, {requires_grad = true}
 
 -- How many modules and parameters have been made; the number of each is its serial.
 local made = 0
@@ -20,6 +20,7 @@ local is_parameter = setmetatable({}, {__mode = "k"})
 
 local function Parameter(data, requires_grad)
   errors.tensor("Parameter", "data", data)
+  if type(requires_grad) == "table" then requires_grad = keywords.check("Parameter", requires_grad, parameter_options).requires_grad end
   if requires_grad ~= nil then errors.boolean("Parameter", "requires_grad", requires_grad) end
   local p = data:detach()
   p:requires_grad_(requires_grad ~= false)
@@ -60,6 +61,7 @@ local function define(self, name, value)
   known[name] = made
   local at = #order + 1
   local serial = type(name) == "string" and value ~= nil and serial_of(value)
+  while type(name) == "number" and at > 1 and type(order[at - 1]) == "number" and order[at - 1] > name do at = at - 1 end -- items in order
   while serial and serial > self._serial and at > 1 and known[order[at - 1]] == made do
     local before = rawget(self, order[at - 1])
     if before ~= nil and (serial_of(before) or serial) < serial then break end
@@ -195,11 +197,34 @@ end
 function Module:modules() return second(self:named_modules()) end
 function Module:children() return second(self:named_children()) end
 
--- A name under which something is registered.
+-- The keys of the children, in order; a child that stands there twice has two.
+local function child_keys(self)
+  local keys = {}
+  each(self, "module", "", function(_, _, _, key) keys[#keys + 1] = key end)
+  return keys
+end
+
+-- A key that is no longer used: what is put there later is a new definition.
+local function forget(self, key)
+  self._known[key] = nil
+  for i = #self._order, 1, -1 do
+    if self._order[i] == key then table.remove(self._order, i) end
+  end
+end
+
+-- A name under which a tensor or module is registered, which no method and no other field has.
+local function check_free_name(self, where, name)
+  errors.text(where, "name", name)
+  if name == "" or name:find(".", 1, true) then errors.wrong(where, "name", "a string without dots, not empty", name) end
+  local held = self[name]
+  if held ~= nil and (rawget(self, name) == nil or not lt.is_tensor(held) and not is_module(held)) then
+    fail("%s: '%s' is %s", where, name, type(held) == "function" and "a method's name" or "a field of the module already")
+  end
+end
+
 local function check_name(self, method, name)
   errors.object("Module", method, self)
-  errors.text(method, "name", name)
-  if name == "" or name:find(".", 1, true) then errors.wrong(method, "name", "a string without dots, not empty", name) end
+  check_free_name(self, method, name)
 end
 
 function Module:register_buffer(name, tensor, options)
@@ -423,5 +448,5 @@ function Module:__tostring()
   return self._name .. "(\n  " .. table.concat(lines, "\n  ") .. "\n)"
 end
 
-return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
+return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, define = define, check_free_name = check_free_name, child_keys = child_keys, forget = forget, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
         is_parameter = function(t) return is_parameter[t] ~= nil end}
