@@ -1,5 +1,8 @@
--- keywords(where, given, known): a trailing table of options in, a new table with every option out. `known` maps each name to its
--- default (use keywords.none for nil). An unknown name is an error that lists the known ones.
+-- Arguments that have names. An unknown name is an error that lists the known ones; keywords.none stands for the default nil.
+-- check(where, given, known): a trailing table of options in, a new table with every option out; `known` maps names to defaults.
+-- read(where, schema, ...): PyTorch's arguments by position, by name in a trailing table, or both, in; the same out. schema is the
+-- list of {name, default} in order; an argument without a default is needed. An empty table at the end, beyond the needed
+-- arguments, holds no options: `{bias = nil}` is one.
 local _, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -27,4 +30,39 @@ local function check(where, given, known)
   return options
 end
 
-return {check = check, none = none}
+local function has_names(t)
+  for key in pairs(t) do
+    if type(key) == "string" then return true end
+  end
+  return false
+end
+
+local function is_options(v, row)
+  if type(v) ~= "table" or getmetatable(v) ~= nil then return false end
+  return has_names(v) or next(v) == nil and (row == nil or row[2] ~= nil)
+end
+
+local function read(where, schema, ...)
+  local given, count = {...}, select("#", ...)
+  local named = {}
+  if is_options(given[count], schema[count]) then named, count = given[count], count - 1 end
+  if count > #schema then
+    fail("%s: takes at most %d %s, got %d", where, #schema, #schema == 1 and "argument" or "arguments", count)
+  end
+  local known = {}
+  for _, row in ipairs(schema) do known[row[1]] = row[2] == nil and none or row[2] end
+  local options = check(where, named, known)
+  for i, row in ipairs(schema) do
+    local name, value = row[1], nil
+    if i <= count then value = given[i] end
+    if value ~= nil then
+      if named[name] ~= nil then fail("%s: argument '%s' is given twice", where, name) end
+      if type(row[2]) == "boolean" then errors.boolean(where, name, value) end
+      options[name] = value
+    end
+    if options[name] == nil and row[2] == nil then fail("%s: argument '%s' is missing", where, name) end
+  end
+  return options
+end
+
+return {check = check, read = read, none = none}

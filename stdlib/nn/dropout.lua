@@ -8,10 +8,9 @@ local classes = {}
 
 local function layer(name, op)
   local class = Module:extend(name)
-  function class:init(p, options)
-    if type(p) == "table" then p, options = nil, p end
-    options = keywords.check(name, options, {p = 0.5, inplace = false})
-    p = p or options.p
+  function class:init(...)
+    local options = keywords.read(name, {{"p", 0.5}, {"inplace", false}}, ...)
+    local p = options.p
     if type(p) ~= "number" or not (p >= 0 and p <= 1) then
       errors.wrong(name, "p", "a number between 0 and 1", p)
     end

@@ -2,7 +2,6 @@
 -- table, by PyTorch's names; they go on to the op as they were given.
 local lt, use = ...
 local errors = use "errors"
-local fail = errors.fail
 local base = use "nn.module"
 local keywords = use "keywords"
 local Module, Parameter, none = base.Module, base.Parameter, keywords.none
@@ -13,22 +12,9 @@ local flags = {"inplace", "log_target", "log_input", "full"} -- what else is wro
 
 -- The options of a constructor's call, by name; only those that were given.
 local function read_options(where, names, ...)
-  local n = select("#", ...)
-  local given, last = {}, n > 0 and (select(n, ...)) or nil
-  local known = {}
-  for _, name in ipairs(names) do known[name] = none end
-  if type(last) == "table" then
-    given = keywords.check(where, last, known)
-    n = n - 1
-  end
-  if n > #names then fail("%s: takes at most %d arguments, got %d", where, #names, n) end
-  for i = 1, n do
-    local value = select(i, ...)
-    if value ~= nil then
-      if given[names[i]] ~= nil then fail("%s: '%s' is given twice", where, names[i]) end
-      given[names[i]] = value
-    end
-  end
+  local schema = {}
+  for i, name in ipairs(names) do schema[i] = {name, none} end
+  local given = keywords.read(where, schema, ...)
   for _, name in ipairs(flags) do
     if given[name] ~= nil then errors.boolean(where, name, given[name]) end
   end

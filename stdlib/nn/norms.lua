@@ -8,24 +8,8 @@ local init = use "nn.initialisers"
 local keywords = use "keywords"
 
 local Module, Parameter = base.Module, base.Parameter
+local read, none = keywords.read, keywords.none
 local M = {}
-
--- The options of a layer: positional values by `order`, then a table.
-local function options_of(name, known, order, ...)
-  local given, n = {}, select("#", ...)
-  for i = 1, n do
-    local value = select(i, ...)
-    if type(value) == "table" and i == n then
-      for key, v in pairs(value) do given[key] = v end
-    elseif order[i] then
-      given[order[i]] = value
-    elseif value ~= nil then
-      fail("%s: too many arguments", name)
-    end
-  end
-  return keywords.check(name, given, known)
-end
-M.options_of = options_of
 
 local function shape_of(name, shape)
   if type(shape) == "number" then return {shape} end
@@ -41,11 +25,11 @@ end
 local LayerNorm = Module:extend("LayerNorm")
 M.LayerNorm = LayerNorm
 
-function LayerNorm:init(normalized_shape, ...)
-  local options = options_of("LayerNorm", {eps = 1e-5, elementwise_affine = true, bias = true, dtype = "float32", device = keywords.none},
-    {"eps", "elementwise_affine", "bias"}, ...)
+function LayerNorm:init(...)
+  local options = read("LayerNorm", {{"normalized_shape"}, {"eps", 1e-5}, {"elementwise_affine", true}, {"bias", true}, {"device", none},
+    {"dtype", "float32"}}, ...)
   errors.number("LayerNorm", "eps", options.eps)
-  self.normalized_shape = shape_of("LayerNorm", normalized_shape)
+  self.normalized_shape = shape_of("LayerNorm", options.normalized_shape)
   self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
   local how = {dtype = options.dtype, device = options.device}
   if options.elementwise_affine then
@@ -70,11 +54,10 @@ end
 local RMSNorm = Module:extend("RMSNorm")
 M.RMSNorm = RMSNorm
 
-function RMSNorm:init(normalized_shape, ...)
-  local options = options_of("RMSNorm", {eps = keywords.none, elementwise_affine = true, dtype = "float32", device = keywords.none},
-    {"eps", "elementwise_affine"}, ...)
+function RMSNorm:init(...)
+  local options = read("RMSNorm", {{"normalized_shape"}, {"eps", none}, {"elementwise_affine", true}, {"device", none}, {"dtype", "float32"}}, ...)
   if options.eps ~= nil then errors.number("RMSNorm", "eps", options.eps) end
-  self.normalized_shape = shape_of("RMSNorm", normalized_shape)
+  self.normalized_shape = shape_of("RMSNorm", options.normalized_shape)
   self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
   if options.elementwise_affine then
     self.weight = Parameter(lt.ones(self.normalized_shape, {dtype = options.dtype, device = options.device}))
@@ -96,9 +79,10 @@ end
 local Embedding = Module:extend("Embedding")
 M.Embedding = Embedding
 
-function Embedding:init(num_embeddings, embedding_dim, ...)
-  local options = options_of("Embedding", {padding_idx = keywords.none, max_norm = keywords.none, norm_type = 2, scale_grad_by_freq = false,
-    dtype = "float32", device = keywords.none}, {"padding_idx", "max_norm", "norm_type", "scale_grad_by_freq"}, ...)
+function Embedding:init(...)
+  local options = read("Embedding", {{"num_embeddings"}, {"embedding_dim"}, {"padding_idx", none}, {"max_norm", none}, {"norm_type", 2},
+    {"scale_grad_by_freq", false}, {"device", none}, {"dtype", "float32"}}, ...)
+  local num_embeddings, embedding_dim = options.num_embeddings, options.embedding_dim
   errors.count("Embedding", "num_embeddings", num_embeddings, 0)
   errors.count("Embedding", "embedding_dim", embedding_dim, 0)
   local row = options.padding_idx

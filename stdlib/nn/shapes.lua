@@ -23,9 +23,11 @@ end
 
 local function padding(name, dims, mode, fixed)
   local class = Module:extend(name)
-  function class:init(padding, value)
-    self.padding = pad_of(name, dims, padding)
-    self.value = fixed or value
+  local schema = {{"padding"}, mode == "constant" and not fixed and {"value"} or nil}
+  function class:init(...)
+    local options = keywords.read(name, schema, ...)
+    self.padding = pad_of(name, dims, options.padding)
+    self.value = fixed or options.value
     if mode == "constant" then errors.number(name, "value", self.value) end
   end
   function class:forward(input) return lt.pad(input, self.padding, mode, self.value) end
@@ -43,9 +45,9 @@ end
 
 local function by_factor(name, field, op)
   local class = Module:extend(name)
-  function class:init(factor)
-    errors.count(name, field, factor, 1)
-    self[field] = factor
+  function class:init(...)
+    self[field] = keywords.read(name, {{field}}, ...)[field]
+    errors.count(name, field, self[field], 1)
   end
   function class:forward(input) return op(input, self[field]) end
   function class:extra_repr() return field .. "=" .. self[field] end
@@ -59,7 +61,9 @@ by_factor("ChannelShuffle", "groups", lt.channel_shuffle)
 local Unflatten = Module:extend("Unflatten")
 classes.Unflatten = Unflatten
 
-function Unflatten:init(dim, sizes)
+function Unflatten:init(...)
+  local options = keywords.read("Unflatten", {{"dim"}, {"unflattened_size"}}, ...)
+  local dim, sizes = options.dim, options.unflattened_size
   errors.number("Unflatten", "dim", dim)
   if type(sizes) ~= "table" then errors.wrong("Unflatten", "unflattened_size", "a list of sizes", sizes) end
   self.dim, self.unflattened_size = dim, sizes
@@ -74,8 +78,10 @@ end
 local Bilinear = Module:extend("Bilinear")
 classes.Bilinear = Bilinear
 
-function Bilinear:init(in1_features, in2_features, out_features, options)
-  options = keywords.check("Bilinear", options, {bias = true, dtype = "float32", device = keywords.none})
+function Bilinear:init(...)
+  local options = keywords.read("Bilinear", {{"in1_features"}, {"in2_features"}, {"out_features"}, {"bias", true},
+    {"device", keywords.none}, {"dtype", "float32"}}, ...)
+  local in1_features, in2_features, out_features = options.in1_features, options.in2_features, options.out_features
   errors.count("Bilinear", "in1_features", in1_features, 1)
   errors.count("Bilinear", "in2_features", in2_features, 0)
   errors.count("Bilinear", "out_features", out_features, 0)

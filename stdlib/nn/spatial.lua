@@ -5,54 +5,13 @@ local fail = errors.fail
 local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
+local keywords = use "keywords"
+local read, none = keywords.read, keywords.none
 
 local Module, Parameter = base.Module, base.Parameter
 local M = {}
 
 -- Arguments ----------------------------------------------------------------------------------------------------------
-
-local none = {}
-
-local function has_names(t)
-  if type(t) ~= "table" then return false end
-  for key in pairs(t) do
-    if type(key) == "string" then return true end
-  end
-  return false
-end
-
--- schema = {{name, default}, ...}; a missing default makes the argument needed, `none` stands for nil.
-local function read(where, schema, ...)
-  local given, count = {...}, select("#", ...)
-  local options = {}
-  local names = count > 0 and has_names(given[count]) and given[count] or nil
-  if names then count = count - 1 end
-  if count > #schema then fail("%s: takes at most %d arguments, got %d", where, #schema, count) end
-  local known = {}
-  for i, row in ipairs(schema) do
-    local name, default = row[1], row[2]
-    known[name] = true
-    local value
-    if i <= count then value = given[i] end
-    if names and names[name] ~= nil then
-      if value ~= nil then fail("%s: argument '%s' is given twice", where, name) end
-      value = names[name]
-    end
-    if value == nil then
-      if default == nil then fail("%s: argument '%s' is missing", where, name) end
-      if default ~= none then value = default end
-    end
-    options[name] = value
-  end
-  for name in pairs(names or {}) do
-    if not known[name] then
-      local list = {}
-      for _, row in ipairs(schema) do list[#list + 1] = row[1] end
-      fail("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(list, ", "))
-    end
-  end
-  return options
-end
 
 local function check_count(where, name, value) errors.count(where, name, value, 1) end
 

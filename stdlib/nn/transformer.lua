@@ -5,18 +5,18 @@ local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
 local keywords = use "keywords"
-local norms = use "nn.norms"
 
 local Module, Parameter = base.Module, base.Parameter
-local linear, options_of = lt.linear, norms.options_of
+local linear, read, none = lt.linear, keywords.read, keywords.none
 
 return function(nn)
   local MultiheadAttention = Module:extend("MultiheadAttention")
   nn.MultiheadAttention = MultiheadAttention
 
-  function MultiheadAttention:init(embed_dim, num_heads, ...)
-    local options = options_of("MultiheadAttention", {dropout = 0, bias = true, kdim = keywords.none, vdim = keywords.none,
-      batch_first = false, dtype = "float32", device = keywords.none}, {"dropout", "bias"}, ...)
+  function MultiheadAttention:init(...)
+    local options = read("MultiheadAttention", {{"embed_dim"}, {"num_heads"}, {"dropout", 0}, {"bias", true}, {"kdim", none}, {"vdim", none},
+      {"batch_first", false}, {"device", none}, {"dtype", "float32"}}, ...)
+    local embed_dim, num_heads = options.embed_dim, options.num_heads
     if type(embed_dim) ~= "number" or type(num_heads) ~= "number" or num_heads < 1 or embed_dim % num_heads ~= 0 then
       fail("MultiheadAttention: embed_dim must be divisible by num_heads")
     end
@@ -129,9 +129,10 @@ return function(nn)
   local TransformerEncoderLayer = Module:extend("TransformerEncoderLayer")
   nn.TransformerEncoderLayer = TransformerEncoderLayer
 
-  function TransformerEncoderLayer:init(d_model, nhead, ...)
-    local options = options_of("TransformerEncoderLayer", {dim_feedforward = 2048, dropout = 0.1, activation = "relu",
-      layer_norm_eps = 1e-5, batch_first = false, norm_first = false, bias = true}, {"dim_feedforward", "dropout", "activation"}, ...)
+  function TransformerEncoderLayer:init(...)
+    local options = read("TransformerEncoderLayer", {{"d_model"}, {"nhead"}, {"dim_feedforward", 2048}, {"dropout", 0.1}, {"activation", "relu"},
+      {"layer_norm_eps", 1e-5}, {"batch_first", false}, {"norm_first", false}, {"bias", true}}, ...)
+    local d_model, nhead = options.d_model, options.nhead
     local bias = {bias = options.bias}
     local norm = {eps = options.layer_norm_eps, bias = options.bias}
     self.self_attn = MultiheadAttention(d_model, nhead, {dropout = options.dropout, bias = options.bias, batch_first = options.batch_first})

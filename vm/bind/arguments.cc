@@ -106,10 +106,18 @@ int spread_count(const std::vector<ArgInfo>& schema, size_t a, ArgReader& in, in
   return n;
 }
 
+bool is_empty_table(ArgReader& in, H h) {
+  return in.kind(h) == LuaKind::kTable && in.length(h) == 0 && in.keys(h).empty();
+}
+
 // What may stand at the end beyond the last parameter: nil, and a keyword table without keywords.
-bool is_nothing(ArgReader& in, H h) {
-  const LuaKind kind = in.kind(h);
-  return kind == LuaKind::kNil || (kind == LuaKind::kTable && in.length(h) == 0 && in.keys(h).empty());
+bool is_nothing(ArgReader& in, H h) { return in.kind(h) == LuaKind::kNil || is_empty_table(in, h); }
+
+// Whether `{}` for this argument says something: a list that is needed, and integers that may be nil (dims of a
+// reduction). Elsewhere it is an options table whose values are all nil.
+bool takes_empty_list(const ArgInfo& arg) {
+  if (!arg.has_default) return arg.type == ArgType::kIntList || arg.type == ArgType::kTensorList;
+  return arg.type == ArgType::kIntList && arg.def.is_none();
 }
 
 // The positional arguments' slots; returns how many of them found none.
@@ -120,6 +128,8 @@ int place_positional(const std::vector<ArgInfo>& schema, ArgReader& in, int end,
       while (end > p && is_nothing(in, end - 1)) --end;
       return end - p;
     }
+    const bool may_lack = schema[a].optional || schema[a].has_default;
+    if (p + 1 == end && may_lack && !takes_empty_list(schema[a]) && is_empty_table(in, p)) return 0;
     const int n = spread_count(schema, a, in, p, end);
     slots[a] = n > 0 ? Slot{p, n, true} : Slot{p};
     p += std::max(n, 1);
