@@ -37,6 +37,25 @@ int backend_reference(lua_State* L) {
   return reference;
 }
 
+// On a GPU each segment is replayed as a CUDA graph from its second run on: that is "reduce-overhead", under either
+// name.
+void check_mode(const char* who, const std::string& mode) {
+  if (mode == "default" || mode == "reduce-overhead") return;
+  const bool later = mode == "max-autotune" || mode == "max-autotune-no-cudagraphs";
+  fail(who, later ? ": mode '" : ": unknown mode '", mode, later ? "' does not exist yet" : "'",
+       " (what exists: default, reduce-overhead)");
+}
+
+// The table on top of the stack: settings of one compiled function, of which there are none yet.
+void check_backend_options(lua_State* L, const char* who) {
+  lua_pushnil(L);
+  if (!lua_next(L, -2)) return;
+  lua_pop(L, 1);
+  lua_pushvalue(L, -1);
+  fail(who, ": options.", lua_tostring(L, -1),
+       " does not exist yet, nor does any other key (settings for all: lt.config)");
+}
+
 UnitOptions read_options(lua_State* L, int index, const char* who) {
   UnitOptions o;
   if (lua_isnoneornil(L, index)) return o;
@@ -63,12 +82,10 @@ UnitOptions read_options(lua_State* L, int index, const char* who) {
       }
     } else if (key == "mode") {
       if (lua_type(L, -1) != LUA_TSTRING) wrong("a name");
-      o.mode = lua_tostring(L, -1);
-      if (o.mode != "default" && o.mode != "reduce-overhead" && o.mode != "max-autotune") {
-        fail(who, ": unknown mode '", o.mode, "' (default, reduce-overhead, max-autotune)");
-      }
+      check_mode(who, lua_tostring(L, -1));
     } else if (key == "options") {
       if (!lua_istable(L, -1)) wrong("a table");
+      check_backend_options(L, who);
     } else {
       fail(who, ": unknown option '", key, "' (known: dynamic, fullgraph, backend, mode, options)");
     }
@@ -215,6 +232,7 @@ int run_explain(lua_State* L) {
   options.dynamic = int(lua_tointeger(L, lua_upvalueindex(2)));
   options.fullgraph = lua_toboolean(L, lua_upvalueindex(3));
   options.backend = lua_tostring(L, lua_upvalueindex(4));
+  options.backend_function = int(lua_tointeger(L, lua_upvalueindex(5)));
   auto unit = push_compiled(L, f, options, state.next_unit++);
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
   lua_call(L, n, LUA_MULTRET);
@@ -231,7 +249,8 @@ int api_explain(lua_State* L) {
   lua_pushinteger(L, options.dynamic);
   lua_pushboolean(L, options.fullgraph);
   lua_pushstring(L, options.backend.c_str());
-  lua_pushcclosure(L, explain_entry, 4);
+  lua_pushinteger(L, options.backend_function);
+  lua_pushcclosure(L, explain_entry, 5);
   return 1;
 }
 
@@ -324,8 +343,16 @@ int api_is_compiling(lua_State* L) {
 
 int api_allow_in_graph(lua_State* L) {
   if (!lua_isfunction(L, 1)) wrong_function(L, "allow_in_graph", "a function");
-  lua_settop(L, 1);
-  return 1;
+  fail(
+      "allow_in_graph: does not exist yet: a call that cannot be captured ends the graph (lt.disable(f) keeps f out of "
+      "graphs)");
+}
+
+bool is_empty_table(lua_State* L, int index) {
+  lua_pushnil(L);
+  if (!lua_next(L, index)) return true;
+  lua_pop(L, 2);
+  return false;
 }
 
 // mark_dynamic(x, dim), mark_static(x, dim); without dim, all of them.
@@ -333,6 +360,9 @@ int mark(lua_State* L, bool dynamic) {
   Tensor* t = to_tensor(L, 1);
   const char* who = dynamic ? "mark_dynamic" : "mark_static";
   if (!t) fail(who, ": argument 'x' must be a Tensor, got ", described(L, 1));
+  if (!lua_isnoneornil(L, 3) && !(lua_istable(L, 3) && is_empty_table(L, 3))) {
+    fail(who, ": options, such as min and max, do not exist yet");
+  }
   if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TNUMBER) {
     fail(who, ": argument 'dim' must be an integer, got ", described(L, 2));
   }
@@ -379,10 +409,12 @@ int api_auto(lua_State* L) {
       fail("auto: unknown option '", lua_isstring(L, -1) ? lua_tostring(L, -1) : "?", "' (known: threshold)");
     }
     lua_getfield(L, 1, "threshold");
-    if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 1 && lua_tonumber(L, -1) <= 1e9)) {
-      fail("auto: option 'threshold' must be a number >= 1, got ", described(L, lua_gettop(L)));
+    if (!lua_isnil(L, -1)) {
+      if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 1 && lua_tonumber(L, -1) <= 1e9)) {
+        fail("auto: option 'threshold' must be a number >= 1, got ", described(L, lua_gettop(L)));
+      }
+      threshold = int(lua_tonumber(L, -1));
     }
-    threshold = int(lua_tonumber(L, -1));
   } else if (lua_type(L, 1) != LUA_TBOOLEAN) {
     fail("auto: argument 1 must be true, false or {threshold = n}, got ", described(L, 1));
   }

@@ -26,11 +26,11 @@ struct Unit;
 struct UnitOptions {
   int dynamic = -1;
   bool fullgraph = false;
-  std::string backend = "native", mode = "default";
+  std::string backend = "native";
   int backend_function = 0;  // registry reference of a user's backend
   bool operator<(const UnitOptions& o) const {
-    return std::tie(dynamic, fullgraph, backend, mode, backend_function) <
-           std::tie(o.dynamic, o.fullgraph, o.backend, o.mode, o.backend_function);
+    return std::tie(dynamic, fullgraph, backend, backend_function) <
+           std::tie(o.dynamic, o.fullgraph, o.backend, o.backend_function);
   }
 };
 

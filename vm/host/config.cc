@@ -1,4 +1,6 @@
-// lt.config: one row a setting; a Lua proxy and LUTRA_<NAME> in the environment go in, Config comes out.
+// lt.config: one row a setting; a Lua proxy and LUTRA_<NAME> in the environment go in, Config comes out. What is read
+// is what is in force.
+#include <unistd.h>
 #include <cctype>
 #include <cmath>
 #include <cstdlib>
@@ -7,6 +9,7 @@
 #include <variant>
 
 #include "jit/runtime/executable.h"
+#include "jit/runtime/pool.h"
 #include "ops/core/error.h"
 #include "ops/cuda/disk_cache.h"
 #include "vm/host/runtime.h"
@@ -14,24 +17,36 @@
 namespace lutra {
 namespace {
 
-using Member = std::variant<int Config::*, bool Config::*, std::string Config::*>;
+// The one choice of a setting whose others do not exist yet: better an error than no effect.
+struct Fixed {
+  const char* choice;
+  bool operator==(const Fixed&) const = default;
+};
+using Member = std::variant<int Config::*, std::string Config::*, Fixed>;
 
 struct Row {
   const char* name;
   Member member;
-  const char* choices = nullptr;  // of strings: "a|b|c"; null: anything
-  int least = 0;                  // of numbers
-  const char* later = "";         // choices that nothing carries out yet: better an error than no effect
+  const char* about;
+  const char* choices = nullptr;        // of strings: "a|b|c"; null: anything
+  int least = 0;                        // of numbers
+  std::string (*in_force)() = nullptr;  // what reading gives where the setting leaves it open
 };
 
+std::string thread_text() { return std::to_string(thread_count()); }
+
 const Row kRows[] = {
-    {"recompile_limit", &Config::recompile_limit, nullptr, 1},
-    {"cache_dir", &Config::cache_dir},
-    {"num_threads", &Config::num_threads},
-    {"isa", &Config::isa, "avx512|avx2|interp"},
-    {"deterministic", &Config::deterministic},
-    {"stress", &Config::stress, "capture|break"},
-    {"profit", &Config::profit, "auto|always|measure", 0, "measure"},
+    {"recompile_limit", &Config::recompile_limit, "entries a function may have; beyond it runs its original code",
+     nullptr, 1},
+    {"cache_dir", &Config::cache_dir, "where compiled kernels are kept; nil: the folder of the user's caches", nullptr,
+     0, cache_directory},
+    {"num_threads", &Config::num_threads, "threads of one op; 0: as many as the machine has", nullptr, 0, thread_text},
+    {"isa", &Config::isa, "what kernels are made for: avx512, avx2 or interp; nil: the best of the machine",
+     "avx512|avx2|interp", 0, current_isa},
+    {"deterministic", Fixed{"true"}, "every run gives the same bits; always true", "true|false"},
+    {"stress", &Config::stress, "for tests: capture compiles every function, break forces graph breaks; nil: neither",
+     "capture|break"},
+    {"profit", Fixed{"always"}, "which segments are compiled: always all of them", "auto|always|measure"},
 };
 
 const Row& find_row(const char* name) {
@@ -50,7 +65,13 @@ bool among(const std::string& value, const char* choices) {
 void check_choice(const Row& row, const std::string& value) {
   if (!row.choices || value.empty()) return;
   if (!among(value, row.choices)) fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
-  if (among(value, row.later)) fail("config: ", row.name, " = '", value, "' is not available in this version");
+}
+
+void check_fixed(const Row& row, const std::string& value) {
+  const std::string exists = std::get<Fixed>(row.member).choice;
+  if (value == exists) return;
+  if (!among(value, row.choices)) fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
+  fail("config: ", row.name, " = ", value, " does not exist yet (what exists: ", exists, ")");
 }
 
 int check_int(const Row& row, double value) {
@@ -77,27 +98,37 @@ void set_from_text(Config& config, const Row& row, const std::string& text) {
     const double value = std::strtod(text.c_str(), &end);
     if (text.empty() || *end) fail("config: ", row.name, " must be a number, got '", text, "'");
     config.** number = check_int(row, value);
-  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
-    const bool on = text == "1" || text == "true", off = text == "0" || text == "false";
-    if (!on && !off) fail("config: ", row.name, " must be true or false, got '", text, "'");
-    config.** flag = on;
+  } else if (std::holds_alternative<Fixed>(row.member)) {
+    const bool flag = among("true", row.choices);
+    check_fixed(row, flag && text == "1" ? "true" : flag && text == "0" ? "false" : text);
   } else {
     check_choice(row, text);
     config.*std::get<std::string Config::*>(row.member) = text;
   }
 }
 
-int get_impl(lua_State* L) {
-  const Config& config = runtime(L).config;
-  const Row& row = find_row(lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?");
-  if (auto* number = std::get_if<int Config::*>(&row.member)) {
-    lua_pushinteger(L, config.**number);
-  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
-    lua_pushboolean(L, config.**flag);
+void push_setting(lua_State* L, const Config& config, const Row& row) {
+  if (auto* fixed = std::get_if<Fixed>(&row.member)) {
+    const std::string choice = fixed->choice;
+    choice == "true" ? lua_pushboolean(L, 1) : lua_pushlstring(L, choice.data(), choice.size());
+  } else if (auto* number = std::get_if<int Config::*>(&row.member)) {
+    lua_pushnumber(L, row.in_force ? std::stod(row.in_force()) : config.**number);
   } else {
-    const std::string& text = config.*std::get<std::string Config::*>(row.member);
+    const std::string text = row.in_force ? row.in_force() : config.*std::get<std::string Config::*>(row.member);
     text.empty() ? lua_pushnil(L) : lua_pushlstring(L, text.data(), text.size());
   }
+}
+
+int get_impl(lua_State* L) {
+  push_setting(L, runtime(L).config, find_row(lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?"));
+  return 1;
+}
+
+// lt.config() gives all settings in a plain table: LuaJIT's pairs sees no fields of a proxy.
+int all_impl(lua_State* L) {
+  const Config& config = runtime(L).config;
+  lua_newtable(L);
+  for (const Row& row : kRows) push_setting(L, config, row), lua_setfield(L, -2, row.name);
   return 1;
 }
 
@@ -108,9 +139,11 @@ int set_impl(lua_State* L) {
   if (auto* number = std::get_if<int Config::*>(&row.member)) {
     if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
     config.** number = check_int(row, lua_tonumber(L, 3));
-  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
-    if (type != LUA_TBOOLEAN) fail("config: ", row.name, " must be true or false, got ", luaL_typename(L, 3));
-    config.** flag = lua_toboolean(L, 3);
+  } else if (std::holds_alternative<Fixed>(row.member)) {
+    if (type != LUA_TBOOLEAN && type != LUA_TSTRING) {
+      fail("config: ", row.name, " must be one of ", row.choices, ", got ", luaL_typename(L, 3));
+    }
+    check_fixed(row, type == LUA_TSTRING ? lua_tostring(L, 3) : lua_toboolean(L, 3) ? "true" : "false");
   } else {
     if (type != LUA_TSTRING && type != LUA_TNIL) {
       fail("config: ", row.name, " must be a string or nil, got ", luaL_typename(L, 3));
@@ -125,15 +158,50 @@ int set_impl(lua_State* L) {
 
 int config_get(lua_State* L) { return guarded(L, get_impl); }
 int config_set(lua_State* L) { return guarded(L, set_impl); }
+int config_all(lua_State* L) { return guarded(L, all_impl); }
+
+std::string variable_of(const Row& row) {
+  std::string variable = "LUTRA_";
+  for (const char* p = row.name; *p; ++p) variable += char(std::toupper(*p));
+  return variable;
+}
+
+// Variables that other rooms, the tests and the scripts read.
+const char* const kOtherVariables[] = {"LUTRA_LOGS",   "LUTRA_STDLIB",     "LUTRA_ONEDNN", "LUTRA_KEEP_KERNELS",
+                                       "LUTRA_BLESS",  "LUTRA_SOURCE_DIR", "LUTRA_CUDA_*", "LUTRA_TEST_*",
+                                       "LUTRA_FUZZ_*", "LUTRA_FAKE_*",     "LUTRA_SHIM_*"};
+
+bool is_other_variable(const std::string& name) {
+  for (const std::string pattern : kOtherVariables) {
+    if (pattern == name) return true;
+    if (pattern.back() == '*' && name.rfind(pattern.substr(0, pattern.size() - 1), 0) == 0) return true;
+  }
+  return false;
+}
+
+// LUTRA_NUMTHREADS would have no effect.
+void check_variables() {
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string name(*entry, std::strcspn(*entry, "="));
+    if (name.rfind("LUTRA_", 0) != 0 || is_other_variable(name)) continue;
+    std::string known;
+    bool found = false;
+    for (const Row& row : kRows) {
+      found = found || variable_of(row) == name;
+      known += (known.empty() ? "" : ", ") + variable_of(row);
+    }
+    if (!found) fail(name, ": unknown setting (known: ", known, ", LUTRA_LOGS)");
+  }
+}
 
 }  // namespace
 
 void (*on_config_change)(lua_State* L) = nullptr;
 
 void load_environment(Config& config) {
+  check_variables();
   for (const Row& row : kRows) {
-    std::string variable = "LUTRA_";
-    for (const char* p = row.name; *p; ++p) variable += char(std::toupper(*p));
+    const std::string variable = variable_of(row);
     const char* text = std::getenv(variable.c_str());
     if (!text || !*text) continue;
     try {
@@ -153,9 +221,11 @@ void push_config(lua_State* L) {
   lua_setfield(L, -2, "__index");
   lua_pushcfunction(L, config_set);
   lua_setfield(L, -2, "__newindex");
-  // For who lists the settings: the REPL.
+  lua_pushcfunction(L, config_all);
+  lua_setfield(L, -2, "__call");
+  // What each is, for who lists the settings: the REPL.
   lua_newtable(L);
-  for (const Row& row : kRows) lua_pushboolean(L, 1), lua_setfield(L, -2, row.name);
+  for (const Row& row : kRows) lua_pushstring(L, row.about), lua_setfield(L, -2, row.name);
   lua_setfield(L, -2, "names");
   lua_setmetatable(L, -2);
 }

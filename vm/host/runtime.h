@@ -17,9 +17,7 @@ struct Config {
   std::string cache_dir;
   int num_threads = 0;
   std::string isa;
-  bool deterministic = true;
   std::string stress;  // "", "capture", "break"
-  std::string profit = "auto";
 };
 
 struct Counters {

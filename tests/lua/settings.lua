@@ -1,0 +1,81 @@
+-- Every option that is accepted has an effect; one that does not exist yet is an error that says so. lt.config reads what is in force.
+local h = require "harness"
+local lt = require "lutra"
+local test, equal, raises, truthy = h.test, h.equal, h.raises, h.truthy
+
+local function double(x) return x * 2 end
+
+test("options of compile that do not exist yet", function()
+  for _, name in ipairs {"compile", "explain"} do
+    local f = lt[name]
+    raises(name .. ": mode 'max-autotune' does not exist yet (what exists: default, reduce-overhead)", f, double, {mode = "max-autotune"})
+    raises(name .. ": unknown mode 'fast'", f, double, {mode = "fast"})
+    raises(name .. ": options.no_such_option does not exist yet", f, double, {options = {no_such_option = 1}})
+    raises(name .. ": unknown option 'dynamc'", f, double, {dynamc = true})
+    raises(name .. ": unknown backend 'inductor'", f, double, {backend = "inductor"})
+    truthy(f(double, {mode = "reduce-overhead", options = {}, backend = nil})(lt.ones(1)))
+  end
+  raises("patch: mode 'max-autotune' does not exist yet", lt.patch, double, {mode = "max-autotune"})
+  raises("allow_in_graph: does not exist yet", lt.allow_in_graph, double)
+  raises("mark_dynamic: options, such as min and max, do not exist yet", lt.mark_dynamic, lt.ones(2), 0, {min = 2})
+  equal(lt.mark_dynamic(lt.ones(2), 0, {}):size(0), 2)
+  lt.auto {threshold = nil}
+  lt.auto(false)
+end)
+
+test("reduce-overhead is the default's code", function()
+  lt.reset()
+  lt.compile(double)(lt.ones(1))
+  lt.compile(double, {mode = "reduce-overhead"})(lt.ones(1))
+  equal(lt.counters().stats.unique_graphs, 1)
+end)
+
+test("explain runs the backend it is given", function()
+  local seen = 0
+  local report = lt.explain(double, {backend = function(graph)
+    seen = seen + #graph._nodes
+    return function(x) return x * 5 end
+  end})(lt.ones(1))
+  truthy(seen > 0, "the backend saw the graph")
+  equal(report.result[1]:item(), 5)
+end)
+
+test("config reads what is in force", function()
+  equal(lt.config.num_threads, lt.get_num_threads())
+  truthy(lt.config.num_threads >= 1)
+  lt.config.num_threads = 1
+  equal(lt.config.num_threads, 1)
+  equal(lt.get_num_threads(), 1)
+  lt.config.num_threads = 0
+  truthy(lt.config.num_threads >= 1)
+  truthy(({avx512 = true, avx2 = true, interp = true})[lt.config.isa], "isa: " .. tostring(lt.config.isa))
+  local best = lt.config.isa
+  lt.config.isa = "interp"
+  equal(lt.config.isa, "interp")
+  lt.config.isa = nil
+  equal(lt.config.isa, best)
+  equal(lt.config.cache_dir, lt._native.cache_directory())
+  lt.config.deterministic = true
+  raises("config: deterministic = false does not exist yet (what exists: true)", function() lt.config.deterministic = false end)
+  lt.config.profit = "always"
+  equal(lt.config.profit, "always")
+  raises("config: profit = auto does not exist yet (what exists: always)", function() lt.config.profit = "auto" end)
+  raises("config: profit must be one of auto|always|measure, got 'never'", function() lt.config.profit = "never" end)
+  raises("config: deterministic must be one of true|false, got number", function() lt.config.deterministic = 1 end)
+  local all = lt.config()
+  for name, value in pairs(all) do equal(lt.config[name], value, name) end
+  equal(all.recompile_limit, lt.config.recompile_limit)
+end)
+
+test("variables of the environment", function()
+  local function run(setting) return h.shell(setting .. " " .. h.program() .. [[ -e 'print(lt.config.num_threads)' 2>&1; echo $?]]) end
+  equal(run "LUTRA_NUM_THREADS=1", "1\n0\n")
+  truthy(run("LUTRA_NUMTHREADS=1"):find("LUTRA_NUMTHREADS: unknown setting (known: LUTRA_RECOMPILE_LIMIT,", 1, true))
+  truthy(run("LUTRA_DETERMINISTIC=0"):find("LUTRA_DETERMINISTIC: deterministic = false does not exist yet", 1, true))
+  truthy(run("LUTRA_PROFIT=auto"):find("LUTRA_PROFIT: profit = auto does not exist yet", 1, true))
+  equal(run("LUTRA_DETERMINISTIC=1 LUTRA_NUM_THREADS=1 LUTRA_TEST_ANY=1 LUTRA_CUDA_ANY=1"), "1\n0\n")
+  local help = h.shell(h.program() .. " --help 2>&1")
+  truthy(not help:find("DETERMINISTIC") and not help:find("PROFIT"))
+end)
+
+h.finish()
