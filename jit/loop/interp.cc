@@ -65,10 +65,31 @@ void Program::decode(const std::vector<Stmt>& body) {
 
 namespace {
 
+// The sum of a partial's earlier blocks and what was rounded off it.
+struct Blocks {
+  Cell sum, rest;
+};
+
 struct AccState {
   std::vector<Partial> partial;  // one a lane
   int64_t count = 0;
+  std::vector<Blocks> blocks;  // one a lane; of sums in blocks
+  int32_t left = 0;            // feeds of this block to come
+  bool first = true;           // no block is complete
 };
+
+template <bool kWide>
+void add_block(DType t, Blocks& b, const Cell& p, bool first) {
+  if (first) {
+    b = {p, Cell{}};
+    return;
+  }
+  const auto add = [t](const Cell& x, const Cell& y) { return arithmetic<kWide>(Op::kAdd, t, x, y); };
+  const auto sub = [t](const Cell& x, const Cell& y) { return arithmetic<kWide>(Op::kSub, t, x, y); };
+  const Cell sum = add(b.sum, p);
+  b.rest = add(b.rest, sub(p, sub(sum, b.sum)));
+  b.sum = sum;
+}
 
 template <bool kWide>
 class Machine {
@@ -82,7 +103,10 @@ class Machine {
     scalars_ = reinterpret_cast<const double*>(p + 8 * (params + ints));
     states_.resize(loops.size());
     for (size_t i = 0; i < loops.size(); i++) {
-      for (const Accumulator& a : loops[i].accs) states_[i].push_back({std::vector<Partial>(size_t(a.lanes))});
+      for (const Accumulator& a : loops[i].accs) {
+        states_[i].push_back({std::vector<Partial>(size_t(a.lanes))});
+        if (a.block) states_[i].back().blocks.resize(size_t(a.lanes));
+      }
     }
   }
 
@@ -109,7 +133,7 @@ class Machine {
     const Program::LoopStep& l = loops_[n];
     for (size_t a = 0; a < l.accs.size(); a++) {
       AccState& s = states_[n][a];
-      s.count = 0;
+      s.count = 0, s.left = l.accs[a].block, s.first = true;
       for (int j = 0; j < l.accs[a].lanes; j++) s.partial[size_t(j)] = {identity(l.accs[a].op, l.accs[a].type)};
     }
     const int64_t begin = l.parallel ? head_.begin : 0, end = l.parallel ? head_.end : coef(l.size);
@@ -120,6 +144,7 @@ class Machine {
     for (size_t a = 0; a < l.accs.size(); a++) {
       const Accumulator& acc = l.accs[a];
       auto& p = states_[n][a].partial;
+      if (acc.block) add_blocks(acc, states_[n][a]);
       for (int w = acc.lanes / 2; w >= 1; w /= 2) {
         for (int j = 0; j < w; j++) combine<kWide>(acc.op, acc.type, p[size_t(j)], p[size_t(j + w)]);
       }
@@ -129,6 +154,26 @@ class Machine {
         value(acc.id) = p[0].value;
     }
     return true;
+  }
+
+  // Ends the block of each partial.
+  void end_block(const Accumulator& acc, AccState& s) {
+    for (size_t j = 0; j < s.partial.size(); j++) {
+      add_block<kWide>(acc.type, s.blocks[j], s.partial[j].value, s.first);
+      s.partial[j] = {identity(acc.op, acc.type)};
+    }
+    s.first = false, s.left = acc.block;
+  }
+
+  // Partials become the sums of their blocks.
+  void add_blocks(const Accumulator& acc, AccState& s) {
+    if (s.first) return;
+    end_block(acc, s);
+    for (size_t j = 0; j < s.partial.size(); j++) {
+      const Blocks& b = s.blocks[j];
+      const bool exact = b.rest.f == b.rest.f;
+      s.partial[j].value = exact ? arithmetic<kWide>(Op::kAdd, acc.type, b.sum, b.rest) : b.sum;
+    }
   }
 
   char* address(const Inst& in) {
@@ -144,6 +189,10 @@ class Machine {
     const Accumulator& acc = loops_[size_t(s.loop)].accs[size_t(s.acc)];
     AccState& state = states_[size_t(s.loop)][size_t(s.acc)];
     const size_t lane = acc.lanes > 1 ? size_t(index_[size_t(s.lane)] & (acc.lanes - 1)) : 0;
+    if (acc.block && lane == 0) {
+      if (state.left == 0) end_block(acc, state);
+      state.left--;
+    }
     combine<kWide>(acc.op, acc.type, state.partial[lane], {value(s.inst.a), state.count++});
   }
 

@@ -30,6 +30,11 @@
 //    lanes loop goes to partial i % L (outer serial loops of the reduction go on with the same partials); the partials
 //    are combined as a halving tree: for (w = L/2; w >= 1; w /= 2) for j < w: p[j] = op(p[j], p[j + w]). L = 1 is plain
 //    sequential order. Partials begin as the identity (sum 0, prod 1, max -inf or the smallest integer, ...).
+//    A sum "by B" is summed in blocks, so that its error does not grow with the number of terms. A feed is one
+//    iteration, with lanes L consecutive ones from a multiple of L (the loop's last feed may be shorter). Before feed B
+//    + 1 each partial p is added to the sum (s, c) of its earlier blocks and begins again at 0: t = s + p; c += p - (t
+//    - s); s = t (Kahan and Babuska's compensated sum). The first block is s = p, c = 0. At the end the last block is
+//    added alike and the partial is s + c, or s where c is NaN (s is infinite); with one block it is p.
 // 5. Each instruction rounds to its type; nothing is contracted. f16 and bf16 are computed in f32 and then rounded to
 //    the type (a cast to them goes through f32 too); sums that shall be better accumulate in f32. Integer arithmetic
 //    wraps. Floats follow IEEE. max(a, b) is NaN if either is, else a < b ? b : a; min likewise. div, rem, floordiv of
@@ -187,6 +192,7 @@ struct Accumulator {
   DType type;       // of the values it takes
   int32_t id = -1;  // what kAccum names; the value defined after the loop (kAny, kAll: b8)
   int32_t lanes = 1;
+  int32_t block = 0;  // feeds of a block; 0: one block
 };
 
 enum class LoopMode : uint8_t {

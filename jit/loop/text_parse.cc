@@ -187,6 +187,7 @@ class Parser {
     expect(".");
     a.type = type();
     if (at("x")) a.lanes = numbered("x");
+    if (accept("by")) a.block = small();
     return a;
   }
 

@@ -80,6 +80,7 @@ class Printer {
         const Accumulator& a = l.accs[i];
         out_ << (i ? ", %" : "%") << a.id << ": " << name(a.op) << "." << info(a.type).ir_name;
         if (a.lanes != 1) out_ << " x" << a.lanes;
+        if (a.block) out_ << " by " << a.block;
       }
       out_ << ")";
     }

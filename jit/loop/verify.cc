@@ -100,6 +100,9 @@ class Verifier {
     if (a.lanes == 1 && l.mode == LoopMode::kLanes) return bad("%", a.id, ": a lanes loop needs lanes > 1");
     const bool logic = a.op == RedOp::kAny || a.op == RedOp::kAll;
     if (a.type >= DType::kNone || logic != (a.type == DType::kBool)) return bad("%", a.id, ": type of a reduction");
+    if (a.block < 0) return bad("%", a.id, ": a block of ", a.block);
+    const bool plain = a.op == RedOp::kSum && (a.type == DType::kFloat32 || a.type == DType::kFloat64);
+    if (a.block && !plain) return bad("%", a.id, ": only sums of f32 and f64 have blocks");
     return true;
   }
 

@@ -274,6 +274,8 @@ class KernelGenerator {
       if (!logic && a.type == DType::kBool) a.type = DType::kFloat32;
       a.id = k_.values++;
       a.lanes = width;
+      const bool sum = a.op == RedOp::kSum && (a.type == DType::kFloat32 || a.type == DType::kFloat64);
+      if (sum && !gpu_ && pick(2)) a.block = 1 + pick(4);
       accs.push_back(a);
     }
     if (nested) open(*outer, pick(4));

@@ -41,6 +41,7 @@ void Emitter::emit() {
   cc_.bind(exit);
   cc_.ret();
   cold_checks(exit);
+  cold_blocks();
   cc_.endFunc();
   t_vectors = nullptr;
 }

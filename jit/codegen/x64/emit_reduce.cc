@@ -45,6 +45,7 @@ void Emitter::begin_accumulators(const Loop& l, const Step& step) {
       s.count = cc_.newInt64();
       cc_.xor_(s.count.r32(), s.count.r32());
     }
+    if (a.block) begin_blocks(s);
     accs_.push_back(std::move(s));
   }
 }
@@ -110,8 +111,79 @@ void Emitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86
   v_.move_where(true, better, best_position, position);
 }
 
+// Blocks of a sum. Their sums lie on the stack, for they are seldom touched: registers are the loop's.
+void Emitter::begin_blocks(AccState& s) {
+  s.left = cc_.newInt32(), s.complete = cc_.newInt32();
+  cc_.mov(s.left, s.acc->block);
+  cc_.xor_(s.complete, s.complete);
+  s.blocks = cc_.newStack(uint32_t(2 * s.partial.size()) * uint32_t(v_.bytes), uint32_t(v_.bytes));
+}
+
+// Before a feed: ends the block that is full.
+void Emitter::feed_block(AccState& s) {
+  blocks_.push_back({cc_.newLabel(), cc_.newLabel(), s});
+  cc_.sub(s.left, 1);
+  cc_.js(blocks_.back().at);
+  cc_.bind(blocks_.back().back);
+}
+
+void Emitter::cold_blocks() {
+  for (ColdBlock& b : blocks_) {
+    cc_.bind(b.at);
+    end_block(b.state);
+    cc_.mov(b.state.left, b.state.acc->block - 1);
+    cc_.jmp(b.back);
+  }
+}
+
+// Adds each partial to the sum of its blocks and sets it to 0.
+void Emitter::end_block(AccState& s) {
+  const bool wide = is_wide(s.acc->type);
+  const asmjit::Label first = cc_.newLabel(), done = cc_.newLabel();
+  cc_.test(s.complete, s.complete);
+  cc_.jz(first);
+  for (size_t i = 0; i < s.partial.size(); i++) {
+    const x86::Vec p = s.partial[i].reg, zero = v_.zero(wide);
+    const x86::Mem at = s.sum(i, v_.bytes), rest_at = s.rest(i, v_.bytes);
+    const x86::Vec sum = v_.unary(Ids::kIdVmovups, wide, at), rest = v_.unary(Ids::kIdVmovups, wide, rest_at);
+    const x86::Vec t = v_.binary(Vop::kAddF, wide, sum, p);
+    const x86::Vec lost = v_.binary(Vop::kSubF, wide, p, v_.binary(Vop::kSubF, wide, t, sum));
+    cc_.emit(Ids::kIdVmovups, rest_at, v_.binary(Vop::kAddF, wide, rest, lost));
+    cc_.emit(Ids::kIdVmovups, at, t);
+    cc_.emit(Ids::kIdVmovaps, p, zero);
+  }
+  cc_.jmp(done);
+  cc_.bind(first);
+  for (size_t i = 0; i < s.partial.size(); i++) {
+    const x86::Vec p = s.partial[i].reg, zero = v_.zero(wide);
+    cc_.emit(Ids::kIdVmovups, s.sum(i, v_.bytes), p);
+    cc_.emit(Ids::kIdVmovups, s.rest(i, v_.bytes), zero);
+    cc_.emit(Ids::kIdVmovaps, p, zero);
+  }
+  cc_.mov(s.complete, 1);
+  cc_.bind(done);
+}
+
+// Partials become the sums of their blocks; a single block is the partial as it is.
+void Emitter::add_blocks(AccState& s) {
+  const bool wide = is_wide(s.acc->type);
+  const asmjit::Label single = cc_.newLabel();
+  cc_.test(s.complete, s.complete);
+  cc_.jz(single);
+  end_block(s);
+  for (size_t i = 0; i < s.partial.size(); i++) {
+    const x86::Vec sum = v_.unary(Ids::kIdVmovups, wide, s.sum(i, v_.bytes));
+    const x86::Vec rest = v_.unary(Ids::kIdVmovups, wide, s.rest(i, v_.bytes));
+    const Mask lost = v_.compare_floats(Cmp::kUnordered, wide, rest, rest);
+    cc_.emit(Ids::kIdVmovaps, s.partial[i].reg, v_.binary(Vop::kAddF, wide, sum, rest));
+    v_.move_where(wide, lost, s.partial[i].reg, sum);
+  }
+  cc_.bind(single);
+}
+
 void Emitter::accumulate(const Inst& in, const Step& step) {
   AccState& s = accumulator(in.arg);
+  if (s.acc->block) feed_block(s);
   const bool lanes = s.acc->lanes > 1;
   for (size_t u = 0; u < s.partial.size(); u++) {
     const Value& x = value(in.a, int(u));
@@ -185,6 +257,7 @@ void Emitter::finish_accumulators(const Loop& l, const Step& step) {
   for (size_t i = 0; i < l.accs.size(); i++) {
     AccState& s = accs_[first + i];
     std::vector<Value> results;
+    if (s.acc->block) add_blocks(s);
     if (s.acc->lanes > 1) {
       results.push_back(halving_tree(s));
     } else if (is_position(s.acc->op)) {

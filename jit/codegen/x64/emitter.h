@@ -98,6 +98,12 @@ class Emitter {
     std::vector<Value> partial;
     std::vector<x86::Vec> position;
     x86::Gp count;
+    // Of a sum in blocks: feeds of this block to come, less one; whether a block is complete; the sums of the complete
+    // ones, one a partial, then what was rounded off each.
+    x86::Gp left, complete;
+    x86::Mem blocks;
+    x86::Mem sum(size_t at, int size) const { return blocks.cloneAdjusted(int64_t(at) * size); }
+    x86::Mem rest(size_t at, int size) const { return sum(partial.size() + at, size); }
   };
 
   // A load along columns, and its tile.
@@ -109,6 +115,12 @@ class Emitter {
     const std::vector<const Loop*>* nest;  // from the loop in tiles to the vector loop
     std::vector<TileColumn> columns;
     x86::Gp block, rows;  // first row of the tile, and how many
+  };
+
+  // The end of a block, out of line.
+  struct ColdBlock {
+    asmjit::Label at, back;
+    AccState state;
   };
 
   struct ColdCheck {
@@ -206,6 +218,11 @@ class Emitter {
   void finish_accumulators(const Loop& l, const Step& step);
   void take(AccState& s, size_t at, const Value& x, const Mask* mask);
   void take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const Mask* mask);
+  void begin_blocks(AccState& s);
+  void feed_block(AccState& s);
+  void end_block(AccState& s);
+  void add_blocks(AccState& s);
+  void cold_blocks();
   Value halving_tree(AccState& s);
   Value finish_masks(AccState& s);
   AccState& accumulator(int32_t id);
@@ -226,6 +243,7 @@ class Emitter {
   std::vector<std::pair<const Inst*, x86::Mem>> tiles_;  // loads that read a tile here
   std::vector<AccState> accs_;
   std::vector<ColdCheck> checks_;
+  std::vector<ColdBlock> blocks_;
   std::vector<std::pair<const Inst*, Value>> parameters_;
 };
 
