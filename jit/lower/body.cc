@@ -66,10 +66,10 @@ int32_t Body::new_value(DType type, size_t depth) {
   return int32_t(values_.size() - 1);
 }
 
-int32_t Body::accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes) {
+int32_t Body::accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes, int32_t block) {
   bool position = op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin;
   int32_t id = new_value(position ? DType::kInt64 : type, this->depth());
-  scopes_[depth].loop->accs.push_back({op, type, id, lanes});
+  scopes_[depth].loop->accs.push_back({op, type, id, lanes, block});
   return id;
 }
 

@@ -61,7 +61,7 @@ class Body {
   int32_t open(SymInt size, loop::LoopMode mode, bool joined = false);
   void close();
   // On the open loop at `depth` (1: outermost).
-  int32_t accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes);
+  int32_t accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes, int32_t block);
   void accum(int32_t acc, int32_t value);
 
   int32_t op(loop::Op op, DType type, int32_t a = -1, int32_t b = -1, int32_t c = -1, int32_t arg = -1);

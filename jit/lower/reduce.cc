@@ -8,6 +8,10 @@ namespace {
 
 // Partial results: along rows and down columns, on a CPU and on a GPU.
 constexpr int32_t kLanes = 32, kGpuLanes = 1024, kGpuColumnLanes = 32;
+// Sums of float32 (half types are summed so): on a CPU partial results are summed in blocks of so many terms; on a GPU,
+// where a thread has few registers to spare and memory sets the pace, they are float64. Either way the relative error
+// of terms of one sign stays below 1e-6, however many there are.
+constexpr int32_t kBlock = 32;
 
 struct ReduceRow {
   OpId op;
@@ -79,6 +83,12 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
     if (!r.reduced[size_t(d)]) r.kept.push_back(d);
   }
   const bool gpu = in->device().type == DeviceType::kCUDA;
+  if (r.op == loop::RedOp::kSum && r.type == DType::kFloat32) {
+    if (gpu)
+      r.type = DType::kFloat64;
+    else
+      r.block = kBlock;
+  }
   r.rows = !order.empty() && r.reduced[size_t(order.back())];
   if (r.rows) r.lanes = gpu ? kGpuLanes : kLanes;
   if (!r.rows && !order.empty() && gpu) r.lanes = kGpuColumnLanes;

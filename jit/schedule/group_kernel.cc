@@ -229,7 +229,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
       results.push_back(v);  // no dimension at all
       continue;
     }
-    int32_t acc = body.accumulator(outer + 1, r.op, r.type, r.lanes);
+    int32_t acc = body.accumulator(outer + 1, r.op, r.type, r.lanes, r.block);
     body.accum(acc, v);
     results.push_back(acc);
   }

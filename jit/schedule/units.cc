@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ops/core/half.h"
+
 namespace lutra {
 namespace {
 
@@ -87,7 +89,7 @@ const Node* Units::split_rows(const Node& n, const Lowered& low) {
   const Reduction& r = low.reduction;
   Tensor in = n.args[0].tensor();
   bool position = r.op == loop::RedOp::kArgMax || r.op == loop::RedOp::kArgMin;
-  if (position || !r.kept.empty() || in->dim() < 2 || r.type != n.results[0]->dtype) return nullptr;
+  if (position || !r.kept.empty() || in->dim() < 2 || is_half(n.results[0]->dtype)) return nullptr;
   if (in->numel() < SymInt(kLargeReduction)) return nullptr;
   int outer = stride_order(facts, in->strides)[0];
   Sizes dims;
@@ -215,6 +217,7 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
   }
   w.rows = w.kept.empty();
   w.lanes = w.rows || on_gpu() ? r.lanes : 1;
+  w.block = r.block;
   w.element = [parts](Emitter& e, const Index& index) { return e.operand(parts, index); };
   Tensor sum = add_part(n, std::move(whole));
   Lowered last;

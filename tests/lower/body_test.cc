@@ -90,7 +90,7 @@ TEST_CASE("loops that a reduction joins must merge", "[lower]") {
   Building b;
   b.body.open(b.n, LoopMode::kSerial, true);
   Affine j = Affine::loop(b.body.open(b.m, LoopMode::kLanes));
-  int32_t acc = b.body.accumulator(1, loop::RedOp::kSum, DType::kFloat32, 32);
+  int32_t acc = b.body.accumulator(1, loop::RedOp::kSum, DType::kFloat32, 32, 0);
   b.body.accum(acc, b.body.load(0, DType::kFloat32, j));  // each row reads the same: not one run of n * m elements
   b.body.close();
   b.body.close();

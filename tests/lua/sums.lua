@@ -1,0 +1,88 @@
+-- The error of float32 sums does not grow with the number of terms: at most 1e-6 of the sum where the terms have one sign.
+-- Eager and compiled sum alike.
+local lt = require "lutra"
+local h = require "harness"
+
+-- Terms that round badly when they are added one by one.
+local kTerms = {0.1, 1 / 3, 0.7, 1.0000005}
+
+local function check_sum(name, got, want)
+  local worst = ((got:double() - want):abs() / want):max():item()
+  h.truthy(worst <= 1e-6, string.format("%s: relative error %.3g", name, worst))
+end
+
+-- f eager and compiled gives equal bits and the sum of float64.
+local function check_both(name, f, x)
+  local eager, compiled = f(x), lt.compile(f)(x)
+  h.truthy(eager:equal(compiled), name .. ": eager and compiled differ")
+  check_sum(name, eager, f(x:double()))
+end
+
+local reductions = {
+  whole = function(x) return x:sum() end,
+  rows = function(x) return x:sum(-1) end,
+  columns = function(x) return x:sum(0) end,
+  outer_and_inner = function(x) return x:view(4, x.shape[1] / 4, -1):sum {dim = {0, 2}} end,
+  mean = function(x) return x:mean() end,
+  fused = function(x) return (x * 2 + 1):sum(-1) end,
+}
+
+h.test("sums of terms of one sign", function()
+  for _, shape in ipairs {{64, 8}, {8, 20011}, {60000, 5}, {400, 1025}, {1000, 1000}, {100, 49}} do
+    for _, term in ipairs(kTerms) do
+      local constant, random = lt.full(shape, term), lt.rand(shape) + 0.001
+      for name, f in pairs(reductions) do
+        name = string.format("%s of %d x %d", name, shape[1], shape[2])
+        check_both(name .. " times " .. term, f, constant)
+        check_both(name .. " random", f, random)
+      end
+    end
+  end
+end)
+
+h.test("sums of very many terms", function()
+  local n = 2 ^ 27
+  for _, term in ipairs(kTerms) do
+    local x, exact = lt.tensor {term}, lt.tensor({term}):double() * n
+    check_sum("whole", x:expand(n):sum(), exact)
+    check_sum("rows", x:expand(2, n):sum(1), exact)
+    check_sum("columns", x:expand(n / 8, 8):sum(0), exact / 8)
+    check_sum("rows of columns", x:expand(n / 8, 8):sum(1), lt.tensor({term}):double() * 8)
+  end
+end)
+
+h.test("bias gradients are sums of a column", function()
+  local bias = lt.zeros(3, {requires_grad = true})
+  local step = function(x) return ((x + bias) * 0.1):mean(0):sum() end
+  for _, f in ipairs {step, lt.compile(step)} do
+    bias.grad = nil
+    f(lt.ones(65536, 3)):backward()
+    check_sum("gradient", bias.grad, lt.full({3}, lt.tensor({0.1}):item(), {dtype = "float64"}))
+  end
+end)
+
+h.test("infinities and NaN", function()
+  local inf = math.huge
+  for _, n in ipairs {3, 5000, 300000} do
+    local sum = function(v) return lt.full({n}, v):sum():item() end
+    h.equal(sum(inf), inf)
+    h.equal(sum(-inf), -inf)
+    h.truthy(sum(0 / 0) ~= sum(0 / 0), "NaN")
+    h.equal(lt.full({n, 4}, 2e38):sum(0)[0]:item(), inf)
+    local x = lt.ones(n)
+    x[0], x[n - 1] = inf, -inf
+    h.truthy(x:sum():item() ~= x:sum():item(), "inf - inf")
+    x[n - 1] = 1
+    h.equal(x:sum():item(), inf)
+  end
+end)
+
+h.test("terms that cancel", function()
+  for _, n in ipairs {100, 4096, 100000} do
+    local x = lt.randn(n)
+    local error = math.abs(x:sum():item() - x:double():sum():item())
+    h.truthy(error <= 1e-6 * x:abs():double():sum():item(), "of " .. n .. " terms: " .. error)
+  end
+end)
+
+h.finish()
