@@ -105,6 +105,11 @@ bool released(Trace& t, const Tensor& y) {
   for (const auto& in : t.inputs) {
     if (in.fake->requires_grad) sources.push_back(in.fake);
   }
+  for (const auto& n : t.graph->nodes) {
+    for (const Tensor& r : n->results) {
+      if (r && t.is_new_leaf(r)) sources.push_back(r);
+    }
+  }
   const size_t nodes = t.graph->nodes.size();
   bool freed = false;
   try {
