@@ -50,6 +50,21 @@ Liveness liveness(const Proto& proto);
 // May code be inserted before pc (facts: not after a compare, inside MULTRES pairs, before ITERC, ITERN, ITERL)?
 bool insertable(const Proto& proto, Pc pc);
 
+// What LuaJIT calls the value in `slot` before pc in its messages and tracebacks: it reads backwards what was written
+// there last. `index` is a slot, an upvalue or a constant.
+struct ValueName {
+  enum class Kind : uint8_t { kNone, kLocal, kUpvalue, kGlobal, kField, kMethod } kind = Kind::kNone;
+  unsigned index = 0;
+  Pc pc = 0;  // where a local has this name
+};
+ValueName value_name(const Proto& proto, Pc pc, unsigned slot);
+// "local 'x'", "field 'y'"; empty if unknown.
+std::string describe(const Proto& proto, Pc pc, unsigned slot);
+// The slot whose value the instruction at pc calls, or -1.
+int callee_slot(Ins i);
+// "__add": the metamethod that the instruction asks for; empty if it asks for none.
+std::string_view metamethod_name(Ins i);
+
 // Empty if the prototype is well formed, else what is wrong. `dump` (optional) lets children be checked as well.
 std::string verify(const Proto& proto, const Dump* dump = nullptr);
 

@@ -1,6 +1,8 @@
 // Puts blocks of code into a prototype: two passes, first where everything goes, then the jumps.
 #include "vm/portal/editor.h"
 
+#include <algorithm>
+
 #include "ops/core/error.h"
 #include "vm/bytecode/analysis.h"
 #include "vm/portal/emit.h"
@@ -13,7 +15,7 @@ using bc::Pc;
 
 unsigned Block::jump(Op op, unsigned a, Target target) {
   fixes_.push_back({size(), target});
-  code_.push_back(bc::ins_ad(op, a, 0x8000));
+  add(bc::ins_ad(op, a, 0x8000));
   return size() - 1;
 }
 
@@ -35,9 +37,33 @@ Editor::Editor(const bc::Proto& proto) : proto_(proto), live_top_(proto.size() +
 void Editor::place(const Block& block, Result& out, Pc line_of) const {
   bc::Proto& p = out.proto;
   for (const Site& s : block.sites_) out.sites.push_back({p.size() + s.return_pc, s.id});
+  if (p.has_debug) {
+    place_variables(out, p.size(), block);
+    for (const Pc pc : block.as_) p.lines.push_back(proto_.line(pc ? pc : line_of));
+  }
+  const Pc at = p.size();
   p.code.insert(p.code.end(), block.code_.begin(), block.code_.end());
   out.old_pc.resize(p.code.size(), 0);
-  if (p.has_debug) p.lines.resize(p.code.size(), proto_.line(line_of));
+  for (const auto& [index, text] : block.strings_) {
+    Ins& i = p.code[at + index];
+    i = bc::ins_ad(bc::op(i), bc::op_a(i), unsigned(p.kgc.size()));
+    p.kgc.push_back(text);
+  }
+}
+
+// The block comes to stand at `at`: a copy of each variable for each run of instructions that stand for one pc.
+void Editor::place_variables(Result& out, Pc at, const Block& block) const {
+  for (unsigned i = 0, end; i < block.size(); i = end) {
+    for (end = i; end < block.size() && block.as_[end] == block.as_[i];) ++end;
+    if (block.as_[i] == 0) continue;
+    for (const bc::Var& v : proto_.vars) {
+      if (v.start > block.as_[i] || block.as_[i] >= v.end) continue;
+      if (v.start == 0 && &block == &entry_) continue;  // a parameter is in scope there
+      bc::Var copy = v;
+      copy.start = at + i, copy.end = at + end;
+      out.variables.push_back(std::move(copy));
+    }
+  }
 }
 
 void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& start,
@@ -112,6 +138,8 @@ Editor::Result Editor::finish(unsigned framesize) const {
     if (v.start >= 1 && v.start <= n) v.start = start[v.start];
     if (v.end >= 1 && v.end <= n) v.end = start[v.end];
   }
+  p.vars.insert(p.vars.end(), out.variables.begin(), out.variables.end());
+  std::stable_sort(p.vars.begin(), p.vars.end(), [](const bc::Var& a, const bc::Var& b) { return a.start < b.start; });
   return out;
 }
 

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "vm/bytecode/dump.h"
@@ -27,10 +29,20 @@ struct Target {
 class Block {
  public:
   unsigned size() const { return static_cast<unsigned>(code_.size()); }
-  void add(bc::Ins i) { code_.push_back(i); }
+  void add(bc::Ins i) {
+    code_.push_back(i);
+    as_.push_back(as_pc_);
+  }
+  // What is added from here on stands for old pc `pc`: its line and the variables that are in scope there. 0: the line
+  // of the block's place, no variables.
+  void as(bc::Pc pc) { as_pc_ = pc; }
   // Returns the jump's index, for bind.
   unsigned jump(bc::Op op, unsigned a, Target target = {Target::Kind::kLocal, 0});
-  void bind(unsigned jump_index);                        // its target is the block's end as it is now
+  void bind(unsigned jump_index);                     // its target is the block's end as it is now
+  void global(unsigned dst, std::string_view name) {  // reads a global by a constant that the prototype gets
+    strings_.push_back({size(), std::string(name)});
+    add(bc::ins_ad(bc::Op::GGET, dst, 0));
+  }
   void site(int id) { sites_.push_back({size(), id}); }  // the call just added is a portal's
 
  private:
@@ -40,7 +52,10 @@ class Block {
     Target target;
   };
   std::vector<bc::Ins> code_;
+  std::vector<bc::Pc> as_;  // beside code_
+  bc::Pc as_pc_ = 0;
   std::vector<Fix> fixes_;
+  std::vector<std::pair<unsigned, std::string>> strings_;
   std::vector<Site> sites_;
 };
 
@@ -55,13 +70,15 @@ class Editor {
   struct Result {
     bc::Proto proto;
     std::vector<Site> sites;
-    std::vector<bc::Pc> moved;   // moved[old pc] = new pc of the instruction
-    std::vector<bc::Pc> old_pc;  // old_pc[new pc], 0 for added instructions
+    std::vector<bc::Pc> moved;       // moved[old pc] = new pc of the instruction
+    std::vector<bc::Pc> old_pc;      // old_pc[new pc], 0 for added instructions
+    std::vector<bc::Var> variables;  // of added instructions
   };
   Result finish(unsigned framesize) const;
 
  private:
   void place(const Block& block, Result& out, bc::Pc line_of) const;
+  void place_variables(Result& out, bc::Pc at, const Block& block) const;
   void fix_jumps(Result& out, const std::vector<bc::Pc>& start) const;
   void fix(const Block& block, bc::Pc at, Result& out, const std::vector<bc::Pc>& start,
            const std::map<bc::Pc, bc::Pc>& tails) const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/core/error.h"
+#include "vm/bytecode/analysis.h"
 
 namespace lutra {
 
@@ -45,10 +46,47 @@ void PortalEmitter::copy_takers(Pc pc) {
       b_.bind(b_.jump(Op::UCLO, bc::op_a(i)));
       i = proto_.code[++pc];
     }
+    b_.as(pc);
     add(i);
     if (bc::has(i, bc::kEnds)) return;
     if (!bc::makes_multres(i)) return jump_start(pc + 1);
   }
+}
+
+// What the instruction at pc calls has a name in messages and tracebacks, which LuaJIT reads backwards from the call:
+// what was written last to the callee's slot. Emits that for a call of slot `callee`.
+void PortalEmitter::name_callee(Pc pc, unsigned callee) {
+  const Ins i = proto_.code[pc];
+  const int slot = bc::callee_slot(i);
+  b_.as(pc);
+  if (slot < 0) return b_.global(callee, bc::metamethod_name(i));
+  const bc::ValueName name = bc::value_name(proto_, pc, unsigned(slot));
+  // The object of a method need not be the right one, only in the right place.
+  const unsigned object = callee + 2;
+  switch (name.kind) {
+    case bc::ValueName::Kind::kNone: return add(bc::ins_ad(Op::KPRI, callee, 0));
+    case bc::ValueName::Kind::kLocal: return move(callee, name.index);
+    case bc::ValueName::Kind::kUpvalue: return add(bc::ins_ad(Op::UGET, callee, name.index));
+    case bc::ValueName::Kind::kGlobal: return add(bc::ins_ad(Op::GGET, callee, name.index));
+    case bc::ValueName::Kind::kField: return add(bc::ins_abc(Op::TGETS, callee, callee, name.index));
+    case bc::ValueName::Kind::kMethod:
+      need(object + 1);
+      add(bc::ins_ad(Op::MOV, object, callee));
+      return add(bc::ins_abc(Op::TGETS, callee, callee, name.index));
+  }
+}
+
+// For the call that is emitted next, and for those that take its results: code that never runs.
+void PortalEmitter::name_callees(Pc pc, unsigned callee) {
+  const unsigned over = b_.jump(Op::JMP, kFrameEnd);
+  std::vector<Pc> takers;
+  for (Pc at = pc; bc::makes_multres(proto_.code[at]) || bc::op(proto_.code[at]) == Op::UCLO;) {
+    if (bc::has(proto_.code[++at], bc::kTakes) && bc::callee_slot(proto_.code[at]) >= 0) takers.push_back(at);
+    if (bc::has(proto_.code[at], bc::kEnds) && bc::op(proto_.code[at]) != Op::UCLO) break;
+  }
+  for (size_t k = takers.size(); k-- > 0;) name_callee(takers[k], bc::op_a(proto_.code[takers[k]]));
+  name_callee(pc, callee);
+  b_.bind(over);
 }
 
 namespace {
@@ -85,13 +123,23 @@ Shape shape_of(Ins i) {
 }  // namespace
 
 void PortalEmitter::call_like(Pc pc, unsigned nargs, const std::function<void(unsigned)>& load) {
+  b_.as(pc);
+  emit_like(pc, nargs, load);
+  b_.as(0);
+}
+
+void PortalEmitter::emit_like(Pc pc, unsigned nargs, const std::function<void(unsigned)>& load) {
   const Ins i = proto_.code[pc];
   const unsigned a = bc::op_a(i);
   const Shape shape = shape_of(i);
+  const auto load_and_call = [&](unsigned callee, int nresults) {
+    load(callee);
+    name_callees(pc, callee);
+    call(callee, nargs, nresults);
+  };
   switch (shape) {
     case Shape::kCall:
-      load(a);
-      call(a, nargs, static_cast<int>(bc::op_b(i)) - 1);
+      load_and_call(a, static_cast<int>(bc::op_b(i)) - 1);
       return bc::op_b(i) == 0 ? copy_takers(pc + 1) : jump_start(pc + 1);
     case Shape::kTail:
       close_upvalues(0);
@@ -99,25 +147,19 @@ void PortalEmitter::call_like(Pc pc, unsigned nargs, const std::function<void(un
       need(a + 2 + nargs);
       return add(bc::ins_ad(Op::CALLT, a, nargs + 1));
     case Shape::kIterator:
-      load(a);
-      call(a, nargs, static_cast<int>(bc::op_b(i)) - 1);
+      load_and_call(a, static_cast<int>(bc::op_b(i)) - 1);
       add(bc::ins_ad(Op::ISEQP, a, 0));
       jump_start(pc + 2);
       move(a - 1, a);
       return jump_start(bc::jump_target(pc + 1, proto_.code[pc + 1]));
-    case Shape::kNoResult:
-      load(scratch_);
-      call(scratch_, nargs, 0);
-      return jump_start(pc + 1);
+    case Shape::kNoResult: load_and_call(scratch_, 0); return jump_start(pc + 1);
     case Shape::kStore:
-      load(scratch_);
-      call(scratch_, nargs, 1);
+      load_and_call(scratch_, 1);
       move(a, scratch_);
       return jump_start(pc + 1);
     case Shape::kTestTrue:
     case Shape::kTestFalse:
-      load(scratch_);
-      call(scratch_, nargs, 1);
+      load_and_call(scratch_, 1);
       add(bc::ins_ad(shape == Shape::kTestTrue ? Op::IST : Op::ISF, 0, scratch_));
       jump_start(bc::jump_target(pc + 1, proto_.code[pc + 1]));
       return jump_start(pc + 2);

@@ -47,7 +47,10 @@ class PortalEmitter {
   void call_like(bc::Pc pc, unsigned nargs, const std::function<void(unsigned callee)>& load);
 
  private:
+  void emit_like(bc::Pc pc, unsigned nargs, const std::function<void(unsigned callee)>& load);
   void copy_takers(bc::Pc pc);
+  void name_callee(bc::Pc pc, unsigned callee);
+  void name_callees(bc::Pc pc, unsigned callee);
   const bc::Proto& proto_;
   Block& b_;
   unsigned scratch_;

@@ -250,6 +250,12 @@ std::unordered_set<const void*> live_prototypes(lua_State* L) {
   return live;
 }
 
+bc::Dump dump_running(lua_State* L, int index) {
+  index = absolute(L, index);
+  check_lua_function(L, index);
+  return bc::parse(raw_dump(L, index));
+}
+
 bc::Dump dump_function(lua_State* L, int index) {
   index = absolute(L, index);
   check_lua_function(L, index);

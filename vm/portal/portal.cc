@@ -135,40 +135,16 @@ int run_packed(lua_State* L, PortalState& s) {
   return 2;
 }
 
-// What LuaJIT's own message says of the called value: "local 'x'", "field 'y'", empty if unknown.
-std::string called_name(const bc::Proto& p, bc::Pc pc, unsigned slot) {
-  for (;;) {
-    const std::string local = bc::local_name(p, pc, slot);
-    if (!local.empty()) return str("local '", local, "'");
-    do {
-      if (pc <= 1) return {};
-      --pc;
-    } while (!bc::effects(p, pc).writes[slot]);
-    const bc::Ins i = p.code[pc];
-    const auto text = [&](unsigned k) { return std::get<std::string>(p.kgc[k]); };
-    switch (bc::op(i)) {
-      case bc::Op::MOV: slot = bc::op_d(i); continue;
-      case bc::Op::GGET: return str("global '", text(bc::op_d(i)), "'");
-      case bc::Op::TGETS: {
-        const bc::Ins before = p.code[pc - 1];
-        const bool method = bc::op(before) == bc::Op::MOV && bc::op_a(before) == bc::op_a(i) + 2;
-        return str(method ? "method '" : "field '", text(bc::op_c(i)), "'");
-      }
-      case bc::Op::UGET: return str("upvalue '", bc::upvalue_name(p, bc::op_d(i)), "'");
-      default: return {};
-    }
-  }
-}
-
 int no_such_call(lua_State* L) {
   std::string name;
   mirror::Caller caller;
   if (mirror::caller_function(L, &caller)) {
     try {
-      const bc::Dump dump = dump_function(L, lua_gettop(L));
+      const bc::Dump dump = dump_running(L, lua_gettop(L));
       const bc::Proto& p = dump.top();
-      if (caller.pc && caller.pc < p.size() && !redirected(L, lua_gettop(L))) {
-        name = called_name(p, caller.pc, bc::op_a(p.code[caller.pc]));
+      if (caller.pc && caller.pc < p.size()) {
+        if (const int slot = bc::callee_slot(p.code[caller.pc]); slot >= 0)
+          name = bc::describe(p, caller.pc, unsigned(slot));
       }
     } catch (const std::exception&) {
       name.clear();  // the message is only less precise

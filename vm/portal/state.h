@@ -57,5 +57,6 @@ void wrap_string_dump(lua_State* L);
 void install_number_call(lua_State* L, PortalState* state);
 void add_record(lua_State* L, int closure, const std::vector<Site>& sites);
 void sweep_records(lua_State* L);
+bc::Dump dump_running(lua_State* L, int index);  // of the code that the function runs now
 
 }  // namespace lutra
