@@ -86,19 +86,19 @@ local function near(a, b)
   return difference <= (a.dtype == "float64" and 1e-13 or 1e-5) * largest
 end
 
--- Compares what was seen. Gives nil, or the kind of the first difference ("value", "error", "gradient", "rounding") and its text.
--- A difference of rounding, in a gradient only, is given where there is no other.
+-- Compares what was seen. Gives nil, or the kind of the first difference ("value", "error", "gradient", "rounding"), its text, and what
+-- differed. A difference of rounding, in a gradient only, is given where there is no other.
 function M.compare(want, got)
   local rounding
   for i = 1, math.max(#want, #got) do
     local a, b = want[i], got[i]
     if not a or not b then
-      return a and a.kind or b.kind, ("%s was seen in one run only: %s"):format((a or b).name, (a or b).text)
+      return a and a.kind or b.kind, ("%s was seen in one run only: %s"):format((a or b).name, (a or b).text), (a or b).name
     end
     if a.text ~= b.text or a.name ~= b.name then
       local text = ("%s\n  eager  %s\n  other  %s%s"):format(a.name, a.text, b.name == a.name and "" or b.name .. ": ", b.text)
       local kind = (a.error or b.error) and "error" or a.kind
-      if kind ~= "gradient" or not near(a, b) then return kind, text end
+      if kind ~= "gradient" or not near(a, b) then return kind, text, a.name end
       rounding = rounding or text
     end
   end

@@ -1,5 +1,7 @@
 -- A random program as a tree of statements, so that it can be shrunk: a generator adds lines and blocks, text() gives what runs.
 -- A statement may have its twin in Python: what PyTorch runs beside it.
+local python = require "python"
+
 local Program = {}
 Program.__index = Program
 
@@ -49,6 +51,23 @@ function Program:both(lua, python)
   return add(self, {lua = lua, python = python})
 end
 
+-- One statement that Python has, too, when it is translated.
+function Program:same(format, ...)
+  local text = select("#", ...) > 0 and format:format(...) or format
+  return self:both(text, python.statement(text))
+end
+
+-- A function of the program as the mode has it.
+function Program:frame(name, arguments, fill)
+  return Program.keep(self:block(("%s = frame(function(%s)"):format(name, arguments), fill, "end)", ("def %s(%s):"):format(name, arguments)))
+end
+
+-- Statements (without assignments) that may fail, of which everything is seen.
+function Program:attempt(name, text, python_text)
+  local def = ("def attempted():\n    %s\nattempt('%s', attempted)"):format(python_text or python.statement(text), name)
+  return self:both(("try('%s', function() %s end)"):format(name, text), def)
+end
+
 -- A block: `fill` adds what it holds. Shrinking removes all of it, or what it holds. A block of Python needs no tail.
 function Program:block(head, fill, tail, python)
   if python then self.python = true end
@@ -70,7 +89,7 @@ end
 
 local function write(out, nodes, depth, removed)
   for _, node in ipairs(nodes) do
-    if not removed[node] then
+    if not removed[node] and node.lua ~= "" then
       out[#out + 1] = ("  "):rep(depth) .. node.lua
       if node.body then
         write(out, node.body, depth + 1, removed)

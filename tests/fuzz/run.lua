@@ -1,6 +1,7 @@
 -- Fuzzing: programs of a class, each run eagerly and in the other modes, must be seen to do the same.
 --   lutra run.lua CLASS [FROM[-TO]] [OPTION...]     programs of these seeds (default: LUTRA_TEST_SEED, or 1 to the class's count)
 --   lutra run.lua --program FILE [OPTION...]        a program that was kept
+-- Where LUTRA_TORCH names a Python with PyTorch, programs that have a twin in Python are compared with it, too.
 -- Options: --modes A,B   --device D   --lines (errors name the same lines)   --strict (gradients agree to the last bit after breaks)
 --   --print (programs are printed)   --keep FOLDER (programs that fail are written there)   --no-shrink   --seconds N (for one program)
 local lt = require "lutra"
@@ -9,9 +10,11 @@ local folder = arg[0]:match("^(.*/)") or "./"
 package.path = folder .. "?.lua;" .. package.path
 local Program = require "program"
 local modes = require "modes"
+local python = require "python"
 
 local options = {modes = table.concat(modes.all, ","), seconds = 120}
 local words = {}
+local torch = os.getenv("LUTRA_TORCH")
 do
   local flags = {print = true, lines = true, strict = true, ["no-shrink"] = true}
   local i = 1
@@ -37,11 +40,11 @@ local function check(text)
   local roundings = 0
   for mode in options.modes:gmatch("[^,]+") do
     if mode ~= "eager" then
-      local kind, difference = modes.compare(want, modes.run(text, mode))
+      local kind, difference, name = modes.compare(want, modes.run(text, mode))
       if kind == "rounding" and not options.strict then
         roundings = roundings + 1
       elseif kind then
-        return mode, kind, difference, roundings, want
+        return mode, kind, difference, roundings, want, name
       end
     end
   end
@@ -58,12 +61,12 @@ end
 
 if options.program then
   modes.lines = options.lines
-  local mode, kind, difference, _, want = check(read_all(options.program))
+  local mode, kind, difference, _, want, name = check(read_all(options.program))
   if options.brief then  -- for the runner that shrinks
     for _, entry in ipairs(want) do
       if entry.error then print("eager", entry.text) end
     end
-    print("failed", mode and mode .. " " .. kind or "")
+    print("failed", mode and ("%s %s: %s"):format(mode, kind, name) or "")
     os.exit(mode and 1 or 0)
   end
   if mode then print(("FAILED %s (%s): %s"):format(mode, kind, difference)) else print("the modes agree") end
@@ -136,7 +139,35 @@ if options.crashed then  -- the runner's script saw a process die at this seed
   os.exit(1)
 end
 
-local failures, roundings, started = 0, 0, os.clock()
+-- PyTorch's answer to a program, compared with eager's: nil, or the kind of difference and its text.
+local peer
+local function check_torch(program, removed)
+  peer = peer or python.start(torch, folder)
+  return python.compare(modes.run(program:text(removed), "eager"), peer:run(program:python_text(removed)))
+end
+
+local function eager_errors(text)
+  local errors = {}
+  for _, entry in ipairs(modes.run(text, "eager")) do
+    if entry.error then errors[entry.text] = true end
+  end
+  return errors
+end
+
+local function shrink_torch(program, kind, name)
+  local errors = eager_errors(program:text())
+  local removed = program:shrink(function(attempt)
+    local again, _, at = check_torch(program, attempt)
+    if again ~= kind or at ~= name then return false end
+    for text in pairs(eager_errors(program:text(attempt))) do
+      if not errors[text] then return false end
+    end
+    return true
+  end, 400)
+  return program:text(removed) .. "--[[ in Python:\n" .. program:python_text(removed) .. "]]\n", ""
+end
+
+local failures, roundings, compared, started = 0, 0, 0, 0, os.clock()
 for seed = first, last do
   if options.at then  -- for the script: the seed that runs
     local file = assert(io.open(options.at, "w"))
@@ -146,12 +177,21 @@ for seed = first, last do
   local program = generate(seed)
   local text = program:text()
   if options.print then print(text) end
-  local mode, kind, difference, rounded = check(text)
+  local mode, kind, difference, rounded, _, name = check(text)
   roundings = roundings + (rounded > 0 and 1 or 0)
+  if not mode and torch and program.python then
+    compared = compared + 1
+    kind, difference, name = check_torch(program)
+    mode = kind and "torch"
+  end
   if mode then
     failures = failures + 1
     local small, note = text, ""
-    if not options["no-shrink"] then small, note = shrink(program, modes.lines, mode) end
+    if mode == "torch" and not options["no-shrink"] then
+      small, note = shrink_torch(program, kind, name)
+    elseif not options["no-shrink"] then
+      small, note = shrink(program, modes.lines, mode)
+    end
     print(("FAILED %s seed %d, %s (%s)%s: %s\n%s"):format(class, seed, mode, kind, note, difference, small))
     io.stdout:flush()
     if options.keep then
@@ -161,6 +201,6 @@ for seed = first, last do
     end
   end
 end
-print(("%s: seeds %d-%d, %d failed, %d with gradients that differ in their last bits, %.1f s"):format(class, first, last, failures, roundings,
-  os.clock() - started))
+print(("%s: seeds %d-%d, %d failed, %d with gradients that differ in their last bits, %d compared with PyTorch, %.1f s"):format(class,
+  first, last, failures, roundings, compared, os.clock() - started))
 os.exit(failures == 0 and 0 or 1)

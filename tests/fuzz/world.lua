@@ -99,11 +99,15 @@ function world.failed(name, message)
 end
 
 local function record(name, ok, ...)
-  if ok then world.see(name, ...) else world.failed(name, (...)) end
-  return ok, ...
+  if not ok then
+    world.failed(name, (...))
+    return false
+  end
+  world.see(name, ...)
+  return true, ...
 end
 
--- pcall, of which everything is seen.
+-- pcall, of which everything is seen: true and results, or false.
 function world.try(name, f, ...) return record(name, pcall(f, ...)) end
 
 -- A tensor of numbers of few bits, the same in Python: data(seed, sizes...) or data(seed, sizes..., options).
@@ -116,9 +120,8 @@ function world.data(seed, ...)
     values[i] = (math.floor(state / 8) % 17 - 8) / 4
   end
   local leaf = options and options.requires_grad
-  local x = lt.tensor(values, {dtype = options and options.dtype}):reshape(sizes)
-  if leaf then x = x:detach():clone():requires_grad_(true) end
-  return x
+  local x = lt.tensor(values, options and options.dtype and {dtype = options.dtype}):reshape(sizes):clone()
+  return leaf and x:requires_grad_(true) or x
 end
 
 return world
