@@ -6,6 +6,14 @@
 
 namespace lutra {
 
+// What a Lua state, or a thread without one, has said of devices.
+struct DeviceMode {
+  int8_t cuda_index = 0;
+  Device made_on;
+  uint64_t cuda_index_reads = 0, made_on_reads = 0;
+};
+extern constinit thread_local DeviceMode* installed_device_mode;  // null: the thread's own
+
 // How often this thread has asked which GPU is the current one, itself or by a device named "cuda".
 uint64_t current_cuda_index_reads();
 

@@ -6,11 +6,14 @@
 
 namespace lutra {
 
+constinit thread_local DeviceMode* installed_device_mode = nullptr;
+
 namespace {
-thread_local int8_t cuda_index = 0;
-thread_local uint64_t cuda_index_reads = 0;
-thread_local Device made_on;
-thread_local uint64_t made_on_reads = 0;
+
+DeviceMode& device_mode() {
+  thread_local DeviceMode own;
+  return installed_device_mode ? *installed_device_mode : own;
+}
 
 // One or two digits without leading zeros; -1: something else.
 int index_of(std::string_view digits) {
@@ -24,13 +27,21 @@ int index_of(std::string_view digits) {
 }
 }  // namespace
 
-int current_cuda_index() { return cuda_index_reads++, cuda_index; }
-uint64_t current_cuda_index_reads() { return cuda_index_reads; }
-void set_current_cuda_index(int index) { cuda_index = int8_t(index); }
+int current_cuda_index() {
+  DeviceMode& mode = device_mode();
+  mode.cuda_index_reads++;
+  return mode.cuda_index;
+}
+uint64_t current_cuda_index_reads() { return device_mode().cuda_index_reads; }
+void set_current_cuda_index(int index) { device_mode().cuda_index = int8_t(index); }
 
-Device default_device() { return made_on_reads++, made_on; }
-uint64_t default_device_reads() { return made_on_reads; }
-void set_default_device(Device device) { made_on = device; }
+Device default_device() {
+  DeviceMode& mode = device_mode();
+  mode.made_on_reads++;
+  return mode.made_on;
+}
+uint64_t default_device_reads() { return device_mode().made_on_reads; }
+void set_default_device(Device device) { device_mode().made_on = device; }
 
 std::string to_string(Device d) { return d.type == DeviceType::kCPU ? "cpu" : str("cuda:", int(d.index)); }
 

@@ -1,30 +1,14 @@
 // The state of autocast and its casts. See autocast.h.
 #include "ops/defs/autocast.h"
 
-#include <unordered_map>
-
 #include "ops/core/storage.h"
 #include "ops/defs/call.h"
 
 namespace lutra {
 
-constinit thread_local bool autocast_watched = false;
-
 namespace {
 
-struct KeptCast {
-  Tensor source, cast;
-  uint32_t version = 0;
-};
-using KeptCasts = std::unordered_map<const TensorImpl*, KeptCast>;
-
-struct State {
-  AutocastMode mode;
-  bool counting = false;  // a trace wants to know who asks
-  uint64_t reads = 0;
-  KeptCasts kept;
-};
-thread_local State state;
+AutocastState& state() { return modes().autocast; }
 
 using Policies = std::array<AutocastPolicy, 2>;
 
@@ -55,7 +39,7 @@ void each_eligible(Args& args, Device device, F f) {
 }
 
 bool is_kept(const Tensor& t, DType to, Device device) {
-  return state.mode.cache && to == state.mode.dtype[index_of(device)] && t->dtype == DType::kFloat32 &&
+  return state().mode.cache && to == state().mode.dtype[index_of(device)] && t->dtype == DType::kFloat32 &&
          t->requires_grad && !t->base && (!t->autograd || !t->autograd->grad_fn);
 }
 
@@ -71,7 +55,7 @@ Tensor cast(const Tensor& t, DType to, Device device) {
   if (t->dtype == to) return t;
   // A graph under way has its own way to join what is equal.
   if (current_mode() || !is_kept(t, to, device)) return op1(OpId::to_dtype, {t, to});
-  KeptCast& kept = state.kept[t.get()];
+  KeptCast& kept = state().kept[t.get()];
   if (!kept.cast || kept.cast->dtype != to || kept.version != t->storage->version) {
     GradModeScope off(false);
     kept = {t, op1(OpId::to_dtype, {t, to}), t->storage->version};
@@ -86,7 +70,7 @@ void cast_all(Args& args, DType to, Device device) {
 }
 
 void promote(const char* name, Args& args, Device device) {
-  const DType lower = state.mode.dtype[index_of(device)];
+  const DType lower = state().mode.dtype[index_of(device)];
   DType widest = lower;
   each_eligible(args, device, [&](Tensor& t) {
     if (t->dtype == DType::kFloat32) widest = DType::kFloat32;
@@ -109,7 +93,7 @@ void apply(AutocastPolicy policy, const char* name, const OpInfo* op, Args& args
   switch (policy) {
     case AutocastPolicy::kNone:
     case AutocastPolicy::kApart: return;
-    case AutocastPolicy::kLower: return cast_all(args, state.mode.dtype[index_of(device)], device);
+    case AutocastPolicy::kLower: return cast_all(args, state().mode.dtype[index_of(device)], device);
     case AutocastPolicy::kFloat32: return cast_all(args, DType::kFloat32, device);
     case AutocastPolicy::kResult: return set_result(*op, args, device);
     case AutocastPolicy::kPromote: return promote(name, args, device);
@@ -128,7 +112,7 @@ void apply(AutocastPolicy policy, const char* name, const OpInfo* op, Args& args
   }
 }
 
-void update_watched() { autocast_watched = state.mode.any() || state.counting; }
+void update_watched() { state().watched = state().mode.any() || state().counting; }
 
 }  // namespace
 
@@ -146,22 +130,22 @@ std::string describe(const AutocastMode& m) {
   return text.empty() ? "off" : text;
 }
 
-const AutocastMode& autocast_mode() { return state.mode; }
+const AutocastMode& autocast_mode() { return state().mode; }
 void set_autocast_mode(const AutocastMode& mode) {
-  state.mode = mode;
+  state().mode = mode;
   update_watched();
   if (!mode.any()) clear_autocast_cache();
 }
-void clear_autocast_cache() { KeptCasts().swap(state.kept); }
+void clear_autocast_cache() { decltype(state().kept)().swap(state().kept); }
 
-uint64_t autocast_reads() { return state.reads; }
-void note_autocast_read() { state.reads++; }
+uint64_t autocast_reads() { return state().reads; }
+void note_autocast_read() { state().reads++; }
 
 bool autocast(const OpInfo& op, Args& args, Device device) {
   const AutocastPolicy policy = kTable[size_t(op.id)][index_of(device)];
   if (policy == AutocastPolicy::kNone) return !op.has(kAtCall);
   note_autocast_read();
-  if (!state.mode.enabled[index_of(device)]) return !op.has(kAtCall);
+  if (!state().mode.enabled[index_of(device)]) return !op.has(kAtCall);
   AutocastOff off;
   apply(policy, op.name, &op, args, device);
   return true;
@@ -169,33 +153,33 @@ bool autocast(const OpInfo& op, Args& args, Device device) {
 
 void autocast_by(AutocastPolicy cpu, AutocastPolicy cuda, Args& args, Device device) {
   const AutocastPolicy policy = index_of(device) ? cuda : cpu;
-  if (!autocast_watched || policy == AutocastPolicy::kNone) return;
+  if (!state().watched || policy == AutocastPolicy::kNone) return;
   note_autocast_read();
-  if (!state.mode.enabled[index_of(device)]) return;
+  if (!state().mode.enabled[index_of(device)]) return;
   AutocastOff off;
   apply(policy, "autocast", nullptr, args, device);
 }
 
-AutocastDisabled::AutocastDisabled() : mode_(state.mode), watched_(autocast_watched) {
-  state.mode.enabled = {};
-  autocast_watched = false;
+AutocastDisabled::AutocastDisabled() : mode_(state().mode), watched_(state().watched) {
+  state().mode.enabled = {};
+  state().watched = false;
 }
 
 AutocastDisabled::~AutocastDisabled() {
-  state.mode = mode_;
-  autocast_watched = watched_;
+  state().mode = mode_;
+  state().watched = watched_;
 }
 
 AutocastTrace::AutocastTrace()
-    : initial(state.mode), counting_(state.counting), watched_(autocast_watched), reads_(state.reads) {
-  state.counting = true;
+    : initial(state().mode), counting_(state().counting), watched_(state().watched), reads_(state().reads) {
+  state().counting = true;
   update_watched();
 }
 
 AutocastTrace::~AutocastTrace() {
-  state.mode = initial;
-  state.counting = counting_;
-  autocast_watched = watched_;
+  state().mode = initial;
+  state().counting = counting_;
+  state().watched = watched_;
 }
 
 }  // namespace lutra

@@ -6,44 +6,32 @@
 //    the leaf was written to. Each use has its own node on the tape: gradients meet in float32, whether uses share a
 //    cast or a graph break lies between them.
 #pragma once
-#include <array>
-
-#include "ops/defs/op.h"
+#include "ops/defs/modes.h"
 
 namespace lutra {
 
 enum class AutocastPolicy : uint8_t { kNone, kLower, kFloat32, kResult, kPromote, kPad, kNumerator, kApart, kBanned };
 
-// By device type: 0 the CPU, 1 CUDA.
-struct AutocastMode {
-  std::array<bool, 2> enabled{};
-  std::array<DType, 2> dtype{DType::kBFloat16, DType::kFloat16};
-  bool cache = true;
-  bool any() const { return enabled[0] || enabled[1]; }
-  bool operator==(const AutocastMode&) const = default;
-};
 int pack(const AutocastMode& mode);              // one number a mode
 std::string describe(const AutocastMode& mode);  // "off", "cpu: bfloat16"
 
-const AutocastMode& autocast_mode();               // of this thread
+const AutocastMode& autocast_mode();
 void set_autocast_mode(const AutocastMode& mode);  // drops the casts that were kept where none is enabled any more
 void clear_autocast_cache();
 
-// How often this thread has asked for the mode: what a trace has asked for is guarded.
+// How often the mode has been asked for: what a trace has asked for is guarded.
 uint64_t autocast_reads();
 void note_autocast_read();
 
-// Whether call_op has to ask at all.
-extern constinit thread_local bool autocast_watched;
 // Casts complete arguments. True: what the op is made of is to run under AutocastOff.
 bool autocast(const OpInfo& op, Args& args, Device device);
 // The same for what is no op: floats among args, by the policy of the device.
 void autocast_by(AutocastPolicy cpu, AutocastPolicy cuda, Args& args, Device device);
 
-// No autocast in a scope of this thread.
+// No autocast in a scope.
 struct AutocastOff {
-  AutocastOff() : saved(autocast_watched) { autocast_watched = false; }
-  ~AutocastOff() { autocast_watched = saved; }
+  AutocastOff() : saved(modes().autocast.watched) { modes().autocast.watched = false; }
+  ~AutocastOff() { modes().autocast.watched = saved; }
   AutocastOff(const AutocastOff&) = delete;
   bool saved;
 };

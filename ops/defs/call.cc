@@ -8,6 +8,7 @@
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
+#include "ops/defs/modes.h"
 #include "ops/defs/to_device.h"
 
 namespace lutra {
@@ -37,7 +38,6 @@ Mode* current_mode() { return CallStack::mode(); }
 
 namespace {
 
-thread_local bool grad_mode = true;
 Executor* executor = nullptr;
 
 void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& device_of) {
@@ -54,6 +54,7 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
 // Checks the tensors; returns whether the tape has to see the call.
 bool inspect(const OpInfo& op, const Args& args) {
   bool wants_grad = false;
+  const bool grad_mode = modes().grad;
   const Tensor *device_of = nullptr, *other = nullptr;
   each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
@@ -81,7 +82,7 @@ void track_view(OpId op, const Args& args, const Tensor& result) {
   const Tensor& input = args[0].as<Tensor>();
   if (!is_float(result->dtype) || result.same(input)) return;
   result->base = input->base ? input->base : input;
-  if (!grad_mode || (input->base && !input->view)) return;
+  if (!modes().grad || (input->base && !input->view)) return;
   Ref<ViewStep> step = make_ref<ViewStep>();
   step->version = input->storage->version;
   step->op = op;
@@ -227,14 +228,7 @@ Results decompose_named(const OpInfo& op, const Args& args, bool opmath) {
   }
 }
 
-bool grad_enabled() { return grad_mode; }
-void set_grad_enabled(bool on) { grad_mode = on; }
 Executor* set_executor(Executor* e) { return std::exchange(executor, e); }
-
-Generator& default_generator() {
-  thread_local Generator generator;
-  return generator;
-}
 
 Results call_below_tape(OpId id, Args& args) {
   const OpInfo& op = info(id);
@@ -294,12 +288,13 @@ Results call_op(OpId id, Args args) {
   if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
   complete_args(op, args);
   if (id == OpId::index || id == OpId::index_put) bring_indices(args);
-  return autocast_watched ? call_autocast(op, args) : call_cast(op, args);
+  return modes().autocast.watched ? call_autocast(op, args) : call_cast(op, args);
 }
 
 bool call_same(OpId id, const Tensor& a, const Tensor& b, Tensor& out) {
   if (id != OpId::add && id != OpId::sub && id != OpId::mul && id != OpId::div) return false;
   if (CallStack::top || !executor || a->dtype != b->dtype || !is_float(a->dtype)) return false;
+  const bool grad_mode = modes().grad;
   for (const Tensor* t : {&a, &b}) {
     const TensorImpl& x = *t->get();
     if (grad_mode && (x.requires_grad || x.view)) return false;
@@ -324,7 +319,7 @@ Tensor call_inplace(OpId id, Args args) {
   if (!op.has(kInplace) && !op.has(kMutates)) fail(op.name, ": has no in-place form");
   if (!args[0].is<Tensor>()) fail(inplace_name(id), ": argument '", op.args[0].name, "' must be a tensor");
   const Tensor& self = args[0].as<Tensor>();
-  bool wants_grad = inspect(op, args) || (grad_mode && self->view && self->base->requires_grad);
+  bool wants_grad = inspect(op, args) || (modes().grad && self->view && self->base->requires_grad);
   if (id == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;
   if (wants_grad) return tape_call_inplace(id, args);
   return call_inplace_below_tape(id, args);

@@ -1,6 +1,8 @@
 // Calls of differentiable ops in; their results with GradNodes out.
 #include "ops/grad/tape.h"
 
+#include <atomic>
+
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/emit.h"
 #include "ops/grad/saved_tensor.h"
@@ -15,7 +17,8 @@ void fail_second_backward() {
 }
 namespace {
 
-thread_local uint64_t next_seq = 1;
+// Of the process: a graph may be made by several threads in turn, and backward tells its nodes apart by it.
+std::atomic<uint64_t> next_seq{1};
 
 // Nodes die one by one, never recursively: a chain of a million is no deep stack.
 void bury(Ref<GradNode> node) {

@@ -1,12 +1,14 @@
 // The Runtime of a lua_State and the boundary between C++ errors and Lua errors.
 #include "vm/host/runtime.h"
 
+#include <atomic>
 #include <cstring>
 #include <lua.hpp>
 #include <memory>
 #include <new>
 
 #include "ops/core/error.h"
+#include "vm/host/modes.h"
 
 namespace lutra {
 namespace {
@@ -14,21 +16,27 @@ namespace {
 const char kRuntimeKey = 0, kThreadKey = 0;
 thread_local lua_State* current = nullptr;
 
-struct CurrentScope {
-  explicit CurrentScope(lua_State* L) : saved(current) { current = L; }
-  ~CurrentScope() { current = saved; }
-  lua_State* saved;
+struct Box {
+  std::unique_ptr<Runtime> runtime;
+  std::shared_ptr<Modes> modes;
 };
 
-struct Box {
-  Runtime* runtime;
+// What this thread has found last: the modes of the state whose registry lies there, while no state has closed since.
+std::atomic<uint64_t> closed_states{0};
+struct Found {
+  const void* registry = nullptr;
+  uint64_t closed = 0;
+  Modes* modes = nullptr;
 };
+constinit thread_local Found found;
 
 int collect_runtime(lua_State* L) {
   auto* box = static_cast<Box*>(lua_touserdata(L, 1));
   if (box->runtime) *box->runtime->alive = false;
-  delete box->runtime;
-  box->runtime = nullptr;
+  closed_states++;
+  if (installed_modes == box->modes.get()) ModesScope::install(nullptr);
+  box->runtime.reset();
+  box->modes.reset();
   return 0;
 }
 
@@ -39,6 +47,23 @@ Box* find_box(lua_State* L) {
   lua_pop(L, 1);
   return box;
 }
+
+Modes* find_modes(lua_State* L) {
+  const void* registry = lua_topointer(L, LUA_REGISTRYINDEX);
+  const uint64_t closed = closed_states.load(std::memory_order_relaxed);
+  if (registry == found.registry && closed == found.closed) return found.modes;
+  const Box* box = lua_checkstack(L, 2) ? find_box(L) : nullptr;
+  if (!box || !box->modes) return nullptr;
+  found = {registry, closed, box->modes.get()};
+  return found.modes;
+}
+
+struct CurrentScope {
+  explicit CurrentScope(lua_State* L) : modes(find_modes(L)), saved(current) { current = L; }
+  ~CurrentScope() { current = saved; }
+  ModesScope modes;
+  lua_State* saved;
+};
 
 // "FILE:LINE: " of the user's line: the first Lua function on the stack that is not the standard library's own, or the
 // first of all.
@@ -84,15 +109,15 @@ bool make_runtime(lua_State* L) {
   auto fresh = std::make_unique<Runtime>();
   load_environment(fresh->config);
   lua_pushlightuserdata(L, const_cast<char*>(&kRuntimeKey));
-  auto* box = static_cast<Box*>(lua_newuserdata(L, sizeof(Box)));
-  box->runtime = nullptr;
+  auto* box = new (lua_newuserdata(L, sizeof(Box))) Box;
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, collect_runtime);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
   fresh->L = L;
-  box->runtime = fresh.release();
+  box->modes = std::make_shared<Modes>();
+  box->runtime = std::move(fresh);
   // The thread that opened Lutra may be a coroutine: it lives as long as the state.
   lua_pushlightuserdata(L, const_cast<char*>(&kThreadKey));
   lua_pushthread(L);
@@ -101,6 +126,11 @@ bool make_runtime(lua_State* L) {
 }
 
 lua_State* current_lua() { return current; }
+
+std::shared_ptr<Modes> modes_of(lua_State* L) {
+  const Box* box = find_box(L);
+  return box ? box->modes : nullptr;
+}
 
 std::weak_ptr<bool> runtime_alive(lua_State* L) { return runtime(L).alive; }
 

@@ -1,0 +1,71 @@
+// What ops are told beside their arguments: grad mode, autocast, the default device, the random state. A Lua state has
+// its own and installs them on the thread that runs it; a thread without one has modes of its own.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <unordered_map>
+
+#include "ops/core/current_device.h"
+#include "ops/core/tensor.h"
+#include "ops/defs/call.h"
+
+namespace lutra {
+
+// By device type: 0 the CPU, 1 CUDA.
+struct AutocastMode {
+  std::array<bool, 2> enabled{};
+  std::array<DType, 2> dtype{DType::kBFloat16, DType::kFloat16};
+  bool cache = true;
+  bool any() const { return enabled[0] || enabled[1]; }
+  bool operator==(const AutocastMode&) const = default;
+};
+
+struct KeptCast {
+  Tensor source, cast;
+  uint32_t version = 0;
+};
+
+struct AutocastState {
+  AutocastMode mode;
+  bool watched = false;   // whether call_op has to ask at all
+  bool counting = false;  // a trace wants to know who asks
+  uint64_t reads = 0;
+  std::unordered_map<const TensorImpl*, KeptCast> kept;
+};
+
+struct Modes {
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  bool grad = true;
+  Generator generator;
+  DeviceMode device;
+  AutocastState autocast;
+  int64_t calls_to_hook = kNever;  // eager calls until the host's hook runs
+};
+
+extern constinit thread_local Modes* installed_modes;
+Modes& thread_modes();  // of a thread that has none installed
+inline Modes& modes() { return installed_modes ? *installed_modes : thread_modes(); }
+
+// Installs modes on this thread for a scope; null: those of the thread.
+class ModesScope {
+ public:
+  explicit ModesScope(Modes* modes) : saved_(installed_modes) {
+    if (modes != saved_) install(modes);
+  }
+  ~ModesScope() {
+    if (installed_modes != saved_) install(saved_);
+  }
+  ModesScope(const ModesScope&) = delete;
+
+  static void install(Modes* modes) {
+    installed_modes = modes;
+    installed_device_mode = modes ? &modes->device : nullptr;
+  }
+
+ private:
+  Modes* saved_;
+};
+
+}  // namespace lutra
