@@ -28,9 +28,9 @@ TEST_CASE("threads, raw table reads and pushed objects", "[mirror]") {
   LuaState state;
   lua_State* L = state.L;
   REQUIRE(mirror::available(L));
-  const size_t before = mirror::all_threads(L).size();
+  const size_t before = mirror::threads_since(L, nullptr).size();
   state.run("co = coroutine.create(function() coroutine.yield() end); coroutine.resume(co); t = {key = 'value'}");
-  CHECK(mirror::all_threads(L).size() == before + 1);
+  CHECK(mirror::threads_since(L, nullptr).size() == before + 1);
   lua_getglobal(L, "t");
   lua_pushliteral(L, "key");
   const auto* t = static_cast<mirror::Tab*>(mirror::object(L, -2));

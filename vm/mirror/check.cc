@@ -160,7 +160,9 @@ int check_frame(lua_State* L) {
     ok = ret > code + 1 && ret < code + p->sizebc && (ret[-1] & 0xff) == 0x42;  // CALL
     lua_newtable(L);
     const uint64_t root = *reinterpret_cast<const uint64_t*>(th->glref + 40);
-    ok = ok && reinterpret_cast<const void*>(root) == lua_topointer(L, -1);
+    const uint8_t white = *reinterpret_cast<const uint8_t*>(th->glref + 32);
+    const uint8_t marked = static_cast<const Header*>(lua_topointer(L, -1))->marked;
+    ok = ok && reinterpret_cast<const void*>(root) == lua_topointer(L, -1) && (marked & 3) == (white & 3);
   } else {
     ok = false;
   }

@@ -10,7 +10,9 @@ static_assert(sizeof(Proto) == 104 && sizeof(Func) == 48 && sizeof(Upval) == 48 
 
 namespace {
 
-constexpr size_t kGlobalGcRoot = 40;  // in global_State; checked by available()
+// In global_State; checked by available().
+constexpr size_t kGlobalCurrentWhite = 32, kGlobalGcRoot = 40;
+constexpr uint8_t kWhites = 3;
 
 }  // namespace
 
@@ -32,12 +34,13 @@ void push_object(lua_State* L, Tag t, const void* p) {
   top(L)[-1] = make_gc(t, p);
 }
 
-std::vector<lua_State*> all_threads(lua_State* L) {
+std::vector<lua_State*> threads_since(lua_State* L, const void* mark) {
   std::vector<lua_State*> found;
   const char* global = reinterpret_cast<const char*>(thread(L)->glref);
+  const uint8_t dead = *reinterpret_cast<const uint8_t*>(global + kGlobalCurrentWhite) ^ kWhites;
   const Header* o = reinterpret_cast<const Header*>(*reinterpret_cast<const uint64_t*>(global + kGlobalGcRoot));
-  for (; o; o = reinterpret_cast<const Header*>(o->nextgc)) {
-    if (o->gct == static_cast<uint8_t>(~kThread)) {
+  for (; o && o != mark; o = reinterpret_cast<const Header*>(o->nextgc)) {
+    if (o->gct == static_cast<uint8_t>(~kThread) && !(o->marked & dead & kWhites)) {
       found.push_back(reinterpret_cast<lua_State*>(const_cast<Header*>(o)));
     }
   }
@@ -54,6 +57,18 @@ TValue* previous_frame(TValue* frame) {
 }
 
 }  // namespace
+
+size_t lua_frames(lua_State* L, const Func** out, size_t most) {
+  constexpr uint64_t kVarargFrame = 3;  // the lower of the two frames that a call of a vararg function has
+  const Thread* t = thread(L);
+  size_t n = 0;
+  for (TValue* frame = previous_frame(t->base - 1); n < most && frame > t->stack + 1; frame = previous_frame(frame)) {
+    if ((frame->u64 & 7) == kVarargFrame || tag(frame[-1]) != kFunc) continue;
+    const auto* f = static_cast<const Func*>(gc_pointer(frame[-1]));
+    if (f->is_lua()) out[n++] = f;
+  }
+  return n;
+}
 
 bool replace_frames(const std::vector<lua_State*>& threads, const Func* from, const Func* to) {
   const TValue old = make_gc(kFunc, from), fresh = make_gc(kFunc, to);

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -151,7 +152,12 @@ TValue raw_get(const Tab* t, TValue key);             // nil if absent
 bool raw_equal(TValue a, TValue b);                   // of numbers by value, of everything else by identity
 int64_t length(const Tab* t);  // lua_objlen; -1 where finding it takes more than one look at the hash
 void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
-std::vector<lua_State*> all_threads(lua_State* L);     // every coroutine of the VM, the main one too; walks the heap
+// The live coroutines among what was allocated after the object `mark`, which must live, newest first; null: among
+// all, the main one last.
+std::vector<lua_State*> threads_since(lua_State* L, const void* mark);
+
+// The Lua functions of the innermost frames below the running C function, innermost first; returns how many.
+size_t lua_frames(lua_State* L, const Func** out, size_t most);
 
 // Makes every frame of `from` on these threads' stacks a frame of `to`, which must run the same prototype with the same
 // upvalues. Were there any?

@@ -8,6 +8,7 @@
 // 2. kAnchors[f] holds f's original and its present prototype: changing f.pc passes no write barrier.
 // 3. All traces are flushed before f.pc changes: they may hold frames of f.
 #include <algorithm>
+#include <iterator>
 #include <lua.hpp>
 
 #include "ops/core/error.h"
@@ -18,7 +19,8 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"k", "k", "v", "k", "k", "k"};
+const char* const kModes[] = {"k", "k", "v", "k", "k", "k", "k"};
+static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
 int absolute(lua_State* L, int index) { return index > 0 ? index : lua_gettop(L) + 1 + index; }
 
@@ -99,7 +101,10 @@ bool switch_to(lua_State* L, int index, const mirror::Proto* next) {
   const bool flushed = flush_traces(L);
   if (flushed) {
     mirror::Func* f = lua_function(L, index);
-    if (mirror::replace_frames(mirror::all_threads(L), f, lua_function(L, -1))) {
+    const auto& records = portal_state(L).records;
+    const auto record = records.find(mirror::proto_of(f));
+    const bool portals_only = record != records.end() && record->second.entered_by_portal;
+    if (mirror::replace_frames(threads_with_frames(L, portals_only), f, lua_function(L, -1))) {
       push_table(L, PortalTable::kCopies);
       lua_pushvalue(L, -2);
       lua_pushvalue(L, index);
@@ -293,7 +298,7 @@ void forget_record(PortalState& s, const mirror::Proto* p, const PortalState::Re
 
 }  // namespace
 
-void add_record(lua_State* L, int closure, const std::vector<Site>& sites) {
+void add_record(lua_State* L, int closure, const Patched& patched) {
   PortalState& s = portal_state(L);
   if (s.records.size() >= s.sweep_records_at) {
     sweep_records(L);
@@ -302,7 +307,10 @@ void add_record(lua_State* L, int closure, const std::vector<Site>& sites) {
   const mirror::Proto* p = mirror::proto_of(lua_function(L, closure));
   if (auto it = s.records.find(p); it != s.records.end())
     forget_record(s, p, it->second);  // a dead one had this address
-  for (const Site& site : sites) {
+  PortalState::Record& record = s.records[p];
+  record = {patched.sites};
+  for (const Site& site : patched.sites) {
+    record.entered_by_portal |= site.id > 0 && patched.moved.size() > 1 && site.return_pc <= patched.moved[1];
     const uint32_t* ret = p->bytecode() + site.return_pc;
     if (site.id == 0) {
       s.helper_sites.insert(ret);
@@ -312,7 +320,6 @@ void add_record(lua_State* L, int closure, const std::vector<Site>& sites) {
     s.ids[site.id].sites.push_back(ret);
     ++s.ids[site.id].refs;
   }
-  s.records[p] = {sites};
   push_table(L, PortalTable::kAlive);
   lua_pushlightuserdata(L, const_cast<mirror::Proto*>(p));
   push_proto(L, closure);
@@ -399,7 +406,7 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   const mirror::Proto* original = original_proto(L, index);
   mirror::Proto* copy = mirror::proto_of(lua_function(L, clone));
   share_children(patched.dump.top(), original, copy);
-  add_record(L, clone, patched.sites);
+  add_record(L, clone, patched);
   push_table(L, PortalTable::kOriginal);
   push_proto(L, clone);
   mirror::push_object(L, mirror::kProto, original);
@@ -467,6 +474,21 @@ bool redirected(lua_State* L, int index) {
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+  return yes;
+}
+
+bool was_patched(lua_State* L, int index) {
+  index = absolute(L, index);
+  const int top = lua_gettop(L);
+  push_anchor(L, index);
+  push_table(L, PortalTable::kCopies);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -2);
+  push_table(L, PortalTable::kOriginal);
+  push_proto(L, index);
+  lua_rawget(L, -2);
+  const bool yes = !lua_isnil(L, top + 1) || !lua_isnil(L, top + 3) || !lua_isnil(L, top + 5);
+  lua_settop(L, top);
   return yes;
 }
 

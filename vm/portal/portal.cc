@@ -178,6 +178,8 @@ int number_call(lua_State* L) {
   if (!(number >= static_cast<int>(kCallRunPacked) && number < 1 << 30)) return user_call(L);
   const int id = static_cast<int>(number);
   if (id != number || !is_portal_call(L, s, id)) return user_call(L);
+  const ModesScope modes(s.modes.get());
+  if (s.mirror) note_thread(L, s);
   if (id > 0) {
     lua_remove(L, 1);
     return run_portal(L, s, id);
@@ -291,6 +293,8 @@ void install_portals(lua_State* L, PortalFn run) {
   lua_setmetatable(L, -2);
   set_registry(L, &state_key);
   open_tables(L);
+  s->modes = modes_of(L);
+  if (s->mirror) open_threads(L, *s);
   install_number_call(L, s);
   wrap_string_dump(L);
 }

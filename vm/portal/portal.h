@@ -48,6 +48,8 @@ std::string redirect(lua_State* L, int index, int donor);
 // Throws inside a finalizer, where LuaJIT does not let traces be flushed.
 bool restore(lua_State* L, int index);
 bool redirected(lua_State* L, int index);
+// Whether the function at `index` was ever redirected, is a clone, or is a copy that running frames were given.
+bool was_patched(lua_State* L, int index);
 // In a portal that declines: the frame that called it, of the function at `index` (or of the copy that redirection made
 // its frames' function), goes on behind portal `id` of the present prototype, the same place. False, and nothing done,
 // where that is not possible.

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "vm/host/modes.h"
 #include "vm/mirror/mirror.h"
 #include "vm/portal/portal.h"
 
@@ -30,10 +31,14 @@ struct PortalState {
   // A prototype that make_clone has loaded.
   struct Record {
     std::vector<Site> sites;
+    bool entered_by_portal = false;  // each call begins with one
   };
   std::unordered_map<const mirror::Proto*, Record> records;
   size_t sweep_records_at = 64;
   uintptr_t prototypes = 0;  // numbers given out by prototype_identity
+  lua_State* main = nullptr;
+  const mirror::Tab* threads = nullptr;  // kThreads
+  std::shared_ptr<Modes> modes;          // of the Lua state
 };
 
 // The state's tables in the registry.
@@ -44,6 +49,7 @@ enum class PortalTable {
   kClones,    // [closure] = dump of its original, where there is no mirror; weak keys
   kCopies,    // [copy that frames were given] = the function they are frames of; weak keys
   kIdentity,  // [prototype] = its number, which no other ever gets; weak keys
+  kThreads,   // [coroutine] = true, see threads.cc; weak keys
   kCount
 };
 
@@ -55,8 +61,21 @@ const mirror::Proto* original_proto(lua_State* L, int index);  // only with the 
 void open_tables(lua_State* L);
 void wrap_string_dump(lua_State* L);
 void install_number_call(lua_State* L, PortalState* state);
-void add_record(lua_State* L, int closure, const std::vector<Site>& sites);
+void add_record(lua_State* L, int closure, const Patched& patched);
 void sweep_records(lua_State* L);
 bc::Dump dump_running(lua_State* L, int index);  // of the code that the function runs now
+
+// -- threads.cc, only with the mirror
+
+void open_threads(lua_State* L, PortalState& s);
+// A portal is called by L.
+void add_thread(lua_State* L);
+inline void note_thread(lua_State* L, const PortalState& s) {
+  if (L == s.main) return;
+  if (mirror::raw_get(s.threads, mirror::make_gc(mirror::kThread, L)).u64 == mirror::kNilValue) add_thread(L);
+}
+// The coroutines that may have frames of a function, the main one among them: all, or of those that call a portal
+// first.
+std::vector<lua_State*> threads_with_frames(lua_State* L, bool portals_only);
 
 }  // namespace lutra
