@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "ops/defs/call.h"
+#include "ops/defs/modes.h"
 #include "vm/bind/binding.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
@@ -44,7 +44,7 @@ auto told(const std::string& fn, const F& run) -> decltype(run()) {
 }
 
 int call_binding(lua_State* L) {
-  if (auto* call = on_eager_call.load(std::memory_order_relaxed)) call(L);
+  if (--modes().calls_to_hook == 0) on_eager_call.load(std::memory_order_relaxed)(L);
   const Binding& binding = binding_of(L);
   if (binding.raw) return told(binding.name, [&] { return binding.raw(L); });
   if (binding.op != OpId::kCount && !binding.inplace && lua_gettop(L) == 2) {

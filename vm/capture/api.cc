@@ -172,6 +172,7 @@ std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const UnitOptions& 
   CaptureState& state = capture_state(L);
   auto unit = find_unit(state, L, index, options, serial);
   if (!unit) fail("compile: the function has no bytecode");
+  unit->automatic = false;
   push_clone(state, L, unit, index, true);
   remember_compiled(L, -1, *unit);
   return unit;
@@ -198,6 +199,7 @@ int api_patch(lua_State* L) {
   CaptureState& state = capture_state(L);
   auto unit = find_unit(state, L, 1, options, 0);
   if (!unit) fail("patch: the function has no bytecode");
+  unit->automatic = false;
   if (redirected(L, 1) && unit_of(L, 1) == unit) return 1;
   push_clone(state, L, unit, 1, true);
   const std::string why = redirect(L, 1, 2);

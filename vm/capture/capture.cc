@@ -291,7 +291,7 @@ struct Attempt {
 
   std::shared_ptr<Entry> make() {
     const int top = lua_gettop(L);
-    TraceOptions options{unit->options.dynamic, point.dynamic_dims, point.loose_functions};
+    TraceOptions options{unit->options.dynamic, point.dynamic_dims, point.loose_functions, unit->automatic};
     for (int attempt = 0; attempt < 200; attempt++) {
       lua_settop(L, top);
       Trace t(L, state, decisions, options);
@@ -423,6 +423,7 @@ std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::sha
     return nullptr;
   }
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  point.spent_ms += entry->capture_ms;
   counters.frames_ok++;
   count(L, *unit, entry);
   if (entry->decline) {

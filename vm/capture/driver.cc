@@ -99,11 +99,17 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     if (a.entry) {
       counters.cache_hits += round == 0 && !unit->fresh_capture;
       unit->fresh_capture = false;
+      point.idle_misses = 0;
+      point.saved_ops += int64_t(a.entry->ops);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       return run_entry(state, L, unit, *a.entry, a.values);
     }
     if (round == 1) return decline();
     counters.cache_misses++;
+    if (missed && unit->automatic && !worth_capture(point, *unit)) {
+      if (point.dead) refresh(state, L, unit);
+      return decline();
+    }
     if (missed) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->weak);

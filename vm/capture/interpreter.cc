@@ -11,6 +11,8 @@ namespace {
 
 constexpr uint64_t kMaxSteps = 400000;
 constexpr size_t kMaxNodes = 20000;
+// What a trace that nobody asked for may take: a step costs some microseconds, an op saves one a call.
+constexpr uint64_t kAutomaticSteps = 2000, kAutomaticStepsAnOp = 200;
 
 Handlers make_handlers() {
   Handlers h;
@@ -69,7 +71,8 @@ void Trace::step(Frame& f) {
   const bc::Proto& proto = f.code->proto();
   f.step = ++steps;
   effect_ = false;
-  if (steps > kMaxSteps || graph->nodes.size() > kMaxNodes) {
+  const bool poor = options.automatic && steps > kAutomaticSteps + kAutomaticStepsAnOp * graph->nodes.size();
+  if (poor || steps > kMaxSteps || graph->nodes.size() > kMaxNodes) {
     if (!f.active.empty()) stop("a loop is too long to be unrolled", "loop_budget");
     stop("the segment is too long", "budget");
   }

@@ -14,6 +14,12 @@ struct lua_State;
 
 namespace lutra {
 
+// How often lt.auto has found frames of a prototype, and when it looks at one closer.
+struct Heat {
+  int64_t count = 0, next = 0;
+  int times = 0;
+};
+
 struct CaptureState {
   std::unordered_map<const void*, std::unique_ptr<LuaCode>> codes;  // by identity of the prototype
   std::unordered_map<const void*, const Builtin*> builtins;         // by address of the function
@@ -28,7 +34,8 @@ struct CaptureState {
   uint64_t next_unit = 1;
   size_t collect_at = 64;  // units
   int auto_threshold = 0;
-  uint64_t eager_ops = 0;
+  unsigned walks = 0;                          // of lt.auto
+  std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   bool stress_hook = false, stress_breaks = false;
 };
 

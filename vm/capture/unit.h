@@ -151,6 +151,9 @@ struct UnitPoint {
   std::vector<std::shared_ptr<Entry>> entries;  // most recent hit first
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reported = false;
+  int idle_misses = 0;    // of an automatic unit: in a row, that nothing was captured for
+  int64_t saved_ops = 0;  // that entries have run
+  double spent_ms = 0;    // in captures
   int idle_captures = 0;  // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;
   std::set<std::string> loose_functions;
@@ -171,6 +174,7 @@ struct Unit {
   int stub_id = 0;
   bool fresh_capture = false;  // the stub has just captured: the hit that follows is its own
   std::vector<int> ids;        // portal ids of all versions
+  bool automatic = false;      // nobody but lt.auto has asked for it: it has to pay
   bool failed = false;         // an internal error: original bytecode from now on
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
