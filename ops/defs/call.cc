@@ -320,8 +320,8 @@ Tensor call_inplace(OpId id, Args args) {
   if (!args[0].is<Tensor>()) fail(inplace_name(id), ": argument '", op.args[0].name, "' must be a tensor");
   const Tensor& self = args[0].as<Tensor>();
   bool wants_grad = inspect(op, args) || (modes().grad && self->view && self->base->requires_grad);
-  if (id == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;
   if (wants_grad) return tape_call_inplace(id, args);
+  if (id == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;
   return call_inplace_below_tape(id, args);
 }
 

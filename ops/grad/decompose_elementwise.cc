@@ -187,9 +187,7 @@ Results decompose_elu(const Args& args) {
     return where(le(x, Scalar(0.0)), below, mul(x, args[2]));
   });
 }
-Results decompose_selu(const Args& args) {
-  return call_op(OpId::elu, {args[0], Scalar(1.6732632423543772848), Scalar(1.0507009873554804934)});
-}
+Results decompose_selu(const Args& args) { return call_op(OpId::elu, {args[0], kSeluAlpha, kSeluScale}); }
 Results decompose_celu(const Args& args) {
   Scalar inverse = scalar_binary(SymOp::kNDiv, Scalar(1.0), args[1].as<Scalar>());
   return call_op(OpId::elu, {args[0], args[1], Scalar(1.0), inverse});

@@ -21,6 +21,7 @@ LUTRA_FUNCTION(cos)
 LUTRA_FUNCTION(cosh)
 LUTRA_FUNCTION(digamma)
 LUTRA_FUNCTION(erf)
+LUTRA_FUNCTION(erfinv)
 LUTRA_FUNCTION(expm1)
 LUTRA_FUNCTION(isnan)
 LUTRA_FUNCTION(lgamma)
@@ -32,6 +33,7 @@ LUTRA_FUNCTION(sigmoid)
 LUTRA_FUNCTION(sin)
 LUTRA_FUNCTION(sinh)
 LUTRA_FUNCTION(sqrt)
+LUTRA_FUNCTION(square)
 LUTRA_FUNCTION(tanh)
 LUTRA_FUNCTION(trunc)
 #undef LUTRA_FUNCTION
@@ -41,6 +43,9 @@ inline Tensor minimum(const Tensor& a, const Tensor& b) { return op1(OpId::minim
 inline Tensor clamp(const Tensor& t, Value low, Value high) {
   return op1(OpId::clamp, {t, std::move(low), std::move(high)});
 }
+
+// selu(x) = elu(x, alpha, scale).
+inline const Scalar kSeluAlpha(1.6732632423543772848), kSeluScale(1.0507009873554804934);
 
 // Halves are computed in float32 and rounded once at the end, as PyTorch's kernels do.
 inline Tensor wide(const Tensor& t) { return is_half(t->dtype) ? to_dtype(t, DType::kFloat32) : t; }

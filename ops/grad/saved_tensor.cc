@@ -1,7 +1,40 @@
 // Tensors in, what a GradNode keeps of them out.
 #include "ops/grad/saved_tensor.h"
 
+#include <algorithm>
+
+#include "ops/defs/each_tensor.h"
+
 namespace lutra {
+namespace {
+thread_local OverwriteScope* overwriting = nullptr;
+
+Tensor copy_with_history(const Tensor& t) {
+  const GradModeScope off(false);
+  Tensor copy = op1(OpId::clone, {t, std::string("preserve_format")});
+  if (!t->requires_grad) return copy;
+  const Edge edge = gradient_edge(t);
+  set_history(copy, edge.node, edge.result);
+  return copy;
+}
+
+}  // namespace
+
+OverwriteScope::OverwriteScope(const Args& args)
+    : storage_(args[0].as<Tensor>()->storage.get()), above_(std::exchange(overwriting, this)) {
+  each_argument_tensor(args, [&](size_t i, const Tensor& t) {
+    if (i > 0) others_.push_back(t.get());
+  });
+}
+OverwriteScope::~OverwriteScope() { overwriting = above_; }
+
+Tensor OverwriteScope::copy_of(const Tensor& t) {
+  OverwriteScope* s = overwriting;
+  if (!s || t->storage.get() != s->storage_) return {};
+  if (std::count(s->others_.begin(), s->others_.end(), t.get())) return {};
+  if (!t.same(s->of_)) s->of_ = t, s->copy_ = copy_with_history(t);
+  return s->copy_;
+}
 
 SavedTensor SavedTensor::shape_of(const Tensor& t) {
   // One storage for all: such a tensor has no identity that anybody asks for.
@@ -17,7 +50,14 @@ SavedTensor SavedTensor::shape_of(const Tensor& t) {
   return s;
 }
 
+SavedTensor SavedTensor::copy_of(const Tensor& t) { return whole(copy_with_history(t)); }
+
 SavedTensor SavedTensor::elements_of(const Tensor& t) {
+  const Tensor copy = OverwriteScope::copy_of(t);
+  return whole(copy ? copy : t);
+}
+
+SavedTensor SavedTensor::whole(const Tensor& t) {
   SavedTensor s;
   s.elements_ = true;
   s.version_ = t->storage->version;

@@ -8,17 +8,39 @@
 
 namespace lutra {
 
+// While the parts of an in-place op are put on the tape: what is saved of the elements it is about to write is a copy.
+// What the caller passes beside args[0] is not copied, even if it is the same tensor: backward says that it was
+// modified.
+class OverwriteScope {
+ public:
+  explicit OverwriteScope(const Args& args);
+  ~OverwriteScope();
+  OverwriteScope(const OverwriteScope&) = delete;
+  // The copy to be saved instead of t; null where t is not about to be written.
+  static Tensor copy_of(const Tensor& t);
+
+ private:
+  const Storage* storage_;
+  std::vector<const TensorImpl*> others_;
+  Tensor of_, copy_;  // the last one, since several nodes may save it
+  OverwriteScope* above_;
+};
+
 class SavedTensor {
  public:
   SavedTensor() = default;
   // Without elements.
   static SavedTensor shape_of(const Tensor& t);
   static SavedTensor elements_of(const Tensor& t);
+  // Of a copy, since t is about to be written.
+  static SavedTensor copy_of(const Tensor& t);
   // Throws where the storage was written since. With history, what is done with it is differentiated on through edge.
   Tensor unpack(const char* op, const Edge* history) const;
   void release() { tensor_ = Tensor(), fake_ = nullptr; }
 
  private:
+  static SavedTensor whole(const Tensor& t);
+
   Tensor tensor_;
   TensorImpl* fake_ = nullptr;
   uint32_t version_ = 0;

@@ -8,7 +8,7 @@ struct SaveMasks {
   uint32_t args = 0, results = 0;  // bit n: of args[n], of results[n]
 };
 
-// wants: bit k is set where args[k] requires grad.
-SaveMasks saved_by(OpId op, uint32_t wants);
+// wants: bit k is set where args[k] requires grad. in_place: the result is written over args[0].
+SaveMasks saved_by(OpId op, uint32_t wants, bool in_place = false);
 
 }  // namespace lutra

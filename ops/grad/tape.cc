@@ -57,18 +57,22 @@ struct OpNode : GradNode {
   Args args;                            // without the tensors
   std::vector<SavedTensor> args_saved;  // one a tensor argument, as next
   std::vector<SavedTensor> results_saved;
+  bool in_place = false;  // the result took the place of the first argument
   bool released = false;
 
-  OpNode(OpId op, const Args& call_args) : op(op), args(call_args) {
+  OpNode(OpId op, const Args& call_args, bool in_place = false) : op(op), args(call_args), in_place(in_place) {
     std::vector<Tensor> inputs;
     uint32_t wants = 0;
     each_argument_tensor(call_args, [&](size_t i, const Tensor& t) {
       inputs.push_back(t);
       if (t->requires_grad) wants |= 1u << i;
     });
-    masks = saved_by(op, wants);
+    masks = saved_by(op, wants, in_place);
     each_argument_tensor(call_args, [&](size_t i, const Tensor& t) {
-      args_saved.push_back(masks.args >> i & 1 ? SavedTensor::elements_of(t) : SavedTensor::shape_of(t));
+      const bool read = masks.args >> i & 1, overwritten = in_place && i == 0;
+      args_saved.push_back(!read         ? SavedTensor::shape_of(t)
+                           : overwritten ? SavedTensor::copy_of(t)
+                                         : SavedTensor::elements_of(t));
     });
     each_argument_tensor(args, [](size_t, Tensor& t) { t = Tensor(); });
     link(*this, inputs);
@@ -97,6 +101,7 @@ struct OpNode : GradNode {
       results.push_back(results_saved[i].unpack(info(op).name, create_graph ? &self : nullptr));
     }
     VjpContext ctx{op, call, results, grads, std::vector<Tensor>(args.size())};
+    ctx.in_place = in_place;
     info(op).vjp(ctx);
     ctx.lists.resize(args.size());
     std::vector<Tensor> out;
@@ -131,16 +136,18 @@ struct OpNode : GradNode {
   }
 };
 
-// A write of src through a view: as a value, base with src in the place of the view. next: base, src.
+// A write through a view: as a value, the base with what was written in the place of the view. next: the base, then the
+// writer's result.
 struct CopySlices : GradNode {
   Ref<ViewHistory> view;
   Sizes src_sizes;
   DType src_dtype;
   Device src_device;
 
-  CopySlices(const Tensor& written, const Tensor& src)
+  CopySlices(const Tensor& written, const Tensor& src, Edge writer)
       : view(written->view), src_sizes(src->sizes), src_dtype(src->dtype), src_device(src->device()) {
-    link(*this, {written->base, src});
+    link(*this, {written->base, Tensor()});
+    next[1] = std::move(writer);
   }
   const char* name() const override { return "CopySlices"; }
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool) override {
@@ -174,27 +181,63 @@ void check_writable(const char* op, const Tensor& self) {
   }
 }
 
+// self was written: it now is the result that edge names, of the sizes and dtype of src.
+void take_history(const Tensor& self, const Tensor& src, const Edge& edge) {
+  if (!self->view) return set_history(self, edge.node, edge.result);
+  set_history(self->base, Ref<GradNode>(new CopySlices(self, src, edge)), 0);
+  refresh_view(self);
+}
+
 // copy_(self, src) on the tape.
 Tensor tape_copy(Args& args) {
   Tensor self = args[0].as<Tensor>(), src = args[1].as<Tensor>();
-  Ref<GradNode> node;
+  Edge edge;
   if (self->view) {
-    node = Ref<GradNode>(new CopySlices(self, src));
+    edge = gradient_edge(src);
   } else {
     auto* op = new OpNode(OpId::copy_, args);
-    node = Ref<GradNode>(op);
+    edge.node = Ref<GradNode>(op);
     op->save_results({self});
   }
   {
     GradModeScope off(false);
     call_inplace_below_tape(OpId::copy_, args);
   }
-  if (!self->view) {
-    set_history(self, node, 0);
-  } else {
-    set_history(self->base, node, 0);
-    refresh_view(self);
+  take_history(self, src, edge);
+  return self;
+}
+
+// An op with a rule of its own, which writes its result over its first argument.
+Tensor tape_overwrite(OpId op, Args& args) {
+  Tensor self = args[0].as<Tensor>();
+  auto* node = new OpNode(op, args, true);
+  const Edge edge{Ref<GradNode>(node), 0};
+  {
+    GradModeScope off(false);
+    call_inplace_below_tape(op, args);
   }
+  self->requires_grad = true;
+  node->save_results({self});
+  take_history(self, self, edge);
+  return self;
+}
+
+// Any other: its value copied into its first argument.
+Tensor tape_assign(OpId op, Args& args) {
+  Tensor self = args[0].as<Tensor>(), value;
+  {
+    OverwriteScope overwrite(args);
+    value = call_op(op, args)[0];
+  }
+  if (value.same(self)) return self;
+  Args copy = {self, value};
+  if (self->view || !value->requires_grad || value->dtype != self->dtype) return tape_copy(copy);
+  const Edge edge = gradient_edge(value);
+  {
+    GradModeScope off(false);
+    call_inplace_below_tape(OpId::copy_, copy);
+  }
+  set_history(self, edge.node, edge.result);
   return self;
 }
 
@@ -292,6 +335,7 @@ Tensor tape_call_inplace(OpId op, Args& args) {
   Tensor self = args[0].as<Tensor>();
   std::string name = inplace_name(op);
   check_writable(name.c_str(), self);
+  if (op == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;
   if (!is_float(self->dtype)) {
     GradModeScope off(false);
     return call_inplace_below_tape(op, args);
@@ -300,10 +344,9 @@ Tensor tape_call_inplace(OpId op, Args& args) {
     fail(name, ": not differentiable, but an argument requires grad; detach() it or run this in lt.no_grad");
   }
   if (op == OpId::copy_) return tape_copy(args);
-  // The in-place op is its value copied into self.
-  check_inplace(op, args, row.meta(op, args)[0]);
-  Args copy = {self, call_op(op, args)[0]};
-  return tape_copy(copy);
+  const ResultSpec spec = row.meta(op, args)[0];
+  check_inplace(op, args, spec);
+  return row.vjp && spec.dtype == self->dtype ? tape_overwrite(op, args) : tape_assign(op, args);
 }
 
 }  // namespace lutra

@@ -13,6 +13,7 @@ struct VjpContext {
   const Results& grads;
   std::vector<Tensor> out;
   std::vector<std::vector<Tensor>> lists = {};  // lists[k]: the gradients of args[k] where that is a list of tensors
+  bool in_place = false;                        // the result took the place of args[0]
   bool needs(size_t k) const;                   // args[k] is a tensor that requires grad
   bool needs(size_t k, size_t i) const;         // so is element i of the list args[k]
   Tensor arg(size_t k) const { return args[k].tensor(); }
@@ -22,7 +23,8 @@ struct VjpContext {
 };
 
 // Defines the rule vjp_<rule> with what it reads besides sizes and dtypes, as words "K:xN": for the gradient of
-// argument K it reads the elements of argument N ("0:a1") or of result N ("0:r0"). What is not listed is not saved.
+// argument K it reads the elements of argument N ("0:a1") or of result N ("0:r0"), or of the one, but where the op was
+// done in place the other ("0:a0|r0"). What is not listed is not saved.
 #define LUTRA_VJP(rule, saves)            \
   extern const char* const saves_##rule;  \
   const char* const saves_##rule = saves; \

@@ -36,7 +36,7 @@ LUTRA_OF_X(log10, g / (x * M_LN10))
 LUTRA_OF_X(log1p, g / (x + 1.0))
 LUTRA_OF_X(erf, exp(neg(x* x)) * M_2_SQRTPI * g)
 LUTRA_OF_X(erfc, exp(neg(x* x)) * -M_2_SQRTPI * g)
-LUTRA_OF_R(erfinv, exp(r* r) * (1 / M_2_SQRTPI) * g)
+LUTRA_OF_X(erfinv, exp(square(erfinv(x))) * (1 / M_2_SQRTPI) * g)
 LUTRA_OF_X(lgamma, g* digamma(x))
 LUTRA_OF_X(digamma, g* op1(OpId::trigamma, {x}))
 LUTRA_OF_X(silu, op1(OpId::silu_backward, {g, x}))
@@ -67,21 +67,56 @@ LUTRA_VJP(mish, "0:a0") {
   ctx.give(0, wide(ctx.grads[0]) * (t + x * s * (1.0 - t * t)));
 }
 
-LUTRA_VJP(elu, "0:a0") {
-  Tensor x = wide(ctx.arg(0)), g = wide(ctx.grads[0]);
-  Tensor below = mul(mul(mul(g, ctx.args[3]), mul(exp(mul(x, ctx.args[3])), ctx.args[1])), ctx.args[2]);
-  ctx.give(0, where(le(x, Scalar(0.0)), below, mul(g, ctx.args[2])));
+namespace {
+
+// A result whose sign is not its input's says nothing of it.
+void refuse_negative(const VjpContext& ctx, const Scalar& slope, const char* what) {
+  if (!scalar_ask(SymCmp::kLt, slope, Scalar(0.0))) return;
+  fail(name(ctx.op), "_: the in-place form has no gradient for a negative ", what, "; leave out inplace");
 }
 
-LUTRA_VJP(leaky_relu, "0:a0") {
-  ctx.give(0, where(gt(ctx.args[0], Scalar(0.0)), ctx.grads[0], mul(ctx.grads[0], ctx.args[1])));
+// scale * (x or alpha * (exp(x * input_scale) - 1)).
+void elu_grad(VjpContext& ctx, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale) {
+  Tensor g = wide(ctx.grads[0]), above = mul(g, scale);
+  if (!ctx.in_place) {
+    Tensor x = wide(ctx.arg(0));
+    Tensor below = mul(mul(mul(g, input_scale), mul(exp(mul(x, input_scale)), alpha)), scale);
+    return ctx.give(0, where(le(x, Scalar(0.0)), below, above));
+  }
+  refuse_negative(ctx, alpha, "alpha");
+  Tensor r = wide(ctx.results[0]);
+  Tensor below = mul(mul(g, input_scale), add(r, scalar_binary(SymOp::kNMul, alpha, scale)));
+  ctx.give(0, where(le(r, Scalar(0.0)), below, above));
+}
+
+}  // namespace
+
+LUTRA_VJP(elu, "0:a0|r0") {
+  elu_grad(ctx, ctx.args[1].as<Scalar>(), ctx.args[2].as<Scalar>(), ctx.args[3].as<Scalar>());
+}
+
+LUTRA_VJP(selu, "0:a0|r0") { elu_grad(ctx, kSeluAlpha, kSeluScale, Scalar(1.0)); }
+
+LUTRA_VJP(celu, "0:a0|r0") {
+  const Scalar& alpha = ctx.args[1].as<Scalar>();
+  elu_grad(ctx, alpha, Scalar(1.0), scalar_binary(SymOp::kNDiv, Scalar(1.0), alpha));
+}
+
+LUTRA_VJP(leaky_relu, "0:a0|r0") {
+  if (ctx.in_place) refuse_negative(ctx, ctx.args[1].as<Scalar>(), "negative_slope");
+  const Tensor x = ctx.in_place ? ctx.results[0] : ctx.arg(0);
+  ctx.give(0, where(gt(x, Scalar(0.0)), ctx.grads[0], mul(ctx.grads[0], ctx.args[1])));
 }
 
 // Bounds are not rounded to half types, here and in threshold.
-LUTRA_VJP(hardtanh, "0:a0") {
-  Tensor x = wide(ctx.arg(0)), outside = logical_or(le(x, ctx.args[1]), ge(x, ctx.args[2]));
+namespace {
+void hardtanh_grad(VjpContext& ctx, const Value& low, const Value& high) {
+  Tensor x = wide(ctx.arg(0)), outside = logical_or(le(x, low), ge(x, high));
   ctx.give(0, where(outside, Scalar(0.0), ctx.grads[0]));
 }
+}  // namespace
+LUTRA_VJP(hardtanh, "0:a0") { hardtanh_grad(ctx, ctx.args[1], ctx.args[2]); }
+LUTRA_VJP(relu6, "0:a0") { hardtanh_grad(ctx, Scalar(0.0), Scalar(6.0)); }
 
 namespace {
 // Within [-lambd, lambd] nothing flows.
