@@ -1,5 +1,7 @@
-// cse: a pure node equal to an earlier one (same op, same arguments) is replaced by it. Memory that leaves the graph is
-// not shared by it: two results that are equal may be written to afterwards, each on its own.
+// cse: a pure node equal to an earlier one (same op, same arguments) is replaced by it, and a copy by what it is a copy
+// of. Memory that leaves the graph is not shared by it: two results that are equal may be written to afterwards, each
+// on its own.
+#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
@@ -39,6 +41,34 @@ struct Key {
   }
 };
 
+using Storages = std::unordered_set<const Storage*>;
+
+bool lies_as(const Tensor& a, const Tensor& b) {
+  return std::equal(a->strides.begin(), a->strides.end(), b->strides.begin(), b->strides.end(),
+                    [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
+}
+
+// Copies that nobody can tell from what they are copies of. Where one leaves the graph, that does instead.
+std::unordered_set<const Node*> needless_copies(const Graph& g, Storages& leaving) {
+  Storages inputs, written;
+  for (const GraphInput& in : g.inputs) inputs.insert(in.value->storage.get());
+  for (const auto& n : g.nodes) {
+    if (n->inplace || n->op == OpId::copy_) written.insert(n->args[0].tensor()->storage.get());
+  }
+  std::unordered_set<const Node*> found;
+  for (const auto& n : g.nodes) {
+    if (n->op != OpId::clone) continue;
+    const Tensor &of = n->args[0].tensor(), &copy = n->results[0];
+    if (!lies_as(of, copy) || written.count(of->storage.get())) continue;
+    if (leaving.count(copy->storage.get())) {
+      const bool view = info(of->node->op).has(kView);
+      if (view || inputs.count(of->storage.get()) || !leaving.insert(of->storage.get()).second) continue;
+    }
+    found.insert(n.get());
+  }
+  return found;
+}
+
 }  // namespace
 
 GraphPtr cse(const Graph& g) {
@@ -47,11 +77,13 @@ GraphPtr cse(const Graph& g) {
     bool leaves = false;
   };
   std::unordered_map<std::string, Seen> seen;
-  std::unordered_set<const Storage*> leaving;
+  Storages leaving;
   for (const Value& v : g.outputs) {
     if (v.is<Tensor>() && v.tensor()) leaving.insert(v.tensor()->storage.get());
   }
+  const auto copies = needless_copies(g, leaving);
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
+    if (copies.count(&n)) return results = {args[0].tensor()}, true;
     if (n.inplace || info(n.op).has(kRandom) || info(n.op).has(kMutates)) return false;
     Key key{{}, *g.env};
     key.out << name(n.op);
