@@ -1,4 +1,6 @@
 // vjp rules of joins, of views along diagonals and windows, and of padding.
+#include <algorithm>
+
 #include "ops/grad/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
@@ -65,24 +67,63 @@ LUTRA_VJP(unfold, "") {
   ctx.give(0, index_add(zeros_of(x), int_arg(dim), reshape(index, {numel(index->sizes)}), flat));
 }
 
-// The gradient of each element of memory is the sum over the places that show it.
+namespace {
+
+// A layout over memory that begins at element `start` of the storage.
+struct Layout {
+  const Sizes &sizes, &strides;
+  SymInt offset;
+
+  SymInt end() const {
+    SymInt last = offset;
+    for (size_t d = 0; d < sizes.size(); d++) last = last + (sizes[d] - 1) * strides[d];
+    return last + 1;
+  }
+  // Some place may be shown twice.
+  bool may_overlap() const {
+    std::vector<size_t> order;
+    for (size_t d = 0; d < sizes.size(); d++) {
+      if (sizes[d] != 1) order.push_back(d);
+    }
+    std::stable_sort(order.begin(), order.end(), [&](size_t i, size_t k) { return strides[i].hint < strides[k].hint; });
+    SymInt reached = 0;
+    for (size_t d : order) {
+      if (strides[d] <= reached) return true;
+      reached = reached + (sizes[d] - 1) * strides[d];
+    }
+    return false;
+  }
+  // The place of each element, counted from `start`, as one row.
+  Tensor places(SymInt start, Device device) const {
+    Tensor index = full({}, Scalar::of_sym(offset - start), DType::kInt64, device);
+    for (size_t d = 0; d < sizes.size(); d++) {
+      Tensor along = op1(OpId::arange, {int_arg(0), Scalar::of_sym(sizes[d]), int_arg(1), DType::kInt64, device});
+      index = add(unsqueeze(index, int_arg(-1)), mul(along, Scalar::of_sym(strides[d])));
+    }
+    return reshape(index, {numel(sizes)});
+  }
+};
+
+}  // namespace
+
+// The gradient of each place of memory is the sum over what shows it; the elements of the argument that lie there share
+// it. Places that the argument does not show have none to give to.
 LUTRA_VJP(as_strided, "") {
   Tensor x = ctx.arg(0), g = ctx.grads[0];
-  const Sizes &sizes = ctx.args[1].as<Sizes>(), &strides = ctx.args[2].as<Sizes>();
-  SymInt span = 1, offset = ctx.args[3].is_none() ? SymInt(0) : ctx.args[3].sym_int() - x->offset;
-  for (size_t d = 0; d < x->sizes.size(); d++) {
-    if (x->sizes[d] != 1 && x->strides[d] == 0) {
-      fail("as_strided: not differentiable for an expanded tensor of strides ", to_string(x->strides), "; clone() it");
-    }
-    span = span + (x->sizes[d] - 1) * x->strides[d];
+  const SymInt offset = ctx.args[3].is_none() ? x->offset : ctx.args[3].sym_int();
+  const Layout from{x->sizes, x->strides, x->offset}, to{ctx.args[1].as<Sizes>(), ctx.args[2].as<Sizes>(), offset};
+  if (numel(from.sizes) == 0 || numel(to.sizes) == 0) return ctx.give(0, zeros_of(x));
+  const SymInt start = from.offset <= to.offset ? from.offset : to.offset;
+  const SymInt end = from.end() >= to.end() ? from.end() : to.end();
+  const Tensor nothing = full({end - start}, 0.0, g->dtype, g->device());
+  const Tensor flat = reshape(g, {numel(to.sizes)});
+  Tensor memory = index_add(nothing, int_arg(0), to.places(start, g->device()), flat);
+  if (from.may_overlap()) {
+    const Tensor ones = full({numel(from.sizes)}, 1.0, g->dtype, g->device());
+    Tensor shown = index_add(nothing, int_arg(0), from.places(start, g->device()), ones);
+    memory = div(memory, op1(OpId::clamp, {shown, Scalar(1.0), Value()}));
   }
-  Tensor index = full({}, Scalar::of_sym(offset), DType::kInt64, g->device());
-  for (size_t d = 0; d < sizes.size(); d++) {
-    index = add(unsqueeze(index, int_arg(-1)), mul(counting(sizes[d], g), Scalar::of_sym(strides[d])));
-  }
-  Tensor memory = full({span}, 0.0, g->dtype, g->device());
-  memory = index_add(memory, int_arg(0), reshape(index, {numel(sizes)}), reshape(g, {numel(sizes)}));
-  ctx.give(0, op1(OpId::as_strided, {memory, x->sizes, x->strides, int_arg(0)}));
+  ctx.give(0, op1(OpId::as_strided, {memory, x->sizes, x->strides, Scalar::of_sym(from.offset - start)}));
 }
 
 LUTRA_VJP(triangle, "") { ctx.give(0, op1(ctx.op, {ctx.grads[0], ctx.args[1]})); }
