@@ -127,6 +127,8 @@ void open_tensor_userdata(lua_State* L) {
   tell_places();
 }
 
+void push_tensor_metatable(lua_State* L) { push_registry(L, &kMetatableKey); }
+
 void push_tensor(lua_State* L, const Tensor& t) {
   if (!t) return lua_pushnil(L);
   luaL_checkstack(L, 5, "too many tensors");

@@ -1,12 +1,14 @@
 // Models of Lua's library and of lt's own functions, one row each.
 #include "vm/capture/builtins.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
 #include <tuple>
 
 #include "ops/defs/call.h"
+#include "vm/bind/tensor_userdata.h"
 #include "vm/capture/state.h"
 #include "vm/capture/trace.h"
 
@@ -27,8 +29,22 @@ double number_arg(Trace& t, const Vars& args, size_t i, const char* name) {
   return t.constant(v);
 }
 
-Var* function_constant(Trace& t, const char* global) {
-  lua_getglobal(t.L, global);
+// A number that C takes as an int.
+int whole_arg(Trace& t, const Vars& args, size_t i, const char* name) {
+  const double d = number_arg(t, args, i, name);
+  if (d != std::trunc(d) || std::fabs(d) > 1 << 30) t.stop(str(name, " of a number that is no index"), "unsupported");
+  return int(d);
+}
+
+int optional_arg(Trace& t, const Vars& args, size_t i, const char* name, int otherwise) {
+  return arg(t, args, i)->kind == VarKind::kNil ? otherwise : whole_arg(t, args, i, name);
+}
+
+// What pairs and ipairs give besides the table: asked of themselves, as globals may have been replaced.
+Var* iterator_of(Trace& t, Var* self) {
+  t.push_real(self);
+  lua_newtable(t.L);
+  lua_call(t.L, 1, 1);
   return t.constant_from_stack();
 }
 
@@ -61,11 +77,11 @@ Vars run_pure(Trace& t, Var* self, const Vars& args) { return t.call_pure(self, 
 Vars run_select(Trace& t, Var*, const Vars& args) {
   Var* n = arg(t, args, 0);
   if (n->kind == VarKind::kString && t.text(n) == "#") return {t.number(double(args.size()) - 1)};
-  double i = number_arg(t, args, 0, "select");
-  if (i < 0) i = double(args.size()) + i;
+  int i = whole_arg(t, args, 0, "select");
+  if (i < 0) i += int(args.size());
   if (i < 1) t.stop("select raises an error", "error");
-  if (i >= double(args.size())) return {};
-  return Vars(args.begin() + size_t(i), args.end());
+  if (size_t(i) >= args.size()) return {};
+  return Vars(args.begin() + i, args.end());
 }
 
 Vars run_next(Trace& t, Var*, const Vars& args) {
@@ -74,38 +90,39 @@ Vars run_next(Trace& t, Var*, const Vars& args) {
   return {k, v};
 }
 
-Vars run_pairs(Trace& t, Var*, const Vars& args) {
+Vars run_pairs(Trace& t, Var* self, const Vars& args) {
   table_arg(t, args, 0, "pairs");
-  return {function_constant(t, "next"), args[0], t.nil()};
+  return {iterator_of(t, self), args[0], t.nil()};
 }
 
 Vars run_ipairs_step(Trace& t, Var*, const Vars& args) {
-  Var* i = t.number(number_arg(t, args, 1, "ipairs") + 1);
+  Var* i = t.number(whole_arg(t, args, 1, "ipairs") + 1);
   Var* v = t.force(t.raw_get(table_arg(t, args, 0, "ipairs"), i));
   if (v->kind == VarKind::kNil) return {};
   return {i, v};
 }
 
-Vars run_ipairs(Trace& t, Var*, const Vars& args) {
+Vars run_ipairs(Trace& t, Var* self, const Vars& args) {
   table_arg(t, args, 0, "ipairs");
-  lua_getglobal(t.L, "ipairs");
-  lua_newtable(t.L);
-  lua_call(t.L, 1, 1);
-  return {t.constant_from_stack(), args[0], t.number(0)};
+  return {iterator_of(t, self), args[0], t.number(0)};
 }
 
 Vars run_rawget(Trace& t, Var*, const Vars& args) {
+  if (args.size() < 2) t.stop("rawget raises an error", "error");
   return {t.raw_get(table_arg(t, args, 0, "rawget"), arg(t, args, 1))};
 }
 
 Vars run_rawset(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "rawset");
-  if (arg(t, args, 1)->kind == VarKind::kNil) t.stop("rawset raises an error", "error");
+  if (args.size() < 3 || arg(t, args, 1)->kind == VarKind::kNil) t.stop("rawset raises an error", "error");
   t.raw_set(table, args[1], arg(t, args, 2));
   return {args[0]};
 }
 
-Vars run_rawequal(Trace& t, Var*, const Vars& args) { return {t.boolean(t.same(arg(t, args, 0), arg(t, args, 1)))}; }
+Vars run_rawequal(Trace& t, Var*, const Vars& args) {
+  if (args.size() < 2) t.stop("rawequal raises an error", "error");
+  return {t.boolean(t.same(arg(t, args, 0), arg(t, args, 1)))};
+}
 
 Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
   Var* v = arg(t, args, 0);
@@ -124,6 +141,9 @@ Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   if (mt->kind == VarKind::kTable && t.force(t.raw_get(mt->table, t.string("__gc")))->kind != VarKind::kNil) {
     t.stop("a metatable with __gc", "unsupported");
   }
+  const bool protect = table->metatable && table->metatable->kind == VarKind::kTable &&
+                       t.force(t.raw_get(table->metatable->table, t.string("__metatable")))->kind != VarKind::kNil;
+  if (protect || args.size() < 2) t.stop("setmetatable raises an error", "error");
   table->metatable = mt;
   table->metatable_written = true;
   t.effect_ = true;
@@ -139,11 +159,12 @@ Vars run_error(Trace& t, Var*, const Vars&) { t.stop("error is called", "error")
 
 Vars run_unpack(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "unpack");
-  const double from = arg(t, args, 1)->kind == VarKind::kNil ? 1 : number_arg(t, args, 1, "unpack");
-  const double to = arg(t, args, 2)->kind == VarKind::kNil ? double(t.length(table)) : number_arg(t, args, 2, "unpack");
+  const int64_t from = optional_arg(t, args, 1, "unpack", 1);
+  const bool all = arg(t, args, 2)->kind == VarKind::kNil;
+  const int64_t to = all ? t.length(table) : whole_arg(t, args, 2, "unpack");
   if (to - from > 200) t.stop("unpack of a long list", "budget");
   Vars r;
-  for (double i = from; i <= to; i++) r.push_back(t.raw_get(table, t.number(i)));
+  for (int64_t i = from; i <= to; i++) r.push_back(t.raw_get(table, t.number(double(i))));
   return r;
 }
 
@@ -155,7 +176,8 @@ Vars run_insert(Trace& t, Var*, const Vars& args) {
     return {};
   }
   if (args.size() != 3) t.stop("table.insert raises an error", "error");
-  const int64_t at = int64_t(number_arg(t, args, 1, "table.insert"));
+  const int64_t at = whole_arg(t, args, 1, "table.insert");
+  t.charge(uint64_t(std::max<int64_t>(0, n - at)));
   for (int64_t i = n; i >= at; i--) {
     t.raw_set(table, t.number(double(i + 1)), t.raw_get(table, t.number(double(i))));
   }
@@ -167,8 +189,9 @@ Vars run_remove(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "table.remove");
   const int64_t n = t.length(table);
   const bool given = arg(t, args, 1)->kind != VarKind::kNil;
-  const int64_t at = given ? int64_t(number_arg(t, args, 1, "table.remove")) : n;
+  const int64_t at = given ? whole_arg(t, args, 1, "table.remove") : n;
   if (n == 0 && !given) return {};
+  t.charge(uint64_t(std::max<int64_t>(0, n - at)));
   if (at < 1 || at > n) t.stop("table.remove outside of the list", "unsupported");
   Var* removed = t.raw_get(table, t.number(double(at)));
   for (int64_t i = at; i < n; i++) {
@@ -182,22 +205,27 @@ Vars run_getn(Trace& t, Var*, const Vars& args) {
   return {t.number(double(t.length(table_arg(t, args, 0, "table.getn"))))};
 }
 
-Vars run_concat(Trace& t, Var* self, const Vars& args) {
+std::string text_of(Trace& t, Var* v, const char* name) {
+  if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop(str(name, " raises an error"), "error");
+  t.push_real(v);
+  size_t n = 0;
+  const char* p = lua_tolstring(t.L, -1, &n);
+  std::string text(p, n);
+  lua_pop(t.L, 1);
+  return text;
+}
+
+Vars run_concat(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "table.concat");
-  const double from = arg(t, args, 2)->kind == VarKind::kNil ? 1 : number_arg(t, args, 2, "table.concat");
-  const double to =
-      arg(t, args, 3)->kind == VarKind::kNil ? double(t.length(table)) : number_arg(t, args, 3, "table.concat");
-  (void)self;
-  std::string separator, text;
-  if (arg(t, args, 1)->kind == VarKind::kString) separator = t.text(args[1]);
-  for (double i = from; i <= to; i++) {
-    Var* v = t.force(t.raw_get(table, t.number(i)));
-    if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop("table.concat raises an error", "error");
-    t.push_real(v);
-    lua_pushvalue(t.L, -1);
-    text += lua_tostring(t.L, -1);
-    lua_pop(t.L, 2);
-    if (i < to) text += separator;
+  Var* by = arg(t, args, 1);
+  const std::string separator = by->kind == VarKind::kNil ? "" : text_of(t, by, "table.concat");
+  const int64_t from = optional_arg(t, args, 2, "table.concat", 1);
+  const bool all = arg(t, args, 3)->kind == VarKind::kNil;
+  const int64_t to = all ? t.length(table) : whole_arg(t, args, 3, "table.concat");
+  std::string text;
+  for (int64_t i = from; i <= to; i++) {
+    if (i > from) text += separator;
+    text += text_of(t, t.force(t.raw_get(table, t.number(double(i)))), "table.concat");
   }
   return {t.string(text)};
 }
@@ -205,7 +233,9 @@ Vars run_concat(Trace& t, Var* self, const Vars& args) {
 Vars run_tostring(Trace& t, Var* self, const Vars& args) {
   Var* v = arg(t, args, 0);
   if (v->kind == VarKind::kTensor) t.stop("call of tostring", "data", "reads elements of a tensor");
-  return t.call_pure(self, args, "tostring");
+  if (v->kind != VarKind::kString) return t.call_pure(self, args, "tostring");
+  if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop("tostring of a string by __tostring", "unsupported");
+  return {v};
 }
 
 // math.f of a symbolic number is an expression.
@@ -302,6 +332,22 @@ Vars run_autocast(Trace& t, Var*, const Vars& args) {
   return r;
 }
 
+Vars run_storage_offset(Trace& t, Var*, const Vars& args) {
+  if (arg(t, args, 0)->kind != VarKind::kTensor) t.stop("storage_offset raises an error", "error");
+  return {t.storage_offset(args[0])};
+}
+
+Vars run_tensor_index(Trace& t, Var*, const Vars& args) {
+  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 2) t.stop("__index raises an error", "error");
+  return {t.tensor_attribute(args[0], args[1])};
+}
+
+Vars run_tensor_newindex(Trace& t, Var*, const Vars& args) {
+  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 3) t.stop("__newindex raises an error", "error");
+  t.set_tensor_attribute(args[0], args[1], args[2]);
+  return {};
+}
+
 Vars run_set_grad_enabled(Trace& t, Var*, const Vars& args) {
   t.grad_mode_read = true;
   set_grad_enabled(t.truthy(arg(t, args, 0)));
@@ -325,6 +371,8 @@ const Builtin kRows[] = {
     {"pairs", run_pairs},
     {"ipairs", run_ipairs},
     {"ipairs iterator", run_ipairs_step},
+    {"tensor.__index", run_tensor_index},
+    {"tensor.__newindex", run_tensor_newindex},
     {"rawget", run_rawget},
     {"rawset", run_rawset},
     {"rawequal", run_rawequal},
@@ -379,6 +427,7 @@ const Builtin kRows[] = {
 const Builtin kBindingRows[] = {
     {"set_grad_enabled", run_set_grad_enabled},
     {"is_grad_enabled", run_is_grad_enabled},
+    {"storage_offset", run_storage_offset},
 };
 
 // Is the value at the top a function of LuaJIT's own libraries, in C or in bytecode? A host may have replaced some.
@@ -452,6 +501,14 @@ void learn_builtins(lua_State* L, CaptureState& state) {
   state.builtins[lua_topointer(L, -1)] = find_builtin_row("ipairs iterator");
   lua_pushboolean(L, 1);
   lua_rawset(L, anchors);
+  push_tensor_metatable(L);
+  for (const char* event : {"__index", "__newindex"}) {
+    lua_getfield(L, -1, event);
+    state.builtins[lua_topointer(L, -1)] = find_builtin_row(str("tensor.", event));
+    lua_pushboolean(L, 1);
+    lua_rawset(L, anchors);
+  }
+  lua_pop(L, 1);
   learn_table(L, state, "lutra.", module, anchors);
   lua_getfield(L, module, "_native");
   learn_table(L, state, "lutra._native.", lua_gettop(L), anchors);

@@ -4,6 +4,7 @@
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/builtins.h"
+#include "vm/capture/interpreter.h"
 #include "vm/capture/reader.h"
 #include "vm/capture/state.h"
 
@@ -81,6 +82,7 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
     stop("call of " + b.name, "data", "reads elements of a tensor; keep values that steer Lua code out of the graph");
   }
   if (b.raw || (b.flags & kHostEffect)) stop("call of " + b.name, "host_effect");
+  if (b.name == "as_strided") guard_offset(args);
   recorder.set_location(file(), line());
   const bool backward = b.name == "backward" || b.name == "grad";
   TrackerReader reader(*this, args);
@@ -103,6 +105,38 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
     }
   }
   return results;
+}
+
+// Fakes of inputs begin at 0, wherever the real ones lie.
+Var* Trace::storage_offset(Var* v) {
+  Var* own = scalar(Scalar::of_sym(v->tensor->offset));
+  for (const TensorInput& in : inputs) {
+    if (in.fake->storage.get() != v->tensor->storage.get()) continue;
+    if (in.source && in.source->kind == SourceKind::kGrad) stop("the offset of a gradient is read", "unsupported");
+    lua_pushnumber(L, double(in.real->offset.hint));
+    if (!in.source) return arithmetic(*this, bc::Op::ADDVV, constant_from_stack(), own);
+    Var* begin = force(wrap(source(SourceKind::kOffset, in.source, nullptr, 0, in.source->text + ":storage_offset()")));
+    return own->num.expr == 0 && own->num.to_double() == 0 ? begin : arithmetic(*this, bc::Op::ADDVV, begin, own);
+  }
+  return own;
+}
+
+void Trace::guard_offset(const Vars& args) {
+  constexpr size_t kPositional = 3;
+  if (args.empty() || force(args[0])->kind != VarKind::kTensor) return;
+  bool given = args.size() > kPositional && force(args[kPositional])->kind != VarKind::kNil;
+  for (Var* v : args) {
+    Table* options = table_of(v);
+    given = given || (options && force(raw_get(options, string("storage_offset")))->kind != VarKind::kNil);
+  }
+  if (!given) return;
+  Var whole = *args[0];
+  for (const TensorInput& in : inputs) {
+    if (in.fake->storage.get() == whole.tensor->storage.get()) whole.tensor = in.fake;
+  }
+  if (input_of_fake.count(whole.tensor.get()) && constant(storage_offset(&whole)) != 0) {
+    stop("as_strided by an offset, of a tensor that lies inside of its storage", "unsupported");
+  }
 }
 
 Vars Trace::call_pure(Var* f, const Vars& args, const std::string& name) {
@@ -144,7 +178,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
       auto it = input_of_fake.find(object->tensor.get());
       if (name == "grad" && it != input_of_fake.end()) load_grad(object->tensor, inputs[it->second].source);
       if (name == "is_leaf" && it != input_of_fake.end()) return boolean(program.tensors[it->second].leaf);
-      if (name == "grad_fn") stop("grad_fn is read", "unsupported");
+      if (name == "grad_fn" || name == "_version") stop(name + " is read", "unsupported");
       LuaResults r = a->get(object->tensor);
       return r.empty() ? nil() : value(r[0]);
     }
@@ -261,14 +295,20 @@ void Trace::finish_backward() {
 
 // -- upvalues
 
+bool Trace::is_loose(const Source* function) const {
+  return function->kind == SourceKind::kSelf || options.loose_functions.count(function->text) > 0;
+}
+
 Cell* Trace::upvalue(Frame& f, unsigned i) {
   if (f.function->kind == VarKind::kClosure) return f.function->closure->cells[i];
   push_pin(f.function->pin);
   const void* id = lua_upvalueid(L, -1, int(i) + 1);
   Cell*& cell = cell_of_real[id];
-  if (cell && cell->function != f.function->source && !options.loose_functions.empty()) {
-    lua_pop(L, 1);
-    stop("a variable is shared by closures that come and go", "closure");
+  const Source* here = f.function->source;
+  if (cell && cell->function != here && (is_loose(here) || is_loose(cell->function)) &&
+      same_variables.emplace(cell, here).second) {
+    check_group(GuardOp::kSameVariableCheck, here, {1, {{reg(cell->function), cell->index}, {reg(here), int(i)}}},
+                "a variable of both");
   }
   if (!cell) {
     if (frames.size() > 1 && !open_slots.empty()) {

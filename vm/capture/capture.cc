@@ -35,6 +35,7 @@ Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs
   f.function = t.wrap(t.source(SourceKind::kSelf, nullptr, nullptr, 0, "the function"));
   f.function->kind = VarKind::kFunction;
   f.function->identity_guarded = true;
+  if (point.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
   for (int i = 0; i < nslots; i++) {
     lua_pushvalue(t.L, i + 1);
     const unsigned slot = point.args[size_t(i)];
@@ -45,7 +46,6 @@ Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs
     const int n = i - nslots;
     f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, str("select(", n + 1, ", ...)"))));
   }
-  if (point.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
   const bc::Slots open = unit.code->liveness().open[point.pc];
   for (unsigned s = 0; s < open.size(); s++) {
     if (open[s]) t.open_slots.push_back(s);
@@ -247,8 +247,9 @@ struct Attempt {
 
   // How the trace ended; false when it must be made again.
   bool trace(Trace& t, SegmentEnd& end) {
-    Frame& f = first_frame(t, *unit, point, nslots, nargs, self);
     try {
+      t.arguments = nargs;
+      Frame& f = first_frame(t, *unit, point, nslots, nargs, self);
       end.results = t.run(f);
       end.kind = SegmentEnd::kReturn;
       return true;
@@ -341,23 +342,31 @@ struct Attempt {
       return op == GuardOp::kNumberCheck || op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck ||
              op == GuardOp::kGlobalCheck || op == GuardOp::kUpvalueCheck || op == GuardOp::kIdentityCheck;
     };
+    constexpr size_t kNone = ~size_t{0};
+    std::vector<size_t> next(size_t(p.registers), kNone);  // step that reads the register
+    std::vector<bool> implied(p.steps.size());
     for (size_t i = p.steps.size(); i-- > 0;) {
-      const GuardStep s = p.steps[i];
-      if (s.op != GuardOp::kTypeCheck || s.index == LUA_TTABLE) continue;
-      for (size_t k = i + 1; k < p.steps.size(); k++) {
-        const GuardStep& later = p.steps[k];
-        if (later.op == GuardOp::kGradLoad || later.op == GuardOp::kGradNilCheck ||
-            later.op == GuardOp::kGradTensorCheck) {
-          continue;  // their operands are tensor inputs
-        }
-        if (later.a != s.a && later.b != s.a) continue;
-        if (later.a == s.a && strong(later.op)) {
-          p.steps.erase(p.steps.begin() + long(i));
-          p.expected.erase(p.expected.begin() + long(i));
-        }
-        break;
+      const GuardStep& s = p.steps[i];
+      if (s.op == GuardOp::kGradLoad || s.op == GuardOp::kGradNilCheck || s.op == GuardOp::kGradTensorCheck) {
+        continue;  // their operands are tensor inputs
       }
+      if (s.op == GuardOp::kTypeCheck && s.index != LUA_TTABLE && next[size_t(s.a)] != kNone) {
+        const GuardStep& later = p.steps[next[size_t(s.a)]];
+        implied[i] = later.a == s.a && strong(later.op);
+      }
+      if (implied[i]) continue;
+      if (s.a >= 0) next[size_t(s.a)] = i;
+      if (s.b >= 0) next[size_t(s.b)] = i;
     }
+    size_t kept = 0;
+    for (size_t i = 0; i < p.steps.size(); i++) {
+      if (implied[i]) continue;
+      p.steps[kept] = p.steps[i];
+      if (kept != i) p.expected[kept] = std::move(p.expected[i]);
+      kept++;
+    }
+    p.steps.resize(kept);
+    p.expected.resize(kept);
   }
 
   void keep(Trace& t, Entry& e) {

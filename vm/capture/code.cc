@@ -4,7 +4,9 @@
 #include <lua.hpp>
 
 #include "jit/graph/graph.h"
+#include "vm/mirror/mirror.h"
 #include "vm/portal/portal.h"
+#include "vm/portal/state.h"
 
 namespace lutra {
 
@@ -15,6 +17,21 @@ std::string short_name(const std::string& chunk) {
   if (!chunk.empty() && (chunk[0] == '@' || chunk[0] == '=')) return chunk.substr(1);
   std::string first = chunk.substr(0, chunk.find('\n'));
   return "[string \"" + first.substr(0, 40) + (first.size() < chunk.size() || first.size() > 40 ? "..." : "") + "\"]";
+}
+
+// A dump leaves out the nils at the end of a constructor's array, so that {x, nil, y} made by it has another length.
+void complete_templates(bc::Dump& dump, uint32_t index, const mirror::Proto* real) {
+  bc::Proto& proto = dump.protos[index];
+  if (proto.kgc.size() != real->sizekgc) return;
+  for (size_t i = 0; i < proto.kgc.size(); i++) {
+    const void* object = reinterpret_cast<const void*>(real->k[-1 - int64_t(i)]);
+    if (auto* t = std::get_if<bc::Template>(&proto.kgc[i])) {
+      const uint32_t size = static_cast<const mirror::Tab*>(object)->asize;
+      if (t->array.size() < size) t->array.resize(size);
+    } else if (auto* child = std::get_if<bc::Child>(&proto.kgc[i])) {
+      complete_templates(dump, child->proto, static_cast<const mirror::Proto*>(object));
+    }
+  }
 }
 
 }  // namespace
@@ -55,6 +72,7 @@ std::unique_ptr<LuaCode> decode_function(lua_State* L, int index) {
   try {
     auto dump = std::make_shared<bc::Dump>(dump_function(L, index));
     const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
+    if (mirror::available(L)) complete_templates(*dump, top, original_proto(L, index));
     return make_code(std::move(dump), top);
   } catch (const Error&) {
     return nullptr;  // a builtin of LuaJIT that is written in bytecode has no dump

@@ -21,6 +21,7 @@ void push_self(lua_State* L) {
 struct Attempt {
   std::shared_ptr<Entry> entry;  // the hit; null on a miss
   GuardValues values;
+  bool no_room = false;  // an entry's guards could not run: the original code must
 };
 
 // Tries the entries of a point. On a miss, `missed` is the most recent entry and the step that failed.
@@ -37,12 +38,13 @@ Attempt find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int se
       lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
       miss = run_guards(L, e->guards, nslots, nargs, self, base + 1, base + 2, &a.values);
     }
-    if (miss < 0) {
+    if (miss == -1) {
       if (i > 0) std::rotate(point.entries.begin(), point.entries.begin() + i, point.entries.begin() + i + 1);
       e->hits++;
       a.entry = std::move(e);
       return a;
     }
+    a.no_room = a.no_room || miss == kNoRoom;
     if (i == 0) *missed = e, *failed = miss;
     lua_settop(L, base);
   }
@@ -104,7 +106,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       return run_entry(state, L, unit, *a.entry, a.values);
     }
-    if (round == 1) return decline();
+    if (round == 1 || a.no_room) return decline();
     counters.cache_misses++;
     if (missed && unit->automatic && !worth_capture(point, *unit)) {
       if (point.dead) refresh(state, L, unit);
@@ -133,20 +135,18 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& uni
   const bc::Proto& proto = unit->code->proto();
   const int given = lua_gettop(L);
   UnitPoint& point = unit->points.begin()->second;
-  push_self(L);
-  const int self = given + 1;
   if (point.pc == 1 && point.entries.empty() && !point.dead) {
-    // The portal at pc 1 takes the live parameters only.
-    lua_State* scratch = L;
-    const int base = lua_gettop(L);
-    luaL_checkstack(L, given + 8, "stub");
-    for (unsigned s : point.args) lua_pushvalue(scratch, int(s) + 1);
-    for (int i = proto.num_params + 1; i <= given && proto.vararg(); i++) lua_pushvalue(L, i);
-    const int n = lua_gettop(L) - base;
-    lua_pushvalue(L, self);
-    // capture wants its arguments at the bottom of the stack.
-    for (int i = 1; i <= base; i++) lua_pushvalue(L, i);
-    for (int i = 0; i < base; i++) lua_remove(L, 1);
+    // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
+    const int params = proto.num_params, live = int(point.args.size());
+    lua_settop(L, std::max(given, params));
+    for (int i = 0; i < live; i++) {
+      lua_pushvalue(L, int(point.args[size_t(i)]) + 1);
+      lua_replace(L, i + 1);
+    }
+    if (!proto.vararg()) lua_settop(L, params);
+    for (int i = live; i < params; i++) lua_remove(L, live + 1);
+    const int n = lua_gettop(L);
+    push_self(L);
     runtime(L).counters.cache_misses++;
     capture(state, L, unit, point, int(point.args.size()), n, n + 1);
     lua_settop(L, n + 1);
@@ -164,6 +164,8 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& uni
 }  // namespace
 
 int run_portal(lua_State* L, int id) {
+  constexpr int kMostArguments = 7600;  // of the 8,000 slots of a C function: it needs some for itself
+  if (lua_gettop(L) > kMostArguments || !lua_checkstack(L, 300)) return 0;
   CaptureState& state = capture_state(L);
   auto it = state.portals.find(id);
   if (it == state.portals.end()) return 0;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <lua.hpp>
+#include <set>
+#include <unordered_map>
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
@@ -260,6 +262,7 @@ struct Finisher {
 
   void frames() {
     if (end.kind == SegmentEnd::kReturn) {
+      if (too_many(end.results.size())) stop_before_producer(*t.frames[0], many_values());
       exit.resume.kind = Resume::Kind::kReturn;
       for (Var* v : end.results) exit.resume.args.push_back(result(value(v)));
       return;
@@ -279,7 +282,7 @@ struct Finisher {
     const bc::Proto& proto = f.code->proto();
     const bc::Op op = bc::op(proto.code[f.pc]);
     if (links.size() > 1 || takes_multres(op) || keeps_multres(proto, f.pc)) {
-      if (!calls(op)) stop_before_producer(f);
+      if (!calls(op)) stop_before_producer(f, end.why);
       exit.resume.kind = Resume::Kind::kCall;
       exit.resume.pc = f.pc;
       std::vector<Recipe> args;
@@ -291,6 +294,10 @@ struct Finisher {
       bc::Slots live;
       for (bc::Pc next : bc::successors(proto, f.pc)) live |= f.code->liveness().before[next];
       live &= ~bc::effects(proto, f.pc).writes;
+      if (too_many(args.size() + live.count())) {
+        if (links.size() > 1) stop_at(f.step, many_values());
+        stop_before_producer(f, many_values());
+      }
       write_slots(live);
       for (const Recipe& r : args) exit.resume.args.push_back(result(r));
       return;
@@ -304,29 +311,112 @@ struct Finisher {
   BreakReason loop_reason() { return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line()}; }
 
   // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
-  void stop_before_producer(Frame& f) { stop_at(f.multres_step ? f.multres_step : f.step, end.why); }
+  [[noreturn]] void stop_before_producer(Frame& f, const BreakReason& why) {
+    stop_at(f.multres_step ? f.multres_step : f.step, why);
+  }
+
+  // A portal's results are slots of the frame, which has 250.
+  bool too_many(size_t results) const { return t.frames[0]->code->proto().framesize + results > 240; }
+  BreakReason many_values() { return {"too many values are passed on", "budget", "", t.file(), t.line()}; }
 
   // -- effects
 
-  // What was written to one table must not have been read from another that is the same at run time.
-  void distinct_tables() {
-    constexpr size_t kPairs = 8;
-    for (Table* w : t.written_tables) {
-      if (t.written_tables.size() > kPairs) {  // pairs would be too many: each is the table it was
-        t.check(GuardOp::kIdentityCheck, w->source, t.weak_slot(w->pin), "the same table");
-        continue;
-      }
-      for (Table& other : t.tables) {
-        if (&other == w || other.pin == 0) continue;
-        const bool both = std::any_of(w->entries.begin(), w->entries.end(),
-                                      [&](const auto& e) { return e.second.written && other.entries.count(e.first); });
-        if (both) t.check_pair(GuardOp::kNotSameCheck, w->source, other.source);
-      }
+  using Alias = std::pair<const Source*, std::pair<int, int>>;  // of a value, its place as a group's member
+
+  // No writer may be another member in a later call, or what is written would show where the trace did not look.
+  void keep_apart(GuardOp op, const std::vector<Alias>& writers, const std::vector<Alias>& others) {
+    constexpr size_t kRows = 4;  // that are told one by one in reports
+    if (writers.empty() || writers.size() + others.size() < 2) return;
+    if (op == GuardOp::kDistinctCheck && writers.size() == 1 && others.size() <= kRows) {
+      for (const Alias& o : others) t.check_pair(GuardOp::kNotSameCheck, writers[0].first, o.first);
+      return;
     }
+    GuardGroup group;
+    group.writers = int(writers.size());
+    for (const Alias& w : writers) group.members.push_back(w.second);
+    for (const Alias& o : others) group.members.push_back(o.second);
+    t.check_group(op, writers[0].first, std::move(group), "an object of its own");
+  }
+
+  Alias in_register(const Source* s, int upvalue = 0) { return {s, {t.reg(s), upvalue}}; }
+
+  void distinct_tables() {
+    std::set<Key> keys;
+    bool positions = false;
+    std::vector<Alias> writers, others;
+    for (const Table* w : t.written_tables) {
+      writers.push_back(in_register(w->source));
+      for (const Key& id : w->log) keys.insert(id), positions = positions || id.is_position();
+    }
+    for (const Table& o : t.tables) {
+      if (writers.empty() || o.pin == 0 || o.written) continue;
+      bool shows = o.keys_known || (o.length_read && positions);
+      for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e) shows = keys.count(e->first) > 0;
+      if (shows) others.push_back(in_register(o.source));
+    }
+    keep_apart(GuardOp::kDistinctCheck, writers, others);
+  }
+
+  // Objects that are keys of one table which was written.
+  void distinct_keys() {
+    for (const Table& table : t.tables) {
+      if (!table.written) continue;
+      std::vector<Alias> objects, tensors;
+      for (const auto& [id, e] : table.entries) {
+        if (id.kind != Key::kObject) continue;
+        if (e.key->kind == VarKind::kTable && e.key->table->pin) objects.push_back(in_register(e.key->table->source));
+        if (e.key->kind != VarKind::kTensor) continue;
+        const auto in = t.input_of_fake.find(e.key->tensor.get());
+        if (in != t.input_of_fake.end()) tensors.push_back({t.inputs[size_t(in->second)].source, {in->second, 0}});
+      }
+      keep_apart(GuardOp::kDistinctCheck, objects, {});
+      keep_apart(GuardOp::kDistinctTensorsCheck, tensors, {});
+    }
+  }
+
+  // Variables of closures, where another closure of a prototype may come. Of functions that stay, sharing stays.
+  void distinct_variables() {
+    std::vector<Alias> writers, others;
+    bool loose = false, many = false;
+    const Source* first = nullptr;
+    for (const Cell& c : t.cells) {
+      if (!c.function_pin) continue;
+      if (!first) first = c.function;
+      many = many || c.function != first;
+      loose = loose || t.is_loose(c.function);
+    }
+    if (!loose || !many || t.written_cells.empty()) return;
+    for (const Cell& c : t.cells) {
+      if (c.function_pin) (c.written ? writers : others).push_back(in_register(c.function, c.index));
+    }
+    keep_apart(GuardOp::kDistinctVariablesCheck, writers, others);
+  }
+
+  // Tensors whose gradient or requires_grad changes. What the graph writes has memory of its own (kOverlap).
+  void distinct_tensors() {
+    const auto in = [](const auto& list, size_t i) {
+      return std::any_of(list.begin(), list.end(), [&](const auto& w) { return size_t(w.input) == i; });
+    };
+    const std::set<int> apart(entry.written.begin(), entry.written.end());
+    const bool flags = !entry.requires_grad_writes.empty();
+    std::vector<Alias> writers, others;
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const auto& input = t.inputs[i];
+      if (!input.source) continue;
+      const bool differentiated = t.backward_called && input.requires_grad;
+      const bool writes = differentiated || in(entry.grad_writes, i) || in(entry.requires_grad_writes, i);
+      const Alias alias{input.source, {int(i), 0}};
+      if (apart.count(int(i))) continue;
+      if (writes) writers.push_back(alias);
+      if (!writes && (flags || input.grad_loaded)) others.push_back(alias);
+    }
+    keep_apart(GuardOp::kDistinctTensorsCheck, writers, others);
   }
 
   void effects() {
     distinct_tables();
+    distinct_keys();
+    distinct_variables();
     for (Table* table : t.written_tables) {
       const Recipe target{Recipe::kRegister, t.reg(table->source)};
       for (const Key& id : table->log) {
@@ -364,21 +454,22 @@ struct Finisher {
   }
 
   void written_inputs() {
+    std::unordered_map<const Storage*, std::vector<int>> fakes;
+    std::unordered_map<const Storage*, int> holders;  // of real memory: how many inputs
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      fakes[t.inputs[i].fake->storage.get()].push_back(int(i));
+      holders[t.inputs[i].real->storage.get()]++;
+    }
     for (const auto& node : t.graph->nodes) {
       if (!node->inplace && node->op != OpId::copy_) continue;
-      const Storage* s = node->args[0].tensor()->storage.get();
-      for (size_t i = 0; i < t.inputs.size(); i++) {
-        if (t.inputs[i].fake->storage.get() != s) continue;
-        bool known = false;
-        for (int w : entry.written) known = known || w == int(i);
-        if (!known) entry.written.push_back(int(i));
-      }
+      const auto found = fakes.find(node->args[0].tensor()->storage.get());
+      if (found == fakes.end()) continue;
+      entry.written.insert(entry.written.end(), found->second.begin(), found->second.end());
+      fakes.erase(found);
     }
     for (int w : entry.written) {
-      for (size_t i = 0; i < t.inputs.size(); i++) {
-        if (int(i) == w || t.inputs[i].real->storage.get() != t.inputs[w].real->storage.get()) continue;
-        stop_at(t.first_step(), {"tensors that share memory are written", "alias", "", t.file(), t.line()});
-      }
+      if (holders[t.inputs[size_t(w)].real->storage.get()] == 1) continue;
+      stop_at(t.first_step(), {"tensors that share memory are written", "alias", "", t.file(), t.line()});
     }
     t.program.written = entry.written;
     if (entry.written.empty() || t.inputs.size() < 2) return;
@@ -415,6 +506,7 @@ struct Finisher {
     effects();
     output_grads();
     written_inputs();
+    distinct_tensors();
     grad_mode_guard();
     current_gpu_guard();
     default_device_guard();

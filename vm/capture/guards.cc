@@ -17,6 +17,9 @@ GuardOp load_of(SourceKind kind) {
     case SourceKind::kFieldBy: return GuardOp::kFieldByLoad;
     case SourceKind::kMetatable: return GuardOp::kMetatableLoad;
     case SourceKind::kLength: return GuardOp::kLengthLoad;
+    case SourceKind::kOffset: return GuardOp::kOffsetLoad;
+    case SourceKind::kConstant: return GuardOp::kConstantLoad;
+    case SourceKind::kStringMeta: return GuardOp::kStringMetaLoad;
     case SourceKind::kGrad: return GuardOp::kGradLoad;
   }
   return GuardOp::kCount;
@@ -70,6 +73,19 @@ void Trace::check_pair(GuardOp op, const Source* s, const Source* other) {
   step.other = other;
   program.steps.push_back(step);
   program.expected.push_back(str(op == GuardOp::kNotSameCheck ? "not " : "", other->text));
+}
+
+void Trace::check_group(GuardOp op, const Source* s, GuardGroup group, const std::string& expected) {
+  if (op != GuardOp::kDistinctTensorsCheck) {
+    for (auto& [a, upvalue] : group.members) LUTRA_CHECK(a >= 0 && a < program.registers, expected);
+  }
+  GuardStep step;
+  step.op = op;
+  step.index = int(program.groups.size());
+  step.source = s;
+  program.groups.push_back(std::move(group));
+  program.steps.push_back(step);
+  program.expected.push_back(expected);
 }
 
 int Trace::constant_slot_from_stack() {

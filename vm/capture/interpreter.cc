@@ -13,6 +13,10 @@ constexpr uint64_t kMaxSteps = 400000;
 constexpr size_t kMaxNodes = 20000;
 // What a trace that nobody asked for may take: a step costs some microseconds, an op saves one a call.
 constexpr uint64_t kAutomaticSteps = 2000, kAutomaticStepsAnOp = 200;
+constexpr uint64_t kMaxWork = 1000000;
+// A value may be a register of the guard program: a slot of the C function that runs it, which has 8,000, beside its
+// arguments.
+constexpr uint64_t kMaxValues = 7000;
 
 Handlers make_handlers() {
   Handlers h;
@@ -49,6 +53,19 @@ Trace::~Trace() { set_grad_enabled(initial_grad_mode); }
 
 void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
   throw GraphBreak{{reason, kind, hint, file(), line()}, dirty || effect_};
+}
+
+void Trace::need_room(uint64_t more) {
+  if (uint64_t(pin_count) + more + uint64_t(arguments) <= kMaxValues) return;
+  for (const Frame* f : frames) {
+    if (!f->active.empty()) stop("a loop is too long to be unrolled", "loop_budget", "", true);
+  }
+  stop("too many values of Lua are read", "budget", "keep long lists in tensors", true);
+}
+
+void Trace::charge(uint64_t moves) {
+  work += moves;
+  if (work > kMaxWork) stop("elements of long lists are moved too often", "budget", "", true);
 }
 
 Var* Trace::slot(Frame& f, unsigned i) {

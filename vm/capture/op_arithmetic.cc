@@ -63,7 +63,7 @@ Var* symbolic_arithmetic(Trace& t, const Row& r, Var* a, Var* b) {
 
 Var* metamethod_of(Trace& t, Var* v, const char* name) {
   t.force(v);
-  return v->kind == VarKind::kTable ? t.metamethod(v, name) : t.nil();
+  return v->kind == VarKind::kTable || v->kind == VarKind::kTensor ? t.metamethod(v, name) : t.nil();
 }
 
 // Lua's coercion: a string that reads as a number is one.
@@ -73,28 +73,22 @@ Var* to_number(Trace& t, Var* v) {
   const bool is = lua_isnumber(t.L, -1);
   const double d = lua_tonumber(t.L, -1);
   lua_pop(t.L, 1);
-  if (!is) return v;
   t.text(v);
-  return t.number(d);
+  return is ? t.number(d) : v;
 }
 
 Var* other(Trace& t, const char* name, Var* a, Var* b) {
   for (Var* v : {a, b}) {
-    if (v->kind == VarKind::kTensor) {
-      const Binding* m = find_metamethod(name);
-      if (!m) t.stop(str("tensors have no ", name), "error");
-      const bool unary = a == b && (name == std::string("__unm"));  // Lua passes its operand twice
-      Vars r = t.call_binding(*m, unary ? Vars{a} : Vars{a, b});
-      return r.empty() ? t.nil() : r[0];
-    }
     Var* h = metamethod_of(t, v, name);
-    if (h->kind != VarKind::kNil) {
-      Vars r = t.call(h, {a, b}, true);
-      return r.empty() ? t.nil() : r[0];
-    }
+    if (h->kind == VarKind::kNil) continue;
+    const bool unary = a == b && h->binding && name == std::string("__unm");  // Lua passes its operand twice
+    Vars r = t.call(h, unary ? Vars{a} : Vars{a, b}, true);
+    return r.empty() ? t.nil() : r[0];
   }
   t.stop("arithmetic on a value that is not a number", "error");
 }
+
+bool may_be_number(const Var* v) { return v->kind == VarKind::kNumber || v->kind == VarKind::kString; }
 
 void op_vn(Trace& t, Frame& f, bc::Ins i) {
   t.set(f, op_a(i), arithmetic(t, bc::op(i), t.slot(f, op_b(i)), number_constant(t, f, op_c(i))));
@@ -130,6 +124,11 @@ void op_len(Trace& t, Frame& f, bc::Ins i) {
     case VarKind::kString: return t.set(f, op_a(i), t.number(double(t.text(v).size())));
     case VarKind::kTable: return t.set(f, op_a(i), t.length_of(v->table));
     case VarKind::kTensor:
+      if (Var* h = t.metamethod(v, "__len"); h->binding) {
+        t.guard_callee(h);
+      } else {
+        t.stop("another __len of tensors", "unsupported");
+      }
       if (v->tensor->sizes.empty()) t.stop("the length of a tensor without dims", "error");
       return t.set(f, op_a(i), t.scalar(Scalar::of_sym(v->tensor->sizes[0])));
     default: t.stop("the length of a value that is neither table, string nor tensor", "error");
@@ -159,7 +158,10 @@ void op_cat(Trace& t, Frame& f, bc::Ins i) {
 
 Var* arithmetic(Trace& t, Op op, Var* a, Var* b) {
   const Row& r = row(op);
-  a = to_number(t, t.force(a)), b = to_number(t, t.force(b));
+  t.force(a), t.force(b);
+  // Beside anything else a string stays one: metamethods get it as it is.
+  if (!may_be_number(a) || !may_be_number(b)) return other(t, r.metamethod, a, b);
+  a = to_number(t, a), b = to_number(t, b);
   if (a->kind != VarKind::kNumber || b->kind != VarKind::kNumber) return other(t, r.metamethod, a, b);
   const bool constant = a->guarded && b->guarded && !a->num.expr && !b->num.expr;
   if (!constant) return symbolic_arithmetic(t, r, a, b);

@@ -39,15 +39,31 @@ bool less(Trace& t, Var* a, Var* b, bool or_equal) {
   t.stop("a comparison of values that are not numbers", "unsupported");
 }
 
+// The type of what is known by its identity only.
+int object_type(Trace& t, Var* v) {
+  if (v->kind == VarKind::kTensor) return LUA_TUSERDATA;
+  if (v->kind != VarKind::kObject) return LUA_TNONE;
+  t.push_pin(v->pin);
+  const int type = lua_type(t.L, -1);
+  lua_pop(t.L, 1);
+  return type;
+}
+
 bool equal(Trace& t, Var* a, Var* b) {
+  constexpr int kCdata = 10;
   t.force(a), t.force(b);
+  const int x = object_type(t, a), y = object_type(t, b);
+  // 1LL == 1, and a NULL is nil.
+  if (x == kCdata || y == kCdata) t.stop("a comparison with a cdata", "unsupported");
   if (t.same(a, b)) return true;
-  if (a->kind == VarKind::kTable && b->kind == VarKind::kTable) {
-    Var* x = t.metamethod(a, "__eq");
-    if (x->kind == VarKind::kNil) return false;
-    Var* y = t.metamethod(b, "__eq");
-    if (y->kind == VarKind::kNil || !t.same(x, y)) return false;
-    Vars r = t.call(x, {a, b}, true);
+  const bool tensors = a->kind == VarKind::kTensor && b->kind == VarKind::kTensor;
+  if (x == LUA_TUSERDATA && y == LUA_TUSERDATA && !tensors) t.stop("a comparison of userdata", "unsupported");
+  if (tensors || (a->kind == VarKind::kTable && b->kind == VarKind::kTable)) {
+    Var *f = t.metamethod(a, "__eq"), *g = nullptr;
+    if (f->kind == VarKind::kNil) return false;
+    g = t.metamethod(b, "__eq");
+    if (g->kind == VarKind::kNil || !t.same(f, g)) return false;
+    Vars r = t.call(f, {a, b}, true);
     return !r.empty() && t.truthy(r[0]);
   }
   return false;

@@ -10,9 +10,11 @@ namespace {
 Var* environment(Trace& t, Frame& f) {
   Var* fn = f.function;
   while (fn->kind == VarKind::kClosure) fn = fn->closure->env;
+  Var*& env = t.environments[fn->source];
+  if (env) return env;
   t.push_pin(fn->pin);
   lua_getfenv(t.L, -1);
-  Var* env = t.wrap(t.source(SourceKind::kEnv, fn->source, nullptr, 0, "the environment"));
+  env = t.wrap(t.source(SourceKind::kEnv, fn->source, nullptr, 0, "the environment"));
   lua_pop(t.L, 1);
   return env;
 }
@@ -67,6 +69,8 @@ void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
   memcpy(&bits, &d, sizeof bits);
   double at = std::holds_alternative<double>(k) ? double(uint32_t(bits)) : d;
   for (Var* v : f.multres) t.raw_set(table, t.number(at++), v);
+  // The array grows to one slot more than is set, where it was smaller.
+  if (int(at) > (table->array_size ? table->array_size + 1 : 0)) table->array_size = int(at);
 }
 
 }  // namespace

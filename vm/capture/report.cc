@@ -71,6 +71,7 @@ void learn_function(lua_State* L, UnitPoint& point, const GuardProgram& p, int f
   until.tensors = p.tensors;
   until.scalar_sources = p.scalar_sources;
   until.keys = p.keys;
+  until.groups = p.groups;
   until.registers = p.registers;
   GuardValues values;
   const int top = lua_gettop(L);
@@ -100,9 +101,13 @@ GuardRow row_of_relation(const GuardProgram& p, size_t i) {
   return {kind_name(GuardOp::kSymbolsCheck), source ? report_text(*source) : "", relation_text(p, int(i)), place};
 }
 
+// A guard of what Lutra itself gave (the methods of tensors). Only a miss of it is told.
+bool is_own(const GuardStep& s) { return s.source && s.source->base && s.source->base->kind == SourceKind::kConstant; }
+
 std::vector<GuardRow> rows_of(const GuardProgram& p) {
   std::vector<GuardRow> rows;
   for (size_t i = 0; i < p.steps.size(); i++) {
+    if (is_own(p.steps[i])) continue;
     if (p.steps[i].op == GuardOp::kSymbolsCheck) {
       for (size_t k = 0; k < p.symbols.guards().size(); k++) rows.push_back(row_of_relation(p, k));
     } else if (!is_load(p.steps[i].op)) {

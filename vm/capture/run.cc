@@ -29,7 +29,8 @@ struct EntryRunner {
   GuardValues& values;
   std::vector<Value> outputs{};
   int constants = 0;  // stack index
-  int tables = 0;     // stack index before the first fresh table
+  // Fresh tables, then operands of effects: on the stack, or in a table where they are many.
+  int kept = 0, kept_before = 0, kept_table = 0;  // how many, stack index before the first, stack index or 0
 
   void compute() {
     const AutocastOff off;  // casts are in the graph
@@ -108,7 +109,7 @@ struct EntryRunner {
         const SymbolValue& v = values.symbols[size_t(r.index)];
         return lua_pushnumber(L, e.guards.symbols.is_number(r.index) ? v.d : double(v.i));
       }
-      case Recipe::kTable: return lua_pushvalue(L, tables + 1 + r.index);
+      case Recipe::kTable: return push_kept(r.index);
       case Recipe::kResume: {
         const ResumeFrame& resume = e.resumes[size_t(r.index)];
         push(resume.function);
@@ -119,38 +120,58 @@ struct EntryRunner {
     }
   }
 
+  static constexpr size_t kOnStack = 1000;
+
+  size_t operands() const { return 3 * e.table_writes.size() + 2 * e.upvalue_writes.size(); }
+  bool keeps_in_table() const { return e.tables.size() + operands() > kOnStack; }
+
+  void keep() {  // pops
+    ++kept;
+    if (kept_table) lua_rawseti(L, kept_table, kept);
+  }
+  void push_kept(int i) { kept_table ? lua_rawgeti(L, kept_table, i + 1) : lua_pushvalue(L, kept_before + 1 + i); }
+
   void make_tables() {
-    tables = lua_gettop(L);
-    for (const FreshTable& t : e.tables) lua_createtable(L, t.array_size, t.hash_size);
+    if (keeps_in_table()) {
+      lua_createtable(L, int(e.tables.size() + operands()), 0);
+      kept_table = lua_gettop(L);
+    }
+    kept_before = lua_gettop(L);
+    for (const FreshTable& t : e.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
     for (size_t i = 0; i < e.tables.size(); i++) {
-      const int table = tables + 1 + int(i);
+      push_kept(int(i));
+      const int table = lua_gettop(L);
       for (const auto& [k, v] : e.tables[i].items) {
         push(k);
         push(v);
         lua_rawset(L, table);
       }
-      if (e.tables[i].metatable.kind == Recipe::kNil) continue;
-      push(e.tables[i].metatable);
-      lua_setmetatable(L, table);
+      if (e.tables[i].metatable.kind != Recipe::kNil) {
+        push(e.tables[i].metatable);
+        lua_setmetatable(L, table);
+      }
+      lua_pop(L, 1);
     }
   }
 
-  // All operands are on the stack before the first write: a write may drop the last reference to a later one.
+  // All operands are kept before the first write: a write may drop the last reference to a later one.
   void push_operands() {
-    for (const TableWrite& w : e.table_writes) push(w.table), push(w.key), push(w.value);
-    for (const UpvalueWrite& w : e.upvalue_writes) push(w.function), push(w.value);
+    for (const TableWrite& w : e.table_writes) push(w.table), keep(), push(w.key), keep(), push(w.value), keep();
+    for (const UpvalueWrite& w : e.upvalue_writes) push(w.function), keep(), push(w.value), keep();
   }
 
-  // `at` is the stack index of the first operand. Each place is written once, so that the order does not show.
+  // `at` is the first operand. Each place is written once, so that the order does not show.
   void effects(int at) {
     for (size_t i = 0; i < e.table_writes.size(); i++, at += 3) {
-      lua_pushvalue(L, at + 1);
-      lua_pushvalue(L, at + 2);
-      lua_rawset(L, at);
+      for (int k = 0; k < 3; k++) push_kept(at + k);
+      lua_rawset(L, -3);
+      lua_pop(L, 1);
     }
     for (const UpvalueWrite& w : e.upvalue_writes) {
-      lua_pushvalue(L, at + 1);
-      if (!lua_setupvalue(L, at, w.index + 1)) lua_pop(L, 1);
+      push_kept(at);
+      push_kept(at + 1);
+      if (!lua_setupvalue(L, -2, w.index + 1)) lua_pop(L, 1);
+      lua_pop(L, 1);
       at += 2;
     }
     for (const GradWrite& w : e.grad_writes) {
@@ -176,8 +197,8 @@ struct EntryRunner {
   }
 
   int run() {
-    const size_t operands = 3 * e.table_writes.size() + 2 * e.upvalue_writes.size();
-    luaL_checkstack(L, int(e.tables.size() + e.results.size() + operands) + 16, "a compiled segment");
+    const size_t room = keeps_in_table() ? 0 : e.tables.size() + operands();
+    if (!lua_checkstack(L, int(e.results.size() + room) + 24)) return 0;
     set_requires_grad(true);
     try {
       compute();
@@ -188,7 +209,7 @@ struct EntryRunner {
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     constants = lua_gettop(L);
     make_tables();
-    const int at = lua_gettop(L) + 1;
+    const int at = kept;
     push_operands();
     lua_pushinteger(L, e.exit + 1);
     for (const Recipe& r : e.results) push(r);

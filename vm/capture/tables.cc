@@ -2,6 +2,7 @@
 #include <cmath>
 #include <lua.hpp>
 
+#include "vm/bind/tensor_userdata.h"
 #include "vm/capture/state.h"
 #include "vm/capture/trace.h"
 
@@ -23,6 +24,7 @@ Table* Trace::table_of(Var* v) {
 
 Var* Trace::raw_get(Table* t, Var* k) {
   const Key id = key(k);
+  if (id.is_nan()) return nil();
   auto it = t->entries.find(id);
   if (it != t->entries.end()) return it->second.value;
   if (t->pin == 0) return nil();
@@ -62,37 +64,53 @@ Var* Trace::raw_get(Table* t, Var* k) {
 
 void Trace::raw_set(Table* t, Var* k, Var* v) {
   const Key id = key(k);
+  if (id.is_nan()) stop("a table index is NaN", "error");
   TableEntry& e = t->entries[id];
-  if (!e.written) {
-    bool listed = false;
-    if (e.key) {
-      for (const Key& other : t->log) listed = listed || !(other < id || id < other);
-    }
-    if (!listed) t->log.push_back(id);
-  }
-  if (t->pin != 0) {
-    bool known = false;
-    for (Table* w : written_tables) known = known || w == t;
-    if (!known) written_tables.push_back(t);
-  }
+  if (!e.logged) t->log.push_back(id);
+  if (t->pin != 0 && !t->written) written_tables.push_back(t);
+  const auto something = [](const Var* x) { return x && x->kind != VarKind::kNil && x->kind != VarKind::kLazy; };
+  if (t->pin == 0 && !(e.logged && something(e.value) && something(v))) t->writes.emplace_back(id, v);
+  if (id.is_position()) t->touched.push_back(int64_t(id.n));
+  t->written = true;
   e.key = k;
   e.value = v;
-  e.written = true;
+  e.written = e.logged = true;
   effect_ = true;
+}
+
+Var* Trace::root_table(const Source* source) {
+  Var* v = wrap(source);
+  v->kind = VarKind::kTable;
+  push_pin(v->pin);
+  Table*& t = table_of_real[v->id = lua_topointer(L, -1)];
+  lua_pop(L, 1);
+  if (t) {
+    check_pair(GuardOp::kSameCheck, source, t->source);
+  } else {
+    tables.emplace_back();
+    t = &tables.back();
+    t->pin = v->pin;
+    t->source = source;
+  }
+  v->table = t;
+  return v;
 }
 
 Var* Trace::metatable(Var* v) {
   force(v);
   if (v->kind == VarKind::kString) {
-    push_real(v);
-    Var* mt = nil();
-    if (lua_getmetatable(L, -1)) {
-      mt = nullptr;
-      lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-    if (!mt) stop("the metatable of strings is used", "unsupported");
-    return mt;
+    if (string_meta) return string_meta;
+    lua_pushliteral(L, "");
+    if (!lua_getmetatable(L, -1)) stop("strings have no metatable", "unsupported");
+    lua_remove(L, -2);
+    return string_meta = force(wrap(source(SourceKind::kStringMeta, nullptr, nullptr, 0, "getmetatable(\"\")")));
+  }
+  if (v->kind == VarKind::kTensor) {
+    if (tensor_meta) return tensor_meta;
+    push_tensor_metatable(L);
+    lua_pushvalue(L, -1);
+    const int slot = constant_slot_from_stack();
+    return tensor_meta = root_table(source(SourceKind::kConstant, nullptr, nullptr, slot, "getmetatable(tensor)"));
   }
   if (v->kind != VarKind::kTable) stop("the metatable of a value that is not a table", "unsupported");
   Table* t = v->table;
@@ -130,21 +148,16 @@ Var* Trace::index(Var* object, Var* k) {
         object = h;
         break;
       }
-      case VarKind::kTensor: return tensor_attribute(object, k);
+      case VarKind::kTensor:
       case VarKind::kString: {
-        lua_pushlstring(L, object->s.data(), object->s.size());
-        push_real(k);
-        const bool found = lua_getmetatable(L, -2);
-        if (found) {
-          lua_getfield(L, -1, "__index");
-          lua_remove(L, -2);
+        Var* h = metamethod(object, "__index");
+        if (h->kind == VarKind::kNil) stop("a value without __index is indexed", "unsupported");
+        if (h->kind == VarKind::kFunction || h->kind == VarKind::kClosure) {
+          Vars r = call(h, {object, k}, true);
+          return r.empty() ? nil() : r[0];
         }
-        if (!found || !lua_istable(L, -1)) stop("a string is indexed", "unsupported");
-        lua_insert(L, -2);
-        lua_rawget(L, -2);
-        lua_remove(L, -2);
-        lua_remove(L, -2);
-        return constant_from_stack();
+        object = h;
+        break;
       }
       default: stop("a value that is neither table nor tensor is indexed", "unsupported");
     }
@@ -155,16 +168,17 @@ Var* Trace::index(Var* object, Var* k) {
 void Trace::set_index(Var* object, Var* k, Var* v) {
   for (int depth = 0; depth < 100; depth++) {
     force(object);
-    if (object->kind == VarKind::kTensor) return set_tensor_attribute(object, k, v);
-    if (object->kind != VarKind::kTable)
+    if (object->kind != VarKind::kTable && object->kind != VarKind::kTensor)
       stop("a field of a value that is neither table nor tensor is assigned", "unsupported");
-    Table* t = object->table;
     if (force(k)->kind == VarKind::kNil) stop("a table index is nil", "error");
     Var* mt = metatable(object);
-    if (mt->kind == VarKind::kNil) return raw_set(t, k, v);
-    if (force(raw_get(t, k))->kind != VarKind::kNil) return raw_set(t, k, v);
+    if (object->kind == VarKind::kTable) {
+      if (mt->kind == VarKind::kNil) return raw_set(object->table, k, v);
+      if (force(raw_get(object->table, k))->kind != VarKind::kNil) return raw_set(object->table, k, v);
+    }
     Var* h = metamethod(object, "__newindex");
-    if (h->kind == VarKind::kNil) return raw_set(t, k, v);
+    if (h->kind == VarKind::kNil && object->kind == VarKind::kTensor) stop("tensors have no __newindex", "error");
+    if (h->kind == VarKind::kNil) return raw_set(object->table, k, v);
     if (h->kind == VarKind::kFunction || h->kind == VarKind::kClosure) {
       call(h, {object, k, v}, true);
       return;
@@ -174,7 +188,40 @@ void Trace::set_index(Var* object, Var* k, Var* v) {
   stop("a loop of __newindex", "unsupported");
 }
 
+namespace {
+
+constexpr int64_t kMaxList = 1 << 16;
+
+// Which border LuaJIT finds beside a hole depends on how the table lies in memory: only lists have one length.
+void know_list(Trace& t, Table* table) {
+  if (table->list_known) return;
+  table->list_known = true;
+  table->border = table->pin ? table->length : 0;
+  if (table->pin == 0) return;
+  if (table->length > kMaxList) t.stop("the length of a long list that was written", "budget");
+  t.push_pin(table->pin);
+  const bool is = is_list(t.L, lua_gettop(t.L), table->length);
+  lua_pop(t.L, 1);
+  if (!is) t.stop("the length of a list with holes that was written", "unsupported");
+  t.check(GuardOp::kListCheck, table->source, int(table->length), "no holes");
+}
+
+// A real table made by the writes of a fresh one: it has the same order and the same length.
+void push_replica(Trace& t, const Table* table) {
+  t.charge(table->writes.size());
+  lua_createtable(t.L, table->array_size, table->hash_size);
+  for (const auto& [id, v] : table->writes) {
+    if (id.kind == Key::kObject) t.stop("the order of keys that are objects", "unsupported", "loop over a list");
+    t.push_real(table->entries.at(id).key);
+    t.force(v)->kind == VarKind::kNil ? lua_pushnil(t.L) : lua_pushboolean(t.L, 1);
+    lua_rawset(t.L, -3);
+  }
+}
+
+}  // namespace
+
 int64_t Trace::length(Table* t) {
+  t->length_read = true;
   if (t->pin != 0 && !t->length_known) {
     push_pin(t->pin);
     t->length = int64_t(lua_objlen(L, -1));
@@ -182,23 +229,34 @@ int64_t Trace::length(Table* t) {
     t->length_known = true;
     check(GuardOp::kLengthCheck, t->source, int(t->length), str("length ", t->length));
   }
-  int64_t n = t->pin ? t->length : 0;
-  auto present = [&](int64_t i) {
+  if (!t->list_known && t->touched.empty()) return t->pin ? t->length : 0;
+  know_list(*this, t);
+  for (int64_t i : t->touched) {
     Key k;
     k.n = double(i);
-    auto it = t->entries.find(k);
-    if (it == t->entries.end()) return t->pin != 0 && i >= 1 && i <= t->length;
-    return force(it->second.value)->kind != VarKind::kNil;
-  };
-  while (n > 0 && !present(n)) n--;
-  while (present(n + 1)) n++;
+    const bool there = force(t->entries.at(k).value)->kind != VarKind::kNil;
+    if (there && i > t->border) t->beyond.insert(i);
+    if (!there && i > t->border) t->beyond.erase(i);
+    if (there || i > t->border) continue;
+    for (int64_t j = i + 1; j <= t->border; j++) t->beyond.insert(t->beyond.end(), j);
+    t->border = i - 1;
+  }
+  t->touched.clear();
+  while (!t->beyond.empty() && *t->beyond.begin() == t->border + 1) {
+    t->beyond.erase(t->beyond.begin());
+    t->border++;
+  }
+  if (t->beyond.empty()) return t->border;
+  if (t->pin != 0) stop("the length of a list with holes that was written", "unsupported");
+  push_replica(*this, t);
+  const auto n = int64_t(lua_objlen(L, -1));
+  lua_pop(L, 1);
   return n;
 }
 
 Var* Trace::length_of(Table* t) {
-  bool touched = t->pin == 0 || t->length_known;
-  for (const auto& [id, e] : t->entries) touched = touched || (e.written && id.kind == Key::kNumber);
-  if (touched) return number(double(length(t)));
+  if (t->pin == 0 || t->length_known || !t->touched.empty()) return number(double(length(t)));
+  t->length_read = true;
   push_pin(t->pin);
   lua_pushnumber(L, double(lua_objlen(L, -1)));
   Var* v = force(wrap(source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text)));
@@ -216,6 +274,7 @@ std::vector<int> real_keys(Trace& t, Table* table) {
   lua_pushnil(L);
   while (lua_next(L, -2)) {
     lua_pop(L, 1);
+    t.need_room(list.size());
     lua_pushvalue(L, -1);
     const int type = lua_type(L, -1);
     if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) {
@@ -229,19 +288,24 @@ std::vector<int> real_keys(Trace& t, Table* table) {
   return list;
 }
 
-// The keys of a fresh table in the order that LuaJIT's has: a real one made by the same operations tells.
+// The keys of a fresh table in the order that LuaJIT's has. The hash of a constructor with constant keys is made
+// otherwise.
 void fresh_keys(Trace& t, Table* table) {
   lua_State* L = t.L;
-  lua_createtable(L, table->array_size, table->hash_size);
   std::vector<Var*> hash(table->template_hash.rbegin(), table->template_hash.rend());
-  const bool more = !hash.empty() && table->log.size() > table->template_keys;
-  if (more) t.stop("pairs over a constructor's table that has got further keys", "unsupported");
-  for (const Key& id : table->log) {
-    if (id.kind == Key::kObject) t.stop("pairs over keys that are objects", "unsupported", "loop over a list");
-    if (!hash.empty() && id.kind != Key::kNumber) continue;
-    t.push_real(table->entries[id].key);
-    lua_pushboolean(L, 1);
-    lua_rawset(L, -3);
+  if (hash.empty()) {
+    push_replica(t, table);
+  } else {
+    if (table->log.size() > table->template_keys) {
+      t.stop("pairs over a constructor's table that has got further keys", "unsupported");
+    }
+    lua_createtable(L, table->array_size, table->hash_size);
+    for (const Key& id : table->log) {
+      if (id.kind != Key::kNumber) continue;
+      t.push_real(table->entries[id].key);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, -3);
+    }
   }
   lua_pushnil(L);
   while (lua_next(L, -2)) {
@@ -255,41 +319,45 @@ void fresh_keys(Trace& t, Table* table) {
   }
 }
 
+void know_keys(Trace& t, Table* table) {
+  table->keys_known = true;
+  if (table->pin != 0) {
+    if (table->written) t.stop("pairs over a table that was written", "unsupported");
+    const std::vector<int> list = real_keys(t, table);
+    t.check(GuardOp::kKeysCheck, table->source, int(t.program.keys.size()), "the same keys in the same order");
+    t.program.keys.push_back(list);
+  } else {
+    fresh_keys(t, table);
+  }
+  table->key_places.clear();
+  for (size_t i = 0; i < table->keys.size(); i++) table->key_places.emplace(t.key(table->keys[i]), i);
+}
+
+// A new loop over a table that may have changed since the last one.
+void begin_keys(Trace& t, Table* table) {
+  if (table->pin == 0) {
+    table->keys_known = false;
+    table->keys.clear();
+    return;
+  }
+  for (const Key& id : table->log) {
+    if (table->key_places.count(id) || t.force(table->entries.at(id).value)->kind == VarKind::kNil) continue;
+    t.stop("pairs over a table that was written", "unsupported");
+  }
+}
+
 }  // namespace
 
 // The successor of k in the order of the table. The keys of real tables are guarded.
 std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {
-  if (force(k)->kind == VarKind::kNil && t->keys_known) {
-    // A new loop over a table that may have changed since the last one.
-    if (t->pin == 0) {
-      t->keys_known = false;
-      t->keys.clear();
-    } else {
-      for (auto& [id, e] : t->entries) {
-        bool listed = force(e.value)->kind == VarKind::kNil || !e.written;
-        for (Var* known : t->keys) listed = listed || same(known, e.key);
-        if (!listed) stop("pairs over a table that was written", "unsupported");
-      }
-    }
-  }
-  if (!t->keys_known) {
-    t->keys_known = true;
-    if (t->pin != 0) {
-      for (auto& [id, e] : t->entries) {
-        if (e.written) stop("pairs over a table that was written", "unsupported");
-      }
-      const std::vector<int> list = real_keys(*this, t);
-      check(GuardOp::kKeysCheck, t->source, int(program.keys.size()), "the same keys in the same order");
-      program.keys.push_back(list);
-    } else {
-      fresh_keys(*this, t);
-    }
-  }
+  const bool first = force(k)->kind == VarKind::kNil;
+  if (first && t->keys_known) begin_keys(*this, t);
+  if (!t->keys_known) know_keys(*this, t);
   size_t at = 0;
-  if (force(k)->kind != VarKind::kNil) {
-    while (at < t->keys.size() && !same(t->keys[at], k)) at++;
-    if (at == t->keys.size()) stop("next of a key that is not in the table", "unsupported");
-    at++;
+  if (!first) {
+    const auto place = t->key_places.find(key(k));
+    if (place == t->key_places.end()) stop("next of a key that is not in the table", "unsupported");
+    at = place->second + 1;
   }
   for (; at < t->keys.size(); at++) {
     Var* v = force(raw_get(t, t->keys[at]));

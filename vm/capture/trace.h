@@ -131,12 +131,15 @@ class Trace {
   // -- tables (tables.cc)
   Var* raw_get(Table* t, Var* key);
   void raw_set(Table* t, Var* key, Var* value);
-  Var* metatable(Var* v);  // a table Var or nil
+  Var* metatable(Var* v);  // of a table, string or tensor: a table Var or nil
   Var* metamethod(Var* v, const char* name);
+  Var* root_table(const Source* source);  // pops it; a table that is always one
   Var* index(Var* object, Var* key);
   void set_index(Var* object, Var* key, Var* value);
-  int64_t length(Table* t);  // specialises
-  Var* length_of(Table* t);  // stays symbolic where it can
+  int64_t length(Table* t);       // specialises
+  void charge(uint64_t moves);    // work of a builtin that no instruction counts
+  void need_room(uint64_t more);  // before so many values are wrapped
+  Var* length_of(Table* t);       // stays symbolic where it can
   std::pair<Var*, Var*> next(Table* t, Var* key);
   Table* table_of(Var* v);
 
@@ -145,6 +148,8 @@ class Trace {
   [[noreturn]] void stop_at_leaf();
   bool is_new_leaf(const Tensor& fake) const;  // a leaf made in the segment
   Vars call_binding(const Binding& b, const Vars& args);
+  Var* storage_offset(Var* tensor);
+  void guard_offset(const Vars& args);  // of as_strided: an offset of its own counts from the storage's beginning
   Vars call_pure(Var* f, const Vars& args, const std::string& name);  // a C function of constants, run now
   Var* tensor_attribute(Var* object, Var* key);
   void set_tensor_attribute(Var* object, Var* key, Var* value);
@@ -153,11 +158,13 @@ class Trace {
   void finish_backward();
 
   Cell* upvalue(Frame& f, unsigned i);
+  bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
 
   // -- guards (guards.cc)
   int reg(const Source* s);
   void check(GuardOp op, const Source* s, int index = 0, const std::string& expected = "");
   void check_pair(GuardOp op, const Source* s, const Source* other);
+  void check_group(GuardOp op, const Source* s, GuardGroup group, const std::string& expected);
   int constant_slot(Var* v);  // in the entry's table of constants
   int constant_slot_from_stack();
   int weak_slot(int pin);
@@ -212,7 +219,12 @@ class Trace {
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
   AutocastTrace autocast;
-  bool effect_ = false;  // the current instruction has changed something
+  bool effect_ = false;                                            // the current instruction has changed something
+  Var *string_meta = nullptr, *tensor_meta = nullptr;              // the metatables of all strings, of all tensors
+  std::set<std::pair<const Cell*, const Source*>> same_variables;  // guarded already
+  std::unordered_map<const Source*, Var*> environments;            // by function
+  int arguments = 0;                                               // of the portal
+  uint64_t work = 0;                                               // charged
 
  private:
   std::unique_ptr<SymScope> sym_scope_;

@@ -7,6 +7,7 @@
 // 3. One Table for each real table, one fake for each real tensor, whatever the number of sources.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ struct Key {
   double n = 0;
   std::string s;
   const void* p = nullptr;
+  // Equal to no key, itself included: nothing is found by it.
+  bool is_nan() const { return kind == kNumber && n != n; }
+  bool is_position() const { return kind == kNumber && n >= 1 && n == double(int64_t(n)); }
   bool operator<(const Key& o) const {
     if (kind != o.kind) return kind < o.kind;
     if (kind == kString) return s < o.s;
@@ -53,6 +57,7 @@ struct TableEntry {
   Var* key = nullptr;
   Var* value = nullptr;
   bool written = false;
+  bool logged = false;
 };
 
 struct Table {
@@ -60,16 +65,27 @@ struct Table {
   const Source* source = nullptr;
   std::map<Key, TableEntry> entries;  // all of a fresh table; what was read or written of a real one
   std::vector<Key> log;               // keys in the order of their first write
+  // Of a fresh table: the writes that decide how it lies in memory.
+  std::vector<std::pair<Key, Var*>> writes;
   int array_size = 0, hash_size = 0;  // as TNEW and templates ask for
   Var* metatable = nullptr;           // null: not looked at (real tables) or none (fresh ones)
   bool metatable_written = false;
+  bool written = false;
+  bool length_read = false;  // as a number that may change, or known
   bool length_known = false;
   int64_t length = 0;  // of the real table
+  // Where positions have been written: 1 .. border are there, border + 1 is not; what is beyond it is a hole's far
+  // side.
+  bool list_known = false;
+  int64_t border = 0;
+  std::set<int64_t> beyond;
+  std::vector<int64_t> touched;  // positions that were written since
   bool keys_known = false;
-  std::vector<Var*> keys;           // the real table's, in order
-  uint64_t order = 0;               // number among fresh tables
-  size_t template_keys = 0;         // of a constructor with constant keys: its array and hash items
-  std::vector<Var*> template_hash;  // hash keys in the order of the dump, which is the reverse of a loop's
+  std::vector<Var*> keys;            // the real table's, in order
+  std::map<Key, size_t> key_places;  // of keys
+  uint64_t order = 0;                // number among fresh tables
+  size_t template_keys = 0;          // of a constructor with constant keys: its array and hash items
+  std::vector<Var*> template_hash;   // hash keys in the order of the dump, which is the reverse of a loop's
 };
 
 // A variable shared by closures. Either an upvalue of a real function, or a slot of a frame that FNEW captured.

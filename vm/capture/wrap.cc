@@ -86,6 +86,7 @@ Var* Trace::value(const Value& v) {
 }
 
 Var* Trace::wrap(const Source* source) {
+  need_room(1);
   Var* v = make(*this, VarKind::kLazy);
   v->pin = pin();
   v->source = source;
@@ -415,7 +416,11 @@ bool Trace::same(Var* a, Var* b) {
       if (equal) return true;
       const Source* x = a->kind == VarKind::kTensor ? a->source : a->table->source;
       const Source* y = b->kind == VarKind::kTensor ? b->source : b->table->source;
-      if (x && y && x->kind != SourceKind::kGrad && y->kind != SourceKind::kGrad) {
+      if (!x || !y) return false;
+      if (x->kind == SourceKind::kGrad || y->kind == SourceKind::kGrad) {  // not values of Lua when guards run
+        const GuardGroup both{1, {{input_of_fake.at(a->tensor.get()), 0}, {input_of_fake.at(b->tensor.get()), 0}}};
+        check_group(GuardOp::kDistinctTensorsCheck, x, both, "not " + y->text);
+      } else {
         check_pair(GuardOp::kNotSameCheck, x, y);
       }
       return false;

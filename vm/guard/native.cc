@@ -11,6 +11,7 @@
 #include <asmjit/x86.h>
 #include <lua.hpp>
 
+#include <cmath>
 #include <cstddef>
 
 #include "ops/core/current_device.h"
@@ -36,6 +37,7 @@ struct Run {
   const TValue* args;
   const Tab* weak;
   TValue self;
+  const Tab* string_meta;  // null where the program does not ask
   double* scalars;
   int nslots, nargs;
   const GuardProgram* program;
@@ -72,6 +74,60 @@ int check_keys(const Tab* t, const TValue* keys, int64_t count) noexcept {
     if (at == count || !mirror::raw_equal(keys[at++], n.key)) return 0;
   }
   return at == count;
+}
+
+// Table `t` has the positive whole keys 1 .. n.
+int check_list(const Tab* t, int64_t n) noexcept {
+  int64_t count = 0;
+  for (uint32_t i = 1; i < t->asize; i++) {
+    if (t->array[i].u64 == mirror::kNilValue) continue;
+    if (int64_t(i) > n) return 0;
+    count++;
+  }
+  for (uint32_t i = 0; i <= t->hmask; i++) {
+    const Node& node = t->node[i];
+    if (node.val.u64 == mirror::kNilValue || !mirror::is_number(node.key)) continue;
+    const double key = mirror::number(node.key);
+    if (key < 1 || key != std::floor(key)) continue;
+    if (key > double(n)) return 0;
+    count++;
+  }
+  return count == n;
+}
+
+const void* member_id(const Run* run, GuardOp op, const std::pair<int, int>& member) {
+  const size_t at = size_t(member.first);
+  if (op == GuardOp::kDistinctTensorsCheck) return run->out->tensors[at].get();
+  const void* object = mirror::gc_pointer(run->regs[at]);
+  if (op == GuardOp::kDistinctCheck) return object;
+  const Func* f = static_cast<const Func*>(object);
+  return f->is_lua() && member.second < f->nupvalues ? f->upvalues[member.second] : nullptr;
+}
+
+int check_group(const Run* run, GuardOp op, int64_t index) {
+  const GuardGroup& g = run->program->groups[size_t(index)];
+  constexpr size_t kFew = 16;
+  const void* few[kFew];
+  std::vector<const void*> many(g.members.size() > kFew ? g.members.size() : 0);
+  const void** ids = many.empty() ? few : many.data();
+  for (size_t i = 0; i < g.members.size(); i++) ids[i] = member_id(run, op, g.members[i]);
+  return op == GuardOp::kSameVariableCheck ? ids[0] == ids[1] : distinct(g, ids);
+}
+
+int check_distinct(Run* run, int64_t, int64_t i) noexcept { return check_group(run, GuardOp::kDistinctCheck, i); }
+int check_distinct_tensors(Run* run, int64_t, int64_t i) noexcept {
+  return check_group(run, GuardOp::kDistinctTensorsCheck, i);
+}
+int check_distinct_variables(Run* run, int64_t, int64_t i) noexcept {
+  return check_group(run, GuardOp::kDistinctVariablesCheck, i);
+}
+int check_same_variable(Run* run, int64_t, int64_t i) noexcept {
+  return check_group(run, GuardOp::kSameVariableCheck, i);
+}
+
+uint64_t get_offset(uint64_t value) noexcept {
+  const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{value}));
+  return mirror::make_number(double((*tensor_in_userdata(u->payload(), u->len))->offset.hint)).u64;
 }
 
 int check_tensor(Run* run, uint64_t value, int64_t index) noexcept {
@@ -113,6 +169,17 @@ uint64_t constant_at(const Tab* constants, int slot) {
   return mirror::raw_get(constants, mirror::make_number(slot)).u64;
 }
 
+const Tab* metatable_of_strings(lua_State* L) {
+  lua_pushliteral(L, "");
+  const Tab* found = nullptr;
+  if (lua_getmetatable(L, -1)) {
+    found = static_cast<const Tab*>(lua_topointer(L, -1));
+    lua_pop(L, 1);
+  }
+  lua_pop(L, 1);
+  return found;
+}
+
 struct Code : NativeGuards {
   ~Code() override;
   using Fn = int (*)(Run*);
@@ -121,15 +188,19 @@ struct Code : NativeGuards {
   std::vector<std::vector<TValue>> keys;
   Fn fn = nullptr;
 
+  bool asks_strings = false;
+
   int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) const override {
-    luaL_checkstack(L, program->registers + 8, "guards");
+    if (!lua_checkstack(L, program->registers + 8)) return kNoRoom;
+    const Tab* string_meta = asks_strings ? metatable_of_strings(L) : nullptr;
     const int base = lua_gettop(L) + 1;
     lua_settop(L, base - 1 + program->registers);
     out->base = base;
     out->tensors.assign(program->tensors.size(), Tensor());
     out->scalars.assign(program->scalar_sources.size(), 0);
     const TValue* stack = mirror::base(L);
-    Run run{mirror::base(L) + base - 1, stack, weak, stack[self - 1], out->scalars.data(), nslots, nargs, program, out};
+    Run run{mirror::base(L) + base - 1, stack,  weak,  stack[self - 1], string_meta,
+            out->scalars.data(),        nslots, nargs, program,         out};
     const int result = fn(&run);
     if (result != -1) lua_settop(L, base - 1);
     return result;
@@ -256,6 +327,16 @@ class Emitter {
         a_.cmp(x86::rax, -1);
         a_.je(unsure_);
         break;
+      case GuardOp::kOffsetLoad:
+        value(x86::rdi, s.a);
+        call(reinterpret_cast<void*>(&get_offset));
+        break;
+      case GuardOp::kConstantLoad: a_.mov(x86::rax, constant_at(constants_, s.index)); break;
+      case GuardOp::kStringMetaLoad:
+        out_.asks_strings = true;
+        a_.mov(x86::rax, x86::qword_ptr(x86::rbx, offsetof(Run, string_meta)));
+        tag_table();
+        break;
       default: load_metatable(s);
     }
     a_.mov(to, x86::rax);
@@ -376,6 +457,13 @@ class Emitter {
         call(reinterpret_cast<void*>(&check_length));
         require_answer();
         break;
+      case GuardOp::kListCheck:
+        require_tag(s.a, mirror::kTab);
+        object(x86::rdi, s.a);
+        a_.mov(x86::rsi, int64_t(s.index));
+        call(reinterpret_cast<void*>(&check_list));
+        require_answer();
+        break;
       case GuardOp::kKeysCheck: check_key_list(s); break;
       case GuardOp::kArgCountCheck:
         a_.mov(x86::eax, x86::dword_ptr(x86::rbx, offsetof(Run, nargs)));
@@ -403,6 +491,10 @@ class Emitter {
     if (s.op == GuardOp::kAutocastCheck) fn = reinterpret_cast<void*>(&check_autocast);
     if (s.op == GuardOp::kCurrentGpuCheck) fn = reinterpret_cast<void*>(&check_current_gpu);
     if (s.op == GuardOp::kDefaultDeviceCheck) fn = reinterpret_cast<void*>(&check_default_device);
+    if (s.op == GuardOp::kDistinctCheck) fn = reinterpret_cast<void*>(&check_distinct);
+    if (s.op == GuardOp::kDistinctTensorsCheck) fn = reinterpret_cast<void*>(&check_distinct_tensors);
+    if (s.op == GuardOp::kDistinctVariablesCheck) fn = reinterpret_cast<void*>(&check_distinct_variables);
+    if (s.op == GuardOp::kSameVariableCheck) fn = reinterpret_cast<void*>(&check_same_variable);
     if (s.op == GuardOp::kSymbolsCheck) fn = reinterpret_cast<void*>(&check_symbols);
     if (s.op == GuardOp::kOverlapCheck) fn = reinterpret_cast<void*>(&check_overlap);
     if (!fn) return void(ok_ = false);

@@ -7,6 +7,7 @@
 // 3. Objects are compared with slots of a weak table: a collected object is a miss, even if its address is used again.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/core/tensor.h"
@@ -54,13 +55,21 @@ struct GuardPlace {
   int line = 0;
 };
 
+// Members: registers, tensor inputs, or upvalues (a function's register, index). The first `writers` are what the
+// segment writes.
+struct GuardGroup {
+  int writers = 0;
+  std::vector<std::pair<int, int>> members;
+};
+
 struct GuardProgram {
   std::vector<GuardStep> steps;
   std::vector<TensorSpec> tensors;  // one a tensor input
   std::vector<const Source*> tensor_sources;
   std::vector<const Source*> scalar_sources;
   std::vector<std::vector<int>> keys;  // kKeys: constants, in order
-  std::vector<int> written;            // tensor inputs that the graph writes
+  std::vector<GuardGroup> groups;
+  std::vector<int> written;  // tensor inputs that the graph writes
   SymbolProgram symbols;
   std::vector<GuardPlace> relation_places;  // the lines that asked, one a guard of symbols
   GuardPlace start;                         // of the segment: the place of checks that read no value
@@ -81,10 +90,19 @@ int prototype_number(lua_State* L, int index);
 
 // The witness: runs `program` over the public Lua API on the arguments at stack 1 .. nargs (with `nslots` of them
 // slots, the rest varargs) of the function at `self`. constants and weak are stack indexes of the entry's tables.
-// Registers are pushed on the stack. Returns -1 on a hit, else the index of the step that failed; the stack is then as
-// before.
+// Registers are pushed on the stack. Returns -1 on a hit, else the index of the step that failed (or kNoRoom); the
+// stack is then as before.
 int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
                GuardValues* out);
+
+// run_guards, NativeGuards::run: the stack has no room for the registers. Neither a hit nor a reason to capture.
+constexpr int kNoRoom = -3;
+
+// Whether no writer of the group is another member; ids are what tells members apart.
+bool distinct(const GuardGroup& group, const void* const* ids);
+
+// Whether the positive whole keys of the table at `index` are 1 .. n.
+bool is_list(lua_State* L, int index, int64_t n);
 
 // Whether tensor inputs that are written share memory with others (the kOverlap check).
 bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors);

@@ -52,6 +52,17 @@ struct Runner {
         if (!lua_getmetatable(L, reg(s.a))) lua_pushnil(L);
         break;
       case GuardOp::kLengthLoad: lua_pushnumber(L, double(lua_objlen(L, reg(s.a)))); break;
+      case GuardOp::kOffsetLoad: {
+        const Tensor* t = to_tensor(L, reg(s.a));
+        t ? lua_pushnumber(L, double((*t)->offset.hint)) : lua_pushnil(L);
+        break;
+      }
+      case GuardOp::kConstantLoad: lua_rawgeti(L, constants, s.index); break;
+      case GuardOp::kStringMetaLoad:
+        lua_pushliteral(L, "");
+        if (!lua_getmetatable(L, -1)) lua_pushnil(L);
+        lua_remove(L, -2);
+        break;
       default: {  // kGradLoad
         const Tensor& t = out.tensors[s.a];
         out.tensors[s.index] = t->autograd ? t->autograd->grad : Tensor();
@@ -86,6 +97,17 @@ struct Runner {
     return false;
   }
 
+  bool group(const GuardStep& s) {
+    const GuardGroup& g = p.groups[size_t(s.index)];
+    std::vector<const void*> ids;
+    for (const auto& [a, upvalue] : g.members) {
+      ids.push_back(s.op == GuardOp::kDistinctCheck          ? lua_topointer(L, reg(a))
+                    : s.op == GuardOp::kDistinctTensorsCheck ? out.tensors[size_t(a)].get()
+                                                             : lua_upvalueid(L, reg(a), upvalue + 1));
+    }
+    return s.op == GuardOp::kSameVariableCheck ? ids[0] == ids[1] : distinct(g, ids.data());
+  }
+
   bool check(const GuardStep& s) {
     switch (s.op) {
       case GuardOp::kNilCheck: return lua_isnil(L, reg(s.a));
@@ -99,6 +121,11 @@ struct Runner {
       case GuardOp::kSameCheck:
       case GuardOp::kMetatableCheck: return lua_rawequal(L, reg(s.a), reg(s.b));
       case GuardOp::kNotSameCheck: return !lua_rawequal(L, reg(s.a), reg(s.b));
+      case GuardOp::kDistinctCheck:
+      case GuardOp::kDistinctTensorsCheck:
+      case GuardOp::kDistinctVariablesCheck:
+      case GuardOp::kSameVariableCheck: return group(s);
+      case GuardOp::kListCheck: return lua_istable(L, reg(s.a)) && is_list(L, reg(s.a), s.index);
       case GuardOp::kLengthCheck: return lua_istable(L, reg(s.a)) && int(lua_objlen(L, reg(s.a))) == s.index;
       case GuardOp::kKeysCheck: return keys(s);
       case GuardOp::kArgCountCheck: return nargs - nslots == s.index;
@@ -134,19 +161,101 @@ struct Runner {
 
 }  // namespace
 
+namespace {
+
+// Pointers by open addressing, in memory that a thread keeps.
+class PointerSet {
+ public:
+  explicit PointerSet(size_t n) : slots_(memory()) {
+    size_t size = 16;
+    while (size < 2 * n) size *= 2;
+    slots_.assign(size, nullptr);
+  }
+  bool insert(const void* p) {  // was it absent?
+    const void** slot = find(p);
+    if (*slot) return false;
+    *slot = p;
+    return true;
+  }
+  bool has(const void* p) { return *find(p) != nullptr; }
+
+ private:
+  static std::vector<const void*>& memory() {
+    static thread_local std::vector<const void*> kept;
+    return kept;
+  }
+  const void** find(const void* p) {
+    const size_t mask = slots_.size() - 1;
+    size_t at = (reinterpret_cast<uintptr_t>(p) >> 4) * 0x9e3779b97f4a7c15u >> 20 & mask;
+    while (slots_[at] && slots_[at] != p) at = (at + 1) & mask;
+    return &slots_[at];
+  }
+  std::vector<const void*>& slots_;
+};
+
+constexpr size_t kFewPairs = 64;  // are compared one by one
+
+}  // namespace
+
+bool distinct(const GuardGroup& group, const void* const* ids) {
+  const size_t n = group.members.size(), writers = size_t(group.writers);
+  if (writers * n <= kFewPairs) {
+    for (size_t w = 0; w < writers; w++) {
+      for (size_t i = w + 1; i < n; i++) {
+        if (ids[i] == ids[w]) return false;
+      }
+    }
+    return true;
+  }
+  PointerSet written(writers);
+  for (size_t w = 0; w < writers; w++) {
+    if (!written.insert(ids[w])) return false;
+  }
+  for (size_t i = writers; i < n; i++) {
+    if (written.has(ids[i])) return false;
+  }
+  return true;
+}
+
+bool is_list(lua_State* L, int index, int64_t n) {
+  int64_t count = 0;
+  bool is = true;
+  lua_pushnil(L);
+  while (is && lua_next(L, index)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) != LUA_TNUMBER) continue;
+    const double key = lua_tonumber(L, -1);
+    if (key < 1 || key != std::floor(key)) continue;
+    count++;
+    is = key <= double(n);
+  }
+  if (!is) lua_pop(L, 1);
+  return is && count == n;
+}
+
 // Same tensors have one input, so a shared storage is another view of it.
 bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors) {
-  for (int w : program.written) {
-    for (size_t i = 0; i < tensors.size(); i++) {
-      if (int(i) != w && tensors[i] && tensors[i]->storage == tensors[size_t(w)]->storage) return true;
+  const auto storage = [&](size_t i) -> const void* { return tensors[i] ? tensors[i]->storage.get() : nullptr; };
+  if (program.written.size() * tensors.size() <= kFewPairs) {
+    for (int w : program.written) {
+      for (size_t i = 0; i < tensors.size(); i++) {
+        if (int(i) != w && storage(i) == storage(size_t(w))) return true;
+      }
     }
+    return false;
   }
-  return false;
+  PointerSet written(program.written.size());
+  for (int w : program.written) {
+    if (!written.insert(storage(size_t(w)))) return true;
+  }
+  size_t members = 0;
+  for (size_t i = 0; i < tensors.size(); i++) members += written.has(storage(i));
+  return members != program.written.size();
 }
 
 int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
                GuardValues* out) {
-  luaL_checkstack(L, program.registers + 8, "guards");
+  if (!lua_checkstack(L, program.registers + 8)) return kNoRoom;
   out->base = lua_gettop(L) + 1;
   out->tensors.assign(program.tensors.size(), Tensor());
   out->scalars.assign(program.scalar_sources.size(), 0);
@@ -212,6 +321,11 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
       break;
     }
     case GuardOp::kOverlapCheck:
+    case GuardOp::kDistinctCheck:
+    case GuardOp::kDistinctTensorsCheck:
+    case GuardOp::kDistinctVariablesCheck: text = "the same twice"; break;
+    case GuardOp::kSameVariableCheck: text = "two variables"; break;
+    case GuardOp::kListCheck: text = "holes"; break;
     case GuardOp::kKeysCheck: text = "changed"; break;
     case GuardOp::kSameCheck:
     case GuardOp::kMetatableCheck:

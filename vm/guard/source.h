@@ -9,16 +9,19 @@
 namespace lutra {
 
 enum class SourceKind : uint8_t {
-  kArg,        // argument `index` of the portal
-  kVararg,     // vararg `index` of the frame, after the portal's arguments
-  kSelf,       // the function that runs
-  kUpvalue,    // upvalue `index` of base
-  kEnv,        // environment of the function base
-  kField,      // base[constant `index`], raw
-  kFieldBy,    // base[value of key], raw
-  kMetatable,  // metatable of base
-  kLength,     // length of the table base, a number
-  kGrad,       // gradient of the tensor base
+  kArg,         // argument `index` of the portal
+  kVararg,      // vararg `index` of the frame, after the portal's arguments
+  kSelf,        // the function that runs
+  kUpvalue,     // upvalue `index` of base
+  kEnv,         // environment of the function base
+  kField,       // base[constant `index`], raw
+  kFieldBy,     // base[value of key], raw
+  kMetatable,   // metatable of base
+  kLength,      // length of the table base, a number
+  kOffset,      // storage offset of the tensor base, a number
+  kConstant,    // constant `index`, which never changes
+  kStringMeta,  // metatable of strings
+  kGrad,        // gradient of the tensor base
 };
 
 struct Source {
