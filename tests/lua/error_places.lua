@@ -12,7 +12,7 @@ local function world()
   env.L2 = lt.nn.Linear(4, 5)
   env.ids = lt.tensor({0, 1, 77}, {dtype = "int64"})
   env.table4 = lt.ones(4, 4)
-  env.cfg = nil
+  env.object = newproxy(true)
   return setmetatable(env, {__index = _G})
 end
 
@@ -233,6 +233,38 @@ late("backward twice", frame("local p = lt.ones(3, 4, {requires_grad = true}) lo
 late("backward in a callee", "local function g(v)\n  local u = v * 2\n  u:backward()\n  return u\nend\n" .. frame("local c = g(b)"))
 late("an optimiser", "local opt = optim.SGD({lt.ones(2, {requires_grad = true})}, {lr = 0.1})\n"
   .. frame("local c = a:sum() opt.param_groups[1].lr = nil\n  opt:step()"))
+
+-- Graph breaks ---------------------------------------------------------------------------------------------------------
+
+local function breaks_of(source)
+  local f = load_program(source)
+  local found = {}
+  local explained, report = pcall(lt.explain(f), ones())
+  for i, b in ipairs(explained and report.break_reasons or {}) do found[i] = b end
+  local ok, text = pcall(lt.compile(load_program(source), {fullgraph = true}), ones())
+  assert(not ok, "there is no break")
+  return found, text
+end
+
+test("fullgraph names the line of the break and the calls that lead there", function()
+  local source = "local function inner(v)\n  local u = v + 1\n  io.write('')\n  return u\nend\nlocal M = {}\nfunction M:run(v)\n  local u = inner(v)\n  return u\nend\n"
+    .. frame("local c = M:run(b)")
+  local breaks, text = breaks_of(source)
+  h.equal(text, "program:3: compile: fullgraph=true, but the graph breaks: call of io.write; in inner at program:3, called from run at program:8, called from program:14")
+  h.equal(breaks[1].chain, "in inner at program:3, called from run at program:8, called from program:14")
+end)
+
+test("breaks say what is called or indexed", function()
+  for statement, reason in pairs {
+    ["io.stderr:write('')"] = "call of file:write",
+    ["local k = io.stdout.seek"] = "call of file:seek",
+    ["local k = cfg.heads"] = "nil is indexed",
+    ["local k = object.x"] = "a userdata is indexed",
+  } do
+    local breaks, text = breaks_of(frame("local c = b " .. statement))
+    h.truthy(text:find("graph breaks: " .. reason, 1, true), statement .. ": " .. text)
+  end
+end)
 
 -- Random programs -----------------------------------------------------------------------------------------------------
 

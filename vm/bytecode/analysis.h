@@ -60,6 +60,8 @@ struct ValueName {
 ValueName value_name(const Proto& proto, Pc pc, unsigned slot);
 // "local 'x'", "field 'y'"; empty if unknown.
 std::string describe(const Proto& proto, Pc pc, unsigned slot);
+// How tracebacks name the function that the instruction at pc calls; empty if unknown.
+std::string callee_name(const Proto& proto, Pc pc);
 // The slot whose value the instruction at pc calls, or -1.
 int callee_slot(Ins i);
 // "__add": the metamethod that the instruction asks for; empty if it asks for none.

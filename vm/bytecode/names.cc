@@ -36,17 +36,30 @@ ValueName value_name(const Proto& p, Pc pc, unsigned slot) {
   }
 }
 
-std::string describe(const Proto& p, Pc pc, unsigned slot) {
-  const ValueName n = value_name(p, pc, slot);
+namespace {
+
+std::string name_text(const Proto& p, const ValueName& n) {
   switch (n.kind) {
     case Kind::kNone: return {};
-    case Kind::kLocal: return "local '" + local_name(p, n.pc, n.index) + "'";
-    case Kind::kUpvalue: return "upvalue '" + upvalue_name(p, n.index) + "'";
-    case Kind::kGlobal: return "global '" + string_constant(p, n.index) + "'";
-    case Kind::kField: return "field '" + string_constant(p, n.index) + "'";
-    case Kind::kMethod: return "method '" + string_constant(p, n.index) + "'";
+    case Kind::kLocal: return local_name(p, n.pc, n.index);
+    case Kind::kUpvalue: return upvalue_name(p, n.index);
+    default: return string_constant(p, n.index);
   }
-  return {};
+}
+
+}  // namespace
+
+std::string describe(const Proto& p, Pc pc, unsigned slot) {
+  static constexpr const char* kKinds[] = {"", "local", "upvalue", "global", "field", "method"};
+  const ValueName n = value_name(p, pc, slot);
+  if (n.kind == Kind::kNone) return {};
+  return kKinds[int(n.kind)] + (" '" + name_text(p, n) + "'");
+}
+
+std::string callee_name(const Proto& p, Pc pc) {
+  const int slot = callee_slot(p.code[pc]);
+  if (slot < 0) return std::string(metamethod_name(p.code[pc]));
+  return name_text(p, value_name(p, pc, unsigned(slot)));
 }
 
 int callee_slot(Ins i) {

@@ -495,6 +495,9 @@ void learn_builtins(lua_State* L, CaptureState& state) {
     if (lua_istable(L, -1)) learn_table(L, state, std::string(library) + ".", lua_gettop(L), anchors);
     lua_pop(L, 1);
   }
+  luaL_getmetatable(L, LUA_FILEHANDLE);
+  if (lua_istable(L, -1)) learn_table(L, state, "file:", lua_gettop(L), anchors);
+  lua_pop(L, 1);
   lua_getfield(L, globals, "ipairs");
   lua_newtable(L);
   lua_call(L, 1, 1);

@@ -11,6 +11,7 @@
 #include "vm/capture/report.h"
 #include "vm/capture/state.h"
 #include "vm/host/runtime.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
@@ -234,6 +235,19 @@ int exit_index(Unit& unit, UnitPoint& point, const Exit& exit) {
   return int(point.exits.size()) - 1;
 }
 
+std::string with_hint(const BreakReason& why) {
+  std::string text = why.reason;
+  if (!why.hint.empty()) text += " (" + why.hint + ")";
+  if (!why.chain.empty()) text += "; " + why.chain;
+  return text;
+}
+
+// The break's place is where the program is wrong, not the call that was compiled.
+[[noreturn]] void fail_fullgraph(const BreakReason& why) {
+  const std::string place = why.file ? str(why.file, ":", why.line, ": ") : "";
+  throw PlacedError(str(place, "compile: fullgraph=true, but the graph breaks: ", with_hint(why)));
+}
+
 // One attempt; null to try again.
 struct Attempt {
   CaptureState& state;
@@ -307,8 +321,7 @@ struct Attempt {
         end.why = loop_why;
       }
       if (end.kind == SegmentEnd::kBreak && unit->options.fullgraph) {
-        fail("compile: fullgraph=true, but the graph breaks: ", end.why.reason,
-             end.why.hint.empty() ? "" : " (" + end.why.hint + ")");
+        fail_fullgraph(end.why);
       }
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
       if (t.graph->nodes.empty()) {
@@ -387,8 +400,7 @@ void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
   runtime(L).counters.graph_break[why.reason]++;
   unit.breaks->push_back(why);
   if (!log_wanted("graph_breaks")) return;
-  log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", why.reason,
-                               why.hint.empty() ? "" : " (" + why.hint + ")"));
+  log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", with_hint(why)));
 }
 
 void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {

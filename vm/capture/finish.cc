@@ -308,7 +308,9 @@ struct Finisher {
     write_slots(f.code->liveness().before[f.pc]);
   }
 
-  BreakReason loop_reason() { return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line()}; }
+  BreakReason loop_reason() {
+    return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line(), t.call_chain()};
+  }
 
   // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
   [[noreturn]] void stop_before_producer(Frame& f, const BreakReason& why) {

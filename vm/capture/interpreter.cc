@@ -52,7 +52,17 @@ Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptio
 Trace::~Trace() { set_grad_enabled(initial_grad_mode); }
 
 void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
-  throw GraphBreak{{reason, kind, hint, file(), line()}, dirty || effect_};
+  throw GraphBreak{{reason, kind, hint, file(), line(), call_chain()}, dirty || effect_};
+}
+
+std::string Trace::call_chain() const {
+  std::string text;
+  for (size_t i = frames.size(); i-- > 0 && frames.size() > 1;) {
+    const Frame& f = *frames[i];
+    const std::string name = i ? bc::callee_name(frames[i - 1]->code->proto(), frames[i - 1]->pc) : "";
+    text += str(text.empty() ? "in " : ", called from ", name, name.empty() ? "" : " at ", f.code->file, ":", f.line());
+  }
+  return text;
 }
 
 void Trace::need_room(uint64_t more) {

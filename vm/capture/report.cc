@@ -288,6 +288,7 @@ void push_reason(lua_State* L, const BreakReason& b) {
   set_string(L, "file", b.file ? b.file : "?");
   set_number(L, "line", b.line);
   set_string(L, "hint", b.hint);
+  set_string(L, "chain", b.chain);
 }
 
 // Appends to the list at the top of the stack.

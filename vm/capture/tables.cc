@@ -159,15 +159,35 @@ Var* Trace::index(Var* object, Var* k) {
         object = h;
         break;
       }
-      default: stop("a value that is neither table nor tensor is indexed", "unsupported");
+      default: stop_at_index(object, k);
     }
   }
   stop("a loop of __index", "unsupported");
 }
 
+// Says what it is that is neither table, tensor nor string: `io.stderr:write` is a method of a file.
+void Trace::stop_at_index(Var* object, Var* k) {
+  if (object->kind == VarKind::kObject) {
+    push_pin(object->pin);
+    const std::string what = luaL_typename(L, -1);
+    luaL_getmetatable(L, LUA_FILEHANDLE);
+    const bool file = lua_getmetatable(L, -2) && lua_rawequal(L, -1, -2);
+    // Traces leave the stack as it is where they stop.
+    if (file && force(k)->kind == VarKind::kString) stop("call of file:" + text(k), "host_effect");
+    stop("a " + what + " is indexed", "unsupported");
+  }
+  switch (object->kind) {
+    case VarKind::kNil: stop("nil is indexed", "error");
+    case VarKind::kBool: stop("a boolean is indexed", "unsupported");
+    case VarKind::kNumber: stop("a number is indexed", "unsupported");
+    default: stop("a function is indexed", "unsupported");
+  }
+}
+
 void Trace::set_index(Var* object, Var* k, Var* v) {
   for (int depth = 0; depth < 100; depth++) {
     force(object);
+    if (object->kind == VarKind::kNil) stop("a field of nil is assigned", "error");
     if (object->kind != VarKind::kTable && object->kind != VarKind::kTensor)
       stop("a field of a value that is neither table nor tensor is assigned", "unsupported");
     if (force(k)->kind == VarKind::kNil) stop("a table index is nil", "error");

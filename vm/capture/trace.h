@@ -27,6 +27,7 @@ struct BreakReason {
   std::string reason, kind, hint;
   const char* file = nullptr;
   int line = 0;
+  std::string chain;  // "in g at a.lua:5, called from a.lua:9"; empty where nothing was inlined
 };
 struct GraphBreak {
   BreakReason why;
@@ -135,6 +136,7 @@ class Trace {
   Var* metamethod(Var* v, const char* name);
   Var* root_table(const Source* source);  // pops it; a table that is always one
   Var* index(Var* object, Var* key);
+  [[noreturn]] void stop_at_index(Var* object, Var* key);
   void set_index(Var* object, Var* key, Var* value);
   int64_t length(Table* t);       // specialises
   void charge(uint64_t moves);    // work of a builtin that no instruction counts
@@ -174,6 +176,7 @@ class Trace {
   uint64_t first_step() const { return 1; }
   const char* file() const { return frames.empty() ? nullptr : frames.back()->code->file; }
   int line() const { return frames.empty() ? 0 : frames.back()->line(); }
+  std::string call_chain() const;  // of BreakReason
   void note_relations(
       const SymEnv& env);  // what has been asked of symbols since the last call was asked by the line at here_
 

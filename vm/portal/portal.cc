@@ -74,7 +74,11 @@ int run_portal(lua_State* L, PortalState& s, int id) {
   try {
     return s.run(L, id);
   } catch (const std::exception& e) {
-    luaL_where(L, 1);
+    if (dynamic_cast<const PlacedError*>(&e)) {
+      lua_pushliteral(L, "");
+    } else {
+      luaL_where(L, 1);
+    }
     lua_pushstring(L, e.what());
     lua_concat(L, 2);
   }

@@ -11,12 +11,18 @@
 #include <string>
 #include <unordered_set>
 
+#include "ops/core/error.h"
 #include "vm/bytecode/dump.h"
 #include "vm/portal/patch.h"
 
 struct lua_State;
 
 namespace lutra {
+
+// Its text names the place already: no line is put in front.
+struct PlacedError : Error {
+  explicit PlacedError(const std::string& message) : Error(ErrorKind::kUser, message) {}
+};
 
 // Runs portal `id`. The arguments are on the Lua stack from 1 on (nothing else is). Pushes the exit's code and then the
 // results and returns how many values that is; pushing nothing, nil or false declines: the original code goes on.
