@@ -26,6 +26,7 @@ local function snapshot()
   keep(_G)
   for _, name in ipairs {"string", "table", "math", "os", "io", "coroutine", "debug", "bit"} do keep(_G[name] or require(name)) end
   keep(getmetatable(""))
+  keep(getmetatable(lt.ones(1)))
   keep(lt)
   keep(lt.nn)
   keep(lt.nn.functional)

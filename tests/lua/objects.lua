@@ -86,6 +86,11 @@ both("objects that are keys", function(a, b, x)
   t[a], t[b] = 1, 2
   return x + t[a]
 end, list)
+both("an object that is no key yet", function(a, b, x)
+  local t = {}
+  t[a] = 1
+  return x + (t[b] or 5)
+end, list)
 both("tensors that are keys", function(a, b, x)
   local t = {}
   t[a], t[b] = 1, 2

@@ -508,6 +508,7 @@ void learn_builtins(lua_State* L, CaptureState& state) {
   for (const char* event : {"__index", "__newindex"}) {
     lua_getfield(L, -1, event);
     state.builtins[lua_topointer(L, -1)] = find_builtin_row(str("tensor.", event));
+    if (lua_getupvalue(L, -1, 1)) lua_setfield(L, LUA_REGISTRYINDEX, "lutra.methods");
     lua_pushboolean(L, 1);
     lua_rawset(L, anchors);
   }

@@ -98,15 +98,12 @@ struct Finisher {
     }
   }
 
-  // The function itself: from the methods behind the __index of tensors.
+  // The function itself, whatever the tensors' __index is now.
   void push_method(const Binding* b) {
-    Tensor any = t.inputs.empty() ? make_tensor({}, DType::kFloat32) : t.inputs[0].real;
-    push_tensor(t.L, any);
-    const int top = lua_gettop(t.L);
-    if (luaL_getmetafield(t.L, top, "__index") && lua_getupvalue(t.L, -1, 1)) lua_getfield(t.L, -1, b->name.c_str());
+    lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.methods");
+    lua_getfield(t.L, -1, b->name.c_str());
     if (!lua_isfunction(t.L, -1)) fail_internal("capture: method ", b->name, " is not found");
-    lua_replace(t.L, top);
-    lua_settop(t.L, top);
+    lua_remove(t.L, -2);
   }
 
   PatchValue result(const Recipe& r) {

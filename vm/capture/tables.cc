@@ -27,8 +27,12 @@ Var* Trace::raw_get(Table* t, Var* k) {
   if (id.is_nan()) return nil();
   auto it = t->entries.find(id);
   if (it != t->entries.end()) return it->second.value;
-  if (t->pin == 0) return nil();
   if (k->kind == VarKind::kNil) return nil();
+  if (t->pin == 0) {
+    // That this object is no key of the table is something to hold.
+    if (id.kind == Key::kObject) t->entries[id] = {k, nil(), false};
+    return nil();
+  }
   if (!is_real(k)) return nil();
   // A tensor or table that came from a source is looked up by that source: another object there may find another value.
   const Source* by = nullptr;
