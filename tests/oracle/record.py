@@ -184,7 +184,7 @@ def exact_like(x, exact):
         return "false"
     rounded, own = exact.detach().to(x.dtype), x.detach()
     finite = torch.isfinite(own)
-    scale = max(1.0, own[finite].double().abs().max().item()) if finite.any() else 1.0
+    scale = own[finite].double().abs().max().item() if finite.any() else 1.0
     off = (own.double() - rounded.double()).abs().nan_to_num(nan=math.inf) > torch.finfo(x.dtype).eps * scale
     same = (own == rounded) | (own.isnan() & rounded.isnan())
     return tensor(rounded) if (off & ~same).any() else "false"
