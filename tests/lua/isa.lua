@@ -8,6 +8,7 @@ for _, isa in ipairs{"avx2", "avx512"} do
   lt.config.isa = isa
   if pcall(function() return lt.ones({3}) + 1 end) then isas[#isas + 1] = isa end
 end
+if #isas == 1 then h.skip("this machine has neither AVX2 nor AVX-512, so there is one instruction set") end
 lt.config.isa = "avx512"
 
 local dtypes = {"float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool"}

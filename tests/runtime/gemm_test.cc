@@ -82,9 +82,9 @@ void check_product(int64_t batch, int64_t m, int64_t n, int64_t k, Layout la, La
 
 }  // namespace
 
-TEST_CASE("products agree with sums in double and do not depend on threads", "[runtime][gemm]") {
+TEST_CASE("products agree with sums in double and do not depend on threads", "[runtime][gemm][onednn]") {
   if (!extern_supports(OpId::mm, DType::kFloat32, DeviceType::kCPU)) {
-    WARN("no oneDNN on this machine");
+    WARN("skipped: no oneDNN on this machine");
     return;
   }
   CHECK_FALSE(extern_supports(OpId::mm, DType::kFloat64, DeviceType::kCPU));
@@ -103,9 +103,9 @@ TEST_CASE("products agree with sums in double and do not depend on threads", "[r
   check_product(9, 64, 64, 64, kColumns, kRows, kRows);
 }
 
-TEST_CASE("products of empty operands", "[runtime][gemm]") {
+TEST_CASE("products of empty operands", "[runtime][gemm][onednn]") {
   if (!extern_supports(OpId::mm, DType::kFloat32, DeviceType::kCPU)) {
-    WARN("no oneDNN on this machine");
+    WARN("skipped: no oneDNN on this machine");
     return;
   }
   Operand a = make(-1, 3, 0, kRows, 1), b = make(-1, 0, 4, kRows, 2), c = make(-1, 3, 4, kRows, 3);
