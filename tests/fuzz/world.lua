@@ -92,9 +92,10 @@ end
 -- A gradient: where several segments add to it, its last bits may differ.
 function world.gradient(name, v) add("gradient", name, v) end
 
--- An error's text is part of what is seen; addresses and the runner's own place are not.
+-- An error's text is part of what is seen; addresses and places are not, nor what compiled code calls a tensor that was written.
 function world.failed(name, message)
-  local text = tostring(message):gsub("0x%x+", "0x"):gsub("^[^\n]-program:(%d+): ", world.lines and "line %1: " or "")
+  local text = tostring(message):gsub("0x%x+", "0x"):gsub("^[^%s:]+:(%d+): ", world.lines and "line %1: " or "")
+  text = text:gsub("(modified by an inplace operation): .*", "%1")
   seen[#seen + 1] = {kind = "error", name = name, text = "error: " .. text, error = true}
 end
 
