@@ -153,7 +153,7 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
   const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
   if (int(compiled) >= rt.config.recompile_limit) {
-    if (!point.limit_reported) {
+    if (!point.limit_reported && !unit.automatic) {
       point.limit_reported = true;
       fprintf(stderr,
               "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s%s%s was %s, is %s\n",
