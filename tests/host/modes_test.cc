@@ -2,8 +2,10 @@
 // to the states beside it.
 #include <catch2/catch.hpp>
 #include <lua.hpp>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "ops/defs/call.h"
 #include "vm/capi/lutra.h"
@@ -174,4 +176,62 @@ TEST_CASE("lt.auto counts for the state that asked", "[modes]") {
   CHECK(a("graphs") == "0");
   b.run(program);
   CHECK(b("graphs") == "1");
+}
+
+// Each thread has two states, which take turns; the states of two threads are swapped now and then. Each state counts
+// what it ought to see.
+TEST_CASE("states, threads and coroutines with modes of their own", "[modes]") {
+  const char kSetup[] = R"(
+    local n = ...
+    lt.auto(n % 2 == 0)
+    lt.manual_seed(n)
+    local w = lt.ones(4, {requires_grad = true})
+    local function f(x, k) return (x * k + 1):tanh() end
+    local g = n % 3 == 0 and lt.compile(f) or f
+    local grad, calls = true, 0
+    local co = coroutine.wrap(function()
+      while true do coroutine.yield(lt.is_grad_enabled()) end
+    end)
+    function turn(i)
+      if (i + n) % 5 == 0 then grad = not grad lt.set_grad_enabled(grad) end
+      assert(lt.is_grad_enabled() == grad and co() == grad)
+      for k = 1, 6 do
+        local y = g(w, k)
+        assert(y.requires_grad == grad)
+        assert(lt.no_grad(g, w, k):equal(y:detach()))
+        assert(not lt.no_grad(g, w, k).requires_grad)
+      end
+      assert(lt.initial_seed() == n)
+      local low = lt.autocast("cpu", function() return w:detach():reshape({2, 2}):matmul(lt.ones(2, 2)) end)
+      assert(low.dtype == "bfloat16" and not lt.is_autocast_enabled("cpu"))
+      local ok, message = pcall(lt.no_grad, function() error("of the test", 0) end)
+      assert(not ok and message == "of the test" and lt.is_grad_enabled() == grad)
+      calls = calls + 1
+    end
+    function finish() assert(calls == 60) end)";
+  std::vector<std::unique_ptr<State>> states;
+  for (int n = 0; n < 6; n++) {
+    states.push_back(std::make_unique<State>());
+    lua_State* L = lutra_lua(states.back()->S);
+    REQUIRE(luaL_loadstring(L, kSetup) == 0);
+    lua_pushinteger(L, n);
+    REQUIRE(lutra_call(states.back()->S, 1, 0) == LUTRA_OK);
+  }
+  for (int round = 0; round < 6; round++) {
+    std::string problems[3];
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 3; t++) {
+      threads.emplace_back([&, t] {
+        State* mine[] = {states[size_t(t)].get(), states[size_t((t + round) % 3 + 3)].get()};
+        for (int i = 0; i < 20; i++) {
+          const std::string chunk = "turn(" + std::to_string(round * 10 + i / 2) + ")";
+          State& s = *mine[i % 2];
+          if (lutra_do_string(s.S, chunk.c_str(), "=test") != LUTRA_OK) problems[t] = lutra_error(s.S);
+        }
+      });
+    }
+    for (auto& t : threads) t.join();
+    for (const std::string& p : problems) CHECK(p == "");
+  }
+  for (auto& s : states) s->run("finish()");
 }
