@@ -7,6 +7,7 @@
 #include "jit/passes/passes.h"
 #include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
+#include "ops/core/interrupt.h"
 #include "ops/defs/autocast.h"
 
 namespace lutra {
@@ -72,7 +73,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
   if (options.backend != "eager") {
     for (size_t i = 0; i < kPassCount; i++) {
       if (is_disabled(options, kPasses[i].name)) continue;
-      check_interrupt();
+      check_stop();
       const auto since = Clock::now();
       graph = kPasses[i].run(*graph);
       check(*graph, kPasses[i].name);

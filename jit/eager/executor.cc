@@ -10,7 +10,9 @@
 #include "jit/eager/one_op.h"
 #include "jit/lower/lower.h"
 #include "jit/runtime/executable.h"
+#include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
+#include "ops/core/interrupt.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -74,6 +76,7 @@ class EagerExecutor : public Executor {
     if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
     } else if (is_extern(id) || has_candidate(id, args)) {
+      const StoppableLoops loops(true);
       library(op, args, results);
     } else {
       general(op, args, results);
@@ -204,7 +207,7 @@ class EagerExecutor : public Executor {
                              current_extern_isa(),
                              device,
                              stream_of(device)};
-    check_interrupt();
+    check_stop();
     if (!launches_watched()) return run_extern(call);
     const LaunchTimer timer;
     run_extern(call);

@@ -1,6 +1,8 @@
 // Building graphs: inputs, and the recorder that turns call_op into nodes.
 #include "jit/graph/graph.h"
 
+#include "ops/core/interrupt.h"
+
 #include <mutex>
 #include <unordered_set>
 
@@ -51,7 +53,7 @@ void Graph::renumber() {
 }
 
 Node* GraphRecorder::append(OpId op, Args& args) {
-  check_interrupt();  // capture, derivatives and passes all come here for each node
+  check_stop();  // capture, derivatives and passes all come here for each node
   auto lift = [&](Tensor& t) {
     if (t && !t->is_fake()) t = graph_.add_constant("constant", t);
   };

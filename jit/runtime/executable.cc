@@ -14,6 +14,7 @@
 #include "jit/runtime/record.h"
 #include "jit/schedule/combine.h"
 #include "ops/core/error.h"
+#include "ops/core/interrupt.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
 #include "ops/extern/cuda/recording.h"
@@ -94,6 +95,9 @@ void Executable::prepare(bool listing, bool at_once) {
     steps_.back().launch = int32_t(i);
   }
   name_runs();
+  for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
+    for (size_t k = i; k <= i + size_t(steps_[i].beside); k++) steps_[i].writes |= writes_inputs(steps_[k].launch);
+  }
   if (plan_.device.type == DeviceType::kCUDA) prepare_gpu(), prepare_recordings();
   for (const PlanOutput& out : plan_.outputs) {
     if (out.kind == PlanOutput::kTensor) prepare_view(out.view);
@@ -152,7 +156,7 @@ void Executable::compile_kernels(bool listing, bool at_once) {
 }
 
 void Executable::compile_launch(size_t i, bool listing, bool at_once) {
-  check_interrupt();
+  check_stop();
   const bool on_gpu = plan_.device.type != DeviceType::kCPU;
   if (const auto* library = std::get_if<ExternLaunch>(&plan_.launches[i])) {
     counters_[i] = library_counters(name(library->op));
@@ -307,9 +311,11 @@ void Executable::launch_steps(Context& c, bool& wrote) const {
   const bool watched = launches_watched(), on_gpu = plan_.device.type == DeviceType::kCUDA;
   std::optional<LaunchTimer> timer;
   if (watched) wait_for(plan_.device);
+  StoppableLoops loops(false);
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
-    check_interrupt();
+    check_stop();
     const Step& step = steps_[i];
+    loops.set(!step.writes);
     if (watched) timer.emplace();
     if (on_gpu && step.kernel) {
       for (int32_t g = step.gpu_first; g < step.gpu_end; g++) {

@@ -28,7 +28,6 @@ void Executable::prepare_gpu() {
   }
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
     if (steps_[i].kernel) add_gpu_groups(i);
-    for (size_t k = i; k <= i + size_t(steps_[i].beside); k++) steps_[i].writes |= writes_inputs(steps_[k].launch);
   }
 }
 

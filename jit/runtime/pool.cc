@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "jit/runtime/executable.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {
@@ -32,7 +33,10 @@ constexpr int kMostChunks = 0xffff, kMostThreads = 255;
 // How long a worker looks for the next job: as long as it takes the interpreter to come back with one.
 constexpr auto kLookFor = std::chrono::microseconds(60);
 
-thread_local bool in_chunk = false;
+// A chunk of a loop that takes long has about so much work: a thread looks between two whether it shall stop.
+constexpr int64_t kLongChunk = 1 << 26;
+
+thread_local bool in_chunk = false, stoppable = false;
 
 inline void relax() { __builtin_ia32_pause(); }
 
@@ -59,9 +63,11 @@ class Pool {
       signal_.fetch_add(1);
       signal_.notify_all();
     }
-    while (claim(0)) continue;
+    do heed();
+    while (claim(0));
     for (int turns = 0; done_.load(std::memory_order_acquire) != chunks; turns++) {
       relax();
+      if (turns % 4096 == 4095) heed();
       if (turns > 1 << 14) std::this_thread::yield();
     }
     if (failed_.load(std::memory_order_relaxed)) {
@@ -72,10 +78,27 @@ class Pool {
   }
 
   static void run_here(int chunks, Body body, void* arg) {
-    for (int i = 0; i < chunks; i++) body(arg, i);
+    for (int i = 0; i < chunks; i++) {
+      if (stoppable && !in_chunk) check_stop();
+      body(arg, i);
+    }
   }
 
  private:
+  // Where the caller shall stop, the chunks that are left are claimed, but not run.
+  void heed() {
+    if (!stoppable || failed_.load(std::memory_order_relaxed)) return;
+    try {
+      check_stop();
+    } catch (const std::exception&) {
+      fail_job();
+    }
+  }
+  // In a handler of the error.
+  void fail_job() {
+    std::lock_guard<std::mutex> lock(error_mutex_);
+    if (!failed_.exchange(true)) error_ = std::current_exception();
+  }
   static int chunks_of(uint64_t w) { return int(w >> 16 & 0xffff); }
   static int next_of(uint64_t w) { return int(w & 0xffff); }
   static int threads_of(uint64_t w) { return int(w >> 32 & 0xff); }
@@ -97,8 +120,7 @@ class Pool {
       try {
         body_(arg_, i);
       } catch (const std::exception&) {
-        std::lock_guard<std::mutex> lock(error_mutex_);
-        if (!failed_.exchange(true)) error_ = std::current_exception();
+        fail_job();
       }
     }
     in_chunk = false;
@@ -171,11 +193,12 @@ void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
 
 int chunk_count(int64_t extent, int64_t work) {
   const int64_t threads = thread_count();
-  if (threads <= 1 || extent <= 1) return 1;
   const int64_t total = total_work(extent, work);
+  if (extent <= 1) return 1;
+  if (threads <= 1) return int(std::clamp<int64_t>(total / kLongChunk, 1, std::min<int64_t>(extent, kMostChunks)));
   // Large loops get more chunks than threads: a core that is busy elsewhere then delays one of them only.
-  const int64_t most = total >= 32 * kGrain * threads ? threads * 4 : threads;
-  return int(std::max<int64_t>(1, std::min({most, extent, total / kGrain})));
+  const int64_t most = total >= 32 * kGrain * threads ? std::max(threads * 4, total / kLongChunk) : threads;
+  return int(std::max<int64_t>(1, std::min({most, extent, total / kGrain, int64_t(kMostChunks)})));
 }
 
 int64_t total_work(int64_t extent, int64_t work) {
@@ -183,7 +206,11 @@ int64_t total_work(int64_t extent, int64_t work) {
   return extent > INT64_MAX / 256 / work ? INT64_MAX / 256 : extent * work;
 }
 
-bool is_worth_forking(int64_t total) { return thread_count() > 1 && total >= 2 * kGrain; }
+bool is_worth_forking(int64_t total) { return total >= (thread_count() > 1 ? 2 * kGrain : 2 * kLongChunk); }
+
+StoppableLoops::StoppableLoops(bool yes) : saved_(stoppable) { stoppable = yes; }
+StoppableLoops::~StoppableLoops() { stoppable = saved_; }
+void StoppableLoops::set(bool yes) { stoppable = yes; }
 
 int64_t chunk_begin(int64_t extent, int n, int i, int64_t align) {
   const int64_t units = (extent + align - 1) / align;

@@ -11,6 +11,19 @@ int thread_count();
 // Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads; returns when all have ended.
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg);
 
+// In a scope that says so, a loop of this thread may end between two of its chunks, by check_stop's error: where
+// nothing that can be seen outside is written.
+class StoppableLoops {
+ public:
+  explicit StoppableLoops(bool yes);
+  ~StoppableLoops();
+  StoppableLoops(const StoppableLoops&) = delete;
+  void set(bool yes);
+
+ private:
+  const bool saved_;
+};
+
 // Work of a parallel loop, in elements.
 int64_t total_work(int64_t extent, int64_t work);
 // Whether loops that run side by side, of so much work in all, pay for a fork and join.

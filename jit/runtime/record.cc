@@ -16,6 +16,7 @@
 
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/profile.h"
+#include "ops/core/interrupt.h"
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
@@ -198,7 +199,7 @@ void Executable::make_key(const Context& c, LibraryKey& k) const {
 }
 
 void Executable::launch_recorded(Context& c, Recording& r) const {
-  check_interrupt();
+  check_stop();
   if (r.exec) {
     update_kernels(c, r);
   } else if (!record(c, r)) {

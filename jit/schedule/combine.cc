@@ -1,6 +1,8 @@
 // Each kernel goes back to the nearest run of kernels that it may join, past launches that it does not depend on.
 #include "jit/schedule/combine.h"
 
+#include "ops/core/interrupt.h"
+
 #include <algorithm>
 
 namespace lutra {
@@ -58,7 +60,7 @@ void add(Run& run, size_t launch, const Touch& t) {
 void combine_launches(Plan& plan) {
   std::vector<Run> runs;
   for (size_t i = 0; i < plan.launches.size(); i++) {
-    check_interrupt();
+    check_stop();
     Touch t = touch_of(plan, plan.launches[i]);
     Run* joined = nullptr;
     for (size_t back = 0; !t.fails && !joined && back < std::min(runs.size(), kFarthest); back++) {

@@ -2,6 +2,8 @@
 // kernel of both is a good one; then groups over the same loops that read the same memory.
 #include "jit/schedule/fuse.h"
 
+#include "ops/core/interrupt.h"
+
 #include <algorithm>
 #include <bit>
 #include <queue>
@@ -198,7 +200,7 @@ class Fuser {
   }
 
   bool try_merge(int32_t a, int32_t b, bool trust) {
-    check_interrupt();
+    check_stop();
     if (a == b || is_single(a) || is_single(b)) return false;
     std::pair<int64_t, int64_t> key(int64_t(a) << 32 | versions_[size_t(a)], int64_t(b) << 32 | versions_[size_t(b)]);
     if (!refused_.insert(key).second || between(a, b) || between(b, a)) return false;

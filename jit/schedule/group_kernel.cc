@@ -1,6 +1,8 @@
 // One kernel for a group of units: loops over what is kept, reductions level by level, then stores.
 #include "jit/schedule/group_kernel.h"
 
+#include "ops/core/interrupt.h"
+
 #include <algorithm>
 
 namespace lutra {
@@ -405,7 +407,7 @@ void GroupKernel::emit_full() {
 }
 
 const std::string& GroupKernel::build() {
-  check_interrupt();
+  check_stop();
   if (!find_shape()) refuse("reductions over other dimensions");
   if (why_.empty() && !place_roots()) refuse("results over other dimensions");
   if (!why_.empty()) return why_;

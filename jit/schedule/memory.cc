@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "jit/schedule/combine.h"
+#include "ops/core/interrupt.h"
 #include "ops/core/sym.h"
 
 namespace lutra {
@@ -80,7 +81,7 @@ class MemoryPlanner {
   void run() {
     find_lives();
     for (size_t i = 0; i < plan_.launches.size(); i++) {
-      check_interrupt();
+      check_stop();
       for_buffers(plan_.launches[i], [&](int32_t b, bool) {
         if (buffer(b).kind == Buffer::kTemp && buffer(b).index < 0) place(i, b);
       });

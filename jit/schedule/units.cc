@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/core/half.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {
@@ -47,7 +48,7 @@ void Units::add_units() {
   for (bool copies : {false, true}) {
     for (const auto& n : graph.nodes) {
       if ((n->op == OpId::copy_) != copies) continue;
-      check_interrupt();
+      check_stop();
       Lowered low = lower(*n, facts);
       if (low.kind == Lowered::kView) {
         views_.emplace(n.get(), std::move(low));
@@ -358,7 +359,7 @@ void Units::trace(const Tensor& t, ComputeUnit& into) {
 // Writes come after what reads the old value and after all that may fail.
 void Units::order_writes() {
   for (int32_t c = 0; c < size(); c++) {
-    check_interrupt();
+    check_stop();
     if (!units_[size_t(c)].is_copy()) continue;
     int32_t target = resolve(units_[size_t(c)].value).id;
     LUTRA_CHECK(is_input(target), "a copy into what is no input");

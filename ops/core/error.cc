@@ -1,5 +1,7 @@
-// The wish to stop, and its error.
+// Wishes that a program stops, and their errors.
 #include "ops/core/error.h"
+
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 
@@ -9,5 +11,9 @@ void raise_interrupt() {
   interrupt_wanted = false;
   throw Error(ErrorKind::kInterrupt, "interrupted!");
 }
+
+constinit thread_local const char* stop_reason = nullptr;
+
+void raise_stop() { throw Error(ErrorKind::kInterrupt, stop_reason); }
 
 }  // namespace lutra

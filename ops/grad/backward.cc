@@ -7,6 +7,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "ops/core/interrupt.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
 #include "ops/grad/emit.h"
@@ -137,7 +138,7 @@ void Engine::run() {
   const AutocastDisabled off;
   GradModeScope mode(create_);
   while (!nodes_.empty()) {
-    check_interrupt();
+    check_stop();
     Pending p = std::move(nodes_.begin()->second);
     nodes_.erase(nodes_.begin());
     if (collecting_ && !needed_.count(p.node.get())) continue;

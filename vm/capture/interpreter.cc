@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "ops/core/interrupt.h"
 #include "vm/capture/state.h"
 
 namespace lutra {
@@ -92,7 +93,7 @@ void Trace::set(Frame& f, unsigned i, Var* v) {
 void Trace::note_relations(const SymEnv& env) { program.relation_places.resize(env.guards().size(), here_); }
 
 void Trace::step(Frame& f) {
-  check_interrupt();
+  check_stop();
   note_relations(*graph->env);
   here_ = {f.code->file, f.line()};
   const bc::Proto& proto = f.code->proto();
