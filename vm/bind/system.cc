@@ -12,6 +12,7 @@
 #include "vm/bind/idx.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/host/limits.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -149,6 +150,7 @@ const Special kSpecials[] = {
     {"initial_seed", kFunctionOf | kHostEffect, nullptr, initial_seed},
     {"get_num_threads", kFunctionOf | kHostEffect, nullptr, get_num_threads},
     {"set_num_threads", kFunctionOf | kHostEffect, nullptr, set_num_threads},
+    {"limits", kFunctionOf | kHostEffect, nullptr, make_limits},
     {"memory", kFunctionOf | kHostEffect, nullptr, memory},
     {"set_default_device", kFunctionOf | kHostEffect, nullptr, set_default_device_impl},
     {"device", kFunctionOf, device, nullptr},

@@ -1,0 +1,133 @@
+-- lt.limits{seconds = n}(f, ...): ends f by an error wherever it is, in full, and leaves a state that goes on as if nothing had been.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy, fails = h.test, h.equal, h.truthy, h.raises
+
+-- How f ends under a limit: the message, and seconds of the clock.
+local function limited(seconds, f, ...)
+  local start = lt.perf_counter()
+  local ok, message = pcall(lt.limits({seconds = seconds}), f, ...)
+  truthy(not ok, "f has returned")
+  return tostring(message), lt.perf_counter() - start
+end
+
+local function is_over(seconds, f, ...)
+  local message, took = limited(seconds, f, ...)
+  truthy(message:find(("limits: %.14g seconds are over"):format(seconds), 1, true), message)
+  truthy(took >= 0.99 * seconds, took)
+  truthy(took < seconds + 3, took)
+  -- The state goes on.
+  truthy((lt.ones(3) * 2):sum():item() == 6)
+  local sum = 0
+  for i = 1, 100000 do sum = sum + i end
+  equal(sum, 5000050000)
+  return message
+end
+
+test("what returns in time returns all", function()
+  equal(table.concat({lt.limits({seconds = 30})(function(...) return select("#", ...), ... end, 1, 2)}, " "), "2 1 2")
+  fails("of the test", lt.limits({seconds = 30}), error, "of the test", 0)
+end)
+
+test("loops of Lua", function()
+  is_over(0.1, function() while true do end end)
+  is_over(0.1, function()
+    local t = {}
+    while true do t[#t % 100 + 1] = {#t} end
+  end)
+  is_over(0.1, function()
+    local function recurse(n) return n == 0 and 0 or recurse(n - 1) end
+    while true do recurse(100) end
+  end)
+end)
+
+test("ops, compiled code, compiling", function()
+  local x = lt.ones(64)
+  is_over(0.1, function() while true do x = x * 1.0 end end)
+  local step = lt.compile(function(x) return (x * 2 + 1):tanh() end)
+  is_over(0.1, function() while true do x = step(x) end end)
+  is_over(0.2, function()
+    while true do
+      lt.compile(function(x)
+        for i = 1, 150 do x = (x * i):sin() + x end
+        return x
+      end)(x)
+    end
+  end)
+end)
+
+test("a long loop of one kernel", function()
+  local x = lt.ones(4000, 4000)
+  local f = lt.compile(function(x)
+    local y = x
+    for _ = 1, 60 do y = (y:sin() + y:cos()):exp():log1p() end
+    return y:sum()
+  end)
+  f(lt.ones(2, 2))
+  f(lt.ones(3, 3))
+  is_over(0.3, f, x)
+end)
+
+test("coroutines made within", function()
+  is_over(0.1, function()
+    local co = coroutine.wrap(function() while true do coroutine.yield(1) end end)
+    while true do co() end
+  end)
+  is_over(0.1, function()
+    coroutine.wrap(function() while true do end end)()
+  end)
+end)
+
+test("a program that catches errors ends, too", function()
+  local caught = 0
+  is_over(0.2, function()
+    while true do
+      pcall(function() while true do end end)
+      caught = caught + 1
+    end
+  end)
+  truthy(caught >= 1, caught)
+  is_over(0.2, function()
+    while true do pcall(function() while true do local _ = lt.ones(2) * 2 end end) end
+  end)
+end)
+
+test("modes are restored", function()
+  is_over(0.1, lt.no_grad, function() while true do end end)
+  equal(lt.is_grad_enabled(), true)
+  is_over(0.1, lt.autocast, "cpu", function() while true do local _ = lt.ones(2, 2):matmul(lt.ones(2, 2)) end end)
+  equal(lt.is_autocast_enabled("cpu"), false)
+end)
+
+test("limits within limits", function()
+  local inner = lt.limits({seconds = 0.1})
+  local seen
+  lt.limits({seconds = 30})(function()
+    local ok, message = pcall(inner, function() while true do end end)
+    seen = not ok and message
+    local x = lt.ones(2)
+    for _ = 1, 20000 do x = x * 1 end
+  end)
+  truthy(seen:find("limits: 0.1 seconds are over", 1, true), seen)
+  -- The outer one comes first.
+  is_over(0.15, function()
+    lt.limits({seconds = 30})(function() while true do end end)
+  end)
+  is_over(0.15, function()
+    while true do pcall(lt.limits({seconds = 0.01}), function() while true do end end) end
+  end)
+  for _ = 1, 100 do lt.limits({seconds = 5})(lt.limits({seconds = 5}), function() end) end
+end)
+
+test("options", function()
+  fails("option 'bytes' is not available in this version", lt.limits, {seconds = 1, bytes = 10})
+  fails("option 'threads' is not available in this version", lt.limits, {threads = 1})
+  fails("unknown option 'second' (known: seconds)", lt.limits, {second = 1})
+  fails("option 'seconds' must be a number above 0, got 0", lt.limits, {seconds = 0})
+  fails("option 'seconds' must be a number above 0, got string", lt.limits, {seconds = "x"})
+  fails("option 'seconds' is needed", lt.limits, {})
+  fails("argument 1 must be a table", lt.limits, 3)
+  fails("a function to run is needed", lt.limits({seconds = 1}))
+end)
+
+h.finish()

@@ -1,0 +1,254 @@
+// lt.limits{seconds = n}(f, ...): runs f, and ends it by an error when its time is over.
+//
+// Invariants:
+// 1. A timer's signal, on the thread that runs f, gives the thread a reason to stop (what is written in C++ looks for
+//    it) and a hook to Lua. Nothing else is done before the time is over.
+// 2. The hook raises n errors in round n, a round each kRound: so f may clean up after an error that it caught, and
+//    gets out of one more pcall in each round.
+// 3. Of limits within one another the outermost whose time is over is the one that is told.
+// 4. What was there before is there again when f has returned or failed: hook, signal's action, stack of handlers.
+#include "vm/host/limits.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <lua.hpp>
+#include <memory>
+#include <string>
+
+#include "ops/core/error.h"
+#include "ops/core/interrupt.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+constexpr long kRound = 100'000'000;  // nanoseconds
+
+double now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
+int signal_number() { return SIGRTMIN + 7; }
+
+// LuaJIT's profiler in its line mode, which never ticks: traces then look at a flag on every line. One Lua state of the
+// process can have it; in another, traces are not made while it has limits.
+std::atomic<const void*> line_mode_owner{nullptr};
+
+void tick(void*, lua_State*, int, int) {}
+
+class LeavableTraces {
+ public:
+  explicit LeavableTraces(lua_State* L) : L_(L) {
+    const void* expected = nullptr;
+    owner_ = line_mode_owner.compare_exchange_strong(expected, lua_topointer(L, LUA_REGISTRYINDEX));
+    if (owner_) {
+      luaJIT_profile_start(L, "li1000000000", tick, nullptr);
+      return;
+    }
+    if (expected == lua_topointer(L, LUA_REGISTRYINDEX)) return;
+    stopped_ = is_on(L);
+    if (stopped_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
+  }
+  ~LeavableTraces() {
+    if (stopped_) luaJIT_setmode(L_, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_ON);
+    if (!owner_) return;
+    luaJIT_profile_stop(L_);
+    line_mode_owner = nullptr;
+  }
+  LeavableTraces(const LeavableTraces&) = delete;
+
+ private:
+  static bool is_on(lua_State* L) {
+    const int top = lua_gettop(L);
+    lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+    lua_getfield(L, -1, "jit");
+    bool on = false;
+    if (lua_istable(L, -1)) {
+      lua_getfield(L, -1, "status");
+      on = lua_isfunction(L, -1) && lua_pcall(L, 0, 1, 0) == 0 && lua_toboolean(L, -1);
+    }
+    lua_settop(L, top);
+    return on;
+  }
+  lua_State* L_;
+  bool owner_ = false, stopped_ = false;
+};
+
+struct Limit {
+  Limit* outer;
+  double deadline;
+  std::string message;
+};
+
+// Of the thread; lives while it has limits.
+struct Watch {
+  explicit Watch(lua_State* L) : L(L), traces(L) {
+    hook = lua_gethook(L), mask = lua_gethookmask(L), count = lua_gethookcount(L);
+    stack_t own = {};
+    own.ss_sp = handler_stack.get(), own.ss_size = kStack;
+    sigaltstack(&own, &stack_before);
+    struct sigaction action = {};
+    action.sa_handler = on_time;
+    action.sa_flags = SA_ONSTACK;  // no SA_RESTART: what waits for input stops, too
+    sigemptyset(&action.sa_mask);
+    sigaction(signal_number(), &action, &action_before);
+    sigevent event = {};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = signal_number();
+    event._sigev_un._tid = gettid();
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
+      put_back();
+      fail("limits: the system gives no timer");
+    }
+  }
+  ~Watch() {
+    timer_delete(timer);
+    stop_reason = nullptr;
+    lua_sethook(L, hook, mask, count);
+    put_back();
+  }
+  void put_back() {
+    if (stack_before.ss_flags & SS_ONSTACK) stack_before.ss_flags = 0;
+    sigaltstack(&stack_before, nullptr);
+    // A signal of the timer that is still under way must not end the process.
+    if (action_before.sa_handler == SIG_DFL) action_before.sa_handler = SIG_IGN;
+    sigaction(signal_number(), &action_before, nullptr);
+  }
+  Watch(const Watch&) = delete;
+
+  void set_timer() {
+    double first = INFINITY;
+    for (const Limit* l = innermost; l; l = l->outer) first = std::min(first, l->deadline);
+    const double left = std::min(std::max(first - now(), 1e-6), 1e9);
+    itimerspec time = {{0, kRound}, {time_t(left), long((left - std::floor(left)) * 1e9)}};
+    timer_settime(timer, 0, &time, nullptr);
+  }
+  // The outermost limit whose time is over.
+  const Limit* over() const {
+    const Limit* found = nullptr;
+    const double t = now();
+    for (const Limit* l = innermost; l; l = l->outer) {
+      if (l->deadline <= t) found = l;
+    }
+    return found;
+  }
+  static void on_time(int);
+  static void raise_in_lua(lua_State* L, lua_Debug*);
+
+  static constexpr size_t kStack = 1 << 16;
+  lua_State* L;
+  LeavableTraces traces;
+  std::unique_ptr<char[]> handler_stack{new char[kStack]};
+  stack_t stack_before = {};
+  struct sigaction action_before = {};
+  timer_t timer = {};
+  lua_Hook hook;
+  int mask, count;
+  Limit* innermost = nullptr;
+  volatile sig_atomic_t rounds = 0, errors_left = 0;
+};
+
+thread_local Watch* watch = nullptr;
+
+void Watch::on_time(int) {
+  Watch* w = watch;
+  const Limit* limit = w ? w->over() : nullptr;
+  if (!limit) return;
+  w->rounds = w->rounds + 1;
+  w->errors_left = w->rounds;
+  stop_reason = limit->message.c_str();
+  lua_sethook(w->L, raise_in_lua, LUA_MASKCOUNT, 1);
+  struct sigaction profiler;
+  if (sigaction(SIGPROF, nullptr, &profiler) != 0) return;
+  if (!(profiler.sa_flags & SA_SIGINFO) && (profiler.sa_handler == SIG_DFL || profiler.sa_handler == SIG_IGN)) return;
+  raise(SIGPROF);  // lets traces fall back to the interpreter, which meets the hook
+}
+
+void Watch::raise_in_lua(lua_State* L, lua_Debug*) {
+  Watch* w = watch;
+  const Limit* limit = w ? w->over() : nullptr;
+  if (!w || w->errors_left <= 1 || !limit) lua_sethook(L, w ? w->hook : nullptr, w ? w->mask : 0, w ? w->count : 0);
+  if (!limit || w->errors_left <= 0) return;
+  w->errors_left = w->errors_left - 1;
+  luaL_error(L, "%s", limit->message.c_str());
+}
+
+// One limit of what this thread runs.
+class LimitScope {
+ public:
+  LimitScope(lua_State* L, double seconds) {
+    if (!watch) own_ = std::make_unique<Watch>(L), watch = own_.get();
+    char text[40];
+    snprintf(text, sizeof text, "%.14g", seconds);
+    limit_ = {watch->innermost, now() + seconds, str("limits: ", text, " seconds are over")};
+    watch->innermost = &limit_;
+    watch->set_timer();
+  }
+  ~LimitScope() {
+    watch->innermost = limit_.outer;
+    if (own_) {
+      watch = nullptr;
+      return;
+    }
+    if (const Limit* outer = watch->over()) {  // it goes on
+      stop_reason = outer->message.c_str();
+      return;
+    }
+    watch->rounds = 0;
+    watch->errors_left = 0;
+    stop_reason = nullptr;
+    lua_sethook(watch->L, watch->hook, watch->mask, watch->count);
+    watch->set_timer();
+  }
+  LimitScope(const LimitScope&) = delete;
+
+ private:
+  std::unique_ptr<Watch> own_;
+  Limit limit_;
+};
+
+// Upvalue 1: seconds.
+int run_limited(lua_State* L) {
+  const double seconds = lua_tonumber(L, lua_upvalueindex(1));
+  if (lua_gettop(L) == 0 || lua_isnil(L, 1)) fail("limits: a function to run is needed");
+  {
+    const LimitScope scope(L, seconds);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  }
+  return lua_gettop(L);
+}
+int limited_entry(lua_State* L) { return guarded(L, run_limited); }
+
+}  // namespace
+
+void keep_line_mode(lua_State* L) {
+  line_mode_owner = lua_topointer(L, LUA_REGISTRYINDEX);
+  luaJIT_profile_start(L, "li1000000000", tick, nullptr);
+}
+
+int make_limits(lua_State* L) {
+  if (!lua_istable(L, 1)) fail("limits: argument 1 must be a table {seconds = n}, got ", luaL_typename(L, 1));
+  for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+    const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
+    if (key == "bytes" || key == "threads") fail("limits: option '", key, "' is not available in this version");
+    if (key != "seconds") fail("limits: unknown option '", key, "' (known: seconds)");
+    if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) > 0)) {
+      fail("limits: option 'seconds' must be a number above 0, got ",
+           lua_isnumber(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1));
+    }
+  }
+  lua_getfield(L, 1, "seconds");
+  if (lua_isnil(L, -1)) fail("limits: option 'seconds' is needed");
+  lua_pushcclosure(L, limited_entry, 1);
+  return 1;
+}
+
+}  // namespace lutra
