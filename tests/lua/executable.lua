@@ -201,4 +201,30 @@ test("LUTRA_LOGS and configuration from the environment", function()
   program = saved
 end)
 
+test("Control-C raises an error in a script", function()
+  local function stopped(code, seconds)
+    local path = os.tmpname()
+    h.write(path, code)
+    local out = h.shell(("timeout -s INT %s %s %s 2>&1; echo \"exit $?\""):format(seconds or 0.7, h.program(), path))
+    os.remove(path)
+    return out
+  end
+  local out = stopped("local x = lt.ones(4)\nlocal function f() while true do x = x * 1 end end\nf()")
+  truthy(out:find(":2: interrupted!", 1, true) and out:find("stack traceback:", 1, true), out)
+  out = stopped("local x = lt.ones(4) local ok, m = pcall(function() while true do x = x * 1 end end) print(ok, m, (x + 1):sum():item())")
+  truthy(out:find("false\t[^\n]*interrupted!\t8"), out)
+  -- A kernel of many seconds ends between two pieces of its loop.
+  local start = lt.perf_counter()
+  out = stopped([[
+    local f = lt.compile(function(x)
+      local y = x
+      for _ = 1, 60 do y = (y:sin() + y:cos()):exp():log1p() end
+      return y:sum()
+    end)
+    f(lt.ones(2, 2)) f(lt.ones(3, 3))
+    f(lt.ones(10000, 10000)) print("not stopped")]], 2)
+  truthy(out:find("interrupted!", 1, true), out)
+  truthy(lt.perf_counter() - start < 12, lt.perf_counter() - start)
+end)
+
 h.finish()

@@ -13,10 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <lua.hpp>
 
 #include "ops/core/error.h"
+#include "vm/host/limits.h"
 
 namespace lutra {
 namespace {
@@ -24,11 +24,13 @@ namespace {
 lua_State* main_state = nullptr;
 pthread_t main_thread;
 timer_t timer;
-bool has_timer = false;
+bool has_timer = false, is_script = false;
+lua_Hook other_hook = nullptr;  // what ours took the place of
+int other_mask = 0, other_count = 0;
 volatile sig_atomic_t running = 0, presses = 0, at_prompt = 0;
 volatile sig_atomic_t rounds = 0, errors_left = 0, is_new_round = 0;
 
-constexpr int kPressesToDie = 3;
+int presses_to_die = 3;
 constexpr long kRound = 100'000'000;  // nanoseconds
 
 void set_timer(long nanoseconds) {
@@ -41,13 +43,11 @@ void stop_hook(lua_State* L, lua_Debug*) {
     is_new_round = 0;
     if (!interrupt_wanted.exchange(false)) errors_left = errors_left - 1;  // a launch has raised one already
   }
-  if (errors_left <= 1) lua_sethook(L, nullptr, 0, 0);
+  if (errors_left <= 1) lua_sethook(L, other_hook, other_mask, other_count);
   if (errors_left <= 0) return;
   errors_left = errors_left - 1;
   luaL_error(L, "interrupted!");
 }
-
-void profiler_tick(void*, lua_State*, int, int) {}
 
 // Lets LuaJIT's traces fall back to its interpreter, which then meets the hook. Without the profiler's handler (a
 // program may have stopped it) the signal would end the process.
@@ -63,22 +63,26 @@ void start_round() {
   errors_left = rounds;
   is_new_round = 1;
   interrupt_wanted = true;
+  if (lua_gethook(main_state) != stop_hook) {
+    other_hook = lua_gethook(main_state);
+    other_mask = lua_gethookmask(main_state), other_count = lua_gethookcount(main_state);
+  }
   lua_sethook(main_state, stop_hook, LUA_MASKCOUNT, 1);
-  leave_traces();
+  if (!is_script) leave_traces();
 }
 
 void press() {
-  if (!running) {
+  if (!running && !is_script) {
     at_prompt = 1;
     return;
   }
   presses = presses + 1;
-  if (presses >= kPressesToDie) {
+  if (!running || presses >= presses_to_die) {
     signal(SIGINT, SIG_DFL);
     raise(SIGINT);
     return;
   }
-  if (presses == kPressesToDie - 1) {
+  if (!is_script && presses == presses_to_die - 1) {
     const char text[] = "\nstill running; Control-C once more ends the session\n";
     if (write(2, text, sizeof text - 1) < 0) return;
   }
@@ -97,12 +101,7 @@ void on_interrupt(int, siginfo_t* info, void*) {
   }
 }
 
-}  // namespace
-
-void open_interrupts(lua_State* L) {
-  main_state = L;
-  main_thread = pthread_self();
-  luaJIT_profile_start(L, "li1000000000", profiler_tick, nullptr);
+void listen() {
   static char stack[1 << 16];
   stack_t other = {};
   other.ss_sp = stack, other.ss_size = sizeof stack;
@@ -112,6 +111,25 @@ void open_interrupts(lua_State* L) {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
+}
+
+}  // namespace
+
+void open_script_interrupts(lua_State* L) {
+  struct sigaction now;
+  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) return;  // a shell's job in the background
+  main_state = L;
+  main_thread = pthread_self();
+  is_script = true, presses_to_die = 2;
+  listen();
+}
+
+void open_interrupts(lua_State* L) {
+  main_state = L;
+  main_thread = pthread_self();
+  is_script = false, presses_to_die = 3;
+  keep_line_mode(L);
+  listen();
   sigevent event = {};
   event.sigev_notify = SIGEV_THREAD_ID;
   event.sigev_signo = SIGINT;
@@ -121,13 +139,14 @@ void open_interrupts(lua_State* L) {
 
 void forget_errors() {
   errors_left = 0;
-  lua_sethook(main_state, nullptr, 0, 0);
+  if (!main_state || lua_gethook(main_state) != stop_hook) return;
+  lua_sethook(main_state, other_hook, other_mask, other_count);
 }
 
 RunScope::RunScope() {
   presses = 0;
   rounds = 0;
-  interrupt_wanted = false;
+  interrupt_wanted.exchange(false);
   running = 1;
 }
 
@@ -136,7 +155,7 @@ RunScope::~RunScope() {
   if (rounds > 0) set_timer(0);
   rounds = 0;
   forget_errors();
-  interrupt_wanted = false;
+  interrupt_wanted.exchange(false);
 }
 
 bool take_interrupt() {

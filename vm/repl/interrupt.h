@@ -5,8 +5,12 @@ struct lua_State;
 
 namespace lutra {
 
-// Takes SIGINT over. LuaJIT's profiler is set to its line mode without ever ticking: its machine code then looks at a
-// flag on every line, which Control-C sets; without it compiled loops could not be left.
+// Takes SIGINT over for scripts, as luajit does: the first Control-C raises "interrupted!", the second ends the
+// process. LuaJIT's machine code sees neither; calls of C functions in it do.
+void open_script_interrupts(lua_State* L);
+
+// Takes SIGINT over for the REPL. LuaJIT's profiler is set to its line mode without ever ticking: its machine code then
+// looks at a flag on every line, which Control-C sets; without it compiled loops could not be left.
 void open_interrupts(lua_State* L);
 
 // While one lives, Control-C raises "interrupted!" in Lua or at the next launch of a kernel, and again until the scope

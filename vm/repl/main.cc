@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "vm/capi/lutra.h"
+#include "vm/repl/interrupt.h"
 #include "vm/repl/repl.h"
 
 namespace lutra {
@@ -224,20 +225,28 @@ void set_arguments(lutra_State* S, char** argv, int script) {
 
 int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
   lua_State* L = lutra_lua(S);
+  open_script_interrupts(L);
   if (options.auto_compile && run_chunk(L, kAuto, "")) return kFailed;
   for (const Step& step : options.steps) {
+    const RunScope scope;
     if (const int status = run_step(S, step)) return status;
   }
-  if (options.explain || options.tune) return run_command(L, options, argc, argv);
+  if (options.explain || options.tune) {
+    const RunScope scope;
+    return run_command(L, options, argc, argv);
+  }
   const bool given = options.script < argc, dash = given && std::strcmp(argv[options.script], "-") == 0;
   if (given) {
     const char* path = dash ? nullptr : argv[options.script];
+    const RunScope scope;
     const int code = lutra_do_file(S, path, argc - options.script - 1, argv + options.script + 1);
     if (const int status = report_script(S, code)) return status;
   }
   const bool idle = !given && options.steps.empty() && !options.version;
   if (options.interactive || (idle && isatty(0))) return run_repl(S);
-  return idle ? report_script(S, lutra_do_file(S, nullptr, 0, nullptr)) : 0;
+  if (!idle) return 0;
+  const RunScope scope;
+  return report_script(S, lutra_do_file(S, nullptr, 0, nullptr));
 }
 
 }  // namespace
