@@ -26,6 +26,14 @@
 #include "vm/host/runtime.h"
 
 namespace lutra {
+
+void raise_in_hook(lua_State* L, const char* message) {
+  luaL_where(L, 0);
+  lua_pushstring(L, message);
+  lua_concat(L, 2);
+  lua_error(L);
+}
+
 namespace {
 
 constexpr long kRound = 100'000'000;  // nanoseconds
@@ -178,7 +186,7 @@ void Watch::raise_in_lua(lua_State* L, lua_Debug*) {
   if (!w || w->errors_left <= 1 || !limit) lua_sethook(L, w ? w->hook : nullptr, w ? w->mask : 0, w ? w->count : 0);
   if (!limit || w->errors_left <= 0) return;
   w->errors_left = w->errors_left - 1;
-  luaL_error(L, "%s", limit->message.c_str());
+  raise_in_hook(L, limit->message.c_str());
 }
 
 // One limit of what this thread runs.

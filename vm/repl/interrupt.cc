@@ -46,7 +46,7 @@ void stop_hook(lua_State* L, lua_Debug*) {
   if (errors_left <= 1) lua_sethook(L, other_hook, other_mask, other_count);
   if (errors_left <= 0) return;
   errors_left = errors_left - 1;
-  luaL_error(L, "interrupted!");
+  raise_in_hook(L, "interrupted!");
 }
 
 // Lets LuaJIT's traces fall back to its interpreter, which then meets the hook. Without the profiler's handler (a
