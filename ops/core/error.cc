@@ -14,6 +14,10 @@ void raise_interrupt() {
 
 constinit thread_local const char* stop_reason = nullptr;
 
-void raise_stop() { throw Error(ErrorKind::kInterrupt, stop_reason); }
+void raise_stop() {
+  const char* why = stop_reason;
+  stop_reason = nullptr;
+  throw Error(ErrorKind::kInterrupt, why);
+}
 
 }  // namespace lutra

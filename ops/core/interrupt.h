@@ -1,13 +1,14 @@
-// Who wants a program to stop: a person, once, whatever looks first (check_interrupt); or a limit of what one thread
-// runs, for as long as it lasts. What may take long calls check_stop now and then.
+// Who wants a program to stop: a person, whatever looks first (check_interrupt), or a limit of what one thread runs.
+// What may take long calls check_stop now and then.
 #pragma once
 #include "ops/core/error.h"
 
 namespace lutra {
 
-// Why what this thread runs is to stop; null: it is not. A signal handler on the thread may set it.
+// Why what this thread runs is to stop, until that is raised; null: it is not. A signal handler on the thread may set
+// it.
 extern constinit thread_local const char* stop_reason;
-[[noreturn]] void raise_stop();  // Error(kInterrupt) of that text
+[[noreturn]] void raise_stop();  // Error(kInterrupt) of that text, once
 
 inline void check_stop() {
   check_interrupt();

@@ -36,7 +36,7 @@ void raise_in_hook(lua_State* L, const char* message) {
 
 namespace {
 
-constexpr long kRound = 100'000'000;  // nanoseconds
+constexpr long kRound = 200'000'000;  // nanoseconds
 
 double now() {
   timespec t;
@@ -161,7 +161,7 @@ struct Watch {
   lua_Hook hook;
   int mask, count;
   Limit* innermost = nullptr;
-  volatile sig_atomic_t rounds = 0, errors_left = 0;
+  volatile sig_atomic_t rounds = 0, errors_left = 0, is_new_round = 0;
 };
 
 thread_local Watch* watch = nullptr;
@@ -172,6 +172,7 @@ void Watch::on_time(int) {
   if (!limit) return;
   w->rounds = w->rounds + 1;
   w->errors_left = w->rounds;
+  w->is_new_round = 1;
   stop_reason = limit->message.c_str();
   lua_sethook(w->L, raise_in_lua, LUA_MASKCOUNT, 1);
   struct sigaction profiler;
@@ -183,6 +184,11 @@ void Watch::on_time(int) {
 void Watch::raise_in_lua(lua_State* L, lua_Debug*) {
   Watch* w = watch;
   const Limit* limit = w ? w->over() : nullptr;
+  if (w && w->is_new_round) {
+    w->is_new_round = 0;
+    if (!stop_reason) w->errors_left = w->errors_left - 1;  // C++ has raised one already
+    stop_reason = nullptr;
+  }
   if (!w || w->errors_left <= 1 || !limit) lua_sethook(L, w ? w->hook : nullptr, w ? w->mask : 0, w ? w->count : 0);
   if (!limit || w->errors_left <= 0) return;
   w->errors_left = w->errors_left - 1;
