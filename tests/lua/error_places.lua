@@ -302,11 +302,12 @@ local function random_program()
     local lines = {head, "  local u = v + 1"}
     local function add(line) lines[#lines + 1] = "  " .. line end
     for _ = 1, random(3) - 1 do add(pick(calm)) end
-    if last then add((pick(calls):gsub("%%s", last))) end
+    local returns = last and random(4) == 1
+    if last and not returns then add((pick(calls):gsub("%%s", last))) end
     for _ = 1, random(3) - 1 do add(pick(calm)) end
     if i == bad then add(pick(broken)) end
     for _ = 1, random(2) - 1 do add(pick(calm)) end
-    add("return u")
+    add(returns and "return " .. last .. "(u)" or "return u")
     lines[#lines + 1] = kind == 5 and "end})" or "end"
     if kind == 6 then lines[#lines + 1] = ("local m%d = M%d()"):format(i, i) end
     parts[#parts + 1] = table.concat(lines, "\n")

@@ -67,6 +67,10 @@ int callee_slot(Ins i);
 // "__add": the metamethod that the instruction asks for; empty if it asks for none.
 std::string_view metamethod_name(Ins i);
 
+// Every tail call of the dump's functions as CALL and RETM, whose frame stays; false where there is none. And back.
+bool expand_tail_calls(Dump& dump);
+bool restore_tail_calls(Dump& dump);
+
 // Empty if the prototype is well formed, else what is wrong. `dump` (optional) lets children be checked as well.
 std::string verify(const Proto& proto, const Dump* dump = nullptr);
 

@@ -8,6 +8,8 @@
 #include <new>
 #include <string>
 
+#include "vm/loader/loader.h"
+
 struct lutra_State {
   lua_State* L = nullptr;
   bool owned = true;
@@ -74,6 +76,7 @@ int open_all(lua_State* L) {
     lua_gc(L, LUA_GCSTOP, 0);
     if (options.ignore_env) lua_pushboolean(L, 1), lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
     luaL_openlibs(L);
+    install_loader(L);
     lua_gc(L, LUA_GCRESTART, -1);
   }
   lua_pushcfunction(L, luaopen_lutra);
@@ -132,6 +135,7 @@ int prepare_file(lua_State* L) {
   lua_setglobal(L, "arg");
   luaL_checkstack(L, request.argc + 4, "too many arguments to script");
   const int status = luaL_loadfile(L, request.path);
+  if (status == 0 && !lua_iscfunction(L, -1)) keep_frames(L);
   lua_pushinteger(L, status);
   lua_insert(L, 1);
   for (int i = 0; status == 0 && i < request.argc; ++i) lua_pushstring(L, request.argv[i]);
@@ -172,7 +176,9 @@ extern "C" void lutra_close(lutra_State* S) {
 
 extern "C" int lutra_do_string(lutra_State* S, const char* text, const char* chunkname) {
   const int status = luaL_loadbuffer(S->L, text, std::char_traits<char>::length(text), chunkname ? chunkname : text);
-  return status == 0 ? call(S, 0, 0) : take_error(S, status);
+  if (status != 0) return take_error(S, status);
+  keep_frames(S->L);
+  return call(S, 0, 0);
 }
 
 extern "C" int lutra_do_file(lutra_State* S, const char* path, int argc, const char* const* argv) {

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <lua.hpp>
 
+#include "vm/loader/loader.h"
+
 namespace lutra {
 namespace {
 
@@ -36,6 +38,7 @@ bool push_stdlib_chunk(lua_State* L, const char* name) {
   const StdlibModule* module = find_module(name);
   if (!module) return false;
   if (load_module(L, *module) != 0) lua_error(L);
+  keep_frames(L);
   return true;
 }
 

@@ -47,17 +47,6 @@ std::vector<lua_State*> threads_since(lua_State* L, const void* mark) {
   return found;
 }
 
-namespace {
-
-// The next frame out: a link holds the caller's program counter, whose call says how far away it is, or a distance.
-TValue* previous_frame(TValue* frame) {
-  const uint64_t link = frame->u64;
-  if (link & 3) return frame - (link >> 3);
-  return frame - (2 + ((reinterpret_cast<const uint32_t*>(link)[-1] >> 8) & 0xff));
-}
-
-}  // namespace
-
 size_t lua_frames(lua_State* L, const Func** out, size_t most) {
   constexpr uint64_t kVarargFrame = 3;  // the lower of the two frames that a call of a vararg function has
   const Thread* t = thread(L);

@@ -159,6 +159,13 @@ std::vector<lua_State*> threads_since(lua_State* L, const void* mark);
 // The Lua functions of the innermost frames below the running C function, innermost first; returns how many.
 size_t lua_frames(lua_State* L, const Func** out, size_t most);
 
+// The next frame out: a link holds the caller's program counter, whose call says how far away it is, or a distance.
+inline TValue* previous_frame(const TValue* frame) {
+  const uint64_t link = frame->u64;
+  const uint64_t distance = link & 3 ? link >> 3 : 2 + ((reinterpret_cast<const uint32_t*>(link)[-1] >> 8) & 0xff);
+  return const_cast<TValue*>(frame) - distance;
+}
+
 // Makes every frame of `from` on these threads' stacks a frame of `to`, which must run the same prototype with the same
 // upvalues. Were there any?
 bool replace_frames(const std::vector<lua_State*>& threads, const Func* from, const Func* to);

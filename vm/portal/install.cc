@@ -12,6 +12,7 @@
 #include <lua.hpp>
 
 #include "ops/core/error.h"
+#include "vm/bytecode/analysis.h"
 #include "vm/portal/state.h"
 
 namespace lutra {
@@ -124,6 +125,20 @@ void push_original(lua_State* L, int index) {
   lua_function(L, -1)->pc = original->bytecode();
 }
 
+// The dump at the top of the stack as its source has it: tail calls that keep their frames are tail calls again.
+void push_with_tail_calls(lua_State* L) {
+  size_t n;
+  const char* bytes = lua_tolstring(L, -1, &n);
+  try {
+    bc::Dump dump = bc::parse({bytes, n});
+    if (!bc::restore_tail_calls(dump)) return;
+    const std::string restored = bc::emit(dump);
+    lua_pushlstring(L, restored.data(), restored.size());
+  } catch (const std::exception&) {
+    return;  // not a dump that Lutra has made
+  }
+}
+
 // string.dump: upvalue 1 is the original function.
 int dump_original(lua_State* L) {
   const int given = lua_gettop(L);
@@ -147,8 +162,9 @@ int dump_original(lua_State* L) {
     lua_pushvalue(L, 1);
   }
   for (int i = 2; i <= given; ++i) lua_pushvalue(L, i);
-  lua_call(L, given, LUA_MULTRET);
-  return lua_gettop(L) - given;
+  lua_call(L, given, 1);
+  push_with_tail_calls(L);
+  return 1;
 }
 
 }  // namespace
