@@ -128,6 +128,10 @@ void log_recompile(const Unit& unit, const Recompile& r) {
 
 bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed, int nslots,
                int nargs, int self, int constants, int weak) {
+  Runtime& rt = runtime(L);
+  const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
+  const bool limit = !entry.decline && int(compiled) >= rt.config.recompile_limit;
+  if (limit && point.limit_reported) return false;
   const GuardProgram& p = entry.guards;
   const GuardStep& s = p.steps[size_t(failed)];
   Recompile r;
@@ -149,10 +153,8 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
     learn_function(L, point, p, failed, nslots, nargs, self, constants, weak);
   }
   r.hint = hint_for(r.kind);
-  Runtime& rt = runtime(L);
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
-  const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
-  if (int(compiled) >= rt.config.recompile_limit) {
+  if (limit) {
     if (!point.limit_reported && !unit.automatic) {
       point.limit_reported = true;
       fprintf(stderr,

@@ -130,6 +130,12 @@ struct EntryRunner {
     if (kept_table) lua_rawseti(L, kept_table, kept);
   }
   void push_kept(int i) { kept_table ? lua_rawgeti(L, kept_table, i + 1) : lua_pushvalue(L, kept_before + 1 + i); }
+  // Its stack index, until what is above the stack's top now is dropped.
+  int place_of(int i) {
+    if (!kept_table) return kept_before + 1 + i;
+    push_kept(i);
+    return lua_gettop(L);
+  }
 
   void make_tables() {
     if (keeps_in_table()) {
@@ -139,8 +145,7 @@ struct EntryRunner {
     kept_before = lua_gettop(L);
     for (const FreshTable& t : e.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
     for (size_t i = 0; i < e.tables.size(); i++) {
-      push_kept(int(i));
-      const int table = lua_gettop(L);
+      const int top = lua_gettop(L), table = place_of(int(i));
       for (const auto& [k, v] : e.tables[i].items) {
         push(k);
         push(v);
@@ -150,7 +155,7 @@ struct EntryRunner {
         push(e.tables[i].metatable);
         lua_setmetatable(L, table);
       }
-      lua_pop(L, 1);
+      lua_settop(L, top);
     }
   }
 
@@ -163,15 +168,17 @@ struct EntryRunner {
   // `at` is the first operand. Each place is written once, so that the order does not show.
   void effects(int at) {
     for (size_t i = 0; i < e.table_writes.size(); i++, at += 3) {
-      for (int k = 0; k < 3; k++) push_kept(at + k);
-      lua_rawset(L, -3);
-      lua_pop(L, 1);
+      const int top = lua_gettop(L), table = place_of(at);
+      push_kept(at + 1);
+      push_kept(at + 2);
+      lua_rawset(L, table);
+      lua_settop(L, top);
     }
     for (const UpvalueWrite& w : e.upvalue_writes) {
-      push_kept(at);
+      const int top = lua_gettop(L), function = place_of(at);
       push_kept(at + 1);
-      if (!lua_setupvalue(L, -2, w.index + 1)) lua_pop(L, 1);
-      lua_pop(L, 1);
+      if (!lua_setupvalue(L, function, w.index + 1)) lua_pop(L, 1);
+      lua_settop(L, top);
       at += 2;
     }
     for (const GradWrite& w : e.grad_writes) {

@@ -464,6 +464,7 @@ class Emitter {
         call(reinterpret_cast<void*>(&check_list));
         require_answer();
         break;
+      case GuardOp::kDistinctCheck: check_distinct_objects(s); break;
       case GuardOp::kKeysCheck: check_key_list(s); break;
       case GuardOp::kArgCountCheck:
         a_.mov(x86::eax, x86::dword_ptr(x86::rbx, offsetof(Run, nargs)));
@@ -568,6 +569,18 @@ class Emitter {
     a_.mov(x86::rdx, int64_t(kept.size()));
     call(reinterpret_cast<void*>(&check_keys));
     require_answer();
+  }
+  void check_distinct_objects(const GuardStep& s) {
+    constexpr size_t kInline = 8;
+    const GuardGroup& g = p_.groups[size_t(s.index)];
+    if (size_t(g.writers) * g.members.size() > kInline) return check_by_helper(s);
+    for (size_t w = 0; w < size_t(g.writers); w++) {
+      value(x86::rax, g.members[w].first);
+      for (size_t i = w + 1; i < g.members.size(); i++) {
+        a_.cmp(x86::rax, reg(g.members[i].first));
+        a_.je(miss_);
+      }
+    }
   }
   void check_number(const GuardStep& s) {
     value(x86::rax, s.a);
