@@ -1,6 +1,6 @@
 -- run(chunk) calls a chunk of repl.read, shows what it returns and keeps its locals; on_error(e) makes the message and traceback of what it raises.
 local _, use = ...
-local view = use "repl.show"
+local view, advice = use "repl.show", use "advice"
 
 -- Error objects are shown as values are, unless they say themselves what they mean.
 local function message_of(e)
@@ -13,7 +13,9 @@ local function message_of(e)
 end
 
 local function on_error(e)
-  local trace = debug.traceback(message_of(e), 3) -- the host's handler calls this one
+  local message = message_of(e)
+  local ok, more = pcall(advice, message, 5)
+  local trace = debug.traceback(ok and more or message, 3) -- the host's handler calls this one
   return trace:match("^(.*)\n\tlutra/repl/run%.lua:") or trace -- without the frames beneath the chunk
 end
 

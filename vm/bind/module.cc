@@ -14,6 +14,7 @@
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/bind/userdata.h"
+#include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 #include "vm/host/stdlib.h"
 
@@ -85,36 +86,14 @@ const Attribute* attribute_of(lua_State* L) {
   return attribute;
 }
 
-// How many letters have to be changed, left out or added, or swapped with their neighbour, to make a into b.
-size_t letters_apart(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      const bool same = std::tolower(static_cast<unsigned char>(a[i - 1])) == b[j - 1];
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + !same});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  }
-  return d[a.size()][b.size()];
-}
-
 [[noreturn]] void no_such_name(const char* kind, std::string_view name) {
-  std::string_view best;
-  size_t least = name.size() / 3 + 1;  // so far apart is another word
-  const auto look = [&](std::string_view other) {
-    const size_t apart = letters_apart(name, other);
-    if (apart < least) best = other, least = apart;
-  };
-  for (const Attribute& row : attributes()) look(row.name);
+  Closest closest(name);
+  for (const Attribute& row : attributes()) closest.look(row.name);
   for (const Binding& row : bindings()) {
-    if (row.flags & kMethod && std::strcmp(kind, "attribute") != 0) look(row.name);
+    if (row.flags & kMethod && std::strcmp(kind, "attribute") != 0) closest.look(row.name);
   }
-  fail("Tensor has no ", kind, " '", name, best.empty() ? str("'") : str("' (did you mean '", best, "'?)"));
+  fail("Tensor has no ", kind, " '", name,
+       closest.best().empty() ? str("'") : str("' (did you mean '", closest.best(), "'?)"));
 }
 
 int index_tensor(lua_State* L) {

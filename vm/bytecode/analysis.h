@@ -55,7 +55,7 @@ bool insertable(const Proto& proto, Pc pc);
 struct ValueName {
   enum class Kind : uint8_t { kNone, kLocal, kUpvalue, kGlobal, kField, kMethod } kind = Kind::kNone;
   unsigned index = 0;
-  Pc pc = 0;  // where a local has this name
+  Pc pc = 0;  // where a local has this name, or what reads the value
 };
 ValueName value_name(const Proto& proto, Pc pc, unsigned slot);
 // "local 'x'", "field 'y'"; empty if unknown.

@@ -23,12 +23,12 @@ ValueName value_name(const Proto& p, Pc pc, unsigned slot) {
       if (info(i).a != Mode::Dst || a != slot) continue;
       switch (op(i)) {
         case Op::MOV: slot = op_d(i), moved = true; break;
-        case Op::GGET: return {Kind::kGlobal, op_d(i)};
-        case Op::UGET: return {Kind::kUpvalue, op_d(i)};
+        case Op::GGET: return {Kind::kGlobal, op_d(i), pc};
+        case Op::UGET: return {Kind::kUpvalue, op_d(i), pc};
         case Op::TGETS: {
           const Ins before = p.code[pc - 1];
           const bool method = pc > 1 && op(before) == Op::MOV && op_a(before) == a + 2 && op_d(before) == op_b(i);
-          return {method ? Kind::kMethod : Kind::kField, op_c(i)};
+          return {method ? Kind::kMethod : Kind::kField, op_c(i), pc};
         }
         default: return {};
       }

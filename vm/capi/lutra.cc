@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 
+#include "vm/capi/advice.h"
 #include "vm/loader/loader.h"
 
 struct lutra_State {
@@ -31,6 +32,7 @@ int traceback(lua_State* L) {
     lua_replace(L, 1);
     lua_settop(L, 1);
   }
+  advise(L);
   luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return 1;
 }

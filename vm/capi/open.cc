@@ -2,6 +2,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/module.h"
+#include "vm/capi/advice.h"
 #include "vm/capi/lutra.h"
 #include "vm/capture/open.h"
 #include "vm/host/runtime.h"
@@ -39,6 +40,7 @@ int open_lutra(lua_State* L) {
   if (make_runtime(L)) {
     open_bindings(L);
     announce(L);
+    open_advice(L);
     open_modes(L);
     if (open_capture) open_capture(L);
     lua_settop(L, 1);

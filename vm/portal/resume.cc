@@ -20,7 +20,7 @@ using bc::Pc;
 
 namespace {
 
-bc::Slots live_slots(const bc::Proto& p, const bc::Liveness& live, Pc pc, ResumeMode mode) {
+bc::Slots needed_slots(const bc::Proto& p, const bc::Liveness& live, Pc pc, ResumeMode mode) {
   if (pc < 1 || pc >= p.size() || !live.reached[pc]) fail("resume: no pc ", pc, " to resume at");
   if (mode == ResumeMode::kAt) return live.before[pc];
   const Ins i = p.code[pc];
@@ -32,6 +32,13 @@ bc::Slots live_slots(const bc::Proto& p, const bc::Liveness& live, Pc pc, Resume
     for (Pc s : bc::successors(p, pc)) slots |= live.before[s];
   }
   return slots & ~bc::effects(p, pc).writes;
+}
+
+// The object of a method stays in its frame, needed or not: tracebacks tell the module by it.
+bc::Slots live_slots(const bc::Proto& p, const bc::Liveness& live, Pc pc, ResumeMode mode) {
+  bc::Slots slots = needed_slots(p, live, pc, mode);
+  if (p.num_params > 0 && bc::local_name(p, pc, 0) == "self") slots.set(0);
+  return slots;
 }
 
 // Slots that some closure captures and that are assigned after the capture's declaration: a copy would not be shared.

@@ -1,0 +1,40 @@
+#include "vm/host/closest.h"
+
+#include <algorithm>
+#include <cctype>
+#include <vector>
+
+namespace lutra {
+namespace {
+
+int lower(char c) { return std::tolower(static_cast<unsigned char>(c)); }
+
+// How many letters have to be changed, left out or added, or swapped with their neighbour, to make a into b.
+size_t letters_apart(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      const bool same = lower(a[i - 1]) == lower(b[j - 1]);
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + !same});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+void Closest::look(std::string_view known) {
+  if (known.size() > name_.size() + least_) return;
+  const size_t apart = letters_apart(name_, known);
+  if (apart >= least_ || known == name_) return;
+  best_ = known;
+  least_ = apart;
+}
+
+}  // namespace lutra
