@@ -15,7 +15,7 @@ local uses = {
   sized "('x'):rep(v)", "('abcd'):sub(v, w)", "v + w", "v - w", "v * w", "v / w", "v % w", "v ^ w", "-v", "v == w", "v < w", "v <= w", "v ~= v",
   "math.floor(v)", "math.max(v, w)", "math.min(v, w)", "math.abs(v)", "math.fmod(v, w)", "1 / v", "1 / (v * 0)", "tonumber(v)", "type(v)", "not v",
   "list[v]", "(function() local t = {}; t[v] = w; return t[v] end)()", "({10, 20, 30})[v]", "select(v, 'a', 'b', 'c')", "(function() return type(v) == 'number' and type(w) == 'number' and w - v > 99 and 'much' or unpack(list, v, w) end)()",
-  "table.concat(list, v)", "(function() local t = {1, 2, 3}; table.insert(t, v, 9); return t end)()", "next({[w] = v})", "v and 1 or 2",
+  "table.concat(list, v)", "(function() local t = {1, 2, 3}; if v == 1 or v == 0.5 or not tonumber(v) then table.insert(t, v, 9) end; return t end)()", "next({[w] = v})", "v and 1 or 2",
   "(function() local s, n = 0, 0; for i = v, w do s, n = s + i, n + 1; if n > 9 then break end end return s end)()", "bit.band(v, 255)", "bit.lshift(1, v)",
   "(function() local s, n = 0, 0; for i = 1, 3, v do s, n = s + i, n + 1; if n > 9 then break end end return s end)()", "x:size(v)", "x.shape[v]", sized "lt.eye(v)",
   "(v + 0) * x", "lt.tensor({v + 0, v * 1})", "string.format('%g', v * 1)", "tostring(v + 0)", "x:sum() * (v * w)", "x * (v > w and v or w)",
