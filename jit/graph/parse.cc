@@ -2,7 +2,8 @@
 // that is written differently is an error with its line.
 //
 //   graph    := "graph" "{" line* "return" values ["rng" int] "}"
-//   line     := "sym" leaf "=" int | "scalar" str "=" num | "guard" cmp "(" expr ["," expr] ")" bool
+//   line     := "sym" leaf "=" int | "scalar" str "=" num | "let" "$" int "=" expr
+//             | "guard" cmp "(" expr ["," expr] ")" bool
 //             | %id "=" ("input" | "constant") str ":" type ["aliases" %id] ["requires_grad"]
 //             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] [";" file ":" line]
 //   type     := dtype "[" exprs "]" "strides" "[" exprs "]"
@@ -19,6 +20,8 @@ struct Parser {
   explicit Parser(const std::string& text) : text(text) {}
   const std::string& text;
   size_t at = 0;
+  int depth = 0;
+  std::vector<int32_t> lets;  // what $0, $1 ... stand for
   int line = 1;
   std::unique_ptr<Graph> g = std::make_unique<Graph>();
   std::unordered_map<int, Tensor> values;
@@ -85,10 +88,25 @@ struct Parser {
     return std::strtoll(s.c_str(), nullptr, 10);
   }
 
+  // Printed expressions are flat: $n stands for what is large.
+  struct Nested {
+    explicit Nested(Parser& p) : parser(p) {
+      if (++p.depth > 200) p.error("an expression is nested too deeply");
+    }
+    ~Nested() { parser.depth--; }
+    Parser& parser;
+  };
+
   // An expression of the env: a constant, a leaf or op(a, b).
   int32_t expr() {
     skip();
     SymEnv& env = *g->env;
+    if (accept("$")) {
+      const int64_t n = integer();
+      if (n < 0 || size_t(n) >= lets.size()) error(str("$", n, " is not defined"));
+      return lets[size_t(n)];
+    }
+    Nested nested(*this);
     if (at < text.size() && isalpha(static_cast<unsigned char>(text[at])) && !peek("inf") && !peek("nan")) {
       std::string w = word();
       expect("(");
@@ -253,17 +271,17 @@ struct Parser {
   }
 
   void guard() {
-    static const char* names[] = {"eq", "ne", "lt", "le", "whole"};
     std::string w = word();
+    int i = 0;
+    while (i <= int(SymCmp::kExact) && w != name(SymCmp(i))) i++;
+    if (i > int(SymCmp::kExact)) error("unknown guard '" + w + "'");
     expect("(");
     int32_t a = expr(), b = 0;
-    if (w != "whole") expect(","), b = expr();
+    if (arity(SymCmp(i)) == 2) expect(","), b = expr();
     expect(")");
     bool outcome = accept("true");
     if (!outcome) expect("false");
-    for (int i = 0; i < 5; i++) {
-      if (w == names[i] && g->env->ask(SymCmp(i), a, b) != outcome) error("the guard contradicts the hints");
-    }
+    if (g->env->ask(SymCmp(i), a, b) != outcome) error("the guard contradicts the hints");
   }
 
   void statement() {
@@ -278,6 +296,11 @@ struct Parser {
       bool whole;
       std::string s = number(whole);
       g->add_scalar(name, std::strtod(s.c_str(), nullptr));
+    } else if (accept("let")) {
+      expect("$");
+      if (size_t(integer()) != lets.size()) error("expressions are numbered in order");
+      expect("=");
+      lets.push_back(expr());
     } else if (accept("guard")) {
       guard();
     } else {

@@ -1,7 +1,7 @@
 // Graph to text. The grammar is the parser's (parse.cc); print, parse, print is the identity.
 #include <charconv>
 #include <cmath>
-#include <set>
+#include <unordered_map>
 
 #include "jit/graph/graph.h"
 #include "jit/graph/text.h"
@@ -26,30 +26,104 @@ std::string quote(const std::string& s) {
   return q + "'";
 }
 
-std::string expr_text(const SymEnv& env, int32_t id) {
-  const SymExpr& e = env[id];
+namespace {
+
+constexpr int kMostPrinted = 200;
+// Terms of an expression above which it gets a name: texts stay linear in the size of what they show, and flat.
+constexpr int kMostTerms = 24;
+
+std::string leaf_text(const SymExpr& e) {
   switch (e.op) {
     case SymOp::kConstInt: return std::to_string(e.i);
     case SymOp::kConstNum: return number_text(e.d);
-    case SymOp::kSize:
-    case SymOp::kStride: return str(name(e.op), "(", e.a, ", ", e.b, ")");
     case SymOp::kScalarInput: return str("scalar(", e.a, ")");
-    default: break;
+    default: return str(name(e.op), "(", e.a, ", ", e.b, ")");
   }
-  std::string s = str(name(e.op), "(", expr_text(env, e.a));
-  if (arity(e.op) == 2) s += ", " + expr_text(env, e.b);
-  return s + ")";
+}
+
+void write_part(const SymEnv& env, int32_t id, int& left, std::string& out) {
+  const SymExpr& e = env[id];
+  if (left-- <= 0) {
+    out += "...";
+  } else if (arity(e.op) == 0) {
+    out += leaf_text(e);
+  } else {
+    out += name(e.op) + std::string("(");
+    write_part(env, e.a, left, out);
+    if (arity(e.op) == 2) out += ", ", write_part(env, e.b, left, out);
+    out += ")";
+  }
+}
+
+}  // namespace
+
+std::string expr_text(const SymEnv& env, int32_t id) {
+  std::string out;
+  int left = kMostPrinted;
+  write_part(env, id, left, out);
+  return out;
 }
 
 namespace {
 
-const char* kCmpNames[] = {"eq", "ne", "lt", "le", "whole"};
+// Expressions as text in which large ones have names, $0, $1 ... in the order of the env: operands come first.
+class Expressions {
+ public:
+  explicit Expressions(const SymEnv& env) : env_(env), used_(env.size(), false) {}
+
+  void use(int32_t id) {
+    if (id) used_[size_t(id)] = true;
+  }
+  // After all uses.
+  void name_large() {
+    spread(used_);
+    std::vector<int> terms(env_.size(), 1);
+    for (size_t id = 1; id < env_.size(); id++) {
+      const SymExpr& e = env_[int32_t(id)];
+      if (!used_[id] || arity(e.op) == 0) continue;
+      terms[id] = 1 + terms[size_t(e.a)] + (arity(e.op) == 2 ? terms[size_t(e.b)] : 0);
+      if (terms[id] <= kMostTerms) continue;
+      terms[id] = 1;
+      names_.emplace(int32_t(id), int(order_.size()));
+      order_.push_back(int32_t(id));
+    }
+  }
+  // Marks the operands of what is marked, and theirs.
+  void spread(std::vector<bool>& marked) const {
+    for (size_t id = marked.size(); id-- > 1;) {
+      const SymExpr& e = env_[int32_t(id)];
+      if (!marked[id]) continue;
+      if (arity(e.op) >= 1) marked[size_t(e.a)] = true;
+      if (arity(e.op) == 2) marked[size_t(e.b)] = true;
+    }
+  }
+
+  const std::vector<int32_t>& named() const { return order_; }
+  std::string text(int32_t id) const {
+    auto it = names_.find(id);
+    return it != names_.end() ? str("$", it->second) : full(id);
+  }
+  std::string full(int32_t id) const {
+    const SymExpr& e = env_[id];
+    if (arity(e.op) == 0) return leaf_text(e);
+    std::string s = str(name(e.op), "(", text(e.a));
+    if (arity(e.op) == 2) s += ", " + text(e.b);
+    return s + ")";
+  }
+
+ private:
+  const SymEnv& env_;
+  std::vector<bool> used_;
+  std::unordered_map<int32_t, int> names_;
+  std::vector<int32_t> order_;
+};
 
 struct Printer {
   const Graph& g;
   std::ostringstream out;
+  Expressions exprs{*g.env};
 
-  std::string size(SymInt s) { return s.is_constant() ? std::to_string(s.hint) : expr_text(*g.env, s.expr); }
+  std::string size(SymInt s) { return s.is_constant() ? std::to_string(s.hint) : exprs.text(s.expr); }
   std::string sizes(const Sizes& v, const char* open, const char* close) {
     std::string s = open;
     for (size_t i = 0; i < v.size(); i++) s += (i ? ", " : "") + size(v[i]);
@@ -60,7 +134,7 @@ struct Printer {
     return str(info(t->dtype).ir_name, sizes(t->sizes, "[", "]"), " strides ", sizes(t->strides, "[", "]"));
   }
   std::string scalar(const Scalar& s) {
-    if (s.expr) return expr_text(*g.env, s.expr);
+    if (s.expr) return exprs.text(s.expr);
     if (s.kind == Scalar::kBool) return s.i ? "true" : "false";
     return s.kind == Scalar::kInt ? std::to_string(s.i) : number_text(s.d);
   }
@@ -78,24 +152,42 @@ struct Printer {
     return s + "]";
   }
 
-  void leaves(int32_t id, std::set<int32_t>& seen) {
-    const SymExpr& e = (*g.env)[id];
-    if (e.op == SymOp::kSize || e.op == SymOp::kStride) seen.insert(id);
-    if (arity(e.op) >= 1) leaves(e.a, seen);
-    if (arity(e.op) == 2) leaves(e.b, seen);
+  void use(const Sizes& v) {
+    for (SymInt s : v) exprs.use(s.expr);
+  }
+  void use(const Value& v) {
+    if (v.is<Scalar>()) exprs.use(v.as<Scalar>().expr);
+    if (v.is<Sizes>()) use(v.as<Sizes>());
+  }
+  void use(const Tensor& t) {
+    if (t) use(t->sizes), use(t->strides);
+  }
+  void name_expressions() {
+    for (const GraphInput& in : g.inputs) use(in.value);
+    for (const SymGuard& guard : g.env->guards()) exprs.use(guard.a), exprs.use(guard.b);
+    for (const auto& n : g.nodes) {
+      for (const Value& v : n->args) use(v);
+      for (const Tensor& t : n->results) use(t);
+    }
+    for (const Value& v : g.outputs) use(v);
+    exprs.name_large();
   }
 
   void header() {
-    std::set<int32_t> used;
+    std::vector<bool> used(g.env->size(), false);
     for (const GraphInput& in : g.inputs) {
       for (const Sizes* v : {&in.value->sizes, &in.value->strides}) {
-        for (SymInt s : *v) {
-          if (s.expr) leaves(s.expr, used);
-        }
+        for (SymInt s : *v) used[size_t(s.expr)] = used[size_t(s.expr)] || s.expr;
       }
     }
-    for (int32_t id : used) out << "  sym " << expr_text(*g.env, id) << " = " << (*g.env)[id].i << "\n";
+    exprs.spread(used);
+    for (size_t id = 1; id < used.size(); id++) {
+      const SymExpr& e = (*g.env)[int32_t(id)];
+      const bool leaf = e.op == SymOp::kSize || e.op == SymOp::kStride;
+      if (used[id] && leaf) out << "  sym " << leaf_text(e) << " = " << e.i << "\n";
+    }
     for (const ScalarInput& s : g.scalars) out << "  scalar " << quote(s.name) << " = " << number_text(s.hint) << "\n";
+    for (int32_t id : exprs.named()) out << "  let " << exprs.text(id) << " = " << exprs.full(id) << "\n";
     for (size_t i = 0; i < g.inputs.size(); i++) {
       const GraphInput& in = g.inputs[i];
       out << "  " << ref(in.value) << " = " << (in.constant ? "constant " : "input ") << quote(in.name) << " : "
@@ -110,8 +202,8 @@ struct Printer {
       out << "\n";
     }
     for (const SymGuard& guard : g.env->guards()) {
-      out << "  guard " << kCmpNames[int(guard.cmp)] << "(" << expr_text(*g.env, guard.a);
-      if (guard.cmp != SymCmp::kWhole) out << ", " << expr_text(*g.env, guard.b);
+      out << "  guard " << name(guard.cmp) << "(" << exprs.text(guard.a);
+      if (arity(guard.cmp) == 2) out << ", " << exprs.text(guard.b);
       out << ") " << (guard.outcome ? "true" : "false") << "\n";
     }
   }
@@ -134,6 +226,7 @@ struct Printer {
   }
 
   std::string run() {
+    name_expressions();
     out << "graph {\n";
     header();
     for (const auto& n : g.nodes) node(*n);
@@ -149,7 +242,7 @@ struct Printer {
 
 std::string print(const Graph& graph) {
   const_cast<Graph&>(graph).renumber();  // ids are a function of the order
-  return Printer{graph, {}}.run();
+  return Printer{graph}.run();
 }
 
 }  // namespace lutra

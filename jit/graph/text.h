@@ -6,8 +6,9 @@
 
 namespace lutra {
 
-std::string expr_text(const SymEnv& env, int32_t id);  // mul(size(0, 1), 4)
-std::string quote(const std::string& s);               // 'it\'s'
-std::string number_text(double v);                     // shortest that reads back, always with '.' or 'e'
+// mul(size(0, 1), 4); of a large expression a part, and "..." for the rest: for people, not for the parser.
+std::string expr_text(const SymEnv& env, int32_t id);
+std::string quote(const std::string& s);  // 'it\'s'
+std::string number_text(double v);        // shortest that reads back, always with '.' or 'e'
 
 }  // namespace lutra

@@ -7,6 +7,7 @@ namespace lutra {
 namespace {
 
 using Poly = std::map<std::vector<int32_t>, int64_t>;
+constexpr size_t kMostTerms = 64;
 
 void add_to(Poly& p, const Poly& q, int64_t times) {
   for (const auto& [m, c] : q) {
@@ -38,26 +39,43 @@ bool mentions(const Poly& p, int32_t atom) {
 
 }  // namespace
 
+// What grows beyond kMostTerms is an atom of its own.
 Poly SymFacts::compute(int32_t id) {
   const SymExpr e = env_[id];
+  const Poly atom{{{id}, 1}};
   if (e.op == SymOp::kConstInt) return e.i ? Poly{{{}, e.i}} : Poly{};
-  if (e.op == SymOp::kMul) return product(poly(e.a), poly(e.b));
+  if (e.op == SymOp::kMul) {
+    const Poly &p = polys_.at(e.a), &q = polys_.at(e.b);
+    const auto degree = [](const Poly& r) { return r.empty() ? 0 : r.rbegin()->first.size(); };
+    if (p.size() * q.size() > kMostTerms || degree(p) + degree(q) > kMostTerms) return atom;
+    return product(p, q);
+  }
   if (e.op == SymOp::kAdd || e.op == SymOp::kSub) {
-    Poly p = poly(e.a);
-    add_to(p, poly(e.b), e.op == SymOp::kAdd ? 1 : -1);
-    return p;
+    Poly p = polys_.at(e.a);
+    add_to(p, polys_.at(e.b), e.op == SymOp::kAdd ? 1 : -1);
+    return p.size() > kMostTerms ? atom : p;
   }
   auto known = known_.find(id);
-  return known != known_.end() ? known->second : Poly{{{id}, 1}};
+  return known != known_.end() ? known->second : atom;
 }
 
-const SymFacts::Poly& SymFacts::poly(int32_t id) {
-  auto it = polys_.find(id);
-  if (it == polys_.end()) {
-    Poly p = compute(id);
-    it = polys_.emplace(id, std::move(p)).first;
+// Operands first: a chain of them may be long.
+const SymFacts::Poly& SymFacts::poly(int32_t wanted) {
+  auto found = polys_.find(wanted);
+  if (found != polys_.end()) return found->second;
+  std::vector<int32_t> stack{wanted};
+  while (!stack.empty()) {
+    const int32_t id = stack.back();
+    const SymExpr& e = env_[id];
+    if (e.op == SymOp::kMul || e.op == SymOp::kAdd || e.op == SymOp::kSub) {
+      if (!polys_.count(e.a)) stack.push_back(e.a);
+      if (!polys_.count(e.b)) stack.push_back(e.b);
+    }
+    if (stack.back() != id) continue;
+    stack.pop_back();
+    if (!polys_.count(id)) polys_.emplace(id, compute(id));
   }
-  return it->second;
+  return polys_.at(wanted);
 }
 
 SymFacts::Poly SymFacts::poly_of(SymInt v) {

@@ -26,8 +26,8 @@ class SymFacts {
   using Poly = std::map<Monomial, int64_t>;
   const Poly& poly(int32_t expr);
   Poly poly_of(SymInt v);
-  Poly compute(int32_t expr);
-  void learn();  // reads new guards
+  Poly compute(int32_t expr);  // from its operands' polynomials
+  void learn();                // reads new guards
 
   SymEnv& env_;
   size_t guards_seen_ = 0;

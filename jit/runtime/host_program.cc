@@ -22,15 +22,34 @@ void HostProgram::begin(const SymEnv& env, std::span<const int32_t> positions) {
   number_slots_.assign(env.size(), -1);
 }
 
+// Operands first: a chain of them may be long.
 int32_t HostProgram::slot(int32_t expr) {
   LUTRA_CHECK(expr >= 0 && size_t(expr) < slots_.size(), "expression ", expr);
-  if (slots_[expr] >= 0) return slots_[expr];
+  if (slots_[size_t(expr)] >= 0) return slots_[size_t(expr)];
+  std::vector<int32_t> stack{expr};
+  while (!stack.empty()) {
+    const int32_t id = stack.back();
+    const SymExpr& e = (*env_)[id];
+    const size_t depth = stack.size();
+    if (slots_[size_t(id)] < 0 && arity(e.op) > 0) {
+      if (arity(e.op) == 2 && slots_[size_t(e.b)] < 0) stack.push_back(e.b);
+      if (slots_[size_t(e.a)] < 0) stack.push_back(e.a);
+    }
+    if (stack.size() > depth) continue;
+    stack.pop_back();
+    if (slots_[size_t(id)] < 0) add_step(id);
+  }
+  return slots_[size_t(expr)];
+}
+
+// Of an expression whose operands have slots.
+void HostProgram::add_step(int32_t expr) {
   const SymExpr e = (*env_)[expr];
   Step s{e.op, -1, e.a, e.b, kNone};
   const int n = arity(e.op);
-  if (n >= 1) s.a = e.op == SymOp::kToNum ? int_slot(e.a) : slot(e.a);
-  if (n == 2) s.b = slot(e.b);
-  s.dst = slots_[expr] = fresh();
+  if (n >= 1) s.a = e.op == SymOp::kToNum ? int_slot(e.a) : slots_[size_t(e.a)];
+  if (n == 2) s.b = slots_[size_t(e.b)];
+  s.dst = slots_[size_t(expr)] = fresh();
   if (e.op == SymOp::kConstInt) {
     start_[s.dst].i = e.i;
   } else if (e.op == SymOp::kConstNum) {
@@ -43,7 +62,6 @@ int32_t HostProgram::slot(int32_t expr) {
     }
     steps_.push_back(s);
   }
-  return s.dst;
 }
 
 int32_t HostProgram::int_slot(int32_t expr) {
@@ -63,10 +81,10 @@ int32_t HostProgram::number_slot(int32_t expr) {
 }
 
 void HostProgram::add_guard(const SymGuard& g) {
-  const bool a = is_number((*env_)[g.a].op), b = g.cmp != SymCmp::kWhole && is_number((*env_)[g.b].op);
+  const bool a = is_number((*env_)[g.a].op), b = arity(g.cmp) == 2 && is_number((*env_)[g.b].op);
   const bool numbers = a || b;
   Guard guard{g.cmp, numbers, g.outcome, numbers ? number_slot(g.a) : slot(g.a), 0};
-  if (g.cmp != SymCmp::kWhole) guard.b = numbers ? number_slot(g.b) : slot(g.b);
+  if (arity(g.cmp) == 2) guard.b = numbers ? number_slot(g.b) : slot(g.b);
   guards_.push_back(guard);
 }
 
@@ -76,7 +94,7 @@ void HostProgram::run(HostValue* v, const InputView* inputs, const double* scala
       case SymOp::kSize: v[s.dst].i = inputs[s.a].sizes[s.b].hint; break;
       case SymOp::kStride: v[s.dst].i = inputs[s.a].strides[s.b].hint; break;
       case SymOp::kScalarInput: v[s.dst].d = scalars[s.a]; break;
-      case SymOp::kMul: v[s.dst].i = int64_t(uint64_t(v[s.a].i) * uint64_t(v[s.b].i)); break;
+      case SymOp::kMul: v[s.dst].i = sym_exact(SymOp::kMul, v[s.a].i, v[s.b].i); break;
       case SymOp::kToNum:
         if (s.convert == kToInt) {
           v[s.dst].i = to_int(v[s.a].d);

@@ -60,6 +60,7 @@ class HostProgram {
     int32_t a, b;
   };
   int32_t slot(int32_t expr);
+  void add_step(int32_t expr);
   int32_t fresh() { return start_.push_back(HostValue{0}), int32_t(start_.size()) - 1; }
   const SymEnv* env_ = nullptr;
   int32_t input_count_ = 0;

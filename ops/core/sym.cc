@@ -1,10 +1,13 @@
 // Host expressions in, hash-consed expressions with hints, and guards out.
 #include "ops/core/sym.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <unordered_set>
 
 #include "ops/core/error.h"
+#include "ops/core/sym_bounds.h"
 
 namespace lutra {
 namespace {
@@ -20,9 +23,23 @@ const SymOpInfo kOps[] = {
 #undef X
 };
 
+struct SymCmpInfo {
+  const char* text;
+  int operands;
+};
+const SymCmpInfo kCmps[] = {
+#define X(e, text, operands) {text, operands},
+    LUTRA_SYM_CMPS(X)
+#undef X
+};
+
+constexpr int64_t kMostExact = int64_t(1) << 53;
+// Of products that are kept in one form, and of expressions as text.
+constexpr unsigned kMostFactors = 64;
+constexpr int kMostPrinted = 200;
+
 thread_local SymEnv* current_env = nullptr;
 
-int64_t wrap_add(int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }
 int64_t wrap_sub(int64_t a, int64_t b) { return int64_t(uint64_t(a) - uint64_t(b)); }
 int64_t wrap_mul(int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }
 
@@ -33,6 +50,9 @@ int64_t div_floor(int64_t a, int64_t b) {
   return a % b != 0 && ((a < 0) != (b < 0)) ? q - 1 : q;
 }
 int64_t mod_floor(int64_t a, int64_t b) { return wrap_sub(a, wrap_mul(div_floor(a, b), b)); }
+
+// INT64_MIN and INT64_MAX stand for what lies beyond.
+int64_t clamp(__int128 v) { return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : int64_t(v); }
 
 bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
 bool is_commutative(SymOp op) {
@@ -56,7 +76,7 @@ bool same(const SymExpr& x, const SymExpr& y) {
 }
 
 bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
-  const bool numbers = is_number(a.op) || (cmp != SymCmp::kWhole && is_number(b.op));
+  const bool numbers = is_number(a.op) || (arity(cmp) == 2 && is_number(b.op));
   return numbers ? compare_number(cmp, as_number(a), as_number(b)) : compare_int(cmp, a.i, b.i);
 }
 
@@ -64,9 +84,9 @@ bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
 
 int64_t eval_int(SymOp op, int64_t a, int64_t b) {
   switch (op) {
-    case SymOp::kAdd: return wrap_add(a, b);
-    case SymOp::kSub: return wrap_sub(a, b);
-    case SymOp::kMul: return wrap_mul(a, b);
+    case SymOp::kAdd:
+    case SymOp::kSub:
+    case SymOp::kMul: return sym_exact(op, a, b);
     case SymOp::kFloorDiv: return div_floor(a, b);
     case SymOp::kMod: return mod_floor(a, b);
     case SymOp::kMin: return a < b ? a : b;
@@ -101,11 +121,13 @@ double eval_number(SymOp op, double a, double b) {
 
 bool compare_int(SymCmp cmp, int64_t a, int64_t b) {
   switch (cmp) {
+    case SymCmp::kSame:
     case SymCmp::kEq: return a == b;
     case SymCmp::kNe: return a != b;
     case SymCmp::kLt: return a < b;
     case SymCmp::kLe: return a <= b;
     case SymCmp::kWhole: return true;
+    case SymCmp::kExact: return -kMostExact <= a && a <= kMostExact;
   }
   return false;
 }
@@ -116,7 +138,9 @@ bool compare_number(SymCmp cmp, double a, double b) {
     case SymCmp::kNe: return a != b;
     case SymCmp::kLt: return a < b;
     case SymCmp::kLe: return a <= b;
-    case SymCmp::kWhole: return std::floor(a) == a && std::fabs(a) <= 9007199254740992.0;
+    case SymCmp::kSame: return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+    case SymCmp::kExact:
+    case SymCmp::kWhole: return std::floor(a) == a && std::fabs(a) <= double(kMostExact);
   }
   return false;
 }
@@ -124,8 +148,15 @@ bool compare_number(SymCmp cmp, double a, double b) {
 const char* name(SymOp op) { return kOps[size_t(op)].text; }
 bool is_number(SymOp op) { return kOps[size_t(op)].number; }
 int arity(SymOp op) { return kOps[size_t(op)].operands; }
+const char* name(SymCmp cmp) { return kCmps[size_t(cmp)].text; }
+int arity(SymCmp cmp) { return kCmps[size_t(cmp)].operands; }
+bool is_exact(SymRange r) { return -kMostExact <= r.low && r.high <= kMostExact; }
 
-SymEnv::SymEnv() { exprs_.push_back({SymOp::kConstInt}); }  // id 0 means "constant" in a SymInt: never handed out
+SymEnv::SymEnv() : bounds_(std::make_unique<SymBounds>(*this)) {
+  exprs_.push_back({SymOp::kConstInt});  // id 0 means "constant" in a SymInt: never handed out
+  ranges_.push_back({0, 0});
+}
+SymEnv::~SymEnv() = default;
 
 int32_t SymEnv::intern(const SymExpr& e) {
   uint64_t h = hash_of(e);
@@ -133,6 +164,7 @@ int32_t SymEnv::intern(const SymExpr& e) {
   for (; it != end; ++it) {
     if (same(exprs_[it->second], e)) return it->second;
   }
+  ranges_.push_back(range_of(e));
   exprs_.push_back(e);
   index_.emplace(h, int32_t(exprs_.size() - 1));
   return int32_t(exprs_.size() - 1);
@@ -146,23 +178,32 @@ int32_t SymEnv::leaf(SymOp op, int32_t input, int32_t dim, int64_t int_hint, dou
   return intern({op, input, dim, int_hint, num_hint});
 }
 
-// The factors of a product, constants multiplied into one: products are kept in one canonical form, so that numel of a
-// tensor and of its view are the same expression.
-int32_t SymEnv::make_product(int32_t a, int32_t b) {
-  int64_t scale = 1;
-  SmallVec<int32_t, 8> factors;
-  auto take = [&](auto&& self, int32_t id) -> void {
-    const SymExpr& e = exprs_[id];
+// The factors of a product, constants multiplied into one; false where there are too many.
+bool SymEnv::take_factors(int32_t id, SmallVec<int32_t, 8>& factors, int64_t& scale) const {
+  SmallVec<int32_t, 8> stack{id};
+  while (!stack.empty()) {
+    const int32_t top = stack.back();
+    stack.pop_back();
+    const SymExpr& e = exprs_[top];
     if (e.op == SymOp::kMul) {
-      int32_t l = e.a, r = e.b;
-      self(self, l), self(self, r);
+      stack.push_back(e.b), stack.push_back(e.a);
     } else if (e.op == SymOp::kConstInt) {
       scale = wrap_mul(scale, e.i);
     } else {
-      factors.push_back(id);
+      factors.push_back(top);
     }
-  };
-  take(take, a), take(take, b);
+    if (factors.size() + stack.size() > kMostFactors) return false;
+  }
+  return true;
+}
+
+// Products are kept in one canonical form, so that numel of a tensor and of its view are the same expression.
+int32_t SymEnv::make_product(int32_t a, int32_t b) {
+  int64_t scale = 1;
+  SmallVec<int32_t, 8> factors;
+  if (!take_factors(a, factors, scale) || !take_factors(b, factors, scale)) {
+    return intern({SymOp::kMul, a, b, wrap_mul(exprs_[a].i, exprs_[b].i)});
+  }
   if (scale == 0) return constant(0);
   std::sort(factors.begin(), factors.end());
   int32_t product = 0;
@@ -210,51 +251,222 @@ int32_t SymEnv::make(SymOp op, int32_t a, int32_t b) {
   return intern(e);
 }
 
-bool SymEnv::never_negative(int32_t id) const {
-  const SymExpr& e = exprs_[id];
+SymRange SymEnv::range_of(const SymExpr& e) const {
+  if (e.op == SymOp::kConstInt) return {e.i, e.i};
+  if (e.op == SymOp::kSize) return sizes_;
+  if (is_number(e.op) || arity(e.op) != 2) return {};
+  const SymRange x = ranges_[size_t(e.a)], y = ranges_[size_t(e.b)];
   switch (e.op) {
-    case SymOp::kConstInt: return e.i >= 0;
-    case SymOp::kSize: return true;
     case SymOp::kAdd:
-    case SymOp::kMul:
-    case SymOp::kMin:
-    case SymOp::kFloorDiv: return never_negative(e.a) && never_negative(e.b);
-    case SymOp::kMax: return never_negative(e.a) || never_negative(e.b);
-    default: return false;
+      return {x.low == INT64_MIN || y.low == INT64_MIN ? INT64_MIN : clamp(__int128(x.low) + y.low),
+              x.high == INT64_MAX || y.high == INT64_MAX ? INT64_MAX : clamp(__int128(x.high) + y.high)};
+    case SymOp::kSub:
+      return {x.low == INT64_MIN || y.high == INT64_MAX ? INT64_MIN : clamp(__int128(x.low) - y.high),
+              x.high == INT64_MAX || y.low == INT64_MIN ? INT64_MAX : clamp(__int128(x.high) - y.low)};
+    case SymOp::kMul: {
+      int64_t corners[4] = {clamp(__int128(x.low) * y.low), clamp(__int128(x.low) * y.high),
+                            clamp(__int128(x.high) * y.low), clamp(__int128(x.high) * y.high)};
+      return {*std::min_element(corners, corners + 4), *std::max_element(corners, corners + 4)};
+    }
+    case SymOp::kFloorDiv:
+      if (y.low < 1) return {};
+      return {div_floor(x.low, x.low < 0 ? y.low : y.high), div_floor(x.high, x.high < 0 ? y.high : y.low)};
+    case SymOp::kMod: return y.low < 1 ? SymRange{} : SymRange{0, y.high - 1};
+    case SymOp::kMin: return {std::min(x.low, y.low), std::min(x.high, y.high)};
+    case SymOp::kMax: return {std::max(x.low, y.low), std::max(x.high, y.high)};
+    default: return {};
   }
+}
+
+SymRange SymEnv::range(int32_t id) const { return bounds_->range(id); }
+
+bool SymEnv::ask_exact(int32_t id) {
+  if (is_exact(range(id))) return true;
+  return compare_int(SymCmp::kExact, exprs_[id].i, 0) && ask(SymCmp::kExact, id, 0);
+}
+
+void SymEnv::pin(int32_t id) {
+  const SymExpr& e = exprs_[id];
+  if (is_number(e.op)) {
+    ask(SymCmp::kSame, id, number(e.d));
+  } else {
+    ask(SymCmp::kEq, id, constant(e.i));
+  }
+}
+
+namespace {
+
+// "expression cmp constant" on its way to a simpler expression.
+struct Bound {
+  int32_t id;
+  enum { kMost, kLeast, kIs } kind;
+  int64_t value;
+};
+
+// x + k <= c says x <= c - k, k - x <= c says x >= k - c, k * x <= c says x <= floor(c / k). Operands that are far from
+// the ends of int64 cannot have wrapped.
+bool simpler(const SymEnv& env, Bound& b, bool* never) {
+  constexpr int64_t kFar = int64_t(1) << 61;
+  const auto near = [](SymRange r) { return -kFar < r.low && r.high < kFar; };
+  const SymExpr& e = env[b.id];
+  if (arity(e.op) != 2 || b.value <= -kFar || b.value >= kFar) return false;
+  const SymExpr &x = env[e.a], &y = env[e.b];
+  if (e.op == SymOp::kAdd || e.op == SymOp::kSub) {
+    if (!near(env.made_range(e.a)) || !near(env.made_range(e.b))) return false;
+    if (y.op == SymOp::kConstInt) {
+      b.id = e.a, b.value = e.op == SymOp::kAdd ? b.value - y.i : b.value + y.i;
+    } else if (x.op == SymOp::kConstInt && e.op == SymOp::kSub) {
+      b.id = e.b, b.value = x.i - b.value;
+      if (b.kind != Bound::kIs) b.kind = b.kind == Bound::kMost ? Bound::kLeast : Bound::kMost;
+    } else {
+      return false;
+    }
+    return true;
+  }
+  if (e.op != SymOp::kMul || y.op != SymOp::kConstInt || y.i < 1 || !near(env.made_range(b.id))) return false;
+  if (b.kind == Bound::kIs && mod_floor(b.value, y.i) != 0) return *never = true, false;
+  b.id = e.a;
+  b.value = b.kind == Bound::kLeast ? -div_floor(-b.value, y.i) : div_floor(b.value, y.i);
+  return true;
+}
+
+// An integer expression where id is one, or a number made of one that a double holds; else 0.
+int32_t integer_in(const SymEnv& env, int32_t id) {
+  const SymExpr& e = env[id];
+  if (!is_number(e.op)) return id;
+  return e.op == SymOp::kToNum && is_exact(env.range(e.a)) ? e.a : 0;
+}
+
+}  // namespace
+
+// The guard in its simplest form: integers stay integers, constants are on the right, sums and products with constants
+// are solved. *decided: it holds whatever the values are.
+SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
+  if (arity(g.cmp) == 1) {
+    *decided = g.cmp == SymCmp::kWhole && integer_in(*this, g.a);
+    return g;
+  }
+  while ((g.cmp == SymCmp::kLt || g.cmp == SymCmp::kLe || g.cmp == SymCmp::kEq) &&
+         (exprs_[g.a].op == SymOp::kNNeg || exprs_[g.b].op == SymOp::kNNeg) &&
+         (is_constant(exprs_[g.a]) || is_constant(exprs_[g.b]))) {
+    const bool left = exprs_[g.a].op == SymOp::kNNeg;
+    const int32_t x = exprs_[left ? g.a : g.b].a, c = number(-as_number(exprs_[left ? g.b : g.a]));
+    g.a = left == (g.cmp == SymCmp::kEq) ? x : c, g.b = g.a == x ? c : x;
+  }
+  const bool constant_left = is_constant(exprs_[g.a]), constant_right = is_constant(exprs_[g.b]);
+  const int32_t x = constant_left ? 0 : integer_in(*this, g.a), y = constant_right ? 0 : integer_in(*this, g.b);
+  if (!constant_left && !constant_right) {
+    if (x && y) g.a = x, g.b = y;
+    if (g.cmp == SymCmp::kEq && g.a > g.b) std::swap(g.a, g.b);
+    return g;
+  }
+  if (g.cmp == SymCmp::kSame && g.outcome && (x || y)) g.cmp = SymCmp::kEq;
+  if (g.cmp == SymCmp::kEq && constant_left) std::swap(g.a, g.b);
+  if ((!x && !y) || g.cmp == SymCmp::kSame) return g;
+  const SymExpr& side = exprs_[is_constant(exprs_[g.b]) ? g.b : g.a];
+  const double c = as_number(side);
+  if (is_number(side.op) && !is_exact(range(x ? x : y))) return g;
+  if (std::isnan(c) || (is_number(side.op) && std::fabs(c) >= 0x1p62)) return *decided = true, g;
+  const bool whole = !is_number(side.op) || std::floor(c) == c;
+  const auto rounded = [&](bool up) {
+    return !is_number(side.op) ? side.i : int64_t(up ? std::ceil(c) : std::floor(c));
+  };
+  Bound b{x ? x : y, Bound::kIs, rounded(false)};
+  if (g.cmp == SymCmp::kEq) {
+    if (!whole) return *decided = true, g;
+  } else {
+    // x < c, or c < x.
+    const bool strict = g.cmp == SymCmp::kLt;
+    b.kind = x ? Bound::kMost : Bound::kLeast;
+    b.value = x ? rounded(strict) : rounded(!strict);
+    if (strict && b.value == (x ? INT64_MIN : INT64_MAX)) return *decided = true, g;
+    if (strict) b.value += x ? -1 : 1;
+    if (!g.outcome) {  // the other side
+      if (b.value == (x ? INT64_MAX : INT64_MIN)) return *decided = true, g;
+      b.value += x ? 1 : -1;
+      b.kind = x ? Bound::kLeast : Bound::kMost;
+    }
+  }
+  while (simpler(*this, b, decided)) {
+  }
+  if (*decided) return g;
+  const int32_t value = constant(b.value);
+  if (b.kind == Bound::kIs) return {SymCmp::kEq, b.id, value, g.outcome};
+  if (b.kind == Bound::kMost) return {SymCmp::kLe, b.id, value, true};
+  return {SymCmp::kLt, b.id, value, false};
 }
 
 bool SymEnv::ask(SymCmp cmp, int32_t a, int32_t b) {
   const SymExpr &x = exprs_[a], &y = exprs_[b];
   bool outcome = compare(cmp, x, y);
-  bool unary = cmp == SymCmp::kWhole;
+  bool unary = arity(cmp) == 1;
   if (is_constant(x) && (unary || is_constant(y))) return outcome;
-  if (unary && !is_number(x.op)) return true;
+  if (cmp == SymCmp::kWhole && !is_number(x.op)) return true;
   if (!unary && a == b && !is_number(x.op)) return outcome;
-  // Sizes are at least zero.
-  if (cmp == SymCmp::kLt && y.op == SymOp::kConstInt && y.i <= 0 && never_negative(a)) return false;
   if (cmp == SymCmp::kNe) return !ask(SymCmp::kEq, a, b);
-  SymGuard g{cmp, a, unary ? 0 : b, outcome};
-  if (cmp == SymCmp::kEq && (is_constant(x) || (!is_constant(y) && g.a > g.b))) std::swap(g.a, g.b);
-  for (const SymGuard& old : guards_) {
-    if (old.cmp == g.cmp && old.a == g.a && old.b == g.b) return outcome;
-  }
+  if (cmp == SymCmp::kSame && !is_number(x.op) && !is_number(y.op)) cmp = SymCmp::kEq;
+  bool decided = false;
+  const SymGuard g = reduced({cmp, a, unary ? 0 : b, outcome}, &decided);
+  if (decided || bounds_->implies(g)) return outcome;
   guards_.push_back(g);
+  bounds_->learn(g);
   return outcome;
 }
 
-std::string SymEnv::print(int32_t id) const {
-  const SymExpr& e = exprs_[id];
-  if (e.op == SymOp::kConstInt) return str(e.i);
-  if (e.op == SymOp::kConstNum) {
+std::vector<std::pair<SymGuard, size_t>> SymEnv::needed_guards() {
+  SymBounds bounds(*this);
+  std::vector<std::pair<SymGuard, size_t>> kept;
+  // Later ones are the tighter ones.
+  for (size_t i = guards_.size(); i-- > 0;) {
+    if (bounds.implies(guards_[i])) continue;
+    bounds.learn(guards_[i]);
+    kept.push_back({guards_[i], i});
+  }
+  std::reverse(kept.begin(), kept.end());
+  std::unordered_set<int32_t> settled;
+  std::erase_if(kept, [&](auto& k) {
+    SymGuard& g = k.first;
+    const bool bound = g.cmp == SymCmp::kLt || g.cmp == SymCmp::kLe || g.cmp == SymCmp::kEq;
+    if (!bound || is_number(exprs_[g.a].op) || is_constant(exprs_[g.a]) || !is_constant(exprs_[g.b])) return false;
+    const SymRange r = bounds.range(g.a);
+    if (r.low != r.high) return false;
+    g = {SymCmp::kEq, g.a, constant(r.low), true};
+    return !settled.insert(g.a).second;
+  });
+  return kept;
+}
+
+namespace {
+
+void print_part(const SymEnv& env, int32_t id, int& left, std::string& out) {
+  const SymExpr& e = env[id];
+  if (left-- <= 0) {
+    out += "...";
+  } else if (e.op == SymOp::kConstInt) {
+    out += str(e.i);
+  } else if (e.op == SymOp::kConstNum) {
     char text[40];
     std::snprintf(text, sizeof text, "num(%.17g)", e.d);
-    return text;
+    out += text;
+  } else if (e.op == SymOp::kScalarInput) {
+    out += str(name(e.op), "(", e.a, ")");
+  } else if (arity(e.op) == 0) {
+    out += str(name(e.op), "(", e.a, ", ", e.b, ")");
+  } else {
+    out += str(name(e.op), "(");
+    print_part(env, e.a, left, out);
+    if (arity(e.op) == 2) out += ", ", print_part(env, e.b, left, out);
+    out += ")";
   }
-  if (e.op == SymOp::kScalarInput) return str(name(e.op), "(", e.a, ")");
-  if (arity(e.op) == 0) return str(name(e.op), "(", e.a, ", ", e.b, ")");
-  if (arity(e.op) == 1) return str(name(e.op), "(", print(e.a), ")");
-  return str(name(e.op), "(", print(e.a), ", ", print(e.b), ")");
+}
+
+}  // namespace
+
+std::string SymEnv::print(int32_t id) const {
+  std::string out;
+  int left = kMostPrinted;
+  print_part(*this, id, left, out);
+  return out;
 }
 
 SymEnv* SymEnv::current() { return current_env; }
@@ -276,10 +488,7 @@ SymEnv& env_or_throw() {
 }  // namespace
 
 int64_t SymInt::guard() const {
-  if (expr) {
-    SymEnv& env = env_or_throw();
-    env.ask(SymCmp::kEq, expr, env.constant(hint));
-  }
+  if (expr) env_or_throw().pin(expr);
   return hint;
 }
 

@@ -6,7 +6,9 @@
 // env. Invariants:
 // 1. expr == 0 means constant: the hint is the value.
 // 2. An expression refers to earlier expressions only; equal expressions are the same id (hash-consed).
-// 3. Integer expressions are evaluated in int64 (wrapping), number expressions in double, as Lua would.
+// 3. Integer expressions are evaluated in int64, number expressions in double, as Lua would. A size that does not fit
+//    into int64 is a user's error.
+// 4. Nothing recurses over expressions: chains have any length, and what is shared is visited once.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -62,7 +64,8 @@ enum class SymOp : uint8_t {
 const char* name(SymOp op);
 bool is_number(SymOp op);
 int arity(SymOp op);  // operands that are expressions: 0 for leaves and constants
-// The meaning of an operation (no leaf, no constant) on values. Division by zero is an internal error.
+// The meaning of an operation (no leaf, no constant) on values. Division by zero is an internal error; a sum,
+// difference or product of integers that does not fit is a user's.
 int64_t eval_int(SymOp op, int64_t a, int64_t b);
 double eval_number(SymOp op, double a, double b);
 
@@ -73,7 +76,24 @@ struct SymExpr {
   double d = 0;          // kConstNum, and the hint of number expressions
 };
 
-enum class SymCmp : uint8_t { kEq, kNe, kLt, kLe, kWhole };  // kWhole: a is a whole number within +-2^53 (b unused)
+// X(enumerator, text, operands). kEq is Lua's ==; kSame compares bits, so that NaN is itself and -0 is not 0; kWhole: a
+// is a whole number within +-2^53; kExact: an integer within +-2^53, so that a double holds it.
+#define LUTRA_SYM_CMPS(X) \
+  X(kEq, "eq", 2)         \
+  X(kNe, "ne", 2)         \
+  X(kLt, "lt", 2)         \
+  X(kLe, "le", 2)         \
+  X(kWhole, "whole", 1)   \
+  X(kSame, "same", 2)     \
+  X(kExact, "exact", 1)
+
+enum class SymCmp : uint8_t {
+#define X(e, text, operands) e,
+  LUTRA_SYM_CMPS(X)
+#undef X
+};
+const char* name(SymCmp cmp);
+int arity(SymCmp cmp);
 
 // The answer for values of one kind.
 bool compare_int(SymCmp cmp, int64_t a, int64_t b);
@@ -86,19 +106,41 @@ struct SymGuard {
   bool outcome;
 };
 
+// What an integer may be.
+struct SymRange {
+  int64_t low = INT64_MIN, high = INT64_MAX;
+  bool contains(int64_t v) const { return low <= v && v <= high; }
+};
+bool is_exact(SymRange r);  // within +-2^53
+
+class SymBounds;
+
 class SymEnv {
  public:
   SymEnv();
+  ~SymEnv();
+  // Of all kSize leaves; whoever runs the guards checks it.
+  void assume_sizes(SymRange sizes) { sizes_ = sizes; }
   int32_t constant(int64_t v);
   int32_t number(double v);
   int32_t leaf(SymOp op, int32_t input, int32_t dim, int64_t int_hint, double num_hint = 0);
   int32_t make(SymOp op, int32_t a, int32_t b = 0);  // folds constants and x+0, x*1, x*0; computes the hint
   const SymExpr& operator[](int32_t id) const { return exprs_[id]; }
   size_t size() const { return exprs_.size(); }
-  // Answers by the hints and, when a side is symbolic, records the guard (once).
+  // Answers by the hints and, when a side is symbolic, records a guard, unless earlier ones imply the answer.
   bool ask(SymCmp cmp, int32_t a, int32_t b);
+  // Specialises on the value seen: its bits.
+  void pin(int32_t id);
+  // Whether an integer is one that a double holds, asking where that is not known.
+  bool ask_exact(int32_t id);
   const std::vector<SymGuard>& guards() const { return guards_; }
-  // Prefix form: size(0, 1), mul(size(0, 0), 4), scalar(2), num(0.5); integer constants are bare.
+  // The guards that all others follow from, each with its place in guards(). Bounds that leave one value become ==.
+  std::vector<std::pair<SymGuard, size_t>> needed_guards();
+  // What an integer expression may be by its making, and by the guards as well.
+  SymRange made_range(int32_t id) const { return ranges_[size_t(id)]; }
+  SymRange range(int32_t id) const;
+  // Prefix form: size(0, 1), mul(size(0, 0), 4), scalar(2), num(0.5); integer constants are bare. Of large expressions
+  // a part: what is left out reads "...".
   std::string print(int32_t id) const;
 
   // The env that SymInts made on this thread refer to; null outside tracing.
@@ -107,12 +149,17 @@ class SymEnv {
  private:
   int32_t intern(const SymExpr& e);
   int32_t make_product(int32_t a, int32_t b);
+  bool take_factors(int32_t id, SmallVec<int32_t, 8>& factors, int64_t& scale) const;
   int32_t simplify(SymOp op, int32_t a, int32_t b);  // 0: nothing simpler
-  bool never_negative(int32_t id) const;
+  SymRange range_of(const SymExpr& e) const;
+  SymGuard reduced(SymGuard g, bool* decided);
 
   std::vector<SymExpr> exprs_;
+  std::vector<SymRange> ranges_;  // by expression: by its making
   std::vector<SymGuard> guards_;
   std::unordered_multimap<uint64_t, int32_t> index_;
+  SymRange sizes_{0, INT64_MAX};
+  std::unique_ptr<SymBounds> bounds_;  // what the guards say
 };
 
 // Makes env current for a scope.

@@ -51,6 +51,12 @@ bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b) {
   }
 }
 
+Scalar pin(Scalar s) {
+  if (s.expr) SymEnv::current()->pin(s.expr);
+  s.expr = 0;
+  return s;
+}
+
 namespace {
 
 struct Range {

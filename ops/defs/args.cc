@@ -26,8 +26,7 @@ const char* expected(ArgType type) {
 bool to_int(Scalar& s) {
   if (s.kind != Scalar::kNumber) return s.kind == Scalar::kInt;
   if (!s.is_whole()) return false;
-  if (s.expr) scalar_ask(SymCmp::kEq, s, Scalar(s.d));
-  s = Scalar::of_int(int64_t(s.d));
+  s = Scalar::of_int(int64_t(pin(s).d));
   return true;
 }
 

@@ -72,8 +72,7 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
   double v[3];
   const Scalar* given[3] = {&start, &end, &step};
   for (int i = 0; i < 3; i++) {
-    v[i] = given[i]->to_double();
-    if (given[i]->expr) scalar_ask(SymCmp::kEq, *given[i], Scalar(v[i]));
+    v[i] = pin(*given[i]).to_double();
     if (!std::isfinite(v[i])) fail("arange: unsupported range: ", v[0], " to ", to_string(end));
     whole = whole && std::floor(v[i]) == v[i] && std::fabs(v[i]) <= 9007199254740992.0;
   }

@@ -272,18 +272,6 @@ Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const
 
 }  // namespace
 
-Scalar pin(Scalar s) {
-  if (s.expr == 0) return s;
-  SymEnv* env = SymEnv::current();
-  if (s.kind == Scalar::kNumber) {
-    env->ask(SymCmp::kEq, s.expr, env->number(s.d));
-  } else {
-    env->ask(SymCmp::kEq, s.expr, env->constant(s.i));
-  }
-  s.expr = 0;
-  return s;
-}
-
 Device parse_device(const std::string& fn, const std::string& argument, ArgReader& in, H h) {
   if (in.kind(h) == LuaKind::kString) {
     try {

@@ -65,8 +65,6 @@ SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& i
 // "cuda:1" or a GPU's index; read_device: one that is there.
 Device parse_device(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
 Device read_device(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
-// A number whose value the program depends on: symbols are pinned to what was seen.
-Scalar pin(Scalar s);
 
 // A generator made by lt.Generator (a table of its seed and its next call) in the place of lt's own, for a scope.
 class GeneratorScope {

@@ -268,11 +268,14 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
     auto whole = [&](int32_t id) -> int32_t {
       const SymExpr& x = env[id];
       if (x.op == SymOp::kToNum) return x.a;
-      if (x.op == SymOp::kConstNum && std::floor(x.d) == x.d && x.d > 0) return env.constant(int64_t(x.d));
+      if (x.op == SymOp::kConstNum && std::floor(x.d) == x.d && x.d > 0 && x.d < 0x1p53)
+        return env.constant(int64_t(x.d));
       return 0;
     };
     const int32_t a = whole(e.a), b = whole(e.b);
-    if (a && b) return {t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(SymOp::kFloorDiv, a, b))))};
+    // Of doubles, 0 / -2 is -0, and n / 0 is no integer.
+    const bool exact = a && b && env.range(b).low > 0 && env.ask_exact(a) && env.ask_exact(b);
+    if (exact) return {t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(SymOp::kFloorDiv, a, b))))};
   }
   const int32_t id = env.make(op, s.expr);
   Scalar r(env[id].d);

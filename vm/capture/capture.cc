@@ -79,9 +79,11 @@ void each_recipe(Entry& e, F f) {
   for (ResumeFrame& r : e.resumes) f(r.function);
 }
 
-void finish_symbols(Trace& t, Entry& e, const SymEnv& env) {
+void finish_symbols(Trace& t, Entry& e, SymEnv& env) {
   t.note_relations(env);
-  t.program.symbols.add_guards(env);
+  std::vector<GuardPlace> places;
+  for (size_t origin : t.program.symbols.add_guards(env)) places.push_back(t.program.relation_places[origin]);
+  t.program.relation_places = std::move(places);
   each_recipe(e, [&](Recipe& r) {
     if (r.kind == Recipe::kSymbol) r.index = t.program.symbols.need(env, r.index);
   });

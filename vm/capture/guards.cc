@@ -1,6 +1,7 @@
 // Building the guard program of a trace: sources become registers, facts become checks.
 #include <lua.hpp>
 
+#include "vm/capture/state.h"
 #include "vm/capture/trace.h"
 
 namespace lutra {
@@ -117,7 +118,7 @@ int Trace::constant_slot_from_stack() {
 int Trace::constant_slot(Var* v) {
   switch (v->kind) {
     case VarKind::kBool: lua_pushboolean(L, v->b); break;
-    case VarKind::kNumber: lua_pushnumber(L, v->num.to_double()); break;
+    case VarKind::kNumber: push_number(L, v->num.to_double()); break;
     case VarKind::kString: lua_pushlstring(L, v->s.data(), v->s.size()); break;
     default: push_pin(v->pin);
   }

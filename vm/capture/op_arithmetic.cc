@@ -3,6 +3,7 @@
 #include <lua.hpp>
 
 #include "vm/capture/interpreter.h"
+#include "vm/capture/state.h"
 
 namespace lutra {
 namespace {
@@ -37,7 +38,25 @@ const Row& row(Op op) {
   }
 }
 
-bool whole(double d) { return std::floor(d) == d && std::fabs(d) < 4503599627370496.0; }
+// -0 is no integer.
+bool whole(double d) { return std::floor(d) == d && std::fabs(d) < 4503599627370496.0 && !(d == 0 && std::signbit(d)); }
+
+// Lua's numbers are doubles. The integer that they would be: null where a double would be rounded, or be -0 or NaN, for
+// some of the values that the operands may have.
+Var* integer_arithmetic(Trace& t, SymOp op, const Scalar& x, const Scalar& y) {
+  SymEnv& env = *t.graph->env;
+  if (op == SymOp::kMod && (y.expr || y.to_double() == 0)) return nullptr;
+  const int32_t a = x.expr ? x.expr : env.constant(x.to_int()), b = y.expr ? y.expr : env.constant(y.to_int());
+  if (!env.ask_exact(a) || !env.ask_exact(b)) return nullptr;
+  const SymRange p = env.range(a), q = env.range(b);
+  if (op == SymOp::kMul) {
+    if ((p.contains(0) && q.low < 0) || (q.contains(0) && p.low < 0)) return nullptr;
+    if (std::fabs(x.to_double() * y.to_double()) > 0x1p53) return nullptr;
+  }
+  const int32_t id = env.make(op, a, b);
+  if (!env.ask_exact(id)) return nullptr;
+  return t.scalar(Scalar::of_sym(SymInt::of_expr(env, id)));
+}
 
 // Numbers of which one at least is symbolic.
 Var* symbolic_arithmetic(Trace& t, const Row& r, Var* a, Var* b) {
@@ -45,11 +64,7 @@ Var* symbolic_arithmetic(Trace& t, const Row& r, Var* a, Var* b) {
   const Scalar x = t.symbolic(a), y = t.symbolic(b);
   auto is_int = [](const Scalar& s) { return s.expr ? s.kind == Scalar::kInt : whole(s.to_double()); };
   if (is_int(x) && is_int(y) && (x.expr || y.expr) && r.integer != SymOp::kConstInt) {
-    const bool by_zero = r.integer == SymOp::kMod && y.to_double() == 0;
-    if (!by_zero && !(r.integer == SymOp::kMod && y.expr)) {
-      auto id = [&](const Scalar& s) { return s.expr ? s.expr : env.constant(s.to_int()); };
-      return t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(r.integer, id(x), id(y)))));
-    }
+    if (Var* v = integer_arithmetic(t, r.integer, x, y)) return v;
   }
   auto id = [&](const Scalar& s) {
     if (s.expr == 0) return env.number(s.to_double());
@@ -107,8 +122,11 @@ void op_unm(Trace& t, Frame& f, bc::Ins i) {
   Scalar s = t.symbolic(v);
   SymEnv& env = *t.graph->env;
   if (s.kind == Scalar::kInt) {
-    const int32_t e = env.make(SymOp::kSub, env.constant(0), s.expr);
-    return t.set(f, op_a(i), t.scalar(Scalar::of_sym(SymInt::of_expr(env, e))));
+    if (!env.range(s.expr).contains(0)) {  // -0 is no integer
+      const int32_t e = env.make(SymOp::kSub, env.constant(0), s.expr);
+      return t.set(f, op_a(i), t.scalar(Scalar::of_sym(SymInt::of_expr(env, e))));
+    }
+    s.expr = env.make(SymOp::kToNum, s.expr);
   }
   const int32_t e = env.make(SymOp::kNNeg, s.expr);
   Scalar r(env[e].d);
@@ -142,7 +160,7 @@ void op_cat(Trace& t, Frame& f, bc::Ins i) {
     if (v->kind == VarKind::kString) {
       text += t.text(v);
     } else if (v->kind == VarKind::kNumber) {
-      lua_pushnumber(t.L, t.constant(v));
+      push_number(t.L, t.constant(v));
       text += lua_tostring(t.L, -1);
       lua_pop(t.L, 1);
     } else if (v->kind == VarKind::kTensor) {

@@ -107,7 +107,7 @@ struct EntryRunner {
       case Recipe::kRegister: return lua_pushvalue(L, values.base + r.index);
       case Recipe::kSymbol: {
         const SymbolValue& v = values.symbols[size_t(r.index)];
-        return lua_pushnumber(L, e.guards.symbols.is_number(r.index) ? v.d : double(v.i));
+        return push_number(L, e.guards.symbols.is_number(r.index) ? v.d : double(v.i));
       }
       case Recipe::kTable: return push_kept(r.index);
       case Recipe::kResume: {

@@ -46,6 +46,8 @@ bool is_disabled(const CaptureState& state, const void* function);
 // The decoded Lua function at `index`, null for a C function.
 LuaCode* code_of(CaptureState& state, lua_State* L, int index);
 void push_weak_table(lua_State* L, const char* mode);
+// As lua_pushnumber, which makes every NaN the one that prints as -nan.
+void push_number(lua_State* L, double d);
 // What mark_dynamic (1) or mark_static (-1) said of dim; 0: nothing.
 int mark_of(const CaptureState& state, lua_State* L, const Tensor& t, int dim);
 // Remembers that the function at `index` runs the code of unit (lt.guards, lt.unpatch find it).

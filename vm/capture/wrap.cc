@@ -1,4 +1,5 @@
 // Trackers of values: real Lua values in, Vars with their sources and guards out.
+#include <cmath>
 #include <lua.hpp>
 
 #include "ops/grad/tape.h"
@@ -7,6 +8,16 @@
 #include "vm/capture/trace.h"
 
 namespace lutra {
+
+void push_number(lua_State* L, double d) {
+  if (!std::isnan(d) || std::signbit(d)) return lua_pushnumber(L, d);
+  lua_getfield(L, LUA_REGISTRYINDEX, "lutra.positive_nan");
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  if (luaL_dostring(L, "local zero = 0; return -(zero / zero)")) fail_internal("a NaN: ", lua_tostring(L, -1));
+  lua_pushvalue(L, -1);
+  lua_setfield(L, LUA_REGISTRYINDEX, "lutra.positive_nan");
+}
 
 int Trace::pin() {
   lua_rawseti(L, pins, ++pin_count);
@@ -230,7 +241,7 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
 Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input) {
   auto dims = options.dynamic_dims.find(source->text);
   auto is_dynamic = [&](int d) {
-    if (real->sizes[d].hint < 2) return false;
+    if (!kSymbolicSizes.contains(real->sizes[d].hint)) return false;
     if (const int mark = mark_of(state, L, real, d)) return mark > 0;
     if (options.dynamic == 0) return false;
     if (options.dynamic == 1 && !real->requires_grad) return true;
@@ -289,10 +300,8 @@ double Trace::constant(Var* v) {
   if (v->num.expr != 0) {
     if (v->source) {
       check(GuardOp::kValueCheck, v->source, constant_slot(number(v->num.to_double())), str(v->num.to_double()));
-    } else if (v->num.kind == Scalar::kNumber) {
-      graph->env->ask(SymCmp::kEq, v->num.expr, graph->env->number(v->num.d));
     } else {
-      graph->env->ask(SymCmp::kEq, v->num.expr, graph->env->constant(v->num.i));
+      graph->env->pin(v->num.expr);
     }
     v->num = Scalar(v->num.to_double());
     v->guarded = true;
@@ -356,7 +365,7 @@ void Trace::push_real(Var* v) {
   switch (v->kind) {
     case VarKind::kNil: return lua_pushnil(L);
     case VarKind::kBool: return lua_pushboolean(L, v->b);
-    case VarKind::kNumber: return lua_pushnumber(L, constant(v));
+    case VarKind::kNumber: return push_number(L, constant(v));
     case VarKind::kString: text(v); return lua_pushlstring(L, v->s.data(), v->s.size());
     case VarKind::kTensor: return push_tensor(L, inputs[input_of_fake.at(v->tensor.get())].real);
     case VarKind::kTable: return push_pin(v->table->pin);

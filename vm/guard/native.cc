@@ -536,16 +536,8 @@ class Emitter {
     const uint64_t wanted = constant_at(constants_, s.index);
     if (wanted == mirror::kNilValue) return void(ok_ = false);
     a_.mov(x86::rcx, wanted);
-    const bool zero = (wanted << 1) == 0;  // 0 and -0 are equal, but not the same constant
-    if (zero || !mirror::is_number(TValue{wanted})) {
-      a_.cmp(reg(s.a), x86::rcx);
-      a_.jne(miss_);
-      return;
-    }
-    a_.movq(x86::xmm0, x86::rcx);  // a value that is no number reads as NaN: unequal
-    a_.ucomisd(x86::xmm0, reg(s.a));
+    a_.cmp(reg(s.a), x86::rcx);
     a_.jne(miss_);
-    a_.jp(miss_);
   }
   void check_identity(const GuardStep& s) {
     a_.mov(x86::rcx, x86::qword_ptr(x86::rbx, offsetof(Run, weak)));

@@ -38,6 +38,10 @@ struct GuardStep {
   const Source* other = nullptr;   // kSame, kNotSame
 };
 
+// Sizes that may be symbols. 0 and 1 are not: broadcasting decides by them; sums and small multiples of the others are
+// what Lua's doubles make of them.
+constexpr SymRange kSymbolicSizes{2, int64_t(1) << 40};
+
 // What a tensor must be like. A dim whose size is symbolic has size -1 here, a stride that follows from it -1.
 struct TensorSpec {
   DType dtype = DType::kFloat32;

@@ -73,9 +73,10 @@ struct Runner {
   bool equals(const GuardStep& s, int table) {
     lua_rawgeti(L, table, s.index);
     bool same = lua_rawequal(L, -1, reg(s.a)) && !lua_isnil(L, -1);
-    // 0 and -0 are equal, but not the same constant.
-    if (same && lua_type(L, -1) == LUA_TNUMBER) {
-      same = std::signbit(lua_tonumber(L, -1)) == std::signbit(lua_tonumber(L, reg(s.a)));
+    // Bit for bit: 0 and -0 are equal, but not the same constant. NaN is the same, but not equal.
+    if (lua_type(L, -1) == LUA_TNUMBER) {
+      same = lua_type(L, reg(s.a)) == LUA_TNUMBER &&
+             compare_number(SymCmp::kSame, lua_tonumber(L, -1), lua_tonumber(L, reg(s.a)));
     }
     lua_pop(L, 1);
     return same;

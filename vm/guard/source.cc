@@ -21,12 +21,24 @@ std::string report_text(const Source& s) {
   return s.text;
 }
 
-std::string index_text(const std::string& base, const std::string& key) { return base + "[" + key + "]"; }
+namespace {
+
+// Paths along a list have any length; their texts do not. (Texts are for people. Where they say which sources are to be
+// treated in another way, such as to have dynamic sizes, it is no harm if others are, too.)
+std::string shortened(const std::string& base) {
+  constexpr size_t kLongest = 400, kEnd = 150;
+  if (base.size() <= kLongest) return base;
+  return base.substr(0, kEnd) + " ... " + base.substr(base.size() - kEnd);
+}
+
+}  // namespace
+
+std::string index_text(const std::string& base, const std::string& key) { return shortened(base) + "[" + key + "]"; }
 
 std::string field_text(const std::string& base, const std::string& key) {
   bool identifier = !key.empty() && !isdigit(static_cast<unsigned char>(key[0]));
   for (char c : key) identifier = identifier && (isalnum(static_cast<unsigned char>(c)) || c == '_');
-  return identifier ? base + "." + key : index_text(base, "\"" + key + "\"");
+  return identifier ? shortened(base) + "." + key : index_text(base, "\"" + key + "\"");
 }
 
 }  // namespace lutra

@@ -4,7 +4,8 @@
 namespace lutra {
 namespace {
 
-// A host operation on values, as SymEnv computed its hint.
+// A host operation on values, as SymEnv computed its hint. Nothing is raised, as guards may not hold: an integer that
+// does not fit is the largest there is.
 SymbolValue evaluate(SymOp op, SymbolValue a, SymbolValue b) {
   SymbolValue r;
   if (op == SymOp::kToNum) {
@@ -13,45 +14,49 @@ SymbolValue evaluate(SymOp op, SymbolValue a, SymbolValue b) {
     r.d = eval_number(op, a.d, b.d);
   } else if ((op == SymOp::kFloorDiv || op == SymOp::kMod) && b.i == 0) {
     r.i = 0;  // of an empty tensor: the loops that use it run zero times
-  } else {
+  } else if ((op == SymOp::kAdd && __builtin_add_overflow(a.i, b.i, &r.i)) ||
+             (op == SymOp::kSub && __builtin_sub_overflow(a.i, b.i, &r.i)) ||
+             (op == SymOp::kMul && __builtin_mul_overflow(a.i, b.i, &r.i))) {
+    r.i = INT64_MAX;
+  } else if (op != SymOp::kAdd && op != SymOp::kSub && op != SymOp::kMul) {
     r.i = eval_int(op, a.i, b.i);
   }
   return r;
 }
 
-const char* text(SymCmp cmp, bool outcome) {
-  switch (cmp) {
-    case SymCmp::kEq: return outcome ? " == " : " ~= ";
-    case SymCmp::kNe: return outcome ? " ~= " : " == ";
-    case SymCmp::kLt: return outcome ? " < " : " >= ";
-    case SymCmp::kLe: return outcome ? " <= " : " > ";
-    case SymCmp::kWhole: return outcome ? " is whole" : " is not whole";
-  }
-  return "?";
-}
-
 }  // namespace
 
-int SymbolProgram::need(const SymEnv& env, int32_t id) {
-  auto it = places_.find(id);
-  if (it != places_.end()) return it->second;
-  SymExpr e = env[id];
-  if (arity(e.op) > 0) {
-    e.a = need(env, e.a);
-    e.b = arity(e.op) == 1 ? e.a : need(env, e.b);
+// Operands first: a chain of them may be long.
+int SymbolProgram::need(const SymEnv& env, int32_t wanted) {
+  std::vector<int32_t> stack{wanted};
+  while (!stack.empty()) {
+    const int32_t id = stack.back();
+    SymExpr e = env[id];
+    const int operands = arity(e.op);
+    const auto a = operands > 0 ? places_.find(e.a) : places_.end();
+    const auto b = operands > 1 ? places_.find(e.b) : a;
+    if (operands > 0 && a == places_.end()) stack.push_back(e.a);
+    if (operands > 1 && b == places_.end()) stack.push_back(e.b);
+    if (stack.back() != id) continue;
+    stack.pop_back();
+    if (places_.count(id)) continue;
+    if (operands > 0) e.a = a->second, e.b = b->second;
+    exprs_.push_back(e);
+    places_[id] = int(exprs_.size()) - 1;
   }
-  exprs_.push_back(e);
-  return places_[id] = int(exprs_.size()) - 1;
+  return places_.at(wanted);
 }
 
-void SymbolProgram::add_guards(const SymEnv& env) {
-  for (const SymGuard& g : env.guards()) {
-    SymGuard mine = g;
-    mine.a = need(env, g.a);
-    mine.b = g.cmp == SymCmp::kWhole ? mine.a : need(env, g.b);
+std::vector<size_t> SymbolProgram::add_guards(SymEnv& env) {
+  std::vector<size_t> origins;
+  for (const auto& [guard, origin] : env.needed_guards()) {
+    SymGuard mine = guard;
+    mine.a = need(env, guard.a);
+    mine.b = arity(guard.cmp) == 2 ? need(env, guard.b) : mine.a;
     guards_.push_back(mine);
-    texts_.push_back(env.print(g.a) + text(g.cmp, g.outcome) + (g.cmp == SymCmp::kWhole ? "" : env.print(g.b)));
+    origins.push_back(origin);
   }
+  return origins;
 }
 
 bool SymbolProgram::holds(const SymGuard& g, const std::vector<SymbolValue>& values) const {

@@ -16,8 +16,9 @@ struct SymbolValue {
 
 class SymbolProgram {
  public:
-  // Copies what is needed of env: the guards and the expressions asked for by need().
-  void add_guards(const SymEnv& env);
+  // Copies what is needed of env: the guards that all others follow from, and the expressions asked for by need().
+  // Returns the place of each among the env's guards.
+  std::vector<size_t> add_guards(SymEnv& env);
   int need(const SymEnv& env, int32_t expr);  // its place in the values
   bool empty() const { return exprs_.empty(); }
   bool is_number(int place) const { return lutra::is_number(exprs_[place].op); }
@@ -25,14 +26,13 @@ class SymbolProgram {
   bool run(const std::vector<Tensor>& tensors, const std::vector<double>& scalars, std::vector<SymbolValue>& values,
            int* failed) const;
   const std::vector<SymGuard>& guards() const { return guards_; }
-  std::string print(int guard) const { return texts_[guard]; }
+  const SymExpr& operator[](int place) const { return exprs_[size_t(place)]; }  // operands are places
 
  private:
   bool holds(const SymGuard& guard, const std::vector<SymbolValue>& values) const;
 
   std::vector<SymExpr> exprs_;  // operands are places
   std::vector<SymGuard> guards_;
-  std::vector<std::string> texts_;
   std::unordered_map<int32_t, int> places_;
 };
 

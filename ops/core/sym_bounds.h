@@ -1,0 +1,43 @@
+// What guards say of single expressions: guards in, whether another follows from them out.
+#pragma once
+#include <cstdint>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/core/sym.h"
+
+namespace lutra {
+
+// Invariant: each answer of `implies` rests on guards given to `learn` and on what expressions are made of.
+class SymBounds {
+ public:
+  explicit SymBounds(const SymEnv& env) : env_(env) {}
+  bool implies(const SymGuard& g) const;
+  void learn(const SymGuard& g);
+  SymRange range(int32_t id) const;  // of an integer
+
+ private:
+  // A bound of a number. One that a false answer gave holds for NaN, too: x >= 3 is false of it, but so is x < 3.
+  struct Limit {
+    double value;
+    bool strict;
+    bool is_set = false;
+    bool gives(const Limit& wanted, bool upper) const;
+  };
+  struct Number {
+    Limit upper[2], lower[2];  // [1]: NaN meets it as well
+    bool pinned = false;
+  };
+  bool implies_integer(const SymGuard& g) const;
+  bool implies_number(const SymGuard& g) const;
+  void learn_number(const SymGuard& g);
+  SymRange meant(const SymGuard& g, SymRange now, int32_t* id) const;
+  bool is_number_guard(const SymGuard& g) const;
+
+  const SymEnv& env_;
+  std::unordered_map<int32_t, SymRange> ranges_;
+  std::unordered_map<int32_t, Number> numbers_;
+  std::unordered_set<uint64_t> known_;
+};
+
+}  // namespace lutra

@@ -1,0 +1,123 @@
+// A relation's expressions in; out as Lua writes it, with the names of its sources: n + 1 <= 3. Texts are for people:
+// of a large expression a part is written, and "..." for the rest.
+#include "vm/guard/program.h"
+
+namespace lutra {
+namespace {
+
+constexpr int kMostOperands = 60;
+
+const std::string& source_name(const std::vector<const Source*>& sources, int i) {
+  static const std::string unknown = "?";
+  return i >= 0 && size_t(i) < sources.size() && sources[size_t(i)] ? sources[size_t(i)]->text : unknown;
+}
+
+// Operators of Lua by how tightly they bind.
+struct Infix {
+  SymOp integer, number;
+  const char* text;
+  int rank;
+};
+const Infix kInfix[] = {{SymOp::kAdd, SymOp::kNAdd, " + ", 1}, {SymOp::kSub, SymOp::kNSub, " - ", 1},
+                        {SymOp::kMul, SymOp::kNMul, " * ", 2}, {SymOp::kNDiv, SymOp::kNDiv, " / ", 2},
+                        {SymOp::kMod, SymOp::kNMod, " % ", 2}, {SymOp::kNPow, SymOp::kNPow, " ^ ", 4}};
+constexpr int kNegation = 3, kPower = 4;
+
+class RelationText {
+ public:
+  explicit RelationText(const GuardProgram& p) : p_(p) {}
+
+  // In parentheses where it binds less tightly than what is around it. Each call writes an operand, so that it goes no
+  // deeper than there are operands left.
+  std::string operand(int place, int around) {
+    if (left_-- <= 0) return "...";
+    const SymExpr& e = p_.symbols[place];
+    switch (e.op) {
+      case SymOp::kConstInt: return str(e.i);
+      case SymOp::kConstNum: return number(e.d);
+      case SymOp::kScalarInput: return source_name(p_.scalar_sources, e.a);
+      case SymOp::kSize: return str(source_name(p_.tensor_sources, e.a), ".shape[", e.b + 1, "]");
+      case SymOp::kStride: return str(source_name(p_.tensor_sources, e.a), ":stride(", e.b, ")");
+      case SymOp::kToNum: return left_++, operand(e.a, around);
+      case SymOp::kNNeg: {
+        const std::string text = "-" + operand(e.a, kNegation);
+        return kNegation < around ? "(" + text + ")" : text;
+      }
+      default: break;
+    }
+    for (const Infix& i : kInfix) {
+      if (e.op != i.integer && e.op != i.number) continue;
+      const bool right = i.rank == kPower;  // which is right associative
+      std::string text = operand(e.a, i.rank + right);
+      text += i.text + operand(e.b, i.rank + !right);
+      return i.rank < around ? "(" + text + ")" : text;
+    }
+    std::string text = name(e.op) + std::string("(") + operand(e.a, 0);
+    if (is_number(e.op)) text.erase(0, 1);  // nsqrt
+    if (arity(e.op) == 2) text += ", " + operand(e.b, 0);
+    return text + ")";
+  }
+
+ private:
+  static std::string number(double d) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g", d);
+    return text;
+  }
+
+  const GuardProgram& p_;
+  int left_ = kMostOperands;
+};
+
+const char* sign(const SymGuard& g) {
+  switch (g.cmp) {
+    case SymCmp::kSame:
+    case SymCmp::kEq: return g.outcome ? " == " : " ~= ";
+    case SymCmp::kNe: return g.outcome ? " ~= " : " == ";
+    case SymCmp::kLt: return g.outcome ? " < " : " >= ";
+    case SymCmp::kLe: return g.outcome ? " <= " : " > ";
+    case SymCmp::kWhole: return g.outcome ? " is whole" : " is not whole";
+    case SymCmp::kExact: return g.outcome ? " is within 2^53" : " is beyond 2^53";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string relation_text(const GuardProgram& p, int i) {
+  const SymGuard& g = p.symbols.guards()[size_t(i)];
+  RelationText text(p);
+  std::string out = text.operand(g.a, 0) + sign(g);
+  return arity(g.cmp) == 2 ? out + text.operand(g.b, 0) : out;
+}
+
+// The leftmost leaf.
+const Source* relation_source(const GuardProgram& p, int i) {
+  const SymGuard& g = p.symbols.guards()[size_t(i)];
+  std::vector<int> stack{g.b, g.a};
+  std::vector<bool> seen;
+  while (!stack.empty()) {
+    const int place = stack.back();
+    stack.pop_back();
+    if (size_t(place) >= seen.size()) seen.resize(size_t(place) + 1, false);
+    if (seen[size_t(place)]) continue;
+    seen[size_t(place)] = true;
+    const SymExpr& e = p.symbols[place];
+    if (e.op == SymOp::kConstInt || e.op == SymOp::kConstNum) continue;
+    if (arity(e.op) == 0) {
+      const auto& sources = e.op == SymOp::kScalarInput ? p.scalar_sources : p.tensor_sources;
+      return size_t(e.a) < sources.size() ? sources[size_t(e.a)] : nullptr;
+    }
+    if (arity(e.op) == 2) stack.push_back(e.b);
+    stack.push_back(e.a);
+  }
+  return nullptr;
+}
+
+std::string relations_text(const GuardProgram& p) {
+  std::string text;
+  for (size_t i = 0; i < p.symbols.guards().size(); i++) text += (i ? ", " : "") + relation_text(p, int(i));
+  return text;
+}
+
+}  // namespace lutra
