@@ -2,6 +2,7 @@
 #include "jit/lower/body.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ops/core/error.h"
 
@@ -228,6 +229,15 @@ void Body::check(int32_t value, SymInt bound, int32_t fault) {
   scopes_[d].body.push_back({std::move(in), nullptr});
   scopes_[d].known.emplace(key, value);
   instructions_++;
+}
+
+std::vector<uint64_t> Body::hoisted() const {
+  std::vector<uint64_t> hashes;
+  for (const auto& [key, value] : scopes_[0].known) {
+    if (std::strchr("ixna", key[0])) hashes.push_back(std::hash<std::string>()(key));
+  }
+  std::sort(hashes.begin(), hashes.end());
+  return hashes;
 }
 
 double Body::trips(size_t depth) const {

@@ -81,6 +81,8 @@ class Body {
   // How often the body at depth runs, by hints.
   double trips(size_t depth) const;
   int instructions() const { return instructions_; }
+  // Hashes of the instructions before all loops, sorted: kernels that are put together have one of each.
+  std::vector<uint64_t> hoisted() const;
 
   // Values made elsewhere, remembered while the scope they live in is open: -1 where there is none.
   int32_t recall(const std::string& key) const;

@@ -40,25 +40,39 @@ struct Functionaliser {
     versions[t.get()] = s.version;
   }
 
-  // The new value of an old tensor as of now.
-  Tensor read(const Tensor& t) {
-    if (!t) return t;
-    StorageState& s = storages[t->storage.get()];
+  bool is_current(const Tensor& t) {
     auto known = versions.find(t.get());
     LUTRA_CHECK(known != versions.end(), "a value without its node");
-    if (known->second == s.version) return b.map(t);
-    Tensor now = s.value;
-    if (!t.same(s.base)) {
-      const Node& view = *t->node;
-      if (view.op == OpId::input) throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
-      Args args = b.map(view.args);
-      args[0] = read(view.args[0].tensor());
-      b.at(view);
-      now = b.recorder.call(view.op, args)[size_t(t->result)];
+    return known->second == storages[t->storage.get()].version;
+  }
+
+  // The new value of an old tensor as of now: the views on the way to it are made again, from the first that is stale.
+  Tensor read(const Tensor& t) {
+    if (!t || is_current(t)) return b.map(t);
+    const StorageState& s = storages[t->storage.get()];
+    std::vector<Tensor> stale;
+    for (Tensor v = t; !is_current(v); v = v->node->args[0].tensor()) {
+      stale.push_back(v);
+      if (v.same(s.base)) break;
+      if (v->node->op == OpId::input) {
+        throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
+      }
     }
-    b.set(t, now);
-    known->second = s.version;
-    return now;
+    while (!stale.empty()) {
+      const Tensor v = stale.back();
+      stale.pop_back();
+      Tensor now = s.value;
+      if (!v.same(s.base)) {
+        const Node& view = *v->node;
+        Args args = b.map(view.args);
+        args[0] = b.map(view.args[0].tensor());
+        b.at(view);
+        now = b.recorder.call(view.op, args)[size_t(v->result)];
+      }
+      b.set(v, now);
+      versions[v.get()] = s.version;
+    }
+    return b.map(t);
   }
 
   Args read(const Args& args) {

@@ -55,8 +55,8 @@ struct Info {
   bool stored = true;
   bool forced = false;       // rule 2, but for the comparison of sizes
   int last_use = 0;          // the latest stage that reads it
-  int cost = 0;              // of computing it from its leaves
-  std::vector<Leaf> leaves;  // what lies in memory, unless it does itself
+  int cost = 0;              // of computing it from its leaves; at most kMostCost + 1
+  std::vector<Leaf> leaves;  // what lies in memory, unless it does itself or is too costly
 };
 
 class Analysis {
@@ -93,16 +93,20 @@ class Analysis {
   }
   // Through views, which are no use of their own.
   void use(const Tensor& t, int stage) {
-    auto it = nodes_.find(t->node);
-    if (it == nodes_.end()) return;
-    it->second.last_use = std::max(it->second.last_use, stage);
-    if (is_view(*it->first)) use(it->first->args[0].tensor(), stage);
+    for (const Node* n = t->node;; n = n->args[0].tensor()->node) {
+      auto it = nodes_.find(n);
+      if (it == nodes_.end() || it->second.last_use >= stage) return;
+      it->second.last_use = stage;
+      if (!is_view(*n)) return;
+    }
   }
   void force(const Tensor& t) {
-    auto it = nodes_.find(t->node);
-    if (it == nodes_.end() || it->second.forced) return;
-    it->second.forced = true;
-    if (is_view(*it->first)) force(it->first->args[0].tensor());
+    for (const Node* n = t->node;; n = n->args[0].tensor()->node) {
+      auto it = nodes_.find(n);
+      if (it == nodes_.end() || it->second.forced) return;
+      it->second.forced = true;
+      if (!is_view(*n)) return;
+    }
   }
   static Leaf leaf_of(Tensor t) {
     double bytes = bytes_of(t);
@@ -123,7 +127,12 @@ class Analysis {
     info.cost = cost_of(n.op);
     each_tensor(n.args, [&](const Tensor& t) {
       const Info& of = (*this)[t];
-      if (!of.stored) info.cost += of.cost;
+      if (!of.stored) info.cost = std::min(info.cost + of.cost, kMostCost + 1);
+    });
+    // What is too costly makes all that is computed from it too costly: its leaves are of no interest.
+    each_tensor(n.args, [&](const Tensor& t) {
+      const Info& of = (*this)[t];
+      if (info.cost > kMostCost) return;
       for (const Leaf& leaf : of.stored ? std::vector<Leaf>{leaf_of(t)} : of.leaves) {
         const auto same = [&](const Leaf& l) { return l.node == leaf.node; };
         if (std::none_of(info.leaves.begin(), info.leaves.end(), same)) info.leaves.push_back(leaf);

@@ -8,6 +8,7 @@
 #include <bit>
 #include <queue>
 #include <set>
+#include <utility>
 
 namespace lutra {
 namespace {
@@ -16,9 +17,12 @@ namespace {
 constexpr int kMaxPairs = 400;
 // After as many every merge is tried.
 constexpr int kMaxAttempts = 2;
+// Groups whose kernels would be this many times too large, by the sum of their units', are not tried.
+constexpr int kHopeless = 4;
+// Units that fusion sees at once: the order between groups takes a bit for each pair of them.
+constexpr int32_t kMaxUnits = 8192;
 
 using Bits = std::vector<uint64_t>;
-bool test(const Bits& b, int32_t i) { return b[size_t(i) / 64] >> (i % 64) & 1; }
 void set(Bits& b, int32_t i) { b[size_t(i) / 64] |= uint64_t(1) << (i % 64); }
 void clear(Bits& b, int32_t i) { b[size_t(i) / 64] &= ~(uint64_t(1) << (i % 64)); }
 void join(Bits& b, const Bits& o) {
@@ -36,39 +40,46 @@ int32_t next(const Bits& b, int32_t from) {
 
 class Fuser {
  public:
-  // trusted: units whose elementwise merges along edges need not be tried.
-  Fuser(Units& units, const std::vector<bool>& trusted) : units_(units), trusted_(trusted) {
-    const int32_t n = units.size();
-    readers_.resize(size_t(n));
+  // trusted: units whose elementwise merges along edges need not be tried. Of the units from first to last, which do
+  // not fuse with others.
+  Fuser(Units& units, const std::vector<bool>& trusted, int32_t first, int32_t last)
+      : units_(units), trusted_(trusted), first_(first), last_(last) {
+    const auto n = size_t(units.size());
+    readers_.resize(n);
     input_readers_.resize(units.graph.inputs.size());
-    before_.assign(size_t(n), Bits(size_t(n + 63) / 64, 0));
+    before_.assign(size_t(last - first), Bits(size_t(last - first + 63) / 64, 0));
     after_ = before_;
-    for (int32_t u = 0; u < n; u++) {
+    versions_.assign(n, 0);
+    untried_.assign(n, false);
+    seen_.assign(n, 0);
+    for (int32_t u = 0; u < units.size(); u++) {
       group_of_.push_back(u);
       groups_.push_back({u});
-      versions_.push_back(0);
-      untried_.push_back(false);
+      instructions_.push_back(units[u].instructions);
+      hoisted_.push_back(units[u].hoisted);
       if (units[u].inlined) continue;
       for (int32_t r : units[u].reads) readers_[size_t(r)].push_back(u);
       for (int32_t i : units[u].inputs) input_readers_[size_t(i)].push_back(u);
-      for_each_earlier(u, [&](int32_t r) { add(before_, u, r); });
+      if (is_here(u)) for_each_earlier(u, [&](int32_t r) { add(before_, u, r); });
     }
-    for (int32_t u = n; u-- > 0;) {
+    for (int32_t u = last; u-- > first;) {
       if (!units[u].inlined) for_each_earlier(u, [&](int32_t r) { add(after_, r, u); });
     }
   }
 
   void along_edges() {
-    for (int32_t u = 0; u < units_.size(); u++) {
+    for (int32_t u = first_; u < last_; u++) {
       if (units_[u].inlined) continue;
-      for (int32_t r : units_[u].reads) try_merge(group_of_[size_t(r)], group_of_[size_t(u)], true);
+      for (int32_t r : units_[u].reads) {
+        if (is_here(r)) try_merge(group_of_[size_t(r)], group_of_[size_t(u)], true);
+      }
     }
   }
 
   // Units of groups that were merged untried and are no kernel lose their trust: whether there were any.
   bool distrust(std::vector<bool>& trusted) {
     bool any = false;
-    for (int32_t g = 0; g < units_.size(); g++) {
+    for (int32_t g = first_; g < last_; g++) {
       const std::vector<int32_t>& members = groups_[size_t(g)];
       if (!untried_[size_t(g)] || makes_kernel(members)) continue;
       for (int32_t u : members) trusted[size_t(u)] = false;
@@ -79,16 +90,23 @@ class Fuser {
 
   void side_by_side() {
     int pairs = 0;
-    for (int32_t a = 0; a < units_.size(); a++) {
+    for (int32_t a = first_; a < last_; a++) {
       if (groups_[size_t(a)].empty() || is_single(a)) continue;
-      Bits others(before_[size_t(a)].size(), 0);
+      Bits others(before_[0].size(), 0);
       add_sharing(groups_[size_t(a)], others);
-      for (int32_t b = next(others, a + 1); b >= 0; b = next(others, b + 1)) {
-        if (is_single(b)) continue;
+      for (int32_t b = next(others, a - first_ + 1); b >= 0; b = next(others, b + 1)) {
+        if (is_single(b + first_)) continue;
         if (pairs++ == kMaxPairs) return;
-        const std::vector<int32_t> added = groups_[size_t(b)];
-        if (try_merge(a, b, false)) add_sharing(added, others);
+        const std::vector<int32_t> added = groups_[size_t(b + first_)];
+        if (try_merge(a, b + first_, false)) add_sharing(added, others);
       }
+    }
+  }
+
+  // The groups of another part of the units.
+  void adopt(const Fuser& part) {
+    for (auto u = size_t(part.first_); u < size_t(part.last_); u++) {
+      group_of_[u] = part.group_of_[u], groups_[u] = part.groups_[u];
     }
   }
 
@@ -141,10 +159,15 @@ class Fuser {
     for (int32_t r : units_[u].reads) f(r);
     for (int32_t r : units_[u].after) f(r);
   }
+  bool is_here(int32_t unit) const { return first_ <= unit && unit < last_; }
+  Bits& of(std::vector<Bits>& closure, int32_t unit) const { return closure[size_t(unit - first_)]; }
+  const Bits& of(const std::vector<Bits>& closure, int32_t unit) const { return closure[size_t(unit - first_)]; }
+
   // `to` and all that stands at it belong to u.
-  static void add(std::vector<Bits>& closure, int32_t u, int32_t to) {
-    set(closure[size_t(u)], to);
-    join(closure[size_t(u)], closure[size_t(to)]);
+  void add(std::vector<Bits>& closure, int32_t u, int32_t to) {
+    if (!is_here(u) || !is_here(to)) return;
+    set(of(closure, u), to - first_);
+    join(of(closure, u), of(closure, to));
   }
 
   // Whether a group is one that takes no other in.
@@ -155,19 +178,20 @@ class Fuser {
 
   // Groups that read what one of the units reads.
   void add_sharing(const std::vector<int32_t>& units, Bits& groups) const {
+    const auto mark = [&](const std::vector<int32_t>& readers) {
+      for (int32_t v : readers) {
+        if (is_here(v)) set(groups, group_of_[size_t(v)] - first_);
+      }
+    };
     for (int32_t u : units) {
-      for (int32_t r : units_[u].reads) {
-        for (int32_t v : readers_[size_t(r)]) set(groups, group_of_[size_t(v)]);
-      }
-      for (int32_t i : units_[u].inputs) {
-        for (int32_t v : input_readers_[size_t(i)]) set(groups, group_of_[size_t(v)]);
-      }
+      for (int32_t r : units_[u].reads) mark(readers_[size_t(r)]);
+      for (int32_t i : units_[u].inputs) mark(input_readers_[size_t(i)]);
     }
   }
 
   // Whether a group other than a and b runs after a and before b.
   bool between(int32_t a, int32_t b) const {
-    const Bits &after = after_[size_t(a)], &before = before_[size_t(b)];
+    const Bits &after = of(after_, a), &before = of(before_, b);
     for (size_t i = 0; i < after.size(); i++) {
       if (after[i] & before[i]) return true;
     }
@@ -207,42 +231,58 @@ class Fuser {
     std::vector<int32_t> both;
     std::merge(groups_[size_t(a)].begin(), groups_[size_t(a)].end(), groups_[size_t(b)].begin(),
                groups_[size_t(b)].end(), std::back_inserter(both));
-    const bool untried = trust && goes_along(a, b);
+    std::vector<uint64_t> hoisted;
+    std::set_union(hoisted_[size_t(a)].begin(), hoisted_[size_t(a)].end(), hoisted_[size_t(b)].begin(),
+                   hoisted_[size_t(b)].end(), std::back_inserter(hoisted));
+    const int instructions = instructions_[size_t(a)] + instructions_[size_t(b)];
+    const int all = instructions + int(hoisted.size());
+    if (all > kHopeless * kMaxInstructions) return false;
+    const bool untried = trust && all <= kMaxInstructions && goes_along(a, b);
     if (!untried && !makes_kernel(both)) return false;
     untried_[size_t(a)] = untried, untried_[size_t(b)] = false;
     for (int32_t u : groups_[size_t(b)]) group_of_[size_t(u)] = a;
     groups_[size_t(a)] = std::move(both);
     groups_[size_t(b)].clear();
+    instructions_[size_t(a)] = instructions;
+    hoisted_[size_t(a)] = std::move(hoisted);
     versions_[size_t(a)]++;
-    const Bits before[] = {before_[size_t(a)], before_[size_t(b)]}, after[] = {after_[size_t(a)], after_[size_t(b)]};
+    const Bits before[] = {of(before_, a), of(before_, b)}, after[] = {of(after_, a), of(after_, b)};
     merge_order(before_, after, a, b);
     merge_order(after_, before, a, b);
     return true;
   }
 
-  // a stands for both. What stood at one of them only (opposite: at a, at b) now stands where the other does, too.
-  static void merge_order(std::vector<Bits>& order, const Bits (&opposite)[2], int32_t a, int32_t b) {
-    Bits& merged = order[size_t(a)];
-    join(merged, order[size_t(b)]);
-    clear(merged, a), clear(merged, b);
-    Bits others = opposite[0];
-    join(others, opposite[1]);
-    for (int32_t k = next(others, 0); k >= 0; k = next(others, k + 1)) {
-      if (k == a || k == b) continue;
-      clear(order[size_t(k)], b), set(order[size_t(k)], a);
-      if (!test(opposite[0], k) || !test(opposite[1], k)) join(order[size_t(k)], merged);
+  // a stands for both. What stood at one of them only (opposite: at a, at b) now stands where the other does, too. Bits
+  // are units: a group stands where one of its units does.
+  void merge_order(std::vector<Bits>& order, const Bits (&opposite)[2], int32_t a, int32_t b) {
+    merges_++;
+    Bits& merged = of(order, a);
+    join(merged, of(order, b));
+    for (int32_t u : groups_[size_t(a)]) clear(merged, u - first_);
+    Bits one = opposite[0];
+    for (size_t i = 0; i < one.size(); i++) one[i] ^= opposite[1][i];
+    for (int32_t k = next(one, 0); k >= 0; k = next(one, k + 1)) {
+      const int32_t group = group_of_[size_t(k + first_)];
+      if (group == a || std::exchange(seen_[size_t(group)], merges_) == merges_) continue;
+      join(of(order, group), merged);
+      for (int32_t u : groups_[size_t(a)]) set(of(order, group), u - first_);
     }
   }
 
   Units& units_;
   const std::vector<bool>& trusted_;
+  const int32_t first_, last_;
   std::vector<bool> untried_;                                  // by group
+  std::vector<int> instructions_;                              // by group, what stands before the loops aside
+  std::vector<std::vector<uint64_t>> hoisted_;                 // by group: what stands before them
   std::vector<std::vector<int32_t>> readers_, input_readers_;  // units, by the unit or input that they read
   std::vector<int32_t> group_of_;
   std::vector<std::vector<int32_t>> groups_;
   std::vector<int32_t> versions_;
-  std::vector<Bits> before_, after_;  // by group: all that run before and after it
+  std::vector<Bits> before_, after_;  // by group: all units that run before and after it
   std::set<std::pair<int64_t, int64_t>> refused_;
+  std::vector<int32_t> seen_;  // by group: the number of the merge that met it last
+  int32_t merges_ = 0;
 };
 
 // A unit that cannot be a kernel by itself: a reduction whose order needs its operand in memory, a copy over what it
@@ -251,7 +291,10 @@ void settle(Units& units) {
   for (int32_t u = 0; u < units.size(); u++) {
     if (units[u].inlined || units[u].alone()) continue;
     std::vector<int32_t> self{u};
-    if (GroupKernel(units, self, self).build().empty()) continue;
+    GroupKernel kernel(units, self, self);
+    const bool is_kernel = kernel.build().empty();
+    kernel.measure(units[u]);
+    if (is_kernel) continue;
     if (units[u].is_copy()) {
       units.buffer_copy(u);
       units.link();
@@ -278,17 +321,23 @@ std::vector<Group> fuse(Units& units, bool fuse) {
     const Lowered::Kind kind = units[u].low.kind;
     trusted.push_back(kind == Lowered::kPointwise || kind == Lowered::kCopy || kind == Lowered::kReduce);
   }
-  if (!fuse) return Fuser(units, trusted).ordered();
-  for (int attempt = 1;; attempt++) {
-    Fuser f(units, trusted);
-    f.along_edges();
-    if (f.distrust(trusted)) {
-      if (attempt == kMaxAttempts) trusted.assign(trusted.size(), false);
-      continue;
+  Fuser all(units, trusted, 0, 0);
+  if (!fuse) return all.ordered();
+  for (int32_t first = 0; first < units.size(); first += kMaxUnits) {
+    const int32_t last = std::min(units.size(), first + kMaxUnits);
+    for (int attempt = 1;; attempt++) {
+      Fuser f(units, trusted, first, last);
+      f.along_edges();
+      if (f.distrust(trusted)) {
+        if (attempt == kMaxAttempts) trusted.assign(trusted.size(), false);
+        continue;
+      }
+      f.side_by_side();
+      all.adopt(f);
+      break;
     }
-    f.side_by_side();
-    return f.ordered();
   }
+  return all.ordered();
 }
 
 }  // namespace lutra

@@ -10,8 +10,6 @@ namespace {
 
 using loop::LoopMode;
 
-// Beyond these a kernel is slow to compile or runs out of registers.
-constexpr int kMaxInstructions = 300;
 constexpr size_t kMaxPointers = 28;
 // How often a value may be computed for each of its elements, and how many evaluations are too few to matter.
 constexpr double kMaxRecompute = 4, kFreeLight = 8192, kFreeHeavy = 1024;
@@ -274,14 +272,11 @@ bool GroupKernel::walks_as_one(int32_t root) const {
 
 // A root whose memory can hold the unit's elements until its own are stored: -1 where there is none.
 int32_t GroupKernel::keeper(int32_t unit) const {
-  for (bool self : {true, false}) {
-    for (int32_t r : full_roots_) {
-      bool taken = std::any_of(kept_.begin(), kept_.end(), [&](auto& k) { return k.second == r; });
-      if ((self && r != unit) || taken || units_[r].is_copy()) continue;
-      if (units_[r].value->dtype == units_[unit].value->dtype && walks_as_one(r)) return r;
-    }
-  }
-  return -1;
+  const auto fits = [&](int32_t r) { return units_[r].value->dtype == units_[unit].value->dtype; };
+  const auto self = std::find(keepers_.begin(), keepers_.end(), unit);
+  if (self != keepers_.end() && fits(unit)) return unit;
+  const auto other = std::find_if(keepers_.begin(), keepers_.end(), fits);
+  return other == keepers_.end() ? -1 : *other;
 }
 
 // In a reduction's loop: the heavy values just computed that are wanted again are stored.
@@ -292,11 +287,12 @@ void GroupKernel::keep_elements() {
     if (!unit.low.heavy || unit.low.checks || kept_.count(u) || !matches(unit.value->sizes, true)) continue;
     std::string key = value_key('u', u);
     append_key(key, canonical(unit.value->sizes, true));
-    int32_t v = body.recall(key), root = keeper(u);
-    if (v < 0 || root < 0 || body.depth_of(v) != body.depth()) continue;
+    int32_t v = body.recall(key), root = v < 0 ? -1 : keeper(u);
+    if (root < 0 || body.depth_of(v) != body.depth()) continue;
     Index at = canonical(units_[root].value->sizes, true);
     body.store(loop::Op::kStore, units_.source_of(root), at_strides(at, units_[root].value->strides, 0), v);
     kept_.emplace(u, root);
+    std::erase(keepers_, root);
   }
 }
 
@@ -413,6 +409,7 @@ const std::string& GroupKernel::build() {
   if (!why_.empty()) return why_;
   open_rows();
   for (int32_t r : full_roots_) {
+    if (shape_.kind == GroupShape::kRows && !units_[r].is_copy() && walks_as_one(r)) keepers_.push_back(r);
     wanted_.push_back(r);
     for (const Tensor& t : units_[r].low.reads) find_wanted(t);
   }
@@ -428,6 +425,12 @@ const std::string& GroupKernel::build() {
   while (body.depth() > 0) body.close();
   judge();
   return why_;
+}
+
+void GroupKernel::measure(ComputeUnit& unit) const {
+  unit.hoisted = body_storage.hoisted();
+  const int others = int(unit.hoisted.size() + body_storage.uses().size());
+  unit.instructions = std::max(1, body_storage.instructions() - others);
 }
 
 void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& to) {

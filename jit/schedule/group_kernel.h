@@ -7,6 +7,9 @@
 
 namespace lutra {
 
+// Beyond this a kernel is slow to compile or runs out of registers.
+constexpr int kMaxInstructions = 300;
+
 struct KernelFault {
   int32_t dim;
   const Node* node;
@@ -37,6 +40,8 @@ class GroupKernel : public Emitter {
   GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots);
   // Empty when the group makes one good kernel.
   const std::string& build();
+  // Once built, as the kernel of one unit: tells the unit what it is made of.
+  void measure(ComputeUnit& unit) const;
   // Instead: a kernel that copies `from` into the memory of a source laid out as `to`.
   void build_copy(const Tensor& from, int32_t source, const Tensor& to);
 
@@ -92,6 +97,7 @@ class GroupKernel : public Emitter {
   std::unordered_map<int32_t, double> evaluations_;
   std::vector<int32_t> wanted_;                // units that full roots compute in their own loop
   std::unordered_map<int32_t, int32_t> kept_;  // unit -> root in whose memory its elements are
+  std::vector<int32_t> keepers_;               // full roots that can be such a root and are not yet
   std::string why_;
 };
 

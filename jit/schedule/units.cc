@@ -9,7 +9,9 @@
 namespace lutra {
 namespace {
 
-constexpr int kMaxInlinedChain = 6;
+constexpr int kMaxInlinedChain = 6, kMaxJoinedChain = 24;
+// Longer chains of views are read from memory.
+constexpr int kMaxViews = 64;
 // Elements from which a reduction to one value is split, and of a row below which it is not.
 constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
 // Parts that a large reduction to one value, or to a row of a few columns, is cut into.
@@ -239,33 +241,39 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
 }
 
 const ViewSource& Units::resolve(const Tensor& t) const {
-  auto it = resolved_.find(t.get());
-  if (it == resolved_.end()) it = resolved_.emplace(t.get(), trace_views(t)).first;
+  std::vector<std::pair<const TensorImpl*, const Node*>> views;  // from t on, down to one that is known
+  Tensor at = t;
+  auto it = resolved_.find(at.get());
+  while (it == resolved_.end()) {
+    auto source = sources_.find(at.get());
+    if (source != sources_.end()) {
+      it = resolved_.emplace(at.get(), ViewSource{source->second}).first;
+      break;
+    }
+    const Node* n = at->node;
+    const bool copy = n->op == OpId::copy_;
+    LUTRA_CHECK(copy || views_.count(n), "a tensor that nothing makes");
+    views.push_back({at.get(), copy ? nullptr : n});
+    at = n->args[0].tensor();
+    it = resolved_.find(at.get());
+  }
+  while (!views.empty()) {
+    const auto [value, node] = views.back();
+    views.pop_back();
+    const ViewSource& below = it->second;
+    ViewSource s = below;
+    if (node) s = {below.id, below.depth + 1, node, &below};
+    it = resolved_.emplace(value, s).first;
+  }
   return it->second;
 }
 
-ViewSource Units::trace_views(Tensor t) const {
-  ViewSource s;
-  while (true) {
-    auto it = sources_.find(t.get());
-    if (it != sources_.end()) {
-      s.id = it->second;
-      return s;
-    }
-    const Node* n = t->node;
-    if (n->op != OpId::copy_) {
-      LUTRA_CHECK(views_.count(n), "a tensor that nothing makes");
-      s.views.push_back(n);
-    }
-    t = n->args[0].tensor();
-  }
-}
-
 bool Units::map_index(const ViewSource& s, const Index& index, Index& out) const {
+  if (s.depth > kMaxViews) return false;
   out = index;
-  for (const Node* v : s.views) {
+  for (const ViewSource* v = &s; v->view; v = v->next) {
     Index next;
-    if (!views_.at(v).map(out, next)) return false;
+    if (!views_.at(v->view).map(out, next)) return false;
     out = std::move(next);
   }
   return true;
@@ -276,7 +284,7 @@ const Tensor& Units::value_of(int32_t source) const {
 }
 
 SymInt Units::offset_of(const ViewSource& s, const Tensor& t) const {
-  if (s.views.empty()) return 0;
+  if (!s.view) return 0;
   return t->offset - value_of(s.id)->offset;
 }
 
@@ -310,7 +318,7 @@ void Units::find_memory() {
 // Elementwise units that only a part of a join reads, once an element: they are computed where that part is written.
 std::vector<bool> Units::join_operands() const {
   std::vector<bool> found(units_.size(), false);
-  std::vector<int> reads(units_.size(), 0), reader(units_.size(), -1);
+  std::vector<int> reads(units_.size(), 0), reader(units_.size(), -1), depth(units_.size(), 0);
   for (size_t i = 0; i < units_.size(); i++) {
     for (const Tensor& t : units_[i].low.reads) {
       const ViewSource& s = resolve(t);
@@ -324,7 +332,8 @@ std::vector<bool> Units::join_operands() const {
     const ComputeUnit& u = units_[i];
     if (u.low.kind != Lowered::kPointwise || u.needs_memory || u.checks || u.low.checks || reads[i] != 1) continue;
     const auto by = size_t(reader[i]);
-    found[i] = units_[by].low.kind == Lowered::kJoin || found[by];
+    depth[i] = depth[by] + 1;
+    found[i] = units_[by].low.kind == Lowered::kJoin || (found[by] && depth[i] <= kMaxJoinedChain);
   }
   return found;
 }

@@ -8,10 +8,13 @@
 
 namespace lutra {
 
-// Sources are numbered: graph inputs first, then units. Kernels under construction name memory by source.
+// Sources are numbered: graph inputs first, then units. Kernels under construction name memory by source. A chain of
+// views is a list, whose ends tensors share.
 struct ViewSource {
   int32_t id = -1;
-  std::vector<const Node*> views;  // from the tensor asked for down to the source
+  int32_t depth = 0;                 // views down to the source
+  const Node* view = nullptr;        // the first of them
+  const ViewSource* next = nullptr;  // of what it is a view of
 };
 
 // Invariants:
@@ -28,6 +31,9 @@ struct ComputeUnit {
   std::vector<int32_t> inputs;  // graph inputs it reads
   std::vector<int32_t> after;   // units that must run before it although it reads nothing of them
   bool checks = false;          // its own or an inlined unit's
+  // Of its kernel alone, loads, stores and what stands before the loops aside; keys of what stands before the loops.
+  int instructions = 0;
+  std::vector<uint64_t> hoisted;
 
   bool alone() const {
     return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult || low.kind == Lowered::kScatter ||
@@ -84,7 +90,6 @@ class Units {
   void drop_dead();
   void order_writes();
   void break_swaps();
-  ViewSource trace_views(Tensor t) const;
 
   bool fuse_;
   std::vector<ComputeUnit> units_;
