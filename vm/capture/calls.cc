@@ -99,6 +99,7 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
     stop(b.name + " raises an error", "error", e.what(), true);
   }
   if (graph->nodes.size() > nodes || backward) effect_ = true;
+  if (graph->nodes.size() > budget.most_nodes()) stop_at_budget(true);
   if (decisions.leaves_outside && !backward) {
     for (Var* v : results) {
       if (v->kind == VarKind::kTensor && is_new_leaf(v->tensor)) stop_at_leaf();

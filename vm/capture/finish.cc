@@ -5,6 +5,7 @@
 #include "vm/capture/finish.h"
 
 #include <algorithm>
+#include <deque>
 #include <lua.hpp>
 #include <set>
 #include <unordered_map>
@@ -31,6 +32,8 @@ struct Finisher {
   Entry& entry;
   Exit& exit;
   std::map<const Table*, int> fresh;
+  std::deque<std::pair<Table*, int>> unfilled;  // lists of tables have any length
+  bool filling = false;
   std::map<const TensorImpl*, int> outputs;
 
   [[noreturn]] void stop_at(uint64_t step, const BreakReason& why) {
@@ -63,18 +66,26 @@ struct Finisher {
     const int index = it->second;
     if (!added) return {Recipe::kTable, index};
     entry.tables.emplace_back();
+    unfilled.push_back({table, index});
+    if (filling) return {Recipe::kTable, index};
+    filling = true;
+    for (; !unfilled.empty(); unfilled.pop_front()) fill(*unfilled.front().first, unfilled.front().second);
+    filling = false;
+    return {Recipe::kTable, index};
+  }
+
+  void fill(Table& table, int index) {
     FreshTable made;
-    made.array_size = table->array_size;
-    made.hash_size = table->hash_size;
-    for (const Key& id : table->log) {
-      TableEntry& e = table->entries.at(id);
+    made.array_size = table.array_size;
+    made.hash_size = table.hash_size;
+    for (const Key& id : table.log) {
+      TableEntry& e = table.entries.at(id);
       if (t.force(e.value)->kind == VarKind::kNil) continue;
       const Recipe k = value(e.key);
       made.items.emplace_back(k, value(e.value));
     }
-    if (table->metatable) made.metatable = value(table->metatable);
-    entry.tables[index] = std::move(made);
-    return {Recipe::kTable, index};
+    if (table.metatable) made.metatable = value(table.metatable);
+    entry.tables[size_t(index)] = std::move(made);
   }
 
   Recipe value(Var* v) {

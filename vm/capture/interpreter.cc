@@ -6,15 +6,14 @@
 
 #include "ops/core/interrupt.h"
 #include "vm/capture/state.h"
+#include "vm/host/runtime.h"
 
 namespace lutra {
 namespace {
 
 constexpr uint64_t kMaxSteps = 400000;
-constexpr size_t kMaxNodes = 20000;
 // What a trace that nobody asked for may take: a step costs some microseconds, an op saves one a call.
 constexpr uint64_t kAutomaticSteps = 2000, kAutomaticStepsAnOp = 200;
-constexpr uint64_t kMaxWork = 1000000;
 // A value may be a register of the guard program: a slot of the C function that runs it, which has 8,000, beside its
 // arguments.
 constexpr uint64_t kMaxValues = 7000;
@@ -38,7 +37,12 @@ const Handlers& handlers() {
 }  // namespace
 
 Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptions& o)
-    : L(state_L), state(s), decisions(d), options(o), initial_grad_mode(grad_enabled()) {
+    : L(state_L),
+      state(s),
+      decisions(d),
+      options(o),
+      budget(runtime(state_L).config.capture_budget_ms),
+      initial_grad_mode(grad_enabled()) {
   luaL_checkstack(L, 64, "capture");
   lua_newtable(L);
   pins = lua_gettop(L);
@@ -46,6 +50,7 @@ Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptio
   constants = lua_gettop(L);
   push_weak_table(L, "v");
   weak = lua_gettop(L);
+  graph->env->assume_sizes(kSymbolicSizes);
   sym_scope_ = std::make_unique<SymScope>(graph->env.get());
   mode_scope_ = std::make_unique<ModeScope>(&recorder);
 }
@@ -75,8 +80,8 @@ void Trace::need_room(uint64_t more) {
 }
 
 void Trace::charge(uint64_t moves) {
-  work += moves;
-  if (work > kMaxWork) stop("elements of long lists are moved too often", "budget", "", true);
+  check_interrupt();
+  if (budget.spend(moves)) stop_at_budget(true);
 }
 
 Var* Trace::slot(Frame& f, unsigned i) {
@@ -92,6 +97,12 @@ void Trace::set(Frame& f, unsigned i, Var* v) {
 
 void Trace::note_relations(const SymEnv& env) { program.relation_places.resize(env.guards().size(), here_); }
 
+void Trace::stop_at_budget(bool dirty) {
+  const char* hint = "lt.config.capture_budget_ms says how much; lt.disable(f) keeps f out of the graph";
+  if (!frames.back()->active.empty()) stop("a loop is too long to be unrolled", "loop_budget", hint, dirty);
+  stop("the segment is too long", "budget", hint, dirty);
+}
+
 void Trace::step(Frame& f) {
   check_stop();
   note_relations(*graph->env);
@@ -100,10 +111,8 @@ void Trace::step(Frame& f) {
   f.step = ++steps;
   effect_ = false;
   const bool poor = options.automatic && steps > kAutomaticSteps + kAutomaticStepsAnOp * graph->nodes.size();
-  if (poor || steps > kMaxSteps || graph->nodes.size() > kMaxNodes) {
-    if (!f.active.empty()) stop("a loop is too long to be unrolled", "loop_budget");
-    stop("the segment is too long", "budget");
-  }
+  const bool spent = budget.spend(1) || steps > kMaxSteps;
+  if (poor || spent || graph->nodes.size() > budget.most_nodes()) stop_at_budget(false);
   while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();
   if (steps == decisions.stop_step) throw GraphBreak{decisions.stop_reason, false};
   if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc))

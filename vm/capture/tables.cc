@@ -23,6 +23,7 @@ Table* Trace::table_of(Var* v) {
 }
 
 Var* Trace::raw_get(Table* t, Var* k) {
+  charge(1);
   const Key id = key(k);
   if (id.is_nan()) return nil();
   auto it = t->entries.find(id);
@@ -67,6 +68,7 @@ Var* Trace::raw_get(Table* t, Var* k) {
 }
 
 void Trace::raw_set(Table* t, Var* k, Var* v) {
+  charge(1);
   const Key id = key(k);
   if (id.is_nan()) stop("a table index is NaN", "error");
   TableEntry& e = t->entries[id];

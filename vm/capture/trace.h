@@ -12,6 +12,7 @@
 #include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
 #include "vm/bind/binding.h"
+#include "vm/capture/budget.h"
 #include "vm/capture/code.h"
 #include "vm/capture/tracker.h"
 #include "vm/guard/program.h"
@@ -198,6 +199,7 @@ class Trace {
   std::deque<Frame> frame_store;
   std::vector<Frame*> frames;  // running now, outermost first
   uint64_t steps = 0;
+  Budget budget;
   uint64_t fresh_tables = 0;
 
   struct TensorInput {
@@ -227,9 +229,9 @@ class Trace {
   std::set<std::pair<const Cell*, const Source*>> same_variables;  // guarded already
   std::unordered_map<const Source*, Var*> environments;            // by function
   int arguments = 0;                                               // of the portal
-  uint64_t work = 0;                                               // charged
 
  private:
+  void stop_at_budget(bool dirty);
   std::unique_ptr<SymScope> sym_scope_;
   GuardPlace here_;  // of the instruction that runs
   std::unique_ptr<ModeScope> mode_scope_;

@@ -38,6 +38,8 @@ std::string thread_text() { return std::to_string(thread_count()); }
 const Row kRows[] = {
     {"recompile_limit", &Config::recompile_limit, "entries a function may have; beyond it runs its original code",
      nullptr, 1},
+    {"capture_budget_ms", &Config::capture_budget_ms,
+     "milliseconds that capturing a segment may take; then the graph breaks; 0: any time"},
     {"cache_dir", &Config::cache_dir, "where compiled kernels are kept; nil: the folder of the user's caches", nullptr,
      0, cache_directory},
     {"num_threads", &Config::num_threads, "threads of one op; 0: as many as the machine has", nullptr, 0, thread_text},

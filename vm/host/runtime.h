@@ -14,6 +14,7 @@ struct PortalState;   // vm/portal: patches, anchors
 
 struct Config {
   int recompile_limit = 8;
+  int capture_budget_ms = 2000;
   std::string cache_dir;
   int num_threads = 0;
   std::string isa;

@@ -1,0 +1,28 @@
+// What one attempt to capture may cost: work is counted, so that an attempt ends at the same place each time, and the
+// processor's time is looked at now and then, for work that costs more than was thought.
+#pragma once
+#include <cstdint>
+
+namespace lutra {
+
+class Budget {
+ public:
+  // ms: 0 for any time.
+  explicit Budget(int ms);
+  // Instructions and what builtins do for one: whether that is used up.
+  bool spend(uint64_t work) {
+    work_ += work;
+    if (work_ < next_look_) return work_ > kMostWork;
+    return look();
+  }
+  // Ops of a segment: as many as compile in about the same time again.
+  uint64_t most_nodes() const { return most_nodes_; }
+
+ private:
+  static constexpr uint64_t kMostWork = 1'000'000, kLook = 512;
+  bool look();
+  uint64_t work_ = 0, next_look_ = kLook, most_nodes_;
+  double until_;  // of this thread's processor time, in milliseconds
+};
+
+}  // namespace lutra
