@@ -80,7 +80,7 @@ void Trace::need_room(uint64_t more) {
 }
 
 void Trace::charge(uint64_t moves) {
-  check_interrupt();
+  check_stop();
   if (budget.spend(moves)) stop_at_budget(true);
 }
 
