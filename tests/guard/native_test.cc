@@ -175,6 +175,38 @@ TEST_CASE("both guard executors agree on loads", "[guard]") {
   compare(pool, program_of({step(GuardOp::kSelfLoad), step(GuardOp::kUpvalueLoad, 0, -1, 0)}, 2), 0, 0, 1, 1, 22);
 }
 
+TEST_CASE("both guard executors agree on groups, lists and roots", "[guard]") {
+  constexpr int kFunction = 22;  // of the pool, with two upvalues
+  Pool pool;
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0), vararg = step(GuardOp::kVarargLoad, -1, -1, 0);
+  const GuardStep strings = step(GuardOp::kStringMetaLoad), constant = step(GuardOp::kConstantLoad, -1, -1, 1);
+  const std::vector<GuardStep> tables{arg, step(GuardOp::kTypeCheck, 0, -1, LUA_TTABLE), vararg,
+                                      step(GuardOp::kTypeCheck, 1, -1, LUA_TTABLE)};
+  for (int a = 0; a <= pool.n; a++) {
+    for (int n = 0; n <= 6; n++) {
+      compare(pool, program_of({arg, step(GuardOp::kListCheck, 0, -1, n)}, 1), a, 0, 1, 1, kFunction);
+    }
+    if (a > 0) compare(pool, program_of({constant}, 1), 0, 0, a, 1, kFunction);
+    for (int b = 0; b <= pool.n; b++) {
+      GuardProgram few = program_of(tables, 2);
+      few.groups = {{1, {{0, 0}, {1, 0}}}, {2, {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {2, 0}}}};
+      GuardProgram many = few;
+      few.steps.push_back(step(GuardOp::kDistinctCheck, -1, -1, 0));
+      many.steps.insert(many.steps.end(), {strings, constant, step(GuardOp::kDistinctCheck, -1, -1, 1)});
+      many.registers = 4;
+      compare(pool, few, a, b, 1, 1, kFunction);
+      compare(pool, many, a, b, 18, 1, kFunction);
+    }
+  }
+  for (int i = 0; i < 2; i++) {
+    for (GuardOp op : {GuardOp::kSameVariableCheck, GuardOp::kDistinctVariablesCheck}) {
+      GuardProgram p = program_of({arg, vararg, step(op, -1, -1, 0)}, 2);
+      p.groups = {{1, {{0, 0}, {1, i}}}};
+      compare(pool, p, kFunction, kFunction, 1, 1, kFunction);
+    }
+  }
+}
+
 TEST_CASE("both guard executors agree on tensors, gradients and numbers", "[guard]") {
   Pool pool;
   const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0);
