@@ -2,7 +2,7 @@
 local h = require "harness"
 local lt = require "lutra"
 
-local seed = tonumber(os.getenv("LUTRA_FUZZ_SEED")) or 1
+local seed = tonumber((os.getenv("LUTRA_TEST_SEED") or "1"):match("^%d+"))
 math.randomseed(seed)
 local random = math.random
 
