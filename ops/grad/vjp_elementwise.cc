@@ -42,7 +42,7 @@ LUTRA_OF_X(digamma, g* op1(OpId::trigamma, {x}))
 LUTRA_OF_X(silu, op1(OpId::silu_backward, {g, x}))
 LUTRA_OF_X(hardswish, where(le(x, Scalar(-3.0)), Scalar(0.0), where(lt(x, Scalar(3.0)), g*(x / 3.0 + 0.5), g)))
 LUTRA_OF_X(hardsigmoid, where(logical_and(gt(x, Scalar(-3.0)), lt(x, Scalar(3.0))), g*(1.0 / 6), Scalar(0.0)))
-LUTRA_OF_X(logsigmoid, g*(1.0 - sigmoid(x)))
+LUTRA_OF_X(logsigmoid, g* sigmoid(neg(x)))
 
 LUTRA_VJP(gelu, "0:a0") { ctx.give(0, op1(OpId::gelu_backward, {ctx.grads[0], ctx.args[0], ctx.args[1]})); }
 

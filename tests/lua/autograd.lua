@@ -139,6 +139,16 @@ test("detach_ of a leaf with a history behind it", function()
   same(x.grad, 3, 3)
 end)
 
+test("gradients that become small keep their digits", function()
+  local x = lt.tensor({5, 20, 30, 80}, {requires_grad = true})
+  lt.nn.functional.logsigmoid(x):sum():backward()
+  local got = x.grad:totable()
+  for i, v in ipairs {5, 20, 30, 80} do
+    local want = 1 / (1 + math.exp(v))
+    truthy(math.abs(got[i] - want) <= 1e-6 * want, "the gradient at " .. v .. " is " .. got[i] .. "; it")
+  end
+end)
+
 test("misuse is named", function()
   local x, z = leaf(1, 2), leaf(1, 2)
   raises("grad can be implicitly created only for scalar outputs", function() (x * 2):backward() end)
