@@ -8,6 +8,12 @@
 
 namespace lutra {
 
+bool may_fail(const Node& node) {
+  if (node.op >= OpId::input) return false;
+  const OpInfo& op = info(node.op);
+  return op.has(kFails) || (op.has(kFailsOnIntegers) && !is_float(node.results[0]->dtype));
+}
+
 const char* intern(const std::string& text) {
   static std::mutex mutex;
   static std::unordered_set<std::string> strings;

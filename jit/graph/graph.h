@@ -27,6 +27,9 @@ struct Node {
   int line = 0;
 };
 
+// Whether the node may raise on the elements it is given: it is run whether its results are used or not.
+bool may_fail(const Node& node);
+
 struct GraphInput {
   Tensor value;      // the FakeTensor
   std::string name;  // how the source reads: "self.fc1.weight"

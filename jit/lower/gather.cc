@@ -81,7 +81,6 @@ Index indexed(Emitter& e, const Node& node, const Index& at) {
 
 Lowered lower_gather(const Node& node, SymFacts&) {
   Lowered l;
-  l.checks = true;
   const Node* n = &node;
   if (node.op == OpId::index) {
     const Tensor input = node.args[0].tensor();
@@ -119,7 +118,6 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
   s.dim = wrap_dim(node.args[1].sym_int().hint, s.input->dim());
   if (!is_single(s, facts)) return lower_extern(node, facts);
   l.reads = {s.input, s.index, s.src};
-  l.checks = true;
   l.emit = [s](Emitter& e, const Index& index) { return emit_single(s, e, index); };
   return l;
 }
@@ -135,14 +133,19 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts&) {
   l.reads = {node.args[0].tensor(), src};
   DType type = node.results[0]->dtype;
   l.scatter = [=](Emitter& e, int32_t buffer) {
-    Index at;
+    // A dimension of one element has any stride, 0 too: it is no loop.
+    std::vector<size_t> loops;
     for (size_t d = 0; d < sizes.size(); d++) {
-      bool inner = d + 1 == sizes.size();
-      at.push_back(Affine::loop(e.body.open(sizes[d], inner ? loop::LoopMode::kVector : loop::LoopMode::kSerial)));
+      if (!e.facts.is_one(sizes[d])) loops.push_back(d);
+    }
+    Index at(sizes.size());
+    for (size_t d : loops) {
+      const bool inner = d == loops.back();
+      at[d] = Affine::loop(e.body.open(sizes[d], inner ? loop::LoopMode::kVector : loop::LoopMode::kSerial));
     }
     int32_t v = e.body.cast(e.operand(src, broadcast_index(e.facts, at, sizes, src->sizes)), type);
     e.body.store(loop::Op::kStore, buffer, at_strides(at, strides, offset), v);
-    for (size_t d = 0; d < sizes.size(); d++) e.body.close();
+    for (size_t i = 0; i < loops.size(); i++) e.body.close();
   };
   return l;
 }

@@ -16,7 +16,9 @@ static_assert(sizeof kRules / sizeof kRules[0] == size_t(OpId::input));
 
 Lowered lower(const Node& node, SymFacts& facts) {
   LUTRA_CHECK(node.op < OpId::input, "an input has no lowering");
-  return kRules[size_t(node.op)](node, facts);
+  Lowered l = kRules[size_t(node.op)](node, facts);
+  l.checks = may_fail(node);
+  return l;
 }
 
 bool is_extern(OpId op) { return op < OpId::input && kRules[size_t(op)] == lower_extern; }

@@ -238,23 +238,12 @@ bool is_heavy(OpId op) {
   }
 }
 
-namespace {
-
-// Integers may meet a zero.
-bool divides(const Node& node) {
-  if (is_float(node.results[0]->dtype)) return false;
-  return node.op == OpId::remainder || node.op == OpId::floor_divide || node.op == OpId::fmod || node.op == OpId::div;
-}
-
-}  // namespace
-
 Lowered lower_pointwise(const Node& node, SymFacts&) {
   Lowered l;
   for (const Value& v : node.args) {
     if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
   }
   const Node* n = &node;
-  l.checks = divides(node) || node.op == OpId::check_values;
   l.heavy = is_heavy(node.op);
   l.emit = [n](Emitter& e, const Index& index) {
     Element x{*n, e, index};

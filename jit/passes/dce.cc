@@ -6,15 +6,6 @@
 #include "ops/defs/each_tensor.h"
 
 namespace lutra {
-namespace {
-
-// Ops that raise on a bad element value: eager raises whether the result is used or not.
-bool can_fail(OpId op) {
-  return op == OpId::gather || op == OpId::scatter_add || op == OpId::index_select || op == OpId::index_add ||
-         op == OpId::check_values;
-}
-
-}  // namespace
 
 GraphPtr dce(const Graph& g) {
   std::unordered_set<const Node*> live;
@@ -22,7 +13,7 @@ GraphPtr dce(const Graph& g) {
   each_tensor(g.outputs, mark);
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& n = *g.nodes[i];
-    if (n.inplace || can_fail(n.op)) live.insert(&n);
+    if (n.inplace || may_fail(n)) live.insert(&n);
     if (!live.count(&n)) continue;
     each_tensor(n.args, mark);
   }

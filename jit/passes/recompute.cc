@@ -35,9 +35,8 @@ bool lowers_to(const Node& n, const char* rule) { return std::strcmp(lowering_of
 bool is_view(const Node& n) { return n.op < OpId::input && info(n.op).has(kView); }
 bool is_repeatable(const Node& n) {
   const OpInfo& op = info(n.op);
-  const bool divides = n.op == OpId::div || n.op == OpId::remainder || n.op == OpId::floor_divide || n.op == OpId::fmod;
-  if (divides && !is_float(n.results[0]->dtype)) return false;  // may fail
-  return !n.inplace && lowers_to(n, "pointwise") && !op.has(kRandom) && !op.has(kMutates) && n.op != OpId::empty;
+  return !n.inplace && !may_fail(n) && lowers_to(n, "pointwise") && !op.has(kRandom) && !op.has(kMutates) &&
+         n.op != OpId::empty;
 }
 
 int cost_of(OpId op) { return is_heavy(op) ? kHeavyCost : 1; }

@@ -13,7 +13,7 @@ constexpr size_t kMost = 64, kFarthest = 64;
 
 struct Touch {
   std::vector<int32_t> reads, writes;  // memory: buffers, those of inputs by storage
-  bool fails = false, writes_input = false;
+  bool alone = false, fails = false, writes_input = false;
 };
 
 bool meet(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
@@ -38,14 +38,15 @@ Touch touch_of(const Plan& plan, const Launch& l) {
     t.writes_input |= written && buffer.kind == Buffer::kInput;
   });
   const auto* k = std::get_if<KernelLaunch>(&l);
-  t.fails = !k || !k->faults.empty();
+  t.alone = !k;
+  t.fails = k ? !k->faults.empty() : info(std::get<ExternLaunch>(l).op).has(kFails);
   return t;
 }
 
 struct Run {
   std::vector<size_t> launches;
   Touch touch;
-  bool open;  // kernels that cannot fail
+  bool open;  // kernels that cannot fail, no library's
 };
 
 void add(Run& run, size_t launch, const Touch& t) {
@@ -63,13 +64,14 @@ void combine_launches(Plan& plan) {
     check_stop();
     Touch t = touch_of(plan, plan.launches[i]);
     Run* joined = nullptr;
-    for (size_t back = 0; !t.fails && !joined && back < std::min(runs.size(), kFarthest); back++) {
+    const bool open = !t.fails && !t.alone;
+    for (size_t back = 0; open && !joined && back < std::min(runs.size(), kFarthest); back++) {
       Run& run = runs[runs.size() - 1 - back];
       if (keeps_order(t, run.touch)) break;
       if (run.open && run.launches.size() < kMost) joined = &run;
     }
     if (!joined) {
-      runs.push_back({{}, {}, !t.fails});
+      runs.push_back({{}, {}, open});
       joined = &runs.back();
     }
     add(*joined, i, t);

@@ -30,6 +30,8 @@ enum OpFlags : uint32_t {
   kAtCall = 128,
   kIdentity = 256,
   kOpmath = 512,
+  kFails = 1024,
+  kFailsOnIntegers = 2048,
 };
 
 enum class ArgType : uint8_t {
