@@ -75,6 +75,8 @@ class EagerExecutor : public Executor {
     for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype, device));
     if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
+    } else if (id == OpId::cat && args[0].as<std::vector<Tensor>>().size() > kMostJoined) {
+      join(args, results[0]);
     } else if (is_extern(id) || has_candidate(id, args)) {
       const StoppableLoops loops(true);
       library(op, args, results);
@@ -112,6 +114,23 @@ class EagerExecutor : public Executor {
   }
 
  private:
+  // Code for a join is as long as its list.
+  static constexpr size_t kMostJoined = 64;
+
+  // Each tensor of a list copied into its part of out.
+  static void join(const Args& args, const Tensor& out) {
+    const int64_t given = args[1].sym_int().hint, dim = given < 0 ? given + out->dim() : given;
+    const OpInfo& copy = info(OpId::copy_);
+    const int64_t stride = out->strides[size_t(dim)].hint;
+    int64_t offset = 0;
+    for (const Tensor& t : args[0].as<std::vector<Tensor>>()) {
+      if (t->dim() != out->dim()) continue;  // an empty vector goes with everything
+      const Tensor part = alias(out, t->sizes, out->strides, offset);
+      pointwise(copy, {part, t}, part);
+      offset += t->sizes[size_t(dim)].hint * stride;
+    }
+  }
+
   // Arguments with the CPU's tensors of no dimensions brought to the device.
   static const Args& on_device(const Args& args, Device device, Args& moved) {
     for (size_t i = 0; i < args.size(); i++) {
