@@ -7,20 +7,20 @@ namespace lutra {
 namespace {
 
 // One past the last element's offset, and the first's: all strides are at least zero.
-int64_t span(const Tensor& t) {
-  int64_t last = 0;
+SymInt span(const Tensor& t) {
+  SymInt last = 0;
   for (size_t d = 0; d < t->sizes.size(); d++) {
-    if (t->sizes[d].hint == 0) return 0;
-    last += (t->sizes[d].hint - 1) * t->strides[d].hint;
+    if (t->sizes[d] == 0) return 0;
+    last = last + (t->sizes[d] - 1) * t->strides[d];
   }
   return last + 1;
 }
 
 bool same_layout(const Tensor& a, const Tensor& b) {
-  if (a->sizes.size() != b->sizes.size() || a->offset.hint != b->offset.hint || a->dtype != b->dtype) return false;
+  if (a->sizes.size() != b->sizes.size() || a->offset != b->offset || a->dtype != b->dtype) return false;
   for (size_t d = 0; d < a->sizes.size(); d++) {
-    if (a->sizes[d].hint != b->sizes[d].hint) return false;
-    if (a->sizes[d].hint > 1 && a->strides[d].hint != b->strides[d].hint) return false;
+    if (a->sizes[d] != b->sizes[d]) return false;
+    if (a->sizes[d] > 1 && a->strides[d] != b->strides[d]) return false;
   }
   return true;
 }
@@ -52,14 +52,14 @@ bool is_dense(const Sizes& sizes, const Sizes& strides) {
 
 Overlap overlap(const Tensor& a, const Tensor& b) {
   if (!(a->storage == b->storage)) return Overlap::kNone;
-  if (same_layout(a, b)) return Overlap::kSame;
-  int64_t na = span(a), nb = span(b);
+  if (a.same(b) || same_layout(a, b)) return Overlap::kSame;
+  const SymInt na = span(a), nb = span(b);
   if (na == 0 || nb == 0) return Overlap::kNone;
   // In bytes: views of another dtype share storages too.
-  int64_t ea = int64_t(size_of(a->dtype)), eb = int64_t(size_of(b->dtype));
-  int64_t a0 = a->offset.hint * ea, a1 = a0 + na * ea, b0 = b->offset.hint * eb, b1 = b0 + nb * eb;
+  const auto ea = int64_t(size_of(a->dtype)), eb = int64_t(size_of(b->dtype));
+  const SymInt a0 = a->offset * ea, a1 = a0 + na * ea, b0 = b->offset * eb, b1 = b0 + nb * eb;
   if (a1 <= b0 || b1 <= a0) return Overlap::kNone;
-  bool dense = is_dense(a->sizes, a->strides) && is_dense(b->sizes, b->strides);
+  const bool dense = is_dense(a->sizes, a->strides) && is_dense(b->sizes, b->strides);
   return dense ? Overlap::kPartial : Overlap::kUnknown;
 }
 

@@ -1,10 +1,10 @@
-// Two layouts in; whether writing through one can be seen through the other out. Real tensors only.
+// Two layouts in; whether writing through one can be seen through the other out. All answers ask symbols.
 #pragma once
 #include "ops/core/tensor.h"
 
 namespace lutra {
 
-// Some element of t is reached by two indices (an expanded tensor); asks symbols.
+// Some element of t is reached by two indices (an expanded tensor).
 bool overlaps_itself(const Tensor& t);
 // Every element of the range that t spans belongs to it, once.
 bool is_dense(const Sizes& sizes, const Sizes& strides);

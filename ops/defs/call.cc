@@ -129,22 +129,6 @@ Results run_bottom(OpId id, Args& args) {
   return bottom(op, args).run(id, args, specs);
 }
 
-// Whether an argument shares memory with self in a way that writing element by element would read what was written.
-bool reads_written(const OpInfo& op, const Args& args) {
-  const Tensor& self = args[0].as<Tensor>();
-  bool unknown = false;
-  each_argument_tensor(args, [&](size_t i, const Tensor& t) {
-    if (i == 0) return;
-    Overlap o = overlap(self, t);
-    if (o == Overlap::kPartial) {
-      fail(op.name, ": argument '", op.args[i].name,
-           "' and the written-to tensor share some memory; clone() one of them before the operation");
-    }
-    unknown |= o == Overlap::kUnknown;
-  });
-  return unknown;
-}
-
 void run_bottom_inplace(OpId id, Args& args) {
   const OpInfo& op = info(id);
   ResultSpecs specs = op.meta(id, args);
@@ -157,13 +141,59 @@ void run_bottom_inplace(OpId id, Args& args) {
     if (copy_bytes_into(self, args[1].as<Tensor>())) return;
     args[1] = copy_to(args[1].as<Tensor>(), self->device());
   }
-  if (!reads_written(op, args)) return exec.run_inplace(id, args, specs);
+  if (!reads_written(id, args)) return exec.run_inplace(id, args, specs);
   Tensor value = id == OpId::copy_ ? op1(OpId::clone, {args[1]}) : exec.run(id, args, specs)[0];
   Args copy = {self, value};
   exec.run_inplace(OpId::copy_, copy, info(OpId::copy_).meta(OpId::copy_, copy));
 }
 
 }  // namespace
+
+namespace {
+
+// What becomes of an argument that shares memory with the tensor that is written, as in PyTorch.
+enum class Sharing : uint8_t {
+  kElementwise,  // each element is read before it is written: harmless where the layouts are the same
+  kRefused,
+  kReadFirst,
+};
+
+Sharing sharing_of(const OpInfo& op, size_t argument) {
+  switch (op.id) {
+    case OpId::index_put:
+    case OpId::index_add:
+    case OpId::index_copy:
+    case OpId::index_reduce:
+    case OpId::scatter:
+    case OpId::scatter_add:
+    case OpId::scatter_reduce:
+    case OpId::put: return Sharing::kRefused;
+    case OpId::index_fill: return argument == 3 ? Sharing::kReadFirst : Sharing::kRefused;
+    case OpId::masked_fill: return argument == 2 ? Sharing::kReadFirst : Sharing::kElementwise;
+    default: return op.has(kPointwise) || op.has(kMutates) ? Sharing::kElementwise : Sharing::kReadFirst;
+  }
+}
+
+}  // namespace
+
+bool reads_written(OpId id, const Args& args) {
+  const OpInfo& op = info(id);
+  const Tensor& self = args[0].as<Tensor>();
+  bool first = false;
+  each_argument_tensor(args, [&](size_t i, const Tensor& t) {
+    if (i == 0) return;
+    const Overlap o = overlap(self, t);
+    if (o == Overlap::kNone) return;
+    const Sharing sharing = sharing_of(op, i);
+    if (o == Overlap::kSame && sharing == Sharing::kElementwise) return;
+    if (o != Overlap::kUnknown && sharing != Sharing::kReadFirst) {
+      fail(inplace_name(id), ": argument '", op.args[i].name,
+           "' and the written-to tensor share some memory; clone() one of them before the operation");
+    }
+    first = true;
+  });
+  return first;
+}
 
 std::string inplace_name(OpId id) { return id == OpId::copy_ ? "copy_" : std::string(name(id)) + "_"; }
 
@@ -248,6 +278,7 @@ Tensor call_inplace_below_tape(OpId id, Args& args) {
   Mode* mode = CallStack::mode();
   if (mode) {
     check_inplace(id, args, info(id).meta(id, args)[0]);
+    reads_written(id, args);
     CallStack::Below below;
     mode->call_inplace(id, args);
   } else {

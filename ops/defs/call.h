@@ -50,6 +50,9 @@ Tensor call_inplace_below_tape(OpId op, Args& args);
 std::string inplace_name(OpId op);  // "add_", "copy_"
 // PyTorch's conditions on writing a result of this spec into args[0].
 void check_inplace(OpId op, const Args& args, const ResultSpec& spec);
+// Whether an argument shares memory with args[0] so that op must be computed before it is written; throws where the
+// op refuses that.
+bool reads_written(OpId op, const Args& args);
 // op's decomposition; what the ops within say about bad arguments is said in op's name.
 // Without opmath the kOpmath flag is not heeded: for dtypes and shapes only.
 Results decompose_named(const OpInfo& op, const Args& args, bool opmath = true);

@@ -225,6 +225,7 @@ Tensor tape_overwrite(OpId op, Args& args) {
 // Any other: its value copied into its first argument.
 Tensor tape_assign(OpId op, Args& args) {
   Tensor self = args[0].as<Tensor>(), value;
+  reads_written(op, args);
   {
     OverwriteScope overwrite(args);
     value = call_op(op, args)[0];
