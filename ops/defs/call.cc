@@ -85,10 +85,17 @@ void track_view(OpId op, const Args& args, const Tensor& result) {
   if (!modes().grad || (input->base && !input->view)) return;
   Ref<ViewStep> step = make_ref<ViewStep>();
   step->version = input->storage->version;
-  step->op = op;
-  step->args = args;
-  step->args[0] = Value();
-  step->previous = input->view;
+  const auto* before = static_cast<const ViewStep*>(input->view.get());
+  if (before && before->length == kMostViewSteps) {
+    step->op = OpId::as_strided;
+    step->args = {Value(), result->sizes, result->strides, Scalar::of_sym(result->offset)};
+  } else {
+    step->op = op;
+    step->args = args;
+    step->args[0] = Value();
+    step->previous = input->view;
+    step->length = before ? before->length + 1 : 1;
+  }
   result->view = Ref<ViewHistory>(step.get());
 }
 

@@ -38,11 +38,15 @@ bool call_same(OpId op, const Tensor& a, const Tensor& b, Tensor& out);
 Tensor call_inplace(OpId op, Args args);
 
 // The call that made a view, and those that made what it was called on: replayed, they make the view of another base.
+// There are few: a longer chain is one as_strided of the base.
 struct ViewStep : ViewHistory {
   OpId op;
   Args args;  // args[0] is None
   Ref<ViewHistory> previous;
+  uint32_t length = 1;
 };
+constexpr uint32_t kMostViewSteps = 8;
+inline const ViewStep* step_before(const ViewStep& step) { return static_cast<const ViewStep*>(step.previous.get()); }
 
 // The rest of call_op below the tape, on arguments already complete and checked: what the tape runs.
 Results call_below_tape(OpId op, Args& args);

@@ -5,6 +5,7 @@
 // 2. Leaves come last, in the order they were reached; a leaf's contributions are summed before they go into .grad.
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ops/core/interrupt.h"
@@ -56,6 +57,7 @@ class Engine {
   bool retain_, create_, collecting_ = false;
   std::map<uint64_t, Pending, std::greater<>> nodes_;
   std::vector<Pending> leaves_;
+  std::unordered_map<const GradNode*, size_t> leaf_at_;  // in leaves_
   std::vector<Target> targets_;
   std::unordered_set<const GradNode*> needed_;
   std::unordered_set<const Storage*> given_;  // storages of FakeTensors that a gradient must not share
@@ -65,8 +67,8 @@ void Engine::send(const Edge& edge, const Tensor& g) {
   if (!edge.node || !g) return;
   Pending* p = nullptr;
   if (leaf_of(edge.node.get())) {
-    for (Pending& leaf : leaves_) p = leaf.node == edge.node ? &leaf : p;
-    if (!p) p = &leaves_.emplace_back();
+    const auto [at, fresh] = leaf_at_.emplace(edge.node.get(), leaves_.size());
+    p = fresh ? &leaves_.emplace_back() : &leaves_[at->second];
   } else {
     p = &nodes_[edge.node->seq];
   }

@@ -136,34 +136,73 @@ struct OpNode : GradNode {
   }
 };
 
+// How a view lies in memory that its base's gradient is given, where the way to it is by places in memory.
+struct BasePlaces {
+  Sizes strides;
+  SymInt offset, start, end;  // of the base; the places that the base and the views take
+  bool matter = false;
+
+  BasePlaces(const Tensor& base, const Ref<ViewHistory>& view) : strides(base->strides), offset(base->offset) {
+    start = offset, end = end_of(base->sizes, strides, offset);
+    for (const auto* s = static_cast<const ViewStep*>(view.get()); s; s = step_before(*s)) {
+      if (s->op != OpId::as_strided) continue;
+      matter = true;
+      if (s->args[3].is_none()) continue;
+      const SymInt at = s->args[3].sym_int();
+      start = sym_min(start, at), end = sym_max(end, end_of(s->args[1].as<Sizes>(), s->args[2].as<Sizes>(), at));
+    }
+  }
+  // A copy of g that lies as the base does.
+  Tensor lay(const Tensor& g) const {
+    Tensor memory = full({end - start}, 0.0, g->dtype, g->device());
+    Tensor out = op1(OpId::as_strided, {memory, g->sizes, strides, Scalar::of_sym(offset - start)});
+    return call_inplace(OpId::copy_, {out, g});
+  }
+
+ private:
+  static SymInt end_of(const Sizes& sizes, const Sizes& strides, SymInt offset) {
+    SymInt last = offset;
+    for (size_t d = 0; d < sizes.size(); d++) last = last + (sizes[d] - 1) * strides[d];
+    return last + 1;
+  }
+};
+
 // A write through a view: as a value, the base with what was written in the place of the view. next: the base, then the
 // writer's result.
 struct CopySlices : GradNode {
   Ref<ViewHistory> view;
+  BasePlaces places;
   Sizes src_sizes;
   DType src_dtype;
   Device src_device;
 
   CopySlices(const Tensor& written, const Tensor& src, Edge writer)
-      : view(written->view), src_sizes(src->sizes), src_dtype(src->dtype), src_device(src->device()) {
+      : view(written->view),
+        places(written->base, written->view),
+        src_sizes(src->sizes),
+        src_dtype(src->dtype),
+        src_device(src->device()) {
     link(*this, {written->base, Tensor()});
     next[1] = std::move(writer);
   }
   const char* name() const override { return "CopySlices"; }
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool) override {
-    Tensor g = contiguous(grads[0]);
     Tensor to_base, to_src;
     if (next[1].node) {
-      to_src = on_device(to_dtype(sum_to_size(replay_view(view, g), src_sizes), src_dtype), src_device);
+      Tensor g = places.matter ? places.lay(grads[0]) : contiguous(grads[0]);
+      to_src = on_device(to_dtype(sum_to_size(replay_view(view, g, start()), src_sizes), src_dtype), src_device);
     }
     if (next[0].node) {
-      to_base = op1(OpId::clone, {g});
-      Tensor hole = replay_view(view, to_base);
-      call_inplace(OpId::copy_, {hole, full({}, 0.0, g->dtype, g->device())});
+      to_base = places.matter ? places.lay(grads[0]) : op1(OpId::clone, {contiguous(grads[0])});
+      Tensor hole = replay_view(view, to_base, start());
+      call_inplace(OpId::copy_, {hole, full({}, 0.0, hole->dtype, hole->device())});
     }
     return {to_base, to_src};
   }
   void release() override {}
+
+ private:
+  SymInt start() const { return places.matter ? places.start : SymInt(0); }
 };
 
 void check_writable(const char* op, const Tensor& self) {
@@ -250,11 +289,19 @@ GradNode::~GradNode() {
 
 AutogradMeta::~AutogradMeta() { bury(std::move(grad_fn)); }
 
-Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base) {
-  auto* step = static_cast<ViewStep*>(history.get());
-  Args args = step->args;
-  args[0] = step->previous ? replay_view(step->previous, base) : base;
-  return op1(step->op, std::move(args));
+Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base, SymInt start) {
+  std::vector<const ViewStep*> steps;
+  for (const auto* s = static_cast<const ViewStep*>(history.get()); s; s = step_before(*s)) steps.push_back(s);
+  Tensor t = base;
+  while (!steps.empty()) {
+    Args args = steps.back()->args;
+    args[0] = t;
+    const bool placed = steps.back()->op == OpId::as_strided && !args[3].is_none();
+    if (placed) args[3] = Scalar::of_sym(args[3].sym_int() - start);
+    t = op1(steps.back()->op, std::move(args));
+    steps.pop_back();
+  }
+  return t;
 }
 
 Tensor leaf_of(const GradNode* node) {

@@ -37,8 +37,8 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr);
 
 // Makes the grad_fn of a view anew from its base, where a write moved their storage on.
 void refresh_view(const Tensor& view);
-// The view that history made, of another base.
-Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base);
+// The view that history made, of another base, whose memory begins where element `start` of the first base's was.
+Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base, SymInt start = 0);
 // Where the gradient of t goes: its grad_fn, a leaf's AccumulateGrad, or nowhere.
 Edge gradient_edge(const Tensor& t);
 

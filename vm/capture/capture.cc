@@ -125,16 +125,20 @@ bool released(Trace& t, const Tensor& y) {
   return freed;
 }
 
+bool is_symbolic(const Value& v) {
+  if (v.is<Scalar>()) return v.as<Scalar>().expr != 0;
+  if (!v.is<Sizes>()) return false;
+  const Sizes& sizes = v.as<Sizes>();
+  return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& s) { return s.expr != 0; });
+}
+
 bool is_symbolic(const Ref<ViewHistory>& history) {
-  auto* step = static_cast<const ViewStep*>(history.get());
-  for (const Value& v : step->args) {
-    if (v.is<Scalar>() && v.as<Scalar>().expr) return true;
-    if (!v.is<Sizes>()) continue;
-    for (SymInt s : v.as<Sizes>()) {
-      if (s.expr) return true;
+  for (const auto* s = static_cast<const ViewStep*>(history.get()); s; s = step_before(*s)) {
+    for (const Value& v : s->args) {
+      if (is_symbolic(v)) return true;
     }
   }
-  return step->previous && is_symbolic(step->previous);
+  return false;
 }
 
 void find_view_outputs(Trace& t, Entry& e) {
