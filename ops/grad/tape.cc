@@ -118,6 +118,7 @@ struct OpNode : GradNode {
   void release() override {
     if (!(masks.args | masks.results)) return;  // nothing to give back: such a node may run again
     released = true;
+    hooks.clear();  // they run no more, and may hold what holds the node
     for (SavedTensor& s : args_saved) s.release();
     for (SavedTensor& s : results_saved) s.release();
   }

@@ -32,6 +32,21 @@ test("a tensor with a hook breaks the graph, one whose hook is gone does not", f
   equal(lt.explain(f)(x).graph_break_count, 0)
 end)
 
+test("a hook that holds its own tensor goes with the history that was freed", function()
+  local kept = setmetatable({}, {__mode = "v"})
+  for i = 1, 50 do
+    local x = leaf(1, 2)
+    local y = x:exp()
+    y:register_hook(function(g) return g * y:size(0) end)
+    y:sum():backward()
+    same(x.grad:gt(5), true, true)
+    kept[i] = y
+  end
+  collectgarbage()
+  collectgarbage()
+  equal(next(kept), nil)
+end)
+
 test("gradients accumulate, also into chosen inputs only", function()
   local a, b = leaf(1, 2), leaf(3, 4)
   for _ = 1, 3 do (a * b):sum():backward() end
