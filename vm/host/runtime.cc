@@ -21,9 +21,11 @@ struct Box {
   std::shared_ptr<Modes> modes;
 };
 
-// What this thread has found last: the modes of the state whose registry lies there, while no state has closed since.
+// What this thread has found last: the modes of the state whose main thread and registry lie there, while no state has
+// closed since. A coroutine's address may become another state's.
 std::atomic<uint64_t> closed_states{0};
 struct Found {
+  lua_State* main = nullptr;
   const void* registry = nullptr;
   uint64_t closed = 0;
   Modes* modes = nullptr;
@@ -48,13 +50,20 @@ Box* find_box(lua_State* L) {
   return box;
 }
 
+bool is_main(lua_State* L) {
+  const bool yes = lua_pushthread(L);
+  lua_pop(L, 1);
+  return yes;
+}
+
 Modes* find_modes(lua_State* L) {
-  const void* registry = lua_topointer(L, LUA_REGISTRYINDEX);
   const uint64_t closed = closed_states.load(std::memory_order_relaxed);
+  if (L == found.main && closed == found.closed) return found.modes;
+  const void* registry = lua_topointer(L, LUA_REGISTRYINDEX);
   if (registry == found.registry && closed == found.closed) return found.modes;
   const Box* box = lua_checkstack(L, 2) ? find_box(L) : nullptr;
   if (!box || !box->modes) return nullptr;
-  found = {registry, closed, box->modes.get()};
+  found = {is_main(L) ? L : nullptr, registry, closed, box->modes.get()};
   return found.modes;
 }
 
