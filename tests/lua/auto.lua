@@ -168,4 +168,22 @@ test("captures that do not repay end", function()
   truthy(lt.counters().frames.total <= 14, lt.counters().frames.total)
 end)
 
+test("a portal in a loop that has nothing to run goes", function()
+  local function step(x, k)
+    local s = 0
+    for i = 1, 5000 do s = s + (i * k) % 7 end
+    return (x * s):sum()
+  end
+  local x = lt.ones(4)
+  local function run()
+    local start, total = os.clock(), 0
+    for k = 1, 400 do total = total + step(x, k):item() end
+    return os.clock() - start, total
+  end
+  local eager, want = run()
+  local compiled, got = auto(run)
+  equal(got, want)
+  truthy(compiled < 2 * eager + 0.15, ("%.3f s instead of %.3f s"):format(compiled, eager))
+end)
+
 h.finish()

@@ -82,10 +82,17 @@ void on_call(lua_State* L, lua_Debug* frame) {
 
 }  // namespace
 
+bool gives_up(UnitPoint& point, Unit& unit) {
+  constexpr int kPatience = 32;
+  if (++point.idle_calls < kPatience) return false;
+  point.dead = unit.changed = true;
+  return true;
+}
+
 // An op that a segment runs saves about a microsecond of its eager call.
 bool worth_capture(UnitPoint& point, Unit& unit) {
   constexpr double kSavedMs = 1e-3;
-  constexpr int kFree = 3, kPatience = 32;
+  constexpr int kFree = 3;
   const auto& entries = point.entries;
   double last_ms = 0, ops = 0;  // of the dearest
   size_t compiled = 0;
@@ -97,8 +104,7 @@ bool worth_capture(UnitPoint& point, Unit& unit) {
   constexpr double kCallsToRepay = 1000;
   if (compiled < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
   if (point.spent_ms <= double(point.saved_ops) * kSavedMs) return true;
-  if (++point.idle_misses < kPatience) return false;
-  point.dead = unit.changed = true;
+  gives_up(point, unit);
   return false;
 }
 

@@ -101,8 +101,9 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     if (a.entry) {
       counters.cache_hits += round == 0 && !unit->fresh_capture;
       unit->fresh_capture = false;
-      point.idle_misses = 0;
+      if (!a.entry->decline) point.idle_calls = 0;
       point.saved_ops += int64_t(a.entry->ops);
+      if (a.entry->decline && unit->automatic && gives_up(point, *unit)) refresh(state, L, unit);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       return run_entry(state, L, unit, *a.entry, a.values);
     }

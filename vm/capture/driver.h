@@ -24,6 +24,8 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
 // auto.cc: whether another capture at a point of an automatic unit is worth its time, by what the entries have saved.
 // False many times in a row, and the point is given up.
 bool worth_capture(UnitPoint& point, Unit& unit);
+// A call of a portal that has run nothing; true where there were so many in a row that the point is given up.
+bool gives_up(UnitPoint& point, Unit& unit);
 void report_internal(CaptureState& state, Unit& unit, const std::string& what, const std::string& graph);
 
 }  // namespace lutra
