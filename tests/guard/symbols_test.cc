@@ -77,7 +77,8 @@ TEST_CASE("symbols: polynomials of shared sizes stay small", "[symbols]") {
   const int32_t n = env.leaf(SymOp::kSize, 0, 0, 3), m = env.leaf(SymOp::kSize, 0, 1, 3);
   int32_t s = n, t = m;
   for (int i = 0; i < 2000; i++) {
-    const int32_t next = env.make(SymOp::kFloorDiv, env.make(SymOp::kAdd, s, env.make(SymOp::kMul, t, n)), m);
+    const int32_t next =
+        env.make(SymOp::kFloorDiv, env.make(SymOp::kAdd, s, env.make(SymOp::kMul, t, n)), env.constant(5));
     s = t, t = next;
   }
   for (int i = 0; i < 40; i++) t = env.make(SymOp::kSub, env.make(SymOp::kAdd, t, m), env.make(SymOp::kMin, t, n));
