@@ -3,6 +3,8 @@
 -- standard output (its fields: vm/repl/README.md), while what the script prints goes to standard error.
 local lt, use = ...
 local ffi = require "ffi"
+local reports, fold = use "reports", use("folding").lines
+local count = reports.count
 
 local WIDTH = 80
 
@@ -62,11 +64,14 @@ end
 
 local function describe(item)
   local ok, r = pcall(lt._report, item.f)
-  if not ok then return {place = item.place, ran = false} end
-  if r.graph_count == 0 and r.graph_break_count == 0 and #lt.guards(item.f) == 0 then return {place = item.place, ran = false} end
-  local out = {place = item.place, name = r.name, ran = true, graphs = {}, op_count = r.op_count}
+  if not ok then return {place = item.place, ran = false, closures = 1} end
+  local unit = r._unit
+  if r.graph_count == 0 and r.graph_break_count == 0 and #lt.guards(item.f) == 0 then
+    return {place = item.place, ran = false, closures = 1, unit = unit}
+  end
+  local out = {place = item.place, name = r.name, ran = true, graphs = {}, op_count = r.op_count, closures = 1, unit = unit}
   for i, graph in ipairs(r.graphs) do
-    out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i], text = tostring(graph)}
+    out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i], compile_stages = r.compile_stages[i], text = tostring(graph)}
   end
   out.breaks = plain_list(r.break_reasons, {"reason", "kind", "file", "line", "hint"})
   out.entries = {}
@@ -80,7 +85,18 @@ end
 local function gather(path, compiled, ok, message, total_ms, rows, compile_ms, compiled_kernels)
   local doc = {version = 1, script = path, ok = ok, functions = {}, total_ms = total_ms}
   if not ok then doc.error = tostring(message) end
-  for i, item in ipairs(compiled) do doc.functions[i] = item.described or describe(item) end
+  local by_unit = {} -- closures of one function share their entries
+  for _, item in ipairs(compiled) do
+    local described = item.described or describe(item)
+    local unit = described.unit
+    described.unit = nil
+    if unit and by_unit[unit] then
+      by_unit[unit].closures = by_unit[unit].closures + 1
+    else
+      doc.functions[#doc.functions + 1] = described
+      if unit then by_unit[unit] = described end
+    end
+  end
   doc.counters = lt.counters()
   doc.profile = lt.profile and lt._native.profile_report(rows, total_ms, compile_ms, compiled_kernels)
   doc.kernels = {}
@@ -151,8 +167,6 @@ local function out(indent, ...)
   io.stderr:write(pad, text, "\n")
 end
 
-local function count(n, word) return string.format("%d %s%s", n, word, n == 1 and "" or "s") end
-
 local function print_graphs(f)
   for i, graph in ipairs(f.graphs) do
     local seen, names = {}, {}
@@ -161,31 +175,12 @@ local function print_graphs(f)
       seen[op] = (seen[op] or 0) + 1
     end
     for k, op in ipairs(names) do names[k] = seen[op] > 1 and op .. " x" .. seen[op] or op end
-    out(2, "graph %d: %s, %s, %.1f ms to capture and compile", i, count(#graph.ops, "op"), count(graph.kernels, "kernel"), graph.compile_ms)
+    out(2, "graph %d: %s, %s, compiled in %s", i, count(#graph.ops, "op"), count(graph.kernels, "kernel"), reports.times {graph.compile_stages})
     if #names > 0 then out(4, "%s", table.concat(names, ", ")) end
   end
 end
 
--- What a program is made of rather than what it computes on.
-local of_structure = {type = true, identity = true, ["nil"] = true, alias = true, metatable = true}
-local MOST_GUARDS = 12
-
-local function print_guards(guards)
-  local left = 0
-  for _, g in ipairs(guards) do
-    if #guards > MOST_GUARDS and of_structure[g.kind] then
-      left = left + 1
-    else
-      out(4, "%s%s%s: %s", g.kind, g.source ~= "" and " " or "", g.source, g.expected)
-    end
-  end
-  if left > 0 then out(4, "and %s of the program's own tables and functions (--json lists them)", count(left, "guard")) end
-end
-
-local function print_function(f)
-  if not f.ran then return out(0, "%s: compiled, but not called\n", f.place) end
-  out(0, "%s: %s, %s, %s", f.place, count(#f.graphs, "graph"), count(#f.breaks, "graph break"), count(#f.recompiles, "recompile"))
-  print_graphs(f)
+local function print_breaks(f)
   local times = {}
   local function key(b) return b.reason .. b.file .. b.line end
   for _, b in ipairs(f.breaks) do times[key(b)] = (times[key(b)] or 0) + 1 end
@@ -197,9 +192,19 @@ local function print_function(f)
       times[key(b)] = nil
     end
   end
+end
+
+local function print_function(f)
+  local where = f.place .. (f.closures > 1 and string.format(" (%d closures)", f.closures) or "")
+  if not f.ran then return out(0, "%s: compiled, but not called\n", where) end
+  out(0, "%s: %s, %s, %s", where, count(#f.graphs, "graph"), count(#f.breaks, "graph break"), count(#f.recompiles, "recompile"))
+  print_graphs(f)
+  print_breaks(f)
   for i, entry in ipairs(f.entries) do
-    out(2, "entry %d, %s, runs where", i, count(entry.hits, "hit"))
-    print_guards(entry.guards)
+    if #entry.guards > 0 then
+      out(2, "entry %d, %s, runs where", i, count(entry.hits, "hit"))
+      for _, line in ipairs(fold(entry.guards)) do out(2, "%s", line) end
+    end
   end
   for _, r in ipairs(f.recompiles) do
     out(2, "recompiled at %s:%d: %s%s%s was %s, is %s", r.file, r.line, r.kind, r.source ~= "" and " of " or "", r.source, r.old, r.new)
@@ -216,7 +221,8 @@ local function sorted(map)
 end
 
 local function print_totals(c)
-  out(0, "%d frames captured of %d, %d graphs, %d kernels", c.frames.ok, c.frames.total, c.stats.unique_graphs, c.kernels.compiled or 0)
+  out(0, "%d of %s captured, %s, %s", c.frames.ok, count(c.frames.total, "frame"), count(c.stats.unique_graphs, "graph"),
+    count(c.kernels.compiled or 0, "kernel"))
   for _, reason in ipairs(sorted(c.graph_break)) do out(0, "graph break: %s (%d)", reason, c.graph_break[reason]) end
   for _, reason in ipairs(sorted(c.recompiles)) do out(0, "recompile: %s (%d)", reason, c.recompiles[reason]) end
 end
@@ -224,6 +230,7 @@ end
 local MOST_KERNELS = 20
 
 local function print_people(doc)
+  io.stdout:flush() -- what the script has printed stands before it, also in one pipe
   io.stderr:write("\n", ("-- " .. doc.script .. " " .. string.rep("-", WIDTH)):sub(1, WIDTH), "\n")
   for _, f in ipairs(doc.functions) do print_function(f) end
   if #doc.functions == 0 then out(0, "nothing was compiled: give a function to lt.compile or lt.patch\n") end

@@ -170,7 +170,7 @@ test("explain runs the script and reports", function()
   os.remove(name)
   equal(out, "6\ta\n") equal(code, 0)
   truthy(err:find("function at " .. name .. ":1", 1, true), err)
-  truthy(err:find("1 frames captured of 1, 1 graphs", 1, true), err)
+  truthy(err:find("1 of 1 frame captured, 1 graph, 1 kernel", 1, true), err)
   name = script("local f = lt.patch(function(x) return x * 2 + 1 end)\nf(lt.ones(2))\nlt.unpatch(f)\nf(lt.ones(2))\n")
   err = select(2, run("explain " .. name)) -- what ran until unpatch
   os.remove(name)

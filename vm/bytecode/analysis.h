@@ -74,6 +74,10 @@ bool restore_tail_calls(Dump& dump);
 // Empty if the prototype is well formed, else what is wrong. `dump` (optional) lets children be checked as well.
 std::string verify(const Proto& proto, const Dump* dump = nullptr);
 
+// What the slot holds before pc as the source has it, a local's name or an expression: "h:max():item()"; empty if
+// unknown.
+std::string expression_text(const Proto& proto, Pc pc, unsigned slot);
+
 // The listing: pc, line, opcode, operands with the names of constants, globals, locals. One line an instruction.
 std::string print(const Proto& proto);
 std::string print_instruction(const Proto& proto, Pc pc);

@@ -18,9 +18,17 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string argument_name(const bc::Proto& proto, bc::Pc pc, unsigned slot) {
-  const std::string name = bc::local_name(proto, pc, slot);
-  return name.empty() ? str("slot ", slot) : name;
+// Of each slot that comes in; no two alike, as what was learned is kept by them.
+std::vector<std::string> argument_names(const bc::Proto& proto, const UnitPoint& point, int n) {
+  std::vector<std::string> names;
+  for (int i = 0; i < n; i++) {
+    const unsigned slot = point.args[size_t(i)];
+    std::string name = bc::expression_text(proto, point.pc, slot);
+    if (name.empty()) name = str("a value of line ", proto.line(point.pc));
+    if (std::find(names.begin(), names.end(), name) != names.end()) name += str(" (slot ", slot, ")");
+    names.push_back(std::move(name));
+  }
+  return names;
 }
 
 Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs, int self) {
@@ -37,10 +45,10 @@ Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs
   f.function->kind = VarKind::kFunction;
   f.function->identity_guarded = true;
   if (point.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
+  const std::vector<std::string> names = argument_names(proto, point, nslots);
   for (int i = 0; i < nslots; i++) {
     lua_pushvalue(t.L, i + 1);
-    const unsigned slot = point.args[size_t(i)];
-    f.slots[slot] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, argument_name(proto, point.pc, slot)));
+    f.slots[point.args[size_t(i)]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, names[size_t(i)]));
   }
   for (int i = nslots; i < nargs; i++) {
     lua_pushvalue(t.L, i + 1);
@@ -206,6 +214,14 @@ void ask_backend(lua_State* L, int function, Entry& e) {
   lua_pop(L, 1);
 }
 
+void note_times(Entry& e, const Compiled& compiled) {
+  e.compile_ms = compiled.compile_ms;
+  for (const Compiled::Stage& s : compiled.stages) {
+    const std::string_view name = s.name;
+    (name == "schedule" ? e.schedule_ms : name == "codegen" ? e.codegen_ms : e.passes_ms) += s.ms;
+  }
+}
+
 void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   bool differentiable = sort_outputs(t, e);
   find_view_outputs(t, e);
@@ -223,11 +239,11 @@ void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   if (differentiable) {
     e.autograd = CompiledAutograd::build(std::move(t.graph), options);
     e.kernels = e.autograd->forward().kernels;
-    e.compile_ms = e.autograd->forward().compile_ms;
+    note_times(e, e.autograd->forward());
   } else {
     e.compiled = std::make_shared<Compiled>(compile_graph(std::move(t.graph), options));
     e.kernels = e.compiled->kernels;
-    e.compile_ms = e.compiled->compile_ms;
+    note_times(e, *e.compiled);
   }
   finish_symbols(t, e, *env);
 }

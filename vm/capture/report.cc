@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <lua.hpp>
-#include <sstream>
 
 #include "vm/capture/driver.h"
+#include "vm/capture/hints.h"
 #include "vm/capture/state.h"
 #include "vm/host/runtime.h"
 
@@ -17,12 +17,15 @@ namespace {
 
 bool is_tensor_check(GuardOp op) { return op == GuardOp::kTensorCheck || op == GuardOp::kGradTensorCheck; }
 
-std::string hint_for(const std::string& kind) {
-  if (kind == "size")
-    return "lt.compile(f, {dynamic = true}) or lt.mark_dynamic(x, dim) makes it a symbol from the start";
-  if (kind == "identity") return "define the function once, outside of the call";
-  if (kind == "grad_mode") return "";
-  return "";
+// Of sizes that stay constants, why they do.
+std::string size_hint(const CaptureState& state, lua_State* L, const Unit& unit, const Tensor& t,
+                      const TensorSpec& spec, int dim) {
+  if (t->sizes[size_t(dim)].hint < 2 || (spec.sizes[size_t(dim)] >= 0 && spec.sizes[size_t(dim)] < 2)) {
+    return "sizes 0 and 1 have entries of their own, since broadcasting is decided by them";
+  }
+  if (mark_of(state, L, t, dim) < 0) return "lt.mark_static(x, dim) gives each size an entry";
+  if (unit.options.dynamic == 0) return "dynamic = false gives each size an entry";
+  return recompile_hint("size");
 }
 
 // The tensors that a call brings, by input: loads go on over checks of tensors that fail, up to the first other
@@ -126,8 +129,8 @@ void log_recompile(const Unit& unit, const Recompile& r) {
 
 }  // namespace
 
-bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed, int nslots,
-               int nargs, int self, int constants, int weak) {
+bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
+               int nslots, int nargs, int self, int constants, int weak) {
   Runtime& rt = runtime(L);
   const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
   const bool limit = !entry.decline && int(compiled) >= rt.config.recompile_limit;
@@ -146,13 +149,16 @@ bool note_miss(CaptureState&, lua_State* L, Unit& unit, UnitPoint& point, const 
     TensorMiss miss;
     if (t && !matches(t, p.tensors[size_t(s.index)], &miss)) {
       r.kind = miss.kind, r.old_text = miss.old_text, r.new_text = miss.new_text;
-      if (r.kind == "size") learn_sizes(point, p, tensors);
+      if (r.kind == "size") {
+        learn_sizes(point, p, tensors);
+        r.hint = size_hint(state, L, unit, t, p.tensors[size_t(s.index)], miss.dim);
+      }
     }
   }
   if (s.op == GuardOp::kIdentityCheck && s.prototype) {
     learn_function(L, point, p, failed, nslots, nargs, self, constants, weak);
   }
-  r.hint = hint_for(r.kind);
+  if (r.hint.empty()) r.hint = recompile_hint(r.kind);
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
   if (limit) {
     if (!point.limit_reported && !unit.automatic) {
@@ -250,24 +256,6 @@ void set_text(lua_State* L, const std::string& text) {
   lua_setmetatable(L, -2);
 }
 
-// Lines of at most kWidth characters; what goes on is indented further.
-std::string folded(const std::string& text) {
-  constexpr size_t kWidth = 80;
-  std::string out, line;
-  std::istringstream lines(text);
-  while (std::getline(lines, line)) {
-    const std::string indent(std::min<size_t>(line.find_first_not_of(' '), 40) % 41 + 4, ' ');
-    while (line.size() > kWidth) {
-      size_t at = line.rfind(' ', kWidth);
-      if (at == std::string::npos || at < indent.size()) break;  // a word that is longer than a line
-      out += line.substr(0, at) + "\n";
-      line = indent + line.substr(at + 1);
-    }
-    out += line + "\n";
-  }
-  return out;
-}
-
 int next_node(lua_State* L) {
   lua_Integer i = lua_tointeger(L, lua_upvalueindex(2)) + 1;
   lua_pushinteger(L, i);
@@ -294,9 +282,8 @@ void push_reason(lua_State* L, const BreakReason& b) {
 }
 
 // Appends to the list at the top of the stack.
-void append_guards(lua_State* L, const Entry& e, std::string* text) {
+void append_guards(lua_State* L, const Entry& e) {
   int n = int(lua_objlen(L, -1));
-  std::string here;  // guards that one line reads stand below it
   for (const GuardRow& row : rows_of(e.guards)) {
     lua_newtable(L);
     set_string(L, "kind", row.kind);
@@ -306,14 +293,25 @@ void append_guards(lua_State* L, const Entry& e, std::string* text) {
     set_number(L, "line", row.place.line);
     set_number(L, "hits", double(e.hits));
     lua_rawseti(L, -2, ++n);
-    if (row.place.file) {
-      if (std::string place = str(row.place.file, ":", row.place.line); place != here) {
-        here = std::move(place);
-        *text += str("  ", here, "\n");
-      }
-    }
-    *text += str("    ", row.kind, row.source.empty() ? "" : " ", row.source, ": ", row.expected, "\n");
   }
+}
+
+void push_guards(lua_State* L, const Entry& e) {
+  lua_newtable(L);
+  append_guards(L, e);
+}
+
+// Gives the n values at the top to a function of stdlib/reports.lua, which makes of the first a table that prints.
+void present(lua_State* L, const char* function, int n) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
+  lua_getfield(L, -1, "_native");
+  lua_getfield(L, -1, "use");
+  lua_pushliteral(L, "reports");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, function);
+  lua_insert(L, -4 - n);
+  lua_pop(L, 3);
+  lua_call(L, n, 1);
 }
 
 }  // namespace
@@ -345,7 +343,6 @@ void push_graph(lua_State* L, const Entry& e) {
 void push_recompiles(lua_State* L, const Unit& unit) {
   lua_newtable(L);
   int n = 0;
-  std::string text;
   for (const Recompile& r : *unit.recompiles) {
     lua_newtable(L);
     set_string(L, "kind", r.kind);
@@ -356,28 +353,27 @@ void push_recompiles(lua_State* L, const Unit& unit) {
     set_number(L, "line", r.line);
     set_string(L, "hint", r.hint);
     lua_rawseti(L, -2, ++n);
-    text += str(r.file ? r.file : "?", ":", r.line, ": ", r.kind, r.source.empty() ? "" : " of ", r.source, " was ",
-                r.old_text, ", is ", r.new_text, "\n");
   }
-  set_text(L, folded(text));
+  present(L, "recompiles", 1);
 }
 
 void push_entries(lua_State* L, const Unit& unit) {
   lua_newtable(L);
-  std::string text;
+  lua_newtable(L);  // what is known of each
   int n = 0;
-  auto add = [&](const std::shared_ptr<Entry>& e, bc::Pc pc) {
-    text += str("entry ", n + 1, " at bytecode ", pc, ", ", e->ops, " ops, ", e->hits, " hits\n");
-    lua_newtable(L);
-    append_guards(L, *e, &text);
-    lua_rawseti(L, -2, ++n);
-  };
   for (const auto& [pc, point] : unit.points) {
     for (const auto& e : point.entries) {
-      if (!e->decline) add(e, pc);
+      if (e->decline) continue;
+      push_guards(L, *e);
+      lua_rawseti(L, -3, ++n);
+      lua_newtable(L);
+      set_number(L, "pc", double(pc));
+      set_number(L, "ops", double(e->ops));
+      set_number(L, "hits", double(e->hits));
+      lua_rawseti(L, -2, n);
     }
   }
-  set_text(L, folded(text));
+  present(L, "guards", 2);
 }
 
 void push_explanation(lua_State* L, const Unit& unit, int first_result, int results) {
@@ -387,34 +383,33 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   set_number(L, "graph_count", double(log.size()));
   set_number(L, "graph_break_count", double(breaks.size()));
   size_t ops = 0;
-  double ms = 0;
-  for (const auto& entry : log) ops += entry->ops, ms += entry->capture_ms;
+  for (const auto& entry : log) ops += entry->ops;
   set_list(L, "graphs", log.size(), [&](size_t i) { push_graph(L, *log[i]); });
   set_list(L, "ops_per_graph", log.size(), [&](size_t i) { push_names(L, log[i]->op_names); });
   set_number(L, "op_count", double(ops));
   set_list(L, "break_reasons", breaks.size(), [&](size_t i) { push_reason(L, breaks[i]); });
   lua_newtable(L);
-  std::string guards;
-  for (const auto& entry : log) append_guards(L, *entry, &guards);
+  for (const auto& entry : log) append_guards(L, *entry);
   lua_setfield(L, -2, "out_guards");
   set_list(L, "kernels_per_graph", log.size(), [&](size_t i) { lua_pushnumber(L, double(log[i]->kernels)); });
   set_string(L, "name", unit.name);
   set_list(L, "compile_times", log.size(), [&](size_t i) { lua_pushnumber(L, log[i]->capture_ms); });
+  set_list(L, "compile_stages", log.size(), [&](size_t i) {
+    const Entry& e = *log[i];
+    lua_newtable(L);
+    set_number(L, "capture", e.capture_ms - e.compile_ms);
+    set_number(L, "passes", e.passes_ms);
+    set_number(L, "schedule", e.schedule_ms);
+    set_number(L, "codegen", e.codegen_ms);
+  });
   lua_newtable(L);
   for (int i = 0; i < results; i++) lua_pushvalue(L, first_result + i), lua_rawseti(L, -2, i + 1);
   set_number(L, "n", results);
   lua_setfield(L, -2, "result");
-  std::string text = unit.name + "\n";
-  text +=
-      str(log.size(), log.size() == 1 ? " graph, " : " graphs, ", breaks.size(),
-          breaks.size() == 1 ? " graph break, " : " graph breaks, ", ops, " ops, ", ms, " ms to capture and compile\n");
-  for (const BreakReason& b : breaks) {
-    text += str("break at ", b.file ? b.file : "?", ":", b.line, ": ", b.reason,
-                b.hint.empty() ? "" : " (" + b.hint + ")", "\n");
-  }
-  for (size_t i = 0; i < log.size(); i++) text += str("graph ", i + 1, "\n", log[i]->graph_text);
-  text += "guards\n" + guards;
-  set_text(L, folded(text));
+  lua_newtable(L);
+  for (size_t i = 0; i < log.size(); i++) push_guards(L, *log[i]), lua_rawseti(L, -2, int(i) + 1);
+  lua_pushnumber(L, double(unit.serial));
+  present(L, "explanation", 3);
 }
 
 }  // namespace lutra

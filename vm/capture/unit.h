@@ -113,7 +113,7 @@ struct Entry {
   std::vector<std::string> op_names;
   std::vector<NodeText> nodes;  // for reports
   size_t kernels = 0, outputs = 0;
-  double compile_ms = 0;
+  double compile_ms = 0, passes_ms = 0, schedule_ms = 0, codegen_ms = 0;
   std::vector<FreshTable> tables;
   std::vector<ResumeFrame> resumes;
   std::vector<Recipe> results;
@@ -132,7 +132,7 @@ struct Entry {
   std::vector<int> released_outputs;  // outputs whose backward has run in the segment
   int exit = 0;                       // index into the point's exits
   BreakReason why;                    // empty kind: returned, or reached a loop
-  double capture_ms = 0;
+  double capture_ms = 0;              // with compile_ms
   int64_t hits = 0;
   std::vector<int64_t> step_hits;
 };

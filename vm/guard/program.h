@@ -125,6 +125,9 @@ struct TensorMiss {
 bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss);
 
 std::string print(const GuardProgram& program);
+// What the sizes and numbers of guard `i` of the symbols are: "x.shape[1] is 5, n is 3".
+std::string relation_values(const GuardProgram& program, int i, const std::vector<Tensor>& tensors,
+                            const std::vector<double>& scalars);
 // Guard `i` of the symbols with its leaves named by their sources: "x.shape[1] == y.shape[1]".
 std::string relation_text(const GuardProgram& program, int i);
 std::string relations_text(const GuardProgram& program);

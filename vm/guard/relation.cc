@@ -91,10 +91,14 @@ std::string relation_text(const GuardProgram& p, int i) {
   return arity(g.cmp) == 2 ? out + text.operand(g.b, 0) : out;
 }
 
-// The leftmost leaf.
-const Source* relation_source(const GuardProgram& p, int i) {
+namespace {
+
+// The sizes and numbers of a relation from the left, each once, until f says that it is enough.
+template <class F>
+void each_leaf(const GuardProgram& p, int i, F f) {
   const SymGuard& g = p.symbols.guards()[size_t(i)];
-  std::vector<int> stack{g.b, g.a};
+  std::vector<int> stack{g.a};
+  if (arity(g.cmp) == 2) stack.insert(stack.begin(), g.b);
   std::vector<bool> seen;
   while (!stack.empty()) {
     const int place = stack.back();
@@ -105,13 +109,50 @@ const Source* relation_source(const GuardProgram& p, int i) {
     const SymExpr& e = p.symbols[place];
     if (e.op == SymOp::kConstInt || e.op == SymOp::kConstNum) continue;
     if (arity(e.op) == 0) {
-      const auto& sources = e.op == SymOp::kScalarInput ? p.scalar_sources : p.tensor_sources;
-      return size_t(e.a) < sources.size() ? sources[size_t(e.a)] : nullptr;
+      if (f(e)) return;
+      continue;
     }
     if (arity(e.op) == 2) stack.push_back(e.b);
     stack.push_back(e.a);
   }
-  return nullptr;
+}
+
+constexpr int kMostValues = 4;
+
+}  // namespace
+
+// The leftmost leaf.
+const Source* relation_source(const GuardProgram& p, int i) {
+  const Source* found = nullptr;
+  each_leaf(p, i, [&](const SymExpr& e) {
+    const auto& sources = e.op == SymOp::kScalarInput ? p.scalar_sources : p.tensor_sources;
+    if (size_t(e.a) < sources.size()) found = sources[size_t(e.a)];
+    return true;
+  });
+  return found;
+}
+
+std::string relation_values(const GuardProgram& p, int i, const std::vector<Tensor>& tensors,
+                            const std::vector<double>& scalars) {
+  std::string out;
+  int left = kMostValues;
+  each_leaf(p, i, [&](const SymExpr& e) {
+    std::string item;
+    if (e.op == SymOp::kScalarInput) {
+      if (size_t(e.a) >= scalars.size()) return false;
+      item = str(source_name(p.scalar_sources, e.a), " is ", to_string(Scalar(scalars[size_t(e.a)])));
+    } else {
+      if (size_t(e.a) >= tensors.size() || !tensors[size_t(e.a)]) return false;
+      const TensorImpl& t = *tensors[size_t(e.a)].get();
+      if (size_t(e.b) >= t.sizes.size()) return false;
+      const bool size = e.op == SymOp::kSize;
+      item = str(source_name(p.tensor_sources, e.a), size ? str(".shape[", e.b + 1, "] is ") : str(":stride(", e.b, ") is "),
+                 (size ? t.sizes : t.strides)[size_t(e.b)].hint);
+    }
+    out += (out.empty() ? "" : ", ") + item;
+    return --left == 0;
+  });
+  return out;
 }
 
 std::string relations_text(const GuardProgram& p) {

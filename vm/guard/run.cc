@@ -318,7 +318,8 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
       break;
     case GuardOp::kSymbolsCheck: {
       p.symbols.run(out.tensors, out.scalars, out.symbols, relation);
-      text = "not " + relation_text(p, *relation);
+      text =
+          str("not ", relation_text(p, *relation), " (", relation_values(p, *relation, out.tensors, out.scalars), ")");
       break;
     }
     case GuardOp::kOverlapCheck:
