@@ -53,8 +53,11 @@ end
 
 -- What is known, as plain tables -----------------------------------------------------------------------------------------------
 
+-- A list stays one where it is empty.
+local function new_list() return setmetatable({}, {__jsontype = "array"}) end
+
 local function plain_list(list, fields)
-  local out = {}
+  local out = new_list()
   for i, item in ipairs(list) do
     out[i] = {}
     for _, name in ipairs(fields) do out[i][name] = item[name] end
@@ -69,12 +72,12 @@ local function describe(item)
   if r.graph_count == 0 and r.graph_break_count == 0 and #lt.guards(item.f) == 0 then
     return {place = item.place, ran = false, closures = 1, unit = unit}
   end
-  local out = {place = item.place, name = r.name, ran = true, graphs = {}, op_count = r.op_count, closures = 1, unit = unit}
+  local out = {place = item.place, name = r.name, ran = true, graphs = new_list(), op_count = r.op_count, closures = 1, unit = unit}
   for i, graph in ipairs(r.graphs) do
     out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i], compile_stages = r.compile_stages[i], text = tostring(graph)}
   end
-  out.breaks = plain_list(r.break_reasons, {"reason", "kind", "file", "line", "hint"})
-  out.entries = {}
+  out.breaks = plain_list(r.break_reasons, {"reason", "kind", "file", "line", "hint", "chain"})
+  out.entries = new_list()
   for i, guards in ipairs(lt.guards(item.f)) do
     out.entries[i] = {guards = plain_list(guards, {"kind", "source", "expected", "file", "line"}), hits = guards[1] and guards[1].hits or 0}
   end
@@ -83,7 +86,7 @@ local function describe(item)
 end
 
 local function gather(path, compiled, ok, message, total_ms, rows, compile_ms, compiled_kernels)
-  local doc = {version = 1, script = path, ok = ok, functions = {}, total_ms = total_ms}
+  local doc = {version = 1, script = path, ok = ok, functions = new_list(), total_ms = total_ms}
   if not ok then doc.error = tostring(message) end
   local by_unit = {} -- closures of one function share their entries
   for _, item in ipairs(compiled) do
@@ -99,57 +102,12 @@ local function gather(path, compiled, ok, message, total_ms, rows, compile_ms, c
   end
   doc.counters = lt.counters()
   doc.profile = lt.profile and lt._native.profile_report(rows, total_ms, compile_ms, compiled_kernels)
-  doc.kernels = {}
+  doc.kernels = new_list()
   for i, row in ipairs(doc.profile.kernels) do
     doc.kernels[i] = {name = row.name, op = row.op, calls = row.calls, ms = row.ms, bytes = row.bytes, flops = row.flops, gbps = row.gbps,
                       gflops = row.gflops, ratio_to_limit = row.ratio_to_limit, file = row.file, line = row.line}
   end
   return doc
-end
-
--- As JSON ----------------------------------------------------------------------------------------------------------------------
-
-local escapes = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
-
--- Bytes that are no UTF-8 become "?".
-local function utf8_only(s)
-  if not s:find("[\128-\255]") then return s end
-  local out, i = {}, 1
-  while i <= #s do
-    local c = s:byte(i)
-    local n = c < 128 and 1 or c >= 194 and c < 224 and 2 or c >= 224 and c < 240 and 3 or c >= 240 and c < 245 and 4 or 0
-    local whole = n > 0 and s:sub(i, i + n - 1)
-    if whole and #whole == n and (n == 1 or whole:sub(2):find("^[\128-\191]+$")) then
-      out[#out + 1] = whole
-      i = i + n
-    else
-      out[#out + 1] = "?"
-      i = i + 1
-    end
-  end
-  return table.concat(out)
-end
-
-local lists = {functions = true, graphs = true, ops = true, breaks = true, entries = true, guards = true, recompiles = true, kernels = true}
-
--- An empty table is a list where its name says so, but not among the counters.
-local function json(v, name, maps)
-  local kind = type(v)
-  if kind == "string" then
-    return '"' .. utf8_only(v):gsub('[%c"\\]', function(c) return escapes[c] or string.format("\\u%04x", c:byte()) end) .. '"'
-  end
-  if kind == "number" then return v == v and math.abs(v) < math.huge and string.format("%.14g", v) or "null" end
-  if kind ~= "table" then return tostring(v) end
-  local parts = {}
-  if #v > 0 or (next(v) == nil and lists[name] and not maps) then
-    for i, item in ipairs(v) do parts[i] = json(item) end
-    return "[" .. table.concat(parts, ",") .. "]"
-  end
-  local keys = {}
-  for key in pairs(v) do keys[#keys + 1] = tostring(key) end
-  table.sort(keys)
-  for i, key in ipairs(keys) do parts[i] = json(key) .. ":" .. json(v[key], key, maps or key == "counters") end
-  return "{" .. table.concat(parts, ",") .. "}"
 end
 
 -- For people -------------------------------------------------------------------------------------------------------------------
@@ -188,6 +146,7 @@ local function print_breaks(f)
     local n = times[key(b)]
     if n then
       out(2, "break at %s:%d: %s%s", b.file, b.line, b.reason, n > 1 and string.format(" (in %d graphs)", n) or "")
+      if b.chain ~= "" then out(6, "%s", b.chain) end
       if b.hint ~= "" then out(6, "%s", b.hint) end
       times[key(b)] = nil
     end
@@ -263,7 +222,7 @@ return function(as_json, path, ...)
     io.stdout:flush()
     ffi.C.lutra_explain_dup2(stdout, 1)
     doc.profile = nil
-    io.stdout:write(json(doc), "\n")
+    io.stdout:write(lt._native.json(doc), "\n")
     io.stdout:flush()
   end, ...)
 end

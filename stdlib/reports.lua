@@ -128,6 +128,7 @@ local function explanation_text(r, guards)
   if r.graph_count > 0 then out[#out + 1] = M.times(r.compile_stages) end
   for _, b in ipairs(r.break_reasons) do
     out[#out + 1] = string.format("break at %s:%d: %s", b.file, b.line, b.reason)
+    if b.chain ~= "" then out[#out + 1] = "    " .. b.chain end
     if b.hint ~= "" then out[#out + 1] = "    " .. b.hint end
   end
   for i, graph in ipairs(r.graphs) do

@@ -82,12 +82,12 @@ return function(arg, options)
     return #wanted == 0
   end
 
-  -- fields: {name, number} in order; whole: integers that come first.
+  -- fields: {name, number} with five digits behind the point; whole: integers.
   function M.emit(name, fields, whole)
-    local parts = {string.format('"case": "%s"', name)}
-    for _, field in ipairs(whole or {}) do parts[#parts + 1] = string.format('"%s": %d', field[1], field[2]) end
-    for _, field in ipairs(fields) do parts[#parts + 1] = string.format('"%s": %.5f', field[1], field[2]) end
-    print("{" .. table.concat(parts, ", ") .. "}")
+    local row = {case = name}
+    for _, field in ipairs(whole or {}) do row[field[1]] = math.floor(field[2]) end
+    for _, field in ipairs(fields) do row[field[1]] = tonumber(string.format("%.5f", field[2])) end
+    print(lt._native.json(row))
     io.stdout:flush()
   end
   return M

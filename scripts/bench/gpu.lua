@@ -1,5 +1,5 @@
 -- Eager against compiled on a GPU: one JSON line a case, {case, eager_ms, compiled_ms, compile_ms, gbps, peak_mb}; medians of GPU
--- time between two events. Products may use TF32, as the peer's. Cases are those of a PyTorch program on the same work.
+-- time between two events. Products may use TF32. torch_gpu_peer.py runs the same cases in PyTorch.
 --   lutra scripts/bench/gpu.lua [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
 local functional = lt.nn.functional
@@ -67,7 +67,7 @@ local function both(name, make, bytes)
     if bytes then fields[#fields + 1] = {"gbps", bytes / compiled_ms / 1e6} end
     emit(name, fields)
   end)
-  if not ok then print(string.format('{"case": "%s", "error": %q}', name, tostring(problem))) end
+  if not ok then print(lt._native.json {case = name, error = tostring(problem)}) end
 end
 
 local function plain(name, op, bytes, ...)

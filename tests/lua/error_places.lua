@@ -250,7 +250,7 @@ test("fullgraph names the line of the break and the calls that lead there", func
   local source = "local function inner(v)\n  local u = v + 1\n  io.write('')\n  return u\nend\nlocal M = {}\nfunction M:run(v)\n  local u = inner(v)\n  return u\nend\n"
     .. frame("local c = M:run(b)")
   local breaks, text = breaks_of(source)
-  h.equal(text, "program:3: compile: fullgraph=true, but the graph breaks: call of io.write; in inner at program:3, called from run at program:8, called from program:14")
+  h.equal(text, "program:3: compile: fullgraph=true, but the graph breaks: call of io.write (read and write before or after the compiled function); in inner at program:3, called from run at program:8, called from program:14")
   h.equal(breaks[1].chain, "in inner at program:3, called from run at program:8, called from program:14")
 end)
 

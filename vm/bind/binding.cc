@@ -133,7 +133,8 @@ void add_ops(std::vector<Binding>& out) {
   for (size_t i = 0; i < size_t(OpId::kCount); ++i) {
     const OpInfo& op = info(OpId(i));
     if (op.has(kInternal)) continue;
-    uint32_t flags = op.has(kCreation) ? uint32_t(kFunctionOf) : kBoth;
+    const bool of_text = !op.args.empty() && op.args[0].type == ArgType::kStr;  // einsum: no tensor comes first
+    uint32_t flags = op.has(kCreation) || of_text ? uint32_t(kFunctionOf) : kBoth;
     if (op.has(kRandom) || op.id == OpId::bernoulli || op.id == OpId::multinomial) flags |= kDraws;
     out.push_back({op.name, flags, call_op_binding, op.id});
     if (op.has(kInplace)) out.push_back({std::string(op.name) + "_", kBoth, call_op_binding, op.id, true});
@@ -219,8 +220,9 @@ std::vector<Binding> build() {
                     tensor_rows(), index_rows(), autograd_rows(), network_rows(), resample_rows()}) {
     add_composites(out, rows);
   }
-  for (auto rows : {creation_specials(), reduction_specials(), tensor_specials(), autograd_specials(),
-                    system_specials(), cuda_specials(), save_specials(), describe_specials(), profile_specials()}) {
+  for (auto rows :
+       {creation_specials(), reduction_specials(), tensor_specials(), autograd_specials(), system_specials(),
+        cuda_specials(), save_specials(), describe_specials(), profile_specials(), json_specials()}) {
     add_specials(out, rows);
   }
   // Other names of ops, and of their in-place forms.

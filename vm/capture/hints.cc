@@ -13,6 +13,7 @@ struct Hint {
 // Of breaks whose place gives none, by how the reason begins.
 constexpr Hint kOfReason[] = {
     {"call of print", "print after the compiled function has returned, from what it returns"},
+    {"call of file:", "read and write before or after the compiled function"},
     {"call of io.", "read and write before or after the compiled function"},
     {"call of os.clock", "measure around the compiled function; lt.profile(f) times its kernels"},
     {"call of os.time", "measure around the compiled function; lt.profile(f) times its kernels"},
@@ -34,7 +35,7 @@ constexpr Hint kOfReason[] = {
     {"call of register_hook", "register hooks before the compiled function"},
     {"call of a C function", "C functions run outside of graphs: call it before or after the compiled function"},
     {"error is called", "check arguments before the compiled function, or with assert"},
-    {"a value that is neither table nor tensor is indexed", "files and other userdata are used outside of graphs"},
+    {"a userdata is indexed", "files and other userdata are used outside of graphs"},
     {"setmetatable of a table made before", "give a table its metatable where it is made"},
     {"bytecode KCDATA", "numbers of 64 bits and other cdata are made outside of graphs"},
     {"variables that closures share", "make the closure outside of the compiled code"},
