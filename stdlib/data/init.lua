@@ -16,7 +16,7 @@ local function no_list(class, name, instead)
   end
 end
 
-local TensorDataset = {}
+local TensorDataset = {_name = "TensorDataset"}
 TensorDataset.__index = no_list(TensorDataset, "TensorDataset", "set:get(i) gives element i, set:batch(indices) several, set:len() how many there are")
 data.TensorDataset = setmetatable(TensorDataset, {
   __call = function(class, ...)
@@ -65,7 +65,7 @@ function TensorDataset:get(i)
   return each_tensor(self.tensors, row, i)
 end
 
-local DataLoader = {}
+local DataLoader = {_name = "DataLoader"}
 DataLoader.__index = no_list(DataLoader, "DataLoader", "for x, y in loader do gives its batches, loader:len() how many there are")
 data.DataLoader = setmetatable(DataLoader, {
   __call = function(class, dataset, options)
@@ -117,5 +117,16 @@ end
 
 function data.FashionMNIST(options) return fashion_mnist.load(TensorDataset, options) end
 data.fashion_mnist_classes = fashion_mnist.classes
+
+function TensorDataset:__tostring()
+  local shapes = {}
+  for i, t in ipairs(self.tensors) do shapes[i] = string.format("%s {%s}", t.dtype, table.concat(t.shape, ", ")) end
+  return string.format("TensorDataset(%d rows: %s)", self:len(), table.concat(shapes, ", "))
+end
+
+function DataLoader:__tostring()
+  return string.format("DataLoader(%d batches of %d of %d rows%s%s)", self:len(), self.batch_size, self.dataset:len(),
+    self.shuffle and ", shuffled" or "", self.drop_last and ", the last one dropped where it is shorter" or "")
+end
 
 return data

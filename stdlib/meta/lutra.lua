@@ -458,8 +458,8 @@ function DataLoader:len() end
 function DataLoader:iter() end
 
 ---@class lutra.data
----@field TensorDataset fun(...: lutra.Tensor): table
----@field DataLoader fun(dataset: table, options?: {batch_size?: integer, shuffle?: boolean, drop_last?: boolean, generator?: any}): lutra.DataLoader
+---@field TensorDataset fun(...: lutra.Tensor): table rows of tensors of one length: get(i), batch(indices), len()
+---@field DataLoader fun(dataset: table, options?: {batch_size?: integer, shuffle?: boolean, drop_last?: boolean, generator?: any}): lutra.DataLoader batches of a dataset: for x, y in loader do; a dataset has len() and batch(indices)
 ---@field FashionMNIST fun(options?: {root?: string, train?: boolean}): table
 ---@field read_idx fun(path: string): lutra.Tensor
 
@@ -475,11 +475,11 @@ function DataLoader:iter() end
 ---@field result table
 
 ---@class lutra.CompileOptions
----@field dynamic? boolean
----@field fullgraph? boolean
----@field backend? "native"|"eager"|"aot_eager"|function
----@field mode? "default"|"reduce-overhead"|"max-autotune"
----@field options? table
+---@field dynamic? boolean nil: sizes that change become symbols at the second size; true: from the start; false: an entry a size
+---@field fullgraph? boolean a graph break is an error
+---@field backend? "native"|"eager"|"aot_eager"|function native compiles; eager runs the graph op by op, aot_eager with its passes; f(graph) gives what runs
+---@field mode? "default"|"reduce-overhead" both the same: on a GPU segments are replayed as CUDA graphs
+---@field options? table no key exists yet
 
 ---@class lutra
 ---@field nn lutra.nn
@@ -607,36 +607,63 @@ function lt.cuda.manual_seed(seed) end
 ---@return lutra.Event
 function lt.cuda.Event(options) end
 
+---Gives a function that captures f at its first call, compiles its tensor ops and from then on checks guards and runs the code. f stays as it is.
 ---@generic F: function
 ---@param f F a function or a module
 ---@param options? lutra.CompileOptions
 ---@return F
 function lt.compile(f, options) end
+---Compiles f in place: every reference to it runs compiled code from its next call.
 ---@generic F: function
 ---@param f F
 ---@param options? lutra.CompileOptions
 ---@return F
 function lt.patch(f, options) end
+---Undoes lt.patch: f has the bytecode that it had.
 ---@generic F: function
 ---@param f F
 ---@return F
 function lt.unpatch(f) end
+---Gives a function that runs f once and returns a report: graphs, breaks, guards, times. It prints as text.
 ---@param f function
 ---@param options? lutra.CompileOptions
 ---@return fun(...): lutra.Explanation
 function lt.explain(f, options) end
+---The guards of each entry of a compiled function. It prints folded; lt.guards(f):text{all = true} has each guard with its line.
 ---@param f function
 ---@return table[][] entries
 function lt.guards(f) end
+---Why each entry after the first was made, and what to do about it.
 ---@param f function
 ---@return {kind: string, source: string, old: any, new: any, file: string, line: integer, hint: string}[]
 function lt.recompiles(f) end
+---What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels.
 ---@return table
 function lt.counters() end
+---Drops all compiled code and counters; compiled functions capture again.
 function lt.reset() end
+---Ends the graph here, in compiled code.
 function lt.graph_break() end
+---True while a function is captured.
 ---@return boolean
 function lt.is_compiling() end
+---Keeps f out of graphs: where compiled code calls it, the graph ends.
+---@param f function
+---@return function
+function lt.disable(f) end
+---The size of dim is a symbol from the first capture on; without dim, all sizes.
+---@param x lutra.Tensor
+---@param dim? integer
+---@return lutra.Tensor
+function lt.mark_dynamic(x, dim) end
+---The size of dim stays a constant: each size has an entry. Without dim, all sizes.
+---@param x lutra.Tensor
+---@param dim? integer
+---@return lutra.Tensor
+function lt.mark_static(x, dim) end
+---Patches every function that runs tensor ops and gets hot: true, false or {threshold = n} calls.
+---@param on boolean|{threshold?: integer}
+function lt.auto(on) end
 ---@param f function
 ---@return any ...
 function lt.no_grad(f, ...) end

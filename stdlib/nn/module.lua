@@ -293,6 +293,12 @@ local function raise_state_errors(self, wrong, missing, unexpected, strict)
   if #errors > 0 then fail("load_state_dict of " .. self._name .. ": " .. table.concat(errors, "; ")) end
 end
 
+local loaded_meta = {}
+function loaded_meta:__tostring()
+  if #self.missing_keys + #self.unexpected_keys == 0 then return "<All keys matched successfully>" end
+  return string.format("missing_keys: {%s}, unexpected_keys: {%s}", table.concat(self.missing_keys, ", "), table.concat(self.unexpected_keys, ", "))
+end
+
 -- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is copied on an error.
 function Module:load_state_dict(state, options)
   errors.object("Module", "load_state_dict", self)
@@ -320,7 +326,7 @@ function Module:load_state_dict(state, options)
   table.sort(unexpected)
   raise_state_errors(self, wrong, missing, unexpected, strict)
   lt.no_grad(copy_all, copies)
-  return {missing_keys = missing, unexpected_keys = unexpected}
+  return setmetatable({missing_keys = missing, unexpected_keys = unexpected}, loaded_meta)
 end
 
 -- Changes ------------------------------------------------------------------------------------------------------------

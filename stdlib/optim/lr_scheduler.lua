@@ -91,6 +91,7 @@ local function class_of(name, order, known)
   local class = setmetatable({_name = name}, {__index = Scheduler})
   class.__index = class
   known.last_epoch = known.last_epoch or -1
+  class._known, class._order = known, order -- for help
   getmetatable(class).__call = function(_, optimizer, ...)
     if not is_optimizer(optimizer) then errors.wrong(name, "optimizer", "an optimiser", optimizer) end
     local self = setmetatable({optimizer = optimizer}, class)

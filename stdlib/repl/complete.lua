@@ -162,6 +162,37 @@ local function annotated_options(callee)
   return names_found
 end
 
+-- Values of keywords that are one of a few texts; of others, files are offered where the name speaks of one.
+local VALUES = {
+  dtype = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}, device = {"cpu", "cuda"},
+  backend = {"native", "eager", "aot_eager"}, reduction = {"none", "mean", "sum"}, rounding_mode = {"trunc", "floor"},
+  approximate = {"none", "tanh"}, memory_format = {"channels_last", "contiguous_format"}, anneal_strategy = {"cos", "linear"},
+  padding = {"same", "valid"}, padding_mode = {"zeros"}, activation = {"relu", "gelu"}, isa = {"avx512", "avx2", "interp"},
+  stress = {"capture", "break"}, indexing = {"ij", "xy"}, nonlinearity = {"relu", "leaky_relu", "tanh", "sigmoid", "linear"},
+}
+local MODES = {compile = {"default", "reduce-overhead"}, patch = {"default", "reduce-overhead"}, explain = {"default", "reduce-overhead"},
+               pad = {"constant", "reflect", "replicate", "circular"}, interpolate = {"nearest", "linear", "bilinear"},
+               ReduceLROnPlateau = {"min", "max"}}
+local of_a_file = {path = true, root = true, file = true, folder = true, data = true}
+
+-- The text of a keyword's value, or of what is assigned to a setting; nil where it is none of these.
+local function keyword_values(text, start)
+  local before, name = text:sub(1, start - 2):match("^(.-)([%a_][%w_]*)%s*=%s*$")
+  if not name or of_a_file[name] then return nil end
+  local values = VALUES[name]
+  if name == "mode" then
+    local callee = before:match("([%a_][%w_]*)%s*%b()%s*$") or before:match("([%a_][%w_]*)%s*[%(%{][^%(]*$")
+    values = MODES[callee]
+  end
+  local in_table = before:find "{[^{}]*$" or before:find "config%.$"
+  if not in_table then return nil end
+  local partial, found = text:sub(start), {}
+  for _, value in ipairs(values or {}) do
+    if value:sub(1, #partial) == partial then found[value] = true end
+  end
+  return finish(partial, found)
+end
+
 -- Keyword names where the text is in a table among the arguments of a call: f(x, {par or f{a = 1, par.
 local function add_keywords(text, open, word_start, add)
   local brace = open[#open]
@@ -172,17 +203,21 @@ local function add_keywords(text, open, word_start, add)
   if not steps then
     local paren = open[#open - 1]
     if not paren or text:sub(paren, paren) ~= "(" then return false end
-    steps = chain_before((text:sub(1, paren - 1):gsub("%s+$", "")))
+    call = text:sub(1, paren - 1):gsub("%s+$", "")
+    steps = chain_before(call)
   end
   local callee = steps and resolve(steps)
   local any = false
   local described = type(callee) == "function" and lt._native.describe(callee)
   if described then
+    local first = call:find ":[%a_][%w_]*$" and 2 or 1 -- of a method: its object is given
     for _, form in ipairs(described.forms) do
-      for _, arg in ipairs(form) do any = add(arg.name) or any end
+      for i = first, #form do any = add(form[i].name) or any end
     end
   elseif type(callee) == "table" and type(rawget(callee, "defaults")) == "table" then -- an optimiser
     for name in pairs(callee.defaults) do any = add(name) or any end
+  elseif type(callee) == "table" and type(rawget(callee, "_known")) == "table" then -- a scheduler
+    for name in pairs(callee._known) do any = add(name) or any end
   end
   for _, name in ipairs(callee ~= nil and annotated_options(callee) or {}) do any = add(name) or any end
   return any
@@ -194,7 +229,11 @@ local reserved = {"and", "break", "do", "else", "elseif", "end", "false", "for",
 return function(text)
   local where = scan(text)
   if not where then return 0, {} end
-  if where.string then return files(text, where.string) end
+  if where.string then
+    local length, words = keyword_values(text, where.string)
+    if length then return length, words end
+    return files(text, where.string)
+  end
   local partial = text:match("[%a_][%w_]*$") or ""
   local head = text:sub(1, #text - #partial)
   local found = {}

@@ -10,7 +10,7 @@ Lutra is a tensor language in Lua: lt.tensor, lt.nn, lt.optim, lt.data, lt.compi
   f = lt.compile(function(x) return (x * 2):relu() end)
   lt.explain(f)(x)            graphs, breaks and guards      lt.profile(f)(x)   kernels
 
-  help(lt.softmax)  help "sum"  help(lt.nn.Linear)  help(x)
+  help(lt.softmax)  ?sum  help(lt.nn.Linear)  help(x)  help "conv" searches  help(lt.config)
   Tab completes names, keyword names within {} and, in strings, files
   Control-C stops a running program, Control-D leaves]]
 
@@ -42,6 +42,18 @@ local function comment_above(lines, number)
   return out
 end
 
+-- "name: type  words" of each field of a class of options; nil where there is no such class.
+local function class_fields(text, class)
+  local fields = class and class:find "Options$" and text:match("%-%-%-@class " .. class:gsub("%.", "%%.") .. "\n(.-)\n\n")
+  if not fields then return nil end
+  local out = {}
+  for name, rest in fields:gmatch "@field ([%w_]+)%?? ([^\n]+)" do
+    local kind, words = rest:match "^(%S+)%s*(.*)$"
+    out[#out + 1] = string.format("%-10s %s%s", name, words ~= "" and words or kind, words ~= "" and " (" .. kind:gsub("|", " | ") .. ")" or "")
+  end
+  return out
+end
+
 -- The annotations' words about lt.name or x:name, and how it is called there. with_types: of arguments without words, too.
 local function annotation(name, with_types)
   local text = lt._native.source("lutra.meta.lutra")
@@ -55,7 +67,11 @@ local function annotation(name, with_types)
         if argument then
           local kind = rest:match("^%b{}") or rest:match("^fun%b()[^%s]*") or rest:match("^%S+")
           local words = rest:sub(#kind + 1):gsub("^%s+", "")
-          if words ~= "" or with_types then out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ": " .. (words ~= "" and words or kind) end
+          local fields = class_fields(text, kind:match "^lutra%.%w+$")
+          if fields then
+            out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ":"
+            for _, field in ipairs(fields) do out[#out + 1] = "    " .. field end
+          elseif words ~= "" or with_types then out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ": " .. (words ~= "" and words or kind) end
         elseif not each:find("^@") then
           out[#out + 1] = each
         end
@@ -97,6 +113,7 @@ end
 
 local function help_binding(d)
   local shown = {}
+  if d.about ~= "" then say("%s", d.about) end
   for _, form in ipairs(d.forms) do
     say("%s", signature((d["function"] and "lt." or "x:") .. d.name, form))
     if not d["function"] then io.write("  (x is the first argument)\n") end
@@ -209,15 +226,48 @@ local function find(name)
   return nil
 end
 
+-- lt.config: each setting, what it is now and what it means.
+local function help_config()
+  say("lt.config.NAME reads what is in force, lt.config.NAME = value sets it, LUTRA_NAME does in the environment; lt.config() is a table of all")
+  local abouts = debug.getmetatable(lt.config).names
+  for _, key in ipairs(sorted_names(abouts, function() return true end)) do
+    say("  %-16s %-12s %s", key, tostring(lt.config[key]), abouts[key])
+  end
+end
+
+local function default_text(v)
+  if type(v) ~= "table" then return tostring(v) end
+  return #v > 0 and type(v[1]) == "number" and "{" .. table.concat(v, ", ") .. "}" or "nil"
+end
+
+-- A scheduler of optim.lr_scheduler.
+local function help_scheduler(t)
+  say("%s(optimizer, %s, {...}); options and defaults:", t._name, table.concat(t._order, ", "))
+  for _, key in ipairs(sorted_names(t._known, function() return true end)) do say("  %-18s %s", key, default_text(t._known[key])) end
+  say("step() after each epoch or batch; get_last_lr(), state_dict(), load_state_dict(state)")
+end
+
+-- A class that is no module: DataLoader.
+local function help_data_class(t)
+  local text = lt._native.source("lutra.meta.lutra") or ""
+  say("lt.data.%s%s", t._name, text:match("%-%-%-@field " .. t._name .. " fun(%b())") or "(...)")
+  local words = text:match("%-%-%-@field " .. t._name .. " fun%b(): %S+ ([^\n]+)")
+  if words then say("%s", words) end
+  say("methods:")
+  columns(sorted_names(t, is_function))
+end
+
 local function help_table(t, name)
   local meta = debug.getmetatable(t)
+  if t == lt.config then return help_config() end
+  if type(rawget(t, "_known")) == "table" then return help_scheduler(t) end
+  if rawget(t, "_name") and rawget(lt.data, t._name) == t then return help_data_class(t) end
   if rawget(t, "_is_module") then return help_class(t) end
   if type(meta) == "table" and rawget(meta, "_is_module") then return help_class(meta, t) end
   if type(rawget(t, "defaults")) == "table" and rawget(t, "name") then
     say("optimiser %s(params, {...}); options and defaults:", t.name)
     for _, key in ipairs(sorted_names(t.defaults, function() return true end)) do
-      local v = t.defaults[key]
-      say("  %-14s %s", key, type(v) == "table" and (type(v[1]) == "number" and "{" .. table.concat(v, ", ") .. "}" or "nil") or tostring(v))
+      say("  %-14s %s", key, default_text(t.defaults[key]))
     end
     return
   end
@@ -229,14 +279,75 @@ local function help_table(t, name)
   end
 end
 
-return function(...)
+-- All public names, with their paths.
+local function all_names()
+  local out = {}
+  local function fields(t, prefix)
+    for key in next, t do
+      if type(key) == "string" and key:find "^%a" then out[#out + 1] = prefix .. key end
+    end
+  end
+  fields(lt, "lt.")
+  for key in next, lt._native.lazy do
+    if type(rawget(lt, key)) ~= "table" then out[#out + 1] = "lt." .. key end
+    if type(lt[key]) == "table" then fields(lt[key], "lt." .. key .. ".") end
+  end
+  fields(lt.optim.lr_scheduler, "lt.optim.lr_scheduler.")
+  fields(lt.nn.functional, "lt.nn.functional.")
+  for key in next, lt._native.names().methods do
+    if rawget(lt, key) == nil then out[#out + 1] = "x:" .. key end
+  end
+  table.sort(out)
+  return out
+end
+
+local function without_repeats(list)
+  local out = {}
+  for i, item in ipairs(list) do
+    if item ~= list[i - 1] then out[#out + 1] = item end
+  end
+  return out
+end
+
+-- How many letters must change to make one word of the other; large where more than three.
+local function distance(a, b)
+  if math.abs(#a - #b) > 3 then return 9 end
+  local row = {}
+  for j = 0, #b do row[j] = j end
+  for i = 1, #a do
+    local diagonal = row[0]
+    row[0] = i
+    for j = 1, #b do
+      local above = row[j]
+      row[j] = math.min(above + 1, row[j - 1] + 1, diagonal + (a:byte(i) == b:byte(j) and 0 or 1))
+      diagonal = above
+    end
+  end
+  return row[#b]
+end
+
+-- What has the word in its name, else what is spelled nearly so.
+local function search(word)
+  local found, near, last = {}, {}, word:match "[%w_]+$" or word
+  local lower = last:lower()
+  for _, name in ipairs(all_names()) do
+    local own = name:match "[%w_]+$":lower()
+    if own:find(lower, 1, true) then found[#found + 1] = name end
+    if #lower > 2 and distance(own, lower) <= (#lower > 5 and 2 or 1) then near[#near + 1] = name end
+  end
+  if #found == 0 and #near == 0 then return say("nothing is called '%s' here; help() tells how to begin", word) end
+  say(#found > 0 and "nothing is called '%s' alone; with it in the name:" or "nothing is called '%s' here; did you mean:", word)
+  columns(without_repeats(#found > 0 and found or near))
+end
+
+local function help(...)
   if select("#", ...) == 0 then return say("%s", GENERAL) end
   local x = ...
   if type(x) == "string" then
     local described = lt._native.describe(x)
     local value = find(x)
     if value == nil and described then return help_binding(described) end
-    if value == nil then return say("nothing is called '%s' here; help() tells how to begin", x) end
+    if value == nil then return search(x) end
     if type(value) == "function" then return help_function(value) end
     x = value
   end
@@ -246,3 +357,6 @@ return function(...)
   if x == nil then return say("nil: nothing has this name") end
   say("a %s: %s", type(x), tostring(x))
 end
+
+-- `help` alone says the same as help().
+return setmetatable({}, {__call = function(_, ...) help(...) end, __tostring = function() return GENERAL end})

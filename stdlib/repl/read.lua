@@ -59,14 +59,39 @@ local function session(text)
   return load(all .. "; _keep()") or load(all), false
 end
 
+-- Several lines that are a chunk as they are and end with a call: its value is shown, as that of a single line is.
+local function shown_call(text)
+  local lines = {}
+  for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
+  if #lines == 1 or #lines > MOST_LINES then return nil end
+  local first = #lines
+  while first > 1 and not lines[first]:find "%S" do first = first - 1 end
+  for at = first, 2, -1 do
+    local head, last = table.concat(lines, "\n", 1, at - 1), table.concat(lines, "\n", at, first)
+    if not continues(lines[at]) and load(head) and load(last) and expression_chunk(last) then
+      return load(PREFIX .. head .. "\n_show(" .. last .. "\n); _keep()")
+    end
+  end
+end
+
+-- ?name and ?: help.
+local function question(text)
+  local name = text:match "^%?%s*(.-)%s*$"
+  if not name then return nil end
+  if name == "" then return load "help()" end
+  return load(name:find "^[%w_.:]+$" and string.format("help(%q)", name) or "help(" .. name .. ")")
+end
+
 return function(text)
+  local asked = question(text)
+  if asked then return asked end
   local expression = text:match("^=(.*)$") or text
   local chunk, problem = expression_chunk(expression)
   if chunk then return chunk end
   if expression ~= text then return nil, problem, ends_early(problem) end
   local message
   chunk, message = statements(text)
-  if chunk then return chunk end
+  if chunk then return shown_call(text) or chunk end
   local silent = text:match("^(.*);%s*$")
   if silent and expression_chunk(silent) then return load("local _ = " .. silent) end
   if ends_early(message) or ends_early(problem) then return nil, message, true end

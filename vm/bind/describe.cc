@@ -1,6 +1,7 @@
-// What the REPL's help and completion ask about bindings: describe(function | name) gives a table of its forms, names()
-// those of methods and attributes.
+// What the REPL's help and completion ask about bindings: describe(function | name) gives a table of its forms and one
+// line about it (ops/defs/docs.def), names() those of methods and attributes.
 #include <lua.hpp>
+#include <map>
 
 #include "vm/bind/composite.h"
 #include "vm/bind/tensor_userdata.h"
@@ -49,6 +50,24 @@ void set(lua_State* L, const char* key, bool value) {
   lua_setfield(L, -2, key);
 }
 
+// name -> what it does; of another name of it, that name.
+const std::map<std::string, std::string>& docs() {
+  static const std::map<std::string, std::string> table = {
+#define DOC(name, text) {#name, text},
+#define SAME(name, other) {#name, "The same as " #other "."},
+#include "ops/defs/docs.def"
+#undef DOC
+#undef SAME
+  };
+  return table;
+}
+
+std::string doc_of(const std::string& name) {
+  auto it = docs().find(name);
+  if (it == docs().end() && name.size() > 1 && name.back() == '_') it = docs().find(name.substr(0, name.size() - 1));
+  return it == docs().end() ? "" : it->second;
+}
+
 void push_form(lua_State* L, const std::vector<ArgInfo>& args) {
   lua_newtable(L);
   for (size_t i = 0; i < args.size(); ++i) {
@@ -76,6 +95,7 @@ int describe_binding(lua_State* L) {
   set(L, "method", (found->flags & kMethod) != 0);
   set(L, "function", (found->flags & kFunctionOf) != 0);
   set(L, "inplace", found->inplace);
+  set(L, "about", doc_of(found->name));
   lua_newtable(L);
   const auto forms = forms_of(*found);
   for (size_t i = 0; i < forms.size(); ++i) {

@@ -59,7 +59,8 @@ Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptio
 Trace::~Trace() { set_grad_enabled(initial_grad_mode); }
 
 void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
-  throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, file(), line(), call_chain()}, dirty || effect_};
+  throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, file(), line(), call_chain()},
+                   dirty || effect_};
 }
 
 std::string Trace::call_chain() const {
