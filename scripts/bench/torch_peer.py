@@ -1,6 +1,8 @@
 """The cases of cpu.lua in PyTorch, eager and torch.compile: the same JSON lines.
 
-python torch_peer.py [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
+python torch_peer.py [--threads N] [--seconds S] [--adamw KIND] [CASE...]     a CASE stands for all that begin with it
+
+KIND is how AdamW runs: "fused", one kernel; "foreach", PyTorch's default; "compiled", torch.compile of its step.
 """
 import argparse, json, resource, statistics, time
 import torch
@@ -10,6 +12,7 @@ import torch.nn.functional as F
 parser = argparse.ArgumentParser()
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--seconds", type=float, default=1.0)
+parser.add_argument("--adamw", choices=["fused", "foreach", "compiled"], default="fused")
 parser.add_argument("cases", nargs="*")
 options = parser.parse_intermixed_args()
 torch.set_num_threads(options.threads)
@@ -63,20 +66,25 @@ for n in (128, 512, 1024):
 plain("tiny_graph", lambda a, b: a + b, torch.randn(3), torch.randn(3), calls=1000)
 
 
-def mlp(compile):
-    """PyTorch users compile the model; backward and the optimiser's step run outside it."""
-    net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+def train_step(compile, net, loss_of):
+    """The model is compiled; backward and the optimiser's step run outside it, as PyTorch's users have it."""
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=options.adamw == "fused")
+    update = torch.compile(optimizer.step) if options.adamw == "compiled" and compile is torch.compile else optimizer.step
     model = compile(net)
-    images, labels = torch.randn(128, 784), torch.randint(0, 10, (128,))
 
     def step():
-        loss = F.cross_entropy(model(images), labels)
+        loss = loss_of(model)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        optimizer.step()
+        update()
         return loss
     return step
+
+
+def mlp(compile):
+    net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+    images, labels = torch.randn(128, 784), torch.randint(0, 10, (128,))
+    return train_step(compile, net, lambda model: F.cross_entropy(model(images), labels))
 
 
 both("mlp_b128_adamw", mlp)
@@ -95,18 +103,8 @@ class Convnet(nn.Module):
 
 
 def convnet(compile):
-    net = Convnet()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
-    model = compile(net)
     images, labels = torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))
-
-    def step():
-        loss = F.cross_entropy(model(images), labels)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        return loss
-    return step
+    return train_step(compile, Convnet(), lambda model: F.cross_entropy(model(images), labels))
 
 
 both("convnet_b64_adamw", convnet)
@@ -142,18 +140,8 @@ class GPT(nn.Module):
 
 
 def chargpt(compile):
-    net = GPT(128, 4, 4, 96, 128)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
-    model = compile(net)
     ids, next_ids = torch.randint(0, 96, (16, 128)), torch.randint(0, 96, (16, 128))
-
-    def step():
-        loss = F.cross_entropy(model(ids).view(-1, 96), next_ids.view(-1))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        return loss
-    return step
+    return train_step(compile, GPT(128, 4, 4, 96, 128), lambda model: F.cross_entropy(model(ids).view(-1, 96), next_ids.view(-1)))
 
 
 both("chargpt_d128_l4_b16_t128_adamw", chargpt)

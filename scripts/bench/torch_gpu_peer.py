@@ -1,0 +1,185 @@
+"""The cases of gpu.lua in PyTorch on a GPU: eager, torch.compile, and train steps recorded by hand as one CUDA graph. A JSON line a case.
+
+python torch_gpu_peer.py [--seconds S] [CASE...]     a CASE stands for all that begin with it
+
+Times are medians of GPU time between two events. Products may use TF32, as gpu.lua's; AdamW is the fused one.
+"""
+import argparse, json, statistics, time
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--seconds", type=float, default=0.3)
+parser.add_argument("cases", nargs="*")
+options = parser.parse_intermixed_args()
+torch.set_default_device("cuda")
+torch.set_float32_matmul_precision("high")
+torch.backends.cudnn.allow_tf32 = True
+torch.manual_seed(0)
+
+
+def wanted(name):
+    return not options.cases or any(name.startswith(case) or case.startswith(name) for case in options.cases)
+
+
+def milliseconds(f):
+    for _ in range(5):
+        f()
+    torch.cuda.synchronize()
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    times, start = [], time.perf_counter()
+    while time.perf_counter() - start < options.seconds or len(times) < 10:
+        first.record()
+        f()
+        last.record()
+        last.synchronize()
+        times.append(first.elapsed_time(last))
+    return statistics.median(times)
+
+
+def recorded(step):
+    """The step as one CUDA graph, after some runs on a side stream."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def case(name, make, moved=0, by_hand=False):
+    """make(compile) gives the function to time. moved: bytes that it has to read and write."""
+    if not wanted(name):
+        return
+    torch._dynamo.reset()
+    row = {"case": name, "eager_ms": milliseconds(make(lambda f: f))}
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    compiled = make(torch.compile)
+    start = time.perf_counter()
+    compiled()
+    torch.cuda.synchronize()
+    first = (time.perf_counter() - start) * 1e3
+    row["compiled_ms"] = milliseconds(compiled)
+    row["compile_ms"] = max(first - row["compiled_ms"], 0)
+    row["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    if moved:
+        row["gbps"] = moved / row["compiled_ms"] / 1e6
+    if by_hand:
+        row["one_graph_ms"] = milliseconds(recorded(make(torch.compile)))
+    print(json.dumps({key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}), flush=True)
+
+
+def plain(name, op, moved, *tensors):
+    def make(compile):
+        f = compile(op)
+        return lambda: f(*tensors)
+    with torch.no_grad():
+        case(name, make, moved)
+
+
+if wanted("kernel_"):
+    n = 8192
+    x, w, b = torch.randn(n, n), torch.randn(n), torch.randn(n)
+    once = n * n * 4
+    plain("kernel_copy", lambda x: x.clone(), 2 * once, x)
+    plain("kernel_gelu_bias_res", lambda x, w, b: F.gelu(x * w + b, approximate="tanh") + x, 2 * once, x, w, b)
+    plain("kernel_softmax", lambda x: x.softmax(-1), 2 * once, x)
+    plain("kernel_layernorm", lambda x, w, b: F.layer_norm(x, (n,), w, b), 2 * once, x, w, b)
+    plain("kernel_rmsnorm", lambda x, w: x * (x.pow(2).mean(-1, keepdim=True) + 1e-5).rsqrt() * w, 2 * once, x, w)
+    plain("kernel_sum_all", lambda x: x.sum(), once, x)
+    plain("kernel_sum_dim0", lambda x: x.sum(0), once, x)
+    plain("kernel_transpose_add", lambda x, w: x.t().contiguous() + w, 2 * once, x, w)
+    del x, w, b
+for n in (1024, 4096, 8192):
+    for dtype in (torch.float32, torch.bfloat16):
+        name = f"matmul_{n}_{str(dtype).removeprefix('torch.')}"
+        if wanted(name):
+            plain(name, torch.mm, 0, torch.randn(n, n).to(dtype), torch.randn(n, n).to(dtype))
+if wanted("overhead"):
+    a, b = torch.randn(3), torch.randn(3)
+    rounds = []
+    for _ in range(7):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(2000):
+            a + b
+        rounds.append((time.perf_counter() - start) / 2000 * 1e6)
+    print(json.dumps({"case": "overhead", "eager_add_us": round(statistics.median(rounds), 5)}), flush=True)
+
+
+class Convnet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
+        self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
+
+    def forward(self, x):
+        x = F.max_pool2d(self.a(x).relu(), 2)
+        x = F.max_pool2d(self.b(x).relu(), 2)
+        return self.g(self.f(x.flatten(1)).relu())
+
+
+class Layer(nn.Module):
+    """A block of GPT-2: attention and a feed-forward net, each behind a norm and beside a sum."""
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
+        self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        parts = self.project(self.norm1(x)).chunk(3, -1)
+        q, k, v = (p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in parts)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    """Its last layer has weights of its own, as gpu.lua's."""
+    def __init__(self, width, heads, layers, vocabulary, length):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+        return self.head(self.norm(self.layers(x)))
+
+
+def train(name, make_net, make_data, autocast=False):
+    def make(compile):
+        net = make_net()
+        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
+        model = compile(net)
+        x, y = make_data()
+
+        def step():
+            optimizer.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+                out = model(x)
+                loss = F.cross_entropy(out.view(-1, out.shape[-1]), y.view(-1))
+            loss.backward()
+            optimizer.step()
+            return loss
+        return step
+    case(name, make, by_hand=True)
+
+
+def tokens(vocabulary, *shape):
+    return lambda: (torch.randint(0, vocabulary, shape), torch.randint(0, vocabulary, shape))
+
+
+train("mlp_b128_adamw", lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)),
+      lambda: (torch.randn(128, 784), torch.randint(0, 10, (128,))))
+train("convnet_b64_adamw", Convnet, lambda: (torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))))
+train("chargpt_d128_l4_b16_t128_adamw", lambda: GPT(128, 4, 4, 96, 128), tokens(96, 16, 128))
+for autocast in (False, True):
+    train("gpt2_124m_b8_t512_adamw" + ("_bf16" if autocast else ""), lambda: GPT(768, 12, 12, 50257, 1024), tokens(50257, 8, 512), autocast)
