@@ -27,6 +27,12 @@ class RelationText {
  public:
   explicit RelationText(const GuardProgram& p) : p_(p) {}
 
+  static std::string number(double d) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.17g", d);
+    return text;
+  }
+
   // In parentheses where it binds less tightly than what is around it. Each call writes an operand, so that it goes no
   // deeper than there are operands left.
   std::string operand(int place, int around) {
@@ -59,12 +65,6 @@ class RelationText {
   }
 
  private:
-  static std::string number(double d) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.17g", d);
-    return text;
-  }
-
   const GuardProgram& p_;
   int left_ = kMostOperands;
 };
@@ -140,13 +140,14 @@ std::string relation_values(const GuardProgram& p, int i, const std::vector<Tens
     std::string item;
     if (e.op == SymOp::kScalarInput) {
       if (size_t(e.a) >= scalars.size()) return false;
-      item = str(source_name(p.scalar_sources, e.a), " is ", to_string(Scalar(scalars[size_t(e.a)])));
+      item = str(source_name(p.scalar_sources, e.a), " is ", RelationText::number(scalars[size_t(e.a)]));
     } else {
       if (size_t(e.a) >= tensors.size() || !tensors[size_t(e.a)]) return false;
       const TensorImpl& t = *tensors[size_t(e.a)].get();
       if (size_t(e.b) >= t.sizes.size()) return false;
       const bool size = e.op == SymOp::kSize;
-      item = str(source_name(p.tensor_sources, e.a), size ? str(".shape[", e.b + 1, "] is ") : str(":stride(", e.b, ") is "),
+      item = str(source_name(p.tensor_sources, e.a),
+                 size ? str(".shape[", e.b + 1, "] is ") : str(":stride(", e.b, ") is "),
                  (size ? t.sizes : t.strides)[size_t(e.b)].hint);
     }
     out += (out.empty() ? "" : ", ") + item;
