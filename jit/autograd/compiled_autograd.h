@@ -1,24 +1,24 @@
 // A captured forward graph whose results are differentiated outside: compiled forward and compiled backward as one node
 // of the tape.
 //
-// In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). The backward is traced by
-// the tape itself (grad() on the FakeTensors, below it a recorder), so it is eager's, op for op. Invariants:
-// 1. The forward has the traced outputs, then the values the backward reads; views are recomputed from their base, not
-//    saved.
-// 2. A backward graph has the traced inputs, the saved values, then the gradients that came; it shares the SymEnv,
-//    whose leaves name the traced inputs.
-// 3. A backward is compiled at first use for the outputs that have a gradient and these gradients' strides, on which
-//    the order of reductions depends.
+// In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). Its backward is traced by the
+// tape itself (trace_backward.h), so it is eager's, op for op. Invariants:
+// 1. The forward has the traced outputs, then the values that a backward may read; views are made again from their base,
+//    not saved.
+// 2. A backward is compiled at first use for a request: which results have a gradient, these gradients' strides (on which
+//    the order of reductions depends), which inputs want one, which results are looked at.
+// 3. What may be done with a run is what eager may do with its nodes: versions are checked of what a backward reads, and
+//    what a backward released is refused a second time.
+// 4. A node holds no tensor that could have it as its history: no cycles.
 #pragma once
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
+#include "jit/autograd/trace_backward.h"
 #include "jit/compile.h"
-#include "ops/grad/tape.h"
 
 namespace lutra {
 
@@ -26,33 +26,36 @@ struct CompiledNode;
 
 class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
  public:
-  static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const CompileOptions& options);
-  // As Executable::run; results that require grad carry a node of the tape when grad mode is on.
+  // sources: by input of the graph, where its gradient goes to; no node for those that take none.
+  static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
+                                                 const CompileOptions& options);
+  // As Executable::run; results with history carry a node of the tape.
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
   const Compiled& forward() const { return forward_; }
 
  private:
   friend struct CompiledNode;
   struct Backward {
-    std::unique_ptr<Graph> graph;
-    std::vector<Tensor> saved;  // FakeTensors of the traced graph, in the order of the graph's inputs
+    TracedBackward traced;
+    std::vector<Compiled> pieces;
+    size_t spends = 0;
   };
-  std::vector<Tensor> read_of_forward(std::unordered_set<const TensorImpl*> known, size_t first,
-                                      const std::vector<Tensor>& grads) const;
-  Backward trace_backward(const std::vector<Tensor>& gradients);
-  std::vector<Tensor> differentiable(const CompiledNode& node, std::vector<Tensor> gradients) const;
-  std::string input_name(size_t i) const;  // of run's inputs
+  void count_writes(const std::vector<Tensor>& inputs, const std::vector<uint32_t>& before,
+                    const std::vector<Value>& out) const;
   void log_joint(Graph& graph) const;
-  const Compiled& backward_for(std::vector<Tensor> gradients);
+  const Backward& backward_for(const BackwardRequest& request);
 
-  std::unique_ptr<Graph> traced_;
+  TracedForward traced_;
   CompileOptions options_;
   Compiled forward_;
-  std::vector<Tensor> saved_;    // FakeTensors that are extra outputs of the forward
-  std::vector<size_t> sources_;  // inputs that get a gradient
-  std::vector<size_t> results_;  // outputs that take one
+  std::vector<size_t> sources_;  // by source: which of the run's inputs
+  std::vector<bool> met_;        // by source: several gradients meet there
+  std::vector<size_t> results_;  // outputs that take a gradient
+  std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
+  size_t inputs_ = 0;               // of a run
+  size_t spendable_ = 0;
   std::mutex mutex_;
-  std::map<std::string, Compiled> backwards_;
+  std::map<std::string, Backward> backwards_;
 };
 
 }  // namespace lutra

@@ -36,12 +36,14 @@ class Engine {
     if (gradient->is_fake()) given_.insert(gradient->storage.get());
     send(gradient_edge(root), gradient);
   }
+  // What has come to an edge before the engine begins.
+  void seed(const Edge& edge, const Tensor& g) { send(edge, g); }
   // Gradients are collected for targets instead of accumulated into leaves; nodes that lead to none are left out.
-  void collect(const std::vector<Target>& targets) {
+  void collect(const std::vector<Target>& targets, size_t count) {
     collecting_ = true;
     targets_ = targets;
     mark_needed();
-    results.resize(targets.size());
+    results.resize(count);
   }
   void run();
   void accumulate(const Tensor& leaf, Tensor g);
@@ -52,6 +54,12 @@ class Engine {
   void mark_needed();
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
+  bool is_wanted(const Edge& edge) const { return edge.node && (!collecting_ || needed_.count(edge.node.get())); }
+  Tensor* pending(const Edge& edge);
+  std::vector<uint32_t> points(const GradNode& node) const;
+  Tensor visit(const GradNode& node, uint32_t result, Tensor g);
+  std::vector<Tensor> apply(Pending& p);
+  bool runs(const Pending& p) const;
   Tensor owned(const Tensor& leaf, Tensor g);
 
   bool retain_, create_, collecting_ = false;
@@ -75,20 +83,35 @@ void Engine::send(const Edge& edge, const Tensor& g) {
   p->node = edge.node;
   if (p->grads.size() <= edge.result) p->grads.resize(edge.result + 1);
   Tensor& slot = p->grads[edge.result];
+  if (slot && tape_watch()) tape_watch()->added(edge.node.get());
   slot = slot ? add(slot, g) : g;
+}
+
+// What has been sent to an edge; null where nothing.
+Tensor* Engine::pending(const Edge& edge) {
+  Pending* p = nullptr;
+  for (Pending& leaf : leaves_) p = leaf.node == edge.node ? &leaf : p;
+  auto node = nodes_.find(edge.node->seq);
+  if (node != nodes_.end() && node->second.node == edge.node) p = &node->second;
+  if (!p || p->grads.size() <= edge.result || !p->grads[edge.result]) return nullptr;
+  return &p->grads[edge.result];
 }
 
 // Ascending by number, a node is needed if one of its next is.
 void Engine::mark_needed() {
   std::map<uint64_t, const GradNode*> all;
-  std::vector<const GradNode*> stack;
+  std::vector<GradNode*> stack;
   for (auto& [seq, p] : nodes_) stack.push_back(p.node.get());
-  for (const Target& t : targets_) needed_.insert(t.edge.node.get());
+  std::vector<const GradNode*> wanted;
+  for (const Target& t : targets_) {
+    if (needed_.insert(t.edge.node.get()).second) wanted.push_back(t.edge.node.get());
+  }
   std::unordered_set<const GradNode*> seen;
   while (!stack.empty()) {
-    const GradNode* node = stack.back();
+    GradNode* node = stack.back();
     stack.pop_back();
     if (!seen.insert(node).second) continue;
+    node->met(wanted);
     all[node->seq] = node;
     for (const Edge& e : node->next) {
       if (e.node) stack.push_back(e.node.get());
@@ -136,6 +159,57 @@ void Engine::accumulate(const Tensor& leaf, Tensor g) {
   }
 }
 
+// Results of a joint node that somebody looks at.
+std::vector<uint32_t> Engine::points(const GradNode& node) const {
+  std::set<uint32_t> all;
+  for (auto& [result, hook] : node.hooks) {
+    if (*hook.live) all.insert(result);
+  }
+  for (const Target& t : targets_) {
+    if (t.edge.node.get() == &node) all.insert(t.edge.result);
+  }
+  return {all.begin(), all.end()};
+}
+
+Tensor Engine::visit(const GradNode& node, uint32_t result, Tensor g) {
+  std::vector<Tensor> grads(result + 1);
+  grads[result] = std::move(g);
+  run_hooks(node, grads);
+  take_targets(&node, grads);
+  return grads[result];
+}
+
+// Whether something comes of a node's gradients: an input of it wants one, or one of a joint node's results that others
+// of its results depend on.
+bool Engine::runs(const Pending& p) const {
+  size_t given = 0;
+  for (const Tensor& g : p.grads) given += bool(g);
+  if (!given) return false;
+  if (!collecting_) return true;
+  for (const Edge& e : p.node->next) {
+    if (is_wanted(e)) return true;
+  }
+  if (!p.node->joint) return false;
+  const std::vector<uint32_t> looked_at = points(*p.node);
+  return given > 1 || looked_at.size() > 1 || looked_at[0] >= p.grads.size() || !p.grads[looked_at[0]];
+}
+
+std::vector<Tensor> Engine::apply(Pending& p) {
+  try {
+    if (!p.node->joint) {
+      p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
+      return p.node->apply(p.grads, create_);
+    }
+    JointCall call{p.grads, create_, points(*p.node),
+                   [&](uint32_t result, const Tensor& g) { return visit(*p.node, result, g); },
+                   [this](const Edge& e) { return is_wanted(e); }, [this](const Edge& e) { return pending(e); }};
+    return p.node->apply_joint(call);
+  } catch (const Error& e) {
+    if (!tape_watch() || !tape_watch()->skip(e)) throw;
+    return {};
+  }
+}
+
 void Engine::run() {
   const AutocastDisabled off;
   GradModeScope mode(create_);
@@ -144,16 +218,13 @@ void Engine::run() {
     Pending p = std::move(nodes_.begin()->second);
     nodes_.erase(nodes_.begin());
     if (collecting_ && !needed_.count(p.node.get())) continue;
-    run_hooks(*p.node, p.grads);
-    take_targets(p.node.get(), p.grads);
-    bool leads_on = !collecting_;
-    for (const Edge& e : p.node->next) leads_on = leads_on || (e.node && needed_.count(e.node.get()));
-    if (!leads_on) continue;
-    size_t wanted = p.grads.size();
-    for (auto& g : p.grads) wanted -= !g;
-    if (!wanted) continue;
-    p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
-    std::vector<Tensor> out = p.node->apply(p.grads, create_);
+    const bool joint = p.node->joint && runs(p);
+    if (!joint) {
+      run_hooks(*p.node, p.grads);
+      take_targets(p.node.get(), p.grads);
+      if (!runs(p)) continue;
+    }
+    std::vector<Tensor> out = apply(p);
     p.grads.clear();
     if (!retain_) p.node->release();
     for (size_t i = 0; i < out.size(); i++) {
@@ -223,7 +294,7 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
               const std::vector<Tensor>& inputs) {
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "backward", roots, std::move(gradients), create_graph);
-  if (!inputs.empty()) engine.collect(targets_of("backward", inputs));
+  if (!inputs.empty()) engine.collect(targets_of("backward", inputs), inputs.size());
   engine.run();
   GradModeScope mode(create_graph);
   for (size_t i = 0; i < inputs.size(); i++) {
@@ -235,7 +306,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
                          std::vector<Tensor> grad_outputs, bool retain_graph, bool create_graph, bool allow_unused) {
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "grad", outputs, std::move(grad_outputs), create_graph);
-  engine.collect(targets_of("grad", inputs));
+  engine.collect(targets_of("grad", inputs), inputs.size());
   engine.run();
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!engine.results[i] && !allow_unused) {
@@ -244,6 +315,29 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   }
   return engine.results;
 }
+
+std::vector<Tensor> grad_at(const std::vector<Tensor>& outputs, const std::vector<Edge>& inputs,
+                            std::vector<Tensor> grad_outputs, std::vector<Tensor> so_far, bool create_graph) {
+  Engine engine(true, create_graph);
+  std::vector<Target> targets;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (!inputs[i].node) continue;
+    targets.push_back({inputs[i], i});
+    if (so_far[i]) engine.seed(inputs[i], so_far[i]);
+  }
+  add_roots(engine, "grad", outputs, std::move(grad_outputs), create_graph);
+  engine.collect(targets, inputs.size());
+  engine.run();
+  return engine.results;
+}
+
+namespace {
+thread_local TapeWatch* watch = nullptr;
+}
+
+TapeWatch* tape_watch() { return watch; }
+TapeWatchScope::TapeWatchScope(TapeWatch* w) : before(std::exchange(watch, w)) {}
+TapeWatchScope::~TapeWatchScope() { watch = before; }
 
 std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook) {
   if (!t->requires_grad) fail("register_hook: the tensor does not require grad");

@@ -70,14 +70,16 @@ SavedTensor SavedTensor::whole(const Tensor& t) {
   return s;
 }
 
+void fail_modified(const Tensor& t, const char* op, uint32_t version, uint32_t expected) {
+  fail("backward: one of the variables needed for gradient computation has been modified by an inplace operation: ",
+       describe(t), ", an input or result of ", op, ", is at version ", version, ", expected version ", expected);
+}
+
 Tensor SavedTensor::unpack(const char* op, const Edge* history) const {
   Tensor t = fake_ ? Tensor(Ref<TensorImpl>(fake_)) : tensor_;
   if (!elements_) return t;
-  if (t->storage->version != version_) {
-    fail("backward: one of the variables needed for gradient computation has been modified by an inplace operation: ",
-         describe(t), ", an input or result of ", op, ", is at version ", t->storage->version, ", expected version ",
-         version_);
-  }
+  if (t->storage->version != version_) fail_modified(t, op, t->storage->version, version_);
+  if (fake_ && tape_watch()) tape_watch()->read(t, op);
   if (fake_ || !history || !history->node) return t;
   if (Tensor leaf = leaf_of(history->node.get())) return leaf;
   Tensor again = alias(t, t->sizes, t->strides, t->offset);

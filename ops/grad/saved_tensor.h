@@ -47,6 +47,9 @@ class SavedTensor {
   bool elements_ = false;
 };
 
+// Of a tensor that was read by op, or made by it, and is not at the version it was saved at.
+[[noreturn]] void fail_modified(const Tensor& t, const char* op, uint32_t version, uint32_t expected);
+
 // The leaf that an AccumulateGrad node belongs to; null for other nodes.
 Tensor leaf_of(const GradNode* node);
 

@@ -89,6 +89,7 @@ struct OpNode : GradNode {
 
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
     if (released) fail_second_backward();
+    if (tape_watch() && (masks.args | masks.results)) tape_watch()->spent(this);
     Args call = args;
     size_t position = 0;
     each_argument_tensor(call, [&](size_t, Tensor& t) {
@@ -284,6 +285,8 @@ Tensor tape_assign(OpId op, Args& args) {
 
 }  // namespace
 
+std::vector<Tensor> GradNode::apply_joint(JointCall&) { fail_internal("a node that is not joint is asked jointly"); }
+
 GradNode::~GradNode() {
   for (Edge& e : next) bury(std::move(e.node));
 }
@@ -316,6 +319,23 @@ AutogradMeta& autograd_meta(const Tensor& t) {
 }
 
 bool is_leaf(const Tensor& t) { return !t->autograd || !t->autograd->grad_fn; }
+
+bool has_hooks(const Tensor& t) {
+  if (!t->autograd) return false;
+  const AutogradMeta& meta = *t->autograd;
+  if (!meta.grad_fn) return meta.has_hooks();
+  for (auto& [result, hook] : meta.grad_fn->hooks) {
+    if (result == meta.output_nr && *hook.live) return true;
+  }
+  return false;
+}
+
+void take_history(const Tensor& self, const Tensor& source) {
+  const Edge edge = gradient_edge(source);
+  if (!self->view) return set_history(self, edge.node, edge.result);
+  set_history(self->base, Ref<GradNode>(new CopySlices(self, source)), 0);
+  refresh_view(self);
+}
 
 void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;

@@ -18,14 +18,30 @@ struct Edge {
   uint32_t result = 0;
 };
 
+// What the engine has for a node whose results depend on each other within it.
+struct JointCall {
+  const std::vector<Tensor>& grads;  // one for each result, null: none
+  bool create_graph;
+  std::vector<uint32_t> points;  // results that are looked at: they have hooks, or lt.grad asks for them; ascending
+  // To be called when all that goes into the gradient of a point has come; gives what goes on in its place.
+  std::function<Tensor(uint32_t result, const Tensor& gradient)> visit;
+  std::function<bool(const Edge&)> wanted;
+  // What later nodes have sent there, null where nothing. A node that takes it adds to it and gives the sum.
+  std::function<Tensor*(const Edge&)> so_far;
+};
+
 struct GradNode : RefCounted {
   uint64_t seq = 0;
+  bool joint = false;  // apply_joint in place of apply; the node sees to the hooks of its results
   std::vector<Edge> next;                            // one for each tensor among the inputs, in order
   std::vector<std::pair<uint32_t, GradHook>> hooks;  // of results, by number; run before apply
   virtual ~GradNode();                               // does not recurse, however long the chain
   virtual const char* name() const = 0;
   // One gradient for each result (null: none) to one for each element of next.
   virtual std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) = 0;
+  virtual std::vector<Tensor> apply_joint(JointCall& call);
+  // A search for the way to these nodes has come here.
+  virtual void met(const std::vector<const GradNode*>&) {}
   // Drops saved tensors; apply afterwards raises "backward through the graph a second time".
   virtual void release() = 0;
 };
@@ -34,6 +50,9 @@ struct GradNode : RefCounted {
 void link(GradNode& node, const std::vector<Tensor>& inputs);
 // result becomes output_nr of node (a non-leaf that requires grad).
 void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr);
+
+// self was written and now is what source is: it takes source's history, through its base where it is a view.
+void take_history(const Tensor& self, const Tensor& source);
 
 // Makes the grad_fn of a view anew from its base, where a write moved their storage on.
 void refresh_view(const Tensor& view);
@@ -53,9 +72,29 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
 // lt.grad: gradients of outputs with respect to inputs, null where unused (an error unless allow_unused).
 std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
                          std::vector<Tensor> grad_outputs, bool retain_graph, bool create_graph, bool allow_unused);
+// As grad, of edges (those without a node want none), which have so_far already. The graph is retained.
+std::vector<Tensor> grad_at(const std::vector<Tensor>& outputs, const std::vector<Edge>& inputs,
+                            std::vector<Tensor> grad_outputs, std::vector<Tensor> so_far, bool create_graph);
+
+// Told of what the engine does on this thread, by whoever traces a backward.
+struct TapeWatch {
+  virtual ~TapeWatch() = default;
+  virtual void spent(const GradNode* node) = 0;  // it runs, and a release would drop what it saved
+  virtual void read(const Tensor& fake, const char* op) = 0;  // elements that op's node saved
+  virtual void added(const GradNode* node) = 0;  // a gradient came where there was one
+  virtual bool skip(const Error& error) = 0;     // of a node: it gives no gradients, the others go on
+};
+TapeWatch* tape_watch();
+struct TapeWatchScope {
+  explicit TapeWatchScope(TapeWatch* watch);
+  ~TapeWatchScope();
+  TapeWatch* before;
+};
+
 // Runs hook on the gradient of t whenever one is computed; returns what removes it again.
 std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook);
 bool is_leaf(const Tensor& t);
+bool has_hooks(const Tensor& t);  // that run when its gradient is computed
 AutogradMeta& autograd_meta(const Tensor& t);  // made on first use
 
 }  // namespace lutra

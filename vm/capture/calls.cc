@@ -4,6 +4,7 @@
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/builtins.h"
+#include "vm/capture/history.h"
 #include "vm/capture/interpreter.h"
 #include "vm/capture/reader.h"
 #include "vm/capture/state.h"
@@ -88,10 +89,12 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
   TrackerReader reader(*this, args);
   Vars results;
   const size_t nodes = graph->nodes.size();
+  BorderScope border(*this);
   try {
     if (backward) prepare_backward(), backward_called = true;
     for (const Value& v : b.fn(b, reader)) results.push_back(value(v));
     if (backward) finish_backward();
+    check_writes(*this, nodes);
   } catch (const NeedsData& e) {
     stop("call of " + b.name, "data", e.what(), true);
   } catch (const Error& e) {
@@ -208,6 +211,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
   recorder.set_location(file(), line());
   Vars args{k, force(v)};
   TrackerReader reader(*this, args);
+  const size_t nodes = graph->nodes.size();
   try {
     const Attribute* a = force(k)->kind == VarKind::kString ? find_attribute(text(k)) : nullptr;
     if (a && a->set) {
@@ -217,6 +221,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
     } else {
       index_set(object->tensor, reader, 0, 1);
     }
+    check_writes(*this, nodes);
   } catch (const NeedsData& e) {
     stop("a tensor is assigned by a mask", "data", e.what(), true);
   } catch (const Error& e) {
@@ -266,6 +271,7 @@ void Trace::load_grad(Tensor fake, const Source* src) {
 void Trace::prepare_backward() {
   for (size_t i = 0; i < inputs.size(); i++) {
     const Source* s = inputs[i].source;
+    if (s && has_hooks(inputs[i].real)) stop("a tensor with hooks", "backward");
     const Tensor fake = inputs[i].fake;  // load_grad adds inputs
     if (s && decisions.preload_grads.count(s->text)) load_grad(fake, s);
   }

@@ -8,6 +8,7 @@
 #include "ops/grad/tape.h"
 #include "vm/capture/driver.h"
 #include "vm/capture/finish.h"
+#include "vm/capture/history.h"
 #include "vm/capture/report.h"
 #include "vm/capture/state.h"
 #include "vm/host/runtime.h"
@@ -110,88 +111,6 @@ CompileOptions compile_options(const Unit& unit) {
   return o;
 }
 
-// Has the history of this fake been freed by a backward in the segment?
-bool released(Trace& t, const Tensor& y) {
-  std::vector<Tensor> sources;
-  for (const auto& in : t.inputs) {
-    if (in.fake->requires_grad) sources.push_back(in.fake);
-  }
-  for (const auto& n : t.graph->nodes) {
-    for (const Tensor& r : n->results) {
-      if (r && t.is_new_leaf(r)) sources.push_back(r);
-    }
-  }
-  const size_t nodes = t.graph->nodes.size();
-  bool freed = false;
-  try {
-    grad({y}, sources, {y}, true, false, true);
-  } catch (const Error& e) {
-    if (!is_users(e)) throw;
-    freed = true;
-  }
-  t.graph->nodes.resize(nodes);
-  return freed;
-}
-
-bool is_symbolic(const Value& v) {
-  if (v.is<Scalar>()) return v.as<Scalar>().expr != 0;
-  if (!v.is<Sizes>()) return false;
-  const Sizes& sizes = v.as<Sizes>();
-  return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& s) { return s.expr != 0; });
-}
-
-bool is_symbolic(const Ref<ViewHistory>& history) {
-  for (const auto* s = static_cast<const ViewStep*>(history.get()); s; s = step_before(*s)) {
-    for (const Value& v : s->args) {
-      if (is_symbolic(v)) return true;
-    }
-  }
-  return false;
-}
-
-void find_view_outputs(Trace& t, Entry& e) {
-  const std::vector<Value>& outputs = t.graph->outputs;
-  for (size_t i = 0; i < outputs.size(); i++) {
-    const Tensor y = outputs[i].tensor();
-    if (!y->base || y->requires_grad != y->base->requires_grad) continue;
-    ViewOutput v{int(i), {}, y->view, y->view && is_symbolic(y->view)};
-    auto in = t.input_of_fake.find(y->base.get());
-    if (in != t.input_of_fake.end()) v.base = {Recipe::kTensorIn, in->second};
-    for (size_t k = 0; k < outputs.size(); k++) {
-      if (outputs[k].tensor().same(y->base)) v.base = {Recipe::kTensorOut, int(k)};
-    }
-    if (v.base.kind != Recipe::kNil) e.view_outputs.push_back(v);
-  }
-}
-
-// Sorts the outputs by what autograd has to know of them; true when a compiled backward is needed.
-bool sort_outputs(Trace& t, Entry& e) {
-  bool differentiable = false;
-  for (size_t i = 0; i < t.graph->outputs.size(); i++) {
-    const Tensor y = t.graph->outputs[i].tensor();
-    if (!y->requires_grad) continue;
-    if (is_leaf(y)) {
-      e.leaf_outputs.push_back(int(i));
-    } else if (t.backward_called && released(t, y)) {
-      e.released_outputs.push_back(int(i));
-    } else {
-      differentiable = true;
-    }
-  }
-  return differentiable;
-}
-
-// Would the compiled backward not reach a leaf that the segment makes and gives out?
-bool parts_leaves(Trace& t) {
-  bool leaf = false, differentiable = false;
-  for (const Value& v : t.graph->outputs) {
-    if (!v.is<Tensor>() || !v.tensor() || !v.tensor()->requires_grad) continue;
-    leaf = leaf || t.is_new_leaf(v.tensor());
-    differentiable = differentiable || (!is_leaf(v.tensor()) && !(t.backward_called && released(t, v.tensor())));
-  }
-  return leaf && differentiable;
-}
-
 // backend = function(graph): what it returns is called in place of compiled code; nil or the graph itself leaves the
 // graph to eager.
 void ask_backend(lua_State* L, int function, Entry& e) {
@@ -223,7 +142,8 @@ void note_times(Entry& e, const Compiled& compiled) {
 }
 
 void compile_entry(Trace& t, const Unit& unit, Entry& e) {
-  bool differentiable = sort_outputs(t, e);
+  const std::vector<Edge> sources = input_edges(t);
+  const bool differentiable = sort_outputs(t, e, sources);
   find_view_outputs(t, e);
   t.close();
   Graph& g = *t.graph;
@@ -237,7 +157,7 @@ void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   const std::shared_ptr<SymEnv> env = g.env;
   const CompileOptions options = compile_options(unit);
   if (differentiable) {
-    e.autograd = CompiledAutograd::build(std::move(t.graph), options);
+    e.autograd = CompiledAutograd::build(std::move(t.graph), sources, options);
     e.kernels = e.autograd->forward().kernels;
     note_times(e, e.autograd->forward());
   } else {
@@ -245,6 +165,7 @@ void compile_entry(Trace& t, const Unit& unit, Entry& e) {
     e.kernels = e.compiled->kernels;
     note_times(e, *e.compiled);
   }
+  for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
   finish_symbols(t, e, *env);
 }
 
@@ -354,7 +275,7 @@ struct Attempt {
       } else {
         try {
           finish_segment(t, *unit, point, end, *entry, exit);
-          if (!decisions.leaves_outside && parts_leaves(t)) {
+          if (!decisions.leaves_outside && parts_leaves(t, input_edges(t))) {
             decisions.leaves_outside = true;
             throw Restart();
           }

@@ -12,6 +12,7 @@
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/history.h"
 #include "vm/capture/state.h"
 #include "vm/portal/portal.h"
 
@@ -444,6 +445,10 @@ struct Finisher {
       if (in.fake->requires_grad != in.requires_grad && is_leaf(in.fake)) {
         entry.requires_grad_writes.push_back({int(i), in.fake->requires_grad});
       }
+      if (has_new_history(in)) {
+        entry.history_writes.push_back({int(i), int(t.graph->outputs.size())});
+        t.graph->outputs.push_back(in.fake);
+      }
       if (!in.grad_loaded) continue;
       const Tensor now = in.fake->autograd ? in.fake->autograd->grad : Tensor();
       // A gradient that was overwritten without being read is written whatever it was.
@@ -515,6 +520,8 @@ struct Finisher {
     frames();
     effects();
     output_grads();
+    output_bases(t);
+    for (const Value& v : t.graph->outputs) refresh_view(v.tensor());
     written_inputs();
     distinct_tensors();
     grad_mode_guard();

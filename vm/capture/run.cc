@@ -1,13 +1,16 @@
 // Running an entry: the loaded values in, the compiled segment's results and effects out.
+#include <algorithm>
 #include <lua.hpp>
 
 #include "jit/autograd/compiled_autograd.h"
 #include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
+#include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/driver.h"
+#include "vm/capture/history.h"
 #include "vm/capture/state.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
@@ -15,10 +18,25 @@
 namespace lutra {
 namespace {
 
-// The history of a result whose backward has run inside its segment.
-struct ReleasedNode : GradNode {
+// The history of a result that backward refuses.
+struct RefusedNode : GradNode {
+  std::string why;
+  std::vector<Tensor> leaves;  // that it may lead to, beside what next leads to
+  RefusedNode(const std::string& why, const std::vector<Tensor>& inputs) : why(why) {
+    std::vector<Tensor> computed;
+    for (const Tensor& t : inputs) {
+      if (t->requires_grad) (is_leaf(t) ? leaves : computed).push_back(t);
+    }
+    link(*this, computed);
+  }
   const char* name() const override { return "CompiledBackward"; }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail_second_backward(); }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail(why); }
+  void met(const std::vector<const GradNode*>& targets) override {
+    for (const GradNode* target : targets) {
+      const Tensor leaf = leaf_of(target);
+      if (leaf && std::find(leaves.begin(), leaves.end(), leaf) != leaves.end()) fail(why);
+    }
+  }
   void release() override {}
 };
 
@@ -47,9 +65,20 @@ struct EntryRunner {
       GradModeScope no_grad(false);
       outputs = e.compiled->run(inputs, values.scalars, donors());
     }
-    link_views();
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
-    for (int i : e.released_outputs) set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new ReleasedNode), 0);
+    for (auto& [i, why] : e.refused_outputs) {
+      set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new RefusedNode(why, values.tensors)), 0);
+    }
+    for (const HistoryWrite& w : e.history_writes) {
+      if (!e.callable) take_history(values.tensors[size_t(w.input)], outputs[size_t(w.output)].tensor());
+    }
+    link_views();
+  }
+
+  // Eager refuses writes to some views that guards do not know from others.
+  bool writable() const {
+    return std::all_of(e.history_writes.begin(), e.history_writes.end(),
+                       [&](const HistoryWrite& w) { return is_writable(values.tensors[size_t(w.input)]); });
   }
 
   // Gradients that the segment replaces without having read them, and that nobody else sees.
@@ -64,19 +93,25 @@ struct EntryRunner {
     return all;
   }
 
+  // A view keeps the history that it has as a result: what else comes of it in the segment goes through it.
   void link_views() {
     for (const ViewOutput& v : e.view_outputs) {
       const bool in = v.base.kind == Recipe::kTensorIn;
       const Tensor base = in ? values.tensors[size_t(v.base.index)] : outputs[size_t(v.base.index)].tensor();
       const Tensor y = outputs[size_t(v.output)].tensor();
       GradModeScope mode(true);
-      if (v.history && !v.symbolic) {
-        outputs[size_t(v.output)] = replay_view(v.history, base);
-      } else if (!v.history) {
+      if (!v.history) {
         y->base = base->base ? base->base : base;
-      } else if (!overlaps_itself(y)) {  // what overlaps cannot be written
-        outputs[size_t(v.output)] = op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)});
+        continue;
       }
+      if (v.symbolic && overlaps_itself(y)) continue;  // cannot be written
+      const Tensor view =
+          v.symbolic ? op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)})
+                     : replay_view(v.history, base);
+      view->autograd = nullptr;
+      view->requires_grad = y->requires_grad;
+      if (y->requires_grad && !is_leaf(y)) set_history(view, gradient_edge(y).node, gradient_edge(y).result);
+      outputs[size_t(v.output)] = view;
     }
   }
 
@@ -229,7 +264,8 @@ struct EntryRunner {
 
 int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values) {
   try {
-    return EntryRunner{state, L, entry, values}.run();
+    EntryRunner runner{state, L, entry, values};
+    return runner.writable() ? runner.run() : 0;
   } catch (const Error& e) {
     if (e.kind == ErrorKind::kInterrupt) throw;
     // What an earlier launch on a GPU met; or the run's own writes have begun.

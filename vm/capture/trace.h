@@ -11,6 +11,7 @@
 #include "jit/graph/graph.h"
 #include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
+#include "ops/grad/tape.h"
 #include "vm/bind/binding.h"
 #include "vm/capture/budget.h"
 #include "vm/capture/code.h"
@@ -209,6 +210,7 @@ class Trace {
     Tensor initial_grad;       // fake
     bool requires_grad = false;
     bool grad_known = false;  // by a guard (not merely overwritten)
+    Edge edge;                // where the fake's gradient went to when the segment began
   };
   std::vector<TensorInput> inputs;  // by graph input
   std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;

@@ -82,6 +82,10 @@ struct ViewOutput {
   Ref<ViewHistory> history;  // null: made in no_grad mode
   bool symbolic = false;     // the history has sizes that only the run knows
 };
+// An input that a write has given a history: that of an output, its last value.
+struct HistoryWrite {
+  int input = 0, output = 0;
+};
 struct RequiresGradWrite {
   int input = 0;
   bool value = false;
@@ -129,7 +133,8 @@ struct Entry {
   std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
   std::vector<ViewOutput> view_outputs;
   std::vector<OutputGrad> output_grads;
-  std::vector<int> released_outputs;  // outputs whose backward has run in the segment
+  std::vector<HistoryWrite> history_writes;
+  std::vector<std::pair<int, std::string>> refused_outputs;  // those that backward refuses, with its message
   int exit = 0;                       // index into the point's exits
   BreakReason why;                    // empty kind: returned, or reached a loop
   double capture_ms = 0;              // with compile_ms

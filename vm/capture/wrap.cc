@@ -4,6 +4,7 @@
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/history.h"
 #include "vm/capture/state.h"
 #include "vm/capture/trace.h"
 
@@ -257,11 +258,11 @@ Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input)
 
 int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   if (real->storage->freed) stop("a freed tensor", "error");
-  if (real->autograd && real->autograd->has_hooks()) stop("a tensor with hooks", "unsupported");
+  refresh_view(real);
   // Constants that the recorder met have places among the graph's inputs.
   while (inputs.size() < graph->inputs.size()) {
     const GraphInput& c = graph->inputs[inputs.size()];
-    inputs.push_back({c.value, c.constant, nullptr, true, Tensor(), false, true});
+    inputs.push_back({c.value, c.constant, nullptr, true, Tensor(), false, true, {}});
     program.tensors.emplace_back();
     program.tensor_sources.push_back(nullptr);
   }
@@ -282,8 +283,7 @@ int Trace::add_tensor_input(const Tensor& real, const Source* source) {
     }
   }
   Tensor fake = graph->add_input(source->text, sizes, strides, real->dtype, real->device());
-  fake->requires_grad = real->requires_grad;
-  inputs.push_back({fake, real, source, false, Tensor(), real->requires_grad, false});
+  inputs.push_back({fake, real, source, false, Tensor(), real->requires_grad, false, border(fake, real)});
   input_of_real[real.get()] = input;
   input_of_fake[fake.get()] = input;
   program.tensors.push_back(spec_of(real, fake));

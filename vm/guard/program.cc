@@ -63,6 +63,7 @@ std::string describe(const TensorSpec& s) {
 
 bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   const TensorImpl& i = *t.get();
+  if (i.view && i.view->version != i.storage->version) refresh_view(t);
   if (i.dtype != spec.dtype) return set_miss(miss, "dtype", -1, name(spec.dtype), name(i.dtype));
   if (!(i.device() == spec.device)) {
     return set_miss(miss, "device", -1, to_string(spec.device), to_string(i.device()));
@@ -90,7 +91,7 @@ bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   }
   const bool leaf = !i.autograd || !i.autograd->grad_fn;
   if (leaf != spec.leaf) return set_miss(miss, "is_leaf", -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
-  if (i.autograd && i.autograd->has_hooks()) return set_miss(miss, "hooks", -1, "none", "some");
+  if (!spec.hooks && has_hooks(t)) return set_miss(miss, "hooks", -1, "none", "some");
   if (i.storage->freed) return set_miss(miss, "freed", -1, "false", "true");
   return true;
 }

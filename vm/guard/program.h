@@ -50,6 +50,7 @@ struct TensorSpec {
   bool contiguous = false;  // strides must be contiguous (where some are -1)
   bool requires_grad = false;
   bool leaf = true;
+  bool hooks = false;  // may have hooks
 };
 std::string describe(const TensorSpec& spec);
 

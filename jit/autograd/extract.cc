@@ -1,0 +1,66 @@
+// Nodes of a traced graph in, a graph of their own out.
+#include "jit/autograd/extract.h"
+
+namespace lutra {
+
+Rollback::~Rollback() {
+  graph.nodes.resize(nodes);
+  graph.inputs.resize(inputs);
+  graph.input_nodes.resize(inputs);
+}
+
+Tensor Extractor::input(const std::string& name, const Tensor& like) {
+  Tensor t = out.add_input(name, like->sizes, like->strides, like->dtype, like->device());
+  t->offset = like->offset;
+  map[like.get()] = t;
+  return t;
+}
+
+void Extractor::inputs_of(const Graph& traced, size_t count) {
+  out.env = traced.env;
+  out.scalars = traced.scalars;
+  for (size_t i = 0; i < count; i++) {
+    Tensor t = input(traced.inputs[i].name, traced.inputs[i].value);
+    for (size_t k = 0; k < i; k++) {
+      if (traced.inputs[k].value->storage == traced.inputs[i].value->storage)
+        t->storage = out.inputs[k].value->storage;
+    }
+    out.inputs.back().constant = traced.inputs[i].constant;
+  }
+}
+
+Tensor Extractor::value(const Tensor& t) {
+  auto it = map.find(t.get());
+  if (it != map.end()) return it->second;
+  LUTRA_CHECK(is_view(t), "a value of the forward that was not saved");
+  Args args = values(t->node->args);
+  Tensor made = recorder.call(t->node->op, args)[size_t(t->result)];
+  if (keep_grad) made->requires_grad = t->requires_grad;
+  return map[t.get()] = made;
+}
+
+Args Extractor::values(Args args) {
+  for (Value& v : args) {
+    if (v.is<Tensor>() && v.tensor()) v = value(v.tensor());
+    if (!v.is<std::vector<Tensor>>()) continue;
+    for (Tensor& t : v.as<std::vector<Tensor>>()) t = value(t);
+  }
+  return args;
+}
+
+void Extractor::node(const Node& n) {
+  recorder.set_location(n.file, n.line, n.origin);
+  Args args = values(n.args);
+  if (n.inplace && n.op != OpId::copy_) {
+    recorder.call_inplace(n.op, args);
+    return;
+  }
+  Results results = recorder.call(n.op, args);
+  if (n.rng >= 0) out.nodes.back()->rng = n.rng;
+  for (size_t i = 0; i < results.size(); i++) {
+    if (keep_grad) results[i]->requires_grad = n.results[i]->requires_grad;
+    if (!n.inplace) map[n.results[i].get()] = results[i];
+  }
+}
+
+}  // namespace lutra

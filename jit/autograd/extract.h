@@ -1,0 +1,33 @@
+// Graphs of their own made of nodes of a traced graph.
+#pragma once
+#include <string>
+#include <unordered_map>
+
+#include "jit/graph/graph.h"
+
+namespace lutra {
+
+// Drops what tracing a backward added to the traced graph.
+struct Rollback {
+  Graph& graph;
+  size_t nodes = graph.nodes.size(), inputs = graph.inputs.size();
+  ~Rollback();
+};
+
+// Values that are not mapped are views, made again on demand.
+struct Extractor {
+  Graph& out;
+  bool keep_grad = false;  // results know which of them had requires_grad: the graph is interpreted under the tape
+  GraphRecorder recorder{out};
+  std::unordered_map<const TensorImpl*, Tensor> map{};
+
+  static bool is_view(const Tensor& t) { return info(t->node->op).has(kView) && !t->node->inplace; }
+  Tensor input(const std::string& name, const Tensor& like);
+  // The first `count` inputs of the traced graph.
+  void inputs_of(const Graph& traced, size_t count);
+  Tensor value(const Tensor& t);
+  Args values(Args args);
+  void node(const Node& n);
+};
+
+}  // namespace lutra

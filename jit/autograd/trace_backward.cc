@@ -1,0 +1,273 @@
+// A request in, the pieces of its backward out: the engine's run on FakeTensors is recorded, then cut.
+#include "jit/autograd/trace_backward.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "jit/autograd/extract.h"
+#include "ops/defs/each_tensor.h"
+
+namespace lutra {
+namespace {
+
+// What the engine does, by piece.
+struct Follower : TapeWatch {
+  TracedForward& forward;
+  bool tolerant;
+  std::vector<BackwardPiece> pieces{1};
+  std::unordered_set<const GradNode*> met;  // where gradients were added
+
+  Follower(TracedForward& forward, bool tolerant) : forward(forward), tolerant(tolerant) { pieces.resize(1); }
+  void spent(const GradNode* node) override {
+    const auto number = uint32_t(forward.spendable.size());
+    pieces.back().spends.push_back(forward.spendable.emplace(node, number).first->second);
+  }
+  void read(const Tensor& value, const char* op) override { pieces.back().reads.push_back({value, op}); }
+  void added(const GradNode* node) override { met.insert(node); }
+  bool skip(const Error& e) override {
+    return tolerant && e.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&e);
+  }
+};
+
+struct Cut {
+  size_t node;  // of the traced graph: the next one
+  Tensor given, taken;
+};
+
+// One run of the engine; the traced graph is as before when it is destroyed.
+struct Tracer {
+  TracedForward& forward;
+  const BackwardRequest& request;
+  Graph& graph = *forward.graph;
+  Rollback mark{graph};
+  SymScope symbols{graph.env.get()};
+  Follower follower;
+  std::vector<Tensor> tangents, so_far, grads;  // by result, by source, by source
+  std::vector<Cut> cuts;
+  std::vector<GradNode*> hooked{};
+
+  Tracer(TracedForward& forward, const BackwardRequest& request, bool tolerant)
+      : forward(forward), request(request), follower(forward, tolerant) {}
+  ~Tracer() {
+    for (size_t i = hooked.size(); i-- > 0;) hooked[i]->hooks.pop_back();
+  }
+
+  Tensor input(const char* name, const Tensor& like, const Sizes& strides) {
+    Tensor t = graph.add_input(name, like->sizes, strides, like->dtype, like->device());
+    t->requires_grad = request.create_graph;
+    return t;
+  }
+
+  // The gradient of a result that is looked at: what comes back is a new input.
+  Tensor cut(uint32_t point, const Tensor& given) {
+    const Tensor& other = cuts.size() < request.taken.size() ? request.taken[cuts.size()] : Tensor();
+    Tensor taken = input("gradient", given, other ? other->strides : given->strides);
+    follower.pieces.back().point = int(point);
+    follower.pieces.emplace_back();
+    cuts.push_back({graph.nodes.size(), given, taken});
+    return taken;
+  }
+
+  void run() {
+    std::vector<Tensor> outputs, given;
+    for (size_t k = 0; k < request.gradients.size(); k++) {
+      tangents.emplace_back();
+      if (!request.gradients[k]) continue;
+      outputs.push_back(forward.results[k]);
+      tangents[k] = input("gradient", outputs.back(), request.gradients[k]->strides);
+      given.push_back(tangents[k]);
+    }
+    std::vector<Edge> edges;
+    for (size_t i = 0; i < forward.sources.size(); i++) {
+      const Tensor& before = request.so_far[i];
+      so_far.push_back(before ? input("gradient", before, before->strides) : Tensor());
+      edges.push_back(request.wanted[i] ? forward.sources[i] : Edge{});
+    }
+    std::vector<Tensor> seeds = so_far;
+    for (uint32_t k : request.points) {
+      edges.push_back(gradient_edge(forward.results[k]));
+      seeds.emplace_back();
+      GradHook hook{[this, k](const Tensor& g) { return cut(k, g); }};
+      edges.back().node->hooks.emplace_back(edges.back().result, std::move(hook));
+      hooked.push_back(edges.back().node.get());
+    }
+    GraphRecorder recorder(graph);
+    ModeScope mode(&recorder);
+    TapeWatchScope watch(&follower);
+    grads = grad_at(outputs, edges, given, seeds, request.create_graph);
+    grads.resize(forward.sources.size());
+  }
+};
+
+// What the nodes that a tracer recorded read of the forward: not views, not inputs, not their own.
+std::vector<Tensor> read_of_forward(const Tracer& t) {
+  std::vector<Tensor> saved;
+  std::unordered_set<const TensorImpl*> known;
+  for (const GraphInput& in : t.graph.inputs) known.insert(in.value.get());
+  std::function<void(const Tensor&)> save = [&](const Tensor& v) {
+    if (!known.insert(v.get()).second) return;
+    if (Extractor::is_view(v)) return each_tensor(v->node->args, save);
+    saved.push_back(v);
+  };
+  for (size_t i = t.mark.nodes; i < t.graph.nodes.size(); i++) {
+    each_tensor(t.graph.nodes[i]->args, save);
+    for (const Tensor& v : t.graph.nodes[i]->results) known.insert(v.get());
+  }
+  for (const Tensor& g : t.grads) {
+    if (g) save(g);
+  }
+  return saved;
+}
+
+// From a tracer's run to pieces.
+struct Assembler {
+  const Tracer& t;
+  TracedBackward out{};
+  size_t real_inputs = 0;
+  std::unordered_map<const TensorImpl*, int> place{};
+  std::unordered_map<const TensorImpl*, size_t> made_in{};  // piece
+  std::vector<std::vector<Tensor>> takes{}, gives{};        // by piece
+
+  std::unordered_map<const Storage*, int> kept{};  // places of what versions are checked of
+
+  int new_place(const Tensor& v) { return place[v.get()] = out.places++; }
+  size_t begin(size_t piece) const { return piece ? t.cuts[piece - 1].node : t.mark.nodes; }
+  size_t end(size_t piece) const { return piece < t.cuts.size() ? t.cuts[piece].node : t.graph.nodes.size(); }
+
+  void places() {
+    for (size_t i = 0; i < t.mark.inputs; i++) {
+      if (!t.graph.inputs[i].constant) new_place(t.graph.inputs[i].value);
+    }
+    real_inputs = size_t(out.places);
+    for (const Tensor& v : t.forward.saved) new_place(v);
+    for (const auto& [v, at] : place) kept[v->storage.get()] = at;
+    for (const Tensor& v : t.tangents) {
+      if (v) new_place(v);
+    }
+    for (const Tensor& v : t.so_far) {
+      if (v) new_place(v);
+    }
+    for (const Cut& c : t.cuts) new_place(c.taken);
+    for (size_t p = 0; p <= t.cuts.size(); p++) {
+      for (size_t i = begin(p); i < end(p); i++) {
+        if (t.graph.nodes[i]->inplace) continue;
+        for (const Tensor& v : t.graph.nodes[i]->results) made_in[v.get()] = p;
+      }
+    }
+  }
+
+  int give(const Tensor& v, size_t piece) {
+    gives[piece].push_back(v);
+    out.pieces[piece].gives.push_back(new_place(v));
+    return out.pieces[piece].gives.back();
+  }
+
+  // A piece reads v.
+  void need(const Tensor& v, size_t piece) {
+    auto at = place.find(v.get());
+    auto made = made_in.find(v.get());
+    if (made != made_in.end() && made->second == piece) return;
+    if (at == place.end() && made == made_in.end()) {  // a view of the forward, or a constant
+      if (v->node->op != OpId::input) each_tensor(v->node->args, [&](const Tensor& base) { need(base, piece); });
+      return;
+    }
+    const int p = at == place.end() ? give(v, made->second) : at->second;
+    std::vector<int>& list = out.pieces[piece].takes;
+    if (size_t(p) < real_inputs || std::count(list.begin(), list.end(), p)) return;
+    list.push_back(p);
+    takes[piece].push_back(v);
+  }
+
+  // The place of a value that is wanted after a piece.
+  int place_of(const Tensor& v, size_t piece) {
+    auto at = place.find(v.get());
+    if (at != place.end()) return at->second;
+    auto made = made_in.find(v.get());
+    if (made != made_in.end()) return give(v, made->second);
+    need(v, piece);
+    return give(v, piece);
+  }
+
+  void build(size_t p) {
+    BackwardPiece& piece = out.pieces[p];
+    if (piece.gives.empty()) return;
+    piece.graph = std::make_unique<Graph>();
+    Extractor make{*piece.graph, t.request.create_graph};
+    make.inputs_of(t.graph, t.mark.inputs);
+    for (const Tensor& v : takes[p]) make.input(v->node->op == OpId::input ? "gradient" : "saved", v);
+    for (size_t i = begin(p); i < end(p); i++) make.node(*t.graph.nodes[i]);
+    for (const Tensor& v : gives[p]) piece.graph->outputs.push_back(make.value(v));
+  }
+
+  // The first reader of each value that somebody else may write.
+  std::vector<BackwardRead> reads_of(const BackwardPiece& followed) const {
+    std::vector<BackwardRead> reads;
+    std::unordered_set<const Storage*> seen;
+    for (BackwardRead read : followed.reads) {
+      auto at = kept.find(read.value->storage.get());
+      if (at == kept.end() || !seen.insert(at->first).second) continue;
+      read.place = at->second;
+      reads.push_back(read);
+    }
+    return reads;
+  }
+
+  TracedBackward run() {
+    const size_t last = t.cuts.size();
+    places();
+    out.pieces.resize(last + 1);
+    takes.resize(last + 1), gives.resize(last + 1);
+    for (size_t p = 0; p <= last; p++) {
+      BackwardPiece& piece = out.pieces[p];
+      const BackwardPiece& followed = t.follower.pieces[p];
+      piece.reads = reads_of(followed), piece.spends = followed.spends, piece.point = followed.point;
+      for (size_t i = begin(p); i < end(p); i++) {
+        each_tensor(t.graph.nodes[i]->args, [&](const Tensor& v) { need(v, p); });
+      }
+      if (p == last) continue;
+      piece.given = place_of(t.cuts[p].given, p);
+      piece.taken = place.at(t.cuts[p].taken.get());
+    }
+    for (const Tensor& g : t.grads) out.gradients.push_back(g ? place_of(g, last) : -1);
+    GradModeScope no_grad(false);
+    for (size_t p = 0; p <= last; p++) build(p);
+    return std::move(out);
+  }
+};
+
+}  // namespace
+
+std::string BackwardRequest::key() const {
+  std::string key = create_graph ? "again " : "";
+  for (const Tensor& g : gradients) key += g ? to_string(g->strides) : "-";
+  for (size_t i = 0; i < wanted.size(); i++) {
+    if (!wanted[i]) key += str(" no ", i);
+    if (so_far[i]) key += str(" more ", i, to_string(so_far[i]->strides));
+  }
+  for (uint32_t k : points) key += str(" at ", k);
+  for (size_t p = 0; p < taken.size(); p++) {
+    if (taken[p]) key += str(" as ", p, to_string(taken[p]->strides));
+  }
+  return key;
+}
+
+TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& request) {
+  Tracer tracer(forward, request, false);
+  tracer.run();
+  return Assembler{tracer}.run();
+}
+
+std::vector<bool> find_saved(TracedForward& forward) {
+  BackwardRequest all;
+  all.gradients = forward.results;
+  all.wanted.assign(forward.sources.size(), true);
+  all.so_far.resize(forward.sources.size());
+  Tracer tracer(forward, all, true);
+  tracer.run();
+  forward.saved = read_of_forward(tracer);
+  std::vector<bool> met;
+  for (const Edge& e : forward.sources) met.push_back(tracer.follower.met.count(e.node.get()) > 0);
+  return met;
+}
+
+}  // namespace lutra

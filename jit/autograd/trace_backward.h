@@ -1,0 +1,68 @@
+// The backward of a traced forward for one request: the tape's own engine runs on the FakeTensors, so that it is
+// eager's, op for op and in eager's order.
+//
+// Invariants:
+// 1. A backward is cut at the results that are looked at (points). A piece ends where the gradient of such a result is
+//    complete; the next piece begins with what came back in its place.
+// 2. A piece's graph has the traced inputs, then the values it takes; it shares the traced SymEnv, whose leaves name the
+//    traced inputs. Values lie in places: the run's inputs, the saved values, the gradients that came, what was there so
+//    far, then what pieces give.
+// 3. Reads and spends are what eager's nodes read and would release, in eager's order.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/graph/graph.h"
+#include "ops/grad/tape.h"
+
+namespace lutra {
+
+struct BackwardRequest {
+  std::vector<Tensor> gradients;  // by result, null where none came; dtype and strides matter
+  std::vector<bool> wanted;       // by source
+  std::vector<Tensor> so_far;     // by source: what later nodes gave, which is added to; null: nothing
+  std::vector<uint32_t> points;   // results whose gradient is looked at, ascending
+  std::vector<Tensor> taken;      // by piece: what came back and lies otherwise than what was given; null: lies alike
+  bool create_graph = false;
+  std::string key() const;
+};
+
+// A traced forward: what gradients go in at and what they come out at.
+struct TracedForward {
+  std::unique_ptr<Graph> graph;
+  std::vector<Edge> sources;      // where the gradients of inputs go to
+  std::vector<Tensor> results;    // outputs with history, then the saved values
+  std::vector<Tensor> saved;      // values that backwards read; not inputs, not views
+  std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
+};
+
+// Elements of a value of the forward that a node of the tape reads.
+struct BackwardRead {
+  Tensor value;  // FakeTensor
+  const char* op;
+  int place = -1;
+};
+
+struct BackwardPiece {
+  std::unique_ptr<Graph> graph;   // null where it gives nothing
+  std::vector<int> takes, gives;  // places
+  std::vector<BackwardRead> reads;
+  std::vector<uint32_t> spends;
+  int point = -1;               // the result that is looked at after it
+  int given = -1, taken = -1;  // places of its gradient before and after
+};
+
+struct TracedBackward {
+  std::vector<BackwardPiece> pieces;
+  std::vector<int> gradients;  // by source: places, -1 where there is none
+  int places = 0;
+};
+
+TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& request);
+// Finds what any backward may read (saved) and spend, and the sources that several gradients meet at. What eager would
+// refuse to differentiate is left out: it is refused when a backward asks for it.
+std::vector<bool> find_saved(TracedForward& forward);
+
+}  // namespace lutra
