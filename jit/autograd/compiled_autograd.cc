@@ -33,7 +33,9 @@ struct CompiledNode : GradNode {
 
   CompiledNode() { joint = true; }
   const char* name() const override { return "CompiledBackward"; }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail_internal("a joint node is asked jointly"); }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
+    fail_internal("a joint node is asked jointly");
+  }
 
   void release() override {
     if (!ran || !ran->spends) return;
@@ -67,6 +69,7 @@ struct CompiledNode : GradNode {
     r.gradients.resize(code->traced_.results.size());  // the engine brings as many as it met
     r.points = call.points;
     r.create_graph = call.create_graph;
+    for (size_t i = 0; i < code->inputs_; i++) r.versions.emplace_back(versions[i], values[i]->storage->version);
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
       Tensor* so_far = r.wanted[i] && code->met_[i] ? call.so_far(next[i]) : nullptr;
@@ -100,8 +103,7 @@ struct CompiledNode : GradNode {
   void run(const BackwardPiece& piece, const Compiled& compiled, bool create_graph, std::vector<Tensor>& table) {
     std::vector<Tensor> args(table.begin(), table.begin() + long(code->inputs_));
     for (int p : piece.takes) args.push_back(table[size_t(p)]);
-    const std::vector<Value> out =
-        create_graph ? interpret(*piece.graph, args, scalars) : compiled.run(args, scalars);
+    const std::vector<Value> out = create_graph ? interpret(*piece.graph, args, scalars) : compiled.run(args, scalars);
     for (size_t i = 0; i < out.size(); i++) table[size_t(piece.gives[i])] = out[i].tensor();
   }
 
@@ -158,6 +160,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   auto self = std::make_shared<CompiledAutograd>();
   self->traced_.graph = std::move(traced);
   self->options_ = options;
+  self->writes_ = WriteCounts::of(*self->traced_.graph);
   Graph& g = *self->traced_.graph;
   for (size_t i = 0; i < g.inputs.size(); i++) {
     if (g.inputs[i].constant) continue;
@@ -218,35 +221,14 @@ const CompiledAutograd::Backward& CompiledAutograd::backward_for(const BackwardR
   return backwards_.emplace(key, std::move(b)).first->second;
 }
 
-// Versions count writes as eager's do.
-void CompiledAutograd::count_writes(const std::vector<Tensor>& inputs, const std::vector<uint32_t>& before,
-                                    const std::vector<Value>& out) const {
-  size_t real = 0;
-  for (const GraphInput& in : traced_.graph->inputs) {
-    if (in.constant) continue;
-    if (in.value->storage->version) inputs[real]->storage->version = before[real] + in.value->storage->version;
-    real++;
-  }
-  const size_t outputs = traced_.graph->outputs.size();
-  for (size_t i = 0; i < out.size(); i++) {
-    if (!out[i].is<Tensor>()) continue;
-    const Tensor& fake = i < outputs ? traced_.graph->outputs[i].tensor() : traced_.saved[i - outputs];
-    Storage& storage = *out[i].tensor()->storage;
-    bool input = false;
-    for (const Tensor& t : inputs) input = input || t->storage.get() == &storage;
-    if (!input) storage.version = fake->storage->version;
-  }
-}
-
 std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
   auto node = make_ref<CompiledNode>();
   std::vector<Tensor> sources;
   for (size_t i : sources_) sources.push_back(inputs[i]);
   link(*node, sources);  // a write gives an input another history
-  std::vector<uint32_t> before;
-  for (const Tensor& t : inputs) before.push_back(t->storage->version);
+  const std::vector<uint32_t> before = writes_.before(inputs);
   std::vector<Value> out = forward_.run(inputs, scalars);
-  count_writes(inputs, before, out);
+  writes_.after(before, inputs, out);
   std::vector<Value> results(out.begin(), out.end() - int64_t(traced_.saved.size()));
   node->code = shared_from_this();
   for (const Tensor& t : inputs) node->values.push_back(t->requires_grad && is_leaf(t) ? t : plain(t));

@@ -1,13 +1,16 @@
 // A captured forward graph whose results are differentiated outside: compiled forward and compiled backward as one node
 // of the tape.
 //
-// In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). Its backward is traced by the
-// tape itself (trace_backward.h), so it is eager's, op for op. Invariants:
-// 1. The forward has the traced outputs, then the values that a backward may read; views are made again from their base,
+// In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). Its backward is traced by
+// the tape itself (trace_backward.h), so it is eager's, op for op. Invariants:
+// 1. The forward has the traced outputs, then the values that a backward may read; views are made again from their
+// base,
 //    not saved.
-// 2. A backward is compiled at first use for a request: which results have a gradient, these gradients' strides (on which
+// 2. A backward is compiled at first use for a request: which results have a gradient, these gradients' strides (on
+// which
 //    the order of reductions depends), which inputs want one, which results are looked at.
-// 3. What may be done with a run is what eager may do with its nodes: versions are checked of what a backward reads, and
+// 3. What may be done with a run is what eager may do with its nodes: versions are checked of what a backward reads,
+// and
 //    what a backward released is refused a second time.
 // 4. A node holds no tensor that could have it as its history: no cycles.
 #pragma once
@@ -18,6 +21,7 @@
 #include <vector>
 
 #include "jit/autograd/trace_backward.h"
+#include "jit/autograd/write_counts.h"
 #include "jit/compile.h"
 
 namespace lutra {
@@ -40,20 +44,19 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
     std::vector<Compiled> pieces;
     size_t spends = 0;
   };
-  void count_writes(const std::vector<Tensor>& inputs, const std::vector<uint32_t>& before,
-                    const std::vector<Value>& out) const;
   void log_joint(Graph& graph) const;
   const Backward& backward_for(const BackwardRequest& request);
 
   TracedForward traced_;
   CompileOptions options_;
   Compiled forward_;
-  std::vector<size_t> sources_;  // by source: which of the run's inputs
-  std::vector<bool> met_;        // by source: several gradients meet there
-  std::vector<size_t> results_;  // outputs that take a gradient
+  std::vector<size_t> sources_;     // by source: which of the run's inputs
+  std::vector<bool> met_;           // by source: several gradients meet there
+  std::vector<size_t> results_;     // outputs that take a gradient
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
   size_t inputs_ = 0;               // of a run
   size_t spendable_ = 0;
+  WriteCounts writes_;
   std::mutex mutex_;
   std::map<std::string, Backward> backwards_;
 };

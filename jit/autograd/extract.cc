@@ -22,8 +22,7 @@ void Extractor::inputs_of(const Graph& traced, size_t count) {
   for (size_t i = 0; i < count; i++) {
     Tensor t = input(traced.inputs[i].name, traced.inputs[i].value);
     for (size_t k = 0; k < i; k++) {
-      if (traced.inputs[k].value->storage == traced.inputs[i].value->storage)
-        t->storage = out.inputs[k].value->storage;
+      if (traced.inputs[k].value->storage == traced.inputs[i].value->storage) t->storage = out.inputs[k].value->storage;
     }
     out.inputs.back().constant = traced.inputs[i].constant;
   }

@@ -13,11 +13,28 @@ namespace {
 // What the engine does, by piece.
 struct Follower : TapeWatch {
   TracedForward& forward;
+  const BackwardRequest& request;
   bool tolerant;
-  std::vector<BackwardPiece> pieces{1};
+  std::vector<BackwardPiece> pieces;
   std::unordered_set<const GradNode*> met;  // where gradients were added
 
-  Follower(TracedForward& forward, bool tolerant) : forward(forward), tolerant(tolerant) { pieces.resize(1); }
+  Follower(TracedForward& forward, const BackwardRequest& request, bool tolerant)
+      : forward(forward), request(request), tolerant(tolerant) {
+    pieces.emplace_back();
+  }
+  void tell_versions(const Tensor& value, uint32_t* now, uint32_t* expected) override {
+    size_t place = 0;
+    for (const GraphInput& in : forward.graph->inputs) {
+      if (in.constant) continue;
+      if (place >= request.versions.size()) return;
+      if (in.value->storage == value->storage) {
+        *expected += request.versions[place].first - value->storage->version;
+        *now = request.versions[place].second;
+        return;
+      }
+      place++;
+    }
+  }
   void spent(const GradNode* node) override {
     const auto number = uint32_t(forward.spendable.size());
     pieces.back().spends.push_back(forward.spendable.emplace(node, number).first->second);
@@ -47,7 +64,7 @@ struct Tracer {
   std::vector<GradNode*> hooked{};
 
   Tracer(TracedForward& forward, const BackwardRequest& request, bool tolerant)
-      : forward(forward), request(request), follower(forward, tolerant) {}
+      : forward(forward), request(request), follower(forward, request, tolerant) {}
   ~Tracer() {
     for (size_t i = hooked.size(); i-- > 0;) hooked[i]->hooks.pop_back();
   }

@@ -4,9 +4,10 @@
 // Invariants:
 // 1. A backward is cut at the results that are looked at (points). A piece ends where the gradient of such a result is
 //    complete; the next piece begins with what came back in its place.
-// 2. A piece's graph has the traced inputs, then the values it takes; it shares the traced SymEnv, whose leaves name the
-//    traced inputs. Values lie in places: the run's inputs, the saved values, the gradients that came, what was there so
-//    far, then what pieces give.
+// 2. A piece's graph has the traced inputs, then the values it takes; it shares the traced SymEnv, whose leaves name
+// the
+//    traced inputs. Values lie in places: the run's inputs, the saved values, the gradients that came, what was there
+//    so far, then what pieces give.
 // 3. Reads and spends are what eager's nodes read and would release, in eager's order.
 #pragma once
 #include <memory>
@@ -26,15 +27,16 @@ struct BackwardRequest {
   std::vector<uint32_t> points;   // results whose gradient is looked at, ascending
   std::vector<Tensor> taken;      // by piece: what came back and lies otherwise than what was given; null: lies alike
   bool create_graph = false;
+  std::vector<std::pair<uint32_t, uint32_t>> versions = {};  // of a run's inputs when it was done, and now
   std::string key() const;
 };
 
 // A traced forward: what gradients go in at and what they come out at.
 struct TracedForward {
   std::unique_ptr<Graph> graph;
-  std::vector<Edge> sources;      // where the gradients of inputs go to
-  std::vector<Tensor> results;    // outputs with history, then the saved values
-  std::vector<Tensor> saved;      // values that backwards read; not inputs, not views
+  std::vector<Edge> sources;                                // where the gradients of inputs go to
+  std::vector<Tensor> results;                              // outputs with history, then the saved values
+  std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
 };
 
@@ -50,7 +52,7 @@ struct BackwardPiece {
   std::vector<int> takes, gives;  // places
   std::vector<BackwardRead> reads;
   std::vector<uint32_t> spends;
-  int point = -1;               // the result that is looked at after it
+  int point = -1;              // the result that is looked at after it
   int given = -1, taken = -1;  // places of its gradient before and after
 };
 

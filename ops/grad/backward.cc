@@ -200,9 +200,12 @@ std::vector<Tensor> Engine::apply(Pending& p) {
       p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
       return p.node->apply(p.grads, create_);
     }
-    JointCall call{p.grads, create_, points(*p.node),
+    JointCall call{p.grads,
+                   create_,
+                   points(*p.node),
                    [&](uint32_t result, const Tensor& g) { return visit(*p.node, result, g); },
-                   [this](const Edge& e) { return is_wanted(e); }, [this](const Edge& e) { return pending(e); }};
+                   [this](const Edge& e) { return is_wanted(e); },
+                   [this](const Edge& e) { return pending(e); }};
     return p.node->apply_joint(call);
   } catch (const Error& e) {
     if (!tape_watch() || !tape_watch()->skip(e)) throw;

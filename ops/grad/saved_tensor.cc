@@ -78,7 +78,11 @@ void fail_modified(const Tensor& t, const char* op, uint32_t version, uint32_t e
 Tensor SavedTensor::unpack(const char* op, const Edge* history) const {
   Tensor t = fake_ ? Tensor(Ref<TensorImpl>(fake_)) : tensor_;
   if (!elements_) return t;
-  if (t->storage->version != version_) fail_modified(t, op, t->storage->version, version_);
+  if (t->storage->version != version_) {
+    uint32_t now = t->storage->version, expected = version_;
+    if (fake_ && tape_watch()) tape_watch()->tell_versions(t, &now, &expected);
+    fail_modified(t, op, now, expected);
+  }
   if (fake_ && tape_watch()) tape_watch()->read(t, op);
   if (fake_ || !history || !history->node) return t;
   if (Tensor leaf = leaf_of(history->node.get())) return leaf;

@@ -32,8 +32,8 @@ struct JointCall {
 
 struct GradNode : RefCounted {
   uint64_t seq = 0;
-  bool joint = false;  // apply_joint in place of apply; the node sees to the hooks of its results
-  std::vector<Edge> next;                            // one for each tensor among the inputs, in order
+  bool joint = false;      // apply_joint in place of apply; the node sees to the hooks of its results
+  std::vector<Edge> next;  // one for each tensor among the inputs, in order
   std::vector<std::pair<uint32_t, GradHook>> hooks;  // of results, by number; run before apply
   virtual ~GradNode();                               // does not recurse, however long the chain
   virtual const char* name() const = 0;
@@ -79,10 +79,12 @@ std::vector<Tensor> grad_at(const std::vector<Tensor>& outputs, const std::vecto
 // Told of what the engine does on this thread, by whoever traces a backward.
 struct TapeWatch {
   virtual ~TapeWatch() = default;
-  virtual void spent(const GradNode* node) = 0;  // it runs, and a release would drop what it saved
+  virtual void spent(const GradNode* node) = 0;               // it runs, and a release would drop what it saved
   virtual void read(const Tensor& fake, const char* op) = 0;  // elements that op's node saved
-  virtual void added(const GradNode* node) = 0;  // a gradient came where there was one
-  virtual bool skip(const Error& error) = 0;     // of a node: it gives no gradients, the others go on
+  virtual void added(const GradNode* node) = 0;               // a gradient came where there was one
+  virtual bool skip(const Error& error) = 0;                  // of a node: it gives no gradients, the others go on
+  // Makes a FakeTensor's versions, present and expected, those of the tensor that it stands for.
+  virtual void tell_versions(const Tensor&, uint32_t* /*now*/, uint32_t* /*expected*/) {}
 };
 TapeWatch* tape_watch();
 struct TapeWatchScope {
@@ -94,7 +96,7 @@ struct TapeWatchScope {
 // Runs hook on the gradient of t whenever one is computed; returns what removes it again.
 std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook);
 bool is_leaf(const Tensor& t);
-bool has_hooks(const Tensor& t);  // that run when its gradient is computed
+bool has_hooks(const Tensor& t);               // that run when its gradient is computed
 AutogradMeta& autograd_meta(const Tensor& t);  // made on first use
 
 }  // namespace lutra

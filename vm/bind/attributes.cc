@@ -39,8 +39,14 @@ LuaResults conjugate_transposed(const Tensor& t) {
   return transposed(t);
 }
 
+// A view whose base was written has another history since.
+const Tensor& up_to_date(const Tensor& t) {
+  refresh_view(t);
+  return t;
+}
+
 LuaResults grad_fn(const Tensor& t) {
-  const std::string fn = grad_fn_name(t);
+  const std::string fn = grad_fn_name(up_to_date(t));
   if (fn.empty()) return {Value()};
   return {"<" + fn + ">"};
 }
@@ -82,8 +88,8 @@ const Attribute kRows[] = {
     {"device", [](const Tensor& t) -> LuaResults { return {t->device()}; }, nullptr},
     {"ndim", [](const Tensor& t) -> LuaResults { return {vdim(t->dim())}; }, nullptr},
     {"grad", [](const Tensor& t) -> LuaResults { return {get_grad(t)}; }, set_grad},
-    {"requires_grad", [](const Tensor& t) -> LuaResults { return {t->requires_grad}; }, set_requires},
-    {"is_leaf", [](const Tensor& t) -> LuaResults { return {is_leaf(t)}; }, nullptr},
+    {"requires_grad", [](const Tensor& t) -> LuaResults { return {up_to_date(t)->requires_grad}; }, set_requires},
+    {"is_leaf", [](const Tensor& t) -> LuaResults { return {is_leaf(up_to_date(t))}; }, nullptr},
     {"grad_fn", grad_fn, nullptr},
     {"is_cuda", [](const Tensor& t) -> LuaResults { return {t->device().type == DeviceType::kCUDA}; }, nullptr},
     {"nbytes", [](const Tensor& t) -> LuaResults { return {vint(t->numel() * SymInt(int64_t(size_of(t->dtype))))}; },

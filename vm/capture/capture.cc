@@ -161,6 +161,7 @@ void compile_entry(Trace& t, const Unit& unit, Entry& e) {
     e.kernels = e.autograd->forward().kernels;
     note_times(e, e.autograd->forward());
   } else {
+    e.writes = WriteCounts::of(g);
     e.compiled = std::make_shared<Compiled>(compile_graph(std::move(t.graph), options));
     e.kernels = e.compiled->kernels;
     note_times(e, *e.compiled);

@@ -1,5 +1,5 @@
-// What autograd has to know of a segment's border: the history of inputs from before it, the history that inputs gain in
-// it, and what becomes of its outputs.
+// What autograd has to know of a segment's border: the history of inputs from before it, the history that inputs gain
+// in it, and what becomes of its outputs.
 #include "vm/capture/history.h"
 
 #include <algorithm>
@@ -30,7 +30,8 @@ struct BorderNode : GradNode {
     for (const GradNode* target : targets) {
       if (!scope || target == this) continue;
       const Tensor leaf = leaf_of(target);
-      if (leaf ? scope->trace.input_of_fake.count(leaf.get()) > 0 : dynamic_cast<const BorderNode*>(target) != nullptr) {
+      if (leaf ? scope->trace.input_of_fake.count(leaf.get()) > 0
+               : dynamic_cast<const BorderNode*>(target) != nullptr) {
         go_beyond();
       }
     }

@@ -1,5 +1,5 @@
-// What autograd has to know of a segment's border: the history of inputs from before it, the history that inputs gain in
-// it, and what becomes of its outputs.
+// What autograd has to know of a segment's border: the history of inputs from before it, the history that inputs gain
+// in it, and what becomes of its outputs.
 //
 // Invariants:
 // 1. An input with history from before the segment is a non-leaf for the trace, too. A backward that would go on into

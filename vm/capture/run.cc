@@ -63,7 +63,9 @@ struct EntryRunner {
       outputs = e.autograd->run(inputs, values.scalars);
     } else {
       GradModeScope no_grad(false);
+      const std::vector<uint32_t> before = e.writes.before(inputs);
       outputs = e.compiled->run(inputs, values.scalars, donors());
+      e.writes.after(before, inputs, outputs);
     }
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (auto& [i, why] : e.refused_outputs) {
@@ -105,9 +107,8 @@ struct EntryRunner {
         continue;
       }
       if (v.symbolic && overlaps_itself(y)) continue;  // cannot be written
-      const Tensor view =
-          v.symbolic ? op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)})
-                     : replay_view(v.history, base);
+      const Tensor view = v.symbolic ? op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)})
+                                     : replay_view(v.history, base);
       view->autograd = nullptr;
       view->requires_grad = y->requires_grad;
       if (y->requires_grad && !is_leaf(y)) set_history(view, gradient_edge(y).node, gradient_edge(y).result);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/autograd/write_counts.h"
 #include "jit/compile.h"
 #include "vm/capture/code.h"
 #include "vm/capture/trace.h"
@@ -112,6 +113,7 @@ struct Entry {
   std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
   bool decline = false;                  // nothing to run: the original code is as good
   std::shared_ptr<Compiled> compiled;
+  WriteCounts writes;  // of compiled
   std::string graph_text;
   size_t ops = 0;
   std::vector<std::string> op_names;

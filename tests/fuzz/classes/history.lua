@@ -63,7 +63,7 @@ local function generate(p)
       writes[#writes + 1] = function() return ("%s[%d] = %s"):format(t, p:random(3) - 1, value "r") end
       writes[#writes + 1] = function() return ("%s[%d]:add_(%s)"):format(t, p:random(3) - 1, any "r") end
       writes[#writes + 1] = function() return ("%s['1:']:copy_(%s['1:'])"):format(t, any "m") end
-      writes[#writes + 1] = function() return ("%s:index_add_(0, lt.tensor({0, 2}), %s['1:'])"):format(t, any "m") end
+      writes[#writes + 1] = function() return ("%s:index_add_(0, lt.tensor({0, 2}, {dtype = 'int64'}), %s['1:'])"):format(t, any "m") end
       writes[#writes + 1] = function() return ("%s:t()[%d]:mul_(0.5)"):format(t, p:random(4) - 1) end
     end
     p:line(p:pick(writes)())

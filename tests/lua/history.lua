@@ -1,0 +1,311 @@
+-- Gradients and history across the border of a compiled segment: whatever eager does with what goes into a compiled function, and with what
+-- comes out of it, gives the same: gradients bit for bit, requires_grad, is_leaf, errors and their texts.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+local function leaf(...) return lt.tensor({...}, {requires_grad = true}) end
+local function show(v)
+  if not lt.is_tensor(v) then return tostring(v) end
+  return table.concat(v:detach():reshape(-1):totable(), " ") .. (v.requires_grad and (v.is_leaf and " leaf" or " grad") or "")
+end
+
+-- program(compile) gives values, which must be the same for functions that are compiled as for functions that are not.
+local function same(name, program)
+  test(name, function()
+    local function seen(compile)
+      local texts = {}
+      for round = 1, 2 do
+        local results = {pcall(program, compile, round)}
+        for i = 1, table.maxn(results) do
+          texts[#texts + 1] = type(results[i]) == "string" and results[i]:gsub("^[^ ]*:%d+: ", "") or show(results[i])
+        end
+      end
+      return table.concat(texts, "\n")
+    end
+    local want = seen(function(f) return f end)
+    local compiled = {}
+    lt.reset()
+    equal(seen(function(f) return lt.compile(f) end), want, "compiled")
+  end)
+end
+
+-- -- history from before a segment
+
+same("lt.grad by what led to an argument", function(compile)
+  local w = leaf(1, 2, 3)
+  return compile(function(v, x) return lt.grad((v * x):sum(), x) end)(w * 2, w)
+end)
+same("lt.grad by an argument that was computed, and nothing beyond it", function(compile)
+  local w = leaf(1, 2, 3)
+  return compile(function(v) return lt.grad((v * v):sum(), v) end)(w * 2)
+end)
+same("an argument that leads to another, both asked for", function(compile)
+  local w = leaf(1, 2, 3)
+  local a, b = compile(function(v, x) return lt.grad((v * x):sum(), {v, x}) end)(w * 2, w)
+  return a, b
+end)
+same("allow_unused where the only way leads through an argument", function(compile)
+  local w = leaf(1, 2, 3)
+  return compile(function(v, x) return lt.grad((v * 3):sum(), x, {allow_unused = true}) end)(w * 2, w)
+end)
+same("lt.grad after a graph break", function(compile)
+  local x = leaf(1, 2)
+  return compile(function()
+    local p = x * 2
+    lt.graph_break()
+    return lt.grad((p:sin() + x):sum(), x)
+  end)()
+end)
+same("create_graph after a graph break", function(compile)
+  local x = leaf(1, 2)
+  compile(function()
+    local p = x * 2
+    lt.graph_break()
+    local l = (p:sin() + x * x):sum()
+    l:backward(nil, {create_graph = true})
+  end)()
+  return x.grad:detach()
+end)
+same("a gradient penalty of a net with a skip connection", function(compile)
+  local x, w = leaf(1, 2), leaf(0.5, -1)
+  local net = compile(function(v)
+    local p = (v * w):tanh()
+    lt.graph_break()
+    return (p * w + v * v):sum()
+  end)
+  local g = lt.grad(net(x), x, {create_graph = true})
+  local penalty = ((g * g):sum() - 1) ^ 2
+  penalty:backward()
+  return x.grad, w.grad
+end)
+
+-- -- history that arguments gain
+
+same("a buffer that is added to", function(compile)
+  local w, buf = leaf(1, 2, 3), lt.zeros(3)
+  local l = compile(function(b) b:add_(w * w) return b:sum() end)(buf)
+  l:backward()
+  return w.grad, buf, buf.requires_grad, buf.is_leaf
+end)
+same("a cache that is filled over calls", function(compile)
+  local w, cache = leaf(1, 2, 3), lt.zeros(4, 3)
+  local f = compile(function(i, x) cache[i] = x * w return cache:sum() end)
+  f(0, lt.ones(3))
+  f(1, lt.ones(3))
+  f(2, lt.ones(3)):backward()
+  return w.grad, cache
+end)
+same("rows written in a loop with a break", function(compile)
+  local w = leaf(1, 2)
+  compile(function()
+    local acc = lt.zeros(3, 2)
+    for i = 0, 2 do
+      acc:index_add_(0, lt.tensor({i}, {dtype = "int64"}), (w * (i + 1)):view(1, 2))
+      lt.graph_break()
+    end
+    return (acc * acc):sum()
+  end)():backward()
+  return w.grad
+end)
+same("a view of a buffer is written", function(compile)
+  local w, base = leaf(1, 2), lt.zeros(3, 2)
+  local v = base[1]
+  compile(function(v) v:add_(w) end)(v)
+  local inside = v.requires_grad
+  ;(base * base + 1):sum():backward()
+  return w.grad, base, v, inside, base.is_leaf
+end)
+same("a view of what was computed is written", function(compile)
+  local w = leaf(1, 2, 3, 4)
+  local base = (w * 2):view(2, 2)
+  local v = base[0]
+  compile(function(v, y) v:mul_(3) v:copy_(v * y) end)(v, w[{{0, 2}}])
+  base:sum():backward()
+  return w.grad
+end)
+same("other views of a written buffer follow it", function(compile)
+  local w, base = leaf(1, 2), lt.zeros(2, 2)
+  local other = base:t()
+  compile(function(b) b[0] = w end)(base)
+  other[0]:sum():backward()
+  return w.grad, other
+end)
+same("legal writes to what was computed before are no breaks", function(compile)
+  lt.reset()
+  local w = leaf(1, 2)
+  local f = compile(function(v) v:mul_(2) v[0] = v[1] return v:sum() end)
+  f(w * 1):backward()
+  return w.grad, h.breaks()
+end)
+same("a view that was made in no_grad mode is refused", function(compile)
+  local w, base = leaf(1, 2), lt.zeros(2, 2)
+  local v = lt.no_grad(function() return base[0] end)
+  return compile(function(v) v:add_(w) return v end)(v)
+end)
+same("a view of a leaf is refused, also where code for other views is there", function(compile)
+  local w, l = leaf(1, 2), lt.zeros(2, 2):requires_grad_(true)
+  local f = compile(function(v) v:add_(w) return v * 1 end)
+  f((l * 1)[0])
+  return f(l[0])
+end)
+
+-- -- hooks, and gradients of results by results
+
+same("a hook registered after its tensor was used", function(compile)
+  local w = leaf(1, 2, 3)
+  local f = compile(function()
+    local h = w * 2
+    local y = (h * h):sum()
+    h:register_hook(function(g) return g * 0.5 end)
+    return y
+  end)
+  f():backward()
+  return w.grad
+end)
+same("a hook of the caller, registered and removed", function(compile)
+  local w, seen = leaf(1, 2, 3), {}
+  local f = compile(function(x) local h = w * x return h, (h * h):sum() + w:sum() end)
+  for i = 1, 3 do
+    local h, l = f(lt.full({3}, i))
+    local handle = h:register_hook(function(g) seen[#seen + 1] = show(g) return g * 10 end)
+    if i == 2 then handle.remove() end
+    l:backward()
+  end
+  return w.grad, table.concat(seen, ", ")
+end)
+same("retain_grad of a result that others depend on", function(compile)
+  local w = leaf(1, 2, 3)
+  local a, b, l = compile(function() local a = w * 2 local b = a:tanh() return a, b, (a * b):sum() end)()
+  a:retain_grad()
+  b:retain_grad()
+  l:backward()
+  return a.grad, b.grad, w.grad
+end)
+same("a tensor with hooks goes into a compiled function", function(compile)
+  lt.reset()
+  local w = leaf(1, 2, 3)
+  local a = w * 2
+  a:register_hook(function(g) return g * 3 end)
+  w:register_hook(function(g) return g + 1 end)
+  compile(function(a, w) return (a * w):sum() end)(a, w):backward()
+  return w.grad, h.breaks()
+end)
+same("the gradient of one result by another", function(compile)
+  local w = leaf(1, 2, 3)
+  local h, l = compile(function() local h = w:exp() return h, (h * h * w):sum() end)()
+  local g = lt.grad(l, h, {retain_graph = true})
+  return g, lt.grad(l, {w, h})
+end)
+same("gradients of gradients by results", function(compile)
+  local w = leaf(1, 2, 3)
+  local h, l = compile(function() local h = w:sin() return h, (h * h * h):sum() end)()
+  local g = lt.grad(l, h, {create_graph = true})
+  g:sum():backward()
+  return g:detach(), w.grad
+end)
+same("a hook that lays the gradient otherwise", function(compile)
+  local w = lt.arange(6):to("float32"):view(2, 3):requires_grad_(true)
+  local a, l = compile(function() local a = w * 2 return a, (a * a):sum() end)()
+  a:register_hook(function(g) return g:t():contiguous():t() end)
+  l:backward()
+  return w.grad
+end)
+
+-- -- what eager can still differentiate, and what it refuses
+
+same("a step that returns its loss and an activation that saved nothing", function(compile)
+  local b = leaf(1, 1, 1)
+  local loss, h = compile(function(x)
+    local h = x + b
+    local loss = (h * h):sum()
+    loss:backward()
+    return loss, h
+  end)(lt.ones(3))
+  h:sum():backward()
+  return b.grad, loss, h, pcall(loss.backward, loss)
+end)
+same("parts of a result are differentiated one after the other", function(compile)
+  local w, x = leaf(1, 2), leaf(3, 4)
+  local a, b = compile(function() return (w * w):sum(), (x * x):sum() end)()
+  a:backward()
+  b:backward()
+  return w.grad, x.grad, pcall(a.backward, a)
+end)
+same("what only backward refuses is refused by backward", function(compile)
+  local w = leaf(1, 2)
+  local p = compile(function() local e = w:exp() local q = e * e e:add_(1) return q end)()
+  return p, pcall(p.backward, p, lt.ones(2))
+end)
+same("a write to what backward does not read", function(compile)
+  local w, x, b = leaf(1, 2), lt.ones(2), lt.ones(2)
+  local y = compile(function() return (w * x + b):sum() end)()
+  b:add_(1)
+  y:backward()
+  return w.grad
+end)
+same("a write to what backward reads", function(compile)
+  local w, x = leaf(1, 2), lt.ones(2)
+  local y = compile(function() return (w * x):sum() end)()
+  x:add_(1)
+  x:add_(1)
+  return pcall(y.backward, y)
+end)
+same("double backward through a function that writes a buffer", function(compile)
+  local w, u = leaf(1, 2), lt.ones(2)
+  local f = compile(function(x)
+    lt.no_grad(function() u:mul_(0.5) u:add_(x) end)
+    return (w * w * u):sum()
+  end)
+  f(lt.ones(2))
+  local g = lt.grad(f(lt.ones(2)), w, {create_graph = true})
+  ;(g * g):sum():backward()
+  return w.grad, u
+end)
+
+-- -- the order in which gradients add up
+
+same("a parameter that several segments use", function(compile)
+  lt.manual_seed(3)
+  local w, x = lt.randn(5, 5, {requires_grad = true}), lt.randn(5, 5)
+  local f = compile(function()
+    local a = (x:mm(w) + w):tanh()
+    local b = a:mm(w) * w
+    lt.graph_break()
+    local c = (b + w):sin():mm(w)
+    lt.graph_break()
+    return (c * w + a:mm(w)):sum()
+  end)
+  local l = f() + (w * w * w):sum()
+  l:backward()
+  return w.grad
+end)
+same("a tensor that two compiled functions use", function(compile)
+  lt.manual_seed(4)
+  local w = lt.randn(4, 4, {requires_grad = true})
+  local a = w * 1.1
+  local f = compile(function(v) return (v * v):mm(v) + v end)
+  local g = compile(function(v) return (v:tanh() * v + v):sum() end)
+  ;(f(a):sum() + g(a) + (a * a):sum()):backward()
+  return w.grad
+end)
+
+test("a result that has its function's input as its history does not keep it for ever", function()
+  local f = lt.compile(function(b, w) b:add_(w * w) return b * 2 end)
+  local w = lt.ones(1000, 100):requires_grad_(true)
+  local function run() f(lt.zeros(1000, 100), w) end
+  run()
+  local weak = setmetatable({}, {__mode = "k"})
+  for _ = 1, 20 do
+    local b = lt.zeros(1000, 100)
+    weak[b] = true
+    f(b, w)
+  end
+  collectgarbage()
+  collectgarbage()
+  local alive = 0
+  for _ in pairs(weak) do alive = alive + 1 end
+  truthy(alive <= 1, alive .. " inputs are alive; it")
+end)
+
+h.finish()
