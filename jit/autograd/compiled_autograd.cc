@@ -47,15 +47,17 @@ struct CompiledNode : GradNode {
           spent[n] = true;
         }
       }
-      if (spent_count < code->spendable_) return;
+    } else {
+      spent.assign(spent_count = code->spendable_, true);
     }
-    released = true;
-    values.clear();
+    if (spent_count < code->spendable_) return;
+    released = !code->traced_.never_spent;
+    values.resize(released ? 0 : code->inputs_);
   }
 
   void check(const BackwardPiece& piece) const {
     for (uint32_t n : piece.spends) {
-      if (released || (n < spent.size() && spent[n])) fail_second_backward();
+      if (n < spent.size() && spent[n]) fail_second_backward();
     }
     for (const BackwardRead& read : piece.reads) {
       const uint32_t now = values[size_t(read.place)]->storage->version, then = versions[size_t(read.place)];
@@ -68,11 +70,12 @@ struct CompiledNode : GradNode {
     r.gradients = call.grads;
     r.gradients.resize(code->traced_.results.size());  // the engine brings as many as it met
     r.points = call.points;
+    r.asked = call.asked;
     r.create_graph = call.create_graph;
     for (size_t i = 0; i < code->inputs_; i++) r.versions.emplace_back(versions[i], values[i]->storage->version);
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
-      Tensor* so_far = r.wanted[i] && code->met_[i] ? call.so_far(next[i]) : nullptr;
+      Tensor* so_far = r.wanted[i] && code->traced_.met[i] ? call.so_far(next[i]) : nullptr;
       r.so_far.push_back(so_far ? std::move(*so_far) : Tensor());
     }
     return r;
@@ -81,6 +84,7 @@ struct CompiledNode : GradNode {
   // A run's inputs and saved values, as functions of what they came from where that is asked for.
   std::vector<Tensor> table(const BackwardRequest& r, int places) {
     std::vector<Tensor> all = values;
+    all.resize(code->inputs_ + code->traced_.saved.size());
     for (size_t i = 0; r.create_graph && i < all.size(); i++) {
       if (i < code->inputs_) {
         if (code->input_history_[i] >= 0) all[i] = with_history(all[i], next[size_t(code->input_history_[i])]);
@@ -88,7 +92,7 @@ struct CompiledNode : GradNode {
       }
       const size_t result = code->results_.size() + i - code->inputs_;
       const Tensor& traced = code->traced_.results[result];
-      if (traced->requires_grad) all[i] = with_history(all[i], {Ref<GradNode>(this), uint32_t(result)});
+      if (all[i] && traced->requires_grad) all[i] = with_history(all[i], {Ref<GradNode>(this), uint32_t(result)});
     }
     for (const Tensor& g : r.gradients) {
       if (g) all.push_back(g);
@@ -139,6 +143,7 @@ struct CompiledNode : GradNode {
       }
       if (again) continue;
       ran = &b;
+      call.order = b.traced.order;
       return gradients(r, b.traced, all);
     }
   }
@@ -180,7 +185,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
     self->traced_.results.push_back(y);
   }
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
-  self->met_ = find_saved(self->traced_);
+  find_saved(self->traced_);
   self->spendable_ = self->traced_.spendable.size();
   auto forward = std::make_unique<Graph>();
   {

@@ -14,7 +14,8 @@ namespace {
 struct Follower : TapeWatch {
   TracedForward& forward;
   const BackwardRequest& request;
-  bool tolerant;
+  bool tolerant, unspent = false;  // unspent: nodes that a release spends give no gradients
+  std::vector<const GradNode*> leaves;
   std::vector<BackwardPiece> pieces;
   std::unordered_set<const GradNode*> met;  // where gradients were added
 
@@ -35,7 +36,9 @@ struct Follower : TapeWatch {
       place++;
     }
   }
+  void arrived(const GradNode* leaf) override { leaves.push_back(leaf); }
   void spent(const GradNode* node) override {
+    if (unspent) fail("a release spends ", node->name());
     const auto number = uint32_t(forward.spendable.size());
     pieces.back().spends.push_back(forward.spendable.emplace(node, number).first->second);
   }
@@ -102,12 +105,12 @@ struct Tracer {
     }
     std::vector<Tensor> seeds = so_far;
     for (uint32_t k : request.points) {
-      edges.push_back(gradient_edge(forward.results[k]));
-      seeds.emplace_back();
-      GradHook hook{[this, k](const Tensor& g) { return cut(k, g); }};
-      edges.back().node->hooks.emplace_back(edges.back().result, std::move(hook));
-      hooked.push_back(edges.back().node.get());
+      const Edge edge = gradient_edge(forward.results[k]);
+      edge.node->hooks.emplace_back(edge.result, GradHook{[this, k](const Tensor& g) { return cut(k, g); }});
+      hooked.push_back(edge.node.get());
     }
+    for (uint32_t k : request.asked) edges.push_back(gradient_edge(forward.results[k]));
+    seeds.resize(edges.size());
     GraphRecorder recorder(graph);
     ModeScope mode(&recorder);
     TapeWatchScope watch(&follower);
@@ -246,6 +249,11 @@ struct Assembler {
       piece.taken = place.at(t.cuts[p].taken.get());
     }
     for (const Tensor& g : t.grads) out.gradients.push_back(g ? place_of(g, last) : -1);
+    for (const GradNode* leaf : t.follower.leaves) {
+      for (size_t i = 0; i < t.forward.sources.size(); i++) {
+        if (t.forward.sources[i].node.get() == leaf) out.order.push_back(i);
+      }
+    }
     GradModeScope no_grad(false);
     for (size_t p = 0; p <= last; p++) build(p);
     return std::move(out);
@@ -262,6 +270,7 @@ std::string BackwardRequest::key() const {
     if (so_far[i]) key += str(" more ", i, to_string(so_far[i]->strides));
   }
   for (uint32_t k : points) key += str(" at ", k);
+  for (uint32_t k : asked) key += str(" for ", k);
   for (size_t p = 0; p < taken.size(); p++) {
     if (taken[p]) key += str(" as ", p, to_string(taken[p]->strides));
   }
@@ -274,17 +283,21 @@ TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& req
   return Assembler{tracer}.run();
 }
 
-std::vector<bool> find_saved(TracedForward& forward) {
+void find_saved(TracedForward& forward) {
   BackwardRequest all;
   all.gradients = forward.results;
   all.wanted.assign(forward.sources.size(), true);
   all.so_far.resize(forward.sources.size());
+  {
+    Tracer tracer(forward, all, true);
+    tracer.run();
+    forward.saved = read_of_forward(tracer);
+    for (const Edge& e : forward.sources) forward.met.push_back(tracer.follower.met.count(e.node.get()) > 0);
+  }
   Tracer tracer(forward, all, true);
+  tracer.follower.unspent = true;
   tracer.run();
-  forward.saved = read_of_forward(tracer);
-  std::vector<bool> met;
-  for (const Edge& e : forward.sources) met.push_back(tracer.follower.met.count(e.node.get()) > 0);
-  return met;
+  for (const Tensor& g : tracer.grads) forward.never_spent = forward.never_spent || g;
 }
 
 }  // namespace lutra

@@ -25,6 +25,7 @@ struct BackwardRequest {
   std::vector<bool> wanted;       // by source
   std::vector<Tensor> so_far;     // by source: what later nodes gave, which is added to; null: nothing
   std::vector<uint32_t> points;   // results whose gradient is looked at, ascending
+  std::vector<uint32_t> asked;    // those of them that are asked for
   std::vector<Tensor> taken;      // by piece: what came back and lies otherwise than what was given; null: lies alike
   bool create_graph = false;
   std::vector<std::pair<uint32_t, uint32_t>> versions = {};  // of a run's inputs when it was done, and now
@@ -38,6 +39,8 @@ struct TracedForward {
   std::vector<Tensor> results;                              // outputs with history, then the saved values
   std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
+  std::vector<bool> met;                                    // by source: several gradients meet there
+  bool never_spent = false;  // a gradient may go through without a node that a release spends
 };
 
 // Elements of a value of the forward that a node of the tape reads.
@@ -59,12 +62,13 @@ struct BackwardPiece {
 struct TracedBackward {
   std::vector<BackwardPiece> pieces;
   std::vector<int> gradients;  // by source: places, -1 where there is none
+  std::vector<size_t> order;   // sources as eager reaches them
   int places = 0;
 };
 
 TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& request);
-// Finds what any backward may read (saved) and spend, and the sources that several gradients meet at. What eager would
-// refuse to differentiate is left out: it is refused when a backward asks for it.
-std::vector<bool> find_saved(TracedForward& forward);
+// Finds what any backward may read (saved) and spend. What eager would refuse to differentiate is left out: it is
+// refused when a backward asks for it.
+void find_saved(TracedForward& forward);
 
 }  // namespace lutra

@@ -57,8 +57,10 @@ class Engine {
   bool is_wanted(const Edge& edge) const { return edge.node && (!collecting_ || needed_.count(edge.node.get())); }
   Tensor* pending(const Edge& edge);
   std::vector<uint32_t> points(const GradNode& node) const;
+  std::vector<uint32_t> asked(const GradNode& node) const;
   Tensor visit(const GradNode& node, uint32_t result, Tensor g);
-  std::vector<Tensor> apply(Pending& p);
+  void apply(Pending& p);
+  void send_on(const GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order);
   bool runs(const Pending& p) const;
   Tensor owned(const Tensor& leaf, Tensor g);
 
@@ -77,6 +79,7 @@ void Engine::send(const Edge& edge, const Tensor& g) {
   if (leaf_of(edge.node.get())) {
     const auto [at, fresh] = leaf_at_.emplace(edge.node.get(), leaves_.size());
     p = fresh ? &leaves_.emplace_back() : &leaves_[at->second];
+    if (fresh && tape_watch()) tape_watch()->arrived(edge.node.get());
   } else {
     p = &nodes_[edge.node->seq];
   }
@@ -90,7 +93,8 @@ void Engine::send(const Edge& edge, const Tensor& g) {
 // What has been sent to an edge; null where nothing.
 Tensor* Engine::pending(const Edge& edge) {
   Pending* p = nullptr;
-  for (Pending& leaf : leaves_) p = leaf.node == edge.node ? &leaf : p;
+  auto leaf = leaf_at_.find(edge.node.get());
+  if (leaf != leaf_at_.end()) p = &leaves_[leaf->second];
   auto node = nodes_.find(edge.node->seq);
   if (node != nodes_.end() && node->second.node == edge.node) p = &node->second;
   if (!p || p->grads.size() <= edge.result || !p->grads[edge.result]) return nullptr;
@@ -165,6 +169,12 @@ std::vector<uint32_t> Engine::points(const GradNode& node) const {
   for (auto& [result, hook] : node.hooks) {
     if (*hook.live) all.insert(result);
   }
+  for (uint32_t result : asked(node)) all.insert(result);
+  return {all.begin(), all.end()};
+}
+
+std::vector<uint32_t> Engine::asked(const GradNode& node) const {
+  std::set<uint32_t> all;
   for (const Target& t : targets_) {
     if (t.edge.node.get() == &node) all.insert(t.edge.result);
   }
@@ -190,26 +200,39 @@ bool Engine::runs(const Pending& p) const {
     if (is_wanted(e)) return true;
   }
   if (!p.node->joint) return false;
-  const std::vector<uint32_t> looked_at = points(*p.node);
-  return given > 1 || looked_at.size() > 1 || looked_at[0] >= p.grads.size() || !p.grads[looked_at[0]];
+  const std::vector<uint32_t> results = asked(*p.node);
+  return given > 1 || results.size() > 1 || results[0] >= p.grads.size() || !p.grads[results[0]];
 }
 
-std::vector<Tensor> Engine::apply(Pending& p) {
+void Engine::send_on(const GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order) {
+  for (size_t i : order) send(node.next[i], std::exchange(out[i], Tensor()));
+  for (size_t i = 0; i < out.size(); i++) send(node.next[i], std::exchange(out[i], Tensor()));
+}
+
+void Engine::apply(Pending& p) {
   try {
-    if (!p.node->joint) {
+    std::vector<Tensor> out;
+    std::vector<size_t> order;
+    if (p.node->joint) {
+      JointCall call{p.grads,
+                     create_,
+                     points(*p.node),
+                     asked(*p.node),
+                     [&](uint32_t result, const Tensor& g) { return visit(*p.node, result, g); },
+                     [this](const Edge& e) { return is_wanted(e); },
+                     {},
+                     [this](const Edge& e) { return pending(e); }};
+      out = p.node->apply_joint(call);
+      order = std::move(call.order);
+    } else {
       p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
-      return p.node->apply(p.grads, create_);
+      out = p.node->apply(p.grads, create_);
     }
-    JointCall call{p.grads,
-                   create_,
-                   points(*p.node),
-                   [&](uint32_t result, const Tensor& g) { return visit(*p.node, result, g); },
-                   [this](const Edge& e) { return is_wanted(e); },
-                   [this](const Edge& e) { return pending(e); }};
-    return p.node->apply_joint(call);
+    p.grads.clear();
+    if (!retain_) p.node->release();
+    send_on(*p.node, out, order);
   } catch (const Error& e) {
     if (!tape_watch() || !tape_watch()->skip(e)) throw;
-    return {};
   }
 }
 
@@ -227,13 +250,7 @@ void Engine::run() {
       take_targets(p.node.get(), p.grads);
       if (!runs(p)) continue;
     }
-    std::vector<Tensor> out = apply(p);
-    p.grads.clear();
-    if (!retain_) p.node->release();
-    for (size_t i = 0; i < out.size(); i++) {
-      Tensor g = std::move(out[i]);
-      send(p.node->next[i], g);
-    }
+    apply(p);
   }
   for (Pending& p : leaves_) {
     Tensor leaf = leaf_of(p.node.get());

@@ -330,12 +330,7 @@ bool has_hooks(const Tensor& t) {
   return false;
 }
 
-void take_history(const Tensor& self, const Tensor& source) {
-  const Edge edge = gradient_edge(source);
-  if (!self->view) return set_history(self, edge.node, edge.result);
-  set_history(self->base, Ref<GradNode>(new CopySlices(self, source)), 0);
-  refresh_view(self);
-}
+void take_history(const Tensor& self, const Tensor& source) { take_history(self, source, gradient_edge(source)); }
 
 void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;

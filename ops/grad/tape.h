@@ -22,10 +22,12 @@ struct Edge {
 struct JointCall {
   const std::vector<Tensor>& grads;  // one for each result, null: none
   bool create_graph;
-  std::vector<uint32_t> points;  // results that are looked at: they have hooks, or lt.grad asks for them; ascending
+  std::vector<uint32_t> points;  // results that are looked at: they have hooks, or are asked for; ascending
+  std::vector<uint32_t> asked;  // those that lt.grad asks for: hooks run on the way to what is asked for or wanted only
   // To be called when all that goes into the gradient of a point has come; gives what goes on in its place.
   std::function<Tensor(uint32_t result, const Tensor& gradient)> visit;
   std::function<bool(const Edge&)> wanted;
+  std::vector<size_t> order;  // filled in: of next, the order in which gradients are sent on
   // What later nodes have sent there, null where nothing. A node that takes it adds to it and gives the sum.
   std::function<Tensor*(const Edge&)> so_far;
 };
@@ -81,6 +83,7 @@ struct TapeWatch {
   virtual ~TapeWatch() = default;
   virtual void spent(const GradNode* node) = 0;               // it runs, and a release would drop what it saved
   virtual void read(const Tensor& fake, const char* op) = 0;  // elements that op's node saved
+  virtual void arrived(const GradNode* leaf) = 0;             // a first gradient
   virtual void added(const GradNode* node) = 0;               // a gradient came where there was one
   virtual bool skip(const Error& error) = 0;                  // of a node: it gives no gradients, the others go on
   // Makes a FakeTensor's versions, present and expected, those of the tensor that it stands for.

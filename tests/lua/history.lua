@@ -204,6 +204,28 @@ same("gradients of gradients by results", function(compile)
   g:sum():backward()
   return g:detach(), w.grad
 end)
+same("lt.grad runs the hooks on its way only", function(compile)
+  local w, x, seen = leaf(1, 2), leaf(3, 4), {}
+  local a, l = compile(function() local a = w * 2 return a, (a * x):sum() end)()
+  a:register_hook(function(g) seen[#seen + 1] = show(g) end)
+  return lt.grad(l, x, {retain_graph = true}), #seen, lt.grad(l, w), #seen
+end)
+same("leaves' hooks run in eager's order", function(compile)
+  local w, x, seen = leaf(1, 2), leaf(3, 4), {}
+  local l = compile(function() local a = w * 2 local b = x + 1 return (a * b):sum() end)()
+  w:register_hook(function() seen[#seen + 1] = "w" end)
+  x:register_hook(function() seen[#seen + 1] = "x" end)
+  l:backward()
+  return table.concat(seen)
+end)
+same("a part that nothing was saved of after all the others were freed", function(compile)
+  local w, x = leaf(1, 2), leaf(3, 4)
+  local a, b = compile(function() return (w * w):sum(), x + 1 end)()
+  a:backward()
+  b:sum():backward()
+  b:sum():backward()
+  return w.grad, x.grad
+end)
 same("a hook that lays the gradient otherwise", function(compile)
   local w = lt.arange(6):to("float32"):view(2, 3):requires_grad_(true)
   local a, l = compile(function() local a = w * 2 return a, (a * a):sum() end)()

@@ -63,6 +63,7 @@ struct Trial : TapeWatch {
   ~Trial() override { graph.nodes.resize(nodes); }
   void spent(const GradNode*) override {}
   void read(const Tensor&, const char*) override {}
+  void arrived(const GradNode*) override {}
   void added(const GradNode*) override {}
   bool skip(const Error& e) override { return is_users(e); }
 };
