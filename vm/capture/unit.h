@@ -137,9 +137,9 @@ struct Entry {
   std::vector<OutputGrad> output_grads;
   std::vector<HistoryWrite> history_writes;
   std::vector<std::pair<int, std::string>> refused_outputs;  // those that backward refuses, with its message
-  int exit = 0;                       // index into the point's exits
-  BreakReason why;                    // empty kind: returned, or reached a loop
-  double capture_ms = 0;              // with compile_ms
+  int exit = 0;                                              // index into the point's exits
+  BreakReason why;                                           // empty kind: returned, or reached a loop
+  double capture_ms = 0;                                     // with compile_ms
   int64_t hits = 0;
   std::vector<int64_t> step_hits;
 };
