@@ -98,7 +98,7 @@ for i, case in ipairs(overlapping) do
         local ok, message = pcall(run, x)
         equal(ok, not refused, tostring(message))
         if refused then truthy(message:find("share some memory; clone() one of them", 1, true), message) end
-        outcomes[#outcomes + 1] = tostring(refused and message or "") .. tostring(x)
+        outcomes[#outcomes + 1] = tostring(refused and message or "") .. tostring(x:detach()) .. tostring(x.requires_grad)
       end
       equal(outcomes[2], outcomes[1])
       equal(outcomes[3], outcomes[1])
