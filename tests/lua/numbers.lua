@@ -153,5 +153,28 @@ test("bounds of numbers", function()
   end
 end)
 
+test("a for loop counts in the direction of its step's sign, of -0 and NaN as well", function()
+  local function f(x, first, last, step)
+    local n = 0
+    for i = first, last, step do
+      n = n + 1
+      if n > 3 then break end
+    end
+    return x + n
+  end
+  jit.off(f)  -- LuaJIT's traces run a loop that begins at NaN once, its interpreter does not
+  local steps = {-0.0, 0, nan, -nan, 1, -1, inf, -inf, -0.0, -nan, nan, 0}
+  local bounds = {{1, 3}, {3, 1}, {2, 2}, {nan, 1}, {1, nan}, {-inf, inf}, {inf, -inf}, {0, -0.0}}
+  for _, dynamic in ipairs {false, true} do
+    for _, b in ipairs(bounds) do
+      local compiled = lt.compile(f, {dynamic = dynamic})
+      for _, step in ipairs(steps) do
+        local label = text(b[1]) .. " to " .. text(b[2]) .. " by " .. text(step) .. " (1/" .. text(1 / step) .. ")"
+        equal(outcome(compiled, lt.zeros(1), b[1], b[2], step), outcome(f, lt.zeros(1), b[1], b[2], step), label)
+      end
+    end
+  end
+end)
+
 lt.config.recompile_limit = limit
 h.finish()

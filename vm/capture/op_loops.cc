@@ -1,8 +1,13 @@
 // Numeric and generic for loops, unrolled. A loop that began before the segment ends it at its back edge.
+#include <cmath>
+
 #include "vm/capture/interpreter.h"
 
 namespace lutra {
 namespace {
+
+// LuaJIT takes the direction from the sign bit: -0 and negative NaN count down.
+bool within(double index, double limit, double step) { return std::signbit(step) ? index >= limit : index <= limit; }
 
 double loop_number(Trace& t, Frame& f, unsigned slot) {
   Var* v = t.force(t.slot(f, slot));
@@ -13,7 +18,7 @@ double loop_number(Trace& t, Frame& f, unsigned slot) {
 void op_fori(Trace& t, Frame& f, bc::Ins i) {
   const unsigned a = op_a(i);
   const double index = loop_number(t, f, a), limit = loop_number(t, f, a + 1), step = loop_number(t, f, a + 2);
-  if (!(step >= 0 ? index <= limit : index >= limit)) return jump(f, bc::jump_target(f.pc, i));
+  if (!within(index, limit, step)) return jump(f, bc::jump_target(f.pc, i));
   t.set(f, a + 3, t.number(index));
 }
 
@@ -23,7 +28,7 @@ void op_forl(Trace& t, Frame& f, bc::Ins i) {
   const double step = loop_number(t, f, a + 2), limit = loop_number(t, f, a + 1);
   const double index = loop_number(t, f, a) + step;
   t.set(f, a, t.number(index));
-  if (step >= 0 ? index <= limit : index >= limit) {
+  if (within(index, limit, step)) {
     t.set(f, a + 3, t.number(index));
     jump(f, bc::jump_target(f.pc, i));
   }
