@@ -96,11 +96,15 @@ void forget_fault_sites(Context& c, size_t removed) {
 
 void set_place(bool (*f)(Place&)) { where = f; }
 
+void Place::set(const char* name, int at) {
+  const size_t n = std::strlen(name), most = sizeof(file) - 1;
+  std::strcpy(file, name + (n > most ? n - most : 0));
+  line = at;
+}
+
 bool place_now(Place& place) {
   if (!given_file) return where && where(place);
-  const size_t n = std::strlen(given_file), most = sizeof(place.file) - 1;
-  std::strcpy(place.file, given_file + (n > most ? n - most : 0));
-  place.line = given_line;
+  place.set(given_file, given_line);
   return true;
 }
 

@@ -20,8 +20,10 @@ size_t removed_fault_sites();
 void forget_fault_sites(Context& c, size_t removed);
 // Where the user's program is now; false where nobody knows. Asked at launches that say no place of their own.
 struct Place {
-  char file[64] = {};
+  char file[256] = {};
   int line = 0;
+
+  void set(const char* name, int at);  // of a long name the end
 };
 void set_place(bool (*where)(Place& place));
 bool place_now(Place& place);

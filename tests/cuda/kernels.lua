@@ -99,6 +99,25 @@ test("an index out of bounds is told with its op when the host waits; the GPU go
   end
 end)
 
+test("a fault's place is named alike for files, prompts and texts", function()
+  local text = "local x, i = ...\nlocal y = x:index_select(0, i)\nreturn y + 1 -- more than sixty characters of a text that is its own name"
+  local one_line = text:gsub("\n", " ")
+  local x, index = lt.randn(3, 2):cuda(), lt.tensor({7}, {dtype = "int64"}):cuda()
+  local deep_file = "@" .. ("folder/"):rep(12) .. "file.lua"
+  local expected = {
+    ["=prompt"] = "prompt:2", ["@file.lua"] = "file.lua:2", [text] = '[string "local x, i = ......"]:2',
+    [deep_file] = deep_file:sub(2) .. ":2",
+    [one_line] = ('[string "%s..."]:1'):format(one_line:sub(1, 45)),
+  }
+  for name, place in pairs(expected) do
+    local f = assert(loadstring(name == one_line and one_line or text, name))
+    for _, how in ipairs {f, lt.compile(f)} do
+      local y = how(x, index)
+      raises(("size 3 (launched at %s)"):format(place), lt.cuda.synchronize)
+    end
+  end
+end)
+
 test("out of memory in the middle leaves everything as it was", function()
   local x = lt.ones(4, {device = "cuda"})
   local held = {}

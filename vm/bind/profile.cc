@@ -12,25 +12,27 @@
 namespace lutra {
 namespace {
 
-// The line of the user's program that runs just now.
+// The line of the user's program that runs just now: of a file, of the prompt or of a text that was loaded.
 bool find_line(lua_Debug& at) {
   lua_State* L = current_lua();
   for (int level = 0; L && lua_getstack(L, level, &at); level++) {
     lua_getinfo(L, "Sl", &at);
-    if (at.currentline > 0 && at.source[0] == '@' && std::string_view(at.source).substr(0, 7) != "@lutra/") return true;
+    const std::string_view source = at.source;
+    if (at.currentline > 0 && source.substr(0, 7) != "@lutra/" && source.substr(0, 6) != "=lutra") return true;
   }
   return false;
 }
+const char* file_of(const lua_Debug& at) {
+  return at.source[0] == '@' || at.source[0] == '=' ? at.source + 1 : at.short_src;
+}
 void locate(LaunchRecord& record) {
   lua_Debug at;
-  if (find_line(at)) record.file = at.source + 1, record.line = at.currentline;
+  if (find_line(at)) record.file = file_of(at), record.line = at.currentline;
 }
 bool place_of_launch(cuda::Place& place) {
   lua_Debug at;
   if (!find_line(at)) return false;
-  static_assert(sizeof(at.short_src) <= sizeof(place.file));
-  std::strcpy(place.file, at.short_src);
-  place.line = at.currentline;
+  place.set(file_of(at), at.currentline);
   return true;
 }
 

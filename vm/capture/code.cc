@@ -1,6 +1,7 @@
 // Decoded functions: dumps in, Codes with their analyses out.
 #include "vm/capture/code.h"
 
+#include <algorithm>
 #include <lua.hpp>
 
 #include "jit/graph/graph.h"
@@ -15,8 +16,10 @@ namespace {
 // short_src of a chunk name: "@file.lua" is file.lua, "=name" is name, anything else [string "..."].
 std::string short_name(const std::string& chunk) {
   if (!chunk.empty() && (chunk[0] == '@' || chunk[0] == '=')) return chunk.substr(1);
-  std::string first = chunk.substr(0, chunk.find('\n'));
-  return "[string \"" + first.substr(0, 40) + (first.size() < chunk.size() || first.size() > 40 ? "..." : "") + "\"]";
+  size_t n = 0;
+  while (n < LUA_IDSIZE - 12 && n < chunk.size() && static_cast<unsigned char>(chunk[n]) >= ' ') n++;
+  const bool whole = n == chunk.size();
+  return "[string \"" + chunk.substr(0, whole ? n : std::min<size_t>(n, LUA_IDSIZE - 15)) + (whole ? "\"]" : "...\"]");
 }
 
 // A dump leaves out the nils at the end of a constructor's array, so that {x, nil, y} made by it has another length.
