@@ -108,8 +108,19 @@ local function record(name, ok, ...)
   return true, ...
 end
 
+-- A GPU tells what went wrong at the next wait: that of a call is seen with it.
+local wait = lt.get_default_device():find("^cuda") and lt.cuda.synchronize
+local function waited(name, ok, ...)
+  if not wait then return ok, ... end
+  local told, message = pcall(wait)
+  if told then return ok, ... end
+  if ok then return false, message end
+  world.failed(name .. " at the wait", message)
+  return ok, ...
+end
+
 -- pcall, of which everything is seen: true and results, or false.
-function world.try(name, f, ...) return record(name, pcall(f, ...)) end
+function world.try(name, f, ...) return record(name, waited(name, pcall(f, ...))) end
 
 -- A tensor of numbers of few bits, the same in Python: data(seed, sizes...) or data(seed, sizes..., options).
 function world.data(seed, ...)
