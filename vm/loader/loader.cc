@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <lua.hpp>
+#include <set>
 #include <string>
 
 #include "vm/bytecode/analysis.h"
@@ -43,10 +44,13 @@ struct Watch {
 
 const char kWatchKey = 0;
 
-// Tail calls of the frames of this thread become tail calls again.
-bool drop_frames(lua_State* L) {
-  bool any = false;
+// Tail calls of the frames of this deep thread become tail calls again, and the traces of their functions go. Not all
+// traces: a hook runs while LuaJIT records, and a recording that goes on from a C call of another trace, when it is
+// aborted, still writes to that trace.
+void drop_frames(lua_State* L) {
   const mirror::Thread* t = mirror::thread(L);
+  if (t->stacksize < kDeepSlots) return;
+  std::set<const mirror::Proto*> flushed;
   for (const mirror::TValue* frame = t->base - 1; frame > t->stack + 1; frame = mirror::previous_frame(frame)) {
     if (frame->u64 & 3) continue;
     auto* next = reinterpret_cast<uint32_t*>(frame->u64);
@@ -55,9 +59,14 @@ bool drop_frames(lua_State* L) {
     if (!(plain || bc::op(call) == bc::Op::CALLM) || bc::op_b(call) != 0) continue;
     if (bc::op(ret) != bc::Op::RETM || bc::op_a(ret) != bc::op_a(call) || bc::op_d(ret) != 0) continue;
     next[-1] = bc::ins_ad(plain ? bc::Op::CALLT : bc::Op::CALLMT, bc::op_a(call), bc::op_c(call));
-    any = true;
+    const mirror::TValue f = mirror::previous_frame(frame)[-1];
+    const auto* caller = static_cast<const mirror::Func*>(mirror::gc_pointer(f));
+    if (mirror::tag(f) != mirror::kFunc || !caller->is_lua()) continue;
+    if (!flushed.insert(mirror::proto_of(caller)).second) continue;
+    mirror::push_object(L, mirror::kFunc, caller);
+    luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_FLUSH);
+    lua_pop(L, 1);
   }
-  return any;
 }
 
 void look(lua_State* L, lua_Debug*) {
@@ -66,7 +75,7 @@ void look(lua_State* L, lua_Debug*) {
   const auto* w = static_cast<Watch*>(lua_touserdata(L, -1));
   lua_pop(L, 1);
   lua_sethook(L, w->hook, w->mask, w->count);
-  if (drop_frames(L)) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH);
+  drop_frames(L);
 }
 
 // A stack at least doubles when it grows. Other blocks that do cost a look in vain.
