@@ -168,6 +168,25 @@ test("captures that do not repay end", function()
   truthy(lt.counters().frames.total <= 14, lt.counters().frames.total)
 end)
 
+test("profit = always keeps code that does not repay", function()
+  local w = lt.ones(4) * 0.1
+  local captures, want = {}, nil
+  for _, profit in ipairs {"auto", "always"} do
+    local function policy(s) return (lt.tensor(s) * w):sum():item() end
+    local function run()
+      local total = 0
+      for i = 1, 4000 do total = total + policy({i * 0.1, i, 1, 2}) end
+      return total
+    end
+    want = want or run()
+    lt.config.profit = profit
+    equal(auto(run), want)
+    captures[profit] = lt.counters().frames.total
+  end
+  lt.config.profit = nil
+  truthy(captures.always > captures.auto, ("%d captures, not more than %d"):format(captures.always, captures.auto))
+end)
+
 test("a portal in a loop that has nothing to run goes", function()
   local function step(x, k)
     local s = 0

@@ -82,6 +82,8 @@ void on_call(lua_State* L, lua_Debug* frame) {
 
 }  // namespace
 
+bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }
+
 bool gives_up(UnitPoint& point, Unit& unit) {
   constexpr int kPatience = 32;
   if (++point.idle_calls < kPatience) return false;

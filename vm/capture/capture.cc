@@ -250,7 +250,7 @@ struct Attempt {
 
   std::shared_ptr<Entry> make() {
     const int top = lua_gettop(L);
-    TraceOptions options{unit->options.dynamic, point.dynamic_dims, point.loose_functions, unit->automatic};
+    TraceOptions options{unit->options.dynamic, point.dynamic_dims, point.loose_functions, has_to_pay(L, *unit)};
     for (int attempt = 0; attempt < 200; attempt++) {
       lua_settop(L, top);
       Trace t(L, state, decisions, options);

@@ -21,7 +21,9 @@ int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
 // report.cc: what a miss teaches. Returns false when no further entry may be made.
 bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
                int nslots, int nargs, int self, int constants, int weak);
-// auto.cc: whether another capture at a point of an automatic unit is worth its time, by what the entries have saved.
+// auto.cc: whether what does not repay its time is dropped: of automatic units, unless lt.config.profit says otherwise.
+bool has_to_pay(lua_State* L, const Unit& unit);
+// Whether another capture at a point of such a unit is worth its time, by what the entries have saved.
 // False many times in a row, and the point is given up.
 bool worth_capture(UnitPoint& point, Unit& unit);
 // A call of a portal that has run nothing; true where there were so many in a row that the point is given up.

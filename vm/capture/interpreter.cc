@@ -112,7 +112,7 @@ void Trace::step(Frame& f) {
   const bc::Proto& proto = f.code->proto();
   f.step = ++steps;
   effect_ = false;
-  const bool poor = options.automatic && steps > kAutomaticSteps + kAutomaticStepsAnOp * graph->nodes.size();
+  const bool poor = options.has_to_pay && steps > kAutomaticSteps + kAutomaticStepsAnOp * graph->nodes.size();
   const bool spent = budget.spend(1) || steps > kMaxSteps;
   if (poor || spent || graph->nodes.size() > budget.most_nodes()) stop_at_budget(false);
   while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();

@@ -54,7 +54,7 @@ struct TraceOptions {
   int dynamic = -1;  // -1: sizes become symbolic after a miss, 0: never, 1: from the first capture
   std::map<std::string, std::set<int>> dynamic_dims;  // by source
   std::set<std::string> loose_functions;              // by source: another closure of the prototype will do
-  bool automatic = false;                             // nobody has asked: long stretches without ops do not pay
+  bool has_to_pay = false;                            // long stretches without ops do not
 };
 
 // How a frame of the trace was called.

@@ -181,7 +181,7 @@ struct Unit {
   int stub_id = 0;
   bool fresh_capture = false;  // the stub has just captured: the hit that follows is its own
   std::vector<int> ids;        // portal ids of all versions
-  bool automatic = false;      // nobody but lt.auto has asked for it: it has to pay
+  bool automatic = false;      // nobody but lt.auto has asked for it
   bool failed = false;         // an internal error: original bytecode from now on
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();

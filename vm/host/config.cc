@@ -31,6 +31,7 @@ struct Row {
   const char* choices = nullptr;        // of strings: "a|b|c"; null: anything
   int least = 0;                        // of numbers
   std::string (*in_force)() = nullptr;  // what reading gives where the setting leaves it open
+  const char* exist = nullptr;          // of the choices; null: all
 };
 
 std::string thread_text() { return std::to_string(thread_count()); }
@@ -45,10 +46,12 @@ const Row kRows[] = {
     {"num_threads", &Config::num_threads, "threads of one op; 0: as many as the machine has", nullptr, 0, thread_text},
     {"isa", &Config::isa, "what kernels are made for: avx512, avx2 or interp; nil: the best of the machine",
      "avx512|avx2|interp", 0, current_isa},
-    {"deterministic", Fixed{"true"}, "every run gives the same bits; always true", "true|false"},
+    {"deterministic", Fixed{"true"}, "every run gives the same bits; always true", "true|false", 0, nullptr, "true"},
     {"stress", &Config::stress, "for tests: capture compiles every function, break forces graph breaks; nil: neither",
      "capture|break"},
-    {"profit", Fixed{"always"}, "which segments are compiled: always all of them", "auto|always|measure"},
+    {"profit", &Config::profit,
+     "which segments are compiled: auto drops those of lt.auto that do not repay their time, always none",
+     "auto|always|measure", 0, nullptr, "auto|always"},
 };
 
 const Row& find_row(const char* name) {
@@ -67,13 +70,9 @@ bool among(const std::string& value, const char* choices) {
 void check_choice(const Row& row, const std::string& value) {
   if (!row.choices || value.empty()) return;
   if (!among(value, row.choices)) fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
-}
-
-void check_fixed(const Row& row, const std::string& value) {
-  const std::string exists = std::get<Fixed>(row.member).choice;
-  if (value == exists) return;
-  if (!among(value, row.choices)) fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
-  fail("config: ", row.name, " = ", value, " does not exist yet (what exists: ", exists, ")");
+  if (row.exist && !among(value, row.exist)) {
+    fail("config: ", row.name, " = ", value, " does not exist yet (what exists: ", row.exist, ")");
+  }
 }
 
 int check_int(const Row& row, double value) {
@@ -102,10 +101,11 @@ void set_from_text(Config& config, const Row& row, const std::string& text) {
     config.** number = check_int(row, value);
   } else if (std::holds_alternative<Fixed>(row.member)) {
     const bool flag = among("true", row.choices);
-    check_fixed(row, flag && text == "1" ? "true" : flag && text == "0" ? "false" : text);
+    check_choice(row, flag && text == "1" ? "true" : flag && text == "0" ? "false" : text);
   } else {
     check_choice(row, text);
-    config.*std::get<std::string Config::*>(row.member) = text;
+    const auto member = std::get<std::string Config::*>(row.member);
+    config.*member = text.empty() ? Config().*member : text;  // nil: the default
   }
 }
 
@@ -145,7 +145,7 @@ int set_impl(lua_State* L) {
     if (type != LUA_TBOOLEAN && type != LUA_TSTRING) {
       fail("config: ", row.name, " must be one of ", row.choices, ", got ", luaL_typename(L, 3));
     }
-    check_fixed(row, type == LUA_TSTRING ? lua_tostring(L, 3) : lua_toboolean(L, 3) ? "true" : "false");
+    check_choice(row, type == LUA_TSTRING ? lua_tostring(L, 3) : lua_toboolean(L, 3) ? "true" : "false");
   } else {
     if (type != LUA_TSTRING && type != LUA_TNIL) {
       fail("config: ", row.name, " must be a string or nil, got ", luaL_typename(L, 3));

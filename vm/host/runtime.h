@@ -18,7 +18,8 @@ struct Config {
   std::string cache_dir;
   int num_threads = 0;
   std::string isa;
-  std::string stress;  // "", "capture", "break"
+  std::string stress;           // "", "capture", "break"
+  std::string profit = "auto";  // "auto", "always"
 };
 
 struct Counters {

@@ -33,8 +33,8 @@ const char kHelp[] =
     "Exit codes: 1 where a script fails, 2 where options or the environment are wrong.\n"
     "Environment: LUTRA_LOGS=NAME,... logs stages to standard error (help lists them);\n"
     "LUTRA_<NAME> sets lt.config.<name>: LUTRA_NUM_THREADS, LUTRA_ISA, LUTRA_CACHE_DIR,\n"
-    "LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS. LUTRA_TAILCALLS=keep: tail calls leave no\n"
-    "frame for tracebacks, as in luajit.\n";
+    "LUTRA_PROFIT, LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS. LUTRA_TAILCALLS=keep: tail\n"
+    "calls leave no frame for tracebacks, as in luajit.\n";
 
 constexpr int kFailed = 1, kWrongUsage = 2;
 
