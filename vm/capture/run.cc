@@ -24,8 +24,8 @@ struct RefusedNode : GradNode {
   std::vector<Tensor> leaves;  // that it may lead to, beside what next leads to
   RefusedNode(const std::string& why, const std::vector<Tensor>& inputs) : why(why) {
     std::vector<Tensor> computed;
-    for (const Tensor& t : inputs) {
-      if (t->requires_grad) (is_leaf(t) ? leaves : computed).push_back(t);
+    for (const Tensor& t : inputs) {  // null: a constant of the graph
+      if (t && t->requires_grad) (is_leaf(t) ? leaves : computed).push_back(t);
     }
     link(*this, computed);
   }
