@@ -3,7 +3,7 @@
 -- read(where, schema, ...): PyTorch's arguments by position, by name in a trailing table, or both, in; the same out. schema is the
 -- list of {name, default} in order; an argument without a default is needed. An empty table at the end, beyond the needed
 -- arguments, holds no options: `{bias = nil}` is one.
-local _, use = ...
+local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 local none = {}
@@ -22,7 +22,9 @@ local function check(where, given, known)
       local names = {}
       for each in pairs(known) do names[#names + 1] = each end
       table.sort(names)
-      fail("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(names, ", "))
+      local meant = type(name) == "string" and lt._native.closest(name, known)
+      local question = meant and ("; did you mean '%s'?"):format(meant) or ""
+      fail("%s: unknown option '%s' (known: %s)%s", where, tostring(name), table.concat(names, ", "), question)
     end
     if type(known[name]) == "boolean" then errors.boolean(where, name, value) end
     options[name] = value

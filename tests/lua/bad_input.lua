@@ -210,6 +210,17 @@ test("names that are not there", function()
   told("Tensor has no attribute or method 'sqeeze' (did you mean 'squeeze'?)", function() return x:sqeeze(0) end)
   told("Tensor has no attribute or method 'resahpe' (did you mean 'reshape'?)", function() return x:resahpe(4) end)
   told("Tensor has no attribute 'requires_grd' (did you mean 'requires_grad'?)", function() x.requires_grd = true end)
+  told("sum: unknown keyword 'dimm' (known: input, dim, keepdim, dtype, out); did you mean 'dim'?", x.sum, x, {dimm = 1})
+  told("other); did you mean 'dtype'?", x.to, x, {dtyp = "float16"})
+  told("compile: unknown option 'dynamc' (known: dynamic, fullgraph, backend, mode, options); did you mean 'dynamic'?", lt.compile, print,
+    {dynamc = true})
+  told("profit); did you mean 'num_threads'?", function() lt.config.num_thread = 1 end)
+  told("Linear: unknown option 'bais' (known: bias, device, dtype, in_features, out_features); did you mean 'bias'?", nn.Linear, 2, 2,
+    {bais = false})
+  for _, f in ipairs {x.sum, lt.compile, nn.ReLU} do
+    local _, message = pcall(f, f == x.sum and x or f == lt.compile and print or {elephant = 1}, {elephant = 1})
+    truthy(not message:find("did you mean", 1, true), message)
+  end
   local ok, message = pcall(function() return x.elephant end)
   truthy(not ok and message:find("method 'elephant'$"), message)
   both("lt.float33: no such dtype (known: bool, uint8,", function(t) return t:to(lt.float33) end, x)

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "vm/bind/composite.h"
+#include "vm/host/closest.h"
 
 namespace lutra {
 namespace {
@@ -147,11 +148,17 @@ void check_spread(const std::string& fn, const std::vector<ArgInfo>& schema, Arg
   }
 }
 
-std::string list_names(const std::vector<ArgInfo>& schema, std::span<ExtraKeyword> extras) {
-  std::string out;
-  for (const ArgInfo& arg : schema) out += (out.empty() ? "" : ", ") + arg.name;
-  for (const ExtraKeyword& extra : extras) out += (out.empty() ? "" : ", ") + std::string(extra.name);
-  return out;
+[[noreturn]] void unknown_keyword(const std::string& fn, const std::string& name, const std::vector<ArgInfo>& schema,
+                                  std::span<const std::string_view> extras) {
+  Closest closest(name);
+  std::string known;
+  const auto add = [&](std::string_view each) {
+    closest.look(each);
+    known.append(known.empty() ? "" : ", ").append(each);
+  };
+  for (const ArgInfo& arg : schema) add(arg.name);
+  for (std::string_view extra : extras) add(extra);
+  fail(fn, ": unknown keyword '", name, "' (known: ", known, ")", closest.question());
 }
 
 void place_keywords(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in, H table,
@@ -165,7 +172,9 @@ void place_keywords(const std::string& fn, const std::vector<ArgInfo>& schema, A
     }
     auto extra = std::find_if(extras.begin(), extras.end(), [&](auto& e) { return name == e.name; });
     if (extra == extras.end()) {
-      fail(fn, ": unknown keyword '", name, "' (known: ", list_names(schema, extras), ")");
+      std::vector<std::string_view> others;
+      for (const ExtraKeyword& e : extras) others.push_back(e.name);
+      unknown_keyword(fn, name, schema, others);
     }
     extra->value = in.field(table, name.c_str());
   }
@@ -340,7 +349,8 @@ void check_keywords(const std::string& fn, std::span<const std::vector<ArgInfo>>
   }
   for (const std::string& name : names) {
     if (name == "?" || name == extra || find_argument(all, name) >= 0) continue;
-    fail(fn, ": unknown keyword '", name, "' (known: ", list_names(all, {}), *extra ? ", " : "", extra, ")");
+    const std::string_view others[] = {extra};
+    unknown_keyword(fn, name, all, std::span(others, *extra ? 1 : 0));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "vm/capture/open.h"
 #include "vm/capture/report.h"
 #include "vm/capture/state.h"
+#include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
 
@@ -87,7 +88,9 @@ UnitOptions read_options(lua_State* L, int index, const char* who) {
       if (!lua_istable(L, -1)) wrong("a table");
       check_backend_options(L, who);
     } else {
-      fail(who, ": unknown option '", key, "' (known: dynamic, fullgraph, backend, mode, options)");
+      Closest closest(key);
+      for (const char* known : {"dynamic", "fullgraph", "backend", "mode", "options"}) closest.look(known);
+      fail(who, ": unknown option '", key, "' (known: dynamic, fullgraph, backend, mode, options)", closest.question());
     }
     lua_pop(L, 1);
   }

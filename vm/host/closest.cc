@@ -29,6 +29,8 @@ size_t letters_apart(std::string_view a, std::string_view b) {
 
 }  // namespace
 
+std::string Closest::question() const { return best_.empty() ? "" : "; did you mean '" + best_ + "'?"; }
+
 void Closest::look(std::string_view known) {
   if (known.size() > name_.size() + least_) return;
   const size_t apart = letters_apart(name_, known);

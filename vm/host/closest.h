@@ -10,6 +10,7 @@ class Closest {
   explicit Closest(std::string_view name) : name_(name), least_(name.size() / 3 + 1) {}  // so far apart is another word
   void look(std::string_view known);
   const std::string& best() const { return best_; }  // empty where none is close
+  std::string question() const;                      // the end of an error: "; did you mean 'dim'?", or ""
 
  private:
   std::string_view name_;

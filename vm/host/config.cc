@@ -12,6 +12,7 @@
 #include "jit/runtime/pool.h"
 #include "ops/core/error.h"
 #include "ops/cuda/disk_cache.h"
+#include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -56,11 +57,13 @@ const Row kRows[] = {
 
 const Row& find_row(const char* name) {
   std::string known;
+  Closest closest(name);
   for (const Row& row : kRows) {
     if (std::strcmp(row.name, name) == 0) return row;
+    closest.look(row.name);
     known += std::string(known.empty() ? "" : ", ") + row.name;
   }
-  fail("config: unknown name '", name, "' (known: ", known, ")");
+  fail("config: unknown name '", name, "' (known: ", known, ")", closest.question());
 }
 
 bool among(const std::string& value, const char* choices) {
@@ -188,12 +191,14 @@ void check_variables() {
     const std::string name(*entry, std::strcspn(*entry, "="));
     if (name.rfind("LUTRA_", 0) != 0 || is_other_variable(name)) continue;
     std::string known;
+    Closest closest(name);
     bool found = false;
     for (const Row& row : kRows) {
       found = found || variable_of(row) == name;
+      closest.look(variable_of(row));
       known += (known.empty() ? "" : ", ") + variable_of(row);
     }
-    if (!found) fail(name, ": unknown setting (known: ", known, ", LUTRA_LOGS)");
+    if (!found) fail(name, ": unknown setting (known: ", known, ", LUTRA_LOGS)", closest.question());
   }
 }
 
