@@ -1,6 +1,8 @@
 // Splits a traced forward and its taped backward into graphs, and runs them as one node of the tape.
 #include "jit/autograd/compiled_autograd.h"
 
+#include <algorithm>
+
 #include "jit/autograd/extract.h"
 #include "ops/grad/saved_tensor.h"
 
@@ -29,7 +31,7 @@ struct CompiledNode : GradNode {
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
   size_t spent_count = 0;
   bool released = false;
-  const CompiledAutograd::Backward* ran = nullptr;  // last
+  std::shared_ptr<const CompiledAutograd::Backward> ran;  // last
 
   CompiledNode() { joint = true; }
   const char* name() const override { return "CompiledBackward"; }
@@ -37,8 +39,36 @@ struct CompiledNode : GradNode {
     fail_internal("a joint node is asked jointly");
   }
 
+  bool leads(uint32_t result, const std::function<bool(const Edge&)>& wanted) override {
+    const ResultReach& reach = code->reach(result);
+    for (size_t i : reach.sources) {
+      if (wanted(next[i])) return true;
+    }
+    for (uint32_t k : reach.results) {
+      if (wanted({Ref<GradNode>(this), k})) return true;
+    }
+    return false;
+  }
+
   void release() override {
     if (!ran || !ran->spends) return;
+    spend();
+    drop_hooks();
+    if (spent_count < code->spendable_) return;
+    released = !code->traced_.never_spent;
+    values.resize(released ? 0 : code->inputs_);
+  }
+
+  // Hooks of what was spent run no more, as eager's.
+  void drop_hooks() {
+    const auto is_spent = [&](const auto& hook) {
+      const auto at = code->traced_.spendable.find(gradient_edge(code->traced_.results[hook.first]).node.get());
+      return at != code->traced_.spendable.end() && spent[at->second];
+    };
+    hooks.erase(std::remove_if(hooks.begin(), hooks.end(), is_spent), hooks.end());
+  }
+
+  void spend() {
     if (ran->spends < code->spendable_) {
       spent.resize(code->spendable_);
       for (const BackwardPiece& piece : ran->traced.pieces) {
@@ -50,9 +80,6 @@ struct CompiledNode : GradNode {
     } else {
       spent.assign(spent_count = code->spendable_, true);
     }
-    if (spent_count < code->spendable_) return;
-    released = !code->traced_.never_spent;
-    values.resize(released ? 0 : code->inputs_);
   }
 
   void check(const BackwardPiece& piece) const {
@@ -72,7 +99,8 @@ struct CompiledNode : GradNode {
     r.points = call.points;
     r.asked = call.asked;
     r.create_graph = call.create_graph;
-    for (size_t i = 0; i < code->inputs_; i++) r.versions.emplace_back(versions[i], values[i]->storage->version);
+    for (size_t i = 0; i < values.size() && i < code->inputs_; i++)
+      r.versions.emplace_back(versions[i], values[i]->storage->version);
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
       Tensor* so_far = r.wanted[i] && code->traced_.met[i] ? call.so_far(next[i]) : nullptr;
@@ -120,16 +148,18 @@ struct CompiledNode : GradNode {
 
   // Where what comes back from a visit lies otherwise than what was compiled for, the pieces before it run once more.
   std::vector<Tensor> apply_joint(JointCall& call) override {
-    if (released) fail_second_backward();
+    if (released && call.points.empty()) fail_second_backward();
     BackwardRequest r = request(call);
     std::vector<Tensor> visited, all;
     for (;;) {
-      const CompiledAutograd::Backward& b = code->backward_for(r);
+      const auto found = code->backward_for(r);
+      const CompiledAutograd::Backward& b = *found;
       all = table(r, b.traced.places);
       bool again = false;
       for (size_t p = 0; p < b.traced.pieces.size() && !again; p++) {
         const BackwardPiece& piece = b.traced.pieces[p];
         check(piece);
+        if (released && (!piece.gives.empty() || piece.point < 0)) fail_second_backward();
         if (!piece.gives.empty()) run(piece, b.pieces[p], call.create_graph, all);
         if (piece.point < 0) continue;
         const Tensor given = all[size_t(piece.given)];
@@ -142,7 +172,8 @@ struct CompiledNode : GradNode {
         all[size_t(piece.taken)] = visited[p];
       }
       if (again) continue;
-      ran = &b;
+      if (!b.traced.error.empty()) fail(b.traced.error);
+      ran = found;
       call.order = b.traced.order;
       return gradients(r, b.traced, all);
     }
@@ -210,12 +241,13 @@ void CompiledAutograd::log_joint(Graph& graph) const {
   options_.log("joint", print(graph));
 }
 
-const CompiledAutograd::Backward& CompiledAutograd::backward_for(const BackwardRequest& request) {
+std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for(const BackwardRequest& request) {
   std::lock_guard<std::mutex> lock(mutex_);
   const std::string key = request.key();
   auto it = backwards_.find(key);
   if (it != backwards_.end()) return it->second;
-  Backward b{trace_backward(traced_, request), {}, 0};
+  auto made = std::make_shared<Backward>(Backward{trace_backward(traced_, request), {}, 0});
+  Backward& b = *made;
   for (BackwardPiece& piece : b.traced.pieces) {
     b.spends += piece.spends.size();
     b.pieces.emplace_back();
@@ -223,7 +255,16 @@ const CompiledAutograd::Backward& CompiledAutograd::backward_for(const BackwardR
     log_joint(*piece.graph);
     if (!request.create_graph) b.pieces.back() = compile_graph(std::move(piece.graph), options_);
   }
-  return backwards_.emplace(key, std::move(b)).first->second;
+  if (b.traced.error.empty())
+    backwards_.emplace(key, made);  // an error may be of the versions, which are no part of key
+  return made;
+}
+
+const ResultReach& CompiledAutograd::reach(uint32_t result) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto it = reaches_.find(result);
+  if (it == reaches_.end()) it = reaches_.emplace(result, reach_of(traced_, result)).first;
+  return it->second;
 }
 
 std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {

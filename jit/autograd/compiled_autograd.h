@@ -45,7 +45,8 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
     size_t spends = 0;
   };
   void log_joint(Graph& graph) const;
-  const Backward& backward_for(const BackwardRequest& request);
+  std::shared_ptr<const Backward> backward_for(const BackwardRequest& request);
+  const ResultReach& reach(uint32_t result);
 
   TracedForward traced_;
   CompileOptions options_;
@@ -58,7 +59,8 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
   size_t spendable_ = 0;
   WriteCounts writes_;
   std::mutex mutex_;
-  std::map<std::string, Backward> backwards_;
+  std::map<std::string, std::shared_ptr<const Backward>> backwards_;
+  std::map<uint32_t, ResultReach> reaches_;
 };
 
 }  // namespace lutra

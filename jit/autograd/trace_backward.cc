@@ -65,6 +65,7 @@ struct Tracer {
   std::vector<Tensor> tangents, so_far, grads;  // by result, by source, by source
   std::vector<Cut> cuts;
   std::vector<GradNode*> hooked{};
+  std::string error{};
 
   Tracer(TracedForward& forward, const BackwardRequest& request, bool tolerant)
       : forward(forward), request(request), follower(forward, request, tolerant) {}
@@ -114,7 +115,12 @@ struct Tracer {
     GraphRecorder recorder(graph);
     ModeScope mode(&recorder);
     TapeWatchScope watch(&follower);
-    grads = grad_at(outputs, edges, given, seeds, request.create_graph);
+    try {
+      grads = grad_at(outputs, edges, given, seeds, request.create_graph);
+    } catch (const Error& e) {
+      if (e.kind != ErrorKind::kUser || dynamic_cast<const NeedsData*>(&e) || cuts.empty()) throw;
+      error = e.what();
+    }
     grads.resize(forward.sources.size());
   }
 };
@@ -234,6 +240,7 @@ struct Assembler {
 
   TracedBackward run() {
     const size_t last = t.cuts.size();
+    out.error = t.error;
     places();
     out.pieces.resize(last + 1);
     takes.resize(last + 1), gives.resize(last + 1);
@@ -281,6 +288,26 @@ TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& req
   Tracer tracer(forward, request, false);
   tracer.run();
   return Assembler{tracer}.run();
+}
+
+ResultReach reach_of(const TracedForward& forward, uint32_t result) {
+  std::unordered_set<const GradNode*> met;
+  std::vector<const GradNode*> stack = {gradient_edge(forward.results[result]).node.get()};
+  while (!stack.empty()) {
+    const GradNode* node = stack.back();
+    stack.pop_back();
+    if (!node || !met.insert(node).second) continue;
+    for (const Edge& e : node->next) stack.push_back(e.node.get());
+  }
+  ResultReach reach;
+  for (size_t i = 0; i < forward.sources.size(); i++) {
+    if (met.count(forward.sources[i].node.get())) reach.sources.push_back(i);
+  }
+  for (uint32_t k = 0; k < forward.results.size(); k++) {
+    const Tensor& y = forward.results[k];
+    if (k != result && y->requires_grad && met.count(gradient_edge(y).node.get())) reach.results.push_back(k);
+  }
+  return reach;
 }
 
 void find_saved(TracedForward& forward) {

@@ -43,6 +43,13 @@ struct TracedForward {
   bool never_spent = false;  // a gradient may go through without a node that a release spends
 };
 
+// What the gradient of a result goes on to.
+struct ResultReach {
+  std::vector<size_t> sources;
+  std::vector<uint32_t> results;  // others
+};
+ResultReach reach_of(const TracedForward& forward, uint32_t result);
+
 // Elements of a value of the forward that a node of the tape reads.
 struct BackwardRead {
   Tensor value;  // FakeTensor
@@ -64,6 +71,7 @@ struct TracedBackward {
   std::vector<int> gradients;  // by source: places, -1 where there is none
   std::vector<size_t> order;   // sources as eager reaches them
   int places = 0;
+  std::string error;  // raised after the last piece
 };
 
 TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& request);

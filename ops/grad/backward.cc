@@ -3,6 +3,7 @@
 // 1. A node's inputs were numbered before it. Taking the highest number first, all of a node's gradients are there when
 //    its turn comes.
 // 2. Leaves come last, in the order they were reached; a leaf's contributions are summed before they go into .grad.
+#include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -54,7 +55,8 @@ class Engine {
   void mark_needed();
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
-  bool is_wanted(const Edge& edge) const { return edge.node && (!collecting_ || needed_.count(edge.node.get())); }
+  bool is_wanted(const Edge& edge) const;
+  bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);
   Tensor* pending(const Edge& edge);
   std::vector<uint32_t> points(const GradNode& node) const;
   std::vector<uint32_t> asked(const GradNode& node) const;
@@ -70,6 +72,7 @@ class Engine {
   std::unordered_map<const GradNode*, size_t> leaf_at_;  // in leaves_
   std::vector<Target> targets_;
   std::unordered_set<const GradNode*> needed_;
+  std::set<std::pair<const GradNode*, uint32_t>> needed_results_;  // of joint nodes
   std::unordered_set<const Storage*> given_;  // storages of FakeTensors that a gradient must not share
 };
 
@@ -103,12 +106,17 @@ Tensor* Engine::pending(const Edge& edge) {
 
 // Ascending by number, a node is needed if one of its next is.
 void Engine::mark_needed() {
-  std::map<uint64_t, const GradNode*> all;
+  std::map<uint64_t, GradNode*> all;
   std::vector<GradNode*> stack;
-  for (auto& [seq, p] : nodes_) stack.push_back(p.node.get());
+  std::unordered_map<const GradNode*, std::set<uint32_t>> results;  // of joint nodes: those that something goes to
+  for (auto& [seq, p] : nodes_) {
+    stack.push_back(p.node.get());
+    for (size_t k = 0; p.node->joint && k < p.grads.size(); k++) results[p.node.get()].insert(uint32_t(k));
+  }
   std::vector<const GradNode*> wanted;
   for (const Target& t : targets_) {
     if (needed_.insert(t.edge.node.get()).second) wanted.push_back(t.edge.node.get());
+    if (t.edge.node->joint) needed_results_.emplace(t.edge.node.get(), t.edge.result);
   }
   std::unordered_set<const GradNode*> seen;
   while (!stack.empty()) {
@@ -118,14 +126,32 @@ void Engine::mark_needed() {
     node->met(wanted);
     all[node->seq] = node;
     for (const Edge& e : node->next) {
-      if (e.node) stack.push_back(e.node.get());
+      if (!e.node) continue;
+      stack.push_back(e.node.get());
+      if (e.node->joint) results[e.node.get()].insert(e.result);
     }
   }
   for (auto& [seq, node] : all) {
-    for (const Edge& e : node->next) {
-      if (e.node && needed_.count(e.node.get())) needed_.insert(node);
+    if (node->joint ? is_joint_needed(*node, results[node])
+                    : std::any_of(node->next.begin(), node->next.end(), [&](const Edge& e) { return is_wanted(e); })) {
+      needed_.insert(node);
     }
   }
+}
+
+bool Engine::is_joint_needed(GradNode& node, const std::set<uint32_t>& results) {
+  std::vector<uint32_t> needed;
+  for (uint32_t k : results) {
+    if (node.leads(k, [this](const Edge& e) { return is_wanted(e); })) needed.push_back(k);
+  }
+  for (uint32_t k : needed) needed_results_.emplace(&node, k);
+  return !needed.empty();
+}
+
+bool Engine::is_wanted(const Edge& edge) const {
+  if (!edge.node || !collecting_) return bool(edge.node);
+  if (edge.node->joint) return needed_results_.count({edge.node.get(), edge.result}) > 0;
+  return needed_.count(edge.node.get()) > 0;
 }
 
 void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
@@ -134,6 +160,11 @@ void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
     if (result >= grads.size() || !grads[result]) continue;
     if (!*hook.live) continue;
     if (Tensor replaced = hook.run(grads[result])) grads[result] = replaced;
+  }
+  for (const Retained& r : node.retained) {
+    AutogradMeta* meta = *r.meta;
+    if (!meta || r.result >= grads.size() || !grads[r.result]) continue;
+    meta->grad = meta->grad ? add(meta->grad, grads[r.result]) : grads[r.result];
   }
 }
 
@@ -169,6 +200,9 @@ std::vector<uint32_t> Engine::points(const GradNode& node) const {
   for (auto& [result, hook] : node.hooks) {
     if (*hook.live) all.insert(result);
   }
+  for (const Retained& r : node.retained) {
+    if (*r.meta) all.insert(r.result);
+  }
   for (uint32_t result : asked(node)) all.insert(result);
   return {all.begin(), all.end()};
 }
@@ -192,16 +226,15 @@ Tensor Engine::visit(const GradNode& node, uint32_t result, Tensor g) {
 // Whether something comes of a node's gradients: an input of it wants one, or one of a joint node's results that others
 // of its results depend on.
 bool Engine::runs(const Pending& p) const {
-  size_t given = 0;
-  for (const Tensor& g : p.grads) given += bool(g);
-  if (!given) return false;
-  if (!collecting_) return true;
-  for (const Edge& e : p.node->next) {
-    if (is_wanted(e)) return true;
+  const auto wanted = [this](const Edge& e) { return is_wanted(e); };
+  bool given = false;
+  for (size_t k = 0; k < p.grads.size(); k++) {
+    if (!p.grads[k]) continue;
+    given = true;
+    if (collecting_ && p.node->joint && p.node->leads(uint32_t(k), wanted)) return true;
   }
-  if (!p.node->joint) return false;
-  const std::vector<uint32_t> results = asked(*p.node);
-  return given > 1 || results.size() > 1 || results[0] >= p.grads.size() || !p.grads[results[0]];
+  if (!given || !collecting_) return given;
+  return !p.node->joint && std::any_of(p.node->next.begin(), p.node->next.end(), wanted);
 }
 
 void Engine::send_on(const GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order) {
@@ -244,6 +277,9 @@ void Engine::run() {
     Pending p = std::move(nodes_.begin()->second);
     nodes_.erase(nodes_.begin());
     if (collecting_ && !needed_.count(p.node.get())) continue;
+    for (size_t k = 0; p.node->joint && k < p.grads.size(); k++) {
+      if (!is_wanted({p.node, uint32_t(k)})) p.grads[k] = Tensor();
+    }
     const bool joint = p.node->joint && runs(p);
     if (!joint) {
       run_hooks(*p.node, p.grads);
@@ -253,6 +289,7 @@ void Engine::run() {
     apply(p);
   }
   for (Pending& p : leaves_) {
+    if (!is_wanted({p.node, 0})) continue;
     Tensor leaf = leaf_of(p.node.get());
     for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
       if (!*hook.live) continue;
@@ -370,6 +407,24 @@ std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const 
     meta.hooks.push_back(std::move(added));
   }
   return [live] { *live = false; };
+}
+
+// The node may outlive the tensor: a guard among the tensor's own hooks, which non-leaves do not run, tells it when
+// that is gone.
+void retain_grad(const Tensor& t) {
+  struct Guard {
+    explicit Guard(AutogradMeta* meta) : meta(std::make_shared<AutogradMeta*>(meta)) {}
+    ~Guard() { *meta = nullptr; }
+    std::shared_ptr<AutogradMeta*> meta;
+  };
+  refresh_view(t);
+  AutogradMeta& meta = autograd_meta(t);
+  for (const Retained& r : meta.grad_fn->retained) {
+    if (*r.meta == &meta) return;
+  }
+  auto guard = std::make_shared<Guard>(&meta);
+  meta.hooks.push_back({[guard](const Tensor&) { return Tensor(); }});
+  meta.grad_fn->retained.push_back({meta.output_nr, guard->meta});
 }
 
 }  // namespace lutra

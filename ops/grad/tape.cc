@@ -1,6 +1,7 @@
 // Calls of differentiable ops in; their results with GradNodes out.
 #include "ops/grad/tape.h"
 
+#include <algorithm>
 #include <atomic>
 
 #include "ops/defs/each_tensor.h"
@@ -286,6 +287,9 @@ Tensor tape_assign(OpId op, Args& args) {
 }  // namespace
 
 std::vector<Tensor> GradNode::apply_joint(JointCall&) { fail_internal("a node that is not joint is asked jointly"); }
+bool GradNode::leads(uint32_t, const std::function<bool(const Edge&)>&) {
+  fail_internal("a node that is not joint is asked jointly");
+}
 
 GradNode::~GradNode() {
   for (Edge& e : next) bury(std::move(e.node));
@@ -320,12 +324,19 @@ AutogradMeta& autograd_meta(const Tensor& t) {
 
 bool is_leaf(const Tensor& t) { return !t->autograd || !t->autograd->grad_fn; }
 
+namespace {
+bool result_of(const Retained& r, const AutogradMeta& meta) { return *r.meta == &meta; }
+}  // namespace
+
 bool has_hooks(const Tensor& t) {
   if (!t->autograd) return false;
   const AutogradMeta& meta = *t->autograd;
   if (!meta.grad_fn) return meta.has_hooks();
   for (auto& [result, hook] : meta.grad_fn->hooks) {
     if (result == meta.output_nr && *hook.live) return true;
+  }
+  for (const Retained& r : meta.grad_fn->retained) {
+    if (result_of(r, meta)) return true;
   }
   return false;
 }
@@ -359,9 +370,22 @@ void link(GradNode& node, const std::vector<Tensor>& inputs) {
   node.seq = next_seq++;
 }
 
+namespace {
+// What a tensor retains is the gradient of its last value.
+void move_retained(GradNode& from, GradNode& to, const AutogradMeta& meta, uint32_t output_nr) {
+  const auto end = std::remove_if(from.retained.begin(), from.retained.end(), [&](const Retained& r) {
+    if (!result_of(r, meta)) return false;
+    if (&from != &to) to.retained.push_back({output_nr, r.meta});
+    return &from != &to;
+  });
+  from.retained.erase(end, from.retained.end());
+}
+}  // namespace
+
 void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
   AutogradMeta& meta = autograd_meta(result);
   result->requires_grad = true;
+  if (meta.grad_fn && !meta.grad_fn->retained.empty()) move_retained(*meta.grad_fn, *node, meta, output_nr);
   bury(std::move(meta.grad_fn));
   meta.grad_fn = std::move(node);
   meta.output_nr = output_nr;

@@ -32,16 +32,26 @@ struct JointCall {
   std::function<Tensor*(const Edge&)> so_far;
 };
 
+// A result whose tensor keeps its gradient; null once the tensor is gone.
+struct Retained {
+  uint32_t result;
+  std::shared_ptr<AutogradMeta*> meta;
+};
+
 struct GradNode : RefCounted {
   uint64_t seq = 0;
   bool joint = false;      // apply_joint in place of apply; the node sees to the hooks of its results
   std::vector<Edge> next;  // one for each tensor among the inputs, in order
   std::vector<std::pair<uint32_t, GradHook>> hooks;  // of results, by number; run before apply
+  std::vector<Retained> retained;                    // after all hooks
   virtual ~GradNode();                               // does not recurse, however long the chain
   virtual const char* name() const = 0;
   // One gradient for each result (null: none) to one for each element of next.
   virtual std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) = 0;
   virtual std::vector<Tensor> apply_joint(JointCall& call);
+  // Whether one of the edges that are wanted is on the way from a result of this node, which is joint; results of it
+  // may be among them, but not that result itself.
+  virtual bool leads(uint32_t result, const std::function<bool(const Edge&)>& wanted);
   // A search for the way to these nodes has come here.
   virtual void met(const std::vector<const GradNode*>&) {}
   // Drops saved tensors; apply afterwards raises "backward through the graph a second time".
@@ -98,6 +108,8 @@ struct TapeWatchScope {
 
 // Runs hook on the gradient of t whenever one is computed; returns what removes it again.
 std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook);
+// The gradient of t, a non-leaf, is kept in its .grad, as all hooks have left it.
+void retain_grad(const Tensor& t);
 bool is_leaf(const Tensor& t);
 bool has_hooks(const Tensor& t);               // that run when its gradient is computed
 AutogradMeta& autograd_meta(const Tensor& t);  // made on first use

@@ -217,4 +217,22 @@ test("writes through views that cross a graph break reach their base's history",
   same(lt.grad(inner(w * 1):sum(), w), 16, 6)
 end)
 
+test("a retained gradient is what the hooks leave, once", function()
+  local a = lt.tensor({1, 2}, {requires_grad = true}) * 2
+  a:retain_grad()
+  a:retain_grad()
+  a:register_hook(function(g) return g * 3 end)
+  a:sum():backward({retain_graph = true})
+  same(a.grad, 3, 3)
+  a:sum():backward()
+  same(a.grad, 6, 6)
+end)
+test("a retained gradient is that of the last value", function()
+  local a = lt.tensor({1, 2}, {requires_grad = true}) * 2
+  a:retain_grad()
+  a:mul_(3)
+  a:sum():backward()
+  same(a.grad, 1, 1)
+end)
+
 h.finish()

@@ -234,6 +234,70 @@ same("a hook that lays the gradient otherwise", function(compile)
   return w.grad
 end)
 
+same("lt.grad by an input that a result does not depend on", function(compile)
+  local w, v, seen = leaf(1, 2), leaf(3, 4), 0
+  local f = compile(function() local a, b = v * w, w + 1 return a, b, (b * b):sum() end)
+  local _, b, l = f()
+  b:register_hook(function() seen = seen + 1 end)
+  local g = lt.grad(l, v, {allow_unused = true, retain_graph = true})
+  l:backward()
+  return g, lt.grad(l, v, {allow_unused = true}), seen, w.grad
+end)
+same("lt.grad by what another segment's other result depends on", function(compile)
+  local w, v, seen = leaf(1, 2), leaf(3, 4), 0
+  local b, l = compile(function()
+    local a, b = v * 2, w + 1
+    lt.graph_break()
+    local c = b * 3
+    return c, (c * b):sum(), a
+  end)()
+  b:register_hook(function() seen = seen + 1 end)
+  return lt.grad(l, v, {allow_unused = true}), seen
+end)
+same("lt.grad runs no hooks of leaves that it is not asked for", function(compile)
+  local w, v, seen = leaf(1, 2), leaf(3, 4), 0
+  w:register_hook(function() seen = seen + 1 end)
+  local l = compile(function() return (w * v):sum() end)()
+  return lt.grad(l, v), seen
+end)
+same("hooks run up to what refuses", function(compile)
+  local w, v, seen = leaf(1, 2), leaf(3, 4), 0
+  local a, l = compile(function()
+    local a = w * v
+    a:sum():backward()
+    return a, (a * 2):sum()
+  end)()
+  a:register_hook(function() seen = seen + 1 end)
+  local b, m = compile(function()
+    local b, c = w * v, v + 1
+    b:sum():backward()
+    return b, (b * c):sum()
+  end)()
+  b:register_hook(function() seen = seen + 10 end)
+  return pcall(l.backward, l), seen, pcall(m.backward, m), seen
+end)
+same("hooks of a result whose history was freed", function(compile)
+  local w, seen = leaf(1, 2), {}
+  local a = compile(function() return w:exp() end)()
+  a:register_hook(function() seen[#seen + 1] = "before" end)
+  a:sum():backward()
+  a:register_hook(function() seen[#seen + 1] = "after" end)
+  local again = (a * 2):sum()
+  return pcall(again.backward, again), table.concat(seen, " ")
+end)
+same("retain_grad, twice and before hooks and writes", function(compile)
+  local w = leaf(1, 2)
+  local f = compile(function() local a = w * 2 return a, a:exp() end)
+  local a, b = f()
+  a:retain_grad()
+  a:retain_grad()
+  b:retain_grad()
+  a:register_hook(function(g) return g * 3 end)
+  b:mul_(2)
+  b:sum():backward()
+  return a.grad, b.grad, w.grad
+end)
+
 -- -- what eager can still differentiate, and what it refuses
 
 same("a step that returns its loss and an activation that saved nothing", function(compile)

@@ -35,23 +35,10 @@ LuaResults grad_of(Args& a) {
   return out;
 }
 
-// The gradient of a non-leaf is kept by a hook that stores it. The hook lives in the producing node, which may outlive
-// the tensor: a guard among the tensor's own hooks, which non-leaves do not run, tells it when that is gone.
-LuaResults retain_grad(Args& a) {
+LuaResults retain_grad_of(Args& a) {
   const Tensor t = a[0].tensor();
   if (!t->requires_grad) fail("retain_grad: the tensor does not require grad");
-  if (is_leaf(t)) return {};
-  struct Guard {
-    explicit Guard(AutogradMeta* meta) : meta(std::make_shared<AutogradMeta*>(meta)) {}
-    ~Guard() { *meta = nullptr; }
-    std::shared_ptr<AutogradMeta*> meta;
-  };
-  auto guard = std::make_shared<Guard>(&autograd_meta(t));
-  autograd_meta(t).hooks.push_back({[guard](const Tensor&) { return Tensor(); }});
-  register_hook(t, [cell = guard->meta](const Tensor& g) {
-    if (AutogradMeta* meta = *cell) meta->grad = meta->grad ? op1(OpId::add, {meta->grad, g, vnum(1)}) : g;
-    return Tensor();
-  });
+  if (!is_leaf(t)) retain_grad(t);
   return {};
 }
 
@@ -168,7 +155,7 @@ const Composite kRows[] = {
        set_requires_grad(a[0].tensor(), a[1].as<bool>(), "requires_grad_");
        return {a[0]};
      }},
-    {"retain_grad", "Tensor input", kMethod | kHostEffect, retain_grad},
+    {"retain_grad", "Tensor input", kMethod | kHostEffect, retain_grad_of},
     {"detach_", "Tensor input", kMethod | kHostEffect,
      [](Args& a) -> LuaResults {
        const Tensor t = a[0].tensor();

@@ -77,6 +77,28 @@ std::vector<Tensor> with_history(const Graph& graph) {
   return all;
 }
 
+// Tells whether a gradient goes through other outputs than y, which may have hooks.
+struct Passes {
+  bool other = false;
+  std::vector<Ref<GradNode>> hooked;
+  Passes(const Graph& graph, const Tensor& y) {
+    const Edge own = gradient_edge(y);
+    for (const Tensor& z : with_history(graph)) {
+      const Edge edge = gradient_edge(z);
+      if (edge.node == own.node && edge.result == own.result) continue;
+      edge.node->hooks.emplace_back(edge.result, GradHook{[this](const Tensor&) {
+                                      other = true;
+                                      return Tensor();
+                                    }});
+      hooked.push_back(edge.node);
+    }
+  }
+  ~Passes() {
+    for (size_t i = hooked.size(); i-- > 0;) hooked[i]->hooks.pop_back();
+  }
+  Passes(const Passes&) = delete;
+};
+
 // Why y cannot be differentiated; empty if it can.
 std::string refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
   for (const auto& n : t.graph->nodes) {
@@ -148,7 +170,8 @@ bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
     }
   }
   for (const Tensor& y : outputs) {
-    if (refusal(t, y, sources).empty()) return true;
+    const Passes passes(*t.graph, y);
+    if (refusal(t, y, sources).empty() || passes.other) return true;
   }
   return false;
 }
