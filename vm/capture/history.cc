@@ -196,9 +196,10 @@ void find_view_outputs(Trace& t, Entry& e) {
     const Tensor y = outputs[i].tensor();
     if (!y->base) continue;
     ViewOutput v{int(i), {}, y->view, y->view && is_symbolic(y->view)};
-    auto in = t.input_of_fake.find(y->base.get());
-    if (in != t.input_of_fake.end()) v.base = {Recipe::kTensorIn, in->second};
-    for (size_t k = 0; k < outputs.size(); k++) {
+    const auto in = t.input_of_fake.find(y->base.get());
+    const bool input = in != t.input_of_fake.end();  // whose last value may be an output, too
+    if (input) v.base = {Recipe::kTensorIn, in->second};
+    for (size_t k = 0; !input && k < outputs.size(); k++) {
       if (outputs[k].tensor().same(y->base)) v.base = {Recipe::kTensorOut, int(k)};
     }
     if (v.base.kind != Recipe::kNil) e.view_outputs.push_back(v);
