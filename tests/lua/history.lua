@@ -165,6 +165,20 @@ same("a buffer that was written and detached since, written through a returned v
   y:add_(1)
   return b, y
 end)
+same("a view that the segment made in no_grad mode is refused", function(compile)
+  local w, buf = lt.ones(3, 4, {requires_grad = true}), lt.ones(12)
+  local function refused(make)
+    local f = compile(function(w, buf)
+      local m = lt.no_grad(function() return make(buf) end)
+      m:mul_(w)
+      return m
+    end)
+    local ok, message = pcall(f, w, buf)
+    return ok, ok or message:match("mul_: .*")
+  end
+  local ok, message = refused(function(b) return (b * 2):view(3, 4) end)
+  return ok, message, refused(function(b) return b:view(3, 4) end)
+end)
 same("a view that was made in no_grad mode is refused", function(compile)
   local w, base = leaf(1, 2), lt.zeros(2, 2)
   local v = lt.no_grad(function() return base[0] end)

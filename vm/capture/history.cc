@@ -202,7 +202,7 @@ void find_view_outputs(Trace& t, Entry& e) {
     for (size_t k = 0; !input && k < outputs.size(); k++) {
       if (outputs[k].tensor().same(y->base)) v.base = {Recipe::kTensorOut, int(k)};
     }
-    if (v.base.kind != Recipe::kNil) e.view_outputs.push_back(v);
+    if (v.base.kind != Recipe::kNil || !v.history) e.view_outputs.push_back(v);
   }
 }
 

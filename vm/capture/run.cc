@@ -98,9 +98,13 @@ struct EntryRunner {
   // A view keeps the history that it has as a result: what else comes of it in the segment goes through it.
   void link_views() {
     for (const ViewOutput& v : e.view_outputs) {
+      const Tensor y = outputs[size_t(v.output)].tensor();
+      if (v.base.kind == Recipe::kNil) {
+        y->base = alias(y, y->sizes, y->strides, y->offset);
+        continue;
+      }
       const bool in = v.base.kind == Recipe::kTensorIn;
       const Tensor base = in ? values.tensors[size_t(v.base.index)] : outputs[size_t(v.base.index)].tensor();
-      const Tensor y = outputs[size_t(v.output)].tensor();
       GradModeScope mode(true);
       if (!v.history) {
         y->base = base->base ? base->base : base;

@@ -79,7 +79,7 @@ struct OutputGrad {
 // An output that is a view of an input or of another output: writes through either must be known to the tape.
 struct ViewOutput {
   int output = 0;
-  Recipe base;               // kTensorIn or kTensorOut
+  Recipe base;               // kTensorIn, kTensorOut, or kNil where nothing else sees it
   Ref<ViewHistory> history;  // null: made in no_grad mode
   bool symbolic = false;     // the history has sizes that only the run knows
 };
