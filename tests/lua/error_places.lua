@@ -333,4 +333,18 @@ for i = 1, only or 40 * scale do
   end
 end
 
+test("a method that is looked up behind a portal is called a method", function()
+  local function f(x, k)
+    local r = x * 2
+    r = r + (x:chunk(k - 3)):sum()
+    return r
+  end
+  lt.config.stress = "break"
+  for _ = 1, 3 do
+    local _, message = pcall(f, lt.ones(4), 5)
+    h.truthy(message:find("attempt to call method 'sum'", 1, true), message)
+  end
+  lt.config.stress = nil
+end)
+
 h.finish()

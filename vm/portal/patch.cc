@@ -38,11 +38,15 @@ class PointEmitter {
   // instruction (names in error messages) stays as it was.
   unsigned emit() {
     emit_portal_call();
-    if (point_.exits.empty()) return call_.used();
+    if (point_.exits.empty()) {
+      repeat_method_object();
+      return call_.used();
+    }
     e_.set_scratch(temps_ + ntemps_);
     e_.need(e_.scratch() + 1);
     call_.add(bc::ins_ad(Op::IST, 0, base_));
     call_.jump({Target::Kind::kTail, point_.pc});
+    repeat_method_object();
     for (size_t i = 0; i < point_.exits.size(); ++i) {
       const Exit& exit = point_.exits[i];
       if (i + 1 == point_.exits.size()) {
@@ -72,6 +76,16 @@ class PointEmitter {
     }
     for (const PatchValue& v : exit.resume.args) count_value(v);
     widest_ = std::max<unsigned>(widest_, exit.resume.args.size());
+  }
+
+  // To LuaJIT's messages a field is a method where the instruction before its lookup copies the object: so it is again
+  // behind the call.
+  void repeat_method_object() {
+    const bc::Ins lookup = proto_.code[point_.pc];
+    if (point_.pc == 0 || bc::op(lookup) != Op::TGETS) return;
+    const bc::Ins copy = proto_.code[point_.pc - 1];
+    const bool method = bc::op(copy) == Op::MOV && bc::op_a(copy) == bc::op_a(lookup) + 2u;
+    if (method && bc::op_d(copy) == bc::op_b(lookup)) call_.add(copy);
   }
 
   void emit_portal_call() {
