@@ -51,8 +51,21 @@ struct CompiledNode : GradNode {
   }
 
   void release() override {
-    if (!ran || !ran->spends) return;
-    spend();
+    if (ran) spend(ran->traced, ran->traced.pieces.size(), 0);
+  }
+
+  // What the nodes of the first pieces saved is dropped, and of `nodes` of the next piece.
+  void spend(const TracedBackward& b, size_t pieces, size_t nodes) {
+    spent.resize(code->spendable_);
+    const size_t before = spent_count;
+    for (size_t p = 0; p < b.pieces.size() && p <= pieces; p++) {
+      const std::vector<uint32_t>& spends = b.pieces[p].spends;
+      for (size_t k = 0; k < (p < pieces ? spends.size() : nodes); k++) {
+        spent_count += !spent[spends[k]];
+        spent[spends[k]] = true;
+      }
+    }
+    if (spent_count == before) return;
     drop_hooks();
     if (spent_count < code->spendable_) return;
     released = !code->traced_.never_spent;
@@ -68,27 +81,15 @@ struct CompiledNode : GradNode {
     hooks.erase(std::remove_if(hooks.begin(), hooks.end(), is_spent), hooks.end());
   }
 
-  void spend() {
-    if (ran->spends < code->spendable_) {
-      spent.resize(code->spendable_);
-      for (const BackwardPiece& piece : ran->traced.pieces) {
-        for (uint32_t n : piece.spends) {
-          spent_count += !spent[n];
-          spent[n] = true;
-        }
+  // Raises what eager would raise in a piece; done: how many nodes eager has run before.
+  void check(const BackwardPiece& piece, size_t& done) const {
+    auto read = piece.reads.begin();
+    for (done = 0; done < piece.spends.size(); done++) {
+      if (!spent.empty() && spent[piece.spends[done]]) fail_second_backward();
+      for (; read != piece.reads.end() && read->spent == done + 1; ++read) {
+        const uint32_t now = values[size_t(read->place)]->storage->version, then = versions[size_t(read->place)];
+        if (now != then) fail_modified(read->value, read->op, now, then);
       }
-    } else {
-      spent.assign(spent_count = code->spendable_, true);
-    }
-  }
-
-  void check(const BackwardPiece& piece) const {
-    for (uint32_t n : piece.spends) {
-      if (n < spent.size() && spent[n]) fail_second_backward();
-    }
-    for (const BackwardRead& read : piece.reads) {
-      const uint32_t now = values[size_t(read.place)]->storage->version, then = versions[size_t(read.place)];
-      if (now != then) fail_modified(read.value, read.op, now, then);
     }
   }
 
@@ -146,36 +147,60 @@ struct CompiledNode : GradNode {
     return same;
   }
 
-  // Where what comes back from a visit lies otherwise than what was compiled for, the pieces before it run once more.
+  // How far a run of pieces has come: whole ones, then nodes of the next. What it leaves by may be an error of Lua's.
+  struct Progress {
+    CompiledNode& node;
+    const TracedBackward& traced;
+    bool releases;  // where the run is left before its end
+    size_t pieces = 0, nodes = 0;
+    ~Progress() {
+      if (releases) node.spend(traced, pieces, nodes);
+    }
+  };
+
+  // False where what comes back from a visit lies otherwise than what was compiled for: the pieces before it are to be
+  // run once more.
+  bool run_pieces(const CompiledAutograd::Backward& b, JointCall& call, BackwardRequest& r,
+                  std::vector<Tensor>& visited, std::vector<Tensor>& all, Progress& done) {
+    for (size_t& p = done.pieces; p < b.traced.pieces.size(); p++) {
+      const BackwardPiece& piece = b.traced.pieces[p];
+      check(piece, done.nodes);
+      const bool last = piece.point < 0;
+      if (last && !b.traced.error.empty()) {
+        done.nodes -= b.traced.unfinished;
+        fail(b.traced.error);
+      }
+      if (released && (!piece.gives.empty() || last)) fail_second_backward();
+      if (!piece.gives.empty()) run(piece, b.pieces[p], call.create_graph, all);
+      if (last) continue;
+      const Tensor given = all[size_t(piece.given)];
+      if (p == visited.size()) {
+        visited.push_back(call.visit(uint32_t(piece.point), given));
+        r.taken.resize(p + 1);
+        if (!alike(visited[p], given)) {
+          r.taken[p] = visited[p];
+          return false;
+        }
+      }
+      all[size_t(piece.taken)] = visited[p];
+    }
+    return true;
+  }
+
   std::vector<Tensor> apply_joint(JointCall& call) override {
     if (released && call.points.empty()) fail_second_backward();
     BackwardRequest r = request(call);
     std::vector<Tensor> visited, all;
     for (;;) {
       const auto found = code->backward_for(r);
-      const CompiledAutograd::Backward& b = *found;
-      all = table(r, b.traced.places);
-      bool again = false;
-      for (size_t p = 0; p < b.traced.pieces.size() && !again; p++) {
-        const BackwardPiece& piece = b.traced.pieces[p];
-        check(piece);
-        if (released && (!piece.gives.empty() || piece.point < 0)) fail_second_backward();
-        if (!piece.gives.empty()) run(piece, b.pieces[p], call.create_graph, all);
-        if (piece.point < 0) continue;
-        const Tensor given = all[size_t(piece.given)];
-        if (p == visited.size()) {
-          visited.push_back(call.visit(uint32_t(piece.point), given));
-          r.taken.resize(p + 1);
-          again = !alike(visited[p], given);
-          if (again) r.taken[p] = visited[p];
-        }
-        all[size_t(piece.taken)] = visited[p];
-      }
-      if (again) continue;
-      if (!b.traced.error.empty()) fail(b.traced.error);
+      all = table(r, found->traced.places);
+      Progress done{*this, found->traced, !call.retain_graph};
+      const bool complete = run_pieces(*found, call, r, visited, all, done);
+      done.releases = false;
+      if (!complete) continue;
       ran = found;
-      call.order = b.traced.order;
-      return gradients(r, b.traced, all);
+      call.order = found->traced.order;
+      return gradients(r, found->traced, all);
     }
   }
 
@@ -246,10 +271,9 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
   const std::string key = request.key();
   auto it = backwards_.find(key);
   if (it != backwards_.end()) return it->second;
-  auto made = std::make_shared<Backward>(Backward{trace_backward(traced_, request), {}, 0});
+  auto made = std::make_shared<Backward>(Backward{trace_backward(traced_, request), {}});
   Backward& b = *made;
   for (BackwardPiece& piece : b.traced.pieces) {
-    b.spends += piece.spends.size();
     b.pieces.emplace_back();
     if (!piece.graph) continue;
     log_joint(*piece.graph);

@@ -42,7 +42,6 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
   struct Backward {
     TracedBackward traced;
     std::vector<Compiled> pieces;
-    size_t spends = 0;
   };
   void log_joint(Graph& graph) const;
   std::shared_ptr<const Backward> backward_for(const BackwardRequest& request);

@@ -15,6 +15,8 @@ struct Follower : TapeWatch {
   TracedForward& forward;
   const BackwardRequest& request;
   bool tolerant, unspent = false;  // unspent: nodes that a release spends give no gradients
+  bool unfinished = false;         // the node that was spent last raised an error
+  const GradNode* last = nullptr;
   std::vector<const GradNode*> leaves;
   std::vector<BackwardPiece> pieces;
   std::unordered_set<const GradNode*> met;  // where gradients were added
@@ -39,12 +41,17 @@ struct Follower : TapeWatch {
   void arrived(const GradNode* leaf) override { leaves.push_back(leaf); }
   void spent(const GradNode* node) override {
     if (unspent) fail("a release spends ", node->name());
+    last = node;
     const auto number = uint32_t(forward.spendable.size());
     pieces.back().spends.push_back(forward.spendable.emplace(node, number).first->second);
   }
-  void read(const Tensor& value, const char* op) override { pieces.back().reads.push_back({value, op}); }
+  void read(const Tensor& value, const char* op) override {
+    BackwardPiece& piece = pieces.back();
+    piece.reads.push_back({value, op, piece.spends.size()});
+  }
   void added(const GradNode* node) override { met.insert(node); }
-  bool skip(const Error& e) override {
+  bool skip(const GradNode* node, const Error& e) override {
+    unfinished = node == last;
     return tolerant && e.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&e);
   }
 };
@@ -118,7 +125,7 @@ struct Tracer {
     try {
       grads = grad_at(outputs, edges, given, seeds, request.create_graph);
     } catch (const Error& e) {
-      if (e.kind != ErrorKind::kUser || dynamic_cast<const NeedsData*>(&e) || cuts.empty()) throw;
+      if (e.kind != ErrorKind::kUser || dynamic_cast<const NeedsData*>(&e)) throw;
       error = e.what();
     }
     grads.resize(forward.sources.size());
@@ -241,6 +248,7 @@ struct Assembler {
   TracedBackward run() {
     const size_t last = t.cuts.size();
     out.error = t.error;
+    out.unfinished = t.follower.unfinished;
     places();
     out.pieces.resize(last + 1);
     takes.resize(last + 1), gives.resize(last + 1);

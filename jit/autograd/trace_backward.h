@@ -8,7 +8,8 @@
 // the
 //    traced inputs. Values lie in places: the run's inputs, the saved values, the gradients that came, what was there
 //    so far, then what pieces give.
-// 3. Reads and spends are what eager's nodes read and would release, in eager's order.
+// 3. Reads and spends are what eager's nodes read and would release, in eager's order. Where eager raises, it has
+//    released the nodes before.
 #pragma once
 #include <memory>
 #include <string>
@@ -54,6 +55,7 @@ ResultReach reach_of(const TracedForward& forward, uint32_t result);
 struct BackwardRead {
   Tensor value;  // FakeTensor
   const char* op;
+  size_t spent = 0;  // of the piece's spends: those up to the node that reads
   int place = -1;
 };
 
@@ -71,7 +73,8 @@ struct TracedBackward {
   std::vector<int> gradients;  // by source: places, -1 where there is none
   std::vector<size_t> order;   // sources as eager reaches them
   int places = 0;
-  std::string error;  // raised after the last piece
+  std::string error;        // raised after the last piece
+  bool unfinished = false;  // by the node that it spends last
 };
 
 TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& request);

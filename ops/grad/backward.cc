@@ -248,6 +248,7 @@ void Engine::apply(Pending& p) {
     std::vector<size_t> order;
     if (p.node->joint) {
       JointCall call{p.grads,
+                     retain_,
                      create_,
                      points(*p.node),
                      asked(*p.node),
@@ -265,7 +266,7 @@ void Engine::apply(Pending& p) {
     if (!retain_) p.node->release();
     send_on(*p.node, out, order);
   } catch (const Error& e) {
-    if (!tape_watch() || !tape_watch()->skip(e)) throw;
+    if (!tape_watch() || !tape_watch()->skip(p.node.get(), e)) throw;
   }
 }
 

@@ -21,7 +21,7 @@ struct Edge {
 // What the engine has for a node whose results depend on each other within it.
 struct JointCall {
   const std::vector<Tensor>& grads;  // one for each result, null: none
-  bool create_graph;
+  bool retain_graph, create_graph;
   std::vector<uint32_t> points;  // results that are looked at: they have hooks, or are asked for; ascending
   std::vector<uint32_t> asked;  // those that lt.grad asks for: hooks run on the way to what is asked for or wanted only
   // To be called when all that goes into the gradient of a point has come; gives what goes on in its place.
@@ -95,7 +95,8 @@ struct TapeWatch {
   virtual void read(const Tensor& fake, const char* op) = 0;  // elements that op's node saved
   virtual void arrived(const GradNode* leaf) = 0;             // a first gradient
   virtual void added(const GradNode* node) = 0;               // a gradient came where there was one
-  virtual bool skip(const Error& error) = 0;                  // of a node: it gives no gradients, the others go on
+  // Of a node: it gives no gradients, the others go on.
+  virtual bool skip(const GradNode* node, const Error& error) = 0;
   // Makes a FakeTensor's versions, present and expected, those of the tensor that it stands for.
   virtual void tell_versions(const Tensor&, uint32_t* /*now*/, uint32_t* /*expected*/) {}
 };

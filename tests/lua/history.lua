@@ -375,6 +375,56 @@ same("a result that backward refuses, beside a constant", function(compile)
   end)(w, row)
   return picked, row.requires_grad, pcall(row.backward, row, lt.ones(2))
 end)
+-- A backward that raises has released what lies before the node that raised.
+local function refused_twice(name, build)
+  for _, retained in ipairs {false, true} do
+    same(name .. (retained and ", retained" or ""), function(compile)
+      local results, texts = {build(compile)}, {}
+      for i = 1, 2 * #results do
+        local y = results[(i - 1) % #results + 1]
+        texts[i] = select(2, pcall(y.backward, y, lt.ones(2), {retain_graph = retained}))
+      end
+      return unpack(texts)
+    end)
+  end
+end
+refused_twice("a refusal within a call", function(compile)
+  local w, x = leaf(1, 2), lt.tensor {1, 2}
+  return compile(function() local p = x * w x:add_(1) return p * 2 end)()
+end)
+refused_twice("a refusal of the first node", function(compile)
+  local w, x = leaf(1, 2), lt.tensor {1, 2}
+  return compile(function() local p = x * w x:add_(1) return p, p:tanh() end)()
+end)
+refused_twice("a refusal of a write after the call", function(compile)
+  local w, x = leaf(1, 2), lt.tensor {1, 2}
+  local y, z = compile(function() local p = x * w return p:tanh(), p * 2 end)()
+  x:add_(1)
+  return y, z
+end)
+refused_twice("refusals that share a node", function(compile)
+  local w, x = leaf(1, 2), lt.tensor {1, 2}
+  return compile(function()
+    local p = (x * w):tanh()
+    x:add_(1)
+    return p * 2, p * 3
+  end)()
+end)
+refused_twice("a refusal after a hook", function(compile)
+  local w, x = leaf(1, 2), lt.tensor {1, 2}
+  local y, z = compile(function() local p = (x * w):tanh() return p, p:exp() end)()
+  y:register_hook(function(g) error("no") end)
+  return z
+end)
+refused_twice("a refusal where the call has run a backward", function(compile)
+  local w, x = leaf(1, 2), lt.tensor {1, 2}
+  return compile(function()
+    (w * w):sum():backward()
+    local p = x * w
+    x:add_(1)
+    return p * 2
+  end)()
+end)
 same("a write to what backward does not read", function(compile)
   local w, x, b = leaf(1, 2), lt.ones(2), lt.ones(2)
   local y = compile(function() return (w * x + b):sum() end)()

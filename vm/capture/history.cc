@@ -57,15 +57,22 @@ bool is_symbolic(const Ref<ViewHistory>& history) {
 // Drops what an engine that runs for its errors only adds to the graph.
 struct Trial : TapeWatch {
   Graph& graph;
-  size_t nodes = graph.nodes.size();
+  const bool tolerant;
+  size_t nodes = graph.nodes.size(), spends = 0;  // spends: nodes that did not raise and would be released
   TapeWatchScope watch{this};
-  explicit Trial(Graph& graph) : graph(graph) {}
+  Trial(Graph& graph, bool tolerant) : graph(graph), tolerant(tolerant) {}
   ~Trial() override { graph.nodes.resize(nodes); }
-  void spent(const GradNode*) override {}
+  void spent(const GradNode* node) override { last = node, spends++; }
   void read(const Tensor&, const char*) override {}
   void arrived(const GradNode*) override {}
   void added(const GradNode*) override {}
-  bool skip(const Error& e) override { return is_users(e); }
+  bool skip(const GradNode* node, const Error& e) override {
+    spends -= node == last;
+    return tolerant && is_users(e);
+  }
+
+ private:
+  const GradNode* last = nullptr;
 };
 
 std::vector<Tensor> with_history(const Graph& graph) {
@@ -99,23 +106,21 @@ struct Passes {
   Passes(const Passes&) = delete;
 };
 
-// Why y cannot be differentiated; empty if it can.
+// Why y cannot be differentiated: empty if it can, or where the try would release something on its way.
 std::string refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
   for (const auto& n : t.graph->nodes) {
     for (const Tensor& r : n->results) {
       if (r && t.is_new_leaf(r)) sources.push_back(gradient_edge(r));
     }
   }
-  const size_t nodes = t.graph->nodes.size();
-  std::string text;
+  const Trial trial(*t.graph, false);
   try {
     grad_at({y}, sources, {y}, std::vector<Tensor>(sources.size()), false);
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    text = e.what();
+    return trial.spends ? "" : e.what();
   }
-  t.graph->nodes.resize(nodes);
-  return text;
+  return "";
 }
 
 }  // namespace
@@ -164,7 +169,7 @@ bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
   const std::vector<Tensor> outputs = with_history(*t.graph);
   if (outputs.empty() || !t.backward_called) return !outputs.empty();
   {
-    Trial trial(*t.graph);
+    const Trial trial(*t.graph, true);
     for (const Tensor& g : grad_at(outputs, sources, outputs, std::vector<Tensor>(sources.size()), false)) {
       if (g) return true;
     }
