@@ -280,14 +280,16 @@ test("a full disk leaves the old file", function()
 end)
 
 test("a kill leaves the old or the new file", function()
-  local path = at "k.safetensors"
+  local path, ready = at "k.safetensors", at "ready"
   local script = write("kill.lua", string.format([[
     local lt = require "lutra"
-    for i = 1, 1e9 do lt.save("%s", {i = i, x = lt.full({200000}, i)}) end]], path))
+    io.open("%s", "w"):close()
+    for i = 1, 1e9 do lt.save("%s", {i = i, x = lt.full({200000}, i)}) end]], ready, path))
   lt.save(path, {i = 0, x = lt.full({200000}, 0)})
   local last = 0
   for i = 1, 5 * h.scale do
-    run(string.format("%s %s & p=$!; sleep 0.%d; kill -9 $p; wait $p", lutra, script, 10 + i * 3 % 20))
+    run(string.format("rm -f %s; %s %s & p=$!; until [ -e %s ]; do sleep 0.01; done; sleep 0.%d; kill -9 $p; wait $p",
+      ready, lutra, script, ready, 10 + i * 3 % 20))
     local t = lt.load(path)
     truthy(t.x:equal(lt.full({200000}, t.i)))
     last = math.max(last, t.i)
