@@ -186,6 +186,10 @@ replacing("the __index of strings, a table", strings, "__index", {rep = function
   function(x, s) return x + 1, s:rep(3) end, "x")
 replacing("the __tostring of strings", strings, "__tostring", function() return "s" end,
   function(x, s) return x + 1, tostring(s) end, "x")
+replacing("the __add of strings", strings, "__add", function() return 3 end, function(x, s)
+  local ok, sum = pcall(function() return s + x end)
+  return x + 1, ok, ok and sum
+end, "x")
 replacing("math.floor", math, "floor", function() return 9 end, function(x, n) return x + math.floor(n) end, 2.5)
 replacing("next", _G, "next", function() end, function(x, t)
   local n = 0

@@ -78,7 +78,8 @@ Var* symbolic_arithmetic(Trace& t, const Row& r, Var* a, Var* b) {
 
 Var* metamethod_of(Trace& t, Var* v, const char* name) {
   t.force(v);
-  return v->kind == VarKind::kTable || v->kind == VarKind::kTensor ? t.metamethod(v, name) : t.nil();
+  const bool has = v->kind == VarKind::kTable || v->kind == VarKind::kTensor || v->kind == VarKind::kString;
+  return has ? t.metamethod(v, name) : t.nil();
 }
 
 // Lua's coercion: a string that reads as a number is one.
