@@ -186,10 +186,6 @@ replacing("the __index of strings, a table", strings, "__index", {rep = function
   function(x, s) return x + 1, s:rep(3) end, "x")
 replacing("the __tostring of strings", strings, "__tostring", function() return "s" end,
   function(x, s) return x + 1, tostring(s) end, "x")
-replacing("the __add of strings", strings, "__add", function() return 3 end, function(x, s)
-  local ok, sum = pcall(function() return s + x end)
-  return x + 1, ok, ok and sum
-end, "x")
 replacing("math.floor", math, "floor", function() return 9 end, function(x, n) return x + math.floor(n) end, 2.5)
 replacing("next", _G, "next", function() end, function(x, t)
   local n = 0
@@ -208,6 +204,11 @@ replacing("the __index of tensors", tensors, "__index", function(t, k)
   return index(t, k)
 end, function(x) return x:relu() + x.shape[1] end)
 replacing("the __add of tensors", tensors, "__add", function(a, b) return add(a, b) * 2 end, function(x) return x + 1 end)
+rawset(tensors, "__add", function(a, b) return type(a) == "string" and b * 2 or add(a, b) end)
+replacing("the __add of strings, beside that of tensors", strings, "__add", function() return 3 end, function(x, s)
+  return x * 2, s + x
+end, "x")
+rawset(tensors, "__add", add)
 replacing("the __unm of tensors", tensors, "__unm", function(a) return unm(a) * 3 end, function(x) return -x end)
 replacing("the __len of tensors", tensors, "__len", function(a) return len(a) + 5 end, function(x) return x * #x end)
 replacing("the __eq of tensors", tensors, "__eq", function() return true end, function(x, y) return x == y, x * 2 end, lt.zeros(1))
