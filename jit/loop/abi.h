@@ -1,4 +1,4 @@
-// The kernel ABI (DESIGN decision 12): position-independent code with one argument, a pointer to a block.
+// The kernel ABI: position-independent code with one argument, a pointer to a block.
 #pragma once
 #include <cstdint>
 #include <memory>

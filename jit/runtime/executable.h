@@ -25,7 +25,7 @@ struct Donor {
   Storage* storage;
 };
 
-// Invariants (DESIGN 13):
+// Invariants:
 // 1. run allocates everything before its first launch.
 // 2. On an Error nothing that existed before has changed except buffers the plan mutates after the failing launch was
 //    scheduled - the scheduler puts what can fail first - and the generator's call index is as before.

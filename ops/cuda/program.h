@@ -13,7 +13,7 @@ const std::string& nvrtc_problem();
 
 // Source to a cubin for sm_<arch>. No device is needed. No multiply-add is contracted, denormals are kept, division and
 // root are rounded correctly. Throws Error(kInternal) with the compiler's log and the numbered source; Error(kUser)
-// where there is no NVRTC. Goes to the disk cache first: files of cache_directory()/cubin, one an entry (DESIGN 17),
+// where there is no NVRTC. Goes to the disk cache first: files of cache_directory()/cubin, one an entry,
 // keyed by the source, architecture, options and NVRTC's version.
 std::string compile_cubin(const std::string& source, int arch);
 // The same past the disk cache.

@@ -6,7 +6,7 @@ import itertools
 import torch
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
-# An operand: dtype and number of dimensions, or a Python scalar (API.md: a whole number next to an integer tensor is an
+# An operand: dtype and number of dimensions, or a Python scalar (in Lua a whole number next to an integer tensor is an
 # integer, so it is written as one here).
 OPERANDS = [f"{d}:{n}" for d in DTYPES for n in (1, 0)]
 

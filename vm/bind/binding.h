@@ -78,7 +78,7 @@ std::span<const Attribute> attributes();
 // Arguments for op by its schema: positional, then one trailing keyword table; PyTorch's names, input or self, size or
 // shape; spread sizes. Throws Error naming op, argument and value.
 Args bind_args(OpId op, ArgReader& in);
-// x[index] and x[index] = value for every index form of API.md.
+// x[index] and x[index] = value, for every form of index (indexing.h).
 Tensor index_get(const Tensor& self, ArgReader& in, ArgReader::H index);
 void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader::H value);
 // a + b and the like: metamethod name ("__add") to binding.

@@ -13,7 +13,7 @@ struct IndexItem {
   Tensor tensor;                            // kTensor: int64 positions or a bool mask
 };
 
-// Every index form of API.md in, items out.
+// An index in, its items out: a number, a slice {a, b, step}, ":", "...", a string of those, a tensor, a list of them.
 std::vector<IndexItem> read_index(ArgReader& in, ArgReader::H index);
 
 // The tensor indices that are left after select, slice and unsqueeze: positions in dimension dim of the view.

@@ -1,4 +1,4 @@
-// The Runtime of a lua_State: everything Lutra keeps for it (DESIGN decision 11). Found through the registry.
+// The Runtime of a lua_State: everything Lutra keeps for it. Found through the registry.
 #pragma once
 #include <cstdint>
 #include <map>
