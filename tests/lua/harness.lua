@@ -145,6 +145,15 @@ end
 -- How much longer the tests that scale are to run.
 M.scale = tonumber(os.getenv("LUTRA_TEST_SCALE")) or 1
 
+-- Whether this program was built with AddressSanitizer: it takes several times as long, and keeps memory that was freed.
+local maps = io.open("/proc/self/maps")
+M.sanitized = maps ~= nil and maps:read("*a"):find("libasan", 1, true) ~= nil
+if maps then maps:close() end
+-- Kilobytes that it keeps so.
+M.quarantine = M.sanitized and 400000 or 0
+-- How many times longer than on a machine of these days something may take, before it counts as not linear.
+M.patience = M.sanitized and 20 or 1
+
 -- Ends a file that cannot test here anything that it is for; ctest shows it as skipped.
 function M.skip(reason)
   print("skipped: " .. reason)

@@ -19,7 +19,7 @@ test("a chain of views keeps only its base", function()
   local before = resident()
   for _ = 1, 300000 do x = x:t() end
   collectgarbage()
-  truthy(resident() - before < 16000, "kilobytes more: " .. resident() - before)
+  truthy(resident() - before < 16000 + h.quarantine, "kilobytes more: " .. resident() - before)
   h.deep(x:totable(), {{0, 1, 2}, {3, 4, 5}})
 end)
 
@@ -116,7 +116,7 @@ test("a sum over many leaves is linear in their number", function()
   for i = 1, 20000 do leaves[i] = lt.tensor({i}, {requires_grad = true}) end
   local start = os.clock()
   lt.cat(leaves):sum():backward()
-  truthy(os.clock() - start < 3, "seconds: " .. os.clock() - start)
+  truthy(os.clock() - start < 3 * h.patience, "seconds: " .. os.clock() - start)
   equal(leaves[7].grad:item(), 1)
 end)
 
@@ -125,7 +125,7 @@ test("joins of many tensors are linear in their number", function()
   for i = 1, 20000 do list[i] = lt.tensor({i, -i}) end
   local start = os.clock()
   local joined, stacked, wide = lt.cat(list), lt.stack(list), lt.stack(list, 1)
-  truthy(os.clock() - start < 1, "seconds: " .. os.clock() - start)
+  truthy(os.clock() - start < h.patience, "seconds: " .. os.clock() - start)
   equal(joined[19999 * 2]:item(), 20000)
   equal(stacked[19999][1]:item(), -20000)
   equal(wide[1][19999]:item(), -20000)
