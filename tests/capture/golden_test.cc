@@ -1,10 +1,7 @@
 // Capture as golden text: bytecode in; graphs, guards and breaks out.
-#include <lua.hpp>
-
 #include "jit/graph/graph.h"
-#include "tests/golden.h"
+#include "tests/host/lutra_state.h"
 #include "vm/bytecode/analysis.h"
-#include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -45,21 +42,14 @@ std::string report(lua_State* L, int i) {
 }  // namespace
 
 TEST_CASE("captures give their golden texts", "[capture]") {
-  lua_State* L = luaL_newstate();
-  luaL_openlibs(L);
-  open_lutra(L);
-  lua_getglobal(L, "package");
-  lua_getfield(L, -1, "loaded");
-  lua_pushvalue(L, 1);
-  lua_setfield(L, -2, "lutra");
-  lua_settop(L, 0);
+  LutraState state;
+  lua_State* L = state.L;
   const std::string cases = read_text("tests/capture/cases.lua");
   must(L, luaL_loadbuffer(L, cases.data(), cases.size(), "=cases.lua"));
   must(L, lua_pcall(L, 0, 1, 0));
   const int count = int(lua_objlen(L, 1));
   std::string text;
   for (int i = 1; i <= count; i++) text += report(L, i);
-  lua_close(L);
   CHECK(count > 10);
   for (size_t at = text.find("graph {"); at != std::string::npos; at = text.find("graph {", at + 1)) {
     const std::string graph = text.substr(at, text.find("\n}\n", at) + 3 - at);

@@ -1,12 +1,8 @@
 // The two executors of guard programs, the witness and the machine code, agree on every step and value.
-#include <lua.hpp>
-
-#include <catch2/catch.hpp>
-
-#include "ops/defs/call.h"
-#include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native.h"
-#include "vm/host/runtime.h"
+#include "ops/defs/call.h"
+#include "tests/host/lutra_state.h"
+#include "vm/bind/tensor_userdata.h"
 
 namespace lutra {
 namespace {
@@ -29,25 +25,12 @@ const char* const kPool = R"lua(
   return #v
 )lua";
 
-struct Pool {
-  lua_State* L = luaL_newstate();
+struct Pool : LutraState {
   int n = 0, runs = 0, unsure = 0;  // how often the machine code ran, and left the answer to the witness
-  Pool() {
-    luaL_openlibs(L);
-    open_lutra(L);
-    lua_getfield(L, LUA_GLOBALSINDEX, "package");
-    lua_getfield(L, -1, "loaded");
-    lua_pushvalue(L, 1);
-    lua_setfield(L, -2, "lutra");
-    lua_settop(L, 0);
-    if (luaL_dostring(L, kPool)) FAIL(lua_tostring(L, -1));
-    n = int(lua_tointeger(L, -1));
-    lua_settop(L, 0);
-  }
+  Pool() { n = int(number(kPool)); }
   ~Pool() {
     CHECK(runs > 0);
     CHECK(unsure * 4 < runs);
-    lua_close(L);
   }
   void push(int i) {  // 0: nil
     if (i == 0) return lua_pushnil(L);
