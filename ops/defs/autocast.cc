@@ -89,14 +89,14 @@ void set_result(const OpInfo& op, Args& args, Device device) {
   }
 }
 
-void apply(AutocastPolicy policy, const char* name, const OpInfo* op, Args& args, Device device) {
+void apply(AutocastPolicy policy, const OpInfo& op, Args& args, Device device) {
   switch (policy) {
     case AutocastPolicy::kNone:
     case AutocastPolicy::kApart: return;
     case AutocastPolicy::kLower: return cast_all(args, state().mode.dtype[index_of(device)], device);
     case AutocastPolicy::kFloat32: return cast_all(args, DType::kFloat32, device);
-    case AutocastPolicy::kResult: return set_result(*op, args, device);
-    case AutocastPolicy::kPromote: return promote(name, args, device);
+    case AutocastPolicy::kResult: return set_result(op, args, device);
+    case AutocastPolicy::kPromote: return promote(op.name, args, device);
     case AutocastPolicy::kPad: {
       const std::string& mode = args[2].as<std::string>();
       if (mode == "reflect" || mode == "replicate") cast_all(args, DType::kFloat32, device);
@@ -106,7 +106,7 @@ void apply(AutocastPolicy policy, const char* name, const OpInfo* op, Args& args
       if (!args[0].is<Tensor>()) cast_all(args, DType::kFloat32, device);
       return;
     case AutocastPolicy::kBanned:
-      fail(name, ": is unsafe under autocast, as the lower type cannot hold its gradients; give scores to ", name,
+      fail(op.name, ": is unsafe under autocast, as the lower type cannot hold its gradients; give scores to ", op.name,
            "_with_logits, which is safe, or call it under lt.autocast(\"", index_of(device) ? "cuda" : "cpu",
            "\", {enabled = false}, ...) on float32");
   }
@@ -147,17 +147,8 @@ bool autocast(const OpInfo& op, Args& args, Device device) {
   note_autocast_read();
   if (!state().mode.enabled[index_of(device)]) return !op.has(kAtCall);
   AutocastOff off;
-  apply(policy, op.name, &op, args, device);
+  apply(policy, op, args, device);
   return true;
-}
-
-void autocast_by(AutocastPolicy cpu, AutocastPolicy cuda, Args& args, Device device) {
-  const AutocastPolicy policy = index_of(device) ? cuda : cpu;
-  if (!state().watched || policy == AutocastPolicy::kNone) return;
-  note_autocast_read();
-  if (!state().mode.enabled[index_of(device)]) return;
-  AutocastOff off;
-  apply(policy, "autocast", nullptr, args, device);
 }
 
 AutocastDisabled::AutocastDisabled() : mode_(state().mode), watched_(state().watched) {

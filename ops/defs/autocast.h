@@ -25,8 +25,6 @@ void note_autocast_read();
 
 // Casts complete arguments. True: what the op is made of is to run under AutocastOff.
 bool autocast(const OpInfo& op, Args& args, Device device);
-// The same for what is no op: floats among args, by the policy of the device.
-void autocast_by(AutocastPolicy cpu, AutocastPolicy cuda, Args& args, Device device);
 
 // No autocast in a scope.
 struct AutocastOff {

@@ -202,7 +202,7 @@ bool reads_written(OpId id, const Args& args) {
   return first;
 }
 
-std::string inplace_name(OpId id) { return id == OpId::copy_ ? "copy_" : std::string(name(id)) + "_"; }
+std::string inplace_name(OpId id) { return info(id).has(kMutates) ? name(id) : std::string(name(id)) + "_"; }
 
 void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
   std::string op = inplace_name(id);
@@ -302,7 +302,8 @@ Results call_cast(const OpInfo& op, Args& args) {
   const OpId id = op.id;
   bool wants_grad = inspect(op, args);
   if (op.has(kAtCall)) {
-    OriginScope origin(id);
+    // Errors met while the parts run are told under the name that was called, never under one that Lua lacks.
+    OriginScope origin(op.has(kInternal) ? OpId::kCount : id);
     return decompose_named(op, args);
   }
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
@@ -353,6 +354,7 @@ Tensor call_inplace(OpId id, Args args) {
   const AutocastOff off;  // in-place forms are not cast, as in PyTorch
   const OpInfo& op = info(id);
   complete_args(op, args);
+  if (op.has(kMutates) && op.has(kAtCall)) return call_cast(op, args)[0];
   if (id == OpId::index_put) bring_indices(args);
   if (!op.has(kInplace) && !op.has(kMutates)) fail(op.name, ": has no in-place form");
   if (!args[0].is<Tensor>()) fail(inplace_name(id), ": argument '", op.args[0].name, "' must be a tensor");

@@ -86,6 +86,9 @@ Results decompose(const OpInfo& op, const Args& args);
 
 // Helpers in which decompositions and vjp rules are written.
 inline Tensor op1(OpId op, Args args) { return call_op(op, std::move(args))[0]; }
+inline Value vint(SymInt v) { return Scalar::of_sym(v); }
+inline Value vnum(double v) { return Scalar(v); }
+inline Value vdim(int64_t v) { return Scalar::of_int(v); }
 
 // The composite op being decomposed, outermost; OpId::kCount outside. Errors met while its parts run are told under its
 // name.

@@ -32,6 +32,12 @@ enum OpFlags : uint32_t {
   kOpmath = 512,
   kFails = 1024,
   kFailsOnIntegers = 2048,
+  kMethodOnly = 4096,
+  kFunctionOnly = 8192,
+  kTakesGenerator = 16384,
+  kTakesRequiresGrad = 32768,
+  kList = 65536,
+  kNoOut = 131072,
 };
 
 enum class ArgType : uint8_t {
@@ -104,6 +110,8 @@ struct OpInfo {
 
 // Parses a row's schema; throws Error(kInternal) where it is malformed.
 std::vector<ArgInfo> parse_schema(std::string_view schema);
+// The value that text stands for where arg takes it.
+Value parse_constant(const ArgInfo& arg, std::string_view text);
 
 const OpInfo& info(OpId id);
 inline const char* name(OpId id) { return info(id).name; }

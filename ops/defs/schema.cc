@@ -27,23 +27,6 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
-Value parse_default(const ArgInfo& arg, std::string_view text) {
-  if (text == "None" && arg.optional) return {};
-  if (arg.type == ArgType::kBool && text == "True") return true;
-  if (arg.type == ArgType::kBool && text == "False") return false;
-  if (arg.type == ArgType::kStr && text.size() >= 2 && text.front() == '\'' && text.back() == '\'') {
-    return std::string(text.substr(1, text.size() - 2));
-  }
-  double number = 0;
-  auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
-  if (end == text.data() + text.size()) {
-    if (arg.type == ArgType::kIntList) return Sizes{int64_t(number)};
-    if (arg.type == ArgType::kInt) return Scalar::of_int(int64_t(number));
-    if (arg.type == ArgType::kScalar || arg.type == ArgType::kFloat) return Scalar(number);
-  }
-  fail_internal("schema: '", text, "' is no default of '", arg.name, "'");
-}
-
 // "int? end!=None": type, name, marks, default.
 ArgInfo parse_arg(std::string_view text) {
   ArgInfo arg;
@@ -65,7 +48,7 @@ ArgInfo parse_arg(std::string_view text) {
   }
   if (!rest.empty() && rest.front() == '=') {
     arg.has_default = true;
-    arg.def = parse_default(arg, rest.substr(1));
+    arg.def = parse_constant(arg, rest.substr(1));
   } else if (!rest.empty()) {
     fail_internal("schema: '", text, "' is malformed");
   }
@@ -73,6 +56,25 @@ ArgInfo parse_arg(std::string_view text) {
 }
 
 }  // namespace
+
+Value parse_constant(const ArgInfo& arg, std::string_view text) {
+  if (text == "None" && arg.optional) return {};
+  if (arg.type == ArgType::kBool && text == "True") return true;
+  if (arg.type == ArgType::kBool && text == "False") return false;
+  if (arg.type == ArgType::kStr && text.size() >= 2 && text.front() == '\'' && text.back() == '\'') {
+    return std::string(text.substr(1, text.size() - 2));
+  }
+  if (arg.type == ArgType::kDType) return dtype_from_name(text);
+  double number = 0;
+  auto end = std::from_chars(text.data(), text.data() + text.size(), number).ptr;
+  if (end == text.data() + text.size()) {
+    if (arg.type == ArgType::kIntList) return Sizes{int64_t(number)};
+    if (arg.type == ArgType::kInt) return Scalar::of_int(int64_t(number));
+    if (arg.type == ArgType::kScalar || arg.type == ArgType::kOperand || arg.type == ArgType::kFloat)
+      return Scalar(number);
+  }
+  fail_internal("schema: '", text, "' is no value of '", arg.name, "'");
+}
 
 std::vector<ArgInfo> parse_schema(std::string_view schema) {
   std::vector<ArgInfo> args;

@@ -155,4 +155,40 @@ LUTRA_DECOMPOSE(adaptive_max_pool1d, adaptive_pool(OpId::adaptive_max_pool1d, ar
 LUTRA_DECOMPOSE(adaptive_max_pool2d, adaptive_pool(OpId::adaptive_max_pool2d, args, true))
 #undef LUTRA_DECOMPOSE
 
+// -- padding="same" | "valid"
+
+namespace {
+
+// Zeros before and after, the odd one after.
+Value named_padding(const char* fn, const Args& args, int dims) {
+  const std::string& text = args[4].as<std::string>();
+  if (text == "valid") return Sizes{0};
+  if (text != "same") fail(fn, ": padding must be 'same', 'valid' or numbers, got '", text, "'");
+  const Tensor& weight = args[1].as<Tensor>();
+  if (weight->dim() != dims + 2) return Sizes{0};  // the op's own error
+  for (SymInt s : args[3].as<Sizes>()) {
+    if (s.guard() != 1) fail(fn, ": padding='same' is not supported for strided convolutions");
+  }
+  const Sizes& dilation = args[5].as<Sizes>();
+  Sizes before, after;
+  for (int d = 0; d < dims; d++) {
+    const int64_t step = dilation[dilation.size() == 1 ? 0 : size_t(d)].guard();
+    const int64_t total = step * (weight->sizes[size_t(d) + 2].guard() - 1);
+    before.push_back(total / 2), after.push_back(total - total / 2);
+  }
+  for (SymInt a : after) before.push_back(a);
+  return before;
+}
+
+Results convolve_named(OpId plain, const Args& args, int dims) {
+  Args numbers = args;
+  numbers[4] = named_padding(name(plain), args, dims);
+  return call_op(plain, numbers);
+}
+
+}  // namespace
+
+Results decompose_conv1d_named(const Args& args) { return convolve_named(OpId::conv1d, args, 1); }
+Results decompose_conv2d_named(const Args& args) { return convolve_named(OpId::conv2d, args, 2); }
+
 }  // namespace lutra

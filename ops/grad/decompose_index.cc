@@ -106,4 +106,16 @@ Results decompose_isin(const Args& args) {
   return {op1(OpId::isin_tensors, {tensor_of(args[0], type, device), flat(tensor_of(args[1], type, device)), args[3]})};
 }
 
+// One vector of positions a dimension.
+Results decompose_nonzero_tuple(const Args& args) {
+  const Tensor t = args[0].tensor();
+  const Tensor wide = t->dim() ? t : unsqueeze(t, int_arg(0));
+  const Tensor positions = op1(OpId::nonzero, {wide});
+  Results out;
+  for (int64_t d = 0; d < wide->dim(); d++) out.push_back(op1(OpId::select, {positions, int_arg(1), int_arg(d)}));
+  return out;
+}
+
+Results decompose_argwhere(const Args& args) { return {op1(OpId::nonzero, {args[0]})}; }
+
 }  // namespace lutra

@@ -36,9 +36,17 @@ Tensor between(const std::string& how, const Tensor& low, const Tensor& high, co
   return op1(OpId::lerp, {low, high, part});
 }
 
+// q as a tensor: a number takes the input's dtype.
+Tensor places(OpId op, const Value& v, const Tensor& x) {
+  if (v.is<Tensor>()) return v.tensor();
+  const Scalar q = pin(v.as<Scalar>());
+  if (!(q.to_double() >= 0 && q.to_double() <= 1)) fail(name(op), ": q must be between 0 and 1, got ", to_string(q));
+  return full({}, q, x->dtype, x->device());
+}
+
 // (input, q, dim, keepdim, interpolation)
 Tensor quantile(OpId op, const Args& args, bool skip_nan) {
-  Tensor x = args[0].tensor(), q = args[1].tensor();
+  Tensor x = args[0].tensor(), q = places(op, args[1], x);
   const std::string& how = args[4].as<std::string>();
   if (how != "linear" && how != "lower" && how != "higher" && how != "midpoint" && how != "nearest") {
     fail(name(op), ": interpolation '", how,

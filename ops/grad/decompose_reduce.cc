@@ -332,4 +332,43 @@ Results decompose_corrcoef(const Args& args) {
   return {op1(OpId::clamp, {r, Scalar(-1.0), Scalar(1.0)})};
 }
 
+// -- gradient: differences of neighbours, halved within, one-sided at the ends
+
+namespace {
+
+Tensor slope(const Tensor& t, int64_t dim, const Scalar& step, int64_t order) {
+  const SymInt n = t->sizes[size_t(dim)];
+  if (n <= order) {
+    fail("gradient: dimension ", dim, " of shape ", to_string(t->sizes), " needs ", order + 1, " elements or more");
+  }
+  auto at = [&](int64_t i) { return i >= 0 ? part(t, dim, i, i + 1) : part(t, dim, n + i, n + i + 1); };
+  const double h = step.to_double();
+  auto end = [&](int64_t i, int64_t towards) {
+    if (order == 1) return div(sub(at(i + towards), at(i)), vnum(h * double(towards)));
+    const Tensor near = mul(at(i + towards), vnum(4)), own = mul(at(i), vnum(3));
+    return div(sub(sub(near, own), at(i + 2 * towards)), vnum(2 * h * double(towards)));
+  };
+  std::vector<Tensor> parts = {end(0, 1)};
+  if (n > 2) parts.push_back(div(sub(part(t, dim, 2, n), part(t, dim, 0, n - 2)), vnum(2 * h)));
+  parts.push_back(end(-1, -1));
+  return op1(OpId::cat, {parts, vdim(dim)});
+}
+
+}  // namespace
+
+// (input, spacing, dim, edge_order)
+Results decompose_gradient(const Args& a) {
+  Tensor t = a[0].tensor();
+  if (!is_float(t->dtype)) t = to_dtype(t, DType::kFloat32);
+  const int64_t order = a[3].sym_int().guard();
+  if (order != 1 && order != 2) fail("gradient: edge_order must be 1 or 2, got ", order);
+  std::vector<Tensor> out;
+  Sizes dims;
+  for (int64_t d = 0; d < t->dim() && a[2].is_none(); d++) dims.push_back(d);
+  if (!a[2].is_none()) dims = a[2].as<Sizes>();
+  for (SymInt d : dims)
+    out.push_back(slope(t, wrap_dim(OpId::gradient, d.guard(), t->sizes.size()), pin(a[1].as<Scalar>()), order));
+  return out;
+}
+
 }  // namespace lutra

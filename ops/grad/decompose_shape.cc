@@ -32,11 +32,12 @@ Tensor at_least(const Tensor& t, size_t n) {
   return unsqueeze(wide, int_arg(-1));
 }
 
-List all_at_least(OpId op, const Value& v, size_t n) {
+List each_at_least(const List& list, size_t n) {
   List out;
-  for (const Tensor& t : tensors(op, v)) out.push_back(at_least(t, n));
+  for (const Tensor& t : list) out.push_back(at_least(t, n));
   return out;
 }
+List all_at_least(OpId op, const Value& v, size_t n) { return each_at_least(tensors(op, v), n); }
 
 void check_rank(OpId op, const Tensor& t, size_t least) {
   if (t->sizes.size() < least) {
@@ -46,6 +47,13 @@ void check_rank(OpId op, const Tensor& t, size_t least) {
 }
 
 }  // namespace
+
+Results decompose_atleast_1d(const Args& args) { return {at_least(args[0].tensor(), 1)}; }
+Results decompose_atleast_2d(const Args& args) { return {at_least(args[0].tensor(), 2)}; }
+Results decompose_atleast_3d(const Args& args) { return {at_least(args[0].tensor(), 3)}; }
+Results decompose_atleast_1d_list(const Args& args) { return each_at_least(args[0].as<List>(), 1); }
+Results decompose_atleast_2d_list(const Args& args) { return each_at_least(args[0].as<List>(), 2); }
+Results decompose_atleast_3d_list(const Args& args) { return each_at_least(args[0].as<List>(), 3); }
 
 // -- joins
 Results decompose_stack(const Args& args) {

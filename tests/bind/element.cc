@@ -1,5 +1,5 @@
 // Elements of every dtype: what is stored is what PyTorch's casts give, and comes back.
-#include "vm/bind/element.h"
+#include "ops/defs/element.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -168,7 +168,7 @@ test("generator= of draws", function()
   for _ = 1, 3 do truthy(f(lt.zeros(3)):equal(lt.rand(3, {generator = two}))) end
   told("rand: argument 'generator' must be made by lt.Generator, got number 5", lt.rand, 3, {generator = 5})
   told("Generator: argument 'seed' must be an integer, got number 1.5", lt.Generator, 1.5)
-  told("zeros: unknown keyword 'generator' (known: size, dtype, device, requires_grad)", lt.zeros, 3, {generator = one})
+  told("zeros: unknown keyword 'generator' (known: size, dtype, device, out, requires_grad)", lt.zeros, 3, {generator = one})
 end)
 
 test("options of compile and explain", function()

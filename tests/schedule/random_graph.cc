@@ -210,7 +210,8 @@ class Maker {
       for (int i = 0; i < int(OpId::input); i++) {
         const OpInfo& op = info(OpId(i));
         // Uninitialised memory agrees with nothing; internal ops trust their callers.
-        if (!op.has(kMutates) && !op.has(kInternal) && OpId(i) != OpId::empty) list.push_back(OpId(i));
+        const bool unset = OpId(i) == OpId::empty || OpId(i) == OpId::empty_like || OpId(i) == OpId::new_empty;
+        if (!op.has(kMutates) && !op.has(kInternal) && !unset) list.push_back(OpId(i));
       }
       return list;
     }();

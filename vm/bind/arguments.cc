@@ -1,7 +1,7 @@
 // Arguments of a call in, the Args of a schema out: positional, then one trailing keyword table.
 #include <algorithm>
 
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/host/closest.h"
 
 namespace lutra {
@@ -318,14 +318,20 @@ SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& i
   return v;
 }
 
-bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in, const char* extra) {
+namespace {
+
+bool is_extra(std::span<const ExtraKeyword> extras, const std::string& name) {
+  return std::any_of(extras.begin(), extras.end(), [&](auto& e) { return name == e.name; });
+}
+
+bool fits(const std::vector<ArgInfo>& schema, ArgReader& in, std::span<const ExtraKeyword> extras) {
   std::vector<std::string> names;
   const Call call = split_call(in, names);
   std::vector<Slot> slots(schema.size());
   if (place_positional(schema, in, call.positional, slots) > 0) return false;
   for (const std::string& name : names) {
     const int a = find_argument(schema, name);
-    if (a < 0 && name == extra) continue;
+    if (a < 0 && is_extra(extras, name)) continue;
     if (a < 0 || slots[a].first >= 0) return false;
     slots[a] = Slot{in.field(call.keywords, name.c_str())};
   }
@@ -337,21 +343,40 @@ bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in, const char* 
   return true;
 }
 
-void check_keywords(const std::string& fn, std::span<const std::vector<ArgInfo>> forms, ArgReader& in,
-                    const char* extra) {
+// An error that lists the keywords of all forms where a keyword is none of theirs.
+void check_keywords(const std::string& fn, std::span<const Schema> forms, ArgReader& in,
+                    std::span<const ExtraKeyword> extras) {
   std::vector<std::string> names;
   if (split_call(in, names).keywords < 0) return;
   std::vector<ArgInfo> all;
-  for (const std::vector<ArgInfo>& form : forms) {
-    for (const ArgInfo& arg : form) {
+  for (const Schema form : forms) {
+    for (const ArgInfo& arg : *form) {
       if (find_argument(all, arg.name) < 0) all.push_back(arg);
     }
   }
   for (const std::string& name : names) {
-    if (name == "?" || name == extra || find_argument(all, name) >= 0) continue;
-    const std::string_view others[] = {extra};
-    unknown_keyword(fn, name, all, std::span(others, *extra ? 1 : 0));
+    if (name == "?" || is_extra(extras, name) || find_argument(all, name) >= 0) continue;
+    std::vector<std::string_view> others;
+    for (const ExtraKeyword& e : extras) others.push_back(e.name);
+    unknown_keyword(fn, name, all, others);
   }
+}
+
+}  // namespace
+
+size_t choose_form(const std::string& fn, std::span<const Schema> forms, ArgReader& in,
+                   std::span<const ExtraKeyword> extras) {
+  if (forms.size() == 1) return 0;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    if (fits(*forms[i], in, extras)) return i;
+  }
+  check_keywords(fn, forms, in, extras);
+  // None fits: the error of the form with as many arguments as were given tells what is wrong.
+  size_t best = 0;
+  for (size_t i = 0; i < forms.size(); ++i) {
+    if (int(forms[best]->size()) < in.count()) best = i;
+  }
+  return best;
 }
 
 Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,

@@ -1,7 +1,7 @@
 // Attributes of tensors: x.shape, x.grad = t.
 #include "ops/grad/tape.h"
-#include "vm/bind/composite.h"
 #include "vm/bind/format.h"
+#include "vm/bind/functions.h"
 
 namespace lutra {
 

@@ -4,7 +4,7 @@
 
 #include <lua.hpp>
 
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/host/runtime.h"
@@ -141,7 +141,7 @@ size_t autocast_device(const char* function, const Args& args) {
   return type == "cuda";
 }
 
-const Composite kRows[] = {
+const HostFunction kRows[] = {
     {"backward",
      "Tensor input, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, Tensor[]? inputs=None",
      kMethod, backward_of},
@@ -224,7 +224,7 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const Composite> autograd_rows() { return kRows; }
+std::span<const HostFunction> autograd_rows() { return kRows; }
 std::span<const Special> autograd_specials() { return kSpecials; }
 
 }  // namespace lutra

@@ -1,11 +1,12 @@
-// The table of all bindings: one for each op and its in-place form, then the composites and specials.
+// The table of all bindings: ops and their in-place forms, then the functions that are no ops.
 #include "vm/bind/binding.h"
 
 #include <algorithm>
 #include <map>
 #include <unordered_map>
 
-#include "vm/bind/composite.h"
+#include "ops/defs/forms.h"
+#include "vm/bind/functions.h"
 
 namespace lutra {
 namespace {
@@ -69,7 +70,26 @@ bool is_true(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword) 
   return in.boolean(keyword.value);
 }
 
-bool takes_out(const Binding& self, const OpInfo& op) { return !self.inplace && !op.has(kView) && !op.has(kMutates); }
+bool takes_out(const Binding& self, const OpInfo& op) {
+  constexpr uint32_t kWithout = kView | kMutates | kList | kMethodOnly | kNoOut;
+  return !self.inplace && !(op.flags & kWithout) && !(self.flags & kMethod && !(self.flags & kFunctionOf));
+}
+
+// What an op's binding takes beyond its schema.
+struct Extras {
+  ExtraKeyword rows[4];
+  size_t count = 0;
+  ExtraKeyword *out = nullptr, *requires_grad = nullptr, *inplace = nullptr, *generator = nullptr;
+  Extras(const Binding& self, const OpInfo& op) {
+    if (takes_out(self, op)) *(out = &rows[count++]) = {"out"};
+    if (op.has(kCreation) || op.has(kTakesRequiresGrad)) *(requires_grad = &rows[count++]) = {"requires_grad"};
+    // What nn.functional's activations take.
+    if (!self.inplace && op.has(kInplace)) *(inplace = &rows[count++]) = {"inplace"};
+    if (self.flags & kDraws) *(generator = &rows[count++]) = {"generator"};
+  }
+  Extras(const Extras&) = delete;
+  std::span<ExtraKeyword> all() { return {rows, count}; }
+};
 
 template <class F>
 auto drawn(const std::string& fn, ArgReader& in, const ExtraKeyword& generator, const F& draw) -> decltype(draw()) {
@@ -79,42 +99,43 @@ auto drawn(const std::string& fn, ArgReader& in, const ExtraKeyword& generator, 
   return results;
 }
 
+// The op's arguments by the form that the call fits.
+struct OpCall {
+  const OpInfo& op;
+  Args args;
+};
+OpCall bind_call(const Binding& self, ArgReader& in, Extras& extras) {
+  if (!self.forms) return {info(self.op), bind_schema(self.name, *self.schemas[0], in, extras.all())};
+  const Form& form = (*self.forms)[choose_form(self.name, self.schemas, in, extras.all())];
+  return {info(form.op), form.op_args(bind_schema(self.name, form.args, in, extras.all()))};
+}
+
+const OpInfo& first_op(const Binding& self) { return info(self.forms ? self.forms->front().op : self.op); }
+
 LuaResults run_op(const Binding& self, ArgReader& in) {
-  const OpInfo& op = info(self.op);
-  ExtraKeyword extras[4];
-  size_t count = 0;
-  ExtraKeyword *out = nullptr, *requires_grad = nullptr, *inplace = nullptr, *generator = nullptr;
-  if (takes_out(self, op)) *(out = &extras[count++]) = {"out"};
-  if (op.has(kCreation)) *(requires_grad = &extras[count++]) = {"requires_grad"};
-  // What nn.functional's activations take.
-  if (!self.inplace && op.has(kInplace)) *(inplace = &extras[count++]) = {"inplace"};
-  if (self.flags & kDraws) *(generator = &extras[count++]) = {"generator"};
-  Args args = bind_schema(self.name, op.args, in, {extras, count});
+  Extras extras(self, first_op(self));
+  auto [op, args] = bind_call(self, in, extras);
   check_operands(self.name, op, args);
   // Every argument has a default there, all of them together have none.
-  if (self.op == OpId::arange && args[1].is_none() && in.kind(0) == LuaKind::kNil) {
+  if (op.id == OpId::arange && args[1].is_none() && in.kind(0) == LuaKind::kNil) {
     fail("arange: argument 'end' is missing");
   }
   if (op.has(kCreation) && args.back().is_none()) args.back() = default_device_value();
-  if (self.inplace || (inplace && is_true(self.name, in, *inplace))) {
+  if (self.inplace || (extras.inplace && is_true(self.name, in, *extras.inplace))) {
     if (!args[0].is<Tensor>()) {
       fail(self.name, ": argument '", op.args[0].name, "' must be a Tensor, got ", in.describe(0));
     }
-    return {call_inplace(self.op, std::move(args))};
+    return {call_inplace(op.id, std::move(args))};
   }
-  Results results = generator ? drawn(self.name, in, *generator, [&] { return call_op(self.op, std::move(args)); })
-                              : call_op(self.op, std::move(args));
-  if (requires_grad && requires_grad->value >= 0) {
-    if (in.kind(requires_grad->value) != LuaKind::kBoolean) {
-      fail(self.name, ": argument 'requires_grad' must be a boolean, got ", in.describe(requires_grad->value));
-    }
-    if (in.boolean(requires_grad->value)) set_requires_grad(results[0], true);
-  }
-  if (out && out->value >= 0) {
-    const std::vector<Tensor> given = read_out(self.name, in, out->value, int(results.size()));
+  const auto call = [&] { return call_op(op.id, std::move(args)); };
+  Results results = extras.generator ? drawn(self.name, in, *extras.generator, call) : call();
+  if (extras.requires_grad && is_true(self.name, in, *extras.requires_grad)) set_requires_grad(results[0], true);
+  if (extras.out && extras.out->value >= 0) {
+    const std::vector<Tensor> given = read_out(self.name, in, extras.out->value, int(results.size()));
     for (size_t i = 0; i < given.size(); ++i) write_out(self.name, given[i], results[i]);
     results = given;
   }
+  if (op.has(kList)) return {std::vector<Tensor>(std::move(results))};
   return LuaResults(results.begin(), results.end());
 }
 
@@ -129,78 +150,79 @@ LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   }
 }
 
+// Where Lua has the name of an op or of its forms, and whether it draws.
+uint32_t flags_of(const OpInfo& op, uint32_t only) {
+  only |= op.flags;
+  const bool of_text = !op.args.empty() && op.args[0].type == ArgType::kStr;  // einsum: no tensor comes first
+  uint32_t flags = kBoth;
+  if (only & kMethodOnly) flags = kMethod;
+  if (only & kFunctionOnly || op.has(kCreation) || of_text) flags = kFunctionOf;
+  return op.has(kRandom) || op.has(kTakesGenerator) ? flags | kDraws : flags;
+}
+
+void add_op(std::vector<Binding>& out, const std::string& name, const OpInfo& op) {
+  Binding binding{name, flags_of(op, 0), call_op_binding, op.id};
+  binding.schemas = {&op.args};
+  out.push_back(binding);
+  if (!op.has(kInplace)) return;
+  binding.name += "_", binding.inplace = true, binding.flags = kBoth;
+  out.push_back(binding);
+}
+
+void add_forms(std::vector<Binding>& out, const std::string& name, const std::vector<Form>& rows) {
+  Binding binding{name, flags_of(info(rows[0].op), rows[0].flags), call_op_binding};
+  binding.forms = &rows;
+  for (const Form& form : rows) binding.schemas.push_back(&form.args);
+  out.push_back(binding);
+  const bool inplace = std::all_of(rows.begin(), rows.end(), [](auto& form) { return info(form.op).has(kInplace); });
+  if (!inplace) return;
+  binding.name += "_", binding.inplace = true;
+  out.push_back(binding);
+}
+
 void add_ops(std::vector<Binding>& out) {
   for (size_t i = 0; i < size_t(OpId::kCount); ++i) {
     const OpInfo& op = info(OpId(i));
-    if (op.has(kInternal)) continue;
-    const bool of_text = !op.args.empty() && op.args[0].type == ArgType::kStr;  // einsum: no tensor comes first
-    uint32_t flags = op.has(kCreation) || of_text ? uint32_t(kFunctionOf) : kBoth;
-    if (op.has(kRandom) || op.id == OpId::bernoulli || op.id == OpId::multinomial) flags |= kDraws;
-    out.push_back({op.name, flags, call_op_binding, op.id});
-    if (op.has(kInplace)) out.push_back({std::string(op.name) + "_", kBoth, call_op_binding, op.id, true});
+    if (!op.has(kInternal) && !forms().contains(op.name)) add_op(out, op.name, op);
   }
+  for (const auto& [name, rows] : forms()) add_forms(out, name, rows);
 }
 
-// -- composites
+// -- functions that are no ops
 
-struct Overload {
-  const Composite* row;
-  std::vector<ArgInfo> schema;
-};
-using Overloads = std::vector<Overload>;
+using Schemas = std::vector<std::vector<ArgInfo>>;
 
-std::unordered_map<const Composite*, Overloads>& overloads() {
-  static std::unordered_map<const Composite*, Overloads> table;
+// The schemas of the rows of one name, by the first row.
+std::unordered_map<const HostFunction*, Schemas>& host_schemas() {
+  static std::unordered_map<const HostFunction*, Schemas> table;
   return table;
 }
 
-LuaResults call_row(const std::string& fn, const Overload& overload, ArgReader& in) {
-  ExtraKeyword generator[] = {{"generator"}};
-  const bool draws = overload.row->flags & kDraws;
-  Args args = bind_schema(fn, overload.schema, in, {generator, size_t(draws)});
+LuaResults call_host(const Binding& self, ArgReader& in) {
+  const size_t i = choose_form(self.name, self.schemas, in, {});
+  Args args = bind_schema(self.name, *self.schemas[i], in, {});
   try {
-    if (!draws) return overload.row->fn(args);
-    return drawn(fn, in, generator[0], [&] { return overload.row->fn(args); });
+    return self.host[i].fn(args);
   } catch (const Error& error) {
-    if (std::string_view(error.what()).starts_with("requires_grad: "))
-      throw Error(error.kind, fn + ": " + error.what());
-    rethrow_named(error, fn);
-  }
-}
-
-LuaResults call_composite(const Binding& self, ArgReader& in) {
-  const Overloads& rows = overloads().at(self.composite);
-  if (rows.size() == 1) return call_row(self.name, rows[0], in);
-  const char* extra = rows[0].row->flags & kDraws ? "generator" : "";
-  for (const Overload& overload : rows) {
-    if (fits_schema(overload.schema, in, extra)) return call_row(self.name, overload, in);
-  }
-  check_keywords(self.name, forms_of(self), in, extra);
-  // None fits: the error of the form with as many arguments as were given tells what is wrong.
-  const int given = in.count();
-  const Overload* best = &rows[0];
-  for (const Overload& overload : rows) {
-    if (int(best->schema.size()) < given) best = &overload;
-  }
-  ExtraKeyword generator[] = {{"generator"}};
-  bind_schema(self.name, best->schema, in, {generator, size_t(best->row->flags & kDraws ? 1 : 0)});
-  std::string forms;
-  for (const Overload& overload : rows) forms += str(forms.empty() ? "" : " or ", "(", overload.row->schema, ")");
-  fail(self.name, ": the arguments fit none of ", forms);
-}
-
-void add_composites(std::vector<Binding>& out, std::span<const Composite> rows) {
-  for (size_t i = 0; i < rows.size();) {
-    Overloads list;
-    const Composite* first = &rows[i];
-    for (; i < rows.size() && std::string_view(rows[i].name) == first->name; ++i) {
-      list.push_back({&rows[i], parse_schema(rows[i].schema)});
+    if (std::string_view(error.what()).starts_with("requires_grad: ")) {
+      throw Error(error.kind, self.name + ": " + error.what());
     }
-    overloads()[first] = std::move(list);
-    Binding binding{first->name, first->flags, call_composite};
-    binding.composite = first;
-    // A composite stands in for an op of its name where it has more overloads.
-    std::erase_if(out, [&](const Binding& b) { return b.name == binding.name && b.op != OpId::kCount; });
+    rethrow_named(error, self.name);
+  }
+}
+
+void add_host(std::vector<Binding>& out, std::span<const HostFunction> rows) {
+  for (size_t i = 0; i < rows.size();) {
+    const HostFunction* first = &rows[i];
+    Schemas& list = host_schemas()[first];
+    for (; i < rows.size() && std::string_view(rows[i].name) == first->name; ++i) {
+      list.push_back(parse_schema(rows[i].schema));
+    }
+    Binding binding{first->name, first->flags, call_host};
+    binding.host = first;
+    for (const auto& schema : list) binding.schemas.push_back(&schema);
+    // It stands in for an op of its name, of which it gives other results.
+    std::erase_if(out, [&](const Binding& b) { return b.name == binding.name; });
     out.push_back(binding);
   }
 }
@@ -213,39 +235,31 @@ void add_specials(std::vector<Binding>& out, std::span<const Special> rows) {
   }
 }
 
+void add_other_name(std::vector<Binding>& out, const OtherName& row) {
+  bool found = false;
+  for (const char* form : {"", "_"}) {
+    auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == std::string(row.of) + form; });
+    if (it == out.end()) continue;
+    found = true;
+    Binding copy = *it;
+    copy.name = std::string(row.name) + form;
+    out.push_back(copy);
+  }
+  LUTRA_CHECK(found, "another name of no binding");
+}
+
 std::vector<Binding> build() {
   std::vector<Binding> out;
   add_ops(out);
-  for (auto rows : {creation_rows(), shape_rows(), split_rows(), reduction_rows(), random_rows(), math_rows(),
-                    tensor_rows(), index_rows(), autograd_rows(), network_rows(), resample_rows()}) {
-    add_composites(out, rows);
+  for (auto rows : {query_rows(), compare_rows(), tensor_rows(), index_rows(), autograd_rows(), pool_rows()}) {
+    add_host(out, rows);
   }
   for (auto rows :
-       {creation_specials(), reduction_specials(), tensor_specials(), autograd_specials(), system_specials(),
+       {creation_specials(), tensordot_specials(), tensor_specials(), autograd_specials(), system_specials(),
         cuda_specials(), save_specials(), describe_specials(), profile_specials(), json_specials()}) {
     add_specials(out, rows);
   }
-  // Other names of ops, and of their in-place forms.
-  static const char* const kAliases[][2] = {
-      {"concat", "cat"},         {"concatenate", "cat"},  {"row_stack", "vstack"}, {"ger", "outer"},
-      {"trapz", "trapezoid"},    {"moveaxis", "movedim"}, {"multiply", "mul"},     {"subtract", "sub"},
-      {"divide", "div"},         {"true_divide", "div"},  {"negative", "neg"},     {"absolute", "abs"},
-      {"swapdims", "transpose"}, {"greater", "gt"},       {"less", "lt"},          {"greater_equal", "ge"},
-      {"less_equal", "le"},      {"not_equal", "ne"},     {"clip", "clamp"},       {"fix", "trunc"},
-      {"arccos", "acos"},        {"arccosh", "acosh"},    {"arcsin", "asin"},      {"arcsinh", "asinh"},
-      {"arctan", "atan"},        {"arctanh", "atanh"},    {"arctan2", "atan2"}};
-  for (const auto& alias : kAliases) {
-    bool found = false;
-    for (const char* form : {"", "_"}) {
-      auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == std::string(alias[1]) + form; });
-      if (it == out.end()) continue;
-      found = true;
-      Binding copy = *it;
-      copy.name = std::string(alias[0]) + form;
-      out.push_back(copy);
-    }
-    LUTRA_CHECK(found, "alias of no binding");
-  }
+  for (const OtherName& row : other_names()) add_other_name(out, row);
   return out;
 }
 
@@ -275,20 +289,20 @@ const std::vector<Binding>& bindings() {
 }
 
 std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding) {
-  if (binding.op != OpId::kCount) {
-    const OpInfo& op = info(binding.op);
-    std::vector<ArgInfo> args = op.args;
-    if (op.has(kCreation)) args.push_back({"requires_grad", ArgType::kBool, false, true, true, false, false});
+  Schemas out;
+  for (const auto* schema : binding.schemas) out.push_back(*schema);
+  if (binding.host || out.empty()) return out;
+  const OpInfo& op = first_op(binding);
+  const bool one = op.results == 1;
+  for (std::vector<ArgInfo>& args : out) {
+    if (op.has(kCreation) || op.has(kTakesRequiresGrad)) {
+      args.push_back({"requires_grad", ArgType::kBool, false, true, true, false, false});
+    }
     if (takes_out(binding, op)) {
-      const bool one = op.results == 1;
       args.push_back({"out", one ? ArgType::kTensor : ArgType::kTensorList, true, true, true, false, {}});
     }
-    return {args};
   }
-  std::vector<std::vector<ArgInfo>> forms;
-  if (!binding.composite) return forms;
-  for (const Overload& overload : overloads().at(binding.composite)) forms.push_back(overload.schema);
-  return forms;
+  return out;
 }
 
 const Binding* find_method(std::string_view name) {

@@ -52,12 +52,14 @@ struct Binding {
   std::string name;
   uint32_t flags;
   LuaResults (*fn)(const Binding& self, ArgReader& in);
-  OpId op = OpId::kCount;  // for bindings made from an op row
+  OpId op = OpId::kCount;  // for bindings of one op's own row
   bool inplace = false;
   // Instead of fn: works on the Lua stack itself (totable, register_hook, config). Such a binding has kNeedsData or
   // kHostEffect, so capture breaks the graph at it.
   int (*raw)(lua_State* L) = nullptr;
-  const struct Composite* composite = nullptr;  // for bindings made of several ops (composite.h)
+  std::vector<const std::vector<ArgInfo>*> schemas = {};  // of its forms; none where no schema can say its arguments
+  const std::vector<struct Form>* forms = nullptr;        // of an op's name that has rows in forms.def
+  const struct HostFunction* host = nullptr;              // of a function that is no op (functions.h): its first row
 };
 
 // Attributes of tensors: x.shape, x.grad = t.

@@ -1,140 +1,24 @@
-// Tensors out of sizes, numbers and nested tables: zeros, tensor, linspace, randperm and their like.
+// Tensors out of nested tables and arrays of the ffi library (lt.tensor and its like), and randperm.
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
 #include <numeric>
 
 #include "ops/core/current_device.h"
-#include "vm/bind/composite.h"
-#include "vm/bind/element.h"
+#include "ops/defs/element.h"
+#include "ops/grad/emit.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 
 namespace lutra {
-
-Tensor full_of(const Sizes& sizes, Scalar value, const Value& dtype, const Value& device) {
-  return op1(OpId::full, {sizes, value, dtype, device});
-}
 
 namespace {
 
 Value device_or_default(const Value& device) { return device.is_none() ? default_device_value() : device; }
 Value dtype_or(const Value& dtype, DType otherwise) { return dtype.is_none() ? Value(otherwise) : dtype; }
 
-LuaResults finish(Tensor t, const Value& requires_grad) {
-  if (requires_grad.as<bool>()) set_requires_grad(t, true);
-  return {t};
-}
-
-// -- (size, dtype, device, requires_grad)
-
-template <int kValue>
-LuaResults filled(Args& a) {
-  return finish(full_of(a[0].as<Sizes>(), double(kValue), dtype_or(a[1], DType::kFloat32), device_or_default(a[2])),
-                a[3]);
-}
-
-// -- (input, dtype, device, requires_grad) and (input, size, dtype, device, requires_grad)
-
-struct Like {
-  Sizes sizes;
-  Value dtype, device, requires_grad;
-};
-
-Like like(Args& a) {
-  const Tensor t = a[0].tensor();
-  return {t->sizes, dtype_or(a[1], t->dtype), a[2].is_none() ? Value(t->device()) : a[2], a[3]};
-}
-
-Like sized_like(Args& a) {
-  const Tensor t = a[0].tensor();
-  return {a[1].as<Sizes>(), dtype_or(a[2], t->dtype), a[3].is_none() ? Value(t->device()) : a[3], a[4]};
-}
-
-LuaResults fill_like(const Like& l, Scalar v) {
-  return finish(full_of(l.sizes, v, l.dtype, l.device), l.requires_grad);
-}
-
-template <OpId kOp>
-LuaResults op_like(const Like& l) {
-  return finish(op1(kOp, {l.sizes, l.dtype, l.device}), l.requires_grad);
-}
-
-LuaResults full_like(Args& a) {
-  const Scalar value = a[1].as<Scalar>();
-  Args rest = {a[0], a[2], a[3], a[4]};
-  return fill_like(like(rest), value);
-}
-
-LuaResults new_full(Args& a) {
-  const Scalar value = a[2].as<Scalar>();
-  Args rest = {a[0], a[1], a[3], a[4], a[5]};
-  return fill_like(sized_like(rest), value);
-}
-
-LuaResults scalar_tensor(Args& a) {
-  return finish(full_of({}, a[0].as<Scalar>(), dtype_or(a[1], DType::kFloat32), device_or_default(a[2])), a[3]);
-}
-
-// -- ranges
-
-Tensor arange_of(SymInt n, DType dtype, const Value& device) {
-  return op1(OpId::arange, {vdim(0), vint(n), vdim(1), dtype, device});
-}
-
-LuaResults eye(Args& a) {
-  const SymInt n = a[0].sym_int(), m = a[1].is_none() ? n : a[1].sym_int();
-  if (n < 0) fail("eye: n must not be negative, got ", n.hint);
-  if (m < 0) fail("eye: m must not be negative, got ", m.hint);
-  const Value device = device_or_default(a[3]);
-  Tensor rows = op1(OpId::unsqueeze, {arange_of(n, DType::kInt64, device), vdim(1)});
-  Tensor same = op1(OpId::eq, {rows, arange_of(m, DType::kInt64, device)});
-  return finish(to_dtype(same, dtype_or(a[2], DType::kFloat32).as<DType>()), a[4]);
-}
-
-// PyTorch's order of operations: from the start up to the middle, from the end afterwards.
-LuaResults linspace(Args& a) {
-  const double start = pin(a[0].as<Scalar>()).to_double(), end = pin(a[1].as<Scalar>()).to_double();
-  const int64_t steps = a[2].sym_int().guard();
-  if (steps < 0) fail("linspace: steps must not be negative, got ", steps);
-  const DType dtype = dtype_or(a[3], DType::kFloat32).as<DType>();
-  const Value device = device_or_default(a[4]);
-  if (steps <= 1) return finish(full_of({steps}, start, dtype, device), a[5]);
-  // Scalars beside a float32 tensor are rounded to float32 at each op, which is how PyTorch computes it too.
-  const DType work = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
-  const double step = work == DType::kFloat64 ? (end - start) / double(steps - 1)
-                                              : double((float(end) - float(start)) / float(steps - 1));
-  Tensor i = arange_of(steps, work, device);
-  Tensor up = op1(OpId::add, {op1(OpId::mul, {i, vnum(step)}), vnum(start), vnum(1)});
-  Tensor back = op1(OpId::sub, {vnum(double(steps - 1)), i, vnum(1)});
-  Tensor down = op1(OpId::sub, {vnum(end), op1(OpId::mul, {back, vnum(step)}), vnum(1)});
-  Tensor first = op1(OpId::lt, {i, vnum(double(steps / 2))});
-  return finish(to_dtype(op1(OpId::where, {first, up, down}), dtype), a[5]);
-}
-
-LuaResults logspace(Args& a) {
-  Args line = {a[0], a[1], a[2], a[4], a[5], false};
-  const DType dtype = dtype_or(a[4], DType::kFloat32).as<DType>();
-  if (!is_float(dtype)) line[3] = DType::kFloat64;
-  const Tensor exponents = linspace(line)[0].tensor();
-  return finish(to_dtype(op1(OpId::pow, {a[3], exponents}), dtype), a[6]);
-}
-
-// -- random
-
-LuaResults randint(Args& a) {
-  Args full = a;
-  const Value requires_grad = full.back();
-  full.pop_back();
-  full[4] = device_or_default(full[4]);
-  return finish(op1(OpId::randint, full), requires_grad);
-}
-
-LuaResults randint_below(Args& a) {
-  Args full = a;
-  full.insert(full.begin(), vdim(0));
-  return randint(full);
-}
+// -- randperm
 
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
@@ -184,33 +68,6 @@ int randperm(lua_State* L) {
   push_tensor(L, to_dtype(t, dtype_or(a[1], DType::kInt64).as<DType>()));
   return 1;
 }
-
-#define OPTIONS "*, dtype? dtype=None, Device? device=None, bool requires_grad=False"
-
-#define LIKE_OPTIONS OPTIONS ", str? memory_format=None"
-
-const Composite kRows[] = {
-    {"zeros", "int[] size, " OPTIONS, kFunctionOf, filled<0>},
-    {"ones", "int[] size, " OPTIONS, kFunctionOf, filled<1>},
-    {"zeros_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 0.0); }},
-    {"ones_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return fill_like(like(a), 1.0); }},
-    {"empty_like", "Tensor input, " LIKE_OPTIONS, kBoth, [](Args& a) { return op_like<OpId::empty>(like(a)); }},
-    {"rand_like", "Tensor input, " LIKE_OPTIONS, kBoth | kDraws, [](Args& a) { return op_like<OpId::rand>(like(a)); }},
-    {"randn_like", "Tensor input, " LIKE_OPTIONS, kBoth | kDraws,
-     [](Args& a) { return op_like<OpId::randn>(like(a)); }},
-    {"full_like", "Tensor input, Scalar fill_value, " LIKE_OPTIONS, kBoth, full_like},
-    {"new_zeros", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 0.0); }},
-    {"new_ones", "Tensor input, int[] size, " OPTIONS, kBoth, [](Args& a) { return fill_like(sized_like(a), 1.0); }},
-    {"new_empty", "Tensor input, int[] size, " OPTIONS, kBoth,
-     [](Args& a) { return op_like<OpId::empty>(sized_like(a)); }},
-    {"new_full", "Tensor input, int[] size, Scalar fill_value, " OPTIONS, kBoth, new_full},
-    {"scalar_tensor", "Scalar s, " OPTIONS, kFunctionOf, scalar_tensor},
-    {"eye", "int n, int? m=None, " OPTIONS, kFunctionOf, eye},
-    {"linspace", "Scalar start, Scalar end, int steps, " OPTIONS, kFunctionOf, linspace},
-    {"logspace", "Scalar start, Scalar end, int steps, Scalar base=10, " OPTIONS, kFunctionOf, logspace},
-    {"randint", "int low, int high, int[] size, " OPTIONS, kFunctionOf | kDraws, randint},
-    {"randint", "int high, int[] size, " OPTIONS, kFunctionOf | kDraws, randint_below},
-};
 
 // -- lt.tensor: nested tables
 
@@ -296,10 +153,10 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
     // Floats of lt.tensor overflow to infinity, lt.full's not: PyTorch's way.
     const bool fits = converts(in.number(data), type.as<DType>());
     if (!fits && !is_float(type.as<DType>())) overflow(in.number(data), type.as<DType>());
-    if (fits) {
-      return full_of({}, in.number(data), type, device_or_default(device));
-    }
-    return to_dtype(full_of({}, in.number(data), DType::kFloat64, device_or_default(device)), type.as<DType>());
+    const auto made = [&](const Value& dtype) {
+      return op1(OpId::full, {Sizes{}, in.number(data), dtype, device_or_default(device)});
+    };
+    return fits ? made(type) : to_dtype(made(DType::kFloat64), type.as<DType>());
   }
   if (kind == LuaKind::kOther) {
     if (Tensor t = tensor_of_array(in, data); t) {
@@ -365,7 +222,8 @@ LuaResults tensor_from(const Binding& self, ArgReader& in, int first, const Valu
   Tensor t = tensor_of(in, data, a[0].is_none() ? dtype : a[0], a[1].is_none() ? device : a[1]);
   // In a graph it is a fresh tensor of each run, not the constant itself.
   if (current_mode() && !t->is_fake()) t = op1(OpId::clone, {t});
-  return finish(t, a[2]);
+  if (a[2].as<bool>()) set_requires_grad(t, true);
+  return {t};
 }
 
 LuaResults tensor_binding(const Binding& self, ArgReader& in) { return tensor_from(self, in, 0, Value(), Value()); }
@@ -397,7 +255,6 @@ Value default_device_value() {
   return device == Device{} ? Value() : Value(device);
 }
 
-std::span<const Composite> creation_rows() { return kRows; }
 std::span<const Special> creation_specials() { return kSpecials; }
 
 }  // namespace lutra

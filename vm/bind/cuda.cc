@@ -3,7 +3,7 @@
 
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/event.h"
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 
 namespace lutra {

@@ -3,7 +3,7 @@
 #include <lua.hpp>
 #include <map>
 
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/tensor_userdata.h"
 
 namespace lutra {

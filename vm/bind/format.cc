@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "ops/defs/element.h"
 #include "ops/grad/tape.h"
-#include "vm/bind/composite.h"
-#include "vm/bind/element.h"
+#include "vm/bind/functions.h"
 
 namespace lutra {
 namespace {

@@ -1,7 +1,7 @@
 // The forms of an index in, IndexItems out: x[0], x[mask], x[{0, {1, 3}, "::2", lt.newaxis}], x["0, 1:3, ..."].
 #include <charconv>
 
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/indexing.h"
 
 namespace lutra {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
-#include "vm/bind/composite.h"
-#include "vm/bind/element.h"
+#include "ops/defs/element.h"
+#include "ops/grad/emit.h"
+#include "vm/bind/functions.h"
 
 namespace lutra {
 namespace {
@@ -151,13 +152,13 @@ Tensor value_tensor(const Tensor& like, ArgReader& in, ArgReader::H value) {
     case LuaKind::kNumber:
     case LuaKind::kInt64: {
       const Scalar v = in.number(value);
-      if (converts(v, like->dtype)) return full_of({}, v, like->dtype, like->device());
+      if (converts(v, like->dtype)) return full({}, v, like->dtype, like->device());
       // Floats overflow to infinity here, as in PyTorch.
-      if (is_float(like->dtype)) return to_dtype(full_of({}, v, DType::kFloat64, like->device()), like->dtype);
+      if (is_float(like->dtype)) return to_dtype(full({}, v, DType::kFloat64, like->device()), like->dtype);
       fail("index: the assigned number ", to_string(v), " cannot be converted to ", name(like->dtype),
            " without overflow");
     }
-    case LuaKind::kBoolean: return full_of({}, Scalar::of_bool(in.boolean(value)), like->dtype, like->device());
+    case LuaKind::kBoolean: return full({}, Scalar::of_bool(in.boolean(value)), like->dtype, like->device());
     default: fail("index: the assigned value must be a Tensor or a number, got ", in.describe(value));
   }
 }
@@ -248,26 +249,8 @@ LuaResults index_put_inplace(Args& a) {
   return {a[0]};
 }
 
-template <OpId kOp>
-LuaResults op_of(Args& a) {
-  const Results results = call_op(kOp, a);
-  return LuaResults(results.begin(), results.end());
-}
-
-LuaResults scatter_value(Args& a) { return {op1(OpId::scatter, a)}; }
-LuaResults scatter_inplace(Args& a) { return {call_inplace(OpId::scatter, a)}; }
-
-// One vector of positions a dimension.
-LuaResults nonzero_tuple(const Tensor& t) {
-  const Tensor wide = t->dim() ? t : op1(OpId::unsqueeze, {t, vdim(0)});
-  const Tensor positions = op1(OpId::nonzero, {wide});
-  std::vector<Tensor> out;
-  for (int64_t d = 0; d < wide->dim(); ++d) out.push_back(op1(OpId::select, {positions, vdim(1), vdim(d)}));
-  return {out};
-}
-
 LuaResults nonzero(Args& a) {
-  if (a[1].as<bool>()) return nonzero_tuple(a[0].tensor());
+  if (a[1].as<bool>()) return {call_op(OpId::nonzero_tuple, {a[0]})};
   return {op1(OpId::nonzero, {a[0]})};
 }
 
@@ -280,37 +263,14 @@ LuaResults unique_of(OpId op, Args& a, size_t inverse) {
   return out;
 }
 
-template <bool kIgnoreNan>
-LuaResults median_dim(Args& a) {
-  const Results r = call_op(OpId::median_dim, {a[0], a[1], a[2], kIgnoreNan});
-  return {r[0], r[1]};
-}
-
-const Composite kRows[] = {
+const HostFunction kRows[] = {
     {"index_put", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put},
     {"index_put_", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put_inplace},
-    {"scatter", "Tensor input, int dim!, Tensor index, Tensor src, *, str? reduce!=None", kBoth, scatter_value},
-    {"scatter", "Tensor input, int dim!, Tensor index, Scalar value, *, str? reduce!=None", kBoth, scatter_value},
-    {"scatter_", "Tensor input, int dim!, Tensor index, Tensor src, *, str? reduce!=None", kBoth, scatter_inplace},
-    {"scatter_", "Tensor input, int dim!, Tensor index, Scalar value, *, str? reduce!=None", kBoth, scatter_inplace},
-    {"where", "Tensor condition, Operand input, Operand other", kBoth, op_of<OpId::where>},
-    {"where", "Tensor condition", kBoth, [](Args& a) { return nonzero_tuple(a[0].tensor()); }},
     {"nonzero", "Tensor input, *, bool as_tuple=False", kBoth, nonzero},
-    {"argwhere", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {op1(OpId::nonzero, {a[0]})}; }},
     {"unique", "Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None",
      kBoth, [](Args& a) { return unique_of(OpId::unique, a, 2); }},
     {"unique_consecutive", "Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None", kBoth,
      [](Args& a) { return unique_of(OpId::unique_consecutive, a, 1); }},
-    {"median", "Tensor input", kBoth,
-     [](Args& a) -> LuaResults {
-       return {op1(OpId::median_all, {a[0], false})};
-     }},
-    {"median", "Tensor input, int dim, bool keepdim=False", kBoth, median_dim<false>},
-    {"nanmedian", "Tensor input", kBoth,
-     [](Args& a) -> LuaResults {
-       return {op1(OpId::median_all, {a[0], true})};
-     }},
-    {"nanmedian", "Tensor input, int dim, bool keepdim=False", kBoth, median_dim<true>},
 };
 
 }  // namespace
@@ -345,6 +305,6 @@ void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader:
   assign_positions(view, source);
 }
 
-std::span<const Composite> index_rows() { return kRows; }
+std::span<const HostFunction> index_rows() { return kRows; }
 
 }  // namespace lutra

@@ -6,7 +6,7 @@
 #include <lua.hpp>
 #include <nlohmann/json.hpp>
 
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 
 namespace lutra {
 namespace {

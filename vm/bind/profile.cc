@@ -6,7 +6,7 @@
 
 #include "jit/runtime/limits.h"
 #include "ops/cuda/faults.h"
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {

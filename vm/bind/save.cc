@@ -16,7 +16,7 @@
 #include "ops/io/npy.h"
 #include "ops/io/npz.h"
 #include "ops/io/safetensors.h"
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/tensor_userdata.h"
 
 namespace lutra {

@@ -8,7 +8,7 @@
 #include "ops/core/storage.h"
 #include "ops/cuda/disk_cache.h"
 #include "ops/extern/precision.h"
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/idx.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"

@@ -1,43 +1,17 @@
-// Methods that convert, fill and read tensors: casts, to, fill_, item, totable, free.
+// Methods that read tensors and see to their memory: item, totable, pin_memory, free.
 #include <lua.hpp>
 
 #include "ops/cuda/copy.h"
-#include "vm/bind/composite.h"
-#include "vm/bind/element.h"
+#include "ops/defs/element.h"
 #include "vm/bind/format.h"
+#include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 
 namespace lutra {
 namespace {
 
-// -- conversion
-
-Tensor to_device(const Tensor& t, Device device) {
-  return t->device() == device ? t : op1(OpId::to_device, {t, device});
-}
-
-template <DType kType>
-LuaResults cast(Args& a) {
-  return {to_dtype(a[0].tensor(), kType)};
-}
-
-LuaResults to_device_dtype(Args& a) {
-  const Tensor from = a[0].tensor();
-  const Device device = a[1].is_none() ? from->device() : a[1].as<Device>();
-  // Where fewer bytes move.
-  const DType dtype = a[2].is_none() ? from->dtype : a[2].as<DType>();
-  const bool first = size_of(dtype) < size_of(from->dtype);
-  Tensor t = first ? to_device(to_dtype(from, dtype), device) : to_dtype(to_device(from, device), dtype);
-  return {a[4].as<bool>() && t.same(from) ? op1(OpId::clone, {t}) : t};
-}
-
-LuaResults to_cuda(Args& a) {
-  const Device device = a[1].is_none() ? Device{DeviceType::kCUDA, int8_t(current_cuda_index())} : a[1].as<Device>();
-  if (device.type != DeviceType::kCUDA) fail("cuda: device '", to_string(device), "' is not a GPU");
-  check_device(device);
-  return {to_device(a[0].tensor(), device)};
-}
+// -- memory
 
 // A copy in pinned memory; the tensor itself where it is in such memory already.
 LuaResults pin_memory(Args& a) {
@@ -51,60 +25,6 @@ LuaResults pin_memory(Args& a) {
   out->storage = cuda::allocate_pinned(size_t(t->numel().hint) * size_of(t->dtype));
   out->sizes = t->sizes, out->strides = contiguous_strides(t->sizes);
   return {call_inplace(OpId::copy_, {out, t})};
-}
-
-LuaResults to_dtype_copy(Args& a) {
-  Tensor t = to_dtype(a[0].tensor(), a[1].as<DType>());
-  return {a[3].as<bool>() && t.same(a[0].tensor()) ? op1(OpId::clone, {t}) : t};
-}
-
-LuaResults to_other(Args& a) {
-  const Tensor other = a[1].tensor();
-  return {to_dtype(to_device(a[0].tensor(), other->device()), other->dtype)};
-}
-
-// -- filling in place
-
-Tensor fill_with(const Tensor& t, const Value& v) {
-  Value src = v;
-  if (v.is<Scalar>()) src = full_of({}, v.as<Scalar>(), t->dtype, t->device());
-  return call_inplace(OpId::copy_, {t, src});
-}
-
-LuaResults fill_inplace(Args& a) {
-  if (a[1].is<Tensor>() && a[1].tensor()->dim() != 0) {
-    fail("fill_: value must be a number or a tensor of no dimensions, got shape ", to_string(a[1].tensor()->sizes));
-  }
-  return {fill_with(a[0].tensor(), a[1])};
-}
-
-LuaResults fill_copy(Args& a) {
-  Args copy = {op1(OpId::clone, {a[0]}), a[1]};
-  return fill_inplace(copy);
-}
-
-Tensor random_like(OpId op, const Tensor& t) {
-  GradModeScope off(false);
-  const DType dtype = is_float(t->dtype) ? t->dtype : DType::kFloat32;
-  return op1(op, {t->sizes, dtype, t->device()});
-}
-
-// values * scale + shift
-LuaResults fill_random(const Tensor& t, OpId op, const Value& scale, const Value& shift) {
-  Tensor scaled = op1(OpId::add, {op1(OpId::mul, {random_like(op, t), scale}), shift});
-  return {call_inplace(OpId::copy_, {t, scaled})};
-}
-
-LuaResults uniform(Args& a) {
-  const double from = pin(a[1].as<Scalar>()).to_double(), to = pin(a[2].as<Scalar>()).to_double();
-  if (!(from <= to)) fail("uniform_: the range from ", from, " to ", to, " is empty");
-  return fill_random(a[0].tensor(), OpId::rand, vnum(to - from), vnum(from));
-}
-
-LuaResults normal(Args& a) {
-  const double std = pin(a[2].as<Scalar>()).to_double();
-  if (std < 0) fail("normal_: std must not be negative, got ", std);
-  return fill_random(a[0].tensor(), OpId::randn, vnum(std), a[1]);
 }
 
 // -- reading
@@ -181,24 +101,7 @@ int concat(lua_State* L) {
 
 LuaResults is_tensor(const Binding&, ArgReader& in) { return {in.count() > 0 && in.kind(0) == LuaKind::kTensor}; }
 
-const Composite kRows[] = {
-    {"float", "Tensor input", kMethod, cast<DType::kFloat32>},
-    {"double", "Tensor input", kMethod, cast<DType::kFloat64>},
-    {"half", "Tensor input", kMethod, cast<DType::kFloat16>},
-    {"bfloat16", "Tensor input", kMethod, cast<DType::kBFloat16>},
-    {"long", "Tensor input", kMethod, cast<DType::kInt64>},
-    {"int", "Tensor input", kMethod, cast<DType::kInt32>},
-    {"short", "Tensor input", kMethod, cast<DType::kInt16>},
-    {"char", "Tensor input", kMethod, cast<DType::kInt8>},
-    {"byte", "Tensor input", kMethod, cast<DType::kUInt8>},
-    {"bool", "Tensor input", kMethod, cast<DType::kBool>},
-    {"to", "Tensor input, dtype dtype, bool non_blocking=False, bool copy=False", kMethod, to_dtype_copy},
-    {"to", "Tensor input, Device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False", kMethod,
-     to_device_dtype},
-    {"to", "Tensor input, Tensor other, bool non_blocking=False", kMethod, to_other},
-    {"type_as", "Tensor input, Tensor other", kMethod, to_other},
-    {"cpu", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {to_device(a[0].tensor(), Device{})}; }},
-    {"cuda", "Tensor input, Device? device=None, bool non_blocking=False", kMethod, to_cuda},
+const HostFunction kRows[] = {
     {"get_device", "Tensor input", kBoth,
      [](Args& a) -> LuaResults {
        const Device device = a[0].tensor()->device();
@@ -210,11 +113,6 @@ const Composite kRows[] = {
        const Tensor t = a[0].tensor();
        return {t->device() == Device{} && cuda::is_pinned(t->storage->data)};
      }},
-    {"fill_", "Tensor input, Operand value", kBoth, fill_inplace},
-    {"fill", "Tensor input, Operand value", kBoth, fill_copy},
-    {"zero_", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {fill_with(a[0].tensor(), vnum(0))}; }},
-    {"uniform_", "Tensor input, Scalar from=0, Scalar to=1", kMethod | kDraws, uniform},
-    {"normal_", "Tensor input, Scalar mean=0, Scalar std=1", kMethod | kDraws, normal},
     {"item", "Tensor input", kMethod | kNeedsData, item},
     {"free", "Tensor input", kMethod | kHostEffect, free_tensor},
     {"data_ptr", "Tensor input", kMethod | kNeedsData, data_ptr},
@@ -228,7 +126,7 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const Composite> tensor_rows() { return kRows; }
+std::span<const HostFunction> tensor_rows() { return kRows; }
 std::span<const Special> tensor_specials() { return kSpecials; }
 
 }  // namespace lutra

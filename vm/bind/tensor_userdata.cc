@@ -7,7 +7,7 @@
 // 4. A finalized userdata holds no tensor and is none for to_tensor.
 // LuaJIT cannot see the bytes behind the userdata: each push tells its collector how much they have grown.
 #include "vm/bind/tensor_userdata.h"
-#include "vm/bind/composite.h"
+#include "vm/bind/functions.h"
 
 #include <algorithm>
 #include <lua.hpp>

@@ -1,4 +1,5 @@
-// Elements of real tensors as Scalars: for printing, item, totable, lt.tensor and index lists. Not a fast path.
+// Elements of real tensors as Scalars: for printing, item, totable, lt.tensor, results whose size is in the elements.
+// Not a fast path.
 #pragma once
 #include <functional>
 
@@ -8,6 +9,8 @@
 namespace lutra {
 
 Scalar load_element(const void* at, DType dtype);
+// For ops that read elements: throws NeedsData for FakeTensors.
+void need_data(const char* fn, const Tensor& t);
 // Rounds to dtype; integers take the whole part, as PyTorch's casts do.
 void store_element(void* at, DType dtype, const Scalar& value);
 

@@ -1,27 +1,12 @@
-// Functions of values that are made of other ops: overloads of max and min, norms, comparisons of whole tensors.
-#include <cmath>
-
-#include "vm/bind/composite.h"
-#include "vm/bind/element.h"
+// Comparisons whose answer is one boolean of Lua.
+#include "ops/defs/element.h"
+#include "vm/bind/functions.h"
 
 namespace lutra {
-
-Tensor to_dtype(const Tensor& t, DType dtype) { return t->dtype == dtype ? t : op1(OpId::to_dtype, {t, dtype}); }
-
-void need_data(const char* fn, const Tensor& t) {
-  if (t->is_fake()) throw NeedsData(str(fn, ": reads the elements of a tensor"));
-}
 
 namespace {
 
 Tensor binary(OpId op, const Value& a, const Value& b) { return call_op(op, {a, b})[0]; }
-
-template <OpId kOp>
-LuaResults op_of(Args& a) {
-  LuaResults out;
-  for (const Tensor& t : call_op(kOp, a)) out.push_back(t);
-  return out;
-}
 
 bool truth(const char* fn, const Tensor& t) {
   need_data(fn, t);
@@ -69,18 +54,7 @@ LuaResults compare_one(Args& a) {
   return {truth(name(kOp), binary(kOp, x, y))};
 }
 
-template <OpId kReduce>
-LuaResults reduce_all(Args& a) {
-  return {op1(kReduce, {a[0]})};
-}
-
-const Composite kRows[] = {
-    {"max", "Tensor input", kBoth, reduce_all<OpId::amax>},
-    {"max", "Tensor input, int dim!, bool keepdim!=False", kBoth, op_of<OpId::max_dim>},
-    {"max", "Tensor input, Tensor other", kBoth, op_of<OpId::maximum>},
-    {"min", "Tensor input", kBoth, reduce_all<OpId::amin>},
-    {"min", "Tensor input, int dim!, bool keepdim!=False", kBoth, op_of<OpId::min_dim>},
-    {"min", "Tensor input, Tensor other", kBoth, op_of<OpId::minimum>},
+const HostFunction kRows[] = {
     {"equal", "Tensor input, Tensor other", kBoth | kNeedsData, equal},
     {"allclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False",
      kBoth | kNeedsData, allclose},
@@ -90,6 +64,6 @@ const Composite kRows[] = {
 
 }  // namespace
 
-std::span<const Composite> math_rows() { return kRows; }
+std::span<const HostFunction> compare_rows() { return kRows; }
 
 }  // namespace lutra

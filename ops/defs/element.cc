@@ -1,5 +1,5 @@
 // One element of any dtype in, a Scalar out, and back.
-#include "vm/bind/element.h"
+#include "ops/defs/element.h"
 
 #include <cmath>
 #include <cstring>
@@ -28,6 +28,10 @@ int64_t whole_part(const Scalar& s) {
 }
 
 }  // namespace
+
+void need_data(const char* fn, const Tensor& t) {
+  if (t->is_fake()) throw NeedsData(str(fn, ": reads the elements of a tensor"));
+}
 
 Scalar load_element(const void* at, DType dtype) {
   switch (dtype) {

@@ -1,5 +1,6 @@
-// Rows for what Lua can call beyond ops: compositions of ops, queries, state. A row's schema is written as in ops.def;
-// rows of one name that follow one another are overloads, and the first whose argument kinds fit is called.
+// Rows for what Lua can call beyond ops: what asks about tensors, changes state, or gives Lua other results than an op
+// does. A row's schema is written as in ops.def; rows of one name that follow one another are forms, and the first
+// whose kinds of arguments fit is called.
 #pragma once
 #include <span>
 
@@ -8,7 +9,7 @@
 
 namespace lutra {
 
-struct Composite {
+struct HostFunction {
   const char* name;
   const char* schema;
   uint32_t flags;  // BindingFlags
@@ -23,19 +24,14 @@ struct Special {
   int (*raw)(lua_State* L);
 };
 
-std::span<const Composite> creation_rows();   // creation.cc
-std::span<const Composite> shape_rows();      // shapes.cc
-std::span<const Composite> split_rows();      // splits.cc
-std::span<const Composite> reduction_rows();  // reductions.cc
-std::span<const Composite> random_rows();     // random.cc
-std::span<const Composite> math_rows();       // math.cc
-std::span<const Composite> tensor_rows();     // tensor_methods.cc
-std::span<const Composite> autograd_rows();   // autograd.cc
-std::span<const Composite> index_rows();      // indexing.cc
-std::span<const Composite> resample_rows();   // resample.cc
-std::span<const Composite> network_rows();    // network.cc
-std::span<const Special> creation_specials();
-std::span<const Special> reduction_specials();
+std::span<const HostFunction> query_rows();     // queries.cc
+std::span<const HostFunction> compare_rows();   // compare.cc
+std::span<const HostFunction> tensor_rows();    // tensor_methods.cc
+std::span<const HostFunction> autograd_rows();  // autograd.cc
+std::span<const HostFunction> index_rows();     // indexing.cc
+std::span<const HostFunction> pool_rows();      // pools.cc
+std::span<const Special> creation_specials();   // creation.cc
+std::span<const Special> tensordot_specials();  // tensordot.cc
 std::span<const Special> tensor_specials();
 std::span<const Special> autograd_specials();
 std::span<const Special> system_specials();    // system.cc
@@ -56,11 +52,11 @@ struct ExtraKeyword {
 };
 Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
                  std::span<ExtraKeyword> extras);
-// Whether the arguments' number, names and kinds fit (for overloads); `extra` is a keyword beyond the schema.
-bool fits_schema(const std::vector<ArgInfo>& schema, ArgReader& in, const char* extra = "");
-// An error that lists the keywords of all forms where a keyword is none of theirs.
-void check_keywords(const std::string& fn, std::span<const std::vector<ArgInfo>> forms, ArgReader& in,
-                    const char* extra);
+using Schema = const std::vector<ArgInfo>*;
+// Which of several forms the arguments' number, names and kinds fit. Where they fit none, the error of the closest one;
+// `extras` are keywords beyond the schemas.
+size_t choose_form(const std::string& fn, std::span<const Schema> forms, ArgReader& in,
+                   std::span<const ExtraKeyword> extras);
 // A whole number, or an error naming fn and argument. Symbolic numbers that are not sizes are pinned.
 SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
 // "cuda:1" or a GPU's index; read_device: one that is there.
@@ -82,15 +78,8 @@ class GeneratorScope {
 };
 
 // -- writing ops briefly
-inline Value vint(SymInt v) { return Scalar::of_sym(v); }
-inline Value vnum(double v) { return Scalar(v); }
-inline Value vdim(int64_t v) { return Scalar::of_int(v); }
-Tensor full_of(const Sizes& sizes, Scalar value, const Value& dtype, const Value& device);
-Tensor to_dtype(const Tensor& t, DType dtype);
 // dim of t, wrapped from negatives; throws naming fn.
 int64_t wrap_dim(const char* fn, int64_t dim, int64_t rank);
-// For ops that read elements: throws NeedsData for FakeTensors.
-void need_data(const char* fn, const Tensor& t);
 // Sets requires_grad with PyTorch's conditions.
 void set_requires_grad(const Tensor& t, bool on, const char* fn = "requires_grad");
 Tensor get_grad(const Tensor& t);

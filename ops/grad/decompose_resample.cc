@@ -1,9 +1,8 @@
-// Images resampled and taken apart: nn.functional.interpolate, unfold (im2col) and fold (col2im), as compositions of
-// ops.
+// What resampling images, taking them apart (im2col, nn.functional.unfold) and putting them together (col2im, fold)
+// mean.
 #include "ops/core/error.h"
 #include "ops/core/storage.h"
-#include "ops/defs/autocast.h"
-#include "vm/bind/composite.h"
+#include "ops/grad/emit.h"
 
 namespace lutra {
 namespace {
@@ -12,7 +11,6 @@ namespace {
 Tensor range(SymInt n, DType dtype, const Tensor& like) {
   return op1(OpId::arange, {vdim(0), vint(n), vdim(1), dtype, like->device()});
 }
-Tensor reshaped(const Tensor& t, const Sizes& sizes) { return op1(OpId::reshape, {t, sizes}); }
 
 // -- interpolate
 
@@ -37,7 +35,7 @@ Sizes result_sizes(const Tensor& x, const Args& args) {
   const int64_t spatial = x->dim() - 2;
   Sizes sizes = x->sizes;
   double bytes = double(size_of(x->dtype)) * double(x->sizes[0].hint) * double(x->sizes[1].hint);
-  for (int64_t d = 0; d < spatial; ++d) {
+  for (int64_t d = 0; d < spatial; d++) {
     SymInt& size = sizes[size_t(d) + 2];
     if (!args[1].is_none()) {
       const Sizes& given = args[1].as<Sizes>();
@@ -93,9 +91,8 @@ Tensor linear(const Tensor& x, const Axis& a, bool align) {
   const Tensor low = within(to_dtype(at, DType::kInt64), a.in);
   const Tensor high = within(op1(OpId::add, {low, vdim(1)}), a.in);
   Sizes shape;
-  for (int64_t d = 0; d < x->dim(); ++d) shape.push_back(d == a.dim ? a.out : SymInt(1));
-  const Tensor weight =
-      reshaped(op1(OpId::clamp, {op1(OpId::sub, {at, to_dtype(low, type)}), vnum(0), vnum(1)}), shape);
+  for (int64_t d = 0; d < x->dim(); d++) shape.push_back(d == a.dim ? a.out : SymInt(1));
+  const Tensor weight = reshape(op1(OpId::clamp, {op1(OpId::sub, {at, to_dtype(low, type)}), vnum(0), vnum(1)}), shape);
   const Tensor below = op1(OpId::mul, {picked(x, a.dim, low), op1(OpId::sub, {vnum(1), weight})});
   return op1(OpId::add, {below, op1(OpId::mul, {picked(x, a.dim, high), weight})});
 }
@@ -125,14 +122,15 @@ void check_interpolate(const Args& args, bool is_linear) {
   }
 }
 
-// input, size, scale_factor, mode, align_corners, recompute_scale_factor
-LuaResults interpolate(Args& args) {
+}  // namespace
+
+// (input, size, scale_factor, mode, align_corners, recompute_scale_factor)
+Results decompose_interpolate(const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   const std::string& mode = args[3].as<std::string>();
   const int64_t spatial = x->dim() - 2;
   const bool is_linear = mode == "linear" || mode == "bilinear" || mode == "trilinear";
   check_interpolate(args, is_linear);
-  autocast_by(AutocastPolicy::kNone, AutocastPolicy::kFloat32, args, x->device());
   const bool align = is_linear && !args[4].is_none() && args[4].as<bool>();
   const bool recompute = !args[5].is_none() && args[5].as<bool>();
   const DType type = x->dtype;
@@ -140,14 +138,16 @@ LuaResults interpolate(Args& args) {
   Value factor;
   if (args[1].is_none() && !recompute) factor = pin(args[2].as<Scalar>());
   Tensor y = is_linear && type != DType::kFloat64 ? to_dtype(x, DType::kFloat32) : x;
-  for (int64_t d = 0; d < spatial; ++d) {
+  for (int64_t d = 0; d < spatial; d++) {
     const Axis a = axis_of(d + 2, x->sizes[size_t(d) + 2], sizes[size_t(d) + 2], factor, align);
     y = is_linear ? linear(y, a, align) : nearest(y, a, mode == "nearest-exact");
   }
   return {to_dtype(y, type)};
 }
 
-// -- unfold and fold
+// -- im2col and col2im
+
+namespace {
 
 struct Blocks {
   SymInt kernel[2], dilation[2], padding[2], stride[2], count[2];
@@ -166,7 +166,7 @@ SymInt entry(const char* fn, const char* argument, const Value& v, size_t d, int
 // kernel_size, dilation, padding, stride from args[first] on.
 Blocks blocks_of(const char* fn, const Args& args, size_t first, SymInt h, SymInt w) {
   Blocks b;
-  for (size_t d = 0; d < 2; ++d) {
+  for (size_t d = 0; d < 2; d++) {
     b.kernel[d] = entry(fn, "kernel_size", args[first], d, 1);
     b.dilation[d] = entry(fn, "dilation", args[first + 1], d, 1);
     b.padding[d] = entry(fn, "padding", args[first + 2], d, 0);
@@ -178,8 +178,10 @@ Blocks blocks_of(const char* fn, const Args& args, size_t first, SymInt h, SymIn
   return b;
 }
 
-// {n, c * kh * kw, blocks} of {n, c, h, w}; without n of {c, h, w}.
-LuaResults unfold(Args& args) {
+}  // namespace
+
+// (input, kernel_size, dilation, padding, stride): {n, c * kh * kw, blocks} of {n, c, h, w}; without n of {c, h, w}.
+Results decompose_im2col(const Args& args) {
   Tensor x = args[0].as<Tensor>();
   if (x->dim() != 3 && x->dim() != 4) {
     fail("nn.functional.unfold: the input must have 3 (unbatched) or 4 dimensions, got shape ", to_string(x->sizes));
@@ -189,27 +191,31 @@ LuaResults unfold(Args& args) {
   const Blocks b = blocks_of("nn.functional.unfold", args, 1, x->sizes[2], x->sizes[3]);
   const SymInt c = x->sizes[1];
   x = op1(OpId::constant_pad_nd, {x, Sizes{b.padding[1], b.padding[1], b.padding[0], b.padding[0]}, vnum(0)});
-  for (int64_t d = 0; d < 2; ++d) {
+  for (int64_t d = 0; d < 2; d++) {
     const SymInt spans = (b.kernel[d] - 1) * b.dilation[d] + 1;
     x = op1(OpId::unfold, {x, vdim(d + 2), vint(spans), vint(b.stride[d])});
   }
-  for (int64_t d = 0; d < 2; ++d) {
+  for (int64_t d = 0; d < 2; d++) {
     x = op1(OpId::slice, {x, vdim(d + 4), Value(), Value(), vint(b.dilation[d])});
   }
   x = op1(OpId::permute, {x, Sizes{0, 1, 4, 5, 2, 3}});
-  x = reshaped(x, Sizes{x->sizes[0], c * b.kernel[0] * b.kernel[1], b.count[0] * b.count[1]});
+  x = reshape(x, Sizes{x->sizes[0], c * b.kernel[0] * b.kernel[1], b.count[0] * b.count[1]});
   return {batched ? x : op1(OpId::select, {x, vdim(0), vdim(0)})};
 }
+
+namespace {
 
 // Where the blocks' elements lie along one dimension: kernel positions by blocks.
 Tensor positions(const Blocks& b, size_t d, const Tensor& like) {
   const Tensor k = op1(OpId::mul, {range(b.kernel[d], DType::kInt64, like), vint(b.dilation[d])});
   const Tensor i = op1(OpId::mul, {range(b.count[d], DType::kInt64, like), vint(b.stride[d])});
-  return reshaped(op1(OpId::add, {op1(OpId::unsqueeze, {k, vdim(1)}), i}), Sizes{b.kernel[d] * b.count[d]});
+  return reshape(op1(OpId::add, {op1(OpId::unsqueeze, {k, vdim(1)}), i}), Sizes{b.kernel[d] * b.count[d]});
 }
 
-// input, output_size, kernel_size, dilation, padding, stride: the sums of overlapping blocks.
-LuaResults fold(Args& args) {
+}  // namespace
+
+// (input, output_size, kernel_size, dilation, padding, stride): the sums of overlapping blocks.
+Results decompose_col2im(const Args& args) {
   Tensor x = args[0].as<Tensor>();
   if (x->dim() != 2 && x->dim() != 3) {
     fail("fold: the input must have 2 (unbatched) or 3 dimensions, got shape ", to_string(x->sizes));
@@ -228,33 +234,16 @@ LuaResults fold(Args& args) {
          to_string(x->sizes));
   }
   const SymInt c = floor_div(x->sizes[1], area);
-  x = reshaped(x, Sizes{n, c, b.kernel[0], b.kernel[1], b.count[0], b.count[1]});
+  x = reshape(x, Sizes{n, c, b.kernel[0], b.kernel[1], b.count[0], b.count[1]});
   x = op1(OpId::permute, {x, Sizes{0, 1, 2, 4, 3, 5}});
   const SymInt rows = b.kernel[0] * b.count[0], wide = w + b.padding[1] * 2, high = h + b.padding[0] * 2;
-  x = reshaped(x, Sizes{n, c, rows, b.kernel[1] * b.count[1]});
-  const auto zeros = [&](SymInt height) {
-    return full_of(Sizes{n, c, height, wide}, Scalar(0.0), x->dtype, x->device());
-  };
+  x = reshape(x, Sizes{n, c, rows, b.kernel[1] * b.count[1]});
+  const auto zeros = [&](SymInt height) { return full(Sizes{n, c, height, wide}, Scalar(0.0), x->dtype, x->device()); };
   x = op1(OpId::index_add, {zeros(rows), vdim(3), positions(b, 1, x), x});
   x = op1(OpId::index_add, {zeros(high), vdim(2), positions(b, 0, x), x});
   x = op1(OpId::slice, {x, vdim(2), vint(b.padding[0]), vint(b.padding[0] + h), vdim(1)});
   x = op1(OpId::contiguous, {op1(OpId::slice, {x, vdim(3), vint(b.padding[1]), vint(b.padding[1] + w), vdim(1)})});
   return {batched ? x : op1(OpId::select, {x, vdim(0), vdim(0)})};
 }
-
-const Composite kRows[] = {
-    {"interpolate",
-     "Tensor input, int[]? size=None, Scalar? scale_factor=None, str mode='nearest', bool? align_corners=None, bool? "
-     "recompute_scale_factor=None",
-     kFunctionOf, interpolate},
-    {"im2col", "Tensor input, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] stride=1", kFunctionOf,
-     unfold},
-    {"col2im", "Tensor input, int[] output_size, int[] kernel_size, int[] dilation=1, int[] padding=0, int[] stride=1",
-     kFunctionOf, fold},
-};
-
-}  // namespace
-
-std::span<const Composite> resample_rows() { return kRows; }
 
 }  // namespace lutra

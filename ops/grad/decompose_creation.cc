@@ -1,0 +1,138 @@
+// Tensors out of sizes and numbers, and of the sizes of others: what zeros, linspace, eye and their like mean.
+#include <algorithm>
+
+#include "ops/defs/to_device.h"
+#include "ops/grad/emit.h"
+
+namespace lutra {
+namespace {
+
+Value dtype_or(const Value& dtype, DType otherwise) { return dtype.is_none() ? Value(otherwise) : dtype; }
+
+Tensor full_of(const Sizes& sizes, const Value& value, const Value& dtype, const Value& device) {
+  return op1(OpId::full, {sizes, value, dtype, device});
+}
+
+// (size, dtype, device)
+Results filled(const Args& a, double value) {
+  return {full_of(a[0].as<Sizes>(), vnum(value), dtype_or(a[1], DType::kFloat32), a[2])};
+}
+
+// The dtype at args[i] and the device after it, else input's.
+struct Options {
+  Value dtype, device;
+};
+Options options_like(const Args& a, size_t i) {
+  const Tensor t = a[0].tensor();
+  return {dtype_or(a[i], t->dtype), a[i + 1].is_none() ? Value(t->device()) : a[i + 1]};
+}
+
+// (input, dtype, device, memory_format)
+Results fill_like(const Args& a, const Value& value, size_t options = 1) {
+  const Options o = options_like(a, options);
+  return {full_of(a[0].tensor()->sizes, value, o.dtype, o.device)};
+}
+Results op_like(OpId op, const Args& a) {
+  const Options o = options_like(a, 1);
+  return {op1(op, {a[0].tensor()->sizes, o.dtype, o.device})};
+}
+// (input, size, [fill_value,] dtype, device)
+Results fill_new(const Args& a, const Value& value, size_t options = 2) {
+  const Options o = options_like(a, options);
+  return {full_of(a[1].as<Sizes>(), value, o.dtype, o.device)};
+}
+
+Tensor arange_of(SymInt n, DType dtype, const Value& device) {
+  return op1(OpId::arange, {vdim(0), vint(n), vdim(1), dtype, device});
+}
+
+// (start, end, steps, dtype, device). PyTorch's order of operations: from the start up to the middle, from the end
+// afterwards.
+Tensor linspace(const Value& start_value, const Value& end_value, const Value& steps_value, DType dtype,
+                const Value& device) {
+  const double start = pin(start_value.as<Scalar>()).to_double(), end = pin(end_value.as<Scalar>()).to_double();
+  const int64_t steps = steps_value.sym_int().guard();
+  if (steps < 0) fail("linspace: steps must not be negative, got ", steps);
+  if (steps <= 1) return full_of({steps}, vnum(start), dtype, device);
+  // Scalars beside a float32 tensor are rounded to float32 at each op, which is how PyTorch computes it too.
+  const DType work = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+  const double step = work == DType::kFloat64 ? (end - start) / double(steps - 1)
+                                              : double((float(end) - float(start)) / float(steps - 1));
+  const Tensor i = arange_of(steps, work, device);
+  const Tensor up = add(mul(i, vnum(step)), vnum(start));
+  const Tensor down = sub(vnum(end), mul(sub(vnum(double(steps - 1)), i), vnum(step)));
+  return to_dtype(where(lt(i, vnum(double(steps / 2))), up, down), dtype);
+}
+
+}  // namespace
+
+Results decompose_zeros(const Args& a) { return filled(a, 0); }
+Results decompose_ones(const Args& a) { return filled(a, 1); }
+Results decompose_scalar_tensor(const Args& a) { return {full_of({}, a[0], dtype_or(a[1], DType::kFloat32), a[2])}; }
+
+Results decompose_zeros_like(const Args& a) { return fill_like(a, vnum(0)); }
+Results decompose_ones_like(const Args& a) { return fill_like(a, vnum(1)); }
+Results decompose_full_like(const Args& a) { return fill_like(a, a[1], 2); }
+Results decompose_empty_like(const Args& a) { return op_like(OpId::empty, a); }
+Results decompose_rand_like(const Args& a) { return op_like(OpId::rand, a); }
+Results decompose_randn_like(const Args& a) { return op_like(OpId::randn, a); }
+// (input, low, high, dtype, device)
+Results decompose_randint_like(const Args& a) {
+  const Options o = options_like(a, 3);
+  return {op1(OpId::randint, {a[1], a[2], a[0].tensor()->sizes, o.dtype, o.device})};
+}
+
+Results decompose_new_zeros(const Args& a) { return fill_new(a, vnum(0)); }
+Results decompose_new_ones(const Args& a) { return fill_new(a, vnum(1)); }
+Results decompose_new_full(const Args& a) { return fill_new(a, a[2], 3); }
+Results decompose_new_empty(const Args& a) {
+  const Options o = options_like(a, 2);
+  return {op1(OpId::empty, {a[1], o.dtype, o.device})};
+}
+
+// (n, m, dtype, device)
+Results decompose_eye(const Args& a) {
+  const SymInt n = a[0].sym_int(), m = a[1].is_none() ? n : a[1].sym_int();
+  if (n < 0) fail("eye: n must not be negative, got ", n.hint);
+  if (m < 0) fail("eye: m must not be negative, got ", m.hint);
+  const Tensor rows = unsqueeze(arange_of(n, DType::kInt64, a[3]), vdim(1));
+  return {to_dtype(eq(rows, arange_of(m, DType::kInt64, a[3])), dtype_or(a[2], DType::kFloat32).as<DType>())};
+}
+
+Results decompose_linspace(const Args& a) {
+  return {linspace(a[0], a[1], a[2], dtype_or(a[3], DType::kFloat32).as<DType>(), a[4])};
+}
+
+// (start, end, steps, base, dtype, device)
+Results decompose_logspace(const Args& a) {
+  const DType dtype = dtype_or(a[4], DType::kFloat32).as<DType>();
+  const Tensor exponents = linspace(a[0], a[1], a[2], is_float(dtype) ? dtype : DType::kFloat64, a[5]);
+  return {to_dtype(pow(a[3], exponents), dtype)};
+}
+
+namespace {
+
+// (row, col, offset, dtype, device)
+Results triangle_indices(OpId op, const Args& a, bool lower) {
+  const int64_t rows = a[0].sym_int().guard(), columns = a[1].sym_int().guard(), offset = a[2].sym_int().guard();
+  if (rows < 0 || columns < 0) fail(name(op), ": sizes must not be negative, got ", rows, " and ", columns);
+  const DType dtype = dtype_or(a[3], DType::kInt64).as<DType>();
+  if (dtype != DType::kInt64 && dtype != DType::kInt32) fail(name(op), ": not defined for ", name(dtype), " tensors");
+  std::vector<int64_t> at[2];
+  for (int64_t r = 0; r < rows; r++) {
+    const int64_t split = std::clamp<int64_t>(lower ? r + offset + 1 : r + offset, 0, columns);
+    for (int64_t c = lower ? 0 : split; c < (lower ? split : columns); c++) at[0].push_back(r), at[1].push_back(c);
+  }
+  Tensor t = make_tensor({2, int64_t(at[0].size())}, DType::kInt64);
+  std::copy(at[1].begin(), at[1].end(), std::copy(at[0].begin(), at[0].end(), t->data_as<int64_t>()));
+  if (!a[4].is_none()) t = copy_to(t, a[4].as<Device>());
+  // In a graph it is a fresh tensor of each run, not the constant itself.
+  if (current_mode()) t = op1(OpId::clone, {t});
+  return {to_dtype(t, dtype)};
+}
+
+}  // namespace
+
+Results decompose_tril_indices(const Args& a) { return triangle_indices(OpId::tril_indices, a, true); }
+Results decompose_triu_indices(const Args& a) { return triangle_indices(OpId::triu_indices, a, false); }
+}  // namespace lutra

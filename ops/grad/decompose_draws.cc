@@ -1,0 +1,144 @@
+// What draws from distributions mean in uniform and normal numbers: in place, and normal, whose mean and std are
+// tensors or numbers. A draw has no gradient.
+#include <cmath>
+#include <limits>
+
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+double number(const Value& v) { return pin(v.as<Scalar>()).to_double(); }
+
+// Of t's sizes, in float64 or float32.
+Tensor draw(OpId op, const Tensor& t) {
+  return op1(op, {t->sizes, t->dtype == DType::kFloat64 ? t->dtype : DType::kFloat32, t->device()});
+}
+
+// In t's own floating dtype, else in float32.
+Tensor plain(OpId op, const Tensor& t) {
+  GradModeScope off(false);
+  return op1(op, {t->sizes, is_float(t->dtype) ? t->dtype : DType::kFloat32, t->device()});
+}
+
+Results fill(const Tensor& t, const Value& values) { return {call_inplace(OpId::copy_, {t, values})}; }
+
+void check_float(const char* fn, const Tensor& t) {
+  if (!is_float(t->dtype)) fail(fn, ": expected a floating point dtype, got ", name(t->dtype));
+}
+
+Tensor checked(const Tensor& x, const char* test, const char* message) {
+  return op1(OpId::check_values, {x, std::string(test), std::string(message)});
+}
+
+// -log(1 - u), u uniform: an exponential of rate 1.
+Tensor exponential(const Tensor& t) { return neg(log(sub(vnum(1), draw(OpId::rand, t)))); }
+
+// Whole numbers up to what the dtype holds exactly.
+int64_t most(DType dtype) {
+  switch (dtype) {
+    case DType::kBool: return 2;
+    case DType::kUInt8: return 256;
+    case DType::kInt8: return 128;
+    case DType::kInt16: return 32768;
+    case DType::kInt32: return int64_t(1) << 31;
+    case DType::kFloat16: return (1 << 11) + 1;
+    case DType::kBFloat16: return (1 << 8) + 1;
+    case DType::kFloat32: return (1 << 24) + 1;
+    case DType::kFloat64: return (int64_t(1) << 53) + 1;
+    default: return std::numeric_limits<int64_t>::max();
+  }
+}
+
+Results scaled_normal(const Tensor& like, const Value& mean, const Value& std) {
+  check_float("normal", like);
+  if (std.is<Scalar>() && !(number(std) >= 0))
+    fail("normal: std must not be negative, got ", to_string(std.as<Scalar>()));
+  GradModeScope off(false);
+  const Value scale = std.is<Scalar>() ? std : checked(std.tensor(), "nonnegative", "normal: std must not be negative");
+  return {op1(OpId::to_dtype, {op1(OpId::add, {op1(OpId::mul, {draw(OpId::randn, like), scale}), mean}), like->dtype})};
+}
+
+}  // namespace
+
+// All in place take (input, ...) and give it.
+Results decompose_uniform_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const double from = number(a[1]), to = number(a[2]);
+  if (!(from <= to)) fail("uniform_: the range from ", from, " to ", to, " is empty");
+  return fill(t, add(mul(plain(OpId::rand, t), vnum(to - from)), vnum(from)));
+}
+
+Results decompose_normal_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const double std = number(a[2]);
+  if (std < 0) fail("normal_: std must not be negative, got ", std);
+  return fill(t, add(mul(plain(OpId::randn, t), vnum(std)), a[1]));
+}
+
+Results decompose_exponential_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  check_float("exponential_", t);
+  const double rate = number(a[1]);
+  if (!(rate > 0)) fail("exponential_: lambd must be positive, got ", rate);
+  GradModeScope off(false);
+  return fill(t, op1(OpId::div, {exponential(t), vnum(rate)}));
+}
+
+// How often one has to try until something of probability p happens.
+Results decompose_geometric_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const double p = number(a[1]);
+  if (!(p > 0 && p < 1)) fail("geometric_: p must be between 0 and 1, got ", p);
+  GradModeScope off(false);
+  const Tensor tries = op1(OpId::ceil, {op1(OpId::div, {exponential(t), vnum(-std::log1p(-p))})});
+  return fill(t, op1(OpId::clamp, {tries, vnum(1), Value()}));
+}
+
+Results decompose_log_normal_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  check_float("log_normal_", t);
+  const double std = number(a[2]);
+  if (!(std > 0)) fail("log_normal_: std must be positive, got ", std);
+  GradModeScope off(false);
+  const Tensor normal = op1(OpId::add, {op1(OpId::mul, {draw(OpId::randn, t), vnum(std)}), a[1]});
+  return fill(t, op1(OpId::exp, {normal}));
+}
+
+Results decompose_bernoulli_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  GradModeScope off(false);
+  if (!a[1].is<Tensor>()) return fill(t, op1(OpId::bernoulli, {t, a[1]}));
+  const Tensor p = a[1].tensor();
+  check_float("bernoulli_", p);
+  return fill(
+      t, op1(OpId::lt, {draw(OpId::rand, t), checked(p, "unit", "bernoulli_: probabilities must be between 0 and 1")}));
+}
+
+// (input, from, to): without `to`, whole numbers up to what the dtype holds exactly.
+Results decompose_random_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const SymInt from = a[1].is_none() ? SymInt(0) : a[1].sym_int();
+  const SymInt to = a[2].is_none() ? SymInt(most(t->dtype)) : a[2].sym_int();
+  if (from >= to) fail("random_: expected from < to, got ", from.hint, " and ", to.hint);
+  GradModeScope off(false);
+  return fill(t, op1(OpId::randint, {vint(from), vint(to), t->sizes, DType::kInt64, t->device()}));
+}
+
+// (mean, std)
+Results decompose_normal(const Args& a) {
+  GradModeScope off(false);
+  if (!a[0].is<Tensor>() && !a[1].is<Tensor>()) fail("normal: mean or std must be a Tensor, else size is needed");
+  if (!a[0].is<Tensor>()) return scaled_normal(a[1].tensor(), a[0], a[1]);
+  if (!a[1].is<Tensor>()) return scaled_normal(a[0].tensor(), a[0], a[1]);
+  return scaled_normal(add(a[0], mul(a[1], vnum(0))), a[0], a[1]);
+}
+
+// (mean, std, size, dtype, device)
+Results decompose_normal_size(const Args& a) {
+  const Value dtype = a[3].is_none() ? Value(DType::kFloat32) : a[3];
+  return scaled_normal(op1(OpId::empty, {a[2], dtype, a[4]}), a[0], a[1]);
+}
+
+}  // namespace lutra

@@ -1,0 +1,151 @@
+// What repetitions of elements mean, and results whose size is in the elements: repeat_interleave by a tensor, one_hot,
+// combinations.
+#include "ops/defs/element.h"
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+// tile and repeat: a dimension of 1 before each, expanded, folded in. With pad a short list has ones before it.
+Results repeat_with(OpId op, const Args& a, bool pad) {
+  const Tensor t = a[0].tensor();
+  Sizes times = a[1].as<Sizes>(), sizes = t->sizes;
+  while (pad && times.size() < sizes.size()) times.insert(0, 1);
+  if (times.size() < sizes.size()) {
+    fail(name(op), ": the number of repeats (", times.size(), ") is smaller than the number of dimensions (",
+         sizes.size(), ")");
+  }
+  while (sizes.size() < times.size()) sizes.insert(0, 1);
+  Sizes spaced, expanded, folded;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (times[d] < 0) fail(name(op), ": a number of repeats must not be negative, got ", times[d].hint);
+    spaced.push_back(1), spaced.push_back(sizes[d]);
+    expanded.push_back(times[d]), expanded.push_back(sizes[d]);
+    folded.push_back(times[d] * sizes[d]);
+  }
+  const Tensor wide = expand(op1(OpId::reshape, {t, spaced}), expanded);
+  return {op1(OpId::clone, {op1(OpId::reshape, {wide, folded})})};
+}
+
+// The input of repeat_interleave, flat where no dim is given, and the dim.
+struct Interleaved {
+  Tensor t;
+  int64_t dim;
+};
+Interleaved interleaved(const Value& input, const Value& dim) {
+  Tensor t = input.tensor();
+  if (dim.is_none()) t = op1(OpId::reshape, {t, Sizes{t->numel()}});
+  const int64_t d = dim.is_none() ? 0 : wrap_dim(OpId::repeat_interleave, dim.sym_int().guard(), t->sizes.size());
+  return {t->dim() == 0 ? unsqueeze(t, vdim(0)) : t, d};
+}
+
+// The positions that repeats [2, 0, 1] stand for: 0 0 2.
+Tensor positions(const Tensor& repeats, const Value& total) {
+  need_data("repeat_interleave", repeats);
+  if (repeats->dtype != DType::kInt64 && repeats->dtype != DType::kInt32) {
+    fail("repeat_interleave: repeats must be int64 or int32, got ", name(repeats->dtype));
+  }
+  if (repeats->dim() != 1) fail("repeat_interleave: repeats must be a vector, got shape ", to_string(repeats->sizes));
+  const Elements elements(repeats);
+  int64_t sum = 0;
+  for (int64_t i = 0; i < elements.size(0); i++) {
+    const int64_t n = elements.at(i * elements.stride(0)).to_int();
+    if (n < 0) fail("repeat_interleave: repeats must not be negative, got ", n, " at ", i);
+    if (__builtin_add_overflow(sum, n, &sum)) fail("repeat_interleave: the repeats add up to more than 64 bits hold");
+  }
+  if (!total.is_none() && total.sym_int().guard() != sum) {
+    fail("repeat_interleave: output_size is ", total.sym_int().hint, ", the repeats add up to ", sum);
+  }
+  Tensor out = make_tensor({sum}, repeats->dtype);
+  auto fill = [&](auto* p) {
+    for (int64_t i = 0; i < elements.size(0); i++) {
+      for (int64_t n = elements.at(i * elements.stride(0)).to_int(); n > 0; n--) *p++ = std::decay_t<decltype(*p)>(i);
+    }
+  };
+  repeats->dtype == DType::kInt64 ? fill(out->data_as<int64_t>()) : fill(out->data_as<int32_t>());
+  return copy_to(out, repeats->device());
+}
+
+// All ways to pick r of n numbers in their order, one after the other.
+std::vector<int64_t> all_picks(int64_t n, int64_t r, bool again) {
+  std::vector<int64_t> picks, flat;
+  const auto extend = [&](auto& self, int64_t from) -> void {
+    if (int64_t(picks.size()) == r) return void(flat.insert(flat.end(), picks.begin(), picks.end()));
+    for (int64_t i = from; i < n; i++) {
+      picks.push_back(i);
+      self(self, again ? i : i + 1);
+      picks.pop_back();
+    }
+  };
+  extend(extend, 0);
+  return flat;
+}
+
+}  // namespace
+
+Results decompose_repeat(const Args& a) { return repeat_with(OpId::repeat, a, false); }
+Results decompose_tile(const Args& a) { return repeat_with(OpId::tile, a, true); }
+
+// (input, repeats, dim, output_size)
+Results decompose_repeat_interleave(const Args& a) {
+  const SymInt n = a[1].sym_int();
+  if (n < 0) fail("repeat_interleave: repeats must not be negative, got ", n.hint);
+  const auto [t, dim] = interleaved(a[0], a[2]);
+  Sizes wide = t->sizes, sizes = t->sizes;
+  wide.insert(size_t(dim) + 1, n);
+  sizes[size_t(dim)] = sizes[size_t(dim)] * n;
+  const Tensor spread = expand(unsqueeze(t, vdim(dim + 1)), wide);
+  return {op1(OpId::reshape, {op1(OpId::clone, {spread, std::string("contiguous_format")}), sizes})};
+}
+
+Results decompose_repeat_interleave_tensor(const Args& a) {
+  Tensor repeats = a[1].tensor();
+  const auto [t, dim] = interleaved(a[0], a[2]);
+  const SymInt size = t->sizes[size_t(dim)];
+  if (repeats->numel() == 1) repeats = expand(op1(OpId::reshape, {repeats, Sizes{1}}), Sizes{size});
+  if (repeats->dim() == 1 && repeats->sizes[0] != size) {
+    fail("repeat_interleave: ", repeats->sizes[0].hint, " repeats do not fit dimension ", dim, " of shape ",
+         to_string(t->sizes));
+  }
+  return {index_select(t, vdim(dim), positions(repeats, a[3]))};
+}
+
+Results decompose_repeat_interleave_positions(const Args& a) { return {positions(a[0].tensor(), a[1])}; }
+
+// (input, num_classes)
+Results decompose_one_hot(const Args& a) {
+  const Tensor t = a[0].tensor();
+  if (t->dtype != DType::kInt64) fail("one_hot: expects an int64 tensor of classes, got ", name(t->dtype));
+  SymInt classes = a[1].sym_int();
+  if (classes == -1) {
+    need_data("one_hot", t);
+    if (t->numel() == 0) fail("one_hot: num_classes must be given for an empty tensor");
+    classes = Elements(op1(OpId::amax, {t})).at(0).to_int() + 1;
+  } else if (classes < 1) {
+    fail("one_hot: num_classes must be positive, got ", classes.hint);
+  }
+  // A class that is too large becomes a negative one, which is found when it runs.
+  const Tensor small = where(lt(t, vint(classes)), t, vint(-1));
+  const std::string message = "one_hot: classes must be at least 0 and smaller than num_classes";
+  const Tensor at = op1(OpId::check_values, {small, std::string("nonnegative"), message});
+  const Tensor all = op1(OpId::arange, {vdim(0), vint(classes), vdim(1), DType::kInt64, t->device()});
+  return {to_dtype(eq(unsqueeze(at, vdim(-1)), all), DType::kInt64)};
+}
+
+// (input, r, with_replacement)
+Results decompose_combinations(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const int64_t r = a[1].sym_int().guard();
+  if (t->dim() != 1) fail("combinations: expects a vector, got shape ", to_string(t->sizes));
+  if (r < 0) fail("combinations: r must not be negative, got ", r);
+  if (r == 0) return {op1(OpId::empty, {Sizes{0}, t->dtype, t->device()})};
+  const std::vector<int64_t> picks = all_picks(t->sizes[0].guard(), r, a[2].as<bool>());
+  Tensor index = make_tensor({int64_t(picks.size())}, DType::kInt64);
+  std::copy(picks.begin(), picks.end(), index->data_as<int64_t>());
+  index = copy_to(index, t->device());
+  if (current_mode()) index = op1(OpId::clone, {index});
+  return {view(index_select(t, vdim(0), index), Sizes{int64_t(picks.size()) / r, r})};
+}
+
+}  // namespace lutra

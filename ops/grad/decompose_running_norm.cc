@@ -1,0 +1,106 @@
+// What batch and instance normalisation with running statistics mean.
+#include "ops/grad/emit.h"
+
+namespace lutra {
+namespace {
+
+// running = (1 - momentum) * running + momentum * value, unrecorded.
+void update(const Value& running, const Tensor& value, const Scalar& momentum) {
+  GradModeScope no_grad(false);
+  const Tensor& r = running.as<Tensor>();
+  const Tensor kept = op1(OpId::mul, {r, scalar_binary(SymOp::kNSub, Scalar(1.0), momentum)});
+  call_inplace(OpId::copy_, {r, op1(OpId::add, {op1(OpId::mul, {value, momentum}), kept})});
+}
+
+Tensor unbiased(const Tensor& var, SymInt n) { return op1(OpId::div, {op1(OpId::mul, {var, vint(n)}), vint(n - 1)}); }
+
+void check_statistics(const char* fn, const Tensor& x, const Value& v, const char* argument) {
+  if (v.is_none()) return;
+  const Tensor& t = v.as<Tensor>();
+  if (x->dim() < 2 || t->dim() != 1 || t->sizes[0] != x->sizes[1]) {
+    fail(fn, ": ", argument, " must hold one value a channel, got shape ", to_string(t->sizes),
+         " for an input of shape ", to_string(x->sizes));
+  }
+}
+
+// Their variance would be that of a single number.
+void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
+  bool one = true;
+  for (size_t d = batch ? 0 : 2; d < x->sizes.size(); d++) {
+    one = one && (d == 1 || (x->sizes[d].hint == 1 && x->sizes[d] == 1));
+  }
+  if (one) fail(fn, ": expected more than 1 ", what, " when training, got shape ", to_string(x->sizes));
+}
+
+}  // namespace
+
+// (input, running_mean, running_var, weight, bias, training, momentum, eps)
+Results decompose_batch_norm(const Args& args) {
+  const Tensor& x = args[0].as<Tensor>();
+  check_statistics("batch_norm", x, args[1], "running_mean");
+  check_statistics("batch_norm", x, args[2], "running_var");
+  if (!args[5].as<bool>()) {
+    if (args[1].is_none() || args[2].is_none()) {
+      fail("batch_norm: running_mean and running_var are needed when not training");
+    }
+    return {op1(OpId::batch_norm_infer, {x, args[1], args[2], args[3], args[4], args[7]})};
+  }
+  if (x->dim() >= 2) check_many("batch_norm", "value per channel", x, true);
+  const Results r = call_op(OpId::batch_norm_train, {x, args[3], args[4], args[7]});
+  const Scalar& momentum = args[6].as<Scalar>();
+  if (!args[1].is_none()) update(args[1], r[1], momentum);
+  if (!args[2].is_none()) {
+    GradModeScope no_grad(false);
+    SymInt n = x->sizes[0];
+    for (int64_t d = 2; d < x->dim(); d++) n = n * x->sizes[size_t(d)];
+    update(args[2], unbiased(r[2], n), momentum);
+  }
+  return {r[0]};
+}
+
+namespace {
+
+// The mean over the batch of statistics of n * c channels.
+Tensor over_batch(const Tensor& t, SymInt n, SymInt c) {
+  return op1(OpId::mean, {reshape(t, Sizes{n, c}), Sizes{0}, false});
+}
+
+}  // namespace
+
+// Each image by itself: the batch's channels side by side.
+Results decompose_instance_norm(const Args& args) {
+  const Tensor& x = args[0].as<Tensor>();
+  if (x->dim() < 3) {
+    fail("instance_norm: the input must have at least 3 dimensions, got shape ", to_string(x->sizes));
+  }
+  check_statistics("instance_norm", x, args[1], "running_mean");
+  check_statistics("instance_norm", x, args[2], "running_var");
+  if (!args[5].as<bool>()) {
+    if (args[1].is_none() || args[2].is_none()) {
+      fail("instance_norm: running_mean and running_var are needed without use_input_stats");
+    }
+    return {op1(OpId::batch_norm_infer, {x, args[1], args[2], args[3], args[4], args[7]})};
+  }
+  check_many("instance_norm", "spatial element", x, false);
+  const SymInt n = x->sizes[0], c = x->sizes[1];
+  SymInt inner = 1;
+  Sizes sizes = {1, n * c}, channel = {1, c};
+  for (size_t d = 2; d < x->sizes.size(); d++) {
+    sizes.push_back(x->sizes[d]), channel.push_back(1);
+    inner = inner * x->sizes[d];
+  }
+  const Results r = call_op(OpId::batch_norm_train, {reshape(x, sizes), Value(), Value(), args[7]});
+  Tensor y = reshape(r[0], x->sizes);
+  for (size_t i : {3, 4}) {
+    if (args[i].is_none()) continue;
+    check_statistics("instance_norm", x, args[i], i == 3 ? "weight" : "bias");
+    y = op1(i == 3 ? OpId::mul : OpId::add, {y, reshape(args[i].as<Tensor>(), channel)});
+  }
+  GradModeScope no_grad(false);
+  const Scalar& momentum = args[6].as<Scalar>();
+  if (!args[1].is_none()) update(args[1], over_batch(r[1], n, c), momentum);
+  if (!args[2].is_none()) update(args[2], over_batch(unbiased(r[2], inner), n, c), momentum);
+  return {op1(OpId::to_dtype, {y, x->dtype})};
+}
+
+}  // namespace lutra

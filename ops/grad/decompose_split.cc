@@ -1,0 +1,210 @@
+// What splits mean: lists of views along a dimension. And what several tensors are when they are broadcast together.
+#include <algorithm>
+
+#include "ops/defs/element.h"
+#include "ops/grad/emit.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+using List = std::vector<Tensor>;
+
+Tensor part(const Tensor& t, int64_t dim, SymInt start, SymInt end) {
+  return op1(OpId::slice, {t, vdim(dim), vint(start), vint(end), vdim(1)});
+}
+
+int64_t split_dim(OpId op, const Tensor& t, const Value& dim) {
+  if (t->dim() == 0) fail(name(op), ": a tensor of no dimensions cannot be split");
+  return wrap_dim(op, dim.sym_int().guard(), t->sizes.size());
+}
+
+// More parts than a Lua table is for: memory would end before the loop does.
+void check_parts(OpId op, int64_t parts) {
+  constexpr int64_t kMost = int64_t(1) << 24;
+  if (parts > kMost) fail(name(op), ": ", parts, " parts are more than the ", kMost, " that it makes");
+}
+
+// -- split, chunk, unbind
+
+List split_at(OpId op, const Tensor& t, int64_t dim, const std::vector<int64_t>& lengths) {
+  List out;
+  int64_t at = 0;
+  for (int64_t n : lengths) {
+    if (n < 0) fail(name(op), ": a length must not be negative, got ", n);
+    out.push_back(part(t, dim, at, at + n));
+    at += n;
+  }
+  return out;
+}
+
+List split_equally(OpId op, const Tensor& t, int64_t dim, int64_t length) {
+  const int64_t size = t->sizes[size_t(dim)].guard();
+  if (length < 0 || (length == 0 && size != 0)) fail(name(op), ": the length of a part must be positive, got ", length);
+  if (size == 0) return {part(t, dim, 0, 0)};
+  check_parts(op, (size - 1) / length + 1);
+  std::vector<int64_t> lengths;
+  for (int64_t at = 0; at < size; at += length) lengths.push_back(std::min(length, size - at));
+  return split_at(op, t, dim, lengths);
+}
+
+// -- tensor_split and its kin: n parts as equal as can be, or cuts at given places, which may lie outside
+
+List split_parts(OpId op, const Tensor& t, int64_t dim, int64_t parts) {
+  if (parts <= 0) fail(name(op), ": the number of sections must be positive, got ", parts);
+  check_parts(op, parts);
+  const int64_t size = t->sizes[size_t(dim)].guard();
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < parts; i++) lengths.push_back(size / parts + (i < size % parts));
+  return split_at(op, t, dim, lengths);
+}
+
+List split_cuts(const Tensor& t, int64_t dim, const Sizes& cuts) {
+  List out;
+  SymInt start = 0;
+  for (SymInt cut : cuts) {
+    out.push_back(part(t, dim, start, cut));
+    start = cut;
+  }
+  out.push_back(op1(OpId::slice, {t, vdim(dim), vint(start), Value(), vdim(1)}));
+  return out;
+}
+
+// hsplit, vsplit, dsplit: the dimension that is cut, and the fewest dimensions.
+struct Axis {
+  int64_t dim;
+  size_t rank;
+};
+constexpr Axis kH = {1, 1}, kV = {0, 2}, kD = {2, 3};
+
+int64_t axis_dim(OpId op, const Axis& axis, const Tensor& t) {
+  if (t->sizes.size() < axis.rank) {
+    fail(name(op), ": expects a tensor of ", axis.rank, axis.rank == 1 ? " dimension" : " dimensions",
+         " or more, got shape ", to_string(t->sizes));
+  }
+  return t->dim() == 1 ? 0 : axis.dim;
+}
+
+Results axis_parts(OpId op, const Axis& axis, const Args& a) {
+  const Tensor t = a[0].tensor();
+  const int64_t dim = axis_dim(op, axis, t), parts = a[1].sym_int().guard(), size = t->sizes[size_t(dim)].guard();
+  if (parts > 0 && size % parts != 0) {
+    fail(name(op), ": dimension ", dim, " of size ", size, " cannot be divided into ", parts, " equal parts");
+  }
+  return split_parts(op, t, dim, parts);
+}
+
+Results axis_cuts(OpId op, const Axis& axis, const Args& a) {
+  const Tensor t = a[0].tensor();
+  return split_cuts(t, axis_dim(op, axis, t), a[1].as<Sizes>());
+}
+
+}  // namespace
+
+Results decompose_split(const Args& a) {
+  const Tensor t = a[0].tensor();
+  return split_equally(OpId::split, t, split_dim(OpId::split, t, a[2]), a[1].sym_int().guard());
+}
+
+Results decompose_split_with_sizes(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const OpId op = OpId::split_with_sizes;
+  const int64_t dim = split_dim(op, t, a[2]);
+  std::vector<int64_t> lengths;
+  int64_t sum = 0;
+  for (SymInt n : a[1].as<Sizes>()) lengths.push_back(n.guard()), sum += n.hint;
+  if (sum != t->sizes[size_t(dim)].guard()) {
+    fail(name(op), ": the lengths ", to_string(a[1].as<Sizes>()), " do not add up to ", t->sizes[size_t(dim)].hint,
+         ", the size of dimension ", dim);
+  }
+  return split_at(op, t, dim, lengths);
+}
+
+Results decompose_chunk(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const OpId op = OpId::chunk;
+  const int64_t dim = split_dim(op, t, a[2]), chunks = a[1].sym_int().guard();
+  if (chunks <= 0) fail("chunk: the number of chunks must be positive, got ", chunks);
+  const int64_t size = t->sizes[size_t(dim)].guard(), length = size == 0 ? 0 : (size - 1) / chunks + 1;
+  if (length > 0) return split_equally(op, t, dim, length);
+  check_parts(op, chunks);
+  return split_at(op, t, dim, std::vector<int64_t>(size_t(chunks), 0));
+}
+
+Results decompose_unbind(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const int64_t dim = split_dim(OpId::unbind, t, a[1]), size = t->sizes[size_t(dim)].guard();
+  check_parts(OpId::unbind, size);
+  List out;
+  for (int64_t i = 0; i < size; i++) out.push_back(op1(OpId::select, {t, vdim(dim), vdim(i)}));
+  return out;
+}
+
+Results decompose_tensor_split(const Args& a) {
+  const Tensor t = a[0].tensor();
+  const OpId op = OpId::tensor_split;
+  return split_parts(op, t, split_dim(op, t, a[2]), a[1].sym_int().guard());
+}
+
+Results decompose_tensor_split_indices(const Args& a) {
+  const Tensor t = a[0].tensor();
+  return split_cuts(t, split_dim(OpId::tensor_split, t, a[2]), a[1].as<Sizes>());
+}
+
+// A number of sections, or a vector of places: elements that the split's shapes depend on.
+Results decompose_tensor_split_tensor(const Args& a) {
+  const Tensor cuts = a[1].tensor();
+  need_data("tensor_split", cuts);
+  if (cuts->dtype != DType::kInt64) fail("tensor_split: expected int64 sections or indices, got ", name(cuts->dtype));
+  if (cuts->dim() > 1) fail("tensor_split: expected at most 1 dimension of indices, got ", to_string(cuts->sizes));
+  const Elements elements(cuts);
+  if (cuts->dim() == 0) return call_op(OpId::tensor_split, {a[0], elements.at(0), a[2]});
+  Sizes places;
+  for (int64_t i = 0; i < elements.size(0); i++) places.push_back(elements.at(i * elements.stride(0)).to_int());
+  return call_op(OpId::tensor_split_indices, {a[0], places, a[2]});
+}
+
+Results decompose_hsplit(const Args& a) { return axis_parts(OpId::hsplit, kH, a); }
+Results decompose_vsplit(const Args& a) { return axis_parts(OpId::vsplit, kV, a); }
+Results decompose_dsplit(const Args& a) { return axis_parts(OpId::dsplit, kD, a); }
+Results decompose_hsplit_indices(const Args& a) { return axis_cuts(OpId::hsplit, kH, a); }
+Results decompose_vsplit_indices(const Args& a) { return axis_cuts(OpId::vsplit, kV, a); }
+Results decompose_dsplit_indices(const Args& a) { return axis_cuts(OpId::dsplit, kD, a); }
+
+// -- broadcasting together
+
+Results decompose_broadcast_tensors(const Args& a) {
+  const List& list = a[0].as<List>();
+  Sizes sizes;
+  for (const Tensor& t : list) sizes = broadcast(OpId::expand, sizes, t->sizes);
+  List out;
+  for (const Tensor& t : list) out.push_back(expand(t, sizes));
+  return out;
+}
+
+Results decompose_meshgrid(const Args& a) {
+  List list = a[0].as<List>();
+  const std::string& indexing = a[1].as<std::string>();
+  if (list.empty()) fail("meshgrid: expects a list of at least one tensor");
+  if (indexing != "ij" && indexing != "xy") fail("meshgrid: indexing must be 'xy' or 'ij', got '", indexing, "'");
+  const bool swap = indexing == "xy" && list.size() >= 2;
+  if (swap) std::swap(list[0], list[1]);
+  Sizes shape;
+  for (const Tensor& t : list) {
+    if (t->dim() > 1) fail("meshgrid: expects vectors or numbers, got shape ", to_string(t->sizes));
+    if (t->dtype != list[0]->dtype) {
+      fail("meshgrid: expects tensors of one dtype, got ", name(list[0]->dtype), " and ", name(t->dtype));
+    }
+    shape.push_back(t->numel());
+  }
+  List out;
+  for (size_t i = 0; i < list.size(); i++) {
+    Sizes lying(list.size(), SymInt(1));
+    lying[i] = shape[i];
+    out.push_back(expand(view(list[i], lying), shape));
+  }
+  if (swap) std::swap(out[0], out[1]);
+  return out;
+}
+
+}  // namespace lutra

@@ -1,0 +1,28 @@
+// Pools as Lua calls them: indices are a second result where they are asked for.
+#include "vm/bind/functions.h"
+
+namespace lutra {
+namespace {
+
+template <OpId plain, OpId with_indices>
+LuaResults max_pool(Args& args) {
+  const bool indices = args[6].as<bool>();
+  args.pop_back();
+  const Results results = call_op(indices ? with_indices : plain, args);
+  return LuaResults(results.begin(), results.end());
+}
+
+constexpr char kMaxPool[] =
+    "Tensor input, int[] kernel_size, int[]? stride=None, int[] padding=0, int[] dilation=1, bool ceil_mode=False, "
+    "bool return_indices=False";
+
+const HostFunction kRows[] = {
+    {"max_pool1d", kMaxPool, kFunctionOf, max_pool<OpId::max_pool1d, OpId::max_pool1d_with_indices>},
+    {"max_pool2d", kMaxPool, kFunctionOf, max_pool<OpId::max_pool2d, OpId::max_pool2d_with_indices>},
+};
+
+}  // namespace
+
+std::span<const HostFunction> pool_rows() { return kRows; }
+
+}  // namespace lutra

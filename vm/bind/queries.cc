@@ -1,0 +1,65 @@
+// Queries about a tensor's layout.
+#include <algorithm>
+
+#include "vm/bind/functions.h"
+
+namespace lutra {
+
+int64_t wrap_dim(const char* fn, int64_t dim, int64_t rank) {
+  const int64_t bound = std::max<int64_t>(rank, 1);
+  if (dim < -bound || dim >= bound) {
+    fail(fn, ": dimension ", dim, " is out of range for a tensor of ", rank, rank == 1 ? " dimension" : " dimensions",
+         " (expected ", -bound, " to ", bound - 1, ")");
+  }
+  return dim < 0 ? dim + bound : dim;
+}
+
+namespace {
+
+LuaResults all_of(const Sizes& sizes) {
+  LuaResults out;
+  for (SymInt s : sizes) out.push_back(vint(s));
+  return out;
+}
+
+LuaResults one_of(const char* fn, const Tensor& t, const Sizes& sizes, Args& a) {
+  return {vint(sizes[wrap_dim(fn, a[1].sym_int().guard(), t->dim())])};
+}
+
+LuaResults size_dim(Args& a) {
+  if (a[0].tensor()->dim() == 0) fail("size: a tensor of no dimensions has no size ", a[1].sym_int().hint);
+  return one_of("size", a[0].tensor(), a[0].tensor()->sizes, a);
+}
+
+LuaResults stride_dim(Args& a) {
+  if (a[0].tensor()->dim() == 0) fail("stride: a tensor of no dimensions has no stride ", a[1].sym_int().hint);
+  return one_of("stride", a[0].tensor(), a[0].tensor()->strides, a);
+}
+
+const HostFunction kRows[] = {
+    {"size", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->sizes); }},
+    {"size", "Tensor input, int dim", kBoth, size_dim},
+    {"stride", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->strides); }},
+    {"stride", "Tensor input, int dim", kBoth, stride_dim},
+    {"dim", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {vdim(a[0].tensor()->dim())}; }},
+    {"ndimension", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {vdim(a[0].tensor()->dim())}; }},
+    {"numel", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {vint(a[0].tensor()->numel())}; }},
+    {"nelement", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {vint(a[0].tensor()->numel())}; }},
+    {"element_size", "Tensor input", kMethod,
+     [](Args& a) -> LuaResults { return {vdim(int64_t(size_of(a[0].tensor()->dtype)))}; }},
+    {"storage_offset", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {vint(a[0].tensor()->offset)}; }},
+    {"is_contiguous", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {a[0].tensor()->is_contiguous()}; }},
+    {"is_floating_point", "Tensor input", kBoth,
+     [](Args& a) -> LuaResults { return {is_float(a[0].tensor()->dtype)}; }},
+    {"__len", "Tensor input", 0,
+     [](Args& a) -> LuaResults {
+       if (a[0].tensor()->dim() == 0) fail("#: a tensor of no dimensions has no length");
+       return {vint(a[0].tensor()->sizes[0])};
+     }},
+};
+
+}  // namespace
+
+std::span<const HostFunction> query_rows() { return kRows; }
+
+}  // namespace lutra
