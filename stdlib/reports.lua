@@ -1,4 +1,4 @@
--- Reports for people, of what vm/capture/report.cc lists: lt.guards, lt.recompiles, lt.explain. Each function makes of a table one that prints.
+-- Reports for people, of what vm/capture/lab/report.cc lists: lt.guards, lt.recompiles, lt.explain. Each function makes of a table one that prints.
 local _, use = ...
 local fold = use("folding").lines
 

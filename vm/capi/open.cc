@@ -4,7 +4,7 @@
 #include "vm/bind/module.h"
 #include "vm/capi/advice.h"
 #include "vm/capi/lutra.h"
-#include "vm/capture/open.h"
+#include "vm/capture/lab/open.h"
 #include "vm/host/runtime.h"
 #include "vm/host/stdlib.h"
 

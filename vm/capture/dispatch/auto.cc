@@ -1,0 +1,146 @@
+// Hot frames: eager ops count, and every so many of them the prototypes of the frames found on the Lua stack are
+// heated. Stress: a call hook sees every function.
+#include "vm/capture/dispatch/auto.h"
+
+#include <iterator>
+#include <lua.hpp>
+
+#include "vm/bind/module.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/host/modes.h"
+#include "vm/host/runtime.h"
+#include "vm/mirror/mirror.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+// Eager ops between two walks, in turn: their sum is a prime, so that the walks of a loop meet each of its ops.
+constexpr int kOpsAWalk[] = {5, 7, 8, 9, 12};
+constexpr size_t kFrames = 6, kMostHeats = 4096;
+const char kSeenKey = 0;  // registry: weak table of the functions that the stress hook has met
+
+// Patches the function at the top of the stack; one that cannot be patched runs as it is.
+void try_patch(lua_State* L, bool automatic) {
+  try {
+    patch_in_place(L, lua_gettop(L), automatic);
+  } catch (const std::exception&) {
+  }
+}
+
+// Patches a function of a hot prototype, once in its life: not again the copies that its running frames go on as, nor
+// what the user has unpatched.
+void patch_hot(lua_State* L, const mirror::Func* f) {
+  luaL_checkstack(L, 12, "lt.auto");
+  mirror::push_object(L, mirror::kFunc, f);
+  if (!was_patched(L, lua_gettop(L))) try_patch(L, true);
+  lua_pop(L, 1);
+}
+
+void heat_stack(lua_State* L) {
+  CaptureState& state = capture_state(L);
+  modes().calls_to_hook = kOpsAWalk[state.walks++ % std::size(kOpsAWalk)];
+  const mirror::Func* frames[kFrames];
+  const size_t n = mirror::lua_frames(L, frames, kFrames);
+  for (size_t i = 0; i < n; i++) {
+    Heat& heat = state.heat[mirror::proto_of(frames[i])];
+    if (++heat.count < heat.next + state.auto_threshold) continue;
+    // Another function of this prototype has to wait the longer, the more there were.
+    heat.next = heat.count + int64_t(state.auto_threshold) * heat.times++;
+    patch_hot(L, frames[i]);
+    if (state.heat.size() > kMostHeats) state.heat.clear();
+  }
+}
+
+// Whether the function at the top of the stack is met for the first time.
+bool first_time(lua_State* L) {
+  const int f = lua_gettop(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kSeenKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    push_weak_table(L, "k");
+    lua_pushlightuserdata(L, const_cast<char*>(&kSeenKey));
+    lua_pushvalue(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  lua_pushvalue(L, f);
+  lua_rawget(L, f + 1);
+  const bool seen = !lua_isnil(L, -1);
+  lua_pushvalue(L, f);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, f + 1);
+  lua_settop(L, f);
+  return !seen;
+}
+
+void on_call(lua_State* L, lua_Debug* frame) {
+  lua_getinfo(L, "f", frame);
+  if (!lua_iscfunction(L, -1) && first_time(L)) try_patch(L, false);
+  lua_pop(L, 1);
+}
+
+}  // namespace
+
+bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }
+
+bool gives_up(UnitPoint& point, Unit& unit) {
+  constexpr int kPatience = 32;
+  if (++point.idle_calls < kPatience) return false;
+  point.dead = unit.changed = true;
+  return true;
+}
+
+// An op that a segment runs saves about a microsecond of its eager call.
+bool worth_capture(UnitPoint& point, Unit& unit) {
+  constexpr double kSavedMs = 1e-3;
+  constexpr int kFree = 3;
+  const auto& entries = point.entries;
+  double last_ms = 0, ops = 0;  // of the dearest
+  size_t compiled = 0;
+  for (const auto& e : entries) {
+    if (e->decline) continue;
+    compiled++;
+    if (e->capture_ms > last_ms) last_ms = e->capture_ms, ops = double(e->ops);
+  }
+  constexpr double kCallsToRepay = 1000;
+  if (compiled < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
+  if (point.spent_ms <= double(point.saved_ops) * kSavedMs) return true;
+  gives_up(point, unit);
+  return false;
+}
+
+bool patch_in_place(lua_State* L, int index, bool automatic) {
+  CaptureState& state = capture_state(L);
+  const int top = lua_gettop(L);
+  if (redirected(L, index)) return true;
+  auto unit = find_unit(state, L, index, UnitOptions(), 0);
+  if (!unit) return false;
+  if (automatic && !unit->patched && unit->log->empty()) unit->automatic = true;
+  push_clone(state, L, unit, index, true);
+  const bool done = redirect(L, index, lua_gettop(L)).empty();
+  lua_settop(L, top);
+  if (done) remember_compiled(L, index, *unit);
+  return done;
+}
+
+void set_auto(lua_State* L, int threshold) {
+  if (threshold > 0 && !mirror::available(L)) {
+    fail("auto: cannot patch in place: this LuaJIT's structs are not those Lutra knows (use lt.compile)");
+  }
+  capture_state(L).auto_threshold = threshold;
+  on_eager_call = heat_stack;
+  modes_of(L)->calls_to_hook = threshold > 0 ? kOpsAWalk[0] : Modes::kNever;
+}
+
+void apply_stress(lua_State* L) {
+  CaptureState& state = capture_state(L);
+  const std::string& stress = runtime(L).config.stress;
+  state.stress_breaks = stress == "break";
+  const bool on = stress == "capture" || stress == "break";
+  if (on == state.stress_hook) return;
+  state.stress_hook = on;
+  lua_sethook(L, on ? on_call : nullptr, on ? LUA_MASKCALL : 0, 0);
+}
+
+}  // namespace lutra

@@ -1,0 +1,182 @@
+// Portal calls: entries are tried, most recent hit first; a miss captures again.
+#include "vm/capture/dispatch/driver.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/capture/dispatch/state.h"
+#include "vm/host/runtime.h"
+#include "vm/mirror/mirror.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+void push_self(lua_State* L) {
+  lua_Debug frame;
+  if (!lua_getstack(L, 1, &frame)) fail_internal("portal: not called from a function");
+  lua_getinfo(L, "f", &frame);
+}
+
+struct Attempt {
+  std::shared_ptr<Entry> entry;  // the hit; null on a miss
+  GuardValues values;
+  bool no_room = false;  // an entry's guards could not run: the original code must
+};
+
+// Tries the entries of a point. On a miss, `missed` is the most recent entry and the step that failed.
+Attempt find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int self, std::shared_ptr<Entry>* missed,
+                   int* failed) {
+  Attempt a;
+  for (size_t i = 0; i < point.entries.size(); i++) {
+    std::shared_ptr<Entry> e = point.entries[i];
+    const int base = lua_gettop(L);
+    int miss = NativeGuards::kUnsure;
+    if (e->native) miss = e->native->run(L, nslots, nargs, self, &a.values);
+    if (miss == NativeGuards::kUnsure) {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
+      lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+      miss = run_guards(L, e->guards, nslots, nargs, self, base + 1, base + 2, &a.values);
+    }
+    if (miss == -1) {
+      if (i > 0) std::rotate(point.entries.begin(), point.entries.begin() + i, point.entries.begin() + i + 1);
+      e->hits++;
+      a.entry = std::move(e);
+      return a;
+    }
+    a.no_room = a.no_room || miss == kNoRoom;
+    if (i == 0) *missed = e, *failed = miss;
+    lua_settop(L, base);
+  }
+  return a;
+}
+
+// Goes over to the unit's newest bytecode: a tail call of its body at this pc with the frame's live slots, hidden ones
+// of loops included, which are read where they lie.
+int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc, int self) {
+  const uint32_t* return_pc = mirror::return_pc(L);
+  if (!return_pc || (mirror::base(L)[-1].u64 & 3) != 0) return 0;  // called from a trace: the next call will do
+  std::shared_ptr<Patched> body = body_at(state, L, unit, pc);
+  if (!body) return 0;
+  const std::vector<unsigned> live = resume_slots(unit->code->proto(), pc, ResumeMode::kAt);
+  luaL_checkstack(L, int(live.size()) + 8, "a loop");
+  lua_pushinteger(L, 1);
+  make_clone(L, self, *body);
+  for (unsigned slot : live) {
+    lua_pushnil(L);
+    const mirror::TValue* frame = mirror::base(L) - 2 - bc::op_a(return_pc[-1]);
+    mirror::top(L)[-1] = frame[slot];
+  }
+  return int(live.size()) + 2;
+}
+
+// The frame of an earlier version of the unit's bytecode goes on in the newest, behind the same point.
+void follow_frame(CaptureState& state, lua_State* L, const Unit& unit, bc::Pc pc, int self) {
+  for (auto id = unit.ids.rbegin(); id != unit.ids.rend(); ++id) {
+    const auto it = state.portals.find(*id);
+    if (it == state.portals.end() || it->second.version != unit.version || it->second.pc != pc) continue;
+    if (move_frame(L, self, *id)) return;
+  }
+}
+
+int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
+              const Portal& portal) {
+  if (unit->failed) return 0;
+  const int nargs = lua_gettop(L), nslots = int(point.args.size());
+  push_self(L);
+  const int self = nargs + 1;
+  const auto decline = [&] {
+    lua_settop(L, self);
+    if (portal.version >= unit->version) return 0;
+    const int n = portal.can_switch ? switch_over(state, L, unit, point.pc, self) : 0;
+    if (n == 0) follow_frame(state, L, *unit, point.pc, self);
+    return n;
+  };
+  if (point.dead) return decline();
+  Counters& counters = runtime(L).counters;
+  for (int round = 0; round < 2; round++) {
+    std::shared_ptr<Entry> missed;
+    int failed = 0;
+    Attempt a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
+    if (a.entry) {
+      counters.cache_hits += round == 0 && !unit->fresh_capture;
+      unit->fresh_capture = false;
+      if (!a.entry->decline) point.idle_calls = 0;
+      point.saved_ops += int64_t(a.entry->ops);
+      if (a.entry->decline && has_to_pay(L, *unit) && gives_up(point, *unit)) refresh(state, L, unit);
+      if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
+      return run_entry(state, L, unit, *a.entry, a.values);
+    }
+    if (round == 1 || a.no_room) return decline();
+    counters.cache_misses++;
+    if (missed && has_to_pay(L, *unit) && !worth_capture(point, *unit)) {
+      if (point.dead) refresh(state, L, unit);
+      return decline();
+    }
+    if (missed) {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
+      lua_rawgeti(L, LUA_REGISTRYINDEX, missed->weak);
+      const int top = lua_gettop(L);
+      const bool more = note_miss(state, L, *unit, point, *missed, failed, nslots, nargs, self, top - 1, top);
+      lua_settop(L, top - 2);
+      if (!more) return decline();
+    }
+    const int top = lua_gettop(L);
+    const bool made = capture(state, L, unit, point, nslots, nargs, self) != nullptr;
+    lua_settop(L, top);
+    refresh(state, L, unit);
+    if (!made) return decline();
+  }
+  return 0;
+}
+
+// The first call of a function whose bytecode is still a stub: captures, then hands over to the patched bytecode.
+int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
+  if (unit->failed) return 0;
+  const bc::Proto& proto = unit->code->proto();
+  const int given = lua_gettop(L);
+  UnitPoint& point = unit->points.begin()->second;
+  if (point.pc == 1 && point.entries.empty() && !point.dead) {
+    // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
+    const int params = proto.num_params, live = int(point.args.size());
+    lua_settop(L, std::max(given, params));
+    for (int i = 0; i < live; i++) {
+      lua_pushvalue(L, int(point.args[size_t(i)]) + 1);
+      lua_replace(L, i + 1);
+    }
+    if (!proto.vararg()) lua_settop(L, params);
+    for (int i = live; i < params; i++) lua_remove(L, live + 1);
+    const int n = lua_gettop(L);
+    push_self(L);
+    runtime(L).counters.cache_misses++;
+    capture(state, L, unit, point, int(point.args.size()), n, n + 1);
+    lua_settop(L, n + 1);
+    unit->fresh_capture = true;
+  }
+  refresh(state, L, unit);
+  push_self(L);
+  const int function = lua_gettop(L);
+  follow(L, *unit, function);
+  push_clone(state, L, unit, function, false);
+  if (redirect(L, function, function + 1).empty()) lua_pop(L, 1);
+  return 1;
+}
+
+}  // namespace
+
+int run_portal(lua_State* L, int id) {
+  constexpr int kMostArguments = 7600;  // of the 8,000 slots of a C function: it needs some for itself
+  if (lua_gettop(L) > kMostArguments || !lua_checkstack(L, 300)) return 0;
+  CaptureState& state = capture_state(L);
+  auto it = state.portals.find(id);
+  if (it == state.portals.end()) return 0;
+  const Portal portal = it->second;
+  std::shared_ptr<Unit> unit = portal.unit.lock();
+  if (!unit) return 0;
+  if (portal.stub) return run_stub(state, L, unit);
+  auto point = unit->points.find(portal.pc);
+  if (point == unit->points.end()) return 0;
+  return run_point(state, L, unit, point->second, portal);
+}
+
+}  // namespace lutra

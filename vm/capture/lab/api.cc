@@ -1,0 +1,489 @@
+// lt.compile, lt.patch, lt.explain and their relatives: the functions that capture puts into the module table.
+#include <cstring>
+#include <lua.hpp>
+
+#include "jit/eager/eager.h"
+#include "vm/bind/lua_reader.h"
+#include "vm/capture/dispatch/auto.h"
+#include "vm/capture/dispatch/driver.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/lab/open.h"
+#include "vm/capture/lab/report.h"
+#include "vm/host/closest.h"
+#include "vm/host/runtime.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+const char kCompiledKey = 0;  // registry: weak table from function (or callable) to the unit's serial number
+const char kAnchorKey = 0;    // registry: what is kept alive so that its address stays its own
+
+// "string 'f'", "a table", as errors of ops name a value.
+std::string described(lua_State* L, int index) { return LuaReader(L).describe(index - 1); }
+
+[[noreturn]] void wrong_function(lua_State* L, const char* who, const char* wanted) {
+  fail(who, ": argument 'f' must be ", wanted, ", got ", described(L, 1));
+}
+
+// -- options
+
+// One reference a function, so that compiling twice with it finds the same unit.
+int backend_reference(lua_State* L) {
+  int& reference = capture_state(L).backends[lua_topointer(L, -1)];
+  if (!reference) {
+    lua_pushvalue(L, -1);
+    reference = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  return reference;
+}
+
+// On a GPU each segment is replayed as a CUDA graph from its second run on: that is "reduce-overhead", under either
+// name.
+void check_mode(const char* who, const std::string& mode) {
+  if (mode == "default" || mode == "reduce-overhead") return;
+  const bool later = mode == "max-autotune" || mode == "max-autotune-no-cudagraphs";
+  fail(who, later ? ": mode '" : ": unknown mode '", mode, later ? "' does not exist yet" : "'",
+       " (what exists: default, reduce-overhead)");
+}
+
+// The table on top of the stack: settings of one compiled function, of which there are none yet.
+void check_backend_options(lua_State* L, const char* who) {
+  lua_pushnil(L);
+  if (!lua_next(L, -2)) return;
+  lua_pop(L, 1);
+  lua_pushvalue(L, -1);
+  fail(who, ": options.", lua_tostring(L, -1),
+       " does not exist yet, nor does any other key (settings for all: lt.config)");
+}
+
+UnitOptions read_options(lua_State* L, int index, const char* who) {
+  UnitOptions o;
+  if (lua_isnoneornil(L, index)) return o;
+  if (!lua_istable(L, index)) fail(who, ": options are a table, not ", described(L, index));
+  lua_pushnil(L);
+  while (lua_next(L, index)) {
+    if (lua_type(L, -2) != LUA_TSTRING) fail(who, ": options have names");
+    const std::string key = lua_tostring(L, -2);
+    const auto wrong = [&](const char* wanted) {
+      fail(who, ": option '", key, "' must be ", wanted, ", got ", described(L, lua_gettop(L)));
+    };
+    if ((key == "dynamic" || key == "fullgraph") && !lua_isboolean(L, -1)) wrong("a boolean");
+    if (key == "dynamic") {
+      o.dynamic = lua_toboolean(L, -1);
+    } else if (key == "fullgraph") {
+      o.fullgraph = lua_toboolean(L, -1);
+    } else if (key == "backend" && lua_isfunction(L, -1)) {
+      o.backend_function = backend_reference(L);
+    } else if (key == "backend") {
+      if (lua_type(L, -1) != LUA_TSTRING) wrong("a name or a function");
+      o.backend = lua_tostring(L, -1);
+      if (o.backend != "native" && o.backend != "eager" && o.backend != "aot_eager") {
+        fail(who, ": unknown backend '", o.backend, "' (native, eager, aot_eager or a function)");
+      }
+    } else if (key == "mode") {
+      if (lua_type(L, -1) != LUA_TSTRING) wrong("a name");
+      check_mode(who, lua_tostring(L, -1));
+    } else if (key == "options") {
+      if (!lua_istable(L, -1)) wrong("a table");
+      check_backend_options(L, who);
+    } else {
+      Closest closest(key);
+      for (const char* known : {"dynamic", "fullgraph", "backend", "mode", "options"}) closest.look(known);
+      fail(who, ": unknown option '", key, "' (known: dynamic, fullgraph, backend, mode, options)", closest.question());
+    }
+    lua_pop(L, 1);
+  }
+  return o;
+}
+
+// -- the table of compiled functions
+
+}  // namespace
+
+void remember_compiled(lua_State* L, int index, const Unit& unit) {
+  lua_pushvalue(L, index);
+  const int f = lua_gettop(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, f);
+  lua_pushnumber(L, double(unit.serial));
+  lua_rawset(L, -3);
+  lua_settop(L, f - 1);
+}
+
+namespace {
+
+std::shared_ptr<Unit> unit_of(lua_State* L, int index) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -2);
+  const auto serial = uint64_t(lua_tonumber(L, -1));
+  lua_pop(L, 2);
+  CaptureState& state = capture_state(L);
+  auto it = state.by_serial.find(serial);
+  return it == state.by_serial.end() ? nullptr : it->second.lock();
+}
+
+std::shared_ptr<Unit> checked_unit(lua_State* L, const char* who) {
+  if (!lua_isfunction(L, 1) && !lua_istable(L, 1)) wrong_function(L, who, "a compiled function or module");
+  auto unit = unit_of(L, 1);
+  if (!unit)
+    fail(who, ": the ", lua_istable(L, 1) ? "module" : "function", " is not compiled (lt.compile gives one that is)");
+  return unit;
+}
+
+void anchor(lua_State* L, int index) {
+  lua_pushvalue(L, index);
+  lua_pushlightuserdata(L, const_cast<char*>(&kAnchorKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_insert(L, -2);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+// A module (callable table): a function that calls it, as an object that also has the module's fields.
+const char kWrapper[] =
+    "local module = ... return function(...) return module(...) end, "
+    "function(f) return setmetatable({}, {_is_module = rawget(getmetatable(module), '_is_module'), _compiled_of = "
+    "module, "
+    "__index = module, __newindex = module, __call = function(_, ...) return f(...) end, "
+    "__tostring = function() return tostring(module) end}) end";
+
+// Replaces the callable at `index` by a function; true if it was a table.
+bool to_function(lua_State* L, int index, const char* who) {
+  if (lua_isfunction(L, index)) {
+    if (lua_iscfunction(L, index)) fail(who, ": a C function has no bytecode to capture");
+    return false;
+  }
+  if (!lua_istable(L, index) || !luaL_getmetafield(L, index, "__call")) {
+    wrong_function(L, who, "a function or a module");
+  }
+  lua_pop(L, 1);
+  if (luaL_loadbuffer(L, kWrapper, sizeof kWrapper - 1, "=lutra.compile") != 0) lua_error(L);
+  lua_pushvalue(L, index);
+  lua_call(L, 1, 2);
+  lua_insert(L, index + 1);  // the maker of the object
+  lua_replace(L, index);
+  return true;
+}
+
+// Pushes a compiled clone of the Lua function at `index`.
+std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const UnitOptions& options, uint64_t serial) {
+  CaptureState& state = capture_state(L);
+  auto unit = find_unit(state, L, index, options, serial);
+  if (!unit) fail("compile: the function has no bytecode");
+  unit->automatic = false;
+  push_clone(state, L, unit, index, true);
+  remember_compiled(L, -1, *unit);
+  return unit;
+}
+
+int api_compile(lua_State* L) {
+  const UnitOptions options = read_options(L, 2, "compile");
+  lua_settop(L, 1);
+  const bool module = to_function(L, 1, "compile");
+  auto unit = push_compiled(L, 1, options, 0);
+  if (!module) return 1;
+  lua_pushvalue(L, 2);  // the maker
+  lua_pushvalue(L, 3);
+  lua_call(L, 1, 1);
+  remember_compiled(L, -1, *unit);
+  return 1;
+}
+
+int api_patch(lua_State* L) {
+  const UnitOptions options = read_options(L, 2, "patch");
+  lua_settop(L, 1);
+  if (lua_iscfunction(L, 1)) fail("patch: a C function has no bytecode to capture");
+  if (!lua_isfunction(L, 1)) wrong_function(L, "patch", "a Lua function");
+  CaptureState& state = capture_state(L);
+  auto unit = find_unit(state, L, 1, options, 0);
+  if (!unit) fail("patch: the function has no bytecode");
+  unit->automatic = false;
+  if (redirected(L, 1) && unit_of(L, 1) == unit) return 1;
+  push_clone(state, L, unit, 1, true);
+  const std::string why = redirect(L, 1, 2);
+  if (!why.empty()) fail("patch: ", why);
+  lua_settop(L, 1);
+  remember_compiled(L, 1, *unit);
+  return 1;
+}
+
+int api_unpatch(lua_State* L) {
+  lua_settop(L, 1);
+  if (!lua_isfunction(L, 1)) wrong_function(L, "unpatch", "a function");
+  if (auto unit = unit_of(L, 1)) {
+    unfollow(L, *unit, 1);
+    restore(L, 1);
+    lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
+    lua_rawget(L, LUA_REGISTRYINDEX);
+    lua_pushvalue(L, 1);
+    lua_pushnil(L);
+    lua_rawset(L, -3);
+    lua_settop(L, 1);
+  }
+  return 1;
+}
+
+int run_explain(lua_State* L) {
+  const int n = lua_gettop(L);
+  CaptureState& state = capture_state(L);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  const int f = n + 1;
+  UnitOptions options;
+  options.dynamic = int(lua_tointeger(L, lua_upvalueindex(2)));
+  options.fullgraph = lua_toboolean(L, lua_upvalueindex(3));
+  options.backend = lua_tostring(L, lua_upvalueindex(4));
+  options.backend_function = int(lua_tointeger(L, lua_upvalueindex(5)));
+  auto unit = push_compiled(L, f, options, state.next_unit++);
+  for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
+  lua_call(L, n, LUA_MULTRET);
+  push_explanation(L, *unit, f + 1, lua_gettop(L) - f);
+  return 1;
+}
+int explain_entry(lua_State* L) { return guarded(L, run_explain); }
+
+int api_explain(lua_State* L) {
+  const UnitOptions options = read_options(L, 2, "explain");
+  lua_settop(L, 1);
+  to_function(L, 1, "explain");
+  lua_pushvalue(L, 1);
+  lua_pushinteger(L, options.dynamic);
+  lua_pushboolean(L, options.fullgraph);
+  lua_pushstring(L, options.backend.c_str());
+  lua_pushinteger(L, options.backend_function);
+  lua_pushcclosure(L, explain_entry, 5);
+  return 1;
+}
+
+int api_guards(lua_State* L) {
+  push_entries(L, *checked_unit(L, "guards"));
+  return 1;
+}
+
+// What lt.explain gives, of a function that is compiled and has run.
+int api_report(lua_State* L) {
+  push_explanation(L, *checked_unit(L, "explain"), lua_gettop(L) + 1, 0);
+  return 1;
+}
+
+int api_recompiles(lua_State* L) {
+  push_recompiles(L, *checked_unit(L, "recompiles"));
+  return 1;
+}
+
+void set_count(lua_State* L, const char* key, int64_t n) {
+  lua_pushnumber(L, double(n));
+  lua_setfield(L, -2, key);
+}
+
+void set_map(lua_State* L, const char* key, const std::map<std::string, int64_t>& map) {
+  lua_newtable(L);
+  for (const auto& [reason, n] : map) set_count(L, reason.c_str(), n);
+  lua_setfield(L, -2, key);
+}
+
+int api_counters(lua_State* L) {
+  const Counters& c = runtime(L).counters;
+  lua_newtable(L);
+  lua_newtable(L);
+  set_count(L, "total", c.frames_total), set_count(L, "ok", c.frames_ok);
+  lua_setfield(L, -2, "frames");
+  lua_newtable(L);
+  set_count(L, "unique_graphs", c.unique_graphs), set_count(L, "calls_captured", c.calls_captured);
+  lua_setfield(L, -2, "stats");
+  set_map(L, "graph_break", c.graph_break);
+  set_map(L, "recompiles", c.recompiles);
+  lua_newtable(L);
+  set_count(L, "hits", c.cache_hits), set_count(L, "misses", c.cache_misses);
+  const CaptureState& state = capture_state(L);
+  set_count(L, "units", int64_t(state.units.size() + state.resume_units.size()));
+  lua_setfield(L, -2, "cache");
+  lua_newtable(L);
+  set_count(L, "compiled", c.kernels);
+  lua_setfield(L, -2, "kernels");
+  return 1;
+}
+
+// Entries and counters go; compiled functions stay compiled functions and capture again.
+int api_reset(lua_State* L) {
+  CaptureState& state = capture_state(L);
+  runtime(L).counters = Counters();
+  clear_eager();
+  std::vector<std::shared_ptr<Unit>> all = state.resume_units;
+  for (auto& [key, unit] : state.units) all.push_back(unit);
+  for (auto& unit : all) {
+    unit->failed = false;
+    unit->recompiles->clear(), unit->log->clear(), unit->breaks->clear();
+    for (auto& [pc, point] : unit->points) {
+      for (auto& e : point.entries) release_entry(L, *e);
+      point.entries.clear();
+      if (point.dead) unit->changed = true;
+      point.dead = point.limit_reported = false;
+      point.dynamic_dims.clear();
+      point.decisions = Decisions();
+      point.idle_captures = 0;
+    }
+  }
+  return 0;
+}
+
+int api_disable(lua_State* L) {
+  lua_settop(L, 1);
+  if (!lua_isfunction(L, 1)) wrong_function(L, "disable", "a function");
+  capture_state(L).disabled.insert(lua_topointer(L, 1));
+  anchor(L, 1);
+  return 1;
+}
+
+int api_graph_break(lua_State*) { return 0; }
+
+int api_is_compiling(lua_State* L) {
+  lua_pushboolean(L, 0);
+  return 1;
+}
+
+int api_allow_in_graph(lua_State* L) {
+  if (!lua_isfunction(L, 1)) wrong_function(L, "allow_in_graph", "a function");
+  fail(
+      "allow_in_graph: does not exist yet: a call that cannot be captured ends the graph (lt.disable(f) keeps f out of "
+      "graphs)");
+}
+
+bool is_empty_table(lua_State* L, int index) {
+  lua_pushnil(L);
+  if (!lua_next(L, index)) return true;
+  lua_pop(L, 2);
+  return false;
+}
+
+// mark_dynamic(x, dim), mark_static(x, dim); without dim, all of them.
+int mark(lua_State* L, bool dynamic) {
+  Tensor* t = to_tensor(L, 1);
+  const char* who = dynamic ? "mark_dynamic" : "mark_static";
+  if (!t) fail(who, ": argument 'x' must be a Tensor, got ", described(L, 1));
+  if (!lua_isnoneornil(L, 3) && !(lua_istable(L, 3) && is_empty_table(L, 3))) {
+    fail(who, ": options, such as min and max, do not exist yet");
+  }
+  if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TNUMBER) {
+    fail(who, ": argument 'dim' must be an integer, got ", described(L, 2));
+  }
+  int64_t dim = int64_t(luaL_optnumber(L, 2, -1000));
+  const int64_t rank = (*t)->dim();
+  if (dim != -1000 && (dim < -rank || dim >= rank)) fail(who, ": dim ", dim, " is out of range for ", rank, " dims");
+  CaptureState& state = capture_state(L);
+  lua_settop(L, 1);
+  if (!state.marks) {
+    push_weak_table(L, "k");
+    state.marks = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.marks);
+  lua_pushvalue(L, 1);
+  lua_rawget(L, 2);
+  if (lua_isnil(L, 3)) {
+    lua_newtable(L);
+    lua_replace(L, 3);
+    lua_pushvalue(L, 1);
+    lua_pushvalue(L, 3);
+    lua_rawset(L, 2);
+  }
+  for (int64_t d = 0; d < rank; d++) {
+    if (dim != -1000 && d != (dim < 0 ? dim + rank : dim)) continue;
+    lua_pushboolean(L, dynamic);
+    lua_rawseti(L, 3, int(d));
+  }
+  lua_settop(L, 1);
+  return 1;
+}
+int api_mark_dynamic(lua_State* L) { return mark(L, true); }
+int api_mark_static(lua_State* L) { return mark(L, false); }
+
+int api_auto(lua_State* L) {
+  if (lua_type(L, 1) == LUA_TBOOLEAN && !lua_toboolean(L, 1)) {
+    set_auto(L, 0);
+    return 0;
+  }
+  int threshold = 16;
+  if (lua_istable(L, 1)) {
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+      if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "threshold") == 0) continue;
+      lua_pushvalue(L, -2);
+      fail("auto: unknown option '", lua_isstring(L, -1) ? lua_tostring(L, -1) : "?", "' (known: threshold)");
+    }
+    lua_getfield(L, 1, "threshold");
+    if (!lua_isnil(L, -1)) {
+      if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) >= 1 && lua_tonumber(L, -1) <= 1e9)) {
+        fail("auto: option 'threshold' must be a number >= 1, got ", described(L, lua_gettop(L)));
+      }
+      threshold = int(lua_tonumber(L, -1));
+    }
+  } else if (lua_type(L, 1) != LUA_TBOOLEAN) {
+    fail("auto: argument 1 must be true, false or {threshold = n}, got ", described(L, 1));
+  }
+  set_auto(L, threshold);
+  return 0;
+}
+
+struct ApiRow {
+  const char* name;
+  int (*run)(lua_State*);
+};
+const ApiRow kApi[] = {
+    {"compile", api_compile},
+    {"patch", api_patch},
+    {"unpatch", api_unpatch},
+    {"explain", api_explain},
+    {"guards", api_guards},
+    {"recompiles", api_recompiles},
+    {"_report", api_report},  // stdlib/explain.lua
+    {"counters", api_counters},
+    {"reset", api_reset},
+    {"disable", api_disable},
+    {"graph_break", api_graph_break},
+    {"is_compiling", api_is_compiling},
+    {"allow_in_graph", api_allow_in_graph},
+    {"mark_dynamic", api_mark_dynamic},
+    {"mark_static", api_mark_static},
+    {"auto", api_auto},
+};
+
+int api_entry(lua_State* L) {
+  auto* row = static_cast<const ApiRow*>(lua_touserdata(L, lua_upvalueindex(1)));
+  return guarded(L, row->run);
+}
+
+int run_portal_entry(lua_State* L, int id) { return run_portal(L, id); }
+
+}  // namespace
+
+int open_capture(lua_State* L) {
+  const int module = lua_gettop(L);
+  Runtime& rt = runtime(L);
+  rt.capture = std::make_shared<CaptureState>();
+  for (const char* key : {&kCompiledKey, &kAnchorKey}) {
+    lua_pushlightuserdata(L, const_cast<char*>(key));
+    if (key == &kCompiledKey) {
+      push_weak_table(L, "k");
+    } else {
+      lua_newtable(L);
+    }
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  for (const ApiRow& row : kApi) {
+    lua_pushlightuserdata(L, const_cast<ApiRow*>(&row));
+    lua_pushcclosure(L, api_entry, 1);
+    lua_setfield(L, module, row.name);
+  }
+  lua_pushvalue(L, module);
+  lua_setfield(L, LUA_REGISTRYINDEX, "lutra.module");
+  learn_builtins(L, *rt.capture);
+  install_portals(L, run_portal_entry);
+  on_config_change = apply_stress;
+  apply_stress(L);
+  return 0;
+}
+
+}  // namespace lutra

@@ -1,0 +1,408 @@
+// Capture of one segment: attempts until a trace ends where it can, then the graph is compiled and an entry made.
+#include <algorithm>
+#include <chrono>
+#include <lua.hpp>
+
+#include "jit/autograd/compiled_autograd.h"
+#include "jit/runtime/profile.h"
+#include "ops/grad/tape.h"
+#include "vm/capture/dispatch/driver.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/lab/report.h"
+#include "vm/capture/segment/finish.h"
+#include "vm/capture/segment/history.h"
+#include "vm/host/runtime.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of each slot that comes in; no two alike, as what was learned is kept by them.
+std::vector<std::string> argument_names(const bc::Proto& proto, const UnitPoint& point, int n) {
+  std::vector<std::string> names;
+  for (int i = 0; i < n; i++) {
+    const unsigned slot = point.args[size_t(i)];
+    std::string name = bc::expression_text(proto, point.pc, slot);
+    if (name.empty()) name = str("a value of line ", proto.line(point.pc));
+    if (std::find(names.begin(), names.end(), name) != names.end()) name += str(" (slot ", slot, ")");
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs, int self) {
+  const bc::Proto& proto = unit.code->proto();
+  t.frame_store.emplace_back();
+  Frame& f = t.frame_store.back();
+  f.code = unit.code.get();
+  f.pc = point.pc;
+  f.slots.assign(proto.framesize + 1, nullptr);
+  t.frames.push_back(&f);
+  t.program.start = {f.code->file, f.line()};
+  lua_pushvalue(t.L, self);
+  f.function = t.wrap(t.source(SourceKind::kSelf, nullptr, nullptr, 0, "the function"));
+  f.function->kind = VarKind::kFunction;
+  f.function->identity_guarded = true;
+  if (point.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
+  const std::vector<std::string> names = argument_names(proto, point, nslots);
+  for (int i = 0; i < nslots; i++) {
+    lua_pushvalue(t.L, i + 1);
+    f.slots[point.args[size_t(i)]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, names[size_t(i)]));
+  }
+  for (int i = nslots; i < nargs; i++) {
+    lua_pushvalue(t.L, i + 1);
+    const int n = i - nslots;
+    f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, str("select(", n + 1, ", ...)"))));
+  }
+  const bc::Slots open = unit.code->liveness().open[point.pc];
+  for (unsigned s = 0; s < open.size(); s++) {
+    if (open[s]) t.open_slots.push_back(s);
+  }
+  return f;
+}
+
+// The outermost loop that a frame of the trace is unrolling.
+bool keep_a_loop(Trace& t, Decisions& d) {
+  for (Frame* f : t.frames) {
+    for (const bc::Loop* l : f->active) {
+      // At its own head the loop has not been entered.
+      if (f->pc == l->head && f == t.frames.back()) continue;
+      if (d.kept_loops.insert({&f->code->proto(), l->head}).second) return true;
+    }
+  }
+  return false;
+}
+
+template <class F>
+void each_recipe(Entry& e, F f) {
+  for (Recipe& r : e.results) f(r);
+  for (FreshTable& t : e.tables) {
+    for (auto& [k, v] : t.items) f(k), f(v);
+    f(t.metatable);
+  }
+  for (TableWrite& w : e.table_writes) f(w.table), f(w.key), f(w.value);
+  for (UpvalueWrite& w : e.upvalue_writes) f(w.function), f(w.value);
+  for (GradWrite& w : e.grad_writes) f(w.value);
+  for (ResumeFrame& r : e.resumes) f(r.function);
+}
+
+void finish_symbols(Trace& t, Entry& e, SymEnv& env) {
+  t.note_relations(env);
+  std::vector<GuardPlace> places;
+  for (size_t origin : t.program.symbols.add_guards(env)) places.push_back(t.program.relation_places[origin]);
+  t.program.relation_places = std::move(places);
+  each_recipe(e, [&](Recipe& r) {
+    if (r.kind == Recipe::kSymbol) r.index = t.program.symbols.need(env, r.index);
+  });
+  if (t.program.symbols.empty()) return;
+  GuardStep step;
+  step.op = GuardOp::kSymbolsCheck;
+  t.program.steps.push_back(step);
+  t.program.expected.push_back(relations_text(t.program));
+}
+
+CompileOptions compile_options(const Unit& unit) {
+  CompileOptions o;
+  o.backend = unit.options.backend_function ? "eager" : unit.options.backend;
+  o.wanted = [](const char* stage) { return log_wanted(stage); };
+  o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
+  return o;
+}
+
+// backend = function(graph): what it returns is called in place of compiled code; nil or the graph itself leaves the
+// graph to eager.
+void ask_backend(lua_State* L, int function, Entry& e) {
+  push_graph(L, e);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, function);
+  lua_pushvalue(L, -2);
+  lua_call(L, 1, 1);
+  if (lua_isnil(L, -1) || lua_rawequal(L, -1, -2)) {
+    lua_pop(L, 2);
+    return;
+  }
+  if (!lua_isfunction(L, -1)) {
+    // Numbers have a __call, for portals.
+    if ((!lua_istable(L, -1) && !lua_isuserdata(L, -1)) || !luaL_getmetafield(L, -1, "__call")) {
+      fail("compile: the backend must return a function, nil or its graph, not a ", luaL_typename(L, -1));
+    }
+    lua_pop(L, 1);
+  }
+  e.callable = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pop(L, 1);
+}
+
+void note_times(Entry& e, const Compiled& compiled) {
+  e.compile_ms = compiled.compile_ms;
+  for (const Compiled::Stage& s : compiled.stages) {
+    const std::string_view name = s.name;
+    (name == "schedule" ? e.schedule_ms : name == "codegen" ? e.codegen_ms : e.passes_ms) += s.ms;
+  }
+}
+
+void compile_entry(Trace& t, const Unit& unit, Entry& e) {
+  const std::vector<Edge> sources = input_edges(t);
+  const bool differentiable = sort_outputs(t, e, sources);
+  find_view_outputs(t, e);
+  t.close();
+  Graph& g = *t.graph;
+  g.renumber();
+  e.graph_text = print(g);
+  e.ops = g.nodes.size();
+  for (const auto& n : g.nodes) e.op_names.push_back(name(n->op));
+  e.nodes = describe_nodes(g);
+  e.outputs = g.outputs.size();
+  if (unit.options.backend_function) ask_backend(t.L, unit.options.backend_function, e);
+  const std::shared_ptr<SymEnv> env = g.env;
+  const CompileOptions options = compile_options(unit);
+  if (differentiable) {
+    e.autograd = CompiledAutograd::build(std::move(t.graph), sources, options);
+    e.kernels = e.autograd->forward().kernels;
+    note_times(e, e.autograd->forward());
+  } else {
+    e.writes = WriteCounts::of(g);
+    e.compiled = std::make_shared<Compiled>(compile_graph(std::move(t.graph), options));
+    e.kernels = e.compiled->kernels;
+    note_times(e, *e.compiled);
+  }
+  for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
+  finish_symbols(t, e, *env);
+}
+
+int exit_index(Unit& unit, UnitPoint& point, const Exit& exit) {
+  for (size_t i = 0; i < point.exits.size(); i++) {
+    if (point.exits[i] == exit) return int(i);
+  }
+  point.exits.push_back(exit);
+  unit.changed = true;
+  return int(point.exits.size()) - 1;
+}
+
+std::string with_hint(const BreakReason& why) {
+  std::string text = why.reason;
+  if (!why.hint.empty()) text += " (" + why.hint + ")";
+  if (!why.chain.empty()) text += "; " + why.chain;
+  return text;
+}
+
+// The break's place is where the program is wrong, not the call that was compiled.
+[[noreturn]] void fail_fullgraph(const BreakReason& why) {
+  const std::string place = why.file ? str(why.file, ":", why.line, ": ") : "";
+  throw PlacedError(str(place, "compile: fullgraph=true, but the graph breaks: ", with_hint(why)));
+}
+
+// One attempt; null to try again.
+struct Attempt {
+  CaptureState& state;
+  lua_State* L;
+  const std::shared_ptr<Unit>& unit;
+  UnitPoint& point;
+  int nslots, nargs, self;
+  Decisions decisions;
+  std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
+  BreakReason loop_why;                       // what kept the first loop from being unrolled
+
+  // How the trace ended; false when it must be made again.
+  bool trace(Trace& t, SegmentEnd& end) {
+    try {
+      t.arguments = nargs;
+      Frame& f = first_frame(t, *unit, point, nslots, nargs, self);
+      end.results = t.run(f);
+      end.kind = SegmentEnd::kReturn;
+      return true;
+    } catch (const GraphBreak& b) {
+      if (b.dirty && t.frames.back()->step != decisions.stop_step) {
+        decisions.stop_step = t.frames.back()->step;
+        decisions.stop_reason = b.why;
+        return false;
+      }
+      end.kind = SegmentEnd::kBreak;
+      end.why = b.why;
+    } catch (const LoopStop&) {
+      end.kind = SegmentEnd::kLoop;
+    } catch (const Restart&) {
+      return false;
+    }
+    if (keep_a_loop(t, decisions)) {
+      if (loop_why.kind.empty()) loop_why = end.why;
+      decisions.stop_step = 0;
+      return false;
+    }
+    return true;
+  }
+
+  void next_points(Trace& t, const SegmentEnd& end) {
+    if (end.kind == SegmentEnd::kReturn) return;
+    Frame& f = *t.frames[0];
+    const bc::Loop* loop = f.code->loop_at(f.pc);
+    if (end.kind == SegmentEnd::kLoop && loop) {
+      add_point(*unit, loop->first_body);
+      add_points_after(*unit, loop->end);
+    } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1) {
+      add_points_after(*unit, f.pc);
+    }
+    // The loop around a break: its body is a segment of its own.
+    for (const bc::Loop& l : f.code->loops()) {
+      if (l.kind != bc::Loop::Kind::kLoop && f.pc >= l.head && f.pc <= l.end) add_points_after(*unit, l.end);
+    }
+  }
+
+  std::shared_ptr<Entry> make() {
+    const int top = lua_gettop(L);
+    TraceOptions options{unit->options.dynamic, point.dynamic_dims, point.loose_functions, has_to_pay(L, *unit)};
+    for (int attempt = 0; attempt < 200; attempt++) {
+      lua_settop(L, top);
+      Trace t(L, state, decisions, options);
+      SegmentEnd end;
+      auto entry = std::make_shared<Entry>();
+      Exit exit;
+      if (!trace(t, end)) continue;
+      // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
+      if (end.kind == SegmentEnd::kLoop && t.frames.size() > 1 && t.graph->nodes.empty() && !loop_why.kind.empty() &&
+          loop_why.kind != "loop_budget") {
+        end.kind = SegmentEnd::kBreak;
+        end.why = loop_why;
+      }
+      if (end.kind == SegmentEnd::kBreak && unit->options.fullgraph) {
+        fail_fullgraph(end.why);
+      }
+      if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
+      if (t.graph->nodes.empty()) {
+        entry->decline = true;
+        next_points(t, end);
+        t.close();
+        finish_symbols(t, *entry, *t.graph->env);
+      } else {
+        try {
+          finish_segment(t, *unit, point, end, *entry, exit);
+          if (!decisions.leaves_outside && parts_leaves(t, input_edges(t))) {
+            decisions.leaves_outside = true;
+            throw Restart();
+          }
+        } catch (const Restart&) {
+          continue;
+        }
+        next_points(t, end);
+        compile_entry(t, *unit, *entry);
+        entry->exit = exit_index(*unit, point, exit);
+      }
+      keep(t, *entry);
+      return entry;
+    }
+    fail_internal("capture: a segment finds no end");
+  }
+
+  // A type that a stronger check of the same value implies need not be checked before it.
+  static void drop_implied(GuardProgram& p) {
+    const auto strong = [](GuardOp op) {
+      return op == GuardOp::kNumberCheck || op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck ||
+             op == GuardOp::kGlobalCheck || op == GuardOp::kUpvalueCheck || op == GuardOp::kIdentityCheck;
+    };
+    constexpr size_t kNone = ~size_t{0};
+    std::vector<size_t> next(size_t(p.registers), kNone);  // step that reads the register
+    std::vector<bool> implied(p.steps.size());
+    for (size_t i = p.steps.size(); i-- > 0;) {
+      const GuardStep& s = p.steps[i];
+      if (s.op == GuardOp::kGradLoad || s.op == GuardOp::kGradNilCheck || s.op == GuardOp::kGradTensorCheck) {
+        continue;  // their operands are tensor inputs
+      }
+      if (s.op == GuardOp::kTypeCheck && s.index != LUA_TTABLE && next[size_t(s.a)] != kNone) {
+        const GuardStep& later = p.steps[next[size_t(s.a)]];
+        implied[i] = later.a == s.a && strong(later.op);
+      }
+      if (implied[i]) continue;
+      if (s.a >= 0) next[size_t(s.a)] = i;
+      if (s.b >= 0) next[size_t(s.b)] = i;
+    }
+    size_t kept = 0;
+    for (size_t i = 0; i < p.steps.size(); i++) {
+      if (implied[i]) continue;
+      p.steps[kept] = p.steps[i];
+      if (kept != i) p.expected[kept] = std::move(p.expected[i]);
+      kept++;
+    }
+    p.steps.resize(kept);
+    p.expected.resize(kept);
+  }
+
+  void keep(Trace& t, Entry& e) {
+    drop_implied(t.program);
+    e.guards = std::move(t.program);
+    e.sources = std::make_unique<Sources>(std::move(t.sources));
+    e.step_hits.assign(e.guards.steps.size(), 0);
+    e.native = compile_guards(L, e.guards, t.constants, t.weak);
+    lua_pushvalue(L, t.constants);
+    e.constants = luaL_ref(L, LUA_REGISTRYINDEX);
+    lua_pushvalue(L, t.weak);
+    e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
+    point.decisions.kept_loops = decisions.kept_loops;
+  }
+};
+
+void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
+  runtime(L).counters.graph_break[why.reason]++;
+  unit.breaks->push_back(why);
+  if (!log_wanted("graph_breaks")) return;
+  log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", with_hint(why)));
+}
+
+void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
+  Counters& c = runtime(L).counters;
+  if (!e->why.kind.empty()) count_break(L, unit, e->why);
+  if (e->decline) return;
+  c.unique_graphs++;
+  c.calls_captured += int64_t(e->ops);
+  c.kernels += int64_t(e->kernels);
+  unit.log->push_back(e);
+  if (log_wanted("guards")) log_text("guards", unit.name + "\n" + print(e->guards));
+}
+
+}  // namespace
+
+std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
+                               int nslots, int nargs, int self) {
+  const CompileScope scope;
+  const auto start = Clock::now();
+  Counters& counters = runtime(L).counters;
+  counters.frames_total++;
+  std::shared_ptr<Entry> entry;
+  try {
+    Attempt a{state, L, unit, point, nslots, nargs, self, point.decisions, {}};
+    entry = a.make();
+  } catch (const NeedsData& e) {
+    // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
+    if (unit->options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
+    unit->failed = true;
+    const LuaCode& code = *unit->code;
+    count_break(L, *unit, {e.what(), "data", "the function runs as it is", code.file, int(code.proto().first_line)});
+    return nullptr;
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kInternal) throw;
+    report_internal(state, *unit, e.what(), "");
+    return nullptr;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    report_internal(state, *unit, e.what(), "");
+    return nullptr;
+  }
+  entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  point.spent_ms += entry->capture_ms;
+  counters.frames_ok++;
+  count(L, *unit, entry);
+  if (entry->decline) {
+    // Nothing to run here, now or a few times over: the portal goes.
+    if (entry->guards.steps.empty() || ++point.idle_captures >= 3) {
+      point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
+      unit->changed = unit->changed || point.dead;
+      return nullptr;
+    }
+  } else {
+    point.idle_captures = 0;
+  }
+  point.entries.insert(point.entries.begin(), entry);
+  return entry;
+}
+
+}  // namespace lutra

@@ -1,0 +1,540 @@
+// From a traced segment to an entry. Invariants:
+// 1. Nothing is decided here about values: finishing adds loads, no guards but those of symbols, grad mode and overlap.
+// 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier, at
+//    the step of the call (or of the FNEW) in the outermost frame that can.
+#include "vm/capture/segment/finish.h"
+
+#include <algorithm>
+#include <deque>
+#include <lua.hpp>
+#include <set>
+#include <unordered_map>
+
+#include "ops/grad/tape.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/segment/history.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+struct Link {
+  Frame* frame;
+  std::vector<const ModeCall*> modes;  // outermost first
+  bool expression;
+};
+
+struct Finisher {
+  Trace& t;
+  Unit& unit;
+  UnitPoint& point;
+  const SegmentEnd& end;
+  Entry& entry;
+  Exit& exit;
+  std::map<const Table*, int> fresh;
+  std::deque<std::pair<Table*, int>> unfilled;  // lists of tables have any length
+  bool filling = false;
+  std::map<const TensorImpl*, int> outputs;
+
+  [[noreturn]] void stop_at(uint64_t step, const BreakReason& why) {
+    if (t.decisions.stop_step == step)
+      fail_internal("capture: a segment cannot end where it was told to: ", why.reason);
+    t.decisions.stop_step = step;
+    t.decisions.stop_reason = why;
+    throw Restart();
+  }
+
+  // -- values
+
+  Recipe tensor(const Tensor& fake) {
+    auto in = t.input_of_fake.find(fake.get());
+    if (in != t.input_of_fake.end()) return {Recipe::kTensorIn, in->second};
+    auto [it, added] = outputs.emplace(fake.get(), int(t.graph->outputs.size()));
+    if (added) t.graph->outputs.push_back(fake);
+    return {Recipe::kTensorOut, it->second};
+  }
+
+  Recipe number(Var* v) {
+    if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
+    if (v->num.expr == 0) return {Recipe::kConstant, t.constant_slot(v)};
+    return {Recipe::kSymbol, v->num.expr};  // its place is asked for later
+  }
+
+  Recipe table(Table* table) {
+    if (table->pin != 0) return {Recipe::kRegister, t.reg(table->source)};
+    auto [it, added] = fresh.emplace(table, int(entry.tables.size()));
+    const int index = it->second;
+    if (!added) return {Recipe::kTable, index};
+    entry.tables.emplace_back();
+    unfilled.push_back({table, index});
+    if (filling) return {Recipe::kTable, index};
+    filling = true;
+    for (; !unfilled.empty(); unfilled.pop_front()) fill(*unfilled.front().first, unfilled.front().second);
+    filling = false;
+    return {Recipe::kTable, index};
+  }
+
+  void fill(Table& table, int index) {
+    FreshTable made;
+    made.array_size = table.array_size;
+    made.hash_size = table.hash_size;
+    for (const Key& id : table.log) {
+      TableEntry& e = table.entries.at(id);
+      if (t.force(e.value)->kind == VarKind::kNil) continue;
+      const Recipe k = value(e.key);
+      made.items.emplace_back(k, value(e.value));
+    }
+    if (table.metatable) made.metatable = value(table.metatable);
+    entry.tables[size_t(index)] = std::move(made);
+  }
+
+  Recipe value(Var* v) {
+    switch (v->kind) {
+      case VarKind::kLazy: return {Recipe::kRegister, t.reg(v->source)};
+      case VarKind::kNil: return {};
+      case VarKind::kBool: return {v->b ? Recipe::kTrue : Recipe::kFalse};
+      case VarKind::kNumber: return number(v);
+      case VarKind::kString:
+        if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
+        return {Recipe::kConstant, t.constant_slot(v)};
+      case VarKind::kTensor: return tensor(v->tensor);
+      case VarKind::kTable: return table(v->table);
+      case VarKind::kClosure:
+        stop_at(v->closure->outer_step, {"a closure made in the frame is kept", "closure",
+                                         "make the closure outside of the compiled code", t.file(), t.line()});
+      case VarKind::kBinding: push_method(v->binding); return {Recipe::kConstant, t.constant_slot_from_stack()};
+      default:
+        if (v->source) return {Recipe::kRegister, t.reg(v->source)};
+        return {Recipe::kConstant, t.constant_slot(v)};
+    }
+  }
+
+  // The function itself, whatever the tensors' __index is now.
+  void push_method(const Binding* b) {
+    lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.methods");
+    lua_getfield(t.L, -1, b->name.c_str());
+    if (!lua_isfunction(t.L, -1)) fail_internal("capture: method ", b->name, " is not found");
+    lua_remove(t.L, -2);
+  }
+
+  PatchValue result(const Recipe& r) {
+    entry.results.push_back(r);
+    return PatchValue::result(int(entry.results.size()) - 1);
+  }
+
+  // -- frames
+
+  std::vector<Link> chain() {
+    std::vector<Link> links;
+    Link pending{nullptr, {}, false};
+    for (Frame* f : t.frames) {
+      Link l{f, {}, f->expression};
+      if (pending.frame) {  // f was tail called: it returns to the caller of the one before
+        l.modes = pending.modes;
+        l.expression = l.expression || pending.expression;
+      }
+      if (f->mode) l.modes.push_back(&f->mode);
+      pending = f->tail ? l : Link{nullptr, {}, false};
+      if (!f->tail) links.push_back(l);
+    }
+    return links;
+  }
+
+  static bool is_call(bc::Op op) {
+    return op == bc::Op::CALL || op == bc::Op::CALLM || op == bc::Op::CALLT || op == bc::Op::CALLMT;
+  }
+  // Instructions after which a frame can go on with a result of its metamethod, iterator or callee.
+  static bool calls(bc::Op op) {
+    switch (op) {
+      case bc::Op::TGETV:
+      case bc::Op::TGETS:
+      case bc::Op::TGETB:
+      case bc::Op::UNM:
+      case bc::Op::ITERC: return true;
+      default: return is_call(op) || (op >= bc::Op::ADDVN && op <= bc::Op::POW);
+    }
+  }
+  static bool takes_multres(bc::Op op) {
+    return op == bc::Op::CALLM || op == bc::Op::CALLMT || op == bc::Op::RETM || op == bc::Op::TSETM;
+  }
+
+  // A list of results that the instruction after this UCLO is to return.
+  static bool keeps_multres(const bc::Proto& proto, bc::Pc pc) {
+    return bc::op(proto.code[pc]) == bc::Op::UCLO && takes_multres(bc::op(proto.code[bc::successors(proto, pc)[0]]));
+  }
+
+  // The function and arguments of the call instruction at the frame's pc.
+  Vars call_operands(Frame& f) {
+    const bc::Ins i = f.code->proto().code[f.pc];
+    const unsigned a = bc::op_a(i);
+    unsigned n = bc::op(i) == bc::Op::CALL ? bc::op_c(i) - 1 : bc::op_c(i);
+    if (bc::op(i) == bc::Op::CALLT) n = bc::op_d(i) - 1;
+    if (bc::op(i) == bc::Op::CALLMT) n = bc::op_d(i);
+    Vars v{t.slot(f, a)};
+    for (unsigned k = 0; k < n; k++) v.push_back(t.slot(f, a + 2 + k));
+    if (takes_multres(bc::op(i))) v.insert(v.end(), f.multres.begin(), f.multres.end());
+    return v;
+  }
+
+  void write_slots(const bc::Slots& live) {
+    Frame& f = *t.frames[0];
+    for (unsigned s = 0; s < f.slots.size() && s < live.size(); s++) {
+      if (!live[s]) continue;
+      Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : f.slots[s];
+      if (!v || unchanged(v, s)) continue;
+      entry.results.push_back(value(v));
+      exit.outs.push_back({s, int(entry.results.size()) - 1});
+    }
+  }
+
+  bool unchanged(Var* v, unsigned slot) const {
+    if (!v->source || v->source->kind != SourceKind::kArg) return false;
+    return point.args[size_t(v->source->index)] == slot;
+  }
+
+  // Why the frame cannot be rebuilt; empty if it can.
+  std::string obstacle(const Link& l, bool last) {
+    Frame& f = *l.frame;
+    const bc::Op op = bc::op(f.code->proto().code[f.pc]);
+    if (f.function->kind != VarKind::kFunction) return "a closure made in the frame";
+    for (Cell* c : f.cells) {
+      if (c) return "variables shared with a closure";
+    }
+    const bool takes = takes_multres(op) || keeps_multres(f.code->proto(), f.pc);
+    if (last && takes && !is_call(op)) return "a list of results";
+    if (!last && !calls(op)) return "a call that is not a call instruction";
+    const bool after = !last || takes_multres(op);
+    return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
+  }
+
+  void append_arguments(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
+    const Link& l = links[i];
+    Frame& f = *l.frame;
+    const bool last = i + 1 == links.size();
+    const bool operands = last && takes_multres(bc::op(f.code->proto().code[f.pc]));
+    const ResumeMode mode = last && !operands ? ResumeMode::kAt : ResumeMode::kAfterCall;
+    std::vector<Recipe> rest;
+    if (operands) {
+      for (Var* v : call_operands(f)) rest.push_back(value(v));
+    } else if (!last) {
+      append_call(links, i + 1, rest);
+    }
+    const int num_args = rest.empty() ? 0 : int(rest.size()) - 1;
+    ResumeFrame resume;
+    resume.unit = resume_unit(t.state, t.L, unit, *f.code, {f.pc, mode, num_args}, pushed_function(f), last);
+    lua_pop(t.L, 1);
+    resume.function = value(f.function);
+    args.push_back({Recipe::kResume, int(entry.resumes.size())});
+    entry.resumes.push_back(resume);
+    for (unsigned s : resume_slots(f.code->proto(), f.pc, mode)) {
+      Var* v = s < f.slots.size() ? f.slots[s] : nullptr;
+      args.push_back(v ? value(v) : Recipe{});
+    }
+    args.insert(args.end(), rest.begin(), rest.end());
+    for (Var* v : f.varargs) args.push_back(value(v));
+  }
+
+  int pushed_function(Frame& f) {
+    t.push_pin(f.function->pin);
+    return lua_gettop(t.L);
+  }
+
+  Recipe constant_on_stack() { return {Recipe::kConstant, t.constant_slot_from_stack()}; }
+
+  // The function that sets the mode for a call, and what it takes before the function to be called.
+  void append_mode(const ModeCall& mode, std::vector<Recipe>& args) {
+    static constexpr const char* kNames[] = {"", "no_grad", "enable_grad", "autocast_region"};
+    lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+    if (mode.via == Via::kAutocast) {
+      lua_getfield(t.L, -1, "_native");
+      lua_replace(t.L, -2);
+    }
+    lua_getfield(t.L, -1, kNames[int(mode.via)]);
+    lua_remove(t.L, -2);
+    args.push_back(constant_on_stack());
+    if (mode.via != Via::kAutocast) return;
+    const size_t device = mode.device == DeviceType::kCUDA;
+    lua_pushstring(t.L, device ? "cuda" : "cpu");
+    args.push_back(constant_on_stack());
+    lua_pushstring(t.L, name(mode.inner.dtype[device]));
+    args.push_back(constant_on_stack());
+    args.push_back({mode.inner.enabled[device] ? Recipe::kTrue : Recipe::kFalse});
+    args.push_back({mode.inner.cache ? Recipe::kTrue : Recipe::kFalse});
+  }
+
+  // The function that stands for frame i, then its arguments.
+  void append_call(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
+    for (const ModeCall* mode : links[i].modes) append_mode(*mode, args);
+    append_arguments(links, i, args);
+  }
+
+  void frames() {
+    if (end.kind == SegmentEnd::kReturn) {
+      if (too_many(end.results.size())) stop_before_producer(*t.frames[0], many_values());
+      exit.resume.kind = Resume::Kind::kReturn;
+      for (Var* v : end.results) exit.resume.args.push_back(result(value(v)));
+      return;
+    }
+    const std::vector<Link> links = chain();
+    for (size_t i = 1; i < links.size(); i++) {
+      const bool last = i + 1 == links.size();
+      if (!obstacle(links[i], last).empty() ||
+          !calls(bc::op(links[i - 1].frame->code->proto().code[links[i - 1].frame->pc]))) {
+        stop_at(links[i - 1].frame->step, end.why.kind.empty() ? loop_reason() : end.why);
+      }
+    }
+    for (size_t i = links.size(); i-- > 1;) {
+      for (size_t k = links[i].modes.size(); k-- > 0;) links[i].modes[k]->restore();
+    }
+    Frame& f = *t.frames[0];
+    const bc::Proto& proto = f.code->proto();
+    const bc::Op op = bc::op(proto.code[f.pc]);
+    if (links.size() > 1 || takes_multres(op) || keeps_multres(proto, f.pc)) {
+      if (!calls(op)) stop_before_producer(f, end.why);
+      exit.resume.kind = Resume::Kind::kCall;
+      exit.resume.pc = f.pc;
+      std::vector<Recipe> args;
+      if (links.size() > 1) {
+        append_call(links, 1, args);
+      } else {
+        for (Var* v : call_operands(f)) args.push_back(value(v));
+      }
+      bc::Slots live;
+      for (bc::Pc next : bc::successors(proto, f.pc)) live |= f.code->liveness().before[next];
+      live &= ~bc::effects(proto, f.pc).writes;
+      if (too_many(args.size() + live.count())) {
+        if (links.size() > 1) stop_at(f.step, many_values());
+        stop_before_producer(f, many_values());
+      }
+      write_slots(live);
+      for (const Recipe& r : args) exit.resume.args.push_back(result(r));
+      return;
+    }
+    exit.resume.kind = Resume::Kind::kPc;
+    exit.resume.pc = f.pc;
+    exit.resume.past_portal = end.kind == SegmentEnd::kBreak;
+    write_slots(f.code->liveness().before[f.pc]);
+  }
+
+  BreakReason loop_reason() {
+    return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line(), t.call_chain()};
+  }
+
+  // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
+  [[noreturn]] void stop_before_producer(Frame& f, const BreakReason& why) {
+    stop_at(f.multres_step ? f.multres_step : f.step, why);
+  }
+
+  // A portal's results are slots of the frame, which has 250.
+  bool too_many(size_t results) const { return t.frames[0]->code->proto().framesize + results > 240; }
+  BreakReason many_values() { return {"too many values are passed on", "budget", "", t.file(), t.line()}; }
+
+  // -- effects
+
+  using Alias = std::pair<const Source*, std::pair<int, int>>;  // of a value, its place as a group's member
+
+  // No writer may be another member in a later call, or what is written would show where the trace did not look.
+  void keep_apart(GuardOp op, const std::vector<Alias>& writers, const std::vector<Alias>& others) {
+    constexpr size_t kRows = 4;  // that are told one by one in reports
+    if (writers.empty() || writers.size() + others.size() < 2) return;
+    if (op == GuardOp::kDistinctCheck && writers.size() == 1 && others.size() <= kRows) {
+      for (const Alias& o : others) t.check_pair(GuardOp::kNotSameCheck, writers[0].first, o.first);
+      return;
+    }
+    GuardGroup group;
+    group.writers = int(writers.size());
+    for (const Alias& w : writers) group.members.push_back(w.second);
+    for (const Alias& o : others) group.members.push_back(o.second);
+    t.check_group(op, writers[0].first, std::move(group), "an object of its own");
+  }
+
+  Alias in_register(const Source* s, int upvalue = 0) { return {s, {t.reg(s), upvalue}}; }
+
+  void distinct_tables() {
+    std::set<Key> keys;
+    bool positions = false;
+    std::vector<Alias> writers, others;
+    for (const Table* w : t.written_tables) {
+      writers.push_back(in_register(w->source));
+      for (const Key& id : w->log) keys.insert(id), positions = positions || id.is_position();
+    }
+    for (const Table& o : t.tables) {
+      if (writers.empty() || o.pin == 0 || o.written) continue;
+      bool shows = o.keys_known || (o.length_read && positions);
+      for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e) shows = keys.count(e->first) > 0;
+      if (shows) others.push_back(in_register(o.source));
+    }
+    keep_apart(GuardOp::kDistinctCheck, writers, others);
+  }
+
+  // Objects that are keys of one table which was written.
+  void distinct_keys() {
+    for (const Table& table : t.tables) {
+      if (!table.written) continue;
+      std::vector<Alias> objects, tensors;
+      for (const auto& [id, e] : table.entries) {
+        if (id.kind != Key::kObject) continue;
+        if (e.key->kind == VarKind::kTable && e.key->table->pin) objects.push_back(in_register(e.key->table->source));
+        if (e.key->kind != VarKind::kTensor) continue;
+        const auto in = t.input_of_fake.find(e.key->tensor.get());
+        if (in != t.input_of_fake.end()) tensors.push_back({t.inputs[size_t(in->second)].source, {in->second, 0}});
+      }
+      keep_apart(GuardOp::kDistinctCheck, objects, {});
+      keep_apart(GuardOp::kDistinctTensorsCheck, tensors, {});
+    }
+  }
+
+  // Variables of closures, where another closure of a prototype may come. Of functions that stay, sharing stays.
+  void distinct_variables() {
+    std::vector<Alias> writers, others;
+    bool loose = false, many = false;
+    const Source* first = nullptr;
+    for (const Cell& c : t.cells) {
+      if (!c.function_pin) continue;
+      if (!first) first = c.function;
+      many = many || c.function != first;
+      loose = loose || t.is_loose(c.function);
+    }
+    if (!loose || !many || t.written_cells.empty()) return;
+    for (const Cell& c : t.cells) {
+      if (c.function_pin) (c.written ? writers : others).push_back(in_register(c.function, c.index));
+    }
+    keep_apart(GuardOp::kDistinctVariablesCheck, writers, others);
+  }
+
+  // Tensors whose gradient or requires_grad changes. What the graph writes has memory of its own (kOverlap).
+  void distinct_tensors() {
+    const auto in = [](const auto& list, size_t i) {
+      return std::any_of(list.begin(), list.end(), [&](const auto& w) { return size_t(w.input) == i; });
+    };
+    const std::set<int> apart(entry.written.begin(), entry.written.end());
+    const bool flags = !entry.requires_grad_writes.empty();
+    std::vector<Alias> writers, others;
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const auto& input = t.inputs[i];
+      if (!input.source) continue;
+      const bool differentiated = t.backward_called && input.requires_grad;
+      const bool writes = differentiated || in(entry.grad_writes, i) || in(entry.requires_grad_writes, i);
+      const Alias alias{input.source, {int(i), 0}};
+      if (apart.count(int(i))) continue;
+      if (writes) writers.push_back(alias);
+      if (!writes && (flags || input.grad_loaded)) others.push_back(alias);
+    }
+    keep_apart(GuardOp::kDistinctTensorsCheck, writers, others);
+  }
+
+  void effects() {
+    distinct_tables();
+    distinct_keys();
+    distinct_variables();
+    for (Table* table : t.written_tables) {
+      const Recipe target{Recipe::kRegister, t.reg(table->source)};
+      for (const Key& id : table->log) {
+        TableEntry& e = table->entries.at(id);
+        if (!e.written) continue;
+        const Recipe k = value(e.key);
+        entry.table_writes.push_back({target, k, value(e.value)});
+      }
+    }
+    for (Cell* cell : t.written_cells) {
+      entry.upvalue_writes.push_back({{Recipe::kRegister, t.reg(cell->function)}, cell->index, value(cell->value)});
+    }
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const auto& in = t.inputs[i];
+      if (in.fake->requires_grad != in.requires_grad && is_leaf(in.fake)) {
+        entry.requires_grad_writes.push_back({int(i), in.fake->requires_grad});
+      }
+      if (has_new_history(in)) {
+        entry.history_writes.push_back({int(i), int(t.graph->outputs.size())});
+        t.graph->outputs.push_back(in.fake);
+      }
+      if (!in.grad_loaded) continue;
+      const Tensor now = in.fake->autograd ? in.fake->autograd->grad : Tensor();
+      // A gradient that was overwritten without being read is written whatever it was.
+      if (now.same(in.initial_grad) && (now || in.grad_known)) continue;
+      entry.grad_writes.push_back({int(i), now ? tensor(now) : Recipe{}});
+    }
+    entry.grad_mode = grad_enabled();
+    entry.sets_grad_mode = entry.grad_mode != t.initial_grad_mode;
+  }
+
+  // Leaves made in the segment keep their gradients, which are outputs, too.
+  void output_grads() {
+    for (size_t i = 0; i < t.graph->outputs.size(); i++) {
+      const Tensor y = t.graph->outputs[i].tensor();
+      if (!y->requires_grad || !is_leaf(y) || !y->autograd || !y->autograd->grad) continue;
+      entry.output_grads.push_back({int(i), tensor(y->autograd->grad)});
+    }
+  }
+
+  void written_inputs() {
+    std::unordered_map<const Storage*, std::vector<int>> fakes;
+    std::unordered_map<const Storage*, int> holders;  // of real memory: how many inputs
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      fakes[t.inputs[i].fake->storage.get()].push_back(int(i));
+      holders[t.inputs[i].real->storage.get()]++;
+    }
+    for (const auto& node : t.graph->nodes) {
+      if (!node->inplace && node->op != OpId::copy_) continue;
+      const auto found = fakes.find(node->args[0].tensor()->storage.get());
+      if (found == fakes.end()) continue;
+      entry.written.insert(entry.written.end(), found->second.begin(), found->second.end());
+      fakes.erase(found);
+    }
+    for (int w : entry.written) {
+      if (holders[t.inputs[size_t(w)].real->storage.get()] == 1) continue;
+      stop_at(t.first_step(), {"tensors that share memory are written", "alias", "", t.file(), t.line()});
+    }
+    t.program.written = entry.written;
+    if (entry.written.empty() || t.inputs.size() < 2) return;
+    t.check(GuardOp::kOverlapCheck, nullptr, 0, "memory of its own");
+    t.program.steps.back().source = t.inputs[size_t(entry.written[0])].source;  // for reports
+  }
+
+  void grad_mode_guard() {
+    bool matters = t.grad_mode_read;
+    for (const auto& in : t.inputs) matters = matters || in.requires_grad;
+    if (!matters) return;
+    t.check(GuardOp::kGradModeCheck, nullptr, t.initial_grad_mode, t.initial_grad_mode ? "true" : "false");
+  }
+
+  void autocast_guard() {
+    if (!t.autocast.read()) return;
+    t.check(GuardOp::kAutocastCheck, nullptr, pack(t.autocast.initial), describe(t.autocast.initial));
+  }
+
+  void current_gpu_guard() {
+    if (current_cuda_index_reads() == t.gpu_reads) return;
+    const int now = current_cuda_index();
+    t.check(GuardOp::kCurrentGpuCheck, nullptr, now, str("cuda:", now));
+  }
+
+  void default_device_guard() {
+    if (default_device_reads() == t.device_reads) return;
+    const Device now = default_device();
+    t.check(GuardOp::kDefaultDeviceCheck, nullptr, gpu_index(now), to_string(now));
+  }
+
+  void run() {
+    frames();
+    effects();
+    output_grads();
+    output_bases(t);
+    for (const Value& v : t.graph->outputs) refresh_view(v.tensor());
+    written_inputs();
+    distinct_tensors();
+    grad_mode_guard();
+    current_gpu_guard();
+    default_device_guard();
+    autocast_guard();
+  }
+};
+
+}  // namespace
+
+void finish_segment(Trace& t, Unit& unit, UnitPoint& point, const SegmentEnd& end, Entry& entry, Exit& exit) {
+  Finisher{t, unit, point, end, entry, exit, {}, {}}.run();
+}
+
+}  // namespace lutra

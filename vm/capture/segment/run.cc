@@ -1,0 +1,289 @@
+// Running an entry: the loaded values in, the compiled segment's results and effects out.
+#include <algorithm>
+#include <lua.hpp>
+
+#include "jit/autograd/compiled_autograd.h"
+#include "ops/core/late_error.h"
+#include "ops/core/overlap.h"
+#include "ops/defs/autocast.h"
+#include "ops/grad/saved_tensor.h"
+#include "ops/grad/tape.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/driver.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/segment/history.h"
+#include "vm/host/runtime.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+// The history of a result that backward refuses.
+struct RefusedNode : GradNode {
+  std::string why;
+  std::vector<Tensor> leaves;  // that it may lead to, beside what next leads to
+  RefusedNode(const std::string& why, const std::vector<Tensor>& inputs) : why(why) {
+    std::vector<Tensor> computed;
+    for (const Tensor& t : inputs) {  // null: a constant of the graph
+      if (t && t->requires_grad) (is_leaf(t) ? leaves : computed).push_back(t);
+    }
+    link(*this, computed);
+  }
+  const char* name() const override { return "CompiledBackward"; }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail(why); }
+  void met(const std::vector<const GradNode*>& targets) override {
+    for (const GradNode* target : targets) {
+      const Tensor leaf = leaf_of(target);
+      if (leaf && std::find(leaves.begin(), leaves.end(), leaf) != leaves.end()) fail(why);
+    }
+  }
+  void release() override {}
+};
+
+struct EntryRunner {
+  CaptureState& state;
+  lua_State* L;
+  Entry& e;
+  GuardValues& values;
+  std::vector<Value> outputs{};
+  int constants = 0;  // stack index
+  // Fresh tables, then operands of effects: on the stack, or in a table where they are many.
+  int kept = 0, kept_before = 0, kept_table = 0;  // how many, stack index before the first, stack index or 0
+
+  void compute() {
+    const AutocastOff off;  // casts are in the graph
+    std::vector<Tensor> inputs;
+    inputs.reserve(values.tensors.size());
+    for (size_t i = 0; i < values.tensors.size(); i++) {
+      if (e.guards.tensor_sources[i]) inputs.push_back(values.tensors[i]);
+    }
+    if (e.callable) {
+      call_backend(inputs);
+    } else if (e.autograd) {
+      outputs = e.autograd->run(inputs, values.scalars);
+    } else {
+      GradModeScope no_grad(false);
+      const std::vector<uint32_t> before = e.writes.before(inputs);
+      outputs = e.compiled->run(inputs, values.scalars, donors());
+      e.writes.after(before, inputs, outputs);
+    }
+    for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
+    for (auto& [i, why] : e.refused_outputs) {
+      set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new RefusedNode(why, values.tensors)), 0);
+    }
+    for (const HistoryWrite& w : e.history_writes) {
+      if (!e.callable) take_history(values.tensors[size_t(w.input)], outputs[size_t(w.output)].tensor());
+    }
+    link_views();
+  }
+
+  // Eager refuses writes to some views that guards do not know from others.
+  bool writable() const {
+    return std::all_of(e.history_writes.begin(), e.history_writes.end(),
+                       [&](const HistoryWrite& w) { return is_writable(values.tensors[size_t(w.input)]); });
+  }
+
+  // Gradients that the segment replaces without having read them, and that nobody else sees.
+  std::vector<Donor> donors() const {
+    std::vector<Donor> all;
+    for (const GradWrite& w : e.grad_writes) {
+      const Tensor& t = values.tensors[size_t(w.input)];
+      if (w.value.kind != Recipe::kTensorOut || !t->autograd || !t->autograd->grad) continue;
+      const TensorImpl& g = *t->autograd->grad.get();
+      if (g.refs.load(std::memory_order_acquire) == 1 && g.storage) all.push_back({w.value.index, g.storage.get()});
+    }
+    return all;
+  }
+
+  // A view keeps the history that it has as a result: what else comes of it in the segment goes through it.
+  void link_views() {
+    for (const ViewOutput& v : e.view_outputs) {
+      const Tensor y = outputs[size_t(v.output)].tensor();
+      if (v.base.kind == Recipe::kNil) {
+        y->base = alias(y, y->sizes, y->strides, y->offset);
+        continue;
+      }
+      const bool in = v.base.kind == Recipe::kTensorIn;
+      const Tensor base = in ? values.tensors[size_t(v.base.index)] : outputs[size_t(v.base.index)].tensor();
+      GradModeScope mode(true);
+      if (!v.history) {
+        y->base = base->base ? base->base : base;
+        continue;
+      }
+      if (v.symbolic && overlaps_itself(y)) continue;  // cannot be written
+      const Tensor view = v.symbolic ? op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)})
+                                     : replay_view(v.history, base);
+      view->autograd = nullptr;
+      view->requires_grad = y->requires_grad;
+      if (y->requires_grad && !is_leaf(y)) set_history(view, gradient_edge(y).node, gradient_edge(y).result);
+      outputs[size_t(v.output)] = view;
+    }
+  }
+
+  // A user's backend: called with the inputs, then the numbers; gives the outputs in order.
+  void call_backend(const std::vector<Tensor>& inputs) {
+    const int top = lua_gettop(L), n = int(inputs.size() + values.scalars.size());
+    luaL_checkstack(L, n + int(e.outputs) + 8, "a backend");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.callable);
+    for (const Tensor& t : inputs) push_tensor(L, t);
+    for (double d : values.scalars) lua_pushnumber(L, d);
+    lua_call(L, n, int(e.outputs));
+    for (size_t i = 0; i < e.outputs; i++) {
+      Tensor* t = to_tensor(L, top + 1 + int(i));
+      if (!t) fail("compile: the backend's function gave no tensor as result ", i + 1);
+      outputs.push_back(*t);
+    }
+    lua_settop(L, top);
+  }
+
+  void push(const Recipe& r) {
+    switch (r.kind) {
+      case Recipe::kNil: return lua_pushnil(L);
+      case Recipe::kFalse: return lua_pushboolean(L, 0);
+      case Recipe::kTrue: return lua_pushboolean(L, 1);
+      case Recipe::kConstant: return lua_rawgeti(L, constants, r.index);
+      case Recipe::kTensorOut: return push_tensor(L, outputs[size_t(r.index)].tensor());
+      case Recipe::kTensorIn: return push_tensor(L, values.tensors[size_t(r.index)]);
+      case Recipe::kRegister: return lua_pushvalue(L, values.base + r.index);
+      case Recipe::kSymbol: {
+        const SymbolValue& v = values.symbols[size_t(r.index)];
+        return push_number(L, e.guards.symbols.is_number(r.index) ? v.d : double(v.i));
+      }
+      case Recipe::kTable: return push_kept(r.index);
+      case Recipe::kResume: {
+        const ResumeFrame& resume = e.resumes[size_t(r.index)];
+        push(resume.function);
+        push_clone(state, L, resume.unit, lua_gettop(L), false);
+        lua_remove(L, -2);
+        return;
+      }
+    }
+  }
+
+  static constexpr size_t kOnStack = 1000;
+
+  size_t operands() const { return 3 * e.table_writes.size() + 2 * e.upvalue_writes.size(); }
+  bool keeps_in_table() const { return e.tables.size() + operands() > kOnStack; }
+
+  void keep() {  // pops
+    ++kept;
+    if (kept_table) lua_rawseti(L, kept_table, kept);
+  }
+  void push_kept(int i) { kept_table ? lua_rawgeti(L, kept_table, i + 1) : lua_pushvalue(L, kept_before + 1 + i); }
+  // Its stack index, until what is above the stack's top now is dropped.
+  int place_of(int i) {
+    if (!kept_table) return kept_before + 1 + i;
+    push_kept(i);
+    return lua_gettop(L);
+  }
+
+  void make_tables() {
+    if (keeps_in_table()) {
+      lua_createtable(L, int(e.tables.size() + operands()), 0);
+      kept_table = lua_gettop(L);
+    }
+    kept_before = lua_gettop(L);
+    for (const FreshTable& t : e.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
+    for (size_t i = 0; i < e.tables.size(); i++) {
+      const int top = lua_gettop(L), table = place_of(int(i));
+      for (const auto& [k, v] : e.tables[i].items) {
+        push(k);
+        push(v);
+        lua_rawset(L, table);
+      }
+      if (e.tables[i].metatable.kind != Recipe::kNil) {
+        push(e.tables[i].metatable);
+        lua_setmetatable(L, table);
+      }
+      lua_settop(L, top);
+    }
+  }
+
+  // All operands are kept before the first write: a write may drop the last reference to a later one.
+  void push_operands() {
+    for (const TableWrite& w : e.table_writes) push(w.table), keep(), push(w.key), keep(), push(w.value), keep();
+    for (const UpvalueWrite& w : e.upvalue_writes) push(w.function), keep(), push(w.value), keep();
+  }
+
+  // `at` is the first operand. Each place is written once, so that the order does not show.
+  void effects(int at) {
+    for (size_t i = 0; i < e.table_writes.size(); i++, at += 3) {
+      const int top = lua_gettop(L), table = place_of(at);
+      push_kept(at + 1);
+      push_kept(at + 2);
+      lua_rawset(L, table);
+      lua_settop(L, top);
+    }
+    for (const UpvalueWrite& w : e.upvalue_writes) {
+      const int top = lua_gettop(L), function = place_of(at);
+      push_kept(at + 1);
+      if (!lua_setupvalue(L, function, w.index + 1)) lua_pop(L, 1);
+      lua_settop(L, top);
+      at += 2;
+    }
+    for (const GradWrite& w : e.grad_writes) {
+      const Tensor& t = values.tensors[size_t(w.input)];
+      Tensor g;
+      if (w.value.kind == Recipe::kTensorOut) g = outputs[size_t(w.value.index)].tensor();
+      if (w.value.kind == Recipe::kTensorIn) g = values.tensors[size_t(w.value.index)];
+      if (g || t->autograd) autograd_meta(t).grad = g;
+    }
+    for (const OutputGrad& w : e.output_grads) {
+      const bool made = w.value.kind == Recipe::kTensorOut;
+      const Tensor& leaf = outputs[size_t(w.output)].tensor();
+      autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
+    }
+    if (e.sets_grad_mode) set_grad_enabled(e.grad_mode);
+  }
+
+  // Before the run, whose tape has to see it; undone when it fails.
+  void set_requires_grad(bool done) {
+    for (const RequiresGradWrite& w : e.requires_grad_writes) {
+      values.tensors[size_t(w.input)]->requires_grad = w.value == done;
+    }
+  }
+
+  int run() {
+    const size_t room = keeps_in_table() ? 0 : e.tables.size() + operands();
+    if (!lua_checkstack(L, int(e.results.size() + room) + 24)) return 0;
+    set_requires_grad(true);
+    try {
+      compute();
+    } catch (const std::exception&) {
+      set_requires_grad(false);
+      throw;
+    }
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+    constants = lua_gettop(L);
+    make_tables();
+    const int at = kept;
+    push_operands();
+    lua_pushinteger(L, e.exit + 1);
+    for (const Recipe& r : e.results) push(r);
+    effects(at);
+    return int(e.results.size()) + 1;
+  }
+};
+
+}  // namespace
+
+int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values) {
+  try {
+    EntryRunner runner{state, L, entry, values};
+    return runner.writable() ? runner.run() : 0;
+  } catch (const Error& e) {
+    if (e.kind == ErrorKind::kInterrupt) throw;
+    // What an earlier launch on a GPU met; or the run's own writes have begun.
+    if (dynamic_cast<const LateError*>(&e)) throw;
+    if (entry.callable) throw;  // a user's backend must not be replaced in silence
+    // A user's error (an index out of range): the original code raises it, with everything before it done.
+    if (e.kind == ErrorKind::kInternal) report_internal(state, *unit, e.what(), entry.graph_text);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  } catch (const std::exception& e) {
+    report_internal(state, *unit, e.what(), entry.graph_text);
+  }
+  return 0;
+}
+
+}  // namespace lutra

@@ -1,0 +1,526 @@
+// Models of Lua's library and of lt's own functions, one row each.
+#include "vm/capture/trace/builtins.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <lua.hpp>
+#include <tuple>
+
+#include "ops/defs/call.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+namespace {
+
+Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.force(args[i]) : t.nil(); }
+
+Table* table_arg(Trace& t, const Vars& args, size_t i, const char* name) {
+  Table* table = t.table_of(arg(t, args, i));
+  if (!table) t.stop(str(name, " of a value that is not a table"), "error");
+  return table;
+}
+
+double number_arg(Trace& t, const Vars& args, size_t i, const char* name) {
+  Var* v = arg(t, args, i);
+  if (v->kind != VarKind::kNumber) t.stop(str(name, " of a value that is not a number"), "unsupported");
+  return t.constant(v);
+}
+
+// A number that C takes as an int.
+int whole_arg(Trace& t, const Vars& args, size_t i, const char* name) {
+  const double d = number_arg(t, args, i, name);
+  if (d != std::trunc(d) || std::fabs(d) > 1 << 30) t.stop(str(name, " of a number that is no index"), "unsupported");
+  return int(d);
+}
+
+int optional_arg(Trace& t, const Vars& args, size_t i, const char* name, int otherwise) {
+  return arg(t, args, i)->kind == VarKind::kNil ? otherwise : whole_arg(t, args, i, name);
+}
+
+// What pairs and ipairs give besides the table: asked of themselves, as globals may have been replaced.
+Var* iterator_of(Trace& t, Var* self) {
+  t.push_real(self);
+  lua_newtable(t.L);
+  lua_call(t.L, 1, 1);
+  return t.constant_from_stack();
+}
+
+const char* type_name(Var* v) {
+  switch (v->kind) {
+    case VarKind::kNil: return "nil";
+    case VarKind::kBool: return "boolean";
+    case VarKind::kNumber: return "number";
+    case VarKind::kString: return "string";
+    case VarKind::kTensor: return "userdata";
+    case VarKind::kTable: return "table";
+    case VarKind::kObject: return nullptr;
+    default: return "function";
+  }
+}
+
+Vars run_type(Trace& t, Var* self, const Vars& args) {
+  if (args.empty()) t.stop("type raises an error", "error");
+  Var* v = t.force(args[0]);
+  if (const char* name = type_name(v)) return {t.string(name)};
+  (void)self;
+  t.push_pin(v->pin);
+  const std::string name = luaL_typename(t.L, -1);
+  lua_pop(t.L, 1);
+  return {t.string(name)};
+}
+
+Vars run_pure(Trace& t, Var* self, const Vars& args) { return t.call_pure(self, args, self->builtin->name); }
+
+Vars run_select(Trace& t, Var*, const Vars& args) {
+  Var* n = arg(t, args, 0);
+  if (n->kind == VarKind::kString && t.text(n) == "#") return {t.number(double(args.size()) - 1)};
+  int i = whole_arg(t, args, 0, "select");
+  if (i < 0) i += int(args.size());
+  if (i < 1) t.stop("select raises an error", "error");
+  if (size_t(i) >= args.size()) return {};
+  return Vars(args.begin() + i, args.end());
+}
+
+Vars run_next(Trace& t, Var*, const Vars& args) {
+  auto [k, v] = t.next(table_arg(t, args, 0, "next"), arg(t, args, 1));
+  if (k->kind == VarKind::kNil) return {k};
+  return {k, v};
+}
+
+Vars run_pairs(Trace& t, Var* self, const Vars& args) {
+  table_arg(t, args, 0, "pairs");
+  return {iterator_of(t, self), args[0], t.nil()};
+}
+
+Vars run_ipairs_step(Trace& t, Var*, const Vars& args) {
+  Var* i = t.number(whole_arg(t, args, 1, "ipairs") + 1);
+  Var* v = t.force(t.raw_get(table_arg(t, args, 0, "ipairs"), i));
+  if (v->kind == VarKind::kNil) return {};
+  return {i, v};
+}
+
+Vars run_ipairs(Trace& t, Var* self, const Vars& args) {
+  table_arg(t, args, 0, "ipairs");
+  return {iterator_of(t, self), args[0], t.number(0)};
+}
+
+Vars run_rawget(Trace& t, Var*, const Vars& args) {
+  if (args.size() < 2) t.stop("rawget raises an error", "error");
+  return {t.raw_get(table_arg(t, args, 0, "rawget"), arg(t, args, 1))};
+}
+
+Vars run_rawset(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "rawset");
+  if (args.size() < 3 || arg(t, args, 1)->kind == VarKind::kNil) t.stop("rawset raises an error", "error");
+  t.raw_set(table, args[1], arg(t, args, 2));
+  return {args[0]};
+}
+
+Vars run_rawequal(Trace& t, Var*, const Vars& args) {
+  if (args.size() < 2) t.stop("rawequal raises an error", "error");
+  return {t.boolean(t.same(arg(t, args, 0), arg(t, args, 1)))};
+}
+
+Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
+  Var* v = arg(t, args, 0);
+  if (v->kind != VarKind::kTable) t.stop("getmetatable of a value that is not a table", "unsupported");
+  Var* mt = t.metatable(v);
+  if (mt->kind == VarKind::kNil) return {mt};
+  Var* protect = t.force(t.raw_get(mt->table, t.string("__metatable")));
+  return {protect->kind == VarKind::kNil ? mt : protect};
+}
+
+Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "setmetatable");
+  if (table->pin != 0) t.stop("setmetatable of a table made before the segment", "unsupported");
+  Var* mt = arg(t, args, 1);
+  if (mt->kind != VarKind::kNil && mt->kind != VarKind::kTable) t.stop("setmetatable raises an error", "error");
+  if (mt->kind == VarKind::kTable && t.force(t.raw_get(mt->table, t.string("__gc")))->kind != VarKind::kNil) {
+    t.stop("a metatable with __gc", "unsupported");
+  }
+  const bool protect = table->metatable && table->metatable->kind == VarKind::kTable &&
+                       t.force(t.raw_get(table->metatable->table, t.string("__metatable")))->kind != VarKind::kNil;
+  if (protect || args.size() < 2) t.stop("setmetatable raises an error", "error");
+  table->metatable = mt;
+  table->metatable_written = true;
+  t.effect_ = true;
+  return {args[0]};
+}
+
+Vars run_assert(Trace& t, Var*, const Vars& args) {
+  if (args.empty() || !t.truthy(args[0])) t.stop("assert fails", "error");
+  return args;
+}
+
+Vars run_error(Trace& t, Var*, const Vars&) { t.stop("error is called", "error"); }
+
+Vars run_unpack(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "unpack");
+  const int64_t from = optional_arg(t, args, 1, "unpack", 1);
+  const bool all = arg(t, args, 2)->kind == VarKind::kNil;
+  const int64_t to = all ? t.length(table) : whole_arg(t, args, 2, "unpack");
+  if (to - from > 200) t.stop("unpack of a long list", "budget");
+  Vars r;
+  for (int64_t i = from; i <= to; i++) r.push_back(t.raw_get(table, t.number(double(i))));
+  return r;
+}
+
+Vars run_insert(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "table.insert");
+  const int64_t n = t.length(table);
+  if (args.size() == 2) {
+    t.raw_set(table, t.number(double(n + 1)), args[1]);
+    return {};
+  }
+  if (args.size() != 3) t.stop("table.insert raises an error", "error");
+  const int64_t at = whole_arg(t, args, 1, "table.insert");
+  t.charge(uint64_t(std::max<int64_t>(0, n - at)));
+  for (int64_t i = n; i >= at; i--) {
+    t.raw_set(table, t.number(double(i + 1)), t.raw_get(table, t.number(double(i))));
+  }
+  t.raw_set(table, t.number(double(at)), args[2]);
+  return {};
+}
+
+Vars run_remove(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "table.remove");
+  const int64_t n = t.length(table);
+  const bool given = arg(t, args, 1)->kind != VarKind::kNil;
+  const int64_t at = given ? whole_arg(t, args, 1, "table.remove") : n;
+  if (n == 0 && !given) return {};
+  t.charge(uint64_t(std::max<int64_t>(0, n - at)));
+  if (at < 1 || at > n) t.stop("table.remove outside of the list", "unsupported");
+  Var* removed = t.raw_get(table, t.number(double(at)));
+  for (int64_t i = at; i < n; i++) {
+    t.raw_set(table, t.number(double(i)), t.raw_get(table, t.number(double(i + 1))));
+  }
+  t.raw_set(table, t.number(double(n)), t.nil());
+  return {removed};
+}
+
+Vars run_getn(Trace& t, Var*, const Vars& args) {
+  return {t.number(double(t.length(table_arg(t, args, 0, "table.getn"))))};
+}
+
+std::string text_of(Trace& t, Var* v, const char* name) {
+  if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop(str(name, " raises an error"), "error");
+  t.push_real(v);
+  size_t n = 0;
+  const char* p = lua_tolstring(t.L, -1, &n);
+  std::string text(p, n);
+  lua_pop(t.L, 1);
+  return text;
+}
+
+Vars run_concat(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "table.concat");
+  Var* by = arg(t, args, 1);
+  const std::string separator = by->kind == VarKind::kNil ? "" : text_of(t, by, "table.concat");
+  const int64_t from = optional_arg(t, args, 2, "table.concat", 1);
+  const bool all = arg(t, args, 3)->kind == VarKind::kNil;
+  const int64_t to = all ? t.length(table) : whole_arg(t, args, 3, "table.concat");
+  std::string text;
+  for (int64_t i = from; i <= to; i++) {
+    if (i > from) text += separator;
+    text += text_of(t, t.force(t.raw_get(table, t.number(double(i)))), "table.concat");
+  }
+  return {t.string(text)};
+}
+
+Vars run_tostring(Trace& t, Var* self, const Vars& args) {
+  Var* v = arg(t, args, 0);
+  if (v->kind == VarKind::kTensor) t.stop("call of tostring", "data", "reads elements of a tensor");
+  if (v->kind != VarKind::kString) return t.call_pure(self, args, "tostring");
+  if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop("tostring of a string by __tostring", "unsupported");
+  return {v};
+}
+
+// math.f of a symbolic number is an expression.
+struct HostFunction {
+  const char* name;
+  SymOp op;
+};
+const HostFunction kHostFunctions[] = {
+    {"math.sqrt", SymOp::kNSqrt}, {"math.exp", SymOp::kNExp}, {"math.log", SymOp::kNLog},
+    {"math.sin", SymOp::kNSin},   {"math.cos", SymOp::kNCos}, {"math.floor", SymOp::kNFloor},
+    {"math.ceil", SymOp::kNCeil}, {"math.abs", SymOp::kNAbs},
+};
+
+Vars run_host(Trace& t, Var* self, const Vars& args) {
+  Var* v = arg(t, args, 0);
+  if (args.size() != 1 || v->kind != VarKind::kNumber || (v->guarded && !v->num.expr)) return run_pure(t, self, args);
+  SymEnv& env = *t.graph->env;
+  Scalar s = t.symbolic(v);
+  SymOp op = SymOp::kNAbs;
+  for (const HostFunction& h : kHostFunctions) {
+    if (!strcmp(h.name, self->builtin->name)) op = h.op;
+  }
+  if (s.kind == Scalar::kInt) {
+    if (op == SymOp::kNFloor || op == SymOp::kNCeil) return {v};
+    s.expr = env.make(SymOp::kToNum, s.expr);
+  }
+  // math.floor(size / n) is a size.
+  const SymExpr e = env[s.expr];
+  if (op == SymOp::kNFloor && e.op == SymOp::kNDiv) {
+    auto whole = [&](int32_t id) -> int32_t {
+      const SymExpr& x = env[id];
+      if (x.op == SymOp::kToNum) return x.a;
+      if (x.op == SymOp::kConstNum && std::floor(x.d) == x.d && x.d > 0 && x.d < 0x1p53)
+        return env.constant(int64_t(x.d));
+      return 0;
+    };
+    const int32_t a = whole(e.a), b = whole(e.b);
+    // Of doubles, 0 / -2 is -0, and n / 0 is no integer.
+    const bool exact = a && b && env.range(b).low > 0 && env.ask_exact(a) && env.ask_exact(b);
+    if (exact) return {t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(SymOp::kFloorDiv, a, b))))};
+  }
+  const int32_t id = env.make(op, s.expr);
+  Scalar r(env[id].d);
+  r.expr = id;
+  return {t.scalar(r)};
+}
+
+// -- lt
+
+Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
+  if (args.empty()) t.stop("a call of nothing raises an error", "error");
+  ModeCall mode{via, grad_enabled()};
+  t.grad_mode_read = true;
+  set_grad_enabled(via == Via::kEnableGrad);
+  Vars r = t.call(args[0], Vars(args.begin() + 1, args.end()), false, mode);
+  mode.restore();
+  return r;
+}
+Vars run_no_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kNoGrad); }
+Vars run_enable_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kEnableGrad); }
+
+// lt._native.autocast_check(options): an unknown key is an error. The order of the keys does not matter, so that fresh
+// tables of any making are fine.
+Vars run_autocast_check(Trace& t, Var*, const Vars& args) {
+  Table* table = table_arg(t, args, 0, "autocast_check");
+  const auto check = [&](Var* key) {
+    const bool text = t.force(key)->kind == VarKind::kString;
+    const std::string name = text ? t.text(key) : "";
+    if (name != "dtype" && name != "enabled" && name != "cache_enabled") t.stop("autocast raises an error", "error");
+  };
+  if (table->pin == 0) {
+    for (const Key& id : table->log) {
+      TableEntry& e = table->entries.at(id);
+      if (t.force(e.value)->kind != VarKind::kNil) check(e.key);
+    }
+    return {};
+  }
+  for (auto [k, v] = t.next(table, t.nil()); k->kind != VarKind::kNil; std::tie(k, v) = t.next(table, k)) check(k);
+  return {};
+}
+
+// What lt.autocast ends in: autocast_region(device_type, dtype, enabled, cache_enabled, f, ...), nil as it is around.
+Vars run_autocast(Trace& t, Var*, const Vars& args) {
+  constexpr size_t kFunction = 4;
+  if (args.size() <= kFunction) t.stop("a call of nothing raises an error", "error");
+  if (t.force(args[0])->kind != VarKind::kString) t.stop("autocast_region of no device raises an error", "error");
+  note_autocast_read();
+  ModeCall mode{Via::kAutocast, true, autocast_mode(), autocast_mode()};
+  const bool cuda = t.text(args[0]) == "cuda";
+  if (cuda) mode.device = DeviceType::kCUDA;
+  mode.inner.enabled[cuda] = t.truthy(args[2]);
+  if (t.force(args[1])->kind == VarKind::kString) mode.inner.dtype[cuda] = dtype_from_name(t.text(args[1]));
+  if (t.force(args[3])->kind != VarKind::kNil) mode.inner.cache = t.truthy(args[3]);
+  set_autocast_mode(mode.inner);
+  Vars r = t.call(args[kFunction], Vars(args.begin() + kFunction + 1, args.end()), false, mode);
+  mode.restore();
+  return r;
+}
+
+Vars run_storage_offset(Trace& t, Var*, const Vars& args) {
+  if (arg(t, args, 0)->kind != VarKind::kTensor) t.stop("storage_offset raises an error", "error");
+  return {t.storage_offset(args[0])};
+}
+
+Vars run_tensor_index(Trace& t, Var*, const Vars& args) {
+  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 2) t.stop("__index raises an error", "error");
+  return {t.tensor_attribute(args[0], args[1])};
+}
+
+Vars run_tensor_newindex(Trace& t, Var*, const Vars& args) {
+  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 3) t.stop("__newindex raises an error", "error");
+  t.set_tensor_attribute(args[0], args[1], args[2]);
+  return {};
+}
+
+Vars run_set_grad_enabled(Trace& t, Var*, const Vars& args) {
+  t.grad_mode_read = true;
+  set_grad_enabled(t.truthy(arg(t, args, 0)));
+  t.effect_ = true;
+  return {};
+}
+
+Vars run_is_grad_enabled(Trace& t, Var*, const Vars&) {
+  t.grad_mode_read = true;
+  return {t.boolean(grad_enabled())};
+}
+
+Vars run_is_compiling(Trace& t, Var*, const Vars&) { return {t.boolean(true)}; }
+
+Vars run_graph_break(Trace& t, Var*, const Vars&) { t.stop("lt.graph_break() was called", "user"); }
+
+const Builtin kRows[] = {
+    {"type", run_type},
+    {"select", run_select},
+    {"next", run_next},
+    {"pairs", run_pairs},
+    {"ipairs", run_ipairs},
+    {"ipairs iterator", run_ipairs_step},
+    {"tensor.__index", run_tensor_index},
+    {"tensor.__newindex", run_tensor_newindex},
+    {"rawget", run_rawget},
+    {"rawset", run_rawset},
+    {"rawequal", run_rawequal},
+    {"getmetatable", run_getmetatable},
+    {"setmetatable", run_setmetatable},
+    {"assert", run_assert},
+    {"error", run_error},
+    {"unpack", run_unpack},
+    {"tostring", run_tostring},
+    {"tonumber", run_pure},
+    {"table.insert", run_insert},
+    {"table.remove", run_remove},
+    {"table.getn", run_getn},
+    {"table.concat", run_concat},
+    {"math.sqrt", run_host},
+    {"math.exp", run_host},
+    {"math.log", run_host},
+    {"math.sin", run_host},
+    {"math.cos", run_host},
+    {"math.floor", run_host},
+    {"math.ceil", run_host},
+    {"math.abs", run_host},
+    {"math.max", run_pure},
+    {"math.min", run_pure},
+    {"math.pow", run_pure},
+    {"math.fmod", run_pure},
+    {"math.modf", run_pure},
+    {"math.tan", run_pure},
+    {"math.tanh", run_pure},
+    {"math.log10", run_pure},
+    {"string.format", run_pure},
+    {"string.sub", run_pure},
+    {"string.find", run_pure},
+    {"string.match", run_pure},
+    {"string.gsub", run_pure},
+    {"string.upper", run_pure},
+    {"string.lower", run_pure},
+    {"string.rep", run_pure},
+    {"string.len", run_pure},
+    {"string.byte", run_pure},
+    {"string.char", run_pure},
+    {"string.reverse", run_pure},
+    {"lutra.no_grad", run_no_grad},
+    {"lutra.inference_mode", run_no_grad},
+    {"lutra.enable_grad", run_enable_grad},
+    {"lutra._native.autocast_check", run_autocast_check},
+    {"lutra._native.autocast_region", run_autocast},
+    {"lutra.graph_break", run_graph_break},
+    {"lutra.is_compiling", run_is_compiling},
+};
+
+const Builtin kBindingRows[] = {
+    {"set_grad_enabled", run_set_grad_enabled},
+    {"is_grad_enabled", run_is_grad_enabled},
+    {"storage_offset", run_storage_offset},
+};
+
+// Is the value at the top a function of LuaJIT's own libraries, in C or in bytecode? A host may have replaced some.
+bool is_library_function(lua_State* L) {
+  if (!lua_isfunction(L, -1) || lua_iscfunction(L, -1)) return lua_isfunction(L, -1);
+  lua_Debug about;
+  lua_pushvalue(L, -1);
+  lua_getinfo(L, ">S", &about);
+  return strncmp(about.short_src, "[builtin:", 9) == 0;
+}
+
+// Functions learned by address are kept in the table `anchors`, so that their addresses stay theirs.
+void learn_table(lua_State* L, CaptureState& state, const std::string& prefix, int table, int anchors) {
+  const bool ours = prefix.starts_with("lutra.");
+  lua_pushnil(L);
+  while (lua_next(L, table)) {
+    if (lua_type(L, -2) == LUA_TSTRING && (ours ? lua_isfunction(L, -1) : is_library_function(L))) {
+      const std::string name = prefix + lua_tostring(L, -2);
+      const void* p = lua_topointer(L, -1);
+      if (const Builtin* b = find_builtin_row(name)) state.builtins[p] = b;
+      state.c_names.emplace(p, name);
+      lua_pushvalue(L, -1);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, anchors);
+    }
+    lua_pop(L, 1);
+  }
+}
+
+}  // namespace
+
+const Builtin* find_builtin_row(const std::string& name) {
+  for (const Builtin& b : kRows) {
+    if (name == b.name) return &b;
+  }
+  return nullptr;
+}
+
+const Builtin* find_binding_builtin(const std::string& name) {
+  for (const Builtin& b : kBindingRows) {
+    if (name == b.name) return &b;
+  }
+  return nullptr;
+}
+
+const Builtin* find_builtin(const CaptureState& state, const void* function) {
+  auto it = state.builtins.find(function);
+  return it == state.builtins.end() ? nullptr : it->second;
+}
+
+std::string name_of_function(const CaptureState& state, const void* function) {
+  auto it = state.c_names.find(function);
+  return it == state.c_names.end() ? "" : it->second;
+}
+
+bool is_disabled(const CaptureState& state, const void* function) { return state.disabled.count(function) > 0; }
+
+void learn_builtins(lua_State* L, CaptureState& state) {
+  const int module = lua_gettop(L), anchors = module + 1, globals = module + 2;
+  lua_newtable(L);
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  learn_table(L, state, "", globals, anchors);
+  for (const char* library : {"math", "string", "table", "io", "os", "coroutine", "debug"}) {
+    lua_getfield(L, globals, library);
+    if (lua_istable(L, -1)) learn_table(L, state, std::string(library) + ".", lua_gettop(L), anchors);
+    lua_pop(L, 1);
+  }
+  luaL_getmetatable(L, LUA_FILEHANDLE);
+  if (lua_istable(L, -1)) learn_table(L, state, "file:", lua_gettop(L), anchors);
+  lua_pop(L, 1);
+  lua_getfield(L, globals, "ipairs");
+  lua_newtable(L);
+  lua_call(L, 1, 1);
+  state.builtins[lua_topointer(L, -1)] = find_builtin_row("ipairs iterator");
+  lua_pushboolean(L, 1);
+  lua_rawset(L, anchors);
+  push_tensor_metatable(L);
+  for (const char* event : {"__index", "__newindex"}) {
+    lua_getfield(L, -1, event);
+    state.builtins[lua_topointer(L, -1)] = find_builtin_row(str("tensor.", event));
+    if (lua_getupvalue(L, -1, 1)) lua_setfield(L, LUA_REGISTRYINDEX, "lutra.methods");
+    lua_pushboolean(L, 1);
+    lua_rawset(L, anchors);
+  }
+  lua_pop(L, 1);
+  learn_table(L, state, "lutra.", module, anchors);
+  lua_getfield(L, module, "_native");
+  learn_table(L, state, "lutra._native.", lua_gettop(L), anchors);
+  lua_settop(L, anchors);
+  lua_setfield(L, LUA_REGISTRYINDEX, "lutra.builtins");
+}
+
+}  // namespace lutra

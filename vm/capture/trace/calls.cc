@@ -1,0 +1,341 @@
+// Calls: inlining of Lua functions, bindings of ops, attributes of tensors, gradients around backward().
+#include <lua.hpp>
+
+#include "ops/grad/tape.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/segment/history.h"
+#include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/reader.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kMaxDepth = 50;
+
+std::string function_name(Trace& t, Var* f) {
+  if (f->binding) return f->binding->name;
+  if (f->builtin) return f->builtin->name;
+  const std::string name = name_of_function(t.state, f->id);
+  if (!name.empty()) return name;
+  return "a C function";
+}
+
+}  // namespace
+
+Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
+  for (int depth = 0; force(f)->kind == VarKind::kTable; depth++) {
+    Var* h = metamethod(f, "__call");
+    if (h->kind == VarKind::kNil || depth > 8) stop("a table without __call is called", "error");
+    args.insert(args.begin(), f);
+    f = h;
+  }
+  if (f->kind == VarKind::kBinding) return call_binding(*f->binding, args);
+  LuaCode* code = nullptr;
+  if (f->kind == VarKind::kClosure) {
+    code = f->closure->code;
+  } else if (f->kind == VarKind::kFunction) {
+    guard_callee(f);
+    if (f->builtin) return f->builtin->run(*this, f, args);
+    if (f->binding) return call_binding(*f->binding, args);
+    push_pin(f->pin);
+    code = code_of(state, L, -1);
+    lua_pop(L, 1);
+    if (!code) {
+      const std::string name = function_name(*this, f);
+      stop("call of " + name, name == "print" ? "print" : "c_function");
+    }
+    if (is_disabled(state, f->id)) stop("call of a function under lt.disable", "disable");
+  } else {
+    stop("a value that is not a function is called", "error");
+  }
+  if (frames.size() >= kMaxDepth) stop("calls are nested too deep to be inlined", "budget");
+  frame_store.emplace_back();
+  Frame& frame = frame_store.back();
+  frame.code = code;
+  frame.function = f;
+  frame.expression = expression;
+  frame.mode = mode;
+  const bc::Proto& proto = code->proto();
+  frame.slots.assign(proto.framesize + 1, nullptr);
+  for (unsigned i = 0; i < proto.num_params; i++) frame.slots[i] = i < args.size() ? args[i] : nil();
+  if (proto.vararg() && args.size() > proto.num_params) {
+    frame.varargs.assign(args.begin() + proto.num_params, args.end());
+  }
+  frames.push_back(&frame);
+  Vars results = run(frame);
+  frames.pop_back();
+  return results;
+}
+
+void Trace::stop_at_leaf() {
+  stop("a leaf whose gradient is needed outside the segment", "backward", "make it outside the compiled code", true);
+}
+
+bool Trace::is_new_leaf(const Tensor& fake) const {
+  return fake->is_fake() && fake->requires_grad && is_leaf(fake) && input_of_fake.count(fake.get()) == 0;
+}
+
+Vars Trace::call_binding(const Binding& b, const Vars& args) {
+  if (const Builtin* builtin = find_binding_builtin(b.name)) return builtin->run(*this, nullptr, args);
+  if (b.flags & kNeedsData) {
+    stop("call of " + b.name, "data", "reads elements of a tensor; keep values that steer Lua code out of the graph");
+  }
+  if (b.raw || (b.flags & kHostEffect)) stop("call of " + b.name, "host_effect");
+  if (b.name == "as_strided") guard_offset(args);
+  recorder.set_location(file(), line());
+  const bool backward = b.name == "backward" || b.name == "grad";
+  TrackerReader reader(*this, args);
+  Vars results;
+  const size_t nodes = graph->nodes.size();
+  BorderScope border(*this);
+  try {
+    if (backward) prepare_backward(), backward_called = true;
+    for (const Value& v : b.fn(b, reader)) results.push_back(value(v));
+    if (backward) finish_backward();
+    check_writes(*this, nodes);
+  } catch (const NeedsData& e) {
+    stop("call of " + b.name, "data", e.what(), true);
+  } catch (const Error& e) {
+    if (!is_users(e)) throw;
+    stop(b.name + " raises an error", "error", e.what(), true);
+  }
+  if (graph->nodes.size() > nodes || backward) effect_ = true;
+  if (graph->nodes.size() > budget.most_nodes()) stop_at_budget(true);
+  if (decisions.leaves_outside && !backward) {
+    for (Var* v : results) {
+      if (v->kind == VarKind::kTensor && is_new_leaf(v->tensor)) stop_at_leaf();
+    }
+  }
+  return results;
+}
+
+// Fakes of inputs begin at 0, wherever the real ones lie.
+Var* Trace::storage_offset(Var* v) {
+  Var* own = scalar(Scalar::of_sym(v->tensor->offset));
+  for (const TensorInput& in : inputs) {
+    if (in.fake->storage.get() != v->tensor->storage.get()) continue;
+    if (in.source && in.source->kind == SourceKind::kGrad) stop("the offset of a gradient is read", "unsupported");
+    lua_pushnumber(L, double(in.real->offset.hint));
+    if (!in.source) return arithmetic(*this, bc::Op::ADDVV, constant_from_stack(), own);
+    Var* begin = force(wrap(source(SourceKind::kOffset, in.source, nullptr, 0, in.source->text + ":storage_offset()")));
+    return own->num.expr == 0 && own->num.to_double() == 0 ? begin : arithmetic(*this, bc::Op::ADDVV, begin, own);
+  }
+  return own;
+}
+
+void Trace::guard_offset(const Vars& args) {
+  constexpr size_t kPositional = 3;
+  if (args.empty() || force(args[0])->kind != VarKind::kTensor) return;
+  bool given = args.size() > kPositional && force(args[kPositional])->kind != VarKind::kNil;
+  for (Var* v : args) {
+    Table* options = table_of(v);
+    given = given || (options && force(raw_get(options, string("storage_offset")))->kind != VarKind::kNil);
+  }
+  if (!given) return;
+  Var whole = *args[0];
+  for (const TensorInput& in : inputs) {
+    if (in.fake->storage.get() == whole.tensor->storage.get()) whole.tensor = in.fake;
+  }
+  if (input_of_fake.count(whole.tensor.get()) && constant(storage_offset(&whole)) != 0) {
+    stop("as_strided by an offset, of a tensor that lies inside of its storage", "unsupported");
+  }
+}
+
+Vars Trace::call_pure(Var* f, const Vars& args, const std::string& name) {
+  const int top = lua_gettop(L);
+  luaL_checkstack(L, int(args.size()) + 16, "capture");
+  push_real(f);
+  for (Var* a : args) {
+    force(a);
+    const bool plain = a->kind == VarKind::kNil || a->kind == VarKind::kBool || a->kind == VarKind::kNumber ||
+                       a->kind == VarKind::kString;
+    if (!plain) {
+      lua_settop(L, top);
+      stop("call of " + name + " with a value that is not a constant", "c_function");
+    }
+    push_real(a);
+  }
+  if (lua_pcall(L, int(args.size()), LUA_MULTRET, 0) != 0) {
+    const char* text = lua_tostring(L, -1);
+    const std::string message = text ? text : "";
+    lua_settop(L, top);
+    stop(name + " raises an error", "error", message);
+  }
+  Vars results;
+  for (int i = top + 1, n = lua_gettop(L); i <= n; i++) {
+    lua_pushvalue(L, i);
+    results.push_back(constant_from_stack());
+  }
+  lua_settop(L, top);
+  return results;
+}
+
+// -- attributes
+
+Var* Trace::tensor_attribute(Var* object, Var* k) {
+  recorder.set_location(file(), line());
+  if (force(k)->kind == VarKind::kString) {
+    const std::string name = text(k);
+    if (const Attribute* a = find_attribute(name)) {
+      auto it = input_of_fake.find(object->tensor.get());
+      if (name == "grad" && it != input_of_fake.end()) load_grad(object->tensor, inputs[it->second].source);
+      if (name == "is_leaf" && it != input_of_fake.end()) return boolean(program.tensors[it->second].leaf);
+      if (name == "grad_fn" || name == "_version") stop(name + " is read", "unsupported");
+      LuaResults r = a->get(object->tensor);
+      return r.empty() ? nil() : value(r[0]);
+    }
+    if (const Binding* b = find_method(name)) {
+      vars.emplace_back();
+      vars.back().kind = VarKind::kBinding;
+      vars.back().binding = b;
+      return &vars.back();
+    }
+  }
+  Vars args{k};
+  TrackerReader reader(*this, args);
+  try {
+    Tensor r = index_get(object->tensor, reader, 0);
+    effect_ = true;
+    return tensor(r);
+  } catch (const NeedsData& e) {
+    stop("a tensor is indexed by a mask", "data", e.what(), true);
+  } catch (const Error& e) {
+    if (!is_users(e)) throw;
+    stop("an index raises an error", "error", e.what(), true);
+  }
+}
+
+void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
+  recorder.set_location(file(), line());
+  Vars args{k, force(v)};
+  TrackerReader reader(*this, args);
+  const size_t nodes = graph->nodes.size();
+  try {
+    const Attribute* a = force(k)->kind == VarKind::kString ? find_attribute(text(k)) : nullptr;
+    if (a && a->set) {
+      auto it = input_of_fake.find(object->tensor.get());
+      if (it != input_of_fake.end() && text(k) == "grad") inputs[it->second].grad_loaded = true;
+      a->set(object->tensor, reader, 1);
+    } else {
+      index_set(object->tensor, reader, 0, 1);
+    }
+    check_writes(*this, nodes);
+  } catch (const NeedsData& e) {
+    stop("a tensor is assigned by a mask", "data", e.what(), true);
+  } catch (const Error& e) {
+    if (!is_users(e)) throw;
+    stop("an assignment raises an error", "error", e.what(), true);
+  }
+  if (decisions.leaves_outside && is_new_leaf(object->tensor)) stop_at_leaf();
+  effect_ = true;
+}
+
+// -- gradients
+
+// fake by value: it may be a part of `inputs`, which grows.
+void Trace::load_grad(Tensor fake, const Source* src) {
+  const int input = input_of_fake.at(fake.get());
+  if (inputs[input].grad_loaded) return;
+  inputs[input].grad_loaded = inputs[input].grad_known = true;
+  const Tensor real = inputs[input].real;
+  const std::string name = src->text + ".grad";
+  GuardStep step;
+  step.source = source(SourceKind::kGrad, src, nullptr, 0, name);
+  step.a = input;
+  if (!real->autograd || !real->autograd->grad) {
+    step.op = GuardOp::kGradNilCheck;
+    program.steps.push_back(step);
+    program.expected.push_back("nil");
+    return;
+  }
+  const Tensor grad = real->autograd->grad;
+  auto it = input_of_real.find(grad.get());
+  if (it != input_of_real.end()) stop("a gradient is also held by another variable", "unsupported");
+  const Source* grad_source = step.source;
+  vars.emplace_back();
+  const int g = int(graph->inputs.size());
+  step.op = GuardOp::kGradLoad;
+  step.index = g;
+  program.steps.push_back(step);
+  program.expected.push_back("");
+  add_tensor_input(grad, grad_source);
+  step.op = GuardOp::kGradTensorCheck;
+  program.steps.push_back(step);
+  program.expected.push_back(describe(program.tensors[g]));
+  inputs[input].initial_grad = inputs[g].fake;
+  autograd_meta(fake).grad = inputs[g].fake;
+}
+
+void Trace::prepare_backward() {
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const Source* s = inputs[i].source;
+    if (s && has_hooks(inputs[i].real)) stop("a tensor with hooks", "backward");
+    const Tensor fake = inputs[i].fake;  // load_grad adds inputs
+    if (s && decisions.preload_grads.count(s->text)) load_grad(fake, s);
+  }
+}
+
+// A leaf that got its first gradient of the trace: right only if the real one had none.
+void Trace::finish_backward() {
+  bool again = false;
+  for (size_t i = 0, n = inputs.size(); i < n; i++) {
+    if (inputs[i].grad_loaded || !inputs[i].fake->autograd || !inputs[i].fake->autograd->grad) continue;
+    if (!program.tensors[i].leaf) stop("backward reaches a tensor made before the segment", "backward", "", true);
+    const Tensor& real = inputs[i].real;
+    if (real->autograd && real->autograd->grad) {
+      decisions.preload_grads.insert(inputs[i].source->text);
+      again = true;
+    } else {
+      inputs[i].grad_loaded = inputs[i].grad_known = true;
+      GuardStep step;
+      step.op = GuardOp::kGradNilCheck;
+      step.a = int(i);
+      step.source = source(SourceKind::kGrad, inputs[i].source, nullptr, 0, inputs[i].source->text + ".grad");
+      program.steps.push_back(step);
+      program.expected.push_back("nil");
+    }
+  }
+  if (again) throw Restart();
+}
+
+// -- upvalues
+
+bool Trace::is_loose(const Source* function) const {
+  return function->kind == SourceKind::kSelf || options.loose_functions.count(function->text) > 0;
+}
+
+Cell* Trace::upvalue(Frame& f, unsigned i) {
+  if (f.function->kind == VarKind::kClosure) return f.function->closure->cells[i];
+  push_pin(f.function->pin);
+  const void* id = lua_upvalueid(L, -1, int(i) + 1);
+  Cell*& cell = cell_of_real[id];
+  const Source* here = f.function->source;
+  if (cell && cell->function != here && (is_loose(here) || is_loose(cell->function)) &&
+      same_variables.emplace(cell, here).second) {
+    check_group(GuardOp::kSameVariableCheck, here, {1, {{reg(cell->function), cell->index}, {reg(here), int(i)}}},
+                "a variable of both");
+  }
+  if (!cell) {
+    if (frames.size() > 1 && !open_slots.empty()) {
+      lua_pop(L, 1);
+      stop("a closure may share a variable of the frame", "closure");
+    }
+    const bc::Proto& proto = f.code->proto();
+    std::string name = bc::upvalue_name(proto, i);
+    const Source* s =
+        source(SourceKind::kUpvalue, f.function->source, nullptr, int(i), name.empty() ? str("upvalue ", i) : name);
+    lua_getupvalue(L, -1, int(i) + 1);
+    cells.emplace_back();
+    cell = &cells.back();
+    cell->value = wrap(s);
+    cell->function_pin = f.function->pin;
+    cell->function = f.function->source;
+    cell->index = int(i);
+  }
+  lua_pop(L, 1);
+  return cell;
+}
+
+}  // namespace lutra

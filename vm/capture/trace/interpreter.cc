@@ -1,0 +1,151 @@
+// The symbolic interpreter's loop: one instruction at a time, budgets, loops entered and left, breaks.
+#include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/hints.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "ops/core/interrupt.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+constexpr uint64_t kMaxSteps = 400000;
+// What a trace that nobody asked for may take: a step costs some microseconds, an op saves one a call.
+constexpr uint64_t kAutomaticSteps = 2000, kAutomaticStepsAnOp = 200;
+// A value may be a register of the guard program: a slot of the C function that runs it, which has 8,000, beside its
+// arguments.
+constexpr uint64_t kMaxValues = 7000;
+
+Handlers make_handlers() {
+  Handlers h;
+  install_moves(h);
+  install_arithmetic(h);
+  install_compares(h);
+  install_tables(h);
+  install_calls(h);
+  install_loops(h);
+  return h;
+}
+
+const Handlers& handlers() {
+  static const Handlers table = make_handlers();
+  return table;
+}
+
+}  // namespace
+
+Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptions& o)
+    : L(state_L),
+      state(s),
+      decisions(d),
+      options(o),
+      budget(runtime(state_L).config.capture_budget_ms),
+      initial_grad_mode(grad_enabled()) {
+  luaL_checkstack(L, 64, "capture");
+  lua_newtable(L);
+  pins = lua_gettop(L);
+  lua_newtable(L);
+  constants = lua_gettop(L);
+  push_weak_table(L, "v");
+  weak = lua_gettop(L);
+  graph->env->assume_sizes(kSymbolicSizes);
+  sym_scope_ = std::make_unique<SymScope>(graph->env.get());
+  mode_scope_ = std::make_unique<ModeScope>(&recorder);
+}
+
+Trace::~Trace() { set_grad_enabled(initial_grad_mode); }
+
+void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
+  throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, file(), line(), call_chain()},
+                   dirty || effect_};
+}
+
+std::string Trace::call_chain() const {
+  std::string text;
+  for (size_t i = frames.size(); i-- > 0 && frames.size() > 1;) {
+    const Frame& f = *frames[i];
+    const std::string name = i ? bc::callee_name(frames[i - 1]->code->proto(), frames[i - 1]->pc) : "";
+    text += str(text.empty() ? "in " : ", called from ", name, name.empty() ? "" : " at ", f.code->file, ":", f.line());
+  }
+  return text;
+}
+
+void Trace::need_room(uint64_t more) {
+  if (uint64_t(pin_count) + more + uint64_t(arguments) <= kMaxValues) return;
+  for (const Frame* f : frames) {
+    if (!f->active.empty()) stop("a loop is too long to be unrolled", "loop_budget", "", true);
+  }
+  stop("too many values of Lua are read", "budget", "keep long lists in tensors", true);
+}
+
+void Trace::charge(uint64_t moves) {
+  check_stop();
+  if (budget.spend(moves)) stop_at_budget(true);
+}
+
+Var* Trace::slot(Frame& f, unsigned i) {
+  Var* v = i < f.cells.size() && f.cells[i] ? f.cells[i]->value : f.slots[i];
+  if (!v) stop("a loop that runs already", "loop");  // a hidden slot of a loop entered before the segment
+  return v;
+}
+
+void Trace::set(Frame& f, unsigned i, Var* v) {
+  if (i < f.cells.size() && f.cells[i]) f.cells[i]->value = v;
+  f.slots[i] = v;
+}
+
+void Trace::note_relations(const SymEnv& env) { program.relation_places.resize(env.guards().size(), here_); }
+
+void Trace::stop_at_budget(bool dirty) {
+  const char* hint = "lt.config.capture_budget_ms says how much; lt.disable(f) keeps f out of the graph";
+  if (!frames.back()->active.empty()) stop("a loop is too long to be unrolled", "loop_budget", hint, dirty);
+  stop("the segment is too long", "budget", hint, dirty);
+}
+
+void Trace::step(Frame& f) {
+  check_stop();
+  note_relations(*graph->env);
+  here_ = {f.code->file, f.line()};
+  const bc::Proto& proto = f.code->proto();
+  f.step = ++steps;
+  effect_ = false;
+  const bool poor = options.has_to_pay && steps > kAutomaticSteps + kAutomaticStepsAnOp * graph->nodes.size();
+  const bool spent = budget.spend(1) || steps > kMaxSteps;
+  if (poor || spent || graph->nodes.size() > budget.most_nodes()) stop_at_budget(false);
+  while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();
+  if (steps == decisions.stop_step) throw GraphBreak{decisions.stop_reason, false};
+  if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc))
+    stop("a break forced by stress", "stress");
+  if (const bc::Loop* loop = f.code->loop_at(f.pc)) {
+    if (decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
+    f.active.push_back(loop);
+  }
+  const bc::Ins ins = proto.code[f.pc];
+  const Handler h = handlers().of[ins & 0xff];
+  if (!h) stop(str("bytecode ", bc::info(ins).name), "unsupported");
+  f.next = f.pc + 1;
+  h(*this, f, ins);
+  f.pc = f.next;
+}
+
+Vars Trace::run(Frame& f) {
+  while (!f.done) step(f);
+  f.mode.restore();
+  return f.results;
+}
+
+void jump(Frame& f, bc::Pc target) { f.next = target; }
+
+Var* string_constant(Trace& t, Frame& f, unsigned index) {
+  return t.string(std::get<std::string>(f.code->proto().kgc[index]));
+}
+
+Var* number_constant(Trace& t, Frame& f, unsigned index) {
+  const bc::KNum& k = f.code->proto().knum[index];
+  return t.number(std::holds_alternative<double>(k) ? std::get<double>(k) : double(std::get<int32_t>(k)));
+}
+
+}  // namespace lutra

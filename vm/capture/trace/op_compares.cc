@@ -1,0 +1,120 @@
+// Compares, tests and jumps: constants decide, symbols are asked (a guard), tensors break the graph.
+#include <lua.hpp>
+
+#include "vm/capture/trace/interpreter.h"
+
+namespace lutra {
+namespace {
+
+// A compare is followed by its JMP, which is taken when the condition holds.
+void branch(Frame& f, bool taken) {
+  const bc::Ins jmp = f.code->proto().code[f.pc + 1];
+  f.next = taken ? bc::jump_target(f.pc + 1, jmp) : f.pc + 2;
+}
+
+bool less(Trace& t, Var* a, Var* b, bool or_equal) {
+  if (a->kind == VarKind::kNumber && b->kind == VarKind::kNumber) {
+    if (a->guarded && b->guarded && !a->num.expr && !b->num.expr) {
+      const double x = a->num.to_double(), y = b->num.to_double();
+      return or_equal ? x <= y : x < y;
+    }
+    SymEnv& env = *t.graph->env;
+    const Scalar x = t.symbolic(a), y = t.symbolic(b);
+    auto id = [&](const Scalar& s) {
+      if (s.expr == 0) return env.number(s.to_double());
+      return s.kind == Scalar::kInt ? env.make(SymOp::kToNum, s.expr) : s.expr;
+    };
+    const int32_t i = id(x), j = id(y);
+    return env.ask(or_equal ? SymCmp::kLe : SymCmp::kLt, i, j);
+  }
+  if (a->kind == VarKind::kString && b->kind == VarKind::kString) {
+    t.push_real(a), t.push_real(b);
+    const bool r = lua_lessthan(t.L, -2, -1) || (or_equal && lua_rawequal(t.L, -2, -1));
+    lua_pop(t.L, 2);
+    return r;
+  }
+  if (a->kind == VarKind::kTensor || b->kind == VarKind::kTensor) {
+    t.stop("a comparison of tensors steers control flow", "data", "use lt.where, or compare outside the compiled code");
+  }
+  t.stop("a comparison of values that are not numbers", "unsupported");
+}
+
+// The type of what is known by its identity only.
+int object_type(Trace& t, Var* v) {
+  if (v->kind == VarKind::kTensor) return LUA_TUSERDATA;
+  if (v->kind != VarKind::kObject) return LUA_TNONE;
+  t.push_pin(v->pin);
+  const int type = lua_type(t.L, -1);
+  lua_pop(t.L, 1);
+  return type;
+}
+
+bool equal(Trace& t, Var* a, Var* b) {
+  constexpr int kCdata = 10;
+  t.force(a), t.force(b);
+  const int x = object_type(t, a), y = object_type(t, b);
+  // 1LL == 1, and a NULL is nil.
+  if (x == kCdata || y == kCdata) t.stop("a comparison with a cdata", "unsupported");
+  if (t.same(a, b)) return true;
+  const bool tensors = a->kind == VarKind::kTensor && b->kind == VarKind::kTensor;
+  if (x == LUA_TUSERDATA && y == LUA_TUSERDATA && !tensors) t.stop("a comparison of userdata", "unsupported");
+  if (tensors || (a->kind == VarKind::kTable && b->kind == VarKind::kTable)) {
+    Var *f = t.metamethod(a, "__eq"), *g = nullptr;
+    if (f->kind == VarKind::kNil) return false;
+    g = t.metamethod(b, "__eq");
+    if (g->kind == VarKind::kNil || !t.same(f, g)) return false;
+    Vars r = t.call(f, {a, b}, true);
+    return !r.empty() && t.truthy(r[0]);
+  }
+  return false;
+}
+
+void op_order(Trace& t, Frame& f, bc::Ins i) {
+  Var *a = t.force(t.slot(f, op_a(i))), *b = t.force(t.slot(f, op_d(i)));
+  switch (bc::op(i)) {
+    case Op::ISLT: return branch(f, less(t, a, b, false));
+    case Op::ISGE: return branch(f, !less(t, a, b, false));
+    case Op::ISLE: return branch(f, less(t, a, b, true));
+    default: return branch(f, !less(t, a, b, true));
+  }
+}
+
+void op_equal(Trace& t, Frame& f, bc::Ins i) {
+  Var *a = t.slot(f, op_a(i)), *b = nullptr;
+  bool want = true;
+  switch (bc::op(i)) {
+    case Op::ISNEV: want = false; [[fallthrough]];
+    case Op::ISEQV: b = t.slot(f, op_d(i)); break;
+    case Op::ISNES: want = false; [[fallthrough]];
+    case Op::ISEQS: b = string_constant(t, f, op_d(i)); break;
+    case Op::ISNEN: want = false; [[fallthrough]];
+    case Op::ISEQN: b = number_constant(t, f, op_d(i)); break;
+    case Op::ISNEP: want = false; [[fallthrough]];
+    default: b = op_d(i) == 0 ? t.nil() : t.boolean(op_d(i) == 2);
+  }
+  branch(f, equal(t, a, b) == want);
+}
+
+void op_test(Trace& t, Frame& f, bc::Ins i) {
+  Var* v = t.slot(f, op_d(i));
+  const bool is = t.truthy(v);
+  const Op op = bc::op(i);
+  const bool taken = (op == Op::ISTC || op == Op::IST) ? is : !is;
+  if (taken && (op == Op::ISTC || op == Op::ISFC)) t.set(f, op_a(i), v);
+  branch(f, taken);
+}
+
+}  // namespace
+
+void install_compares(Handlers& h) {
+  for (Op op : {Op::ISLT, Op::ISGE, Op::ISLE, Op::ISGT}) h.set(op, op_order);
+  for (Op op : {Op::ISEQV, Op::ISNEV, Op::ISEQS, Op::ISNES, Op::ISEQN, Op::ISNEN, Op::ISEQP, Op::ISNEP}) {
+    h.set(op, op_equal);
+  }
+  for (Op op : {Op::ISTC, Op::ISFC, Op::IST, Op::ISF}) h.set(op, op_test);
+  h.set(Op::JMP, [](Trace&, Frame& f, bc::Ins i) { jump(f, bc::jump_target(f.pc, i)); });
+  h.set(Op::ISNEXT, [](Trace&, Frame& f, bc::Ins i) { jump(f, bc::jump_target(f.pc, i)); });
+  h.set(Op::LOOP, [](Trace&, Frame&, bc::Ins) {});
+}
+
+}  // namespace lutra

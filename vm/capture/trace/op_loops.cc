@@ -1,0 +1,62 @@
+// Numeric and generic for loops, unrolled. A loop that began before the segment ends it at its back edge.
+#include <cmath>
+
+#include "vm/capture/trace/interpreter.h"
+
+namespace lutra {
+namespace {
+
+// LuaJIT takes the direction from the sign bit: -0 and negative NaN count down.
+bool within(double index, double limit, double step) { return std::signbit(step) ? index >= limit : index <= limit; }
+
+double loop_number(Trace& t, Frame& f, unsigned slot) {
+  Var* v = t.force(t.slot(f, slot));
+  if (v->kind != VarKind::kNumber) t.stop("a bound of a for loop is not a number", "error");
+  return t.constant(v);
+}
+
+void op_fori(Trace& t, Frame& f, bc::Ins i) {
+  const unsigned a = op_a(i);
+  const double index = loop_number(t, f, a), limit = loop_number(t, f, a + 1), step = loop_number(t, f, a + 2);
+  if (!within(index, limit, step)) return jump(f, bc::jump_target(f.pc, i));
+  t.set(f, a + 3, t.number(index));
+}
+
+void op_forl(Trace& t, Frame& f, bc::Ins i) {
+  const unsigned a = op_a(i);
+  if (!f.slots[a] || !f.slots[a + 1] || !f.slots[a + 2]) throw LoopStop{};
+  const double step = loop_number(t, f, a + 2), limit = loop_number(t, f, a + 1);
+  const double index = loop_number(t, f, a) + step;
+  t.set(f, a, t.number(index));
+  if (within(index, limit, step)) {
+    t.set(f, a + 3, t.number(index));
+    jump(f, bc::jump_target(f.pc, i));
+  }
+}
+
+void op_iterator(Trace& t, Frame& f, bc::Ins i) {
+  const unsigned a = op_a(i);
+  if (!f.slots[a - 3] || !f.slots[a - 2] || !f.slots[a - 1]) throw LoopStop{};
+  const Vars results = t.call(t.slot(f, a - 3), {t.slot(f, a - 2), t.slot(f, a - 1)}, true);
+  for (unsigned n = 0; n + 1 < op_b(i); n++) t.set(f, a + n, n < results.size() ? results[n] : t.nil());
+}
+
+void op_iterl(Trace& t, Frame& f, bc::Ins i) {
+  const unsigned a = op_a(i);
+  Var* first = t.force(t.slot(f, a));
+  if (first->kind == VarKind::kNil) return;
+  t.set(f, a - 1, first);
+  jump(f, bc::jump_target(f.pc, i));
+}
+
+}  // namespace
+
+void install_loops(Handlers& h) {
+  h.set(Op::FORI, op_fori);
+  h.set(Op::FORL, op_forl);
+  h.set(Op::ITERC, op_iterator);
+  h.set(Op::ITERN, op_iterator);
+  h.set(Op::ITERL, op_iterl);
+}
+
+}  // namespace lutra

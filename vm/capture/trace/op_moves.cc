@@ -1,0 +1,82 @@
+// Constants, moves, upvalues and closures.
+#include "vm/capture/trace/interpreter.h"
+
+namespace lutra {
+namespace {
+
+Var* primitive(Trace& t, unsigned d) { return d == 0 ? t.nil() : t.boolean(d == 2); }
+
+void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {
+  Cell* cell = t.upvalue(f, i);
+  cell->value = v;
+  if (cell->function_pin && !cell->written) {
+    cell->written = true;
+    t.written_cells.push_back(cell);
+  }
+  // A slot of a running frame of the trace: keep the frame's own view in step.
+  t.effect_ = true;
+}
+
+Cell* capture_slot(Trace& t, Frame& f, unsigned slot) {
+  if (f.cells.size() <= slot) f.cells.resize(slot + 1, nullptr);
+  if (!f.cells[slot]) {
+    t.cells.emplace_back();
+    f.cells[slot] = &t.cells.back();
+    f.cells[slot]->value = f.slots[slot] ? f.slots[slot] : t.nil();
+  }
+  return f.cells[slot];
+}
+
+void close_upvalues(Frame& f, unsigned from) {
+  for (unsigned i = from; i < f.cells.size(); i++) {
+    if (f.cells[i]) f.slots[i] = f.cells[i]->value;
+    f.cells[i] = nullptr;
+  }
+}
+
+void op_fnew(Trace& t, Frame& f, bc::Ins i) {
+  const uint32_t child = std::get<bc::Child>(f.code->proto().kgc[op_d(i)]).proto;
+  t.closures.emplace_back();
+  Closure* c = &t.closures.back();
+  c->code = f.code->child(child);
+  c->outer_step = t.frames[0]->step;
+  for (const bc::Upvalue& u : c->code->proto().upvalues) {
+    c->cells.push_back(u.local() ? capture_slot(t, f, u.index()) : t.upvalue(f, u.index()));
+  }
+  t.vars.emplace_back();
+  Var* v = &t.vars.back();
+  v->kind = VarKind::kClosure;
+  v->closure = c;
+  c->env = f.function;
+  t.set(f, op_a(i), v);
+}
+
+}  // namespace
+
+void install_moves(Handlers& h) {
+  h.set(Op::MOV, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.slot(f, op_d(i))); });
+  h.set(Op::KSTR, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), string_constant(t, f, op_d(i))); });
+  h.set(Op::KSHORT, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.number(bc::lits(i))); });
+  h.set(Op::KNUM, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), number_constant(t, f, op_d(i))); });
+  h.set(Op::KPRI, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), primitive(t, op_d(i))); });
+  h.set(Op::KNIL, [](Trace& t, Frame& f, bc::Ins i) {
+    for (unsigned s = op_a(i); s <= op_d(i); s++) t.set(f, s, t.nil());
+  });
+  h.set(Op::UGET, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.upvalue(f, op_d(i))->value); });
+  h.set(Op::USETV, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), t.slot(f, op_d(i))); });
+  h.set(Op::USETS, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), string_constant(t, f, op_d(i))); });
+  h.set(Op::USETN, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), number_constant(t, f, op_d(i))); });
+  h.set(Op::USETP, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), primitive(t, op_d(i))); });
+  h.set(Op::UCLO, [](Trace& t, Frame& f, bc::Ins i) {
+    if (&f == t.frames[0]) {
+      for (unsigned s : t.open_slots) {
+        if (s >= op_a(i)) t.stop("variables that closures share go out of scope", "closure");
+      }
+    }
+    close_upvalues(f, op_a(i));
+    jump(f, bc::jump_target(f.pc, i));
+  });
+  h.set(Op::FNEW, op_fnew);
+}
+
+}  // namespace lutra

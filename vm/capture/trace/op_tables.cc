@@ -1,0 +1,95 @@
+// Instructions on tables and globals.
+#include <cstring>
+#include <lua.hpp>
+
+#include "vm/capture/trace/interpreter.h"
+
+namespace lutra {
+namespace {
+
+Var* environment(Trace& t, Frame& f) {
+  Var* fn = f.function;
+  while (fn->kind == VarKind::kClosure) fn = fn->closure->env;
+  Var*& env = t.environments[fn->source];
+  if (env) return env;
+  t.push_pin(fn->pin);
+  lua_getfenv(t.L, -1);
+  env = t.wrap(t.source(SourceKind::kEnv, fn->source, nullptr, 0, "the environment"));
+  lua_pop(t.L, 1);
+  return env;
+}
+
+Var* k_value(Trace& t, const bc::KValue& k) {
+  if (auto* b = std::get_if<bool>(&k)) return t.boolean(*b);
+  if (auto* i = std::get_if<int32_t>(&k)) return t.number(*i);
+  if (auto* d = std::get_if<double>(&k)) return t.number(*d);
+  if (auto* s = std::get_if<std::string>(&k)) return t.string(*s);
+  return t.nil();
+}
+
+void op_tdup(Trace& t, Frame& f, bc::Ins i) {
+  const bc::Template& k = std::get<bc::Template>(f.code->proto().kgc[op_d(i)]);
+  Var* v = t.fresh_table(k.array.empty() ? 0 : int(k.array.size()) - 1, int(k.hash.size()));
+  for (size_t n = 0; n < k.array.size(); n++) {
+    Var* item = k_value(t, k.array[n]);
+    if (item->kind != VarKind::kNil) t.raw_set(v->table, t.number(double(n)), item);
+  }
+  for (const auto& [key, item] : k.hash) {
+    Var* name = k_value(t, key);
+    t.raw_set(v->table, name, k_value(t, item));
+    v->table->template_hash.push_back(name);
+  }
+  v->table->template_keys = v->table->log.size();
+  t.set(f, op_a(i), v);
+}
+
+Var* key_operand(Trace& t, Frame& f, bc::Ins i) {
+  switch (bc::op(i)) {
+    case Op::TGETS:
+    case Op::TSETS: return string_constant(t, f, op_c(i));
+    case Op::TGETB:
+    case Op::TSETB: return t.number(op_c(i));
+    default: return t.slot(f, op_c(i));
+  }
+}
+
+void op_get(Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.index(t.slot(f, op_b(i)), key_operand(t, f, i))); }
+
+void op_put(Trace& t, Frame& f, bc::Ins i) {
+  t.set_index(t.slot(f, op_b(i)), key_operand(t, f, i), t.slot(f, op_a(i)));
+}
+
+// A[D's low 32 bits ...] = MULTRES values: a constructor's tail.
+void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
+  Table* table = t.table_of(t.slot(f, op_a(i) - 1));
+  if (!table) t.stop("TSETM of a value that is no table", "unsupported");
+  const bc::KNum& k = f.code->proto().knum[op_d(i)];
+  double d = std::holds_alternative<double>(k) ? std::get<double>(k) : std::get<int32_t>(k);
+  uint64_t bits;
+  memcpy(&bits, &d, sizeof bits);
+  double at = std::holds_alternative<double>(k) ? double(uint32_t(bits)) : d;
+  for (Var* v : f.multres) t.raw_set(table, t.number(at++), v);
+  // The array grows to one slot more than is set, where it was smaller.
+  if (int(at) > (table->array_size ? table->array_size + 1 : 0)) table->array_size = int(at);
+}
+
+}  // namespace
+
+void install_tables(Handlers& h) {
+  h.set(Op::TNEW, [](Trace& t, Frame& f, bc::Ins i) {
+    const unsigned d = op_d(i), array = d & 0x7ff, hash = d >> 11;
+    t.set(f, op_a(i), t.fresh_table(array ? int(array) - 1 : 0, hash ? 1 << hash : 0));
+  });
+  h.set(Op::TDUP, op_tdup);
+  h.set(Op::GGET, [](Trace& t, Frame& f, bc::Ins i) {
+    t.set(f, op_a(i), t.index(environment(t, f), string_constant(t, f, op_d(i))));
+  });
+  h.set(Op::GSET, [](Trace& t, Frame& f, bc::Ins i) {
+    t.set_index(environment(t, f), string_constant(t, f, op_d(i)), t.slot(f, op_a(i)));
+  });
+  for (Op op : {Op::TGETV, Op::TGETS, Op::TGETB}) h.set(op, op_get);
+  for (Op op : {Op::TSETV, Op::TSETS, Op::TSETB}) h.set(op, op_put);
+  h.set(Op::TSETM, op_tsetm);
+}
+
+}  // namespace lutra

@@ -1,0 +1,68 @@
+// TrackerReader: trackers in, what bindings ask of arguments out.
+#include "vm/capture/trace/reader.h"
+
+namespace lutra {
+
+LuaKind TrackerReader::kind(H h) {
+  if (h < 0 || h >= int(vars_.size())) return LuaKind::kNil;
+  switch (trace_.force(vars_[h])->kind) {
+    case VarKind::kNil: return LuaKind::kNil;
+    case VarKind::kBool: return LuaKind::kBoolean;
+    case VarKind::kNumber: return LuaKind::kNumber;
+    case VarKind::kString: return LuaKind::kString;
+    case VarKind::kTensor: return LuaKind::kTensor;
+    case VarKind::kTable: return LuaKind::kTable;
+    case VarKind::kFunction:
+    case VarKind::kClosure:
+    case VarKind::kBinding: return LuaKind::kFunction;
+    default: return LuaKind::kOther;
+  }
+}
+
+Scalar TrackerReader::number(H h) { return trace_.symbolic(trace_.force(vars_[h])); }
+
+ArgReader::H TrackerReader::add(Var* v) {
+  vars_.push_back(v);
+  return H(vars_.size()) - 1;
+}
+
+ArgReader::H TrackerReader::index(H table, int64_t i) {
+  return add(trace_.raw_get(vars_[table]->table, trace_.number(double(i))));
+}
+
+ArgReader::H TrackerReader::field(H table, const char* key) {
+  return add(trace_.raw_get(vars_[table]->table, trace_.string(key)));
+}
+
+std::vector<std::string> TrackerReader::keys(H table) {
+  std::vector<std::string> names;
+  Table* t = vars_[table]->table;
+  if (t->pin == 0) {  // the order does not matter, so that keys that are objects are fine
+    for (const Key& id : t->log) {
+      if (trace_.force(t->entries[id].value)->kind == VarKind::kNil) continue;
+      names.push_back(id.kind == Key::kString ? id.s : "?");
+    }
+    return names;
+  }
+  for (Var* k = trace_.nil();;) {
+    auto [key, value] = trace_.next(t, k);
+    if (key->kind == VarKind::kNil) break;
+    names.push_back(key->kind == VarKind::kString ? key->s : "?");
+    k = key;
+  }
+  return names;
+}
+
+std::string TrackerReader::describe(H h) {
+  switch (kind(h)) {
+    case LuaKind::kNil: return "nil";
+    case LuaKind::kBoolean: return boolean(h) ? "true" : "false";
+    case LuaKind::kNumber: return str("number ", vars_[h]->num.to_double());
+    case LuaKind::kString: return "string '" + string(h) + "'";
+    case LuaKind::kTensor: return "a tensor";
+    case LuaKind::kTable: return "a table";
+    default: return "a function";
+  }
+}
+
+}  // namespace lutra

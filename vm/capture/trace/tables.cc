@@ -1,0 +1,395 @@
+// Tables of a trace: reads of real ones become guarded fields, writes an overlay; metatables are followed as Lua does.
+#include <cmath>
+#include <lua.hpp>
+
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+namespace {
+
+std::string number_text(double d) {
+  char buffer[32];
+  snprintf(buffer, sizeof buffer, "%.14g", d);
+  return buffer;
+}
+
+}  // namespace
+
+Table* Trace::table_of(Var* v) {
+  force(v);
+  return v->kind == VarKind::kTable ? v->table : nullptr;
+}
+
+Var* Trace::raw_get(Table* t, Var* k) {
+  charge(1);
+  const Key id = key(k);
+  if (id.is_nan()) return nil();
+  auto it = t->entries.find(id);
+  if (it != t->entries.end()) return it->second.value;
+  if (k->kind == VarKind::kNil) return nil();
+  if (t->pin == 0) {
+    // That this object is no key of the table is something to hold.
+    if (id.kind == Key::kObject) t->entries[id] = {k, nil(), false};
+    return nil();
+  }
+  if (!is_real(k)) return nil();
+  // A tensor or table that came from a source is looked up by that source: another object there may find another value.
+  const Source* by = nullptr;
+  if (k->kind == VarKind::kTensor) by = k->source ? k->source : inputs[input_of_fake.at(k->tensor.get())].source;
+  if (k->kind == VarKind::kTable) by = k->table->source;
+  const Source* s;
+  if (by) {
+    if (by->kind == SourceKind::kGrad) stop("a gradient is used as a table key", "unsupported");
+    s = source(SourceKind::kFieldBy, t->source, by, 0, index_text(t->source->text, by->text));
+  } else {
+    push_real(k);
+    const int c = constant_slot_from_stack();
+    std::string text;
+    if (t->source->kind == SourceKind::kEnv && k->kind == VarKind::kString) {
+      text = k->s;
+    } else if (k->kind == VarKind::kString) {
+      text = field_text(t->source->text, k->s);
+    } else {
+      text = index_text(t->source->text, k->kind == VarKind::kNumber ? number_text(k->num.to_double())
+                                         : k->kind == VarKind::kBool ? (k->b ? "true" : "false")
+                                                                     : "?");
+    }
+    s = source(SourceKind::kField, t->source, nullptr, c, text);
+  }
+  push_pin(t->pin);
+  push_real(k);
+  lua_rawget(L, -2);
+  Var* v = wrap(s);
+  lua_pop(L, 1);
+  t->entries[id] = {k, v, false};
+  return v;
+}
+
+void Trace::raw_set(Table* t, Var* k, Var* v) {
+  charge(1);
+  const Key id = key(k);
+  if (id.is_nan()) stop("a table index is NaN", "error");
+  TableEntry& e = t->entries[id];
+  if (!e.logged) t->log.push_back(id);
+  if (t->pin != 0 && !t->written) written_tables.push_back(t);
+  const auto something = [](const Var* x) { return x && x->kind != VarKind::kNil && x->kind != VarKind::kLazy; };
+  if (t->pin == 0 && !(e.logged && something(e.value) && something(v))) t->writes.emplace_back(id, v);
+  if (id.is_position()) t->touched.push_back(int64_t(id.n));
+  t->written = true;
+  e.key = k;
+  e.value = v;
+  e.written = e.logged = true;
+  effect_ = true;
+}
+
+Var* Trace::root_table(const Source* source) {
+  Var* v = wrap(source);
+  v->kind = VarKind::kTable;
+  push_pin(v->pin);
+  Table*& t = table_of_real[v->id = lua_topointer(L, -1)];
+  lua_pop(L, 1);
+  if (t) {
+    check_pair(GuardOp::kSameCheck, source, t->source);
+  } else {
+    tables.emplace_back();
+    t = &tables.back();
+    t->pin = v->pin;
+    t->source = source;
+  }
+  v->table = t;
+  return v;
+}
+
+Var* Trace::metatable(Var* v) {
+  force(v);
+  if (v->kind == VarKind::kString) {
+    if (string_meta) return string_meta;
+    lua_pushliteral(L, "");
+    if (!lua_getmetatable(L, -1)) stop("strings have no metatable", "unsupported");
+    lua_remove(L, -2);
+    return string_meta = force(wrap(source(SourceKind::kStringMeta, nullptr, nullptr, 0, "getmetatable(\"\")")));
+  }
+  if (v->kind == VarKind::kTensor) {
+    if (tensor_meta) return tensor_meta;
+    push_tensor_metatable(L);
+    lua_pushvalue(L, -1);
+    const int slot = constant_slot_from_stack();
+    return tensor_meta = root_table(source(SourceKind::kConstant, nullptr, nullptr, slot, "getmetatable(tensor)"));
+  }
+  if (v->kind != VarKind::kTable) stop("the metatable of a value that is not a table", "unsupported");
+  Table* t = v->table;
+  if (t->metatable) return t->metatable;
+  if (t->pin == 0) return t->metatable = nil();
+  push_pin(t->pin);
+  if (!lua_getmetatable(L, -1)) lua_pushnil(L);
+  t->metatable = wrap(source(SourceKind::kMetatable, t->source, nullptr, 0, "getmetatable(" + t->source->text + ")"));
+  lua_pop(L, 1);
+  return force(t->metatable);
+}
+
+Var* Trace::metamethod(Var* v, const char* name) {
+  Var* mt = metatable(v);
+  if (mt->kind == VarKind::kNil) return mt;
+  return force(raw_get(mt->table, string(name)));
+}
+
+Var* Trace::index(Var* object, Var* k) {
+  for (int depth = 0; depth < 100; depth++) {
+    force(object);
+    switch (object->kind) {
+      case VarKind::kTable: {
+        Var* v = raw_get(object->table, k);
+        // Without a metatable the value may stay unseen.
+        if (object->table->metatable && object->table->metatable->kind == VarKind::kNil) return v;
+        force(v);
+        if (v->kind != VarKind::kNil) return v;
+        Var* h = metamethod(object, "__index");
+        if (h->kind == VarKind::kNil) return nil();
+        if (h->kind == VarKind::kFunction || h->kind == VarKind::kClosure) {
+          Vars r = call(h, {object, k}, true);
+          return r.empty() ? nil() : r[0];
+        }
+        object = h;
+        break;
+      }
+      case VarKind::kTensor:
+      case VarKind::kString: {
+        Var* h = metamethod(object, "__index");
+        if (h->kind == VarKind::kNil) stop("a value without __index is indexed", "unsupported");
+        if (h->kind == VarKind::kFunction || h->kind == VarKind::kClosure) {
+          Vars r = call(h, {object, k}, true);
+          return r.empty() ? nil() : r[0];
+        }
+        object = h;
+        break;
+      }
+      default: stop_at_index(object, k);
+    }
+  }
+  stop("a loop of __index", "unsupported");
+}
+
+// Says what it is that is neither table, tensor nor string: `io.stderr:write` is a method of a file.
+void Trace::stop_at_index(Var* object, Var* k) {
+  if (object->kind == VarKind::kObject) {
+    push_pin(object->pin);
+    const std::string what = luaL_typename(L, -1);
+    luaL_getmetatable(L, LUA_FILEHANDLE);
+    const bool file = lua_getmetatable(L, -2) && lua_rawequal(L, -1, -2);
+    // Traces leave the stack as it is where they stop.
+    if (file && force(k)->kind == VarKind::kString) stop("call of file:" + text(k), "host_effect");
+    stop("a " + what + " is indexed", "unsupported");
+  }
+  switch (object->kind) {
+    case VarKind::kNil: stop("nil is indexed", "error");
+    case VarKind::kBool: stop("a boolean is indexed", "unsupported");
+    case VarKind::kNumber: stop("a number is indexed", "unsupported");
+    default: stop("a function is indexed", "unsupported");
+  }
+}
+
+void Trace::set_index(Var* object, Var* k, Var* v) {
+  for (int depth = 0; depth < 100; depth++) {
+    force(object);
+    if (object->kind == VarKind::kNil) stop("a field of nil is assigned", "error");
+    if (object->kind != VarKind::kTable && object->kind != VarKind::kTensor)
+      stop("a field of a value that is neither table nor tensor is assigned", "unsupported");
+    if (force(k)->kind == VarKind::kNil) stop("a table index is nil", "error");
+    Var* mt = metatable(object);
+    if (object->kind == VarKind::kTable) {
+      if (mt->kind == VarKind::kNil) return raw_set(object->table, k, v);
+      if (force(raw_get(object->table, k))->kind != VarKind::kNil) return raw_set(object->table, k, v);
+    }
+    Var* h = metamethod(object, "__newindex");
+    if (h->kind == VarKind::kNil && object->kind == VarKind::kTensor) stop("tensors have no __newindex", "error");
+    if (h->kind == VarKind::kNil) return raw_set(object->table, k, v);
+    if (h->kind == VarKind::kFunction || h->kind == VarKind::kClosure) {
+      call(h, {object, k, v}, true);
+      return;
+    }
+    object = h;
+  }
+  stop("a loop of __newindex", "unsupported");
+}
+
+namespace {
+
+constexpr int64_t kMaxList = 1 << 16;
+
+// Which border LuaJIT finds beside a hole depends on how the table lies in memory: only lists have one length.
+void know_list(Trace& t, Table* table) {
+  if (table->list_known) return;
+  table->list_known = true;
+  table->border = table->pin ? table->length : 0;
+  if (table->pin == 0) return;
+  if (table->length > kMaxList) t.stop("the length of a long list that was written", "budget");
+  t.push_pin(table->pin);
+  const bool is = is_list(t.L, lua_gettop(t.L), table->length);
+  lua_pop(t.L, 1);
+  if (!is) t.stop("the length of a list with holes that was written", "unsupported");
+  t.check(GuardOp::kListCheck, table->source, int(table->length), "no holes");
+}
+
+// A real table made by the writes of a fresh one: it has the same order and the same length.
+void push_replica(Trace& t, const Table* table) {
+  t.charge(table->writes.size());
+  lua_createtable(t.L, table->array_size, table->hash_size);
+  for (const auto& [id, v] : table->writes) {
+    if (id.kind == Key::kObject) t.stop("the order of keys that are objects", "unsupported", "loop over a list");
+    t.push_real(table->entries.at(id).key);
+    t.force(v)->kind == VarKind::kNil ? lua_pushnil(t.L) : lua_pushboolean(t.L, 1);
+    lua_rawset(t.L, -3);
+  }
+}
+
+}  // namespace
+
+int64_t Trace::length(Table* t) {
+  t->length_read = true;
+  if (t->pin != 0 && !t->length_known) {
+    push_pin(t->pin);
+    t->length = int64_t(lua_objlen(L, -1));
+    lua_pop(L, 1);
+    t->length_known = true;
+    check(GuardOp::kLengthCheck, t->source, int(t->length), str("length ", t->length));
+  }
+  if (!t->list_known && t->touched.empty()) return t->pin ? t->length : 0;
+  know_list(*this, t);
+  for (int64_t i : t->touched) {
+    Key k;
+    k.n = double(i);
+    const bool there = force(t->entries.at(k).value)->kind != VarKind::kNil;
+    if (there && i > t->border) t->beyond.insert(i);
+    if (!there && i > t->border) t->beyond.erase(i);
+    if (there || i > t->border) continue;
+    for (int64_t j = i + 1; j <= t->border; j++) t->beyond.insert(t->beyond.end(), j);
+    t->border = i - 1;
+  }
+  t->touched.clear();
+  while (!t->beyond.empty() && *t->beyond.begin() == t->border + 1) {
+    t->beyond.erase(t->beyond.begin());
+    t->border++;
+  }
+  if (t->beyond.empty()) return t->border;
+  if (t->pin != 0) stop("the length of a list with holes that was written", "unsupported");
+  push_replica(*this, t);
+  const auto n = int64_t(lua_objlen(L, -1));
+  lua_pop(L, 1);
+  return n;
+}
+
+Var* Trace::length_of(Table* t) {
+  if (t->pin == 0 || t->length_known || !t->touched.empty()) return number(double(length(t)));
+  t->length_read = true;
+  push_pin(t->pin);
+  lua_pushnumber(L, double(lua_objlen(L, -1)));
+  Var* v = force(wrap(source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text)));
+  lua_pop(L, 1);
+  return v;
+}
+
+namespace {
+
+// The keys of a real table, in order, as constants; with their places in the entry's table of constants.
+std::vector<int> real_keys(Trace& t, Table* table) {
+  lua_State* L = t.L;
+  std::vector<int> list;
+  t.push_pin(table->pin);
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    t.need_room(list.size());
+    lua_pushvalue(L, -1);
+    const int type = lua_type(L, -1);
+    if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) {
+      t.stop("pairs over keys that are objects", "unsupported", "loop over a list");
+    }
+    lua_pushvalue(L, -1);
+    list.push_back(t.constant_slot_from_stack());
+    table->keys.push_back(t.constant_from_stack());
+  }
+  lua_pop(L, 1);
+  return list;
+}
+
+// The keys of a fresh table in the order that LuaJIT's has. The hash of a constructor with constant keys is made
+// otherwise.
+void fresh_keys(Trace& t, Table* table) {
+  lua_State* L = t.L;
+  std::vector<Var*> hash(table->template_hash.rbegin(), table->template_hash.rend());
+  if (hash.empty()) {
+    push_replica(t, table);
+  } else {
+    if (table->log.size() > table->template_keys) {
+      t.stop("pairs over a constructor's table that has got further keys", "unsupported");
+    }
+    lua_createtable(L, table->array_size, table->hash_size);
+    for (const Key& id : table->log) {
+      if (id.kind != Key::kNumber) continue;
+      t.push_real(table->entries[id].key);
+      lua_pushboolean(L, 1);
+      lua_rawset(L, -3);
+    }
+  }
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    lua_pushvalue(L, -1);
+    table->keys.push_back(t.constant_from_stack());
+  }
+  lua_pop(L, 1);
+  for (Var* k : hash) {
+    if (k->kind != VarKind::kNumber) table->keys.push_back(k);
+  }
+}
+
+void know_keys(Trace& t, Table* table) {
+  table->keys_known = true;
+  if (table->pin != 0) {
+    if (table->written) t.stop("pairs over a table that was written", "unsupported");
+    const std::vector<int> list = real_keys(t, table);
+    t.check(GuardOp::kKeysCheck, table->source, int(t.program.keys.size()), "the same keys in the same order");
+    t.program.keys.push_back(list);
+  } else {
+    fresh_keys(t, table);
+  }
+  table->key_places.clear();
+  for (size_t i = 0; i < table->keys.size(); i++) table->key_places.emplace(t.key(table->keys[i]), i);
+}
+
+// A new loop over a table that may have changed since the last one.
+void begin_keys(Trace& t, Table* table) {
+  if (table->pin == 0) {
+    table->keys_known = false;
+    table->keys.clear();
+    return;
+  }
+  for (const Key& id : table->log) {
+    if (table->key_places.count(id) || t.force(table->entries.at(id).value)->kind == VarKind::kNil) continue;
+    t.stop("pairs over a table that was written", "unsupported");
+  }
+}
+
+}  // namespace
+
+// The successor of k in the order of the table. The keys of real tables are guarded.
+std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {
+  const bool first = force(k)->kind == VarKind::kNil;
+  if (first && t->keys_known) begin_keys(*this, t);
+  if (!t->keys_known) know_keys(*this, t);
+  size_t at = 0;
+  if (!first) {
+    const auto place = t->key_places.find(key(k));
+    if (place == t->key_places.end()) stop("next of a key that is not in the table", "unsupported");
+    at = place->second + 1;
+  }
+  for (; at < t->keys.size(); at++) {
+    Var* v = force(raw_get(t, t->keys[at]));
+    if (v->kind != VarKind::kNil) return {t->keys[at], v};
+  }
+  return {nil(), nil()};
+}
+
+}  // namespace lutra

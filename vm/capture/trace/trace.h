@@ -1,0 +1,248 @@
+// One attempt to capture a segment: a frame's bytecode and real values in; a graph, a guard program and trackers of
+// what the segment leaves behind out. Nothing real is changed; an attempt that learns it must decide otherwise is
+// dropped and made again with its decisions.
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <unordered_map>
+
+#include "jit/graph/graph.h"
+#include "ops/core/current_device.h"
+#include "ops/defs/autocast.h"
+#include "ops/grad/tape.h"
+#include "vm/bind/binding.h"
+#include "vm/capture/trace/budget.h"
+#include "vm/capture/trace/code.h"
+#include "vm/capture/trace/tracker.h"
+#include "vm/guard/program.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct CaptureState;
+
+// A graph break: why the segment ends before the current instruction. reason holds no line, name or address.
+struct BreakReason {
+  std::string reason, kind, hint;
+  const char* file = nullptr;
+  int line = 0;
+  std::string chain;  // "in g at a.lua:5, called from a.lua:9"; empty where nothing was inlined
+};
+struct GraphBreak {
+  BreakReason why;
+  bool dirty = false;  // something was changed by the instruction already: trace again and stop before it
+};
+struct LoopStop {};  // the segment ends before a loop that is not unrolled, or at the end of its body
+struct Restart {};   // trace again with changed decisions
+
+// Whether an error is about what the program does; not our own fault, and not the wish to stop.
+inline bool is_users(const Error& e) { return e.kind != ErrorKind::kInternal && e.kind != ErrorKind::kInterrupt; }
+
+// What earlier attempts have learned.
+struct Decisions {
+  std::set<std::pair<const bc::Proto*, bc::Pc>> kept_loops;  // not unrolled
+  uint64_t stop_step = 0;                                    // break before this step (0: none)
+  BreakReason stop_reason;
+  std::set<std::string> preload_grads;  // by source: leaves whose gradient is read before backward
+  bool leaves_outside = false;          // break where a leaf that requires grad is made
+};
+
+struct TraceOptions {
+  int dynamic = -1;  // -1: sizes become symbolic after a miss, 0: never, 1: from the first capture
+  std::map<std::string, std::set<int>> dynamic_dims;  // by source
+  std::set<std::string> loose_functions;              // by source: another closure of the prototype will do
+  bool has_to_pay = false;                            // long stretches without ops do not
+};
+
+// How a frame of the trace was called.
+enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad, kAutocast };
+
+// A mode that is set for a call, and what it was before.
+struct ModeCall {
+  Via via = Via::kCall;
+  bool outer_grad = true;
+  AutocastMode outer, inner;             // of kAutocast
+  DeviceType device = DeviceType::kCPU;  // the one that inner differs for
+  explicit operator bool() const { return via != Via::kCall; }
+  void restore() const {
+    if (via == Via::kCall) return;
+    if (via == Via::kAutocast) return set_autocast_mode(outer);
+    set_grad_enabled(outer_grad);
+  }
+};
+
+struct Frame {
+  LuaCode* code = nullptr;
+  Var* function = nullptr;
+  Vars slots;
+  std::vector<Cell*> cells;  // of slots that closures share
+  Vars varargs;
+  Vars multres;  // values above a MULTRES producer's base
+  bc::Pc pc = 1, next = 1;
+  uint64_t step = 0;                    // of the instruction at pc
+  uint64_t multres_step = 0;            // of the producer of multres
+  std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
+  ModeCall mode;
+  bool tail = false;        // has made a tail call: not part of the chain any more
+  bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
+  bool done = false;
+  Vars results;
+  int line() const { return int(code->proto().line(pc)); }
+};
+
+class Trace {
+ public:
+  Trace(lua_State* L, CaptureState& state, Decisions& decisions, const TraceOptions& options);
+  ~Trace();
+
+  // -- the interpreter (interpreter.cc)
+  Vars run(Frame& frame);
+  void step(Frame& frame);
+  [[noreturn]] void stop(const std::string& reason, const std::string& kind, const std::string& hint = "",
+                         bool dirty = false);
+  Var* slot(Frame& f, unsigned i);
+  void set(Frame& f, unsigned i, Var* v);
+
+  // -- trackers (wrap.cc)
+  Var* nil();
+  Var* boolean(bool b);
+  Var* number(double d);
+  Var* scalar(const Scalar& s);
+  Var* string(const std::string& s);
+  Var* tensor(const Tensor& fake);
+  Var* fresh_table(int array_size = 0, int hash_size = 0);
+  Var* value(const Value& v);
+  Var* wrap(const Source* source);  // pops the value at the top of the stack; lazy
+  Var* constant_from_stack();       // pops; a value that is constant for this trace
+  Var* force(Var* v);               // looks at it: its type is guarded from here on
+  bool truthy(Var* v);
+  double constant(Var* number);          // specialises
+  Scalar symbolic(Var* number);          // keeps it symbolic where it can be
+  const std::string& text(Var* string);  // specialises
+  void guard_identity(Var* v);
+  void guard_callee(Var* f);  // which code runs: identity, or the prototype where closures come and go
+  bool same(Var* a, Var* b);  // rawequal
+  Key key(Var* v);
+  void push_real(Var* v);  // pushes the real value (constants and pinned values)
+  bool is_real(Var* v);
+  int pin();  // pops the top of the stack into the pins
+  void push_pin(int pin);
+
+  // -- tables (tables.cc)
+  Var* raw_get(Table* t, Var* key);
+  void raw_set(Table* t, Var* key, Var* value);
+  Var* metatable(Var* v);  // of a table, string or tensor: a table Var or nil
+  Var* metamethod(Var* v, const char* name);
+  Var* root_table(const Source* source);  // pops it; a table that is always one
+  Var* index(Var* object, Var* key);
+  [[noreturn]] void stop_at_index(Var* object, Var* key);
+  void set_index(Var* object, Var* key, Var* value);
+  int64_t length(Table* t);       // specialises
+  void charge(uint64_t moves);    // work of a builtin that no instruction counts
+  void need_room(uint64_t more);  // before so many values are wrapped
+  Var* length_of(Table* t);       // stays symbolic where it can
+  std::pair<Var*, Var*> next(Table* t, Var* key);
+  Table* table_of(Var* v);
+
+  // -- calls (calls.cc)
+  Vars call(Var* f, Vars args, bool expression = false, const ModeCall& mode = {});
+  [[noreturn]] void stop_at_leaf();
+  bool is_new_leaf(const Tensor& fake) const;  // a leaf made in the segment
+  Vars call_binding(const Binding& b, const Vars& args);
+  Var* storage_offset(Var* tensor);
+  void guard_offset(const Vars& args);  // of as_strided: an offset of its own counts from the storage's beginning
+  Vars call_pure(Var* f, const Vars& args, const std::string& name);  // a C function of constants, run now
+  Var* tensor_attribute(Var* object, Var* key);
+  void set_tensor_attribute(Var* object, Var* key, Var* value);
+  void load_grad(Tensor fake, const Source* source);
+  void prepare_backward();
+  void finish_backward();
+
+  Cell* upvalue(Frame& f, unsigned i);
+  bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
+
+  // -- guards (guards.cc)
+  int reg(const Source* s);
+  void check(GuardOp op, const Source* s, int index = 0, const std::string& expected = "");
+  void check_pair(GuardOp op, const Source* s, const Source* other);
+  void check_group(GuardOp op, const Source* s, GuardGroup group, const std::string& expected);
+  int constant_slot(Var* v);  // in the entry's table of constants
+  int constant_slot_from_stack();
+  int weak_slot(int pin);
+  const Source* source(SourceKind kind, const Source* base, const Source* key, int index, const std::string& text);
+
+  void close() { mode_scope_.reset(), sym_scope_.reset(); }  // tracing is over: ops are real again
+  uint64_t first_step() const { return 1; }
+  const char* file() const { return frames.empty() ? nullptr : frames.back()->code->file; }
+  int line() const { return frames.empty() ? 0 : frames.back()->line(); }
+  std::string call_chain() const;  // of BreakReason
+  void note_relations(
+      const SymEnv& env);  // what has been asked of symbols since the last call was asked by the line at here_
+
+  lua_State* L;
+  CaptureState& state;
+  Decisions& decisions;
+  const TraceOptions& options;
+  int pins, constants, weak;  // stack indexes
+  int pin_count = 0, constant_count = 0, weak_count = 0;
+
+  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  GraphRecorder recorder{*graph};
+  Sources sources;
+  GuardProgram program;
+  std::deque<Var> vars;
+  std::deque<Table> tables;
+  std::deque<Cell> cells;
+  std::deque<Closure> closures;
+  std::deque<Frame> frame_store;
+  std::vector<Frame*> frames;  // running now, outermost first
+  uint64_t steps = 0;
+  Budget budget;
+  uint64_t fresh_tables = 0;
+
+  struct TensorInput {
+    Tensor fake, real;
+    const Source* source;
+    bool grad_loaded = false;  // fake's grad stands for the real one
+    Tensor initial_grad;       // fake
+    bool requires_grad = false;
+    bool grad_known = false;  // by a guard (not merely overwritten)
+    Edge edge;                // where the fake's gradient went to when the segment began
+  };
+  std::vector<TensorInput> inputs;  // by graph input
+  std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
+  std::unordered_map<const void*, Table*> table_of_real;
+  std::unordered_map<const void*, Cell*> cell_of_real;
+  std::vector<Table*> written_tables;
+  std::vector<Cell*> written_cells;
+  std::map<std::pair<int, std::string>, int> constant_slots;
+  std::unordered_map<const Source*, int> registers;
+  bool initial_grad_mode;
+  bool grad_mode_read = false;
+  const uint64_t gpu_reads = current_cuda_index_reads(), device_reads = default_device_reads();  // before the trace
+  std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
+  bool backward_called = false;
+  AutocastTrace autocast;
+  bool effect_ = false;                                            // the current instruction has changed something
+  Var *string_meta = nullptr, *tensor_meta = nullptr;              // the metatables of all strings, of all tensors
+  std::set<std::pair<const Cell*, const Source*>> same_variables;  // guarded already
+  std::unordered_map<const Source*, Var*> environments;            // by function
+  int arguments = 0;                                               // of the portal
+
+ private:
+  void stop_at_budget(bool dirty);
+  std::unique_ptr<SymScope> sym_scope_;
+  GuardPlace here_;  // of the instruction that runs
+  std::unique_ptr<ModeScope> mode_scope_;
+  // The sizes of a tensor that becomes input `input`: symbols where they are dynamic.
+  Sizes symbolic_sizes(const Tensor& real, const Source* source, int input);
+  int add_tensor_input(const Tensor& real, const Source* source);
+  void force_table(Var* v);
+  void force_userdata(Var* v);
+  TensorSpec spec_of(const Tensor& real, const Tensor& fake);
+};
+
+}  // namespace lutra
