@@ -31,8 +31,8 @@ std::string list(const Sizes& v) {
   return s + "}";
 }
 
-bool set_miss(TensorMiss* miss, const char* kind, int dim, const std::string& old_text, const std::string& new_text) {
-  if (miss) *miss = {kind, dim, old_text, new_text};
+bool set_miss(TensorMiss* miss, TensorFact fact, int dim, const std::string& old_text, const std::string& new_text) {
+  if (miss) *miss = {fact, dim, old_text, new_text};
   return false;
 }
 
@@ -50,6 +50,12 @@ bool has_unit_strides(const TensorImpl& t) {
 bool is_load(GuardOp op) { return kRows[int(op)].load; }
 const char* kind_name(GuardOp op) { return kRows[int(op)].kind; }
 
+const char* name(TensorFact fact) {
+  static constexpr const char* kNames[] = {"dtype",         "device",  "rank",  "size", "stride",
+                                           "requires_grad", "is_leaf", "hooks", "freed"};
+  return kNames[int(fact)];
+}
+
 std::string describe(const TensorSpec& s) {
   std::string text = str(name(s.dtype), list(s.sizes));
   if (s.contiguous) {
@@ -64,35 +70,37 @@ std::string describe(const TensorSpec& s) {
 bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   const TensorImpl& i = *t.get();
   if (i.view && i.view->version != i.storage->version) refresh_view(t);
-  if (i.dtype != spec.dtype) return set_miss(miss, "dtype", -1, name(spec.dtype), name(i.dtype));
+  if (i.dtype != spec.dtype) return set_miss(miss, TensorFact::kDType, -1, name(spec.dtype), name(i.dtype));
   if (!(i.device() == spec.device)) {
-    return set_miss(miss, "device", -1, to_string(spec.device), to_string(i.device()));
+    return set_miss(miss, TensorFact::kDevice, -1, to_string(spec.device), to_string(i.device()));
   }
   if (i.sizes.size() != spec.sizes.size()) {
-    return set_miss(miss, "rank", -1, str(spec.sizes.size()), str(i.sizes.size()));
+    return set_miss(miss, TensorFact::kRank, -1, str(spec.sizes.size()), str(i.sizes.size()));
   }
   for (size_t d = 0; d < spec.sizes.size(); d++) {
     if (spec.sizes[d] >= 0 && spec.sizes[d] != i.sizes[d].hint) {
-      return set_miss(miss, "size", int(d), list(spec.sizes), list(i.sizes));
+      return set_miss(miss, TensorFact::kSize, int(d), list(spec.sizes), list(i.sizes));
     }
     if (spec.sizes[d] < 0 && !kSymbolicSizes.contains(i.sizes[d].hint)) {
-      return set_miss(miss, "size", int(d), i.sizes[d].hint < 2 ? ">= 2" : "<= 2^40", list(i.sizes));
+      return set_miss(miss, TensorFact::kSize, int(d), i.sizes[d].hint < 2 ? ">= 2" : "<= 2^40", list(i.sizes));
     }
   }
   for (size_t d = 0; d < spec.strides.size(); d++) {
     if (spec.strides[d] >= 0 && spec.strides[d] != i.strides[d].hint) {
-      return set_miss(miss, "stride", int(d), list(spec.strides), list(i.strides));
+      return set_miss(miss, TensorFact::kStride, int(d), list(spec.strides), list(i.strides));
     }
   }
-  if (spec.contiguous && !has_unit_strides(i)) return set_miss(miss, "stride", -1, "contiguous", list(i.strides));
+  if (spec.contiguous && !has_unit_strides(i))
+    return set_miss(miss, TensorFact::kStride, -1, "contiguous", list(i.strides));
   if (i.requires_grad != spec.requires_grad) {
-    return set_miss(miss, "requires_grad", -1, spec.requires_grad ? "true" : "false",
+    return set_miss(miss, TensorFact::kRequiresGrad, -1, spec.requires_grad ? "true" : "false",
                     i.requires_grad ? "true" : "false");
   }
   const bool leaf = !i.autograd || !i.autograd->grad_fn;
-  if (leaf != spec.leaf) return set_miss(miss, "is_leaf", -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
-  if (!spec.hooks && has_hooks(t)) return set_miss(miss, "hooks", -1, "none", "some");
-  if (i.storage->freed) return set_miss(miss, "freed", -1, "false", "true");
+  if (leaf != spec.leaf)
+    return set_miss(miss, TensorFact::kIsLeaf, -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
+  if (!spec.hooks && has_hooks(t)) return set_miss(miss, TensorFact::kHooks, -1, "none", "some");
+  if (i.storage->freed) return set_miss(miss, TensorFact::kFreed, -1, "false", "true");
   return true;
 }
 

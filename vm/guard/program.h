@@ -116,10 +116,12 @@ bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors);
 // relation: of a kSymbols step, the guard that does not hold; else -1.
 std::string describe_found(lua_State* L, const GuardProgram& program, int failed, int nslots, int nargs, int self,
                            int constants, int weak, int* relation);
-// Steps whose value is a tensor: why it differs from its spec, empty if it does not. kind: "dtype", "size", "stride"
-// ...
+// What a spec says of a tensor.
+enum class TensorFact : uint8_t { kDType, kDevice, kRank, kSize, kStride, kRequiresGrad, kIsLeaf, kHooks, kFreed };
+const char* name(TensorFact fact);
+// Steps whose value is a tensor: the first fact in which it differs from its spec.
 struct TensorMiss {
-  const char* kind = nullptr;
+  TensorFact fact = TensorFact::kDType;
   int dim = -1;
   std::string old_text, new_text;
 };

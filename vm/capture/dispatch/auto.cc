@@ -6,6 +6,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/module.h"
+#include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"
@@ -82,39 +83,11 @@ void on_call(lua_State* L, lua_Debug* frame) {
 
 }  // namespace
 
-bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }
-
-bool gives_up(UnitPoint& point, Unit& unit) {
-  constexpr int kPatience = 32;
-  if (++point.idle_calls < kPatience) return false;
-  point.dead = unit.changed = true;
-  return true;
-}
-
-// An op that a segment runs saves about a microsecond of its eager call.
-bool worth_capture(UnitPoint& point, Unit& unit) {
-  constexpr double kSavedMs = 1e-3;
-  constexpr int kFree = 3;
-  const auto& entries = point.entries;
-  double last_ms = 0, ops = 0;  // of the dearest
-  size_t compiled = 0;
-  for (const auto& e : entries) {
-    if (e->decline) continue;
-    compiled++;
-    if (e->capture_ms > last_ms) last_ms = e->capture_ms, ops = double(e->ops);
-  }
-  constexpr double kCallsToRepay = 1000;
-  if (compiled < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
-  if (point.spent_ms <= double(point.saved_ops) * kSavedMs) return true;
-  gives_up(point, unit);
-  return false;
-}
-
 bool patch_in_place(lua_State* L, int index, bool automatic) {
   CaptureState& state = capture_state(L);
   const int top = lua_gettop(L);
   if (redirected(L, index)) return true;
-  auto unit = find_unit(state, L, index, UnitOptions(), 0);
+  auto unit = find_unit(state, L, index, CaptureOptions(), 0);
   if (!unit) return false;
   if (automatic && !unit->patched && unit->log->empty()) unit->automatic = true;
   push_clone(state, L, unit, index, true);
@@ -136,7 +109,7 @@ void set_auto(lua_State* L, int threshold) {
 void apply_stress(lua_State* L) {
   CaptureState& state = capture_state(L);
   const std::string& stress = runtime(L).config.stress;
-  state.stress_breaks = stress == "break";
+  state.trace.stress_breaks = stress == "break";
   const bool on = stress == "capture" || stress == "break";
   if (on == state.stress_hook) return;
   state.stress_hook = on;

@@ -71,13 +71,6 @@ void free_backends(CaptureState& state, lua_State* L, int wanted) {
 
 }  // namespace
 
-void release_entry(lua_State* L, Entry& entry) {
-  for (int* reference : {&entry.constants, &entry.weak, &entry.callable}) {
-    if (*reference) luaL_unref(L, LUA_REGISTRYINDEX, *reference);
-    *reference = 0;
-  }
-}
-
 void collect_units(CaptureState& state, lua_State* L, int backend_function) {
   if (!mirror::available(L)) return;  // then nobody knows which prototypes live
   const std::unordered_set<const void*> prototypes = live_prototypes(L);
@@ -95,8 +88,8 @@ void collect_units(CaptureState& state, lua_State* L, int backend_function) {
   free_backends(state, L, backend_function);
   for (auto& [key, unit] : state.units) free_old_ids(state, L, *unit);
   for (auto& unit : state.resume_units) free_old_ids(state, L, *unit);
-  for (auto it = state.codes.begin(); it != state.codes.end();) {
-    it = prototypes.count(it->first) ? std::next(it) : state.codes.erase(it);
+  for (auto it = state.trace.codes.begin(); it != state.trace.codes.end();) {
+    it = prototypes.count(it->first) ? std::next(it) : state.trace.codes.erase(it);
   }
 }
 

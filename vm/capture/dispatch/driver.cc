@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "ops/core/late_error.h"
+#include "vm/capture/dispatch/capture_point.h"
+#include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
+#include "vm/capture/segment/run.h"
 #include "vm/host/runtime.h"
 #include "vm/mirror/mirror.h"
 #include "vm/portal/portal.h"
@@ -18,16 +22,16 @@ void push_self(lua_State* L) {
   lua_getinfo(L, "f", &frame);
 }
 
-struct Attempt {
+struct Lookup {
   std::shared_ptr<Entry> entry;  // the hit; null on a miss
   GuardValues values;
   bool no_room = false;  // an entry's guards could not run: the original code must
 };
 
 // Tries the entries of a point. On a miss, `missed` is the most recent entry and the step that failed.
-Attempt find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int self, std::shared_ptr<Entry>* missed,
-                   int* failed) {
-  Attempt a;
+Lookup find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int self, std::shared_ptr<Entry>* missed,
+                  int* failed) {
+  Lookup a;
   for (size_t i = 0; i < point.entries.size(); i++) {
     std::shared_ptr<Entry> e = point.entries[i];
     const int base = lua_gettop(L);
@@ -79,6 +83,25 @@ void follow_frame(CaptureState& state, lua_State* L, const Unit& unit, bc::Pc pc
   }
 }
 
+// Pushes the exit's code and results; 0 where the original code must run.
+int run_entry(lua_State* L, Unit& unit, Entry& entry, GuardValues& values) {
+  try {
+    return run_segment(L, entry, values);
+  } catch (const Error& e) {
+    if (e.kind == ErrorKind::kInterrupt) throw;
+    // What an earlier launch on a GPU met; or the run's own writes have begun.
+    if (dynamic_cast<const LateError*>(&e)) throw;
+    if (entry.callable) throw;  // a user's backend must not be replaced in silence
+    // A user's error (an index out of range): the original code raises it, with everything before it done.
+    if (e.kind == ErrorKind::kInternal) report_internal(unit, e.what(), entry.graph_text);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  } catch (const std::exception& e) {
+    report_internal(unit, e.what(), entry.graph_text);
+  }
+  return 0;
+}
+
 int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
               const Portal& portal) {
   if (unit->failed) return 0;
@@ -97,7 +120,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
     int failed = 0;
-    Attempt a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
+    Lookup a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
     if (a.entry) {
       counters.cache_hits += round == 0 && !unit->fresh_capture;
       unit->fresh_capture = false;
@@ -105,7 +128,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       point.saved_ops += int64_t(a.entry->ops);
       if (a.entry->decline && has_to_pay(L, *unit) && gives_up(point, *unit)) refresh(state, L, unit);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
-      return run_entry(state, L, unit, *a.entry, a.values);
+      return run_entry(L, *unit, *a.entry, a.values);
     }
     if (round == 1 || a.no_room) return decline();
     counters.cache_misses++;
@@ -122,7 +145,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       if (!more) return decline();
     }
     const int top = lua_gettop(L);
-    const bool made = capture(state, L, unit, point, nslots, nargs, self) != nullptr;
+    const bool made = capture_point(state, L, unit, point, nslots, nargs, self) != nullptr;
     lua_settop(L, top);
     refresh(state, L, unit);
     if (!made) return decline();
@@ -149,7 +172,7 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& uni
     const int n = lua_gettop(L);
     push_self(L);
     runtime(L).counters.cache_misses++;
-    capture(state, L, unit, point, int(point.args.size()), n, n + 1);
+    capture_point(state, L, unit, point, int(point.args.size()), n, n + 1);
     lua_settop(L, n + 1);
     unit->fresh_capture = true;
   }

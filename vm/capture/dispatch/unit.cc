@@ -16,7 +16,7 @@ namespace {
 bool returns(bc::Op op) { return op == bc::Op::RET || op == bc::Op::RET0 || op == bc::Op::RET1 || op == bc::Op::RETM; }
 
 std::shared_ptr<Unit> make_unit(CaptureState& state, lua_State* L, std::unique_ptr<LuaCode> code,
-                                const UnitOptions& options) {
+                                const CaptureOptions& options) {
   if (state.units.size() + state.resume_units.size() >= state.collect_at) {
     collect_units(state, L, options.backend_function);
     state.collect_at = std::max<size_t>(64, 2 * (state.units.size() + state.resume_units.size()));
@@ -34,7 +34,7 @@ std::shared_ptr<Unit> make_unit(CaptureState& state, lua_State* L, std::unique_p
 
 }  // namespace
 
-std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, const UnitOptions& options,
+std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
                                 uint64_t serial) {
   const UnitKey key{prototype_identity(L, index), options, serial};
   auto it = state.units.find(key);
@@ -50,9 +50,10 @@ std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, co
   return unit;
 }
 
-std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const LuaCode& code,
-                                  const ResumeSpec& spec, int function, bool last) {
-  const std::string key = str(prototype_identity(L, function), " ", int(spec.mode), " ", spec.num_args, " ", last);
+std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const ResumeRequest& request) {
+  const LuaCode& code = *request.code;
+  const ResumeSpec& spec = request.spec;
+  const std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last);
   auto& unit = parent.resumes[{spec.pc, key}];
   if (unit) return unit;
   ResumeProto resume = build_resume(*code.dump, spec);

@@ -9,139 +9,25 @@
 #include <string>
 #include <vector>
 
-#include "jit/autograd/write_counts.h"
-#include "jit/compile.h"
-#include "vm/capture/trace/code.h"
-#include "vm/capture/trace/trace.h"
-#include "vm/guard/native.h"
+#include "vm/capture/segment/finish.h"
+#include "vm/capture/segment/options.h"
 #include "vm/portal/patch.h"
 
 struct lua_State;
 
 namespace lutra {
 
-class CompiledAutograd;
 struct CaptureState;
-struct Unit;
-
-struct UnitOptions {
-  int dynamic = -1;
-  bool fullgraph = false;
-  std::string backend = "native";
-  int backend_function = 0;  // registry reference of a user's backend
-  bool operator<(const UnitOptions& o) const {
-    return std::tie(dynamic, fullgraph, backend, backend_function) <
-           std::tie(o.dynamic, o.fullgraph, o.backend, o.backend_function);
-  }
-};
 
 struct UnitKey {
   const void* prototype;
-  UnitOptions options;
+  CaptureOptions options;
   uint64_t serial;  // explain has units of its own
   bool operator<(const UnitKey& o) const {
     if (prototype != o.prototype) return prototype < o.prototype;
     if (serial != o.serial) return serial < o.serial;
     return options < o.options;
   }
-};
-
-// How a value that the segment leaves behind is made.
-struct Recipe {
-  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume };
-  Kind kind = kNil;
-  int index = 0;  // constant, output, input, register, place of the symbol, fresh table, resume
-};
-
-struct FreshTable {
-  int array_size = 0, hash_size = 0;
-  std::vector<std::pair<Recipe, Recipe>> items;
-  Recipe metatable;
-};
-
-struct TableWrite {
-  Recipe table, key, value;
-};
-struct UpvalueWrite {
-  Recipe function;
-  int index = 0;
-  Recipe value;
-};
-struct GradWrite {
-  int input = 0;
-  Recipe value;
-};
-// The gradient of a leaf that the segment made.
-struct OutputGrad {
-  int output = 0;
-  Recipe value;
-};
-// An output that is a view of an input or of another output: writes through either must be known to the tape.
-struct ViewOutput {
-  int output = 0;
-  Recipe base;               // kTensorIn, kTensorOut, or kNil where nothing else sees it
-  Ref<ViewHistory> history;  // null: made in no_grad mode
-  bool symbolic = false;     // the history has sizes that only the run knows
-};
-// An input that a write has given a history: that of an output, its last value.
-struct HistoryWrite {
-  int input = 0, output = 0;
-};
-struct RequiresGradWrite {
-  int input = 0;
-  bool value = false;
-};
-
-// A frame that is rebuilt: a resume prototype over the upvalues of the function it stands for.
-struct ResumeFrame {
-  std::shared_ptr<Unit> unit;  // of the resume prototype
-  Recipe function;             // the original closure
-};
-
-// A node of a captured graph, as reports list it.
-struct NodeText {
-  std::string op, name, args, dtype;
-  std::vector<int64_t> shape;
-  int line = 0;
-};
-std::vector<NodeText> describe_nodes(const Graph& graph);  // report.cc
-
-struct Entry {
-  GuardProgram guards;
-  std::unique_ptr<Sources> sources;
-  int constants = 0, weak = 0;           // registry references
-  std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
-  bool decline = false;                  // nothing to run: the original code is as good
-  std::shared_ptr<Compiled> compiled;
-  WriteCounts writes;  // of compiled
-  std::string graph_text;
-  size_t ops = 0;
-  std::vector<std::string> op_names;
-  std::vector<NodeText> nodes;  // for reports
-  size_t kernels = 0, outputs = 0;
-  double compile_ms = 0, passes_ms = 0, schedule_ms = 0, codegen_ms = 0;
-  std::vector<FreshTable> tables;
-  std::vector<ResumeFrame> resumes;
-  std::vector<Recipe> results;
-  std::vector<TableWrite> table_writes;
-  std::vector<UpvalueWrite> upvalue_writes;
-  std::vector<GradWrite> grad_writes;
-  std::vector<RequiresGradWrite> requires_grad_writes;
-  bool grad_mode = true;  // at the end
-  bool sets_grad_mode = false;
-  std::vector<int> written;                    // inputs that the graph writes
-  std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
-  int callable = 0;                            // registry reference: what a user's backend returned
-  std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
-  std::vector<ViewOutput> view_outputs;
-  std::vector<OutputGrad> output_grads;
-  std::vector<HistoryWrite> history_writes;
-  std::vector<std::pair<int, std::string>> refused_outputs;  // those that backward refuses, with its message
-  int exit = 0;                                              // index into the point's exits
-  BreakReason why;                                           // empty kind: returned, or reached a loop
-  double capture_ms = 0;                                     // with compile_ms
-  int64_t hits = 0;
-  std::vector<int64_t> step_hits;
 };
 
 struct Recompile {
@@ -170,7 +56,7 @@ struct UnitPoint {
 struct Unit {
   uint64_t serial = 0;
   UnitKey key{};
-  UnitOptions options;
+  CaptureOptions options;
   std::unique_ptr<LuaCode> code;
   std::string name;  // file:line of the function
   std::map<bc::Pc, UnitPoint> points;
@@ -193,15 +79,13 @@ struct Unit {
 // -- unit.cc
 
 // The unit of the Lua function at `index`; null for a C function.
-std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, const UnitOptions& options,
+std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
                                 uint64_t serial);
-// The unit of a resume prototype of `code`, whose function is at `function`.
-std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const LuaCode& code,
-                                  const ResumeSpec& spec, int function, bool last);
+// The unit of a resume prototype that a segment of parent asks for.
+std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const ResumeRequest& request);
 // collect.cc: frees what no function, frame or later call can enter. Called as the number of units doubles, before a
 // unit with that backend is made.
 void collect_units(CaptureState& state, lua_State* L, int backend_function);
-void release_entry(lua_State* L, Entry& entry);
 // Points where segments may begin after the instruction at pc has run (successors) or at pc itself.
 void add_points_after(Unit& unit, bc::Pc pc);
 void add_point(Unit& unit, bc::Pc pc);

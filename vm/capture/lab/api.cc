@@ -4,7 +4,9 @@
 
 #include "jit/eager/eager.h"
 #include "vm/bind/lua_reader.h"
+#include "vm/bind/tensor_userdata.h"
 #include "vm/capture/dispatch/auto.h"
+#include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/driver.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/lab/open.h"
@@ -16,8 +18,7 @@
 namespace lutra {
 namespace {
 
-const char kCompiledKey = 0;  // registry: weak table from function (or callable) to the unit's serial number
-const char kAnchorKey = 0;    // registry: what is kept alive so that its address stays its own
+const char kAnchorKey = 0;  // registry: what is kept alive so that its address stays its own
 
 // "string 'f'", "a table", as errors of ops name a value.
 std::string described(lua_State* L, int index) { return LuaReader(L).describe(index - 1); }
@@ -57,8 +58,8 @@ void check_backend_options(lua_State* L, const char* who) {
        " does not exist yet, nor does any other key (settings for all: lt.config)");
 }
 
-UnitOptions read_options(lua_State* L, int index, const char* who) {
-  UnitOptions o;
+CaptureOptions read_options(lua_State* L, int index, const char* who) {
+  CaptureOptions o;
   if (lua_isnoneornil(L, index)) return o;
   if (!lua_istable(L, index)) fail(who, ": options are a table, not ", described(L, index));
   lua_pushnil(L);
@@ -97,38 +98,9 @@ UnitOptions read_options(lua_State* L, int index, const char* who) {
   return o;
 }
 
-// -- the table of compiled functions
-
-}  // namespace
-
-void remember_compiled(lua_State* L, int index, const Unit& unit) {
-  lua_pushvalue(L, index);
-  const int f = lua_gettop(L);
-  lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  lua_pushvalue(L, f);
-  lua_pushnumber(L, double(unit.serial));
-  lua_rawset(L, -3);
-  lua_settop(L, f - 1);
-}
-
-namespace {
-
-std::shared_ptr<Unit> unit_of(lua_State* L, int index) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  lua_pushvalue(L, index);
-  lua_rawget(L, -2);
-  const auto serial = uint64_t(lua_tonumber(L, -1));
-  lua_pop(L, 2);
-  CaptureState& state = capture_state(L);
-  auto it = state.by_serial.find(serial);
-  return it == state.by_serial.end() ? nullptr : it->second.lock();
-}
-
 std::shared_ptr<Unit> checked_unit(lua_State* L, const char* who) {
   if (!lua_isfunction(L, 1) && !lua_istable(L, 1)) wrong_function(L, who, "a compiled function or module");
-  auto unit = unit_of(L, 1);
+  auto unit = compiled_unit(L, 1);
   if (!unit)
     fail(who, ": the ", lua_istable(L, 1) ? "module" : "function", " is not compiled (lt.compile gives one that is)");
   return unit;
@@ -171,7 +143,7 @@ bool to_function(lua_State* L, int index, const char* who) {
 }
 
 // Pushes a compiled clone of the Lua function at `index`.
-std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const UnitOptions& options, uint64_t serial) {
+std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const CaptureOptions& options, uint64_t serial) {
   CaptureState& state = capture_state(L);
   auto unit = find_unit(state, L, index, options, serial);
   if (!unit) fail("compile: the function has no bytecode");
@@ -182,7 +154,7 @@ std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const UnitOptions& 
 }
 
 int api_compile(lua_State* L) {
-  const UnitOptions options = read_options(L, 2, "compile");
+  const CaptureOptions options = read_options(L, 2, "compile");
   lua_settop(L, 1);
   const bool module = to_function(L, 1, "compile");
   auto unit = push_compiled(L, 1, options, 0);
@@ -195,7 +167,7 @@ int api_compile(lua_State* L) {
 }
 
 int api_patch(lua_State* L) {
-  const UnitOptions options = read_options(L, 2, "patch");
+  const CaptureOptions options = read_options(L, 2, "patch");
   lua_settop(L, 1);
   if (lua_iscfunction(L, 1)) fail("patch: a C function has no bytecode to capture");
   if (!lua_isfunction(L, 1)) wrong_function(L, "patch", "a Lua function");
@@ -203,7 +175,7 @@ int api_patch(lua_State* L) {
   auto unit = find_unit(state, L, 1, options, 0);
   if (!unit) fail("patch: the function has no bytecode");
   unit->automatic = false;
-  if (redirected(L, 1) && unit_of(L, 1) == unit) return 1;
+  if (redirected(L, 1) && compiled_unit(L, 1) == unit) return 1;
   push_clone(state, L, unit, 1, true);
   const std::string why = redirect(L, 1, 2);
   if (!why.empty()) fail("patch: ", why);
@@ -215,15 +187,10 @@ int api_patch(lua_State* L) {
 int api_unpatch(lua_State* L) {
   lua_settop(L, 1);
   if (!lua_isfunction(L, 1)) wrong_function(L, "unpatch", "a function");
-  if (auto unit = unit_of(L, 1)) {
+  if (auto unit = compiled_unit(L, 1)) {
     unfollow(L, *unit, 1);
     restore(L, 1);
-    lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
-    lua_rawget(L, LUA_REGISTRYINDEX);
-    lua_pushvalue(L, 1);
-    lua_pushnil(L);
-    lua_rawset(L, -3);
-    lua_settop(L, 1);
+    forget_compiled(L, 1);
   }
   return 1;
 }
@@ -233,7 +200,7 @@ int run_explain(lua_State* L) {
   CaptureState& state = capture_state(L);
   lua_pushvalue(L, lua_upvalueindex(1));
   const int f = n + 1;
-  UnitOptions options;
+  CaptureOptions options;
   options.dynamic = int(lua_tointeger(L, lua_upvalueindex(2)));
   options.fullgraph = lua_toboolean(L, lua_upvalueindex(3));
   options.backend = lua_tostring(L, lua_upvalueindex(4));
@@ -247,7 +214,7 @@ int run_explain(lua_State* L) {
 int explain_entry(lua_State* L) { return guarded(L, run_explain); }
 
 int api_explain(lua_State* L) {
-  const UnitOptions options = read_options(L, 2, "explain");
+  const CaptureOptions options = read_options(L, 2, "explain");
   lua_settop(L, 1);
   to_function(L, 1, "explain");
   lua_pushvalue(L, 1);
@@ -334,7 +301,7 @@ int api_reset(lua_State* L) {
 int api_disable(lua_State* L) {
   lua_settop(L, 1);
   if (!lua_isfunction(L, 1)) wrong_function(L, "disable", "a function");
-  capture_state(L).disabled.insert(lua_topointer(L, 1));
+  capture_state(L).trace.disabled.insert(lua_topointer(L, 1));
   anchor(L, 1);
   return 1;
 }
@@ -376,11 +343,11 @@ int mark(lua_State* L, bool dynamic) {
   if (dim != -1000 && (dim < -rank || dim >= rank)) fail(who, ": dim ", dim, " is out of range for ", rank, " dims");
   CaptureState& state = capture_state(L);
   lua_settop(L, 1);
-  if (!state.marks) {
+  if (!state.trace.marks) {
     push_weak_table(L, "k");
-    state.marks = luaL_ref(L, LUA_REGISTRYINDEX);
+    state.trace.marks = luaL_ref(L, LUA_REGISTRYINDEX);
   }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, state.marks);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.trace.marks);
   lua_pushvalue(L, 1);
   lua_rawget(L, 2);
   if (lua_isnil(L, 3)) {
@@ -463,15 +430,10 @@ int open_capture(lua_State* L) {
   const int module = lua_gettop(L);
   Runtime& rt = runtime(L);
   rt.capture = std::make_shared<CaptureState>();
-  for (const char* key : {&kCompiledKey, &kAnchorKey}) {
-    lua_pushlightuserdata(L, const_cast<char*>(key));
-    if (key == &kCompiledKey) {
-      push_weak_table(L, "k");
-    } else {
-      lua_newtable(L);
-    }
-    lua_rawset(L, LUA_REGISTRYINDEX);
-  }
+  open_compiled(L);
+  lua_pushlightuserdata(L, const_cast<char*>(&kAnchorKey));
+  lua_newtable(L);
+  lua_rawset(L, LUA_REGISTRYINDEX);
   for (const ApiRow& row : kApi) {
     lua_pushlightuserdata(L, const_cast<ApiRow*>(&row));
     lua_pushcclosure(L, api_entry, 1);
@@ -479,7 +441,7 @@ int open_capture(lua_State* L) {
   }
   lua_pushvalue(L, module);
   lua_setfield(L, LUA_REGISTRYINDEX, "lutra.module");
-  learn_builtins(L, *rt.capture);
+  learn_builtins(L, rt.capture->trace);
   install_portals(L, run_portal_entry);
   on_config_change = apply_stress;
   apply_stress(L);

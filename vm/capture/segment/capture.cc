@@ -1,43 +1,38 @@
 // Capture of one segment: attempts until a trace ends where it can, then the graph is compiled and an entry made.
+#include "vm/capture/segment/capture.h"
+
 #include <algorithm>
-#include <chrono>
 #include <lua.hpp>
 
 #include "jit/autograd/compiled_autograd.h"
-#include "jit/runtime/profile.h"
 #include "ops/grad/tape.h"
-#include "vm/capture/dispatch/driver.h"
-#include "vm/capture/dispatch/state.h"
-#include "vm/capture/lab/report.h"
-#include "vm/capture/segment/finish.h"
-#include "vm/capture/segment/history.h"
+#include "vm/capture/segment/outputs.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // Of each slot that comes in; no two alike, as what was learned is kept by them.
-std::vector<std::string> argument_names(const bc::Proto& proto, const UnitPoint& point, int n) {
+std::vector<std::string> argument_names(const bc::Proto& proto, const SegmentPlace& place, int n) {
   std::vector<std::string> names;
   for (int i = 0; i < n; i++) {
-    const unsigned slot = point.args[size_t(i)];
-    std::string name = bc::expression_text(proto, point.pc, slot);
-    if (name.empty()) name = str("a value of line ", proto.line(point.pc));
+    const unsigned slot = place.args[size_t(i)];
+    std::string name = bc::expression_text(proto, place.pc, slot);
+    if (name.empty()) name = str("a value of line ", proto.line(place.pc));
     if (std::find(names.begin(), names.end(), name) != names.end()) name += str(" (slot ", slot, ")");
     names.push_back(std::move(name));
   }
   return names;
 }
 
-Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs, int self) {
-  const bc::Proto& proto = unit.code->proto();
+Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call) {
+  const auto [nslots, nargs, self] = call;
+  const bc::Proto& proto = place.code.proto();
   t.frame_store.emplace_back();
   Frame& f = t.frame_store.back();
-  f.code = unit.code.get();
-  f.pc = point.pc;
+  f.code = &place.code;
+  f.pc = place.pc;
   f.slots.assign(proto.framesize + 1, nullptr);
   t.frames.push_back(&f);
   t.program.start = {f.code->file, f.line()};
@@ -45,18 +40,18 @@ Frame& first_frame(Trace& t, Unit& unit, UnitPoint& point, int nslots, int nargs
   f.function = t.wrap(t.source(SourceKind::kSelf, nullptr, nullptr, 0, "the function"));
   f.function->kind = VarKind::kFunction;
   f.function->identity_guarded = true;
-  if (point.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
-  const std::vector<std::string> names = argument_names(proto, point, nslots);
+  if (place.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
+  const std::vector<std::string> names = argument_names(proto, place, nslots);
   for (int i = 0; i < nslots; i++) {
     lua_pushvalue(t.L, i + 1);
-    f.slots[point.args[size_t(i)]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, names[size_t(i)]));
+    f.slots[place.args[size_t(i)]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, names[size_t(i)]));
   }
   for (int i = nslots; i < nargs; i++) {
     lua_pushvalue(t.L, i + 1);
     const int n = i - nslots;
     f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, str("select(", n + 1, ", ...)"))));
   }
-  const bc::Slots open = unit.code->liveness().open[point.pc];
+  const bc::Slots open = place.code.liveness().open[place.pc];
   for (unsigned s = 0; s < open.size(); s++) {
     if (open[s]) t.open_slots.push_back(s);
   }
@@ -103,9 +98,9 @@ void finish_symbols(Trace& t, Entry& e, SymEnv& env) {
   t.program.expected.push_back(relations_text(t.program));
 }
 
-CompileOptions compile_options(const Unit& unit) {
+CompileOptions compile_options(const CaptureOptions& options) {
   CompileOptions o;
-  o.backend = unit.options.backend_function ? "eager" : unit.options.backend;
+  o.backend = options.backend_function ? "eager" : options.backend;
   o.wanted = [](const char* stage) { return log_wanted(stage); };
   o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
   return o;
@@ -141,7 +136,7 @@ void note_times(Entry& e, const Compiled& compiled) {
   }
 }
 
-void compile_entry(Trace& t, const Unit& unit, Entry& e) {
+void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   const std::vector<Edge> sources = input_edges(t);
   const bool differentiable = sort_outputs(t, e, sources);
   find_view_outputs(t, e);
@@ -153,9 +148,9 @@ void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   for (const auto& n : g.nodes) e.op_names.push_back(name(n->op));
   e.nodes = describe_nodes(g);
   e.outputs = g.outputs.size();
-  if (unit.options.backend_function) ask_backend(t.L, unit.options.backend_function, e);
+  if (wanted.backend_function) ask_backend(t.L, wanted.backend_function, e);
   const std::shared_ptr<SymEnv> env = g.env;
-  const CompileOptions options = compile_options(unit);
+  const CompileOptions options = compile_options(wanted);
   if (differentiable) {
     e.autograd = CompiledAutograd::build(std::move(t.graph), sources, options);
     e.kernels = e.autograd->forward().kernels;
@@ -170,44 +165,28 @@ void compile_entry(Trace& t, const Unit& unit, Entry& e) {
   finish_symbols(t, e, *env);
 }
 
-int exit_index(Unit& unit, UnitPoint& point, const Exit& exit) {
-  for (size_t i = 0; i < point.exits.size(); i++) {
-    if (point.exits[i] == exit) return int(i);
-  }
-  point.exits.push_back(exit);
-  unit.changed = true;
-  return int(point.exits.size()) - 1;
-}
-
-std::string with_hint(const BreakReason& why) {
-  std::string text = why.reason;
-  if (!why.hint.empty()) text += " (" + why.hint + ")";
-  if (!why.chain.empty()) text += "; " + why.chain;
-  return text;
-}
-
 // The break's place is where the program is wrong, not the call that was compiled.
 [[noreturn]] void fail_fullgraph(const BreakReason& why) {
   const std::string place = why.file ? str(why.file, ":", why.line, ": ") : "";
-  throw PlacedError(str(place, "compile: fullgraph=true, but the graph breaks: ", with_hint(why)));
+  throw PlacedError(str(place, "compile: fullgraph=true, but the graph breaks: ", describe(why)));
 }
 
-// One attempt; null to try again.
-struct Attempt {
-  CaptureState& state;
+struct SegmentCapture {
   lua_State* L;
-  const std::shared_ptr<Unit>& unit;
-  UnitPoint& point;
-  int nslots, nargs, self;
+  TraceState& state;
+  const SegmentPlace& place;
+  const SegmentCall& call;
+  const CaptureOptions& wanted;
+  const TraceOptions& options;
   Decisions decisions;
-  std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
-  BreakReason loop_why;                       // what kept the first loop from being unrolled
+  CapturedSegment made{};
+  BreakReason loop_why{};  // what kept the first loop from being unrolled
 
   // How the trace ended; false when it must be made again.
   bool trace(Trace& t, SegmentEnd& end) {
     try {
-      t.arguments = nargs;
-      Frame& f = first_frame(t, *unit, point, nslots, nargs, self);
+      t.arguments = call.nargs;
+      Frame& f = first_frame(t, place, call);
       end.results = t.run(f);
       end.kind = SegmentEnd::kReturn;
       return true;
@@ -237,26 +216,24 @@ struct Attempt {
     Frame& f = *t.frames[0];
     const bc::Loop* loop = f.code->loop_at(f.pc);
     if (end.kind == SegmentEnd::kLoop && loop) {
-      add_point(*unit, loop->first_body);
-      add_points_after(*unit, loop->end);
+      made.next.push_back({loop->first_body, false});
+      made.next.push_back({loop->end, true});
     } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1) {
-      add_points_after(*unit, f.pc);
+      made.next.push_back({f.pc, true});
     }
     // The loop around a break: its body is a segment of its own.
     for (const bc::Loop& l : f.code->loops()) {
-      if (l.kind != bc::Loop::Kind::kLoop && f.pc >= l.head && f.pc <= l.end) add_points_after(*unit, l.end);
+      if (l.kind != bc::Loop::Kind::kLoop && f.pc >= l.head && f.pc <= l.end) made.next.push_back({l.end, true});
     }
   }
 
-  std::shared_ptr<Entry> make() {
+  void make() {
     const int top = lua_gettop(L);
-    TraceOptions options{unit->options.dynamic, point.dynamic_dims, point.loose_functions, has_to_pay(L, *unit)};
     for (int attempt = 0; attempt < 200; attempt++) {
       lua_settop(L, top);
       Trace t(L, state, decisions, options);
       SegmentEnd end;
       auto entry = std::make_shared<Entry>();
-      Exit exit;
       if (!trace(t, end)) continue;
       // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
       if (end.kind == SegmentEnd::kLoop && t.frames.size() > 1 && t.graph->nodes.empty() && !loop_why.kind.empty() &&
@@ -264,9 +241,7 @@ struct Attempt {
         end.kind = SegmentEnd::kBreak;
         end.why = loop_why;
       }
-      if (end.kind == SegmentEnd::kBreak && unit->options.fullgraph) {
-        fail_fullgraph(end.why);
-      }
+      if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) fail_fullgraph(end.why);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
       if (t.graph->nodes.empty()) {
         entry->decline = true;
@@ -275,7 +250,7 @@ struct Attempt {
         finish_symbols(t, *entry, *t.graph->env);
       } else {
         try {
-          finish_segment(t, *unit, point, end, *entry, exit);
+          made.finished = finish_segment(t, place.args, end, *entry);
           if (!decisions.leaves_outside && parts_leaves(t, input_edges(t))) {
             decisions.leaves_outside = true;
             throw Restart();
@@ -284,11 +259,11 @@ struct Attempt {
           continue;
         }
         next_points(t, end);
-        compile_entry(t, *unit, *entry);
-        entry->exit = exit_index(*unit, point, exit);
+        compile_entry(t, wanted, *entry);
       }
       keep(t, *entry);
-      return entry;
+      made.entry = std::move(entry);
+      return;
     }
     fail_internal("capture: a segment finds no end");
   }
@@ -330,79 +305,36 @@ struct Attempt {
     drop_implied(t.program);
     e.guards = std::move(t.program);
     e.sources = std::make_unique<Sources>(std::move(t.sources));
-    e.step_hits.assign(e.guards.steps.size(), 0);
     e.native = compile_guards(L, e.guards, t.constants, t.weak);
     lua_pushvalue(L, t.constants);
     e.constants = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_pushvalue(L, t.weak);
     e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
-    point.decisions.kept_loops = decisions.kept_loops;
+    made.kept_loops = decisions.kept_loops;
   }
 };
 
-void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
-  runtime(L).counters.graph_break[why.reason]++;
-  unit.breaks->push_back(why);
-  if (!log_wanted("graph_breaks")) return;
-  log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", with_hint(why)));
-}
-
-void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
-  Counters& c = runtime(L).counters;
-  if (!e->why.kind.empty()) count_break(L, unit, e->why);
-  if (e->decline) return;
-  c.unique_graphs++;
-  c.calls_captured += int64_t(e->ops);
-  c.kernels += int64_t(e->kernels);
-  unit.log->push_back(e);
-  if (log_wanted("guards")) log_text("guards", unit.name + "\n" + print(e->guards));
-}
-
 }  // namespace
 
-std::shared_ptr<Entry> capture(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
-                               int nslots, int nargs, int self) {
-  const CompileScope scope;
-  const auto start = Clock::now();
-  Counters& counters = runtime(L).counters;
-  counters.frames_total++;
-  std::shared_ptr<Entry> entry;
-  try {
-    Attempt a{state, L, unit, point, nslots, nargs, self, point.decisions, {}};
-    entry = a.make();
-  } catch (const NeedsData& e) {
-    // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
-    if (unit->options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
-    unit->failed = true;
-    const LuaCode& code = *unit->code;
-    count_break(L, *unit, {e.what(), "data", "the function runs as it is", code.file, int(code.proto().first_line)});
-    return nullptr;
-  } catch (const Error& e) {
-    if (e.kind != ErrorKind::kInternal) throw;
-    report_internal(state, *unit, e.what(), "");
-    return nullptr;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& e) {
-    report_internal(state, *unit, e.what(), "");
-    return nullptr;
+std::string describe(const BreakReason& why) {
+  std::string text = why.reason;
+  if (!why.hint.empty()) text += " (" + why.hint + ")";
+  if (!why.chain.empty()) text += "; " + why.chain;
+  return text;
+}
+
+CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+                                const CaptureOptions& wanted, const TraceOptions& options, const Decisions& decisions) {
+  SegmentCapture capture{L, state, place, call, wanted, options, decisions};
+  capture.make();
+  return std::move(capture.made);
+}
+
+void release_entry(lua_State* L, Entry& entry) {
+  for (int* reference : {&entry.constants, &entry.weak, &entry.callable}) {
+    if (*reference) luaL_unref(L, LUA_REGISTRYINDEX, *reference);
+    *reference = 0;
   }
-  entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  point.spent_ms += entry->capture_ms;
-  counters.frames_ok++;
-  count(L, *unit, entry);
-  if (entry->decline) {
-    // Nothing to run here, now or a few times over: the portal goes.
-    if (entry->guards.steps.empty() || ++point.idle_captures >= 3) {
-      point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
-      unit->changed = unit->changed || point.dead;
-      return nullptr;
-    }
-  } else {
-    point.idle_captures = 0;
-  }
-  point.entries.insert(point.entries.begin(), entry);
-  return entry;
 }
 
 }  // namespace lutra

@@ -12,8 +12,8 @@
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
-#include "vm/capture/dispatch/state.h"
-#include "vm/capture/segment/history.h"
+#include "vm/capture/segment/outputs.h"
+#include "vm/capture/trace/border.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -27,11 +27,11 @@ struct Link {
 
 struct Finisher {
   Trace& t;
-  Unit& unit;
-  UnitPoint& point;
+  const std::vector<unsigned>& args;
   const SegmentEnd& end;
   Entry& entry;
-  Exit& exit;
+  Finished made{};
+  Exit& exit = made.exit;
   std::map<const Table*, int> fresh;
   std::deque<std::pair<Table*, int>> unfilled;  // lists of tables have any length
   bool filling = false;
@@ -190,7 +190,7 @@ struct Finisher {
 
   bool unchanged(Var* v, unsigned slot) const {
     if (!v->source || v->source->kind != SourceKind::kArg) return false;
-    return point.args[size_t(v->source->index)] == slot;
+    return args[size_t(v->source->index)] == slot;
   }
 
   // Why the frame cannot be rebuilt; empty if it can.
@@ -221,23 +221,18 @@ struct Finisher {
       append_call(links, i + 1, rest);
     }
     const int num_args = rest.empty() ? 0 : int(rest.size()) - 1;
-    ResumeFrame resume;
-    resume.unit = resume_unit(t.state, t.L, unit, *f.code, {f.pc, mode, num_args}, pushed_function(f), last);
+    t.push_pin(f.function->pin);
+    const void* prototype = prototype_identity(t.L, lua_gettop(t.L));
     lua_pop(t.L, 1);
-    resume.function = value(f.function);
+    made.resumes.push_back({f.code, {f.pc, mode, num_args}, prototype, last});
     args.push_back({Recipe::kResume, int(entry.resumes.size())});
-    entry.resumes.push_back(resume);
+    entry.resumes.push_back({nullptr, value(f.function)});
     for (unsigned s : resume_slots(f.code->proto(), f.pc, mode)) {
       Var* v = s < f.slots.size() ? f.slots[s] : nullptr;
       args.push_back(v ? value(v) : Recipe{});
     }
     args.insert(args.end(), rest.begin(), rest.end());
     for (Var* v : f.varargs) args.push_back(value(v));
-  }
-
-  int pushed_function(Frame& f) {
-    t.push_pin(f.function->pin);
-    return lua_gettop(t.L);
   }
 
   Recipe constant_on_stack() { return {Recipe::kConstant, t.constant_slot_from_stack()}; }
@@ -533,8 +528,10 @@ struct Finisher {
 
 }  // namespace
 
-void finish_segment(Trace& t, Unit& unit, UnitPoint& point, const SegmentEnd& end, Entry& entry, Exit& exit) {
-  Finisher{t, unit, point, end, entry, exit, {}, {}}.run();
+Finished finish_segment(Trace& t, const std::vector<unsigned>& args, const SegmentEnd& end, Entry& entry) {
+  Finisher finisher{t, args, end, entry};
+  finisher.run();
+  return std::move(finisher.made);
 }
 
 }  // namespace lutra

@@ -1,6 +1,7 @@
 // From a traced segment to an entry: what is live at its end, what it changed, how its frames go on.
 #pragma once
-#include "vm/capture/dispatch/unit.h"
+#include "vm/capture/segment/entry.h"
+#include "vm/portal/patch.h"
 
 namespace lutra {
 
@@ -10,7 +11,22 @@ struct SegmentEnd {
   Vars results;  // kReturn
 };
 
-// Fills entry and exit. Throws Restart after changing the trace's decisions where the segment has to end elsewhere.
-void finish_segment(Trace& trace, Unit& unit, UnitPoint& point, const SegmentEnd& end, Entry& entry, Exit& exit);
+// The body that a frame of the entry needs, one a ResumeFrame.
+struct ResumeRequest {
+  const LuaCode* code;
+  ResumeSpec spec;
+  const void* prototype;  // identity of the function's
+  bool last;              // the innermost frame
+};
+
+// What a segment becomes, beside its entry.
+struct Finished {
+  Exit exit;
+  std::vector<ResumeRequest> resumes;
+};
+
+// Fills entry. args are the slots that come in. Throws Restart after changing the trace's decisions where the segment
+// has to end elsewhere.
+Finished finish_segment(Trace& trace, const std::vector<unsigned>& args, const SegmentEnd& end, Entry& entry);
 
 }  // namespace lutra

@@ -1,19 +1,17 @@
 // Running an entry: the loaded values in, the compiled segment's results and effects out.
+#include "vm/capture/segment/run.h"
+
 #include <algorithm>
 #include <lua.hpp>
 
 #include "jit/autograd/compiled_autograd.h"
-#include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
-#include "vm/capture/dispatch/driver.h"
-#include "vm/capture/dispatch/state.h"
-#include "vm/capture/segment/history.h"
-#include "vm/host/runtime.h"
-#include "vm/portal/portal.h"
+#include "vm/capture/trace/border.h"
+#include "vm/capture/trace/state.h"
 
 namespace lutra {
 namespace {
@@ -41,7 +39,6 @@ struct RefusedNode : GradNode {
 };
 
 struct EntryRunner {
-  CaptureState& state;
   lua_State* L;
   Entry& e;
   GuardValues& values;
@@ -153,7 +150,7 @@ struct EntryRunner {
       case Recipe::kResume: {
         const ResumeFrame& resume = e.resumes[size_t(r.index)];
         push(resume.function);
-        push_clone(state, L, resume.unit, lua_gettop(L), false);
+        resume.body->push_closure(L, lua_gettop(L));
         lua_remove(L, -2);
         return;
       }
@@ -267,23 +264,9 @@ struct EntryRunner {
 
 }  // namespace
 
-int run_entry(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, Entry& entry, GuardValues& values) {
-  try {
-    EntryRunner runner{state, L, entry, values};
-    return runner.writable() ? runner.run() : 0;
-  } catch (const Error& e) {
-    if (e.kind == ErrorKind::kInterrupt) throw;
-    // What an earlier launch on a GPU met; or the run's own writes have begun.
-    if (dynamic_cast<const LateError*>(&e)) throw;
-    if (entry.callable) throw;  // a user's backend must not be replaced in silence
-    // A user's error (an index out of range): the original code raises it, with everything before it done.
-    if (e.kind == ErrorKind::kInternal) report_internal(state, *unit, e.what(), entry.graph_text);
-  } catch (const std::bad_alloc&) {
-    return 0;
-  } catch (const std::exception& e) {
-    report_internal(state, *unit, e.what(), entry.graph_text);
-  }
-  return 0;
+int run_segment(lua_State* L, Entry& entry, GuardValues& values) {
+  EntryRunner runner{L, entry, values};
+  return runner.writable() ? runner.run() : 0;
 }
 
 }  // namespace lutra

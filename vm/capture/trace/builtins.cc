@@ -9,7 +9,7 @@
 
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
-#include "vm/capture/dispatch/state.h"
+#include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {
@@ -443,7 +443,7 @@ bool is_library_function(lua_State* L) {
 }
 
 // Functions learned by address are kept in the table `anchors`, so that their addresses stay theirs.
-void learn_table(lua_State* L, CaptureState& state, const std::string& prefix, int table, int anchors) {
+void learn_table(lua_State* L, TraceState& state, const std::string& prefix, int table, int anchors) {
   const bool ours = prefix.starts_with("lutra.");
   lua_pushnil(L);
   while (lua_next(L, table)) {
@@ -476,19 +476,19 @@ const Builtin* find_binding_builtin(const std::string& name) {
   return nullptr;
 }
 
-const Builtin* find_builtin(const CaptureState& state, const void* function) {
+const Builtin* find_builtin(const TraceState& state, const void* function) {
   auto it = state.builtins.find(function);
   return it == state.builtins.end() ? nullptr : it->second;
 }
 
-std::string name_of_function(const CaptureState& state, const void* function) {
+std::string name_of_function(const TraceState& state, const void* function) {
   auto it = state.c_names.find(function);
   return it == state.c_names.end() ? "" : it->second;
 }
 
-bool is_disabled(const CaptureState& state, const void* function) { return state.disabled.count(function) > 0; }
+bool is_disabled(const TraceState& state, const void* function) { return state.disabled.count(function) > 0; }
 
-void learn_builtins(lua_State* L, CaptureState& state) {
+void learn_builtins(lua_State* L, TraceState& state) {
   const int module = lua_gettop(L), anchors = module + 1, globals = module + 2;
   lua_newtable(L);
   lua_pushvalue(L, LUA_GLOBALSINDEX);

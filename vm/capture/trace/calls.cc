@@ -3,11 +3,11 @@
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
-#include "vm/capture/dispatch/state.h"
-#include "vm/capture/segment/history.h"
+#include "vm/capture/trace/border.h"
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/reader.h"
+#include "vm/capture/trace/state.h"
 
 namespace lutra {
 namespace {

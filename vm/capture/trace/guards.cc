@@ -1,7 +1,7 @@
 // Building the guard program of a trace: sources become registers, facts become checks.
 #include <lua.hpp>
 
-#include "vm/capture/dispatch/state.h"
+#include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {

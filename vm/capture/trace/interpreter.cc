@@ -6,7 +6,7 @@
 #include <lua.hpp>
 
 #include "ops/core/interrupt.h"
-#include "vm/capture/dispatch/state.h"
+#include "vm/capture/trace/state.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -37,7 +37,7 @@ const Handlers& handlers() {
 
 }  // namespace
 
-Trace::Trace(lua_State* state_L, CaptureState& s, Decisions& d, const TraceOptions& o)
+Trace::Trace(lua_State* state_L, TraceState& s, Decisions& d, const TraceOptions& o)
     : L(state_L),
       state(s),
       decisions(d),

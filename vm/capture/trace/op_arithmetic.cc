@@ -2,8 +2,8 @@
 #include <cmath>
 #include <lua.hpp>
 
-#include "vm/capture/dispatch/state.h"
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/state.h"
 
 namespace lutra {
 namespace {

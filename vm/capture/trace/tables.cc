@@ -3,7 +3,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/tensor_userdata.h"
-#include "vm/capture/dispatch/state.h"
+#include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {

@@ -22,7 +22,7 @@ struct lua_State;
 
 namespace lutra {
 
-struct CaptureState;
+struct TraceState;
 
 // A graph break: why the segment ends before the current instruction. reason holds no line, name or address.
 struct BreakReason {
@@ -95,7 +95,7 @@ struct Frame {
 
 class Trace {
  public:
-  Trace(lua_State* L, CaptureState& state, Decisions& decisions, const TraceOptions& options);
+  Trace(lua_State* L, TraceState& state, Decisions& decisions, const TraceOptions& options);
   ~Trace();
 
   // -- the interpreter (interpreter.cc)
@@ -183,7 +183,7 @@ class Trace {
       const SymEnv& env);  // what has been asked of symbols since the last call was asked by the line at here_
 
   lua_State* L;
-  CaptureState& state;
+  TraceState& state;
   Decisions& decisions;
   const TraceOptions& options;
   int pins, constants, weak;  // stack indexes

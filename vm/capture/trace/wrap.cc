@@ -4,8 +4,8 @@
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
-#include "vm/capture/dispatch/state.h"
-#include "vm/capture/segment/history.h"
+#include "vm/capture/trace/border.h"
+#include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {

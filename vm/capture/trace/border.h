@@ -1,12 +1,11 @@
-// What autograd has to know of a segment's border: the history of inputs from before it, the history that inputs gain
-// in it, and what becomes of its outputs.
+// What autograd has to know of a segment's beginning: the history that inputs bring from before it, and the history
+// that writes in it give them.
 //
 // Invariants:
 // 1. An input with history from before the segment is a non-leaf for the trace, too. A backward that would go on into
 //    that history ends the segment before it.
 // 2. Where a write gives an input another history, its last value is an output; the real tensor takes its history.
 #pragma once
-#include "vm/capture/dispatch/unit.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {
@@ -23,20 +22,11 @@ struct BorderScope {
 
 // Gives the fake of an input the autograd state that the real tensor has; where its gradient goes to.
 Edge border(const Tensor& fake, const Tensor& real);
-// By graph input: where its gradient goes to, no node where it takes none.
-std::vector<Edge> input_edges(const Trace& t);
 // Whether a write in the segment has given the input a history.
 bool has_new_history(const Trace::TensorInput& in);
 // Whether eager lets a write give a tensor a history: not a view of a leaf, nor one that was made in no_grad mode.
 bool is_writable(const Tensor& real);
 // Ends the segment before a write, among the graph's nodes from `first` on, that eager refuses.
 void check_writes(Trace& t, size_t first);
-// Sorts the outputs by what autograd has to know of them; true when a compiled backward is needed.
-bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources);
-void find_view_outputs(Trace& t, Entry& e);
-// What several outputs are views of is an output, too: a write through one of them is seen by the others.
-void output_bases(Trace& t);
-// Would the compiled backward not reach a leaf that the segment makes and gives out?
-bool parts_leaves(Trace& t, const std::vector<Edge>& sources);
 
 }  // namespace lutra

@@ -1,42 +1,15 @@
-// What autograd has to know of a segment's border: the history of inputs from before it, the history that inputs gain
-// in it, and what becomes of its outputs.
-#include "vm/capture/segment/history.h"
+// What autograd has to know of a segment's outputs.
+#include "vm/capture/segment/outputs.h"
 
 #include <algorithm>
 #include <unordered_set>
 
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
+#include "vm/capture/trace/trace.h"
 
 namespace lutra {
 namespace {
-
-thread_local BorderScope* scope = nullptr;  // of the call of backward or grad that is traced
-
-// The history of an input from before the segment.
-struct BorderNode : GradNode {
-  BorderNode() { link(*this, {}); }
-  const char* name() const override { return "history"; }
-  void release() override {}
-
-  [[noreturn]] static void go_beyond() {
-    scope->goes_beyond = true;
-    fail("the gradient goes on to what was computed before the segment");
-  }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { go_beyond(); }
-
-  // What lies beyond may lead to any other input that lt.grad asks for.
-  void met(const std::vector<const GradNode*>& targets) override {
-    for (const GradNode* target : targets) {
-      if (!scope || target == this) continue;
-      const Tensor leaf = leaf_of(target);
-      if (leaf ? scope->trace.input_of_fake.count(leaf.get()) > 0
-               : dynamic_cast<const BorderNode*>(target) != nullptr) {
-        go_beyond();
-      }
-    }
-  }
-};
 
 bool is_symbolic(const Value& v) {
   if (v.is<Scalar>()) return v.as<Scalar>().expr != 0;
@@ -125,16 +98,6 @@ std::string refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
 
 }  // namespace
 
-BorderScope::BorderScope(Trace& t) : trace(t) { scope = this; }
-BorderScope::~BorderScope() { scope = nullptr; }
-
-Edge border(const Tensor& fake, const Tensor& real) {
-  fake->requires_grad = real->requires_grad;
-  if (!real->requires_grad) return {};
-  if (!is_leaf(real)) set_history(fake, Ref<GradNode>(new BorderNode), 0);
-  return gradient_edge(fake);
-}
-
 std::vector<Edge> input_edges(const Trace& t) {
   std::vector<Edge> edges;
   for (const auto& in : t.inputs) {
@@ -143,26 +106,6 @@ std::vector<Edge> input_edges(const Trace& t) {
     edges.push_back(edge);
   }
   return edges;
-}
-
-bool has_new_history(const Trace::TensorInput& in) {
-  return in.source && !is_leaf(in.fake) && !(in.fake->autograd->grad_fn == in.edge.node);
-}
-
-bool is_writable(const Tensor& real) {
-  return !real->base || (real->view && !(real->base->requires_grad && is_leaf(real->base)));
-}
-
-void check_writes(Trace& t, size_t first) {
-  if (!grad_enabled()) return;
-  for (size_t n = first; n < t.graph->nodes.size(); n++) {
-    const Node& node = *t.graph->nodes[n];
-    if (!node.inplace) continue;
-    for (const auto& in : t.inputs) {
-      if (in.fake->storage != node.args[0].tensor()->storage || !in.fake->requires_grad) continue;
-      if (in.real->base && !is_writable(in.real)) t.stop("a view is written that cannot be", "error", "", true);
-    }
-  }
 }
 
 bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {

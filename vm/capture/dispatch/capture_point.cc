@@ -1,0 +1,120 @@
+// A capture at a point: the segment's entry, exit, resume units and next points are added to the unit.
+#include "vm/capture/dispatch/capture_point.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+
+#include "jit/runtime/profile.h"
+#include "vm/capture/dispatch/policy.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/segment/capture.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int exit_index(Unit& unit, UnitPoint& point, const Exit& exit) {
+  for (size_t i = 0; i < point.exits.size(); i++) {
+    if (point.exits[i] == exit) return int(i);
+  }
+  point.exits.push_back(exit);
+  unit.changed = true;
+  return int(point.exits.size()) - 1;
+}
+
+// The closures that a segment's rebuilt frames run.
+struct UnitBody : ResumeBody {
+  std::shared_ptr<Unit> unit;
+  explicit UnitBody(std::shared_ptr<Unit> unit) : unit(std::move(unit)) {}
+  void push_closure(lua_State* L, int index) override { push_clone(capture_state(L), L, unit, index, false); }
+};
+
+std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point,
+                                  const SegmentCall& call) {
+  const TraceOptions options{unit.options.dynamic, point.dynamic_dims, point.loose_functions, has_to_pay(L, unit)};
+  CapturedSegment s = capture_segment(L, state.trace, {*unit.code, point.pc, point.args, point.varargs}, call,
+                                      unit.options, options, point.decisions);
+  point.decisions.kept_loops = std::move(s.kept_loops);
+  for (const auto& [pc, after] : s.next) after ? add_points_after(unit, pc) : add_point(unit, pc);
+  if (s.entry->decline) return s.entry;
+  for (size_t i = 0; i < s.finished.resumes.size(); i++) {
+    s.entry->resumes[i].body = std::make_shared<UnitBody>(resume_unit(state, L, unit, s.finished.resumes[i]));
+  }
+  s.entry->exit = exit_index(unit, point, s.finished.exit);
+  return s.entry;
+}
+
+void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
+  runtime(L).counters.graph_break[why.reason]++;
+  unit.breaks->push_back(why);
+  if (!log_wanted("graph_breaks")) return;
+  log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", describe(why)));
+}
+
+void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
+  Counters& c = runtime(L).counters;
+  if (!e->why.kind.empty()) count_break(L, unit, e->why);
+  if (e->decline) return;
+  c.unique_graphs++;
+  c.calls_captured += int64_t(e->ops);
+  c.kernels += int64_t(e->kernels);
+  unit.log->push_back(e);
+  if (log_wanted("guards")) log_text("guards", unit.name + "\n" + print(e->guards));
+}
+
+}  // namespace
+
+void report_internal(Unit& unit, const std::string& what, const std::string& graph) {
+  unit.failed = true;
+  fprintf(stderr, "lutra: internal error in %s, which runs its original code from now on: %s\n%s%s", unit.name.c_str(),
+          what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");
+}
+
+std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit,
+                                     UnitPoint& point, int nslots, int nargs, int self) {
+  const CompileScope scope;
+  const auto start = Clock::now();
+  Counters& counters = runtime(L).counters;
+  counters.frames_total++;
+  std::shared_ptr<Entry> entry;
+  try {
+    entry = make_entry(state, L, *unit, point, {nslots, nargs, self});
+  } catch (const NeedsData& e) {
+    // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
+    if (unit->options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
+    unit->failed = true;
+    const LuaCode& code = *unit->code;
+    count_break(L, *unit, {e.what(), "data", "the function runs as it is", code.file, int(code.proto().first_line)});
+    return nullptr;
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kInternal) throw;
+    report_internal(*unit, e.what(), "");
+    return nullptr;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    report_internal(*unit, e.what(), "");
+    return nullptr;
+  }
+  entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  point.spent_ms += entry->capture_ms;
+  counters.frames_ok++;
+  count(L, *unit, entry);
+  if (entry->decline) {
+    // Nothing to run here, now or a few times over: the portal goes.
+    if (entry->guards.steps.empty() || ++point.idle_captures >= 3) {
+      point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
+      unit->changed = unit->changed || point.dead;
+      return nullptr;
+    }
+  } else {
+    point.idle_captures = 0;
+  }
+  point.entries.insert(point.entries.begin(), entry);
+  return entry;
+}
+
+}  // namespace lutra

@@ -1,0 +1,18 @@
+// A capture at a point of a unit: the segment becomes one of the point's entries.
+#pragma once
+#include "vm/capture/dispatch/unit.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct CaptureState;
+
+// Traces the segment that begins at `point` with the values on the stack (slots, then varargs; the function at `self`)
+// and compiles it. Null where nothing can be made here (the point is dead then).
+std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit,
+                                     UnitPoint& point, int nslots, int nargs, int self);
+// An internal error: the unit runs its original code from now on.
+void report_internal(Unit& unit, const std::string& what, const std::string& graph);
+
+}  // namespace lutra

@@ -1,0 +1,173 @@
+// What a miss teaches: sizes become symbols, another closure of a prototype will do, a point has entries enough. What
+// automatic code has to save.
+#include "vm/capture/dispatch/policy.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <lua.hpp>
+
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/capture/trace/hints.h"
+#include "vm/guard/rows.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+bool is_tensor_check(GuardOp op) { return op == GuardOp::kTensorCheck || op == GuardOp::kGradTensorCheck; }
+
+// Of sizes that stay constants, why they do.
+std::string size_hint(const TraceState& state, lua_State* L, const Unit& unit, const Tensor& t, const TensorSpec& spec,
+                      int dim) {
+  if (t->sizes[size_t(dim)].hint < 2 || (spec.sizes[size_t(dim)] >= 0 && spec.sizes[size_t(dim)] < 2)) {
+    return "sizes 0 and 1 have entries of their own, since broadcasting is decided by them";
+  }
+  if (mark_of(state, L, t, dim) < 0) return "lt.mark_static(x, dim) gives each size an entry";
+  if (unit.options.dynamic == 0) return "dynamic = false gives each size an entry";
+  return recompile_hint("size");
+}
+
+// The tensors that a call brings, by input: loads go on over checks of tensors that fail, up to the first other
+// failure.
+std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants,
+                               int weak) {
+  GuardProgram loose = p;
+  loose.steps.clear();
+  std::vector<std::pair<int, int>> places;  // input, register
+  for (const GuardStep& s : p.steps) {
+    if (s.op == GuardOp::kTensorCheck) {
+      places.push_back({s.index, s.a});
+    } else if (is_load(s.op) ? s.op != GuardOp::kGradLoad : s.op == GuardOp::kTypeCheck) {
+      loose.steps.push_back(s);
+    }
+  }
+  std::vector<Tensor> found(p.tensors.size());
+  GuardValues values;
+  const int top = lua_gettop(L);
+  if (run_guards(L, loose, nslots, nargs, self, constants, weak, &values) < 0) {
+    for (auto [input, reg] : places) {
+      if (Tensor* t = to_tensor(L, values.base + reg)) found[size_t(input)] = *t;
+    }
+  }
+  lua_settop(L, top);
+  return found;
+}
+
+// Dims whose size differs from the spec's become symbols of the next capture; sizes 0 and 1 stay constants.
+void learn_sizes(UnitPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
+  for (size_t i = 0; i < p.tensors.size(); i++) {
+    const TensorSpec& spec = p.tensors[i];
+    if (!tensors[i] || !p.tensor_sources[i] || spec.sizes.size() != tensors[i]->sizes.size()) continue;
+    for (size_t d = 0; d < spec.sizes.size(); d++) {
+      if (spec.sizes[d] < 0 || spec.sizes[d] == tensors[i]->sizes[d].hint) continue;
+      point.dynamic_dims[p.tensor_sources[i]->text].insert(int(d));
+    }
+  }
+}
+
+// Another closure of the same prototype: the next entry takes any.
+void learn_function(lua_State* L, UnitPoint& point, const GuardProgram& p, int failed, int nslots, int nargs, int self,
+                    int constants, int weak) {
+  GuardProgram until;
+  until.steps.assign(p.steps.begin(), p.steps.begin() + failed);
+  until.tensors = p.tensors;
+  until.scalar_sources = p.scalar_sources;
+  until.keys = p.keys;
+  until.groups = p.groups;
+  until.registers = p.registers;
+  GuardValues values;
+  const int top = lua_gettop(L);
+  const GuardStep& s = p.steps[size_t(failed)];
+  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0 && lua_isfunction(L, values.base + s.a) &&
+      prototype_number(L, values.base + s.a) == s.prototype) {
+    point.loose_functions.insert(s.source->text);
+  }
+  lua_settop(L, top);
+}
+
+void log_recompile(const Unit& unit, const Recompile& r) {
+  if (!log_wanted("recompiles")) return;
+  // Modes are read nowhere.
+  log_text("recompiles", str(unit.name, ": ", r.source, r.source.empty() ? "" : ": ", r.kind, " was ", r.old_text,
+                             ", is ", r.new_text, " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
+}
+
+}  // namespace
+
+bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
+               int nslots, int nargs, int self, int constants, int weak) {
+  Runtime& rt = runtime(L);
+  const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
+  const bool limit = !entry.decline && int(compiled) >= rt.config.recompile_limit;
+  if (limit && point.limit_reported) return false;
+  const GuardProgram& p = entry.guards;
+  const GuardStep& s = p.steps[size_t(failed)];
+  Recompile r;
+  r.kind = kind_name(s.op);
+  int relation = -1;
+  r.new_text = describe_found(L, p, failed, nslots, nargs, self, constants, weak, &relation);
+  const GuardRow row = relation >= 0 ? row_of_relation(p, size_t(relation)) : row_of(p, size_t(failed));
+  r.source = row.source, r.old_text = row.expected, r.file = row.place.file, r.line = row.place.line;
+  if (is_tensor_check(s.op)) {
+    const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
+    const Tensor& t = tensors[size_t(s.index)];
+    TensorMiss miss;
+    if (t && !matches(t, p.tensors[size_t(s.index)], &miss)) {
+      r.kind = name(miss.fact), r.old_text = miss.old_text, r.new_text = miss.new_text;
+      if (miss.fact == TensorFact::kSize) {
+        learn_sizes(point, p, tensors);
+        r.hint = size_hint(state.trace, L, unit, t, p.tensors[size_t(s.index)], miss.dim);
+      }
+    }
+  }
+  if (s.op == GuardOp::kIdentityCheck && s.prototype) {
+    learn_function(L, point, p, failed, nslots, nargs, self, constants, weak);
+  }
+  if (r.hint.empty()) r.hint = recompile_hint(r.kind);
+  if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
+  if (limit) {
+    if (!point.limit_reported && !unit.automatic) {
+      point.limit_reported = true;
+      fprintf(stderr,
+              "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s%s%s was %s, is %s\n",
+              unit.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.source.empty() ? "" : " ",
+              r.kind.c_str(), r.old_text.c_str(), r.new_text.c_str());
+    }
+    return false;
+  }
+  rt.counters.recompiles[r.kind]++;
+  log_recompile(unit, r);
+  unit.recompiles->push_back(std::move(r));
+  return true;
+}
+
+bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }
+
+bool gives_up(UnitPoint& point, Unit& unit) {
+  constexpr int kPatience = 32;
+  if (++point.idle_calls < kPatience) return false;
+  point.dead = unit.changed = true;
+  return true;
+}
+
+// An op that a segment runs saves about a microsecond of its eager call.
+bool worth_capture(UnitPoint& point, Unit& unit) {
+  constexpr double kSavedMs = 1e-3;
+  constexpr int kFree = 3;
+  const auto& entries = point.entries;
+  double last_ms = 0, ops = 0;  // of the dearest
+  size_t compiled = 0;
+  for (const auto& e : entries) {
+    if (e->decline) continue;
+    compiled++;
+    if (e->capture_ms > last_ms) last_ms = e->capture_ms, ops = double(e->ops);
+  }
+  constexpr double kCallsToRepay = 1000;
+  if (compiled < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
+  if (point.spent_ms <= double(point.saved_ops) * kSavedMs) return true;
+  gives_up(point, unit);
+  return false;
+}
+
+}  // namespace lutra

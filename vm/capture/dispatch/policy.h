@@ -1,0 +1,22 @@
+// Policy of a point: what a miss teaches, how many entries there may be, whether another capture is worth its time.
+#pragma once
+#include "vm/capture/dispatch/unit.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct CaptureState;
+
+// What a miss teaches. Returns false when no further entry may be made.
+bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
+               int nslots, int nargs, int self, int constants, int weak);
+// Whether what does not repay its time is dropped: of automatic units, unless lt.config.profit says otherwise.
+bool has_to_pay(lua_State* L, const Unit& unit);
+// Whether another capture at a point of such a unit is worth its time, by what the entries have saved.
+// False many times in a row, and the point is given up.
+bool worth_capture(UnitPoint& point, Unit& unit);
+// A call of a portal that has run nothing; true where there were so many in a row that the point is given up.
+bool gives_up(UnitPoint& point, Unit& unit);
+
+}  // namespace lutra

@@ -1,0 +1,43 @@
+// One segment of a function from where it begins to where it can end: traced, compiled, and an entry made of it.
+#pragma once
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "vm/capture/segment/finish.h"
+#include "vm/capture/segment/options.h"
+#include "vm/capture/trace/state.h"
+
+struct lua_State;
+
+namespace lutra {
+
+// Where the segment begins, and the slots that come in there.
+struct SegmentPlace {
+  LuaCode& code;
+  bc::Pc pc;
+  const std::vector<unsigned>& args;
+  bool varargs;
+};
+
+// The call at hand: slots, then varargs, on the Lua stack from 1 on; the function at `self`.
+struct SegmentCall {
+  int nslots, nargs, self;
+};
+
+struct CapturedSegment {
+  std::shared_ptr<Entry> entry;
+  Finished finished;                                         // nothing where the entry declines
+  std::vector<std::pair<bc::Pc, bool>> next;                 // where segments may begin: (pc, after it)
+  std::set<std::pair<const bc::Proto*, bc::Pc>> kept_loops;  // not unrolled
+};
+
+// Throws what the program's own code raises, and where fullgraph is wanted and the graph breaks.
+CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+                                const CaptureOptions& wanted, const TraceOptions& options, const Decisions& decisions);
+
+// Its reason with the hint and the chain of calls.
+std::string describe(const BreakReason& why);
+
+}  // namespace lutra

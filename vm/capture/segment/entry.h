@@ -1,0 +1,115 @@
+// An entry: a guard program, the compiled segment that it protects, and what the segment leaves behind, as data.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/autograd/write_counts.h"
+#include "jit/compile.h"
+#include "vm/capture/segment/graph_table.h"
+#include "vm/capture/trace/trace.h"
+#include "vm/guard/native.h"
+
+struct lua_State;
+
+namespace lutra {
+
+class CompiledAutograd;
+
+// How a value that the segment leaves behind is made.
+struct Recipe {
+  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume };
+  Kind kind = kNil;
+  int index = 0;  // constant, output, input, register, place of the symbol, fresh table, resume
+};
+
+struct FreshTable {
+  int array_size = 0, hash_size = 0;
+  std::vector<std::pair<Recipe, Recipe>> items;
+  Recipe metatable;
+};
+
+struct TableWrite {
+  Recipe table, key, value;
+};
+struct UpvalueWrite {
+  Recipe function;
+  int index = 0;
+  Recipe value;
+};
+struct GradWrite {
+  int input = 0;
+  Recipe value;
+};
+// The gradient of a leaf that the segment made.
+struct OutputGrad {
+  int output = 0;
+  Recipe value;
+};
+// An output that is a view of an input or of another output: writes through either must be known to the tape.
+struct ViewOutput {
+  int output = 0;
+  Recipe base;               // kTensorIn, kTensorOut, or kNil where nothing else sees it
+  Ref<ViewHistory> history;  // null: made in no_grad mode
+  bool symbolic = false;     // the history has sizes that only the run knows
+};
+// An input that a write has given a history: that of an output, its last value.
+struct HistoryWrite {
+  int input = 0, output = 0;
+};
+struct RequiresGradWrite {
+  int input = 0;
+  bool value = false;
+};
+
+// What a rebuilt frame runs: a resume prototype, which whoever keeps the segment compiles in its turn.
+struct ResumeBody {
+  virtual ~ResumeBody() = default;
+  // Pushes a closure of it over the upvalues of the function at `index`.
+  virtual void push_closure(lua_State* L, int index) = 0;
+};
+struct ResumeFrame {
+  std::shared_ptr<ResumeBody> body;
+  Recipe function;  // the original closure
+};
+
+struct Entry {
+  GuardProgram guards;
+  std::unique_ptr<Sources> sources;
+  int constants = 0, weak = 0;           // registry references
+  std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
+  bool decline = false;                  // nothing to run: the original code is as good
+  std::shared_ptr<Compiled> compiled;
+  WriteCounts writes;  // of compiled
+  std::string graph_text;
+  size_t ops = 0;
+  std::vector<std::string> op_names;
+  std::vector<NodeText> nodes;  // for reports
+  size_t kernels = 0, outputs = 0;
+  double compile_ms = 0, passes_ms = 0, schedule_ms = 0, codegen_ms = 0;
+  std::vector<FreshTable> tables;
+  std::vector<ResumeFrame> resumes;
+  std::vector<Recipe> results;
+  std::vector<TableWrite> table_writes;
+  std::vector<UpvalueWrite> upvalue_writes;
+  std::vector<GradWrite> grad_writes;
+  std::vector<RequiresGradWrite> requires_grad_writes;
+  bool grad_mode = true;  // at the end
+  bool sets_grad_mode = false;
+  std::vector<int> written;                    // inputs that the graph writes
+  std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
+  int callable = 0;                            // registry reference: what a user's backend returned
+  std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
+  std::vector<ViewOutput> view_outputs;
+  std::vector<OutputGrad> output_grads;
+  std::vector<HistoryWrite> history_writes;
+  std::vector<std::pair<int, std::string>> refused_outputs;  // those that backward refuses, with its message
+  int exit = 0;                                              // index into the point's exits
+  BreakReason why;                                           // empty kind: returned, or reached a loop
+  double capture_ms = 0;                                     // with compile_ms
+  int64_t hits = 0;
+};
+
+void release_entry(lua_State* L, Entry& entry);
+
+}  // namespace lutra

@@ -1,0 +1,20 @@
+// What autograd has to know of a segment's outputs: where the gradients of inputs go to, and what becomes of results
+// that have a history or are views.
+#pragma once
+#include "vm/capture/segment/entry.h"
+
+namespace lutra {
+
+class Trace;
+
+// By graph input: where its gradient goes to, no node where it takes none.
+std::vector<Edge> input_edges(const Trace& t);
+// Sorts the outputs by what autograd has to know of them; true when a compiled backward is needed.
+bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources);
+void find_view_outputs(Trace& t, Entry& e);
+// What several outputs are views of is an output, too: a write through one of them is seen by the others.
+void output_bases(Trace& t);
+// Would the compiled backward not reach a leaf that the segment makes and gives out?
+bool parts_leaves(Trace& t, const std::vector<Edge>& sources);
+
+}  // namespace lutra

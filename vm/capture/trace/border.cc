@@ -1,0 +1,69 @@
+// The history of a segment's inputs: nodes that stand for what lies before the segment.
+#include "vm/capture/trace/border.h"
+
+#include "ops/grad/saved_tensor.h"
+#include "ops/grad/tape.h"
+
+namespace lutra {
+namespace {
+
+thread_local BorderScope* scope = nullptr;  // of the call of backward or grad that is traced
+
+// The history of an input from before the segment.
+struct BorderNode : GradNode {
+  BorderNode() { link(*this, {}); }
+  const char* name() const override { return "history"; }
+  void release() override {}
+
+  [[noreturn]] static void go_beyond() {
+    scope->goes_beyond = true;
+    fail("the gradient goes on to what was computed before the segment");
+  }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { go_beyond(); }
+
+  // What lies beyond may lead to any other input that lt.grad asks for.
+  void met(const std::vector<const GradNode*>& targets) override {
+    for (const GradNode* target : targets) {
+      if (!scope || target == this) continue;
+      const Tensor leaf = leaf_of(target);
+      if (leaf ? scope->trace.input_of_fake.count(leaf.get()) > 0
+               : dynamic_cast<const BorderNode*>(target) != nullptr) {
+        go_beyond();
+      }
+    }
+  }
+};
+
+}  // namespace
+
+BorderScope::BorderScope(Trace& t) : trace(t) { scope = this; }
+BorderScope::~BorderScope() { scope = nullptr; }
+
+Edge border(const Tensor& fake, const Tensor& real) {
+  fake->requires_grad = real->requires_grad;
+  if (!real->requires_grad) return {};
+  if (!is_leaf(real)) set_history(fake, Ref<GradNode>(new BorderNode), 0);
+  return gradient_edge(fake);
+}
+
+bool has_new_history(const Trace::TensorInput& in) {
+  return in.source && !is_leaf(in.fake) && !(in.fake->autograd->grad_fn == in.edge.node);
+}
+
+bool is_writable(const Tensor& real) {
+  return !real->base || (real->view && !(real->base->requires_grad && is_leaf(real->base)));
+}
+
+void check_writes(Trace& t, size_t first) {
+  if (!grad_enabled()) return;
+  for (size_t n = first; n < t.graph->nodes.size(); n++) {
+    const Node& node = *t.graph->nodes[n];
+    if (!node.inplace) continue;
+    for (const auto& in : t.inputs) {
+      if (in.fake->storage != node.args[0].tensor()->storage || !in.fake->requires_grad) continue;
+      if (in.real->base && !is_writable(in.real)) t.stop("a view is written that cannot be", "error", "", true);
+    }
+  }
+}
+
+}  // namespace lutra

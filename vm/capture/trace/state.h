@@ -1,0 +1,38 @@
+// What the tracer knows of a Lua state, whatever it traces: decoded functions, models of Lua's library, marks.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/core/tensor.h"
+#include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/code.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct TraceState {
+  std::unordered_map<const void*, std::unique_ptr<LuaCode>> codes;  // by identity of the prototype
+  std::unordered_map<const void*, const Builtin*> builtins;         // by address of the function
+  std::unordered_map<const void*, std::string> c_names;             // "print", "io.write"
+  std::unordered_set<const void*> disabled;                         // lt.disable: Lua functions, by address
+  int marks = 0;               // registry reference: [tensor] = {[dim] = dynamic?}; weak keys. 0: none yet
+  bool stress_breaks = false;  // lt.config.stress = "break": a break before each instruction that can have one
+};
+
+const Builtin* find_builtin(const TraceState& state, const void* function);
+std::string name_of_function(const TraceState& state, const void* function);
+bool is_disabled(const TraceState& state, const void* function);
+// The decoded Lua function at `index`, null for a C function.
+LuaCode* code_of(TraceState& state, lua_State* L, int index);
+void push_weak_table(lua_State* L, const char* mode);
+// As lua_pushnumber, which makes every NaN the one that prints as -nan.
+void push_number(lua_State* L, double d);
+// What mark_dynamic (1) or mark_static (-1) said of dim; 0: nothing.
+int mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim);
+// Fills in builtins and names from the globals and the module table at the top of the stack.
+void learn_builtins(lua_State* L, TraceState& state);
+
+}  // namespace lutra
