@@ -78,13 +78,20 @@ void look(lua_State* L, lua_Debug*) {
   drop_frames(L);
 }
 
-// A stack at least doubles when it grows. Other blocks that do cost a look in vain.
-void* watching_allocate(void* ud, void* block, size_t old_size, size_t size) {
-  auto* w = static_cast<Watch*>(ud);
-  if (block && size >= kDeepSlots * sizeof(mirror::TValue) && size > old_size && lua_gethook(w->L) != look) {
+// Of a block that may be a stack.
+[[gnu::noinline]] void* allocate_large(Watch* w, void* block, size_t old_size, size_t size) {
+  if (block && size > old_size && lua_gethook(w->L) != look) {
     w->hook = lua_gethook(w->L), w->mask = lua_gethookmask(w->L), w->count = lua_gethookcount(w->L);
     lua_sethook(w->L, look, LUA_MASKCOUNT, 1);
   }
+  return w->allocate(w->data, block, old_size, size);
+}
+
+// A stack at least doubles when it grows. Other blocks that do cost a look in vain. Lua makes and frees every object
+// through it.
+void* watching_allocate(void* ud, void* block, size_t old_size, size_t size) {
+  auto* w = static_cast<Watch*>(ud);
+  if (size >= kDeepSlots * sizeof(mirror::TValue)) return allocate_large(w, block, old_size, size);
   return w->allocate(w->data, block, old_size, size);
 }
 
