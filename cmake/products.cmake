@@ -1,16 +1,21 @@
 # What is shipped, from the object libraries: lutra (executable), liblutra.so (and lutra.so, the same file as a Lua module), lutra-opt.
 # Each is left out while its sources do not exist.
 
-# stdlib/*.lua, embedded as byte arrays.
+# stdlib/*.lua, embedded as byte arrays: sources, and their bytecode.
+add_library(lutra_embed_parts STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:ops_core> $<TARGET_OBJECTS:vm_bytecode>)  # it takes what it needs
+add_executable(lutra-embed-stdlib EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/vm/tools/embed_stdlib.cc)
+target_include_directories(lutra-embed-stdlib PRIVATE ${PROJECT_SOURCE_DIR})
+target_include_directories(lutra-embed-stdlib SYSTEM PRIVATE ${LUAJIT_INCLUDE_DIRS})
+target_link_libraries(lutra-embed-stdlib PRIVATE lutra_embed_parts ${LUAJIT_STATIC} m ${CMAKE_DL_LIBS})
 file(GLOB_RECURSE stdlib_files RELATIVE ${PROJECT_SOURCE_DIR}/stdlib CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/stdlib/*.lua)
 list(SORT stdlib_files)
 list(TRANSFORM stdlib_files PREPEND ${PROJECT_SOURCE_DIR}/stdlib/ OUTPUT_VARIABLE stdlib_paths)
 set(stdlib_cc ${PROJECT_BINARY_DIR}/stdlib.cc)
 add_custom_command(
   OUTPUT ${stdlib_cc}
-  COMMAND ${CMAKE_COMMAND} -DOUT=${stdlib_cc} -DROOT=${PROJECT_SOURCE_DIR}/stdlib "-DFILES=${stdlib_files}"
-    -P ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
-  DEPENDS ${stdlib_paths} ${PROJECT_SOURCE_DIR}/cmake/embed.cmake
+  COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0
+    $<TARGET_FILE:lutra-embed-stdlib> ${stdlib_cc} ${PROJECT_SOURCE_DIR}/stdlib ${stdlib_files}
+  DEPENDS ${stdlib_paths} lutra-embed-stdlib
   VERBATIM)
 add_library(stdlib OBJECT ${stdlib_cc})
 target_include_directories(stdlib PRIVATE ${PROJECT_SOURCE_DIR})

@@ -1,5 +1,5 @@
-// The loader of the embedded Lua sources (stdlib.h): compiles one of kStdlib, or the file of that path beneath
-// LUTRA_STDLIB.
+// The loader of the embedded Lua modules (stdlib.h): loads the bytecode of one of kStdlib, or compiles its source, or
+// the file of that path beneath LUTRA_STDLIB.
 #include "vm/host/stdlib.h"
 
 #include <cstdlib>
@@ -19,15 +19,9 @@ const StdlibModule* find_module(const char* name) {
 }
 
 // No C++ object with a destructor is alive here when Lua raises: the paths are Lua strings.
-int load_module(lua_State* L, const StdlibModule& module) {
-  if (const char* root = std::getenv("LUTRA_STDLIB")) {
-    const char* path = lua_pushfstring(L, "%s/%s", root, module.path);
-    int status = luaL_loadfile(L, path);
-    lua_remove(L, -2);
-    return status;
-  }
-  const char* chunk_name = lua_pushfstring(L, "@lutra/%s", module.path);
-  int status = luaL_loadbuffer(L, module.data, module.size, chunk_name);
+int load_source(lua_State* L, const StdlibModule& module, const char* root) {
+  const char* name = lua_pushfstring(L, root ? "%s/%s" : "@lutra/%s", root ? root : module.path, module.path);
+  const int status = root ? luaL_loadfile(L, name) : luaL_loadbuffer(L, module.source.data(), module.source.size, name);
   lua_remove(L, -2);
   return status;
 }
@@ -37,7 +31,12 @@ int load_module(lua_State* L, const StdlibModule& module) {
 bool push_stdlib_chunk(lua_State* L, const char* name) {
   const StdlibModule* module = find_module(name);
   if (!module) return false;
-  if (load_module(L, *module) != 0) lua_error(L);
+  const char* root = std::getenv("LUTRA_STDLIB");
+  if (!root && keeps_frames()) {
+    if (luaL_loadbuffer(L, module->code.data(), module->code.size, module->path) == 0) return true;
+    lua_pop(L, 1);  // the host's LuaJIT has other bytecode
+  }
+  if (load_source(L, *module, root) != 0) lua_error(L);
   keep_frames(L);
   return true;
 }
@@ -51,7 +50,7 @@ int stdlib_function(lua_State* L) {
 int stdlib_source(lua_State* L) {
   const StdlibModule* module = find_module(luaL_checkstring(L, 1));
   if (!module) return 0;
-  lua_pushlstring(L, module->data, module->size);
+  lua_pushlstring(L, module->source.data(), module->source.size);
   return 1;
 }
 
