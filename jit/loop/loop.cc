@@ -7,12 +7,17 @@ namespace lutra::loop {
 
 const OpInfo& info(Op op) {
   static const OpInfo kInfo[] = {
-#define X(e, text, n, rule, types) {text, n, TypeRule::rule, TypeSet::types},
+#define X(e, text, n, rule, types, cost) {text, n, TypeRule::rule, TypeSet::types, cost},
       LUTRA_LOOP_OPS(X)
 #undef X
   };
   LUTRA_CHECK(op < Op::kCount);
   return kInfo[size_t(op)];
+}
+
+int cost(Op op, DType type) {
+  constexpr int kIntegerDivision = 20;
+  return op == Op::kDiv && !is_float(type) ? kIntegerDivision : info(op).cost;
 }
 
 const char* name(RedOp op) {

@@ -74,64 +74,65 @@ enum class TypeRule : uint8_t {
 // Types an op is defined for.
 enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
 
-// X(enumerator, text, operands, rule, types): scalar instructions.
+// X(enumerator, text, operands, rule, types, cost): scalar instructions. Cost is that of an element in additions of
+// float32, as measured on AVX2; nothing but choices of speed depends on it.
 // clang-format off
-#define LUTRA_LOOP_OPS(X)                                                                                            \
-  X(kConst, "const", 0, kAny, kAll)            /* imm (float types) or iimm */                                       \
-  X(kScalar, "scalar", 0, kAny, kAll)          /* double argument `arg`, converted (rounded) to type */              \
-  X(kIntArg, "intarg", 0, kI64, kAll)          /* integer argument `arg` */                                          \
-  X(kIndex, "index", 0, kI64, kAll)            /* loop variable of loop `arg` */                                     \
-  X(kLoad, "load", 0, kAny, kAll)              /* access */                                                          \
-  X(kStore, "store", 1, kTake, kAll)           /* access; a: the value */                                            \
-  X(kStoreAdd, "store_add", 1, kTake, kNumbers) /* access; memory += a, in loop order; serial loops only */          \
-  X(kAccum, "accum", 1, kTake, kAll)           /* the accumulator whose id is `arg` takes a */                       \
-  X(kCheck, "check", 1, kCheckI64, kAll)       /* a must be in [0, integer argument `arg`), else the launch fails */ \
-  X(kAdd, "add", 2, kSame, kNumbers)                                                                                 \
-  X(kSub, "sub", 2, kSame, kNumbers)                                                                                 \
-  X(kMul, "mul", 2, kSame, kNumbers)                                                                                 \
-  X(kDiv, "div", 2, kSame, kNumbers)                                                                                 \
-  X(kRem, "rem", 2, kSame, kNumbers)                                                                                 \
-  X(kFloorDiv, "floordiv", 2, kSame, kNumbers)                                                                       \
-  X(kPow, "pow", 2, kSame, kNumbers)                                                                                 \
-  X(kMin, "min", 2, kSame, kNumbers)                                                                                 \
-  X(kMax, "max", 2, kSame, kNumbers)                                                                                 \
-  X(kNeg, "neg", 1, kSame, kNumbers)                                                                                 \
-  X(kAbs, "abs", 1, kSame, kNumbers)                                                                                 \
-  X(kExp, "exp", 1, kSame, kFloats)                                                                                  \
-  X(kLog, "log", 1, kSame, kFloats)                                                                                  \
-  X(kTanh, "tanh", 1, kSame, kFloats)                                                                                \
-  X(kSqrt, "sqrt", 1, kSame, kFloats)                                                                                \
-  X(kFloor, "floor", 1, kSame, kFloats)                                                                              \
-  X(kCeil, "ceil", 1, kSame, kFloats)                                                                                \
-  X(kSin, "sin", 1, kSame, kFloats)                                                                                  \
-  X(kCos, "cos", 1, kSame, kFloats)                                                                                  \
-  X(kErf, "erf", 1, kSame, kFloats)                                                                                  \
-  X(kErfc, "erfc", 1, kSame, kFloats)                                                                                \
-  X(kExpm1, "expm1", 1, kSame, kFloats)                                                                              \
-  X(kLog1p, "log1p", 1, kSame, kFloats)                                                                              \
-  X(kAtan2, "atan2", 2, kSame, kFloats)        /* the angle of (b, a) */                                             \
-  X(kFmod, "fmod", 2, kSame, kFloats)          /* exact, with the sign of a */                                       \
-  X(kCopysign, "copysign", 2, kSame, kFloats)  /* |a| with the sign of b */                                          \
-  X(kGcd, "gcd", 2, kSame, kInts)              /* of the magnitudes; gcd(a, 0) = |a| */                              \
-  X(kEq, "eq", 2, kCompare, kAll)                                                                                    \
-  X(kNe, "ne", 2, kCompare, kAll)                                                                                    \
-  X(kLt, "lt", 2, kCompare, kNumbers)                                                                                \
-  X(kLe, "le", 2, kCompare, kNumbers)                                                                                \
-  X(kGt, "gt", 2, kCompare, kNumbers)                                                                                \
-  X(kGe, "ge", 2, kCompare, kNumbers)                                                                                \
-  X(kAnd, "and", 2, kSame, kLogic)             /* bitwise on integers */                                             \
-  X(kOr, "or", 2, kSame, kLogic)                                                                                     \
-  X(kXor, "xor", 2, kSame, kLogic)                                                                                   \
-  X(kNot, "not", 1, kSame, kLogic)                                                                                   \
-  X(kSelect, "select", 3, kSelect, kAll)       /* a ? b : c */                                                       \
-  X(kCast, "cast", 1, kCast, kAll)             /* from the operand's type to type */                                 \
-  X(kUniform, "uniform", 1, kRandom, kFloats)  /* a: element index; Philox4x32-10(seed, call + arg, a) to [0, 1) */  \
-  X(kNormal, "normal", 1, kRandom, kFloats)    /* same, Box-Muller */                                                \
-  X(kRandBits, "randbits", 1, kRandom, kInts)  /* same, 63 random bits as i64 */
+#define LUTRA_LOOP_OPS(X)                                                                                              \
+  X(kConst, "const", 0, kAny, kAll, 0)             /* imm (float types) or iimm */                                     \
+  X(kScalar, "scalar", 0, kAny, kAll, 0)           /* double argument `arg`, converted (rounded) to type */            \
+  X(kIntArg, "intarg", 0, kI64, kAll, 0)           /* integer argument `arg` */                                        \
+  X(kIndex, "index", 0, kI64, kAll, 1)             /* loop variable of loop `arg` */                                   \
+  X(kLoad, "load", 0, kAny, kAll, 1)               /* access */                                                        \
+  X(kStore, "store", 1, kTake, kAll, 1)            /* access; a: the value */                                          \
+  X(kStoreAdd, "store_add", 1, kTake, kNumbers, 1) /* access; memory += a, in loop order; serial loops only */         \
+  X(kAccum, "accum", 1, kTake, kAll, 1)            /* the accumulator whose id is `arg` takes a */                     \
+  X(kCheck, "check", 1, kCheckI64, kAll, 1)        /* a must be in [0, integer argument `arg`), else the launch fails */\
+  X(kAdd, "add", 2, kSame, kNumbers, 1)                                                                                \
+  X(kSub, "sub", 2, kSame, kNumbers, 1)                                                                                \
+  X(kMul, "mul", 2, kSame, kNumbers, 1)                                                                                \
+  X(kDiv, "div", 2, kSame, kNumbers, 1)                                                                                \
+  X(kRem, "rem", 2, kSame, kNumbers, 40)                                                                               \
+  X(kFloorDiv, "floordiv", 2, kSame, kNumbers, 40)                                                                     \
+  X(kPow, "pow", 2, kSame, kNumbers, 100)                                                                              \
+  X(kMin, "min", 2, kSame, kNumbers, 3)                                                                                \
+  X(kMax, "max", 2, kSame, kNumbers, 3)                                                                                \
+  X(kNeg, "neg", 1, kSame, kNumbers, 1)                                                                                \
+  X(kAbs, "abs", 1, kSame, kNumbers, 1)                                                                                \
+  X(kExp, "exp", 1, kSame, kFloats, 22)                                                                                \
+  X(kLog, "log", 1, kSame, kFloats, 32)                                                                                \
+  X(kTanh, "tanh", 1, kSame, kFloats, 40)                                                                              \
+  X(kSqrt, "sqrt", 1, kSame, kFloats, 1)                                                                               \
+  X(kFloor, "floor", 1, kSame, kFloats, 1)                                                                             \
+  X(kCeil, "ceil", 1, kSame, kFloats, 1)                                                                               \
+  X(kSin, "sin", 1, kSame, kFloats, 45)                                                                                \
+  X(kCos, "cos", 1, kSame, kFloats, 45)                                                                                \
+  X(kErf, "erf", 1, kSame, kFloats, 50)                                                                                \
+  X(kErfc, "erfc", 1, kSame, kFloats, 110)                                                                             \
+  X(kExpm1, "expm1", 1, kSame, kFloats, 30)                                                                            \
+  X(kLog1p, "log1p", 1, kSame, kFloats, 38)                                                                            \
+  X(kAtan2, "atan2", 2, kSame, kFloats, 60)        /* the angle of (b, a) */                                           \
+  X(kFmod, "fmod", 2, kSame, kFloats, 45)          /* exact, with the sign of a */                                     \
+  X(kCopysign, "copysign", 2, kSame, kFloats, 1)   /* |a| with the sign of b */                                        \
+  X(kGcd, "gcd", 2, kSame, kInts, 300)             /* of the magnitudes; gcd(a, 0) = |a| */                            \
+  X(kEq, "eq", 2, kCompare, kAll, 1)                                                                                   \
+  X(kNe, "ne", 2, kCompare, kAll, 1)                                                                                   \
+  X(kLt, "lt", 2, kCompare, kNumbers, 1)                                                                               \
+  X(kLe, "le", 2, kCompare, kNumbers, 1)                                                                               \
+  X(kGt, "gt", 2, kCompare, kNumbers, 1)                                                                               \
+  X(kGe, "ge", 2, kCompare, kNumbers, 1)                                                                               \
+  X(kAnd, "and", 2, kSame, kLogic, 1)              /* bitwise on integers */                                           \
+  X(kOr, "or", 2, kSame, kLogic, 1)                                                                                    \
+  X(kXor, "xor", 2, kSame, kLogic, 1)                                                                                  \
+  X(kNot, "not", 1, kSame, kLogic, 1)                                                                                  \
+  X(kSelect, "select", 3, kSelect, kAll, 1)        /* a ? b : c */                                                     \
+  X(kCast, "cast", 1, kCast, kAll, 1)              /* from the operand's type to type */                               \
+  X(kUniform, "uniform", 1, kRandom, kFloats, 90)  /* a: element index; Philox4x32-10(seed, call + arg, a) to [0, 1) */\
+  X(kNormal, "normal", 1, kRandom, kFloats, 200)   /* same, Box-Muller */                                              \
+  X(kRandBits, "randbits", 1, kRandom, kInts, 90)  /* same, 63 random bits as i64 */
 // clang-format on
 
 enum class Op : uint8_t {
-#define X(e, text, n, rule, types) e,
+#define X(e, ...) e,
   LUTRA_LOOP_OPS(X)
 #undef X
       kCount
@@ -142,10 +143,15 @@ struct OpInfo {
   uint8_t operands;
   TypeRule rule;
   TypeSet types;
+  int16_t cost;
   bool defines() const { return rule != TypeRule::kTake && rule != TypeRule::kCheckI64; }
 };
 const OpInfo& info(Op op);
 inline const char* name(Op op) { return info(op).name; }
+// Of an instruction of that type: integers are divided slowly.
+int cost(Op op, DType type);
+// Whether it costs as much as tens of additions.
+inline bool is_heavy(Op op) { return info(op).cost >= 20; }
 bool accepts(TypeSet set, DType type);
 bool has_access(Op op);  // load, store, store_add
 bool has_effect(Op op);  // store, store_add, accum, check

@@ -354,24 +354,6 @@ void Body::make_parallel(bool nested) {
 
 namespace {
 
-int64_t cost_of(loop::Op op) {
-  switch (op) {
-    case loop::Op::kExp:
-    case loop::Op::kLog:
-    case loop::Op::kTanh:
-    case loop::Op::kSin:
-    case loop::Op::kCos:
-    case loop::Op::kErf: return 16;
-    case loop::Op::kPow:
-    case loop::Op::kUniform:
-    case loop::Op::kNormal:
-    case loop::Op::kRandBits: return 60;
-    case loop::Op::kDiv:
-    case loop::Op::kSqrt: return 4;
-    default: return 1;
-  }
-}
-
 // Numbers arguments, values and loops in the order of the text.
 class Finisher {
  public:
@@ -397,7 +379,7 @@ class Finisher {
       if (s.loop) {
         n = n + s.loop->size * work(s.loop->body);
       } else {
-        cost += cost_of(s.inst.inst.op);
+        cost += loop::cost(s.inst.inst.op, s.inst.inst.type);
       }
     }
     return n.is_constant() && n.hint == 0 ? SymInt(std::max<int64_t>(1, cost / 6)) : n;

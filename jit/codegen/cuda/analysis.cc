@@ -51,28 +51,6 @@ class Mapper {
   Mapping m_;
 };
 
-bool is_heavy(Op op) {
-  switch (op) {
-    case Op::kPow:
-    case Op::kExp:
-    case Op::kLog:
-    case Op::kTanh:
-    case Op::kSin:
-    case Op::kCos:
-    case Op::kErf:
-    case Op::kErfc:
-    case Op::kExpm1:
-    case Op::kLog1p:
-    case Op::kAtan2:
-    case Op::kFmod:
-    case Op::kGcd:
-    case Op::kUniform:
-    case Op::kNormal:
-    case Op::kRandBits: return true;
-    default: return false;
-  }
-}
-
 int64_t pow2_up(int64_t n) { return int64_t(std::bit_ceil(uint64_t(std::max<int64_t>(n, 1)))); }
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

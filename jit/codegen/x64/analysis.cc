@@ -158,35 +158,7 @@ bool Analysis::gathers(const Loop& l) const {
 
 int Analysis::cost(const Loop& l) const {
   int total = 0;
-  for_each_inst(l.body, [&](const Inst& in) {
-    switch (in.op) {
-      case Op::kExp: total += 22; return;
-      case Op::kLog: total += 32; return;
-      case Op::kTanh: total += 40; return;
-      case Op::kErf: total += 50; return;
-      case Op::kErfc: total += 110; return;
-      case Op::kExpm1: total += 30; return;
-      case Op::kLog1p: total += 38; return;
-      case Op::kAtan2: total += 60; return;
-      case Op::kFmod:
-      case Op::kSin:
-      case Op::kCos: total += 45; return;
-      case Op::kPow: total += 100; return;
-      case Op::kGcd: total += 300; return;
-      case Op::kRem:
-      case Op::kFloorDiv: total += 40; return;
-      case Op::kUniform:
-      case Op::kRandBits: total += 90; return;
-      case Op::kNormal: total += 200; return;
-      case Op::kDiv: total += is_float(in.type) ? 1 : 20; return;
-      case Op::kConst:
-      case Op::kScalar:
-      case Op::kIntArg: return;
-      case Op::kMin:
-      case Op::kMax: total += 3; return;
-      default: total += 1;
-    }
-  });
+  for_each_inst(l.body, [&](const Inst& in) { total += loop::cost(in.op, in.type); });
   return total;
 }
 
