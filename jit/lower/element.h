@@ -39,13 +39,11 @@ struct Element {
 };
 
 // The rules, for the rows of ops.def that are lowered as pointwise.
-#define OP(name, schema, results, meta, vjp, lower, flags) int32_t pointwise_##name(Element& x);
+#define OP(name, ...) int32_t pointwise_##name(Element& x);
 #include "ops/defs/ops.def"
 #undef OP
 
 // v, of float type t, without its fraction.
 int32_t truncated(Element& x, DType t, int32_t v);
-// A function of functions.cc, that costs more than a few instructions.
-bool is_heavy_function(OpId op);
 
 }  // namespace lutra

@@ -325,35 +325,4 @@ int32_t pointwise_bitwise_right_shift(Element& x) {
   return select(s.inside, down, is_signed ? select(s.value < 0.0, s.value.number(-1), 0.0) : s.value.number(0)).v;
 }
 
-bool is_heavy_function(OpId op) {
-  switch (op) {
-    case OpId::sin:
-    case OpId::cos:
-    case OpId::tan:
-    case OpId::asin:
-    case OpId::acos:
-    case OpId::atan:
-    case OpId::atan2:
-    case OpId::sinh:
-    case OpId::cosh:
-    case OpId::asinh:
-    case OpId::acosh:
-    case OpId::atanh:
-    case OpId::exp2:
-    case OpId::expm1:
-    case OpId::log2:
-    case OpId::log10:
-    case OpId::log1p:
-    case OpId::erf:
-    case OpId::erfc:
-    case OpId::erfinv:
-    case OpId::frexp_mantissa:
-    case OpId::frexp_exponent:
-    case OpId::lgamma:
-    case OpId::digamma:
-    case OpId::trigamma: return true;
-    default: return false;
-  }
-}
-
 }  // namespace lutra

@@ -6,7 +6,7 @@ namespace {
 
 using Rule = Lowered (*)(const Node&, SymFacts&);
 const Rule kRules[] = {
-#define OP(name, schema, results, meta, vjp, lower, flags) lower_##lower,
+#define OP(name, schema, results, meta, vjp, lower, ...) lower_##lower,
 #include "ops/defs/ops.def"
 #undef OP
 };

@@ -89,8 +89,6 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts);
 Lowered lower_dynamic(const Node& node, SymFacts& facts);
 Lowered lower_decompose(const Node& node, SymFacts& facts);
 
-// Whether a pointwise op costs more than a few instructions an element.
-bool is_heavy(OpId op);
 // Whether op always is a library's launch.
 bool is_extern(OpId op);
 // Index of an operand of `sizes` that broadcasts to `result`.

@@ -211,12 +211,12 @@ namespace {
 using Rule = int32_t (*)(Element&);
 constexpr bool is_pointwise(std::string_view lower) { return lower == "pointwise"; }
 const Rule kRules[] = {
-#define OP(name, schema, results, meta, vjp, lower, flags) \
-  []() -> Rule {                                           \
-    if constexpr (is_pointwise(#lower))                    \
-      return &pointwise_##name;                            \
-    else                                                   \
-      return nullptr;                                      \
+#define OP(name, schema, results, meta, vjp, lower, ...) \
+  []() -> Rule {                                         \
+    if constexpr (is_pointwise(#lower))                  \
+      return &pointwise_##name;                          \
+    else                                                 \
+      return nullptr;                                    \
   }(),
 #include "ops/defs/ops.def"
 #undef OP
@@ -224,27 +224,13 @@ const Rule kRules[] = {
 
 }  // namespace
 
-bool is_heavy(OpId op) {
-  switch (op) {
-    case OpId::exp:
-    case OpId::log:
-    case OpId::tanh:
-    case OpId::sigmoid:
-    case OpId::pow:
-    case OpId::rand:
-    case OpId::randn:
-    case OpId::randint: return true;
-    default: return is_heavy_function(op);
-  }
-}
-
 Lowered lower_pointwise(const Node& node, SymFacts&) {
   Lowered l;
   for (const Value& v : node.args) {
     if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
   }
   const Node* n = &node;
-  l.heavy = is_heavy(node.op);
+  l.heavy = info(node.op).has(kHeavy);
   l.emit = [n](Emitter& e, const Index& index) {
     Element x{*n, e, index};
     return e.body.cast(kRules[size_t(n->op)](x), x.result()->dtype);

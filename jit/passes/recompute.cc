@@ -8,7 +8,6 @@
 //    operands in memory are together larger than it.
 // 3. Only nodes without side effects and random numbers are repeated; the bits are the same.
 #include <algorithm>
-#include <cstring>
 #include <unordered_map>
 
 #include "jit/lower/lower.h"
@@ -22,15 +21,7 @@ constexpr int kMostCost = 40, kHeavyCost = 8;
 // How much larger than the value its operands may be: rows' statistics and biases come on top.
 constexpr double kMostBytes = 1.25;
 
-const char* lowering_of(OpId op) {
-  static const char* const kRules[] = {
-#define OP(name, schema, results, meta, vjp, lower, flags) #lower,
-#include "ops/defs/ops.def"
-#undef OP
-  };
-  return op < OpId::input ? kRules[size_t(op)] : "";
-}
-bool lowers_to(const Node& n, const char* rule) { return std::strcmp(lowering_of(n.op), rule) == 0; }
+bool lowers_to(const Node& n, const char* rule) { return info(n.op).lower == rule; }
 
 bool is_view(const Node& n) { return n.op < OpId::input && info(n.op).has(kView); }
 bool is_repeatable(const Node& n) {
@@ -39,7 +30,7 @@ bool is_repeatable(const Node& n) {
          n.op != OpId::empty;
 }
 
-int cost_of(OpId op) { return is_heavy(op) ? kHeavyCost : 1; }
+int cost_of(OpId op) { return info(op).has(kHeavy) ? kHeavyCost : 1; }
 
 double bytes_of(const Tensor& t) { return double(t->numel().hint) * double(size_of(t->dtype)); }
 

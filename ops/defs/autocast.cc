@@ -10,16 +10,6 @@ namespace {
 
 AutocastState& state() { return modes().autocast; }
 
-using Policies = std::array<AutocastPolicy, 2>;
-
-constexpr auto kTable = [] {
-  std::array<Policies, size_t(OpId::kCount)> table{};
-#define AUTOCAST(op, cpu, cuda) table[size_t(OpId::op)] = {AutocastPolicy::cpu, AutocastPolicy::cuda};
-#include "ops/defs/autocast.def"
-#undef AUTOCAST
-  return table;
-}();
-
 size_t index_of(Device device) { return device.type == DeviceType::kCUDA; }
 
 // float64 stays, and so do tensors of other devices: a number on the CPU beside tensors of a GPU.
@@ -142,7 +132,7 @@ uint64_t autocast_reads() { return state().reads; }
 void note_autocast_read() { state().reads++; }
 
 bool autocast(const OpInfo& op, Args& args, Device device) {
-  const AutocastPolicy policy = kTable[size_t(op.id)][index_of(device)];
+  const AutocastPolicy policy = op.autocast[index_of(device)];
   if (policy == AutocastPolicy::kNone) return !op.has(kAtCall);
   note_autocast_read();
   if (!state().mode.enabled[index_of(device)]) return !op.has(kAtCall);

@@ -1,4 +1,4 @@
-// Autocast: an op and its arguments in, the arguments in the types that the lists of autocast.def choose out.
+// Autocast: an op and its arguments in, the arguments in the types that its row chooses out.
 // Invariants:
 // 1. The casts are calls of to_dtype, made before the op: tape, modes and compiler see ordinary ops.
 // 2. What an op with a row is made of runs without autocast; so does backward, in the types that forward chose.
@@ -9,8 +9,6 @@
 #include "ops/defs/modes.h"
 
 namespace lutra {
-
-enum class AutocastPolicy : uint8_t { kNone, kLower, kFloat32, kResult, kPromote, kPad, kNumerator, kApart, kBanned };
 
 int pack(const AutocastMode& mode);              // one number a mode
 std::string describe(const AutocastMode& mode);  // "off", "cpu: bfloat16"

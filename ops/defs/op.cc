@@ -5,11 +5,11 @@
 
 namespace lutra {
 
-#define OP(name, schema, results, meta, vjp, lower, flags) \
-  ResultSpecs meta_##meta(OpId op, const Args& args);      \
-  void vjp_##vjp(VjpContext& ctx);                         \
-  extern const char* const saves_##vjp;                    \
-  Results decompose_##name(const Args& args);              \
+#define OP(name, schema, results, meta, vjp, ...)     \
+  ResultSpecs meta_##meta(OpId op, const Args& args); \
+  void vjp_##vjp(VjpContext& ctx);                    \
+  extern const char* const saves_##vjp;               \
+  Results decompose_##name(const Args& args);         \
   Results dynamic_##name(const Args& args, ParallelFor parallel);
 #include "ops/defs/ops.def"
 #undef OP
@@ -31,11 +31,21 @@ constexpr bool is_rule(std::string_view vjp) { return vjp != "none" && vjp != "d
 std::vector<OpInfo> build() {
   std::vector<OpInfo> rows;
   rows.reserve(size_t(OpId::kCount));
-#define OP(name, schema, results, meta, vjp, lower, flags)                                                        \
-  rows.push_back({OpId::name, #name, parse_schema(schema), results, meta_##meta, PICK(is_rule(#vjp), &vjp_##vjp), \
-                  PICK(is_rule(#vjp), saves_##vjp), equal(#vjp, "decompose"),                                     \
-                  PICK(equal(#lower, "decompose"), &decompose_##name),                                            \
-                  PICK(equal(#lower, "dynamic"), &dynamic_##name), flags});
+#define OP(name, schema, results, meta, vjp, lower, flags, cpu, cuda, about) \
+  rows.push_back({OpId::name,                                                \
+                  #name,                                                     \
+                  parse_schema(schema),                                      \
+                  results,                                                   \
+                  meta_##meta,                                               \
+                  PICK(is_rule(#vjp), &vjp_##vjp),                           \
+                  PICK(is_rule(#vjp), saves_##vjp),                          \
+                  equal(#vjp, "decompose"),                                  \
+                  PICK(equal(#lower, "decompose"), &decompose_##name),       \
+                  PICK(equal(#lower, "dynamic"), &dynamic_##name),           \
+                  flags,                                                     \
+                  #lower,                                                    \
+                  {AutocastPolicy::cpu, AutocastPolicy::cuda},               \
+                  about});
 #include "ops/defs/ops.def"
 #undef OP
   for (OpInfo& row : rows) {
@@ -43,7 +53,8 @@ std::vector<OpInfo> build() {
       if (row.args[a].converts) row.converted.push_back(uint8_t(a));
     }
   }
-  rows.push_back({OpId::input, "input", {}, 1, nullptr, nullptr, nullptr, false, nullptr, nullptr, kInternal});
+  rows.push_back(
+      {OpId::input, "input", {}, 1, nullptr, nullptr, nullptr, false, nullptr, nullptr, kInternal, "", {}, ""});
   return rows;
 }
 

@@ -38,7 +38,11 @@ enum OpFlags : uint32_t {
   kTakesRequiresGrad = 32768,
   kList = 65536,
   kNoOut = 131072,
+  kHeavy = 262144,
 };
+
+// What happens to an op's arguments under autocast; see ops.def.
+enum class AutocastPolicy : uint8_t { kNone, kLower, kFloat32, kResult, kPromote, kPad, kNumerator, kApart, kBanned };
 
 enum class ArgType : uint8_t {
   kTensor,
@@ -97,6 +101,9 @@ struct OpInfo {
   DecomposeFn decompose;  // null: primitive
   DynamicFn dynamic;      // not null: real tensors only, results of any size
   uint32_t flags;
+  std::string_view lower;      // the rule's name
+  AutocastPolicy autocast[2];  // on the CPU, on CUDA
+  const char* about;
   std::vector<uint8_t> converted = {};  // arguments marked '~'
   // The rule, then the check that numbers which become the results' dtype fit into it.
   ResultSpecs meta(OpId op, const Args& args) const {

@@ -1,8 +1,9 @@
 // What the REPL's help and completion ask about bindings: describe(function | name) gives a table of its forms and one
-// line about it (ops/defs/docs.def), names() those of methods and attributes.
+// line about it (ops/defs/ops.def, docs.def), names() those of methods and attributes.
 #include <lua.hpp>
 #include <map>
 
+#include "ops/defs/forms.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/tensor_userdata.h"
 
@@ -63,9 +64,12 @@ const std::map<std::string, std::string>& docs() {
 }
 
 std::string doc_of(const std::string& name) {
-  auto it = docs().find(name);
-  if (it == docs().end() && name.size() > 1 && name.back() == '_') it = docs().find(name.substr(0, name.size() - 1));
-  return it == docs().end() ? "" : it->second;
+  for (const OtherName& row : other_names()) {
+    if (name == row.name) return str("The same as ", row.of, ".");
+  }
+  if (const OpId op = find_op(name); op != OpId::kCount && *info(op).about) return info(op).about;
+  if (auto it = docs().find(name); it != docs().end()) return it->second;
+  return name.size() > 1 && name.back() == '_' ? doc_of(name.substr(0, name.size() - 1)) : "";
 }
 
 void push_form(lua_State* L, const std::vector<ArgInfo>& args) {
