@@ -11,8 +11,8 @@
 
 #include "ops/core/interrupt.h"
 #include "ops/core/overlap.h"
+#include "ops/decompose/emit.h"
 #include "ops/defs/autocast.h"
-#include "ops/grad/emit.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "ops/decompose/emit.h"
 #include "ops/defs/each_tensor.h"
-#include "ops/grad/emit.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/saves.h"
 #include "ops/grad/vjp.h"

@@ -1,7 +1,7 @@
 // What vjp rules share: which arguments want a gradient, and bringing a gradient to an argument's sizes and dtype.
 #include "ops/grad/vjp.h"
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 
 namespace lutra {
 

@@ -1,6 +1,6 @@
 // vjp rules of attention.
 #include "ops/core/half.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 
 namespace lutra {

@@ -1,5 +1,5 @@
 // vjp rules of convolutions and pools: each family of primitives is closed under differentiation.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 
 namespace lutra {

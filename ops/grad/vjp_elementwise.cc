@@ -1,7 +1,7 @@
 // vjp rules of elementwise functions and activations.
 #include <cmath>
 
-#include "ops/grad/formula.h"
+#include "ops/decompose/formula.h"
 #include "ops/grad/vjp.h"
 
 namespace lutra {

@@ -1,5 +1,5 @@
 // vjp rules of gathering, scattering and sorting: what a gather reads, its gradient scatters, and the other way round.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
 

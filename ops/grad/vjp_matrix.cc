@@ -1,5 +1,5 @@
 // vjp rules of matrix products.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 
 namespace lutra {

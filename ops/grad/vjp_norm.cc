@@ -1,5 +1,5 @@
 // vjp rules of normalisation.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 
 namespace lutra {

@@ -1,5 +1,5 @@
 // vjp rules of elementwise ops.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 
 namespace lutra {

@@ -1,5 +1,5 @@
 // vjp rules of reductions and softmax.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
 

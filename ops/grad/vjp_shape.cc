@@ -1,7 +1,7 @@
 // vjp rules of joins, of views along diagonals and windows, and of padding.
 #include <algorithm>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
 

@@ -1,7 +1,7 @@
 // vjp rules of statistics, norms, products and scans.
 #include <cmath>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
 

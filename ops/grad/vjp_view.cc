@@ -1,5 +1,5 @@
 // vjp rules of views and of scatters into views.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
 

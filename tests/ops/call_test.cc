@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "ops/core/overlap.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "tests/message.h"
 #include "tests/ops/naive_executor.h"
 

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/tape.h"
 #include "tests/ops/naive_executor.h"
 

@@ -1,7 +1,7 @@
 // Indices out of range are errors where the op runs, in every corner of ranks; what is not written keeps its value.
 #include <catch2/catch.hpp>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "tests/ops/naive_executor.h"
 
 namespace lutra {

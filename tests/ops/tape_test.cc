@@ -1,7 +1,7 @@
 // The tape: order, versions, in-place writes, views, hooks, retained and repeated backward passes.
 #include <catch2/catch.hpp>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/tape.h"
 #include "tests/message.h"
 #include "tests/ops/naive_executor.h"

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "jit/graph/graph.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/grad/tape.h"
 #include "tests/golden.h"
 

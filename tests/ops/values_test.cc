@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "ops/core/overlap.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "tests/golden.h"
 #include "tests/ops/naive_executor.h"
 

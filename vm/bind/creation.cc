@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "ops/core/current_device.h"
+#include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
-#include "ops/grad/emit.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"

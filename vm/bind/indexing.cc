@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
-#include "ops/grad/emit.h"
 #include "vm/bind/functions.h"
 
 namespace lutra {

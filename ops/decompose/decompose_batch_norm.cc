@@ -1,5 +1,5 @@
 // What batch_norm and group_norm mean. Half types are normalised in float32 and rounded once.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

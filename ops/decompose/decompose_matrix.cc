@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

@@ -2,7 +2,7 @@
 // (seed, c, i) alone.
 #include <cmath>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

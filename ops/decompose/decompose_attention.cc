@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/core/half.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

@@ -1,7 +1,7 @@
 // Operators and functions over tensors, so that rules and decompositions read as formulas.
 #pragma once
 #include "ops/core/half.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 
 namespace lutra {
 

@@ -1,5 +1,5 @@
 // What batch and instance normalisation with running statistics mean.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 
 namespace lutra {
 namespace {

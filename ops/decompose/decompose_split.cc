@@ -1,8 +1,8 @@
 // What splits mean: lists of views along a dimension. And what several tensors are when they are broadcast together.
 #include <algorithm>
 
+#include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
-#include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

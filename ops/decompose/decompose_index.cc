@@ -1,7 +1,7 @@
 // What composite gathering, sorting and searching ops mean.
 #include <limits>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

@@ -1,7 +1,7 @@
 // What norms by name and norms of matrices mean.
 #include <cmath>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

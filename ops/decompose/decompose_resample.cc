@@ -2,7 +2,7 @@
 // mean.
 #include "ops/core/error.h"
 #include "ops/core/storage.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 
 namespace lutra {
 namespace {

@@ -1,7 +1,7 @@
 // What repetitions of elements mean, and results whose size is in the elements: repeat_interleave by a tensor, one_hot,
 // combinations.
+#include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
-#include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "ops/core/overlap.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

@@ -1,6 +1,6 @@
 // What views by name, moves between devices and fills mean.
 #include "ops/core/current_device.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "ops/core/half.h"
+#include "ops/decompose/emit.h"
 #include "ops/defs/to_device.h"
-#include "ops/grad/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

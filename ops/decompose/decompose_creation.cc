@@ -1,8 +1,8 @@
 // Tensors out of sizes and numbers, and of the sizes of others: what zeros, linspace, eye and their like mean.
 #include <algorithm>
 
+#include "ops/decompose/emit.h"
 #include "ops/defs/to_device.h"
-#include "ops/grad/emit.h"
 
 namespace lutra {
 namespace {

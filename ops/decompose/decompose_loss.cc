@@ -2,7 +2,7 @@
 // the decomposition itself.
 #include <cmath>
 
-#include "ops/grad/formula.h"
+#include "ops/decompose/formula.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

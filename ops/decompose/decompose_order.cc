@@ -1,5 +1,5 @@
 // What quantiles mean in a sort along the dimension: NaN stands last there.
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

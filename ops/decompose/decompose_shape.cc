@@ -1,6 +1,6 @@
 // What joins, rearrangements and padding mean in simpler ops.
 #include "ops/core/overlap.h"
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

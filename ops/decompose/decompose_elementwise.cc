@@ -1,7 +1,7 @@
 // What composite elementwise functions and activations mean.
 #include <cmath>
 
-#include "ops/grad/formula.h"
+#include "ops/decompose/formula.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {

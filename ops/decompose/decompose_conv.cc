@@ -1,7 +1,7 @@
 // What convolutions and pools of any rank and batch mean: primitives on batched images.
 #include <limits>
 
-#include "ops/grad/emit.h"
+#include "ops/decompose/emit.h"
 #include "ops/meta/spatial.h"
 
 namespace lutra {
