@@ -9,9 +9,11 @@
 
 #include "jit/eager/one_op.h"
 #include "jit/lower/lower.h"
+#include "jit/runtime/config.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
+#include "jit/runtime/stream.h"
 #include "ops/core/interrupt.h"
 #include "ops/extern/extern.h"
 

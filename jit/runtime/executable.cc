@@ -8,10 +8,12 @@
 #include <cstring>
 #include <optional>
 
+#include "jit/runtime/config.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
 #include "jit/runtime/record.h"
+#include "jit/runtime/stream.h"
 #include "jit/schedule/combine.h"
 #include "ops/core/error.h"
 #include "ops/core/interrupt.h"
@@ -502,26 +504,6 @@ void Executable::bump_versions(const std::vector<Tensor>& inputs) const {
     const int32_t position = plan_.positions.empty() ? i : plan_.positions.at(size_t(i));
     if (position >= 0) inputs[size_t(position)]->storage->version++;
   }
-}
-
-RuntimeConfig& runtime_config() {
-  static RuntimeConfig config;
-  return config;
-}
-
-std::string current_isa() {
-  const std::string& isa = runtime_config().isa;
-  return isa.empty() ? best_isa() : isa;
-}
-
-// The interpreter judges generated code, not the kernels beside it: they stay as they are.
-ExternIsa current_extern_isa() {
-  static const ExternIsa best =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
-          ? ExternIsa::kAvx512
-      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? ExternIsa::kAvx2
-                                                                        : ExternIsa::kBase;
-  return runtime_config().isa == "avx2" ? std::min(best, ExternIsa::kAvx2) : best;
 }
 
 }  // namespace lutra

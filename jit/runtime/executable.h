@@ -1,7 +1,6 @@
 // An executable: a plan with its kernels compiled; runs on tensors and scalars.
 #pragma once
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -146,26 +145,5 @@ class Executable {
   std::atomic<Context*> spare_{nullptr};
   std::unique_ptr<Recordings, RecordingsDeleter> recordings_;  // on a GPU, where there is something to gain
 };
-
-// Process-wide settings of the runtime (lt.config).
-struct RuntimeConfig {
-  int num_threads = 0;                                       // 0: as many as the machine has
-  std::string isa;                                           // empty: best_isa()
-  bool perf = false;                                         // count and time kernels (LUTRA_LOGS=perf)
-  void (*recording_log)(const std::string& text) = nullptr;  // LUTRA_LOGS=cudagraphs
-};
-RuntimeConfig& runtime_config();
-// The stream of the device's work; null on the CPU.
-void* stream_of(Device device);
-// Waits for the work given to it; raises what went wrong in it.
-void wait_for(Device device);
-// The instruction set that kernels are built for now.
-std::string current_isa();
-ExternIsa current_extern_isa();
-// Kernels by time, one a line; empty when none was measured.
-std::string perf_report();
-
-// Runs body(begin, end) over [0, n) on the thread pool in chunks of at least grain; inline when n <= grain.
-void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
 }  // namespace lutra

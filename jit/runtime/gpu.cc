@@ -4,6 +4,7 @@
 
 #include "jit/runtime/context.h"
 #include "jit/runtime/kernel_cache.h"
+#include "jit/runtime/stream.h"
 #include "jit/schedule/combine.h"
 #include "ops/core/error.h"
 #include "ops/core/late_error.h"

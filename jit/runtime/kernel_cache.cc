@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "jit/codegen/cuda/code.h"
-#include "jit/runtime/executable.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/error.h"
 

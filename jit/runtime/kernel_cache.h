@@ -24,5 +24,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
 std::shared_ptr<CachedKernel> library_counters(const char* op);
 // Where launches of several kernels at once are counted.
 std::shared_ptr<CachedKernel> named_counters(const std::string& name);
+// Kernels by time, one a line; empty when none was measured.
+std::string perf_report();
 
 }  // namespace lutra

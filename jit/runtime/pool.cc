@@ -21,7 +21,7 @@
 #include <system_error>
 #include <thread>
 
-#include "jit/runtime/executable.h"
+#include "jit/runtime/config.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {

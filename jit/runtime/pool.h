@@ -2,6 +2,7 @@
 // left to chance; what the chunks are is not.
 #pragma once
 #include <cstdint>
+#include <functional>
 
 namespace lutra {
 
@@ -32,5 +33,8 @@ bool is_worth_forking(int64_t total);
 int chunk_count(int64_t extent, int64_t work);
 // Where chunk i of n begins in [0, extent): multiples of `align`, so that vectors and cache lines are not torn.
 int64_t chunk_begin(int64_t extent, int n, int i, int64_t align);
+
+// Runs body(begin, end) over [0, n) on the thread pool in chunks of at least grain; inline when n <= grain.
+void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
 }  // namespace lutra

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "jit/runtime/config.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
 #include "ops/cuda/program.h"

@@ -14,6 +14,7 @@
 
 #include <cstring>
 
+#include "jit/runtime/config.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/interrupt.h"

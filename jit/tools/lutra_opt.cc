@@ -9,6 +9,7 @@
 
 #include "jit/compile.h"
 #include "jit/passes/passes.h"
+#include "jit/runtime/config.h"
 #include "jit/schedule/schedule.h"
 
 namespace lutra {

@@ -11,6 +11,8 @@
 #include <optional>
 
 #include "jit/compile.h"
+#include "jit/runtime/config.h"
+#include "jit/runtime/stream.h"
 #include "ops/core/half.h"
 #include "ops/cuda/context.h"
 #include "tests/eager/values.h"

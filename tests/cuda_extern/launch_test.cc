@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "jit/runtime/executable.h"
+#include "jit/runtime/pool.h"
 #include "ops/core/half.h"
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/program.h"

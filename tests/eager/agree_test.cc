@@ -6,6 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "jit/compile.h"
+#include "jit/runtime/config.h"
 #include "tests/eager/values.h"
 
 namespace lutra {

@@ -4,6 +4,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "jit/runtime/config.h"
+#include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
 #include "ops/defs/call.h"
 #include "tests/runtime/plans.h"

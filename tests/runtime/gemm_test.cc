@@ -6,7 +6,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/runtime/executable.h"
+#include "jit/runtime/config.h"
+#include "jit/runtime/pool.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {

@@ -8,7 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/runtime/executable.h"
+#include "jit/runtime/config.h"
 
 namespace lutra {
 namespace {

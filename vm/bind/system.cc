@@ -3,7 +3,7 @@
 #include <lua.hpp>
 #include <thread>
 
-#include "jit/runtime/executable.h"
+#include "jit/runtime/config.h"
 #include "ops/core/current_device.h"
 #include "ops/core/storage.h"
 #include "ops/cuda/disk_cache.h"

@@ -8,7 +8,7 @@
 #include <lua.hpp>
 #include <variant>
 
-#include "jit/runtime/executable.h"
+#include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
 #include "ops/core/error.h"
 #include "ops/cuda/disk_cache.h"

@@ -5,7 +5,8 @@
 #include <string>
 
 #include "jit/passes/passes.h"
-#include "jit/runtime/executable.h"
+#include "jit/runtime/config.h"
+#include "jit/runtime/kernel_cache.h"
 #include "ops/core/error.h"
 #include "vm/host/runtime.h"
 
