@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "jit/codegen/cuda/interpreter.h"
+#include "ops/core/disk_cache.h"
 #include "ops/core/error.h"
-#include "ops/cuda/disk_cache.h"
 #include "ops/cuda/program.h"
 
 namespace lutra {

@@ -9,8 +9,8 @@
 #include <sstream>
 #include <vector>
 
+#include "ops/core/disk_cache.h"
 #include "ops/cuda/allocator.h"
-#include "ops/cuda/disk_cache.h"
 #include "ops/cuda/library.h"
 
 namespace lutra::cuda {

@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "ops/cuda/disk_cache.h"
+#include "ops/core/disk_cache.h"
 #include "ops/cuda/program.h"
 
 namespace lutra {

@@ -5,8 +5,8 @@
 
 #include "jit/runtime/config.h"
 #include "ops/core/current_device.h"
+#include "ops/core/disk_cache.h"
 #include "ops/core/storage.h"
-#include "ops/cuda/disk_cache.h"
 #include "ops/extern/precision.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/idx.h"

@@ -10,8 +10,8 @@
 
 #include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
+#include "ops/core/disk_cache.h"
 #include "ops/core/error.h"
-#include "ops/cuda/disk_cache.h"
 #include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 

@@ -1,5 +1,5 @@
 // Entries: magic and version, the lengths and a checksum, the whole key, the data.
-#include "ops/cuda/disk_cache.h"
+#include "ops/core/disk_cache.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
