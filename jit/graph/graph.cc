@@ -3,22 +3,12 @@
 
 #include "ops/core/interrupt.h"
 
-#include <mutex>
-#include <unordered_set>
-
 namespace lutra {
 
 bool may_fail(const Node& node) {
   if (node.op >= OpId::input) return false;
   const OpInfo& op = info(node.op);
   return op.has(kFails) || (op.has(kFailsOnIntegers) && !is_float(node.results[0]->dtype));
-}
-
-const char* intern(const std::string& text) {
-  static std::mutex mutex;
-  static std::unordered_set<std::string> strings;
-  std::lock_guard<std::mutex> lock(mutex);
-  return strings.insert(text).first->c_str();
 }
 
 Tensor Graph::add_input(const std::string& name, const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {

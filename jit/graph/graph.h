@@ -83,7 +83,5 @@ std::string print(const Graph& graph);
 std::unique_ptr<Graph> parse_graph(const std::string& text);
 // An empty string, or what is wrong.
 std::string verify(const Graph& graph);
-// A string that lives as long as the process.
-const char* intern(const std::string& text);
 
 }  // namespace lutra

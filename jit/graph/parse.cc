@@ -12,6 +12,7 @@
 
 #include "jit/graph/graph.h"
 #include "jit/graph/text.h"
+#include "ops/core/intern.h"
 
 namespace lutra {
 namespace {

@@ -7,6 +7,7 @@
 #include "jit/schedule/combine.h"
 #include "jit/schedule/fuse.h"
 #include "jit/schedule/memory.h"
+#include "ops/core/intern.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {

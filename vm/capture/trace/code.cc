@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
-#include "jit/graph/graph.h"
+#include "ops/core/intern.h"
 #include "vm/mirror/mirror.h"
 #include "vm/portal/portal.h"
 #include "vm/portal/state.h"
