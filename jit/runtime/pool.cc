@@ -36,7 +36,7 @@ constexpr auto kLookFor = std::chrono::microseconds(60);
 // A chunk of a loop that takes long has about so much work: a thread looks between two whether it shall stop.
 constexpr int64_t kLongChunk = 1 << 26;
 
-thread_local bool in_chunk = false, stoppable = false;
+thread_local bool in_chunk = false;
 
 inline void relax() { __builtin_ia32_pause(); }
 
@@ -79,7 +79,7 @@ class Pool {
 
   static void run_here(int chunks, Body body, void* arg) {
     for (int i = 0; i < chunks; i++) {
-      if (stoppable && !in_chunk) check_stop();
+      if (loops_are_stoppable && !in_chunk) check_stop();
       body(arg, i);
     }
   }
@@ -87,7 +87,7 @@ class Pool {
  private:
   // Where the caller shall stop, the chunks that are left are claimed, but not run.
   void heed() {
-    if (!stoppable || failed_.load(std::memory_order_relaxed)) return;
+    if (!loops_are_stoppable || failed_.load(std::memory_order_relaxed)) return;
     try {
       check_stop();
     } catch (const std::exception&) {
@@ -180,6 +180,8 @@ Pool& pool() {
 
 }  // namespace
 
+constinit thread_local bool loops_are_stoppable = false;
+
 int thread_count() {
   const int wanted = runtime_config().num_threads;
   return wanted > 0 ? wanted : machine_threads();
@@ -192,9 +194,9 @@ void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
 }
 
 int chunk_count(int64_t extent, int64_t work) {
+  if (extent <= 1) return 1;
   const int64_t threads = thread_count();
   const int64_t total = total_work(extent, work);
-  if (extent <= 1) return 1;
   if (threads <= 1) return int(std::clamp<int64_t>(total / kLongChunk, 1, std::min<int64_t>(extent, kMostChunks)));
   // Large loops get more chunks than threads: a core that is busy elsewhere then delays one of them only.
   const int64_t most = total >= 32 * kGrain * threads ? std::max(threads * 4, total / kLongChunk) : threads;
@@ -207,10 +209,6 @@ int64_t total_work(int64_t extent, int64_t work) {
 }
 
 bool is_worth_forking(int64_t total) { return total >= (thread_count() > 1 ? 2 * kGrain : 2 * kLongChunk); }
-
-StoppableLoops::StoppableLoops(bool yes) : saved_(stoppable) { stoppable = yes; }
-StoppableLoops::~StoppableLoops() { stoppable = saved_; }
-void StoppableLoops::set(bool yes) { stoppable = yes; }
 
 int64_t chunk_begin(int64_t extent, int n, int i, int64_t align) {
   const int64_t units = (extent + align - 1) / align;

@@ -12,14 +12,16 @@ int thread_count();
 // Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads; returns when all have ended.
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg);
 
+extern constinit thread_local bool loops_are_stoppable;
+
 // In a scope that says so, a loop of this thread may end between two of its chunks, by check_stop's error: where
 // nothing that can be seen outside is written.
 class StoppableLoops {
  public:
-  explicit StoppableLoops(bool yes);
-  ~StoppableLoops();
+  explicit StoppableLoops(bool yes) : saved_(loops_are_stoppable) { loops_are_stoppable = yes; }
+  ~StoppableLoops() { loops_are_stoppable = saved_; }
   StoppableLoops(const StoppableLoops&) = delete;
-  void set(bool yes);
+  void set(bool yes) { loops_are_stoppable = yes; }
 
  private:
   const bool saved_;
