@@ -56,15 +56,20 @@ bool is_main(lua_State* L) {
   return yes;
 }
 
-Modes* find_modes(lua_State* L) {
+// Of a state that this thread has not run last, or of a coroutine.
+[[gnu::noinline]] Modes* find_other_modes(lua_State* L) {
   const uint64_t closed = closed_states.load(std::memory_order_relaxed);
-  if (L == found.main && closed == found.closed) return found.modes;
   const void* registry = lua_topointer(L, LUA_REGISTRYINDEX);
   if (registry == found.registry && closed == found.closed) return found.modes;
   const Box* box = lua_checkstack(L, 2) ? find_box(L) : nullptr;
   if (!box || !box->modes) return nullptr;
   found = {is_main(L) ? L : nullptr, registry, closed, box->modes.get()};
   return found.modes;
+}
+
+inline Modes* find_modes(lua_State* L) {
+  const bool same = L == found.main && closed_states.load(std::memory_order_relaxed) == found.closed;
+  return same ? found.modes : find_other_modes(L);
 }
 
 struct CurrentScope {
