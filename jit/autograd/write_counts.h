@@ -9,6 +9,7 @@ namespace lutra {
 
 struct WriteCounts {
   std::vector<std::pair<size_t, uint32_t>> inputs, outputs;  // place, writes; those that were written, inputs first
+  bool empty() const { return inputs.empty() && outputs.empty(); }
   // Of a traced graph; inputs are counted without constants.
   static WriteCounts of(const Graph& traced);
   // To be called before a run; its answer is for after().

@@ -103,7 +103,7 @@ int run_entry(lua_State* L, Unit& unit, Entry& entry, GuardValues& values) {
 }
 
 int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
-              const Portal& portal) {
+              const PortalPlace& portal) {
   if (unit->failed) return 0;
   const int nargs = lua_gettop(L), nslots = int(point.args.size());
   push_self(L);
@@ -193,9 +193,9 @@ int run_portal(lua_State* L, int id) {
   CaptureState& state = capture_state(L);
   auto it = state.portals.find(id);
   if (it == state.portals.end()) return 0;
-  const Portal portal = it->second;
-  std::shared_ptr<Unit> unit = portal.unit.lock();
+  std::shared_ptr<Unit> unit = it->second.unit.lock();
   if (!unit) return 0;
+  const PortalPlace portal = it->second;  // the run may change what there is
   if (portal.stub) return run_stub(state, L, unit);
   auto point = unit->points.find(portal.pc);
   if (point == unit->points.end()) return 0;

@@ -45,7 +45,7 @@ std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, co
   unit->key = key;
   add_point(*unit, 1);
   unit->stub_id = alloc_portal_id(L);
-  state.portals[unit->stub_id] = {unit, 1, 0, true};
+  state.portals[unit->stub_id] = {{1, 0, true}, unit};
   state.units[key] = unit;
   return unit;
 }
@@ -144,7 +144,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     const int id = alloc_portal_id(L);
     unit->ids.push_back(id);
     const bool switches = can_switch(L, *unit, point);
-    state.portals[id] = {unit, pc, point.exits.size(), false, switches, unit->version};
+    state.portals[id] = {{pc, point.exits.size(), false, switches, unit->version}, unit};
     Point p;
     p.pc = at(pc);
     p.id = id;

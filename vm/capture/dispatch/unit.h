@@ -100,13 +100,15 @@ std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::s
 void follow(lua_State* L, Unit& unit, int index);
 void unfollow(lua_State* L, Unit& unit, int index);
 
-struct Portal {
-  std::weak_ptr<Unit> unit;
+struct PortalPlace {
   bc::Pc pc = 1;
   size_t exits = 0;  // known to the bytecode that has this id
   bool stub = false;
   bool can_switch = false;  // the last exit goes over to newer bytecode
   uint64_t version = 0;     // of the unit's bytecode
+};
+struct Portal : PortalPlace {
+  std::weak_ptr<Unit> unit;
 };
 
 }  // namespace lutra

@@ -49,20 +49,23 @@ struct EntryRunner {
 
   void compute() {
     const AutocastOff off;  // casts are in the graph
-    std::vector<Tensor> inputs;
-    inputs.reserve(values.tensors.size());
-    for (size_t i = 0; i < values.tensors.size(); i++) {
-      if (e.guards.tensor_sources[i]) inputs.push_back(values.tensors[i]);
+    const auto& sources = e.guards.tensor_sources;
+    const bool has_constants = std::find(sources.begin(), sources.end(), nullptr) != sources.end();
+    std::vector<Tensor> fewer;
+    for (size_t i = 0; has_constants && i < values.tensors.size(); i++) {
+      if (sources[i]) fewer.push_back(values.tensors[i]);
     }
+    const std::vector<Tensor>& inputs = has_constants ? fewer : values.tensors;
     if (e.callable) {
       call_backend(inputs);
     } else if (e.autograd) {
       outputs = e.autograd->run(inputs, values.scalars);
     } else {
       GradModeScope no_grad(false);
-      const std::vector<uint32_t> before = e.writes.before(inputs);
+      std::vector<uint32_t> before;
+      if (!e.writes.empty()) before = e.writes.before(inputs);
       outputs = e.compiled->run(inputs, values.scalars, donors());
-      e.writes.after(before, inputs, outputs);
+      if (!e.writes.empty()) e.writes.after(before, inputs, outputs);
     }
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (auto& [i, why] : e.refused_outputs) {
