@@ -478,6 +478,25 @@ same("a tensor that two compiled functions use", function(compile)
   return w.grad
 end)
 
+same("a result that backward refuses leads to others: their hooks run before the error, and none of them goes without it", function(compile)
+  local texts = {}
+  for _, wanted in ipairs {"h1", "h2", "w"} do
+    local log = {}
+    local f = compile(function(x, w)
+      local h1 = x * w
+      local h2 = h1 * 0.5
+      lt.mul(h2, 2):sum():backward()
+      h2:register_hook(function() log[#log + 1] = "hook" end)
+      return (h1 * h2):sum(), h1, h2
+    end)
+    local w = leaf(1, 2, 3)
+    local l, h1, h2 = f(lt.ones(3), w)
+    local ok, g = pcall(lt.grad, l, ({h1 = h1, h2 = h2, w = w})[wanted], {allow_unused = true, retain_graph = true})
+    texts[#texts + 1] = ("%s %s %s %s"):format(wanted, ok and show(g) or tostring(g):gsub("^[^ ]*:%d+: ", ""), #log, log[1])
+  end
+  return table.concat(texts, "; ")
+end)
+
 test("a result that has its function's input as its history does not keep it for ever", function()
   local f = lt.compile(function(b, w) b:add_(w * w) return b * 2 end)
   local w = lt.ones(1000, 100):requires_grad_(true)

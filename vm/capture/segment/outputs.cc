@@ -57,27 +57,24 @@ std::vector<Tensor> with_history(const Graph& graph) {
   return all;
 }
 
-// Tells whether a gradient goes through other outputs than y, which may have hooks.
-struct Passes {
-  bool other = false;
-  std::vector<Ref<GradNode>> hooked;
-  Passes(const Graph& graph, const Tensor& y) {
-    const Edge own = gradient_edge(y);
-    for (const Tensor& z : with_history(graph)) {
-      const Edge edge = gradient_edge(z);
-      if (edge.node == own.node && edge.result == own.result) continue;
-      edge.node->hooks.emplace_back(edge.result, GradHook{[this](const Tensor&) {
-                                      other = true;
-                                      return Tensor();
-                                    }});
-      hooked.push_back(edge.node);
-    }
+// Whether the history of y holds other outputs: they may have hooks, or be asked for their gradient, before a backward
+// of y is refused.
+bool leads_to_output(const Graph& graph, const Tensor& y) {
+  const Edge own = gradient_edge(y);
+  std::unordered_set<const GradNode*> met;
+  std::vector<const GradNode*> stack = {own.node.get()};
+  while (!stack.empty()) {
+    const GradNode* node = stack.back();
+    stack.pop_back();
+    if (!node || !met.insert(node).second) continue;
+    for (const Edge& e : node->next) stack.push_back(e.node.get());
   }
-  ~Passes() {
-    for (size_t i = hooked.size(); i-- > 0;) hooked[i]->hooks.pop_back();
+  for (const Tensor& z : with_history(graph)) {
+    const Edge edge = gradient_edge(z);
+    if (!(edge.node == own.node && edge.result == own.result) && met.count(edge.node.get())) return true;
   }
-  Passes(const Passes&) = delete;
-};
+  return false;
+}
 
 // Why y cannot be differentiated: empty if it can, or where the try would release something on its way.
 std::string refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
@@ -118,8 +115,7 @@ bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
     }
   }
   for (const Tensor& y : outputs) {
-    const Passes passes(*t.graph, y);
-    if (refusal(t, y, sources).empty() || passes.other) return true;
+    if (refusal(t, y, sources).empty() || leads_to_output(*t.graph, y)) return true;
   }
   return false;
 }
