@@ -2,7 +2,7 @@
 #include "jit/graph/graph.h"
 #include "tests/host/lutra_state.h"
 #include "vm/bytecode/analysis.h"
-#include "vm/portal/portal.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "tests/bytecode/lua_state.h"
 #include "vm/bytecode/analysis.h"
-#include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {

@@ -7,7 +7,7 @@
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/program.h"
-#include "vm/portal/portal.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 

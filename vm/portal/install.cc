@@ -20,35 +20,8 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"k", "k", "v", "k", "k", "k", "k"};
+const char* const kModes[] = {"v", "k", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
-
-int absolute(lua_State* L, int index) { return index > 0 ? index : lua_gettop(L) + 1 + index; }
-
-void check_lua_function(lua_State* L, int index) {
-  if (!lua_isfunction(L, index) || lua_iscfunction(L, index)) fail("patch: a Lua function is needed");
-}
-
-// Only with the mirror.
-mirror::Func* lua_function(lua_State* L, int index) {
-  check_lua_function(L, index);
-  return static_cast<mirror::Func*>(mirror::object(L, index));
-}
-
-mirror::Proto* to_proto(lua_State* L, int index) { return static_cast<mirror::Proto*>(mirror::object(L, index)); }
-
-int append(lua_State*, const void* p, size_t n, void* ud) {
-  static_cast<std::string*>(ud)->append(static_cast<const char*>(p), n);
-  return 0;
-}
-
-std::string raw_dump(lua_State* L, int index) {
-  std::string bytes;
-  lua_pushvalue(L, index);
-  lua_dump(L, append, &bytes);
-  lua_pop(L, 1);
-  return bytes;
-}
 
 // The children of the new prototype become the original's own, so that closures it makes are of the same prototypes.
 void share_children(const bc::Proto& decoded, const mirror::Proto* original, mirror::Proto* copy) {
@@ -57,14 +30,6 @@ void share_children(const bc::Proto& decoded, const mirror::Proto* original, mir
     const auto slot = -1 - static_cast<ptrdiff_t>(i);
     copy->k[slot] = original->k[slot];
   }
-}
-
-// kAnchors[function at index] or nil.
-void push_anchor(lua_State* L, int index) {
-  push_table(L, PortalTable::kAnchors);
-  lua_pushvalue(L, index);
-  lua_rawget(L, -2);
-  lua_remove(L, -2);
 }
 
 // False inside a finalizer, where LuaJIT refuses with an error.
@@ -118,13 +83,6 @@ bool switch_to(lua_State* L, int index, const mirror::Proto* next) {
   return flushed;
 }
 
-// Pushes a function that runs the original prototype of the one at `index`, good only for dumping.
-void push_original(lua_State* L, int index) {
-  const mirror::Proto* original = original_proto(L, index);
-  if (luaL_loadstring(L, "")) fail_internal("patch: ", lua_tostring(L, -1));
-  lua_function(L, -1)->pc = original->bytecode();
-}
-
 // The dump at the top of the stack as its source has it: tail calls that keep their frames are tail calls again.
 void push_with_tail_calls(lua_State* L) {
   size_t n;
@@ -144,7 +102,7 @@ int dump_original(lua_State* L) {
   const int given = lua_gettop(L);
   const bool lua = lua_isfunction(L, 1) && !lua_iscfunction(L, 1);
   if (lua && !portal_state(L).mirror) {
-    push_table(L, PortalTable::kClones);
+    push_table(L, PrototypeTable::kClones);
     lua_pushvalue(L, 1);
     lua_rawget(L, -2);
     if (lua_isstring(L, -1)) return 1;
@@ -186,115 +144,7 @@ void open_tables(lua_State* L) {
   }
 }
 
-void push_proto(lua_State* L, int index) {
-  index = absolute(L, index);
-  if (portal_state(L).mirror) {
-    return mirror::push_object(L, mirror::kProto, mirror::proto_of(lua_function(L, index)));
-  }
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(L, -1, "jit.util");
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "funcinfo");
-    lua_pushvalue(L, index);
-    lua_call(L, 1, 1);
-    lua_getfield(L, -1, "proto");
-    lua_insert(L, -4);
-    lua_pop(L, 3);
-  } else {
-    lua_pop(L, 2);
-    lua_pushvalue(L, index);
-  }
-}
-
-const mirror::Proto* original_proto(lua_State* L, int index) {
-  index = absolute(L, index);
-  const mirror::Proto* p = mirror::proto_of(lua_function(L, index));
-  push_anchor(L, index);
-  if (lua_istable(L, -1)) {
-    lua_rawgeti(L, -1, 1);
-    p = to_proto(L, -1);
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  push_table(L, PortalTable::kOriginal);
-  mirror::push_object(L, mirror::kProto, p);
-  lua_rawget(L, -2);
-  if (!lua_isnil(L, -1)) p = to_proto(L, -1);
-  lua_pop(L, 2);
-  return p;
-}
-
-// A number, not the address: a prototype made where a collected one lay is another.
-const void* prototype_identity(lua_State* L, int index) {
-  index = absolute(L, index);
-  if (portal_state(L).mirror) {
-    mirror::push_object(L, mirror::kProto, original_proto(L, index));
-  } else {
-    const int top = lua_gettop(L);
-    push_table(L, PortalTable::kOriginal);
-    push_proto(L, index);
-    lua_pushvalue(L, -1);
-    lua_rawget(L, top + 1);
-    if (lua_isnil(L, -1)) lua_pop(L, 1);
-    lua_replace(L, top + 1);
-    lua_settop(L, top + 1);
-  }
-  push_table(L, PortalTable::kIdentity);
-  lua_insert(L, -2);
-  lua_pushvalue(L, -1);
-  lua_rawget(L, -3);
-  auto number = static_cast<uintptr_t>(lua_tonumber(L, -1));
-  lua_pop(L, 1);
-  if (number == 0) {
-    number = ++portal_state(L).prototypes;
-    lua_pushnumber(L, static_cast<lua_Number>(number));
-    lua_rawset(L, -3);
-    lua_pop(L, 1);
-  } else {
-    lua_pop(L, 2);
-  }
-  return reinterpret_cast<const void*>(number);
-}
-
 bool portal_id_named(lua_State* L, int id) { return portal_state(L).ids.at(size_t(id)).refs > 0; }
-
-std::unordered_set<const void*> live_prototypes(lua_State* L) {
-  sweep_records(L);
-  std::unordered_set<const void*> live;
-  push_table(L, PortalTable::kIdentity);
-  lua_pushnil(L);
-  while (lua_next(L, -2)) {
-    live.insert(reinterpret_cast<const void*>(static_cast<uintptr_t>(lua_tonumber(L, -1))));
-    lua_pop(L, 1);
-  }
-  lua_pop(L, 1);
-  return live;
-}
-
-bc::Dump dump_running(lua_State* L, int index) {
-  index = absolute(L, index);
-  check_lua_function(L, index);
-  return bc::parse(raw_dump(L, index));
-}
-
-bc::Dump dump_function(lua_State* L, int index) {
-  index = absolute(L, index);
-  check_lua_function(L, index);
-  if (portal_state(L).mirror) {
-    push_original(L, index);
-    const std::string bytes = raw_dump(L, -1);
-    lua_pop(L, 1);
-    return bc::parse(bytes);
-  }
-  push_table(L, PortalTable::kClones);
-  lua_pushvalue(L, index);
-  lua_rawget(L, -2);
-  size_t n = 0;
-  const char* text = lua_tolstring(L, -1, &n);
-  const std::string bytes = text ? std::string(text, n) : raw_dump(L, index);
-  lua_pop(L, 2);
-  return bc::parse(bytes);
-}
 
 namespace {
 
@@ -387,7 +237,7 @@ void push_patched(lua_State* L, int index, const Patched& patched) {
 // Without LuaJIT's structs: tables remember what the clone at the top was made of.
 void remember_original(lua_State* L, int index) {
   const int clone = lua_gettop(L);
-  push_table(L, PortalTable::kClones);
+  push_table(L, PrototypeTable::kClones);
   lua_pushvalue(L, clone);
   const std::string original = raw_dump(L, index);
   lua_pushvalue(L, index);
@@ -397,7 +247,7 @@ void remember_original(lua_State* L, int index) {
     lua_pushlstring(L, original.data(), original.size());
   }
   lua_rawset(L, -3);
-  push_table(L, PortalTable::kOriginal);
+  push_table(L, PrototypeTable::kOriginal);
   push_proto(L, clone);
   push_proto(L, index);
   lua_pushvalue(L, -1);
@@ -423,7 +273,7 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   mirror::Proto* copy = mirror::proto_of(lua_function(L, clone));
   share_children(patched.dump.top(), original, copy);
   add_record(L, clone, patched);
-  push_table(L, PortalTable::kOriginal);
+  push_table(L, PrototypeTable::kOriginal);
   push_proto(L, clone);
   mirror::push_object(L, mirror::kProto, original);
   lua_rawset(L, -3);
@@ -448,7 +298,7 @@ std::string redirect(lua_State* L, int index, int donor) {
     lua_createtable(L, 2, 0);
     push_proto(L, index);
     lua_rawseti(L, -2, 1);
-    push_table(L, PortalTable::kAnchors);
+    push_table(L, PrototypeTable::kAnchors);
     lua_pushvalue(L, index);
     lua_pushvalue(L, -3);
     lua_rawset(L, -3);
@@ -500,7 +350,7 @@ bool was_patched(lua_State* L, int index) {
   push_table(L, PortalTable::kCopies);
   lua_pushvalue(L, index);
   lua_rawget(L, -2);
-  push_table(L, PortalTable::kOriginal);
+  push_table(L, PrototypeTable::kOriginal);
   push_proto(L, index);
   lua_rawget(L, -2);
   const bool yes = !lua_isnil(L, top + 1) || !lua_isnil(L, top + 3) || !lua_isnil(L, top + 5);

@@ -40,7 +40,7 @@ int close_state(lua_State* L) {
 bool calls_from_clone(lua_State* L) {
   lua_Debug ar;
   if (!lua_getstack(L, 1, &ar) || !lua_getinfo(L, "f", &ar)) return false;
-  push_table(L, PortalTable::kClones);
+  push_table(L, PrototypeTable::kClones);
   lua_insert(L, -2);
   lua_rawget(L, -2);
   const bool found = !lua_isnil(L, -1);
@@ -144,7 +144,7 @@ int no_such_call(lua_State* L) {
   mirror::Caller caller;
   if (mirror::caller_function(L, &caller)) {
     try {
-      const bc::Dump dump = dump_running(L, lua_gettop(L));
+      const bc::Dump dump = bc::parse(raw_dump(L, lua_gettop(L)));
       const bc::Proto& p = dump.top();
       if (caller.pc && caller.pc < p.size()) {
         if (const int slot = bc::callee_slot(p.code[caller.pc]); slot >= 0)
@@ -296,6 +296,7 @@ void install_portals(lua_State* L, PortalFn run) {
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
   set_registry(L, &state_key);
+  open_prototypes(L);
   open_tables(L);
   s->modes = modes_of(L);
   if (s->mirror) open_threads(L, *s);

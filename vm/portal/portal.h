@@ -9,7 +9,6 @@
 #pragma once
 
 #include <string>
-#include <unordered_set>
 
 #include "ops/core/error.h"
 #include "vm/bytecode/dump.h"
@@ -35,13 +34,10 @@ void install_portals(lua_State* L, PortalFn run);
 // Portal ids are 1 .. 2^29. Freed ids are given out again once no prototype that names them is left.
 int alloc_portal_id(lua_State* L);
 void free_portal_id(lua_State* L, int id);
-// Whether a prototype that names the id is alive. Only with the mirror, and as of the last live_prototypes.
+// Whether a prototype that names the id is alive. Only with the mirror, and as of the last sweep_records.
 bool portal_id_named(lua_State* L, int id);
-// The identities of all prototypes that were asked for theirs and live.
-std::unordered_set<const void*> live_prototypes(lua_State* L);
-
-// string.dump of the *original* code of the function at `index`, parsed. Throws for C functions.
-bc::Dump dump_function(lua_State* L, int index);
+// Forgets the patched prototypes that are gone.
+void sweep_records(lua_State* L);
 
 // Pushes a new closure of `patched` over the upvalues and environment of the Lua function at `index` (lt.compile,
 // resume closures). Its children are the original's own prototypes where the mirror is available.
@@ -60,10 +56,6 @@ bool was_patched(lua_State* L, int index);
 // its frames' function), goes on behind portal `id` of the present prototype, the same place. False, and nothing done,
 // where that is not possible.
 bool move_frame(lua_State* L, int index, int id);
-// Identity of the original prototype of the function at `index`: equal for closures of one prototype, patched or not,
-// and for clones. Without the mirror closures that were never cloned from one another may differ.
-const void* prototype_identity(lua_State* L, int index);
-
 // Replaces the top n values by one table: the argument of a resume closure whose ResumeSpec said packed.
 void pack_values(lua_State* L, int n);
 

@@ -10,6 +10,7 @@
 
 #include "vm/host/modes.h"
 #include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -35,35 +36,26 @@ struct PortalState {
   };
   std::unordered_map<const mirror::Proto*, Record> records;
   size_t sweep_records_at = 64;
-  uintptr_t prototypes = 0;  // numbers given out by prototype_identity
   lua_State* main = nullptr;
   const mirror::Tab* threads = nullptr;  // kThreads
   std::shared_ptr<Modes> modes;          // of the Lua state
 };
 
-// The state's tables in the registry.
+// The state's tables in the registry, beside those of vm/mirror/prototypes.h.
 enum class PortalTable {
-  kAnchors,   // [function] = {original prototype, current prototype}; weak keys
-  kOriginal,  // [prototype of a clone] = prototype it was made from; weak keys
-  kAlive,     // [address] = prototype that make_clone loaded; weak values
-  kClones,    // [closure] = dump of its original, where there is no mirror; weak keys
-  kCopies,    // [copy that frames were given] = the function they are frames of; weak keys
-  kIdentity,  // [prototype] = its number, which no other ever gets; weak keys
-  kThreads,   // [coroutine] = true, see threads.cc; weak keys
+  kAlive,    // [address] = prototype that make_clone loaded; weak values
+  kCopies,   // [copy that frames were given] = the function they are frames of; weak keys
+  kThreads,  // [coroutine] = true, see threads.cc; weak keys
   kCount
 };
 
 PortalState& portal_state(lua_State* L);  // throws where install_portals has not run
 void push_table(lua_State* L, PortalTable table);
-void push_proto(lua_State* L, int index);                      // the prototype a function runs now, as a Lua value
-const mirror::Proto* original_proto(lua_State* L, int index);  // only with the mirror
 
 void open_tables(lua_State* L);
 void wrap_string_dump(lua_State* L);
 void install_number_call(lua_State* L, PortalState* state);
 void add_record(lua_State* L, int closure, const Patched& patched);
-void sweep_records(lua_State* L);
-bc::Dump dump_running(lua_State* L, int index);  // of the code that the function runs now
 
 // -- threads.cc, only with the mirror
 

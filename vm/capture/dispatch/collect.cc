@@ -11,7 +11,7 @@
 
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/dispatch/unit.h"
-#include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -73,6 +73,7 @@ void free_backends(CaptureState& state, lua_State* L, int wanted) {
 
 void collect_units(CaptureState& state, lua_State* L, int backend_function) {
   if (!mirror::available(L)) return;  // then nobody knows which prototypes live
+  sweep_records(L);
   const std::unordered_set<const void*> prototypes = live_prototypes(L);
   for (auto it = state.units.begin(); it != state.units.end();) {
     Unit& unit = *it->second;

@@ -7,7 +7,7 @@
 
 #include "vm/capture/dispatch/state.h"
 #include "vm/host/runtime.h"
-#include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {

@@ -14,7 +14,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/border.h"
-#include "vm/portal/portal.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {

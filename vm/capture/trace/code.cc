@@ -4,10 +4,9 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "ops/core/error.h"
 #include "ops/core/intern.h"
-#include "vm/mirror/mirror.h"
-#include "vm/portal/portal.h"
-#include "vm/portal/state.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 

@@ -4,7 +4,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/tensor_userdata.h"
-#include "vm/portal/portal.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 

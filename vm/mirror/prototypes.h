@@ -1,0 +1,47 @@
+// Which prototype a function has, whatever bytecode it runs now: its identity and its original code. Comes in: a
+// function on the Lua stack. Whoever patches functions (vm/portal) writes the tables.
+#pragma once
+#include <string>
+#include <unordered_set>
+
+#include "vm/bytecode/dump.h"
+#include "vm/mirror/mirror.h"
+
+struct lua_State;
+
+namespace lutra {
+
+// Identity of the original prototype of the function at `index`: equal for closures of one prototype, patched or not,
+// and for clones. Without the mirror closures that were never cloned from one another may differ.
+const void* prototype_identity(lua_State* L, int index);
+// The identities of all prototypes that were asked for theirs and live.
+std::unordered_set<const void*> live_prototypes(lua_State* L);
+// string.dump of the *original* code of the function at `index`, parsed. Throws for C functions.
+bc::Dump dump_function(lua_State* L, int index);
+const mirror::Proto* original_proto(lua_State* L, int index);  // only with the mirror
+
+// -- for those who patch
+
+// The state's tables in the registry; weak keys.
+enum class PrototypeTable {
+  kAnchors,   // [function] = {original prototype, current prototype}
+  kOriginal,  // [prototype of a clone] = prototype it was made from
+  kClones,    // [closure] = dump of its original, where there is no mirror
+  kIdentity,  // [prototype] = its number, which no other ever gets
+  kCount
+};
+void open_prototypes(lua_State* L);  // once a lua_State, before anything else here
+void push_table(lua_State* L, PrototypeTable table);
+void push_anchor(lua_State* L, int index);    // kAnchors[function at index] or nil
+void push_proto(lua_State* L, int index);     // the prototype a function runs now, as a Lua value
+void push_original(lua_State* L, int index);  // a function that runs the original prototype, good only for dumping
+
+int absolute(lua_State* L, int index);
+void check_lua_function(lua_State* L, int index);
+std::string raw_dump(lua_State* L, int index);             // of the code that the function runs now
+mirror::Func* lua_function(lua_State* L, int index);       // only with the mirror
+inline mirror::Proto* to_proto(lua_State* L, int index) {  // likewise
+  return static_cast<mirror::Proto*>(mirror::object(L, index));
+}
+
+}  // namespace lutra
