@@ -122,7 +122,7 @@ TEST_CASE("a portal sees the frame's varargs", "[portal]") {
   Point point = echo_point(dump.top(), 2, alloc_portal_id(h.L));
   point.varargs = true;
   point.exits.resize(1);
-  point.exits[0].resume = {Resume::Kind::kReturn, 0, false, true, {PatchValue::result(0), PatchValue::result(2)}};
+  point.exits[0].resume = {Resume::Kind::kReturn, 0, false, true, {0, 2}};
   h.portals[point.id] = take_over;
   turn = 0;
   make_clone(h.L, 1, apply_patch(dump, {{point}}));
@@ -131,53 +131,6 @@ TEST_CASE("a portal sees the frame's varargs", "[portal]") {
   std::string got;
   for (int i = 2; i <= lua_gettop(h.L); ++i) got += std::string(lua_tostring(h.L, i)) + " ";
   CHECK(got == "1 3 2 3 4 ");  // slot 0; second of (slots..., varargs): slot 0's copy is dead here, so 2, 3; then ...
-}
-
-TEST_CASE("residual operations", "[portal]") {
-  PortalHarness h;
-  h.run(
-      "local up = 1\n"
-      "return function(t, x) local made = {}; up = x; local f = function() return x end; local d = {1, 2, k = 3}\n"
-      "return t, x, made, up, f, d end");
-  const bc::Dump dump = dump_function(h.L, 1);
-  const bc::Proto& p = dump.top();
-  int tdup = 0, fnew = 0;
-  for (Pc pc = 1; pc < p.size(); ++pc) {
-    if (bc::op(p.code[pc]) == bc::Op::TDUP) tdup = bc::op_d(p.code[pc]);
-    if (bc::op(p.code[pc]) == bc::Op::FNEW) fnew = bc::op_d(p.code[pc]);
-  }
-  using K = Residual::Kind;
-  using V = PatchValue;
-  Exit exit;
-  exit.outs = {{1, 1}};
-  exit.residual.push_back({K::kNewTable, V::slot(2), 0, {}});
-  exit.residual.push_back({K::kSetField, {}, 0, {V::slot(2), V::integer(1), V::result(0)}});
-  exit.residual.push_back({K::kSetField, {}, 0, {V::slot(0), V::result(2), V::slot(2)}});
-  exit.residual.push_back({K::kSetUpvalue, {}, 0, {V::result(0)}});
-  exit.residual.push_back({K::kClosure, V::temp(0), fnew, {}});
-  exit.residual.push_back({K::kDupTable, V::temp(1), tdup, {}});
-  exit.residual.push_back({K::kSetField, {}, 0, {V::temp(1), V::boolean(true), V::nil()}});
-  exit.residual.push_back({K::kCall, V::temp(2), 0, {V::temp(0), V::integer(3)}, 1});
-  exit.residual.push_back({K::kMove, V::temp(3), 0, {V::upvalue(0)}});
-  exit.resume.kind = Resume::Kind::kReturn;
-  exit.resume.args = {V::slot(0), V::slot(1), V::slot(2), V::temp(3), V::temp(2), V::temp(1)};
-  Point point{1, alloc_portal_id(h.L), {0, 1}, false, {exit}};
-  h.portals[point.id] = [](lua_State* L) {
-    lua_settop(L, 0);
-    lua_pushinteger(L, 1);
-    lua_pushliteral(L, "r0");
-    lua_pushliteral(L, "r1");
-    lua_pushliteral(L, "r2");
-    return 4;
-  };
-  const Patched patched = apply_patch(dump, {{point}});
-  check_golden("portal/residual.txt", bc::print(patched.dump.top()));
-  make_clone(h.L, 1, patched);
-  lua_setglobal(h.L, "f");
-  h.run(
-      "local t = {}; local a, x, made, up, v, d = f(t, 5)\n"
-      "assert(a == t and x == 'r1' and made[1] == 'r0' and t.r2 == made and up == 'r0' and v == 'r1')\n"
-      "assert(#d == 2 and d.k == 3)");
 }
 
 TEST_CASE("patched bytecode", "[portal]") {

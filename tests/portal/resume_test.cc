@@ -42,11 +42,10 @@ Point leaving_point(const Trial& t, int id) {
   Exit exit;
   exit.resume.kind = Resume::Kind::kTailCall;
   exit.resume.varargs = p.vararg();
-  exit.resume.args.push_back(PatchValue::result(0));
+  exit.resume.args.push_back(0);
   int n = static_cast<int>(t.resume.live.size());
   if (t.spec.mode == ResumeMode::kAfterCall) n += 1 + t.spec.num_args;
-  if (t.spec.packed) n = 1;
-  for (int i = 1; i <= n; ++i) exit.resume.args.push_back(PatchValue::result(i));
+  for (int i = 1; i <= n; ++i) exit.resume.args.push_back(i);
   return {t.spec.pc, id, {}, false, {exit}};
 }
 
@@ -65,12 +64,11 @@ int leave(lua_State* L, Trial& t) {
     push_slot(L, p, t.spec.pc, slots, a);
     for (int i = 0; i < t.spec.num_args; ++i) push_slot(L, p, t.spec.pc, slots, a + 2 + i);
   }
-  if (t.spec.packed) pack_values(L, lua_gettop(L) - 2);
   return lua_gettop(L);
 }
 
 // Tries every pc and several visits of it.
-void resume_everywhere(ResumeMode mode, bool packed) {
+void resume_everywhere(ResumeMode mode) {
   int tried = 0, left = 0;
   for (const char* jit : kJitModes) {
     PortalHarness h(jit);
@@ -84,7 +82,7 @@ void resume_everywhere(ResumeMode mode, bool packed) {
         const Op o = op(p.code[pc]);
         if (!bc::insertable(p, pc) || (mode == ResumeMode::kAfterCall && o != Op::CALL && o != Op::CALLT)) continue;
         if (!why_not_resumable(p, pc, mode).empty()) continue;
-        Trial t{dump, {pc, mode, 0, packed}, {}};
+        Trial t{dump, {pc, mode, 0}, {}};
         if (mode == ResumeMode::kAfterCall) {
           t.spec.num_args = static_cast<int>(o == Op::CALL ? bc::op_c(p.code[pc]) : bc::op_d(p.code[pc])) - 1;
         }
@@ -118,13 +116,8 @@ void resume_everywhere(ResumeMode mode, bool packed) {
 
 }  // namespace
 
-TEST_CASE("resume at every pc", "[portal][resume]") { resume_everywhere(ResumeMode::kAt, false); }
-TEST_CASE("resume after every call", "[portal][resume]") { resume_everywhere(ResumeMode::kAfterCall, false); }
-TEST_CASE("resume at every pc with packed parameters", "[portal][resume]") { resume_everywhere(ResumeMode::kAt, true); }
-TEST_CASE("resume after every call with packed parameters", "[portal][resume]") {
-  resume_everywhere(ResumeMode::kAfterCall, true);
-}
-
+TEST_CASE("resume at every pc", "[portal][resume]") { resume_everywhere(ResumeMode::kAt); }
+TEST_CASE("resume after every call", "[portal][resume]") { resume_everywhere(ResumeMode::kAfterCall); }
 TEST_CASE("the frame calls in place of its own call", "[portal][resume]") {
   for (const char* jit : kJitModes) {
     PortalHarness h(jit);
@@ -138,28 +131,25 @@ TEST_CASE("the frame calls in place of its own call", "[portal][resume]") {
         const bc::Ins i = p.code[pc];
         if (!bc::insertable(p, pc) || !live.reached[pc] || (op(i) != Op::CALL && op(i) != Op::CALLT)) continue;
         const int nargs = static_cast<int>(op(i) == Op::CALL ? bc::op_c(i) : bc::op_d(i)) - 1;
-        for (bool from_slots : {false, true}) {
-          Point point{pc, alloc_portal_id(L), {bc::op_a(i)}, false, {Exit()}};
-          Resume& r = point.exits[0].resume;
-          r.kind = Resume::Kind::kCall;
-          r.pc = pc;
-          r.args = {from_slots ? PatchValue::slot(bc::op_a(i)) : PatchValue::result(0)};
-          for (int k = 0; k < nargs; ++k) {
-            const unsigned s = bc::op_a(i) + 2 + k;
-            point.args.push_back(s);
-            r.args.push_back(from_slots ? PatchValue::slot(s) : PatchValue::result(k + 1));
-          }
-          h.portals[point.id] = [](lua_State* L) {
-            lua_pushinteger(L, 1);
-            lua_insert(L, 1);
-            return lua_gettop(L);
-          };
-          const Patched patched = apply_patch(dump, {{point}});
-          make_clone(L, f, patched);
-          INFO(name << " pc " << pc << " jit " << jit << "\n" << bc::print(patched.dump.top()));
-          CHECK(h.results(lua_gettop(L), c, 3) == expected);
-          lua_pop(L, 1);
+        Point point{pc, alloc_portal_id(L), {bc::op_a(i)}, false, {Exit()}};
+        Resume& r = point.exits[0].resume;
+        r.kind = Resume::Kind::kCall;
+        r.pc = pc;
+        r.args = {0};
+        for (int k = 0; k < nargs; ++k) {
+          point.args.push_back(bc::op_a(i) + 2 + k);
+          r.args.push_back(k + 1);
         }
+        h.portals[point.id] = [](lua_State* L) {
+          lua_pushinteger(L, 1);
+          lua_insert(L, 1);
+          return lua_gettop(L);
+        };
+        const Patched patched = apply_patch(dump, {{point}});
+        make_clone(L, f, patched);
+        INFO(name << " pc " << pc << " jit " << jit << "\n" << bc::print(patched.dump.top()));
+        CHECK(h.results(lua_gettop(L), c, 3) == expected);
+        lua_pop(L, 1);
       }
     });
     CHECK(h.calls > 100);
@@ -201,18 +191,17 @@ TEST_CASE("after a metamethod or an iterator was inlined", "[portal][resume]") {
       REQUIRE(pc < p.size());
       const int nargs = p.num_params;
       Point point{pc, alloc_portal_id(L), {}, false, {Exit()}};
-      Trial t{dump, {pc, ResumeMode::kAfterCall, nargs, false}, {}};
+      Trial t{dump, {pc, ResumeMode::kAfterCall, nargs}, {}};
       Resume& r = point.exits[0].resume;
       if (resume) {
         t.resume = build_resume(dump, t.spec);
         make_clone(L, 1, t.resume.patched);
         r.kind = Resume::Kind::kTailCall;
-        for (size_t i = 0; i < 2 + t.resume.live.size() + nargs; ++i)
-          r.args.push_back(PatchValue::result(static_cast<int>(i)));
+        for (size_t i = 0; i < 2 + t.resume.live.size() + nargs; ++i) r.args.push_back(static_cast<int>(i));
       } else {
         r.kind = Resume::Kind::kCall;
         r.pc = pc;
-        for (int i = 0; i <= nargs; ++i) r.args.push_back(PatchValue::result(i));
+        for (int i = 0; i <= nargs; ++i) r.args.push_back(i);
       }
       if (resume) lua_setfield(L, LUA_REGISTRYINDEX, "resume");
       lua_settop(L, 2);

@@ -1,5 +1,5 @@
 // Puts portal points into a prototype: emits each point's call, its dispatch over exits, and each exit's moves,
-// residual operations and resume. A dump and a Patch in, a verified Patched out.
+// and resume. A dump and a Patch in, a verified Patched out.
 #include "vm/portal/patch.h"
 
 #include <algorithm>
@@ -15,10 +15,8 @@ using bc::Pc;
 
 namespace {
 
-using Kind = PatchValue::Kind;
-
 // Slots of a point, with base the original framesize: base is called and then holds the code; results (or one table of
-// them) from base + 1; then the temps; then scratch.
+// them) from base + 1; then scratch.
 class PointEmitter {
  public:
   PointEmitter(const bc::Proto& proto, const bc::Liveness& live, const Point& point, Block& call, Block& exits)
@@ -29,9 +27,8 @@ class PointEmitter {
         call_(proto, call, proto.framesize),
         e_(proto, exits, proto.framesize) {
     for (const Exit& exit : point.exits) count(exit);
-    const unsigned largest = base_ + 1 + nresults_ + ntemps_ + 4 + widest_;
+    const unsigned largest = base_ + 1 + nresults_ + 4 + widest_;
     packed_ = largest > kMaxSlots;
-    temps_ = base_ + 1 + (packed_ ? 1 : nresults_);
   }
 
   // The call goes before the instruction, all exits behind the function's end: what LuaJIT reads backwards from an
@@ -42,7 +39,7 @@ class PointEmitter {
       repeat_method_object();
       return call_.used();
     }
-    e_.set_scratch(temps_ + ntemps_);
+    e_.set_scratch(base_ + 1 + (packed_ ? 1 : nresults_));
     e_.need(e_.scratch() + 1);
     call_.add(bc::ins_ad(Op::IST, 0, base_));
     call_.jump({Target::Kind::kTail, point_.pc});
@@ -63,18 +60,9 @@ class PointEmitter {
   }
 
  private:
-  void count_value(const PatchValue& v) {
-    if (v.kind == Kind::kResult) nresults_ = std::max(nresults_, v.index + 1u);
-  }
   void count(const Exit& exit) {
     for (const Out& o : exit.outs) nresults_ = std::max(nresults_, o.result + 1u);
-    for (const Residual& r : exit.residual) {
-      for (const PatchValue& v : r.args) count_value(v);
-      const unsigned made = r.kind == Residual::Kind::kCall ? std::max(r.nresults, 1) : 1;
-      if (r.dst.kind == Kind::kTemp) ntemps_ = std::max(ntemps_, r.dst.index + made);
-      widest_ = std::max<unsigned>(widest_, std::max<size_t>(r.args.size(), r.nresults));
-    }
-    for (const PatchValue& v : exit.resume.args) count_value(v);
+    for (int result : exit.resume.args) nresults_ = std::max(nresults_, result + 1u);
     widest_ = std::max<unsigned>(widest_, exit.resume.args.size());
   }
 
@@ -138,17 +126,9 @@ class PointEmitter {
     finish_portal_call(base_ + 6, packed_ ? 2 : 1 + nresults_);
   }
 
-  void load(const PatchValue& v, unsigned dst) {
-    switch (v.kind) {
-      case Kind::kSlot: return e_.move(dst, v.index);
-      case Kind::kTemp: return e_.move(dst, temps_ + v.index);
-      case Kind::kResult:
-        if (!packed_) return e_.move(dst, base_ + 1 + v.index);
-        return load_packed(v.index, dst);
-      case Kind::kInteger: return e_.integer(dst, v.index);
-      case Kind::kUpvalue: return e_.add(bc::ins_ad(Op::UGET, dst, v.index));
-      default: e_.add(bc::ins_ad(Op::KPRI, dst, static_cast<int>(v.kind) - static_cast<int>(Kind::kNil)));
-    }
+  void load(int result, unsigned dst) {
+    if (!packed_) return e_.move(dst, base_ + 1 + result);
+    load_packed(result, dst);
   }
 
   // One result out of the table. The scratch area may hold a call that is being put together, up to dst.
@@ -160,25 +140,8 @@ class PointEmitter {
     e_.set_scratch(scratch);
   }
 
-  // A slot that holds v: its own, or scratch slot `spare`.
-  unsigned slot_of(const PatchValue& v, unsigned spare) {
-    if (v.kind == Kind::kSlot) return v.index;
-    if (v.kind == Kind::kTemp) return temps_ + v.index;
-    if (v.kind == Kind::kResult && !packed_) return base_ + 1 + v.index;
-    e_.need(e_.scratch() + spare + 1);
-    load(v, e_.scratch() + spare);
-    return e_.scratch() + spare;
-  }
-
-  unsigned dst_of(const PatchValue& v) {
-    if (v.kind == Kind::kTemp) return temps_ + v.index;
-    if (v.kind != Kind::kSlot || static_cast<unsigned>(v.index) >= base_) fail("patch: a residual operation's result");
-    return v.index;
-  }
-
   void emit_exit(const Exit& exit) {
     emit_outs(exit.outs);
-    for (const Residual& r : exit.residual) emit_residual(r);
     emit_resume(exit.resume);
   }
 
@@ -200,32 +163,8 @@ class PointEmitter {
     }
   }
 
-  void emit_residual(const Residual& r) {
-    using K = Residual::Kind;
-    switch (r.kind) {
-      case K::kMove: return load(r.args.at(0), dst_of(r.dst));
-      case K::kSetField: {
-        const unsigned table = slot_of(r.args.at(0), 0), key = slot_of(r.args.at(1), 1),
-                       value = slot_of(r.args.at(2), 2);
-        return e_.add(bc::ins_abc(Op::TSETV, value, table, key));
-      }
-      case K::kSetUpvalue: return e_.add(bc::ins_ad(Op::USETV, r.index, slot_of(r.args.at(0), 0)));
-      case K::kNewTable: return e_.add(bc::ins_ad(Op::TNEW, dst_of(r.dst), r.index));
-      case K::kDupTable: return e_.add(bc::ins_ad(Op::TDUP, dst_of(r.dst), r.index));
-      case K::kClosure: return e_.add(bc::ins_ad(Op::FNEW, dst_of(r.dst), r.index));
-      case K::kCloseUpvalues: return e_.close_upvalues(r.index);
-      case K::kCall: {
-        const unsigned callee = e_.scratch();
-        load_call(r.args, callee);
-        e_.call(callee, r.args.size() - 1, r.nresults);
-        for (int i = 0; i < r.nresults; ++i) e_.move(dst_of(r.dst) + i, callee + i);
-        return;
-      }
-    }
-  }
-
   // args[0] to `callee`, args[1..] to callee + 2 on.
-  void load_call(const std::vector<PatchValue>& args, unsigned callee) {
+  void load_call(const std::vector<int>& args, unsigned callee) {
     if (args.empty()) fail("patch: a call of nothing");
     e_.need(callee + 1 + args.size());
     load(args[0], callee);
@@ -266,25 +205,13 @@ class PointEmitter {
 
   void emit_frame_call(const Resume& r) {
     if (r.args.empty()) fail("patch: a call of nothing");
-    // A value in a slot of the call's own area would be overwritten while the call is put together.
-    std::vector<PatchValue> args = r.args;
-    const unsigned area = bc::op_a(proto_.code.at(r.pc));
-    unsigned spare = 0;
-    for (PatchValue& v : args) {
-      if (v.kind != Kind::kSlot || static_cast<unsigned>(v.index) < area) continue;
-      e_.need(e_.scratch() + spare + 1);
-      e_.move(e_.scratch() + spare, v.index);
-      v = PatchValue::temp(static_cast<int>(ntemps_ + spare++));  // scratch begins where the temps end
-    }
-    e_.set_scratch(e_.scratch() + spare);
-    e_.call_like(r.pc, static_cast<unsigned>(args.size() - 1), [&](unsigned callee) { load_call(args, callee); });
-    e_.set_scratch(e_.scratch() - spare);
+    e_.call_like(r.pc, static_cast<unsigned>(r.args.size() - 1), [&](unsigned callee) { load_call(r.args, callee); });
   }
 
   const bc::Proto& proto_;
   const bc::Liveness& live_;
   const Point& point_;
-  unsigned base_, nresults_ = 0, ntemps_ = 0, widest_ = 0, temps_ = 0;
+  unsigned base_, nresults_ = 0, widest_ = 0;
   bool packed_ = false;
   PortalEmitter call_, e_;
 };
@@ -303,12 +230,6 @@ void check_resume(const bc::Proto& p, const bc::Liveness& live, const Point& poi
   }
   wanted &= ~live.before[point.pc];
   for (const Out& o : exit.outs) wanted.reset(o.slot);
-  for (const Residual& res : exit.residual) {
-    const int made = res.kind == Residual::Kind::kCall ? res.nresults : 1;
-    if (res.dst.kind == PatchValue::Kind::kSlot) {
-      for (int i = 0; i < made; ++i) wanted.reset(res.dst.index + i);
-    }
-  }
   for (unsigned s = 0; s < 256; ++s) {
     if (wanted[s]) fail("patch: slot ", s, " has no value where the frame resumes (pc ", r.pc, ")");
   }

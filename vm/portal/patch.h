@@ -4,7 +4,7 @@
 // What is emitted before the instruction at `pc`, with base = the framesize of the original:
 //   KSHORT base, id; MOV base+2.., args; CALL base -> code, result 0, result 1 ...
 //   code is nil or false: the original code goes on. code is an integer k: the exit with that code is taken:
-//   moves (slots <- results), residual operations, then the resume.
+//   moves (slots <- results), then the resume.
 // Ids above 32767 go as two arguments to the number kCallWide. Where a frame has no room for all arguments or results
 // (250 slots), they go in chunks through tables: kCallPush, kCallRunPacked, kCallFetch.
 //
@@ -22,47 +22,6 @@
 
 namespace lutra {
 
-// What a residual operation works on (Value is the argument of an op: ops/core/value.h).
-struct PatchValue {
-  enum class Kind : uint8_t {
-    kSlot,     // a slot of the frame
-    kResult,   // result `index` of the portal (0 is the first after the code)
-    kTemp,     // a value that an earlier residual operation made
-    kInteger,  // -32768 .. 32767
-    kNil,
-    kFalse,
-    kTrue,
-    kUpvalue,  // the value of upvalue `index`
-  } kind = Kind::kNil;
-  int index = 0;
-  static PatchValue slot(int i) { return {Kind::kSlot, i}; }
-  static PatchValue result(int i) { return {Kind::kResult, i}; }
-  static PatchValue temp(int i) { return {Kind::kTemp, i}; }
-  static PatchValue integer(int i) { return {Kind::kInteger, i}; }
-  bool operator==(const PatchValue&) const = default;
-  static PatchValue upvalue(int i) { return {Kind::kUpvalue, i}; }
-  static PatchValue nil() { return {Kind::kNil, 0}; }
-  static PatchValue boolean(bool b) { return {b ? Kind::kTrue : Kind::kFalse, 0}; }
-};
-
-struct Residual {
-  enum class Kind : uint8_t {
-    kMove,           // dst <- args[0]
-    kSetField,       // args[0][args[1]] = args[2] by TSETV; capture promises that no metamethod is met
-    kSetUpvalue,     // upvalue `index` = args[0]
-    kNewTable,       // dst <- {} by TNEW with operand `index`
-    kDupTable,       // dst <- TDUP of constant `index` of this prototype
-    kClosure,        // dst <- FNEW of constant `index` of this prototype
-    kCloseUpvalues,  // UCLO of slots >= index
-    kCall,           // dst.. <- args[0](args[1] ..), `nresults` of them (only to slots; or temps where dst is one)
-  } kind;
-  PatchValue dst;  // a slot or a temp
-  int index = 0;
-  std::vector<PatchValue> args;
-  int nresults = 0;
-  bool operator==(const Residual&) const = default;
-};
-
 // How the frame goes on after an exit.
 struct Resume {
   enum class Kind : uint8_t {
@@ -75,8 +34,8 @@ struct Resume {
   } kind = Kind::kPc;
   bc::Pc pc = 0;
   bool past_portal = false;
-  bool varargs = false;  // kTailCall, kReturn: the frame's own varargs follow args
-  std::vector<PatchValue> args;
+  bool varargs = false;   // kTailCall, kReturn: the frame's own varargs follow args
+  std::vector<int> args;  // results of the portal (0 is the first after the code)
   bool operator==(const Resume&) const = default;
 };
 
@@ -88,8 +47,7 @@ struct Out {
 
 struct Exit {
   int code = 1;           // what the portal returns to take it: 1 .. 32767
-  std::vector<Out> outs;  // done first, then residual in order, then resume
-  std::vector<Residual> residual;
+  std::vector<Out> outs;  // done first, then resume
   Resume resume;
   bool operator==(const Exit&) const = default;
 };
@@ -144,7 +102,6 @@ struct ResumeSpec {
   bc::Pc pc = 0;
   ResumeMode mode = ResumeMode::kAt;
   int num_args = 0;
-  bool packed = false;  // one parameter, a table made by pack_values (portal.h), instead of many
 };
 
 struct ResumeProto {

@@ -115,6 +115,16 @@ int fetch_values(lua_State* L) {
   return std::max(n, 0);
 }
 
+// Replaces the top n values by one table.
+void pack_values(lua_State* L, int n) {
+  lua_createtable(L, n + 1, 0);
+  lua_insert(L, -n - 1);
+  const int table = lua_gettop(L) - n;
+  for (int i = n; i >= 1; --i) lua_rawseti(L, table, i);
+  lua_pushinteger(L, n);
+  lua_rawseti(L, table, 0);
+}
+
 // Stack: kCallRunPacked, table or nil, low, high, pack results?, varargs.
 int run_packed(lua_State* L, PortalState& s) {
   const int id = static_cast<int>(lua_tointeger(L, 3)) | static_cast<int>(lua_tointeger(L, 4)) << 15;
@@ -324,15 +334,6 @@ void free_portal_id(lua_State* L, int id) {
   if (id < 1 || static_cast<size_t>(id) >= s.ids.size() || !s.ids[id].used) return;
   s.ids[id].used = false;
   if (s.ids[id].refs == 0) s.free_ids.push_back(id);
-}
-
-void pack_values(lua_State* L, int n) {
-  lua_createtable(L, n + 1, 0);
-  lua_insert(L, -n - 1);
-  const int table = lua_gettop(L) - n;
-  for (int i = n; i >= 1; --i) lua_rawseti(L, table, i);
-  lua_pushinteger(L, n);
-  lua_rawseti(L, table, 0);
 }
 
 }  // namespace lutra

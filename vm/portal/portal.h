@@ -56,7 +56,5 @@ bool was_patched(lua_State* L, int index);
 // its frames' function), goes on behind portal `id` of the present prototype, the same place. False, and nothing done,
 // where that is not possible.
 bool move_frame(lua_State* L, int index, int id);
-// Replaces the top n values by one table: the argument of a resume closure whose ResumeSpec said packed.
-void pack_values(lua_State* L, int n);
 
 }  // namespace lutra

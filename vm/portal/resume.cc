@@ -70,7 +70,7 @@ class ResumeBuilder {
       if (slots[s]) out.live.push_back(s);
     }
     out.hidden = hidden_slots(out.live);
-    const unsigned num_params = spec_.packed ? 1 : static_cast<unsigned>(out.live.size()) + call_values();
+    const unsigned num_params = static_cast<unsigned>(out.live.size()) + call_values();
     framesize_ = std::max<unsigned>(p_.framesize, num_params);
     emit_entry(out.live);
     for (const bc::Loop& l : loops_) {
@@ -105,22 +105,15 @@ class ResumeBuilder {
   void emit_entry(const std::vector<unsigned>& slots) {
     const unsigned n = static_cast<unsigned>(slots.size()), m = call_values();
     PortalEmitter e(p_, editor_.entry(), framesize_);
-    e.clear(spec_.packed ? 1 : n + m, framesize_);
-    if (spec_.packed) {
-      e.set_scratch(framesize_ + 1 + m);
-      unpack(e, slots);
-    }
+    e.clear(n + m, framesize_);
     auto live_moves = [&] {
-      if (spec_.packed) return;
       for (unsigned i = n; i-- > 0;) e.move(slots[i], i);
     };
     if (spec_.mode == ResumeMode::kAt) {
       live_moves();
       e.jump_start(spec_.pc);
     } else {
-      // What the call is made of waits above the frame where unpacked, else in the parameters after the live slots.
-      const unsigned from = spec_.packed ? framesize_ + 1 : n;
-      emit_call(e, from, m, live_moves);
+      emit_call(e, n, m, live_moves);  // what the call is made of waits in the parameters after the live slots
     }
     framesize_ = std::max(framesize_, e.used());
   }
@@ -132,7 +125,7 @@ class ResumeBuilder {
                           bc::op(i) == Op::CALLMT || bc::op(i) == Op::ITERC;
     // Where the call is made above the frame, live slots may be moved first; else the call's values lie above them.
     if (!in_place) {
-      if (!spec_.packed) e.set_scratch(std::max(framesize_, from + m));
+      e.set_scratch(std::max(framesize_, from + m));
       for (unsigned v = m; v-- > 0;) e.move(call_slot(e.scratch(), v), from + v);
       e.need(e.scratch() + m + 2);
       live_moves();
@@ -141,30 +134,12 @@ class ResumeBuilder {
     }
     e.call_like(spec_.pc, m - 1, [&](unsigned callee) {
       e.need(callee + m + 2);
-      if (spec_.packed) {  // down from above the frame
-        for (unsigned v = 0; v < m; ++v) e.move(call_slot(callee, v), from + v);
-        return;
-      }
       for (unsigned v = m; v-- > 0;) e.move(call_slot(callee, v), from + v);
       live_moves();
     });
   }
 
   static unsigned call_slot(unsigned callee, unsigned v) { return v == 0 ? callee : callee + 1 + v; }
-
-  // The table is parameter 0: its values go to the live slots, callee and arguments to framesize + 1 on.
-  void unpack(PortalEmitter& e, const std::vector<unsigned>& slots) {
-    const unsigned table = framesize_, m = call_values();
-    std::vector<unsigned> dst = slots;
-    for (unsigned v = 0; v < m; ++v) dst.push_back(framesize_ + 1 + v);
-    e.move(table, 0);
-    for (size_t done = 0; done < dst.size();) {
-      const unsigned n = static_cast<unsigned>(std::min<size_t>(e.fetch_room(), dst.size() - done));
-      e.fetch(table, static_cast<int>(done) + 1, n);
-      for (unsigned i = 0; i < n; ++i) e.move(dst[done + i], e.scratch() + i);
-      done += n;
-    }
-  }
 
   void rewrite_loop(const bc::Loop& l) {
     if (l.kind == bc::Loop::Kind::kFor) rewrite_for(l);

@@ -121,7 +121,7 @@ Exit switch_exit(const Unit& unit, const UnitPoint& point) {
   e.resume.kind = Resume::Kind::kTailCall;
   e.resume.varargs = point.varargs;
   const size_t n = resume_slots(unit.code->proto(), point.pc, ResumeMode::kAt).size() + 1;
-  for (size_t i = 0; i < n; i++) e.resume.args.push_back(PatchValue::result(int(i)));
+  for (size_t i = 0; i < n; i++) e.resume.args.push_back(int(i));
   return e;
 }
 

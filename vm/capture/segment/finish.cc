@@ -118,9 +118,9 @@ struct Finisher {
     lua_remove(t.L, -2);
   }
 
-  PatchValue result(const Recipe& r) {
+  int result(const Recipe& r) {
     entry.results.push_back(r);
-    return PatchValue::result(int(entry.results.size()) - 1);
+    return int(entry.results.size()) - 1;
   }
 
   // -- frames
