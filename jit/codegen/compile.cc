@@ -11,9 +11,9 @@ namespace {
 // The interpreter as code: the exact one serves machines that no code generator fits, and is the witness in tests,
 // where the wide one judges tolerances.
 struct InterpretedCode : Code {
-  InterpretedCode(const loop::Kernel& k, bool wide) : program(k), wide(wide) {}
-  void run_block(void* block) const override { program.run(block, wide); }
-  loop::Program program;
+  InterpretedCode(const loop::Kernel& k, bool wide) : kernel(k), wide(wide) {}
+  void run_block(void* block) const override { kernel.run(block, wide); }
+  loop::DecodedKernel kernel;
   const bool wide;
 };
 

@@ -6,7 +6,7 @@
 
 namespace lutra::loop {
 
-struct Program::Step {
+struct DecodedKernel::Step {
   Op op = Op::kCount;                              // kCount: a loop
   DType type = DType::kNone, from = DType::kNone;  // from: of operand a
   int32_t loop = -1;                               // index into loops_, for loops and kAccum (the loop that declares)
@@ -15,7 +15,7 @@ struct Program::Step {
   Inst inst;
 };
 
-struct Program::LoopStep {
+struct DecodedKernel::LoopStep {
   int32_t id;
   Coef size;
   bool parallel;  // and outermost
@@ -23,15 +23,15 @@ struct Program::LoopStep {
   size_t begin = 0, end = 0;  // the body among the steps; end is also what follows
 };
 
-Program::~Program() = default;
+DecodedKernel::~DecodedKernel() = default;
 
-Program::Program(const Kernel& k)
+DecodedKernel::DecodedKernel(const Kernel& k)
     : params_(k.params.size()), ints_(size_t(k.ints)), values_(size_t(k.values)), loop_ids_(size_t(k.loops)) {
   types_.assign(values_, DType::kNone);
   decode(k.body);
 }
 
-void Program::decode(const std::vector<Stmt>& body) {
+void DecodedKernel::decode(const std::vector<Stmt>& body) {
   for (const Stmt& s : body) {
     Step step;
     if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s)) {
@@ -94,7 +94,7 @@ void add_block(DType t, Blocks& b, const Cell& p, bool first) {
 template <bool kWide>
 class Machine {
  public:
-  Machine(const std::vector<Program::Step>& steps, const std::vector<Program::LoopStep>& loops, void* block,
+  Machine(const std::vector<DecodedKernel::Step>& steps, const std::vector<DecodedKernel::LoopStep>& loops, void* block,
           size_t params, size_t ints, size_t values, size_t loop_ids)
       : steps_(steps), loops_(loops), head_(*static_cast<BlockHead*>(block)), values_(values), index_(loop_ids) {
     char* p = static_cast<char*>(block) + sizeof(BlockHead);
@@ -113,7 +113,7 @@ class Machine {
   // False when a check has failed.
   bool body(size_t at, size_t end) {
     while (at < end) {
-      const Program::Step& s = steps_[at];
+      const DecodedKernel::Step& s = steps_[at];
       if (s.op == Op::kCount) {
         if (!loop(size_t(s.loop))) return false;
         at = loops_[size_t(s.loop)].end;
@@ -130,7 +130,7 @@ class Machine {
   Cell& value(int32_t id) { return values_[size_t(id)]; }
 
   bool loop(size_t n) {
-    const Program::LoopStep& l = loops_[n];
+    const DecodedKernel::LoopStep& l = loops_[n];
     for (size_t a = 0; a < l.accs.size(); a++) {
       AccState& s = states_[n][a];
       s.count = 0, s.left = l.accs[a].block, s.first = true;
@@ -185,7 +185,7 @@ class Machine {
     return pointers_[a.ptr] + at * int64_t(size_of(in.type));
   }
 
-  void accumulate(const Program::Step& s) {
+  void accumulate(const DecodedKernel::Step& s) {
     const Accumulator& acc = loops_[size_t(s.loop)].accs[size_t(s.acc)];
     AccState& state = states_[size_t(s.loop)][size_t(s.acc)];
     const size_t lane = acc.lanes > 1 ? size_t(index_[size_t(s.lane)] & (acc.lanes - 1)) : 0;
@@ -205,7 +205,7 @@ class Machine {
     return false;
   }
 
-  bool step(const Program::Step& s) {
+  bool step(const DecodedKernel::Step& s) {
     const Inst& in = s.inst;
     switch (s.op) {
       case Op::kConst:
@@ -247,8 +247,8 @@ class Machine {
     return true;
   }
 
-  const std::vector<Program::Step>& steps_;
-  const std::vector<Program::LoopStep>& loops_;
+  const std::vector<DecodedKernel::Step>& steps_;
+  const std::vector<DecodedKernel::LoopStep>& loops_;
   const BlockHead& head_;
   char** pointers_;
   const int64_t* ints_;
@@ -260,13 +260,13 @@ class Machine {
 
 }  // namespace
 
-void Program::run(void* block, bool wide) const {
+void DecodedKernel::run(void* block, bool wide) const {
   if (wide)
     Machine<true>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
   else
     Machine<false>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
 }
 
-void interpret(const Kernel& k, void* block, bool wide) { Program(k).run(block, wide); }
+void interpret(const Kernel& k, void* block, bool wide) { DecodedKernel(k).run(block, wide); }
 
 }  // namespace lutra::loop

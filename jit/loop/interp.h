@@ -9,10 +9,10 @@
 namespace lutra::loop {
 
 // A kernel decoded for interpretation.
-class Program {
+class DecodedKernel {
  public:
-  explicit Program(const Kernel& k);
-  ~Program();
+  explicit DecodedKernel(const Kernel& k);
+  ~DecodedKernel();
   void run(void* block, bool wide) const;  // may run in several threads at once
 
   struct Step;

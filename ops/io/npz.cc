@@ -28,7 +28,7 @@ uint32_t crc_of(uint32_t crc, const void* bytes, size_t size) {
   return crc;
 }
 
-struct Entry {
+struct ZipEntry {
   std::string name;
   uint16_t flags = 0, method = 0;
   uint32_t crc = 0;
@@ -39,7 +39,7 @@ struct Entry {
 // The bytes of an entry, inflated where needed; the CRC is checked with the last byte.
 class EntrySource : public ByteSource {
  public:
-  EntrySource(const InputFile& file, const Entry& e)
+  EntrySource(const InputFile& file, const ZipEntry& e)
       : ByteSource(str("'", e.name, "' in '", file.path(), "'"), e.size),
         raw_(file, e.data, e.packed, name_),
         crc_want_(e.crc),
@@ -134,7 +134,7 @@ Directory find_directory(const InputFile& file) {
 }
 
 // Sizes and offset beyond 32 bits, in their order.
-void read_zip64(const InputFile& file, const uint8_t* p, size_t size, Entry& e) {
+void read_zip64(const InputFile& file, const uint8_t* p, size_t size, ZipEntry& e) {
   while (size >= 4) {
     const uint64_t id = little_endian(p, 2), n = little_endian(p + 2, 2);
     p += 4, size -= 4;
@@ -151,7 +151,7 @@ void read_zip64(const InputFile& file, const uint8_t* p, size_t size, Entry& e) 
   }
 }
 
-void check_entry(const InputFile& file, const Directory& d, Entry& e) {
+void check_entry(const InputFile& file, const Directory& d, ZipEntry& e) {
   if (e.flags & 1) fail("load: '", e.name, "' in '", file.path(), "' is encrypted");
   if (e.method != 0 && e.method != 8) {
     fail("load: '", e.name, "' in '", file.path(), "' is packed by method ", e.method,
@@ -167,18 +167,18 @@ void check_entry(const InputFile& file, const Directory& d, Entry& e) {
   if (!fits) damaged(file, "an entry promises more than it holds");
 }
 
-std::vector<Entry> read_directory(const InputFile& file) {
+std::vector<ZipEntry> read_directory(const InputFile& file) {
   const Directory d = find_directory(file);
   std::vector<uint8_t> bytes(d.size);
   file.read_at(d.offset, bytes.data(), bytes.size());
-  std::vector<Entry> entries;
+  std::vector<ZipEntry> entries;
   size_t at = 0;
   for (uint64_t i = 0; i < d.count; i++) {
     if (bytes.size() - at < 46 || little_endian(&bytes[at], 4) != kCentral) damaged(file, "its directory is cut off");
     const uint8_t* p = &bytes[at];
     const size_t names = little_endian(p + 28, 2), extra = little_endian(p + 30, 2), comment = little_endian(p + 32, 2);
     if (bytes.size() - at - 46 < names + extra + comment) damaged(file, "its directory is cut off");
-    Entry e;
+    ZipEntry e;
     e.flags = uint16_t(little_endian(p + 8, 2)), e.method = uint16_t(little_endian(p + 10, 2));
     e.crc = uint32_t(little_endian(p + 16, 4));
     e.packed = little_endian(p + 20, 4), e.size = little_endian(p + 24, 4), e.header = little_endian(p + 42, 4);
@@ -191,8 +191,8 @@ std::vector<Entry> read_directory(const InputFile& file) {
   return entries;
 }
 
-void check_apart(const InputFile& file, std::vector<Entry> entries) {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.header < b.header; });
+void check_apart(const InputFile& file, std::vector<ZipEntry> entries) {
+  std::sort(entries.begin(), entries.end(), [](const ZipEntry& a, const ZipEntry& b) { return a.header < b.header; });
   for (size_t i = 1; i < entries.size(); i++) {
     if (entries[i - 1].data + entries[i - 1].packed > entries[i].header) damaged(file, "its entries overlap");
   }
@@ -210,7 +210,7 @@ std::string zip64_extra(std::initializer_list<uint64_t> values) {
 }
 
 // The fields that local header and directory share, from "version needed" to "extra length".
-std::string common_fields(const Entry& e, bool large, size_t extra) {
+std::string common_fields(const ZipEntry& e, bool large, size_t extra) {
   std::string out;
   append_little(&out, large ? 45 : 20, 2), append_little(&out, 0x0800, 2), append_little(&out, 0, 2);
   append_little(&out, 0, 2), append_little(&out, 0x0021, 2);  // 1980-01-01
@@ -220,7 +220,7 @@ std::string common_fields(const Entry& e, bool large, size_t extra) {
   return out;
 }
 
-std::string local_header(const Entry& e) {
+std::string local_header(const ZipEntry& e) {
   const bool large = e.size >= kMax32;
   const std::string extra = large ? zip64_extra({e.size, e.size}) : "";
   std::string out;
@@ -228,7 +228,7 @@ std::string local_header(const Entry& e) {
   return out + common_fields(e, large, extra.size()) + e.name + extra;
 }
 
-std::string directory_entry(const Entry& e) {
+std::string directory_entry(const ZipEntry& e) {
   const bool large = e.size >= kMax32, far = e.header >= kMax32;
   std::string extra;
   if (large && far) extra = zip64_extra({e.size, e.size, e.header});
@@ -269,11 +269,11 @@ std::string end_records(uint64_t count, uint64_t offset, uint64_t size) {
 
 NamedTensors load_npz(const std::string& path) {
   const InputFile file(path);
-  const std::vector<Entry> entries = read_directory(file);
+  const std::vector<ZipEntry> entries = read_directory(file);
   check_apart(file, entries);
   NamedTensors out;
   std::set<std::string> names;
-  for (const Entry& e : entries) {
+  for (const ZipEntry& e : entries) {
     std::string name = e.name;
     const size_t dot = name.size() >= 4 ? name.size() - 4 : 0;
     if (name.compare(dot, std::string::npos, ".npy") != 0) {
@@ -297,7 +297,7 @@ void save_npz(const std::string& path, const NamedTensors& tensors) {
   std::string directory;
   for (size_t i = 0; i < tensors.size(); i++) {
     const Tensor& t = tensors[i].second;
-    Entry e;
+    ZipEntry e;
     e.name = tensors[i].first + ".npy";
     e.size = headers[i].size() + byte_count(t);
     e.header = out.written();

@@ -220,9 +220,9 @@ Code::~Code() {
   if (fn) jit().release(fn);
 }
 
-class Emitter {
+class GuardEmitter {
  public:
-  Emitter(const GuardProgram& p, const Tab* constants, Code& code) : p_(p), constants_(constants), out_(code) {}
+  GuardEmitter(const GuardProgram& p, const Tab* constants, Code& code) : p_(p), constants_(constants), out_(code) {}
 
   bool run() {
     CodeHolder holder;
@@ -600,7 +600,7 @@ std::unique_ptr<NativeGuards> compile_guards(lua_State* L, const GuardProgram& p
   code->program = &program;
   code->weak = static_cast<const Tab*>(lua_topointer(L, weak));
   const Tab* table = static_cast<const Tab*>(lua_topointer(L, constants));
-  if (!Emitter(program, table, *code).run()) return nullptr;
+  if (!GuardEmitter(program, table, *code).run()) return nullptr;
   return code;
 }
 

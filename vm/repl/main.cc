@@ -43,13 +43,13 @@ int usage_error(const std::string& message) {
   return kWrongUsage;
 }
 
-struct Step {
+struct Action {
   char kind;  // 'e', 'l', 'j', 'O'
   std::string text;
 };
 
 struct Options {
-  std::vector<Step> steps;
+  std::vector<Action> actions;
   bool interactive = false, version = false, ignore_env = false, auto_compile = false, explain = false;
   bool json = false, tune = false;
   bool help = false;
@@ -90,20 +90,20 @@ bool read_long(int argc, char** argv, int& i, Options& out) {
 bool read_short(int argc, char** argv, int& i, Options& out) {
   const char kind = argv[i][1];
   const bool alone = argv[i][2] == 0;
-  Step step{kind, ""};
+  Action action{kind, ""};
   switch (kind) {
     case 'i': out.interactive = true; return alone;
     case 'v': out.version = true; return alone;
     case 'E': out.ignore_env = true; return alone;
-    case 'O': step.text = argv[i] + 2; break;
+    case 'O': action.text = argv[i] + 2; break;
     case 'e':
     case 'l':
     case 'j':
-      if (!take_value(argc, argv, i, &step.text)) return false;
+      if (!take_value(argc, argv, i, &action.text)) return false;
       break;
     default: return false;
   }
-  out.steps.push_back(step);
+  out.actions.push_back(action);
   return true;
 }
 
@@ -189,15 +189,15 @@ int run_chunk(lua_State* L, const char* chunk, const std::string& text) {
   return call_plain(L, 1, 0, kWrongUsage);
 }
 
-int run_step(lutra_State* S, const Step& step) {
+int run_action(lutra_State* S, const Action& action) {
   lua_State* L = lutra_lua(S);
-  switch (step.kind) {
-    case 'e': return report_script(S, lutra_do_string(S, step.text.c_str(), "=(command line)"));
-    case 'j': return run_chunk(L, kLuaJitControl, step.text);
-    case 'O': return run_chunk(L, kOptimiser, step.text.empty() ? "3" : step.text);  // -O alone is -O3
-    default:                                                                         // 'l'
+  switch (action.kind) {
+    case 'e': return report_script(S, lutra_do_string(S, action.text.c_str(), "=(command line)"));
+    case 'j': return run_chunk(L, kLuaJitControl, action.text);
+    case 'O': return run_chunk(L, kOptimiser, action.text.empty() ? "3" : action.text);  // -O alone is -O3
+    default:                                                                             // 'l'
       lua_getglobal(L, "require");
-      lua_pushlstring(L, step.text.data(), step.text.size());
+      lua_pushlstring(L, action.text.data(), action.text.size());
       return call_plain(L, 1, 0, kFailed);
   }
 }
@@ -228,9 +228,9 @@ int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
   lua_State* L = lutra_lua(S);
   open_script_interrupts(L);
   if (options.auto_compile && run_chunk(L, kAuto, "")) return kFailed;
-  for (const Step& step : options.steps) {
+  for (const Action& action : options.actions) {
     const RunScope scope;
-    if (const int status = run_step(S, step)) return status;
+    if (const int status = run_action(S, action)) return status;
   }
   if (options.explain || options.tune) {
     const RunScope scope;
@@ -243,7 +243,7 @@ int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
     const int code = lutra_do_file(S, path, argc - options.script - 1, argv + options.script + 1);
     if (const int status = report_script(S, code)) return status;
   }
-  const bool idle = !given && options.steps.empty() && !options.version;
+  const bool idle = !given && options.actions.empty() && !options.version;
   if (options.interactive || (idle && isatty(0))) return run_repl(S);
   if (!idle) return 0;
   const RunScope scope;

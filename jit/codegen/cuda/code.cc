@@ -24,7 +24,7 @@ When interpreter_wanted() {
   return when;
 }
 
-struct Compiled : LaunchCode {
+struct SourceCode : LaunchCode {
   std::unique_ptr<KernelSource> source;
   std::shared_ptr<Program> program;
   std::unique_ptr<Interpreted> interpreted;  // null where there is no need
@@ -75,7 +75,7 @@ std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const 
                                     bool at_once, Device device, bool listing) {
   const std::string wrong = loop::verify(kernel);
   LUTRA_CHECK(wrong.empty(), wrong, "\n", print(kernel));
-  auto code = std::make_shared<Compiled>();
+  auto code = std::make_shared<SourceCode>();
   code->source = generate(kernel, hints, several);
   Context& c = context(device);
   code->most = code->source->most;
@@ -94,7 +94,7 @@ std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const 
   if (!code->interpreted) return code->set(Program::get(code->source->text, c)), code;
   if (when == When::kAlways || !has_nvrtc()) return code;
   // Each holds the other: the code until it is done with, the job only while it runs.
-  code->job = Job::start([weak = std::weak_ptr<Compiled>(code), &c] {
+  code->job = Job::start([weak = std::weak_ptr<SourceCode>(code), &c] {
     if (auto code = weak.lock()) code->set(Program::get(code->source->text, c));
   });
   return code;

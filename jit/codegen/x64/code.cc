@@ -84,7 +84,7 @@ std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing)
   cc.addDiagnosticOptions(asmjit::DiagnosticOptions::kValidateAssembler |
                           asmjit::DiagnosticOptions::kValidateIntermediate);
 #endif
-  Emitter(cc, kernel, isa).emit();
+  KernelEmitter(cc, kernel, isa).emit();
   if (listing && isa == Isa::kAvx2) check_features(cc, kernel.name);
   const asmjit::Error finalized = cc.finalize();
   if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);

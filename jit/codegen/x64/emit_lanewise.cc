@@ -80,7 +80,7 @@ void divide_one(x86::Compiler& cc, Op op, const x86::Gp& r, const x86::Gp& x, co
 }
 }  // namespace
 
-x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
+x86::Vec KernelEmitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
   return by_lanes(v_, is_wide(t), a, b, lanes, [&](const x86::Gp& x, const x86::Gp& y) {
     x86::Gp r = cc_.newInt64();
     divide_one(cc_, op, r, x, y);
@@ -89,7 +89,7 @@ x86::Vec Emitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, i
 }
 
 // Euclid's algorithm on the magnitudes.
-x86::Vec Emitter::gcd(DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
+x86::Vec KernelEmitter::gcd(DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
   return by_lanes(v_, is_wide(t), a, b, lanes, [&](const x86::Gp& x, const x86::Gp& y) {
     x86::Gp rest = cc_.newInt64(), minus = cc_.newInt64();
     for (const x86::Gp& number : {x, y}) {
@@ -137,7 +137,7 @@ x86::Vec emit_fmod(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b) 
 }
 
 // Negative exponents: 1 and -1 have an inverse, the rest gives 0.
-x86::Vec Emitter::int_power(DType t, const x86::Vec& base, const x86::Vec& exponent) {
+x86::Vec KernelEmitter::int_power(DType t, const x86::Vec& base, const x86::Vec& exponent) {
   const bool wide = is_wide(t);
   x86::Vec r = v_.materialise(wide, 1), b = v_.copy(base, wide), e = v_.copy(exponent, wide);
   x86::Vec one = v_.materialise(wide, 1);

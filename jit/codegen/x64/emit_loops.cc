@@ -13,7 +13,7 @@ namespace {
 constexpr int kUnroll4 = 10, kUnroll2 = 30, kOwnTail = 60;
 }  // namespace
 
-Emitter::Emitter(x86::Compiler& cc, const Kernel& k, Isa isa)
+KernelEmitter::KernelEmitter(x86::Compiler& cc, const Kernel& k, Isa isa)
     : cc_(cc),
       k_(k),
       info_(k, isa == Isa::kAvx512 ? 16 : 8),
@@ -24,7 +24,7 @@ Emitter::Emitter(x86::Compiler& cc, const Kernel& k, Isa isa)
       loop_regs_(size_t(k.loops)),
       loop_live_(size_t(k.loops), false) {}
 
-void Emitter::emit() {
+void KernelEmitter::emit() {
   t_vectors = &v_;
   asmjit::FuncNode* f = cc_.addFunc(asmjit::FuncSignatureT<void, void*>());
   if (v_.bytes == 64) f->frame().setAvx512Enabled();
@@ -47,7 +47,7 @@ void Emitter::emit() {
 }
 
 // Scalars and integer arguments become registers once, at the top.
-void Emitter::parameters() {
+void KernelEmitter::parameters() {
   for (const Inst* in : info_.parameters) {
     Value v;
     if (in->op == Op::kIntArg) {
@@ -61,18 +61,18 @@ void Emitter::parameters() {
   }
 }
 
-void Emitter::set_values(int32_t id, bool varying, std::vector<Value> values) {
+void KernelEmitter::set_values(int32_t id, bool varying, std::vector<Value> values) {
   values_[size_t(id)] = std::move(values);
   varying_[size_t(id)] = varying;
   scopes_.back().defined.push_back(id);
 }
 
-void Emitter::close_scope() {
+void KernelEmitter::close_scope() {
   for (int32_t id : scopes_.back().defined) values_[size_t(id)].clear();
   scopes_.pop_back();
 }
 
-void Emitter::body(const std::vector<Stmt>& stmts, Step& step) {
+void KernelEmitter::body(const std::vector<Stmt>& stmts, Step& step) {
   for (const Stmt& s : stmts) {
     if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s))
       loop(**l, step);
@@ -81,7 +81,7 @@ void Emitter::body(const std::vector<Stmt>& stmts, Step& step) {
   }
 }
 
-void Emitter::loop(const Loop& l, Step& step) {
+void KernelEmitter::loop(const Loop& l, Step& step) {
   if (const auto nest = tiled_nest(l); !nest.empty()) return tile_loop(nest);
   begin_accumulators(l, step);
   const size_t outer = bound_.size();
@@ -95,7 +95,7 @@ void Emitter::loop(const Loop& l, Step& step) {
   finish_accumulators(l, step);
 }
 
-x86::Gp Emitter::loop_begin(const Loop& l) {
+x86::Gp KernelEmitter::loop_begin(const Loop& l) {
   x86::Gp i = cc_.newInt64();
   if (l.parallel)
     cc_.mov(i, head(offsetof(BlockHead, begin)));
@@ -104,7 +104,7 @@ x86::Gp Emitter::loop_begin(const Loop& l) {
   return i;
 }
 
-x86::Gp Emitter::loop_end(const Loop& l) {
+x86::Gp KernelEmitter::loop_end(const Loop& l) {
   x86::Gp n = cc_.newInt64();
   if (l.parallel)
     cc_.mov(n, head(offsetof(BlockHead, end)));
@@ -115,7 +115,7 @@ x86::Gp Emitter::loop_end(const Loop& l) {
   return n;
 }
 
-void Emitter::serial_loop(const Loop& l, Step& step) {
+void KernelEmitter::serial_loop(const Loop& l, Step& step) {
   x86::Gp i = loop_begin(l), n = loop_end(l);
   const asmjit::Label top = cc_.newLabel(), end = cc_.newLabel();
   loop_regs_[size_t(l.id)] = i;
@@ -135,8 +135,8 @@ void Emitter::serial_loop(const Loop& l, Step& step) {
 
 // The loop in strips of `step` iterations as `vectors` vectors: full strips while they fit, or with `masked` one
 // (`repeat`: many) partial ones.
-void Emitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int step, int vectors, bool masked,
-                    bool repeat) {
+void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int step, int vectors, bool masked,
+                          bool repeat) {
   const asmjit::Label top = cc_.newLabel(), done = cc_.newLabel();
   const int per_vector = std::min(step, v_.lanes);
   x86::Gp limit = end;
@@ -174,7 +174,7 @@ void Emitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int ste
   cc_.bind(done);
 }
 
-void Emitter::vector_loop(const Loop& l) {
+void KernelEmitter::vector_loop(const Loop& l) {
   const int cost = info_.cost(l);
   int hot = cost;  // the bodies within run more often: they decide, while the whole stays small
   for (const Stmt& s : l.body) {
@@ -197,7 +197,7 @@ void Emitter::vector_loop(const Loop& l) {
 }
 
 // Lanes of the accumulators that a lanes loop feeds (one number for all).
-int Emitter::lanes_of(const Loop& l) const {
+int KernelEmitter::lanes_of(const Loop& l) const {
   int lanes = 0;
   for (const Stmt& s : l.body) {
     const Inst* in = std::get_if<Inst>(&s);
@@ -209,7 +209,7 @@ int Emitter::lanes_of(const Loop& l) const {
   return lanes ? lanes : v_.lanes;
 }
 
-void Emitter::lanes_loop(const Loop& l) {
+void KernelEmitter::lanes_loop(const Loop& l) {
   const int lanes = lanes_of(l), vectors = std::max(1, lanes / v_.lanes);
   const bool two_bodies = info_.cost(l) * vectors <= kOwnTail;
   x86::Gp i = loop_begin(l), n = loop_end(l);
@@ -225,7 +225,7 @@ void Emitter::lanes_loop(const Loop& l) {
 }
 
 // Out of line: record the first failing lane, then leave.
-void Emitter::cold_checks(const asmjit::Label& exit) {
+void KernelEmitter::cold_checks(const asmjit::Label& exit) {
   for (const ColdCheck& c : checks_) {
     cc_.bind(c.at);
     x86::Gp lane = cc_.newInt64(), fault = cc_.newUIntPtr(), one = cc_.newInt32(), index = cc_.newInt64();

@@ -13,14 +13,16 @@ bool is_zero(const Coef& c) { return c == Coef::of(0); }
 bool is_one(const Coef& c) { return c == Coef::of(1); }
 }  // namespace
 
-x86::Mem Emitter::head(size_t offset) const { return x86::qword_ptr(block_, int32_t(offset)); }
-x86::Mem Emitter::pointer_arg(int32_t ptr) const { return head(sizeof(BlockHead) + 8 * size_t(ptr)); }
-x86::Mem Emitter::int_arg(int32_t arg) const { return head(sizeof(BlockHead) + 8 * (k_.params.size() + size_t(arg))); }
-x86::Mem Emitter::scalar_arg(int32_t arg) const {
+x86::Mem KernelEmitter::head(size_t offset) const { return x86::qword_ptr(block_, int32_t(offset)); }
+x86::Mem KernelEmitter::pointer_arg(int32_t ptr) const { return head(sizeof(BlockHead) + 8 * size_t(ptr)); }
+x86::Mem KernelEmitter::int_arg(int32_t arg) const {
+  return head(sizeof(BlockHead) + 8 * (k_.params.size() + size_t(arg)));
+}
+x86::Mem KernelEmitter::scalar_arg(int32_t arg) const {
   return head(sizeof(BlockHead) + 8 * (k_.params.size() + size_t(k_.ints) + size_t(arg)));
 }
 
-void Emitter::multiply(const x86::Gp& r, const Coef& by) {
+void KernelEmitter::multiply(const x86::Gp& r, const Coef& by) {
   if (by.arg >= 0) {
     cc_.imul(r, int_arg(by.arg));
   } else if (by.literal == int32_t(by.literal)) {
@@ -33,13 +35,13 @@ void Emitter::multiply(const x86::Gp& r, const Coef& by) {
 }
 
 // Is the term's uniform part known here?
-bool Emitter::known(const Access::Term& t) const {
+bool KernelEmitter::known(const Access::Term& t) const {
   if (!t.is_value) return loop_live_[size_t(t.id)];
   return !values_[size_t(t.id)].empty() && !varying_[size_t(t.id)];
 }
 
 // A term's uniform part in elements. Must not be written to.
-x86::Gp Emitter::element_index(const Access::Term& t) {
+x86::Gp KernelEmitter::element_index(const Access::Term& t) {
   x86::Gp r;
   if (t.is_value) {
     r = cc_.newInt64();
@@ -58,7 +60,7 @@ x86::Gp Emitter::element_index(const Access::Term& t) {
   return r;
 }
 
-x86::Gp Emitter::first_base(const Access& a, DType type) {
+x86::Gp KernelEmitter::first_base(const Access& a, DType type) {
   x86::Gp r = cc_.newIntPtr();
   cc_.mov(r, pointer_arg(a.ptr));
   if (a.offset.arg >= 0) {
@@ -73,7 +75,7 @@ x86::Gp Emitter::first_base(const Access& a, DType type) {
   return r;
 }
 
-Emitter::Base Emitter::base_of(const Access& a) const {
+KernelEmitter::Base KernelEmitter::base_of(const Access& a) const {
   for (size_t i = bound_.size(); i-- > 0;) {
     if (bound_[i].first == &a) return bound_[i].second;
   }
@@ -81,7 +83,7 @@ Emitter::Base Emitter::base_of(const Access& a) const {
 }
 
 // The same sum computed before, for this or another access.
-std::optional<Emitter::Base> Emitter::find_base(const Access& a, const std::vector<bool>& bound) const {
+std::optional<KernelEmitter::Base> KernelEmitter::find_base(const Access& a, const std::vector<bool>& bound) const {
   auto same = [](const Access::Term& x, const Access::Term& y) {
     return x.is_value == y.is_value && x.id == y.id && x.stride == y.stride;
   };
@@ -100,7 +102,7 @@ std::optional<Emitter::Base> Emitter::find_base(const Access& a, const std::vect
 }
 
 // The access with all terms known here in its base.
-Emitter::Base Emitter::bind(const Access& a, DType type) {
+KernelEmitter::Base KernelEmitter::bind(const Access& a, DType type) {
   Base base = base_of(a);
   std::vector<bool> bound = base.bound;
   for (size_t t = 0; t < a.terms.size(); t++) bound[t] = bound[t] || known(a.terms[t]) || is_zero(a.terms[t].stride);
@@ -120,14 +122,14 @@ Emitter::Base Emitter::bind(const Access& a, DType type) {
   return {r, bound};
 }
 
-const x86::Mem* Emitter::tile_of(const Inst& in) const {
+const x86::Mem* KernelEmitter::tile_of(const Inst& in) const {
   for (const auto& t : tiles_) {
     if (t.first == &in) return &t.second;
   }
   return nullptr;
 }
 
-void Emitter::bind_accesses(const Loop& l) {
+void KernelEmitter::bind_accesses(const Loop& l) {
   for_each_inst(l.body, [&](const Inst& in) {
     if (!has_access(in.op) || tile_of(in)) return;
     Base b = bind(in.access, in.type);
@@ -135,7 +137,7 @@ void Emitter::bind_accesses(const Loop& l) {
   });
 }
 
-x86::Vec Emitter::lane_indices(int32_t loop_id, const Coef& stride, int u) {
+x86::Vec KernelEmitter::lane_indices(int32_t loop_id, const Coef& stride, int u) {
   for (size_t s = scopes_.size(); s-- > 0;) {
     for (const LaneKey& k : scopes_[s].lane_indices) {
       if (k.loop == loop_id && k.stride == stride && k.vector == u) return k.reg;
@@ -151,7 +153,7 @@ x86::Vec Emitter::lane_indices(int32_t loop_id, const Coef& stride, int u) {
   return r;
 }
 
-void Emitter::hoist_lane_indices(const Loop& l, int vectors) {
+void KernelEmitter::hoist_lane_indices(const Loop& l, int vectors) {
   for_each_inst(l.body, [&](const Inst& in) {
     if (!has_access(in.op)) return;
     for (const Access::Term& t : in.access.terms) {
@@ -161,7 +163,7 @@ void Emitter::hoist_lane_indices(const Loop& l, int vectors) {
   });
 }
 
-bool Emitter::varies(const Access& a, const Step& step) const {
+bool KernelEmitter::varies(const Access& a, const Step& step) const {
   if (!step.lane_loop) return false;
   for (const Access::Term& t : a.terms) {
     if (is_zero(t.stride)) continue;
@@ -171,7 +173,7 @@ bool Emitter::varies(const Access& a, const Step& step) const {
 }
 
 // How far each lane's element is from the first one's base.
-x86::Vec Emitter::lane_offsets(const Access& a, const Step& step, int u) {
+x86::Vec KernelEmitter::lane_offsets(const Access& a, const Step& step, int u) {
   x86::Vec lanes;
   auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Vop::kAddI, true, lanes, v) : v; };
   for (const Access::Term& t : a.terms) {
@@ -190,7 +192,7 @@ x86::Vec Emitter::lane_offsets(const Access& a, const Step& step, int u) {
   return lanes;
 }
 
-Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int u) {
+KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Step& step, int u) {
   const Base base = base_of(a);
   x86::Gp at = base.reg.isValid() ? base.reg : first_base(a, type);
   x86::Gp index;
@@ -234,7 +236,7 @@ Emitter::Place Emitter::place(const Access& a, DType type, const Step& step, int
   return p;
 }
 
-Value Emitter::load(DType t, const Place& p, const Step& step, int u) {
+Value KernelEmitter::load(DType t, const Place& p, const Step& step, int u) {
   switch (p.kind) {
     case Place::kUniform: return load_uniform(t, p.mem);
     case Place::kRow: return load_row(t, p.mem, step.mask(u));
@@ -247,7 +249,7 @@ Value Emitter::load(DType t, const Place& p, const Step& step, int u) {
   return v;
 }
 
-Value Emitter::load_uniform(DType t, const x86::Mem& m) {
+Value KernelEmitter::load_uniform(DType t, const x86::Mem& m) {
   Value v;
   x86::Gp r = cc_.newInt32();
   x86::Mem sized = m;
@@ -284,7 +286,7 @@ Value Emitter::load_uniform(DType t, const x86::Mem& m) {
   return v;
 }
 
-Value Emitter::load_row(DType t, const x86::Mem& m, const Mask* mask) {
+Value KernelEmitter::load_row(DType t, const x86::Mem& m, const Mask* mask) {
   Value v;
   if (is_mask(t))
     v.mask = v_.load_bools(m, mask);
@@ -294,7 +296,7 @@ Value Emitter::load_row(DType t, const x86::Mem& m, const Mask* mask) {
 }
 
 // f(lane, element) for each lane that is there.
-void Emitter::each_lane(const Place& p, const Mask* mask, const std::function<void(int, const x86::Mem&)>& f) {
+void KernelEmitter::each_lane(const Place& p, const Mask* mask, const std::function<void(int, const x86::Mem&)>& f) {
   x86::Mem spill = cc_.newStack(64, 64);
   cc_.emit(Ids::kIdVmovups, spill, p.indices);
   x86::Gp bits = cc_.newInt32();
@@ -316,7 +318,7 @@ void Emitter::each_lane(const Place& p, const Mask* mask, const std::function<vo
   }
 }
 
-Value Emitter::gather_small(DType t, const Place& p, const Mask* mask) {
+Value KernelEmitter::gather_small(DType t, const Place& p, const Mask* mask) {
   const uint32_t size = uint32_t(size_of(t));
   x86::Mem row = cc_.newStack(16, 16);
   cc_.emit(Ids::kIdVmovups, row, v_.zero(false).xmm());
@@ -331,7 +333,7 @@ Value Emitter::gather_small(DType t, const Place& p, const Mask* mask) {
   return load_row(t, row, nullptr);
 }
 
-void Emitter::scatter_lanes(DType t, const Value& value, const Place& p, const Mask* mask) {
+void KernelEmitter::scatter_lanes(DType t, const Value& value, const Place& p, const Mask* mask) {
   const uint32_t size = uint32_t(size_of(t));
   x86::Mem row = cc_.newStack(64, 64);
   store_row(t, value, row, nullptr);
@@ -348,7 +350,7 @@ void Emitter::scatter_lanes(DType t, const Value& value, const Place& p, const M
   });
 }
 
-void Emitter::store(DType t, const Value& v, const Place& p, const Step& step, int u) {
+void KernelEmitter::store(DType t, const Value& v, const Place& p, const Step& step, int u) {
   switch (p.kind) {
     case Place::kUniform:
       if (step.lane_loop) fail_internal("codegen: a vector loop stores to one place");
@@ -363,7 +365,7 @@ void Emitter::store(DType t, const Value& v, const Place& p, const Step& step, i
     v_.scatter(t, reg(t, v), p.mem, p.indices, step.mask(u));
 }
 
-void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
+void KernelEmitter::store_one(DType t, const Value& v, const x86::Mem& m) {
   x86::Mem sized = m;
   sized.setSize(uint32_t(size_of(t)));
   if (t == DType::kFloat32 || t == DType::kInt32) {
@@ -384,7 +386,7 @@ void Emitter::store_one(DType t, const Value& v, const x86::Mem& m) {
   }
 }
 
-void Emitter::store_row(DType t, const Value& v, const x86::Mem& m, const Mask* mask) {
+void KernelEmitter::store_row(DType t, const Value& v, const x86::Mem& m, const Mask* mask) {
   if (is_mask(t))
     v_.store_bools(v.mask, m, mask);
   else

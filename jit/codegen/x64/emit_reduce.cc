@@ -12,7 +12,7 @@ namespace {
 bool is_position(RedOp op) { return op == RedOp::kArgMax || op == RedOp::kArgMin; }
 }  // namespace
 
-Emitter::AccState& Emitter::accumulator(int32_t id) {
+KernelEmitter::AccState& KernelEmitter::accumulator(int32_t id) {
   for (AccState& s : accs_) {
     if (s.acc->id == id) return s;
   }
@@ -20,13 +20,13 @@ Emitter::AccState& Emitter::accumulator(int32_t id) {
 }
 
 // The identity's bits in a lane.
-int64_t Emitter::identity_bits(const Accumulator& a) const {
+int64_t KernelEmitter::identity_bits(const Accumulator& a) const {
   const loop::Cell c = loop::identity(a.op, a.type);
   if (!is_float(a.type)) return is_wide(a.type) ? c.i : int64_t(uint32_t(c.i));
   return int64_t(is_wide(a.type) ? F64::pattern_of(c.f) : F32::pattern_of(c.f));
 }
 
-void Emitter::begin_accumulators(const Loop& l, const Step& step) {
+void KernelEmitter::begin_accumulators(const Loop& l, const Step& step) {
   for (const Accumulator& a : l.accs) {
     AccState s;
     s.acc = &a;
@@ -51,7 +51,7 @@ void Emitter::begin_accumulators(const Loop& l, const Step& step) {
 }
 
 // partial[at] = op(partial[at], x) where the mask is set.
-void Emitter::take(AccState& s, size_t at, const Value& x, const Mask* mask) {
+void KernelEmitter::take(AccState& s, size_t at, const Value& x, const Mask* mask) {
   const DType t = s.acc->type;
   const bool wide = is_wide(t), real = is_float(t);
   Value& p = s.partial[at];
@@ -88,7 +88,8 @@ void Emitter::take(AccState& s, size_t at, const Value& x, const Mask* mask) {
 }
 
 // Takes (x, position): NaN before all, then the greater (less), then the first.
-void Emitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const Mask* mask) {
+void KernelEmitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position,
+                                  const Mask* mask) {
   const DType t = s.acc->type;
   const bool wide = is_wide(t);
   const Cmp order = s.acc->op == RedOp::kArgMax ? Cmp::kGt : Cmp::kLt;
@@ -112,7 +113,7 @@ void Emitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86
 }
 
 // Blocks of a sum. Their sums lie on the stack, for they are seldom touched: registers are the loop's.
-void Emitter::begin_blocks(AccState& s) {
+void KernelEmitter::begin_blocks(AccState& s) {
   s.left = cc_.newInt32(), s.complete = cc_.newInt32();
   cc_.mov(s.left, s.acc->block);
   cc_.xor_(s.complete, s.complete);
@@ -120,14 +121,14 @@ void Emitter::begin_blocks(AccState& s) {
 }
 
 // Before a feed: ends the block that is full.
-void Emitter::feed_block(AccState& s) {
+void KernelEmitter::feed_block(AccState& s) {
   blocks_.push_back({cc_.newLabel(), cc_.newLabel(), s});
   cc_.sub(s.left, 1);
   cc_.js(blocks_.back().at);
   cc_.bind(blocks_.back().back);
 }
 
-void Emitter::cold_blocks() {
+void KernelEmitter::cold_blocks() {
   for (ColdBlock& b : blocks_) {
     cc_.bind(b.at);
     end_block(b.state);
@@ -137,7 +138,7 @@ void Emitter::cold_blocks() {
 }
 
 // Adds each partial to the sum of its blocks and sets it to 0.
-void Emitter::end_block(AccState& s) {
+void KernelEmitter::end_block(AccState& s) {
   const bool wide = is_wide(s.acc->type);
   const asmjit::Label first = cc_.newLabel(), done = cc_.newLabel();
   cc_.test(s.complete, s.complete);
@@ -165,7 +166,7 @@ void Emitter::end_block(AccState& s) {
 }
 
 // Partials become the sums of their blocks; a single block is the partial as it is.
-void Emitter::add_blocks(AccState& s) {
+void KernelEmitter::add_blocks(AccState& s) {
   const bool wide = is_wide(s.acc->type);
   const asmjit::Label single = cc_.newLabel();
   cc_.test(s.complete, s.complete);
@@ -181,7 +182,7 @@ void Emitter::add_blocks(AccState& s) {
   cc_.bind(single);
 }
 
-void Emitter::accumulate(const Inst& in, const Step& step) {
+void KernelEmitter::accumulate(const Inst& in, const Step& step) {
   AccState& s = accumulator(in.arg);
   if (s.acc->block) feed_block(s);
   const bool lanes = s.acc->lanes > 1;
@@ -206,7 +207,7 @@ void Emitter::accumulate(const Inst& in, const Step& step) {
   if (is_position(s.acc->op) && !lanes) cc_.inc(s.count);
 }
 
-Value Emitter::finish_masks(AccState& s) {
+Value KernelEmitter::finish_masks(AccState& s) {
   const bool any = s.acc->op == RedOp::kAny;
   Mask all = s.partial[0].mask;
   for (size_t i = 1; i < s.partial.size(); i++) {
@@ -228,7 +229,7 @@ Value Emitter::finish_masks(AccState& s) {
   return v;
 }
 
-Value Emitter::halving_tree(AccState& s) {
+Value KernelEmitter::halving_tree(AccState& s) {
   if (is_mask(s.acc->type)) return finish_masks(s);
   const bool wide = is_wide(s.acc->type), positions = is_position(s.acc->op);
   for (size_t n = s.partial.size() / 2; n >= 1; n /= 2) {
@@ -252,7 +253,7 @@ Value Emitter::halving_tree(AccState& s) {
   return v;
 }
 
-void Emitter::finish_accumulators(const Loop& l, const Step& step) {
+void KernelEmitter::finish_accumulators(const Loop& l, const Step& step) {
   const size_t first = accs_.size() - l.accs.size();
   for (size_t i = 0; i < l.accs.size(); i++) {
     AccState& s = accs_[first + i];

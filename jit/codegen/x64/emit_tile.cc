@@ -26,7 +26,7 @@ int lane_bytes(DType t) { return std::max(4, int(size_of(t))); }
 }  // namespace
 
 // The nest from l down to its vector loop, where analysis has found that l is to be tiled; else nothing.
-std::vector<const Loop*> Emitter::tiled_nest(const Loop& l) const {
+std::vector<const Loop*> KernelEmitter::tiled_nest(const Loop& l) const {
   std::vector<const Loop*> nest{&l};
   while (nest.back()->mode == LoopMode::kSerial) {
     const auto* next =
@@ -38,7 +38,7 @@ std::vector<const Loop*> Emitter::tiled_nest(const Loop& l) const {
   return nest;
 }
 
-void Emitter::tile_loop(const std::vector<const Loop*>& nest) {
+void KernelEmitter::tile_loop(const std::vector<const Loop*>& nest) {
   const Loop &outer = *nest.front(), &inner = *nest.back();
   TileNest t;
   t.nest = &nest;
@@ -71,7 +71,7 @@ void Emitter::tile_loop(const std::vector<const Loop*>& nest) {
 }
 
 // The loops between, then the strips of the vector loop.
-void Emitter::tile_level(TileNest& t, size_t depth) {
+void KernelEmitter::tile_level(TileNest& t, size_t depth) {
   const Loop& l = *(*t.nest)[depth];
   x86::Gp i = loop_begin(l), n = loop_end(l);
   loop_regs_[size_t(l.id)] = i;
@@ -111,7 +111,7 @@ void Emitter::tile_level(TileNest& t, size_t depth) {
 }
 
 // One strip of the vector loop (all lanes, or the first `left`) for the rows of the tile.
-void Emitter::tile_strip(TileNest& t, const x86::Gp* left) {
+void KernelEmitter::tile_strip(TileNest& t, const x86::Gp* left) {
   const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
   const asmjit::Label done = cc_.newLabel();
   if (!left) copy_tile(t, done);
@@ -159,7 +159,7 @@ void Emitter::tile_strip(TileNest& t, const x86::Gp* left) {
   cc_.bind(done);
 }
 
-Value Emitter::load_tile(DType t, const x86::Mem& m) {
+Value KernelEmitter::load_tile(DType t, const x86::Mem& m) {
   Value v;
   v.reg = v_.load_row(is_wide(t) ? DType::kInt64 : DType::kInt32, m, nullptr);
   if (is_mask(t)) v.mask = v_.compare_ints(Cmp::kNe, false, v.reg, v_.constant(false, 0));
@@ -168,7 +168,7 @@ Value Emitter::load_tile(DType t, const x86::Mem& m) {
 
 // Address of the access at the tile's first row and the strip's first lane, and the bytes from one step of `along` to
 // the next.
-std::pair<x86::Gp, x86::Gp> Emitter::tile_corner(const TileNest& t, const Inst& in, int32_t along) {
+std::pair<x86::Gp, x86::Gp> KernelEmitter::tile_corner(const TileNest& t, const Inst& in, int32_t along) {
   const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
   loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = true;
   open_scope();
@@ -184,7 +184,7 @@ std::pair<x86::Gp, x86::Gp> Emitter::tile_corner(const TileNest& t, const Inst& 
 }
 
 // The strip of a nest that does nothing but copy a column to a row, where the tile has all its rows: then on to `done`.
-void Emitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
+void KernelEmitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
   const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
   for (size_t d = 0; d + 1 < t.nest->size(); d++) {
     if ((*t.nest)[d]->body.size() != 1) return;
@@ -210,7 +210,7 @@ void Emitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
 }
 
 // The column's elements of the strip as rows in the stack: blocks of lanes x lanes by shuffles, ragged ones one by one.
-void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left) {
+void KernelEmitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left) {
   const int size = int(size_of(c.load->type)), lane = lane_bytes(c.load->type);
   auto [from, stride] = tile_corner(t, *c.load, t.nest->back()->id);
   x86::Gp to = cc_.newIntPtr(), row = cc_.newInt64();
@@ -257,7 +257,7 @@ void Emitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* l
 }
 
 // One element as it lies in a lane.
-void Emitter::copy_element(DType t, const x86::Gp& source, const x86::Gp& target) {
+void KernelEmitter::copy_element(DType t, const x86::Gp& source, const x86::Gp& target) {
   x86::Gp value = cc_.newInt64();
   x86::Mem from = x86::ptr(source), to = x86::ptr(target);
   from.setSize(uint32_t(size_of(t))), to.setSize(uint32_t(lane_bytes(t)));
@@ -283,8 +283,8 @@ void Emitter::copy_element(DType t, const x86::Gp& source, const x86::Gp& target
 // lanes x lanes elements: rows `stride` bytes apart in, each read once; their transpose, as lanes, at `to` out, its
 // rows dense or `apart` bytes apart (then `to` moves on behind them). Blocks of 16 bytes are transposed within, then
 // among each other.
-void Emitter::transpose_block(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to,
-                              const x86::Gp* apart) {
+void KernelEmitter::transpose_block(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to,
+                                    const x86::Gp* apart) {
   const int per_block = 16 / lane_bytes(t), bytes = v_.lanes * lane_bytes(t), blocks = bytes / 16;
   const auto unpack = [&](InstId id, const x86::Vec& x, const x86::Vec& y) {
     x86::Vec r = v_.fresh_of(bytes);

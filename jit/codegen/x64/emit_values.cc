@@ -11,19 +11,21 @@ namespace lutra::x64 {
 using loop::info;
 using loop::TypeRule;
 
-const Value& Emitter::value(int32_t id, int u) const {
+const Value& KernelEmitter::value(int32_t id, int u) const {
   const auto& v = values_[size_t(id)];
   LUTRA_CHECK(!v.empty(), "%", id, " has no code");
   return v.size() == 1 ? v[0] : v[size_t(u)];
 }
-x86::Vec Emitter::reg(DType t, const Value& v) { return v.constant ? v_.materialise(is_wide(t), v.pattern) : v.reg; }
-asmjit::Operand Emitter::operand(DType t, const Value& v) {
+x86::Vec KernelEmitter::reg(DType t, const Value& v) {
+  return v.constant ? v_.materialise(is_wide(t), v.pattern) : v.reg;
+}
+asmjit::Operand KernelEmitter::operand(DType t, const Value& v) {
   if (v.constant) return v_.constant(is_wide(t), v.pattern);
   return v.reg;
 }
 
 // Small integers live in 32-bit lanes; this brings them back to their range.
-Value Emitter::wrapped(DType t, const x86::Vec& v) {
+Value KernelEmitter::wrapped(DType t, const x86::Vec& v) {
   Value r;
   auto shifts = [&](int n) { return v_.shift_right_signed(v_.shift_left(false, v, n), n); };
   switch (t) {
@@ -36,7 +38,7 @@ Value Emitter::wrapped(DType t, const x86::Vec& v) {
 }
 
 // Floats in 32-bit lanes as t can hold them; NaN stays NaN.
-x86::Vec Emitter::rounded(DType t, const x86::Vec& v) {
+x86::Vec KernelEmitter::rounded(DType t, const x86::Vec& v) {
   if (t == DType::kFloat16) return v_.from_half(v_.to_half(v));
   if (t != DType::kBFloat16) return v;
   Mask nan = v_.compare_floats(Cmp::kUnordered, false, v, v);
@@ -48,7 +50,7 @@ x86::Vec Emitter::rounded(DType t, const x86::Vec& v) {
 }
 
 // Every lane alike?
-bool Emitter::uniform(const Inst& in, const Step& step) const {
+bool KernelEmitter::uniform(const Inst& in, const Step& step) const {
   if (!step.lane_loop) return true;
   if (in.op == Op::kIndex) return in.arg != step.lane_loop->id;
   if (has_access(in.op) && varies(in.access, step)) return false;
@@ -59,7 +61,7 @@ bool Emitter::uniform(const Inst& in, const Step& step) const {
   return true;
 }
 
-void Emitter::inst(const Inst& in, Step& step) {
+void KernelEmitter::inst(const Inst& in, Step& step) {
   switch (in.op) {
     case Op::kAccum: return accumulate(in, step);
     case Op::kCheck: return check(in, step);
@@ -85,7 +87,7 @@ void Emitter::inst(const Inst& in, Step& step) {
   set_values(in.id, !same, std::move(results));
 }
 
-Value Emitter::evaluate(const Inst& in, const Step& step, int u) {
+Value KernelEmitter::evaluate(const Inst& in, const Step& step, int u) {
   Value v;
   switch (in.op) {
     case Op::kConst:
@@ -126,7 +128,7 @@ Value Emitter::evaluate(const Inst& in, const Step& step, int u) {
   return is_float(in.type) ? float_op(in, a, b) : int_op(in, a, b, step);
 }
 
-x86::Vec Emitter::maximum(DType t, bool max, const Value& a, const Value& b) {
+x86::Vec KernelEmitter::maximum(DType t, bool max, const Value& a, const Value& b) {
   const bool wide = is_wide(t);
   x86::Vec y = reg(t, b);
   x86::Vec r = v_.binary(max ? Vop::kMaxF : Vop::kMinF, wide, y, operand(t, a));
@@ -196,7 +198,7 @@ bool is_exact(Op op) {
 }
 }  // namespace
 
-Value Emitter::float_op(const Inst& in, const Value& a, const Value& b) {
+Value KernelEmitter::float_op(const Inst& in, const Value& a, const Value& b) {
   Value v;
   if (in.op == Op::kMax || in.op == Op::kMin)
     v.reg = maximum(in.type, in.op == Op::kMax, a, b);
@@ -218,7 +220,7 @@ const IntRow kIntRows[] = {{Op::kAdd, Vop::kAddI}, {Op::kSub, Vop::kSubI}, {Op::
                            {Op::kOr, Vop::kOr},    {Op::kXor, Vop::kXor}};
 }  // namespace
 
-Value Emitter::int_op(const Inst& in, const Value& a, const Value& b, const Step& step) {
+Value KernelEmitter::int_op(const Inst& in, const Value& a, const Value& b, const Step& step) {
   const DType t = in.type;
   const bool wide = is_wide(t);
   for (const IntRow& row : kIntRows) {
@@ -237,7 +239,7 @@ Value Emitter::int_op(const Inst& in, const Value& a, const Value& b, const Step
   }
 }
 
-Value Emitter::mask_op(const Inst& in, const Value& a, const Value& b) {
+Value KernelEmitter::mask_op(const Inst& in, const Value& a, const Value& b) {
   Value v;
   switch (in.op) {
     case Op::kAnd: v.mask = v_.mask_op(MaskOp::kAnd, a.mask, b.mask); break;
@@ -249,7 +251,7 @@ Value Emitter::mask_op(const Inst& in, const Value& a, const Value& b) {
   return v;
 }
 
-Value Emitter::comparison(const Inst& in, const Value& a, const Value& b) {
+Value KernelEmitter::comparison(const Inst& in, const Value& a, const Value& b) {
   static const Cmp kCmp[] = {Cmp::kEq, Cmp::kNe, Cmp::kLt, Cmp::kLe, Cmp::kGt, Cmp::kGe};
   const Cmp c = kCmp[int(in.op) - int(Op::kEq)];
   const DType t = info_.types[size_t(in.a)];
@@ -263,7 +265,7 @@ Value Emitter::comparison(const Inst& in, const Value& a, const Value& b) {
   return v;
 }
 
-Value Emitter::selection(const Inst& in, const Value& a, const Value& b, const Value& c) {
+Value KernelEmitter::selection(const Inst& in, const Value& a, const Value& b, const Value& c) {
   Value v;
   if (is_mask(in.type)) {
     v.mask =
@@ -274,7 +276,7 @@ Value Emitter::selection(const Inst& in, const Value& a, const Value& b, const V
   return v;
 }
 
-Value Emitter::cast(DType from, DType to, const Value& a) {
+Value KernelEmitter::cast(DType from, DType to, const Value& a) {
   Value v;
   const bool narrow_from = !is_wide(from), narrow_to = !is_wide(to);
   if (from == to || (is_half(from) && to == DType::kFloat32)) return a;
@@ -314,7 +316,7 @@ Value Emitter::cast(DType from, DType to, const Value& a) {
   }
 }
 
-Value Emitter::random(const Inst& in, const Value& index) {
+Value KernelEmitter::random(const Inst& in, const Value& index) {
   I64 call(v_.broadcast_memory(head(offsetof(BlockHead, call)), true));
   I64 seed(v_.broadcast_memory(head(offsetof(BlockHead, seed)), true));
   if (in.arg) call = call + I64(in.arg);
@@ -335,7 +337,7 @@ Value Emitter::random(const Inst& in, const Value& index) {
   return v;
 }
 
-Value Emitter::index_of(const Inst& in, const Step& step, int u) {
+Value KernelEmitter::index_of(const Inst& in, const Step& step, int u) {
   Value v;
   v.reg = v_.broadcast(loop_regs_[size_t(in.arg)], true);
   if (step.lane_loop && in.arg == step.lane_loop->id) {
@@ -344,7 +346,7 @@ Value Emitter::index_of(const Inst& in, const Step& step, int u) {
   return v;
 }
 
-void Emitter::check(const Inst& in, const Step& step) {
+void KernelEmitter::check(const Inst& in, const Step& step) {
   const int n = varying_[size_t(in.a)] ? step.vectors : 1;
   for (int u = 0; u < n; u++) {
     x86::Vec index = reg(DType::kInt64, value(in.a, u));

@@ -41,9 +41,9 @@ struct Value : Piece {
   Mask mask;
 };
 
-class Emitter {
+class KernelEmitter {
  public:
-  Emitter(x86::Compiler& cc, const Kernel& k, Isa isa);
+  KernelEmitter(x86::Compiler& cc, const Kernel& k, Isa isa);
   void emit();
 
  private:
