@@ -51,7 +51,6 @@ class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
   CompileOptions options_;
   Compiled forward_;
   std::vector<size_t> sources_;     // by source: which of the run's inputs
-  std::vector<bool> met_;           // by source: several gradients meet there
   std::vector<size_t> results_;     // outputs that take a gradient
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
   size_t inputs_ = 0;               // of a run

@@ -260,7 +260,6 @@ Results decompose_matrix_power(const Args& args) {
 // left, summing what neither the result nor a later operand has.
 namespace {
 
-constexpr OpId kE = OpId::einsum;
 constexpr int kLetters = 52;  // labels from there on are those of "..."
 
 int label_of(char c) {

@@ -409,6 +409,4 @@ Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgR
   return args;
 }
 
-Args bind_args(OpId op, ArgReader& in) { return bind_schema(name(op), info(op).args, in, {}); }
-
 }  // namespace lutra

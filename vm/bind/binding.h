@@ -77,9 +77,6 @@ const Binding* find_method(std::string_view name);
 const Attribute* find_attribute(std::string_view name);
 std::span<const Attribute> attributes();
 
-// Arguments for op by its schema: positional, then one trailing keyword table; PyTorch's names, input or self, size or
-// shape; spread sizes. Throws Error naming op, argument and value.
-Args bind_args(OpId op, ArgReader& in);
 // x[index] and x[index] = value, for every form of index (indexing.h).
 Tensor index_get(const Tensor& self, ArgReader& in, ArgReader::H index);
 void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader::H value);

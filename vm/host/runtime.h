@@ -10,7 +10,6 @@ struct lua_State;
 namespace lutra {
 
 struct CaptureState;  // vm/capture: entries, prototypes, break reasons
-struct PortalState;   // vm/portal: patches, anchors
 
 struct Config {
   int recompile_limit = 8;
@@ -35,7 +34,6 @@ struct Runtime {
   Config config;
   Counters counters;
   std::shared_ptr<CaptureState> capture;
-  std::shared_ptr<PortalState> portal;
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 };
 

@@ -150,7 +150,7 @@ class Writer {
   std::vector<Touch> touched_;
   size_t shared_bytes_ = 0, slots_ = 0;
   int names_ = 0;
-  bool math_ = false, reduce_ = false;
+  bool reduce_ = false;
 };
 
 const char* value_type(DType t);   // as C++ holds a value
