@@ -50,6 +50,8 @@ struct ExtraKeyword {
   const char* name;
   ArgReader::H value = -1;
 };
+// Arguments by a schema: positional, then one trailing keyword table; PyTorch's names, input or self, size or shape;
+// spread sizes. Throws an Error that names fn, the argument and its value.
 Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
                  std::span<ExtraKeyword> extras);
 using Schema = const std::vector<ArgInfo>*;

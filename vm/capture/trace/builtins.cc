@@ -146,7 +146,7 @@ Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   if (protect || args.size() < 2) t.stop("setmetatable raises an error", "error");
   table->metatable = mt;
   table->metatable_written = true;
-  t.effect_ = true;
+  t.effect = true;
   return {args[0]};
 }
 
@@ -354,7 +354,7 @@ Vars run_tensor_newindex(Trace& t, Var*, const Vars& args) {
 Vars run_set_grad_enabled(Trace& t, Var*, const Vars& args) {
   t.grad_mode_read = true;
   set_grad_enabled(t.truthy(arg(t, args, 0)));
-  t.effect_ = true;
+  t.effect = true;
   return {};
 }
 

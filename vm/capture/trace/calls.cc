@@ -101,7 +101,7 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
     if (!is_users(e)) throw;
     stop(b.name + " raises an error", "error", e.what(), true);
   }
-  if (graph->nodes.size() > nodes || backward) effect_ = true;
+  if (graph->nodes.size() > nodes || backward) effect = true;
   if (graph->nodes.size() > budget.most_nodes()) stop_at_budget(true);
   if (decisions.leaves_outside && !backward) {
     for (Var* v : results) {
@@ -197,7 +197,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
   TrackerReader reader(*this, args);
   try {
     Tensor r = index_get(object->tensor, reader, 0);
-    effect_ = true;
+    effect = true;
     return tensor(r);
   } catch (const NeedsData& e) {
     stop("a tensor is indexed by a mask", "data", e.what(), true);
@@ -229,7 +229,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
     stop("an assignment raises an error", "error", e.what(), true);
   }
   if (decisions.leaves_outside && is_new_leaf(object->tensor)) stop_at_leaf();
-  effect_ = true;
+  effect = true;
 }
 
 // -- gradients

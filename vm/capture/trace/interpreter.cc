@@ -60,7 +60,7 @@ Trace::~Trace() { set_grad_enabled(initial_grad_mode); }
 
 void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
   throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, file(), line(), call_chain()},
-                   dirty || effect_};
+                   dirty || effect};
 }
 
 std::string Trace::call_chain() const {
@@ -111,7 +111,7 @@ void Trace::step(Frame& f) {
   here_ = {f.code->file, f.line()};
   const bc::Proto& proto = f.code->proto();
   f.step = ++steps;
-  effect_ = false;
+  effect = false;
   const bool poor = options.has_to_pay && steps > kAutomaticSteps + kAutomaticStepsAnOp * graph->nodes.size();
   const bool spent = budget.spend(1) || steps > kMaxSteps;
   if (poor || spent || graph->nodes.size() > budget.most_nodes()) stop_at_budget(false);

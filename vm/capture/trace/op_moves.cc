@@ -14,7 +14,7 @@ void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {
     t.written_cells.push_back(cell);
   }
   // A slot of a running frame of the trace: keep the frame's own view in step.
-  t.effect_ = true;
+  t.effect = true;
 }
 
 Cell* capture_slot(Trace& t, Frame& f, unsigned slot) {

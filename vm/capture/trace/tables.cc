@@ -81,7 +81,7 @@ void Trace::raw_set(Table* t, Var* k, Var* v) {
   e.key = k;
   e.value = v;
   e.written = e.logged = true;
-  effect_ = true;
+  effect = true;
 }
 
 Var* Trace::root_table(const Source* source) {

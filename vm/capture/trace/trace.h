@@ -179,8 +179,8 @@ class Trace {
   const char* file() const { return frames.empty() ? nullptr : frames.back()->code->file; }
   int line() const { return frames.empty() ? 0 : frames.back()->line(); }
   std::string call_chain() const;  // of BreakReason
-  void note_relations(
-      const SymEnv& env);  // what has been asked of symbols since the last call was asked by the line at here_
+  // The line at here_ has asked what was asked of symbols since the last call.
+  void note_relations(const SymEnv& env);
 
   lua_State* L;
   TraceState& state;
@@ -226,7 +226,7 @@ class Trace {
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
   AutocastTrace autocast;
-  bool effect_ = false;                                            // the current instruction has changed something
+  bool effect = false;                                             // the current instruction has changed something
   Var *string_meta = nullptr, *tensor_meta = nullptr;              // the metatables of all strings, of all tensors
   std::set<std::pair<const Cell*, const Source*>> same_variables;  // guarded already
   std::unordered_map<const Source*, Var*> environments;            // by function
