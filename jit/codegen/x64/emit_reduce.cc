@@ -137,26 +137,30 @@ void KernelEmitter::cold_blocks() {
   }
 }
 
-// Adds each partial to the sum of its blocks and sets it to 0.
+// Adds each partial to the sum of its blocks and sets it to 0. Few registers serve all partials in turn: the time of
+// register allocation grows with their number.
 void KernelEmitter::end_block(AccState& s) {
   const bool wide = is_wide(s.acc->type);
   const asmjit::Label first = cc_.newLabel(), done = cc_.newLabel();
+  const x86::Vec zero = v_.zero(wide), t = v_.zero(wide), lost = v_.zero(wide);
   cc_.test(s.complete, s.complete);
   cc_.jz(first);
   for (size_t i = 0; i < s.partial.size(); i++) {
-    const x86::Vec p = s.partial[i].reg, zero = v_.zero(wide);
-    const x86::Mem at = s.sum(i, v_.bytes), rest_at = s.rest(i, v_.bytes);
-    const x86::Vec sum = v_.unary(Ids::kIdVmovups, wide, at), rest = v_.unary(Ids::kIdVmovups, wide, rest_at);
-    const x86::Vec t = v_.binary(Vop::kAddF, wide, sum, p);
-    const x86::Vec lost = v_.binary(Vop::kSubF, wide, p, v_.binary(Vop::kSubF, wide, t, sum));
-    cc_.emit(Ids::kIdVmovups, rest_at, v_.binary(Vop::kAddF, wide, rest, lost));
-    cc_.emit(Ids::kIdVmovups, at, t);
+    const x86::Vec p = s.partial[i].reg;
+    const x86::Mem sum = s.sum(i, v_.bytes), rest = s.rest(i, v_.bytes);
+    cc_.emit(Ids::kIdVmovups, lost, sum);
+    v_.binary_into(Vop::kAddF, wide, t, lost, p, nullptr);
+    v_.binary_into(Vop::kSubF, wide, lost, t, lost, nullptr);
+    v_.binary_into(Vop::kSubF, wide, lost, p, lost, nullptr);
+    v_.binary_into(Vop::kAddF, wide, lost, lost, rest, nullptr);
+    cc_.emit(Ids::kIdVmovups, rest, lost);
+    cc_.emit(Ids::kIdVmovups, sum, t);
     cc_.emit(Ids::kIdVmovaps, p, zero);
   }
   cc_.jmp(done);
   cc_.bind(first);
   for (size_t i = 0; i < s.partial.size(); i++) {
-    const x86::Vec p = s.partial[i].reg, zero = v_.zero(wide);
+    const x86::Vec p = s.partial[i].reg;
     cc_.emit(Ids::kIdVmovups, s.sum(i, v_.bytes), p);
     cc_.emit(Ids::kIdVmovups, s.rest(i, v_.bytes), zero);
     cc_.emit(Ids::kIdVmovaps, p, zero);
@@ -172,11 +176,12 @@ void KernelEmitter::add_blocks(AccState& s) {
   cc_.test(s.complete, s.complete);
   cc_.jz(single);
   end_block(s);
+  const x86::Vec sum = v_.zero(wide), rest = v_.zero(wide);
   for (size_t i = 0; i < s.partial.size(); i++) {
-    const x86::Vec sum = v_.unary(Ids::kIdVmovups, wide, s.sum(i, v_.bytes));
-    const x86::Vec rest = v_.unary(Ids::kIdVmovups, wide, s.rest(i, v_.bytes));
+    cc_.emit(Ids::kIdVmovups, sum, s.sum(i, v_.bytes));
+    cc_.emit(Ids::kIdVmovups, rest, s.rest(i, v_.bytes));
     const Mask lost = v_.compare_floats(Cmp::kUnordered, wide, rest, rest);
-    cc_.emit(Ids::kIdVmovaps, s.partial[i].reg, v_.binary(Vop::kAddF, wide, sum, rest));
+    v_.binary_into(Vop::kAddF, wide, s.partial[i].reg, sum, rest, nullptr);
     v_.move_where(wide, lost, s.partial[i].reg, sum);
   }
   cc_.bind(single);
