@@ -1,6 +1,7 @@
 // Arguments of a call in, the Args of a schema out: positional, then one trailing keyword table.
 #include <algorithm>
 
+#include "ops/defs/element.h"
 #include "vm/bind/functions.h"
 #include "vm/host/closest.h"
 
@@ -95,12 +96,22 @@ bool tensors_follow(const std::vector<ArgInfo>& schema, size_t a) {
   });
 }
 
+// A tensor of no dimensions stands for its element where a number is wanted; a whole number is asked of integers only.
+bool stands_for_number(ArgType type, ArgReader& in, H h) {
+  if (in.kind(h) != LuaKind::kTensor) return false;
+  const Tensor t = in.tensor(h);
+  if (!t->sizes.empty()) return false;
+  if (type == ArgType::kScalar || type == ArgType::kFloat) return true;
+  const bool whole = type == ArgType::kInt || type == ArgType::kIntList;
+  return whole && !is_float(t->dtype) && t->dtype != DType::kBool;
+}
+
 // A list argument whose elements stand in the call one by one: sizes at the end, tensors anywhere.
 int spread_count(const std::vector<ArgInfo>& schema, size_t a, ArgReader& in, int p, int end) {
   const bool last = a + 1 == schema.size() || schema[a + 1].keyword_only;
   int n = 0;
   if (schema[a].type == ArgType::kIntList && last) {
-    while (p + n < end && is_number(in.kind(p + n))) ++n;
+    while (p + n < end && (is_number(in.kind(p + n)) || stands_for_number(ArgType::kIntList, in, p + n))) ++n;
   } else if (schema[a].type == ArgType::kTensorList && !tensors_follow(schema, a)) {
     while (p + n < end && in.kind(p + n) == LuaKind::kTensor) ++n;
   }
@@ -182,6 +193,13 @@ void place_keywords(const std::string& fn, const std::vector<ArgInfo>& schema, A
 
 // -- one value
 
+Scalar number_of(const std::string& fn, ArgReader& in, H h) {
+  if (in.kind(h) != LuaKind::kTensor) return in.number(h);
+  const Tensor t = in.tensor(h);
+  need_data(fn.c_str(), t);
+  return Elements(t).at(0);
+}
+
 bool kind_fits(const ArgInfo& arg, ArgReader& in, const Slot& slot) {
   const LuaKind kind = in.kind(slot.first);
   if (kind == LuaKind::kNil) return arg.optional || arg.has_default;
@@ -207,14 +225,15 @@ Value read_ints(const std::string& fn, const ArgInfo& arg, ArgReader& in, const 
   const bool pinned = arg.specialises && arg.name.substr(0, 3) == "dim";
   Sizes out;
   auto add = [&](H h) {
-    if (!is_number(in.kind(h))) {
+    if (!is_number(in.kind(h)) && !stands_for_number(arg.type, in, h)) {
       fail(fn, ": argument '", arg.name, "' must be a list of integers, got ", in.describe(h), " in it");
     }
     SymInt v = read_int(fn, arg.name, in, h);
     out.push_back(pinned ? SymInt(v.guard()) : v);
   };
   if (slot.spread || in.kind(slot.first) != LuaKind::kTable) {
-    if (!slot.spread && !is_number(in.kind(slot.first))) wrong_kind(fn, arg, in, slot.first);
+    const bool number = slot.spread || is_number(in.kind(slot.first));
+    if (!number && !stands_for_number(arg.type, in, slot.first)) wrong_kind(fn, arg, in, slot.first);
     for (int i = 0; i < slot.count; ++i) add(slot.first + i);
     return out;
   }
@@ -249,8 +268,8 @@ Value read_tensors(const std::string& fn, const ArgInfo& arg, ArgReader& in, con
   return out;
 }
 
-Scalar read_scalar(ArgReader& in, H h) {
-  return in.kind(h) == LuaKind::kBoolean ? Scalar::of_bool(in.boolean(h)) : in.number(h);
+Scalar read_scalar(const std::string& fn, ArgReader& in, H h) {
+  return in.kind(h) == LuaKind::kBoolean ? Scalar::of_bool(in.boolean(h)) : number_of(fn, in, h);
 }
 
 Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const Slot& slot) {
@@ -261,14 +280,14 @@ Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const
   if (arg.type == ArgType::kDevice && (kind == LuaKind::kString || is_number(kind))) {
     return read_device(fn, arg.name, in, h);
   }
-  if (!kind_fits(arg, in, slot)) wrong_kind(fn, arg, in, h);
+  if (!kind_fits(arg, in, slot) && !stands_for_number(arg.type, in, h)) wrong_kind(fn, arg, in, h);
   switch (arg.type) {
     case ArgType::kTensor: return in.tensor(h);
     case ArgType::kOperand:
       if (kind == LuaKind::kTensor) return in.tensor(h);
-      return read_scalar(in, h);
+      return read_scalar(fn, in, h);
     case ArgType::kScalar:
-    case ArgType::kFloat: return read_scalar(in, h);
+    case ArgType::kFloat: return read_scalar(fn, in, h);
     case ArgType::kInt: {
       const SymInt v = read_int(fn, arg.name, in, h);
       return vint(arg.specialises ? SymInt(v.guard()) : v);
@@ -310,7 +329,7 @@ Device read_device(const std::string& fn, const std::string& argument, ArgReader
 }
 
 SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, H h) {
-  Scalar s = in.number(h);
+  Scalar s = number_of(fn, in, h);
   if (s.kind == Scalar::kNumber) s = pin(s);
   if (!s.is_whole()) fail(fn, ": argument '", argument, "' must be an integer, got ", in.describe(h));
   SymInt v(s.to_int());
@@ -324,7 +343,8 @@ bool is_extra(std::span<const ExtraKeyword> extras, const std::string& name) {
   return std::any_of(extras.begin(), extras.end(), [&](auto& e) { return name == e.name; });
 }
 
-bool fits(const std::vector<ArgInfo>& schema, ArgReader& in, std::span<const ExtraKeyword> extras) {
+// With `elements`, tensors of no dimensions fit in the place of numbers.
+bool fits(const std::vector<ArgInfo>& schema, ArgReader& in, std::span<const ExtraKeyword> extras, bool elements) {
   std::vector<std::string> names;
   const Call call = split_call(in, names);
   std::vector<Slot> slots(schema.size());
@@ -336,8 +356,9 @@ bool fits(const std::vector<ArgInfo>& schema, ArgReader& in, std::span<const Ext
     slots[a] = Slot{in.field(call.keywords, name.c_str())};
   }
   for (size_t a = 0; a < schema.size(); ++a) {
-    if (slots[a].first < 0 ? !schema[a].optional && !schema[a].has_default : !kind_fits(schema[a], in, slots[a])) {
-      return false;
+    const H h = slots[a].first;
+    if (h < 0 ? !schema[a].optional && !schema[a].has_default : !kind_fits(schema[a], in, slots[a])) {
+      if (h < 0 || !elements || !stands_for_number(schema[a].type, in, h)) return false;
     }
   }
   return true;
@@ -367,8 +388,10 @@ void check_keywords(const std::string& fn, std::span<const Schema> forms, ArgRea
 size_t choose_form(const std::string& fn, std::span<const Schema> forms, ArgReader& in,
                    std::span<const ExtraKeyword> extras) {
   if (forms.size() == 1) return 0;
-  for (size_t i = 0; i < forms.size(); ++i) {
-    if (fits(*forms[i], in, extras)) return i;
+  for (const bool elements : {false, true}) {
+    for (size_t i = 0; i < forms.size(); ++i) {
+      if (fits(*forms[i], in, extras, elements)) return i;
+    }
   }
   check_keywords(fn, forms, in, extras);
   // None fits: the error of the form with as many arguments as were given tells what is wrong.
