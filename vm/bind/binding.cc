@@ -5,6 +5,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "ops/core/overlap.h"
+#include "ops/core/resize.h"
 #include "ops/defs/forms.h"
 #include "vm/bind/functions.h"
 
@@ -13,26 +15,67 @@ namespace {
 
 // -- ops
 
-// out= is the result copied into a given tensor; an empty one takes the result's shape.
-void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
+// Whether out= may have another dtype than the result: what promotes its operands casts its result, too, and what joins
+// tensors; other ops want their own dtype.
+bool casts_out(const OpInfo& op) {
+  static constexpr OpId kOwn[] = {OpId::abs,        OpId::bitwise_not, OpId::ceil,       OpId::floor,    OpId::frac,
+                                  OpId::neg,        OpId::round,       OpId::sgn,        OpId::sign,     OpId::trunc,
+                                  OpId::nan_to_num, OpId::hardshrink,  OpId::softshrink, OpId::softplus, OpId::gelu,
+                                  OpId::where,      OpId::lerp,        OpId::logsigmoid, OpId::full,     OpId::arange,
+                                  OpId::empty,      OpId::rand,        OpId::randn,      OpId::randint,  OpId::signbit};
+  static constexpr OpId kCast[] = {OpId::addr,      OpId::cat,    OpId::stack,        OpId::hstack,
+                                   OpId::vstack,    OpId::dstack, OpId::column_stack, OpId::outer,
+                                   OpId::kron,      OpId::mean,   OpId::var,          OpId::std,
+                                   OpId::normalize, OpId::diff,   OpId::inner,        OpId::bernoulli};
+  const auto has = [&](const auto& list) {
+    return std::find(std::begin(list), std::end(list), op.id) != std::end(list);
+  };
+  return op.has(kPointwise) ? !has(kOwn) : has(kCast);
+}
+
+// Ops whose dtype= is that of out= where it is not given.
+bool dtype_of_out(const OpInfo& op) {
+  switch (op.id) {
+    case OpId::sum:
+    case OpId::nansum:
+    case OpId::prod:
+    case OpId::cumsum:
+    case OpId::cumprod: return true;
+    default: return op.has(kCreation);
+  }
+}
+
+void adopt_out_dtype(const OpInfo& op, Args& args, ArgReader& in, const ExtraKeyword* out) {
+  if (!out || out->value < 0 || in.kind(out->value) != LuaKind::kTensor || !dtype_of_out(op)) return;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (op.args[i].type == ArgType::kDType && args[i].is_none()) args[i] = in.tensor(out->value)->dtype;
+  }
+}
+
+void check_out(const std::string& fn, const OpInfo& op, const Args& args, const Tensor& out, const Tensor& result) {
   if (grad_enabled() && (out->requires_grad || result->requires_grad)) {
     fail(fn, ": out= does not support automatic differentiation, but an argument requires grad");
   }
-  if (is_float(result->dtype) && !is_float(out->dtype)) {
+  const bool cast = casts_out(op) && info(result->dtype).kind <= info(out->dtype).kind;
+  if (out->dtype != result->dtype && !cast) {
     fail(fn, ": the result of dtype ", name(result->dtype), " cannot be written to out= of dtype ", name(out->dtype));
   }
   if (out->device() != result->device()) {
     fail(fn, ": expected all tensors to be on the same device, but found at least two devices, ",
          to_string(result->device()), " and ", to_string(out->device()), " (out=)!");
   }
-  const bool empty = out->numel() == 0 && result->numel() != 0;
-  if (empty && out->is_fake()) throw NeedsData(fn + ": out= is empty and gets memory of its own");
-  if (empty) {
-    Tensor fresh = make_tensor(result->sizes, out->dtype, out->device());
-    out->storage = fresh->storage;
-    out->sizes = fresh->sizes, out->strides = fresh->strides, out->offset = 0;
-  } else if (to_string(out->sizes) != to_string(result->sizes)) {
-    fail(fn, ": out= has shape ", to_string(out->sizes), ", the result ", to_string(result->sizes));
+  for (const Value& arg : args) {
+    if (op.has(kPointwise) && arg.is<Tensor>() && overlap(out, arg.as<Tensor>()) == Overlap::kPartial) {
+      fail(fn, ": out= and an argument share some memory; clone() one of them before the operation");
+    }
+  }
+}
+
+// out= is the result copied into a given tensor, which takes the result's shape.
+void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
+  if (to_string(out->sizes) != to_string(result->sizes)) {
+    if (out->is_fake()) throw NeedsData(fn + ": out= takes other sizes");
+    resize(out, result->sizes, contiguous_strides(result->sizes));
   }
   call_inplace(OpId::copy_, {out, result});
 }
@@ -127,11 +170,15 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
     }
     return {call_inplace(op.id, std::move(args))};
   }
+  adopt_out_dtype(op, args, in, extras.out);
+  const bool has_out = extras.out && extras.out->value >= 0;
+  const Args operands = has_out ? args : Args();
   const auto call = [&] { return call_op(op.id, std::move(args)); };
   Results results = extras.generator ? drawn(self.name, in, *extras.generator, call) : call();
   if (extras.requires_grad && is_true(self.name, in, *extras.requires_grad)) set_requires_grad(results[0], true);
-  if (extras.out && extras.out->value >= 0) {
+  if (has_out) {
     const std::vector<Tensor> given = read_out(self.name, in, extras.out->value, int(results.size()));
+    for (size_t i = 0; i < given.size(); ++i) check_out(self.name, op, operands, given[i], results[i]);
     for (size_t i = 0; i < given.size(); ++i) write_out(self.name, given[i], results[i]);
     results = given;
   }
@@ -251,7 +298,8 @@ void add_other_name(std::vector<Binding>& out, const OtherName& row) {
 std::vector<Binding> build() {
   std::vector<Binding> out;
   add_ops(out);
-  for (auto rows : {query_rows(), compare_rows(), tensor_rows(), index_rows(), autograd_rows(), pool_rows()}) {
+  for (auto rows :
+       {query_rows(), compare_rows(), tensor_rows(), index_rows(), autograd_rows(), pool_rows(), resize_rows()}) {
     add_host(out, rows);
   }
   for (auto rows :

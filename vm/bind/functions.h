@@ -30,6 +30,7 @@ std::span<const HostFunction> tensor_rows();    // tensor_methods.cc
 std::span<const HostFunction> autograd_rows();  // autograd.cc
 std::span<const HostFunction> index_rows();     // indexing.cc
 std::span<const HostFunction> pool_rows();      // pools.cc
+std::span<const HostFunction> resize_rows();    // resize.cc
 std::span<const Special> creation_specials();   // creation.cc
 std::span<const Special> tensordot_specials();  // tensordot.cc
 std::span<const Special> tensor_specials();

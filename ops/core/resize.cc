@@ -1,0 +1,44 @@
+// A tensor and sizes in, the tensor with these sizes out.
+#include "ops/core/resize.h"
+
+#include "ops/core/error.h"
+
+namespace lutra {
+namespace {
+
+// Elements from the storage's first to the last that sizes and strides reach.
+int64_t extent(SymInt offset, const Sizes& sizes, const Sizes& strides) {
+  int64_t last = offset.hint;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d].hint < 0) fail("a tensor cannot have negative size ", sizes[d].hint);
+    if (sizes[d].hint == 0) return 0;
+    int64_t step;
+    if (__builtin_mul_overflow(sizes[d].hint - 1, strides[d].hint, &step) ||
+        __builtin_add_overflow(last, step, &last)) {
+      fail("sizes ", to_string(sizes), " overflow the address space");
+    }
+  }
+  return last + 1;
+}
+
+void grow(Storage& storage, int64_t elements, DType dtype) {
+  const Tensor larger = make_tensor({elements}, dtype, storage.device);
+  Storage& fresh = *larger->storage;
+  copy_bytes(fresh.data, storage.device, storage.data, storage.device, storage.nbytes);
+  std::swap(storage.data, fresh.data);
+  std::swap(storage.nbytes, fresh.nbytes);
+  std::swap(storage.deleter, fresh.deleter);
+}
+
+}  // namespace
+
+void resize(const Tensor& t, const Sizes& sizes, const Sizes& strides) {
+  t->data();  // throws where there is none
+  const int64_t elements = extent(t->offset, sizes, strides);
+  const auto held = int64_t(t->storage->nbytes / size_of(t->dtype));
+  if (elements > held) grow(*t->storage, elements, t->dtype);
+  t->sizes = sizes;
+  t->strides = strides;
+}
+
+}  // namespace lutra

@@ -1,0 +1,89 @@
+-- What takes other sizes in place: out=, resize_, set_, and views that a tensor becomes itself; numbers that are tensors.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, deep, truthy = h.test, h.equal, h.deep, h.truthy
+
+local function raises(message, f, ...)
+  local ok, got = pcall(f, ...)
+  truthy(not ok and tostring(got):find(message, 1, true), "'" .. tostring(got) .. "' says '" .. message .. "'; it")
+end
+
+test("out= takes the result's sizes", function()
+  local x, out = lt.tensor{{1, 2}, {3, 4}}, lt.zeros(5)
+  local function f(o) return lt.add(x, 1, {out = o}) end
+  equal(f(out), out)
+  deep(out:totable(), {{2, 3}, {4, 5}})
+  out = lt.zeros(5)
+  lt.compile(f)(out)
+  deep(out:totable(), {{2, 3}, {4, 5}})
+end)
+
+test("out= of another dtype", function()
+  local x = lt.tensor{1.5, 2}
+  deep(lt.mul(x, 2, {out = lt.zeros(2, {dtype = "float64"})}):totable(), {3, 4})
+  raises("abs: the result of dtype float32 cannot be written to out= of dtype float64", lt.abs, x,
+    {out = lt.zeros(2, {dtype = "float64"})})
+  raises("mul: the result of dtype float32 cannot be written", lt.mul, x, 2, {out = lt.zeros(2, {dtype = "int64"})})
+  equal(lt.sum(lt.tensor({100, 100}, {dtype = "uint8"}), {out = lt.zeros({}, {dtype = "uint8"})}):item(), 200)
+  equal(lt.arange(3, {out = lt.zeros(1, {dtype = "int16"})}).dtype, "int16")
+end)
+
+test("out= that shares memory with an argument", function()
+  local x = lt.arange(6):float()
+  raises("add: out= and an argument share some memory", lt.add, x:narrow(0, 0, 5), 1, {out = x:narrow(0, 1, 5)})
+  deep(lt.add(x, 1, {out = x}):totable(), {1, 2, 3, 4, 5, 6})
+end)
+
+test("a tensor of no dimensions stands for a number", function()
+  local x, one = lt.arange(6), lt.tensor(1, {dtype = "int64"})
+  local function f(t, n) return t:narrow(0, n, lt.tensor(2, {dtype = "int64"})) end
+  deep(f(x, one):totable(), {1, 2})
+  deep(lt.compile(f)(x, one):totable(), {1, 2})
+  deep(lt.linspace(lt.tensor(0), lt.tensor(1), 3):totable(), {0, 0.5, 1})
+  equal(lt.max(x, lt.tensor(3, {dtype = "int64"})):dim(), 1)
+  deep(lt.zeros(one, 2).shape, {1, 2})
+  raises("narrow: argument 'start' must be an integer", f, x, lt.tensor(1.0))
+end)
+
+test("resize_ keeps elements and memory", function()
+  local x = lt.arange(6)
+  local view = x:narrow(0, 0, 2)
+  x:resize_(2, 2)
+  deep(x:totable(), {{0, 1}, {2, 3}})
+  x:resize_(3, 4)
+  equal(x:numel(), 12)
+  x:fill_(7)
+  deep(view:totable(), {7, 7})
+  raises("resize_: a tensor that requires grad", function() lt.ones(2, {requires_grad = true}):resize_(3) end)
+  deep({lt.zeros(1):resize_({2, 3, 4, 5}, {memory_format = "channels_last"}):stride()}, {60, 1, 15, 3})
+end)
+
+test("set_ shares the other's memory", function()
+  local x, y = lt.zeros(2), lt.arange(6):float()
+  x:set_(y)
+  y:add_(1)
+  deep(x:totable(), {1, 2, 3, 4, 5, 6})
+  deep(x:set_(y, 1, {2, 2}, {1, 2}):totable(), {{2, 4}, {3, 5}})
+  equal(x:set_():numel(), 0)
+end)
+
+test("a tensor becomes a view of itself", function()
+  local function f(x)
+    x = x * 2
+    x:unsqueeze_(0)
+    x:transpose_(0, 1)
+    return x
+  end
+  deep(f(lt.arange(2)):totable(), {{0}, {2}})
+  deep(lt.compile(f)(lt.arange(2)):totable(), {{0}, {2}})
+  local x = lt.ones(2, 3, {requires_grad = true})
+  local y = x * 2
+  y:t_()
+  deep(y.shape, {3, 2})
+  y:narrow(0, 0, 1):sum():backward()
+  deep(x.grad:totable(), {{2, 0, 0}, {2, 0, 0}})
+  raises("a leaf that requires grad", function() x:t_() end)
+  deep(lt.ones(1, 2, 1):squeeze_().shape, {2})
+end)
+
+h.finish()
