@@ -30,10 +30,22 @@ bool is_number(const Value& v, double n) {
   return !s.expr && s.to_double() == n;
 }
 
+// A factor of integers is cut to a whole number, as PyTorch's is.
+Value factor(OpId op, const char* argument, DType dtype, const Value& v) {
+  const Scalar& s = v.as<Scalar>();
+  if (is_float(dtype) || s.kind != Scalar::kNumber || s.is_whole()) return v;
+  const double d = pin(s).to_double();
+  if (!std::isfinite(d)) fail(name(op), ": ", argument, " ", d, " cannot be converted to ", name(dtype));
+  return Scalar::of_int(int64_t(d));
+}
+
 // beta * input + alpha * product. With beta 0 input is not read, NaN or not.
-Tensor blend(OpId op, const Value& input, Tensor product, const Value& beta, const Value& alpha) {
+Tensor blend(OpId op, const Value& input, Tensor product, Value beta, Value alpha) {
   Tensor t = input.tensor();
   check_same(op, t, product);
+  if (op != OpId::addr) {
+    beta = factor(op, "beta", t->dtype, beta), alpha = factor(op, "alpha", t->dtype, alpha);
+  }
   product = scaled(product, alpha.as<Scalar>());
   const Tensor wide = same_sizes(t->sizes, product->sizes) ? t : expand(t, product->sizes);
   if (is_number(beta, 0)) return product;
@@ -192,7 +204,10 @@ Results decompose_bilinear(const Args& args) {
 }
 
 Results decompose_linalg_vecdot(const Args& args) {
-  Tensor products = mul(args[0], args[1]);
+  const Tensor a = args[0].tensor(), b = args[1].tensor();
+  check_same(OpId::linalg_vecdot, a, b);
+  if (!is_float(a->dtype)) fail("linalg_vecdot: not defined for ", name(a->dtype), " tensors");
+  Tensor products = mul(a, b);
   return {op1(OpId::sum, {products, Sizes{args[2].sym_int()}, false, products->dtype})};
 }
 

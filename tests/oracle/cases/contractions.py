@@ -12,6 +12,10 @@ def cases(case, error, t):
     case("baddbmm", [t.g(3, 5), t.g(2, 3, 4), t.g(2, 4, 5)], "torch.baddbmm(a, b, c, beta=0.5, alpha=2)")
     case("addbmm", [t.g(3, 5), t.g(2, 3, 4), t.g(2, 4, 5)], "torch.addbmm(a, b, c)")
     case("addmv", [t.g(3), t.g(3, 4), t.g(4)], "torch.addmv(a, b, c, alpha=0.5)")
+    for name, shapes in (("addmm", ((3, 5), (3, 4), (4, 5))), ("baddbmm", ((3, 5), (2, 3, 4), (2, 4, 5))), ("addbmm", ((3, 5), (2, 3, 4), (2, 4, 5))),
+                         ("addmv", ((3,), (3, 4), (4,)))):
+        case(f"{name} of integers", [t.i(9, *s) for s in shapes], f"torch.{name}(a, b, c, beta=2.7, alpha=-1.6)")
+        error(f"{name} of integers by NaN", [t.i(9, *s) for s in shapes], f"torch.{name}(a, b, c, alpha=nan)")
     case("addr", [t.g(3, 4), t.g(3), t.g(4)], "torch.addr(a, b, c, beta=2)")
     case("mv", [t.g(3, 4), t.g(4)], "a.mv(b)")
     error("mv of a vector", [t.f(4), t.f(4)], "a.mv(b)")
@@ -37,6 +41,7 @@ def cases(case, error, t):
     case("bilinear", [t.g(5, 3), t.g(5, 4), t.g(2, 3, 4), t.g(2)], "F.bilinear(a, b, c, d)")
     case("bilinear no bias", [t.g(2, 5, 3), t.g(2, 5, 4), t.g(2, 3, 4)], "F.bilinear(a, b, c)")
     case("vecdot", [t.g(3, 4), t.g(4)], "torch.linalg.vecdot(a, b)")
+    error("linalg_vecdot of integers", [t.i(9, 3), t.i(9, 3)], "torch.linalg.vecdot(a, b)")
     case("multi_dot", [t.g(2, 5), t.g(5, 3), t.g(3, 4)], "torch.linalg.multi_dot([a, b, c])")
     case("multi_dot vectors", [t.g(5), t.g(5, 3), t.g(3)], "torch.linalg.multi_dot([a, b, c])")
     error("linalg_multi_dot shapes", [t.f(2, 5), t.f(4, 3)], "torch.linalg.multi_dot([a, b])")
