@@ -1,4 +1,6 @@
 // Tensors out of sizes and numbers, and of the sizes of others: what zeros, linspace, eye and their like mean.
+#include <cmath>
+
 #include <algorithm>
 
 #include "ops/decompose/emit.h"
@@ -50,12 +52,13 @@ Tensor arange_of(SymInt n, DType dtype, const Value& device) {
 // afterwards.
 Tensor linspace(const Value& start_value, const Value& end_value, const Value& steps_value, DType dtype,
                 const Value& device) {
-  const double start = pin(start_value.as<Scalar>()).to_double(), end = pin(end_value.as<Scalar>()).to_double();
+  double start = pin(start_value.as<Scalar>()).to_double(), end = pin(end_value.as<Scalar>()).to_double();
+  if (!is_float(dtype)) start = std::trunc(start), end = std::trunc(end);
   const int64_t steps = steps_value.sym_int().guard();
   if (steps < 0) fail("linspace: steps must not be negative, got ", steps);
   if (steps <= 1) return full_of({steps}, vnum(start), dtype, device);
   // Scalars beside a float32 tensor are rounded to float32 at each op, which is how PyTorch computes it too.
-  const DType work = dtype == DType::kFloat64 ? dtype : DType::kFloat32;
+  const DType work = dtype == DType::kFloat64 || !is_float(dtype) ? DType::kFloat64 : DType::kFloat32;
   const double step = work == DType::kFloat64 ? (end - start) / double(steps - 1)
                                               : double((float(end) - float(start)) / float(steps - 1));
   const Tensor i = arange_of(steps, work, device);
@@ -106,7 +109,9 @@ Results decompose_linspace(const Args& a) {
 // (start, end, steps, base, dtype, device)
 Results decompose_logspace(const Args& a) {
   const DType dtype = dtype_or(a[4], DType::kFloat32).as<DType>();
-  const Tensor exponents = linspace(a[0], a[1], a[2], is_float(dtype) ? dtype : DType::kFloat64, a[5]);
+  if (is_float(dtype)) return {to_dtype(pow(a[3], linspace(a[0], a[1], a[2], dtype, a[5])), dtype)};
+  const auto whole = [](const Value& v) { return vnum(std::trunc(pin(v.as<Scalar>()).to_double())); };
+  const Tensor exponents = linspace(whole(a[0]), whole(a[1]), a[2], DType::kFloat64, a[5]);
   return {to_dtype(pow(a[3], exponents), dtype)};
 }
 

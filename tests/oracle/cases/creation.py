@@ -9,6 +9,8 @@ def cases(case, error, t):
     case("linspace down", [], "torch.linspace(3, -2, 5, dtype=torch.float64)")
     case("linspace of one", [], "torch.linspace(3, 5, 1)")
     case("linspace integers", [], "torch.linspace(0, 10, 4, dtype=torch.int64)")
+    case("linspace integers from a fraction", [], "torch.linspace(4.3, -9.7, 50, dtype=torch.int8)")
+    case("logspace integers", [], "torch.logspace(0.9, 4.7, 6, base=2.5, dtype=torch.int64)")
     error("linspace negative", [], "torch.linspace(0, 1, -1)")
     case("logspace", [], "torch.logspace(-2, 2, 5)", tol=4e-6)
     case("logspace base", [], "torch.logspace(0, 4, 5, base=2)")
