@@ -161,6 +161,9 @@ Results decompose_linalg_cross(const Args& args) {
     fail("linalg_cross: expects tensors of as many dimensions, got shapes ", to_string(a->sizes), " and ",
          to_string(b->sizes));
   }
+  if (a->dtype != b->dtype) {
+    fail("linalg_cross: expects tensors of one dtype, got ", name(a->dtype), " and ", name(b->dtype));
+  }
   const int64_t dim = wrap_dim(OpId::linalg_cross, args[2].sym_int().guard(), a->sizes.size());
   return {cross_along(OpId::linalg_cross, a, b, dim)};
 }
@@ -225,7 +228,7 @@ Results decompose_sum_to_size(const Args& args) {
     fits = same || d < skip || size[d - skip] == 1;
   }
   if (!fits) fail("sum_to_size: size ", to_string(size), " is not expandable to ", to_string(x->sizes));
-  return {dims.empty() ? x : reshape(op1(OpId::sum, {x, dims, true, x->dtype}), size)};
+  return {dims.empty() ? x : reshape(op1(OpId::sum, {x, dims, true}), size)};
 }
 
 // -- areas under samples
@@ -314,14 +317,14 @@ Results decompose_cummin(const Args& args) { return extremes(OpId::cummin, OpId:
 Results decompose_cov(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() > 2) fail("cov: expects a tensor of at most 2 dimensions, got shape ", to_string(x->sizes));
+  if (x->dtype == DType::kBool) fail("cov: not defined for bool tensors");
   x = to_dtype(x, to_float(x->dtype));
-  const bool vector = x->dim() < 2;
-  if (vector) x = reshape(x, {1, x->numel()});
+  if (x->dim() < 2) x = reshape(x, {1, x->numel()});
   Tensor centred = sub(x, op1(OpId::mean, {x, Sizes{1}, true}));
   Scalar left = scalar_binary(SymOp::kNSub, Scalar::of_sym(x->sizes[1]), Scalar::of_sym(args[1].sym_int()));
   if (scalar_ask(SymCmp::kLt, left, Scalar(0.0))) left = Scalar(0.0);
   Tensor c = div(mm(centred, transpose(centred, int_arg(0), int_arg(1))), left);
-  return {vector ? reshape(c, {}) : c};
+  return {x->sizes[0] == 1 ? reshape(c, {}) : c};
 }
 
 Results decompose_corrcoef(const Args& args) {

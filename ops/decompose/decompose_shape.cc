@@ -113,6 +113,9 @@ Results decompose_cartesian_prod(const Args& args) {
   Sizes shape;
   for (const Tensor& t : list) {
     if (t->sizes.size() != 1) fail("cartesian_prod: expects vectors, got shape ", to_string(t->sizes));
+    if (t->dtype != list[0]->dtype) {
+      fail("cartesian_prod: expects tensors of one dtype, got ", name(list[0]->dtype), " and ", name(t->dtype));
+    }
     shape.push_back(t->sizes[0]);
   }
   if (list.size() == 1) return {list[0]};

@@ -36,6 +36,7 @@ def cases(case, error, t):
     case("block_diag", [t.g(2, 3), t.g(1), t.g(3, 1)], "torch.block_diag(a, b, c)")
     case("cartesian_prod", [t.g(3), t.g(2)], "torch.cartesian_prod(a, b)")
     case("cartesian_prod of one", [t.g(3)], "torch.cartesian_prod(a)")
+    error("cartesian_prod dtypes", [t.f(2), t.i(3, 2)], "torch.cartesian_prod(a, b)")
     case("combinations", [t.g(4)], "torch.combinations(a, 2)")
     case("combinations with replacement", [t.g(3)], "torch.combinations(a, 3, with_replacement=True)")
 
