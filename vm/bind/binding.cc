@@ -18,11 +18,12 @@ namespace {
 // Whether out= may have another dtype than the result: what promotes its operands casts its result, too, and what joins
 // tensors; other ops want their own dtype.
 bool casts_out(const OpInfo& op) {
-  static constexpr OpId kOwn[] = {OpId::abs,        OpId::bitwise_not, OpId::ceil,       OpId::floor,    OpId::frac,
-                                  OpId::neg,        OpId::round,       OpId::sgn,        OpId::sign,     OpId::trunc,
-                                  OpId::nan_to_num, OpId::hardshrink,  OpId::softshrink, OpId::softplus, OpId::gelu,
-                                  OpId::where,      OpId::lerp,        OpId::logsigmoid, OpId::full,     OpId::arange,
-                                  OpId::empty,      OpId::rand,        OpId::randn,      OpId::randint,  OpId::signbit};
+  static constexpr OpId kOwn[] = {
+      OpId::abs,        OpId::bitwise_not, OpId::ceil,     OpId::floor,    OpId::frac,       OpId::neg,
+      OpId::round,      OpId::sgn,         OpId::sign,     OpId::trunc,    OpId::nan_to_num, OpId::hardshrink,
+      OpId::softshrink, OpId::softplus,    OpId::gelu,     OpId::where,    OpId::lerp,       OpId::logsigmoid,
+      OpId::full,       OpId::arange,      OpId::empty,    OpId::rand,     OpId::randn,      OpId::randint,
+      OpId::signbit,    OpId::heaviside,   OpId::isposinf, OpId::isneginf, OpId::float_power};
   static constexpr OpId kCast[] = {OpId::addr,      OpId::cat,    OpId::stack,        OpId::hstack,
                                    OpId::vstack,    OpId::dstack, OpId::column_stack, OpId::outer,
                                    OpId::kron,      OpId::mean,   OpId::var,          OpId::std,
@@ -354,7 +355,7 @@ std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding) {
 }
 
 const Binding* find_method(std::string_view name) {
-  const Binding* b = find_binding(name);
+  const Binding* b = find_binding(name == "where" ? "where_of" : name);  // the condition is the first of lt.where's
   return b && (b->flags & kMethod) ? b : nullptr;
 }
 

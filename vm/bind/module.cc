@@ -154,6 +154,8 @@ void add_functions(lua_State* L) {
       lua_pop(L, 1);
     }
   }
+  lua_getfield(L, -1, "where_of");  // as find_method has it
+  lua_setfield(L, -2, "where");
 }
 
 struct Name {

@@ -12,6 +12,7 @@ def cases(case, error, t):
     case("logical_not", [t.i(2, 6)], "a.logical_not()")
     case("isnan", [t.special], "a.isnan()")
     case("where", [t.mask(3, 4), t.g(3, 4), t.g(4)], "torch.where(a, b, c)", "lt.where(a, b, c)")
+    case("where of the tensor", [t.g(3, 4), t.mask(3, 4), t.g(4)], "a.where(b, c)")
     case("where number", [t.mask(5), t.g(5)], "torch.where(a, b, 2.5)", "lt.where(a, b, 2.5)")
     case("masked_fill", [t.g(3, 4), t.mask(4)], "a.masked_fill(b, -1.5)", "a:masked_fill(b, -1.5)")
     case("mask plus number", [t.mask(5)], "a + 1")
