@@ -37,8 +37,8 @@ Results drop(OpId op, const Args& args, const Sizes& sizes) {
   const Scalar& p = args[1].as<Scalar>();
   check_rate(op, p);
   const bool inplace = args[3].as<bool>();
-  if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
   if (!args[2].as<bool>() || equals(p, 0)) return {x};
+  if (!is_float(x->dtype) && !equals(p, 1)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
   Value by = equals(p, 1) ? Value(Scalar(0.0)) : Value(noise(x, sizes, p));
   if (inplace) return {call_inplace(OpId::mul, {x, by})};
   return {mul(x, by)};
@@ -76,10 +76,10 @@ Results alpha_drop(OpId op, const Args& args, const Sizes& sizes) {
   Tensor x = args[0].tensor();
   const Scalar& rate = args[1].as<Scalar>();
   check_rate(op, rate);
-  if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
   const bool inplace = args[3].as<bool>();
   if (!args[2].as<bool>() || equals(rate, 0)) return {x};
   if (equals(rate, 1)) return {inplace ? call_inplace(OpId::mul, {x, Scalar(0.0)}) : mul(x, Scalar(0.0))};
+  if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
   const double p = rate.to_double();
   equals(rate, p);  // the factors below rest on it
   const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
