@@ -1,5 +1,6 @@
 // Meta rules of elementwise ops.
 #include "ops/meta/rules.h"
+#include "ops/meta/spatial.h"
 
 namespace lutra {
 namespace {
@@ -99,8 +100,13 @@ ResultSpecs meta_clone(OpId op, const Args& args) {
   if (op == OpId::clone) {
     const std::string& format = args[1].as<std::string>();
     if (format == "contiguous_format") return {contiguous_spec(t->sizes, t->dtype)};
+    if (format == "channels_last") {
+      if (t->dim() != 4) fail("clone: memory_format 'channels_last' needs 4 dimensions, got ", t->dim());
+      return {image_spec(t->sizes, true, t->dtype)};
+    }
     if (format != "preserve_format") {
-      fail("clone: memory_format '", format, "' is unknown (expected 'preserve_format' or 'contiguous_format')");
+      fail("clone: memory_format '", format,
+           "' is unknown (expected 'preserve_format', 'contiguous_format' or 'channels_last')");
     }
   }
   return {like_spec(t, t->dtype)};
