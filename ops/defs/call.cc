@@ -148,8 +148,11 @@ void run_bottom_inplace(OpId id, Args& args) {
     if (copy_bytes_into(self, args[1].as<Tensor>())) return;
     args[1] = copy_to(args[1].as<Tensor>(), self->device());
   }
-  if (!reads_written(id, args)) return exec.run_inplace(id, args, specs);
-  Tensor value = id == OpId::copy_ ? op1(OpId::clone, {args[1]}) : exec.run(id, args, specs)[0];
+  const bool at_call = op.has(kAtCall);  // its numbers decide what it is made of
+  if (!at_call && !reads_written(id, args)) return exec.run_inplace(id, args, specs);
+  Tensor value = id == OpId::copy_ ? op1(OpId::clone, {args[1]})
+                 : at_call         ? decompose_named(op, args)[0]
+                                   : exec.run(id, args, specs)[0];
   Args copy = {self, value};
   exec.run_inplace(OpId::copy_, copy, info(OpId::copy_).meta(OpId::copy_, copy));
 }

@@ -190,4 +190,9 @@ test("activations in place train in one graph", function()
   h.deep(losses(false, true), want)
 end)
 
+test("the numbers of an op that is decomposed at its call decide its dtype in place, too", function()
+  local v = lt.tensor {true, false}
+  for _ = 1, 2 do equal(tostring(lt.zeros({2, 2}, {dtype = "bool"}):addr_(v, v)), "tensor([[ True, False],\n        [False, False]])") end
+end)
+
 h.finish()
