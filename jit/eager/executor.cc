@@ -349,8 +349,9 @@ class EagerExecutor : public Executor {
     inputs.push_back({nullptr, call.ints.begin(), call.ints.begin()});
     EagerEntry* entry = table().find(call.key, inputs.begin(), call.scalars.begin());
     if (!entry) {
-      entry = table().insert(build_entry(general_graph(op, args, call), call.key));
-      check_outputs(op, *entry, results);
+      auto made = build_entry(general_graph(op, args, call), call.key);
+      check_outputs(op, *made, results);
+      entry = table().insert(std::move(made));
     }
     void* outputs[4];
     LUTRA_CHECK(results.size() <= std::size(outputs));
