@@ -1,8 +1,10 @@
-// What the REPL's help and completion ask about bindings: describe(function | name) gives a table of its forms and one
-// line about it (ops/defs/ops.def, docs.def), names() those of methods and attributes.
+// What the REPL's help, its completion and the reference ask about bindings: describe(function | name) gives a table of
+// its forms, one line about it (ops/defs/ops.def, docs.def) and facts of its op's row, names() those of methods and
+// attributes, parts(f, ...) the primitives that a call runs.
 #include <lua.hpp>
 #include <map>
 
+#include "ops/defs/call.h"
 #include "ops/defs/forms.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/tensor_userdata.h"
@@ -85,6 +87,48 @@ void push_form(lua_State* L, const std::vector<ArgInfo>& args) {
   }
 }
 
+// The file of ops/defs/rows that has the op.
+std::string family_of(const OpInfo& op) {
+  static const char* const files[] = {
+#define OP(name, ...) __FILE__,
+#include "ops/defs/ops.def"
+#undef OP
+  };
+  const std::string_view file = files[size_t(op.id)];
+  const size_t start = file.rfind('/') + 1;
+  return std::string(file.substr(start, file.rfind('.') - start));
+}
+
+const char* gradient_of(const OpInfo& op) {
+  if (op.vjp) return "own";
+  return op.vjp_decomposes || op.has(kAtCall) ? "parts" : "none";
+}
+
+void set_facts(lua_State* L, const OpInfo& op) {
+  set(L, "family", family_of(op));
+  set(L, "gradient", std::string(gradient_of(op)));
+  set(L, "composite", op.is_composite());
+  set(L, "pointwise", op.has(kPointwise));
+  set(L, "aliases", op.has(kView));
+  set(L, "returns_itself", op.has(kIdentity));
+  set(L, "writes", op.has(kMutates));
+  set(L, "draws", op.has(kRandom));
+  set(L, "fails", std::string(op.has(kFails) ? "always" : op.has(kFailsOnIntegers) ? "integers" : ""));
+  set(L, "dynamic", op.dynamic != nullptr);
+}
+
+// Of a form: how many tensors come back, or that they are a list.
+void set_results(lua_State* L, const OpInfo& op) {
+  set(L, "list", op.has(kList));
+  lua_pushinteger(L, op.results);
+  lua_setfield(L, -2, "results");
+}
+
+const OpInfo* op_of(const Binding& b, size_t form) {
+  if (b.host || b.schemas.empty()) return nullptr;
+  return &info(b.forms ? (*b.forms)[form].op : b.op);
+}
+
 int describe_binding(lua_State* L) {
   const Binding* found = to_binding(L, 1);
   if (!found && lua_type(L, 1) == LUA_TSTRING) {
@@ -99,14 +143,54 @@ int describe_binding(lua_State* L) {
   set(L, "method", (found->flags & kMethod) != 0);
   set(L, "function", (found->flags & kFunctionOf) != 0);
   set(L, "inplace", found->inplace);
+  set(L, "takes_generator", (found->flags & kDraws) != 0);
   set(L, "about", doc_of(found->name));
   lua_newtable(L);
   const auto forms = forms_of(*found);
   for (size_t i = 0; i < forms.size(); ++i) {
     push_form(L, forms[i]);
+    if (const OpInfo* op = op_of(*found, i)) set_results(L, *op);
     lua_rawseti(L, -2, int(i) + 1);
   }
   lua_setfield(L, -2, "forms");
+  if (const OpInfo* op = op_of(*found, 0)) set_facts(L, *op);
+  for (const OtherName& row : other_names()) {
+    if (found->name == row.name) set(L, "same_as", std::string(row.of));
+  }
+  return 1;
+}
+
+// Writes down the primitives that run beneath it; what is made of others is taken apart.
+struct Recorder : Mode {
+  std::vector<std::string> names;
+  Results call(OpId op, Args& args) override {
+    if (info(op).is_composite()) {
+      const ModeScope again(this);
+      return decompose_named(info(op), args);
+    }
+    names.push_back(name(op));
+    return call_op(op, args);
+  }
+  Tensor call_inplace(OpId op, Args& args) override {
+    names.push_back(inplace_name(op));
+    return lutra::call_inplace(op, args);
+  }
+};
+
+// parts(f, ...) -> the names, in order; an error of f is raised.
+int parts(lua_State* L) {
+  Recorder recorder;
+  int status;
+  {
+    const ModeScope scope(&recorder);
+    status = lua_pcall(L, lua_gettop(L) - 1, 0, 0);
+  }
+  if (status != 0) fail(lua_tostring(L, -1) ? lua_tostring(L, -1) : "parts: an error that is no text");
+  lua_newtable(L);
+  for (size_t i = 0; i < recorder.names.size(); ++i) {
+    lua_pushlstring(L, recorder.names[i].data(), recorder.names[i].size());
+    lua_rawseti(L, -2, int(i) + 1);
+  }
   return 1;
 }
 
@@ -126,6 +210,7 @@ int names(lua_State* L) {
 const Special kSpecials[] = {
     {"_native.describe", kHostEffect, nullptr, describe_binding},
     {"_native.names", kHostEffect, nullptr, names},
+    {"_native.parts", kHostEffect, nullptr, parts},
 };
 
 }  // namespace
