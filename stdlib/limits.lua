@@ -2,7 +2,7 @@
 --   limits.measure(say) -> limits; limits.save(limits) -> path; limits.load() -> limits or nil
 -- limits = {cpu =, threads =, cache_bytes =, shared_bytes =, [1] = {read_cache, copy_cache, read_shared, copy_shared, read_memory, copy_memory,
 -- fma, gemm}, [threads] = {...}} in bytes and operations a second: of a core's own cache, of the cache that cores share, of memory.
-local lt = ...
+local lt, use = ...
 local native = lt._native
 local ffi = require "ffi"
 
@@ -11,19 +11,11 @@ local CACHE_BYTES, SHARED_BYTES, MEMORY_BYTES = 2 ^ 19, 2 ^ 23, 2 ^ 28 -- for ea
 local GEMM = 1024
 local RATES = {"read_cache", "copy_cache", "read_shared", "copy_shared", "read_memory", "copy_memory", "fma", "gemm"}
 
-ffi.cdef [[int lutra_limits_mkdir(const char*, unsigned) __asm__("mkdir");
-int lutra_limits_getpid(void) __asm__("getpid");]]
+ffi.cdef [[int lutra_limits_getpid(void) __asm__("getpid");]]
 
 local folder = native.cache_directory
 
 local function path() return folder() and folder() .. "/limits.txt" end
-
--- The folders of a path, those that are there left as they are.
-local function make_folders(name)
-  for i = 2, #name + 1 do
-    if i > #name or name:sub(i, i) == "/" then ffi.C.lutra_limits_mkdir(name:sub(1, i - 1), 448) end -- 0700
-  end
-end
 
 local function gemm_rate(threads)
   local before = lt.get_num_threads()
@@ -61,7 +53,7 @@ end
 
 local function save(limits)
   local dir = folder() or error("tune: none of LUTRA_CACHE_DIR, XDG_CACHE_HOME and HOME tells where to keep the limits", 0)
-  make_folders(dir)
+  use("folders").make(dir, 448) -- 0700
   local lines = {"# rates of this machine, in bytes and operations a second: lutra tune --limits", "version " .. VERSION, "cpu " .. limits.cpu,
                  "threads " .. limits.threads, "cache_bytes " .. limits.cache_bytes,
                  "shared_bytes " .. limits.shared_bytes}

@@ -1,5 +1,5 @@
 ---@meta lutra
--- Annotations for editors (LuaLS); never run; the REPL's help reads it. Ops that are only elementwise are listed once, as methods: each is lt.op(x, ...) too.
+-- Annotations for editors (LuaLS) of what has no schema: classes, modules, functions; never run; the REPL's help reads it. `lutra docs` makes the rest.
 
 ---@alias lutra.DType "float64"|"float32"|"float16"|"bfloat16"|"int64"|"int32"|"int16"|"int8"|"uint8"|"bool"
 ---@alias lutra.Operand lutra.Tensor|number|boolean
@@ -28,251 +28,16 @@
 ---@operator len: integer
 local Tensor = {}
 
----@param dim? integer
----@return integer ... every size, or that of dim
-function Tensor:size(dim) end
----@return integer ...
-function Tensor:stride(dim) end
----@return integer
-function Tensor:dim() end
----@return integer
-function Tensor:numel() end
----@return boolean
-function Tensor:is_contiguous() end
----@return number|boolean
-function Tensor:item() end
----@return table
+---@return table|number|boolean
 function Tensor:totable() end
+---@return table|number|boolean
+function Tensor:tolist() end
+---@param data any nested tables, a number or a boolean
+---@param options? lutra.TensorOptions
 ---@return lutra.Tensor
-function Tensor:clone() end
----@return lutra.Tensor
-function Tensor:detach() end
----@return lutra.Tensor
-function Tensor:contiguous() end
----@param target lutra.DType|string|lutra.Tensor a dtype, a device, or a tensor that has both
----@param ... any then a dtype, non_blocking, copy; or {dtype=, non_blocking=, copy=}
----@return lutra.Tensor
-function Tensor:to(target, ...) end
----@return lutra.Tensor
-function Tensor:cpu() end
----@return integer the GPU's index, -1 on the CPU
-function Tensor:get_device() end
----@return lutra.Tensor in memory that GPUs read directly
-function Tensor:pin_memory() end
----@return boolean
-function Tensor:is_pinned() end
----@param device? integer|string
----@return lutra.Tensor
-function Tensor:cuda(device) end
-function Tensor:free() end
----@param gradient? lutra.Tensor
----@param options? {retain_graph?: boolean, create_graph?: boolean}
-function Tensor:backward(gradient, options) end
----@param on? boolean
----@return lutra.Tensor
-function Tensor:requires_grad_(on) end
+function Tensor:new_tensor(data, options) end
 ---@param f fun(grad: lutra.Tensor): lutra.Tensor?
 function Tensor:register_hook(f) end
----@param src lutra.Tensor
----@return lutra.Tensor
-function Tensor:copy_(src) end
-
----@param other lutra.Operand
----@return lutra.Tensor
-function Tensor:add(other) end
-Tensor.sub, Tensor.mul, Tensor.div, Tensor.pow, Tensor.remainder = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
-Tensor.floor_divide, Tensor.maximum, Tensor.minimum = Tensor.add, Tensor.add, Tensor.add
-Tensor.eq, Tensor.ne, Tensor.lt, Tensor.le, Tensor.gt, Tensor.ge = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
----@return lutra.Tensor
-function Tensor:exp() end
-Tensor.log, Tensor.tanh, Tensor.sigmoid, Tensor.sqrt, Tensor.rsqrt, Tensor.relu = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.neg, Tensor.abs, Tensor.sign, Tensor.floor, Tensor.ceil, Tensor.square = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.sin, Tensor.cos, Tensor.tan, Tensor.asin, Tensor.acos, Tensor.atan, Tensor.sinh, Tensor.cosh = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.asinh, Tensor.acosh, Tensor.atanh, Tensor.exp2, Tensor.expm1, Tensor.log2, Tensor.log10, Tensor.log1p = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.erf, Tensor.erfc, Tensor.erfinv, Tensor.lgamma, Tensor.digamma, Tensor.trunc, Tensor.fix, Tensor.frac = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.sgn, Tensor.sinc, Tensor.deg2rad, Tensor.rad2deg, Tensor.positive, Tensor.signbit, Tensor.isinf, Tensor.isfinite = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.isnan, Tensor.isposinf, Tensor.isneginf, Tensor.bitwise_not, Tensor.logical_not, Tensor.nan_to_num, Tensor.logit, Tensor.round = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.silu, Tensor.mish, Tensor.selu, Tensor.relu6, Tensor.hardswish, Tensor.hardsigmoid, Tensor.tanhshrink, Tensor.softsign = Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp, Tensor.exp
-Tensor.logsigmoid, Tensor.gelu = Tensor.exp, Tensor.exp
-Tensor.atan2, Tensor.hypot, Tensor.copysign, Tensor.fmod, Tensor.fmax, Tensor.fmin, Tensor.bitwise_and, Tensor.bitwise_or = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
-Tensor.bitwise_xor, Tensor.bitwise_left_shift, Tensor.bitwise_right_shift, Tensor.logical_and, Tensor.logical_or, Tensor.logical_xor, Tensor.clamp_min, Tensor.clamp_max = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
-Tensor.rsub, Tensor.float_power, Tensor.ldexp, Tensor.logaddexp, Tensor.logaddexp2, Tensor.xlogy, Tensor.heaviside, Tensor.isclose = Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add, Tensor.add
-Tensor.isin, Tensor.true_divide = Tensor.add, Tensor.add
-Tensor.gcd, Tensor.lcm = Tensor.add, Tensor.add
----@return lutra.Tensor mantissa
----@return lutra.Tensor exponent
-function Tensor:frexp() end
----@param min? lutra.Operand
----@param max? lutra.Operand
----@return lutra.Tensor
-function Tensor:clamp(min, max) end
-Tensor.clip = Tensor.clamp
----@param other lutra.Tensor
----@return boolean
-function Tensor:equal(other) end
----@param other lutra.Tensor
----@param options? {rtol?: number, atol?: number}
----@return boolean
-function Tensor:allclose(other, options) end
-
----@param dim? lutra.Dims
----@param keepdim? boolean
----@return lutra.Tensor
-function Tensor:sum(dim, keepdim) end
-Tensor.mean, Tensor.amax, Tensor.amin, Tensor.any, Tensor.all = Tensor.sum, Tensor.sum, Tensor.sum, Tensor.sum, Tensor.sum
----@param dim? integer
----@param keepdim? boolean
----@return lutra.Tensor
-function Tensor:argmax(dim, keepdim) end
----@param dim? integer
----@return lutra.Tensor values
----@return lutra.Tensor indices
-function Tensor:max(dim) end
-
----@param ... integer|integer[]
----@return lutra.Tensor
-function Tensor:view(...) end
-Tensor.reshape, Tensor.permute, Tensor.expand = Tensor.view, Tensor.view, Tensor.view
----@param dim0 integer
----@param dim1 integer
----@return lutra.Tensor
-function Tensor:transpose(dim0, dim1) end
----@param dim integer
----@return lutra.Tensor
-function Tensor:unsqueeze(dim) end
----@param dim? lutra.Dims
----@return lutra.Tensor
-function Tensor:squeeze(dim) end
----@param start_dim? integer
----@param end_dim? integer
----@return lutra.Tensor
-function Tensor:flatten(start_dim, end_dim) end
----@param dim integer
----@param index integer
----@return lutra.Tensor
-function Tensor:select(dim, index) end
----@param other lutra.Tensor
----@return lutra.Tensor
-function Tensor:matmul(other) end
-Tensor.mm, Tensor.bmm = Tensor.matmul, Tensor.matmul
----@param dim integer
----@return lutra.Tensor
-function Tensor:softmax(dim) end
-Tensor.log_softmax = Tensor.softmax
----@param dim integer
----@param index lutra.Tensor
----@return lutra.Tensor
-function Tensor:gather(dim, index) end
-Tensor.index_select = Tensor.gather
----@param dim integer
----@param index lutra.Tensor
----@param src lutra.Tensor|number
----@param options? {reduce?: string}
----@return lutra.Tensor
-function Tensor:scatter(dim, index, src, options) end
----@param dim integer
----@param index lutra.Tensor
----@param src lutra.Tensor
----@return lutra.Tensor
-function Tensor:scatter_add(dim, index, src) end
-Tensor.scatter_, Tensor.scatter_add_ = Tensor.scatter, Tensor.scatter_add
-Tensor.index_copy, Tensor.index_copy_ = Tensor.scatter_add, Tensor.scatter_add
----@param dim integer
----@param index lutra.Tensor
----@param src lutra.Tensor
----@param reduce string
----@param options? {include_self?: boolean}
----@return lutra.Tensor
-function Tensor:scatter_reduce(dim, index, src, reduce, options) end
-Tensor.index_reduce = Tensor.scatter_reduce
----@param dim integer
----@param index lutra.Tensor
----@param source lutra.Tensor
----@param options? {alpha?: number}
----@return lutra.Tensor
-function Tensor:index_add(dim, index, source, options) end
-Tensor.index_add_ = Tensor.index_add
----@param dim integer
----@param index lutra.Tensor
----@param value lutra.Tensor|number
----@return lutra.Tensor
-function Tensor:index_fill(dim, index, value) end
-Tensor.index_fill_ = Tensor.index_fill
----@param indices lutra.Tensor[]
----@param values lutra.Tensor
----@param accumulate? boolean
----@return lutra.Tensor
-function Tensor:index_put(indices, values, accumulate) end
-Tensor.index_put_ = Tensor.index_put
----@param index lutra.Tensor
----@return lutra.Tensor
-function Tensor:take(index) end
----@param indices lutra.Tensor
----@param dim? integer
----@return lutra.Tensor
-function Tensor:take_along_dim(indices, dim) end
----@param index lutra.Tensor
----@param source lutra.Tensor
----@param accumulate? boolean
----@return lutra.Tensor
-function Tensor:put(index, source, accumulate) end
----@param mask lutra.Tensor
----@param source lutra.Tensor
----@return lutra.Tensor
-function Tensor:masked_scatter(mask, source) end
----@param mask lutra.Tensor
----@return lutra.Tensor
-function Tensor:masked_select(mask) end
----@param options? {as_tuple?: boolean}
----@return lutra.Tensor|lutra.Tensor[]
-function Tensor:nonzero(options) end
----@param dim? integer
----@param descending? boolean
----@return lutra.Tensor values
----@return lutra.Tensor indices
-function Tensor:sort(dim, descending) end
----@param dim? integer
----@param descending? boolean
----@return lutra.Tensor
-function Tensor:argsort(dim, descending) end
----@param k integer
----@param dim? integer
----@param largest? boolean
----@return lutra.Tensor values
----@return lutra.Tensor indices
-function Tensor:topk(k, dim, largest) end
----@param sorted? boolean
----@param return_inverse? boolean
----@param return_counts? boolean
----@param dim? integer
----@return lutra.Tensor ...
-function Tensor:unique(sorted, return_inverse, return_counts, dim) end
----@param bins? integer
----@param min? number
----@param max? number
----@return lutra.Tensor
-function Tensor:histc(bins, min, max) end
----@param weights? lutra.Tensor
----@param minlength? integer
----@return lutra.Tensor
-function Tensor:bincount(weights, minlength) end
-
----@param normalized_shape integer|integer[]
----@param weight? lutra.Tensor
----@param bias? lutra.Tensor
----@param eps? number
----@return lutra.Tensor
-function Tensor:layer_norm(normalized_shape, weight, bias, eps) end
----@param normalized_shape integer|integer[]
----@param weight? lutra.Tensor
----@param eps? number
----@return lutra.Tensor
-function Tensor:rms_norm(normalized_shape, weight, eps) end
----@param key lutra.Tensor
----@param value lutra.Tensor
----@param options? {attn_mask?: lutra.Tensor, dropout_p?: number, is_causal?: boolean, scale?: number, enable_gqa?: boolean}
----@return lutra.Tensor
-function Tensor:scaled_dot_product_attention(key, value, options) end
 
 ---@class lutra.Module
 ---@field training boolean
@@ -415,7 +180,7 @@ function Optimizer:load_state_dict(state) end
 ---@field GroupNorm fun(num_groups: integer, num_channels: integer, ...): lutra.Module eps, affine
 ---@field ModuleDict fun(modules?: table): lutra.Module
 ---@field utils {clip_grad_norm_: (fun(parameters: lutra.Tensor|lutra.Tensor[], max_norm: number, norm_type?: number): lutra.Tensor), clip_grad_value_: fun(parameters: lutra.Tensor|lutra.Tensor[], clip_value: number), parameters_to_vector: (fun(parameters: lutra.Tensor[]): lutra.Tensor), vector_to_parameters: fun(vector: lutra.Tensor, parameters: lutra.Tensor[])}
----@field functional table<string, fun(...): lutra.Tensor>
+---@field functional lutra.functional
 ---@field init table<string, fun(t: lutra.Tensor, ...): lutra.Tensor>
 
 ---@class lutra.optim
@@ -485,6 +250,7 @@ function DataLoader:iter() end
 ---@field nn lutra.nn
 ---@field optim lutra.optim
 ---@field data lutra.data
+---@field linalg lutra.linalg
 ---@field config table
 local lt = {}
 
@@ -492,32 +258,33 @@ local lt = {}
 ---@param options? lutra.TensorOptions
 ---@return lutra.Tensor
 function lt.tensor(data, options) end
----@param ... any sizes, or a table of sizes and a table of options
----@return lutra.Tensor
-function lt.zeros(...) end
-lt.ones, lt.empty, lt.rand, lt.randn = lt.zeros, lt.zeros, lt.zeros, lt.zeros
----@param size integer[]
----@param value number
----@param options? lutra.TensorOptions
----@return lutra.Tensor
-function lt.full(size, value, options) end
----@return lutra.Tensor
-function lt.arange(...) end
----@return lutra.Tensor
-function lt.randint(low, high, size, options) end
 ---@return lutra.Tensor
 function lt.randperm(n, options) end
----@param x lutra.Tensor
+---@param data any a tensor, nested tables, a number or a boolean
+---@param options? lutra.TensorOptions
 ---@return lutra.Tensor
-function lt.zeros_like(x, options) end
-lt.ones_like = lt.zeros_like
----@param condition lutra.Tensor
----@param input lutra.Operand
----@param other lutra.Operand
+function lt.as_tensor(data, options) end
+---@param value any
+---@return boolean
+function lt.is_tensor(value) end
+---@param a lutra.Tensor
+---@param b lutra.Tensor
+---@param dims? integer|integer[][] how many of the last and first dimensions, or a list of each side's
 ---@return lutra.Tensor
-function lt.where(condition, input, other) end
+function lt.tensordot(a, b, dims) end
 ---@param seed integer
 function lt.manual_seed(seed) end
+---@return integer
+function lt.initial_seed() end
+---@return integer
+function lt.get_num_threads() end
+---@param count integer
+function lt.set_num_threads(count) end
+---@return table<string, integer> bytes
+function lt.memory() end
+---@param options {seconds: number}
+---@return fun(f: function, ...): ... calls f(...)
+function lt.limits(options) end
 ---@param device string "cpu", "cuda:0"
 function lt.set_default_device(device) end
 --- A device's name: lt.device("cuda", 1) is "cuda:1".
@@ -680,30 +447,6 @@ function lt.inference_mode(f, ...) end
 ---@param f function|table
 ---@return any ...
 function lt.autocast(device_type, options, f, ...) end
----@param device_type? "cpu"|"cuda" the default is "cuda"
----@return boolean
-function lt.is_autocast_enabled(device_type) end
----@param device_type "cpu"|"cuda"
----@return string dtype
-function lt.get_autocast_dtype(device_type) end
----@param device_type "cpu"|"cuda"
----@param enabled boolean
-function lt.set_autocast_enabled(device_type, enabled) end
----@param device_type "cpu"|"cuda"
----@param dtype string
-function lt.set_autocast_dtype(device_type, dtype) end
----@return boolean
-function lt.is_autocast_cache_enabled() end
----@param enabled boolean
-function lt.set_autocast_cache_enabled(enabled) end
-function lt.clear_autocast_cache() end
----@param on boolean
-function lt.set_grad_enabled(on) end
----@param outputs lutra.Tensor|lutra.Tensor[]
----@param inputs lutra.Tensor|lutra.Tensor[]
----@param options? {grad_outputs?: any, create_graph?: boolean, allow_unused?: boolean}
----@return lutra.Tensor ...
-function lt.grad(outputs, inputs, options) end
 ---@param iterator function|lutra.DataLoader
 ---@param options? {desc?: string, total?: integer}
 ---@return fun(): any, ...

@@ -1,5 +1,5 @@
 -- help(x): what x is and how to call it, on standard output. Ops from their schemas, functions from where they are defined, with the
--- comment above them and the annotations of stdlib/meta/lutra.lua.
+-- comment above them and the annotations that stdlib/meta/lutra.lua has of what has no schema.
 local lt = ...
 
 local GENERAL = [[
@@ -124,8 +124,11 @@ local function help_binding(d)
       end
     end
   end
-  local words, call = annotation(d.name, #d.forms == 0)
-  if #d.forms == 0 then say("%s", call or (d["function"] and "lt." or "x:") .. d.name .. "(...)") end
+  local words, call = {}, nil
+  if #d.forms == 0 then
+    words, call = annotation(d.name, true)
+    say("%s", call or (d["function"] and "lt." or "x:") .. d.name .. "(...)")
+  end
   if d.method and d["function"] then say("also a method: x:%s(...)", d.name) end
   if d.inplace then say("changes its first argument in place") end
   for _, line in ipairs(words) do say("%s", line) end

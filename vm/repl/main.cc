@@ -1,5 +1,6 @@
 // The `lutra` executable: options, scripts, standard input and the REPL, as a client of lutra.h. Options are luajit's,
 // and those of kHelp beside them. Errors are "lutra: message" on standard error.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -21,6 +22,8 @@ const char kHelp[] =
     "             run it and report graphs, breaks, guards, recompiles, kernels\n"
     "       lutra tune --limits\n"
     "             measure this machine's rates once, for the reports of kernels\n"
+    "       lutra docs DIR\n"
+    "             write a page an op (DIR/ops) and annotations for editors (DIR/meta)\n"
     "  -e chunk   execute string 'chunk'        -l name   require library 'name'\n"
     "  -i         the REPL after the script     -v        show version information\n"
     "  -E         ignore environment variables\n"
@@ -50,8 +53,9 @@ struct Action {
 
 struct Options {
   std::vector<Action> actions;
-  bool interactive = false, version = false, ignore_env = false, auto_compile = false, explain = false;
-  bool json = false, tune = false;
+  bool interactive = false, version = false, ignore_env = false, auto_compile = false;
+  bool json = false;
+  std::string command;  // explain, tune, docs
   bool help = false;
   std::string device, error;
   int script = 0;  // index in argv, or argc
@@ -107,10 +111,14 @@ bool read_short(int argc, char** argv, int& i, Options& out) {
   return true;
 }
 
-// What follows "explain" or "tune"; i is the index of the first.
+// What follows the command; i is the index of the first.
 void read_command(int argc, char** argv, int& i, Options& out) {
-  if (out.tune) {
+  if (out.command == "tune") {
     if (i + 1 != argc || std::strcmp(argv[i], "--limits") != 0) out.error = "tune: usage: lutra tune --limits";
+    return;
+  }
+  if (out.command == "docs") {
+    if (i + 1 != argc || argv[i][0] == '-') out.error = "docs: usage: lutra docs DIR";
     return;
   }
   for (; i < argc && argv[i][0] == '-' && argv[i][1]; ++i) {
@@ -124,6 +132,11 @@ void read_command(int argc, char** argv, int& i, Options& out) {
     }
   }
   if (i >= argc && !out.help) out.error = "explain: a script is needed";
+}
+
+bool is_file(const char* path) {
+  struct stat found;
+  return stat(path, &found) == 0 && !S_ISDIR(found.st_mode);
 }
 
 Options read_options(int argc, char** argv) {
@@ -141,9 +154,10 @@ Options read_options(int argc, char** argv) {
     }
   }
   // A file of a command's name is a script.
-  out.explain = i < argc && std::strcmp(argv[i], "explain") == 0 && access("explain", F_OK) != 0;
-  out.tune = i < argc && std::strcmp(argv[i], "tune") == 0 && access("tune", F_OK) != 0;
-  if (out.explain || out.tune) read_command(argc, argv, ++i, out);
+  for (const char* command : {"explain", "tune", "docs"}) {
+    if (i < argc && std::strcmp(argv[i], command) == 0 && !is_file(command)) out.command = command;
+  }
+  if (!out.command.empty()) read_command(argc, argv, ++i, out);
   out.script = i;
   return out;
 }
@@ -202,13 +216,13 @@ int run_action(lutra_State* S, const Action& action) {
   }
 }
 
-// Commands are written in Lua: stdlib/explain.lua, stdlib/tune.lua.
+// Commands are written in Lua: stdlib/explain.lua, stdlib/tune.lua, stdlib/docs.lua.
 int run_command(lua_State* L, const Options& options, int argc, char** argv) {
   const int top = lua_gettop(L);
   luaL_loadbuffer(L, kCommand, sizeof kCommand - 1, "=lutra");
-  lua_pushstring(L, options.explain ? "explain" : "tune");
+  lua_pushstring(L, options.command.c_str());
   if (const int status = call_plain(L, 1, 1, kFailed)) return status;
-  if (options.explain) lua_pushboolean(L, options.json);
+  if (options.command == "explain") lua_pushboolean(L, options.json);
   for (int i = options.script; i < argc; ++i) lua_pushstring(L, argv[i]);
   return call_plain(L, lua_gettop(L) - top - 1, 0, kFailed);
 }
@@ -232,7 +246,7 @@ int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
     const RunScope scope;
     if (const int status = run_action(S, action)) return status;
   }
-  if (options.explain || options.tune) {
+  if (!options.command.empty()) {
     const RunScope scope;
     return run_command(L, options, argc, argv);
   }

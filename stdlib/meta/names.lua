@@ -1,0 +1,40 @@
+-- Every public name that native code has, as describe tells of it: a list by name, and a table from names. Each gets `places`, where else it stands.
+local lt = ...
+local describe = lt._native.describe
+
+local list, of = {}, {}
+local function add(f)
+  local d = type(f) == "function" and describe(f)
+  if not d or d.name:find "^_" then return nil end
+  if not of[d.name] then
+    d.places = {}
+    of[d.name], list[#list + 1] = d, d
+  end
+  return of[d.name]
+end
+
+for key, value in next, lt do
+  if not tostring(key):find "^_" then add(value) end
+end
+local x = lt.ones(1)
+for name in next, lt._native.names().methods do
+  if not name:find "^_" then add(x[name]) end
+end
+for _, space in ipairs {"nn.functional", "linalg"} do
+  local fields = lt
+  for step in space:gmatch "%a+" do fields = fields[step] end
+  for key, value in next, fields do
+    local d = add(value)
+    if d then d.places[#d.places + 1] = "lt." .. space .. "." .. key end
+  end
+end
+table.sort(list, function(a, b) return a.name < b.name end)
+for _, d in ipairs(list) do table.sort(d.places) end
+
+-- The name on whose page another one stands: of name_ that of name, of another name that of the op.
+local function page_of(d)
+  if d.same_as then return page_of(of[d.same_as]) end
+  return d.inplace and of[d.name:sub(1, -2)] and page_of(of[d.name:sub(1, -2)]) or d.name
+end
+
+return {list = list, of = of, page_of = page_of}
