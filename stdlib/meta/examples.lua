@@ -40,7 +40,8 @@ local lines = {
   xlogy = "x:xlogy(p)", float_power = "x:float_power(2)", threshold = "x:threshold(0, -1)", prelu = "x:prelu(v)",
   glu = "image:glu()", fill = "x:fill(7)", fill_ = "x:clone():fill_(7)", zero_ = "x:clone():zero_()",
   copy_ = "x:clone():copy_(y)", masked_fill = "x:masked_fill(mask, 0)", nan_to_num = "(x / 0):nan_to_num(0, 1, -1)",
-  where = "lt.where(mask, x, y)", ldexp = "x:ldexp(y)", renorm = "x:renorm(2, 0, 1)", isin = "x:isin(v)",
+  where = "lt.where(mask, x, y)", where_of = "x:where_of(mask, y)",
+  resize_ = "x:clone():resize_(2, 2)", ldexp = "x:ldexp(y)", renorm = "x:renorm(2, 0, 1)", isin = "x:isin(v)",
   bucketize = "x:bucketize(v)", searchsorted = "v:searchsorted(x)", equal = "x:equal(y)", allclose = "x:allclose(y)",
   -- reductions and statistics
   cumsum = "x:cumsum(1)", cumprod = "x:cumprod(1)", cummax = "x:cummax(1)", cummin = "x:cummin(1)",
@@ -157,8 +158,8 @@ end
 -- The example of a described name.
 local function example(d)
   if lines[d.name] then return lines[d.name] end
-  if d.inplace and d.name:sub(-1) == "_" then
-    local base = d.name:sub(1, -2)
+  local base = d.name:match "^(.+)_$"
+  if base and describe(base) then
     local line = example(describe(base))
     local receiver, rest = line:match("^(.-):" .. base .. "(.*)$")
     if receiver then return receiver .. ":clone():" .. d.name .. rest end
