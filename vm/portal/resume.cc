@@ -161,6 +161,9 @@ class ResumeBuilder {
     const unsigned zero = l.base + 3;  // the loop's variable is dead here
     e.add(bc::ins_abc(Op::ADDVV, index, index, step));
     e.integer(zero, 0);
+    // FORI has let the loop begin, and a step of 0 or -0 changes nothing: the sign of -0 would have to be asked for.
+    e.add(bc::ins_ad(Op::ISEQV, step, zero));
+    const unsigned still = b.jump(Op::JMP, kFrameEnd);
     e.add(bc::ins_ad(Op::ISLT, step, zero));
     const unsigned down = b.jump(Op::JMP, kFrameEnd);
     e.add(bc::ins_ad(Op::ISLE, index, limit));
@@ -170,8 +173,7 @@ class ResumeBuilder {
     e.add(bc::ins_ad(Op::ISLE, limit, index));
     const unsigned on_down = b.jump(Op::JMP, kFrameEnd);
     e.jump_start(l.end + 1);
-    b.bind(on);
-    b.bind(on_down);
+    for (unsigned jump : {still, on, on_down}) b.bind(jump);
     e.move(l.base + 3, index);
     b.bind(b.jump(Op::LOOP, editor_.live_top(l.first_body)));  // lets LuaJIT's JIT find the loop
     e.jump_start(l.first_body);
