@@ -6,9 +6,6 @@ namespace lutra {
 namespace {
 
 void check_index(OpId op, const Tensor& index) {
-  const bool nothing =
-      op == OpId::gather && index->sizes.size() == 1 && index->sizes[0].is_constant() && index->sizes[0].hint == 0;
-  if (nothing) return;
   if (index->dtype != DType::kInt64 && index->dtype != DType::kInt32) {
     fail(name(op), ": the index must be int64 or int32, got ", name(index->dtype));
   }
