@@ -59,7 +59,10 @@ Results decompose_clamp(const Args& args) {
 }
 
 Results decompose_addcmul(const Args& args) {
-  return {conform(OpId::addcmul, args, add(args[0], mul(scaled(args[1].tensor(), args[3].as<Scalar>()), args[2])))};
+  // Of integers and booleans the product has the result's dtype: a boolean by a number would be int64.
+  const DType type = result_type(args, {0, 1, 2});
+  const Tensor first = is_float(type) ? args[1].tensor() : to_dtype(args[1].tensor(), type);
+  return {conform(OpId::addcmul, args, add(args[0], mul(scaled(first, args[3].as<Scalar>()), args[2])))};
 }
 
 Results decompose_addcdiv(const Args& args) {
