@@ -497,6 +497,8 @@ statistics = {
   ['trapezoid dx'] = {cuda = "f f f f"},
   ['cumulative_trapezoid'] = {cuda = "f f f f"},
   ['cov'] = {cpu = "b b b b", cuda = "- - - -"},
+  ['cov of a row'] = {cpu = "b b b b", cuda = "- - - -"},
+  ['corrcoef of a row'] = {cpu = "b b b b", cuda = "- - - -"},
   ['cov of a vector'] = {cpu = "b b b b", cuda = "- - - -"},
   ['corrcoef'] = {cpu = "b b b b", cuda = "- - - -"},
   ['allclose'] = {cuda = "- - - -"},
