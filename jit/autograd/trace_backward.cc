@@ -299,14 +299,7 @@ TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& req
 }
 
 ResultReach reach_of(const TracedForward& forward, uint32_t result) {
-  std::unordered_set<const GradNode*> met;
-  std::vector<const GradNode*> stack = {gradient_edge(forward.results[result]).node.get()};
-  while (!stack.empty()) {
-    const GradNode* node = stack.back();
-    stack.pop_back();
-    if (!node || !met.insert(node).second) continue;
-    for (const Edge& e : node->next) stack.push_back(e.node.get());
-  }
+  const std::unordered_set<const GradNode*> met = nodes_behind(forward.results[result]);
   ResultReach reach;
   for (size_t i = 0; i < forward.sources.size(); i++) {
     if (met.count(forward.sources[i].node.get())) reach.sources.push_back(i);

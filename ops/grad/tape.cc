@@ -365,6 +365,19 @@ Edge gradient_edge(const Tensor& t) {
   return {Ref<GradNode>(meta.accumulator), 0};
 }
 
+std::unordered_set<const GradNode*> nodes_behind(const Tensor& t) {
+  std::unordered_set<const GradNode*> met;
+  const Edge own = gradient_edge(t);
+  std::vector<const GradNode*> stack = {own.node.get()};
+  while (!stack.empty()) {
+    const GradNode* node = stack.back();
+    stack.pop_back();
+    if (!node || !met.insert(node).second) continue;
+    for (const Edge& e : node->next) stack.push_back(e.node.get());
+  }
+  return met;
+}
+
 void link(GradNode& node, const std::vector<Tensor>& inputs) {
   for (const Tensor& t : inputs) node.next.push_back(t ? gradient_edge(t) : Edge{});
   node.seq = next_seq++;

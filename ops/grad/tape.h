@@ -6,6 +6,8 @@
 //    ("modified by an inplace operation"), never a wrong gradient.
 // 3. FakeTensors are taped like others: backward() while tracing records the joint graph.
 #pragma once
+#include <unordered_set>
+
 #include "ops/defs/call.h"
 
 namespace lutra {
@@ -72,6 +74,8 @@ void refresh_view(const Tensor& view);
 Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base, SymInt start = 0);
 // Where the gradient of t goes: its grad_fn, a leaf's AccumulateGrad, or nowhere.
 Edge gradient_edge(const Tensor& t);
+// The nodes of the history of t, its own among them.
+std::unordered_set<const GradNode*> nodes_behind(const Tensor& t);
 
 // Called by call_op when grad mode is on and an input requires grad.
 Results tape_call(OpId op, Args& args);

@@ -497,6 +497,22 @@ same("a result that backward refuses leads to others: their hooks run before the
   return table.concat(texts, "; ")
 end)
 
+same("a result whose history is spent leads to what it is made of, and to nothing else", function(compile)
+  local f = compile(function(x, w1, w2)
+    local h1 = x * w1
+    local h2 = x + w2
+    lt.mul(h1, 2):sum():backward()
+    h1:retain_grad()
+    h2 = h1:square()
+    return (h1 * h2):sum(), h1
+  end)
+  local w1, w2 = leaf(1, 2, 3), leaf(4, 5, 6)
+  local _, h1 = f(lt.ones(3), w1, w2)
+  local other = lt.grad(h1, w2, {grad_outputs = lt.ones(3), allow_unused = true, retain_graph = true})
+  local ok, message = pcall(lt.grad, h1, w1, {grad_outputs = lt.ones(3), allow_unused = true})
+  return ("%s %s %s"):format(other, ok, ok or message:gsub("^[^ ]*:%d+: ", ""))
+end)
+
 test("a result that has its function's input as its history does not keep it for ever", function()
   local f = lt.compile(function(b, w) b:add_(w * w) return b * 2 end)
   local w = lt.ones(1000, 100):requires_grad_(true)

@@ -57,6 +57,12 @@ struct ViewOutput {
 struct HistoryWrite {
   int input = 0, output = 0;
 };
+// An output that backward refuses, with its message.
+struct RefusedOutput {
+  int output = 0;
+  std::string why;
+  std::vector<int> inputs;  // that its history leads to
+};
 struct RequiresGradWrite {
   int input = 0;
   bool value = false;
@@ -103,10 +109,10 @@ struct Entry {
   std::vector<ViewOutput> view_outputs;
   std::vector<OutputGrad> output_grads;
   std::vector<HistoryWrite> history_writes;
-  std::vector<std::pair<int, std::string>> refused_outputs;  // those that backward refuses, with its message
-  int exit = 0;                                              // index into the point's exits
-  BreakReason why;                                           // empty kind: returned, or reached a loop
-  double capture_ms = 0;                                     // with compile_ms
+  std::vector<RefusedOutput> refused_outputs;
+  int exit = 0;           // index into the point's exits
+  BreakReason why;        // empty kind: returned, or reached a loop
+  double capture_ms = 0;  // with compile_ms
   int64_t hits = 0;
 };
 

@@ -61,19 +61,21 @@ std::vector<Tensor> with_history(const Graph& graph) {
 // of y is refused.
 bool leads_to_output(const Graph& graph, const Tensor& y) {
   const Edge own = gradient_edge(y);
-  std::unordered_set<const GradNode*> met;
-  std::vector<const GradNode*> stack = {own.node.get()};
-  while (!stack.empty()) {
-    const GradNode* node = stack.back();
-    stack.pop_back();
-    if (!node || !met.insert(node).second) continue;
-    for (const Edge& e : node->next) stack.push_back(e.node.get());
-  }
+  const std::unordered_set<const GradNode*> met = nodes_behind(y);
   for (const Tensor& z : with_history(graph)) {
     const Edge edge = gradient_edge(z);
     if (!(edge.node == own.node && edge.result == own.result) && met.count(edge.node.get())) return true;
   }
   return false;
+}
+
+std::vector<int> inputs_behind(const Tensor& y, const std::vector<Edge>& sources) {
+  const std::unordered_set<const GradNode*> met = nodes_behind(y);
+  std::vector<int> inputs;
+  for (size_t i = 0; i < sources.size(); i++) {
+    if (sources[i].node && met.count(sources[i].node.get())) inputs.push_back(int(i));
+  }
+  return inputs;
 }
 
 // Why y cannot be differentiated: empty if it can, or where the try would release something on its way.
@@ -128,7 +130,7 @@ bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
     if (is_leaf(y)) {
       e.leaf_outputs.push_back(int(i));
     } else if (!differentiable) {
-      e.refused_outputs.emplace_back(int(i), refusal(t, y, sources));
+      e.refused_outputs.push_back({int(i), refusal(t, y, sources), inputs_behind(y, sources)});
     }
   }
   return differentiable;

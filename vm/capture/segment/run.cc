@@ -19,22 +19,9 @@ namespace {
 // The history of a result that backward refuses.
 struct RefusedNode : GradNode {
   std::string why;
-  std::vector<Tensor> leaves;  // that it may lead to, beside what next leads to
-  RefusedNode(const std::string& why, const std::vector<Tensor>& inputs) : why(why) {
-    std::vector<Tensor> computed;
-    for (const Tensor& t : inputs) {  // null: a constant of the graph
-      if (t && t->requires_grad) (is_leaf(t) ? leaves : computed).push_back(t);
-    }
-    link(*this, computed);
-  }
+  RefusedNode(const std::string& why, const std::vector<Tensor>& reached) : why(why) { link(*this, reached); }
   const char* name() const override { return "CompiledBackward"; }
   std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail(why); }
-  void met(const std::vector<const GradNode*>& targets) override {
-    for (const GradNode* target : targets) {
-      const Tensor leaf = leaf_of(target);
-      if (leaf && std::find(leaves.begin(), leaves.end(), leaf) != leaves.end()) fail(why);
-    }
-  }
   void release() override {}
 };
 
@@ -68,8 +55,10 @@ struct EntryRunner {
       if (!e.writes.empty()) e.writes.after(before, inputs, outputs);
     }
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
-    for (auto& [i, why] : e.refused_outputs) {
-      set_history(outputs[size_t(i)].tensor(), Ref<GradNode>(new RefusedNode(why, values.tensors)), 0);
+    for (const RefusedOutput& r : e.refused_outputs) {
+      std::vector<Tensor> reached;
+      for (int i : r.inputs) reached.push_back(values.tensors[size_t(i)]);
+      set_history(outputs[size_t(r.output)].tensor(), Ref<GradNode>(new RefusedNode(r.why, reached)), 0);
     }
     for (const HistoryWrite& w : e.history_writes) {
       if (!e.callable) take_history(values.tensors[size_t(w.input)], outputs[size_t(w.output)].tensor());
