@@ -497,6 +497,28 @@ same("a result that backward refuses leads to others: their hooks run before the
   return table.concat(texts, "; ")
 end)
 
+same("a hook on a view that was written sees what was computed of the view, not what was computed of its base", function(compile)
+  local f = compile(function(w, u)
+    local before = u[0]
+    u:copy_(w * 1)
+    return {view = u:mean(), row = u[1]:sum(), before = before:sum()}
+  end)
+  local texts = {}
+  for _, is_view in ipairs {false, true, false} do
+    for _, name in ipairs {"view", "row", "before", "base"} do
+      local w = lt.tensor({{1, 2}, {3, 4}}, {requires_grad = true})
+      local base = is_view and lt.zeros(3, 2) or lt.zeros(2, 2)
+      local u, log = is_view and base["1:3"] or base, {}
+      local results = f(w, u)
+      u:register_hook(function(g) log[#log + 1] = g:sum():item() return g * 2 end)
+      results.base = base:sum()
+      results[name]:backward()
+      texts[#texts + 1] = ("%s %s %s"):format(name, show(w.grad), table.concat(log, " "))
+    end
+  end
+  return table.concat(texts, "; ")
+end)
+
 same("a result whose history is spent leads to what it is made of, and to nothing else", function(compile)
   local f = compile(function(x, w1, w2)
     local h1 = x * w1

@@ -53,9 +53,10 @@ struct ViewOutput {
   Ref<ViewHistory> history;  // null: made in no_grad mode
   bool symbolic = false;     // the history has sizes that only the run knows
 };
-// An input that a write has given a history: that of an output, its last value.
+// An input that a write has given a history: that of an output, its last value. The base of a view takes it; the view
+// itself has the history of another output.
 struct HistoryWrite {
-  int input = 0, output = 0;
+  int input = 0, output = 0, view = -1;
 };
 // An output that backward refuses, with its message.
 struct RefusedOutput {

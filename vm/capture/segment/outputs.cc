@@ -140,7 +140,7 @@ void find_view_outputs(Trace& t, Entry& e) {
   const std::vector<Value>& outputs = t.graph->outputs;
   for (size_t i = 0; i < outputs.size(); i++) {
     const Tensor y = outputs[i].tensor();
-    if (!y->base) continue;
+    if (!y->base || t.input_of_fake.count(y.get())) continue;
     ViewOutput v{int(i), {}, y->view, y->view && is_symbolic(y->view)};
     const auto in = t.input_of_fake.find(y->base.get());
     const bool input = in != t.input_of_fake.end();  // whose last value may be an output, too

@@ -61,9 +61,17 @@ struct EntryRunner {
       set_history(outputs[size_t(r.output)].tensor(), Ref<GradNode>(new RefusedNode(r.why, reached)), 0);
     }
     for (const HistoryWrite& w : e.history_writes) {
-      if (!e.callable) take_history(values.tensors[size_t(w.input)], outputs[size_t(w.output)].tensor());
+      if (!e.callable) write_history(w);
     }
     link_views();
+  }
+
+  void write_history(const HistoryWrite& w) {
+    const Tensor& t = values.tensors[size_t(w.input)];
+    take_history(t, outputs[size_t(w.output)].tensor());
+    if (w.view < 0 || !t->view) return;
+    const Edge own = gradient_edge(outputs[size_t(w.view)].tensor());
+    if (own.node) set_history(t, own.node, own.result);
   }
 
   // Eager refuses writes to some views that guards do not know from others.

@@ -34,6 +34,28 @@ struct BorderNode : GradNode {
   }
 };
 
+// From a write on, an input is a view for the tape, since no guard knows whether it is one: what is written goes to a
+// base, and what a hook of the view sees goes through the view alone. Views of it that were made before are views of
+// that base.
+void make_view(Trace& t, size_t input) {
+  const Tensor fake = t.inputs[input].fake;
+  const Edge written = gradient_edge(fake);
+  const GradModeScope grad(true);
+  const Tensor base = op1(OpId::alias, {fake});
+  for (const auto& node : t.graph->nodes) {
+    for (const Tensor& r : node->results) {
+      if (r && r->base.same(fake)) r->base = base;
+    }
+  }
+  fake->view = std::exchange(base->view, Ref<ViewHistory>());
+  base->base = Tensor();
+  fake->view->version = fake->storage->version - 1;  // its history is made again
+  fake->base = base;
+  set_history(base, written.node, written.result);
+  refresh_view(fake);
+  t.input_of_fake[base.get()] = int(input);
+}
+
 }  // namespace
 
 BorderScope::BorderScope(Trace& t) : trace(t) { scope = this; }
@@ -54,14 +76,16 @@ bool is_writable(const Tensor& real) {
   return !real->base || (real->view && !(real->base->requires_grad && is_leaf(real->base)));
 }
 
-void check_writes(Trace& t, size_t first) {
+void see_writes(Trace& t, size_t first) {
   if (!grad_enabled()) return;
   for (size_t n = first; n < t.graph->nodes.size(); n++) {
     const Node& node = *t.graph->nodes[n];
     if (!node.inplace) continue;
-    for (const auto& in : t.inputs) {
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const auto& in = t.inputs[i];
       if (in.fake->storage != node.args[0].tensor()->storage || !in.fake->requires_grad) continue;
       if (in.real->base && !is_writable(in.real)) t.stop("a view is written that cannot be", "error", "", true);
+      if (!in.fake->base && has_new_history(in)) make_view(t, i);
     }
   }
 }

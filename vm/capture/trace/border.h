@@ -26,7 +26,8 @@ Edge border(const Tensor& fake, const Tensor& real);
 bool has_new_history(const Trace::TensorInput& in);
 // Whether eager lets a write give a tensor a history: not a view of a leaf, nor one that was made in no_grad mode.
 bool is_writable(const Tensor& real);
-// Ends the segment before a write, among the graph's nodes from `first` on, that eager refuses.
-void check_writes(Trace& t, size_t first);
+// After writes among the graph's nodes from `first` on: these inputs become views for the tape. Ends the segment
+// before a write that eager refuses.
+void see_writes(Trace& t, size_t first);
 
 }  // namespace lutra

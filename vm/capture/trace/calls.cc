@@ -94,7 +94,7 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
     if (backward) prepare_backward(), backward_called = true;
     for (const Value& v : b.fn(b, reader)) results.push_back(value(v));
     if (backward) finish_backward();
-    check_writes(*this, nodes);
+    see_writes(*this, nodes);
   } catch (const NeedsData& e) {
     stop("call of " + b.name, "data", e.what(), true);
   } catch (const Error& e) {
@@ -221,7 +221,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
     } else {
       index_set(object->tensor, reader, 0, 1);
     }
-    check_writes(*this, nodes);
+    see_writes(*this, nodes);
   } catch (const NeedsData& e) {
     stop("a tensor is assigned by a mask", "data", e.what(), true);
   } catch (const Error& e) {
