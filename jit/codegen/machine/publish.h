@@ -1,0 +1,21 @@
+// What asmjit assembled in, published code out: memory that is never writable and executable at once.
+#pragma once
+#include <asmjit/core.h>
+
+#include <string>
+
+#include "jit/codegen/machine/published_code.h"
+
+namespace lutra {
+
+// Keeps the first message: throwing through asmjit would leave it in no state at all.
+struct FirstError : asmjit::ErrorHandler {
+  void handleError(asmjit::Error, const char* text, asmjit::BaseEmitter*) override {
+    if (message.empty()) message = text;
+  }
+  std::string message;
+};
+
+asmjit::Error publish(asmjit::CodeHolder& code, PublishedCode* out);
+
+}  // namespace lutra
