@@ -13,7 +13,7 @@ struct Row {
 };
 const Row kRows[] = {
 #define GUARD_LOAD(name) {true, #name, "load"},
-#define GUARD_CHECK(name, kind) {false, #name, kind},
+#define GUARD_CHECK(name, kind, helper) {false, #name, kind},
 #include "vm/guard/guard.def"
 #undef GUARD_LOAD
 #undef GUARD_CHECK

@@ -20,7 +20,7 @@ namespace lutra {
 
 enum class GuardOp : uint8_t {
 #define GUARD_LOAD(name) name##Load,
-#define GUARD_CHECK(name, kind) name##Check,
+#define GUARD_CHECK(name, kind, helper) name##Check,
 #include "vm/guard/guard.def"
 #undef GUARD_LOAD
 #undef GUARD_CHECK

@@ -1,0 +1,20 @@
+// A guard program in, its machine code out.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "jit/codegen/machine/published_code.h"
+#include "vm/guard/program.h"
+#include "vm/mirror/mirror.h"
+
+namespace lutra {
+
+struct EmittedGuards {
+  PublishedCode code;                                   // int64_t (*)(GuardRun*)
+  std::vector<std::unique_ptr<mirror::TValue[]>> keys;  // the code reads them
+  bool asks_strings = false;                            // for the metatable of strings
+};
+// Empty code: the witness must run the program.
+EmittedGuards emit_guards(const GuardProgram& program, const mirror::Tab* constants);
+
+}  // namespace lutra

@@ -1,0 +1,159 @@
+// What guards' machine code calls: it reads LuaJIT's structs and tensors, and no Lua API.
+#include <cmath>
+
+#include "ops/core/current_device.h"
+#include "ops/defs/autocast.h"
+#include "ops/defs/call.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/guard/native_run.h"
+
+namespace lutra {
+
+using mirror::Func;
+using mirror::Tab;
+using mirror::TValue;
+using mirror::Udata;
+
+uint64_t get_field(const Tab* t, uint64_t key) noexcept { return mirror::raw_get(t, TValue{key}).u64; }
+
+uint64_t get_length(const Tab* t) noexcept {
+  const int64_t n = mirror::length(t);
+  return n < 0 ? mirror::kNilValue : mirror::make_number(double(n)).u64;
+}
+
+uint64_t get_offset(uint64_t value) noexcept {
+  const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{value}));
+  return mirror::make_number(double((*tensor_in_userdata(u->payload(), u->len))->offset.hint)).u64;
+}
+
+void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept {
+  const Tensor& t = run->out->tensors[from];
+  run->out->tensors[to] = t->autograd ? t->autograd->grad : Tensor();
+}
+
+int64_t equal_values(uint64_t a, uint64_t b) noexcept { return mirror::raw_equal(TValue{a}, TValue{b}); }
+
+// The order of lua_next: the array, then the nodes.
+int64_t check_keys(const Tab* t, const TValue* keys, int64_t count) noexcept {
+  int64_t at = 0;
+  for (uint32_t i = 0; i < t->asize; i++) {
+    if (t->array[i].u64 == mirror::kNilValue) continue;
+    if (at == count || !mirror::raw_equal(keys[at++], mirror::make_number(i))) return 0;
+  }
+  for (uint32_t i = 0; i <= t->hmask; i++) {
+    const mirror::Node& n = t->node[i];
+    if (n.val.u64 == mirror::kNilValue) continue;
+    if (at == count || !mirror::raw_equal(keys[at++], n.key)) return 0;
+  }
+  return at == count;
+}
+
+namespace {
+
+const Tab* table_at(const GuardRun* run, int64_t a) {
+  return static_cast<const Tab*>(mirror::gc_pointer(run->regs[a]));
+}
+
+int64_t check_length(GuardRun* run, int64_t a, int64_t wanted) noexcept {
+  const int64_t n = mirror::length(table_at(run, a));
+  return n < 0 ? NativeGuards::kUnsure : n == wanted;
+}
+
+// Table `t` has the positive whole keys 1 .. n.
+int64_t check_list(GuardRun* run, int64_t a, int64_t n) noexcept {
+  const Tab* t = table_at(run, a);
+  int64_t count = 0;
+  for (uint32_t i = 1; i < t->asize; i++) {
+    if (t->array[i].u64 == mirror::kNilValue) continue;
+    if (int64_t(i) > n) return 0;
+    count++;
+  }
+  for (uint32_t i = 0; i <= t->hmask; i++) {
+    const mirror::Node& node = t->node[i];
+    if (node.val.u64 == mirror::kNilValue || !mirror::is_number(node.key)) continue;
+    const double key = mirror::number(node.key);
+    if (key < 1 || key != std::floor(key)) continue;
+    if (key > double(n)) return 0;
+    count++;
+  }
+  return count == n;
+}
+
+const void* member_id(const GuardRun* run, GuardOp op, const std::pair<int, int>& member) {
+  const size_t at = size_t(member.first);
+  if (op == GuardOp::kDistinctTensorsCheck) return run->out->tensors[at].get();
+  const void* object = mirror::gc_pointer(run->regs[at]);
+  if (op == GuardOp::kDistinctCheck) return object;
+  const Func* f = static_cast<const Func*>(object);
+  return f->is_lua() && member.second < f->nupvalues ? f->upvalues[member.second] : nullptr;
+}
+
+int64_t check_group(const GuardRun* run, GuardOp op, int64_t index) {
+  const GuardGroup& g = run->program->groups[size_t(index)];
+  constexpr size_t kFew = 16;
+  const void* few[kFew];
+  std::vector<const void*> many(g.members.size() > kFew ? g.members.size() : 0);
+  const void** ids = many.empty() ? few : many.data();
+  for (size_t i = 0; i < g.members.size(); i++) ids[i] = member_id(run, op, g.members[i]);
+  return op == GuardOp::kSameVariableCheck ? ids[0] == ids[1] : distinct(g, ids);
+}
+
+int64_t check_distinct(GuardRun* run, int64_t, int64_t i) noexcept {
+  return check_group(run, GuardOp::kDistinctCheck, i);
+}
+int64_t check_distinct_tensors(GuardRun* run, int64_t, int64_t i) noexcept {
+  return check_group(run, GuardOp::kDistinctTensorsCheck, i);
+}
+int64_t check_distinct_variables(GuardRun* run, int64_t, int64_t i) noexcept {
+  return check_group(run, GuardOp::kDistinctVariablesCheck, i);
+}
+int64_t check_same_variable(GuardRun* run, int64_t, int64_t i) noexcept {
+  return check_group(run, GuardOp::kSameVariableCheck, i);
+}
+
+int64_t check_tensor(GuardRun* run, int64_t a, int64_t index) noexcept {
+  const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(run->regs[a]));
+  Tensor* t = tensor_in_userdata(u->payload(), u->len);
+  if (!t || !matches(*t, run->program->tensors[index], nullptr)) return 0;
+  run->out->tensors[index] = *t;
+  return 1;
+}
+
+int64_t check_grad_tensor(GuardRun* run, int64_t, int64_t index) noexcept {
+  const Tensor& t = run->out->tensors[index];
+  return t && matches(t, run->program->tensors[index], nullptr);
+}
+
+int64_t check_grad_nil(GuardRun* run, int64_t from, int64_t) noexcept {
+  const Tensor& t = run->out->tensors[from];
+  return !t->autograd || !t->autograd->grad;
+}
+
+int64_t check_grad_mode(GuardRun*, int64_t, int64_t on) noexcept { return grad_enabled() == (on != 0); }
+int64_t check_autocast(GuardRun*, int64_t, int64_t mode) noexcept { return pack(autocast_mode()) == mode; }
+int64_t check_current_gpu(GuardRun*, int64_t, int64_t index) noexcept { return current_cuda_index() == index; }
+int64_t check_default_device(GuardRun*, int64_t, int64_t index) noexcept {
+  return gpu_index(default_device()) == index;
+}
+
+int64_t check_symbols(GuardRun* run, int64_t, int64_t) noexcept {
+  int failed = 0;
+  return run->program->symbols.run(run->out->tensors, run->out->scalars, run->out->symbols, &failed);
+}
+
+int64_t check_overlap(GuardRun* run, int64_t, int64_t) noexcept { return !overlaps(*run->program, run->out->tensors); }
+
+}  // namespace
+
+GuardHelper helper_of(GuardOp op) {
+  static constexpr GuardHelper kHelpers[] = {
+#define GUARD_LOAD(name) nullptr,
+#define GUARD_CHECK(name, kind, helper) helper,
+#include "vm/guard/guard.def"
+#undef GUARD_LOAD
+#undef GUARD_CHECK
+  };
+  return kHelpers[size_t(op)];
+}
+
+}  // namespace lutra

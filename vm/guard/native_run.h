@@ -1,0 +1,32 @@
+// A run of guards' machine code, and the functions that the code calls. What a guard calls is a column of guard.def.
+#pragma once
+#include "vm/guard/native.h"
+#include "vm/mirror/mirror.h"
+
+namespace lutra {
+
+struct GuardRun {
+  mirror::TValue* regs;  // of the program
+  const mirror::TValue* args;
+  const mirror::Tab* weak;
+  mirror::TValue self;
+  const mirror::Tab* string_meta;  // null where the program does not ask
+  double* scalars;
+  int64_t varargs;
+  const mirror::TValue* first_vararg;
+  const GuardProgram* program;
+  GuardValues* out;
+};
+
+// A check: of GuardStep::a and index. Answers 1 (holds), 0 (fails) or NativeGuards::kUnsure.
+using GuardHelper = int64_t (*)(GuardRun* run, int64_t a, int64_t index) noexcept;
+GuardHelper helper_of(GuardOp op);  // null: the code does it by itself
+
+uint64_t get_field(const mirror::Tab* t, uint64_t key) noexcept;
+uint64_t get_length(const mirror::Tab* t) noexcept;  // nil where finding it takes the API
+uint64_t get_offset(uint64_t value) noexcept;
+void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept;
+int64_t equal_values(uint64_t a, uint64_t b) noexcept;
+int64_t check_keys(const mirror::Tab* t, const mirror::TValue* keys, int64_t count) noexcept;
+
+}  // namespace lutra
