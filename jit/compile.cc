@@ -25,6 +25,15 @@ void check(const Graph& graph, const char* stage) {
 #endif
 }
 
+void check_sharing(const Graph& before, const Graph& after, const char* pass) {
+#ifdef LUTRA_DEBUG
+  const std::string wrong = verify_sharing(before, after);
+  if (!wrong.empty()) fail_internal("after ", pass, ": ", wrong, "\n", print(before), print(after));
+#else
+  (void)before, (void)after, (void)pass;
+#endif
+}
+
 bool is_disabled(const CompileOptions& options, const char* pass) {
   for (const std::string& name : options.disabled_passes) {
     if (name == pass) return true;
@@ -75,8 +84,10 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
       if (is_disabled(options, kPasses[i].name)) continue;
       check_stop();
       const auto since = Clock::now();
-      graph = kPasses[i].run(*graph);
-      check(*graph, kPasses[i].name);
+      GraphPtr rewritten = kPasses[i].run(*graph);
+      check(*rewritten, kPasses[i].name);
+      check_sharing(*graph, *rewritten, kPasses[i].name);
+      graph = std::move(rewritten);
       done(kPasses[i].name, since);
       log(kPasses[i].name, [&] { return print(*graph); });
     }

@@ -83,5 +83,9 @@ std::string print(const Graph& graph);
 std::unique_ptr<Graph> parse_graph(const std::string& text);
 // An empty string, or what is wrong.
 std::string verify(const Graph& graph);
+// What a pass has changed in the memory that leaves the graph: results share it with inputs and with each other as
+// before
+// ("" if so). Values do not show it until somebody writes to one.
+std::string verify_sharing(const Graph& before, const Graph& after);
 
 }  // namespace lutra

@@ -1,4 +1,5 @@
 // The graph verifier: the invariants of graph.h, checked after every pass in debug builds.
+#include <unordered_map>
 #include <unordered_set>
 
 #include "jit/graph/graph.h"
@@ -67,8 +68,29 @@ struct Verifier {
   }
 };
 
+// By input, then by result: the first of them that has the same memory.
+std::vector<size_t> sharing(const Graph& g) {
+  std::unordered_map<const Storage*, size_t> first;
+  std::vector<size_t> all;
+  const auto add = [&](const Tensor& t) {
+    all.push_back(t ? first.emplace(t->storage.get(), all.size()).first->second : 0);
+  };
+  for (const GraphInput& in : g.inputs) add(in.value);
+  for (const Value& v : g.outputs) add(v.is<Tensor>() ? v.tensor() : Tensor());
+  return all;
+}
+
 }  // namespace
 
 std::string verify(const Graph& graph) { return Verifier{graph, {}, {}}.run(); }
+
+std::string verify_sharing(const Graph& before, const Graph& after) {
+  const std::vector<size_t> was = sharing(before), is = sharing(after);
+  if (was.size() != is.size()) return "another number of inputs and results";
+  for (size_t i = before.inputs.size(); i < was.size(); i++) {
+    if (was[i] != is[i]) return str("result ", i - before.inputs.size(), " shares its memory otherwise than before");
+  }
+  return "";
+}
 
 }  // namespace lutra

@@ -58,7 +58,9 @@ std::unordered_set<const Node*> needless_copies(const Graph& g, Storages& leavin
   std::unordered_set<const Node*> found;
   for (const auto& n : g.nodes) {
     if (n->op != OpId::clone) continue;
-    const Tensor &of = n->args[0].tensor(), &copy = n->results[0];
+    Tensor of = n->args[0].tensor();
+    const Tensor& copy = n->results[0];
+    while (found.count(of->node)) of = of->node->args[0].tensor();
     if (!lies_as(of, copy) || written.count(of->storage.get())) continue;
     if (leaving.count(copy->storage.get())) {
       const bool view = info(of->node->op).has(kView);

@@ -113,6 +113,8 @@ test("copies into fresh tensors", function()
     function(t) local y = t["0:1"]:clone() y[0] = 3 return y end,
     function(t) local y = t["0:1"]:clone() y[0] = t[1] return y end,
     function(t) local y = lt.empty(9) y:view(3, 3):copy_(t) return y end,
+    function(t) local y = lt.empty(3, 3) y:copy_(t:clone()) return y end,
+    function(t) return t:clone():clone(), t:clone() end,
   }
   for i, f in ipairs(cases) do
     local before = x:clone()

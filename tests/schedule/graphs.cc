@@ -83,7 +83,10 @@ std::unique_ptr<Graph> lowered_graph(const Graph& graph) {
   GraphPtr g = functionalise(graph);
   g = decompose(*g);
   g = cse(*g);
-  return dce(*g);
+  g = dce(*g);
+  if (const std::string wrong = verify_sharing(graph, *g); !wrong.empty())
+    fail_internal(wrong, "\n", print(graph), print(*g));
+  return g;
 }
 
 void move_to(Graph& graph, Device device) {
