@@ -11,6 +11,16 @@ namespace {
 
 Tensor plain(const Tensor& t) { return alias(t, t->sizes, t->strides, t->offset); }
 
+// What is left of an input once all that reads it is spent: sizes, which sums of gradients ask for. A leaf lives
+// anyway.
+Tensor without_memory(const Tensor& t) {
+  if (t->requires_grad && is_leaf(t)) return t;
+  Tensor rest = plain(t);
+  rest->storage = make_ref<Storage>();
+  rest->storage->device = t->device();
+  return rest;
+}
+
 // t as a function of what edge leads to.
 Tensor with_history(const Tensor& t, const Edge& edge) {
   if (!edge.node) return t;
@@ -30,7 +40,6 @@ struct CompiledNode : GradNode {
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
   size_t spent_count = 0;
-  bool released = false;
   std::shared_ptr<const CompiledAutograd::Backward> ran;  // last
 
   CompiledNode() { joint = true; }
@@ -68,8 +77,8 @@ struct CompiledNode : GradNode {
     if (spent_count == before) return;
     drop_hooks();
     if (spent_count < code->spendable_) return;
-    released = !code->traced_.never_spent;
-    values.resize(released ? 0 : code->inputs_);
+    values.resize(code->inputs_);
+    for (Tensor& t : values) t = without_memory(t);
   }
 
   // Hooks of what was spent run no more, as eager's.
@@ -170,7 +179,6 @@ struct CompiledNode : GradNode {
         done.nodes -= b.traced.unfinished;
         fail(b.traced.error);
       }
-      if (released && (!piece.gives.empty() || last)) fail_second_backward();
       if (!piece.gives.empty()) run(piece, b.pieces[p], call.create_graph, all);
       if (last) continue;
       const Tensor given = all[size_t(piece.given)];
@@ -188,7 +196,6 @@ struct CompiledNode : GradNode {
   }
 
   std::vector<Tensor> apply_joint(JointCall& call) override {
-    if (released && call.points.empty()) fail_second_backward();
     BackwardRequest r = request(call);
     std::vector<Tensor> visited, all;
     for (;;) {

@@ -14,8 +14,8 @@ namespace {
 struct Follower : TapeWatch {
   TracedForward& forward;
   const BackwardRequest& request;
-  bool tolerant, unspent = false;  // unspent: nodes that a release spends give no gradients
-  bool unfinished = false;         // the node that was spent last raised an error
+  bool tolerant;
+  bool unfinished = false;  // the node that was spent last raised an error
   const GradNode* last = nullptr;
   std::vector<const GradNode*> leaves;
   std::vector<BackwardPiece> pieces;
@@ -40,7 +40,6 @@ struct Follower : TapeWatch {
   }
   void arrived(const GradNode* leaf) override { leaves.push_back(leaf); }
   void spent(const GradNode* node) override {
-    if (unspent) fail("a release spends ", node->name());
     last = node;
     const auto number = uint32_t(forward.spendable.size());
     pieces.back().spends.push_back(forward.spendable.emplace(node, number).first->second);
@@ -316,16 +315,10 @@ void find_saved(TracedForward& forward) {
   all.gradients = forward.results;
   all.wanted.assign(forward.sources.size(), true);
   all.so_far.resize(forward.sources.size());
-  {
-    Tracer tracer(forward, all, true);
-    tracer.run();
-    forward.saved = read_of_forward(tracer);
-    for (const Edge& e : forward.sources) forward.met.push_back(tracer.follower.met.count(e.node.get()) > 0);
-  }
   Tracer tracer(forward, all, true);
-  tracer.follower.unspent = true;
   tracer.run();
-  for (const Tensor& g : tracer.grads) forward.never_spent = forward.never_spent || g;
+  forward.saved = read_of_forward(tracer);
+  for (const Edge& e : forward.sources) forward.met.push_back(tracer.follower.met.count(e.node.get()) > 0);
 }
 
 }  // namespace lutra

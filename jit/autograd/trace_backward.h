@@ -41,7 +41,6 @@ struct TracedForward {
   std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
   std::vector<bool> met;                                    // by source: several gradients meet there
-  bool never_spent = false;  // a gradient may go through without a node that a release spends
 };
 
 // What the gradient of a result goes on to.

@@ -535,6 +535,21 @@ same("a result whose history is spent leads to what it is made of, and to nothin
   return ("%s %s %s"):format(other, ok, ok or message:gsub("^[^ ]*:%d+: ", ""))
 end)
 
+same("a backward that is refused on its way has set what was retained up to there", function(compile)
+  local w = leaf(1, 2, 3)
+  local f = compile(function(x, s)
+    local h1 = x * w
+    local h2 = h1 - s
+    lt.graph_break()
+    lt.mul(h2, 2):sum():backward()
+    h1:retain_grad()
+    return (h1 * h2):sum(), h1
+  end)
+  local l, h1 = f(lt.ones(3), 0.5)
+  local ok, message = pcall(l.backward, l)
+  return ("%s %s %s %s"):format(ok, ok or message:gsub("^[^ ]*:%d+: ", ""), show(h1.grad), show(w.grad))
+end)
+
 test("a result that has its function's input as its history does not keep it for ever", function()
   local f = lt.compile(function(b, w) b:add_(w * w) return b * 2 end)
   local w = lt.ones(1000, 100):requires_grad_(true)
