@@ -158,7 +158,7 @@ local function generate(p)
       p:line("try('backward', function() local l = %s; if l.requires_grad then l:backward(nil, {retain_graph = %s}) end end)", t,
         p:chance(60) and "true" or "false")
     end
-    p:line("for _, g in ipairs {a1.grad or false, a2.grad or false, a3.grad or false, a4.grad or false} do see('kept', g) end")
+    p:line("for _, g in ipairs {a1.grad or false, a2.grad or false, a3.grad or false, a4.grad or false} do gradient('kept', g or nil) end")
     p.keep(p:line("gradient('w', w.grad); gradient('x', x.grad)"))
     p.keep(p:line("see('seen', seen)"))
     p:line("for _, t in ipairs(handles) do t.remove() end")
