@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/codegen/kernel.h"
+#include "ops/core/cpu.h"
 
 namespace lutra {
 
@@ -19,11 +20,9 @@ std::string current_isa() {
 
 // The interpreter judges generated code, not the kernels beside it: they stay as they are.
 ExternIsa current_extern_isa() {
-  static const ExternIsa best =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")
-          ? ExternIsa::kAvx512
-      : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? ExternIsa::kAvx2
-                                                                        : ExternIsa::kBase;
+  static const ExternIsa best = cpu::has_avx512() ? ExternIsa::kAvx512
+                                : cpu::has_avx2() ? ExternIsa::kAvx2
+                                                  : ExternIsa::kBase;
   return runtime_config().isa == "avx2" ? std::min(best, ExternIsa::kAvx2) : best;
 }
 

@@ -1,8 +1,6 @@
 // Measures the machine; see limits.h. Each rate is the best of several rounds: what disturbs only slows down.
 #include "jit/runtime/limits.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -12,6 +10,9 @@
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "jit/runtime/limits_x64.h"
+#include "ops/core/cpu.h"
 
 namespace lutra {
 namespace {
@@ -23,30 +24,6 @@ constexpr double kSeconds = 0.15;  // at least, for each rate
 volatile float sink;
 
 // Eight streams, as a kernel that reads well has them.
-__attribute__((target("avx2"))) float sum_avx2(const float* p, size_t n) {
-  __m256 acc[8] = {};
-  const size_t part = n / 8 / 8 * 8;
-  for (size_t i = 0; i < part; i += 8) {
-    for (size_t k = 0; k < 8; k++) acc[k] = _mm256_add_ps(acc[k], _mm256_loadu_ps(p + k * part + i));
-  }
-  for (int k = 1; k < 8; k++) acc[0] = _mm256_add_ps(acc[0], acc[k]);
-  alignas(32) float lanes[8];
-  _mm256_store_ps(lanes, acc[0]);
-  return lanes[0] + lanes[7];
-}
-
-__attribute__((target("avx512f"))) float sum_avx512(const float* p, size_t n) {
-  __m512 acc[8] = {};
-  const size_t part = n / 8 / 16 * 16;
-  for (size_t i = 0; i < part; i += 16) {
-    for (size_t k = 0; k < 8; k++) acc[k] = _mm512_add_ps(acc[k], _mm512_loadu_ps(p + k * part + i));
-  }
-  for (int k = 1; k < 8; k++) acc[0] = _mm512_add_ps(acc[0], acc[k]);
-  alignas(64) float lanes[16];
-  _mm512_store_ps(lanes, acc[0]);
-  return lanes[0] + lanes[15];
-}
-
 float sum_plain(const float* p, size_t n) {
   float acc[8] = {};
   for (size_t i = 0; i + 8 <= n; i += 8) {
@@ -55,31 +32,7 @@ float sum_plain(const float* p, size_t n) {
   return acc[0] + acc[7];
 }
 
-constexpr int kChains = 16, kFmaRounds = 1 << 14;
-
-__attribute__((target("avx2,fma"))) double fma_avx2() {
-  __m256 acc[kChains / 2], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
-  for (__m256& a : acc) a = y;
-  for (int i = 0; i < kFmaRounds; i++) {
-#pragma GCC unroll 8
-    for (int k = 0; k < kChains / 2; k++) acc[k] = _mm256_fmadd_ps(acc[k], x, y);
-  }
-  for (int k = 1; k < kChains / 2; k++) acc[0] = _mm256_add_ps(acc[0], acc[k]);
-  sink = acc[0][0];
-  return double(kFmaRounds) * (kChains / 2) * 8 * 2;
-}
-
-__attribute__((target("avx512f"))) double fma_avx512() {
-  __m512 acc[kChains], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
-  for (__m512& a : acc) a = y;
-  for (int i = 0; i < kFmaRounds; i++) {
-#pragma GCC unroll 16
-    for (int k = 0; k < kChains; k++) acc[k] = _mm512_fmadd_ps(acc[k], x, y);
-  }
-  for (int k = 1; k < kChains; k++) acc[0] = _mm512_add_ps(acc[0], acc[k]);
-  sink = acc[0][0];
-  return double(kFmaRounds) * kChains * 16 * 2;
-}
+constexpr int kFmaRounds = 1 << 14;
 
 double fma_plain() {
   float acc[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -130,9 +83,11 @@ int rounds_for(size_t bytes) { return int(std::max<size_t>(1, (size_t(64) << 20)
 
 double read_rate(int threads, size_t bytes) {
   const auto data = blocks(threads, bytes);
-  const auto sum = __builtin_cpu_supports("avx512f") ? sum_avx512
-                   : __builtin_cpu_supports("avx2")  ? sum_avx2
-                                                     : sum_plain;
+  auto sum = sum_plain;
+  if constexpr (cpu::kX64) {
+    if (cpu::has_avx2()) sum = sum_avx2;
+    if (cpu::has_avx512()) sum = sum_avx512;
+  }
   const int rounds = rounds_for(bytes);
   return best_rate(threads, [&](int t) {
     for (int r = 0; r < rounds; r++) sink = sum(data[size_t(t)].get(), bytes / sizeof(float));
@@ -151,8 +106,11 @@ double copy_rate(int threads, size_t bytes) {
 }
 
 double fma_rate(int threads) {
-  const bool wide = __builtin_cpu_supports("avx512f");
-  const auto run = wide ? fma_avx512 : __builtin_cpu_supports("fma") ? fma_avx2 : fma_plain;
+  auto run = fma_plain;
+  if constexpr (cpu::kX64) {
+    if (cpu::has_avx2()) run = fma_avx2;
+    if (cpu::has_avx512()) run = fma_avx512;
+  }
   return best_rate(threads, [&](int) {
     double flops = 0;
     for (int i = 0; i < 64; i++) flops += run();

@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "jit/runtime/config.h"
+#include "ops/core/cpu.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {
@@ -37,8 +38,6 @@ constexpr auto kLookFor = std::chrono::microseconds(60);
 constexpr int64_t kLongChunk = 1 << 26;
 
 thread_local bool in_chunk = false;
-
-inline void relax() { __builtin_ia32_pause(); }
 
 int machine_threads() {
   static const int count = std::clamp(int(std::thread::hardware_concurrency()), 1, kMostThreads);
@@ -66,7 +65,7 @@ class Pool {
     do heed();
     while (claim(0));
     for (int turns = 0; done_.load(std::memory_order_acquire) != chunks; turns++) {
-      relax();
+      cpu::pause();
       if (turns % 4096 == 4095) heed();
       if (turns > 1 << 14) std::this_thread::yield();
     }
@@ -146,7 +145,7 @@ class Pool {
       auto until = std::chrono::steady_clock::now() + kLookFor;
       for (int turns = 0; turns % 64 || std::chrono::steady_clock::now() < until; turns++) {
         if (!claim(index)) {
-          relax();
+          cpu::pause();
           continue;
         }
         until = std::chrono::steady_clock::now() + kLookFor;

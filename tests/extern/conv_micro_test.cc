@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "ops/core/cpu.h"
 #include "ops/extern/cpu/conv_micro.h"
 
 namespace lutra {
@@ -69,13 +70,15 @@ void check_same(const ConvMicro<T>& one, const ConvMicro<T>& other) {
 }  // namespace
 
 TEST_CASE("tiles of convolutions give the same bits on every instruction set", "[extern]") {
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    check_same(conv_plain::kF32, conv_avx2::kF32);
-    check_same(conv_plain::kF64, conv_avx2::kF64);
-  }
-  if (__builtin_cpu_supports("avx512f")) {
-    check_same(conv_plain::kF32, conv_avx512::kF32);
-    check_same(conv_plain::kF64, conv_avx512::kF64);
+  if constexpr (cpu::kX64) {
+    if (cpu::has_avx2()) {
+      check_same(conv_plain::kF32, conv_avx2::kF32);
+      check_same(conv_plain::kF64, conv_avx2::kF64);
+    }
+    if (cpu::has_avx512()) {
+      check_same(conv_plain::kF32, conv_avx512::kF32);
+      check_same(conv_plain::kF64, conv_avx512::kF64);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "ops/core/cpu.h"
 #include "ops/extern/cpu/kernels.h"
 
 namespace lutra {
@@ -163,8 +164,8 @@ TEST_CASE("convolutions are right, and their bits do not depend on how they run"
     }
     CHECK(worst < 2e-4);
     CHECK(run(o, ExternIsa::kBase, true, backwards) == answers);
-    if (__builtin_cpu_supports("avx2")) CHECK(run(o, ExternIsa::kAvx2, false, threes) == answers);
-    if (__builtin_cpu_supports("avx512f")) CHECK(run(o, ExternIsa::kAvx512, true, threes) == answers);
+    if (cpu::has_avx2()) CHECK(run(o, ExternIsa::kAvx2, false, threes) == answers);
+    if (cpu::has_avx512()) CHECK(run(o, ExternIsa::kAvx512, true, threes) == answers);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "ops/core/cpu.h"
 #include "ops/core/error.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/scratch.h"
@@ -19,8 +20,11 @@ namespace lutra {
 namespace {
 
 const AttentionKernels& kernels_for(ExternIsa isa) {
-  if (isa == ExternIsa::kAvx512) return kAttentionAvx512;
-  return isa == ExternIsa::kAvx2 ? kAttentionAvx2 : kAttentionBase;
+  if constexpr (cpu::kX64) {
+    if (isa == ExternIsa::kAvx512) return kAttentionAvx512;
+    if (isa == ExternIsa::kAvx2) return kAttentionAvx2;
+  }
+  return kAttentionBase;
 }
 
 float* attention_scratch(int64_t n) { return scratch<float>(Scratch::kAttention, n, "scaled_dot_product_attention"); }

@@ -107,21 +107,34 @@ inline Vec exponential(Vec x) {
   return tiny ? splat(0) : p * power;
 }
 
+// Four floats, whatever the set's vectors are.
+using Vec4 = float __attribute__((vector_size(16)));
+inline Vec4 load4(const float* p) {
+  Vec4 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store4(float* p, Vec4 v) { __builtin_memcpy(p, &v, sizeof v); }
+using Order4 = int __attribute__((vector_size(16)));
+inline Vec4 interleave_low(Vec4 a, Vec4 b) { return __builtin_shuffle(a, b, Order4{0, 4, 1, 5}); }
+inline Vec4 interleave_high(Vec4 a, Vec4 b) { return __builtin_shuffle(a, b, Order4{2, 6, 3, 7}); }
+
 // to[c][r] = from[r][c] * scale for rows x cols; what is beyond cols up to to_rows rows is left alone.
 void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, int64_t from_col, float* to,
                int64_t to_row, float scale) {
   int64_t r = 0;
-  const __m128 s = _mm_set1_ps(scale);
+  const Vec4 s = {scale, scale, scale, scale};
   for (; from_col == 1 && r + 4 <= rows; r += 4) {
     const float* f = from + r * from_row;
     int64_t c = 0;
     for (; c + 4 <= cols; c += 4) {
-      __m128 x0 = _mm_loadu_ps(f + c), x1 = _mm_loadu_ps(f + from_row + c);
-      __m128 x2 = _mm_loadu_ps(f + 2 * from_row + c), x3 = _mm_loadu_ps(f + 3 * from_row + c);
-      _MM_TRANSPOSE4_PS(x0, x1, x2, x3);
+      const Vec4 x0 = load4(f + c), x1 = load4(f + from_row + c);
+      const Vec4 x2 = load4(f + 2 * from_row + c), x3 = load4(f + 3 * from_row + c);
+      const Vec4 a = interleave_low(x0, x2), b = interleave_high(x0, x2);
+      const Vec4 d = interleave_low(x1, x3), e = interleave_high(x1, x3);
       float* t = to + c * to_row + r;
-      _mm_storeu_ps(t, x0 * s), _mm_storeu_ps(t + to_row, x1 * s);
-      _mm_storeu_ps(t + 2 * to_row, x2 * s), _mm_storeu_ps(t + 3 * to_row, x3 * s);
+      store4(t, interleave_low(a, d) * s), store4(t + to_row, interleave_high(a, d) * s);
+      store4(t + 2 * to_row, interleave_low(b, e) * s), store4(t + 3 * to_row, interleave_high(b, e) * s);
     }
     for (; c < cols; c++) {
       for (int64_t i = 0; i < 4; i++) to[c * to_row + r + i] = f[i * from_row + c] * scale;

@@ -1,6 +1,7 @@
 // Convolution tiles for any machine, and the choice among the instruction sets.
 #include "ops/extern/cpu/conv_micro.h"
 
+#include "ops/core/cpu.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -31,14 +32,20 @@ const ConvMicro<double> kF64 = table16<double>();
 
 template <>
 const ConvMicro<float>& conv_micro<float>(ExternIsa isa) {
-  if (isa == ExternIsa::kAvx512) return conv_avx512::kF32;
-  return isa == ExternIsa::kAvx2 ? conv_avx2::kF32 : conv_plain::kF32;
+  if constexpr (cpu::kX64) {
+    if (isa == ExternIsa::kAvx512) return conv_avx512::kF32;
+    if (isa == ExternIsa::kAvx2) return conv_avx2::kF32;
+  }
+  return conv_plain::kF32;
 }
 
 template <>
 const ConvMicro<double>& conv_micro<double>(ExternIsa isa) {
-  if (isa == ExternIsa::kAvx512) return conv_avx512::kF64;
-  return isa == ExternIsa::kAvx2 ? conv_avx2::kF64 : conv_plain::kF64;
+  if constexpr (cpu::kX64) {
+    if (isa == ExternIsa::kAvx512) return conv_avx512::kF64;
+    if (isa == ExternIsa::kAvx2) return conv_avx2::kF64;
+  }
+  return conv_plain::kF64;
 }
 
 }  // namespace lutra

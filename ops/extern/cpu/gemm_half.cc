@@ -1,11 +1,11 @@
 // mm and bmm of float16 or bfloat16 views in, the product out: operands become float32, the float32 product runs, and
 // the result is rounded once. The same bits at any number of threads, as each of the three steps gives.
-#include <immintrin.h>
-
 #include <algorithm>
 
+#include "ops/core/cpu.h"
 #include "ops/core/error.h"
 #include "ops/core/half.h"
+#include "ops/extern/cpu/half_rows.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/scratch.h"
 
@@ -14,57 +14,33 @@ namespace {
 
 constexpr int64_t kGrain = 1 << 15;  // elements that are worth a thread's while
 
-__attribute__((target("avx,f16c"))) int64_t widen_f16c(const uint16_t* from, float* to, int64_t n) {
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-  }
-  return i;
-}
-__attribute__((target("avx,f16c"))) int64_t narrow_f16c(const float* from, uint16_t* to, int64_t n) {
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), 0));
-  }
-  return i;
-}
-// GCC makes vectors of these.
-__attribute__((target("avx2"), optimize("O3"))) void widen_bfloat16(const uint16_t* from, float* to, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    const uint32_t u = uint32_t(from[i]) << 16;
-    std::memcpy(to + i, &u, 4);
-  }
-}
-__attribute__((target("avx2"), optimize("O3"))) void narrow_bfloat16(const float* from, uint16_t* to, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    uint32_t u;
-    std::memcpy(&u, from + i, 4);
-    const uint32_t nan = u >> 16 | 0x40, rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    to[i] = uint16_t((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-  }
-}
-const bool has_avx2 = __builtin_cpu_supports("avx2");
-const bool has_f16c = __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx");
-
 void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int64_t n) {
   int64_t i = 0;
   if (type == DType::kBFloat16) {
-    if (stride == 1 && has_avx2) return widen_bfloat16(from, to, n);
+    if constexpr (cpu::kX64) {
+      if (stride == 1 && cpu::has_avx2()) return widen_bfloat16(from, to, n);
+    }
     for (; i < n; i++) to[i] = bfloat16_to_float(from[i * stride]);
     return;
   }
-  if (stride == 1 && has_f16c) i = widen_f16c(from, to, n);
+  if constexpr (cpu::kX64) {
+    if (stride == 1 && cpu::has_f16c()) i = widen_float16(from, to, n);
+  }
   for (; i < n; i++) to[i] = half_to_float(from[i * stride]);
 }
 
 void narrow_row(DType type, const float* from, uint16_t* to, int64_t stride, int64_t n) {
   int64_t i = 0;
   if (type == DType::kBFloat16) {
-    if (stride == 1 && has_avx2) return narrow_bfloat16(from, to, n);
+    if constexpr (cpu::kX64) {
+      if (stride == 1 && cpu::has_avx2()) return narrow_bfloat16(from, to, n);
+    }
     for (; i < n; i++) to[i * stride] = float_to_bfloat16(from[i]);
     return;
   }
-  if (stride == 1 && has_f16c) i = narrow_f16c(from, to, n);
+  if constexpr (cpu::kX64) {
+    if (stride == 1 && cpu::has_f16c()) i = narrow_float16(from, to, n);
+  }
   for (; i < n; i++) to[i * stride] = float_to_half(from[i]);
 }
 

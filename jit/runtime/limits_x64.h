@@ -1,0 +1,12 @@
+// Work of the measurements for x86-64 (limits_x64.cc): sums of n floats, and products that are added, with their count.
+#pragma once
+#include <cstddef>
+
+namespace lutra {
+
+float sum_avx2(const float* p, size_t n);
+float sum_avx512(const float* p, size_t n);
+double fma_avx2();
+double fma_avx512();
+
+}  // namespace lutra
