@@ -1,10 +1,15 @@
-// Code memory, one allocator for the process.
+// Code memory. On x86-64 an allocator that maps its blocks twice, once to write and once to run, so that small pieces
+// share pages. Elsewhere pages of its own for each piece, written first and then made executable: QEMU before 8.1,
+// which runs the tests, misses writes through another mapping.
 #include "jit/codegen/machine/publish.h"
+
+#include "ops/core/cpu.h"
 
 namespace lutra {
 namespace {
 
 using asmjit::JitAllocator;
+namespace VirtMem = asmjit::VirtMem;
 
 // Never destroyed: code may outlive other statics. Its methods are safe to call from any thread.
 JitAllocator& allocator() {
@@ -17,6 +22,25 @@ JitAllocator& allocator() {
   return *a;
 }
 
+size_t whole_pages(size_t bytes) {
+  const size_t page = VirtMem::info().pageSize;
+  return (bytes + page - 1) / page * page;
+}
+
+asmjit::Error allocate(void** entry, void** writable, size_t bytes) {
+  if constexpr (cpu::kX64) return allocator().alloc(entry, writable, bytes);
+  const asmjit::Error e = VirtMem::alloc(entry, whole_pages(bytes), VirtMem::MemoryFlags::kAccessRW);
+  *writable = *entry;
+  return e;
+}
+
+asmjit::Error make_executable(void* entry, size_t bytes) {
+  if constexpr (cpu::kX64) return asmjit::kErrorOk;
+  ASMJIT_PROPAGATE(VirtMem::protect(entry, whole_pages(bytes), VirtMem::MemoryFlags::kAccessRX));
+  VirtMem::flushInstructionCache(entry, bytes);
+  return asmjit::kErrorOk;
+}
+
 }  // namespace
 
 asmjit::Error publish(asmjit::CodeHolder& code, PublishedCode* out) {
@@ -24,16 +48,21 @@ asmjit::Error publish(asmjit::CodeHolder& code, PublishedCode* out) {
   ASMJIT_PROPAGATE(code.resolveUnresolvedLinks());
   const size_t size = code.codeSize();
   void *entry = nullptr, *writable = nullptr;
-  ASMJIT_PROPAGATE(allocator().alloc(&entry, &writable, size));
+  ASMJIT_PROPAGATE(allocate(&entry, &writable, size));
   PublishedCode published(entry, size);
   ASMJIT_PROPAGATE(code.relocateToBase(uint64_t(uintptr_t(entry))));
   ASMJIT_PROPAGATE(code.copyFlattenedData(writable, size, asmjit::CopySectionFlags::kPadSectionBuffer));
-  *out = PublishedCode(std::exchange(published, PublishedCode()));
+  ASMJIT_PROPAGATE(make_executable(entry, size));
+  *out = std::move(published);
   return asmjit::kErrorOk;
 }
 
 PublishedCode::~PublishedCode() {
-  if (entry_) allocator().release(entry_);
+  if (!entry_) return;
+  if constexpr (cpu::kX64)
+    allocator().release(entry_);
+  else
+    VirtMem::release(entry_, whole_pages(bytes_));
 }
 
 }  // namespace lutra
