@@ -1,4 +1,7 @@
 // A verified kernel and the name of an instruction set in; code out. The one place where instruction sets are chosen.
+#include <cstdio>
+
+#include "jit/codegen/arm64/code.h"
 #include "jit/codegen/cuda/code.h"
 #include "jit/codegen/kernel.h"
 #include "jit/codegen/x64/code.h"
@@ -17,6 +20,20 @@ struct InterpretedCode : Code {
   const bool wide;
 };
 
+std::shared_ptr<Code> interpreted(const loop::Kernel& kernel, bool wide, bool listing) {
+  auto code = std::make_shared<InterpretedCode>(kernel, wide);
+  if (listing) code->listing = print(kernel);
+  return code;
+}
+
+// Scalar code, or the interpreter with a word on why.
+std::shared_ptr<Code> compile_arm64(const loop::Kernel& kernel, bool listing) {
+  const std::string why = arm64::refusal(kernel);
+  if (why.empty()) return arm64::compile(kernel, listing);
+  std::fprintf(stderr, "lutra: arm64: kernel %s is interpreted: %s\n", kernel.name.c_str(), why.c_str());
+  return interpreted(kernel, false, listing);
+}
+
 }  // namespace
 
 std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing) {
@@ -25,11 +42,7 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
   if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
   if (target.device.type == DeviceType::kCUDA)
     return cuda::compile(kernel, target.hints, target.several, target.at_once, target.device, listing);
-  if (isa == "interp" || isa == "wide") {
-    auto code = std::make_shared<InterpretedCode>(kernel, isa == "wide");
-    if (listing) code->listing = print(kernel);
-    return code;
-  }
+  if (isa == "interp" || isa == "wide") return interpreted(kernel, isa == "wide", listing);
   if (isa == "avx512") {
     if (!x64::has_avx512()) fail("isa: this machine has no avx512");
     return x64::compile(kernel, x64::Isa::kAvx512, listing);
@@ -38,7 +51,11 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
     if (!x64::has_avx2()) fail("isa: this machine has no avx2 with fma and f16c");
     return x64::compile(kernel, x64::Isa::kAvx2, listing);
   }
-  fail("isa: \"", isa, "\" is not one of avx512, avx2, interp, wide");
+  if (isa == "arm64") {
+    if (!arm64::runs_here()) fail("isa: this machine is no AArch64");
+    return compile_arm64(kernel, listing);
+  }
+  fail("isa: \"", isa, "\" is not one of avx512, avx2, arm64, interp, wide");
 }
 
 std::string target_key(const loop::Kernel& kernel, const KernelTarget& target) {
@@ -47,6 +64,9 @@ std::string target_key(const loop::Kernel& kernel, const KernelTarget& target) {
          (target.several ? " several" : "");
 }
 
-const char* best_isa() { return x64::has_avx512() ? "avx512" : x64::has_avx2() ? "avx2" : "interp"; }
+const char* best_isa() {
+  if (arm64::runs_here()) return "arm64";
+  return x64::has_avx512() ? "avx512" : x64::has_avx2() ? "avx2" : "interp";
+}
 
 }  // namespace lutra

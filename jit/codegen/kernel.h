@@ -13,7 +13,7 @@ namespace lutra {
 // What code is made for.
 struct KernelTarget {
   Device device;
-  std::string isa;  // of the CPU: "avx512", "avx2"; "interp" and "wide": the interpreters behind the same call
+  std::string isa;  // of the CPU: "avx512", "avx2", "arm64"; "interp" and "wide": the interpreters behind the same call
   std::vector<int64_t> hints;  // for a GPU: the integer arguments of a likely launch
   bool several = false;        // and that launches of it stand side by side
   bool at_once = false;        // and that it shall run before it is compiled, by the interpreter of kernels

@@ -167,7 +167,7 @@ local VALUES = {
   dtype = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}, device = {"cpu", "cuda"},
   backend = {"native", "eager", "aot_eager"}, reduction = {"none", "mean", "sum"}, rounding_mode = {"trunc", "floor"},
   approximate = {"none", "tanh"}, memory_format = {"channels_last", "contiguous_format"}, anneal_strategy = {"cos", "linear"},
-  padding = {"same", "valid"}, padding_mode = {"zeros"}, activation = {"relu", "gelu"}, isa = {"avx512", "avx2", "interp"},
+  padding = {"same", "valid"}, padding_mode = {"zeros"}, activation = {"relu", "gelu"}, isa = {"avx512", "avx2", "arm64", "interp"},
   stress = {"capture", "break"}, indexing = {"ij", "xy"}, nonlinearity = {"relu", "leaky_relu", "tanh", "sigmoid", "linear"},
 }
 local MODES = {compile = {"default", "reduce-overhead"}, patch = {"default", "reduce-overhead"}, explain = {"default", "reduce-overhead"},

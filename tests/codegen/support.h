@@ -25,6 +25,7 @@ inline std::vector<const char*> native_isas() {
   const std::string best = best_isa();
   if (best == "avx512") return {"avx512", "avx2"};
   if (best == "avx2") return {"avx2"};
+  if (best == "arm64") return {"arm64"};
   return {};
 }
 inline bool native() { return !native_isas().empty(); }

@@ -5,6 +5,7 @@
 #include <asmjit/arm.h>
 #include <asmjit/arm/a64assembler.h>
 
+#include "jit/codegen/arm64/numbers.h"
 #include "jit/codegen/machine/publish.h"
 
 namespace lutra::arm64 {
@@ -107,21 +108,7 @@ class Arm64Assembler : public Assembler {
   }
 
  private:
-  // In pieces of 16 bits, of the number or of its complement.
-  void set(const a64::Gp& to, uint64_t value) {
-    const bool negative = int64_t(value) < 0;
-    const uint64_t bits = negative ? ~value : value;
-    const auto piece = [](uint64_t v, int i) { return uint32_t(v >> 16 * i & 0xffff); };
-    int first = 0;
-    while (first < 3 && piece(bits, first) == 0) first++;
-    if (negative)
-      a_.movn(to, piece(bits, first), 16 * first);
-    else
-      a_.movz(to, piece(bits, first), 16 * first);
-    for (int i = first + 1; i < 4; i++) {
-      if (piece(bits, i)) a_.movk(to, piece(value, i), 16 * i);
-    }
-  }
+  void set(const a64::Gp& to, uint64_t value) { set_number(a_, to, value); }
   // May take x17.
   a64::Mem place(Memory m) {
     if (m.offset >= 0 && m.offset % m.bytes == 0 && m.offset / m.bytes < 4096) return a64::ptr(gp(m.base), m.offset);

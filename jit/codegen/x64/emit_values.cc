@@ -1,6 +1,7 @@
 // Instructions without control flow: arithmetic, comparisons, casts, random numbers; loads and stores are dispatched.
 #include <cstddef>
 
+#include "jit/codegen/machine/float_ops.h"
 #include "jit/codegen/x64/emitter.h"
 #include "jit/loop/abi.h"
 #include "ops/core/error.h"
@@ -148,42 +149,6 @@ x86::Vec KernelEmitter::maximum(DType t, bool max, const Value& a, const Value& 
 }
 
 namespace {
-template <int kB>
-VecFloat<kB> apply(Op op, const VecFloat<kB>& a, const VecFloat<kB>& b) {
-  using F = VecFloat<kB>;
-  using I = VecInt<kB>;
-  switch (op) {
-    case Op::kAdd: return a + b;
-    case Op::kSub: return a - b;
-    case Op::kMul: return a * b;
-    case Op::kDiv: return a / b;
-    case Op::kRem: return loop::remainder_of(a, b);
-    case Op::kFloorDiv: return loop::floor_divide_of(a, b);
-    case Op::kPow: return loop::pow_of(a, b);
-    case Op::kNeg: return floating(bits(a) ^ I(kB == 64 ? int64_t(1ull << 63) : 0x80000000ll));
-    case Op::kAbs: return loop::magnitude(a);
-    case Op::kExp: return loop::exp_of(a);
-    case Op::kLog: return loop::log_of(a);
-    case Op::kTanh: return loop::tanh_of(a);
-    case Op::kSqrt: return root(a);
-    case Op::kFloor: return floor_of(a);
-    case Op::kCeil: return ceil_of(a);
-    case Op::kSin: return loop::sin_of(a);
-    case Op::kCos: return loop::cos_of(a);
-    case Op::kErf: return loop::erf_of(a);
-    case Op::kErfc: return loop::erfc_of(a);
-    case Op::kExpm1: return loop::expm1_of(a);
-    case Op::kLog1p: return loop::log1p_of(a);
-    case Op::kAtan2: return loop::atan2_of(a, b);
-    case Op::kFmod: return fmod_of(a, b);
-    case Op::kCopysign: return loop::with_sign_of(loop::magnitude(a), b);
-    default: fail_internal("codegen: ", name(op), " of floats");
-  }
-  return F();
-}
-}  // namespace
-
-namespace {
 // Results of operands that a half type holds are held by it too.
 bool is_exact(Op op) {
   switch (op) {
@@ -203,9 +168,9 @@ Value KernelEmitter::float_op(const Inst& in, const Value& a, const Value& b) {
   if (in.op == Op::kMax || in.op == Op::kMin)
     v.reg = maximum(in.type, in.op == Op::kMax, a, b);
   else if (is_wide(in.type))
-    static_cast<Piece&>(v) = apply(in.op, F64(a), F64(b));
+    static_cast<Piece&>(v) = apply_float(in.op, F64(a), F64(b));
   else
-    static_cast<Piece&>(v) = apply(in.op, F32(a), F32(b));
+    static_cast<Piece&>(v) = apply_float(in.op, F32(a), F32(b));
   if (is_half(in.type) && !is_exact(in.op)) v.reg = rounded(in.type, reg(in.type, v)), v.constant = false;
   return v;
 }

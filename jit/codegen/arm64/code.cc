@@ -1,0 +1,58 @@
+// Runs the emitter and asmjit's back end and publishes the code.
+#include "jit/codegen/arm64/code.h"
+
+#include "jit/codegen/arm64/emitter.h"
+#include "jit/codegen/machine/publish.h"
+#include "jit/loop/walk.h"
+#include "ops/core/error.h"
+
+namespace lutra::arm64 {
+namespace {
+
+struct NativeCode : Code {
+  PublishedCode memory;
+};
+
+}  // namespace
+
+bool runs_here() { return asmjit::Environment::host().isFamilyAArch64(); }
+
+std::string refusal(const loop::Kernel& kernel) {
+  std::string why;
+  loop::for_each_inst(kernel.body, [&](const Inst& in) {
+    if (form_of(in.type) == Form::kNone) why = str("no code for ", name(in.op), ".", info(in.type).ir_name);
+  });
+  loop::for_each_loop(kernel.body, [&](const Loop& l) {
+    for (const Accumulator& a : l.accs) {
+      if (a.lanes > loop::kMaxCpuLanes) why = str("reductions of ", a.lanes, " lanes");
+    }
+  });
+  return why;
+}
+
+std::shared_ptr<Code> compile(const loop::Kernel& kernel, bool listing) {
+  auto result = std::make_shared<NativeCode>();
+  asmjit::CodeHolder code;
+  const auto check = [&](asmjit::Error e) {
+    if (e != asmjit::kErrorOk) {
+      fail_internal("codegen: kernel ", kernel.name, ": ", asmjit::DebugUtils::errorAsString(e));
+    }
+  };
+  check(code.init(asmjit::Environment::host()));
+  FirstError errors;
+  code.setErrorHandler(&errors);
+  asmjit::StringLogger logger;
+  if (listing) code.setLogger(&logger);
+  a64::Compiler cc(&code);
+  KernelEmitter(cc, kernel).emit();
+  const asmjit::Error finalized = cc.finalize();
+  if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
+  check(finalized);
+  check(publish(code, &result->memory));
+  result->bytes = result->memory.bytes();
+  result->entry = result->memory.as<KernelFn>();
+  if (listing) result->listing.assign(logger.data(), logger.dataSize());
+  return result;
+}
+
+}  // namespace lutra::arm64

@@ -1,0 +1,16 @@
+// A verified kernel in, published machine code for AArch64 out.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "jit/loop/abi.h"
+#include "jit/loop/loop.h"
+
+namespace lutra::arm64 {
+
+bool runs_here();
+// Why a kernel cannot be compiled, empty where it can.
+std::string refusal(const loop::Kernel& kernel);
+std::shared_ptr<Code> compile(const loop::Kernel& kernel, bool listing);
+
+}  // namespace lutra::arm64

@@ -1,0 +1,43 @@
+// An instruction of floats in, its value out: emitted over the value types of jit/loop/math.h, whatever registers they
+// stand for. Besides what math.h asks of them they have ceil_of.
+#pragma once
+#include "jit/loop/loop.h"
+#include "jit/loop/math.h"
+#include "ops/core/error.h"
+
+namespace lutra {
+
+template <class F>
+F apply_float(loop::Op op, const F& a, const F& b) {
+  using loop::Op;
+  using I = loop::IntOf<F>;
+  switch (op) {
+    case Op::kAdd: return a + b;
+    case Op::kSub: return a - b;
+    case Op::kMul: return a * b;
+    case Op::kDiv: return a / b;
+    case Op::kRem: return loop::remainder_of(a, b);
+    case Op::kFloorDiv: return loop::floor_divide_of(a, b);
+    case Op::kPow: return loop::pow_of(a, b);
+    case Op::kNeg: return floating(bits(a) ^ I(loop::FloatTraits<F>::kBits == 64 ? int64_t(1ull << 63) : 0x80000000ll));
+    case Op::kAbs: return loop::magnitude(a);
+    case Op::kExp: return loop::exp_of(a);
+    case Op::kLog: return loop::log_of(a);
+    case Op::kTanh: return loop::tanh_of(a);
+    case Op::kSqrt: return root(a);
+    case Op::kFloor: return floor_of(a);
+    case Op::kCeil: return ceil_of(a);
+    case Op::kSin: return loop::sin_of(a);
+    case Op::kCos: return loop::cos_of(a);
+    case Op::kErf: return loop::erf_of(a);
+    case Op::kErfc: return loop::erfc_of(a);
+    case Op::kExpm1: return loop::expm1_of(a);
+    case Op::kLog1p: return loop::log1p_of(a);
+    case Op::kAtan2: return loop::atan2_of(a, b);
+    case Op::kFmod: return fmod_of(a, b);
+    case Op::kCopysign: return loop::with_sign_of(loop::magnitude(a), b);
+    default: fail_internal("codegen: ", name(op), " of floats");
+  }
+}
+
+}  // namespace lutra
