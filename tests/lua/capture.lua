@@ -343,7 +343,7 @@ test("a constant 0 is not -0", function()
   local x = lt.ones(1)
   for _ = 1, 2 do
     equal(f(x, 0):item(), 1 / 0)
-    equal(f(x, -0):item(), -1 / 0)
+    equal(f(x, -1 / math.huge):item(), -1 / 0)  -- a literal -0 is 0 where LuaJIT has integers
   end
 end)
 

@@ -249,7 +249,7 @@ class GuardEmitter {
   }
   void check_type(const GuardStep& s) {
     switch (s.index) {
-      case LUA_TNUMBER: tag_of(kT1, s.a); return a_.branch(kAboveEqual, kT1, int32_t(mirror::kNumX), miss_);
+      case LUA_TNUMBER: return require_number(s.a);
       case LUA_TBOOLEAN:
         tag_of(kT1, s.a);
         a_.add(kT1, -int32_t(mirror::kTrue));
@@ -264,11 +264,24 @@ class GuardEmitter {
       default: return require_tag(s.a, mirror::kCdata);
     }
   }
+  void require_number(int r) {
+    tag_of(kT1, r);
+    a_.branch(mirror::kDualNumbers ? kAbove : kAboveEqual, kT1, int32_t(mirror::kNumX), miss_);
+  }
   void check_value(const GuardStep& s) {
     const uint64_t wanted = constant_at(constants_, s.index);
     if (wanted == mirror::kNilValue) return void(ok_ = false);
+    if (mirror::kDualNumbers && mirror::is_number({wanted})) return check_number_value(s.a, wanted);
     a_.set(kT1, wanted);
     a_.branch(kNotEqual, slot(s.a), kT1, miss_);
+  }
+  // A number may be held in two ways: both become doubles.
+  void check_number_value(int r, uint64_t wanted) {
+    require_number(r);
+    a_.move(kArg0, kT0);
+    a_.call(reinterpret_cast<void*>(&double_bits));
+    a_.set(kT1, double_bits(wanted));
+    a_.branch(kNotEqual, kT0, kT1, miss_);
   }
   void check_identity(const GuardStep& s) {
     a_.load(kT1, of_run(offsetof(GuardRun, weak)));
@@ -300,8 +313,11 @@ class GuardEmitter {
     }
   }
   void check_number(const GuardStep& s) {
-    tag_of(kT1, s.a);
-    a_.branch(kAboveEqual, kT1, int32_t(mirror::kNumX), miss_);
+    require_number(s.a);
+    if (mirror::kDualNumbers) {
+      a_.move(kArg0, kT0);
+      a_.call(reinterpret_cast<void*>(&double_bits));
+    }
     a_.load(kT1, of_run(offsetof(GuardRun, scalars)));
     a_.store({kT1, 8 * s.index}, kT0);
   }

@@ -21,6 +21,8 @@ uint64_t get_length(const Tab* t) noexcept {
   return n < 0 ? mirror::kNilValue : mirror::make_number(double(n)).u64;
 }
 
+uint64_t double_bits(uint64_t value) noexcept { return mirror::make_number(mirror::number(TValue{value})).u64; }
+
 uint64_t get_offset(uint64_t value) noexcept {
   const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{value}));
   return mirror::make_number(double((*tensor_in_userdata(u->payload(), u->len))->offset.hint)).u64;

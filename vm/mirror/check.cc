@@ -48,9 +48,7 @@ bool check_function(lua_State* L, int fn, int table) {
   if (f->env != env || f->upvalues[0] != lua_upvalueid(L, fn, 1) || f->upvalues[1] != lua_upvalueid(L, fn, 2))
     return false;
   const Upval* a = f->upvalues[0];
-  double number;
-  std::memcpy(&number, a->v, sizeof number);
-  return number == 7.25 && gc_pointer(*f->upvalues[1]->v) == lua_topointer(L, table);
+  return number(*a->v) == 7.25 && gc_pointer(*f->upvalues[1]->v) == lua_topointer(L, table);
 }
 
 bool check_proto(lua_State* L, int util, int fn) {
@@ -87,16 +85,12 @@ bool check_proto(lua_State* L, int util, int fn) {
 bool check_table(lua_State* L, int table, int meta) {
   const Tab* t = static_cast<const Tab*>(lua_topointer(L, table));
   if (t->gct != 11 || t->metatable != lua_topointer(L, meta) || t->asize < 4 || t->hmask != 3) return false;
-  double third;
-  std::memcpy(&third, &t->array[3], sizeof third);
-  if (third != 30) return false;
+  if (number(t->array[3]) != 30) return false;
   for (const char* name : {"x", "yy", "zzz"}) {
     lua_pushstring(L, name);
     const TValue* v = raw_get(t, static_cast<const Str*>(lua_topointer(L, -1)));
-    double number = 0;
-    if (v) std::memcpy(&number, v, sizeof number);
     lua_pop(L, 1);
-    if (number != static_cast<double>(std::strlen(name))) return false;
+    if (!v || number(*v) != static_cast<double>(std::strlen(name))) return false;
   }
   lua_pushliteral(L, "absent");
   const bool absent = !raw_get(t, static_cast<const Str*>(lua_topointer(L, -1)));
@@ -148,9 +142,8 @@ bool check_userdata(lua_State* L, int meta) {
 // Runs as a C function called from Lua code as f(11, 'arg'); true if its frame is where we think.
 int check_frame(lua_State* L) {
   const Thread* th = thread(L);
-  double eleven = 0;
-  std::memcpy(&eleven, th->base, sizeof eleven);
-  bool ok = th->gct == 6 && th->top - th->base == 2 && eleven == 11 && gc_pointer(th->base[1]) == lua_topointer(L, 2);
+  bool ok = th->gct == 6 && th->top - th->base == 2 && number(th->base[0]) == 11 &&
+            gc_pointer(th->base[1]) == lua_topointer(L, 2);
   ok = ok && th->stack < th->base && th->top <= th->maxstack;
   lua_Debug ar;
   if (ok && lua_getstack(L, 1, &ar) && lua_getinfo(L, "f", &ar)) {
@@ -177,7 +170,7 @@ bool check_all(lua_State* L) {
   lua_getfield(L, -1, "jit");
   if (!lua_istable(L, -1) || field_number(L, lua_gettop(L), "version_num") != 20100) return false;
   lua_getfield(L, -1, "arch");
-  if (!lua_isstring(L, -1) || std::strcmp(lua_tostring(L, -1), "x64") != 0) return false;
+  if (!lua_isstring(L, -1) || std::strcmp(lua_tostring(L, -1), cpu::kArm64 ? "arm64" : "x64") != 0) return false;
   lua_getfield(L, -3, "jit.util");
   if (!lua_istable(L, -1)) {
     lua_getfield(L, LUA_GLOBALSINDEX, "require");

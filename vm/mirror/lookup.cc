@@ -37,6 +37,7 @@ bool raw_equal(TValue a, TValue b) {
 TValue raw_get(const Tab* t, TValue key) {
   if (is_number(key)) {
     const double d = number(key);
+    key = make_number(d);
     if (d >= 0 && d < t->asize && d == std::floor(d)) return t->array[uint32_t(d)];
   }
   for (const Node* n = &t->node[hash_key(key) & t->hmask]; n; n = n->next) {

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/core/cpu.h"
+
 struct lua_State;
 
 namespace lutra::mirror {
@@ -19,6 +21,9 @@ namespace lutra::mirror {
 struct TValue {
   uint64_t u64;
 };
+
+// LuaJIT for AArch64 keeps numbers that it knows to be whole as int32, with the tag kNumX.
+constexpr bool kDualNumbers = cpu::kArm64;
 
 // Tags are ~0 - n in the top 17 bits; numbers are every other bit pattern.
 enum Tag : uint32_t {
@@ -40,8 +45,10 @@ enum Tag : uint32_t {
 constexpr uint64_t kPayload = (uint64_t{1} << 47) - 1;
 inline uint32_t tag(TValue v) { return static_cast<uint32_t>(static_cast<int64_t>(v.u64) >> 47); }
 constexpr uint64_t kNilValue = ~uint64_t{0};
-inline bool is_number(TValue v) { return tag(v) < kNumX; }
-inline double number(TValue v) { return std::bit_cast<double>(v.u64); }
+inline bool is_number(TValue v) { return kDualNumbers ? tag(v) <= kNumX : tag(v) < kNumX; }
+inline double number(TValue v) {
+  return kDualNumbers && tag(v) == kNumX ? double(int32_t(v.u64)) : std::bit_cast<double>(v.u64);
+}
 inline TValue make_number(double d) { return {std::bit_cast<uint64_t>(d)}; }
 inline void* gc_pointer(TValue v) { return reinterpret_cast<void*>(v.u64 & kPayload); }
 inline TValue make_gc(Tag t, const void* p) { return {reinterpret_cast<uint64_t>(p) | static_cast<uint64_t>(t) << 47}; }
