@@ -14,7 +14,7 @@ target_link_libraries(lutra-ptx PRIVATE lutra_ptx_parts ZLIB::ZLIB Threads::Thre
 set(image ${PROJECT_BINARY_DIR}/interpreter_image.cc)
 add_custom_command(OUTPUT ${image}
   COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0
-    "LUTRA_CUDA_PATH=${LUTRA_NVRTC_PATH}:${PROJECT_SOURCE_DIR}/build/nvrtc" $<TARGET_FILE:lutra-ptx> ${image} ${PROJECT_BINARY_DIR}/nvrtc
+    "LUTRA_CUDA_PATH=${LUTRA_NVRTC_PATH}:${PROJECT_SOURCE_DIR}/build/nvrtc" ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:lutra-ptx> ${image} ${PROJECT_BINARY_DIR}/nvrtc
   DEPENDS lutra-ptx VERBATIM)
 add_library(interpreter_image OBJECT ${image})
 target_include_directories(interpreter_image PRIVATE ${PROJECT_SOURCE_DIR})

@@ -14,7 +14,7 @@ set(stdlib_cc ${PROJECT_BINARY_DIR}/stdlib.cc)
 add_custom_command(
   OUTPUT ${stdlib_cc}
   COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0
-    $<TARGET_FILE:lutra-embed-stdlib> ${stdlib_cc} ${PROJECT_SOURCE_DIR}/stdlib ${stdlib_files}
+    ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:lutra-embed-stdlib> ${stdlib_cc} ${PROJECT_SOURCE_DIR}/stdlib ${stdlib_files}
   DEPENDS ${stdlib_paths} lutra-embed-stdlib
   VERBATIM)
 add_library(stdlib OBJECT ${stdlib_cc})
