@@ -41,7 +41,7 @@ void KernelEmitter::emit() {
   cc_.bind(exit);
   cc_.ret();
   cold_checks(exit);
-  cold_blocks();
+  emit_block_ends();
   cc_.endFunc();
   t_vectors = nullptr;
 }

@@ -118,22 +118,41 @@ void KernelEmitter::begin_blocks(AccState& s) {
   cc_.mov(s.left, s.acc->block);
   cc_.xor_(s.complete, s.complete);
   s.blocks = cc_.newStack(uint32_t(2 * s.partial.size()) * uint32_t(v_.bytes), uint32_t(v_.bytes));
+  s.end = block_ends_.size();
+  block_ends_.push_back({s});
+}
+
+KernelEmitter::BlockEnd::Site KernelEmitter::block_end(const AccState& s) {
+  return block_ends_[s.end].from.emplace_back(BlockEnd::Site{cc_.newLabel(), cc_.newLabel()});
 }
 
 // Before a feed: ends the block that is full.
 void KernelEmitter::feed_block(AccState& s) {
-  blocks_.push_back({cc_.newLabel(), cc_.newLabel(), s});
+  const BlockEnd::Site end = block_end(s);
   cc_.sub(s.left, 1);
-  cc_.js(blocks_.back().at);
-  cc_.bind(blocks_.back().back);
+  cc_.js(end.at);
+  cc_.bind(end.back);
 }
 
-void KernelEmitter::cold_blocks() {
-  for (ColdBlock& b : blocks_) {
-    cc_.bind(b.at);
+void KernelEmitter::emit_block_ends() {
+  for (BlockEnd& b : block_ends_) {
+    if (b.from.empty()) continue;
+    const asmjit::Label begin = cc_.newLabel();
+    const x86::Gp from = cc_.newInt32();
+    const size_t last = b.from.size() - 1;
+    for (size_t i = 0; i <= last; i++) {
+      cc_.bind(b.from[i].at);
+      cc_.mov(from, i);
+      if (i < last) cc_.jmp(begin);
+    }
+    cc_.bind(begin);
     end_block(b.state);
     cc_.mov(b.state.left, b.state.acc->block - 1);
-    cc_.jmp(b.back);
+    for (size_t i = 0; i < last; i++) {
+      cc_.cmp(from, i);
+      cc_.je(b.from[i].back);
+    }
+    cc_.jmp(b.from[last].back);
   }
 }
 
@@ -175,7 +194,9 @@ void KernelEmitter::add_blocks(AccState& s) {
   const asmjit::Label single = cc_.newLabel();
   cc_.test(s.complete, s.complete);
   cc_.jz(single);
-  end_block(s);
+  const BlockEnd::Site end = block_end(s);
+  cc_.jmp(end.at);
+  cc_.bind(end.back);
   const x86::Vec sum = v_.zero(wide), rest = v_.zero(wide);
   for (size_t i = 0; i < s.partial.size(); i++) {
     cc_.emit(Ids::kIdVmovups, sum, s.sum(i, v_.bytes));

@@ -102,6 +102,7 @@ class KernelEmitter {
     // ones, one a partial, then what was rounded off each.
     x86::Gp left, complete;
     x86::Mem blocks;
+    size_t end = 0;  // in block_ends_
     x86::Mem sum(size_t at, int size) const { return blocks.cloneAdjusted(int64_t(at) * size); }
     x86::Mem rest(size_t at, int size) const { return sum(partial.size() + at, size); }
   };
@@ -117,10 +118,13 @@ class KernelEmitter {
     x86::Gp block, rows;  // first row of the tile, and how many
   };
 
-  // The end of a block, out of line.
-  struct ColdBlock {
-    asmjit::Label at, back;
+  // The end of an accumulator's blocks, out of line and once: from[i] says where it came from, to go back there.
+  struct BlockEnd {
+    struct Site {
+      asmjit::Label at, back;
+    };
     AccState state;
+    std::vector<Site> from{};
   };
 
   struct ColdCheck {
@@ -219,10 +223,11 @@ class KernelEmitter {
   void take(AccState& s, size_t at, const Value& x, const Mask* mask);
   void take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const Mask* mask);
   void begin_blocks(AccState& s);
+  BlockEnd::Site block_end(const AccState& s);
   void feed_block(AccState& s);
   void end_block(AccState& s);
   void add_blocks(AccState& s);
-  void cold_blocks();
+  void emit_block_ends();
   Value halving_tree(AccState& s);
   Value finish_masks(AccState& s);
   AccState& accumulator(int32_t id);
@@ -243,7 +248,7 @@ class KernelEmitter {
   std::vector<std::pair<const Inst*, x86::Mem>> tiles_;  // loads that read a tile here
   std::vector<AccState> accs_;
   std::vector<ColdCheck> checks_;
-  std::vector<ColdBlock> blocks_;
+  std::vector<BlockEnd> block_ends_;
   std::vector<std::pair<const Inst*, Value>> parameters_;
 };
 
