@@ -70,6 +70,8 @@ void take_history(const Tensor& self, const Tensor& source);
 
 // Makes the grad_fn of a view anew from its base, where a write moved their storage on.
 void refresh_view(const Tensor& view);
+// Makes t a view of all of a new tensor, which takes t's history. Returns the new tensor.
+Tensor become_view(const Tensor& t);
 // The view that history made, of another base, whose memory begins where element `start` of the first base's was.
 Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base, SymInt start = 0);
 // Where the gradient of t goes: its grad_fn, a leaf's AccumulateGrad, or nowhere.

@@ -39,20 +39,12 @@ struct BorderNode : GradNode {
 // that base.
 void make_view(Trace& t, size_t input) {
   const Tensor fake = t.inputs[input].fake;
-  const Edge written = gradient_edge(fake);
-  const GradModeScope grad(true);
-  const Tensor base = op1(OpId::alias, {fake});
+  const Tensor base = become_view(fake);
   for (const auto& node : t.graph->nodes) {
     for (const Tensor& r : node->results) {
       if (r && r->base.same(fake)) r->base = base;
     }
   }
-  fake->view = std::exchange(base->view, Ref<ViewHistory>());
-  base->base = Tensor();
-  fake->view->version = fake->storage->version - 1;  // its history is made again
-  fake->base = base;
-  set_history(base, written.node, written.result);
-  refresh_view(fake);
   t.input_of_fake[base.get()] = int(input);
 }
 
