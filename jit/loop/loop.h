@@ -222,7 +222,11 @@ struct Loop {
 struct Param {
   DType type;
   bool written = false;
+  bool shared = false;  // not written, but a written one may be the same memory: what is read of it is no constant
 };
+
+// Whether loads of it may be moved and repeated.
+inline bool is_constant(const Param& p) { return !p.written && !p.shared; }
 
 struct Kernel {
   std::string name;

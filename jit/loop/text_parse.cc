@@ -125,10 +125,9 @@ class Parser {
       expect(":");
       Param p;
       p.type = type();
-      if (accept("out"))
-        p.written = true;
-      else
-        expect("in");
+      p.written = accept("out");
+      p.shared = !p.written && accept("shared");
+      if (!p.written && !p.shared) expect("in");
       k_.params.push_back(p);
     } while (accept(","));
   }

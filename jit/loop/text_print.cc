@@ -19,7 +19,9 @@ class Printer {
     out_ << "kernel @" << k_.name << "(";
     for (size_t i = 0; i < k_.params.size(); i++) {
       out_ << (i ? ", " : "") << "p" << i << ": " << info(k_.params[i].type).ir_name
-           << (k_.params[i].written ? " out" : " in");
+           << (k_.params[i].written  ? " out"
+               : k_.params[i].shared ? " shared"
+                                     : " in");
     }
     out_ << ";";
     for (int32_t i = 0; i < k_.ints; i++) out_ << (i ? ", " : " ") << int_arg(i);

@@ -86,10 +86,28 @@ class MemoryPlanner {
         if (buffer(b).kind == Buffer::kTemp && buffer(b).index < 0) place(i, b);
       });
     }
+    for (Launch& l : plan_.launches) {
+      if (auto* k = std::get_if<KernelLaunch>(&l)) find_shared(*k);
+    }
   }
 
  private:
   Buffer& buffer(int32_t b) { return plan_.buffers[size_t(b)]; }
+
+  bool same_memory(int32_t a, int32_t b) {
+    const Buffer &x = buffer(a), &y = buffer(b);
+    if (x.kind == Buffer::kTemp || y.kind == Buffer::kTemp) return x.kind == y.kind && x.index == y.index;
+    return a == b || (x.storage >= 0 && x.storage == y.storage);
+  }
+
+  void find_shared(KernelLaunch& k) {
+    std::vector<loop::Param>& params = k.kernel.params;
+    for (size_t r = 0; r < params.size(); r++) {
+      for (size_t w = 0; !params[r].written && w < params.size(); w++) {
+        params[r].shared |= params[w].written && same_memory(k.buffers[r], k.buffers[w]);
+      }
+    }
+  }
 
   void find_lives() {
     for (size_t i = 0, end = 0; i < plan_.launches.size(); i++) {

@@ -64,8 +64,8 @@ void Writer::load_packs(const Loop& l, bool resident) {
       return;
     }
     const std::string name = str("x", in.id);
-    const bool written = k_.params[size_t(in.access.ptr)].written;
-    std::string text = str(written ? "load_pack<" : "read_pack<", m_.elements, ">(p", in.access.ptr, " + (",
+    const bool constant = is_constant(k_.params[size_t(in.access.ptr)]);
+    std::string text = str(constant ? "read_pack<" : "load_pack<", m_.elements, ">(p", in.access.ptr, " + (",
                            address(in.access, l.id, c), "))");
     if (guarded(in)) text = str("ok ? ", text, " : ", type, "{}");
     packs_[&in] = name + at;

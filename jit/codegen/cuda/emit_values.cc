@@ -77,7 +77,7 @@ std::string Writer::load(const Inst& in) const {
   const auto tile = tiles_.find(&in);
   if (tile != tiles_.end()) return from_memory(in.type, tile->second);
   const std::string at = str("p", in.access.ptr, " + (", address(in.access), ")");
-  std::string v = k_.params[size_t(in.access.ptr)].written ? str("*(", at, ")") : str("__ldg(", at, ")");
+  std::string v = str(is_constant(k_.params[size_t(in.access.ptr)]) ? "__ldg(" : "*(", at, ")");
   if (guarded(in)) v = str("(ok ? ", v, " : ", memory_type(in.type), "(0))");
   return from_memory(in.type, v);
 }

@@ -219,8 +219,9 @@ void Writer::tiles() {
     if (!is_transposed(in, m_, size_t(m_.tile))) return;
     const std::string name = str("tile", in.id);
     line(str("__shared__ ", memory_type(in.type), " ", name, "[", kTile, "][", kTile + 1, "];"));
+    const char* read = is_constant(k_.params[size_t(in.access.ptr)]) ? "__ldg" : "*";
     fills.push_back(
-        str(name, "[threadIdx.y + k][threadIdx.x] = __ldg(p", in.access.ptr, " + (", address(in.access), "));"));
+        str(name, "[threadIdx.y + k][threadIdx.x] = ", read, "(p", in.access.ptr, " + (", address(in.access), "));"));
     tiles_[&in] = str(name, "[threadIdx.x][threadIdx.y + k]");
   });
   const std::string rounds = str("for (int k = 0; k < ", kTile, "; k += ", kTileRows, ") {");
