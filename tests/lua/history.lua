@@ -519,6 +519,29 @@ same("a hook on a view that was written sees what was computed of the view, not 
   return table.concat(texts, "; ")
 end)
 
+same("hooks on a view that is then written see nothing of what it becomes", function(compile)
+  local texts = {}
+  local writes = {
+    function(u) u[0]:mul_(-1.5) end,
+    function(u) lt.no_grad(function() u[0] = lt.tensor {5, 6} end) end,
+  }
+  for _, write in ipairs(writes) do
+    local f = compile(function(w, u)
+      write(u)
+      return (u * w):sum()
+    end)
+    for _, case in ipairs {"no hook", "result", "view", "no hook"} do
+      local w, log = lt.tensor({{1, 2}, {3, 4}}, {requires_grad = true}), {}
+      local base = case == "view" and lt.cat {w, w * 2} or w * 2
+      local u = case == "view" and base["1:3"] or base
+      if case ~= "no hook" then u:register_hook(function(g) log[#log + 1] = show(g) return g * 0 end) end
+      f(w, u):backward()
+      texts[#texts + 1] = ("%s: %s %s"):format(case, show(w.grad), table.concat(log, " "))
+    end
+  end
+  return table.concat(texts, "; ")
+end)
+
 same("a result whose history is spent leads to what it is made of, and to nothing else", function(compile)
   local f = compile(function(x, w1, w2)
     local h1 = x * w1

@@ -99,7 +99,8 @@ bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   const bool leaf = !i.autograd || !i.autograd->grad_fn;
   if (leaf != spec.leaf)
     return set_miss(miss, TensorFact::kIsLeaf, -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
-  if (!spec.hooks && has_hooks(t)) return set_miss(miss, TensorFact::kHooks, -1, "none", "some");
+  if ((!spec.hooks || (spec.written && i.base)) && has_hooks(t))
+    return set_miss(miss, TensorFact::kHooks, -1, "none", "some");
   if (i.storage->freed) return set_miss(miss, TensorFact::kFreed, -1, "false", "true");
   return true;
 }

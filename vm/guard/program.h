@@ -50,7 +50,8 @@ struct TensorSpec {
   bool contiguous = false;  // strides must be contiguous (where some are -1)
   bool requires_grad = false;
   bool leaf = true;
-  bool hooks = false;  // may have hooks
+  bool hooks = false;    // may have hooks
+  bool written = false;  // by the segment: if it is a view, it has no hooks, which would see gradients of its old value
 };
 std::string describe(const TensorSpec& spec);
 

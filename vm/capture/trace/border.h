@@ -27,7 +27,7 @@ bool has_new_history(const Trace::TensorInput& in);
 // Whether eager lets a write give a tensor a history: not a view of a leaf, nor one that was made in no_grad mode.
 bool is_writable(const Tensor& real);
 // After writes among the graph's nodes from `first` on: these inputs become views for the tape. Ends the segment
-// before a write that eager refuses.
+// before a write that eager refuses, or to a view with hooks: they see the gradient of what it was.
 void see_writes(Trace& t, size_t first);
 
 }  // namespace lutra

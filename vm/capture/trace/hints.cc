@@ -42,6 +42,7 @@ constexpr Hint kOfReason[] = {
     {"a variable is shared by closures", "make the closures outside of the compiled code"},
     {"a closure may share a variable", "make the closure outside of the compiled code"},
     {"a tensor with hooks", "tensors with hooks stay outside of graphs"},
+    {"a view with hooks is written", "write before the hook is registered, or write to a clone"},
     {"a tensor is written into a string", "make texts of tensors after the compiled function has returned"},
     {"a gradient is also held", "read the gradient through x.grad only"},
     {"grad_fn is read", "look at grad_fn outside of the compiled function"},
