@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <unordered_set>
+#include <utility>
 
 #include "ops/core/error.h"
 #include "ops/core/sym_bounds.h"
@@ -495,6 +496,8 @@ int64_t SymInt::guard() const {
 int32_t SymInt::to_expr() const { return expr ? expr : env_or_throw().constant(hint); }
 
 void sym_overflow(SymOp op, int64_t a, int64_t b) {
+  // A symbolic sum or product has its operands in an order of its own: the text does not show it.
+  if (op != SymOp::kSub && a < b) std::swap(a, b);
   fail("sizes are too large: ", a,
        op == SymOp::kAdd   ? " + "
        : op == SymOp::kSub ? " - "

@@ -208,5 +208,11 @@ test("a for loop of a callee goes on after a break in the direction of its step'
   end
 end)
 
+test("sizes whose product is too large raise with eager's text", function()
+  local f = function(x, n) return x:expand({n, 4}):sum() end
+  local g = lt.compile(f, {dynamic = true})
+  for _, n in ipairs {3LL, 4LL, 2LL ^ 62, 5LL} do equal(outcome(g, lt.arange(4), n), outcome(f, lt.arange(4), n), n) end
+end)
+
 lt.config.recompile_limit = limit
 h.finish()
