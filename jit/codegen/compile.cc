@@ -1,5 +1,7 @@
 // A verified kernel and the name of an instruction set in; code out. The one place where instruction sets are chosen.
 #include <cstdio>
+#include <mutex>
+#include <set>
 
 #include "jit/codegen/arm64/code.h"
 #include "jit/codegen/cuda/code.h"
@@ -26,11 +28,19 @@ std::shared_ptr<Code> interpreted(const loop::Kernel& kernel, bool wide, bool li
   return code;
 }
 
-// Scalar code, or the interpreter with a word on why.
+// Scalar code, or the interpreter with a word on why, once a reason.
 std::shared_ptr<Code> compile_arm64(const loop::Kernel& kernel, bool listing) {
   const std::string why = arm64::refusal(kernel);
   if (why.empty()) return arm64::compile(kernel, listing);
-  std::fprintf(stderr, "lutra: arm64: kernel %s is interpreted: %s\n", kernel.name.c_str(), why.c_str());
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (told.insert(why).second) {
+      std::fprintf(stderr, "lutra: arm64: kernel %s and its like are interpreted: %s\n", kernel.name.c_str(),
+                   why.c_str());
+    }
+  }
   return interpreted(kernel, false, listing);
 }
 
