@@ -214,5 +214,25 @@ test("sizes whose product is too large raise with eager's text", function()
   for _, n in ipairs {3LL, 4LL, 2LL ^ 62, 5LL} do equal(outcome(g, lt.arange(4), n), outcome(f, lt.arange(4), n), n) end
 end)
 
+test("functions of math and bit do not end a graph", function()
+  local calls = {
+    ["math.sinh"] = {0.5}, ["math.cosh"] = {0.5}, ["math.asin"] = {0.5}, ["math.acos"] = {0.5}, ["math.atan"] = {2},
+    ["math.atan2"] = {-1, -2}, ["math.deg"] = {2}, ["math.rad"] = {90}, ["math.ldexp"] = {0.75, 3}, ["math.frexp"] = {20},
+    ["bit.tobit"] = {2 ^ 32 - 1}, ["bit.tohex"] = {255, 4}, ["bit.bnot"] = {5}, ["bit.band"] = {12, 10, 9},
+    ["bit.bor"] = {12, 3}, ["bit.bxor"] = {12, 10}, ["bit.lshift"] = {1, 31}, ["bit.rshift"] = {-1, 28},
+    ["bit.arshift"] = {-8, 1}, ["bit.rol"] = {0x12345678, 4}, ["bit.ror"] = {0x12345678, 4}, ["bit.bswap"] = {1},
+  }
+  for name, arguments in pairs(calls) do
+    local source = ("return function(x, ...) local r, more = %s(...) return x + 1, r, more end"):format(name)
+    local f = loadstring(source)()
+    equal(outcome(lt.compile(f, {fullgraph = true}), lt.zeros(1), unpack(arguments)),
+      outcome(f, lt.zeros(1), unpack(arguments)), name)
+    for _, bad in ipairs {{}, {"no"}, {{}}} do
+      local message = outcome(lt.compile(f), lt.zeros(1), unpack(bad))
+      equal(message, outcome(f, lt.zeros(1), unpack(bad)), name .. " of a wrong argument")
+    end
+  end
+end)
+
 lt.config.recompile_limit = limit
 h.finish()

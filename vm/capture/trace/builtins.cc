@@ -406,6 +406,28 @@ const Builtin kRows[] = {
     {"math.tan", run_pure},
     {"math.tanh", run_pure},
     {"math.log10", run_pure},
+    {"math.sinh", run_pure},
+    {"math.cosh", run_pure},
+    {"math.asin", run_pure},
+    {"math.acos", run_pure},
+    {"math.atan", run_pure},
+    {"math.atan2", run_pure},
+    {"math.deg", run_pure},
+    {"math.rad", run_pure},
+    {"math.ldexp", run_pure},
+    {"math.frexp", run_pure},
+    {"bit.tobit", run_pure},
+    {"bit.tohex", run_pure},
+    {"bit.bnot", run_pure},
+    {"bit.band", run_pure},
+    {"bit.bor", run_pure},
+    {"bit.bxor", run_pure},
+    {"bit.lshift", run_pure},
+    {"bit.rshift", run_pure},
+    {"bit.arshift", run_pure},
+    {"bit.rol", run_pure},
+    {"bit.ror", run_pure},
+    {"bit.bswap", run_pure},
     {"string.format", run_pure},
     {"string.sub", run_pure},
     {"string.find", run_pure},
@@ -493,7 +515,7 @@ void learn_builtins(lua_State* L, TraceState& state) {
   lua_newtable(L);
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   learn_table(L, state, "", globals, anchors);
-  for (const char* library : {"math", "string", "table", "io", "os", "coroutine", "debug"}) {
+  for (const char* library : {"math", "string", "table", "bit", "io", "os", "coroutine", "debug"}) {
     lua_getfield(L, globals, library);
     if (lua_istable(L, -1)) learn_table(L, state, std::string(library) + ".", lua_gettop(L), anchors);
     lua_pop(L, 1);
