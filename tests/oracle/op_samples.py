@@ -227,7 +227,7 @@ def out_forms(write, f, name, args, kwargs, rng):
     result, error = write.run(f, args, kwargs)
     many = isinstance(result, (list, tuple))
     parts = list(result) if many else [result]
-    if error or not all(isinstance(x, torch.Tensor) for x in parts):
+    if error or not all(isinstance(x, torch.Tensor) and x.dtype in DTYPES for x in parts):
         return
     forms = {"out": lambda x: torch.zeros(x.shape, dtype=x.dtype), "out empty": lambda x: torch.empty(0, dtype=x.dtype),
              "out strided": lambda x: strided(rng)(torch.zeros(x.shape, dtype=x.dtype)),
