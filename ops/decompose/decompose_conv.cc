@@ -17,6 +17,36 @@ Tensor from_image(const Tensor& y, int dims, bool batched) {
   return contiguous(reshape(contiguous(y), caller_sizes(y->sizes, dims, batched)));
 }
 
+// 0 .. n-1 on like's device.
+Tensor range(SymInt n, const Tensor& like) {
+  return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, like->device()});
+}
+
+// Integers: the windows as columns, times the weight as a matrix a group; transposed, products added up to an image.
+Tensor convolve_integers(const Tensor& x, const Tensor& w, const ConvCall& c) {
+  const SymInt n = x->sizes[0], per_group = w->sizes[1], groups = c.groups;
+  const Sizes kernel = {w->sizes[2], w->sizes[3]}, none = {0};
+  const SymInt taps = w->sizes[2] * w->sizes[3];
+  const auto& p = c.padding;
+  const Value dilation = sizes_of(c.dilation), stride = sizes_of(c.stride);
+  const auto padded = [](const Tensor& t, int64_t top, int64_t left, int64_t bottom, int64_t right) {
+    return op1(OpId::constant_pad_nd, {t, Sizes{left, right, top, bottom}, int_arg(0)});
+  };
+  if (!c.transposed) {
+    const Tensor columns = op1(OpId::im2col, {padded(x, p[0], p[1], p[2], p[3]), kernel, dilation, none, stride});
+    const Tensor of_groups = reshape(columns, Sizes{n, groups, per_group * taps, columns->sizes[2]});
+    const Tensor filters = reshape(w, Sizes{groups, floor_div(w->sizes[0], groups), per_group * taps});
+    return reshape(op1(OpId::matmul, {filters, of_groups}), c.out);
+  }
+  const SymInt channels = floor_div(w->sizes[0], groups), places = x->sizes[2] * x->sizes[3];
+  const Tensor filters = transpose(reshape(w, Sizes{groups, channels, per_group * taps}), int_arg(1), int_arg(2));
+  const Tensor products = op1(OpId::matmul, {filters, reshape(x, Sizes{n, groups, channels, places})});
+  const Sizes whole = {c.out[2] + (p[0] + p[2]), c.out[3] + (p[1] + p[3])};
+  const Tensor columns = reshape(products, Sizes{n, c.out[1] * taps, places});
+  const Tensor image = op1(OpId::col2im, {columns, whole, kernel, dilation, none, stride});
+  return padded(image, -p[0], -p[1], -p[2], -p[3]);
+}
+
 Results convolve(OpId op, const Args& args) {
   const ConvCall c = conv_call(op, args);
   const Tensor x = to_image(args[0].tensor(), c.dims, c.batched);
@@ -25,6 +55,11 @@ Results convolve(OpId op, const Args& args) {
   for (int64_t p : c.padding) padding.push_back(p);
   const Value stride = sizes_of(c.stride), dilation = sizes_of(c.dilation), groups = int_arg(c.groups);
   Tensor y;
+  if (!is_float(x->dtype)) {
+    y = convolve_integers(x, w, c);
+    if (!args[2].is_none()) y = add(y, reshape(args[2].tensor(), Sizes{1, c.out[1], 1, 1}));
+    return {conform(op, args, from_image(y, c.dims, c.batched))};
+  }
   if (!c.transposed) {
     y = op1(OpId::convolution, {x, w, args[2], stride, padding, dilation, groups});
   } else {
@@ -38,101 +73,117 @@ Args pool_args(const Tensor& x, SymInt h, SymInt w, const PoolCall& c) {
   return {x, Sizes{h, w}, sizes_of(c.kernel), sizes_of(c.stride), sizes_of(c.padding), sizes_of(c.dilation)};
 }
 
+// The position h * W + w in the image of each tap.
+Tensor tap_positions(const Args& pool, const PoolCall& c) {
+  const Tensor tap = to_dtype(op1(OpId::pool_tap, pool), DType::kInt64);
+  const Tensor kh = floor_divide(tap, int_arg(c.kernel[1])), kw = sub(tap, mul(kh, int_arg(c.kernel[1])));
+  const auto origin = [&](SymInt n, int64_t stride, int64_t padding) {
+    return sub(mul(range(n, tap), int_arg(stride)), int_arg(padding));
+  };
+  const Tensor h = add(unsqueeze(origin(c.oh, c.stride[0], c.padding[0]), int_arg(1)), mul(kh, int_arg(c.dilation[0])));
+  const Tensor w = add(mul(kw, int_arg(c.dilation[1])), origin(c.ow, c.stride[1], c.padding[1]));
+  return add(mul(h, Scalar::of_sym(c.w)), w);
+}
+
 Results max_pool(OpId op, const Args& args) {
   const PoolCall c = pool_call(op, args);
   const Tensor x = to_image(args[0].tensor(), c.dims, c.batched);
   const Args pool = pool_args(x, c.oh, c.ow, c);
   Results results = {from_image(op1(OpId::pool_max, pool), c.dims, c.batched)};
   if (info(op).results == 1) return results;
-  // The position h * W + w of each tap.
-  const Tensor tap = to_dtype(op1(OpId::pool_tap, pool), DType::kInt64);
-  const Tensor kh = floor_divide(tap, int_arg(c.kernel[1])), kw = sub(tap, mul(kh, int_arg(c.kernel[1])));
-  const auto origin = [&](SymInt n, int64_t stride, int64_t padding) {
-    const Tensor i = op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, x->device()});
-    return sub(mul(i, int_arg(stride)), int_arg(padding));
-  };
-  const Tensor h = add(unsqueeze(origin(c.oh, c.stride[0], c.padding[0]), int_arg(1)), mul(kh, int_arg(c.dilation[0])));
-  const Tensor w = add(mul(kw, int_arg(c.dilation[1])), origin(c.ow, c.stride[1], c.padding[1]));
-  results.push_back(from_image(add(mul(h, Scalar::of_sym(c.w)), w), c.dims, c.batched));
+  results.push_back(from_image(tap_positions(pool, c), c.dims, c.batched));
   return results;
+}
+
+Tensor quotient(const Tensor& sums, const Value& count) {
+  return is_float(sums->dtype) ? div(sums, count) : op1(OpId::div, {sums, count, std::string("trunc")});
 }
 
 // Sums of windows over the number of their elements.
 Tensor average(const Tensor& x, const PoolCall& c, bool count_padding, const Value& divisor) {
   const Tensor sums = op1(OpId::pool_sum, pool_args(x, c.oh, c.ow, c));
-  if (!divisor.is_none()) return div(sums, divisor);
+  if (!divisor.is_none()) return quotient(sums, divisor);
   const bool padded = c.padding[0] || c.padding[1];
-  if (!c.ceil && (count_padding || !padded)) return div(sums, int_arg(c.kernel[0] * c.kernel[1]));
+  if (!c.ceil && (count_padding || !padded)) return quotient(sums, int_arg(c.kernel[0] * c.kernel[1]));
   // Ones in the image, and in the padding where that counts.
   PoolCall ones = c;
   SymInt h = c.h, w = c.w;
   if (count_padding) h = h + 2 * c.padding[0], w = w + 2 * c.padding[1], ones.padding = {0, 0};
   const Tensor one = full(Sizes{1, 1, h, w}, 1.0, x->dtype, x->device());
-  return div(sums, op1(OpId::pool_sum, pool_args(one, c.oh, c.ow, ones)));
+  return quotient(sums, op1(OpId::pool_sum, pool_args(one, c.oh, c.ow, ones)));
 }
 
 Results avg_pool(OpId op, const Args& args) {
   const PoolCall c = pool_call(op, args);
   const Tensor x = to_image(args[0].tensor(), c.dims, c.batched);
   const Value divisor = op == OpId::avg_pool2d ? args[6] : Value();
-  return {from_image(average(x, c, args[5].as<bool>(), divisor), c.dims, c.batched)};
+  return {conform(op, args, from_image(average(x, c, args[5].as<bool>(), divisor), c.dims, c.batched))};
 }
 
-// x's dimension `dim` (2 or 3) reduced to `size` windows [floor(i * n / size), ceil((i + 1) * n / size)). Of equal
-// maxima the first has the gradient.
-Tensor adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
+// Windows of x's dimension `dim` (2 or 3) reduced, and of maxima where they lie along it.
+struct Adapted {
+  Tensor values, places;
+};
+
+// `size` windows [floor(i * n / size), ceil((i + 1) * n / size)). Of equal maxima the first has the gradient.
+Adapted adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
   const SymInt n = x->sizes[dim];
-  if (n == size) return x;
+  const auto along = [&](const Tensor& t) { return dim == 2 ? unsqueeze(t, int_arg(-1)) : t; };
+  if (n == size) return {x, maximum ? expand(along(range(n, x)), x->sizes) : Tensor()};
   const Sizes reduced = {int64_t(dim) + 1};
-  const auto range = [&](SymInt count) {
-    return op1(OpId::arange, {int_arg(0), Scalar::of_sym(count), int_arg(1), DType::kInt64, x->device()});
-  };
-  const Tensor i = range(size);
+  const Tensor i = range(size, x), at = range(n, x);
   const Tensor begin = floor_divide(mul(i, Scalar::of_sym(n)), int_arg(size));
   const Tensor end = floor_divide(add(mul(add(i, int_arg(1)), Scalar::of_sym(n)), int_arg(size - 1)), int_arg(size));
-  Tensor at = range(n);
-  Tensor inside = logical_and(ge(at, unsqueeze(begin, int_arg(1))), lt(at, unsqueeze(end, int_arg(1))));
-  Tensor count = to_dtype(sub(end, begin), x->dtype);
-  if (dim == 2) {
-    inside = unsqueeze(inside, int_arg(2)), count = unsqueeze(count, int_arg(1)), at = unsqueeze(at, int_arg(1));
-  }
+  const Tensor inside = along(logical_and(ge(at, unsqueeze(begin, int_arg(1))), lt(at, unsqueeze(end, int_arg(1)))));
   const Tensor spread = unsqueeze(x, int_arg(int64_t(dim)));
-  if (maximum) {
-    const Tensor kept = where(inside, spread, Scalar(-std::numeric_limits<double>::infinity()));
-    const Tensor first = op1(OpId::argmax, {kept, int_arg(int64_t(dim) + 1), true});
-    return sum(where(op1(OpId::eq, {at, first}), spread, Scalar(0.0)), reduced, false);
+  if (!maximum) {
+    const Tensor count = along(to_dtype(sub(end, begin), x->dtype));
+    return {div(sum(where(inside, spread, Scalar(0.0)), reduced, false), count), {}};
   }
-  return div(sum(where(inside, spread, Scalar(0.0)), reduced, false), count);
+  const Tensor kept = where(inside, spread, Scalar(-std::numeric_limits<double>::infinity()));
+  const Tensor first = op1(OpId::argmax, {kept, int_arg(int64_t(dim) + 1), true});
+  const Tensor values = sum(where(eq(along(at), first), spread, Scalar(0.0)), reduced, false);
+  return {values, reshape(first, values->sizes)};
 }
 
-Results adaptive_pool(OpId op, const Args& args, bool maximum) {
-  const int dims = op == OpId::adaptive_avg_pool1d || op == OpId::adaptive_max_pool1d ? 1 : 2;
-  const Tensor input = args[0].tensor();
-  const bool batched = input->dim() == dims + 2;
-  const Tensor x = to_image(input, dims, batched);
-  const Pair size = pair_of(op, "output_size", args[1], dims, 1);
+// The means or the largest elements, and the positions h * W + w of these.
+Adapted adaptive_windows(const Tensor& x, const Pair& size, bool maximum, bool positions) {
   PoolCall c{};
   c.dims = 2, c.h = x->sizes[2], c.w = x->sizes[3];
   c.oh = size[0], c.ow = size[1];
   c.padding = {0, 0}, c.dilation = {1, 1};
-  Tensor y;
-  if (!maximum && size[0] == 1 && size[1] == 1) {
-    y = op1(OpId::mean, {x, Sizes{2, 3}, true});
-  } else if (floor_mod(c.h, size[0]) == 0 && floor_mod(c.w, size[1]) == 0) {
-    c.kernel = c.stride = {floor_div(c.h, size[0]).guard(), floor_div(c.w, size[1]).guard()};
-    y = maximum ? op1(OpId::pool_max, pool_args(x, c.oh, c.ow, c)) : average(x, c, true, Value());
-  } else {
-    // The first in row-major order is the first row's first.
-    const size_t inner = maximum ? 3 : 2, outer = 5 - inner;
-    y = adapt(adapt(x, inner, size[inner - 2], maximum), outer, size[outer - 2], maximum);
+  if (size[0] == 0 || size[1] == 0 || x->numel() == 0) {
+    const Sizes empty = {x->sizes[0], x->sizes[1], size[0], size[1]};
+    return {full(empty, 0.0, x->dtype, x->device()), full(empty, 0.0, DType::kInt64, x->device())};
   }
+  if (!maximum && size[0] == 1 && size[1] == 1) return {op1(OpId::mean, {x, Sizes{2, 3}, true}), {}};
+  if (floor_mod(c.h, size[0]) == 0 && floor_mod(c.w, size[1]) == 0) {
+    c.kernel = c.stride = {floor_div(c.h, size[0]).guard(), floor_div(c.w, size[1]).guard()};
+    if (!maximum) return {average(x, c, true, Value()), {}};
+    const Args pool = pool_args(x, c.oh, c.ow, c);
+    return {op1(OpId::pool_max, pool), positions ? tap_positions(pool, c) : Tensor()};
+  }
+  if (!maximum) return adapt(adapt(x, 2, size[0], false).values, 3, size[1], false);
+  // The first in row-major order is the first row's first.
+  const Adapted rows = adapt(x, 3, size[1], true), y = adapt(rows.values, 2, size[0], true);
+  if (!positions) return y;
+  return {y.values, add(mul(y.places, Scalar::of_sym(c.w)), gather(rows.places, int_arg(2), y.places))};
+}
+
+Results adaptive_pool(OpId op, const Args& args, int dims, bool maximum) {
+  const Tensor input = args[0].tensor();
+  const bool batched = input->dim() == dims + 2, two = info(op).results == 2;
+  const Tensor x = to_image(input, dims, batched);
+  const Adapted y = adaptive_windows(x, pair_of(op, "output_size", args[1], dims, 1), maximum, two);
   // Laid out as the rule says.
   const bool last = dims == 2 && batched && is_channels_last(input);
-  if (last) {
-    const Tensor inner = contiguous(permute(y, Sizes{0, 2, 3, 1}));
-    return {permute(inner, Sizes{0, 3, 1, 2})};
-  }
-  return {from_image(contiguous(y), dims, batched)};
+  const auto laid_out = [&](const Tensor& t) {
+    if (!last) return from_image(contiguous(t), dims, batched);
+    return permute(contiguous(permute(t, Sizes{0, 2, 3, 1})), Sizes{0, 3, 1, 2});
+  };
+  Results results = {laid_out(y.values)};
+  if (two) results.push_back(laid_out(y.places));
+  return results;
 }
 
 }  // namespace
@@ -149,10 +200,12 @@ LUTRA_DECOMPOSE(max_pool1d_with_indices, max_pool(OpId::max_pool1d_with_indices,
 LUTRA_DECOMPOSE(max_pool2d_with_indices, max_pool(OpId::max_pool2d_with_indices, args))
 LUTRA_DECOMPOSE(avg_pool1d, avg_pool(OpId::avg_pool1d, args))
 LUTRA_DECOMPOSE(avg_pool2d, avg_pool(OpId::avg_pool2d, args))
-LUTRA_DECOMPOSE(adaptive_avg_pool1d, adaptive_pool(OpId::adaptive_avg_pool1d, args, false))
-LUTRA_DECOMPOSE(adaptive_avg_pool2d, adaptive_pool(OpId::adaptive_avg_pool2d, args, false))
-LUTRA_DECOMPOSE(adaptive_max_pool1d, adaptive_pool(OpId::adaptive_max_pool1d, args, true))
-LUTRA_DECOMPOSE(adaptive_max_pool2d, adaptive_pool(OpId::adaptive_max_pool2d, args, true))
+LUTRA_DECOMPOSE(adaptive_avg_pool1d, adaptive_pool(OpId::adaptive_avg_pool1d, args, 1, false))
+LUTRA_DECOMPOSE(adaptive_avg_pool2d, adaptive_pool(OpId::adaptive_avg_pool2d, args, 2, false))
+LUTRA_DECOMPOSE(adaptive_max_pool1d, adaptive_pool(OpId::adaptive_max_pool1d, args, 1, true))
+LUTRA_DECOMPOSE(adaptive_max_pool2d, adaptive_pool(OpId::adaptive_max_pool2d, args, 2, true))
+LUTRA_DECOMPOSE(adaptive_max_pool1d_with_indices, adaptive_pool(OpId::adaptive_max_pool1d_with_indices, args, 1, true))
+LUTRA_DECOMPOSE(adaptive_max_pool2d_with_indices, adaptive_pool(OpId::adaptive_max_pool2d_with_indices, args, 2, true))
 #undef LUTRA_DECOMPOSE
 
 // -- padding="same" | "valid"

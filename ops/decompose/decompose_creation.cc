@@ -1,10 +1,12 @@
 // Tensors out of sizes and numbers, and of the sizes of others: what zeros, linspace, eye and their like mean.
-#include <cmath>
-
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "ops/decompose/emit.h"
 #include "ops/defs/to_device.h"
+#include "ops/meta/rules.h"
 
 namespace lutra {
 namespace {
@@ -29,14 +31,60 @@ Options options_like(const Args& a, size_t i) {
   return {dtype_or(a[i], t->dtype), a[i + 1].is_none() ? Value(t->device()) : a[i + 1]};
 }
 
-// (input, dtype, device, memory_format)
-Results fill_like(const Args& a, const Value& value, size_t options = 1) {
-  const Options o = options_like(a, options);
-  return {full_of(a[0].tensor()->sizes, value, o.dtype, o.device)};
+// -- layouts: what make gives in row-major order, of sizes whose dimensions are permuted, and permuted back
+
+using Maker = std::function<Tensor(const Sizes&)>;
+
+Tensor ordered(const Sizes& sizes, const std::vector<int64_t>& order, const Maker& make) {
+  if (std::is_sorted(order.begin(), order.end())) return make(sizes);
+  Sizes outer, back(order.size(), SymInt(0));
+  for (size_t i = 0; i < order.size(); i++) {
+    outer.push_back(sizes[size_t(order[i])]), back[size_t(order[i])] = int64_t(i);
+  }
+  return permute(make(outer), back);
 }
-Results op_like(OpId op, const Args& a) {
+
+// From the outermost dimension to the innermost.
+std::vector<int64_t> order_of(const char* fn, const std::string& format, size_t rank) {
+  if (format == "channels_last") {
+    if (rank != 4) fail(fn, ": memory_format 'channels_last' needs 4 dimensions, got ", rank);
+    return {0, 2, 3, 1};
+  }
+  if (format != "contiguous_format") {
+    fail(fn, ": memory_format '", format,
+         "' is unknown (expected 'preserve_format', 'contiguous_format' or 'channels_last')");
+  }
+  std::vector<int64_t> order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+// As t lies where it is dense, else in the order of its strides.
+Tensor laid_out_as(const Tensor& t, const Maker& make) {
+  if (t->is_contiguous()) return make(t->sizes);
+  const Sizes strides = like_spec(t, t->dtype).strides;
+  std::vector<int64_t> order(strides.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return strides[size_t(a)].hint > strides[size_t(b)].hint; });
+  return ordered(t->sizes, order, make);
+}
+
+Tensor like(const char* fn, const Tensor& t, const Value& format, const Maker& make) {
+  const std::string wanted = format.is_none() ? "preserve_format" : format.as<std::string>();
+  if (wanted == "preserve_format") return laid_out_as(t, make);
+  return ordered(t->sizes, order_of(fn, wanted, t->sizes.size()), make);
+}
+
+// (input, dtype, device, memory_format)
+Results fill_like(const char* fn, const Args& a, const Value& value, size_t options = 1) {
+  const Options o = options_like(a, options);
+  return {like(fn, a[0].tensor(), a[options + 2],
+               [&](const Sizes& sizes) { return full_of(sizes, value, o.dtype, o.device); })};
+}
+Results op_like(OpId op, const char* fn, const Args& a) {
   const Options o = options_like(a, 1);
-  return {op1(op, {a[0].tensor()->sizes, o.dtype, o.device})};
+  return {like(fn, a[0].tensor(), a[3], [&](const Sizes& sizes) { return op1(op, {sizes, o.dtype, o.device}); })};
 }
 // (input, size, [fill_value,] dtype, device)
 Results fill_new(const Args& a, const Value& value, size_t options = 2) {
@@ -73,16 +121,26 @@ Results decompose_zeros(const Args& a) { return filled(a, 0); }
 Results decompose_ones(const Args& a) { return filled(a, 1); }
 Results decompose_scalar_tensor(const Args& a) { return {full_of({}, a[0], dtype_or(a[1], DType::kFloat32), a[2])}; }
 
-Results decompose_zeros_like(const Args& a) { return fill_like(a, vnum(0)); }
-Results decompose_ones_like(const Args& a) { return fill_like(a, vnum(1)); }
-Results decompose_full_like(const Args& a) { return fill_like(a, a[1], 2); }
-Results decompose_empty_like(const Args& a) { return op_like(OpId::empty, a); }
-Results decompose_rand_like(const Args& a) { return op_like(OpId::rand, a); }
-Results decompose_randn_like(const Args& a) { return op_like(OpId::randn, a); }
-// (input, low, high, dtype, device)
+Results decompose_zeros_like(const Args& a) { return fill_like("zeros_like", a, vnum(0)); }
+Results decompose_ones_like(const Args& a) { return fill_like("ones_like", a, vnum(1)); }
+Results decompose_full_like(const Args& a) { return fill_like("full_like", a, a[1], 2); }
+Results decompose_empty_like(const Args& a) { return op_like(OpId::empty, "empty_like", a); }
+Results decompose_rand_like(const Args& a) { return op_like(OpId::rand, "rand_like", a); }
+Results decompose_randn_like(const Args& a) { return op_like(OpId::randn, "randn_like", a); }
+// (input, low, high, dtype, device, memory_format)
 Results decompose_randint_like(const Args& a) {
   const Options o = options_like(a, 3);
-  return {op1(OpId::randint, {a[1], a[2], a[0].tensor()->sizes, o.dtype, o.device})};
+  return {like("randint_like", a[0].tensor(), a[5], [&](const Sizes& sizes) {
+    return op1(OpId::randint, {a[1], a[2], sizes, o.dtype, o.device});
+  })};
+}
+
+// (size, memory_format, dtype, device)
+Results decompose_empty_laid_out(const Args& a) {
+  const Sizes& sizes = a[0].as<Sizes>();
+  return {ordered(sizes, order_of("empty", a[1].as<std::string>(), sizes.size()), [&](const Sizes& s) {
+    return op1(OpId::empty, {s, a[2], a[3]});
+  })};
 }
 
 Results decompose_new_zeros(const Args& a) { return fill_new(a, vnum(0)); }
@@ -113,6 +171,20 @@ Results decompose_logspace(const Args& a) {
   const auto whole = [](const Value& v) { return vnum(std::trunc(pin(v.as<Scalar>()).to_double())); };
   const Tensor exponents = linspace(whole(a[0]), whole(a[1]), a[2], DType::kFloat64, a[5]);
   return {to_dtype(pow(a[3], exponents), dtype)};
+}
+
+// (x, N, increasing)
+Results decompose_vander(const Args& a) {
+  const Tensor x = a[0].tensor();
+  if (x->dim() != 1) fail("vander: x must be a vector, got shape ", to_string(x->sizes));
+  const SymInt n = a[1].is_none() ? x->sizes[0] : a[1].sym_int();
+  if (n < 0) fail("vander: N must not be negative, got ", n.hint);
+  const DType type = is_float(x->dtype) ? x->dtype : DType::kInt64;
+  // Products, not powers: PyTorch's bits.
+  const Tensor columns = expand(unsqueeze(to_dtype(x, type), vdim(-1)), Sizes{x->sizes[0], n});
+  const Tensor first = eq(arange_of(n, DType::kInt64, x->device()), vdim(0));
+  const Tensor powers = op1(OpId::cumprod, {where(first, vdim(1), columns), vdim(1)});
+  return {a[2].as<bool>() ? powers : op1(OpId::flip, {powers, Sizes{1}})};
 }
 
 namespace {

@@ -89,6 +89,11 @@ Results decompose_isneginf(const Args& args) {
 // each step.
 Results decompose_isclose(const Args& args) {
   Tensor x = args[0].tensor(), y = args[1].tensor(), same = eq(x, y);
+  for (size_t i : {2, 3}) {
+    if (!scalar_ask(SymCmp::kLe, Scalar(0.0), args[i].as<Scalar>())) {
+      fail("isclose: ", i == 2 ? "rtol" : "atol", " must not be negative, got ", to_string(args[i].as<Scalar>()));
+    }
+  }
   if (args[4].as<bool>() && is_float(x->dtype)) same = logical_or(same, logical_and(isnan(x), isnan(y)));
   const DType type = to_float(x->dtype);
   Tensor v = to_dtype(y, type), apart = abs(to_dtype(x, type) - v);
@@ -254,6 +259,27 @@ Results decompose_glu(const Args& args) {
   Scalar half = Scalar::of_sym(floor_div(x->sizes[size_t(d)], 2));
   Tensor a = op1(OpId::slice, {x, int_arg(d), int_arg(0), half}), b = op1(OpId::slice, {x, int_arg(d), half});
   return {to_dtype(wide(a) * sigmoid(wide(b)), x->dtype)};
+}
+// (input, scale, zero_point, quant_min, quant_max). The gradient goes through where the rounded lies within the bounds.
+Results decompose_fake_quantize_per_tensor_affine(const Args& args) {
+  const Tensor x = args[0].tensor();
+  const int64_t low = args[3].sym_int().guard(), high = args[4].sym_int().guard();
+  if (!is_float(x->dtype)) {
+    fail("fake_quantize_per_tensor_affine: expected a floating point input, got ", name(x->dtype));
+  }
+  if (low > high) fail("fake_quantize_per_tensor_affine: quant_min ", low, " is larger than quant_max ", high);
+  const bool outside = args[2].is<Scalar>() && !(args[2].as<Scalar>().to_double() >= double(low) &&
+                                                 args[2].as<Scalar>().to_double() <= double(high));
+  if (outside) fail("fake_quantize_per_tensor_affine: zero_point must lie between quant_min and quant_max");
+  const Tensor plain = op1(OpId::detach, {x});
+  const Value inverse = args[1].is<Tensor>()
+                            ? Value(div(Scalar(1.0), args[1]))
+                            : Value(Scalar(double(1.0f / float(pin(args[1].as<Scalar>()).to_double()))));
+  const Tensor steps = add(op1(OpId::round, {mul(wide(plain), inverse)}), args[2]);
+  const Tensor kept = clamp(steps, int_arg(low), int_arg(high));
+  const Tensor inside = logical_and(ge(steps, int_arg(low)), le(steps, int_arg(high)));
+  const Tensor rounded = to_dtype(mul(sub(kept, args[2]), args[1]), x->dtype);
+  return {add(rounded, where(inside, sub(x, plain), Scalar(0.0)))};
 }
 Results decompose_softmin(const Args& args) { return call_op(OpId::softmax, {neg(args[0]), args[1], args[2]}); }
 

@@ -80,6 +80,12 @@ Results decompose_binary_cross_entropy(const Args& args) {
   check_reduction(OpId::binary_cross_entropy, text(args[3]));
   check_float(OpId::binary_cross_entropy, x, "input");
   check_same_shape(OpId::binary_cross_entropy, x, target);
+  for (const Tensor& other : {target, args[2].tensor()}) {
+    if (other && other->dtype != x->dtype) {
+      fail("binary_cross_entropy: expected input, target and weight of one dtype, got ", name(x->dtype), " and ",
+           name(other->dtype));
+    }
+  }
   x = op1(OpId::check_values, {x, std::string("unit"), std::string("the input must be between 0 and 1")});
   Tensor loss = op1(OpId::binary_cross_entropy_each, {x, target});
   if (!args[2].is_none()) loss = mul(loss, args[2]);
@@ -150,7 +156,9 @@ Results decompose_margin_ranking_loss(const Args& args) {
          to_string(args[0].tensor()->sizes), ", ", to_string(args[1].tensor()->sizes), " and ",
          to_string(args[2].tensor()->sizes));
   }
-  Tensor t = add(mul(neg(args[2]), sub(args[0], args[1])), args[3]);
+  // The margin is a float beside integers, too.
+  const Tensor apart = mul(neg(args[2]), sub(args[0], args[1]));
+  Tensor t = add(is_float(apart->dtype) ? apart : to_dtype(apart, DType::kFloat32), args[3]);
   return {reduced(at_least(t, 0), text(args[4]))};
 }
 
@@ -186,6 +194,9 @@ Results decompose_triplet_margin_loss(const Args& args) {
     fail("triplet_margin_loss: expected anchor, positive and negative of one number of dimensions, got shapes ",
          to_string(args[0].tensor()->sizes), ", ", to_string(args[1].tensor()->sizes), " and ",
          to_string(args[2].tensor()->sizes));
+  }
+  if (!scalar_ask(SymCmp::kLt, Scalar(0.0), args[3].as<Scalar>())) {
+    fail("triplet_margin_loss: margin must be positive, got ", to_string(args[3].as<Scalar>()));
   }
   auto distance = [&](size_t a, size_t b) {
     return op1(OpId::pairwise_distance, {args[a], args[b], args[4], args[5]});
@@ -256,8 +267,8 @@ Tensor norm_along(const Tensor& t, const Scalar& p, SymInt dim, bool keepdim) {
 
 // In steps of the half type, each rounded, of which the norm is one.
 Results decompose_pairwise_distance(const Args& args) {
-  Tensor d = add(sub(args[0], args[1]), args[3]);
-  check_float(OpId::pairwise_distance, d, "x1");
+  const Tensor apart = sub(args[0], args[1]);
+  const Tensor d = add(is_float(apart->dtype) ? apart : to_dtype(apart, DType::kFloat32), args[3]);
   return {to_dtype(norm_along(wide(d), args[2].as<Scalar>(), -1, args[4].as<bool>()), d->dtype)};
 }
 

@@ -82,11 +82,23 @@ Results decompose_addmv(const Args& args) {
   return {blend(OpId::addmv, args[0], op1(OpId::mv, {args[1], args[2]}), args[3], args[4])};
 }
 
+namespace {
+bool is_whole(const Value& v) { return v.as<Scalar>().is_whole(); }
+}  // namespace
+
 Results decompose_addr(const Args& args) {
   Tensor a = args[1].tensor(), b = args[2].tensor();
   check_rank(OpId::addr, "vec1", a, 1), check_rank(OpId::addr, "vec2", b, 1);
   Tensor product = mul(unsqueeze(a, int_arg(1)), b);
   Tensor input = args[0].tensor();
+  if (input->dtype == DType::kBool && product->dtype == DType::kBool && is_whole(args[3]) && is_whole(args[4])) {
+    const auto counts = [](const Value& v) {
+      return scalar_ask(SymCmp::kEq, v.as<Scalar>(), Scalar(0.0)) ? vnum(0) : vnum(1);
+    };
+    const Value beta = counts(args[3]), alpha = counts(args[4]);
+    return {
+        ne(blend(OpId::addr, to_dtype(input, DType::kInt64), to_dtype(product, DType::kInt64), beta, alpha), vnum(0))};
+  }
   DType type = promote_types(input->dtype, product->dtype);
   return {blend(OpId::addr, to_dtype(input, type), to_dtype(product, type), args[3], args[4])};
 }
@@ -121,6 +133,10 @@ Results decompose_outer(const Args& args) { return {outer(OpId::outer, args)}; }
 Results decompose_inner(const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor();
   if (a->dim() == 0 || b->dim() == 0) return {mul(a, b)};
+  if (a->sizes.back() != b->sizes.back()) {
+    fail("inner: the last dimensions must have one size, got shapes ", to_string(a->sizes), " and ",
+         to_string(b->sizes));
+  }
   return {op1(OpId::tensordot, {a, b, Sizes{-1}, Sizes{-1}})};
 }
 
@@ -193,6 +209,11 @@ Results decompose_bilinear(const Args& args) {
   if (!fits || a->sizes.back() != w->sizes[1] || b->sizes.back() != w->sizes[2]) {
     fail("bilinear: inputs of shapes ", to_string(a->sizes), " and ", to_string(b->sizes),
          " do not fit a weight of shape ", to_string(w->sizes));
+  }
+  for (const Tensor& t : {b, w, args[3].tensor()}) {
+    if (t && t->dtype != a->dtype) {
+      fail("bilinear: expected tensors of one dtype, got ", name(a->dtype), " and ", name(t->dtype));
+    }
   }
   Sizes out(a->sizes.begin(), a->sizes.end() - 1);
   SymInt n = numel(out), in1 = w->sizes[1], in2 = w->sizes[2], features = w->sizes[0];

@@ -74,4 +74,22 @@ Results decompose_rms_norm(const Args& args) {
   return {contiguous(to_dtype(y, input->dtype))};
 }
 
+// (input, size, alpha, beta, k): x / (k + alpha * the mean of squares over size neighbouring channels) ^ beta.
+Results decompose_local_response_norm(const Args& args) {
+  const Tensor x = args[0].tensor();
+  const SymInt size = args[1].sym_int();
+  if (x->dim() < 3) {
+    fail("local_response_norm: the input must have at least 3 dimensions, got shape ", to_string(x->sizes));
+  }
+  if (size < 1) fail("local_response_norm: size must be positive, got ", size.hint);
+  // Channels are a sequence there: zeros before and after, windows of one step.
+  const SymInt before = floor_div(size, 2), after = floor_div(size - 1, 2);
+  Sizes pad(size_t(x->dim() - 2) * 2, SymInt(0));
+  pad.push_back(before), pad.push_back(after);
+  const Tensor squares = op1(OpId::constant_pad_nd, {mul(x, x), pad, int_arg(0)});
+  const Tensor windows = op1(OpId::unfold, {squares, int_arg(1), Scalar::of_sym(size), int_arg(1)});
+  const Tensor mean = div(sum(windows, {SymInt(x->dim())}, false), Scalar::of_sym(size));
+  return {div(x, pow(add(mul(mean, args[2]), args[4]), args[3]))};
+}
+
 }  // namespace lutra

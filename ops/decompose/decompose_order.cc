@@ -56,6 +56,7 @@ Tensor quantile(OpId op, const Args& args, bool skip_nan) {
     fail(name(op), ": expected a float32 or float64 input, got ", name(x->dtype));
   }
   if (x->dtype != q->dtype) fail(name(op), ": q must be ", name(x->dtype), " as the input, got ", name(q->dtype));
+  if (x->numel() == 0) fail(name(op), ": the input must not be empty, got shape ", to_string(x->sizes));
   if (q->dim() > 1) fail(name(op), ": q must be a number or a vector, got shape ", to_string(q->sizes));
   const bool all = args[2].is_none(), keepdim = args[3].as<bool>();
   Tensor t = all ? flat(x) : x;

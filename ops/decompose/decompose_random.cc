@@ -78,7 +78,10 @@ Results alpha_drop(OpId op, const Args& args, const Sizes& sizes) {
   check_rate(op, rate);
   const bool inplace = args[3].as<bool>();
   if (!args[2].as<bool>() || equals(rate, 0)) return {x};
-  if (equals(rate, 1)) return {inplace ? call_inplace(OpId::mul, {x, Scalar(0.0)}) : mul(x, Scalar(0.0))};
+  if (equals(rate, 1)) {
+    const Tensor zero = full({}, 0.0, x->dtype, x->device());
+    return {inplace ? call_inplace(OpId::mul, {x, zero}) : mul(x, zero)};
+  }
   if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
   const double p = rate.to_double();
   equals(rate, p);  // the factors below rest on it
@@ -97,12 +100,27 @@ Results decompose_alpha_dropout(const Args& args) {
 }
 Results decompose_feature_alpha_dropout(const Args& args) {
   Tensor x = args[0].tensor();
-  if (x->dim() < 2) {
+  const bool draws = args[2].as<bool>() && !equals(args[1].as<Scalar>(), 0) && !equals(args[1].as<Scalar>(), 1);
+  if (x->dim() < 2 && draws && x->numel() != 0) {
     fail("feature_alpha_dropout: expected an input of 2 dimensions or more, got shape ", to_string(x->sizes));
   }
   Sizes sizes = x->sizes;
   for (size_t d = 2; d < sizes.size(); d++) sizes[d] = 1;
   return alpha_drop(OpId::feature_alpha_dropout, args, sizes);
+}
+
+// softmax((logits + Gumbel noise) / tau); hard: one at its largest, with the gradient of the soft one.
+Results decompose_gumbel_softmax(const Args& args) {
+  const Tensor logits = args[0].tensor();
+  if (!is_float(logits->dtype)) fail("gumbel_softmax: expected floating point logits, got ", name(logits->dtype));
+  const Tensor exponential = neg(log(sub(Scalar(1.0), uniform(logits->sizes, logits))));
+  const Tensor noise = to_dtype(neg(log(op1(OpId::clamp, {exponential, Scalar(0x1p-100), Value()}))), logits->dtype);
+  const Tensor soft = op1(OpId::softmax, {div(add(logits, noise), args[1]), args[4]});
+  if (!args[2].as<bool>()) return {soft};
+  const Tensor largest = op1(OpId::argmax, {soft, args[4], true});
+  const Tensor ones = full(largest->sizes, 1.0, soft->dtype, soft->device());
+  const Tensor hard = scatter_add(zeros_like(soft), args[4], largest, ones);
+  return {add(sub(hard, op1(OpId::detach, {soft})), soft)};
 }
 
 // 1 with the probability that the element, or p, says.

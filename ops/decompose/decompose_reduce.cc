@@ -126,7 +126,15 @@ Results decompose_cdist(const Args& args) {
   if (a->dim() < 2 || b->dim() < 2 || a->sizes.back() != b->sizes.back()) {
     fail("cdist: expects rows of one length, got shapes ", to_string(a->sizes), " and ", to_string(b->sizes));
   }
-  if (p < 0) fail("cdist: p must not be negative, got ", p);
+  if (!(p >= 0)) fail("cdist: p must not be negative, got ", p);
+  for (const Tensor& t : {a, b}) {
+    if (!is_float(t->dtype)) fail("cdist: expected floating point tensors, got ", name(t->dtype));
+  }
+  const std::string mode = args[3].is_none() ? "use_mm_for_euclid_dist" : args[3].as<std::string>();
+  if (mode != "use_mm_for_euclid_dist" && mode != "use_mm_for_euclid_dist_if_necessary" &&
+      mode != "donot_use_mm_for_euclid_dist") {
+    fail("cdist: compute_mode '", mode, "' is unknown");
+  }
   Tensor apart = sub(unsqueeze(a, int_arg(-2)), unsqueeze(b, int_arg(-3)));
   if (apart->sizes.back() == 0) {
     Sizes sizes(apart->sizes.begin(), apart->sizes.end() - 1);
@@ -205,7 +213,7 @@ Results decompose_renorm(const Args& args) {
   const int64_t dim = wrap_dim(OpId::renorm, args[2].sym_int().guard(), x->sizes.size());
   const Scalar &p = args[1].as<Scalar>(), &most = args[3].as<Scalar>();
   if (!(p.to_double() > 0)) fail("renorm: p must be positive, got ", to_string(p));
-  if (scalar_ask(SymCmp::kLt, most, Scalar(0.0))) fail("renorm: maxnorm must not be negative, got ", to_string(most));
+  if (!scalar_ask(SymCmp::kLe, Scalar(0.0), most)) fail("renorm: maxnorm must not be negative, got ", to_string(most));
   Sizes others;
   for (int64_t d = 0; d < x->dim(); d++) {
     if (d != dim) others.push_back(d);
@@ -239,6 +247,7 @@ Tensor trapezes(OpId op, const Args& args, int64_t& dim) {
   Tensor y = args[0].tensor();
   dim = wrap_dim(op, args[3].sym_int().guard(), y->sizes.size());
   if (y->sizes.empty()) fail(name(op), ": expected a tensor of 1 dimension or more, got a number");
+  if (y->dtype == DType::kBool) fail(name(op), ": not defined for bool tensors");
   auto pair = [&](const Tensor& t, int64_t d) {
     SymInt size = t->sizes[size_t(d)];
     return std::make_pair(part(t, d, 1, size), part(t, d, 0, size == 0 ? size : size - 1));
@@ -314,12 +323,51 @@ Results decompose_cummax(const Args& args) { return extremes(OpId::cummax, OpId:
 Results decompose_cummin(const Args& args) { return extremes(OpId::cummin, OpId::scan_min, args); }
 
 // -- covariance
+namespace {
+
+// How often each observation counts, checked; none where nothing is given.
+Tensor checked_weights(const Tensor& given, const Tensor& x, const char* which, bool whole) {
+  if (!given) return given;
+  if (given->dim() > 1) fail("cov: ", which, " must be a vector, got shape ", to_string(given->sizes));
+  const bool counts = !is_float(given->dtype) && given->dtype != DType::kBool;
+  if (whole ? !counts : !is_float(given->dtype)) {
+    fail("cov: ", which, " must be ", whole ? "integers" : "floats", ", got ", name(given->dtype));
+  }
+  if (given->numel() != x->sizes[1]) {
+    fail("cov: ", which, " of shape ", to_string(given->sizes), " do not go with ", x->sizes[1].hint, " observations");
+  }
+  const std::string message = str(which, " must not be negative");
+  return op1(OpId::check_values, {given, std::string("nonnegative"), message});
+}
+
+// The covariances of x's rows, each observation counted as often as w says.
+Tensor weighted_cov(const Tensor& x, Tensor w, const Tensor& reliability, const Scalar& correction) {
+  const Tensor total =
+      op1(OpId::check_values, {sum_all(w), std::string("positive"), std::string("weights add up to 0")});
+  const Tensor mean = div(sum(mul(x, w), {1}, true), total);
+  const Tensor lost = reliability ? mul(div(sum_all(mul(w, reliability)), total), correction)
+                                  : full({}, correction, w->dtype, x->device());
+  const Tensor left = op1(OpId::clamp, {sub(total, lost), Scalar(0.0), Value()});
+  const Tensor centred = sub(x, mean);
+  return div(mm(centred, transpose(mul(centred, w), int_arg(0), int_arg(1))), left);
+}
+
+}  // namespace
+
+// (input, correction, fweights, aweights)
 Results decompose_cov(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() > 2) fail("cov: expects a tensor of at most 2 dimensions, got shape ", to_string(x->sizes));
   if (x->dtype == DType::kBool) fail("cov: not defined for bool tensors");
   x = to_dtype(x, to_float(x->dtype));
   if (x->dim() < 2) x = reshape(x, {1, x->numel()});
+  const Tensor counts = checked_weights(args[2].tensor(), x, "fweights", true);
+  const Tensor reliability = checked_weights(args[3].tensor(), x, "aweights", false);
+  if (counts || reliability) {
+    const Tensor w = !counts ? reliability : !reliability ? counts : mul(counts, reliability);
+    const Tensor c = weighted_cov(x, w, reliability, args[1].as<Scalar>());
+    return {x->sizes[0] == 1 ? reshape(c, {}) : c};
+  }
   Tensor centred = sub(x, op1(OpId::mean, {x, Sizes{1}, true}));
   Scalar left = scalar_binary(SymOp::kNSub, Scalar::of_sym(x->sizes[1]), Scalar::of_sym(args[1].sym_int()));
   if (scalar_ask(SymCmp::kLt, left, Scalar(0.0))) left = Scalar(0.0);

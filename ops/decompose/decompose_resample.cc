@@ -2,7 +2,7 @@
 // mean.
 #include "ops/core/error.h"
 #include "ops/core/storage.h"
-#include "ops/decompose/emit.h"
+#include "ops/decompose/formula.h"
 
 namespace lutra {
 namespace {
@@ -79,69 +79,148 @@ Tensor nearest(const Tensor& x, const Axis& a, bool exact) {
   return picked(x, a.dim, within(to_dtype(op1(OpId::mul, {at, a.step}), DType::kInt64), a.in));
 }
 
+// Where the result's elements lie in the source.
+Tensor places(const Tensor& x, const Axis& a, bool align) {
+  const Tensor at = range(a.out, x->dtype, x);
+  if (align) return op1(OpId::mul, {at, a.step});
+  return op1(OpId::sub, {op1(OpId::mul, {op1(OpId::add, {at, vnum(0.5)}), a.step}), vnum(0.5)});
+}
+
+// A vector of a.out numbers along the axis.
+Tensor along(const Tensor& x, const Axis& a, const Tensor& vector) {
+  Sizes shape(x->sizes.size(), SymInt(1));
+  shape[size_t(a.dim)] = a.out;
+  return reshape(vector, shape);
+}
+
 Tensor linear(const Tensor& x, const Axis& a, bool align) {
-  const DType type = x->dtype == DType::kFloat64 ? x->dtype : DType::kFloat32;
-  Tensor at = range(a.out, type, x);
-  if (align) {
-    at = op1(OpId::mul, {at, a.step});
-  } else {
-    at = op1(OpId::sub, {op1(OpId::mul, {op1(OpId::add, {at, vnum(0.5)}), a.step}), vnum(0.5)});
-    at = op1(OpId::clamp, {at, vnum(0), Value()});
-  }
+  Tensor at = places(x, a, align);
+  if (!align) at = op1(OpId::clamp, {at, vnum(0), Value()});
   const Tensor low = within(to_dtype(at, DType::kInt64), a.in);
   const Tensor high = within(op1(OpId::add, {low, vdim(1)}), a.in);
-  Sizes shape;
-  for (int64_t d = 0; d < x->dim(); d++) shape.push_back(d == a.dim ? a.out : SymInt(1));
-  const Tensor weight = reshape(op1(OpId::clamp, {op1(OpId::sub, {at, to_dtype(low, type)}), vnum(0), vnum(1)}), shape);
+  const Tensor weight =
+      along(x, a, op1(OpId::clamp, {op1(OpId::sub, {at, to_dtype(low, x->dtype)}), vnum(0), vnum(1)}));
   const Tensor below = op1(OpId::mul, {picked(x, a.dim, low), op1(OpId::sub, {vnum(1), weight})});
   return op1(OpId::add, {below, op1(OpId::mul, {picked(x, a.dim, high), weight})});
 }
 
-void check_interpolate(const Args& args, bool is_linear) {
+// The cubic convolution kernel of constant c at a distance up to 1, and from 1 to 2.
+Tensor cubic_near(const Tensor& t, double c) { return ((c + 2) * t - (c + 3.0)) * t * t + 1.0; }
+Tensor cubic_far(const Tensor& t, double c) { return ((c * t - 5 * c) * t + 8 * c) * t - 4 * c; }
+
+Tensor cubic(const Tensor& x, const Axis& a, bool align) {
+  const double c = -0.75;
+  const Tensor at = places(x, a, align), floor = op1(OpId::floor, {at}), t = at - floor;
+  const Tensor weights[] = {cubic_far(t + 1.0, c), cubic_near(t, c), cubic_near(1.0 - t, c), cubic_far(2.0 - t, c)};
+  const Tensor low = to_dtype(floor, DType::kInt64);
+  Tensor total;
+  for (int64_t k = 0; k < 4; k++) {
+    const Tensor index = op1(OpId::clamp, {op1(OpId::add, {low, vdim(k - 1)}), vdim(0), vint(a.in - 1)});
+    const Tensor term = picked(x, a.dim, index) * along(x, a, weights[k]);
+    total = total ? total + term : term;
+  }
+  return total;
+}
+
+// antialias: a kernel as wide as the step, as a matrix from the axis to the result's.
+Tensor filtered(const Tensor& x, const Axis& a, bool is_cubic) {
+  const double step = std::max(pin(a.step).to_double(), 1.0), support = (is_cubic ? 2.0 : 1.0) * step;
+  const Tensor centre = unsqueeze((range(a.out, DType::kFloat64, x) + 0.5) * pin(a.step).to_double(), vdim(1));
+  const Tensor j = range(a.in, DType::kFloat64, x);
+  const Tensor first = op1(OpId::trunc, {clamp(centre - support + 0.5, vnum(0), Value())});
+  const Tensor last = op1(OpId::trunc, {clamp(centre + support + 0.5, Value(), vint(a.in))});
+  const Tensor d = op1(OpId::abs, {(j - centre + 0.5) * (1 / step)});
+  Tensor weight = clamp(1.0 - d, vnum(0), Value());
+  if (is_cubic) {
+    const Tensor far = where(lt(d, vnum(2)), cubic_far(d, -0.5), vnum(0));
+    weight = where(lt(d, vnum(1)), cubic_near(d, -0.5), far);
+  }
+  weight = where(logical_and(ge(j, first), lt(j, last)), weight, vnum(0));
+  weight = to_dtype(weight / sum(weight, {1}, true), x->dtype);
+  const Tensor columns = transpose(weight, vdim(0), vdim(1));
+  return transpose(op1(OpId::matmul, {transpose(x, vdim(a.dim), vdim(-1)), columns}), vdim(a.dim), vdim(-1));
+}
+
+// mode="area": the means of windows; in three dimensions first those of the last two.
+Tensor area(const Tensor& x, const Sizes& sizes) {
+  const Sizes& in = x->sizes;
+  if (x->dim() == 3) return op1(OpId::adaptive_avg_pool1d, {x, Sizes{sizes[2]}});
+  if (x->dim() == 4) return op1(OpId::adaptive_avg_pool2d, {x, Sizes{sizes[2], sizes[3]}});
+  const SymInt images = in[0] * in[1];
+  Tensor y =
+      op1(OpId::adaptive_avg_pool2d, {reshape(x, Sizes{images, in[2], in[3], in[4]}), Sizes{sizes[3], sizes[4]}});
+  const SymInt plane = sizes[3] * sizes[4];
+  y = op1(OpId::adaptive_avg_pool2d, {reshape(y, Sizes{images, 1, in[2], plane}), Sizes{sizes[2], plane}});
+  return reshape(y, sizes);
+}
+
+struct Sampling {
+  bool is_linear, is_cubic, align, antialias;
+};
+
+void check_rank(const std::string& mode, const Tensor& x, int64_t spatial) {
+  if (x->dim() == spatial + 2) return;
+  fail("interpolate: mode '", mode, "' needs an input of ", spatial + 2, " dimensions, got shape ",
+       to_string(x->sizes));
+}
+
+Sampling checked_sampling(const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   const std::string& mode = args[3].as<std::string>();
   const int64_t spatial = x->dim() - 2;
-  if (spatial < 1) {
-    fail("interpolate: the input must have at least 3 dimensions, got shape ", to_string(x->sizes));
+  Sampling s{mode == "linear" || mode == "bilinear" || mode == "trilinear", mode == "bicubic", false,
+             args[6].as<bool>()};
+  if (spatial < 1 || spatial > 3) {
+    fail("interpolate: the input must have 3 to 5 dimensions, got shape ", to_string(x->sizes));
   }
-  if (!is_linear && mode != "nearest" && mode != "nearest-exact") {
-    fail("interpolate: mode must be 'nearest', 'nearest-exact', 'linear', 'bilinear' or 'trilinear', got '", mode, "'");
+  if (!s.is_linear && !s.is_cubic && mode != "nearest" && mode != "nearest-exact" && mode != "area") {
+    fail(
+        "interpolate: mode must be 'nearest', 'nearest-exact', 'linear', 'bilinear', 'trilinear', 'bicubic' or 'area', "
+        "got '",
+        mode, "'");
   }
-  const int64_t wanted = mode == "linear" ? 1 : mode == "bilinear" ? 2 : 3;
-  if (is_linear && spatial != wanted) {
-    fail("interpolate: mode '", mode, "' needs an input of ", wanted + 2, " dimensions, got shape ",
-         to_string(x->sizes));
+  if (s.is_linear) check_rank(mode, x, mode == "linear" ? 1 : mode == "bilinear" ? 2 : 3);
+  if (s.is_cubic) check_rank(mode, x, 2);
+  if (!s.is_linear && !s.is_cubic && !args[4].is_none()) {
+    fail("interpolate: align_corners can only be given with the linear and cubic modes, got mode '", mode, "'");
   }
-  if (!is_linear && !args[4].is_none()) {
-    fail("interpolate: align_corners can only be given with the linear modes, got mode '", mode, "'");
+  if (s.antialias && mode != "bilinear" && mode != "bicubic") {
+    fail("interpolate: antialias can only be given with modes 'bilinear' and 'bicubic', got mode '", mode, "'");
   }
   if (args[1].is_none() == args[2].is_none()) fail("interpolate: give either size or scale_factor");
-  const DType type = x->dtype;
-  if (!is_float(type) && (is_linear || type != DType::kUInt8)) {
-    fail("interpolate: mode '", mode, "' is not defined for ", name(type), " tensors");
+  const bool bytes = x->dtype == DType::kUInt8 && mode != "area" && mode != "linear" && mode != "trilinear";
+  if (!is_float(x->dtype) && !bytes) {
+    fail("interpolate: mode '", mode, "' is not defined for ", name(x->dtype), " tensors");
   }
+  s.align = !args[4].is_none() && args[4].as<bool>();
+  return s;
 }
 
 }  // namespace
 
-// (input, size, scale_factor, mode, align_corners, recompute_scale_factor)
+// (input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
 Results decompose_interpolate(const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
-  const std::string& mode = args[3].as<std::string>();
-  const int64_t spatial = x->dim() - 2;
-  const bool is_linear = mode == "linear" || mode == "bilinear" || mode == "trilinear";
-  check_interpolate(args, is_linear);
-  const bool align = is_linear && !args[4].is_none() && args[4].as<bool>();
+  const Sampling s = checked_sampling(args);
   const bool recompute = !args[5].is_none() && args[5].as<bool>();
+  if (recompute && args[2].is_none()) fail("interpolate: recompute_scale_factor needs scale_factor");
   const DType type = x->dtype;
   const Sizes sizes = result_sizes(x, args);
+  if (args[3].as<std::string>() == "area") return {area(x, sizes)};
   Value factor;
   if (args[1].is_none() && !recompute) factor = pin(args[2].as<Scalar>());
-  Tensor y = is_linear && type != DType::kFloat64 ? to_dtype(x, DType::kFloat32) : x;
-  for (int64_t d = 0; d < spatial; d++) {
-    const Axis a = axis_of(d + 2, x->sizes[size_t(d) + 2], sizes[size_t(d) + 2], factor, align);
-    y = is_linear ? linear(y, a, align) : nearest(y, a, mode == "nearest-exact");
+  const bool computes = s.is_linear || s.is_cubic;
+  Tensor y = computes && type != DType::kFloat64 ? to_dtype(x, DType::kFloat32) : x;
+  for (int64_t d = x->dim() - 1; d >= 2; d--) {
+    const Axis a = axis_of(d, x->sizes[size_t(d)], sizes[size_t(d)], factor, s.align);
+    if (s.antialias)
+      y = filtered(y, a, s.is_cubic);
+    else if (s.is_cubic)
+      y = cubic(y, a, s.align);
+    else
+      y = s.is_linear ? linear(y, a, s.align) : nearest(y, a, args[3].as<std::string>() == "nearest-exact");
   }
+  if (computes && !is_float(type)) y = clamp(op1(OpId::floor, {y + 0.5}), vnum(0), vnum(255));
   return {to_dtype(y, type)};
 }
 

@@ -319,7 +319,11 @@ Tensor padded_positions(const std::string& mode, const Tensor& x, SymInt n, SymI
   Tensor at = sub(counting(n + before + after, x), Scalar::of_sym(before));
   Scalar last = Scalar::of_sym(n - 1);
   if (mode == "replicate") return op1(OpId::clamp, {at, int_arg(0), last});
-  if (mode == "circular") return op1(OpId::remainder, {at, Scalar::of_sym(n)});
+  if (mode == "circular") {
+    // Negative paddings cut first; what is left repeats.
+    const SymInt cut = before < 0 ? SymInt(0) - before : SymInt(0), kept = n - cut + (after < 0 ? after : SymInt(0));
+    return add(op1(OpId::remainder, {sub(at, Scalar::of_sym(cut)), Scalar::of_sym(kept)}), Scalar::of_sym(cut));
+  }
   at = abs(at);
   return sub(last, abs(sub(at, last)));
 }

@@ -2,6 +2,7 @@
 #include "ops/core/current_device.h"
 #include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
+#include "ops/meta/spatial.h"
 
 namespace lutra {
 
@@ -37,14 +38,32 @@ Results decompose_narrow(const Args& a) {
 
 // -- other dtypes and devices: the tensor itself where it is so already
 
-// (input, device, dtype, non_blocking, copy). The cast runs where fewer bytes move.
+namespace {
+
+// The cast runs where fewer bytes move.
+Tensor moved(const Tensor& from, Device device, DType dtype, bool copy, const Value& format) {
+  const bool first = size_of(dtype) < size_of(from->dtype);
+  const Tensor t = first ? on_device(to_dtype(from, dtype), device) : to_dtype(on_device(from, device), dtype);
+  const std::string wanted = format.is_none() ? "preserve_format" : format.as<std::string>();
+  // Any layout but channels last counts as PyTorch's contiguous_format here.
+  const bool lies =
+      wanted == "preserve_format" || wanted == (is_channels_last(t) ? "channels_last" : "contiguous_format");
+  return lies && !(copy && t.same(from)) ? t : op1(OpId::clone, {t, wanted});
+}
+
+}  // namespace
+
+// (input, device, dtype, non_blocking, copy, memory_format)
 Results decompose_to(const Args& a) {
   const Tensor from = a[0].tensor();
   const Device device = a[1].is_none() ? from->device() : a[1].as<Device>();
-  const DType dtype = a[2].is_none() ? from->dtype : a[2].as<DType>();
-  const bool first = size_of(dtype) < size_of(from->dtype);
-  const Tensor t = first ? on_device(to_dtype(from, dtype), device) : to_dtype(on_device(from, device), dtype);
-  return {a[4].as<bool>() && t.same(from) ? op1(OpId::clone, {t}) : t};
+  return {moved(from, device, a[2].is_none() ? from->dtype : a[2].as<DType>(), a[4].as<bool>(), a[5])};
+}
+
+// (input, other, non_blocking, copy, memory_format)
+Results decompose_to_other(const Args& a) {
+  const Tensor other = a[1].tensor();
+  return {moved(a[0].tensor(), other->device(), other->dtype, a[3].as<bool>(), a[4])};
 }
 
 Results decompose_type_as(const Args& a) {
@@ -52,21 +71,40 @@ Results decompose_type_as(const Args& a) {
   return {to_dtype(on_device(a[0].tensor(), other->device()), other->dtype)};
 }
 
-Results decompose_cpu(const Args& a) { return {on_device(a[0].tensor(), Device{})}; }
+Results decompose_cpu(const Args& a) {
+  const Tensor t = a[0].tensor();
+  return {moved(t, Device{}, t->dtype, false, a[1])};
+}
 
 Results decompose_cuda(const Args& a) {
   const Device device = a[1].is_none() ? Device{DeviceType::kCUDA, int8_t(current_cuda_index())} : a[1].as<Device>();
   if (device.type != DeviceType::kCUDA) fail("cuda: device '", to_string(device), "' is not a GPU");
   check_device(device);
-  return {on_device(a[0].tensor(), device)};
+  const Tensor t = a[0].tensor();
+  return {moved(t, device, t->dtype, false, a[3])};
 }
 
 // -- fills
 
+namespace {
+
+// t with each element of its memory once: what expand repeats is written once.
+Tensor once(Tensor t) {
+  for (int64_t d = 0; d < t->dim(); d++) {
+    const bool repeated = !t->strides[size_t(d)].expr && t->strides[size_t(d)].hint == 0 && t->sizes[size_t(d)] > 1;
+    if (repeated) t = op1(OpId::slice, {t, vdim(d), vdim(0), vdim(1), vdim(1)});
+  }
+  return t;
+}
+
+}  // namespace
+
 Results decompose_fill_(const Args& a) {
   const Tensor t = a[0].tensor();
   if (!a[1].is<Tensor>()) {
-    return {call_inplace(OpId::copy_, {t, full({}, a[1].as<Scalar>(), t->dtype, t->device())})};
+    const Tensor to = once(t);
+    const Tensor filled = call_inplace(OpId::copy_, {to, full({}, a[1].as<Scalar>(), t->dtype, t->device())});
+    return {to.same(t) ? filled : t};
   }
   if (a[1].tensor()->dim() != 0) {
     fail("fill_: value must be a number or a tensor of no dimensions, got shape ", to_string(a[1].tensor()->sizes));

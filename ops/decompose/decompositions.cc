@@ -4,6 +4,7 @@
 #include "ops/core/overlap.h"
 #include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
+#include "ops/meta/spatial.h"
 
 namespace lutra {
 namespace {
@@ -108,8 +109,9 @@ Results decompose_flatten(const Args& args) {
 
 Results decompose_contiguous(const Args& args) {
   Tensor x = args[0].tensor();
-  if (x->is_contiguous()) return {x};
-  return {op1(OpId::clone, {x, std::string("contiguous_format")})};
+  const std::string& format = args[1].as<std::string>();
+  if (format == "preserve_format") fail("contiguous: memory_format 'preserve_format' is not supported");
+  return {is_contiguous_as(x, format) ? x : op1(OpId::clone, {x, format})};
 }
 
 namespace {

@@ -31,6 +31,18 @@ bool is_channels_last(const Tensor& t) {
   return true;
 }
 
+bool is_contiguous_as(const Tensor& t, const std::string& format) {
+  if (format != "channels_last" || t->dim() != 4) return format == "contiguous_format" && t->is_contiguous();
+  const Sizes strides = channels_last_strides(t->sizes);
+  for (SymInt s : t->sizes) {
+    if (s == 0) return true;
+  }
+  for (size_t d = 0; d < 4; d++) {
+    if (t->sizes[d] != 1 && t->strides[d] != strides[d]) return false;
+  }
+  return true;
+}
+
 Sizes channels_last_strides(const Sizes& s) { return {s[1] * s[2] * s[3], 1, s[3] * s[1], s[1]}; }
 
 ResultSpec image_spec(const Sizes& sizes, bool channels_last, DType dtype) {
@@ -86,7 +98,7 @@ void check_ranks(OpId op, const Tensor& x, const Tensor& w, int dims) {
 }
 
 void check_dtypes(OpId op, const Tensor& x, const Tensor& w, const Tensor& b) {
-  if (!is_float(x->dtype)) fail(name(op), ": not defined for ", name(x->dtype), " tensors");
+  if (x->dtype == DType::kBool) fail(name(op), ": not defined for ", name(x->dtype), " tensors");
   if (x->dtype != w->dtype || (b && b->dtype != x->dtype)) {
     fail(name(op), ": expected input, weight and bias of one dtype, got ", name(x->dtype), ", ", name(w->dtype),
          b ? str(" and ", name(b->dtype)) : "");

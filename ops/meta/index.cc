@@ -97,7 +97,8 @@ Sizes indexed_sizes(OpId op, const Args& args) {
 
 ResultSpecs meta_gather(OpId op, const Args& args) {
   const Tensor &t = args[0].as<Tensor>(), &index = args[2].as<Tensor>();
-  check_index(op, index);
+  const bool whole = index->dtype == DType::kInt64 || index->dtype == DType::kInt32;
+  if (!whole && index->numel() != 0) check_index(op, index);  // of nothing, any dtype
   check_fits(op, index, t, "the input", dim_of(op, args, t));
   return {contiguous_spec(index->sizes, t->dtype)};
 }
@@ -155,7 +156,8 @@ ResultSpecs meta_index_add(OpId op, const Args& args) {
   check_same_dtype(op, t, src, "source");
   int64_t d = dim_of(op, args, t);
   if (op == OpId::index_reduce) check_reduce(op, args[4], {"prod", "mean", "amax", "amin"});
-  bool fits = rank(src) == rank(t) && size_at(src, d) == size_at(index, 0);
+  const bool ranks = op == OpId::index_copy ? rank(src) == rank(t) : src->dim() == t->dim();
+  bool fits = ranks && size_at(src, d) == size_at(index, 0);
   for (size_t i = 0; fits && i < rank(t); i++)
     fits = int64_t(i) == d || size_at(src, int64_t(i)) == size_at(t, int64_t(i));
   if (!fits) {

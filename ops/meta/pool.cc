@@ -6,17 +6,18 @@ namespace {
 
 bool is_one_dim(OpId op) {
   return op == OpId::max_pool1d || op == OpId::max_pool1d_with_indices || op == OpId::avg_pool1d ||
-         op == OpId::adaptive_avg_pool1d || op == OpId::adaptive_max_pool1d;
+         op == OpId::adaptive_avg_pool1d || op == OpId::adaptive_max_pool1d ||
+         op == OpId::adaptive_max_pool1d_with_indices;
 }
 bool is_average(OpId op) { return op == OpId::avg_pool1d || op == OpId::avg_pool2d; }
 
-// Dimensions, and whether there is a batch; nothing but the batch may be empty.
-void check_input(OpId op, const Tensor& x, int dims) {
+// Dimensions, and whether there is a batch; from dimension `first` on nothing may be empty.
+void check_input(OpId op, const Tensor& x, int dims, size_t first) {
   if (x->dim() != dims + 1 && x->dim() != dims + 2) {
     fail(name(op), ": the input must have ", dims + 1, " (unbatched) or ", dims + 2,
          " (batched) dimensions, got shape ", to_string(x->sizes));
   }
-  for (size_t d = x->dim() == dims + 2; d < x->sizes.size(); d++) {
+  for (size_t d = first; d < x->sizes.size(); d++) {
     if (x->sizes[d] == 0) {
       fail(name(op), ": only the batch may be empty, got an input of shape ", to_string(x->sizes));
     }
@@ -58,7 +59,7 @@ PoolCall pool_call(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   PoolCall c{};
   c.dims = is_one_dim(op) ? 1 : 2;
-  check_input(op, x, c.dims);
+  check_input(op, x, c.dims, x->dim() == c.dims + 2);
   c.batched = x->dim() == c.dims + 2;
   c.kernel = pair_of(op, "kernel_size", args[1], c.dims, 1);
   const bool own_stride = !args[2].is_none() && !args[2].as<Sizes>().empty();
@@ -94,7 +95,7 @@ ResultSpecs meta_max_pool(OpId op, const Args& args) {
 
 ResultSpecs meta_avg_pool(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
-  check_floating(op, x);
+  if (x->dtype != DType::kInt64) check_floating(op, x);
   const PoolCall c = pool_call(op, args);
   if (op == OpId::avg_pool2d && !args[6].is_none() && args[6].sym_int() == 0) {
     fail(name(op), ": divisor_override must not be zero");
@@ -106,10 +107,13 @@ ResultSpecs meta_adaptive_pool(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   const int dims = is_one_dim(op) ? 1 : 2;
   check_floating(op, x);
-  check_input(op, x, dims);
+  check_input(op, x, dims, 1);
   const Pair out = pair_of(op, "output_size", args[1], dims, 1);
-  if (out[0] < 1 || out[1] < 1) fail(name(op), ": output_size must be positive, got ", std::min(out[0], out[1]));
-  return {pooled_spec(x, dims, x->dim() == dims + 2, out[0], out[1], x->dtype)};
+  if (out[0] < 0 || out[1] < 0) fail(name(op), ": output_size must not be negative, got ", std::min(out[0], out[1]));
+  const auto spec = [&](DType type) { return pooled_spec(x, dims, x->dim() == dims + 2, out[0], out[1], type); };
+  ResultSpecs specs = {spec(x->dtype)};
+  if (info(op).results == 2) specs.push_back(spec(DType::kInt64));
+  return specs;
 }
 
 ResultSpecs meta_pool(OpId op, const Args& args) {

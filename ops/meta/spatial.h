@@ -15,6 +15,8 @@ inline Sizes sizes_of(const Pair& p) { return {p[0], p[1]}; }
 
 // t lies with channels innermost, as PyTorch judges it (suggest_memory_format).
 bool is_channels_last(const Tensor& t);
+// t lies in order, or in that of the memory format named.
+bool is_contiguous_as(const Tensor& t, const std::string& format);
 // A new tensor of 4 dimensions, channels last or contiguous.
 ResultSpec image_spec(const Sizes& sizes, bool channels_last, DType dtype);
 Sizes channels_last_strides(const Sizes& sizes);

@@ -1,5 +1,6 @@
 // Meta rules of views and of what moves data only.
 #include "ops/meta/rules.h"
+#include "ops/meta/spatial.h"
 
 namespace lutra {
 
@@ -40,8 +41,9 @@ ResultSpecs meta_flatten(OpId op, const Args& args) {
 
 ResultSpecs meta_contiguous(OpId, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
-  if (t->is_contiguous()) return {view_spec(t, t->sizes, t->strides, t->offset)};
-  return {contiguous_spec(t->sizes, t->dtype)};
+  const std::string& format = args[1].as<std::string>();
+  if (is_contiguous_as(t, format)) return {view_spec(t, t->sizes, t->strides, t->offset)};
+  return {format == "channels_last" ? image_spec(t->sizes, true, t->dtype) : contiguous_spec(t->sizes, t->dtype)};
 }
 
 ResultSpecs meta_detach(OpId, const Args& args) {

@@ -14,10 +14,12 @@ local names = {
   -- shapes
   "bilinear", "channel_shuffle", "one_hot", "pad", "pdist", "pixel_shuffle", "pixel_unshuffle",
   -- dropout
-  "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout",
+  "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "gumbel_softmax",
   -- windows, statistics
   "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "conv1d",
-  "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "interpolate", "max_pool1d", "max_pool2d",
+  "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "local_response_norm", "max_pool1d", "max_pool2d",
+  -- resampling
+  "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest",
 }
 
 local functional = {}

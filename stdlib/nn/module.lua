@@ -361,13 +361,25 @@ local function convert(self, target)
   if follow then follow(moved) end
 end
 
--- to(device), to(dtype), to(device, dtype), to(tensor); {dtype =, device =, non_blocking =} may follow, as for tensors.
+-- Parameters and buffers of 4 dimensions in the order of a memory format.
+local function lay_out(self, format)
+  for _, kind in ipairs {"parameter", "buffer"} do
+    for _, item in ipairs(collect(self, kind, "", true)) do
+      local t = item[2]
+      if t:dim() == 4 then lt._native.set_data(t, t:detach():contiguous {memory_format = format}) end
+    end
+  end
+end
+
+-- to(device), to(dtype), to(device, dtype), to(tensor); {dtype =, device =, non_blocking =, memory_format =} may follow, as for tensors.
 function Module:to(target, ...)
   errors.object("Module", "to", self)
   if type(target) == "table" then
-    local options = keywords.check("Module.to", target, {device = keywords.none, dtype = keywords.none, non_blocking = false})
+    local options = keywords.check("Module.to", target, {device = keywords.none, dtype = keywords.none, non_blocking = false,
+      memory_format = keywords.none})
     if options.device ~= nil then convert(self, options.device) end
     if options.dtype ~= nil then convert(self, options.dtype) end
+    if options.memory_format ~= nil then lay_out(self, options.memory_format) end
     return self
   end
   if lt.is_tensor(target) then

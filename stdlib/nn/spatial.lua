@@ -163,17 +163,24 @@ end
 avg_pool_of("AvgPool1d", functional.avg_pool1d)
 avg_pool_of("AvgPool2d", functional.avg_pool2d, true)
 
-local function adaptive_of(name, op)
+local function adaptive_of(name, op, takes_indices)
   local class = Module:extend(name)
   M[name] = class
-  function class:init(...) self.output_size = read(name, {{"output_size"}}, ...).output_size end
-  function class:forward(input) return op(input, self.output_size) end
+  function class:init(...)
+    local o = read(name, {{"output_size"}, takes_indices and {"return_indices", false} or nil}, ...)
+    self.output_size, self.return_indices = o.output_size, o.return_indices
+  end
+  if takes_indices then
+    function class:forward(input) return op(input, self.output_size, self.return_indices) end
+  else
+    function class:forward(input) return op(input, self.output_size) end
+  end
   function class:extra_repr() return "output_size=" .. text_of(self.output_size) end
 end
 adaptive_of("AdaptiveAvgPool1d", functional.adaptive_avg_pool1d)
 adaptive_of("AdaptiveAvgPool2d", functional.adaptive_avg_pool2d)
-adaptive_of("AdaptiveMaxPool1d", functional.adaptive_max_pool1d)
-adaptive_of("AdaptiveMaxPool2d", functional.adaptive_max_pool2d)
+adaptive_of("AdaptiveMaxPool1d", functional.adaptive_max_pool1d, true)
+adaptive_of("AdaptiveMaxPool2d", functional.adaptive_max_pool2d, true)
 
 -- Normalisations -----------------------------------------------------------------------------------------------------
 

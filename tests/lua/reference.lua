@@ -121,8 +121,10 @@ end
 -- Ops without a case of their own, and why.
 local WITHOUT = {
   cpu = "a move", cuda = "a move", detach = "the same elements", to_dtype = "x:to has the cases", empty = "no elements", empty_like = "no elements",
-  new_empty = "no elements", ones = "new_ones, ones_like have the cases", zeros = "new_zeros, zeros_like have the cases", slice = "x[...] has the cases",
-  where_of = "where has the cases", adjoint = "mT of reals", adaptive_max_pool1d = "the 2d one with one row", max_pool1d_with_indices = "max_pool1d's return_indices has the cases",
+  new_empty = "no elements", ones = "new_ones, ones_like have the cases", slice = "x[...] has the cases",
+  where_of = "where has the cases", adjoint = "mT of reals", max_pool1d_with_indices = "max_pool1d's return_indices has the cases",
+  adaptive_max_pool1d_with_indices = "adaptive_max_pool1d's return_indices has the cases",
+  adaptive_max_pool2d_with_indices = "adaptive_max_pool2d's return_indices has the cases",
   max_pool2d_with_indices = "max_pool2d's return_indices has the cases", select_scatter = "tests/ops/gradcheck_test.cc", slice_scatter = "tests/ops/gradcheck_test.cc",
 }
 

@@ -27,11 +27,18 @@ bool casts_out(const OpInfo& op) {
   static constexpr OpId kCast[] = {OpId::addr,      OpId::cat,    OpId::stack,        OpId::hstack,
                                    OpId::vstack,    OpId::dstack, OpId::column_stack, OpId::outer,
                                    OpId::kron,      OpId::mean,   OpId::var,          OpId::std,
-                                   OpId::normalize, OpId::diff,   OpId::inner,        OpId::bernoulli};
+                                   OpId::normalize, OpId::diff,   OpId::logsumexp,    OpId::nanmean};
   const auto has = [&](const auto& list) {
     return std::find(std::begin(list), std::end(list), op.id) != std::end(list);
   };
   return op.has(kPointwise) ? !has(kOwn) : has(kCast);
+}
+
+// Draws write into any dtype, any and all into bytes, max and min of all elements as ops that promote.
+bool casts_more(const std::string& fn, const OpInfo& op, DType result, DType out) {
+  if (fn == "any" || fn == "all") return out == DType::kUInt8 || out == DType::kBool;
+  const bool whole = (fn == "max" || fn == "min") && op.results == 1;
+  return fn == "bernoulli" || (whole && info(result).kind <= info(out).kind);
 }
 
 // Ops whose dtype= is that of out= where it is not given.
@@ -57,7 +64,8 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
   if (grad_enabled() && (out->requires_grad || result->requires_grad)) {
     fail(fn, ": out= does not support automatic differentiation, but an argument requires grad");
   }
-  const bool cast = casts_out(op) && info(result->dtype).kind <= info(out->dtype).kind;
+  const bool cast = casts_more(fn, op, result->dtype, out->dtype) ||
+                    (casts_out(op) && info(result->dtype).kind <= info(out->dtype).kind);
   if (out->dtype != result->dtype && !cast) {
     fail(fn, ": the result of dtype ", name(result->dtype), " cannot be written to out= of dtype ", name(out->dtype));
   }
@@ -74,12 +82,29 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
 
 // out= is the result copied into a given tensor, which takes the result's shape.
 void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
+  // These take out= as it is where its elements are as many.
+  if ((fn == "linspace" || fn == "logspace") && out->numel() == result->numel()) {
+    call_inplace(OpId::copy_, {out, op1(OpId::view, {result, out->sizes})});
+    return;
+  }
   if (to_string(out->sizes) != to_string(result->sizes)) {
     if (out->is_fake()) throw NeedsData(fn + ": out= takes other sizes");
     resize(out, result->sizes, contiguous_strides(result->sizes));
   }
   call_inplace(OpId::copy_, {out, result});
 }
+
+}  // namespace
+
+Tensor written_out(const std::string& fn, const Value& out, const Tensor& result) {
+  if (out.is_none()) return result;
+  const Tensor to = out.tensor();
+  check_out(fn, info(OpId::nonzero), {}, to, result);
+  write_out(fn, to, result);
+  return to;
+}
+
+namespace {
 
 // The list of out= for ops of several results, or the one tensor.
 std::vector<Tensor> read_out(const std::string& fn, ArgReader& in, ArgReader::H h, int results) {
@@ -168,6 +193,9 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
   if (self.inplace || (extras.inplace && is_true(self.name, in, *extras.inplace))) {
     if (!args[0].is<Tensor>()) {
       fail(self.name, ": argument '", op.args[0].name, "' must be a Tensor, got ", in.describe(0));
+    }
+    if (op.id == OpId::float_power && args[0].as<Tensor>()->dtype != DType::kFloat64) {
+      fail(self.name, ": the result is float64, which cannot be written to ", name(args[0].as<Tensor>()->dtype));
     }
     return {call_inplace(op.id, std::move(args))};
   }

@@ -81,6 +81,8 @@ class GeneratorScope {
 };
 
 // -- writing ops briefly
+// out= of a function that is no op: result where there is none, else out with result written into it.
+Tensor written_out(const std::string& fn, const Value& out, const Tensor& result);
 // dim of t, wrapped from negatives; throws naming fn.
 int64_t wrap_dim(const char* fn, int64_t dim, int64_t rank);
 // Sets requires_grad with PyTorch's conditions.

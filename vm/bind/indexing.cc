@@ -250,8 +250,9 @@ LuaResults index_put_inplace(Args& a) {
 }
 
 LuaResults nonzero(Args& a) {
-  if (a[1].as<bool>()) return {call_op(OpId::nonzero_tuple, {a[0]})};
-  return {op1(OpId::nonzero, {a[0]})};
+  if (!a[1].as<bool>()) return {written_out("nonzero", a[2], op1(OpId::nonzero, {a[0]}))};
+  if (!a[2].is_none()) fail("nonzero: as_tuple=true takes no out=");
+  return {call_op(OpId::nonzero_tuple, {a[0]})};
 }
 
 // The values, then the inverse and the counts as far as they are asked for.
@@ -266,7 +267,7 @@ LuaResults unique_of(OpId op, Args& a, size_t inverse) {
 const HostFunction kRows[] = {
     {"index_put", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put},
     {"index_put_", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put_inplace},
-    {"nonzero", "Tensor input, *, bool as_tuple=False", kBoth, nonzero},
+    {"nonzero", "Tensor input, *, bool as_tuple=False, Tensor? out=None", kBoth, nonzero},
     {"unique", "Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None",
      kBoth, [](Args& a) { return unique_of(OpId::unique, a, 2); }},
     {"unique_consecutive", "Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None", kBoth,

@@ -1,6 +1,7 @@
 // Queries about a tensor's layout.
 #include <algorithm>
 
+#include "ops/meta/spatial.h"
 #include "vm/bind/functions.h"
 
 namespace lutra {
@@ -36,6 +37,14 @@ LuaResults stride_dim(Args& a) {
   return one_of("stride", a[0].tensor(), a[0].tensor()->strides, a);
 }
 
+LuaResults is_contiguous(Args& a) {
+  const std::string& format = a[1].as<std::string>();
+  if (format != "contiguous_format" && format != "channels_last") {
+    fail("is_contiguous: memory_format '", format, "' is unknown (expected 'contiguous_format' or 'channels_last')");
+  }
+  return {is_contiguous_as(a[0].tensor(), format)};
+}
+
 const HostFunction kRows[] = {
     {"size", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->sizes); }},
     {"size", "Tensor input, int dim", kBoth, size_dim},
@@ -48,7 +57,7 @@ const HostFunction kRows[] = {
     {"element_size", "Tensor input", kMethod,
      [](Args& a) -> LuaResults { return {vdim(int64_t(size_of(a[0].tensor()->dtype)))}; }},
     {"storage_offset", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {vint(a[0].tensor()->offset)}; }},
-    {"is_contiguous", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {a[0].tensor()->is_contiguous()}; }},
+    {"is_contiguous", "Tensor input, *, str memory_format='contiguous_format'", kBoth, is_contiguous},
     {"is_floating_point", "Tensor input", kBoth,
      [](Args& a) -> LuaResults { return {is_float(a[0].tensor()->dtype)}; }},
     {"__len", "Tensor input", 0,

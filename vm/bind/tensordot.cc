@@ -22,6 +22,12 @@ Sizes int_list(ArgReader& in, ArgReader::H h) {
   return out;
 }
 
+Value out_of(ArgReader& in, ArgReader::H h) {
+  if (in.kind(h) == LuaKind::kNil) return {};
+  if (in.kind(h) != LuaKind::kTensor) fail("tensordot: argument 'out' must be a Tensor, got ", in.describe(h));
+  return in.tensor(h);
+}
+
 LuaResults tensordot(const Binding&, ArgReader& in) {
   for (int i = 0; i < 2; ++i) {
     if (in.kind(i) == LuaKind::kTensor) continue;
@@ -30,11 +36,13 @@ LuaResults tensordot(const Binding&, ArgReader& in) {
   if (in.count() > 3) fail("tensordot: takes at most 3 arguments, got ", in.count());
   const Tensor a = in.tensor(0), b = in.tensor(1);
   ArgReader::H dims = 2;
+  Value out;
   if (in.kind(2) == LuaKind::kTable && in.length(2) == 0) {
     for (const std::string& key : in.keys(2)) {
-      if (key != "dims") fail("tensordot: unknown keyword '", key, "' (known: dims)");
+      if (key != "dims" && key != "out") fail("tensordot: unknown keyword '", key, "' (known: dims, out)");
     }
     dims = in.field(2, "dims");
+    out = out_of(in, in.field(2, "out"));
   }
   Sizes of_a, of_b;
   if (in.kind(dims) == LuaKind::kTable) {
@@ -47,7 +55,7 @@ LuaResults tensordot(const Binding&, ArgReader& in) {
     }
     for (int64_t i = 0; i < n; ++i) of_a.push_back(a->dim() - n + i), of_b.push_back(i);
   }
-  return {op1(OpId::tensordot, {a, b, of_a, of_b})};
+  return {written_out("tensordot", out, op1(OpId::tensordot, {a, b, of_a, of_b}))};
 }
 
 const Special kSpecials[] = {{"tensordot", kFunctionOf, tensordot, nullptr}};

@@ -33,6 +33,16 @@ def convolutions(case, error, t):
         case(f"conv_transpose2d {text}", [t.g(2, channels, 4, 3), t.g(channels, out, 3, 3), t.g(out * (2 if "groups" in text else 1))],
              f"F.conv_transpose2d(a, b, c{more})", tol=SUM, grad_tol=SUM, variants=some)
     case("conv_transpose1d", [t.g(2, 3, 5), t.g(3, 2, 4), t.g(2)], "F.conv_transpose1d(a, b, c, stride=2, padding=1)", tol=SUM, grad_tol=SUM, variants=some)
+    whole = lambda *shape: t.i(9, *shape, low=-8)
+    for text in ("", "stride=2, padding=1", "dilation=(2, 1), padding='same'"):
+        more = ", " + text if text else ""
+        case(f"conv2d integers {text}", [whole(2, 3, 6, 5), whole(4, 3, 3, 2), whole(4)], f"F.conv2d(a, b, c{more})", variants=["strided"])
+    case("conv2d bytes", [t.i(9, 1, 2, 4, 4, dtype=torch.uint8), t.i(9, 2, 2, 2, 2, dtype=torch.uint8)], "F.conv2d(a, b)", variants=[])
+    case("conv2d integers groups", [whole(1, 4, 5, 5), whole(6, 2, 3, 3)], "F.conv2d(a, b, groups=2)", variants=[])
+    case("conv1d integers", [whole(3, 7), whole(4, 3, 3), whole(4)], "F.conv1d(a, b, c, stride=2, padding=1)", variants=["strided"])
+    case("conv_transpose1d integers", [whole(2, 3, 5), whole(3, 2, 4), whole(2)], "F.conv_transpose1d(a, b, c, stride=2, padding=1)", variants=[])
+    for text in ("stride=2, padding=1, output_padding=1", "stride=(2, 3), padding=(1, 0), dilation=2", "stride=2, output_padding=1, groups=2"):
+        case(f"conv_transpose2d integers {text}", [whole(2, 4, 4, 3), whole(4, 2, 3, 3)], f"F.conv_transpose2d(a, b, {text})", variants=[])
     error("conv2d channels", [t.f(1, 2, 5, 5), t.f(2, 3, 3, 3)], "F.conv2d(a, b)")
     error("conv2d ranks", [t.f(5, 5), t.f(2, 3, 3, 3)], "F.conv2d(a, b)")
     error("conv2d weight ranks", [t.f(1, 3, 5, 5), t.f(2, 3, 3)], "F.conv2d(a, b)")
@@ -76,6 +86,13 @@ def pools(case, error, t):
         case(f"adaptive_max_pool2d ties {size}", [t.t([[[[1., 2, 2, 1, 0, 2], [2, 2, 1, 0, 2, 2], [0, 1, 1, 1, 1, 0], [0, 0, 2, 0, 0, 0]]]], grad=True)],
              f"F.adaptive_max_pool2d(a, {size})")
     case("adaptive_avg_pool1d", [t.g(2, 3, 7)], "F.adaptive_avg_pool1d(a, 3)")
+    for size in ("1", "(2, 3)", "(3, 4)", "7"):
+        case(f"adaptive_max_pool2d indices {size}", [t.g(2, 2, 4, 6)], f"F.adaptive_max_pool2d(a, {size}, return_indices=True)", variants=some)
+    case("adaptive_max_pool1d indices", [t.g(2, 3, 7)], "F.adaptive_max_pool1d(a, 3, return_indices=True)", variants=some)
+    case("adaptive_avg_pool2d of nothing", [t.f(2, 2, 4, 6)], "F.adaptive_avg_pool2d(a, 0)", variants=[])
+    case("avg_pool2d integers", [t.i(9, 1, 2, 6, 6)], "F.avg_pool2d(a, 3, 2, 1, True)", variants=["strided"])
+    case("avg_pool1d integers", [t.i(9, 2, 3, 9)], "F.avg_pool1d(a, 3, stride=2, padding=1)", variants=["strided"])
+    case("avg_pool2d expanded", [t.f(1, 1, 6, 6)], "F.avg_pool2d(a.expand(1, 3, 6, 6), 2)", variants=[])
     error("max_pool2d padding", [t.f(1, 2, 5, 5)], "F.max_pool2d(a, 2, padding=2)")
     error("max_pool2d kernel", [t.f(1, 2, 5, 5)], "F.max_pool2d(a, 0)")
     error("max_pool2d rank", [t.f(5, 5)], "F.max_pool2d(a, 2)")

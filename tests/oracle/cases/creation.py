@@ -3,6 +3,9 @@ import torch
 
 
 def cases(case, error, t):
+    case("vander", [t.f(4)], "torch.vander(a)", "lt.vander(a)", variants=["strided", "float64", "empty"])
+    case("vander increasing", [t.i(5, 4, low=-4)], "torch.vander(a, 3, increasing=True)", variants=[])
+    error("vander rank", [t.f(2, 3)], "torch.vander(a)")
     case("arange", [], "torch.arange(2, 11, 3)", "lt.arange(2, 11, 3)")
     case("full", [], "torch.full((2, 2), 3.5)", "lt.full({2, 2}, 3.5)")
     case("linspace", [], "torch.linspace(0, 1, 7)")

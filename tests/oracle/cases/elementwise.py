@@ -15,6 +15,11 @@ SPECIAL_ONLY_EQUAL = {"digamma", "lgamma"}
 
 
 def cases(case, error, t):
+    case("fake_quantize_per_tensor_affine", [t.g(9, scale=3.0)], "torch.fake_quantize_per_tensor_affine(a, 0.1, 2, -8, 7)", variants=["strided"])
+    case("fake_quantize_per_tensor_affine of tensors", [t.g(9, scale=3.0), t.t(0.25), t.t(3, dtype=torch.int32)],
+         "torch.fake_quantize_per_tensor_affine(a, b, c, 0, 255)", variants=[])
+    error("fake_quantize_per_tensor_affine bounds", [t.f(3)], "torch.fake_quantize_per_tensor_affine(a, 0.1, 0, 7, -8)")
+    error("isclose NaN", [t.f(3), t.f(3)], "torch.isclose(a, b, rtol=nan)")
     for op, (low, high) in UNARY.items():
         # PyTorch's trigamma is good to ten digits.
         case(op, [t.u(low, high, 3, 5)], f"a.{op}()", ulp=None if op in LOOSE else 4, grad_tol=1e-9 if op == "digamma" else None,

@@ -3,6 +3,9 @@ import torch
 
 
 def cases(case, error, t):
+    case("gather by bytes of nothing", [t.f(3, 4), t.t([], dtype=torch.uint8)], "torch.gather(a, 0, b)", variants=[])
+    error("gather by bytes", [t.f(3), t.t([0], dtype=torch.uint8)], "torch.gather(a, 0, b)")
+    error("index_add rank", [t.f(1), t.t([0]), t.t(1.0)], "torch.index_add(a, 0, b, c)")
     case("gather", [t.g(3, 5), t.i(5, 3, 2)], "a.gather(1, b)")
     case("gather first dim", [t.g(5, 3), t.i(5, 2, 3, dtype=torch.int32)], "a.gather(0, b)")
     case("gather narrower", [t.g(5, 3), t.i(3, 2, 2)], "a.gather(-1, b)", variants=["strided", "float64", "float16", "bfloat16"])

@@ -3,6 +3,12 @@ import torch
 
 
 def cases(case, error, t):
+    for reduction in ("sum", "mean", "none"):
+        case(f"margin_ranking_loss integers {reduction}", [t.i(9, 5), t.i(9, 5), t.t([1, -1, 1, 1, -1])],
+             f"F.margin_ranking_loss(a, b, c, margin=1, reduction='{reduction}')", variants=[])
+    case("pairwise_distance integers", [t.i(9, 3, 4), t.i(9, 3, 4)], "F.pairwise_distance(a, b, eps=1)", variants=[])
+    error("binary_cross_entropy dtypes", [t.u(0, 1, 3, grad=False), t.u(0, 1, 3, grad=False, dtype=torch.float64)], "F.binary_cross_entropy(a, b)")
+    error("triplet_margin_loss margin", [t.f(2, 3), t.f(2, 3), t.f(2, 3)], "F.triplet_margin_loss(a, b, c, margin=-1.0)")
     two = {"mse_loss": "", "l1_loss": "", "smooth_l1_loss": "beta=0.5", "huber_loss": "delta=0.7", "soft_margin_loss": ""}
     for op, extra in two.items():
         for reduction in ("mean", "sum", "none"):

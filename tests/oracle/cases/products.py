@@ -3,6 +3,9 @@ import torch
 
 
 def cases(case, error, t):
+    case("addr of booleans", [t.mask(3, 2), t.mask(3), t.mask(2)], "torch.addr(a, b, c, beta=3, alpha=2)", variants=[])
+    error("inner sizes", [t.f(1), t.f(5, 5)], "torch.inner(a, b)")
+    error("bilinear dtypes", [t.f(2, 3), t.f(2, 4), t.f(5, 3, 4), t.f(5, dtype=torch.float64)], "F.bilinear(a, b, c, d)")
     case("mm", [t.g(3, 4), t.g(4, 5)], "a.mm(b)")
     case("matmul vectors", [t.g(4), t.g(4)], "a.matmul(b)")
     case("matmul matrix vector", [t.g(3, 4), t.g(4)], "a.matmul(b)")

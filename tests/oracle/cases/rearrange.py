@@ -3,6 +3,8 @@ import torch
 
 
 def cases(case, error, t):
+    case("pad circular cuts", [t.g(2, 5, 6)], "F.pad(a, (-1, 1), mode='circular')", variants=["strided"])
+    case("pad circular cuts both", [t.g(1, 2, 5, 6)], "F.pad(a, (-1, 1, -2, 1), mode='circular')", variants=[])
     case("t", [t.g(3, 4)], "a.t()")
     case("T", [t.g(3, 4)], "a.T", "a.T", variants=["strided", "float64"])
     case("mT", [t.g(2, 3, 4)], "a.mT", "a.mT", variants=["strided", "float64"])

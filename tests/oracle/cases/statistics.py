@@ -3,6 +3,10 @@ import torch
 
 
 def cases(case, error, t):
+    error("cdist integers", [t.i(9, 2, 3), t.i(9, 2, 3)], "torch.cdist(a, b)")
+    error("cdist mode", [t.f(2, 3), t.f(2, 3)], "torch.cdist(a, b, compute_mode='fast')")
+    error("trapezoid of booleans", [t.mask(4)], "torch.trapezoid(a)")
+    error("renorm NaN", [t.f(2, 3)], "torch.renorm(a, 2, 0, nan)")
     for op in ("var", "std"):
         case(op, [t.g(3, 4)], f"a.{op}()")
         case(op + " dim", [t.g(3, 4, 2)], f"a.{op}(1)")
@@ -82,6 +86,11 @@ def cases(case, error, t):
     case("trapezoid dx", [t.g(3, 4)], "torch.trapezoid(a, dx=0.5, dim=0)")
     case("cumulative_trapezoid", [t.g(3, 4)], "torch.cumulative_trapezoid(a)")
     case("cov", [t.g(3, 6)], "a.cov()")
+    case("cov weighted", [t.g(3, 6), t.t([1, 2, 0, 3, 1, 1]), t.u(0.1, 2, 6)], "a.cov(correction=0, fweights=b, aweights=c)")
+    case("cov counted", [t.g(3, 6), t.t([1, 2, 0, 3, 1, 1])], "a.cov(fweights=b)")
+    case("cov by reliability", [t.g(3, 6), t.u(0.1, 2, 6)], "a.cov(aweights=b)")
+    error("cov weights", [t.f(3, 6), t.t([1, 2, 3])], "a.cov(fweights=b)")
+    error("cov negative weights", [t.f(3, 3), t.t([1, -2, 3])], "a.cov(fweights=b)")
     case("cov of a row", [t.g(1, 6)], "a.cov()")
     case("corrcoef of a row", [t.g(1, 6)], "a.corrcoef()")
     case("cov of a vector", [t.g(6)], "a.cov(correction=0)")

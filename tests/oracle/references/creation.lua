@@ -1,6 +1,22 @@
 -- Recorded by record.py: what PyTorch answers. Do not edit.
 local inf, nan = math.huge, 0 / 0
 return {
+{name = 'vander', code = 'lt.vander(a)',
+ inputs = {{dtype = "float32", shape = {4}, 1.347, -0.31400001, 0.0599999987, 0.414000005}},
+ results = {{dtype = "float32", shape = {4, 4}, 2.44400883, 1.81440902, 1.347, 1, -0.030959148, 0.0985960066, -0.31400001, 1, 0.000215999986, 0.00359999994, 0.0599999987, 1, 0.0709579438, 0.171396002, 0.414000005, 1}}, grads = {false},
+ strided = true,
+ variants = {
+  {name = 'float64', results = {{dtype = "float64", shape = {4, 4}, 2.4440089385731976, 1.8144090077075958, 1.3470000028610229, 1, -0.030959147102939708, 0.098596006587982288, -0.31400001049041748, 1, 0.00021599998551607164, 0.0035999998390674609, 0.059999998658895493, 1, 0.070957946329247498, 0.17139600375080111, 0.414000004529953, 1}}, grads = {false}},
+  {name = 'empty 4', results = {{dtype = "float32", shape = {0, 0}}}, grads = {false}},
+ }},
+{name = 'vander increasing', code = 'lt.vander(a, 3, {increasing = true})',
+ inputs = {{dtype = "int64", shape = {4}, 1, -3, 3, 2}},
+ results = {{dtype = "int64", shape = {4, 3}, 1, 1, 1, 1, -3, 9, 1, 3, 9, 1, 2, 4}}, grads = {false},
+ variants = {
+ }},
+{name = 'vander rank', code = 'lt.vander(a)',
+ inputs = {{dtype = "float32", shape = {2, 3}, 0.708999991, -0.577000022, -1.57799995, 1.20799994, 0.989000022, 1.39699996}},
+ error = 'vander'},
 {name = 'arange', code = 'lt.arange(2, 11, 3)',
  inputs = {},
  results = {{dtype = "int64", shape = {3}, 2, 5, 8}}, grads = {},

@@ -1,0 +1,131 @@
+// What reading images at places that a grid gives means, and the grid of an affine map.
+#include "ops/core/error.h"
+#include "ops/decompose/formula.h"
+
+namespace lutra {
+namespace {
+
+// -1 to 1 from edge to edge as positions of elements: with aligned corners from the centre of the first to that of the
+// last element.
+Tensor unnormalised(const Tensor& at, SymInt n, bool align) {
+  const Tensor shifted = at + 1.0;
+  if (align) return mul(shifted, scalar_binary(SymOp::kNMul, Scalar::of_sym(n - 1), Scalar(0.5)));
+  return (mul(shifted, Scalar::of_sym(n)) - 1.0) * 0.5;
+}
+
+// Mirrored at low and high until it lies between.
+Tensor reflected(const Tensor& at, double low, double high) {
+  const double span = high - low;
+  if (span <= 0) return zeros_like(at);
+  const Tensor from_low = abs(at - low), turns = op1(OpId::floor, {from_low * (1 / span)}),
+               rest = from_low - turns * span;
+  const Tensor odd = eq(op1(OpId::remainder, {turns, vnum(2)}), vnum(1));
+  return where(odd, high - rest, rest + low);
+}
+
+Tensor placed(const Tensor& at, SymInt n, const std::string& padding, bool align) {
+  const Tensor x = unnormalised(at, n, align);
+  if (padding == "zeros") return x;
+  const double last = double(n.guard() - 1);
+  const Tensor inside = padding == "border" ? x : align ? reflected(x, 0, last) : reflected(x, -0.5, last + 0.5);
+  return clamp(inside, vnum(0), vnum(last));
+}
+
+struct Image {
+  Tensor flat;  // {n, c, h * w}
+  SymInt n, c, h, w;
+};
+
+// The elements at whole places {n, oh, ow}, zero outside of the image: {n, c, oh, ow}.
+Tensor read_at(const Image& image, const Tensor& y, const Tensor& x) {
+  const auto inside_of = [](const Tensor& t, SymInt n) { return logical_and(ge(t, vnum(0)), lt(t, vint(n))); };
+  const Tensor inside = logical_and(inside_of(y, image.h), inside_of(x, image.w));
+  const Tensor flat = to_dtype(where(inside, add(mul(y, vint(image.w)), x), vnum(0)), DType::kInt64);
+  const SymInt places = flat->sizes[1] * flat->sizes[2];
+  const Tensor index = expand(reshape(flat, Sizes{image.n, 1, places}), Sizes{image.n, image.c, places});
+  const Tensor taken =
+      reshape(gather(image.flat, vdim(2), index), Sizes{image.n, image.c, flat->sizes[1], flat->sizes[2]});
+  return where(unsqueeze(inside, vdim(1)), taken, vnum(0));
+}
+
+Tensor bilinear(const Image& image, const Tensor& y, const Tensor& x) {
+  const Tensor top = op1(OpId::floor, {y}), left = op1(OpId::floor, {x});
+  const Tensor down = y - top, right = x - left;
+  Tensor total;
+  for (int corner = 0; corner < 4; corner++) {
+    const bool low = corner / 2, far = corner % 2;
+    const Tensor weight = (low ? down : 1.0 - down) * (far ? right : 1.0 - right);
+    const Tensor term = read_at(image, low ? top + 1.0 : top, far ? left + 1.0 : left) * unsqueeze(weight, vdim(1));
+    total = total ? total + term : term;
+  }
+  return total;
+}
+
+void check_grid_sample(const Tensor& x, const Tensor& grid, const std::string& mode, const std::string& padding) {
+  if (x->dim() != 4 || grid->dim() != 4) {
+    fail("grid_sample: expects an input and a grid of 4 dimensions, got shapes ", to_string(x->sizes), " and ",
+         to_string(grid->sizes));
+  }
+  if (grid->sizes[0] != x->sizes[0] || grid->sizes[3] != 2) {
+    fail("grid_sample: a grid of shape ", to_string(grid->sizes), " does not go with an input of shape ",
+         to_string(x->sizes), " (expected {n, h, w, 2})");
+  }
+  if (x->dtype != grid->dtype || !is_float(x->dtype)) {
+    fail("grid_sample: expects input and grid of one floating point dtype, got ", name(x->dtype), " and ",
+         name(grid->dtype));
+  }
+  if (mode != "bilinear" && mode != "nearest") {
+    fail("grid_sample: mode must be 'bilinear' or 'nearest', got '", mode, "'");
+  }
+  if (padding != "zeros" && padding != "border" && padding != "reflection") {
+    fail("grid_sample: padding_mode must be 'zeros', 'border' or 'reflection', got '", padding, "'");
+  }
+  for (size_t d = 1; d < 4; d++) {
+    if (x->sizes[d] == 0) fail("grid_sample: only the batch may be empty, got an input of shape ", to_string(x->sizes));
+  }
+}
+
+}  // namespace
+
+// (input, grid, mode, padding_mode, align_corners)
+Results decompose_grid_sample(const Args& a) {
+  const Tensor x = a[0].tensor(), grid = a[1].tensor();
+  const std::string &mode = a[2].as<std::string>(), &padding = a[3].as<std::string>();
+  const bool align = !a[4].is_none() && a[4].as<bool>();
+  check_grid_sample(x, grid, mode, padding);
+  const SymInt h = x->sizes[2], w = x->sizes[3];
+  const Image image{reshape(wide(x), Sizes{x->sizes[0], x->sizes[1], h * w}), x->sizes[0], x->sizes[1], h, w};
+  const auto part = [&](int64_t i) { return op1(OpId::select, {wide(grid), vdim(-1), vdim(i)}); };
+  const Tensor across = placed(part(0), w, padding, align), down = placed(part(1), h, padding, align);
+  const auto round = [](const Tensor& t) { return op1(OpId::round, {t}); };
+  const Tensor y = mode == "nearest" ? read_at(image, round(down), round(across)) : bilinear(image, down, across);
+  return {to_dtype(y, x->dtype)};
+}
+
+// (theta, size, align_corners): for each place of an image of the size, theta times its coordinates and 1.
+Results decompose_affine_grid(const Args& a) {
+  const Tensor theta = a[0].tensor();
+  const Sizes& size = a[1].as<Sizes>();
+  const bool align = !a[2].is_none() && a[2].as<bool>();
+  if (size.size() != 4) fail("affine_grid: size must be {n, c, h, w}, got ", to_string(size));
+  const bool fits = theta->dim() == 3 && theta->sizes[0] == size[0] && theta->sizes[1] == 2 && theta->sizes[2] == 3;
+  if (!fits) fail("affine_grid: theta must have shape {", size[0].hint, ", 2, 3}, got ", to_string(theta->sizes));
+  if (!is_float(theta->dtype)) fail("affine_grid: theta must be of a floating point dtype, got ", name(theta->dtype));
+  for (SymInt s : size) {
+    if (s < 1) fail("affine_grid: size must be positive, got ", to_string(size));
+  }
+  const auto line = [&](SymInt n) {
+    if (n == 1) return full({n}, 0.0, theta->dtype, theta->device());
+    const double edge = align ? 1 : double(n.guard() - 1) / double(n.guard());
+    return op1(OpId::linspace, {vnum(-edge), vnum(edge), vint(n), theta->dtype, theta->device()});
+  };
+  const Sizes plane = {size[2], size[3]};
+  const Tensor x = expand(line(size[3]), plane), y = expand(unsqueeze(line(size[2]), vdim(1)), plane);
+  const Tensor one = full(plane, 1.0, theta->dtype, theta->device());
+  const Tensor base =
+      reshape(op1(OpId::stack, {std::vector<Tensor>{x, y, one}, vdim(-1)}), Sizes{1, size[2] * size[3], 3});
+  const Tensor grid = op1(OpId::matmul, {base, transpose(theta, vdim(1), vdim(2))});
+  return {reshape(grid, Sizes{size[0], size[2], size[3], 2})};
+}
+
+}  // namespace lutra
