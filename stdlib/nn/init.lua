@@ -94,5 +94,6 @@ function Flatten:extra_repr() return string.format("start_dim=%d, end_dim=%d", s
 for name, class in pairs(use "nn.spatial") do nn[name] = class end
 for name, class in pairs(use "nn.dropout") do nn[name] = class end
 for name, class in pairs(use "nn.shapes") do nn[name] = class end
+for name, class in pairs(use "nn.resampling") do nn[name] = class end
 
 return nn

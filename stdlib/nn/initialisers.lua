@@ -61,6 +61,48 @@ function M.normal_(t, mean, std)
   return fill(t, lt.randn(t.shape, {dtype = t.dtype, device = t.device}) * std + mean)
 end
 
+-- A normal distribution cut off at a and b: the inverse of its distribution function at even draws.
+function M.trunc_normal_(t, options)
+  errors.tensor("trunc_normal_", "tensor", t)
+  options = keywords.check("trunc_normal_", options, {mean = 0, std = 1, a = -2, b = 2})
+  for _, name in ipairs {"mean", "std", "a", "b"} do errors.number("trunc_normal_", name, options[name]) end
+  local mean, std, a, b = options.mean, options.std, options.a, options.b
+  if not (std > 0 and a < b) then fail("trunc_normal_: std must be positive and a smaller than b") end
+  local edges = lt.erf(lt.tensor({(a - mean) / std, (b - mean) / std}, {dtype = "float64"}) / math.sqrt(2))
+  local low, high = edges[0]:item(), edges[1]:item()
+  local draws = lt.rand(t.shape, {dtype = "float64", device = t.device}) * (high - low) + low
+  return fill(t, (lt.erfinv(draws) * (std * math.sqrt(2)) + mean):clamp(a, b))
+end
+
+function M.eye_(t)
+  errors.tensor("eye_", "tensor", t)
+  if t:dim() ~= 2 then fail("eye_: a tensor of 2 dimensions is needed, not %d", t:dim()) end
+  return fill(t, lt.eye(t.shape[1], t.shape[2], {dtype = t.dtype, device = t.device}))
+end
+
+-- A convolution that gives its input: each group's filter i passes channel i at its centre.
+function M.dirac_(t, groups)
+  errors.tensor("dirac_", "tensor", t)
+  if type(groups) == "table" then groups = keywords.check("dirac_", groups, {groups = 1}).groups end
+  groups = groups or 1
+  errors.count("dirac_", "groups", groups, 1)
+  local shape = t.shape
+  if #shape < 3 or #shape > 5 then fail("dirac_: a tensor of 3 to 5 dimensions is needed, not %d", #shape) end
+  if shape[1] % groups ~= 0 then fail("dirac_: %d filters cannot be split into %d groups", shape[1], groups) end
+  M.zeros_(t)
+  local filters = shape[1] / groups
+  lt.no_grad(function()
+    for g = 0, groups - 1 do
+      for d = 0, math.min(filters, shape[2]) - 1 do
+        local at = t:select(0, g * filters + d):select(0, d)
+        for i = 3, #shape do at = at:select(0, math.floor(shape[i] / 2)) end
+        at:fill_(1)
+      end
+    end
+  end)
+  return t
+end
+
 -- The sizes that one output sees (fan in) and that one input feeds (fan out).
 local function fans(t, where)
   errors.tensor(where, "tensor", t)

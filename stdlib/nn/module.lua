@@ -247,6 +247,30 @@ function Module:add_module(name, module)
   self[name] = module
 end
 
+-- "encoder.0.weight": the fields that lead there, by PyTorch's names. Items of lists count from 0 in them.
+local function found(self, where, path, kind)
+  errors.text(where, "target", path)
+  local module, name = self, path
+  for step in path:gmatch "([^.]*)%." do
+    module = module:get_submodule(step)
+  end
+  name = path:match "[^.]*$"
+  local at
+  each(module, kind, "", function(full, value)
+    if full == name then at = value end
+  end)
+  if at == nil then fail("%s: %s has no %s '%s'", where, self._name, kind, path) end
+  return at
+end
+
+function Module:get_submodule(target)
+  errors.object("Module", "get_submodule", self)
+  if target == "" then return self end
+  return found(self, "get_submodule", target, "module")
+end
+function Module:get_parameter(target) return found(self, "get_parameter", target, "parameter") end
+function Module:get_buffer(target) return found(self, "get_buffer", target, "buffer") end
+
 -- State --------------------------------------------------------------------------------------------------------------
 
 local function walk_state(self, prefix, visit)

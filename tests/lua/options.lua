@@ -183,7 +183,7 @@ local needed = {
   AdaptiveMaxPool1d = {2}, AdaptiveMaxPool2d = {2}, BatchNorm1d = {4}, BatchNorm2d = {4}, BatchNorm3d = {4}, InstanceNorm1d = {4},
   InstanceNorm2d = {4}, GroupNorm = {2, 4}, LayerNorm = {4}, RMSNorm = {4}, Embedding = {5, 4}, MultiheadAttention = {4, 2},
   TransformerEncoderLayer = {4, 2}, Softmax = {1}, LogSoftmax = {1}, Softmin = {1}, PixelShuffle = {2}, PixelUnshuffle = {2}, ChannelShuffle = {2},
-  Unflatten = {1, {2, 2}}, Threshold = {0.5, 1}, Sequential = {}, ModuleList = {}, ModuleDict = {},
+  Unflatten = {1, {2, 2}}, Unfold = {2}, Fold = {{4, 4}, 2}, LocalResponseNorm = {2}, Threshold = {0.5, 1}, Sequential = {}, ModuleList = {}, ModuleDict = {},
 }
 for dims = 1, 3 do
   for _, kind in ipairs {"Zero", "Reflection", "Replication", "Circular"} do needed[kind .. "Pad" .. dims .. "d"] = {1} end
@@ -276,7 +276,9 @@ test("data and other functions", function()
   equal(nn.Parameter(lt.ones(1), {requires_grad = false}).requires_grad, false)
   local t = lt.ones(2, 2)
   for name, f in pairs(nn.init) do
-    if name:find "_$" and name:sub(1, 1) ~= "_" and name ~= "constant_" then truthy(f(t, {})) end
+    if name:find "_$" and name:sub(1, 1) ~= "_" and name ~= "constant_" then
+      truthy(f(name == "dirac_" and lt.ones(2, 2, 1) or t, {}))
+    end
   end
   local p = lt.ones(2, {requires_grad = true})
   p:sum():backward({})
