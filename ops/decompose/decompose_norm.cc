@@ -88,7 +88,10 @@ Results decompose_local_response_norm(const Args& args) {
   pad.push_back(before), pad.push_back(after);
   const Tensor squares = op1(OpId::constant_pad_nd, {mul(x, x), pad, int_arg(0)});
   const Tensor windows = op1(OpId::unfold, {squares, int_arg(1), Scalar::of_sym(size), int_arg(1)});
-  const Tensor mean = div(sum(windows, {SymInt(x->dim())}, false), Scalar::of_sym(size));
+  const Tensor total = op1(OpId::sum, {windows, Sizes{SymInt(x->dim())}, false, x->dtype});
+  // Integers have averages of integers, as in avg_pool2d.
+  const Value rounding = is_float(x->dtype) ? Value() : Value(std::string("trunc"));
+  const Tensor mean = op1(OpId::div, {total, Scalar::of_sym(size), rounding});
   return {div(x, pow(add(mul(mean, args[2]), args[4]), args[3]))};
 }
 

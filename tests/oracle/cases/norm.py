@@ -7,6 +7,7 @@ import torch
 def cases(case, error, t):
     for size in (1, 2, 3):
         case(f"local_response_norm {size}", [t.g(2, 5, 3)], f"F.local_response_norm(a, {size}, alpha=0.1, k=2.0)", tol=1e-5, grad_tol=1e-5, variants=["strided", "float64"])
+    case("local_response_norm integers", [t.i(9, 2, 5, 3)], "F.local_response_norm(a, 2)", tol=1e-5, variants=[])
     error("local_response_norm rank", [t.f(2, 3)], "F.local_response_norm(a, 2)")
     case = functools.partial(case, exact=True)  # gradients are differences: PyTorch's own rounding shows
     case("layer_norm", [t.g(3, 5), t.g(5), t.g(5)], "F.layer_norm(a, (5,), b, c)")
