@@ -14,7 +14,7 @@ local function use(name)
 end
 
 local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress", perf_counter = "clock", Generator = "generator",
-              profile = "profile", backends = "backends"}
+              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd"}
 
 lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
 

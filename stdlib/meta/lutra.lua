@@ -453,6 +453,12 @@ function lt.autocast(device_type, options, f, ...) end
 function lt.progress(iterator, options) end
 ---@return number seconds
 function lt.perf_counter() end
+---@param dtype? string a floating point dtype, "float32" where none is given
+---@return {dtype: string, bits: integer, eps: number, max: number, min: number, tiny: number, smallest_normal: number, resolution: number}
+function lt.finfo(dtype) end
+---@param dtype string an integer dtype
+---@return {dtype: string, bits: integer, min: number, max: number}
+function lt.iinfo(dtype) end
 ---Runs f once and tells what each kernel and library call cost; tostring prints a table. What capture and compilation took is
 ---told apart, in compile_ms.
 ---@param f function|table

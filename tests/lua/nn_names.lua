@@ -1,4 +1,4 @@
--- Names of lt.nn that ports of real models met: layers that resample, parts of modules by their path, initialisers.
+-- Names that ports of real models met: layers that resample, parts of modules by their path, initialisers, finfo and iinfo.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, deep, truthy = h.test, h.equal, h.deep, h.truthy
@@ -55,4 +55,21 @@ test("initialisers", function()
   truthy(F.conv1d(x, nn.init.dirac_(lt.empty(4, 2, 3), {groups = 2}), nil, 1, 1, 1, 2):equal(x), "dirac_ in groups")
   raises("2 dimensions", nn.init.eye_, lt.empty(2))
   raises("groups", nn.init.dirac_, lt.empty(3, 2, 3), 2)
+end)
+
+test("finfo, iinfo, autograd.grad", function()
+  equal(lt.finfo("float32").max, 3.4028234663852886e38)
+  equal(lt.finfo("float16").max, 65504)
+  equal(lt.finfo().eps, 2 ^ -23)
+  equal(lt.finfo("bfloat16").min, -3.3895313892515355e38)
+  equal(lt.finfo("float64").tiny, 2.2250738585072014e-308)
+  equal(lt.iinfo("int8").min, -128)
+  truthy(lt.iinfo("int64").max == 9223372036854775807LL, "int64")
+  raises("finfo", lt.finfo, "int32")
+  raises("iinfo", lt.iinfo, "float32")
+  local mask = lt.tensor {true, false}
+  local f = function(x) return x:masked_fill(mask, lt.finfo(x.dtype).min) end
+  truthy(lt.compile(f)(lt.ones(2)):equal(f(lt.ones(2))), "compiled")
+  local x = lt.tensor({2}):float():requires_grad_()
+  equal(lt.autograd.grad((x * x):sum(), x):item(), 4)
 end)

@@ -1,0 +1,3 @@
+-- lt.autograd: PyTorch's other name for lt.grad.
+local lt = ...
+return {grad = lt.grad}
