@@ -33,6 +33,12 @@ test("layers that resample", function()
   truthy(values:equal(x:flatten(2):gather(2, indices:flatten(2)):view(1, 2, 2, 2)), "the places of the largest")
 end)
 
+test("area of volumes", function()
+  local x = lt.arange(64):view(1, 1, 4, 4, 4):float()
+  local means = x:view(1, 1, 2, 2, 2, 2, 2, 2):mean({3, 5, 7})
+  truthy(F.interpolate(x, 2, nil, "area"):equal(means), "means of windows")
+end)
+
 test("parts of a module by their path", function()
   local net = nn.Sequential {{"up", nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))}, {"act", nn.ReLU()}}
   truthy(rawequal(net:get_submodule "up", net.up), "a child")

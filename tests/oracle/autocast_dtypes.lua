@@ -455,7 +455,6 @@ resample = {
   ['interpolate antialias bicubic size=(3, 2)'] = {cpu = "f - f -", cuda = "f f f f"},
   ['interpolate antialias bicubic scale_factor=2'] = {cpu = "f - f -", cuda = "f f f f"},
   ['interpolate antialias bicubic size=(2, 3), align_corners=True'] = {cpu = "f - f -", cuda = "f f f f"},
-  ['interpolate area 5'] = {cpu = "f f f f"},
   ['upsample'] = {cuda = "f f f f"},
   ['upsample_nearest'] = {cuda = "f f f f"},
   ['upsample_bilinear'] = {cuda = "f f f f"},
