@@ -39,6 +39,12 @@ test("area of volumes", function()
   truthy(F.interpolate(x, 2, nil, "area"):equal(means), "means of windows")
 end)
 
+test("fake quantisation by tensors is that by numbers", function()
+  local x = lt.randn(50) * 3
+  local scale, zero = lt.tensor(0.25), lt.tensor(3):int()
+  truthy(lt.fake_quantize_per_tensor_affine(x, scale, zero, 0, 15):equal(lt.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 15)))
+end)
+
 test("parts of a module by their path", function()
   local net = nn.Sequential {{"up", nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))}, {"act", nn.ReLU()}}
   truthy(rawequal(net:get_submodule "up", net.up), "a child")

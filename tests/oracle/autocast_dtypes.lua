@@ -148,7 +148,6 @@ creation = {
 },
 elementwise = {
   ['fake_quantize_per_tensor_affine'] = {cpu = "f f f f", cuda = "- - - -"},
-  ['fake_quantize_per_tensor_affine of tensors'] = {cuda = "- - - -"},
   ['tan'] = {cuda = "f f f f"},
   ['tan special'] = {cuda = "f f f f"},
   ['asin'] = {cuda = "f f f f"},

@@ -16,8 +16,6 @@ SPECIAL_ONLY_EQUAL = {"digamma", "lgamma"}
 
 def cases(case, error, t):
     case("fake_quantize_per_tensor_affine", [t.g(9, scale=3.0)], "torch.fake_quantize_per_tensor_affine(a, 0.1, 2, -8, 7)", variants=["strided"])
-    case("fake_quantize_per_tensor_affine of tensors", [t.g(9, scale=3.0), t.t(0.25), t.t(3, dtype=torch.int32)],
-         "torch.fake_quantize_per_tensor_affine(a, b, c, 0, 255)", variants=[])
     error("fake_quantize_per_tensor_affine bounds", [t.f(3)], "torch.fake_quantize_per_tensor_affine(a, 0.1, 0, 7, -8)")
     error("isclose NaN", [t.f(3), t.f(3)], "torch.isclose(a, b, rtol=nan)")
     for op, (low, high) in UNARY.items():
