@@ -238,7 +238,8 @@ class EagerExecutor : public Executor {
 
   static void pointwise(const OpInfo& op, const Args& given, const Tensor& out) {
     // The layout is out's; a memory format does not go with collapsed dims.
-    const bool laid_out = op.id == OpId::clone && given[1].as<std::string>() == "channels_last";
+    const bool laid_out =
+        given.size() > 1 && given[1].is<std::string>() && given[1].as<std::string>() == "channels_last";
     const Args plain = laid_out ? Args{given[0], std::string("contiguous_format")} : Args();
     const Args& args = laid_out ? plain : given;
     OneOpCall call;
