@@ -38,8 +38,11 @@ struct DTypeInfo {
 const DTypeInfo& info(DType t);
 inline const char* name(DType t) { return info(t).name; }
 inline size_t size_of(DType t) { return info(t).size; }
+inline bool is_bool(DType t) { return t == DType::kBool; }
 inline bool is_float(DType t) { return info(t).kind == DKind::kFloat; }
 inline bool is_integral(DType t) { return info(t).kind != DKind::kFloat; }  // bool counts, as in PyTorch
+// What whole positions are given in.
+inline bool is_index(DType t) { return t == DType::kInt64 || t == DType::kInt32; }
 // By PyTorch's name ("float32"); DType::kNone where there is none.
 DType dtype_from_name(std::string_view name);
 // By the IRs' short name ("f32").

@@ -39,7 +39,7 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const Value& mask, bo
   }
   if (mask.is_none()) return op1(OpId::softmax, {s, int_arg(-1)});
   const Tensor& m = mask.as<Tensor>();
-  s = m->dtype == DType::kBool ? where(m, s, Scalar(hidden)) : add(s, to_dtype(m, s->dtype));
+  s = is_bool(m->dtype) ? where(m, s, Scalar(hidden)) : add(s, to_dtype(m, s->dtype));
   if (s->sizes.back().hint == 0 && s->sizes.back() == 0) return s;
   Tensor blind = eq(op1(OpId::amax, {op1(OpId::detach, {s}), Sizes{-1}, true}), Scalar(hidden));
   return where(blind, Scalar(0.0), op1(OpId::softmax, {where(blind, Scalar(0.0), s), int_arg(-1)}));
@@ -96,7 +96,7 @@ Tensor by_kernel(const Call& c) {
   Value mask;
   if (!c.mask.is_none()) {
     Tensor m = c.mask.as<Tensor>();
-    if (m->dtype != DType::kBool) m = to_dtype(m, DType::kFloat32);
+    if (!is_bool(m->dtype)) m = to_dtype(m, DType::kFloat32);
     Sizes scores = c.q->sizes;
     scores.back() = c.k->sizes[c.k->sizes.size() - 2];
     mask = in_four(same_sizes(m->sizes, scores) ? m : expand(m, scores));

@@ -141,7 +141,7 @@ Results decompose_xlogy(const Args& args) {
 }
 Results decompose_heaviside(const Args& args) {
   Tensor x = args[0].tensor(), step = to_dtype(gt(x, Scalar(0.0)), x->dtype);
-  if (x->dtype == DType::kBool) return {logical_or(x, args[1].tensor())};
+  if (is_bool(x->dtype)) return {logical_or(x, args[1].tensor())};
   return {where(eq(x, Scalar(0.0)), args[1], step)};
 }
 

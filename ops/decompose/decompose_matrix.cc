@@ -91,7 +91,7 @@ Results decompose_addr(const Args& args) {
   check_rank(OpId::addr, "vec1", a, 1), check_rank(OpId::addr, "vec2", b, 1);
   Tensor product = mul(unsqueeze(a, int_arg(1)), b);
   Tensor input = args[0].tensor();
-  if (input->dtype == DType::kBool && product->dtype == DType::kBool && is_whole(args[3]) && is_whole(args[4])) {
+  if (is_bool(input->dtype) && is_bool(product->dtype) && is_whole(args[3]) && is_whole(args[4])) {
     const auto counts = [](const Value& v) {
       return scalar_ask(SymCmp::kEq, v.as<Scalar>(), Scalar(0.0)) ? vnum(0) : vnum(1);
     };

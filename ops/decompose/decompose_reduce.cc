@@ -247,7 +247,7 @@ Tensor trapezes(OpId op, const Args& args, int64_t& dim) {
   Tensor y = args[0].tensor();
   dim = wrap_dim(op, args[3].sym_int().guard(), y->sizes.size());
   if (y->sizes.empty()) fail(name(op), ": expected a tensor of 1 dimension or more, got a number");
-  if (y->dtype == DType::kBool) fail(name(op), ": not defined for bool tensors");
+  if (is_bool(y->dtype)) fail(name(op), ": not defined for bool tensors");
   auto pair = [&](const Tensor& t, int64_t d) {
     SymInt size = t->sizes[size_t(d)];
     return std::make_pair(part(t, d, 1, size), part(t, d, 0, size == 0 ? size : size - 1));
@@ -306,7 +306,7 @@ DType sum_type(const Args& args) {
 Results extremes(OpId op, OpId inner, const Args& args) {
   Tensor x = args[0].tensor();
   const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), x->sizes.size());
-  DType type = x->dtype == DType::kBool ? DType::kUInt8 : opmath_type(x->dtype);
+  DType type = is_bool(x->dtype) ? DType::kUInt8 : opmath_type(x->dtype);
   Results r = call_op(inner, {contiguous(to_dtype(x, type)), int_arg(dim)});
   return {to_dtype(r[0], x->dtype), r[1]};
 }
@@ -329,7 +329,7 @@ namespace {
 Tensor checked_weights(const Tensor& given, const Tensor& x, const char* which, bool whole) {
   if (!given) return given;
   if (given->dim() > 1) fail("cov: ", which, " must be a vector, got shape ", to_string(given->sizes));
-  const bool counts = !is_float(given->dtype) && given->dtype != DType::kBool;
+  const bool counts = !is_float(given->dtype) && !is_bool(given->dtype);
   if (whole ? !counts : !is_float(given->dtype)) {
     fail("cov: ", which, " must be ", whole ? "integers" : "floats", ", got ", name(given->dtype));
   }
@@ -358,7 +358,7 @@ Tensor weighted_cov(const Tensor& x, Tensor w, const Tensor& reliability, const 
 Results decompose_cov(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() > 2) fail("cov: expects a tensor of at most 2 dimensions, got shape ", to_string(x->sizes));
-  if (x->dtype == DType::kBool) fail("cov: not defined for bool tensors");
+  if (is_bool(x->dtype)) fail("cov: not defined for bool tensors");
   x = to_dtype(x, to_float(x->dtype));
   if (x->dim() < 2) x = reshape(x, {1, x->numel()});
   const Tensor counts = checked_weights(args[2].tensor(), x, "fweights", true);

@@ -441,7 +441,7 @@ Results decompose_diff(const Args& args) {
     SymInt size = x->sizes[size_t(dim)];
     if (size == 0) break;
     Tensor right = part(x, dim, 1, size), left = part(x, dim, 0, size - 1);
-    x = x->dtype == DType::kBool ? op1(OpId::logical_xor, {right, left}) : sub(right, left);
+    x = is_bool(x->dtype) ? op1(OpId::logical_xor, {right, left}) : sub(right, left);
   }
   return {x};
 }

@@ -41,7 +41,7 @@ Tensor conform(OpId op, const Args& args, const Tensor& r) {
 // -- elementwise
 Results decompose_square(const Args& args) {
   Tensor x = args[0].tensor();
-  if (x->dtype == DType::kBool) x = to_dtype(x, DType::kInt64);
+  if (is_bool(x->dtype)) x = to_dtype(x, DType::kInt64);
   return {mul(x, x)};
 }
 
@@ -145,7 +145,7 @@ Results max_min_dim(OpId arg_op, const Args& args) {
   int64_t dim = dim_arg(arg_op, args[1], x).hint;
   if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
   // A bool's maximum is found among bytes.
-  Tensor keys = x->dtype == DType::kBool ? to_dtype(x, DType::kUInt8) : x;
+  Tensor keys = is_bool(x->dtype) ? to_dtype(x, DType::kUInt8) : x;
   Tensor index = op1(arg_op, {keys, int_arg(dim), true});
   Tensor values = gather(x, int_arg(dim), index);
   if (args[2].as<bool>()) return {values, index};

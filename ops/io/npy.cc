@@ -177,7 +177,7 @@ Tensor make_checked(const ByteSource& in, const std::vector<uint64_t>& sizes, DT
 void read_elements(ByteSource& in, const Tensor& t) {
   const size_t bytes = byte_count(t);
   in.read(t->data(), bytes);
-  if (t->dtype != DType::kBool) return;
+  if (!is_bool(t->dtype)) return;
   auto* p = t->data_as<uint8_t>();
   for (size_t i = 0; i < bytes; i++) p[i] = p[i] != 0;
 }

@@ -21,7 +21,7 @@ ResultSpec by_position(const Sizes& s, DType dtype) {
 
 void check_mask(OpId op, const Tensor& q, const Tensor& mask, bool causal) {
   if (causal) fail(name(op), ": attn_mask and is_causal cannot both be given");
-  if (mask->dtype != DType::kBool && mask->dtype != q->dtype && mask->dtype != DType::kFloat32) {
+  if (!is_bool(mask->dtype) && mask->dtype != q->dtype && mask->dtype != DType::kFloat32) {
     fail(name(op), ": attn_mask must be bool, float32 or of the query's dtype ", name(q->dtype), ", got ",
          name(mask->dtype));
   }

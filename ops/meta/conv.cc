@@ -98,7 +98,7 @@ void check_ranks(OpId op, const Tensor& x, const Tensor& w, int dims) {
 }
 
 void check_dtypes(OpId op, const Tensor& x, const Tensor& w, const Tensor& b) {
-  if (x->dtype == DType::kBool) fail(name(op), ": not defined for ", name(x->dtype), " tensors");
+  if (is_bool(x->dtype)) fail(name(op), ": not defined for ", name(x->dtype), " tensors");
   if (x->dtype != w->dtype || (b && b->dtype != x->dtype)) {
     fail(name(op), ": expected input, weight and bias of one dtype, got ", name(x->dtype), ", ", name(w->dtype),
          b ? str(" and ", name(b->dtype)) : "");

@@ -55,7 +55,7 @@ ResultSpecs meta_round(OpId op, const Args& args) {
 // The tensor itself.
 ResultSpecs meta_positive(OpId op, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
-  if (t->dtype == DType::kBool) undefined(op, t->dtype);
+  if (is_bool(t->dtype)) undefined(op, t->dtype);
   ResultSpec spec = like_spec(t, t->dtype);
   spec.strides = t->strides;
   return {spec};

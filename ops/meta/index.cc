@@ -47,7 +47,7 @@ void check_vector(OpId op, const Tensor& index) {
 }
 
 void check_mask(OpId op, const Tensor& mask) {
-  if (mask->dtype != DType::kBool) fail(name(op), ": the mask must be bool, got ", name(mask->dtype));
+  if (!is_bool(mask->dtype)) fail(name(op), ": the mask must be bool, got ", name(mask->dtype));
 }
 
 void check_reduce(OpId op, const Value& reduce, std::initializer_list<const char*> known) {
@@ -97,7 +97,7 @@ Sizes indexed_sizes(OpId op, const Args& args) {
 
 ResultSpecs meta_gather(OpId op, const Args& args) {
   const Tensor &t = args[0].as<Tensor>(), &index = args[2].as<Tensor>();
-  const bool whole = index->dtype == DType::kInt64 || index->dtype == DType::kInt32;
+  const bool whole = is_index(index->dtype);
   if (!whole && index->numel() != 0) check_index(op, index);  // of nothing, any dtype
   check_fits(op, index, t, "the input", dim_of(op, args, t));
   return {contiguous_spec(index->sizes, t->dtype)};

@@ -8,7 +8,7 @@ void check_types(OpId op, const Tensor& a, const Tensor& b) {
   if (a->dtype != b->dtype) {
     fail(name(op), ": expected both tensors of one dtype, got ", name(a->dtype), " and ", name(b->dtype));
   }
-  if (a->dtype == DType::kBool) fail(name(op), ": not defined for bool tensors");
+  if (is_bool(a->dtype)) fail(name(op), ": not defined for bool tensors");
 }
 
 void check_inner(OpId op, const Tensor& a, const Tensor& b, SymInt k, SymInt l) {

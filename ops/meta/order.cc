@@ -115,7 +115,7 @@ ResultSpecs meta_unique(OpId op, const Args& args) {
 
 ResultSpecs meta_bincount(OpId, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
-  if (t->dim() != 1 || !is_integral(t->dtype) || t->dtype == DType::kBool) {
+  if (t->dim() != 1 || !is_integral(t->dtype) || is_bool(t->dtype)) {
     fail("bincount: the input must be a vector of integers, got ", describe(t));
   }
   if (!args[1].is_none() && !same_sizes(args[1].as<Tensor>()->sizes, t->sizes)) {

@@ -160,7 +160,7 @@ ResultSpecs meta_where(OpId op, const Args& args) {
 
 ResultSpecs meta_masked_fill(OpId op, const Args& args) {
   const Tensor &input = args[0].as<Tensor>(), &mask = args[1].as<Tensor>();
-  if (mask->dtype != DType::kBool) fail("masked_fill: the mask must be a bool tensor, got ", name(mask->dtype));
+  if (!is_bool(mask->dtype)) fail("masked_fill: the mask must be a bool tensor, got ", name(mask->dtype));
   if (args[2].is<Tensor>()) {
     const Tensor& value = args[2].as<Tensor>();
     if (!value->sizes.empty()) {

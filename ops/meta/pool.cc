@@ -86,7 +86,7 @@ ResultSpec pooled_spec(const Tensor& x, int dims, bool batched, SymInt oh, SymIn
 
 ResultSpecs meta_max_pool(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
-  if (x->dtype == DType::kBool) fail(name(op), ": not defined for bool tensors");
+  if (is_bool(x->dtype)) fail(name(op), ": not defined for bool tensors");
   const PoolCall c = pool_call(op, args);
   ResultSpecs specs = {pooled_spec(x, c.dims, c.batched, c.oh, c.ow, x->dtype)};
   if (info(op).results == 2) specs.push_back(pooled_spec(x, c.dims, c.batched, c.oh, c.ow, DType::kInt64));

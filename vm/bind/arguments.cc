@@ -103,7 +103,7 @@ bool stands_for_number(ArgType type, ArgReader& in, H h) {
   if (!t->sizes.empty()) return false;
   if (type == ArgType::kScalar || type == ArgType::kFloat) return true;
   const bool whole = type == ArgType::kInt || type == ArgType::kIntList;
-  return whole && !is_float(t->dtype) && t->dtype != DType::kBool;
+  return whole && !is_float(t->dtype) && !is_bool(t->dtype);
 }
 
 // A list argument whose elements stand in the call one by one: sizes at the end, tensors anywhere.

@@ -140,7 +140,7 @@ std::vector<std::string> suffixes(const Tensor& t) {
     for (size_t d = 0; d < t->sizes.size(); ++d) size += (d ? ", " : "") + std::to_string(t->sizes[d].hint);
     out.push_back(size + ")");
   }
-  const bool shown = t->dtype == DType::kFloat32 || (!empty && (t->dtype == DType::kInt64 || t->dtype == DType::kBool));
+  const bool shown = t->dtype == DType::kFloat32 || (!empty && (t->dtype == DType::kInt64 || is_bool(t->dtype)));
   if (!shown) out.push_back(std::string("dtype=") + name(t->dtype));
   if (const std::string fn = grad_fn_name(t); !fn.empty()) {
     out.push_back("grad_fn=<" + fn + ">");

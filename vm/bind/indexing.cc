@@ -11,7 +11,7 @@
 namespace lutra {
 namespace {
 
-bool is_mask(const IndexItem& item) { return item.kind == IndexItem::kTensor && item.tensor->dtype == DType::kBool; }
+bool is_mask(const IndexItem& item) { return item.kind == IndexItem::kTensor && is_bool(item.tensor->dtype); }
 
 int64_t dims_taken(const IndexItem& item) {
   if (item.kind == IndexItem::kNewAxis || item.kind == IndexItem::kEllipsis) return 0;
@@ -63,7 +63,7 @@ std::vector<Tensor> positions_of(const Tensor& mask) {
 
 // At dimension d of the view, which moves on. A 0-dim mask takes a new dimension, of size 1 or 0.
 void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
-  if (index->dtype != DType::kBool) return view.advanced.push_back({d++, index});
+  if (!is_bool(index->dtype)) return view.advanced.push_back({d++, index});
   if (index->dim() == 0) {
     view.tensor = op1(OpId::unsqueeze, {view.tensor, vdim(d)});
     index = op1(OpId::unsqueeze, {index, vdim(0)});

@@ -41,7 +41,7 @@ AttentionMask mask_of(const ExternView& v) {
   AttentionMask m;
   if (!v.data) return m;
   m.data = v.data;
-  m.is_bool = v.dtype == DType::kBool;
+  m.is_bool = is_bool(v.dtype);
   LUTRA_CHECK(v.dim == 4 && (m.is_bool || v.dtype == DType::kFloat32), "a mask of attention");
   std::copy(v.strides, v.strides + 4, m.strides);
   return m;

@@ -20,7 +20,7 @@ struct Flags {
   int64_t count;
 
   explicit Flags(const ExternView& v) : count(v.numel()) {
-    if (v.dtype == DType::kBool && is_contiguous(v)) {
+    if (is_bool(v.dtype) && is_contiguous(v)) {
       data = static_cast<const uint8_t*>(v.data);
       return;
     }

@@ -471,8 +471,8 @@ Problem problem(const ExternCall& call, const ExternView* qkv, const ExternView&
   const double scale = call.scalars[0];
   p.scale = std::isnan(scale) ? float(1 / std::sqrt(double(p.dim))) : float(scale);
   if (mask.data) {
-    LUTRA_CHECK(mask.dim == 4 && (mask.dtype == DType::kBool || mask.dtype == DType::kFloat32), "a mask of attention");
-    p.mask.data = mask.data, p.mask.is_bool = mask.dtype == DType::kBool;
+    LUTRA_CHECK(mask.dim == 4 && (is_bool(mask.dtype) || mask.dtype == DType::kFloat32), "a mask of attention");
+    p.mask.data = mask.data, p.mask.is_bool = is_bool(mask.dtype);
     std::copy(mask.strides, mask.strides + 4, p.mask.strides);
   }
   return p;
