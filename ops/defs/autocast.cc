@@ -92,6 +92,9 @@ void apply(AutocastPolicy policy, const OpInfo& op, Args& args, Device device) {
       if (mode == "reflect" || mode == "replicate") cast_all(args, DType::kFloat32, device);
       return;
     }
+    case AutocastPolicy::kResample:
+      if (args[3].as<std::string>() != "area") cast_all(args, DType::kFloat32, device);
+      return;
     case AutocastPolicy::kNumerator:
       if (!args[0].is<Tensor>()) cast_all(args, DType::kFloat32, device);
       return;

@@ -42,7 +42,18 @@ enum OpFlags : uint32_t {
 };
 
 // What happens to an op's arguments under autocast; see ops.def.
-enum class AutocastPolicy : uint8_t { kNone, kLower, kFloat32, kResult, kPromote, kPad, kNumerator, kApart, kBanned };
+enum class AutocastPolicy : uint8_t {
+  kNone,
+  kLower,
+  kFloat32,
+  kResult,
+  kPromote,
+  kPad,
+  kResample,
+  kNumerator,
+  kApart,
+  kBanned
+};
 
 enum class ArgType : uint8_t {
   kTensor,
