@@ -9,9 +9,14 @@ namespace {
 // Elements from the storage's first to the last that sizes and strides reach.
 int64_t extent(SymInt offset, const Sizes& sizes, const Sizes& strides) {
   int64_t last = offset.hint;
+  bool empty = false;
   for (size_t d = 0; d < sizes.size(); d++) {
     if (sizes[d].hint < 0) fail("a tensor cannot have negative size ", sizes[d].hint);
-    if (sizes[d].hint == 0) return 0;
+    if (strides[d].hint < 0) fail("a tensor cannot have negative stride ", strides[d].hint);
+    empty |= sizes[d].hint == 0;
+  }
+  if (empty) return 0;
+  for (size_t d = 0; d < sizes.size(); d++) {
     int64_t step;
     if (__builtin_mul_overflow(sizes[d].hint - 1, strides[d].hint, &step) ||
         __builtin_add_overflow(last, step, &last)) {
@@ -32,11 +37,15 @@ void grow(Storage& storage, int64_t elements, DType dtype) {
 
 }  // namespace
 
-void resize(const Tensor& t, const Sizes& sizes, const Sizes& strides) {
+void reserve(const Tensor& t, SymInt offset, const Sizes& sizes, const Sizes& strides) {
   t->data();  // throws where there is none
-  const int64_t elements = extent(t->offset, sizes, strides);
+  const int64_t elements = extent(offset, sizes, strides);
   const auto held = int64_t(t->storage->nbytes / size_of(t->dtype));
   if (elements > held) grow(*t->storage, elements, t->dtype);
+}
+
+void resize(const Tensor& t, const Sizes& sizes, const Sizes& strides) {
+  reserve(t, t->offset, sizes, strides);
   t->sizes = sizes;
   t->strides = strides;
 }

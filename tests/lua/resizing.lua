@@ -67,6 +67,33 @@ test("set_ shares the other's memory", function()
   equal(x:set_():numel(), 0)
 end)
 
+test("set_ that raises leaves the tensor as it was", function()
+  local x, y = lt.ones(1000), lt.zeros(2)
+  raises("negative size -1", x.set_, x, y, 0, {-1})
+  raises("negative stride -1000", x.set_, x, y, 0, {1000}, {-1000})
+  raises("negative stride -2", x.set_, x, y, 0, {0, 3}, {1, -2})
+  equal(x:sum():item(), 1000)
+end)
+
+test("a view that becomes a view of itself writes to its base", function()
+  local x = lt.ones(2, 2, {requires_grad = true})
+  local base = x * 2
+  local view = base[0]
+  view:unsqueeze_(0)
+  view:mul_(3)
+  base:sum():backward()
+  deep(x.grad:totable(), {{6, 6}, {2, 2}})
+  local row = x[0]
+  row:unsqueeze_(0)
+  raises("a view of a leaf Variable that requires grad", row.mul_, row, 3)
+end)
+
+test("a tensor whose gradient would be lost stands for no number", function()
+  local a, x = lt.tensor(2.0, {requires_grad = true}), lt.ones(2)
+  raises("alpha", lt.add, x, x, {alpha = a})
+  deep(lt.add(x, x, {alpha = a:detach()}):totable(), {3, 3})
+end)
+
 test("a tensor becomes a view of itself", function()
   local function f(x)
     x = x * 2

@@ -49,10 +49,10 @@ LuaResults take_memory(const Tensor& t, const Tensor& source, SymInt offset, con
     fail("set_: sizes ", to_string(sizes), " and strides ", to_string(strides), " differ in length");
   }
   if (offset < 0) fail("set_: storage_offset must not be negative, got ", offset.hint);
+  reserve(source, offset, sizes, strides);  // may raise: t is what it was
   t->storage = source->storage;
-  t->offset = offset;
+  t->offset = offset, t->sizes = sizes, t->strides = strides;
   t->base = Tensor(), t->view = Ref<ViewHistory>();
-  resize(t, sizes, strides);
   return {t};
 }
 
@@ -74,7 +74,7 @@ LuaResults set_nothing(Args& a) {
 
 // -- views of itself
 
-// t becomes the view that op makes of it, with its history.
+// t becomes the view that op makes of it, with its history. A view stays a view of its base.
 LuaResults become(const Tensor& t, const Tensor& view) {
   if (grad_enabled() && t->requires_grad) {
     if (!t->autograd || !t->autograd->grad_fn) {
@@ -85,7 +85,7 @@ LuaResults become(const Tensor& t, const Tensor& view) {
   t->sizes = view->sizes;
   t->strides = view->strides;
   t->offset = view->offset;
-  t->base = Tensor(), t->view = Ref<ViewHistory>();
+  if (t->base) t->base = view->base, t->view = view->view;
   t->storage->version++;
   return {t};
 }
