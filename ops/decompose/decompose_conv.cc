@@ -141,7 +141,9 @@ Adapted adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
     return {div(sum(where(inside, spread, Scalar(0.0)), reduced, false), count), {}};
   }
   const Tensor kept = where(inside, spread, Scalar(-std::numeric_limits<double>::infinity()));
-  const Tensor first = op1(OpId::argmax, {kept, int_arg(int64_t(dim) + 1), true});
+  // Of a window of -inf the first place of all is found, which may lie before it.
+  const Tensor largest = op1(OpId::argmax, {kept, int_arg(int64_t(dim) + 1), true});
+  const Tensor first = op1(OpId::maximum, {largest, along(unsqueeze(begin, int_arg(1)))});
   const Tensor values = sum(where(eq(along(at), first), spread, Scalar(0.0)), reduced, false);
   return {values, reshape(first, values->sizes)};
 }
