@@ -40,7 +40,8 @@ struct Image {
 Tensor read_at(const Image& image, const Tensor& y, const Tensor& x) {
   const auto inside_of = [](const Tensor& t, SymInt n) { return logical_and(ge(t, vnum(0)), lt(t, vint(n))); };
   const Tensor inside = logical_and(inside_of(y, image.h), inside_of(x, image.w));
-  const Tensor flat = to_dtype(where(inside, add(mul(y, vint(image.w)), x), vnum(0)), DType::kInt64);
+  const auto whole = [&](const Tensor& t) { return to_dtype(where(inside, t, vnum(0)), DType::kInt64); };
+  const Tensor flat = add(mul(whole(y), vint(image.w)), whole(x));
   const SymInt places = flat->sizes[1] * flat->sizes[2];
   const Tensor index = expand(reshape(flat, Sizes{image.n, 1, places}), Sizes{image.n, image.c, places});
   const Tensor taken =
