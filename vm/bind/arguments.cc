@@ -96,11 +96,12 @@ bool tensors_follow(const std::vector<ArgInfo>& schema, size_t a) {
   });
 }
 
-// A tensor of no dimensions stands for its element where a number is wanted; a whole number is asked of integers only.
+// A tensor of no dimensions stands for its element where a number is wanted, unless its gradient would be lost; a whole
+// number is asked of integers only.
 bool stands_for_number(ArgType type, ArgReader& in, H h) {
   if (in.kind(h) != LuaKind::kTensor) return false;
   const Tensor t = in.tensor(h);
-  if (!t->sizes.empty()) return false;
+  if (!t->sizes.empty() || t->requires_grad) return false;
   if (type == ArgType::kScalar || type == ArgType::kFloat) return true;
   const bool whole = type == ArgType::kInt || type == ArgType::kIntList;
   return whole && !is_float(t->dtype) && !is_bool(t->dtype);
