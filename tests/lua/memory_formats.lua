@@ -120,3 +120,5 @@ test("draws of gumbel_softmax", function()
   truthy(logits.grad:abs():sum():item() > 0, "a gradient")
   truthy(not pcall(lt.nn.functional.gumbel_softmax, lt.tensor({1, 2}):long()), "integers")
 end)
+
+h.finish()

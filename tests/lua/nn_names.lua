@@ -85,3 +85,13 @@ test("finfo, iinfo, autograd.grad", function()
   local x = lt.tensor({2}):float():requires_grad_()
   equal(lt.autograd.grad((x * x):sum(), x):item(), 4)
 end)
+
+test("the largest element of a window of -inf is in that window", function()
+  local inf = math.huge
+  local x = lt.tensor {{{5, 1, -inf, -inf, -inf}}}
+  local values, places = F.adaptive_max_pool1d(x, 2, {return_indices = true})
+  equal(values:equal(lt.tensor {{{5, -inf}}}), true)
+  h.deep(places:totable(), {{{0, 2}}})
+end)
+
+h.finish()
