@@ -76,7 +76,7 @@ Collapsed collapse(const TensorImpl* const* operands, int count) {
     return c;
   }
   const size_t rank = out.sizes.size();
-  if (rank > size_t(Collapsed::kDims)) fail("tensors have at most ", Collapsed::kDims, " dimensions, got ", rank);
+  LUTRA_CHECK(rank <= size_t(Collapsed::kDims));
   for (size_t d = 0; d < rank; d++) {
     if (out.sizes[d].hint == 1) continue;
     c.sizes[c.dims] = out.sizes[d].hint;

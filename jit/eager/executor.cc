@@ -21,8 +21,8 @@ namespace lutra {
 namespace {
 
 // Loops that code is made for; of the collapsed dims beyond, the outer ones are walked here.
-constexpr int kMostDims = 5;
-static_assert(kMostDims - 2 + 4 < 8, "layout classes have three bits");
+constexpr int kMostLoops = 5;
+static_assert(kMostLoops - 2 + 4 < 8, "layout classes have three bits");
 
 // What call_same runs: code that serves every size, and the numbers that it is given, for which its guards hold.
 struct SameEntry {
@@ -60,8 +60,8 @@ ExternView view_of(const OpInfo& op, const Tensor& t) {
 // Memory and layout of a call's operands as the code sees them.
 struct Views {
   InputView inputs[Collapsed::kOperands + 1];
-  SymInt sizes[kMostDims];
-  SymInt strides[Collapsed::kOperands][kMostDims];
+  SymInt sizes[kMostLoops];
+  SymInt strides[Collapsed::kOperands][kMostLoops];
 };
 
 class EagerExecutor : public Executor {
@@ -258,10 +258,10 @@ class EagerExecutor : public Executor {
     visit(op, args, out, call, c, data);
   }
 
-  // The outer dims beyond kMostDims, one after the other.
+  // The outer dims beyond kMostLoops, one after the other.
   static void visit(const OpInfo& op, const Args& args, const Tensor& out, OneOpCall& call, const Collapsed& c,
                     char** data) {
-    if (c.dims <= kMostDims) return launch(op, args, out->dtype, call, c, data);
+    if (c.dims <= kMostLoops) return launch(op, args, out->dtype, call, c, data);
     Collapsed inner = c;
     inner.dims--;
     for (int d = 0; d < inner.dims; d++) {
@@ -344,10 +344,11 @@ class EagerExecutor : public Executor {
     read_call(op, args, call);
     SmallVec<InputView, 8> inputs;
     for (const TensorImpl* t : call.tensors) {
-      uint64_t layout = t->sizes.size();
+      uint64_t layout = 0;
       for (SymInt s : t->strides) layout = layout << 2 | (s.hint == 0 || s.hint == 1 ? uint64_t(s.hint) : 2u);
-      LUTRA_CHECK(t->sizes.size() <= 28);
-      call.key.push_back(layout | uint64_t(t->sizes.size()) << 58);
+      static_assert(2 * kMostDims * 2 <= 64, "two bits a stride");
+      call.key.push_back(layout);
+      call.key.push_back(t->sizes.size());
       if (call.device.type == DeviceType::kCUDA) call.key.push_back(size_class(*t));
       inputs.push_back({t->data(), t->sizes.begin(), t->strides.begin()});
     }

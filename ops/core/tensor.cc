@@ -39,9 +39,15 @@ void check_product(const Sizes& sizes) {
   }
 }
 
+void check_dims(const Sizes& sizes) {
+  if (sizes.size() > 2 * kMostDims) fail_dims(sizes.size());
+}
+
 bool same_expr(SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint; }
 
 }  // namespace
+
+void fail_dims(size_t dims) { fail("tensors have at most ", kMostDims, " dimensions, got ", dims); }
 
 TensorImpl::~TensorImpl() {
   if (host && host_drop) host_drop(host);
@@ -74,6 +80,7 @@ Tensor make_tensor(const Sizes& sizes, DType dtype, Device device) {
 }
 
 Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
+  check_dims(sizes);
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->storage = allocate(bytes_of(sizes, strides, dtype), device);
   t->sizes = sizes;
@@ -83,6 +90,7 @@ Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device
 }
 
 Tensor make_fake(const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
+  check_dims(sizes);
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->storage = fake_storage(device);
   t->sizes = sizes;
@@ -92,6 +100,7 @@ Tensor make_fake(const Sizes& sizes, const Sizes& strides, DType dtype, Device d
 }
 
 Tensor alias(const Tensor& t, const Sizes& sizes, const Sizes& strides, SymInt offset) {
+  check_dims(sizes);
   Ref<TensorImpl> r = make_ref<TensorImpl>();
   r->storage = t->storage;
   r->sizes = sizes;

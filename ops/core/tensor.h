@@ -94,6 +94,10 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   }
 };
 
+// A tensor that a program sees has at most so many dimensions; within an op there may be twice as many.
+inline constexpr size_t kMostDims = 16;
+[[noreturn]] void fail_dims(size_t dims);
+
 // Uninitialised, contiguous unless strides are given. Throws Error(kMemory).
 Tensor make_tensor(const Sizes& sizes, DType dtype, Device device = {});
 Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});

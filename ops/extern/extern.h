@@ -10,7 +10,7 @@
 
 namespace lutra {
 
-inline constexpr int kExternDims = 8;
+inline constexpr int kExternDims = int(kMostDims);
 [[noreturn]] void fail_dims(const char* op, size_t dims);  // more than that
 // What an absent int? attribute reads as.
 inline constexpr int64_t kNoInt = INT64_MIN;

@@ -131,6 +131,7 @@ void push_tensor_metatable(lua_State* L) { push_registry(L, &kMetatableKey); }
 
 void push_tensor(lua_State* L, const Tensor& t) {
   if (!t) return lua_pushnil(L);
+  if (t->sizes.size() > kMostDims) fail_dims(t->sizes.size());
   luaL_checkstack(L, 5, "too many tensors");
   push_registry(L, &kTensorsKey);
   // Without a userdata in any state there is none to look for.

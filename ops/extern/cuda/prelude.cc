@@ -143,7 +143,7 @@ struct View {
   void* data;
   u8 dtype;
   int dim;
-  i64 sizes[8], strides[8];
+  i64 sizes[16], strides[16];
 };
 // Where the element of a row-major number lies.
 DEV i64 place(const View& v, i64 i) {

@@ -311,7 +311,11 @@ void merge_dims(DeviceWalk& w) {
   }
 }
 
+constexpr int kWalkDims = 8;
+
 DeviceWalk device_walk(const ScatterWalk& w, int64_t skip) {
+  const int most = std::max({w.dims, w.slice_dims, int(w.indices.size())});
+  if (most > kWalkDims) fail("scattering on a GPU: at most ", kWalkDims, " dimensions are supported, got ", most);
   DeviceWalk r{};
   r.dims = w.dims, r.count = int32_t(w.indices.size()), r.slice_dims = w.slice_dims, r.wraps = w.wraps;
   r.positions = w.positions(), r.slice = w.slice(), r.skip = skip;
@@ -320,13 +324,12 @@ DeviceWalk device_walk(const ScatterWalk& w, int64_t skip) {
   std::copy(w.slice_sizes, w.slice_sizes + w.slice_dims, r.slice_sizes);
   std::copy(w.slice_dst, w.slice_dst + w.slice_dims, r.slice_dst);
   std::copy(w.slice_src, w.slice_src + w.slice_dims, r.slice_src);
-  LUTRA_CHECK(w.indices.size() <= 8);
   for (size_t k = 0; k < w.indices.size(); k++) {
     const IndexOperand& o = w.indices[k];
     DeviceOperand& to = r.index[k];
     to.data = o.view->data, to.size = o.size, to.stride = o.stride, to.dim = int32_t(o.dim);
     to.is64 = o.view->dtype == DType::kInt64;
-    std::copy(o.strides, o.strides + 8, to.strides);
+    std::copy(o.strides, o.strides + kWalkDims, to.strides);
   }
   merge_dims(r);
   return r;
