@@ -1,10 +1,15 @@
--- iinfo(dtype): the bits of an integer dtype, its smallest and its largest number; those of int64 are LuaJIT's 64-bit integers.
+-- iinfo(dtype): the bits of an integer dtype, its smallest and its largest number; those of 64 bits are LuaJIT's integers.
 local lt, use = ...
-local errors = use "errors"
+local errors, ffi = use "errors", require "ffi"
 
-local least = require("ffi").cast("int64_t", -2 ^ 63)
-local rows = {uint8 = {8, 0, 255}, int8 = {8, -128, 127}, int16 = {16, -32768, 32767}, int32 = {32, -2147483648, 2147483647},
-              int64 = {64, least, -(least + 1)}}
+local function unsigned(v) return ffi.cast("uint64_t", v) end
+local least = ffi.cast("int64_t", -2 ^ 63)
+local rows = {uint64 = {64, unsigned(0), unsigned(0) - 1}, int64 = {64, least, -(least + 1)}}
+for _, dtype in ipairs(lt._native.dtypes) do
+  local u, text = dtype:match "^(u?)int(%d+)$"
+  local bits = tonumber(text)
+  if bits and bits < 64 then rows[dtype] = u == "u" and {bits, 0, 2 ^ bits - 1} or {bits, -2 ^ (bits - 1), 2 ^ (bits - 1) - 1} end
+end
 
 return function(dtype)
   local row = rows[dtype]

@@ -20,8 +20,8 @@ lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of 
 
 -- lt.float33 would be nil, which `dtype =` takes for "not given": what looks like a dtype and is none is an error.
 local function check_dtype(key)
-  if type(key) ~= "string" or not (key:find "^b?float%d+$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then return end
-  use("errors").fail("lt.%s: no such dtype (known: bool, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64)", key)
+  if type(key) ~= "string" or not (key:find "^b?float%d+[%w_]*$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then return end
+  use("errors").fail("lt.%s: no such dtype (known: %s)", key, table.concat(lt._native.dtypes, ", "))
 end
 
 local meta = getmetatable(lt) or {}

@@ -51,7 +51,7 @@ ExternView view_of(const OpInfo& op, const Tensor& t) {
   if (!t) return v;
   if (t->sizes.size() > kExternDims) fail_dims(op.name, t->sizes.size());
   v.data = t->data();
-  v.dtype = t->dtype;
+  v.dtype = info(t->dtype).carrier;
   v.dim = int32_t(t->sizes.size());
   for (int32_t d = 0; d < v.dim; d++) v.sizes[d] = t->sizes[size_t(d)].hint, v.strides[d] = t->strides[size_t(d)].hint;
   return v;

@@ -21,9 +21,7 @@ inline Cell identity(RedOp op, DType t) {
   if (is_float(t)) {
     r.f = least ? -infinity : greatest ? infinity : op == RedOp::kProd ? 1 : 0;
   } else if (greatest || least) {
-    const int n = int(8 * size_of(t));
-    const int64_t high = t == DType::kUInt8 ? 255 : int64_t((uint64_t(1) << (n - 1)) - 1);
-    r.i = greatest ? high : t == DType::kUInt8 ? 0 : -high - 1;
+    r.i = greatest ? greatest_integer(t) : least_integer(t);
   } else {
     r.i = op == RedOp::kProd || op == RedOp::kAll;
   }

@@ -6,20 +6,17 @@
 #include "jit/loop/cell.h"
 #include "jit/loop/loop.h"
 #include "jit/loop/scalar_math.h"
+#include "ops/core/element_types.h"
 #include "ops/core/error.h"
-#include "ops/core/half.h"
 
 namespace lutra::loop {
 
 inline int64_t wrap(DType t, int64_t v) {
-  switch (t) {
-    case DType::kBool: return v != 0;
-    case DType::kUInt8: return uint8_t(v);
-    case DType::kInt8: return int8_t(v);
-    case DType::kInt16: return int16_t(v);
-    case DType::kInt32: return int32_t(v);
-    default: return v;
-  }
+  return with_element_type(t, [v]<class T>() -> int64_t {
+    if constexpr (std::is_same_v<T, Bool8>) return v != 0;
+    if constexpr (std::is_integral_v<T>) return T(v);
+    return v;
+  });
 }
 
 template <class F>
@@ -156,7 +153,7 @@ double round_to(DType t, double v) {
 template <bool kWide>
 Cell arithmetic(Op op, DType t, Cell a, Cell b) {
   Cell r;
-  if (t == DType::kBool && op == Op::kNot) {
+  if (is_bool(t) && op == Op::kNot) {
     r.i = !a.i;
   } else if (!is_float(t)) {
     r.i = wrap(t, int_op(op, a.i, b.i));
@@ -182,7 +179,7 @@ inline int64_t truncate(DType to, double v) {
 template <bool kWide>
 Cell cast(DType from, DType to, Cell a) {
   Cell r;
-  if (to == DType::kBool) {
+  if (is_bool(to)) {
     r.i = is_float(from) ? a.f != 0 : a.i != 0;
   } else if (is_float(to)) {
     if (is_float(from))
@@ -209,53 +206,36 @@ Cell random(Op op, DType t, int64_t index, uint64_t call, uint64_t seed) {
 }
 
 inline Cell load(DType t, const char* p) {
-  Cell r;
-  auto get = [p](auto& v) { memcpy(&v, p, sizeof v); };
-  switch (t) {
-#define LOAD(e, type, field) \
-  case DType::e: {           \
-    type v;                  \
-    get(v);                  \
-    r.field = v;             \
-    return r;                \
-  }
-    LOAD(kFloat64, double, f)
-    LOAD(kFloat32, float, f)
-    LOAD(kInt64, int64_t, i)
-    LOAD(kInt32, int32_t, i)
-    LOAD(kInt16, int16_t, i)
-    LOAD(kInt8, int8_t, i)
-    LOAD(kUInt8, uint8_t, i)
-#undef LOAD
-    case DType::kBool: r.i = *p != 0; return r;
-    case DType::kFloat16:
-    case DType::kBFloat16: {
-      uint16_t v;
-      get(v);
-      r.f = t == DType::kFloat16 ? half_to_float(v) : bfloat16_to_float(v);
-      return r;
+  return with_element_type(t, [p]<class T>() {
+    T v;
+    memcpy(&v, p, sizeof v);
+    Cell r;
+    if constexpr (std::is_same_v<T, Bool8>) {
+      r.i = v.v != 0;
+    } else if constexpr (std::is_integral_v<T>) {
+      r.i = v;
+    } else if constexpr (std::is_same_v<T, double>) {
+      r.f = v;
+    } else {
+      r.f = float(v);
     }
-    case DType::kNone: break;
-  }
-  fail_internal("interpreter: load of no type");
+    return r;
+  });
 }
 
 inline void store(DType t, char* p, Cell c) {
-  auto put = [p](auto v) { memcpy(p, &v, sizeof v); };
-  switch (t) {
-    case DType::kFloat64: return put(c.f);
-    case DType::kFloat32: return put(float(c.f));
-    case DType::kInt64: return put(c.i);
-    case DType::kInt32: return put(int32_t(c.i));
-    case DType::kInt16: return put(int16_t(c.i));
-    case DType::kInt8: return put(int8_t(c.i));
-    case DType::kUInt8: return put(uint8_t(c.i));
-    case DType::kBool: return put(uint8_t(c.i != 0));
-    case DType::kFloat16: return put(float_to_half(float(c.f)));
-    case DType::kBFloat16: return put(float_to_bfloat16(float(c.f)));
-    case DType::kNone: break;
-  }
-  fail_internal("interpreter: store of no type");
+  with_element_type(t, [&]<class T>() {
+    const auto put = [p](T v) { memcpy(p, &v, sizeof v); };
+    if constexpr (std::is_same_v<T, Bool8>) {
+      put({uint8_t(c.i != 0)});
+    } else if constexpr (std::is_integral_v<T>) {
+      put(T(c.i));
+    } else if constexpr (std::is_same_v<T, double>) {
+      put(c.f);
+    } else {
+      put(T(float(c.f)));
+    }
+  });
 }
 
 // A partial result; position only for argmax and argmin.

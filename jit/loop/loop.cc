@@ -30,10 +30,10 @@ bool accepts(TypeSet set, DType type) {
   if (type == DType::kNone) return false;
   switch (set) {
     case TypeSet::kAll: return true;
-    case TypeSet::kNumbers: return type != DType::kBool;
+    case TypeSet::kNumbers: return !is_bool(type);
     case TypeSet::kFloats: return is_float(type);
     case TypeSet::kLogic: return is_integral(type);
-    case TypeSet::kInts: return is_integral(type) && type != DType::kBool;
+    case TypeSet::kInts: return is_integral(type) && !is_bool(type);
   }
   return false;
 }

@@ -99,7 +99,7 @@ class Verifier {
       return bad("%", a.id, ": lanes must be 1, 2, 4 .. ", kMaxLanes);
     if (a.lanes == 1 && l.mode == LoopMode::kLanes) return bad("%", a.id, ": a lanes loop needs lanes > 1");
     const bool logic = a.op == RedOp::kAny || a.op == RedOp::kAll;
-    if (a.type >= DType::kNone || logic != (a.type == DType::kBool)) return bad("%", a.id, ": type of a reduction");
+    if (a.type >= DType::kNone || logic != is_bool(a.type)) return bad("%", a.id, ": type of a reduction");
     if (a.block < 0) return bad("%", a.id, ": a block of ", a.block);
     const bool plain = a.op == RedOp::kSum && (a.type == DType::kFloat32 || a.type == DType::kFloat64);
     if (a.block && !plain) return bad("%", a.id, ": only sums of f32 and f64 have blocks");
@@ -176,7 +176,7 @@ class Verifier {
       case TypeRule::kSame: ok = is(in.a, in.type) && (op.operands < 2 || is(in.b, in.type)); break;
       case TypeRule::kCompare:
         of = type_of(in.a);
-        ok = is(in.b, of) && in.type == DType::kBool;
+        ok = is(in.b, of) && is_bool(in.type);
         break;
       case TypeRule::kSelect: ok = is(in.a, DType::kBool) && is(in.b, in.type) && is(in.c, in.type); break;
       case TypeRule::kCast: break;

@@ -116,7 +116,7 @@ int32_t Body::place(size_t depth, const std::string& key, BodyInst in) {
 }
 
 int32_t Body::op(loop::Op op, DType type, int32_t a, int32_t b, int32_t c, int32_t arg) {
-  BodyInst in{{op, type}};
+  BodyInst in{{op, info(type).carrier}};
   in.inst.a = a, in.inst.b = b, in.inst.c = c, in.inst.arg = arg;
   std::string key = key_of(in.inst);
   int32_t known = recall(key);
@@ -129,6 +129,7 @@ int32_t Body::op(loop::Op op, DType type, int32_t a, int32_t b, int32_t c, int32
 }
 
 int32_t Body::constant(DType type, double v) {
+  type = info(type).carrier;
   if (!is_float(type)) return constant_int(type, int64_t(v));
   BodyInst in{{loop::Op::kConst, type}};
   in.inst.imm = v;
@@ -138,6 +139,7 @@ int32_t Body::constant(DType type, double v) {
 }
 
 int32_t Body::constant_int(DType type, int64_t v) {
+  type = info(type).carrier;
   if (is_float(type)) return constant(type, double(v));
   BodyInst in{{loop::Op::kConst, type}};
   in.inst.iimm = v;
@@ -168,8 +170,9 @@ int32_t Body::int_value(SymInt v) {
 }
 
 int32_t Body::cast(int32_t value, DType to) {
+  to = info(to).carrier;
   if (type(value) == to) return value;
-  if (to == DType::kBool) {
+  if (is_bool(to)) {
     return op(loop::Op::kNe, DType::kBool, value, constant(type(value), 0));
   }
   return op(loop::Op::kCast, to, value);
@@ -192,7 +195,7 @@ int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
   append_key(key, at);
   int32_t known = recall(key);
   if (known >= 0) return known;
-  BodyInst in{{loop::Op::kLoad, type}};
+  BodyInst in{{loop::Op::kLoad, info(type).carrier}};
   in.buffer = buffer;
   in.at = at;
   uses_.push_back({buffer, at, false});

@@ -43,6 +43,8 @@ struct Element {
 #include "ops/defs/ops.def"
 #undef OP
 
+// v, of a tensor or number of dtype `from`, as its carrier in `to`; one of the two is a stored dtype (stored.cc).
+int32_t converted(Element& x, int32_t v, DType from, DType to);
 // v, of float type t, without its fraction.
 int32_t truncated(Element& x, DType t, int32_t v);
 

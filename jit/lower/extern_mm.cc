@@ -25,13 +25,13 @@ Lowered lower_extern_mm(const Node& node, SymFacts&) {
   for (size_t d = 0; d < batch + 2; d++) r.kept.push_back(int(d));
   r.nest = {{int(batch + 2)}};
   r.type = opmath_type(type);
-  if (type == DType::kBool) r.op = loop::RedOp::kAny;
+  if (is_bool(type)) r.op = loop::RedOp::kAny;
   r.element = [=, t = r.type](Emitter& e, const Index& index) {
     Index ia(index.begin(), index.begin() + long(batch) + 1), ib(index.begin(), index.begin() + long(batch));
     ia.push_back(index[batch + 2]);
     ib.push_back(index[batch + 2]), ib.push_back(index[batch + 1]);
     int32_t x = e.body.cast(e.operand(a, ia), t), y = e.body.cast(e.operand(b, ib), t);
-    return e.body.op(t == DType::kBool ? loop::Op::kAnd : loop::Op::kMul, t, x, y);
+    return e.body.op(is_bool(t) ? loop::Op::kAnd : loop::Op::kMul, t, x, y);
   };
   return l;
 }

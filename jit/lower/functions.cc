@@ -67,7 +67,7 @@ Num wide(Element& x, size_t k = 0) { return argument(x, k, DType::kFloat64); }
 int32_t rounded(Num v) { return v.x->body().cast(v.v, v.x->type()); }
 
 // The type in which a function of bits and whole numbers is computed: halves in float32.
-DType whole_type(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+DType whole_type(DType t) { return at_least_float32(t); }
 
 Num trunc(Num a) { return select(a < 0.0, a.made(Op::kCeil), a.made(Op::kFloor)); }
 
@@ -258,7 +258,7 @@ int32_t pointwise_hypot(Element& x) {
 
 int32_t pointwise_copysign(Element& x) { return copysign(argument(x, 0, x.type()), argument(x, 1, x.type())).v; }
 int32_t pointwise_signbit(Element& x) {
-  if (x.type_of(0) == DType::kBool) return x.body().constant_int(DType::kBool, 0);
+  if (is_bool(x.type_of(0))) return x.body().constant_int(DType::kBool, 0);
   Num a = argument(x, 0, x.type_of(0));
   return is_float(a.t) ? (copysign(a.number(1), a) < 0.0).v : (a < 0.0).v;
 }

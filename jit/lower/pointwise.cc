@@ -15,10 +15,14 @@ using loop::Op;
 int32_t Element::scalar(const Scalar& s, DType to) {
   SymEnv& env = *SymEnv::current();
   bool number = s.expr ? is_number(env[s.expr].op) : s.kind == Scalar::kNumber;
+  if (is_stored(to)) {
+    const DType from = number ? DType::kFloat64 : DType::kInt64;
+    return converted(*this, scalar(s, from), from, to);
+  }
   if (!s.expr && s.kind == Scalar::kBool) return body().constant(to, double(s.i));
   if (number) {
     int32_t expr = s.expr ? s.expr : env.number(s.d);
-    if (to == DType::kBool) return body().cast(body().scalar(expr, DType::kFloat64), to);
+    if (is_bool(to)) return body().cast(body().scalar(expr, DType::kFloat64), to);
     return body().scalar(expr, to);
   }
   SymInt v(s.i);
@@ -30,7 +34,7 @@ namespace {
 
 int32_t binary(Element& x, Op op, Op logic = Op::kCount) {
   DType t = x.type();
-  return x.op(t == DType::kBool && logic != Op::kCount ? logic : op, t, x.arg(0, t), x.arg(1, t));
+  return x.op(is_bool(t) && logic != Op::kCount ? logic : op, t, x.arg(0, t), x.arg(1, t));
 }
 
 int32_t unary(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type())); }
@@ -41,9 +45,9 @@ int32_t add_scaled(Element& x, Op op) {
   DType t = x.type();
   int32_t a = x.arg(0, t), b = x.arg(1, t);
   if (x.has(2) && !is_one(x.node.args[2].as<Scalar>())) {
-    b = x.op(t == DType::kBool ? Op::kAnd : Op::kMul, t, b, x.arg(2, t));
+    b = x.op(is_bool(t) ? Op::kAnd : Op::kMul, t, b, x.arg(2, t));
   }
-  if (t == DType::kBool) op = Op::kOr;
+  if (is_bool(t)) op = Op::kOr;
   return x.op(op, t, a, b);
 }
 
@@ -60,7 +64,7 @@ int32_t divide(Element& x, Op op) {
 
 int32_t compare(Element& x, Op op) {
   DType t = result_type(x.node.args, {0, 1});  // what the operands promote to
-  if (t == DType::kBool && op != Op::kEq && op != Op::kNe) t = DType::kUInt8;
+  if (is_bool(t) && op != Op::kEq && op != Op::kNe) t = DType::kUInt8;
   return x.op(op, DType::kBool, x.arg(0, t), x.arg(1, t));
 }
 
@@ -76,7 +80,7 @@ int32_t pointwise_sub(Element& x) { return add_scaled(x, Op::kSub); }
 int32_t pointwise_mul(Element& x) {
   DType t = x.type();
   int32_t a = x.is_tensor(0) ? x.arg(0, t) : x.unrounded_arg(0, t);
-  return x.op(t == DType::kBool ? Op::kAnd : Op::kMul, t, a, x.unrounded_arg(1, t));
+  return x.op(is_bool(t) ? Op::kAnd : Op::kMul, t, a, x.unrounded_arg(1, t));
 }
 int32_t pointwise_div(Element& x) {
   DType t = x.type();
@@ -126,8 +130,8 @@ int32_t pointwise_relu(Element& x) { return x.op(Op::kMax, x.type(), x.arg(0, x.
 int32_t pointwise_sign(Element& x) {
   DType t = x.type();
   int32_t a = x.arg(0, t), zero = x.number(t, 0);
-  if (t == DType::kBool) return a;
-  if (t == DType::kUInt8) return x.body().cast(x.op(Op::kNe, DType::kBool, a, zero), t);
+  if (is_bool(t)) return a;
+  if (is_int(t) && least_integer(t) == 0) return x.body().cast(x.op(Op::kNe, DType::kBool, a, zero), t);
   int32_t below = x.op(Op::kSelect, t, x.op(Op::kLt, DType::kBool, a, zero), x.number(t, -1), zero);
   return x.op(Op::kSelect, t, x.op(Op::kGt, DType::kBool, a, zero), x.number(t, 1), below);
 }
@@ -149,7 +153,10 @@ int32_t pointwise_isnan(Element& x) {
 int32_t pointwise_where(Element& x) {
   return x.op(Op::kSelect, x.type(), x.arg(0, DType::kBool), x.arg(1, x.type()), x.arg(2, x.type()));
 }
-int32_t pointwise_to_dtype(Element& x) { return x.arg(0, x.type()); }
+int32_t pointwise_to_dtype(Element& x) {
+  const DType from = x.type_of(0), to = x.result()->dtype;
+  return is_stored(from) || is_stored(to) ? converted(x, x.tensor(0), from, to) : x.arg(0, x.type());
+}
 int32_t pointwise_check_values(Element& x) {
   DType t = x.type();
   const int32_t v = x.arg(0, t), zero = x.number(t, 0);
@@ -184,7 +191,7 @@ int32_t random(Element& x, Op op, DType t) {
   return x.body().op(op, t, x.position(), -1, -1, x.node.rng);
 }
 int32_t random_float(Element& x, Op op) {
-  DType t = x.type() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  DType t = at_least_float32(x.type());
   return random(x, op, t);
 }
 }  // namespace

@@ -98,8 +98,7 @@ struct Taps {
 
 int32_t lowest(Body& b, DType t) {
   if (is_float(t)) return b.constant(t, -std::numeric_limits<double>::infinity());
-  const int64_t low = t == DType::kUInt8 ? 0 : -(int64_t(1) << (8 * size_of(t) - 2)) * 2;
-  return b.constant_int(t, low);
+  return b.constant_int(t, least_integer(t));
 }
 
 // PyTorch's walk: a larger value or a NaN takes over, and the first element inside stands at the beginning.

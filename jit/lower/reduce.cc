@@ -55,7 +55,7 @@ void build_nest(Reduction& r, const Sizes& strides, const std::vector<int>& orde
 
 DType accumulator_type(loop::RedOp op, DType input, DType result) {
   if (op == loop::RedOp::kAny || op == loop::RedOp::kAll) return DType::kBool;
-  if (is_position(op)) return input == DType::kBool ? DType::kUInt8 : input;
+  if (is_position(op)) return is_bool(input) ? DType::kUInt8 : input;
   return opmath_type(result);
 }
 
@@ -74,7 +74,7 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
   r.reduced = reduced_dims(node.args[1], in->dim(), node.op != OpId::any && node.op != OpId::all);
   r.keepdim = node.args[2].as<bool>();
   r.type = accumulator_type(r.op, in->dtype, node.results[0]->dtype);
-  if (r.type == DType::kBool)
+  if (is_bool(r.type))
     r.op = r.op == loop::RedOp::kMax || r.op == loop::RedOp::kSum    ? loop::RedOp::kAny
            : r.op == loop::RedOp::kMin || r.op == loop::RedOp::kProd ? loop::RedOp::kAll
                                                                      : r.op;

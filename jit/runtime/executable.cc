@@ -183,7 +183,7 @@ ExternCall call_of(const ExternLaunch& launch, Operands& o, const Int& int_of, c
   const auto view_of = [&](const BufferView& v) {
     ExternView e;
     if (v.buffer < 0) return e;
-    e.dtype = v.dtype;
+    e.dtype = info(v.dtype).carrier;
     e.dim = int32_t(v.sizes.size());
     if (e.dim > kExternDims) fail_dims(name(launch.op), size_t(e.dim));
     for (int32_t d = 0; d < e.dim; d++) {

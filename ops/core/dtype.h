@@ -1,4 +1,4 @@
-// Element types: one row each, from which names, sizes and kinds are derived. DTypes are strings for Lua.
+// Element types: one row each, from which names, sizes, kinds and conversions are derived. DTypes are strings for Lua.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,22 +8,36 @@ namespace lutra {
 
 enum class DKind : uint8_t { kBool, kInt, kFloat };
 
-// X(enumerator, PyTorch's name, short name used by the IRs, bytes, kind)
-#define LUTRA_DTYPES(X)                       \
-  X(kBool, "bool", "b8", 1, kBool)            \
-  X(kUInt8, "uint8", "u8", 1, kInt)           \
-  X(kInt8, "int8", "i8", 1, kInt)             \
-  X(kInt16, "int16", "i16", 2, kInt)          \
-  X(kInt32, "int32", "i32", 4, kInt)          \
-  X(kInt64, "int64", "i64", 8, kInt)          \
-  X(kFloat16, "float16", "f16", 2, kFloat)    \
-  X(kBFloat16, "bfloat16", "bf16", 2, kFloat) \
-  X(kFloat32, "float32", "f32", 4, kFloat)    \
-  X(kFloat64, "float64", "f64", 8, kFloat)
+// X(enumerator, PyTorch's name, short name used by the IRs, type of an element (element_types.h), kind,
+//   name in .safetensors files, name in .npy files or "", PyTorch's short name or "", the least and the greatest number
+//   that converts to it: uint8 takes -255 to -1 as their remainders, an int64 is the double next to the greatest)
+#define LUTRA_DTYPES(X)                                                                               \
+  X(kBool, "bool", "b8", Bool8, kBool, "BOOL", "b1", "", -HUGE_VAL, HUGE_VAL)                         \
+  X(kUInt8, "uint8", "u8", uint8_t, kInt, "U8", "u1", "", -255, 255)                                  \
+  X(kInt8, "int8", "i8", int8_t, kInt, "I8", "i1", "", -128, 127)                                     \
+  X(kInt16, "int16", "i16", int16_t, kInt, "I16", "i2", "short", -32768, 32767)                       \
+  X(kInt32, "int32", "i32", int32_t, kInt, "I32", "i4", "int", -2147483648.0, 2147483647.0)           \
+  X(kInt64, "int64", "i64", int64_t, kInt, "I64", "i8", "long", -0x1p63, 0x1.fffffffffffffp62)        \
+  X(kFloat16, "float16", "f16", Half, kFloat, "F16", "f2", "half", -65504, 65504)                     \
+  X(kBFloat16, "bfloat16", "bf16", BFloat16, kFloat, "BF16", "", "", -0x1.fep127, 0x1.fep127)         \
+  X(kFloat32, "float32", "f32", float, kFloat, "F32", "f4", "float", -0x1.fffffep127, 0x1.fffffep127) \
+  X(kFloat64, "float64", "f64", double, kFloat, "F64", "f8", "double", -HUGE_VAL, HUGE_VAL)
+
+// Stored dtypes: memory holds them, ops that only move memory take them, to() converts them. Nothing else takes them.
+// X(as above, then: the dtype of the same size that loops move in their place, the dtype that comparisons convert to)
+#define LUTRA_STORED_DTYPES(X)                                                                                      \
+  X(kUInt16, "uint16", "u16", uint16_t, kInt, "U16", "u2", "", -65535, 65535, kInt16, kInt32)                       \
+  X(kUInt32, "uint32", "u32", uint32_t, kInt, "U32", "u4", "", -4294967295.0, 4294967295.0, kInt32, kInt64)         \
+  X(kUInt64, "uint64", "u64", uint64_t, kInt, "U64", "u8", "", 0, 0x1.fffffffffffffp63, kInt64, kInt64)             \
+  X(kFloat8E4M3FN, "float8_e4m3fn", "f8e4m3", Float8E4M3FN, kFloat, "F8_E4M3", "", "", -HUGE_VAL, HUGE_VAL, kUInt8, \
+    kFloat32)                                                                                                       \
+  X(kFloat8E5M2, "float8_e5m2", "f8e5m2", Float8E5M2, kFloat, "F8_E5M2", "", "", -HUGE_VAL, HUGE_VAL, kUInt8, kFloat32)
+
+#define LUTRA_ALL_DTYPES(X) LUTRA_DTYPES(X) LUTRA_STORED_DTYPES(X)
 
 enum class DType : uint8_t {
-#define X(e, name, ir, size, kind) e,
-  LUTRA_DTYPES(X)
+#define X(e, ...) e,
+  LUTRA_ALL_DTYPES(X)
 #undef X
       kNone  // no dtype given
 };
@@ -31,8 +45,14 @@ enum class DType : uint8_t {
 struct DTypeInfo {
   const char* name;
   const char* ir_name;
+  const char* safetensors_name;
+  const char* numpy_name;  // "" where NumPy has none
+  const char* short_name;  // PyTorch's second name, or ""
   uint8_t size;
   DKind kind;
+  DType carrier;       // what loops move: the dtype itself, or for stored ones the computed one of the same size
+  DType compared_as;   // the dtype itself, or for stored ones a computed one that tells all their values apart
+  double least, most;  // what converts to it, its fraction aside
 };
 
 const DTypeInfo& info(DType t);
@@ -41,13 +61,23 @@ inline size_t size_of(DType t) { return info(t).size; }
 inline bool is_bool(DType t) { return t == DType::kBool; }
 inline bool is_float(DType t) { return info(t).kind == DKind::kFloat; }
 inline bool is_integral(DType t) { return info(t).kind != DKind::kFloat; }  // bool counts, as in PyTorch
+inline bool is_int(DType t) { return info(t).kind == DKind::kInt; }
+inline bool is_stored(DType t) { return t > DType::kFloat64 && t != DType::kNone; }
 // What whole positions are given in.
 inline bool is_index(DType t) { return t == DType::kInt64 || t == DType::kInt32; }
+// What sums and functions are computed in where float32 is enough for all but float64.
+inline DType at_least_float32(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+// The least and the greatest value of an integer dtype; of bool, false and true.
+int64_t least_integer(DType t);
+int64_t greatest_integer(DType t);
 // By PyTorch's name ("float32"); DType::kNone where there is none.
 DType dtype_from_name(std::string_view name);
 // By the IRs' short name ("f32").
 DType dtype_from_ir_name(std::string_view name);
-// torch.promote_types: the smallest type both convert to, by PyTorch's lattice.
+// By the name in a .safetensors file ("F32"), in a .npy file ("f4").
+DType dtype_from_safetensors_name(std::string_view name);
+DType dtype_from_numpy_name(std::string_view name);
+// torch.promote_types: the smallest type both convert to, by PyTorch's lattice. A stored dtype goes with itself alone.
 DType promote_types(DType a, DType b);
 
 }  // namespace lutra

@@ -1,4 +1,5 @@
-// float16 and bfloat16: their bits to float and back, rounding to the nearest, ties to even; NaN stays NaN (quiet).
+// float16, bfloat16 and the two float8: their bits to float and back, rounding to the nearest, ties to even; NaN stays
+// NaN (quiet).
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -47,6 +48,39 @@ inline uint16_t float_to_bfloat16(float f) {
   const uint32_t u = float_bits(f);
   if ((u & 0x7fffffffu) > 0x7f800000u) return uint16_t(u >> 16 | 0x40);
   return uint16_t((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+// The float8 of kMantissa bits of mantissa: e4m3fn of 3, which has no infinity and one NaN, e5m2 of 2.
+template <int kMantissa>
+constexpr int kFloat8Bias = (1 << (6 - kMantissa)) - 1;
+
+template <int kMantissa>
+float float8_to_float(uint8_t b) {
+  const uint32_t sign = uint32_t(b & 0x80) << 24, a = b & 0x7f, exponent = a >> kMantissa;
+  const uint32_t mantissa = a & ((1 << kMantissa) - 1);
+  if (kMantissa == 3 ? a == 0x7f : a > 0x7c) return float_of_bits(sign | 0x7fc00000u);
+  if (kMantissa == 2 && a == 0x7c) return float_of_bits(sign | 0x7f800000u);
+  constexpr uint32_t kAdded = 127 - kFloat8Bias<kMantissa>;
+  if (exponent > 0) return float_of_bits(sign | (exponent + kAdded) << 23 | mantissa << (23 - kMantissa));
+  const float unit = float_of_bits((kAdded + 1 - kMantissa) << 23);
+  return float_of_bits(sign | float_bits(float(mantissa) * unit));
+}
+
+template <int kMantissa>
+uint8_t float_to_float8(float f) {
+  const uint32_t u = float_bits(f), a = u & 0x7fffffffu;
+  const uint8_t sign = uint8_t(u >> 24 & 0x80), beyond = kMantissa == 3 ? 0x7f : 0x7c;
+  if (a > 0x7f800000u) return sign | 0x7f;
+  constexpr uint32_t kAdded = 127 - kFloat8Bias<kMantissa>, kShift = 23 - kMantissa;
+  uint32_t rounded;
+  if (a < (kAdded + 1) << 23) {
+    // Denormal: adding a power of two leaves the rounded multiple of the smallest in the low bits.
+    const uint32_t magic = (kAdded + 1 + kShift) << 23;
+    rounded = float_bits(float_of_bits(a) + float_of_bits(magic)) - magic;
+  } else {
+    rounded = (a + (1u << (kShift - 1)) - 1 + (a >> kShift & 1) - (kAdded << 23)) >> kShift;
+  }
+  return uint8_t(sign | (rounded < beyond ? rounded : beyond));
 }
 
 // v as t holds it; other types than the two are left alone.

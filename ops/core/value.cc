@@ -57,46 +57,25 @@ Scalar pin(Scalar s) {
   return s;
 }
 
-namespace {
-
-struct Range {
-  double low, high;
-};
-
-Range range_of(DType dtype) {
-  switch (dtype) {
-    case DType::kUInt8: return {-255, 255};
-    case DType::kInt8: return {-128, 127};
-    case DType::kInt16: return {-32768, 32767};
-    case DType::kInt32: return {-2147483648.0, 2147483647.0};
-    case DType::kInt64: return {-0x1p63, 0x1.fffffffffffffp62};  // the double next to the largest int64
-    case DType::kFloat16: return {-65504, 65504};
-    case DType::kBFloat16: return {-0x1.fep127, 0x1.fep127};
-    case DType::kFloat32: return {-0x1.fffffep127, 0x1.fffffep127};
-    default: return {-HUGE_VAL, HUGE_VAL};
-  }
-}
-
-}  // namespace
-
 bool converts(const Scalar& s, DType dtype) {
-  if (dtype == DType::kBool || dtype == DType::kFloat64 || s.kind == Scalar::kBool) return true;
+  const double least = info(dtype).least, most = info(dtype).most;
+  if (most == HUGE_VAL || s.kind == Scalar::kBool) return true;
   if (dtype == DType::kInt64 && s.kind == Scalar::kInt) return true;
-  const Range range = range_of(dtype);
   if (!s.expr) {
     const double v = s.to_double();
-    if (v >= range.low && v <= range.high) return true;
+    if (v >= least && v <= most) return true;
     return is_float(dtype) && !std::isfinite(v);
   }
-  if (!is_float(dtype)) return scalar_ask(SymCmp::kLe, range.low, s) && scalar_ask(SymCmp::kLe, s, range.high);
+  if (!is_float(dtype)) return scalar_ask(SymCmp::kLe, least, s) && scalar_ask(SymCmp::kLe, s, most);
   // Asked so that a NaN, too, fits.
-  if (!scalar_ask(SymCmp::kLt, s, range.low) && !scalar_ask(SymCmp::kLt, range.high, s)) return true;
+  if (!scalar_ask(SymCmp::kLt, s, least) && !scalar_ask(SymCmp::kLt, most, s)) return true;
   return scalar_ask(SymCmp::kEq, s, HUGE_VAL) || scalar_ask(SymCmp::kEq, s, -HUGE_VAL);
 }
 
 std::string to_string(const Scalar& s) {
   if (s.kind == Scalar::kBool) return s.i ? "true" : "false";
   if (s.kind == Scalar::kInt) return std::to_string(s.i);
+  if (s.kind == Scalar::kUInt) return std::to_string(uint64_t(s.i));
   char text[32];
   std::snprintf(text, sizeof text, "%.14g", std::isnan(s.d) ? std::fabs(s.d) : s.d);
   return text;

@@ -12,7 +12,8 @@ namespace lutra {
 
 // Invariants: expr != 0 means symbolic: an expression of the current SymEnv whose hint is in d (kNumber) or i (kInt).
 struct Scalar {
-  enum Kind : uint8_t { kNumber, kInt, kBool } kind = kNumber;
+  // kUInt: above what an int64 holds, its bits in i.
+  enum Kind : uint8_t { kNumber, kInt, kBool, kUInt } kind = kNumber;
   int32_t expr = 0;
   union {
     double d = 0;
@@ -23,6 +24,11 @@ struct Scalar {
   static Scalar of_int(int64_t v) {
     Scalar s;
     s.kind = kInt, s.i = v;
+    return s;
+  }
+  static Scalar of_uint(uint64_t v) {
+    Scalar s = of_int(int64_t(v));
+    if (s.i < 0) s.kind = kUInt;
     return s;
   }
   static Scalar of_bool(bool v) {
@@ -37,7 +43,8 @@ struct Scalar {
   }
   // A whole number within +-2^53 (or an int or bool). Asking a symbolic number records a guard.
   bool is_whole() const;
-  double to_double() const { return kind == kNumber ? d : double(i); }  // the hint, when symbolic
+  // The hint, when symbolic.
+  double to_double() const { return kind == kNumber ? d : kind == kUInt ? double(uint64_t(i)) : double(i); }
   int64_t to_int() const { return kind == kNumber ? int64_t(d) : i; }
 };
 

@@ -5,7 +5,7 @@
 namespace lutra {
 namespace {
 
-DType wide(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+DType wide(DType t) { return at_least_float32(t); }
 
 // One value a channel, broadcast over x.
 Tensor by_channel(const Tensor& t, const Tensor& x) {

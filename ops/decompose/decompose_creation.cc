@@ -194,7 +194,7 @@ Results triangle_indices(OpId op, const Args& a, bool lower) {
   const int64_t rows = a[0].sym_int().guard(), columns = a[1].sym_int().guard(), offset = a[2].sym_int().guard();
   if (rows < 0 || columns < 0) fail(name(op), ": sizes must not be negative, got ", rows, " and ", columns);
   const DType dtype = dtype_or(a[3], DType::kInt64).as<DType>();
-  if (dtype != DType::kInt64 && dtype != DType::kInt32) fail(name(op), ": not defined for ", name(dtype), " tensors");
+  if (!is_index(dtype)) fail(name(op), ": not defined for ", name(dtype), " tensors");
   std::vector<int64_t> at[2];
   for (int64_t r = 0; r < rows; r++) {
     const int64_t split = std::clamp<int64_t>(lower ? r + offset + 1 : r + offset, 0, columns);

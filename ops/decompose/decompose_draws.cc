@@ -12,9 +12,7 @@ namespace {
 double number(const Value& v) { return pin(v.as<Scalar>()).to_double(); }
 
 // Of t's sizes, in float64 or float32.
-Tensor draw(OpId op, const Tensor& t) {
-  return op1(op, {t->sizes, t->dtype == DType::kFloat64 ? t->dtype : DType::kFloat32, t->device()});
-}
+Tensor draw(OpId op, const Tensor& t) { return op1(op, {t->sizes, at_least_float32(t->dtype), t->device()}); }
 
 // In t's own floating dtype, else in float32.
 Tensor plain(OpId op, const Tensor& t) {
@@ -40,15 +38,12 @@ Tensor exponential(const Tensor& t) { return neg(log(sub(vnum(1), draw(OpId::ran
 int64_t most(DType dtype) {
   switch (dtype) {
     case DType::kBool: return 2;
-    case DType::kUInt8: return 256;
-    case DType::kInt8: return 128;
-    case DType::kInt16: return 32768;
-    case DType::kInt32: return int64_t(1) << 31;
     case DType::kFloat16: return (1 << 11) + 1;
     case DType::kBFloat16: return (1 << 8) + 1;
     case DType::kFloat32: return (1 << 24) + 1;
     case DType::kFloat64: return (int64_t(1) << 53) + 1;
-    default: return std::numeric_limits<int64_t>::max();
+    case DType::kInt64: return INT64_MAX;
+    default: return greatest_integer(dtype) + 1;
   }
 }
 

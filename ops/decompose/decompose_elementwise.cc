@@ -1,5 +1,7 @@
 // What composite elementwise functions and activations mean.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/decompose/formula.h"
 #include "ops/meta/rules.h"
@@ -60,10 +62,7 @@ Results decompose_logit(const Args& args) {
 Results decompose_nan_to_num(const Args& args) {
   Tensor x = args[0].tensor();
   if (!is_float(x->dtype)) return {op1(OpId::clone, {x})};
-  double most = x->dtype == DType::kFloat64    ? 1.7976931348623157e308
-                : x->dtype == DType::kFloat32  ? 3.4028234663852886e38
-                : x->dtype == DType::kBFloat16 ? 3.3895313892515355e38
-                                               : 65504;
+  const double most = std::min(info(x->dtype).most, std::numeric_limits<double>::max());
   auto given = [&](size_t k, double otherwise) { return args[k].is_none() ? Value(Scalar(otherwise)) : args[k]; };
   Tensor r = where(isnan(x), given(1, 0), x);
   r = where(eq(x, Scalar(INFINITY)), given(2, most), r);

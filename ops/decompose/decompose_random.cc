@@ -22,7 +22,7 @@ Tensor checked(const Tensor& x, const char* test, const char* message) {
 }
 
 Tensor uniform(const Sizes& sizes, const Tensor& like) {
-  DType type = like->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  DType type = at_least_float32(like->dtype);
   return op1(OpId::rand, {sizes, type, like->device()});
 }
 

@@ -290,7 +290,7 @@ Results decompose_cumulative_trapezoid(const Args& args) {
 namespace {
 
 Tensor scan(OpId op, OpId inner, const Args& args, DType type) {
-  if (type == DType::kBool) fail(name(op), ": not defined for bool tensors");
+  if (is_bool(type)) fail(name(op), ": not defined for bool tensors");
   Tensor x = args[0].tensor();
   const int64_t dim = wrap_dim(op, args[1].sym_int().guard(), x->sizes.size());
   Tensor y = contiguous(to_dtype(x, opmath_type(type)));

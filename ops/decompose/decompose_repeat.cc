@@ -43,7 +43,7 @@ Interleaved interleaved(const Value& input, const Value& dim) {
 // The positions that repeats [2, 0, 1] stand for: 0 0 2.
 Tensor positions(const Tensor& repeats, const Value& total) {
   need_data("repeat_interleave", repeats);
-  if (repeats->dtype != DType::kInt64 && repeats->dtype != DType::kInt32) {
+  if (!is_index(repeats->dtype)) {
     fail("repeat_interleave: repeats must be int64 or int32, got ", name(repeats->dtype));
   }
   if (repeats->dim() != 1) fail("repeat_interleave: repeats must be a vector, got shape ", to_string(repeats->sizes));

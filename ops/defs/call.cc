@@ -51,14 +51,24 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
   device_of = &t;
 }
 
+[[noreturn]] void refuse_stored(const OpInfo& op, size_t i, DType dtype) {
+  fail(op.name, ": argument '", op.args[i].name, "': not defined for ", name(dtype),
+       ", which tensors can only be stored in; convert by x:to(dtype)");
+}
+
 // Checks the tensors; returns whether the tape has to see the call.
 bool inspect(const OpInfo& op, const Args& args) {
   bool wants_grad = false;
   const bool grad_mode = modes().grad;
+  const bool moves = op.has(kMoves) || op.has(kAtCall);
+  for (size_t i = 0; i < args.size() && !moves; i++) {
+    if (args[i].is<DType>() && is_stored(args[i].as<DType>())) refuse_stored(op, i, args[i].as<DType>());
+  }
   const Tensor *device_of = nullptr, *other = nullptr;
   each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
     // copy_ goes from any device to any.
+    if (!moves && is_stored(t->dtype)) refuse_stored(op, i, t->dtype);
     check_usable(op, i, t, op.id == OpId::copy_ && i == 1 ? other : device_of);
     if (!grad_mode) return;
     if (t->view && t->view->version != t->storage->version) refresh_view(t);
@@ -336,6 +346,7 @@ Results call_op(OpId id, Args args) {
 bool call_same(OpId id, const Tensor& a, const Tensor& b, Tensor& out) {
   if (id != OpId::add && id != OpId::sub && id != OpId::mul && id != OpId::div) return false;
   if (CallStack::top || !executor || a->dtype != b->dtype || !is_float(a->dtype)) return false;
+  if (is_stored(a->dtype)) return false;
   const bool grad_mode = modes().grad;
   for (const Tensor* t : {&a, &b}) {
     const TensorImpl& x = *t->get();

@@ -4,22 +4,10 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/core/half.h"
+#include "ops/core/element_types.h"
 
 namespace lutra {
 namespace {
-
-template <class T>
-T load(const void* at) {
-  T v;
-  std::memcpy(&v, at, sizeof v);
-  return v;
-}
-
-template <class T>
-void store(void* at, T v) {
-  std::memcpy(at, &v, sizeof v);
-}
 
 // Out of int64's range or NaN: the smallest, as x64's conversion gives.
 int64_t whole_part(const Scalar& s) {
@@ -34,37 +22,39 @@ void need_data(const char* fn, const Tensor& t) {
 }
 
 Scalar load_element(const void* at, DType dtype) {
-  switch (dtype) {
-    case DType::kBool: return Scalar::of_bool(load<uint8_t>(at) != 0);
-    case DType::kUInt8: return Scalar::of_int(load<uint8_t>(at));
-    case DType::kInt8: return Scalar::of_int(load<int8_t>(at));
-    case DType::kInt16: return Scalar::of_int(load<int16_t>(at));
-    case DType::kInt32: return Scalar::of_int(load<int32_t>(at));
-    case DType::kInt64: return Scalar::of_int(load<int64_t>(at));
-    case DType::kFloat16: return double(half_to_float(load<uint16_t>(at)));
-    case DType::kBFloat16: return double(bfloat16_to_float(load<uint16_t>(at)));
-    case DType::kFloat32: return double(load<float>(at));
-    case DType::kFloat64: return load<double>(at);
-    case DType::kNone: break;
-  }
-  fail_internal("element of no dtype");
+  return with_stored_type(dtype, [at]<class T>() -> Scalar {
+    T v;
+    std::memcpy(&v, at, sizeof v);
+    if constexpr (std::is_same_v<T, Bool8>) {
+      return Scalar::of_bool(v.v != 0);
+    } else if constexpr (std::is_same_v<T, uint64_t>) {
+      return Scalar::of_uint(v);
+    } else if constexpr (std::is_integral_v<T>) {
+      return Scalar::of_int(v);
+    } else if constexpr (std::is_same_v<T, double>) {
+      return v;
+    } else {
+      return double(float(v));
+    }
+  });
 }
 
 void store_element(void* at, DType dtype, const Scalar& value) {
-  switch (dtype) {
-    case DType::kBool: return store<uint8_t>(at, value.to_double() != 0);
-    case DType::kUInt8: return store(at, uint8_t(whole_part(value)));
-    case DType::kInt8: return store(at, int8_t(whole_part(value)));
-    case DType::kInt16: return store(at, int16_t(whole_part(value)));
-    case DType::kInt32: return store(at, int32_t(whole_part(value)));
-    case DType::kInt64: return store(at, whole_part(value));
-    case DType::kFloat16: return store(at, float_to_half(float(value.to_double())));
-    case DType::kBFloat16: return store(at, float_to_bfloat16(float(value.to_double())));
-    case DType::kFloat32: return store(at, float(value.to_double()));
-    case DType::kFloat64: return store(at, value.to_double());
-    case DType::kNone: break;
-  }
-  fail_internal("element of no dtype");
+  with_stored_type(dtype, [&]<class T>() {
+    const auto store = [at](T v) { std::memcpy(at, &v, sizeof v); };
+    if constexpr (std::is_same_v<T, Bool8>) {
+      store({uint8_t(value.to_double() != 0)});
+    } else if constexpr (std::is_same_v<T, uint64_t>) {
+      const bool high = value.kind == Scalar::kNumber && value.d >= 0x1p63;
+      store(high ? uint64_t(value.d) : uint64_t(whole_part(value)));
+    } else if constexpr (std::is_integral_v<T>) {
+      store(T(whole_part(value)));
+    } else if constexpr (std::is_same_v<T, double>) {
+      store(value.to_double());
+    } else {
+      store(T(float(value.to_double())));
+    }
+  });
 }
 
 void Elements::each(const std::function<void(const Scalar&)>& visit) const {

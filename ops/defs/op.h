@@ -39,6 +39,7 @@ enum OpFlags : uint32_t {
   kList = 65536,
   kNoOut = 131072,
   kHeavy = 262144,
+  kMoves = 524288,
 };
 
 // What happens to an op's arguments under autocast; see ops.def.

@@ -14,15 +14,6 @@ constexpr char kMagic[] = "\x93NUMPY";
 constexpr size_t kMostHeader = 1 << 20;
 constexpr size_t kMostDims = 64;
 
-struct Type {
-  const char* text;
-  DType dtype;
-};
-// bfloat16 has no row: NumPy does not have it.
-const Type kTypes[] = {{"b1", DType::kBool},    {"u1", DType::kUInt8},   {"i1", DType::kInt8},
-                       {"i2", DType::kInt16},   {"i4", DType::kInt32},   {"i8", DType::kInt64},
-                       {"f2", DType::kFloat16}, {"f4", DType::kFloat32}, {"f8", DType::kFloat64}};
-
 struct Header {
   DType dtype = DType::kNone;
   bool swapped = false, fortran = false;
@@ -115,9 +106,7 @@ class Literal {
     const bool marked = !text.empty() && std::strchr("<>|=", text[0]);
     h.swapped = text[0] == '>';
     const std::string kind = marked ? text.substr(1) : text == "?" ? "b1" : text;
-    for (const Type& row : kTypes) {
-      if (kind == row.text) h.dtype = row.dtype;
-    }
+    h.dtype = dtype_from_numpy_name(kind);
     if (h.dtype != DType::kNone) return;
     const char* why = kind[0] == 'O' ? " (pickled Python objects are never read)" : "";
     fail("load: ", in_.name(), " has elements of NumPy type '", text, "', for which there is no dtype", why);
@@ -196,15 +185,12 @@ Tensor read_npy(ByteSource& in) {
 }
 
 std::string npy_header(const Tensor& t) {
-  const Type* type = nullptr;
-  for (const Type& row : kTypes) {
-    if (row.dtype == t->dtype) type = &row;
-  }
-  if (!type) {
+  const std::string type = info(t->dtype).numpy_name;
+  if (type.empty()) {
     fail("save: NumPy has no ", name(t->dtype), ": convert by x:to('float32'), or save to a .safetensors file");
   }
   std::string text =
-      str("{'descr': '", size_of(t->dtype) == 1 ? "|" : "<", type->text, "', 'fortran_order': False, 'shape': (");
+      str("{'descr': '", size_of(t->dtype) == 1 ? "|" : "<", type, "', 'fortran_order': False, 'shape': (");
   for (size_t d = 0; d < t->sizes.size(); d++) text += str(d ? ", " : "", t->sizes[d].hint);
   text += t->sizes.size() == 1 ? ",), }" : "), }";
   // The elements begin at a multiple of 64.

@@ -18,20 +18,10 @@ using nlohmann::json;
 
 constexpr uint64_t kMostHeader = 100'000'000;  // as the format's own library has it
 
-struct Type {
-  const char* text;
-  DType dtype;
-};
-const Type kTypes[] = {{"BOOL", DType::kBool},   {"U8", DType::kUInt8},      {"I8", DType::kInt8},
-                       {"I16", DType::kInt16},   {"I32", DType::kInt32},     {"I64", DType::kInt64},
-                       {"F16", DType::kFloat16}, {"BF16", DType::kBFloat16}, {"F32", DType::kFloat32},
-                       {"F64", DType::kFloat64}};
-
 DType dtype_of(const ByteSource& in, const std::string& tensor, const json& text) {
   if (!text.is_string()) in.damaged("tensor '" + tensor + "' has no dtype");
-  for (const Type& row : kTypes) {
-    if (text == row.text) return row.dtype;
-  }
+  const DType dtype = dtype_from_safetensors_name(text.get<std::string>());
+  if (dtype != DType::kNone) return dtype;
   fail("load: tensor '", tensor, "' of ", in.name(), " has elements of type ", text.dump(),
        ", for which there is no dtype");
 }
@@ -128,9 +118,7 @@ std::string header_text(const Safetensors& content, const std::vector<size_t>& o
   for (const size_t i : order) {
     const auto& [name, t] = content.tensors[i];
     auto& item = header[name];
-    for (const Type& row : kTypes) {
-      if (row.dtype == t->dtype) item["dtype"] = row.text;
-    }
+    item["dtype"] = info(t->dtype).safetensors_name;
     item["shape"] = nlohmann::ordered_json::array();
     for (const SymInt& size : t->sizes) item["shape"].push_back(uint64_t(size.hint));
     item["data_offsets"] = {at, at + byte_count(t)};

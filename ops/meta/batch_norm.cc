@@ -19,7 +19,7 @@ void check_channel(const char* op, const char* argument, const Value& v, const T
   }
 }
 
-DType wide(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
+DType wide(DType t) { return at_least_float32(t); }
 
 }  // namespace
 

@@ -43,13 +43,13 @@ ResultSpecs meta_activation_backward(OpId op, const Args& args) {
 }
 ResultSpecs meta_unary_any(OpId, const Args& args) { return {like_spec(args[0].tensor(), args[0].tensor()->dtype)}; }
 ResultSpecs meta_threshold(OpId op, const Args& args) {
-  if (args[0].tensor()->dtype == DType::kBool) undefined(op, DType::kBool);
+  if (is_bool(args[0].tensor()->dtype)) undefined(op, DType::kBool);
   return meta_unary_any(op, args);
 }
 ResultSpecs meta_round(OpId op, const Args& args) {
   DType type = args[0].tensor()->dtype;
   bool digits = args[1].as<Scalar>().to_int() != 0;
-  if (type == DType::kBool || (digits && !is_float(type))) undefined(op, type);
+  if (is_bool(type) || (digits && !is_float(type))) undefined(op, type);
   return {like_spec(args[0].tensor(), type)};
 }
 // The tensor itself.
@@ -97,7 +97,7 @@ ResultSpecs meta_div(OpId op, const Args& args) {
   if (mode != "trunc" && mode != "floor") {
     fail("div: rounding_mode '", mode, "' is unknown (expected nil, 'trunc' or 'floor')");
   }
-  if (type == DType::kBool) fail("div: not defined for bool tensors with a rounding_mode");
+  if (is_bool(type)) fail("div: not defined for bool tensors with a rounding_mode");
   return {pointwise_spec(op, args, {0, 1}, type)};
 }
 ResultSpecs meta_binary_real(OpId op, const Args& args) {
@@ -112,7 +112,7 @@ ResultSpecs meta_bitwise(OpId op, const Args& args) {
 }
 ResultSpecs meta_shift(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
-  if (is_float(type) || type == DType::kBool) undefined(op, type);
+  if (is_float(type) || is_bool(type)) undefined(op, type);
   return {pointwise_spec(op, args, {0, 1}, type)};
 }
 ResultSpecs meta_isclose(OpId op, const Args& args) {
@@ -127,7 +127,7 @@ ResultSpecs meta_isclose(OpId op, const Args& args) {
 }
 ResultSpecs meta_clamp_one(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
-  if (type == DType::kBool && !args[1].is<Tensor>()) undefined(op, type);
+  if (is_bool(type) && !args[1].is<Tensor>()) undefined(op, type);
   return {pointwise_spec(op, args, {0, 1}, type)};
 }
 ResultSpecs meta_float_power(OpId op, const Args& args) { return {pointwise_spec(op, args, {0, 1}, DType::kFloat64)}; }

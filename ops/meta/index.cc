@@ -6,7 +6,7 @@ namespace lutra {
 namespace {
 
 void check_index(OpId op, const Tensor& index) {
-  if (index->dtype != DType::kInt64 && index->dtype != DType::kInt32) {
+  if (!is_index(index->dtype)) {
     fail(name(op), ": the index must be int64 or int32, got ", name(index->dtype));
   }
 }
@@ -110,6 +110,7 @@ ResultSpecs meta_index(OpId op, const Args& args) {
 ResultSpecs meta_index_put(OpId op, const Args& args) {
   const Tensor &t = args[0].as<Tensor>(), &values = args[3].as<Tensor>();
   check_same_dtype(op, t, values, "values");
+  if (is_stored(t->dtype) && args[4].as<bool>()) fail(name(op), ": accumulate: not defined for ", name(t->dtype));
   const Sizes sizes = indexed_sizes(op, args);
   bool fits = values->sizes.size() <= sizes.size();
   for (size_t d = 0; fits && d < values->sizes.size(); d++) {

@@ -45,7 +45,7 @@ ResultSpecs meta_native_layer_norm(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   Sizes rows = x->sizes;
   for (size_t d = 0; d < args[1].as<Sizes>().size(); d++) rows[rows.size() - 1 - d] = 1;
-  const DType type = x->dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const DType type = at_least_float32(x->dtype);
   for (int i = 0; i < 2; i++) specs.push_back(contiguous_spec(rows, type));
   return specs;
 }

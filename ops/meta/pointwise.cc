@@ -6,7 +6,7 @@ namespace lutra {
 namespace {
 
 bool is_bool_operand(const Value& v) {
-  if (v.is<Tensor>()) return v.as<Tensor>()->dtype == DType::kBool;
+  if (v.is<Tensor>()) return is_bool(v.as<Tensor>()->dtype);
   return v.is<Scalar>() && v.as<Scalar>().kind == Scalar::kBool;
 }
 
@@ -14,7 +14,7 @@ bool is_bool_tensor(const Value& v) { return v.is<Tensor>() && is_bool_operand(v
 
 // A negative whole exponent of an integer power has no integer result. Only a number known in advance can be refused.
 void check_pow(const Args& args, DType type) {
-  if (type == DType::kBool) fail("pow: not defined for bool tensors");
+  if (is_bool(type)) fail("pow: not defined for bool tensors");
   if (is_float(type) || !args[1].is<Scalar>()) return;
   if (scalar_ask(SymCmp::kLt, args[1].as<Scalar>(), Scalar(0.0))) {
     fail("pow: integers to negative integer powers are not allowed");
@@ -27,7 +27,7 @@ void check_pow(const Args& args, DType type) {
 ResultSpecs meta_binary(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
   if (op == OpId::pow) check_pow(args, type);
-  if (type == DType::kBool && (op == OpId::remainder || op == OpId::floor_divide || op == OpId::fmod)) {
+  if (is_bool(type) && (op == OpId::remainder || op == OpId::floor_divide || op == OpId::fmod)) {
     fail(name(op), ": not defined for bool tensors");
   }
   return {pointwise_spec(op, args, {0, 1}, type)};
@@ -60,13 +60,13 @@ ResultSpecs meta_compare(OpId op, const Args& args) {
 
 ResultSpecs meta_unary(OpId op, const Args& args) {
   DType type = args[0].tensor()->dtype;
-  if (type == DType::kBool && op != OpId::sign) fail(name(op), ": not defined for bool tensors");
+  if (is_bool(type) && op != OpId::sign) fail(name(op), ": not defined for bool tensors");
   return {like_spec(args[0].tensor(), type)};
 }
 
 ResultSpecs meta_unary_no_bool(OpId op, const Args& args) {
   DType type = args[0].tensor()->dtype;
-  if (type == DType::kBool) {
+  if (is_bool(type)) {
     // A power of two, and powers of bool tensors by numbers are int64.
     if (op == OpId::square) return {like_spec(args[0].tensor(), DType::kInt64)};
     fail(name(op), ": not defined for bool tensors", op == OpId::neg ? "; logical_not inverts a mask" : "");
@@ -117,13 +117,13 @@ ResultSpecs meta_clamp(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1, 2});
   // One bound that is a tensor makes it a minimum or a maximum, which bool has.
   const bool extreme = args[1].is_none() ? args[2].is<Tensor>() : args[2].is_none() && args[1].is<Tensor>();
-  if (type == DType::kBool && !extreme) fail("clamp: not defined for bool tensors");
+  if (is_bool(type) && !extreme) fail("clamp: not defined for bool tensors");
   return {pointwise_spec(op, args, {0, 1, 2}, type)};
 }
 
 ResultSpecs meta_ternary(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1, 2});
-  if (type == DType::kBool) fail(name(op), ": not defined for bool tensors");
+  if (is_bool(type)) fail(name(op), ": not defined for bool tensors");
   DType quotient = result_type(args, {1, 2});
   if (op == OpId::addcdiv && !is_float(quotient)) fail("addcdiv: integer division is not supported; convert to float");
   if (!is_float(type) && !args[3].as<Scalar>().is_whole()) {
@@ -147,7 +147,7 @@ ResultSpecs meta_lerp(OpId op, const Args& args) {
 
 ResultSpecs meta_where(OpId op, const Args& args) {
   DType condition = args[0].tensor()->dtype;
-  if (condition != DType::kBool && condition != DType::kUInt8) {
+  if (!is_bool(condition) && condition != DType::kUInt8) {
     fail("where: the condition must be a bool tensor, got ", name(condition));
   }
   const DType type = result_type(args, {1, 2});

@@ -50,7 +50,7 @@ ResultSpecs meta_reduce_same(OpId op, const Args& args) {
 }
 
 ResultSpecs meta_arg_reduce(OpId op, const Args& args) {
-  if (args[0].tensor()->dtype == DType::kBool) fail(name(op), ": not defined for bool tensors");
+  if (is_bool(args[0].tensor()->dtype)) fail(name(op), ": not defined for bool tensors");
   check_not_empty(op, args);
   return {reduce_spec(op, args, DType::kInt64)};
 }

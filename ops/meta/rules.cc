@@ -99,7 +99,7 @@ namespace {
 DType combine(DType higher, DType lower) {
   if (higher == DType::kNone || lower == DType::kNone) return higher == DType::kNone ? lower : higher;
   if (is_float(higher)) return higher;
-  if (higher == DType::kBool || is_float(lower)) return promote_types(higher, lower);
+  if (is_bool(higher) || is_float(lower)) return promote_types(higher, lower);
   return higher;
 }
 }  // namespace

@@ -164,7 +164,7 @@ end
 
 -- Values of keywords that are one of a few texts; of others, files are offered where the name speaks of one.
 local VALUES = {
-  dtype = {"float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"}, device = {"cpu", "cuda"},
+  dtype = lt._native.dtypes, device = {"cpu", "cuda"},
   backend = {"native", "eager", "aot_eager"}, reduction = {"none", "mean", "sum"}, rounding_mode = {"trunc", "floor"},
   approximate = {"none", "tanh"}, memory_format = {"channels_last", "contiguous_format"}, anneal_strategy = {"cos", "linear"},
   padding = {"same", "valid"}, padding_mode = {"zeros"}, activation = {"relu", "gelu"}, isa = {"avx512", "avx2", "arm64", "interp"},

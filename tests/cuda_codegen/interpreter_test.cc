@@ -99,7 +99,7 @@ Case one_op(loop::Op op, DType of, DType result, int64_t n) {
 TEST_CASE("interpreted on a GPU: every instruction and type", "[cuda][interpreter]") {
   const HostInterpreter& host = HostInterpreter::get();
   std::vector<DType> types;
-  for (int t = 0; t < int(DType::kNone); t++) types.push_back(DType(t));
+  for (int t = 0; !is_stored(DType(t)); t++) types.push_back(DType(t));
   int checked = 0;
   for (int i = 0; i < int(loop::Op::kCount); i++) {
     const loop::Op op = loop::Op(i);

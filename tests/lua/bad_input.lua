@@ -371,7 +371,4 @@ test("data and optimisers", function()
   told("StepLR: argument 'step_size' must be a number, got nil", lt.optim.lr_scheduler.StepLR, opt)
 end)
 
-test("more dimensions than libraries take", function()
-end)
-
 h.finish()

@@ -1,4 +1,5 @@
 // The tape from Lua: backward, grad, hooks, grad mode.
+#include "ops/core/half.h"
 #include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
 
@@ -196,7 +197,7 @@ const HostFunction kRows[] = {
      [](Args& a) -> LuaResults {
        AutocastMode mode = autocast_mode();
        const DType type = a[1].as<DType>();
-       if (type != DType::kBFloat16 && type != DType::kFloat16) {
+       if (!is_half(type)) {
          fail("set_autocast_dtype: dtype must be bfloat16 or float16, got ", name(type));
        }
        mode.dtype[autocast_device("set_autocast_dtype", a)] = type;

@@ -36,7 +36,7 @@ bool casts_out(const OpInfo& op) {
 
 // Draws write into any dtype, any and all into bytes, max and min of all elements as ops that promote.
 bool casts_more(const std::string& fn, const OpInfo& op, DType result, DType out) {
-  if (fn == "any" || fn == "all") return out == DType::kUInt8 || out == DType::kBool;
+  if (fn == "any" || fn == "all") return out == DType::kUInt8 || is_bool(out);
   const bool whole = (fn == "max" || fn == "min") && op.results == 1;
   return fn == "bernoulli" || (whole && info(result).kind <= info(out).kind);
 }

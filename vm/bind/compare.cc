@@ -26,9 +26,15 @@ bool same_sizes(const Tensor& a, const Tensor& b) {
 LuaResults equal(Args& a) {
   const Tensor x = a[0].tensor(), y = a[1].tensor();
   need_data("equal", x), need_data("equal", y);
+  if (x->dtype != y->dtype && (is_stored(x->dtype) || is_stored(y->dtype))) {
+    fail("equal: dtypes ", name(x->dtype), " and ", name(y->dtype), " differ");
+  }
   if (!same_sizes(x, y)) return {false};
   GradModeScope off(false);
-  return {all_true("equal", binary(OpId::eq, x, y))};
+  const DType type = info(x->dtype).compared_as;
+  const bool stored = is_stored(x->dtype);
+  const auto known = [&](const Tensor& t) { return stored ? op1(OpId::to_dtype, {t, type}) : t; };
+  return {all_true("equal", binary(OpId::eq, known(x), known(y)))};
 }
 
 LuaResults allclose(Args& a) {

@@ -91,7 +91,7 @@ struct Printer {
 
   std::string text(const Scalar& s) const {
     if (s.kind == Scalar::kBool) return s.i ? "True" : "False";
-    if (s.kind == Scalar::kInt) return std::to_string(s.i);
+    if (s.kind != Scalar::kNumber) return to_string(s);
     if (scientific) return printed("%.4e", s.d);
     if (!whole) return printed("%.4f", s.d);
     return printed("%.0f", s.d) + (std::isfinite(s.d) ? "." : "");

@@ -12,10 +12,12 @@ namespace {
 constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
 const char kFfiKey = 0;
 
-// Lua functions do what the C API cannot: is it an int64_t or uint64_t; make one from a pointer; what an array holds.
+// Lua functions do what the C API cannot: is it an int64_t or uint64_t; make an int64_t from a pointer; what an
+// array holds; make a uint64_t from a pointer.
 const char kFfiSource[] =
     "local ffi = require 'ffi'\n"
     "local i64, u64, p64 = ffi.typeof('int64_t'), ffi.typeof('uint64_t'), ffi.typeof('const int64_t *')\n"
+    "local pu64 = ffi.typeof('const uint64_t *')\n"
     "return function(v) return ffi.istype(i64, v) or ffi.istype(u64, v) end,\n"
     "       function(p) return ffi.cast(p64, p)[0] end,\n"
     // the element's type as DType's name, the number of bytes of all elements, then the sizes from the second dimension
@@ -28,24 +30,25 @@ const char kFfiSource[] =
     "         local size = ffi.sizeof(base)\n"
     "         if not name then\n"
     "           local unsigned = ffi.cast(base, -1) > 0\n"
-    "           name = unsigned and (size == 1 and 'uint8' or nil) or not unsigned and 'int' .. size * 8 or nil\n"
+    "           name = (unsigned and 'uint' or 'int') .. size * 8\n"
     "         end\n"
     "         if not name then return end\n"
     "         local rest = {}\n"
     "         for d in dims:match('%](.*)'):gmatch('%d+') do rest[#rest + 1] = tonumber(d) end\n"
     "         return name, ffi.sizeof(v), unpack(rest)\n"
-    "       end\n";
+    "       end,\n"
+    "       function(p) return ffi.cast(pu64, p)[0] end\n";
 
-// Pushes function `which` (1, 2 or 3) of kFfiSource.
+// Pushes function `which` (1 to 4) of kFfiSource.
 void push_ffi(lua_State* L, int which) {
   lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
-    lua_createtable(L, 3, 0);
+    lua_createtable(L, 4, 0);
     if (luaL_loadbuffer(L, kFfiSource, sizeof kFfiSource - 1, "=lutra.ffi") != 0) lua_error(L);
-    lua_call(L, 0, 3);
-    for (int i = 3; i >= 1; --i) lua_rawseti(L, -1 - i, i);
+    lua_call(L, 0, 4);
+    for (int i = 4; i >= 1; --i) lua_rawseti(L, -1 - i, i);
     lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
     lua_pushvalue(L, -2);
     lua_rawset(L, LUA_REGISTRYINDEX);
@@ -67,6 +70,11 @@ void push_scalar(lua_State* L, const Scalar& s) {
     lua_pushboolean(L, s.i != 0);
   } else if (s.kind == Scalar::kInt) {
     push_int64(L, s.i);
+  } else if (s.kind == Scalar::kUInt) {
+    luaL_checkstack(L, 4, "too many values");
+    push_ffi(L, 4);
+    lua_pushlightuserdata(L, const_cast<int64_t*>(&s.i));
+    lua_call(L, 1, 1);
   } else {
     // LuaJIT boxes values in NaNs: only the canonical one may enter.
     lua_pushnumber(L, std::isnan(s.d) ? std::nan("") : s.d);

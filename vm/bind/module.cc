@@ -163,16 +163,20 @@ struct Name {
   const char* value;
 };
 
-// dtypes and devices are strings; so are the marks of indices, which read the same inside index text.
+// Dtypes and devices are strings; so are the marks of indices, which read the same inside index text.
 const Name kNames[] = {
-    {"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"long", "int64"},        {"int", "int32"},
-    {"short", "int16"},   {"newaxis", "None"},   {"ellipsis", "..."}, {"__version__", "0.1.0"},
+    {"newaxis", "None"},
+    {"ellipsis", "..."},
+    {"__version__", "0.1.0"},
 };
 
 void add_constants(lua_State* L) {
-#define X(e, text, ir, size, kind) lua_pushliteral(L, text), lua_setfield(L, -2, text);
-  LUTRA_DTYPES(X)
-#undef X
+  for (size_t i = 0; i < size_t(DType::kNone); i++) {
+    const DTypeInfo& row = info(DType(i));
+    for (const char* key : {row.name, row.short_name}) {
+      if (*key) lua_pushstring(L, row.name), lua_setfield(L, -2, key);
+    }
+  }
   for (const Name& row : kNames) lua_pushstring(L, row.value), lua_setfield(L, -2, row.name);
   lua_pushnumber(L, INFINITY), lua_setfield(L, -2, "inf");
   lua_pushnumber(L, std::nan("")), lua_setfield(L, -2, "nan");
@@ -198,6 +202,9 @@ void add_native(lua_State* L) {
   lua_setfield(L, -2, "stdlib");
   lua_pushcfunction(L, source_entry);
   lua_setfield(L, -2, "source");
+  lua_createtable(L, int(DType::kNone), 0);
+  for (int i = 0; i < int(DType::kNone); i++) lua_pushstring(L, name(DType(i))), lua_rawseti(L, -2, i + 1);
+  lua_setfield(L, -2, "dtypes");
   add_room(L, "_native.");
   lua_newtable(L);
   add_room(L, "cuda.");

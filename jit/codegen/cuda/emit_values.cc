@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "jit/codegen/cuda/writer.h"
+#include "ops/core/half.h"
 
 namespace lutra::cuda {
 
@@ -23,8 +24,8 @@ const char* value_type(DType t) {
 }
 
 const char* memory_type(DType t) {
-  if (t == DType::kBool) return "uint8_t";
-  if (t == DType::kFloat16 || t == DType::kBFloat16) return "uint16_t";
+  if (is_bool(t)) return "uint8_t";
+  if (is_half(t)) return "uint16_t";
   return value_type(t);
 }
 
@@ -46,14 +47,14 @@ std::string Writer::address(const Access& a, int32_t loop_id, const std::string&
 std::string Writer::from_memory(DType t, const std::string& v) const {
   if (t == DType::kFloat16) return str("f16_value(", v, ")");
   if (t == DType::kBFloat16) return str("bf16_value(", v, ")");
-  if (t == DType::kBool) return str(v, " != 0");
+  if (is_bool(t)) return str(v, " != 0");
   return v;
 }
 
 std::string Writer::to_memory(DType t, const std::string& v) const {
   if (t == DType::kFloat16) return str("f16_bits(", v, ")");
   if (t == DType::kBFloat16) return str("bf16_bits(", v, ")");
-  if (t == DType::kBool) return str("uint8_t(", v, ")");
+  if (is_bool(t)) return str("uint8_t(", v, ")");
   return v;
 }
 
@@ -102,7 +103,7 @@ std::string Writer::constant(const Inst& in) const {
   char text[64];
   if (!is_float(in.type)) {
     const uint64_t bits = uint64_t(in.iimm);
-    if (in.type == DType::kBool) return in.iimm ? "true" : "false";
+    if (is_bool(in.type)) return in.iimm ? "true" : "false";
     if (in.iimm >= -1000000 && in.iimm <= 1000000) return str(value_type(in.type), "(", in.iimm, ")");
     snprintf(text, sizeof text, "%s(0x%" PRIx64 "ull)", value_type(in.type), bits);
     return text;
@@ -130,7 +131,7 @@ std::string Writer::constant(const Inst& in) const {
 
 std::string Writer::cast(DType from, DType to, const std::string& v) const {
   if (from == to) return v;
-  if (to == DType::kBool) return str(v, " != 0");
+  if (is_bool(to)) return str(v, " != 0");
   if (to == DType::kFloat64) return str("double(", v, ")");
   if (is_float(to)) return rounded(to, str("float(", v, ")"));
   const std::string type = value_type(to);
@@ -141,7 +142,7 @@ std::string Writer::cast(DType from, DType to, const std::string& v) const {
 
 std::string Writer::unary(const Inst& in) const {
   const std::string a = str("v", in.a);
-  if (in.op == Op::kNot) return in.type == DType::kBool ? "!" + a : str(value_type(in.type), "(~", a, ")");
+  if (in.op == Op::kNot) return is_bool(in.type) ? "!" + a : str(value_type(in.type), "(~", a, ")");
   if (!is_float(in.type)) return str(in.op == Op::kNeg ? "negated(" : "absolute(", a, ")");
   const bool wide = in.type == DType::kFloat64;
   switch (in.op) {

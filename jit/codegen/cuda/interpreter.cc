@@ -42,8 +42,6 @@ uint64_t double_word(double d) {
   return bits;
 }
 
-uint64_t smallest(DType t) { return t == DType::kUInt8 ? 0 : uint64_t(-(1ll << (size_of(t) * 8 - 2)) * 2); }
-
 // What a reduction begins with, as a register holds it.
 uint64_t identity(RedOp op, DType t) {
   const auto number = [&](double d) {
@@ -55,8 +53,8 @@ uint64_t identity(RedOp op, DType t) {
     case RedOp::kAny: return 0;
     case RedOp::kAll: return 1;
     case RedOp::kMax:
-    case RedOp::kArgMax: return is_float(t) ? number(-INFINITY) : smallest(t);
-    default: return is_float(t) ? number(INFINITY) : t == DType::kUInt8 ? 255 : ~smallest(t);
+    case RedOp::kArgMax: return is_float(t) ? number(-INFINITY) : uint64_t(least_integer(t));
+    default: return is_float(t) ? number(INFINITY) : uint64_t(greatest_integer(t));
   }
 }
 
@@ -213,7 +211,7 @@ void Encoder::inst(const Inst& in) {
 void Encoder::declare(const Loop& l) {
   for (const Accumulator& a : l.accs) {
     const bool logic = a.op == RedOp::kAny || a.op == RedOp::kAll;
-    known_ &= logic == (a.type == DType::kBool);
+    known_ &= logic == is_bool(a.type);
     Acc acc{&a, 0, -1};
     const auto set = [&](int reg, DType type, uint64_t word) {
       emit(int(Op::kConst), type, reg);

@@ -275,7 +275,7 @@ Value KernelEmitter::load_uniform(DType t, const x86::Mem& m) {
     case DType::kInt8:
     case DType::kInt16: cc_.movsx(r, sized); break;
     default:
-      LUTRA_CHECK(t == DType::kBool);
+      LUTRA_CHECK(is_bool(t));
       cc_.movzx(r, sized);
       cc_.neg(r);
       cc_.sbb(r, r);

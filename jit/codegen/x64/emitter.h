@@ -34,7 +34,7 @@ using loop::RedOp;
 using loop::Stmt;
 
 inline bool is_wide(DType t) { return size_of(t) == 8; }
-inline bool is_mask(DType t) { return t == DType::kBool; }
+inline bool is_mask(DType t) { return is_bool(t); }
 
 // One vector of a value: lanes (or a constant), or a mask (bools).
 struct Value : Piece {

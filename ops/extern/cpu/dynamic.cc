@@ -91,7 +91,7 @@ Results dynamic_masked_select(const Args& args, ParallelFor parallel) {
   const Flags flags(mask);
   const std::vector<int64_t> before = counts_before(flags, parallel);
   Tensor out = make_tensor({before.back()}, in.dtype);
-  with_element_type(in.dtype, [&]<class T>() {
+  with_element_type(info(in.dtype).carrier, [&]<class T>() {
     T* to = out->data_as<T>();
     const T* from = static_cast<const T*>(in.data);
     if (!is_contiguous(in)) {
@@ -138,7 +138,7 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
     return {out};
   }
   const ExternView weights = view_of(args[1].tensor());
-  Tensor out = make_tensor({size}, weights.dtype == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64);
+  Tensor out = make_tensor({size}, weights.dtype == DType::kFloat32 ? weights.dtype : DType::kFloat64);
   const auto sum = [&](auto* sums) {
     using S = std::remove_reference_t<decltype(*sums)>;
     std::fill(sums, sums + size, S(0));

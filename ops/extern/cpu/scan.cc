@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "ops/core/element_types.h"
 #include "ops/core/error.h"
 #include "ops/extern/cpu/kernels.h"
 
@@ -111,16 +112,10 @@ void extreme(const ExternCall& call, const Op& wins) {
 
 template <class F>
 void with_type(const ExternCall& call, const F& f) {
-  switch (call.in[0].dtype) {
-    case DType::kUInt8: return f(uint8_t());
-    case DType::kInt8: return f(int8_t());
-    case DType::kInt16: return f(int16_t());
-    case DType::kInt32: return f(int32_t());
-    case DType::kInt64: return f(int64_t());
-    case DType::kFloat32: return f(float());
-    case DType::kFloat64: return f(double());
-    default: fail_internal(name(call.op), ": of ", name(call.in[0].dtype));
-  }
+  with_element_type(call.in[0].dtype, [&]<class T>() {
+    if constexpr (std::is_arithmetic_v<T>) return f(T());
+    fail_internal(name(call.op), ": of ", name(call.in[0].dtype));
+  });
 }
 
 double log_add_exp(double a, double b) {
@@ -132,9 +127,7 @@ double log_add_exp(double a, double b) {
 
 }  // namespace
 
-bool scan_supports(DType dtype) {
-  return dtype != DType::kBool && dtype != DType::kFloat16 && dtype != DType::kBFloat16;
-}
+bool scan_supports(DType dtype) { return !is_bool(dtype) && !is_half(dtype); }
 
 void run_scan(const ExternCall& call) {
   with_type(call, [&](auto zero) {

@@ -23,18 +23,14 @@ thread_local bool only_prepare = false;
 thread_local std::vector<KernelId> wanted_kernels;  // of a call that is prepared
 
 const char* device_type(DType t) {
+  if (is_int(t)) return info(t).ir_name;
   switch (t) {
     case DType::kBool: return "bool8";
-    case DType::kUInt8: return "u8";
-    case DType::kInt8: return "i8";
-    case DType::kInt16: return "i16";
-    case DType::kInt32: return "i32";
-    case DType::kInt64: return "i64";
     case DType::kFloat16: return "half16";
     case DType::kBFloat16: return "bfloat";
     case DType::kFloat32: return "float";
     case DType::kFloat64: return "double";
-    case DType::kNone: break;
+    default: break;
   }
   fail_internal("a kernel for no dtype");
 }

@@ -1,6 +1,7 @@
 // Running sums, products, extremes along one dimension: contiguous views in, contiguous results out. Floats are summed
 // in float64 and rounded where they are stored. Many short lines side by side: a thread a line; else a block a line,
 // which goes through it in tiles. Which one is a function of sizes alone.
+#include "ops/core/half.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/cuda/launch.h"
 
@@ -126,9 +127,7 @@ int variant_of(OpId op) {
 
 }  // namespace
 
-bool scan_supports(DType dtype) {
-  return dtype != DType::kBool && dtype != DType::kFloat16 && dtype != DType::kBFloat16;
-}
+bool scan_supports(DType dtype) { return !is_bool(dtype) && !is_half(dtype); }
 
 void run_scan(const ExternCall& call) {
   const ExternView& v = call.in[0];

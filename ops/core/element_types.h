@@ -1,0 +1,66 @@
+// The C++ type of a dtype's elements, and functions called with it.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "ops/core/dtype.h"
+#include "ops/core/error.h"
+#include "ops/core/half.h"
+
+namespace lutra {
+
+// A bool: sums are "or", products "and".
+struct Bool8 {
+  uint8_t v;
+};
+
+// A float of `Bits` that converts to and from float.
+template <class Bits, float (*kValue)(Bits), Bits (*kRound)(float)>
+struct SmallFloat {
+  Bits bits;
+  SmallFloat() = default;
+  explicit SmallFloat(float f) : bits(kRound(f)) {}
+  explicit operator float() const { return kValue(bits); }
+};
+using Half = SmallFloat<uint16_t, half_to_float, float_to_half>;
+using BFloat16 = SmallFloat<uint16_t, bfloat16_to_float, float_to_bfloat16>;
+using Float8E4M3FN = SmallFloat<uint8_t, float8_to_float<3>, float_to_float8<3>>;
+using Float8E5M2 = SmallFloat<uint8_t, float8_to_float<2>, float_to_float8<2>>;
+
+// f.template operator()<T>() with the type of a computed dtype's elements.
+template <class F>
+decltype(auto) with_element_type(DType dtype, F&& f) {
+  switch (dtype) {
+#define X(e, name, ir, type, ...) \
+  case DType::e: return f.template operator()<type>();
+    LUTRA_DTYPES(X)
+#undef X
+    default: fail_internal("an element of ", name(dtype), " where arithmetic is done");
+  }
+}
+
+// The same with every dtype.
+template <class F>
+decltype(auto) with_stored_type(DType dtype, F&& f) {
+  switch (dtype) {
+#define X(e, name, ir, type, ...) \
+  case DType::e: return f.template operator()<type>();
+    LUTRA_ALL_DTYPES(X)
+#undef X
+    case DType::kNone: break;
+  }
+  fail_internal("an element of no dtype");
+}
+
+// The same with the float dtypes that arithmetic is done in.
+template <class F>
+decltype(auto) with_float_type(DType dtype, F&& f) {
+  if (!is_float(dtype)) fail_internal("an element of ", name(dtype), " where floats are meant");
+  return with_element_type(dtype, [&]<class T>() -> decltype(f.template operator()<float>()) {
+    if constexpr (!std::is_integral_v<T> && !std::is_same_v<T, Bool8>) return f.template operator()<T>();
+    fail_internal("an integer where floats are meant");
+  });
+}
+
+}  // namespace lutra
