@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/core/disk_cache.h"
+#include "ops/core/numerics.h"
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/library.h"
 
@@ -120,7 +121,7 @@ std::string compile_fresh_cubin(const std::string& source, int arch) {
 namespace {
 
 std::string key_of(const std::string& source, const std::vector<std::string>& flags) {
-  std::string key = str("nvrtc ", nvrtc().major, ".", nvrtc().minor);
+  std::string key = str("numerics ", numerics::kVersion, " nvrtc ", nvrtc().major, ".", nvrtc().minor);
   for (const std::string& f : flags) key += " " + f;
   return key + "\n" + source;
 }

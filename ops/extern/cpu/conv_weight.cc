@@ -4,13 +4,14 @@
 // 1. The batch is cut into chunks, a function of sizes alone. In a chunk each element is one chain over (n, oh, ow);
 //    the chunks are added in order. How rows are shared out does not matter. In float for the half types, rounded once.
 // 2. So bits depend on neither layout, nor threads, nor instruction set.
+#include "ops/core/numerics.h"
 #include "ops/extern/cpu/conv.h"
 
 namespace lutra {
 namespace {
 
 // Chunks that the batch (or the lines of few images) is cut into, and what their sums may take of memory.
-constexpr int64_t kChunks = 8, kPartialBytes = 64 << 20;
+constexpr int64_t kChunks = numerics::kConvChunks, kPartialBytes = 64 << 20;
 // Pixels that a chunk should have: its sums are read and written once more.
 constexpr int64_t kChunkPixels = 512;
 // Elements of a packed window that stay in the cache.

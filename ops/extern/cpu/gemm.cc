@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "ops/core/error.h"
+#include "ops/core/numerics.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/onednn.h"
 #include "ops/extern/cpu/scratch.h"
@@ -72,14 +73,15 @@ struct Grid {
   int64_t rows = 1, cols = 1;
 };
 
-// Measured: a piece below a few MFLOP loses more to packing its operands again than a second thread gains, and beyond
-// eight pieces a product gains nothing on the machines we know. Rows are halved rather than columns: pieces of less
-// than 128 columns or 64 rows lose a tenth or more.
+// As numerics.h has it. Rows are halved rather than columns: pieces of less than 128 columns or 64 rows lose a tenth or
+// more.
 Grid partition(int64_t m, int64_t n, int64_t k, int64_t batch) {
   Grid g;
   const double flops = 2.0 * double(m) * double(n) * double(k);
-  const int64_t most = batch >= 4 ? 1 : flops < 256e6 ? 4 : 8;
-  while (g.rows * g.cols < most && flops / double(g.rows * g.cols) >= 12e6) {
+  const int64_t most = batch >= numerics::kManyMatrices  ? 1
+                       : flops < numerics::kSmallProduct ? numerics::kSmallPieces
+                                                         : numerics::kMostPieces;
+  while (g.rows * g.cols < most && flops / double(g.rows * g.cols) >= numerics::kSmallPiece) {
     const int64_t h = m / g.rows, w = n / g.cols, least = g.rows * g.cols == 1 ? 32 : 64;
     const bool tall = h >= 2 * least, wide = w >= 4 * least;
     if (!tall && !wide) break;

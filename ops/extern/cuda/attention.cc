@@ -14,6 +14,7 @@
 #include <cmath>
 
 #include "ops/core/half.h"
+#include "ops/core/numerics.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/cuda/launch.h"
 #include "ops/extern/precision.h"
@@ -505,8 +506,8 @@ Blocks blocks_of(const ExternCall& call, bool backward) {
   b.cores = is_half(qkv[0].dtype) || matmul_precision() != MatmulPrecision::kHighest;
   b.backward = backward, b.mask = mask.data != nullptr;
   // Larger blocks read columns less often; small problems rather have many.
-  const int64_t machine = emulated() ? 4 : context(call.device).multiprocessors;
-  if (b.features <= 64 && qkv[0].sizes[0] * qkv[0].sizes[1] * qkv[0].sizes[2] >= 256 * machine) b.rows = 128;
+  const int64_t large = emulated() ? 1024 : numerics::kLargeAttention;
+  if (b.features <= 64 && qkv[0].sizes[0] * qkv[0].sizes[1] * qkv[0].sizes[2] >= large) b.rows = 128;
   return b;
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "ops/core/numerics.h"
 #include "ops/extern/cuda/conv.h"
 #include "ops/extern/cuda/kernels.h"
 
@@ -18,7 +19,6 @@ namespace {
 
 constexpr int64_t kMostTaps = 49, kMostStep = 4;  // a step: stride or dilation
 constexpr int64_t kChunk = 128;                   // channels of a block's map
-constexpr int64_t kWanted = 1056;                 // blocks of sums
 
 // VARIANT: strides, dilation along a row, rows and columns of the kernel, as decimal digits 1 1 1 2 2.
 const ExternSource kSource = {"conv_depthwise", R"cuda(
@@ -267,7 +267,7 @@ ExternView innermost(Launcher& l, const ExternView& v) {
 void weight(Launcher& l, const ConvOperands& o) {
   const ConvGeometry& g = o.g;
   const int64_t chunks = (g.groups + 31) / 32, taps = g.kh * g.kw;
-  const int64_t bands = std::clamp<int64_t>(kWanted / (g.batch * chunks), 1, g.oh);
+  const int64_t bands = std::clamp<int64_t>(numerics::kDepthwiseBlocks / (g.batch * chunks), 1, g.oh);
   const int64_t rows = (g.oh + bands - 1) / bands, blocks = g.batch * ((g.oh + rows - 1) / rows);
   void* partial = l.scratch_bytes(size_t(blocks * chunks * (taps + 1) * 32) * (o.x.dtype == DType::kFloat64 ? 8 : 4));
   const ExternView y = innermost(l, o.y), x = innermost(l, o.x);

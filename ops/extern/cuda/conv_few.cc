@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "ops/core/numerics.h"
 #include "ops/extern/cuda/conv.h"
 #include "ops/extern/cuda/kernels.h"
 
@@ -19,7 +20,7 @@ namespace {
 constexpr int64_t kMostTaps = 32, kMostStep = 9;  // a step: stride or dilation along a row
 constexpr int64_t kMostStage = 40 * 1024;         // bytes of an image in shared memory
 constexpr int64_t kChunk = 64;                    // channels of a block's map
-constexpr int64_t kWanted = 264;                  // blocks that fill a GPU
+constexpr int64_t kManyThreads = 1 << 17;         // from so many on a thread has four pixels
 
 // VARIANT: step, dilation along a row, channels, rows and columns of the kernel, as decimal digits 1 1 2 2 2.
 const ExternSource kSource = {"conv_few", R"cuda(
@@ -186,7 +187,7 @@ void map(Launcher& l, const ConvOperands& o) {
   const ExternView bias = l.call.in[2];
   const int64_t parts = (std::min(g.k, kChunk) + 7) / 8, chunks = (g.k + kChunk - 1) / kChunk;
   const int64_t pixels = g.batch * g.oh * ((g.ow + 3) / 4);
-  const bool four = pixels * parts * chunks >= kWanted * 512 && g.sw <= 2;
+  const bool four = pixels * parts * chunks >= kManyThreads && g.sw <= 2;
   const int64_t threads = (four ? pixels : g.batch * g.oh * ((g.ow + 1) / 2)) * parts;
   const int last = o.y.strides[1] == 1;
   bool packed = last && g.k % 8 == 0 && reinterpret_cast<uintptr_t>(o.y.data) % 16 == 0;
@@ -199,7 +200,7 @@ void weight(Launcher& l, const ConvOperands& o) {
   const ConvGeometry& g = o.g;
   const bool wide = o.x.dtype == DType::kFloat64;
   const int64_t chunks = (g.k + 31) / 32;
-  const int64_t bands = std::clamp<int64_t>(kWanted / (g.batch * chunks), 1, g.oh);
+  const int64_t bands = std::clamp<int64_t>(numerics::kWeightBlocks / (g.batch * chunks), 1, g.oh);
   int64_t rows = (g.oh + bands - 1) / bands;
   while (rows > 1 && stage_bytes(g, rows, o.x.dtype) > kMostStage) rows--;
   const int64_t blocks = g.batch * ((g.oh + rows - 1) / rows);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <climits>
 
+#include "ops/core/numerics.h"
 #include "ops/extern/cuda/conv.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/precision.h"
@@ -21,7 +22,6 @@ constexpr int64_t kRows = 64, kColumns = 32, kPixels = 32;
 constexpr int64_t kMostWidth = 7;   // of a kernel
 constexpr int64_t kMostTiles = 16;  // of a weight
 constexpr int64_t kMostTraffic = int64_t(128) << 20;
-constexpr int64_t kWanted = 264;  // blocks that fill a GPU
 
 // VARIANT: the kernel's columns.
 const ExternSource kSource = {"conv_weight",
@@ -226,7 +226,8 @@ void run_weight_ranges(const ExternCall& call) {
   const Operands o = operands(call);
   const ConvGeometry& g = o.g;
   const int64_t steps = (o.pixels + kPixels - 1) / kPixels;
-  const int64_t wanted = std::clamp<int64_t>(kWanted / (o.row_tiles * o.column_tiles), 1, (steps + 1) / 2);
+  const int64_t wanted =
+      std::clamp<int64_t>(numerics::kWeightBlocks / (o.row_tiles * o.column_tiles), 1, (steps + 1) / 2);
   const int64_t range = (steps + wanted - 1) / wanted * kPixels, ranges = (o.pixels + range - 1) / range;
   const int64_t rows = o.row_tiles * kRows, columns = (g.c + kColumns - 1) / kColumns * kColumns;
   const int64_t size = g.kh * g.kw * rows * columns;

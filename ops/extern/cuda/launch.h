@@ -93,7 +93,6 @@ class Launcher {
   LaunchFault* fault();
   // Says to the context that a library put work into the stream.
   void launched();
-  int multiprocessors() const { return context_ ? context_->multiprocessors : 4; }
   Context& context() { return *context_; }
   StreamHandle stream() const { return stream_; }
 

@@ -1,0 +1,50 @@
+// The numerics policy: every number that says in which order terms are summed, so that it fixes bits. It is a table by
+// kind of device and depends on no machine: a sum has the same bits on every machine of a kind, at any number of
+// threads. A number that only makes code fast is no part of it (jit/device/backend.h has those).
+#pragma once
+#include <cstdint>
+
+namespace lutra::numerics {
+
+// Grows with every change of a number below: results then have other bits than before. Caches of code have it in
+// their keys.
+inline constexpr int kVersion = 1;
+
+// How one kind of device reduces.
+struct Reductions {
+  // Partial results along rows and down columns.
+  int32_t row_lanes, column_lanes;
+  // Sums of float32 (half types are summed so) are of float64, or partial results are summed in blocks of so many
+  // terms. Either way the relative error of terms of one sign stays below 1e-6, however many there are.
+  bool wide_sums;
+  int32_t block;
+  // Parts that a large reduction to one value, or to a row of at most `columns` values, is cut into. keeps_lanes: the
+  // parts of a column are joined in as many partial results as the column has.
+  int64_t chunks, column_chunks, columns;
+  bool keeps_lanes;
+};
+// Few wide threads: lanes are registers of vectors, parts are for cores.
+inline constexpr Reductions kCpuReductions = {32, 1, false, 32, 64, 16, 64, false};
+// Many narrow threads: lanes are the threads of a group. A thread has few registers to spare and memory sets the pace,
+// so sums are float64.
+inline constexpr Reductions kGpuReductions = {1024, 32, true, 0, 512, 64, 2048, true};
+
+// Elements from which a reduction to one value is cut, and of a row below which it is not.
+inline constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
+
+// Of a CPU's libraries: pieces of a product by its floating-point operations, and of a batch. Measured on two cores: a
+// piece below a few MFLOP loses more to packing its operands again than a second thread gains, and beyond eight
+// pieces a product gains nothing on the machines we know.
+inline constexpr int64_t kMostPieces = 8, kSmallPieces = 4, kManyMatrices = 4;
+inline constexpr double kSmallProduct = 256e6, kSmallPiece = 12e6;
+// Pieces of a convolution's batch, and chunks that the sums of its weights' gradient are cut into.
+inline constexpr int64_t kConvPieces = 8, kConvChunks = 8;
+
+// Of a GPU's kernels: blocks that the sums of a weight's gradient are shared by, twice and eight times the 132
+// multiprocessors of the GPU that the sizes were measured on. Not the multiprocessors of the machine, as each block is
+// a partial sum.
+inline constexpr int64_t kWeightBlocks = 264, kDepthwiseBlocks = 1056;
+// Rows of queries from which attention takes large blocks, whose order of sums is another one.
+inline constexpr int64_t kLargeAttention = 256 * 132;
+
+}  // namespace lutra::numerics
