@@ -4,7 +4,6 @@
 #include <set>
 
 #include "jit/codegen/arm64/code.h"
-#include "jit/codegen/cuda/code.h"
 #include "jit/codegen/kernel.h"
 #include "jit/codegen/x64/code.h"
 #include "jit/loop/interp.h"
@@ -50,8 +49,6 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
   const std::string& isa = target.isa;
   const std::string wrong = loop::verify(kernel);
   if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
-  if (target.device.type == DeviceType::kCUDA)
-    return cuda::compile(kernel, target.hints, target.several, target.at_once, target.device, listing);
   if (isa == "interp" || isa == "wide") return interpreted(kernel, isa == "wide", listing);
   if (isa == "avx512") {
     if (!x64::has_avx512()) fail("isa: this machine has no avx512");
@@ -66,12 +63,6 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
     return compile_arm64(kernel, listing);
   }
   fail("isa: \"", isa, "\" is not one of avx512, avx2, arm64, interp, wide");
-}
-
-std::string target_key(const loop::Kernel& kernel, const KernelTarget& target) {
-  if (target.device.type == DeviceType::kCPU) return target.isa;
-  return to_string(target.device) + " " + cuda::mapping_class(kernel, target.hints) +
-         (target.several ? " several" : "");
 }
 
 const char* best_isa() {

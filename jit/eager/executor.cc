@@ -7,6 +7,7 @@
 
 #include <array>
 
+#include "jit/device/backend.h"
 #include "jit/eager/one_op.h"
 #include "jit/lower/lower.h"
 #include "jit/runtime/config.h"
@@ -33,7 +34,8 @@ struct SameEntry {
 
 struct Kept {
   EagerTable table;
-  std::array<std::array<std::array<SameEntry, size_t(DType::kNone)>, 4>, 2> same;  // by device type, op, dtype
+  std::array<std::array<std::array<SameEntry, size_t(DType::kNone)>, 4>, kMostBackends>
+      same;  // by device type, op, dtype
   std::string isa;
 };
 
@@ -71,7 +73,7 @@ class EagerExecutor : public Executor {
     const Device device = result_device(op, given);
     if (op.dynamic) return run_dynamic(op, given, device);
     Args moved;
-    const Args& args = device.type == DeviceType::kCPU ? given : on_device(given, device, moved);
+    const Args& args = on_device(given, device, moved);
     Results results;
     results.reserve(specs.size());
     for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype, device));
@@ -108,7 +110,7 @@ class EagerExecutor : public Executor {
     const OpInfo& op = info(id);
     const Tensor& self = given[0].as<Tensor>();
     Args moved;
-    const Args& args = self->device().type == DeviceType::kCPU ? given : on_device(given, self->device(), moved);
+    const Args& args = on_device(given, self->device(), moved);
     if (id == OpId::copy_ || is_pointwise(op, args)) return pointwise(op, args, self);
     if ((is_extern(id) || has_candidate(id, args)) && !reads_self(args)) return library(op, args, {self});
     const Args copy = {self, run(id, args, specs)[0]};
@@ -153,10 +155,11 @@ class EagerExecutor : public Executor {
 
   // What tells its own result's size is asked on the CPU.
   static Results run_dynamic(const OpInfo& op, const Args& args, Device device) {
-    if (device.type == DeviceType::kCPU) return op.dynamic(args, parallel_for);
     Args moved;
     Results results = op.dynamic(on_device(args, Device{}, moved), parallel_for);
-    for (Tensor& t : results) t = to_device(t, device);
+    for (Tensor& t : results) {
+      if (t && t->device() != device) t = to_device(t, device);
+    }
     return results;
   }
 
@@ -289,7 +292,7 @@ class EagerExecutor : public Executor {
   static EagerEntry* find(const OpInfo& op, const Args& args, DType dtype, OneOpCall& call, const Collapsed& c,
                           char** data, Views& v) {
     EagerKey key = call.key;
-    const bool short_rows = call.device.type == DeviceType::kCUDA && has_short_rows(c);
+    const bool short_rows = is_made_for_sizes(call) && has_short_rows(c);
     key.push_back(uint64_t(short_rows) << 16 | uint64_t(c.dims) << 8 | uint64_t(dtype));
     uint64_t classes = 0;
     for (int d = 0; d < c.dims; d++) v.sizes[d] = c.sizes[d];
@@ -331,7 +334,8 @@ class EagerExecutor : public Executor {
     return true;
   }
 
-  // On a GPU how fast code is depends on the sizes that it was made for: those within 16 times of each other share it.
+  // Where how fast code is depends on the sizes that it was made for, those within 16 times of each other share it.
+  static bool is_made_for_sizes(const OneOpCall& call) { return backend_of(call.device).preferences.made_for_sizes; }
   static uint64_t size_class(const TensorImpl& t) {
     uint64_t elements = 1;
     for (SymInt s : t.sizes) elements *= uint64_t(s.hint);
@@ -349,7 +353,7 @@ class EagerExecutor : public Executor {
       static_assert(2 * kMostDims * 2 <= 64, "two bits a stride");
       call.key.push_back(layout);
       call.key.push_back(t->sizes.size());
-      if (call.device.type == DeviceType::kCUDA) call.key.push_back(size_class(*t));
+      if (is_made_for_sizes(call)) call.key.push_back(size_class(*t));
       inputs.push_back({t->data(), t->sizes.begin(), t->strides.begin()});
     }
     inputs.push_back({nullptr, call.ints.begin(), call.ints.begin()});

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "jit/device/backend.h"
 #include "jit/passes/passes.h"
 #include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
@@ -155,13 +156,10 @@ bool has_short_rows(const Collapsed& c) { return c.dims > 1 && c.sizes[c.dims - 
 
 namespace {
 
-// Hints of a generic trace, innermost first: a large contiguous result; no two sizes alike, none that a rule might
-// single out. On a GPU they decide what a thread has.
+// Hints of a generic trace, innermost first: a large contiguous result.
 const int64_t* size_hints(const Collapsed& c, Device device) {
-  static constexpr int64_t kCpu[] = {1031, 37, 23, 19, 17, 13}, kFlat[] = {1 << 24};
-  static constexpr int64_t kRows[] = {512, 4104, 40, 24, 17, 13}, kShortRows[] = {24, 65544, 40, 28, 17, 13};
-  if (device.type == DeviceType::kCPU) return kCpu;
-  return c.dims == 1 ? kFlat : has_short_rows(c) ? kShortRows : kRows;
+  const LikelySizes& likely = backend_of(device).preferences.likely;
+  return (c.dims == 1 ? likely.flat : has_short_rows(c) ? likely.short_rows : likely.rows).data();
 }
 
 }  // namespace

@@ -29,6 +29,8 @@ struct Code {
   virtual ~Code() = default;
   void run(void* block) const { entry ? entry(block) : run_block(block); }
   virtual void run_block(void*) const {}
+  // Waits for what is still being compiled.
+  virtual void complete() const {}
   KernelFn entry = nullptr;
   size_t bytes = 0;
   std::string listing;  // assembly text when asked for

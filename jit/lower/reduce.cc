@@ -1,17 +1,12 @@
-// Reductions: which loops, in which order, with how many partial results. All of it is a function of the op, the sizes
-// and the strides that the operand has when ops run one by one, so that fusion never changes a bit.
+// Reductions: which loops, in which order, with how many partial results. All of it is a function of the op, the sizes,
+// the strides that the operand has when ops run one by one, and the device's numerics policy, so that fusion never
+// changes a bit.
+#include "jit/device/backend.h"
 #include "jit/lower/lower.h"
 #include "ops/core/half.h"
 
 namespace lutra {
 namespace {
-
-// Partial results: along rows and down columns, on a CPU and on a GPU.
-constexpr int32_t kLanes = 32, kGpuLanes = 1024, kGpuColumnLanes = 32;
-// Sums of float32 (half types are summed so): on a CPU partial results are summed in blocks of so many terms; on a GPU,
-// where a thread has few registers to spare and memory sets the pace, they are float64. Either way the relative error
-// of terms of one sign stays below 1e-6, however many there are.
-constexpr int32_t kBlock = 32;
 
 struct ReduceRow {
   OpId op;
@@ -82,16 +77,13 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
   for (int d : order) {
     if (!r.reduced[size_t(d)]) r.kept.push_back(d);
   }
-  const bool gpu = in->device().type == DeviceType::kCUDA;
+  const numerics::Reductions& policy = backend_of(in->device()).reductions;
   if (r.op == loop::RedOp::kSum && r.type == DType::kFloat32) {
-    if (gpu)
-      r.type = DType::kFloat64;
-    else
-      r.block = kBlock;
+    if (policy.wide_sums) r.type = DType::kFloat64;
+    r.block = policy.block;
   }
   r.rows = !order.empty() && r.reduced[size_t(order.back())];
-  if (r.rows) r.lanes = gpu ? kGpuLanes : kLanes;
-  if (!r.rows && !order.empty() && gpu) r.lanes = kGpuColumnLanes;
+  if (!order.empty()) r.lanes = r.rows ? policy.row_lanes : policy.column_lanes;
   if (is_position(r.op)) {
     // Positions count in row-major order.
     for (size_t d = 0; d < order.size(); d++) order[d] = int(d);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "jit/device/backend.h"
 #include "jit/passes/passes.h"
 #include "ops/extern/padded_rows.h"
 
@@ -36,7 +37,7 @@ bool keeps_order(const Node& n) {
 }
 
 bool is_row_major(const Tensor& t) {
-  if (t->dim() < 2 || t->device().type != DeviceType::kCUDA) return false;
+  if (t->dim() < 2 || !backend_of(t->device()).preferences.padded_products) return false;
   int64_t stride = 1;
   for (size_t d = t->sizes.size(); d-- > 0;) {
     if (!t->sizes[d].is_constant() || !t->strides[d].is_constant() || t->strides[d].hint != stride) return false;

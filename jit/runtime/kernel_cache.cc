@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "jit/codegen/cuda/code.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/error.h"
 
@@ -28,8 +27,8 @@ Cache& cache() {
 }  // namespace
 
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing) {
-  const std::string key = target_key(kernel, target) + (listing ? " listed\n" : "\n") + loop::print(kernel);
-  const bool on_gpu = target.device.type == DeviceType::kCUDA;
+  const Backend& backend = backend_of(target.device);
+  const std::string key = backend.kernel_key(kernel, target) + (listing ? " listed\n" : "\n") + loop::print(kernel);
   std::shared_ptr<CachedKernel> found;
   Cache& c = cache();
   {
@@ -38,12 +37,12 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
     if (it != c.kernels.end()) found = it->second;
   }
   if (found) {
-    if (on_gpu && !target.at_once) static_cast<const cuda::LaunchCode&>(*found->code).complete();
+    if (!target.at_once) found->code->complete();
     return found;
   }
   // Compiled outside the lock; of two threads that compile the same kernel, the first to be done publishes.
   auto made = std::make_shared<CachedKernel>();
-  made->code = compile_kernel(kernel, target, listing);
+  made->code = backend.compile(kernel, target, listing);
   count_compiled_kernel();
   made->name = kernel.name;
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");

@@ -161,7 +161,7 @@ bool GroupKernel::place_roots() {
   }
   if (full_roots_.empty()) return true;
   if (rows == 1 && all > kMaxSerialStores) return false;
-  if (units_.on_gpu() && shape_.kind == GroupShape::kColumns) return false;  // its columns are threads side by side
+  if (units_.backend.preferences.column_threads && shape_.kind == GroupShape::kColumns) return false;
   return shape_.kind != GroupShape::kColumns || all <= kMaxColumnStores;
 }
 
@@ -449,7 +449,7 @@ void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& t
 
 void GroupKernel::judge() {
   if (!body.merge_loops()) refuse("the order of a reduction");
-  body.make_parallel(units_.on_gpu());
+  body.make_parallel(units_.backend.preferences.nested_parallel);
   if (members_.size() > 1) {
     if (body.instructions() > kMaxInstructions) refuse("too many instructions");
     std::vector<int32_t> pointers;

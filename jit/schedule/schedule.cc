@@ -240,7 +240,7 @@ class Planner {
       GroupKernel writes(units_, none, none);
       piece(writes, units_.source_of(id));
       LUTRA_CHECK(writes.body.merge_loops(), "loops of a join");
-      writes.body.make_parallel(units_.on_gpu());
+      writes.body.make_parallel(units_.backend.preferences.nested_parallel);
       add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
     }
   }
@@ -256,7 +256,7 @@ class Planner {
     GroupKernel writes(units_, none, none);
     u.low.scatter(writes, units_.source_of(id));
     LUTRA_CHECK(writes.body.merge_loops(), "loops of a scatter");
-    if (u.low.independent) writes.body.make_parallel(units_.on_gpu());
+    if (u.low.independent) writes.body.make_parallel(units_.backend.preferences.nested_parallel);
     add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
   }
 

@@ -12,13 +12,7 @@ namespace {
 constexpr int kMaxInlinedChain = 6, kMaxJoinedChain = 24;
 // Longer chains of views are read from memory.
 constexpr int kMaxViews = 64;
-// Elements from which a reduction to one value is split, and of a row below which it is not.
-constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
-// Parts that a large reduction to one value, or to a row of a few columns, is cut into.
-struct Cut {
-  int64_t chunks, column_chunks, columns;
-};
-constexpr Cut kCpuCut = {64, 16, 64}, kGpuCut = {512, 64, 2048};
+using numerics::kLargeReduction, numerics::kShortRow;
 
 void add_once(std::vector<int32_t>& list, int32_t v) {
   if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
@@ -39,7 +33,8 @@ Device device_of(const Graph& g) {
 
 }  // namespace
 
-Units::Units(const Graph& g, SymFacts& facts, bool fuse) : graph(g), facts(facts), device(device_of(g)), fuse_(fuse) {
+Units::Units(const Graph& g, SymFacts& facts, bool fuse)
+    : graph(g), facts(facts), device(device_of(g)), backend(backend_of(device)), fuse_(fuse) {
   add_units();
   break_swaps();
   link();
@@ -199,7 +194,7 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
     if (!r.reduced[d]) kept = kept * r.sizes[d];
   }
   const size_t d = size_t(r.nest[0][0]);
-  const Cut& cut = on_gpu() ? kGpuCut : kCpuCut;
+  const numerics::Reductions& cut = backend.reductions;
   const int64_t chunks = r.rows ? cut.chunks : cut.column_chunks, most = r.rows ? 1 : cut.columns;
   if (all < SymInt(kLargeReduction) || kept > SymInt(most) || r.sizes[d] < SymInt(64 * chunks)) return false;
   const SymInt length = floor_div(r.sizes[d], chunks), rest = r.sizes[d] - length * chunks;
@@ -219,7 +214,7 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
     if (k != at) w.kept.push_back(k);
   }
   w.rows = w.kept.empty();
-  w.lanes = w.rows || on_gpu() ? r.lanes : 1;
+  w.lanes = w.rows || cut.keeps_lanes ? r.lanes : 1;
   w.block = r.block;
   w.element = [parts](Emitter& e, const Index& index) { return e.operand(parts, index); };
   Tensor sum = add_part(n, std::move(whole));

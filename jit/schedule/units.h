@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/device/backend.h"
 #include "jit/lower/lower.h"
 
 namespace lutra {
@@ -70,11 +71,10 @@ class Units {
   void buffer_copy(int32_t copy);
   void link();
 
-  bool on_gpu() const { return device.type == DeviceType::kCUDA; }
-
   const Graph& graph;
   SymFacts& facts;
   const Device device;  // of what the graph makes
+  const Backend& backend;
 
  private:
   void add_units();

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "jit/codegen/cuda/code.h"
+#include "jit/device/cuda/machine.h"
 #include "tests/codegen/support.h"
 #include "tests/golden.h"
 
@@ -21,8 +22,8 @@ TEST_CASE("CUDA source of each kind of kernel", "[cuda]") {
     for (int64_t n; first >> n;) hints.push_back(n);
     const loop::Kernel k = loop::parse_kernel(text.substr(line + 1));
     REQUIRE(verify(k) == "");
-    const auto source = cuda::generate(k, hints);
-    check_golden("cuda_codegen/" + stem + ".cu", "// " + cuda::mapping_class(k, hints) + "\n" +
+    const auto source = cuda::generate(k, hints, cuda::stated_machine());
+    check_golden("cuda_codegen/" + stem + ".cu", "// " + cuda::mapping_class(k, hints, cuda::stated_machine()) + "\n" +
                                                      source->text.substr(source->text.find("struct Block {")));
     count++;
   }

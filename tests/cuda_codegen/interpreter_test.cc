@@ -7,6 +7,7 @@
 
 #include "jit/codegen/cuda/background.h"
 #include "jit/codegen/cuda/interpreter.h"
+#include "jit/device/cuda/machine.h"
 #include "ops/cuda/program.h"
 #include "tests/codegen/random_kernel.h"
 #include "tests/cuda_codegen/cubins.h"
@@ -45,7 +46,7 @@ class HostInterpreter {
 
   // False where it cannot hold the kernel.
   bool check(const Case& c) const {
-    const auto program = cuda::Interpreted::make(c.kernel, c.ints);
+    const auto program = cuda::Interpreted::make(c.kernel, c.ints, cuda::stated_machine());
     if (!program) return false;
     std::vector<std::unique_ptr<Bytes>> copies;
     for (auto& b : c.buffers) copies.push_back(std::make_unique<Bytes>(*b));

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "jit/codegen/cuda/code.h"
+#include "jit/device/cuda/machine.h"
 #include "jit/schedule/schedule.h"
 #include "ops/cuda/program.h"
 #include "tests/codegen/random_kernel.h"
@@ -24,7 +25,7 @@ void add_plan(const Graph& graph, std::set<std::string>& sources) {
     if (!k) continue;
     std::vector<int64_t> hints;
     for (ExprId e : k->ints) hints.push_back((*plan.env)[e].i);
-    sources.insert(cuda::generate(k->kernel, hints)->text);
+    sources.insert(cuda::generate(k->kernel, hints, cuda::stated_machine())->text);
   }
 }
 
@@ -73,7 +74,7 @@ TEST_CASE("golden kernels compile to cubins", "[nvrtc]") {
     std::istringstream first(text.substr(1, line));
     std::vector<int64_t> hints;
     for (int64_t n; first >> n;) hints.push_back(n);
-    sources.insert(cuda::generate(loop::parse_kernel(text.substr(line + 1)), hints)->text);
+    sources.insert(cuda::generate(loop::parse_kernel(text.substr(line + 1)), hints, cuda::stated_machine())->text);
   }
   check_compiles(sources, 6);
 }
@@ -104,7 +105,7 @@ TEST_CASE("random kernels compile to cubins", "[nvrtc]") {
   std::set<std::string> sources;
   for (uint64_t seed = 1; seed <= 24 * uint64_t(test_scale()); seed++) {
     const Case c = KernelGenerator(seed, true).run();
-    sources.insert(cuda::generate(c.kernel, c.ints)->text);
+    sources.insert(cuda::generate(c.kernel, c.ints, cuda::stated_machine())->text);
   }
   check_compiles(sources, 20);
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "jit/codegen/cuda/device_text.h"
+#include "jit/device/cuda/machine.h"
 #include "tests/golden.h"
 
 namespace lutra {
@@ -18,7 +19,7 @@ ShimLibrary::~ShimLibrary() {
 }
 
 size_t ShimLibrary::add(const loop::Kernel& kernel, const std::vector<int64_t>& hints) {
-  sources_.push_back(cuda::generate(kernel, hints));
+  sources_.push_back(cuda::generate(kernel, hints, cuda::stated_machine()));
   return sources_.size() - 1;
 }
 

@@ -13,7 +13,6 @@ using namespace loop;
 
 namespace {
 
-constexpr int64_t kMultiprocessors = 132;  // of the GPU that the choices are made for
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxResident = 8;
 constexpr int kMaxPartials = 32;  // of an accumulator, in registers of one thread
@@ -23,7 +22,8 @@ constexpr int kApart = 4;
 
 class Mapper {
  public:
-  Mapper(const Kernel& k, std::span<const int64_t> hints) : k_(k), hints_(hints) {
+  Mapper(const Kernel& k, std::span<const int64_t> hints, const Machine& machine)
+      : k_(k), hints_(hints), multiprocessors_(machine.processors) {
     for (const Param& p : k.params) written_.push_back(p.written);
   }
   Mapping run();
@@ -47,6 +47,7 @@ class Mapper {
 
   const Kernel& k_;
   std::span<const int64_t> hints_;
+  const int64_t multiprocessors_;
   std::vector<bool> written_;
   Mapping m_;
 };
@@ -159,7 +160,7 @@ bool Mapper::prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const 
   inner = std::get<std::unique_ptr<Loop>>(body.back()).get();
   double around = 1;
   for (const Loop* l : m_.nest) around *= double(hint(l->size));
-  const bool fills = around >= double(kMultiprocessors) * 1024;
+  const bool fills = around >= double(multiprocessors_) * 1024;
   return cost <= (fills ? kPrefixInstructions : kShortPrefix) && inner->accs.empty();
 }
 
@@ -246,14 +247,14 @@ void Mapper::map_flat() {
     narrow({m_.nest.back()});
     if (m_.reread) m_.elements = 1;
     while (m_.elements > 1 && m_.nest.size() > 1 && hint(m_.nest.back()->size) % m_.elements) m_.elements /= 2;
-    while (m_.elements > 1 && total / m_.elements < double(kMultiprocessors) * 128) m_.elements /= 2;
+    while (m_.elements > 1 && total / m_.elements < double(multiprocessors_) * 128) m_.elements /= 2;
   }
   const double chunks = total / m_.elements;
-  m_.block = chunks >= double(kMultiprocessors) * 512 ? 256 : chunks >= double(kMultiprocessors) * 128 ? 128 : 64;
+  m_.block = chunks >= double(multiprocessors_) * 512 ? 256 : chunks >= double(multiprocessors_) * 128 ? 128 : 64;
   // Single elements are too little to be under way for each thread.
   int cost = 0;
   for_each_inst(*m_.body, [&](const Inst& in) { cost += is_heavy(in.op) ? kPrefixInstructions : 1; });
-  const bool large = total >= double(kMultiprocessors) * 2048 * kApart;
+  const bool large = total >= double(multiprocessors_) * 2048 * kApart;
   if (m_.elements == 1 && !loops && !m_.prefix_checks && large && cost <= 24) m_.apart = kApart;
   // Long rows need no division where blocks do not cross them.
   const int64_t row = ceil_div(hint(m_.nest.back()->size), m_.elements * m_.apart), parts = ceil_div(row, m_.block);
@@ -288,11 +289,11 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   if (m_.columns || alone || m_.reread) m_.elements = 1;
   while (m_.elements > lanes) m_.elements /= 2;
   const int64_t chunks = ceil_div(most, m_.elements);
-  const bool many = groups >= kMultiprocessors * 16;
+  const bool many = groups >= multiprocessors_ * 16;
   int64_t threads = m_.columns ? 32 : kMaxThreads, useful = pow2_up(chunks);
   if (m_.columns) {
     // Eight rows each, more threads where there are few columns.
-    useful = std::max(pow2_up(ceil_div(chunks, 8)), std::min(useful, pow2_up(kMultiprocessors * 1024 / groups)));
+    useful = std::max(pow2_up(ceil_div(chunks, 8)), std::min(useful, pow2_up(multiprocessors_ * 1024 / groups)));
   } else if (many) {
     useful = std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(useful, 8));
   }
@@ -304,7 +305,7 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   } else if (m_.threads > 32) {
     m_.block = m_.threads;
   } else {
-    const int64_t wanted = pow2_up(ceil_div(groups * m_.threads, kMultiprocessors * 2));
+    const int64_t wanted = pow2_up(ceil_div(groups * m_.threads, multiprocessors_ * 2));
     m_.block = int(std::clamp<int64_t>(wanted, 32, 256));
   }
   m_.groups_fill = !m_.columns && (m_.groups() == 1);
@@ -385,6 +386,8 @@ Mapping Mapper::run() {
 
 }  // namespace
 
-Mapping map_kernel(const Kernel& kernel, std::span<const int64_t> hints) { return Mapper(kernel, hints).run(); }
+Mapping map_kernel(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine) {
+  return Mapper(kernel, hints, machine).run();
+}
 
 }  // namespace lutra::cuda

@@ -1,5 +1,5 @@
-// What becomes of a kernel's loops on a GPU, chosen from the kernel and hints of its integer arguments. The choice
-// decides how fast a kernel is, never what it gives.
+// What becomes of a kernel's loops on a GPU, chosen from the kernel, hints of its integer arguments and the machine.
+// The choice decides how fast a kernel is, never what it gives.
 //
 // A kernel is a nest of independent loops around a body. Flat: the body has no loops that threads share, one thread
 // takes V elements of the innermost loop of the nest. Group: the body is run by T threads together, which share its
@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/device/machine.h"
 #include "jit/loop/walk.h"
 
 namespace lutra::cuda {
@@ -42,7 +43,7 @@ struct Mapping {
   int groups() const { return block / threads; }
 };
 
-Mapping map_kernel(const loop::Kernel& kernel, std::span<const int64_t> hints);
+Mapping map_kernel(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine);
 
 // How an access walks when the loop's variable does; depends: values that differ from iteration to iteration.
 Along along(const loop::Access& a, int32_t loop_id, const std::vector<bool>& depends);

@@ -42,6 +42,7 @@ struct SourceCode : LaunchCode {
     return reinterpret_cast<const int64_t*>(static_cast<const char*>(block) + first_int);
   }
   bool ready() const override { return !interpreted || (job && job->done()); }
+  // Without NVRTC the interpreter is all there is.
   void complete() const override {
     if (job) job->finish();
   }
@@ -71,13 +72,12 @@ struct SourceCode : LaunchCode {
 
 }  // namespace
 
-std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, bool several,
-                                    bool at_once, Device device, bool listing) {
+std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine,
+                                    bool several, bool at_once, Context& c, bool listing) {
   const std::string wrong = loop::verify(kernel);
   LUTRA_CHECK(wrong.empty(), wrong, "\n", print(kernel));
   auto code = std::make_shared<SourceCode>();
-  code->source = generate(kernel, hints, several);
-  Context& c = context(device);
+  code->source = generate(kernel, hints, machine, several);
   code->most = code->source->most;
   code->first_int = sizeof(BlockHead) + 8 * kernel.params.size();
   code->block_bytes = code->first_int + 8 * size_t(kernel.ints + kernel.scalars);
@@ -89,7 +89,7 @@ std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const 
   }
   if (when == When::kAlways || !has_nvrtc() || (at_once && when != When::kNever)) {
     code->stand_in = interpreter(c, when == When::kAlways);
-    if (code->stand_in) code->interpreted = Interpreted::make(kernel, hints);
+    if (code->stand_in) code->interpreted = Interpreted::make(kernel, hints, machine);
   }
   if (!code->interpreted) return code->set(Program::get(code->source->text, c)), code;
   if (when == When::kAlways || !has_nvrtc()) return code;

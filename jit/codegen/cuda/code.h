@@ -4,11 +4,13 @@
 #include <span>
 #include <string>
 
+#include "jit/device/machine.h"
 #include "jit/loop/abi.h"
 #include "jit/loop/loop.h"
-#include "ops/core/device.h"
 
 namespace lutra::cuda {
+
+struct Context;
 
 struct Grid {
   unsigned blocks[3] = {1, 1, 1}, threads[3] = {1, 1, 1}, shared_bytes = 0;
@@ -29,13 +31,13 @@ class KernelSource {
   virtual bool grid(const int64_t* ints, Grid& out) const = 0;
 };
 
-// hints: the integer arguments of a likely call. They choose the mapping, never the result: what is generated is right
-// for all arguments. A pure function of its arguments.
+// hints: the integer arguments of a likely call. They and the machine choose the mapping, never the result: what is
+// generated is right for all arguments and on all machines. A pure function of its arguments.
 std::unique_ptr<KernelSource> generate(const loop::Kernel& kernel, std::span<const int64_t> hints,
-                                       bool several = false);
+                                       const Machine& machine, bool several = false);
 
-// What of the hints the text depends on: kernels with equal text and equal class give equal source.
-std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> hints);
+// What of the hints the text depends on: kernels with equal text and equal class give equal source on one machine.
+std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine);
 
 // Published code whose run(block) puts a launch on the head's stream. The block is in host memory and is copied.
 //
@@ -44,8 +46,6 @@ std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> h
 struct LaunchCode : Code {
   // Throws where compiling fails (background.h).
   virtual bool ready() const = 0;
-  // Waits until it is, where it can be: without NVRTC the interpreter is all there is.
-  virtual void complete() const = 0;
   // Of a launch: what cuLaunchKernel and a CUDA graph's node need. False where nothing is to be done.
   virtual bool prepare(const void* block, Grid& grid) const = 0;
   void* function = nullptr;  // CUfunction
@@ -54,7 +54,7 @@ struct LaunchCode : Code {
   size_t block_bytes = 0;  // of the one parameter
 };
 // at_once: do not wait for NVRTC where the interpreter takes the kernel.
-std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, bool several,
-                                    bool at_once, Device device, bool listing);
+std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine,
+                                    bool several, bool at_once, Context& c, bool listing);
 
 }  // namespace lutra::cuda

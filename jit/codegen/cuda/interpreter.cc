@@ -92,9 +92,9 @@ std::string interpreter_source() {
 // Writes the program of a kernel; fits() is false where it outgrew what the interpreter holds.
 class Encoder {
  public:
-  Encoder(const Kernel& k, std::span<const int64_t> hints, Interpreted& out)
+  Encoder(const Kernel& k, std::span<const int64_t> hints, const Machine& machine, Interpreted& out)
       : k_(k),
-        m_(map_kernel(k, hints)),
+        m_(map_kernel(k, hints, machine)),
         o_(out),
         value_(size_t(k.values), -1),
         loop_(size_t(k.loops), -1),
@@ -314,9 +314,10 @@ bool Encoder::run() {
   return true;
 }
 
-std::unique_ptr<Interpreted> Interpreted::make(const Kernel& kernel, std::span<const int64_t> hints) {
+std::unique_ptr<Interpreted> Interpreted::make(const Kernel& kernel, std::span<const int64_t> hints,
+                                               const Machine& machine) {
   auto made = std::make_unique<Interpreted>();
-  return Encoder(kernel, hints, *made).run() ? std::move(made) : nullptr;
+  return Encoder(kernel, hints, machine, *made).run() ? std::move(made) : nullptr;
 }
 
 bool Interpreted::grid(const int64_t* ints, Grid& out) const {

@@ -32,7 +32,8 @@ FunctionHandle interpreter(Context& c, bool wait);
 class Interpreted {
  public:
   // Null for a kernel that it cannot hold.
-  static std::unique_ptr<Interpreted> make(const loop::Kernel& kernel, std::span<const int64_t> hints);
+  static std::unique_ptr<Interpreted> make(const loop::Kernel& kernel, std::span<const int64_t> hints,
+                                           const Machine& machine);
   // False where nothing is to be done. block: as jit/loop/abi.h has it.
   bool grid(const int64_t* ints, Grid& out) const;
   // About how long a launch takes, in instructions: of the GPU as a whole and of one thread.

@@ -429,7 +429,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Source : public KernelSource {
  public:
-  Source(const Kernel& k, std::span<const int64_t> hints, bool several) : map_(map_kernel(k, hints)) {
+  Source(const Kernel& k, std::span<const int64_t> hints, const Machine& machine, bool several)
+      : map_(map_kernel(k, hints, machine)) {
     Writer w(k, map_, 1);
     text = w.run();
     entry = w.entry();
@@ -485,12 +486,13 @@ class Source : public KernelSource {
 
 }  // namespace
 
-std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int64_t> hints, bool several) {
-  return std::make_unique<Source>(kernel, hints, several);
+std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine,
+                                       bool several) {
+  return std::make_unique<Source>(kernel, hints, machine, several);
 }
 
-std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints) {
-  const Mapping m = map_kernel(kernel, hints);
+std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine) {
+  const Mapping m = map_kernel(kernel, hints, machine);
   std::string kind = m.columns ? "columns" : "rows";
   if (m.flat) kind = m.tile >= 0 ? str("tiles of i", m.nest[size_t(m.tile)]->id) : m.by_rows ? "flat rows" : "flat";
   return str(kind, " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident,
