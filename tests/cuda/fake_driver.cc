@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <vector>
 
@@ -95,7 +96,14 @@ FakeGpu& fake_gpu() {
   return gpu;
 }
 
-#define ENTER(symbol) \
+// A driver may be called on any thread. One call at a time: a launch may call back.
+std::recursive_mutex& fake_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+#define ALONE const std::lock_guard alone(fake_mutex())
+#define ENTER(symbol)                          \
+  const std::lock_guard entered(fake_mutex()); \
   if (const Result given = enter(symbol); given != kSuccess) return given
 
 FAKE(cuInit)(unsigned) {
@@ -155,6 +163,7 @@ FAKE(cuDevicePrimaryCtxRetain)(ContextHandle* context, int device) {
   return kSuccess;
 }
 FAKE(cuDevicePrimaryCtxRelease_v2)(int) {
+  ALONE;
   fake_gpu().contexts--;
   ENTER("cuDevicePrimaryCtxRelease_v2");
   return kSuccess;
@@ -198,6 +207,7 @@ FAKE(cuMemAlloc_v2)(DevicePtr* at, size_t n) {
   return kSuccess;
 }
 FAKE(cuMemFree_v2)(DevicePtr at) {
+  ALONE;
   FakeGpu& g = fake_gpu();
   auto it = g.blocks.find(at);
   if (it == g.blocks.end()) return kInvalidValue;
@@ -214,6 +224,7 @@ FAKE(cuMemHostAlloc)(void** p, size_t n, unsigned) {
   return kSuccess;
 }
 FAKE(cuMemFreeHost)(void* p) {
+  ALONE;
   if (!fake_gpu().pinned.erase(p)) return kInvalidValue;
   std::free(p);
   ENTER("cuMemFreeHost");
@@ -254,6 +265,7 @@ FAKE(cuStreamCreate)(StreamHandle* stream, unsigned) {
   return kSuccess;
 }
 FAKE(cuStreamDestroy_v2)(StreamHandle) {
+  ALONE;
   fake_gpu().streams--;
   ENTER("cuStreamDestroy_v2");
   return kSuccess;
@@ -279,6 +291,7 @@ FAKE(cuEventCreate)(EventHandle* event, unsigned) {
   return kSuccess;
 }
 FAKE(cuEventDestroy_v2)(EventHandle event) {
+  ALONE;
   delete reinterpret_cast<FakeEvent*>(event);
   fake_gpu().events--;
   ENTER("cuEventDestroy_v2");
@@ -465,6 +478,7 @@ FAKE(cuStreamBeginCapture_v2)(StreamHandle, int) {
   return kSuccess;
 }
 FAKE(cuStreamEndCapture)(StreamHandle, GraphHandle* graph) {
+  ALONE;
   std::unique_ptr<Graph> made = std::move(recorded);  // it is over, whatever is answered
   ENTER("cuStreamEndCapture");
   *graph = reinterpret_cast<GraphHandle>(made.release());
