@@ -8,7 +8,7 @@ foreach(name ops_core ops_cuda jit_loop jit_codegen_cuda)
   list(APPEND parts $<TARGET_OBJECTS:${name}>)
 endforeach()
 add_library(lutra_ptx_parts STATIC EXCLUDE_FROM_ALL ${parts})  # of which it takes what it needs
-add_executable(lutra-ptx EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/jit/tools/lutra_ptx.cc)
+add_executable(lutra-ptx EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/jit/codegen/cuda/tools/lutra_ptx.cc)
 target_include_directories(lutra-ptx PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(lutra-ptx PRIVATE lutra_ptx_parts ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
 set(image ${PROJECT_BINARY_DIR}/interpreter_image.cc)
