@@ -14,6 +14,10 @@
 
 namespace lutra {
 
+struct ExternCall;
+struct FlatPlan;  // jit/runtime/flat_plan.h
+class Runner;     // jit/runtime/runner.h
+
 // What code is made for.
 struct KernelTarget {
   Device device;
@@ -29,6 +33,13 @@ struct LikelySizes {
   std::span<const int64_t> flat, rows, short_rows;
 };
 
+// How temporaries lie in a run's arena (jit/runtime/arena.h).
+struct ArenaRules {
+  size_t align = 64;
+  int32_t spare = 0;        // for how many launches more a slot is kept from others
+  bool lends_gaps = false;  // what lies free at a library's launch is the library's to use
+};
+
 // Choices of speed; no bit of a result depends on them.
 struct Preferences {
   bool made_for_sizes = false;   // code is as fast as the sizes that it was made for let it be
@@ -36,6 +47,7 @@ struct Preferences {
   bool column_threads = false;   // columns of a reduction are threads side by side
   bool padded_products = false;  // a large product's rows are of whole 16 bytes
   LikelySizes likely;
+  ArenaRules arena;
 };
 
 // Invariants:
@@ -53,6 +65,17 @@ class Backend {
   virtual std::shared_ptr<Code> compile(const loop::Kernel& kernel, const KernelTarget& target, bool listing) const = 0;
   // What of the target the code depends on, as text.
   virtual std::string kernel_key(const loop::Kernel& kernel, const KernelTarget& target) const = 0;
+
+  // Who runs a flat plan; the plan outlives it.
+  virtual std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const = 0;
+  // The stream of its work, null where it has none.
+  virtual void* stream(Device) const { return nullptr; }
+  // Waits for the work given to it; raises what went wrong in it.
+  virtual void wait(Device) const {}
+  // Makes ready what a call of a library like this one will need. Of devices whose code is made for sizes.
+  virtual void prepare(const ExternCall&) const {}
+  // Nanoseconds that this thread has waited for code to be compiled elsewhere.
+  virtual uint64_t compile_wait_ns() const { return 0; }
 
   const numerics::Reductions reductions;
   const Preferences preferences;

@@ -14,7 +14,6 @@
 #include "jit/runtime/executable.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
-#include "jit/runtime/stream.h"
 #include "ops/core/interrupt.h"
 #include "ops/extern/extern.h"
 
@@ -221,6 +220,7 @@ class EagerExecutor : public Executor {
     }
     for (const Tensor& t : results) out.push_back(view_of(op, t));
     const Device device = result_device(op, args);
+    const Backend& backend = backend_of(device);
     const ExternCall call = {op.id,
                              {in.begin(), in.size()},
                              {out.begin(), out.size()},
@@ -230,12 +230,12 @@ class EagerExecutor : public Executor {
                              parallel_for,
                              current_extern_isa(),
                              device,
-                             stream_of(device)};
+                             backend.stream(device)};
     check_stop();
     if (!launches_watched()) return run_extern(call);
-    const LaunchTimer timer;
+    const LaunchTimer timer(backend);
     run_extern(call);
-    wait_for(device);
+    backend.wait(device);
     note_extern(call, timer.stop());
   }
 

@@ -4,19 +4,13 @@
 #include <algorithm>
 #include <numeric>
 
-#include "jit/runtime/context.h"
-#include "jit/runtime/executable.h"
-
 namespace lutra {
 namespace {
-
-constexpr size_t kCpuAlign = 64, kGpuAlign = 256;
 
 size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 // Counted on train steps: GPT-2 124M's arena grows by 24 MB of 3,900 for it, a GPT of 0.8 million parameters by 6 MB.
 constexpr size_t kMostSpared = size_t(64) << 20;
-constexpr int32_t kGpuSpare = 4;
 
 }  // namespace
 
@@ -57,34 +51,6 @@ void ArenaLayout::find_gap(const std::vector<ArenaSlot>& slots, int32_t launch) 
   for (const auto& [from, to] : used) {
     if (from > end && from - end > gap.bytes) gap = {end, from - end};
     end = std::max(end, to);
-  }
-}
-
-// Lays the slots out anew where a size differs from the last run's.
-void Executable::set_arena(Context& c) const {
-  const bool on_gpu = plan_.device.type == DeviceType::kCUDA;
-  ArenaLayout& layout = c.layout;
-  bool changed = layout.offsets.size() != plan_.slots.size();
-  layout.bytes.resize(plan_.slots.size());
-  for (size_t s = 0; s < plan_.slots.size(); s++) {
-    const size_t bytes = storage_bytes(program_.int_value(c.values.data(), plan_.slots[s].bytes), 1);
-    if (layout.bytes[s] != bytes) changed = true, layout.bytes[s] = bytes;
-  }
-  if (changed) {
-    layout.place(plan_.slots, on_gpu ? kGpuAlign : kCpuAlign, on_gpu ? kGpuSpare : 0);
-    for (size_t i = 0; on_gpu && i < plan_.launches.size(); i++) {
-      if (std::holds_alternative<ExternLaunch>(plan_.launches[i])) layout.find_gap(plan_.slots, int32_t(i));
-    }
-  }
-  if (c.working) {
-    c.arena_base = static_cast<char*>(c.working.arena(layout.total));
-  } else {
-    if (!c.arena || c.arena->nbytes < layout.total) c.arena = nullptr, c.arena = allocate(layout.total, plan_.device);
-    c.arena_base = static_cast<char*>(c.arena->data);
-  }
-  for (size_t i = 0; i < plan_.buffers.size(); i++) {
-    const Buffer& b = plan_.buffers[i];
-    if (b.kind == Buffer::kTemp) c.buffers[i] = c.arena_base + layout.offsets[size_t(b.index)];
   }
 }
 

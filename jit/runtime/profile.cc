@@ -9,9 +9,7 @@
 #include <tuple>
 
 #include "jit/runtime/config.h"
-#include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
-#include "ops/cuda/program.h"
 
 namespace lutra {
 namespace {
@@ -143,9 +141,10 @@ void keep_record(LaunchRecord record) {
 
 CompileCost compile_cost() { return {double(compile_ns) / 1e6, compiled_kernels}; }
 
-LaunchTimer::LaunchTimer() : start_(now_ns()), waited_(cuda::compile_wait_ns()) {}
+LaunchTimer::LaunchTimer(const Backend& backend)
+    : backend_(backend), start_(now_ns()), waited_(backend.compile_wait_ns()) {}
 uint64_t LaunchTimer::stop() const {
-  const uint64_t waited = cuda::compile_wait_ns() - waited_;
+  const uint64_t waited = backend_.compile_wait_ns() - waited_;
   if (compile_depth == 0) compile_ns += waited;
   return now_ns() - start_ - waited;
 }
@@ -201,18 +200,17 @@ void note_extern(const ExternCall& call, uint64_t nanoseconds) {
   if (profiling()) keep_record(std::move(r));
 }
 
-// A step, and those that ran side by side with it.
-void Executable::note_launch(const HostValue* values, const Step* step, uint64_t nanoseconds) const {
+void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, uint64_t nanoseconds) {
   LaunchRecord r;
   r.name = step->counters->name;
   r.library = step->kernel == nullptr;
   r.ms = double(nanoseconds) / 1e6;
   for (int32_t k = 0; k <= step->beside; k++) {
-    const Step& each = step[k];
-    const Launch& launch = plan_.launches[size_t(each.launch)];
+    const LaunchStep& each = step[k];
+    const Launch& launch = flat.plan.launches[size_t(each.launch)];
     if (const auto* kernel = std::get_if<KernelLaunch>(&launch)) {
       std::vector<int64_t> ints;
-      const int32_t* operand = operands_.data() + each.first + each.ptrs;
+      const int32_t* operand = flat.operands.data() + each.first + each.ptrs;
       for (int32_t i = 0; i < each.ints; i++) ints.push_back(values[size_t(operand[i])].i);
       r.bytes += kernel_bytes(kernel->kernel, ints);
       if (*kernel->op) r.ops += (r.ops.empty() ? "" : " | ") + std::string(kernel->op);
@@ -227,7 +225,7 @@ void Executable::note_launch(const HostValue* values, const Step* step, uint64_t
         auto& list = sizes[out].emplace_back();
         dtypes[out].push_back(v.dtype);
         if (v.buffer < 0) list.push_back(0);
-        for (ExprId e : v.sizes) list.push_back(program_.int_value(values, e));
+        for (ExprId e : v.sizes) list.push_back(flat.program.int_value(values, e));
       }
     }
     r.bytes += bytes_of(sizes[0], dtypes[0]) + bytes_of(sizes[1], dtypes[1]);

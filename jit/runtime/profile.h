@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "jit/device/backend.h"
 #include "jit/loop/loop.h"
+#include "jit/runtime/flat_plan.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -30,10 +32,11 @@ bool profiling();
 // Of a launch. What the thread waits meanwhile for device code is no time of the launch but of compilation.
 class LaunchTimer {
  public:
-  LaunchTimer();
+  explicit LaunchTimer(const Backend& backend);
   uint64_t stop() const;  // nanoseconds since it was made
 
  private:
+  const Backend& backend_;
   uint64_t start_, waited_;
 };
 // Whether launches are to be timed: for a profile or for LUTRA_LOGS=perf.
@@ -65,6 +68,8 @@ int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& int
 using ExternSizes = std::vector<std::vector<int64_t>>;
 // Multiplications and additions of a library's op; 0 for what is no product.
 double extern_flops(OpId op, const ExternSizes& in, const ExternSizes& out);
+// Of a step, and of those that ran side by side with it.
+void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, uint64_t nanoseconds);
 // For calls beside an executable.
 void note_extern(const ExternCall& call, uint64_t nanoseconds);
 

@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "jit/compile.h"
+#include "jit/device/backend.h"
 #include "jit/runtime/config.h"
-#include "jit/runtime/stream.h"
 #include "ops/core/half.h"
 #include "ops/cuda/context.h"
 #include "tests/eager/values.h"
@@ -111,7 +111,7 @@ class Judge : public Mode {
     const Error* raised = attempt(
         [&] {
           here = call_op(op, args);
-          wait_for(gpu);
+          backend_of(gpu).wait(gpu);
         },
         problem);
     INFO(info(op).name << ": " << problem << " on the GPU, " << expected << " on the CPU");
@@ -219,7 +219,7 @@ Outcome outcome(const Graph& graph, uint32_t seed, F run) {
   default_generator().next_call = 0;
   try {
     const std::vector<Value> results = run(inputs, real_scalars(graph));
-    wait_for(gpu);
+    backend_of(gpu).wait(gpu);
     for (const Value& v : results) {
       if (v.is<Tensor>()) out.values.push_back(moved(v.tensor(), {}));
     }

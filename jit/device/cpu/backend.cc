@@ -5,6 +5,7 @@
 
 #include "jit/codegen/kernel.h"
 #include "jit/device/backend.h"
+#include "jit/device/cpu/runner.h"
 #include "ops/core/storage.h"
 
 namespace lutra {
@@ -38,6 +39,7 @@ class CpuBackend final : public Backend {
     return compile_kernel(kernel, target, listing);
   }
   std::string kernel_key(const loop::Kernel&, const KernelTarget& target) const override { return target.isa; }
+  std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const override { return make_cpu_runner(flat); }
 };
 
 [[maybe_unused]] const bool registered = [] {

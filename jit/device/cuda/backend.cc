@@ -3,7 +3,10 @@
 
 #include "jit/codegen/cuda/code.h"
 #include "jit/device/cuda/machine.h"
+#include "jit/device/cuda/runner.h"
 #include "ops/cuda/context.h"
+#include "ops/cuda/program.h"
+#include "ops/extern/cuda/recording.h"
 
 namespace lutra::cuda {
 namespace {
@@ -16,6 +19,7 @@ Preferences preferences() {
   Preferences p;
   p.made_for_sizes = p.nested_parallel = p.column_threads = p.padded_products = true;
   p.likely = {kFlat, kRows, kShortRows};
+  p.arena = {256, 4, true};
   return p;
 }
 
@@ -33,6 +37,13 @@ class CudaBackend final : public Backend {
     return to_string(target.device) + " " + mapping_class(kernel, target.hints, machine(target.device)) +
            (target.several ? " several" : "");
   }
+  std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const override {
+    return std::make_unique<CudaRunner>(flat);
+  }
+  void* stream(Device device) const override { return context(device).stream; }
+  void wait(Device device) const override { synchronize(device); }
+  void prepare(const ExternCall& call) const override { cuda::prepare(call); }
+  uint64_t compile_wait_ns() const override { return cuda::compile_wait_ns(); }
 };
 
 [[maybe_unused]] const bool registered = [] {

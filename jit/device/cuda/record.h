@@ -1,10 +1,9 @@
-// Recorded runs of an executable (record.cc).
+// Recorded runs of a plan (record.cc).
 #pragma once
 #include <algorithm>
 #include <mutex>
 
-#include "jit/codegen/cuda/code.h"
-#include "jit/runtime/context.h"
+#include "jit/device/cuda/runner.h"
 #include "ops/cuda/driver.h"
 #include "ops/extern/cuda/recording.h"
 
@@ -17,7 +16,7 @@ struct LibraryKey {
   void add(uint64_t word, int32_t buffer = -1) { words.push_back(word), buffers.push_back(buffer); }
 };
 
-struct Executable::Recording {
+struct CudaRunner::Recording {
   struct Kernel {
     cuda::GraphNode node = nullptr;  // null where it was not launched
     std::vector<uint64_t> words;     // that it was given
@@ -61,7 +60,7 @@ struct Executable::Recording {
   cuda::GraphExec exec = nullptr;
 };
 
-struct Executable::Recordings {
+struct CudaRunner::Recordings {
   std::mutex mutex;  // held by the run that uses one
   int runs = 0, tries = 0;
   bool given_up = false, has_libraries = false;

@@ -1,31 +1,26 @@
 // What a CPU is given in a run: a kernel's loop in chunks, those of kernels side by side as one job.
+#include "jit/device/cpu/runner.h"
+
 #include <algorithm>
 #include <cstring>
 
-#include "jit/runtime/context.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
-#include "ops/defs/call.h"
 
 namespace lutra {
 namespace {
 
+constexpr int kMaxChunks = 128;      // of a kernel
 constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
 
-}  // namespace
-
-void Executable::launch_kernel(const Context& c, const Step& step, const Generator& generator) const {
-  Part part;
-  if (!make_part(c, step, generator, part)) return;
-  if (part.chunks > 1) return launch_chunks(part);
-  LaunchFault fault;
-  part.head->fault = &fault;
-  step.kernel->code->run(part.head);
-  if (fault.set) report(step, part.head, fault);
-}
+// How a kernel's loop is cut.
+struct Part : FilledStep {
+  int chunks, first;  // first: among the chunks of the kernels beside it
+  int64_t align() const { return extent / chunks >= 1024 ? 64 : 1; }
+};
 
 // A chunk runs on a copy of the block.
-void Executable::run_part(const Part& part, int chunk, LaunchFault* fault) {
+void run_part(const Part& part, int chunk, LaunchFault* fault) {
   const size_t words = size_t(part.step->words);
   alignas(64) uint64_t local[kLocalWords];
   std::unique_ptr<uint64_t[]> large;
@@ -39,8 +34,36 @@ void Executable::run_part(const Part& part, int chunk, LaunchFault* fault) {
   if (head->begin < head->end) part.step->kernel->code->run(head);
 }
 
+class CpuRunner final : public Runner {
+ public:
+  using Runner::Runner;
+
+ private:
+  void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool&) const override {
+    first.beside ? launch_beside(c, first, generator) : launch_kernel(c, first, generator);
+  }
+  bool make_part(const RunContext& c, const LaunchStep& step, const Generator& generator, Part& part) const {
+    if (!fill(c, step, generator, part)) return false;
+    part.chunks = step.extent < 0 ? 1 : std::min(chunk_count(part.extent, part.work), kMaxChunks);
+    return true;
+  }
+  void launch_kernel(const RunContext& c, const LaunchStep& step, const Generator& generator) const;
+  void launch_chunks(const Part& part) const;
+  void launch_beside(const RunContext& c, const LaunchStep& first, const Generator& generator) const;
+};
+
+void CpuRunner::launch_kernel(const RunContext& c, const LaunchStep& step, const Generator& generator) const {
+  Part part;
+  if (!make_part(c, step, generator, part)) return;
+  if (part.chunks > 1) return launch_chunks(part);
+  LaunchFault fault;
+  part.head->fault = &fault;
+  step.kernel->code->run(part.head);
+  if (fault.set) report(part, fault);
+}
+
 // Of several faults the first in loop order is reported, as on one thread.
-void Executable::launch_chunks(const Part& part) const {
+void CpuRunner::launch_chunks(const Part& part) const {
   LaunchFault faults[kMaxChunks];
   struct Job {
     const Part& part;
@@ -54,20 +77,20 @@ void Executable::launch_chunks(const Part& part) const {
       },
       &job);
   for (int i = 0; i < part.chunks; i++) {
-    if (faults[i].set) report(*part.step, part.head, faults[i]);
+    if (faults[i].set) report(part, faults[i]);
   }
 }
 
 // Kernels that do not depend on each other and cannot fail: the chunks of all are one job.
-void Executable::launch_beside(const Context& c, const Step* first, const Generator& generator) const {
+void CpuRunner::launch_beside(const RunContext& c, const LaunchStep& first, const Generator& generator) const {
   struct Job {
     Part parts[kMaxBeside];
     int count = 0, chunks = 0;
   } job;
   int64_t work = 0;
-  for (int i = 0; i <= first->beside; i++) {
+  for (int i = 0; i <= first.beside; i++) {
     Part& part = job.parts[job.count];
-    if (!make_part(c, first[i], generator, part)) continue;
+    if (!make_part(c, (&first)[i], generator, part)) continue;
     part.first = job.chunks;
     job.chunks += part.chunks;
     job.count++;
@@ -88,5 +111,9 @@ void Executable::launch_beside(const Context& c, const Step* first, const Genera
       },
       &job);
 }
+
+}  // namespace
+
+std::unique_ptr<Runner> make_cpu_runner(const FlatPlan& flat) { return std::make_unique<CpuRunner>(flat); }
 
 }  // namespace lutra

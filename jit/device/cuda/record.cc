@@ -10,7 +10,7 @@
 // 4. Memory that is taken while recording stays taken as long as the recording lives, but for the arena: that it lies
 //    where it was is part of what a recording must find equal.
 // 5. At most kMostRecordings at a time and kMostTries in all; what cannot be recorded runs launch by launch.
-#include "jit/runtime/record.h"
+#include "jit/device/cuda/record.h"
 
 #include <cstring>
 
@@ -37,9 +37,9 @@ void say(const std::string& text) {
 
 }  // namespace
 
-void Executable::RecordingsDeleter::operator()(Recordings* r) const { delete r; }
+void CudaRunner::RecordingsDeleter::operator()(Recordings* r) const { delete r; }
 
-void Executable::prepare_recordings() {
+void CudaRunner::prepare_recordings() {
   if (steps_.size() < 2) return;
   recordings_.reset(new Recordings);
   recordings_->library_results.assign(plan_.buffers.size(), false);
@@ -55,28 +55,14 @@ void Executable::prepare_recordings() {
   }
 }
 
-void Executable::give_up(const std::string& why) const {
+void CudaRunner::give_up(const std::string& why) const {
   recordings_->given_up = true;
   recordings_->all.clear();
-  say(place_of_run() + " is not recorded: " + why + "\n");
-}
-
-// Where the first launch comes from whose place is known.
-std::pair<const char*, int> Executable::first_place() const {
-  for (const Launch& l : plan_.launches) {
-    const char* file = std::visit([](const auto& x) { return x.file; }, l);
-    if (file) return {file, std::visit([](const auto& x) { return x.line; }, l)};
-  }
-  return {nullptr, 0};
-}
-
-std::string Executable::place_of_run() const {
-  const auto [file, line] = first_place();
-  return file ? str("the segment at ", file, ":", line) : "a segment";
+  say(flat_.place() + " is not recorded: " + why + "\n");
 }
 
 // The run's recording: one that serves it, or a fresh one to be filled. Null: launch by launch.
-Executable::Recording* Executable::pick_recording(Context& c, const std::vector<Tensor>& inputs,
+CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<Tensor>& inputs,
                                                   std::unique_lock<std::mutex>& lock) const {
   Recordings& r = *recordings_;
   lock = std::unique_lock(r.mutex, std::try_to_lock);
@@ -113,9 +99,9 @@ Executable::Recording* Executable::pick_recording(Context& c, const std::vector<
   return r.all.back().get();
 }
 
-void Executable::set_donors(Context& c, const std::vector<Donor>& donors) const {
+void CudaRunner::set_donors(Context& c, const std::vector<Donor>& donors) const {
   c.donors.clear();
-  if (donors.empty() || plan_.device.type != DeviceType::kCUDA) return;
+  if (donors.empty()) return;
   c.donors.assign(plan_.buffers.size(), nullptr);
   for (const Donor& d : donors) {
     const PlanOutput& out = plan_.outputs[size_t(d.output)];
@@ -125,7 +111,7 @@ void Executable::set_donors(Context& c, const std::vector<Donor>& donors) const 
   }
 }
 
-bool Executable::can_record(const Context& c) const {
+bool CudaRunner::can_record(const Context& c) const {
   for (const Launch& l : plan_.launches) {
     const auto* e = std::get_if<ExternLaunch>(&l);
     if (!e) continue;
@@ -137,23 +123,23 @@ bool Executable::can_record(const Context& c) const {
 }
 
 // Of the inputs that move: their elements to memory that stays.
-void Executable::bring_moving(Context& c, const std::vector<Tensor>& inputs) const {
+void CudaRunner::bring_moving(Context& c, const std::vector<Tensor>& inputs) const {
   for (auto& [buffer, memory] : recordings_->moving) {
-    const TensorImpl& in = *inputs[size_t(input_of_[size_t(buffer)])].get();
+    const TensorImpl& in = *inputs[size_t(flat_.input_of[size_t(buffer)])].get();
     int64_t last = 0;
     for (size_t d = 0; d < in.sizes.size(); d++) last += (in.sizes[d].hint - 1) * in.strides[d].hint;
     const size_t bytes = size_t(std::max<int64_t>(last, 0) + 1) * size_of(in.dtype);
     if (!memory || memory->nbytes != bytes) memory = allocate(bytes, plan_.device);
     cuda::Context& gpu = cuda::context(plan_.device);
     LUTRA_CUDA(copy_device(reinterpret_cast<cuda::DevicePtr>(memory->data),
-                           reinterpret_cast<cuda::DevicePtr>(c.inputs[size_t(input_of_[size_t(buffer)])].data), bytes,
-                           gpu.stream));
+                           reinterpret_cast<cuda::DevicePtr>(c.inputs[size_t(flat_.input_of[size_t(buffer)])].data),
+                           bytes, gpu.stream));
     c.buffers[size_t(buffer)] = memory->data;
   }
 }
 
 // Whether the run differs from the last recorded one by where inputs are only; those are copied from now on.
-bool Executable::find_moving(Recordings& r) const {
+bool CudaRunner::find_moving(Recordings& r) const {
   if (r.all.empty() || r.all.back()->key.words.size() != r.key.words.size()) return false;
   const LibraryKey& last = r.all.back()->key;
   std::vector<int32_t> found;
@@ -169,13 +155,13 @@ bool Executable::find_moving(Recordings& r) const {
 }
 
 // Results' addresses are left out: they are the recording's.
-void Executable::make_key(const Context& c, LibraryKey& k) const {
+void CudaRunner::make_key(const Context& c, LibraryKey& k) const {
   k.words.clear(), k.buffers.clear();
   k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
   // Where libraries' temporary memory may lie, and what waits for what. Kernels follow an arena that moves.
   if (recordings_->has_libraries) k.add(reinterpret_cast<uint64_t>(c.arena_base));
   for (size_t bytes : c.layout.bytes) k.add(bytes);
-  for (const Step& s : steps_) {
+  for (const LaunchStep& s : steps_) {
     if (s.kernel) {
       k.add(s.extent < 0 || c.values[size_t(s.extent)].i > 0);
       continue;
@@ -199,7 +185,7 @@ void Executable::make_key(const Context& c, LibraryKey& k) const {
   }
 }
 
-void Executable::launch_recorded(Context& c, Recording& r) const {
+void CudaRunner::launch_recorded(Context& c, Recording& r) const {
   check_stop();
   if (r.exec) {
     update_kernels(c, r);
@@ -209,12 +195,12 @@ void Executable::launch_recorded(Context& c, Recording& r) const {
   cuda::Context& gpu = cuda::context(plan_.device);
   LUTRA_CUDA(graph_launch(r.exec, gpu.stream));
   default_generator().next_call += uint64_t(plan_.rng_calls);
-  const auto [file, line] = first_place();
+  const auto [file, line] = flat_.first_place();
   cuda::launched(gpu, "a recorded segment", file, line);
 }
 
 // Puts the run's launches into a graph; false where the GPU or a library will not have it.
-bool Executable::record(Context& c, Recording& r) const {
+bool CudaRunner::record(Context& c, Recording& r) const {
   r.results.clear(), r.kept.clear();  // of a try that the driver did not let begin
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Ref<Storage>& s = c.storages[i];
@@ -253,12 +239,12 @@ bool Executable::record(Context& c, Recording& r) const {
     wrong = error.what();
   }
   if (!wrong.empty()) return give_up(wrong), false;
-  say(str(place_of_run(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches\n"));
+  say(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches\n"));
   return true;
 }
 
 // Which node is which launch: the first block of each says its step.
-bool Executable::find_nodes(const Context& c, Recording& r) const {
+bool CudaRunner::find_nodes(const Context& c, Recording& r) const {
   const cuda::Driver& d = *cuda::driver();
   size_t count = 0;
   LUTRA_CUDA(graph_nodes(r.graph, nullptr, &count));
@@ -270,11 +256,11 @@ bool Executable::find_nodes(const Context& c, Recording& r) const {
     if (d.graph_node_type(nodes[n], &type) != cuda::kSuccess || type != kKernelNode) continue;
     LUTRA_CUDA(graph_kernel_params(nodes[n], &params[n]));
   }
-  r.kernels.resize(gpu_groups_.size());
-  for (size_t g = 0; g < gpu_groups_.size(); g++) {
-    GpuLaunch l;
-    if (!make_gpu_launch(c, gpu_groups_[g], l)) continue;
-    const size_t first = l.param == l.several ? 1 + size_t(code_of(*steps_[size_t(gpu_groups_[g][0])].kernel).most) : 0;
+  r.kernels.resize(groups_.size());
+  for (size_t g = 0; g < groups_.size(); g++) {
+    GroupLaunch l;
+    if (!make_launch(c, groups_[g], l)) continue;
+    const size_t first = l.param == l.several ? 1 + size_t(code_of(*steps_[size_t(groups_[g][0])].kernel).most) : 0;
     const int32_t step = reinterpret_cast<const BlockHead*>(l.param + first)->step;
     Recording::Kernel& k = r.kernels[g];
     for (size_t n = 0; n < count && !k.node; n++) {
@@ -288,11 +274,11 @@ bool Executable::find_nodes(const Context& c, Recording& r) const {
   return true;
 }
 
-void Executable::update_kernels(const Context& c, Recording& r) const {
-  for (size_t g = 0; g < gpu_groups_.size(); g++) {
+void CudaRunner::update_kernels(const Context& c, Recording& r) const {
+  for (size_t g = 0; g < groups_.size(); g++) {
     Recording::Kernel& k = r.kernels[g];
-    GpuLaunch l;
-    if (!k.node || !make_gpu_launch(c, gpu_groups_[g], l)) continue;
+    GroupLaunch l;
+    if (!k.node || !make_launch(c, groups_[g], l)) continue;
     if (k.words.size() == l.words && std::equal(k.words.begin(), k.words.end(), l.param)) continue;
     void* params[] = {l.param};
     const cuda::KernelNodeParams p{l.function,

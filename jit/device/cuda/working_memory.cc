@@ -1,5 +1,5 @@
 // Leases in and out of one list a process.
-#include "jit/runtime/working_memory.h"
+#include "jit/device/cuda/working_memory.h"
 
 #include <algorithm>
 #include <mutex>

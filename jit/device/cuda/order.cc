@@ -1,5 +1,5 @@
 // The plan's launches, as they are put into a stream that is captured, in; edges of the CUDA graph out.
-#include "jit/runtime/order.h"
+#include "jit/device/cuda/order.h"
 
 #include <algorithm>
 #include <tuple>

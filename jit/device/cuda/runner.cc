@@ -1,0 +1,225 @@
+// What a GPU is given in a run: a launch of a kernel, or several of one kernel side by side as one launch.
+#include "jit/device/cuda/runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "jit/device/cuda/record.h"
+#include "jit/runtime/kernel_cache.h"
+#include "jit/schedule/combine.h"
+#include "ops/cuda/faults.h"
+#include "ops/defs/call.h"
+
+namespace lutra {
+
+const cuda::LaunchCode& code_of(const CachedKernel& kernel) {
+  return static_cast<const cuda::LaunchCode&>(*kernel.code);
+}
+
+CudaRunner::CudaRunner(const FlatPlan& flat) : Runner(flat), gpu_steps_(flat.steps.size()) {
+  add_sites();
+  for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
+    if (steps_[i].kernel) add_groups(i);
+  }
+  prepare_recordings();
+}
+
+CudaRunner::~CudaRunner() {
+  for (const GpuStep& s : gpu_steps_) {
+    if (s.site) cuda::remove_fault_site(s.site, plan_.device.index);
+  }
+}
+
+void CudaRunner::begin(RunContext& base, const std::vector<Tensor>& inputs) const {
+  Context& c = of(base);
+  set_moved(c, inputs);
+  if (recordings_) c.working.take(plan_.device);
+}
+
+void CudaRunner::choose(RunContext& base, const std::vector<Tensor>& inputs, const std::vector<Donor>& donors) const {
+  Context& c = of(base);
+  set_donors(c, donors);
+  c.scratch.emplace(recordings_ ? &c.working.scratch() : nullptr);
+  c.recording = recordings_ ? pick_recording(c, inputs, c.lock) : nullptr;
+}
+
+void* CudaRunner::arena(RunContext& base, size_t bytes) const {
+  Context& c = of(base);
+  return c.working ? c.working.arena(bytes) : Runner::arena(c, bytes);
+}
+
+// A recording's are used again.
+Ref<Storage> CudaRunner::output(RunContext& base, int32_t buffer, size_t bytes) const {
+  const Context& c = of(base);
+  if (c.recording) {
+    if (Ref<Storage> s = c.recording->result(buffer)) return s;
+  }
+  Storage* const d = c.donor(buffer);
+  return d && d->refs == 1 && d->nbytes == bytes ? Ref<Storage>(d) : Runner::output(base, buffer, bytes);
+}
+
+void CudaRunner::launch(RunContext& base) const {
+  Context& c = of(base);
+  c.recording ? launch_recorded(c, *c.recording) : launch_all(c);
+}
+
+void CudaRunner::end(RunContext& base) const {
+  Context& c = of(base);
+  c.recording = nullptr;
+  c.lock = {};
+  c.scratch.reset();
+  c.donors.clear();
+  c.working.give_back();
+  c.arena = nullptr;
+}
+
+void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const Generator&, bool& wrote) const {
+  const GpuStep& s = gpu_steps_[size_t(&first - steps_.data())];
+  for (int32_t g = s.first; g < s.end; g++) {
+    launch_group(of(base), groups_[size_t(g)]);
+    wrote = wrote || first.writes;
+  }
+}
+
+// What the arena does not need meanwhile is the library's to use.
+void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const {
+  Context& c = of(base);
+  const size_t i = size_t(step.launch);
+  if (c.working) {
+    const ArenaGap gap = i < c.layout.gaps.size() ? c.layout.gaps[i] : ArenaGap();
+    c.working.scratch().lend(c.arena_base ? c.arena_base + gap.offset : nullptr, gap.bytes);
+  }
+  if (c.order) c.order->begin({&step.launch, 1});
+  const auto& launch = std::get<ExternLaunch>(plan_.launches[i]);
+  const cuda::PlaceScope place(launch.file, launch.line);
+  Runner::launch_library(base, step);
+  if (c.order) c.order->end();
+}
+
+// Faults are told after the launch, so what is said of them is kept where they are looked for.
+void CudaRunner::add_sites() {
+  for (size_t i = 0; i < steps_.size(); i++) {
+    if (!steps_[i].kernel) continue;
+    const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[i].launch)]);
+    if (launch.faults.empty()) continue;
+    const Fault at{-1, -1, launch.op, launch.file, launch.line};
+    gpu_steps_[i].site = cuda::add_fault_site(
+        [faults = launch.faults, at](const LaunchFault& fault) { return fault_error(faults, at, fault, fault.bound); });
+  }
+}
+
+// Steps that stand side by side, those of one kernel together as far as one launch takes them.
+void CudaRunner::add_groups(size_t first) {
+  GpuStep& head = gpu_steps_[first];
+  head.first = int32_t(groups_.size());
+  for (size_t i = first; i <= first + size_t(steps_[first].beside); i++) {
+    const int most = code_of(*steps_[i].kernel).most;
+    auto fits = [&](const std::vector<int32_t>& g) {
+      return steps_[size_t(g[0])].kernel == steps_[i].kernel && int(g.size()) < most;
+    };
+    auto group = std::find_if(groups_.begin() + head.first, groups_.end(), fits);
+    if (group == groups_.end()) group = groups_.insert(group, std::vector<int32_t>());
+    group->push_back(int32_t(i));
+  }
+  head.end = int32_t(groups_.size());
+}
+
+void CudaRunner::aim(BlockHead* head, int32_t step, cuda::Context& gpu) const {
+  head->fault = cuda::fault_record(gpu);
+  head->stream = gpu.stream;
+  head->device = plan_.device.index;
+  head->step = step;
+  const int64_t site = gpu_steps_[size_t(step)].site;
+  const LaunchStep& s = steps_[size_t(step)];
+  // An eager op's kernels come from many lines; those of a segment know theirs.
+  head->site = site && !std::get<KernelLaunch>(plan_.launches[size_t(s.launch)]).file ? cuda::site_here(site) : site;
+}
+
+bool CudaRunner::make_launch(const Context& c, const std::vector<int32_t>& group, GroupLaunch& out) const {
+  cuda::Context& gpu = cuda::context(plan_.device);
+  const cuda::LaunchCode& code = code_of(*steps_[size_t(group[0])].kernel);
+  const size_t words = size_t(steps_[size_t(group[0])].words), begin = 1 + size_t(code.most);
+  const bool alone = group.size() == 1;
+  unsigned blocks = 0;
+  uint64_t count = 0;
+  for (int32_t i : group) {
+    FilledStep part;
+    if (!fill(c, steps_[size_t(i)], default_generator(), part)) continue;
+    aim(part.head, i, gpu);
+    if (!code.prepare(part.head, out.grid)) continue;
+    if (alone) out.param = reinterpret_cast<uint64_t*>(part.head);
+    if (!alone) {
+      out.several[1 + count] = blocks;
+      std::memcpy(out.several + begin + count * words, part.head, words * 8);
+    }
+    blocks += out.grid.blocks[0];
+    count++;
+  }
+  out.function = static_cast<cuda::FunctionHandle>(alone ? code.function : code.several);
+  out.words = alone ? words : begin + count * words;
+  if (!alone) out.several[0] = count, out.param = out.several, out.grid.blocks[0] = blocks;
+  return count > 0;
+}
+
+// Never while a run is recorded: that is left until all kernels are ready.
+void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) const {
+  cuda::Context& gpu = cuda::context(plan_.device);
+  for (int32_t i : group) {
+    FilledStep part;
+    if (!fill(c, steps_[size_t(i)], default_generator(), part)) continue;
+    aim(part.head, i, gpu);
+    steps_[size_t(i)].kernel->code->run(part.head);
+    const KernelLaunch& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(i)].launch)]);
+    cuda::launched(gpu, launch.op, launch.file, launch.line);
+  }
+}
+
+// A GPU takes the whole loop; what fails is told when the host next waits.
+void CudaRunner::launch_group(const Context& c, const std::vector<int32_t>& group) const {
+  cuda::Context& gpu = cuda::context(plan_.device);
+  const cuda::LaunchCode& code = code_of(*steps_[size_t(group[0])].kernel);
+  if (!code.ready()) return interpret(c, group);
+  GroupLaunch l;
+  if (!make_launch(c, group, l)) return;
+  void* params[] = {l.param};
+  if (c.order) {
+    SmallVec<int32_t, 16> launches;
+    for (int32_t s : group) launches.push_back(steps_[size_t(s)].launch);
+    c.order->begin({launches.begin(), launches.end()});
+  }
+  LUTRA_CUDA(launch(l.function, l.grid.blocks[0], l.grid.blocks[1], l.grid.blocks[2], l.grid.threads[0],
+                    l.grid.threads[1], l.grid.threads[2], l.grid.shared_bytes, gpu.stream, params, nullptr));
+  if (c.order) c.order->end();
+  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(group[0])].launch)]);
+  cuda::launched(gpu, launch.op, launch.file, launch.line);
+}
+
+// Whether no launch goes by the interpreter any more.
+bool CudaRunner::kernels_ready() const {
+  return std::all_of(steps_.begin(), steps_.end(),
+                     [](const LaunchStep& s) { return !s.kernel || code_of(*s.kernel).ready(); });
+}
+
+// A segment's inputs may be more than its plan needs, and those be anywhere.
+bool CudaRunner::reads_input(int32_t position) const {
+  bool found = false;
+  for (const Launch& l : plan_.launches) {
+    for_buffers(l, [&](int32_t b, bool) { found = found || flat_.input_of[size_t(b)] == position; });
+  }
+  return found;
+}
+
+// A GPU's run takes the CPU's inputs of no dimensions too.
+void CudaRunner::set_moved(Context& c, const std::vector<Tensor>& inputs) const {
+  c.moved.clear();
+  for (size_t i = 0; i < inputs.size(); i++) {
+    const Tensor& t = inputs[i];
+    if (t->device() == plan_.device || !reads_input(int32_t(i))) continue;
+    LUTRA_CHECK(t->sizes.empty(), "an input on ", to_string(t->device()), " of a run on ", to_string(plan_.device));
+    c.moved.push_back(make_tensor({}, t->dtype, plan_.device));
+    copy_bytes(c.moved.back()->data(), plan_.device, t->data(), t->device(), size_of(t->dtype));
+    c.inputs[i].data = c.moved.back()->data();
+  }
+}
+
+}  // namespace lutra

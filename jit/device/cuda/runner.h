@@ -1,0 +1,96 @@
+// Runs on a GPU: each launch is put on the device's stream with its block by value, or all of them are a CUDA graph.
+#pragma once
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "jit/codegen/cuda/code.h"
+#include "jit/device/cuda/order.h"
+#include "jit/device/cuda/working_memory.h"
+#include "jit/runtime/runner.h"
+#include "ops/cuda/driver.h"
+#include "ops/extern/cuda/recording.h"
+
+namespace lutra {
+
+namespace cuda {
+struct Context;
+}
+
+class CudaRunner final : public Runner {
+ public:
+  explicit CudaRunner(const FlatPlan& flat);
+  ~CudaRunner() override;
+
+ private:
+  struct Recording;
+  struct Recordings;
+  struct RecordingsDeleter {
+    void operator()(Recordings*) const;
+  };
+  struct Context final : RunContext {
+    WorkingMemory working;           // while a run is under way that needs any
+    std::vector<Storage*> donors;    // of run, by buffer; empty where there is none
+    std::vector<Tensor> moved;       // to the GPU: the CPU's inputs of no dimensions
+    LaunchOrder* order = nullptr;    // of a run that is being recorded
+    Recording* recording = nullptr;  // that serves the run, or is to be filled
+    std::unique_lock<std::mutex> lock;
+    std::optional<cuda::ScratchScope> scratch;
+    Storage* donor(int32_t buffer) const { return donors.empty() ? nullptr : donors[size_t(buffer)]; }
+  };
+  // What a GPU adds to a step.
+  struct GpuStep {
+    int64_t site = 0;            // where its faults are told
+    int32_t first = 0, end = 0;  // its launches with those beside it, among groups_
+  };
+  // A launch. Several steps' blocks are copied to `several` (KernelSource::several_entry).
+  struct GroupLaunch {
+    cuda::FunctionHandle function = nullptr;
+    cuda::Grid grid;
+    uint64_t* param = nullptr;
+    size_t words = 0;  // of param, that mean something
+    uint64_t several[512];
+  };
+  static Context& of(RunContext& c) { return static_cast<Context&>(c); }
+
+  RunContext* make_context() const override { return new Context; }
+  void begin(RunContext& c, const std::vector<Tensor>& inputs) const override;
+  void choose(RunContext& c, const std::vector<Tensor>& inputs, const std::vector<Donor>& donors) const override;
+  void* arena(RunContext& c, size_t bytes) const override;
+  Ref<Storage> output(RunContext& c, int32_t buffer, size_t bytes) const override;
+  void launch(RunContext& c) const override;
+  void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool& wrote) const override;
+  void launch_library(RunContext& c, const LaunchStep& step) const override;
+  void end(RunContext& c) const override;
+
+  void add_sites();
+  void add_groups(size_t first);
+  void aim(BlockHead* head, int32_t step, cuda::Context& gpu) const;
+  bool make_launch(const Context& c, const std::vector<int32_t>& group, GroupLaunch& out) const;
+  void launch_group(const Context& c, const std::vector<int32_t>& group) const;
+  void interpret(const Context& c, const std::vector<int32_t>& group) const;
+  bool kernels_ready() const;
+  bool reads_input(int32_t position) const;
+  void set_moved(Context& c, const std::vector<Tensor>& inputs) const;
+  // record.cc
+  void prepare_recordings();
+  Recording* pick_recording(Context& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
+  void set_donors(Context& c, const std::vector<Donor>& donors) const;
+  bool can_record(const Context& c) const;
+  void give_up(const std::string& why) const;
+  void bring_moving(Context& c, const std::vector<Tensor>& inputs) const;
+  bool find_moving(Recordings& r) const;
+  void make_key(const Context& c, struct LibraryKey& key) const;
+  void launch_recorded(Context& c, Recording& r) const;
+  bool record(Context& c, Recording& r) const;
+  bool find_nodes(const Context& c, Recording& r) const;
+  void update_kernels(const Context& c, Recording& r) const;
+
+  std::vector<GpuStep> gpu_steps_;
+  std::vector<std::vector<int32_t>> groups_;                   // steps by launch
+  std::unique_ptr<Recordings, RecordingsDeleter> recordings_;  // where there is something to gain
+};
+
+const cuda::LaunchCode& code_of(const CachedKernel& kernel);
+
+}  // namespace lutra

@@ -1,0 +1,203 @@
+// A plan in; slots, steps and compiled kernels out.
+#include "jit/runtime/flat_plan.h"
+
+#include <algorithm>
+
+#include "jit/device/backend.h"
+#include "jit/runtime/config.h"
+#include "jit/runtime/kernel_cache.h"
+#include "jit/runtime/library_call.h"
+#include "jit/runtime/pool.h"
+#include "jit/schedule/combine.h"
+#include "ops/core/error.h"
+#include "ops/core/interrupt.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kMaxName = 96;
+
+size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+bool uses_random(const std::vector<loop::Stmt>& body) {
+  return std::any_of(body.begin(), body.end(), [](const loop::Stmt& s) {
+    const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s);
+    return l ? uses_random((*l)->body) : loop::info(std::get<loop::Inst>(s).op).rule == loop::TypeRule::kRandom;
+  });
+}
+
+}  // namespace
+
+FlatPlan::FlatPlan(Plan given, bool listing, bool at_once) : plan(std::move(given)), backend(backend_of(plan.device)) {
+  LUTRA_CHECK(plan.env, "a plan without its SymEnv");
+  program.begin(*plan.env, plan.positions);
+  compile(listing, at_once);
+  for (size_t i = 0; i < plan.launches.size(); i++) {
+    if (const auto* kernel = std::get_if<KernelLaunch>(&plan.launches[i])) {
+      add_kernel(*kernel);
+    } else {
+      add_library(std::get<ExternLaunch>(plan.launches[i]));
+    }
+    steps.back().counters = counters_[i].get();
+    steps.back().launch = int32_t(i);
+  }
+  name_runs();
+  for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
+    for (size_t k = i; k <= i + size_t(steps[i].beside); k++) steps[i].writes |= writes_inputs(steps[k].launch);
+  }
+  add_outputs();
+}
+
+void FlatPlan::add_outputs() {
+  for (const PlanOutput& out : plan.outputs) {
+    if (out.kind == PlanOutput::kTensor) add_view(out.view);
+    if (out.kind == PlanOutput::kScalar && is_number((*plan.env)[out.scalar].op)) program.number_slot(out.scalar);
+    if (out.kind == PlanOutput::kScalar) program.int_slot(out.scalar);
+  }
+  for (const ArenaSlot& s : plan.slots) program.int_slot(s.bytes);
+  for (const Buffer& b : plan.buffers) {
+    if (b.kind == Buffer::kOutput) program.int_slot(b.elements);
+    int32_t position = b.kind == Buffer::kInput ? b.index : -1;
+    if (position >= 0 && !plan.positions.empty()) position = plan.positions.at(size_t(position));
+    input_of.push_back(position);
+    input_count = std::max(input_count, position + 1);
+  }
+  input_count = std::max(input_count, program.input_count());
+}
+
+// Steps side by side are counted as one launch.
+void FlatPlan::name_runs() {
+  for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
+    std::string names = counters_[i]->name;
+    while (size_t(steps[i].beside) + i + 1 < steps.size()) {
+      const Launch& next = plan.launches[i + size_t(steps[i].beside) + 1];
+      const auto* kernel = std::get_if<KernelLaunch>(&next);
+      if (!kernel || !kernel->beside || steps[i].beside + 1 == kMaxBeside) break;
+      steps[i].beside++;
+      names += " | " + kernel->kernel.name;
+    }
+    if (!steps[i].beside) continue;
+    if (names.size() > kMaxName) names = str(names.substr(0, kMaxName), "...");
+    run_counters_.push_back(named_counters(str(steps[i].beside + 1, " kernels: ", names)));
+    steps[i].counters = run_counters_.back().get();
+  }
+}
+
+void FlatPlan::add_view(const BufferView& view) {
+  for (ExprId id : view.sizes) program.int_slot(id);
+  for (ExprId id : view.strides) program.int_slot(id);
+  program.int_slot(view.offset);
+}
+
+// Compiles on all threads; counters_ has an entry a launch then.
+void FlatPlan::compile(bool listing, bool at_once) {
+  struct Job {
+    FlatPlan& flat;
+    const bool listing, at_once;
+  } job{*this, listing, at_once};
+  counters_.resize(plan.launches.size());
+  run_chunks(
+      int(plan.launches.size()),
+      [](void* arg, int i) {
+        const Job& j = *static_cast<Job*>(arg);
+        j.flat.compile_launch(size_t(i), j.listing, j.at_once);
+      },
+      &job);
+}
+
+void FlatPlan::compile_launch(size_t i, bool listing, bool at_once) {
+  check_stop();
+  const bool for_sizes = backend.preferences.made_for_sizes;
+  if (const auto* library = std::get_if<ExternLaunch>(&plan.launches[i])) {
+    counters_[i] = library_counters(name(library->op));
+    if (for_sizes) prepare_library(*library);
+    return;
+  }
+  const auto& launch = std::get<KernelLaunch>(plan.launches[i]);
+  KernelTarget target{plan.device, current_isa(), {}, false, at_once};
+  if (for_sizes) {
+    for (ExprId e : launch.ints) target.hints.push_back((*plan.env)[e].i);
+    target.several = launch.beside || (i + 1 < plan.launches.size() && is_beside(plan.launches[i + 1]));
+  }
+  counters_[i] = cached_kernel(launch.kernel, target, listing);
+}
+
+// What a call of the likely sizes needs.
+void FlatPlan::prepare_library(const ExternLaunch& launch) const {
+  CallOperands o;
+  ExternCall call = call_of(
+      launch, o, [&](ExprId e) { return (*plan.env)[e].i; }, [](ExprId) { return 1.0; },
+      [](const BufferView&) { return reinterpret_cast<void*>(uintptr_t(512)); });  // present
+  call.device = plan.device;
+  backend.prepare(call);
+}
+
+void FlatPlan::add_library(const ExternLaunch& library) {
+  for (const BufferView& v : library.in) {
+    if (v.buffer >= 0) add_view(v);
+  }
+  for (const BufferView& v : library.out) add_view(v);
+  for (ExprId e : library.ints) program.int_slot(e);
+  for (ExprId e : library.scalars) program.number_slot(e);
+  steps.push_back({});
+}
+
+void FlatPlan::add_kernel(const KernelLaunch& launch) {
+  const loop::Kernel& k = launch.kernel;
+  LUTRA_CHECK(launch.buffers.size() == k.params.size() && launch.ints.size() == size_t(k.ints) &&
+                  launch.scalars.size() == size_t(k.scalars),
+              "launch of ", k.name, " with other arguments than the kernel's");
+  kernel_count++;
+  LaunchStep s;
+  s.kernel = counters_[steps.size()].get();
+  s.first = int32_t(operands.size());
+  s.random = uses_random(k.body);
+  s.ptrs = int32_t(launch.buffers.size()), s.ints = k.ints, s.nums = k.scalars;
+  for (int32_t b : launch.buffers) operands.push_back(b);
+  for (ExprId id : launch.ints) operands.push_back(program.int_slot(id));
+  for (ExprId id : launch.scalars) operands.push_back(program.number_slot(id));
+  s.words = int32_t(kHeadWords) + s.ptrs + s.ints + s.nums;
+  s.block = int32_t(block_words);
+  block_words += align_up(size_t(s.words), 8);
+  if (launch.extent) {
+    s.extent = program.int_slot(launch.extent);
+    s.work = launch.work ? program.int_slot(launch.work) : -1;
+  }
+  steps.push_back(s);
+}
+
+bool FlatPlan::writes_inputs(int32_t launch) const {
+  const auto is_input = [&](int32_t b) { return b >= 0 && plan.buffers[size_t(b)].kind == Buffer::kInput; };
+  const Launch& l = plan.launches[size_t(launch)];
+  if (const auto* e = std::get_if<ExternLaunch>(&l)) {
+    return std::any_of(e->out.begin(), e->out.end(), [&](const BufferView& v) { return is_input(v.buffer); });
+  }
+  const auto& k = std::get<KernelLaunch>(l);
+  for (size_t i = 0; i < k.buffers.size(); i++) {
+    if (k.kernel.params[i].written && is_input(k.buffers[i])) return true;
+  }
+  return false;
+}
+
+std::string FlatPlan::listings() const {
+  std::string text;
+  for (const LaunchStep& s : steps) {
+    if (s.kernel) text += s.kernel->code->listing;
+  }
+  return text;
+}
+
+std::pair<const char*, int> FlatPlan::first_place() const {
+  for (const Launch& l : plan.launches) {
+    const char* file = std::visit([](const auto& x) { return x.file; }, l);
+    if (file) return {file, std::visit([](const auto& x) { return x.line; }, l)};
+  }
+  return {nullptr, 0};
+}
+
+std::string FlatPlan::place() const {
+  const auto [file, line] = first_place();
+  return file ? str("the segment at ", file, ":", line) : "a segment";
+}
+
+}  // namespace lutra

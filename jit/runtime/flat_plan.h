@@ -1,0 +1,72 @@
+// A plan, flattened for running: its host expressions as slots, its launches as steps with compiled kernels.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "jit/loop/abi.h"
+#include "jit/runtime/host_program.h"
+#include "jit/schedule/plan.h"
+
+namespace lutra {
+
+struct CachedKernel;
+class Backend;
+
+constexpr int kMaxBeside = 64;  // kernels side by side
+constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
+
+// A launch. Kernel: operands[first ...] are `ptrs` buffers, `ints` slots, `nums` slots.
+struct LaunchStep {
+  CachedKernel* counters = nullptr;
+  CachedKernel* kernel = nullptr;  // null: plan.launches[launch] is a library's
+  int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
+  int32_t block = 0;  // word of the context's blocks
+  int32_t words = 0;
+  int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
+  bool random = false;
+  bool writes = false;  // what existed before the run, itself or one beside it
+  int32_t beside = 0;   // how many of the next steps run side by side with it
+};
+
+// Invariant: it does not change once it is made, so runs on several threads share it.
+struct FlatPlan {
+  // listing: keep assembly text. at_once: kernels need not be compiled when they first run, where the device can.
+  FlatPlan(Plan plan, bool listing, bool at_once);
+  FlatPlan(const FlatPlan&) = delete;
+
+  const LaunchStep* end() const { return steps.data() + steps.size(); }
+  // Of a step that may stand with others: the next one that does not stand beside it.
+  static const LaunchStep* after(const LaunchStep* step) { return step + step->beside + 1; }
+  // Where the first launch comes from whose place is known.
+  std::pair<const char*, int> first_place() const;
+  std::string place() const;
+  std::string listings() const;
+
+  Plan plan;
+  HostProgram program;
+  const Backend& backend;
+  std::vector<LaunchStep> steps;
+  std::vector<int32_t> operands;  // of the steps: buffers, integer slots, number slots, in a row
+  std::vector<int32_t> input_of;  // buffer -> position among run's inputs, -1
+  int32_t input_count = 0;
+  size_t block_words = 0;  // of all steps
+  size_t kernel_count = 0;
+
+ private:
+  void compile(bool listing, bool at_once);
+  void compile_launch(size_t i, bool listing, bool at_once);
+  void prepare_library(const ExternLaunch& launch) const;
+  void add_kernel(const KernelLaunch& launch);
+  void add_library(const ExternLaunch& launch);
+  void add_view(const BufferView& view);
+  void add_outputs();
+  void name_runs();
+  bool writes_inputs(int32_t launch) const;
+
+  std::vector<std::shared_ptr<CachedKernel>> counters_;  // one a step; a kernel's has its code
+  std::vector<std::shared_ptr<CachedKernel>> run_counters_;
+};
+
+}  // namespace lutra

@@ -1,0 +1,311 @@
+// The run that all kinds of devices share.
+#include "jit/runtime/runner.h"
+
+#include <optional>
+
+#include "jit/device/backend.h"
+#include "jit/runtime/config.h"
+#include "jit/runtime/pool.h"
+#include "jit/runtime/profile.h"
+#include "ops/core/interrupt.h"
+#include "ops/core/late_error.h"
+#include "ops/defs/call.h"
+
+namespace lutra {
+namespace {
+
+// The bytes of n elements; an absurd size is out of memory, not an overflow.
+size_t storage_bytes(int64_t n, size_t size) {
+  LUTRA_CHECK(n >= 0, "a buffer of ", n, " elements");
+  if (size_t(n) > SIZE_MAX / 2 / size) throw Error(ErrorKind::kMemory, str("out of memory: ", n, " elements"));
+  return size_t(n) * size;
+}
+
+}  // namespace
+
+// Takes the spare context or makes one; gives it back.
+class Runner::ContextScope {
+ public:
+  explicit ContextScope(Runner& r) : r_(r), c_(r.spare_.exchange(nullptr, std::memory_order_acquire)) {
+    if (c_) return;
+    c_ = r.make_context();
+    c_->values = r.program_.start_values();
+    c_->buffers.assign(r.plan_.buffers.size(), nullptr);
+    c_->storages.resize(r.plan_.buffers.size());
+    c_->memory.reset(new uint64_t[r.flat_.block_words + 8]());
+    c_->blocks = reinterpret_cast<uint64_t*>((reinterpret_cast<uintptr_t>(c_->memory.get()) + 63) / 64 * 64);
+  }
+  ~ContextScope() {
+    if (c_->holds_storages) {
+      for (Ref<Storage>& s : c_->storages) s = nullptr;
+      c_->holds_storages = false;
+    }
+    r_.end(*c_);
+    delete r_.spare_.exchange(c_, std::memory_order_acq_rel);
+  }
+  ContextScope(const ContextScope&) = delete;
+  RunContext& operator*() { return *c_; }
+
+ private:
+  Runner& r_;
+  RunContext* c_;
+};
+
+Runner::Runner(const FlatPlan& flat) : flat_(flat), plan_(flat.plan), program_(flat.program), steps_(flat.steps) {}
+Runner::~Runner() { delete spare_.load(); }
+
+// Everything that a run computes and allocates before its first launch.
+void Runner::set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const {
+  program_.run(c.values.data(), inputs, scalars);
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    c.buffers[i] = nullptr;
+    if (b.kind == Buffer::kInput) c.buffers[i] = inputs[flat_.input_of[i]].data;
+    if (b.kind == Buffer::kConstant) c.buffers[i] = plan_.constants[size_t(b.index)]->data();
+  }
+  for (size_t i = 0; outputs && i < plan_.outputs.size(); i++) {
+    const PlanOutput& out = plan_.outputs[i];
+    if (out.kind != PlanOutput::kTensor || plan_.buffers[size_t(out.view.buffer)].kind != Buffer::kOutput) continue;
+    const int64_t offset = program_.int_value(c.values.data(), out.view.offset) * int64_t(size_of(out.view.dtype));
+    c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset;
+  }
+  if (!plan_.slots.empty()) set_arena(c);
+}
+
+// Lays the slots out anew where a size differs from the last run's.
+void Runner::set_arena(RunContext& c) const {
+  const ArenaRules& rules = flat_.backend.preferences.arena;
+  ArenaLayout& layout = c.layout;
+  bool changed = layout.offsets.size() != plan_.slots.size();
+  layout.bytes.resize(plan_.slots.size());
+  for (size_t s = 0; s < plan_.slots.size(); s++) {
+    const size_t bytes = storage_bytes(program_.int_value(c.values.data(), plan_.slots[s].bytes), 1);
+    if (layout.bytes[s] != bytes) changed = true, layout.bytes[s] = bytes;
+  }
+  if (changed) {
+    layout.place(plan_.slots, rules.align, rules.spare);
+    for (size_t i = 0; rules.lends_gaps && i < plan_.launches.size(); i++) {
+      if (std::holds_alternative<ExternLaunch>(plan_.launches[i])) layout.find_gap(plan_.slots, int32_t(i));
+    }
+  }
+  c.arena_base = static_cast<char*>(arena(c, layout.total));
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    if (b.kind == Buffer::kTemp) c.buffers[i] = c.arena_base + layout.offsets[size_t(b.index)];
+  }
+}
+
+void* Runner::arena(RunContext& c, size_t bytes) const {
+  if (!c.arena || c.arena->nbytes < bytes) c.arena = nullptr, c.arena = allocate(bytes, plan_.device);
+  return c.arena->data;
+}
+
+Ref<Storage> Runner::output(RunContext&, int32_t, size_t bytes) const { return allocate(bytes, plan_.device); }
+
+// Outputs that nobody brought.
+void Runner::make_outputs(RunContext& c) const {
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    if (b.kind != Buffer::kOutput || c.buffers[i]) continue;
+    const size_t bytes = storage_bytes(program_.int_value(c.values.data(), b.elements), size_of(b.dtype));
+    c.storages[i] = output(c, int32_t(i), bytes);
+    c.buffers[i] = c.storages[i]->data;
+    c.holds_storages = true;
+  }
+}
+
+void Runner::launch_all(RunContext& c) const {
+  bool wrote = false;
+  try {
+    launch_steps(c, wrote);
+  } catch (const Error& e) {
+    // Nobody may run it again from the start.
+    const auto [file, line] = flat_.first_place();
+    if (wrote)
+      throw LateError(Error(e.kind, str(e.what(), "; ", file ? str("the segment at ", file, ":", line) : "it",
+                                        " had begun to write its results")));
+    throw;
+  }
+}
+
+void Runner::launch_steps(RunContext& c, bool& wrote) const {
+  Generator& generator = default_generator();
+  const bool watched = launches_watched();
+  std::optional<LaunchTimer> timer;
+  if (watched) flat_.backend.wait(plan_.device);
+  StoppableLoops loops(false);
+  for (const LaunchStep* step = steps_.data(); step != flat_.end(); step = FlatPlan::after(step)) {
+    check_stop();
+    loops.set(!step->writes);
+    if (watched) timer.emplace(flat_.backend);
+    if (step->kernel) {
+      launch_kernels(c, *step, generator, wrote);
+    } else {
+      launch_library(c, *step);
+      wrote = wrote || step->writes;
+    }
+    if (watched) flat_.backend.wait(plan_.device);
+    if (watched) note_launch(flat_, c.values.data(), step, timer->stop());
+  }
+  generator.next_call += uint64_t(plan_.rng_calls);
+}
+
+// False where its loop runs no time at all.
+bool Runner::fill(const RunContext& c, const LaunchStep& step, const Generator& generator, FilledStep& out) const {
+  out = {&step, reinterpret_cast<BlockHead*>(c.blocks + step.block), 1, 1};
+  if (step.extent >= 0) {
+    out.extent = c.values[size_t(step.extent)].i;
+    if (step.work >= 0) out.work = c.values[size_t(step.work)].i;
+    if (out.extent <= 0) return false;
+  }
+  const int32_t* operand = flat_.operands.data() + step.first;
+  auto* word = reinterpret_cast<uint64_t*>(out.head) + kHeadWords;
+  for (int32_t i = 0; i < step.ptrs; i++) *word++ = reinterpret_cast<uint64_t>(c.buffers[size_t(*operand++)]);
+  for (int32_t i = 0; i < step.ints + step.nums; i++) *word++ = uint64_t(c.values[size_t(*operand++)].i);
+  out.head->begin = 0, out.head->end = out.extent;
+  if (step.random) out.head->seed = generator.seed, out.head->call = generator.next_call;
+  return true;
+}
+
+ExternCall Runner::make_call(const RunContext& c, const ExternLaunch& launch, CallOperands& o) const {
+  const HostValue* const values = c.values.data();
+  ExternCall call = call_of(
+      launch, o, [&](ExprId e) { return program_.int_value(values, e); },
+      [&](ExprId e) { return program_.number_value(values, e); },
+      [&](const BufferView& v) {
+        char* const buffer = static_cast<char*>(c.buffers[size_t(v.buffer)]);
+        return buffer + program_.int_value(values, v.offset) * int64_t(size_of(v.dtype));
+      });
+  call.parallel = parallel_for, call.isa = current_extern_isa();
+  call.device = plan_.device, call.stream = flat_.backend.stream(plan_.device);
+  return call;
+}
+
+void Runner::launch_library(RunContext& c, const LaunchStep& step) const {
+  CallOperands operands;
+  run_extern(make_call(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]), operands));
+}
+
+// "gather: index 12 is out of bounds for dimension 1 with size 10"
+Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size) {
+  Fault at = launch;
+  bool known = false;
+  for (const Fault& f : faults) {
+    if (f.arg != fault.arg) continue;
+    at = f, known = true;
+    if (!at.op) at.op = launch.op;
+    if (!at.file) at.file = launch.file, at.line = launch.line;
+  }
+  const int64_t index = at.wraps && fault.index < 0 ? fault.index - size : fault.index;
+  std::string what = "integer division by zero";
+  if (at.text) {
+    what = at.text;
+  } else if (at.target) {
+    what = str("target ", index, " is out of bounds for ", size, " classes");
+  } else if (!known || at.dim >= 0) {
+    what = str("index ", index, " is out of bounds", known ? str(" for dimension ", at.dim) : "", " with size ", size);
+  }
+  Error error(ErrorKind::kData, str(at.op && *at.op ? at.op : "kernel", ": ", what));
+  error.file = at.file;
+  error.line = at.line;
+  return error;
+}
+
+void Runner::report(const FilledStep& filled, const LaunchFault& fault) const {
+  const LaunchStep& step = *filled.step;
+  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
+  const auto* words = reinterpret_cast<const int64_t*>(filled.head) + kHeadWords + step.ptrs;
+  throw fault_error(launch.faults, {fault.arg, -1, launch.op, launch.file, launch.line}, fault, words[fault.arg]);
+}
+
+Tensor Runner::make_output(const RunContext& c, const BufferView& v, const std::vector<Tensor>& inputs) const {
+  const Buffer& b = plan_.buffers[size_t(v.buffer)];
+  Ref<TensorImpl> impl = make_ref<TensorImpl>();
+  impl->dtype = v.dtype;
+  const HostValue* values = c.values.data();
+  for (ExprId id : v.sizes) impl->sizes.push_back(program_.int_value(values, id));
+  for (ExprId id : v.strides) impl->strides.push_back(program_.int_value(values, id));
+  int64_t offset = program_.int_value(values, v.offset);
+  if (b.kind == Buffer::kOutput) {
+    impl->storage = c.storages[size_t(v.buffer)];
+  } else {
+    LUTRA_CHECK(b.kind != Buffer::kTemp, "an output in the arena");
+    const Tensor& t = b.kind == Buffer::kConstant ? plan_.constants[size_t(b.index)]
+                                                  : inputs[size_t(flat_.input_of[size_t(v.buffer)])];
+    impl->storage = t->storage;
+    offset += t->offset.hint;
+  }
+  impl->offset = offset;
+  return Tensor(std::move(impl));
+}
+
+std::vector<Value> Runner::make_results(const RunContext& c, const std::vector<Tensor>& inputs) const {
+  std::vector<Value> results;
+  results.reserve(plan_.outputs.size());
+  for (const PlanOutput& out : plan_.outputs) {
+    if (out.kind == PlanOutput::kTensor) {
+      results.emplace_back(make_output(c, out.view, inputs));
+    } else if (out.kind == PlanOutput::kNone) {
+      results.emplace_back();
+    } else if (is_number((*plan_.env)[out.scalar].op)) {
+      results.emplace_back(Scalar(program_.number_value(c.values.data(), out.scalar)));
+    } else {
+      results.emplace_back(Scalar::of_int(program_.int_value(c.values.data(), out.scalar)));
+    }
+  }
+  return results;
+}
+
+std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                               const std::vector<Donor>& donors) {
+  LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count), "run with ", inputs.size(), " inputs");
+  ContextScope scope(*this);
+  RunContext& c = *scope;
+  set_views(c, inputs);
+  begin(c, inputs);
+  set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
+  choose(c, inputs, donors);
+  make_outputs(c);
+  std::vector<Value> results = make_results(c, inputs);
+  launch(c);
+  bump_versions(inputs);
+  return results;
+}
+
+void Runner::run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                      const std::vector<Tensor>& outputs) {
+  LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count) && outputs.size() == plan_.outputs.size());
+  ContextScope scope(*this);
+  RunContext& c = *scope;
+  set_views(c, inputs);
+  c.outputs.clear();
+  for (const Tensor& t : outputs) c.outputs.push_back(t ? t->data() : nullptr);
+  set_buffers(c, c.inputs.data(), scalars.data(), c.outputs.data());
+  make_outputs(c);
+  launch_all(c);
+  bump_versions(inputs);
+}
+
+void Runner::run_views(const InputView* inputs, const double* scalars, void* const* outputs) {
+  ContextScope scope(*this);
+  set_buffers(*scope, inputs, scalars, outputs);
+  make_outputs(*scope);
+  launch_all(*scope);
+}
+
+// Reading a freed or fake tensor raises here.
+void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs) const {
+  c.inputs.resize(inputs.size());
+  for (size_t i = 0; i < inputs.size(); i++) {
+    c.inputs[i] = {inputs[i]->data(), inputs[i]->sizes.begin(), inputs[i]->strides.begin()};
+  }
+}
+
+void Runner::bump_versions(const std::vector<Tensor>& inputs) const {
+  for (int32_t i : plan_.mutated) {
+    const int32_t position = plan_.positions.empty() ? i : plan_.positions.at(size_t(i));
+    if (position >= 0) inputs[size_t(position)]->storage->version++;
+  }
+}
+
+}  // namespace lutra

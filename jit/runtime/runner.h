@@ -1,0 +1,107 @@
+// Who runs a flat plan on a kind of device. The run is the same everywhere: host expressions once, outputs and arena
+// allocated, then each launch. What a kind of device does its own way is a virtual function here.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "jit/loop/abi.h"
+#include "jit/runtime/arena.h"
+#include "jit/runtime/flat_plan.h"
+#include "jit/runtime/library_call.h"
+#include "ops/core/error.h"
+
+namespace lutra {
+
+struct Generator;
+
+// A storage that holds nothing that anybody will read: an output may be made in it.
+struct Donor {
+  int32_t output;
+  Storage* storage;
+};
+
+// The working memory of a run; one is kept between runs, and runs that overlap make their own.
+struct RunContext {
+  virtual ~RunContext() = default;
+  std::vector<HostValue> values;
+  std::vector<InputView> inputs;  // of run
+  std::vector<void*> outputs;     // of run_into
+  std::vector<void*> buffers;
+  std::vector<Ref<Storage>> storages;  // of output buffers, while a run is under way
+  bool holds_storages = false;
+  std::unique_ptr<uint64_t[]> memory;
+  uint64_t* blocks = nullptr;  // into memory, 64-byte aligned
+  Ref<Storage> arena;
+  ArenaLayout layout;
+  char* arena_base = nullptr;
+};
+
+// A kernel that is about to run.
+struct FilledStep {
+  const LaunchStep* step;
+  BlockHead* head;
+  int64_t extent, work;
+};
+
+// Invariants: those of executable.h. A runner does not change while it runs, so runs on several threads share it.
+class Runner {
+ public:
+  explicit Runner(const FlatPlan& flat);
+  virtual ~Runner();
+  Runner(const Runner&) = delete;
+
+  // As Executable has them.
+  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                         const std::vector<Donor>& donors);
+  void run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                const std::vector<Tensor>& outputs);
+  void run_views(const InputView* inputs, const double* scalars, void* const* outputs);
+
+ protected:
+  virtual RunContext* make_context() const { return new RunContext; }
+  // Of run, first of all: inputs may be looked for elsewhere, memory may be taken.
+  virtual void begin(RunContext&, const std::vector<Tensor>& /*inputs*/) const {}
+  // Of run, when sizes, inputs and the arena are known and outputs are not.
+  virtual void choose(RunContext&, const std::vector<Tensor>& /*inputs*/, const std::vector<Donor>&) const {}
+  // At least so many bytes for temporaries.
+  virtual void* arena(RunContext& c, size_t bytes) const;
+  // An output's memory.
+  virtual Ref<Storage> output(RunContext& c, int32_t buffer, size_t bytes) const;
+  // Of run: the launches, or what stands for them.
+  virtual void launch(RunContext& c) const { launch_all(c); }
+  // A kernel and those beside it. wrote: set once something that existed before the run has been given to be written
+  // and the device may not be asked again.
+  virtual void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator,
+                              bool& wrote) const = 0;
+  virtual void launch_library(RunContext& c, const LaunchStep& step) const;
+  // After any run, however it ended.
+  virtual void end(RunContext&) const {}
+
+  void launch_all(RunContext& c) const;
+  bool fill(const RunContext& c, const LaunchStep& step, const Generator& generator, FilledStep& out) const;
+  ExternCall make_call(const RunContext& c, const ExternLaunch& launch, CallOperands& operands) const;
+  [[noreturn]] void report(const FilledStep& filled, const LaunchFault& fault) const;
+
+  const FlatPlan& flat_;
+  const Plan& plan_;
+  const HostProgram& program_;
+  const std::vector<LaunchStep>& steps_;
+
+ private:
+  class ContextScope;
+  void set_views(RunContext& c, const std::vector<Tensor>& inputs) const;
+  void set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
+  void set_arena(RunContext& c) const;
+  void make_outputs(RunContext& c) const;
+  Tensor make_output(const RunContext& c, const BufferView& view, const std::vector<Tensor>& inputs) const;
+  std::vector<Value> make_results(const RunContext& c, const std::vector<Tensor>& inputs) const;
+  void launch_steps(RunContext& c, bool& wrote) const;
+  void bump_versions(const std::vector<Tensor>& inputs) const;
+
+  std::atomic<RunContext*> spare_{nullptr};
+};
+
+Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size);
+
+}  // namespace lutra
