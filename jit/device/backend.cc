@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-constinit const Backend* backends[kMostBackends] = {};
+constinit const Backend* backends[kMostDeviceTypes] = {};
 
 }  // namespace
 

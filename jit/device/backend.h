@@ -84,8 +84,6 @@ class Backend {
   ~Backend() = default;
 };
 
-// Kinds of devices that there may be.
-inline constexpr size_t kMostBackends = 4;
 void register_backend(DeviceType type, const Backend* backend);
 // Throws Error(kInternal) where nobody has registered one.
 const Backend& backend_of(DeviceType type);

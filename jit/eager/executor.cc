@@ -33,7 +33,7 @@ struct SameEntry {
 
 struct Kept {
   EagerTable table;
-  std::array<std::array<std::array<SameEntry, size_t(DType::kNone)>, 4>, kMostBackends>
+  std::array<std::array<std::array<SameEntry, size_t(DType::kNone)>, 4>, kMostDeviceTypes>
       same;  // by device type, op, dtype
   std::string isa;
 };

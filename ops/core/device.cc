@@ -43,7 +43,10 @@ Device default_device() {
 uint64_t default_device_reads() { return device_mode().made_on_reads; }
 void set_default_device(Device device) { device_mode().made_on = device; }
 
-std::string to_string(Device d) { return d.type == DeviceType::kCPU ? "cpu" : str("cuda:", int(d.index)); }
+std::string to_string(Device d) {
+  if (d.type == DeviceType::kCPU) return "cpu";
+  return d.type == DeviceType::kCUDA ? str("cuda:", int(d.index)) : str("device", int(d.type), ":", int(d.index));
+}
 
 Device parse_device(std::string_view text) {
   if (text == "cpu" || text == "cpu:0") return {};

@@ -1,5 +1,6 @@
 // Where a tensor lives: "cpu", "cuda:0".
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -7,6 +8,8 @@
 namespace lutra {
 
 enum class DeviceType : uint8_t { kCPU, kCUDA };
+// Types that may be registered, also beside those that have a name.
+inline constexpr size_t kMostDeviceTypes = 4;
 
 struct Device {
   DeviceType type = DeviceType::kCPU;

@@ -165,20 +165,21 @@ void Storage::free() {
 
 namespace {
 
-const DeviceMemory* cuda_memory = nullptr;
+const DeviceMemory* memories[kMostDeviceTypes] = {};
 
 const DeviceMemory& memory_of(Device device) {
-  if (!cuda_memory) {
+  const DeviceMemory* memory = memories[size_t(device.type)];
+  if (!memory) {
     fail("device '", to_string(device), "' is not available: this build of Lutra computes on the CPU only");
   }
-  return *cuda_memory;
+  return *memory;
 }
 
 }  // namespace
 
 void set_device_memory(DeviceType type, const DeviceMemory* memory) {
-  LUTRA_CHECK(type == DeviceType::kCUDA);
-  cuda_memory = memory;
+  LUTRA_CHECK(type != DeviceType::kCPU && size_t(type) < kMostDeviceTypes);
+  memories[size_t(type)] = memory;
 }
 
 void check_device(Device device) {

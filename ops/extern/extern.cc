@@ -7,7 +7,7 @@ namespace lutra {
 namespace {
 
 std::span<const ExternKernel>& table_of(DeviceType type) {
-  static std::span<const ExternKernel> tables[2];
+  static std::span<const ExternKernel> tables[kMostDeviceTypes];
   return tables[size_t(type)];
 }
 
