@@ -78,10 +78,7 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
     if (!r.reduced[size_t(d)]) r.kept.push_back(d);
   }
   const numerics::Reductions& policy = backend_of(in->device()).reductions;
-  if (r.op == loop::RedOp::kSum && r.type == DType::kFloat32) {
-    if (policy.wide_sums) r.type = DType::kFloat64;
-    r.block = policy.block;
-  }
+  if (r.op == loop::RedOp::kSum && r.type == DType::kFloat32) r.block = policy.block;
   r.rows = !order.empty() && r.reduced[size_t(order.back())];
   if (!order.empty()) r.lanes = r.rows ? policy.row_lanes : policy.column_lanes;
   if (is_position(r.op)) {

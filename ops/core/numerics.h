@@ -8,15 +8,14 @@ namespace lutra::numerics {
 
 // Grows with every change of a number below: results then have other bits than before. Caches of code have it in
 // their keys.
-inline constexpr int kVersion = 1;
+inline constexpr int kVersion = 2;
 
 // How one kind of device reduces.
 struct Reductions {
   // Partial results along rows and down columns.
   int32_t row_lanes, column_lanes;
-  // Sums of float32 (half types are summed so) are of float64, or partial results are summed in blocks of so many
-  // terms. Either way the relative error of terms of one sign stays below 1e-6, however many there are.
-  bool wide_sums;
+  // Partial results of float32 (half types are summed so) are summed in blocks of so many terms, so that the relative
+  // error of terms of one sign stays below 1e-6, however many there are.
   int32_t block;
   // Parts that a large reduction to one value, or to a row of at most `columns` values, is cut into. keeps_lanes: the
   // parts of a column are joined in as many partial results as the column has.
@@ -24,10 +23,9 @@ struct Reductions {
   bool keeps_lanes;
 };
 // Few wide threads: lanes are registers of vectors, parts are for cores.
-inline constexpr Reductions kCpuReductions = {32, 1, false, 32, 64, 16, 64, false};
-// Many narrow threads: lanes are the threads of a group. A thread has few registers to spare and memory sets the pace,
-// so sums are float64.
-inline constexpr Reductions kGpuReductions = {1024, 32, true, 0, 512, 64, 2048, true};
+inline constexpr Reductions kCpuReductions = {32, 1, 32, 64, 16, 64, false};
+// Many narrow threads: lanes are the threads of a group.
+inline constexpr Reductions kGpuReductions = {1024, 32, 32, 512, 64, 2048, true};
 
 // Elements from which a reduction to one value is cut, and of a row below which it is not.
 inline constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;

@@ -28,6 +28,9 @@ int Writer::lanes(const Accumulator& a) const {
   return fast_ && a.lanes > 1 ? std::min(a.lanes, int(std::bit_ceil(most))) : a.lanes;
 }
 
+// Of one thread.
+int Writer::partials(const Accumulator& a) const { return lanes(a) / m_.threads; }
+
 // How many packs of a thread there are to a step of all lanes.
 int Writer::phases(const Loop& l) const {
   for (const Stmt& s : l.body) {
@@ -91,6 +94,9 @@ void Writer::load_packs(const Loop& l, bool resident) {
 void Writer::open_rounds(const Loop& l) {
   line("#pragma unroll");
   open(str("for (int r = 0; r < ", rounds_.count, "; r++) {"));
+  open_round(l);
+}
+void Writer::open_round(const Loop& l) {
   if (!rounds_.from.empty()) {
     line(str("const i64 c", l.id, " = ", rounds_.from, " + r * ", m_.threads * m_.elements, ";"));
     return;
@@ -111,7 +117,13 @@ void Writer::run_rounds(const Loop& l) {
   const int k = phases(l);
   Style style{true, true, ""};
   if (k > 1) style.phase = m_.elements > 1 ? str("r % ", k, " * ", m_.elements) : str("r % ", k);
-  open_rounds(l);
+  const bool once = feeds_divide_blocks(l, rounds_.count / k);
+  if (once) begin_feeds(l, rounds_.count / k, "");
+  line("#pragma unroll");
+  open(str("for (int r = 0; r < ", rounds_.count, "; r++) {"));
+  const std::string reached = rounds_.from.empty() ? str("r * ", m_.threads * m_.elements, " < ", bound(l)) : "true";
+  if (!once) begin_feeds(l, 1, k > 1 ? str("r % ", k, " == 0 && ", reached) : reached);
+  open_round(l);
   for (const std::string& text : once_) line(text);
   elements(l, style);
   close_rounds();
@@ -175,7 +187,8 @@ void Writer::rows_plain(const Loop& l) {
   const int k = phases(l), step = m_.threads * m_.elements * k, apart = m_.threads * m_.elements;
   const std::string s = str("s", l.id), c = str("c", l.id);
   const bool ahead = m_.resident == 0 && !m_.reread;
-  line(str("i64 ", s, " = ", m_.threads > 1 ? str("t", m_.elements > 1 ? str(" * ", m_.elements) : "") : "0", ";"));
+  const std::string own = m_.threads > 1 ? str("t", m_.elements > 1 ? str(" * ", m_.elements) : "") : "0";
+  line(str("i64 ", s, " = ", own, ";"));
   auto step_of = [&](const Style& style) {
     if (k == 1) {
       line(str("const i64 ", c, " = ", s, ";"));
@@ -207,8 +220,11 @@ void Writer::rows_plain(const Loop& l) {
   }
   line("#pragma unroll 1");
   open(str("for (; ", s, " < ", bound(l), "; ", s, " += ", step, ") {"));
+  begin_feeds(l, 1, "");
   step_of({false, false, ""});
   close();
+  // A feed that this thread had no element of.
+  if (l.accs.empty() && m_.threads > 1) begin_feeds(l, 1, str(s, " - ", own, " < ", bound(l)));
 }
 
 // More partials of a thread than registers: the accumulators are the loop's own, so that the partials need not be there
@@ -226,12 +242,17 @@ void Writer::rows_folded(const Loop& l, int k) {
   for (const Accumulator& a : l.accs) line(str(op_type(a), "::A f", a.id, "[", levels + 1, "][", v, "];"));
   line("#pragma unroll 1");
   open(str("for (unsigned h = 0; h < ", k, "; h++) {"));
-  for (const Accumulator& a : l.accs) line(str(all, "a", a.id, "[j] = ", op_type(a), "::none();"));
+  for (const Accumulator& a : l.accs) {
+    line(str(all, "a", a.id, "[j] = ", op_type(a), "::none();"));
+    if (a.block) line(str(all, "e", a.id, "[j] = {};")), line(str("left", a.id, " = ", a.block, ";"));
+  }
   line(str("const i64 s", l.id, " = i64(__brev(h) >> ", 32 - levels, ") * ", apart, " + t * ", v, ";"));
   line("#pragma unroll 1");
   open(str("for (i64 ", c, " = s", l.id, "; ", c, " < ", bound(l), "; ", c, " += ", apart * k, ") {"));
+  begin_feeds(l, 1, "");
   elements(l, {false, false, ""});
   close();
+  for (const Accumulator& a : l.accs) end_blocks(a);
   line("int level = 0;");
   open("for (; h >> level & 1; level++) {");
   for (const Accumulator& a : l.accs) {
@@ -279,14 +300,22 @@ void Writer::declare_accumulators(const Loop& l) {
     reduce_ = true;
     const std::string op = op_type(a), none = op + "::none()";
     if (is_arg(a)) line(str("i64 q", a.id, " = 0;"));
+    const std::string earlier = str("Earlier<", value_type(a.type), "> e", a.id);
     if (a.lanes == 1) {
       line(str(op, "::A a", a.id, " = ", none, ";"));
+      if (!a.block) continue;
+      line(earlier + ";");
+      if (serial_block(l) != a.block) line(str("int left", a.id, " = ", a.block, ";"));
       continue;
     }
-    const int partials = lanes(a) / m_.threads;
-    line(str(op, "::A a", a.id, "[", partials, "];"));
-    line(partials > kMaxUnrolled ? "#pragma unroll 1" : "#pragma unroll");
-    line(str("for (int j = 0; j < ", partials, "; j++) a", a.id, "[j] = ", none, ";"));
+    const int count = partials(a);
+    line(str(op, "::A a", a.id, "[", count, "];"));
+    line(count > kMaxUnrolled ? "#pragma unroll 1" : "#pragma unroll");
+    line(str("for (int j = 0; j < ", count, "; j++) a", a.id, "[j] = ", none, ";"));
+    if (a.block && !one_block(l, a)) {
+      line(str(earlier, "[", count, "];"));
+      line(str("int left", a.id, " = ", a.block, ";"));
+    }
   }
 }
 
@@ -303,17 +332,18 @@ void Writer::finish_accumulators(const Loop& l) {
   for (const Accumulator& a : l.accs) {
     const std::string op = op_type(a), result = is_arg(a) ? ".at" : "", type = value_type(types_[size_t(a.id)]);
     const std::string into = str("const ", type, " v", a.id, " = ");
+    if (!folded_ && (a.lanes == 1 || !one_block(l, a))) end_blocks(a);
     if (a.lanes == 1) {
       line(str(into, "a", a.id, result, ";"));
       continue;
     }
-    const int partials = lanes(a) / m_.threads;
+    const int count = partials(a);
     if (m_.threads == 1) {
-      line(str("halve<", op, ", ", partials, ", 1>(a", a.id, ");"));
+      line(str("halve<", op, ", ", count, ", 1>(a", a.id, ");"));
       line(str(into, whole(a, str("a", a.id, "[0]")), result, ";"));
       continue;
     }
-    if (partials > v) line(str("halve<", op, ", ", partials, ", ", v, ">(a", a.id, ");"));
+    if (count > v) line(str("halve<", op, ", ", count, ", ", v, ">(a", a.id, ");"));
     if (m_.columns || m_.threads > 32)
       apart.push_back(&a);
     else

@@ -231,6 +231,7 @@ void Writer::accum(const Inst& in) {
     const std::string at = a.lanes > 1 ? str("q", a.id, " + i", shared_->id) : str("q", a.id, "++");
     v = str("At<", value_type(a.type), ">{", v, ", ", at, "}");
   }
+  if (a.lanes == 1) begin_feed(a);
   line(str(partial, " = ", op_type(a), "::of(", partial, ", ", v, ");"));
 }
 

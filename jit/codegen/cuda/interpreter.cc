@@ -23,8 +23,11 @@ constexpr size_t kArgAbove = 128;
 constexpr uint64_t kPositionNone = 0x7fffffffffffffffull;
 
 // Instructions besides loop IR's own.
-#define LUTRA_INTERPRETER_EXTRA(X) \
-  X(kEnd) X(kWithin) X(kLoop) X(kNext) X(kShare) X(kShareNext) X(kArgStep) X(kAdvance) X(kFill) X(kFold)
+// clang-format off
+#define LUTRA_INTERPRETER_EXTRA(X)                                                                    \
+  X(kEnd) X(kWithin) X(kLoop) X(kNext) X(kShare) X(kShareNext) X(kArgStep) X(kAdvance) X(kFill) X(kFold) \
+  X(kFeed) X(kFeedLanes) X(kOfBlocks) X(kLanesOfBlocks)
+// clang-format on
 #define X(e) e,
 enum Extra : uint8_t { kExtraBegin = uint8_t(Op::kCount), LUTRA_INTERPRETER_EXTRA(X) };
 #undef X
@@ -106,8 +109,9 @@ class Encoder {
  private:
   struct Acc {
     const Accumulator* a = nullptr;
-    int first = 0;  // register, or word of the partial results
+    int first = 0;  // register, or word of the partial results; those of earlier blocks lie behind them
     int counter = -1;
+    int left = -1;  // register: feeds until the block is full
   };
   int fresh() { return registers_++; }
   int of(int32_t value) const { return value_[size_t(value)]; }
@@ -135,7 +139,7 @@ class Encoder {
   std::vector<uint64_t> code_;
   std::vector<size_t> jumps_;  // words of code_ that are positions in it
   std::map<int64_t, size_t> literals_;
-  int registers_ = 0, partials_ = 0;
+  int registers_ = 0, partials_ = 0, most_partials_ = 0;
   const Loop* shared_ = nullptr;
   bool known_ = true;  // nothing was met that the interpreter has no instruction for
 };
@@ -165,9 +169,15 @@ void Encoder::accum(const Inst& in) {
   const bool most = a.op == RedOp::kArgMax;
   if (a.lanes == 1) {
     if (is_arg(a.op)) return emit(kArgStep, a.type, acc.first, size_t(of(in.a)), most);
+    if (a.block) emit(kFeed, a.type, acc.first, size_t(acc.left), size_t(a.block));
     return emit(int(combine(a.op)), a.type, acc.first, size_t(acc.first), size_t(of(in.a)));
   }
   known_ &= shared_ != nullptr;
+  if (a.block) {
+    emit(kFeedLanes, a.type, shared_ ? loop_[size_t(shared_->id)] : 0, size_t(acc.left), size_t(a.lanes));
+    code_.push_back(uint64_t(acc.first));
+    code_.push_back(uint64_t(a.block));
+  }
   emit(int(Op::kAccum), a.type, shared_ ? loop_[size_t(shared_->id)] : 0, size_t(of(in.a)), size_t(a.lanes));
   code_.push_back(uint64_t(acc.first));
   code_.push_back(is_arg(a.op) ? kArgAbove + size_t(acc.counter) * 2 + most : size_t(combine(a.op)));
@@ -211,24 +221,31 @@ void Encoder::inst(const Inst& in) {
 void Encoder::declare(const Loop& l) {
   for (const Accumulator& a : l.accs) {
     const bool logic = a.op == RedOp::kAny || a.op == RedOp::kAll;
-    known_ &= logic == is_bool(a.type);
-    Acc acc{&a, 0, -1};
+    known_ &= logic == is_bool(a.type) && (!a.block || size_of(a.type) == 4);
+    Acc acc{&a};
     const auto set = [&](int reg, DType type, uint64_t word) {
       emit(int(Op::kConst), type, reg);
       code_.push_back(word);
+    };
+    const auto fill = [&](int from, uint64_t word) {
+      emit(kFill, a.type, 0, size_t(a.lanes), is_arg(a.op));
+      code_.push_back(word);
+      code_.push_back(uint64_t(from));
     };
     if (a.lanes == 1) {
       acc.first = fresh();
       set(acc.first, a.type, identity(a.op, a.type));
       if (is_arg(a.op)) set(fresh(), DType::kInt64, kPositionNone), set(fresh(), DType::kInt64, 0);
+      if (a.block) set(fresh(), DType::kInt64, 0);
     } else {
       acc.first = partials_;
-      partials_ += a.lanes * (is_arg(a.op) ? 2 : 1);
+      partials_ += a.lanes * (is_arg(a.op) || a.block ? 2 : 1);
+      most_partials_ = std::max(most_partials_, partials_);
       if (is_arg(a.op)) set(acc.counter = fresh(), DType::kInt64, 0);
-      emit(kFill, a.type, 0, size_t(a.lanes), is_arg(a.op));
-      code_.push_back(identity(a.op, a.type));
-      code_.push_back(uint64_t(acc.first));
+      fill(acc.first, identity(a.op, a.type));
+      if (a.block) fill(acc.first + a.lanes, 0);
     }
+    if (a.block) set(acc.left = fresh(), DType::kInt64, uint64_t(a.block));
     accs_[size_t(a.id)] = acc;
     types_[size_t(a.id)] = is_arg(a.op) ? DType::kInt64 : a.type;
   }
@@ -238,6 +255,7 @@ void Encoder::finish(const Loop& l) {
   for (const Accumulator& a : l.accs) {
     const Acc& acc = accs_[size_t(a.id)];
     value_[size_t(a.id)] = a.lanes > 1 ? fresh() : acc.first + (is_arg(a.op) ? 1 : 0);
+    if (a.block) emit(a.lanes > 1 ? kLanesOfBlocks : kOfBlocks, a.type, acc.first, size_t(a.lanes));
     if (a.lanes == 1) continue;
     emit(kFold, a.type, of(a.id), size_t(a.lanes));
     code_.push_back(uint64_t(acc.first));
@@ -248,6 +266,7 @@ void Encoder::finish(const Loop& l) {
 void Encoder::loop(const Loop& l, int work) {
   const bool shares = !m_.flat && is_shared(l);
   const int lanes = l.mode == LoopMode::kLanes ? lanes_of(k_, l) : 0, turns = lanes ? std::min(lanes, 32) : 32;
+  const int partials = partials_;
   declare(l);
   const int i = loop_[size_t(l.id)] = fresh();
   const size_t size = coef(l.size);
@@ -269,6 +288,7 @@ void Encoder::loop(const Loop& l, int work) {
       emit(kAdvance, DType::kInt64, accs_[size_t(in->arg)].counter, size);
   }
   finish(l);
+  partials_ = partials;
 }
 
 void Encoder::body(const std::vector<Stmt>& stmts, int work) {
@@ -301,7 +321,7 @@ bool Encoder::run() {
   if (!known_ || begin + code_.size() + literals_.size() > kInterpreterWords) return false;
   for (size_t j : jumps_) code_[j] += begin;
   o_.threads_ = m_.flat ? 128 : 32;
-  const auto bytes = [&] { return 8 * (size_t(registers_) * o_.threads_ + size_t(partials_)); };
+  const auto bytes = [&] { return 8 * (size_t(registers_) * o_.threads_ + size_t(most_partials_)); };
   while (o_.threads_ > 32 && bytes() > kMaxSharedBytes) o_.threads_ /= 2;
   if (bytes() > kMaxSharedBytes) return false;
   o_.shared_bytes_ = unsigned(bytes());

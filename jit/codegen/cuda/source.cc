@@ -25,7 +25,12 @@ void Writer::close() {
 }
 
 Writer::Writer(const Kernel& k, const Mapping& m, int most)
-    : k_(k), m_(m), most_(most), types_(size_t(k.values), DType::kNone), accs_(size_t(k.values), nullptr) {
+    : k_(k),
+      m_(m),
+      most_(most),
+      types_(size_t(k.values), DType::kNone),
+      accs_(size_t(k.values), nullptr),
+      counted_(size_t(k.values)) {
   entry_ = "lutra_";
   for (char c : k.name) entry_ += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
   if (most > 1) entry_ += "_several";
@@ -340,7 +345,7 @@ void Writer::group_loop(const Loop& l) {
   declare_accumulators(l);
   const std::vector<Touch> before = touched_;
   const std::string i = str("i", l.id);
-  open(str("for (i64 ", i, " = 0; ", i, " < ", coef(l.size), "; ", i, "++) {"));
+  open_serial(l, "");
   kept_.clear();
   group_body(l.body);
   kept_.clear();
@@ -365,7 +370,7 @@ void Writer::group_loop(const Loop& l) {
   bool varies = false;
   for (const Touch& t : own) varies |= t.shared && t.store && t.key.find(i + "*") != std::string::npos;
   if (m_.threads > 1 && (varies || conflicts(own, own))) barrier();
-  close();
+  close_serial(l);
   touched_.insert(touched_.end(), before.begin(), before.end());
   finish_accumulators(l);
 }
@@ -381,15 +386,13 @@ void Writer::thread_body(const Stmts& body) {
 
 void Writer::thread_loop(const Loop& l) {
   declare_accumulators(l);
-  const std::string i = str("i", l.id);
   int cost = 0;
   for_each_inst(l.body, [&](const Inst&) { cost++; });
   bool inner = false;
   for_each_loop(l.body, [&](const Loop&) { inner = true; });
-  line(inner || cost > 24 ? "#pragma unroll 1" : cost > 12 ? "#pragma unroll 4" : "#pragma unroll 8");
-  open(str("for (i64 ", i, " = 0; ", i, " < ", coef(l.size), "; ", i, "++) {"));
+  open_serial(l, inner || cost > 24 ? "#pragma unroll 1" : cost > 12 ? "#pragma unroll 4" : "#pragma unroll 8");
   thread_body(l.body);
-  close();
+  close_serial(l);
   finish_accumulators(l);
 }
 

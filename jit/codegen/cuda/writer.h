@@ -88,6 +88,7 @@ class Writer {
   void rows_resident(const Loop& l);
   void run_rounds(const Loop& l);
   void open_rounds(const Loop& l);
+  void open_round(const Loop& l);
   void close_rounds();
   void rows_plain(const Loop& l);
   void rows_folded(const Loop& l, int k);
@@ -97,10 +98,22 @@ class Writer {
   void finish_accumulators(const Loop& l);
   void finish_in_block(const std::vector<const Accumulator*>& accs);
   void plan_residency(const Stmts& body);
+  int partials(const Accumulator& a) const;
   int lanes(const Accumulator& a) const;
   std::string whole(const Accumulator& a, const std::string& text) const;
   int phases(const Loop& l) const;
   std::string bound(const Loop& l) const;
+
+  // emit_blocks.cc
+  std::vector<const Accumulator*> blocked(const Loop& l) const;
+  bool one_block(const Loop& l, const Accumulator& a) const;
+  bool feeds_divide_blocks(const Loop& l, int feeds) const;
+  void begin_feeds(const Loop& l, int feeds, const std::string& when);
+  int serial_block(const Loop& l) const;
+  void open_serial(const Loop& l, const std::string& unroll);
+  void close_serial(const Loop& l);
+  void begin_feed(const Accumulator& a);
+  void end_blocks(const Accumulator& a);
 
   // emit_values.cc
   void inst(const Inst& in);
@@ -133,6 +146,7 @@ class Writer {
   int depth_ = 0;
   std::vector<DType> types_;              // by value
   std::vector<const Accumulator*> accs_;  // by value
+  std::vector<bool> counted_;             // sums whose loop counts their feeds, by value
   std::vector<const Loop*> stack_;        // serial and shared loops that are open
   std::string phase_;                     // of the elements being written: index of the partial, "" for one
   const Loop* shared_ = nullptr;          // the shared loop around

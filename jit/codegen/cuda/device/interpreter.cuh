@@ -201,6 +201,17 @@ LUTRA_CALL void arg(bool most, unsigned type, u64& value, u64& at, u64 v, u64 ot
   return type >= kFloat16 ? arg_of<float>(most, value, at, v, other) : arg_of<i64>(most, value, at, v, other);
 }
 
+// Sums "by B": a word holds what an Earlier does. A block ends.
+inline void end_block(u64& partial, u64& earlier) {
+  float p = single_of(partial);
+  Earlier<float> e = {single_of(earlier), single_of(earlier >> 32)};
+  ::end_block(p, e);
+  partial = word(p), earlier = word(e.sum) | word(e.rest) << 32;
+}
+inline u64 of_blocks(u64 partial, u64 earlier) {
+  return word(::of_blocks(single_of(partial), Earlier<float>{single_of(earlier), single_of(earlier >> 32)}));
+}
+
 }  // namespace interpreter
 
 extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid_constant__ interpreter::Program program) {
@@ -306,14 +317,34 @@ extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid
         break;
       }
       case kAdvance: out += w(a); break;
-      // Partial results: `a` of them from word `first` on and, of arg reductions, their positions behind them.
+      // Sums by blocks of one partial result: the register behind it has its earlier blocks.
+      case kFeed:  // before a feed; r(a): feeds until the block of b is full
+        if (r(a)-- == 0) end_block(out, r((in >> 16 & 0xffff) + 1)), r(a) = b - 1;
+        break;
+      case kOfBlocks: out = of_blocks(out, r((in >> 16 & 0xffff) + 1)); break;
+      // Partial results: `a` of them from word `first` on; behind them, of arg reductions their positions, of sums by
+      // blocks their earlier blocks.
       case kFill: {
         const u64 none = w(pc++), first = w(pc++);
+        __syncwarp();
         for (unsigned j = t; j < a; j += apart) {
           partials[first + j] = none;
           if (b) partials[first + a + j] = 0x7fffffffffffffffull;
         }
         __syncwarp();
+        break;
+      }
+      case kFeedLanes: {  // before an iteration; out: the loop's variable, r(a): feeds until the block is full
+        const u64 first = w(pc++), block = w(pc++);
+        if (((out - t) & (b - 1)) != 0 || r(a)-- != 0) break;
+        for (unsigned j = t; j < b; j += apart) end_block(partials[first + j], partials[first + b + j]);
+        r(a) = block - 1;
+        break;
+      }
+      case kLanesOfBlocks: {
+        const unsigned first = in >> 16 & 0xffff;
+        u64* const p = partials + first;
+        for (unsigned j = t; j < a; j += apart) p[j] = of_blocks(p[j], p[a + j]);
         break;
       }
       case kAccum: {  // out: the loop's variable

@@ -100,6 +100,24 @@ struct ArgMin {
   }
 };
 
+// Sums "by B" (jit/loop/loop.h): the sum of a partial's earlier blocks and what was rounded off it. Without a first
+// block the sum is 0, to which the first one is added without rounding.
+template <class T>
+struct Earlier {
+  T sum = 0, rest = 0;
+};
+template <class T>
+inline void end_block(T& partial, Earlier<T>& earlier) {
+  const T sum = earlier.sum + partial;
+  earlier.rest += partial - (sum - earlier.sum);
+  earlier.sum = sum, partial = 0;
+}
+template <class T>
+inline T of_blocks(T partial, Earlier<T> earlier) {
+  end_block(partial, earlier);
+  return earlier.rest == earlier.rest ? earlier.sum + earlier.rest : earlier.sum;
+}
+
 // From kFrom partials in a to kTo.
 template <class O, int kFrom, int kTo>
 inline void halve(typename O::A* a) {

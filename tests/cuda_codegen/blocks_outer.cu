@@ -1,0 +1,96 @@
+// rows T256 V4 block256 R0 of 1 by 1
+struct Block {
+  Head head;
+  void* p[2];
+  i64 n[3];
+};
+extern "C" __global__ void __launch_bounds__(256) lutra_sum(const __grid_constant__ Block b) {
+  __shared__ __align__(16) unsigned char shared[4096], slots[16];
+  const float* const p0 = static_cast<const float*>(b.p[0]);
+  float* const p1 = static_cast<float*>(b.p[1]);
+  const i64 n0 = b.n[0];
+  const i64 n1 = b.n[1];
+  const i64 n2 = b.n[2];
+  const int t = threadIdx.x;
+  const i64 g = blockIdx.x;
+  constexpr bool live = true;
+  const i64 i0 = g;
+  const bool first = live && t == 0;
+  const bool packed = ((u64(p0) & 15) | ((n2) & 3)) == 0;
+  Sum<float>::A a1[4];
+#pragma unroll
+  for (int j = 0; j < 4; j++) a1[j] = Sum<float>::none();
+  Earlier<float> e1[4];
+  int left1 = 32;
+  for (i64 i1 = 0; i1 < n1; i1++) {
+    const i64 m2 = n2;
+    i64 s2 = t * 4;
+    if (packed) {
+      for (; s2 + 4 <= m2; s2 += 1024) {
+        Pack<float, 4> x0[1];
+#pragma unroll
+        for (int r = 0; r < 1; r++) {
+          const i64 c2 = s2 + r * 1024;
+          x0[r] = read_pack<4>(p0 + (i1 * n2 + c2));
+        }
+#pragma unroll
+        for (int r = 0; r < 1; r++) {
+          if (true) {
+            if (left1 == 0) {
+#pragma unroll
+              for (int j = 0; j < 4; j++) end_block(a1[j], e1[j]);
+              left1 = 32;
+            }
+            left1 -= 1;
+          }
+          const i64 c2 = s2 + r * 1024;
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
+            const i64 i2 = c2 + j;
+            const float v0 = x0[r].e[j];
+            a1[j] = Sum<float>::of(a1[j], v0);
+          }
+        }
+      }
+    }
+#pragma unroll 1
+    for (; s2 < m2; s2 += 1024) {
+      if (left1 == 0) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) end_block(a1[j], e1[j]);
+        left1 = 32;
+      }
+      left1 -= 1;
+      const i64 c2 = s2;
+#pragma unroll
+      for (int j = 0; j < 4; j++) {
+        const i64 i2 = c2 + j;
+        if (i2 < m2) {
+          const float v0 = __ldg(p0 + (i1 * n2 + i2));
+          a1[j] = Sum<float>::of(a1[j], v0);
+        }
+      }
+    }
+    if (s2 - t * 4 < m2) {
+      if (left1 == 0) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) end_block(a1[j], e1[j]);
+        left1 = 32;
+      }
+      left1 -= 1;
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < 4; j++) a1[j] = of_blocks(a1[j], e1[j]);
+  Sum<float>::A* const area1 = reinterpret_cast<Sum<float>::A*>(shared + 0);
+  Sum<float>::A* const slot1 = reinterpret_cast<Sum<float>::A*>(slots + 0);
+  park<256, 4>(area1, a1, t);
+  __syncthreads();
+  if (t / 32 == 0) {
+    const Sum<float>::A r = of_block<Sum<float>, 256, 4>(area1, t % 32);
+    if (t % 32 == 0) *slot1 = r;
+  }
+  __syncthreads();
+  const float v1 = slot1[0];
+  if (first) p1[i0] = v1;
+}
