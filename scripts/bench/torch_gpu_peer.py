@@ -1,16 +1,17 @@
 """The cases of gpu.lua in PyTorch on a GPU: eager, torch.compile, and train steps recorded by hand as one CUDA graph. A JSON line a case.
 
-python torch_gpu_peer.py [--seconds S] [CASE...]     a CASE stands for all that begin with it
+python torch_gpu_peer.py [--seconds S] [--adamw KIND] [CASE...]     a CASE stands for all that begin with it
 
-Times are medians of GPU time between two events. Products may use TF32, as gpu.lua's; AdamW is the fused one.
+Times are medians of GPU time between two events. Products may use TF32, as gpu.lua's.
 """
 import argparse, json, statistics, time
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+import torch_models as models
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--seconds", type=float, default=0.3)
+models.add_adamw(parser)
 parser.add_argument("cases", nargs="*")
 options = parser.parse_intermixed_args()
 torch.set_default_device("cuda")
@@ -113,63 +114,15 @@ if wanted("overhead"):
     print(json.dumps({"case": "overhead", "eager_add_us": round(statistics.median(rounds), 5)}), flush=True)
 
 
-class Convnet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
-        self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(self.a(x).relu(), 2)
-        x = F.max_pool2d(self.b(x).relu(), 2)
-        return self.g(self.f(x.flatten(1)).relu())
-
-
-class Layer(nn.Module):
-    """A block of GPT-2: attention and a feed-forward net, each behind a norm and beside a sum."""
-    def __init__(self, width, heads):
-        super().__init__()
-        self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)
-        self.project, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-    def forward(self, x):
-        parts = self.project(self.norm1(x)).chunk(3, -1)
-        q, k, v = (p.unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in parts)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).flatten(2))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-
-class GPT(nn.Module):
-    """Its last layer has weights of its own, as gpu.lua's."""
-    def __init__(self, width, heads, layers, vocabulary, length):
-        super().__init__()
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(layers)))
-        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary)
-
-    def forward(self, ids):
-        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
-        return self.head(self.norm(self.layers(x)))
-
-
 def train(name, make_net, make_data, autocast=False):
     def make(compile):
-        net = make_net()
-        optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, fused=True)
-        model = compile(net)
         x, y = make_data()
 
-        def step():
-            optimizer.zero_grad(set_to_none=True)
+        def loss_of(model):
             with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
                 out = model(x)
-                loss = F.cross_entropy(out.view(-1, out.shape[-1]), y.view(-1))
-            loss.backward()
-            optimizer.step()
-            return loss
-        return step
+                return F.cross_entropy(out.view(-1, out.shape[-1]), y.view(-1))
+        return models.train_step(compile, options.adamw, make_net(), loss_of, 1e-4)
     case(name, make, by_hand=True)
 
 
@@ -177,9 +130,9 @@ def tokens(vocabulary, *shape):
     return lambda: (torch.randint(0, vocabulary, shape), torch.randint(0, vocabulary, shape))
 
 
-train("mlp_b128_adamw", lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)),
-      lambda: (torch.randn(128, 784), torch.randint(0, 10, (128,))))
-train("convnet_b64_adamw", Convnet, lambda: (torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))))
-train("chargpt_d128_l4_b16_t128_adamw", lambda: GPT(128, 4, 4, 96, 128), tokens(96, 16, 128))
+train("mlp_b128_adamw", models.mlp, lambda: (torch.randn(128, 784), torch.randint(0, 10, (128,))))
+train("convnet_b64_adamw", models.Convnet, lambda: (torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))))
+train("chargpt_d128_l4_b16_t128_adamw", lambda: models.GPT(128, 4, 4, 96, 128), tokens(96, 16, 128))
 for autocast in (False, True):
-    train("gpt2_124m_b8_t512_adamw" + ("_bf16" if autocast else ""), lambda: GPT(768, 12, 12, 50257, 1024), tokens(50257, 8, 512), autocast)
+    train("gpt2_124m_b8_t512_adamw" + ("_bf16" if autocast else ""), lambda: models.GPT(768, 12, 12, 50257, 1024),
+          tokens(50257, 8, 512), autocast)

@@ -1,18 +1,16 @@
 """The cases of cpu.lua in PyTorch, eager and torch.compile: the same JSON lines.
 
 python torch_peer.py [--threads N] [--seconds S] [--adamw KIND] [CASE...]     a CASE stands for all that begin with it
-
-KIND is how AdamW runs: "fused", one kernel; "foreach", PyTorch's default; "compiled", torch.compile of its step.
 """
 import argparse, json, resource, statistics, time
 import torch
-import torch.nn as nn
 import torch.nn.functional as F
+import torch_models as models
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--seconds", type=float, default=1.0)
-parser.add_argument("--adamw", choices=["fused", "foreach", "compiled"], default="fused")
+models.add_adamw(parser)
 parser.add_argument("cases", nargs="*")
 options = parser.parse_intermixed_args()
 torch.set_num_threads(options.threads)
@@ -66,82 +64,17 @@ for n in (128, 512, 1024):
 plain("tiny_graph", lambda a, b: a + b, torch.randn(3), torch.randn(3), calls=1000)
 
 
-def train_step(compile, net, loss_of):
-    """The model is compiled; backward and the optimiser's step run outside it, as PyTorch's users have it."""
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, fused=options.adamw == "fused")
-    update = torch.compile(optimizer.step) if options.adamw == "compiled" and compile is torch.compile else optimizer.step
-    model = compile(net)
-
-    def step():
-        loss = loss_of(model)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        update()
-        return loss
-    return step
+def train(name, make_net, x, y):
+    def loss_of(model):
+        out = model(x)
+        return F.cross_entropy(out.view(-1, out.shape[-1]), y.view(-1))
+    both(name, lambda compile: models.train_step(compile, options.adamw, make_net(), loss_of, 1e-3))
 
 
-def mlp(compile):
-    net = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
-    images, labels = torch.randn(128, 784), torch.randint(0, 10, (128,))
-    return train_step(compile, net, lambda model: F.cross_entropy(model(images), labels))
+def draw(high, *shape):
+    return torch.randint(0, high, shape)
 
 
-both("mlp_b128_adamw", mlp)
-
-
-class Convnet(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)
-        self.f, self.g = nn.Linear(64 * 49, 128), nn.Linear(128, 10)
-
-    def forward(self, x):
-        x = F.max_pool2d(F.relu(self.a(x)), 2)
-        x = F.max_pool2d(F.relu(self.b(x)), 2)
-        return self.g(F.relu(self.f(x.flatten(1))))
-
-
-def convnet(compile):
-    images, labels = torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))
-    return train_step(compile, Convnet(), lambda model: F.cross_entropy(model(images), labels))
-
-
-both("convnet_b64_adamw", convnet)
-
-
-class Block(nn.Module):
-    def __init__(self, d, heads):
-        super().__init__()
-        self.heads = heads
-        self.l1, self.l2 = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.qkv, self.o, self.f1, self.f2 = nn.Linear(d, 3 * d), nn.Linear(d, d), nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
-
-    def forward(self, x):
-        b, t, d = x.shape
-        q, k, v = self.qkv(self.l1(x)).view(b, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
-        a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.o(a.transpose(1, 2).reshape(b, t, d))
-        return x + self.f2(F.gelu(self.f1(self.l2(x)), approximate="tanh"))
-
-
-class GPT(nn.Module):
-    def __init__(self, d, heads, layers, vocabulary, length):
-        super().__init__()
-        self.e, self.p = nn.Embedding(vocabulary, d), nn.Embedding(length, d)
-        self.b = nn.ModuleList([Block(d, heads) for _ in range(layers)])
-        self.n, self.hd = nn.LayerNorm(d), nn.Linear(d, vocabulary)
-
-    def forward(self, ids):
-        x = self.e(ids) + self.p(torch.arange(ids.shape[1]))
-        for block in self.b:
-            x = block(x)
-        return self.hd(self.n(x))
-
-
-def chargpt(compile):
-    ids, next_ids = torch.randint(0, 96, (16, 128)), torch.randint(0, 96, (16, 128))
-    return train_step(compile, GPT(128, 4, 4, 96, 128), lambda model: F.cross_entropy(model(ids).view(-1, 96), next_ids.view(-1)))
-
-
-both("chargpt_d128_l4_b16_t128_adamw", chargpt)
+train("mlp_b128_adamw", models.mlp, torch.randn(128, 784), draw(10, 128))
+train("convnet_b64_adamw", models.Convnet, torch.randn(64, 1, 28, 28), draw(10, 64))
+train("chargpt_d128_l4_b16_t128_adamw", lambda: models.GPT(128, 4, 4, 96, 128), draw(96, 16, 128), draw(96, 16, 128))
