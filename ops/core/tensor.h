@@ -78,6 +78,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   Node* node = nullptr;
   int32_t result = 0;
   // The host's canonical object for this tensor (a Lua userdata, held weakly by the host), and how to tell it that the
+  bool relaid = false;  // its sizes or strides changed in place: views made before go by their places in memory
   // tensor dies.
   void* host = nullptr;
   void (*host_drop)(void* host) = nullptr;

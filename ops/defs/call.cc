@@ -87,25 +87,36 @@ void bring_indices(Args& args) {
   }
 }
 
+}  // namespace
+
+Ref<ViewHistory> step_by_places(const Tensor& t) {
+  auto* step = new ViewStep;
+  step->version = t->storage->version;
+  step->op = OpId::as_strided;
+  step->args = {Value(), t->sizes, t->strides, Scalar::of_sym(t->offset)};
+  return Ref<ViewHistory>(step);
+}
+
+namespace {
+
 // A view remembers its base, so that writes through either are known to the tape.
 void track_view(OpId op, const Args& args, const Tensor& result) {
   const Tensor& input = args[0].as<Tensor>();
   if (!is_float(result->dtype) || result.same(input)) return;
   result->base = input->base ? input->base : input;
   if (!modes().grad || (input->base && !input->view)) return;
-  Ref<ViewStep> step = make_ref<ViewStep>();
-  step->version = input->storage->version;
   const auto* before = static_cast<const ViewStep*>(input->view.get());
   if (before && before->length == kMostViewSteps) {
-    step->op = OpId::as_strided;
-    step->args = {Value(), result->sizes, result->strides, Scalar::of_sym(result->offset)};
-  } else {
-    step->op = op;
-    step->args = args;
-    step->args[0] = Value();
-    step->previous = input->view;
-    step->length = before ? before->length + 1 : 1;
+    result->view = step_by_places(result);
+    return;
   }
+  Ref<ViewStep> step = make_ref<ViewStep>();
+  step->version = input->storage->version;
+  step->op = op;
+  step->args = args;
+  step->args[0] = Value();
+  step->previous = input->view;
+  step->length = before ? before->length + 1 : 1;
   result->view = Ref<ViewHistory>(step.get());
 }
 

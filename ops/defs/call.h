@@ -46,6 +46,8 @@ struct ViewStep : ViewHistory {
   uint32_t length = 1;
 };
 constexpr uint32_t kMostViewSteps = 8;
+// The one step that makes t of its base by t's places in memory.
+Ref<ViewHistory> step_by_places(const Tensor& t);
 inline const ViewStep* step_before(const ViewStep& step) { return static_cast<const ViewStep*>(step.previous.get()); }
 
 // The rest of call_op below the tape, on arguments already complete and checked: what the tape runs.

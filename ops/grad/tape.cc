@@ -223,6 +223,7 @@ void check_writable(const char* op, const Tensor& self) {
   }
 }
 
+  if (base_left(self)) fail(op, ": a view is being modified in place whose base took other memory (set_); clone() it");
 // self was written: it now is the result that edge names, of the sizes and dtype of src.
 void take_history(const Tensor& self, const Tensor& src, const Edge& edge) {
   if (!self->view) return set_history(self, edge.node, edge.result);
@@ -236,6 +237,7 @@ Tensor tape_copy(Args& args) {
   Edge edge;
   if (self->view) {
     edge = gradient_edge(src);
+  if (self->base->relaid) self->view = step_by_places(self);
   } else {
     auto* op = new OpNode(OpId::copy_, args);
     edge.node = Ref<GradNode>(op);
@@ -346,7 +348,7 @@ void take_history(const Tensor& self, const Tensor& source) { take_history(self,
 void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;
   t->view->version = t->storage->version;
-  if (!t->base->requires_grad) return;
+  if (!t->base->requires_grad || base_left(t)) return;
   GradModeScope on(true);
   Tensor again = replay_view(t->view, t->base);
   set_history(t, again->autograd->grad_fn, again->autograd->output_nr);
@@ -355,6 +357,7 @@ void refresh_view(const Tensor& t) {
 Tensor become_view(const Tensor& t) {
   const Edge own = gradient_edge(t);
   const GradModeScope grad(true);
+  if (t->base->relaid) t->view = step_by_places(t);
   const Tensor base = op1(OpId::alias, {t});
   t->view = std::exchange(base->view, Ref<ViewHistory>());
   t->view->version = t->storage->version - 1;  // its history is made again
@@ -362,6 +365,11 @@ Tensor become_view(const Tensor& t) {
   t->base = base;
   set_history(base, own.node, own.result);
   refresh_view(t);
+void lay_anew(const Tensor& t) {
+  if (t->view) t->view = step_by_places(t);
+  t->relaid = true;
+}
+
   return base;
 }
 

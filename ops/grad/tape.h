@@ -70,6 +70,10 @@ void take_history(const Tensor& self, const Tensor& source);
 
 // Makes the grad_fn of a view anew from its base, where a write moved their storage on.
 void refresh_view(const Tensor& view);
+// t has got other sizes, strides or memory: how it and views of it were made no longer says where their elements lie.
+void lay_anew(const Tensor& t);
+// Whether a view's base has left the memory that they shared.
+inline bool base_left(const Tensor& view) { return !(view->base->storage == view->storage); }
 // Makes t a view of all of a new tensor, which takes t's history. Returns the new tensor.
 Tensor become_view(const Tensor& t);
 // The view that history made, of another base, whose memory begins where element `start` of the first base's was.

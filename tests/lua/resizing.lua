@@ -113,4 +113,97 @@ test("a tensor becomes a view of itself", function()
   deep(lt.ones(1, 2, 1):squeeze_().shape, {2})
 end)
 
+-- What a program gives, eager and compiled, is what PyTorch gives: gradients of leaf x or w.
+local function gradients(name, f, want, leaf)
+  test(name, function()
+    for _, run in ipairs{f, lt.compile(f)} do
+      for _ = 1, 2 do
+        local x = leaf()
+        run(x)
+        deep(x.grad:totable(), want)
+      end
+    end
+  end)
+end
+local function grid() return lt.arange(6):float():view(2, 3):requires_grad_() end
+local function ones(...) local n = {...} return function() return lt.ones(n, {requires_grad = true}) end end
+local function weigh(t) return (t * (lt.arange(t:numel()):float() + 1):view(t.shape)):sum() end
+
+gradients("a view made before t_ shows the memory it showed", function(x)
+  local y = x * 2
+  local v = y[0]
+  y:t_()
+  y:mul_(3)
+  v:sum():backward()
+end, {{6, 6, 6}, {0, 0, 0}}, grid)
+gradients("a view made before t_ is written", function(x)
+  local y = x * 2
+  local v = y[0]
+  y:t_()
+  v:mul_(5)
+  weigh(y):backward()
+end, {{10, 30, 50}, {4, 8, 12}}, grid)
+gradients("a view made before transpose_ of a square is written", function(x)
+  local y = x * 2
+  local v = y[0]
+  y:transpose_(0, 1)
+  v:mul_(5)
+  y:sum():backward()
+end, {{10, 10}, {2, 2}}, ones(2, 2))
+gradients("a view that takes more elements is written", function(w)
+  local b = lt.zeros(4)
+  local v = b:narrow(0, 0, 2)
+  v:resize_(3)
+  v:add_(w)
+  weigh(b):backward()
+end, {1, 2, 3}, ones(3))
+gradients("a view that out= gives other sizes is written", function(w)
+  local b = lt.zeros(4)
+  local v = b:narrow(0, 0, 2)
+  lt.add(lt.ones(3), 1, {out = v})
+  v:mul_(w)
+  weigh(b):backward()
+end, {2, 4, 6}, ones(3))
+gradients("a view of what takes other sizes is written", function(w)
+  local b = lt.zeros(4)
+  local v = b:narrow(0, 2, 2)
+  b:resize_(2, 2)
+  v:add_(w)
+  weigh(b):backward()
+end, {3, 4}, ones(2))
+gradients("a view of what becomes smaller is written", function(w)
+  local b = lt.zeros(4)
+  local v = b:narrow(0, 2, 2)
+  b:resize_(3)
+  v:add_(w)
+  weigh(b):backward()
+end, {3, 0}, ones(2))
+gradients("a view that is transposed in no_grad is written", function(w)
+  local b = lt.zeros(2, 2)
+  local v = b:view(2, 2)
+  lt.no_grad(function() v:t_() end)
+  v[0]:add_(w)
+  weigh(b):backward()
+end, {1, 3}, ones(2))
+
+test("a tensor that is transposed in place retains its gradient", function()
+  local x = lt.ones(2, 3, {requires_grad = true})
+  local y = x * 2
+  y:retain_grad()
+  y:t_()
+  weigh(y):backward()
+  deep(y.grad:totable(), {{1, 2}, {3, 4}, {5, 6}})
+end)
+
+test("a view is not written whose base took other memory", function()
+  local w, b = lt.ones(2, {requires_grad = true}), lt.zeros(4)
+  local v = b:narrow(0, 2, 2)
+  b:set_(lt.zeros(4))
+  raises("add_: a view is being modified in place whose base took other memory (set_); clone() it", v.add_, v, w)
+  raises("took other memory", lt.compile(function(t) t:add_(w) end), v)
+  b:requires_grad_()
+  lt.no_grad(function() v:add_(1) end)
+  truthy(not (v * 2).requires_grad, "what is read of it has no history; it")
+end)
+
 h.finish()

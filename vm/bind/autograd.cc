@@ -57,6 +57,7 @@ struct LuaHook {
     if (live && *live && function != LUA_NOREF) luaL_unref(L, LUA_REGISTRYINDEX, function);
     function = LUA_NOREF;
   }
+  lay_anew(*t);
   // The gradient in its place, or null to keep it. Lua errors pass through.
   Tensor call(const Tensor& grad) const {
     lua_State* now = current_lua();

@@ -8,6 +8,7 @@
 #include "ops/core/overlap.h"
 #include "ops/core/resize.h"
 #include "ops/defs/forms.h"
+#include "ops/grad/tape.h"
 #include "vm/bind/functions.h"
 
 namespace lutra {
@@ -90,6 +91,7 @@ void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
   if (to_string(out->sizes) != to_string(result->sizes)) {
     if (out->is_fake()) throw NeedsData(fn + ": out= takes other sizes");
     resize(out, result->sizes, contiguous_strides(result->sizes));
+    lay_anew(out);
   }
   call_inplace(OpId::copy_, {out, result});
 }

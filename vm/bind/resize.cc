@@ -29,7 +29,10 @@ LuaResults resize_to(const char* fn, const Tensor& t, const Sizes& sizes, const 
   for (SymInt n : sizes) {
     if (n < 0) fail(fn, ": a size must not be negative, got ", to_string(sizes));
   }
-  if (to_string(sizes) != to_string(t->sizes)) resize(t, sizes, strides_in(fn, sizes, format));
+  if (to_string(sizes) != to_string(t->sizes)) {
+    resize(t, sizes, strides_in(fn, sizes, format));
+    lay_anew(t);
+  }
   t->storage->version++;
   return {t};
 }
@@ -55,6 +58,7 @@ LuaResults take_memory(const Tensor& t, const Tensor& source, SymInt offset, con
   t->base = Tensor(), t->view = Ref<ViewHistory>();
   return {t};
 }
+  lay_anew(t);
 
 LuaResults set_tensor(Args& a) {
   const Tensor source = a[1].tensor();
@@ -80,12 +84,12 @@ LuaResults become(const Tensor& t, const Tensor& view) {
     if (!t->autograd || !t->autograd->grad_fn) {
       fail("a leaf that requires grad cannot change its sizes in place");
     }
-    t->autograd = view->autograd;
+    set_history(t, view->autograd->grad_fn, view->autograd->output_nr);
   }
   t->sizes = view->sizes;
   t->strides = view->strides;
   t->offset = view->offset;
-  if (t->base) t->base = view->base, t->view = view->view;
+  lay_anew(t);
   t->storage->version++;
   return {t};
 }

@@ -65,7 +65,8 @@ bool has_new_history(const Trace::TensorInput& in) {
 }
 
 bool is_writable(const Tensor& real) {
-  return !real->base || (real->view && !(real->base->requires_grad && is_leaf(real->base)));
+  if (!real->base) return true;
+  return real->view && !base_left(real) && !(real->base->requires_grad && is_leaf(real->base));
 }
 
 void see_writes(Trace& t, size_t first) {
