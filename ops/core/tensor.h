@@ -33,9 +33,16 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
+// Who keeps what a leaf's hook runs.
+struct HookKeeper {
+  virtual ~HookKeeper() = default;
+  virtual void graph_leads_here(bool leads) = 0;  // only then the hook may run
+};
+
 // Called with a gradient; a null result leaves it as it is. Removed ones stay in their list, no longer live.
 struct GradHook {
   std::function<Tensor(const Tensor&)> run;
+  std::shared_ptr<HookKeeper> keeper = nullptr;
   std::shared_ptr<bool> live = std::make_shared<bool>(true);
 };
 
@@ -71,6 +78,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   SymInt offset;         // in elements
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
+  bool relaid = false;  // its sizes or strides changed in place: views made before go by their places in memory
   Ref<AutogradMeta> autograd;
   Tensor base;            // the tensor this is a view of (differentiable views; null if none)
   Ref<ViewHistory> view;  // set with base where grad mode was on
@@ -78,7 +86,6 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   Node* node = nullptr;
   int32_t result = 0;
   // The host's canonical object for this tensor (a Lua userdata, held weakly by the host), and how to tell it that the
-  bool relaid = false;  // its sizes or strides changed in place: views made before go by their places in memory
   // tensor dies.
   void* host = nullptr;
   void (*host_drop)(void* host) = nullptr;

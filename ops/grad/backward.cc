@@ -397,11 +397,13 @@ TapeWatch* tape_watch() { return watch; }
 TapeWatchScope::TapeWatchScope(TapeWatch* w) : before(std::exchange(watch, w)) {}
 TapeWatchScope::~TapeWatchScope() { watch = before; }
 
-std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook) {
+std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook,
+                                    std::shared_ptr<HookKeeper> keeper) {
   if (!t->requires_grad) fail("register_hook: the tensor does not require grad");
   AutogradMeta& meta = autograd_meta(t);
-  GradHook added{std::move(hook)};
+  GradHook added{std::move(hook), std::move(keeper)};
   auto live = added.live;
+  if (added.keeper && meta.accumulator) added.keeper->graph_leads_here(true);
   if (meta.grad_fn) {
     meta.grad_fn->hooks.emplace_back(meta.output_nr, std::move(added));
   } else {

@@ -41,9 +41,19 @@ void bury(Ref<GradNode> node) {
 
 struct AccumulateGrad : GradNode {
   Tensor leaf;
-  explicit AccumulateGrad(const Tensor& t) : leaf(t) { seq = next_seq++; }
+  explicit AccumulateGrad(const Tensor& t) : leaf(t) {
+    seq = next_seq++;
+    tell_hooks(true);
+  }
   ~AccumulateGrad() override {
-    if (leaf->autograd && leaf->autograd->accumulator == this) leaf->autograd->accumulator = nullptr;
+    if (!leaf->autograd || leaf->autograd->accumulator != this) return;
+    leaf->autograd->accumulator = nullptr;
+    tell_hooks(false);
+  }
+  void tell_hooks(bool leads) const {
+    for (const GradHook& hook : leaf->autograd->hooks) {
+      if (hook.keeper) hook.keeper->graph_leads_here(leads);
+    }
   }
   const char* name() const override { return "AccumulateGrad"; }
   std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
@@ -213,6 +223,7 @@ void check_writable(const char* op, const Tensor& self) {
     fail(op, ": a leaf Variable that requires grad is being used in an in-place operation.");
   }
   if (!self->base) return;
+  if (base_left(self)) fail(op, ": a view is being modified in place whose base took other memory (set_); clone() it");
   if (self->base->requires_grad && is_leaf(self->base)) {
     fail(op, ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
   }
@@ -223,10 +234,10 @@ void check_writable(const char* op, const Tensor& self) {
   }
 }
 
-  if (base_left(self)) fail(op, ": a view is being modified in place whose base took other memory (set_); clone() it");
 // self was written: it now is the result that edge names, of the sizes and dtype of src.
 void take_history(const Tensor& self, const Tensor& src, const Edge& edge) {
   if (!self->view) return set_history(self, edge.node, edge.result);
+  if (self->base->relaid) self->view = step_by_places(self);
   set_history(self->base, Ref<GradNode>(new CopySlices(self, src, edge)), 0);
   refresh_view(self);
 }
@@ -237,7 +248,6 @@ Tensor tape_copy(Args& args) {
   Edge edge;
   if (self->view) {
     edge = gradient_edge(src);
-  if (self->base->relaid) self->view = step_by_places(self);
   } else {
     auto* op = new OpNode(OpId::copy_, args);
     edge.node = Ref<GradNode>(op);
@@ -347,6 +357,7 @@ void take_history(const Tensor& self, const Tensor& source) { take_history(self,
 
 void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;
+  if (t->base->relaid) t->view = step_by_places(t);
   t->view->version = t->storage->version;
   if (!t->base->requires_grad || base_left(t)) return;
   GradModeScope on(true);
@@ -354,10 +365,14 @@ void refresh_view(const Tensor& t) {
   set_history(t, again->autograd->grad_fn, again->autograd->output_nr);
 }
 
+void lay_anew(const Tensor& t) {
+  if (t->view) t->view = step_by_places(t);
+  t->relaid = true;
+}
+
 Tensor become_view(const Tensor& t) {
   const Edge own = gradient_edge(t);
   const GradModeScope grad(true);
-  if (t->base->relaid) t->view = step_by_places(t);
   const Tensor base = op1(OpId::alias, {t});
   t->view = std::exchange(base->view, Ref<ViewHistory>());
   t->view->version = t->storage->version - 1;  // its history is made again
@@ -365,11 +380,6 @@ Tensor become_view(const Tensor& t) {
   t->base = base;
   set_history(base, own.node, own.result);
   refresh_view(t);
-void lay_anew(const Tensor& t) {
-  if (t->view) t->view = step_by_places(t);
-  t->relaid = true;
-}
-
   return base;
 }
 

@@ -217,6 +217,75 @@ test("writes through views that cross a graph break reach their base's history",
   same(lt.grad(inner(w * 1):sum(), w), 16, 6)
 end)
 
+-- Whether what make() gives is collected once nothing else holds it.
+local function is_collected(make)
+  local seen = setmetatable({}, {__mode = "v"})
+  seen[1] = make()
+  for _ = 1, 4 do collectgarbage() end
+  return seen[1] == nil
+end
+
+test("a hook that holds its own leaf goes with the leaf", function()
+  local function leaf(after)
+    return function()
+      local x = lt.ones(3, {requires_grad = true})
+      x:register_hook(function(g) return g * x:size(0) end)
+      after(x)
+      return x
+    end
+  end
+  truthy(is_collected(leaf(function() end)), "never used: it")
+  truthy(is_collected(leaf(function(x)
+    (x * 2):sum():backward()
+    equal(x.grad:totable()[1], 6)
+  end)), "after a backward: it")
+  truthy(is_collected(leaf(function(x) local _ = (x * x):sum() end)), "in a graph that is gone: it")
+  local fresh = is_collected(function()
+    local held = {}
+    local x = lt.ones(3, {requires_grad = true})
+    held.handle = x:register_hook(function() return held.x end)
+    held.x = x
+    held.handle:remove()
+    return held
+  end)
+  truthy(fresh, "a removed hook: it")
+end)
+
+test("a hook that holds its own leaf runs while a graph leads there", function()
+  local seen = {}
+  local function graph()
+    local x, other = lt.ones(3, {requires_grad = true}), lt.full({3}, 2)
+    x:register_hook(function(g)
+      seen[#seen + 1] = x.grad == nil and (g * other * x:size(0)):sum():item()
+    end)
+    return (x * 2):sum()
+  end
+  local loss = graph()
+  for _ = 1, 4 do collectgarbage() end
+  loss:backward({retain_graph = true})
+  equal(seen[1], 36)
+  for _ = 1, 4 do collectgarbage() end
+  loss:backward()
+  equal(seen[2], false)
+end)
+
+test("hooks of a leaf that Lua has let go of stay", function()
+  local x, ran = lt.ones(2, {requires_grad = true}), 0
+  do
+    local g = lt.ones(2, {requires_grad = true})
+    g:register_hook(function(h) ran = ran + 1 return h * 5 end)
+    x.grad = g
+  end
+  for _ = 1, 3 do collectgarbage() end
+  local g = x.grad
+  for round = 1, 2 do
+    (g * 3):sum():backward()
+    for _ = 1, 3 do collectgarbage() end
+    equal(ran, round)
+  end
+  equal(g.grad:totable()[1], 30)
+end)
+
 test("a retained gradient is what the hooks leave, once", function()
   local a = lt.tensor({1, 2}, {requires_grad = true}) * 2
   a:retain_grad()

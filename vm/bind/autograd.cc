@@ -1,4 +1,5 @@
 // The tape from Lua: backward, grad, hooks, grad mode.
+#include "ops/core/closest.h"
 #include "ops/core/half.h"
 #include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
@@ -8,6 +9,7 @@
 #include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/bind/userdata.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -43,83 +45,6 @@ LuaResults retain_grad_of(Args& a) {
   return {};
 }
 
-// -- hooks: a Lua function anchored in the registry of the state that registered it
-
-struct LuaHook {
-  lua_State* L;
-  std::weak_ptr<bool> alive;
-  int function;
-  LuaHook(lua_State* L, int function) : L(L), alive(runtime_alive(L)), function(function) {}
-  LuaHook(const LuaHook&) = delete;
-  ~LuaHook() { drop(); }
-  void drop() {
-    auto live = alive.lock();
-    if (live && *live && function != LUA_NOREF) luaL_unref(L, LUA_REGISTRYINDEX, function);
-    function = LUA_NOREF;
-  }
-  lay_anew(*t);
-  // The gradient in its place, or null to keep it. Lua errors pass through.
-  Tensor call(const Tensor& grad) const {
-    lua_State* now = current_lua();
-    if (function == LUA_NOREF || !now) return Tensor();
-    const int top = lua_gettop(now);
-    luaL_checkstack(now, 4, "hook");
-    lua_rawgeti(now, LUA_REGISTRYINDEX, function);
-    push_tensor(now, grad);
-    lua_call(now, 1, 1);
-    Tensor* replaced = to_tensor(now, -1);
-    if (!replaced && !lua_isnil(now, -1)) {
-      fail("register_hook: a hook returns a Tensor or nil, not a ", luaL_typename(now, -1));
-    }
-    Tensor out = replaced ? *replaced : Tensor();
-    lua_settop(now, top);
-    return out;
-  }
-};
-
-struct Handle {
-  std::weak_ptr<LuaHook> hook;
-  std::function<void()> remove;
-};
-
-int collect_handle(lua_State* L) {
-  static_cast<Handle*>(lua_touserdata(L, 1))->~Handle();
-  return 0;
-}
-
-int remove_handle(lua_State* L) {
-  auto* handle = static_cast<Handle*>(lua_touserdata(L, lua_upvalueindex(1)));
-  handle->remove();
-  if (auto hook = handle->hook.lock()) hook->drop();
-  return 0;
-}
-
-// A table with remove(), as PyTorch's handles.
-void push_handle(lua_State* L, Handle handle) {
-  lua_createtable(L, 0, 1);
-  new (lua_newuserdata(L, sizeof(Handle))) Handle(std::move(handle));
-  lua_createtable(L, 0, 1);
-  lua_pushcfunction(L, collect_handle);
-  lua_setfield(L, -2, "__gc");
-  lua_setmetatable(L, -2);
-  lua_pushcclosure(L, remove_handle, 1);
-  lua_setfield(L, -2, "remove");
-}
-
-int register_lua_hook(lua_State* L) {
-  Tensor* t = to_tensor(L, 1);
-  if (!t) fail("register_hook: argument 'input' must be a Tensor, got ", luaL_typename(L, 1));
-  if (lua_type(L, 2) != LUA_TFUNCTION) {
-    fail("register_hook: argument 'hook' must be a function, got ", luaL_typename(L, 2));
-  }
-  if (!(*t)->requires_grad) fail("register_hook: the tensor does not require grad");
-  lua_settop(L, 2);
-  const int ref = luaL_ref(L, LUA_REGISTRYINDEX);
-  auto hook = std::make_shared<LuaHook>(runtime(L).L, ref);
-  push_handle(L, {hook, register_hook(*t, [hook](const Tensor& grad) { return hook->call(grad); })});
-  return 1;
-}
-
 // (parameter, tensor): nn.Module:to. The parameter stays the object that optimisers hold and takes the tensor's memory
 // and dtype. Graphs hold what they have saved of it; compiled code holds the parameter itself, and learns by the
 // version that its elements are others.
@@ -132,13 +57,15 @@ int set_data(lua_State* L) {
   (*t)->storage = (*from)->storage;
   (*t)->sizes = (*from)->sizes, (*t)->strides = (*from)->strides, (*t)->offset = (*from)->offset;
   (*t)->dtype = (*from)->dtype;
+  lay_anew(*t);
   return 0;
 }
 
 size_t autocast_device(const char* function, const Args& args) {
   const std::string& type = args[0].as<std::string>();
   if (type != "cpu" && type != "cuda") {
-    fail(function, ": argument 'device_type' must be \"cpu\" or \"cuda\", got \"", type, "\"");
+    fail(function, ": argument 'device_type' must be \"cpu\" or \"cuda\", got \"", type, "\"",
+         KnownNames{"cpu", "cuda"}.question(type));
   }
   return type == "cuda";
 }
@@ -220,7 +147,7 @@ const HostFunction kRows[] = {
 };
 
 const Special kSpecials[] = {
-    {"register_hook", kMethod | kHostEffect, nullptr, register_lua_hook},
+    {"register_hook", kMethod | kHostEffect, nullptr, register_hook_of},
     {"_native.set_data", kHostEffect, nullptr, set_data},
 };
 

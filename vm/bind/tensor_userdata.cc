@@ -36,6 +36,11 @@ int collect_tensor(lua_State* L) {
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, 1));
   if (!box || box->magic != &kMagic) return 0;
   if (box->tensor->host == box) box->tensor->host = nullptr;
+  if (box->tensor->autograd && !box->tensor->autograd->hooks.empty()) {
+    push_known_tensor(L, box->tensor.get());
+    if (lua_isnil(L, -1)) hooks_lose_userdata(*box->tensor->autograd);
+    lua_pop(L, 1);
+  }
   box->magic = nullptr;
   box->tensor.~Tensor();
   return 0;
@@ -127,6 +132,13 @@ void open_tensor_userdata(lua_State* L) {
   tell_places();
 }
 
+void push_known_tensor(lua_State* L, const TensorImpl* t) {
+  push_registry(L, &kTensorsKey);
+  lua_pushlightuserdata(L, const_cast<TensorImpl*>(t));
+  lua_rawget(L, -2);
+  lua_remove(L, -2);
+}
+
 void push_tensor_metatable(lua_State* L) { push_registry(L, &kMetatableKey); }
 
 void push_tensor(lua_State* L, const Tensor& t) {
@@ -155,6 +167,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_pushvalue(L, -2);
   lua_rawset(L, -4);
   lua_remove(L, -2);
+  if (t->autograd && !t->autograd->hooks.empty()) hooks_gain_userdata(L, *t->autograd);
 }
 
 Tensor* tensor_in_userdata(void* payload, size_t bytes) {

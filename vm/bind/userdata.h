@@ -1,5 +1,6 @@
 // What the files of this folder share and nobody else needs.
 #pragma once
+#include "ops/core/tensor.h"
 
 struct lua_State;
 
@@ -9,5 +10,13 @@ namespace lutra {
 void open_tensor_userdata(lua_State* L);
 // The one C function behind every binding; upvalue 1 is the Binding.
 int binding_entry(lua_State* L);
+// The userdata of a tensor, or nil where it has none.
+void push_known_tensor(lua_State* L, const TensorImpl* t);
+
+// -- hooks.cc
+int register_hook_of(lua_State* L);
+// A leaf with hooks has got a userdata, at the top of the stack; the last one it had is gone.
+void hooks_gain_userdata(lua_State* L, const AutogradMeta& meta);
+void hooks_lose_userdata(const AutogradMeta& meta);
 
 }  // namespace lutra
