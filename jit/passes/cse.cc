@@ -48,25 +48,26 @@ bool lies_as(const Tensor& a, const Tensor& b) {
                     [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
 }
 
-// Copies that nobody can tell from what they are copies of. Where one leaves the graph, that does instead.
-std::unordered_set<const Node*> needless_copies(const Graph& g, Storages& leaving) {
+// Copies that nobody can tell from what they are copies of, with the first that they are copies of. Where one leaves
+// the graph, that does instead.
+std::unordered_map<const Node*, Tensor> needless_copies(const Graph& g, Storages& leaving) {
   Storages inputs, written;
   for (const GraphInput& in : g.inputs) inputs.insert(in.value->storage.get());
   for (const auto& n : g.nodes) {
     if (n->inplace || n->op == OpId::copy_) written.insert(n->args[0].tensor()->storage.get());
   }
-  std::unordered_set<const Node*> found;
+  std::unordered_map<const Node*, Tensor> found;
   for (const auto& n : g.nodes) {
     if (n->op != OpId::clone) continue;
     Tensor of = n->args[0].tensor();
     const Tensor& copy = n->results[0];
-    while (found.count(of->node)) of = of->node->args[0].tensor();
+    if (const auto copied = found.find(of->node); copied != found.end()) of = copied->second;
     if (!lies_as(of, copy) || written.count(of->storage.get())) continue;
     if (leaving.count(copy->storage.get())) {
       const bool view = info(of->node->op).has(kView);
       if (view || inputs.count(of->storage.get()) || !leaving.insert(of->storage.get()).second) continue;
     }
-    found.insert(n.get());
+    found.emplace(n.get(), of);
   }
   return found;
 }
