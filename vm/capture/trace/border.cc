@@ -72,16 +72,17 @@ bool is_writable(const Tensor& real) {
 void see_writes(Trace& t, size_t first) {
   for (size_t n = first; n < t.graph->nodes.size(); n++) {
     const Node& node = *t.graph->nodes[n];
-    if (!node.inplace) continue;
-    for (size_t i = 0; i < t.inputs.size(); i++) {
-      const auto& in = t.inputs[i];
-      if (in.fake->storage != node.args[0].tensor()->storage || !in.fake->requires_grad) continue;
-      t.program.tensors[i].written = true;
-      if (in.real->base && has_hooks(in.real)) t.stop("a view with hooks is written", "backward", "", true);
-      if (!grad_enabled()) continue;
-      if (in.real->base && !is_writable(in.real)) t.stop("a view is written that cannot be", "error", "", true);
-      if (!in.fake->base && has_new_history(in)) make_view(t, i);
-    }
+    const auto written =
+        node.inplace ? t.input_of_storage.find(node.args[0].tensor()->storage.get()) : t.input_of_storage.end();
+    if (written == t.input_of_storage.end()) continue;
+    const auto i = size_t(written->second);
+    const auto& in = t.inputs[i];
+    if (!in.fake->requires_grad) continue;
+    t.program.tensors[i].written = true;
+    if (in.real->base && has_hooks(in.real)) t.stop("a view with hooks is written", "backward", "", true);
+    if (!grad_enabled()) continue;
+    if (in.real->base && !is_writable(in.real)) t.stop("a view is written that cannot be", "error", "", true);
+    if (!in.fake->base && has_new_history(in)) make_view(t, i);
   }
 }
 

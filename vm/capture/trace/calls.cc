@@ -114,15 +114,14 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
 // Fakes of inputs begin at 0, wherever the real ones lie.
 Var* Trace::storage_offset(Var* v) {
   Var* own = scalar(Scalar::of_sym(v->tensor->offset));
-  for (const TensorInput& in : inputs) {
-    if (in.fake->storage.get() != v->tensor->storage.get()) continue;
-    if (in.source && in.source->kind == SourceKind::kGrad) stop("the offset of a gradient is read", "unsupported");
-    lua_pushnumber(L, double(in.real->offset.hint));
-    if (!in.source) return arithmetic(*this, bc::Op::ADDVV, constant_from_stack(), own);
-    Var* begin = force(wrap(source(SourceKind::kOffset, in.source, nullptr, 0, in.source->text + ":storage_offset()")));
-    return own->num.expr == 0 && own->num.to_double() == 0 ? begin : arithmetic(*this, bc::Op::ADDVV, begin, own);
-  }
-  return own;
+  const auto input = input_of_storage.find(v->tensor->storage.get());
+  if (input == input_of_storage.end()) return own;
+  const TensorInput& in = inputs[size_t(input->second)];
+  if (in.source && in.source->kind == SourceKind::kGrad) stop("the offset of a gradient is read", "unsupported");
+  lua_pushnumber(L, double(in.real->offset.hint));
+  if (!in.source) return arithmetic(*this, bc::Op::ADDVV, constant_from_stack(), own);
+  Var* begin = force(wrap(source(SourceKind::kOffset, in.source, nullptr, 0, in.source->text + ":storage_offset()")));
+  return own->num.expr == 0 && own->num.to_double() == 0 ? begin : arithmetic(*this, bc::Op::ADDVV, begin, own);
 }
 
 void Trace::guard_offset(const Vars& args) {
@@ -135,9 +134,8 @@ void Trace::guard_offset(const Vars& args) {
   }
   if (!given) return;
   Var whole = *args[0];
-  for (const TensorInput& in : inputs) {
-    if (in.fake->storage.get() == whole.tensor->storage.get()) whole.tensor = in.fake;
-  }
+  const auto input = input_of_storage.find(whole.tensor->storage.get());
+  if (input != input_of_storage.end()) whole.tensor = inputs[size_t(input->second)].fake;
   if (input_of_fake.count(whole.tensor.get()) && constant(storage_offset(&whole)) != 0) {
     stop("as_strided by an offset, of a tensor that lies inside of its storage", "unsupported");
   }

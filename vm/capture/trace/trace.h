@@ -216,6 +216,7 @@ class Trace {
   std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
   std::unordered_map<const void*, Table*> table_of_real;
   std::unordered_map<const void*, Cell*> cell_of_real;
+  std::unordered_map<const Storage*, int> input_of_storage;  // of fakes: each has a storage of its own
   std::vector<Table*> written_tables;
   std::vector<Cell*> written_cells;
   std::map<std::pair<int, std::string>, int> constant_slots;

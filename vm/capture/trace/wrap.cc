@@ -263,6 +263,7 @@ int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   // Constants that the recorder met have places among the graph's inputs.
   while (inputs.size() < graph->inputs.size()) {
     const GraphInput& c = graph->inputs[inputs.size()];
+    input_of_storage[c.value->storage.get()] = int(inputs.size());
     inputs.push_back({c.value, c.constant, nullptr, true, Tensor(), false, true, {}});
     program.tensors.emplace_back();
     program.tensor_sources.push_back(nullptr);
@@ -287,6 +288,7 @@ int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   inputs.push_back({fake, real, source, false, Tensor(), real->requires_grad, false, border(fake, real)});
   input_of_real[real.get()] = input;
   input_of_fake[fake.get()] = input;
+  input_of_storage[fake->storage.get()] = input;
   program.tensors.push_back(spec_of(real, fake));
   program.tensor_sources.push_back(source);
   return input;
