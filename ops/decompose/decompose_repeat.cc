@@ -1,5 +1,6 @@
 // What repetitions of elements mean, and results whose size is in the elements: repeat_interleave by a tensor, one_hot,
 // combinations.
+#include "ops/core/interrupt.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
 #include "ops/meta/rules.h"
@@ -67,19 +68,36 @@ Tensor positions(const Tensor& repeats, const Value& total) {
   return copy_to(out, repeats->device());
 }
 
-// All ways to pick r of n numbers in their order, one after the other.
-std::vector<int64_t> all_picks(int64_t n, int64_t r, bool again) {
-  std::vector<int64_t> picks, flat;
-  const auto extend = [&](auto& self, int64_t from) -> void {
-    if (int64_t(picks.size()) == r) return void(flat.insert(flat.end(), picks.begin(), picks.end()));
-    for (int64_t i = from; i < n; i++) {
-      picks.push_back(i);
-      self(self, again ? i : i + 1);
-      picks.pop_back();
-    }
-  };
-  extend(extend, 0);
-  return flat;
+// In how many ways r of n things are picked; INT64_MAX stands for more.
+int64_t count_picks(int64_t n, int64_t r) {
+  r = std::min(r, n - r);
+  if (r < 0) return 0;
+  int64_t ways = 1;
+  for (int64_t i = 1; i <= r; i++) {
+    const __int128 next = __int128(ways) * (n - r + i) / i;
+    if (next > INT64_MAX) return INT64_MAX;
+    ways = int64_t(next);
+  }
+  return ways;
+}
+
+// All ways to pick r > 0 of n numbers in their order, a row each; each may be picked again where `again` says so.
+Tensor all_picks(int64_t n, int64_t r, bool again) {
+  const int64_t rows = again && n > 0 ? count_picks(n + r - 1, r) : count_picks(n, r);
+  int64_t elements;
+  if (__builtin_mul_overflow(rows, r, &elements)) fail("combinations: ", r, " of ", n, " are too many");
+  const Tensor out = make_tensor({elements}, DType::kInt64);
+  auto* row = out->data_as<int64_t>();
+  for (int64_t i = 0; i < r && rows > 0; i++) row[i] = again ? 0 : i;
+  for (int64_t k = 1; k < rows; k++, row += r) {
+    if (k % 65536 == 0) check_stop();
+    // The last number that can grow does; those behind it follow it as closely as they may.
+    int64_t i = r - 1;
+    while (row[i] == (again ? n - 1 : n - r + i)) i--;
+    std::copy(row, row + i, row + r);
+    for (int64_t next = row[i] + 1; i < r; i++, next += !again) row[r + i] = next;
+  }
+  return out;
 }
 
 }  // namespace
@@ -140,12 +158,10 @@ Results decompose_combinations(const Args& a) {
   if (t->dim() != 1) fail("combinations: expects a vector, got shape ", to_string(t->sizes));
   if (r < 0) fail("combinations: r must not be negative, got ", r);
   if (r == 0) return {op1(OpId::empty, {Sizes{0}, t->dtype, t->device()})};
-  const std::vector<int64_t> picks = all_picks(t->sizes[0].guard(), r, a[2].as<bool>());
-  Tensor index = make_tensor({int64_t(picks.size())}, DType::kInt64);
-  std::copy(picks.begin(), picks.end(), index->data_as<int64_t>());
-  index = copy_to(index, t->device());
+  Tensor index = copy_to(all_picks(t->sizes[0].guard(), r, a[2].as<bool>()), t->device());
+  const SymInt rows = index->numel().hint / r;
   if (current_mode()) index = op1(OpId::clone, {index});
-  return {view(index_select(t, vdim(0), index), Sizes{int64_t(picks.size()) / r, r})};
+  return {view(index_select(t, vdim(0), index), Sizes{rows, r})};
 }
 
 }  // namespace lutra
