@@ -59,6 +59,24 @@ test("inside a loop the body stays compiled", function()
   truthy(calls >= 1 and calls <= 4, "graphs: " .. calls)
 end)
 
+test("inside a loop over a list there is no entry for each place", function()
+  local list = {}
+  for i = 1, 100 do list[i] = i end
+  local f = compare(function(list, x)
+    local s = x
+    for _, v in ipairs(list) do
+      s = s + v
+      lt.graph_break()
+      s = s * 0.5
+    end
+    return s
+  end, list, lt.ones(3))
+  truthy(#lt.guards(f) <= 7, #lt.guards(f) .. " entries")
+  local again = #lt.guards(f)
+  f(list, lt.ones(3))
+  equal(#lt.guards(f), again)
+end)
+
 test("inside an inlined callee, with locals of both frames alive", function()
   local function callee(a, k)
     local b = a * k

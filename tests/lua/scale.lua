@@ -130,6 +130,60 @@ test("ops that only a part of a join reads", function()
   end, lt.ones(2), lt.ones(3))
 end)
 
+test("a loop over a list that is too long to be unrolled is one segment", function()
+  local list = {}
+  for i = 1, 16000 do list[i] = i end
+  local function f(list, x)
+    local s = x
+    for _, v in ipairs(list) do s = s + v end
+    return s
+  end
+  local g, x = lt.compile(f), lt.ones(4)
+  local want = f(list, x)
+  for _ = 1, 2 do truthy(g(list, x):equal(want), "the sum") end
+  truthy(#lt.guards(g) <= 2, #lt.guards(g) .. " entries")
+end)
+
+test("an optimiser of many parameters", function()
+  local function seconds(n)
+    local p = {}
+    for i = 1, n do p[i] = lt.ones(1, {requires_grad = true}) end
+    local opt = lt.optim.SGD(p, {lr = 0.1})
+    local step = lt.compile(function()
+      local sum = 0
+      for i = 1, n do sum = sum + p[i] end
+      opt:zero_grad()
+      sum:sum():backward()
+      opt:step()
+    end)
+    local start = os.clock()
+    step()
+    return os.clock() - start
+  end
+  seconds(10)
+  local small, large = seconds(100), seconds(400)
+  truthy(large < 8 * small + 0.2, ("400 parameters %.3f s, 100 %.3f s:"):format(large, small))
+end)
+
+test("copies of copies", function()
+  local f = lt.compile(function(x)
+    for _ = 1, 8000 do x = x:clone() end
+    return x + 1
+  end)
+  local start = os.clock()
+  equal(f(lt.ones(2)):sum():item(), 4)
+  truthy(os.clock() - start < 10, "8,000 copies took " .. os.clock() - start .. " s:")
+end)
+
+test("as many combinations as there is memory for", function()
+  equal(lt.combinations(lt.arange(20000), 20000):equal(lt.arange(20000):view(1, -1)), true)
+  equal(lt.combinations(lt.ones(1), 20000, true).shape[2], 20000)
+  equal(lt.combinations(lt.ones(0), 2, true).shape[1], 0)
+  equal(lt.combinations(lt.ones(3), 4).shape[1], 0)
+  local ok, message = pcall(lt.combinations, lt.arange(200), 100)
+  truthy(not ok and message:find("combinations: 100 of 200 are too many", 1, true), tostring(message))
+end)
+
 test("a list of 5,000 tables as a result", function()
   local f = lt.compile(function(x)
     local list

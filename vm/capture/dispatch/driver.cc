@@ -57,14 +57,16 @@ Lookup find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int sel
 
 // Goes over to the unit's newest bytecode: a tail call of its body at this pc with the frame's live slots, hidden ones
 // of loops included, which are read where they lie.
-int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc, int self) {
+int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, const PortalPlace& portal,
+                int self) {
+  const bc::Pc pc = portal.pc;
   const uint32_t* return_pc = mirror::return_pc(L);
   if (!return_pc || (mirror::base(L)[-1].u64 & 3) != 0) return 0;  // called from a trace: the next call will do
   std::shared_ptr<Patched> body = body_at(state, L, unit, pc);
   if (!body) return 0;
   const std::vector<unsigned> live = resume_slots(unit->code->proto(), pc, ResumeMode::kAt);
   luaL_checkstack(L, int(live.size()) + 8, "a loop");
-  lua_pushinteger(L, 1);
+  lua_pushinteger(L, lua_Integer(portal.exits) + 1);
   make_clone(L, self, *body);
   for (unsigned slot : live) {
     lua_pushnil(L);
@@ -111,7 +113,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   const auto decline = [&] {
     lua_settop(L, self);
     if (portal.version >= unit->version) return 0;
-    const int n = portal.can_switch ? switch_over(state, L, unit, point.pc, self) : 0;
+    const int n = portal.can_switch ? switch_over(state, L, unit, portal, self) : 0;
     if (n == 0) follow_frame(state, L, *unit, point.pc, self);
     return n;
   };

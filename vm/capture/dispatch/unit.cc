@@ -75,7 +75,7 @@ std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& paren
   return unit;
 }
 
-void add_point(Unit& unit, bc::Pc pc) {
+void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept) {
   const bc::Proto& proto = unit.code->proto();
   for (int tries = 0; tries < 8; tries++) {
     if (pc == 0 || pc >= proto.size() || unit.points.count(pc)) return;
@@ -84,7 +84,7 @@ void add_point(Unit& unit, bc::Pc pc) {
     if (bc::insertable(proto, pc)) break;
     const std::vector<bc::Pc> next = bc::successors(proto, pc);
     if (next.empty()) return;
-    for (size_t n = 1; n < next.size(); n++) add_point(unit, next[n]);
+    for (size_t n = 1; n < next.size(); n++) add_point(unit, next[n], kept);
     pc = next[0];
   }
   if (!bc::insertable(proto, pc)) return;
@@ -92,19 +92,20 @@ void add_point(Unit& unit, bc::Pc pc) {
   point.pc = pc;
   point.args = unit.code->liveness().passable(pc);
   point.varargs = proto.vararg();
+  point.decisions.kept_loops = kept;
   unit.changed = true;
 }
 
-void add_points_after(Unit& unit, bc::Pc pc) {
-  for (bc::Pc next : bc::successors(unit.code->proto(), pc)) add_point(unit, next);
+void add_points_after(Unit& unit, bc::Pc pc, const KeptLoops& kept) {
+  for (bc::Pc next : bc::successors(unit.code->proto(), pc)) add_point(unit, next, kept);
 }
 
 namespace {
 
 // A frame may go over to newer bytecode at a point that has no exits yet: what it captures there first is then run at
-// once, not only by the next call.
-bool can_switch(lua_State* L, const Unit& unit, const UnitPoint& point) {
-  if (!point.exits.empty() || !mirror::available(L)) return false;
+// once, not only by the next call. One that has gone over may do so again, since it cannot follow (follow_frame).
+bool can_switch(lua_State* L, const Unit& unit, const UnitPoint& point, bool gone_over) {
+  if ((!point.exits.empty() && !gone_over) || !mirror::available(L)) return false;
   if (point.pc == 1 && unit.key.prototype) return false;  // the next call enters newer bytecode anyway
   const LuaCode& code = *unit.code;
   for (const bc::Loop& l : code.loops()) {
@@ -117,7 +118,7 @@ bool can_switch(lua_State* L, const Unit& unit, const UnitPoint& point) {
 
 Exit switch_exit(const Unit& unit, const UnitPoint& point) {
   Exit e;
-  e.code = 1;
+  e.code = int(point.exits.size()) + 1;
   e.resume.kind = Resume::Kind::kTailCall;
   e.resume.varargs = point.varargs;
   const size_t n = resume_slots(unit.code->proto(), point.pc, ResumeMode::kAt).size() + 1;
@@ -143,7 +144,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     }
     const int id = alloc_portal_id(L);
     unit->ids.push_back(id);
-    const bool switches = can_switch(L, *unit, point);
+    const bool switches = can_switch(L, *unit, point, !moved.empty());
     state.portals[id] = {{pc, point.exits.size(), false, switches, unit->version}, unit};
     Point p;
     p.pc = at(pc);

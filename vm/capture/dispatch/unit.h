@@ -86,9 +86,10 @@ std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& paren
 // collect.cc: frees what no function, frame or later call can enter. Called as the number of units doubles, before a
 // unit with that backend is made.
 void collect_units(CaptureState& state, lua_State* L, int backend_function);
-// Points where segments may begin after the instruction at pc has run (successors) or at pc itself.
-void add_points_after(Unit& unit, bc::Pc pc);
-void add_point(Unit& unit, bc::Pc pc);
+// Points where segments may begin after the instruction at pc has run (successors) or at pc itself, with the loops that
+// are known not to be unrolled.
+void add_points_after(Unit& unit, bc::Pc pc, const KeptLoops& kept);
+void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept = {});
 // Makes the newest bytecode of the unit and redirects its functions to it.
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit);
 // Pushes a clone of the function at `index` that runs the unit's newest bytecode (its stub before the first capture).

@@ -28,9 +28,9 @@ struct SegmentCall {
 
 struct CapturedSegment {
   std::shared_ptr<Entry> entry;
-  Finished finished;                                         // nothing where the entry declines
-  std::vector<std::pair<bc::Pc, bool>> next;                 // where segments may begin: (pc, after it)
-  std::set<std::pair<const bc::Proto*, bc::Pc>> kept_loops;  // not unrolled
+  Finished finished;                          // nothing where the entry declines
+  std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
+  KeptLoops kept_loops;
 };
 
 // Throws what the program's own code raises, and where fullgraph is wanted and the graph breaks.

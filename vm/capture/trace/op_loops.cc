@@ -34,9 +34,17 @@ void op_forl(Trace& t, Frame& f, bc::Ins i) {
   }
 }
 
+// The loop whose iterator this is shall not be unrolled; the segment began in its body.
+bool is_kept(const Trace& t, const Frame& f) {
+  for (const bc::Loop& l : f.code->loops()) {
+    if (l.iter == f.pc) return t.decisions.kept_loops.count({&f.code->proto(), l.head}) > 0;
+  }
+  return false;
+}
+
 void op_iterator(Trace& t, Frame& f, bc::Ins i) {
   const unsigned a = op_a(i);
-  if (!f.slots[a - 3] || !f.slots[a - 2] || !f.slots[a - 1]) throw LoopStop{};
+  if (!f.slots[a - 3] || !f.slots[a - 2] || !f.slots[a - 1] || is_kept(t, f)) throw LoopStop{};
   const Vars results = t.call(t.slot(f, a - 3), {t.slot(f, a - 2), t.slot(f, a - 1)}, true);
   for (unsigned n = 0; n + 1 < op_b(i); n++) t.set(f, a + n, n < results.size() ? results[n] : t.nil());
 }

@@ -41,10 +41,12 @@ struct Restart {};   // trace again with changed decisions
 // Whether an error is about what the program does; not our own fault, and not the wish to stop.
 inline bool is_users(const Error& e) { return e.kind != ErrorKind::kInternal && e.kind != ErrorKind::kInterrupt; }
 
+using KeptLoops = std::set<std::pair<const bc::Proto*, bc::Pc>>;  // not unrolled; by their heads
+
 // What earlier attempts have learned.
 struct Decisions {
-  std::set<std::pair<const bc::Proto*, bc::Pc>> kept_loops;  // not unrolled
-  uint64_t stop_step = 0;                                    // break before this step (0: none)
+  KeptLoops kept_loops;
+  uint64_t stop_step = 0;  // break before this step (0: none)
   BreakReason stop_reason;
   std::set<std::string> preload_grads;  // by source: leaves whose gradient is read before backward
   bool leaves_outside = false;          // break where a leaf that requires grad is made
@@ -214,9 +216,9 @@ class Trace {
   };
   std::vector<TensorInput> inputs;  // by graph input
   std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
+  std::unordered_map<const Storage*, int> input_of_storage;  // of fakes: each has a storage of its own
   std::unordered_map<const void*, Table*> table_of_real;
   std::unordered_map<const void*, Cell*> cell_of_real;
-  std::unordered_map<const Storage*, int> input_of_storage;  // of fakes: each has a storage of its own
   std::vector<Table*> written_tables;
   std::vector<Cell*> written_cells;
   std::map<std::pair<int, std::string>, int> constant_slots;
