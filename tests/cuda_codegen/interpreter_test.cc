@@ -1,9 +1,14 @@
 // The interpreter of kernels (jit/codegen/cuda/interpreter.h) as host code: the same bits as the exact interpreter's,
 // for every instruction and type and for random kernels; and as GPU code by NVRTC.
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "jit/codegen/cuda/background.h"
 #include "jit/codegen/cuda/interpreter.h"
@@ -176,6 +181,31 @@ TEST_CASE("jobs of the background run once; who asks for one that failed runs it
   for (const auto& job : jobs) CHECK(job->done());
   for (const auto& job : jobs) job->finish();
   CHECK(runs == before + 25);
+}
+
+// What the next case runs: the process exits while the first of all jobs runs, on a thread that has started none.
+TEST_CASE("exits beside a job", "[.]") {
+  std::atomic<bool> begun{false};
+  std::thread([&] {
+    cuda::Job::start([&] {
+      begun = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      (void)!write(1, "the job ended\n", 14);
+    });
+  }).join();
+  while (!begun) std::this_thread::yield();
+  std::exit(0);
+}
+
+TEST_CASE("a job that runs is waited for when the process exits, whichever thread does it", "[cuda][interpreter]") {
+  FILE* child = popen(
+      ("exec " + std::filesystem::read_symlink("/proc/self/exe").string() + " 'exits beside a job' 2>&1").c_str(), "r");
+  REQUIRE(child);
+  std::string out;
+  for (int c; (c = fgetc(child)) != EOF;) out += char(c);
+  CHECK(pclose(child) == 0);
+  INFO(out);
+  CHECK(out.find("the job ended") != std::string::npos);
 }
 
 TEST_CASE("the interpreter compiles to cubins", "[nvrtc]") {

@@ -21,7 +21,7 @@ struct Background {
   std::deque<std::shared_ptr<Job>> queue;
   std::vector<std::thread> threads;
   size_t idle = 0;
-  bool closed = false, ran = false;
+  bool closed = false;
   const pid_t process = getpid();
 
   void work() {
@@ -39,11 +39,12 @@ struct Background {
   void run(Job& job, std::unique_lock<std::mutex>& lock) {
     job.state_ = Job::kRuns;
     lock.unlock();
+    std::atexit(close_all);
     const bool good = job.run();
+    std::atexit(close_all);
     lock.lock();
     job.state_.store(good ? Job::kDone : Job::kFailed, std::memory_order_release);
     changed.notify_all();
-    if (!std::exchange(ran, true)) std::atexit(close_all);
   }
   // A forked child has no such threads.
   void close() {
@@ -66,8 +67,9 @@ Background& background() {
 
 // What jobs call must not be gone while they run. NVRTC makes static objects while it compiles, which go before all
 // that was registered to run at exit until then; a thread that calls exit() lets go of what is its own before those.
-// Where that is not the main thread, or where it has started no job, what is registered after the first job comes early
-// enough.
+// Where that is not the main thread, or where it has started no job, what each job registers comes early enough: before
+// its run, for what the jobs before it made, and after it. What is left is such an exit during a job in which NVRTC
+// makes a static object for the first time.
 struct Closer {
   ~Closer() {
     if (gettid() == getpid()) background().close();

@@ -70,10 +70,11 @@ FunctionHandle interpreter(Context& c, bool wait) {
   if (!place.job) {
     if (take_image(c, false, place) || take(Program::find(interpreter_source(), c), place)) return place.function;
     if (!has_nvrtc() && !image_for(c.arch, true)) return nullptr;
-    place.job = Job::start([&c, &place] {
+    place.job = Job::start([&c] {
       Place made;
       if (!take_image(c, true, made) && has_nvrtc()) take(Program::get(interpreter_source(), c), made);
       std::lock_guard lock(places().mutex);
+      Place& place = places().by_device[c.index];  // all were forgotten where a test has set another driver
       place.program = made.program, place.function = made.function;
     });
   }
