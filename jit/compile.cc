@@ -7,6 +7,7 @@
 #include "jit/passes/passes.h"
 #include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
+#include "ops/core/closest.h"
 #include "ops/core/interrupt.h"
 #include "ops/defs/autocast.h"
 
@@ -107,7 +108,8 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
     done("codegen", since);
     if (listing) log("asm", [&] { return compiled.executable->listings(); });
   } else if (options.backend != "eager" && options.backend != "aot_eager") {
-    fail("unknown backend '", options.backend, "' (native, eager, aot_eager)");
+    const KnownNames backends = {"native", "eager", "aot_eager"};
+    fail("unknown backend '", options.backend, "'", backends.known(options.backend));
   }
   compiled.compile_ms = ms_since(start);
   if (options.wanted) log("perf", [&] { return times_text(compiled); });

@@ -33,7 +33,10 @@ end
 
 local function check(options)
   for key in pairs(options) do
-    if not kKeys[key] then native.use("errors").fail("autocast: unknown option '%s' (known: dtype, enabled, cache_enabled)", tostring(key)) end
+    if not kKeys[key] then
+      local errors = native.use "errors"
+      errors.fail("autocast: unknown option '%s'%s", tostring(key), errors.known(key, kKeys))
+    end
   end
 end
 

@@ -1,15 +1,13 @@
 -- lt.backends: how libraries of devices may compute, as fields that are read and set: cudnn.allow_tf32, cuda.matmul.allow_tf32.
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
+local fail = errors.fail
 local native = lt._native
 
 -- A table whose fields {name = {get, set}} are the process's settings; all are booleans.
 local function settings(where, fields)
-  local names = {}
-  for name in pairs(fields) do names[#names + 1] = name end
-  table.sort(names)
   local function field_of(name)
-    return fields[name] or fail("%s: unknown field '%s' (known: %s)", where, tostring(name), table.concat(names, ", "))
+    return fields[name] or fail("%s: unknown field '%s'%s", where, tostring(name), errors.known(name, fields))
   end
   return setmetatable({}, {
     __index = function(_, name) return field_of(name)[1]() end,

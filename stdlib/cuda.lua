@@ -63,7 +63,7 @@ function cuda.Event(options)
   if type(options) ~= "table" then errors.wrong("cuda.Event", "options", "a table", options) end
   for key in pairs(options) do
     if not keywords[key] then
-      fail("cuda.Event: unknown keyword '%s' (known: enable_timing, device, blocking)", tostring(key))
+      fail("cuda.Event: unknown keyword '%s'%s", tostring(key), errors.known(key, keywords))
     end
   end
   if options.enable_timing ~= nil then errors.boolean("cuda.Event", "enable_timing", options.enable_timing) end

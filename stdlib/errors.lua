@@ -25,7 +25,29 @@ local function fail(format, ...)
 end
 M.fail = fail
 
-local function wrong(where, name, wanted, v) fail("%s: argument '%s' must be %s, got %s", where, name, wanted, show(v)) end
+-- The end of an error that refuses a name, where the keys of `names`, or its items, are the known ones: "; did you mean 'b'?", or "".
+local function question(name, names)
+  local known = {}
+  for key, value in pairs(names) do known[type(key) == "string" and key or value] = true end
+  local meant = type(name) == "string" and lt._native.closest(name, known)
+  return meant and ("; did you mean '%s'?"):format(meant) or ""
+end
+M.question = question
+
+-- The same after " (known: a, b)".
+function M.known(name, names)
+  local list = {}
+  for key, value in pairs(names) do list[#list + 1] = type(key) == "string" and key or type(value) == "string" and value or nil end
+  table.sort(list)
+  return (" (known: %s)%s"):format(table.concat(list, ", "), question(name, list))
+end
+
+-- The names that will do are those that `wanted` quotes.
+local function wrong(where, name, wanted, v)
+  local names = {}
+  for each in wanted:gmatch "['\"]([%w_]+)['\"]" do names[#names + 1] = each end
+  fail("%s: argument '%s' must be %s, got %s%s", where, name, wanted, show(v), question(v, names))
+end
 M.wrong = wrong
 
 function M.count(where, name, v, least)

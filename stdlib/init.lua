@@ -21,7 +21,8 @@ lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of 
 -- lt.float33 would be nil, which `dtype =` takes for "not given": what looks like a dtype and is none is an error.
 local function check_dtype(key)
   if type(key) ~= "string" or not (key:find "^b?float%d+[%w_]*$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then return end
-  use("errors").fail("lt.%s: no such dtype (known: %s)", key, table.concat(lt._native.dtypes, ", "))
+  local errors = use "errors"
+  errors.fail("lt.%s: no such dtype%s", key, errors.known(key, lt._native.dtypes))
 end
 
 local meta = getmetatable(lt) or {}

@@ -19,12 +19,7 @@ local function check(where, given, known)
   end
   for name, value in pairs(given) do
     if known[name] == nil then
-      local names = {}
-      for each in pairs(known) do names[#names + 1] = each end
-      table.sort(names)
-      local meant = type(name) == "string" and lt._native.closest(name, known)
-      local question = meant and ("; did you mean '%s'?"):format(meant) or ""
-      fail("%s: unknown option '%s' (known: %s)%s", where, tostring(name), table.concat(names, ", "), question)
+      fail("%s: unknown option '%s'%s", where, tostring(name), errors.known(name, known))
     end
     if type(known[name]) == "boolean" then errors.boolean(where, name, value) end
     options[name] = value

@@ -1,9 +1,10 @@
 -- linalg: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
 
 local names = {"cross", "matrix_norm", "multi_dot", "norm", "vecdot", "vector_norm"}
 
+local diagonal_keywords = {offset = true, dim1 = true, dim2 = true}
 local linalg = {matmul = lt.matmul, matrix_power = lt.matrix_power}
 for _, name in ipairs(names) do linalg[name] = assert(lt["linalg_" .. name], name) end
 
@@ -11,8 +12,8 @@ for _, name in ipairs(names) do linalg[name] = assert(lt["linalg_" .. name], nam
 function linalg.diagonal(x, options)
   options = options or {}
   for key in pairs(options) do
-    if key ~= "offset" and key ~= "dim1" and key ~= "dim2" then
-      fail("linalg.diagonal: unknown keyword '" .. tostring(key) .. "' (known: offset, dim1, dim2)")
+    if not diagonal_keywords[key] then
+      errors.fail("linalg.diagonal: unknown keyword '%s'%s", tostring(key), errors.known(key, diagonal_keywords))
     end
   end
   return lt.diagonal(x, options.offset or 0, options.dim1 or -2, options.dim2 or -1)

@@ -11,6 +11,7 @@
 #include "jit/passes/passes.h"
 #include "jit/runtime/config.h"
 #include "jit/schedule/schedule.h"
+#include "ops/core/closest.h"
 
 namespace lutra {
 namespace {
@@ -60,9 +61,9 @@ GraphPtr run_pass(const std::string& name, GraphPtr graph) {
     if (!wrong.empty()) fail("after ", name, ": ", wrong);
     return result;
   }
-  std::string known;
-  for (size_t i = 0; i < kPassCount; i++) known += str(i ? ", " : "", kPasses[i].name);
-  fail("unknown pass '", name, "' (", known, ")");
+  KnownNames known;
+  for (size_t i = 0; i < kPassCount; i++) known.add(kPasses[i].name);
+  fail("unknown pass '", name, "'", known.known(name));
 }
 
 std::string stage_text(GraphPtr graph, const Options& o) {
@@ -81,7 +82,7 @@ std::string stage_text(GraphPtr graph, const Options& o) {
     compile_graph(std::move(graph), options);
     return result;
   }
-  fail("unknown stage '", o.stage, "' (graph, schedule, loop, asm)");
+  fail("unknown stage '", o.stage, "'", KnownNames{"graph", "schedule", "loop", "asm"}.known(o.stage));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Device names in, Devices out, and back.
 #include "ops/core/device.h"
 
+#include "ops/core/closest.h"
 #include "ops/core/current_device.h"
 #include "ops/core/error.h"
 
@@ -52,7 +53,7 @@ Device parse_device(std::string_view text) {
   if (text == "cpu" || text == "cpu:0") return {};
   if (text == "cuda") return {DeviceType::kCUDA, int8_t(current_cuda_index())};
   const int index = text.substr(0, 5) == "cuda:" ? index_of(text.substr(5)) : -1;
-  if (index < 0) fail("device '", text, "' is unknown (expected 'cpu', 'cuda' or 'cuda:N')");
+  if (index < 0) fail("device '", text, "' is unknown", KnownNames{"cpu", "cuda", "cuda:N"}.expected(text));
   return {DeviceType::kCUDA, int8_t(index)};
 }
 

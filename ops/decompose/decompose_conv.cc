@@ -1,6 +1,7 @@
 // What convolutions and pools of any rank and batch mean: primitives on batched images.
 #include <limits>
 
+#include "ops/core/closest.h"
 #include "ops/decompose/emit.h"
 #include "ops/meta/spatial.h"
 
@@ -218,7 +219,10 @@ namespace {
 Value named_padding(const char* fn, const Args& args, int dims) {
   const std::string& text = args[4].as<std::string>();
   if (text == "valid") return Sizes{0};
-  if (text != "same") fail(fn, ": padding must be 'same', 'valid' or numbers, got '", text, "'");
+  if (text != "same") {
+    fail(fn, ": padding must be 'same', 'valid' or numbers, got '", text, "'",
+         KnownNames{"same", "valid"}.question(text));
+  }
   const Tensor& weight = args[1].as<Tensor>();
   if (weight->dim() != dims + 2) return Sizes{0};  // the op's own error
   for (SymInt s : args[3].as<Sizes>()) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "ops/core/closest.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/to_device.h"
 #include "ops/meta/rules.h"
@@ -51,8 +52,8 @@ std::vector<int64_t> order_of(const char* fn, const std::string& format, size_t 
     return {0, 2, 3, 1};
   }
   if (format != "contiguous_format") {
-    fail(fn, ": memory_format '", format,
-         "' is unknown (expected 'preserve_format', 'contiguous_format' or 'channels_last')");
+    const KnownNames known = {"preserve_format", "contiguous_format", "channels_last"};
+    fail(fn, ": memory_format '", format, "' is unknown", known.expected(format));
   }
   std::vector<int64_t> order(rank);
   std::iota(order.begin(), order.end(), 0);

@@ -1,4 +1,5 @@
 // What reading images at places that a grid gives means, and the grid of an affine map.
+#include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/decompose/formula.h"
 
@@ -75,12 +76,9 @@ void check_grid_sample(const Tensor& x, const Tensor& grid, const std::string& m
     fail("grid_sample: expects input and grid of one floating point dtype, got ", name(x->dtype), " and ",
          name(grid->dtype));
   }
-  if (mode != "bilinear" && mode != "nearest") {
-    fail("grid_sample: mode must be 'bilinear' or 'nearest', got '", mode, "'");
-  }
-  if (padding != "zeros" && padding != "border" && padding != "reflection") {
-    fail("grid_sample: padding_mode must be 'zeros', 'border' or 'reflection', got '", padding, "'");
-  }
+  const KnownNames modes = {"bilinear", "nearest"}, paddings = {"zeros", "border", "reflection"};
+  if (!modes.have(mode)) fail("grid_sample: mode '", mode, "' is unknown", modes.expected(mode));
+  if (!paddings.have(padding)) fail("grid_sample: padding_mode '", padding, "' is unknown", paddings.expected(padding));
   for (size_t d = 1; d < 4; d++) {
     if (x->sizes[d] == 0) fail("grid_sample: only the batch may be empty, got an input of shape ", to_string(x->sizes));
   }

@@ -2,6 +2,7 @@
 // the decomposition itself.
 #include <cmath>
 
+#include "ops/core/closest.h"
 #include "ops/decompose/formula.h"
 #include "ops/meta/rules.h"
 
@@ -12,7 +13,7 @@ const std::string& text(const Value& v) { return v.as<std::string>(); }
 
 void check_reduction(OpId op, const std::string& reduction) {
   if (reduction == "none" || reduction == "mean" || reduction == "sum") return;
-  fail(name(op), ": reduction '", reduction, "' is unknown (expected 'none', 'mean' or 'sum')");
+  fail(name(op), ": reduction '", reduction, "' is unknown", KnownNames{"none", "mean", "sum"}.expected(reduction));
 }
 void check_float(OpId op, const Tensor& t, const char* argument) {
   if (!is_float(t->dtype)) fail(name(op), ": '", argument, "' must be a float tensor, got ", name(t->dtype));

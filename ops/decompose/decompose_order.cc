@@ -1,4 +1,5 @@
 // What quantiles mean in a sort along the dimension: NaN stands last there.
+#include "ops/core/closest.h"
 #include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
@@ -48,10 +49,8 @@ Tensor places(OpId op, const Value& v, const Tensor& x) {
 Tensor quantile(OpId op, const Args& args, bool skip_nan) {
   Tensor x = args[0].tensor(), q = places(op, args[1], x);
   const std::string& how = args[4].as<std::string>();
-  if (how != "linear" && how != "lower" && how != "higher" && how != "midpoint" && how != "nearest") {
-    fail(name(op), ": interpolation '", how,
-         "' is unknown (expected 'linear', 'lower', 'higher', 'midpoint' or 'nearest')");
-  }
+  const KnownNames ways = {"linear", "lower", "higher", "midpoint", "nearest"};
+  if (!ways.have(how)) fail(name(op), ": interpolation '", how, "' is unknown", ways.expected(how));
   if (x->dtype != DType::kFloat32 && x->dtype != DType::kFloat64) {
     fail(name(op), ": expected a float32 or float64 input, got ", name(x->dtype));
   }

@@ -1,6 +1,7 @@
 // What statistics, norms, distances and scans mean in simpler ops.
 #include <cmath>
 
+#include "ops/core/closest.h"
 #include "ops/core/half.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/to_device.h"
@@ -131,10 +132,9 @@ Results decompose_cdist(const Args& args) {
     if (!is_float(t->dtype)) fail("cdist: expected floating point tensors, got ", name(t->dtype));
   }
   const std::string mode = args[3].is_none() ? "use_mm_for_euclid_dist" : args[3].as<std::string>();
-  if (mode != "use_mm_for_euclid_dist" && mode != "use_mm_for_euclid_dist_if_necessary" &&
-      mode != "donot_use_mm_for_euclid_dist") {
-    fail("cdist: compute_mode '", mode, "' is unknown");
-  }
+  const KnownNames modes = {"use_mm_for_euclid_dist", "use_mm_for_euclid_dist_if_necessary",
+                            "donot_use_mm_for_euclid_dist"};
+  if (!modes.have(mode)) fail("cdist: compute_mode '", mode, "' is unknown", modes.expected(mode));
   Tensor apart = sub(unsqueeze(a, int_arg(-2)), unsqueeze(b, int_arg(-3)));
   if (apart->sizes.back() == 0) {
     Sizes sizes(apart->sizes.begin(), apart->sizes.end() - 1);

@@ -1,5 +1,6 @@
 // What resampling images, taking them apart (im2col, nn.functional.unfold) and putting them together (col2im, fold)
 // mean.
+#include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/core/storage.h"
 #include "ops/decompose/formula.h"
@@ -173,12 +174,8 @@ Sampling checked_sampling(const Args& args) {
   if (spatial < 1 || spatial > 3) {
     fail("interpolate: the input must have 3 to 5 dimensions, got shape ", to_string(x->sizes));
   }
-  if (!s.is_linear && !s.is_cubic && mode != "nearest" && mode != "nearest-exact" && mode != "area") {
-    fail(
-        "interpolate: mode must be 'nearest', 'nearest-exact', 'linear', 'bilinear', 'trilinear', 'bicubic' or 'area', "
-        "got '",
-        mode, "'");
-  }
+  const KnownNames modes = {"nearest", "nearest-exact", "linear", "bilinear", "trilinear", "bicubic", "area"};
+  if (!modes.have(mode)) fail("interpolate: mode '", mode, "' is unknown", modes.expected(mode));
   if (s.is_linear) check_rank(mode, x, mode == "linear" ? 1 : mode == "bilinear" ? 2 : 3);
   if (s.is_cubic) check_rank(mode, x, 2);
   if (!s.is_linear && !s.is_cubic && !args[4].is_none()) {

@@ -1,4 +1,5 @@
 // What joins, rearrangements and padding mean in simpler ops.
+#include "ops/core/closest.h"
 #include "ops/core/overlap.h"
 #include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
@@ -337,9 +338,8 @@ Results decompose_pad(const Args& args) {
   if (mode == "constant") {
     return {op1(OpId::constant_pad_nd, {x, pad, args[3].is_none() ? Value(Scalar(0.0)) : args[3]})};
   }
-  if (mode != "reflect" && mode != "replicate" && mode != "circular") {
-    fail("pad: mode '", mode, "' is unknown (expected 'constant', 'reflect', 'replicate' or 'circular')");
-  }
+  const KnownNames modes = {"constant", "reflect", "replicate", "circular"};
+  if (!modes.have(mode)) fail("pad: mode '", mode, "' is unknown", modes.expected(mode));
   if (!args[3].is_none() && args[3].as<Scalar>().to_double() != 0) {
     fail("pad: mode '", mode, "' takes no value, got ", to_string(args[3].as<Scalar>()));
   }

@@ -1,6 +1,7 @@
 // What splits mean: lists of views along a dimension. And what several tensors are when they are broadcast together.
 #include <algorithm>
 
+#include "ops/core/closest.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
 #include "ops/meta/rules.h"
@@ -186,7 +187,8 @@ Results decompose_meshgrid(const Args& a) {
   List list = a[0].as<List>();
   const std::string& indexing = a[1].as<std::string>();
   if (list.empty()) fail("meshgrid: expects a list of at least one tensor");
-  if (indexing != "ij" && indexing != "xy") fail("meshgrid: indexing must be 'xy' or 'ij', got '", indexing, "'");
+  const KnownNames indexings = {"xy", "ij"};
+  if (!indexings.have(indexing)) fail("meshgrid: indexing '", indexing, "' is unknown", indexings.expected(indexing));
   const bool swap = indexing == "xy" && list.size() >= 2;
   if (swap) std::swap(list[0], list[1]);
   Sizes shape;

@@ -1,4 +1,5 @@
 // Meta rules of elementwise functions, activations and the losses made of them.
+#include "ops/core/closest.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -29,9 +30,8 @@ ResultSpecs meta_frexp(OpId op, const Args& args) {
 ResultSpecs meta_activation(OpId op, const Args& args) {
   if (op == OpId::gelu) {
     const std::string& form = args[1].as<std::string>();
-    if (form != "none" && form != "tanh") {
-      fail("gelu: approximate '", form, "' is unknown (expected 'none' or 'tanh')");
-    }
+    const KnownNames forms = {"none", "tanh"};
+    if (!forms.have(form)) fail("gelu: approximate '", form, "' is unknown", forms.expected(form));
   }
   if (op == OpId::softshrink && scalar_ask(SymCmp::kLt, args[1].as<Scalar>(), Scalar(0.0))) {
     fail("softshrink: lambd must be at least 0, got ", to_string(args[1].as<Scalar>()));
@@ -95,7 +95,8 @@ ResultSpecs meta_div(OpId op, const Args& args) {
   if (args[2].is_none()) return {pointwise_spec(op, args, {0, 1}, to_float(type))};
   const std::string& mode = args[2].as<std::string>();
   if (mode != "trunc" && mode != "floor") {
-    fail("div: rounding_mode '", mode, "' is unknown (expected nil, 'trunc' or 'floor')");
+    fail("div: rounding_mode '", mode, "' is unknown (expected nil, 'trunc' or 'floor')",
+         KnownNames{"trunc", "floor"}.question(mode));
   }
   if (is_bool(type)) fail("div: not defined for bool tensors with a rounding_mode");
   return {pointwise_spec(op, args, {0, 1}, type)};

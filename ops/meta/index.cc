@@ -1,4 +1,5 @@
 // Meta rules of gathering and scattering. Index values are checked where the op runs.
+#include "ops/core/closest.h"
 #include "ops/meta/index_place.h"
 #include "ops/meta/rules.h"
 
@@ -50,14 +51,10 @@ void check_mask(OpId op, const Tensor& mask) {
   if (!is_bool(mask->dtype)) fail(name(op), ": the mask must be bool, got ", name(mask->dtype));
 }
 
-void check_reduce(OpId op, const Value& reduce, std::initializer_list<const char*> known) {
+void check_reduce(OpId op, const Value& reduce, const KnownNames& known) {
   if (reduce.is_none()) return;
-  std::string list;
-  for (const char* k : known) {
-    if (reduce.as<std::string>() == k) return;
-    list += str(list.empty() ? "" : ", ", k);
-  }
-  fail(name(op), ": reduce must be one of ", list, ", got '", reduce.as<std::string>(), "'");
+  const std::string& way = reduce.as<std::string>();
+  if (!known.have(way)) fail(name(op), ": reduce '", way, "' is unknown", known.expected(way));
 }
 
 // The shape of input[indices at dims].

@@ -1,4 +1,5 @@
 // Meta rules of sorting and searching.
+#include "ops/core/closest.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -57,7 +58,8 @@ ResultSpecs meta_searchsorted(OpId op, const Args& args) {
   const DType type = args[2].as<bool>() ? DType::kInt32 : DType::kInt64;
   if (!args[4].is_none()) {
     const std::string& side = args[4].as<std::string>();
-    if (side != "left" && side != "right") fail(name(op), ": side must be 'left' or 'right', got '", side, "'");
+    const KnownNames sides = {"left", "right"};
+    if (!sides.have(side)) fail(name(op), ": side '", side, "' is unknown", sides.expected(side));
     if (side == "left" && args[3].as<bool>()) fail(name(op), ": side 'left' and right=true contradict each other");
   }
   if (!args[5].is_none()) {

@@ -1,4 +1,5 @@
 // Meta rules of elementwise ops.
+#include "ops/core/closest.h"
 #include "ops/meta/rules.h"
 #include "ops/meta/spatial.h"
 
@@ -105,8 +106,8 @@ ResultSpecs meta_clone(OpId op, const Args& args) {
       return {image_spec(t->sizes, true, t->dtype)};
     }
     if (format != "preserve_format") {
-      fail("clone: memory_format '", format,
-           "' is unknown (expected 'preserve_format', 'contiguous_format' or 'channels_last')");
+      const KnownNames known = {"preserve_format", "contiguous_format", "channels_last"};
+      fail("clone: memory_format '", format, "' is unknown", known.expected(format));
     }
   }
   return {like_spec(t, t->dtype)};

@@ -1,4 +1,5 @@
 // Meta rules of reductions, softmax and losses.
+#include "ops/core/closest.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -26,7 +27,7 @@ void check_not_empty(OpId op, const Args& args) {
 ResultSpec loss_spec(OpId op, const std::string& reduction, const Sizes& sizes, DType type) {
   if (reduction == "none") return contiguous_spec(sizes, type);
   if (reduction != "mean" && reduction != "sum") {
-    fail(name(op), ": reduction '", reduction, "' is unknown (expected 'none', 'mean' or 'sum')");
+    fail(name(op), ": reduction '", reduction, "' is unknown", KnownNames{"none", "mean", "sum"}.expected(reduction));
   }
   return contiguous_spec({}, type);
 }

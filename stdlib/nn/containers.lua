@@ -219,7 +219,7 @@ end
 function ModuleDict:len() return #base.child_keys(self) end
 function ModuleDict:pop(name)
   local module = rawget(self, name)
-  if not base.is_module(module) then fail("ModuleDict: there is no module '%s'", tostring(name)) end
+  if not base.is_module(module) then fail("ModuleDict: there is no module '%s'%s", tostring(name), errors.known(name, base.child_keys(self))) end
   self[name] = nil
   return module
 end

@@ -23,9 +23,7 @@ local function read(where, t, names, first, second)
     given[at] = nil
     for name, value in pairs(options) do
       if not known[name] then
-        local list = {}
-        for i, row in ipairs(names) do list[i] = row[1] end
-        fail("%s: unknown option '%s' (known: %s)", where, tostring(name), table.concat(list, ", "))
+        fail("%s: unknown option '%s'%s", where, tostring(name), errors.known(name, known))
       end
       if given[known[name]] ~= nil then fail("%s: argument '%s' is given twice", where, name) end
       given[known[name]] = value
@@ -114,12 +112,13 @@ local function fans(t, where)
 end
 M._calculate_fan_in_and_fan_out = function(t) return fans(t, "calculate_fan") end
 
-local gains = {linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4}
+local gains = {linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4,
+  leaky_relu = false} -- by its slope
 
 function M.calculate_gain(nonlinearity, param)
   if nonlinearity == "leaky_relu" then return math.sqrt(2 / (1 + (param or 0.01) ^ 2)) end
   local gain = gains[nonlinearity]
-  if not gain then fail("calculate_gain: nonlinearity %s is unknown", errors.show(nonlinearity)) end
+  if not gain then fail("calculate_gain: nonlinearity %s is unknown%s", errors.show(nonlinearity), errors.known(nonlinearity, gains)) end
   return gain
 end
 
@@ -128,7 +127,8 @@ local kaiming_options = {a = 0, mode = "fan_in", nonlinearity = "leaky_relu"}
 local function kaiming_std(t, options, where)
   local fan_in, fan_out = fans(t, where)
   if options.mode ~= "fan_in" and options.mode ~= "fan_out" then
-    fail(where .. ": mode is 'fan_in' or 'fan_out', not " .. tostring(options.mode))
+    local meant = errors.question(options.mode, {"fan_in", "fan_out"})
+    fail("%s: mode is 'fan_in' or 'fan_out', got %s%s", where, errors.show(options.mode), meant)
   end
   local fan = options.mode == "fan_out" and fan_out or fan_in
   return M.calculate_gain(options.nonlinearity, options.a) / math.sqrt(fan)

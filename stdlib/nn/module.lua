@@ -255,12 +255,10 @@ local function found(self, where, path, kind)
     module = module:get_submodule(step)
   end
   name = path:match "[^.]*$"
-  local at
-  each(module, kind, "", function(full, value)
-    if full == name then at = value end
-  end)
-  if at == nil then fail("%s: %s has no %s '%s'", where, self._name, kind, path) end
-  return at
+  local known = {}
+  each(module, kind, "", function(full, value) known[full] = value end)
+  if known[name] == nil then fail("%s: %s has no %s '%s'%s", where, self._name, kind, path, errors.question(name, known)) end
+  return known[name]
 end
 
 function Module:get_submodule(target)

@@ -79,7 +79,10 @@ local function conv_of(name, dims, op, transposed)
     check_count(name, "groups", o.groups)
     if o.in_channels % o.groups ~= 0 then fail(name .. ": in_channels must be divisible by groups") end
     if o.out_channels % o.groups ~= 0 then fail(name .. ": out_channels must be divisible by groups") end
-    if o.padding_mode ~= "zeros" then fail(name .. ": padding_mode is 'zeros', not " .. tostring(o.padding_mode)) end
+    if o.padding_mode ~= "zeros" then
+      local meant = errors.question(o.padding_mode, {"zeros"})
+      fail("%s: padding_mode is 'zeros', got %s%s", name, errors.show(o.padding_mode), meant)
+    end
     self.in_channels, self.out_channels, self.groups = o.in_channels, o.out_channels, o.groups
     self.kernel_size = list_of(name, "kernel_size", o.kernel_size, dims)
     self.stride = list_of(name, "stride", o.stride, dims)

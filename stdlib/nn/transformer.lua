@@ -1,6 +1,7 @@
 -- nn.MultiheadAttention and TransformerEncoderLayer: PyTorch's names of parameters, defaults and initial values.
 local lt, use = ...
-local fail = use("errors").fail
+local errors = use "errors"
+local fail = errors.fail
 local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
@@ -143,7 +144,8 @@ return function(nn)
     self.rate, self.norm_first = options.dropout, options.norm_first
     self.activation = type(options.activation) == "string" and functional[options.activation] or options.activation
     if type(self.activation) ~= "function" then
-      fail("TransformerEncoderLayer: activation is 'relu', 'gelu' or a function")
+      local meant = errors.question(self.activation, {"relu", "gelu"})
+      fail("TransformerEncoderLayer: activation is 'relu', 'gelu' or a function, got %s%s", errors.show(self.activation), meant)
     end
   end
 

@@ -118,6 +118,13 @@ local function need_number(name, options, key, least)
   return v
 end
 
+local function one_of(name, options, key, one, other)
+  local v = options[key]
+  if v ~= one and v ~= other then
+    fail("%s: %s is '%s' or '%s', got %s%s", name, key, one, other, errors.show(v), errors.question(v, {one, other}))
+  end
+end
+
 local function map(list, f)
   local out = {}
   for i, v in ipairs(list) do out[i] = f(v, i) end
@@ -324,7 +331,7 @@ function OneCycleLR:init(options)
   end
   local pct = need_number("OneCycleLR", options, "pct_start", 0)
   if pct > 1 then fail("OneCycleLR: pct_start must be at most 1") end
-  if not anneals[options.anneal_strategy] then fail("OneCycleLR: anneal_strategy is 'cos' or 'linear'") end
+  one_of("OneCycleLR", options, "anneal_strategy", "cos", "linear")
   self.anneal_strategy, self.cycle_momentum = options.anneal_strategy, options.cycle_momentum
   local last = self.total_steps - 1
   if options.three_phase then
@@ -407,8 +414,8 @@ Plateau.rates = nil
 function Plateau:init(options)
   local name = "ReduceLROnPlateau"
   if need_number(name, options, "factor") >= 1 then fail(name .. ": factor must be below 1") end
-  if options.mode ~= "min" and options.mode ~= "max" then fail(name .. ": mode is 'min' or 'max'") end
-  if options.threshold_mode ~= "rel" and options.threshold_mode ~= "abs" then fail(name .. ": threshold_mode is 'rel' or 'abs'") end
+  one_of(name, options, "mode", "min", "max")
+  one_of(name, options, "threshold_mode", "rel", "abs")
   for _, key in ipairs {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "eps"} do self[key] = options[key] end
   self.min_lrs = type(options.min_lr) == "table" and copy(options.min_lr) or map(self.base_lrs, function() return options.min_lr end)
   self.best = options.mode == "min" and math.huge or -math.huge

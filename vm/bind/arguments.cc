@@ -1,9 +1,9 @@
 // Arguments of a call in, the Args of a schema out: positional, then one trailing keyword table.
 #include <algorithm>
 
+#include "ops/core/closest.h"
 #include "ops/defs/element.h"
 #include "vm/bind/functions.h"
-#include "vm/host/closest.h"
 
 namespace lutra {
 namespace {
@@ -27,15 +27,15 @@ const char* wanted(ArgType type) {
   return "a value";
 }
 
-std::string dtype_names() {
-  std::string out;
-  for (size_t t = 0; t < size_t(DType::kNone); ++t) out += (t ? ", " : "") + std::string(name(DType(t)));
+KnownNames dtype_names() {
+  KnownNames out;
+  for (size_t t = 0; t < size_t(DType::kNone); ++t) out.add(name(DType(t)));
   return out;
 }
 
 [[noreturn]] void wrong_kind(const std::string& fn, const ArgInfo& arg, ArgReader& in, H h) {
   if (arg.type == ArgType::kDType && in.kind(h) == LuaKind::kString) {
-    fail(fn, ": argument '", arg.name, "' must be a dtype, got ", in.describe(h), " (known: ", dtype_names(), ")");
+    fail(fn, ": argument '", arg.name, "' must be a dtype, got ", in.describe(h), dtype_names().known(in.string(h)));
   }
   fail(fn, ": argument '", arg.name, "' must be ", wanted(arg.type), ", got ", in.describe(h));
 }
@@ -162,15 +162,10 @@ void check_spread(const std::string& fn, const std::vector<ArgInfo>& schema, Arg
 
 [[noreturn]] void unknown_keyword(const std::string& fn, const std::string& name, const std::vector<ArgInfo>& schema,
                                   std::span<const std::string_view> extras) {
-  Closest closest(name);
-  std::string known;
-  const auto add = [&](std::string_view each) {
-    closest.look(each);
-    known.append(known.empty() ? "" : ", ").append(each);
-  };
-  for (const ArgInfo& arg : schema) add(arg.name);
-  for (std::string_view extra : extras) add(extra);
-  fail(fn, ": unknown keyword '", name, "' (known: ", known, ")", closest.question());
+  KnownNames known;
+  for (const ArgInfo& arg : schema) known.add(arg.name);
+  for (std::string_view extra : extras) known.add(extra);
+  fail(fn, ": unknown keyword '", name, "'", known.known(name));
 }
 
 void place_keywords(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in, H table,
@@ -307,8 +302,11 @@ Device parse_device(const std::string& fn, const std::string& argument, ArgReade
       return parse_device(in.string(h));
     } catch (const Error& error) {
       if (fn != "to") throw Error(error.kind, fn + ": " + error.what());
-      fail("to: '", in.string(h), "' is neither a dtype (", dtype_names(),
-           ") nor a device ('cpu', 'cuda' or 'cuda:N')");
+      KnownNames known = dtype_names();
+      const std::string dtypes = known.list();
+      for (const char* device : {"cpu", "cuda"}) known.add(device);
+      fail("to: '", in.string(h), "' is neither a dtype (", dtypes, ") nor a device ('cpu', 'cuda' or 'cuda:N')",
+           known.question(in.string(h)));
     }
   }
   if (!is_number(in.kind(h))) {

@@ -9,12 +9,12 @@
 #include <string_view>
 #include <utility>
 
+#include "ops/core/closest.h"
 #include "ops/defs/modes.h"
 #include "vm/bind/binding.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/bind/userdata.h"
-#include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 #include "vm/host/stdlib.h"
 

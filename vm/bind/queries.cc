@@ -1,6 +1,7 @@
 // Queries about a tensor's layout.
 #include <algorithm>
 
+#include "ops/core/closest.h"
 #include "ops/meta/spatial.h"
 #include "vm/bind/functions.h"
 
@@ -40,7 +41,8 @@ LuaResults stride_dim(Args& a) {
 LuaResults is_contiguous(Args& a) {
   const std::string& format = a[1].as<std::string>();
   if (format != "contiguous_format" && format != "channels_last") {
-    fail("is_contiguous: memory_format '", format, "' is unknown (expected 'contiguous_format' or 'channels_last')");
+    const KnownNames known = {"contiguous_format", "channels_last"};
+    fail("is_contiguous: memory_format '", format, "' is unknown", known.expected(format));
   }
   return {is_contiguous_as(a[0].tensor(), format)};
 }

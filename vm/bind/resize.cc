@@ -1,5 +1,6 @@
 // Methods that change a tensor's sizes, strides or memory in place: resize_, set_, unsqueeze_ and their like.
 #include "ops/core/resize.h"
+#include "ops/core/closest.h"
 
 #include "ops/grad/tape.h"
 #include "ops/meta/spatial.h"
@@ -18,7 +19,8 @@ Sizes strides_in(const char* fn, const Sizes& sizes, const Value& format) {
   const std::string name = format.is_none() ? "contiguous_format" : format.as<std::string>();
   if (name == "contiguous_format") return contiguous_strides(sizes);
   if (name != "channels_last") {
-    fail(fn, ": memory_format '", name, "' is unknown (expected 'contiguous_format' or 'channels_last')");
+    const KnownNames known = {"contiguous_format", "channels_last"};
+    fail(fn, ": memory_format '", name, "' is unknown", known.expected(name));
   }
   if (sizes.size() != 4) fail(fn, ": memory_format 'channels_last' needs 4 dimensions, got ", sizes.size());
   return channels_last_strides(sizes);
@@ -56,9 +58,9 @@ LuaResults take_memory(const Tensor& t, const Tensor& source, SymInt offset, con
   t->storage = source->storage;
   t->offset = offset, t->sizes = sizes, t->strides = strides;
   t->base = Tensor(), t->view = Ref<ViewHistory>();
+  lay_anew(t);
   return {t};
 }
-  lay_anew(t);
 
 LuaResults set_tensor(Args& a) {
   const Tensor source = a[1].tensor();

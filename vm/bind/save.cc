@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "ops/core/closest.h"
 #include "ops/defs/to_device.h"
 #include "ops/io/npy.h"
 #include "ops/io/npz.h"
@@ -177,8 +178,9 @@ void read_user_metadata(lua_State* L, const std::string& extension, Safetensors*
   lua_pushnil(L);
   while (lua_next(L, 3)) {
     lua_pop(L, 1);
-    const bool known = lua_type(L, -1) == LUA_TSTRING && std::string(lua_tostring(L, -1)) == "metadata";
-    if (!known) fail("save: unknown option (known: metadata)");
+    if (lua_type(L, -1) != LUA_TSTRING) fail("save: options have names (known: metadata)");
+    const std::string_view key = lua_tostring(L, -1);
+    if (key != "metadata") fail("save: unknown option '", key, "'", KnownNames{"metadata"}.known(key));
   }
   lua_getfield(L, 3, "metadata");
   if (lua_isnil(L, -1)) return;

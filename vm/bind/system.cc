@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "jit/runtime/config.h"
+#include "ops/core/closest.h"
 #include "ops/core/current_device.h"
 #include "ops/core/disk_cache.h"
 #include "ops/core/storage.h"
@@ -105,10 +106,10 @@ int get_cache_directory(lua_State* L) {
   return 1;
 }
 
-constexpr const char* kPrecisions[] = {"highest", "high", "medium"};
+constexpr std::string_view kPrecisions[] = {"highest", "high", "medium"};
 
 int get_precision(lua_State* L) {
-  lua_pushstring(L, kPrecisions[size_t(matmul_precision())]);
+  lua_pushstring(L, kPrecisions[size_t(matmul_precision())].data());
   return 1;
 }
 
@@ -118,8 +119,10 @@ int set_precision(lua_State* L) {
   for (size_t i = 0; in.kind(0) == LuaKind::kString && i < std::size(kPrecisions); i++) {
     if (in.string(0) == kPrecisions[i]) return set_matmul_precision(MatmulPrecision(i)), 0;
   }
+  KnownNames known;
+  for (std::string_view each : kPrecisions) known.add(each);
   fail("set_float32_matmul_precision: argument 'precision' must be \"highest\", \"high\" or \"medium\", got ",
-       in.describe(0));
+       in.describe(0), in.kind(0) == LuaKind::kString ? known.question(in.string(0)) : "");
 }
 
 int get_convolution_tf32(lua_State* L) {

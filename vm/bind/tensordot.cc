@@ -1,4 +1,5 @@
 // tensordot, whose dims are a number or a pair of lists.
+#include "ops/core/closest.h"
 #include "vm/bind/functions.h"
 
 namespace lutra {
@@ -39,7 +40,8 @@ LuaResults tensordot(const Binding&, ArgReader& in) {
   Value out;
   if (in.kind(2) == LuaKind::kTable && in.length(2) == 0) {
     for (const std::string& key : in.keys(2)) {
-      if (key != "dims" && key != "out") fail("tensordot: unknown keyword '", key, "' (known: dims, out)");
+      const KnownNames keywords = {"dims", "out"};
+      if (!keywords.have(key)) fail("tensordot: unknown keyword '", key, "'", keywords.known(key));
     }
     dims = in.field(2, "dims");
     out = out_of(in, in.field(2, "out"));

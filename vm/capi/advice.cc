@@ -4,8 +4,8 @@
 #include <lua.hpp>
 #include <string>
 
+#include "ops/core/closest.h"
 #include "vm/bytecode/analysis.h"
-#include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {

@@ -10,9 +10,9 @@
 
 #include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
+#include "ops/core/closest.h"
 #include "ops/core/disk_cache.h"
 #include "ops/core/error.h"
-#include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -56,23 +56,33 @@ const Row kRows[] = {
 };
 
 const Row& find_row(const char* name) {
-  std::string known;
-  Closest closest(name);
+  KnownNames known;
   for (const Row& row : kRows) {
     if (std::strcmp(row.name, name) == 0) return row;
-    closest.look(row.name);
-    known += std::string(known.empty() ? "" : ", ") + row.name;
+    known.add(row.name);
   }
-  fail("config: unknown name '", name, "' (known: ", known, ")", closest.question());
+  fail("config: unknown name '", name, "'", known.known(name));
 }
 
 bool among(const std::string& value, const char* choices) {
   return value.find('|') == std::string::npos && str("|", choices, "|").find("|" + value + "|") != std::string::npos;
 }
 
+KnownNames parts(std::string_view choices) {
+  KnownNames out;
+  for (size_t at = 0, end; at <= choices.size(); at = end + 1) {
+    end = std::min(choices.find('|', at), choices.size());
+    out.add(choices.substr(at, end - at));
+  }
+  return out;
+}
+
 void check_choice(const Row& row, const std::string& value) {
   if (!row.choices || value.empty()) return;
-  if (!among(value, row.choices)) fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'");
+  if (!among(value, row.choices)) {
+    fail("config: ", row.name, " must be one of ", row.choices, ", got '", value, "'",
+         parts(row.choices).question(value));
+  }
   if (row.exist && !among(value, row.exist)) {
     fail("config: ", row.name, " = ", value, " does not exist yet (what exists: ", row.exist, ")");
   }
@@ -190,15 +200,12 @@ void check_variables() {
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string name(*entry, std::strcspn(*entry, "="));
     if (name.rfind("LUTRA_", 0) != 0 || is_other_variable(name)) continue;
-    std::string known;
-    Closest closest(name);
-    bool found = false;
-    for (const Row& row : kRows) {
-      found = found || variable_of(row) == name;
-      closest.look(variable_of(row));
-      known += (known.empty() ? "" : ", ") + variable_of(row);
-    }
-    if (!found) fail(name, ": unknown setting (known: ", known, ", LUTRA_LOGS)", closest.question());
+    std::vector<std::string> variables;
+    for (const Row& row : kRows) variables.push_back(variable_of(row));
+    variables.push_back("LUTRA_LOGS");
+    KnownNames known;
+    for (const std::string& each : variables) known.add(each);
+    if (!known.have(name)) fail(name, ": unknown setting", known.known(name));
   }
 }
 

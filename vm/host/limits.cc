@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 
+#include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/core/interrupt.h"
 #include "vm/host/runtime.h"
@@ -259,7 +260,7 @@ int make_limits(lua_State* L) {
   for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
     const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
     if (key == "bytes" || key == "threads") fail("limits: option '", key, "' is not available in this version");
-    if (key != "seconds") fail("limits: unknown option '", key, "' (known: seconds)");
+    if (key != "seconds") fail("limits: unknown option '", key, "'", KnownNames{"seconds"}.known(key));
     if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) > 0)) {
       fail("limits: option 'seconds' must be a number above 0, got ",
            lua_isnumber(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1));

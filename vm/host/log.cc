@@ -7,6 +7,7 @@
 #include "jit/passes/passes.h"
 #include "jit/runtime/config.h"
 #include "jit/runtime/kernel_cache.h"
+#include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "vm/host/runtime.h"
 
@@ -66,16 +67,11 @@ void check_logs() {
         std::fprintf(stderr, "  %-13s the graph after this pass\n", kPasses[i].name);
       continue;
     }
-    std::string names;
-    bool known = false;
-    const auto add = [&](const char* each) {
-      known = known || name == each;
-      names += std::string(names.empty() ? "" : ", ") + each;
-    };
-    for (const auto& row : kStages) add(row[0]);
-    for (size_t i = 0; i < kPassCount; ++i) add(kPasses[i].name);
-    if (known) continue;
-    fail("LUTRA_LOGS: unknown name '", name, "' (known: ", names, ", help)");
+    KnownNames known;
+    for (const auto& row : kStages) known.add(row[0]);
+    for (size_t i = 0; i < kPassCount; ++i) known.add(kPasses[i].name);
+    known.add("help");
+    if (!known.have(name)) fail("LUTRA_LOGS: unknown name '", name, "'", known.known(name));
   }
   if (log_wanted("cudagraphs"))
     runtime_config().recording_log = [](const std::string& text) { log_text("cudagraphs", text); };

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/closest.h"
+#include "ops/core/error.h"
 #include "vm/capi/lutra.h"
 #include "vm/repl/interrupt.h"
 #include "vm/repl/repl.h"
@@ -127,7 +129,7 @@ void read_command(int argc, char** argv, int& i, Options& out) {
     } else if (std::strcmp(argv[i], "--help") == 0) {
       out.help = true;
     } else {
-      out.error = std::string("explain: unrecognized option '") + argv[i] + "'";
+      out.error = str("explain: unrecognized option '", argv[i], "'", KnownNames{"--json", "--help"}.question(argv[i]));
       return;
     }
   }
@@ -149,7 +151,9 @@ Options read_options(int argc, char** argv) {
     }
     const bool known = argv[i][1] == '-' ? read_long(argc, argv, i, out) : read_short(argc, argv, i, out);
     if (!known) {
-      out.error = std::string("unrecognized or incomplete option '") + argv[i < argc ? i : argc - 1] + "'";
+      const char* given = argv[i < argc ? i : argc - 1];
+      const KnownNames longs = {"--version", "--help", "--auto", "--device"};
+      out.error = str("unrecognized or incomplete option '", given, "'", longs.question(given));
       return out;
     }
   }

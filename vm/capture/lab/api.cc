@@ -3,6 +3,7 @@
 #include <lua.hpp>
 
 #include "jit/eager/eager.h"
+#include "ops/core/closest.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/dispatch/auto.h"
@@ -11,7 +12,6 @@
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/lab/open.h"
 #include "vm/capture/lab/report.h"
-#include "vm/host/closest.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
 
@@ -45,7 +45,7 @@ void check_mode(const char* who, const std::string& mode) {
   if (mode == "default" || mode == "reduce-overhead") return;
   const bool later = mode == "max-autotune" || mode == "max-autotune-no-cudagraphs";
   fail(who, later ? ": mode '" : ": unknown mode '", mode, later ? "' does not exist yet" : "'",
-       " (what exists: default, reduce-overhead)");
+       " (what exists: default, reduce-overhead)", KnownNames{"default", "reduce-overhead"}.question(mode));
 }
 
 // The table on top of the stack: settings of one compiled function, of which there are none yet.
@@ -79,8 +79,10 @@ CaptureOptions read_options(lua_State* L, int index, const char* who) {
     } else if (key == "backend") {
       if (lua_type(L, -1) != LUA_TSTRING) wrong("a name or a function");
       o.backend = lua_tostring(L, -1);
-      if (o.backend != "native" && o.backend != "eager" && o.backend != "aot_eager") {
-        fail(who, ": unknown backend '", o.backend, "' (native, eager, aot_eager or a function)");
+      const KnownNames backends = {"native", "eager", "aot_eager"};
+      if (!backends.have(o.backend)) {
+        fail(who, ": unknown backend '", o.backend, "' (native, eager, aot_eager or a function)",
+             backends.question(o.backend));
       }
     } else if (key == "mode") {
       if (lua_type(L, -1) != LUA_TSTRING) wrong("a name");
@@ -89,9 +91,8 @@ CaptureOptions read_options(lua_State* L, int index, const char* who) {
       if (!lua_istable(L, -1)) wrong("a table");
       check_backend_options(L, who);
     } else {
-      Closest closest(key);
-      for (const char* known : {"dynamic", "fullgraph", "backend", "mode", "options"}) closest.look(known);
-      fail(who, ": unknown option '", key, "' (known: dynamic, fullgraph, backend, mode, options)", closest.question());
+      const KnownNames options = {"dynamic", "fullgraph", "backend", "mode", "options"};
+      fail(who, ": unknown option '", key, "'", options.known(key));
     }
     lua_pop(L, 1);
   }
@@ -378,7 +379,8 @@ int api_auto(lua_State* L) {
     for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
       if (lua_type(L, -2) == LUA_TSTRING && strcmp(lua_tostring(L, -2), "threshold") == 0) continue;
       lua_pushvalue(L, -2);
-      fail("auto: unknown option '", lua_isstring(L, -1) ? lua_tostring(L, -1) : "?", "' (known: threshold)");
+      const std::string key = lua_isstring(L, -1) ? lua_tostring(L, -1) : "?";
+      fail("auto: unknown option '", key, "'", KnownNames{"threshold"}.known(key));
     }
     lua_getfield(L, 1, "threshold");
     if (!lua_isnil(L, -1)) {
