@@ -6,32 +6,34 @@
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
+local has_unknown, has_names = lt._native.has_unknown, lt._native.has_names
 local none = {}
 
-local function check(where, given, known)
-  local options = {}
-  for name, default in pairs(known) do
-    if default ~= none then options[name] = default end
-  end
-  if given == nil then return options end
-  if type(given) ~= "table" then
-    fail("%s: options are a table, not %s", where, errors.show(given))
-  end
-  for name, value in pairs(given) do
+local function fail_unknown(where, given, known)
+  for name in pairs(given) do
     if known[name] == nil then
       fail("%s: unknown option '%s'%s", where, tostring(name), errors.known(name, known))
     end
-    if type(known[name]) == "boolean" then errors.boolean(where, name, value) end
-    options[name] = value
   end
-  return options
 end
 
-local function has_names(t)
-  for key in pairs(t) do
-    if type(key) == "string" then return true end
+local function check(where, given, known)
+  if given ~= nil then
+    if type(given) ~= "table" then fail("%s: options are a table, not %s", where, errors.show(given)) end
+    if has_unknown(given, known) then fail_unknown(where, given, known) end
   end
-  return false
+  local options = {}
+  for name, default in pairs(known) do
+    local value = nil
+    if given ~= nil then value = given[name] end
+    if value ~= nil then
+      if type(default) == "boolean" then errors.boolean(where, name, value) end
+      options[name] = value
+    elseif default ~= none then
+      options[name] = default
+    end
+  end
+  return options
 end
 
 local function is_options(v, row)

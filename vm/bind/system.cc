@@ -100,6 +100,25 @@ int get_default_device(lua_State* L) {
   return 1;
 }
 
+// (options, known names): whether some option is not known. Unlike a loop by pairs, this asks for no order, so that
+// capture takes any table for it.
+LuaResults has_unknown(const Binding&, ArgReader& in) {
+  if (in.kind(0) != LuaKind::kTable || in.kind(1) != LuaKind::kTable) fail("has_unknown: takes two tables");
+  for (const std::string& key : in.keys(0)) {
+    if (key == "?" || in.kind(in.field(1, key.c_str())) == LuaKind::kNil) return {true};
+  }
+  return {false};
+}
+
+// Whether a table has keys that are strings.
+LuaResults has_names(const Binding&, ArgReader& in) {
+  if (in.kind(0) != LuaKind::kTable) return {false};
+  for (const std::string& key : in.keys(0)) {
+    if (key != "?") return {true};
+  }
+  return {false};
+}
+
 int get_cache_directory(lua_State* L) {
   const std::string path = cache_directory();
   path.empty() ? lua_pushnil(L) : lua_pushlstring(L, path.data(), path.size());
@@ -159,6 +178,8 @@ const Special kSpecials[] = {
     {"device", kFunctionOf, device, nullptr},
     {"_native.device", kHostEffect, checked_device, nullptr},
     {"get_default_device", kFunctionOf | kHostEffect, nullptr, get_default_device},
+    {"_native.has_unknown", 0, has_unknown, nullptr},
+    {"_native.has_names", 0, has_names, nullptr},
     {"_native.cache_directory", kHostEffect, nullptr, get_cache_directory},
     {"_native.fail", kHostEffect, nullptr, fail_impl},
     {"get_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, get_precision},
