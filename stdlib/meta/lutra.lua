@@ -18,6 +18,7 @@
 ---@field grad_fn any
 ---@field requires_grad boolean
 ---@field is_leaf boolean
+---@field data lutra.Tensor the same memory without history; x.data = y lets x take y's memory and dtype
 ---@operator add(lutra.Operand): lutra.Tensor
 ---@operator sub(lutra.Operand): lutra.Tensor
 ---@operator mul(lutra.Operand): lutra.Tensor

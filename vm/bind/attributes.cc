@@ -1,4 +1,7 @@
 // Attributes of tensors: x.shape, x.grad = t.
+#include <algorithm>
+
+#include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/format.h"
 #include "vm/bind/functions.h"
@@ -14,6 +17,18 @@ void set_requires_grad(const Tensor& t, bool on, const char* fn) {
     fail(fn, ": only tensors of floating point dtype can require gradients, got ", name(t->dtype));
   }
   t->requires_grad = on;
+}
+
+void set_data(const Tensor& t, const Tensor& from) {
+  if (t->base || !is_leaf(t)) fail("data: the tensor is a view or the result of an op");
+  if (t->requires_grad && !is_float(from->dtype))
+    fail("data: a tensor that requires grad cannot be ", name(from->dtype));
+  clear_autocast_cache();
+  from->storage->version = std::max(t->storage->version, from->storage->version) + 1;
+  t->storage = from->storage;
+  t->sizes = from->sizes, t->strides = from->strides, t->offset = from->offset;
+  t->dtype = from->dtype;
+  lay_anew(t);
 }
 
 Tensor get_grad(const Tensor& t) { return t->autograd ? t->autograd->grad : Tensor(); }
@@ -77,6 +92,17 @@ void set_grad(const Tensor& t, ArgReader& in, ArgReader::H value) {
   autograd_meta(t).grad = g;
 }
 
+LuaResults data(const Tensor& t) {
+  const GradModeScope off(false);
+  return {op1(OpId::detach, {t})};
+}
+
+void set_data_to(const Tensor& t, ArgReader& in, ArgReader::H value) {
+  if (in.kind(value) != LuaKind::kTensor) fail("data: must be a Tensor, got ", in.describe(value));
+  if (t->is_fake()) throw NeedsData("a tensor takes the memory of another one");
+  set_data(t, in.tensor(value));
+}
+
 void set_requires(const Tensor& t, ArgReader& in, ArgReader::H value) {
   if (in.kind(value) != LuaKind::kBoolean) fail("requires_grad: must be a boolean, got ", in.describe(value));
   set_requires_grad(t, in.boolean(value));
@@ -87,6 +113,7 @@ const Attribute kRows[] = {
     {"dtype", [](const Tensor& t) -> LuaResults { return {t->dtype}; }, nullptr},
     {"device", [](const Tensor& t) -> LuaResults { return {t->device()}; }, nullptr},
     {"ndim", [](const Tensor& t) -> LuaResults { return {vdim(t->dim())}; }, nullptr},
+    {"data", data, set_data_to},
     {"grad", [](const Tensor& t) -> LuaResults { return {get_grad(t)}; }, set_grad},
     {"requires_grad", [](const Tensor& t) -> LuaResults { return {up_to_date(t)->requires_grad}; }, set_requires},
     {"is_leaf", [](const Tensor& t) -> LuaResults { return {is_leaf(up_to_date(t))}; }, nullptr},

@@ -48,16 +48,10 @@ LuaResults retain_grad_of(Args& a) {
 // (parameter, tensor): nn.Module:to. The parameter stays the object that optimisers hold and takes the tensor's memory
 // and dtype. Graphs hold what they have saved of it; compiled code holds the parameter itself, and learns by the
 // version that its elements are others.
-int set_data(lua_State* L) {
+int set_data_of(lua_State* L) {
   Tensor *t = to_tensor(L, 1), *from = to_tensor(L, 2);
   if (!t || !from) fail("set_data: takes two Tensors");
-  if ((*t)->base || !is_leaf(*t)) fail("set_data: the tensor is a view or the result of an op");
-  clear_autocast_cache();
-  (*from)->storage->version = (*t)->storage->version + 1;
-  (*t)->storage = (*from)->storage;
-  (*t)->sizes = (*from)->sizes, (*t)->strides = (*from)->strides, (*t)->offset = (*from)->offset;
-  (*t)->dtype = (*from)->dtype;
-  lay_anew(*t);
+  set_data(*t, *from);
   return 0;
 }
 
@@ -148,7 +142,7 @@ const HostFunction kRows[] = {
 
 const Special kSpecials[] = {
     {"register_hook", kMethod | kHostEffect, nullptr, register_hook_of},
-    {"_native.set_data", kHostEffect, nullptr, set_data},
+    {"_native.set_data", kHostEffect, nullptr, set_data_of},
 };
 
 }  // namespace

@@ -88,6 +88,8 @@ int64_t wrap_dim(const char* fn, int64_t dim, int64_t rank);
 // Sets requires_grad with PyTorch's conditions.
 void set_requires_grad(const Tensor& t, bool on, const char* fn = "requires_grad");
 Tensor get_grad(const Tensor& t);
+// t stays the object that it is and takes from's memory, layout and dtype: x.data = y.
+void set_data(const Tensor& t, const Tensor& from);
 // The device of creation ops that are given none (lt.set_default_device, --device).
 Value default_device_value();
 

@@ -210,8 +210,8 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
   Vars args{k, force(v)};
   TrackerReader reader(*this, args);
   const size_t nodes = graph->nodes.size();
+  const Attribute* a = force(k)->kind == VarKind::kString ? find_attribute(text(k)) : nullptr;
   try {
-    const Attribute* a = force(k)->kind == VarKind::kString ? find_attribute(text(k)) : nullptr;
     if (a && a->set) {
       auto it = input_of_fake.find(object->tensor.get());
       if (it != input_of_fake.end() && text(k) == "grad") inputs[it->second].grad_loaded = true;
@@ -221,6 +221,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
     }
     see_writes(*this, nodes);
   } catch (const NeedsData& e) {
+    if (a && a->set) stop("the data of a tensor is replaced", "unsupported", e.what(), true);
     stop("a tensor is assigned by a mask", "data", e.what(), true);
   } catch (const Error& e) {
     if (!is_users(e)) throw;

@@ -45,6 +45,8 @@ constexpr Hint kOfReason[] = {
     {"a view with hooks is written", "write before the hook is registered, or write to a clone"},
     {"a tensor is written into a string", "make texts of tensors after the compiled function has returned"},
     {"a gradient is also held", "read the gradient through x.grad only"},
+    {"the data of a tensor is replaced",
+     "replace it outside of the compiled function, or write it in place: x:copy_(y)"},
     {"grad_fn is read", "look at grad_fn outside of the compiled function"},
     {"backward reaches a tensor made before",
      "compute the loss and call backward in one compiled function, without a break between"},
