@@ -140,7 +140,7 @@ local lines = {
   retain_grad = "(leaf * 2):retain_grad()", grad = "lt.grad(leaf:sum(), leaf)", free = "x:clone():free()",
   data_ptr = "x:data_ptr() > 0", is_tensor = "lt.is_tensor(x)", device = "lt.device(\"cpu\")",
   save = "lt.save(path, x)", load = "lt.save(path, x) or lt.load(path)", memory = "lt.memory().allocated > 0",
-  manual_seed = "lt.manual_seed(0)", limits = "lt.limits {seconds = 1}(math.max, 1, 2)",
+  manual_seed = "lt.manual_seed(0)", get_rng_state = "lt.get_rng_state()", set_rng_state = "lt.set_rng_state(lt.get_rng_state())",
   set_default_device = "lt.set_default_device \"cpu\"",
   set_float32_matmul_precision = "lt.set_float32_matmul_precision \"highest\"",
   set_num_threads = "lt.set_num_threads(lt.get_num_threads())", set_grad_enabled = "lt.set_grad_enabled(true)",

@@ -275,6 +275,10 @@ function lt.is_tensor(value) end
 function lt.tensordot(a, b, dims) end
 ---@param seed integer
 function lt.manual_seed(seed) end
+---@return lutra.Tensor state bytes, for lt.set_rng_state
+function lt.get_rng_state() end
+---@param state lutra.Tensor what lt.get_rng_state gave
+function lt.set_rng_state(state) end
 ---@return integer
 function lt.initial_seed() end
 ---@return integer

@@ -27,4 +27,16 @@ test("x.data shares memory, has no history, and can be replaced", function()
   end
 end)
 
+test("the state of random numbers comes back", function()
+  lt.manual_seed(4)
+  lt.rand(3)
+  local state = lt.get_rng_state()
+  equal(state.dtype, "uint8")
+  local a = lt.rand(5)
+  lt.set_rng_state(state)
+  truthy(lt.rand(5):equal(a))
+  raises("set_rng_state: argument 'new_state' must be a Tensor", lt.set_rng_state, 3)
+  raises("16 bytes", lt.set_rng_state, lt.ones(16))
+end)
+
 h.finish()

@@ -1,5 +1,6 @@
 // Functions of the library as a whole: the seed, threads, memory, the default device.
 #include <cmath>
+#include <cstring>
 #include <lua.hpp>
 #include <thread>
 
@@ -34,6 +35,31 @@ int manual_seed(lua_State* L) {
 int initial_seed(lua_State* L) {
   push_int64(L, int64_t(default_generator().seed));
   return 1;
+}
+
+// The seed and the number of the next call, as bytes.
+constexpr DType kByte = DType::kUInt8;
+
+int get_rng_state(lua_State* L) {
+  const Generator g = default_generator();
+  const Tensor t = make_tensor({int64_t(sizeof g)}, kByte);
+  std::memcpy(t->storage->data, &g, sizeof g);
+  push_tensor(L, t);
+  return 1;
+}
+
+int set_rng_state(lua_State* L) {
+  LuaReader in(L);
+  if (in.kind(0) != LuaKind::kTensor) {
+    fail("set_rng_state: argument 'new_state' must be a Tensor, got ", in.describe(0));
+  }
+  const Tensor t = in.tensor(0);
+  const bool fits = t->dtype == kByte && t->device() == Device{} && t->is_contiguous();
+  if (!fits || t->numel().hint != sizeof(Generator)) {
+    fail("set_rng_state: a state is what get_rng_state gives, ", sizeof(Generator), " bytes, got ", describe(t));
+  }
+  std::memcpy(&default_generator(), static_cast<const char*>(t->storage->data) + t->offset.hint, sizeof(Generator));
+  return 0;
 }
 
 int get_num_threads(lua_State* L) {
@@ -170,6 +196,8 @@ int fail_impl(lua_State* L) {
 const Special kSpecials[] = {
     {"manual_seed", kFunctionOf | kHostEffect, nullptr, manual_seed},
     {"initial_seed", kFunctionOf | kHostEffect, nullptr, initial_seed},
+    {"get_rng_state", kFunctionOf | kHostEffect, nullptr, get_rng_state},
+    {"set_rng_state", kFunctionOf | kHostEffect, nullptr, set_rng_state},
     {"get_num_threads", kFunctionOf | kHostEffect, nullptr, get_num_threads},
     {"set_num_threads", kFunctionOf | kHostEffect, nullptr, set_num_threads},
     {"limits", kFunctionOf | kHostEffect, nullptr, make_limits},
