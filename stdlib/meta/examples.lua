@@ -141,6 +141,7 @@ local lines = {
   data_ptr = "x:data_ptr() > 0", is_tensor = "lt.is_tensor(x)", device = "lt.device(\"cpu\")",
   save = "lt.save(path, x)", load = "lt.save(path, x) or lt.load(path)", memory = "lt.memory().allocated > 0",
   manual_seed = "lt.manual_seed(0)", get_rng_state = "lt.get_rng_state()", set_rng_state = "lt.set_rng_state(lt.get_rng_state())",
+  promote_types = "lt.promote_types(\"int64\", \"float16\")", result_type = "lt.result_type(x, 0.5)", limits = "lt.limits {seconds = 1}(math.max, 1, 2)",
   set_default_device = "lt.set_default_device \"cpu\"",
   set_float32_matmul_precision = "lt.set_float32_matmul_precision \"highest\"",
   set_num_threads = "lt.set_num_threads(lt.get_num_threads())", set_grad_enabled = "lt.set_grad_enabled(true)",

@@ -1,7 +1,8 @@
-// Queries about a tensor's layout.
+// Queries about a tensor's layout, and about the dtype of results.
 #include <algorithm>
 
 #include "ops/core/closest.h"
+#include "ops/meta/rules.h"
 #include "ops/meta/spatial.h"
 #include "vm/bind/functions.h"
 
@@ -62,6 +63,10 @@ const HostFunction kRows[] = {
     {"is_contiguous", "Tensor input, *, str memory_format='contiguous_format'", kBoth, is_contiguous},
     {"is_floating_point", "Tensor input", kBoth,
      [](Args& a) -> LuaResults { return {is_float(a[0].tensor()->dtype)}; }},
+    {"result_type", "Operand tensor1, Operand tensor2", kFunctionOf,
+     [](Args& a) -> LuaResults { return {Promotion().add(a[0]).add(a[1]).type()}; }},
+    {"promote_types", "dtype type1, dtype type2", kFunctionOf,
+     [](Args& a) -> LuaResults { return {promote_types(a[0].as<DType>(), a[1].as<DType>())}; }},
     {"__len", "Tensor input", 0,
      [](Args& a) -> LuaResults {
        if (a[0].tensor()->dim() == 0) fail("#: a tensor of no dimensions has no length");
