@@ -91,7 +91,14 @@ function Module:apply(f) end
 ---@class lutra.Optimizer
 ---@field param_groups table[]
 ---@field state table<lutra.Tensor, table>
+---@overload fun(params: table, defaults?: table): lutra.Optimizer
 local Optimizer = {}
+---@param name string
+---@return any class
+function Optimizer:extend(name) end
+---@param params table tensors, or groups {params = {...}, lr = ...}
+---@param defaults? table every option with its default
+function Optimizer:init(params, defaults) end
 ---@param closure? fun(): lutra.Tensor
 ---@return lutra.Tensor?
 function Optimizer:step(closure) end

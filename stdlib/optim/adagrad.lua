@@ -2,7 +2,8 @@
 local lt, use = ...
 local base = use "optim.optimizer"
 
-local Adagrad = base.extend("Adagrad", {lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10, maximize = false})
+local Adagrad = base.define("Adagrad", {{"lr", 1e-2}, {"lr_decay", 0}, {"weight_decay", 0}, {"initial_accumulator_value", 0}, {"eps", 1e-10},
+  {"maximize", false}})
 
 function Adagrad.check(group)
   base.check_at_least_zero("Adagrad", group, "lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps")

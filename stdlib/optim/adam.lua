@@ -1,19 +1,12 @@
 -- optim.Adam and optim.AdamW: PyTorch's single-tensor formulas, operation by operation.
 -- state[p] = {step = n, exp_avg = m, exp_avg_sq = v}; step is a Lua number, so the bias corrections are scalar inputs of a compiled step.
 local lt, use = ...
-local fail = use("errors").fail
 local base = use "optim.optimizer"
 
 local function check(name)
   return function(group)
     base.check_at_least_zero(name, group, "lr", "eps", "weight_decay")
-    local betas = group.betas
-    for i = 1, 2 do
-      local beta = type(betas) == "table" and betas[i]
-      if type(beta) ~= "number" or not (beta >= 0 and beta < 1) then
-        fail("%s: betas are two numbers >= 0 and < 1", name)
-      end
-    end
+    base.check_fractions(name, group, "betas", 2)
   end
 end
 
@@ -56,10 +49,10 @@ local function update_group(self, group, decoupled)
 end
 
 local function class_of(name, weight_decay, decoupled)
-  local class = base.extend(name, {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = weight_decay, amsgrad = false,
-                                   maximize = false})
+  local class = base.define(name, {{"lr", 1e-3}, {"betas", {0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}, {"amsgrad", false},
+    {"maximize", false}, not decoupled and {"decoupled_weight_decay", false} or nil})
   class.check, class.new_state = check(name), new_state
-  function class:update_group(group) update_group(self, group, decoupled) end
+  function class:update_group(group) update_group(self, group, decoupled or group.decoupled_weight_decay) end
   return class
 end
 

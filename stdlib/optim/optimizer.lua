@@ -1,5 +1,7 @@
--- The base of all optimisers: parameter groups, state, zero_grad, state_dict in PyTorch's layout.
--- A class gives: name, defaults (every option with its default), check(options), new_state(p, group), update_group(self, group).
+-- optim.Optimizer, the base of all optimisers: parameter groups, state, zero_grad, state_dict in PyTorch's layout.
+-- A class of one's own: Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls optim.Optimizer.init(self, params, defaults); it has a
+-- step of its own, or an update_group(self, group), which the step here calls with grad mode off.
+-- What base.define makes gives: schema (PyTorch's arguments in order), check(options), new_state(p, group), update_group(self, group).
 -- 1. state[p] exists from the moment that p is added, so that the first step takes the same path as every other.
 -- 2. What step reads are plain fields and numbers: capture makes lr, betas and step counters scalar inputs.
 local lt, use = ...
@@ -9,20 +11,44 @@ local keywords = use "keywords"
 local module = use "nn.module"
 local no_grad = lt.no_grad
 
-local Optimizer = {}
+local Optimizer = {name = "Optimizer"}
 Optimizer.__index = Optimizer
+
+function Optimizer.check() end
+function Optimizer.new_state() return {} end
 
 -- What exists of optimisers: their states follow parameters that module:to(...) converts.
 local all = setmetatable({}, {__mode = "k"})
 
+-- Tensors of a state and of the lists in it, each in the place of the one that convert(tensor) is called with.
+local function converted(value, convert)
+  if type(value) == "userdata" then return convert(value) end
+  if type(value) ~= "table" then return value end
+  local out = {}
+  for key, each in pairs(value) do out[key] = converted(each, convert) end
+  return out
+end
+
 function lt._native.follow_parameters(params)
   for optimizer in pairs(all) do
     for _, p in ipairs(params) do
-      for name, value in pairs(optimizer.state[p] or {}) do
-        if type(value) == "userdata" then optimizer.state[p][name] = value:to(p.device, p.dtype) end
-      end
+      local function follow(value) return value:to(p.device, p.dtype) end
+      for name, value in pairs(optimizer.state[p] or {}) do optimizer.state[p][name] = converted(value, follow) end
     end
   end
+end
+
+-- Options of PyTorch's that choose how a step is launched. Here a compiled step is one graph, and its counters are numbers, so that what the first
+-- three ask for holds anyway.
+local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none}, {"differentiable", keywords.none}}
+
+local function check_implied(name, group)
+  for _, row in ipairs(implied) do
+    local value = group[row[1]]
+    if value ~= nil then errors.boolean(name, row[1], value) end
+  end
+  if group.foreach and group.fused then fail("%s: fused and foreach cannot both be true", name) end
+  if group.differentiable then fail("%s: differentiable = true does not exist yet: a step is not recorded", name) end
 end
 
 local function add_checked_group(self, given)
@@ -31,8 +57,9 @@ local function add_checked_group(self, given)
   for name, value in pairs(given) do
     if name ~= "params" then options[name] = value end
   end
-  local group = keywords.check(class.name, options, self.known)
+  local group = converted(keywords.check(class.name, options, self.known), function(tensor) return tensor end) -- lists of its own
   class.check(group)
+  if class.schema then check_implied(class.name, group) end
   local params = given.params
   if type(params) == "userdata" then params = {params} end
   if type(params) ~= "table" then errors.wrong(class.name, "params", "a list of Tensors", params) end
@@ -55,43 +82,56 @@ function Optimizer:add_param_group(group)
   add_checked_group(self, group)
 end
 
-local function construct(class, params, options)
+-- defaults: every option with its default; keywords.none stands for nil.
+function Optimizer:init(params, defaults)
+  errors.object("Optimizer", "init", self)
+  local name = self.name
+  if defaults ~= nil and type(defaults) ~= "table" then errors.wrong(name, "defaults", "a table of options", defaults) end
   if type(params) ~= "table" or #params == 0 then
-    errors.wrong(class.name, "params", "a list of Tensors or of groups {params = {...}, lr = ...}, not empty", params)
+    errors.wrong(name, "params", "a list of Tensors or of groups {params = {...}, lr = ...}, not empty", params)
   end
-  local defaults = keywords.check(class.name, options, class.defaults)
-  class.check(defaults)
-  -- A group's options default to those given for all.
-  local known = {}
-  for name in pairs(class.defaults) do
-    if defaults[name] == nil then known[name] = keywords.none else known[name] = defaults[name] end
+  self.param_groups, self.state, self.defaults, self.known = {}, {}, {}, {}
+  for option, value in pairs(defaults or {}) do
+    self.known[option] = value
+    if value ~= keywords.none then self.defaults[option] = value end
   end
-  local self = setmetatable({param_groups = {}, state = {}, defaults = defaults, known = known}, class)
   all[self] = true
   if type(params[1]) ~= "table" then params = {{params = params}} end
   for _, group in ipairs(params) do
     if type(group) ~= "table" or group.params == nil then
-      fail("%s: a group is a table with params, got %s", class.name, errors.show(group))
+      fail("%s: a group is a table with params, got %s", name, errors.show(group))
     end
     add_checked_group(self, group)
   end
+end
+
+function Optimizer:_copied() all[self] = true end
+
+local function construct(class, ...)
+  local self = setmetatable({}, class)
+  class.init(self, ...)
   return self
 end
 
-local function extend(name, defaults)
-  local class = {name = name, defaults = defaults}
+-- A class that finds in its parent what it does not define itself.
+function Optimizer:extend(name)
+  errors.text("extend", "name", name)
+  local class = {name = name, __tostring = self.__tostring}
   class.__index = class
-  return setmetatable(class, {__index = Optimizer, __call = construct})
+  return setmetatable(class, {__index = self, __call = construct})
 end
+setmetatable(Optimizer, {__call = construct})
 
 local function update(self)
   local groups = self.param_groups
   for i = 1, #groups do
     local lr = groups[i].lr
-    if type(lr) ~= "number" then errors.wrong(self.name, "lr", "a number", lr) end
+    if type(lr) ~= "number" and self.schema ~= nil then errors.wrong(self.name, "lr", "a number", lr) end
     self:update_group(groups[i])
   end
 end
+
+function Optimizer:update_group() fail("%s: neither step nor update_group is defined", self.name) end
 
 -- With a closure: it is called first, with grad mode as it is, and its loss returned.
 function Optimizer:step(closure)
@@ -140,16 +180,15 @@ function Optimizer:state_dict()
   return {state = state, param_groups = groups}
 end
 
--- A loaded state: tensors are copied to the parameter's dtype, the step counter becomes a number.
-local function unpack_state(p, loaded)
+-- A loaded state: tensors are copied to the parameter's dtype; counters that PyTorch has as tensors become numbers.
+local function unpack_state(p, loaded, own)
+  local function copy(value) return value:to(p.device, {dtype = p.dtype, copy = true}) end
   local state = {}
   for name, value in pairs(loaded) do
-    if name == "step" then
-      state.step = type(value) == "number" and value or value:item()
-    elseif type(value) == "userdata" then
-      state[name] = value:to(p.device, {dtype = p.dtype, copy = true})
+    if type(value) == "userdata" and (name == "step" or type(own[name]) == "number") then
+      state[name] = value:item()
     else
-      state[name] = value
+      state[name] = converted(value, copy)
     end
   end
   return state
@@ -186,7 +225,7 @@ function Optimizer:load_state_dict(loaded)
     end
     for i, p in ipairs(group.params) do
       local state = loaded.state[source.params[i]]
-      if state then self.state[p] = unpack_state(p, state) end
+      if state then self.state[p] = unpack_state(p, state, self.state[p]) end
     end
   end
 end
@@ -208,8 +247,7 @@ local function text_of(v)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- Printing is inherited by hand, as metamethods are.
-local function tostring_optimizer(self)
+function Optimizer:__tostring()
   local lines = {self.name .. " ("}
   for g, group in ipairs(self.param_groups) do
     lines[#lines + 1] = "Parameter Group " .. (g - 1)
@@ -224,11 +262,30 @@ local function tostring_optimizer(self)
   return table.concat(lines, "\n")
 end
 
-return {
-  extend = function(name, defaults)
-    local class = extend(name, defaults)
-    class.__tostring = tostring_optimizer
-    return class
-  end,
-  check_at_least_zero = check_at_least_zero,
-}
+-- A class by its schema: {{"lr", 1e-3}, ...}, PyTorch's arguments behind params, in order. launches = false: no options say how a step is launched.
+local function define(name, schema, launches)
+  local class = Optimizer:extend(name)
+  class.schema, class.defaults = schema, {} -- for help, too
+  for _, row in ipairs(launches == false and {} or implied) do schema[#schema + 1] = row end
+  for _, row in ipairs(schema) do class.defaults[row[1]] = row[2] end
+  function class:init(params, ...)
+    local options = keywords.read(name, schema, ...)
+    self.check(options)
+    for option in pairs(class.defaults) do
+      if options[option] == nil then options[option] = keywords.none end
+    end
+    Optimizer.init(self, params, options)
+  end
+  return class
+end
+
+-- Betas and their like: n numbers >= 0 and < 1.
+local function check_fractions(name, group, option, n)
+  local list = group[option]
+  for i = 1, n do
+    local value = type(list) == "table" and list[i]
+    if type(value) ~= "number" or not (value >= 0 and value < 1) then fail("%s: %s are %s numbers >= 0 and < 1", name, option, n == 2 and "two" or n) end
+  end
+end
+
+return {Optimizer = Optimizer, define = define, check_at_least_zero = check_at_least_zero, check_fractions = check_fractions}

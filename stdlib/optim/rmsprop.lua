@@ -2,7 +2,8 @@
 local lt, use = ...
 local base = use "optim.optimizer"
 
-local RMSprop = base.extend("RMSprop", {lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false, maximize = false})
+local RMSprop = base.define("RMSprop", {{"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0}, {"momentum", 0}, {"centered", false},
+  {"maximize", false}})
 
 function RMSprop.check(group) base.check_at_least_zero("RMSprop", group, "lr", "alpha", "eps", "weight_decay", "momentum") end
 

@@ -125,11 +125,89 @@ test("errors name what is wrong", function()
   raises("not empty", optim.SGD, {}, {lr = 1})
   raises("SGD: argument 'lr' must be a number >= 0, got number -1", optim.SGD, {p}, {lr = -1})
   raises("betas are two numbers", optim.Adam, {p}, {betas = {1, 0}})
-  raises("AdamW: unknown option 'lrr' (known: amsgrad, betas, eps, lr, maximize, weight_decay)", optim.AdamW, {p}, {lrr = 1})
+  raises("AdamW: unknown option 'lrr' (known: amsgrad, betas, capturable, differentiable, eps, foreach, fused, lr, maximize, weight_decay)", optim.AdamW, {p}, {lrr = 1})
   raises("params[1] is number 3, not a Tensor", optim.SGD, {{params = {3}}})
   raises("params[1] is not a leaf", optim.SGD, {p * 2})
   raises("appears twice", optim.SGD, {p, p})
   raises("nesterov needs", optim.SGD, {p}, {nesterov = true})
+end)
+
+test("options by position; those that say how a step is launched", function()
+  local p = parameter(1)
+  local opt = optim.Adam({p}, 0.5, {0.8, 0.9}, {eps = 1e-3})
+  equal(opt.param_groups[1].lr, 0.5)
+  h.deep(opt.param_groups[1].betas, {0.8, 0.9})
+  equal(optim.SGD({p}, {foreach = true, fused = false}).param_groups[1].foreach, true)
+  raises("Adam: fused and foreach cannot both be true", optim.Adam, {p}, {fused = true, foreach = true})
+  raises("Adam: differentiable = true does not exist yet", optim.Adam, {{params = {p}, differentiable = true}})
+  raises("Adam: argument 'fused' must be a boolean, got string 'yes'", optim.Adam, {p}, {fused = "yes"})
+end)
+
+test("groups have lists of their own", function()
+  local one, two = optim.Adam({parameter(1)}), optim.Adam({parameter(1)})
+  one.param_groups[1].betas[1] = 0.5
+  equal(two.param_groups[1].betas[1], 0.9)
+end)
+
+test("optimisers of one's own", function()
+  local Sign = optim.Optimizer:extend("Sign")
+  function Sign:init(params, options) optim.Optimizer.init(self, params, {lr = options and options.lr or 0.5}) end
+  function Sign:step()
+    lt.no_grad(function()
+      for _, group in ipairs(self.param_groups) do
+        for _, p in ipairs(group.params) do
+          local state = self.state[p]
+          state.n = (state.n or 0) + 1
+          p:sub_(p.grad:sign() * group.lr)
+        end
+      end
+    end)
+  end
+  local p = parameter(1, 2)
+  local opt = Sign({{params = {p}, lr = 0.25}})
+  p:sum():backward()
+  opt:step()
+  h.deep(p:detach():tolist(), {0.75, 1.75})
+  equal(opt:state_dict().state[0].n, 1)
+  opt:zero_grad()
+  equal(p.grad, nil)
+  equal(tostring(opt), "Sign (\nParameter Group 0\n    lr: 0.25\n)")
+  optim.lr_scheduler.StepLR(opt, 1, 0.5)
+  raises("Sign: unknown option 'rate' (known: lr)", Sign, {{params = {p}, rate = 1}})
+  local Plain = optim.Optimizer:extend("Plain")
+  function Plain:init(params) optim.Optimizer.init(self, params, {lr = 0.5}) end
+  function Plain:update_group(group)
+    for _, each in ipairs(group.params) do each:sub_(each.grad * group.lr) end
+  end
+  local plain = Plain({p})
+  local step = lt.compile(function()
+    plain:zero_grad()
+    p:sum():backward()
+    plain:step()
+  end, {fullgraph = true})
+  step()
+  step()
+  h.deep(p:detach():tolist(), {-0.25, 0.75})
+  raises("Optimizer: neither step nor update_group is defined", function() optim.Optimizer({p}, {lr = 1}):step() end)
+end)
+
+test("state_dict of each optimiser goes back in", function()
+  for name, class in pairs(optim) do
+    if type(class) == "table" and rawget(class, "schema") and name ~= "LBFGS" then
+      local start = {0.5, -1.25}
+      local whole = run(class, {}, 6, start)
+      local half, opt = run(class, {}, 3, start)
+      local p = parameter(unpack(half))
+      local again = class({p})
+      again:load_state_dict(opt:state_dict())
+      for _ = 1, 3 do
+        again:zero_grad();
+        ((p * p * p):sum() / 3):backward()
+        again:step()
+      end
+      h.deep(p:detach():totable(), whole, 0, name)
+    end
+  end
 end)
 
 -- As in PyTorch: the optimiser may be made before the model is converted.
