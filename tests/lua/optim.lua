@@ -141,6 +141,10 @@ test("options by position; those that say how a step is launched", function()
   raises("Adam: fused and foreach cannot both be true", optim.Adam, {p}, {fused = true, foreach = true})
   raises("Adam: differentiable = true does not exist yet", optim.Adam, {{params = {p}, differentiable = true}})
   raises("Adam: argument 'fused' must be a boolean, got string 'yes'", optim.Adam, {p}, {fused = "yes"})
+  raises("etas are a number between 0 and 1, and one over 1", optim.Rprop, {p}, {etas = {1, 2}})
+  raises("argument 'rho' must be a number from 0 to 1", optim.Adadelta, {p}, {rho = 2})
+  raises("LBFGS: there is one group of parameters, got 2", optim.LBFGS, {{params = {p}}, {params = {parameter(2)}}})
+  raises("LBFGS.step: argument 'closure' must be a function", function() optim.LBFGS({p}):step() end)
 end)
 
 test("groups have lists of their own", function()
@@ -207,6 +211,19 @@ test("state_dict of each optimiser goes back in", function()
       end
       h.deep(p:detach():totable(), whole, 0, name)
     end
+  end
+end)
+
+test("a rate that is set before the first step is that step's", function()
+  for _, name in ipairs {"Rprop", "ASGD"} do
+    local p, q = parameter(1, 2), parameter(1, 2)
+    local late, early = optim[name]({p}, {lr = 0.5}), optim[name]({q}, {lr = 0.125})
+    late.param_groups[1].lr = 0.125
+    for _, pair in ipairs {{p, late}, {q, early}} do
+      pair[1]:square():sum():backward()
+      pair[2]:step()
+    end
+    h.deep(p:detach():tolist(), q:detach():tolist())
   end
 end)
 
