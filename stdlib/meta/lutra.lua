@@ -115,7 +115,9 @@ function Optimizer:load_state_dict(state) end
 ---@field Parameter fun(data: lutra.Tensor, requires_grad?: boolean): lutra.Tensor
 ---@field Linear fun(in_features: integer, out_features: integer, options?: {bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field Sequential fun(...: lutra.Module): lutra.Module modules in order, a list of them, or a list of pairs {name, module}
----@field ModuleList fun(modules: lutra.Module[]): lutra.Module
+---@field ModuleList fun(modules: lutra.Module[]): lutra.Module list[i] from 1, list[-1], list[{start, stop, step}]
+---@field ParameterList fun(values?: lutra.Tensor[]): lutra.Module
+---@field ParameterDict fun(parameters?: table): lutra.Module {name = tensor, ...} or {{name, tensor}, ...}
 ---@field CELU fun(alpha?: number, inplace?: boolean): lutra.Module
 ---@field ELU fun(alpha?: number, inplace?: boolean): lutra.Module
 ---@field GELU fun(approximate?: string): lutra.Module

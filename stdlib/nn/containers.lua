@@ -1,6 +1,6 @@
--- nn.Sequential, ModuleList and ModuleDict. The children of a container are those of any module, in order: items of the list, and what has a
--- name. Positions count from 1, names in a state dict as PyTorch's: from 0.
-local _, use = ...
+-- nn.Sequential, ModuleList, ModuleDict, ParameterList and ParameterDict. The parts of a container are those of any module, in order: items of the
+-- list, and what has a name. Positions count from 1, names in a state dict as PyTorch's: from 0.
+local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 local base = use "nn.module"
@@ -8,9 +8,9 @@ local Module, is_module = base.Module, base.is_module
 
 local classes = {}
 
--- The key of the next item, behind all children.
-local function next_key(self)
-  local keys = base.child_keys(self)
+-- The key of the next item, behind all parts of the kind.
+local function next_key(self, kind)
+  local keys = base.part_keys(self, kind)
   local key = #keys
   for i = 1, #keys do
     if type(keys[i]) == "number" then key = math.max(key, keys[i]) end
@@ -20,7 +20,7 @@ end
 
 local function append(self, module)
   base.check_module(self._name, module)
-  self[next_key(self)] = module
+  self[next_key(self, "module")] = module
   return self
 end
 
@@ -61,7 +61,7 @@ end
 
 -- Whether the children are the items 1 to n and nothing else.
 local function is_list(self)
-  local keys = base.child_keys(self)
+  local keys = base.part_keys(self, "module")
   for i = 1, #keys do
     if keys[i] ~= i then return false end
   end
@@ -72,17 +72,50 @@ local function need_list(self, method)
   if not is_list(self) then fail("%s.%s: some of the children have names; add_module puts one behind them", self._name, method) end
 end
 
+-- list[{start, stop, step}]: a part of the same class, from start to before stop, as x[{{start, stop, step}}] of a tensor has it. Positions are those
+-- of list[i], negative ones count from the end.
+local function part_of(self, slice)
+  local keys = base.part_keys(self, "module")
+  for key in pairs(slice) do
+    if key ~= 1 and key ~= 2 and key ~= 3 then fail("%s: a part is list[{start, stop, step}]; the table has a field %s", self._name, tostring(key)) end
+  end
+  local function position(at, default)
+    if at == nil then return default end
+    if type(at) ~= "number" or at % 1 ~= 0 then errors.wrong(self._name, "slice", "whole numbers {start, stop, step}", at) end
+    return math.max(1, math.min(at < 0 and at + #keys + 1 or at, #keys + 1))
+  end
+  local step = slice[3] or 1
+  errors.count(self._name, "step", step, 1)
+  local part = {}
+  for i = position(slice[1], 1), position(slice[2], #keys + 1) - 1, step do
+    part[#part + 1] = type(keys[i]) == "string" and {keys[i], self[keys[i]]} or self[keys[i]]
+  end
+  return append_all(classes[self._list](), part)
+end
+
+-- What is no field: list[{1, 3}] or, from the end, list[-1].
+local function item(self, key)
+  if type(key) == "table" and getmetatable(key) == nil then return part_of(self, key) end
+  if type(key) ~= "number" or key >= 0 then return nil end
+  local keys = base.part_keys(self, "module")
+  if -key > #keys then fail("%s: there is no module %d of %d", self._name, key, #keys) end
+  return self[keys[#keys + 1 + key]]
+end
+
+local function set_item(self, key, value)
+  if type(key) == "table" then fail("%s: a part cannot be assigned, its modules can: list[i] = module", self._name) end
+  if type(key) == "number" and key < 1 then fail("%s: a module is assigned at a position from 1, not %s", self._name, tostring(key)) end
+  base.define(self, key, value)
+  if self._order[key] ~= key then rawset(self, "_named", true) end
+end
+
 local function list_class(name)
   local class = Module:extend(name)
   classes[name] = class
-  class.init = fill
+  class.init, class._list = fill, name
   class._named = false -- whether a key was defined that is not the next position
-  function class:__newindex(key, value)
-    base.define(self, key, value)
-    if self._order[key] ~= key then rawset(self, "_named", true) end
-  end
   function class:append(module) return append(self, module) end
-  function class:len() return #base.child_keys(self) end
+  function class:len() return #base.part_keys(self, "module") end
   -- list:extend({a, b}) appends; Class:extend("Name") makes a class.
   function class:extend(modules)
     if type(modules) ~= "table" then return Module.extend(self, modules) end
@@ -106,7 +139,7 @@ local function list_class(name)
     return self
   end
   function class:pop(position)
-    local keys = base.child_keys(self)
+    local keys = base.part_keys(self, "module")
     position = position or #keys
     local key = keys[position]
     if key == nil then fail("%s: there is no module %s", self._name, tostring(position)) end
@@ -121,7 +154,7 @@ local function list_class(name)
   end
   -- The children from position first to last, as a container of the same class.
   function class:slice(first, last)
-    local keys, part = base.child_keys(self), {}
+    local keys, part = base.part_keys(self, "module"), {}
     first, last = first or 1, last or #keys
     errors.count(name .. ".slice", "first", first, 1)
     errors.count(name .. ".slice", "last", last, 0)
@@ -131,11 +164,8 @@ local function list_class(name)
     local out = classes[name]()
     return append_all(out, part)
   end
-  -- list[{1, 3}] would be nil.
-  setmetatable(class, {__call = getmetatable(class).__call, __index = function(_, key)
-    if type(key) == "table" then fail("%s: a part is list:slice(first, last), list[i] is one module", name) end
-    return Module[key]
-  end})
+  class._item, class.__newindex = item, set_item
+  class.__index = base.index_of(class)
   return class
 end
 
@@ -164,64 +194,130 @@ function Sequential:forward(input)
   return input
 end
 
--- ModuleDict({name = module, ...}), in the order in which the modules were made, or ModuleDict({{name, module}, ...}), in the order of the list.
-local ModuleDict = Module:extend("ModuleDict")
-classes.ModuleDict = ModuleDict
-
-local function put(self, name, module)
-  base.check_free_name(self, "ModuleDict", name)
-  base.check_module("ModuleDict", module)
+-- ModuleDict({name = module, ...}), in the order in which the modules were made, or ModuleDict({{name, module}, ...}), in the order of the list;
+-- ParameterDict alike. accept(class name, value) gives what is stored for a value.
+local function put(self, name, value)
+  base.check_free_name(self, self._name, name)
+  value = self._accept(self._name, value)
   local is_new = rawget(self, name) == nil
-  self[name] = module
+  self[name] = value
   if not is_new then return end
-  local order = self._order -- last, whenever the module was made
+  local order = self._order -- last, whenever it was made
   for i = #order, 1, -1 do
     if order[i] == name then table.remove(order, i) end
   end
   order[#order + 1] = name
 end
 
-function ModuleDict:init(modules) self:update(modules or {}) end
-function ModuleDict:update(modules)
-  if type(modules) ~= "table" then fail("ModuleDict: a table of modules is needed, not %s", errors.show(modules)) end
-  for i = 1, #modules do put(self, modules[i][1], modules[i][2]) end
-  local names = {}
-  for name in pairs(modules) do
-    if type(name) ~= "number" then names[#names + 1] = name end
+local function dict_class(name, kind, accept)
+  local class = Module:extend(name)
+  classes[name] = class
+  class._accept = accept
+  function class:init(parts) self:update(parts or {}) end
+  function class:update(parts)
+    if type(parts) ~= "table" then fail("%s: a table of %ss is needed, not %s", name, kind, errors.show(parts)) end
+    if is_module(parts) then
+      for key, value in class.items(parts) do put(self, key, value) end
+      return self
+    end
+    for i = 1, #parts do put(self, parts[i][1], parts[i][2]) end
+    local names = {}
+    for key in pairs(parts) do
+      if type(key) ~= "number" then names[#names + 1] = key end
+    end
+    table.sort(names, function(a, b)
+      local x, y = base.serial_of(parts[a]), base.serial_of(parts[b])
+      if x and y then return x < y end
+      return tostring(a) < tostring(b)
+    end)
+    for _, key in ipairs(names) do put(self, key, parts[key]) end
+    return self
   end
-  table.sort(names, function(a, b)
-    local x, y = modules[a], modules[b]
-    if base.is_module(x) and base.is_module(y) then return x._serial < y._serial end
-    return tostring(a) < tostring(b)
-  end)
-  for _, name in ipairs(names) do put(self, name, modules[name]) end
+  -- Iterators in order: names, values, both.
+  function class:items()
+    local keys, i = base.part_keys(self, kind), 0
+    return function()
+      i = i + 1
+      return keys[i], keys[i] and self[keys[i]]
+    end
+  end
+  function class:keys()
+    local items = self:items()
+    return function() return (items()) end
+  end
+  function class:values()
+    local items = self:items()
+    return function()
+      local _, value = items()
+      return value
+    end
+  end
+  function class:len() return #base.part_keys(self, kind) end
+  function class:pop(key)
+    local value = rawget(self, key)
+    if value == nil or not base.serial_of(value) then fail("%s: there is no %s '%s'", name, kind, tostring(key)) end
+    self[key] = nil
+    return value
+  end
+  return class
+end
+
+dict_class("ModuleDict", "module", function(name, value)
+  base.check_module(name, value)
+  return value
+end)
+
+-- Parameters ------------------------------------------------------------------------------------------------------------
+
+-- As PyTorch, takes tensors for parameters.
+local function as_parameter(name, value)
+  errors.tensor(name, "value", value)
+  return base.is_parameter(value) and value or base.Parameter(value)
+end
+
+local function show_parameters(self)
+  local lines = {}
+  for _, key in ipairs(base.part_keys(self, "parameter")) do
+    local p, shown = self[key], type(key) == "number" and key - 1 or key
+    lines[#lines + 1] = string.format("(%s): Parameter containing: [%s of size %s]", shown, p.dtype, table.concat(p.shape, "x"))
+  end
+  return self._name .. "(" .. (#lines > 0 and "\n  " .. table.concat(lines, "\n  ") .. "\n" or "") .. ")"
+end
+
+local ParameterDict = dict_class("ParameterDict", "parameter", as_parameter)
+ParameterDict.__tostring = show_parameters
+function ParameterDict:get(key, default)
+  local value = rawget(self, key)
+  if base.is_parameter(value) then return value end
+  return default
+end
+function ParameterDict:setdefault(key, default)
+  if self:get(key) == nil then put(self, key, default) end
+  return self[key]
+end
+
+-- ParameterList({a, b}): items from 1, in a state dict from "0".
+local ParameterList = Module:extend("ParameterList")
+classes.ParameterList = ParameterList
+ParameterList.__tostring = show_parameters
+
+function ParameterList:init(values)
+  if values ~= nil then self:extend(values) end
+end
+function ParameterList:append(value)
+  self[next_key(self, "parameter")] = as_parameter("ParameterList", value)
   return self
 end
--- Iterators in order: names, modules, both.
-function ModuleDict:items()
-  local keys, i = base.child_keys(self), 0
-  return function()
-    i = i + 1
-    return keys[i], keys[i] and self[keys[i]]
-  end
+function ParameterList:extend(values)
+  if type(values) == "string" then return Module.extend(self, values) end
+  if type(values) ~= "table" then errors.wrong("ParameterList", "values", "a list of Tensors", values) end
+  for i = 1, #values do self:append(values[i]) end
+  return self
 end
-function ModuleDict:keys()
-  local items = self:items()
-  return function() return (items()) end
-end
-function ModuleDict:values()
-  local items = self:items()
-  return function()
-    local _, module = items()
-    return module
-  end
-end
-function ModuleDict:len() return #base.child_keys(self) end
-function ModuleDict:pop(name)
-  local module = rawget(self, name)
-  if not base.is_module(module) then fail("ModuleDict: there is no module '%s'%s", tostring(name), errors.known(name, base.child_keys(self))) end
-  self[name] = nil
-  return module
+function ParameterList:len() return #base.part_keys(self, "parameter") end
+function ParameterList:__newindex(key, value)
+  if type(key) == "number" and value ~= nil then value = as_parameter("ParameterList", value) end
+  base.define(self, key, value)
 end
 
 return classes

@@ -84,6 +84,15 @@ Module.__newindex = define
 Module.__call = call
 setmetatable(Module, {__call = construct})
 
+-- Where instances of a class find what is no field of theirs: in the class, or through its _item(self, key), for keys that are no names.
+local function index_of(class)
+  if not class._item then return class end
+  return function(self, key)
+    if type(key) == "string" then return class[key] end
+    return class._item(self, key)
+  end
+end
+
 -- A class is the metatable of its instances; what it does not define itself it finds in its parent.
 function Module:extend(name)
   errors.text("extend", "name", name)
@@ -91,8 +100,16 @@ function Module:extend(name)
   for key, value in pairs(self) do -- metamethods are not inherited through __index
     if type(key) == "string" and key:sub(1, 2) == "__" then class[key] = value end
   end
-  class._is_module, class._name, class.__index = true, name, class
-  return setmetatable(class, {__index = self, __call = construct})
+  class._is_module, class._name = true, name
+  setmetatable(class, {__index = self, __call = construct})
+  class.__index = index_of(class)
+  return class
+end
+
+-- What is to be done for a module that deepcopy has filled.
+function Module:_copied()
+  made = made + 1
+  self._serial = made
 end
 
 function Module:forward()
@@ -197,10 +214,10 @@ end
 function Module:modules() return second(self:named_modules()) end
 function Module:children() return second(self:named_children()) end
 
--- The keys of the children, in order; a child that stands there twice has two.
-local function child_keys(self)
+-- The keys of the parts of a kind, in order; a part that stands there twice has two.
+local function part_keys(self, kind)
   local keys = {}
-  each(self, "module", "", function(_, _, _, key) keys[#keys + 1] = key end)
+  each(self, kind, "", function(_, _, _, key) keys[#keys + 1] = key end)
   return keys
 end
 
@@ -488,5 +505,6 @@ function Module:__tostring()
   return self._name .. "(\n  " .. table.concat(lines, "\n  ") .. "\n)"
 end
 
-return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, define = define, check_free_name = check_free_name, child_keys = child_keys, forget = forget, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
-        is_parameter = function(t) return is_parameter[t] ~= nil end}
+return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, define = define,
+        check_free_name = check_free_name, part_keys = part_keys, forget = forget, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
+        is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of}

@@ -61,6 +61,12 @@ end
 
 local names = lt._native.names()
 
+-- The table in which fields are looked up that a value with this metatable does not have. A class of modules may have a function for it.
+local function above(meta)
+  if type(meta) ~= "table" then return nil end
+  return rawget(meta, "_compiled_of") or rawget(meta, "_is_module") and meta or rawget(meta, "__index")
+end
+
 -- t[key] without calling anything of the user's.
 local function get(value, key)
   if lt.is_tensor(value) then
@@ -74,8 +80,7 @@ local function get(value, key)
     local found = rawget(value, key)
     if found ~= nil then return found end
     if value == lt and lt._native.lazy[key] then return lt[key] end
-    local meta = debug.getmetatable(value)
-    value = type(meta) == "table" and (rawget(meta, "_compiled_of") or rawget(meta, "__index")) or nil
+    value = above(debug.getmetatable(value))
   end
 end
 
@@ -105,8 +110,7 @@ local function each_field(value, add)
     for key, field in next, value do
       if type(key) == "string" and key:find("^[%a_][%w_]*$") then add(key, type(field) == "function" or type(field) == "table") end
     end
-    local meta = debug.getmetatable(value)
-    value = type(meta) == "table" and (rawget(meta, "_compiled_of") or rawget(meta, "__index")) or nil
+    value = above(debug.getmetatable(value))
   end
 end
 

@@ -85,6 +85,8 @@ test("values of keywords complete", function()
   x = lt.ones(2)
   truthy(not complete("x:softmax{").input and complete("x:softmax{").dim)
   truthy(not complete("x:ein").einsum and complete("lt.ein").einsum)
+  x = lt.nn.Sequential()
+  truthy(complete("x:app").append and complete("x:sta").state_dict)
   x = nil
   truthy(complete("lt.data.DataLoader(set, {").batch_size)
   truthy(complete("lt.optim.lr_scheduler.StepLR(opt, {").gamma)
