@@ -95,5 +95,6 @@ for name, class in pairs(use "nn.spatial") do nn[name] = class end
 for name, class in pairs(use "nn.dropout") do nn[name] = class end
 for name, class in pairs(use "nn.shapes") do nn[name] = class end
 for name, class in pairs(use "nn.resampling") do nn[name] = class end
+for name, class in pairs(use "nn.recurrent") do nn[name] = class end
 
 return nn
