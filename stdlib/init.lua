@@ -1,5 +1,4 @@
--- The first chunk of the standard library: the native module table in; lt.nn, lt.linalg, lt.optim, lt.data, lt.cuda, lt.backends, lt.progress, lt.perf_counter and lt.Generator added,
--- each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what stdlib/nn/module.lua returns.
+-- The first chunk of the standard library: the native module table in; lt.nn, lt.optim and what else `lazy` lists added, each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what stdlib/nn/module.lua returns.
 local lt = ...
 local chunk_of = lt._native.stdlib
 
@@ -14,7 +13,8 @@ local function use(name)
 end
 
 local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress", perf_counter = "clock", Generator = "generator",
-              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd"}
+              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd",
+              deepcopy = "deepcopy", isinstance = "isinstance"}
 
 lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
 

@@ -507,4 +507,4 @@ end
 
 return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, define = define,
         check_free_name = check_free_name, part_keys = part_keys, forget = forget, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
-        is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of}
+        is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of, real = real}

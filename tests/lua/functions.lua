@@ -1,8 +1,8 @@
--- x.data, the state of random numbers, dtypes of results.
+-- x.data, deepcopy, isinstance, the state of random numbers, dtypes of results.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises, deep = h.test, h.equal, h.truthy, h.raises, h.deep
-local nn = lt.nn
+local nn, optim = lt.nn, lt.optim
 
 -- Tensors and random numbers -------------------------------------------------------------------------------------------
 
@@ -48,6 +48,45 @@ test("dtypes of results", function()
   equal(lt.promote_types("int8", "uint8"), "int16")
   equal(lt.promote_types("float16", "bfloat16"), "float32")
   raises("promote_types: argument 'type2' must be a dtype", lt.promote_types, "int8", 3)
+end)
+
+-- Copies ---------------------------------------------------------------------------------------------------------------
+
+test("a deep copy shares nothing, and keeps what is shared within it", function()
+  local net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+  net[1].tied = net[1].weight
+  net[1].weight:requires_grad_(false)
+  net(lt.randn(3, 2)):sum():backward()
+  local copy = lt.deepcopy(net)
+  local theirs = net:state_dict()
+  for name, value in pairs(copy:state_dict()) do truthy(value:equal(theirs[name]) and value:data_ptr() ~= theirs[name]:data_ptr(), name) end
+  truthy(copy[1].tied == copy[1].weight and not copy[1].weight.requires_grad)
+  truthy(copy[1].bias.grad:equal(net[1].bias.grad) and copy[1].bias.grad ~= net[1].bias.grad)
+  copy[1].bias.grad:zero_()
+  truthy(net[1].bias.grad:abs():sum():item() > 0)
+  equal(getmetatable(copy), nn.Sequential)
+  truthy(lt.deepcopy(lt.compile(net)):len() == 2)
+  local opt = optim.Adam(net:parameters(), {lr = 0.5})
+  local other = lt.deepcopy(opt)
+  equal(other.param_groups[1].lr, 0.5)
+  truthy(other.state[other.param_groups[1].params[1]].exp_avg ~= nil)
+  raises("has a history", lt.deepcopy, {net[1].bias * 2})
+  local list = lt.deepcopy({1, {lt.ones(2)}, nn.Linear})
+  truthy(list[3] == nn.Linear and list[2][1]:equal(lt.ones(2)))
+end)
+
+test("isinstance", function()
+  local net, Mine = nn.Sequential(nn.Linear(1, 1)), nn.Linear:extend "Mine"
+  truthy(lt.isinstance(net, nn.Sequential) and lt.isinstance(net, nn.Module) and not lt.isinstance(net, nn.Linear))
+  truthy(lt.isinstance(Mine(1, 1), nn.Linear) and lt.isinstance(net, {nn.Linear, nn.Sequential}))
+  truthy(lt.isinstance(lt.compile(net), nn.Sequential))
+  local opt = optim.Adam(net:parameters())
+  truthy(lt.isinstance(opt, optim.Optimizer) and lt.isinstance(opt, optim.Adam) and not lt.isinstance(opt, optim.SGD))
+  truthy(not lt.isinstance(3, nn.Module) and not lt.isinstance(lt.ones(1), nn.Module))
+  raises("isinstance: argument 'class' must be a class or a list of classes, got number 3", lt.isinstance, net, 3)
+  local f = lt.compile(function(m, x) return lt.isinstance(m, nn.Linear) and x * 2 or x end, {fullgraph = true})
+  equal(f(net[1], lt.tensor(2)):item(), 4)
+  equal(f(net, lt.tensor(2)):item(), 2)
 end)
 
 h.finish()
