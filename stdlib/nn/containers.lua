@@ -255,7 +255,9 @@ local function dict_class(name, kind, accept)
   function class:len() return #base.part_keys(self, kind) end
   function class:pop(key)
     local value = rawget(self, key)
-    if value == nil or not base.serial_of(value) then fail("%s: there is no %s '%s'", name, kind, tostring(key)) end
+    if value == nil or not base.serial_of(value) then
+      fail("%s: there is no %s '%s'%s", name, kind, tostring(key), errors.known(key, base.part_keys(self, kind)))
+    end
     self[key] = nil
     return value
   end

@@ -50,7 +50,7 @@ nn.utils = use "nn.utils"
 
 local norms = use "nn.norms"
 nn.LayerNorm, nn.RMSNorm, nn.Embedding = norms.LayerNorm, norms.RMSNorm, norms.Embedding
-use "nn.transformer"(nn)
+use "nn.attention"(nn)
 for name, class in pairs(use "nn.containers") do nn[name] = class end
 
 -- Layers without parameters: one op each -----------------------------------------------------------------------------
@@ -96,5 +96,6 @@ for name, class in pairs(use "nn.dropout") do nn[name] = class end
 for name, class in pairs(use "nn.shapes") do nn[name] = class end
 for name, class in pairs(use "nn.resampling") do nn[name] = class end
 for name, class in pairs(use "nn.recurrent") do nn[name] = class end
+use "nn.transformer"(nn)
 
 return nn

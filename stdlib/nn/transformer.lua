@@ -1,4 +1,5 @@
--- nn.MultiheadAttention and TransformerEncoderLayer: PyTorch's names of parameters, defaults and initial values.
+-- nn.TransformerEncoderLayer, TransformerDecoderLayer, the stacks of them, and nn.Transformer: PyTorch's names of parameters, defaults and initial
+-- values. Behind the inputs, masks stand by position or, as a table, by name.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -6,173 +7,207 @@ local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
 local keywords = use "keywords"
+local deepcopy = use "deepcopy"
 
-local Module, Parameter = base.Module, base.Parameter
-local linear, read, none = lt.linear, keywords.read, keywords.none
+local Module = base.Module
+local read, none = keywords.read, keywords.none
 
 return function(nn)
-  local MultiheadAttention = Module:extend("MultiheadAttention")
-  nn.MultiheadAttention = MultiheadAttention
+  -- Layers -------------------------------------------------------------------------------------------------------------
 
-  function MultiheadAttention:init(...)
-    local options = read("MultiheadAttention", {{"embed_dim"}, {"num_heads"}, {"dropout", 0}, {"bias", true}, {"kdim", none}, {"vdim", none},
-      {"batch_first", false}, {"device", none}, {"dtype", "float32"}}, ...)
-    local embed_dim, num_heads = options.embed_dim, options.num_heads
-    if type(embed_dim) ~= "number" or type(num_heads) ~= "number" or num_heads < 1 or embed_dim % num_heads ~= 0 then
-      fail("MultiheadAttention: embed_dim must be divisible by num_heads")
+  local layer_schema = {{"d_model"}, {"nhead"}, {"dim_feedforward", 2048}, {"dropout", 0.1}, {"activation", "relu"}, {"layer_norm_eps", 1e-5},
+    {"batch_first", false}, {"norm_first", false}, {"bias", true}, {"device", none}, {"dtype", "float32"}}
+
+  local function activation_of(name, given)
+    if given == "relu" or given == "gelu" then return functional[given] end
+    if type(given) == "string" then
+      fail("%s: activation should be relu or gelu, not '%s'%s", name, given, errors.question(given, {"relu", "gelu"}))
     end
-    self.embed_dim, self.num_heads, self.head_dim = embed_dim, num_heads, embed_dim / num_heads
-    self.dropout, self.batch_first = options.dropout, options.batch_first
-    local kdim, vdim = options.kdim or embed_dim, options.vdim or embed_dim
-    local how = {dtype = options.dtype, device = options.device}
-    if kdim == embed_dim and vdim == embed_dim then
-      self.in_proj_weight = Parameter(lt.empty({3 * embed_dim, embed_dim}, how))
-    else
-      self.q_proj_weight = Parameter(lt.empty({embed_dim, embed_dim}, how))
-      self.k_proj_weight = Parameter(lt.empty({embed_dim, kdim}, how))
-      self.v_proj_weight = Parameter(lt.empty({embed_dim, vdim}, how))
-    end
-    if options.bias then self.in_proj_bias = Parameter(lt.empty({3 * embed_dim}, how)) end
-    self.out_proj = nn.Linear(embed_dim, embed_dim, {bias = options.bias, dtype = options.dtype, device = options.device})
-    self:reset_parameters()
+    errors.callable(name, "activation", given)
+    return given
   end
 
-  function MultiheadAttention:reset_parameters()
-    for _, name in ipairs {"in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"} do
-      if self[name] then init.xavier_uniform_(self[name]) end
+  -- What layers of both kinds have; n norms and dropouts, attentions by their names.
+  local function init_layer(self, n, attentions, ...)
+    local o = read(self._name, layer_schema, ...)
+    local bias = {bias = o.bias, device = o.device, dtype = o.dtype}
+    local norm = {eps = o.layer_norm_eps, bias = o.bias, device = o.device, dtype = o.dtype}
+    for _, name in ipairs(attentions) do
+      self[name] = nn.MultiheadAttention(o.d_model, o.nhead, {dropout = o.dropout, bias = o.bias, batch_first = o.batch_first, device = o.device,
+        dtype = o.dtype})
     end
-    if self.in_proj_bias then
-      init.zeros_(self.in_proj_bias)
-      init.zeros_(self.out_proj.bias)
-    end
+    self.linear1 = nn.Linear(o.d_model, o.dim_feedforward, bias)
+    self.dropout = nn.Dropout(o.dropout)
+    self.linear2 = nn.Linear(o.dim_feedforward, o.d_model, bias)
+    self.norm_first = o.norm_first
+    for i = 1, n do self["norm" .. i] = nn.LayerNorm(o.d_model, norm) end
+    for i = 1, n do self["dropout" .. i] = nn.Dropout(o.dropout) end
+    self.activation = activation_of(self._name, o.activation)
   end
 
-  -- The three projections; of one input in one product.
-  local function project(self, query, key, value)
-    local e, bias = self.embed_dim, self.in_proj_bias
-    local weight = self.in_proj_weight
-    if weight and query == key and key == value then
-      local all = linear(query, weight, bias)
-      local shape = all.shape
-      shape[#shape], shape[#shape + 1] = 3, e
-      all = all:view(shape)
-      return all:select(-2, 0), all:select(-2, 1), all:select(-2, 2)
-    end
-    local function part(x, name, i)
-      local w = weight and weight:narrow(0, i * e, e) or self[name]
-      return linear(x, w, bias and bias:narrow(0, i * e, e))
-    end
-    return part(query, "q_proj_weight", 0), part(key, "k_proj_weight", 1), part(value, "v_proj_weight", 2)
-  end
+  local function feed(self, x, dropout) return dropout(self.linear2(self.dropout(self.activation(self.linear1(x))))) end
 
-  -- Masks that say what is hidden (bool) or what is added (float), as one that is added.
-  local function as_added(mask, dtype)
-    if mask.dtype ~= "bool" then return mask end
-    return lt.zeros(mask.shape, {dtype = dtype, device = mask.device}):masked_fill(mask, -math.huge)
-  end
-
-  local function merged_mask(self, options, batch, dtype)
-    local mask, padding = options.attn_mask, options.key_padding_mask
-    if mask ~= nil then
-      mask = as_added(mask, dtype)
-      if mask:dim() == 3 then mask = mask:view(batch, self.num_heads, mask:size(1), mask:size(2)) end
-    end
-    if padding == nil then return mask end
-    if padding:dim() == 1 then padding = padding:unsqueeze(0) end
-    padding = as_added(padding, dtype):view(batch, 1, 1, padding:size(1))
-    return mask == nil and padding or mask + padding
-  end
-
-  local known = {key_padding_mask = keywords.none, need_weights = true, attn_mask = keywords.none, average_attn_weights = true,
-                 is_causal = false}
-
-  -- Returns the output and, unless need_weights is false, the weights.
-  function MultiheadAttention:forward(query, key, value, options)
-    options = keywords.check("MultiheadAttention", options, known)
-    if options.is_causal and options.attn_mask == nil then
-      fail("MultiheadAttention: is_causal is a hint that attn_mask is causal: attn_mask must be given")
-    end
-    local batched = query:dim() == 3
-    local q, k, v = project(self, query, key, value)
-    if not batched then
-      q, k, v = q:unsqueeze(0), k:unsqueeze(0), v:unsqueeze(0)
-    elseif not self.batch_first then
-      q, k, v = q:transpose(0, 1), k:transpose(0, 1), v:transpose(0, 1)
-    end
-    local b, l, s, heads, d = q:size(0), q:size(1), k:size(1), self.num_heads, self.head_dim
-    q = q:reshape(b, l, heads, d):transpose(1, 2)
-    k, v = k:reshape(b, s, heads, d):transpose(1, 2), v:reshape(b, s, heads, d):transpose(1, 2)
-    local rate = self.training and self.dropout or 0
-    local out, weights
-    if options.need_weights then
-      local scores = (q * (1 / math.sqrt(d))):matmul(k:transpose(-2, -1))
-      local mask = merged_mask(self, options, b, q.dtype)
-      if mask ~= nil then scores = scores + mask end
-      weights = scores:softmax(-1)
-      if rate > 0 then weights = functional.dropout(weights, rate) end
-      out = weights:matmul(v)
-      if options.average_attn_weights then weights = weights:mean(1) end
-      if not batched then weights = weights:squeeze(0) end
-    elseif options.is_causal and options.key_padding_mask == nil then
-      out = functional.scaled_dot_product_attention(q, k, v, {dropout_p = rate, is_causal = true})
-    else
-      out = functional.scaled_dot_product_attention(q, k, v, {attn_mask = merged_mask(self, options, b, q.dtype), dropout_p = rate})
-    end
-    out = out:transpose(1, 2):reshape(b, l, self.embed_dim)
-    if not batched then
-      out = out:squeeze(0)
-    elseif not self.batch_first then
-      out = out:transpose(0, 1)
-    end
-    return self.out_proj(out), weights
+  local function attend(attention, dropout, x, memory, mask, padding, is_causal)
+    return dropout((attention(x, memory, memory, {attn_mask = mask, key_padding_mask = padding, is_causal = is_causal, need_weights = false})))
   end
 
   local TransformerEncoderLayer = Module:extend("TransformerEncoderLayer")
   nn.TransformerEncoderLayer = TransformerEncoderLayer
 
-  function TransformerEncoderLayer:init(...)
-    local options = read("TransformerEncoderLayer", {{"d_model"}, {"nhead"}, {"dim_feedforward", 2048}, {"dropout", 0.1}, {"activation", "relu"},
-      {"layer_norm_eps", 1e-5}, {"batch_first", false}, {"norm_first", false}, {"bias", true}}, ...)
-    local d_model, nhead = options.d_model, options.nhead
-    local bias = {bias = options.bias}
-    local norm = {eps = options.layer_norm_eps, bias = options.bias}
-    self.self_attn = MultiheadAttention(d_model, nhead, {dropout = options.dropout, bias = options.bias, batch_first = options.batch_first})
-    self.linear1 = nn.Linear(d_model, options.dim_feedforward, bias)
-    self.linear2 = nn.Linear(options.dim_feedforward, d_model, bias)
-    self.norm1 = nn.LayerNorm(d_model, norm)
-    self.norm2 = nn.LayerNorm(d_model, norm)
-    self.rate, self.norm_first = options.dropout, options.norm_first
-    self.activation = type(options.activation) == "string" and functional[options.activation] or options.activation
-    if type(self.activation) ~= "function" then
-      local meant = errors.question(self.activation, {"relu", "gelu"})
-      fail("TransformerEncoderLayer: activation is 'relu', 'gelu' or a function, got %s%s", errors.show(self.activation), meant)
+  function TransformerEncoderLayer:init(...) init_layer(self, 2, {"self_attn"}, ...) end
+
+  local encoder_options = {src_mask = none, src_key_padding_mask = none, is_causal = false}
+
+  function TransformerEncoderLayer:forward(src, src_mask, src_key_padding_mask, is_causal)
+    if type(src_mask) == "table" then
+      local o = keywords.check("TransformerEncoderLayer", src_mask, encoder_options)
+      src_mask, src_key_padding_mask, is_causal = o.src_mask, o.src_key_padding_mask, o.is_causal
     end
+    local attention, first = self.self_attn, self.dropout1
+    if self.norm_first then
+      local normed = self.norm1(src)
+      local x = src + attend(attention, first, normed, normed, src_mask, src_key_padding_mask, is_causal)
+      return x + feed(self, self.norm2(x), self.dropout2)
+    end
+    local x = self.norm1(src + attend(attention, first, src, src, src_mask, src_key_padding_mask, is_causal))
+    return self.norm2(x + feed(self, x, self.dropout2))
   end
 
-  local function dropped(self, x)
-    if self.training and self.rate > 0 then return functional.dropout(x, self.rate) end
+  local TransformerDecoderLayer = Module:extend("TransformerDecoderLayer")
+  nn.TransformerDecoderLayer = TransformerDecoderLayer
+
+  function TransformerDecoderLayer:init(...) init_layer(self, 3, {"self_attn", "multihead_attn"}, ...) end
+
+  local decoder_options = {tgt_mask = none, memory_mask = none, tgt_key_padding_mask = none, memory_key_padding_mask = none, tgt_is_causal = false,
+                           memory_is_causal = false}
+
+  -- Six masks by position or in a table, as such a table.
+  local function decoder_masks(name, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal)
+    if type(tgt_mask) == "table" then return keywords.check(name, tgt_mask, decoder_options) end
+    return {tgt_mask = tgt_mask, memory_mask = memory_mask, tgt_key_padding_mask = tgt_key_padding_mask,
+            memory_key_padding_mask = memory_key_padding_mask, tgt_is_causal = tgt_is_causal, memory_is_causal = memory_is_causal}
+  end
+
+  function TransformerDecoderLayer:forward(tgt, memory, ...)
+    local o = decoder_masks("TransformerDecoderLayer", ...)
+    local own, cross, first, second = self.self_attn, self.multihead_attn, self.dropout1, self.dropout2
+    local padding, memory_padding, causal = o.tgt_key_padding_mask, o.memory_key_padding_mask, o.memory_is_causal
+    if self.norm_first then
+      local normed = self.norm1(tgt)
+      local x = tgt + attend(own, first, normed, normed, o.tgt_mask, padding, o.tgt_is_causal)
+      x = x + attend(cross, second, self.norm2(x), memory, o.memory_mask, memory_padding, causal)
+      return x + feed(self, self.norm3(x), self.dropout3)
+    end
+    local x = self.norm1(tgt + attend(own, first, tgt, tgt, o.tgt_mask, padding, o.tgt_is_causal))
+    x = self.norm2(x + attend(cross, second, x, memory, o.memory_mask, memory_padding, causal))
+    return self.norm3(x + feed(self, x, self.dropout3))
+  end
+
+  -- Stacks -------------------------------------------------------------------------------------------------------------
+
+  local function init_stack(self, layer, num_layers, norm)
+    base.check_module(self._name, layer)
+    errors.count(self._name, "num_layers", num_layers, 0)
+    if norm ~= nil then base.check_module(self._name, norm) end
+    self.layers = nn.ModuleList()
+    for _ = 1, num_layers do self.layers:append(deepcopy(layer)) end
+    self.num_layers, self.norm = num_layers, norm
+  end
+
+  local TransformerEncoder = Module:extend("TransformerEncoder")
+  nn.TransformerEncoder = TransformerEncoder
+
+  -- PyTorch's nested tensors do not exist: all is computed with padding, to the same results where there is none.
+  function TransformerEncoder:init(...)
+    local o = read("TransformerEncoder", {{"encoder_layer"}, {"num_layers"}, {"norm", none}, {"enable_nested_tensor", none}, {"mask_check", none}}, ...)
+    if o.enable_nested_tensor then fail("TransformerEncoder: enable_nested_tensor = true does not exist yet") end
+    init_stack(self, o.encoder_layer, o.num_layers, o.norm)
+  end
+
+  local stack_options = {mask = none, src_key_padding_mask = none, is_causal = none}
+
+  function TransformerEncoder:forward(src, mask, src_key_padding_mask, is_causal)
+    if type(mask) == "table" then
+      local o = keywords.check("TransformerEncoder", mask, stack_options)
+      mask, src_key_padding_mask, is_causal = o.mask, o.src_key_padding_mask, o.is_causal
+    end
+    local x, layers = src, self.layers
+    for i = 1, self.num_layers do
+      x = layers[i](x, {src_mask = mask, src_key_padding_mask = src_key_padding_mask, is_causal = is_causal == true})
+    end
+    if self.norm ~= nil then x = self.norm(x) end
     return x
   end
 
-  local function attend(self, x, options)
-    local out = self.self_attn(x, x, x, {attn_mask = options.src_mask, key_padding_mask = options.src_key_padding_mask,
-      is_causal = options.is_causal, need_weights = false})
-    return dropped(self, out)
+  local TransformerDecoder = Module:extend("TransformerDecoder")
+  nn.TransformerDecoder = TransformerDecoder
+
+  function TransformerDecoder:init(...)
+    local o = read("TransformerDecoder", {{"decoder_layer"}, {"num_layers"}, {"norm", none}}, ...)
+    init_stack(self, o.decoder_layer, o.num_layers, o.norm)
   end
 
-  local function feed(self, x)
-    return dropped(self, self.linear2(dropped(self, self.activation(self.linear1(x)))))
-  end
-
-  local layer_options = {src_mask = keywords.none, src_key_padding_mask = keywords.none, is_causal = false}
-
-  function TransformerEncoderLayer:forward(src, options)
-    options = keywords.check("TransformerEncoderLayer", options, layer_options)
-    if self.norm_first then
-      local x = src + attend(self, self.norm1(src), options)
-      return x + feed(self, self.norm2(x))
+  function TransformerDecoder:forward(tgt, memory, ...)
+    local o = decoder_masks("TransformerDecoder", ...)
+    local x, layers = tgt, self.layers
+    for i = 1, self.num_layers do
+      x = layers[i](x, memory, {tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
+        memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal == true, memory_is_causal = o.memory_is_causal == true})
     end
-    local x = self.norm1(src + attend(self, src, options))
-    return self.norm2(x + feed(self, x))
+    if self.norm ~= nil then x = self.norm(x) end
+    return x
+  end
+
+  -- Both -----------------------------------------------------------------------------------------------------------------
+
+  local Transformer = Module:extend("Transformer")
+  nn.Transformer = Transformer
+
+  local schema = {{"d_model", 512}, {"nhead", 8}, {"num_encoder_layers", 6}, {"num_decoder_layers", 6}, {"dim_feedforward", 2048}, {"dropout", 0.1},
+    {"activation", "relu"}, {"custom_encoder", none}, {"custom_decoder", none}, {"layer_norm_eps", 1e-5}, {"batch_first", false},
+    {"norm_first", false}, {"bias", true}, {"device", none}, {"dtype", "float32"}}
+
+  function Transformer:init(...)
+    local o = read("Transformer", schema, ...)
+    local layer = {}
+    for _, row in ipairs(layer_schema) do layer[row[1]] = o[row[1]] end
+    local norm = {eps = o.layer_norm_eps, bias = o.bias, device = o.device, dtype = o.dtype}
+    self.encoder = o.custom_encoder or
+      TransformerEncoder(TransformerEncoderLayer(layer), o.num_encoder_layers, nn.LayerNorm(o.d_model, norm))
+    self.decoder = o.custom_decoder or
+      TransformerDecoder(TransformerDecoderLayer(layer), o.num_decoder_layers, nn.LayerNorm(o.d_model, norm))
+    for _, p in ipairs(self:parameters()) do
+      if p:dim() > 1 then init.xavier_uniform_(p) end
+    end
+    self.d_model, self.nhead, self.batch_first = o.d_model, o.nhead, o.batch_first
+  end
+
+  local function check_inputs(self, src, tgt)
+    local batch = self.batch_first and 0 or 1
+    if src:dim() == 3 and src:size(batch) ~= tgt:size(batch) then
+      fail("Transformer: src has a batch of %d, tgt one of %d", src:size(batch), tgt:size(batch))
+    end
+    if src:size(-1) ~= self.d_model or tgt:size(-1) ~= self.d_model then
+      fail("Transformer: src has %d features and tgt %d, d_model is %d", src:size(-1), tgt:size(-1), self.d_model)
+    end
+  end
+
+  local forward_schema = {{"src_mask", none}, {"tgt_mask", none}, {"memory_mask", none}, {"src_key_padding_mask", none}, {"tgt_key_padding_mask", none},
+    {"memory_key_padding_mask", none}, {"src_is_causal", none}, {"tgt_is_causal", none}, {"memory_is_causal", false}}
+
+  function Transformer:forward(src, tgt, ...)
+    local o = read("Transformer", forward_schema, ...)
+    check_inputs(self, src, tgt)
+    local memory = self.encoder(src, {mask = o.src_mask, src_key_padding_mask = o.src_key_padding_mask, is_causal = o.src_is_causal})
+    return self.decoder(tgt, memory, {tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
+      memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal == true, memory_is_causal = o.memory_is_causal})
+  end
+
+  -- A mask that hides what comes later: 0 on and below the diagonal, -inf above.
+  function Transformer.generate_square_subsequent_mask(size, ...)
+    if type(size) == "table" then return Transformer.generate_square_subsequent_mask(...) end -- a module's: model:generate_...
+    local o = read("generate_square_subsequent_mask", {{"sz"}, {"device", none}, {"dtype", "float32"}}, size, ...)
+    errors.count("generate_square_subsequent_mask", "sz", o.sz, 0)
+    return lt.full({o.sz, o.sz}, -math.huge, {device = o.device, dtype = o.dtype}):triu(1)
   end
 end
