@@ -97,5 +97,7 @@ for name, class in pairs(use "nn.shapes") do nn[name] = class end
 for name, class in pairs(use "nn.resampling") do nn[name] = class end
 for name, class in pairs(use "nn.recurrent") do nn[name] = class end
 use "nn.transformer"(nn)
+local bags = use "nn.bags"
+nn.EmbeddingBag, functional.embedding_bag = bags.EmbeddingBag, bags.embedding_bag
 
 return nn

@@ -1,0 +1,144 @@
+-- nn.EmbeddingBag and functional.embedding_bag: rows of a table, reduced by bag. A bag is a row of ids, or what lies between two offsets.
+local lt, use = ...
+local errors = use "errors"
+local fail = errors.fail
+local base = use "nn.module"
+local init = use "nn.initialisers"
+local keywords = use "keywords"
+
+local Module, Parameter = base.Module, base.Parameter
+local read, none = keywords.read, keywords.none
+
+-- Which bag each id is in: how many offsets lie at or before it, less 1.
+local function bags_of(offsets, count, bags)
+  local starts = lt.zeros({count + 1}, {dtype = "int64", device = offsets.device})
+  return starts:index_add(0, offsets:narrow(0, 0, bags):long(), lt.ones({bags}, {dtype = "int64", device = offsets.device}))
+    :cumsum(0):narrow(0, 0, count) - 1
+end
+
+-- rows (ids, features) reduced by bag; kept, a mask of ids that count, is nil where all do.
+local reduce = {}
+
+function reduce.sum(rows, bag, bags, kept, features)
+  if kept ~= nil then rows = rows:masked_fill(kept:logical_not():unsqueeze(1), 0) end
+  return rows.new_zeros(rows, {bags, features}):index_add(0, bag, rows)
+end
+
+function reduce.mean(rows, bag, bags, kept, features)
+  local ones = rows.new_ones(rows, {rows:size(0)})
+  if kept ~= nil then ones = kept:to(rows.dtype) end
+  local count = rows.new_zeros(rows, {bags}):index_add(0, bag, ones):clamp_min(1)
+  return reduce.sum(rows, bag, bags, kept, features) / count:unsqueeze(1)
+end
+
+function reduce.max(rows, bag, bags, kept, features)
+  if kept ~= nil then rows = rows:masked_fill(kept:logical_not():unsqueeze(1), -math.huge) end
+  local index = bag:unsqueeze(1):expand(-1, features)
+  local out = rows.new_zeros(rows, {bags, features}):scatter_reduce(0, index, rows, "amax", {include_self = false})
+  if kept == nil then return out end
+  local any = lt.zeros({bags}, {dtype = "int64", device = bag.device}):index_add(0, bag, kept:long()):gt(0)
+  return out:masked_fill(any:logical_not():unsqueeze(1), 0) -- a bag of padding alone
+end
+
+local schema = {{"input"}, {"weight"}, {"offsets", none}, {"max_norm", none}, {"norm_type", 2}, {"scale_grad_by_freq", false}, {"mode", "mean"},
+  {"sparse", false}, {"per_sample_weights", none}, {"include_last_offset", false}, {"padding_idx", none}}
+
+local function check_weights(o)
+  local weights = o.per_sample_weights
+  if weights == nil then return end
+  errors.tensor("embedding_bag", "per_sample_weights", weights)
+  if o.mode ~= "sum" then fail("embedding_bag: per_sample_weights go with mode 'sum', not '%s'", o.mode) end
+  local a, b = weights.shape, o.input.shape
+  if #a ~= #b or a[1] ~= b[1] or a[2] ~= b[2] then
+    fail("embedding_bag: per_sample_weights of size {%s} do not go with input of size {%s}", table.concat(a, ", "), table.concat(b, ", "))
+  end
+end
+
+local function check(o)
+  errors.tensor("embedding_bag", "input", o.input)
+  errors.tensor("embedding_bag", "weight", o.weight)
+  if reduce[o.mode] == nil then errors.wrong("embedding_bag", "mode", "'sum', 'mean' or 'max'", o.mode) end
+  if o.sparse then fail("embedding_bag: sparse = true does not exist yet") end
+  if o.mode == "max" and o.scale_grad_by_freq then fail("embedding_bag: scale_grad_by_freq does not go with mode 'max'") end
+  check_weights(o)
+  local dims = o.input:dim()
+  if dims == 2 then
+    if o.offsets ~= nil then fail("embedding_bag: an input of 2 dimensions takes no offsets: its rows are the bags") end
+  elseif dims == 1 then
+    if o.offsets == nil then fail("embedding_bag: an input of 1 dimension needs offsets") end
+    errors.tensor("embedding_bag", "offsets", o.offsets)
+    if o.offsets:dim() ~= 1 then fail("embedding_bag: offsets have 1 dimension, got %d", o.offsets:dim()) end
+  else
+    fail("embedding_bag: input has 1 or 2 dimensions, got %d", dims)
+  end
+end
+
+-- embedding_bag(input, weight, offsets, {mode =, padding_idx =, per_sample_weights =, ...}): rows of weight, reduced by bag.
+local function embedding_bag(...)
+  local o = read("embedding_bag", schema, ...)
+  check(o)
+  local ids, weights, bags, bag = o.input, o.per_sample_weights, nil, nil
+  if ids:dim() == 2 then
+    local length = ids:size(1)
+    bags = ids:size(0)
+    bag = lt.arange(bags, {device = ids.device}):unsqueeze(1):expand(bags, length):reshape(-1)
+    ids = ids:reshape(-1)
+    if weights ~= nil then weights = weights:reshape(-1) end
+  else
+    bags = o.offsets:size(0) - (o.include_last_offset and 1 or 0)
+    if bags < 0 then fail("embedding_bag: include_last_offset needs an offset") end
+    bag = bags_of(o.offsets, ids:size(0), bags)
+  end
+  local rows = lt.embedding(ids, o.weight, o.padding_idx, o.max_norm, o.norm_type, o.scale_grad_by_freq)
+  if weights ~= nil then rows = rows * weights:unsqueeze(1) end
+  local kept = nil
+  if o.padding_idx ~= nil then
+    local row = o.padding_idx < 0 and o.padding_idx + o.weight:size(0) or o.padding_idx
+    kept = ids:ne(row)
+  end
+  return reduce[o.mode](rows, bag, bags, kept, o.weight:size(1))
+end
+
+local EmbeddingBag = Module:extend("EmbeddingBag")
+
+function EmbeddingBag:init(...)
+  local o = read("EmbeddingBag", {{"num_embeddings"}, {"embedding_dim"}, {"max_norm", none}, {"norm_type", 2}, {"scale_grad_by_freq", false},
+    {"mode", "mean"}, {"sparse", false}, {"_weight", none}, {"include_last_offset", false}, {"padding_idx", none}, {"device", none},
+    {"dtype", "float32"}}, ...)
+  errors.count("EmbeddingBag", "num_embeddings", o.num_embeddings, 0)
+  errors.count("EmbeddingBag", "embedding_dim", o.embedding_dim, 0)
+  if reduce[o.mode] == nil then errors.wrong("EmbeddingBag", "mode", "'sum', 'mean' or 'max'", o.mode) end
+  if o.sparse then fail("EmbeddingBag: sparse = true does not exist yet") end
+  local row = o.padding_idx
+  if row ~= nil and (type(row) ~= "number" or row >= o.num_embeddings or row < -o.num_embeddings) then
+    errors.wrong("EmbeddingBag", "padding_idx", string.format("from %d to %d", -o.num_embeddings, o.num_embeddings - 1), row)
+  end
+  self.num_embeddings, self.embedding_dim, self.max_norm, self.norm_type = o.num_embeddings, o.embedding_dim, o.max_norm, o.norm_type
+  self.scale_grad_by_freq, self.mode, self.include_last_offset = o.scale_grad_by_freq, o.mode, o.include_last_offset
+  self.padding_idx = row and row < 0 and row + o.num_embeddings or row
+  if o._weight ~= nil then
+    self.weight = Parameter(o._weight)
+    return
+  end
+  self.weight = Parameter(lt.empty({o.num_embeddings, o.embedding_dim}, {dtype = o.dtype, device = o.device}))
+  self:reset_parameters()
+end
+
+function EmbeddingBag:reset_parameters()
+  init.normal_(self.weight)
+  if self.padding_idx then
+    lt.no_grad(function() self.weight[self.padding_idx]:zero_() end)
+  end
+end
+
+function EmbeddingBag:forward(input, offsets, per_sample_weights)
+  return embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, false, per_sample_weights,
+    self.include_last_offset, self.padding_idx)
+end
+
+function EmbeddingBag:extra_repr()
+  local text = string.format("%d, %d, mode='%s'", self.num_embeddings, self.embedding_dim, self.mode)
+  return self.padding_idx and text .. ", padding_idx=" .. self.padding_idx or text
+end
+
+return {EmbeddingBag = EmbeddingBag, embedding_bag = embedding_bag}
