@@ -65,7 +65,27 @@ local function conv_repr(self)
   if self.output_padding then add("output_padding", self.output_padding, zeros) end
   if self.groups ~= 1 then parts[#parts + 1] = "groups=" .. self.groups end
   if not self.bias then parts[#parts + 1] = "bias=False" end
+  if self.padding_mode ~= "zeros" then parts[#parts + 1] = "padding_mode=" .. self.padding_mode end
   return table.concat(parts, ", ")
+end
+
+local padding_modes = {zeros = true, reflect = true, replicate = true, circular = true}
+
+-- What lt.pad takes: from the last dimension on, before and after; where it is "same", more of an odd sum after.
+local function pad_list(self, dims)
+  local list = {}
+  for d = dims, 1, -1 do
+    local before, after = 0, 0
+    if self.padding == "same" then
+      local sum = self.dilation[d] * (self.kernel_size[d] - 1)
+      before = math.floor(sum / 2)
+      after = sum - before
+    elseif self.padding ~= "valid" then
+      before, after = self.padding[d], self.padding[d]
+    end
+    list[#list + 1], list[#list + 2] = before, after
+  end
+  return list
 end
 
 local function conv_of(name, dims, op, transposed)
@@ -79,10 +99,10 @@ local function conv_of(name, dims, op, transposed)
     check_count(name, "groups", o.groups)
     if o.in_channels % o.groups ~= 0 then fail(name .. ": in_channels must be divisible by groups") end
     if o.out_channels % o.groups ~= 0 then fail(name .. ": out_channels must be divisible by groups") end
-    if o.padding_mode ~= "zeros" then
-      local meant = errors.question(o.padding_mode, {"zeros"})
-      fail("%s: padding_mode is 'zeros', got %s%s", name, errors.show(o.padding_mode), meant)
+    if not padding_modes[o.padding_mode] or transposed and o.padding_mode ~= "zeros" then
+      errors.wrong(name, "padding_mode", transposed and "'zeros'" or "'zeros', 'reflect', 'replicate' or 'circular'", o.padding_mode)
     end
+    self.padding_mode = o.padding_mode
     self.in_channels, self.out_channels, self.groups = o.in_channels, o.out_channels, o.groups
     self.kernel_size = list_of(name, "kernel_size", o.kernel_size, dims)
     self.stride = list_of(name, "stride", o.stride, dims)
@@ -93,6 +113,7 @@ local function conv_of(name, dims, op, transposed)
     end
     self.padding = named and o.padding or list_of(name, "padding", o.padding, dims)
     if transposed then self.output_padding = list_of(name, "output_padding", o.output_padding, dims) end
+    if self.padding_mode ~= "zeros" then rawset(self, "_pad", pad_list(self, dims)) end
     local shape = transposed and {o.in_channels, o.out_channels / o.groups} or {o.out_channels, o.in_channels / o.groups}
     for _, k in ipairs(self.kernel_size) do shape[#shape + 1] = k end
     local how = {dtype = o.dtype, device = o.device}
@@ -108,6 +129,10 @@ local function conv_of(name, dims, op, transposed)
     end
   else
     function class:forward(input)
+      if self.padding_mode ~= "zeros" then
+        input = lt.pad(input, self._pad, self.padding_mode)
+        return op(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
+      end
       return op(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
     end
   end
@@ -275,6 +300,14 @@ norm_of("BatchNorm2d", false, 4, 4)
 norm_of("BatchNorm3d", false, 5, 5)
 norm_of("InstanceNorm1d", true, 2, 3)
 norm_of("InstanceNorm2d", true, 3, 4)
+
+-- Statistics over several processes, which Lutra does not have.
+local SyncBatchNorm = Module:extend("SyncBatchNorm")
+M.SyncBatchNorm = SyncBatchNorm
+local function no_processes()
+  fail("SyncBatchNorm: statistics over several processes do not exist yet; BatchNorm2d is the same for one process")
+end
+SyncBatchNorm.init, SyncBatchNorm.convert_sync_batchnorm = no_processes, no_processes
 
 local GroupNorm = Module:extend("GroupNorm")
 M.GroupNorm = GroupNorm
