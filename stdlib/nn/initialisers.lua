@@ -101,6 +101,48 @@ function M.dirac_(t, groups)
   return t
 end
 
+-- Rows of length 1 that are orthogonal to each other, made of random ones: Gram and Schmidt's way in float64, each row projected twice. That is the
+-- Q of a QR decomposition whose R has a positive diagonal, which PyTorch makes.
+local function orthonormal_rows(rows, columns, device)
+  local made = {}
+  for i = 1, rows do
+    local row = lt.randn(columns, {dtype = "float64", device = device})
+    for _ = 1, i > 1 and 2 or 0 do
+      local before = lt.stack(made)
+      row = row - before:t():mv(before:mv(row))
+    end
+    made[i] = row / row:norm()
+  end
+  return lt.stack(made)
+end
+
+-- A matrix whose rows or columns, whichever are fewer, are orthonormal, times gain. Dimensions behind the first count as one.
+function M.orthogonal_(t, gain)
+  gain = read("orthogonal_", t, {{"gain", 1}}, gain)
+  local shape = t.shape
+  if #shape < 2 then fail("orthogonal_: a tensor of at least 2 dimensions is needed, not %d", #shape) end
+  if t:numel() == 0 then return t end
+  local rows, columns = shape[1], t:numel() / shape[1]
+  local q = lt.no_grad(orthonormal_rows, math.min(rows, columns), math.max(rows, columns), t.device)
+  if rows > columns then q = q:t() end
+  return fill(t, (q * gain):reshape(shape))
+end
+
+-- A normal matrix of two dimensions with that share of each column zeros.
+function M.sparse_(t, sparsity, std)
+  sparsity, std = read("sparse_", t, {{"sparsity"}, {"std", 0.01}}, sparsity, std)
+  if t:dim() ~= 2 then fail("sparse_: a tensor of 2 dimensions is needed, not %d", t:dim()) end
+  local rows, columns = t.shape[1], t.shape[2]
+  local zeros = math.ceil(sparsity * rows)
+  M.normal_(t, 0, std)
+  lt.no_grad(function()
+    for column = 0, columns - 1 do
+      if zeros > 0 then t:select(1, column):index_fill_(0, lt.randperm(rows, {device = t.device}):narrow(0, 0, zeros), 0) end
+    end
+  end)
+  return t
+end
+
 -- The sizes that one output sees (fan in) and that one input feeds (fan out).
 local function fans(t, where)
   errors.tensor(where, "tensor", t)
