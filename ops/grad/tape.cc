@@ -127,6 +127,7 @@ struct OpNode : GradNode {
     return out;
   }
 
+  bool is_released() const override { return released; }
   void release() override {
     if (!(masks.args | masks.results)) return;  // nothing to give back: such a node may run again
     released = true;

@@ -58,6 +58,7 @@ struct GradNode : RefCounted {
   virtual void met(const std::vector<const GradNode*>&) {}
   // Drops saved tensors; apply afterwards raises "backward through the graph a second time".
   virtual void release() = 0;
+  virtual bool is_released() const { return false; }
 };
 
 // Makes a node with the next number; edges come from the tensors (those that don't require grad get null edges).

@@ -1,8 +1,219 @@
--- x.data, deepcopy, isinstance, the state of random numbers, dtypes of results.
+-- lt.autograd.Function, x.data, deepcopy, isinstance, the state of random numbers, dtypes of results.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises, deep = h.test, h.equal, h.truthy, h.raises, h.deep
-local nn, optim = lt.nn, lt.optim
+local nn, optim, Function = lt.nn, lt.optim, lt.autograd.Function
+
+local function leaf(...) return lt.tensor({...}, {dtype = "float64", requires_grad = true}) end
+
+local Exp = Function:extend "Exp"
+function Exp.forward(ctx, x)
+  local y = x:exp()
+  ctx:save_for_backward(y)
+  return y
+end
+function Exp.backward(ctx, gradient)
+  local y = unpack(ctx.saved_tensors)
+  return gradient * y
+end
+
+test("a function's gradient is its backward's, twice too, in compiled code too", function()
+  local x = leaf(1, 2)
+  local y = Exp.apply(x)
+  truthy(y:equal(x:exp()) and y.requires_grad)
+  equal(y.grad_fn, "<ExpBackward>")
+  y:sum():backward()
+  truthy(x.grad:equal(x:exp()))
+  raises("a second time", function() y:sum():backward() end)
+  local first = lt.grad(Exp:apply(x):sum(), x, {create_graph = true})
+  truthy(lt.grad(first:sum(), x):equal(x:exp()), "through a result that was saved")
+  for _, make in ipairs {
+    function() return lt.compile(function() Exp(x * 2):sum():backward() end) end,
+    function()
+      local f = lt.compile(function() return Exp(x * 2):sum() end)
+      return function() f():backward() end
+    end,
+  } do
+    local step = make()
+    for _ = 1, 3 do
+      x.grad = nil
+      step()
+      truthy(x.grad:equal((x * 2):exp() * 2))
+    end
+  end
+end)
+
+-- f(x) leaves its gradient in x.grad: the same compiled, in so many graphs.
+local function graphs(wanted, breaks, f)
+  local x = leaf(1, 2, 3)
+  f(x)
+  local gradient = x.grad
+  lt.reset()
+  local compiled = lt.compile(f)
+  for _ = 1, 3 do
+    x.grad = nil
+    compiled(x)
+    truthy(x.grad:equal(gradient), "compiled")
+  end
+  equal(h.breaks() > 0, breaks, "breaks")
+  equal(lt.counters().stats.unique_graphs, wanted, "graphs")
+end
+
+test("a function and its backward in one compiled function are one graph", function()
+  local Round = Function:extend "Round"
+  function Round.forward(_, x) return x:round() end
+  function Round.backward(_, gradient) return gradient * 3 end
+  graphs(1, false, function(x) Exp(x * 2):sum():backward() end)
+  graphs(1, false, function(x)
+    local loss = (Exp(x * 2) + Exp.apply(x)):sum()
+    loss:backward()
+    return loss
+  end)
+  graphs(1, false, function(x)
+    local loss = (Round(x) + Round(x * 2)):square():sum()
+    loss:backward()
+    return loss
+  end)
+  graphs(1, false, function(x) lt.grad(Exp(x):sum(), x, {create_graph = true}):sum():backward() end)
+  graphs(1, false, function(x)
+    for _ = 1, 3 do Exp(x):sum():backward() end
+  end)
+end)
+
+test("what backward reads, and what goes on after the segment, breaks the graph", function()
+  local Reads = Function:extend "Reads"
+  function Reads.forward(ctx, x)
+    ctx:save_for_backward(x)
+    return x * 2
+  end
+  function Reads.backward(_, gradient) return gradient * gradient:sum():item() end
+  graphs(2, true, function(x) Reads(x * 2):sum():backward() end)
+  local Asks = Function:extend "Asks"
+  function Asks.forward(ctx, x)
+    ctx.sum = x:sum():item()
+    return x * 2
+  end
+  function Asks.backward(ctx, gradient) return gradient * ctx.sum end
+  graphs(3, true, function(x) Asks(x * 2):sum():backward() end)
+  -- Nothing is released: a second backward of the loss would be right.
+  local Plain = Function:extend "Plain"
+  function Plain.forward(_, x) return x * 2 end
+  function Plain.backward(_, gradient) return gradient * 7 end
+  local x = leaf(1, 2)
+  local step = lt.compile(function()
+    local loss = Plain(x):sum()
+    loss:backward()
+    return loss
+  end)
+  step():backward()
+  deep(x.grad:tolist(), {14, 14})
+end)
+
+local Mix = Function:extend "Mix"
+function Mix.forward(ctx, x, scale, y)
+  deep(ctx.needs_input_grad, {x.requires_grad, false, y.requires_grad})
+  equal(lt.is_grad_enabled(), false)
+  ctx.scale = scale
+  ctx:save_for_backward(x, nil, y)
+  return x * scale + y, x * y
+end
+function Mix.backward(ctx, a, b)
+  local x, none, y = unpack(ctx.saved_tensors, 1, 3)
+  equal(none, nil)
+  return a * ctx.scale + b * y, nil, a + b * x
+end
+
+test("several arguments and results; what is not used has zeros as its gradient", function()
+  local x, y = leaf(1, 2), leaf(3, 4)
+  local a, b = Mix.apply(x, 5, y);
+  (a:sum() + b:sum()):backward()
+  deep(x.grad:tolist(), {8, 9})
+  deep(y.grad:tolist(), {2, 3})
+  x.grad, y.grad = nil, nil
+  a = Mix.apply(x, 5, y)
+  a:sum():backward()
+  deep(x.grad:tolist(), {5, 5})
+  local constant = lt.ones(2, {dtype = "float64"})
+  x.grad = nil
+  Mix.apply(x, 2, constant):sum():backward()
+  deep(x.grad:tolist(), {2, 2})
+  local _, plain = lt.no_grad(Mix.apply, constant, 2, constant)
+  equal(plain.requires_grad, false)
+end)
+
+test("results that are not differentiable, inputs that come out, gradients that are left out", function()
+  local Sort = Function:extend "Sort"
+  function Sort.forward(ctx, x)
+    local values, places = x:sort()
+    local flags = values * 0
+    ctx:mark_non_differentiable(flags)
+    ctx:set_materialize_grads(false)
+    ctx:save_for_backward(places)
+    return values, places, flags
+  end
+  function Sort.backward(ctx, gradient, none)
+    equal(none, nil)
+    return gradient:gather(0, unpack(ctx.saved_tensors):argsort())
+  end
+  local x = leaf(3, 1, 2)
+  local values, places, flags = Sort(x)
+  equal(places.requires_grad, false)
+  equal(flags.requires_grad, false);
+  (values * lt.tensor({1, 10, 100})):sum():backward()
+  deep(x.grad:tolist(), {100, 1, 10})
+  local Same = Function:extend "Same"
+  function Same.forward(_, t) return t end
+  function Same.backward(_, gradient) return gradient * 7 end
+  x.grad = nil
+  Same(x):sum():backward()
+  deep(x.grad:tolist(), {7, 7, 7})
+end)
+
+test("setup_context, broadcast gradients, gradients of another dtype", function()
+  local Add = Function:extend "Add"
+  function Add.forward(x, y) return x + y end
+  function Add.setup_context(ctx, inputs, output) ctx.seen = {#inputs, output:dim()} end
+  function Add.backward(ctx, gradient)
+    deep(ctx.seen, {2, 2})
+    return gradient:float(), gradient
+  end
+  local x, y = leaf(1, 2, 3), leaf(1)
+  Add(x:view(1, 3), y):sum():backward()
+  deep(x.grad:tolist(), {1, 1, 1})
+  equal(x.grad.dtype, "float64")
+  deep(y.grad:tolist(), {3})
+end)
+
+test("what is wrong with a function is told", function()
+  local Bad = Function:extend "Bad"
+  raises("Bad: forward is not defined", Bad.apply, leaf(1))
+  function Bad.forward(_, x) return x * 2 end
+  raises("Bad: backward is not defined", Bad.apply, leaf(1))
+  function Bad.backward() return lt.ones(3), lt.ones(1) end
+  raises("more gradients than forward has arguments, 1", function() Bad(leaf(1)):sum():backward() end)
+  function Bad.backward() return lt.ones(3) end
+  raises("Bad.backward: gradient 1 has size {3}, its input {2}", function() Bad(leaf(1, 2)):sum():backward() end)
+  function Bad.backward() return 4 end
+  raises("'gradient 1' must be a Tensor, got number 4", function() Bad(leaf(1, 2)):sum():backward() end)
+  local y = Exp(leaf(1, 2))
+  y:mul_(2)
+  raises("modified by an inplace operation", function() y:sum():backward() end)
+end)
+
+test("functions that nobody differentiates are collected", function()
+  local alive = setmetatable({}, {__mode = "k"})
+  local Kept = Function:extend "Kept"
+  function Kept.forward(ctx, x)
+    alive[ctx] = true
+    local y = x * 2
+    ctx:save_for_backward(y, x)
+    return y
+  end
+  function Kept.backward(_, gradient) return gradient end
+  for _ = 1, 3 do Kept(leaf(1)) end
+  for _ = 1, 4 do collectgarbage() end
+  equal(next(alive), nil)
+end)
 
 -- Tensors and random numbers -------------------------------------------------------------------------------------------
 

@@ -143,6 +143,7 @@ const HostFunction kRows[] = {
 const Special kSpecials[] = {
     {"register_hook", kMethod | kHostEffect, nullptr, register_hook_of},
     {"_native.set_data", kHostEffect, nullptr, set_data_of},
+    {"_native.make_node", kHostEffect, nullptr, make_node_of},
 };
 
 }  // namespace

@@ -19,4 +19,7 @@ int register_hook_of(lua_State* L);
 void hooks_gain_userdata(lua_State* L, const AutogradMeta& meta);
 void hooks_lose_userdata(const AutogradMeta& meta);
 
+// -- lua_node.cc
+int make_node_of(lua_State* L);
+
 }  // namespace lutra

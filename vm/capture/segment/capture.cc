@@ -235,6 +235,7 @@ struct SegmentCapture {
       SegmentEnd end;
       auto entry = std::make_shared<Entry>();
       if (!trace(t, end)) continue;
+      t.ended = true;
       // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
       if (end.kind == SegmentEnd::kLoop && t.frames.size() > 1 && t.graph->nodes.empty() && !loop_why.kind.empty() &&
           loop_why.kind != "loop_budget") {
@@ -251,6 +252,10 @@ struct SegmentCapture {
       } else {
         try {
           made.finished = finish_segment(t, place.args, end, *entry);
+          if (!decisions.functions_outside && parts_functions(t)) {
+            decisions.functions_outside = true;
+            throw Restart();
+          }
           if (!decisions.leaves_outside && parts_leaves(t, input_edges(t))) {
             decisions.leaves_outside = true;
             throw Restart();

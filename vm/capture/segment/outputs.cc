@@ -6,6 +6,7 @@
 
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
+#include "vm/capture/trace/function_node.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {
@@ -163,6 +164,11 @@ void output_bases(Trace& t) {
     known.insert(base.get());
     outputs.push_back(base);
   }
+}
+
+bool parts_functions(const Trace& t) {
+  const std::vector<Tensor> outputs = with_history(*t.graph);
+  return std::any_of(outputs.begin(), outputs.end(), has_function_behind);
 }
 
 bool parts_leaves(Trace& t, const std::vector<Edge>& sources) {

@@ -9,6 +9,7 @@
 
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/trace/function_node.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
@@ -453,6 +454,7 @@ const Builtin kBindingRows[] = {
     {"set_grad_enabled", run_set_grad_enabled},
     {"is_grad_enabled", run_is_grad_enabled},
     {"storage_offset", run_storage_offset},
+    {"_native.make_node", run_make_node},
 };
 
 // Is the value at the top a function of LuaJIT's own libraries, in C or in bytecode? A host may have replaced some.

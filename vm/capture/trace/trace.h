@@ -50,6 +50,7 @@ struct Decisions {
   BreakReason stop_reason;
   std::set<std::string> preload_grads;  // by source: leaves whose gradient is read before backward
   bool leaves_outside = false;          // break where a leaf that requires grad is made
+  bool functions_outside = false;       // break where a result of an autograd.Function is made
 };
 
 struct TraceOptions {
@@ -228,6 +229,7 @@ class Trace {
   const uint64_t gpu_reads = current_cuda_index_reads(), device_reads = default_device_reads();  // before the trace
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
+  bool ended = false;  // no instruction is interpreted any more
   AutocastTrace autocast;
   bool effect = false;                                             // the current instruction has changed something
   Var *string_meta = nullptr, *tensor_meta = nullptr;              // the metatables of all strings, of all tensors

@@ -1,0 +1,127 @@
+// Results of lt.autograd.Function in a trace: a node of the tape whose gradients the interpreter computes, by inlining
+// the function's backward where the trace runs a backward.
+#include "vm/capture/trace/function_node.h"
+
+#include "ops/grad/saved_tensor.h"
+#include "ops/grad/tape.h"
+
+namespace lutra {
+namespace {
+
+[[noreturn]] void stop_outside(Trace& t) {
+  t.stop("the gradient of an autograd.Function is computed outside of the graph", "backward");
+}
+
+std::vector<Tensor> tensors_of(Trace& t, Var* list) {
+  std::vector<Tensor> out;
+  Table* table = t.table_of(t.force(list));
+  if (!table) stop_outside(t);
+  for (int64_t i = 1, n = t.length(table); i <= n; i++) {
+    Var* v = t.force(t.raw_get(table, t.number(double(i))));
+    if (v->kind != VarKind::kTensor) stop_outside(t);
+    out.push_back(v->tensor);
+  }
+  return out;
+}
+
+Var* list_of(Trace& t, const std::vector<Tensor>& tensors) {
+  Var* list = t.fresh_table(int(tensors.size()) + 1);
+  for (size_t i = 0; i < tensors.size(); i++) {
+    if (tensors[i]) t.raw_set(list->table, t.number(double(i + 1)), t.tensor(tensors[i]));
+  }
+  return list;
+}
+
+// As LuaNode of vm/bind, over trackers.
+struct FunctionNode : GradNode {
+  Trace& trace;
+  std::string title;
+  Var *function, *context;
+  size_t results;
+  std::vector<SavedTensor> saved;
+  std::vector<Edge> origins;  // of each saved tensor; that of a result of this node has no node
+  std::vector<int> own;       // which result of this node it is, or -1
+  bool refuses = false;       // has been released
+
+  FunctionNode(Trace& t, std::string title, Var* function, Var* context, size_t results)
+      : trace(t), title(std::move(title)), function(function), context(context), results(results) {}
+  const char* name() const override { return title.c_str(); }
+
+  void save(const Tensor& t) {
+    const bool mine = t->autograd && t->autograd->grad_fn.get() == this;
+    own.push_back(mine ? int(t->autograd->output_nr) : -1);
+    origins.push_back(mine ? Edge{} : gradient_edge(t));
+    saved.push_back(SavedTensor::elements_of(t));
+  }
+
+  std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
+    if (refuses || trace.ended) fail_second_backward();  // ended: only where a node on the way refuses
+    if (tape_watch() && !saved.empty()) tape_watch()->spent(this);
+    std::vector<Tensor> given(grads.begin(), grads.begin() + std::min(results, grads.size())), kept;
+    given.resize(results);
+    for (size_t i = 0; i < saved.size(); i++) {
+      const Edge from = own[i] < 0 ? origins[i] : Edge{Ref<GradNode>(this), uint32_t(own[i])};
+      kept.push_back(saved[i].unpack(title.c_str(), create_graph ? &from : nullptr));
+    }
+    return inlined({context, list_of(trace, given), list_of(trace, kept)});
+  }
+
+  // A break within is one before the call of backward, which cannot be resumed in its middle.
+  std::vector<Tensor> inlined(const Vars& args) {
+    const size_t depth = trace.frames.size();
+    try {
+      const Vars out = trace.call(function, args, true);
+      Table* table = out.empty() ? nullptr : trace.table_of(trace.force(out[0]));
+      if (!table) trace.stop("the backward of a function gives no list", "error");
+      std::vector<Tensor> gradients;
+      for (size_t i = 0; i < next.size(); i++) {
+        Var* v = trace.force(trace.raw_get(table, trace.number(double(i + 1))));
+        gradients.push_back(v->kind == VarKind::kTensor ? v->tensor : Tensor());
+      }
+      return gradients;
+    } catch (const GraphBreak& b) {
+      trace.frames.resize(depth);
+      throw GraphBreak{b.why, true};
+    } catch (const LoopStop&) {
+      trace.frames.resize(depth);
+      trace.stop("a loop in the backward of a function", "loop", "", true);
+    }
+  }
+
+  bool is_released() const override { return refuses; }
+  void release() override {
+    if (saved.empty()) return;  // nothing to give back: such a node may run again
+    refuses = true;
+    hooks.clear();
+    saved.clear(), origins.clear(), own.clear();
+  }
+};
+
+}  // namespace
+
+Vars run_make_node(Trace& t, Var*, const Vars& args) {
+  if (t.decisions.functions_outside) stop_outside(t);
+  const std::vector<Tensor> inputs = tensors_of(t, args.at(3)), results = tensors_of(t, args.at(4)),
+                            saved = tensors_of(t, args.at(5));
+  for (const Tensor& r : results) {
+    if (t.input_of_fake.count(r.get())) stop_outside(t);
+  }
+  auto* node = new FunctionNode(t, t.text(t.force(args[0])), args[1], args[2], results.size());
+  const Ref<GradNode> keep(node);
+  link(*node, inputs);
+  for (size_t i = 0; i < results.size(); i++) set_history(results[i], keep, uint32_t(i));
+  for (const Tensor& s : saved) node->save(s);
+  t.effect = true;
+  return {};
+}
+
+bool has_function_behind(const Tensor& t) {
+  bool function = false;
+  for (const GradNode* node : nodes_behind(t)) {
+    if (node->is_released()) return false;
+    function = function || dynamic_cast<const FunctionNode*>(node);
+  }
+  return function;
+}
+
+}  // namespace lutra
