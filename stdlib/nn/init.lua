@@ -99,5 +99,6 @@ for name, class in pairs(use "nn.recurrent") do nn[name] = class end
 use "nn.transformer"(nn)
 local bags = use "nn.bags"
 nn.EmbeddingBag, functional.embedding_bag = bags.EmbeddingBag, bags.embedding_bag
+use "nn.hooks"
 
 return nn

@@ -72,12 +72,17 @@ end
 
 local function construct(class, ...)
   made = made + 1
-  local self = setmetatable({training = true, _serial = made, _order = {}, _known = {}, _buffers = {}}, class)
+  local self = setmetatable({training = true, _serial = made, _order = {}, _known = {}, _buffers = {}, _hooks = false}, class)
   if class.init then class.init(self, ...) end
   return self
 end
 
-local function call(self, ...) return self:forward(...) end
+local call_hooked = nil -- nn/hooks.lua gives it
+
+local function call(self, ...)
+  if self._hooks then return call_hooked(self, ...) end
+  return self:forward(...)
+end
 
 Module.__index = Module
 Module.__newindex = define
@@ -507,4 +512,5 @@ end
 
 return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, define = define,
         check_free_name = check_free_name, part_keys = part_keys, forget = forget, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
-        is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of, real = real}
+        is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of, real = real,
+        set_call_hooked = function(f) call_hooked = f end}

@@ -1,0 +1,149 @@
+-- Hooks of modules, eager and compiled.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy, raises, deep = h.test, h.equal, h.truthy, h.raises, h.deep
+local nn = lt.nn
+
+local function both(f)
+  f(function(g) return g end)
+  f(lt.compile)
+end
+
+test("forward hooks see and replace what goes in and comes out", function()
+  both(function(run)
+    local net = nn.Sequential(nn.Identity(), nn.Identity())
+    local seen = {}
+    local pre = net[1]:register_forward_pre_hook(function(module, args)
+      seen[#seen + 1] = module == net[1] and args.n
+      return args[1] + 1
+    end)
+    local post = net[2]:register_forward_hook(function(module, args, out)
+      truthy(module == net[2] and args[1] ~= nil)
+      return out * 10
+    end)
+    net[2]:register_forward_hook(function(_, _, out) return out + 0.5 end, {prepend = true})
+    local f = run(function(x) return net(x) end)
+    equal(f(lt.tensor(2)):item(), 35)
+    deep(seen, {1})
+    pre.remove()
+    equal(f(lt.tensor(2)):item(), 25)
+    post.remove()
+    equal(f(lt.tensor(2)):item(), 2.5)
+    equal(net[1]._hooks, false)
+  end)
+end)
+
+test("a module of several results gives its hooks a list", function()
+  local Two = nn.Module:extend "Two"
+  function Two:forward(x, y) return x + y, x - y end
+  both(function(run)
+    local two = Two()
+    two:register_forward_pre_hook(function(_, args) return {args[2], args[1]} end)
+    two:register_forward_hook(function(_, args, out)
+      equal(args.n, 2)
+      equal(out.n, 2)
+      return {out[1], out[2] * 2}
+    end)
+    local a, b = run(function(x, y) return two(x, y) end)(lt.tensor(1), lt.tensor(3))
+    equal(a:item(), 4)
+    equal(b:item(), 4)
+  end)
+end)
+
+test("a train step with forward hooks is one graph", function()
+  local net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+  local kept = {}
+  net[2]:register_forward_hook(function(_, _, out) kept.features = out end)
+  local step = lt.compile(function(x)
+    net:zero_grad()
+    local loss = net(x):sum()
+    loss:backward()
+    return loss
+  end)
+  lt.reset()
+  for _ = 1, 3 do step(lt.randn(4, 2)) end
+  equal(h.breaks(), 0)
+  equal(lt.counters().stats.unique_graphs, 1)
+  deep(kept.features.shape, {4, 3})
+end)
+
+test("full backward hooks", function()
+  both(function(run)
+    local net, log = nn.Linear(2, 2), {}
+    local handle = net:register_full_backward_hook(function(module, grad_input, grad_output)
+      truthy(module == net)
+      log[#log + 1] = {grad_input.n, grad_input[1]:clone(), grad_output.n, grad_output[1]:clone()}
+    end)
+    local x = lt.randn(3, 2, {requires_grad = true})
+    local step = run(function() net(x):sum():backward() end)
+    step()
+    equal(#log, 1)
+    equal(log[1][1], 1)
+    truthy(log[1][2]:equal(x.grad))
+    equal(log[1][3], 1)
+    truthy(log[1][4]:equal(lt.ones(3, 2)))
+    handle.remove()
+    net:register_full_backward_hook(function(_, grad_input) return {grad_input[1] * 2} end)
+    local before = x.grad:clone()
+    x.grad = nil
+    step()
+    truthy(x.grad:equal(before * 2))
+    equal(#log, 1)
+    net:register_full_backward_pre_hook(function(_, grad_output) return {grad_output[1] * 3} end)
+    net.bias.grad = nil
+    step()
+    truthy(net.bias.grad:equal(lt.full({2}, 9)))
+  end)
+end)
+
+test("a train step with backward hooks is one graph", function()
+  local net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+  net[2]:register_full_backward_hook(function(_, grad_input) return {grad_input[1] * 2} end)
+  local step = lt.compile(function(x)
+    net:zero_grad()
+    local loss = net(x):square():sum()
+    loss:backward()
+    return loss
+  end)
+  lt.reset()
+  for _ = 1, 3 do step(lt.ones(4, 2)) end
+  local compiled = net[1].weight.grad:clone()
+  net:zero_grad()
+  net(lt.ones(4, 2)):square():sum():backward()
+  truthy(compiled:equal(net[1].weight.grad))
+  equal(h.breaks(), 0)
+  equal(lt.counters().stats.unique_graphs, 1)
+end)
+
+test("a module whose input needs no gradient has its backward hooks all the same", function()
+  local net, seen = nn.Linear(2, 2), nil
+  net:register_full_backward_hook(function(_, grad_input, grad_output) seen = {grad_input.n, grad_input[1], grad_output[1]} end)
+  net(lt.ones(3, 2)):sum():backward()
+  equal(seen[1], 1)
+  equal(seen[2], nil)
+  truthy(seen[3]:equal(lt.ones(3, 2)))
+  net:register_full_backward_hook(function() return {} end)
+  local x = lt.ones(3, 2, {requires_grad = true})
+  raises("a backward hook gave 0 gradients, the module has 1 inputs", function() net(x):sum():backward() end)
+end)
+
+test("both inputs of a module have their gradients when its hooks run", function()
+  local Product = nn.Module:extend "Product"
+  function Product:forward(x, y) return x * y end
+  local net, seen = Product(), nil
+  net:register_full_backward_hook(function(_, grad_input) seen = grad_input end)
+  local x, y = lt.tensor({2}, {requires_grad = true}), lt.tensor({5}, {requires_grad = true})
+  net(x, y):sum():backward()
+  equal(seen[1]:item(), 5)
+  equal(seen[2]:item(), 2)
+  equal(x.grad:item(), 5)
+end)
+
+test("arguments of registering are checked", function()
+  local net = nn.Linear(1, 1)
+  raises("register_forward_hook: argument 'hook' must be a function or a module, got number 3", net.register_forward_hook, net, 3)
+  raises("unknown option 'pre'", net.register_forward_hook, net, print, {pre = true})
+  raises("is called with a colon", net.register_forward_hook, print)
+end)
+
+h.finish()
