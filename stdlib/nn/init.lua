@@ -45,6 +45,10 @@ function Linear:extra_repr()
 end
 
 nn.utils = use "nn.utils"
+nn.utils.parametrize = use "nn.parametrize"
+local by_norm = use "nn.norm_utils"
+nn.utils.parametrizations = by_norm.parametrizations
+for name, f in pairs(by_norm.utils) do nn.utils[name] = f end
 
 -- In files of their own -----------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
--- Hooks of modules, eager and compiled.
+-- Hooks of modules, parametrisations, and norms that are made of both; each eager and compiled.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises, deep = h.test, h.equal, h.truthy, h.raises, h.deep
 local nn = lt.nn
+local parametrize = nn.utils.parametrize
 
 local function both(f)
   f(function(g) return g end)
@@ -144,6 +145,129 @@ test("arguments of registering are checked", function()
   raises("register_forward_hook: argument 'hook' must be a function or a module, got number 3", net.register_forward_hook, net, 3)
   raises("unknown option 'pre'", net.register_forward_hook, net, print, {pre = true})
   raises("is called with a colon", net.register_forward_hook, print)
+end)
+
+-- Parametrisations -------------------------------------------------------------------------------------------------------
+
+local Symmetric = nn.Module:extend "Symmetric"
+function Symmetric:forward(x) return x:triu() + x:triu(1):t() end
+local Twice = nn.Module:extend "Twice"
+function Twice:forward(x) return x * 2 end
+function Twice:right_inverse(x) return x / 2 end
+local Factors = nn.Module:extend "Factors"
+function Factors:forward(a, b) return a * b end
+function Factors:right_inverse(x) return x, lt.ones_like(x) end
+
+local function names(module)
+  local out = {}
+  for name in pairs(module:state_dict()) do out[#out + 1] = name end
+  table.sort(out)
+  return table.concat(out, " ")
+end
+
+test("a parametrised weight is computed where it is read", function()
+  both(function(run)
+    lt.manual_seed(1)
+    local net = nn.Linear(3, 3)
+    local weight = net.weight
+    equal(parametrize.register_parametrization(net, "weight", Symmetric()), net)
+    truthy(net.weight:equal(net.weight:t()))
+    truthy(net.parametrizations.weight.original == weight, "the parameter stays the object that it is")
+    equal(names(net), "bias parametrizations.weight.original")
+    equal(#net:parameters(), 2)
+    truthy(lt.isinstance(net, nn.Linear))
+    equal(parametrize.type_before_parametrizations(net), nn.Linear)
+    local x = lt.randn(2, 3)
+    local step = run(function() net(x):sum():backward() end)
+    step()
+    truthy(weight.grad:equal(weight.grad:triu()), "only what is read has a gradient")
+    truthy(weight.grad:abs():sum():item() > 0)
+    local copy = lt.deepcopy(net)
+    truthy(copy.weight:equal(net.weight) and copy.parametrizations.weight.original ~= weight)
+    parametrize.remove_parametrizations(net, "weight")
+    truthy(net.weight == weight and weight:equal(weight:t()))
+    equal(names(net), "bias weight")
+    equal(getmetatable(net), nn.Linear)
+  end)
+end)
+
+test("a compiled train step of a parametrised net is one graph", function()
+  local net = nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
+  parametrize.register_parametrization(net, "bias", Twice())
+  local opt = lt.optim.SGD(net:parameters(), {lr = 0.1})
+  local step = lt.compile(function(x)
+    opt:zero_grad()
+    local loss = net(x):square():sum()
+    loss:backward()
+    opt:step()
+    return loss
+  end)
+  lt.reset()
+  local first = step(lt.ones(1, 3)):item()
+  for _ = 1, 5 do step(lt.ones(1, 3)) end
+  truthy(step(lt.ones(1, 3)):item() < first)
+  equal(h.breaks(), 0)
+  equal(lt.counters().stats.unique_graphs, 1)
+end)
+
+test("right_inverse, chains, several tensors", function()
+  local net = nn.Linear(2, 2)
+  local before = net.weight:detach():clone()
+  parametrize.register_parametrization(net, "weight", Twice())
+  truthy(net.weight:allclose(before), "right_inverse keeps the value")
+  net.weight = lt.ones(2, 2)
+  truthy(net.weight:equal(lt.ones(2, 2)))
+  truthy(net.parametrizations.weight.original:equal(lt.full({2, 2}, 0.5)))
+  parametrize.register_parametrization(net, "weight", Symmetric())
+  equal(net.parametrizations.weight:len(), 2)
+  raises("Symmetric does not implement right_inverse", function() net.weight = lt.ones(2, 2) end)
+  parametrize.remove_parametrizations(net, "weight", {leave_parametrized = false})
+  truthy(net.weight:equal(lt.full({2, 2}, 0.5)))
+  parametrize.register_parametrization(net, "weight", Factors(), {unsafe = true})
+  equal(names(net), "bias parametrizations.weight.original0 parametrizations.weight.original1")
+  truthy(net.weight:equal(lt.full({2, 2}, 0.5)))
+  raises("made of several tensors", parametrize.remove_parametrizations, net, "weight", false)
+  parametrize.remove_parametrizations(net, "weight")
+  truthy(nn.is_parameter(net.weight))
+end)
+
+test("a buffer may be parametrised; cached computes once", function()
+  local net = nn.Linear(2, 2)
+  net:register_buffer("scale", lt.ones(2))
+  parametrize.register_parametrization(net, "scale", Twice())
+  equal(names(net), "bias parametrizations.scale.original weight")
+  parametrize.cached(function() truthy(net.scale == net.scale) end)
+  truthy(net.scale ~= net.scale)
+end)
+
+test("what cannot be parametrised is an error", function()
+  local net = nn.Linear(2, 2)
+  raises("Linear has no parameter or buffer 'wait'", parametrize.register_parametrization, net, "wait", Twice())
+  raises("the shape changes from {2, 2} to {4}", parametrize.register_parametrization, net, "weight", nn.Flatten(0))
+  raises("has no parametrization of 'weight'", parametrize.remove_parametrizations, net, "weight")
+  truthy(nn.is_parameter(net.weight), "an error leaves the module as it was")
+end)
+
+test("weight_norm and spectral_norm: names, removal", function()
+  local x = lt.randn(2, 3)
+  for _, kind in ipairs {"weight_norm", "spectral_norm"} do
+    local net = nn.Linear(3, 3)
+    nn.utils[kind](net)
+    equal(names(net), kind == "weight_norm" and "bias weight_g weight_v" or "bias weight_orig weight_u weight_v")
+    raises("has such a hook already", function()
+      rawset(net, "weight", nn.Parameter(lt.ones(3, 3)))
+      nn.utils[kind](net)
+    end)
+    net:eval()
+    local y = net(x)
+    nn.utils["remove_" .. kind](net)
+    equal(names(net), "bias weight")
+    truthy(net(x):allclose(y))
+    equal(net._hooks, false)
+    raises("not found in Linear", nn.utils["remove_" .. kind], net)
+  end
+  raises("has no parameter 'wait'", nn.utils.weight_norm, nn.Linear(2, 2), "wait")
+  raises("argument 'n_power_iterations' must be a whole number >= 1", nn.utils.spectral_norm, nn.Linear(2, 2), {n_power_iterations = 0})
 end)
 
 h.finish()
