@@ -13,7 +13,7 @@ local function use(name)
 end
 
 local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress", perf_counter = "clock", Generator = "generator",
-              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd",
+              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd", amp = "amp",
               deepcopy = "deepcopy", isinstance = "isinstance"}
 
 lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable

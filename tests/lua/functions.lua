@@ -1,4 +1,4 @@
--- lt.autograd.Function, x.data, deepcopy, isinstance, the state of random numbers, dtypes of results.
+-- lt.autograd.Function, x.data, deepcopy, isinstance, the state of random numbers, dtypes of results; amp.GradScaler.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises, deep = h.test, h.equal, h.truthy, h.raises, h.deep
@@ -298,6 +298,57 @@ test("isinstance", function()
   local f = lt.compile(function(m, x) return lt.isinstance(m, nn.Linear) and x * 2 or x end, {fullgraph = true})
   equal(f(net[1], lt.tensor(2)):item(), 4)
   equal(f(net, lt.tensor(2)):item(), 2)
+end)
+
+-- amp ------------------------------------------------------------------------------------------------------------------
+
+test("GradScaler: the scale grows, falls, and steps that overflow are left out", function()
+  for _, make in ipairs {function(f) return f end, lt.compile} do
+    local p = nn.Parameter(lt.ones(2))
+    local opt = optim.SGD({p}, {lr = 0.125})
+    local scaler = lt.amp.GradScaler("cpu", {init_scale = 8, growth_interval = 2})
+    local step = make(function(k)
+      opt:zero_grad()
+      scaler:scale((p * k):sum()):backward()
+      scaler:step(opt)
+      scaler:update()
+    end)
+    local wanted = {{1, 0.875, 8}, {1, 0.75, 16}, {math.huge, 0.75, 8}, {1, 0.625, 8}, {1, 0.5, 16}}
+    for _, row in ipairs(wanted) do
+      step(row[1])
+      equal(p:detach()[0]:item(), row[2])
+      equal(scaler:get_scale(), row[3])
+    end
+    local other = lt.amp.GradScaler("cpu")
+    other:load_state_dict(scaler:state_dict())
+    deep(other:state_dict(), {scale = 16, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2, _growth_tracker = 0})
+  end
+end)
+
+test("GradScaler: unscale_, and the order of calls", function()
+  local p = nn.Parameter(lt.ones(2))
+  local opt, scaler = optim.SGD({p}, {lr = 1}), lt.amp.GradScaler {device = "cpu", init_scale = 4}
+  raises("GradScaler.step: scale() has not been called", scaler.step, scaler, opt)
+  local scaled = scaler:scale({lt.tensor(1), {lt.tensor(2)}})
+  equal(scaled[2][1]:item(), 8)
+  raises("no gradients were checked", scaler.update, scaler)
+  scaler:scale(p:sum()):backward()
+  scaler:unscale_(opt)
+  deep(p.grad:tolist(), {1, 1})
+  raises("already since the last update()", scaler.unscale_, scaler, opt)
+  scaler:step(opt)
+  raises("already since the last update()", scaler.step, scaler, opt)
+  raises("it is called after step()", scaler.unscale_, scaler, opt)
+  scaler:update(32)
+  equal(scaler:get_scale(), 32)
+  raises("growth_factor must be > 1", lt.amp.GradScaler, "cpu", {growth_factor = 1})
+  raises("the state is empty", scaler.load_state_dict, scaler, {})
+  local off = lt.amp.GradScaler("cpu", {enabled = false})
+  equal(off:scale(3), 3)
+  equal(off:get_scale(), 1)
+  local low = nn.Parameter(lt.ones(2):half())
+  scaler:scale(low:sum()):backward()
+  raises("a gradient is float16", scaler.step, scaler, optim.SGD({low}, {lr = 1}))
 end)
 
 h.finish()
