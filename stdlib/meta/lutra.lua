@@ -88,6 +88,39 @@ function Module:zero_grad(options) end
 ---@return self
 function Module:apply(f) end
 
+---The part of a module at a path: "encoder.0".
+---@param target string
+---@return lutra.Module
+function Module:get_submodule(target) end
+---@param target string "encoder.0.weight"
+---@return lutra.Tensor
+function Module:get_parameter(target) end
+---@param target string
+---@return lutra.Tensor
+function Module:get_buffer(target) end
+---Calls hook(module, args) before forward; a list that it returns stands for the arguments, another value for the only one.
+---@param hook fun(module: lutra.Module, args: table): any
+---@param options? {prepend?: boolean}
+---@return {remove: fun()}
+function Module:register_forward_pre_hook(hook, options) end
+---Calls hook(module, args, output) after forward; what it returns stands for the output. Several results are a list.
+---@param hook fun(module: lutra.Module, args: table, output: any): any
+---@param options? {prepend?: boolean}
+---@return {remove: fun()}
+function Module:register_forward_hook(hook, options) end
+---Calls hook(module, grad_output) before the gradients go into the module; a list that it returns stands for them.
+---@param hook fun(module: lutra.Module, grad_output: table): table?
+---@param options? {prepend?: boolean}
+---@return {remove: fun()}
+function Module:register_full_backward_pre_hook(hook, options) end
+---Calls hook(module, grad_input, grad_output) when the gradients of all inputs are there; a list that it returns stands for grad_input.
+---@param hook fun(module: lutra.Module, grad_input: table, grad_output: table): table?
+---@param options? {prepend?: boolean}
+---@return {remove: fun()}
+function Module:register_full_backward_hook(hook, options) end
+
+---The base of optimisers. Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls optim.Optimizer.init(self, params, defaults); it has a
+---step of its own, or an update_group(self, group), which is called with grad mode off.
 ---@class lutra.Optimizer
 ---@field param_groups table[]
 ---@field state table<lutra.Tensor, table>
@@ -168,10 +201,28 @@ function Optimizer:load_state_dict(state) end
 ---@field LayerNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field RMSNorm fun(normalized_shape: integer|integer[], options?: {eps?: number, elementwise_affine?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
 ---@field Embedding fun(num_embeddings: integer, embedding_dim: integer, options?: {padding_idx?: integer, max_norm?: number, norm_type?: number, scale_grad_by_freq?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field EmbeddingBag fun(num_embeddings: integer, embedding_dim: integer, options?: {max_norm?: number, norm_type?: number, scale_grad_by_freq?: boolean, mode?: "sum"|"mean"|"max", include_last_offset?: boolean, padding_idx?: integer, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field RNN fun(input_size: integer, hidden_size: integer, options?: {num_layers?: integer, nonlinearity?: "tanh"|"relu", bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module m(input, h_0) gives output, h_n
+---@field GRU fun(input_size: integer, hidden_size: integer, options?: {num_layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module m(input, h_0) gives output, h_n
+---@field LSTM fun(input_size: integer, hidden_size: integer, options?: {num_layers?: integer, bias?: boolean, batch_first?: boolean, dropout?: number, bidirectional?: boolean, proj_size?: integer, dtype?: lutra.DType, device?: string}): lutra.Module m(input, {h_0, c_0}) gives output, {h_n, c_n}
+---@field RNNCell fun(input_size: integer, hidden_size: integer, options?: {bias?: boolean, nonlinearity?: "tanh"|"relu", dtype?: lutra.DType, device?: string}): lutra.Module
+---@field GRUCell fun(input_size: integer, hidden_size: integer, options?: {bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
+---@field LSTMCell fun(input_size: integer, hidden_size: integer, options?: {bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module m(input, {h, c}) gives h, c
 ---@field MultiheadAttention fun(embed_dim: integer, num_heads: integer, options?: {dropout?: number, bias?: boolean, kdim?: integer, vdim?: integer, batch_first?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module
----@field TransformerEncoderLayer fun(d_model: integer, nhead: integer, options?: {dim_feedforward?: integer, dropout?: number, activation?: string|function, layer_norm_eps?: number, batch_first?: boolean, norm_first?: boolean, bias?: boolean}): lutra.Module
----@field Conv1d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding (also "same", "valid"), dilation, groups, bias
----@field Conv2d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding (also "same", "valid"), dilation, groups, bias
+---@field TransformerEncoderLayer fun(d_model: integer, nhead: integer, options?: {dim_feedforward?: integer, dropout?: number, activation?: "relu"|"gelu"|function, layer_norm_eps?: number, batch_first?: boolean, norm_first?: boolean, bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module m(src, {src_mask =, src_key_padding_mask =, is_causal =})
+---@field TransformerDecoderLayer fun(d_model: integer, nhead: integer, options?: {dim_feedforward?: integer, dropout?: number, activation?: "relu"|"gelu"|function, layer_norm_eps?: number, batch_first?: boolean, norm_first?: boolean, bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module m(tgt, memory, {tgt_mask =, memory_mask =, tgt_key_padding_mask =, memory_key_padding_mask =, tgt_is_causal =, memory_is_causal =})
+---@field TransformerEncoder fun(encoder_layer: lutra.Module, num_layers: integer, norm?: lutra.Module): lutra.Module
+---@field TransformerDecoder fun(decoder_layer: lutra.Module, num_layers: integer, norm?: lutra.Module): lutra.Module
+---@field Transformer fun(d_model?: integer, nhead?: integer, num_encoder_layers?: integer, num_decoder_layers?: integer, dim_feedforward?: integer, dropout?: number, options?: table): lutra.Module m(src, tgt, {src_mask =, tgt_mask =, ...}); Transformer.generate_square_subsequent_mask(size)
+---@field Upsample fun(size?: integer|integer[], scale_factor?: number|number[], mode?: string, align_corners?: boolean): lutra.Module
+---@field UpsamplingNearest2d fun(size?: integer|integer[], scale_factor?: number): lutra.Module
+---@field UpsamplingBilinear2d fun(size?: integer|integer[], scale_factor?: number): lutra.Module
+---@field Unfold fun(kernel_size: integer|integer[], dilation?: integer, padding?: integer, stride?: integer): lutra.Module
+---@field Fold fun(output_size: integer|integer[], kernel_size: integer|integer[], dilation?: integer, padding?: integer, stride?: integer): lutra.Module
+---@field LocalResponseNorm fun(size: integer, alpha?: number, beta?: number, k?: number): lutra.Module
+---@field Softmax2d fun(): lutra.Module
+---@field Conv1d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding (also "same", "valid"), dilation, groups, bias, padding_mode ("zeros", "reflect", "replicate", "circular")
+---@field Conv2d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding (also "same", "valid"), dilation, groups, bias, padding_mode ("zeros", "reflect", "replicate", "circular")
 ---@field ConvTranspose1d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding, output_padding, groups, bias, dilation
 ---@field ConvTranspose2d fun(in_channels: integer, out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module stride, padding, output_padding, groups, bias, dilation
 ---@field MaxPool1d fun(kernel_size: integer|integer[], ...): lutra.Module stride, padding, dilation, return_indices, ceil_mode
@@ -189,16 +240,54 @@ function Optimizer:load_state_dict(state) end
 ---@field InstanceNorm2d fun(num_features: integer, ...): lutra.Module eps, momentum, affine, track_running_stats
 ---@field GroupNorm fun(num_groups: integer, num_channels: integer, ...): lutra.Module eps, affine
 ---@field ModuleDict fun(modules?: table): lutra.Module
----@field utils {clip_grad_norm_: (fun(parameters: lutra.Tensor|lutra.Tensor[], max_norm: number, norm_type?: number): lutra.Tensor), clip_grad_value_: fun(parameters: lutra.Tensor|lutra.Tensor[], clip_value: number), parameters_to_vector: (fun(parameters: lutra.Tensor[]): lutra.Tensor), vector_to_parameters: fun(vector: lutra.Tensor, parameters: lutra.Tensor[])}
+---@field utils lutra.utils
 ---@field functional lutra.functional
 ---@field init table<string, fun(t: lutra.Tensor, ...): lutra.Tensor>
 
+---@class lutra.utils
+---@field clip_grad_norm_ fun(parameters: lutra.Tensor|lutra.Tensor[], max_norm: number, norm_type?: number): lutra.Tensor
+---@field clip_grad_value_ fun(parameters: lutra.Tensor|lutra.Tensor[], clip_value: number)
+---@field parameters_to_vector fun(parameters: lutra.Tensor[]): lutra.Tensor
+---@field vector_to_parameters fun(vector: lutra.Tensor, parameters: lutra.Tensor[])
+---@field weight_norm fun(module: lutra.Module, name?: string, dim?: integer): lutra.Module a hook computes name from name_g and name_v before each forward; dim -1: one norm of the whole
+---@field remove_weight_norm fun(module: lutra.Module, name?: string): lutra.Module
+---@field spectral_norm fun(module: lutra.Module, name?: string, n_power_iterations?: integer, eps?: number, dim?: integer): lutra.Module a hook computes name from name_orig, name_u and name_v before each forward
+---@field remove_spectral_norm fun(module: lutra.Module, name?: string): lutra.Module
+---@field parametrizations {weight_norm: (fun(module: lutra.Module, name?: string, dim?: integer): lutra.Module), spectral_norm: (fun(module: lutra.Module, name?: string, n_power_iterations?: integer, eps?: number, dim?: integer): lutra.Module)} as those of utils, computed where the parameter is read
+---@field parametrize lutra.parametrize
+
+---@class lutra.functional
+local functional = {}
+---Rows of weight, reduced by bag: a bag is a row of input, or what lies between two offsets.
+---@param input lutra.Tensor ids
+---@param weight lutra.Tensor
+---@param offsets? lutra.Tensor where the bags of an input of one dimension begin
+---@param options? {max_norm?: number, norm_type?: number, scale_grad_by_freq?: boolean, mode?: "sum"|"mean"|"max", per_sample_weights?: lutra.Tensor, include_last_offset?: boolean, padding_idx?: integer}
+---@return lutra.Tensor
+function functional.embedding_bag(input, weight, offsets, options) end
+
+---@class lutra.parametrize
+---@field register_parametrization fun(module: lutra.Module, tensor_name: string, parametrization: lutra.Module, options?: {unsafe?: boolean}): lutra.Module
+---@field remove_parametrizations fun(module: lutra.Module, tensor_name: string, leave_parametrized?: boolean): lutra.Module
+---@field is_parametrized fun(module: lutra.Module, tensor_name?: string): boolean
+---@field type_before_parametrizations fun(module: lutra.Module): any
+---@field cached fun(f: function, ...): ... runs f(...), in which each parameter is computed once
+
+---Options stand by position, too. foreach, fused and capturable ask for what a compiled step does anyway.
 ---@class lutra.optim
----@field SGD fun(params: table, options?: {lr?: number, momentum?: number, dampening?: number, weight_decay?: number, nesterov?: boolean, maximize?: boolean}): lutra.Optimizer
----@field Adam fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean}): lutra.Optimizer
----@field AdamW fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean}): lutra.Optimizer
----@field RMSprop fun(params: table, options?: {lr?: number, alpha?: number, eps?: number, weight_decay?: number, momentum?: number, centered?: boolean, maximize?: boolean}): lutra.Optimizer
----@field Adagrad fun(params: table, options?: {lr?: number, lr_decay?: number, weight_decay?: number, initial_accumulator_value?: number, eps?: number, maximize?: boolean}): lutra.Optimizer
+---@field Optimizer lutra.Optimizer
+---@field SGD fun(params: table, options?: {lr?: number, momentum?: number, dampening?: number, weight_decay?: number, nesterov?: boolean, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field Adam fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field AdamW fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, amsgrad?: boolean, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field RMSprop fun(params: table, options?: {lr?: number, alpha?: number, eps?: number, weight_decay?: number, momentum?: number, centered?: boolean, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field Adagrad fun(params: table, options?: {lr?: number, lr_decay?: number, weight_decay?: number, initial_accumulator_value?: number, eps?: number, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field NAdam fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, momentum_decay?: number, decoupled_weight_decay?: boolean, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field RAdam fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, decoupled_weight_decay?: boolean, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field Adamax fun(params: table, options?: {lr?: number, betas?: number[], eps?: number, weight_decay?: number, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field Adadelta fun(params: table, options?: {lr?: number, rho?: number, eps?: number, weight_decay?: number, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field Rprop fun(params: table, options?: {lr?: number, etas?: number[], step_sizes?: number[], maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field ASGD fun(params: table, options?: {lr?: number, lambd?: number, alpha?: number, t0?: number, weight_decay?: number, maximize?: boolean, foreach?: boolean, fused?: boolean, capturable?: boolean}): lutra.Optimizer
+---@field LBFGS fun(params: table, options?: {lr?: number, max_iter?: integer, max_eval?: integer, tolerance_grad?: number, tolerance_change?: number, history_size?: integer, line_search_fn?: "strong_wolfe"}): lutra.Optimizer step(closure) calls closure, which gives the loss, several times
 ---@field lr_scheduler lutra.lr_scheduler
 
 ---@class lutra.Scheduler
@@ -261,6 +350,8 @@ function DataLoader:iter() end
 ---@field optim lutra.optim
 ---@field data lutra.data
 ---@field linalg lutra.linalg
+---@field autograd lutra.autograd
+---@field amp lutra.amp
 ---@field config table
 local lt = {}
 
@@ -461,6 +552,73 @@ function lt.inference_mode(f, ...) end
 ---@param f function|table
 ---@return any ...
 function lt.autocast(device_type, options, f, ...) end
+---A copy that shares no memory: of a module, an optimiser, a tensor or a table of them. What is reached twice is copied once.
+---@generic T
+---@param value T
+---@return T
+function lt.deepcopy(value) end
+---Whether a module, optimiser or scheduler is of a class, or of one that extends it.
+---@param value any
+---@param class any a class or a list of classes
+---@return boolean
+function lt.isinstance(value, class) end
+
+---What a Function's forward and backward get first.
+---@class lutra.Context
+---@field saved_tensors lutra.Tensor[] in backward, what save_for_backward was given
+---@field needs_input_grad boolean[]
+local Context = {}
+---@param ... lutra.Tensor?
+function Context:save_for_backward(...) end
+---@param ... lutra.Tensor results that have no gradient
+function Context:mark_non_differentiable(...) end
+---@param ... lutra.Tensor arguments that forward writes and returns
+function Context:mark_dirty(...) end
+---@param value boolean false: results that were not used have nil as their gradient, not zeros
+function Context:set_materialize_grads(value) end
+
+---The base of ops whose gradients are written in Lua: Mine = lt.autograd.Function:extend "Mine" with forward(ctx, ...) and backward(ctx, ...);
+---Mine.apply(...) or Mine(...) calls it.
+---@class lutra.Function
+---@overload fun(...): any
+local Function = {}
+---@param name string
+---@return any class
+function Function:extend(name) end
+---@return any ... what forward gives
+function Function.apply(...) end
+
+---@class lutra.autograd
+---@field grad function lt.grad
+---@field Function lutra.Function
+
+---Scales losses so that small gradients in float16 do not vanish, and leaves out steps whose gradients overflowed.
+---@class lutra.GradScaler
+local GradScaler = {}
+---@generic T
+---@param outputs T a tensor or a list
+---@return T
+function GradScaler:scale(outputs) end
+---@param optimizer lutra.Optimizer
+function GradScaler:unscale_(optimizer) end
+---@param optimizer lutra.Optimizer
+---@return any
+function GradScaler:step(optimizer) end
+---@param new_scale? number
+function GradScaler:update(new_scale) end
+---@return number
+function GradScaler:get_scale() end
+---@return boolean
+function GradScaler:is_enabled() end
+---@return table
+function GradScaler:state_dict() end
+---@param state table
+function GradScaler:load_state_dict(state) end
+
+---@class lutra.amp
+---@field autocast function lt.autocast
+---@field GradScaler fun(device?: string, options?: {init_scale?: number, growth_factor?: number, backoff_factor?: number, growth_interval?: integer, enabled?: boolean}): lutra.GradScaler without a GPU, one for "cuda" does nothing
+
 ---@param iterator function|lutra.DataLoader
 ---@param options? {desc?: string, total?: integer}
 ---@return fun(): any, ...

@@ -250,6 +250,15 @@ local function help_scheduler(t)
   say("step() after each epoch or batch; get_last_lr(), state_dict(), load_state_dict(state)")
 end
 
+-- The words above the annotation of a class: optim.Optimizer, autograd.Function.
+local function class_words(name)
+  local lines = lines_of(lt._native.source("lutra.meta.lutra") or "")
+  for i, line in ipairs(lines) do
+    if line == "---@class lutra." .. name then return comment_above(lines, i) end
+  end
+  return {}
+end
+
 -- A class that is no module: DataLoader.
 local function help_data_class(t)
   local text = lt._native.source("lutra.meta.lutra") or ""
@@ -274,6 +283,8 @@ local function help_table(t, name)
     end
     return
   end
+  local class = rawget(t, "_name") or rawget(t, "name")
+  for _, line in ipairs(type(class) == "string" and class_words(class) or {}) do say("%s", line) end
   say("%s", name or "a table; its fields:")
   columns(sorted_names(t, function() return true end))
   if t == lt then

@@ -49,6 +49,12 @@ test("help of ops, settings, options, classes", function()
   local loader = told(lt.data.DataLoader)
   for _, name in ipairs {"batch_size", "shuffle", "drop_last", "generator"} do has(loader, name) end
   has(told(lt.optim.lr_scheduler.OneCycleLR), "pct_start")
+  has(told(lt.optim.NAdam), "momentum_decay")
+  has(told(lt.optim.Optimizer), "update_group")
+  has(told(lt.autograd.Function), "backward(ctx, ...)")
+  has(told(lt.nn.LSTM), "proj_size")
+  has(told(lt.deepcopy), "shares no memory")
+  has(told(lt.promote_types), "smallest dtype")
   has(told(lt.optim.lr_scheduler.StepLR), "StepLR(optimizer, step_size, gamma")
 end)
 
