@@ -81,7 +81,7 @@ struct Interpreter {
   void run(const Node& n) {
     // What was traced in no_grad mode runs so.
     bool wanted = false;
-    for (const Tensor& r : n.results) wanted = wanted || (r->requires_grad && r->node->op != OpId::input);
+    for (const Tensor& r : n.results) wanted = wanted || (r->requires_grad && !r->node->is_input());
     GradModeScope mode(grad_enabled() && wanted);
     Args args;
     for (const Value& v : n.args) args.push_back(value(v));

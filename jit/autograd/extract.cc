@@ -50,7 +50,7 @@ Args Extractor::values(Args args) {
 void Extractor::node(const Node& n) {
   recorder.set_location(n.file, n.line, n.origin);
   Args args = values(n.args);
-  if (n.inplace && n.op != OpId::copy_) {
+  if (n.is_inplace_form()) {
     recorder.call_inplace(n.op, args);
     return;
   }

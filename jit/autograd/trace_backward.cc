@@ -200,7 +200,7 @@ struct Assembler {
     auto made = made_in.find(v.get());
     if (made != made_in.end() && made->second == piece) return;
     if (at == place.end() && made == made_in.end()) {  // a view of the forward, or a constant
-      if (v->node->op != OpId::input) each_tensor(v->node->args, [&](const Tensor& base) { need(base, piece); });
+      if (!v->node->is_input()) each_tensor(v->node->args, [&](const Tensor& base) { need(base, piece); });
       return;
     }
     const int p = at == place.end() ? give(v, made->second) : at->second;
@@ -226,7 +226,7 @@ struct Assembler {
     piece.graph = std::make_unique<Graph>();
     Extractor make{*piece.graph, t.request.create_graph};
     make.inputs_of(t.graph, t.mark.inputs);
-    for (const Tensor& v : takes[p]) make.input(v->node->op == OpId::input ? "gradient" : "saved", v);
+    for (const Tensor& v : takes[p]) make.input(v->node->is_input() ? "gradient" : "saved", v);
     for (size_t i = begin(p); i < end(p); i++) make.node(*t.graph.nodes[i]);
     for (const Tensor& v : gives[p]) piece.graph->outputs.push_back(make.value(v));
   }

@@ -15,6 +15,7 @@
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/interrupt.h"
+#include "ops/decompose/emit.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -146,7 +147,7 @@ class EagerExecutor : public Executor {
 
   // The contiguous copy of a tensor elsewhere.
   static Tensor to_device(const Tensor& t, Device device) {
-    const Tensor dense = t->is_contiguous() ? t : op1(OpId::contiguous, {t});
+    const Tensor dense = t->is_contiguous() ? t : contiguous(t);
     const Tensor out = make_tensor(t->sizes, t->dtype, device);
     copy_bytes(out->data(), device, dense->data(), t->device(), size_t(t->numel().hint) * size_of(t->dtype));
     return out;

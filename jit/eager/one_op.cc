@@ -7,6 +7,7 @@
 #include "jit/passes/passes.h"
 #include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
+#include "ops/decompose/emit.h"
 
 namespace lutra {
 namespace {
@@ -134,8 +135,8 @@ Results record(const OpInfo& op, const Args& args, Symbolizer& s, GraphRecorder&
 // The value that a write of r into out leaves there.
 Tensor fitted(Tensor r, const Tensor& out, GraphRecorder& recorder) {
   ModeScope mode(&recorder);
-  if (r->dtype != out->dtype) r = op1(OpId::to_dtype, {r, out->dtype});
-  if (r->sizes.size() != out->sizes.size()) r = op1(OpId::expand, {r, out->sizes});
+  r = to_dtype(r, out->dtype);
+  if (r->sizes.size() != out->sizes.size()) r = expand(r, out->sizes);
   return r;
 }
 

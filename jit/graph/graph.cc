@@ -6,7 +6,7 @@
 namespace lutra {
 
 bool may_fail(const Node& node) {
-  if (node.op >= OpId::input) return false;
+  if (node.is_input()) return false;
   const OpInfo& op = info(node.op);
   return op.has(kFails) || (op.has(kFailsOnIntegers) && !is_float(node.results[0]->dtype));
 }
@@ -83,7 +83,7 @@ Results GraphRecorder::call(OpId op, Args& args) {
   Node* node = append(op, args);
   for (const ResultSpec& spec : specs) {
     Tensor t;
-    if (op == OpId::copy_) {
+    if (node->is_copy()) {
       t = node->args[0].tensor();
       node->results.push_back(t);
       node->inplace = true;

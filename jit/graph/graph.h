@@ -25,6 +25,11 @@ struct Node {
   OpId origin = OpId::kCount;  // the composite op whose decomposition made it
   const char* file = nullptr;  // interned; where the user's Lua called it
   int line = 0;
+
+  bool is_input() const { return op == OpId::input; }
+  bool is_copy() const { return op == OpId::copy_; }
+  // x.op_(...): what op gives was written into args[0].
+  bool is_inplace_form() const { return inplace && !is_copy(); }
 };
 
 // Whether the node may raise on the elements it is given: it is run whether its results are used or not.

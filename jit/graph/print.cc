@@ -214,7 +214,7 @@ struct Printer {
       for (size_t i = 0; i < n.results.size(); i++) out << (i ? ", " : "") << "%" << n.id + int(i);
       out << " = ";
     }
-    out << name(n.op) << (n.inplace && n.op != OpId::copy_ ? "_" : "") << "(";
+    out << name(n.op) << (n.is_inplace_form() ? "_" : "") << "(";
     for (size_t i = 0; i < n.args.size(); i++) out << (i ? ", " : "") << value(n.args[i]);
     out << ")";
     if (!n.inplace) {

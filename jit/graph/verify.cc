@@ -42,7 +42,7 @@ struct Verifier {
 
   void node(const Node& n) {
     std::string where = str("node ", n.id, " (", name(n.op), ")");
-    check(n.op < OpId::kCount && n.op != OpId::input, where + " is not an op");
+    check(n.op < OpId::kCount && !n.is_input(), where + " is not an op");
     if (!problem.empty()) return;
     check(n.args.size() <= info(n.op).args.size(), where + " has too many arguments");
     for (const Value& v : n.args) use(v, where);

@@ -54,7 +54,7 @@ std::unordered_map<const Node*, Tensor> needless_copies(const Graph& g, Storages
   Storages inputs, written;
   for (const GraphInput& in : g.inputs) inputs.insert(in.value->storage.get());
   for (const auto& n : g.nodes) {
-    if (n->inplace || n->op == OpId::copy_) written.insert(n->args[0].tensor()->storage.get());
+    if (n->inplace) written.insert(n->args[0].tensor()->storage.get());
   }
   std::unordered_map<const Node*, Tensor> found;
   for (const auto& n : g.nodes) {

@@ -54,7 +54,7 @@ struct Functionaliser {
     for (Tensor v = t; !is_current(v); v = v->node->args[0].tensor()) {
       stale.push_back(v);
       if (v.same(s.base)) break;
-      if (v->node->op == OpId::input) {
+      if (v->node->is_input()) {
         throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
       }
     }
@@ -174,8 +174,8 @@ struct Functionaliser {
       return;
     }
     Tensor self = n.args[0].tensor();
-    Tensor r = n.op == OpId::copy_ ? args[1].tensor() : call(n.op, args);
-    write(self, fitted(r, self), n.op == OpId::copy_);
+    Tensor r = n.is_copy() ? args[1].tensor() : call(n.op, args);
+    write(self, fitted(r, self), n.is_copy());
   }
 
   // Inputs that were written get their value; from then on they are the value.

@@ -52,7 +52,7 @@ void Rebuilder::at(const Node& n) { recorder.set_location(n.file, n.line, n.orig
 
 Results Rebuilder::copy(const Node& n, Args args) {
   at(n);
-  if (n.inplace && n.op != OpId::copy_) return {recorder.call_inplace(n.op, args)};
+  if (n.is_inplace_form()) return {recorder.call_inplace(n.op, args)};
   Results results = recorder.call(n.op, args);
   if (n.rng >= 0) graph->nodes.back()->rng = n.rng;
   graph->rng_calls = from.rng_calls;

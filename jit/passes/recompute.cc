@@ -23,7 +23,7 @@ constexpr double kMostBytes = 1.25;
 
 bool lowers_to(const Node& n, const char* rule) { return info(n.op).lower == rule; }
 
-bool is_view(const Node& n) { return n.op < OpId::input && info(n.op).has(kView); }
+bool is_view(const Node& n) { return info(n.op).has(kView); }
 bool is_repeatable(const Node& n) {
   const OpInfo& op = info(n.op);
   return !n.inplace && !may_fail(n) && lowers_to(n, "pointwise") && !op.has(kRandom) && !op.has(kMutates) &&
@@ -57,7 +57,7 @@ class Analysis {
       if (v.is<Tensor>() && v.tensor()) force(v.tensor());
     }
     for (const auto& n : g.nodes) {
-      if (!is_view(*n) && n->op != OpId::copy_ && !is_repeatable(*n) && !lowers_to(*n, "reduce")) {
+      if (!is_view(*n) && !n->is_copy() && !is_repeatable(*n) && !lowers_to(*n, "reduce")) {
         each_tensor(n->args, [&](const Tensor& t) { force(t); });
       }
     }
@@ -76,7 +76,7 @@ class Analysis {
  private:
   void find_stage(const Node& n) {
     Info& info = nodes_[&n];
-    const bool loops = is_view(n) || is_repeatable(n) || lowers_to(n, "reduce") || n.op == OpId::copy_;
+    const bool loops = is_view(n) || is_repeatable(n) || lowers_to(n, "reduce") || n.is_copy();
     each_tensor(n.args, [&](const Tensor& t) { info.stage = std::max(info.stage, (*this)[t].stage); });
     if (!loops) info.stage++;
     if (!is_view(n)) each_tensor(n.args, [&](const Tensor& t) { use(t, info.stage); });
@@ -190,8 +190,7 @@ GraphPtr recompute(const Graph& g) {
   Repeater repeater(b, analysis);
   for (const auto& n : g.nodes) {
     const int stage = n->results.empty() ? 0 : analysis[n->results[0]].stage;
-    const bool in_place = n->op == OpId::copy_ || n->inplace;
-    Args args = is_view(*n) || in_place ? b.map(n->args) : repeater.map(n->args, stage);
+    Args args = is_view(*n) || n->inplace ? b.map(n->args) : repeater.map(n->args, stage);
     b.set(*n, b.copy(*n, std::move(args)));
   }
   return b.finish();

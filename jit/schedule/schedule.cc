@@ -111,14 +111,14 @@ class Planner {
   // The op whose result a copy brings to its place, which is part of it.
   static OpId copied(const Node* node) {
     const Tensor& from = node->args[1].as<Tensor>();
-    return from->node && from->node->op != OpId::input ? from->node->op : node->op;
+    return from->node && !from->node->is_input() ? from->node->op : node->op;
   }
   // Ops of the group in order: what people see of a kernel. told: in errors, where a copy is what it copies.
   std::string name_of(const std::vector<int32_t>& units, bool told = false) const {
     std::string text;
     for (int32_t u : units) {
       const Node* node = units_[u].node;
-      std::string part = name(told && node->op == OpId::copy_ ? copied(node) : node->op);
+      std::string part = name(told && node->is_copy() ? copied(node) : node->op);
       if (told && (part == text || text.ends_with("_" + part))) continue;
       if (text.size() + part.size() + 1 > kMaxName) {
         text += "_etc";

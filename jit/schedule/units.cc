@@ -44,7 +44,7 @@ void Units::add_units() {
   for (size_t i = 0; i < graph.inputs.size(); i++) sources_[graph.inputs[i].value.get()] = int32_t(i);
   for (bool copies : {false, true}) {
     for (const auto& n : graph.nodes) {
-      if ((n->op == OpId::copy_) != copies) continue;
+      if (n->is_copy() != copies) continue;
       check_stop();
       Lowered low = lower(*n, facts);
       if (low.kind == Lowered::kView) {
@@ -246,7 +246,7 @@ const ViewSource& Units::resolve(const Tensor& t) const {
       break;
     }
     const Node* n = at->node;
-    const bool copy = n->op == OpId::copy_;
+    const bool copy = n->is_copy();
     LUTRA_CHECK(copy || views_.count(n), "a tensor that nothing makes");
     views.push_back({at.get(), copy ? nullptr : n});
     at = n->args[0].tensor();

@@ -476,7 +476,7 @@ struct Finisher {
       holders[t.inputs[i].real->storage.get()]++;
     }
     for (const auto& node : t.graph->nodes) {
-      if (!node->inplace && node->op != OpId::copy_) continue;
+      if (!node->inplace) continue;
       const auto found = fakes.find(node->args[0].tensor()->storage.get());
       if (found == fakes.end()) continue;
       entry.written.insert(entry.written.end(), found->second.begin(), found->second.end());

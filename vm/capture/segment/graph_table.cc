@@ -46,7 +46,7 @@ std::vector<NodeText> describe_nodes(const Graph& graph) {
   for (const auto& n : graph.nodes) {
     NodeText t;
     t.op = name(n->op);
-    if (n->inplace && n->op != OpId::copy_) t.op += "_";
+    if (n->is_inplace_form()) t.op += "_";
     t.name = str("%", n->id);
     t.line = n->line;
     for (const Value& v : n->args) {
