@@ -14,23 +14,10 @@
 namespace lutra {
 namespace {
 
-bool is_spatial(OpId op) {
-  switch (op) {
-    case OpId::convolution:
-    case OpId::convolution_input:
-    case OpId::convolution_weight:
-    case OpId::pool_max:
-    case OpId::pool_tap:
-    case OpId::pool_sum:
-    case OpId::pool_spread:
-    case OpId::pool_put:
-    case OpId::pool_take: return true;
-    default: return false;
-  }
-}
+bool is_spatial(const Node& n) { return info(n.op).has(kSpatial); }
 
 bool is_free(const Node& n) {
-  return is_spatial(n.op) || (info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !n.inplace);
+  return is_spatial(n) || (info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !n.inplace);
 }
 
 // Four dimensions in row-major order, by what is written down: nothing is asked.
@@ -76,7 +63,7 @@ Choice choose(const Graph& g) {
       if (!pools || !operand) continue;
       choice.copied.insert(r.get());
     }
-    if (operand || is_spatial(n->op)) choice.last.insert(r.get());
+    if (operand || is_spatial(*n)) choice.last.insert(r.get());
   }
   return choice;
 }

@@ -83,7 +83,7 @@ void Units::add_unit(const Node& n, const Tensor& value, Lowered low) {
 // all but the outermost dimension, or null. A function of op, sizes and strides, as it is part of the reduction's
 // order.
 const Node* Units::split_rows(const Node& n, const Lowered& low) {
-  if (low.kind != Lowered::kReduce || n.op == OpId::mm || n.op == OpId::bmm) return nullptr;
+  if (low.kind != Lowered::kReduce || info(n.op).has(kContraction)) return nullptr;
   const Reduction& r = low.reduction;
   Tensor in = n.args[0].tensor();
   bool position = r.op == loop::RedOp::kArgMax || r.op == loop::RedOp::kArgMin;
@@ -185,7 +185,7 @@ Tensor Units::add_part(const Node& n, Lowered low) {
 // rest; then the chunks' results are reduced and the rest's is added. A function of op, sizes and strides, as
 // split_rows.
 bool Units::split_chunks(const Node& n, const Lowered& low) {
-  if (low.kind != Lowered::kReduce || n.op == OpId::mm || n.op == OpId::bmm) return false;
+  if (low.kind != Lowered::kReduce || info(n.op).has(kContraction)) return false;
   const Reduction& r = low.reduction;
   if (r.op == loop::RedOp::kArgMax || r.op == loop::RedOp::kArgMin || r.nest.empty()) return false;
   SymInt all = 1, kept = 1;

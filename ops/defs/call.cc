@@ -190,19 +190,10 @@ enum class Sharing : uint8_t {
 };
 
 Sharing sharing_of(const OpInfo& op, size_t argument) {
-  switch (op.id) {
-    case OpId::index_put:
-    case OpId::index_add:
-    case OpId::index_copy:
-    case OpId::index_reduce:
-    case OpId::scatter:
-    case OpId::scatter_add:
-    case OpId::scatter_reduce:
-    case OpId::put: return Sharing::kRefused;
-    case OpId::index_fill: return argument == 3 ? Sharing::kReadFirst : Sharing::kRefused;
-    case OpId::masked_fill: return argument == 2 ? Sharing::kReadFirst : Sharing::kElementwise;
-    default: return op.has(kPointwise) || op.has(kMutates) ? Sharing::kElementwise : Sharing::kReadFirst;
-  }
+  const bool fills = op.id == OpId::index_fill || op.id == OpId::masked_fill;
+  if (fills && op.args[argument].name == "value") return Sharing::kReadFirst;
+  if (op.has(kScatters)) return Sharing::kRefused;
+  return op.has(kPointwise) || op.has(kMutates) ? Sharing::kElementwise : Sharing::kReadFirst;
 }
 
 }  // namespace

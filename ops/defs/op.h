@@ -40,6 +40,9 @@ enum OpFlags : uint32_t {
   kNoOut = 131072,
   kHeavy = 262144,
   kMoves = 524288,
+  kContraction = 2097152,
+  kSpatial = 4194304,
+  kScatters = 8388608,
 };
 
 // What happens to an op's arguments under autocast; see ops.def.
