@@ -12,12 +12,13 @@
 
 #include "jit/lower/lower.h"
 #include "jit/passes/passes.h"
+#include "ops/defs/cost.h"
 #include "ops/defs/each_tensor.h"
 
 namespace lutra {
 namespace {
 
-constexpr int kMostCost = 40, kHeavyCost = 8;
+constexpr int kMostCost = 40;  // of element_cost's units
 // How much larger than the value its operands may be: rows' statistics and biases come on top.
 constexpr double kMostBytes = 1.25;
 
@@ -29,8 +30,6 @@ bool is_repeatable(const Node& n) {
   return !n.inplace && !may_fail(n) && lowers_to(n, "pointwise") && !op.has(kRandom) && !op.has(kMutates) &&
          n.op != OpId::empty;
 }
-
-int cost_of(OpId op) { return info(op).has(kHeavy) ? kHeavyCost : 1; }
 
 double bytes_of(const Tensor& t) { return double(t->numel().hint) * double(size_of(t->dtype)); }
 
@@ -114,7 +113,7 @@ class Analysis {
       return;
     }
     if (!is_repeatable(n)) return;
-    info.cost = cost_of(n.op);
+    info.cost = element_cost(n.op);
     each_tensor(n.args, [&](const Tensor& t) {
       const Info& of = (*this)[t];
       if (!of.stored) info.cost = std::min(info.cost + of.cost, kMostCost + 1);

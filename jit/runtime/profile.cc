@@ -10,6 +10,7 @@
 
 #include "jit/runtime/config.h"
 #include "jit/runtime/kernel_cache.h"
+#include "ops/defs/cost.h"
 
 namespace lutra {
 namespace {
@@ -98,7 +99,7 @@ double product_of(const std::vector<int64_t>& sizes) {
   return n;
 }
 
-int64_t bytes_of(const ExternSizes& sizes, const std::vector<DType>& dtypes) {
+int64_t bytes_of(const SizeLists& sizes, const std::vector<DType>& dtypes) {
   double n = 0;
   for (size_t i = 0; i < sizes.size(); i++) n += product_of(sizes[i]) * double(size_of(dtypes[i]));
   return int64_t(n);
@@ -163,31 +164,12 @@ int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& int
   return Footprint(kernel, ints).bytes();
 }
 
-double extern_flops(OpId op, const ExternSizes& in, const ExternSizes& out) {
-  const auto weight_of = [](const std::vector<int64_t>& w) {
-    return w.empty() || w[0] == 0 ? 0 : product_of(w) / double(w[0]);
-  };
-  switch (op) {
-    case OpId::mm:
-    case OpId::bmm: return in[0].empty() ? 0 : 2 * product_of(out[0]) * double(in[0].back());
-    case OpId::convolution: return 2 * product_of(out[0]) * weight_of(in[1]);
-    case OpId::convolution_input: return 2 * product_of(in[0]) * weight_of(in[1]);
-    case OpId::convolution_weight: return 2 * product_of(in[0]) * weight_of(out[0]);
-    // query and key: every query with every key, once for the scores and once for the values.
-    case OpId::flash_attention: return in[1].size() < 2 ? 0 : 4 * product_of(in[0]) * double(in[1][in[1].size() - 2]);
-    // Scores anew, and the gradients of scores, values, queries and keys.
-    case OpId::flash_attention_backward:
-      return in[2].size() < 2 ? 0 : 10 * product_of(in[1]) * double(in[2][in[2].size() - 2]);
-    default: return 0;
-  }
-}
-
 void note_extern(const ExternCall& call, uint64_t nanoseconds) {
   LaunchRecord r;
   r.name = r.ops = name(call.op);
   r.library = true;
   r.ms = double(nanoseconds) / 1e6;
-  ExternSizes sizes[2];
+  SizeLists sizes[2];
   for (const bool out : {false, true}) {
     for (const ExternView& v : out ? call.out : call.in) {
       sizes[out].emplace_back(v.sizes, v.sizes + v.dim);
@@ -195,7 +177,7 @@ void note_extern(const ExternCall& call, uint64_t nanoseconds) {
       r.bytes += int64_t(product_of(sizes[out].back())) * int64_t(size_of(v.dtype));
     }
   }
-  r.flops = extern_flops(call.op, sizes[0], sizes[1]);
+  r.flops = flops(call.op, sizes[0], sizes[1]);
   if (runtime_config().perf) library_counters(name(call.op))->count(nanoseconds, r.bytes, r.flops);
   if (profiling()) keep_record(std::move(r));
 }
@@ -218,7 +200,7 @@ void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep
       continue;
     }
     const auto& library = std::get<ExternLaunch>(launch);
-    ExternSizes sizes[2];
+    SizeLists sizes[2];
     std::vector<DType> dtypes[2];
     for (const bool out : {false, true}) {
       for (const BufferView& v : out ? library.out : library.in) {
@@ -229,7 +211,7 @@ void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep
       }
     }
     r.bytes += bytes_of(sizes[0], dtypes[0]) + bytes_of(sizes[1], dtypes[1]);
-    r.flops += extern_flops(library.op, sizes[0], sizes[1]);
+    r.flops += flops(library.op, sizes[0], sizes[1]);
     r.ops = name(library.op);
     if (r.file.empty() && library.file) r.file = library.file, r.line = library.line;
   }

@@ -65,9 +65,6 @@ void count_compiled_kernel();
 // arguments. Accesses of one place count once, however many loops pass over it, and what the
 // kernel has written itself is not read.
 int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& ints);
-using ExternSizes = std::vector<std::vector<int64_t>>;
-// Multiplications and additions of a library's op; 0 for what is no product.
-double extern_flops(OpId op, const ExternSizes& in, const ExternSizes& out);
 // Of a step, and of those that ran side by side with it.
 void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, uint64_t nanoseconds);
 // For calls beside an executable.
