@@ -103,6 +103,7 @@ local function add_facts(out, d)
   local has = {}
   for _, arg in ipairs(d.forms[1]) do has[arg.name] = true end
   local parts, views, draws = examples.parts(d)
+  say("Kind: " .. d.category .. ".")
   if d.aliases or views then say "The result shares memory with the first argument." end
   if d.returns_itself then say "Where nothing changes, the result is the argument itself." end
   if d.writes or d.inplace then say "It writes its first argument." end

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "ops/defs/call.h"
+#include "ops/defs/category.h"
 #include "ops/defs/forms.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/tensor_userdata.h"
@@ -107,6 +108,7 @@ const char* gradient_of(const OpInfo& op) {
 void set_facts(lua_State* L, const OpInfo& op) {
   set(L, "family", family_of(op));
   set(L, "gradient", std::string(gradient_of(op)));
+  set(L, "category", std::string(name(category(op.id))));
   set(L, "composite", op.is_composite());
   set(L, "pointwise", op.has(kPointwise));
   set(L, "aliases", op.has(kView));

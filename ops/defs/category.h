@@ -1,0 +1,35 @@
+// What kind of op a row is, and how a batch goes through it: both follow from the row.
+#pragma once
+#include "ops/defs/op.h"
+
+namespace lutra {
+
+enum class Category : uint8_t {
+  kPointwise,    // an element of the result from those at its place
+  kReduction,    // dimensions become one value
+  kContraction,  // a sum of products
+  kSpatial,      // windows over images
+  kView,         // the same memory
+  kMovement,     // elements in other places, which sizes and numbers give
+  kGather,       // elements from places that a tensor gives
+  kScatter,      // elements to places that a tensor gives
+  kLibrary,      // whole rows by a kernel of its own: scans, sorts, histograms
+  kRandom,
+  kCreation,
+  kWrite,
+  kComposite,  // its decomposition is its meaning
+  kDynamic,    // elements decide the result's shape
+};
+const char* name(Category c);
+Category category(OpId op);
+
+// How vmap will take an op with a batch dimension in front.
+enum class Batching : uint8_t {
+  kBroadcast,  // as it is: the other operands get dimensions of size 1
+  kParts,      // by its decomposition
+  kNone,       // no rule yet
+};
+const char* name(Batching b);
+Batching batching(OpId op);
+
+}  // namespace lutra
