@@ -78,7 +78,11 @@ void GraphRecorder::settle_device(OpId op, Device device) {
 
 Results GraphRecorder::call(OpId op, Args& args) {
   ResultSpecs specs = info(op).meta(op, args);
-  if (info(op).dynamic) throw NeedsData(str("the shape that ", name(op), " gives depends on the elements"));
+  if (info(op).has(kByParts) && (specs.empty() || specs[0].parts)) {
+    ModeScope again(this);
+    return call_parts(info(op), args);
+  }
+  if (info(op).dynamic) fail_dynamic(op);
   if (!info(op).has(kView)) settle_device(op, result_device(info(op), args));
   Node* node = append(op, args);
   for (const ResultSpec& spec : specs) {

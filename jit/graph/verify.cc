@@ -1,4 +1,5 @@
 // The graph verifier: the invariants of graph.h, checked after every pass in debug builds.
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -53,7 +54,8 @@ struct Verifier {
             where + " must result in its first argument");
       return;
     }
-    check(int(n.results.size()) == info(n.op).results, where + " has a wrong number of results");
+    const bool counted = info(n.op).has(kList) || int(n.results.size()) == info(n.op).results;
+    check(counted, where + " has a wrong number of results");
     for (size_t i = 0; i < n.results.size(); i++) define(n.results[i], n, i, where);
   }
 
@@ -68,14 +70,14 @@ struct Verifier {
   }
 };
 
-// By input, then by result: the first of them that has the same memory.
-std::vector<size_t> sharing(const Graph& g) {
+// By input, of the first ones, then by result: the first of them that has the same memory.
+std::vector<size_t> sharing(const Graph& g, size_t inputs) {
   std::unordered_map<const Storage*, size_t> first;
   std::vector<size_t> all;
   const auto add = [&](const Tensor& t) {
     all.push_back(t ? first.emplace(t->storage.get(), all.size()).first->second : 0);
   };
-  for (const GraphInput& in : g.inputs) add(in.value);
+  for (size_t i = 0; i < inputs; i++) add(g.inputs[i].value);
   for (const Value& v : g.outputs) add(v.is<Tensor>() ? v.tensor() : Tensor());
   return all;
 }
@@ -85,8 +87,14 @@ std::vector<size_t> sharing(const Graph& g) {
 std::string verify(const Graph& graph) { return Verifier{graph, {}, {}}.run(); }
 
 std::string verify_sharing(const Graph& before, const Graph& after) {
-  const std::vector<size_t> was = sharing(before), is = sharing(after);
-  if (was.size() != is.size()) return "another number of inputs and results";
+  const size_t inputs = before.inputs.size();
+  const auto is_new = [&](const GraphInput& in) { return bool(in.constant); };
+  const bool kept = after.inputs.size() >= inputs && after.outputs.size() == before.outputs.size();
+  // A pass may add constants, behind the inputs.
+  if (!kept || !std::all_of(after.inputs.begin() + ptrdiff_t(inputs), after.inputs.end(), is_new)) {
+    return "another number of inputs and results";
+  }
+  const std::vector<size_t> was = sharing(before, inputs), is = sharing(after, inputs);
   for (size_t i = before.inputs.size(); i < was.size(); i++) {
     if (was[i] != is[i]) return str("result ", i - before.inputs.size(), " shares its memory otherwise than before");
   }

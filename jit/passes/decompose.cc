@@ -22,9 +22,9 @@ struct Decomposer : Mode {
 GraphPtr decompose(const Graph& g) {
   return rebuild(g, [](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (!info(n.op).is_composite()) return false;
-    OriginScope origin(n.op);
     Decomposer mode(b.recorder);
-    results = mode.call(n.op, args);
+    ModeScope scope(&mode);
+    results = call_parts(info(n.op), args);
     for (size_t i = 0; i < results.size(); i++) {
       const Tensor &was = n.results[i], &now = results[i];
       LUTRA_CHECK(now->dtype == was->dtype && now->sizes.size() == was->sizes.size(), "the decomposition of ",

@@ -130,7 +130,7 @@ Tensor by_formula(const Call& c) {
 // Half types are computed in float32 and rounded once, be it by a kernel that takes them or on wide copies.
 Results decompose_scaled_dot_product_attention(const Args& args) {
   const OpId op = OpId::scaled_dot_product_attention;
-  info(op).meta(op, args);
+  check_attention(op, args);
   const DType type = args[0].as<Tensor>()->dtype;
   const auto call_in = [&](DType t) {
     const auto in = [&](size_t i) { return to_dtype(args[i].tensor(), t); };

@@ -136,9 +136,9 @@ void note_autocast_read() { state().reads++; }
 
 bool autocast(const OpInfo& op, Args& args, Device device) {
   const AutocastPolicy policy = op.autocast[index_of(device)];
-  if (policy == AutocastPolicy::kNone) return !op.has(kAtCall);
+  if (policy == AutocastPolicy::kNone) return !op.takes_as_parts();
   note_autocast_read();
-  if (!state().mode.enabled[index_of(device)]) return !op.has(kAtCall);
+  if (!state().mode.enabled[index_of(device)]) return !op.takes_as_parts();
   AutocastOff off;
   apply(policy, op, args, device);
   return true;

@@ -60,7 +60,7 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
 bool inspect(const OpInfo& op, const Args& args) {
   bool wants_grad = false;
   const bool grad_mode = modes().grad;
-  const bool moves = op.has(kMoves) || op.has(kAtCall);
+  const bool moves = op.has(kMoves) || op.takes_as_parts();
   for (size_t i = 0; i < args.size() && !moves; i++) {
     if (args[i].is<DType>() && is_stored(args[i].as<DType>())) refuse_stored(op, i, args[i].as<DType>());
   }
@@ -169,7 +169,7 @@ void run_bottom_inplace(OpId id, Args& args) {
     if (copy_bytes_into(self, args[1].as<Tensor>())) return;
     args[1] = copy_to(args[1].as<Tensor>(), self->device());
   }
-  const bool at_call = op.has(kAtCall);  // its numbers decide what it is made of
+  const bool at_call = op.takes_as_parts();  // its numbers decide what it is made of
   if (!at_call && !reads_written(id, args)) return exec.run_inplace(id, args, specs);
   Tensor value = id == OpId::copy_ ? op1(OpId::clone, {args[1]})
                  : at_call         ? decompose_named(op, args)[0]
@@ -280,6 +280,13 @@ Results decompose_named(const OpInfo& op, const Args& args, bool opmath) {
   }
 }
 
+void fail_dynamic(OpId op) { throw NeedsData(str("the shape that ", name(op), " gives depends on the elements")); }
+
+Results call_parts(const OpInfo& op, const Args& args) {
+  OriginScope origin(op.has(kInternal) ? OpId::kCount : op.id);
+  return decompose_named(op, args);
+}
+
 Executor* set_executor(Executor* e) { return std::exchange(executor, e); }
 
 Results call_below_tape(OpId id, Args& args) {
@@ -312,15 +319,15 @@ Tensor call_inplace_below_tape(OpId id, Args& args) {
 
 namespace {
 
+bool autocast_is_on() { return modes().autocast.watched && modes().autocast.mode.any(); }
+
 // The rest of call_op, on complete arguments.
 Results call_cast(const OpInfo& op, Args& args) {
   const OpId id = op.id;
   bool wants_grad = inspect(op, args);
-  if (op.has(kAtCall)) {
-    // Errors met while the parts run are told under the name that was called, never under one that Lua lacks.
-    OriginScope origin(op.has(kInternal) ? OpId::kCount : id);
-    return decompose_named(op, args);
-  }
+  // Autocast that is still on here is for the parts.
+  const bool by_parts = op.has(kByParts) && (!CallStack::mode() || autocast_is_on());
+  if (by_parts || op.has(kAtCall)) return call_parts(op, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);

@@ -62,8 +62,13 @@ bool reads_written(OpId op, const Args& args);
 // op's decomposition; what the ops within say about bad arguments is said in op's name.
 // Without opmath the kOpmath flag is not heeded: for dtypes and shapes only.
 Results decompose_named(const OpInfo& op, const Args& args, bool opmath = true);
+// The same, where the call is made: errors met while the parts run are told under the name that was called, never under
+// one that Lua lacks.
+Results call_parts(const OpInfo& op, const Args& args);
 // To be called in a handler of `error`: goes on with it, told under `name` where it is told under another op's name.
 [[noreturn]] void rethrow_named(const Error& error, const std::string& name);
+// Raised where a shape is asked for that the elements decide.
+[[noreturn]] void fail_dynamic(OpId op);
 // Where the results of a call are: the device asked for, else its tensors' (those of no dimensions on the CPU go with
 // any).
 Device result_device(const OpInfo& op, const Args& args);

@@ -40,6 +40,7 @@ enum OpFlags : uint32_t {
   kNoOut = 131072,
   kHeavy = 262144,
   kMoves = 524288,
+  kByParts = 1048576,
   kContraction = 2097152,
   kSpatial = 4194304,
   kScatters = 8388608,
@@ -91,6 +92,7 @@ struct ResultSpec {
   DType dtype = DType::kFloat32;
   bool view = false;  // aliases the first tensor argument at offset
   SymInt offset;
+  bool parts = false;  // of a decomposition that no node can stand for: it aliases an argument, writes or draws
 };
 using ResultSpecs = std::vector<ResultSpec>;
 
@@ -128,6 +130,8 @@ struct OpInfo {
   }
   bool has(OpFlags f) const { return flags & f; }
   bool is_composite() const { return decompose != nullptr; }
+  // What it takes is decided by its parts.
+  bool takes_as_parts() const { return flags & (kAtCall | kByParts); }
 };
 
 // Parses a row's schema; throws Error(kInternal) where it is malformed.

@@ -438,10 +438,7 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
 
 Results tape_call(OpId op, Args& args) {
   const OpInfo& row = info(op);
-  if (row.vjp_decomposes) {
-    OriginScope origin(op);
-    return decompose_named(row, args);
-  }
+  if (row.vjp_decomposes) return call_parts(row, args);
   auto* node = new OpNode(op, args);
   Ref<GradNode> keep(node);
   Results results;

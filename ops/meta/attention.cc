@@ -50,7 +50,7 @@ Sizes leading(OpId op, const Tensor& q, const Tensor& k, const Tensor& v, bool g
 
 }  // namespace
 
-ResultSpecs meta_scaled_dot_product_attention(OpId op, const Args& args) {
+void check_attention(OpId op, const Args& args) {
   const Tensor &q = args[0].as<Tensor>(), &k = args[1].as<Tensor>(), &v = args[2].as<Tensor>();
   for (size_t i = 0; i < 3; i++) {
     const Tensor& t = args[i].as<Tensor>();
@@ -73,18 +73,14 @@ ResultSpecs meta_scaled_dot_product_attention(OpId op, const Args& args) {
   }
   const double dropout = args[4].as<Scalar>().to_double();
   if (!(dropout >= 0 && dropout <= 1)) fail(name(op), ": dropout_p must be between 0 and 1, got ", dropout);
-  Sizes out = leading(op, q, k, v, args[7].as<bool>());
-  if (!args[3].is_none()) {
-    check_mask(op, q, args[3].as<Tensor>(), args[5].as<bool>());
-    Sizes scores = out;
-    scores.push_back(q->sizes[nq - 2]), scores.push_back(k->sizes[nk - 2]);
-    if (!same_sizes(broadcast(op, scores, args[3].as<Tensor>()->sizes), scores)) {
-      fail(name(op), ": attn_mask of shape ", to_string(args[3].as<Tensor>()->sizes), " does not fit scores of shape ",
-           to_string(scores));
-    }
+  Sizes scores = leading(op, q, k, v, args[7].as<bool>());
+  if (args[3].is_none()) return;
+  check_mask(op, q, args[3].as<Tensor>(), args[5].as<bool>());
+  scores.push_back(q->sizes[nq - 2]), scores.push_back(k->sizes[nk - 2]);
+  if (!same_sizes(broadcast(op, scores, args[3].as<Tensor>()->sizes), scores)) {
+    fail(name(op), ": attn_mask of shape ", to_string(args[3].as<Tensor>()->sizes), " does not fit scores of shape ",
+         to_string(scores));
   }
-  out.push_back(q->sizes[nq - 2]), out.push_back(v->sizes[nv - 1]);
-  return {contiguous_spec(out, q->dtype)};
 }
 
 ResultSpecs meta_flash_attention(OpId, const Args& args) {

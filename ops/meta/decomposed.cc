@@ -1,4 +1,9 @@
-// The meta rule of rows that are known by their decomposition only: run on FakeTensors, nothing recorded.
+// The meta rule of rows that are known by their decomposition only: run on FakeTensors, nothing recorded. It also tells
+// whether a node can stand for the op, with these arguments: its results are memory of their own, each a whole, and
+// nothing was written or drawn.
+#include <algorithm>
+#include <unordered_map>
+
 #include "ops/defs/call.h"
 #include "ops/meta/rules.h"
 
@@ -6,22 +11,53 @@ namespace lutra {
 namespace {
 
 struct DryRun : Mode {
+  std::unordered_map<const Storage*, Tensor> made;
+  std::vector<std::pair<Tensor, uint32_t>> written;  // and the version that it had
+  bool parts = false;
+
+  // Nothing was written in truth.
+  ~DryRun() {
+    for (const auto& [t, version] : written) t->storage->version = std::min(t->storage->version, version);
+  }
   Results call(OpId op, Args& args) override {
     if (info(op).is_composite()) {
       ModeScope again(this);
       return decompose(info(op), args);
     }
+    if (info(op).dynamic) fail_dynamic(op);
+    parts |= info(op).has(kRandom);
     Results results;
     for (const ResultSpec& spec : info(op).meta(op, args)) {
       if (spec.view) {
         results.push_back(alias(args[0].as<Tensor>(), spec.sizes, spec.strides, spec.offset));
       } else {
         results.push_back(make_fake(spec.sizes, spec.strides, spec.dtype, result_device(info(op), args)));
+        made.emplace(results.back()->storage.get(), results.back());
       }
     }
     return results;
   }
-  Tensor call_inplace(OpId, Args& args) override { return args[0].as<Tensor>(); }
+  Tensor call_inplace(OpId, Args& args) override {
+    parts = true;
+    written.emplace_back(args[0].as<Tensor>(), args[0].as<Tensor>()->storage->version);
+    return args[0].as<Tensor>();
+  }
+  // Whether t is all of a tensor that was made here. Each is taken once.
+  bool takes_whole(const Tensor& t) {
+    const auto it = made.find(t->storage.get());
+    if (it == made.end()) return false;
+    const Tensor whole = it->second;
+    made.erase(it);
+    return t->offset.is_constant() && t->offset.hint == 0 && t->dtype == whole->dtype && count(t) == count(whole);
+  }
+
+ private:
+  // Asks nothing.
+  static int64_t count(const Tensor& t) {
+    int64_t n = 1;
+    for (SymInt s : t->sizes) n *= s.hint;
+    return n;
+  }
 };
 
 }  // namespace
@@ -34,8 +70,10 @@ ResultSpecs meta_decomposed(OpId op, const Args& args) {
   for (const Tensor& t : decompose_named(info(op), args, false)) {
     ResultSpec spec;
     spec.sizes = t->sizes, spec.strides = t->strides, spec.dtype = t->dtype;
+    dry.parts |= !dry.takes_whole(t);
     specs.push_back(spec);
   }
+  for (ResultSpec& spec : specs) spec.parts = dry.parts;
   return specs;
 }
 

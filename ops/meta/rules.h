@@ -39,6 +39,9 @@ Sizes pointwise_strides(const std::vector<Tensor>& operands, const Sizes& sizes)
 // For rows whose decomposition is all that is known of them: it is run on FakeTensors.
 ResultSpecs meta_decomposed(OpId op, const Args& args);
 
+// Raises where scaled_dot_product_attention does not take the arguments.
+void check_attention(OpId op, const Args& args);
+
 ResultSpec contiguous_spec(const Sizes& sizes, DType dtype);
 // A new tensor laid out as t where t is dense, else in the order of its strides.
 ResultSpec like_spec(const Tensor& t, DType dtype);

@@ -89,6 +89,22 @@ test("every example runs, compiled to the same bits", function()
   end)
 end)
 
+-- Their examples give the argument itself, or a view of it.
+local ALIASES = {}
+
+test("a composite is one node of the graph, but where it aliases, writes or draws", function()
+  every(function(d)
+    if not d.composite or d.at_call or d.inplace or examples.shown[d.name] then return nil end
+    local line, met = examples.example(d), {}
+    lt.compile(examples.chunk(line, examples.environment()), {backend = function(graph)
+      for _, node in ipairs(graph._nodes) do met[node.op] = true end
+    end})()
+    local found = false
+    for _, form in ipairs(d.forms) do found = found or met[form.op] end
+    if found == (ALIASES[d.name] or false) then return (found and "a node in " or "no node in ") .. line end
+  end)
+end)
+
 test("every example runs in each dtype, or the error names the op", function()
   every(function(d)
     local line = examples.example(d)

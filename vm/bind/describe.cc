@@ -110,6 +110,7 @@ void set_facts(lua_State* L, const OpInfo& op) {
   set(L, "gradient", std::string(gradient_of(op)));
   set(L, "category", std::string(name(category(op.id))));
   set(L, "composite", op.is_composite());
+  set(L, "at_call", op.has(kAtCall));
   set(L, "pointwise", op.has(kPointwise));
   set(L, "aliases", op.has(kView));
   set(L, "returns_itself", op.has(kIdentity));
@@ -119,8 +120,9 @@ void set_facts(lua_State* L, const OpInfo& op) {
   set(L, "dynamic", op.dynamic != nullptr);
 }
 
-// Of a form: how many tensors come back, or that they are a list.
+// Of a form: its op, and how many tensors come back, or that they are a list.
 void set_results(lua_State* L, const OpInfo& op) {
+  set(L, "op", std::string(op.name));
   set(L, "list", op.has(kList));
   lua_pushinteger(L, op.results);
   lua_setfield(L, -2, "results");
