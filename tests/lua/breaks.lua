@@ -138,6 +138,35 @@ test("a list of results is returned from where variables are closed", function()
   for _ = 1, 3 do equal(count(cf(lt.randn(4))), 3) end
 end)
 
+-- LuaJIT puts the end of such a return behind the function's other instructions.
+test("a list of results is returned early from a function that makes closures later", function()
+  local function pair(x) return x * 2, x * 3 end
+  for _, broken in ipairs{false, true} do
+    local function f(x, late, ...)
+      if not late then
+        x = x + 1
+        return x, pair(x)
+      elseif late == "more" then
+        if broken then lt.graph_break() end
+        return ...
+      end
+      if broken then lt.graph_break() end
+      local function part(y) return pair(y * x) end
+      return part(x)
+    end
+    compare(f, lt.ones(3), false)
+    compare(f, lt.ones(3), true)
+    compare(f, lt.ones(3), "more", lt.ones(2), lt.ones(4))
+    compare(function(x)
+      if x:dim() == 1 then
+        x = x + 1
+        return x, f(x, true)
+      end
+      return function() return x end
+    end, lt.ones(3))
+  end
+end)
+
 test("reasons hold no line, name or address", function()
   lt.reset()
   local cf = lt.compile(function(x)

@@ -47,6 +47,10 @@ struct Liveness {
 };
 Liveness liveness(const Proto& proto);
 
+// Where the MULTRES values of the maker at pc go: to the instruction behind it, or to where a UCLO behind it leads (a
+// return from among variables that closures share; its end may stand behind the function's).
+Pc taker_of(const Proto& proto, Pc maker);
+
 // May code be inserted before pc (facts: not after a compare, inside MULTRES pairs, before ITERC, ITERN, ITERL)?
 bool insertable(const Proto& proto, Pc pc);
 

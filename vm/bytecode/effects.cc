@@ -125,6 +125,11 @@ std::vector<Loop> loops(const Proto& p) {
   return found;
 }
 
+Pc taker_of(const Proto& p, Pc maker) {
+  const Pc next = maker + 1;
+  return next < p.size() && op(p.code[next]) == Op::UCLO ? jump_target(next, p.code[next]) : next;
+}
+
 bool insertable(const Proto& p, Pc pc) {
   if (pc < 1 || pc >= p.size()) return false;
   const Ins i = p.code[pc];

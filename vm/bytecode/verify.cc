@@ -173,10 +173,16 @@ class Verifier {
     }
   }
 
+  bool closes_behind_maker(Pc pc) const {
+    return pc > 1 && op(p_.code[pc]) == Op::UCLO && makes_multres(p_.code[pc - 1]);
+  }
+
   // What made the MULTRES values that pc takes: directly before it, or before a UCLO that jumps here.
   void check_taker(Pc pc) {
     Pc maker = pc - 1;
-    if (pc > 2 && op(p_.code[maker]) == Op::UCLO && jump_target(maker, p_.code[maker]) == pc) --maker;
+    for (Pc close = 2; close < p_.size() && !(maker >= 1 && makes_multres(p_.code[maker])); ++close) {
+      if (closes_behind_maker(close) && jump_target(close, p_.code[close]) == pc) maker = close - 1;
+    }
     if (maker < 1 || !makes_multres(p_.code[maker])) {
       wrong(pc, "nothing makes its values");
     } else if (op_a(p_.code[maker]) < op_a(p_.code[pc])) {
@@ -185,10 +191,7 @@ class Verifier {
   }
 
   void check_maker(Pc pc) {
-    Pc taker = pc + 1;
-    if (taker + 1 < p_.size() && op(p_.code[taker]) == Op::UCLO && jump_target(taker, p_.code[taker]) == taker + 1) {
-      ++taker;
-    }
+    const Pc taker = taker_of(p_, pc);
     if (taker >= p_.size() || !has(p_.code[taker], kTakes)) wrong(pc, "nothing takes its values");
   }
 
@@ -226,8 +229,7 @@ class Verifier {
       if (info(i).c != Mode::Jump) continue;
       const Pc t = jump_target(pc, i);
       if (t > 1 && has(p_.code[t - 1], kCompare)) wrong(pc, "jumps between a compare and its JMP");
-      const bool own_close = op(i) == Op::UCLO && t == pc + 1;
-      if (has(p_.code[t], kTakes) && !own_close) wrong(pc, "jumps to a taker of values");
+      if (has(p_.code[t], kTakes) && !closes_behind_maker(pc)) wrong(pc, "jumps to a taker of values");
       if (op(p_.code[t]) == Op::ITERL) wrong(pc, "jumps to an ITERL");
     }
   }

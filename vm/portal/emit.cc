@@ -44,7 +44,8 @@ void PortalEmitter::copy_takers(Pc pc) {
     Ins i = proto_.code[pc];
     if (bc::op(i) == Op::UCLO) {
       b_.bind(b_.jump(Op::UCLO, bc::op_a(i)));
-      i = proto_.code[++pc];
+      pc = bc::jump_target(pc, i);
+      i = proto_.code[pc];
     }
     b_.as(pc);
     add(i);
@@ -80,9 +81,10 @@ void PortalEmitter::name_callee(Pc pc, unsigned callee) {
 void PortalEmitter::name_callees(Pc pc, unsigned callee) {
   const unsigned over = b_.jump(Op::JMP, kFrameEnd);
   std::vector<Pc> takers;
-  for (Pc at = pc; bc::makes_multres(proto_.code[at]) || bc::op(proto_.code[at]) == Op::UCLO;) {
-    if (bc::has(proto_.code[++at], bc::kTakes) && bc::callee_slot(proto_.code[at]) >= 0) takers.push_back(at);
-    if (bc::has(proto_.code[at], bc::kEnds) && bc::op(proto_.code[at]) != Op::UCLO) break;
+  for (Pc at = pc; bc::makes_multres(proto_.code[at]);) {
+    at = bc::taker_of(proto_, at);
+    if (bc::callee_slot(proto_.code[at]) >= 0) takers.push_back(at);
+    if (bc::has(proto_.code[at], bc::kEnds)) break;
   }
   for (size_t k = takers.size(); k-- > 0;) name_callee(takers[k], bc::op_a(proto_.code[takers[k]]));
   name_callee(pc, callee);
