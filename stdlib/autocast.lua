@@ -35,7 +35,7 @@ local function check(options)
   for key in pairs(options) do
     if not kKeys[key] then
       local errors = native.use "errors"
-      errors.fail("autocast: unknown option '%s'%s", tostring(key), errors.known(key, kKeys))
+      errors.fail("autocast: unknown option '%s'%s", tostring(key), errors.known(key, {"dtype", "enabled", "cache_enabled"}))
     end
   end
 end

@@ -34,11 +34,14 @@ local function question(name, names)
 end
 M.question = question
 
--- The same after " (known: a, b)".
+-- The same after " (known: a, b)": a list in its order, keys in theirs.
 function M.known(name, names)
-  local list = {}
-  for key, value in pairs(names) do list[#list + 1] = type(key) == "string" and key or type(value) == "string" and value or nil end
-  table.sort(list)
+  local list = names
+  if names[1] == nil then
+    list = {}
+    for key in pairs(names) do list[#list + 1] = key end
+    table.sort(list)
+  end
   return (" (known: %s)%s"):format(table.concat(list, ", "), question(name, list))
 end
 
