@@ -1,5 +1,4 @@
-// Random kernels: the exact interpreter and native code must agree bit for bit. LUTRA_TEST_SCALE multiplies their
-// number; LUTRA_TEST_SEED runs one.
+// Random kernels: the exact interpreter and native code must agree bit for bit.
 #include "tests/codegen/random_kernel.h"
 
 namespace lutra {
@@ -20,11 +19,8 @@ void check_seed(uint64_t seed) {
 }  // namespace
 
 TEST_CASE("random kernels agree with the interpreter", "[codegen]") {
-  if (const char* seed = getenv("LUTRA_TEST_SEED")) {
-    check_seed(strtoull(seed, nullptr, 10));
-    return;
-  }
-  for (int i = 0; i < 300 * test_scale(); i++) check_seed(uint64_t(i) + 1);
+  const auto [first, last] = seeds(300);
+  for (uint64_t seed = first; seed <= last; seed++) check_seed(seed);
 }
 
 }  // namespace lutra

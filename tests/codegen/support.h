@@ -17,6 +17,7 @@
 #include "jit/loop/interp.h"
 #include "ops/core/error.h"
 #include "ops/core/half.h"
+#include "tests/seeds.h"
 
 namespace lutra {
 
@@ -29,10 +30,6 @@ inline std::vector<const char*> native_isas() {
   return {};
 }
 inline bool native() { return !native_isas().empty(); }
-inline int test_scale() {
-  const char* s = getenv("LUTRA_TEST_SCALE");
-  return s ? std::max(1, atoi(s)) : 1;
-}
 
 class Bytes {
  public:

@@ -17,6 +17,7 @@
 #include "ops/cuda/context.h"
 #include "tests/eager/values.h"
 #include "tests/schedule/graphs.h"
+#include "tests/seeds.h"
 
 namespace lutra {
 namespace {
@@ -281,19 +282,17 @@ TEST_CASE("random graphs on a GPU: compiled is eager bit for bit, each op is the
     WARN("skipped: " << cuda::problem());
     return;
   }
-  const char* only = std::getenv("LUTRA_TEST_SEED");
-  const char* dash = only ? std::strchr(only, '-') : nullptr;
-  const uint32_t first = only ? uint32_t(std::atoi(only)) : 1;
-  const uint32_t last = dash ? uint32_t(std::atoi(dash + 1)) : only ? first : 20;
+  const auto [first, last] = seeds(20);
   Summary summary;
-  for (uint32_t seed = first; seed <= last; seed++) {
+  for (uint32_t seed = uint32_t(first); seed <= last; seed++) {
     CAPTURE(seed);
     check_graph(seed, summary);
   }
   CHECK(summary.ops > int64_t(summary.graphs));
-  if (!only) return;
-  printf("seeds %u-%u: %lld graphs (%lld raised), %lld results of ops, %lld equal to the CPU's bit for bit\n", first,
-         last, (long long)summary.graphs, (long long)summary.raised, (long long)summary.ops, (long long)summary.equal);
+  if (!std::getenv("LUTRA_TEST_SEED")) return;
+  printf("seeds %llu-%llu: %lld graphs (%lld raised), %lld results of ops, %lld equal to the CPU's bit for bit\n",
+         (unsigned long long)first, (unsigned long long)last, (long long)summary.graphs, (long long)summary.raised,
+         (long long)summary.ops, (long long)summary.equal);
   for (const auto& [op, d] : summary.worst) printf("  %s: %.3g of its tolerance at most\n", op.c_str(), d);
 }
 

@@ -91,7 +91,7 @@ TEST_CASE("kernels of graphs' plans compile to cubins", "[nvrtc]") {
   auto step = lowered_graph(*train_step_graph(100, 64, 10, 100));
   move_to(*step, gpu);
   add_plan(*step, sources);
-  for (uint32_t seed = 1; seed <= 10 * uint32_t(test_scale()); seed++) {
+  for (uint32_t seed = 1; seed <= rounds(10); seed++) {
     try {
       add_plan(*lowered_graph(*random_graph(seed, gpu)), sources);
     } catch (const Error& e) {  // an argument that only the decomposition refuses
@@ -103,7 +103,7 @@ TEST_CASE("kernels of graphs' plans compile to cubins", "[nvrtc]") {
 
 TEST_CASE("random kernels compile to cubins", "[nvrtc]") {
   std::set<std::string> sources;
-  for (uint64_t seed = 1; seed <= 24 * uint64_t(test_scale()); seed++) {
+  for (uint64_t seed = 1; seed <= rounds(24); seed++) {
     const Case c = KernelGenerator(seed, true).run();
     sources.insert(cuda::generate(c.kernel, c.ints, cuda::stated_machine())->text);
   }

@@ -1,18 +1,15 @@
-// Random kernels as CUDA source, run by the host: the same bits as the exact interpreter's. LUTRA_TEST_SCALE multiplies
-// their number; LUTRA_TEST_SEED runs one.
+// Random kernels as CUDA source, run by the host: the same bits as the exact interpreter's.
 #include "tests/codegen/random_kernel.h"
 #include "tests/cuda_codegen/shim_library.h"
 
 namespace lutra {
 
 TEST_CASE("random kernels as CUDA source agree with the interpreter", "[cuda]") {
-  const char* only = getenv("LUTRA_TEST_SEED");
-  const uint64_t first = only ? strtoull(only, nullptr, 10) : 1;
-  const uint64_t count = only ? 1 : 120 * uint64_t(test_scale());
-  for (uint64_t begin = first; begin < first + count; begin += 120) {
+  const auto [first, last] = seeds(120);
+  for (uint64_t begin = first; begin <= last; begin += 120) {
     ShimLibrary library;
     std::vector<Case> cases;
-    for (uint64_t seed = begin; seed < std::min(begin + 120, first + count); seed++) {
+    for (uint64_t seed = begin; seed <= std::min(begin + 119, last); seed++) {
       cases.push_back(KernelGenerator(seed, true).run());
       const Case& c = cases.back();
       REQUIRE(verify(c.kernel) == "");

@@ -16,6 +16,7 @@
 #include "ops/io/npy.h"
 #include "ops/io/npz.h"
 #include "ops/io/safetensors.h"
+#include "tests/seeds.h"
 #include "vm/bind/idx.h"
 
 using namespace lutra;
@@ -70,11 +71,6 @@ size_t total(const NamedTensors& tensors) {
   return bytes;
 }
 
-int scale() {
-  const char* text = std::getenv("LUTRA_TEST_SCALE");
-  return text ? std::max(1, std::atoi(text)) : 1;
-}
-
 // Whether it was read.
 bool attempt(const MemoryFile& file, const std::string& bytes, const Reader& reader, size_t most) {
   file.set(bytes);
@@ -103,7 +99,7 @@ void fuzz(const std::string& sound, const Reader& reader, size_t inflation = 1) 
     attempt(file, bytes, reader, sound.size() * inflation);
   }
   std::mt19937 random(1);
-  for (int i = 0; i < 2000 * scale(); i++) {
+  for (uint64_t i = 0; i < rounds(2000); i++) {
     INFO("round " << i);
     std::string bytes = sound;
     for (unsigned k = random() % 4 + 1; k > 0; k--) {

@@ -1,6 +1,4 @@
 // Plans: golden texts, and fused = unfused = eager bit for bit.
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
 #include "jit/codegen/kernel.h"
@@ -8,6 +6,7 @@
 #include "jit/schedule/schedule.h"
 #include "tests/golden.h"
 #include "tests/schedule/graphs.h"
+#include "tests/seeds.h"
 
 namespace lutra {
 namespace {
@@ -59,11 +58,6 @@ bool too_large(const Graph& graph, RunSizes sizes) {
   return false;
 }
 
-int scale() {
-  const char* text = std::getenv("LUTRA_TEST_SCALE");
-  return text ? std::max(1, std::atoi(text)) : 1;
-}
-
 size_t launches(const Graph& lowered) { return schedule(lowered).launches.size(); }
 
 }  // namespace
@@ -86,13 +80,9 @@ TEST_CASE("a train step is few launches and agrees with eager bit for bit", "[sc
   check_agreement(*graph, 3, "interp");
 }
 
-// LUTRA_TEST_SEED is one seed or a range, 2001-2500: a long run is cut into processes.
 TEST_CASE("random graphs: fused, unfused and eager agree bit for bit", "[schedule]") {
-  const char* only = std::getenv("LUTRA_TEST_SEED");
-  const char* dash = only ? std::strchr(only, '-') : nullptr;
-  uint32_t first = only ? uint32_t(std::atoi(only)) : 1;
-  uint32_t last = dash ? uint32_t(std::atoi(dash + 1)) : only ? first : 2000 * uint32_t(scale());
-  for (uint32_t seed = first; seed <= last; seed++) {
+  const auto [first, last] = seeds(2000);
+  for (uint32_t seed = uint32_t(first); seed <= last; seed++) {
     CAPTURE(seed);
     auto captured = random_graph(seed);
     INFO(print(*captured));
