@@ -268,7 +268,7 @@ end)
 
 -- Random programs -----------------------------------------------------------------------------------------------------
 
-local scale = tonumber(os.getenv("LUTRA_TEST_SCALE")) or 1
+local scale = h.scale
 local seed = tonumber(os.getenv("LUTRA_TEST_SEED")) or os.time() % 1000000
 print("error_places: random programs of seed " .. seed)
 local state = seed

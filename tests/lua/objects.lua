@@ -308,7 +308,7 @@ for name, most in pairs {
   test("arguments of " .. name, function()
     local state = 7
     local function pick(n) state = (state * 1103515245 + 12345) % 2 ^ 31; return math.floor(state / 65536) % n + 1 end
-    for _ = 1, 25 * (tonumber(os.getenv "LUTRA_TEST_SCALE") or 1) do
+    for _ = 1, 25 * h.scale do
       local list = {}
       -- LuaJIT's math functions read whatever lies on the stack where they get no argument.
       for i = 1, math.max(pick(most + 1) - 1, name:find "^math" and 1 or 0) do list[i] = arguments[pick(#arguments)] end

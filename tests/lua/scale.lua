@@ -1,7 +1,7 @@
 -- Programs of any size: chains and shared expressions of numbers, chains of ops, views, tables; what capture may cost.
 local h = require "harness"
 local test, equal, truthy, deep = h.test, h.equal, h.truthy, h.deep
-local scale = tonumber(os.getenv("LUTRA_TEST_SCALE")) or 1
+local scale = h.scale
 
 -- f eagerly and compiled, twice: the same numbers, bit for bit.
 local function same(f, ...)

@@ -82,7 +82,7 @@ local programs = {
   "local co = coroutine.wrap(function() local function f(n) if n == 0 then return 'end' end if n % 1000 == 0 then coroutine.yield(n) end return f(n - 1) end return f(N) end) local r repeat r = co() until r == 'end' return r",
 }
 test("programs may make any number of tail calls", function()
-  local n = 300000 * (tonumber(os.getenv("LUTRA_TEST_SCALE")) or 1)
+  local n = 300000 * h.scale
   for i, source in ipairs(programs) do equal(chunk("local N = " .. n .. " " .. source), "end", "program " .. i) end
 end)
 
