@@ -1,5 +1,7 @@
-// Catch2's runner, and where the tree is.
+// Catch2's runner, where it is not linked compiled, and where the tree is.
+#ifndef LUTRA_CATCH_MAIN_LINKED
 #define CATCH_CONFIG_MAIN
+#endif
 #include "tests/golden.h"
 
 namespace lutra {
