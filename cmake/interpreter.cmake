@@ -1,7 +1,8 @@
 # lutra-ptx, which compiles the interpreter of kernels (jit/codegen/cuda/interpreter.h) for GPUs by the NVRTC of this
 # machine, and what it makes as an object. NVRTC is looked for in LUTRA_NVRTC_PATH, where scripts/nvrtc puts it, and where
 # Lutra does (ops/cuda/library.h: the loader's path, toolkits, Python's packages). Where there is none the object is empty,
-# and the NVRTC of the machine that Lutra runs on does it at first use; lutra-ptx says which in a line.
+# and the NVRTC of the machine that Lutra runs on does it at first use; lutra-ptx says which in a line. All presets share
+# what NVRTC made, in build/images.
 set(LUTRA_NVRTC_PATH "$ENV{LUTRA_CUDA_PATH}" CACHE STRING "Folders, apart by colons, where lutra-ptx looks for NVRTC first")
 set(parts "")
 foreach(name ops_core ops_cuda jit_loop jit_codegen_cuda)
@@ -14,7 +15,7 @@ target_link_libraries(lutra-ptx PRIVATE lutra_ptx_parts ZLIB::ZLIB Threads::Thre
 set(image ${PROJECT_BINARY_DIR}/interpreter_image.cc)
 add_custom_command(OUTPUT ${image}
   COMMAND ${CMAKE_COMMAND} -E env ASAN_OPTIONS=detect_leaks=0
-    "LUTRA_CUDA_PATH=${LUTRA_NVRTC_PATH}:${PROJECT_SOURCE_DIR}/build/nvrtc" ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:lutra-ptx> ${image} ${PROJECT_BINARY_DIR}/nvrtc
+    "LUTRA_CUDA_PATH=${LUTRA_NVRTC_PATH}:${PROJECT_SOURCE_DIR}/build/nvrtc" ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:lutra-ptx> ${image} ${PROJECT_SOURCE_DIR}/build/images
   DEPENDS lutra-ptx VERBATIM)
 add_library(interpreter_image OBJECT ${image})
 target_include_directories(interpreter_image PRIVATE ${PROJECT_SOURCE_DIR})
