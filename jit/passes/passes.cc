@@ -1,17 +1,11 @@
-// The order of the passes.
+// The rows of passes.def as a table.
 #include "jit/passes/passes.h"
 
 namespace lutra {
 
 const PassRow kPasses[] = {
-    {"functionalise", functionalise},
-    {"decompose", decompose},
-    {"cse", cse},
-    {"dce", dce},
-    {"sink_views", sink_views},
-    {"recompute", recompute},
-    {"channels_last", channels_last},
-    {"pad_rows", pad_rows},
+#define PASS(name) {#name, name},
+#include "jit/passes/passes.def"
 };
 const size_t kPassCount = sizeof kPasses / sizeof *kPasses;
 

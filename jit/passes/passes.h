@@ -9,14 +9,8 @@ namespace lutra {
 
 using GraphPtr = std::unique_ptr<Graph>;
 
-GraphPtr functionalise(const Graph& g);  // in-place ops and writes through views become values; copy_ into inputs last
-GraphPtr decompose(const Graph& g);      // composites become primitives
-GraphPtr cse(const Graph& g);            // one node for equal pure nodes
-GraphPtr dce(const Graph& g);            // drops what no output, write or check needs
-GraphPtr sink_views(const Graph& g);     // ops between a view and the view back are computed in the shape before
-GraphPtr recompute(const Graph& g);      // cheap values used again behind a library's kernel are computed again there
-GraphPtr channels_last(const Graph& g);  // images between convolutions, pools and pointwise ops: channels innermost
-GraphPtr pad_rows(const Graph& g);       // operands and results of a GPU's large products: rows of whole 16 bytes
+#define PASS(name) GraphPtr name(const Graph& g);
+#include "jit/passes/passes.def"
 
 struct PassRow {
   const char* name;
