@@ -1,9 +1,6 @@
 // What guards' machine code calls: it reads LuaJIT's structs and tensors, and no Lua API.
 #include <cmath>
 
-#include "ops/core/current_device.h"
-#include "ops/defs/autocast.h"
-#include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native_run.h"
 
@@ -131,12 +128,11 @@ int64_t check_grad_nil(GuardRun* run, int64_t from, int64_t) noexcept {
   return !t->autograd || !t->autograd->grad;
 }
 
-int64_t check_grad_mode(GuardRun*, int64_t, int64_t on) noexcept { return grad_enabled() == (on != 0); }
-int64_t check_autocast(GuardRun*, int64_t, int64_t mode) noexcept { return pack(autocast_mode()) == mode; }
-int64_t check_current_gpu(GuardRun*, int64_t, int64_t index) noexcept { return current_cuda_index() == index; }
-int64_t check_default_device(GuardRun*, int64_t, int64_t index) noexcept {
-  return gpu_index(default_device()) == index;
-}
+#define GUARD_LOAD(name)
+#define GUARD_CHECK(name, kind, helper)
+#define GUARD_MODE(name, kind, now, text) \
+  int64_t check_##name(GuardRun*, int64_t, int64_t index) noexcept { return setting(GuardOp::name##Check) == index; }
+#include "vm/guard/guard.def"
 
 int64_t check_symbols(GuardRun* run, int64_t, int64_t) noexcept {
   int failed = 0;
@@ -152,8 +148,6 @@ GuardHelper helper_of(GuardOp op) {
 #define GUARD_LOAD(name) nullptr,
 #define GUARD_CHECK(name, kind, helper) helper,
 #include "vm/guard/guard.def"
-#undef GUARD_LOAD
-#undef GUARD_CHECK
   };
   return kHelpers[size_t(op)];
 }

@@ -15,8 +15,6 @@ const Row kRows[] = {
 #define GUARD_LOAD(name) {true, #name, "load"},
 #define GUARD_CHECK(name, kind, helper) {false, #name, kind},
 #include "vm/guard/guard.def"
-#undef GUARD_LOAD
-#undef GUARD_CHECK
 };
 
 std::string list(const std::vector<int64_t>& v) {

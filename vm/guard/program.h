@@ -1,8 +1,7 @@
 // A guard program: the steps that decide whether an entry's code may run, as data. Capture builds it; an executor runs
 // it on the values of a portal call and leaves the loaded values behind (they are the entry's inputs).
 // Invariants:
-// 1. A step reads registers that earlier steps wrote. Registers are written once, in order: register r by the r-th
-// load.
+// 1. A step reads registers that earlier steps wrote. Each load writes the next register.
 // 2. Loads are raw: no metamethod runs, nothing is allocated, so a check has no effect that Lua could see.
 // 3. Objects are compared with slots of a weak table: a collected object is a miss, even if its address is used again.
 #pragma once
@@ -22,12 +21,14 @@ enum class GuardOp : uint8_t {
 #define GUARD_LOAD(name) name##Load,
 #define GUARD_CHECK(name, kind, helper) name##Check,
 #include "vm/guard/guard.def"
-#undef GUARD_LOAD
-#undef GUARD_CHECK
   kCount
 };
 bool is_load(GuardOp op);
 const char* kind_name(GuardOp op);
+// Checks of a setting of the thread (GUARD_MODE rows): what it is now, as a number and for people.
+bool is_setting(GuardOp op);
+int setting(GuardOp op);
+std::string setting_text(GuardOp op);
 
 struct GuardStep {
   GuardOp op;

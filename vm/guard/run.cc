@@ -2,9 +2,6 @@
 #include <cmath>
 #include <lua.hpp>
 
-#include "ops/core/current_device.h"
-#include "ops/defs/autocast.h"
-#include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/program.h"
 #include "vm/mirror/prototypes.h"
@@ -110,6 +107,7 @@ struct Runner {
   }
 
   bool check(const GuardStep& s) {
+    if (is_setting(s.op)) return setting(s.op) == s.index;
     switch (s.op) {
       case GuardOp::kNilCheck: return lua_isnil(L, reg(s.a));
       case GuardOp::kTypeCheck: return lua_type(L, reg(s.a)) == s.index;
@@ -146,10 +144,6 @@ struct Runner {
         if (lua_type(L, reg(s.a)) != LUA_TNUMBER) return false;
         out.scalars[s.index] = lua_tonumber(L, reg(s.a));
         return true;
-      case GuardOp::kGradModeCheck: return grad_enabled() == (s.index != 0);
-      case GuardOp::kAutocastCheck: return pack(autocast_mode()) == s.index;
-      case GuardOp::kCurrentGpuCheck: return current_cuda_index() == s.index;
-      case GuardOp::kDefaultDeviceCheck: return gpu_index(default_device()) == s.index;
       case GuardOp::kSymbolsCheck: {
         int failed = 0;
         return p.symbols.run(out.tensors, out.scalars, out.symbols, &failed);
@@ -304,12 +298,8 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
   Runner r{L, p, nslots, nargs, self, constants, weak, out};
   for (int i = 0; i < failed; i++) is_load(p.steps[i].op) ? r.load(p.steps[i]) : void(r.check(p.steps[i]));
   const GuardStep& s = p.steps[failed];
-  std::string text;
+  std::string text = is_setting(s.op) ? setting_text(s.op) : "";
   switch (s.op) {
-    case GuardOp::kGradModeCheck: text = grad_enabled() ? "true" : "false"; break;
-    case GuardOp::kAutocastCheck: text = describe(autocast_mode()); break;
-    case GuardOp::kCurrentGpuCheck: text = str("cuda:", current_cuda_index()); break;
-    case GuardOp::kDefaultDeviceCheck: text = to_string(default_device()); break;
     case GuardOp::kGradNilCheck: text = describe(out.tensors[s.a]->autograd->grad); break;
     case GuardOp::kGradTensorCheck: text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil"; break;
     case GuardOp::kArgCountCheck: text = str(nargs - nslots); break;
@@ -332,7 +322,8 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
     case GuardOp::kSameCheck:
     case GuardOp::kMetatableCheck:
     case GuardOp::kIdentityCheck: text = "another " + std::string(luaL_typename(L, r.reg(s.a))); break;
-    default: text = describe_value(L, r.reg(s.a));
+    default:
+      if (text.empty()) text = describe_value(L, r.reg(s.a));
   }
   lua_settop(L, out.base - 1);
   return text;
