@@ -95,7 +95,7 @@ Results GraphRecorder::call(OpId op, Args& args) {
     }
     if (spec.view) {
       const Tensor& base = node->args[0].as<Tensor>();
-      t = alias(base, spec.sizes, spec.strides, spec.offset);
+      t = alias(op, base, spec);
     } else {
       t = make_fake(spec.sizes, spec.strides, spec.dtype, result_device(info(op), node->args));
     }

@@ -67,6 +67,12 @@ int32_t Body::new_value(DType type, size_t depth) {
   return int32_t(values_.size() - 1);
 }
 
+int32_t Body::pair(DType type, int32_t re, int32_t im) {
+  const int32_t id = new_value(type, std::max(depth_of(re), depth_of(im)));
+  values_[size_t(id)].parts[0] = re, values_[size_t(id)].parts[1] = im;
+  return id;
+}
+
 int32_t Body::accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes, int32_t block) {
   bool position = op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin;
   int32_t id = new_value(position ? DType::kInt64 : type, this->depth());
@@ -116,6 +122,11 @@ int32_t Body::place(size_t depth, const std::string& key, BodyInst in) {
 }
 
 int32_t Body::op(loop::Op op, DType type, int32_t a, int32_t b, int32_t c, int32_t arg) {
+  if (is_complex(type)) {
+    LUTRA_CHECK(op == loop::Op::kSelect, "arithmetic on a complex element");
+    const DType t = info(type).carrier;
+    return pair(type, this->op(op, t, a, part(b, 0), part(c, 0)), this->op(op, t, a, part(b, 1), part(c, 1)));
+  }
   BodyInst in{{op, info(type).carrier}};
   in.inst.a = a, in.inst.b = b, in.inst.c = c, in.inst.arg = arg;
   std::string key = key_of(in.inst);
@@ -129,6 +140,7 @@ int32_t Body::op(loop::Op op, DType type, int32_t a, int32_t b, int32_t c, int32
 }
 
 int32_t Body::constant(DType type, double v) {
+  if (is_complex(type)) return pair(type, constant(info(type).carrier, v), constant(info(type).carrier, 0));
   type = info(type).carrier;
   if (!is_float(type)) return constant_int(type, int64_t(v));
   BodyInst in{{loop::Op::kConst, type}};
@@ -139,6 +151,7 @@ int32_t Body::constant(DType type, double v) {
 }
 
 int32_t Body::constant_int(DType type, int64_t v) {
+  if (is_complex(type)) return constant(type, double(v));
   type = info(type).carrier;
   if (is_float(type)) return constant(type, double(v));
   BodyInst in{{loop::Op::kConst, type}};
@@ -169,7 +182,18 @@ int32_t Body::int_value(SymInt v) {
   return place(0, key, std::move(in));
 }
 
+int32_t Body::cast_parts(int32_t value, DType to) {
+  const bool two = is_complex(type(value));
+  const int32_t re = two ? part(value, 0) : value, im = two ? part(value, 1) : -1;
+  if (is_bool(to)) return op(loop::Op::kOr, to, cast(re, to), cast(im, to));
+  if (!is_complex(to)) return cast(re, to);
+  const DType t = info(to).carrier;
+  return pair(to, cast(re, t), two ? cast(im, t) : constant(t, 0));
+}
+
 int32_t Body::cast(int32_t value, DType to) {
+  if (type(value) == to) return value;
+  if (is_complex(to) || is_complex(type(value))) return cast_parts(value, to);
   to = info(to).carrier;
   if (type(value) == to) return value;
   if (is_bool(to)) {
@@ -189,7 +213,7 @@ int32_t Body::index(const Affine& at) {
   return place(depth_of_terms(at), key, std::move(in));
 }
 
-int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
+int32_t Body::load_one(int32_t buffer, DType type, const Affine& at) {
   std::string key("l");
   append_bytes(key, buffer);
   append_key(key, at);
@@ -198,18 +222,34 @@ int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
   BodyInst in{{loop::Op::kLoad, info(type).carrier}};
   in.buffer = buffer;
   in.at = at;
-  uses_.push_back({buffer, at, false});
   return place(depth_of_terms(at), key, std::move(in));
 }
 
-void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
+// The two parts of an element are one use: they lie beside each other, and no other element's do.
+int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
+  const size_t before = values_.size();
+  const Affine first = is_complex(type) ? at * 2 : at;
+  int32_t v = load_one(buffer, type, first);
+  if (values_.size() > before) uses_.push_back({buffer, first, false});
+  return is_complex(type) ? pair(type, v, load_one(buffer, type, first + Affine::constant(1))) : v;
+}
+
+void Body::store_one(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
   BodyInst in{{op, type(value)}};
   in.inst.a = value;
   in.buffer = buffer;
   in.at = at;
-  uses_.push_back({buffer, at, true});
   scopes_.back().body.push_back({std::move(in), nullptr});
   instructions_++;
+}
+
+void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
+  const bool pairs = is_complex(type(value));
+  LUTRA_CHECK(!pairs || op == loop::Op::kStore, "arithmetic on a complex element");
+  const Affine first = pairs ? at * 2 : at;
+  uses_.push_back({buffer, first, true});
+  store_one(op, buffer, first, pairs ? part(value, 0) : value);
+  if (pairs) store_one(op, buffer, first + Affine::constant(1), part(value, 1));
 }
 
 void Body::check(int32_t value, SymInt bound, int32_t fault) {

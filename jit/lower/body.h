@@ -71,10 +71,13 @@ class Body {
   int32_t int_value(SymInt v);               // i64
   int32_t cast(int32_t value, DType type);
   int32_t index(const Affine& at);  // i64
+  // A complex element is two values in memory and here: ops on it are loads, stores, casts and selects of both.
   int32_t load(int32_t buffer, DType type, const Affine& at);
   void store(loop::Op op, int32_t buffer, const Affine& at, int32_t value);
   void check(int32_t value, SymInt bound, int32_t fault);
 
+  // The part of a complex value: 0 the real one, 1 the imaginary one.
+  int32_t part(int32_t value, int which) const { return values_[size_t(value)].parts[which]; }
   DType type(int32_t value) const { return values_[size_t(value)].type; }
   size_t depth() const { return scopes_.size() - 1; }
   size_t depth_of(int32_t value) const { return values_[size_t(value)].depth; }
@@ -105,6 +108,7 @@ class Body {
   struct ValueInfo {
     DType type;
     size_t depth, address_depth;
+    int32_t parts[2] = {-1, -1};
   };
   struct Scope {
     std::unique_ptr<BodyLoop> loop;  // null at depth 0
@@ -114,6 +118,10 @@ class Body {
   size_t depth_of_terms(const Affine& at) const;
   int32_t place(size_t depth, const std::string& key, BodyInst inst);
   int32_t new_value(DType type, size_t depth);
+  int32_t cast_parts(int32_t value, DType to);
+  int32_t load_one(int32_t buffer, DType type, const Affine& at);
+  void store_one(loop::Op op, int32_t buffer, const Affine& at, int32_t value);
+  int32_t pair(DType type, int32_t re, int32_t im);
   bool merge(std::vector<BodyStmt>& body);
   bool can_merge(const BodyLoop& outer, const BodyLoop& inner);
   void drop_dead();

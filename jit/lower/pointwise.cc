@@ -63,9 +63,17 @@ int32_t divide(Element& x, Op op) {
 }
 
 int32_t compare(Element& x, Op op) {
-  DType t = result_type(x.node.args, {0, 1});  // what the operands promote to
+  const DType common = result_type(x.node.args, {0, 1});  // what the operands promote to
+  DType t = info(common).compared_as;
   if (is_bool(t) && op != Op::kEq && op != Op::kNe) t = DType::kUInt8;
-  return x.op(op, DType::kBool, x.arg(0, t), x.arg(1, t));
+  const auto operand = [&](size_t k) {
+    const bool stored = x.is_tensor(k) && is_stored(x.type_of(k));
+    return stored ? converted(x, x.tensor(k), x.type_of(k), t) : x.arg(k, t);
+  };
+  const int32_t a = operand(0), b = operand(1);
+  if (!is_complex(t)) return x.op(op, DType::kBool, a, b);
+  const auto parts = [&](int k) { return x.op(op, DType::kBool, x.body().part(a, k), x.body().part(b, k)); };
+  return x.op(op == Op::kEq ? Op::kAnd : Op::kOr, DType::kBool, parts(0), parts(1));
 }
 
 int32_t logical(Element& x, Op op) { return x.op(op, DType::kBool, x.arg(0, DType::kBool), x.arg(1, DType::kBool)); }

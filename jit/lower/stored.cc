@@ -89,6 +89,13 @@ struct Writer {
 
 int32_t converted(Element& x, int32_t v, DType from, DType to) {
   if (from == to) return v;
+  const bool pairs = is_complex(from);
+  if (pairs && (is_complex(to) || !is_stored(to))) return x.body().cast(v, to);
+  if (pairs || is_complex(to)) {
+    const DType part = info(pairs ? from : to).carrier;
+    if (pairs) return converted(x, x.body().cast(v, part), part, to);
+    return x.body().cast(is_stored(from) ? converted(x, v, from, part) : v, to);
+  }
   Writer w{x};
   DType t = from;
   if (is_stored(from)) {

@@ -152,7 +152,11 @@ Lowered lower_view(const Node& node, SymFacts& facts) {
     case OpId::slice: l.map = map_slice(node); break;
     case OpId::diagonal: l.map = map_diagonal(node); break;
     case OpId::unfold: l.map = map_unfold(node); break;
-    case OpId::as_strided: l.map = map_memory(); break;
+    case OpId::as_strided:
+    case OpId::view_as_bytes:
+    case OpId::view_as_packed:
+    case OpId::view_as_real:
+    case OpId::view_as_complex: l.map = map_memory(); break;
     case OpId::view:
     case OpId::unsqueeze:
     case OpId::squeeze: l.map = map_reshape(node, facts); break;

@@ -10,6 +10,7 @@
 
 #include "jit/passes/passes.h"
 #include "ops/core/overlap.h"
+#include "ops/defs/on_parts.h"
 
 namespace lutra {
 namespace {
@@ -97,7 +98,7 @@ struct Functionaliser {
   }
 
   static bool same_geometry(const Tensor& a, const Tensor& x) {
-    if (a->sizes.size() != x->sizes.size() || a->offset != x->offset) return false;
+    if (a->dtype != x->dtype || a->sizes.size() != x->sizes.size() || a->offset != x->offset) return false;
     for (size_t d = 0; d < a->sizes.size(); d++) {
       if (a->sizes[d] != x->sizes[d] || a->strides[d] != x->strides[d]) return false;
     }
@@ -144,18 +145,33 @@ struct Functionaliser {
     return shared ? call(OpId::clone, {r, std::string("preserve_format")}) : laid;
   }
 
+  // The value of the whole with r where self lies in it. Where one of the two is a view of the other's parts or bytes,
+  // those are written.
+  Tensor scattered(const StorageState& s, const Tensor& self, const Tensor& r) {
+    const Tensor whole = laid_as(s.value, s.base);
+    const auto put = [&](const Tensor& to, const Tensor& from, const Sizes& sizes, const Sizes& strides, SymInt first) {
+      return call(OpId::as_strided_scatter, {to, from, sizes, strides, Scalar::of_sym(first)});
+    };
+    if (self->dtype == s.base->dtype) return put(whole, r, self->sizes, self->strides, self->offset - s.base->offset);
+    ModeScope mode(&b.recorder);
+    const ResultSpec at = layout_of_cells(self);
+    const Tensor out =
+        put(as_cells(whole), as_cells(r), at.sizes, at.strides, at.offset - layout_of_cells(s.base).offset);
+    return of_cells(out, s.base->dtype);
+  }
+
   void write(const Tensor& self, Tensor r, bool copied) {
     StorageState& s = storages[self->storage.get()];
     if (s.aliases > 1) throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
+    if (s.aliases > 0 && is_packed(s.base->dtype)) throw NeedsData("a write to an input of int4 cannot be compiled");
     if (same_geometry(self, s.base)) {
       s.value = r = settled(r, self, copied, s);
-    } else if (self->is_contiguous() && s.base->is_contiguous() && self->numel() == s.base->numel()) {
+    } else if (self->dtype == s.base->dtype && self->is_contiguous() && s.base->is_contiguous() &&
+               self->numel() == s.base->numel()) {
       s.value = settled(call(OpId::reshape, {r, s.base->sizes}), s.base, copied, s);
     } else {
       if (!dense(s.base)) throw NeedsData("a write through a view of a tensor that is not dense cannot be compiled");
-      SymInt offset = self->offset - s.base->offset;
-      Scalar at = Scalar::of_sym(offset);
-      s.value = call(OpId::as_strided_scatter, {laid_as(s.value, s.base), r, self->sizes, self->strides, at});
+      s.value = scattered(s, self, r);
     }
     s.version++;
     // A view that was copied into, or whose value lies otherwise, is made again from the whole when it is read.

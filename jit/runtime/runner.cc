@@ -66,7 +66,7 @@ void Runner::set_buffers(RunContext& c, const InputView* inputs, const double* s
   for (size_t i = 0; outputs && i < plan_.outputs.size(); i++) {
     const PlanOutput& out = plan_.outputs[i];
     if (out.kind != PlanOutput::kTensor || plan_.buffers[size_t(out.view.buffer)].kind != Buffer::kOutput) continue;
-    const int64_t offset = program_.int_value(c.values.data(), out.view.offset) * int64_t(size_of(out.view.dtype));
+    const int64_t offset = bytes_of(out.view.dtype, program_.int_value(c.values.data(), out.view.offset));
     c.buffers[size_t(out.view.buffer)] = static_cast<char*>(outputs[i]) - offset;
   }
   if (!plan_.slots.empty()) set_arena(c);
@@ -233,7 +233,7 @@ Tensor Runner::make_output(const RunContext& c, const BufferView& v, const std::
     const Tensor& t = b.kind == Buffer::kConstant ? plan_.constants[size_t(b.index)]
                                                   : inputs[size_t(flat_.input_of[size_t(v.buffer)])];
     impl->storage = t->storage;
-    offset += t->offset.hint;
+    offset += t->offset.hint * bytes_of(t->dtype, 2) / bytes_of(v.dtype, 2);
   }
   impl->offset = offset;
   return Tensor(std::move(impl));

@@ -278,9 +278,20 @@ const Tensor& Units::value_of(int32_t source) const {
   return is_input(source) ? graph.inputs[size_t(source)].value : units_[size_t(unit_of(source))].value;
 }
 
+namespace {
+
+// An offset in elements of `from`, in elements of `to`.
+SymInt in_units_of(DType to, SymInt offset, DType from) {
+  const int64_t a = bytes_of(from, 2), b = bytes_of(to, 2);
+  return a >= b ? offset * (a / b) : floor_div(offset, b / a);
+}
+
+}  // namespace
+
 SymInt Units::offset_of(const ViewSource& s, const Tensor& t) const {
   if (!s.view) return 0;
-  return t->offset - value_of(s.id)->offset;
+  const Tensor& from = value_of(s.id);
+  return t->offset - in_units_of(t->dtype, from->offset, from->dtype);
 }
 
 bool Units::same_memory(int32_t a, int32_t b) const {

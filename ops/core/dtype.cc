@@ -54,6 +54,11 @@ DType dtype_from_numpy_name(std::string_view name) { return find(name, &DTypeInf
 DType promote_types(DType a, DType b) {
   if (a == b || b == DType::kNone) return a;
   if (a == DType::kNone) return b;
+  const bool pairs = is_complex(a) || is_complex(b);
+  if (pairs && (!is_stored(a) || is_complex(a)) && (!is_stored(b) || is_complex(b))) {
+    const auto wide = [](DType t) { return t == DType::kFloat64 || t == DType::kComplex128; };
+    return wide(a) || wide(b) ? DType::kComplex128 : DType::kComplex64;
+  }
   if (is_stored(a) || is_stored(b)) {
     fail("promote_types: ", name(a), " and ", name(b), " have no common dtype; convert one by x:to(dtype)");
   }

@@ -6,7 +6,7 @@
 
 namespace lutra {
 
-enum class DKind : uint8_t { kBool, kInt, kFloat };
+enum class DKind : uint8_t { kBool, kInt, kFloat, kComplex };
 
 // X(enumerator, PyTorch's name, short name used by the IRs, type of an element (element_types.h), kind,
 //   name in .safetensors files, name in .npy files or "", PyTorch's short name or "", the least and the greatest number
@@ -24,15 +24,24 @@ enum class DKind : uint8_t { kBool, kInt, kFloat };
   X(kFloat64, "float64", "f64", double, kFloat, "F64", "f8", "double", -HUGE_VAL, HUGE_VAL)
 
 // Stored dtypes: memory holds them, ops that only move memory take them, to() converts them. Nothing else takes them.
-// X(as above, then: the dtype of the same size that loops move in their place, the dtype that comparisons convert to)
-#define LUTRA_STORED_DTYPES(X)                                                                                      \
-  X(kUInt16, "uint16", "u16", uint16_t, kInt, "U16", "u2", "", -65535, 65535, kInt16, kInt32)                       \
-  X(kUInt32, "uint32", "u32", uint32_t, kInt, "U32", "u4", "", -4294967295.0, 4294967295.0, kInt32, kInt64)         \
-  X(kUInt64, "uint64", "u64", uint64_t, kInt, "U64", "u8", "", 0, 0x1.fffffffffffffp63, kInt64, kInt64)             \
-  X(kFloat8E4M3FN, "float8_e4m3fn", "f8e4m3", Float8E4M3FN, kFloat, "F8_E4M3", "", "", -HUGE_VAL, HUGE_VAL, kUInt8, \
-    kFloat32)                                                                                                       \
-  X(kFloat8E5M2, "float8_e5m2", "f8e5m2", Float8E5M2, kFloat, "F8_E5M2", "", "", -HUGE_VAL, HUGE_VAL, kUInt8, kFloat32)
+// X(as above, then: the dtype of the same size that loops move in their place (of a complex dtype, that of its two
+// parts),
+//   the dtype that comparisons convert to)
+#define LUTRA_STORED_DTYPES(X)                                                                                         \
+  X(kUInt16, "uint16", "u16", uint16_t, kInt, "U16", "u2", "", -65535, 65535, kInt16, kInt32)                          \
+  X(kUInt32, "uint32", "u32", uint32_t, kInt, "U32", "u4", "", -4294967295.0, 4294967295.0, kInt32, kInt64)            \
+  X(kUInt64, "uint64", "u64", uint64_t, kInt, "U64", "u8", "", 0, 0x1.fffffffffffffp63, kInt64, kInt64)                \
+  X(kFloat8E4M3FN, "float8_e4m3fn", "f8e4m3", Float8E4M3FN, kFloat, "F8_E4M3", "", "", -HUGE_VAL, HUGE_VAL, kUInt8,    \
+    kFloat32)                                                                                                          \
+  X(kFloat8E5M2, "float8_e5m2", "f8e5m2", Float8E5M2, kFloat, "F8_E5M2", "", "", -HUGE_VAL, HUGE_VAL, kUInt8,          \
+    kFloat32)                                                                                                          \
+  X(kInt4, "int4", "i4", Int4, kInt, "", "", "", -8, 7, kUInt8, kInt8)                                                 \
+  X(kComplex64, "complex64", "c64", Complex<float>, kComplex, "C64", "c8", "cfloat", -0x1.fffffep127, 0x1.fffffep127,  \
+    kFloat32, kComplex64)                                                                                              \
+  X(kComplex128, "complex128", "c128", Complex<double>, kComplex, "", "c16", "cdouble", -HUGE_VAL, HUGE_VAL, kFloat64, \
+    kComplex128)
 
+// int4 lies two elements a byte: see ops/defs/packed.h.
 #define LUTRA_ALL_DTYPES(X) LUTRA_DTYPES(X) LUTRA_STORED_DTYPES(X)
 
 enum class DType : uint8_t {
@@ -48,9 +57,9 @@ struct DTypeInfo {
   const char* safetensors_name;
   const char* numpy_name;  // "" where NumPy has none
   const char* short_name;  // PyTorch's second name, or ""
-  uint8_t size;
+  uint8_t size;            // in bytes; of a packed dtype, of the byte that holds two elements
   DKind kind;
-  DType carrier;       // what loops move: the dtype itself, or for stored ones the computed one of the same size
+  DType carrier;       // what loops move: the dtype itself, of stored ones a computed one of the same size or of a part
   DType compared_as;   // the dtype itself, or for stored ones a computed one that tells all their values apart
   double least, most;  // what converts to it, its fraction aside
 };
@@ -58,11 +67,21 @@ struct DTypeInfo {
 const DTypeInfo& info(DType t);
 inline const char* name(DType t) { return info(t).name; }
 inline size_t size_of(DType t) { return info(t).size; }
+// Two elements lie in a byte.
+inline bool is_packed(DType t) { return t == DType::kInt4; }
+// What holds one element by itself: a packed dtype has none.
+inline DType single(DType t) { return is_packed(t) ? info(t).compared_as : t; }
+// What n elements take, those of a packed dtype from an even one on.
+inline int64_t bytes_of(DType t, int64_t n) { return is_packed(t) ? (n + 1) / 2 : n * int64_t(size_of(t)); }
 inline bool is_bool(DType t) { return t == DType::kBool; }
 inline bool is_float(DType t) { return info(t).kind == DKind::kFloat; }
-inline bool is_integral(DType t) { return info(t).kind != DKind::kFloat; }  // bool counts, as in PyTorch
+inline bool is_integral(DType t) { return info(t).kind < DKind::kFloat; }  // bool counts, as in PyTorch
 inline bool is_int(DType t) { return info(t).kind == DKind::kInt; }
 inline bool is_stored(DType t) { return t > DType::kFloat64 && t != DType::kNone; }
+// An element is two of the carrier's, the real part and the imaginary one.
+inline bool is_complex(DType t) { return info(t).kind == DKind::kComplex; }
+// The complex dtype whose parts hold what t does.
+inline DType to_complex(DType t) { return size_of(t) == 8 && is_float(t) ? DType::kComplex128 : DType::kComplex64; }
 // What whole positions are given in.
 inline bool is_index(DType t) { return t == DType::kInt64 || t == DType::kInt32; }
 // What sums and functions are computed in where float32 is enough for all but float64.
@@ -77,7 +96,8 @@ DType dtype_from_ir_name(std::string_view name);
 // By the name in a .safetensors file ("F32"), in a .npy file ("f4").
 DType dtype_from_safetensors_name(std::string_view name);
 DType dtype_from_numpy_name(std::string_view name);
-// torch.promote_types: the smallest type both convert to, by PyTorch's lattice. A stored dtype goes with itself alone.
+// torch.promote_types: the smallest type both convert to, by PyTorch's lattice. A stored dtype goes with itself alone,
+// but a complex one with every computed one.
 DType promote_types(DType a, DType b);
 
 }  // namespace lutra

@@ -28,6 +28,21 @@ using BFloat16 = SmallFloat<uint16_t, bfloat16_to_float, float_to_bfloat16>;
 using Float8E4M3FN = SmallFloat<uint8_t, float8_to_float<3>, float_to_float8<3>>;
 using Float8E5M2 = SmallFloat<uint8_t, float8_to_float<2>, float_to_float8<2>>;
 
+// Two int4, the first in the lower half.
+struct Int4 {
+  uint8_t pair;
+};
+
+// Memory of a complex number.
+template <class Part>
+struct Complex {
+  Part re, im;
+};
+template <class T>
+constexpr bool kIsComplex = false;
+template <class Part>
+constexpr bool kIsComplex<Complex<Part>> = true;
+
 // f.template operator()<T>() with the type of a computed dtype's elements.
 template <class F>
 decltype(auto) with_element_type(DType dtype, F&& f) {

@@ -56,8 +56,9 @@ Overlap overlap(const Tensor& a, const Tensor& b) {
   const SymInt na = span(a), nb = span(b);
   if (na == 0 || nb == 0) return Overlap::kNone;
   // In bytes: views of another dtype share storages too.
-  const auto ea = int64_t(size_of(a->dtype)), eb = int64_t(size_of(b->dtype));
-  const SymInt a0 = a->offset * ea, a1 = a0 + na * ea, b0 = b->offset * eb, b1 = b0 + nb * eb;
+  const auto bytes = [](DType t, SymInt n) { return is_packed(t) ? floor_div(n, 2) : n * SymInt(int64_t(size_of(t))); };
+  const SymInt a0 = bytes(a->dtype, a->offset), a1 = a0 + bytes(a->dtype, na);
+  const SymInt b0 = bytes(b->dtype, b->offset), b1 = b0 + bytes(b->dtype, nb);
   if (a1 <= b0 || b1 <= a0) return Overlap::kNone;
   const bool dense = is_dense(a->sizes, a->strides) && is_dense(b->sizes, b->strides);
   return dense ? Overlap::kPartial : Overlap::kUnknown;

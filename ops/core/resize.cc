@@ -40,7 +40,8 @@ void grow(Storage& storage, int64_t elements, DType dtype) {
 void reserve(const Tensor& t, SymInt offset, const Sizes& sizes, const Sizes& strides) {
   t->data();  // throws where there is none
   const int64_t elements = extent(offset, sizes, strides);
-  const auto held = int64_t(t->storage->nbytes / size_of(t->dtype));
+  if (!whole_bytes(t->dtype, sizes, strides, offset)) fail_packed("resize_", t->dtype, sizes);
+  const auto held = int64_t(t->storage->nbytes / size_of(t->dtype)) * (is_packed(t->dtype) ? 2 : 1);
   if (elements > held) grow(*t->storage, elements, t->dtype);
 }
 

@@ -25,7 +25,7 @@ size_t bytes_of(const Sizes& sizes, const Sizes& strides, DType dtype) {
       __builtin_mul_overflow(last, int64_t(size_of(dtype)), &bytes) || bytes < 0) {
     fail("sizes ", to_string(sizes), " overflow the address space");
   }
-  return size_t(bytes);
+  return size_t(bytes_of(dtype, last));
 }
 
 // Strides by wrapping multiplication would hide an overflow.
@@ -71,7 +71,7 @@ bool TensorImpl::is_contiguous() const {
 void* TensorImpl::data() const {
   if (storage->freed) fail("the tensor's storage was freed (x:free())");
   LUTRA_CHECK(!storage->fake, "the data of a FakeTensor");
-  return static_cast<char*>(storage->data) + offset.hint * int64_t(size_of(dtype));
+  return static_cast<char*>(storage->data) + bytes_of(dtype, offset.hint);
 }
 
 Tensor make_tensor(const Sizes& sizes, DType dtype, Device device) {
@@ -81,6 +81,7 @@ Tensor make_tensor(const Sizes& sizes, DType dtype, Device device) {
 
 Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
   check_dims(sizes);
+  if (!whole_bytes(dtype, sizes, strides, 0)) fail_packed("tensor", dtype, sizes);
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->storage = allocate(bytes_of(sizes, strides, dtype), device);
   t->sizes = sizes;
@@ -108,6 +109,21 @@ Tensor alias(const Tensor& t, const Sizes& sizes, const Sizes& strides, SymInt o
   r->offset = offset;
   r->dtype = t->dtype;
   return Tensor(std::move(r));
+}
+
+bool whole_bytes(DType dtype, const Sizes& sizes, const Sizes& strides, SymInt offset) {
+  if (!is_packed(dtype)) return true;
+  const auto even = [](SymInt v) { return floor_div(v, 2) * 2 == v; };
+  if (sizes.empty() || strides.back() != 1 || !even(sizes.back()) || !even(offset)) return false;
+  for (size_t d = 0; d + 1 < sizes.size(); d++) {
+    if (sizes[d] != 1 && !even(strides[d])) return false;
+  }
+  return true;
+}
+
+void fail_packed(const char* fn, DType dtype, const Sizes& sizes) {
+  fail(fn, ": ", name(dtype), " lies two elements a byte, so the last dimension is whole and even: not so with sizes ",
+       to_string(sizes), "; convert by x:to('int8')");
 }
 
 std::string describe(const Tensor& t) {

@@ -76,9 +76,12 @@ std::string to_string(const Scalar& s) {
   if (s.kind == Scalar::kBool) return s.i ? "true" : "false";
   if (s.kind == Scalar::kInt) return std::to_string(s.i);
   if (s.kind == Scalar::kUInt) return std::to_string(uint64_t(s.i));
-  char text[32];
-  std::snprintf(text, sizeof text, "%.14g", std::isnan(s.d) ? std::fabs(s.d) : s.d);
-  return text;
+  const auto text = [](const char* format, double d) {
+    char out[32];
+    std::snprintf(out, sizeof out, format, std::isnan(d) ? std::fabs(d) : d);
+    return std::string(out);
+  };
+  return text("%.14g", s.d) + (s.is_complex ? text("%+.14g", s.im) + "i" : "");
 }
 
 std::string describe(const Value& v) {

@@ -14,11 +14,13 @@ namespace lutra {
 struct Scalar {
   // kUInt: above what an int64 holds, its bits in i.
   enum Kind : uint8_t { kNumber, kInt, kBool, kUInt } kind = kNumber;
+  bool is_complex = false;  // a kNumber whose imaginary part is im: an element, not an op's argument
   int32_t expr = 0;
   union {
     double d = 0;
     int64_t i;
   };
+  double im = 0;
   Scalar() = default;
   Scalar(double v) : d(v) {}  // NOLINT
   static Scalar of_int(int64_t v) {
@@ -29,6 +31,11 @@ struct Scalar {
   static Scalar of_uint(uint64_t v) {
     Scalar s = of_int(int64_t(v));
     if (s.i < 0) s.kind = kUInt;
+    return s;
+  }
+  static Scalar of_complex(double re, double im) {
+    Scalar s(re);
+    s.is_complex = true, s.im = im;
     return s;
   }
   static Scalar of_bool(bool v) {

@@ -93,10 +93,17 @@ Results decompose_isclose(const Args& args) {
       fail("isclose: ", i == 2 ? "rtol" : "atol", " must not be negative, got ", to_string(args[i].as<Scalar>()));
     }
   }
-  if (args[4].as<bool>() && is_float(x->dtype)) same = logical_or(same, logical_and(isnan(x), isnan(y)));
-  const DType type = to_float(x->dtype);
-  Tensor v = to_dtype(y, type), apart = abs(to_dtype(x, type) - v);
-  Tensor allowed = add(mul(abs(v), args[2]), args[3]);
+  if (args[4].as<bool>() && !is_integral(x->dtype)) same = logical_or(same, logical_and(ne(x, x), ne(y, y)));
+  const bool pairs = is_complex(x->dtype);
+  const auto values = [&](const Tensor& t) {
+    return pairs ? op1(OpId::view_as_real, {t}) : to_dtype(t, to_float(t->dtype));
+  };
+  const auto size = [&](const Tensor& t) {
+    const auto part = [&](int64_t k) { return op1(OpId::select, {t, int_arg(-1), int_arg(k)}); };
+    return pairs ? op1(OpId::hypot, {part(0), part(1)}) : abs(t);
+  };
+  Tensor v = values(y), apart = size(values(x) - v);
+  Tensor allowed = add(mul(size(v), args[2]), args[3]);
   return {logical_or(same, logical_and(lt(apart, Scalar(INFINITY)), le(apart, allowed)))};
 }
 Results decompose_clamp_min(const Args& args) { return call_op(OpId::clamp, {args[0], args[1]}); }

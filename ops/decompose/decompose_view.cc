@@ -36,6 +36,36 @@ Results decompose_narrow(const Args& a) {
   return {op1(OpId::slice, {t, vdim(dim), vint(start), vint(start + length), vdim(1)})};
 }
 
+// -- complex elements and their parts
+
+namespace {
+
+Tensor part(const Tensor& t, int64_t which) {
+  return op1(OpId::select, {op1(OpId::view_as_real, {t}), vdim(-1), vdim(which)});
+}
+
+}  // namespace
+
+Results decompose_real(const Args& a) {
+  return {is_complex(a[0].tensor()->dtype) ? part(a[0].tensor(), 0) : a[0].tensor()};
+}
+Results decompose_imag(const Args& a) {
+  const Tensor t = a[0].tensor();
+  if (!is_complex(t->dtype)) fail("imag: only defined for complex tensors, got ", name(t->dtype));
+  return {part(t, 1)};
+}
+
+Results decompose_complex(const Args& a) {
+  const Tensor re = a[0].tensor(), im = a[1].tensor();
+  if (re->dtype != im->dtype) fail("complex: dtypes ", name(re->dtype), " and ", name(im->dtype), " differ");
+  if (info(to_complex(re->dtype)).carrier != re->dtype) {
+    fail("complex: expects parts of float32 or float64, got ", name(re->dtype));
+  }
+  const Sizes sizes = broadcast(OpId::complex, re->sizes, im->sizes);
+  const std::vector<Tensor> parts = {expand(re, sizes), expand(im, sizes)};
+  return {op1(OpId::view_as_complex, {op1(OpId::stack, {parts, vdim(-1)})})};
+}
+
 // -- other dtypes and devices: the tensor itself where it is so already
 
 namespace {
@@ -103,7 +133,7 @@ Results decompose_fill_(const Args& a) {
   const Tensor t = a[0].tensor();
   if (!a[1].is<Tensor>()) {
     const Tensor to = once(t);
-    const Tensor filled = call_inplace(OpId::copy_, {to, full({}, a[1].as<Scalar>(), t->dtype, t->device())});
+    const Tensor filled = call_inplace(OpId::copy_, {to, full({}, a[1].as<Scalar>(), single(t->dtype), t->device())});
     return {to.same(t) ? filled : t};
   }
   if (a[1].tensor()->dim() != 0) {

@@ -9,6 +9,8 @@
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/defs/modes.h"
+#include "ops/defs/on_parts.h"
+#include "ops/defs/packed.h"
 #include "ops/defs/to_device.h"
 
 namespace lutra {
@@ -129,10 +131,10 @@ bool same_layout(const ResultSpec& spec, const Tensor& t) {
   return true;
 }
 
-Results view_results(const Args& args, const ResultSpecs& specs) {
+Results view_results(OpId op, const Args& args, const ResultSpecs& specs) {
   const Tensor& input = args[0].as<Tensor>();
   Results results;
-  for (const ResultSpec& s : specs) results.push_back(alias(input, s.sizes, s.strides, s.offset));
+  for (const ResultSpec& s : specs) results.push_back(alias(op, input, s));
   return results;
 }
 
@@ -149,7 +151,7 @@ Results run_bottom(OpId id, Args& args) {
   ResultSpecs specs = op.meta(id, args);
   if (op.has(kView)) {
     if (args[0].as<Tensor>()->is_fake()) bottom(op, args);
-    return view_results(args, specs);
+    return view_results(id, args, specs);
   }
   if (id == OpId::to_device) return {copy_to(args[0].as<Tensor>(), args[1].as<Device>())};
   if (id == OpId::empty) return {make_tensor(specs[0].sizes, specs[0].dtype, result_device(op, args))};
@@ -325,11 +327,16 @@ bool autocast_is_on() { return modes().autocast.watched && modes().autocast.mode
 Results call_cast(const OpInfo& op, Args& args) {
   const OpId id = op.id;
   bool wants_grad = inspect(op, args);
+  if (takes_parts(op, args)) return {call_on_parts(op, args, false)};
+  if (has_packed(op, args)) return {call_packed(op, args)};
   // Autocast that is still on here is for the parts.
   const bool by_parts = op.has(kByParts) && (!CallStack::mode() || autocast_is_on());
   if (by_parts || op.has(kAtCall)) return call_parts(op, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
+  if (wants_grad && is_complex(results[0]->dtype)) {
+    fail(op.name, ": complex tensors have no gradients yet; x:detach() the argument, or call it in lt.no_grad");
+  }
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);
   return results;
 }
@@ -382,7 +389,10 @@ Tensor call_inplace(OpId id, Args args) {
   if (!op.has(kInplace) && !op.has(kMutates)) fail(op.name, ": has no in-place form");
   if (!args[0].is<Tensor>()) fail(inplace_name(id), ": argument '", op.args[0].name, "' must be a tensor");
   const Tensor& self = args[0].as<Tensor>();
-  bool wants_grad = inspect(op, args) || (modes().grad && self->view && self->base->requires_grad);
+  const bool refers = inspect(op, args);
+  if (takes_parts(op, args)) return call_on_parts(op, args, true);
+  if (has_packed(op, args)) return copy_packed(op, args);
+  bool wants_grad = refers || (modes().grad && self->view && self->base->requires_grad);
   if (wants_grad) return tape_call_inplace(id, args);
   if (id == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;
   return call_inplace_below_tape(id, args);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ops/core/element_types.h"
+#include "ops/defs/call.h"
 
 namespace lutra {
 namespace {
@@ -22,7 +23,13 @@ void need_data(const char* fn, const Tensor& t) {
 }
 
 Scalar load_element(const void* at, DType dtype) {
-  return with_stored_type(dtype, [at]<class T>() -> Scalar {
+  const auto number = []<class T>(T v) {
+    if constexpr (std::is_same_v<T, double>)
+      return v;
+    else
+      return double(float(v));
+  };
+  return with_stored_type(dtype, [&]<class T>() -> Scalar {
     T v;
     std::memcpy(&v, at, sizeof v);
     if constexpr (std::is_same_v<T, Bool8>) {
@@ -31,10 +38,12 @@ Scalar load_element(const void* at, DType dtype) {
       return Scalar::of_uint(v);
     } else if constexpr (std::is_integral_v<T>) {
       return Scalar::of_int(v);
-    } else if constexpr (std::is_same_v<T, double>) {
-      return v;
+    } else if constexpr (std::is_same_v<T, Int4>) {
+      fail_internal("one element of a packed dtype");
+    } else if constexpr (kIsComplex<T>) {
+      return Scalar::of_complex(number(v.re), number(v.im));
     } else {
-      return double(float(v));
+      return number(v);
     }
   });
 }
@@ -43,7 +52,7 @@ void store_element(void* at, DType dtype, const Scalar& value) {
   with_stored_type(dtype, [&]<class T>() {
     const auto store = [at](T v) { std::memcpy(at, &v, sizeof v); };
     if constexpr (std::is_same_v<T, Bool8>) {
-      store({uint8_t(value.to_double() != 0)});
+      store({uint8_t(value.to_double() != 0 || value.im != 0)});
     } else if constexpr (std::is_same_v<T, uint64_t>) {
       const bool high = value.kind == Scalar::kNumber && value.d >= 0x1p63;
       store(high ? uint64_t(value.d) : uint64_t(whole_part(value)));
@@ -51,10 +60,20 @@ void store_element(void* at, DType dtype, const Scalar& value) {
       store(T(whole_part(value)));
     } else if constexpr (std::is_same_v<T, double>) {
       store(value.to_double());
+    } else if constexpr (std::is_same_v<T, Int4>) {
+      fail_internal("one element of a packed dtype");
+    } else if constexpr (kIsComplex<T>) {
+      using Part = decltype(T::re);
+      store({Part(value.to_double()), Part(value.im)});
     } else {
       store(T(float(value.to_double())));
     }
   });
+}
+
+Tensor Elements::readable(const Tensor& t) {
+  GradModeScope off(false);
+  return on_host(is_packed(t->dtype) ? op1(OpId::to_dtype, {t, single(t->dtype)}) : t);
 }
 
 void Elements::each(const std::function<void(const Scalar&)>& visit) const {

@@ -17,8 +17,8 @@ void store_element(void* at, DType dtype, const Scalar& value);
 // The elements of t by their index in row-major order, whatever the strides.
 class Elements {
  public:
-  // Copied to the host where they are not there: strides are this object's to tell.
-  explicit Elements(const Tensor& t) : t_(on_host(t)), base_(static_cast<const char*>(t_->data())) {}
+  // Copied to the host where they are not there, and unpacked: strides are this object's to tell.
+  explicit Elements(const Tensor& t) : t_(readable(t)), base_(static_cast<const char*>(t_->data())) {}
   // At offset elements from the first one (multiply indices with strides).
   Scalar at(int64_t offset) const { return load_element(base_ + offset * int64_t(size_of(t_->dtype)), t_->dtype); }
   int64_t size(size_t dim) const { return t_->sizes[dim].hint; }
@@ -27,6 +27,7 @@ class Elements {
   void each(const std::function<void(const Scalar&)>& visit) const;
 
  private:
+  static Tensor readable(const Tensor& t);
   void walk(size_t dim, int64_t offset, const std::function<void(const Scalar&)>& visit) const;
   Tensor t_;
   const char* base_;

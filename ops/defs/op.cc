@@ -14,6 +14,13 @@ namespace lutra {
 #include "ops/defs/ops.def"
 #undef OP
 
+Tensor alias(OpId op, const Tensor& t, const ResultSpec& spec) {
+  if (!whole_bytes(spec.dtype, spec.sizes, spec.strides, spec.offset)) fail_packed(name(op), spec.dtype, spec.sizes);
+  const Tensor view = alias(t, spec.sizes, spec.strides, spec.offset);
+  view->dtype = spec.dtype;
+  return view;
+}
+
 namespace {
 
 constexpr bool equal(std::string_view a, std::string_view b) { return a == b; }

@@ -95,6 +95,8 @@ struct ResultSpec {
   bool parts = false;  // of a decomposition that no node can stand for: it aliases an argument, writes or draws
 };
 using ResultSpecs = std::vector<ResultSpec>;
+// The view of t that spec describes: op's result.
+Tensor alias(OpId op, const Tensor& t, const ResultSpec& spec);
 
 // A number that dtype cannot hold is an error that names op and argument (PyTorch's rule, see converts).
 void check_converts(OpId op, size_t argument, const Value& v, DType dtype);

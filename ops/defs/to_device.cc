@@ -23,7 +23,7 @@ bool is_dense(const Tensor& t) {
   return true;
 }
 
-size_t bytes_of(const Tensor& t) { return size_t(t->numel().hint) * size_of(t->dtype); }
+size_t bytes_of(const Tensor& t) { return size_t(bytes_of(t->dtype, t->numel().hint)); }
 
 void copy_elements(const Tensor& to, const Tensor& from) {
   copy_bytes(to->data(), to->device(), from->data(), from->device(), bytes_of(from));

@@ -176,7 +176,7 @@ Tensor read_npy(ByteSource& in) {
   const Header h = Literal(in, text).parse();
   const Tensor t = make_checked(in, h.sizes, h.dtype, in.left(), h.fortran);
   read_elements(in, t);
-  const size_t width = size_of(h.dtype);
+  const size_t width = size_of(info(h.dtype).carrier);
   if (h.swapped && width > 1) {
     auto* p = t->data_as<char>();
     for (size_t n = byte_count(t) / width; n > 0; n--, p += width) std::reverse(p, p + width);
@@ -187,7 +187,8 @@ Tensor read_npy(ByteSource& in) {
 std::string npy_header(const Tensor& t) {
   const std::string type = info(t->dtype).numpy_name;
   if (type.empty()) {
-    fail("save: NumPy has no ", name(t->dtype), ": convert by x:to('float32'), or save to a .safetensors file");
+    fail("save: NumPy has no ", name(t->dtype), ": convert by x:to(dtype)",
+         *info(t->dtype).safetensors_name ? ", or save to a .safetensors file" : "");
   }
   std::string text =
       str("{'descr': '", size_of(t->dtype) == 1 ? "|" : "<", type, "', 'fortran_order': False, 'shape': (");

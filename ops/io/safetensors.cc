@@ -118,7 +118,12 @@ std::string header_text(const Safetensors& content, const std::vector<size_t>& o
   for (const size_t i : order) {
     const auto& [name, t] = content.tensors[i];
     auto& item = header[name];
-    item["dtype"] = info(t->dtype).safetensors_name;
+    const char* type = info(t->dtype).safetensors_name;
+    if (!*type) {
+      fail("save: .safetensors files have no ", lutra::name(t->dtype), ": convert '", name, "' by x:to(dtype)",
+           *info(t->dtype).numpy_name ? ", or save to .npz" : "");
+    }
+    item["dtype"] = type;
     item["shape"] = nlohmann::ordered_json::array();
     for (const SymInt& size : t->sizes) item["shape"].push_back(uint64_t(size.hint));
     item["data_offsets"] = {at, at + byte_count(t)};

@@ -29,7 +29,7 @@ struct DryRun : Mode {
     Results results;
     for (const ResultSpec& spec : info(op).meta(op, args)) {
       if (spec.view) {
-        results.push_back(alias(args[0].as<Tensor>(), spec.sizes, spec.strides, spec.offset));
+        results.push_back(alias(op, args[0].as<Tensor>(), spec));
       } else {
         results.push_back(make_fake(spec.sizes, spec.strides, spec.dtype, result_device(info(op), args)));
         made.emplace(results.back()->storage.get(), results.back());

@@ -98,7 +98,7 @@ Promotion& Promotion::add(const Value& operand) {
 namespace {
 DType combine(DType higher, DType lower) {
   if (higher == DType::kNone || lower == DType::kNone) return higher == DType::kNone ? lower : higher;
-  if (is_float(higher)) return higher;
+  if (is_float(higher)) return is_complex(lower) ? to_complex(higher) : higher;
   if (is_bool(higher) || is_float(lower)) return promote_types(higher, lower);
   return higher;
 }

@@ -51,6 +51,58 @@ ResultSpecs meta_detach(OpId, const Args& args) {
   return {view_spec(t, t->sizes, t->strides, t->offset)};
 }
 
+// The parts of complex elements, as a last dimension.
+ResultSpecs meta_view_as_real(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  if (!is_complex(t->dtype)) fail(name(op), ": only defined for complex tensors, got ", name(t->dtype));
+  ResultSpec spec = view_spec(t, t->sizes, {}, t->offset * 2);
+  for (SymInt s : t->strides) spec.strides.push_back(s * 2);
+  spec.sizes.push_back(2), spec.strides.push_back(1);
+  spec.dtype = info(t->dtype).carrier;
+  return {spec};
+}
+
+ResultSpecs meta_view_as_complex(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  if (info(to_complex(t->dtype)).carrier != t->dtype) {
+    fail(name(op), ": only defined for float32 and float64 tensors, got ", name(t->dtype));
+  }
+  if (t->sizes.empty() || t->sizes.back() != 2) {
+    fail(name(op), ": the last dimension must have size 2, got shape ", to_string(t->sizes));
+  }
+  if (t->strides.back() != 1) fail(name(op), ": the last dimension must have stride 1, got ", t->strides.back().hint);
+  const auto half = [&](SymInt v, const char* what) {
+    const SymInt h = floor_div(v, 2);
+    if (h * 2 != v) fail(name(op), ": ", what, " must be divisible by 2, got ", v.hint);
+    return h;
+  };
+  ResultSpec spec = view_spec(t, {}, {}, half(t->offset, "the storage offset"));
+  for (size_t d = 0; d + 1 < t->sizes.size(); d++) {
+    spec.sizes.push_back(t->sizes[d]);
+    spec.strides.push_back(half(t->strides[d], "each stride but the last"));
+  }
+  spec.dtype = to_complex(t->dtype);
+  return {spec};
+}
+
+ResultSpecs meta_view_as_bytes(OpId, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  ResultSpec spec = view_spec(t, t->sizes, t->strides, floor_div(t->offset, 2));
+  for (SymInt& s : spec.strides) s = floor_div(s, 2);
+  spec.sizes.back() = floor_div(t->sizes.back(), 2), spec.strides.back() = 1;
+  spec.dtype = info(t->dtype).carrier;
+  return {spec};
+}
+
+ResultSpecs meta_view_as_packed(OpId, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  ResultSpec spec = view_spec(t, t->sizes, t->strides, t->offset * 2);
+  for (SymInt& s : spec.strides) s = s * 2;
+  spec.sizes.back() = t->sizes.back() * 2, spec.strides.back() = 1;
+  spec.dtype = args[1].as<DType>();
+  return {spec};
+}
+
 ResultSpecs meta_transpose(OpId op, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   size_t ndim = t->sizes.size();

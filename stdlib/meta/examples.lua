@@ -22,6 +22,7 @@ local others = {
   {"labels", "lt.tensor({2, 0}, {dtype = \"int64\"})"},
   {"signs", "lt.tensor {1, -1}"},
   {"mask", "lt.tensor {{true, false, true}, {false, true, false}}"},
+  {"z", "lt.complex(lt.tensor {1, 2}, lt.tensor {0, -1})"},
   {"leaf", "lt.tensor({1, 2, 3}, {requires_grad = true})"},
   {"path", "os.tmpname() .. \".npy\""},
 }
@@ -56,6 +57,8 @@ local lines = {
   sum_to_size = "x:sum_to_size(1, 3)", trace = "m:trace()", trapezoid = "v:trapezoid()",
   cumulative_trapezoid = "v:cumulative_trapezoid()", diff = "v:diff()", unique = "n:unique()",
   -- shapes
+  complex = "lt.complex(x:detach(), y:detach())", is_complex = "z:is_complex()", real = "lt.real(x)",
+  imag = "lt.imag(z)", view_as_real = "lt.view_as_real(z)", view_as_complex = "lt.view_as_complex(x:t():contiguous())",
   view = "x:view(3, 2)", reshape = "x:reshape(3, 2)", expand = "v:expand(2, 3)", expand_as = "v:expand_as(x)",
   broadcast_to = "v:broadcast_to(2, 3)", broadcast_tensors = "lt.broadcast_tensors(x, v)",
   permute = "a:permute(2, 0, 1)", transpose = "x:transpose(0, 1)", t = "x:t()", movedim = "a:movedim(0, 2)",

@@ -1,7 +1,7 @@
 ---@meta lutra
 -- Annotations for editors (LuaLS) of what has no schema: classes, modules, functions; never run; the REPL's help reads it. `lutra docs` makes the rest.
 
----@alias lutra.DType "float64"|"float32"|"float16"|"bfloat16"|"int64"|"int32"|"int16"|"int8"|"uint8"|"bool"|"uint16"|"uint32"|"uint64"|"float8_e4m3fn"|"float8_e5m2"
+---@alias lutra.DType "float64"|"float32"|"float16"|"bfloat16"|"int64"|"int32"|"int16"|"int8"|"uint8"|"bool"|"uint16"|"uint32"|"uint64"|"float8_e4m3fn"|"float8_e5m2"|"int4"|"complex64"|"complex128"
 ---@alias lutra.Operand lutra.Tensor|number|boolean
 ---@alias lutra.Dims integer|integer[]
 

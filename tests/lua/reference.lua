@@ -58,6 +58,7 @@ end)
 
 -- One text of whatever an example gives: dtypes, shapes and elements.
 local function text_of(v)
+  if lt.is_tensor(v) and v:is_complex() then v = lt.view_as_real(v) end
   if lt.is_tensor(v) then return v.dtype .. "{" .. table.concat(v.shape, ",") .. "}" .. (v:numel() > 0 and tostring(v:detach():to "float64") or "") end
   if type(v) ~= "table" then return type(v) == "userdata" and "userdata" or tostring(v) end
   local out = {}

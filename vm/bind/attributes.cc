@@ -119,7 +119,11 @@ const Attribute kRows[] = {
     {"is_leaf", [](const Tensor& t) -> LuaResults { return {is_leaf(up_to_date(t))}; }, nullptr},
     {"grad_fn", grad_fn, nullptr},
     {"is_cuda", [](const Tensor& t) -> LuaResults { return {t->device().type == DeviceType::kCUDA}; }, nullptr},
-    {"nbytes", [](const Tensor& t) -> LuaResults { return {vint(t->numel() * SymInt(int64_t(size_of(t->dtype))))}; },
+    {"nbytes",
+     [](const Tensor& t) -> LuaResults {
+       const SymInt unit = int64_t(size_of(t->dtype));
+       return {vint(is_packed(t->dtype) ? floor_div(t->numel(), 2) : t->numel() * unit)};
+     },
      nullptr},
     {"itemsize", [](const Tensor& t) -> LuaResults { return {vdim(int64_t(size_of(t->dtype)))}; }, nullptr},
     {"_version", [](const Tensor& t) -> LuaResults { return {vdim(t->storage->version)}; }, nullptr},
@@ -127,7 +131,8 @@ const Attribute kRows[] = {
     {"mT", matrix_transposed, nullptr},
     {"H", conjugate_transposed, nullptr},
     {"mH", matrix_transposed, nullptr},
-    {"real", [](const Tensor& t) -> LuaResults { return {t}; }, nullptr},
+    {"real", [](const Tensor& t) -> LuaResults { return {op1(OpId::real, {t})}; }, nullptr},
+    {"imag", [](const Tensor& t) -> LuaResults { return {op1(OpId::imag, {t})}; }, nullptr},
 };
 
 }  // namespace

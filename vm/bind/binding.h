@@ -13,7 +13,7 @@ struct lua_State;
 
 namespace lutra {
 
-enum class LuaKind : uint8_t { kNil, kBoolean, kNumber, kInt64, kString, kTensor, kTable, kFunction, kOther };
+enum class LuaKind : uint8_t { kNil, kBoolean, kNumber, kInt64, kComplex, kString, kTensor, kTable, kFunction, kOther };
 
 // A call's arguments. Handles 0 .. count()-1 are the arguments; index and field make further ones.
 class ArgReader {
@@ -23,7 +23,7 @@ class ArgReader {
   virtual int count() const = 0;
   virtual LuaKind kind(H h) = 0;  // kNil beyond count()
   virtual bool boolean(H h) = 0;
-  virtual Scalar number(H h) = 0;  // kNumber (perhaps symbolic) or kInt64 cdata
+  virtual Scalar number(H h) = 0;  // kNumber (perhaps symbolic), kInt64 or kComplex cdata
   virtual std::string string(H h) = 0;
   virtual Tensor tensor(H h) = 0;
   virtual int64_t length(H table) = 0;      // border of the list part

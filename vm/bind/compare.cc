@@ -31,10 +31,7 @@ LuaResults equal(Args& a) {
   }
   if (!same_sizes(x, y)) return {false};
   GradModeScope off(false);
-  const DType type = info(x->dtype).compared_as;
-  const bool stored = is_stored(x->dtype);
-  const auto known = [&](const Tensor& t) { return stored ? op1(OpId::to_dtype, {t, type}) : t; };
-  return {all_true("equal", binary(OpId::eq, known(x), known(y)))};
+  return {all_true("equal", binary(OpId::eq, x, y))};
 }
 
 LuaResults allclose(Args& a) {

@@ -75,7 +75,7 @@ int randperm(lua_State* L) {
 struct Nested {
   ArgReader& in;
   Sizes sizes;
-  bool bools = false, ints = false, numbers = false;
+  bool bools = false, ints = false, numbers = false, pairs = false;
   std::vector<Scalar> values;
 
   [[noreturn]] void ragged(const std::string& path, const std::string& got, size_t depth) {
@@ -90,7 +90,7 @@ struct Nested {
       return;
     }
     values.push_back(pin(in.number(h)));
-    (kind == LuaKind::kInt64 ? ints : numbers) = true;
+    (kind == LuaKind::kInt64 ? ints : kind == LuaKind::kComplex ? pairs : numbers) = true;
   }
 
   void list(ArgReader::H h, size_t depth, const std::string& path) {
@@ -112,7 +112,8 @@ struct Nested {
   void element(ArgReader::H h, size_t depth, const Path& path) {
     const LuaKind kind = in.kind(h);
     if (kind == LuaKind::kTable) return list(h, depth, path());
-    if (kind != LuaKind::kNumber && kind != LuaKind::kInt64 && kind != LuaKind::kBoolean) {
+    const bool number = kind == LuaKind::kNumber || kind == LuaKind::kInt64 || kind == LuaKind::kComplex;
+    if (!number && kind != LuaKind::kBoolean) {
       fail("tensor: data", path(), " must be a number, a boolean or a list of them, got ", in.describe(h));
     }
     if (depth != sizes.size()) ragged(path(), in.describe(h), depth);
@@ -136,7 +137,9 @@ Tensor tensor_of_array(ArgReader& in, ArgReader::H data) {
   return t;
 }
 
-[[noreturn]] void overflow(const Scalar& v, DType dtype) {
+void check_number(const Scalar& v, DType dtype) {
+  if (v.is_complex && !is_complex(dtype)) fail("tensor: data ", to_string(v), " is complex, ", name(dtype), " is not");
+  if (is_float(dtype) || is_complex(dtype) || converts(v, dtype)) return;
   fail("tensor: data ", to_string(v), " cannot be converted to ", name(dtype), " without overflow");
 }
 
@@ -152,7 +155,7 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
     const Value type = dtype_or(dtype, DType::kFloat32);
     // Floats of lt.tensor overflow to infinity, lt.full's not: PyTorch's way.
     const bool fits = converts(in.number(data), type.as<DType>());
-    if (!fits && !is_float(type.as<DType>())) overflow(in.number(data), type.as<DType>());
+    if (!fits) check_number(in.number(data), type.as<DType>());
     const auto made = [&](const Value& dtype) {
       return op1(OpId::full, {Sizes{}, in.number(data), dtype, device_or_default(device)});
     };
@@ -172,14 +175,17 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   }
   DType inferred = DType::kFloat32;
   if (!nested.numbers && nested.bools != nested.ints) inferred = nested.bools ? DType::kBool : DType::kInt64;
-  Tensor t = make_tensor(nested.sizes, dtype_or(dtype, inferred).as<DType>());
+  if (nested.pairs) inferred = DType::kComplex64;
+  const DType wanted = dtype_or(dtype, inferred).as<DType>();
+  // Elements of a packed dtype are written as another one's first.
+  Tensor t = make_tensor(nested.sizes, single(wanted));
   auto* p = static_cast<char*>(t->data());
   for (const Scalar& v : nested.values) {
-    if (!is_float(t->dtype) && !converts(v, t->dtype)) overflow(v, t->dtype);
+    check_number(v, wanted);
     store_element(p, t->dtype, v);
     p += size_of(t->dtype);
   }
-  return on_wanted(t, device);
+  return on_wanted(to_dtype(t, wanted), device);
 }
 
 // data and keywords from argument `first` on; dtype and device where none are given.

@@ -42,12 +42,33 @@ Tensor shown(const Tensor& t) {
   return out;
 }
 
+// How the numbers of a tensor are written: all alike, by the largest and the smallest of them.
+struct Style {
+  bool whole = true, scientific = false;
+  double least = INFINITY, most = 0;
+  size_t width = 1;
+
+  void look_at(double v) {
+    if (v == 0 || !std::isfinite(v)) return;
+    least = std::min(least, std::fabs(v)), most = std::max(most, std::fabs(v));
+    if (v != std::ceil(v)) whole = false;
+  }
+  void choose() { scientific = most != 0 && (most / least > 1000.0 || most > 1.0e8 || least < 1.0e-4); }
+  void widen(double v) {
+    if (most != 0 && v != 0 && std::isfinite(v)) width = std::max(width, text(v).size());
+  }
+  std::string text(double v) const {
+    if (scientific) return printed("%.4e", v);
+    if (!whole) return printed("%.4f", v);
+    return printed("%.0f", v) + (std::isfinite(v) ? "." : "");
+  }
+};
+
 struct Printer {
   Tensor t;
   Elements elements;
   bool summarise;
-  bool whole = true, scientific = false;
-  size_t width = 1;
+  Style real, imag;
 
   explicit Printer(const Tensor& tensor)
       : t(tensor), elements(shown(tensor)), summarise(t->numel().hint > kThreshold) {}
@@ -70,40 +91,32 @@ struct Printer {
   }
 
   void choose() {
-    double least = INFINITY, most = 0;
-    visit(0, 0, [&](const Scalar& s) {
-      if (!is_float(t->dtype)) {
-        width = std::max(width, text(s).size());
-        return;
-      }
-      const double v = s.to_double();
-      if (v == 0 || !std::isfinite(v)) return;
-      least = std::min(least, std::fabs(v)), most = std::max(most, std::fabs(v));
-      if (v != std::ceil(v)) whole = false;
-    });
-    if (!is_float(t->dtype) || most == 0) return;
-    scientific = most / least > 1000.0 || most > 1.0e8 || least < 1.0e-4;
-    visit(0, 0, [&](const Scalar& s) {
-      const double v = s.to_double();
-      if (v != 0 && std::isfinite(v)) width = std::max(width, text(s).size());
-    });
+    if (is_integral(t->dtype)) {
+      return visit(0, 0, [&](const Scalar& s) { real.width = std::max(real.width, text(s).size()); });
+    }
+    visit(0, 0, [&](const Scalar& s) { real.look_at(s.d), imag.look_at(s.im); });
+    real.choose(), imag.choose();
+    visit(0, 0, [&](const Scalar& s) { real.widen(s.d), imag.widen(s.im); });
   }
+
+  size_t width() const { return real.width + (is_complex(t->dtype) ? imag.width + 1 : 0); }
 
   std::string text(const Scalar& s) const {
     if (s.kind == Scalar::kBool) return s.i ? "True" : "False";
-    if (s.kind != Scalar::kNumber) return to_string(s);
-    if (scientific) return printed("%.4e", s.d);
-    if (!whole) return printed("%.4f", s.d);
-    return printed("%.0f", s.d) + (std::isfinite(s.d) ? "." : "");
+    return s.kind == Scalar::kNumber ? real.text(s.d) : to_string(s);
   }
 
+  // Of a complex number the real part alone is padded.
   std::string padded(const Scalar& s) const {
     std::string out = text(s);
-    return out.size() < width ? std::string(width - out.size(), ' ') + out : out;
+    if (out.size() < real.width) out.insert(0, real.width - out.size(), ' ');
+    if (!s.is_complex) return out;
+    const std::string second = imag.text(s.im);
+    return out + (second[0] == '-' ? "" : "+") + second + "j";
   }
 
   std::string vector(int64_t offset, size_t dim, int indent) const {
-    const size_t per_line = std::max<int>(1, (kLineWidth - indent) / int(width + 2));
+    const size_t per_line = std::max<int>(1, (kLineWidth - indent) / int(width() + 2));
     std::vector<std::string> items;
     each_shown(dim, [&](int64_t i) {
       items.push_back(padded(elements.at(offset + i * elements.stride(dim))));
@@ -140,8 +153,12 @@ std::vector<std::string> suffixes(const Tensor& t) {
     for (size_t d = 0; d < t->sizes.size(); ++d) size += (d ? ", " : "") + std::to_string(t->sizes[d].hint);
     out.push_back(size + ")");
   }
-  const bool shown = t->dtype == DType::kFloat32 || (!empty && (t->dtype == DType::kInt64 || is_bool(t->dtype)));
-  if (!shown) out.push_back(std::string("dtype=") + name(t->dtype));
+  const auto is_one_of = [&](std::initializer_list<DType> list) {
+    return std::count(list.begin(), list.end(), t->dtype);
+  };
+  const bool known =
+      t->dtype == DType::kFloat32 || (!empty && is_one_of({DType::kInt64, DType::kBool, DType::kComplex64}));
+  if (!known) out.push_back(std::string("dtype=") + name(t->dtype));
   if (const std::string fn = grad_fn_name(t); !fn.empty()) {
     out.push_back("grad_fn=<" + fn + ">");
   } else if (t->requires_grad) {

@@ -152,13 +152,19 @@ Tensor value_tensor(const Tensor& like, ArgReader& in, ArgReader::H value) {
     case LuaKind::kNumber:
     case LuaKind::kInt64: {
       const Scalar v = in.number(value);
-      if (converts(v, like->dtype)) return full({}, v, like->dtype, like->device());
+      if (converts(v, like->dtype)) return full({}, v, single(like->dtype), like->device());
       // Floats overflow to infinity here, as in PyTorch.
       if (is_float(like->dtype)) return to_dtype(full({}, v, DType::kFloat64, like->device()), like->dtype);
       fail("index: the assigned number ", to_string(v), " cannot be converted to ", name(like->dtype),
            " without overflow");
     }
-    case LuaKind::kBoolean: return full({}, Scalar::of_bool(in.boolean(value)), like->dtype, like->device());
+    case LuaKind::kComplex: {
+      if (!is_complex(like->dtype)) fail("index: the assigned number is complex, ", name(like->dtype), " is not");
+      const Tensor t = make_tensor({}, like->dtype);
+      store_element(t->data(), like->dtype, in.number(value));
+      return copy_to(t, like->device());
+    }
+    case LuaKind::kBoolean: return full({}, Scalar::of_bool(in.boolean(value)), single(like->dtype), like->device());
     default: fail("index: the assigned value must be a Tensor or a number, got ", in.describe(value));
   }
 }

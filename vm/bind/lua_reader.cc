@@ -13,11 +13,11 @@ constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
 const char kFfiKey = 0;
 
 // Lua functions do what the C API cannot: is it an int64_t or uint64_t; make an int64_t from a pointer; what an
-// array holds; make a uint64_t from a pointer.
+// array holds; make a uint64_t from a pointer; the parts of a complex number; a complex number of its parts.
 const char kFfiSource[] =
     "local ffi = require 'ffi'\n"
     "local i64, u64, p64 = ffi.typeof('int64_t'), ffi.typeof('uint64_t'), ffi.typeof('const int64_t *')\n"
-    "local pu64 = ffi.typeof('const uint64_t *')\n"
+    "local pu64, c128, c64 = ffi.typeof('const uint64_t *'), ffi.typeof('complex'), ffi.typeof('complex float')\n"
     "return function(v) return ffi.istype(i64, v) or ffi.istype(u64, v) end,\n"
     "       function(p) return ffi.cast(p64, p)[0] end,\n"
     // the element's type as DType's name, the number of bytes of all elements, then the sizes from the second dimension
@@ -25,7 +25,8 @@ const char kFfiSource[] =
     "       function(v)\n"
     "         local base, dims = tostring(ffi.typeof(v)):match('^ctype<([%w_ ]-) ?(%[[%[%]%d?]+)>$')\n"
     "         if not base or not dims then return end\n"
-    "         local kinds = {double = 'float64', float = 'float32', bool = 'bool'}\n"
+    "         local kinds = {double = 'float64', float = 'float32', bool = 'bool', complex = 'complex128',\n"
+    "                        ['complex float'] = 'complex64'}\n"
     "         local name = kinds[base]\n"
     "         local size = ffi.sizeof(base)\n"
     "         if not name then\n"
@@ -37,18 +38,21 @@ const char kFfiSource[] =
     "         for d in dims:match('%](.*)'):gmatch('%d+') do rest[#rest + 1] = tonumber(d) end\n"
     "         return name, ffi.sizeof(v), unpack(rest)\n"
     "       end,\n"
-    "       function(p) return ffi.cast(pu64, p)[0] end\n";
+    "       function(p) return ffi.cast(pu64, p)[0] end,\n"
+    "       function(v) if ffi.istype(c128, v) or ffi.istype(c64, v) then return v.re, v.im end end,\n"
+    "       function(re, im) return c128(re, im) end\n";
+constexpr int kFfiFunctions = 6;
 
-// Pushes function `which` (1 to 4) of kFfiSource.
+// Pushes function `which`, counted from 1, of kFfiSource.
 void push_ffi(lua_State* L, int which) {
   lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
-    lua_createtable(L, 4, 0);
+    lua_createtable(L, kFfiFunctions, 0);
     if (luaL_loadbuffer(L, kFfiSource, sizeof kFfiSource - 1, "=lutra.ffi") != 0) lua_error(L);
-    lua_call(L, 0, 4);
-    for (int i = 4; i >= 1; --i) lua_rawseti(L, -1 - i, i);
+    lua_call(L, 0, kFfiFunctions);
+    for (int i = kFfiFunctions; i >= 1; --i) lua_rawseti(L, -1 - i, i);
     lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
     lua_pushvalue(L, -2);
     lua_rawset(L, LUA_REGISTRYINDEX);
@@ -75,6 +79,11 @@ void push_scalar(lua_State* L, const Scalar& s) {
     push_ffi(L, 4);
     lua_pushlightuserdata(L, const_cast<int64_t*>(&s.i));
     lua_call(L, 1, 1);
+  } else if (s.is_complex) {
+    luaL_checkstack(L, 4, "too many values");
+    push_ffi(L, 6);
+    lua_pushnumber(L, s.d), lua_pushnumber(L, s.im);
+    lua_call(L, 2, 1);
   } else {
     // LuaJIT boxes values in NaNs: only the canonical one may enter.
     lua_pushnumber(L, std::isnan(s.d) ? std::nan("") : s.d);
@@ -104,6 +113,21 @@ bool to_int64_cdata(lua_State* L, int idx, int64_t* out) {
   if (yes) *out = *static_cast<const int64_t*>(lua_topointer(L, absolute));
   return yes;
 }
+
+namespace {
+
+bool to_complex_cdata(lua_State* L, int idx, Scalar* out) {
+  luaL_checkstack(L, 4, "too many values");
+  push_ffi(L, 5);
+  lua_pushvalue(L, idx);
+  lua_call(L, 1, 2);
+  const bool yes = lua_isnumber(L, -2);
+  if (yes) *out = Scalar::of_complex(lua_tonumber(L, -2), lua_tonumber(L, -1));
+  lua_pop(L, 2);
+  return yes;
+}
+
+}  // namespace
 
 bool to_c_array(lua_State* L, int idx, CArray* out) {
   if (lua_type(L, idx) != kCdataType) return false;
@@ -173,7 +197,9 @@ LuaKind LuaReader::kind(H h) {
     case LUA_TUSERDATA: return to_tensor(L_, h + 1) ? LuaKind::kTensor : LuaKind::kOther;
     case kCdataType: {
       int64_t ignored;
-      return to_int64_cdata(L_, h + 1, &ignored) ? LuaKind::kInt64 : LuaKind::kOther;
+      if (to_int64_cdata(L_, h + 1, &ignored)) return LuaKind::kInt64;
+      Scalar number;
+      return to_complex_cdata(L_, h + 1, &number) ? LuaKind::kComplex : LuaKind::kOther;
     }
     default: return LuaKind::kOther;
   }
@@ -184,8 +210,10 @@ bool LuaReader::boolean(H h) { return lua_toboolean(L_, h + 1); }
 Scalar LuaReader::number(H h) {
   if (lua_type(L_, h + 1) == LUA_TNUMBER) return Scalar(lua_tonumber(L_, h + 1));
   int64_t v = 0;
-  if (!to_int64_cdata(L_, h + 1, &v)) fail_internal("a number was expected, not ", describe(h));
-  return Scalar::of_int(v);
+  if (to_int64_cdata(L_, h + 1, &v)) return Scalar::of_int(v);
+  Scalar number;
+  if (!to_complex_cdata(L_, h + 1, &number)) fail_internal("a number was expected, not ", describe(h));
+  return number;
 }
 
 std::string LuaReader::string(H h) {

@@ -3,6 +3,18 @@ import torch
 
 
 def cases(case, error, t):
+    only = ["strided", "float64", "empty"]
+    for part in ("real", "imag"):
+        case(part, [t.f(3, 4), t.f(4)], f"torch.{part}(torch.complex(a, b))", variants=only)
+        case(part + " attribute", [t.f(3, 2)], f"torch.view_as_complex(a).t().{part}", variants=["float64"])
+    case("real of reals", [t.g(3)], "torch.real(a)")
+    case("view_as_real", [t.f(3, 4), t.f(3, 4)], "torch.view_as_real(torch.complex(a, b).t())", variants=only)
+    case("view_as_complex", [t.f(3, 4, 2)], "torch.view_as_real(torch.view_as_complex(a)[1:])", 'lt.view_as_real(lt.view_as_complex(a)["1:"])', variants=["float64"])
+    error("imag of reals", [t.f(3)], "torch.imag(a)")
+    error("complex dtypes", [t.f(3), t.i(3, 3)], "torch.complex(a, b)")
+    error("view_as_real of reals", [t.f(3)], "torch.view_as_real(a)")
+    error("view_as_complex of three", [t.f(3, 3)], "torch.view_as_complex(a)")
+    error("view_as_complex of integers", [t.i(3, 3, 2)], "torch.view_as_complex(a)")
     case("view", [t.g(3, 4)], "a.view(2, -1)")
     case("reshape of a transpose", [t.g(3, 4)], "a.transpose(0, 1).reshape(-1)")
     case("permute", [t.g(2, 3, 4)], "a.permute(2, 0, 1)")
