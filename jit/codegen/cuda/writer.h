@@ -2,11 +2,9 @@
 //
 // Invariants:
 // 1. Names: loop variable i<id>, first element of a thread's pack c<id>, value v<id>, partials a<id>, positions taken
-// so
-//    far q<id>, pointers p<n>, integer arguments n<n>, packs x<n> (loaded) and y<n> (stored).
-// 2. Control flow around barriers and shuffles is the same for all threads of a block: it depends on the arguments
-// only.
-//    Groups that do not exist (live is false) run along with loops of no iterations and store nothing.
+//    so far q<id>, pointers p<n>, integer arguments n<n>, packs x<n> (loaded) and y<n> (stored).
+// 2. Control flow around barriers and shuffles depends on the arguments only, so it is the same for all threads of a
+//    block. A group that does not exist (live is false) runs along: its loops are empty, and it stores nothing.
 // 3. Where one thread of a group may read what another stored, a barrier is between: touched_ holds the accesses since
 //    the last one.
 // 4. A check that fails makes ok false; what is addressed by values is only touched while ok holds.

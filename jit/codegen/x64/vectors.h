@@ -4,9 +4,10 @@
 // Invariants:
 // 1. A kernel has one vector length, `lanes`: as many 32-bit lanes as a register of the set holds, or half of that
 // where
-//    64-bit lanes meet 32-bit ones. 64-bit ("wide") lanes always fill a register, of which there are wide_lanes().
-// 2. Outside vector loops values are uniform: all their lanes are equal - with full 32-bit registers also where 64-bit
-//    lanes are narrowed or compared, which is why what comes of them repeats itself.
+//    64-bit lanes meet 32-bit ones. 64-bit ("wide") lanes always fill a register, which has wide_lanes() of them.
+// 2. Outside vector loops all lanes of a value are equal. A 32-bit value that comes from 64-bit lanes fills only half
+// of
+//    a register; there its lanes are repeated, so that this holds for it too.
 // 3. A mask has `lanes` lanes: a k register under AVX-512, 32-bit lanes of all ones or zero under AVX2.
 // 4. Results are the same bits on every set.
 #pragma once
