@@ -20,7 +20,8 @@ struct DryRun : Mode {
     for (const auto& [t, version] : written) t->storage->version = std::min(t->storage->version, version);
   }
   Results call(OpId op, Args& args) override {
-    if (info(op).is_composite()) {
+    // Another composite has a rule, which refuses what it does not take.
+    if (info(op).meta_rule == meta_decomposed) {
       ModeScope again(this);
       return decompose(info(op), args);
     }
