@@ -157,7 +157,9 @@ Adapted adaptive_windows(const Tensor& x, const Pair& size, bool maximum, bool p
   c.padding = {0, 0}, c.dilation = {1, 1};
   if (size[0] == 0 || size[1] == 0 || x->numel() == 0) {
     const Sizes empty = {x->sizes[0], x->sizes[1], size[0], size[1]};
-    return {full(empty, 0.0, x->dtype, x->device()), full(empty, 0.0, DType::kInt64, x->device())};
+    // The sum of nothing, so that it has a history.
+    const Tensor values = add(full(empty, 0.0, x->dtype, x->device()), sum_all(x));
+    return {values, full(empty, 0.0, DType::kInt64, x->device())};
   }
   if (!maximum && size[0] == 1 && size[1] == 1) return {op1(OpId::mean, {x, Sizes{2, 3}, true}), {}};
   if (floor_mod(c.h, size[0]) == 0 && floor_mod(c.w, size[1]) == 0) {

@@ -63,6 +63,7 @@ Results decompose_uniform_(const Args& a) {
   const Tensor t = a[0].tensor();
   const double from = number(a[1]), to = number(a[2]);
   if (!(from <= to)) fail("uniform_: the range from ", from, " to ", to, " is empty");
+  if (!std::isfinite(to - from)) fail("uniform_: the range from ", from, " to ", to, " is not finite");
   return fill(t, add(mul(plain(OpId::rand, t), vnum(to - from)), vnum(from)));
 }
 

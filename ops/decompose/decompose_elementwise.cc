@@ -52,8 +52,8 @@ Results decompose_sinc(const Args& args) {
 Results decompose_logit(const Args& args) {
   return in_floats(args[0], [&](Tensor x) {
     if (!args[1].is_none()) {
-      x = where(lt(x, args[1]), args[1], x);
-      x = where(gt(x, one_minus(args[1])), one_minus(args[1]), x);
+      const Tensor below = where(gt(x, one_minus(args[1])), one_minus(args[1]), x);
+      x = where(lt(x, args[1]), args[1], below);
     }
     return log(x / (1.0 - x));
   });
@@ -200,6 +200,7 @@ Results decompose_elu(const Args& args) {
 }
 Results decompose_selu(const Args& args) { return call_op(OpId::elu, {args[0], kSeluAlpha, kSeluScale}); }
 Results decompose_celu(const Args& args) {
+  if (scalar_ask(SymCmp::kEq, args[1].as<Scalar>(), Scalar(0.0))) fail("celu: alpha must not be zero");
   Scalar inverse = scalar_binary(SymOp::kNDiv, Scalar(1.0), args[1].as<Scalar>());
   return call_op(OpId::elu, {args[0], args[1], Scalar(1.0), inverse});
 }
@@ -208,6 +209,10 @@ Results decompose_leaky_relu(const Args& args) {
   return {where(gt(x, Scalar(0.0)), x, mul(x, args[1]))};
 }
 Results decompose_hardtanh(const Args& args) {
+  if (scalar_ask(SymCmp::kLt, args[2].as<Scalar>(), args[1].as<Scalar>())) {
+    fail("hardtanh: min_val ", to_string(args[1].as<Scalar>()), " is greater than max_val ",
+         to_string(args[2].as<Scalar>()));
+  }
   return {to_dtype(op1(OpId::clamp, {args[0], args[1], args[2]}), args[0].tensor()->dtype)};
 }
 Results decompose_relu6(const Args& args) { return call_op(OpId::hardtanh, {args[0], Scalar(0.0), Scalar(6.0)}); }

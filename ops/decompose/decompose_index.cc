@@ -92,7 +92,9 @@ Results decompose_median_dim(const Args& args) {
 
 Results decompose_median_all(const Args& args) {
   Tensor x = flat(args[0].tensor());
-  if (x->sizes[0] == 0) return {full({}, std::numeric_limits<double>::quiet_NaN(), x->dtype, x->device())};
+  if (x->sizes[0] == 0) {
+    return {to_dtype(full({}, std::numeric_limits<double>::quiet_NaN(), DType::kFloat64, x->device()), x->dtype)};
+  }
   return {pick_of_rows(x, int_arg(0), median_place(x, 0, args[1].as<bool>()), false)[0]};
 }
 

@@ -100,6 +100,10 @@ Results decompose_addr(const Args& args) {
         ne(blend(OpId::addr, to_dtype(input, DType::kInt64), to_dtype(product, DType::kInt64), beta, alpha), vnum(0))};
   }
   DType type = promote_types(input->dtype, product->dtype);
+  for (size_t i : {3, 4}) {
+    if (is_float(type) || is_whole(args[i])) continue;
+    fail("addr: ", i == 3 ? "beta" : "alpha", " must not be a fraction for ", name(type), " tensors");
+  }
   return {blend(OpId::addr, to_dtype(input, type), to_dtype(product, type), args[3], args[4])};
 }
 
@@ -558,6 +562,8 @@ Results decompose_einsum(const Args& args) {
       summed[d] = !later && (i == 0 || !is_one(r->sizes[d]) || !is_one(list[i]->sizes[d]));
       if (summed[d]) now.push_back(int64_t(d));
     }
+    // Integers that are summed alone become int64, as sum makes them.
+    if (list.size() == 1 && !now.empty() && !is_float(r->dtype)) r = to_dtype(r, DType::kInt64);
     r = i == 0 ? sum_kept(r, now) : contract(r, list[i], summed);
   }
   Sizes shape(r->sizes.begin(), r->sizes.begin() + long(result.size()));

@@ -54,6 +54,18 @@ Sizes channels(OpId op, const Tensor& x, int64_t rank) {
   return sizes;
 }
 
+// Noise of the first two dimensions, whatever comes after them.
+Sizes features(OpId op, const Args& args) {
+  const Tensor x = args[0].tensor();
+  const bool draws = args[2].as<bool>() && !equals(args[1].as<Scalar>(), 0) && !equals(args[1].as<Scalar>(), 1);
+  if (x->dim() < 2 && draws && x->numel() != 0) {
+    fail(name(op), ": expected an input of 2 dimensions or more, got shape ", to_string(x->sizes));
+  }
+  Sizes sizes = x->sizes;
+  for (size_t d = 2; d < sizes.size(); d++) sizes[d] = 1;
+  return sizes;
+}
+
 }  // namespace
 
 // (input, p, training, inplace)
@@ -61,9 +73,7 @@ Results decompose_dropout(const Args& args) { return drop(OpId::dropout, args, a
 Results decompose_dropout1d(const Args& args) {
   return drop(OpId::dropout1d, args, channels(OpId::dropout1d, args[0].tensor(), 3));
 }
-Results decompose_dropout2d(const Args& args) {
-  return drop(OpId::dropout2d, args, channels(OpId::dropout2d, args[0].tensor(), 4));
-}
+Results decompose_dropout2d(const Args& args) { return drop(OpId::dropout2d, args, features(OpId::dropout2d, args)); }
 Results decompose_dropout3d(const Args& args) {
   return drop(OpId::dropout3d, args, channels(OpId::dropout3d, args[0].tensor(), 5));
 }
@@ -99,14 +109,7 @@ Results decompose_alpha_dropout(const Args& args) {
   return alpha_drop(OpId::alpha_dropout, args, args[0].tensor()->sizes);
 }
 Results decompose_feature_alpha_dropout(const Args& args) {
-  Tensor x = args[0].tensor();
-  const bool draws = args[2].as<bool>() && !equals(args[1].as<Scalar>(), 0) && !equals(args[1].as<Scalar>(), 1);
-  if (x->dim() < 2 && draws && x->numel() != 0) {
-    fail("feature_alpha_dropout: expected an input of 2 dimensions or more, got shape ", to_string(x->sizes));
-  }
-  Sizes sizes = x->sizes;
-  for (size_t d = 2; d < sizes.size(); d++) sizes[d] = 1;
-  return alpha_drop(OpId::feature_alpha_dropout, args, sizes);
+  return alpha_drop(OpId::feature_alpha_dropout, args, features(OpId::feature_alpha_dropout, args));
 }
 
 // softmax((logits + Gumbel noise) / tau); hard: one at its largest, with the gradient of the soft one.

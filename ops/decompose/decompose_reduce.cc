@@ -190,6 +190,7 @@ Results decompose_cross(const Args& args) {
 Results decompose_pdist(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() != 2) fail("pdist: expects a matrix, got shape ", to_string(x->sizes));
+  if (!is_float(x->dtype)) fail("pdist: expected a floating point dtype, got ", name(x->dtype));
   if (args[1].as<Scalar>().to_double() < 0)
     fail("pdist: p must not be negative, got ", to_string(args[1].as<Scalar>()));
   const int64_t n = x->sizes[0].guard(), count = n > 1 ? n * (n - 1) / 2 : 0;
@@ -236,6 +237,7 @@ Results decompose_sum_to_size(const Args& args) {
     fits = same || d < skip || size[d - skip] == 1;
   }
   if (!fits) fail("sum_to_size: size ", to_string(size), " is not expandable to ", to_string(x->sizes));
+  if (size.empty()) return {sum_all(x)};  // of one element, too: integers become int64
   return {dims.empty() ? x : reshape(op1(OpId::sum, {x, dims, true}), size)};
 }
 
@@ -405,10 +407,46 @@ Tensor slope(const Tensor& t, int64_t dim, const Scalar& step, int64_t order) {
   return op1(OpId::cat, {parts, vdim(dim)});
 }
 
-}  // namespace
+// Slopes between neighbours at the given places: parabolas through three of them within, and at the ends for order 2.
+Tensor slope_at(const Tensor& t, int64_t dim, const Tensor& places, int64_t order) {
+  const SymInt n = t->sizes[size_t(dim)];
+  if (n <= order) {
+    fail("gradient: dimension ", dim, " of shape ", to_string(t->sizes), " needs ", order + 1, " elements or more");
+  }
+  if (places->dim() != 1 || places->sizes[0] != n) {
+    fail("gradient: coordinates of shape ", to_string(places->sizes), " do not go with dimension ", dim, " of shape ",
+         to_string(t->sizes));
+  }
+  Sizes shape(t->sizes.size(), SymInt(1));
+  shape[size_t(dim)] = n - 1;
+  const Tensor step = reshape(op1(OpId::diff, {places}), shape);
+  const auto at = [&](const Tensor& of, SymInt from, SymInt to) { return part(of, dim, from, to); };
+  const auto end = [&](bool last) {
+    const SymInt edge = last ? n - 1 : SymInt(0), near = last ? n - 2 : SymInt(0), far = last ? n - 3 : SymInt(1);
+    const Tensor one = at(step, near, near + 1);
+    if (order == 1) return div(sub(at(t, near + 1, near + 2), at(t, near, near + 1)), one);
+    const Tensor two = at(step, far, far + 1), both = add(one, two);
+    const Tensor a = div(add(add(one, one), two), mul(one, both)), b = div(both, mul(one, two)),
+                 c = div(one, mul(two, both));
+    const SymInt second = last ? n - 2 : SymInt(1), third = last ? n - 3 : SymInt(2);
+    const Tensor r =
+        sub(sub(mul(b, at(t, second, second + 1)), mul(a, at(t, edge, edge + 1))), mul(c, at(t, third, third + 1)));
+    return last ? neg(r) : r;
+  };
+  std::vector<Tensor> parts = {end(false)};
+  if (n > 2) {
+    const Tensor one = at(step, 0, n - 2), two = at(step, 1, n - 1), both = add(one, two);
+    const Tensor left = mul(div(two, mul(one, both)), at(t, 0, n - 2));
+    const Tensor middle = mul(div(sub(two, one), mul(one, two)), at(t, 1, n - 1));
+    parts.push_back(add(sub(middle, left), mul(div(one, mul(two, both)), at(t, 2, n))));
+  }
+  parts.push_back(end(true));
+  return op1(OpId::cat, {parts, vdim(dim)});
+}
 
-// (input, spacing, dim, edge_order)
-Results decompose_gradient(const Args& a) {
+// (input, spacing, dim, edge_order): what slope_of(input, dim, i) gives of the i-th of dims.
+template <class F>
+Results gradients(const Args& a, F slope_of) {
   Tensor t = a[0].tensor();
   if (!is_float(t->dtype)) t = to_dtype(t, DType::kFloat32);
   const int64_t order = a[3].sym_int().guard();
@@ -417,9 +455,39 @@ Results decompose_gradient(const Args& a) {
   Sizes dims;
   for (int64_t d = 0; d < t->dim() && a[2].is_none(); d++) dims.push_back(d);
   if (!a[2].is_none()) dims = a[2].as<Sizes>();
-  for (SymInt d : dims)
-    out.push_back(slope(t, wrap_dim(OpId::gradient, d.guard(), t->sizes.size()), pin(a[1].as<Scalar>()), order));
+  for (size_t i = 0; i < dims.size(); i++) {
+    out.push_back(slope_of(t, wrap_dim(OpId::gradient, dims[i].guard(), t->sizes.size()), i, order, dims.size()));
+  }
   return out;
+}
+
+void check_spacing(size_t given, size_t dims) {
+  if (given != dims) fail("gradient: expected spacing of ", dims, " dimensions, got ", given);
+}
+
+}  // namespace
+
+Results decompose_gradient(const Args& a) {
+  return gradients(a, [&](const Tensor& t, int64_t d, size_t, int64_t order, size_t) {
+    return slope(t, d, pin(a[1].as<Scalar>()), order);
+  });
+}
+
+// A step for each dimension: whole numbers, or numbers as a vector.
+Results decompose_gradient_steps(const Args& a) {
+  const Sizes& steps = a[1].as<Sizes>();
+  return gradients(a, [&](const Tensor& t, int64_t d, size_t i, int64_t order, size_t dims) {
+    check_spacing(steps.size(), dims);
+    return slope(t, d, Scalar(double(steps[i].guard())), order);
+  });
+}
+
+Results decompose_gradient_at(const Args& a) {
+  const std::vector<Tensor> places = a[1].as<std::vector<Tensor>>();
+  return gradients(a, [&](const Tensor& t, int64_t d, size_t i, int64_t order, size_t dims) {
+    check_spacing(places.size(), dims);
+    return slope_at(t, d, places[i], order);
+  });
 }
 
 }  // namespace lutra

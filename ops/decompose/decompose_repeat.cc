@@ -113,6 +113,9 @@ Results decompose_repeat_interleave(const Args& a) {
   Sizes wide = t->sizes, sizes = t->sizes;
   wide.insert(size_t(dim) + 1, n);
   sizes[size_t(dim)] = sizes[size_t(dim)] * n;
+  if (!a[3].is_none() && a[3].sym_int() != sizes[size_t(dim)]) {
+    fail("repeat_interleave: output_size must be ", sizes[size_t(dim)].hint, ", got ", a[3].sym_int().hint);
+  }
   const Tensor spread = expand(unsqueeze(t, vdim(dim + 1)), wide);
   return {op1(OpId::reshape, {op1(OpId::clone, {spread, std::string("contiguous_format")}), sizes})};
 }

@@ -7,6 +7,11 @@
 namespace lutra {
 namespace {
 
+// r in memory of its own, where it is a view of x.
+Tensor apart(const Tensor& r, const Tensor& x) {
+  return r->storage.get() == x->storage.get() ? op1(OpId::clone, {r}) : r;
+}
+
 using List = std::vector<Tensor>;
 
 const List& tensors(OpId op, const Value& v) {
@@ -167,7 +172,7 @@ Results decompose_roll(const Args& args) {
       if (!x->sizes.empty()) t = roll_one(t, shifts[i], dim);
     }
   }
-  return {t.same(x) ? op1(OpId::clone, {x}) : t};
+  return {apart(t, x)};
 }
 
 Results decompose_rot90(const Args& args) {
@@ -389,7 +394,7 @@ Results decompose_pixel_shuffle(const Args& args) {
   for (SymInt s : {left, SymInt(r), SymInt(r), h, w}) split.push_back(s);
   for (int64_t d : {0, 3, 1, 4, 2}) order.push_back(rank - 3 + d);
   for (SymInt s : {left, h * SymInt(r), w * SymInt(r)}) out.push_back(s);
-  return {reshape(permute(reshape(x, split), order), out)};
+  return {apart(reshape(permute(reshape(x, split), order), out), x)};
 }
 
 Results decompose_pixel_unshuffle(const Args& args) {
@@ -408,7 +413,7 @@ Results decompose_pixel_unshuffle(const Args& args) {
   for (SymInt s : {c, floor_div(h, r), SymInt(r), floor_div(w, r), SymInt(r)}) split.push_back(s);
   for (int64_t d : {0, 2, 4, 1, 3}) order.push_back(rank - 3 + d);
   for (SymInt s : {c * SymInt(r * r), floor_div(h, r), floor_div(w, r)}) out.push_back(s);
-  return {reshape(permute(reshape(x, split), order), out)};
+  return {apart(reshape(permute(reshape(x, split), order), out), x)};
 }
 
 Results decompose_channel_shuffle(const Args& args) {
@@ -421,7 +426,7 @@ Results decompose_channel_shuffle(const Args& args) {
     fail("channel_shuffle: ", c.hint, " channels cannot be divided by ", groups, " groups");
   Sizes split = {x->sizes[0], groups, floor_div(c, groups)};
   for (size_t d = 2; d < x->sizes.size(); d++) split.push_back(x->sizes[d]);
-  return {reshape(transpose(reshape(x, split), int_arg(1), int_arg(2)), x->sizes)};
+  return {apart(reshape(transpose(reshape(x, split), int_arg(1), int_arg(2)), x->sizes), x)};
 }
 
 // -- differences
@@ -431,6 +436,11 @@ Results decompose_diff(const Args& args) {
   const int64_t n = args[1].sym_int().guard();
   const int64_t dim = wrap_dim(OpId::diff, args[2].sym_int().guard(), x->sizes.size());
   if (n < 0) fail("diff: n must not be negative, got ", n);
+  for (size_t i : {3, 4}) {
+    if (args[i].is_none() || args[i].tensor()->dim() == x->dim()) continue;
+    fail("diff: ", i == 3 ? "prepend" : "append", " must have as many dimensions as the input, got shapes ",
+         to_string(args[i].tensor()->sizes), " and ", to_string(x->sizes));
+  }
   List joined;
   if (!args[3].is_none()) joined.push_back(args[3].tensor());
   joined.push_back(x);

@@ -14,8 +14,11 @@ Results decompose_t(const Args& a) {
   return {t->dim() < 2 ? t : transpose(t, vdim(0), vdim(1))};
 }
 
-Results decompose_adjoint(const Args& a) { return {transpose(a[0], vdim(-2), vdim(-1))}; }
-Results decompose_ravel(const Args& a) { return {op1(OpId::reshape, {a[0], Sizes{SymInt(-1)}})}; }
+Results decompose_adjoint(const Args& a) {
+  return {a[0].tensor()->dim() == 0 ? op1(OpId::alias, {a[0]}) : transpose(a[0], vdim(-2), vdim(-1))};
+}
+// A view of what is contiguous only, unlike reshape.
+Results decompose_ravel(const Args& a) { return {op1(OpId::reshape, {contiguous(a[0]), Sizes{SymInt(-1)}})}; }
 Results decompose_view_as(const Args& a) { return {view(a[0], a[1].tensor()->sizes)}; }
 Results decompose_reshape_as(const Args& a) { return {op1(OpId::reshape, {a[0], a[1].tensor()->sizes})}; }
 Results decompose_expand_as(const Args& a) { return {expand(a[0], a[1].tensor()->sizes)}; }
@@ -142,6 +145,28 @@ Results decompose_fill_(const Args& a) {
   return {call_inplace(OpId::copy_, {t, a[1]})};
 }
 Results decompose_fill(const Args& a) { return {op1(OpId::fill_, {op1(OpId::clone, {a[0]}), a[1]})}; }
+// (input, fill_value, wrap): where all coordinates are equal; a tall matrix may begin again below its square.
+Results decompose_fill_diagonal_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  if (t->dim() < 2) fail("fill_diagonal_: expects a tensor of 2 dimensions or more, got shape ", to_string(t->sizes));
+  for (int64_t d = 1; t->dim() > 2 && d < t->dim(); d++) {
+    if (t->sizes[size_t(d)] == t->sizes[0]) continue;
+    fail("fill_diagonal_: all dimensions of input must be of one length, got shape ", to_string(t->sizes));
+  }
+  const auto along = [&](int64_t d) {
+    Sizes shape(t->sizes.size(), SymInt(1));
+    shape[size_t(d)] = t->sizes[size_t(d)];
+    const Args positions = {vdim(0), vint(t->sizes[size_t(d)]), vdim(1), DType::kInt64, t->device()};
+    return reshape(op1(OpId::arange, positions), shape);
+  };
+  Tensor first = along(0), inside;
+  if (a[2].as<bool>() && t->dim() == 2) first = op1(OpId::remainder, {first, vint(t->sizes[1] + 1)});
+  for (int64_t d = 1; d < t->dim(); d++) {
+    const Tensor same = eq(first, along(d));
+    inside = inside ? logical_and(inside, same) : same;
+  }
+  return {call_inplace(OpId::masked_fill, {t, inside, a[1]})};
+}
 Results decompose_zero_(const Args& a) { return {op1(OpId::fill_, {a[0], vnum(0)})}; }
 
 }  // namespace lutra

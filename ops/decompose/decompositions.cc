@@ -1,5 +1,4 @@
 // What composite ops mean: each in terms of simpler ones, through call_op.
-#include <numeric>
 
 #include "ops/core/overlap.h"
 #include "ops/decompose/emit.h"
@@ -20,23 +19,7 @@ Tensor reduce_loss(const Tensor& loss, const std::string& reduction) {
 
 }  // namespace
 
-Tensor conform(OpId op, const Args& args, const Tensor& r) {
-  ResultSpec spec = info(op).meta(op, args)[0];
-  bool same = true;
-  for (size_t d = 0; d < spec.sizes.size(); d++) {
-    bool equal = r->strides[d].hint == spec.strides[d].hint && r->strides[d].expr == spec.strides[d].expr;
-    same = same && (equal || r->sizes[d] == 1 || r->strides[d] == spec.strides[d]);
-  }
-  if (same) return r;
-  std::vector<int64_t> order(spec.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return spec.strides[a].hint > spec.strides[b].hint; });
-  Sizes outer(order.begin(), order.end()), back;
-  back.resize(order.size());
-  for (size_t i = 0; i < order.size(); i++) back[size_t(order[i])] = int64_t(i);
-  return permute(op1(OpId::clone, {permute(r, outer), std::string("contiguous_format")}), back);
-}
+Tensor conform(OpId op, const Args& args, const Tensor& r) { return laid_out(r, info(op).meta(op, args)[0]); }
 
 // -- elementwise
 Results decompose_square(const Args& args) {
@@ -60,14 +43,17 @@ Results decompose_clamp(const Args& args) {
 }
 
 Results decompose_addcmul(const Args& args) {
-  // Of integers and booleans the product has the result's dtype: a boolean by a number would be int64.
+  // The product has the result's dtype, and so has the number: a fraction is truncated beside integers.
   const DType type = result_type(args, {0, 1, 2});
-  const Tensor first = is_float(type) ? args[1].tensor() : to_dtype(args[1].tensor(), type);
-  return {conform(OpId::addcmul, args, add(args[0], mul(scaled(first, args[3].as<Scalar>()), args[2])))};
+  Scalar value = args[3].as<Scalar>();
+  if (!is_float(type) && !value.is_whole()) value = Scalar::of_int(int64_t(pin(value).to_double()));
+  const Tensor first = to_dtype(args[1].tensor(), type);
+  return {conform(OpId::addcmul, args, add(args[0], mul(scaled(first, value), args[2])))};
 }
 
 Results decompose_addcdiv(const Args& args) {
-  return {conform(OpId::addcdiv, args, add(args[0], div(scaled(args[1].tensor(), args[3].as<Scalar>()), args[2])))};
+  const Tensor first = to_dtype(args[1].tensor(), result_type(args, {0, 1, 2}));
+  return {conform(OpId::addcdiv, args, add(args[0], div(scaled(first, args[3].as<Scalar>()), args[2])))};
 }
 
 // From the nearer end, as PyTorch does it: exact at weight 1.

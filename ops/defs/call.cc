@@ -231,6 +231,9 @@ void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
          to_string(spec.sizes));
   }
   bool castable = id == OpId::copy_ || info(spec.dtype).kind <= info(self->dtype).kind;
+  // A running sum in place is one in the tensor's own dtype, which is no other that was asked for.
+  const bool running = (id == OpId::cumsum || id == OpId::cumprod) && !args[2].is_none();
+  if (running && args[2].as<DType>() != self->dtype) castable = false;
   if (!castable) {
     fail(op, ": result type ", name(spec.dtype), " can't be cast to the desired output type ", name(self->dtype));
   }

@@ -90,6 +90,8 @@ Executor* set_executor(Executor* executor);
 // The decomposition of a composite's complete arguments. With kOpmath, half operands (and a half dtype asked for)
 // become float32 before it and the results are rounded after it.
 Results decompose(const OpInfo& op, const Args& args);
+// r, or a copy that is laid out as spec says: a permuted contiguous one.
+Tensor laid_out(const Tensor& r, const ResultSpec& spec);
 
 // Helpers in which decompositions and vjp rules are written.
 inline Tensor op1(OpId op, Args args) { return call_op(op, std::move(args))[0]; }

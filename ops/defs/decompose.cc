@@ -1,4 +1,6 @@
 // A composite and its arguments in, the results of its decomposition out.
+#include <numeric>
+
 #include "ops/core/half.h"
 #include "ops/defs/call.h"
 
@@ -29,6 +31,24 @@ bool to_opmath(Value& v) {
 
 }  // namespace
 
+Tensor laid_out(const Tensor& r, const ResultSpec& spec) {
+  bool same = true;
+  for (size_t d = 0; d < spec.sizes.size(); d++) {
+    bool equal = r->strides[d].hint == spec.strides[d].hint && r->strides[d].expr == spec.strides[d].expr;
+    same = same && (equal || r->sizes[d] == 1 || r->strides[d] == spec.strides[d]);
+  }
+  if (same) return r;
+  std::vector<int64_t> order(spec.sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t a, int64_t b) { return spec.strides[a].hint > spec.strides[b].hint; });
+  Sizes outer(order.begin(), order.end()), back;
+  back.resize(order.size());
+  for (size_t i = 0; i < order.size(); i++) back[size_t(order[i])] = int64_t(i);
+  const Tensor dense = op1(OpId::clone, {op1(OpId::permute, {r, outer}), std::string("contiguous_format")});
+  return op1(OpId::permute, {dense, back});
+}
+
 Results decompose(const OpInfo& op, const Args& args) {
   if (!op.has(kOpmath)) return op.decompose(args);
   Args wide = args;
@@ -39,6 +59,8 @@ Results decompose(const OpInfo& op, const Args& args) {
   Results results = op.decompose(wide);
   for (size_t i = 0; i < results.size(); i++) {
     if (results[i]->dtype != specs[i].dtype) results[i] = op1(OpId::to_dtype, {results[i], specs[i].dtype});
+    // A cast of overlapping operands has a dense layout of its own.
+    if (!op.has(kAtCall)) results[i] = laid_out(results[i], specs[i]);
   }
   return results;
 }

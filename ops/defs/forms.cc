@@ -29,6 +29,7 @@ void apply(Form& form, const std::vector<ArgInfo>& of_op, std::string_view part)
 Form make_form(OpId op, const char* schema, std::string_view arguments, uint32_t flags) {
   Form form{op, schema, parse_schema(schema), flags, {}, {}};
   const std::vector<ArgInfo>& of_op = info(op).args;
+  if (find(of_op, "inplace") < 0) form.inplace = find(form.args, "inplace");
   for (const ArgInfo& arg : of_op) {
     form.from.push_back(find(form.args, arg.name));
     form.constants.push_back(arg.def);

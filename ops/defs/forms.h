@@ -15,6 +15,7 @@ struct Form {
   // For each argument of op: the form's argument that gives it, or -1 and a constant.
   std::vector<int> from;
   Args constants;
+  int inplace = -1;  // the form's argument that asks for name_, where the op has none of that name
 
   // The op's arguments out of the form's.
   Args op_args(const Args& given) const;

@@ -37,7 +37,12 @@ ResultSpecs meta_empty(OpId op, const Args& args) {
 ResultSpecs meta_randint(OpId op, const Args& args) {
   SymInt low = args[0].sym_int(), high = args[1].sym_int();
   if (low >= high) fail("randint: expected low < high, got ", low.hint, " and ", high.hint);
-  return {create_spec(op, args[2].as<Sizes>(), args[3], DType::kInt64)};
+  const ResultSpec spec = create_spec(op, args[2].as<Sizes>(), args[3], DType::kInt64);
+  const int64_t most = is_bool(spec.dtype) ? 1 : is_float(spec.dtype) ? INT64_MAX : greatest_integer(spec.dtype);
+  if (!high.expr && high.hint - 1 > most) {
+    fail("randint: high - 1 = ", high.hint - 1, " is out of bounds for ", name(spec.dtype));
+  }
+  return {spec};
 }
 
 namespace {
@@ -79,6 +84,12 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
   if (v[2] == 0) fail("arange: step must not be zero");
   if ((v[1] - v[0]) * v[2] < 0) {
     fail("arange: from ", to_string(start), " to ", to_string(end), " does not go with step ", to_string(step));
+  }
+  // Of int64 the range itself is one of integers.
+  const DType asked = args[3].is_none() ? DType::kFloat32 : args[3].as<DType>();
+  if (is_index(asked) && greatest_integer(asked) == INT64_MAX) {
+    for (double& each : v) each = std::trunc(each);
+    if (v[2] == 0) fail("arange: step ", to_string(step), " is zero as int64");
   }
   double n = std::ceil((v[1] - v[0]) / v[2]);
   if (n > 9e15) fail("arange: too many elements");

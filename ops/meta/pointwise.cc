@@ -44,6 +44,9 @@ ResultSpecs meta_add(OpId op, const Args& args) {
     }
   }
   const Scalar& alpha = args[2].as<Scalar>();
+  if (alpha.kind == Scalar::kBool && !is_bool(type)) {
+    fail(name(op), ": a boolean alpha goes with bool tensors only, got ", name(type));
+  }
   if (!is_float(type) && !alpha.is_whole()) {
     fail(name(op), ": alpha must not be a fraction for ", name(type), " tensors, got ", to_string(alpha));
   }
@@ -127,10 +130,6 @@ ResultSpecs meta_ternary(OpId op, const Args& args) {
   if (is_bool(type)) fail(name(op), ": not defined for bool tensors");
   DType quotient = result_type(args, {1, 2});
   if (op == OpId::addcdiv && !is_float(quotient)) fail("addcdiv: integer division is not supported; convert to float");
-  if (!is_float(type) && !args[3].as<Scalar>().is_whole()) {
-    fail(name(op), ": value must not be a fraction for ", name(type), " tensors, got ",
-         to_string(args[3].as<Scalar>()));
-  }
   return {pointwise_spec(op, args, {0, 1, 2}, type)};
 }
 

@@ -42,6 +42,10 @@ ResultSpecs meta_vector_norm(OpId op, const Args& args) {
   DType type = args[4].is_none() ? t->dtype : args[4].as<DType>();
   check_float(op, t->dtype);
   check_float(op, type);
+  if (promote_types(t->dtype, type) != type) {
+    fail(name(op), ": an input of dtype ", name(t->dtype), " does not go into dtype ", name(type),
+         " without narrowing");
+  }
   const double ord = args[1].as<Scalar>().to_double();
   if (ord < 0 || ord == HUGE_VAL) {
     for (int64_t d : reduced_dims(op, args[2], t->sizes.size())) {

@@ -43,24 +43,35 @@ KnownNames dtype_names() {
 bool is_number(LuaKind k) { return k == LuaKind::kNumber || k == LuaKind::kInt64; }
 
 // Documentation and schemas name these differently.
-const char* other_name(const std::string& name) {
-  static const char* const kPairs[][2] = {{"input", "self"}, {"size", "shape"}, {"dim", "dims"}, {"other", "tensor2"}};
-  for (const auto& pair : kPairs) {
-    if (name == pair[0]) return pair[1];
-    if (name == pair[1]) return pair[0];
-  }
-  return nullptr;
-}
+constexpr std::string_view kOtherNames[][2] = {
+    {"input", "self"},
+    {"size", "shape"},
+    {"dim", "dims"},
+    {"other", "tensor2"},
+    {"src", "other"},
+    {"dim0", "axis0"},
+    {"dim1", "axis1"},
+    {"indices_or_sections", "sections"},
+    {"other", "y"},
+    {"input", "x"},
+    {"split_size", "split_size_or_sections"},
+    {"indices_or_sections", "indices"},
+    {"other", "tensor"},
+    {"test_elements", "test_element"},
+    {"elements", "element"},
+};
 
 int find_argument(const std::vector<ArgInfo>& schema, const std::string& name) {
-  const char* other = other_name(name);
-  for (size_t i = 0; i < schema.size(); ++i) {
-    if (schema[i].name == name) return int(i);
+  const auto index_of = [&](std::string_view wanted) {
+    auto it = std::find_if(schema.begin(), schema.end(), [&](const ArgInfo& arg) { return arg.name == wanted; });
+    return it == schema.end() ? -1 : int(it - schema.begin());
+  };
+  int found = index_of(name);
+  for (const auto& [one, other] : kOtherNames) {
+    if (found < 0 && name == one) found = index_of(other);
+    if (found < 0 && name == other) found = index_of(one);
   }
-  for (size_t i = 0; i < schema.size() && other; ++i) {
-    if (schema[i].name == other) return int(i);
-  }
-  return -1;
+  return found;
 }
 
 // -- where each argument's value is
@@ -196,12 +207,21 @@ Scalar number_of(const std::string& fn, ArgReader& in, H h) {
   return Elements(t).at(0);
 }
 
+bool lists_tensors(ArgReader& in, H table) {
+  if (in.length(table) == 0) return true;
+  const H mark = in.mark();
+  const bool tensor = in.kind(in.index(table, 1)) == LuaKind::kTensor;
+  in.release(mark);
+  return tensor;
+}
+
 bool kind_fits(const ArgInfo& arg, ArgReader& in, const Slot& slot) {
   const LuaKind kind = in.kind(slot.first);
   if (kind == LuaKind::kNil) return arg.optional || arg.has_default;
   switch (arg.type) {
     case ArgType::kTensor: return kind == LuaKind::kTensor;
-    case ArgType::kTensorList: return kind == LuaKind::kTensor || kind == LuaKind::kTable;
+    case ArgType::kTensorList:
+      return kind == LuaKind::kTensor || (kind == LuaKind::kTable && lists_tensors(in, slot.first));
     case ArgType::kOperand: return kind == LuaKind::kTensor || is_number(kind) || kind == LuaKind::kBoolean;
     case ArgType::kScalar: return is_number(kind) || kind == LuaKind::kBoolean;
     case ArgType::kInt:

@@ -18,7 +18,7 @@ namespace {
 
 // Whether out= may have another dtype than the result: what promotes its operands casts its result, too, and what joins
 // tensors; other ops want their own dtype.
-bool casts_out(const OpInfo& op) {
+bool casts_out(const OpInfo& op, const Args& args) {
   static constexpr OpId kOwn[] = {
       OpId::abs,        OpId::bitwise_not, OpId::ceil,     OpId::floor,    OpId::frac,       OpId::neg,
       OpId::round,      OpId::sgn,         OpId::sign,     OpId::trunc,    OpId::nan_to_num, OpId::hardshrink,
@@ -32,7 +32,22 @@ bool casts_out(const OpInfo& op) {
   const auto has = [&](const auto& list) {
     return std::find(std::begin(list), std::end(list), op.id) != std::end(list);
   };
+  static constexpr OpId kOwnByNumbers[] = {OpId::clamp, OpId::clamp_min, OpId::clamp_max};
+  if (has(kOwnByNumbers)) {
+    return std::any_of(args.begin() + !args.empty(), args.end(), [](const Value& v) { return v.is<Tensor>(); });
+  }
   return op.has(kPointwise) ? !has(kOwn) : has(kCast);
+}
+
+// Whether PyTorch would write places of out= that it reads of this argument later.
+bool moves_elements(const OpInfo& op, size_t argument) {
+  static constexpr OpId kAny[] = {OpId::gather, OpId::take, OpId::index_select, OpId::cross, OpId::linalg_cross};
+  static constexpr OpId kButFirst[] = {OpId::scatter,   OpId::scatter_add, OpId::scatter_reduce,
+                                       OpId::index_add, OpId::index_copy,  OpId::index_reduce};
+  const auto has = [&](const auto& list) {
+    return std::find(std::begin(list), std::end(list), op.id) != std::end(list);
+  };
+  return has(kAny) || (argument > 0 && has(kButFirst));
 }
 
 // Draws write into any dtype, any and all into bytes, max and min of all elements as ops that promote.
@@ -66,7 +81,7 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
     fail(fn, ": out= does not support automatic differentiation, but an argument requires grad");
   }
   const bool cast = casts_more(fn, op, result->dtype, out->dtype) ||
-                    (casts_out(op) && info(result->dtype).kind <= info(out->dtype).kind);
+                    (casts_out(op, args) && info(result->dtype).kind <= info(out->dtype).kind);
   if (out->dtype != result->dtype && !cast) {
     fail(fn, ": the result of dtype ", name(result->dtype), " cannot be written to out= of dtype ", name(out->dtype));
   }
@@ -74,8 +89,10 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
     fail(fn, ": expected all tensors to be on the same device, but found at least two devices, ",
          to_string(result->device()), " and ", to_string(out->device()), " (out=)!");
   }
-  for (const Value& arg : args) {
-    if (op.has(kPointwise) && arg.is<Tensor>() && overlap(out, arg.as<Tensor>()) == Overlap::kPartial) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!args[i].is<Tensor>() || out->numel() == 0) continue;
+    const Overlap shared = overlap(out, args[i].as<Tensor>());
+    if ((op.has(kPointwise) && shared == Overlap::kPartial) || (moves_elements(op, i) && shared != Overlap::kNone)) {
       fail(fn, ": out= and an argument share some memory; clone() one of them before the operation");
     }
   }
@@ -84,7 +101,7 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
 // out= is the result copied into a given tensor, which takes the result's shape.
 void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
   // These take out= as it is where its elements are as many.
-  if ((fn == "linspace" || fn == "logspace") && out->numel() == result->numel()) {
+  if ((fn == "linspace" || fn == "logspace" || fn == "arange") && out->numel() == result->numel()) {
     call_inplace(OpId::copy_, {out, op1(OpId::view, {result, out->sizes})});
     return;
   }
@@ -154,8 +171,9 @@ struct Extras {
   Extras(const Binding& self, const OpInfo& op) {
     if (takes_out(self, op)) *(out = &rows[count++]) = {"out"};
     if (op.has(kCreation) || op.has(kTakesRequiresGrad)) *(requires_grad = &rows[count++]) = {"requires_grad"};
-    // What nn.functional's activations take.
-    if (!self.inplace && op.has(kInplace)) *(inplace = &rows[count++]) = {"inplace"};
+    // As nn.functional's activations, whose forms give it a position.
+    if (!self.inplace && op.has(kInplace) && !(self.forms && self.forms->front().inplace >= 0))
+      *(inplace = &rows[count++]) = {"inplace"};
     if (self.flags & kDraws) *(generator = &rows[count++]) = {"generator"};
   }
   Extras(const Extras&) = delete;
@@ -174,25 +192,27 @@ auto drawn(const std::string& fn, ArgReader& in, const ExtraKeyword& generator, 
 struct OpCall {
   const OpInfo& op;
   Args args;
+  bool inplace = false;
 };
 OpCall bind_call(const Binding& self, ArgReader& in, Extras& extras) {
   if (!self.forms) return {info(self.op), bind_schema(self.name, *self.schemas[0], in, extras.all())};
   const Form& form = (*self.forms)[choose_form(self.name, self.schemas, in, extras.all())];
-  return {info(form.op), form.op_args(bind_schema(self.name, form.args, in, extras.all()))};
+  const Args given = bind_schema(self.name, form.args, in, extras.all());
+  return {info(form.op), form.op_args(given), form.inplace >= 0 && given[size_t(form.inplace)].as<bool>()};
 }
 
 const OpInfo& first_op(const Binding& self) { return info(self.forms ? self.forms->front().op : self.op); }
 
 LuaResults run_op(const Binding& self, ArgReader& in) {
   Extras extras(self, first_op(self));
-  auto [op, args] = bind_call(self, in, extras);
+  auto [op, args, inplace] = bind_call(self, in, extras);
   check_operands(self.name, op, args);
   // Every argument has a default there, all of them together have none.
   if (op.id == OpId::arange && args[1].is_none() && in.kind(0) == LuaKind::kNil) {
     fail("arange: argument 'end' is missing");
   }
   if (op.has(kCreation) && args.back().is_none()) args.back() = default_device_value();
-  if (self.inplace || (extras.inplace && is_true(self.name, in, *extras.inplace))) {
+  if (self.inplace || inplace || (extras.inplace && is_true(self.name, in, *extras.inplace))) {
     if (!args[0].is<Tensor>()) {
       fail(self.name, ": argument '", op.args[0].name, "' must be a Tensor, got ", in.describe(0));
     }

@@ -47,7 +47,7 @@ uint64_t draw_key(lua_State* L, int table) {
 int randperm(lua_State* L) {
   static const std::vector<ArgInfo> schema = parse_schema("int n, *, dtype? dtype=None, Device? device=None");
   LuaReader in(L);
-  ExtraKeyword generator[] = {{"generator"}};
+  ExtraKeyword generator[] = {{"generator"}, {"out"}};
   const Args a = bind_schema("randperm", schema, in, generator);
   const int64_t n = a[0].sym_int().hint;
   if (n < 0) fail("randperm: n must not be negative, got ", n);
@@ -65,7 +65,10 @@ int randperm(lua_State* L) {
   }
   const Value where = device_or_default(a[2]);
   if (!where.is_none()) t = copy_to(t, where.as<Device>());
-  push_tensor(L, to_dtype(t, dtype_or(a[1], DType::kInt64).as<DType>()));
+  Value out;
+  if (generator[1].value >= 0 && in.kind(generator[1].value) == LuaKind::kTensor) out = in.tensor(generator[1].value);
+  const DType otherwise = out.is_none() ? DType::kInt64 : out.tensor()->dtype;
+  push_tensor(L, written_out("randperm", out, to_dtype(t, dtype_or(a[1], otherwise).as<DType>())));
   return 1;
 }
 

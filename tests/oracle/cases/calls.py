@@ -1,0 +1,60 @@
+"""How ops are called: positions and names of arguments, in-place forms by position, what is refused, results of no elements."""
+import torch
+
+
+def cases(case, error, t):
+    activations = {"relu": "", "relu6": "", "selu": "", "silu": "", "mish": "", "hardswish": "", "hardsigmoid": "", "elu": "0.5, ", "celu": "0.5, ",
+                   "leaky_relu": "0.5, ", "hardtanh": "-0.5, 0.5, ", "threshold": "0.5, -1, "}
+    for name, options in activations.items():
+        for inplace in (True, False):
+            case(f"{name} {inplace}", [t.f(3, 4)], f"F.{name}(a, {options}{inplace})", variants=[])
+        case(f"{name} writes", [t.f(3, 4)], f"F.{name}(a, {options}True) + a", variants=[])
+    error("celu alpha", [t.f(3)], "F.celu(a, 0.)")
+    error("hardtanh bounds", [t.f(3)], "F.hardtanh(a, 1., -1.)")
+    error("add with a boolean alpha", [t.f(3), t.f(3)], "torch.add(a, b, alpha=True)")
+    error("addr of integers with a fraction", [t.i(3, 2), t.i(3, 2), t.i(3, 2)], "torch.addr(a, b, c, alpha=0.5)", "lt.addr(a, b, c, {alpha = 0.5})")
+
+    case("copy_ without blocking", [t.f(3), t.f(3)], "a.clone().copy_(b, non_blocking=True)", variants=[])
+    case("hsplit by name", [t.f(2, 4)], "torch.hsplit(a, sections=2)[1]", "lt.hsplit(a, {sections = 2})[2]", variants=[])
+    case("vsplit by name", [t.f(4, 2)], "torch.vsplit(a, indices=(1, 3))[1]", "lt.vsplit(a, {indices = {1, 3}})[2]", variants=[])
+    case("swapaxes by name", [t.f(2, 3)], "torch.swapaxes(a, axis0=0, axis1=1)", variants=[])
+    case("vecdot by name", [t.f(2, 3), t.f(2, 3)], "torch.linalg.vecdot(a, y=b)", variants=[])
+    case("dot by name", [t.f(3), t.f(3)], "torch.dot(a, tensor=b)", variants=[])
+
+    case("alpha_dropout is for training only where asked", [t.f(20)], "F.alpha_dropout(a)", variants=[])
+    case("dropout2d of two dimensions", [t.f(2, 3)], "F.dropout2d(a, training=False)", variants=[])
+
+    case("median of no integers", [t.i(3, 0)], "a.median()", variants=[])
+    case("median of no bytes", [t.i(3, 0, dtype=torch.int8)], "a.median()", variants=[])
+    case("adaptive mean of no images", [t.g(0, 8, 8)], "F.adaptive_avg_pool1d(a, 5)", variants=[])
+    case("gather by nothing", [t.g(5), torch.zeros(2, 0, dtype=torch.uint8)], "torch.gather(a, 0, b)", variants=[])
+    case("scatter by nothing", [t.f(2, 0), torch.zeros(0, 2, dtype=torch.int64), t.f(2, 0)], "a.scatter(1, b, c)", variants=[])
+    case("sum_to_size of one integer", [torch.tensor(3, dtype=torch.int32)], "a.sum_to_size(())", "a:sum_to_size({})", variants=[])
+    case("arange of int64 from fractions", [], "torch.arange(1, 5.000001, 2, dtype=torch.int64)", "lt.arange(1, 5.000001, 2, {dtype = 'int64'})", variants=[])
+    case("adjoint of a number", [torch.tensor(3.0)], "a.adjoint()", variants=[])
+
+    error("repeat_interleave output_size", [t.f(3)], "a.repeat_interleave(2, output_size=5)")
+    error("diff prepend", [t.f(3, 3), t.f(3)], "torch.diff(a, prepend=b)", "lt.diff(a, {prepend = b})")
+    error("pdist of integers", [t.i(3, 3, 2)], "F.pdist(a)", "lt.nn.functional.pdist(a)")
+    error("cumsum_ of another dtype", [t.f(3)], "a.clone().cumsum_(0, dtype=torch.float64)")
+    error("cumprod_ of another dtype", [t.i(3, 3)], "a.clone().cumprod_(0, dtype=torch.uint8)")
+    case("cumsum_ of int32", [t.i(9, 5, dtype=torch.int32)], "a.clone().cumsum_(0)", variants=[])
+    case("copy_ of a number", [t.f(3)], "a.clone().copy_(2)", variants=[])
+    case("elu scales", [t.f(5)], "torch._C._nn.elu(a, 1, 2, 3)", "lt.elu(a, 1, 2, 3)", variants=[])
+    square, places = t.f(3, 3), t.i(3, 3, 3)
+    error("gather into its input", [square, places], "torch.gather(a, 0, b, out=a)")
+    error("take into its input", [square, places], "torch.take(a, b, out=a)")
+    error("index_select into its input", [square, t.i(3, 3)], "torch.index_select(a, 0, b, out=a)")
+    error("scatter_add into its source", [square, places, t.f(3, 3)], "torch.scatter_add(a, 0, b, c, out=c)")
+    error("index_add into its source", [square, t.i(3, 3), t.f(3, 3)], "torch.index_add(a, 0, b, c, out=c)")
+    error("cross into its input", [square, t.f(3, 3)], "torch.cross(a, b, dim=0, out=a)")
+    error("uniform_ up to infinity", [t.f(3)], "a.uniform_(0, float('inf'))", "a:uniform_(0, math.huge)")
+    error("clamp by numbers into another dtype", [t.f(3), torch.zeros(3, dtype=torch.float64)], "torch.clamp(a, max=1, out=b)")
+    error("linalg_vector_norm in a narrower dtype", [t.f(3)], "torch.linalg.vector_norm(a, dtype=torch.float16)")
+    error("randint beyond bool", [], "torch.randint(0, 5, (2,), dtype=torch.bool)", "lt.randint(0, 5, {2}, {dtype = 'bool'})")
+
+    # Half types whose cast lies otherwise: a channel that is repeated.
+    shared = t.f(2, 1, 6, 6)
+    for dtype in (torch.float16, torch.bfloat16):
+        case(f"avg_pool2d of a repeated channel {dtype}", [shared.to(dtype)], "F.avg_pool2d(a.expand(2, 3, 6, 6), 3)", variants=[])
+        case(f"adaptive_avg_pool2d of a repeated channel {dtype}", [shared.to(dtype)], "F.adaptive_avg_pool2d(a.expand(2, 3, 6, 6), 4)", variants=[])
