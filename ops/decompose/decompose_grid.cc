@@ -1,4 +1,6 @@
 // What reading images at places that a grid gives means, and the grid of an affine map.
+#include <array>
+
 #include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/decompose/formula.h"
@@ -24,8 +26,7 @@ Tensor reflected(const Tensor& at, double low, double high) {
   return where(odd, high - rest, rest + low);
 }
 
-Tensor placed(const Tensor& at, SymInt n, const std::string& padding, bool align) {
-  const Tensor x = unnormalised(at, n, align);
+Tensor kept_inside(const Tensor& x, SymInt n, const std::string& padding, bool align) {
   if (padding == "zeros") return x;
   const double last = double(n.guard() - 1);
   const Tensor inside = padding == "border" ? x : align ? reflected(x, 0, last) : reflected(x, -0.5, last + 0.5);
@@ -63,6 +64,33 @@ Tensor bilinear(const Image& image, const Tensor& y, const Tensor& x) {
   return total;
 }
 
+// How much the four elements around a place count, which lies `t` behind the second: PyTorch's A is -0.75.
+std::array<Tensor, 4> cubic_weights(const Tensor& t) {
+  const double a = -0.75;
+  const auto near = [&](const Tensor& x) { return ((a + 2) * x - (a + 3)) * x * x + 1.0; };
+  const auto far = [&](const Tensor& x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  return {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)};
+}
+
+// Each of the 16 elements has a place of its own in the image: `at` moves it there.
+template <class F>
+Tensor bicubic(const Image& image, const Tensor& y, const Tensor& x, F at) {
+  const Tensor top = op1(OpId::floor, {y}), left = op1(OpId::floor, {x});
+  const auto down = cubic_weights(y - top), across = cubic_weights(x - left);
+  Tensor total;
+  for (int r = 0; r < 4; r++) {
+    Tensor row;
+    for (int c = 0; c < 4; c++) {
+      const Tensor taken = read_at(image, at(top + double(r - 1), image.h), at(left + double(c - 1), image.w));
+      const Tensor term = taken * unsqueeze(across[size_t(c)], vdim(1));
+      row = row ? row + term : term;
+    }
+    const Tensor term = row * unsqueeze(down[size_t(r)], vdim(1));
+    total = total ? total + term : term;
+  }
+  return total;
+}
+
 void check_grid_sample(const Tensor& x, const Tensor& grid, const std::string& mode, const std::string& padding) {
   if (x->dim() != 4 || grid->dim() != 4) {
     fail("grid_sample: expects an input and a grid of 4 dimensions, got shapes ", to_string(x->sizes), " and ",
@@ -76,7 +104,7 @@ void check_grid_sample(const Tensor& x, const Tensor& grid, const std::string& m
     fail("grid_sample: expects input and grid of one floating point dtype, got ", name(x->dtype), " and ",
          name(grid->dtype));
   }
-  const KnownNames modes = {"bilinear", "nearest"}, paddings = {"zeros", "border", "reflection"};
+  const KnownNames modes = {"bilinear", "nearest", "bicubic"}, paddings = {"zeros", "border", "reflection"};
   if (!modes.have(mode)) fail("grid_sample: mode '", mode, "' is unknown", modes.expected(mode));
   if (!paddings.have(padding)) fail("grid_sample: padding_mode '", padding, "' is unknown", paddings.expected(padding));
   for (size_t d = 1; d < 4; d++) {
@@ -94,8 +122,16 @@ Results decompose_grid_sample(const Args& a) {
   check_grid_sample(x, grid, mode, padding);
   const SymInt h = x->sizes[2], w = x->sizes[3];
   const Image image{reshape(wide(x), Sizes{x->sizes[0], x->sizes[1], h * w}), x->sizes[0], x->sizes[1], h, w};
+  const auto placed = [&](const Tensor& at, SymInt n) {
+    const Tensor place = unnormalised(at, n, align);
+    return mode == "bicubic" ? place : kept_inside(place, n, padding, align);
+  };
   const auto part = [&](int64_t i) { return op1(OpId::select, {wide(grid), vdim(-1), vdim(i)}); };
-  const Tensor across = placed(part(0), w, padding, align), down = placed(part(1), h, padding, align);
+  const Tensor across = placed(part(0), w), down = placed(part(1), h);
+  if (mode == "bicubic") {
+    const auto at = [&](const Tensor& t, SymInt n) { return kept_inside(t, n, padding, align); };
+    return {to_dtype(bicubic(image, down, across, at), x->dtype)};
+  }
   const auto round = [](const Tensor& t) { return op1(OpId::round, {t}); };
   const Tensor y = mode == "nearest" ? read_at(image, round(down), round(across)) : bilinear(image, down, across);
   return {to_dtype(y, x->dtype)};

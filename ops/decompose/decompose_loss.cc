@@ -144,7 +144,7 @@ Results decompose_poisson_nll_loss(const Args& args) {
   Tensor loss = args[2].as<bool>() ? exp(x) - target * x : x - target * log(add(x, args[4]));
   if (args[3].as<bool>()) {
     Tensor stirling = target * log(target) - target + log(target * (2 * M_PI)) * 0.5;
-    loss = loss + where(le(target, Scalar(1.0)), Scalar(0.0), stirling);
+    loss = to_dtype(loss + where(le(target, Scalar(1.0)), Scalar(0.0), stirling), loss->dtype);
   }
   return {reduced(loss, text(args[5]))};
 }
@@ -285,6 +285,41 @@ Results decompose_normalize(const Args& args) {
 Results decompose_norm_along(const Args& args) {
   Tensor x = args[0].tensor();
   return {sqrt(sum(x * x, {args[1].sym_int()}, args[2].as<bool>()))};
+}
+
+// (input, target, weight, reduction): the mean over classes of binary losses against 0 and 1.
+Results decompose_multilabel_soft_margin_loss(const Args& args) {
+  const Tensor x = args[0].tensor(), target = args[1].tensor();
+  check_reduction(OpId::multilabel_soft_margin_loss, text(args[3]));
+  if (x->dim() == 0) fail("multilabel_soft_margin_loss: expects an input of 1 dimension or more, got a number");
+  const auto log_sigmoid = [](const Tensor& t) { return op1(OpId::logsigmoid, {t}); };
+  Tensor loss = neg(target * log_sigmoid(x) + (1.0 - target) * log_sigmoid(neg(x)));
+  if (!args[2].is_none()) loss = mul(loss, args[2]);
+  return {reduced(div(sum(loss, {-1}, false), vint(x->sizes.back())), text(args[3]))};
+}
+
+// (input, target, reduction): how far each class of the target's row, up to its first negative number, is not 1 above
+// each other class.
+Results decompose_multilabel_margin_loss(const Args& args) {
+  const Tensor given = args[0].tensor(), classes = args[1].tensor();
+  check_reduction(OpId::multilabel_margin_loss, text(args[2]));
+  if (given->dim() > 2 || given->dim() == 0 || !same_sizes(given->sizes, classes->sizes)) {
+    fail("multilabel_margin_loss: expects input and target of one shape of 1 or 2 dimensions, got ",
+         to_string(given->sizes), " and ", to_string(classes->sizes));
+  }
+  if (!is_index(classes->dtype)) {
+    fail("multilabel_margin_loss: target must be int64 or int32, got ", name(classes->dtype));
+  }
+  const bool one = given->dim() == 1;
+  const Tensor x = one ? unsqueeze(given, vdim(0)) : given, target = one ? unsqueeze(classes, vdim(0)) : classes;
+  const Tensor counts = op1(OpId::cumprod, {to_dtype(ge(target, vdim(0)), DType::kInt64), vdim(1)});
+  const Tensor wanted = to_dtype(counts, x->dtype), at = mul(target, counts);
+  const Tensor is_target = scatter_add(zeros_like(x), vdim(1), at, wanted);
+  const Tensor other = to_dtype(eq(is_target, vnum(0)), x->dtype);
+  const Tensor apart = 1.0 - (unsqueeze(gather(x, vdim(1), at), vdim(2)) - unsqueeze(x, vdim(1)));
+  const Tensor each = relu(apart) * unsqueeze(wanted, vdim(2)) * unsqueeze(other, vdim(1));
+  const Tensor loss = div(sum(each, {1, 2}, false), vint(x->sizes[1]));
+  return {reduced(one ? reshape(loss, {}) : loss, text(args[2]))};
 }
 
 }  // namespace lutra

@@ -7,7 +7,8 @@ local names = {
   "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
   -- losses and distances
   "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "gaussian_nll_loss",
-  "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss", "nll_loss", "normalize",
+  "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
+  "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize",
   "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
   -- products, norms, attention
   "embedding", "layer_norm", "linear", "rms_norm", "scaled_dot_product_attention",
@@ -18,6 +19,8 @@ local names = {
   -- windows, statistics
   "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "conv1d",
   "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "local_response_norm", "max_pool1d", "max_pool2d",
+  "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "lp_pool1d", "lp_pool2d", "max_pool1d_with_indices",
+  "max_pool2d_with_indices", "max_unpool1d", "max_unpool2d",
   -- resampling
   "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest",
 }

@@ -1,0 +1,57 @@
+// Windows of spectral analysis out of their length: cosines and triangles over its positions.
+#include <cmath>
+
+#include "ops/decompose/formula.h"
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+// What of_positions makes of 0 .. n - 1 and the last position of a period; windows of none and of one are filled.
+template <class F>
+Results window(OpId op, const Value& length, bool periodic, const Value& dtype, const Value& device, F of_positions) {
+  const int64_t n = length.sym_int().guard();
+  const DType type = dtype.is_none() ? DType::kFloat32 : dtype.as<DType>();
+  if (n < 0) fail(name(op), ": window_length must not be negative, got ", n);
+  if (!is_float(type)) fail(name(op), ": dtype must be a floating point type, got ", name(type));
+  if (n <= 1) return {op1(OpId::full, {Sizes{n}, vnum(1), type, device})};
+  const DType work = opmath_type(type);
+  const Tensor i = op1(OpId::arange, {vdim(0), vdim(n), vdim(1), work, device});
+  return {to_dtype(of_positions(i, double(periodic ? n : n - 1)), type)};
+}
+
+// alpha - beta * cos(2 pi i / last)
+Tensor raised_cosine(const Tensor& i, double last, double alpha, double beta) {
+  return add(mul(cos(mul(i, vnum(2 * M_PI / last))), vnum(-beta)), vnum(alpha));
+}
+
+double number(const Value& v) { return pin(v.as<Scalar>()).to_double(); }
+
+}  // namespace
+
+// All take (window_length, periodic, ..., dtype, device).
+Results decompose_hann_window(const Args& a) {
+  return window(OpId::hann_window, a[0], a[1].as<bool>(), a[2], a[3],
+                [](const Tensor& i, double last) { return raised_cosine(i, last, 0.5, 0.5); });
+}
+
+Results decompose_hamming_window(const Args& a) {
+  return window(OpId::hamming_window, a[0], a[1].as<bool>(), a[4], a[5],
+                [&](const Tensor& i, double last) { return raised_cosine(i, last, number(a[2]), number(a[3])); });
+}
+
+Results decompose_blackman_window(const Args& a) {
+  return window(OpId::blackman_window, a[0], a[1].as<bool>(), a[2], a[3], [](const Tensor& i, double last) {
+    const Tensor x = mul(i, vnum(M_PI / last));
+    return cos(x * 4.0) * 0.08 - cos(x * 2.0) * 0.5 + 0.42;
+  });
+}
+
+Results decompose_bartlett_window(const Args& a) {
+  return window(OpId::bartlett_window, a[0], a[1].as<bool>(), a[2], a[3], [](const Tensor& i, double last) {
+    const Tensor up = mul(i, vnum(2 / last));
+    return where(le(i, vnum(std::floor(last / 2))), up, 2.0 - up);
+  });
+}
+
+}  // namespace lutra
