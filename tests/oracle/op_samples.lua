@@ -1,11 +1,10 @@
 -- op_samples.lua FILE [floor]: what op_samples.py wrote in; each disagreement, and how many samples of each kind agree, out. Eager and compiled
 -- code both count. Fails where fewer than `floor` per cent of the samples agree (default 95); ops that do not exist are counted apart.
 local lt = require "lutra"
-local inf, nan = math.huge, 0 / 0
+local inf, nan = math.huge, -(0 / 0) -- without a sign
 assert(lt.nn.functional and lt.linalg) -- loaded before any frame is captured
 local tolerance = {float16 = 2 ^ -8, bfloat16 = 2 ^ -5, float32 = 4e-6, float64 = 1e-11}
--- Among equal elements PyTorch's positions are one of several answers.
-local ties = {topk = true, sort = true, argsort = true, kthvalue = true, median = true, nanmedian = true}
+local bytes = {float64 = 8, int64 = 8, float32 = 4, int32 = 4, float16 = 2, bfloat16 = 2, int16 = 2}
 
 local function make(recorded)
   local values, n = {}, 1
@@ -22,8 +21,9 @@ local function near(v, w, limit)
   return type(v) == "number" and type(w) == "number" and math.abs(w) < inf and math.abs(v - w) <= limit
 end
 
--- Nothing, or what differs. `loosest` is the tolerance of what was computed with: out= may be wider than that.
-local function difference(got, want, shapes_only, loosest)
+-- Nothing, or what differs. `loosest` is the tolerance of what was computed with: out= may be wider than that. An element
+-- may differ by so much of the largest one, and of `scale`.
+local function difference(got, want, shapes_only, loosest, scale)
   if type(want) ~= "table" then
     return not near(got, want, 1e-5 * math.abs(tonumber(want) or 0)) and "value " .. tostring(got) .. ", not " .. tostring(want) or nil
   end
@@ -32,7 +32,8 @@ local function difference(got, want, shapes_only, loosest)
   local shape, wanted = table.concat(got.shape, ","), table.concat(want.shape, ",")
   if shape ~= wanted then return "shape {" .. shape .. "}, not {" .. wanted .. "}" end
   if shapes_only then return end
-  local scale, flat = 0, got:detach():reshape(-1):totable()
+  local flat = got:detach():reshape(-1):totable()
+  scale = scale or 0
   for _, w in ipairs(want) do
     if type(w) == "number" and math.abs(w) < inf then scale = math.max(scale, math.abs(w)) end
   end
@@ -43,11 +44,52 @@ local function difference(got, want, shapes_only, loosest)
   end
 end
 
-local function differences(got, answers, shapes_only, loosest)
+-- Whether a result lies in the memory that PyTorch's lies in.
+local function memory_difference(got, want, inputs)
+  if type(want) ~= "table" or got:numel() == 0 then return end
+  if want.of then
+    local behind = got:data_ptr() - inputs[want.of]:data_ptr()
+    if behind ~= want.behind then return "not where PyTorch has it in the memory of input " .. want.of end
+    for d, stride in ipairs({got:stride()}) do
+      if got.shape[d] ~= 1 and stride ~= want.laid[d] then return "stride " .. stride .. " of dimension " .. (d - 1) .. ", not " .. want.laid[d] end
+    end
+    return
+  end
+  for i, input in ipairs(inputs) do
+    local last = 0
+    for d, stride in ipairs({input:stride()}) do last = last + (input.shape[d] - 1) * stride end
+    local behind = got:data_ptr() - input:data_ptr()
+    if input:numel() > 0 and behind >= 0 and behind <= last * (bytes[input.dtype] or 1) then return "in the memory of input " .. i end
+  end
+end
+
+-- PyTorch's positions with ours where the elements of `input` along dim are the same there; ours must be different ones.
+local function without_ties(got, want, input, dim)
+  if type(got) ~= "userdata" or type(want) ~= "table" or got.dtype ~= "int64" or want.dtype ~= "int64" then return want end
+  if table.concat(got.shape, ",") ~= table.concat(want.shape, ",") or got:numel() == 0 then return want end
+  if input.dtype == "bool" then input = input:to("uint8") end
+  local theirs, ours = make(want), got
+  local reduced = #want.shape < #input.shape
+  if reduced then theirs, ours = theirs:unsqueeze(dim), ours:unsqueeze(dim) end
+  if ours:dim() ~= input:dim() or ours:min():item() < 0 or ours:max():item() >= input:size(dim) then return want end
+  local a, b = input:gather(dim, ours), input:gather(dim, theirs)
+  local same = a:eq(b):logical_or(a:ne(a):logical_and(b:ne(b)))
+  local sorted = ours:sort(dim)
+  if ours:size(dim) > 1 and sorted:diff(1, dim):eq(0):any():item() then return want end
+  local merged = lt.where(same, ours, theirs):reshape(-1):totable()
+  merged.dtype, merged.shape = want.dtype, want.shape
+  return merged
+end
+
+local function differences(got, answers, sample, inputs, loosest)
   local first
   for _, want in ipairs(answers) do
     local why = #got ~= #want and "gives " .. #got .. " results, not " .. #want or nil
-    for i = 1, why and 0 or #want do why = why or difference(got[i], want[i], shapes_only, loosest) end
+    for i = 1, why and 0 or #want do
+      local wanted = want[i]
+      if sample.ties and not why then wanted = without_ties(got[i], wanted, inputs[1], sample.ties) end
+      why = why or difference(got[i], wanted, sample.random, loosest) or memory_difference(got[i], want[i], inputs)
+    end
     if not why then return end
     first = first or why
   end
@@ -66,10 +108,13 @@ local function flattened(n, results)
   return out
 end
 
--- Fresh inputs, a fresh prototype: the results, or the error's text.
+-- Fresh inputs, a fresh prototype: the results and the inputs, or the error's text.
 local function run(sample, compiled)
   local inputs = {}
-  for i, recorded in ipairs(sample.inputs) do inputs[i] = make(recorded) end
+  for i, recorded in ipairs(sample.inputs) do
+    inputs[i] = make(recorded)
+    if sample.grads and sample.grads[i] ~= nil and tolerance[recorded.dtype] then inputs[i] = inputs[i]:detach():requires_grad_() end
+  end
   local f = assert(loadstring("local lt, inf, nan = ... return function(I) return " .. sample.code .. " end", "=sample"))(lt, inf, nan)
   if compiled then f = lt.compile(f) end
   local function counted(...) return select("#", ...), {...} end
@@ -77,23 +122,80 @@ local function run(sample, compiled)
   if not ok then return nil, tostring(n) end
   local got = flattened(n, results)
   if sample.kind == "inplace" and got[1] ~= inputs[1] then return nil, "gives another tensor than the one that is written" end
-  return got
+  return got, inputs
 end
 
+-- The gradients of the inputs, held to PyTorch's.
+local function gradient_difference(sample, got, inputs)
+  local outputs, cotangents, wanted, names = {}, {}, {}, {}
+  for i, cotangent in ipairs(sample.cotangents) do
+    if (cotangent and true) ~= got[i].requires_grad then return "result " .. i .. (cotangent and " requires no grad" or " requires grad") end
+    if cotangent then outputs[#outputs + 1], cotangents[#cotangents + 1] = got[i], make(cotangent) end
+  end
+  for i, input in ipairs(inputs) do
+    if input.requires_grad then wanted[#wanted + 1], names[#names + 1] = input, i end
+  end
+  if #outputs == 0 or sample.ties then return end -- among equal elements the gradient has several places
+  local ok, grads = pcall(function() return {lt.grad(outputs, wanted, {grad_outputs = cotangents, allow_unused = true})} end)
+  if not ok then return "backward: " .. tostring(grads):gsub("\n.*", "") end
+  for k, i in ipairs(names) do
+    local want = sample.grads[i]
+    if want and grads[k] == nil then
+      for _, v in ipairs(want) do
+        if v ~= 0 then return "no gradient of input " .. i end
+      end
+    elseif grads[k] ~= nil then
+      if not want then
+        if grads[k]:ne(0):any():item() then return "a gradient of input " .. i .. " that PyTorch has not" end
+      else
+        local why = difference(grads[k], want, false, 8 * tolerance[want.dtype], 2) -- the largest cotangent
+        if why then return "gradient of input " .. i .. ": " .. why end
+      end
+    end
+  end
+end
+
+-- What docs/from_pytorch.md says: differences on purpose, and options that do not exist yet.
+local on_purpose = {
+  "argument 'dim' is missing", "argument 'dim' must be an integer, got a table", "argument 'dim' must be an integer, got nil",
+  "at least one argument must be a Tensor", "more than one element of the written-to tensor", "unknown keyword 'weight'",
+}
+local not_yet = {
+  "attempt to %a+ field", "has no attribute or method", "ord 'nuc' is not known", "ord %-?2 is not known", "max_norm is not implemented",
+  "invert the matrix first", "grid of 4 dimensions", "must be a list of integers, got string",
+}
+local function finds(patterns, message)
+  for _, pattern in ipairs(patterns) do
+    if message:find(pattern) then return true end
+  end
+end
+
+-- What disagrees; or nothing and "absent" or "on purpose".
 local function check(sample, compiled)
-  local got, message = run(sample, compiled)
-  if not got and (message:find("attempt to %a+ field") or message:find("has no attribute or method", 1, true)) then return nil, true end
+  local got, inputs = run(sample, compiled)
+  local message = inputs
+  if not got and finds(not_yet, message) then return nil, "absent" end
+  if not got and not sample.error and finds(on_purpose, message) then return nil, "on purpose" end
   if sample.error then return got and "accepted, PyTorch says: " .. sample.error or nil end
   if not got then return "refused: " .. message:gsub("\n.*", "") end
   local loosest = 0
   for _, input in ipairs(sample.kind == "out dtype" and sample.inputs or {}) do
     loosest = math.max(loosest, tolerance[input.dtype] or tolerance.float32)
   end
-  local why = differences(got, sample.answers, sample.random, loosest)
-  return not (why and ties[sample.op] and why:find("^element")) and why or nil
+  return differences(got, sample.answers, sample, inputs, loosest)
+    or sample.grads and gradient_difference(sample, got, inputs) or nil
 end
 
-local kinds, names, missing, all, bad = {}, {}, 0, 0, 0
+-- dtype, shape and strides of each input.
+local function told(inputs)
+  local texts = {}
+  for i, t in ipairs(inputs) do
+    texts[i] = t.dtype .. "{" .. table.concat(t.shape, ",") .. "}" .. (t.strides and ":" .. table.concat(t.strides, ",") or "")
+  end
+  return table.concat(texts, " ")
+end
+
+local kinds, names, apart, all, bad = {}, {}, {absent = 0, ["on purpose"] = 0}, 0, 0
 for line in io.lines(arg[1]) do
   local sample = assert(loadstring("local inf, nan = ... return " .. line))(inf, nan)
   local why, absent = check(sample)
@@ -102,14 +204,14 @@ for line in io.lines(arg[1]) do
     why = why and "compiled: " .. why
   end
   if absent then
-    missing = missing + 1
+    apart[absent] = apart[absent] + 1
   else
     local kind = kinds[sample.kind]
     if not kind then kind = {all = 0, bad = 0} kinds[sample.kind] = kind names[#names + 1] = sample.kind end
     kind.all, all = kind.all + 1, all + 1
     if why then
       kind.bad, bad = kind.bad + 1, bad + 1
-      print(sample.op, sample.kind, why, (sample.code:sub(1, 160)))
+      print(sample.op, sample.kind, (why:gsub("\n", " ")), (sample.code:sub(1, 160)), told(sample.inputs))
     end
   end
 end
@@ -118,5 +220,6 @@ for _, name in ipairs(names) do
   print(string.format("%-10s %6d samples, %6d agree", name, kinds[name].all, kinds[name].all - kinds[name].bad))
 end
 local rate = 100 * (1 - bad / math.max(all, 1))
-print(string.format("%d samples, %.2f %% agree; %d more are of names that do not exist", all, rate, missing))
+print(string.format("%d samples, %.2f %% agree; %d more are of names or options that do not exist, %d differ on purpose", all, rate,
+  apart.absent, apart["on purpose"]))
 os.exit(rate >= tonumber(arg[2] or 95) and 0 or 1)

@@ -104,14 +104,22 @@ def copied(t):
     return storage(t.detach()).clone().as_strided(t.shape, t.stride(), 0)
 
 
-def results_text(r):
+def memory_text(x, inputs):
+    """Which input x lies in the memory of, how many bytes behind its first element, and how."""
+    for i, t in enumerate(inputs):
+        if x.numel() and t.numel() and x.layout == torch.strided and x.untyped_storage().data_ptr() == t.untyped_storage().data_ptr():
+            return f'of={i + 1},behind={x.data_ptr() - t.data_ptr()},laid={{{",".join(map(str, x.stride()))}}},'
+    return ""
+
+
+def results_text(r, inputs=()):
     flat = []
     for x in r if isinstance(r, (list, tuple)) else [r]:
         flat += x if isinstance(x, (list, tuple)) else [x]
     texts = []
     for x in flat:
         if isinstance(x, torch.Tensor):
-            texts.append(tensor_text(x, False))
+            texts.append("{" + memory_text(x, inputs) + tensor_text(x, False)[1:])
         elif isinstance(x, (bool, int, float)):
             texts.append(number(x))
         elif x is None:
@@ -132,13 +140,36 @@ def floats(v):
     return float(v) if isinstance(v, int) and not isinstance(v, bool) else v
 
 
+# Ops that may choose among equal elements: where their dim stands.
+CHOICES = {"sort": 1, "argsort": 1, "msort": None, "topk": 2, "kthvalue": 2, "median": 1, "nanmedian": 1, "mode": 1}
+
+
+def ties_text(op, args, kwargs):
+    """The dim along which a result's positions may be others, as long as the elements there are equal."""
+    name = op.rstrip("_")
+    if name not in CHOICES or kwargs.get("stable") or not isinstance(args[0], torch.Tensor):
+        return ""
+    at = CHOICES[name]
+    dim = kwargs.get("dim", args[at] if at is not None and at < len(args) else -1)
+    return f",ties={int(dim)}" if args[0].dim() else ""
+
+
 class Writer:
     def __init__(self, out, op):
         self.out, self.op, self.seen = out, op, set()
         self.random = op.startswith(RANDOM)
 
     def run(self, f, args, kwargs):
-        args, kwargs = [mapped(a, copied) for a in args], {k: mapped(v, copied) for k, v in kwargs.items()}
+        self.copies = []  # of each tensor one
+
+        def copy(t):
+            known = next((c for o, c in self.copies if o is t), None)
+            if known is None:
+                known = copied(t)
+                self.copies.append((t, known))
+            return known
+
+        args, kwargs = [mapped(a, copy) for a in args], {k: mapped(v, copy) for k, v in kwargs.items()}
         torch.manual_seed(0)
         try:
             return f(*args, **kwargs), None
@@ -156,15 +187,22 @@ class Writer:
             result, error = self.run(f, args, kwargs)
             if error and kind == "mutated" and "nil" in code:
                 return  # nil is what is not given
-            answers = [] if error else [results_text(result)]
+            written = [next(c for o, c in self.copies if o is t) for t in tensors] if not error else []
+            if self.op == "topk" and not error and not kwargs.get("sorted", args[4] if len(args) > 4 else True):
+                return  # in any order
+            answers = [] if error else [results_text(result, written)]
             for change in (whole, floats) if self.op in ("full", "where", "scalar_tensor") else (whole,):
                 other, no = self.run(f, [change(a) for a in args], {k: change(v) for k, v in kwargs.items()})
-                if not error and not no:
-                    answers.append(results_text(other))
+                if error and not no:
+                    return  # Lua cannot say 2.0 for what must not be 2
+                if not no:
+                    written = [next((c for o, c in self.copies if o is t), t) for t in tensors]
+                    answers.append(results_text(other, written))
         except NotWritten:
             return
-        what = f"error={json.dumps(error)}" if error else f'answers={{{",".join(answers)}}}'
-        line = f'{{op="{self.op}",kind="{kind}",random={str(self.random).lower()},code=[==[{code}]==],inputs={{{inputs}}},{what}}}'
+        answers = list(dict.fromkeys(answers))
+        what = f"error={json.dumps(error)}" if error else f'answers={{{",".join(answers)}}}{ties_text(self.op, args, kwargs)}'
+        line = f'{{op="{self.op}",kind="{kind}",random={str(bool(self.random)).lower()},code=[==[{code}]==],inputs={{{inputs}}},{what}}}'
         self.out.write(line.replace("\n", " ") + "\n")
 
 
