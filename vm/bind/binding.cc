@@ -333,17 +333,22 @@ void add_specials(std::vector<Binding>& out, std::span<const Special> rows) {
   }
 }
 
-void add_other_name(std::vector<Binding>& out, const OtherName& row) {
-  bool found = false;
-  for (const char* form : {"", "_"}) {
-    auto it = std::find_if(out.begin(), out.end(), [&](auto& b) { return b.name == std::string(row.of) + form; });
-    if (it == out.end()) continue;
-    found = true;
-    Binding copy = *it;
-    copy.name = std::string(row.name) + form;
-    out.push_back(copy);
+void add_other_names(std::vector<Binding>& out) {
+  std::unordered_map<std::string, size_t> places;
+  for (size_t i = 0; i < out.size(); i++) places.emplace(out[i].name, i);
+  for (const OtherName& row : other_names()) {
+    bool found = false;
+    for (const char* form : {"", "_"}) {
+      const auto place = places.find(std::string(row.of) + form);
+      if (place == places.end()) continue;
+      found = true;
+      Binding copy = out[place->second];
+      copy.name = std::string(row.name) + form;
+      places.emplace(copy.name, out.size());
+      out.push_back(std::move(copy));
+    }
+    LUTRA_CHECK(found, "another name of no binding");
   }
-  LUTRA_CHECK(found, "another name of no binding");
 }
 
 std::vector<Binding> build() {
@@ -358,7 +363,7 @@ std::vector<Binding> build() {
         cuda_specials(), save_specials(), describe_specials(), profile_specials(), json_specials()}) {
     add_specials(out, rows);
   }
-  for (const OtherName& row : other_names()) add_other_name(out, row);
+  add_other_names(out);
   return out;
 }
 

@@ -487,10 +487,13 @@ void learn_table(lua_State* L, TraceState& state, const std::string& prefix, int
 }  // namespace
 
 const Builtin* find_builtin_row(const std::string& name) {
-  for (const Builtin& b : kRows) {
-    if (name == b.name) return &b;
-  }
-  return nullptr;
+  static const auto rows = [] {
+    std::unordered_map<std::string_view, const Builtin*> out;
+    for (const Builtin& b : kRows) out.emplace(b.name, &b);
+    return out;
+  }();
+  const auto row = rows.find(name);
+  return row == rows.end() ? nullptr : row->second;
 }
 
 const Builtin* find_binding_builtin(const std::string& name) {
