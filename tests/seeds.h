@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
+#include <stdexcept>
+#include <string>
 
 namespace lutra {
 
-// LUTRA_TEST_SCALE may be less than 1: there is one round at least.
+// LUTRA_TEST_SCALE may be less than 1: there is one round at least. What is no number above 0 is an error.
 inline uint64_t rounds(int count) {
-  const char* scale = std::getenv("LUTRA_TEST_SCALE");
-  return uint64_t(std::max(1.0, count * (scale ? std::atof(scale) : 1)));
+  const char* text = std::getenv("LUTRA_TEST_SCALE");
+  char* end = nullptr;
+  const double scale = text ? std::strtod(text, &end) : 1;
+  if (text && (end == text || *end || !(scale > 0))) throw std::runtime_error(std::string("LUTRA_TEST_SCALE=") + text);
+  return uint64_t(std::max(1.0, count * scale));
 }
 
 struct Seeds {
@@ -23,8 +27,11 @@ struct Seeds {
 inline Seeds seeds(int count) {
   const char* named = std::getenv("LUTRA_TEST_SEED");
   if (!named) return {1, rounds(count)};
-  const char* dash = std::strchr(named, '-');
-  return {std::strtoull(named, nullptr, 10), std::strtoull(dash ? dash + 1 : named, nullptr, 10)};
+  char* end = nullptr;
+  Seeds s = {std::strtoull(named, &end, 10), 0};
+  s.last = *end == '-' ? std::strtoull(end + 1, &end, 10) : s.first;
+  if (end == named || *end || s.last < s.first) throw std::runtime_error(std::string("LUTRA_TEST_SEED=") + named);
+  return s;
 }
 
 }  // namespace lutra

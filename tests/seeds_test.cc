@@ -40,6 +40,14 @@ TEST_CASE("a scale makes a test longer, or shorter than it is") {
   CHECK(rounds_at("0.0001") == 1);
 }
 
+TEST_CASE("a scale or seed that is none is an error") {
+  for (const char* text : {"abc", "0", "-1", "2x", ""}) CHECK_THROWS_AS(rounds_at(text), std::runtime_error);
+  for (const char* text : {"2500-2001", "x", "1-", "1-2y"}) {
+    const Variable seed("LUTRA_TEST_SEED", text);
+    CHECK_THROWS_AS(seeds(40), std::runtime_error);
+  }
+}
+
 TEST_CASE("seeds are one, a range, or as many as there are rounds") {
   const Variable scale("LUTRA_TEST_SCALE", "0.5");
   for (auto [named, first, last] :

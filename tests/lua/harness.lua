@@ -143,7 +143,7 @@ function M.model(command)
 end
 
 -- How much longer the tests that scale are to run.
-M.scale = tonumber(os.getenv("LUTRA_TEST_SCALE")) or 1
+M.scale = assert(tonumber(os.getenv("LUTRA_TEST_SCALE") or 1), "LUTRA_TEST_SCALE is a number")
 
 -- Whether this program was built with AddressSanitizer: it takes several times as long, and keeps memory that was freed.
 local maps = io.open("/proc/self/maps")
