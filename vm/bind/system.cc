@@ -54,6 +54,7 @@ int set_rng_state(lua_State* L) {
     fail("set_rng_state: argument 'new_state' must be a Tensor, got ", in.describe(0));
   }
   const Tensor t = in.tensor(0);
+  if (t->storage->freed) fail("set_rng_state: argument 'new_state' was freed (x:free())");
   const bool fits = t->dtype == kByte && t->device() == Device{} && t->is_contiguous();
   if (!fits || t->numel().hint != sizeof(Generator)) {
     fail("set_rng_state: a state is what get_rng_state gives, ", sizeof(Generator), " bytes, got ", describe(t));
