@@ -30,7 +30,12 @@ end
 function GradScaler:scale(outputs)
   if not self._enabled then return outputs end
   self._used = true
-  if lt.is_tensor(outputs) then return outputs * self._scale end
+  if lt.is_tensor(outputs) then
+    -- The scale is a float32 number, as PyTorch's: a loss of a half type would overflow.
+    local half = outputs.dtype == "float16" or outputs.dtype == "bfloat16"
+    if half and outputs:dim() == 0 then outputs = outputs:float() end
+    return outputs * self._scale
+  end
   if type(outputs) ~= "table" then errors.wrong("GradScaler.scale", "outputs", "a Tensor or a list of Tensors", outputs) end
   local out = {}
   for i = 1, #outputs do out[i] = self:scale(outputs[i]) end
