@@ -161,10 +161,10 @@ local function sequence_of(self, input)
   if input:size(-1) ~= self.input_size then
     fail("%s: input has %d features, input_size is %d", self._name, input:size(-1), self.input_size)
   end
-  if dims == 2 then return input:unsqueeze(1), false end
-  if self.batch_first then input = input:transpose(0, 1) end
+  local batched = dims == 3
+  if not batched then input = input:unsqueeze(1) elseif self.batch_first then input = input:transpose(0, 1) end
   if input:size(0) == 0 then fail("%s: expected a sequence of at least one element", self._name) end
-  return input, true
+  return input, batched
 end
 
 local function restore(self, y, batched)

@@ -2,7 +2,7 @@
 -- state, eager and compiled, where a step is one graph.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, near, truthy = h.test, h.equal, h.near, h.truthy
+local test, equal, near, truthy, raises = h.test, h.equal, h.near, h.truthy, h.raises
 local references = require "module_references"
 local nn, optim = lt.nn, lt.optim
 
@@ -197,5 +197,12 @@ for name, make in pairs(steps) do
     truthy(lt.counters().stats.unique_graphs <= 2, "graphs: " .. lt.counters().stats.unique_graphs)
   end)
 end
+
+test("recurrent layers refuse a sequence without elements", function()
+  for _, name in ipairs {"RNN", "GRU", "LSTM"} do
+    raises("at least one element", lt.nn[name](3, 4), lt.zeros(0, 3))
+    raises("at least one element", lt.nn[name](3, 4), lt.zeros(0, 2, 3))
+  end
+end)
 
 h.finish()
