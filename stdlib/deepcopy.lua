@@ -3,6 +3,7 @@
 local lt, use = ...
 local errors = use "errors"
 local module = use "nn.module"
+local none = use("keywords").none
 
 local copy
 
@@ -32,7 +33,7 @@ end
 function copy(value, seen)
   if seen[value] ~= nil then return seen[value] end
   if lt.is_tensor(value) then return copy_tensor(value, seen) end
-  if type(value) ~= "table" or value == lt or is_class(value) then return value end
+  if type(value) ~= "table" or value == lt or value == none or is_class(value) then return value end
   if module.is_module(value) then value = module.real(value) end
   return copy_table(value, seen)
 end
