@@ -91,7 +91,7 @@ end
 local function own_results(ctx, results, is_input)
   for i = 1, results.n do
     local t = results[i]
-    if lt.is_tensor(t) and is_input[t] and not (ctx._dirty and ctx._dirty[t]) then results[i] = t:detach() end
+    if lt.is_tensor(t) and is_input[t] and not (ctx._dirty and ctx._dirty[t]) then results[i] = lt.no_grad(t.view_as, t, t) end
   end
 end
 

@@ -220,6 +220,9 @@ struct CopySlices : GradNode {
 };
 
 void check_writable(const char* op, const Tensor& self) {
+  if (is_complex(self->dtype) || (self->base && is_complex(self->base->dtype))) {
+    fail(op, ": complex tensors have no gradients yet; detach() the argument, or run this in lt.no_grad");
+  }
   if (self->requires_grad && is_leaf(self)) {
     fail(op, ": a leaf Variable that requires grad is being used in an in-place operation.");
   }
@@ -364,6 +367,13 @@ void refresh_view(const Tensor& t) {
   GradModeScope on(true);
   Tensor again = replay_view(t->view, t->base);
   set_history(t, again->autograd->grad_fn, again->autograd->output_nr);
+}
+
+void check_is_new(const char* title, const Tensor& t) {
+  if (t->requires_grad && is_leaf(t)) {
+    fail(title, ": forward gives back a leaf that requires grad; give back a result of its own, or write a clone()");
+  }
+  if (t->view) fail(title, ": forward has written a view and gives it back; write its base, or a clone() of it");
 }
 
 void lay_anew(const Tensor& t) {

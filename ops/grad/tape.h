@@ -71,6 +71,9 @@ void take_history(const Tensor& self, const Tensor& source);
 
 // Makes the grad_fn of a view anew from its base, where a write moved their storage on.
 void refresh_view(const Tensor& view);
+// Fails where t cannot become the result of a node of its own: it is a leaf that requires grad, or a view whose base
+// would not learn of it. title: of the node.
+void check_is_new(const char* title, const Tensor& t);
 // t has got other sizes, strides or memory: how it and views of it were made no longer says where their elements lie.
 void lay_anew(const Tensor& t);
 // Whether a view's base has left the memory that they shared.

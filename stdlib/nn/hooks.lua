@@ -42,7 +42,7 @@ local function with_node(name, list, backward)
   local tensors, places = differentiable(list)
   if #tensors == 0 then return list, false end
   local aliases, out = {}, {n = list.n}
-  for i = 1, #tensors do aliases[i] = tensors[i]:detach() end
+  for i = 1, #tensors do aliases[i] = lt.no_grad(tensors[i].view_as, tensors[i], tensors[i]) end
   node_of(name, function(_, gradients) return backward(gradients, places) end, nil, tensors, aliases, {})
   for i = 1, list.n do out[i] = list[i] end
   for i = 1, #places do out[places[i]] = aliases[i] end

@@ -253,6 +253,20 @@ test("complex: to and promotion", function()
   raises("to: complex tensors have no gradients yet", function() return lt.ones(2, {requires_grad = true}):to("complex64") end)
 end)
 
+test("complex: a write whose source requires grad is refused", function()
+  local x = lt.ones(2, {requires_grad = true})
+  for _, write in ipairs {
+    function(to) to:copy_(x) end, function(to) to.real:copy_(x) end, function(to) to.imag:mul_(x) end,
+    function(to) lt.view_as_real(to):add_(x:unsqueeze(1)) end, function(to) to[{0}] = x:sum() end,
+  } do
+    local to = lt.zeros({2}, {dtype = "complex64"})
+    raises("complex tensors have no gradients yet", write, to)
+    raises("complex tensors have no gradients yet", lt.compile(write), to)
+    deep(texts(to), {"0+0i", "0+0i"})
+    lt.no_grad(write, to)
+  end
+end)
+
 test("complex: memory moves", function()
   for _, dtype in ipairs {"complex64", "complex128"} do
     local x = ordinary:to(dtype)

@@ -302,6 +302,56 @@ end)
 
 -- amp ------------------------------------------------------------------------------------------------------------------
 
+test("GradScaler: a loss of a half type does not overflow", function()
+  local scaled = lt.amp.GradScaler {device = "cpu"}:scale(lt.tensor(2, {dtype = "float16"}))
+  equal(scaled.dtype, "float32") equal(scaled:item(), 131072)
+end)
+
+test("a Function gives back what it may: results that are inputs are no free copies", function()
+  local Same = lt.autograd.Function:extend("Same")
+  function Same.forward(_, x) return x end
+  function Same.backward(_, g) return g end
+  local Thrice = lt.autograd.Function:extend("Thrice")
+  function Thrice.forward(ctx, x)
+    x:mul_(3)
+    ctx:mark_dirty(x)
+    return x
+  end
+  function Thrice.backward(_, g) return g * 3 end
+  for _, run in ipairs {function(f) return f end, lt.compile} do
+    local x = lt.ones(2, {requires_grad = true})
+    local f = run(function(t)
+      local a = t * 1
+      local b = Same.apply(a)
+      b:mul_(5)
+      return (a + b):sum()
+    end)
+    raises("modified in place", f, x)
+    local g = run(function(t) return Thrice.apply((t * 1):narrow(0, 0, 1)) end)
+    raises("forward has written a view", g, x)
+    raises("a leaf that requires grad", run(function(t) return Thrice.apply(t) end), x)
+    equal(lt.grad(run(function(t) return Thrice.apply(t * 2):sum() end)(lt.ones(2, {requires_grad = true}) * x), x):sum():item(), 12)
+  end
+end)
+
+test("deepcopy: a copied optimiser takes groups", function()
+  local p, q = lt.ones(2, {requires_grad = true}), lt.ones(3, {requires_grad = true})
+  for name, class in pairs(lt.optim) do
+    local ok, optimizer = pcall(class, {p}, {lr = 0.1})
+    if ok and lt.isinstance(optimizer, lt.optim.Optimizer) and name ~= "LBFGS" then
+      local copy = lt.deepcopy(optimizer)
+      copy:add_param_group {params = {q}}
+      equal(#copy.param_groups, 2)
+    end
+  end
+end)
+
+test("the state of random numbers is refused once it is freed", function()
+  local state = lt.get_rng_state()
+  state:free()
+  raises("was freed", lt.set_rng_state, state)
+end)
+
 test("GradScaler: the scale grows, falls, and steps that overflow are left out", function()
   for _, make in ipairs {function(f) return f end, lt.compile} do
     local p = nn.Parameter(lt.ones(2))

@@ -110,6 +110,7 @@ int make_node_of(lua_State* L) {
   const auto list = [L](int at) { return to_list(L, at, lua_objlen(L, at)); };
   const std::vector<Tensor> inputs = list(4), results = list(5), saved = list(6);
   const std::string title = lua_tostring(L, 1);
+  for (const Tensor& r : results) check_is_new(title.c_str(), r);
   lua_pushvalue(L, 2);
   const int function = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pushvalue(L, 3);

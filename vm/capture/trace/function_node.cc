@@ -106,7 +106,9 @@ Vars run_make_node(Trace& t, Var*, const Vars& args) {
   for (const Tensor& r : results) {
     if (t.input_of_fake.count(r.get())) stop_outside(t);
   }
-  auto* node = new FunctionNode(t, t.text(t.force(args[0])), args[1], args[2], results.size());
+  const std::string title = t.text(t.force(args[0]));
+  for (const Tensor& r : results) check_is_new(title.c_str(), r);
+  auto* node = new FunctionNode(t, title, args[1], args[2], results.size());
   const Ref<GradNode> keep(node);
   link(*node, inputs);
   for (size_t i = 0; i < results.size(); i++) set_history(results[i], keep, uint32_t(i));
