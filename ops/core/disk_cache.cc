@@ -1,17 +1,22 @@
-// Entries: magic and version, the lengths and a checksum, the whole key, the data.
+// Entries: magic and version, the lengths and a checksum, the whole key, the data. A folder a kind, which only its
+// owner may write to.
 #include "ops/core/disk_cache.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <mutex>
+
+#include "ops/core/digest.h"
 
 namespace lutra {
 namespace {
@@ -20,28 +25,20 @@ struct Header {
   char magic[8];
   uint64_t key_bytes, data_bytes, checksum;
 };
-constexpr char kMagic[8] = {'L', 'U', 'T', 'R', 'A', 'C', '0', '1'};
+constexpr char kMagic[8] = {'L', 'U', 'T', 'R', 'A', 'C', '0', '2'};
 
 std::mutex mutex;
 std::string chosen;
 std::atomic<bool> warned{false};
+std::atomic<CacheMode> mode{CacheMode::kOn};
+std::atomic<uint64_t> limit{uint64_t{1} << 30};
+std::atomic<uint64_t> written{0};  // since the folders were looked through, or 1; 0: never
 
-uint64_t hash(const std::string& text, uint64_t seed) {
-  uint64_t h = 0xcbf29ce484222325ull ^ seed;
-  for (unsigned char c : text) {
-    h = (h ^ c) * 0x100000001b3ull;
-    h ^= h >> 29;
-  }
-  return h;
-}
+constexpr const char* kCacheKinds[] = {"segment", "cubin", "ptx"};
 
-std::string path_of(const char* kind, const std::string& key) {
+std::string folder_of(const char* kind) {
   const std::string root = cache_directory();
-  if (root.empty()) return "";
-  char name[40];
-  snprintf(name, sizeof name, "%016llx%016llx", static_cast<unsigned long long>(hash(key, 0)),
-           static_cast<unsigned long long>(hash(key, 0x9E3779B97F4A7C15ull)));
-  return root + "/" + kind + "/" + name;
+  return root.empty() ? "" : root + "/" + kind;
 }
 
 void warn(const std::string& path, const char* why) {
@@ -79,6 +76,18 @@ bool read_all(int fd, void* data, size_t bytes) {
   return true;
 }
 
+// Who else may write to a folder may have put code there that is not ours.
+bool is_ours(const std::string& folder) {
+  struct stat s;
+  if (lstat(folder.c_str(), &s) != 0) return false;
+  const char* why = !S_ISDIR(s.st_mode)                      ? "it is no folder"
+                    : s.st_uid != geteuid()                  ? "it is another user's"
+                    : (s.st_mode & (S_IWGRP | S_IWOTH)) != 0 ? "others may write to it"
+                                                             : nullptr;
+  if (why) warn(folder, why);
+  return !why;
+}
+
 // Ours alone to write, a plain file, of the length that its header says.
 bool read_entry(int fd, const std::string& key, std::string& data) {
   struct stat s;
@@ -89,9 +98,66 @@ bool read_entry(int fd, const std::string& key, std::string& data) {
   if (uint64_t(s.st_size) != sizeof h + h.key_bytes + h.data_bytes) return false;
   std::string whole(key.size() + h.data_bytes, '\0');
   if (!read_all(fd, whole.data(), whole.size()) || whole.compare(0, key.size(), key) != 0) return false;
-  if (hash(whole, 1) != h.checksum) return false;
+  if (checksum(whole) != h.checksum) return false;
   data = whole.substr(key.size());
   return true;
+}
+
+// A writer gives its file the name of an entry when it is whole. One that was killed leaves the other name.
+bool is_temporary(const std::string& path) { return path.find('.', path.rfind('/')) != std::string::npos; }
+constexpr time_t kWriting = 600;  // seconds; who began earlier has been killed
+
+template <class F>
+void each_file(const std::string& folder, const F& f) {
+  std::error_code none;
+  for (const auto& e : std::filesystem::directory_iterator(folder, none)) {
+    struct stat s;
+    const std::string path = e.path().string();
+    if (lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode)) f(path, s);
+  }
+}
+
+// The first line of the key.
+std::string about(const std::string& path) {
+  std::string text;
+  Header h;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return text;
+  if (read_all(fd, &h, sizeof h) && memcmp(h.magic, kMagic, sizeof kMagic) == 0) {
+    text.resize(size_t(std::min<uint64_t>(h.key_bytes, 200)));
+    if (!read_all(fd, text.data(), text.size())) text.clear();
+  }
+  close(fd);
+  return text.substr(0, text.find('\n'));
+}
+
+// Where all entries together take more than the limit, the oldest go until a quarter of it is free.
+void shrink() {
+  struct File {
+    std::string path;
+    timespec used;
+    uint64_t bytes;
+  };
+  std::vector<File> files;
+  uint64_t total = 0;
+  for (const char* kind : kCacheKinds) {
+    each_file(cache_directory() + "/" + kind, [&](const std::string& path, const struct stat& s) {
+      if (is_temporary(path)) {
+        if (s.st_mtime + kWriting < time(nullptr)) unlink(path.c_str());
+        return;
+      }
+      files.push_back({path, s.st_mtim, uint64_t(s.st_size)});
+      total += uint64_t(s.st_size);
+    });
+  }
+  if (total <= limit) return;
+  std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
+    return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
+  });
+  for (const File& f : files) {
+    if (total <= limit / 4 * 3) return;
+    if (unlink(f.path.c_str()) == 0) total -= f.bytes;
+  }
 }
 
 }  // namespace
@@ -113,27 +179,34 @@ void set_cache_directory(const std::string& path) {
   chosen = whole;
 }
 
+void set_cache_mode(CacheMode chosen_mode) { mode = chosen_mode; }
+CacheMode cache_mode() { return mode; }
+void set_cache_limit(uint64_t bytes) { limit = bytes; }
+
 bool read_cached(const char* kind, const std::string& key, std::string& data) {
-  const std::string path = path_of(kind, key);
-  if (path.empty()) return false;
+  const std::string folder = folder_of(kind);
+  if (folder.empty() || mode == CacheMode::kOff) return false;
+  const std::string path = folder + "/" + digest(key);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
-  const bool whole = read_entry(fd, key, data);
+  const bool whole = is_ours(folder) && read_entry(fd, key, data);
+  if (whole && mode == CacheMode::kOn) futimens(fd, nullptr);  // the newest is the last to go
   close(fd);
   return whole;
 }
 
 void write_cached(const char* kind, const std::string& key, const std::string& data) {
-  const std::string path = path_of(kind, key);
-  if (path.empty()) return;
-  const std::string folder = path.substr(0, path.rfind('/'));
+  const std::string folder = folder_of(kind);
+  if (folder.empty() || mode != CacheMode::kOn) return;
   if (!make_folder(folder)) return warn(folder, strerror(errno));
+  if (!is_ours(folder)) return;
+  const std::string path = folder + "/" + digest(key);
   std::string temporary = path + ".XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return warn(folder, strerror(errno));
   Header h{};
   memcpy(h.magic, kMagic, sizeof kMagic);
-  h.key_bytes = key.size(), h.data_bytes = data.size(), h.checksum = hash(key + data, 1);
+  h.key_bytes = key.size(), h.data_bytes = data.size(), h.checksum = checksum(key + data);
   // The first failure tells why.
   int why = 0;
   const auto note = [&](bool good) {
@@ -146,6 +219,32 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
     warn(path, strerror(why));
     unlink(temporary.c_str());
   }
+  // The folder is looked through at a process's first entry, then as it may have grown by a sixteenth.
+  const uint64_t unseen = written.fetch_add(sizeof h + key.size() + data.size());
+  if (unseen != 0 && unseen < limit / 16) return;
+  written = 1;
+  shrink();
+}
+
+std::vector<CacheEntry> list_cached() {
+  std::vector<CacheEntry> entries;
+  const std::string root = cache_directory();
+  for (const char* kind : kCacheKinds) {
+    each_file(root + "/" + kind, [&](const std::string& path, const struct stat& s) {
+      if (!is_temporary(path)) entries.push_back({kind, path, about(path), uint64_t(s.st_size), int64_t(s.st_mtime)});
+    });
+  }
+  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.used > b.used; });
+  return entries;
+}
+
+size_t clear_cached() {
+  size_t removed = 0;
+  for (const char* kind : kCacheKinds) {
+    each_file(cache_directory() + "/" + kind,
+              [&](const std::string& path, const struct stat&) { removed += unlink(path.c_str()) == 0; });
+  }
+  return removed;
 }
 
 }  // namespace lutra

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lutra {
 
@@ -12,10 +13,28 @@ std::string cache_directory();
 // Of the process; "" is back to the usual place. A relative path is made whole now.
 void set_cache_directory(const std::string& path);
 
-// False where there is no whole entry of this key.
+// Whether entries are read and written, read only, or neither. Of the process.
+enum class CacheMode { kOn, kRead, kOff };
+void set_cache_mode(CacheMode mode);
+CacheMode cache_mode();
+// What all entries together may take, about; beyond it the oldest go. 1 GiB at first.
+void set_cache_limit(uint64_t bytes);
+
+// False where there is no whole entry of this key, and where others than the user may write to the folder.
 bool read_cached(const char* kind, const std::string& key, std::string& data);
 // Written to a temporary name and renamed. The first failure in a directory is told in one line on stderr; work
-// goes on.
+// goes on. kind: "segment", "cubin", "ptx".
 void write_cached(const char* kind, const std::string& key, const std::string& data);
+
+struct CacheEntry {
+  std::string kind, path;
+  std::string about;  // the key's first line; "" where the file is no entry of this version
+  uint64_t bytes;
+  int64_t used;  // when, in seconds of Unix's time
+};
+// The one used last first.
+std::vector<CacheEntry> list_cached();
+// How many files went.
+size_t clear_cached();
 
 }  // namespace lutra

@@ -1,4 +1,5 @@
 // Entries on disk: found again, never trusted when damaged, shared by processes, done without where there is no room.
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -105,8 +106,8 @@ TEST_CASE("entries of another version are replaced", "[cuda]") {
   write_cached("cubin", "key", "some data");
   const std::string path = f.entries().at(0);
   std::string other = bytes_of(path), data;
-  REQUIRE(other.substr(0, 8) == "LUTRAC01");
-  put(path, other.replace(6, 2, "02"));
+  REQUIRE(other.substr(0, 8) == "LUTRAC02");
+  put(path, other.replace(6, 2, "01"));
   CHECK_FALSE(read_cached("cubin", "key", data));
   write_cached("cubin", "key", "of this version");
   REQUIRE(read_cached("cubin", "key", data));
@@ -163,9 +164,78 @@ TEST_CASE("a directory without permission is told once; entries of others are no
     write_cached("cubin", "and more", "data");
     return read_cached("cubin", "key", data) != other && !read_cached("cubin", "more", data);
   });
-  CHECK(text == "lutra: " + f.path + "/a/b/cubin: Permission denied; compiled code is not kept\n");
+  const std::string why = geteuid() == 0 ? "it is another user's" : "Permission denied";
+  CHECK(text == "lutra: " + f.path + "/a/b/cubin: " + why + "; compiled code is not kept\n");
   for (const char* part : {"/a", "/a/b", "/a/b/cubin"}) REQUIRE(chmod((f.path + part).c_str(), 0700) == 0);
   CHECK(f.entries().size() == 1);
+}
+
+TEST_CASE("a folder that others may write to is neither read nor written", "[cuda]") {
+  Folder f;
+  write_cached("segment", "key", "data");
+  const std::string folder = f.path + "/a/b/segment";
+  for (const mode_t mode : {0770, 0707}) {
+    REQUIRE(chmod(folder.c_str(), mode) == 0);
+    const std::string text = told(f.path, [] {
+      std::string data;
+      write_cached("segment", "more", "data");
+      return !read_cached("segment", "key", data);
+    });
+    CHECK(text == "lutra: " + folder + ": others may write to it; compiled code is not kept\n");
+  }
+  CHECK(f.entries().size() == 1);
+}
+
+TEST_CASE("entries go, those that were not used for longest first, when they take too much", "[cuda]") {
+  Folder f;
+  set_cache_limit(40000);
+  std::string data;
+  for (int i = 0; i < 8; i++) {
+    write_cached("segment", str("key ", i), std::string(8000, 'x'));
+    const timespec times[2] = {{1000 + i, 0}, {1000 + i, 0}};
+    for (const CacheEntry& e : list_cached()) {
+      if (e.about == str("key ", i)) REQUIRE(utimensat(AT_FDCWD, e.path.c_str(), times, 0) == 0);
+    }
+    if (i == 3) REQUIRE(read_cached("segment", "key 0", data));  // is used again
+  }
+  CHECK(read_cached("segment", "key 0", data));
+  CHECK_FALSE(read_cached("segment", "key 1", data));
+  CHECK(read_cached("segment", "key 7", data));
+  uint64_t bytes = 0;
+  for (const CacheEntry& e : list_cached()) bytes += e.bytes;
+  CHECK(bytes <= 40000);
+  set_cache_limit(uint64_t{1} << 30);
+}
+
+TEST_CASE("what a killed writer leaves is removed, and the cache is emptied", "[cuda]") {
+  Folder f;
+  write_cached("segment", "key", "data");
+  const std::string left = f.entries().at(0) + ".abcdef", young = f.entries().at(0) + ".ghijkl";
+  put(left, "half of"), put(young, "a writer is at it");
+  const timespec times[2] = {{1000, 0}, {1000, 0}};
+  REQUIRE(utimensat(AT_FDCWD, left.c_str(), times, 0) == 0);
+  set_cache_limit(1);  // the folders are looked through at the next entry
+  write_cached("segment", "other", "data");
+  set_cache_limit(uint64_t{1} << 30);
+  CHECK_FALSE(std::filesystem::exists(left));
+  CHECK(std::filesystem::exists(young));
+  write_cached("cubin", "key", "data");
+  CHECK(list_cached().at(0).about == "key");
+  CHECK(clear_cached() == 2);
+  CHECK(f.entries().empty());
+}
+
+TEST_CASE("a cache that is read only or off", "[cuda]") {
+  Folder f;
+  std::string data;
+  write_cached("segment", "key", "data");
+  set_cache_mode(CacheMode::kRead);
+  write_cached("segment", "more", "data");
+  CHECK(read_cached("segment", "key", data));
+  CHECK_FALSE(read_cached("segment", "more", data));
+  set_cache_mode(CacheMode::kOff);
+  CHECK_FALSE(read_cached("segment", "key", data));
+  set_cache_mode(CacheMode::kOn);
 }
 
 TEST_CASE("the cache directory: what was set, else the environment's", "[cuda]") {
