@@ -41,7 +41,7 @@ struct Interpreter {
       values[in.value.get()] = real;
       if (!in.constant) views.push_back({nullptr, real->sizes.begin(), real->strides.begin()});
     }
-    program.begin(*graph.env, positions);
+    program.begin(graph.env->exprs(), positions);
     for (const auto& n : graph.nodes) {
       for (const Value& v : n->args) need(v);
     }

@@ -5,6 +5,8 @@
 
 #include "jit/codegen/arm64/code.h"
 #include "jit/codegen/kernel.h"
+#include "jit/codegen/machine/native_code.h"
+#include "jit/codegen/machine/publish.h"
 #include "jit/codegen/x64/code.h"
 #include "jit/loop/interp.h"
 #include "ops/core/error.h"
@@ -63,6 +65,20 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
     return compile_arm64(kernel, listing);
   }
   fail("isa: \"", isa, "\" is not one of avx512, avx2, arm64, interp, wide");
+}
+
+std::string image_of(const Code& code) {
+  const auto* native = dynamic_cast<const NativeCode*>(&code);
+  return native ? std::string(native->memory.as<const char*>(), native->memory.bytes()) : "";
+}
+
+std::shared_ptr<Code> load_kernel(std::string_view image) {
+  PublishedCode published;
+  const asmjit::Error e = publish(image, &published);
+  if (e != asmjit::kErrorOk) fail_internal("code of ", image.size(), " bytes: ", asmjit::DebugUtils::errorAsString(e));
+  auto code = std::make_shared<NativeCode>();
+  code->set(std::move(published));
+  return code;
 }
 
 const char* best_isa() {

@@ -21,4 +21,15 @@ const Backend& backend_of(DeviceType type) {
   return *found;
 }
 
+std::shared_ptr<Code> Backend::load(const std::string& image) const {
+  fail_internal("a device that gives no images is given one of ", image.size(), " bytes");
+}
+
+std::string Backend::target_key(Device device, const std::string& isa) const {
+  const Machine m = machine(device);
+  return str("numerics ", numerics::kVersion, "; ", to_string(device), " ", m.isa, ", code for ", isa, "; ",
+             m.processors, " processors; caches ", m.cache_bytes[0], " ", m.cache_bytes[1], " ", m.cache_bytes[2],
+             "; shared ", m.shared_bytes);
+}
+
 }  // namespace lutra

@@ -66,6 +66,13 @@ class Backend {
   // What of the target the code depends on, as text.
   virtual std::string kernel_key(const loop::Kernel& kernel, const KernelTarget& target) const = 0;
 
+  // The code as bytes that load takes in another process, on a machine with an equal target_key; "" where the device
+  // keeps code in its own way.
+  virtual std::string image(const Code&) const { return ""; }
+  virtual std::shared_ptr<Code> load(const std::string& image) const;
+  // What plans and code are made for, as text: a plan that was kept is taken where this is equal.
+  std::string target_key(Device device, const std::string& isa) const;
+
   // Who runs a flat plan; the plan outlives it.
   virtual std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const = 0;
   // The stream of its work, null where it has none.

@@ -382,8 +382,8 @@ class EagerExecutor : public Executor {
       const bool strided = results[i]->numel().hint != 0;  // no element, no layout
       for (size_t d = 0; d < results[i]->sizes.size(); d++) {
         const int64_t size = results[i]->sizes[d].hint, stride = results[i]->strides[d].hint;
-        LUTRA_CHECK((*plan.env)[out.view.sizes[d]].i == size &&
-                        (!strided || size <= 1 || (*plan.env)[out.view.strides[d]].i == stride),
+        LUTRA_CHECK(plan.exprs[size_t(out.view.sizes[d])].i == size &&
+                        (!strided || size <= 1 || plan.exprs[size_t(out.view.strides[d])].i == stride),
                     op.name, ": result ", i, " is laid out otherwise than its meta rule says");
       }
     }

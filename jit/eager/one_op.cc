@@ -246,17 +246,17 @@ std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
   }
   auto entry = std::make_unique<EagerEntry>();
   entry->key = key;
-  entry->guards.begin(*plan.env, {});
-  for (const SymGuard& g : plan.env->guards()) {
+  entry->guards.begin(plan.exprs, {});
+  for (const SymGuard& g : plan.guards) {
     const bool equality = (g.cmp == SymCmp::kEq && g.outcome) || (g.cmp == SymCmp::kNe && !g.outcome);
     // What a decomposition asked of a number chose its formula.
-    const bool of_numbers = is_number((*plan.env)[g.a].op) || g.cmp == SymCmp::kWhole;
+    const bool of_numbers = is_number(plan.exprs[size_t(g.a)].op) || g.cmp == SymCmp::kWhole;
     if (!made.all_guards && !equality && !of_numbers) continue;
     entry->guards.add_guard(g);
     entry->guards_sizes |= !of_numbers;
   }
   entry->values = entry->guards.start_values();
-  entry->executable = Executable::build(std::move(plan), false, true);
+  entry->executable = Executable::build(std::move(plan), {}, false, true);
   return entry;
 }
 

@@ -31,6 +31,14 @@ Tensor Graph::add_constant(const std::string& name, const Tensor& real) {
   return t;
 }
 
+std::vector<Tensor> constants_of(const Graph& graph) {
+  std::vector<Tensor> constants;
+  for (const GraphInput& in : graph.inputs) {
+    if (in.constant) constants.push_back(in.constant);
+  }
+  return constants;
+}
+
 Scalar Graph::add_scalar(const std::string& name, double hint) {
   Scalar s(hint);
   s.expr = env->leaf(SymOp::kScalarInput, int32_t(scalars.size()), 0, 0, hint);

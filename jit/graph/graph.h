@@ -64,6 +64,9 @@ struct Graph {
   void renumber();
 };
 
+// The real tensors that the graph holds, in the order of its inputs.
+std::vector<Tensor> constants_of(const Graph& graph);
+
 // Records call_op on FakeTensors into a graph; real tensors among the arguments become constants.
 class GraphRecorder : public Mode {
  public:

@@ -41,26 +41,26 @@ std::string leaf_text(const SymExpr& e) {
   }
 }
 
-void write_part(const SymEnv& env, int32_t id, int& left, std::string& out) {
-  const SymExpr& e = env[id];
+void write_part(std::span<const SymExpr> exprs, int32_t id, int& left, std::string& out) {
+  const SymExpr& e = exprs[size_t(id)];
   if (left-- <= 0) {
     out += "...";
   } else if (arity(e.op) == 0) {
     out += leaf_text(e);
   } else {
     out += name(e.op) + std::string("(");
-    write_part(env, e.a, left, out);
-    if (arity(e.op) == 2) out += ", ", write_part(env, e.b, left, out);
+    write_part(exprs, e.a, left, out);
+    if (arity(e.op) == 2) out += ", ", write_part(exprs, e.b, left, out);
     out += ")";
   }
 }
 
 }  // namespace
 
-std::string expr_text(const SymEnv& env, int32_t id) {
+std::string expr_text(std::span<const SymExpr> exprs, int32_t id) {
   std::string out;
   int left = kMostPrinted;
-  write_part(env, id, left, out);
+  write_part(exprs, id, left, out);
   return out;
 }
 

@@ -1,5 +1,6 @@
 // What the printer and the parser of graphs share.
 #pragma once
+#include <span>
 #include <string>
 
 #include "ops/core/sym.h"
@@ -7,7 +8,7 @@
 namespace lutra {
 
 // mul(size(0, 1), 4); of a large expression a part, and "..." for the rest: for people, not for the parser.
-std::string expr_text(const SymEnv& env, int32_t id);
+std::string expr_text(std::span<const SymExpr> exprs, int32_t id);
 std::string quote(const std::string& s);  // 'it\'s'
 std::string number_text(double v);        // shortest that reads back, always with '.' or 'e'
 

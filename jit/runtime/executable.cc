@@ -1,15 +1,20 @@
-// A plan in; its program and its device's runner, put together.
+// A plan in, with code or without; its program and its device's runner, put together.
 #include "jit/runtime/executable.h"
 
 #include "jit/device/backend.h"
 
 namespace lutra {
 
-Executable::Executable(Plan plan, bool listing, bool at_once)
-    : flat_(std::move(plan), listing, at_once), runner_(flat_.backend.make_runner(flat_)) {}
+Executable::Executable(Artifact artifact, std::vector<Tensor> constants, const CodeOptions& options)
+    : flat_(std::move(artifact), std::move(constants), options), runner_(flat_.backend.make_runner(flat_)) {}
 
-std::shared_ptr<Executable> Executable::build(Plan plan, bool listing, bool at_once) {
-  return std::shared_ptr<Executable>(new Executable(std::move(plan), listing, at_once));
+std::shared_ptr<Executable> Executable::build(Plan plan, std::vector<Tensor> constants, bool listing, bool at_once) {
+  return std::shared_ptr<Executable>(
+      new Executable({std::move(plan), {}}, std::move(constants), CodeOptions{listing, at_once}));
+}
+
+std::shared_ptr<Executable> Executable::link(Artifact artifact, std::vector<Tensor> constants) {
+  return std::shared_ptr<Executable>(new Executable(std::move(artifact), std::move(constants), {}));
 }
 
 }  // namespace lutra

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/artifact/artifact.h"
 #include "jit/runtime/runner.h"
 
 namespace lutra {
@@ -18,8 +19,12 @@ namespace lutra {
 // 4. An executable may run on several threads at once: each run has a context of its own.
 class Executable {
  public:
-  // listing: keep assembly text (listings()). at_once: kernels need not be compiled when it first runs.
-  static std::shared_ptr<Executable> build(Plan plan, bool listing = false, bool at_once = false);
+  // constants: of the plan's places for them. listing: keep assembly text (listings()). at_once: kernels need not be
+  // compiled when it first runs.
+  static std::shared_ptr<Executable> build(Plan plan, std::vector<Tensor> constants = {}, bool listing = false,
+                                           bool at_once = false);
+  // Of code that was kept, for a machine like this one; the rest is compiled.
+  static std::shared_ptr<Executable> link(Artifact artifact, std::vector<Tensor> constants);
   Executable(const Executable&) = delete;
 
   // inputs: one real tensor for each graph input that is not a constant; scalars: one double each. outputs: one Value
@@ -42,9 +47,11 @@ class Executable {
   const Plan& plan() const { return flat_.plan; }
   size_t kernel_count() const { return flat_.kernel_count; }
   std::string listings() const { return flat_.listings(); }
+  // Its machine code, as far as the device gives it out.
+  Codes codes() const { return flat_.codes(); }
 
  private:
-  Executable(Plan plan, bool listing, bool at_once);
+  Executable(Artifact artifact, std::vector<Tensor> constants, const CodeOptions& options);
 
   FlatPlan flat_;
   std::unique_ptr<Runner> runner_;

@@ -2,6 +2,7 @@
 #include "jit/runtime/flat_plan.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "jit/device/backend.h"
 #include "jit/runtime/config.h"
@@ -10,6 +11,7 @@
 #include "jit/runtime/pool.h"
 #include "jit/schedule/combine.h"
 #include "ops/core/error.h"
+#include "ops/core/intern.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {
@@ -26,12 +28,22 @@ bool uses_random(const std::vector<loop::Stmt>& body) {
   });
 }
 
+void set_place(LaunchStep& step, const Launch& launch) {
+  const auto place = [&](const std::string& op, const std::string& file, int line) {
+    step.op = intern(op), step.file = file.empty() ? nullptr : intern(file), step.line = line;
+  };
+  if (const auto* kernel = std::get_if<KernelLaunch>(&launch)) return place(kernel->op, kernel->file, kernel->line);
+  const auto& library = std::get<ExternLaunch>(launch);
+  place(name(library.op), library.file, library.line);
+}
+
 }  // namespace
 
-FlatPlan::FlatPlan(Plan given, bool listing, bool at_once) : plan(std::move(given)), backend(backend_of(plan.device)) {
-  LUTRA_CHECK(plan.env, "a plan without its SymEnv");
-  program.begin(*plan.env, plan.positions);
-  compile(listing, at_once);
+FlatPlan::FlatPlan(Artifact artifact, std::vector<Tensor> brought, const CodeOptions& options)
+    : plan(std::move(artifact.plan)), constants(std::move(brought)), backend(backend_of(plan.device)) {
+  LUTRA_CHECK(constants.size() == size_t(plan.constants), constants.size(), " constants for ", plan.constants);
+  program.begin(plan.exprs, plan.positions);
+  compile(artifact.codes, options);
   for (size_t i = 0; i < plan.launches.size(); i++) {
     if (const auto* kernel = std::get_if<KernelLaunch>(&plan.launches[i])) {
       add_kernel(*kernel);
@@ -40,6 +52,7 @@ FlatPlan::FlatPlan(Plan given, bool listing, bool at_once) : plan(std::move(give
     }
     steps.back().counters = counters_[i].get();
     steps.back().launch = int32_t(i);
+    set_place(steps.back(), plan.launches[i]);
   }
   name_runs();
   for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
@@ -51,7 +64,8 @@ FlatPlan::FlatPlan(Plan given, bool listing, bool at_once) : plan(std::move(give
 void FlatPlan::add_outputs() {
   for (const PlanOutput& out : plan.outputs) {
     if (out.kind == PlanOutput::kTensor) add_view(out.view);
-    if (out.kind == PlanOutput::kScalar && is_number((*plan.env)[out.scalar].op)) program.number_slot(out.scalar);
+    if (out.kind == PlanOutput::kScalar && is_number(plan.exprs[size_t(out.scalar)].op))
+      program.number_slot(out.scalar);
     if (out.kind == PlanOutput::kScalar) program.int_slot(out.scalar);
   }
   for (const ArenaSlot& s : plan.slots) program.int_slot(s.bytes);
@@ -90,22 +104,23 @@ void FlatPlan::add_view(const BufferView& view) {
 }
 
 // Compiles on all threads; counters_ has an entry a launch then.
-void FlatPlan::compile(bool listing, bool at_once) {
+void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
   struct Job {
     FlatPlan& flat;
-    const bool listing, at_once;
-  } job{*this, listing, at_once};
+    const Codes& codes;
+    const CodeOptions& options;
+  } job{*this, codes, options};
   counters_.resize(plan.launches.size());
   run_chunks(
       int(plan.launches.size()),
       [](void* arg, int i) {
         const Job& j = *static_cast<Job*>(arg);
-        j.flat.compile_launch(size_t(i), j.listing, j.at_once);
+        j.flat.compile_launch(size_t(i), j.codes, j.options);
       },
       &job);
 }
 
-void FlatPlan::compile_launch(size_t i, bool listing, bool at_once) {
+void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& options) {
   check_stop();
   const bool for_sizes = backend.preferences.made_for_sizes;
   if (const auto* library = std::get_if<ExternLaunch>(&plan.launches[i])) {
@@ -114,19 +129,23 @@ void FlatPlan::compile_launch(size_t i, bool listing, bool at_once) {
     return;
   }
   const auto& launch = std::get<KernelLaunch>(plan.launches[i]);
-  KernelTarget target{plan.device, current_isa(), {}, false, at_once};
+  if (i < codes.of_launch.size() && codes.of_launch[i] >= 0) {
+    counters_[i] = loaded_kernel(launch.kernel.name, codes.images[size_t(codes.of_launch[i])], backend);
+    return;
+  }
+  KernelTarget target{plan.device, current_isa(), {}, false, options.at_once};
   if (for_sizes) {
-    for (ExprId e : launch.ints) target.hints.push_back((*plan.env)[e].i);
+    for (ExprId e : launch.ints) target.hints.push_back(plan.exprs[size_t(e)].i);
     target.several = launch.beside || (i + 1 < plan.launches.size() && is_beside(plan.launches[i + 1]));
   }
-  counters_[i] = cached_kernel(launch.kernel, target, listing);
+  counters_[i] = cached_kernel(launch.kernel, target, options.listing);
 }
 
 // What a call of the likely sizes needs.
 void FlatPlan::prepare_library(const ExternLaunch& launch) const {
   CallOperands o;
   ExternCall call = call_of(
-      launch, o, [&](ExprId e) { return (*plan.env)[e].i; }, [](ExprId) { return 1.0; },
+      launch, o, [&](ExprId e) { return plan.exprs[size_t(e)].i; }, [](ExprId) { return 1.0; },
       [](const BufferView&) { return reinterpret_cast<void*>(uintptr_t(512)); });  // present
   call.device = plan.device;
   backend.prepare(call);
@@ -187,10 +206,25 @@ std::string FlatPlan::listings() const {
   return text;
 }
 
+Codes FlatPlan::codes() const {
+  Codes codes;
+  std::unordered_map<std::string, int32_t> places;
+  for (const LaunchStep& s : steps) {
+    std::string image = s.kernel ? backend.image(*s.kernel->code) : "";
+    int32_t place = -1;
+    if (!image.empty()) {
+      const auto [at, is_new] = places.emplace(std::move(image), int32_t(codes.images.size()));
+      if (is_new) codes.images.push_back(at->first);
+      place = at->second;
+    }
+    codes.of_launch.push_back(place);
+  }
+  return codes;
+}
+
 std::pair<const char*, int> FlatPlan::first_place() const {
-  for (const Launch& l : plan.launches) {
-    const char* file = std::visit([](const auto& x) { return x.file; }, l);
-    if (file) return {file, std::visit([](const auto& x) { return x.line; }, l)};
+  for (const LaunchStep& s : steps) {
+    if (s.file) return {s.file, s.line};
   }
   return {nullptr, 0};
 }

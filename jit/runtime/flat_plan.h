@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "jit/artifact/artifact.h"
 #include "jit/loop/abi.h"
 #include "jit/runtime/host_program.h"
-#include "jit/schedule/plan.h"
 
 namespace lutra {
 
@@ -21,6 +21,9 @@ constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
 struct LaunchStep {
   CachedKernel* counters = nullptr;
   CachedKernel* kernel = nullptr;  // null: plan.launches[launch] is a library's
+  const char* op = "";             // as the launch has them; they live as long as the process
+  const char* file = nullptr;      // null: unknown
+  int line = 0;
   int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
   int32_t block = 0;  // word of the context's blocks
   int32_t words = 0;
@@ -30,10 +33,15 @@ struct LaunchStep {
   int32_t beside = 0;   // how many of the next steps run side by side with it
 };
 
+struct CodeOptions {
+  bool listing = false;  // keep assembly text
+  bool at_once = false;  // kernels need not be compiled when they first run, where the device can
+};
+
 // Invariant: it does not change once it is made, so runs on several threads share it.
 struct FlatPlan {
-  // listing: keep assembly text. at_once: kernels need not be compiled when they first run, where the device can.
-  FlatPlan(Plan plan, bool listing, bool at_once);
+  // Compiles the kernels that the artifact has no code of.
+  FlatPlan(Artifact artifact, std::vector<Tensor> constants, const CodeOptions& options);
   FlatPlan(const FlatPlan&) = delete;
 
   const LaunchStep* end() const { return steps.data() + steps.size(); }
@@ -43,8 +51,10 @@ struct FlatPlan {
   std::pair<const char*, int> first_place() const;
   std::string place() const;
   std::string listings() const;
+  Codes codes() const;
 
   Plan plan;
+  std::vector<Tensor> constants;
   HostProgram program;
   const Backend& backend;
   std::vector<LaunchStep> steps;
@@ -55,8 +65,8 @@ struct FlatPlan {
   size_t kernel_count = 0;
 
  private:
-  void compile(bool listing, bool at_once);
-  void compile_launch(size_t i, bool listing, bool at_once);
+  void compile(const Codes& codes, const CodeOptions& options);
+  void compile_launch(size_t i, const Codes& codes, const CodeOptions& options);
   void prepare_library(const ExternLaunch& launch) const;
   void add_kernel(const KernelLaunch& launch);
   void add_library(const ExternLaunch& launch);

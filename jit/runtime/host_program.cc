@@ -1,4 +1,4 @@
-// Expressions of a SymEnv to steps in order, and their evaluation. Invariant: a step reads slots of earlier steps only.
+// Expressions to steps in order, and their evaluation. Invariant: a step reads slots of earlier steps only.
 #include "jit/runtime/host_program.h"
 
 #include <algorithm>
@@ -14,12 +14,12 @@ int64_t to_int(double d) { return d >= -0x1p63 && d < 0x1p63 ? int64_t(d) : INT6
 
 }  // namespace
 
-void HostProgram::begin(const SymEnv& env, std::span<const int32_t> positions) {
-  env_ = &env;
+void HostProgram::begin(std::span<const SymExpr> exprs, std::span<const int32_t> positions) {
+  exprs_ = exprs;
   positions_.assign(positions.begin(), positions.end());
-  slots_.assign(env.size(), -1);
-  int_slots_.assign(env.size(), -1);
-  number_slots_.assign(env.size(), -1);
+  slots_.assign(exprs.size(), -1);
+  int_slots_.assign(exprs.size(), -1);
+  number_slots_.assign(exprs.size(), -1);
 }
 
 // Operands first: a chain of them may be long.
@@ -29,7 +29,7 @@ int32_t HostProgram::slot(int32_t expr) {
   std::vector<int32_t> stack{expr};
   while (!stack.empty()) {
     const int32_t id = stack.back();
-    const SymExpr& e = (*env_)[id];
+    const SymExpr& e = exprs_[size_t(id)];
     const size_t depth = stack.size();
     if (slots_[size_t(id)] < 0 && arity(e.op) > 0) {
       if (arity(e.op) == 2 && slots_[size_t(e.b)] < 0) stack.push_back(e.b);
@@ -44,7 +44,7 @@ int32_t HostProgram::slot(int32_t expr) {
 
 // Of an expression whose operands have slots.
 void HostProgram::add_step(int32_t expr) {
-  const SymExpr e = (*env_)[expr];
+  const SymExpr e = exprs_[size_t(expr)];
   Step s{e.op, -1, e.a, e.b, kNone};
   const int n = arity(e.op);
   if (n >= 1) s.a = e.op == SymOp::kToNum ? int_slot(e.a) : slots_[size_t(e.a)];
@@ -67,21 +67,21 @@ void HostProgram::add_step(int32_t expr) {
 int32_t HostProgram::int_slot(int32_t expr) {
   const int32_t from = slot(expr);
   int32_t& known = int_slots_[expr];
-  if (!is_number((*env_)[expr].op)) return known = from;
+  if (!is_number(exprs_[size_t(expr)].op)) return known = from;
   if (known < 0) known = fresh(), steps_.push_back({SymOp::kToNum, known, from, 0, kToInt});
   return known;
 }
 
 int32_t HostProgram::number_slot(int32_t expr) {
   const int32_t from = slot(expr);
-  if (is_number((*env_)[expr].op)) return from;
+  if (is_number(exprs_[size_t(expr)].op)) return from;
   int32_t& known = number_slots_[expr];
   if (known < 0) known = fresh(), steps_.push_back({SymOp::kToNum, known, from, 0, kToNumber});
   return known;
 }
 
 void HostProgram::add_guard(const SymGuard& g) {
-  const bool a = is_number((*env_)[g.a].op), b = arity(g.cmp) == 2 && is_number((*env_)[g.b].op);
+  const bool a = is_number(exprs_[size_t(g.a)].op), b = arity(g.cmp) == 2 && is_number(exprs_[size_t(g.b)].op);
   const bool numbers = a || b;
   Guard guard{g.cmp, numbers, g.outcome, numbers ? number_slot(g.a) : slot(g.a), 0};
   if (arity(g.cmp) == 2) guard.b = numbers ? number_slot(g.b) : slot(g.b);

@@ -1,5 +1,5 @@
-// The host arithmetic of a run as a list of steps: a graph's symbolic sizes and scalars in, the values of the
-// expressions that are needed out.
+// The host arithmetic of a run as a list of steps: symbolic sizes and scalars in, the values of the expressions that
+// are needed out.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -24,8 +24,8 @@ union HostValue {
 // Usage: ask for slots, then run with an array of size() values that start_values() has been copied to.
 class HostProgram {
  public:
-  // positions: as Plan::positions.
-  void begin(const SymEnv& env, std::span<const int32_t> positions);
+  // The expressions must live while slots are asked for. positions: as Plan::positions.
+  void begin(std::span<const SymExpr> exprs, std::span<const int32_t> positions);
   // Where the expression's value will be, converted to an integer or a number if it is the other.
   int32_t int_slot(int32_t expr);
   int32_t number_slot(int32_t expr);
@@ -62,7 +62,7 @@ class HostProgram {
   int32_t slot(int32_t expr);
   void add_step(int32_t expr);
   int32_t fresh() { return start_.push_back(HostValue{0}), int32_t(start_.size()) - 1; }
-  const SymEnv* env_ = nullptr;
+  std::span<const SymExpr> exprs_;
   int32_t input_count_ = 0;
   std::vector<int32_t> positions_, slots_, int_slots_, number_slots_;  // by expression, -1 for none
   std::vector<HostValue> start_;

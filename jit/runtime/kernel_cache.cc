@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jit/runtime/profile.h"
+#include "ops/core/digest.h"
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -48,6 +49,17 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");
   std::lock_guard<std::mutex> lock(c.mutex);
   return c.kernels.emplace(key, std::move(made)).first->second;
+}
+
+std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::string& image, const Backend& backend) {
+  Cache& c = cache();
+  std::lock_guard<std::mutex> lock(c.mutex);
+  std::shared_ptr<CachedKernel>& entry = c.kernels[str("image ", digest(image), " ", name)];
+  if (entry) return entry;
+  auto made = std::make_shared<CachedKernel>();
+  made->code = backend.load(image);
+  made->name = name;
+  return entry = std::move(made);
 }
 
 std::shared_ptr<CachedKernel> library_counters(const char* op) {

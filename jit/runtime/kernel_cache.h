@@ -20,6 +20,8 @@ struct CachedKernel {
 
 // Equal loop IR gives the same entry for one target, from any thread.
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing);
+// The same of code that was kept (Backend::image): nothing is compiled.
+std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::string& image, const Backend& backend);
 // Where launches of a library's kernel are counted.
 std::shared_ptr<CachedKernel> library_counters(const char* op);
 // Where launches of several kernels at once are counted.

@@ -195,8 +195,8 @@ void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep
       const int32_t* operand = flat.operands.data() + each.first + each.ptrs;
       for (int32_t i = 0; i < each.ints; i++) ints.push_back(values[size_t(operand[i])].i);
       r.bytes += kernel_bytes(kernel->kernel, ints);
-      if (*kernel->op) r.ops += (r.ops.empty() ? "" : " | ") + std::string(kernel->op);
-      if (r.file.empty() && kernel->file) r.file = kernel->file, r.line = kernel->line;
+      if (!kernel->op.empty()) r.ops += (r.ops.empty() ? "" : " | ") + kernel->op;
+      if (r.file.empty()) r.file = kernel->file, r.line = kernel->line;
       continue;
     }
     const auto& library = std::get<ExternLaunch>(launch);
@@ -213,7 +213,7 @@ void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep
     r.bytes += bytes_of(sizes[0], dtypes[0]) + bytes_of(sizes[1], dtypes[1]);
     r.flops += flops(library.op, sizes[0], sizes[1]);
     r.ops = name(library.op);
-    if (r.file.empty() && library.file) r.file = library.file, r.line = library.line;
+    if (r.file.empty()) r.file = library.file, r.line = library.line;
   }
   if (runtime_config().perf) step->counters->count(nanoseconds, r.bytes, r.flops);
   if (profiling()) keep_record(std::move(r));

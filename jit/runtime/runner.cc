@@ -7,6 +7,7 @@
 #include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
+#include "ops/core/intern.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/late_error.h"
 #include "ops/defs/call.h"
@@ -61,7 +62,7 @@ void Runner::set_buffers(RunContext& c, const InputView* inputs, const double* s
     const Buffer& b = plan_.buffers[i];
     c.buffers[i] = nullptr;
     if (b.kind == Buffer::kInput) c.buffers[i] = inputs[flat_.input_of[i]].data;
-    if (b.kind == Buffer::kConstant) c.buffers[i] = plan_.constants[size_t(b.index)]->data();
+    if (b.kind == Buffer::kConstant) c.buffers[i] = flat_.constants[size_t(b.index)]->data();
   }
   for (size_t i = 0; outputs && i < plan_.outputs.size(); i++) {
     const PlanOutput& out = plan_.outputs[i];
@@ -186,6 +187,8 @@ void Runner::launch_library(RunContext& c, const LaunchStep& step) const {
   run_extern(make_call(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]), operands));
 }
 
+Fault fault_of(const KernelLaunch& launch) { return {-1, -1, launch.op, launch.file, launch.line}; }
+
 // "gather: index 12 is out of bounds for dimension 1 with size 10"
 Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size) {
   Fault at = launch;
@@ -193,20 +196,20 @@ Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const L
   for (const Fault& f : faults) {
     if (f.arg != fault.arg) continue;
     at = f, known = true;
-    if (!at.op) at.op = launch.op;
-    if (!at.file) at.file = launch.file, at.line = launch.line;
+    if (at.op.empty()) at.op = launch.op;
+    if (at.file.empty()) at.file = launch.file, at.line = launch.line;
   }
   const int64_t index = at.wraps && fault.index < 0 ? fault.index - size : fault.index;
   std::string what = "integer division by zero";
-  if (at.text) {
+  if (!at.text.empty()) {
     what = at.text;
   } else if (at.target) {
     what = str("target ", index, " is out of bounds for ", size, " classes");
   } else if (!known || at.dim >= 0) {
     what = str("index ", index, " is out of bounds", known ? str(" for dimension ", at.dim) : "", " with size ", size);
   }
-  Error error(ErrorKind::kData, str(at.op && *at.op ? at.op : "kernel", ": ", what));
-  error.file = at.file;
+  Error error(ErrorKind::kData, str(at.op.empty() ? "kernel" : at.op, ": ", what));
+  error.file = at.file.empty() ? nullptr : intern(at.file);
   error.line = at.line;
   return error;
 }
@@ -215,7 +218,7 @@ void Runner::report(const FilledStep& filled, const LaunchFault& fault) const {
   const LaunchStep& step = *filled.step;
   const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
   const auto* words = reinterpret_cast<const int64_t*>(filled.head) + kHeadWords + step.ptrs;
-  throw fault_error(launch.faults, {fault.arg, -1, launch.op, launch.file, launch.line}, fault, words[fault.arg]);
+  throw fault_error(launch.faults, fault_of(launch), fault, words[fault.arg]);
 }
 
 Tensor Runner::make_output(const RunContext& c, const BufferView& v, const std::vector<Tensor>& inputs) const {
@@ -230,7 +233,7 @@ Tensor Runner::make_output(const RunContext& c, const BufferView& v, const std::
     impl->storage = c.storages[size_t(v.buffer)];
   } else {
     LUTRA_CHECK(b.kind != Buffer::kTemp, "an output in the arena");
-    const Tensor& t = b.kind == Buffer::kConstant ? plan_.constants[size_t(b.index)]
+    const Tensor& t = b.kind == Buffer::kConstant ? flat_.constants[size_t(b.index)]
                                                   : inputs[size_t(flat_.input_of[size_t(v.buffer)])];
     impl->storage = t->storage;
     offset += t->offset.hint * bytes_of(t->dtype, 2) / bytes_of(v.dtype, 2);
@@ -247,7 +250,7 @@ std::vector<Value> Runner::make_results(const RunContext& c, const std::vector<T
       results.emplace_back(make_output(c, out.view, inputs));
     } else if (out.kind == PlanOutput::kNone) {
       results.emplace_back();
-    } else if (is_number((*plan_.env)[out.scalar].op)) {
+    } else if (is_number(plan_.exprs[size_t(out.scalar)].op)) {
       results.emplace_back(Scalar(program_.number_value(c.values.data(), out.scalar)));
     } else {
       results.emplace_back(Scalar::of_int(program_.int_value(c.values.data(), out.scalar)));

@@ -102,6 +102,8 @@ class Runner {
   std::atomic<RunContext*> spare_{nullptr};
 };
 
+// What is known of any check of the launch.
+Fault fault_of(const KernelLaunch& launch);
 Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size);
 
 }  // namespace lutra

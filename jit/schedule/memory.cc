@@ -76,7 +76,7 @@ class Overwrite {
 
 class MemoryPlanner {
  public:
-  explicit MemoryPlanner(Plan& plan) : plan_(plan), env_(*plan.env), lives_(plan.buffers.size()) {}
+  MemoryPlanner(Plan& plan, SymEnv& env) : plan_(plan), env_(env), lives_(plan.buffers.size()) {}
 
   void run() {
     find_lives();
@@ -164,6 +164,6 @@ class MemoryPlanner {
 
 }  // namespace
 
-void plan_memory(Plan& plan) { MemoryPlanner(plan).run(); }
+void plan_memory(Plan& plan, SymEnv& env) { MemoryPlanner(plan, env).run(); }
 
 }  // namespace lutra

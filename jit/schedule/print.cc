@@ -12,7 +12,7 @@ struct Printer {
   const Plan& p;
   std::ostringstream out;
 
-  std::string expr(ExprId e) { return e ? expr_text(*p.env, e) : "0"; }
+  std::string expr(ExprId e) { return e ? expr_text(p.exprs, e) : "0"; }
   std::string list(const std::vector<ExprId>& v) {
     std::string s;
     for (size_t i = 0; i < v.size(); i++) s += (i ? ", " : "") + expr(v[i]);
@@ -47,7 +47,7 @@ struct Printer {
     out << "; " << list(l.ints) << "; " << list(l.scalars) << ")";
     if (l.extent) out << " extent " << expr(l.extent) << " work " << expr(l.work);
     for (const Fault& f : l.faults) out << " fault(" << f.op << ", n" << f.arg << ", dim " << f.dim << ")";
-    if (l.file) out << " ; " << l.file << ":" << l.line;
+    if (!l.file.empty()) out << " ; " << l.file << ":" << l.line;
     out << "\n";
     std::istringstream lines(loop::print(l.kernel));
     for (std::string line; std::getline(lines, line);) out << "    " << line << "\n";
@@ -60,7 +60,7 @@ struct Printer {
     for (const std::string& s : l.strings) out << "; '" << s << "'";
     out << ") -> ";
     for (size_t i = 0; i < l.out.size(); i++) out << (i ? ", " : "") << view(l.out[i]);
-    if (l.file) out << " ; " << l.file << ":" << l.line;
+    if (!l.file.empty()) out << " ; " << l.file << ":" << l.line;
     out << "\n";
   }
 

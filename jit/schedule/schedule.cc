@@ -7,7 +7,6 @@
 #include "jit/schedule/combine.h"
 #include "jit/schedule/fuse.h"
 #include "jit/schedule/memory.h"
-#include "ops/core/intern.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -17,11 +16,10 @@ constexpr size_t kMaxName = 48;
 
 class Planner {
  public:
-  Planner(const Graph& graph, bool fuse) : facts_(*graph.env), units_(graph, facts_, fuse), fuse_(fuse) {}
+  Planner(const Graph& graph, bool fuse) : env_(*graph.env), facts_(env_), units_(graph, facts_, fuse), fuse_(fuse) {}
 
   Plan run() {
     const Graph& g = units_.graph;
-    plan_.env = g.env;
     plan_.device = units_.device;
     plan_.rng_calls = g.rng_calls;
     add_inputs();
@@ -30,7 +28,8 @@ class Planner {
     for (const Group& group : groups) launch(group);
     for (const Value& v : g.outputs) output(v);
     if (fuse_) combine_launches(plan_);
-    plan_memory(plan_);
+    plan_memory(plan_, env_);
+    close(plan_, env_);
     return std::move(plan_);
   }
 
@@ -44,8 +43,7 @@ class Planner {
       Buffer b{Buffer::kInput, in.value->dtype, expr(in.value->numel()), int32_t(i)};
       if (in.constant) {
         b.kind = Buffer::kConstant;
-        b.index = int32_t(plan_.constants.size());
-        plan_.constants.push_back(in.constant);
+        b.index = plan_.constants++;
       }
       size_t same = 0;
       while (units_.graph.inputs[same].value->storage != in.value->storage) same++;
@@ -139,23 +137,23 @@ class Planner {
     launch.scalars = args.scalars;
     bool parallel = !(args.extent.is_constant() && args.extent.hint == 0) || has_parallel(launch.kernel);
     if (parallel) launch.extent = expr(args.extent), launch.work = expr(args.work);
-    launch.op = intern(told.empty() ? name : told);
-    launch.file = node->file;
+    launch.op = told.empty() ? name : told;
+    if (node->file) launch.file = node->file;
     launch.line = node->line;
     for (const BodyArgs::Check& c : args.checks) {
       const KernelFault& f = faults[size_t(c.fault)];
       const OpId told = f.node->origin != OpId::kCount ? f.node->origin : f.node->op;
       const bool wraps = f.node->op == OpId::index;  // whose last argument is the name of the op that the user called
-      const char* op = wraps ? intern(f.node->args.back().as<std::string>()) : lutra::name(told);
+      std::string op = wraps ? f.node->args.back().as<std::string>() : lutra::name(told);
       const bool target = told == OpId::nll_loss || told == OpId::cross_entropy;
       const bool values = f.node->op == OpId::check_values;
       std::string message = values ? f.node->args[2].as<std::string>() : "";
       // Of a function that is no op: "one_hot: ..."
       if (const size_t colon = message.find(": "); colon != std::string::npos) {
-        op = intern(message.substr(0, colon)), message.erase(0, colon + 2);
+        op = message.substr(0, colon), message.erase(0, colon + 2);
       }
-      const char* text = values ? intern(message) : nullptr;
-      launch.faults.push_back({c.arg, f.dim, op, f.node->file, f.node->line, wraps, target, text});
+      launch.faults.push_back(
+          {c.arg, f.dim, op, f.node->file ? f.node->file : "", f.node->line, wraps, target, message});
     }
     if (std::string bad = loop::verify(launch.kernel); !bad.empty()) {
       fail_internal("schedule: ", bad, "\n", loop::print(launch.kernel));
@@ -197,17 +195,14 @@ class Planner {
     for (size_t i = 0; i < u.node->args.size(); i++) extern_argument(launch, op.args[i].type, u.node->args[i]);
     for (const Tensor& t : u.node->results) launch.out.push_back(view(t));
     LUTRA_CHECK(launch.out[0].buffer == buffer(units_.source_of(id)), "an extern result elsewhere");
-    launch.file = u.node->file;
+    if (u.node->file) launch.file = u.node->file;
     launch.line = u.node->line;
     plan_.launches.push_back(std::move(launch));
   }
 
   // See ExternCall for what goes where.
   void extern_argument(ExternLaunch& launch, ArgType type, const Value& v) {
-    const auto number = [&](const Scalar& s) {
-      SymEnv& env = *plan_.env;
-      return s.expr ? s.expr : env.number(s.to_double());
-    };
+    const auto number = [&](const Scalar& s) { return s.expr ? s.expr : env_.number(s.to_double()); };
     switch (type) {
       case ArgType::kTensor: launch.in.push_back(v.is_none() ? BufferView() : view(v.tensor())); break;
       case ArgType::kTensorList:
@@ -268,12 +263,12 @@ class Planner {
     } else if (v.is<Scalar>()) {
       const Scalar& s = v.as<Scalar>();
       out.kind = PlanOutput::kScalar;
-      SymEnv& env = *plan_.env;
-      out.scalar = s.expr ? s.expr : s.kind == Scalar::kNumber ? env.number(s.d) : env.constant(s.i);
+      out.scalar = s.expr ? s.expr : s.kind == Scalar::kNumber ? env_.number(s.d) : env_.constant(s.i);
     }
     plan_.outputs.push_back(std::move(out));
   }
 
+  SymEnv& env_;
   SymFacts facts_;
   Units units_;
   bool fuse_;
@@ -283,6 +278,28 @@ class Planner {
 };
 
 }  // namespace
+
+void close(Plan& plan, const SymEnv& env) {
+  for (const SymGuard& g : env.guards()) plan.guards.push_back(g);
+  std::vector<bool> used(env.size(), false);
+  each_expr(plan, [&](ExprId id) { used[size_t(id)] = true; });
+  for (size_t id = used.size(); id-- > 1;) {
+    const SymExpr& e = env[ExprId(id)];
+    if (used[id] && arity(e.op) >= 1) used[size_t(e.a)] = true;
+    if (used[id] && arity(e.op) == 2) used[size_t(e.b)] = true;
+  }
+  used[0] = true;
+  std::vector<ExprId> place(env.size(), 0);
+  for (size_t id = 0; id < used.size(); id++) {
+    if (!used[id]) continue;
+    SymExpr e = env[ExprId(id)];
+    if (arity(e.op) >= 1) e.a = place[size_t(e.a)];
+    if (arity(e.op) == 2) e.b = place[size_t(e.b)];
+    place[id] = ExprId(plan.exprs.size());
+    plan.exprs.push_back(e);
+  }
+  each_expr(plan, [&](ExprId& id) { id = place[size_t(id)]; });
+}
 
 Plan schedule(const Graph& graph, const ScheduleOptions& options) {
   SymScope scope(graph.env.get());

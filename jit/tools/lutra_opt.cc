@@ -73,7 +73,7 @@ std::string stage_text(GraphPtr graph, const Options& o) {
     Plan plan = schedule(*graph);
     if (o.stage == "schedule") return print(plan);
     if (o.stage == "loop") return loops_text(plan);
-    if (o.stage == "asm") return Executable::build(std::move(plan), true)->listings();
+    if (o.stage == "asm") return Executable::build(std::move(plan), constants_of(*graph), true)->listings();
   } else if (o.stage == "schedule" || o.stage == "loop" || o.stage == "asm") {
     std::string result;
     CompileOptions options;

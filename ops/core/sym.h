@@ -127,6 +127,7 @@ class SymEnv {
   int32_t make(SymOp op, int32_t a, int32_t b = 0);  // folds constants and x+0, x*1, x*0; computes the hint
   const SymExpr& operator[](int32_t id) const { return exprs_[id]; }
   size_t size() const { return exprs_.size(); }
+  const std::vector<SymExpr>& exprs() const { return exprs_; }
   // Answers by the hints and, when a side is symbolic, records a guard, unless earlier ones imply the answer.
   bool ask(SymCmp cmp, int32_t a, int32_t b);
   // Specialises on the value seen: its bits.

@@ -24,7 +24,7 @@ void add_plan(const Graph& graph, std::set<std::string>& sources) {
     const auto* k = std::get_if<KernelLaunch>(&l);
     if (!k) continue;
     std::vector<int64_t> hints;
-    for (ExprId e : k->ints) hints.push_back((*plan.env)[e].i);
+    for (ExprId e : k->ints) hints.push_back(plan.exprs[size_t(e)].i);
     sources.insert(cuda::generate(k->kernel, hints, cuda::stated_machine())->text);
   }
 }

@@ -19,12 +19,12 @@ struct Run {
 // False where the launch is too large for a test.
 bool add_launch(const Plan& plan, const KernelLaunch& launch, uint64_t seed, ShimLibrary& library,
                 std::vector<Run>& runs) {
-  const SymEnv& env = *plan.env;
+  const std::vector<SymExpr>& env = plan.exprs;
   Case c(clone(launch.kernel));
   std::mt19937_64 rng(seed);
   for (int32_t b : launch.buffers) {
     const auto& buffer = plan.buffers[size_t(b)];
-    const int64_t elements = env[buffer.elements].i;
+    const int64_t elements = env[size_t(buffer.elements)].i;
     if (elements > kMostElements) return false;
     c.buffer(buffer.dtype, size_t(elements));
     // Indices lie within what they index, mostly.
@@ -35,9 +35,9 @@ bool add_launch(const Plan& plan, const KernelLaunch& launch, uint64_t seed, Shi
       memcpy(c.buffers.back()->data + size_t(i) * size_of(buffer.dtype), &v, size_of(buffer.dtype));
     }
   }
-  for (ExprId e : launch.ints) c.ints.push_back(env[e].i);
-  for (ExprId e : launch.scalars) c.scalars.push_back(env[e].d);
-  c.end = launch.extent ? env[launch.extent].i : 0;
+  for (ExprId e : launch.ints) c.ints.push_back(env[size_t(e)].i);
+  for (ExprId e : launch.scalars) c.scalars.push_back(env[size_t(e)].d);
+  c.end = launch.extent ? env[size_t(launch.extent)].i : 0;
   std::vector<int64_t> hints = c.ints;
   if (seed % 4 == 3) hints.assign(hints.size(), 300);
   const size_t kernel = library.add(launch.kernel, hints);

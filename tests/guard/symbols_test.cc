@@ -49,7 +49,7 @@ TEST_CASE("symbols: chains of a million terms", "[symbols]") {
     const Scalar x = g.add_scalar("x", 0.5);
     const int32_t s = chain(env, x.expr, kTerms, shared);
     CHECK(env.print(s).size() < 10000);
-    CHECK(expr_text(env, s).size() < 10000);
+    CHECK(expr_text(env.exprs(), s).size() < 10000);
     env.ask(SymCmp::kLt, s, env.number(0.25));
     SymbolProgram p;
     CHECK(p.add_guards(env).size() == 1);
@@ -60,7 +60,7 @@ TEST_CASE("symbols: chains of a million terms", "[symbols]") {
     CHECK(relation_text(program, 0).size() < 10000);
     CHECK(relation_source(program, 0) == nullptr);
     HostProgram host;
-    host.begin(env, {});
+    host.begin(env.exprs(), {});
     std::vector<HostValue> values;
     const int32_t slot = host.number_slot(s);
     values = host.start_values();

@@ -40,8 +40,8 @@ Tensor indices(const std::vector<int64_t>& v) {
 }
 
 // Output 0: a gathered by index. Input 2 is overwritten with twice itself afterwards.
-Plan gather_plan() {
-  Plan p = new_plan();
+HandPlan gather_plan() {
+  HandPlan p;
   const ExprId n = size_of_input(p, 1), rows = size_of_input(p, 0), m = size_of_input(p, 2);
   const int32_t a = add_buffer(p, Buffer::kInput, DType::kFloat32, rows, 0);
   const int32_t index = add_buffer(p, Buffer::kInput, DType::kInt64, n, 1);
@@ -68,7 +68,7 @@ struct Threads {
 }  // namespace
 
 TEST_CASE("an executable serves all sizes, at any number of threads", "[runtime]") {
-  auto e = Executable::build(scale_add_plan());
+  auto e = build(scale_add_plan());
   CHECK(e->kernel_count() == 1);
   for (const int threads : {1, 2, 5}) {
     Threads scope(threads);
@@ -87,7 +87,7 @@ TEST_CASE("an executable serves all sizes, at any number of threads", "[runtime]
 }
 
 TEST_CASE("run_into writes where it is told", "[runtime]") {
-  auto e = Executable::build(scale_add_plan());
+  auto e = build(scale_add_plan());
   Tensor a = vector_of(100, 0, 1), b = vector_of(100, 5, 0), y = vector_of(100, 0, 0);
   e->run_into({a, b}, {2.0}, {y});
   CHECK(y->data_as<float>()[99] == 203.0f);
@@ -97,7 +97,7 @@ TEST_CASE("run_into writes where it is told", "[runtime]") {
 }
 
 TEST_CASE("temporaries live in an arena that results do not share", "[runtime]") {
-  Plan p = new_plan();
+  HandPlan p;
   const ExprId n = size_of_input(p, 0), bytes = p.env->make(SymOp::kMul, n, p.env->constant(4));
   const int32_t a = add_buffer(p, Buffer::kInput, DType::kFloat32, n, 0);
   const int32_t t0 = add_buffer(p, Buffer::kTemp, DType::kFloat32, n, 0);
@@ -110,7 +110,7 @@ TEST_CASE("temporaries live in an arena that results do not share", "[runtime]")
     p.launches.emplace_back(std::move(l));
   }
   p.outputs = {tensor_output(vector_view(p, y, DType::kFloat32, n)), {}};
-  auto e = Executable::build(std::move(p));
+  auto e = build(std::move(p));
   CHECK(e->kernel_count() == 3);
   const Tensor small = e->run({vector_of(10, 1, 0)}, {})[0].as<Tensor>();
   const auto results = e->run({vector_of(5000, 2, 0)}, {});
@@ -120,7 +120,7 @@ TEST_CASE("temporaries live in an arena that results do not share", "[runtime]")
 }
 
 TEST_CASE("a bad index is an error; nothing after it has happened", "[runtime]") {
-  auto e = Executable::build(gather_plan());
+  auto e = build(gather_plan());
   Tensor a = vector_of(10, 0, 1), w = vector_of(4, 1, 0);
   Generator& g = default_generator();
   const uint64_t calls = g.next_call;
@@ -150,7 +150,7 @@ TEST_CASE("a bad index is an error; nothing after it has happened", "[runtime]")
 }
 
 TEST_CASE("random numbers are a function of seed, call and element", "[runtime]") {
-  Plan p = new_plan();
+  HandPlan p;
   const ExprId n = size_of_input(p, 0);
   add_buffer(p, Buffer::kInput, DType::kFloat32, n, 0);
   const int32_t y = add_buffer(p, Buffer::kOutput, DType::kFloat32, n);
@@ -159,7 +159,7 @@ TEST_CASE("random numbers are a function of seed, call and element", "[runtime]"
   p.launches.emplace_back(std::move(l));
   p.outputs = {tensor_output(vector_view(p, y, DType::kFloat32, n))};
   p.rng_calls = 1;
-  auto e = Executable::build(std::move(p));
+  auto e = build(std::move(p));
   Generator& g = default_generator();
   const Generator saved = g;
   g = {42, 7};
@@ -178,7 +178,7 @@ TEST_CASE("random numbers are a function of seed, call and element", "[runtime]"
 }
 
 TEST_CASE("outputs may be views of inputs and numbers", "[runtime]") {
-  Plan p = new_plan();
+  HandPlan p;
   const ExprId n = size_of_input(p, 0), two = p.env->constant(2);
   const int32_t a = add_buffer(p, Buffer::kInput, DType::kFloat32, n, 0);
   BufferView tail{a, DType::kFloat32, {p.env->make(SymOp::kSub, n, two)}, {p.env->constant(1)}, two};
@@ -188,7 +188,7 @@ TEST_CASE("outputs may be views of inputs and numbers", "[runtime]") {
   number.scalar = p.env->make(SymOp::kNMul, x, x);
   whole.scalar = n;
   p.outputs = {tensor_output(tail), number, whole};
-  auto e = Executable::build(std::move(p));
+  auto e = build(std::move(p));
   Tensor in = vector_of(6, 0, 1);
   const auto out = e->run({in}, {3.0});
   CHECK(out[0].as<Tensor>()->storage == in->storage);
@@ -199,10 +199,10 @@ TEST_CASE("outputs may be views of inputs and numbers", "[runtime]") {
 }
 
 TEST_CASE("running out of memory is an error before anything is launched", "[runtime]") {
-  Plan p = gather_plan();
+  HandPlan p = gather_plan();
   // An output of 2^60 elements.
   p.buffers[2].elements = p.env->constant(int64_t(1) << 60);
-  auto e = Executable::build(std::move(p));
+  auto e = build(std::move(p));
   Tensor a = vector_of(10, 0, 1), w = vector_of(4, 1, 0);
   try {
     e->run({a, indices({1}), w}, {});
@@ -217,7 +217,7 @@ TEST_CASE("running out of memory is an error before anything is launched", "[run
 }
 
 TEST_CASE("an executable may run on several threads at once", "[runtime]") {
-  auto e = Executable::build(scale_add_plan());
+  auto e = build(scale_add_plan());
   std::atomic<int> wrong{0};
   const auto work = [&](float base) {
     for (int i = 0; i < 300; i++) {
@@ -232,7 +232,7 @@ TEST_CASE("an executable may run on several threads at once", "[runtime]") {
 }
 
 TEST_CASE("equal kernels are compiled once", "[runtime]") {
-  auto a = Executable::build(scale_add_plan()), b = Executable::build(scale_add_plan());
+  auto a = build(scale_add_plan()), b = build(scale_add_plan());
   runtime_config().perf = true;
   a->run({vector_of(3, 0, 1), vector_of(3, 0, 1)}, {1.0});
   b->run({vector_of(3, 0, 1), vector_of(3, 0, 1)}, {1.0});

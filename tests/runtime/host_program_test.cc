@@ -21,7 +21,7 @@ TEST_CASE("host programs evaluate what is needed", "[runtime]") {
   HostProgram p;
   // The graph's input 0 is a constant: input 1 is the first of a run.
   const int32_t positions[] = {-1, 0};
-  p.begin(env, positions);
+  p.begin(env.exprs(), positions);
   const int32_t half_slot = p.int_slot(half), rest_slot = p.int_slot(rest), number_slot = p.number_slot(number);
   const int32_t n_slot = p.number_slot(n), x_slot = p.int_slot(x);
   for (const SymGuard& g : env.guards()) p.add_guard(g);
@@ -55,7 +55,7 @@ TEST_CASE("division by the size of an empty tensor is zero", "[runtime]") {
   const int32_t n = env.leaf(SymOp::kSize, 0, 0, 4);
   const int32_t q = env.make(SymOp::kFloorDiv, env.constant(12), n);
   HostProgram p;
-  p.begin(env, {});
+  p.begin(env.exprs(), {});
   p.int_slot(q);
   auto values = p.start_values();
   const SymInt zero = 0;

@@ -8,15 +8,19 @@
 
 namespace lutra {
 
-// A vector input's number of elements as an expression.
-inline ExprId size_of_input(Plan& p, int32_t input, int32_t dim = 0) {
-  return p.env->leaf(SymOp::kSize, input, dim, 4);
+// A plan under construction: its expressions are those of the env.
+struct HandPlan : Plan {
+  std::shared_ptr<SymEnv> env = std::make_shared<SymEnv>();
+};
+
+inline std::shared_ptr<Executable> build(HandPlan p) {
+  close(p, *p.env);
+  return Executable::build(std::move(p));
 }
 
-inline Plan new_plan() {
-  Plan p;
-  p.env = std::make_shared<SymEnv>();
-  return p;
+// A vector input's number of elements as an expression.
+inline ExprId size_of_input(HandPlan& p, int32_t input, int32_t dim = 0) {
+  return p.env->leaf(SymOp::kSize, input, dim, 4);
 }
 
 inline int32_t add_buffer(Plan& p, Buffer::Kind kind, DType dtype, ExprId elements, int32_t index = -1) {
@@ -24,7 +28,7 @@ inline int32_t add_buffer(Plan& p, Buffer::Kind kind, DType dtype, ExprId elemen
   return int32_t(p.buffers.size()) - 1;
 }
 
-inline BufferView vector_view(Plan& p, int32_t buffer, DType dtype, ExprId n) {
+inline BufferView vector_view(HandPlan& p, int32_t buffer, DType dtype, ExprId n) {
   return {buffer, dtype, {n}, {p.env->constant(1)}, p.env->constant(0)};
 }
 
@@ -65,8 +69,8 @@ inline Tensor vector_of(int64_t n, float first, float step) {
 }
 
 // Inputs a, b and scalar x; output a * x + b through one kernel.
-inline Plan scale_add_plan() {
-  Plan p = new_plan();
+inline HandPlan scale_add_plan() {
+  HandPlan p;
   const ExprId n = size_of_input(p, 0);
   const int32_t a = add_buffer(p, Buffer::kInput, DType::kFloat32, n, 0);
   const int32_t b = add_buffer(p, Buffer::kInput, DType::kFloat32, n, 1);

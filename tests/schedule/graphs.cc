@@ -161,7 +161,7 @@ std::vector<double> real_scalars(const Graph& graph) {
   return out;
 }
 
-namespace {
+namespace {}  // namespace
 
 std::string bytes_of(const Tensor& t) {
   std::string out;
@@ -179,8 +179,6 @@ std::string bytes_of(const Tensor& t) {
   }
 }
 
-}  // namespace
-
 RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed, RunSizes sizes) {
   RunResult r;
   std::vector<Tensor> inputs = real_inputs(lowered, seed, sizes);
@@ -194,7 +192,8 @@ RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, u
     if (how == Witness::kEager) {
       outputs = interpret(lowered, inputs, scalars);
     } else {
-      outputs = Executable::build(schedule(lowered, {how == Witness::kFused}))->run(inputs, scalars);
+      outputs =
+          Executable::build(schedule(lowered, {how == Witness::kFused}), constants_of(lowered))->run(inputs, scalars);
     }
   } catch (const Error& e) {
     runtime_config().isa = saved;

@@ -27,7 +27,8 @@ bool guards_hold(const SymEnv& env, RunSizes sizes);
 std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed, RunSizes sizes = {});
 std::vector<double> real_scalars(const Graph& graph);
 
-// Outputs and inputs after a run, as bytes in row-major order.
+std::string bytes_of(const Tensor& t);  // in row-major order
+// Outputs and inputs after a run, as bytes.
 struct RunResult {
   std::vector<std::string> values;
   std::string error;

@@ -2,19 +2,12 @@
 #include "jit/codegen/arm64/code.h"
 
 #include "jit/codegen/arm64/emitter.h"
+#include "jit/codegen/machine/native_code.h"
 #include "jit/codegen/machine/publish.h"
 #include "jit/loop/walk.h"
 #include "ops/core/error.h"
 
 namespace lutra::arm64 {
-namespace {
-
-struct NativeCode : Code {
-  PublishedCode memory;
-};
-
-}  // namespace
-
 bool runs_here() { return asmjit::Environment::host().isFamilyAArch64(); }
 
 std::string refusal(const loop::Kernel& kernel) {
@@ -48,9 +41,9 @@ std::shared_ptr<Code> compile(const loop::Kernel& kernel, bool listing) {
   const asmjit::Error finalized = cc.finalize();
   if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
   check(finalized);
-  check(publish(code, &result->memory));
-  result->bytes = result->memory.bytes();
-  result->entry = result->memory.as<KernelFn>();
+  PublishedCode published;
+  check(publish(code, &published));
+  result->set(std::move(published));
   if (listing) result->listing.assign(logger.data(), logger.dataSize());
   return result;
 }

@@ -3,6 +3,8 @@
 // which runs the tests, misses writes through another mapping.
 #include "jit/codegen/machine/publish.h"
 
+#include <cstring>
+
 #include "ops/core/cpu.h"
 
 namespace lutra {
@@ -41,20 +43,36 @@ asmjit::Error make_executable(void* entry, size_t bytes) {
   return asmjit::kErrorOk;
 }
 
+// write(entry, writable, size) fills the memory.
+template <class F>
+asmjit::Error publish_as(size_t size, const F& write, PublishedCode* out) {
+  void *entry = nullptr, *writable = nullptr;
+  ASMJIT_PROPAGATE(allocate(&entry, &writable, size));
+  PublishedCode published(entry, size);
+  ASMJIT_PROPAGATE(write(entry, writable, size));
+  ASMJIT_PROPAGATE(make_executable(entry, size));
+  *out = std::move(published);
+  return asmjit::kErrorOk;
+}
+
 }  // namespace
 
 asmjit::Error publish(asmjit::CodeHolder& code, PublishedCode* out) {
   ASMJIT_PROPAGATE(code.flatten());
   ASMJIT_PROPAGATE(code.resolveUnresolvedLinks());
-  const size_t size = code.codeSize();
-  void *entry = nullptr, *writable = nullptr;
-  ASMJIT_PROPAGATE(allocate(&entry, &writable, size));
-  PublishedCode published(entry, size);
-  ASMJIT_PROPAGATE(code.relocateToBase(uint64_t(uintptr_t(entry))));
-  ASMJIT_PROPAGATE(code.copyFlattenedData(writable, size, asmjit::CopySectionFlags::kPadSectionBuffer));
-  ASMJIT_PROPAGATE(make_executable(entry, size));
-  *out = std::move(published);
-  return asmjit::kErrorOk;
+  const auto write = [&](void* entry, void* writable, size_t size) {
+    ASMJIT_PROPAGATE(code.relocateToBase(uint64_t(uintptr_t(entry))));
+    return code.copyFlattenedData(writable, size, asmjit::CopySectionFlags::kPadSectionBuffer);
+  };
+  return publish_as(code.codeSize(), write, out);
+}
+
+asmjit::Error publish(std::string_view image, PublishedCode* out) {
+  const auto write = [&](void*, void* writable, size_t size) {
+    std::memcpy(writable, image.data(), size);
+    return asmjit::Error(asmjit::kErrorOk);
+  };
+  return publish_as(image.size(), write, out);
 }
 
 PublishedCode::~PublishedCode() {

@@ -3,6 +3,7 @@
 #include <asmjit/core.h>
 
 #include <string>
+#include <string_view>
 
 #include "jit/codegen/machine/published_code.h"
 
@@ -17,5 +18,7 @@ struct FirstError : asmjit::ErrorHandler {
 };
 
 asmjit::Error publish(asmjit::CodeHolder& code, PublishedCode* out);
+// Of position-independent code that was published before, perhaps by another process.
+asmjit::Error publish(std::string_view image, PublishedCode* out);
 
 }  // namespace lutra

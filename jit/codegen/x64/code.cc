@@ -3,16 +3,13 @@
 
 #include <asmjit/x86.h>
 
+#include "jit/codegen/machine/native_code.h"
 #include "jit/codegen/machine/publish.h"
 #include "jit/codegen/x64/emitter.h"
 #include "ops/core/error.h"
 
 namespace lutra::x64 {
 namespace {
-
-struct NativeCode : Code {
-  PublishedCode memory;
-};
 
 void check(asmjit::Error e, const std::string& kernel) {
   if (e != asmjit::kErrorOk) fail_internal("codegen: kernel ", kernel, ": ", asmjit::DebugUtils::errorAsString(e));
@@ -68,9 +65,9 @@ std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing)
   const asmjit::Error finalized = cc.finalize();
   if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
   check(finalized, kernel.name);
-  check(publish(code, &result->memory), kernel.name);
-  result->bytes = result->memory.bytes();
-  result->entry = result->memory.as<KernelFn>();
+  PublishedCode published;
+  check(publish(code, &published), kernel.name);
+  result->set(std::move(published));
   if (listing) result->listing.assign(logger.data(), logger.dataSize());
   return result;
 }

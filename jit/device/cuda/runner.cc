@@ -90,8 +90,7 @@ void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const 
     c.working.scratch().lend(c.arena_base ? c.arena_base + gap.offset : nullptr, gap.bytes);
   }
   if (c.order) c.order->begin({&step.launch, 1});
-  const auto& launch = std::get<ExternLaunch>(plan_.launches[i]);
-  const cuda::PlaceScope place(launch.file, launch.line);
+  const cuda::PlaceScope place(step.file, step.line);
   Runner::launch_library(base, step);
   if (c.order) c.order->end();
 }
@@ -102,7 +101,7 @@ void CudaRunner::add_sites() {
     if (!steps_[i].kernel) continue;
     const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[i].launch)]);
     if (launch.faults.empty()) continue;
-    const Fault at{-1, -1, launch.op, launch.file, launch.line};
+    const Fault at = fault_of(launch);
     gpu_steps_[i].site = cuda::add_fault_site(
         [faults = launch.faults, at](const LaunchFault& fault) { return fault_error(faults, at, fault, fault.bound); });
   }
@@ -132,7 +131,7 @@ void CudaRunner::aim(BlockHead* head, int32_t step, cuda::Context& gpu) const {
   const int64_t site = gpu_steps_[size_t(step)].site;
   const LaunchStep& s = steps_[size_t(step)];
   // An eager op's kernels come from many lines; those of a segment know theirs.
-  head->site = site && !std::get<KernelLaunch>(plan_.launches[size_t(s.launch)]).file ? cuda::site_here(site) : site;
+  head->site = site && !s.file ? cuda::site_here(site) : site;
 }
 
 bool CudaRunner::make_launch(const Context& c, const std::vector<int32_t>& group, GroupLaunch& out) const {
@@ -169,8 +168,8 @@ void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) 
     if (!fill(c, steps_[size_t(i)], default_generator(), part)) continue;
     aim(part.head, i, gpu);
     steps_[size_t(i)].kernel->code->run(part.head);
-    const KernelLaunch& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(i)].launch)]);
-    cuda::launched(gpu, launch.op, launch.file, launch.line);
+    const LaunchStep& s = steps_[size_t(i)];
+    cuda::launched(gpu, s.op, s.file, s.line);
   }
 }
 
@@ -190,8 +189,8 @@ void CudaRunner::launch_group(const Context& c, const std::vector<int32_t>& grou
   LUTRA_CUDA(launch(l.function, l.grid.blocks[0], l.grid.blocks[1], l.grid.blocks[2], l.grid.threads[0],
                     l.grid.threads[1], l.grid.threads[2], l.grid.shared_bytes, gpu.stream, params, nullptr));
   if (c.order) c.order->end();
-  const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(steps_[size_t(group[0])].launch)]);
-  cuda::launched(gpu, launch.op, launch.file, launch.line);
+  const LaunchStep& s = steps_[size_t(group[0])];
+  cuda::launched(gpu, s.op, s.file, s.line);
 }
 
 // Whether no launch goes by the interpreter any more.

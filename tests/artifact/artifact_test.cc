@@ -1,0 +1,127 @@
+// Artifacts: what is read is what was written and runs alike; what lies is refused.
+#include <catch2/catch.hpp>
+
+#include "jit/artifact/artifact.h"
+#include "jit/runtime/config.h"
+#include "jit/schedule/schedule.h"
+#include "ops/defs/call.h"
+#include "tests/runtime/plans.h"
+#include "tests/schedule/graphs.h"
+#include "tests/seeds.h"
+
+namespace lutra {
+namespace {
+
+// What a run of the executable gives and leaves in its inputs; or its error.
+RunResult run(Executable& e, const Graph& graph, uint32_t seed) {
+  RunResult r;
+  default_generator().seed = 7;
+  default_generator().next_call = 0;
+  const std::vector<Tensor> inputs = real_inputs(graph, seed);
+  std::vector<Value> outputs;
+  try {
+    outputs = e.run(inputs, real_scalars(graph));
+  } catch (const Error& error) {
+    if (error.kind != ErrorKind::kData) throw;
+    r.error = error.what();
+    return r;
+  }
+  for (const Value& v : outputs) {
+    if (v.is<Tensor>()) r.values.push_back(bytes_of(v.tensor()));
+  }
+  for (const Tensor& t : inputs) r.values.push_back(bytes_of(t));
+  return r;
+}
+
+std::string refusal(const std::string& bytes) {
+  try {
+    read_artifact(bytes);
+  } catch (const Error& e) {
+    CHECK(e.kind == ErrorKind::kUser);
+    return e.what();
+  }
+  return "";
+}
+
+std::string refusal(HandPlan p) {
+  close(p, *p.env);
+  Codes codes;
+  codes.of_launch.assign(p.launches.size(), -1);
+  return refusal(write_artifact(p, codes));
+}
+
+}  // namespace
+
+TEST_CASE("artifacts of random graphs are read as they were written, and run alike", "[runtime]") {
+  const auto [first, last] = seeds(300);
+  size_t images = 0, ran = 0;
+  for (uint64_t seed = first; seed <= last; seed++) {
+    INFO("seed " << seed);
+    std::unique_ptr<Graph> graph;
+    try {
+      graph = lowered_graph(*random_graph(uint32_t(seed)));
+    } catch (const Error& e) {  // an argument that only the decomposition refuses
+      if (e.kind != ErrorKind::kUser) throw;
+      continue;
+    }
+    const auto made = Executable::build(schedule(*graph), constants_of(*graph));
+    const std::string bytes = write_artifact(made->plan(), made->codes());
+    Artifact read = read_artifact(bytes);
+    REQUIRE(write_artifact(read.plan, read.codes) == bytes);
+    REQUIRE(print(read.plan) == print(made->plan()));
+    images += read.codes.images.size();
+    const auto linked = Executable::link(std::move(read), constants_of(*graph));
+    const RunResult a = run(*made, *graph, uint32_t(seed)), b = run(*linked, *graph, uint32_t(seed));
+    INFO(describe(a, b));
+    REQUIRE(a == b);
+    ran++;
+  }
+  CHECK(ran > (last - first) / 2);
+  if (current_isa() != "interp") CHECK(images > ran / 2);
+}
+
+TEST_CASE("an artifact that was changed is refused, or is one all the same", "[runtime]") {
+  const auto graph = lowered_graph(*random_graph(3));
+  const auto made = Executable::build(schedule(*graph), constants_of(*graph));
+  const std::string bytes = write_artifact(made->plan(), {{}, std::vector<int32_t>(made->plan().launches.size(), -1)});
+  size_t refused = 0;
+  for (size_t at = 0; at < bytes.size(); at++) {
+    CHECK(refusal(bytes.substr(0, at)) != "");
+    for (const int flip : {1, 4, 0x80}) {
+      std::string changed = bytes;
+      changed[at] = char(changed[at] ^ flip);
+      refused += !refusal(changed).empty();
+    }
+  }
+  CHECK(refused > bytes.size());
+  CHECK(refusal(bytes + "x") == "artifact: something follows its end");
+  CHECK(refusal("no artifact") != "");
+}
+
+TEST_CASE("a plan that lies is refused by what is wrong", "[runtime]") {
+  CHECK(refusal(scale_add_plan()) == "");
+  const auto with = [](auto change) {
+    HandPlan p = scale_add_plan();
+    change(p, std::get<KernelLaunch>(p.launches[0]));
+    return refusal(std::move(p));
+  };
+  using K = KernelLaunch;
+  CHECK(with([](HandPlan&, K& k) { k.buffers[1] = 3; }) == "artifact: launch 0: there is no buffer b3");
+  CHECK(with([](HandPlan&, K& k) { k.buffers.pop_back(); }) ==
+        "artifact: launch 0 of scale_add has other arguments than the kernel");
+  CHECK(with([](HandPlan&, K& k) { k.kernel.values = 1; }).find("artifact: kernel scale_add: ") == 0);
+  CHECK(with([](HandPlan& p, K&) { p.buffers[1].index = -2; }) == "artifact: buffer b1 has place -2");
+  CHECK(with([](HandPlan& p, K&) { p.outputs[0].view.buffer = -1; }) == "artifact: there is no buffer b-1");
+  CHECK(with([](HandPlan& p, K&) { p.mutated.push_back(-7); }) == "artifact: a write to input -7");
+}
+
+TEST_CASE("an artifact of another build names it", "[runtime]") {
+  const auto graph = lowered_graph(*random_graph(1));
+  const auto made = Executable::build(schedule(*graph), constants_of(*graph));
+  std::string bytes = write_artifact(made->plan(), made->codes());
+  char& digit = bytes[1 + std::string("lutra artifact 1").size() + 1];
+  digit = digit == '0' ? '1' : '0';
+  CHECK(refusal(bytes).find("artifact: it is of another build of Lutra (") == 0);
+}
+
+}  // namespace lutra
