@@ -1,9 +1,11 @@
 // The road: a captured graph in, an executable out. Also the witness that runs a graph node by node.
 #include "jit/compile.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
+#include "jit/cache/segment_cache.h"
 #include "jit/passes/passes.h"
 #include "jit/runtime/profile.h"
 #include "jit/schedule/schedule.h"
@@ -42,14 +44,6 @@ bool is_disabled(const CompileOptions& options, const char* pass) {
   return false;
 }
 
-// Where each graph input is found among a run's, which leave constants out.
-std::vector<int32_t> positions(const Graph& graph) {
-  std::vector<int32_t> result;
-  int32_t next = 0;
-  for (const GraphInput& in : graph.inputs) result.push_back(in.constant ? -1 : next++);
-  return result;
-}
-
 // compiled in 12.3 ms: cse 0.4, schedule 5.1, codegen 6.8; 14 kernels
 std::string times_text(const Compiled& compiled) {
   char number[32];
@@ -61,6 +55,15 @@ std::string times_text(const Compiled& compiled) {
   for (const auto& stage : compiled.stages)
     text += str(&stage == &compiled.stages[0] ? " " : ", ", stage.name, " ", ms(stage.ms));
   return str(text, "; ", compiled.kernels, " kernels\n");
+}
+
+// Who wants to see a stage wants it run.
+bool shows_stages(const CompileOptions& options) {
+  if (!options.wanted) return options.log != nullptr;
+  for (const char* stage : {"graph", "schedule", "loop", "asm"}) {
+    if (options.wanted(stage)) return true;
+  }
+  return std::any_of(kPasses, kPasses + kPassCount, [&](const auto& pass) { return options.wanted(pass.name); });
 }
 
 }  // namespace
@@ -77,9 +80,23 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
     compiled.stages.push_back({stage, ms_since(since)});
   };
 
+  const auto finished = [&] {
+    if (compiled.executable) compiled.kernels = compiled.executable->kernel_count();
+    compiled.compile_ms = ms_since(start);
+    if (options.wanted) log("perf", [&] { return times_text(compiled); });
+    return std::move(compiled);
+  };
+
   graph->renumber();
   check(*graph, "capture");
   log("graph", [&] { return print(*graph); });
+  const bool keeps = options.kept && options.backend == "native" && !shows_stages(options);
+  const std::string key = keeps ? segment_key(*graph, options.about, options.disabled_passes) : "";
+  if (!key.empty()) {
+    compiled.executable = find_segment(key, *graph);
+    done("cache", start);
+    if (compiled.executable) return finished();
+  }
   if (options.backend != "eager") {
     for (size_t i = 0; i < kPassCount; i++) {
       if (is_disabled(options, kPasses[i].name)) continue;
@@ -97,23 +114,20 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
   if (options.backend == "native") {
     auto since = Clock::now();
     Plan plan = schedule(*compiled.graph);
-    plan.positions = positions(*compiled.graph);
     done("schedule", since);
     log("schedule", [&] { return print(plan); });
     log("loop", [&] { return loops_text(plan); });
     since = Clock::now();
     const bool listing = options.wanted && options.wanted("asm");
-    compiled.executable = Executable::build(std::move(plan), listing);
-    compiled.kernels = compiled.executable->kernel_count();
+    compiled.executable = Executable::build(std::move(plan), constants_of(*compiled.graph), listing);
     done("codegen", since);
     if (listing) log("asm", [&] { return compiled.executable->listings(); });
+    if (!key.empty()) keep_segment(key, *compiled.executable);
   } else if (options.backend != "eager" && options.backend != "aot_eager") {
     const KnownNames backends = {"native", "eager", "aot_eager"};
     fail("unknown backend '", options.backend, "'", backends.known(options.backend));
   }
-  compiled.compile_ms = ms_since(start);
-  if (options.wanted) log("perf", [&] { return times_text(compiled); });
-  return compiled;
+  return finished();
 }
 
 std::string loops_text(const Plan& plan) {

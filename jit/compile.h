@@ -13,6 +13,8 @@ namespace lutra {
 struct CompileOptions {
   std::string backend = "native";  // "native", "eager" (call_op node by node), "aot_eager" (after the passes)
   std::vector<std::string> disabled_passes;
+  bool kept = false;  // takes what an earlier process compiled, and keeps what this one does (jit/cache)
+  std::string about;  // names what is kept: where the program has it
   // Called with each stage's name ("graph", "functionalise", ..., "loop", "schedule", "asm") and text when
   // wanted(stage).
   std::function<bool(const char* stage)> wanted;
@@ -21,11 +23,11 @@ struct CompileOptions {
 
 struct Compiled {
   std::shared_ptr<Executable> executable;  // null for the eager backends
-  std::shared_ptr<Graph> graph;            // after the passes; what those interpret
+  std::shared_ptr<Graph> graph;            // after the passes; what those interpret. Null of a kept segment
   double compile_ms = 0;
   size_t kernels = 0;
   struct Stage {
-    const char* name;  // "functionalise", ..., "schedule", "codegen"
+    const char* name;  // "cache", "functionalise", ..., "schedule", "codegen"
     double ms;
   };
   std::vector<Stage> stages;

@@ -152,6 +152,30 @@ int get_cache_directory(lua_State* L) {
   return 1;
 }
 
+// What earlier runs left in the cache directory: {{kind =, about =, bytes =, used =}, ...}, the one used last first.
+int get_kept(lua_State* L) {
+  const std::vector<CacheEntry> entries = list_cached();
+  lua_createtable(L, int(entries.size()), 0);
+  for (size_t i = 0; i < entries.size(); i++) {
+    lua_createtable(L, 0, 4);
+    lua_pushlstring(L, entries[i].kind.data(), entries[i].kind.size());
+    lua_setfield(L, -2, "kind");
+    lua_pushlstring(L, entries[i].about.data(), entries[i].about.size());
+    lua_setfield(L, -2, "about");
+    lua_pushnumber(L, double(entries[i].bytes));
+    lua_setfield(L, -2, "bytes");
+    lua_pushnumber(L, double(entries[i].used));
+    lua_setfield(L, -2, "used");
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+  return 1;
+}
+
+int clear_kept(lua_State* L) {
+  lua_pushnumber(L, double(clear_cached()));
+  return 1;
+}
+
 constexpr std::string_view kPrecisions[] = {"highest", "high", "medium"};
 
 int get_precision(lua_State* L) {
@@ -210,6 +234,8 @@ const Special kSpecials[] = {
     {"_native.has_unknown", 0, has_unknown, nullptr},
     {"_native.has_names", 0, has_names, nullptr},
     {"_native.cache_directory", kHostEffect, nullptr, get_cache_directory},
+    {"_native.kept", kHostEffect, nullptr, get_kept},
+    {"_native.clear_kept", kHostEffect, nullptr, clear_kept},
     {"_native.fail", kHostEffect, nullptr, fail_impl},
     {"get_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, get_precision},
     {"set_float32_matmul_precision", kFunctionOf | kHostEffect, nullptr, set_precision},

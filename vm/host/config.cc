@@ -42,8 +42,12 @@ const Row kRows[] = {
      nullptr, 1},
     {"capture_budget_ms", &Config::capture_budget_ms,
      "milliseconds that capturing a segment may take; then the graph breaks; 0: any time"},
-    {"cache_dir", &Config::cache_dir, "where compiled kernels are kept; nil: the folder of the user's caches", nullptr,
-     0, cache_directory},
+    {"cache_dir", &Config::cache_dir, "where compiled code is kept; nil: the folder of the user's caches", nullptr, 0,
+     cache_directory},
+    {"cache", &Config::cache,
+     "what is done with compiled code of other runs: on takes and keeps it, read takes it only", "on|read|off"},
+    {"cache_mb", &Config::cache_mb, "megabytes that kept code may take; beyond it what was not used for longest goes",
+     nullptr, 1},
     {"num_threads", &Config::num_threads, "threads of one op; 0: as many as the machine has", nullptr, 0, thread_text},
     {"isa", &Config::isa, "what kernels are made for: avx512, avx2, arm64 or interp; nil: the best of the machine",
      "avx512|avx2|arm64|interp", 0, current_isa},
@@ -99,6 +103,8 @@ int check_int(const Row& row, double value) {
 void apply(const Config& config) {
   runtime_config().num_threads = config.num_threads;
   runtime_config().isa = config.isa;
+  set_cache_mode(config.cache == "off" ? CacheMode::kOff : config.cache == "read" ? CacheMode::kRead : CacheMode::kOn);
+  set_cache_limit(uint64_t(config.cache_mb) << 20);
 }
 // That of a directory is taken over only where it is given: other states that start, and other settings, leave it, and
 // what a relative path means.

@@ -15,6 +15,8 @@ struct Config {
   int recompile_limit = 8;
   int capture_budget_ms = 2000;
   std::string cache_dir;
+  std::string cache = "on";  // "on", "read", "off"
+  int cache_mb = 1024;
   int num_threads = 0;
   std::string isa;
   std::string stress;           // "", "capture", "break"

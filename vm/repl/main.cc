@@ -24,6 +24,8 @@ const char kHelp[] =
     "             run it and report graphs, breaks, guards, recompiles, kernels\n"
     "       lutra tune --limits\n"
     "             measure this machine's rates once, for the reports of kernels\n"
+    "       lutra cache list|clear\n"
+    "             what compiled code earlier runs left on the disk; remove it\n"
     "       lutra docs DIR\n"
     "             write a page an op (DIR/ops) and annotations for editors (DIR/meta)\n"
     "  -e chunk   execute string 'chunk'        -l name   require library 'name'\n"
@@ -37,9 +39,9 @@ const char kHelp[] =
     "Without a script: the REPL, or standard input where that is no terminal.\n"
     "Exit codes: 1 where a script fails, 2 where options or the environment are wrong.\n"
     "Environment: LUTRA_LOGS=NAME,... logs stages to standard error (help lists them);\n"
-    "LUTRA_<NAME> sets lt.config.<name>: LUTRA_NUM_THREADS, LUTRA_ISA, LUTRA_CACHE_DIR,\n"
-    "LUTRA_PROFIT, LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS. LUTRA_TAILCALLS=keep: tail\n"
-    "calls leave no frame for tracebacks, as in luajit.\n";
+    "LUTRA_<NAME> sets lt.config.<name>: LUTRA_NUM_THREADS, LUTRA_ISA, LUTRA_CACHE,\n"
+    "LUTRA_CACHE_DIR, LUTRA_PROFIT, LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS.\n"
+    "LUTRA_TAILCALLS=keep: tail calls leave no frame for tracebacks, as in luajit.\n";
 
 constexpr int kFailed = 1, kWrongUsage = 2;
 
@@ -57,7 +59,7 @@ struct Options {
   std::vector<Action> actions;
   bool interactive = false, version = false, ignore_env = false, auto_compile = false;
   bool json = false;
-  std::string command;  // explain, tune, docs
+  std::string command;  // explain, tune, cache, docs
   bool help = false;
   std::string device, error;
   int script = 0;  // index in argv, or argc
@@ -119,6 +121,13 @@ void read_command(int argc, char** argv, int& i, Options& out) {
     if (i + 1 != argc || std::strcmp(argv[i], "--limits") != 0) out.error = "tune: usage: lutra tune --limits";
     return;
   }
+  if (out.command == "cache") {
+    const KnownNames actions = {"list", "clear"};
+    if (i + 1 != argc || !actions.have(argv[i])) {
+      out.error = "cache: usage: lutra cache list|clear" + (i < argc ? actions.question(argv[i]) : "");
+    }
+    return;
+  }
   if (out.command == "docs") {
     if (i + 1 != argc || argv[i][0] == '-') out.error = "docs: usage: lutra docs DIR";
     return;
@@ -158,7 +167,7 @@ Options read_options(int argc, char** argv) {
     }
   }
   // A file of a command's name is a script.
-  for (const char* command : {"explain", "tune", "docs"}) {
+  for (const char* command : {"explain", "tune", "cache", "docs"}) {
     if (i < argc && std::strcmp(argv[i], command) == 0 && !is_file(command)) out.command = command;
   }
   if (!out.command.empty()) read_command(argc, argv, ++i, out);
@@ -220,7 +229,7 @@ int run_action(lutra_State* S, const Action& action) {
   }
 }
 
-// Commands are written in Lua: stdlib/explain.lua, stdlib/tune.lua, stdlib/docs.lua.
+// Commands are written in Lua: stdlib/explain.lua, stdlib/tune.lua, stdlib/cache.lua, stdlib/docs.lua.
 int run_command(lua_State* L, const Options& options, int argc, char** argv) {
   const int top = lua_gettop(L);
   luaL_loadbuffer(L, kCommand, sizeof kCommand - 1, "=lutra");

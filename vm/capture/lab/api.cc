@@ -2,6 +2,7 @@
 #include <cstring>
 #include <lua.hpp>
 
+#include "jit/cache/segment_cache.h"
 #include "jit/eager/eager.h"
 #include "ops/core/closest.h"
 #include "vm/bind/lua_reader.h"
@@ -270,6 +271,11 @@ int api_counters(lua_State* L) {
   const CaptureState& state = capture_state(L);
   set_count(L, "units", int64_t(state.units.size() + state.resume_units.size()));
   lua_setfield(L, -2, "cache");
+  const SegmentCounts kept = segment_counts();
+  lua_newtable(L);
+  set_count(L, "hits", int64_t(kept.hits)), set_count(L, "misses", int64_t(kept.misses));
+  set_count(L, "refused", int64_t(kept.refused));
+  lua_setfield(L, -2, "disk_cache");
   lua_newtable(L);
   set_count(L, "compiled", c.kernels);
   lua_setfield(L, -2, "kernels");

@@ -1,0 +1,89 @@
+// Keys, and artifacts as entries of the disk cache.
+#include "jit/cache/segment_cache.h"
+
+#include <atomic>
+#include <cstdio>
+
+#include "jit/artifact/artifact.h"
+#include "jit/device/backend.h"
+#include "jit/runtime/config.h"
+#include "ops/core/build_id.h"
+#include "ops/core/disk_cache.h"
+
+namespace lutra {
+namespace {
+
+std::atomic<uint64_t> hits, misses, refused;
+
+Device device_of(const Graph& graph) {
+  if (graph.device) return *graph.device;
+  return graph.inputs.empty() ? Device() : graph.inputs[0].value->device();
+}
+
+// What plans depend on and the graph's text does not say.
+std::string beside_text(const Graph& graph) {
+  std::string text = "devices";
+  for (const GraphInput& in : graph.inputs) text += " " + to_string(in.value->device());
+  text += "\norigins";
+  for (const auto& n : graph.nodes) {
+    if (n->origin != OpId::kCount) text += str(" ", n->id, " ", name(n->origin));
+  }
+  return text + "\n";
+}
+
+// The plan's questions to the env of the graph that it shall run. False where one has another answer than then.
+bool ask_again(const Plan& plan, SymEnv& env) {
+  std::vector<int32_t> ids(plan.exprs.size(), 0);
+  for (size_t i = 1; i < ids.size(); i++) {
+    const SymExpr& e = plan.exprs[i];
+    switch (arity(e.op)) {
+      case 0:
+        ids[i] = e.op == SymOp::kConstInt   ? env.constant(e.i)
+                 : e.op == SymOp::kConstNum ? env.number(e.d)
+                                            : env.leaf(e.op, e.a, e.b, e.i, e.d);
+        break;
+      case 1: ids[i] = env.make(e.op, ids[size_t(e.a)]); break;
+      default: ids[i] = env.make(e.op, ids[size_t(e.a)], ids[size_t(e.b)]);
+    }
+  }
+  for (const SymGuard& g : plan.guards) {
+    if (env.ask(g.cmp, ids[size_t(g.a)], ids[size_t(g.b)]) != g.outcome) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+SegmentCounts segment_counts() { return {hits, misses, refused}; }
+
+std::string segment_key(const Graph& graph, const std::string& about, const std::vector<std::string>& disabled_passes) {
+  if (cache_mode() == CacheMode::kOff || build_id().empty() || cache_directory().empty()) return "";
+  const Device device = device_of(graph);
+  std::string key = str("segment ", about, about.empty() ? "" : ", ", graph.nodes.size(), " ops\nlutra ", build_id(),
+                        "\n", backend_of(device).target_key(device, current_isa()), "\nwithout");
+  for (const std::string& pass : disabled_passes) key += " " + pass;
+  return key + "\n" + beside_text(graph) + print(graph);
+}
+
+std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph) {
+  std::string bytes;
+  if (!read_cached("segment", key, bytes)) return misses++, nullptr;
+  try {
+    Artifact artifact = read_artifact(bytes);
+    if (ask_again(artifact.plan, *graph.env)) {
+      hits++;
+      return Executable::link(std::move(artifact), constants_of(graph));
+    }
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kUser) throw;
+    std::fprintf(stderr, "lutra: a kept segment is not taken: %s\n", e.what());
+  }
+  refused++;
+  return nullptr;
+}
+
+void keep_segment(const std::string& key, const Executable& executable) {
+  write_cached("segment", key, write_artifact(executable.plan(), executable.codes()));
+}
+
+}  // namespace lutra

@@ -1,0 +1,29 @@
+// Compiled graphs on disk: a graph in; what an earlier process compiled of it out, or nothing.
+//
+// An entry's key is all that a compilation depends on: Lutra's build, the device and its numerics, the options, the
+// graph's text, and what that leaves out. Its data is an artifact (jit/artifact). The questions that the compilation
+// asked of the graph's symbols are in the plan: they are asked again, so that capture guards them.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/graph/graph.h"
+#include "jit/runtime/executable.h"
+
+namespace lutra {
+
+struct SegmentCounts {
+  uint64_t hits = 0, misses = 0;
+  uint64_t refused = 0;  // entries found that could not be taken
+};
+// Of the process.
+SegmentCounts segment_counts();
+
+// "" where nothing is kept: the cache is off, or this build has no id.
+std::string segment_key(const Graph& graph, const std::string& about, const std::vector<std::string>& disabled_passes);
+// Null where there is none.
+std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph);
+void keep_segment(const std::string& key, const Executable& executable);
+
+}  // namespace lutra
