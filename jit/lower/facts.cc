@@ -89,32 +89,35 @@ void SymFacts::learn() {
     if (g.cmp != SymCmp::kEq || !g.outcome || is_number(env_[g.a].op) || is_number(env_[g.b].op)) continue;
     Poly zero = poly(g.a);
     add_to(zero, poly(g.b), -1);
-    if (zero.empty()) continue;
-    bool defined = false;
-    // x - p = 0 defines the atom x where p has no x. The newest atom goes, so that definitions form no cycle.
-    for (auto it = zero.rbegin(); it != zero.rend() && !defined; ++it) {
-      if (it->first.size() != 1 || (it->second != 1 && it->second != -1)) continue;
-      int32_t atom = it->first[0];
-      Poly rest;
-      add_to(rest, zero, -it->second);
-      add_to(rest, {{{atom}, 1}}, 1);
-      if (mentions(rest, atom)) continue;
-      known_[atom] = rest;
-      for (auto& [other, p] : known_) {
-        if (other == atom || !mentions(p, atom)) continue;
-        Poly q;
-        for (const auto& [m, c] : p) {
-          Poly part{{{}, c}};
-          for (int32_t a : m) part = product(part, a == atom ? rest : Poly{{{a}, 1}});
-          add_to(q, part, 1);
-        }
-        p = q;
-      }
-      defined = true;
-    }
-    if (!defined) zeros_.push_back(zero);
-    polys_.clear();
+    if (!zero.empty()) vanishes(zero);
   }
+}
+
+void SymFacts::vanishes(const Poly& zero) {
+  bool defined = false;
+  // x - p = 0 defines the atom x where p has no x. The newest atom goes, so that definitions form no cycle.
+  for (auto it = zero.rbegin(); it != zero.rend() && !defined; ++it) {
+    if (it->first.size() != 1 || (it->second != 1 && it->second != -1)) continue;
+    int32_t atom = it->first[0];
+    Poly rest;
+    add_to(rest, zero, -it->second);
+    add_to(rest, {{{atom}, 1}}, 1);
+    if (mentions(rest, atom)) continue;
+    known_[atom] = rest;
+    for (auto& [other, p] : known_) {
+      if (other == atom || !mentions(p, atom)) continue;
+      Poly q;
+      for (const auto& [m, c] : p) {
+        Poly part{{{}, c}};
+        for (int32_t a : m) part = product(part, a == atom ? rest : Poly{{{a}, 1}});
+        add_to(q, part, 1);
+      }
+      p = q;
+    }
+    defined = true;
+  }
+  if (!defined) zeros_.push_back(zero);
+  polys_.clear();
 }
 
 bool SymFacts::equal(SymInt a, SymInt b) {
@@ -131,6 +134,18 @@ bool SymFacts::equal(SymInt a, SymInt b) {
     if (plus.empty() || minus.empty()) return true;
   }
   return false;
+}
+
+bool SymFacts::ask_equal(SymInt a, SymInt b) {
+  if (equal(a, b)) return true;
+  if (!(a == b)) return false;
+  // Where bounds of sizes imply the answer there is no new guard to learn it from.
+  if (!equal(a, b)) {
+    Poly zero = poly_of(a);
+    add_to(zero, poly_of(b), -1);
+    vanishes(zero);
+  }
+  return true;
 }
 
 bool SymFacts::multiple(SymInt a, SymInt b) {

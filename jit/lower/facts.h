@@ -18,7 +18,7 @@ class SymFacts {
   bool is_one(SymInt a) { return equal(a, SymInt(1)); }
 
   // As above, but where unknown the env is asked, which makes the answer a guard.
-  bool ask_equal(SymInt a, SymInt b) { return equal(a, b) || a == b; }
+  bool ask_equal(SymInt a, SymInt b);
   bool ask_less(SymInt a, SymInt b);
 
  private:
@@ -28,6 +28,7 @@ class SymFacts {
   Poly poly_of(SymInt v);
   Poly compute(int32_t expr);  // from its operands' polynomials
   void learn();                // reads new guards
+  void vanishes(const Poly& zero);
 
   SymEnv& env_;
   size_t guards_seen_ = 0;

@@ -80,6 +80,25 @@ TEST_CASE("a train step is few launches and agrees with eager bit for bit", "[sc
   check_agreement(*graph, 3, "interp");
 }
 
+TEST_CASE("an equality that bounds imply is known once it is asked for", "[schedule]") {
+  // 0 < size(0, 2) < 2: whether the dimensions lie as one is answered without a guard of its own.
+  const auto graph = parse_graph(R"(graph {
+  sym size(0, 0) = 2
+  sym stride(0, 0) = 8
+  sym size(0, 1) = 8
+  sym size(0, 2) = 1
+  %0 = input 'in0' : f32[size(0, 0), size(0, 1), size(0, 2)] strides [stride(0, 0), 1, 1]
+  guard eq(size(0, 1), 0) false
+  guard eq(size(0, 2), 0) false
+  guard eq(size(0, 1), 1) false
+  %1 = unsqueeze(%0, 2) : f32[size(0, 0), size(0, 1), 1, size(0, 2)] strides [stride(0, 0), 1, size(0, 2), 1]
+  %2 = sum(%1, None, false, None) : f32[] strides []
+  return %2
+}
+)");
+  CHECK(launches(*graph) == 1);
+}
+
 TEST_CASE("random graphs: fused, unfused and eager agree bit for bit", "[schedule]") {
   const auto [first, last] = seeds(2000);
   for (uint32_t seed = uint32_t(first); seed <= last; seed++) {
