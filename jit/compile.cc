@@ -92,6 +92,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
   log("graph", [&] { return print(*graph); });
   const bool keeps = options.kept && options.backend == "native" && !shows_stages(options);
   const std::string key = keeps ? segment_key(*graph, options.about, options.disabled_passes) : "";
+  const std::vector<Tensor> given = key.empty() ? std::vector<Tensor>() : constants_of(*graph);
   if (!key.empty()) {
     compiled.executable = find_segment(key, *graph);
     done("cache", start);
@@ -122,7 +123,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
     compiled.executable = Executable::build(std::move(plan), constants_of(*compiled.graph), listing);
     done("codegen", since);
     if (listing) log("asm", [&] { return compiled.executable->listings(); });
-    if (!key.empty()) keep_segment(key, *compiled.executable);
+    if (!key.empty()) keep_segment(key, *compiled.executable, given);
   } else if (options.backend != "eager" && options.backend != "aot_eager") {
     const KnownNames backends = {"native", "eager", "aot_eager"};
     fail("unknown backend '", options.backend, "'", backends.known(options.backend));

@@ -15,13 +15,26 @@ struct Codes {
   std::vector<int32_t> of_launch;  // place in images; -1: there is none, the kernel is compiled when it is linked
 };
 
+// What a constant of the plan is: one that the captured graph has, or a tensor that a pass made.
+struct Constant {
+  int32_t given = -1;  // place among the captured graph's; -1: a pass made it
+  DType dtype = DType::kNone;
+  std::vector<int64_t> sizes, strides;
+  std::string bytes;  // from its first element to its last
+};
+
 struct Artifact {
   Plan plan;
   Codes codes;
+  std::vector<Constant> constants;  // one a place of the plan
 };
 
+// given: the constants of the captured graph.
+std::vector<Constant> describe_constants(const std::vector<Tensor>& constants, const std::vector<Tensor>& given);
+std::vector<Tensor> make_constants(const Artifact& artifact, const std::vector<Tensor>& given);
+
 // Only the build of Lutra that wrote an artifact reads it.
-std::string write_artifact(const Plan& plan, const Codes& codes);
+std::string write_artifact(const Plan& plan, const Codes& codes, const std::vector<Constant>& constants);
 // Throws Error(kUser) where the bytes are no artifact of this build, or lie.
 Artifact read_artifact(std::string_view bytes);
 

@@ -53,6 +53,7 @@ LUTRA_FIELDS(PlanOutput, x.kind, x.view, x.scalar)
 LUTRA_FIELDS(Plan, x.exprs, x.guards, x.device, x.buffers, x.slots, x.launches, x.outputs, x.constants, x.positions,
              x.mutated, x.rng_calls)
 LUTRA_FIELDS(Codes, x.images, x.of_launch)
+LUTRA_FIELDS(Constant, x.given, x.dtype, x.sizes, x.strides, x.bytes)
 #undef LUTRA_FIELDS
 
 }  // namespace lutra::artifact

@@ -82,8 +82,9 @@ std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& gr
   return nullptr;
 }
 
-void keep_segment(const std::string& key, const Executable& executable) {
-  write_cached("segment", key, write_artifact(executable.plan(), executable.codes()));
+void keep_segment(const std::string& key, const Executable& executable, const std::vector<Tensor>& given) {
+  const std::vector<Constant> constants = describe_constants(executable.constants(), given);
+  write_cached("segment", key, write_artifact(executable.plan(), executable.codes(), constants));
 }
 
 }  // namespace lutra

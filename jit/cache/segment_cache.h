@@ -24,6 +24,7 @@ SegmentCounts segment_counts();
 std::string segment_key(const Graph& graph, const std::string& about, const std::vector<std::string>& disabled_passes);
 // Null where there is none.
 std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph);
-void keep_segment(const std::string& key, const Executable& executable);
+// given: the constants of the graph that the key is of.
+void keep_segment(const std::string& key, const Executable& executable, const std::vector<Tensor>& given);
 
 }  // namespace lutra

@@ -10,10 +10,11 @@ Executable::Executable(Artifact artifact, std::vector<Tensor> constants, const C
 
 std::shared_ptr<Executable> Executable::build(Plan plan, std::vector<Tensor> constants, bool listing, bool at_once) {
   return std::shared_ptr<Executable>(
-      new Executable({std::move(plan), {}}, std::move(constants), CodeOptions{listing, at_once}));
+      new Executable({std::move(plan), {}, {}}, std::move(constants), CodeOptions{listing, at_once}));
 }
 
-std::shared_ptr<Executable> Executable::link(Artifact artifact, std::vector<Tensor> constants) {
+std::shared_ptr<Executable> Executable::link(Artifact artifact, const std::vector<Tensor>& given) {
+  std::vector<Tensor> constants = make_constants(artifact, given);
   return std::shared_ptr<Executable>(new Executable(std::move(artifact), std::move(constants), {}));
 }
 

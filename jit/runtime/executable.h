@@ -23,8 +23,8 @@ class Executable {
   // compiled when it first runs.
   static std::shared_ptr<Executable> build(Plan plan, std::vector<Tensor> constants = {}, bool listing = false,
                                            bool at_once = false);
-  // Of code that was kept, for a machine like this one; the rest is compiled.
-  static std::shared_ptr<Executable> link(Artifact artifact, std::vector<Tensor> constants);
+  // Of code that was kept, for a machine like this one; the rest is compiled. given: the captured graph's constants.
+  static std::shared_ptr<Executable> link(Artifact artifact, const std::vector<Tensor>& given);
   Executable(const Executable&) = delete;
 
   // inputs: one real tensor for each graph input that is not a constant; scalars: one double each. outputs: one Value
@@ -45,6 +45,7 @@ class Executable {
   }
 
   const Plan& plan() const { return flat_.plan; }
+  const std::vector<Tensor>& constants() const { return flat_.constants; }
   size_t kernel_count() const { return flat_.kernel_count; }
   std::string listings() const { return flat_.listings(); }
   // Its machine code, as far as the device gives it out.

@@ -110,11 +110,11 @@ inline constexpr size_t kMostDims = 16;
 Tensor make_tensor(const Sizes& sizes, DType dtype, Device device = {});
 Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
 Tensor make_fake(const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
-// Another tensor over the same storage; no autograd state.
 // Whether no byte of a packed dtype is split: the last dimension has an even size and stride 1, all else begins at even
 // elements. True for every other dtype.
 bool whole_bytes(DType dtype, const Sizes& sizes, const Sizes& strides, SymInt offset);
 [[noreturn]] void fail_packed(const char* fn, DType dtype, const Sizes& sizes);
+// Another tensor over the same storage; no autograd state.
 Tensor alias(const Tensor& t, const Sizes& sizes, const Sizes& strides, SymInt offset);
 // f32[2, 3] as the IRs print it.
 std::string describe(const Tensor& t);

@@ -33,6 +33,10 @@ RunResult run(Executable& e, const Graph& graph, uint32_t seed) {
   return r;
 }
 
+std::string bytes_of_artifact(const Executable& e, const Graph& graph) {
+  return write_artifact(e.plan(), e.codes(), describe_constants(e.constants(), constants_of(graph)));
+}
+
 std::string refusal(const std::string& bytes) {
   try {
     read_artifact(bytes);
@@ -47,7 +51,7 @@ std::string refusal(HandPlan p) {
   close(p, *p.env);
   Codes codes;
   codes.of_launch.assign(p.launches.size(), -1);
-  return refusal(write_artifact(p, codes));
+  return refusal(write_artifact(p, codes, {}));
 }
 
 }  // namespace
@@ -65,9 +69,9 @@ TEST_CASE("artifacts of random graphs are read as they were written, and run ali
       continue;
     }
     const auto made = Executable::build(schedule(*graph), constants_of(*graph));
-    const std::string bytes = write_artifact(made->plan(), made->codes());
+    const std::string bytes = bytes_of_artifact(*made, *graph);
     Artifact read = read_artifact(bytes);
-    REQUIRE(write_artifact(read.plan, read.codes) == bytes);
+    REQUIRE(write_artifact(read.plan, read.codes, read.constants) == bytes);
     REQUIRE(print(read.plan) == print(made->plan()));
     images += read.codes.images.size();
     const auto linked = Executable::link(std::move(read), constants_of(*graph));
@@ -83,7 +87,8 @@ TEST_CASE("artifacts of random graphs are read as they were written, and run ali
 TEST_CASE("an artifact that was changed is refused, or is one all the same", "[runtime]") {
   const auto graph = lowered_graph(*random_graph(3));
   const auto made = Executable::build(schedule(*graph), constants_of(*graph));
-  const std::string bytes = write_artifact(made->plan(), {{}, std::vector<int32_t>(made->plan().launches.size(), -1)});
+  const std::string bytes = write_artifact(made->plan(), {{}, std::vector<int32_t>(made->plan().launches.size(), -1)},
+                                           describe_constants(made->constants(), {}));
   size_t refused = 0;
   for (size_t at = 0; at < bytes.size(); at++) {
     CHECK(refusal(bytes.substr(0, at)) != "");
@@ -118,7 +123,7 @@ TEST_CASE("a plan that lies is refused by what is wrong", "[runtime]") {
 TEST_CASE("an artifact of another build names it", "[runtime]") {
   const auto graph = lowered_graph(*random_graph(1));
   const auto made = Executable::build(schedule(*graph), constants_of(*graph));
-  std::string bytes = write_artifact(made->plan(), made->codes());
+  std::string bytes = bytes_of_artifact(*made, *graph);
   char& digit = bytes[1 + std::string("lutra artifact 1").size() + 1];
   digit = digit == '0' ? '1' : '0';
   CHECK(refusal(bytes).find("artifact: it is of another build of Lutra (") == 0);

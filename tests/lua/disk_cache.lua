@@ -187,6 +187,20 @@ test("read only; off; how much there may be", function()
   equal(lt.config.cache_mb, 1024)
 end)
 
+test("random programs in two processes", function()
+  for _, class in ipairs {"programs", "train", "history"} do
+    forget()
+    local fuzz = ("cd ../fuzz && %s 2>&1"):format(command("run.lua " .. class, "LUTRA_TEST_SCALE=" .. scale * 0.3))
+    local cold = shell(fuzz)
+    truthy(cold:find(", 0 failed", 1, true), cold)
+    local n = entries()
+    truthy(n > 10, n .. " entries")
+    truthy(shell(fuzz):find(", 0 failed", 1, true), "the second process")
+    -- The order of tables whose keys are objects differs between processes, and with it some graphs do.
+    truthy(entries() - n <= n / 50, "the second process compiled " .. entries() - n)
+  end
+end)
+
 test("stages that are printed are run", function()
   run(train)
   truthy(run(train, "LUTRA_LOGS=schedule"):find("plan {", 1, true))
