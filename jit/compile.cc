@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <span>
 
 #include "jit/cache/segment_cache.h"
-#include "jit/passes/passes.h"
 #include "jit/runtime/profile.h"
-#include "jit/schedule/schedule.h"
+#include "jit/stages.h"
 #include "ops/core/closest.h"
 #include "ops/core/interrupt.h"
 #include "ops/defs/autocast.h"
@@ -19,29 +19,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point t) { return std::chrono::duration<double, std::milli>(Clock::now() - t).count(); }
 
-void check(const Graph& graph, const char* stage) {
-#ifdef LUTRA_DEBUG
-  const std::string wrong = verify(graph);
-  if (!wrong.empty()) fail_internal("after ", stage, ": ", wrong, "\n", print(graph));
-#else
-  (void)graph, (void)stage;
-#endif
+bool is_wanted(const CompileOptions& options, const char* stage) {
+  return options.log && (!options.wanted || options.wanted(stage));
 }
 
-void check_sharing(const Graph& before, const Graph& after, const char* pass) {
-#ifdef LUTRA_DEBUG
-  const std::string wrong = verify_sharing(before, after);
-  if (!wrong.empty()) fail_internal("after ", pass, ": ", wrong, "\n", print(before), print(after));
-#else
-  (void)before, (void)after, (void)pass;
-#endif
-}
-
-bool is_disabled(const CompileOptions& options, const char* pass) {
-  for (const std::string& name : options.disabled_passes) {
-    if (name == pass) return true;
-  }
-  return false;
+// A backend that is not ours takes the graph: "eager" as it was captured, "aot_eager" after the passes.
+bool goes_through(const Stage& stage, const CompileOptions& options) {
+  if (!options.eager.empty() && !stage.for_eager) return false;
+  if (options.backend == "eager" && &stage != kStages) return false;
+  if (options.backend != "native" && stage.when == Stage::kNative) return false;
+  const auto& off = options.disabled_passes;
+  return stage.when != Stage::kUnlessOff || std::find(off.begin(), off.end(), stage.name) == off.end();
 }
 
 // compiled in 12.3 ms: cse 0.4, schedule 5.1, codegen 6.8; 14 kernels
@@ -57,78 +45,54 @@ std::string times_text(const Compiled& compiled) {
   return str(text, "; ", compiled.kernels, " kernels\n");
 }
 
-// Who wants to see a stage wants it run.
-bool shows_stages(const CompileOptions& options) {
-  if (!options.wanted) return options.log != nullptr;
-  for (const char* stage : {"graph", "schedule", "loop", "asm"}) {
-    if (options.wanted(stage)) return true;
-  }
-  return std::any_of(kPasses, kPasses + kPassCount, [&](const auto& pass) { return options.wanted(pass.name); });
+// Whoever wants to see a stage wants it run.
+bool takes_kept(const CompileOptions& options) {
+  return options.kept && options.backend == "native" &&
+         std::none_of(kStages, kStages + kStageCount,
+                      [&](const Stage& s) { return s.text && is_wanted(options, s.name); });
+}
+
+void check_backend(const std::string& backend) {
+  const KnownNames backends = {"native", "eager", "aot_eager"};
+  if (!backends.have(backend)) fail("unknown backend '", backend, "'", backends.known(backend));
 }
 
 }  // namespace
 
 Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  check_backend(options.backend);
   const CompileScope scope;
   const AutocastOff off;  // casts are in the graph
   const auto start = Clock::now();
+  Compilation c{options, std::move(graph)};
   Compiled compiled;
-  const auto log = [&](const char* stage, const auto& text) {
-    if (options.log && (!options.wanted || options.wanted(stage))) options.log(stage, text());
-  };
-  const auto done = [&](const char* stage, Clock::time_point since) {
-    compiled.stages.push_back({stage, ms_since(since)});
-  };
-
-  const auto finished = [&] {
-    if (compiled.executable) compiled.kernels = compiled.executable->kernel_count();
-    compiled.compile_ms = ms_since(start);
-    if (options.wanted) log("perf", [&] { return times_text(compiled); });
-    return std::move(compiled);
-  };
-
-  graph->renumber();
-  check(*graph, "capture");
-  log("graph", [&] { return print(*graph); });
-  const bool keeps = options.kept && options.backend == "native" && !shows_stages(options);
-  const std::string key = keeps ? segment_key(*graph, options.about, options.disabled_passes) : "";
-  const std::vector<Tensor> given = key.empty() ? std::vector<Tensor>() : constants_of(*graph);
+  std::string key;
+  std::vector<Tensor> given;
+  if (takes_kept(options)) key = segment_key(*c.graph, options.about, options.disabled_passes);
   if (!key.empty()) {
-    compiled.executable = find_segment(key, *graph);
-    done("cache", start);
-    if (compiled.executable) return finished();
+    given = constants_of(*c.graph);
+    c.executable = find_segment(key, *c.graph);
+    compiled.stages.push_back({"cache", ms_since(start)});
   }
-  if (options.backend != "eager") {
-    for (size_t i = 0; i < kPassCount; i++) {
-      if (is_disabled(options, kPasses[i].name)) continue;
+  if (!c.executable) {
+    for (const Stage& stage : std::span(kStages, kStageCount)) {
+      if (!goes_through(stage, options)) continue;
       check_stop();
       const auto since = Clock::now();
-      GraphPtr rewritten = kPasses[i].run(*graph);
-      check(*rewritten, kPasses[i].name);
-      check_sharing(*graph, *rewritten, kPasses[i].name);
-      graph = std::move(rewritten);
-      done(kPasses[i].name, since);
-      log(kPasses[i].name, [&] { return print(*graph); });
+      if (stage.run) stage.run(c), compiled.stages.push_back({stage.name, ms_since(since)});
+      if (stage.text && is_wanted(options, stage.name)) {
+        const std::string text = stage.text(c);
+        if (!text.empty()) options.log(stage.name, text);
+      }
     }
+    compiled.graph = std::move(c.graph);
+    if (!key.empty()) keep_segment(key, *c.executable, given);
   }
-  compiled.graph = std::move(graph);
-  if (options.backend == "native") {
-    auto since = Clock::now();
-    Plan plan = schedule(*compiled.graph);
-    done("schedule", since);
-    log("schedule", [&] { return print(plan); });
-    log("loop", [&] { return loops_text(plan); });
-    since = Clock::now();
-    const bool listing = options.wanted && options.wanted("asm");
-    compiled.executable = Executable::build(std::move(plan), constants_of(*compiled.graph), listing);
-    done("codegen", since);
-    if (listing) log("asm", [&] { return compiled.executable->listings(); });
-    if (!key.empty()) keep_segment(key, *compiled.executable, given);
-  } else if (options.backend != "eager" && options.backend != "aot_eager") {
-    const KnownNames backends = {"native", "eager", "aot_eager"};
-    fail("unknown backend '", options.backend, "'", backends.known(options.backend));
-  }
-  return finished();
+  compiled.executable = std::move(c.executable);
+  if (compiled.executable) compiled.kernels = compiled.executable->kernel_count();
+  compiled.compile_ms = ms_since(start);
+  if (options.wanted && is_wanted(options, "perf")) options.log("perf", times_text(compiled));
+  return compiled;
 }
 
 std::string loops_text(const Plan& plan) {

@@ -15,6 +15,7 @@ struct CompileOptions {
   std::vector<std::string> disabled_passes;
   bool kept = false;  // takes what an earlier process compiled, and keeps what this one does (jit/cache)
   std::string about;  // names what is kept: where the program has it
+  std::string eager;  // not empty: one eager op, whose kernel has this name and need not be compiled when it first runs
   // Called with each stage's name ("graph", "functionalise", ..., "loop", "schedule", "asm") and text when
   // wanted(stage).
   std::function<bool(const char* stage)> wanted;

@@ -30,7 +30,7 @@ std::string wrong_codes(const Artifact& a) {
 // From the first element to the last; -1 where it has no such layout.
 int64_t span_bytes(const Constant& c) {
   int64_t last = 0;
-  if (c.dtype == DType::kNone || c.sizes.size() != c.strides.size()) return -1;
+  if (!(c.dtype < DType::kNone) || c.sizes.size() != c.strides.size()) return -1;
   for (size_t d = 0; d < c.sizes.size(); d++) {
     if (c.sizes[d] == 0) return 0;
     int64_t reach;

@@ -3,10 +3,8 @@
 
 #include <cstring>
 
+#include "jit/compile.h"
 #include "jit/device/backend.h"
-#include "jit/passes/passes.h"
-#include "jit/runtime/profile.h"
-#include "jit/schedule/schedule.h"
 #include "ops/decompose/emit.h"
 
 namespace lutra {
@@ -233,19 +231,12 @@ OneOpGraph general_graph(const OpInfo& op, const Args& args, const OneOpCall& ca
 }
 
 std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
-  const CompileScope scope;
-  bool composite = false;
-  for (const auto& n : made.graph->nodes) composite |= info(n->op).is_composite();
-  const char* op_name = name(made.graph->nodes[0]->op);
-  made.graph->renumber();
-  GraphPtr graph = std::move(made.graph);
-  if (composite) graph = dce(*decompose(*graph));
-  Plan plan = schedule(*graph);
-  if (plan.launches.size() == 1) {
-    if (auto* kernel = std::get_if<KernelLaunch>(&plan.launches[0])) kernel->kernel.name = str("eager_", op_name);
-  }
+  CompileOptions options;
+  options.eager = str("eager_", name(made.graph->nodes[0]->op));
   auto entry = std::make_unique<EagerEntry>();
   entry->key = key;
+  entry->executable = compile_graph(std::move(made.graph), options).executable;
+  const Plan& plan = entry->executable->plan();
   entry->guards.begin(plan.exprs, {});
   for (const SymGuard& g : plan.guards) {
     const bool equality = (g.cmp == SymCmp::kEq && g.outcome) || (g.cmp == SymCmp::kNe && !g.outcome);
@@ -256,7 +247,6 @@ std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
     entry->guards_sizes |= !of_numbers;
   }
   entry->values = entry->guards.start_values();
-  entry->executable = Executable::build(std::move(plan), {}, false, true);
   return entry;
 }
 

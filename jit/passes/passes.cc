@@ -4,7 +4,7 @@
 namespace lutra {
 
 const PassRow kPasses[] = {
-#define PASS(name) {#name, name},
+#define PASS(name, ...) {#name, name},
 #include "jit/passes/passes.def"
 };
 const size_t kPassCount = sizeof kPasses / sizeof *kPasses;

@@ -9,7 +9,7 @@ namespace lutra {
 
 using GraphPtr = std::unique_ptr<Graph>;
 
-#define PASS(name) GraphPtr name(const Graph& g);
+#define PASS(name, ...) GraphPtr name(const Graph& g);
 #include "jit/passes/passes.def"
 
 struct PassRow {

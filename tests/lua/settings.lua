@@ -71,6 +71,32 @@ test("config reads what is in force", function()
   equal(all.recompile_limit, lt.config.recompile_limit)
 end)
 
+test("passes are switched off by name", function()
+  equal(lt.config.passes, lt.config.passes)
+  equal(lt.config.passes.cse, true)
+  local twice = function(x) return (x + 1):exp() + (x + 1):exp() end
+  local x = lt.randn(5)
+  local want = lt.compile(twice)(x)
+  lt.config.passes.cse = false
+  lt.config.passes.dce = false
+  equal(lt.config.passes.cse, false)
+  equal(lt.config.passes().cse, false)
+  equal(lt.config.passes().recompute, true)
+  truthy(lt.equal(lt.compile(function(x) return (x + 1):exp() + (x + 1):exp() end)(x), want))
+  lt.config.passes = {cse = true, sink_views = false}
+  equal(lt.config.passes.cse, true)
+  equal(lt.config.passes.dce, false)
+  lt.config.passes = nil
+  for name, on in pairs(lt.config.passes()) do equal(on, true, name) end
+  raises("config: passes: 'cs' is no pass that can be switched off (known: cse, dce,", function() lt.config.passes.cs = false end)
+  raises("config: passes: 'decompose' is no pass that can be switched off", function() lt.config.passes.decompose = false end)
+  raises("config: passes.dce must be true or false, got number", function() lt.config.passes = {dce = 1} end)
+  raises("config: passes must be a table or nil, got string", function() lt.config.passes = "cse" end)
+  local program = h.program() .. [[ -e 'print(lt.config.passes.cse, lt.config.passes.dce)' 2>&1]]
+  equal(h.shell("LUTRA_PASSES=-cse " .. program), "false\ttrue\n")
+  truthy(h.shell("LUTRA_PASSES=cse " .. program):find("LUTRA_PASSES: passes: 'cse' must be -NAME", 1, true))
+end)
+
 test("variables of the environment", function()
   local function run(setting) return h.shell(setting .. " " .. h.program() .. [[ -e 'print(lt.config.num_threads)' 2>&1; echo $?]]) end
   equal(run "LUTRA_NUM_THREADS=1", "1\n0\n")

@@ -13,6 +13,7 @@
 #include "ops/core/closest.h"
 #include "ops/core/disk_cache.h"
 #include "ops/core/error.h"
+#include "vm/host/passes.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -23,7 +24,11 @@ struct Fixed {
   const char* choice;
   bool operator==(const Fixed&) const = default;
 };
-using Member = std::variant<int Config::*, std::string Config::*, Fixed>;
+// A table of switches.
+struct Passes {
+  bool operator==(const Passes&) const = default;
+};
+using Member = std::variant<int Config::*, std::string Config::*, Fixed, Passes>;
 
 struct Row {
   const char* name;
@@ -52,6 +57,8 @@ const Row kRows[] = {
     {"isa", &Config::isa, "what kernels are made for: avx512, avx2, arm64 or interp; nil: the best of the machine",
      "avx512|avx2|arm64|interp", 0, current_isa},
     {"deterministic", Fixed{"true"}, "every run gives the same bits; always true", "true|false", 0, nullptr, "true"},
+    {"passes", Passes{},
+     "which passes graphs go through: passes.cse = false leaves one out from the next compilation on"},
     {"stress", &Config::stress, "for tests: capture compiles every function, break forces graph breaks; nil: neither",
      "capture|break"},
     {"profit", &Config::profit,
@@ -118,6 +125,8 @@ void set_from_text(Config& config, const Row& row, const std::string& text) {
     const double value = std::strtod(text.c_str(), &end);
     if (text.empty() || *end) fail("config: ", row.name, " must be a number, got '", text, "'");
     config.** number = check_int(row, value);
+  } else if (std::holds_alternative<Passes>(row.member)) {
+    read_passes(config, text);
   } else if (std::holds_alternative<Fixed>(row.member)) {
     const bool flag = among("true", row.choices);
     check_choice(row, flag && text == "1" ? "true" : flag && text == "0" ? "false" : text);
@@ -132,6 +141,8 @@ void push_setting(lua_State* L, const Config& config, const Row& row) {
   if (auto* fixed = std::get_if<Fixed>(&row.member)) {
     const std::string choice = fixed->choice;
     choice == "true" ? lua_pushboolean(L, 1) : lua_pushlstring(L, choice.data(), choice.size());
+  } else if (std::holds_alternative<Passes>(row.member)) {
+    push_passes(L);
   } else if (auto* number = std::get_if<int Config::*>(&row.member)) {
     lua_pushnumber(L, row.in_force ? std::stod(row.in_force()) : config.**number);
   } else {
@@ -160,6 +171,8 @@ int set_impl(lua_State* L) {
   if (auto* number = std::get_if<int Config::*>(&row.member)) {
     if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
     config.** number = check_int(row, lua_tonumber(L, 3));
+  } else if (std::holds_alternative<Passes>(row.member)) {
+    assign_passes(L, 3);
   } else if (std::holds_alternative<Fixed>(row.member)) {
     if (type != LUA_TBOOLEAN && type != LUA_TSTRING) {
       fail("config: ", row.name, " must be one of ", row.choices, ", got ", luaL_typename(L, 3));

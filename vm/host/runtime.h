@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 struct lua_State;
 
@@ -18,6 +19,7 @@ struct Config {
   std::string cache = "on";  // "on", "read", "off"
   int cache_mb = 1024;
   int num_threads = 0;
+  std::vector<std::string> passes_off;  // sorted
   std::string isa;
   std::string stress;           // "", "capture", "break"
   std::string profit = "auto";  // "auto", "always"

@@ -98,10 +98,11 @@ void finish_symbols(Trace& t, Entry& e, SymEnv& env) {
   t.program.expected.push_back(relations_text(t.program));
 }
 
-CompileOptions compile_options(const CaptureOptions& options, const GuardPlace& start) {
+CompileOptions compile_options(lua_State* L, const CaptureOptions& options, const GuardPlace& start) {
   CompileOptions o;
   o.backend = options.backend_function ? "eager" : options.backend;
   o.kept = true;
+  o.disabled_passes = runtime(L).config.passes_off;
   if (start.file) o.about = str(start.file, ":", start.line);
   o.wanted = [](const char* stage) { return log_wanted(stage); };
   o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
@@ -152,7 +153,7 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   e.outputs = g.outputs.size();
   if (wanted.backend_function) ask_backend(t.L, wanted.backend_function, e);
   const std::shared_ptr<SymEnv> env = g.env;
-  const CompileOptions options = compile_options(wanted, t.program.start);
+  const CompileOptions options = compile_options(t.L, wanted, t.program.start);
   if (differentiable) {
     e.autograd = CompiledAutograd::build(std::move(t.graph), sources, options);
     e.kernels = e.autograd->forward().kernels;

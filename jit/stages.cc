@@ -1,0 +1,88 @@
+// The rows of the road.
+#include "jit/stages.h"
+
+#include "jit/passes/passes.h"
+#include "jit/schedule/schedule.h"
+
+namespace lutra {
+namespace {
+
+void check(const Graph& graph, const char* stage) {
+#ifdef LUTRA_DEBUG
+  const std::string wrong = verify(graph);
+  if (!wrong.empty()) fail_internal("after ", stage, ": ", wrong, "\n", print(graph));
+#else
+  (void)graph, (void)stage;
+#endif
+}
+
+void check_sharing(const Graph& before, const Graph& after, const char* pass) {
+#ifdef LUTRA_DEBUG
+  const std::string wrong = verify_sharing(before, after);
+  if (!wrong.empty()) fail_internal("after ", pass, ": ", wrong, "\n", print(before), print(after));
+#else
+  (void)before, (void)after, (void)pass;
+#endif
+}
+
+void renumber(Compilation& c) {
+  c.graph->renumber();
+  check(*c.graph, "capture");
+}
+
+template <size_t kPass>
+void run_pass(Compilation& c) {
+  const PassRow& pass = kPasses[kPass];
+  GraphPtr rewritten = pass.run(*c.graph);
+  check(*rewritten, pass.name);
+  check_sharing(*c.graph, *rewritten, pass.name);
+  c.graph = std::move(rewritten);
+}
+
+void make_plan(Compilation& c) {
+  c.plan = schedule(*c.graph);
+  // The one kernel of an eager op has its name.
+  if (c.options.eager.empty() || c.plan.launches.size() != 1) return;
+  if (auto* k = std::get_if<KernelLaunch>(&c.plan.launches[0])) k->kernel.name = c.options.eager;
+}
+
+bool shows(const CompileOptions& options, const char* stage) {
+  return options.log && (!options.wanted || options.wanted(stage));
+}
+
+void make_code(Compilation& c) {
+  const bool listing = c.options.wanted && shows(c.options, "asm");
+  c.executable =
+      Executable::build(std::move(c.plan), constants_of(*c.graph), listing, /*at_once=*/!c.options.eager.empty());
+}
+
+std::string graph_text(const Compilation& c) { return print(*c.graph); }
+std::string plan_text(const Compilation& c) { return print(c.plan); }
+std::string loop_text(const Compilation& c) { return loops_text(c.plan); }
+std::string asm_text(const Compilation& c) { return c.options.wanted ? c.executable->listings() : ""; }
+
+enum PassIndex : size_t {
+#define PASS(name, ...) k_##name,
+#include "jit/passes/passes.def"
+};
+
+}  // namespace
+
+const Stage kStages[] = {
+    {"graph", renumber, graph_text, Stage::kAlways, true},
+#define PASS(name, when, for_eager) {#name, run_pass<k_##name>, graph_text, Stage::when, for_eager},
+#include "jit/passes/passes.def"
+    {"schedule", make_plan, plan_text, Stage::kNative, true}, {"loop", nullptr, loop_text, Stage::kNative, false},
+    {"codegen", make_code, nullptr, Stage::kNative, true},    {"asm", nullptr, asm_text, Stage::kNative, false},
+};
+const size_t kStageCount = std::size(kStages);
+
+KnownNames optional_stages() {
+  KnownNames names;
+  for (const Stage& stage : kStages) {
+    if (stage.when == Stage::kUnlessOff) names.add(stage.name);
+  }
+  return names;
+}
+
+}  // namespace lutra

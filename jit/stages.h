@@ -1,0 +1,32 @@
+// The road as a table: each stage takes what those before it left of a compilation, and adds its own.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "jit/compile.h"
+#include "ops/core/closest.h"
+
+namespace lutra {
+
+// What there is of a compilation: a graph, then its plan, then its code.
+struct Compilation {
+  const CompileOptions& options;
+  std::unique_ptr<Graph> graph;
+  Plan plan{};
+  std::shared_ptr<Executable> executable{};
+};
+
+struct Stage {
+  const char* name;
+  void (*run)(Compilation&);                                  // null: it only shows what is there
+  std::string (*text)(const Compilation&);                    // what a log of its name prints
+  enum When : uint8_t { kAlways, kUnlessOff, kNative } when;  // kUnlessOff: may be switched off; kNative: no backend's
+  bool for_eager;                                             // an eager op goes through it, too
+};
+extern const Stage kStages[];  // in the order they run
+extern const size_t kStageCount;
+
+// Those that may be switched off.
+KnownNames optional_stages();
+
+}  // namespace lutra
