@@ -1,9 +1,11 @@
 // Mathematical functions and bit operations of pointwise ops, as formulas over loop instructions. Functions without an
 // instruction of their own are computed in float64 and rounded once, so that float32 results are within one unit in the
 // last place.
+#include <algorithm>
 #include <cmath>
 
 #include "jit/lower/element.h"
+#include "ops/core/float_format.h"
 
 namespace lutra {
 namespace {
@@ -215,7 +217,9 @@ int32_t pointwise_digamma(Element& x) {
   r = select(a == INFINITY, INFINITY, r);
   return rounded(select(a == 0.0, copysign(a.number(INFINITY), a * -1.0), r));
 }
-int32_t pointwise_trigamma(Element& x) {
+
+namespace {
+int32_t trigamma(Element& x) {
   Num a = wide(x);
   Bool reflect = a < 0.5;
   Num y = select(reflect, 1.0 - a, a);
@@ -225,6 +229,50 @@ int32_t pointwise_trigamma(Element& x) {
   Num r = i + z * 0.5 + z * i * tail + s.inverse_squares;
   Num f = M_PI / sin(pi_fraction(a));
   return rounded(select(reflect, f * f - r, r));
+}
+
+// The sum of (y + k)^-s over k from 0 on, y > 0: ten terms, then Euler's and Maclaurin's formula.
+Num hurwitz_zeta(double s, Num y) {
+  Num minus_s = y.number(-s), sum = pow(y, minus_s);
+  for (int k = 1; k < 10; k++) sum = sum + pow(y + double(k), minus_s);
+  // (2k)! / B(2k) from the last k on
+  static const double kDivisors[] = {
+      -2950130727918.1642245, 74724249600.0, -1307674368000.0 / 691, 47900160, -1209600, 30240, -720, 12};
+  Num at = y + 10.0, z = 1.0 / (at * at), tail = y.number(0);
+  double n = 14;
+  for (const double divisor : kDivisors) {
+    tail = tail * z * ((s + n) * (s + n + 1)) + 1 / divisor;
+    n -= 2;
+  }
+  return sum + pow(at, minus_s) * (at / (s - 1) + 0.5 + tail * s / at);
+}
+
+// The polynomial p for which p(cot y) is the n-th derivative of cot y: that of c^k is -k (c^(k-1) + c^(k+1)).
+std::vector<double> cot_derivative(int64_t n) {
+  std::vector<double> p{0, 1};
+  for (; n > 0; n--) {
+    std::vector<double> next(p.size() + 1, 0.0);
+    for (size_t k = 1; k < p.size(); k++) next[k - 1] -= double(k) * p[k], next[k + 1] -= double(k) * p[k];
+    p = next;
+  }
+  return p;
+}
+}  // namespace
+
+int32_t pointwise_polygamma(Element& x) {
+  const int64_t n = x.node.args[1].as<Scalar>().to_int();
+  if (n == 0) return pointwise_digamma(x);
+  if (n == 1) return trigamma(x);
+  constexpr int64_t kMost = 170;  // the factorials beyond are infinite
+  const double sign = n % 2 ? 1 : -1, scale = sign * std::tgamma(double(n) + 1);
+  Num a = wide(x);
+  Bool reflect = a < 0.0;
+  Num r = hurwitz_zeta(double(n) + 1, select(reflect, 1.0 - a, a)) * scale;
+  Num f = pi_fraction(a), cot = cos(f) / sin(f), slope = a.number(0);
+  const std::vector<double> p = cot_derivative(std::min(n, kMost));
+  for (size_t k = p.size(); k-- > 0;) slope = slope * cot + p[k];
+  r = select(reflect, r * -sign - slope * std::pow(M_PI, double(n) + 1), r);
+  return rounded(select(reflect & (floor(a) == a), sign * INFINITY, r));
 }
 
 namespace {
@@ -284,6 +332,22 @@ int32_t pointwise_fmin(Element& x) {
   if (!is_float(x.type())) return pointwise_minimum(x);
   Num a = argument(x, 0, x.type()), b = argument(x, 1, x.type());
   return select((a <= b) | (b != b), a, b).v;
+}
+// By Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to nearest": a share of
+// the number that is more than half of its last place; near zero the least step, and what is between is scaled up
+// first.
+int32_t pointwise_nextafter(Element& x) {
+  const DType type = x.result()->dtype, t = whole_type(type);
+  const FloatFormat f = float_format(type);
+  const double u = std::exp2(-f.digits), share = u * (1 + 2 * u);
+  Num a = {&x, t, x.body().cast(x.arg(0, type), t)}, b = {&x, t, x.body().cast(x.arg(1, type), t)};
+  Num m = abs(a), sign = select(b > a, 1.0, a.number(-1));
+  Num scaled = (a * (1 / u) + sign * (m * (1 / u) * share)) * u;
+  Num r = select(m < f.least / u, a + sign * f.least, select(m < f.least / u / u / 2, scaled, a + sign * (m * share)));
+  r = select(m == INFINITY, copysign(a.number(f.most), a), r);
+  r = select(r == 0.0, copysign(a.number(0), a), r);
+  r = select(a == b, b, r);
+  return rounded(select((a == a) & (b == b), r, NAN));
 }
 int32_t pointwise_positive(Element& x) { return x.arg(0, x.type()); }
 

@@ -169,7 +169,9 @@ int32_t pointwise_check_values(Element& x) {
   DType t = x.type();
   const int32_t v = x.arg(0, t), zero = x.number(t, 0);
   const std::string& test = x.node.args[1].as<std::string>();
-  int32_t good = x.op(test == "positive" ? Op::kGt : Op::kGe, DType::kBool, v, zero);
+  const bool finite = test == "finite";
+  int32_t good = finite ? x.op(Op::kEq, DType::kBool, x.op(Op::kSub, t, v, v), zero)
+                        : x.op(test == "positive" ? Op::kGt : Op::kGe, DType::kBool, v, zero);
   if (test == "unit" || test == "weight") {
     const int32_t most = x.number(t, test == "unit" ? 1 : std::numeric_limits<double>::infinity());
     good = x.op(Op::kAnd, DType::kBool, good, x.op(test == "unit" ? Op::kLe : Op::kLt, DType::kBool, v, most));

@@ -153,6 +153,7 @@ Lowered lower_view(const Node& node, SymFacts& facts) {
     case OpId::diagonal: l.map = map_diagonal(node); break;
     case OpId::unfold: l.map = map_unfold(node); break;
     case OpId::as_strided:
+    case OpId::view_dtype:
     case OpId::view_as_bytes:
     case OpId::view_as_packed:
     case OpId::view_as_real:

@@ -152,8 +152,15 @@ struct Functionaliser {
     const auto put = [&](const Tensor& to, const Tensor& from, const Sizes& sizes, const Sizes& strides, SymInt first) {
       return call(OpId::as_strided_scatter, {to, from, sizes, strides, Scalar::of_sym(first)});
     };
-    if (self->dtype == s.base->dtype) return put(whole, r, self->sizes, self->strides, self->offset - s.base->offset);
+    const SymInt first = self->offset - s.base->offset;
+    if (self->dtype == s.base->dtype) return put(whole, r, self->sizes, self->strides, first);
     ModeScope mode(&b.recorder);
+    if (!has_cells(self) && !has_cells(s.base)) {
+      if (size_of(self->dtype) != size_of(s.base->dtype)) {
+        throw NeedsData("a write through a view whose elements have another size cannot be compiled");
+      }
+      return put(whole, view_as_dtype(r, s.base->dtype), self->sizes, self->strides, first);
+    }
     const ResultSpec at = layout_of_cells(self);
     const Tensor out =
         put(as_cells(whole), as_cells(r), at.sizes, at.strides, at.offset - layout_of_cells(s.base).offset);

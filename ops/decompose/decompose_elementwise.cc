@@ -29,6 +29,19 @@ DType result_dtype(OpId op, const Args& args) { return info(op).meta(op, args)[0
 
 // -- elementwise
 
+namespace {
+Tensor incomplete(const Args& args, bool upper) {
+  Tensor a = args[0].tensor(), x = args[1].tensor();
+  const Sizes sizes = broadcast(OpId::igamma, a->sizes, x->sizes);
+  const DType type = result_type(args, {0, 1});
+  const auto whole = [&](const Tensor& t) { return contiguous(expand(to_dtype(t, type), sizes)); };
+  return op1(OpId::incomplete_gamma, {whole(a), whole(x), upper});
+}
+}  // namespace
+
+Results decompose_igamma(const Args& args) { return {conform(OpId::igamma, args, incomplete(args, false))}; }
+Results decompose_igammac(const Args& args) { return {conform(OpId::igammac, args, incomplete(args, true))}; }
+
 Results decompose_deg2rad(const Args& args) {
   return in_floats(args[0], [](Tensor x) { return x * (M_PI / 180); });
 }

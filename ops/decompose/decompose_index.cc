@@ -50,12 +50,15 @@ Results decompose_msort(const Args& args) { return {call_op(OpId::sort, {args[0]
 
 namespace {
 // The element at position k (a tensor of the row's shape with keepdim) of each sorted row.
-Results pick_of_rows(const Tensor& x, const Value& dim, const Tensor& k, bool keepdim) {
-  const Results sorted = call_op(OpId::sort, {x, dim});
+Results pick_of_sorted(const Results& sorted, const Value& dim, const Tensor& k, bool keepdim) {
   Results out{gather(sorted[0], dim, k), gather(sorted[1], dim, k)};
   if (keepdim) return out;
   for (Tensor& t : out) t = op1(OpId::squeeze, {t, Sizes{dim.sym_int()}});
   return out;
+}
+
+Results pick_of_rows(const Tensor& x, const Value& dim, const Tensor& k, bool keepdim) {
+  return pick_of_sorted(call_op(OpId::sort, {x, dim}), dim, k, keepdim);
 }
 
 // Where a row's median stands when it is sorted: at its first NaN if it has one, or among the others alone.
@@ -83,6 +86,29 @@ Results decompose_kthvalue(const Args& args) {
   return out;
 }
 
+// Runs of equal elements in the sorted row: the longest, the first of several. Its end comes last in the row.
+Results decompose_mode(const Args& args) {
+  Tensor x = args[0].tensor();
+  if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
+  const int64_t d = wrap_dim(OpId::mode, args[1].sym_int().guard(), x->sizes.size());
+  const Value dim = int_arg(d);
+  const SymInt n = x->sizes[size_t(d)];
+  if (n == 0) fail("mode: dim ", d, " of shape ", to_string(x->sizes), " has no elements");
+  const Results sorted = call_op(OpId::sort, {x, dim, false, true});
+  const auto part = [&](const Value& from, const Value& to) {
+    return op1(OpId::slice, {op1(OpId::detach, {sorted[0]}), dim, from, to, int_arg(1)});
+  };
+  const Tensor first = part(int_arg(0), int_arg(1)), head = part(int_arg(0), vint(n - 1)),
+               rest = part(int_arg(1), vint(n));
+  const Tensor begins =
+      op1(OpId::cat, {std::vector<Tensor>{full(first->sizes, 1.0, DType::kBool, x->device()), ne(rest, head)}, dim});
+  Sizes line(x->sizes.size(), SymInt(1));
+  line[size_t(d)] = n;
+  const Tensor place = reshape(op1(OpId::arange, {int_arg(0), vint(n), int_arg(1), DType::kInt64, x->device()}), line);
+  const Tensor begin = call_op(OpId::cummax, {where(begins, place, int_arg(0)), dim})[0];
+  return pick_of_sorted(sorted, dim, op1(OpId::argmax, {sub(place, begin), dim, true}), args[2].as<bool>());
+}
+
 Results decompose_median_dim(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
@@ -106,6 +132,50 @@ Results decompose_isin(const Args& args) {
   const DType type = result_type(args, {0, 1});
   const Device device = (args[0].is<Tensor>() ? args[0] : args[1]).tensor()->device();
   return {op1(OpId::isin_tensors, {tensor_of(args[0], type, device), flat(tensor_of(args[1], type, device)), args[3]})};
+}
+
+// (input, indices, max_norm, norm_type). Rows that are named twice get the same elements twice.
+Results decompose_embedding_renorm_(const Args& args) {
+  const Tensor weight = args[0].tensor(), at = args[1].tensor();
+  if (weight->dim() != 2) {
+    fail("embedding_renorm_: the weight must have 2 dimensions, got shape ", to_string(weight->sizes));
+  }
+  if (!is_index(at->dtype)) fail("embedding_renorm_: indices must be int64 or int32, got ", name(at->dtype));
+  if (grad_enabled() && weight->requires_grad) {
+    fail("embedding_renorm_: its derivative is not implemented; call it in lt.no_grad");
+  }
+  GradModeScope off(false);
+  const Tensor index = flat(at), rows = index_select(weight, int_arg(0), index);
+  const Tensor norm = op1(OpId::linalg_vector_norm, {rows, args[3], Sizes{1}, true});
+  const Tensor down = mul(rows, div(args[2], add(norm, Scalar(1e-7))));
+  const Tensor kept = where(gt(norm, args[2]), down, rows);
+  return {call_inplace(OpId::index_copy, {weight, int_arg(0), index, kept})};
+}
+
+// (input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)
+Results decompose_embedding_capped(const Args& args) {
+  op1(OpId::embedding_renorm_, {op1(OpId::detach, {args[1]}), args[0], args[3], args[4]});
+  return {op1(OpId::embedding, {args[0], args[1], args[2], args[5], args[6]})};
+}
+
+// Places in row-major order, as indices: floor(place / step) % size a dimension.
+Results decompose_unravel_index(const Args& args) {
+  const Tensor at = args[0].tensor();
+  const Sizes& shape = args[1].as<Sizes>();
+  if (!is_integral(at->dtype) || is_bool(at->dtype)) {
+    fail("unravel_index: expected indices of an integer dtype, got ", name(at->dtype));
+  }
+  for (SymInt n : shape) {
+    if (n < 0) fail("unravel_index: the shape must not have negative sizes, got ", to_string(shape));
+  }
+  if (shape.empty()) return {};
+  const Tensor place = to_dtype(at, DType::kInt64);
+  std::vector<Tensor> out(shape.size());
+  SymInt step = 1;
+  for (size_t d = shape.size(); d-- > 0; step = step * shape[d]) {
+    out[d] = op1(OpId::remainder, {floor_divide(place, vint(step)), vint(shape[d])});
+  }
+  return call_op(OpId::unbind, {op1(OpId::stack, {out, int_arg(-1)}), int_arg(-1)});
 }
 
 // One vector of positions a dimension.

@@ -1,4 +1,7 @@
-// What quantiles mean in a sort along the dimension: NaN stands last there.
+// What quantiles mean in a sort along the dimension, where NaN stands last; what histograms mean in a search among
+// edges.
+#include <cmath>
+
 #include "ops/core/closest.h"
 #include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
@@ -86,7 +89,80 @@ Tensor quantile(OpId op, const Args& args, bool skip_nan) {
   return reshape(r, sizes);
 }
 
+// -- histograms
+
+void check_histogram(const Tensor& x, const Value& weight) {
+  if (!is_float(x->dtype)) fail("histogram: expected a floating point input, got ", name(x->dtype));
+  if (weight.is_none()) return;
+  const Tensor w = weight.tensor();
+  if (!same_sizes(w->sizes, x->sizes) || w->dtype != x->dtype) {
+    fail("histogram: weight must be ", name(x->dtype), " of shape ", to_string(x->sizes), " as the input, got ",
+         describe(w));
+  }
+}
+
+// An element belongs to the last edge that is not above it, the last edge to the bin before it. What lies outside, NaN
+// with it, counts in a bin of its own, which is dropped.
+Results histogram_between(const Tensor& x, const Tensor& edges, const Value& weight, bool density) {
+  const SymInt bins = edges->sizes[0] - 1;
+  const Tensor values = flat(x), last = op1(OpId::select, {edges, int_arg(0), vint(bins)});
+  Tensor at = sub(op1(OpId::searchsorted, {contiguous(edges), values, false, true}), int_arg(1));
+  at = where(eq(values, last), vint(bins - 1), where(lt(at, int_arg(0)), vint(bins), at));
+  const Tensor each = weight.is_none() ? full(values->sizes, 1.0, x->dtype, x->device()) : flat(weight.tensor());
+  const Tensor all = index_add(full({bins + 1}, 0.0, x->dtype, x->device()), int_arg(0), at, each);
+  Tensor count = op1(OpId::slice, {all, int_arg(0), int_arg(0), vint(bins), int_arg(1)});
+  if (!density) return {op1(OpId::clone, {count}), edges};
+  return {div(div(count, sum_all(count)), op1(OpId::diff, {edges})), edges};
+}
+
+// Edges at equal steps, in PyTorch's order of operations: from the lowest up to the middle, from the highest after it.
+Tensor equal_edges(const Tensor& low, const Tensor& high, int64_t bins) {
+  const Tensor i = op1(OpId::arange, {int_arg(0), int_arg(bins + 1), int_arg(1), low->dtype, low->device()});
+  const Tensor step = div(sub(high, low), vnum(double(bins)));
+  const Tensor up = add(low, mul(i, step)), down = sub(high, mul(sub(vnum(double(bins)), i), step));
+  return where(lt(i, vnum(double((bins + 1) / 2))), up, down);
+}
+
 }  // namespace
+
+// (input, bins, low, high, weight, density)
+Results decompose_histogram_count(const Args& a) {
+  const Tensor x = a[0].tensor();
+  check_histogram(x, a[4]);
+  const int64_t bins = a[1].sym_int().guard();
+  if (bins <= 0) fail("histogram: bins must be positive, got ", bins);
+  Tensor low, high;
+  if (!a[2].is_none()) {
+    const double least = pin(a[2].as<Scalar>()).to_double(), most = pin(a[3].as<Scalar>()).to_double();
+    if (!std::isfinite(least) || !std::isfinite(most)) {
+      fail("histogram: the range from ", least, " to ", most, " is not finite");
+    }
+    if (least > most) fail("histogram: the range's lower end ", least, " is above its upper end ", most);
+    low = full({}, least, x->dtype, x->device()), high = full({}, most, x->dtype, x->device());
+  } else if (x->numel() == 0) {
+    low = full({}, 0.0, x->dtype, x->device()), high = full({}, 1.0, x->dtype, x->device());
+  } else {
+    const auto end = [&](OpId op) {
+      return op1(OpId::check_values, {op1(op, {op1(OpId::detach, {x})}), std::string("finite"),
+                                      std::string("histogram: the range of the elements is not finite")});
+    };
+    low = end(OpId::amin), high = end(OpId::amax);
+  }
+  const Tensor half = where(eq(low, high), full({}, 0.5, x->dtype, x->device()), Scalar(0.0));
+  return histogram_between(x, equal_edges(sub(low, half), add(high, half), bins), a[4], a[5].as<bool>());
+}
+
+// (input, bins, weight, density)
+Results decompose_histogram_edges(const Args& a) {
+  const Tensor x = a[0].tensor(), edges = a[1].tensor();
+  check_histogram(x, a[2]);
+  if (edges->dtype != x->dtype) {
+    fail("histogram: bins must be ", name(x->dtype), " as the input, got ", name(edges->dtype));
+  }
+  if (edges->dim() != 1) fail("histogram: bins must have 1 dimension, got shape ", to_string(edges->sizes));
+  if (edges->sizes[0] < 2) fail("histogram: bins must have 2 edges or more, got ", edges->sizes[0].hint);
+  return histogram_between(x, op1(OpId::clone, {edges}), a[2], a[3].as<bool>());
+}
 
 Results decompose_quantile(const Args& args) { return {quantile(OpId::quantile, args, false)}; }
 Results decompose_nanquantile(const Args& args) { return {quantile(OpId::nanquantile, args, true)}; }

@@ -112,6 +112,18 @@ Results decompose_feature_alpha_dropout(const Args& args) {
   return alpha_drop(OpId::feature_alpha_dropout, args, features(OpId::feature_alpha_dropout, args));
 }
 
+// (input, lower, upper, training)
+Results decompose_rrelu(const Args& args) {
+  const Tensor x = args[0].tensor();
+  const double low = pin(args[1].as<Scalar>()).to_double(), high = pin(args[2].as<Scalar>()).to_double();
+  if (!std::isfinite(low) || !std::isfinite(high)) fail("rrelu: lower and upper must be finite, got ", low, ", ", high);
+  if (low > high) fail("rrelu: lower must not be above upper, got ", low, " and ", high);
+  if (!is_float(x->dtype)) fail("rrelu: expected a floating point input, got ", name(x->dtype));
+  if (!args[3].as<bool>()) return {op1(OpId::leaky_relu, {x, Scalar((low + high) / 2)})};
+  const Tensor slope = to_dtype(add(mul(uniform(x->sizes, x), Scalar(high - low)), Scalar(low)), x->dtype);
+  return {where(le(x, Scalar(0.0)), mul(x, slope), x)};
+}
+
 // softmax((logits + Gumbel noise) / tau); hard: one at its largest, with the gradient of the soft one.
 Results decompose_gumbel_softmax(const Args& args) {
   const Tensor logits = args[0].tensor();

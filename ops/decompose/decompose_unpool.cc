@@ -1,4 +1,6 @@
-// Pools by a norm, and images in which the values of a pool stand where it took them.
+// Pools by a norm or of windows at drawn places, and images in which the values of a pool stand where it took them.
+#include <algorithm>
+
 #include "ops/decompose/formula.h"
 #include "ops/meta/rules.h"
 #include "ops/meta/spatial.h"
@@ -66,7 +68,75 @@ Results unpool(OpId op, const Args& a, int dims) {
   return {reshape(op1(OpId::scatter, {empty, vdim(-1), reshape(at, places), reshape(x, places)}), out)};
 }
 
+// -- fractional_max_pool2d
+
+// Where the windows of one dimension begin: (N, C, count), of a sample a channel, (N, C).
+Tensor starts(const Tensor& sample, int64_t size, int64_t count, int64_t kernel) {
+  const bool wide = size_of(sample->dtype) == 8;
+  const double most = double(size - kernel), steps = double(std::max<int64_t>(count - 1, 1));
+  const double step = wide ? most / steps : double(float(most) / float(steps));
+  const Tensor i = op1(OpId::arange, {vdim(0), vdim(count), vdim(1), sample->dtype, sample->device()});
+  const Tensor s = unsqueeze(sample, int_arg(-1));
+  const Tensor at = trunc((i + s) * step) - trunc(s * step);
+  return to_dtype(where(eq(i, Scalar(double(count - 1))), Scalar(most), at), DType::kInt64);
+}
+
+// Of `rank` dimensions, all 1 but `sizes`, which begin at `first`.
+Tensor spread(const Tensor& t, size_t keep, size_t at, size_t rank) {
+  Sizes sizes(rank, SymInt(1));
+  for (size_t d = 0; d < keep; d++) sizes[d] = t->sizes[d];
+  sizes[at] = t->sizes.back();
+  return reshape(t, sizes);
+}
+
+Tensor numbers(int64_t n, Device device) {
+  return op1(OpId::arange, {vdim(0), vdim(n), vdim(1), DType::kInt64, device});
+}
+
 }  // namespace
+
+// (input, kernel_size, output_size, random_samples): each window's elements are gathered, the largest is taken.
+Results decompose_fractional_max_pool2d(const Args& a) {
+  constexpr OpId op = OpId::fractional_max_pool2d;
+  Tensor x = a[0].tensor();
+  const Tensor samples = a[3].tensor();
+  const bool batched = x->dim() == 4;
+  if (!batched && x->dim() != 3)
+    fail("fractional_max_pool2d: expects an input of 3 or 4 dimensions, got shape ", to_string(x->sizes));
+  if (!batched) x = unsqueeze(x, int_arg(0));
+  const Pair kernel = pair_of(op, "kernel_size", a[1], 2, 1), out = pair_of(op, "output_size", a[2], 2, 1);
+  const Pair image = {x->sizes[2].guard(), x->sizes[3].guard()};
+  if (!same_sizes(samples->sizes, {x->sizes[0], x->sizes[1], 2}) || samples->dtype != x->dtype) {
+    fail("fractional_max_pool2d: _random_samples must be ", name(x->dtype), " of shape ",
+         to_string(Sizes{x->sizes[0], x->sizes[1], 2}), ", got ", describe(samples));
+  }
+  for (size_t d = 0; d < 2; d++) {
+    if (kernel[d] > 0 && out[d] > 0 && out[d] + kernel[d] - 1 <= image[d]) continue;
+    fail("fractional_max_pool2d: windows of ", kernel[d], " at ", out[d], " places do not fit into a size of ",
+         image[d]);
+  }
+  const auto sample = [&](int64_t k) { return op1(OpId::select, {samples, int_arg(2), int_arg(k)}); };
+  const Tensor top = spread(starts(sample(1), image[0], out[0], kernel[0]), 2, 2, 6);
+  const Tensor left = spread(starts(sample(0), image[1], out[1], kernel[1]), 2, 3, 6);
+  const Tensor y = top + spread(numbers(kernel[0], x->device()), 0, 4, 6);
+  const Tensor z = left + spread(numbers(kernel[1], x->device()), 0, 5, 6);
+  const Sizes lead = {x->sizes[0], x->sizes[1]};
+  const auto with = [&](std::initializer_list<int64_t> more) {
+    Sizes s = lead;
+    for (int64_t n : more) s.push_back(n);
+    return s;
+  };
+  const int64_t window = kernel[0] * kernel[1];
+  const Tensor at = add(mul(y, int_arg(image[1])), z);
+  const Tensor line = reshape(at, with({out[0] * out[1] * window}));
+  const Tensor taken = gather(reshape(x, with({image[0] * image[1]})), int_arg(2), line);
+  const Results best = call_op(OpId::max_dim, {reshape(taken, with({out[0], out[1], window})), int_arg(-1), false});
+  Tensor where_taken =
+      gather(reshape(line, with({out[0], out[1], window})), int_arg(4), unsqueeze(best[1], int_arg(-1)));
+  where_taken = op1(OpId::squeeze, {where_taken, Sizes{-1}});
+  if (batched) return {best[0], where_taken};
+  return {op1(OpId::squeeze, {best[0], Sizes{0}}), op1(OpId::squeeze, {where_taken, Sizes{0}})};
+}
 
 Results decompose_lp_pool1d(const Args& a) { return power_pool(OpId::lp_pool1d, OpId::avg_pool1d, a, 1); }
 Results decompose_lp_pool2d(const Args& a) { return power_pool(OpId::lp_pool2d, OpId::avg_pool2d, a, 2); }

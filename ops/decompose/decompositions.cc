@@ -268,6 +268,10 @@ Results decompose_mse_loss(const Args& args) {
 // -- matrix products
 Results decompose_linear(const Args& args) {
   Tensor x = args[0].tensor(), w = args[1].tensor();
+  if (w->dim() == 1) {
+    const Tensor y = op1(OpId::squeeze, {op1(OpId::linear, {x, unsqueeze(w, int_arg(0))}), Sizes{-1}});
+    return {args[2].is_none() ? y : add(y, args[2])};
+  }
   Sizes out = x->sizes;
   out.back() = w->sizes[0];
   SymInt rows = 1;

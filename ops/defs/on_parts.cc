@@ -13,6 +13,9 @@ Tensor of_pairs(const Tensor& mask) { return op1(OpId::unsqueeze, {mask, Scalar:
 
 }  // namespace
 
+bool has_cells(const Tensor& t) { return is_packed(t->dtype) || is_complex(t->dtype); }
+Tensor view_as_dtype(const Tensor& t, DType dtype) { return op1(OpId::view_dtype, {t, dtype}); }
+
 Tensor as_cells(const Tensor& t) {
   if (is_packed(t->dtype)) return op1(OpId::view_as_bytes, {t});
   return is_complex(t->dtype) ? parts(t) : t;

@@ -5,6 +5,10 @@
 
 namespace lutra {
 
+// Whether t's elements are of a stored dtype that has parts or bytes.
+bool has_cells(const Tensor& t);
+// The same bytes as elements of another dtype: a view.
+Tensor view_as_dtype(const Tensor& t, DType dtype);
 // The memory of t as elements of a computed dtype: the parts of complex elements, the bytes of packed ones. t itself
 // where it has neither.
 Tensor as_cells(const Tensor& t);

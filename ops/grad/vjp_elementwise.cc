@@ -38,13 +38,24 @@ LUTRA_OF_X(erf, exp(neg(x* x)) * M_2_SQRTPI * g)
 LUTRA_OF_X(erfc, exp(neg(x* x)) * -M_2_SQRTPI * g)
 LUTRA_OF_X(erfinv, exp(square(erfinv(x))) * (1 / M_2_SQRTPI) * g)
 LUTRA_OF_X(lgamma, g* digamma(x))
-LUTRA_OF_X(digamma, g* op1(OpId::trigamma, {x}))
+LUTRA_OF_X(digamma, g* op1(OpId::polygamma, {x, int_arg(1)}))
+LUTRA_OF_X(polygamma, g* op1(OpId::polygamma, {x, Scalar::of_sym(ctx.args[1].sym_int() + 1)}))
 LUTRA_OF_X(silu, op1(OpId::silu_backward, {g, x}))
 LUTRA_OF_X(hardswish, where(le(x, Scalar(-3.0)), Scalar(0.0), where(lt(x, Scalar(3.0)), g*(x / 3.0 + 0.5), g)))
 LUTRA_OF_X(hardsigmoid, where(logical_and(gt(x, Scalar(-3.0)), lt(x, Scalar(3.0))), g*(1.0 / 6), Scalar(0.0)))
 LUTRA_OF_X(logsigmoid, g* sigmoid(neg(x)))
 
 LUTRA_VJP(gelu, "0:a0") { ctx.give(0, op1(OpId::gelu_backward, {ctx.grads[0], ctx.args[0], ctx.args[1]})); }
+
+// PyTorch has none with respect to input, either.
+LUTRA_VJP(igamma, "1:a0 1:a1") {
+  const std::string op = name(ctx.op);
+  if (ctx.needs(0)) fail(op, ": the derivative with respect to input is not implemented");
+  if (!ctx.needs(1)) return;
+  const Tensor a = wide(ctx.arg(0)), x = wide(ctx.arg(1)), g = wide(ctx.grads[0]);
+  const Tensor slope = g * exp((a - 1.0) * log(x) - x - lgamma(a));
+  ctx.give(1, ctx.op == OpId::igammac ? neg(slope) : slope);
+}
 
 // Denominators are never 0, so that the gradient of the gradient is no NaN there.
 LUTRA_VJP(sinc, "0:a0") {

@@ -44,7 +44,7 @@ LUTRA_VJP(embedding, "1:a0") {
   const bool from_end = !ctx.args[2].is_none() && at < 0;
   Scalar position = from_end ? Scalar::of_int(at + n.guard()) : int_arg(at);
   ctx.give(1,
-           op1(OpId::embedding_dense_backward, {ctx.grads[0], ctx.arg(0), Scalar::of_sym(n), position, ctx.args[5]}));
+           op1(OpId::embedding_dense_backward, {ctx.grads[0], ctx.arg(0), Scalar::of_sym(n), position, ctx.args[3]}));
 }
 
 LUTRA_VJP(embedding_dense_backward, "0:a1") {

@@ -106,6 +106,15 @@ ResultSpecs meta_binary_real(OpId op, const Args& args) {
   if (!is_float(type)) undefined(op, type);
   return {pointwise_spec(op, args, {0, 1}, type)};
 }
+ResultSpecs meta_polygamma(OpId, const Args& args) {
+  const SymInt n = args[1].sym_int();
+  if (n < 0) fail("polygamma: n must not be negative, got ", n.hint);
+  return {like_spec(args[0].tensor(), to_float(args[0].tensor()->dtype))};
+}
+ResultSpecs meta_incomplete_gamma(OpId, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  return {contiguous_spec(t->sizes, t->dtype)};
+}
 ResultSpecs meta_bitwise(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
   if (is_float(type)) undefined(op, type);

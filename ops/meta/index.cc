@@ -233,7 +233,6 @@ ResultSpecs meta_embedding(OpId op, const Args& args) {
   const Tensor &index = args[0].as<Tensor>(), &weight = args[1].as<Tensor>();
   check_index(op, index);
   if (weight->dim() != 2) fail("embedding: the weight must have 2 dimensions, got shape ", to_string(weight->sizes));
-  if (!args[3].is_none()) fail("embedding: max_norm is not implemented; renormalise the weight before the call");
   if (!args[2].is_none()) {
     const int64_t at = args[2].sym_int().guard();
     const SymInt n = weight->sizes[0];

@@ -67,19 +67,27 @@ ResultSpecs meta_matmul(OpId op, const Args& args) {
 ResultSpecs meta_linear(OpId op, const Args& args) {
   const Tensor &x = args[0].as<Tensor>(), &w = args[1].as<Tensor>();
   if (x->sizes.empty()) fail("linear: the input must have at least 1 dimension, got a number");
-  check_dims(op, info(op), 1, w, 2);
+  const bool vector = w->dim() == 1;  // gives the features' sum, without their dimension
+  if (!vector) check_dims(op, info(op), 1, w, 2);
   check_types(op, x, w);
-  if (x->sizes.back() != w->sizes[1]) {
+  if (x->sizes.back() != w->sizes.back()) {
     fail("linear: an input of shape ", to_string(x->sizes), " cannot be multiplied with a weight of shape ",
-         to_string(w->sizes), " (", x->sizes.back().hint, " != ", w->sizes[1].hint, ")");
+         to_string(w->sizes), " (", x->sizes.back().hint, " != ", w->sizes.back().hint, ")");
   }
   Sizes out = x->sizes;
-  out.back() = w->sizes[0];
+  if (vector) {
+    out.pop_back();
+  } else {
+    out.back() = w->sizes[0];
+  }
   if (!args[2].is_none()) {
     const Tensor& b = args[2].as<Tensor>();
     check_types(op, x, b);
-    Sizes last = {w->sizes[0]};
-    if (b->sizes.size() > 1 || !(b->sizes.empty() || b->sizes[0] == last[0] || b->sizes[0] == 1)) {
+    // A vector with a bias is as in PyTorch: a number, and not beside a matrix.
+    const bool fits =
+        vector ? b->sizes.empty() && x->dim() != 2
+               : b->sizes.empty() || (b->sizes.size() == 1 && (b->sizes[0] == w->sizes[0] || b->sizes[0] == 1));
+    if (!fits) {
       fail("linear: a bias of shape ", to_string(b->sizes), " does not fit a weight of shape ", to_string(w->sizes));
     }
   }

@@ -85,6 +85,38 @@ ResultSpecs meta_view_as_complex(OpId op, const Args& args) {
   return {spec};
 }
 
+// The same bytes as elements of another dtype. Where their sizes differ, the last dimension has more or fewer.
+ResultSpecs meta_view_dtype(OpId, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  const DType to = args[1].as<DType>();
+  const auto refuse = [&](const auto&... why) {
+    fail("view: ", why..., " to view ", name(t->dtype), " as ", name(to), ", whose elements have another size");
+  };
+  if (is_packed(t->dtype) || is_packed(to)) fail("view: not defined from ", name(t->dtype), " to ", name(to));
+  ResultSpec spec = view_spec(t, t->sizes, t->strides, t->offset);
+  spec.dtype = to;
+  const auto from_bytes = int64_t(size_of(t->dtype)), to_bytes = int64_t(size_of(to));
+  if (from_bytes == to_bytes) return {spec};
+  if (t->sizes.empty()) refuse("a dimension is needed");
+  if (t->strides.back() != 1) refuse("the last dimension must have stride 1, not ", t->strides.back().hint, ",");
+  if (from_bytes > to_bytes) {
+    const int64_t parts = from_bytes / to_bytes;
+    spec.offset = t->offset * parts, spec.sizes.back() = t->sizes.back() * parts;
+    for (size_t d = 0; d + 1 < spec.strides.size(); d++) spec.strides[d] = t->strides[d] * parts;
+    return {spec};
+  }
+  const int64_t parts = to_bytes / from_bytes;
+  const auto part = [&](SymInt v, const auto&... what) {
+    const SymInt n = floor_div(v, parts);
+    if (n * parts != v) refuse(what..., " must be divisible by ", parts, ", not ", v.hint, ",");
+    return n;
+  };
+  spec.sizes.back() = part(t->sizes.back(), "the last size");
+  spec.offset = part(t->offset, "the storage offset");
+  for (size_t d = 0; d + 1 < spec.strides.size(); d++) spec.strides[d] = part(t->strides[d], "the stride of dim ", d);
+  return {spec};
+}
+
 ResultSpecs meta_view_as_bytes(OpId, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   ResultSpec spec = view_spec(t, t->sizes, t->strides, floor_div(t->offset, 2));

@@ -373,6 +373,14 @@ function lt.is_tensor(value) end
 ---@param dims? integer|integer[][] how many of the last and first dimensions, or a list of each side's
 ---@return lutra.Tensor
 function lt.tensordot(a, b, dims) end
+---@param input lutra.Tensor
+---@param bins? integer|lutra.Tensor how many bins of equal width, or their edges
+---@param options? {range: number[], weight: lutra.Tensor, density: boolean}
+---@return lutra.Tensor hist, lutra.Tensor bin_edges
+function lt.histogram(input, bins, options) end
+---@param bins? integer|lutra.Tensor
+---@return lutra.Tensor hist, lutra.Tensor bin_edges
+function Tensor:histogram(bins, options) end
 ---@param seed integer
 function lt.manual_seed(seed) end
 ---@return lutra.Tensor state bytes, for lt.set_rng_state

@@ -137,4 +137,17 @@ end
 function PReLU:forward(input) return prelu(input, self.weight) end
 function PReLU:extra_repr() return "num_parameters=" .. self.num_parameters end
 
+-- A slope drawn while training.
+local rrelu = lt.rrelu
+local RReLU = Module:extend("RReLU")
+RReLU._options = {"lower", "upper", "inplace"}
+classes.RReLU = RReLU
+
+function RReLU:init(...)
+  local o = keywords.read("RReLU", {{"lower", 1 / 8}, {"upper", 1 / 3}, {"inplace", false}}, ...)
+  self.lower, self.upper, self.inplace = o.lower, o.upper, o.inplace
+end
+function RReLU:forward(input) return rrelu(input, self.lower, self.upper, self.training, self.inplace) end
+function RReLU:extra_repr() return string.format("lower=%s, upper=%s%s", self.lower, self.upper, self.inplace and ", inplace=True" or "") end
+
 return classes

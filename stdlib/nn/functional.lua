@@ -1,10 +1,11 @@
 -- nn.functional: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
-local lt = ...
+local lt, use = ...
+local errors, keywords = use "errors", use "keywords"
 
 local names = {
   -- activations; most have an in-place form too
   "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax", "logsigmoid", "mish", "prelu",
-  "relu", "relu6", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
+  "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
   -- losses and distances
   "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "gaussian_nll_loss",
   "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
@@ -30,5 +31,30 @@ for _, name in ipairs(names) do
   functional[name] = assert(lt[name], name)
   functional[name .. "_"] = rawget(lt, name .. "_")
 end
+
+-- Windows at places that are drawn anew at each call, as many as output_size says, or output_ratio of the input's size.
+local take = lt.fractional_max_pool2d_with_indices
+function functional.fractional_max_pool2d(...)
+  local where = "fractional_max_pool2d"
+  local o = keywords.read(where, {{"input"}, {"kernel_size"}, {"output_size", keywords.none}, {"output_ratio", keywords.none},
+    {"return_indices", false}, {"_random_samples", keywords.none}}, ...)
+  local x, size, ratio, samples = o.input, o.output_size, o.output_ratio, o._random_samples
+  errors.tensor(where, "input", x)
+  local dims = x:dim()
+  if dims ~= 3 and dims ~= 4 then errors.fail("%s: expects an input of 3 or 4 dimensions, got %d", where, dims) end
+  if size == nil then
+    if ratio == nil then errors.fail("%s: output_size or output_ratio is needed", where) end
+    if type(ratio) == "number" then ratio = {ratio, ratio} end
+    for i = 1, 2 do errors.number(where, "output_ratio", ratio[i]) end
+    size = {math.floor(x:size(-2) * ratio[1]), math.floor(x:size(-1) * ratio[2])}
+  end
+  if samples == nil then
+    samples = lt.rand({dims == 4 and x:size(0) or 1, x:size(-3), 2}, {dtype = x.dtype, device = x.device})
+  end
+  local y, indices = take(x, o.kernel_size, size, samples)
+  if o.return_indices then return y, indices end
+  return y
+end
+
 functional.unfold, functional.fold = lt.im2col, lt.col2im -- lt.unfold is the view
 return functional

@@ -165,6 +165,24 @@ end
 max_pool_of("MaxPool1d", functional.max_pool1d)
 max_pool_of("MaxPool2d", functional.max_pool2d)
 
+local FractionalMaxPool2d = Module:extend("FractionalMaxPool2d")
+M.FractionalMaxPool2d = FractionalMaxPool2d
+function FractionalMaxPool2d:init(...)
+  local where = "FractionalMaxPool2d"
+  local o = read(where, {{"kernel_size"}, {"output_size", none}, {"output_ratio", none}, {"return_indices", false},
+                         {"_random_samples", none}}, ...)
+  if (o.output_size == nil) == (o.output_ratio == nil) then
+    errors.fail("%s: give output_size or output_ratio, one of the two", where)
+  end
+  self.kernel_size, self.output_size, self.output_ratio = o.kernel_size, o.output_size, o.output_ratio
+  self.return_indices = o.return_indices
+  self:register_buffer("_random_samples", o._random_samples)
+end
+function FractionalMaxPool2d:forward(input)
+  return functional.fractional_max_pool2d(input, self.kernel_size, self.output_size, self.output_ratio,
+    self.return_indices, self._random_samples)
+end
+
 local function avg_pool_of(name, op, divides)
   local class = Module:extend(name)
   M[name] = class

@@ -198,6 +198,18 @@ TEST_CASE("cuda extern: searchsorted, isin, histc") {
   }
 }
 
+TEST_CASE("cuda extern: the incomplete gamma functions") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat64}) {
+    for (int64_t upper : {0, 1}) {
+      for (const double most : {1.0, 30.0, 3000.0, 1e7}) {
+        const Operand a = random_operand(t, {300}, 0, most), x = random_operand(t, {300}, 0, most);
+        CHECK(difference(m, {OpId::incomplete_gamma, {a, x}, {make_operand(t, {300})}, {upper}, {}, {}}) < 1e-12);
+      }
+    }
+  }
+}
+
 TEST_CASE("cuda extern: scans") {
   HostMachine m;
   for (DType t : {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kUInt8}) {

@@ -158,6 +158,12 @@ case("searchsorted", 0, function(b, x)
 end, lt.randn(100):sort(-1), lt.randn(40, 30))
 case("isin", 0, function(x, y) return lt.isin(x, y), lt.isin(x, y, {invert = true}) end, lt.randint(0, 99, {50, 20}),
   lt.randint(0, 99, {40}))
+for _, t in ipairs {"float32", "float64"} do
+  for _, most in ipairs {1, 30, 3000, 1e7} do
+    case("igamma " .. t .. most, t == "float32" and 1e-6 or 1e-12, function(a, x) return lt.igamma(a, x), lt.igammac(a, x) end,
+      lt.rand({300}, {dtype = t}) * most, lt.rand({300}, {dtype = t}) * most)
+  end
+end
 case("histc", 0, function(x) return lt.histc(x, 20), lt.histc(x, 10, -1, 1) end, lt.randn(5000))
 for _, t in ipairs {"float32", "float64", "int64"} do
   local tolerance = t == "float32" and 1e-6 or t == "float64" and 1e-12 or 0

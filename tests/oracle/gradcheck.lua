@@ -114,6 +114,8 @@ local function differentiable(case)
   if case.error then return false end
   -- PyTorch's gradient of an embedding leaves out padding and can weigh by frequency: no derivative of its values.
   if case.code:find("padding_idx", 1, true) or case.code:find("scale_grad_by_freq", 1, true) then return false end
+  -- Nor does it go through the rows' scaling.
+  if case.code:find("embedding", 1, true) and case.name:find("max_norm", 1, true) then return false end
   -- Nor is that of vectors shorter than eps, which keep the length's gradient.
   if case.name == "cosine_similarity short" then return false end
   -- What is rounded has steps; its gradient goes straight through.

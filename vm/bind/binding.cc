@@ -358,9 +358,9 @@ std::vector<Binding> build() {
        {query_rows(), compare_rows(), tensor_rows(), index_rows(), autograd_rows(), pool_rows(), resize_rows()}) {
     add_host(out, rows);
   }
-  for (auto rows :
-       {creation_specials(), tensordot_specials(), tensor_specials(), autograd_specials(), system_specials(),
-        cuda_specials(), save_specials(), describe_specials(), profile_specials(), json_specials()}) {
+  for (auto rows : {creation_specials(), tensordot_specials(), histogram_specials(), tensor_specials(),
+                    autograd_specials(), system_specials(), cuda_specials(), save_specials(), describe_specials(),
+                    profile_specials(), json_specials()}) {
     add_specials(out, rows);
   }
   add_other_names(out);

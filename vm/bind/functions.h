@@ -33,6 +33,7 @@ std::span<const HostFunction> pool_rows();      // pools.cc
 std::span<const HostFunction> resize_rows();    // resize.cc
 std::span<const Special> creation_specials();   // creation.cc
 std::span<const Special> tensordot_specials();  // tensordot.cc
+std::span<const Special> histogram_specials();  // histogram.cc
 std::span<const Special> tensor_specials();
 std::span<const Special> autograd_specials();
 std::span<const Special> system_specials();    // system.cc

@@ -11,6 +11,13 @@ INPLACE = ["elu", "selu", "celu", "leaky_relu", "hardtanh", "relu", "threshold"]
 
 
 def cases(case, error, t):
+    case("rrelu", [t.g(3, 5)], "F.rrelu(a)")
+    case("rrelu bounds", [t.g(3, 5)], "F.rrelu(a, 0.2, 0.6)")
+    case("rrelu of one slope", [t.g(3, 5)], "F.rrelu(a, 0.25, 0.25, True)")
+    case("rrelu_", [t.f(6)], "F.rrelu_(a.clone(), 0.1, 0.2)")
+    case("rrelu inplace", [t.f(6)], "F.rrelu(a.clone(), 0.1, 0.2, False, True)")
+    error("rrelu bounds upside down", [t.f(3)], "F.rrelu(a, 0.5, 0.2)")
+    error("rrelu of integers", [t.i(3, 3)], "F.rrelu(a)")
     for op, forms in FORMS.items():
         for form in forms:
             args = f"(a, {form})" if form else "(a)"

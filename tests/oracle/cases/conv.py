@@ -57,6 +57,15 @@ def convolutions(case, error, t):
 
 
 def pools(case, error, t):
+    for name, size, kernel, count in (("", (2, 3, 7, 9), "3", "4"), (" sizes", (1, 2, 8, 6), "(2, 3)", "(5, 2)"), (" of one", (1, 1, 5, 5), "2", "(1, 4)")):
+        batch, channels = size[0], size[1]
+        case("fractional_max_pool2d" + name, [t.g(*size), t.u(0, 1, batch, channels, 2, grad=False)],
+             f"F.fractional_max_pool2d(a, {kernel}, {count}, return_indices=True, _random_samples=b)", variants=["float64", "strided"])
+    case("fractional_max_pool2d ratio", [t.g(3, 7, 9), t.u(0, 1, 1, 3, 2, grad=False)],
+         "F.fractional_max_pool2d(a, 2, output_ratio=(0.5, 0.7), _random_samples=b)", variants=["float64"])
+    error("fractional_max_pool2d too large", [t.f(1, 1, 5, 5)], "F.fractional_max_pool2d(a, 3, 4)")
+    error("fractional_max_pool2d without a size", [t.f(1, 1, 5, 5)], "F.fractional_max_pool2d(a, 3)")
+    error("fractional_max_pool2d dims", [t.f(5, 5)], "F.fractional_max_pool2d(a, 3, 3)")
     for text in ("2", "(3, 2)", "3, 1", "3, 2, 1", "2, padding=1", "2, stride=2, ceil_mode=True", "2, stride=1, dilation=2", "3, 2, 1, 1, True"):
         case(f"max_pool2d {text}", [t.g(1, 2, 7, 5)], f"F.max_pool2d(a, {text})")
         if "dilation" in text or "1, 1" in text:

@@ -35,6 +35,33 @@ def cases(case, error, t):
         if op not in ("positive",):
             case(op + "_", [t.u(low, high, 6, grad=False)], f"a.clone().{op}_()")
     case("lgamma negative", [t.u(-5.4, -0.1, 9)], "a.lgamma()", tol=2e-5, variants=["strided", "float64"])
+    # PyTorch's series ends at eight digits.
+    for n in range(5):
+        case(f"polygamma {n}", [t.u(0.3, 6, 3, 5)], f"torch.polygamma({n}, a)", f"lt.polygamma({n}, a)", tol=1e-5, grad_tol=1e-4,
+             variants=["strided", "zero_dim", "empty"])
+        case(f"polygamma {n} in float64", [t.u(0.3, 6, 3, 5, dtype=torch.float64)], f"a.polygamma({n})", f"a:polygamma({n})", tol=1e-7,
+             grad_tol=1e-7, variants=[])
+    case("polygamma negative", [t.t([-0.5, -1.5, -2.25, -7.7], torch.float64)], "torch.polygamma(2, a)", "lt.polygamma(2, a)", tol=1e-7, variants=[])
+    case("polygamma at poles", [t.t([0.0, -1.0, -2.0, float("nan"), float("-inf")])], "torch.polygamma(3, a)", "lt.polygamma(3, a)", variants=[])
+    case("polygamma integers", [t.i(4, 5, low=1)], "torch.polygamma(2, a)", "lt.polygamma(2, a)", tol=1e-5)
+    case("polygamma_", [t.u(0.3, 6, 6, grad=False)], "a.clone().polygamma_(1)", "a:clone():polygamma_(1)", tol=1e-5)
+    error("polygamma of a negative order", [t.f(3)], "torch.polygamma(-1, a)", "lt.polygamma(-1, a)")
+    for op in ("igamma", "igammac"):
+        case(op, [t.u(0.1, 9, 4, 5, grad=False), t.u(0.1, 9, 5)], f"torch.{op}(a, b)", tol=1e-5, grad_tol=1e-5)
+        case(op + " far", [t.t([0.01, 0.01, 0.5, 3.0, 50.0, 50.0, 300.0, 300.0, 1e6, 1e6, 1e6], torch.float64),
+                           t.t([0.02, 3.0, 1.05, 40.0, 45.0, 60.0, 250.0, 350.0, 999000.0, 1e6, 1001000.0], torch.float64)],
+             f"torch.{op}(a, b)", tol=1e-9, variants=[])
+        case(op + " special", [t.t([0.0, 0.0, 1.0, float("inf"), 1.0, -1.0, float("nan"), float("inf")]),
+                               t.t([0.0, 1.0, 0.0, 1.0, float("inf"), 1.0, 1.0, float("inf")])], f"a.{op}(b)", variants=["float64"])
+        case(op + "_", [t.u(0.1, 9, 6, grad=False), t.u(0.1, 9, 6, grad=False)], f"a.clone().{op}_(b)", tol=1e-5)
+        error(op + " of integers", [t.i(3, 4), t.i(3, 4)], f"torch.{op}(a, b)")
+    case("nextafter", [t.f(3, 5), t.f(5)], "torch.nextafter(a, b)", ulp=0.5)
+    case("nextafter special", [t.special, t.special.flip(0)], "torch.nextafter(a, b)", ulp=0.5, signs=True, variants=["float64", "float16", "bfloat16"])
+    steps = [0.0, -0.0, 1.0, 2.0, 2.0, 1e-45, -1e-45, 1.1754944e-38, 3e-38, 1e-36, 3.4028235e38, float("inf"), -5.0, 1e-40]
+    ends = [1.0, 1.0, 1.0, 0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 1.0, float("inf"), 0.0, -6.0, -1.0]
+    case("nextafter at edges", [t.t(steps), t.t(ends)], "a.nextafter(b)", ulp=0.5, signs=True, variants=[])
+    case("nextafter_", [t.f(6), t.f(6)], "a.clone().nextafter_(b)", ulp=0.5)
+    error("nextafter of integers", [t.i(3, 4), t.i(3, 4)], "torch.nextafter(a, b)")
     # PyTorch's derivatives beside the poles, at whole numbers, are not exact.
     between = (t.u(-0.9, -0.1, 9, grad=False) - t.i(4, 9)).requires_grad_(True)
     case("digamma negative", [between], "a.digamma()", tol=1e-4, grad_tol=1e-3, variants=["strided", "float64"])

@@ -113,3 +113,17 @@ def cases(case, error, t):
     case("embedding by frequency", [torch.tensor([1, 4, 1, 0]), t.g(5, 4)], "F.embedding(a, b, scale_grad_by_freq=True)", variants=["float64"])
     case("embedding of one", [t.t(3), t.g(5, 4)], "F.embedding(a, b)", variants=[])
     error("embedding out of bounds", [t.t([5]), t.f(5, 4)], "F.embedding(a, b)")
+    for norm in ("1.0", "1.0, norm_type=1.0", "0.5, norm_type=inf"):
+        lua = norm.replace("norm_type=", "{norm_type = ").replace("inf", "lt.inf") + ("}" if "norm_type" in norm else "")
+        case(f"embedding max_norm {norm}", [t.i(5, 2, 3), t.g(5, 4)], f"F.embedding(a, b * 1, None, {norm})",
+             f"lt.nn.functional.embedding(a, b * 1, nil, {lua})", variants=["float64"], tol=1e-6)
+    case("embedding max_norm twice", [torch.tensor([1, 4, 1, -0]), t.f(5, 4)], "(lambda w, i: (F.embedding(i, w, max_norm=0.25), w))(b.clone(), a)",
+         "(function(w) return lt.nn.functional.embedding(a, w, {max_norm = 0.25}), w end)(b:clone())", variants=["float64"])
+    case("embedding_renorm_", [t.i(5, 6), t.f(5, 4)], "torch.embedding_renorm_(b.clone(), a, 0.5, 2.0)", "lt.embedding_renorm_(b:clone(), a, 0.5, 2)",
+         variants=["float64"])
+    error("embedding max_norm out of bounds", [t.t([5]), t.f(5, 4)], "F.embedding(a, b, max_norm=1.0)")
+    case("unravel_index", [t.i(24, 3, 5)], "tuple(torch.unravel_index(a, (2, 3, 4)))", "lt.unravel_index(a, {2, 3, 4})", variants=["strided"])
+    case("unravel_index beyond", [t.t([50, -3])], "tuple(torch.unravel_index(a, (2, 4)))", "lt.unravel_index(a, {2, 4})", variants=[])
+    case("unravel_index of int32", [t.i(9, 4, dtype=torch.int32)], "torch.unravel_index(a, 9)[0]", "lt.unravel_index(a, 9)[1]", variants=[])
+    error("unravel_index of floats", [t.f(3)], "torch.unravel_index(a, (2, 3))", "lt.unravel_index(a, {2, 3})")
+    error("unravel_index shape", [t.i(3, 3)], "torch.unravel_index(a, (2, -3))", "lt.unravel_index(a, {2, -3})")

@@ -2,6 +2,10 @@
 import torch
 
 
+def lua(call):
+    return call.replace("range=(", "{range = {").replace(")", "}}").replace("density=True", "{density = true}")
+
+
 def cases(case, error, t):
     plain = ["strided", "float64", "float16", "bfloat16"]
     case("sort", [t.g(3, 7)], "tuple(torch.sort(a, stable=True))", "lt.sort(a, {stable = true})", variants=plain)
@@ -66,6 +70,27 @@ def cases(case, error, t):
     case("histc of equal ones", [t.t([2.0, 2.0])], "torch.histc(a, bins=4)", variants=[])
     error("histc of NaN", [t.t([1.0, float("nan")])], "a.histc(3)")
     error("histc of integers", [t.i(3, 4)], "a.histc(3)")
+    for name, call in (("", "3"), (" range", "4, range=(-1, 0.5)"), (" of no width", "2, range=(1, 1)"), (" density", "5, density=True")):
+        case("histogram" + name, [t.f(4, 9)], f"tuple(torch.histogram(a, {call}))", f"lt.histogram(a, {lua(call)})", variants=["strided", "float64"])
+    case("histogram weight", [t.f(20), t.f(20)], "tuple(a.histogram(4, weight=b))", "a:histogram(4, {weight = b})", variants=["strided", "float64"], tol=1e-5)
+    case("histogram edges", [t.f(30), t.t([-1.0, 0.0, 0.25, 2.0])], "tuple(torch.histogram(a, b, density=True))",
+         "lt.histogram(a, b, {density = true})", variants=["strided", "float64"])
+    case("histogram of special", [t.special], "tuple(torch.histogram(a, 3, range=(-2, 2)))", "lt.histogram(a, 3, {range = {-2, 2}})", variants=[])
+    case("histogram of nothing", [t.f(0)], "tuple(torch.histogram(a, 3))", "lt.histogram(a, 3)", variants=[])
+    case("histogram of equal ones", [t.t([2.0, 2.0])], "tuple(torch.histogram(a, 2))", "lt.histogram(a, 2)", variants=[])
+    error("histogram of NaN", [t.t([1.0, float("nan")])], "torch.histogram(a, 3)", "lt.histogram(a, 3)")
+    error("histogram range upside down", [t.f(3)], "torch.histogram(a, 3, range=(2.0, 1.0))", "lt.histogram(a, 3, {range = {2, 1}})")
+    error("histogram bins", [t.f(3)], "torch.histogram(a, 0)", "lt.histogram(a, 0)")
+    error("histogram edges dtype", [t.f(3), t.f(3, dtype=torch.float64)], "torch.histogram(a, b)", "lt.histogram(a, b)")
+    error("histogram weight shape", [t.f(3), t.f(2)], "torch.histogram(a, 2, weight=b)", "lt.histogram(a, 2, {weight = b})")
+    error("histogram of integers", [t.i(3, 4)], "torch.histogram(a, 3)", "lt.histogram(a, 3)")
+    # PyTorch's position among more than 16 elements is any of them.
+    case("mode", [t.t([[3.0, 1.0, 3.0, 1.0, 2.0], [5.0, 4.0, 4.0, 4.0, 5.0]], grad=True)], "tuple(a.mode())", "a:mode()", variants=["strided", "float64", "float16", "bfloat16"])
+    case("mode dim", [t.i(3, 6, 4)], "tuple(a.mode(0, True))", "a:mode(0, true)", variants=["strided"])
+    case("mode of one", [t.f()], "tuple(a.mode())", "a:mode()", variants=[])
+    case("mode of bools", [t.mask(3, 5)], "tuple(a.mode(1))", "a:mode(1)", variants=[])
+    case("mode of NaN", [t.t([float("nan"), float("nan"), 1.0, 0.0, 0.0, 1.0])], "tuple(a.mode())", "a:mode()", variants=[])
+    error("mode of an empty dim", [t.f(3, 0)], "a.mode(1)")
     case("bincount", [t.i(9, 20)], "a.bincount()", variants=["strided"])
     case("bincount weights", [t.i(9, 20), t.f(20)], "a.bincount(b)", variants=["strided", "float64"])
     case("bincount minlength", [t.i(3, 8)], "a.bincount(minlength=7)", variants=[])

@@ -16,3 +16,9 @@ def cases(case, error, t):
     case("mm float64", [t.g(3, 4, dtype=torch.float64), t.g(4, 2, dtype=torch.float64)], "a.mm(b)")
     case("linear", [t.g(5, 4), t.g(3, 4), t.g(3)], "F.linear(a, b, c)", "lt.linear(a, b, c)")
     case("linear no bias", [t.g(2, 5, 4), t.g(3, 4)], "F.linear(a, b)", "lt.linear(a, b)")
+    for name, shape in (("vector", (4,)), ("matrix", (5, 4)), ("batch", (2, 5, 4))):
+        case(f"linear of a {name} with a vector", [t.g(*shape), t.g(4)], "F.linear(a, b)")
+        if name != "matrix":
+            case(f"linear of a {name} with a vector and a number", [t.g(*shape), t.g(4), t.g()], "F.linear(a, b, c)", variants=["float64", "strided"])
+    error("linear of a vector with a bias", [t.f(3, 4), t.f(4), t.f(3)], "F.linear(a, b, c)")
+    error("linear of another vector", [t.f(3, 4), t.f(5)], "F.linear(a, b)")

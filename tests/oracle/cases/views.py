@@ -16,6 +16,18 @@ def cases(case, error, t):
     error("view_as_complex of three", [t.f(3, 3)], "torch.view_as_complex(a)")
     error("view_as_complex of integers", [t.i(3, 3, 2)], "torch.view_as_complex(a)")
     case("view", [t.g(3, 4)], "a.view(2, -1)")
+    for name, code in (("smaller", "a.view(torch.int16)"), ("as wide", "a.view(torch.int32)"), ("wider", "a.view(torch.int64)"),
+                       ("of a view", "a.t()[1:].view(torch.int32)"), ("of bytes", "a.view(torch.uint8).view(torch.float32)"),
+                       ("wider than rows", "a[1:, 2:].view(torch.float64).view(torch.uint8)")):
+        lua = code.replace("a.t()[1:]", 'a:t()["1:"]').replace("a[1:, 2:]", 'a["1:, 2:"]').replace(".view(torch.", ":view('").replace(")", "')")
+        lua = lua.replace("t(')", "t()")
+        case("view of a dtype " + name, [t.f(3, 4)], code, lua, variants=[])
+    case("view of a dtype written", [t.f(3, 4)], "(lambda x: (x.view(torch.int32).add_(1), x))(a.clone())",
+         "(function(x) return x:view('int32'):add_(1), x end)(a:clone())", variants=[])
+    error("view of a dtype, last size", [t.f(3, 3)], "a.view(torch.float64)", "a:view('float64')")
+    error("view of a dtype, number", [t.t(3.0)], "a.view(torch.int8)", "a:view('int8')")
+    error("view of a dtype, stride", [t.f(4, 2)], "a.t().view(torch.int8)", "a:t():view('int8')")
+    error("view of a dtype, offset", [t.f(4, 4)], "a[:, 1:3].view(torch.float64)", "a[':, 1:3']:view('float64')")
     case("reshape of a transpose", [t.g(3, 4)], "a.transpose(0, 1).reshape(-1)")
     case("permute", [t.g(2, 3, 4)], "a.permute(2, 0, 1)")
     case("expand", [t.g(3, 1)], "a.expand(2, 3, 4)")
