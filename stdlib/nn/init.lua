@@ -45,6 +45,7 @@ function Linear:extra_repr()
 end
 
 nn.utils = use "nn.utils"
+nn.utils.rnn = use("nn.packed").rnn
 nn.utils.parametrize = use "nn.parametrize"
 local by_norm = use "nn.norm_utils"
 nn.utils.parametrizations = by_norm.parametrizations

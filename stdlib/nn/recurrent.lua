@@ -7,6 +7,7 @@ local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"
 local keywords = use "keywords"
+local is_packed = use("nn.packed").is_packed
 
 local Module, Parameter = base.Module, base.Parameter
 local read, none = keywords.read, keywords.none
@@ -121,14 +122,51 @@ local function run_direction(self, names, x, h, c, backwards)
   return lt.stack(outputs, 0), h, c
 end
 
-local function run_layers(self, x, h0, c0)
+-- The same over the data of a packed sequence, whose step i has the first sizes[i] rows. Forwards, rows that end leave the state; backwards, they
+-- join it.
+local function run_packed(self, names, packed, x, h0, c0, backwards)
+  local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
+  local step, sizes = modes[self.mode][2], packed.sizes
+  local inputs, outputs, ended_h, ended_c = packed:parts(linear(x, self[names.weight_ih], self[names.bias_ih])), {}, {}, {}
+  local rows, h, c = sizes[backwards and #sizes or 1], nil, nil
+  h = h0:narrow(0, 0, rows)
+  if c0 ~= nil then c = c0:narrow(0, 0, rows) end
+  for i = 1, #sizes do
+    local at = backwards and #sizes + 1 - i or i
+    local more = sizes[at] - rows
+    if more > 0 then
+      h = lt.cat({h, h0:narrow(0, rows, more)}, 0)
+      if c ~= nil then c = lt.cat({c, c0:narrow(0, rows, more)}, 0) end
+    elseif more < 0 then
+      ended_h[#ended_h + 1], h = h:narrow(0, rows + more, -more), h:narrow(0, 0, rows + more)
+      if c ~= nil then ended_c[#ended_c + 1], c = c:narrow(0, rows + more, -more), c:narrow(0, 0, rows + more) end
+    end
+    rows = sizes[at]
+    h, c = step(inputs[at], linear(h, w_hh, b_hh), h, c)
+    if w_hr ~= nil then h = linear(h, w_hr) end
+    outputs[at] = h
+  end
+  for i = #ended_h, 1, -1 do
+    h = lt.cat({h, ended_h[i]}, 0)
+    if c ~= nil then c = lt.cat({c, ended_c[i]}, 0) end
+  end
+  return lt.cat(outputs, 0), h, c
+end
+
+-- x is a sequence, or the data of a packed one.
+local function run_layers(self, x, h0, c0, packed)
   local directions, last_h, last_c = self.bidirectional and 2 or 1, {}, {}
   local hs, cs = h0:unbind(0), c0 ~= nil and c0:unbind(0) or {}
   for layer = 1, self.num_layers do
     local parts = {}
     for direction = 1, directions do
       local at = (layer - 1) * directions + direction
-      parts[direction], last_h[at], last_c[at] = run_direction(self, self._names[at], x, hs[at], cs[at], direction == 2)
+      local names, backwards = self._names[at], direction == 2
+      if packed == nil then
+        parts[direction], last_h[at], last_c[at] = run_direction(self, names, x, hs[at], cs[at], backwards)
+      else
+        parts[direction], last_h[at], last_c[at] = run_packed(self, names, packed, x, hs[at], cs[at], backwards)
+      end
     end
     x = directions == 2 and lt.cat(parts, -1) or parts[1]
     if self.training and self.dropout > 0 and layer < self.num_layers then x = functional.dropout(x, self.dropout) end
@@ -149,8 +187,17 @@ local function check_state(self, what, state, batch, size, batched)
   return state
 end
 
-local function zeros(self, x, size)
-  return lt.zeros({self.num_layers * (self.bidirectional and 2 or 1), x:size(1), size}, {dtype = x.dtype, device = x.device})
+local function zeros(self, x, batch, size)
+  local layers = self.num_layers * (self.bidirectional and 2 or 1)
+  return lt.zeros({layers, batch, size}, {dtype = x.dtype, device = x.device})
+end
+
+-- The state that was given, or zeros; that of a packed sequence in the order of its rows.
+local function state_of(self, what, state, x, batch, size, batched, packed)
+  if state == nil then return zeros(self, x, batch, size) end
+  state = check_state(self, what, state, batch, size, batched)
+  if packed ~= nil then state = packed:sort(state, 1) end
+  return state
 end
 
 -- The input as (length, batch, features).
@@ -172,27 +219,49 @@ local function restore(self, y, batched)
   return self.batch_first and y:transpose(0, 1) or y
 end
 
+-- What a layer runs over: the tensor, how many sequences it holds, whether they are a batch, and the packed sequence, if it is one.
+local function input_of(self, input)
+  if not is_packed(input) then
+    local x, batched = sequence_of(self, input)
+    return x, x:size(1), batched, nil
+  end
+  local x = input.data
+  if x:dim() ~= 2 or x:size(1) ~= self.input_size then
+    fail("%s: packed data of size %s, input_size is %d", self._name, shape_text(x), self.input_size)
+  end
+  return x, input.sizes[1], true, input
+end
+
+local function output_of(self, y, batched, packed)
+  if packed ~= nil then return packed:with(y) end
+  return restore(self, y, batched)
+end
+
+local function last_of(last, batched, packed)
+  if packed ~= nil then return packed:unsort(last, 1) end
+  return batched and last or last:squeeze(1)
+end
+
 local function forward_of_one(self, input, hx)
-  local x, batched = sequence_of(self, input)
-  local h = nil
-  if hx == nil then h = zeros(self, x, self.hidden_size) else h = check_state(self, "hx", hx, x:size(1), self.hidden_size, batched) end
-  local y, last = run_layers(self, x, h)
-  return restore(self, y, batched), batched and last or last:squeeze(1)
+  local x, batch, batched, packed = input_of(self, input)
+  local h = state_of(self, "hx", hx, x, batch, self.hidden_size, batched, packed)
+  local y, last = run_layers(self, x, h, nil, packed)
+  return output_of(self, y, batched, packed), last_of(last, batched, packed)
 end
 
 local function forward_of_two(self, input, hx)
-  local x, batched = sequence_of(self, input)
+  local x, batch, batched, packed = input_of(self, input)
   local out, h, c = self.proj_size > 0 and self.proj_size or self.hidden_size, nil, nil
-  if hx == nil then
-    h, c = zeros(self, x, out), zeros(self, x, self.hidden_size)
-  else
+  if hx ~= nil then
     if type(hx) ~= "table" then errors.wrong(self._name, "hx", "a list {h_0, c_0}", hx) end
-    h = check_state(self, "hx[1]", hx[1], x:size(1), out, batched)
-    c = check_state(self, "hx[2]", hx[2], x:size(1), self.hidden_size, batched)
+    h, c = hx[1], hx[2]
+    errors.tensor(self._name, "hx[1]", h)
+    errors.tensor(self._name, "hx[2]", c)
   end
-  local y, last_h, last_c = run_layers(self, x, h, c)
-  if not batched then last_h, last_c = last_h:squeeze(1), last_c:squeeze(1) end
-  return restore(self, y, batched), {last_h, last_c}
+  h = state_of(self, "hx[1]", h, x, batch, out, batched, packed)
+  c = state_of(self, "hx[2]", c, x, batch, self.hidden_size, batched, packed)
+  local y, last_h, last_c = run_layers(self, x, h, c, packed)
+  return output_of(self, y, batched, packed), {last_of(last_h, batched, packed), last_of(last_c, batched, packed)}
 end
 
 local function layers_repr(self)

@@ -79,6 +79,19 @@ case("LSTM with a state", "nn.LSTM(3, 5, 2)", f"nn.LSTM(3, 5, 2, {{{F64}}})", [a
 case("LSTM both ways, projected", "nn.LSTM(3, 5, 2, batch_first=True, bidirectional=True, proj_size=2)",
      f"nn.LSTM(3, 5, 2, {{batch_first = true, bidirectional = true, proj_size = 2, {F64}}})", [a3])
 case("LSTM unbatched", "nn.LSTM(3, 5)", f"nn.LSTM(3, 5, {{{F64}}})", [weights(4, 3), weights(1, 5), weights(1, 5)], "m(a, (b, c))", "m(a, {b, c})")
+PACK, PAD_PACKED = "nn.utils.rnn.pack_padded_sequence", "nn.utils.rnn.pad_packed_sequence"
+a4 = weights(4, 3, 3)
+for name, python, inputs, given, lua_given in (
+        ("RNN", "nn.RNN(3, 5, 2, bidirectional=True)", [a4], "", ""), ("GRU", "nn.GRU(3, 5, bidirectional=True)", [a4, weights(2, 3, 5)], ", b", ", b"),
+        ("LSTM", "nn.LSTM(3, 5, 2, bidirectional=True, proj_size=2)", [a4], "", ""),
+        ("LSTM", "nn.LSTM(3, 5)", [a4, weights(1, 3, 5), weights(1, 3, 5)], ", (b, c)", ", {b, c}")):
+    of_lua = python[:-1].replace("bidirectional=True", "{bidirectional = true").replace(", proj_size=2", ", proj_size = 2")
+    of_lua += (f", {F64}}})" if "{" in of_lua else f", {{{F64}}})")
+    for sort, lengths in (("True", "4, 3, 1"), ("False", "2, 4, 2")):
+        case(f"{name}{given} of a packed sequence, enforce_sorted {sort}", python, of_lua, inputs,
+             f"(lambda y, s: ({PAD_PACKED}(y, total_length=5)[0], s))(*m({PACK}(a, [{lengths}], enforce_sorted={sort}){given}))",
+             f"(function(y, s) return {PAD_PACKED}(y, {{total_length = 5}}), s end)(m({PACK}(a, {{{lengths}}}, "
+             f"{{enforce_sorted = {sort.lower()}}}){lua_given}))")
 for mode in ("RNNCell", "GRUCell"):
     case(mode, f"nn.{mode}(3, 5)", f"nn.{mode}(3, 5, {{{F64}}})", [weights(2, 3), weights(2, 5)], "m(a, b)")
     case(mode + " unbatched, without bias", f"nn.{mode}(3, 5, bias=False)", f"nn.{mode}(3, 5, {{bias = false, {F64}}})", [weights(3)])
