@@ -42,11 +42,33 @@ Category category(OpId id) {
   fail_internal(op.name, ": has no category");
 }
 
+bool names_dims(const ArgInfo& arg) {
+  return (arg.type == ArgType::kInt || arg.type == ArgType::kIntList) && arg.name.starts_with("dim");
+}
+
+namespace {
+// Whether all that a row says of places in its tensors is said by dimensions.
+bool goes_by_dims(const OpInfo& op, Category c) {
+  if (c != Category::kReduction && c != Category::kView && c != Category::kMovement && c != Category::kLibrary) {
+    return false;
+  }
+  bool dims = c == Category::kView;
+  for (size_t i = 0; i < op.args.size(); i++) {
+    const ArgInfo& arg = op.args[i];
+    const bool tensor = arg.type == ArgType::kTensor || arg.type == ArgType::kOperand;
+    if (tensor && i > 0) return false;
+    if (arg.type == ArgType::kIntList && !names_dims(arg)) return false;
+    dims |= names_dims(arg);
+  }
+  return dims;
+}
+}  // namespace
+
 Batching batching(OpId id) {
   const Category c = category(id);
   if (c == Category::kPointwise) return Batching::kBroadcast;
-  if (c == Category::kComposite && !info(id).has(kMutates)) return Batching::kParts;
-  return Batching::kNone;
+  if (c == Category::kComposite) return info(id).has(kMutates) ? Batching::kNone : Batching::kParts;
+  return goes_by_dims(info(id), c) ? Batching::kDims : Batching::kNone;
 }
 
 const char* name(Category c) {
@@ -57,7 +79,7 @@ const char* name(Category c) {
 }
 
 const char* name(Batching b) {
-  static const char* const names[] = {"broadcast", "parts", "none"};
+  static const char* const names[] = {"broadcast", "dims", "parts", "none"};
   return names[size_t(b)];
 }
 

@@ -23,13 +23,16 @@ enum class Category : uint8_t {
 const char* name(Category c);
 Category category(OpId op);
 
-// How vmap will take an op with a batch dimension in front.
+// How an op takes a batch dimension in front of its tensors (batch.h).
 enum class Batching : uint8_t {
-  kBroadcast,  // as it is: the other operands get dimensions of size 1
+  kBroadcast,  // as it is: operands of fewer dimensions get ones of size 1 behind the batch
+  kDims,       // as it is, with dimensions that count one further
   kParts,      // by its decomposition
   kNone,       // no rule yet
 };
 const char* name(Batching b);
 Batching batching(OpId op);
+// An argument that names dimensions.
+bool names_dims(const ArgInfo& arg);
 
 }  // namespace lutra

@@ -146,7 +146,8 @@ TEST_CASE("every op has a category and a batching rule", "[graph]") {
   CHECK(category(OpId::sort) == Category::kLibrary);
   CHECK(batching(OpId::add) == Batching::kBroadcast);
   CHECK(batching(OpId::stack) == Batching::kParts);
-  CHECK(batching(OpId::sum) == Batching::kNone);
+  CHECK(batching(OpId::sum) == Batching::kDims);
+  CHECK(batching(OpId::mm) == Batching::kNone);
 }
 
 TEST_CASE("each contraction tells its flops", "[graph]") {
