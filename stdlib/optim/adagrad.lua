@@ -11,24 +11,12 @@ end
 
 function Adagrad.new_state(p, group) return {step = 0, sum = lt.full_like(p, group.initial_accumulator_value)} end
 
-function Adagrad:update_group(group)
-  local params, all_state = group.params, self.state
-  local lr, lr_decay, weight_decay, eps = group.lr, group.lr_decay, group.weight_decay, group.eps
-  for i = 1, #params do
-    local p = params[i]
-    local grad = p.grad
-    if grad ~= nil then
-      local state = all_state[p]
-      local step = state.step + 1
-      state.step = step
-      if group.maximize then grad = -grad end
-      if weight_decay ~= 0 then grad = grad + p * weight_decay end
-      local rate = lr / (1 + (step - 1) * lr_decay)
-      local sum = state.sum
-      sum:addcmul_(grad, grad, {value = 1})
-      p:addcdiv_(grad, sum:sqrt() + eps, {value = -rate})
-    end
-  end
+function Adagrad:update_one(p, grad, state, group)
+  local step, sum = state.step + 1, state.sum
+  state.step = step
+  local rate = group.lr / (1 + (step - 1) * group.lr_decay)
+  sum:addcmul_(grad, grad, {value = 1})
+  p:addcdiv_(grad, sum:sqrt() + group.eps, {value = -rate})
 end
 
 return Adagrad

@@ -16,43 +16,29 @@ local function new_state(p, group)
   return state
 end
 
--- Adam adds the weight decay to the gradient; AdamW (decoupled) shrinks the parameter.
-local function update_group(self, group, decoupled)
-  local params, all_state = group.params, self.state
-  local lr, eps, weight_decay = group.lr, group.eps, group.weight_decay
+local function update_one(_, p, grad, state, group)
   local beta1, beta2 = group.betas[1], group.betas[2]
-  for i = 1, #params do
-    local p = params[i]
-    local grad = p.grad
-    if grad ~= nil then
-      local state = all_state[p]
-      local exp_avg, exp_avg_sq = state.exp_avg, state.exp_avg_sq
-      local step = state.step + 1
-      state.step = step
-      if group.maximize then grad = -grad end
-      if weight_decay ~= 0 then
-        if decoupled then p:mul_(1 - lr * weight_decay) else grad = grad + p * weight_decay end
-      end
-      exp_avg:lerp_(grad, 1 - beta1)
-      exp_avg_sq:mul_(beta2):addcmul_(grad, grad, {value = 1 - beta2})
-      local step_size = lr / (1 - beta1 ^ step)
-      local correction2_sqrt = (1 - beta2 ^ step) ^ 0.5
-      local second = exp_avg_sq
-      if group.amsgrad then
-        second = state.max_exp_avg_sq
-        second:copy_(lt.maximum(second, exp_avg_sq))
-      end
-      local denominator = second:sqrt() * (1 / correction2_sqrt) + eps -- one division an element
-      p:addcdiv_(exp_avg, denominator, {value = -step_size})
-    end
+  local exp_avg, exp_avg_sq = state.exp_avg, state.exp_avg_sq
+  local step = state.step + 1
+  state.step = step
+  exp_avg:lerp_(grad, 1 - beta1)
+  exp_avg_sq:mul_(beta2):addcmul_(grad, grad, {value = 1 - beta2})
+  local step_size = group.lr / (1 - beta1 ^ step)
+  local correction2_sqrt = (1 - beta2 ^ step) ^ 0.5
+  local second = exp_avg_sq
+  if group.amsgrad then
+    second = state.max_exp_avg_sq
+    second:copy_(lt.maximum(second, exp_avg_sq))
   end
+  local denominator = second:sqrt() * (1 / correction2_sqrt) + group.eps -- one division an element
+  p:addcdiv_(exp_avg, denominator, {value = -step_size})
 end
 
+-- Adam adds the weight decay to the gradient; AdamW (decoupled) shrinks the parameter.
 local function class_of(name, weight_decay, decoupled)
   local class = base.define(name, {{"lr", 1e-3}, {"betas", {0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}, {"amsgrad", false},
     {"maximize", false}, not decoupled and {"decoupled_weight_decay", false} or nil})
-  class.check, class.new_state = check(name), new_state
-  function class:update_group(group) update_group(self, group, decoupled or group.decoupled_weight_decay) end
+  class.check, class.new_state, class.update_one, class.decoupled = check(name), new_state, update_one, decoupled
   return class
 end
 

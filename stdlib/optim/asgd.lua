@@ -13,26 +13,16 @@ end
 
 function ASGD.new_state(p, group) return {step = 0, eta = group.lr, mu = 1, ax = lt.zeros_like(p)} end
 
-function ASGD:update_group(group)
-  local params, all_state = group.params, self.state
-  local lr, lambd, alpha, t0, weight_decay = group.lr, group.lambd, group.alpha, group.t0, group.weight_decay
-  for i = 1, #params do
-    local p = params[i]
-    local grad = p.grad
-    if grad ~= nil then
-      local state = all_state[p]
-      local eta, mu, ax = state.eta, state.mu, state.ax
-      if state.step == 0 then eta = lr end
-      local step = state.step + 1
-      state.step = step
-      if group.maximize then grad = -grad end
-      if weight_decay ~= 0 then grad = grad + p * weight_decay end
-      p:mul_(1 - lambd * eta):add_(grad * -eta)
-      if mu == 1 then ax:copy_(p) else ax:add_((p - ax) * mu) end
-      state.eta = lr / (1 + lambd * lr * step) ^ alpha
-      state.mu = step - t0 > 1 and 1 / (step - t0) or 1
-    end
-  end
+function ASGD:update_one(p, grad, state, group)
+  local lr, lambd = group.lr, group.lambd
+  local eta, mu, ax = state.eta, state.mu, state.ax
+  if state.step == 0 then eta = lr end
+  local step = state.step + 1
+  state.step = step
+  p:mul_(1 - lambd * eta):add_(grad * -eta)
+  if mu == 1 then ax:copy_(p) else ax:add_((p - ax) * mu) end
+  state.eta = lr / (1 + lambd * lr * step) ^ group.alpha
+  state.mu = step - group.t0 > 1 and 1 / (step - group.t0) or 1
 end
 
 return ASGD

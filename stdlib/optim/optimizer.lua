@@ -1,7 +1,7 @@
 -- optim.Optimizer, the base of all optimisers: parameter groups, state, zero_grad, state_dict in PyTorch's layout.
 -- A class of one's own: Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls optim.Optimizer.init(self, params, defaults); it has a
 -- step of its own, or an update_group(self, group), which the step here calls with grad mode off.
--- What base.define makes gives: schema (PyTorch's arguments in order), check(options), new_state(p, group), update_group(self, group).
+-- What base.define makes gives: schema (PyTorch's arguments in order), check(options), new_state(p, group), update_one(self, p, grad, state, group).
 -- 1. state[p] exists from the moment that p is added, so that the first step takes the same path as every other.
 -- 2. What step reads are plain fields and numbers: capture makes lr, betas and step counters scalar inputs.
 local lt, use = ...
@@ -262,10 +262,27 @@ function Optimizer:__tostring()
   return table.concat(lines, "\n")
 end
 
+-- Each parameter with a gradient, which has its sign and the weight decay: added to it or, decoupled, taken from the parameter.
+local function update_each(self, group)
+  local params, all_state, update_one = group.params, self.state, self.update_one
+  local decay, maximize, decoupled = group.weight_decay or 0, group.maximize, self.decoupled or group.decoupled_weight_decay
+  for i = 1, #params do
+    local p = params[i]
+    local grad = p.grad
+    if grad ~= nil then
+      if maximize then grad = -grad end
+      if decay ~= 0 then
+        if decoupled then p:mul_(1 - group.lr * decay) else grad = grad + p * decay end
+      end
+      update_one(self, p, grad, all_state[p], group)
+    end
+  end
+end
+
 -- A class by its schema: {{"lr", 1e-3}, ...}, PyTorch's arguments behind params, in order. launches = false: no options say how a step is launched.
 local function define(name, schema, launches)
   local class = Optimizer:extend(name)
-  class.schema, class.defaults = schema, {} -- for help, too
+  class.schema, class.defaults, class.update_group = schema, {}, update_each -- schema and defaults for help, too
   for _, row in ipairs(launches == false and {} or implied) do schema[#schema + 1] = row end
   for _, row in ipairs(schema) do class.defaults[row[1]] = row[2] end
   function class:init(params, ...)

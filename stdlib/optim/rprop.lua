@@ -20,28 +20,17 @@ end
 
 function Rprop.new_state(p) return {step = 0, prev = lt.zeros_like(p), step_size = lt.zeros_like(p)} end
 
-function Rprop:update_group(group)
-  local params, all_state, lr = group.params, self.state, group.lr
-  local shrink, grow = group.etas[1], group.etas[2]
-  local least, most = group.step_sizes[1], group.step_sizes[2]
-  for i = 1, #params do
-    local p = params[i]
-    local grad = p.grad
-    if grad ~= nil then
-      local state = all_state[p]
-      local prev, step_size = state.prev, state.step_size
-      if state.step == 0 then step_size:fill_(lr) end
-      state.step = state.step + 1
-      if group.maximize then grad = -grad end
-      local sign = (grad * prev):sign()
-      local turned = sign:lt(0)
-      local factor = sign:masked_fill(sign:gt(0), grow):masked_fill(turned, shrink):masked_fill(sign:eq(0), 1)
-      step_size:mul_(factor):clamp_(least, most)
-      grad = grad:masked_fill(turned, 0)
-      p:addcmul_(grad:sign(), step_size, {value = -1})
-      prev:copy_(grad)
-    end
-  end
+function Rprop:update_one(p, grad, state, group)
+  local prev, step_size = state.prev, state.step_size
+  if state.step == 0 then step_size:fill_(group.lr) end
+  state.step = state.step + 1
+  local sign = (grad * prev):sign()
+  local turned = sign:lt(0)
+  local factor = sign:masked_fill(sign:gt(0), group.etas[2]):masked_fill(turned, group.etas[1]):masked_fill(sign:eq(0), 1)
+  step_size:mul_(factor):clamp_(group.step_sizes[1], group.step_sizes[2])
+  grad = grad:masked_fill(turned, 0)
+  p:addcmul_(grad:sign(), step_size, {value = -1})
+  prev:copy_(grad)
 end
 
 return Rprop

@@ -14,29 +14,19 @@ end
 
 function SGD.new_state() return {} end
 
-function SGD:update_group(group)
-  local params, all_state = group.params, self.state
-  local lr, momentum, dampening, weight_decay = group.lr, group.momentum, group.dampening, group.weight_decay
-  for i = 1, #params do
-    local p = params[i]
-    local grad = p.grad
-    if grad ~= nil then
-      if group.maximize then grad = -grad end
-      if weight_decay ~= 0 then grad = grad + p * weight_decay end
-      if momentum ~= 0 then
-        local state = all_state[p]
-        local buffer = state.momentum_buffer
-        if buffer == nil then
-          buffer = grad:clone()
-          state.momentum_buffer = buffer
-        else
-          buffer:mul_(momentum):add_(grad * (1 - dampening))
-        end
-        if group.nesterov then grad = grad + buffer * momentum else grad = buffer end
-      end
-      p:add_(grad * -lr)
+function SGD:update_one(p, grad, state, group)
+  local momentum = group.momentum
+  if momentum ~= 0 then
+    local buffer = state.momentum_buffer
+    if buffer == nil then
+      buffer = grad:clone()
+      state.momentum_buffer = buffer
+    else
+      buffer:mul_(momentum):add_(grad * (1 - group.dampening))
     end
+    if group.nesterov then grad = grad + buffer * momentum else grad = buffer end
   end
+  p:add_(grad * -group.lr)
 end
 
 return SGD
