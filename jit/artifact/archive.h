@@ -36,6 +36,10 @@ class Writer {
   void operator()(const T&... values) {
     (value(values), ...);
   }
+  template <class... T>
+  void fields_of(const char* /*names*/, const T&... values) {
+    (value(values), ...);
+  }
 
  private:
   void unsigned_value(uint64_t v) {
@@ -85,6 +89,10 @@ class Reader {
 
   template <class... T>
   void operator()(T&... values) {
+    (value(values), ...);
+  }
+  template <class... T>
+  void fields_of(const char* /*names*/, T&... values) {
     (value(values), ...);
   }
   bool at_end() const { return in_.empty(); }

@@ -53,6 +53,13 @@ std::string wrong_constants(const Artifact& a) {
 
 }  // namespace
 
+void check_artifact(const Artifact& a) {
+  std::string wrong = verify(a.plan);
+  if (wrong.empty()) wrong = wrong_codes(a);
+  if (wrong.empty()) wrong = wrong_constants(a);
+  if (!wrong.empty()) throw Damaged(wrong);
+}
+
 std::vector<Constant> describe_constants(const std::vector<Tensor>& constants, const std::vector<Tensor>& given) {
   std::vector<Constant> out;
   for (const Tensor& t : constants) {
@@ -103,10 +110,7 @@ Artifact read_artifact(std::string_view bytes) {
   Artifact a;
   in(a.plan, a.codes, a.constants);
   if (!in.at_end()) throw Damaged("something follows its end");
-  std::string wrong = verify(a.plan);
-  if (wrong.empty()) wrong = wrong_codes(a);
-  if (wrong.empty()) wrong = wrong_constants(a);
-  if (!wrong.empty()) throw Damaged(wrong);
+  check_artifact(a);
   return a;
 }
 

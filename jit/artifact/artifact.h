@@ -38,7 +38,14 @@ std::string write_artifact(const Plan& plan, const Codes& codes, const std::vect
 // Throws Error(kUser) where the bytes are no artifact of this build, or lie.
 Artifact read_artifact(std::string_view bytes);
 
+// The same as JSON, for people and for other builds: kernels as loop IR, without machine code, which whoever links it
+// compiles. Printing what was parsed gives the same text. Throws Error(kUser) that says where the text lies.
+std::string print_artifact(const Plan& plan, const std::vector<Constant>& constants);
+Artifact parse_artifact(const std::string& text);
+
 // Empty, or what is wrong with what a plan says of itself: places that do not exist, operands that come later.
 std::string verify(const Plan& plan);
+// Throws Error(kUser) with what is wrong with plan, codes or constants.
+void check_artifact(const Artifact& artifact);
 
 }  // namespace lutra

@@ -26,10 +26,11 @@ struct EnumSize<Buffer::Kind> : std::integral_constant<uint64_t, uint64_t(Buffer
 template <>
 struct EnumSize<PlanOutput::Kind> : std::integral_constant<uint64_t, uint64_t(PlanOutput::kNone) + 1> {};
 
+// Archives that write for people take the names, "x.type, x.index".
 #define LUTRA_FIELDS(type, ...)                         \
   template <class A>                                    \
   void fields(A& a, typename A::template Ref<type> x) { \
-    a(__VA_ARGS__);                                     \
+    a.fields_of(#__VA_ARGS__, __VA_ARGS__);             \
   }
 LUTRA_FIELDS(Device, x.type, x.index)
 LUTRA_FIELDS(SymExpr, x.op, x.a, x.b, x.i, x.d)

@@ -1,6 +1,6 @@
 // Graph text in, text of a later stage out: for reading and testing the compiler without Lua.
 //
-//   lutra-opt [--pass NAME]... [--stage graph|schedule|loop|asm] [--isa ISA] FILE|-
+//   lutra-opt [--pass NAME]... [--stage graph|schedule|loop|artifact|asm] [--isa ISA] FILE|-
 //
 // --pass runs the named passes in the order given; without it, stages after "graph" run all of them.
 #include <fstream>
@@ -38,7 +38,7 @@ Options parse_options(int argc, char** argv) {
     } else if (o.file.empty() && (arg == "-" || arg[0] != '-')) {
       o.file = arg;
     } else {
-      fail("usage: lutra-opt [--pass NAME]... [--stage graph|schedule|loop|asm] [--isa ISA] FILE|-");
+      fail("usage: lutra-opt [--pass NAME]... [--stage graph|schedule|loop|artifact|asm] [--isa ISA] FILE|-");
     }
   }
   if (o.file.empty()) fail("no input file ('-' is standard input)");
@@ -66,6 +66,16 @@ GraphPtr run_pass(const std::string& name, GraphPtr graph) {
   fail("unknown pass '", name, "'", known.known(name));
 }
 
+// Of an artifact's text.
+std::string artifact_stage(const std::string& text, const Options& o) {
+  const Artifact a = parse_artifact(text);
+  if (!o.passes.empty()) fail("an artifact goes through no pass");
+  if (o.stage == "graph" || o.stage == "artifact") return print_artifact(a.plan, a.constants);
+  if (o.stage == "schedule") return print(a.plan);
+  if (o.stage == "loop") return loops_text(a.plan);
+  fail("unknown stage of an artifact '", o.stage, "'", KnownNames{"artifact", "schedule", "loop"}.known(o.stage));
+}
+
 std::string stage_text(GraphPtr graph, const Options& o) {
   for (const std::string& pass : o.passes) graph = run_pass(pass, std::move(graph));
   if (o.stage == "graph") return print(*graph);
@@ -73,7 +83,12 @@ std::string stage_text(GraphPtr graph, const Options& o) {
     Plan plan = schedule(*graph);
     if (o.stage == "schedule") return print(plan);
     if (o.stage == "loop") return loops_text(plan);
+    if (o.stage == "artifact") return print_artifact(plan, describe_constants(constants_of(*graph), {}));
     if (o.stage == "asm") return Executable::build(std::move(plan), constants_of(*graph), true)->listings();
+  } else if (o.stage == "artifact") {
+    const std::vector<Tensor> given = constants_of(*graph);
+    const auto made = compile_graph(std::move(graph)).executable;
+    return print_artifact(made->plan(), describe_constants(made->constants(), given));
   } else if (o.stage == "schedule" || o.stage == "loop" || o.stage == "asm") {
     std::string result;
     CompileOptions options;
@@ -82,7 +97,7 @@ std::string stage_text(GraphPtr graph, const Options& o) {
     compile_graph(std::move(graph), options);
     return result;
   }
-  fail("unknown stage '", o.stage, "'", KnownNames{"graph", "schedule", "loop", "asm"}.known(o.stage));
+  fail("unknown stage '", o.stage, "'", KnownNames{"graph", "schedule", "loop", "artifact", "asm"}.known(o.stage));
 }
 
 }  // namespace
@@ -91,7 +106,10 @@ std::string stage_text(GraphPtr graph, const Options& o) {
 int main(int argc, char** argv) {
   try {
     const lutra::Options options = lutra::parse_options(argc, argv);
-    std::cout << lutra::stage_text(lutra::parse_graph(lutra::read_all(options.file)), options);
+    const std::string text = lutra::read_all(options.file);
+    const bool artifact = text.starts_with("{");
+    std::cout << (artifact ? lutra::artifact_stage(text, options)
+                           : lutra::stage_text(lutra::parse_graph(text), options));
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "lutra-opt: " << e.what() << "\n";

@@ -73,6 +73,10 @@ TEST_CASE("artifacts of random graphs are read as they were written, and run ali
     Artifact read = read_artifact(bytes);
     REQUIRE(write_artifact(read.plan, read.codes, read.constants) == bytes);
     REQUIRE(print(read.plan) == print(made->plan()));
+    const std::string text = print_artifact(read.plan, read.constants);
+    const Artifact parsed = parse_artifact(text);
+    REQUIRE(print_artifact(parsed.plan, parsed.constants) == text);
+    REQUIRE(print(parsed.plan) == print(made->plan()));
     images += read.codes.images.size();
     const auto linked = Executable::link(std::move(read), constants_of(*graph));
     const RunResult a = run(*made, *graph, uint32_t(seed)), b = run(*linked, *graph, uint32_t(seed));
@@ -118,6 +122,37 @@ TEST_CASE("a plan that lies is refused by what is wrong", "[runtime]") {
   CHECK(with([](HandPlan& p, K&) { p.buffers[1].index = -2; }) == "artifact: buffer b1 has place -2");
   CHECK(with([](HandPlan& p, K&) { p.outputs[0].view.buffer = -1; }) == "artifact: there is no buffer b-1");
   CHECK(with([](HandPlan& p, K&) { p.mutated.push_back(-7); }) == "artifact: a write to input -7");
+}
+
+TEST_CASE("a text of an artifact that lies is refused where it lies", "[runtime]") {
+  HandPlan p = scale_add_plan();
+  close(p, *p.env);
+  const std::string text = print_artifact(p, {});
+  const auto refused = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    const size_t at = changed.find(from);
+    REQUIRE(at != std::string::npos);
+    changed.replace(at, from.size(), to);
+    try {
+      parse_artifact(changed);
+    } catch (const Error& e) {
+      CHECK(e.kind == ErrorKind::kUser);
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  CHECK(parse_artifact(text).plan.launches.size() == 1);
+  CHECK(refused("lutra artifact 1", "lutra artifact 0") ==
+        "artifact: its format is 'lutra artifact 0', this build reads 'lutra artifact 1'");
+  CHECK(refused("\"op\": \"size\"", "\"op\": \"sizes\"") == "artifact: plan.exprs[1].op is an unknown name: 'sizes'");
+  CHECK(refused("\"kind\": \"input\"", "\"sort\": \"input\"") == "artifact: plan.buffers[0] has an unknown key 'sort'");
+  CHECK(refused("\"index\": 0", "\"index\": 1.5") == "artifact: plan.device.index is no whole number");
+  CHECK(refused("\"index\": 0", "\"index\": 300") == "artifact: plan.device.index is too large");
+  CHECK(refused("%2 = mul.f32", "%2 = mull.f32").find("artifact: plan.launches[0].kernel.kernel is no kernel: ") == 0);
+  CHECK(refused("\"kernel\": {", "\"kernels\": {") ==
+        "artifact: plan.launches[0] is a launch of an unknown kind: 'kernels'");
+  CHECK(refused("\"constants\": 0", "\"constants\": 1") == "artifact: constants of another plan");
+  CHECK(refused("\"plan\"", "plan").find("line 3, column 2") != std::string::npos);
 }
 
 TEST_CASE("an artifact of another build names it", "[runtime]") {
