@@ -47,7 +47,7 @@ std::string times_text(const Compiled& compiled) {
 
 // Whoever wants to see a stage wants it run.
 bool takes_kept(const CompileOptions& options) {
-  return options.kept && options.backend == "native" &&
+  return options.kept && keeps_segments() && options.backend == "native" &&
          std::none_of(kStages, kStages + kStageCount,
                       [&](const Stage& s) { return s.text && is_wanted(options, s.name); });
 }
@@ -68,7 +68,9 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
   Compiled compiled;
   std::string key;
   std::vector<Tensor> given;
-  if (takes_kept(options)) key = segment_key(*c.graph, options.about, options.disabled_passes);
+  if (takes_kept(options)) {
+    key = segment_key(*c.graph, options.text ? *options.text : print(*c.graph), options.about, options.disabled_passes);
+  }
   if (!key.empty()) {
     given = constants_of(*c.graph);
     c.executable = find_segment(key, *c.graph);

@@ -15,6 +15,7 @@ struct CompileOptions {
   std::vector<std::string> disabled_passes;
   bool kept = false;  // takes what an earlier process compiled, and keeps what this one does (jit/cache)
   std::string about;  // names what is kept: where the program has it
+  const std::string* text = nullptr;  // the graph's, where it has been printed; for the call only
   std::string eager;  // not empty: one eager op, whose kernel has this name and need not be compiled when it first runs
   // Called with each stage's name ("graph", "functionalise", ..., "loop", "schedule", "asm") and text when
   // wanted(stage).

@@ -56,13 +56,15 @@ bool ask_again(const Plan& plan, SymEnv& env) {
 
 SegmentCounts segment_counts() { return {hits, misses, refused}; }
 
-std::string segment_key(const Graph& graph, const std::string& about, const std::vector<std::string>& disabled_passes) {
-  if (cache_mode() == CacheMode::kOff || build_id().empty() || cache_directory().empty()) return "";
+bool keeps_segments() { return cache_mode() != CacheMode::kOff && !build_id().empty() && !cache_directory().empty(); }
+
+std::string segment_key(const Graph& graph, const std::string& text, const std::string& about,
+                        const std::vector<std::string>& disabled_passes) {
   const Device device = device_of(graph);
   std::string key = str("segment ", about, about.empty() ? "" : ", ", graph.nodes.size(), " ops\nlutra ", build_id(),
                         "\n", backend_of(device).target_key(device, current_isa()), "\nwithout");
   for (const std::string& pass : disabled_passes) key += " " + pass;
-  return key + "\n" + beside_text(graph) + print(graph);
+  return key + "\n" + beside_text(graph) + text;
 }
 
 std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph) {

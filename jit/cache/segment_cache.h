@@ -20,8 +20,11 @@ struct SegmentCounts {
 // Of the process.
 SegmentCounts segment_counts();
 
-// "" where nothing is kept: the cache is off, or this build has no id.
-std::string segment_key(const Graph& graph, const std::string& about, const std::vector<std::string>& disabled_passes);
+// False where the cache is off, there is no place for it, or this build has no id.
+bool keeps_segments();
+// text: the graph's. about: names the entry.
+std::string segment_key(const Graph& graph, const std::string& text, const std::string& about,
+                        const std::vector<std::string>& disabled_passes);
 // Null where there is none.
 std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph);
 // given: the constants of the graph that the key is of.

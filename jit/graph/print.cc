@@ -36,8 +36,8 @@ std::string leaf_text(const SymExpr& e) {
   switch (e.op) {
     case SymOp::kConstInt: return std::to_string(e.i);
     case SymOp::kConstNum: return number_text(e.d);
-    case SymOp::kScalarInput: return str("scalar(", e.a, ")");
-    default: return str(name(e.op), "(", e.a, ", ", e.b, ")");
+    case SymOp::kScalarInput: return "scalar(" + std::to_string(e.a) + ")";
+    default: return std::string(name(e.op)) + "(" + std::to_string(e.a) + ", " + std::to_string(e.b) + ")";
   }
 }
 
@@ -101,12 +101,12 @@ class Expressions {
   const std::vector<int32_t>& named() const { return order_; }
   std::string text(int32_t id) const {
     auto it = names_.find(id);
-    return it != names_.end() ? str("$", it->second) : full(id);
+    return it != names_.end() ? "$" + std::to_string(it->second) : full(id);
   }
   std::string full(int32_t id) const {
     const SymExpr& e = env_[id];
     if (arity(e.op) == 0) return leaf_text(e);
-    std::string s = str(name(e.op), "(", text(e.a));
+    std::string s = std::string(name(e.op)) + "(" + text(e.a);
     if (arity(e.op) == 2) s += ", " + text(e.b);
     return s + ")";
   }
@@ -129,9 +129,9 @@ struct Printer {
     for (size_t i = 0; i < v.size(); i++) s += (i ? ", " : "") + size(v[i]);
     return s + close;
   }
-  std::string ref(const Tensor& t) { return t ? str("%", t->node->id + t->result) : "None"; }
+  std::string ref(const Tensor& t) { return t ? "%" + std::to_string(t->node->id + t->result) : "None"; }
   std::string type(const Tensor& t) {
-    return str(info(t->dtype).ir_name, sizes(t->sizes, "[", "]"), " strides ", sizes(t->strides, "[", "]"));
+    return info(t->dtype).ir_name + sizes(t->sizes, "[", "]") + " strides " + sizes(t->strides, "[", "]");
   }
   std::string scalar(const Scalar& s) {
     if (s.expr) return exprs.text(s.expr);

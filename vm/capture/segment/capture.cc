@@ -153,13 +153,14 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   e.outputs = g.outputs.size();
   if (wanted.backend_function) ask_backend(t.L, wanted.backend_function, e);
   const std::shared_ptr<SymEnv> env = g.env;
-  const CompileOptions options = compile_options(t.L, wanted, t.program.start);
+  CompileOptions options = compile_options(t.L, wanted, t.program.start);
   if (differentiable) {
     e.autograd = CompiledAutograd::build(std::move(t.graph), sources, options);
     e.kernels = e.autograd->forward().kernels;
     note_times(e, e.autograd->forward());
   } else {
     e.writes = WriteCounts::of(g);
+    options.text = &e.graph_text;
     e.compiled = std::make_shared<Compiled>(compile_graph(std::move(t.graph), options));
     e.kernels = e.compiled->kernels;
     note_times(e, *e.compiled);
