@@ -44,7 +44,7 @@ local lines = {
   igamma_ = "(p:detach() * 0 + 2):igamma_(p)", igammac_ = "(p:detach() * 0 + 2):igammac_(p)",
   glu = "image:glu()", fill = "x:fill(7)", fill_ = "x:clone():fill_(7)", zero_ = "x:clone():zero_()",
   copy_ = "x:clone():copy_(y)", masked_fill = "x:masked_fill(mask, 0)", nan_to_num = "(x / 0):nan_to_num(0, 1, -1)",
-  where = "lt.where(mask, x, y)", where_of = "x:where_of(mask, y)",
+  where = "lt.where(mask, x, y)",
   resize_ = "x:clone():resize_(2, 2)", ldexp = "x:ldexp(y)", renorm = "x:renorm(2, 0, 1)", isin = "x:isin(v)",
   bucketize = "x:bucketize(v)", searchsorted = "v:searchsorted(x)", equal = "x:equal(y)", allclose = "x:allclose(y)",
   -- reductions and statistics

@@ -165,7 +165,7 @@ end
 local WITHOUT = {
   cpu = "a move", cuda = "a move", detach = "the same elements", to_dtype = "x:to has the cases", empty = "no elements", empty_like = "no elements",
   new_empty = "no elements", ones = "new_ones, ones_like have the cases", slice = "x[...] has the cases",
-  where_of = "where has the cases", max_pool1d_with_indices = "max_pool1d's return_indices has the cases",
+  max_pool1d_with_indices = "max_pool1d's return_indices has the cases",
   adaptive_max_pool1d_with_indices = "adaptive_max_pool1d's return_indices has the cases",
   adaptive_max_pool2d_with_indices = "adaptive_max_pool2d's return_indices has the cases",
   feature_alpha_dropout = "draws where it trains", select_scatter = "tests/ops/gradcheck_test.cc", slice_scatter = "tests/ops/gradcheck_test.cc",

@@ -268,7 +268,12 @@ void add_op(std::vector<Binding>& out, const std::string& name, const OpInfo& op
 }
 
 void add_forms(std::vector<Binding>& out, const std::string& name, const std::vector<Form>& rows) {
-  Binding binding{name, flags_of(info(rows[0].op), rows[0].flags), call_op_binding};
+  const auto only = [&](uint32_t flag) {
+    return std::all_of(rows.begin(), rows.end(), [&](auto& f) { return f.flags & flag; });
+  };
+  uint32_t where = 0;
+  for (const uint32_t flag : {uint32_t(kMethodOnly), uint32_t(kFunctionOnly)}) where |= only(flag) ? flag : 0;
+  Binding binding{name, flags_of(info(rows[0].op), where), call_op_binding};
   binding.forms = &rows;
   for (const Form& form : rows) binding.schemas.push_back(&form.args);
   out.push_back(binding);
@@ -409,9 +414,45 @@ std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding) {
   return out;
 }
 
+namespace {
+
+// Bindings of some of another's forms, which lie beside them.
+struct SomeForms {
+  std::map<const Binding*, std::pair<std::vector<Form>, Binding>> of;
+  explicit SomeForms(uint32_t without) {
+    for (const Binding& b : bindings()) {
+      if (!b.forms) continue;
+      std::vector<Form> forms;
+      for (const Form& form : *b.forms) {
+        if (!(form.flags & without)) forms.push_back(form);
+      }
+      if (forms.empty() || forms.size() == b.forms->size()) continue;
+      auto& [own, binding] = of.emplace(&b, std::pair(forms, b)).first->second;
+      binding.forms = &own;
+      binding.schemas.clear();
+      for (const Form& form : own) binding.schemas.push_back(&form.args);
+    }
+  }
+  const Binding& operator()(const Binding& b) const {
+    const auto some = of.find(&b);
+    return some == of.end() ? b : some->second.second;
+  }
+};
+
+}  // namespace
+
+const Binding& as_method(const Binding& binding) {
+  static const SomeForms methods(kFunctionOnly);
+  return methods(binding);
+}
+const Binding& as_function(const Binding& binding) {
+  static const SomeForms functions(kMethodOnly);
+  return functions(binding);
+}
+
 const Binding* find_method(std::string_view name) {
-  const Binding* b = find_binding(name == "where" ? "where_of" : name);  // the condition is the first of lt.where's
-  return b && (b->flags & kMethod) ? b : nullptr;
+  const Binding* b = find_binding(name);
+  return b && (b->flags & kMethod) ? &as_method(*b) : nullptr;
 }
 
 const Binding* find_metamethod(std::string_view name) {

@@ -73,6 +73,9 @@ struct Attribute {
 const std::vector<Binding>& bindings();
 // The schemas that its arguments may follow, with the keywords beside an op's own; none where no schema can say them.
 std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding);
+// A binding with those of its forms that stand where it is a method, or a function: itself where all do.
+const Binding& as_method(const Binding& binding);
+const Binding& as_function(const Binding& binding);
 const Binding* find_method(std::string_view name);
 const Attribute* find_attribute(std::string_view name);
 std::span<const Attribute> attributes();

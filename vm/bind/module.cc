@@ -143,19 +143,19 @@ void push_binding(lua_State* L, const Binding& binding, lua_CFunction entry) {
 // The module at -2 and the methods at -1 share the functions.
 void add_functions(lua_State* L) {
   for (const Binding& binding : bindings()) {
-    push_binding(L, binding, binding_entry);
+    const Binding &method = as_method(binding), &function = as_function(binding);
+    push_binding(L, method, binding_entry);
     if (binding.flags & kMethod) {
       lua_pushvalue(L, -1);
       lua_setfield(L, -3, binding.name.c_str());
     }
+    if (&function != &method) lua_pop(L, 1), push_binding(L, function, binding_entry);
     if (binding.flags & kFunctionOf) {
       lua_setfield(L, -3, binding.name.c_str());
     } else {
       lua_pop(L, 1);
     }
   }
-  lua_getfield(L, -1, "where_of");  // as find_method has it
-  lua_setfield(L, -2, "where");
 }
 
 struct Name {
