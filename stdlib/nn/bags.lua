@@ -76,6 +76,10 @@ end
 -- embedding_bag(input, weight, offsets, {mode =, padding_idx =, per_sample_weights =, ...}): rows of weight, reduced by bag.
 local function embedding_bag(...)
   local o = read("embedding_bag", schema, ...)
+  -- PyTorch's first order of the two.
+  if lt.is_tensor(o.input) and lt.is_tensor(o.weight) and o.input:is_floating_point() and not o.weight:is_floating_point() then
+    o.input, o.weight = o.weight, o.input
+  end
   check(o)
   local ids, weights, bags, bag = o.input, o.per_sample_weights, nil, nil
   if ids:dim() == 2 then
