@@ -21,7 +21,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool]
 WORDS = {"and", "end", "repeat", "or", "not", "in", "function", "if", "for", "while", "do", "local", "nil", "return", "then", "until", "from"}
 RANDOM = ("rand", "bernoulli", "multinomial", "normal", "empty", "new_empty", "nn.functional.dropout", "nn.functional.alpha_dropout",
-          "nn.functional.feature_alpha_dropout", "resize_", "nn.functional.scaled_dot_product_attention")
+          "nn.functional.feature_alpha_dropout", "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "resize_", "nn.functional.scaled_dot_product_attention")
 LEFT_OUT = ("_", "torch.", "jiterator", "sparse.", "masked.", "fft.", "signal.", "special.", "linalg.lu", "to_sparse", "cdouble", "cfloat", "chalf",
             "lu_unpack", "native_batch_norm", "triu", "gradient")
 
