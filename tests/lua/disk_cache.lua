@@ -196,8 +196,8 @@ test("random programs in two processes", function()
     local n = entries()
     truthy(n > 10, n .. " entries")
     truthy(shell(fuzz):find(", 0 failed", 1, true), "the second process")
-    -- The order of tables whose keys are objects differs between processes, and with it some graphs do.
-    truthy(entries() - n <= n / 50, "the second process compiled " .. entries() - n)
+    -- Under lt.auto it is time that says which frames are compiled; the order of tables differs, too.
+    truthy(entries() - n <= n / 4, "the second process compiled " .. entries() - n)
   end
 end)
 
