@@ -298,13 +298,14 @@ const ResultReach& CompiledAutograd::reach(uint32_t result) {
   return it->second;
 }
 
-std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
+std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                                         const std::vector<Donor>& donors) {
   auto node = make_ref<CompiledNode>();
   std::vector<Tensor> sources;
   for (size_t i : sources_) sources.push_back(inputs[i]);
   link(*node, sources);  // a write gives an input another history
   const std::vector<uint32_t> before = writes_.before(inputs);
-  std::vector<Value> out = forward_.run(inputs, scalars);
+  std::vector<Value> out = forward_.run(inputs, scalars, donors);
   writes_.after(before, inputs, out);
   std::vector<Value> results(out.begin(), out.end() - int64_t(traced_.saved.size()));
   node->code = shared_from_this();

@@ -20,22 +20,22 @@
 #include <string>
 #include <vector>
 
+#include "jit/autograd/segment.h"
 #include "jit/autograd/trace_backward.h"
 #include "jit/autograd/write_counts.h"
-#include "jit/compile.h"
 
 namespace lutra {
 
 struct CompiledNode;
 
-class CompiledAutograd : public std::enable_shared_from_this<CompiledAutograd> {
+class CompiledAutograd final : public Segment, public std::enable_shared_from_this<CompiledAutograd> {
  public:
   // sources: by input of the graph, where its gradient goes to; no node for those that take none.
   static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                                  const CompileOptions& options);
-  // As Executable::run; results with history carry a node of the tape.
-  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
-  const Compiled& forward() const { return forward_; }
+  std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                         const std::vector<Donor>& donors) override;
+  const Compiled& forward() const override { return forward_; }
 
  private:
   friend struct CompiledNode;

@@ -128,7 +128,7 @@ end)
 test("writers that are killed leave nothing that is taken", function()
   forget()
   local want = run(train):gsub("hits.*", "")
-  local rounds = math.max(10, math.floor(200 * scale))
+  local rounds = math.max(10, math.floor(30 * scale))
   for i = 1, rounds do
     if i % 4 == 1 then shell("rm -rf " .. kept .. "/segment") end
     shell(("%s & p=$!; sleep 0.0%02d; kill -9 $p 2>/dev/null; wait $p 2>/dev/null"):format(command(train) .. " >/dev/null", i * 7 % 60))
@@ -139,7 +139,7 @@ test("writers that are killed leave nothing that is taken", function()
 end)
 
 test("processes that race for one folder", function()
-  for _ = 1, math.max(2, math.floor(10 * scale)) do
+  for _ = 1, math.max(2, math.floor(3 * scale)) do
     forget()
     local outputs = {}
     for i = 1, 3 do outputs[i] = ("(%s > %s/out%d) &"):format(command(train), base, i) end
@@ -190,7 +190,7 @@ end)
 test("random programs in two processes", function()
   for _, class in ipairs {"programs", "train", "history"} do
     forget()
-    local fuzz = ("cd ../fuzz && %s 2>&1"):format(command("run.lua " .. class, "LUTRA_TEST_SCALE=" .. scale * 0.3))
+    local fuzz = ("cd ../fuzz && %s 2>&1"):format(command("run.lua " .. class, "LUTRA_TEST_SCALE=" .. scale * 0.15))
     local cold = shell(fuzz)
     truthy(cold:find(", 0 failed", 1, true), cold)
     local n = entries()

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <lua.hpp>
 
-#include "jit/autograd/compiled_autograd.h"
 #include "ops/grad/tape.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/host/runtime.h"
@@ -154,17 +153,10 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   if (wanted.backend_function) ask_backend(t.L, wanted.backend_function, e);
   const std::shared_ptr<SymEnv> env = g.env;
   CompileOptions options = compile_options(t.L, wanted, t.program.start);
-  if (differentiable) {
-    e.autograd = CompiledAutograd::build(std::move(t.graph), sources, options);
-    e.kernels = e.autograd->forward().kernels;
-    note_times(e, e.autograd->forward());
-  } else {
-    e.writes = WriteCounts::of(g);
-    options.text = &e.graph_text;
-    e.compiled = std::make_shared<Compiled>(compile_graph(std::move(t.graph), options));
-    e.kernels = e.compiled->kernels;
-    note_times(e, *e.compiled);
-  }
+  if (!differentiable) options.text = &e.graph_text;
+  e.segment = compile_segment(std::move(t.graph), sources, differentiable, options);
+  e.kernels = e.segment->forward().kernels;
+  note_times(e, e.segment->forward());
   for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
   finish_symbols(t, e, *env);
 }

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "jit/autograd/write_counts.h"
-#include "jit/compile.h"
+#include "jit/autograd/segment.h"
 #include "vm/capture/segment/graph_table.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/guard/native.h"
@@ -13,8 +12,6 @@
 struct lua_State;
 
 namespace lutra {
-
-class CompiledAutograd;
 
 // How a value that the segment leaves behind is made.
 struct Recipe {
@@ -86,8 +83,7 @@ struct Entry {
   int constants = 0, weak = 0;           // registry references
   std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
   bool decline = false;                  // nothing to run: the original code is as good
-  std::shared_ptr<Compiled> compiled;
-  WriteCounts writes;  // of compiled
+  std::shared_ptr<Segment> segment;
   std::string graph_text;
   size_t ops = 0;
   std::vector<std::string> op_names;
@@ -103,10 +99,9 @@ struct Entry {
   std::vector<RequiresGradWrite> requires_grad_writes;
   bool grad_mode = true;  // at the end
   bool sets_grad_mode = false;
-  std::vector<int> written;                    // inputs that the graph writes
-  std::shared_ptr<CompiledAutograd> autograd;  // instead of compiled: results are differentiated outside
-  int callable = 0;                            // registry reference: what a user's backend returned
-  std::vector<int> leaf_outputs;               // outputs that are leaves requiring grad
+  std::vector<int> written;       // inputs that the graph writes
+  int callable = 0;               // registry reference: what a user's backend returned
+  std::vector<int> leaf_outputs;  // outputs that are leaves requiring grad
   std::vector<ViewOutput> view_outputs;
   std::vector<OutputGrad> output_grads;
   std::vector<HistoryWrite> history_writes;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <lua.hpp>
 
-#include "jit/autograd/compiled_autograd.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
 #include "ops/grad/saved_tensor.h"
@@ -45,14 +44,8 @@ struct EntryRunner {
     const std::vector<Tensor>& inputs = has_constants ? fewer : values.tensors;
     if (e.callable) {
       call_backend(inputs);
-    } else if (e.autograd) {
-      outputs = e.autograd->run(inputs, values.scalars);
     } else {
-      GradModeScope no_grad(false);
-      std::vector<uint32_t> before;
-      if (!e.writes.empty()) before = e.writes.before(inputs);
-      outputs = e.compiled->run(inputs, values.scalars, donors());
-      if (!e.writes.empty()) e.writes.after(before, inputs, outputs);
+      outputs = e.segment->run(inputs, values.scalars, donors());
     }
     for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (const RefusedOutput& r : e.refused_outputs) {
