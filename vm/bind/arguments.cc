@@ -416,7 +416,7 @@ size_t choose_form(const std::string& fn, std::span<const Schema> forms, ArgRead
   // None fits: the error of the form with as many arguments as were given tells what is wrong.
   size_t best = 0;
   for (size_t i = 0; i < forms.size(); ++i) {
-    if (int(forms[best]->size()) < in.count()) best = i;
+    if (int(forms[best]->size()) < in.count() && forms[i]->size() > forms[best]->size()) best = i;
   }
   return best;
 }
