@@ -1,5 +1,6 @@
--- What can be told of an error beside its message: "did you mean lt.softmax?" for a name that is nil, and the path of the module whose forward
--- failed, "in net.layers.2.attn, a MultiheadAttention". advice(message, level): level is that of the function that raised, counted from here.
+-- What can be told of an error beside its message: "did you mean lt.softmax?" for a name that is nil, and the path of
+-- the module whose forward failed, "in net.layers.2.attn, a MultiheadAttention". advice(message, level): level is that
+-- of the function that raised, counted from here.
 local lt = ...
 local native = lt._native
 
@@ -80,7 +81,8 @@ local function place(level)
       inner = inner or module
       if module ~= outer then outer, root = module, nil end
       forward = forward or call.name == "forward"
-      local plain = call.namewhat == "local" or call.namewhat == "upvalue" or call.namewhat == "global" or call.namewhat == "field"
+      local plain = call.namewhat == "local" or call.namewhat == "upvalue" or call.namewhat == "global"
+        or call.namewhat == "field"
       if plain and call.name ~= "forward" then root = call.name end
     end
   end

@@ -1,5 +1,5 @@
--- lt.amp: autocast, and GradScaler, which scales losses so that small gradients in float16 do not vanish, and leaves out steps whose gradients
--- overflowed. The scale is a Lua number: compiled code takes it as an input.
+-- lt.amp: autocast, and GradScaler, which scales losses so that small gradients in float16 do not vanish, and leaves
+-- out steps whose gradients overflowed. The scale is a Lua number: compiled code takes it as an input.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -8,11 +8,14 @@ local keywords = use "keywords"
 local GradScaler = {_name = "GradScaler"}
 GradScaler.__index = GradScaler
 
-local schema = {{"device", "cuda"}, {"init_scale", 2 ^ 16}, {"growth_factor", 2}, {"backoff_factor", 0.5}, {"growth_interval", 2000}, {"enabled", true}}
+local schema = {{"device", "cuda"}, {"init_scale", 2 ^ 16}, {"growth_factor", 2}, {"backoff_factor", 0.5},
+  {"growth_interval", 2000}, {"enabled", true}}
 
 local function construct(class, ...)
   local o = keywords.read("GradScaler", schema, ...)
-  for _, name in ipairs {"init_scale", "growth_factor", "backoff_factor"} do errors.number("GradScaler", name, o[name]) end
+  for _, name in ipairs {"init_scale", "growth_factor", "backoff_factor"} do
+    errors.number("GradScaler", name, o[name])
+  end
   errors.count("GradScaler", "growth_interval", o.growth_interval, 1)
   errors.text("GradScaler", "device", o.device)
   if o.growth_factor <= 1 then fail("GradScaler: growth_factor must be > 1, got %g", o.growth_factor) end
@@ -22,7 +25,8 @@ local function construct(class, ...)
     io.stderr:write("GradScaler is enabled, but there is no GPU: it does nothing\n")
     enabled = false
   end
-  return setmetatable({_enabled = enabled, _scale = o.init_scale, _growth_factor = o.growth_factor, _backoff_factor = o.backoff_factor,
+  return setmetatable({_enabled = enabled, _scale = o.init_scale, _growth_factor = o.growth_factor,
+    _backoff_factor = o.backoff_factor,
     _growth_interval = o.growth_interval, _growth_tracker = 0, _used = false, _checks = {}}, class)
 end
 
@@ -36,7 +40,9 @@ function GradScaler:scale(outputs)
     if half and outputs:dim() == 0 then outputs = outputs:float() end
     return outputs * self._scale
   end
-  if type(outputs) ~= "table" then errors.wrong("GradScaler.scale", "outputs", "a Tensor or a list of Tensors", outputs) end
+  if type(outputs) ~= "table" then
+    errors.wrong("GradScaler.scale", "outputs", "a Tensor or a list of Tensors", outputs)
+  end
   local out = {}
   for i = 1, #outputs do out[i] = self:scale(outputs[i]) end
   return out
@@ -50,7 +56,9 @@ local function unscale(optimizer, inverse)
     for i = 1, #params do
       local grad = params[i].grad
       if grad ~= nil then
-        if grad.dtype == "float16" then fail("GradScaler.unscale_: a gradient is float16, which cannot be unscaled: keep the parameters in float32") end
+        if grad.dtype == "float16" then
+          fail("GradScaler.unscale_: a gradient is float16, which cannot be unscaled: keep the parameters in float32")
+        end
         bad[#bad + 1] = grad:isfinite():all():logical_not()
         grad:mul_(inverse)
       end
@@ -64,7 +72,8 @@ local function check_used(self, method)
   if not self._used then fail("GradScaler.%s: scale() has not been called in this iteration", method) end
 end
 
--- What is known of an optimiser since the last update: {optimizer, stage, found}, found being whether a gradient is not finite.
+-- What is known of an optimiser since the last update: {optimizer, stage, found}, found being whether a gradient is not
+-- finite.
 local function check_of(self, optimizer)
   local checks = self._checks
   for i = 1, #checks do
@@ -80,7 +89,9 @@ function GradScaler:unscale_(optimizer)
   if not self._enabled then return end
   check_used(self, "unscale_")
   local check = check_of(self, optimizer)
-  if check.stage == "unscaled" then fail("GradScaler.unscale_: it was called on this optimiser already since the last update()") end
+  if check.stage == "unscaled" then
+    fail("GradScaler.unscale_: it was called on this optimiser already since the last update()")
+  end
   if check.stage == "stepped" then fail("GradScaler.unscale_: it is called after step()") end
   check.found = lt.no_grad(unscale, optimizer, 1 / self._scale)
   check.stage = "unscaled"
@@ -123,7 +134,8 @@ local function next_scale(self)
   self._growth_tracker = 0
 end
 
--- At the end of an iteration: a smaller scale after an overflow, a larger one after growth_interval steps without; or new_scale.
+-- At the end of an iteration: a smaller scale after an overflow, a larger one after growth_interval steps without; or
+-- new_scale.
 function GradScaler:update(new_scale)
   if not self._enabled then return end
   check_used(self, "update")
@@ -147,7 +159,8 @@ for _, name in ipairs {"growth_factor", "backoff_factor", "growth_interval"} do
   end
 end
 
-local kept = {scale = "_scale", growth_factor = "_growth_factor", backoff_factor = "_backoff_factor", growth_interval = "_growth_interval",
+local kept = {scale = "_scale", growth_factor = "_growth_factor", backoff_factor = "_backoff_factor",
+  growth_interval = "_growth_interval",
               _growth_tracker = "_growth_tracker"}
 
 function GradScaler:state_dict()
@@ -158,7 +171,9 @@ end
 
 function GradScaler:load_state_dict(state)
   if not self._enabled then return end
-  if type(state) ~= "table" or next(state) == nil then fail("GradScaler.load_state_dict: the state is empty: was it saved by a scaler that is off?") end
+  if type(state) ~= "table" or next(state) == nil then
+    fail("GradScaler.load_state_dict: the state is empty: was it saved by a scaler that is off?")
+  end
   for name, field in pairs(kept) do
     errors.number("GradScaler.load_state_dict", name, state[name])
     self[field] = state[name]

@@ -1,6 +1,7 @@
--- lt.autocast(device_type, {dtype =, enabled =, cache_enabled =}, f, ...): runs f with ops on that device in the types that PyTorch's lists choose, and restores
--- the mode when f returns, also by an error. Without options, f may come second. In Lua, so that f may yield and that capture inlines it; what
--- capture has a model of is _native.autocast_check, and _native.autocast_region, whose arguments are complete: nil leaves a part as it is around.
+-- lt.autocast(device_type, {dtype =, enabled =, cache_enabled =}, f, ...): runs f with ops on that device in the types
+-- that PyTorch's lists choose, and restores the mode when f returns, also by an error. Without options, f may come
+-- second. In Lua, so that f may yield and that capture inlines it; what capture has a model of is
+-- _native.autocast_check, and _native.autocast_region, whose arguments are complete: nil leaves a part as it is around.
 local lt = ...
 local native = lt._native
 local enabled, dtype_of, cached = lt.is_autocast_enabled, lt.get_autocast_dtype, lt.is_autocast_cache_enabled
@@ -35,7 +36,8 @@ local function check(options)
   for key in pairs(options) do
     if not kKeys[key] then
       local errors = native.use "errors"
-      errors.fail("autocast: unknown option '%s'%s", tostring(key), errors.known(key, {"dtype", "enabled", "cache_enabled"}))
+      errors.fail("autocast: unknown option '%s'%s", tostring(key),
+        errors.known(key, {"dtype", "enabled", "cache_enabled"}))
     end
   end
 end
@@ -46,7 +48,9 @@ function lt.autocast(device_type, options, f, ...)
   if device_type ~= "cpu" and device_type ~= "cuda" then wrong("device_type", '"cpu" or "cuda"', device_type) end
   local kind = type(options)
   if kind == "function" then return region(device_type, nil, true, nil, options, f, ...) end
-  if kind == "table" and getmetatable(options) ~= nil then return region(device_type, nil, true, nil, options, f, ...) end
+  if kind == "table" and getmetatable(options) ~= nil then
+    return region(device_type, nil, true, nil, options, f, ...)
+  end
   if options ~= nil and kind ~= "table" then wrong("options", "a table", options) end
   callable(f)
   if options == nil then return region(device_type, nil, true, nil, f, ...) end

@@ -3,14 +3,16 @@
 --   function Exp.forward(ctx, x) local y = x:exp(); ctx:save_for_backward(y); return y end
 --   function Exp.backward(ctx, gradient) local y = unpack(ctx.saved_tensors); return gradient * y end
 --   local y = Exp.apply(x)
--- forward runs without recording. backward gives a gradient for each argument of forward, nil where there is none. A class may have
--- setup_context(ctx, inputs, output) beside a forward that takes no ctx. Compiled code breaks at apply, unless it has the backward, too.
+-- forward runs without recording. backward gives a gradient for each argument of forward, nil where there is none. A
+-- class may have setup_context(ctx, inputs, output) beside a forward that takes no ctx. Compiled code breaks at apply,
+-- unless it has the backward, too.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 
 -- results become those of a node: backward(context, gradients, saved) gives the list of the inputs' gradients.
-local function node_of(name, backward, context, inputs, results, saved) lt._native.make_node(name, backward, context, inputs, results, saved) end
+local function node_of(name, backward, context, inputs, results, saved) lt._native.make_node(name, backward, context,
+  inputs, results, saved) end
 
 local Context = {}
 Context.__index = Context
@@ -57,7 +59,8 @@ end
 local function fitted(name, i, gradient, kind)
   errors.tensor(name, "gradient " .. i, gradient)
   if not is_broadcast(gradient.shape, kind.shape) then
-    fail("%s: gradient %d has size {%s}, its input {%s}", name, i, table.concat(gradient.shape, ", "), table.concat(kind.shape, ", "))
+    fail("%s: gradient %d has size {%s}, its input {%s}", name, i, table.concat(gradient.shape, ", "),
+      table.concat(kind.shape, ", "))
   end
   return gradient:sum_to_size(kind.shape):to(kind.dtype)
 end
@@ -78,11 +81,15 @@ local function run_backward(context, gradients, saved)
   local out = listed(class.backward(ctx, unpack(given, 1, facts.results)))
   ctx.saved_tensors = nil
   for i = facts.arguments + 1, out.n do
-    if out[i] ~= nil then fail("%s: backward gave more gradients than forward has arguments, %d", class.name, facts.arguments) end
+    if out[i] ~= nil then
+      fail("%s: backward gave more gradients than forward has arguments, %d", class.name, facts.arguments)
+    end
   end
   local list = {}
   for i, input in ipairs(facts.inputs) do
-    if out[input.place] ~= nil then list[i] = fitted(class.name .. ".backward", input.place, out[input.place], input.kind) end
+    if out[input.place] ~= nil then
+      list[i] = fitted(class.name .. ".backward", input.place, out[input.place], input.kind)
+    end
   end
   return list
 end
@@ -91,7 +98,9 @@ end
 local function own_results(ctx, results, is_input)
   for i = 1, results.n do
     local t = results[i]
-    if lt.is_tensor(t) and is_input[t] and not (ctx._dirty and ctx._dirty[t]) then results[i] = lt.no_grad(t.view_as, t, t) end
+    if lt.is_tensor(t) and is_input[t] and not (ctx._dirty and ctx._dirty[t]) then
+      results[i] = lt.no_grad(t.view_as, t, t)
+    end
   end
 end
 
@@ -118,7 +127,9 @@ local function record(class, ctx, args, results)
     if list[i] ~= nil then saved[#saved + 1], facts.saved[#facts.saved + 1] = list[i], i end
   end
   ctx._saved, ctx._dirty, ctx._non_differentiable = nil, nil, nil -- what ctx holds lives as long as the results
-  if #outputs > 0 then node_of(class.name .. "Backward", run_backward, {class = class, ctx = ctx, facts = facts}, inputs, outputs, saved) end
+  if #outputs > 0 then
+    node_of(class.name .. "Backward", run_backward, {class = class, ctx = ctx, facts = facts}, inputs, outputs, saved)
+  end
 end
 
 local function run_forward(class, ctx, args)
@@ -129,7 +140,8 @@ local function run_forward(class, ctx, args)
 end
 
 local function apply(class, ...)
-  local args, ctx, is_input, wanted = listed(...), setmetatable({needs_input_grad = {}, _materialize = true}, Context), {}, false
+  local args, ctx, is_input, wanted = listed(...), setmetatable({needs_input_grad = {}, _materialize = true}, Context),
+    {}, false
   if class.forward == nil then fail("%s: forward is not defined", class.name) end
   for i = 1, args.n do
     local t = args[i]

@@ -1,4 +1,5 @@
--- lt.backends: how libraries of devices may compute, as fields that are read and set: cudnn.allow_tf32, cuda.matmul.allow_tf32.
+-- lt.backends: how libraries of devices may compute, as fields that are read and set: cudnn.allow_tf32,
+-- cuda.matmul.allow_tf32.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail

@@ -22,10 +22,12 @@ local function list()
   local total, now = 0, os.time()
   for _, entry in ipairs(lt._native.kept()) do
     total = total + entry.bytes
-    print(string.format("%-8s %10s %8s  %s", entry.kind, size_text(entry.bytes), age_text(now - entry.used), about_text(entry)))
+    print(string.format("%-8s %10s %8s  %s", entry.kind, size_text(entry.bytes), age_text(now - entry.used),
+      about_text(entry)))
   end
   local most = lt.config.cache_mb * 1e6
-  print(string.format("%s of %s in %s", size_text(total), size_text(most), lt.config.cache_dir or "no folder: HOME is not set"))
+  print(string.format("%s of %s in %s", size_text(total), size_text(most), lt.config.cache_dir
+    or "no folder: HOME is not set"))
 end
 
 return function(action)

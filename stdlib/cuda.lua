@@ -11,7 +11,9 @@ end
 
 local Properties = {}
 function Properties:__tostring()
-  return string.format("_CudaDeviceProperties(name='%s', major=%d, minor=%d, total_memory=%dMB, multi_processor_count=%d)", self.name, self.major,
+  return string.format(
+    "_CudaDeviceProperties(name='%s', major=%d, minor=%d, total_memory=%dMB, multi_processor_count=%d)", self.name,
+    self.major,
     self.minor, self.total_memory / 2 ^ 20, self.multi_processor_count)
 end
 
@@ -28,7 +30,8 @@ local function restore(device, ok, ...)
   return ...
 end
 
--- cuda.device(i, f, ...) runs f with i as the current device, and restores the one before when f returns, also by an error.
+-- cuda.device(i, f, ...) runs f with i as the current device, and restores the one before when f returns, also by an
+-- error.
 function cuda.device(device, f, ...)
   errors.callable("cuda.device", "f", f)
   lt._native.device("cuda.device", device)
@@ -40,7 +43,8 @@ end
 -- cuda.Event{enable_timing = true}: a point in the GPU's work. start:elapsed_time(stop) is in milliseconds.
 local Event = {}
 Event.__index = Event
-function Event:__tostring() return string.format("<lutra.cuda.Event %s>", tostring(self.handle):match("0x%x+") or "") end
+function Event:__tostring() return string.format("<lutra.cuda.Event %s>", tostring(self.handle):match("0x%x+")
+  or "") end
 
 -- The native event of what a method is called on.
 local function handle(self, method)

@@ -1,5 +1,5 @@
--- lt.deepcopy(value): a copy of a module, an optimiser, a tensor or a table of such things that shares no memory with it. What is reached twice is
--- copied once; functions, classes and dtypes are shared.
+-- lt.deepcopy(value): a copy of a module, an optimiser, a tensor or a table of such things that shares no memory with
+-- it. What is reached twice is copied once; functions, classes and dtypes are shared.
 local lt, use = ...
 local errors = use "errors"
 local module = use "nn.module"
@@ -8,9 +8,12 @@ local none = use("keywords").none
 local copy
 
 local function copy_tensor(t, seen)
-  if t.requires_grad and not t.is_leaf then errors.fail("deepcopy: a tensor that is the result of an op has a history; copy x:detach()") end
+  if t.requires_grad and not t.is_leaf then
+    errors.fail("deepcopy: a tensor that is the result of an op has a history; copy x:detach()")
+  end
   local new = t:detach():clone()
-  if module.is_parameter(t) then new = module.Parameter(new, t.requires_grad) elseif t.requires_grad then new:requires_grad_() end
+  if module.is_parameter(t) then new = module.Parameter(new,
+    t.requires_grad) elseif t.requires_grad then new:requires_grad_() end
   seen[t] = new
   if t.grad ~= nil then new.grad = copy_tensor(t.grad:detach(), seen) end
   return new

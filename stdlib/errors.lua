@@ -1,5 +1,6 @@
--- Errors of the standard library: they carry the script's line, that of the first function on the stack which is not the library's own, and say
--- who minds which value. errors.fail(format, ...) raises; count, number, boolean, tensor, text and callable raise where a value is of another kind.
+-- Errors of the standard library: they carry the script's line, that of the first function on the stack which is not
+-- the library's own, and say who minds which value. errors.fail(format, ...) raises; count, number, boolean, tensor,
+-- text and callable raise where a value is of another kind.
 local lt = ...
 local raise = lt._native.fail
 
@@ -25,7 +26,8 @@ local function fail(format, ...)
 end
 M.fail = fail
 
--- The end of an error that refuses a name, where the keys of `names`, or its items, are the known ones: "; did you mean 'b'?", or "".
+-- The end of an error that refuses a name, where the keys of `names`, or its items, are the known ones: "; did you mean
+-- 'b'?", or "".
 local function question(name, names)
   local known = {}
   for key, value in pairs(names) do known[type(key) == "string" and key or value] = true end
@@ -82,7 +84,9 @@ end
 
 -- A method that was called without its object: m.eval().
 function M.object(where, method, v)
-  if type(v) ~= "table" then fail("%s.%s: is called with a colon, object:%s(), got %s as the object", where, method, method, show(v)) end
+  if type(v) ~= "table" then
+    fail("%s.%s: is called with a colon, object:%s(), got %s as the object", where, method, method, show(v))
+  end
 end
 
 return M

@@ -1,6 +1,7 @@
--- lutra explain [--json] script.lua [args]: runs the script and then tells what became of each function it compiled: frames, graphs, graph
--- breaks, guards, recompiles, and which kernels took the time. For people on standard error, in 80 columns; with --json one document on
--- standard output (its fields: vm/repl/README.md), while what the script prints goes to standard error.
+-- lutra explain [--json] script.lua [args]: runs the script and then tells what became of each function it compiled:
+-- frames, graphs, graph breaks, guards, recompiles, and which kernels took the time. For people on standard error, in
+-- 80 columns; with --json one document on standard output (its fields: vm/repl/README.md), while what the script prints
+-- goes to standard error.
 local lt, use = ...
 local ffi = require "ffi"
 local reports, fold = use "reports", use("folding").lines
@@ -20,8 +21,8 @@ local function traceback(e)
   return text:match("^(.*)\n\t%[C%]: in function 'xpcall'\n") or text
 end
 
--- Runs chunk(...), remembers what it gives to lt.compile and lt.patch (describe(item) what became of it until lt.unpatch), and calls
--- done(compiled, ok, message) in the end: also when the script leaves by os.exit.
+-- Runs chunk(...), remembers what it gives to lt.compile and lt.patch (describe(item) what became of it until
+-- lt.unpatch), and calls done(compiled, ok, message) in the end: also when the script leaves by os.exit.
 local function run(chunk, describe, done, ...)
   local compiled = {}
   local compile, patch, unpatch, exit = lt.compile, lt.patch, lt.unpatch, os.exit
@@ -51,7 +52,7 @@ local function run(chunk, describe, done, ...)
   if not ok then error(message, 0) end
 end
 
--- What is known, as plain tables -----------------------------------------------------------------------------------------------
+-- What is known, as plain tables --------------------------------------------------------------------------------------
 
 -- A list stays one where it is empty.
 local function new_list() return setmetatable({}, {__jsontype = "array"}) end
@@ -72,14 +73,17 @@ local function describe(item)
   if r.graph_count == 0 and r.graph_break_count == 0 and #lt.guards(item.f) == 0 then
     return {place = item.place, ran = false, closures = 1, unit = unit}
   end
-  local out = {place = item.place, name = r.name, ran = true, graphs = new_list(), op_count = r.op_count, closures = 1, unit = unit}
+  local out = {place = item.place, name = r.name, ran = true, graphs = new_list(), op_count = r.op_count, closures = 1,
+    unit = unit}
   for i, graph in ipairs(r.graphs) do
-    out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i], compile_stages = r.compile_stages[i], text = tostring(graph)}
+    out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i],
+      compile_stages = r.compile_stages[i], text = tostring(graph)}
   end
   out.breaks = plain_list(r.break_reasons, {"reason", "kind", "file", "line", "hint", "chain"})
   out.entries = new_list()
   for i, guards in ipairs(lt.guards(item.f)) do
-    out.entries[i] = {guards = plain_list(guards, {"kind", "source", "expected", "file", "line"}), hits = guards[1] and guards[1].hits or 0}
+    out.entries[i] = {guards = plain_list(guards, {"kind", "source", "expected", "file", "line"}), hits = guards[1]
+      and guards[1].hits or 0}
   end
   out.recompiles = plain_list(lt.recompiles(item.f), {"kind", "source", "old", "new", "file", "line", "hint"})
   return out
@@ -104,13 +108,14 @@ local function gather(path, compiled, ok, message, total_ms, rows, compile_ms, c
   doc.profile = lt.profile and lt._native.profile_report(rows, total_ms, compile_ms, compiled_kernels)
   doc.kernels = new_list()
   for i, row in ipairs(doc.profile.kernels) do
-    doc.kernels[i] = {name = row.name, op = row.op, calls = row.calls, ms = row.ms, bytes = row.bytes, flops = row.flops, gbps = row.gbps,
+    doc.kernels[i] = {name = row.name, op = row.op, calls = row.calls, ms = row.ms, bytes = row.bytes,
+      flops = row.flops, gbps = row.gbps,
                       gflops = row.gflops, ratio_to_limit = row.ratio_to_limit, file = row.file, line = row.line}
   end
   return doc
 end
 
--- For people -------------------------------------------------------------------------------------------------------------------
+-- For people ----------------------------------------------------------------------------------------------------------
 
 local function out(indent, ...)
   local text, rest = string.format(...), nil
@@ -133,7 +138,8 @@ local function print_graphs(f)
       seen[op] = (seen[op] or 0) + 1
     end
     for k, op in ipairs(names) do names[k] = seen[op] > 1 and op .. " x" .. seen[op] or op end
-    out(2, "graph %d: %s, %s, compiled in %s", i, count(#graph.ops, "op"), count(graph.kernels, "kernel"), reports.times {graph.compile_stages})
+    out(2, "graph %d: %s, %s, compiled in %s", i, count(#graph.ops, "op"), count(graph.kernels, "kernel"),
+      reports.times {graph.compile_stages})
     if #names > 0 then out(4, "%s", table.concat(names, ", ")) end
   end
 end
@@ -156,7 +162,8 @@ end
 local function print_function(f)
   local where = f.place .. (f.closures > 1 and string.format(" (%d closures)", f.closures) or "")
   if not f.ran then return out(0, "%s: compiled, but not called\n", where) end
-  out(0, "%s: %s, %s, %s", where, count(#f.graphs, "graph"), count(#f.breaks, "graph break"), count(#f.recompiles, "recompile"))
+  out(0, "%s: %s, %s, %s", where, count(#f.graphs, "graph"), count(#f.breaks, "graph break"),
+    count(#f.recompiles, "recompile"))
   print_graphs(f)
   print_breaks(f)
   for i, entry in ipairs(f.entries) do
@@ -166,7 +173,8 @@ local function print_function(f)
     end
   end
   for _, r in ipairs(f.recompiles) do
-    out(2, "recompiled at %s:%d: %s%s%s was %s, is %s", r.file, r.line, r.kind, r.source ~= "" and " of " or "", r.source, r.old, r.new)
+    out(2, "recompiled at %s:%d: %s%s%s was %s, is %s", r.file, r.line, r.kind, r.source ~= "" and " of " or "",
+      r.source, r.old, r.new)
     if r.hint ~= "" then out(6, "%s", r.hint) end
   end
   out(0, "")
@@ -180,7 +188,8 @@ local function sorted(map)
 end
 
 local function print_totals(c)
-  out(0, "%d of %s captured, %s, %s", c.frames.ok, count(c.frames.total, "frame"), count(c.stats.unique_graphs, "graph"),
+  out(0, "%d of %s captured, %s, %s", c.frames.ok, count(c.frames.total, "frame"),
+    count(c.stats.unique_graphs, "graph"),
     count(c.kernels.compiled or 0, "kernel"))
   for _, reason in ipairs(sorted(c.graph_break)) do out(0, "graph break: %s (%d)", reason, c.graph_break[reason]) end
   for _, reason in ipairs(sorted(c.recompiles)) do out(0, "recompile: %s (%d)", reason, c.recompiles[reason]) end
@@ -201,7 +210,7 @@ local function print_people(doc)
   if left > 0 then out(0, "and %s more that took less", count(left, "kernel")) end
 end
 
--- ------------------------------------------------------------------------------------------------------------------------------
+-- ------------------------------------------------------------------------------------------------------------------
 
 ffi.cdef [[int lutra_explain_dup(int) __asm__("dup"); int lutra_explain_dup2(int, int) __asm__("dup2");]]
 

@@ -1,5 +1,5 @@
--- lines(guards): a list of guards in; lines for people out, those that are alike in one: by kind and by the shape of their sources, where what
--- stands in brackets is any key. First what a program computes on, then what it is made of.
+-- lines(guards): a list of guards in; lines for people out, those that are alike in one: by kind and by the shape of
+-- their sources, where what stands in brackets is any key. First what a program computes on, then what it is made of.
 local M = {}
 
 local NAMES = 4 -- sources that a line names
@@ -64,7 +64,8 @@ local FLOAT_MAX = "3.4028234663852886e+38"
 
 -- A relation's shape, without the keys in brackets; the two that keep a number within float32's range are one.
 local function relation_shape(text)
-  local inside = text:match("^(.*) >= %-" .. FLOAT_MAX:gsub("%p", "%%%0") .. "$") or text:match("^" .. FLOAT_MAX:gsub("%p", "%%%0") .. " >= (.*)$")
+  local inside = text:match("^(.*) >= %-" .. FLOAT_MAX:gsub("%p", "%%%0") .. "$")
+    or text:match("^" .. FLOAT_MAX:gsub("%p", "%%%0") .. " >= (.*)$")
   if inside then return shape_of(inside) .. " is a float32" end
   return shape_of(text)
 end

@@ -1,6 +1,6 @@
--- lt.no_grad(f, ...), lt.enable_grad(f, ...): run f with recording off or on, and restore the mode when f returns, also by an error. In Lua, so
--- that f may yield; then, as in a Python generator's `with torch.no_grad()`, who resumed it goes on in f's mode. inference_mode is no_grad: a
--- tensor made in it may be used anywhere.
+-- lt.no_grad(f, ...), lt.enable_grad(f, ...): run f with recording off or on, and restore the mode when f returns, also
+-- by an error. In Lua, so that f may yield; then, as in a Python generator's `with torch.no_grad()`, who resumed it
+-- goes on in f's mode. inference_mode is no_grad: a tensor made in it may be used anywhere.
 local lt = ...
 local enabled, set = lt.is_grad_enabled, lt.set_grad_enabled
 
@@ -19,4 +19,5 @@ local function runner(name, on)
   end
 end
 
-lt.no_grad, lt.inference_mode, lt.enable_grad = runner("no_grad", false), runner("inference_mode", false), runner("enable_grad", true)
+lt.no_grad, lt.inference_mode, lt.enable_grad = runner("no_grad", false), runner("inference_mode", false),
+  runner("enable_grad", true)

@@ -1,4 +1,5 @@
--- iinfo(dtype): the bits of an integer dtype, its smallest and its largest number; those of 64 bits are LuaJIT's integers.
+-- iinfo(dtype): the bits of an integer dtype, its smallest and its largest number; those of 64 bits are LuaJIT's
+-- integers.
 local lt, use = ...
 local errors, ffi = use "errors", require "ffi"
 
@@ -8,7 +9,9 @@ local rows = {uint64 = {64, unsigned(0), unsigned(0) - 1}, int64 = {64, least, -
 for _, dtype in ipairs(lt._native.dtypes) do
   local u, text = dtype:match "^(u?)int(%d+)$"
   local bits = tonumber(text)
-  if bits and bits < 64 then rows[dtype] = u == "u" and {bits, 0, 2 ^ bits - 1} or {bits, -2 ^ (bits - 1), 2 ^ (bits - 1) - 1} end
+  if bits and bits < 64 then
+    rows[dtype] = u == "u" and {bits, 0, 2 ^ bits - 1} or {bits, -2 ^ (bits - 1), 2 ^ (bits - 1) - 1}
+  end
 end
 
 return function(dtype)

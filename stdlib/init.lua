@@ -1,4 +1,6 @@
--- The first chunk of the standard library: the native module table in; lt.nn, lt.optim and what else `lazy` lists added, each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what stdlib/nn/module.lua returns.
+-- The first chunk of the standard library: the native module table in; lt.nn, lt.optim and what else `lazy` lists
+-- added, each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what
+-- stdlib/nn/module.lua returns.
 local lt = ...
 local chunk_of = lt._native.stdlib
 
@@ -12,15 +14,20 @@ local function use(name)
   return module
 end
 
-local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress", perf_counter = "clock", Generator = "generator",
-              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd", amp = "amp",
+local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress",
+  perf_counter = "clock", Generator = "generator",
+              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd",
+                amp = "amp",
               deepcopy = "deepcopy", isinstance = "isinstance"}
 
 lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
 
 -- lt.float33 would be nil, which `dtype =` takes for "not given": what looks like a dtype and is none is an error.
 local function check_dtype(key)
-  if type(key) ~= "string" or not (key:find "^b?float%d+[%w_]*$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then return end
+  if type(key) ~= "string"
+    or not (key:find "^b?float%d+[%w_]*$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then
+    return
+  end
   local errors = use "errors"
   errors.fail("lt.%s: no such dtype%s", key, errors.known(key, lt._native.dtypes))
 end

@@ -1,4 +1,5 @@
--- lt.isinstance(value, class): whether a module, optimiser or scheduler is of that class or of one that extends it; class may be a list of classes.
+-- lt.isinstance(value, class): whether a module, optimiser or scheduler is of that class or of one that extends it;
+-- class may be a list of classes.
 local _, use = ...
 local errors = use "errors"
 local module = use "nn.module"
@@ -8,7 +9,8 @@ local function parent_of(class)
   return meta and rawget(meta, "__index")
 end
 
-local function is_class(v) return type(v) == "table" and (rawget(v, "_name") ~= nil or rawget(v, "name") ~= nil) and rawget(v, "__index") ~= nil end
+local function is_class(v) return type(v) == "table" and (rawget(v, "_name") ~= nil or rawget(v, "name") ~= nil)
+  and rawget(v, "__index") ~= nil end
 
 local function isinstance(value, class)
   if type(class) == "table" and not is_class(class) and #class > 0 then

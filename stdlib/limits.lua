@@ -1,7 +1,8 @@
 -- What this machine can do: measured once by `lutra tune --limits`, kept as a small text in the user's cache folder.
 --   limits.measure(say) -> limits; limits.save(limits) -> path; limits.load() -> limits or nil
--- limits = {cpu =, threads =, cache_bytes =, shared_bytes =, [1] = {read_cache, copy_cache, read_shared, copy_shared, read_memory, copy_memory,
--- fma, gemm}, [threads] = {...}} in bytes and operations a second: of a core's own cache, of the cache that cores share, of memory.
+-- limits = {cpu =, threads =, cache_bytes =, shared_bytes =, [1] = {read_cache, copy_cache, read_shared, copy_shared,
+-- read_memory, copy_memory, fma, gemm}, [threads] = {...}} in bytes and operations a second: of a core's own cache, of
+-- the cache that cores share, of memory.
 local lt, use = ...
 local native = lt._native
 local ffi = require "ffi"
@@ -31,30 +32,40 @@ local function gemm_rate(threads)
 end
 
 local function measure(say)
-  local limits = {cpu = native.cpu_name(), threads = lt.get_num_threads(), cache_bytes = CACHE_BYTES, shared_bytes = SHARED_BYTES}
+  local limits = {cpu = native.cpu_name(), threads = lt.get_num_threads(), cache_bytes = CACHE_BYTES,
+    shared_bytes = SHARED_BYTES}
   for threads = 1, limits.threads do
     if threads == 1 or threads == limits.threads then
       local rates = {
-        read_cache = native.measure("read", threads, CACHE_BYTES), copy_cache = native.measure("copy", threads, CACHE_BYTES),
-        read_shared = native.measure("read", threads, SHARED_BYTES), copy_shared = native.measure("copy", threads, SHARED_BYTES),
-        read_memory = native.measure("read", threads, MEMORY_BYTES), copy_memory = native.measure("copy", threads, MEMORY_BYTES),
+        read_cache = native.measure("read", threads, CACHE_BYTES),
+          copy_cache = native.measure("copy", threads, CACHE_BYTES),
+        read_shared = native.measure("read", threads, SHARED_BYTES),
+          copy_shared = native.measure("copy", threads, SHARED_BYTES),
+        read_memory = native.measure("read", threads, MEMORY_BYTES),
+          copy_memory = native.measure("copy", threads, MEMORY_BYTES),
         fma = native.measure("fma", threads), gemm = gemm_rate(threads),
       }
       limits[threads] = rates
       say(string.format("%d thread%s", threads, threads == 1 and "" or "s"))
-      say(string.format("  cache   read %7.1f GB/s   copy %7.1f GB/s (read and written)", rates.read_cache / 1e9, rates.copy_cache / 1e9))
-      say(string.format("  shared  read %7.1f GB/s   copy %7.1f GB/s", rates.read_shared / 1e9, rates.copy_shared / 1e9))
-      say(string.format("  memory  read %7.1f GB/s   copy %7.1f GB/s", rates.read_memory / 1e9, rates.copy_memory / 1e9))
-      say(string.format("  float32 multiply-adds %7.1f GFLOP/s   matrix product %7.1f GFLOP/s", rates.fma / 1e9, rates.gemm / 1e9))
+      say(string.format("  cache   read %7.1f GB/s   copy %7.1f GB/s (read and written)", rates.read_cache / 1e9,
+        rates.copy_cache / 1e9))
+      say(string.format("  shared  read %7.1f GB/s   copy %7.1f GB/s", rates.read_shared / 1e9,
+        rates.copy_shared / 1e9))
+      say(string.format("  memory  read %7.1f GB/s   copy %7.1f GB/s", rates.read_memory / 1e9,
+        rates.copy_memory / 1e9))
+      say(string.format("  float32 multiply-adds %7.1f GFLOP/s   matrix product %7.1f GFLOP/s", rates.fma / 1e9,
+        rates.gemm / 1e9))
     end
   end
   return limits
 end
 
 local function save(limits)
-  local dir = folder() or error("tune: none of LUTRA_CACHE_DIR, XDG_CACHE_HOME and HOME tells where to keep the limits", 0)
+  local dir = folder()
+    or error("tune: none of LUTRA_CACHE_DIR, XDG_CACHE_HOME and HOME tells where to keep the limits", 0)
   use("folders").make(dir, 448) -- 0700
-  local lines = {"# rates of this machine, in bytes and operations a second: lutra tune --limits", "version " .. VERSION, "cpu " .. limits.cpu,
+  local lines = {"# rates of this machine, in bytes and operations a second: lutra tune --limits", "version "
+    .. VERSION, "cpu " .. limits.cpu,
                  "threads " .. limits.threads, "cache_bytes " .. limits.cache_bytes,
                  "shared_bytes " .. limits.shared_bytes}
   for threads = 1, limits.threads do
@@ -78,9 +89,12 @@ local function parse(text)
   local limits = {}
   if tonumber(text:match("\nversion (%d+)\n")) ~= VERSION then return nil end
   limits.cpu = text:match("\ncpu ([^\n]*)\n")
-  limits.threads, limits.cache_bytes = tonumber(text:match("\nthreads (%d+)\n")), tonumber(text:match("\ncache_bytes (%d+)\n"))
+  limits.threads, limits.cache_bytes = tonumber(text:match("\nthreads (%d+)\n")),
+    tonumber(text:match("\ncache_bytes (%d+)\n"))
   limits.shared_bytes = tonumber(text:match("\nshared_bytes (%d+)\n"))
-  if limits.cpu ~= native.cpu_name() or not limits.threads or not limits.cache_bytes or not limits.shared_bytes then return nil end
+  if limits.cpu ~= native.cpu_name() or not limits.threads or not limits.cache_bytes or not limits.shared_bytes then
+    return nil
+  end
   for name, threads, rate in text:gmatch("\n([%a_]+) (%d+) (%S+)") do
     threads, rate = tonumber(threads), tonumber(rate)
     limits[threads] = limits[threads] or {}

@@ -1,10 +1,12 @@
--- lt.profile(f, {warmup = 0})(...): runs f once on these arguments, after `warmup` times that do not count, and tells what each kernel and
--- library call cost:
---   {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line}, ...}, total_ms, kernel_ms, compile_ms,
+-- lt.profile(f, {warmup = 0})(...): runs f once on these arguments, after `warmup` times that do not count, and tells
+-- what each kernel and library call cost:
+-- {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line}, ...}, total_ms, kernel_ms,
+-- compile_ms,
 --    compiled_kernels, result = {n =, ...}}
--- compile_ms is what capture and compilation took of total_ms, and compiled_kernels what they made; no kernel's time has a share of it.
--- kernels by time, those of one name and line together; tostring gives a table of 80 columns. ratio_to_limit is the time that the machine's
--- memory and arithmetic would need at least (as `lutra tune --limits` measured them) over the time taken; nil without a measurement.
+-- compile_ms is what capture and compilation took of total_ms, and compiled_kernels what they made; no kernel's time
+-- has a share of it. kernels by time, those of one name and line together; tostring gives a table of 80 columns.
+-- ratio_to_limit is the time that the machine's memory and arithmetic would need at least (as `lutra tune --limits`
+-- measured them) over the time taken; nil without a measurement.
 local lt, use = ...
 local keywords = use "keywords"
 local fail = use("errors").fail
@@ -61,10 +63,12 @@ local Profile = {}
 Profile.__index = Profile
 
 function Profile:__tostring()
-  local lines = {string.format("%9s %6s %6s %7s %6s %7s %6s  %s", "ms", "share", "calls", "bytes", "GB/s", "GFLOP/s", "limit", "kernel")}
+  local lines = {string.format("%9s %6s %6s %7s %6s %7s %6s  %s", "ms", "share", "calls", "bytes", "GB/s", "GFLOP/s",
+    "limit", "kernel")}
   for _, row in ipairs(self.kernels) do
     local limit = row.ratio_to_limit and string.format("%d%%", row.ratio_to_limit * 100 + 0.5) or "-"
-    local head = string.format("%9.3f %5.1f%% %6d %7s %6.1f %7s %6s  ", row.ms, 100 * row.ms / math.max(self.kernel_ms, 1e-9), row.calls,
+    local head = string.format("%9.3f %5.1f%% %6d %7s %6.1f %7s %6s  ", row.ms,
+      100 * row.ms / math.max(self.kernel_ms, 1e-9), row.calls,
       amount(row.bytes / row.calls), row.gbps, row.flops > 0 and string.format("%.1f", row.gflops) or "-", limit)
     lines[#lines + 1] = head .. clipped(row.name, WIDTH - #head)
     local where = place(row)
@@ -77,13 +81,16 @@ function Profile:__tostring()
   end
   local calls = 0
   for _, row in ipairs(self.kernels) do calls = calls + row.calls end
-  lines[#lines + 1] = string.format("%9.3f ms in all, %.3f ms in %s of %s", self.total_ms, self.kernel_ms, count(calls, "launch", "es"),
+  lines[#lines + 1] = string.format("%9.3f ms in all, %.3f ms in %s of %s", self.total_ms, self.kernel_ms,
+    count(calls, "launch", "es"),
     count(#self.kernels, "kernel"))
   if self.compile_ms > 0 then
     lines[#lines + 1] = string.format("%9.3f ms of them to compile (%s); {warmup = 1} calls f before", self.compile_ms,
       count(self.compiled_kernels, "new kernel"))
   end
-  if not self.has_limits then lines[#lines + 1] = "limit: run `lutra tune --limits` once to learn what this machine can do" end
+  if not self.has_limits then
+    lines[#lines + 1] = "limit: run `lutra tune --limits` once to learn what this machine can do"
+  end
   return table.concat(lines, "\n")
 end
 
@@ -92,7 +99,8 @@ local function report(rows, total_ms, compile_ms, compiled_kernels, ...)
   table.sort(rows, by_time)
   local has_limits, kernel_ms = add_rates(rows), 0
   for _, row in ipairs(rows) do kernel_ms = kernel_ms + row.ms end
-  return setmetatable({kernels = rows, total_ms = total_ms, kernel_ms = kernel_ms, compile_ms = compile_ms, compiled_kernels = compiled_kernels,
+  return setmetatable({kernels = rows, total_ms = total_ms, kernel_ms = kernel_ms, compile_ms = compile_ms,
+    compiled_kernels = compiled_kernels,
                        has_limits = has_limits, result = {n = select("#", ...), ...}}, Profile)
 end
 lt._native.profile_report = report -- lutra explain's, too
@@ -106,7 +114,9 @@ end
 
 return function(f, options)
   local meta = type(f) == "table" and getmetatable(f)
-  if type(f) ~= "function" and not (meta and meta.__call) then fail("profile: a function or a module is needed, not a " .. type(f)) end
+  if type(f) ~= "function" and not (meta and meta.__call) then
+    fail("profile: a function or a module is needed, not a " .. type(f))
+  end
   local warmup = keywords.check("profile", options, {warmup = 0}).warmup
   if type(warmup) ~= "number" or warmup < 0 or warmup % 1 ~= 0 then
     fail("profile: warmup must be a whole number of at least 0, got " .. tostring(warmup))

@@ -1,5 +1,6 @@
--- lt.progress(iterator, {desc =, total =}): a loader or an iterator function in, the same values out, and on standard error a bar with
--- rate and time left: redrawn ten times a second on a terminal, a line every tenth of the way (at least a second apart) elsewhere.
+-- lt.progress(iterator, {desc =, total =}): a loader or an iterator function in, the same values out, and on standard
+-- error a bar with rate and time left: redrawn ten times a second on a terminal, a line every tenth of the way (at
+-- least a second apart) elsewhere.
 --   local bar = lt.progress(loader, {desc = "epoch 1"})
 --   for x, y in bar do ... bar:set("loss 0.31") end
 local lt, use = ...

@@ -1,4 +1,5 @@
--- Reports for people, of what vm/capture/lab/report.cc lists: lt.guards, lt.recompiles, lt.explain. Each function makes of a table one that prints.
+-- Reports for people, of what vm/capture/lab/report.cc lists: lt.guards, lt.recompiles, lt.explain. Each function makes
+-- of a table one that prints.
 local _, use = ...
 local fold = use("folding").lines
 
@@ -49,7 +50,8 @@ end
 -- Those of a list that another has not, or not about the same source.
 local function without(guards, others, by_source)
   local has, out = {}, {}
-  local function name(g) return by_source and g.kind ~= "relation" and subject(g) or subject(g) .. ": " .. g.expected end
+  local function name(g) return by_source and g.kind ~= "relation" and subject(g) or subject(g) .. ": "
+    .. g.expected end
   for _, g in ipairs(others) do has[name(g)] = true end
   for _, g in ipairs(guards) do
     if not has[name(g)] then out[#out + 1] = g end
@@ -75,7 +77,8 @@ local function guards_text(list, infos, all)
   local out = {}
   for i, guards in ipairs(list) do
     local info = infos[i]
-    local head = string.format("entry %d at bytecode %d, %s, %s, %s", i, info.pc, count(info.ops, "op"), count(info.hits, "hit"),
+    local head = string.format("entry %d at bytecode %d, %s, %s, %s", i, info.pc, count(info.ops, "op"),
+      count(info.hits, "hit"),
       count(#guards, "guard"))
     local changed = not all and i > 1 and infos[i - 1].pc == info.pc and differences(guards, list[i - 1])
     if changed then head = head .. string.format(": those of entry %d%s", i - 1, #changed > 0 and " but for" or "") end
@@ -96,7 +99,8 @@ end
 local function recompile_lines(list)
   local out = {}
   for _, r in ipairs(list) do
-    out[#out + 1] = string.format("%s:%d: %s%s%s was %s, is %s", r.file, r.line, r.kind, r.source ~= "" and " of " or "", r.source, r.old, r.new)
+    out[#out + 1] = string.format("%s:%d: %s%s%s was %s, is %s", r.file, r.line, r.kind, r.source ~= "" and " of "
+      or "", r.source, r.old, r.new)
     if r.hint ~= "" then out[#out + 1] = "    " .. r.hint end
   end
   return out
@@ -124,7 +128,9 @@ function M.times(list)
 end
 
 local function explanation_text(r, guards)
-  local out = {r.name, string.format("%s, %s, %s", count(r.graph_count, "graph"), count(r.graph_break_count, "graph break"), count(r.op_count, "op"))}
+  local out = {r.name,
+    string.format("%s, %s, %s", count(r.graph_count, "graph"), count(r.graph_break_count, "graph break"),
+    count(r.op_count, "op"))}
   if r.graph_count > 0 then out[#out + 1] = M.times(r.compile_stages) end
   for _, b in ipairs(r.break_reasons) do
     out[#out + 1] = string.format("break at %s:%d: %s", b.file, b.line, b.reason)
@@ -142,7 +148,8 @@ end
 
 -- unit: the number of the compiled prototype, which closures share.
 function M.explanation(r, guards, unit)
-  return setmetatable(r, {__index = {_unit = unit}, __tostring = function(self) return explanation_text(self, guards) end})
+  return setmetatable(r,
+    {__index = {_unit = unit}, __tostring = function(self) return explanation_text(self, guards) end})
 end
 
 return M

@@ -1,4 +1,5 @@
--- What cpu.lua and gpu.lua share: options and cases in, a JSON line a case out; the models that they train. The caller's options are names with numbers:
+-- What cpu.lua and gpu.lua share: options and cases in, a JSON line a case out; the models that they train. The
+-- caller's options are names with numbers:
 --   local bench = dofile(folder .. "common.lua")(arg, {seconds = 1}); bench.options.seconds, bench.is_wanted(name) ...
 local lt = require "lutra"
 local nn, functional = lt.nn, lt.nn.functional
@@ -10,7 +11,8 @@ end
 
 local models = {GPT = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "../models/gpt.lua")}
 
-function models.mlp() return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)) end
+function models.mlp() return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
+  nn.Linear(256, 10)) end
 
 models.Convnet = nn.Module:extend("Convnet")
 function models.Convnet:init()

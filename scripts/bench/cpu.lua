@@ -1,6 +1,6 @@
--- Eager against compiled on the CPU: one JSON line a case, {case, threads, eager_ms, compiled_ms, compile_ms}; medians. Train
--- steps also have peak_mb, the most memory of this process since the case began. The line "limits" has this machine's
--- rates: copy_gbps (4 MB in place, in the cache) and gemm_gflops.
+-- Eager against compiled on the CPU: one JSON line a case, {case, threads, eager_ms, compiled_ms, compile_ms}; medians.
+-- Train steps also have peak_mb, the most memory of this process since the case began. The line "limits" has this
+-- machine's rates: copy_gbps (4 MB in place, in the cache) and gemm_gflops.
 --   lutra scripts/bench/cpu.lua [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
 local nn = lt.nn
@@ -53,7 +53,8 @@ local function both(name, make, calls, with_peak)
   compiled()
   local first = (lt.perf_counter() - start) * 1e3
   local compiled_ms = bench(compiled, calls)
-  local fields = {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms}, {"compile_ms", math.max(first - compiled_ms, 0)}}
+  local fields = {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms},
+    {"compile_ms", math.max(first - compiled_ms, 0)}}
   if with_peak then fields[#fields + 1] = {"peak_mb", peak_mb()} end
   emit(name, fields)
 end
@@ -75,7 +76,8 @@ do
   emit("limits", {{"copy_gbps", 8 * 2 ^ 20 / copy / 1e6}, {"gemm_gflops", 2 * 768 ^ 3 / gemm / 1e6}})
 end
 plain("copy", function(t) return t:clone() end, x)
-plain("gelu_bias_res", function(t, scale, shift) return lt.nn.functional.gelu(t * scale + shift, {approximate = "tanh"}) + t end, x, w, bias)
+plain("gelu_bias_res", function(t, scale, shift) return lt.nn.functional.gelu(t * scale + shift, {approximate = "tanh"})
+  + t end, x, w, bias)
 plain("softmax", function(t) return t:softmax(-1) end, x)
 plain("sum_dim0", function(t) return t:sum(0) end, x)
 plain("layernorm", function(t, scale, shift)
@@ -100,9 +102,11 @@ local function train_step(name, make_net, make_data, loss_of)
 end
 local function loss_of(net, x, y) return nn.functional.cross_entropy(net(x), y) end
 train_step("mlp_b128_adamw", models.mlp, function() return lt.randn(128, 784), lt.randint(0, 10, {128}) end, loss_of)
-train_step("chargpt_d128_l4_b16_t128_adamw", models.chargpt, function() return lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128}) end,
+train_step("chargpt_d128_l4_b16_t128_adamw", models.chargpt, function() return lt.randint(0, 96, {16, 128}),
+  lt.randint(0, 96, {16, 128}) end,
   function(net, x, y) return nn.functional.cross_entropy(net(x):view(-1, 96), y:view(-1)) end)
-train_step("convnet_b64_adamw", models.Convnet, function() return lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}) end, loss_of)
+train_step("convnet_b64_adamw", models.Convnet, function() return lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}) end,
+  loss_of)
 
 if is_wanted("startup") then
   local link = assert(io.popen("readlink /proc/$PPID/exe")) -- this program

@@ -1,12 +1,13 @@
--- Eager against compiled on a GPU: one JSON line a case, {case, eager_ms, compiled_ms, compile_ms, gbps, peak_mb}; medians of GPU
--- time between two events. Products may use TF32. torch_gpu_peer.py runs the same cases in PyTorch.
+-- Eager against compiled on a GPU: one JSON line a case, {case, eager_ms, compiled_ms, compile_ms, gbps, peak_mb};
+-- medians of GPU time between two events. Products may use TF32. torch_gpu_peer.py runs the same cases in PyTorch.
 --   lutra scripts/bench/gpu.lua [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
 local functional = lt.nn.functional
 
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")(arg, {seconds = 0.3})
-local seconds, is_wanted, median, emit, models = common.options.seconds, common.is_wanted, common.median, common.emit, common.models
+local seconds, is_wanted, median, emit, models = common.options.seconds, common.is_wanted, common.median, common.emit,
+  common.models
 if not lt.cuda.is_available() then
   local _, why = pcall(lt.cuda.set_device, 0)
   io.stderr:write("bench: ", (why:gsub("^.-cuda%.set_device: ", "")), "\n")
@@ -62,7 +63,8 @@ local function both(name, make, bytes)
     lt.cuda.synchronize()
     local first = (lt.perf_counter() - start) * 1e3
     local compiled_ms = bench(compiled)
-    local fields = {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms}, {"compile_ms", math.max(first - compiled_ms, 0)},
+    local fields = {{"eager_ms", eager_ms}, {"compiled_ms", compiled_ms},
+      {"compile_ms", math.max(first - compiled_ms, 0)},
                     {"peak_mb", lt.cuda.max_memory_allocated() / 2 ^ 20}}
     if bytes then fields[#fields + 1] = {"gbps", bytes / compiled_ms / 1e6} end
     emit(name, fields)
@@ -84,7 +86,8 @@ if is_wanted("kernel_") then
   local x, w, b = lt.randn(n, n), lt.randn(n), lt.randn(n)
   local once = n * n * 4
   plain("kernel_copy", function(x) return x:clone() end, 2 * once, x)
-  plain("kernel_gelu_bias_res", function(x, w, b) return functional.gelu(x * w + b, {approximate = "tanh"}) + x end, 2 * once, x, w, b)
+  plain("kernel_gelu_bias_res", function(x, w, b) return functional.gelu(x * w + b, {approximate = "tanh"}) + x end,
+    2 * once, x, w, b)
   plain("kernel_softmax", function(x) return x:softmax(-1) end, 2 * once, x)
   plain("kernel_layernorm", function(x, w, b) return functional.layer_norm(x, {8192}, w, b) end, 2 * once, x, w, b)
   plain("kernel_rmsnorm", function(x, w) return x * (x:pow(2):mean(-1, true) + 1e-5):rsqrt() * w end, 2 * once, x, w)
@@ -95,14 +98,17 @@ end
 if is_wanted("matmul") then
   for _, n in ipairs {1024, 4096, 8192} do
     plain("matmul_" .. n .. "_float32", function(a, b) return a:mm(b) end, nil, lt.randn(n, n), lt.randn(n, n))
-    plain("matmul_" .. n .. "_bfloat16", function(a, b) return a:mm(b) end, nil, lt.randn(n, n):to("bfloat16"), lt.randn(n, n):to("bfloat16"))
+    plain("matmul_" .. n .. "_bfloat16", function(a, b) return a:mm(b) end, nil, lt.randn(n, n):to("bfloat16"),
+      lt.randn(n, n):to("bfloat16"))
   end
 end
 if is_wanted("overhead") then
   local a, b = lt.randn(3), lt.randn(3)
   local compiled = lt.compile(function(a, b) return a + b end)
   for _ = 1, 50 do compiled(a, b) end
-  emit("overhead", {{"eager_add_us", host(function() return a + b end, 2000)}, {"compiled_add_us", host(function() return compiled(a, b) end, 2000)}})
+  emit("overhead",
+    {{"eager_add_us", host(function() return a + b end, 2000)},
+    {"compiled_add_us", host(function() return compiled(a, b) end, 2000)}})
 end
 lt.set_grad_enabled(true)
 

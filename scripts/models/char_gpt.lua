@@ -1,14 +1,18 @@
--- Trains a small GPT on the characters of a text and writes text of its own every so often. The train step is compiled whole.
---   lutra scripts/models/char_gpt.lua [--data FILE] [--steps 500] [--sample-every 100] [--checkpoint FILE.safetensors] [--resume]
---     [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4] [--lr 1e-3] [--seed 0] [--threads N] [--sample 200] [--eager] [--json FILE] [--device cpu|cuda]
--- Without --data it reads the repository's own texts. --checkpoint writes FILE at every sample and at the end; --resume goes on from it.
+-- Trains a small GPT on the characters of a text and writes text of its own every so often. The train step is compiled
+-- whole.
+-- lutra scripts/models/char_gpt.lua [--data FILE] [--steps 500] [--sample-every 100] [--checkpoint FILE.safetensors]
+-- [--resume]
+-- [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4] [--lr 1e-3] [--seed 0] [--threads N] [--sample 200]
+-- [--eager] [--json FILE] [--device cpu|cuda] Without --data it reads the repository's own texts. --checkpoint writes
+-- FILE at every sample and at the end; --resume goes on from it.
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
 local here = arg[0]:match("^(.*/)[^/]*$") or "./"
 local common, GPT = dofile(here .. "common.lua"), dofile(here .. "gpt.lua")
 local refuse = common.refuser("char_gpt")
 
-local options = {steps = 500, ["sample-every"] = 100, batch = 16, length = 128, d = 128, heads = 4, layers = 4, lr = 1e-3, seed = 0,
+local options = {steps = 500, ["sample-every"] = 100, batch = 16, length = 128, d = 128, heads = 4, layers = 4,
+  lr = 1e-3, seed = 0,
                  sample = 200}
 local flags = {resume = true, eager = true}
 local kinds = {data = tostring, checkpoint = tostring, json = tostring, threads = tonumber, device = tostring}
@@ -16,14 +20,15 @@ common.read_options(options, kinds, flags, refuse)
 if options.resume and not options.checkpoint then refuse("--resume needs --checkpoint FILE") end
 if options.checkpoint then common.check_writable(options.checkpoint, refuse) end
 
--- The text as numbers: one for each of its bytes ------------------------------------------------------------------------
+-- The text as numbers: one for each of its bytes ----------------------------------------------------------------------
 
 local text
 if options.data then
   text = common.read_file(options.data, refuse)
 else
   local parts = {} -- a bundle has some of them
-  for _, name in ipairs {"README.md", "stdlib/README.md", "stdlib/nn/init.lua", "stdlib/nn/module.lua", "stdlib/optim/adam.lua",
+  for _, name in ipairs {"README.md", "stdlib/README.md", "stdlib/nn/init.lua", "stdlib/nn/module.lua",
+    "stdlib/optim/adam.lua",
                          "stdlib/optim/optimizer.lua", "scripts/models/char_gpt.lua", "scripts/models/gpt.lua"} do
     local file = io.open(here .. "../../" .. name, "rb")
     parts[#parts + 1] = file and file:read("*a")
@@ -90,7 +95,8 @@ local function train_step(x, y)
 end
 local step = options.eager and train_step or lt.compile(train_step)
 
--- Always `length` letters, of which the first `count` are meant: attention never looks ahead, so what follows does not matter.
+-- Always `length` letters, of which the first `count` are meant: attention never looks ahead, so what follows does not
+-- matter.
 local function next_letter(ids, last) return net(ids)[{0, last}]:softmax(-1) end
 local predict = options.eager and next_letter or lt.compile(next_letter)
 
@@ -117,13 +123,15 @@ end
 
 local function save(at)
   local bytes = lt.tensor({table.concat(letters):byte(1, -1)}, {dtype = "uint8"})
-  lt.save(options.checkpoint, {model = net:state_dict(), optimizer = opt:state_dict(), step = at, letters = bytes, sizes = sizes})
+  lt.save(options.checkpoint,
+    {model = net:state_dict(), optimizer = opt:state_dict(), step = at, letters = bytes, sizes = sizes})
 end
 
 -- Training ------------------------------------------------------------------------------------------------------------
 
 local parameters = common.parameters_of(net)
-print(string.format("%d letters, %d of them different; %d parameters; steps %d to %d of %d x %d letters", #numbers, #letters, parameters,
+print(string.format("%d letters, %d of them different; %d parameters; steps %d to %d of %d x %d letters", #numbers,
+  #letters, parameters,
   first_step, options.steps, options.batch, length))
 
 local function steps()
@@ -166,7 +174,9 @@ print(string.format([[
 
 if options.json then
   local file = assert(io.open(options.json, "w"))
-  file:write(string.format('{"loss": %.5f, "first_loss": %.5f, "step_ms": %.4f, "first_call_ms": %.3f, "steps": %d, "parameters": %d}\n',
+  file:write(
+    string.format(
+    '{"loss": %.5f, "first_loss": %.5f, "step_ms": %.4f, "first_call_ms": %.3f, "steps": %d, "parameters": %d}\n',
     last, losses[1] or 0, median, first_ms or 0, options.steps, parameters))
   file:close()
 end

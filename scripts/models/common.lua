@@ -17,13 +17,14 @@ function common.usage()
     local text = line:match("^%-%-(.*)")
     if not text then break end
     local option = text:match("^   +(.*)")
-    if option then usage[#usage + 1] = (#usage == 0 and "usage: " or "       ") .. option else about[#about + 1] = text:sub(2) end
+    if option then usage[#usage + 1] = (#usage == 0 and "usage: " or "       ")
+      .. option else about[#about + 1] = text:sub(2) end
   end
   return table.concat(usage, "\n"), table.concat(about, "\n")
 end
 
--- Reads the program's arguments into `options`, which holds the defaults. kinds: a name's function from its text to a value, nil for what it
--- refuses; numbers among the defaults need none. flags: names that stand alone.
+-- Reads the program's arguments into `options`, which holds the defaults. kinds: a name's function from its text to a
+-- value, nil for what it refuses; numbers among the defaults need none. flags: names that stand alone.
 function common.read_options(options, kinds, flags, refuse)
   for name, default in pairs(options) do
     if type(default) == "number" then kinds[name] = kinds[name] or tonumber end
@@ -43,7 +44,9 @@ function common.read_options(options, kinds, flags, refuse)
       refuse("unknown option ", arg[i], "\n", (common.usage()))
     else
       local value = arg[i + 1] and kind(arg[i + 1])
-      if value == nil then refuse("cannot read ", arg[i], " ", tostring(arg[i + 1] or "without a value"), "\n", (common.usage())) end
+      if value == nil then
+        refuse("cannot read ", arg[i], " ", tostring(arg[i + 1] or "without a value"), "\n", (common.usage()))
+      end
       options[name], i = value, i + 1
     end
     i = i + 1
@@ -73,8 +76,8 @@ function common.read_file(path, refuse)
   return text or refuse(path, " is not a file")
 end
 
--- A function from a step to its inputs and targets, pieces of `tokens` that lie one apart. Batches are a function of seed and step, so that a
--- resumed run sees what an uninterrupted one does.
+-- A function from a step to its inputs and targets, pieces of `tokens` that lie one apart. Batches are a function of
+-- seed and step, so that a resumed run sees what an uninterrupted one does.
 function common.batches(tokens, seed, batch, length)
   local places = lt.arange(length + 1)
   return function(step)

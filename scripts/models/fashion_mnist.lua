@@ -1,7 +1,10 @@
--- Trains an MLP 784-256-256-10 or a convnet on Fashion-MNIST with its whole train step compiled, then says what was gained.
---   lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs N] [--batch 128] [--seed 0] [--data DIR] [--json FILE]
+-- Trains an MLP 784-256-256-10 or a convnet on Fashion-MNIST with its whole train step compiled, then says what was
+-- gained.
+-- lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs N] [--batch 128] [--seed 0] [--data DIR] [--json
+-- FILE]
 --     [--device cpu|cuda] [--threads N]
--- --epochs is 8 for the MLP and 5 for the convnet. --data names the folder of the images, if they are not where Debian's package puts them.
+-- --epochs is 8 for the MLP and 5 for the convnet. --data names the folder of the images, if they are not where
+-- Debian's package puts them.
 local lt = require "lutra"
 local nn, optim, data = lt.nn, lt.optim, lt.data
 local common = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "common.lua")
@@ -9,7 +12,8 @@ local common = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "common.lua")
 local options = {model = "mlp", batch = 128, seed = 0}
 local models = {mlp = 8, conv = 5} -- and their epochs
 local function model_name(text) return models[text] and text end
-local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring, json = tostring,
+local kinds = {model = model_name, epochs = tonumber, batch = tonumber, seed = tonumber, data = tostring,
+  json = tostring,
                device = tostring, threads = tonumber}
 local refuse = common.refuser("fashion_mnist")
 common.read_options(options, kinds, {}, refuse)
@@ -120,7 +124,8 @@ local function show(first, count)
   local parts = {}
   local names = data.fashion_mnist_classes
   for i = 1, count do
-    local verdict = said[i] == truth[i] and names[said[i] + 1] or names[said[i] + 1] .. " (is " .. names[truth[i] + 1] .. ")"
+    local verdict = said[i] == truth[i] and names[said[i] + 1] or names[said[i] + 1] .. " (is " .. names[truth[i] + 1]
+      .. ")"
     parts[i] = string.format("%-28s", "     " .. verdict)
   end
   print("  " .. table.concat(parts, " "))
@@ -164,16 +169,19 @@ print(string.format([[
   graphs, breaks        %3d, %d
   guards                %3d
   recompiles            %3d]],
-  accuracy * 100, test_set:len(), options.epochs, train_set:len(), train_s, eager_ms, compiled_ms, eager_ms / compiled_ms, compile_ms,
+  accuracy * 100, test_set:len(), options.epochs, train_set:len(), train_s, eager_ms, compiled_ms,
+    eager_ms / compiled_ms, compile_ms,
   explained.graph_count, explained.graph_break_count, guard_count, #recompiles))
 for _, why in ipairs(recompiles) do
-  print(string.format("                             %s was %s, is %s", why.source, tostring(why.old), tostring(why.new)))
+  print(string.format("                             %s was %s, is %s", why.source, tostring(why.old),
+    tostring(why.new)))
 end
 
 if options.json then
   local file = assert(io.open(options.json, "w"))
   file:write(string.format('{"test_accuracy": %.4f, "train_s": %.3f, "eager_step_ms": %.4f, "compiled_step_ms": %.4f, '
-    .. '"compile_ms": %.3f, "graphs": %d, "graph_breaks": %d, "guards": %d, "recompiles": %d}\n', accuracy, train_s, eager_ms,
+    .. '"compile_ms": %.3f, "graphs": %d, "graph_breaks": %d, "guards": %d, "recompiles": %d}\n', accuracy, train_s,
+      eager_ms,
     compiled_ms, compile_ms, explained.graph_count, explained.graph_break_count, guard_count, #recompiles))
   file:close()
 end

@@ -1,4 +1,5 @@
--- The GPT of char_gpt.lua, gpt2.lua, the benchmark and the tests: returns the class. Pre-norm blocks, learned positions.
+-- The GPT of char_gpt.lua, gpt2.lua, the benchmark and the tests: returns the class. Pre-norm blocks, learned
+-- positions.
 local lt = require "lutra"
 local nn = lt.nn
 local F = nn.functional
@@ -25,8 +26,8 @@ end
 
 local GPT = nn.Module:extend("GPT")
 
--- sizes: d, heads, layers, vocabulary, length (the longest sequence); tied: the head's weight is the embedding's, without a bias; init = "gpt2":
--- weights are drawn as GPT-2's.
+-- sizes: d, heads, layers, vocabulary, length (the longest sequence); tied: the head's weight is the embedding's,
+-- without a bias; init = "gpt2": weights are drawn as GPT-2's.
 function GPT:init(sizes)
   self.e = nn.Embedding(sizes.vocabulary, sizes.d)
   self.p = nn.Embedding(sizes.length, sizes.d)

@@ -1,20 +1,27 @@
--- Trains GPT-2 (124M as it comes) with AdamW: warm-up, then a cosine. The train step, forward, backward, clipping and update, is one compiled graph.
---   lutra scripts/models/gpt2.lua [--device cuda] [--bf16] [--tf32] [--batch 8] [--length 512] [--steps 100] [--data FILE] [--seed 0]
---     [--layers 12] [--d 768] [--heads 12] [--vocabulary 50257] [--untied] [--lr 6e-4] [--warmup N] [--decay 0.1] [--clip 1] [--log-every 10]
---     [--save FILE.safetensors] [--save-every N] [--stop-at N] [--resume] [--compile | --eager] [--threads N] [--json FILE]
--- --data FILE: token ids in an .npy file, or as 16-bit numbers in a .bin file; of any other file each byte is a token. Without it tokens are drawn,
--- the same at each run. --bf16 runs forward under autocast. --save writes FILE at the end and every --save-every steps; --resume goes on from it.
--- --stop-at ends the run before --steps, for which the learning rate is planned.
+-- Trains GPT-2 (124M as it comes) with AdamW: warm-up, then a cosine. The train step, forward, backward, clipping and
+-- update, is one compiled graph.
+-- lutra scripts/models/gpt2.lua [--device cuda] [--bf16] [--tf32] [--batch 8] [--length 512] [--steps 100] [--data
+-- FILE] [--seed 0]
+-- [--layers 12] [--d 768] [--heads 12] [--vocabulary 50257] [--untied] [--lr 6e-4] [--warmup N] [--decay 0.1] [--clip
+-- 1] [--log-every 10]
+-- [--save FILE.safetensors] [--save-every N] [--stop-at N] [--resume] [--compile | --eager] [--threads N] [--json FILE]
+-- --data FILE: token ids in an .npy file, or as 16-bit numbers in a .bin file; of any other file each byte is a token.
+-- Without it tokens are drawn, the same at each run. --bf16 runs forward under autocast. --save writes FILE at the end
+-- and every --save-every steps; --resume goes on from it. --stop-at ends the run before --steps, for which the learning
+-- rate is planned.
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
 local here = arg[0]:match("^(.*/)[^/]*$") or "./"
 local common, GPT = dofile(here .. "common.lua"), dofile(here .. "gpt.lua")
 local refuse = common.refuser("gpt2")
 
-local options = {steps = 100, batch = 8, length = 512, d = 768, heads = 12, layers = 12, vocabulary = 50257, lr = 6e-4, decay = 0.1, clip = 1,
+local options = {steps = 100, batch = 8, length = 512, d = 768, heads = 12, layers = 12, vocabulary = 50257, lr = 6e-4,
+  decay = 0.1, clip = 1,
                  seed = 0, ["log-every"] = 10}
-local kinds = {data = tostring, save = tostring, json = tostring, device = tostring, threads = tonumber, warmup = tonumber, ["save-every"] = tonumber, ["stop-at"] = tonumber}
-common.read_options(options, kinds, {bf16 = true, tf32 = true, untied = true, resume = true, eager = true, compile = true}, refuse)
+local kinds = {data = tostring, save = tostring, json = tostring, device = tostring, threads = tonumber,
+  warmup = tonumber, ["save-every"] = tonumber, ["stop-at"] = tonumber}
+common.read_options(options, kinds,
+  {bf16 = true, tf32 = true, untied = true, resume = true, eager = true, compile = true}, refuse)
 if options.resume and not options.save then refuse("--resume needs --save FILE") end
 if options.save then common.check_writable(options.save, refuse) end
 if options.eager and options.compile then refuse("--eager or --compile, not both") end
@@ -50,7 +57,9 @@ else
   lt.manual_seed(1234)
   tokens = (lt.rand(2 ^ 20, {device = "cpu"}) ^ 3 * options.vocabulary):to("int64") -- a few are frequent
 end
-if tokens:numel() < options.length + 2 then refuse("there are ", tokens:numel(), " tokens: more than ", options.length + 1, " are needed") end
+if tokens:numel() < options.length + 2 then
+  refuse("there are ", tokens:numel(), " tokens: more than ", options.length + 1, " are needed")
+end
 local largest = tokens:max():item()
 if largest >= options.vocabulary or tokens:min():item() < 0 then
   refuse("the tokens go up to ", largest, ": --vocabulary is ", options.vocabulary)
@@ -115,8 +124,10 @@ end
 
 -- Training ------------------------------------------------------------------------------------------------------------
 
-print(string.format("%d parameters, %d tokens, steps %d to %d of %d x %d on %s%s, %s", common.parameters_of(net), tokens:numel(), first_step,
-  last_step, options.batch, options.length, device, options.bf16 and " in bfloat16" or "", options.eager and "eager" or "compiled"))
+print(string.format("%d parameters, %d tokens, steps %d to %d of %d x %d on %s%s, %s", common.parameters_of(net),
+  tokens:numel(), first_step,
+  last_step, options.batch, options.length, device, options.bf16 and " in bfloat16" or "", options.eager and "eager"
+    or "compiled"))
 
 local first, last, first_ms, rates = nil, 0, 0, {}
 local since, since_step = lt.perf_counter(), first_step - 1

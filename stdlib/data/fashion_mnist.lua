@@ -1,4 +1,5 @@
--- FashionMNIST {root = DIR, train = true}: the four IDX files of Debian's dataset-fashion-mnist in, a TensorDataset of uint8 images
+-- FashionMNIST {root = DIR, train = true}: the four IDX files of Debian's dataset-fashion-mnist in, a TensorDataset of
+-- uint8 images
 -- {n, 28, 28} and int64 labels {n} out.
 local lt, use = ...
 local fail = use("errors").fail

@@ -1,5 +1,5 @@
--- lt.data: datasets and DataLoader. A dataset has len() and batch(indices), where indices is an int64 tensor: what batch returns is
--- what the loop gets. Tensors are gathered natively, one indexing op a tensor.
+-- lt.data: datasets and DataLoader. A dataset has len() and batch(indices), where indices is an int64 tensor: what
+-- batch returns is what the loop gets. Tensors are gathered natively, one indexing op a tensor.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -17,7 +17,8 @@ local function no_list(class, name, instead)
 end
 
 local TensorDataset = {_name = "TensorDataset"}
-TensorDataset.__index = no_list(TensorDataset, "TensorDataset", "set:get(i) gives element i, set:batch(indices) several, set:len() how many there are")
+TensorDataset.__index = no_list(TensorDataset, "TensorDataset",
+  "set:get(i) gives element i, set:batch(indices) several, set:len() how many there are")
 data.TensorDataset = setmetatable(TensorDataset, {
   __call = function(class, ...)
     local tensors = {...}
@@ -66,7 +67,8 @@ function TensorDataset:get(i)
 end
 
 local DataLoader = {_name = "DataLoader"}
-DataLoader.__index = no_list(DataLoader, "DataLoader", "for x, y in loader do gives its batches, loader:len() how many there are")
+DataLoader.__index = no_list(DataLoader, "DataLoader",
+  "for x, y in loader do gives its batches, loader:len() how many there are")
 data.DataLoader = setmetatable(DataLoader, {
   __call = function(class, dataset, options)
     options = keywords.check("DataLoader", options,

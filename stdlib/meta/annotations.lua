@@ -1,9 +1,10 @@
--- Annotations (LuaLS) of every name whose arguments a schema tells, as texts by file name; lutra.lua, by hand, has the others. A form is
--- the arguments in order and a table of those that are keywords only; a second one takes all by name.
+-- Annotations (LuaLS) of every name whose arguments a schema tells, as texts by file name; lutra.lua, by hand, has the
+-- others. A form is the arguments in order and a table of those that are keywords only; a second one takes all by name.
 local lt, use = ...
 local names, examples = use "meta.names", use "meta.examples"
 
-local TYPES = {Tensor = "lutra.Tensor", ["list of Tensors"] = "lutra.Tensor[]", ["Tensor or number"] = "lutra.Operand", integers = "lutra.Dims",
+local TYPES = {Tensor = "lutra.Tensor", ["list of Tensors"] = "lutra.Tensor[]", ["Tensor or number"] = "lutra.Operand",
+  integers = "lutra.Dims",
                dtype = "lutra.DType", device = "string"}
 local KEYWORDS = {["end"] = true, ["repeat"] = true}
 
@@ -42,7 +43,9 @@ local function returns_of(form, d)
   end
   local ok, results = examples.run(examples.example(d)) -- no op: what the example gives
   local out = {}
-  for i = 1, ok and results.n or 0 do out[i] = lt.is_tensor(results[i]) and "lutra.Tensor" or results[i] == nil and "nil" or type(results[i]) end
+  for i = 1, ok and results.n or 0 do
+    out[i] = lt.is_tensor(results[i]) and "lutra.Tensor" or results[i] == nil and "nil" or type(results[i])
+  end
   return out
 end
 
@@ -64,7 +67,9 @@ end
 local function overload(form, method, returns)
   local ordered, named = split(form, method)
   local parts = {method and "self: lutra.Tensor" or nil}
-  for _, arg in ipairs(ordered) do parts[#parts + 1] = parameter(arg) .. (optional(arg) and "?" or "") .. ": " .. type_of(arg) end
+  for _, arg in ipairs(ordered) do
+    parts[#parts + 1] = parameter(arg) .. (optional(arg) and "?" or "") .. ": " .. type_of(arg)
+  end
   if #named > 0 then parts[#parts + 1] = "options" .. (needed(named) and "" or "?") .. ": " .. table_of(named) end
   return fun(parts, returns)
 end
@@ -78,7 +83,9 @@ local function other_calls(out, form, method, returns)
   end
   if #ordered == 0 then return end
   out[#out + 1] = "---@overload " .. fun({prefix .. "options: " .. table_of(all)}, returns)
-  if #ordered == 1 and ordered[1].type:find "^integers" then out[#out + 1] = "---@overload " .. fun({prefix .. "...: integer"}, returns) end
+  if #ordered == 1 and ordered[1].type:find "^integers" then
+    out[#out + 1] = "---@overload " .. fun({prefix .. "...: integer"}, returns)
+  end
 end
 
 -- The annotation of d as a method or as a function of lt.
@@ -89,7 +96,8 @@ local function annotate(d, method)
   for _, arg in ipairs(ordered) do
     parts[#parts + 1] = parameter(arg)
     local default = arg.default and arg.default ~= "nil" and " default " .. arg.default or ""
-    out[#out + 1] = string.format("---@param %s%s %s%s", parameter(arg), optional(arg) and "?" or "", type_of(arg), default)
+    out[#out + 1] = string.format("---@param %s%s %s%s", parameter(arg), optional(arg) and "?" or "", type_of(arg),
+      default)
   end
   if #named > 0 then
     parts[#parts + 1] = "options"
@@ -113,7 +121,8 @@ local function annotate(d, method)
 end
 
 local function ops()
-  local out = {"---@meta", "-- Made by lutra docs: every op, method and function that has a schema; lutra.lua has the rest.", "",
+  local out = {"---@meta",
+    "-- Made by lutra docs: every op, method and function that has a schema; lutra.lua has the rest.", "",
                "---@class lutra.Tensor", "local Tensor = {}", "---@class lutra", "local lt = {}", ""}
   for _, d in ipairs(names.list) do
     if d.method and #d.forms > 0 then out[#out + 1] = annotate(d, true) end
@@ -124,7 +133,8 @@ end
 
 -- The namespaces whose fields are functions of lt.
 local function spaces()
-  local out = {"---@meta", "-- Made by lutra docs: namespaces that hold functions of lt.", "", "---@type lutra", "local lt", ""}
+  local out = {"---@meta", "-- Made by lutra docs: namespaces that hold functions of lt.", "", "---@type lutra",
+    "local lt", ""}
   for _, row in ipairs {{"functional", "lt%.nn%.functional%.(.*)"}, {"linalg", "lt%.linalg%.(.*)"}} do
     out[#out + 1] = "---@class lutra." .. row[1] .. "\nlocal " .. row[1] .. " = {}"
     for _, d in ipairs(names.list) do
@@ -138,6 +148,7 @@ local function spaces()
 end
 
 -- Texts by file name.
-local function files() return {["ops.lua"] = ops(), ["spaces.lua"] = spaces(), ["lutra.lua"] = lt._native.source "lutra.meta.lutra"} end
+local function files() return {["ops.lua"] = ops(), ["spaces.lua"] = spaces(),
+  ["lutra.lua"] = lt._native.source "lutra.meta.lutra"} end
 
 return {files = files}

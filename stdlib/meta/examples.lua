@@ -1,5 +1,6 @@
--- One short line a public name, for its page and for tests; what nothing here names follows by rule from its schema: x:NAME() or x:NAME(y).
--- A name_ has the example of its name, another name that of the op. Loaded by docs.lua and tests alone.
+-- One short line a public name, for its page and for tests; what nothing here names follows by rule from its schema:
+-- x:NAME() or x:NAME(y). A name_ has the example of its name, another name that of the op. Loaded by docs.lua and tests
+-- alone.
 local lt = ...
 local describe = lt._native.describe
 
@@ -54,7 +55,8 @@ local lines = {
   median = "x:median(1)", nanmedian = "x:nanmedian(1)", argmax = "x:argmax(1)", argmin = "x:argmin(1)",
   prod = "x:prod(1)", all = "mask:all(1)", any = "mask:any(1)", kthvalue = "x:kthvalue(2)", topk = "x:topk(2)",
   quantile = "x:quantile(0.5)", nanquantile = "x:nanquantile(0.5)", histc = "x:histc(4, -1, 2)",
-  histogram = "x:histogram(3)", mode = "x:mode(1)", bincount = "i:bincount()", std = "x:std(1)", var = "x:var(1)", std_mean = "x:std_mean(1)", var_mean = "x:var_mean(1)",
+  histogram = "x:histogram(3)", mode = "x:mode(1)", bincount = "i:bincount()", std = "x:std(1)", var = "x:var(1)",
+    std_mean = "x:std_mean(1)", var_mean = "x:var_mean(1)",
   gradient = "lt.gradient(v)", linalg_norm = "lt.linalg.norm(x)", linalg_matrix_norm = "lt.linalg.matrix_norm(x)",
   dist = "x:dist(y)", cdist = "x:cdist(y)", norm = "x:norm()", normalize = "x:normalize()",
   sum_to_size = "x:sum_to_size(1, 3)", trace = "m:trace()", trapezoid = "v:trapezoid()",
@@ -101,7 +103,8 @@ local lines = {
   index_reduce = "v:index_reduce(0, labels, w, \"prod\")", take = "x:take(i)",
   take_along_dim = "x:take_along_dim(j, 1)", put = "x:put(i, w)", masked_scatter = "x:masked_scatter(mask, y)",
   masked_select = "x:masked_select(mask)", embedding = "i:embedding(m)",
-  embedding_renorm_ = "lt.embedding_renorm_(m:detach():clone(), i, 1, 2)", unravel_index = "lt.unravel_index(i, {2, 3})",
+  embedding_renorm_ = "lt.embedding_renorm_(m:detach():clone(), i, 1, 2)",
+    unravel_index = "lt.unravel_index(i, {2, 3})",
   -- layers
   layer_norm = "x:layer_norm(3)", rms_norm = "x:rms_norm(3)", group_norm = "image:view(1, 4, 4):group_norm(2)",
   batch_norm = "lt.batch_norm(x, nil, nil, nil, nil, true)", instance_norm = "lt.instance_norm(image)",
@@ -117,8 +120,10 @@ local lines = {
   adaptive_max_pool1d_with_indices = "a:adaptive_max_pool1d_with_indices(1)",
   adaptive_max_pool2d_with_indices = "image:adaptive_max_pool2d_with_indices(2)",
   upsample = "lt.upsample(image, {2, 2})", upsample_nearest = "lt.upsample_nearest(image, {2, 2})",
-  upsample_bilinear = "lt.upsample_bilinear(image, {2, 2})", grid_sample = "lt.grid_sample(image, lt.zeros(1, 2, 2, 2))",
-  affine_grid = "lt.affine_grid(lt.ones(1, 2, 3), {1, 1, 2, 2})", local_response_norm = "lt.local_response_norm(image, 2)",
+  upsample_bilinear = "lt.upsample_bilinear(image, {2, 2})",
+    grid_sample = "lt.grid_sample(image, lt.zeros(1, 2, 2, 2))",
+  affine_grid = "lt.affine_grid(lt.ones(1, 2, 3), {1, 1, 2, 2})",
+    local_response_norm = "lt.local_response_norm(image, 2)",
   gumbel_softmax = "lt.gumbel_softmax(x)", vander = "lt.vander(v)",
   hann_window = "lt.hann_window(4)", hamming_window = "lt.hamming_window(4)", blackman_window = "lt.blackman_window(4)",
   bartlett_window = "lt.bartlett_window(4)", fill_diagonal_ = "m:clone():fill_diagonal_(7)",
@@ -155,8 +160,10 @@ local lines = {
   retain_grad = "(leaf * 2):retain_grad()", grad = "lt.grad(leaf:sum(), leaf)", free = "x:clone():free()",
   data_ptr = "x:data_ptr() > 0", is_tensor = "lt.is_tensor(x)", device = "lt.device(\"cpu\")",
   save = "lt.save(path, x)", load = "lt.save(path, x) or lt.load(path)", memory = "lt.memory().allocated > 0",
-  manual_seed = "lt.manual_seed(0)", get_rng_state = "lt.get_rng_state()", set_rng_state = "lt.set_rng_state(lt.get_rng_state())",
-  promote_types = "lt.promote_types(\"int64\", \"float16\")", result_type = "lt.result_type(x, 0.5)", limits = "lt.limits {seconds = 1}(math.max, 1, 2)",
+  manual_seed = "lt.manual_seed(0)", get_rng_state = "lt.get_rng_state()",
+    set_rng_state = "lt.set_rng_state(lt.get_rng_state())",
+  promote_types = "lt.promote_types(\"int64\", \"float16\")", result_type = "lt.result_type(x, 0.5)",
+    limits = "lt.limits {seconds = 1}(math.max, 1, 2)",
   set_default_device = "lt.set_default_device \"cpu\"",
   set_float32_matmul_precision = "lt.set_float32_matmul_precision \"highest\"",
   set_num_threads = "lt.set_num_threads(lt.get_num_threads())", set_grad_enabled = "lt.set_grad_enabled(true)",
@@ -239,4 +246,5 @@ local function parts(d)
   return out, views and #out > 0, draws
 end
 
-return {parts = parts, floats = floats, others = others, shown = shown, example = example, environment = environment, chunk = chunk, run = run}
+return {parts = parts, floats = floats, others = others, shown = shown, example = example, environment = environment,
+  chunk = chunk, run = run}

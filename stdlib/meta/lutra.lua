@@ -1,5 +1,6 @@
 ---@meta lutra
--- Annotations for editors (LuaLS) of what has no schema: classes, modules, functions; never run; the REPL's help reads it. `lutra docs` makes the rest.
+-- Annotations for editors (LuaLS) of what has no schema: classes, modules, functions; never run; the REPL's help reads
+-- it. `lutra docs` makes the rest.
 
 ---@alias lutra.DType "float64"|"float32"|"float16"|"bfloat16"|"int64"|"int32"|"int16"|"int8"|"uint8"|"bool"|"uint16"|"uint32"|"uint64"|"float8_e4m3fn"|"float8_e5m2"|"int4"|"complex64"|"complex128"
 ---@alias lutra.Operand lutra.Tensor|number|boolean
@@ -73,7 +74,8 @@ function Module:state_dict(prefix) end
 ---@param options? {strict?: boolean}
 ---@return {missing_keys: string[], unexpected_keys: string[]}
 function Module:load_state_dict(state, options) end
----Converts parameters and buffers to a device, a floating point dtype, both, or those of a tensor. Parameters stay the objects they are, so an
+---Converts parameters and buffers to a device, a floating point dtype, both, or those of a tensor. Parameters stay the
+---objects they are, so an
 ---optimiser may be made before or after.
 ---@return self
 function Module:to(...) end
@@ -98,7 +100,8 @@ function Module:get_parameter(target) end
 ---@param target string
 ---@return lutra.Tensor
 function Module:get_buffer(target) end
----Calls hook(module, args) before forward; a list that it returns stands for the arguments, another value for the only one.
+---Calls hook(module, args) before forward; a list that it returns stands for the arguments, another value for the only
+---one.
 ---@param hook fun(module: lutra.Module, args: table): any
 ---@param options? {prepend?: boolean}
 ---@return {remove: fun()}
@@ -113,13 +116,15 @@ function Module:register_forward_hook(hook, options) end
 ---@param options? {prepend?: boolean}
 ---@return {remove: fun()}
 function Module:register_full_backward_pre_hook(hook, options) end
----Calls hook(module, grad_input, grad_output) when the gradients of all inputs are there; a list that it returns stands for grad_input.
+---Calls hook(module, grad_input, grad_output) when the gradients of all inputs are there; a list that it returns
+---stands for grad_input.
 ---@param hook fun(module: lutra.Module, grad_input: table, grad_output: table): table?
 ---@param options? {prepend?: boolean}
 ---@return {remove: fun()}
 function Module:register_full_backward_hook(hook, options) end
 
----The base of optimisers. Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls optim.Optimizer.init(self, params, defaults); it has a
+---The base of optimisers. Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls
+---optim.Optimizer.init(self, params, defaults); it has a
 ---step of its own, or an update_group(self, group), which is called with grad mode off.
 ---@class lutra.Optimizer
 ---@field param_groups table[]
@@ -487,7 +492,8 @@ function lt.cuda.manual_seed(seed) end
 ---@return lutra.Event
 function lt.cuda.Event(options) end
 
----Gives a function that captures f at its first call, compiles its tensor ops and from then on checks guards and runs the code. f stays as it is.
+---Gives a function that captures f at its first call, compiles its tensor ops and from then on checks guards and runs
+---the code. f stays as it is.
 ---@generic F: function
 ---@param f F a function or a module
 ---@param options? lutra.CompileOptions
@@ -509,7 +515,8 @@ function lt.unpatch(f) end
 ---@param options? lutra.CompileOptions
 ---@return fun(...): lutra.Explanation
 function lt.explain(f, options) end
----The guards of each entry of a compiled function. It prints folded; lt.guards(f):text{all = true} has each guard with its line.
+---The guards of each entry of a compiled function. It prints folded; lt.guards(f):text{all = true} has each guard with
+---its line.
 ---@param f function
 ---@return table[][] entries
 function lt.guards(f) end
@@ -553,14 +560,17 @@ function lt.enable_grad(f, ...) end
 ---@param f function
 ---@return any ...
 function lt.inference_mode(f, ...) end
----Runs f(...) with ops on that device in the types of PyTorch's autocast lists: products and convolutions in dtype (the CPU's default is
----bfloat16, CUDA's float16), what needs range in float32. The mode is put back when f returns or throws. Without options, f comes second.
+---Runs f(...) with ops on that device in the types of PyTorch's autocast lists: products and convolutions in dtype
+---(the CPU's default is
+---bfloat16, CUDA's float16), what needs range in float32. The mode is put back when f returns or throws. Without
+---options, f comes second.
 ---@param device_type "cpu"|"cuda"
 ---@param options? {dtype?: string, enabled?: boolean, cache_enabled?: boolean}
 ---@param f function|table
 ---@return any ...
 function lt.autocast(device_type, options, f, ...) end
----A copy that shares no memory: of a module, an optimiser, a tensor or a table of them. What is reached twice is copied once.
+---A copy that shares no memory: of a module, an optimiser, a tensor or a table of them. What is reached twice is
+---copied once.
 ---@generic T
 ---@param value T
 ---@return T
@@ -585,7 +595,8 @@ function Context:mark_dirty(...) end
 ---@param value boolean false: results that were not used have nil as their gradient, not zeros
 function Context:set_materialize_grads(value) end
 
----The base of ops whose gradients are written in Lua: Mine = lt.autograd.Function:extend "Mine" with forward(ctx, ...) and backward(ctx, ...);
+---The base of ops whose gradients are written in Lua: Mine = lt.autograd.Function:extend "Mine" with forward(ctx, ...)
+---and backward(ctx, ...);
 ---Mine.apply(...) or Mine(...) calls it.
 ---@class lutra.Function
 ---@overload fun(...): any
@@ -639,7 +650,8 @@ function lt.finfo(dtype) end
 ---@param dtype string an integer dtype
 ---@return {dtype: string, bits: integer, min: number, max: number}
 function lt.iinfo(dtype) end
----Runs f once and tells what each kernel and library call cost; tostring prints a table. What capture and compilation took is
+---Runs f once and tells what each kernel and library call cost; tostring prints a table. What capture and compilation
+---took is
 ---told apart, in compile_ms.
 ---@param f function|table
 ---@param options? {warmup?: integer} calls of f before, which do not count

@@ -1,4 +1,5 @@
--- Every public name that native code has, as describe tells of it: a list by name, and a table from names. Each gets `places`, where else it stands.
+-- Every public name that native code has, as describe tells of it: a list by name, and a table from names. Each gets
+-- `places`, where else it stands.
 local lt = ...
 local describe = lt._native.describe
 

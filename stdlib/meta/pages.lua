@@ -1,4 +1,5 @@
--- One page of Markdown an op, and an index by family: what its row, its schema and its example, run in each dtype, tell.
+-- One page of Markdown an op, and an index by family: what its row, its schema and its example, run in each dtype,
+-- tell.
 local lt, use = ...
 local names, examples = use "meta.names", use "meta.examples"
 
@@ -90,13 +91,15 @@ local function add_dtypes(out, line)
   out[#out + 1] = "## Types\n\n| inputs in | the example gives |\n| --- | --- |"
   for _, dtype in ipairs(DTYPES) do
     local ok, results = examples.run(line, dtype)
-    out[#out + 1] = string.format("| %s | %s |", dtype, ok and kinds(results) or "refused: " .. results:gsub("|", "\\|"))
+    out[#out + 1] = string.format("| %s | %s |", dtype, ok and kinds(results) or "refused: "
+      .. results:gsub("|", "\\|"))
   end
   out[#out + 1] = ""
 end
 
 local GRADIENT = {own = "by a rule of its own", parts = "through what it is made of", none = "none"}
-local FAILS = {always = "It may raise an error about elements.", integers = "With integers it may raise an error about elements."}
+local FAILS = {always = "It may raise an error about elements.",
+  integers = "With integers it may raise an error about elements."}
 
 local function add_facts(out, d)
   local function say(text) out[#out + 1] = "- " .. text end
@@ -133,7 +136,8 @@ local function add_arguments(out, d)
   end
   if #rows > 0 then out[#out + 1] = "| argument | type | default |\n| --- | --- | --- |" end
   for _, row in ipairs(rows) do
-    out[#out + 1] = string.format("| %s | %s | %s |", row.name, table.concat(row.types, "; "), row.default and "`" .. row.default .. "`" or "")
+    out[#out + 1] = string.format("| %s | %s | %s |", row.name, table.concat(row.types, "; "), row.default and "`"
+      .. row.default .. "`" or "")
   end
   out[#out + 1] = ""
 end
@@ -153,7 +157,9 @@ local function page(d)
   for _, form in ipairs(d.forms) do out[#out + 1] = signature((d["function"] and "lt." or "x:") .. d.name, form) end
   if #d.forms == 0 then out[#out + 1] = (d["function"] and "lt." or "x:") .. d.name .. "(...)" end
   out[#out + 1] = "```\n"
-  if d["function"] and d.method then out[#out + 1] = "Also a method, `x:" .. d.name .. "(...)`, whose first argument is `x`.\n" end
+  if d["function"] and d.method then
+    out[#out + 1] = "Also a method, `x:" .. d.name .. "(...)`, whose first argument is `x`.\n"
+  end
   local others = other_names(d)
   if others ~= "" then out[#out + 1] = "Other names and forms: " .. others .. ".\n" end
   if #d.forms > 0 then add_arguments(out, d) end
@@ -163,16 +169,20 @@ local function page(d)
   return table.concat(out, "\n")
 end
 
-local TITLES = {elementwise = "Elementwise", reduce = "Reductions and statistics", shape = "Shapes, splits, joins", matrix = "Products", network = "Networks",
+local TITLES = {elementwise = "Elementwise", reduce = "Reductions and statistics", shape = "Shapes, splits, joins",
+  matrix = "Products", network = "Networks",
                 index = "Indexing", create = "Making tensors", other = "What a tensor is, and the session"}
 local ORDER = {"create", "elementwise", "reduce", "shape", "matrix", "index", "network", "other"}
 
 local function index()
-  local out = {"# Ops\n", "Names of `lt.*` and of methods. A name that ends in _ stands on the page of the name without it.\n"}
+  local out = {"# Ops\n",
+    "Names of `lt.*` and of methods. A name that ends in _ stands on the page of the name without it.\n"}
   for _, family in ipairs(ORDER) do
     out[#out + 1] = "## " .. TITLES[family] .. "\n"
     for _, d in ipairs(names.list) do
-      if (d.family or "other") == family then out[#out + 1] = string.format("- [%s](%s.md): %s", d.name, names.page_of(d), d.about) end
+      if (d.family or "other") == family then
+        out[#out + 1] = string.format("- [%s](%s.md): %s", d.name, names.page_of(d), d.about)
+      end
     end
     out[#out + 1] = ""
   end

@@ -14,7 +14,8 @@ return function(nn)
   nn.MultiheadAttention = MultiheadAttention
 
   function MultiheadAttention:init(...)
-    local options = read("MultiheadAttention", {{"embed_dim"}, {"num_heads"}, {"dropout", 0}, {"bias", true}, {"kdim", none}, {"vdim", none},
+    local options = read("MultiheadAttention",
+      {{"embed_dim"}, {"num_heads"}, {"dropout", 0}, {"bias", true}, {"kdim", none}, {"vdim", none},
       {"batch_first", false}, {"device", none}, {"dtype", "float32"}}, ...)
     local embed_dim, num_heads = options.embed_dim, options.num_heads
     if type(embed_dim) ~= "number" or type(num_heads) ~= "number" or num_heads < 1 or embed_dim % num_heads ~= 0 then
@@ -32,7 +33,8 @@ return function(nn)
       self.v_proj_weight = Parameter(lt.empty({embed_dim, vdim}, how))
     end
     if options.bias then self.in_proj_bias = Parameter(lt.empty({3 * embed_dim}, how)) end
-    self.out_proj = nn.Linear(embed_dim, embed_dim, {bias = options.bias, dtype = options.dtype, device = options.device})
+    self.out_proj = nn.Linear(embed_dim, embed_dim,
+      {bias = options.bias, dtype = options.dtype, device = options.device})
     self:reset_parameters()
   end
 
@@ -82,14 +84,17 @@ return function(nn)
     return mask == nil and padding or mask + padding
   end
 
-  local known = {key_padding_mask = keywords.none, need_weights = true, attn_mask = keywords.none, average_attn_weights = true,
+  local known = {key_padding_mask = keywords.none, need_weights = true, attn_mask = keywords.none,
+    average_attn_weights = true,
                  is_causal = false}
 
   -- Returns the output and, unless need_weights is false, the weights. Behind value, options by position or in a table.
-  function MultiheadAttention:forward(query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal)
+  function MultiheadAttention:forward(query, key, value, key_padding_mask, need_weights, attn_mask,
+    average_attn_weights, is_causal)
     local options = key_padding_mask
     if type(options) ~= "table" then
-      options = {key_padding_mask = key_padding_mask, need_weights = need_weights, attn_mask = attn_mask, average_attn_weights = average_attn_weights,
+      options = {key_padding_mask = key_padding_mask, need_weights = need_weights, attn_mask = attn_mask,
+        average_attn_weights = average_attn_weights,
                  is_causal = is_causal}
     end
     options = keywords.check("MultiheadAttention", options, known)
@@ -120,7 +125,8 @@ return function(nn)
     elseif options.is_causal and options.key_padding_mask == nil then
       out = functional.scaled_dot_product_attention(q, k, v, {dropout_p = rate, is_causal = true})
     else
-      out = functional.scaled_dot_product_attention(q, k, v, {attn_mask = merged_mask(self, options, b, q.dtype), dropout_p = rate})
+      out = functional.scaled_dot_product_attention(q, k, v,
+        {attn_mask = merged_mask(self, options, b, q.dtype), dropout_p = rate})
     end
     out = out:transpose(1, 2):reshape(b, l, self.embed_dim)
     if not batched then

@@ -1,4 +1,5 @@
--- nn.EmbeddingBag and functional.embedding_bag: rows of a table, reduced by bag. A bag is a row of ids, or what lies between two offsets.
+-- nn.EmbeddingBag and functional.embedding_bag: rows of a table, reduced by bag. A bag is a row of ids, or what lies
+-- between two offsets.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -12,7 +13,8 @@ local read, none = keywords.read, keywords.none
 -- Which bag each id is in: how many offsets lie at or before it, less 1.
 local function bags_of(offsets, count, bags)
   local starts = lt.zeros({count + 1}, {dtype = "int64", device = offsets.device})
-  return starts:index_add(0, offsets:narrow(0, 0, bags):long(), lt.ones({bags}, {dtype = "int64", device = offsets.device}))
+  return starts:index_add(0, offsets:narrow(0, 0, bags):long(),
+    lt.ones({bags}, {dtype = "int64", device = offsets.device}))
     :cumsum(0):narrow(0, 0, count) - 1
 end
 
@@ -40,7 +42,8 @@ function reduce.max(rows, bag, bags, kept, features)
   return out:masked_fill(any:logical_not():unsqueeze(1), 0) -- a bag of padding alone
 end
 
-local schema = {{"input"}, {"weight"}, {"offsets", none}, {"max_norm", none}, {"norm_type", 2}, {"scale_grad_by_freq", false}, {"mode", "mean"},
+local schema = {{"input"}, {"weight"}, {"offsets", none}, {"max_norm", none}, {"norm_type", 2},
+  {"scale_grad_by_freq", false}, {"mode", "mean"},
   {"sparse", false}, {"per_sample_weights", none}, {"include_last_offset", false}, {"padding_idx", none}}
 
 local function check_weights(o)
@@ -50,7 +53,8 @@ local function check_weights(o)
   if o.mode ~= "sum" then fail("embedding_bag: per_sample_weights go with mode 'sum', not '%s'", o.mode) end
   local a, b = weights.shape, o.input.shape
   if #a ~= #b or a[1] ~= b[1] or a[2] ~= b[2] then
-    fail("embedding_bag: per_sample_weights of size {%s} do not go with input of size {%s}", table.concat(a, ", "), table.concat(b, ", "))
+    fail("embedding_bag: per_sample_weights of size {%s} do not go with input of size {%s}", table.concat(a, ", "),
+      table.concat(b, ", "))
   end
 end
 
@@ -59,7 +63,9 @@ local function check(o)
   errors.tensor("embedding_bag", "weight", o.weight)
   if reduce[o.mode] == nil then errors.wrong("embedding_bag", "mode", "'sum', 'mean' or 'max'", o.mode) end
   if o.sparse then fail("embedding_bag: sparse = true does not exist yet") end
-  if o.mode == "max" and o.scale_grad_by_freq then fail("embedding_bag: scale_grad_by_freq does not go with mode 'max'") end
+  if o.mode == "max" and o.scale_grad_by_freq then
+    fail("embedding_bag: scale_grad_by_freq does not go with mode 'max'")
+  end
   check_weights(o)
   local dims = o.input:dim()
   if dims == 2 then
@@ -73,11 +79,13 @@ local function check(o)
   end
 end
 
--- embedding_bag(input, weight, offsets, {mode =, padding_idx =, per_sample_weights =, ...}): rows of weight, reduced by bag.
+-- embedding_bag(input, weight, offsets, {mode =, padding_idx =, per_sample_weights =, ...}): rows of weight, reduced by
+-- bag.
 local function embedding_bag(...)
   local o = read("embedding_bag", schema, ...)
   -- PyTorch's first order of the two.
-  if lt.is_tensor(o.input) and lt.is_tensor(o.weight) and o.input:is_floating_point() and not o.weight:is_floating_point() then
+  if lt.is_tensor(o.input) and lt.is_tensor(o.weight) and o.input:is_floating_point()
+    and not o.weight:is_floating_point() then
     o.input, o.weight = o.weight, o.input
   end
   check(o)
@@ -106,8 +114,10 @@ end
 local EmbeddingBag = Module:extend("EmbeddingBag")
 
 function EmbeddingBag:init(...)
-  local o = read("EmbeddingBag", {{"num_embeddings"}, {"embedding_dim"}, {"max_norm", none}, {"norm_type", 2}, {"scale_grad_by_freq", false},
-    {"mode", "mean"}, {"sparse", false}, {"_weight", none}, {"include_last_offset", false}, {"padding_idx", none}, {"device", none},
+  local o = read("EmbeddingBag",
+    {{"num_embeddings"}, {"embedding_dim"}, {"max_norm", none}, {"norm_type", 2}, {"scale_grad_by_freq", false},
+    {"mode", "mean"}, {"sparse", false}, {"_weight", none}, {"include_last_offset", false}, {"padding_idx", none},
+      {"device", none},
     {"dtype", "float32"}}, ...)
   errors.count("EmbeddingBag", "num_embeddings", o.num_embeddings, 0)
   errors.count("EmbeddingBag", "embedding_dim", o.embedding_dim, 0)
@@ -115,9 +125,11 @@ function EmbeddingBag:init(...)
   if o.sparse then fail("EmbeddingBag: sparse = true does not exist yet") end
   local row = o.padding_idx
   if row ~= nil and (type(row) ~= "number" or row >= o.num_embeddings or row < -o.num_embeddings) then
-    errors.wrong("EmbeddingBag", "padding_idx", string.format("from %d to %d", -o.num_embeddings, o.num_embeddings - 1), row)
+    errors.wrong("EmbeddingBag", "padding_idx", string.format("from %d to %d", -o.num_embeddings, o.num_embeddings - 1),
+      row)
   end
-  self.num_embeddings, self.embedding_dim, self.max_norm, self.norm_type = o.num_embeddings, o.embedding_dim, o.max_norm, o.norm_type
+  self.num_embeddings, self.embedding_dim, self.max_norm, self.norm_type = o.num_embeddings, o.embedding_dim,
+    o.max_norm, o.norm_type
   self.scale_grad_by_freq, self.mode, self.include_last_offset = o.scale_grad_by_freq, o.mode, o.include_last_offset
   self.padding_idx = row and row < 0 and row + o.num_embeddings or row
   if o._weight ~= nil then
@@ -136,7 +148,8 @@ function EmbeddingBag:reset_parameters()
 end
 
 function EmbeddingBag:forward(input, offsets, per_sample_weights)
-  return embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, false, per_sample_weights,
+  return embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
+    false, per_sample_weights,
     self.include_last_offset, self.padding_idx)
 end
 

@@ -1,5 +1,6 @@
--- nn.Sequential, ModuleList, ModuleDict, ParameterList and ParameterDict. The parts of a container are those of any module, in order: items of the
--- list, and what has a name. Positions count from 1, names in a state dict as PyTorch's: from 0.
+-- nn.Sequential, ModuleList, ModuleDict, ParameterList and ParameterDict. The parts of a container are those of any
+-- module, in order: items of the list, and what has a name. Positions count from 1, names in a state dict as PyTorch's:
+-- from 0.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -24,7 +25,8 @@ local function append(self, module)
   return self
 end
 
-local function is_pair(v) return type(v) == "table" and not is_module(v) and not base.is_class(v) and type(v[1]) == "string" end
+local function is_pair(v) return type(v) == "table" and not is_module(v) and not base.is_class(v)
+  and type(v[1]) == "string" end
 
 -- {a, b} or {{"name", a}, {"other", b}}: lists alone have an order.
 local function append_all(self, modules)
@@ -69,19 +71,25 @@ local function is_list(self)
 end
 
 local function need_list(self, method)
-  if not is_list(self) then fail("%s.%s: some of the children have names; add_module puts one behind them", self._name, method) end
+  if not is_list(self) then
+    fail("%s.%s: some of the children have names; add_module puts one behind them", self._name, method)
+  end
 end
 
--- list[{start, stop, step}]: a part of the same class, from start to before stop, as x[{{start, stop, step}}] of a tensor has it. Positions are those
--- of list[i], negative ones count from the end.
+-- list[{start, stop, step}]: a part of the same class, from start to before stop, as x[{{start, stop, step}}] of a
+-- tensor has it. Positions are those of list[i], negative ones count from the end.
 local function part_of(self, slice)
   local keys = base.part_keys(self, "module")
   for key in pairs(slice) do
-    if key ~= 1 and key ~= 2 and key ~= 3 then fail("%s: a part is list[{start, stop, step}]; the table has a field %s", self._name, tostring(key)) end
+    if key ~= 1 and key ~= 2 and key ~= 3 then
+      fail("%s: a part is list[{start, stop, step}]; the table has a field %s", self._name, tostring(key))
+    end
   end
   local function position(at, default)
     if at == nil then return default end
-    if type(at) ~= "number" or at % 1 ~= 0 then errors.wrong(self._name, "slice", "whole numbers {start, stop, step}", at) end
+    if type(at) ~= "number" or at % 1 ~= 0 then
+      errors.wrong(self._name, "slice", "whole numbers {start, stop, step}", at)
+    end
     return math.max(1, math.min(at < 0 and at + #keys + 1 or at, #keys + 1))
   end
   local step = slice[3] or 1
@@ -104,7 +112,9 @@ end
 
 local function set_item(self, key, value)
   if type(key) == "table" then fail("%s: a part cannot be assigned, its modules can: list[i] = module", self._name) end
-  if type(key) == "number" and key < 1 then fail("%s: a module is assigned at a position from 1, not %s", self._name, tostring(key)) end
+  if type(key) == "number" and key < 1 then
+    fail("%s: a module is assigned at a position from 1, not %s", self._name, tostring(key))
+  end
   base.define(self, key, value)
   if self._order[key] ~= key then rawset(self, "_named", true) end
 end
@@ -194,8 +204,8 @@ function Sequential:forward(input)
   return input
 end
 
--- ModuleDict({name = module, ...}), in the order in which the modules were made, or ModuleDict({{name, module}, ...}), in the order of the list;
--- ParameterDict alike. accept(class name, value) gives what is stored for a value.
+-- ModuleDict({name = module, ...}), in the order in which the modules were made, or ModuleDict({{name, module}, ...}),
+-- in the order of the list; ParameterDict alike. accept(class name, value) gives what is stored for a value.
 local function put(self, name, value)
   base.check_free_name(self, self._name, name)
   value = self._accept(self._name, value)
@@ -269,7 +279,7 @@ dict_class("ModuleDict", "module", function(name, value)
   return value
 end)
 
--- Parameters ------------------------------------------------------------------------------------------------------------
+-- Parameters ----------------------------------------------------------------------------------------------------------
 
 -- As PyTorch, takes tensors for parameters.
 local function as_parameter(name, value)
@@ -281,7 +291,8 @@ local function show_parameters(self)
   local lines = {}
   for _, key in ipairs(base.part_keys(self, "parameter")) do
     local p, shown = self[key], type(key) == "number" and key - 1 or key
-    lines[#lines + 1] = string.format("(%s): Parameter containing: [%s of size %s]", shown, p.dtype, table.concat(p.shape, "x"))
+    lines[#lines + 1] = string.format("(%s): Parameter containing: [%s of size %s]", shown, p.dtype,
+      table.concat(p.shape, "x"))
   end
   return self._name .. "(" .. (#lines > 0 and "\n  " .. table.concat(lines, "\n  ") .. "\n" or "") .. ")"
 end

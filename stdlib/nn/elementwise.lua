@@ -1,5 +1,5 @@
--- Modules that are one op with options: activations, losses and distances, made from two tables. Options come by position or in a trailing
--- table, by PyTorch's names; they go on to the op as they were given.
+-- Modules that are one op with options: activations, losses and distances, made from two tables. Options come by
+-- position or in a trailing table, by PyTorch's names; they go on to the op as they were given.
 local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
@@ -33,7 +33,8 @@ local function repr(self)
   return table.concat(parts, ", ")
 end
 
--- What every class here does with its options: fields to read, one table to pass on (nil where there are none), tensors as buffers.
+-- What every class here does with its options: fields to read, one table to pass on (nil where there are none), tensors
+-- as buffers.
 local function take(self, names, ...)
   local given, any, tensors = read_options(self._name, names, ...), false, false
   for name, value in pairs(given) do
@@ -92,12 +93,18 @@ end
 
 -- {class, op, options in PyTorch's order}
 local activations = {
-  {"CELU", "celu", {"alpha", "inplace"}}, {"ELU", "elu", {"alpha", "inplace"}}, {"GELU", "gelu", {"approximate"}}, {"GLU", "glu", {"dim"}},
-  {"Hardshrink", "hardshrink", {"lambd"}}, {"Hardsigmoid", "hardsigmoid", {"inplace"}}, {"Hardswish", "hardswish", {"inplace"}},
-  {"Hardtanh", "hardtanh", {"min_val", "max_val", "inplace"}}, {"LeakyReLU", "leaky_relu", {"negative_slope", "inplace"}},
-  {"LogSigmoid", "logsigmoid", {}}, {"Mish", "mish", {"inplace"}}, {"ReLU", "relu", {"inplace"}}, {"ReLU6", "relu6", {"inplace"}},
-  {"SELU", "selu", {"inplace"}}, {"Sigmoid", "sigmoid", {}}, {"SiLU", "silu", {"inplace"}}, {"Softplus", "softplus", {"beta", "threshold"}},
-  {"Softshrink", "softshrink", {"lambd"}}, {"Softsign", "softsign", {}}, {"Tanh", "tanh", {}}, {"Tanhshrink", "tanhshrink", {}},
+  {"CELU", "celu", {"alpha", "inplace"}}, {"ELU", "elu", {"alpha", "inplace"}}, {"GELU", "gelu", {"approximate"}},
+    {"GLU", "glu", {"dim"}},
+  {"Hardshrink", "hardshrink", {"lambd"}}, {"Hardsigmoid", "hardsigmoid", {"inplace"}},
+    {"Hardswish", "hardswish", {"inplace"}},
+  {"Hardtanh", "hardtanh", {"min_val", "max_val", "inplace"}},
+    {"LeakyReLU", "leaky_relu", {"negative_slope", "inplace"}},
+  {"LogSigmoid", "logsigmoid", {}}, {"Mish", "mish", {"inplace"}}, {"ReLU", "relu", {"inplace"}},
+    {"ReLU6", "relu6", {"inplace"}},
+  {"SELU", "selu", {"inplace"}}, {"Sigmoid", "sigmoid", {}}, {"SiLU", "silu", {"inplace"}},
+    {"Softplus", "softplus", {"beta", "threshold"}},
+  {"Softshrink", "softshrink", {"lambd"}}, {"Softsign", "softsign", {}}, {"Tanh", "tanh", {}},
+    {"Tanhshrink", "tanhshrink", {}},
   {"Threshold", "threshold", {"threshold", "value", "inplace"}},
 }
 for _, row in ipairs(activations) do make(row[1], assert(lt[row[2]], row[2]), row[3], of_one) end
@@ -107,17 +114,22 @@ local two = {
   {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", {"weight", "reduction", "pos_weight"}},
   {"CosineSimilarity", "cosine_similarity", {"dim", "eps"}},
   {"CrossEntropyLoss", "cross_entropy", {"weight", "ignore_index", "reduction", "label_smoothing"}},
-  {"HingeEmbeddingLoss", "hinge_embedding_loss", {"margin", "reduction"}}, {"HuberLoss", "huber_loss", {"reduction", "delta"}},
-  {"KLDivLoss", "kl_div", {"reduction", "log_target"}}, {"L1Loss", "l1_loss", {"reduction"}}, {"MSELoss", "mse_loss", {"reduction"}},
+  {"HingeEmbeddingLoss", "hinge_embedding_loss", {"margin", "reduction"}},
+    {"HuberLoss", "huber_loss", {"reduction", "delta"}},
+  {"KLDivLoss", "kl_div", {"reduction", "log_target"}}, {"L1Loss", "l1_loss", {"reduction"}},
+    {"MSELoss", "mse_loss", {"reduction"}},
   {"MultiMarginLoss", "multi_margin_loss", {"p", "margin", "weight", "reduction"}},
-  {"NLLLoss", "nll_loss", {"weight", "ignore_index", "reduction"}}, {"PairwiseDistance", "pairwise_distance", {"p", "eps", "keepdim"}},
-  {"PoissonNLLLoss", "poisson_nll_loss", {"log_input", "full", "eps", "reduction"}}, {"SmoothL1Loss", "smooth_l1_loss", {"reduction", "beta"}},
+  {"NLLLoss", "nll_loss", {"weight", "ignore_index", "reduction"}},
+    {"PairwiseDistance", "pairwise_distance", {"p", "eps", "keepdim"}},
+  {"PoissonNLLLoss", "poisson_nll_loss", {"log_input", "full", "eps", "reduction"}},
+    {"SmoothL1Loss", "smooth_l1_loss", {"reduction", "beta"}},
   {"SoftMarginLoss", "soft_margin_loss", {"reduction"}},
 }
 for _, row in ipairs(two) do make(row[1], assert(lt[row[2]], row[2]), row[3], of_two) end
 
 local three = {
-  {"CosineEmbeddingLoss", "cosine_embedding_loss", {"margin", "reduction"}}, {"GaussianNLLLoss", "gaussian_nll_loss", {"full", "eps", "reduction"}},
+  {"CosineEmbeddingLoss", "cosine_embedding_loss", {"margin", "reduction"}},
+    {"GaussianNLLLoss", "gaussian_nll_loss", {"full", "eps", "reduction"}},
   {"MarginRankingLoss", "margin_ranking_loss", {"margin", "reduction"}},
   {"TripletMarginLoss", "triplet_margin_loss", {"margin", "p", "eps", "swap", "reduction"}},
 }
@@ -132,7 +144,8 @@ classes.PReLU = PReLU
 function PReLU:init(...)
   local options = read_options("PReLU", {"num_parameters", "init", "dtype", "device"}, ...)
   self.num_parameters = options.num_parameters or 1
-  self.weight = Parameter(lt.full({self.num_parameters}, options.init or 0.25, {dtype = options.dtype, device = options.device}))
+  self.weight = Parameter(lt.full({self.num_parameters}, options.init or 0.25,
+    {dtype = options.dtype, device = options.device}))
 end
 function PReLU:forward(input) return prelu(input, self.weight) end
 function PReLU:extra_repr() return "num_parameters=" .. self.num_parameters end
@@ -148,6 +161,7 @@ function RReLU:init(...)
   self.lower, self.upper, self.inplace = o.lower, o.upper, o.inplace
 end
 function RReLU:forward(input) return rrelu(input, self.lower, self.upper, self.training, self.inplace) end
-function RReLU:extra_repr() return string.format("lower=%s, upper=%s%s", self.lower, self.upper, self.inplace and ", inplace=True" or "") end
+function RReLU:extra_repr() return string.format("lower=%s, upper=%s%s", self.lower, self.upper, self.inplace
+  and ", inplace=True" or "") end
 
 return classes

@@ -1,13 +1,17 @@
--- nn.functional: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
+-- nn.functional: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions
+-- themselves.
 local lt, use = ...
 local errors, keywords = use "errors", use "keywords"
 
 local names = {
   -- activations; most have an in-place form too
-  "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax", "logsigmoid", "mish", "prelu",
-  "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh", "tanhshrink", "threshold",
+  "celu", "elu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "log_softmax",
+    "logsigmoid", "mish", "prelu",
+  "relu", "relu6", "rrelu", "selu", "sigmoid", "silu", "softmax", "softmin", "softplus", "softshrink", "softsign",
+    "tanh", "tanhshrink", "threshold",
   -- losses and distances
-  "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "gaussian_nll_loss",
+  "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cosine_similarity",
+    "cross_entropy", "gaussian_nll_loss",
   "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
   "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize",
   "pairwise_distance", "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
@@ -18,9 +22,12 @@ local names = {
   -- dropout
   "alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout", "gumbel_softmax",
   -- windows, statistics
-  "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "conv1d",
-  "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "local_response_norm", "max_pool1d", "max_pool2d",
-  "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "lp_pool1d", "lp_pool2d", "max_pool1d_with_indices",
+  "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d",
+    "avg_pool2d", "batch_norm", "conv1d",
+  "conv2d", "conv_transpose1d", "conv_transpose2d", "group_norm", "instance_norm", "local_response_norm", "max_pool1d",
+    "max_pool2d",
+  "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "lp_pool1d", "lp_pool2d",
+    "max_pool1d_with_indices",
   "max_pool2d_with_indices", "max_unpool1d", "max_unpool2d",
   -- resampling
   "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest",
@@ -36,7 +43,8 @@ end
 local take = lt.fractional_max_pool2d_with_indices
 function functional.fractional_max_pool2d(...)
   local where = "fractional_max_pool2d"
-  local o = keywords.read(where, {{"input"}, {"kernel_size"}, {"output_size", keywords.none}, {"output_ratio", keywords.none},
+  local o = keywords.read(where,
+    {{"input"}, {"kernel_size"}, {"output_size", keywords.none}, {"output_ratio", keywords.none},
     {"return_indices", false}, {"_random_samples", keywords.none}}, ...)
   local x, size, ratio, samples = o.input, o.output_size, o.output_ratio, o._random_samples
   errors.tensor(where, "input", x)

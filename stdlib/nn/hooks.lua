@@ -1,6 +1,7 @@
--- Hooks of modules: register_forward_pre_hook, register_forward_hook, register_full_backward_pre_hook and register_full_backward_hook give a handle
--- with remove(). A module without hooks has _hooks = false, which is all that a call of it asks.
--- Several values are one list with their number as n: arguments, gradients, and results where a module gives more than one.
+-- Hooks of modules: register_forward_pre_hook, register_forward_hook, register_full_backward_pre_hook and
+-- register_full_backward_hook give a handle with remove(). A module without hooks has _hooks = false, which is all that
+-- a call of it asks. Several values are one list with their number as n: arguments, gradients, and results where a
+-- module gives more than one.
 local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
@@ -26,7 +27,7 @@ local function hooks_of(list)
   return out
 end
 
--- Backward ---------------------------------------------------------------------------------------------------------------
+-- Backward ------------------------------------------------------------------------------------------------------------
 
 -- The tensors of a list that require grad, and where they stand.
 local function differentiable(list)
@@ -37,7 +38,8 @@ local function differentiable(list)
   return tensors, places
 end
 
--- The list with aliases in the place of what requires grad: their gradients go through backward(gradients of all) on their way.
+-- The list with aliases in the place of what requires grad: their gradients go through backward(gradients of all) on
+-- their way.
 local function with_node(name, list, backward)
   local tensors, places = differentiable(list)
   if #tensors == 0 then return list, false end
@@ -68,7 +70,8 @@ local function run_backward_hooks(self, hooks, grad_input, grad_output)
     if given ~= nil then
       given = as_list(given)
       if given.n ~= grad_input.n then
-        errors.fail("%s: a backward hook gave %d gradients, the module has %d inputs", self._name, given.n, grad_input.n)
+        errors.fail("%s: a backward hook gave %d gradients, the module has %d inputs", self._name, given.n,
+          grad_input.n)
       end
       grad_input = given
     end
@@ -94,7 +97,7 @@ local function forward_with_gradients(self, hooks, args)
   end))
 end
 
--- Forward ----------------------------------------------------------------------------------------------------------------
+-- Forward -------------------------------------------------------------------------------------------------------------
 
 base.set_call_hooked(function(self, ...)
   local hooks, args = self._hooks, list_of(...)
@@ -119,7 +122,7 @@ base.set_call_hooked(function(self, ...)
   return unpack(out, 1, out.n)
 end)
 
--- Registering ------------------------------------------------------------------------------------------------------------
+-- Registering ---------------------------------------------------------------------------------------------------------
 
 local function remove(self, kind, entry)
   local hooks = self._hooks

@@ -1,4 +1,5 @@
--- lt.nn: Module, Parameter, the layers, nn.functional and nn.init. A layer's forward calls the native op it names and nothing else.
+-- lt.nn: Module, Parameter, the layers, nn.functional and nn.init. A layer's forward calls the native op it names and
+-- nothing else.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -18,7 +19,8 @@ local Linear = Module:extend("Linear")
 nn.Linear = Linear
 
 function Linear:init(...)
-  local options = keywords.read("Linear", {{"in_features"}, {"out_features"}, {"bias", true}, {"device", keywords.none}, {"dtype", "float32"}}, ...)
+  local options = keywords.read("Linear",
+    {{"in_features"}, {"out_features"}, {"bias", true}, {"device", keywords.none}, {"dtype", "float32"}}, ...)
   local in_features, out_features = options.in_features, options.out_features
   errors.count("Linear", "in_features", in_features, 0)
   errors.count("Linear", "out_features", out_features, 0)

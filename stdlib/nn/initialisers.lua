@@ -11,7 +11,8 @@ local function fill(t, values)
   return t
 end
 
--- A tensor, then numbers by position or by name in a trailing table, with their defaults: names = {{"mean", 0}, {"std", 1}}.
+-- A tensor, then numbers by position or by name in a trailing table, with their defaults: names = {{"mean", 0}, {"std",
+-- 1}}.
 local function read(where, t, names, first, second)
   errors.tensor(where, "tensor", t)
   local given = {first, second}
@@ -101,8 +102,8 @@ function M.dirac_(t, groups)
   return t
 end
 
--- Rows of length 1 that are orthogonal to each other, made of random ones: Gram and Schmidt's way in float64, each row projected twice. That is the
--- Q of a QR decomposition whose R has a positive diagonal, which PyTorch makes.
+-- Rows of length 1 that are orthogonal to each other, made of random ones: Gram and Schmidt's way in float64, each row
+-- projected twice. That is the Q of a QR decomposition whose R has a positive diagonal, which PyTorch makes.
 local function orthonormal_rows(rows, columns, device)
   local made = {}
   for i = 1, rows do
@@ -116,7 +117,8 @@ local function orthonormal_rows(rows, columns, device)
   return lt.stack(made)
 end
 
--- A matrix whose rows or columns, whichever are fewer, are orthonormal, times gain. Dimensions behind the first count as one.
+-- A matrix whose rows or columns, whichever are fewer, are orthonormal, times gain. Dimensions behind the first count
+-- as one.
 function M.orthogonal_(t, gain)
   gain = read("orthogonal_", t, {{"gain", 1}}, gain)
   local shape = t.shape
@@ -137,7 +139,9 @@ function M.sparse_(t, sparsity, std)
   M.normal_(t, 0, std)
   lt.no_grad(function()
     for column = 0, columns - 1 do
-      if zeros > 0 then t:select(1, column):index_fill_(0, lt.randperm(rows, {device = t.device}):narrow(0, 0, zeros), 0) end
+      if zeros > 0 then
+        t:select(1, column):index_fill_(0, lt.randperm(rows, {device = t.device}):narrow(0, 0, zeros), 0)
+      end
     end
   end)
   return t
@@ -154,13 +158,16 @@ local function fans(t, where)
 end
 M._calculate_fan_in_and_fan_out = function(t) return fans(t, "calculate_fan") end
 
-local gains = {linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2), selu = 3 / 4,
+local gains = {linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2),
+  selu = 3 / 4,
   leaky_relu = false} -- by its slope
 
 function M.calculate_gain(nonlinearity, param)
   if nonlinearity == "leaky_relu" then return math.sqrt(2 / (1 + (param or 0.01) ^ 2)) end
   local gain = gains[nonlinearity]
-  if not gain then fail("calculate_gain: nonlinearity %s is unknown%s", errors.show(nonlinearity), errors.known(nonlinearity, gains)) end
+  if not gain then
+    fail("calculate_gain: nonlinearity %s is unknown%s", errors.show(nonlinearity), errors.known(nonlinearity, gains))
+  end
   return gain
 end
 

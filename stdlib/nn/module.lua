@@ -1,8 +1,11 @@
 -- nn.Module, the base of all modules, and nn.Parameter.
--- 1. What is assigned to a module (`self.fc1 = nn.Linear(2, 3)`) is a plain field of its table: reading it is one table access.
--- 2. __newindex sees the first assignment of each name and records the name, never the value: `_order` is the order of definition.
+-- 1. What is assigned to a module (`self.fc1 = nn.Linear(2, 3)`) is a plain field of its table: reading it is one table
+-- access.
+-- 2. __newindex sees the first assignment of each name and records the name, never the value: `_order` is the order of
+-- definition.
 --    Parameters, buffers and children are found by what the recorded fields hold now, so re-assignment needs no hook.
---    Lua carries out `self.a, self.b = A(), B()` from the right, so of parts made after the module and assigned without anything being
+-- Lua carries out `self.a, self.b = A(), B()` from the right, so of parts made after the module and assigned without
+-- anything being
 --    made in between the order of making counts.
 -- 3. Nothing here depends on init calling its parent's: the records exist before init runs.
 local lt, use = ...
@@ -20,7 +23,9 @@ local is_parameter = setmetatable({}, {__mode = "k"})
 
 local function Parameter(data, requires_grad)
   errors.tensor("Parameter", "data", data)
-  if type(requires_grad) == "table" then requires_grad = keywords.check("Parameter", requires_grad, parameter_options).requires_grad end
+  if type(requires_grad) == "table" then
+    requires_grad = keywords.check("Parameter", requires_grad, parameter_options).requires_grad
+  end
   if requires_grad ~= nil then errors.boolean("Parameter", "requires_grad", requires_grad) end
   local p = data:detach()
   p:requires_grad_(requires_grad ~= false)
@@ -61,7 +66,10 @@ local function define(self, name, value)
   known[name] = made
   local at = #order + 1
   local serial = type(name) == "string" and value ~= nil and serial_of(value)
-  while type(name) == "number" and at > 1 and type(order[at - 1]) == "number" and order[at - 1] > name do at = at - 1 end -- items in order
+  -- items in order
+  while type(name) == "number" and at > 1 and type(order[at - 1]) == "number" and order[at - 1] > name do
+    at = at - 1
+  end
   while serial and serial > self._serial and at > 1 and known[order[at - 1]] == made do
     local before = rawget(self, order[at - 1])
     if before ~= nil and (serial_of(before) or serial) < serial then break end
@@ -72,7 +80,8 @@ end
 
 local function construct(class, ...)
   made = made + 1
-  local self = setmetatable({training = true, _serial = made, _order = {}, _known = {}, _buffers = {}, _hooks = false}, class)
+  local self = setmetatable({training = true, _serial = made, _order = {}, _known = {}, _buffers = {}, _hooks = false},
+    class)
   if class.init then class.init(self, ...) end
   return self
 end
@@ -89,7 +98,8 @@ Module.__newindex = define
 Module.__call = call
 setmetatable(Module, {__call = construct})
 
--- Where instances of a class find what is no field of theirs: in the class, or through its _item(self, key), for keys that are no names.
+-- Where instances of a class find what is no field of theirs: in the class, or through its _item(self, key), for keys
+-- that are no names.
 local function index_of(class)
   if not class._item then return class end
   return function(self, key)
@@ -133,11 +143,14 @@ end
 
 -- lt.compile(module) gives an object that stands for the module: its fields are the module's.
 local function real(self)
-  if type(self) ~= "table" then fail("Module: methods are called with a colon, module:method(), got %s as the module", errors.show(self)) end
+  if type(self) ~= "table" then
+    fail("Module: methods are called with a colon, module:method(), got %s as the module", errors.show(self))
+  end
   return rawget(getmetatable(self) or {}, "_compiled_of") or self
 end
 
--- Calls visit(full name, value, module, key) for each own parameter ("parameter"), buffer ("buffer") or child ("module").
+-- Calls visit(full name, value, module, key) for each own parameter ("parameter"), buffer ("buffer") or child
+-- ("module").
 local function each(self, kind, prefix, visit)
   self = real(self)
   for _, key in ipairs(self._order) do
@@ -237,10 +250,13 @@ end
 -- A name under which a tensor or module is registered, which no method and no other field has.
 local function check_free_name(self, where, name)
   errors.text(where, "name", name)
-  if name == "" or name:find(".", 1, true) then errors.wrong(where, "name", "a string without dots, not empty", name) end
+  if name == "" or name:find(".", 1, true) then
+    errors.wrong(where, "name", "a string without dots, not empty", name)
+  end
   local held = self[name]
   if held ~= nil and (rawget(self, name) == nil or not lt.is_tensor(held) and not is_module(held)) then
-    fail("%s: '%s' is %s", where, name, type(held) == "function" and "a method's name" or "a field of the module already")
+    fail("%s: '%s' is %s", where, name, type(held) == "function" and "a method's name"
+      or "a field of the module already")
   end
 end
 
@@ -259,7 +275,9 @@ end
 
 function Module:register_parameter(name, parameter)
   check_name(self, "register_parameter", name)
-  if parameter ~= nil and not is_parameter[parameter] then errors.wrong("register_parameter", "parameter", "an nn.Parameter", parameter) end
+  if parameter ~= nil and not is_parameter[parameter] then
+    errors.wrong("register_parameter", "parameter", "an nn.Parameter", parameter)
+  end
   self[name] = parameter
 end
 
@@ -279,7 +297,9 @@ local function found(self, where, path, kind)
   name = path:match "[^.]*$"
   local known = {}
   each(module, kind, "", function(full, value) known[full] = value end)
-  if known[name] == nil then fail("%s: %s has no %s '%s'%s", where, self._name, kind, path, errors.question(name, known)) end
+  if known[name] == nil then
+    fail("%s: %s has no %s '%s'%s", where, self._name, kind, path, errors.question(name, known))
+  end
   return known[name]
 end
 
@@ -340,10 +360,12 @@ end
 local loaded_meta = {}
 function loaded_meta:__tostring()
   if #self.missing_keys + #self.unexpected_keys == 0 then return "<All keys matched successfully>" end
-  return string.format("missing_keys: {%s}, unexpected_keys: {%s}", table.concat(self.missing_keys, ", "), table.concat(self.unexpected_keys, ", "))
+  return string.format("missing_keys: {%s}, unexpected_keys: {%s}", table.concat(self.missing_keys, ", "),
+    table.concat(self.unexpected_keys, ", "))
 end
 
--- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is copied on an error.
+-- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is
+-- copied on an error.
 function Module:load_state_dict(state, options)
   errors.object("Module", "load_state_dict", self)
   if type(state) ~= "table" then
@@ -377,8 +399,8 @@ end
 
 local function is_floating(t) return t.dtype:find("float", 1, true) ~= nil end
 
--- Converts parameters and buffers to a device or dtype. A parameter stays the object it is, as in PyTorch: optimisers hold it, and their states
--- follow. Shared ones stay shared. Floating-point tensors alone change their dtype.
+-- Converts parameters and buffers to a device or dtype. A parameter stays the object it is, as in PyTorch: optimisers
+-- hold it, and their states follow. Shared ones stay shared. Floating-point tensors alone change their dtype.
 local function convert(self, target)
   local is_dtype = type(target) == "string" and lt[target] == target
   if is_dtype and not target:find("float", 1, true) then
@@ -415,11 +437,13 @@ local function lay_out(self, format)
   end
 end
 
--- to(device), to(dtype), to(device, dtype), to(tensor); {dtype =, device =, non_blocking =, memory_format =} may follow, as for tensors.
+-- to(device), to(dtype), to(device, dtype), to(tensor); {dtype =, device =, non_blocking =, memory_format =} may
+-- follow, as for tensors.
 function Module:to(target, ...)
   errors.object("Module", "to", self)
   if type(target) == "table" then
-    local options = keywords.check("Module.to", target, {device = keywords.none, dtype = keywords.none, non_blocking = false,
+    local options = keywords.check("Module.to", target,
+      {device = keywords.none, dtype = keywords.none, non_blocking = false,
       memory_format = keywords.none})
     if options.device ~= nil then convert(self, options.device) end
     if options.dtype ~= nil then convert(self, options.dtype) end
@@ -510,7 +534,10 @@ function Module:__tostring()
   return self._name .. "(\n  " .. table.concat(lines, "\n  ") .. "\n)"
 end
 
-return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module, define = define,
-        check_free_name = check_free_name, part_keys = part_keys, forget = forget, drops_gradients = drops_gradients, zero_gradient = zero_gradient,
-        is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of, real = real,
+return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module,
+  define = define,
+        check_free_name = check_free_name, part_keys = part_keys, forget = forget, drops_gradients = drops_gradients,
+          zero_gradient = zero_gradient,
+        is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of,
+          real = real,
         set_call_hooked = function(f) call_hooked = f end}

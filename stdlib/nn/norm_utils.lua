@@ -1,5 +1,5 @@
--- weight_norm and spectral_norm, twice as in PyTorch: of nn.utils, where a hook before forward computes the weight, and of nn.utils.parametrizations,
--- where reading it does.
+-- weight_norm and spectral_norm, twice as in PyTorch: of nn.utils, where a hook before forward computes the weight, and
+-- of nn.utils.parametrizations, where reading it does.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -16,7 +16,9 @@ local old, new = {}, {}
 
 local function dim_of(where, weight, dim)
   local n = weight:dim()
-  if type(dim) ~= "number" or dim < -n or dim >= n then errors.wrong(where, "dim", string.format("from %d to %d", -n, n - 1), dim) end
+  if type(dim) ~= "number" or dim < -n or dim >= n then
+    errors.wrong(where, "dim", string.format("from %d to %d", -n, n - 1), dim)
+  end
   return dim < 0 and dim + n or dim
 end
 
@@ -27,7 +29,7 @@ local function parameter_of(where, module, name)
   return weight
 end
 
--- Weight norm ------------------------------------------------------------------------------------------------------------
+-- Weight norm ---------------------------------------------------------------------------------------------------------
 
 -- The norm over all dimensions but one, which it keeps; over all, where dim is nil.
 local function norm_except(v, dim)
@@ -80,7 +82,9 @@ local function remove_hook(where, module, name, ...)
   base.check_module("remove_" .. where, module)
   name = name or "weight"
   local entry = hooked[module] and hooked[module][name]
-  if not entry or entry.kind ~= where then fail("remove_%s: %s of '%s' not found in %s", where, where, name, module._name) end
+  if not entry or entry.kind ~= where then
+    fail("remove_%s: %s of '%s' not found in %s", where, where, name, module._name)
+  end
   local value = lt.no_grad(entry.value, module, true)
   entry.handle.remove()
   hooked[module][name] = nil
@@ -113,7 +117,7 @@ function new.weight_norm(...)
   return parametrize.register_parametrization(module, name, WeightNorm(dim), {unsafe = true})
 end
 
--- Spectral norm ----------------------------------------------------------------------------------------------------------
+-- Spectral norm -------------------------------------------------------------------------------------------------------
 
 local spectral_schema = {{"module"}, {"name", "weight"}, {"n_power_iterations", 1}, {"eps", 1e-12}, {"dim", none}}
 
@@ -163,7 +167,9 @@ function old.spectral_norm(...)
   local function value(self, still)
     local w = self[original]
     local matrix = matrix_of(w, dim)
-    if self.training and not still then lt.no_grad(iterate, matrix:detach(), self[u], self[v], eps, o.n_power_iterations, true) end
+    if self.training and not still then
+      lt.no_grad(iterate, matrix:detach(), self[u], self[v], eps, o.n_power_iterations, true)
+    end
     return over_sigma(w, matrix, self[u], self[v])
   end
   add_hook("spectral_norm", module, name, value)
@@ -175,7 +181,8 @@ function old.spectral_norm(...)
   module:register_buffer(v, random_unit(matrix:size(1), weight, eps))
   return module
 end
-function old.remove_spectral_norm(module, name) return remove_hook("spectral_norm", module, name, "_orig", "_u", "_v") end
+function old.remove_spectral_norm(module, name) return remove_hook("spectral_norm", module, name, "_orig", "_u",
+  "_v") end
 
 local SpectralNorm = Module:extend("_SpectralNorm")
 
@@ -192,7 +199,9 @@ end
 function SpectralNorm:forward(weight)
   if self.is_vector then return functional.normalize(weight, 2, 0, self.eps) end
   local matrix = matrix_of(weight, self.dim)
-  if self.training then lt.no_grad(iterate, matrix:detach(), self._u, self._v, self.eps, self.n_power_iterations, false) end
+  if self.training then
+    lt.no_grad(iterate, matrix:detach(), self._u, self._v, self.eps, self.n_power_iterations, false)
+  end
   return over_sigma(weight, matrix, self._u, self._v)
 end
 
@@ -200,7 +209,8 @@ function SpectralNorm:right_inverse(weight) return weight end
 
 function new.spectral_norm(...)
   local o, weight = read_spectral(...)
-  return parametrize.register_parametrization(o.module, o.name, SpectralNorm(weight, o.n_power_iterations, o.dim, o.eps))
+  return parametrize.register_parametrization(o.module, o.name,
+    SpectralNorm(weight, o.n_power_iterations, o.dim, o.eps))
 end
 
 return {utils = old, parametrizations = new}

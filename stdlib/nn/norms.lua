@@ -1,4 +1,5 @@
--- nn.LayerNorm, RMSNorm and Embedding: PyTorch's names of parameters, defaults and initial values. Options follow in a trailing table.
+-- nn.LayerNorm, RMSNorm and Embedding: PyTorch's names of parameters, defaults and initial values. Options follow in a
+-- trailing table.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -26,7 +27,8 @@ local LayerNorm = Module:extend("LayerNorm")
 M.LayerNorm = LayerNorm
 
 function LayerNorm:init(...)
-  local options = read("LayerNorm", {{"normalized_shape"}, {"eps", 1e-5}, {"elementwise_affine", true}, {"bias", true}, {"device", none},
+  local options = read("LayerNorm",
+    {{"normalized_shape"}, {"eps", 1e-5}, {"elementwise_affine", true}, {"bias", true}, {"device", none},
     {"dtype", "float32"}}, ...)
   errors.number("LayerNorm", "eps", options.eps)
   self.normalized_shape = shape_of("LayerNorm", options.normalized_shape)
@@ -55,7 +57,8 @@ local RMSNorm = Module:extend("RMSNorm")
 M.RMSNorm = RMSNorm
 
 function RMSNorm:init(...)
-  local options = read("RMSNorm", {{"normalized_shape"}, {"eps", none}, {"elementwise_affine", true}, {"device", none}, {"dtype", "float32"}}, ...)
+  local options = read("RMSNorm",
+    {{"normalized_shape"}, {"eps", none}, {"elementwise_affine", true}, {"device", none}, {"dtype", "float32"}}, ...)
   if options.eps ~= nil then errors.number("RMSNorm", "eps", options.eps) end
   self.normalized_shape = shape_of("RMSNorm", options.normalized_shape)
   self.eps, self.elementwise_affine = options.eps, options.elementwise_affine
@@ -80,7 +83,8 @@ local Embedding = Module:extend("Embedding")
 M.Embedding = Embedding
 
 function Embedding:init(...)
-  local options = read("Embedding", {{"num_embeddings"}, {"embedding_dim"}, {"padding_idx", none}, {"max_norm", none}, {"norm_type", 2},
+  local options = read("Embedding",
+    {{"num_embeddings"}, {"embedding_dim"}, {"padding_idx", none}, {"max_norm", none}, {"norm_type", 2},
     {"scale_grad_by_freq", false}, {"device", none}, {"dtype", "float32"}}, ...)
   local num_embeddings, embedding_dim = options.num_embeddings, options.embedding_dim
   errors.count("Embedding", "num_embeddings", num_embeddings, 0)
@@ -91,7 +95,8 @@ function Embedding:init(...)
   end
   self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
   self.padding_idx = row and row < 0 and row + num_embeddings or row
-  self.max_norm, self.norm_type, self.scale_grad_by_freq = options.max_norm, options.norm_type, options.scale_grad_by_freq
+  self.max_norm, self.norm_type, self.scale_grad_by_freq = options.max_norm, options.norm_type,
+    options.scale_grad_by_freq
   self.weight = Parameter(lt.empty({num_embeddings, embedding_dim}, {dtype = options.dtype, device = options.device}))
   self:reset_parameters()
 end
@@ -104,7 +109,8 @@ function Embedding:reset_parameters()
 end
 
 function Embedding:forward(input)
-  return functional.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
+  return functional.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type,
+    self.scale_grad_by_freq)
 end
 
 function Embedding:extra_repr()

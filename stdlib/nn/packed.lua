@@ -1,5 +1,6 @@
--- nn.utils.rnn: sequences of different lengths as one padded tensor, or packed: all first elements, all second ones, and so on, each of as many
--- rows as there are sequences of that length. The rows of a batch stand by their length, the longest first.
+-- nn.utils.rnn: sequences of different lengths as one padded tensor, or packed: all first elements, all second ones,
+-- and so on, each of as many rows as there are sequences of that length. The rows of a batch stand by their length, the
+-- longest first.
 local lt, use = ...
 local errors = use "errors"
 local keywords = use "keywords"
@@ -9,10 +10,10 @@ local pad = lt.pad
 
 local rnn = {}
 
--- PackedSequence -------------------------------------------------------------------------------------------------------
+-- PackedSequence ------------------------------------------------------------------------------------------------------
 
--- data, and sizes: a list of how many rows each step has. Where the rows were sorted, sorted_indices (int64) says which each was and
--- unsorted_indices where it went. batch_sizes is a tensor of sizes, made when it is asked for.
+-- data, and sizes: a list of how many rows each step has. Where the rows were sorted, sorted_indices (int64) says which
+-- each was and unsorted_indices where it went. batch_sizes is a tensor of sizes, made when it is asked for.
 local PackedSequence = {_name = "PackedSequence"}
 
 function PackedSequence.__index(self, key)
@@ -21,7 +22,8 @@ function PackedSequence.__index(self, key)
 end
 
 local function packed(data, sizes, sorted, unsorted)
-  return setmetatable({data = data, sizes = sizes, sorted_indices = sorted, unsorted_indices = unsorted}, PackedSequence)
+  return setmetatable({data = data, sizes = sizes, sorted_indices = sorted, unsorted_indices = unsorted},
+    PackedSequence)
 end
 
 local function is_packed(v) return type(v) == "table" and getmetatable(v) == PackedSequence end
@@ -42,8 +44,8 @@ function PackedSequence:unsort(t, dim)
   return self.unsorted_indices == nil and t or t:index_select(dim, self.unsorted_indices)
 end
 
--- Parts of t along its first dimension, sizes[first] to sizes[last] rows each, by halves of halves: the gradient of a part is as long as what it
--- was taken from.
+-- Parts of t along its first dimension, sizes[first] to sizes[last] rows each, by halves of halves: the gradient of a
+-- part is as long as what it was taken from.
 local function parts_of(t, sizes, first, last, out)
   if first == last then
     out[first] = t
@@ -58,7 +60,7 @@ end
 
 function PackedSequence:parts(data) return parts_of(data, self.sizes, 1, #self.sizes, {}) end
 
--- Packing --------------------------------------------------------------------------------------------------------------
+-- Packing -------------------------------------------------------------------------------------------------------------
 
 local function list_of_lengths(where, lengths)
   if lt.is_tensor(lengths) then
@@ -112,7 +114,8 @@ local function sizes_of(lengths)
 end
 
 function rnn.pack_padded_sequence(...)
-  local o = read("pack_padded_sequence", {{"input"}, {"lengths"}, {"batch_first", false}, {"enforce_sorted", true}}, ...)
+  local o = read("pack_padded_sequence", {{"input"}, {"lengths"}, {"batch_first", false}, {"enforce_sorted", true}},
+    ...)
   local x = o.input
   errors.tensor("pack_padded_sequence", "input", x)
   if x:dim() < 2 then fail("pack_padded_sequence: input has 2 dimensions or more, got %d", x:dim()) end
@@ -138,7 +141,8 @@ function rnn.pack_padded_sequence(...)
 end
 
 function rnn.pad_packed_sequence(...)
-  local o = read("pad_packed_sequence", {{"sequence"}, {"batch_first", false}, {"padding_value", 0}, {"total_length", none}}, ...)
+  local o = read("pad_packed_sequence",
+    {{"sequence"}, {"batch_first", false}, {"padding_value", 0}, {"total_length", none}}, ...)
   local sequence = o.sequence
   if not is_packed(sequence) then errors.wrong("pad_packed_sequence", "sequence", "a PackedSequence", sequence) end
   local sizes, steps, rows = sequence.sizes, sequence:parts(sequence.data), sequence.sizes[1]
@@ -161,14 +165,16 @@ function rnn.pad_packed_sequence(...)
   return o.batch_first and out:transpose(0, 1) or out, counts
 end
 
--- Padding --------------------------------------------------------------------------------------------------------------
+-- Padding -------------------------------------------------------------------------------------------------------------
 
 function rnn.pad_sequence(...)
   local schema = {{"sequences"}, {"batch_first", false}, {"padding_value", 0}, {"padding_side", "right"}}
   local o = read("pad_sequence", schema, ...)
   local list = o.sequences
   if lt.is_tensor(list) then list = list:unbind(0) end
-  if type(list) ~= "table" or #list == 0 then errors.wrong("pad_sequence", "sequences", "a list of Tensors", o.sequences) end
+  if type(list) ~= "table" or #list == 0 then
+    errors.wrong("pad_sequence", "sequences", "a list of Tensors", o.sequences)
+  end
   if o.padding_side ~= "right" and o.padding_side ~= "left" then
     errors.wrong("pad_sequence", "padding_side", "'left' or 'right'", o.padding_side)
   end

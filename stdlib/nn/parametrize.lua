@@ -1,5 +1,6 @@
--- nn.utils.parametrize: a parameter of a module that is computed by modules from what is stored. m.weight runs m.parametrizations.weight, which holds
--- `original` (or original0, original1 ... where right_inverse gives several tensors). m gets a class of its own, which finds m.weight so.
+-- nn.utils.parametrize: a parameter of a module that is computed by modules from what is stored. m.weight runs
+-- m.parametrizations.weight, which holds `original` (or original0, original1 ... where right_inverse gives several
+-- tensors). m gets a class of its own, which finds m.weight so.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -12,12 +13,14 @@ local M = {}
 
 local function same_kind(where, new, old)
   if not lt.is_tensor(new) then fail("%s: a parametrization gives a Tensor, got %s", where, errors.show(new)) end
-  if new.dtype ~= old.dtype then fail("%s: the dtype changes from %s to %s, which unsafe = true allows", where, old.dtype, new.dtype) end
+  if new.dtype ~= old.dtype then
+    fail("%s: the dtype changes from %s to %s, which unsafe = true allows", where, old.dtype, new.dtype)
+  end
   local a, b = table.concat(new.shape, ", "), table.concat(old.shape, ", ")
   if a ~= b then fail("%s: the shape changes from {%s} to {%s}, which unsafe = true allows", where, b, a) end
 end
 
--- The chain of one parameter -------------------------------------------------------------------------------------------
+-- The chain of one parameter ------------------------------------------------------------------------------------------
 
 local ParametrizationList = containers.ModuleList:extend("ParametrizationList")
 M.ParametrizationList = ParametrizationList
@@ -57,7 +60,9 @@ function ParametrizationList:init(parametrization, original, unsafe)
   for i = 1, values.n do errors.tensor("right_inverse", "result " .. i, values[i]) end
   self.is_tensor, self.ntensors = values.n == 1, values.n
   if self.is_tensor then
-    if values[1].dtype ~= original.dtype then fail("right_inverse: one tensor keeps its dtype, %s, got %s", original.dtype, values[1].dtype) end
+    if values[1].dtype ~= original.dtype then
+      fail("right_inverse: one tensor keeps its dtype, %s, got %s", original.dtype, values[1].dtype)
+    end
     lt.no_grad(write, original, values[1])
     hold(self, "original", original, original)
   else
@@ -92,13 +97,15 @@ function ParametrizationList:assign(value)
     for i = 1, values.n do
       errors.tensor("right_inverse", "result " .. i, values[i])
       local at = self.is_tensor and self.original or self["original" .. (i - 1)]
-      if values[i].dtype ~= at.dtype then fail("right_inverse: the dtype changes from %s to %s", at.dtype, values[i].dtype) end
+      if values[i].dtype ~= at.dtype then
+        fail("right_inverse: the dtype changes from %s to %s", at.dtype, values[i].dtype)
+      end
       write(at, values[i])
     end
   end)
 end
 
--- The class of a module with such parameters -----------------------------------------------------------------------------
+-- The class of a module with such parameters --------------------------------------------------------------------------
 
 local cache = nil -- [module][name], while cached() runs
 
@@ -130,7 +137,7 @@ local function inject(module)
   module.parametrizations = containers.ModuleDict()
 end
 
--- Functions --------------------------------------------------------------------------------------------------------------
+-- Functions -----------------------------------------------------------------------------------------------------------
 
 function M.is_parametrized(module, tensor_name)
   base.check_module("is_parametrized", module)
@@ -175,13 +182,17 @@ end
 
 function M.remove_parametrizations(module, tensor_name, leave_parametrized)
   if type(leave_parametrized) == "table" then
-    leave_parametrized = keywords.check("remove_parametrizations", leave_parametrized, {leave_parametrized = true}).leave_parametrized
+    leave_parametrized = keywords.check("remove_parametrizations", leave_parametrized,
+      {leave_parametrized = true}).leave_parametrized
   end
   if leave_parametrized == nil then leave_parametrized = true end
-  if not M.is_parametrized(module, tensor_name) then fail("remove_parametrizations: %s has no parametrization of '%s'", module._name, tensor_name) end
+  if not M.is_parametrized(module, tensor_name) then
+    fail("remove_parametrizations: %s has no parametrization of '%s'", module._name, tensor_name)
+  end
   local list = module.parametrizations[tensor_name]
   if not list.is_tensor and not leave_parametrized then
-    fail("remove_parametrizations: '%s' is made of several tensors, so its value is left, not what is stored", tensor_name)
+    fail("remove_parametrizations: '%s' is made of several tensors, so its value is left, not what is stored",
+      tensor_name)
   end
   local now, original = lt.no_grad(list.forward, list), list.is_tensor and list.original or nil
   if original == nil then
@@ -198,7 +209,8 @@ function M.remove_parametrizations(module, tensor_name, leave_parametrized)
     rawset(module, "_parametrized", nil)
     setmetatable(module, getmetatable(module)._before)
   end
-  if base.is_parameter(original) then module[tensor_name] = original else module:register_buffer(tensor_name, original) end
+  if base.is_parameter(original) then module[tensor_name] = original else module:register_buffer(tensor_name,
+    original) end
   return module
 end
 

@@ -1,5 +1,6 @@
--- nn.RNN, LSTM, GRU and their cells: PyTorch's names of parameters, defaults and results. A layer multiplies all of its input at once; what is left
--- for each element of the sequence is the product with the hidden state and one elementwise step.
+-- nn.RNN, LSTM, GRU and their cells: PyTorch's names of parameters, defaults and results. A layer multiplies all of its
+-- input at once; what is left for each element of the sequence is the product with the hidden state and one elementwise
+-- step.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -14,7 +15,7 @@ local read, none = keywords.read, keywords.none
 local linear = lt.linear
 local M = {}
 
--- Steps ----------------------------------------------------------------------------------------------------------------
+-- Steps ---------------------------------------------------------------------------------------------------------------
 
 -- A step takes what the input and the hidden state give to the gates, and the states; it gives the next ones.
 local function tanh_step(from_input, from_hidden) return (from_input + from_hidden):tanh() end
@@ -39,7 +40,9 @@ end
 local modes = {RNN_TANH = {1, tanh_step}, RNN_RELU = {1, relu_step}, GRU = {3, gru_step}, LSTM = {4, lstm_step}}
 
 local function rnn_mode(name, nonlinearity)
-  if nonlinearity ~= "tanh" and nonlinearity ~= "relu" then errors.wrong(name, "nonlinearity", "'tanh' or 'relu'", nonlinearity) end
+  if nonlinearity ~= "tanh" and nonlinearity ~= "relu" then
+    errors.wrong(name, "nonlinearity", "'tanh' or 'relu'", nonlinearity)
+  end
   return nonlinearity == "tanh" and "RNN_TANH" or "RNN_RELU"
 end
 
@@ -52,7 +55,7 @@ local function reset(self)
   for _, p in ipairs(self:parameters()) do init.uniform_(p, -bound, bound) end
 end
 
--- Layers ---------------------------------------------------------------------------------------------------------------
+-- Layers --------------------------------------------------------------------------------------------------------------
 
 local function check_options(name, o)
   errors.count(name, "input_size", o.input_size, 1)
@@ -60,7 +63,9 @@ local function check_options(name, o)
   errors.count(name, "num_layers", o.num_layers, 1)
   errors.count(name, "proj_size", o.proj_size, 0)
   if o.proj_size >= o.hidden_size then fail("%s: proj_size must be smaller than hidden_size", name) end
-  if type(o.dropout) ~= "number" or not (o.dropout >= 0 and o.dropout <= 1) then errors.wrong(name, "dropout", "a number from 0 to 1", o.dropout) end
+  if type(o.dropout) ~= "number" or not (o.dropout >= 0 and o.dropout <= 1) then
+    errors.wrong(name, "dropout", "a number from 0 to 1", o.dropout)
+  end
 end
 
 -- The parameters of one direction of a layer: weight_ih_l0, ..., weight_hr_l1_reverse.
@@ -72,13 +77,17 @@ local function add_direction(self, suffix, inputs, gates, how)
     self["bias_ih_" .. suffix] = Parameter(lt.empty({gates}, how))
     self["bias_hh_" .. suffix] = Parameter(lt.empty({gates}, how))
   end
-  if self.proj_size > 0 then self["weight_hr_" .. suffix] = Parameter(lt.empty({self.proj_size, self.hidden_size}, how)) end
+  if self.proj_size > 0 then
+    self["weight_hr_" .. suffix] = Parameter(lt.empty({self.proj_size, self.hidden_size}, how))
+  end
 end
 
 local function init_layers(self, mode, o)
   check_options(self._name, o)
-  self.mode, self.input_size, self.hidden_size, self.num_layers, self.bias = mode, o.input_size, o.hidden_size, o.num_layers, o.bias
-  self.batch_first, self.dropout, self.bidirectional, self.proj_size = o.batch_first, o.dropout, o.bidirectional, o.proj_size
+  self.mode, self.input_size, self.hidden_size, self.num_layers, self.bias = mode, o.input_size, o.hidden_size,
+    o.num_layers, o.bias
+  self.batch_first, self.dropout, self.bidirectional, self.proj_size = o.batch_first, o.dropout, o.bidirectional,
+    o.proj_size
   local how, out = {dtype = o.dtype, device = o.device}, o.proj_size > 0 and o.proj_size or o.hidden_size
   local suffixes = {} -- of all directions of all layers, in PyTorch's order
   for layer = 0, o.num_layers - 1 do
@@ -87,7 +96,9 @@ local function init_layers(self, mode, o)
       local inputs = layer == 0 and o.input_size or out * (o.bidirectional and 2 or 1)
       add_direction(self, suffix, inputs, modes[mode][1] * o.hidden_size, how)
       local names = {}
-      for _, name in ipairs {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"} do names[name] = name .. "_" .. suffix end
+      for _, name in ipairs {"weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr"} do
+        names[name] = name .. "_" .. suffix
+      end
       suffixes[#suffixes + 1] = names
     end
   end
@@ -95,8 +106,8 @@ local function init_layers(self, mode, o)
   self:reset_parameters()
 end
 
--- The elements of a sequence, by halves of halves: the gradient of a part is as long as what it was taken from, so that of n parts of the whole
--- would be n times as long as the whole.
+-- The elements of a sequence, by halves of halves: the gradient of a part is as long as what it was taken from, so that
+-- of n parts of the whole would be n times as long as the whole.
 local function elements_of(sequence, first, count, out)
   if count == 1 then
     out[first] = sequence:squeeze(0)
@@ -107,7 +118,8 @@ local function elements_of(sequence, first, count, out)
   elements_of(sequence:narrow(0, half, count - half), first + half, count - half, out)
 end
 
--- One direction of a layer over a sequence (length, batch, features): the outputs in order of the sequence, and the last states.
+-- One direction of a layer over a sequence (length, batch, features): the outputs in order of the sequence, and the
+-- last states.
 local function run_direction(self, names, x, h, c, backwards)
   local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
   local step = modes[self.mode][2]
@@ -122,12 +134,13 @@ local function run_direction(self, names, x, h, c, backwards)
   return lt.stack(outputs, 0), h, c
 end
 
--- The same over the data of a packed sequence, whose step i has the first sizes[i] rows. Forwards, rows that end leave the state; backwards, they
--- join it.
+-- The same over the data of a packed sequence, whose step i has the first sizes[i] rows. Forwards, rows that end leave
+-- the state; backwards, they join it.
 local function run_packed(self, names, packed, x, h0, c0, backwards)
   local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
   local step, sizes = modes[self.mode][2], packed.sizes
-  local inputs, outputs, ended_h, ended_c = packed:parts(linear(x, self[names.weight_ih], self[names.bias_ih])), {}, {}, {}
+  local inputs, outputs, ended_h, ended_c = packed:parts(linear(x, self[names.weight_ih], self[names.bias_ih])), {}, {},
+    {}
   local rows, h, c = sizes[backwards and #sizes or 1], nil, nil
   h = h0:narrow(0, 0, rows)
   if c0 ~= nil then c = c0:narrow(0, 0, rows) end
@@ -178,7 +191,8 @@ local function check_state(self, what, state, batch, size, batched)
   errors.tensor(self._name, what, state)
   local layers = self.num_layers * (self.bidirectional and 2 or 1)
   if state:dim() ~= (batched and 3 or 2) then
-    fail("%s: for an input of %d dimensions %s must have as many, got %d", self._name, batched and 3 or 2, what, state:dim())
+    fail("%s: for an input of %d dimensions %s must have as many, got %d", self._name, batched and 3 or 2, what,
+      state:dim())
   end
   if not batched then state = state:unsqueeze(1) end
   if state:size(0) ~= layers or state:size(1) ~= batch or state:size(2) ~= size then
@@ -219,7 +233,8 @@ local function restore(self, y, batched)
   return self.batch_first and y:transpose(0, 1) or y
 end
 
--- What a layer runs over: the tensor, how many sequences it holds, whether they are a batch, and the packed sequence, if it is one.
+-- What a layer runs over: the tensor, how many sequences it holds, whether they are a batch, and the packed sequence,
+-- if it is one.
 local function input_of(self, input)
   if not is_packed(input) then
     local x, batched = sequence_of(self, input)
@@ -299,11 +314,13 @@ local function schema_of(...)
   return out
 end
 
-layers_class("RNN", schema_of(sizes, {{"nonlinearity", "tanh"}}, others, factory), function(o) return rnn_mode("RNN", o.nonlinearity) end, forward_of_one)
+layers_class("RNN", schema_of(sizes, {{"nonlinearity", "tanh"}}, others, factory),
+  function(o) return rnn_mode("RNN", o.nonlinearity) end, forward_of_one)
 layers_class("GRU", schema_of(sizes, others, factory), function() return "GRU" end, forward_of_one)
-layers_class("LSTM", schema_of(sizes, others, {{"proj_size", 0}}, factory), function() return "LSTM" end, forward_of_two)
+layers_class("LSTM", schema_of(sizes, others, {{"proj_size", 0}}, factory), function() return "LSTM" end,
+  forward_of_two)
 
--- Cells ----------------------------------------------------------------------------------------------------------------
+-- Cells ---------------------------------------------------------------------------------------------------------------
 
 local function cell_class(name, more, mode_of, forward)
   local class = Module:extend(name)
@@ -333,7 +350,9 @@ end
 
 local function check_cell(self, what, t, size)
   errors.tensor(self._name, what, t)
-  if t:dim() ~= 1 and t:dim() ~= 2 then fail("%s: expected %s of 1 or 2 dimensions, got %d", self._name, what, t:dim()) end
+  if t:dim() ~= 1 and t:dim() ~= 2 then
+    fail("%s: expected %s of 1 or 2 dimensions, got %d", self._name, what, t:dim())
+  end
   if t:size(-1) ~= size then fail("%s: %s has %d features, expected %d", self._name, what, t:size(-1), size) end
 end
 
@@ -341,7 +360,8 @@ local function cell_state(self, what, given, input)
   if given ~= nil then
     check_cell(self, what, given, self.hidden_size)
     if given:dim() ~= input:dim() or given:dim() == 2 and given:size(0) ~= input:size(0) then
-      fail("%s: input of size %s does not go with %s of size %s", self._name, shape_text(input), what, shape_text(given))
+      fail("%s: input of size %s does not go with %s of size %s", self._name, shape_text(input), what,
+        shape_text(given))
     end
     return given
   end
@@ -370,7 +390,8 @@ local function cell_of_two(self, input, hx)
   return lstm_step(from_input, from_hidden, h, c)
 end
 
-cell_class("RNNCell", {{"nonlinearity", "tanh"}}, function(o) return rnn_mode("RNNCell", o.nonlinearity) end, cell_of_one)
+cell_class("RNNCell", {{"nonlinearity", "tanh"}}, function(o) return rnn_mode("RNNCell", o.nonlinearity) end,
+  cell_of_one)
 cell_class("GRUCell", {}, function() return "GRU" end, cell_of_one)
 cell_class("LSTMCell", {}, function() return "LSTM" end, cell_of_two)
 

@@ -48,7 +48,8 @@ layer("UpsamplingBilinear2d", {{"size", none}, {"scale_factor", none}}, function
 end)
 
 local windows = {{"kernel_size"}, {"dilation", 1}, {"padding", 0}, {"stride", 1}}
-layer("Unfold", windows, function(input, o) return functional.unfold(input, o.kernel_size, o.dilation, o.padding, o.stride) end)
+layer("Unfold", windows,
+  function(input, o) return functional.unfold(input, o.kernel_size, o.dilation, o.padding, o.stride) end)
 layer("Fold", {{"output_size"}, unpack(windows)}, function(input, o)
   return functional.fold(input, o.output_size, o.kernel_size, o.dilation, o.padding, o.stride)
 end)

@@ -1,4 +1,5 @@
--- Layers that only move elements: padding, shuffling, unflattening; and Bilinear. A class each, whose forward calls its op.
+-- Layers that only move elements: padding, shuffling, unflattening; and Bilinear. A class each, whose forward calls its
+-- op.
 local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
@@ -101,7 +102,8 @@ end
 function Bilinear:forward(input1, input2) return lt.bilinear(input1, input2, self.weight, self.bias) end
 
 function Bilinear:extra_repr()
-  return string.format("in1_features=%d, in2_features=%d, out_features=%d, bias=%s", self.in1_features, self.in2_features,
+  return string.format("in1_features=%d, in2_features=%d, out_features=%d, bias=%s", self.in1_features,
+    self.in2_features,
     self.out_features, self.bias and "True" or "False")
 end
 

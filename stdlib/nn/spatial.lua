@@ -1,4 +1,5 @@
--- Layers over images and sequences: convolutions, pools, and normalisations by channel. PyTorch's arguments by position or in a trailing table.
+-- Layers over images and sequences: convolutions, pools, and normalisations by channel. PyTorch's arguments by position
+-- or in a trailing table.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -38,10 +39,13 @@ local function python_bool(b) return b and "True" or "False" end
 
 -- Convolutions -------------------------------------------------------------------------------------------------------
 
-local conv_schema = {{"in_channels"}, {"out_channels"}, {"kernel_size"}, {"stride", 1}, {"padding", 0}, {"dilation", 1}, {"groups", 1},
+local conv_schema = {{"in_channels"}, {"out_channels"}, {"kernel_size"}, {"stride", 1}, {"padding", 0}, {"dilation", 1},
+  {"groups", 1},
                      {"bias", true}, {"padding_mode", "zeros"}, {"device", none}, {"dtype", "float32"}}
-local transpose_schema = {{"in_channels"}, {"out_channels"}, {"kernel_size"}, {"stride", 1}, {"padding", 0}, {"output_padding", 0},
-                          {"groups", 1}, {"bias", true}, {"dilation", 1}, {"padding_mode", "zeros"}, {"device", none}, {"dtype", "float32"}}
+local transpose_schema = {{"in_channels"}, {"out_channels"}, {"kernel_size"}, {"stride", 1}, {"padding", 0},
+  {"output_padding", 0},
+                          {"groups", 1}, {"bias", true}, {"dilation", 1}, {"padding_mode", "zeros"}, {"device", none},
+                            {"dtype", "float32"}}
 
 local function reset_conv(self)
   init.kaiming_uniform_(self.weight, {a = math.sqrt(5)})
@@ -53,7 +57,8 @@ local function reset_conv(self)
 end
 
 local function conv_repr(self)
-  local parts = {string.format("%d, %d, kernel_size=%s, stride=%s", self.in_channels, self.out_channels, text_of(self.kernel_size),
+  local parts = {string.format("%d, %d, kernel_size=%s, stride=%s", self.in_channels, self.out_channels,
+    text_of(self.kernel_size),
     text_of(self.stride))}
   local function add(name, value, usual)
     if text_of(value) ~= usual then parts[#parts + 1] = name .. "=" .. text_of(value) end
@@ -100,7 +105,8 @@ local function conv_of(name, dims, op, transposed)
     if o.in_channels % o.groups ~= 0 then fail(name .. ": in_channels must be divisible by groups") end
     if o.out_channels % o.groups ~= 0 then fail(name .. ": out_channels must be divisible by groups") end
     if not padding_modes[o.padding_mode] or transposed and o.padding_mode ~= "zeros" then
-      errors.wrong(name, "padding_mode", transposed and "'zeros'" or "'zeros', 'reflect', 'replicate' or 'circular'", o.padding_mode)
+      errors.wrong(name, "padding_mode", transposed and "'zeros'" or "'zeros', 'reflect', 'replicate' or 'circular'",
+        o.padding_mode)
     end
     self.padding_mode = o.padding_mode
     self.in_channels, self.out_channels, self.groups = o.in_channels, o.out_channels, o.groups
@@ -109,12 +115,14 @@ local function conv_of(name, dims, op, transposed)
     self.dilation = list_of(name, "dilation", o.dilation, dims)
     local named = type(o.padding) == "string"
     if named and (transposed or o.padding ~= "same" and o.padding ~= "valid") then
-      errors.wrong(name, "padding", transposed and "a number or a list of numbers" or "'same', 'valid', a number or a list of numbers", o.padding)
+      errors.wrong(name, "padding", transposed and "a number or a list of numbers"
+        or "'same', 'valid', a number or a list of numbers", o.padding)
     end
     self.padding = named and o.padding or list_of(name, "padding", o.padding, dims)
     if transposed then self.output_padding = list_of(name, "output_padding", o.output_padding, dims) end
     if self.padding_mode ~= "zeros" then rawset(self, "_pad", pad_list(self, dims)) end
-    local shape = transposed and {o.in_channels, o.out_channels / o.groups} or {o.out_channels, o.in_channels / o.groups}
+    local shape = transposed and {o.in_channels, o.out_channels / o.groups}
+      or {o.out_channels, o.in_channels / o.groups}
     for _, k in ipairs(self.kernel_size) do shape[#shape + 1] = k end
     local how = {dtype = o.dtype, device = o.device}
     self.weight = Parameter(lt.empty(shape, how))
@@ -125,7 +133,8 @@ local function conv_of(name, dims, op, transposed)
   class.reset_parameters, class.extra_repr = reset_conv, conv_repr
   if transposed then
     function class:forward(input)
-      return op(input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation)
+      return op(input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups,
+        self.dilation)
     end
   else
     function class:forward(input)
@@ -158,7 +167,8 @@ local function max_pool_of(name, op)
     return op(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode, self.return_indices)
   end
   function class:extra_repr()
-    return string.format("kernel_size=%s, stride=%s, padding=%s, dilation=%s, ceil_mode=%s", text_of(self.kernel_size), text_of(self.stride),
+    return string.format("kernel_size=%s, stride=%s, padding=%s, dilation=%s, ceil_mode=%s", text_of(self.kernel_size),
+      text_of(self.stride),
       text_of(self.padding), text_of(self.dilation), python_bool(self.ceil_mode))
   end
 end
@@ -195,7 +205,8 @@ local function avg_pool_of(name, op, divides)
   end
   if divides then
     function class:forward(input)
-      return op(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override)
+      return op(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad,
+        self.divisor_override)
     end
   else
     function class:forward(input)
@@ -203,7 +214,8 @@ local function avg_pool_of(name, op, divides)
     end
   end
   function class:extra_repr()
-    return string.format("kernel_size=%s, stride=%s, padding=%s", text_of(self.kernel_size), text_of(self.stride), text_of(self.padding))
+    return string.format("kernel_size=%s, stride=%s, padding=%s", text_of(self.kernel_size), text_of(self.stride),
+      text_of(self.padding))
   end
 end
 avg_pool_of("AvgPool1d", functional.avg_pool1d)
@@ -259,8 +271,10 @@ local function reset_norm(self)
 end
 
 local function norm_repr(self)
-  return string.format("%d, eps=%s, momentum=%s, affine=%s, track_running_stats=%s", self.num_features, tostring(self.eps),
-    self.momentum and tostring(self.momentum) or "None", python_bool(self.affine), python_bool(self.track_running_stats))
+  return string.format("%d, eps=%s, momentum=%s, affine=%s, track_running_stats=%s", self.num_features,
+    tostring(self.eps),
+    self.momentum and tostring(self.momentum) or "None", python_bool(self.affine),
+      python_bool(self.track_running_stats))
 end
 
 local function check_dims(name, input, least, most)
@@ -280,12 +294,14 @@ end
 local function norm_of(name, instance, least, most)
   local class = Module:extend(name)
   M[name] = class
-  local schema = {{"num_features"}, {"eps", 1e-5}, {"momentum", 0.1}, {"affine", not instance}, {"track_running_stats", not instance},
+  local schema = {{"num_features"}, {"eps", 1e-5}, {"momentum", 0.1}, {"affine", not instance},
+    {"track_running_stats", not instance},
                   {"device", none}, {"dtype", "float32"}}
   function class:init(...)
     local o = read(name, schema, ...)
     check_count(name, "num_features", o.num_features)
-    self.num_features, self.eps, self.affine, self.track_running_stats = o.num_features, o.eps, o.affine, o.track_running_stats
+    self.num_features, self.eps, self.affine, self.track_running_stats = o.num_features, o.eps, o.affine,
+      o.track_running_stats
     if o.momentum ~= false then self.momentum = o.momentum end -- false: a cumulative average
     add_affine(self, o, o.num_features)
   end
@@ -297,7 +313,8 @@ local function norm_of(name, instance, least, most)
       local alone = input:dim() == least
       if alone then input = input:unsqueeze(0) end
       local use_input = self.training or not self.track_running_stats
-      local y = instance_norm(input, self.running_mean, self.running_var, self.weight, self.bias, use_input, self.momentum or 0, self.eps)
+      local y = instance_norm(input, self.running_mean, self.running_var, self.weight, self.bias, use_input,
+        self.momentum or 0, self.eps)
       return alone and y:squeeze(0) or y
     end
   else
@@ -330,7 +347,8 @@ SyncBatchNorm.init, SyncBatchNorm.convert_sync_batchnorm = no_processes, no_proc
 local GroupNorm = Module:extend("GroupNorm")
 M.GroupNorm = GroupNorm
 function GroupNorm:init(...)
-  local o = read("GroupNorm", {{"num_groups"}, {"num_channels"}, {"eps", 1e-5}, {"affine", true}, {"device", none}, {"dtype", "float32"}}, ...)
+  local o = read("GroupNorm",
+    {{"num_groups"}, {"num_channels"}, {"eps", 1e-5}, {"affine", true}, {"device", none}, {"dtype", "float32"}}, ...)
   check_count("GroupNorm", "num_groups", o.num_groups)
   check_count("GroupNorm", "num_channels", o.num_channels)
   if o.num_channels % o.num_groups ~= 0 then fail("GroupNorm: num_channels must be divisible by num_groups") end
@@ -338,9 +356,11 @@ function GroupNorm:init(...)
   add_affine(self, o, o.num_channels)
 end
 GroupNorm.reset_parameters = reset_norm
-function GroupNorm:forward(input) return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps) end
+function GroupNorm:forward(input) return functional.group_norm(input, self.num_groups, self.weight, self.bias,
+  self.eps) end
 function GroupNorm:extra_repr()
-  return string.format("%d, %d, eps=%s, affine=%s", self.num_groups, self.num_channels, tostring(self.eps), python_bool(self.affine))
+  return string.format("%d, %d, eps=%s, affine=%s", self.num_groups, self.num_channels, tostring(self.eps),
+    python_bool(self.affine))
 end
 
 return M

@@ -1,5 +1,5 @@
--- nn.TransformerEncoderLayer, TransformerDecoderLayer, the stacks of them, and nn.Transformer: PyTorch's names of parameters, defaults and initial
--- values. Behind the inputs, masks stand by position or, as a table, by name.
+-- nn.TransformerEncoderLayer, TransformerDecoderLayer, the stacks of them, and nn.Transformer: PyTorch's names of
+-- parameters, defaults and initial values. Behind the inputs, masks stand by position or, as a table, by name.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -13,9 +13,10 @@ local Module = base.Module
 local read, none = keywords.read, keywords.none
 
 return function(nn)
-  -- Layers -------------------------------------------------------------------------------------------------------------
+  -- Layers ------------------------------------------------------------------------------------------------------------
 
-  local layer_schema = {{"d_model"}, {"nhead"}, {"dim_feedforward", 2048}, {"dropout", 0.1}, {"activation", "relu"}, {"layer_norm_eps", 1e-5},
+  local layer_schema = {{"d_model"}, {"nhead"}, {"dim_feedforward", 2048}, {"dropout", 0.1}, {"activation", "relu"},
+    {"layer_norm_eps", 1e-5},
     {"batch_first", false}, {"norm_first", false}, {"bias", true}, {"device", none}, {"dtype", "float32"}}
 
   local function activation_of(name, given)
@@ -33,7 +34,8 @@ return function(nn)
     local bias = {bias = o.bias, device = o.device, dtype = o.dtype}
     local norm = {eps = o.layer_norm_eps, bias = o.bias, device = o.device, dtype = o.dtype}
     for _, name in ipairs(attentions) do
-      self[name] = nn.MultiheadAttention(o.d_model, o.nhead, {dropout = o.dropout, bias = o.bias, batch_first = o.batch_first, device = o.device,
+      self[name] = nn.MultiheadAttention(o.d_model, o.nhead,
+        {dropout = o.dropout, bias = o.bias, batch_first = o.batch_first, device = o.device,
         dtype = o.dtype})
     end
     self.linear1 = nn.Linear(o.d_model, o.dim_feedforward, bias)
@@ -48,7 +50,8 @@ return function(nn)
   local function feed(self, x, dropout) return dropout(self.linear2(self.dropout(self.activation(self.linear1(x))))) end
 
   local function attend(attention, dropout, x, memory, mask, padding, is_causal)
-    return dropout((attention(x, memory, memory, {attn_mask = mask, key_padding_mask = padding, is_causal = is_causal, need_weights = false})))
+    return dropout((attention(x, memory, memory,
+      {attn_mask = mask, key_padding_mask = padding, is_causal = is_causal, need_weights = false})))
   end
 
   local TransformerEncoderLayer = Module:extend("TransformerEncoderLayer")
@@ -78,14 +81,17 @@ return function(nn)
 
   function TransformerDecoderLayer:init(...) init_layer(self, 3, {"self_attn", "multihead_attn"}, ...) end
 
-  local decoder_options = {tgt_mask = none, memory_mask = none, tgt_key_padding_mask = none, memory_key_padding_mask = none, tgt_is_causal = false,
+  local decoder_options = {tgt_mask = none, memory_mask = none, tgt_key_padding_mask = none,
+    memory_key_padding_mask = none, tgt_is_causal = false,
                            memory_is_causal = false}
 
   -- Six masks by position or in a table, as such a table.
-  local function decoder_masks(name, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal, memory_is_causal)
+  local function decoder_masks(name, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+    tgt_is_causal, memory_is_causal)
     if type(tgt_mask) == "table" then return keywords.check(name, tgt_mask, decoder_options) end
     return {tgt_mask = tgt_mask, memory_mask = memory_mask, tgt_key_padding_mask = tgt_key_padding_mask,
-            memory_key_padding_mask = memory_key_padding_mask, tgt_is_causal = tgt_is_causal, memory_is_causal = memory_is_causal}
+            memory_key_padding_mask = memory_key_padding_mask, tgt_is_causal = tgt_is_causal,
+              memory_is_causal = memory_is_causal}
   end
 
   function TransformerDecoderLayer:forward(tgt, memory, ...)
@@ -103,7 +109,7 @@ return function(nn)
     return self.norm3(x + feed(self, x, self.dropout3))
   end
 
-  -- Stacks -------------------------------------------------------------------------------------------------------------
+  -- Stacks ------------------------------------------------------------------------------------------------------------
 
   local function init_stack(self, layer, num_layers, norm)
     base.check_module(self._name, layer)
@@ -119,7 +125,8 @@ return function(nn)
 
   -- PyTorch's nested tensors do not exist: all is computed with padding, to the same results where there is none.
   function TransformerEncoder:init(...)
-    local o = read("TransformerEncoder", {{"encoder_layer"}, {"num_layers"}, {"norm", none}, {"enable_nested_tensor", none}, {"mask_check", none}}, ...)
+    local o = read("TransformerEncoder",
+      {{"encoder_layer"}, {"num_layers"}, {"norm", none}, {"enable_nested_tensor", none}, {"mask_check", none}}, ...)
     if o.enable_nested_tensor then fail("TransformerEncoder: enable_nested_tensor = true does not exist yet") end
     init_stack(self, o.encoder_layer, o.num_layers, o.norm)
   end
@@ -151,20 +158,24 @@ return function(nn)
     local o = decoder_masks("TransformerDecoder", ...)
     local x, layers = tgt, self.layers
     for i = 1, self.num_layers do
-      x = layers[i](x, memory, {tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
-        memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal == true, memory_is_causal = o.memory_is_causal == true})
+      x = layers[i](x, memory,
+        {tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
+        memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal == true,
+          memory_is_causal = o.memory_is_causal == true})
     end
     if self.norm ~= nil then x = self.norm(x) end
     return x
   end
 
-  -- Both -----------------------------------------------------------------------------------------------------------------
+  -- Both --------------------------------------------------------------------------------------------------------------
 
   local Transformer = Module:extend("Transformer")
   nn.Transformer = Transformer
 
-  local schema = {{"d_model", 512}, {"nhead", 8}, {"num_encoder_layers", 6}, {"num_decoder_layers", 6}, {"dim_feedforward", 2048}, {"dropout", 0.1},
-    {"activation", "relu"}, {"custom_encoder", none}, {"custom_decoder", none}, {"layer_norm_eps", 1e-5}, {"batch_first", false},
+  local schema = {{"d_model", 512}, {"nhead", 8}, {"num_encoder_layers", 6}, {"num_decoder_layers", 6},
+    {"dim_feedforward", 2048}, {"dropout", 0.1},
+    {"activation", "relu"}, {"custom_encoder", none}, {"custom_decoder", none}, {"layer_norm_eps", 1e-5},
+      {"batch_first", false},
     {"norm_first", false}, {"bias", true}, {"device", none}, {"dtype", "float32"}}
 
   function Transformer:init(...)
@@ -192,20 +203,25 @@ return function(nn)
     end
   end
 
-  local forward_schema = {{"src_mask", none}, {"tgt_mask", none}, {"memory_mask", none}, {"src_key_padding_mask", none}, {"tgt_key_padding_mask", none},
+  local forward_schema = {{"src_mask", none}, {"tgt_mask", none}, {"memory_mask", none}, {"src_key_padding_mask", none},
+    {"tgt_key_padding_mask", none},
     {"memory_key_padding_mask", none}, {"src_is_causal", none}, {"tgt_is_causal", none}, {"memory_is_causal", false}}
 
   function Transformer:forward(src, tgt, ...)
     local o = read("Transformer", forward_schema, ...)
     check_inputs(self, src, tgt)
-    local memory = self.encoder(src, {mask = o.src_mask, src_key_padding_mask = o.src_key_padding_mask, is_causal = o.src_is_causal})
-    return self.decoder(tgt, memory, {tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
-      memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal == true, memory_is_causal = o.memory_is_causal})
+    local memory = self.encoder(src,
+      {mask = o.src_mask, src_key_padding_mask = o.src_key_padding_mask, is_causal = o.src_is_causal})
+    return self.decoder(tgt, memory,
+      {tgt_mask = o.tgt_mask, memory_mask = o.memory_mask, tgt_key_padding_mask = o.tgt_key_padding_mask,
+      memory_key_padding_mask = o.memory_key_padding_mask, tgt_is_causal = o.tgt_is_causal == true,
+        memory_is_causal = o.memory_is_causal})
   end
 
   -- A mask that hides what comes later: 0 on and below the diagonal, -inf above.
   function Transformer.generate_square_subsequent_mask(size, ...)
-    if type(size) == "table" then return Transformer.generate_square_subsequent_mask(...) end -- a module's: model:generate_...
+    -- a module's: model:generate_...
+    if type(size) == "table" then return Transformer.generate_square_subsequent_mask(...) end
     local o = read("generate_square_subsequent_mask", {{"sz"}, {"device", none}, {"dtype", "float32"}}, size, ...)
     errors.count("generate_square_subsequent_mask", "sz", o.sz, 0)
     return lt.full({o.sz, o.sz}, -math.huge, {device = o.device, dtype = o.dtype}):triu(1)

@@ -1,5 +1,5 @@
--- nn.utils: gradients clipped, parameters as one vector. Nothing here reads a number out of a tensor, so that a train step with clipping
--- is one graph.
+-- nn.utils: gradients clipped, parameters as one vector. Nothing here reads a number out of a tensor, so that a train
+-- step with clipping is one graph.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -92,7 +92,9 @@ end
 
 -- Writes the elements of a vector into the parameters, in order.
 function M.vector_to_parameters(vector, parameters)
-  if type(vector) ~= "userdata" or vector:dim() ~= 1 then fail("vector_to_parameters: a tensor of one dimension is needed") end
+  if type(vector) ~= "userdata" or vector:dim() ~= 1 then
+    fail("vector_to_parameters: a tensor of one dimension is needed")
+  end
   local list, n = list_of("vector_to_parameters", parameters), 0
   for i = 1, #list do n = n + list[i]:numel() end
   if n ~= vector:size(0) then

@@ -3,7 +3,8 @@ local lt, use = ...
 local errors = use "errors"
 local base = use "optim.optimizer"
 
-local Adadelta = base.define("Adadelta", {{"lr", 1}, {"rho", 0.9}, {"eps", 1e-6}, {"weight_decay", 0}, {"maximize", false}})
+local Adadelta = base.define("Adadelta",
+  {{"lr", 1}, {"rho", 0.9}, {"eps", 1e-6}, {"weight_decay", 0}, {"maximize", false}})
 
 function Adadelta.check(group)
   base.check_at_least_zero("Adadelta", group, "lr", "rho", "eps", "weight_decay")

@@ -1,8 +1,10 @@
--- optim.Adagrad: PyTorch's single-tensor formulas, operation by operation. step is a Lua number: the decayed rate is a scalar input.
+-- optim.Adagrad: PyTorch's single-tensor formulas, operation by operation. step is a Lua number: the decayed rate is a
+-- scalar input.
 local lt, use = ...
 local base = use "optim.optimizer"
 
-local Adagrad = base.define("Adagrad", {{"lr", 1e-2}, {"lr_decay", 0}, {"weight_decay", 0}, {"initial_accumulator_value", 0}, {"eps", 1e-10},
+local Adagrad = base.define("Adagrad",
+  {{"lr", 1e-2}, {"lr_decay", 0}, {"weight_decay", 0}, {"initial_accumulator_value", 0}, {"eps", 1e-10},
   {"maximize", false}})
 
 function Adagrad.check(group)

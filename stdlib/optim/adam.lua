@@ -1,5 +1,6 @@
 -- optim.Adam and optim.AdamW: PyTorch's single-tensor formulas, operation by operation.
--- state[p] = {step = n, exp_avg = m, exp_avg_sq = v}; step is a Lua number, so the bias corrections are scalar inputs of a compiled step.
+-- state[p] = {step = n, exp_avg = m, exp_avg_sq = v}; step is a Lua number, so the bias corrections are scalar inputs
+-- of a compiled step.
 local lt, use = ...
 local base = use "optim.optimizer"
 
@@ -36,7 +37,8 @@ end
 
 -- Adam adds the weight decay to the gradient; AdamW (decoupled) shrinks the parameter.
 local function class_of(name, weight_decay, decoupled)
-  local class = base.define(name, {{"lr", 1e-3}, {"betas", {0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}, {"amsgrad", false},
+  local class = base.define(name,
+    {{"lr", 1e-3}, {"betas", {0.9, 0.999}}, {"eps", 1e-8}, {"weight_decay", weight_decay}, {"amsgrad", false},
     {"maximize", false}, not decoupled and {"decoupled_weight_decay", false} or nil})
   class.check, class.new_state, class.update_one, class.decoupled = check(name), new_state, update_one, decoupled
   return class

@@ -1,5 +1,5 @@
--- optim.NAdam, RAdam and Adamax: PyTorch's single-tensor formulas, operation by operation. Steps and products of momenta are Lua numbers, so they
--- are scalar inputs of a compiled step.
+-- optim.NAdam, RAdam and Adamax: PyTorch's single-tensor formulas, operation by operation. Steps and products of
+-- momenta are Lua numbers, so they are scalar inputs of a compiled step.
 local lt, use = ...
 local base = use "optim.optimizer"
 

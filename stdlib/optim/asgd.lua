@@ -1,10 +1,11 @@
--- optim.ASGD: gradient descent whose parameters' average is kept in the state as ax. PyTorch's single-tensor formulas; eta and mu, which change at
--- each step, are Lua numbers.
+-- optim.ASGD: gradient descent whose parameters' average is kept in the state as ax. PyTorch's single-tensor formulas;
+-- eta and mu, which change at each step, are Lua numbers.
 local lt, use = ...
 local errors = use "errors"
 local base = use "optim.optimizer"
 
-local ASGD = base.define("ASGD", {{"lr", 1e-2}, {"lambd", 1e-4}, {"alpha", 0.75}, {"t0", 1e6}, {"weight_decay", 0}, {"maximize", false}})
+local ASGD = base.define("ASGD",
+  {{"lr", 1e-2}, {"lambd", 1e-4}, {"alpha", 0.75}, {"t0", 1e6}, {"weight_decay", 0}, {"maximize", false}})
 
 function ASGD.check(group)
   base.check_at_least_zero("ASGD", group, "lr", "weight_decay")

@@ -1,12 +1,14 @@
--- optim.LBFGS: step(closure) calls the closure, which gives the loss, as often as it needs. PyTorch's two-loop recursion and strong Wolfe search.
--- What it keeps is the state of the first parameter, as in PyTorch. It compares losses, so a compiled step has graph breaks.
+-- optim.LBFGS: step(closure) calls the closure, which gives the loss, as often as it needs. PyTorch's two-loop
+-- recursion and strong Wolfe search. What it keeps is the state of the first parameter, as in PyTorch. It compares
+-- losses, so a compiled step has graph breaks.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 local keywords = use "keywords"
 local base = use "optim.optimizer"
 
-local LBFGS = base.define("LBFGS", {{"lr", 1}, {"max_iter", 20}, {"max_eval", keywords.none}, {"tolerance_grad", 1e-7}, {"tolerance_change", 1e-9},
+local LBFGS = base.define("LBFGS",
+  {{"lr", 1}, {"max_iter", 20}, {"max_eval", keywords.none}, {"tolerance_grad", 1e-7}, {"tolerance_change", 1e-9},
   {"history_size", 100}, {"line_search_fn", keywords.none}}, false)
 
 function LBFGS.check(group)
@@ -27,7 +29,7 @@ end
 
 function LBFGS:add_param_group() fail("LBFGS: there is one group of parameters") end
 
--- The parameters as one vector -----------------------------------------------------------------------------------------
+-- The parameters as one vector ----------------------------------------------------------------------------------------
 
 local function flat_gradient(params)
   local parts = {}
@@ -46,7 +48,7 @@ end
 
 local function largest(gradient) return gradient:abs():max():item() end
 
--- The line search ------------------------------------------------------------------------------------------------------
+-- The line search -----------------------------------------------------------------------------------------------------
 
 -- Where a cubic through two points with these slopes is least, within the bounds.
 local function cubic_minimum(x1, f1, g1, x2, f2, g2, low, high)
@@ -70,10 +72,13 @@ local C1, C2 = 1e-4, 0.9
 local function bracket_of(evaluate, start, t, most)
   local before, now, tries = start, evaluate(t), 0
   while tries < most do
-    if now.f > start.f + C1 * now.t * start.slope or (tries > 1 and now.f >= before.f) then return {before, now}, tries end
+    if now.f > start.f + C1 * now.t * start.slope or (tries > 1 and now.f >= before.f) then
+      return {before, now}, tries
+    end
     if math.abs(now.slope) <= -C2 * start.slope then return {now}, tries end
     if now.slope >= 0 then return {before, now}, tries end
-    local next_t = cubic_minimum(before.t, before.f, before.slope, now.t, now.f, now.slope, now.t + 0.01 * (now.t - before.t), now.t * 10)
+    local next_t = cubic_minimum(before.t, before.f, before.slope, now.t, now.f, now.slope, now.t
+      + 0.01 * (now.t - before.t), now.t * 10)
     before, now, tries = now, evaluate(next_t), tries + 1
   end
   return {start, now}, tries
@@ -113,7 +118,7 @@ local function strong_wolfe(evaluate, start, t, direction, tolerance, most)
   return points[low]
 end
 
--- The direction --------------------------------------------------------------------------------------------------------
+-- The direction -------------------------------------------------------------------------------------------------------
 
 -- Keeps the last step and its change of the gradient, where they curve upwards.
 local function remember(state, gradient, history_size)
@@ -153,7 +158,7 @@ local function next_direction(state, gradient, group)
   state.prev_flat_grad = gradient
 end
 
--- A step ---------------------------------------------------------------------------------------------------------------
+-- A step --------------------------------------------------------------------------------------------------------------
 
 -- The loss and the gradient after a step by line search; and how many evaluations it took.
 local function search(params, closure, state, group, loss, gradient, slope, most)
@@ -167,7 +172,8 @@ local function search(params, closure, state, group, loss, gradient, slope, most
     evaluations = evaluations + 1
     return {t = t, f = f, g = g, slope = g:dot(direction):item()}
   end
-  local found = strong_wolfe(evaluate, {t = 0, f = loss, g = gradient, slope = slope}, state.t, direction, group.tolerance_change, most)
+  local found = strong_wolfe(evaluate, {t = 0, f = loss, g = gradient, slope = slope}, state.t, direction,
+    group.tolerance_change, most)
   state.t = found.t
   move(params, found.t, direction)
   return found.f, found.g, evaluations
@@ -180,7 +186,9 @@ local function minimise(self, closure)
   local most = group.max_eval or math.floor(group.max_iter * 5 / 4)
   state.func_evals, state.n_iter = state.func_evals or 0, state.n_iter or 0
   local first = lt.enable_grad(closure)
-  if not lt.is_tensor(first) then errors.wrong("LBFGS.step", "closure", "a function that gives the loss, a Tensor", first) end
+  if not lt.is_tensor(first) then
+    errors.wrong("LBFGS.step", "closure", "a function that gives the loss, a Tensor", first)
+  end
   local loss, gradient, evaluations = first:item(), flat_gradient(params), 1
   state.func_evals = state.func_evals + 1
   if largest(gradient) <= group.tolerance_grad then return first end

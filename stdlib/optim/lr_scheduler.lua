@@ -1,6 +1,8 @@
--- optim.lr_scheduler: PyTorch's schedules of learning rates. A scheduler writes group.lr, a plain number, so that a compiled step takes it
--- as an input and never recompiles. Constructing one sets the rates of step 0; step() goes on by one.
--- 1. A class is a table with init(self, options) and rates(self): the list of rates at self.last_epoch, one a group. Where PyTorch computes
+-- optim.lr_scheduler: PyTorch's schedules of learning rates. A scheduler writes group.lr, a plain number, so that a
+-- compiled step takes it as an input and never recompiles. Constructing one sets the rates of step 0; step() goes on by
+-- one.
+-- 1. A class is a table with init(self, options) and rates(self): the list of rates at self.last_epoch, one a group.
+-- Where PyTorch computes
 --    a rate from the one before, rates does too, so that a rate set by hand goes on being scaled.
 -- 2. state_dict is all plain data of the scheduler: numbers, strings, booleans, lists of them.
 local _, use = ...
@@ -68,7 +70,8 @@ function Scheduler:load_state_dict(state)
   end
 end
 
-local function is_optimizer(v) return type(v) == "table" and type(v.param_groups) == "table" and type(v.step) == "function" end
+local function is_optimizer(v) return type(v) == "table" and type(v.param_groups) == "table"
+  and type(v.step) == "function" end
 
 -- Positional arguments in PyTorch's order, then options by name; what is not given has its default.
 local function read_options(name, order, known, ...)
@@ -131,7 +134,7 @@ local function map(list, f)
   return out
 end
 
--- Steps ------------------------------------------------------------------------------------------------------------------------
+-- Steps ---------------------------------------------------------------------------------------------------------------
 
 local StepLR = class_of("StepLR", {"step_size", "gamma", "last_epoch"}, {step_size = none, gamma = 0.1})
 function StepLR:init(options)
@@ -147,7 +150,9 @@ end
 
 local MultiStepLR = class_of("MultiStepLR", {"milestones", "gamma", "last_epoch"}, {milestones = none, gamma = 0.1})
 function MultiStepLR:init(options)
-  if type(options.milestones) ~= "table" then errors.wrong("MultiStepLR", "milestones", "a list of epochs", options.milestones) end
+  if type(options.milestones) ~= "table" then
+    errors.wrong("MultiStepLR", "milestones", "a list of epochs", options.milestones)
+  end
   for _, m in ipairs(options.milestones) do errors.number("MultiStepLR", "milestones", m) end
   self.milestones, self.gamma = copy(options.milestones), need_number("MultiStepLR", options, "gamma")
   table.sort(self.milestones)
@@ -169,7 +174,8 @@ end
 
 local ConstantLR = class_of("ConstantLR", {"factor", "total_iters", "last_epoch"}, {factor = 1 / 3, total_iters = 5})
 function ConstantLR:init(options)
-  self.factor, self.total_iters = need_number("ConstantLR", options, "factor", 0), need_number("ConstantLR", options, "total_iters", 0)
+  self.factor, self.total_iters = need_number("ConstantLR", options, "factor", 0),
+    need_number("ConstantLR", options, "total_iters", 0)
   if self.factor > 1 then fail("ConstantLR: factor must be at most 1") end
 end
 function ConstantLR:rates()
@@ -196,16 +202,20 @@ end
 local LinearLR = class_of("LinearLR", {"start_factor", "end_factor", "total_iters", "last_epoch"},
   {start_factor = 1 / 3, end_factor = 1, total_iters = 5})
 function LinearLR:init(options)
-  self.start_factor, self.end_factor = need_number("LinearLR", options, "start_factor"), need_number("LinearLR", options, "end_factor", 0)
+  self.start_factor, self.end_factor = need_number("LinearLR", options, "start_factor"),
+    need_number("LinearLR", options, "end_factor", 0)
   self.total_iters = need_number("LinearLR", options, "total_iters", 0)
-  if self.start_factor > 1 or self.start_factor <= 0 then fail("LinearLR: start_factor must be over 0 and at most 1") end
+  if self.start_factor > 1 or self.start_factor <= 0 then
+    fail("LinearLR: start_factor must be over 0 and at most 1")
+  end
   if self.end_factor > 1 then fail("LinearLR: end_factor must be at most 1") end
 end
 function LinearLR:rates()
   local epoch, first, last, n = self.last_epoch, self.start_factor, self.end_factor, self.total_iters
   if epoch == 0 then return map(current(self), function(lr) return lr * first end) end
   if epoch > n then return current(self) end
-  return map(current(self), function(lr) return lr * (1 + (last - first) / (n * first + (epoch - 1) * (last - first))) end)
+  return map(current(self),
+    function(lr) return lr * (1 + (last - first) / (n * first + (epoch - 1) * (last - first))) end)
 end
 function LinearLR:closed_rates()
   local first, last, n = self.start_factor, self.end_factor, self.total_iters
@@ -214,7 +224,8 @@ end
 
 local PolynomialLR = class_of("PolynomialLR", {"total_iters", "power", "last_epoch"}, {total_iters = 5, power = 1})
 function PolynomialLR:init(options)
-  self.total_iters, self.power = need_number("PolynomialLR", options, "total_iters", 0), need_number("PolynomialLR", options, "power")
+  self.total_iters, self.power = need_number("PolynomialLR", options, "total_iters", 0),
+    need_number("PolynomialLR", options, "power")
 end
 function PolynomialLR:rates()
   local epoch, n = self.last_epoch, self.total_iters
@@ -229,17 +240,19 @@ function PolynomialLR:closed_rates()
   end)
 end
 
--- Cosines ----------------------------------------------------------------------------------------------------------------------
+-- Cosines -------------------------------------------------------------------------------------------------------------
 
 local CosineAnnealingLR = class_of("CosineAnnealingLR", {"T_max", "eta_min", "last_epoch"}, {T_max = none, eta_min = 0})
 function CosineAnnealingLR:init(options)
-  self.T_max, self.eta_min = need_number("CosineAnnealingLR", options, "T_max", 1), need_number("CosineAnnealingLR", options, "eta_min")
+  self.T_max, self.eta_min = need_number("CosineAnnealingLR", options, "T_max", 1),
+    need_number("CosineAnnealingLR", options, "eta_min")
 end
 function CosineAnnealingLR:rates()
   local epoch, T, low = self.last_epoch, self.T_max, self.eta_min
   if epoch == 0 then return current(self) end
   if (epoch - 1 - T) % (2 * T) == 0 then
-    return map(current(self), function(lr, i) return lr + (self.base_lrs[i] - low) * (1 - math.cos(math.pi / T)) / 2 end)
+    return map(current(self), function(lr, i) return lr
+      + (self.base_lrs[i] - low) * (1 - math.cos(math.pi / T)) / 2 end)
   end
   local factor = (1 + math.cos(math.pi * epoch / T)) / (1 + math.cos(math.pi * (epoch - 1) / T))
   return map(current(self), function(lr) return factor * (lr - low) + low end)
@@ -250,7 +263,8 @@ function CosineAnnealingLR:closed_rates()
   end)
 end
 
-local Restarts = class_of("CosineAnnealingWarmRestarts", {"T_0", "T_mult", "eta_min", "last_epoch"}, {T_0 = none, T_mult = 1, eta_min = 0})
+local Restarts = class_of("CosineAnnealingWarmRestarts", {"T_0", "T_mult", "eta_min", "last_epoch"},
+  {T_0 = none, T_mult = 1, eta_min = 0})
 function Restarts:init(options)
   local name = "CosineAnnealingWarmRestarts"
   self.T_0, self.T_mult = need_number(name, options, "T_0", 1), need_number(name, options, "T_mult", 1)
@@ -290,12 +304,14 @@ function Restarts:step(epoch)
   set_rates(self, self:rates())
 end
 
--- One cycle --------------------------------------------------------------------------------------------------------------------
+-- One cycle -----------------------------------------------------------------------------------------------------------
 
 local OneCycleLR = class_of("OneCycleLR",
-  {"max_lr", "total_steps", "epochs", "steps_per_epoch", "pct_start", "anneal_strategy", "cycle_momentum", "base_momentum", "max_momentum",
+  {"max_lr", "total_steps", "epochs", "steps_per_epoch", "pct_start", "anneal_strategy", "cycle_momentum",
+    "base_momentum", "max_momentum",
    "div_factor", "final_div_factor", "three_phase", "last_epoch"},
-  {max_lr = none, total_steps = none, epochs = none, steps_per_epoch = none, pct_start = 0.3, anneal_strategy = "cos", cycle_momentum = true,
+  {max_lr = none, total_steps = none, epochs = none, steps_per_epoch = none, pct_start = 0.3, anneal_strategy = "cos",
+    cycle_momentum = true,
    base_momentum = 0.85, max_momentum = 0.95, div_factor = 25, final_div_factor = 1e4, three_phase = false})
 
 -- A number for all groups, or a list of one a group.
@@ -325,7 +341,8 @@ function OneCycleLR:init(options)
   if options.total_steps ~= nil then
     self.total_steps = need_number("OneCycleLR", options, "total_steps", 1)
   elseif options.epochs ~= nil and options.steps_per_epoch ~= nil then
-    self.total_steps = need_number("OneCycleLR", options, "epochs", 1) * need_number("OneCycleLR", options, "steps_per_epoch", 1)
+    self.total_steps = need_number("OneCycleLR", options, "epochs", 1) * need_number("OneCycleLR", options,
+      "steps_per_epoch", 1)
   else
     fail("OneCycleLR: total_steps is needed, or epochs and steps_per_epoch")
   end
@@ -350,9 +367,12 @@ function OneCycleLR:init(options)
     end
   end
   if self.cycle_momentum then
-    local low, high = per_group(self, "base_momentum", options.base_momentum), per_group(self, "max_momentum", options.max_momentum)
+    local low, high = per_group(self, "base_momentum", options.base_momentum),
+      per_group(self, "max_momentum", options.max_momentum)
     for i, group in ipairs(self.optimizer.param_groups) do
-      if momentum_of(group) == nil then fail("OneCycleLR: the optimiser has no momentum to cycle; give cycle_momentum=false") end
+      if momentum_of(group) == nil then
+        fail("OneCycleLR: the optimiser has no momentum to cycle; give cycle_momentum=false")
+      end
       if self.last_epoch == -1 then
         group.base_momentum, group.max_momentum = low[i], high[i]
         momentum_of(group, high[i])
@@ -380,7 +400,7 @@ function OneCycleLR:rates()
   end)
 end
 
--- Functions of one's own -------------------------------------------------------------------------------------------------------
+-- Functions of one's own ----------------------------------------------------------------------------------------------
 
 -- One function, or a list of one a group.
 local function functions_of(self, name, f)
@@ -405,10 +425,12 @@ function MultiplicativeLR:rates()
   return map(current(self), function(lr, i) return lr * self.lr_lambdas[i](self.last_epoch) end)
 end
 
--- Plateaus ---------------------------------------------------------------------------------------------------------------------
+-- Plateaus ------------------------------------------------------------------------------------------------------------
 
-local Plateau = class_of("ReduceLROnPlateau", {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"},
-  {mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode = "rel", cooldown = 0, min_lr = 0, eps = 1e-8})
+local Plateau = class_of("ReduceLROnPlateau",
+  {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"},
+  {mode = "min", factor = 0.1, patience = 10, threshold = 1e-4, threshold_mode = "rel", cooldown = 0, min_lr = 0,
+    eps = 1e-8})
 Plateau.rates = nil
 
 function Plateau:init(options)
@@ -416,8 +438,11 @@ function Plateau:init(options)
   if need_number(name, options, "factor") >= 1 then fail(name .. ": factor must be below 1") end
   one_of(name, options, "mode", "min", "max")
   one_of(name, options, "threshold_mode", "rel", "abs")
-  for _, key in ipairs {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "eps"} do self[key] = options[key] end
-  self.min_lrs = type(options.min_lr) == "table" and copy(options.min_lr) or map(self.base_lrs, function() return options.min_lr end)
+  for _, key in ipairs {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "eps"} do
+    self[key] = options[key]
+  end
+  self.min_lrs = type(options.min_lr) == "table" and copy(options.min_lr)
+    or map(self.base_lrs, function() return options.min_lr end)
   self.best = options.mode == "min" and math.huge or -math.huge
   self.cooldown_counter, self.num_bad_epochs, self.last_epoch = 0, 0, 0
   self._last_lr = current(self)
@@ -452,10 +477,12 @@ function Plateau:step(metric)
   self._last_lr = current(self)
 end
 
--- Schedules of schedules -------------------------------------------------------------------------------------------------------
+-- Schedules of schedules ----------------------------------------------------------------------------------------------
 
 local function check_schedulers(name, optimizer, schedulers)
-  if type(schedulers) ~= "table" or #schedulers == 0 then fail(name .. ": schedulers are a list of schedulers, not empty") end
+  if type(schedulers) ~= "table" or #schedulers == 0 then
+    fail(name .. ": schedulers are a list of schedulers, not empty")
+  end
   for i, s in ipairs(schedulers) do
     if type(s) ~= "table" or s.optimizer ~= optimizer then
       fail("%s: scheduler %d is of another optimiser", name, i)
@@ -473,7 +500,8 @@ local function load_states(self, state)
   for i, s in ipairs(self.schedulers) do s:load_state_dict(state.schedulers[i]) end
 end
 
-local SequentialLR = class_of("SequentialLR", {"schedulers", "milestones", "last_epoch"}, {schedulers = none, milestones = none})
+local SequentialLR = class_of("SequentialLR", {"schedulers", "milestones", "last_epoch"},
+  {schedulers = none, milestones = none})
 SequentialLR.state_dict, SequentialLR.load_state_dict = states_of, load_states
 function SequentialLR:init(options)
   check_schedulers("SequentialLR", self.optimizer, options.schedulers)
@@ -503,7 +531,8 @@ ChainedScheduler.state_dict, ChainedScheduler.load_state_dict = states_of, load_
 getmetatable(ChainedScheduler).__call = function(class, schedulers)
   local first = type(schedulers) == "table" and schedulers[1]
   check_schedulers("ChainedScheduler", first and first.optimizer, schedulers)
-  return setmetatable({optimizer = first.optimizer, schedulers = schedulers, _last_lr = schedulers[#schedulers]._last_lr}, class)
+  return setmetatable({optimizer = first.optimizer, schedulers = schedulers,
+    _last_lr = schedulers[#schedulers]._last_lr}, class)
 end
 function ChainedScheduler:step()
   for _, s in ipairs(self.schedulers) do s:step() end

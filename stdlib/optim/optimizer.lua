@@ -1,7 +1,8 @@
 -- optim.Optimizer, the base of all optimisers: parameter groups, state, zero_grad, state_dict in PyTorch's layout.
--- A class of one's own: Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls optim.Optimizer.init(self, params, defaults); it has a
--- step of its own, or an update_group(self, group), which the step here calls with grad mode off.
--- What base.define makes gives: schema (PyTorch's arguments in order), check(options), new_state(p, group), update_one(self, p, grad, state, group).
+-- A class of one's own: Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls optim.Optimizer.init(self,
+-- params, defaults); it has a step of its own, or an update_group(self, group), which the step here calls with grad
+-- mode off. What base.define makes gives: schema (PyTorch's arguments in order), check(options), new_state(p, group),
+-- update_one(self, p, grad, state, group).
 -- 1. state[p] exists from the moment that p is added, so that the first step takes the same path as every other.
 -- 2. What step reads are plain fields and numbers: capture makes lr, betas and step counters scalar inputs.
 local lt, use = ...
@@ -38,9 +39,10 @@ function lt._native.follow_parameters(params)
   end
 end
 
--- Options of PyTorch's that choose how a step is launched. Here a compiled step is one graph, and its counters are numbers, so that what the first
--- three ask for holds anyway.
-local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none}, {"differentiable", keywords.none}}
+-- Options of PyTorch's that choose how a step is launched. Here a compiled step is one graph, and its counters are
+-- numbers, so that what the first three ask for holds anyway.
+local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none},
+  {"differentiable", keywords.none}}
 
 local function check_implied(name, group)
   for _, row in ipairs(implied) do
@@ -57,7 +59,8 @@ local function add_checked_group(self, given)
   for name, value in pairs(given) do
     if name ~= "params" then options[name] = value end
   end
-  local group = converted(keywords.check(class.name, options, self.known), function(tensor) return tensor end) -- lists of its own
+  -- lists of its own
+  local group = converted(keywords.check(class.name, options, self.known), function(tensor) return tensor end)
   class.check(group)
   if class.schema then check_implied(class.name, group) end
   local params = given.params
@@ -86,7 +89,9 @@ end
 function Optimizer:init(params, defaults)
   errors.object("Optimizer", "init", self)
   local name = self.name
-  if defaults ~= nil and type(defaults) ~= "table" then errors.wrong(name, "defaults", "a table of options", defaults) end
+  if defaults ~= nil and type(defaults) ~= "table" then
+    errors.wrong(name, "defaults", "a table of options", defaults)
+  end
   if type(params) ~= "table" or #params == 0 then
     errors.wrong(name, "params", "a list of Tensors or of groups {params = {...}, lr = ...}, not empty", params)
   end
@@ -262,10 +267,12 @@ function Optimizer:__tostring()
   return table.concat(lines, "\n")
 end
 
--- Each parameter with a gradient, which has its sign and the weight decay: added to it or, decoupled, taken from the parameter.
+-- Each parameter with a gradient, which has its sign and the weight decay: added to it or, decoupled, taken from the
+-- parameter.
 local function update_each(self, group)
   local params, all_state, update_one = group.params, self.state, self.update_one
-  local decay, maximize, decoupled = group.weight_decay or 0, group.maximize, self.decoupled or group.decoupled_weight_decay
+  local decay, maximize, decoupled = group.weight_decay or 0, group.maximize, self.decoupled
+    or group.decoupled_weight_decay
   for i = 1, #params do
     local p = params[i]
     local grad = p.grad
@@ -279,7 +286,8 @@ local function update_each(self, group)
   end
 end
 
--- A class by its schema: {{"lr", 1e-3}, ...}, PyTorch's arguments behind params, in order. launches = false: no options say how a step is launched.
+-- A class by its schema: {{"lr", 1e-3}, ...}, PyTorch's arguments behind params, in order. launches = false: no options
+-- say how a step is launched.
 local function define(name, schema, launches)
   local class = Optimizer:extend(name)
   class.schema, class.defaults, class.update_group = schema, {}, update_each -- schema and defaults for help, too
@@ -301,8 +309,11 @@ local function check_fractions(name, group, option, n)
   local list = group[option]
   for i = 1, n do
     local value = type(list) == "table" and list[i]
-    if type(value) ~= "number" or not (value >= 0 and value < 1) then fail("%s: %s are %s numbers >= 0 and < 1", name, option, n == 2 and "two" or n) end
+    if type(value) ~= "number" or not (value >= 0 and value < 1) then
+      fail("%s: %s are %s numbers >= 0 and < 1", name, option, n == 2 and "two" or n)
+    end
   end
 end
 
-return {Optimizer = Optimizer, define = define, check_at_least_zero = check_at_least_zero, check_fractions = check_fractions}
+return {Optimizer = Optimizer, define = define, check_at_least_zero = check_at_least_zero,
+  check_fractions = check_fractions}

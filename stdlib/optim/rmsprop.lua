@@ -2,10 +2,12 @@
 local lt, use = ...
 local base = use "optim.optimizer"
 
-local RMSprop = base.define("RMSprop", {{"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0}, {"momentum", 0}, {"centered", false},
+local RMSprop = base.define("RMSprop",
+  {{"lr", 1e-2}, {"alpha", 0.99}, {"eps", 1e-8}, {"weight_decay", 0}, {"momentum", 0}, {"centered", false},
   {"maximize", false}})
 
-function RMSprop.check(group) base.check_at_least_zero("RMSprop", group, "lr", "alpha", "eps", "weight_decay", "momentum") end
+function RMSprop.check(group) base.check_at_least_zero("RMSprop", group, "lr", "alpha", "eps", "weight_decay",
+  "momentum") end
 
 function RMSprop.new_state(p, group)
   local state = {step = 0, square_avg = lt.zeros_like(p)}

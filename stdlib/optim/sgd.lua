@@ -3,7 +3,8 @@ local _, use = ...
 local fail = use("errors").fail
 local base = use "optim.optimizer"
 
-local SGD = base.define("SGD", {{"lr", 1e-3}, {"momentum", 0}, {"dampening", 0}, {"weight_decay", 0}, {"nesterov", false}, {"maximize", false}})
+local SGD = base.define("SGD",
+  {{"lr", 1e-3}, {"momentum", 0}, {"dampening", 0}, {"weight_decay", 0}, {"nesterov", false}, {"maximize", false}})
 
 function SGD.check(group)
   base.check_at_least_zero("SGD", group, "lr", "momentum", "weight_decay")

@@ -1,5 +1,5 @@
--- complete(text): the text before the cursor in; the length of the word that is being written, and the list of words that may stand
--- there, out. Reads tables raw and along __index tables: nothing of the user's is called.
+-- complete(text): the text before the cursor in; the length of the word that is being written, and the list of words
+-- that may stand there, out. Reads tables raw and along __index tables: nothing of the user's is called.
 local lt, _, host = ...
 
 local MOST = 400
@@ -32,8 +32,8 @@ local function scan(text)
   return {open = open}
 end
 
--- The chain of names that ends the text, as steps from a global: "a.b[1]:c" gives {"a", "b", 1, "c"}; nil where a call or another
--- expression comes in.
+-- The chain of names that ends the text, as steps from a global: "a.b[1]:c" gives {"a", "b", 1, "c"}; nil where a call
+-- or another expression comes in.
 local function chain_before(text)
   local steps, rest = {}, text
   while true do
@@ -61,7 +61,8 @@ end
 
 local names = lt._native.names()
 
--- The table in which fields are looked up that a value with this metatable does not have. A class of modules may have a function for it.
+-- The table in which fields are looked up that a value with this metatable does not have. A class of modules may have a
+-- function for it.
 local function above(meta)
   if type(meta) ~= "table" then return nil end
   return rawget(meta, "_compiled_of") or rawget(meta, "_is_module") and meta or rawget(meta, "__index")
@@ -108,7 +109,9 @@ local function each_field(value, add)
   for _ = 1, 20 do
     if type(value) ~= "table" then return end
     for key, field in next, value do
-      if type(key) == "string" and key:find("^[%a_][%w_]*$") then add(key, type(field) == "function" or type(field) == "table") end
+      if type(key) == "string" and key:find("^[%a_][%w_]*$") then
+        add(key, type(field) == "function" or type(field) == "table")
+      end
     end
     value = above(debug.getmetatable(value))
   end
@@ -143,15 +146,19 @@ local function annotated_options(callee)
     local arguments = text:match("%-%-%-@field " .. callee._name .. " fun(%b())")
     options = arguments and arguments:match("options%?: (%b{})")
     -- Without a type, they are listed behind it: stride, padding (also "same"), groups.
-    local listed = arguments and not options and text:match("%-%-%-@field " .. callee._name .. " fun%b(): lutra%.Module ([^\n]*)") or ""
-    for part in (listed:gsub("%b()", "") .. ","):gmatch("(.-),") do names_found[#names_found + 1] = part:match("^%s*([%a_][%w_]*)%s*$") end
+    local listed = arguments and not options
+      and text:match("%-%-%-@field " .. callee._name .. " fun%b(): lutra%.Module ([^\n]*)") or ""
+    for part in (listed:gsub("%b()", "") .. ","):gmatch("(.-),") do
+      names_found[#names_found + 1] = part:match("^%s*([%a_][%w_]*)%s*$")
+    end
   elseif type(callee) == "function" then
     for key, value in next, lt do
       if value == callee then
         local at = text:find("function lt." .. key .. "(", 1, true)
         local above = nil
         for line in (at and text:sub(1, at - 1):match("\n\n?([^\n].*)$") or ""):gmatch("[^\n]+") do
-          above = line:sub(1, 3) == "---" and (line:match("^%-%-%-@param options%? (.+)$") or above) or nil -- of the comment just above
+          -- of the comment just above
+          above = line:sub(1, 3) == "---" and (line:match("^%-%-%-@param options%? (.+)$") or above) or nil
         end
         local class = above and above:match("^lutra%.%w+$")
         options = above and above:match("^%b{}")
@@ -170,11 +177,15 @@ end
 local VALUES = {
   dtype = lt._native.dtypes, device = {"cpu", "cuda"},
   backend = {"native", "eager", "aot_eager"}, reduction = {"none", "mean", "sum"}, rounding_mode = {"trunc", "floor"},
-  approximate = {"none", "tanh"}, memory_format = {"channels_last", "contiguous_format"}, anneal_strategy = {"cos", "linear"},
-  padding = {"same", "valid"}, padding_mode = {"zeros"}, activation = {"relu", "gelu"}, isa = {"avx512", "avx2", "arm64", "interp"},
-  stress = {"capture", "break"}, indexing = {"ij", "xy"}, nonlinearity = {"relu", "leaky_relu", "tanh", "sigmoid", "linear"},
+  approximate = {"none", "tanh"}, memory_format = {"channels_last", "contiguous_format"},
+    anneal_strategy = {"cos", "linear"},
+  padding = {"same", "valid"}, padding_mode = {"zeros"}, activation = {"relu", "gelu"},
+    isa = {"avx512", "avx2", "arm64", "interp"},
+  stress = {"capture", "break"}, indexing = {"ij", "xy"},
+    nonlinearity = {"relu", "leaky_relu", "tanh", "sigmoid", "linear"},
 }
-local MODES = {compile = {"default", "reduce-overhead"}, patch = {"default", "reduce-overhead"}, explain = {"default", "reduce-overhead"},
+local MODES = {compile = {"default", "reduce-overhead"}, patch = {"default", "reduce-overhead"},
+  explain = {"default", "reduce-overhead"},
                pad = {"constant", "reflect", "replicate", "circular"}, interpolate = {"nearest", "linear", "bilinear"},
                ReduceLROnPlateau = {"min", "max"}}
 local of_a_file = {path = true, root = true, file = true, folder = true, data = true}
@@ -201,7 +212,9 @@ end
 local function add_keywords(text, open, word_start, add)
   local brace = open[#open]
   if not brace or text:sub(brace, brace) ~= "{" then return false end
-  if not text:sub(brace + 1, word_start - 1):find("^%s*$") and not text:sub(1, word_start - 1):find("[,;]%s*$") then return false end
+  if not text:sub(brace + 1, word_start - 1):find("^%s*$") and not text:sub(1, word_start - 1):find("[,;]%s*$") then
+    return false
+  end
   local call = text:sub(1, brace - 1):gsub("%s+$", "")
   local steps = chain_before(call)
   if not steps then
@@ -227,7 +240,8 @@ local function add_keywords(text, open, word_start, add)
   return any
 end
 
-local reserved = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not", "or",
+local reserved = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil",
+  "not", "or",
                   "repeat", "return", "then", "true", "until", "while"}
 
 return function(text)

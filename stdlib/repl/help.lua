@@ -1,5 +1,5 @@
--- help(x): what x is and how to call it, on standard output. Ops from their schemas, functions from where they are defined, with the
--- comment above them and the annotations that stdlib/meta/lutra.lua has of what has no schema.
+-- help(x): what x is and how to call it, on standard output. Ops from their schemas, functions from where they are
+-- defined, with the comment above them and the annotations that stdlib/meta/lutra.lua has of what has no schema.
 local lt = ...
 
 local GENERAL = [[
@@ -44,23 +44,27 @@ end
 
 -- "name: type  words" of each field of a class of options; nil where there is no such class.
 local function class_fields(text, class)
-  local fields = class and class:find "Options$" and text:match("%-%-%-@class " .. class:gsub("%.", "%%.") .. "\n(.-)\n\n")
+  local fields = class and class:find "Options$"
+    and text:match("%-%-%-@class " .. class:gsub("%.", "%%.") .. "\n(.-)\n\n")
   if not fields then return nil end
   local out = {}
   for name, rest in fields:gmatch "@field ([%w_]+)%?? ([^\n]+)" do
     local kind, words = rest:match "^(%S+)%s*(.*)$"
-    out[#out + 1] = string.format("%-10s %s%s", name, words ~= "" and words or kind, words ~= "" and " (" .. kind:gsub("|", " | ") .. ")" or "")
+    out[#out + 1] = string.format("%-10s %s%s", name, words ~= "" and words or kind, words ~= "" and " ("
+      .. kind:gsub("|", " | ") .. ")" or "")
   end
   return out
 end
 
--- The annotations' words about lt.name or x:name, and how it is called there. with_types: of arguments without words, too.
+-- The annotations' words about lt.name or x:name, and how it is called there. with_types: of arguments without words,
+-- too.
 local function annotation(name, with_types)
   local text = lt._native.source("lutra.meta.lutra")
   if not text then return {} end
   local lines, out = lines_of(text), {}
   for i, line in ipairs(lines) do
-    local at = line:find("function lt." .. name .. "(", 1, true) or line:find("function Tensor:" .. name .. "(", 1, true)
+    local at = line:find("function lt." .. name .. "(", 1, true)
+      or line:find("function Tensor:" .. name .. "(", 1, true)
     if at then
       for _, each in ipairs(comment_above(lines, i)) do
         local argument, rest = each:match("^@param ([%w_?.]+) (.*)$")
@@ -71,12 +75,14 @@ local function annotation(name, with_types)
           if fields then
             out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ":"
             for _, field in ipairs(fields) do out[#out + 1] = "    " .. field end
-          elseif words ~= "" or with_types then out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ": " .. (words ~= "" and words or kind) end
+          elseif words ~= "" or with_types then out[#out + 1] = "  " .. argument:gsub("%?$", "") .. ": "
+            .. (words ~= "" and words or kind) end
         elseif not each:find("^@") then
           out[#out + 1] = each
         end
       end
-      return out, line:match("function Tensor:(.*) end") and "x:" .. line:match("function Tensor:(.*) end") or line:match("function (lt%..*) end")
+      return out, line:match("function Tensor:(.*) end") and "x:" .. line:match("function Tensor:(.*) end")
+        or line:match("function (lt%..*) end")
     end
   end
   return out
@@ -159,7 +165,9 @@ local function help_function(f, name)
     say("%s(%s)    %s:%d", name or "function", parameters_of(f), info.short_src, info.linedefined)
     local text = source_of(info.source)
     local lines = text and lines_of(text)
-    for _, line in ipairs(lines and lines[info.linedefined] and comment_above(lines, info.linedefined) or {}) do say("%s", line) end
+    for _, line in ipairs(lines and lines[info.linedefined] and comment_above(lines, info.linedefined) or {}) do
+      say("%s", line)
+    end
   end
   for _, line in ipairs(words) do say("%s", line) end
 end
@@ -246,7 +254,9 @@ end
 -- A scheduler of optim.lr_scheduler.
 local function help_scheduler(t)
   say("%s(optimizer, %s, {...}); options and defaults:", t._name, table.concat(t._order, ", "))
-  for _, key in ipairs(sorted_names(t._known, function() return true end)) do say("  %-18s %s", key, default_text(t._known[key])) end
+  for _, key in ipairs(sorted_names(t._known, function() return true end)) do
+    say("  %-18s %s", key, default_text(t._known[key]))
+  end
   say("step() after each epoch or batch; get_last_lr(), state_dict(), load_state_dict(state)")
 end
 
@@ -350,7 +360,8 @@ local function search(word)
     if #lower > 2 and distance(own, lower) <= (#lower > 5 and 2 or 1) then near[#near + 1] = name end
   end
   if #found == 0 and #near == 0 then return say("nothing is called '%s' here; help() tells how to begin", word) end
-  say(#found > 0 and "nothing is called '%s' alone; with it in the name:" or "nothing is called '%s' here; did you mean:", word)
+  say(#found > 0 and "nothing is called '%s' alone; with it in the name:"
+    or "nothing is called '%s' here; did you mean:", word)
   columns(without_repeats(#found > 0 and found or near))
 end
 

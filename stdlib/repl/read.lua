@@ -1,6 +1,7 @@
--- read(text): an input of the prompt in; out its chunk, or nil, the message of its syntax error, and whether more lines may mend it. The
--- chunk is called with `show` and `keep`: an expression is an argument of show and not returned, as a tail call would lose its line in errors;
--- a chunk that may hold locals ends with keep(), which makes globals of them, so that a program can be entered line by line.
+-- read(text): an input of the prompt in; out its chunk, or nil, the message of its syntax error, and whether more lines
+-- may mend it. The chunk is called with `show` and `keep`: an expression is an argument of show and not returned, as a
+-- tail call would lose its line in errors; a chunk that may hold locals ends with keep(), which makes globals of them,
+-- so that a program can be entered line by line.
 
 local MOST_LINES = 1000 -- of a paste that is looked at line by line
 
@@ -26,11 +27,12 @@ end
 
 -- Whether a line goes on with what stands before it, as in chains of methods.
 local function continues(line)
-  return line and (line:find("^%s*[%.:,%+%-%*/%%%^<>=~%)%]}]") or line:find("^%s*and%f[^%w_]") or line:find("^%s*or%f[^%w_]"))
+  return line
+    and (line:find("^%s*[%.:,%+%-%*/%%%^<>=~%)%]}]") or line:find("^%s*and%f[^%w_]") or line:find("^%s*or%f[^%w_]"))
 end
 
--- The first lines from `first` on that are an expression or a statement by themselves: their text, the last one, whether they are an
--- expression. Without any: nil, whether they only end too early.
+-- The first lines from `first` on that are an expression or a statement by themselves: their text, the last one,
+-- whether they are an expression. Without any: nil, whether they only end too early.
 local function stretch(lines, first)
   for last = first, #lines do
     local text = table.concat(lines, "\n", first, last)
@@ -43,8 +45,8 @@ local function stretch(lines, first)
   return nil, ends_early(message)
 end
 
--- Lines that as a whole are no chunk since some are expressions, as in a session that is pasted: each expression is shown. Lines stay where
--- they are, for errors.
+-- Lines that as a whole are no chunk since some are expressions, as in a session that is pasted: each expression is
+-- shown. Lines stay where they are, for errors.
 local function session(text)
   local lines, parts, first, closing = {}, {}, 1, ""
   for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end

@@ -1,4 +1,5 @@
--- run(chunk) calls a chunk of repl.read, shows what it returns and keeps its locals; on_error(e) makes the message and traceback of what it raises.
+-- run(chunk) calls a chunk of repl.read, shows what it returns and keeps its locals; on_error(e) makes the message and
+-- traceback of what it raises.
 local _, use = ...
 local view, advice = use "repl.show", use "advice"
 
@@ -40,5 +41,6 @@ end
 
 return {
   on_error = on_error,
-  run = function(...) view.show((...)(view.show, keep)) end, -- called without a name, a chunk is the main chunk in tracebacks
+  -- called without a name, a chunk is the main chunk in tracebacks
+  run = function(...) view.show((...)(view.show, keep)) end,
 }

@@ -1,5 +1,5 @@
--- show(...): prints the values of an expression and keeps the first as the global _. pretty(v): one value as text, limited in depth,
--- width and number of items; tables within themselves are marked.
+-- show(...): prints the values of an expression and keeps the first as the global _. pretty(v): one value as text,
+-- limited in depth, width and number of items; tables within themselves are marked.
 local lt, _, host = ...
 
 local WIDTH, DEPTH, ITEMS, BUDGET, STRING, LINES = 80, 4, 50, 400, 200, 60
@@ -37,7 +37,8 @@ local function tensor_text(t)
     local ok, text = pcall(tostring, t)
     if ok and not text:find("\n") and #text < 60 then return text end
   end
-  return string.format("tensor(%s {%s}%s)", t.dtype, table.concat(t.shape, ", "), t.device ~= "cpu" and " " .. t.device or "")
+  return string.format("tensor(%s {%s}%s)", t.dtype, table.concat(t.shape, ", "), t.device ~= "cpu" and " " .. t.device
+    or "")
 end
 
 local rank = {number = 1, string = 2}

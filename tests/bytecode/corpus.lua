@@ -1,5 +1,5 @@
--- Functions that between them use every opcode a dump can hold. Each is {name, function, argument ...} and gives the same
--- results whenever it is called with these arguments.
+-- Functions that between them use every opcode a dump can hold. Each is {name, function, argument ...} and gives the
+-- same results whenever it is called with these arguments.
 local ffi_ok = pcall(require, "ffi")
 local counter, shared = 0, {n = 0}
 G_VALUE = 10
@@ -187,7 +187,8 @@ local function all_returns()
   return table.concat(t, " ")
 end
 
-local function big_numbers(x) return x + 1.5, x * 1e300, 123456789 - x, 1e-5 / x, 2 ^ 53 % x, -0.0 == 0, 70000, -40000 end
+local function big_numbers(x) return x + 1.5, x * 1e300, 123456789 - x, 1e-5 / x, 2 ^ 53 % x, -0.0 == 0, 70000,
+  -40000 end
 
 local function gotos(n)
   local i = 1
@@ -221,8 +222,10 @@ local function many(a)
 end
 
 local meta = setmetatable({}, {
-  __add = function(a, b) return 11 end, __lt = function(a, b) return true end, __concat = function(a, b) return "cat" end,
-  __index = function(t, k) return k .. "?" end, __newindex = function(t, k, v) rawset(t, k, v) end, __call = function(self, x) return x end,
+  __add = function(a, b) return 11 end, __lt = function(a, b) return true end,
+    __concat = function(a, b) return "cat" end,
+  __index = function(t, k) return k .. "?" end, __newindex = function(t, k, v) rawset(t, k, v) end,
+    __call = function(self, x) return x end,
   __unm = function() return "neg" end, __le = function() return false end, __eq = function() return true end,
 })
 local function metamethods(m)
@@ -233,13 +236,15 @@ end
 local cases = {
   {"straight", straight, 3, 8}, {"compare", compare, 3, 5}, {"compare2", compare, 5, 3}, {"logic", logic, 1, false},
   {"logic2", logic, nil, 2}, {"sums", sums, 9}, {"whiles", whiles, 20}, {"iterate", iterate, {5, 6, 7, a = 1, b = 2}},
-  {"own_iterator", own_iterator, 12}, {"varargs", varargs, 1, 2, 3, 4}, {"varargs0", varargs}, {"multres", multres, 4, 5},
+  {"own_iterator", own_iterator, 12}, {"varargs", varargs, 1, 2, 3, 4}, {"varargs0", varargs},
+    {"multres", multres, 4, 5},
   {"tables", tables, 2}, {"closures", closures, 4}, {"upvalues", upvalues, 6}, {"nested", nested, 4},
   {"all_returns", all_returns}, {"big_numbers", big_numbers, 7}, {"gotos", gotos, 40}, {"protected", protected, 1},
   {"protected2", protected, 3}, {"many", many, 2}, {"metamethods", metamethods, meta}, {"returns3", returns, 3},
   {"returns4", returns, 4}, {"fact", fact, 10}, {"tail", tail, 50, 1},
 }
 if ffi_ok then
-  cases[#cases + 1] = {"cdata", assert(loadstring("local a = ... return tostring(5LL + a), tostring(7ULL * a), tostring(1i)")), 3}
+  cases[#cases + 1] = {"cdata",
+    assert(loadstring("local a = ... return tostring(5LL + a), tostring(7ULL * a), tostring(1i)")), 3}
 end
 return cases

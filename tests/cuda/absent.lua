@@ -1,5 +1,5 @@
--- Machines that lack a part: each in a process of its own, with a driver or a library that is too old, empty or not there.
--- What needs it says so, what works without it works.
+-- Machines that lack a part: each in a process of its own, with a driver or a library that is too old, empty or not
+-- there. What needs it says so, what works without it works.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
@@ -28,13 +28,16 @@ test("no driver", function()
     print(lt.cuda.is_available(), lt.cuda.device_count())
     print(told(lt.ones, 2, {device = "cuda"}))
     print((lt.ones(2) + 1):sum():item())]])
-  has(out, "false\t0\n") has(out, "device 'cuda:0' is not available: no NVIDIA driver: /nonexistent/libcuda.so.1") has(out, "\n4\n")
+  has(out, "false\t0\n") has(out,
+    "device 'cuda:0' is not available: no NVIDIA driver: /nonexistent/libcuda.so.1") has(out, "\n4\n")
 end)
 
 test("a driver that is too old, finds no GPU, or does not start", function()
-  local text = [[print(lt.cuda.is_available()) print(told(lt.ones, 2, {device = "cuda"})) print(lt.ones(2):sum():item())]]
+  local text =
+    [[print(lt.cuda.is_available()) print(told(lt.ones, 2, {device = "cuda"})) print(lt.ones(2):sum():item())]]
   local out = run("FAKE_CUDA_VERSION=11040", text)
-  has(out, "false\n") has(out, "the NVIDIA driver is too old: it supports CUDA 11.4, and 12.0 or newer is needed") has(out, "\n2\n")
+  has(out, "false\n") has(out,
+    "the NVIDIA driver is too old: it supports CUDA 11.4, and 12.0 or newer is needed") has(out, "\n2\n")
   has(run("FAKE_CUDA_DEVICES=0", text), "the NVIDIA driver finds no GPU")
   has(run("FAKE_CUDA_FAIL=cuInit:999", text), "the NVIDIA driver does not start")
   -- A library without the functions that are needed.
@@ -42,7 +45,8 @@ test("a driver that is too old, finds no GPU, or does not start", function()
 end)
 
 test("--device cuda without one", function()
-  local out = shell(("cd %s && LUTRA_CUDA_DRIVER=/nonexistent %s --device cuda -e 'print(1)' 2>&1; echo $?"):format(base, lutra))
+  local out =
+    shell(("cd %s && LUTRA_CUDA_DRIVER=/nonexistent %s --device cuda -e 'print(1)' 2>&1; echo $?"):format(base, lutra))
   has(out, "not available: no NVIDIA driver") has(out, "\n2\n")
 end)
 
@@ -97,9 +101,11 @@ test("wrong devices", function()
   has(out, "device 'cuda:2' is not available: this machine has 2 GPUs")
   has(out, "cuda:-1")
   has(out, "'cuda:7' is not available")
-  for _, pair in ipairs {{"add", "cuda:0 and cuda:1"}, {"matmul", "cuda:0 and cpu"}, {"cat", "cuda:0 and cuda:1"}, {"where", "cuda:0 and cuda:1"},
+  for _, pair in ipairs {{"add", "cuda:0 and cuda:1"}, {"matmul", "cuda:0 and cpu"}, {"cat", "cuda:0 and cuda:1"},
+    {"where", "cuda:0 and cuda:1"},
                          {"linear", "cuda:0 and cpu"}, {"add_", "cuda:0 and cuda:1"}, {"mul", "cuda:0 and cpu"}} do
-    has(out, ("%s: expected all tensors to be on the same device, but found at least two devices, %s!"):format(unpack(pair)))
+    has(out, ("%s: expected all tensors to be on the same device, but found at least two devices, %s!"):format(
+      unpack(pair)))
   end
   has(out, "\n12\n")
 end)
@@ -119,7 +125,8 @@ test("a kernel that traps: told at the next wait with the launches before it; th
   equal(times, 2, out)
   has(out, "\n6\n")
   -- Each launch is waited for: the op itself raises, with its line.
-  out = run("LUTRA_CUDA_SYNC=1 FAKE_CUDA_FAIL=cuStreamSynchronize:719", "local x = lt.empty(3, {device = 'cuda'})\nlocal y = x:exp()\n")
+  out = run("LUTRA_CUDA_SYNC=1 FAKE_CUDA_FAIL=cuStreamSynchronize:719",
+    "local x = lt.empty(3, {device = 'cuda'})\nlocal y = x:exp()\n")
   has(out, "program.lua:3: ") has(out, "in exp (program.lua:3); the GPU's context is lost")
 end)
 

@@ -1,5 +1,5 @@
--- Compiled kernels on disk, seen from whole programs: where they go, that they are found again, shared by processes, and
--- done without where the directory or an entry is bad. (tests/cuda_codegen/disk_cache_test.cc takes entries apart.)
+-- Compiled kernels on disk, seen from whole programs: where they go, that they are found again, shared by processes,
+-- and done without where the directory or an entry is bad. (tests/cuda_codegen/disk_cache_test.cc takes entries apart.)
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
@@ -54,7 +54,8 @@ end)
 test("entries that were cut short or changed are compiled again, and replaced", function()
   local cubins = base .. "/xdg/lutra/cubin"
   local n = entries(cubins)
-  for _, damage in ipairs {"truncate -s 100", "truncate -s 0", "sh -c 'printf xxxx | dd of=$0 bs=1 seek=40 conv=notrunc status=none'"} do
+  for _, damage in ipairs {"truncate -s 100", "truncate -s 0",
+    "sh -c 'printf xxxx | dd of=$0 bs=1 seek=40 conv=notrunc status=none'"} do
     shell(("for f in %s/*; do %s $f; done"):format(cubins, damage))
     equal(run(), want)
     truthy(compiled() >= 1)
@@ -66,7 +67,8 @@ end)
 
 test("two processes on one directory", function()
   for _ = 1, 3 do
-    local both = ("(%s) & (%s) & wait"):format(command("LUTRA_CACHE_DIR=" .. base .. "/two", program), command("LUTRA_CACHE_DIR=" .. base .. "/two", program))
+    local both = ("(%s) & (%s) & wait"):format(command("LUTRA_CACHE_DIR=" .. base .. "/two", program),
+      command("LUTRA_CACHE_DIR=" .. base .. "/two", program))
     equal(shell(both), want .. want)
   end
   equal(entries(base .. "/two/cubin"), entries(base .. "/named/cubin"))
@@ -84,7 +86,8 @@ end)
 
 test("a directory that cannot be: a line once, and work goes on", function()
   shell("touch " .. base .. "/file")
-  local text = run("LUTRA_CACHE_DIR=" .. base .. "/file/cache", program .. " print(lt.ones(3, {device = 'cuda'}):cumsum(0):sum():item())")
+  local text = run("LUTRA_CACHE_DIR=" .. base .. "/file/cache", program
+    .. " print(lt.ones(3, {device = 'cuda'}):cumsum(0):sum():item())")
   equal(text, ("lutra: %s/file/cache/cubin: Not a directory; compiled code is not kept\n%s6\n"):format(base, want))
 end)
 

@@ -1,4 +1,5 @@
--- What a user of two GPUs writes, right and wrong, on GPUs that are not there: devices, guards, models that move, files.
+-- What a user of two GPUs writes, right and wrong, on GPUs that are not there: devices, guards, models that move,
+-- files.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local lt = require "lutra"
@@ -29,7 +30,8 @@ test("wrong devices name who was called", function()
   end
   raises("cuda: argument 'device' must be an integer, got number 1.5", function() x:cuda(1.5) end)
   raises("cuda.Event: device 'cpu' is not a GPU", lt.cuda.Event, {device = "cpu"})
-  raises("cuda.Event.elapsed_time: argument 'end_event' must be a cuda.Event, got number 3", function() lt.cuda.Event():elapsed_time(3) end)
+  raises("cuda.Event.elapsed_time: argument 'end_event' must be a cuda.Event, got number 3",
+    function() lt.cuda.Event():elapsed_time(3) end)
   raises("cuda.Event.record: is called with a colon, object:record()", function() lt.cuda.Event().record() end)
   truthy(tostring(lt.cuda.Event()):find("^<lutra.cuda.Event"))
 end)
@@ -39,7 +41,8 @@ test("tensors of two devices do not mix", function()
   raises("add: expected all tensors to be on the same device, but found at least two devices, cpu and cuda:0 (out=)!",
     function() lt.add(lt.ones(2), lt.ones(2), {out = lt.ones(2):cuda()}) end)
   raises("backward: a gradient on cuda:0 does not fit an output on cpu", function() (x * 2):backward(there) end)
-  raises("grad: a gradient on cuda:0 does not fit an output on cpu", function() lt.grad(x * 2, x, {grad_outputs = there}) end)
+  raises("grad: a gradient on cuda:0 does not fit an output on cpu",
+    function() lt.grad(x * 2, x, {grad_outputs = there}) end)
   raises("grad: is on cuda:0, the tensor on cpu", function() x.grad = there end)
   equal(x.grad, nil)
 end)
@@ -81,7 +84,8 @@ test("compiled code follows the default device and the current GPU", function()
     equal(made().device, device)
   end
   lt.set_default_device("cpu")
-  equal(lt.recompiles(made)[1].kind .. " " .. lt.recompiles(made)[1].old .. " " .. lt.recompiles(made)[1].new, "default_device cpu cuda:0")
+  equal(lt.recompiles(made)[1].kind .. " " .. lt.recompiles(made)[1].old .. " " .. lt.recompiles(made)[1].new,
+    "default_device cpu cuda:0")
   equal(#lt.recompiles(made), 2)
   for _, i in ipairs {0, 1, 0} do
     equal(lt.cuda.device(i, named).device, "cuda:" .. i)

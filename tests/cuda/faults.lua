@@ -1,5 +1,5 @@
--- What goes wrong on a GPU in the middle of a train step (fake_driver.cc): memory runs out at every point, every call of
--- the driver fails once, a kernel traps. Told in words; nothing is lost; the run goes on as if it had not happened.
+-- What goes wrong on a GPU in the middle of a train step (fake_driver.cc): memory runs out at every point, every call
+-- of the driver fails once, a kernel traps. Told in words; nothing is lost; the run goes on as if it had not happened.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local ffi = require "ffi"
@@ -76,7 +76,8 @@ test("memory runs out at every point of a compiled step", function()
   for i = 1, 40 do sizes[i] = 40 + 40 * i batches[i] = batch(sizes[i], i) end
   local function run(limited)
     local t, losses, told = start {}, {}, 0
-    local rooms = {0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 256, 320}
+    local rooms = {0, 1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 256,
+      320}
     for i = 1, #rooms + 3 do
       local room = limited and rooms[i - 3]
       if room then

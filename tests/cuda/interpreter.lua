@@ -1,5 +1,6 @@
--- Kernels that are not compiled yet (jit/codegen/cuda/interpreter.h): the recorded cases of tests/oracle on the GPU that is not
--- there, values and gradients, give the bits that the CPU gives. Run with LUTRA_CUDA_INTERPRET=1: nothing is compiled then.
+-- Kernels that are not compiled yet (jit/codegen/cuda/interpreter.h): the recorded cases of tests/oracle on the GPU
+-- that is not there, values and gradients, give the bits that the CPU gives. Run with LUTRA_CUDA_INTERPRET=1: nothing
+-- is compiled then.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal = h.test, h.equal
@@ -41,7 +42,8 @@ local function run(case, dtype, device)
       out[#out + 1] = bits(r)
       numel = r:numel()
       if r.requires_grad then
-        r:backward(lt.arange(r:numel(), {device = device}):mul(0.37):sub(0.5):to(r.dtype):view(r.shape), {retain_graph = true})
+        r:backward(lt.arange(r:numel(), {device = device}):mul(0.37):sub(0.5):to(r.dtype):view(r.shape),
+          {retain_graph = true})
       end
     end
   end

@@ -13,7 +13,8 @@ local function same(f, tolerance, ...)
   for i, x in ipairs(here) do there[i] = x:to("cuda") end
   local want, got = f(unpack(here)), f(unpack(there))
   equal(got.device, "cuda:0")
-  truthy((want - got:cpu()):abs():max():item() <= (tolerance or 0) * math.max(1, want:abs():max():item()), "differs from the CPU's")
+  truthy((want - got:cpu()):abs():max():item() <= (tolerance or 0) * math.max(1, want:abs():max():item()),
+    "differs from the CPU's")
   local compiled = lt.compile(f)
   for _ = 1, 4 do truthy(compiled(unpack(there)):equal(got), "compiled differs from eager") end
 end
@@ -81,9 +82,11 @@ end)
 
 test("an index out of bounds is told with its op when the host waits; the GPU goes on", function()
   local x, index = lt.randn(3, 2):cuda(), lt.tensor({7}, {dtype = "int64"}):cuda()
-  raises("index_select: index 7 is out of bounds for dimension 0 with size 3", function() return x:index_select(0, index):cpu() end)
+  raises("index_select: index 7 is out of bounds for dimension 0 with size 3",
+    function() return x:index_select(0, index):cpu() end)
   equal(lt.ones(3, {device = "cuda"}):sum():item(), 3)
-  -- The line that launched it, not the one that waits: eager kernels and libraries' are made once, segments know theirs.
+  -- The line that launched it, not the one that waits: eager kernels and libraries' are made once, segments know
+  -- theirs.
   local function line() return debug.getinfo(2, "l").currentline end
   local compiled = lt.compile(function(i) return x:index_select(0, i) + 1 end)
   local y, there

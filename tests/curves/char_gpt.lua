@@ -1,5 +1,6 @@
--- char_gpt.lua PREFIX: the training that char_gpt.py wrote, from the same weights, compiled and on 2 threads. A loss may differ from PyTorch's
--- by 0.2 % plus 0.05 % for each step before it: both round at each operation, in another order.
+-- char_gpt.lua PREFIX: the training that char_gpt.py wrote, from the same weights, compiled and on 2 threads. A loss
+-- may differ from PyTorch's by 0.2 % plus 0.05 % for each step before it: both round at each operation, in another
+-- order.
 local lt = require "lutra"
 local GPT = dofile "../../scripts/models/gpt.lua"
 
@@ -29,5 +30,6 @@ for i, want in ipairs(wanted) do
     io.stderr:write(string.format("step %d: loss %.6f, PyTorch's %.6f\n", i, got, want))
   end
 end
-print(string.format("char_gpt: %d steps, loss %.4f to %.4f, at most %.3f %% from PyTorch's", #wanted, wanted[1], wanted[#wanted], worst * 100))
+print(string.format("char_gpt: %d steps, loss %.4f to %.4f, at most %.3f %% from PyTorch's", #wanted, wanted[1],
+  wanted[#wanted], worst * 100))
 os.exit(failed and 1 or 0)

@@ -1,4 +1,5 @@
--- convnet.lua PREFIX: the training that convnet.py wrote, from the same weights, compiled and on 2 threads. A loss may differ from PyTorch's by
+-- convnet.lua PREFIX: the training that convnet.py wrote, from the same weights, compiled and on 2 threads. A loss may
+-- differ from PyTorch's by
 -- 0.2 % plus 0.05 % for each step before it, and by 1e-4: both round at each operation, in another order.
 local lt = require "lutra"
 local nn, functional = lt.nn, lt.nn.functional
@@ -39,5 +40,6 @@ for i, want in ipairs(wanted) do
     io.stderr:write(string.format("step %d: loss %.6f, PyTorch's %.6f\n", i, got, want))
   end
 end
-print(string.format("convnet: %d steps, loss %.4f to %.4f, at most %.3f %% from PyTorch's", #wanted, wanted[1], wanted[#wanted], worst * 100))
+print(string.format("convnet: %d steps, loss %.4f to %.4f, at most %.3f %% from PyTorch's", #wanted, wanted[1],
+  wanted[#wanted], worst * 100))
 os.exit(failed and 1 or 0)

@@ -10,8 +10,10 @@ local modes = {
   dynamic = {frame = function(f) return lt.compile(f, {dynamic = true}) end},
   patched = {frame = function(f) return lt.patch(f) end},
   auto = {frame = same, start = function() lt.auto {threshold = 1} end, stop = function() lt.auto(false) end},
-  capture = {frame = same, start = function() lt.config.stress = "capture" end, stop = function() lt.config.stress = nil end},
-  ["break"] = {frame = same, start = function() lt.config.stress = "break" end, stop = function() lt.config.stress = nil end},
+  capture = {frame = same, start = function() lt.config.stress = "capture" end,
+    stop = function() lt.config.stress = nil end},
+  ["break"] = {frame = same, start = function() lt.config.stress = "break" end,
+    stop = function() lt.config.stress = nil end},
 }
 
 -- What a program may replace: put back after it.
@@ -24,7 +26,9 @@ local function snapshot()
     kept[t] = fields
   end
   keep(_G)
-  for _, name in ipairs {"string", "table", "math", "os", "io", "coroutine", "debug", "bit"} do keep(_G[name] or require(name)) end
+  for _, name in ipairs {"string", "table", "math", "os", "io", "coroutine", "debug", "bit"} do
+    keep(_G[name] or require(name))
+  end
   keep(getmetatable(""))
   keep(getmetatable(lt.ones(1)))
   keep(lt)
@@ -73,7 +77,9 @@ end
 
 local function near(a, b)
   if not a.values or not b.values or #a.values ~= #b.values or a.dtype ~= b.dtype then return false end
-  if table.concat(a.shape, " ") ~= table.concat(b.shape, " ") or a.requires_grad ~= b.requires_grad then return false end
+  if table.concat(a.shape, " ") ~= table.concat(b.shape, " ") or a.requires_grad ~= b.requires_grad then
+    return false
+  end
   local largest, difference = 0, 0
   for i, v in ipairs(a.values) do
     local w = b.values[i]
@@ -87,22 +93,24 @@ local function near(a, b)
   return difference <= (a.dtype == "float64" and 1e-13 or 1e-5) * largest
 end
 
--- An error that a GPU's kernel told when the host waited for it. Kernels of a segment run side by side: where several of them fail, any one is
--- told.
+-- An error that a GPU's kernel told when the host waited for it. Kernels of a segment run side by side: where several
+-- of them fail, any one is told.
 local function is_late(seen) return seen.error and seen.text:find("(launched at ", 1, true) ~= nil end
 
--- Compares what was seen. Gives nil, or the kind of the first difference ("value", "error", "gradient", "rounding"), its text, and what
--- differed. A difference of rounding, in a gradient only, is given where there is no other.
+-- Compares what was seen. Gives nil, or the kind of the first difference ("value", "error", "gradient", "rounding"),
+-- its text, and what differed. A difference of rounding, in a gradient only, is given where there is no other.
 function M.compare(want, got)
   local rounding
   for i = 1, math.max(#want, #got) do
     local a, b = want[i], got[i]
     if not a or not b then
-      return a and a.kind or b.kind, ("%s was seen in one run only: %s"):format((a or b).name, (a or b).text), (a or b).name
+      return a and a.kind or b.kind, ("%s was seen in one run only: %s"):format((a or b).name, (a or b).text),
+        (a or b).name
     end
     local differs = a.text ~= b.text or a.name ~= b.name
     if differs and not (a.name == b.name and is_late(a) and is_late(b)) then
-      local text = ("%s\n  eager  %s\n  other  %s%s"):format(a.name, a.text, b.name == a.name and "" or b.name .. ": ", b.text)
+      local text = ("%s\n  eager  %s\n  other  %s%s"):format(a.name, a.text, b.name == a.name and "" or b.name .. ": ",
+        b.text)
       local kind = (a.error or b.error) and "error" or a.kind
       if kind ~= "gradient" or not near(a, b) then return kind, text, a.name end
       rounding = rounding or text

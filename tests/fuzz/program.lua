@@ -1,5 +1,5 @@
--- A random program as a tree of statements, so that it can be shrunk: a generator adds lines and blocks, text() gives what runs.
--- A statement may have its twin in Python: what PyTorch runs beside it.
+-- A random program as a tree of statements, so that it can be shrunk: a generator adds lines and blocks, text() gives
+-- what runs. A statement may have its twin in Python: what PyTorch runs beside it.
 local python = require "python"
 
 local Program = {}
@@ -10,13 +10,14 @@ local kModulus = 2147483647
 
 -- A program of a class; every choice comes from the seed.
 function Program.new(class, seed)
-  local p = setmetatable({class = class, seed = seed, state = (seed * 48271 + 11) % kModulus, root = {}, python = false}, Program)
+  local p = setmetatable({class = class, seed = seed, state = (seed * 48271 + 11) % kModulus, root = {},
+    python = false}, Program)
   p.body = p.root
   for _ = 1, 4 do p:random(1) end
   return p
 end
 
--- Choices -------------------------------------------------------------------------------------------------------------------
+-- Choices -------------------------------------------------------------------------------------------------------------
 
 -- 1 to n. The generator is our own, so that a seed means the same program everywhere.
 function Program:random(n)
@@ -33,7 +34,7 @@ function Program:name(prefix)
   return prefix .. self.names
 end
 
--- Statements ----------------------------------------------------------------------------------------------------------------
+-- Statements ----------------------------------------------------------------------------------------------------------
 
 local function add(p, node)
   p.body[#p.body + 1] = node
@@ -59,7 +60,8 @@ end
 
 -- A function of the program as the mode has it.
 function Program:frame(name, arguments, fill)
-  return Program.keep(self:block(("%s = frame(function(%s)"):format(name, arguments), fill, "end)", ("def %s(%s):"):format(name, arguments)))
+  return Program.keep(self:block(("%s = frame(function(%s)"):format(name, arguments), fill, "end)",
+    ("def %s(%s):"):format(name, arguments)))
 end
 
 -- Statements (without assignments) that may fail, of which everything is seen.
@@ -85,7 +87,7 @@ function Program.keep(node)
   return node
 end
 
--- Text ----------------------------------------------------------------------------------------------------------------------
+-- Text ----------------------------------------------------------------------------------------------------------------
 
 local function write(out, nodes, depth, removed)
   for _, node in ipairs(nodes) do
@@ -123,7 +125,7 @@ function Program:python_text(removed)
   return table.concat(out, "\n") .. "\n"
 end
 
--- Shrinking -----------------------------------------------------------------------------------------------------------------
+-- Shrinking -----------------------------------------------------------------------------------------------------------
 
 local function removable(nodes, out)
   for _, node in ipairs(nodes) do
@@ -133,7 +135,8 @@ local function removable(nodes, out)
   return out
 end
 
--- Removes statements while fails(removed) stays true, many at first, at most `tries` times. Gives the set of those removed.
+-- Removes statements while fails(removed) stays true, many at first, at most `tries` times. Gives the set of those
+-- removed.
 function Program:shrink(fails, tries)
   local removed = {}
   local nodes = removable(self.root, {})

@@ -1,10 +1,12 @@
--- What PyTorch makes of a program: statements of Lua become Python, a process of peer.py runs them, and what it saw is compared with
--- what Lutra's eager mode saw.
+-- What PyTorch makes of a program: statements of Lua become Python, a process of peer.py runs them, and what it saw is
+-- compared with what Lutra's eager mode saw.
 local M = {}
 
-local words = {["true"] = "True", ["false"] = "False", ["nil"] = "None", lt = "torch", try = "attempt", ["local"] = "", ["not"] = "not"}
+local words = {["true"] = "True", ["false"] = "False", ["nil"] = "None", lt = "torch", try = "attempt", ["local"] = "",
+  ["not"] = "not"}
 
--- One statement: methods, keyword tables, lists, index texts and constants. Table fields and closures are not translated.
+-- One statement: methods, keyword tables, lists, index texts and constants. Table fields and closures are not
+-- translated.
 function M.statement(lua)
   local text = lua:gsub("%[(['\"])(.-)%1%]", "[%2]")  -- x["0:2, ::2"]
   text = text:gsub("%b{}", function(table)
@@ -12,7 +14,8 @@ function M.statement(lua)
     return inner:find("^%s*[%a_]+ = ") and inner or "[" .. inner .. "]"
   end)
   text = text:gsub(":([%a_][%w_]*)%(", ".%1(")
-  text = text:gsub("'([a-z]+%d+)'", function(name) return (name:find("^u?int%d") or name:find("^b?float%d")) and "torch." .. name end)
+  text = text:gsub("'([a-z]+%d+)'", function(name) return (name:find("^u?int%d") or name:find("^b?float%d"))
+    and "torch." .. name end)
   text = text:gsub("%f[%w_][%a_]+%f[^%w_]", words)
   return (text:gsub("%^", "**"):gsub("~=", "!="):gsub("^%s+", ""))
 end
@@ -52,7 +55,8 @@ function Peer:run(python_text)
     elseif fields[3] == "tensor" then
       entry.dtype, entry.shape, entry.requires_grad, entry.values = fields[4], fields[5], fields[6] == "True", {}
       for text in fields[7]:gmatch("%S+") do entry.values[#entry.values + 1] = value(text) end
-      entry.text = ("%s {%s}%s: %s"):format(entry.dtype, entry.shape, entry.requires_grad and " grad" or "", fields[7]:sub(1, 600))
+      entry.text = ("%s {%s}%s: %s"):format(entry.dtype, entry.shape, entry.requires_grad and " grad" or "",
+        fields[7]:sub(1, 600))
     else
       entry.value, entry.text = value(fields[4]), fields[4]
     end
@@ -63,7 +67,8 @@ end
 
 local tolerances = {float64 = 1e-10, float32 = 2e-4, float16 = 2e-2, bfloat16 = 1e-1}
 
--- Nil, or how two numbers differ: beyond a part of the larger of the tensor's largest element and a hundredth of the program's.
+-- Nil, or how two numbers differ: beyond a part of the larger of the tensor's largest element and a hundredth of the
+-- program's.
 local function apart(want, got, tolerance)
   if type(want) ~= "number" or type(got) ~= "number" then return want ~= got end
   if want ~= want or got ~= got then return (want ~= want) ~= (got ~= got) end
@@ -86,7 +91,9 @@ local function differ(a, b, scale)
     if type(a.value) == "number" then return apart(b.value, a.value, 1e-9 * scale) end
     return a.value ~= nil and tostring(a.value) ~= tostring(b.value)
   end
-  if a.dtype ~= b.dtype or table.concat(a.shape, ", ") ~= b.shape or a.requires_grad ~= b.requires_grad then return true end
+  if a.dtype ~= b.dtype or table.concat(a.shape, ", ") ~= b.shape or a.requires_grad ~= b.requires_grad then
+    return true
+  end
   local tolerance = (tolerances[a.dtype] or 0) * math.max(largest(b), scale / 100)
   for i, v in ipairs(a.values) do
     local w = b.values[i]
@@ -96,10 +103,11 @@ local function differ(a, b, scale)
   return false
 end
 
--- Where PyTorch goes its own way, so that the rest of a program is not compared: gradients are added before a backward fails, elements are
--- written before an index fails; a node that writes into a view is freed though it saved nothing; a tensor that was written is refused
--- though a copy was kept.
-local own_ways = {{"second time", alone = true}, {"modified by an inplace operation", alone = true}, {"out of bounds"}, {"out of range"}}
+-- Where PyTorch goes its own way, so that the rest of a program is not compared: gradients are added before a backward
+-- fails, elements are written before an index fails; a node that writes into a view is freed though it saved nothing; a
+-- tensor that was written is refused though a copy was kept.
+local own_ways = {{"second time", alone = true}, {"modified by an inplace operation", alone = true}, {"out of bounds"},
+  {"out of range"}}
 
 local function own_way(a, b)
   for _, way in ipairs(own_ways) do

@@ -1,9 +1,12 @@
 -- Fuzzing: programs of a class, each run eagerly and in the other modes, must be seen to do the same.
---   lutra run.lua CLASS [FROM[-TO]] [OPTION...]     programs of these seeds (default: LUTRA_TEST_SEED, or 1 to the class's count)
+-- lutra run.lua CLASS [FROM[-TO]] [OPTION...] programs of these seeds (default: LUTRA_TEST_SEED, or 1 to the class's
+-- count)
 --   lutra run.lua --program FILE [OPTION...]        a program that was kept
 -- Where LUTRA_TORCH names a Python with PyTorch, programs that have a twin in Python are compared with it, too.
--- Options: --modes A,B   --device D   --lines (errors name the same lines)   --strict (gradients agree to the last bit after breaks)
---   --print (programs are printed)   --keep FOLDER (programs that fail are written there)   --no-shrink   --seconds N (for one program)
+-- Options: --modes A,B --device D --lines (errors name the same lines) --strict (gradients agree to the last bit after
+-- breaks)
+-- --print (programs are printed) --keep FOLDER (programs that fail are written there) --no-shrink --seconds N (for one
+-- program)
 local lt = require "lutra"
 
 local folder = arg[0]:match("^(.*/)") or "./"
@@ -33,8 +36,8 @@ do
 end
 if options.device then lt.set_default_device(options.device) end
 
--- The first mode that does not do what eager does: its name, the kind of difference and its text; then how many gradients differed in
--- their last bits only, and what eager showed.
+-- The first mode that does not do what eager does: its name, the kind of difference and its text; then how many
+-- gradients differed in their last bits only, and what eager showed.
 local function check(text)
   local want = modes.run(text, "eager")
   local roundings = 0
@@ -51,7 +54,8 @@ local function check(text)
   return nil, nil, nil, roundings, want
 end
 
--- One program in a process of its own: its mode and kind of difference, "" where there is none, and its errors under eager.
+-- One program in a process of its own: its mode and kind of difference, "" where there is none, and its errors under
+-- eager.
 local function read_all(path)
   local file = assert(io.open(path, "rb"))
   local text = file:read("*a")
@@ -85,8 +89,10 @@ local function run_alone(text, lines, names)
   local file = assert(io.open(path, "wb"))
   file:write(text)
   file:close()
-  local command = ("timeout %s '%s' '%srun.lua' --program %s --brief 1 --modes %s%s%s%s 2>/dev/null; echo status $?"):format(
-    options.seconds, executable(), folder, path, names, lines and " --lines" or "", options.strict and " --strict" or "",
+  local command =
+    ("timeout %s '%s' '%srun.lua' --program %s --brief 1 --modes %s%s%s%s 2>/dev/null; echo status $?"):format(
+    options.seconds, executable(), folder, path, names, lines and " --lines" or "", options.strict and " --strict"
+      or "",
     options.device and " --device " .. options.device or "")
   local pipe = assert(io.popen(command))
   local out = pipe:read("*a")
@@ -94,7 +100,8 @@ local function run_alone(text, lines, names)
   os.remove(path)
   local errors = {}
   for line in out:gmatch("eager\t([^\n]*)") do errors[line] = true end
-  local failed = out:match("\nfailed\t([^\n]*)") or out:match("^failed\t([^\n]*)") or "died " .. (out:match("status (%d+)") or "")
+  local failed = out:match("\nfailed\t([^\n]*)") or out:match("^failed\t([^\n]*)") or "died "
+    .. (out:match("status (%d+)") or "")
   return failed, errors
 end
 

@@ -1,5 +1,5 @@
--- The world of one run of a program: what it may call, and what was seen of it. Loaded anew for each run, so that a mode that
--- patches functions leaves nothing behind.
+-- The world of one run of a program: what it may call, and what was seen of it. Loaded anew for each run, so that a
+-- mode that patches functions leaves nothing behind.
 local lt = require "lutra"
 local bit = require "bit"
 
@@ -34,7 +34,8 @@ local function describe_tensor(x)
   local text = table.concat(texts, " ", 1, math.min(#texts, kShown))
   if #texts > kShown then text = ("%s ... %d, hash %s"):format(text, #texts, hash(texts)) end
   local shape = table.concat(x.shape, ", ")
-  return ("%s {%s}%s: %s"):format(x.dtype, shape, x.requires_grad and (x.is_leaf and " leaf" or " grad") or "", text), values
+  return ("%s {%s}%s: %s"):format(x.dtype, shape, x.requires_grad and (x.is_leaf and " leaf" or " grad") or "", text),
+    values
 end
 
 local function describe_table(t, path)
@@ -92,7 +93,8 @@ end
 -- A gradient: where several segments add to it, its last bits may differ.
 function world.gradient(name, v) add("gradient", name, v) end
 
--- An error's text is part of what is seen; addresses and places are not, nor what compiled code calls a tensor that was written.
+-- An error's text is part of what is seen; addresses and places are not, nor what compiled code calls a tensor that was
+-- written.
 function world.failed(name, message)
   local text = tostring(message):gsub("0x%x+", "0x"):gsub("^[^%s:]+:(%d+): ", world.lines and "line %1: " or "")
   text = text:gsub("(modified by an inplace operation): .*", "%1")

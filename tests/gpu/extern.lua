@@ -1,6 +1,6 @@
 -- Every op that ops/extern/cuda runs, on "cuda" against "cpu": shapes, dtypes, strides; eager and compiled. Run on a
--- machine with a GPU: lutra tests/gpu/extern.lua [pattern]. Exact where nothing is rounded in another order, else within
--- the tolerance that the case names (relative to max(1, |expected|)).
+-- machine with a GPU: lutra tests/gpu/extern.lua [pattern]. Exact where nothing is rounded in another order, else
+-- within the tolerance that the case names (relative to max(1, |expected|)).
 local lt = require "lutra"
 local nn = lt.nn
 local F = nn.functional
@@ -92,7 +92,8 @@ for _, t in ipairs(some) do
   if t ~= "bool" then
     case("index_add " .. t, add, function(x, i, s) return x:index_add(0, i, s) end, x, i, s)
     case("scatter_add " .. t, add, function(x, j, s) return x:scatter_add(1, j, s) end, x, j, numbers(t, 30, 9))
-    case("scatter_add long " .. t, add, function(x, j, s) return x:scatter_add(0, j, s) end, x, lt.randint(0, 30, {90, 20}), s)
+    case("scatter_add long " .. t, add, function(x, j, s) return x:scatter_add(0, j, s) end, x,
+      lt.randint(0, 30, {90, 20}), s)
     case("index_put accumulate " .. t, add, function(x, i, s) return x:index_put({i}, s, true) end, x, i, s)
     for _, how in ipairs {"sum", "prod", "mean", "amax", "amin"} do
       case("scatter_reduce " .. how .. t, 0, function(x, j, s)
@@ -160,7 +161,8 @@ case("isin", 0, function(x, y) return lt.isin(x, y), lt.isin(x, y, {invert = tru
   lt.randint(0, 99, {40}))
 for _, t in ipairs {"float32", "float64"} do
   for _, most in ipairs {1, 30, 3000, 1e7} do
-    case("igamma " .. t .. most, t == "float32" and 1e-6 or 1e-12, function(a, x) return lt.igamma(a, x), lt.igammac(a, x) end,
+    case("igamma " .. t .. most, t == "float32" and 1e-6 or 1e-12, function(a, x) return lt.igamma(a, x),
+      lt.igammac(a, x) end,
       lt.rand({300}, {dtype = t}) * most, lt.rand({300}, {dtype = t}) * most)
   end
 end
@@ -188,27 +190,37 @@ local function convolution(stride, padding, dilation, groups)
 end
 for _, t in ipairs(floats) do
   local tolerance = ({float32 = 2e-2, float64 = 1e-10, bfloat16 = 5e-2, float16 = 1e-2})[t]
-  case("conv2d " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 4, 8, 14, 13), numbers(t, 16, 8, 3, 3), numbers(t, 16))
-  case("conv2d stride " .. t, tolerance, convolution(2, 0, 1, 1), numbers(t, 2, 3, 15, 14), numbers(t, 5, 3, 5, 4), numbers(t, 5))
-  case("conv2d groups " .. t, tolerance, convolution(1, 2, 2, 4), numbers(t, 2, 8, 9, 9), numbers(t, 12, 2, 3, 3), numbers(t, 12))
+  case("conv2d " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 4, 8, 14, 13), numbers(t, 16, 8, 3, 3),
+    numbers(t, 16))
+  case("conv2d stride " .. t, tolerance, convolution(2, 0, 1, 1), numbers(t, 2, 3, 15, 14), numbers(t, 5, 3, 5, 4),
+    numbers(t, 5))
+  case("conv2d groups " .. t, tolerance, convolution(1, 2, 2, 4), numbers(t, 2, 8, 9, 9), numbers(t, 12, 2, 3, 3),
+    numbers(t, 12))
   case("conv2d channels last " .. t, tolerance, convolution(1, 1, 1, 1),
     numbers(t, 4, 10, 10, 8):permute(0, 3, 1, 2), numbers(t, 16, 8, 3, 3), numbers(t, 16))
 end
 -- Few input channels: kernels of our own, in float32.
 for _, t in ipairs(floats) do
   local tolerance = ({float32 = 2e-5, float64 = 1e-10, bfloat16 = 5e-2, float16 = 1e-2})[t]
-  case("conv2d few " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 16, 1, 28, 28), numbers(t, 32, 1, 3, 3), numbers(t, 32))
-  case("conv2d few stride " .. t, tolerance, convolution(2, 1, 1, 1), numbers(t, 3, 3, 64, 61), numbers(t, 72, 3, 3, 3), numbers(t, 72))
-  case("conv2d few large " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 8, 1, 130, 130), numbers(t, 64, 1, 3, 3), numbers(t, 64))
-  case("conv2d few last " .. t, tolerance, convolution(1, 2, 2, 1), numbers(t, 3, 33, 20, 2):permute(0, 3, 1, 2), numbers(t, 5, 2, 3, 4),
+  case("conv2d few " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 16, 1, 28, 28), numbers(t, 32, 1, 3, 3),
+    numbers(t, 32))
+  case("conv2d few stride " .. t, tolerance, convolution(2, 1, 1, 1), numbers(t, 3, 3, 64, 61), numbers(t, 72, 3, 3, 3),
+    numbers(t, 72))
+  case("conv2d few large " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 8, 1, 130, 130),
+    numbers(t, 64, 1, 3, 3), numbers(t, 64))
+  case("conv2d few last " .. t, tolerance, convolution(1, 2, 2, 1), numbers(t, 3, 33, 20, 2):permute(0, 3, 1, 2),
+    numbers(t, 5, 2, 3, 4),
     numbers(t, 5))
 end
 -- Each channel by itself.
 for _, t in ipairs(floats) do
   local tolerance = ({float32 = 2e-5, float64 = 1e-10, bfloat16 = 5e-2, float16 = 1e-2})[t]
-  case("conv2d depthwise " .. t, tolerance, convolution(1, 1, 1, 40), numbers(t, 3, 40, 18, 17), numbers(t, 40, 1, 3, 3), numbers(t, 40))
-  case("conv2d depthwise stride " .. t, tolerance, convolution(2, 2, 1, 135), numbers(t, 2, 135, 18, 17), numbers(t, 135, 1, 5, 5), numbers(t, 135))
-  case("conv2d depthwise last " .. t, tolerance, convolution(1, 2, 2, 8), numbers(t, 3, 19, 20, 8):permute(0, 3, 1, 2), numbers(t, 8, 1, 3, 3),
+  case("conv2d depthwise " .. t, tolerance, convolution(1, 1, 1, 40), numbers(t, 3, 40, 18, 17),
+    numbers(t, 40, 1, 3, 3), numbers(t, 40))
+  case("conv2d depthwise stride " .. t, tolerance, convolution(2, 2, 1, 135), numbers(t, 2, 135, 18, 17),
+    numbers(t, 135, 1, 5, 5), numbers(t, 135))
+  case("conv2d depthwise last " .. t, tolerance, convolution(1, 2, 2, 8), numbers(t, 3, 19, 20, 8):permute(0, 3, 1, 2),
+    numbers(t, 8, 1, 3, 3),
     numbers(t, 8))
 end
 -- Whole numbers: products and sums are exact, in TF32 as well, but where a library transforms tiles.
@@ -226,7 +238,8 @@ for _, t in ipairs {"float32", "float64"} do
     local groups = select(4, ...)
     local x, weight, b = whole(t, n, c, h, w), whole(t, k, c / groups, r, s), whole(t, k)
     case("conv2d exact " .. name .. " " .. t, 1e-3, exact(...), x, weight, b)
-    case("conv2d exact " .. name .. " last " .. t, 1e-3, exact(...), x:permute(0, 2, 3, 1):contiguous():permute(0, 3, 1, 2), weight, b)
+    case("conv2d exact " .. name .. " last " .. t, 1e-3, exact(...),
+      x:permute(0, 2, 3, 1):contiguous():permute(0, 3, 1, 2), weight, b)
   end
   layer("few", 16, 1, 28, 28, 32, 3, 3, 1, 1, 1, 1)
   layer("few stride", 3, 3, 64, 61, 72, 3, 3, 2, 1, 1, 1)
@@ -246,7 +259,8 @@ for _, k in ipairs {{2, 2}, {3, 2}, {2, 3}} do
   end, lt.randn(8, 16, 28, 27))
 end
 case("conv1d", 5e-3, function(x, w) return F.conv1d(x, w) end, lt.randn(2, 4, 30), lt.randn(6, 4, 5))
-case("conv2d same", 5e-3, function(x, w) return F.conv2d(x, w, nil, 1, "same") end, lt.randn(2, 3, 8, 8), lt.randn(4, 3, 2, 4))
+case("conv2d same", 5e-3, function(x, w) return F.conv2d(x, w, nil, 1, "same") end, lt.randn(2, 3, 8, 8),
+  lt.randn(4, 3, 2, 4))
 case("conv_transpose2d", 5e-3, function(x, w) return F.conv_transpose2d(x, w, nil, 2, 1, 1) end, lt.randn(2, 4, 7, 6),
   lt.randn(4, 5, 3, 3))
 
@@ -254,7 +268,8 @@ case("conv_transpose2d", 5e-3, function(x, w) return F.conv_transpose2d(x, w, ni
 local function attention(options)
   return function(q, k, v, m)
     local q, k, v = q:detach():requires_grad_(true), k:detach():requires_grad_(true), v:detach():requires_grad_(true)
-    local y = F.scaled_dot_product_attention(q, k, v, {attn_mask = m, dropout_p = 0, is_causal = options.causal, enable_gqa = options.gqa})
+    local y = F.scaled_dot_product_attention(q, k, v,
+      {attn_mask = m, dropout_p = 0, is_causal = options.causal, enable_gqa = options.gqa})
     y:mul(y):sum():backward()
     return y, q.grad, k.grad, v.grad
   end
@@ -262,8 +277,10 @@ end
 for _, t in ipairs {"float32", "bfloat16", "float16"} do
   local tolerance = ({float32 = 6e-5, bfloat16 = 6e-2, float16 = 1e-2})[t]
   for _, d in ipairs {8, 32, 64, 80, 128, 256} do
-    case("attention " .. t .. d, tolerance, attention {}, numbers(t, 2, 3, 70, d), numbers(t, 2, 3, 50, d), numbers(t, 2, 3, 50, d))
-    case("attention causal " .. t .. d, tolerance, attention {causal = true}, numbers(t, 2, 3, 130, d), numbers(t, 2, 3, 130, d),
+    case("attention " .. t .. d, tolerance, attention {}, numbers(t, 2, 3, 70, d), numbers(t, 2, 3, 50, d),
+      numbers(t, 2, 3, 50, d))
+    case("attention causal " .. t .. d, tolerance, attention {causal = true}, numbers(t, 2, 3, 130, d),
+      numbers(t, 2, 3, 130, d),
       numbers(t, 2, 3, 130, d))
   end
   case("attention by position " .. t, tolerance, attention {causal = true}, numbers(t, 2, 40, 3, 32):transpose(1, 2),
@@ -272,17 +289,20 @@ for _, t in ipairs {"float32", "bfloat16", "float16"} do
     numbers(t, 2, 3, 21, 16), lt.randint(0, 2, {33, 21}):to("bool"))
   case("attention float mask " .. t, tolerance, attention {}, numbers(t, 2, 3, 33, 16), numbers(t, 2, 3, 21, 16),
     numbers(t, 2, 3, 21, 16), numbers(t, 2, 1, 33, 21))
-  case("attention gqa " .. t, tolerance, attention {gqa = true, causal = true}, numbers(t, 2, 6, 40, 32), numbers(t, 2, 2, 40, 32),
+  case("attention gqa " .. t, tolerance, attention {gqa = true, causal = true}, numbers(t, 2, 6, 40, 32),
+    numbers(t, 2, 2, 40, 32),
     numbers(t, 2, 2, 40, 32))
 end
 
 lt.set_float32_matmul_precision("high")
 for _, d in ipairs {20, 32, 64, 128, 256} do
-  case("attention tf32 " .. d, 2e-2, attention {causal = true}, numbers("float32", 2, 3, 150, d), numbers("float32", 2, 3, 150, d),
+  case("attention tf32 " .. d, 2e-2, attention {causal = true}, numbers("float32", 2, 3, 150, d),
+    numbers("float32", 2, 3, 150, d),
     numbers("float32", 2, 3, 150, d))
 end
 for _, d in ipairs {32, 64} do
-  case("attention tf32 large " .. d, 2e-2, attention {causal = true}, numbers("float32", 8, 12, 384, d), numbers("float32", 8, 12, 384, d),
+  case("attention tf32 large " .. d, 2e-2, attention {causal = true}, numbers("float32", 8, 12, 384, d),
+    numbers("float32", 8, 12, 384, d),
     numbers("float32", 8, 12, 384, d))
 end
 local function product(a, b) return lt.matmul(a, b) end
@@ -299,7 +319,8 @@ if not pattern or ("padded rows"):find(pattern) then
   end
   for _, t in ipairs {"float32", "bfloat16"} do
     count = count + 1
-    local x, w, b = lt.randn(1032, 2056):to("cuda"):to(t), lt.randn(2056, 1027):to("cuda"):to(t), lt.randn(1027):to("cuda"):to(t)
+    local x, w, b = lt.randn(1032, 2056):to("cuda"):to(t), lt.randn(2056, 1027):to("cuda"):to(t),
+      lt.randn(1027):to("cuda"):to(t)
     local want, got = {f(x, w, b)}, {lt.compile(f)(x, w, b)}
     for i = 1, 3 do
       if not lt.equal(want[i], got[i]) then
@@ -315,7 +336,8 @@ lt.set_float32_matmul_precision("highest")
 if not pattern then
   count = count + 1
   local ok, message = pcall(function()
-    return lt.zeros(3, 2, {device = "cuda"}):index_add(0, lt.tensor({7}):to("int64"):to("cuda"), lt.ones(1, 2, {device = "cuda"})):cpu()
+    return lt.zeros(3, 2, {device = "cuda"}):index_add(0, lt.tensor({7}):to("int64"):to("cuda"),
+      lt.ones(1, 2, {device = "cuda"})):cpu()
   end)
   local right = not ok and tostring(message):find("index 7 is out of bounds for dimension 0 with size 3", 1, true)
   if not right or lt.ones(3, {device = "cuda"}):sum():item() ~= 3 then

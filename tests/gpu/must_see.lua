@@ -1,5 +1,6 @@
--- What must be seen on a machine with GPUs beside smoke.lua: a loss curve against the CPU's, memory that runs out within a
--- train step, a long run's memory, a kernel that traps, an index out of range, two processes on one cache directory, two GPUs.
+-- What must be seen on a machine with GPUs beside smoke.lua: a loss curve against the CPU's, memory that runs out
+-- within a train step, a long run's memory, a kernel that traps, an index out of range, two processes on one cache
+-- directory, two GPUs.
 --   lutra tests/gpu/must_see.lua [curve|memory|soak|trap|index|cache|devices ...]
 local lt = require "lutra"
 local ffi = require "ffi"
@@ -34,7 +35,8 @@ function sections.curve()
   local steps, batch, length, vocabulary = fake and 3 or 20, fake and 2 or 16, fake and 8 or 64, 60
   local function train(device, compiled)
     lt.manual_seed(1)
-    local net = GPT {d = fake and 16 or 128, heads = 4, layers = fake and 1 or 4, vocabulary = vocabulary, length = length}
+    local net = GPT {d = fake and 16 or 128, heads = 4, layers = fake and 1 or 4, vocabulary = vocabulary,
+      length = length}
     net:to(device)
     local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
     local function loss_of(x, y) return F.cross_entropy(net(x):flatten(0, 1), y:reshape(-1)) end
@@ -44,7 +46,8 @@ function sections.curve()
     for i = 1, steps do
       -- A sequence that can be learnt: each next one is three further.
       local ids = (lt.randint(0, vocabulary, {batch, 1}) + lt.arange(length + 1) * 3) % vocabulary
-      losses[i] = step(ids:narrow(1, 0, length):contiguous():to(device), ids:narrow(1, 1, length):contiguous():to(device)):item()
+      losses[i] = step(ids:narrow(1, 0, length):contiguous():to(device),
+        ids:narrow(1, 1, length):contiguous():to(device)):item()
     end
     return losses
   end
@@ -54,18 +57,21 @@ function sections.curve()
     worst = math.max(worst, math.abs(cpu[i] - eager[i]) / cpu[i])
     same = same and eager[i] == compiled[i]
   end
-  report("char GPT against the CPU", worst <= 1e-3, string.format("%d steps, loss %.4f to %.4f, at most %.5f %% apart (0.1 %% allowed)",
+  report("char GPT against the CPU", worst <= 1e-3,
+    string.format("%d steps, loss %.4f to %.4f, at most %.5f %% apart (0.1 %% allowed)",
     steps, cpu[1], cpu[steps], worst * 100))
   report("char GPT compiled is eager", same, string.format("%.9g and %.9g", eager[steps], compiled[steps]))
 end
 
--- Memory runs out within a train step: nothing has happened, and once there is memory the run is what it would have been.
+-- Memory runs out within a train step: nothing has happened, and once there is memory the run is what it would have
+-- been.
 function sections.memory()
   local d, small, large = fake and 16 or 2048, fake and 8 or 1024, fake and 2 ^ 17 or 2 ^ 16 + 2 ^ 15
   local MB = 2 ^ 20
   local function start(compiled)
     lt.manual_seed(3)
-    local net = nn.Sequential(nn.Linear(d, d), nn.GELU(), nn.Dropout(0.1), nn.Linear(d, d), nn.GELU(), nn.Linear(d, 8)):to("cuda")
+    local net = nn.Sequential(nn.Linear(d, d), nn.GELU(), nn.Dropout(0.1), nn.Linear(d, d), nn.GELU(),
+      nn.Linear(d, 8)):to("cuda")
     local opt = optim.AdamW(net:parameters(), {lr = 1e-3})
     local data = {}
     for _, n in ipairs {small, large} do
@@ -113,7 +119,8 @@ function sections.memory()
     end
     local raised, message = raises("out of memory on cuda:0: tried to allocate", step, large)
     report("out of memory within a step," .. what, raised, message)
-    report(compiled and "  parameters, gradients and moments are as before, compiled" or "  parameters and moments are as before, eager",
+    report(compiled and "  parameters, gradients and moments are as before, compiled"
+      or "  parameters and moments are as before, eager",
       equal(state(net, opt, compiled), before))
     held = nil
     collectgarbage() collectgarbage()
@@ -124,7 +131,8 @@ function sections.memory()
       local got, got_state = finish(net, opt, step)
       local same = equal(got_state, want_state)
       for i = 1, 3 do same = same and got[i] == want[i] end
-      report("  goes on as if nothing had happened," .. what, same, string.format("loss %.9g and %.9g", got[3], want[3]))
+      report("  goes on as if nothing had happened," .. what, same,
+        string.format("loss %.9g and %.9g", got[3], want[3]))
     end
     net, opt, step = nil, nil, nil
     collectgarbage() collectgarbage()
@@ -135,7 +143,8 @@ end
 -- Many train steps, batches of sizes that change among them: neither the GPU's memory nor the process grows.
 function sections.soak()
   local steps = fake and 30 or 2000
-  local function resident() return tonumber(io.open("/proc/self/statm"):read("*l"):match("^%d+ (%d+)")) * 4096 / 2 ^ 20 end
+  local function resident() return tonumber(
+    io.open("/proc/self/statm"):read("*l"):match("^%d+ (%d+)")) * 4096 / 2 ^ 20 end
   for _, compiled in ipairs {false, true} do
     local d = fake and 16 or 256
     local net = nn.Sequential(nn.Linear(d, d), nn.LayerNorm(d), nn.GELU(), nn.Dropout(0.1), nn.Linear(d, 10)):to("cuda")
@@ -155,7 +164,8 @@ function sections.soak()
     local allocated_later, reserved_later, mb_later = run(steps)
     report(steps .. " train steps" .. (compiled and " compiled" or " eager"),
       allocated_later <= allocated and reserved_later <= reserved and mb_later < mb + 8,
-      string.format("%.2f to %.2f MB allocated, %.0f to %.0f reserved, process %.0f to %.0f MB", allocated / 2 ^ 20, allocated_later / 2 ^ 20,
+      string.format("%.2f to %.2f MB allocated, %.0f to %.0f reserved, process %.0f to %.0f MB", allocated / 2 ^ 20,
+        allocated_later / 2 ^ 20,
         reserved / 2 ^ 20, reserved_later / 2 ^ 20, mb, mb_later))
   end
 end
@@ -169,7 +179,8 @@ function sections.trap()
 end
 function sections.trapped()
   ffi.cdef [[int cuModuleLoadData(void**, const char*); int cuModuleGetFunction(void**, void*, const char*);
-  int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
+  int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                     void*, void**, void**);
   int cuCtxSynchronize(void);]]
   local driver = ffi.load("libcuda.so.1")
   local x = lt.ones(4, {device = "cuda"})
@@ -182,7 +193,9 @@ function sections.trapped()
   driver.cuCtxSynchronize() -- it is on another stream than Lutra's work
   local told, message = raises("the GPU's context is lost, the CPU goes on", function() return y:cpu() end)
   print(message)
-  local named = message:find("last launches: full %(.*must_see.lua:%d+%), then add %(.*must_see.lua:%d+%) %(LUTRA_CUDA_SYNC=1 tells which%)")
+  local named =
+    message:find(
+    "last launches: full %(.*must_see.lua:%d+%), then add %(.*must_see.lua:%d+%) %(LUTRA_CUDA_SYNC=1 tells which%)")
   local again, later = raises("the GPU's context is lost since", function() return x + 1 end)
   print(later)
   local other = raises("the GPU's context is lost since", function() return lt.zeros(3, {device = "cuda"}) end)
@@ -195,11 +208,14 @@ end
 function sections.index()
   local table_ = lt.randn(10, 4, {device = "cuda"})
   local function look(i) return (table_ * 2):index_select(0, i):sum() end
-  local good, bad = lt.tensor({1, 2}, {dtype = "int64", device = "cuda"}), lt.tensor({1, 12}, {dtype = "int64", device = "cuda"})
+  local good, bad = lt.tensor({1, 2}, {dtype = "int64", device = "cuda"}),
+    lt.tensor({1, 12}, {dtype = "int64", device = "cuda"})
   local want = look(good):item()
   for _, f in ipairs {look, lt.compile(look)} do
     for _ = 1, 3 do
-      local told, message = raises("index_select: index 12 is out of bounds for dimension 0 with size 10 (launched at ", function() return f(bad):item() end)
+      local told,
+        message = raises("index_select: index 12 is out of bounds for dimension 0 with size 10 (launched at ",
+        function() return f(bad):item() end)
       report("an index out of range", told, message)
       report("  the GPU goes on", f(good):item() == want)
     end
@@ -208,7 +224,9 @@ end
 
 function sections.cache()
   local base = shell("mktemp -d"):gsub("\n", "")
-  local text = [[local f = lt.compile(function(x) return (x * 3 + 1):tanh():softmax(1):sum(0) end) local t = lt.perf_counter() ]] ..
+  local text =
+    [[local f = lt.compile(function(x) return (x * 3 + 1):tanh():softmax(1):sum(0) end) local t = lt.perf_counter() ]]
+    ..
     [[local y = f(lt.ones(40, 50, {device = "cuda"})):cpu() print(y:totable()[7]) io.stderr:write(lt.perf_counter() - t, "\n")]]
   local one = ("LUTRA_CACHE_DIR=%s/c %s -e '%s'"):format(base, program, text)
   local out = shell(("(%s) 2>%s/t1 & (%s) 2>%s/t2 & wait"):format(one, base, one, base))
@@ -216,7 +234,8 @@ function sections.cache()
   report("two processes on one cache directory", a ~= nil and a == b, out:gsub("\n", " "))
   local n = tonumber(shell(("find %s/c -type f | wc -l"):format(base)))
   local again = shell(("%s 2>%s/t3"):format(one, base))
-  report("  found again, no more and no torn entries", n > 0 and again == a .. "\n" and tonumber(shell(("find %s/c -type f | wc -l"):format(base))) == n,
+  report("  found again, no more and no torn entries", n > 0 and again == a .. "\n"
+    and tonumber(shell(("find %s/c -type f | wc -l"):format(base))) == n,
     n .. " entries; seconds " .. shell(("cat %s/t1 %s/t2 %s/t3"):format(base, base, base)):gsub("\n", " "))
   shell("for f in " .. base .. "/c/*/*; do truncate -s 99 $f; done")
   report("  entries cut short are made again", shell(("%s 2>%s/t4"):format(one, base)) == a .. "\n")
@@ -236,13 +255,15 @@ function sections.devices()
     for _ = 1, 3 do report("  compiled", lt.equal(compiled(a, b), results[i])) end
   end
   report("both give the same bits", lt.equal(results[0]:cpu(), results[1]:cpu()))
-  report("mixed devices", raises("expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:1!",
+  report("mixed devices",
+    raises("expected all tensors to be on the same device, but found at least two devices, cuda:0 and cuda:1!",
     function() return x:cuda(0) + x:cuda(1) end))
   for _, n in ipairs {1, 1000, fake and 2 ^ 14 or 2 ^ 26} do
     local a = lt.arange(n):to("float32")
     local first = a:cuda(0)
     local second = first:to("cuda:1")
-    report("copy of " .. n .. " between GPUs", second.device == "cuda:1" and lt.equal(second:cpu(), a) and lt.equal(second:to("cuda:0"), first))
+    report("copy of " .. n .. " between GPUs", second.device == "cuda:1" and lt.equal(second:cpu(), a)
+      and lt.equal(second:to("cuda:0"), first))
   end
   -- Written right before and right after it is copied: in order.
   local a = lt.zeros(fake and 2 ^ 12 or 2 ^ 20, {device = "cuda:0"})
@@ -261,7 +282,8 @@ function sections.devices()
   local t = lt.perf_counter()
   for _ = 1, 5 do to:copy_(big) end
   lt.cuda.synchronize(0) lt.cuda.synchronize(1)
-  report("a copy to the other GPU", to[17]:item() == 1, string.format("%.1f GB/s", 5 * big:numel() * 4 / (lt.perf_counter() - t) / 1e9))
+  report("a copy to the other GPU", to[17]:item() == 1,
+    string.format("%.1f GB/s", 5 * big:numel() * 4 / (lt.perf_counter() - t) / 1e9))
   local before = lt.cuda.memory_allocated(1)
   local there = lt.empty(2 ^ 20, {device = "cuda:1"})
   report("memory is counted by device", lt.cuda.memory_allocated(1) - before >= 2 ^ 22 and there.device == "cuda:1")

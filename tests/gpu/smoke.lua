@@ -1,5 +1,5 @@
--- The first minutes on a GPU: memory, copies, elementwise, rows, columns, products, a train step. Every result against the
--- CPU's. lutra tests/gpu/smoke.lua
+-- The first minutes on a GPU: memory, copies, elementwise, rows, columns, products, a train step. Every result against
+-- the CPU's. lutra tests/gpu/smoke.lua
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
 local functional = nn.functional

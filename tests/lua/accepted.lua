@@ -115,7 +115,8 @@ test("gradients reach leaves that a compiled function makes", function()
   }
   for i, make in ipairs(made) do
     local function returned(x) local w = make() return (x * w * w):sum(), w end
-    local function broken(x) local w = make() local y = (x * w * w):sum() lt.graph_break() y:backward() return w.grad end
+    local function broken(x) local w = make() local y =
+      (x * w * w):sum() lt.graph_break() y:backward() return w.grad end
     local function whole(x) local w = make() local y = (x * w * w):sum() y:backward() return w.grad, w end
     for _ = 1, 2 do
       local f, g, k = lt.compile(returned), lt.compile(broken), lt.compile(whole)

@@ -1,4 +1,5 @@
--- What the executable tells of an error beside its message: the name that was meant, and the module whose forward failed.
+-- What the executable tells of an error beside its message: the name that was meant, and the module whose forward
+-- failed.
 local h = require "harness"
 local test, equal = h.test, h.equal
 local program = h.program()
@@ -120,7 +121,9 @@ test("the module whose forward failed", function()
   local text = "linear: an input of shape {2, 4} cannot be multiplied with a weight of shape {4, 5} (4 != 5)\nin "
   equal(message_of(model .. "net(lt.ones(2, 4))"), text .. "net.layers.1.out, a Linear")
   equal(message_of(model .. "local f = lt.compile(net)\nf(lt.ones(2, 4))"), text .. "f.layers.1.out, a Linear")
-  equal(message_of(model .. "local step = lt.compile(function(x) local y = net(x) return y:sum() end)\nstep(lt.ones(2, 4))"), text .. "net.layers.1.out, a Linear")
+  equal(message_of(model
+    .. "local step = lt.compile(function(x) local y = net(x) return y:sum() end)\nstep(lt.ones(2, 4))"), text
+    .. "net.layers.1.out, a Linear")
   equal(message_of(model .. "lt.patch(net.forward)\nnet(lt.ones(2, 4))"), text .. "net.layers.1.out, a Linear")
   equal(message_of("local r = nn.Linear(2, 3)\nr(lt.ones(3))"):match("\n(.*)$"), "in r, a Linear")
   equal(message_of("nn.Linear(2.5, 3)"):find("\n", 1, true), nil)

@@ -1,4 +1,5 @@
--- lt.auto: hot frames are compiled by themselves, a prototype a few times at most, and what it costs does not grow with what else lives.
+-- lt.auto: hot frames are compiled by themselves, a prototype a few times at most, and what it costs does not grow with
+-- what else lives.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- Random long loops, as scripts have them in their main chunk: with lt.auto they give what they give without, and each prototype is captured a
--- few times at most. LUTRA_TEST_SEED=n runs one program and prints it.
+-- Random long loops, as scripts have them in their main chunk: with lt.auto they give what they give without, and each
+-- prototype is captured a few times at most. LUTRA_TEST_SEED=n runs one program and prints it.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy = h.test, h.truthy
@@ -11,7 +11,8 @@ local function program(seed)
   local function line(...) lines[#lines + 1] = string.format(...) end
   local function pick(list) return list[random(#list)] end
   local function number() return pick {"1", "0.5", "-2", "3.25", "i", "i % 5", "acc % 3", "k"} end
-  local function tensor() return pick {"x", "x * " .. number(), "x + y", "(x - y):tanh()", "x:relu()", "y * " .. number(), "lt.tensor({i, 1, 2, acc % 7})", "x:narrow(0, 0, 4)"} end
+  local function tensor() return pick {"x", "x * " .. number(), "x + y", "(x - y):tanh()", "x:relu()", "y * "
+    .. number(), "lt.tensor({i, 1, 2, acc % 7})", "x:narrow(0, 0, 4)"} end
   line("local lt, out, yield = lt, {}, coroutine.yield")
   line("local x, y, k, acc, i, list = lt.ones(4), lt.arange(0, 4, 1, {dtype = 'float32'}), 2, 0, 1, {}")
   line("local w = lt.ones(4, {requires_grad = true})")
@@ -33,7 +34,9 @@ local function program(seed)
     names[#names + 1] = name
   end
   local closures, threads = random(4) == 1, random(4) == 1
-  if threads then line("local co = coroutine.wrap(function() local x = x while true do x = yield(%s(x, 3)) end end)", pick(names)) end
+  if threads then
+    line("local co = coroutine.wrap(function() local x = x while true do x = yield(%s(x, 3)) end end)", pick(names))
+  end
   line("for step = 1, %d do", random(100, 900))
   line("  i = step")
   for _ = 1, random(2, 6) do
@@ -41,7 +44,8 @@ local function program(seed)
     if kind <= 4 then line("  acc = acc + %s(%s, i):sum():item() %% 11", pick(names), pick {"x", "y", "x + i"})
     elseif kind == 5 then line("  x = (%s(x, i) * 0.01):sin()", pick(names))
     elseif kind == 6 then line("  acc = acc + (%s):sum():item() %% 3", tensor())
-    elseif kind == 7 and closures then line("  local g = function(x) return x * i + k end  acc = acc + g(x):sum():item() %% 13")
+    elseif kind == 7
+      and closures then line("  local g = function(x) return x * i + k end  acc = acc + g(x):sum():item() %% 13")
     elseif kind == 8 and threads then line("  acc = acc + co(x):sum():item() %% 7")
     elseif kind == 9 then line("  local ok, m = pcall(%s, i %% 50 == 0 and 'no tensor' or x, i) out[#out + 1] = not ok and tostring(m):match(':%%d+: .*') or nil", pick(names))
     elseif kind == 10 then line("  if i %% 97 == 0 then collectgarbage() lt.unpatch(%s) end", pick(names))

@@ -1,5 +1,6 @@
--- lt.autocast: three networks held to what PyTorch gave (../oracle/autocast_models.lua), compiled to eager bit for bit; regions, the cache of casts,
--- guards, graph breaks inside a region. Which type each op runs in is ../oracle/autocast.lua's matter.
+-- lt.autocast: three networks held to what PyTorch gave (../oracle/autocast_models.lua), compiled to eager bit for bit;
+-- regions, the cache of casts, guards, graph breaks inside a region. Which type each op runs in is
+-- ../oracle/autocast.lua's matter.
 local lt = require "lutra"
 local h = require "harness"
 local nn = lt.nn
@@ -20,8 +21,10 @@ test("wrong arguments are named, with the script's line", function()
   end
   for part, text in pairs {
     ["argument 'device_type' must be \"cpu\" or \"cuda\", got string 'tpu'"] = message("tpu", function() end),
-    ["argument 'dtype' must be bfloat16 or float16, got string 'float32'"] = message("cpu", {dtype = lt.float32}, function() end),
-    ["unknown option 'dtyp' (known: dtype, enabled, cache_enabled)"] = message("cpu", {dtyp = lt.bfloat16}, function() end),
+    ["argument 'dtype' must be bfloat16 or float16, got string 'float32'"] = message("cpu", {dtype = lt.float32},
+      function() end),
+    ["unknown option 'dtyp' (known: dtype, enabled, cache_enabled)"] = message("cpu", {dtyp = lt.bfloat16},
+      function() end),
     ["argument 'f' must be a function or a module, got nil"] = message("cpu", {dtype = lt.bfloat16}),
     ["argument 'f' must be a function or a module, got number 3"] = message("cpu", {dtype = lt.bfloat16}, 3),
     ["argument 'f' must be a function or a module, got string 'f'"] = message("cpu", nil, "f"),
@@ -59,7 +62,8 @@ end
 function models.convnet()
   local x, y = values({3, 2, 6, 6}, 7, 1, true), lt.tensor({0, 3, 4}, {dtype = "int64"})
   local weight = (values({4}, 3, nil, true) + 1):requires_grad_(true)
-  return {values({4, 2, 3, 3}, 1), values({4}, 2), weight, values({4}, 4), values({5, 36}, 5), values({5}, 6)}, function(p)
+  return {values({4, 2, 3, 3}, 1), values({4}, 2), weight, values({4}, 4), values({5, 36}, 5), values({5}, 6)},
+    function(p)
     local c = F.conv2d(x, p[1], p[2], {padding = 1})
     local b = F.batch_norm(c, lt.zeros(4), lt.ones(4), p[3], p[4], true)
     local m = F.max_pool2d(b:relu(), 2)
@@ -79,7 +83,8 @@ function models.gpt()
     return lt.tensor(rows, {dtype = "int64"})
   end
   local words_in, y = ids(5, 7), ids(3, 2)
-  local p = {values({words, d}, 1), values({length, d}, 2), values({3 * d, d}, 3), values({3 * d}, 4), values({d, d}, 5), values({4 * d, d}, 6),
+  local p = {values({words, d}, 1), values({length, d}, 2), values({3 * d, d}, 3), values({3 * d}, 4),
+    values({d, d}, 5), values({4 * d, d}, 6),
              values({d, 4 * d}, 7), values({d}, 8)}
   return p, function(p)
     local x = F.embedding(words_in, p[1]) + p[2]
@@ -188,7 +193,8 @@ test("arguments and results go through, options may be left out", function()
   local linear = nn.Linear(2, 2)
   equal(lt.autocast("cpu", linear, lt.ones(1, 2)).dtype, "bfloat16")
   equal(lt.autocast("cuda", linear, lt.ones(1, 2)).dtype, "float32") -- tensors on the CPU are not its
-  local co = coroutine.wrap(function() return lt.autocast("cpu", function() return coroutine.yield(product_type()) end) end)
+  local co = coroutine.wrap(function() return lt.autocast("cpu",
+    function() return coroutine.yield(product_type()) end) end)
   equal(co(), "bfloat16")
   co()
   equal(lt.is_autocast_enabled("cpu"), false)
@@ -327,7 +333,8 @@ test("options made in the frame, whatever their order", function()
     local made = {dtype = "float16"}
     made.cache_enabled = false
     made.enabled = on
-    local loss = lt.autocast("cpu", {dtype = dtype, enabled = on or false}, product, x) + lt.autocast("cpu", made, product, x) + given
+    local loss = lt.autocast("cpu", {dtype = dtype, enabled = on or false}, product, x)
+      + lt.autocast("cpu", made, product, x) + given
     loss:backward()
     return loss
   end, {fullgraph = true})

@@ -1,4 +1,5 @@
--- Autograd from Lua: hooks, accumulation, retained graphs, double backward (through compiled code, too), grad modes, versions.
+-- Autograd from Lua: hooks, accumulation, retained graphs, double backward (through compiled code, too), grad modes,
+-- versions.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
@@ -135,7 +136,8 @@ test("grad modes nest and are restored by errors, in compiled code as well", fun
   raises("no_grad: argument 'f' must be a function or a module, got nil", function() lt.no_grad() end)
   raises("no_grad: argument 'f' must be a function or a module, got number 3", function() lt.no_grad(3) end)
   raises("enable_grad: argument 'f' must be a function or a module, got a table", function() lt.enable_grad({}) end)
-  raises("inference_mode: argument 'f' must be a function or a module, got string 'f'", function() lt.inference_mode("f") end)
+  raises("inference_mode: argument 'f' must be a function or a module, got string 'f'",
+    function() lt.inference_mode("f") end)
   raises("enable_grad: argument 'f' must be", function() lt.enable_grad() end)
   truthy(lt.is_grad_enabled())
 end)

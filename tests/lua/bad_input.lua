@@ -1,4 +1,5 @@
--- Bad input: every error names op or class, argument and value, and carries the script's line; eager and compiled alike.
+-- Bad input: every error names op or class, argument and value, and carries the script's line; eager and compiled
+-- alike.
 local h = require "harness"
 local lt = require "lutra"
 local nn, F = lt.nn, lt.nn.functional
@@ -30,7 +31,8 @@ test("numbers that an integer dtype cannot hold", function()
   told("tensor: data nan cannot be converted to int64 without overflow", lt.tensor, {0 / 0}, {dtype = "int64"})
   told("tensor: data 1e+30 cannot be converted", lt.tensor, {1e30}, {dtype = "int64"})
   told("full: fill_value -129 cannot be converted to int8", lt.full, {2}, -129, {dtype = "int8"})
-  both("masked_fill: value 300 cannot be converted to uint8 without overflow", function(t, m, v) return t:masked_fill(m, v) end, x, mask, 300)
+  both("masked_fill: value 300 cannot be converted to uint8 without overflow",
+    function(t, m, v) return t:masked_fill(m, v) end, x, mask, 300)
   both("clamp: max 300 cannot be converted to uint8", function(t, v) return t:clamp(0, v) end, x, 300)
   both("where: other 300 cannot be converted to uint8", function(m, t, v) return lt.where(m, t, v) end, mask, x, 300)
   both("fill_: fill_value 300 cannot be converted", function(t, v) return t:clone():fill_(v) end, x, 300)
@@ -76,14 +78,16 @@ test("probabilities", function()
     both("bernoulli: " .. unit, function(x) return lt.bernoulli(x:half()) end, t)
     if p ~= 2 then
       both("multinomial: probabilities must be finite and not negative", function(x) return lt.multinomial(x, 1) end, t)
-      both("multinomial: probabilities must be finite and not negative", function(x) return lt.multinomial(x, 3, true) end, t)
+      both("multinomial: probabilities must be finite and not negative",
+        function(x) return lt.multinomial(x, 3, true) end, t)
     end
   end
   local none = "multinomial: the probabilities of a row must not sum to zero"
   both(none, function(x) return lt.multinomial(x, 1) end, lt.tensor({{1, 2}, {0, 0}}))
   both(none, function(x) return lt.multinomial(x, 3, true) end, lt.tensor({{1, 2}, {0, 0}}))
   both("normal: std must not be negative", function(x) return lt.normal(x, x) end, lt.tensor({1, -1}))
-  both("binary_cross_entropy: the input must be between 0 and 1", function(x) return F.binary_cross_entropy(x, x) end, lt.tensor({0.5, 1.5}))
+  both("binary_cross_entropy: the input must be between 0 and 1", function(x) return F.binary_cross_entropy(x, x) end,
+    lt.tensor({0.5, 1.5}))
   told("bernoulli: p must be between 0 and 1, got 2", lt.bernoulli, lt.zeros(3), 2)
   equal(lt.multinomial(lt.tensor({0, 3, 0}), 1):item(), 1)
   local p = lt.tensor({0.25, 0.5}, {requires_grad = true})
@@ -93,7 +97,8 @@ end)
 
 test("sizes beyond all memory", function()
   local image = lt.zeros(1, 1, 4, 4)
-  told("interpolate: out of memory: a result of shape {1, 1, 4000000000, 4000000000}", F.interpolate, image, {scale_factor = 1e9})
+  told("interpolate: out of memory: a result of shape {1, 1, 4000000000, 4000000000}", F.interpolate, image,
+    {scale_factor = 1e9})
   told("interpolate: scale_factor 1e+300 does not go with a size of 4", F.interpolate, image, {scale_factor = 1e300})
   told("interpolate: scale_factor nan does not go", F.interpolate, image, {scale_factor = 0 / 0})
   told("interpolate: scale_factor -1 does not go", F.interpolate, image, {scale_factor = -1})
@@ -118,14 +123,17 @@ test("what is named", function()
   told("to: 'foo' is neither a dtype", x.to, x, "foo")
   told("zeros: device 'foo' is unknown", lt.zeros, 3, {device = "foo"})
   told("requires_grad_: only tensors of floating point dtype", x.requires_grad_, x:long())
-  told("zeros: requires_grad: only tensors of floating point dtype", lt.zeros, 3, {dtype = "int64", requires_grad = true})
+  told("zeros: requires_grad: only tensors of floating point dtype", lt.zeros, 3,
+    {dtype = "int64", requires_grad = true})
   told("zeros: argument 'size' must be an integer, got number nan", lt.zeros, 0 / 0)
   told("mark_dynamic: argument 'dim' must be an integer, got a table", lt.mark_dynamic, x, {})
   told("dropout: p must be between 0 and 1, got nan", F.dropout, x, 0 / 0)
   local logits, classes = lt.randn(3, 4), lt.tensor({0, 9, 1}, {dtype = "int64"})
-  both("cross_entropy: target 9 is out of bounds for 4 classes", function(a, b) return F.cross_entropy(a, b) end, logits, classes)
+  both("cross_entropy: target 9 is out of bounds for 4 classes", function(a, b) return F.cross_entropy(a, b) end,
+    logits, classes)
   both("nll_loss: target 9 is out of bounds for 4 classes", function(a, b) return F.nll_loss(a, b) end, logits, classes)
-  both("nll_loss: target -9 is out of bounds for 4 classes", function(a, b) return F.nll_loss(a, -b) end, logits, classes)
+  both("nll_loss: target -9 is out of bounds for 4 classes", function(a, b) return F.nll_loss(a, -b) end, logits,
+    classes)
 end)
 
 test("the name that was called, not that of a part", function()
@@ -133,9 +141,11 @@ test("the name that was called, not that of a part", function()
   told("clip: at least one of 'min' or 'max' must be given", lt.clip, x)
   both("clip: shapes {3, 4} and {7} cannot be broadcast", function(a, b) return lt.clip(a, b) end, x, lt.randn(7))
   told("clip_: shapes {3, 4} and {7} cannot be broadcast", x.clip_, x, lt.randn(7))
-  both("multiply: shapes {3, 4} and {2} cannot be broadcast", function(a, b) return lt.multiply(a, b) end, x, lt.randn(2))
+  both("multiply: shapes {3, 4} and {2} cannot be broadcast", function(a, b) return lt.multiply(a, b) end, x,
+    lt.randn(2))
   both("softsign: not defined for bool tensors", function(a) return F.softsign(a) end, x:gt(0))
-  both("slice_scatter: step must be greater than zero, got 0", function(a, b) return lt.slice_scatter(a, b, 0, 0, 2, 0) end, x, x)
+  both("slice_scatter: step must be greater than zero, got 0",
+    function(a, b) return lt.slice_scatter(a, b, 0, 0, 2, 0) end, x, x)
   told("select_scatter: index 9 is out of range", lt.select_scatter, x, lt.randn(4), 0, 9)
   told("soft_margin_loss: shapes {3, 4} and {2, 2} cannot be broadcast", F.soft_margin_loss, x, lt.randn(2, 2))
   both("fmod: not defined for bool tensors", function(a) return a:fmod(a) end, x:gt(0))
@@ -152,7 +162,8 @@ test("generator= of draws", function()
   local mine = lt.Generator(5)
   lt.manual_seed(5)
   for _, draw in ipairs {
-    function(o) return lt.randn(3, o) end, function(o) return lt.rand({2, 2}, o) end, function(o) return lt.randint(10, {4}, o) end,
+    function(o) return lt.randn(3, o) end, function(o) return lt.rand({2, 2}, o) end,
+      function(o) return lt.randint(10, {4}, o) end,
     function(o) return lt.randperm(5, o) end, function(o) return lt.bernoulli(lt.full({4}, 0.5), o) end,
     function(o) return lt.multinomial(lt.ones(4), 2, o) end, function(o) return lt.zeros(3):uniform_(0, 1, o) end,
     function(o) return lt.zeros(3):normal_(o) end, function(o) return lt.zeros(3):exponential_(1, o) end,
@@ -168,7 +179,8 @@ test("generator= of draws", function()
   for _ = 1, 3 do truthy(f(lt.zeros(3)):equal(lt.rand(3, {generator = two}))) end
   told("rand: argument 'generator' must be made by lt.Generator, got number 5", lt.rand, 3, {generator = 5})
   told("Generator: argument 'seed' must be an integer, got number 1.5", lt.Generator, 1.5)
-  told("zeros: unknown keyword 'generator' (known: size, dtype, device, out, requires_grad)", lt.zeros, 3, {generator = one})
+  told("zeros: unknown keyword 'generator' (known: size, dtype, device, out, requires_grad)", lt.zeros, 3,
+    {generator = one})
 end)
 
 test("options of compile and explain", function()
@@ -184,7 +196,8 @@ test("options of compile and explain", function()
 end)
 
 test("what is compiled", function()
-  told("compile: the backend must return a function, nil or its graph, not a number", lt.compile(function(x) return x + 1 end, {backend = function() return 3 end}), lt.zeros(2))
+  told("compile: the backend must return a function, nil or its graph, not a number",
+    lt.compile(function(x) return x + 1 end, {backend = function() return 3 end}), lt.zeros(2))
   local x = lt.zeros(2)
   told("compile: argument 'f' must be a function or a module, got nil", lt.compile)
   told("compile: argument 'f' must be a function or a module, got nil", lt.compile, nil, {dynamic = true})
@@ -210,12 +223,15 @@ test("names that are not there", function()
   told("Tensor has no attribute or method 'sqeeze' (did you mean 'squeeze'?)", function() return x:sqeeze(0) end)
   told("Tensor has no attribute or method 'resahpe' (did you mean 'reshape'?)", function() return x:resahpe(4) end)
   told("Tensor has no attribute 'requires_grd' (did you mean 'requires_grad'?)", function() x.requires_grd = true end)
-  told("sum: unknown keyword 'dimm' (known: input, dim, keepdim, dtype, out); did you mean 'dim'?", x.sum, x, {dimm = 1})
+  told("sum: unknown keyword 'dimm' (known: input, dim, keepdim, dtype, out); did you mean 'dim'?", x.sum, x,
+    {dimm = 1})
   told("other); did you mean 'dtype'?", x.to, x, {dtyp = "float16"})
-  told("compile: unknown option 'dynamc' (known: dynamic, fullgraph, backend, mode, options); did you mean 'dynamic'?", lt.compile, print,
+  told("compile: unknown option 'dynamc' (known: dynamic, fullgraph, backend, mode, options); did you mean 'dynamic'?",
+    lt.compile, print,
     {dynamc = true})
   told("profit); did you mean 'num_threads'?", function() lt.config.num_thread = 1 end)
-  told("Linear: unknown option 'bais' (known: bias, device, dtype, in_features, out_features); did you mean 'bias'?", nn.Linear, 2, 2,
+  told("Linear: unknown option 'bais' (known: bias, device, dtype, in_features, out_features); did you mean 'bias'?",
+    nn.Linear, 2, 2,
     {bais = false})
   for _, f in ipairs {x.sum, lt.compile, nn.ReLU} do
     local _, message = pcall(f, f == x.sum and x or f == lt.compile and print or {elephant = 1}, {elephant = 1})
@@ -229,8 +245,10 @@ test("names that are not there", function()
   both("to: 'flaot32' is neither a dtype (bool, uint8, ", function(t) return t:to("flaot32") end, x)
   told("nor a device ('cpu', 'cuda' or 'cuda:N')", x.to, x, "gpu")
   told("to: 'cuda:01' is neither", x.to, x, "cuda:01")
-  told("to: unknown keyword 'dtyp' (known: input, dtype, non_blocking, copy, memory_format, device, other)", x.to, x, {dtyp = "float16"})
-  told("zeros: argument 'dtype' must be a dtype, got string 'flaot' (known: bool, uint8,", lt.zeros, 2, {dtype = "flaot"})
+  told("to: unknown keyword 'dtyp' (known: input, dtype, non_blocking, copy, memory_format, device, other)", x.to, x,
+    {dtyp = "float16"})
+  told("zeros: argument 'dtype' must be a dtype, got string 'flaot' (known: bool, uint8,", lt.zeros, 2,
+    {dtype = "flaot"})
   told("zeros: argument 'device' must be an integer, got number 1.5", lt.zeros, 2, {device = 1.5})
   told("set_default_device: device 'gpu' is unknown", lt.set_default_device, "gpu")
   told("set_default_device: argument 'device' must be a string or an integer, got nil", lt.set_default_device)
@@ -238,7 +256,8 @@ test("names that are not there", function()
   told("cuda.memory_allocated: device 'cud' is unknown", lt.cuda.memory_allocated, "cud")
   told("cuda.Event: argument 'options' must be a table, got number 3", lt.cuda.Event, 3)
   told("cuda.Event: argument 'enable_timing' must be a boolean, got number 3", lt.cuda.Event, {enable_timing = 3})
-  told("tensor: requires_grad: only tensors of floating point dtype can require gradients, got int64", lt.tensor, {1}, {dtype = "int64", requires_grad = true})
+  told("tensor: requires_grad: only tensors of floating point dtype can require gradients, got int64", lt.tensor, {1},
+    {dtype = "int64", requires_grad = true})
   equal(lt.device("cpu", 0), "cpu")
   equal(lt.device("cuda"), "cuda")
   equal(lt.device("cuda", 1), "cuda:1")
@@ -259,11 +278,15 @@ end)
 
 test("labels of einsum", function()
   local x, y = lt.zeros(3, 4), lt.zeros(4, 5)
-  both("einsum: label 'z' is in the result of 'ij,jk->iz' but in no operand", function(a, b) return lt.einsum("ij,jk->iz", a, b) end, x, y)
+  both("einsum: label 'z' is in the result of 'ij,jk->iz' but in no operand",
+    function(a, b) return lt.einsum("ij,jk->iz", a, b) end, x, y)
   told("einsum: label 'i' is twice in the result of 'ij,jk->ii'", lt.einsum, "ij,jk->ii", x, y)
-  both("einsum: label 'i' of 'ij,ik->jk' has size 3 in operand 0 and 4 in operand 1", function(a, b) return lt.einsum("ij,ik->jk", a, b) end, x, y)
-  both("einsum: label 'j' of 'ij,j->ij' has size 4 in operand 0 and 3 in operand 1", function(a, b) return lt.einsum("ij,j->ij", a, b) end, x, lt.zeros(3))
-  told("einsum: label '...' of '...i,...i' has size 3 in operand 0 and 2 in operand 1", lt.einsum, "...i,...i", x, lt.zeros(2, 4))
+  both("einsum: label 'i' of 'ij,ik->jk' has size 3 in operand 0 and 4 in operand 1",
+    function(a, b) return lt.einsum("ij,ik->jk", a, b) end, x, y)
+  both("einsum: label 'j' of 'ij,j->ij' has size 4 in operand 0 and 3 in operand 1",
+    function(a, b) return lt.einsum("ij,j->ij", a, b) end, x, lt.zeros(3))
+  told("einsum: label '...' of '...i,...i' has size 3 in operand 0 and 2 in operand 1", lt.einsum, "...i,...i", x,
+    lt.zeros(2, 4))
   told("einsum: label 'i' has sizes 3 and 4 in one operand", lt.einsum, "ii->i", x)
   told("einsum: 'ij,kl->ik' is for 2 operands, got 1 tensor", lt.einsum, "ij,kl->ik", x)
   deep(lt.einsum("ij,ij->ij", x, lt.zeros(3, 1)).shape, {3, 4})
@@ -271,9 +294,11 @@ end)
 
 test("statistics of one value", function()
   local text = "expected more than 1 value per channel"
-  both("batch_norm: " .. text .. " when training, got shape {1, 2}", function(x) return F.batch_norm(x, nil, nil, {training = true}) end, lt.zeros(1, 2))
+  both("batch_norm: " .. text .. " when training, got shape {1, 2}",
+    function(x) return F.batch_norm(x, nil, nil, {training = true}) end, lt.zeros(1, 2))
   both("group_norm: " .. text .. ", got shape {1, 2}", function(x) return F.group_norm(x, 2) end, lt.zeros(1, 2))
-  told("instance_norm: expected more than 1 spatial element when training, got shape {2, 2, 1}", F.instance_norm, lt.zeros(2, 2, 1))
+  told("instance_norm: expected more than 1 spatial element when training, got shape {2, 2, 1}", F.instance_norm,
+    lt.zeros(2, 2, 1))
   deep(F.batch_norm(lt.zeros(1, 2, 2), nil, nil, {training = true}).shape, {1, 2, 2})
   deep(F.group_norm(lt.zeros(1, 2), 1).shape, {1, 2})
   deep(nn.BatchNorm1d(2):eval()(lt.zeros(1, 2)).shape, {1, 2})
@@ -294,18 +319,21 @@ test("modules", function()
   told("Linear: argument 'out_features' is missing", nn.Linear, 4)
   told("Linear: argument 'in_features' must be a whole number >= 0, got number 1.5", nn.Linear, 1.5, 2)
   told("Linear: argument 'bias' must be a boolean, got number 3", nn.Linear, 4, 2, {bias = 3})
-  told("Linear: unknown option 'foo' (known: bias, device, dtype, in_features, out_features)", nn.Linear, 4, 2, {foo = 1})
+  told("Linear: unknown option 'foo' (known: bias, device, dtype, in_features, out_features)", nn.Linear, 4, 2,
+    {foo = 1})
   told("Conv2d: argument 'kernel_size' is missing", nn.Conv2d, 3, 4)
   told("Conv2d: argument 'kernel_size' must be a whole number >= 0, got string 'a'", nn.Conv2d, 3, 4, {"a", 3})
   told("LayerNorm: argument 'eps' must be a number, got string 'a'", nn.LayerNorm, 4, "a")
   told("Dropout: argument 'p' must be a number between 0 and 1, got number 2", nn.Dropout, 2)
   told("Parameter: argument 'data' must be a Tensor, got number 3", nn.Parameter, 3)
   told("load_state_dict of Linear: a table from names to tensors is needed, not nil", net.load_state_dict, net, nil)
-  told("load_state_dict of Linear: weight is number 3, not a Tensor", net.load_state_dict, net, {weight = 3, bias = net.bias})
+  told("load_state_dict of Linear: weight is number 3, not a Tensor", net.load_state_dict, net,
+    {weight = 3, bias = net.bias})
   told("load_state_dict: argument 'strict' must be a boolean", net.load_state_dict, net, {}, {strict = 0})
   told("register_buffer: argument 'name' must be a string, got nil", net.register_buffer, net, nil, lt.zeros(1))
   told("register_buffer: argument 'tensor' must be a Tensor, got number 3", net.register_buffer, net, "x", 3)
-  told("register_parameter: argument 'parameter' must be an nn.Parameter, got a Tensor", net.register_parameter, net, "x", lt.zeros(1))
+  told("register_parameter: argument 'parameter' must be an nn.Parameter, got a Tensor", net.register_parameter, net,
+    "x", lt.zeros(1))
   told("add_module: argument 'module' must be a module, got number 3", net.add_module, net, "x", 3)
   told("train: argument 'mode' must be a boolean, got number 3", net.train, net, 3)
   told("Module.eval: is called with a colon, object:eval(), got nil as the object", net.eval)
@@ -322,8 +350,10 @@ test("modules", function()
   told("Sequential: a module is needed, not the class ReLU: make one, ReLU(...)", nn.Sequential, nn.ReLU)
   told("ModuleList: a module is needed, not the class ReLU", nn.ModuleList, {nn.Linear(1, 1), nn.ReLU})
   told("ModuleDict: a module is needed, not the class ReLU", nn.ModuleDict, {a = nn.ReLU})
-  told("Conv2d: argument 'padding' must be 'same', 'valid', a number or a list of numbers, got string 'sam'", nn.Conv2d, 3, 8, 3, {padding = "sam"})
-  told("ConvTranspose2d: argument 'padding' must be a number or a list of numbers, got string 'same'", nn.ConvTranspose2d, 3, 8, 3, {padding = "same"})
+  told("Conv2d: argument 'padding' must be 'same', 'valid', a number or a list of numbers, got string 'sam'", nn.Conv2d,
+    3, 8, 3, {padding = "sam"})
+  told("ConvTranspose2d: argument 'padding' must be a number or a list of numbers, got string 'same'",
+    nn.ConvTranspose2d, 3, 8, 3, {padding = "same"})
   told("Module.to: parameters can be converted to floating point dtypes only, got int64", net.to, net, "int64")
   told("to: 'flaot32' is neither a dtype", net.to, net, "flaot32")
   told("lt.float33: no such dtype", function() return net:to(lt.float33) end)
@@ -332,7 +362,8 @@ test("modules", function()
   told("normal_: unknown option 'st' (known: mean, std)", nn.init.normal_, net.weight, {st = 3})
   told("normal_: argument 'mean' is given twice", nn.init.normal_, net.weight, 1, {mean = 3})
   told("constant_: argument 'val' must be a number, got nil", nn.init.constant_, net.weight)
-  told("calculate_gain: nonlinearity string 'foo' is unknown", nn.init.kaiming_normal_, net.weight, {nonlinearity = "foo"})
+  told("calculate_gain: nonlinearity string 'foo' is unknown", nn.init.kaiming_normal_, net.weight,
+    {nonlinearity = "foo"})
   told("save: field 'a' is a module or optimiser: save its :state_dict()", lt.save, os.tmpname() .. ".npz", {a = net})
   told("Generator: unknown option 'devic' (known: device)", lt.Generator, {devic = "cpu"})
   told("Generator: device 'gpu' is unknown", lt.Generator, "gpu")
@@ -351,9 +382,11 @@ test("data and optimisers", function()
   told("TensorDataset.get: argument 'i' must be a number, got string 'a'", set.get, set, "a")
   told("FashionMNIST: device 'cud' is unknown", lt.data.FashionMNIST, {device = "cud"})
   told("DataLoader: is no list, got index 1; for x, y in loader do", function() return lt.data.DataLoader(set)[1] end)
-  told("DataLoader: argument 'batch_size' must be a whole number >= 1, got string 'a'", lt.data.DataLoader, set, {batch_size = "a"})
+  told("DataLoader: argument 'batch_size' must be a whole number >= 1, got string 'a'", lt.data.DataLoader, set,
+    {batch_size = "a"})
   told("DataLoader: argument 'shuffle' must be a boolean, got number 1", lt.data.DataLoader, set, {shuffle = 1})
-  told("DataLoader: argument 'generator' must be made by lt.Generator, got number 3", lt.data.DataLoader, set, {generator = 3})
+  told("DataLoader: argument 'generator' must be made by lt.Generator, got number 3", lt.data.DataLoader, set,
+    {generator = 3})
   told("DataLoader: argument 'dataset' must be a dataset", lt.data.DataLoader, 3)
   told("SGD: argument 'lr' must be a number >= 0, got string 'a'", lt.optim.SGD, {p}, {lr = "a"})
   told("SGD: argument 'params' must be a list of Tensors", lt.optim.SGD, p)

@@ -1,4 +1,5 @@
--- Graph breaks: in the middle of a frame, inside a loop (its body stays compiled), inside an inlined callee. Results and effects are eager's.
+-- Graph breaks: in the middle of a frame, inside a loop (its body stays compiled), inside an inlined callee. Results
+-- and effects are eager's.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks

@@ -1,4 +1,5 @@
--- Capture of Lua itself: every kind of instruction, table, closure, loop and call in a captured frame gives what eager gives.
+-- Capture of Lua itself: every kind of instruction, table, closure, loop and call in a captured frame gives what eager
+-- gives.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, deep = h.test, h.equal, h.truthy, h.deep
@@ -22,7 +23,8 @@ local function total(map)
   return n
 end
 
--- make() gives f and a function that gives its arguments: fresh state for eager and compiled. Results and state must agree.
+-- make() gives f and a function that gives its arguments: fresh state for eager and compiled. Results and state must
+-- agree.
 local function check(name, make, expect)
   test(name, function()
     lt.reset()
@@ -151,7 +153,8 @@ check("metatables: index chains, functions, call, newindex, arithmetic, eq", fun
   return function(x)
     local other = setmetatable({v = 4}, Class)
     other.w = 5
-    return object(x, 1), object + 1, object + other, object == other, other.w, object.kind, -object, rawget(object, "factor")
+    return object(x, 1), object + 1, object + other, object == other, other.w, object.kind, -object,
+      rawget(object, "factor")
   end, x23
 end, {breaks = 0, graphs = 1})
 
@@ -387,7 +390,8 @@ test("options and reports", function()
   equal(lt.guards(cf)[1][1].source, "x")
   for n in e.graphs[1]:nodes() do equal(n.op, "add") end
   local place = "capture.lua:" .. debug.getinfo(f, "S").linedefined
-  truthy(lt.guards(cf):text({all = true}):find("\n  %S*" .. place:gsub("%p", "%%%0") .. "\n    tensor x: float32{2}"), lt.guards(cf):text {all = true})
+  truthy(lt.guards(cf):text({all = true}):find("\n  %S*" .. place:gsub("%p", "%%%0") .. "\n    tensor x: float32{2}"),
+    lt.guards(cf):text {all = true})
 end)
 
 test("a backend function gets the graph", function()
@@ -517,21 +521,27 @@ test("every guard and recompile names a line, and what reads the value", functio
     for _, g in ipairs(entry) do
       truthy(g.file:sub(-#here) == here or here:sub(-#g.file) == g.file, g.kind .. ": " .. g.file)
       truthy(g.line >= first and g.line <= first + 4, g.kind .. ": " .. g.line)
-      if g.kind == "relation" or g.kind == "alias" then found[g.kind .. " " .. g.source .. ": " .. g.expected] = g.line end
+      if g.kind == "relation" or g.kind == "alias" then
+        found[g.kind .. " " .. g.source .. ": " .. g.expected] = g.line
+      end
     end
   end
   equal(found["relation x: x.shape[1] == y.shape[1]"], first + 1)
   equal(found["relation n: 2 < n"], first + 2)
   equal(found["alias t: memory of its own"], first)
   local last = lt.recompiles(cf)[#lt.recompiles(cf)]
-  equal(last.kind .. " of " .. last.source .. " was " .. last.old .. ", is " .. last.new, "relation of n was 2 < n, is not 2 < n (n is 1)")
+  equal(last.kind .. " of " .. last.source .. " was " .. last.old .. ", is " .. last.new,
+    "relation of n was 2 < n, is not 2 < n (n is 1)")
   equal(last.line, first + 2)
 end)
 
 test("relations read as Lua", function()
   lt.reset()
   local cf = lt.compile(function(x, n)
-    if x.shape[1] * 3 - 1 > 11 and -(n / (1 - n ^ (n + 1))) < 7 and (n - (n - 1)) * 2 > 0 and (-n) ^ 2 > 1 and math.floor(n) < 9 then return x * n end
+    if x.shape[1] * 3 - 1 > 11 and -(n / (1 - n ^ (n + 1))) < 7 and (n - (n - 1)) * 2 > 0 and (-n) ^ 2 > 1
+      and math.floor(n) < 9 then
+      return x * n
+    end
     return x
   end, {dynamic = true})
   cf(lt.ones(5), 2.5)

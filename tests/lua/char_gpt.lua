@@ -1,4 +1,5 @@
--- scripts/models/char_gpt.lua as a program: trains, samples, saves; a resumed run goes on exactly where the other stopped.
+-- scripts/models/char_gpt.lua as a program: trains, samples, saves; a resumed run goes on exactly where the other
+-- stopped.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
@@ -21,13 +22,17 @@ end)
 test("--help is no mistake", function()
   local text, status = run("--help")
   equal(status, 0)
-  truthy(text:find("^usage: lutra scripts/models/char_gpt.lua ") and text:find("[--checkpoint FILE.safetensors]", 1, true), text)
+  truthy(text:find("^usage: lutra scripts/models/char_gpt.lua ")
+    and text:find("[--checkpoint FILE.safetensors]", 1, true), text)
 end)
 
 test("bad options are refused", function()
-  for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "unknown option --colour\nusage:", ["--resume"] = "--checkpoint",
+  for options,
+    message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "unknown option --colour\nusage:",
+    ["--resume"] = "--checkpoint",
                                  ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "letters",
-                                 ["--checkpoint a.npy"] = ".safetensors", ["--checkpoint /dev/null/a.safetensors"] = "/dev/null/a.safetensors: "} do
+                                 ["--checkpoint a.npy"] = ".safetensors",
+                                   ["--checkpoint /dev/null/a.safetensors"] = "/dev/null/a.safetensors: "} do
     local text, status = run(options)
     equal(status, 2, options)
     truthy(text:find(message, 1, true), text)

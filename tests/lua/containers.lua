@@ -1,5 +1,5 @@
--- Sequential, ModuleList and ModuleDict run, count, iterate and save the same children, whichever way these came: by position, by name, as fields,
--- replaced or taken away.
+-- Sequential, ModuleList and ModuleDict run, count, iterate and save the same children, whichever way these came: by
+-- position, by name, as fields, replaced or taken away.
 local h = require "harness"
 local lt = require "lutra"
 local nn = lt.nn
@@ -139,7 +139,8 @@ test("parts", function()
   truthy(lt.isinstance(seq[{1, 2}], nn.Sequential))
   local Block = nn.Sequential:extend("Block")
   equal(ran(Block(Digit(1), Digit(2), Digit(3))[{2}]), 23)
-  raises("Sequential: argument 'slice' must be whole numbers {start, stop, step}, got string 'a'", function() return seq[{0, "a"}] end)
+  raises("Sequential: argument 'slice' must be whole numbers {start, stop, step}, got string 'a'",
+    function() return seq[{0, "a"}] end)
   raises("argument 'step' must be a whole number >= 1, got number -1", function() return seq[{nil, nil, -1}] end)
   raises("the table has a field first", function() return seq[{first = 1}] end)
   raises("a part cannot be assigned", function() seq[{1, 2}] = Digit(1) end)
@@ -180,7 +181,8 @@ test("lists and dictionaries of parameters", function()
   local net = Net()
   equal(keys(net), "named.b named.c named.d weights.0 weights.1 weights.2 weights.3")
   equal(ran(net), 144)
-  equal(tostring(nn.ParameterList({lt.ones(2, 3)})), "ParameterList(\n  (0): Parameter containing: [float32 of size 2x3]\n)")
+  equal(tostring(nn.ParameterList({lt.ones(2, 3)})),
+    "ParameterList(\n  (0): Parameter containing: [float32 of size 2x3]\n)")
 end)
 
 test("a child that stands there twice", function()
@@ -205,7 +207,8 @@ test("names that are taken", function()
   local net = nn.Linear(2, 2)
   raises("'forward' is a method's name", net.add_module, net, "forward", Digit(1))
   raises("'training' is a field of the module already", net.register_buffer, net, "training", lt.ones(1))
-  raises("'in_features' is a field of the module already", net.register_parameter, net, "in_features", nn.Parameter(lt.ones(1)))
+  raises("'in_features' is a field of the module already", net.register_parameter, net, "in_features",
+    nn.Parameter(lt.ones(1)))
   net:register_parameter("weight", nn.Parameter(lt.zeros(2, 2)))
   equal(net.weight:sum():item(), 0)
   raises("'keys' is a method's name", nn.ModuleDict, {keys = Digit(1)})
@@ -233,7 +236,8 @@ test("random changes, against a list of names", function()
       end
       local number = 0
       for _, digit in ipairs(want) do number = number * 10 + digit end
-      equal(seq(lt.zeros({}, {dtype = "float64"})):item(), number, string.format("seed %d, round %d, step %d", seed, round, step))
+      equal(seq(lt.zeros({}, {dtype = "float64"})):item(), number,
+        string.format("seed %d, round %d, step %d", seed, round, step))
       equal(seq:len(), #want)
     end
   end

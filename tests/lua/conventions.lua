@@ -47,7 +47,8 @@ test("errors name the op, the argument and the value", function()
   raises("matmul: argument 'other' must be a Tensor, got nil", lt.matmul, x, nil)
   raises("sum: unknown keyword 'dims2' (known: input, dim, keepdim, dtype, out)", lt.sum, x, {dims2 = 1})
   raises("sum: argument 'keepdim' must be a boolean, got number 1", lt.sum, x, 0, 1)
-  raises("sum: argument 'dtype' must be a dtype, got string 'float31' (known: bool, uint8, int8, ", lt.sum, x, {dtype = "float31"})
+  raises("sum: argument 'dtype' must be a dtype, got string 'float31' (known: bool, uint8, int8, ", lt.sum, x,
+    {dtype = "float31"})
   raises("sum: argument 'dim' is given twice", lt.sum, x, 0, {dim = 0})
   raises("sum: the keyword table has list elements too", lt.sum, x, {0, keepdim = true})
   raises("select: argument 'index' must be an integer, got number 1.5", lt.select, x, 0, 1.5)
@@ -180,8 +181,10 @@ test("config checks its names", function()
   raises("config: unknown name 'nope' (known: recompile_limit", function() return lt.config.nope end)
   raises("config: unknown name 'nope'", function() lt.config.nope = 1 end)
   raises("config: isa must be one of avx512|avx2|arm64|interp, got 'sse'", function() lt.config.isa = "sse" end)
-  raises("config: profit = measure does not exist yet (what exists: auto|always)", function() lt.config.profit = "measure" end)
-  raises("compile: option 'dynamic' must be a boolean, got string 'yes'", function() lt.compile(print, {dynamic = "yes"}) end)
+  raises("config: profit = measure does not exist yet (what exists: auto|always)",
+    function() lt.config.profit = "measure" end)
+  raises("compile: option 'dynamic' must be a boolean, got string 'yes'",
+    function() lt.compile(print, {dynamic = "yes"}) end)
   raises("config: recompile_limit must be a number, got string", function() lt.config.recompile_limit = "8" end)
   lt.config.recompile_limit = 5
   equal(lt.config.recompile_limit, 5)

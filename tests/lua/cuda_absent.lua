@@ -34,7 +34,8 @@ test("what needs a GPU says why there is none", function()
   raises(missing, function() return lt.ones(2):cuda() end)
   raises(missing, function() return lt.nn.Linear(2, 2):to("cuda") end)
   raises("device 'cuda:1' is not available: " .. reason, function() return lt.ones(2):cuda(1) end)
-  for _, name in ipairs {"current_device", "synchronize", "get_device_name", "get_device_properties", "get_device_capability", "Event", "mem_get_info"} do
+  for _, name in ipairs {"current_device", "synchronize", "get_device_name", "get_device_properties",
+    "get_device_capability", "Event", "mem_get_info"} do
     raises(missing, lt.cuda[name])
   end
   raises(missing, lt.cuda.set_device, 0)

@@ -1,5 +1,6 @@
--- Compiled code on the disk, seen from whole programs: a second process takes what the first one kept and computes the same; what was damaged,
--- is of somebody else or half written is compiled again. (tests/artifact takes artifacts apart, tests/cuda/cache.lua looks at kernels of GPUs.)
+-- Compiled code on the disk, seen from whole programs: a second process takes what the first one kept and computes the
+-- same; what was damaged, is of somebody else or half written is compiled again. (tests/artifact takes artifacts apart,
+-- tests/cuda/cache.lua looks at kernels of GPUs.)
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 
@@ -42,7 +43,8 @@ for i = 1, 4 do
 end
 for _, p in ipairs(net:parameters()) do print(("%a"):format(p:detach():double():sum():item())) end]])
 
--- A forward whose backward comes later, a graph break, a symbolic size, an in-place write, a constant, a number that changes.
+-- A forward whose backward comes later, a graph break, a symbolic size, an in-place write, a constant, a number that
+-- changes.
 local parts = program("parts", [[
 lt.manual_seed(5)
 local w = lt.randn(4, 4, {requires_grad = true})
@@ -104,8 +106,10 @@ test("damaged entries are compiled again, and replaced", function()
   forget()
   local want = run(train):gsub("hits.*", "")
   local n = entries()
-  for _, damage in ipairs {"truncate -s 100 $f", "truncate -s 0 $f", "printf xxxx | dd of=$f bs=1 seek=60000 conv=notrunc status=none",
-                           "printf x | dd of=$f bs=1 seek=9 conv=notrunc status=none", "cp " .. train .. " $f", "rm $f; mkdir $f",
+  for _, damage in ipairs {"truncate -s 100 $f", "truncate -s 0 $f",
+    "printf xxxx | dd of=$f bs=1 seek=60000 conv=notrunc status=none",
+                           "printf x | dd of=$f bs=1 seek=9 conv=notrunc status=none", "cp " .. train .. " $f",
+                             "rm $f; mkdir $f",
                            "rm -rf $f; ln -s /dev/zero $f"} do
     shell("for f in " .. kept .. "/segment/*; do " .. damage .. "; done")
     local text = run(train)
@@ -131,7 +135,8 @@ test("writers that are killed leave nothing that is taken", function()
   local rounds = math.max(10, math.floor(30 * scale))
   for i = 1, rounds do
     if i % 4 == 1 then shell("rm -rf " .. kept .. "/segment") end
-    shell(("%s & p=$!; sleep 0.0%02d; kill -9 $p 2>/dev/null; wait $p 2>/dev/null"):format(command(train) .. " >/dev/null", i * 7 % 60))
+    shell(("%s & p=$!; sleep 0.0%02d; kill -9 $p 2>/dev/null; wait $p 2>/dev/null"):format(command(train)
+      .. " >/dev/null", i * 7 % 60))
     if i % 10 == 0 then equal(run(train):gsub("hits.*", ""), want, "round " .. i) end
   end
   equal(run(train):gsub("hits.*", ""), want)
@@ -150,9 +155,11 @@ test("processes that race for one folder", function()
   end
 end)
 
--- A file system of a few pages, where this machine lets us have one. (tests/cuda_codegen/disk_cache_test.cc limits the size of files.)
+-- A file system of a few pages, where this machine lets us have one. (tests/cuda_codegen/disk_cache_test.cc limits the
+-- size of files.)
 local function without_room(file)
-  return shell(("mkdir -p %s && unshare -m sh -c 'mount -t tmpfs -o size=40k none %s && %s'"):format(kept, kept, command(file)))
+  return shell(("mkdir -p %s && unshare -m sh -c 'mount -t tmpfs -o size=40k none %s && %s'"):format(kept, kept,
+    command(file)))
 end
 
 test("a disk without room: told in a line, and work goes on", function()
@@ -216,7 +223,8 @@ test("lutra cache lists and clears", function()
   truthy(shell(("LUTRA_CACHE_DIR=%s %s cache clear"):format(kept, lutra)):find("^%d+ files removed"))
   equal(entries(), 0)
   truthy(run(train):find("hits 0"))
-  truthy(shell(lutra .. " cache clean 2>&1"):find("cache: usage: lutra cache list|clear; did you mean 'clear'?", 1, true))
+  truthy(shell(lutra .. " cache clean 2>&1"):find("cache: usage: lutra cache list|clear; did you mean 'clear'?", 1,
+    true))
 end)
 
 shell("rm -rf " .. base)

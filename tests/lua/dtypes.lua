@@ -16,7 +16,9 @@ local function both(f, check)
 end
 local function same(got, want)
   equal(#got, #want)
-  for i = 1, #want do truthy(got[i] == want[i] or (got[i] ~= got[i] and want[i] ~= want[i]), i .. ": " .. tostring(got[i])) end
+  for i = 1, #want do
+    truthy(got[i] == want[i] or (got[i] ~= got[i] and want[i] ~= want[i]), i .. ": " .. tostring(got[i]))
+  end
 end
 
 test("made of numbers, read back, printed", function()
@@ -27,7 +29,8 @@ test("made of numbers, read back, printed", function()
   equal(lt.tensor(4294967295, {dtype = "uint32"}):item(), 4294967295)
   equal(tostring(lt.tensor(2 ^ 63, {dtype = "uint64"}):item()), "9223372036854775808ULL")
   equal(tostring(lt.tensor({1, 65535}, {dtype = "uint16"})), "tensor([    1, 65535], dtype=uint16)")
-  equal(tostring(lt.tensor({1, 2 ^ 63}, {dtype = "uint64"})), "tensor([                  1, 9223372036854775808], dtype=uint64)")
+  equal(tostring(lt.tensor({1, 2 ^ 63}, {dtype = "uint64"})),
+    "tensor([                  1, 9223372036854775808], dtype=uint64)")
   equal(tostring(lt.tensor({1, 0.5}, {dtype = "float8_e5m2"})), "tensor([1.0000, 0.5000], dtype=float8_e5m2)")
   raises("tensor: data 70000 cannot be converted to uint16 without overflow", lt.tensor, {70000}, {dtype = "uint16"})
   raises("tensor: data -1 cannot be converted to uint64 without overflow", lt.tensor, {-1}, {dtype = "uint64"})
@@ -37,14 +40,16 @@ test("made of numbers, read back, printed", function()
   raises("lt.float8_e3m4: no such dtype", function() return lt.float8_e3m4 end)
 end)
 
-local floats = lt.tensor {-3.7, -1, 0.3, 0.5, 300, 449, 464, 465, 500, 65520, 1e6, inf, -inf, nan, -0.0, 2 ^ -10, 3 * 2 ^ -17, 2 ^ -18, 61439, 61440}
+local floats = lt.tensor {-3.7, -1, 0.3, 0.5, 300, 449, 464, 465, 500, 65520, 1e6, inf, -inf, nan, -0.0, 2 ^ -10,
+  3 * 2 ^ -17, 2 ^ -18, 61439, 61440}
 
 test("to and back rounds as PyTorch", function()
   local want = {
     uint16 = {65533, 65535, 0, 0, 300, 449, 464, 465, 500, 65520, 16960, 0, 0, 0, 0, 0, 0, 0, 61439, 61440},
     uint32 = {4294967293, 4294967295, 0, 0, 300, 449, 464, 465, 500, 65520, 1000000, 0, 0, 0, 0, 0, 0, 0, 61439, 61440},
     float8_e4m3fn = {-3.75, -1, 0.3125, 0.5, 288, 448, 448, nan, nan, nan, nan, nan, nan, nan, 0, 0, 0, 0, nan, nan},
-    float8_e5m2 = {-3.5, -1, 0.3125, 0.5, 320, 448, 448, 448, 512, inf, inf, inf, -inf, nan, 0, 2 ^ -10, 2 ^ -15, 0, 57344, inf},
+    float8_e5m2 = {-3.5, -1, 0.3125, 0.5, 320, 448, 448, 448, 512, inf, inf, inf, -inf, nan, 0, 2 ^ -10, 2 ^ -15, 0,
+      57344, inf},
   }
   for dtype, numbers in pairs(want) do
     both(function(x) return x:to(dtype):to("float64") end, function(f)
@@ -148,7 +153,8 @@ test("every other op refuses, by its name and the argument's", function()
   for _, dtype in ipairs(STORED) do
     local x = lt.tensor({1, 2}, {dtype = dtype})
     local why = ": not defined for " .. dtype .. ", which tensors can only be stored in; convert by x:to(dtype)"
-    local function refused(op, argument, f) both(f, function(g) raises(op .. ": argument '" .. argument .. "'" .. why, g, x) end) end
+    local function refused(op, argument, f) both(f,
+      function(g) raises(op .. ": argument '" .. argument .. "'" .. why, g, x) end) end
     refused("add", "input", function(t) return t + 1 end)
     refused("add", "input", function(t) return t + t end)
     refused("mul", "other", function(t) return lt.ones(2) * t end)
@@ -184,7 +190,8 @@ test("complex: made, read, printed", function()
   equal(tostring(z:to("complex128")), "tensor([ 1.0000+0.j,  2.5000-2.j, -3.0000+nanj], dtype=complex128)")
   equal(tostring(z[0]), "tensor(1.+0.j)")
   equal(tostring(lt.zeros({0}, {dtype = "complex64"})), "tensor([], dtype=complex64)")
-  equal(tostring(lt.complex(lt.tensor {{1e-5, 1000.5}}, lt.tensor {{1, -2}})), "tensor([[1.0000e-05+1.j, 1.0005e+03-2.j]])")
+  equal(tostring(lt.complex(lt.tensor {{1e-5, 1000.5}}, lt.tensor {{1, -2}})),
+    "tensor([[1.0000e-05+1.j, 1.0005e+03-2.j]])")
   local made = lt.tensor({{z[1]:item(), 7}, {true, 2}})
   equal(made.dtype, "complex64") deep(texts(made), {{"2.5-2i", "7+0i"}, {"1+0i", "2+0i"}})
   equal(tostring(lt.tensor(z[1]:item(), {dtype = "complex128"})), "tensor(2.5000-2.j, dtype=complex128)")
@@ -192,7 +199,8 @@ test("complex: made, read, printed", function()
   local written = ordinary:clone()
   written[0] = z[1]:item()
   deep(texts(written), {{"2.5-2i", "2.5-2i"}, {"3-2i", "4-3i"}})
-  raises("index: the assigned number is complex, float32 is not", function() local y = lt.ones(2) y[0] = z[1]:item() end)
+  raises("index: the assigned number is complex, float32 is not",
+    function() local y = lt.ones(2) y[0] = z[1]:item() end)
   local ffi = require "ffi"
   local array = ffi.new("complex[2]", {{1, 2}, {3, 4}})
   deep(texts(lt.tensor(array)), {"1+2i", "3+4i"}) equal(lt.tensor(array).dtype, "complex128")
@@ -229,14 +237,18 @@ test("complex: parts are views", function()
   raises("view_as_real: only defined for complex tensors, got float32", lt.view_as_real, lt.ones(2))
   raises("view_as_complex: the last dimension must have size 2, got shape {2, 3}", lt.view_as_complex, lt.ones(2, 3))
   raises("view_as_complex: the last dimension must have stride 1, got 2", lt.view_as_complex, lt.ones(2, 4)[":, ::2"])
-  raises("view_as_complex: the storage offset must be divisible by 2, got 1", lt.view_as_complex, lt.ones(5)["1:"]:view(2, 2))
-  raises("view_as_complex: each stride but the last must be divisible by 2, got 3", lt.view_as_complex, lt.ones(2, 3)[":, :2"])
-  raises("view_as_complex: only defined for float32 and float64 tensors, got int32", lt.view_as_complex, lt.ones(2, 2):to("int32"))
+  raises("view_as_complex: the storage offset must be divisible by 2, got 1", lt.view_as_complex,
+    lt.ones(5)["1:"]:view(2, 2))
+  raises("view_as_complex: each stride but the last must be divisible by 2, got 3", lt.view_as_complex,
+    lt.ones(2, 3)[":, :2"])
+  raises("view_as_complex: only defined for float32 and float64 tensors, got int32", lt.view_as_complex,
+    lt.ones(2, 2):to("int32"))
   raises("complex: dtypes float32 and float64 differ", lt.complex, lt.ones(2), lt.ones(2):double())
 end)
 
 test("complex: to and promotion", function()
-  local rows = {bool = {true, true, true}, int32 = {1, 2, -3}, float16 = {1, 2.5, -3}, uint16 = {1, 2, 65533}, float8_e5m2 = {1, 2.5, -3}}
+  local rows = {bool = {true, true, true}, int32 = {1, 2, -3}, float16 = {1, 2.5, -3}, uint16 = {1, 2, 65533},
+    float8_e5m2 = {1, 2.5, -3}}
   for dtype, want in pairs(rows) do
     both(function(t) return t:to(dtype) end, function(f) deep(f(z):totable(), want) end)
   end
@@ -250,7 +262,8 @@ test("complex: to and promotion", function()
     end)
   end
   equal(lt.cat({z, lt.ones(1)}).dtype, "complex64") equal(lt.cat({z, lt.ones(1):double()}).dtype, "complex128")
-  raises("to: complex tensors have no gradients yet", function() return lt.ones(2, {requires_grad = true}):to("complex64") end)
+  raises("to: complex tensors have no gradients yet",
+    function() return lt.ones(2, {requires_grad = true}):to("complex64") end)
 end)
 
 test("complex: a write whose source requires grad is refused", function()
@@ -286,12 +299,14 @@ test("complex: memory moves", function()
     all(function(t) return t[0]:expand(2, 2):clone() end, {{"1+0i", "2-1i"}, {"1+0i", "2-1i"}})
     all(function(t) local y = t:clone() y:fill_(3) return y end, {{"3+0i", "3+0i"}, {"3+0i", "3+0i"}})
     all(function(t) local y = t:clone() y[0] = t[1] return y end, {{"3-2i", "4-3i"}, {"3-2i", "4-3i"}})
-    all(function(t) local y = t:clone() y:t():copy_(lt.tensor {{5, 6}, {7, 8}}) return y end, {{"5+0i", "7+0i"}, {"6+0i", "8+0i"}})
+    all(function(t) local y = t:clone() y:t():copy_(lt.tensor {{5, 6}, {7, 8}}) return y end,
+      {{"5+0i", "7+0i"}, {"6+0i", "8+0i"}})
     all(function(t) local y = t:clone() y[index["1:"]] = t[1] return y end, {{"3-2i", "4-3i"}, {"3-2i", "4-3i"}})
     local mask = lt.tensor {{true, false}, {false, true}}
     all(function(t) return lt.where(mask, t, lt.zeros(2, 2)) end, {{"1+0i", "0+0i"}, {"0+0i", "4-3i"}})
     all(function(t) return t:masked_fill(mask, 2) end, {{"2+0i", "2-1i"}, {"3-2i", "2+0i"}})
-    all(function(t) local y = t:clone() y[mask] = t:t():flip(0):reshape(-1)["2:"] return y end, {{"1+0i", "2-1i"}, {"3-2i", "3-2i"}})
+    all(function(t) local y = t:clone() y[mask] = t:t():flip(0):reshape(-1)["2:"] return y end,
+      {{"1+0i", "2-1i"}, {"3-2i", "3-2i"}})
     all(function(t) return t:masked_scatter(mask, t:flip(0)) end, {{"3-2i", "2-1i"}, {"3-2i", "4-3i"}})
     deep(texts(x[mask]), {"1+0i", "4-3i"})
     deep(texts(x:masked_select(lt.tensor {true, false})), {"1+0i", "3-2i"})
@@ -303,7 +318,8 @@ test("complex: equality", function()
   local x = lt.complex(lt.tensor {1, 2, 3}, lt.tensor {1, 0, -1})
   both(function(t) return t:eq(t:flip(0)), t:ne(2), t:eq(lt.tensor {2, 2, 2}) end, function(f)
     local a, b, c = f(x)
-    deep(a:totable(), {false, true, false}) deep(b:totable(), {true, false, true}) deep(c:totable(), {false, true, false})
+    deep(a:totable(), {false, true, false}) deep(b:totable(), {true, false, true}) deep(c:totable(),
+      {false, true, false})
   end)
   equal(x:equal(x:clone()), true) equal(x:equal(x:flip(0)), false) equal(z:equal(z), false)
   equal(x:allclose(lt.view_as_complex(lt.view_as_real(x) + 1e-7)), true)
@@ -329,7 +345,8 @@ test("complex: files", function()
         y = name == "c.npy" and y or y.x
         equal(y.dtype, dtype) deep(texts(y), texts(x))
       else
-        raises("save: .safetensors files have no complex128: convert 'x' by x:to(dtype), or save to .npz", lt.save, at(name), {x = x})
+        raises("save: .safetensors files have no complex128: convert 'x' by x:to(dtype), or save to .npz", lt.save,
+          at(name), {x = x})
       end
     end
   end
@@ -338,7 +355,8 @@ end)
 test("complex: arithmetic is refused by name", function()
   local function refused(op, argument, f)
     both(f, function(g)
-      raises(op .. ": argument '" .. argument .. "': not defined for complex64, which tensors can only be stored in", g, ordinary)
+      raises(op .. ": argument '" .. argument .. "': not defined for complex64, which tensors can only be stored in", g,
+        ordinary)
     end)
   end
   refused("add", "input", function(t) return t + 1 end)
@@ -347,7 +365,8 @@ test("complex: arithmetic is refused by name", function()
   refused("sum", "input", function(t) return t:sum() end)
   refused("abs", "input", function(t) return t:abs() end)
   refused("randn", "dtype", function(t) return lt.randn(2, {dtype = t.dtype}) end)
-  raises("index_put: accumulate: not defined for complex64", lt.index_put, z, {lt.tensor({0}, {dtype = "int64"})}, z["1:2"], true)
+  raises("index_put: accumulate: not defined for complex64", lt.index_put, z, {lt.tensor({0}, {dtype = "int64"})},
+    z["1:2"], true)
 end)
 
 test("int4: two elements a byte", function()
@@ -365,7 +384,8 @@ test("int4: two elements a byte", function()
     deep(f(lt.tensor {{true, false}}):totable(), {{1, 0}})
     deep(f(x:to("int8")):totable(), x:totable())
   end)
-  both(function(w, s) return (w:to("float32") * s):sum(1) end, function(f) deep(f(x, lt.tensor {{0.5}, {2}}):totable(), {-1, 4}) end)
+  both(function(w, s) return (w:to("float32") * s):sum(1) end,
+    function(f) deep(f(x, lt.tensor {{0.5}, {2}}):totable(), {-1, 4}) end)
   local index = lt.tensor({1, 0}, {dtype = "int64"})
   local function all(f, want) both(f, function(g) equal(g(x).dtype, "int4") deep(g(x):totable(), want) end) end
   all(function(t) return t[1] end, {3, 4, -5, 0})
@@ -388,8 +408,10 @@ test("int4: two elements a byte", function()
   raises("select: int4 lies two elements a byte", function() return x[":, 1"] end)
   raises("slice: int4 lies two elements a byte", function() return x[":, 1:3"] end)
   raises("t: int4 lies two elements a byte", function() return x:t() end)
-  raises("to: int4 lies two elements a byte, so the last dimension is whole and even: not so with sizes {3}", function() return lt.ones(3):to("int4") end)
-  raises("gather: not defined for int4, which lies two elements a byte; convert by x:to('int8')", lt.gather, x, 0, index:view(1, 2))
+  raises("to: int4 lies two elements a byte, so the last dimension is whole and even: not so with sizes {3}",
+    function() return lt.ones(3):to("int4") end)
+  raises("gather: not defined for int4, which lies two elements a byte; convert by x:to('int8')", lt.gather, x, 0,
+    index:view(1, 2))
   raises("flip: not defined for int4", lt.flip, x, {1})
   raises("add: argument 'input': not defined for int4", function() return x + 1 end)
   raises("tensor: data 8 cannot be converted to int4 without overflow", lt.tensor, {8, 0}, {dtype = "int4"})
@@ -417,7 +439,8 @@ test("16 dimensions", function()
   local sizes = {}
   for d = 1, 16 do sizes[d] = d % 3 == 0 and 2 or 1 end
   local x = lt.arange(32, {dtype = "float32"}):reshape(sizes)
-  both(function(t) return t:amax(), t:sum({0, 5, 15}), (t + t):transpose(2, 14):contiguous(), t:softmax(11), t:sort(14) end, function(f)
+  both(function(t) return t:amax(), t:sum({0, 5, 15}), (t + t):transpose(2, 14):contiguous(), t:softmax(11),
+    t:sort(14) end, function(f)
     local most, sum, moved = f(x)
     equal(most:item(), 31)
     equal(sum:dim(), 13) equal(sum:sum():item(), 496)

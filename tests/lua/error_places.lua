@@ -1,5 +1,6 @@
--- Errors of compiled code stand where eager's stand: text, line and every frame of the traceback, names of functions included. Each
--- program is run eagerly, compiled, patched and captured under stress, several times. Then random programs (the seed is printed).
+-- Errors of compiled code stand where eager's stand: text, line and every frame of the traceback, names of functions
+-- included. Each program is run eagerly, compiled, patched and captured under stress, several times. Then random
+-- programs (the seed is printed).
 local lt = require "lutra"
 local h = require "harness"
 local test = h.test
@@ -187,10 +188,13 @@ local callees = {
   ["field"] = {"local M = {}\nfunction M.g(v)\n  local u = v * 3\n  %s\n  return r\nend", "M.g(a)"},
   ["method"] = {"local M = {}\nfunction M:g(v)\n  local u = v * 3\n  %s\n  return r\nend", "M:g(a)"},
   ["key"] = {"local M = {}\nM[1] = function(v)\n  local u = v * 3\n  %s\n  return r\nend", "M[1](a)"},
-  ["callable"] = {"local M = setmetatable({}, {__call = function(self, v)\n  local u = v * 3\n  %s\n  return r\nend})", "M(a)"},
+  ["callable"] = {"local M = setmetatable({}, {__call = function(self, v)\n  local u = v * 3\n  %s\n  return r\nend})",
+    "M(a)"},
   ["add"] = {"local M = setmetatable({}, {__add = function(self, v)\n  v = lt.ones(3, 4)\n  local u = v * 3\n  %s\n  return r\nend})", "M + 1"},
   ["index"] = {"local M = setmetatable({}, {__index = function(self, v)\n  v = lt.ones(3, 4)\n  local u = v * 3\n  %s\n  return r\nend})", "M.key"},
-  ["unary minus"] = {"local M = setmetatable({}, {__unm = function(v)\n  v = lt.ones(3, 4)\n  local u = v * 3\n  %s\n  return r\nend})", "-M"},
+  ["unary minus"] =
+    {"local M = setmetatable({}, {__unm = function(v)\n  v = lt.ones(3, 4)\n  local u = v * 3\n  %s\n  return r\nend})",
+    "-M"},
   ["argument"] = {"local function g(v)\n  local u = v * 3\n  %s\n  return r\nend", "lt.relu(g(a))"},
   ["argument of a Lua function"] = {"local function k(...) local r = lt.cat({...}, 0) return r end\nlocal function g(v)\n  local u = v * 3\n  %s\n  return r\nend", "k(g(a))"},
   ["iterator"] = {"local function step(s, v)\n  v = lt.ones(3, 4)\n  local u = v * 3\n  %s\n  return r\nend\nlocal function g(v)\n  for k in step, 1, 2 do v = v + 1 end\n  return v\nend", "g(a)"},
@@ -217,24 +221,31 @@ local failures = {
 for way, callee in pairs(callees) do
   for kind, failure in pairs(failures) do
     catalogue("calls: " .. way .. ", " .. kind,
-      callee[1]:format(failure:gsub("%%", "%%%%")) .. "\nreturn function(x)\n  local a = x + 1\n  local b = a * 2\n  local c = " .. callee[2] .. "\n  return c\nend")
+      callee[1]:format(failure:gsub("%%", "%%%%"))
+        .. "\nreturn function(x)\n  local a = x + 1\n  local b = a * 2\n  local c = " .. callee[2]
+        .. "\n  return c\nend")
   end
 end
 
 -- Programs whose call comes to an error only later: at run, by a second input, in backward.
 local function late(name, source, input) catalogue("late: " .. name, source, input) end
-late("a size that was right first", frame("local c = a:matmul(table4):view(3, 4)"), function(i) return lt.ones(3, i == 3 and 5 or 4) end)
-late("an index that was right first", frame("local c = table4[x:sum():long() - 11]"), function(i) return lt.ones(3, 4) * (i == 3 and 9 or 1) end)
+late("a size that was right first", frame("local c = a:matmul(table4):view(3, 4)"),
+  function(i) return lt.ones(3, i == 3 and 5 or 4) end)
+late("an index that was right first", frame("local c = table4[x:sum():long() - 11]"),
+  function(i) return lt.ones(3, 4) * (i == 3 and 9 or 1) end)
 late("a rank", frame("local c = a:sum(1):sum(0)"), function(i) return i == 3 and lt.ones(3) or lt.ones(3, 4) end)
 late("a number instead", frame("local c = b:sum()"), function(i) return i == 3 and 4 or lt.ones(3, 4) end)
-late("in a callee", "local function g(v)\n  local u = v * 2\n  local r = u:view(12)\n  return r\nend\n" .. frame("local c = g(b) + 1"),
+late("in a callee", "local function g(v)\n  local u = v * 2\n  local r = u:view(12)\n  return r\nend\n"
+  .. frame("local c = g(b) + 1"),
   function(i) return lt.ones(3, i == 3 and 5 or 4) end)
-late("backward twice", frame("local p = lt.ones(3, 4, {requires_grad = true}) local c = (p * a):sin():sum() c:backward()\n  c:backward()"))
-late("backward in a callee", "local function g(v)\n  local u = v * 2\n  u:backward()\n  return u\nend\n" .. frame("local c = g(b)"))
+late("backward twice",
+  frame("local p = lt.ones(3, 4, {requires_grad = true}) local c = (p * a):sin():sum() c:backward()\n  c:backward()"))
+late("backward in a callee", "local function g(v)\n  local u = v * 2\n  u:backward()\n  return u\nend\n"
+  .. frame("local c = g(b)"))
 late("an optimiser", "local opt = optim.SGD({lt.ones(2, {requires_grad = true})}, {lr = 0.1})\n"
   .. frame("local c = a:sum() opt.param_groups[1].lr = nil\n  opt:step()"))
 
--- Graph breaks ---------------------------------------------------------------------------------------------------------
+-- Graph breaks --------------------------------------------------------------------------------------------------------
 
 local function breaks_of(source)
   local f = load_program(source)
@@ -278,17 +289,26 @@ local function random(n)
 end
 local function pick(list) return list[random(#list)] end
 
-local calm = {"u = u * 2", "u = u + 1", "u = lt.relu(u):sin()", "u = (u\n    + 1)\n    :cos()", "io.write('')", "count = count + 1",
-  "local t = {u, u}\n  u = t[1] + t[2]", "for i = 1, 2 do\n    u = u + i\n  end", "if count > 1 then u = u - 1 end", "u = F.softmax(u, -1)"}
-local broken = {"u = u:view(77)", "u = u:matmul(w:t())", "u = L(u)", "u = u + w", "u[7] = 1", "u = u\n    :sin()\n    :view(77)", "error('stop')",
-  "error('stop', 2)", "u = cfg.x", "local n = 3\n  u = n(u)", "u = F.cross_entropy(\n    u,\n    w)", "u:backward()", "u = table4[ids]",
-  "assert(nil, 'asserted')", "for i = 1, 3 do\n    u = u + 1\n    if i == 2 then u = u:view(77) end\n  end", "u = lt.cat({u, w}, 0)", "u = -cfg"}
+local calm = {"u = u * 2", "u = u + 1", "u = lt.relu(u):sin()", "u = (u\n    + 1)\n    :cos()", "io.write('')",
+  "count = count + 1",
+  "local t = {u, u}\n  u = t[1] + t[2]", "for i = 1, 2 do\n    u = u + i\n  end", "if count > 1 then u = u - 1 end",
+    "u = F.softmax(u, -1)"}
+local broken = {"u = u:view(77)", "u = u:matmul(w:t())", "u = L(u)", "u = u + w", "u[7] = 1",
+  "u = u\n    :sin()\n    :view(77)", "error('stop')",
+  "error('stop', 2)", "u = cfg.x", "local n = 3\n  u = n(u)", "u = F.cross_entropy(\n    u,\n    w)", "u:backward()",
+    "u = table4[ids]",
+  "assert(nil, 'asserted')", "for i = 1, 3 do\n    u = u + 1\n    if i == 2 then u = u:view(77) end\n  end",
+    "u = lt.cat({u, w}, 0)", "u = -cfg"}
 -- How function %s is called, with v the result.
-local calls = {"u = %s(u)", "u = (%s(u))", "u = lt.relu(%s(u))", "u = second(1, %s(u))", "local r = {%s(u)}\n  u = r[1]", "u = %s(u) + 1",
-  "u = %s(\n    u * 2\n  )", "local ok, r = pcall(%s, u)\n  if not ok then error(r, 0) end\n  u = r", "u = lt.no_grad(%s, u)",
+local calls = {"u = %s(u)", "u = (%s(u))", "u = lt.relu(%s(u))", "u = second(1, %s(u))",
+  "local r = {%s(u)}\n  u = r[1]", "u = %s(u) + 1",
+  "u = %s(\n    u * 2\n  )", "local ok, r = pcall(%s, u)\n  if not ok then error(r, 0) end\n  u = r",
+    "u = lt.no_grad(%s, u)",
   "for i = 1, 2 do u = %s(u) end", "u = second(second(1, 2), %s(u))", "u = select(1, %s(u))"}
-local defined = {"local function %s(v)", "function %s(v)", "local M%d = {}\nfunction M%d.f(v)", "local M%d = {}\nfunction M%d:f(v)",
-  "local M%d = setmetatable({}, {__call = function(self, v)", "local M%d = nn.Module:extend('M%d')\nfunction M%d:forward(v)"}
+local defined = {"local function %s(v)", "function %s(v)", "local M%d = {}\nfunction M%d.f(v)",
+  "local M%d = {}\nfunction M%d:f(v)",
+  "local M%d = setmetatable({}, {__call = function(self, v)",
+    "local M%d = nn.Module:extend('M%d')\nfunction M%d:forward(v)"}
 local names = {"g%d", "G%d", "M%d.f", "M%d:f", "M%d", "m%d"}
 
 local function random_program()

@@ -52,7 +52,8 @@ test("a failing script", function()
   local out, err, code = run(name)
   os.remove(name)
   equal(code, 1) equal(out, "")
-  local want = "lutra: " .. name .. ":2: matmul: shapes {2, 3} and {4, 5} cannot be multiplied (3 != 4)\nstack traceback:\n"
+  local want = "lutra: " .. name
+    .. ":2: matmul: shapes {2, 3} and {4, 5} cannot be multiplied (3 != 4)\nstack traceback:\n"
   equal(err:sub(1, #want), want)
   _, err, code = run("-e 'error(\"plain\", 0)'")
   equal(code, 1) truthy(err:find("^lutra: plain\n"))
@@ -143,7 +144,9 @@ end)
 
 test("a wrong environment is wrong usage", function()
   local before = program
-  for variable, wanted in pairs {["LUTRA_ISA=sse"] = "LUTRA_ISA: isa must be one of", ["LUTRA_LOGS=foo"] = "known: graph_breaks, guards",
+  for variable,
+    wanted in pairs {["LUTRA_ISA=sse"] = "LUTRA_ISA: isa must be one of",
+    ["LUTRA_LOGS=foo"] = "known: graph_breaks, guards",
                                  ["LUTRA_NUM_THREADS=many"] = "LUTRA_NUM_THREADS: num_threads must be a number"} do
     program = variable .. " " .. before
     refused("-e ''", 2, wanted)
@@ -152,7 +155,9 @@ test("a wrong environment is wrong usage", function()
 end)
 
 test("the REPL: expressions, continuation, errors keep the session", function()
-  local out, err, code = run("-i", "x = 2\nx * 21\nfor i = 1, 2 do\nprint(i)\nend\nerror('bad')\n= x\nlt.ones(2)\nx = = 1\nnil\n1, 2\n")
+  local out, err,
+    code = run("-i",
+    "x = 2\nx * 21\nfor i = 1, 2 do\nprint(i)\nend\nerror('bad')\n= x\nlt.ones(2)\nx = = 1\nnil\n1, 2\n")
   equal(code, 0)
   truthy(out:find("> 42\n", 1, true), out)
   truthy(out:find(">> >> 1\n2\n", 1, true), out)
@@ -165,7 +170,8 @@ test("the REPL: expressions, continuation, errors keep the session", function()
 end)
 
 test("explain runs the script and reports", function()
-  local name = script("local f = lt.compile(function(x) return x * 2 + 1 end)\nprint(f(lt.ones(2)):sum():item(), ...)\n")
+  local name =
+    script("local f = lt.compile(function(x) return x * 2 + 1 end)\nprint(f(lt.ones(2)):sum():item(), ...)\n")
   local out, err, code = run("explain " .. name .. " a")
   os.remove(name)
   equal(out, "6\ta\n") equal(code, 0)

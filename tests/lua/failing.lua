@@ -1,5 +1,5 @@
--- What eager refuses while it runs, compiled code refuses with the same words at the same line: values that an op cannot take, used or not,
--- and writes to memory that is read at the same time.
+-- What eager refuses while it runs, compiled code refuses with the same words at the same line: values that an op
+-- cannot take, used or not, and writes to memory that is read at the same time.
 local h = require "harness"
 local lt = require "lutra"
 local F = lt.nn.functional
@@ -23,7 +23,8 @@ end
 
 -- x, indices, divisors, logits: good ones or bad ones.
 local function arguments(bad)
-  return lt.ones(4), lt.arange(12):to("float32"):view(4, 3), bad and ids(0, 1, 4, 2) or ids(0, 1, 3, 2), bad and ids(1, 0, 2, 3) or ids(1, -2, 3, 2),
+  return lt.ones(4), lt.arange(12):to("float32"):view(4, 3), bad and ids(0, 1, 4, 2) or ids(0, 1, 3, 2), bad
+    and ids(1, 0, 2, 3) or ids(1, -2, 3, 2),
     bad and lt.tensor {0.5, -1, 0, 1} or lt.tensor {0.5, 1, 0.25, 1}, ids(7, 8, 9, 10)
 end
 
@@ -74,12 +75,17 @@ end
 
 -- m is 4 x 4; whether the call is refused.
 local overlapping = {
-  {function(m) m:add_(m:t()) end, true}, {function(m) m:copy_(m:t()) end, true}, {function(m) m["1:"]:add_(m[":3"]) end, true},
-  {function(m) m:add_(m[0]) end, true}, {function(m) m:add_(m[0][0]) end, true}, {function(m) m:lerp_(m:t(), 0.5) end, true},
-  {function(m) m:addcmul_(m:t(), m) end, true}, {function(m) m[":"] = m:t() end, true}, {function(m) m:clamp_min_(m:t()) end, true},
-  {function(m) m:index_copy_(0, ids(0, 1, 2, 3), m) end, true}, {function(m) m:index_add_(0, ids(3, 2), m["0:2"]) end, true},
+  {function(m) m:add_(m:t()) end, true}, {function(m) m:copy_(m:t()) end, true},
+    {function(m) m["1:"]:add_(m[":3"]) end, true},
+  {function(m) m:add_(m[0]) end, true}, {function(m) m:add_(m[0][0]) end, true},
+    {function(m) m:lerp_(m:t(), 0.5) end, true},
+  {function(m) m:addcmul_(m:t(), m) end, true}, {function(m) m[":"] = m:t() end, true},
+    {function(m) m:clamp_min_(m:t()) end, true},
+  {function(m) m:index_copy_(0, ids(0, 1, 2, 3), m) end, true},
+    {function(m) m:index_add_(0, ids(3, 2), m["0:2"]) end, true},
   {function(m) m:scatter_(0, ids(0, 1, 2, 3):view(1, 4), m) end, true}, {function(m) m[ids(3, 2, 1, 0)] = m end, true},
-  {function(m) m:add_(m) end, false}, {function(m) m:addcmul_(m, m) end, false}, {function(m) m["0:2"]:add_(m["2:"]) end, false},
+  {function(m) m:add_(m) end, false}, {function(m) m:addcmul_(m, m) end, false},
+    {function(m) m["0:2"]:add_(m["2:"]) end, false},
   {function(m) m[0] = m[1] end, false}, {function(m) m[{":", {0, 2}}]:add_(m[{":", {2, 4}}]) end, false},
   {function(m) m:add_(m[{":", {0, 1}}]) end, false}, {function(m) m:mul_(m:diagonal()) end, false},
   {function(m) m:masked_fill_(m:gt(1), m[0][1]) end, false}, {function(m) m[m:gt(3)] = m[0][1] end, false},
@@ -98,7 +104,8 @@ for i, case in ipairs(overlapping) do
         local ok, message = pcall(run, x)
         equal(ok, not refused, tostring(message))
         if refused then truthy(message:find("share some memory; clone() one of them", 1, true), message) end
-        outcomes[#outcomes + 1] = tostring(refused and message or "") .. tostring(x:detach()) .. tostring(x.requires_grad)
+        outcomes[#outcomes + 1] = tostring(refused and message or "") .. tostring(x:detach())
+          .. tostring(x.requires_grad)
       end
       equal(outcomes[2], outcomes[1])
       equal(outcomes[3], outcomes[1])

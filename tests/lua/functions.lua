@@ -215,7 +215,7 @@ test("functions that nobody differentiates are collected", function()
   equal(next(alive), nil)
 end)
 
--- Tensors and random numbers -------------------------------------------------------------------------------------------
+-- Tensors and random numbers ------------------------------------------------------------------------------------------
 
 test("x.data shares memory, has no history, and can be replaced", function()
   local p = nn.Parameter(lt.ones(2))
@@ -261,7 +261,7 @@ test("dtypes of results", function()
   raises("promote_types: argument 'type2' must be a dtype", lt.promote_types, "int8", 3)
 end)
 
--- Copies ---------------------------------------------------------------------------------------------------------------
+-- Copies --------------------------------------------------------------------------------------------------------------
 
 test("a deep copy shares nothing, and keeps what is shared within it", function()
   local net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
@@ -270,7 +270,9 @@ test("a deep copy shares nothing, and keeps what is shared within it", function(
   net(lt.randn(3, 2)):sum():backward()
   local copy = lt.deepcopy(net)
   local theirs = net:state_dict()
-  for name, value in pairs(copy:state_dict()) do truthy(value:equal(theirs[name]) and value:data_ptr() ~= theirs[name]:data_ptr(), name) end
+  for name, value in pairs(copy:state_dict()) do
+    truthy(value:equal(theirs[name]) and value:data_ptr() ~= theirs[name]:data_ptr(), name)
+  end
   truthy(copy[1].tied == copy[1].weight and not copy[1].weight.requires_grad)
   truthy(copy[1].bias.grad:equal(net[1].bias.grad) and copy[1].bias.grad ~= net[1].bias.grad)
   copy[1].bias.grad:zero_()
@@ -300,7 +302,7 @@ test("isinstance", function()
   equal(f(net, lt.tensor(2)):item(), 2)
 end)
 
--- amp ------------------------------------------------------------------------------------------------------------------
+-- amp -----------------------------------------------------------------------------------------------------------------
 
 test("GradScaler: a loss of a half type does not overflow", function()
   local scaled = lt.amp.GradScaler {device = "cpu"}:scale(lt.tensor(2, {dtype = "float16"}))
@@ -330,7 +332,8 @@ test("a Function gives back what it may: results that are inputs are no free cop
     local g = run(function(t) return Thrice.apply((t * 1):narrow(0, 0, 1)) end)
     raises("forward has written a view", g, x)
     raises("a leaf that requires grad", run(function(t) return Thrice.apply(t) end), x)
-    equal(lt.grad(run(function(t) return Thrice.apply(t * 2):sum() end)(lt.ones(2, {requires_grad = true}) * x), x):sum():item(), 12)
+    equal(lt.grad(run(function(t) return Thrice.apply(t * 2):sum() end)(lt.ones(2, {requires_grad = true}) * x),
+      x):sum():item(), 12)
   end
 end)
 
@@ -371,7 +374,8 @@ test("GradScaler: the scale grows, falls, and steps that overflow are left out",
     end
     local other = lt.amp.GradScaler("cpu")
     other:load_state_dict(scaler:state_dict())
-    deep(other:state_dict(), {scale = 16, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2, _growth_tracker = 0})
+    deep(other:state_dict(),
+      {scale = 16, growth_factor = 2, backoff_factor = 0.5, growth_interval = 2, _growth_tracker = 0})
   end
 end)
 

@@ -6,14 +6,16 @@ local seed = tonumber((os.getenv("LUTRA_TEST_SEED") or "1"):match("^%d+"))
 math.randomseed(seed)
 local random = math.random
 
-local skip = {free = true, set_num_threads = true, compile = true, patch = true, unpatch = true, auto = true, reset = true,
+local skip = {free = true, set_num_threads = true, compile = true, patch = true, unpatch = true, auto = true,
+  reset = true,
   set_default_device = true, set_grad_enabled = true, disable = true, explain = true, nn = true}
 
 local names = {}
 for name, f in pairs(lt) do
   if type(f) == "function" and debug.getinfo(f, "S").what == "C" and not skip[name] then names[#names + 1] = name end
 end
-for _, name in ipairs {"totable", "item", "float", "long", "bool", "to", "cpu", "backward", "requires_grad_", "uniform_", "normal_",
+for _, name in ipairs {"totable", "item", "float", "long", "bool", "to", "cpu", "backward", "requires_grad_",
+  "uniform_", "normal_",
   "retain_grad", "detach_", "type_as", "data_ptr", "element_size"} do
   names[#names + 1] = name
 end
@@ -34,7 +36,8 @@ end
 
 local scalars = {0, 1, 2, 3, -1, 0.5, 2 ^ 40, 2 ^ 62, -2 ^ 63, 1 / 0, 0 / 0, 5LL, -1LL}
 local strings = {"float32", "int64", "cpu", "cuda", "mean", "nope", "", "0:1", "None"}
-local keys = {"dim", "keepdim", "dtype", "out", "size", "device", "other", "input", "requires_grad", "min", "bad", "alpha", "index"}
+local keys = {"dim", "keepdim", "dtype", "out", "size", "device", "other", "input", "requires_grad", "min", "bad",
+  "alpha", "index"}
 local value
 
 local function list()
@@ -93,7 +96,9 @@ h.test("random indices", function()
       if random(2) == 1 then x[index] = value(1) end
       return x[index]
     end)
-    if not ok and tostring(message):find("internal error", 1, true) then error("seed " .. seed .. ": " .. tostring(message)) end
+    if not ok and tostring(message):find("internal error", 1, true) then
+      error("seed " .. seed .. ": " .. tostring(message))
+    end
   end
 end)
 

@@ -1,9 +1,11 @@
--- scripts/models/gpt2.lua as a program, shrunk: trains, in bfloat16, too; a resumed run goes on exactly where the other stopped; reads its kinds of data.
+-- scripts/models/gpt2.lua as a program, shrunk: trains, in bfloat16, too; a resumed run goes on exactly where the other
+-- stopped; reads its kinds of data.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
-local run, result, directory = h.model "gpt2.lua --d 16 --heads 2 --layers 2 --length 16 --batch 4 --vocabulary 300 --log-every 2"
+local run, result,
+  directory = h.model "gpt2.lua --d 16 --heads 2 --layers 2 --length 16 --batch 4 --vocabulary 300 --log-every 2"
 
 test("a resumed run is the uninterrupted one, and nothing is compiled twice", function()
   local checkpoint = directory .. "/c.safetensors"
@@ -38,9 +40,13 @@ test("data is bytes, 16-bit numbers or an array", function()
 end)
 
 test("bad options are refused", function()
-  for options, message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "unknown option --colour\nusage:", ["--resume"] = "--save", ["--heads 3"] = "--heads",
-                                 ["--eager --compile"] = "not both", ["--data /nowhere"] = "/nowhere", ["--data /dev/null"] = "tokens",
-                                 ["--vocabulary 5 --data gpt2.lua"] = "--vocabulary", ["--steps 0"] = "--steps", ["--device gpu"] = "gpt2: --device gpu: device 'gpu' is unknown",
+  for options,
+    message in pairs {["--steps"] = "cannot read --steps", ["--colour red"] = "unknown option --colour\nusage:",
+    ["--resume"] = "--save", ["--heads 3"] = "--heads",
+                                 ["--eager --compile"] = "not both", ["--data /nowhere"] = "/nowhere",
+                                   ["--data /dev/null"] = "tokens",
+                                 ["--vocabulary 5 --data gpt2.lua"] = "--vocabulary", ["--steps 0"] = "--steps",
+                                   ["--device gpu"] = "gpt2: --device gpu: device 'gpu' is unknown",
                                  ["--save a"] = ".safetensors",
                                  ["--save /dev/null/a.safetensors"] = "/dev/null/a.safetensors: "} do
     local text, status = run(options)

@@ -1,5 +1,5 @@
--- A small test harness, and what tests of programs and of training share. test(name, f) runs f at once and prints failures; at the end of the
--- file, finish() exits with 1 if any failed.
+-- A small test harness, and what tests of programs and of training share. test(name, f) runs f at once and prints
+-- failures; at the end of the file, finish() exits with 1 if any failed.
 --   local h = require "harness"; local test, equal = h.test, h.equal ... h.finish()
 local M = {count = 0, failed = 0}
 
@@ -124,8 +124,8 @@ function M.write(path, text)
   return path
 end
 
--- A program of scripts/models with its options as a text: run(more) gives what it prints and its status, result(more) the last
--- loss, what it printed and its JSON; last, a folder for its files.
+-- A program of scripts/models with its options as a text: run(more) gives what it prints and its status, result(more)
+-- the last loss, what it printed and its JSON; last, a folder for its files.
 function M.model(command)
   local folder = M.folder()
   local function run(options)
@@ -145,7 +145,8 @@ end
 -- How much longer the tests that scale are to run.
 M.scale = assert(tonumber(os.getenv("LUTRA_TEST_SCALE") or 1), "LUTRA_TEST_SCALE is a number")
 
--- Whether this program was built with AddressSanitizer: it takes several times as long, and keeps memory that was freed.
+-- Whether this program was built with AddressSanitizer: it takes several times as long, and keeps memory that was
+-- freed.
 local maps = io.open("/proc/self/maps")
 M.sanitized = maps ~= nil and maps:read("*a"):find("libasan", 1, true) ~= nil
 if maps then maps:close() end

@@ -1,4 +1,5 @@
--- What the REPL tells: every op says what it does, settings and options say what they mean, names are searched, values of keywords complete.
+-- What the REPL tells: every op says what it does, settings and options say what they mean, names are searched, values
+-- of keywords complete.
 local h = require "harness"
 local lt = require "lutra"
 local nn = lt.nn
@@ -43,7 +44,8 @@ test("help of ops, settings, options, classes", function()
   has(config, lt.config.isa)
   local compile = told(lt.compile)
   for _, name in ipairs {"dynamic", "fullgraph", "backend", "mode", "options"} do has(compile, "\n    " .. name) end
-  for _, name in ipairs {"mark_dynamic", "mark_static", "disable", "reset", "counters", "recompiles", "guards", "patch", "explain"} do
+  for _, name in ipairs {"mark_dynamic", "mark_static", "disable", "reset", "counters", "recompiles", "guards", "patch",
+    "explain"} do
     truthy(#told(lt[name]) > 60, name .. ": " .. told(lt[name]))
   end
   local loader = told(lt.data.DataLoader)
@@ -110,10 +112,12 @@ end)
 test("objects print", function()
   local set = lt.data.TensorDataset(lt.zeros(10, 3), lt.zeros({10}, {dtype = "int64"}))
   equal(tostring(set), "TensorDataset(10 rows: float32 {10, 3}, int64 {10})")
-  equal(tostring(lt.data.DataLoader(set, {batch_size = 4, shuffle = true})), "DataLoader(3 batches of 4 of 10 rows, shuffled)")
+  equal(tostring(lt.data.DataLoader(set, {batch_size = 4, shuffle = true})),
+    "DataLoader(3 batches of 4 of 10 rows, shuffled)")
   local net = nn.Linear(2, 2)
   equal(tostring(net:load_state_dict(net:state_dict())), "<All keys matched successfully>")
-  equal(tostring(net:load_state_dict({weight = net.weight}, {strict = false})), "missing_keys: {bias}, unexpected_keys: {}")
+  equal(tostring(net:load_state_dict({weight = net.weight}, {strict = false})),
+    "missing_keys: {bias}, unexpected_keys: {}")
 end)
 
 test("the prompt: ?name, a pasted chunk that ends with a call", function()
@@ -134,7 +138,8 @@ end)
 
 test("JSON", function()
   local json = lt._native.json
-  equal(json {b = 1, a = {true, "x\n\"", 0.5}, c = {}, d = setmetatable({}, {__jsontype = "array"})}, [[{"a":[true,"x\n\"",0.5],"b":1,"c":{},"d":[]}]])
+  equal(json {b = 1, a = {true, "x\n\"", 0.5}, c = {}, d = setmetatable({}, {__jsontype = "array"})},
+    [[{"a":[true,"x\n\"",0.5],"b":1,"c":{},"d":[]}]])
   equal(json(0 / 0), "null")
   equal(json(2 ^ 53), "9007199254740992")
   equal(json(-1.5), "-1.5")

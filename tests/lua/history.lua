@@ -1,5 +1,6 @@
--- Gradients and history across the border of a compiled segment: whatever eager does with what goes into a compiled function, and with what
--- comes out of it, gives the same: gradients bit for bit, requires_grad, is_leaf, errors and their texts.
+-- Gradients and history across the border of a compiled segment: whatever eager does with what goes into a compiled
+-- function, and with what comes out of it, gives the same: gradients bit for bit, requires_grad, is_leaf, errors and
+-- their texts.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
@@ -7,7 +8,8 @@ local test, equal, truthy = h.test, h.equal, h.truthy
 local function leaf(...) return lt.tensor({...}, {requires_grad = true}) end
 local function show(v)
   if not lt.is_tensor(v) then return tostring(v) end
-  return table.concat(v:detach():reshape(-1):totable(), " ") .. (v.requires_grad and (v.is_leaf and " leaf" or " grad") or "")
+  return table.concat(v:detach():reshape(-1):totable(), " ")
+    .. (v.requires_grad and (v.is_leaf and " leaf" or " grad") or "")
 end
 
 -- program(compile) gives values, which must be the same for functions that are compiled as for functions that are not.
@@ -492,12 +494,14 @@ same("a result that backward refuses leads to others: their hooks run before the
     local w = leaf(1, 2, 3)
     local l, h1, h2 = f(lt.ones(3), w)
     local ok, g = pcall(lt.grad, l, ({h1 = h1, h2 = h2, w = w})[wanted], {allow_unused = true, retain_graph = true})
-    texts[#texts + 1] = ("%s %s %s %s"):format(wanted, ok and show(g) or tostring(g):gsub("^[^ ]*:%d+: ", ""), #log, log[1])
+    texts[#texts + 1] = ("%s %s %s %s"):format(wanted, ok and show(g) or tostring(g):gsub("^[^ ]*:%d+: ", ""), #log,
+      log[1])
   end
   return table.concat(texts, "; ")
 end)
 
-same("a hook on a view that was written sees what was computed of the view, not what was computed of its base", function(compile)
+same("a hook on a view that was written sees what was computed of the view, not what was computed of its base",
+  function(compile)
   local f = compile(function(w, u)
     local before = u[0]
     u:copy_(w * 1)

@@ -118,7 +118,8 @@ end)
 
 test("a module whose input needs no gradient has its backward hooks all the same", function()
   local net, seen = nn.Linear(2, 2), nil
-  net:register_full_backward_hook(function(_, grad_input, grad_output) seen = {grad_input.n, grad_input[1], grad_output[1]} end)
+  net:register_full_backward_hook(function(_, grad_input, grad_output) seen = {grad_input.n, grad_input[1],
+    grad_output[1]} end)
   net(lt.ones(3, 2)):sum():backward()
   equal(seen[1], 1)
   equal(seen[2], nil)
@@ -142,12 +143,13 @@ end)
 
 test("arguments of registering are checked", function()
   local net = nn.Linear(1, 1)
-  raises("register_forward_hook: argument 'hook' must be a function or a module, got number 3", net.register_forward_hook, net, 3)
+  raises("register_forward_hook: argument 'hook' must be a function or a module, got number 3",
+    net.register_forward_hook, net, 3)
   raises("unknown option 'pre'", net.register_forward_hook, net, print, {pre = true})
   raises("is called with a colon", net.register_forward_hook, print)
 end)
 
--- Parametrisations -------------------------------------------------------------------------------------------------------
+-- Parametrisations ----------------------------------------------------------------------------------------------------
 
 local Symmetric = nn.Module:extend "Symmetric"
 function Symmetric:forward(x) return x:triu() + x:triu(1):t() end
@@ -267,7 +269,8 @@ test("weight_norm and spectral_norm: names, removal", function()
     raises("not found in Linear", nn.utils["remove_" .. kind], net)
   end
   raises("has no parameter 'wait'", nn.utils.weight_norm, nn.Linear(2, 2), "wait")
-  raises("argument 'n_power_iterations' must be a whole number >= 1", nn.utils.spectral_norm, nn.Linear(2, 2), {n_power_iterations = 0})
+  raises("argument 'n_power_iterations' must be a whole number >= 1", nn.utils.spectral_norm, nn.Linear(2, 2),
+    {n_power_iterations = 0})
 end)
 
 h.finish()

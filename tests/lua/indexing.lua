@@ -147,7 +147,8 @@ test("out of range: nothing is written, and the error names op, index, dim and s
   raises("scatter: " .. text, function() a:scatter_(1, lt.tensor({{0, 3}}, I), 1) end)
   raises("scatter_add: " .. text, function() a:scatter_add_(1, lt.tensor({{0, 3}}, I), lt.ones(1, 2)) end)
   raises("take: index 6 is out of bounds for dimension 0 with size 6", function() return a:take(lt.tensor({6}, I)) end)
-  raises("put: index -7 is out of bounds for dimension 0 with size 6", function() a:put_(lt.tensor({-7}, I), lt.ones(1)) end)
+  raises("put: index -7 is out of bounds for dimension 0 with size 6",
+    function() a:put_(lt.tensor({-7}, I), lt.ones(1)) end)
   raises("index_put_: index 9 is out of bounds for dimension 0 with size 2", function()
     a:index_put_({lt.tensor({9}, I)}, lt.ones(3))
   end)

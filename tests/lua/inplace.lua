@@ -1,4 +1,5 @@
--- In-place ops on the tape: gradients as of the forms that make new tensors, eager and compiled, and no copy that backward does not read.
+-- In-place ops on the tape: gradients as of the forms that make new tensors, eager and compiled, and no copy that
+-- backward does not read.
 local h = require "harness"
 local lt = require "lutra"
 local nn, F = lt.nn, lt.nn.functional
@@ -6,15 +7,24 @@ local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
 
 -- Name, further arguments: a number or "tensor" for one that requires grad.
 local ops = {
-  {"abs"}, {"acos"}, {"acosh"}, {"add", "tensor"}, {"addcdiv", "tensor", "tensor"}, {"addcmul", "tensor", "tensor"}, {"asin"}, {"asinh"}, {"atan"},
-  {"atan2", "tensor"}, {"atanh"}, {"ceil"}, {"celu", 0.5}, {"clamp", 0.3, 0.6}, {"clamp", "tensor", 0.6}, {"clamp_max", 0.4}, {"clamp_max", "tensor"},
-  {"clamp_min", 0.4}, {"clamp_min", "tensor"}, {"copysign", "tensor"}, {"cos"}, {"cosh"}, {"cumprod", -1}, {"cumsum", -1}, {"deg2rad"}, {"digamma"},
-  {"div", "tensor"}, {"div", 3}, {"elu", 0.5}, {"erf"}, {"erfc"}, {"erfinv"}, {"exp"}, {"exp2"}, {"expm1"}, {"floor"}, {"fmod", "tensor"}, {"frac"},
-  {"gelu"}, {"hardshrink", 0.3}, {"hardsigmoid"}, {"hardswish"}, {"hardtanh", 0.3, 0.6}, {"hypot", "tensor"}, {"ldexp", "tensor"}, {"leaky_relu", 0.1},
-  {"lerp", "tensor", 0.3}, {"lerp", "tensor", "tensor"}, {"lgamma"}, {"log"}, {"log10"}, {"log1p"}, {"log2"}, {"logit"}, {"logsigmoid"}, {"mish"},
-  {"mul", "tensor"}, {"mul", 3}, {"nan_to_num"}, {"neg"}, {"polygamma", 2}, {"pow", 3}, {"pow", "tensor"}, {"rad2deg"}, {"reciprocal"}, {"relu"}, {"relu6"},
-  {"remainder", "tensor"}, {"round"}, {"rsqrt"}, {"selu"}, {"sgn"}, {"sigmoid"}, {"sign"}, {"silu"}, {"sin"}, {"sinc"}, {"sinh"}, {"softplus"},
-  {"softshrink", 0.3}, {"softsign"}, {"sqrt"}, {"square"}, {"sub", "tensor"}, {"tan"}, {"tanh"}, {"tanhshrink"}, {"threshold", 0.4, 0.1}, {"tril"},
+  {"abs"}, {"acos"}, {"acosh"}, {"add", "tensor"}, {"addcdiv", "tensor", "tensor"}, {"addcmul", "tensor", "tensor"},
+    {"asin"}, {"asinh"}, {"atan"},
+  {"atan2", "tensor"}, {"atanh"}, {"ceil"}, {"celu", 0.5}, {"clamp", 0.3, 0.6}, {"clamp", "tensor", 0.6},
+    {"clamp_max", 0.4}, {"clamp_max", "tensor"},
+  {"clamp_min", 0.4}, {"clamp_min", "tensor"}, {"copysign", "tensor"}, {"cos"}, {"cosh"}, {"cumprod", -1},
+    {"cumsum", -1}, {"deg2rad"}, {"digamma"},
+  {"div", "tensor"}, {"div", 3}, {"elu", 0.5}, {"erf"}, {"erfc"}, {"erfinv"}, {"exp"}, {"exp2"}, {"expm1"}, {"floor"},
+    {"fmod", "tensor"}, {"frac"},
+  {"gelu"}, {"hardshrink", 0.3}, {"hardsigmoid"}, {"hardswish"}, {"hardtanh", 0.3, 0.6}, {"hypot", "tensor"},
+    {"ldexp", "tensor"}, {"leaky_relu", 0.1},
+  {"lerp", "tensor", 0.3}, {"lerp", "tensor", "tensor"}, {"lgamma"}, {"log"}, {"log10"}, {"log1p"}, {"log2"}, {"logit"},
+    {"logsigmoid"}, {"mish"},
+  {"mul", "tensor"}, {"mul", 3}, {"nan_to_num"}, {"neg"}, {"polygamma", 2}, {"pow", 3}, {"pow", "tensor"}, {"rad2deg"},
+    {"reciprocal"}, {"relu"}, {"relu6"},
+  {"remainder", "tensor"}, {"round"}, {"rsqrt"}, {"selu"}, {"sgn"}, {"sigmoid"}, {"sign"}, {"silu"}, {"sin"}, {"sinc"},
+    {"sinh"}, {"softplus"},
+  {"softshrink", 0.3}, {"softsign"}, {"sqrt"}, {"square"}, {"sub", "tensor"}, {"tan"}, {"tanh"}, {"tanhshrink"},
+    {"threshold", 0.4, 0.1}, {"tril"},
   {"triu"}, {"trunc"}, {"xlogy", "tensor"},
 }
 
@@ -63,8 +73,10 @@ for _, op in ipairs(ops) do
       local compiled = run(op, "compiled", view, x, others)
       equal(#got, #want)
       for i, w in ipairs(want) do
-        truthy(by_result[op[1]] and got[i]:allclose(w, {rtol = 1e-14}) or got[i]:equal(w), i .. ":\n" .. tostring(got[i]) .. "\n" .. tostring(w))
-        truthy(compiled[i]:equal(got[i]), "compiled " .. i .. ":\n" .. tostring(compiled[i]) .. "\n" .. tostring(got[i]))
+        truthy(by_result[op[1]] and got[i]:allclose(w, {rtol = 1e-14}) or got[i]:equal(w), i .. ":\n"
+          .. tostring(got[i]) .. "\n" .. tostring(w))
+        truthy(compiled[i]:equal(got[i]), "compiled " .. i .. ":\n" .. tostring(compiled[i]) .. "\n"
+          .. tostring(got[i]))
       end
     end)
   end
@@ -75,9 +87,11 @@ test("no in-place op is left out", function()
   for _, op in ipairs(ops) do known[op[1] .. "_"] = true end
   -- Without a gradient; the same under another name; with a test of their own below.
   local others = [[bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift eq ne lt le gt ge logical_and logical_or
-    logical_xor logical_not gcd lcm heaviside floor_divide less_equal less greater greater_equal not_equal float_power __version_
+    logical_xor logical_not gcd lcm heaviside floor_divide less_equal less greater greater_equal not_equal
+    float_power __version_
     divide true_divide negative subtract multiply arctanh absolute clip fix arccos arccosh arcsin arcsinh arctan arctan2
-    copy fill zero addr addmv baddbmm addbmm addmm renorm index_put scatter index_add index_copy index_fill index_reduce scatter_add scatter_reduce
+    copy fill zero addr addmv baddbmm addbmm addmm renorm index_put scatter index_add index_copy
+    index_fill index_reduce scatter_add scatter_reduce
     put masked_scatter masked_fill nextafter igamma igammac rrelu embedding_renorm]]
   for name in others:gmatch("%S+") do known[name .. "_"] = true end
   for name in pairs(lt) do truthy(known[name] or not name:match("_$"), name) end
@@ -87,10 +101,14 @@ test("products, indices and masks in place", function()
   local index, mask = lt.tensor({2, 0}, {dtype = "int64"}), x:gt(0.5)
   local row, places = others[1][{{0, 2}}], lt.tensor({{2, 0, 1}, {0, 2, 1}}, {dtype = "int64"})
   local cases = {
-    {"addmm", "", others[1], others[2]}, {"addr", "", others[1][0], others[2][1]}, {"renorm", "", 2, 0, 0.7}, {"index_add", "", 0, index, row},
-    {"index_copy", "", 0, index, row}, {"index_fill", "", 1, index, 2}, {"index_reduce", "", 0, index, row, "prod"}, {"scatter", "", 0, places, row},
-    {"scatter_add", "", 0, places, row}, {"scatter_reduce", "", 0, places, row, "prod"}, {"scatter_reduce", "", 0, places, row, "amax"},
-    {"put", "", index, row[0][{{0, 2}}]}, {"masked_scatter", "", mask, others[1]}, {"masked_fill", "", mask, others[1][0][0]}, {"masked_fill", "", mask, 2},
+    {"addmm", "", others[1], others[2]}, {"addr", "", others[1][0], others[2][1]}, {"renorm", "", 2, 0, 0.7},
+      {"index_add", "", 0, index, row},
+    {"index_copy", "", 0, index, row}, {"index_fill", "", 1, index, 2}, {"index_reduce", "", 0, index, row, "prod"},
+      {"scatter", "", 0, places, row},
+    {"scatter_add", "", 0, places, row}, {"scatter_reduce", "", 0, places, row, "prod"},
+      {"scatter_reduce", "", 0, places, row, "amax"},
+    {"put", "", index, row[0][{{0, 2}}]}, {"masked_scatter", "", mask, others[1]},
+      {"masked_fill", "", mask, others[1][0][0]}, {"masked_fill", "", mask, 2},
     {"index_put", "", {index}, row},
   }
   for _, case in ipairs(cases) do
@@ -115,7 +133,9 @@ test("products, indices and masks in place", function()
     end
     local want = grads(false)
     for _, got in ipairs {grads(true), grads(true, true)} do
-      for i, w in ipairs(want) do truthy(got[i]:equal(w), case[1] .. "_ " .. i .. ":\n" .. tostring(got[i]) .. tostring(w)) end
+      for i, w in ipairs(want) do
+        truthy(got[i]:equal(w), case[1] .. "_ " .. i .. ":\n" .. tostring(got[i]) .. tostring(w))
+      end
     end
   end
 end)
@@ -129,12 +149,16 @@ end
 
 test("what backward does not read is not copied", function()
   for _, f in ipairs {
-    function(y) y:mul_(2) end, function(y) y:add_(1) end, function(y, w) y:add_(w) end, function(y) y:relu_() end, function(y) y:leaky_relu_() end,
-    function(y) y:elu_() end, function(y) y:selu_() end, function(y) y:celu_() end, function(y) y:sigmoid_() end, function(y) y:exp_() end,
-    function(y, w) y:mul_(w:detach()) end, function(y, w) y:div_(w:detach()) end, function(y) y:masked_fill_(y:detach():gt(1), 0) end,
+    function(y) y:mul_(2) end, function(y) y:add_(1) end, function(y, w) y:add_(w) end, function(y) y:relu_() end,
+      function(y) y:leaky_relu_() end,
+    function(y) y:elu_() end, function(y) y:selu_() end, function(y) y:celu_() end, function(y) y:sigmoid_() end,
+      function(y) y:exp_() end,
+    function(y, w) y:mul_(w:detach()) end, function(y, w) y:div_(w:detach()) end,
+      function(y) y:masked_fill_(y:detach():gt(1), 0) end,
   } do equal(copies(f), 0) end
   for _, f in ipairs {
-    function(y, w) y:mul_(w) end, function(y) y:sin_() end, function(y) y:relu6_() end, function(y, w) y:div_(w) end, function(y) y:silu_() end,
+    function(y, w) y:mul_(w) end, function(y) y:sin_() end, function(y) y:relu6_() end, function(y, w) y:div_(w) end,
+      function(y) y:silu_() end,
     function(y) y:clamp_min_(0.5) end,
   } do equal(copies(f), 1) end
 end)
@@ -150,7 +174,8 @@ test("a tensor that is modified after it was saved is refused", function()
   refused(function(y) y:mul_(y) end)
   refused(function(y) y:leaky_relu_():add_(1) end)
   refused(function(y) y:addcmul_(y, lt.rand(4, {requires_grad = true})) end)
-  raises("no gradient for a negative negative_slope", function() (lt.rand(4, {requires_grad = true}) * 1):leaky_relu_(-0.1):sum():backward() end)
+  raises("no gradient for a negative negative_slope",
+    function() (lt.rand(4, {requires_grad = true}) * 1):leaky_relu_(-0.1):sum():backward() end)
 end)
 
 test("the derivative of the derivative of in-place ops", function()
@@ -168,9 +193,12 @@ end)
 -- A block of a mobile net, every activation in place, trained by a step in one graph.
 local function block(inplace)
   lt.manual_seed(3)
-  local net = nn.Sequential(nn.Conv2d(3, 8, 3, {padding = 1, bias = false}), nn.BatchNorm2d(8), nn.ReLU6({inplace = inplace}),
-    nn.Conv2d(8, 8, 3, {padding = 1, groups = 8, bias = false}), nn.BatchNorm2d(8), nn.ReLU6({inplace = inplace}), nn.Conv2d(8, 16, 1),
-    nn.Hardswish({inplace = inplace}), nn.Conv2d(16, 16, 1), nn.SiLU({inplace = inplace}), nn.Flatten(), nn.Linear(16 * 64, 4))
+  local net = nn.Sequential(nn.Conv2d(3, 8, 3, {padding = 1, bias = false}), nn.BatchNorm2d(8),
+    nn.ReLU6({inplace = inplace}),
+    nn.Conv2d(8, 8, 3, {padding = 1, groups = 8, bias = false}), nn.BatchNorm2d(8), nn.ReLU6({inplace = inplace}),
+      nn.Conv2d(8, 16, 1),
+    nn.Hardswish({inplace = inplace}), nn.Conv2d(16, 16, 1), nn.SiLU({inplace = inplace}), nn.Flatten(),
+      nn.Linear(16 * 64, 4))
   return net, lt.optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
 end
 
@@ -192,7 +220,9 @@ end)
 
 test("the numbers of an op that is decomposed at its call decide its dtype in place, too", function()
   local v = lt.tensor {true, false}
-  for _ = 1, 2 do equal(tostring(lt.zeros({2, 2}, {dtype = "bool"}):addr_(v, v)), "tensor([[ True, False],\n        [False, False]])") end
+  for _ = 1, 2 do
+    equal(tostring(lt.zeros({2, 2}, {dtype = "bool"}):addr_(v, v)), "tensor([[ True, False],\n        [False, False]])")
+  end
 end)
 
 h.finish()

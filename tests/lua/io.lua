@@ -29,7 +29,8 @@ local dtypes = {"float64", "float32", "int64", "int32", "int16", "int8", "uint8"
 -- The half types as bits, which no arithmetic is needed for.
 test("half types keep their bits", function()
   for _, name in ipairs {"F16", "BF16"} do
-    local bytes = safetensors('{"x":{"dtype":"' .. name .. '","shape":[2,2],"data_offsets":[0,8]}}      ', "\0\60\255\255\1\0\0\252")
+    local bytes = safetensors('{"x":{"dtype":"' .. name .. '","shape":[2,2],"data_offsets":[0,8]}}      ',
+      "\0\60\255\255\1\0\0\252")
     local t = lt.load(write("h.safetensors", bytes))
     lt.save(at "h2.safetensors", t)
     equal(read(at "h2.safetensors"):sub(-8), bytes:sub(-8))
@@ -78,8 +79,10 @@ end)
 test("one tensor, tables within tables, numbers, strings", function()
   lt.save(at "one.safetensors", lt.arange(3))
   same(lt.load(at "one.safetensors"), lt.arange(3))
-  local value = {step = 3, lr = 0.1, big = 2 ^ 60, name = "a\n\"b\" \195\169", flag = false, nothing = {}, inf = math.huge, ninf = -math.huge,
-                 list = {1, lt.ones(2), {"x", true}}, [0] = {m = lt.zeros(1), [1.5] = "half"}, deep = {a = {b = {c = lt.arange(2)}}}}
+  local value = {step = 3, lr = 0.1, big = 2 ^ 60, name = "a\n\"b\" \195\169", flag = false, nothing = {},
+    inf = math.huge, ninf = -math.huge,
+                 list = {1, lt.ones(2), {"x", true}}, [0] = {m = lt.zeros(1), [1.5] = "half"},
+                   deep = {a = {b = {c = lt.arange(2)}}}}
   lt.save(at "n.safetensors", value)
   local got = lt.load(at "n.safetensors")
   equal(got.step, 3) equal(got.lr, 0.1) equal(got.big, 2 ^ 60) equal(got.name, value.name) equal(got.flag, false)
@@ -186,25 +189,31 @@ end)
 
 -- Bytes as numpy.save of NumPy 2 writes them.
 local function npy(header, data, version)
-  return "\147NUMPY" .. string.char(version or 1) .. "\0" .. u(#header, (version or 1) == 1 and 2 or 4) .. header .. data
+  return "\147NUMPY" .. string.char(version or 1) .. "\0" .. u(#header, (version or 1) == 1 and 2 or 4) .. header
+    .. data
 end
 
 test(".npy files of NumPy", function()
   local function get(header, data, version) return lt.load(write("in.npy", npy(header, data, version))) end
-  deep(get("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2), }         \n", u(1, 4) .. u(2, 4) .. u(3, 4) .. u(4, 4)):totable(),
+  deep(get("{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2), }         \n", u(1, 4) .. u(2, 4) .. u(3, 4)
+    .. u(4, 4)):totable(),
     {{1, 2}, {3, 4}})
-  local f = get("{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }\n", u(1, 2) .. u(4, 2) .. u(2, 2) .. u(5, 2) .. u(3, 2) .. u(6, 2))
+  local f = get("{'descr': '<i2', 'fortran_order': True, 'shape': (2, 3), }\n", u(1, 2) .. u(4, 2) .. u(2, 2) .. u(5, 2)
+    .. u(3, 2) .. u(6, 2))
   deep(f:totable(), {{1, 2, 3}, {4, 5, 6}})
   deep(get("{'descr': '>i2', 'fortran_order': False, 'shape': (2,), }\n", "\1\2\3\4"):totable(), {0x102, 0x304})
   deep(get("{'descr': '>f8', 'fortran_order': False, 'shape': (), }\n", "\63\248\0\0\0\0\0\0"):totable(), 1.5)
   deep(get("{'shape': (1L,), 'descr': \"|b1\", 'fortran_order': False}\n", "\5", 2):totable(), {true})
   deep(get("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }\n", "abc", 3):totable(), {97, 98, 99})
   raises("structured array", get, "{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,), }\n", "1234")
-  equal(tostring(get("{'descr': '>c8', 'fortran_order': False, 'shape': (), }\n", "\63\192\0\0\64\0\0\0"):item()), "1.5+2i")
+  equal(tostring(get("{'descr': '>c8', 'fortran_order': False, 'shape': (), }\n", "\63\192\0\0\64\0\0\0"):item()),
+    "1.5+2i")
   raises("NumPy type '<c32'", get, "{'descr': '<c32', 'fortran_order': False, 'shape': (1,), }\n", "12345678")
   raises("never read", get, "{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n", "12345678")
-  raises("sizes overflow", get, "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 2), }\n", "12345678")
-  raises("cannot be read", get, "{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999999999,), }\n", "12345678")
+  raises("sizes overflow", get, "{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 2), }\n",
+    "12345678")
+  raises("cannot be read", get, "{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999999999999,), }\n",
+    "12345678")
   raises("take 80 bytes, 8 are there", get, "{'descr': '<f8', 'fortran_order': False, 'shape': (10,), }\n", "12345678")
   raises("take 0 bytes, 8 are there", get, "{'descr': '<f8', 'fortran_order': False, 'shape': (0,), }\n", "12345678")
   raises("version 9", get, "{}", "", 9)
@@ -217,7 +226,8 @@ test(".npy files of NumPy", function()
 end)
 
 test(".safetensors files of others", function()
-  local function get(header, data) return lt.load(write("in.safetensors", safetensors(header, data or "")), {metadata = true}) end
+  local function get(header, data) return lt.load(write("in.safetensors", safetensors(header, data or "")),
+    {metadata = true}) end
   local t, metadata = get('{"__metadata__":{"format":"pt"},"a.b":{"dtype":"I16","shape":[2],"data_offsets":[0,4]},' ..
     '"c":{"dtype":"BOOL","shape":[],"data_offsets":[4,5]}}   ', u(1, 2) .. u(2, 2) .. "\7")
   deep(t["a.b"]:totable(), {1, 2})
@@ -226,8 +236,12 @@ test(".safetensors files of others", function()
   deep(get "{}", {})
   local function one(fields, data) return get('{"x":{' .. fields .. "}}", data or "12345678") end
   raises("\"F8_E8M0\"", one, '"dtype":"F8_E8M0","shape":[8],"data_offsets":[0,8]')
-  raises("overlaps another", get, '{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"y":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}', "123456")
-  raises("follows a gap", get, '{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}}', "123456")
+  raises("overlaps another", get,
+    '{"x":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"y":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}',
+    "123456")
+  raises("follows a gap", get,
+    '{"x":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"y":{"dtype":"U8","shape":[2],"data_offsets":[4,6]}}',
+    "123456")
   raises("end at byte 4 of 8", one, '"dtype":"U8","shape":[4],"data_offsets":[0,4]')
   raises("outside of the file", one, '"dtype":"U8","shape":[9],"data_offsets":[0,9]')
   raises("outside of the file", one, '"dtype":"U8","shape":[0],"data_offsets":[8,0]')
@@ -237,13 +251,15 @@ test(".safetensors files of others", function()
   raises("no sound shape", one, '"dtype":"F32","shape":[2.0],"data_offsets":[0,8]')
   raises("no sound data_offsets", one, '"dtype":"F32","shape":[2],"data_offsets":[0,8,9]')
   raises("fields other than", one, '"dtype":"F32","shape":[2]')
-  raises("name twice", get, '{"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
+  raises("name twice", get,
+    '{"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}')
   raises("more than strings", get, '{"__metadata__":{"a":1}}')
   raises("no JSON object", get, '{"a"')
   raises("does not begin with {", get, '[]')
   raises("promises more", lt.load, write("in.safetensors", "\255\255\255\255\255\255\255\127{}"))
   raises("too short", lt.load, write("in.safetensors", "abc"))
-  for _, form in ipairs {"[", "{}", '{\\"tensor\\":\\"no\\"}', "[[true,1]]", "[1]", ("["):rep(5000) .. ("]"):rep(5000), "null"} do
+  for _, form in ipairs {"[", "{}", '{\\"tensor\\":\\"no\\"}', "[[true,1]]", "[1]", ("["):rep(5000) .. ("]"):rep(5000),
+    "null"} do
     raises("'lutra.form' cannot be read", get, '{"__metadata__":{"lutra.form":"' .. form .. '"}}')
   end
   raises("no JSON object", get, '{"x":' .. ("["):rep(100000))

@@ -24,7 +24,8 @@ local programs = {
   functions = function(x) return x:to("float32"):exp():to(x.dtype), x:sigmoid(), x:tanh() end,
   reduce = function(x) return x:sum(), x:sum(1), x:amax(0), x:argmax(1), x:to("float32"):mean(0) end,
   compare = function(x, y) return x:gt(y), x:eq(1), x:gt(y):logical_and(x:ne(0)) end,
-  cast = function(x) return x:to("float16"), x:to("bfloat16"), x:to("int8"), x:to("float64"), x:to("int64"):to("float32") end,
+  cast = function(x) return x:to("float16"), x:to("bfloat16"), x:to("int8"), x:to("float64"),
+    x:to("int64"):to("float32") end,
   layout = function(x, y) return x:t():contiguous(), x:t() + y:t():contiguous(), x:select(1, 2) end,
   products = function(x, y) return x:to("float32"):matmul(y:to("float32"):t()) end,
 }

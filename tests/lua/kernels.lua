@@ -1,5 +1,5 @@
--- Kernels at sizes where they are cut into chunks, kept rows and fork-joins of several: eager and compiled, on one and on two
--- threads, agree bit for bit; and what they compute is right.
+-- Kernels at sizes where they are cut into chunks, kept rows and fork-joins of several: eager and compiled, on one and
+-- on two threads, agree bit for bit; and what they compute is right.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy, near = h.test, h.truthy, h.near
@@ -34,7 +34,8 @@ local wide = long:double()
 test("a long vector is reduced in chunks", function()
   sum_near("sum", agree("sum", function(x) return x:sum() end, long), wide:sum(), wide:abs():sum())
   sum_near("mean", agree("mean", function(x) return x:mean(0, true) end, long), wide:mean(), wide:abs():mean())
-  sum_near("of squares", agree("of squares", function(x) return (x * x):sum() end, long), (wide * wide):sum(), (wide * wide):sum())
+  sum_near("of squares", agree("of squares", function(x) return (x * x):sum() end, long), (wide * wide):sum(),
+    (wide * wide):sum())
   truthy(agree("amax", function(x) return x:amax() end, long):item() == wide:amax():item())
   truthy(agree("amin", function(x) return x:reshape(1, -1):amin(1) end, long):item() == wide:amin():item())
   truthy(agree("any", function(x) return x:gt(100):any() end, long):item() == false)
@@ -71,7 +72,8 @@ test("adds by index go along the other dimensions", function()
   for _, case in ipairs {{0, {50, 129}, {3000, 129}}, {1, {12, 50}, {12, 3000}}, {1, {6, 50, 33}, {6, 3000, 33}}} do
     local dim, to, from = unpack(case)
     local source = lt.randn(from)
-    local got = agree("index_add " .. dim, function(z, i, s) return z:index_add(dim, i, s) end, lt.ones(to), rows, source)
+    local got = agree("index_add " .. dim, function(z, i, s) return z:index_add(dim, i, s) end, lt.ones(to), rows,
+      source)
     local expected = lt.ones(to):double()
     for i = 0, 2999 do
       local target = expected:select(dim, rows[i]:item())
@@ -80,7 +82,8 @@ test("adds by index go along the other dimensions", function()
     local magnitude = lt.ones(to):double():index_add(dim, rows, source:double():abs())
     sum_near("index_add " .. dim, got, expected, magnitude, 2 ^ -22)
   end
-  agree("scatter_add", function(z, i, s) return z:scatter_add(0, i, s) end, lt.zeros(50, 40), lt.randint(0, 50, {900, 40}),
+  agree("scatter_add", function(z, i, s) return z:scatter_add(0, i, s) end, lt.zeros(50, 40),
+    lt.randint(0, 50, {900, 40}),
         lt.randn(900, 40))
 end)
 

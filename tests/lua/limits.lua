@@ -1,4 +1,5 @@
--- lt.limits{seconds = n}(f, ...): ends f by an error wherever it is, in full, and leaves a state that goes on as if nothing had been.
+-- lt.limits{seconds = n}(f, ...): ends f by an error wherever it is, in full, and leaves a state that goes on as if
+-- nothing had been.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, fails = h.test, h.equal, h.truthy, h.raises

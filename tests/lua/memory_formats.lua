@@ -1,4 +1,5 @@
--- memory_format = "channels_last", "contiguous_format", "preserve_format": wherever PyTorch takes one, in eager and compiled code.
+-- memory_format = "channels_last", "contiguous_format", "preserve_format": wherever PyTorch takes one, in eager and
+-- compiled code.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, deep, truthy = h.test, h.equal, h.deep, h.truthy

@@ -1,5 +1,5 @@
--- Modules and optimisers against what PyTorch gave (module_references.lua, by tests/oracle/modules.py): results, gradients, names and sizes of the
--- state, eager and compiled, where a step is one graph.
+-- Modules and optimisers against what PyTorch gave (module_references.lua, by tests/oracle/modules.py): results,
+-- gradients, names and sizes of the state, eager and compiled, where a step is one graph.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, near, truthy, raises = h.test, h.equal, h.near, h.truthy, h.raises
@@ -137,7 +137,7 @@ for i, row in ipairs(references.optimisers) do
   end)
 end
 
--- Train steps ----------------------------------------------------------------------------------------------------------
+-- Train steps ---------------------------------------------------------------------------------------------------------
 
 local function trained(make, compiled)
   lt.manual_seed(2)
@@ -162,7 +162,8 @@ end
 
 local Classifier = nn.Module:extend "Classifier"
 function Classifier:init(class)
-  self.embed, self.rnn, self.out = nn.Embedding(7, 6), class(6, 8, 2, {batch_first = true, dropout = 0.25, bidirectional = true}), nn.Linear(16, 4)
+  self.embed, self.rnn, self.out = nn.Embedding(7, 6),
+    class(6, 8, 2, {batch_first = true, dropout = 0.25, bidirectional = true}), nn.Linear(16, 4)
 end
 function Classifier:forward(x)
   local y = self.rnn(self.embed(x))

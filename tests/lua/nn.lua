@@ -31,7 +31,8 @@ end)
 
 test("several assigned at once count from the left", function()
   local m = nn.Module()
-  m.a, m.n, m.b, m.p, m.q = nn.Linear(1, 1), 3, nn.Sequential(nn.ReLU()), nn.Parameter(lt.ones(1)), nn.Parameter(lt.ones(1))
+  m.a, m.n, m.b, m.p, m.q = nn.Linear(1, 1), 3, nn.Sequential(nn.ReLU()), nn.Parameter(lt.ones(1)),
+    nn.Parameter(lt.ones(1))
   m.z, m.y = nn.Identity(), nn.Identity()
   m.c = nn.Identity()
   equal(names(m:named_children()), "a b z y c")
@@ -197,7 +198,8 @@ test("losses equal their functions", function()
   truthy(nn.CrossEntropyLoss()(x, y):equal(nn.functional.cross_entropy(x, y)))
   truthy(nn.CrossEntropyLoss {reduction = "sum"}(x, y):equal(nn.functional.cross_entropy(x, y, {reduction = "sum"})))
   truthy(nn.NLLLoss()(x:log_softmax(-1), y):allclose(nn.functional.cross_entropy(x, y)))
-  raises("unknown option 'reduce' (known: ignore_index, label_smoothing, reduction, weight)", nn.CrossEntropyLoss, {reduce = 1})
+  raises("unknown option 'reduce' (known: ignore_index, label_smoothing, reduction, weight)", nn.CrossEntropyLoss,
+    {reduce = 1})
 end)
 
 h.finish()

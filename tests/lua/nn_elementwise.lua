@@ -10,10 +10,14 @@ local x, y = lt.randn(4, 6), lt.randn(4, 6)
 test("activations equal their functions, options by position or by name", function()
   local rows = {
     {nn.ReLU(), F.relu(x)}, {nn.GELU(), F.gelu(x)}, {nn.GELU {approximate = "tanh"}, F.gelu(x, {approximate = "tanh"})},
-    {nn.GELU("tanh"), F.gelu(x, {approximate = "tanh"})}, {nn.SiLU(), F.silu(x)}, {nn.LeakyReLU(0.2), F.leaky_relu(x, 0.2)},
-    {nn.LeakyReLU {negative_slope = 0.2}, F.leaky_relu(x, 0.2)}, {nn.ELU(0.5), F.elu(x, 0.5)}, {nn.Hardtanh(-0.5, 0.25), F.hardtanh(x, -0.5, 0.25)},
-    {nn.Softplus(2, 10), F.softplus(x, 2, 10)}, {nn.Threshold(0.1, 7), F.threshold(x, 0.1, 7)}, {nn.GLU(), F.glu(x)}, {nn.GLU(0), F.glu(x, 0)},
-    {nn.Sigmoid(), x:sigmoid()}, {nn.Tanh(), x:tanh()}, {nn.Softmin(1), F.softmin(x, 1)}, {nn.LogSigmoid(), F.logsigmoid(x)},
+    {nn.GELU("tanh"), F.gelu(x, {approximate = "tanh"})}, {nn.SiLU(), F.silu(x)},
+      {nn.LeakyReLU(0.2), F.leaky_relu(x, 0.2)},
+    {nn.LeakyReLU {negative_slope = 0.2}, F.leaky_relu(x, 0.2)}, {nn.ELU(0.5), F.elu(x, 0.5)},
+      {nn.Hardtanh(-0.5, 0.25), F.hardtanh(x, -0.5, 0.25)},
+    {nn.Softplus(2, 10), F.softplus(x, 2, 10)}, {nn.Threshold(0.1, 7), F.threshold(x, 0.1, 7)}, {nn.GLU(), F.glu(x)},
+      {nn.GLU(0), F.glu(x, 0)},
+    {nn.Sigmoid(), x:sigmoid()}, {nn.Tanh(), x:tanh()}, {nn.Softmin(1), F.softmin(x, 1)},
+      {nn.LogSigmoid(), F.logsigmoid(x)},
     {nn.Mish(), F.mish(x)}, {nn.Hardswish(), F.hardswish(x)}, {nn.PReLU(), F.prelu(x, lt.full({1}, 0.25))},
   }
   for i, row in ipairs(rows) do truthy(row[1](x):equal(row[2]), "row " .. i) end
@@ -31,11 +35,13 @@ end)
 test("losses equal their functions", function()
   local t = lt.tensor({0, 2, 5, 1}, {dtype = "int64"})
   local w = lt.rand(6) + 0.5
-  truthy(nn.CrossEntropyLoss {weight = w, label_smoothing = 0.1}(x, t):equal(F.cross_entropy(x, t, {weight = w, label_smoothing = 0.1})))
+  truthy(nn.CrossEntropyLoss {weight = w, label_smoothing = 0.1}(x,
+    t):equal(F.cross_entropy(x, t, {weight = w, label_smoothing = 0.1})))
   truthy(nn.CrossEntropyLoss(w)(x, t):equal(F.cross_entropy(x, t, w)))
   truthy(nn.SmoothL1Loss {beta = 0.5}(x, y):equal(F.smooth_l1_loss(x, y, {beta = 0.5})))
   truthy(nn.HuberLoss("sum", 0.5)(x, y):equal(F.huber_loss(x, y, {reduction = "sum", delta = 0.5})))
-  truthy(nn.BCEWithLogitsLoss {pos_weight = w}(x, y:sigmoid()):equal(F.binary_cross_entropy_with_logits(x, y:sigmoid(), {pos_weight = w})))
+  truthy(nn.BCEWithLogitsLoss {pos_weight = w}(x,
+    y:sigmoid()):equal(F.binary_cross_entropy_with_logits(x, y:sigmoid(), {pos_weight = w})))
   truthy(nn.TripletMarginLoss {margin = 2}(x, y, x * 0.5):equal(F.triplet_margin_loss(x, y, x * 0.5, {margin = 2})))
   truthy(nn.CosineSimilarity(1)(x, y):equal(F.cosine_similarity(x, y)))
 end)
@@ -57,7 +63,8 @@ test("printing and errors", function()
 end)
 
 test("compiled modules agree with eager ones, gradients too", function()
-  local net = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 8), nn.SiLU(), nn.PReLU(), nn.Linear(8, 6), nn.ELU(0.7))
+  local net = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 8), nn.SiLU(), nn.PReLU(), nn.Linear(8, 6),
+    nn.ELU(0.7))
   local loss = nn.CrossEntropyLoss {label_smoothing = 0.1}
   local t = lt.tensor({0, 2, 5, 1}, {dtype = "int64"})
   local function step(x, t)

@@ -1,4 +1,5 @@
--- Names that ports of real models met: layers that resample, parts of modules by their path, initialisers, finfo and iinfo.
+-- Names that ports of real models met: layers that resample, parts of modules by their path, initialisers, finfo and
+-- iinfo.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, deep, truthy = h.test, h.equal, h.deep, h.truthy
@@ -42,7 +43,8 @@ end)
 test("fake quantisation by tensors is that by numbers", function()
   local x = lt.randn(50) * 3
   local scale, zero = lt.tensor(0.25), lt.tensor(3):int()
-  truthy(lt.fake_quantize_per_tensor_affine(x, scale, zero, 0, 15):equal(lt.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 15)))
+  truthy(lt.fake_quantize_per_tensor_affine(x, scale, zero, 0,
+    15):equal(lt.fake_quantize_per_tensor_affine(x, 0.25, 3, 0, 15)))
 end)
 
 test("parts of a module by their path", function()
@@ -98,7 +100,8 @@ test("recurrent layers: wrong calls", function()
   raises("hx must have as many, got 2", nn.GRU(3, 5), x, lt.ones(1, 5))
   raises("LSTMCell: hx[2] has 4 features, expected 5", nn.LSTMCell(3, 5), lt.ones(2, 3), {lt.ones(2, 5), lt.ones(2, 4)})
   raises("does not go with hx of size {1, 5}", nn.GRUCell(3, 5), lt.ones(2, 3), lt.ones(1, 5))
-  equal(tostring(nn.LSTM(2, 3, 2, {bidirectional = true, bias = false})), "LSTM(2, 3, num_layers=2, bias=False, bidirectional=True)")
+  equal(tostring(nn.LSTM(2, 3, 2, {bidirectional = true, bias = false})),
+    "LSTM(2, 3, num_layers=2, bias=False, bidirectional=True)")
   lt.manual_seed(1)
   local out, last = nn.LSTM(3, 4, 2, {dropout = 0.5})(x)
   deep(out.shape, {4, 2, 4})
@@ -112,17 +115,22 @@ test("transformers and bags: wrong calls", function()
   raises("d_model is 4", nn.Transformer(4, 2, 1, 1, 4), lt.ones(5, 2, 6), lt.ones(5, 2, 4))
   raises("a module is needed, not number 3", nn.TransformerEncoder, 3, 2)
   local encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 4), 2)
-  truthy(encoder.layers[1].linear1.weight ~= encoder.layers[2].linear1.weight and encoder.layers[1].linear1.weight:equal(encoder.layers[2].linear1.weight))
+  truthy(encoder.layers[1].linear1.weight ~= encoder.layers[2].linear1.weight
+    and encoder.layers[1].linear1.weight:equal(encoder.layers[2].linear1.weight))
   local ids, table_ = lt.tensor({1, 2, 0}):long(), lt.ones(3, 2)
   raises("an input of 1 dimension needs offsets", F.embedding_bag, ids, table_)
   raises("takes no offsets", F.embedding_bag, ids:view(1, 3), table_, ids)
   raises("argument 'mode' must be 'sum', 'mean' or 'max'", F.embedding_bag, ids, table_, ids, {mode = "min"})
-  raises("per_sample_weights go with mode 'sum'", F.embedding_bag, ids:view(1, 3), table_, {per_sample_weights = lt.ones(1, 3)})
-  raises("do not go with input of size {1, 3}", F.embedding_bag, ids:view(1, 3), table_, {mode = "sum", per_sample_weights = lt.ones(3)})
+  raises("per_sample_weights go with mode 'sum'", F.embedding_bag, ids:view(1, 3), table_,
+    {per_sample_weights = lt.ones(1, 3)})
+  raises("do not go with input of size {1, 3}", F.embedding_bag, ids:view(1, 3), table_,
+    {mode = "sum", per_sample_weights = lt.ones(3)})
   raises("sparse = true does not exist yet", nn.EmbeddingBag, 3, 2, {sparse = true})
   raises("SyncBatchNorm: statistics over several processes do not exist yet", nn.SyncBatchNorm, 3)
-  raises("argument 'padding_mode' must be 'zeros', 'reflect', 'replicate' or 'circular'", nn.Conv2d, 1, 1, 1, {padding_mode = "same"})
-  raises("argument 'padding_mode' must be 'zeros', got string 'reflect'", nn.ConvTranspose2d, 1, 1, 1, {padding_mode = "reflect"})
+  raises("argument 'padding_mode' must be 'zeros', 'reflect', 'replicate' or 'circular'", nn.Conv2d, 1, 1, 1,
+    {padding_mode = "same"})
+  raises("argument 'padding_mode' must be 'zeros', got string 'reflect'", nn.ConvTranspose2d, 1, 1, 1,
+    {padding_mode = "reflect"})
 end)
 
 test("finfo, iinfo, autograd.grad", function()

@@ -1,4 +1,5 @@
--- Numbers that compiled code depends on: NaN, -0, infinities, 2^53 and beyond, where they specialise and where they do not.
+-- Numbers that compiled code depends on: NaN, -0, infinities, 2^53 and beyond, where they specialise and where they do
+-- not.
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
@@ -32,7 +33,8 @@ local function each_after_each(name, f)
       compiled = (function(c) return function(...) return c(...) end end)(compiled)
       pcall(compiled, first, lt.ones(2))
       for _, second in ipairs(values) do
-        equal(outcome(compiled, second, lt.ones(2)), outcome(f, second, lt.ones(2)), text(first) .. ", then " .. text(second))
+        equal(outcome(compiled, second, lt.ones(2)), outcome(f, second, lt.ones(2)), text(first) .. ", then "
+          .. text(second))
       end
       lt.reset()
     end
@@ -44,7 +46,8 @@ lt.config.recompile_limit = 40
 
 each_after_each("in a list", function(v, x) return 1 / lt.tensor({v}), x + 1 end)
 each_after_each("computed, in a list", function(v, x) return 1 / lt.tensor({v * 1, v + 0}), x + 1 end)
-each_after_each("as text", function(v, x) return string.format("%g %s %s %s", v * 1, tostring(-v), tostring(v), tostring(-v * 1)), x + 1 end)
+each_after_each("as text",
+  function(v, x) return string.format("%g %s %s %s", v * 1, tostring(-v), tostring(v), tostring(-v * 1)), x + 1 end)
 each_after_each("concatenated", function(v, x) return "v" .. v * 1 .. v, x + 1 end)
 each_after_each("as a key", function(v, x)
   local t = {[0] = "zero", [1] = "one", [3] = "three", [2 ^ 53] = "large", [inf] = "infinite"}
@@ -87,7 +90,8 @@ sizes("sizes beyond 2^53", function(x)
 end)
 sizes("zeros of sizes", function(x)
   local n = x.shape[1]
-  return 0 * (n - 5), 1 / (0 * (n - 5)), -(n - 5), 1 / -(n - 5), (n - 5) * (n - 4), 1 / ((n - 5) * (3 - n)), -n, 0 * n, x + 1
+  return 0 * (n - 5), 1 / (0 * (n - 5)), -(n - 5), 1 / -(n - 5), (n - 5) * (n - 4), 1 / ((n - 5) * (3 - n)), -n, 0 * n,
+    x + 1
 end)
 sizes("remainders and quotients of sizes", function(x)
   local n = x.shape[1]
@@ -109,7 +113,8 @@ sizes("sizes compared", function(x)
 end)
 sizes("sizes of new tensors", function(x)
   local n = x.shape[1]
-  return x:sum() * lt.ones(n + 1):sum() + lt.zeros(n * 2, 3):numel() + lt.ones(math.floor(n / 2)):sum(), x:view(-1, 1) * n
+  return x:sum() * lt.ones(n + 1):sum() + lt.zeros(n * 2, 3):numel() + lt.ones(math.floor(n / 2)):sum(),
+    x:view(-1, 1) * n
 end)
 
 test("a product of sizes that does not fit is the error that eager raises", function()
@@ -217,7 +222,8 @@ end)
 test("functions of math and bit do not end a graph", function()
   local calls = {
     ["math.sinh"] = {0.5}, ["math.cosh"] = {0.5}, ["math.asin"] = {0.5}, ["math.acos"] = {0.5}, ["math.atan"] = {2},
-    ["math.atan2"] = {-1, -2}, ["math.deg"] = {2}, ["math.rad"] = {90}, ["math.ldexp"] = {0.75, 3}, ["math.frexp"] = {20},
+    ["math.atan2"] = {-1, -2}, ["math.deg"] = {2}, ["math.rad"] = {90}, ["math.ldexp"] = {0.75, 3},
+      ["math.frexp"] = {20},
     ["bit.tobit"] = {2 ^ 32 - 1}, ["bit.tohex"] = {255, 4}, ["bit.bnot"] = {5}, ["bit.band"] = {12, 10, 9},
     ["bit.bor"] = {12, 3}, ["bit.bxor"] = {12, 10}, ["bit.lshift"] = {1, 31}, ["bit.rshift"] = {-1, 28},
     ["bit.arshift"] = {-8, 1}, ["bit.rol"] = {0x12345678, 4}, ["bit.ror"] = {0x12345678, 4}, ["bit.bswap"] = {1},

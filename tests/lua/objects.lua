@@ -1,6 +1,6 @@
--- Lua values in compiled code: objects that become one and part again between calls, what a library function or a metatable
--- was replaced by, equality and coercions of Lua, tables and argument lists of any length. Each program runs eager and
--- compiled in worlds of its own, call by call.
+-- Lua values in compiled code: objects that become one and part again between calls, what a library function or a
+-- metatable was replaced by, equality and coercions of Lua, tables and argument lists of any length. Each program runs
+-- eager and compiled in worlds of its own, call by call.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal
@@ -8,7 +8,9 @@ local ffi = require "ffi"
 local tensors = getmetatable(lt.ones(1))
 
 local function show(v)
-  if type(v) == "userdata" and getmetatable(v) == tensors then return "tensor " .. table.concat(v:flatten():totable(), ",") end
+  if type(v) == "userdata" and getmetatable(v) == tensors then
+    return "tensor " .. table.concat(v:flatten():totable(), ",")
+  end
   if type(v) == "table" then return "a table of " .. #v end
   if type(v) == "function" or type(v) == "userdata" then return type(v) end
   return type(v) .. " " .. tostring(v)
@@ -73,8 +75,10 @@ both("a key and another's pairs", function(a, b, x)
   for _, v in pairs(b) do n = n + v end
   return x + n
 end, function() return {k = 1, l = 2} end)
-both("a key and another's next", function(a, b, x) a.k = nil; return x + 1, (next(b)) end, function() return {k = 1} end)
-both("a field and another's field", function(a, b, x) a.v = x * 2; return b.v + 1 end, function() return {v = lt.zeros(1)} end)
+both("a key and another's next", function(a, b, x) a.k = nil; return x + 1, (next(b)) end,
+  function() return {k = 1} end)
+both("a field and another's field", function(a, b, x) a.v = x * 2; return b.v + 1 end,
+  function() return {v = lt.zeros(1)} end)
 both("one field of two tables", function(a, b, x) a.v = 1; b.v = 2; return x + a.v end, function() return {} end)
 both("a table.insert and another's concat", function(a, b, x)
   table.insert(a, 1, "z")
@@ -178,8 +182,10 @@ local function replacing(name, holder, key, new, f, ...)
   rawset(holder, key, saved)
 end
 local strings = getmetatable("")
-replacing("string.rep, as a method", string, "rep", function(s, n) return s .. n end, function(x, s) return x + 1, s:rep(3) end, "x")
-replacing("string.upper, of a constant", string, "upper", function() return "abc" end, function(x) return x * #("ab"):upper() end)
+replacing("string.rep, as a method", string, "rep", function(s, n) return s .. n end, function(x, s) return x + 1,
+  s:rep(3) end, "x")
+replacing("string.upper, of a constant", string, "upper", function() return "abc" end,
+  function(x) return x * #("ab"):upper() end)
 replacing("the __index of strings", strings, "__index", function(s, k) return function() return k end end,
   function(x, s) return x + 1, s:rep(3) end, "x")
 replacing("the __index of strings, a table", strings, "__index", {rep = function() return "other" end},
@@ -203,7 +209,8 @@ replacing("the __index of tensors", tensors, "__index", function(t, k)
   if k == "relu" then return function(x) return x + 100 end end
   return index(t, k)
 end, function(x) return x:relu() + x.shape[1] end)
-replacing("the __add of tensors", tensors, "__add", function(a, b) return add(a, b) * 2 end, function(x) return x + 1 end)
+replacing("the __add of tensors", tensors, "__add", function(a, b) return add(a, b) * 2 end, function(x) return x
+  + 1 end)
 rawset(tensors, "__add", function(a, b) return type(a) == "string" and b * 2 or add(a, b) end)
 replacing("the __add of strings, beside that of tensors", strings, "__add", function() return 3 end, function(x, s)
   return x * 2, s + x
@@ -211,7 +218,8 @@ end, "x")
 rawset(tensors, "__add", add)
 replacing("the __unm of tensors", tensors, "__unm", function(a) return unm(a) * 3 end, function(x) return -x end)
 replacing("the __len of tensors", tensors, "__len", function(a) return len(a) + 5 end, function(x) return x * #x end)
-replacing("the __eq of tensors", tensors, "__eq", function() return true end, function(x, y) return x == y, x * 2 end, lt.zeros(1))
+replacing("the __eq of tensors", tensors, "__eq", function() return true end, function(x, y) return x == y, x * 2 end,
+  lt.zeros(1))
 replacing("the __newindex of tensors", tensors, "__newindex", function(t, k, v) newindex(t, k, v * 2) end, function(x)
   local y = x * 1
   y[0] = 3
@@ -229,11 +237,13 @@ end)
 
 local NULL = ffi.cast("void *", 0)
 for name, pair in pairs {
-  ["int64 and number"] = {1LL, 1}, ["two int64"] = {2LL, 2LL}, ["int64 and uint64"] = {3LL, 3ULL}, ["unequal"] = {3LL, 4LL},
+  ["int64 and number"] = {1LL, 1}, ["two int64"] = {2LL, 2LL}, ["int64 and uint64"] = {3LL, 3ULL},
+    ["unequal"] = {3LL, 4LL},
   ["NULL and nil"] = {NULL, nil}, ["two NULL"] = {NULL, ffi.cast("void *", 0)}, ["int64 and a string"] = {1LL, "1"},
 } do
   check("== of cdata: " .. name, function()
-    return function(x, a, b) return a == b, a ~= b, rawequal(a, b), x + 1 end, function() return one(), pair[1], pair[2] end
+    return function(x, a, b) return a == b, a ~= b, rawequal(a, b), x + 1 end, function() return one(), pair[1],
+      pair[2] end
   end)
 end
 check("int64 and a constant", function()
@@ -248,7 +258,8 @@ check("== of userdata", function()
   end
 end)
 check("orders, lengths and texts of tables", function()
-  local mt = {__lt = function() return true end, __le = function() return false end, __concat = function() return "c" end,
+  local mt = {__lt = function() return true end, __le = function() return false end,
+    __concat = function() return "c" end,
     __len = function() return 9 end}
   return function(x, a, b) return a < b, a <= b, a .. "x", #a, x + 1 end, function()
     return one(), setmetatable({}, mt), setmetatable({}, mt)
@@ -298,11 +309,15 @@ check("pairs of a new table that keys were removed from", function()
 end)
 
 -- Calls of the library with arguments of every sort, as plain LuaJIT answers them.
-local arguments = {"nil", "true", "0", "1", "2", "-1", "1.5", "-0.5", "0/0", "'2'", "'a'", "''", "{}", "{1, 2, 3}", "{'a', 'b'}"}
+local arguments = {"nil", "true", "0", "1", "2", "-1", "1.5", "-0.5", "0/0", "'2'", "'a'", "''", "{}", "{1, 2, 3}",
+  "{'a', 'b'}"}
 for name, most in pairs {
-  ["table.concat"] = 4, ["string.rep"] = 3, unpack = 3, select = 3, tostring = 1, tonumber = 2, ["string.format"] = 2, ["math.floor"] = 1,
-  ["math.sqrt"] = 1, ["math.abs"] = 1, ["math.max"] = 2, ["math.fmod"] = 2, ["math.modf"] = 1, ["string.sub"] = 3, ["string.byte"] = 2,
-  ["table.insert"] = 3, ["table.remove"] = 2, ["table.getn"] = 1, rawequal = 2, rawget = 2, next = 2, ipairs = 1, pairs = 1,
+  ["table.concat"] = 4, ["string.rep"] = 3, unpack = 3, select = 3, tostring = 1, tonumber = 2, ["string.format"] = 2,
+    ["math.floor"] = 1,
+  ["math.sqrt"] = 1, ["math.abs"] = 1, ["math.max"] = 2, ["math.fmod"] = 2, ["math.modf"] = 1, ["string.sub"] = 3,
+    ["string.byte"] = 2,
+  ["table.insert"] = 3, ["table.remove"] = 2, ["table.getn"] = 1, rawequal = 2, rawget = 2, next = 2, ipairs = 1,
+    pairs = 1,
   ["string.char"] = 2, ["string.find"] = 3, type = 1, setmetatable = 2, getmetatable = 1, rawset = 3, assert = 2,
 } do
   test("arguments of " .. name, function()
@@ -312,7 +327,9 @@ for name, most in pairs {
       local list = {}
       -- LuaJIT's math functions read whatever lies on the stack where they get no argument.
       for i = 1, math.max(pick(most + 1) - 1, name:find "^math" and 1 or 0) do list[i] = arguments[pick(#arguments)] end
-      if name == "string.format" and list[1] then list[1] = ({"'%d'", "'%s'", "'%5.2f'", "'%q'", "'%x'", "'%c'"})[pick(6)] end
+      if name == "string.format" and list[1] then
+        list[1] = ({"'%d'", "'%s'", "'%5.2f'", "'%q'", "'%x'", "'%c'"})[pick(6)]
+      end
       local call = name .. "(" .. table.concat(list, ", ") .. ")"
       local source = "return function(x) local y = x + 1; return y, " .. call .. " end"
       local f, g = loadstring(source)(), loadstring(source)()
@@ -330,7 +347,8 @@ check("storage_offset", function()
   end
 end)
 check("as_strided by an offset", function()
-  return function(x) return x:as_strided({2}, {1}, 1) * 2 end, function(i) return base:narrow(0, i > 2 and 0 or i, 4) end
+  return function(x) return x:as_strided({2}, {1}, 1) * 2 end,
+    function(i) return base:narrow(0, i > 2 and 0 or i, 4) end
 end)
 check("as_strided without an offset", function()
   return function(x) return x:as_strided({2}, {1}) * 2 end, function(i) return base:narrow(0, i, 4) end
@@ -362,8 +380,10 @@ for name, f in pairs {
   ["pairs"] = function(t, x) local n = 0; for k, v in pairs(t) do n = n + k * v end return x + n end,
   ["table.concat"] = function(t, x) return x + #table.concat(t) end,
   ["table.remove"] = function(t, x) local n = 0; while #t > 0 do n = n + table.remove(t, 1) * #t end return x + n end,
-  ["table.insert"] = function(t, x) local u = {}; for i = 1, #t do table.insert(u, 1, t[i]) end return x + u[1] + #u end,
-  ["push and pop"] = function(t, x) for i = 1, 100 do t[#t + 1] = i end for i = 1, 50 do t[#t] = nil end return x + #t end,
+  ["table.insert"] = function(t, x) local u = {}; for i = 1, #t do table.insert(u, 1, t[i]) end return x + u[1]
+    + #u end,
+  ["push and pop"] = function(t, x) for i = 1, 100 do t[#t + 1] = i end for i = 1, 50 do t[#t] = nil end return x
+    + #t end,
   ["copies"] = function(t, x) local u = {}; for i = 1, #t do u[i] = t[i] end return x + #u, u end,
   ["a write to each"] = function(t, x) for i = 1, #t do t[i] = t[i] + 1 end return x + t[#t] end,
 } do

@@ -39,7 +39,8 @@ end
 
 test("Adam and AdamW", function()
   check(optim.Adam, {lr = 0.1}, adam(0.1, 0.9, 0.999, 1e-8, 0, false))
-  check(optim.Adam, {lr = 0.1, weight_decay = 0.3, betas = {0.8, 0.99}, eps = 1e-3}, adam(0.1, 0.8, 0.99, 1e-3, 0.3, false))
+  check(optim.Adam, {lr = 0.1, weight_decay = 0.3, betas = {0.8, 0.99}, eps = 1e-3},
+    adam(0.1, 0.8, 0.99, 1e-3, 0.3, false))
   check(optim.AdamW, {lr = 0.1}, adam(0.1, 0.9, 0.999, 1e-8, 0.01, true))
   check(optim.AdamW, {lr = 0.1, weight_decay = 0.3, amsgrad = true}, adam(0.1, 0.9, 0.999, 1e-8, 0.3, true, true))
 end)

@@ -1,5 +1,6 @@
--- An options table whose values are all nil, `{bias = cfg.bias}`, is an empty table: it stands for no options. f(needed ..., {}) is f(needed ...) for
--- ops, functionals, modules, optimisers, schedulers and data classes, behind any number of positional arguments.
+-- An options table whose values are all nil, `{bias = cfg.bias}`, is an empty table: it stands for no options. f(needed
+-- ..., {}) is f(needed ...) for ops, functionals, modules, optimisers, schedulers and data classes, behind any number
+-- of positional arguments.
 local h = require "harness"
 local lt = require "lutra"
 local nn, optim, F = lt.nn, lt.optim, lt.nn.functional
@@ -8,9 +9,10 @@ local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
 math.randomseed(tonumber(os.getenv("LUTRA_FUZZ_SEED")) or 1)
 local random = math.random
 
--- Ops: arguments are drawn by their types until a call succeeds -----------------------------------------------------------------
+-- Ops: arguments are drawn by their types until a call succeeds -------------------------------------------------------
 
-local shapes = {{2, 3}, {3, 3}, {3}, {1, 4, 8, 8}, {2, 4, 8}, {2, 2, 3, 3}, {}, {4}, {2, 4}, {4, 2}, {2, 2, 2}, {9, 4}, {1, 4, 6, 6, 6}}
+local shapes = {{2, 3}, {3, 3}, {3}, {1, 4, 8, 8}, {2, 4, 8}, {2, 2, 3, 3}, {}, {4}, {2, 4}, {4, 2}, {2, 2, 2}, {9, 4},
+  {1, 4, 6, 6, 6}}
 local common -- the shape of all tensors of a call, where there is one
 local function tensor()
   local shape, kind = common or shapes[random(#shapes)], random(8)
@@ -29,7 +31,8 @@ local draw = {
   ["Tensor"] = tensor, ["Tensor or number"] = tensor, ["list of Tensors"] = tensors,
   ["number"] = function() return ({0, 1, 0.5, 2, 4})[random(5)] end, ["integer"] = function() return random(-1, 4) end,
   ["integers"] = function() return lists[random(#lists)] end, ["boolean"] = function() return random(2) == 1 end,
-  ["dtype"] = function() return ({"float32", "int64", "float64"})[random(3)] end, ["device"] = function() return "cpu" end,
+  ["dtype"] = function() return ({"float32", "int64", "float64"})[random(3)] end,
+    ["device"] = function() return "cpu" end,
   ["string"] = function() return words[random(#words)] end,
 }
 local function value_of(arg) return draw[(arg.type:gsub(" or nil$", ""))]() end
@@ -94,7 +97,9 @@ local function check_form(name, f, form)
         args[n + 1] = {}
         local got = text_of(result(f, args, n + 1))
         args[n + 1] = nil
-        if got ~= want then error(string.format("%s with %d arguments and {}: got %s, want %s", name, n, got, want), 0) end
+        if got ~= want then
+          error(string.format("%s with %d arguments and {}: got %s, want %s", name, n, got, want), 0)
+        end
         found = found + 1
       end
     end
@@ -103,8 +108,10 @@ local function check_form(name, f, form)
   return found > 0
 end
 
-local skip = {free = true, set_num_threads = true, reset = true, data_ptr = true, cuda = true, pin_memory = true, is_tensor = true, save = true,
-  load = true, empty = true, empty_like = true, new_empty = true, resize_ = true, resize_as_ = true, randperm = true, manual_seed = true, set_autocast_enabled = true,
+local skip = {free = true, set_num_threads = true, reset = true, data_ptr = true, cuda = true, pin_memory = true,
+  is_tensor = true, save = true,
+  load = true, empty = true, empty_like = true, new_empty = true, resize_ = true, resize_as_ = true, randperm = true,
+    manual_seed = true, set_autocast_enabled = true,
   set_autocast_dtype = true, set_autocast_cache_enabled = true, set_grad_enabled = true, set_default_device = true}
 
 test("ops", function()
@@ -131,10 +138,14 @@ test("ops whose arguments have to fit", function()
   local v, m, b = lt.rand(3), lt.rand(3, 3), lt.rand(2, 3, 3)
   local at, mask = lt.tensor({0, 2}, {dtype = "int64"}), lt.rand(3, 3):gt(0.5)
   for _, call in ipairs {
-    {lt.addbmm, m, b, b}, {lt.addmm, m, m, m}, {lt.addmv, v, m, v}, {lt.addr, m, v, v}, {lt.baddbmm, b, b, b}, {lt.bmm, b, b}, {lt.clamp, m, 0},
-    {lt.clamp, m, 0, 1}, {lt.index_add, m, 0, at, lt.rand(2, 3)}, {lt.index_copy, m, 0, at, lt.rand(2, 3)}, {lt.arange, 3}, {lt.arange, 1, 3},
-    {lt.index_reduce, m, 0, at, lt.rand(2, 3), "prod"}, {lt.masked_fill, m, mask, 1}, {lt.scatter_add, m, 0, lt.zeros(3, 3):long(), m},
-    {lt.scatter_reduce, m, 0, lt.zeros(3, 3):long(), m, "sum"}, {lt.index_put, m, {at}, lt.tensor(1)}, {F.bilinear, m, m, lt.rand(2, 3, 3)},
+    {lt.addbmm, m, b, b}, {lt.addmm, m, m, m}, {lt.addmv, v, m, v}, {lt.addr, m, v, v}, {lt.baddbmm, b, b, b},
+      {lt.bmm, b, b}, {lt.clamp, m, 0},
+    {lt.clamp, m, 0, 1}, {lt.index_add, m, 0, at, lt.rand(2, 3)}, {lt.index_copy, m, 0, at, lt.rand(2, 3)},
+      {lt.arange, 3}, {lt.arange, 1, 3},
+    {lt.index_reduce, m, 0, at, lt.rand(2, 3), "prod"}, {lt.masked_fill, m, mask, 1},
+      {lt.scatter_add, m, 0, lt.zeros(3, 3):long(), m},
+    {lt.scatter_reduce, m, 0, lt.zeros(3, 3):long(), m, "sum"}, {lt.index_put, m, {at}, lt.tensor(1)},
+      {F.bilinear, m, m, lt.rand(2, 3, 3)},
   } do
     local f, n = call[1], #call
     local want = text_of(f(unpack(call, 2, n)))
@@ -147,9 +158,11 @@ test("ops with several forms, and losses whose table holds nil", function()
   local x, y, w = lt.rand(4, 3), lt.tensor({0, 2, 1, 1}, {dtype = "int64"}), lt.rand(2, 3, 3, 3)
   local image = lt.rand(1, 3, 8, 8)
   for _, call in ipairs {
-    {F.cross_entropy, x, y}, {F.softmax, x, 1}, {F.conv2d, image, w}, {F.conv2d, image, w, nil}, {F.conv2d, image, w, nil, 1},
+    {F.cross_entropy, x, y}, {F.softmax, x, 1}, {F.conv2d, image, w}, {F.conv2d, image, w, nil},
+      {F.conv2d, image, w, nil, 1},
     {F.max_pool2d, image, 2, 2}, {F.avg_pool2d, image, 2, 2}, {F.nll_loss, x:log_softmax(1), y}, {F.layer_norm, x, {3}},
-    {F.batch_norm, x, nil, nil, nil, nil, true}, {F.group_norm, x, 3}, {F.dropout, x, 0.5, false}, {x.max, x}, {x.max, x, 1}, {x.std, x},
+    {F.batch_norm, x, nil, nil, nil, nil, true}, {F.group_norm, x, 3}, {F.dropout, x, 0.5, false}, {x.max, x},
+      {x.max, x, 1}, {x.std, x},
     {x.std, x, 1}, {x.to, x, "float64"}, {x.argmax, x}, {lt.tensor, {1, 2}}, {lt.tensor, 3},
     {x.repeat_interleave, x, 2}, {lt.arange, 3}, {x.norm, x}, {x.sort, x}, {x.sort, x, 1}, {x.split, x, 2},
   } do
@@ -175,20 +188,30 @@ test("an empty list is a list where one is needed or reduces over no dimension",
   raises("argument 'mat2' must be", x.mm, x, {})
 end)
 
--- Modules -----------------------------------------------------------------------------------------------------------------------
+-- Modules -------------------------------------------------------------------------------------------------------------
 
 local needed = {
-  Linear = {3, 4}, Bilinear = {2, 3, 4}, Conv1d = {2, 4, 3}, Conv2d = {2, 4, 3}, ConvTranspose1d = {2, 4, 3}, ConvTranspose2d = {2, 4, 3},
-  MaxPool1d = {2}, MaxPool2d = {2}, FractionalMaxPool2d = {2, 3}, AvgPool1d = {2}, AvgPool2d = {2}, AdaptiveAvgPool1d = {2}, AdaptiveAvgPool2d = {2},
-  AdaptiveMaxPool1d = {2}, AdaptiveMaxPool2d = {2}, BatchNorm1d = {4}, BatchNorm2d = {4}, BatchNorm3d = {4}, InstanceNorm1d = {4},
-  InstanceNorm2d = {4}, GroupNorm = {2, 4}, LayerNorm = {4}, RMSNorm = {4}, Embedding = {5, 4}, MultiheadAttention = {4, 2},
-  TransformerEncoderLayer = {4, 2}, TransformerDecoderLayer = {4, 2}, TransformerEncoder = {nn.Identity(), 1}, TransformerDecoder = {nn.Identity(), 1},
-  Transformer = {4, 2, 1, 1, 4}, EmbeddingBag = {5, 4}, RNN = {3, 4}, GRU = {3, 4}, LSTM = {3, 4}, RNNCell = {3, 4}, GRUCell = {3, 4}, LSTMCell = {3, 4},
-  ParameterList = {}, ParameterDict = {}, Softmax = {1}, LogSoftmax = {1}, Softmin = {1}, PixelShuffle = {2}, PixelUnshuffle = {2}, ChannelShuffle = {2},
-  Unflatten = {1, {2, 2}}, Unfold = {2}, Fold = {{4, 4}, 2}, LocalResponseNorm = {2}, Threshold = {0.5, 1}, Sequential = {}, ModuleList = {}, ModuleDict = {},
+  Linear = {3, 4}, Bilinear = {2, 3, 4}, Conv1d = {2, 4, 3}, Conv2d = {2, 4, 3}, ConvTranspose1d = {2, 4, 3},
+    ConvTranspose2d = {2, 4, 3},
+  MaxPool1d = {2}, MaxPool2d = {2}, FractionalMaxPool2d = {2, 3}, AvgPool1d = {2}, AvgPool2d = {2},
+    AdaptiveAvgPool1d = {2}, AdaptiveAvgPool2d = {2},
+  AdaptiveMaxPool1d = {2}, AdaptiveMaxPool2d = {2}, BatchNorm1d = {4}, BatchNorm2d = {4}, BatchNorm3d = {4},
+    InstanceNorm1d = {4},
+  InstanceNorm2d = {4}, GroupNorm = {2, 4}, LayerNorm = {4}, RMSNorm = {4}, Embedding = {5, 4},
+    MultiheadAttention = {4, 2},
+  TransformerEncoderLayer = {4, 2}, TransformerDecoderLayer = {4, 2}, TransformerEncoder = {nn.Identity(), 1},
+    TransformerDecoder = {nn.Identity(), 1},
+  Transformer = {4, 2, 1, 1, 4}, EmbeddingBag = {5, 4}, RNN = {3, 4}, GRU = {3, 4}, LSTM = {3, 4}, RNNCell = {3, 4},
+    GRUCell = {3, 4}, LSTMCell = {3, 4},
+  ParameterList = {}, ParameterDict = {}, Softmax = {1}, LogSoftmax = {1}, Softmin = {1}, PixelShuffle = {2},
+    PixelUnshuffle = {2}, ChannelShuffle = {2},
+  Unflatten = {1, {2, 2}}, Unfold = {2}, Fold = {{4, 4}, 2}, LocalResponseNorm = {2}, Threshold = {0.5, 1},
+    Sequential = {}, ModuleList = {}, ModuleDict = {},
 }
 for dims = 1, 3 do
-  for _, kind in ipairs {"Zero", "Reflection", "Replication", "Circular"} do needed[kind .. "Pad" .. dims .. "d"] = {1} end
+  for _, kind in ipairs {"Zero", "Reflection", "Replication", "Circular"} do
+    needed[kind .. "Pad" .. dims .. "d"] = {1}
+  end
   needed["ConstantPad" .. dims .. "d"] = {1, 0.5}
 end
 
@@ -221,9 +244,12 @@ end)
 
 test("arguments of modules by name alone", function()
   for name, args in pairs {
-    Linear = {in_features = 3, out_features = 4}, LayerNorm = {normalized_shape = 4}, Embedding = {num_embeddings = 3, embedding_dim = 2},
-    Dropout = {p = 0.25}, Flatten = {start_dim = 0}, ReflectionPad1d = {padding = 1}, PixelShuffle = {upscale_factor = 2}, Softmax = {dim = 0},
-    GroupNorm = {num_groups = 2, num_channels = 4}, MultiheadAttention = {embed_dim = 4, num_heads = 2}, ConstantPad1d = {padding = 1, value = 2},
+    Linear = {in_features = 3, out_features = 4}, LayerNorm = {normalized_shape = 4},
+      Embedding = {num_embeddings = 3, embedding_dim = 2},
+    Dropout = {p = 0.25}, Flatten = {start_dim = 0}, ReflectionPad1d = {padding = 1},
+      PixelShuffle = {upscale_factor = 2}, Softmax = {dim = 0},
+    GroupNorm = {num_groups = 2, num_channels = 4}, MultiheadAttention = {embed_dim = 4, num_heads = 2},
+      ConstantPad1d = {padding = 1, value = 2},
   } do
     nn[name](args)
     args.no_such_option = 1
@@ -231,17 +257,20 @@ test("arguments of modules by name alone", function()
   end
 end)
 
--- Optimisers, schedulers, data ----------------------------------------------------------------------------------------------------
+-- Optimisers, schedulers, data ----------------------------------------------------------------------------------------
 
 local function plain(t)
   local keys, out = {}, {}
   for key in pairs(t) do keys[#keys + 1] = key end
   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-  for i, key in ipairs(keys) do out[i] = tostring(key) .. "=" .. (type(t[key]) == "table" and plain(t[key]) or tostring(t[key])) end
+  for i, key in ipairs(keys) do
+    out[i] = tostring(key) .. "=" .. (type(t[key]) == "table" and plain(t[key]) or tostring(t[key]))
+  end
   return "{" .. table.concat(out, ",") .. "}"
 end
 
-local schedules = {StepLR = {2}, MultiStepLR = {{2, 4}}, ExponentialLR = {0.9}, CosineAnnealingLR = {10}, CosineAnnealingWarmRestarts = {5},
+local schedules = {StepLR = {2}, MultiStepLR = {{2, 4}}, ExponentialLR = {0.9}, CosineAnnealingLR = {10},
+  CosineAnnealingWarmRestarts = {5},
   OneCycleLR = {0.1, 10}, LambdaLR = {function(e) return 0.9 ^ e end}, MultiplicativeLR = {function() return 0.9 end}}
 
 test("optimisers and schedulers", function()

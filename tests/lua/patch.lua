@@ -106,7 +106,8 @@ test("rounds of patch and unpatch do not grow", function()
   local lua_before, before = collectgarbage("count"), resident()
   for i = 1, rounds do round(i) end
   collectgarbage() collectgarbage()
-  truthy(collectgarbage("count") - lua_before < 200 + rounds * 0.02, "Lua heap grew by " .. collectgarbage("count") - lua_before .. " KB")
+  truthy(collectgarbage("count") - lua_before < 200 + rounds * 0.02, "Lua heap grew by "
+    .. collectgarbage("count") - lua_before .. " KB")
   truthy(resident() - before < 16, "resident memory grew by " .. resident() - before .. " MB")
 end)
 

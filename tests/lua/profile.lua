@@ -175,7 +175,8 @@ end
 
 test("explain for people", function()
   local text = run(string.format("%s explain %s a b 2>&1 >/dev/null", program, script))
-  for _, wanted in ipairs {"function at ", "3 graphs, 2 graph breaks", "break at ", "script.lua:3", "recompiled at ", "compiled, but not called", "kernel"} do
+  for _, wanted in ipairs {"function at ", "3 graphs, 2 graph breaks", "break at ", "script.lua:3", "recompiled at ",
+    "compiled, but not called", "kernel"} do
     truthy(text:find(wanted, 1, true), wanted .. " is not in\n" .. text)
   end
   narrow((text:gsub("[^\n]*/[^\n]*", ""))) -- paths are as long as they are
@@ -209,13 +210,16 @@ test("tune --limits is measured once, and read by profiles", function()
   local code = h.write(folder .. "/limits.lua", [[
     local x = lt.rand(512, 512)
     local p = lt.profile(function() return x:mm(x), x + 1 end)()
-    for _, k in ipairs(p.kernels) do print(k.name, k.ratio_to_limit and k.ratio_to_limit > 0 and k.ratio_to_limit < 20) end
+    for _, k in ipairs(p.kernels) do
+      print(k.name, k.ratio_to_limit and k.ratio_to_limit > 0 and k.ratio_to_limit < 20)
+    end
     print(tostring(p):find("tune", 1, true))]])
   local said = run(env .. program .. " " .. code .. " 2>&1")
   truthy(said:find("mm\ttrue", 1, true) and said:find("\nnil\n", 1, true), said)
   -- A damaged file counts as none.
   local path = folder .. "/cache/lutra/limits.txt"
-  for _, damage in ipairs {"", "version 1\nthreads 99999999\n", "\0\1\2", "version 1\ncpu x\nthreads 2\ncache_bytes 1\nread_cache 1 nan\n"} do
+  for _, damage in ipairs {"", "version 1\nthreads 99999999\n", "\0\1\2",
+    "version 1\ncpu x\nthreads 2\ncache_bytes 1\nread_cache 1 nan\n"} do
     h.write(path, damage)
     said = run(env .. program .. " " .. code .. " 2>&1")
     truthy(said:find("mm\tnil", 1, true) and not said:find("traceback", 1, true), said)

@@ -42,7 +42,8 @@ test("whole channels", function()
   local sums = y:sum({2, 3})
   truthy(sums:eq(0):logical_or(sums:eq(50)):all():item())
   truthy(sums:eq(0):any():item() and sums:eq(50):any():item())
-  deep(F.dropout1d(lt.ones(4, 6), 0.5):sum(1):eq(0):logical_or(F.dropout1d(lt.ones(4, 6), 0):sum(1):eq(6)):all():item(), true)
+  deep(F.dropout1d(lt.ones(4, 6), 0.5):sum(1):eq(0):logical_or(F.dropout1d(lt.ones(4, 6), 0):sum(1):eq(6)):all():item(),
+    true)
   raises("dropout2d: expected an input of 2 dimensions or more, got shape {3}", F.dropout2d, lt.ones(3))
 end)
 

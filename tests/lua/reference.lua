@@ -1,11 +1,13 @@
--- Of every public name: a line, an annotation, a page, an example that runs in eager and compiled code to the same bits and that is refused,
--- where a dtype is, in the name's words. Of every op: a case against PyTorch, of every differentiable one a case with gradients.
+-- Of every public name: a line, an annotation, a page, an example that runs in eager and compiled code to the same bits
+-- and that is refused, where a dtype is, in the name's words. Of every op: a case against PyTorch, of every
+-- differentiable one a case with gradients.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
 local use = lt._native.use
-local names, examples, annotations, pages = use "meta.names", use "meta.examples", use "meta.annotations", use "meta.pages"
+local names, examples, annotations, pages = use "meta.names", use "meta.examples", use "meta.annotations",
+  use "meta.pages"
 
 local function draws(d) return (select(3, examples.parts(d))) end
 
@@ -59,7 +61,10 @@ end)
 -- One text of whatever an example gives: dtypes, shapes and elements.
 local function text_of(v)
   if lt.is_tensor(v) and v:is_complex() then v = lt.view_as_real(v) end
-  if lt.is_tensor(v) then return v.dtype .. "{" .. table.concat(v.shape, ",") .. "}" .. (v:numel() > 0 and tostring(v:detach():to "float64") or "") end
+  if lt.is_tensor(v) then
+    return v.dtype .. "{" .. table.concat(v.shape, ",") .. "}"
+      .. (v:numel() > 0 and tostring(v:detach():to "float64") or "")
+  end
   if type(v) ~= "table" then return type(v) == "userdata" and "userdata" or tostring(v) end
   local out = {}
   for i, each in ipairs(v) do out[i] = text_of(each) end
@@ -79,14 +84,18 @@ test("every example runs, compiled to the same bits", function()
   every(function(d)
     if examples.shown[d.name] then return nil end
     local line = examples.example(d)
-    if not line:find("%f[%w_]" .. d.name .. "%f[^%w_]") and not line:find "linalg" then return "not in its example: " .. line end
+    if not line:find("%f[%w_]" .. d.name .. "%f[^%w_]") and not line:find "linalg" then
+      return "not in its example: " .. line
+    end
     local ok, eager = examples.run(line)
     if not ok then return line .. ": " .. eager end
     if varies[d.name] then return nil end
     local f = lt.compile(examples.chunk(line, examples.environment()))
     lt.manual_seed(0)
     local compiled = pack(f())
-    if all_of(compiled) ~= all_of(eager) then return line .. ":\n" .. all_of(eager) .. "\ncompiled:\n" .. all_of(compiled) end
+    if all_of(compiled) ~= all_of(eager) then
+      return line .. ":\n" .. all_of(eager) .. "\ncompiled:\n" .. all_of(compiled)
+    end
   end)
 end)
 
@@ -98,7 +107,8 @@ local function kind_of(ok, v, ...)
     local list = type(each) == "table" and each or {each}
     for k, t in ipairs(list) do
       out[#out + 1] = not lt.is_tensor(t) and type(t) or
-        string.format("%s {%s} strides {%s} at %d, version %d", t.dtype, table.concat(t.shape, ","), table.concat({t:stride()}, ","), t:storage_offset(), t._version)
+        string.format("%s {%s} strides {%s} at %d, version %d", t.dtype, table.concat(t.shape, ","),
+          table.concat({t:stride()}, ","), t:storage_offset(), t._version)
     end
   end
   return table.concat(out, "; ")
@@ -163,12 +173,14 @@ end
 
 -- Ops without a case of their own, and why.
 local WITHOUT = {
-  cpu = "a move", cuda = "a move", detach = "the same elements", to_dtype = "x:to has the cases", empty = "no elements", empty_like = "no elements",
+  cpu = "a move", cuda = "a move", detach = "the same elements", to_dtype = "x:to has the cases", empty = "no elements",
+    empty_like = "no elements",
   new_empty = "no elements", ones = "new_ones, ones_like have the cases", slice = "x[...] has the cases",
   max_pool1d_with_indices = "max_pool1d's return_indices has the cases",
   adaptive_max_pool1d_with_indices = "adaptive_max_pool1d's return_indices has the cases",
   adaptive_max_pool2d_with_indices = "adaptive_max_pool2d's return_indices has the cases",
-  feature_alpha_dropout = "draws where it trains", select_scatter = "tests/ops/gradcheck_test.cc", slice_scatter = "tests/ops/gradcheck_test.cc",
+  feature_alpha_dropout = "draws where it trains", select_scatter = "tests/ops/gradcheck_test.cc",
+    slice_scatter = "tests/ops/gradcheck_test.cc",
 }
 
 test("every op that draws nothing has a case against PyTorch", function()
@@ -188,8 +200,10 @@ test("every op that draws nothing has a case against PyTorch", function()
   end)
 end)
 
--- The sum of an example's results times fixed numbers, its inputs moved by t along fixed directions; the inputs, the directions.
-local function weights(x, phase) return lt.arange(x:numel(), {dtype = "float64"}):mul(1.7):add(phase):sin():view(x.shape) end
+-- The sum of an example's results times fixed numbers, its inputs moved by t along fixed directions; the inputs, the
+-- directions.
+local function weights(x, phase) return lt.arange(x:numel(),
+  {dtype = "float64"}):mul(1.7):add(phase):sin():view(x.shape) end
 local function sum_at(line, t)
   local env, leaves, directions, sum = examples.environment "float64", {}, {}, nil
   for _, row in ipairs(examples.floats) do
@@ -225,7 +239,9 @@ test("gradients of every example are those of central differences", function()
     local wanted = (right - left) / (2 * step)
     local kink = math.abs(right - 2 * here + left) / step > 1e-3 * math.max(1, math.abs(wanted))
     checked = checked + (kink and 0 or 1)
-    if not kink and math.abs(slope - wanted) > 1e-5 * math.max(1, math.abs(wanted)) then return line .. ": " .. slope .. ", differences " .. wanted end
+    if not kink and math.abs(slope - wanted) > 1e-5 * math.max(1, math.abs(wanted)) then
+      return line .. ": " .. slope .. ", differences " .. wanted
+    end
   end)
   truthy(checked > 250, "checked: " .. checked)
 end)

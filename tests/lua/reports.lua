@@ -1,4 +1,5 @@
--- Reports: guards fold, sources stay named after a break, breaks and recompiles say what to do, times are split, entries are grouped.
+-- Reports: guards fold, sources stay named after a break, breaks and recompiles say what to do, times are split,
+-- entries are grouped.
 local h = require "harness"
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
@@ -42,9 +43,12 @@ end)
 test("one of a thing", function()
   local text = tostring(lt.explain(function(x) return x + 1 end)(lt.ones(2)))
   has(text, "1 graph, 0 graph breaks, 1 op\n")
-  truthy(text:find("%d+%.%d%d ms %(capture %d+%.%d%d, passes %d+%.%d%d, schedule %d+%.%d%d, codegen %d+%.%d%d%)\n"), text)
+  truthy(text:find("%d+%.%d%d ms %(capture %d+%.%d%d, passes %d+%.%d%d, schedule %d+%.%d%d, codegen %d+%.%d%d%)\n"),
+    text)
   local stages = lt.explain(function(x) return x * 3 + 1 end)(lt.ones(2)).compile_stages[1]
-  for _, name in ipairs {"capture", "passes", "schedule", "codegen"} do truthy(stages[name] >= 0 and stages[name] < 1e4, name) end
+  for _, name in ipairs {"capture", "passes", "schedule", "codegen"} do
+    truthy(stages[name] >= 0 and stages[name] < 1e4, name)
+  end
 end)
 
 test("values keep their names after a break", function()
@@ -82,12 +86,17 @@ test("breaks say what to do", function()
   for name, f in pairs {
     print = function(x) x = x + 1 print("") return x end, write = function(x) x = x + 1 io.write("") return x end,
     clock = function(x) x = x + 1 os.clock() return x end, random = function(x) return x * 2 + math.random() end,
-    sort = function(x) x = x + 1 table.sort(list) return x end, pcall = function(x) x = x + 1 pcall(type, x) return x end,
-    coroutine = function(x) x = x + 1 coroutine.create(type) return x end, debug = function(x) x = x + 1 debug.traceback() return x end,
-    require = function(x) x = x + 1 require "math" return x end, save = function(x) x = x + 1 lt.save(os.tmpname() .. ".npy", x) return x end,
+    sort = function(x) x = x + 1 table.sort(list) return x end, pcall = function(x) x = x
+      + 1 pcall(type, x) return x end,
+    coroutine = function(x) x = x + 1 coroutine.create(type) return x end, debug = function(x) x = x
+      + 1 debug.traceback() return x end,
+    require = function(x) x = x + 1 require "math" return x end, save = function(x) x = x
+      + 1 lt.save(os.tmpname() .. ".npy", x) return x end,
     item = function(x) return x * x:sum():item() end, randperm = function(x) x = x + 1 return x[lt.randperm(2)] end,
-    setmetatable = function(x) x = x + 1 setmetatable(list, nil) return x end, seed = function(x) x = x + 1 lt.manual_seed(1) return x end,
-    userdata = function(x) x = x + 1 io.stderr:write("") return x end, date = function(x) x = x + 1 os.date() return x end,
+    setmetatable = function(x) x = x + 1 setmetatable(list, nil) return x end, seed = function(x) x = x
+      + 1 lt.manual_seed(1) return x end,
+    userdata = function(x) x = x + 1 io.stderr:write("") return x end, date = function(x) x = x
+      + 1 os.date() return x end,
   } do
     local why = first_break(f, x)
     truthy(why.reason ~= "none", name .. " is no break")
@@ -107,13 +116,17 @@ test("recompiles say what to do", function()
   local double = function(x) return x * 2 end
   has(hint(double, nil, {lt.ones(3)}, {lt.ones(4)}), "lt.mark_dynamic(x, dim) makes it a symbol")
   has(hint(double, {dynamic = false}, {lt.ones(3)}, {lt.ones(4)}), "dynamic = false gives each size an entry")
-  has(hint(double, nil, {lt.mark_static(lt.ones(3))}, {lt.mark_static(lt.ones(4))}), "lt.mark_static(x, dim) gives each size an entry")
+  has(hint(double, nil, {lt.mark_static(lt.ones(3))}, {lt.mark_static(lt.ones(4))}),
+    "lt.mark_static(x, dim) gives each size an entry")
   has(hint(double, nil, {lt.ones(3)}, {lt.ones(1)}), "sizes 0 and 1 have entries of their own")
   has(hint(double, nil, {lt.ones(3)}, {lt.ones(3):double()}), "each dtype has an entry")
   has(hint(double, nil, {lt.ones(3)}, {lt.ones(3, 3)}), "each number of dimensions has an entry")
   has(hint(double, nil, {lt.ones(3, 2)}, {lt.ones(2, 3):t()}), "contiguous")
-  has(hint(function(x, s) return s == "a" and x + 1 or x + 2 end, nil, {lt.ones(3), "a"}, {lt.ones(3), "b"}), "an entry a value")
-  local text, miss = hint(function(x) if x.shape[1] > 10 then return x * 2 end return x + 1 end, {dynamic = true}, {lt.ones(3)}, {lt.ones(20)})
+  has(hint(function(x, s) return s == "a" and x + 1 or x + 2 end, nil, {lt.ones(3), "a"}, {lt.ones(3), "b"}),
+    "an entry a value")
+  local text,
+    miss = hint(function(x) if x.shape[1] > 10 then return x * 2 end return x + 1 end, {dynamic = true}, {lt.ones(3)},
+    {lt.ones(20)})
   has(text, "each outcome has an entry")
   has(miss.new, "(x.shape[1] is 20)")
 end)

@@ -1,4 +1,5 @@
--- What takes other sizes in place: out=, resize_, set_, and views that a tensor becomes itself; numbers that are tensors.
+-- What takes other sizes in place: out=, resize_, set_, and views that a tensor becomes itself; numbers that are
+-- tensors.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, deep, truthy = h.test, h.equal, h.deep, h.truthy

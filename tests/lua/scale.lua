@@ -305,7 +305,9 @@ test("random expressions of numbers", function()
       local form = forms[random(#forms)]
       local into, p, q = random(6), random(6), random(6)
       lines[#lines + 1] = form:format(into, p, q)
-      if random(10) == 1 then lines[#lines + 1] = ("if not (math.abs(v[%d]) < 1e9) then v[%d] = %d end"):format(into, into, random(9)) end
+      if random(10) == 1 then
+        lines[#lines + 1] = ("if not (math.abs(v[%d]) < 1e9) then v[%d] = %d end"):format(into, into, random(9))
+      end
     end
     lines[#lines + 1] = "end"
     lines[#lines + 1] = "return x * v[1] + v[2], v[3], v[4], v[5], v[6]"

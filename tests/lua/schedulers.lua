@@ -24,14 +24,17 @@ local makers = {
   CosineAnnealingWarmRestarts = function(o) return S.CosineAnnealingWarmRestarts(o, 3, 2, 0.001) end,
   OneCycleLR = function(o) return S.OneCycleLR(o, {1, 0.5}, 25) end,
   OneCycleLR3 = function(o)
-    return S.OneCycleLR(o, {max_lr = 0.4, epochs = 5, steps_per_epoch = 5, pct_start = 0.4, anneal_strategy = "linear", three_phase = true,
+    return S.OneCycleLR(o,
+      {max_lr = 0.4, epochs = 5, steps_per_epoch = 5, pct_start = 0.4, anneal_strategy = "linear", three_phase = true,
                             div_factor = 10, final_div_factor = 100})
   end,
   LambdaLR = function(o) return S.LambdaLR(o, function(e) return 0.95 ^ e end) end,
   MultiplicativeLR = function(o) return S.MultiplicativeLR(o, function() return 0.95 end) end,
-  ReduceLROnPlateau = function(o) return S.ReduceLROnPlateau(o, "min", {factor = 0.5, patience = 2, cooldown = 1, min_lr = 0.01}) end,
+  ReduceLROnPlateau = function(o) return S.ReduceLROnPlateau(o, "min",
+    {factor = 0.5, patience = 2, cooldown = 1, min_lr = 0.01}) end,
   SequentialLR = function(o)
-    return S.SequentialLR(o, {schedulers = {S.ConstantLR(o, 0.1, 20), S.ExponentialLR(o, 0.9), S.StepLR(o, 2, 0.5)}, milestones = {4, 12}})
+    return S.SequentialLR(o,
+      {schedulers = {S.ConstantLR(o, 0.1, 20), S.ExponentialLR(o, 0.9), S.StepLR(o, 2, 0.5)}, milestones = {4, 12}})
   end,
   ChainedScheduler = function(o) return S.ChainedScheduler({S.ConstantLR(o, 0.1, 5), S.ExponentialLR(o, 0.9)}) end,
 }
@@ -75,7 +78,8 @@ test("schedulers: Adam's betas cycle; errors name what is wrong", function()
   raises("StepLR: unknown option 'gama' (known: gamma, last_epoch, step_size)", S.StepLR, opt, 3, {gama = 1})
   raises("total_steps is needed", S.OneCycleLR, opt, 1)
   raises("factor must be below 1", S.ReduceLROnPlateau, opt, "min", {factor = 2})
-  raises("scheduler 1 is of another optimiser", S.SequentialLR, opt, {schedulers = {S.StepLR(two_groups(), 1)}, milestones = {}})
+  raises("scheduler 1 is of another optimiser", S.SequentialLR, opt,
+    {schedulers = {S.StepLR(two_groups(), 1)}, milestones = {}})
   raises("a list of one less than schedulers", S.SequentialLR, opt, {schedulers = {S.StepLR(opt, 1)}, milestones = {1}})
 end)
 
@@ -108,7 +112,8 @@ end)
 local check = h.follows
 
 test("RMSprop", function()
-  for _, o in ipairs {{}, {momentum = 0.9}, {centered = true}, {momentum = 0.5, centered = true, weight_decay = 0.1}, {maximize = true, alpha = 0.5}} do
+  for _, o in ipairs {{}, {momentum = 0.9}, {centered = true}, {momentum = 0.5, centered = true, weight_decay = 0.1},
+    {maximize = true, alpha = 0.5}} do
     o.lr = 0.05
     check(optim.RMSprop, o, function(p, g, s)
       local a = o.alpha or 0.99
@@ -128,7 +133,8 @@ test("RMSprop", function()
 end)
 
 test("Adagrad", function()
-  for _, o in ipairs {{}, {lr_decay = 0.1, weight_decay = 0.2}, {initial_accumulator_value = 0.5, eps = 1e-3}, {maximize = true}} do
+  for _, o in ipairs {{}, {lr_decay = 0.1, weight_decay = 0.2}, {initial_accumulator_value = 0.5, eps = 1e-3},
+    {maximize = true}} do
     o.lr = 0.1
     check(optim.Adagrad, o, function(p, g, s, step)
       if o.maximize then g = -g end
@@ -162,7 +168,8 @@ test("clip_grad_norm_ and clip_grad_value_", function()
   equal(nn.utils.clip_grad_norm_({}, 1):item(), 0)
   raises("is not finite", nn.utils.clip_grad_norm_, with_grads({math.huge}), 1, {error_if_nonfinite = true})
   raises("clip_grad_norm_: argument 'max_norm' must be a number, got nil", nn.utils.clip_grad_norm_, list)
-  raises("clip_grad_norm_: argument 'parameters' must be a Tensor or a list of Tensors, got a Linear", nn.utils.clip_grad_norm_, nn.Linear(1, 1), 1)
+  raises("clip_grad_norm_: argument 'parameters' must be a Tensor or a list of Tensors, got a Linear",
+    nn.utils.clip_grad_norm_, nn.Linear(1, 1), 1)
   list = with_grads({3, -7, 0.5})
   nn.utils.clip_grad_value_(list, 1)
   deep(list[1].grad:totable(), {1, -1, 0.5})
@@ -217,7 +224,8 @@ test("load_state_dict says what it was given", function()
   local net = nn.Linear(2, 2)
   raises("load_state_dict of Linear: a table from names to tensors is needed, not nil", net.load_state_dict, net, nil)
   raises("weight is number 3, not a Tensor", net.load_state_dict, net, {weight = 3, bias = lt.zeros(2)})
-  raises("weight has size {2, 2}, the state's {3}", net.load_state_dict, net, {weight = lt.zeros(3), bias = lt.zeros(2)})
+  raises("weight has size {2, 2}, the state's {3}", net.load_state_dict, net,
+    {weight = lt.zeros(3), bias = lt.zeros(2)})
   raises("missing: bias; unexpected: other", net.load_state_dict, net, {weight = lt.zeros(2, 2), other = lt.zeros(1)})
   local opt = optim.SGD(net:parameters(), {lr = 1})
   raises("what state_dict gave is needed, not nil", opt.load_state_dict, opt, nil)

@@ -1,4 +1,5 @@
--- Every option that is accepted has an effect; one that does not exist yet is an error that says so. lt.config reads what is in force.
+-- Every option that is accepted has an effect; one that does not exist yet is an error that says so. lt.config reads
+-- what is in force.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, raises, truthy = h.test, h.equal, h.raises, h.truthy
@@ -8,7 +9,8 @@ local function double(x) return x * 2 end
 test("options of compile that do not exist yet", function()
   for _, name in ipairs {"compile", "explain"} do
     local f = lt[name]
-    raises(name .. ": mode 'max-autotune' does not exist yet (what exists: default, reduce-overhead)", f, double, {mode = "max-autotune"})
+    raises(name .. ": mode 'max-autotune' does not exist yet (what exists: default, reduce-overhead)", f, double,
+      {mode = "max-autotune"})
     raises(name .. ": unknown mode 'fast'", f, double, {mode = "fast"})
     raises(name .. ": options.no_such_option does not exist yet", f, double, {options = {no_such_option = 1}})
     raises(name .. ": unknown option 'dynamc'", f, double, {dynamc = true})
@@ -56,11 +58,13 @@ test("config reads what is in force", function()
   equal(lt.config.isa, best)
   equal(lt.config.cache_dir, lt._native.cache_directory())
   lt.config.deterministic = true
-  raises("config: deterministic = false does not exist yet (what exists: true)", function() lt.config.deterministic = false end)
+  raises("config: deterministic = false does not exist yet (what exists: true)",
+    function() lt.config.deterministic = false end)
   equal(lt.config.profit, "auto")
   lt.config.profit = "always"
   equal(lt.config.profit, "always")
-  raises("config: profit = measure does not exist yet (what exists: auto|always)", function() lt.config.profit = "measure" end)
+  raises("config: profit = measure does not exist yet (what exists: auto|always)",
+    function() lt.config.profit = "measure" end)
   equal(lt.config.profit, "always")
   lt.config.profit = nil
   equal(lt.config.profit, "auto")
@@ -88,8 +92,10 @@ test("passes are switched off by name", function()
   equal(lt.config.passes.dce, false)
   lt.config.passes = nil
   for name, on in pairs(lt.config.passes()) do equal(on, true, name) end
-  raises("config: passes: 'cs' is no pass that can be switched off (known: cse, dce,", function() lt.config.passes.cs = false end)
-  raises("config: passes: 'decompose' is no pass that can be switched off", function() lt.config.passes.decompose = false end)
+  raises("config: passes: 'cs' is no pass that can be switched off (known: cse, dce,",
+    function() lt.config.passes.cs = false end)
+  raises("config: passes: 'decompose' is no pass that can be switched off",
+    function() lt.config.passes.decompose = false end)
   raises("config: passes.dce must be true or false, got number", function() lt.config.passes = {dce = 1} end)
   raises("config: passes must be a table or nil, got string", function() lt.config.passes = "cse" end)
   local program = h.program() .. [[ -e 'print(lt.config.passes.cse, lt.config.passes.dce)' 2>&1]]
@@ -98,13 +104,16 @@ test("passes are switched off by name", function()
 end)
 
 test("variables of the environment", function()
-  local function run(setting) return h.shell(setting .. " " .. h.program() .. [[ -e 'print(lt.config.num_threads)' 2>&1; echo $?]]) end
+  local function run(setting) return h.shell(setting .. " " .. h.program()
+    .. [[ -e 'print(lt.config.num_threads)' 2>&1; echo $?]]) end
   equal(run "LUTRA_NUM_THREADS=1", "1\n0\n")
   truthy(run("LUTRA_NUMTHREADS=1"):find("LUTRA_NUMTHREADS: unknown setting (known: LUTRA_RECOMPILE_LIMIT,", 1, true))
   truthy(run("LUTRA_DETERMINISTIC=0"):find("LUTRA_DETERMINISTIC: deterministic = false does not exist yet", 1, true))
   truthy(run("LUTRA_PROFIT=measure"):find("LUTRA_PROFIT: profit = measure does not exist yet", 1, true))
   equal(h.shell("LUTRA_PROFIT=always " .. h.program() .. [[ -e 'print(lt.config.profit)' 2>&1]]), "always\n")
-  equal(run("LUTRA_DETERMINISTIC=1 LUTRA_NUM_THREADS=1 LUTRA_TEST_ANY=1 LUTRA_CUDA_ANY=1 LUTRA_TORCH=x LUTRA_ORACLE_SEED=1"), "1\n0\n")
+  equal(run(
+    "LUTRA_DETERMINISTIC=1 LUTRA_NUM_THREADS=1 LUTRA_TEST_ANY=1 LUTRA_CUDA_ANY=1 LUTRA_TORCH=x LUTRA_ORACLE_SEED=1"),
+    "1\n0\n")
   local help = h.shell(h.program() .. " --help 2>&1")
   truthy(help:find("LUTRA_PROFIT", 1, true) and not help:find("DETERMINISTIC"))
 end)

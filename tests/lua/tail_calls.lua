@@ -1,4 +1,5 @@
--- Tail calls keep their frames in tracebacks, need no stack where a program makes millions of them, and string.dump shows them as they were.
+-- Tail calls keep their frames in tracebacks, need no stack where a program makes millions of them, and string.dump
+-- shows them as they were.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal
@@ -34,7 +35,9 @@ test("a tail call has its line, in the library too", function()
   h.truthy(eager:find("in function 'fc2'", 1, true), eager)
   for _ = 1, 2 do
     local f = lt.compile(chunk(model))
-    for _ = 1, 3 do h.truthy(trace_of(f, lt.ones(2, 4)):find("^chunk:6: linear: .*chunk:6: in function 'forward'"), "compiled") end
+    for _ = 1, 3 do
+      h.truthy(trace_of(f, lt.ones(2, 4)):find("^chunk:6: linear: .*chunk:6: in function 'forward'"), "compiled")
+    end
   end
 end)
 
@@ -49,13 +52,15 @@ test("require, dofile, loadfile and load keep frames", function()
   local name = path:match("[^/]*$")
   local old = package.path
   package.path = path:match("^(.*)/") .. "/?"
-  local loaded = {require(name), dofile(path), loadfile(path)(), load(io.lines(path, "*L"), "=" .. name)(), load(io.open(path):read("*a"), "=" .. name)()}
+  local loaded = {require(name), dofile(path), loadfile(path)(), load(io.lines(path, "*L"), "=" .. name)(),
+    load(io.open(path):read("*a"), "=" .. name)()}
   package.path = old
   os.remove(path)
   equal(#loaded, 5)
   for i, f in ipairs(loaded) do
     local text = trace_of(f, 1)
-    h.truthy(text:find(name .. ":2: in function 'g'", 1, true) and text:find(name .. ":5: in function 'f'", 1, true), i .. ": " .. text)
+    h.truthy(text:find(name .. ":2: in function 'g'", 1, true) and text:find(name .. ":5: in function 'f'", 1, true), i
+      .. ": " .. text)
   end
   equal(select(2, pcall(dofile, path)):match("cannot open"), "cannot open")
   equal(select(2, loadstring("x = = 1")):match("unexpected symbol"), "unexpected symbol")
@@ -115,7 +120,8 @@ test("string.dump gives tail calls as they were", function()
   local file = io.open(path, "w")
   file:write(source)
   file:close()
-  local pipe = io.popen("luajit -e \"io.write(string.dump(loadstring(io.open('" .. path .. "'):read('*a'), '=s')))\" 2>/dev/null")
+  local pipe = io.popen("luajit -e \"io.write(string.dump(loadstring(io.open('" .. path
+    .. "'):read('*a'), '=s')))\" 2>/dev/null")
   local plain = pipe:read("*a")
   pipe:close()
   os.remove(path)

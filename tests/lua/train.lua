@@ -1,4 +1,5 @@
--- The train step as one frame: eager = compiled bit for bit, one entry where the answer depends on a change, none where not.
+-- The train step as one frame: eager = compiled bit for bit, one entry where the answer depends on a change, none where
+-- not.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises, breaks = h.test, h.equal, h.truthy, h.raises, h.breaks
@@ -108,7 +109,8 @@ local changes = {
   {"the group's maximize", 1, function(s) s.opt.param_groups[1].maximize = true end},
 }
 
--- A step that reads more: a global function and number, an upvalue table, the module through its metatable, a module's flag.
+-- A step that reads more: a global function and number, an upvalue table, the module through its metatable, a module's
+-- flag.
 function _G.lutra_test_scale(x) return x * 2 end
 _G.lutra_test_number = 0.5
 local config = {double = false, names = {"a"}}
@@ -193,7 +195,8 @@ end)
 
 test("more entries than the limit: eager's answers go on", function()
   lt.reset()
-  local function f(x, mode) if mode == "a" then return x + 1 elseif mode == "b" then return x * 2 end return x - #mode end
+  local function f(x, mode) if mode == "a" then return x
+    + 1 elseif mode == "b" then return x * 2 end return x - #mode end
   local cf = lt.compile(f)
   local x = lt.randn(3)
   for round = 1, 2 do

@@ -1,4 +1,5 @@
--- Transformers: layers' names and shapes, attention against its formula, and a small GPT's train step bit for bit on one and two threads.
+-- Transformers: layers' names and shapes, attention against its formula, and a small GPT's train step bit for bit on
+-- one and two threads.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
@@ -52,9 +53,11 @@ test("MultiheadAttention: with and without weights, masks, batch first", functio
   local a = m(x, x, x, {attn_mask = hidden})
   close(a, (m(x, x, x, {attn_mask = hidden, is_causal = true, need_weights = false})), 1e-6, "causal")
   close(a["0:3, 0"], m(x["0:3, 0:1"], x["0:3, 0:1"], x["0:3, 0:1"])["0:3, 0"], 1e-6, "the first position sees itself")
-  local padding = lt.tensor({{false, false, false, true, true}, {false, false, false, true, true}, {false, false, false, true, true}})
+  local padding = lt.tensor({{false, false, false, true, true}, {false, false, false, true, true},
+    {false, false, false, true, true}})
   close((m(x, x, x, {key_padding_mask = padding})), (m(x, x:narrow(1, 0, 3), x:narrow(1, 0, 3))), 1e-6, "padding")
-  close((m(x, x, x, {key_padding_mask = padding, need_weights = false})), (m(x, x:narrow(1, 0, 3), x:narrow(1, 0, 3))), 1e-6, "padding")
+  close((m(x, x, x, {key_padding_mask = padding, need_weights = false})), (m(x, x:narrow(1, 0, 3), x:narrow(1, 0, 3))),
+    1e-6, "padding")
   local second = nn.MultiheadAttention(8, 2)
   second:load_state_dict(m:state_dict())
   local y = x:transpose(0, 1)
@@ -65,7 +68,8 @@ end)
 test("TransformerEncoderLayer trains", function()
   lt.manual_seed(4)
   for _, norm_first in ipairs {false, true} do
-    local layer = nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, dropout = 0, batch_first = true, norm_first = norm_first})
+    local layer = nn.TransformerEncoderLayer(8, 2,
+      {dim_feedforward = 16, dropout = 0, batch_first = true, norm_first = norm_first})
     local x = lt.randn(2, 5, 8)
     layer(x):square():sum():backward()
     for name, p in layer:named_parameters() do
@@ -77,7 +81,8 @@ end)
 -- A table of options that mixes constants and values has an order of keys that capture does not know.
 test("a train step with masks and flags in one table is one graph", function()
   lt.manual_seed(4)
-  local attention, layer = nn.MultiheadAttention(8, 2), nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, dropout = 0})
+  local attention, layer = nn.MultiheadAttention(8, 2),
+    nn.TransformerEncoderLayer(8, 2, {dim_feedforward = 16, dropout = 0})
   local mask = lt.ones(5, 5):triu(1):bool()
   local step = lt.compile(function(x)
     local y = attention(x, x, x, {attn_mask = mask, need_weights = false})
@@ -94,7 +99,8 @@ end)
 -- The kernel against the formula in float64, at sizes beyond its blocks.
 test("attention: values and gradients are the formula's", function()
   lt.manual_seed(5)
-  for _, s in ipairs {{1, 2, 2, 33, 33, 32, true}, {2, 2, 2, 65, 130, 40, false}, {1, 4, 2, 70, 300, 17, true}, {20, 1, 1, 9, 12, 64, false}} do
+  for _, s in ipairs {{1, 2, 2, 33, 33, 32, true}, {2, 2, 2, 65, 130, 40, false}, {1, 4, 2, 70, 300, 17, true},
+    {20, 1, 1, 9, 12, 64, false}} do
     local b, heads, shared, l, k, d, causal = unpack(s)
     local inputs = {lt.randn(b, heads, l, d), lt.randn(b, shared, k, d), lt.randn(b, shared, k, d)}
     local g = lt.randn(b, heads, l, d)
@@ -136,7 +142,9 @@ for _, threads in ipairs {1, 2} do
       local a, b = eager.step(x, y), step(x, y)
       truthy(a:equal(b), "loss of step " .. i)
       local other = compiled.net:state_dict()
-      for name, value in pairs(eager.net:state_dict()) do truthy(value:equal(other[name]), name .. " after step " .. i) end
+      for name, value in pairs(eager.net:state_dict()) do
+        truthy(value:equal(other[name]), name .. " after step " .. i)
+      end
     end
     equal(next(lt.counters().graph_break), nil, "graph breaks")
     truthy(lt.counters().stats.unique_graphs <= 2, "entries: " .. lt.counters().stats.unique_graphs)
@@ -156,7 +164,9 @@ test("a GPT's step gives the same bits on one and two threads", function()
     local step = lt.compile(function(x) return net(x):square():sum() end)
     step(ids):backward()
     local bits = {step(ids):item()}
-    for _, p in ipairs(net:parameters()) do bits[#bits + 1] = string.format("%.17g", p.grad:to("float64"):square():sum():item()) end
+    for _, p in ipairs(net:parameters()) do
+      bits[#bits + 1] = string.format("%.17g", p.grad:to("float64"):square():sum():item())
+    end
     losses[threads] = table.concat(bits, " ")
   end
   lt.config.num_threads = before

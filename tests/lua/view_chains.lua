@@ -1,4 +1,5 @@
--- Views of views of views, and deep chains of history: memory stays bounded where nothing asks for more, and nothing recurses.
+-- Views of views of views, and deep chains of history: memory stays bounded where nothing asks for more, and nothing
+-- recurses.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, truthy = h.test, h.equal, h.truthy
@@ -38,7 +39,8 @@ local function chain(base, n)
   local v = base
   for i = 1, n do
     local form = i % 4
-    v = form == 0 and v:t() or form == 1 and v:unsqueeze(0):transpose(0, 1):squeeze(1) or form == 2 and v:narrow(0, 0, v:size(0)) or v:as_strided(
+    v = form == 0 and v:t() or form == 1 and v:unsqueeze(0):transpose(0, 1):squeeze(1) or form == 2
+      and v:narrow(0, 0, v:size(0)) or v:as_strided(
       {v:size(0), v:size(1)}, {v:stride(0), v:stride(1)}, v:storage_offset())
   end
   return v
@@ -47,7 +49,8 @@ end
 test("writes through long chains reach the base and its other views", function()
   for _, n in ipairs {1, 3, 7, 8, 9, 30} do
     local function program(step)
-      local a, w = lt.arange(12):to("float64"):view(3, 4):clone():requires_grad_(true), lt.rand(2, 2, {dtype = "float64"}):requires_grad_(true)
+      local a, w = lt.arange(12):to("float64"):view(3, 4):clone():requires_grad_(true),
+        lt.rand(2, 2, {dtype = "float64"}):requires_grad_(true)
       local base = (a * 2):t()
       local other = base[1]
       local v = step(base, n):narrow(0, 1, 2):narrow(1, 0, 2)
@@ -62,7 +65,8 @@ test("writes through long chains reach the base and its other views", function()
     lt.manual_seed(5)
     local swaps = 0
     for i = 1, n do swaps = swaps + (i % 4 == 0 and 1 or 0) end
-    local got, gb, gv = program(function(base, count) local v = chain(base, count) return swaps % 2 == 1 and v:t() or v end)
+    local got, gb,
+      gv = program(function(base, count) local v = chain(base, count) return swaps % 2 == 1 and v:t() or v end)
     truthy(got:equal(want) and gb:equal(ga) and gv:equal(gw), n .. " views")
   end
 end)
@@ -130,7 +134,9 @@ test("joins of many tensors are linear in their number", function()
   equal(stacked[19999][1]:item(), -20000)
   equal(wide[1][19999]:item(), -20000)
   local mixed = {}
-  for i = 1, 200 do mixed[i] = i % 3 == 0 and lt.tensor({i}, {dtype = "int64"}) or i % 3 == 1 and lt.ones(0) or lt.full({2}, i) end
+  for i = 1, 200 do
+    mixed[i] = i % 3 == 0 and lt.tensor({i}, {dtype = "int64"}) or i % 3 == 1 and lt.ones(0) or lt.full({2}, i)
+  end
   local few = lt.cat(mixed)
   equal(few.dtype, "float32")
   local parts = {}

@@ -1,6 +1,7 @@
--- The cases of references/ under bfloat16 autocast: the types of their results held to what PyTorch gave (autocast_dtypes.lua), or to what they are
--- without autocast where it has no row. On the CPU, and on the GPU if there is one: there the cases are captured, and of types alone nothing is
--- compiled or run, so that the GPU that is not there will do.
+-- The cases of references/ under bfloat16 autocast: the types of their results held to what PyTorch gave
+-- (autocast_dtypes.lua), or to what they are without autocast where it has no row. On the CPU, and on the GPU if there
+-- is one: there the cases are captured, and of types alone nothing is compiled or run, so that the GPU that is not
+-- there will do.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"
@@ -19,7 +20,8 @@ end
 
 -- A function from inputs to the letters of the results' types.
 local function program(code, device)
-  local text = "local lt, inf, nan, types = ... return function(a, b, c, d, e, f, g, h) return types(" .. code .. ") end"
+  local text = "local lt, inf, nan, types = ... return function(a, b, c, d, e, f, g, h) return types(" .. code
+    .. ") end"
   local f = assert(loadstring(text, "=case"))(lt, inf, nan, types)
   return device == "cuda" and lt.compile(f) or f
 end
@@ -66,7 +68,8 @@ local function check(case, row, device)
       want = ok and plain or "-"
     end
     if want ~= "-" then
-      h.equal(lt.autocast(device, {dtype = "bfloat16"}, f, unpack(inputs_of(case, form, device))), want, device .. " results of form " .. form)
+      h.equal(lt.autocast(device, {dtype = "bfloat16"}, f, unpack(inputs_of(case, form, device))), want, device
+        .. " results of form " .. form)
     end
   end
 end
@@ -88,7 +91,8 @@ if lt.cuda.is_available() then
     local x = lt.tensor({0.25, 0.5}):to("cuda")
     local function loss() return lt.nn.functional.binary_cross_entropy(x, x) end
     local ok, message = pcall(lt.autocast, "cuda", loss)
-    h.truthy(not ok and tostring(message):find("binary_cross_entropy: is unsafe under autocast", 1, true), tostring(message))
+    h.truthy(not ok and tostring(message):find("binary_cross_entropy: is unsafe under autocast", 1, true),
+      tostring(message))
     h.equal(types(lt.autocast("cuda", function() return lt.autocast("cuda", {enabled = false}, loss) end)), "f")
   end)
 end

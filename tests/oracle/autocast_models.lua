@@ -12,7 +12,8 @@ return {
     {3.573191, 0.7361365},
     {1.143475, 0.1399023},
   }},
-  {model = 'convnet', dtype = 'bfloat16', types = {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32"}, loss = 1.803957, grads = {
+  {model = 'convnet', dtype = 'bfloat16', types = {"bfloat16", "bfloat16", "bfloat16", "bfloat16", "float32"},
+    loss = 1.803957, grads = {
     {2.277525, -0.4725627},
     {0.0008608045, -0.001013359},
     {0.8441157, 0.4710652},
@@ -20,7 +21,8 @@ return {
     {1.770894, 0.01994159},
     {0.4398186, -0.1640531},
   }},
-  {model = 'convnet', dtype = 'float16', types = {"float16", "float16", "float16", "float16", "float32"}, loss = 1.801411, grads = {
+  {model = 'convnet', dtype = 'float16', types = {"float16", "float16", "float16", "float16", "float32"},
+    loss = 1.801411, grads = {
     {2.387956, -0.6844306},
     {0.0004267305, -0.0003370396},
     {0.8286236, 0.4518999},
@@ -28,7 +30,8 @@ return {
     {1.773072, 0.01834837},
     {0.4403131, -0.1638685},
   }},
-  {model = 'gpt', dtype = 'bfloat16', types = {"float32", "bfloat16", "float32", "bfloat16", "bfloat16", "float32"}, loss = 2.393337, grads = {
+  {model = 'gpt', dtype = 'bfloat16', types = {"float32", "bfloat16", "float32", "bfloat16", "bfloat16", "float32"},
+    loss = 2.393337, grads = {
     {0.1990982, -0.3186818},
     {0.09448976, -0.04725838},
     {0.01082743, -0.001979929},
@@ -38,7 +41,8 @@ return {
     {0.004417259, -0.0004237077},
     {0.0779629, 0.08380787},
   }},
-  {model = 'gpt', dtype = 'float16', types = {"float32", "float16", "float32", "float16", "float16", "float32"}, loss = 2.393101, grads = {
+  {model = 'gpt', dtype = 'float16', types = {"float32", "float16", "float32", "float16", "float16", "float32"},
+    loss = 2.393101, grads = {
     {0.1996677, -0.3207391},
     {0.09420929, -0.04626213},
     {0.01040858, -0.001856524},

@@ -1,5 +1,5 @@
--- check.lua DIR [family...]: recorded answers of PyTorch (see README.md) in; every case's values and gradients, in every recorded form, held
--- to them, and compiled code, one graph of each case, held to eager bit for bit.
+-- check.lua DIR [family...]: recorded answers of PyTorch (see README.md) in; every case's values and gradients, in
+-- every recorded form, held to them, and compiled code, one graph of each case, held to eager bit for bit.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"
@@ -59,8 +59,9 @@ end
 
 local function elements(t) return t:detach():reshape(-1):totable() end
 
--- PyTorch's answer is what is wanted; in a case that carries float64's (exact), an element as near to that is right as well, where a gradient
--- is as exact as the largest of the gradients that come in (limits.incoming) but in halves: it is linear in them, and they cancel.
+-- PyTorch's answer is what is wanted; in a case that carries float64's (exact), an element as near to that is right as
+-- well, where a gradient is as exact as the largest of the gradients that come in (limits.incoming) but in halves: it
+-- is linear in them, and they cancel.
 local function same(got, want, what, limits, exact)
   if type(want) ~= "table" then return equal(got, want, what) end
   equal(got.dtype, want.dtype, what .. " dtype")
@@ -83,7 +84,8 @@ local function same(got, want, what, limits, exact)
     return math.abs(v - w) <= allowed
   end
   if scale == 0 then scale = 1 end  -- nothing but zeros, or no number
-  local exact_scale = largest(exact or {}, gradient_slack[want.dtype] and scale or math.max(scale, limits.incoming or 0))
+  local exact_scale = largest(exact or {}, gradient_slack[want.dtype] and scale
+    or math.max(scale, limits.incoming or 0))
   local function right(v, i) return near(v, want[i], scale) or (exact and near(v, exact[i], exact_scale)) end
   local flat, zero, zeros = elements(got), want.dtype == "bool" and false or 0, true
   for i, w in ipairs(want) do
@@ -120,11 +122,13 @@ local sized_by_elements = "depends on the elements" -- the shape of the result i
 local read_by_lua = "reads elements" -- the result is a Lua boolean
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
-  {"masked_select", sized_by_elements}, {"nonzero", sized_by_elements}, {"argwhere", sized_by_elements}, {"where one", sized_by_elements},
+  {"masked_select", sized_by_elements}, {"nonzero", sized_by_elements}, {"argwhere", sized_by_elements},
+    {"where one", sized_by_elements},
   {"mask of rows", sized_by_elements}, {"mask and tensor", sized_by_elements}, {"mask 0-dim", sized_by_elements},
   {"mask index", sized_by_elements}, {"bincount", sized_by_elements}, {"unique", sized_by_elements},
   {"unique_consecutive", sized_by_elements},
-  {"repeat_interleave tensor", sized_by_default}, {"repeat_interleave positions", sized_by_default}, {"one_hot counted", sized_by_default},
+  {"repeat_interleave tensor", sized_by_default}, {"repeat_interleave positions", sized_by_default},
+    {"one_hot counted", sized_by_default},
   {"allclose", read_by_lua}, {"equal", read_by_lua},
 }
 
@@ -177,7 +181,9 @@ local function check_form(case, form, want)
   for i, r in ipairs(want.results) do same(results[i], r, form .. " result " .. i, case, exact[i]) end
   local grad_limits = {tol = case.grad_tol or case.tol, gradient = true, incoming = 0}
   for _, r in ipairs(results) do
-    if type(r) == "userdata" and r.requires_grad then grad_limits.incoming = math.max(grad_limits.incoming, 0.5, 0.37 * (r:numel() - 1) - 0.5) end
+    if type(r) == "userdata" and r.requires_grad then
+      grad_limits.incoming = math.max(grad_limits.incoming, 0.5, 0.37 * (r:numel() - 1) - 0.5)
+    end
   end
   for i, g in ipairs(want.grads) do
     equal(grads[i] and true or false, g and true or false, form .. " gradient " .. i .. " exists")
@@ -186,16 +192,20 @@ local function check_form(case, form, want)
   local reason = graph_break(case)
   if reason then
     local ok, message = pcall(run, lt.compile(program(case.code), {fullgraph = true}), case, form)
-    truthy(not ok and tostring(message):find(reason, 1, true), form .. ": the graph no longer breaks (" .. tostring(message) .. "); the list")
+    truthy(not ok and tostring(message):find(reason, 1, true), form .. ": the graph no longer breaks ("
+      .. tostring(message) .. "); the list")
   end
   local compiled = lt.compile(program(case.code), {fullgraph = not reason})
   local before = lt.counters().cache.hits
   for round = 1, 2 do
     local again, again_grads = run(compiled, case, form)
     equal(#again, #results, form .. " compiled number of results, call " .. round)
-    for i, r in ipairs(results) do equal(bits(again[i]), bits(r), form .. " compiled result " .. i .. ", call " .. round) end
+    for i, r in ipairs(results) do
+      equal(bits(again[i]), bits(r), form .. " compiled result " .. i .. ", call " .. round)
+    end
     for i, g in ipairs(grads) do
-      equal(again_grads[i] and true or false, g and true or false, form .. " compiled gradient " .. i .. " exists, call " .. round)
+      equal(again_grads[i] and true or false, g and true or false, form .. " compiled gradient " .. i
+        .. " exists, call " .. round)
       if g then equal(bits(again_grads[i]), bits(g), form .. " compiled gradient " .. i .. ", call " .. round) end
     end
   end
@@ -210,7 +220,8 @@ local function check_error(case)
   end)
   truthy(not ok, "PyTorch refuses this, Lutra")
   local text = tostring(message):gsub("^[^:]*:%d+: ", "")
-  truthy(text:sub(1, #case.error) == case.error and text:find("^[%w_.]*:", 1), "the message '" .. text .. "' begins with " .. case.error .. ":")
+  truthy(text:sub(1, #case.error) == case.error and text:find("^[%w_.]*:", 1), "the message '" .. text
+    .. "' begins with " .. case.error .. ":")
 end
 
 local function check(case)

@@ -1,6 +1,7 @@
--- gradcheck.lua DIR [family...]: first and second derivatives of every case that has gradients, in float64, against central differences along
--- random directions. What is compared: S(x) = sum of results * fixed numbers; T(x) = sum of its gradients * fixed numbers, which goes through
--- gradients of gradients. Where the differences to both sides disagree the function has a kink, and no derivative is compared.
+-- gradcheck.lua DIR [family...]: first and second derivatives of every case that has gradients, in float64, against
+-- central differences along random directions. What is compared: S(x) = sum of results * fixed numbers; T(x) = sum of
+-- its gradients * fixed numbers, which goes through gradients of gradients. Where the differences to both sides
+-- disagree the function has a kink, and no derivative is compared.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"
@@ -18,7 +19,8 @@ local function make_inputs(case)
     local n = 1
     for _, size in ipairs(recorded.shape) do n = n * size end
     local dtype = floats and "float64" or recorded.dtype
-    local x = n == 0 and lt.zeros(recorded.shape, {dtype = dtype}) or lt.tensor(values, {dtype = dtype}):reshape(recorded.shape)
+    local x = n == 0 and lt.zeros(recorded.shape, {dtype = dtype})
+      or lt.tensor(values, {dtype = dtype}):reshape(recorded.shape)
     inputs[i] = {x = x, wanted = recorded.grad}
   end
   return inputs
@@ -101,7 +103,8 @@ local function compare(what, of, case, f, inputs)
 end
 
 local function check(case)
-  local f = assert(loadstring("local lt, inf, nan = ... return function(a, b, c, d, e, f, g, h) return " .. case.code .. " end", "=case"))(lt, inf, nan)
+  local f = assert(loadstring("local lt, inf, nan = ... return function(a, b, c, d, e, f, g, h) return " .. case.code
+    .. " end", "=case"))(lt, inf, nan)
   local inputs = make_inputs(case)
   for i, input in ipairs(inputs) do
     if input.wanted then input.direction = numbers(input.x:numel(), 20 + i):view(input.x.shape) end

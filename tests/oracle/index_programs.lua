@@ -1,10 +1,13 @@
--- index_programs.lua FILE: programs of index_programs.py in; each run eagerly and compiled, held to PyTorch's answers exactly.
+-- index_programs.lua FILE: programs of index_programs.py in; each run eagerly and compiled, held to PyTorch's answers
+-- exactly.
 local lt = require "lutra"
 local compile = select(2, ...) ~= "eager"
 
 local function described(t)
   local out = t:detach():reshape(-1):totable()
-  for i, v in ipairs(out) do out[i] = type(v) == "boolean" and (v and "1" or "0") or string.format("%.9g", tonumber(v)) end
+  for i, v in ipairs(out) do
+    out[i] = type(v) == "boolean" and (v and "1" or "0") or string.format("%.9g", tonumber(v))
+  end
   return string.format("%s[%s] %s", t.dtype, table.concat(t.shape, ","), table.concat(out, ","))
 end
 

@@ -1,5 +1,6 @@
--- op_samples.lua FILE [floor]: what op_samples.py wrote in; each disagreement, and how many samples of each kind agree, out. Eager and compiled
--- code both count. Fails where fewer than `floor` per cent of the samples agree (default 95); ops that do not exist are counted apart.
+-- op_samples.lua FILE [floor]: what op_samples.py wrote in; each disagreement, and how many samples of each kind agree,
+-- out. Eager and compiled code both count. Fails where fewer than `floor` per cent of the samples agree (default 95);
+-- ops that do not exist are counted apart.
 local lt = require "lutra"
 local inf, nan = math.huge, -(0 / 0) -- without a sign
 assert(lt.nn.functional and lt.linalg) -- loaded before any frame is captured
@@ -11,7 +12,9 @@ local function make(recorded)
   for _, size in ipairs(recorded.shape) do n = n * size end
   for i, v in ipairs(recorded) do values[i] = v end
   if n == 0 then return lt.zeros(recorded.shape, {dtype = recorded.dtype}) end
-  if recorded.strides then return lt.tensor(values, {dtype = recorded.dtype}):as_strided(recorded.shape, recorded.strides) end
+  if recorded.strides then
+    return lt.tensor(values, {dtype = recorded.dtype}):as_strided(recorded.shape, recorded.strides)
+  end
   if #recorded.shape == 0 then return lt.tensor(values[1], {dtype = recorded.dtype}) end
   return lt.tensor(values, {dtype = recorded.dtype}):view(recorded.shape)
 end
@@ -21,11 +24,12 @@ local function near(v, w, limit)
   return type(v) == "number" and type(w) == "number" and math.abs(w) < inf and math.abs(v - w) <= limit
 end
 
--- Nothing, or what differs. `loosest` is the tolerance of what was computed with: out= may be wider than that. An element
--- may differ by so much of the largest one, and of `scale`.
+-- Nothing, or what differs. `loosest` is the tolerance of what was computed with: out= may be wider than that. An
+-- element may differ by so much of the largest one, and of `scale`.
 local function difference(got, want, shapes_only, loosest, scale)
   if type(want) ~= "table" then
-    return not near(got, want, 1e-5 * math.abs(tonumber(want) or 0)) and "value " .. tostring(got) .. ", not " .. tostring(want) or nil
+    return not near(got, want, 1e-5 * math.abs(tonumber(want) or 0)) and "value " .. tostring(got) .. ", not "
+      .. tostring(want) or nil
   end
   if type(got) ~= "userdata" then return "a " .. type(got) .. " for a tensor" end
   if got.dtype ~= want.dtype then return "dtype " .. got.dtype .. ", not " .. want.dtype end
@@ -51,7 +55,9 @@ local function memory_difference(got, want, inputs)
     local behind = got:data_ptr() - inputs[want.of]:data_ptr()
     if behind ~= want.behind then return "not where PyTorch has it in the memory of input " .. want.of end
     for d, stride in ipairs({got:stride()}) do
-      if got.shape[d] ~= 1 and stride ~= want.laid[d] then return "stride " .. stride .. " of dimension " .. (d - 1) .. ", not " .. want.laid[d] end
+      if got.shape[d] ~= 1 and stride ~= want.laid[d] then
+        return "stride " .. stride .. " of dimension " .. (d - 1) .. ", not " .. want.laid[d]
+      end
     end
     return
   end
@@ -59,13 +65,18 @@ local function memory_difference(got, want, inputs)
     local last = 0
     for d, stride in ipairs({input:stride()}) do last = last + (input.shape[d] - 1) * stride end
     local behind = got:data_ptr() - input:data_ptr()
-    if input:numel() > 0 and behind >= 0 and behind <= last * (bytes[input.dtype] or 1) then return "in the memory of input " .. i end
+    if input:numel() > 0 and behind >= 0 and behind <= last * (bytes[input.dtype] or 1) then
+      return "in the memory of input " .. i
+    end
   end
 end
 
--- PyTorch's positions with ours where the elements of `input` along dim are the same there; ours must be different ones.
+-- PyTorch's positions with ours where the elements of `input` along dim are the same there; ours must be different
+-- ones.
 local function without_ties(got, want, input, dim)
-  if type(got) ~= "userdata" or type(want) ~= "table" or got.dtype ~= "int64" or want.dtype ~= "int64" then return want end
+  if type(got) ~= "userdata" or type(want) ~= "table" or got.dtype ~= "int64" or want.dtype ~= "int64" then
+    return want
+  end
   if table.concat(got.shape, ",") ~= table.concat(want.shape, ",") or got:numel() == 0 then return want end
   if input.dtype == "bool" then input = input:to("uint8") end
   local theirs, ours = make(want), got
@@ -113,15 +124,20 @@ local function run(sample, compiled)
   local inputs = {}
   for i, recorded in ipairs(sample.inputs) do
     inputs[i] = make(recorded)
-    if sample.grads and sample.grads[i] ~= nil and tolerance[recorded.dtype] then inputs[i] = inputs[i]:detach():requires_grad_() end
+    if sample.grads and sample.grads[i] ~= nil and tolerance[recorded.dtype] then
+      inputs[i] = inputs[i]:detach():requires_grad_()
+    end
   end
-  local f = assert(loadstring("local lt, inf, nan = ... return function(I) return " .. sample.code .. " end", "=sample"))(lt, inf, nan)
+  local f = assert(loadstring("local lt, inf, nan = ... return function(I) return " .. sample.code .. " end",
+    "=sample"))(lt, inf, nan)
   if compiled then f = lt.compile(f) end
   local function counted(...) return select("#", ...), {...} end
   local ok, n, results = pcall(function() return counted(f(inputs)) end)
   if not ok then return nil, tostring(n) end
   local got = flattened(n, results)
-  if sample.kind == "inplace" and got[1] ~= inputs[1] then return nil, "gives another tensor than the one that is written" end
+  if sample.kind == "inplace" and got[1] ~= inputs[1] then
+    return nil, "gives another tensor than the one that is written"
+  end
   return got, inputs
 end
 
@@ -129,14 +145,17 @@ end
 local function gradient_difference(sample, got, inputs)
   local outputs, cotangents, wanted, names = {}, {}, {}, {}
   for i, cotangent in ipairs(sample.cotangents) do
-    if (cotangent and true) ~= got[i].requires_grad then return "result " .. i .. (cotangent and " requires no grad" or " requires grad") end
+    if (cotangent and true) ~= got[i].requires_grad then
+      return "result " .. i .. (cotangent and " requires no grad" or " requires grad")
+    end
     if cotangent then outputs[#outputs + 1], cotangents[#cotangents + 1] = got[i], make(cotangent) end
   end
   for i, input in ipairs(inputs) do
     if input.requires_grad then wanted[#wanted + 1], names[#names + 1] = input, i end
   end
   if #outputs == 0 or sample.ties then return end -- among equal elements the gradient has several places
-  local ok, grads = pcall(function() return {lt.grad(outputs, wanted, {grad_outputs = cotangents, allow_unused = true})} end)
+  local ok,
+    grads = pcall(function() return {lt.grad(outputs, wanted, {grad_outputs = cotangents, allow_unused = true})} end)
   if not ok then return "backward: " .. tostring(grads):gsub("\n.*", "") end
   for k, i in ipairs(names) do
     local want = sample.grads[i]
@@ -157,11 +176,14 @@ end
 
 -- What docs/from_pytorch.md says: differences on purpose, and options that do not exist yet.
 local on_purpose = {
-  "argument 'dim' is missing", "argument 'dim' must be an integer, got a table", "argument 'dim' must be an integer, got nil",
-  "at least one argument must be a Tensor", "more than one element of the written-to tensor", "unknown keyword 'weight'",
+  "argument 'dim' is missing", "argument 'dim' must be an integer, got a table",
+    "argument 'dim' must be an integer, got nil",
+  "at least one argument must be a Tensor", "more than one element of the written-to tensor",
+    "unknown keyword 'weight'",
 }
 local not_yet = {
-  "attempt to %a+ field", "has no attribute or method", "ord 'nuc' is not known", "ord %-?2 is not known", "max_norm is not implemented",
+  "attempt to %a+ field", "has no attribute or method", "ord 'nuc' is not known", "ord %-?2 is not known",
+    "max_norm is not implemented",
   "invert the matrix first", "grid of 4 dimensions", "must be a list of integers, got string",
 }
 local function finds(patterns, message)
@@ -190,7 +212,8 @@ end
 local function told(inputs)
   local texts = {}
   for i, t in ipairs(inputs) do
-    texts[i] = t.dtype .. "{" .. table.concat(t.shape, ",") .. "}" .. (t.strides and ":" .. table.concat(t.strides, ",") or "")
+    texts[i] = t.dtype .. "{" .. table.concat(t.shape, ",") .. "}"
+      .. (t.strides and ":" .. table.concat(t.strides, ",") or "")
   end
   return table.concat(texts, " ")
 end
@@ -220,6 +243,7 @@ for _, name in ipairs(names) do
   print(string.format("%-10s %6d samples, %6d agree", name, kinds[name].all, kinds[name].all - kinds[name].bad))
 end
 local rate = 100 * (1 - bad / math.max(all, 1))
-print(string.format("%d samples, %.2f %% agree; %d more are of names or options that do not exist, %d differ on purpose", all, rate,
+print(string.format(
+  "%d samples, %.2f %% agree; %d more are of names or options that do not exist, %d differ on purpose", all, rate,
   apart.absent, apart["on purpose"]))
 os.exit(rate >= tonumber(arg[2] or 95) and 0 or 1)

@@ -1,16 +1,22 @@
--- Programs of 10^2 to 10^4 steps: numbers that are used twice at each step, chains of ops and views, lists of tables, all in loops whose
--- bodies are random, called with several sizes and numbers.
+-- Programs of 10^2 to 10^4 steps: numbers that are used twice at each step, chains of ops and views, lists of tables,
+-- all in loops whose bodies are random, called with several sizes and numbers.
 local updates = {
-  "a = a + b", "a = a * b + 1", "b = a - b", "a, b = b, a + b", "a = a * a * k", "b = -a * 0.5", "a = a % 7 + k", "b = math.floor(b / 3) + i",
-  "a = math.abs(a) ^ 0.5", "b = k * b * (1 - b)", "a = a / (b + 2)", "n = n + i % 3", "n = n * 2 % 1000", "a = a + n", "if a > b then a = a - n end",
-  "if not (math.abs(a) < 1e9) then a = k end", "if not (math.abs(b) < 1e9) then b = 1 end", "if i % 50 == 0 then a, b = k, 0.25 end",
+  "a = a + b", "a = a * b + 1", "b = a - b", "a, b = b, a + b", "a = a * a * k", "b = -a * 0.5", "a = a % 7 + k",
+    "b = math.floor(b / 3) + i",
+  "a = math.abs(a) ^ 0.5", "b = k * b * (1 - b)", "a = a / (b + 2)", "n = n + i % 3", "n = n * 2 % 1000", "a = a + n",
+    "if a > b then a = a - n end",
+  "if not (math.abs(a) < 1e9) then a = k end", "if not (math.abs(b) < 1e9) then b = 1 end",
+    "if i % 50 == 0 then a, b = k, 0.25 end",
 }
 local ops = {
-  "x = x + i % 5", "x = x * 0.5 + y", "x = x:t()", "x = x:t():contiguous()", "y = x:relu() - 0.25", "x = (x * k):tanh()", "x, y = y, x + y",
-  "x = x:view(-1):view(x.shape[1], x.shape[2])", "y = y:clone() y:mul_(0.5)", "x = x - a % 1", "x = lt.where(x:gt(0), x, y)",
+  "x = x + i % 5", "x = x * 0.5 + y", "x = x:t()", "x = x:t():contiguous()", "y = x:relu() - 0.25",
+    "x = (x * k):tanh()", "x, y = y, x + y",
+  "x = x:view(-1):view(x.shape[1], x.shape[2])", "y = y:clone() y:mul_(0.5)", "x = x - a % 1",
+    "x = lt.where(x:gt(0), x, y)",
 }
 local tables = {
-  "list = {next = list, value = i}", "log[#log + 1] = a", "log[i % 10 + 1] = n", "table.insert(log, i)", "if #log > 20 then table.remove(log) end",
+  "list = {next = list, value = i}", "log[#log + 1] = a", "log[i % 10 + 1] = n", "table.insert(log, i)",
+    "if #log > 20 then table.remove(log) end",
 }
 
 local function generate(p)

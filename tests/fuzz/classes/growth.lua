@@ -1,5 +1,6 @@
--- Much of everything: terms of an expression, ops of a chain, views of a view, elements of a table, arguments, upvalues, parameters, closures,
--- characters; 10 to 10,000 (LUTRA_FUZZ_LARGEST) of them. Some sizes change between the calls.
+-- Much of everything: terms of an expression, ops of a chain, views of a view, elements of a table, arguments,
+-- upvalues, parameters, closures, characters; 10 to 10,000 (LUTRA_FUZZ_LARGEST) of them. Some sizes change between the
+-- calls.
 local largest = tonumber(os.getenv("LUTRA_FUZZ_LARGEST")) or 10000
 
 -- A body of f(x, n, k, list), which gives results; n is how many, k a small number. `most`: how many are enough.
@@ -20,8 +21,10 @@ local bodies = {
   {"local t = {}; for i = 1, n do t[i] = x * i end return lt.stack(t):sum(0)", most = 1000},
   {"local t = {}; for i = 1, n do t['k' .. i] = i end local s = 0; for _, v in pairs(t) do s = s + v end return x * s"},
   {"local t = {}; for i = 1, n do table.insert(t, 1, i) end return x * t[1], #t", most = 1000},
-  {"local t = {}; for i = 1, n do t[i] = i end for i = 1, n - 1 do table.remove(t, 1) end return x * t[1]", most = 1000},
-  {"local t; for i = 1, n do t = {t, i} end local s = 0; while t do s, t = s + t[2], t[1] end return x + s", most = 3000},
+  {"local t = {}; for i = 1, n do t[i] = i end for i = 1, n - 1 do table.remove(t, 1) end return x * t[1]",
+    most = 1000},
+  {"local t; for i = 1, n do t = {t, i} end local s = 0; while t do s, t = s + t[2], t[1] end return x + s",
+    most = 3000},
   {"local s = ''; for i = 1, n do s = s .. i end return x * #s, #s", most = 3000},
   {"local t = {}; for i = 1, n do t[i] = tostring(i * k) end return x + 1, #table.concat(t, ',')"},
   {"local s = 0; for i, v in ipairs(list) do s = s + v end return x * s", list = true},
@@ -40,7 +43,8 @@ local bodies = {
   {"local y = x; for i = 1, n do if i % 2 == 0 then y = y + 1 else y = y - 0.5 end end return y", most = 3000},
   {"local y = 0; for i = 1, n do y = y + x:size(0) * i end return x + y"},
   {"local y = x; for i = 1, n do y = lt.where(y:gt(k), y - 1, y + k) end return y", most = 1000},
-  {"local t = {}; for i = 1, n do t[i] = x * i end local y = t[1]; for i = 2, n do y = y + t[i] end return y", most = 1000},
+  {"local t = {}; for i = 1, n do t[i] = x * i end local y = t[1]; for i = 2, n do y = y + t[i] end return y",
+    most = 1000},
   {"return lt.ones(n):sum() + x, lt.arange(n):sum() + n, lt.full({n}, 0.1):mean()"},
 }
 
@@ -53,7 +57,8 @@ local function generate(p)
   for _ = 1, 2 + p:random(2) do
     local n = p:pick(sizes) + p:random(3) - 2
     p:line("try('f %d', f, data(%d, 4, {requires_grad = %s}), %d, %s, list_of(%d))", n, p:random(99),
-      body[1]:find("backward", 1, true) and "true" or "false", n, p:pick {"0.5", "2", "3.7", "-1"}, body.list and n or 0)
+      body[1]:find("backward", 1, true) and "true" or "false", n, p:pick {"0.5", "2", "3.7", "-1"}, body.list and n
+        or 0)
   end
 end
 

@@ -1,6 +1,6 @@
--- Functions that return several things from a step: views with offsets, in-place writes with history into what comes from outside,
--- hooks and retain_grad added late and removed, lt.grad and backward within and without, breaks anywhere. Whoever called goes on with the
--- results: hooks, writes, gradients of some by others, backward in parts and twice.
+-- Functions that return several things from a step: views with offsets, in-place writes with history into what comes
+-- from outside, hooks and retain_grad added late and removed, lt.grad and backward within and without, breaks anywhere.
+-- Whoever called goes on with the results: hooks, writes, gradients of some by others, backward in parts and twice.
 
 -- Variables by kind: "m" {3, 4}, "r" {4}, "s" {}. A leaf that requires grad is read only.
 local function generate(p)
@@ -32,7 +32,8 @@ local function generate(p)
       choices[#choices + 1] = function() return ("%s + %s:sum(0)"):format(any "m", any "m") end
       choices[#choices + 1] = function() return ("%s:softmax(1)"):format(any "m") end
       choices[#choices + 1] = function() return ("%s:mm(%s:t()):mm(%s) * 0.1"):format(any "m", any "m", any "m") end
-      choices[#choices + 1] = function() return ("lt.cat({%s[0], %s:reshape(-1)['4:12']}):view(3, 4)"):format(any "m", any "m") end
+      choices[#choices + 1] = function() return ("lt.cat({%s[0], %s:reshape(-1)['4:12']}):view(3, 4)"):format(any "m",
+        any "m") end
     else
       choices[#choices + 1] = function() return any "m" .. ":sum(0)" end
       choices[#choices + 1] = function() return any "m" .. ":mean(0)" end
@@ -44,7 +45,8 @@ local function generate(p)
   end
   local function loss()
     local m = any "m"
-    return p:pick {("(%s * %s):sum()"):format(m, any "m"), ("(%s * %s):sum()"):format(m, any "r"), m .. ":tanh():sum()", m .. ":mean()"}
+    return p:pick {("(%s * %s):sum()"):format(m, any "m"), ("(%s * %s):sum()"):format(m, any "r"), m .. ":tanh():sum()",
+      m .. ":mean()"}
   end
 
   local inside, step  -- inside: in the frame
@@ -63,7 +65,9 @@ local function generate(p)
       writes[#writes + 1] = function() return ("%s[%d] = %s"):format(t, p:random(3) - 1, value "r") end
       writes[#writes + 1] = function() return ("%s[%d]:add_(%s)"):format(t, p:random(3) - 1, any "r") end
       writes[#writes + 1] = function() return ("%s['1:']:copy_(%s['1:'])"):format(t, any "m") end
-      writes[#writes + 1] = function() return ("%s:index_add_(0, lt.tensor({0, 2}, {dtype = 'int64'}), %s['1:'])"):format(t, any "m") end
+      writes[#writes
+        + 1] = function() return ("%s:index_add_(0, lt.tensor({0, 2}, {dtype = 'int64'}), %s['1:'])"):format(t,
+        any "m") end
       writes[#writes + 1] = function() return ("%s:t()[%d]:mul_(0.5)"):format(t, p:random(4) - 1) end
     end
     p:line(p:pick(writes)())
@@ -72,7 +76,8 @@ local function generate(p)
     local t = p:pick(pool[p:pick {"m", "m", "r"}])
     local scale = p:pick {"0", "2", "0.5"}
     if p:chance(25) then return p:line("if %s.requires_grad then %s:retain_grad() end", t, t) end
-    local body = p:pick {("return g * %s"):format(scale), "seen[#seen + 1] = g:sum():item()", "return g:t():contiguous():t() * " .. scale}
+    local body = p:pick {("return g * %s"):format(scale), "seen[#seen + 1] = g:sum():item()",
+      "return g:t():contiguous():t() * " .. scale}
     if t:match "^r" or t == "x" then body = "return g * " .. scale end
     p:line("if %s.requires_grad then handles[#handles + 1] = %s:register_hook(function(g) %s end) end", t, t, body)
     if p:chance(30) then p:line("if #handles > 0 then handles[#handles].remove() end") end
@@ -87,7 +92,8 @@ local function generate(p)
     table.insert(pool[kind], g)
   end
   local function backward()
-    p:line("do local l = %s; if l.requires_grad then l:backward(nil, {retain_graph = %s}) end end", loss(), p:chance(70) and "true" or "false")
+    p:line("do local l = %s; if l.requires_grad then l:backward(nil, {retain_graph = %s}) end end", loss(), p:chance(70)
+      and "true" or "false")
   end
   local function break_() if inside then p:line(p:pick {"lt.graph_break()", "note(1)"}) end end
   local function blocks()
@@ -143,7 +149,8 @@ local function generate(p)
     p.keep(p:line("seen = {}"))
     p.keep(p:line("local ok, a1, a2, a3, a4, l = try('f', f, w, b, x, buf, h, u, row)"))
     p.keep(p:line("if not ok then return end"))
-    p.keep(p:line("see('leaf', a1.is_leaf, a2.is_leaf, a3.is_leaf, a4.is_leaf, buf.is_leaf, h.is_leaf, u.is_leaf, row.is_leaf)"))
+    p.keep(p:line(
+      "see('leaf', a1.is_leaf, a2.is_leaf, a3.is_leaf, a4.is_leaf, buf.is_leaf, h.is_leaf, u.is_leaf, row.is_leaf)"))
     p.keep(p:line("see('inputs', buf, h, u, row, base)"))
     forget "m"
     forget "r"
@@ -154,7 +161,8 @@ local function generate(p)
     table.insert(pool.r, "a3")
     table.insert(writable.r, "a3")
     p.keep(p:block("try('after', function()", function() for _ = 1, p:random(5) do step() end end, "end)"))
-    for _, t in ipairs {"l", "a" .. p:random(4) .. ":sum()", p:pick {"buf:sum()", "(u * u):sum()", "base:sum()", "(h * w):sum()"}} do
+    for _, t in ipairs {"l", "a" .. p:random(4) .. ":sum()",
+      p:pick {"buf:sum()", "(u * u):sum()", "base:sum()", "(h * w):sum()"}} do
       p:line("try('backward', function() local l = %s; if l.requires_grad then l:backward(nil, {retain_graph = %s}) end end)", t,
         p:chance(60) and "true" or "false")
     end

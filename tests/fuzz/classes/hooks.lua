@@ -1,10 +1,12 @@
--- Hooks of gradients that are added and removed, in compiled functions and outside, before and after their tensors were used; retained
--- gradients; hooks that see, change, count and fail.
+-- Hooks of gradients that are added and removed, in compiled functions and outside, before and after their tensors were
+-- used; retained gradients; hooks that see, change, count and fail.
 local hooks = {"seen_hook", "double", "zero", "nothing", "counted"}
 
 local function generate(p)
   local dtype = p:chance(70) and "float64" or "float32"
-  for i = 1, 2 do p.keep(p:same("w%d = data(%d, 3, {dtype = '%s', requires_grad = true})", i, p:random(1000), dtype)) end
+  for i = 1, 2 do
+    p.keep(p:same("w%d = data(%d, 3, {dtype = '%s', requires_grad = true})", i, p:random(1000), dtype))
+  end
   p.keep(p:both("count, calls, handles = {0}, {}, {}", "count, calls, handles = [0], [], {}"))
   p.keep(p:both("function seen_hook(g) see('hook', g) end", "def seen_hook(g):\n    see('hook', g)"))
   p.keep(p:both("function double(g) return g * 2 end", "def double(g):\n    return g * 2"))
@@ -12,16 +14,19 @@ local function generate(p)
   p.keep(p:both("function nothing(g) end", "def nothing(g):\n    pass"))
   p.keep(p:both("function counted(g) count[1] = count[1] + 1; return g + count[1] end",
     "def counted(g):\n    count[0] += 1\n    return g + count[0]"))
-  p.keep(p:both("function broken(g) error('a hook that fails') end", "def broken(g):\n    raise ValueError('a hook that fails')"))
+  p.keep(p:both("function broken(g) error('a hook that fails') end",
+    "def broken(g):\n    raise ValueError('a hook that fails')"))
   local handles = 0
   local function hook(t, within)
     local name = p:chance(5) and "broken" or p:pick(hooks)
     if p:chance(within and 20 or 50) then
       handles = handles + 1
-      return p:both(("handles[%d] = %s:register_hook(%s)"):format(handles, t, name), ("handles[%d] = %s.register_hook(%s)"):format(handles, t, name))
+      return p:both(("handles[%d] = %s:register_hook(%s)"):format(handles, t, name),
+        ("handles[%d] = %s.register_hook(%s)"):format(handles, t, name))
     end
     if within and p:chance(30) then
-      return p:both(("%s:register_hook(function(g) return g * s end)"):format(t), ("%s.register_hook(lambda g: g * s)"):format(t))
+      return p:both(("%s:register_hook(function(g) return g * s end)"):format(t),
+        ("%s.register_hook(lambda g: g * s)"):format(t))
     end
     p:same("%s:register_hook(%s)", t, name)
   end
@@ -50,12 +55,14 @@ local function generate(p)
     if p:chance(30) then hook(p:pick {"w1", "w2"}) end
     p:same("x = data(%d, 3, {dtype = '%s'})", p:random(1000), dtype)
     if p:chance(40) then p:same("x:requires_grad_(true)") end
-    p:both(("r = {try('f %d', f, x, %s)}"):format(call, call / 2), ("r = attempt('f %d', f, x, %s)"):format(call, call / 2))
+    p:both(("r = {try('f %d', f, x, %s)}"):format(call, call / 2),
+      ("r = attempt('f %d', f, x, %s)"):format(call, call / 2))
     local function result() return p:random(3) end
     for _ = 1, p:random(3) - 1 do
       local at = result()
       local name = p:pick(hooks)
-      p:attempt(p:name("late "), ("r[%d]:register_hook(%s)"):format(at + 1, name), ("r[%d].register_hook(%s)"):format(at, name))
+      p:attempt(p:name("late "), ("r[%d]:register_hook(%s)"):format(at + 1, name),
+        ("r[%d].register_hook(%s)"):format(at, name))
     end
     if p:chance(30) then
       local at = result()
@@ -66,9 +73,11 @@ local function generate(p)
       p:attempt(p:name("remove "), ("handles[%d]:remove()"):format(handle), ("handles[%d].remove()"):format(handle))
     end
     if p:chance(25) then
-      local text, at = p:pick {"lt.grad(r[2], %s, {allow_unused = true, retain_graph = true})"}, p:pick {"w1", "w2", "r[3]"}
+      local text, at = p:pick {"lt.grad(r[2], %s, {allow_unused = true, retain_graph = true})"},
+        p:pick {"w1", "w2", "r[3]"}
       p:both(("try('grad %d', lt.grad, r[2], %s, {allow_unused = true, retain_graph = true})"):format(call, at),
-        ("attempt('grad %d', lambda: torch.autograd.grad(r[1], %s, allow_unused=True, retain_graph=True)[0])"):format(call, (at:gsub("3", "2"))))
+        ("attempt('grad %d', lambda: torch.autograd.grad(r[1], %s, allow_unused=True, retain_graph=True)[0])"):format(
+          call, (at:gsub("3", "2"))))
     end
     if p:chance(80) then p:attempt(p:name("backward "), "r[2]:backward()", "r[1].backward()") end
     for i = 1, 3 do

@@ -1,5 +1,5 @@
--- Arithmetic, views, reductions, in-place writes, branches, loops, tables, closures and breaks, with gradients or without; sizes change
--- between the calls.
+-- Arithmetic, views, reductions, in-place writes, branches, loops, tables, closures and breaks, with gradients or
+-- without; sizes change between the calls.
 local unary = {"tanh", "sigmoid", "relu", "exp", "abs", "neg", "square", "floor", "sign"}
 local binary = {"+", "-", "*"}
 
@@ -36,7 +36,8 @@ local function generate(p)
     function() p:line("%s = %s %s %s", scalar(), scalar(), p:pick(binary), p:random(5) / 8) end,
     function() p:line("do local pair = {%s, k = %s}; %s = pair[1] + pair.k end", tensor(), number(), tensor()) end,
     function() p:line("%s, %s = helper(%s, %s)", tensor(), scalar(), tensor(), number()) end,
-    function() p:line("do local c = function(v) return v * %s + %s end; %s = c(%s) end", number(), scalar(), tensor(), tensor()) end,
+    function() p:line("do local c = function(v) return v * %s + %s end; %s = c(%s) end", number(), scalar(), tensor(),
+      tensor()) end,
     function() p:line("log[#log + 1] = %s", scalar()) end,
     function() p:line(p:pick {"lt.graph_break()", "effect(s1)", "log[#log + 1] = " .. tensor() .. ":sum():item()"}) end,
     function()
@@ -72,7 +73,9 @@ local function generate(p)
     p:line("if total then try('backward', total.backward, total) end")
     p:line("for i = 1, 3 do gradient('x' .. i, x[i].grad) end")
   end))
-  for call, row in ipairs {"3, 2, 0.5, false", "3, 2, 0.5, false", "3, 3, 0.75, true", "5, 2, 2, true", "5, 2, 2, false", "1, 1, 0.5, true"} do
+  for call,
+    row in ipairs {"3, 2, 0.5, false", "3, 2, 0.5, false", "3, 3, 0.75, true", "5, 2, 2, true", "5, 2, 2, false",
+    "1, 1, 0.5, true"} do
     p:line("call(%s, %d)", row, call)
   end
 end
