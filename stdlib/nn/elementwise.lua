@@ -118,6 +118,8 @@ local two = {
     {"HuberLoss", "huber_loss", {"reduction", "delta"}},
   {"KLDivLoss", "kl_div", {"reduction", "log_target"}}, {"L1Loss", "l1_loss", {"reduction"}},
     {"MSELoss", "mse_loss", {"reduction"}},
+  {"MultiLabelMarginLoss", "multilabel_margin_loss", {"reduction"}},
+  {"MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", {"weight", "reduction"}},
   {"MultiMarginLoss", "multi_margin_loss", {"p", "margin", "weight", "reduction"}},
   {"NLLLoss", "nll_loss", {"weight", "ignore_index", "reduction"}},
     {"PairwiseDistance", "pairwise_distance", {"p", "eps", "keepdim"}},

@@ -15,6 +15,7 @@ local rnn = {}
 -- data, and sizes: a list of how many rows each step has. Where the rows were sorted, sorted_indices (int64) says which
 -- each was and unsorted_indices where it went. batch_sizes is a tensor of sizes, made when it is asked for.
 local PackedSequence = {_name = "PackedSequence"}
+rnn.PackedSequence = PackedSequence
 
 function PackedSequence.__index(self, key)
   if key == "batch_sizes" then return lt.tensor(rawget(self, "sizes"), {dtype = "int64"}) end

@@ -175,6 +175,42 @@ end
 max_pool_of("MaxPool1d", functional.max_pool1d)
 max_pool_of("MaxPool2d", functional.max_pool2d)
 
+local function lp_pool_of(name, op)
+  local class = Module:extend(name)
+  M[name] = class
+  function class:init(...)
+    local o = read(name, {{"norm_type"}, {"kernel_size"}, {"stride", none}, {"ceil_mode", false}}, ...)
+    self.norm_type, self.kernel_size, self.stride, self.ceil_mode = o.norm_type, o.kernel_size, o.stride, o.ceil_mode
+  end
+  function class:forward(input) return op(input, self.norm_type, self.kernel_size, self.stride, self.ceil_mode) end
+  function class:extra_repr()
+    return string.format("norm_type=%s, kernel_size=%s, stride=%s, ceil_mode=%s", self.norm_type,
+      text_of(self.kernel_size), self.stride and text_of(self.stride) or "None", python_bool(self.ceil_mode))
+  end
+end
+lp_pool_of("LPPool1d", functional.lp_pool1d)
+lp_pool_of("LPPool2d", functional.lp_pool2d)
+
+local function max_unpool_of(name, op, dims)
+  local class = Module:extend(name)
+  M[name] = class
+  function class:init(...)
+    local o = read(name, {{"kernel_size"}, {"stride", none}, {"padding", 0}}, ...)
+    self.kernel_size = list_of(name, "kernel_size", o.kernel_size, dims)
+    self.stride = list_of(name, "stride", o.stride or o.kernel_size, dims)
+    self.padding = list_of(name, "padding", o.padding, dims)
+  end
+  function class:forward(input, indices, output_size)
+    return op(input, indices, self.kernel_size, self.stride, self.padding, output_size)
+  end
+  function class:extra_repr()
+    return string.format("kernel_size=%s, stride=%s, padding=%s", text_of(self.kernel_size), text_of(self.stride),
+      text_of(self.padding))
+  end
+end
+max_unpool_of("MaxUnpool1d", functional.max_unpool1d, 1)
+max_unpool_of("MaxUnpool2d", functional.max_unpool2d, 2)
+
 local FractionalMaxPool2d = Module:extend("FractionalMaxPool2d")
 M.FractionalMaxPool2d = FractionalMaxPool2d
 function FractionalMaxPool2d:init(...)

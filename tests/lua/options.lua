@@ -193,7 +193,8 @@ end)
 local needed = {
   Linear = {3, 4}, Bilinear = {2, 3, 4}, Conv1d = {2, 4, 3}, Conv2d = {2, 4, 3}, ConvTranspose1d = {2, 4, 3},
     ConvTranspose2d = {2, 4, 3},
-  MaxPool1d = {2}, MaxPool2d = {2}, FractionalMaxPool2d = {2, 3}, AvgPool1d = {2}, AvgPool2d = {2},
+  MaxPool1d = {2}, MaxPool2d = {2}, FractionalMaxPool2d = {2, 3}, LPPool1d = {2, 2}, LPPool2d = {2, 2},
+  MaxUnpool1d = {2}, MaxUnpool2d = {2}, AvgPool1d = {2}, AvgPool2d = {2},
     AdaptiveAvgPool1d = {2}, AdaptiveAvgPool2d = {2},
   AdaptiveMaxPool1d = {2}, AdaptiveMaxPool2d = {2}, BatchNorm1d = {4}, BatchNorm2d = {4}, BatchNorm3d = {4},
     InstanceNorm1d = {4},

@@ -131,6 +131,15 @@ for mode in ("sum", "mean", "max"):
 case("EmbeddingBag weighted, last offset", "nn.EmbeddingBag(6, 3, mode='sum', include_last_offset=True)",
      f'nn.EmbeddingBag(6, 3, {{mode = "sum", include_last_offset = true, {F64}}})', [FLAT, [0, 2, 6], weights(6)], "m(a, b, c)")
 
+for loss, target in (("MultiLabelMarginLoss", [[1, 2, -1], [0, -1, 1]]), ("MultiLabelSoftMarginLoss", [[0.0, 1.0, 1.0], [1.0, 0.0, 0.0]])):
+    of_lua = "b" if "Soft" in loss else "b:long()"
+    case(loss, f"nn.{loss}(reduction='sum')", f'nn.{loss} {{reduction = "sum"}}', [weights(2, 3), target], "m(a, b)", f"m(a, {of_lua})")
+case("LPPool1d", "nn.LPPool1d(4, 2)", "nn.LPPool1d(4, 2)", [weights(1, 2, 6)])
+case("LPPool2d", "nn.LPPool2d(2, (2, 3), stride=1)", "nn.LPPool2d(2, {2, 3}, {stride = 1})", [weights(1, 2, 4, 6)])
+case("MaxUnpool1d", "nn.MaxUnpool1d(2)", "nn.MaxUnpool1d(2)", [weights(1, 2, 3), [[[0, 2, 5], [1, 3, 4]]]], "m(a, b)", "m(a, b:long())")
+case("MaxUnpool2d", "nn.MaxUnpool2d(2, stride=2)", "nn.MaxUnpool2d(2, {stride = 2})", [weights(1, 1, 2, 2), [[[[0, 3], [8, 15]]]]],
+     "m(a, b, output_size=[4, 4])", "m(a, b:long(), {4, 4})")
+
 for mode in ("reflect", "replicate", "circular"):
     case(f"Conv1d {mode}", f"nn.Conv1d(2, 3, 4, padding='same', padding_mode='{mode}')",
          f'nn.Conv1d(2, 3, 4, {{padding = "same", padding_mode = "{mode}", {F64}}})', [weights(1, 2, 6)])
