@@ -31,19 +31,21 @@ std::string shrink(const Graph& graph, uint32_t seed, const std::string& isa) {
   return "no smaller graph fails\n";
 }
 
-void check_agreement(const Graph& lowered, uint32_t seed, const std::string& isa, RunSizes sizes = {}) {
+// Whether there were results to compare.
+bool check_agreement(const Graph& lowered, uint32_t seed, const std::string& isa, RunSizes sizes = {}) {
   RunResult fused = run_graph(lowered, Witness::kFused, isa, seed, sizes);
   RunResult unfused = run_graph(lowered, Witness::kUnfused, isa, seed, sizes);
   RunResult eager = run_graph(lowered, Witness::kEager, isa, seed, sizes);
-  if (eager.error == "refused") return;
+  if (eager.error == "refused") return false;
   // Of several errors each way may meet another one first.
-  if (!fused.error.empty() && !unfused.error.empty() && !eager.error.empty()) return;
+  if (!fused.error.empty() && !unfused.error.empty() && !eager.error.empty()) return false;
   INFO(isa << " seed " << seed << " rows " << sizes.rows << " cols " << sizes.cols << "\n"
            << print(lowered) << print(schedule(lowered)));
-  if (fused == unfused && fused == eager) return;
+  if (fused == unfused && fused == eager) return eager.error.empty();
   INFO(shrink(lowered, seed, isa));
   CHECK(describe(fused, unfused) == "");
   CHECK(describe(fused, eager) == "");
+  return true;
 }
 
 // Some op's result would be too large for a test at these sizes.
@@ -101,6 +103,7 @@ TEST_CASE("an equality that bounds imply is known once it is asked for", "[sched
 
 TEST_CASE("random graphs: fused, unfused and eager agree bit for bit", "[schedule]") {
   const auto [first, last] = seeds(2000);
+  uint64_t compared = 0, at_other_sizes = 0;
   for (uint32_t seed = uint32_t(first); seed <= last; seed++) {
     CAPTURE(seed);
     auto captured = random_graph(seed);
@@ -113,13 +116,16 @@ TEST_CASE("random graphs: fused, unfused and eager agree bit for bit", "[schedul
       continue;
     }
     check_agreement(*graph, seed, "interp");
-    check_agreement(*graph, seed, best_isa());
+    compared += check_agreement(*graph, seed, best_isa());
     // The same plan at other sizes.
     for (RunSizes sizes : {RunSizes{5, 9}, RunSizes{2, 65}, RunSizes{0, 4}, RunSizes{3, 1}, RunSizes{130, 301}}) {
       if (guards_hold(*graph->env, sizes) && !too_large(*graph, sizes))
-        check_agreement(*graph, seed, best_isa(), sizes);
+        at_other_sizes += check_agreement(*graph, seed, best_isa(), sizes);
     }
   }
+  // Most graphs give results, and most serve other sizes.
+  CHECK(compared >= (last - first + 1) / 2);
+  CHECK(at_other_sizes >= (last - first + 1) / 2);
 }
 
 }  // namespace lutra
