@@ -52,11 +52,11 @@ struct Preferences {
 
 // Invariants:
 // 1. It lives as long as the process, and is registered before main.
-// 2. numerics and preferences do not change.
+// 2. numerics, preferences and the stated machine do not change.
 class Backend {
  public:
-  Backend(const numerics::Reductions& reductions, const Preferences& preferences)
-      : reductions(reductions), preferences(preferences) {}
+  Backend(const numerics::Reductions& reductions, const Preferences& preferences, const Machine& stated)
+      : reductions(reductions), preferences(preferences), stated(stated) {}
   Backend(const Backend&) = delete;
 
   // Throws Error(kUser) where there is no such device.
@@ -86,6 +86,7 @@ class Backend {
 
   const numerics::Reductions reductions;
   const Preferences preferences;
+  const Machine stated;  // a usual one, for choices where none is asked: texts of tests
 
  protected:
   ~Backend() = default;

@@ -15,7 +15,8 @@ namespace {
 constexpr int kMostDevices = 64;
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 // CUdevice_attribute
-constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kSharedOptIn = 97;
+constexpr int kClock = 13, kMultiprocessors = 16, kMemoryClock = 36, kMemoryBits = 37, kCacheBytes = 38, kThreads = 39,
+              kMajor = 75, kMinor = 76, kRegisters = 82, kSharedOptIn = 97;
 
 struct Devices {
   std::mutex mutex;
@@ -100,6 +101,13 @@ Context* make_context(const Driver& driver, int index) {
   c->arch = attribute(driver, index, device, kMajor) * 10 + attribute(driver, index, device, kMinor);
   c->multiprocessors = attribute(driver, index, device, kMultiprocessors);
   c->shared_bytes = attribute(driver, index, device, kSharedOptIn);
+  c->threads = attribute(driver, index, device, kThreads);
+  c->registers = attribute(driver, index, device, kRegisters);
+  c->cache_bytes = attribute(driver, index, device, kCacheBytes);
+  c->clock = 1e3 * attribute(driver, index, device, kClock);
+  // Two transfers a clock.
+  c->memory_rate =
+      1e3 * attribute(driver, index, device, kMemoryClock) * 2 / 8 * attribute(driver, index, device, kMemoryBits);
   need(driver.device_total_memory(&c->total_bytes, device), index, "its memory cannot be read");
   open_stream(driver, *c);
   return c.release();

@@ -34,7 +34,11 @@ struct Context {
   std::string name;
   int arch = 0;  // 90: sm_90
   int multiprocessors = 0;
-  int shared_bytes = 0;  // that a block may ask for
+  int threads = 0, registers = 0;  // of a multiprocessor
+  int cache_bytes = 0;             // of the cache that all multiprocessors share
+  double clock = 0;                // of a multiprocessor, a second
+  double memory_rate = 0;          // bytes a second, at most
+  int shared_bytes = 0;            // that a block may ask for
   size_t total_bytes = 0;
   std::atomic<bool> lost{false};
   // Under `mutex`: the launches that came last, the newest at (launches - 1) % 8, and what the context was lost to.

@@ -148,7 +148,10 @@ FAKE(cuDeviceGetName)(char* name, int n, int) {
 }
 FAKE(cuDeviceGetAttribute)(int* value, int which, int) {
   ENTER("cuDeviceGetAttribute");
-  *value = which == 75 ? 9 : which == 76 ? 0 : which == 16 ? 132 : which == 97 ? 232448 : 0;
+  static const std::map<int, int> limits = {{13, 1980000}, {16, 132}, {36, 2619000}, {37, 5120},  {38, 50 << 20},
+                                            {39, 2048},    {75, 9},   {76, 0},       {82, 65536}, {97, 232448}};
+  const auto known = limits.find(which);
+  *value = known == limits.end() ? 0 : known->second;
   return kSuccess;
 }
 FAKE(cuDeviceTotalMem_v2)(size_t* bytes, int) {

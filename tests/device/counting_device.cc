@@ -40,7 +40,7 @@ Preferences preferences() {
 
 class CountingBackend final : public Backend {
  public:
-  CountingBackend() : Backend(numerics::kCpuReductions, lutra::preferences()) {}
+  CountingBackend() : Backend(numerics::kCpuReductions, lutra::preferences(), {}) {}
   Machine machine(Device) const override { return {}; }
   std::shared_ptr<Code> compile(const loop::Kernel& kernel, const KernelTarget&, bool listing) const override {
     counts().compiled++;

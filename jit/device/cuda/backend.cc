@@ -25,7 +25,7 @@ Preferences preferences() {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend() : Backend(numerics::kGpuReductions, cuda::preferences()) {}
+  CudaBackend() : Backend(numerics::kGpuReductions, cuda::preferences(), stated_machine()) {}
 
   Machine machine(Device device) const override { return machine_of(context(device)); }
   std::shared_ptr<Code> compile(const loop::Kernel& kernel, const KernelTarget& target, bool listing) const override {
