@@ -21,6 +21,8 @@
 #include <system_error>
 #include <thread>
 
+#include "jit/device/backend.h"
+#include "jit/device/cost.h"
 #include "jit/runtime/config.h"
 #include "ops/core/cpu.h"
 #include "ops/core/interrupt.h"
@@ -28,8 +30,6 @@
 namespace lutra {
 namespace {
 
-// Work below which a chunk costs more to hand over (0.5 us, 20 to a sleeping thread) than to run.
-constexpr int64_t kGrain = 16384;
 constexpr int kMostChunks = 0xffff, kMostThreads = 255;
 // How long a worker looks for the next job: as long as it takes the interpreter to come back with one.
 constexpr auto kLookFor = std::chrono::microseconds(60);
@@ -38,6 +38,13 @@ constexpr auto kLookFor = std::chrono::microseconds(60);
 constexpr int64_t kLongChunk = 1 << 26;
 
 thread_local bool in_chunk = false;
+
+// Work below which a chunk costs more to hand over than to run. It is of a usual CPU: this one is not asked at each
+// loop.
+int64_t grain() {
+  static const auto elements = int64_t(least_share(backend_of(Device{}).stated)) / kAdditionsOfElement;
+  return elements;
+}
 
 int machine_threads() {
   static const int count = std::clamp(int(std::thread::hardware_concurrency()), 1, kMostThreads);
@@ -198,8 +205,9 @@ int chunk_count(int64_t extent, int64_t work) {
   const int64_t total = total_work(extent, work);
   if (threads <= 1) return int(std::clamp<int64_t>(total / kLongChunk, 1, std::min<int64_t>(extent, kMostChunks)));
   // Large loops get more chunks than threads: a core that is busy elsewhere then delays one of them only.
-  const int64_t most = total >= 32 * kGrain * threads ? std::max(threads * 4, total / kLongChunk) : threads;
-  return int(std::max<int64_t>(1, std::min({most, extent, total / kGrain, int64_t(kMostChunks)})));
+  const int64_t least = grain();
+  const int64_t most = total >= 32 * least * threads ? std::max(threads * 4, total / kLongChunk) : threads;
+  return int(std::max<int64_t>(1, std::min({most, extent, total / least, int64_t(kMostChunks)})));
 }
 
 int64_t total_work(int64_t extent, int64_t work) {
@@ -207,7 +215,7 @@ int64_t total_work(int64_t extent, int64_t work) {
   return extent > INT64_MAX / 256 / work ? INT64_MAX / 256 : extent * work;
 }
 
-bool is_worth_forking(int64_t total) { return total >= (thread_count() > 1 ? 2 * kGrain : 2 * kLongChunk); }
+bool is_worth_forking(int64_t total) { return total >= (thread_count() > 1 ? 2 * grain() : 2 * kLongChunk); }
 
 int64_t chunk_begin(int64_t extent, int n, int i, int64_t align) {
   const int64_t units = (extent + align - 1) / align;
