@@ -5,6 +5,7 @@
 #include <bit>
 #include <map>
 
+#include "jit/device/cost.h"
 #include "ops/core/error.h"
 
 namespace lutra::cuda {
@@ -19,11 +20,12 @@ constexpr int kMaxPartials = 32;  // of an accumulator, in registers of one thre
 constexpr int kPrefixInstructions = 12;
 constexpr int kShortPrefix = 96;  // instructions that are done again rather than leave multiprocessors idle
 constexpr int kApart = 4;
+constexpr int64_t kBlocks[] = {64, 128, 256};  // threads
 
 class Mapper {
  public:
-  Mapper(const Kernel& k, std::span<const int64_t> hints, const Machine& machine)
-      : k_(k), hints_(hints), multiprocessors_(machine.processors) {
+  Mapper(const Kernel& k, std::span<const int64_t> hints, const Machine& machine, std::string* told)
+      : k_(k), hints_(hints), machine_(machine), told_(told), busy_(busy_threads(machine)) {
     for (const Param& p : k.params) written_.push_back(p.written);
   }
   Mapping run();
@@ -33,7 +35,7 @@ class Mapper {
     if (c.arg < 0) return c.literal;
     return size_t(c.arg) < hints_.size() ? hints_[size_t(c.arg)] : 4096;
   }
-  bool prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const;
+  bool prefix_of(const std::vector<Stmt>& body, const Loop*& inner);
   void find_nest();
   void map_flat();
   bool find_tile();
@@ -43,11 +45,21 @@ class Mapper {
   void choose_group_threads(const std::vector<const Loop*>& shared, int64_t most, int64_t groups, int64_t fewest);
   void choose_resident(const std::vector<const Loop*>& shared, int64_t most);
   void choose_batch(int64_t most);
+  void choose_apart(double total, bool loops);
+  void choose_blocks(int registers);
   bool crosses_threads(const Loop& l) const;
+  // Threads of each multiprocessor, where there are so many in all.
+  double of_each(double threads) const { return threads / double(machine_.processors); }
+  template <class... Parts>
+  void tell(const Parts&... parts) {
+    if (told_) *told_ += str("map ", k_.name, ": ", parts..., "\n");
+  }
 
   const Kernel& k_;
   std::span<const int64_t> hints_;
-  const int64_t multiprocessors_;
+  const Machine& machine_;
+  std::string* const told_;  // what was weighed, a line each
+  const int64_t busy_;       // threads of a multiprocessor that keep its share of memory busy
   std::vector<bool> written_;
   Mapping m_;
 };
@@ -148,7 +160,7 @@ bool is_transposed(const Inst& in, const Mapping& m, size_t d) {
 namespace {
 
 // Whether the body is instructions without effect, cheap enough to be done by every thread, then one loop.
-bool Mapper::prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const {
+bool Mapper::prefix_of(const std::vector<Stmt>& body, const Loop*& inner) {
   if (body.empty() || !std::holds_alternative<std::unique_ptr<Loop>>(body.back())) return false;
   int cost = 0;
   for (size_t i = 0; i + 1 < body.size(); i++) {
@@ -160,8 +172,13 @@ bool Mapper::prefix_of(const std::vector<Stmt>& body, const Loop*& inner) const 
   inner = std::get<std::unique_ptr<Loop>>(body.back()).get();
   double around = 1;
   for (const Loop* l : m_.nest) around *= double(hint(l->size));
-  const bool fills = around >= double(multiprocessors_) * 1024;
-  return cost <= (fills ? kPrefixInstructions : kShortPrefix) && inner->accs.empty();
+  const bool fills = occupancy(machine_, around) >= 0.5;
+  const int most = fills ? kPrefixInstructions : kShortPrefix;
+  if (!m_.nest.empty() && inner->accs.empty() && (inner->parallel || inner->mode == LoopMode::kVector)) {
+    tell("threads along i", inner->id, ": ", cost, " instructions before it by every thread; ", int(of_each(around)),
+         " threads a multiprocessor without; ", cost <= most ? "taken" : str("refused: more than ", most));
+  }
+  return cost <= most && inner->accs.empty();
 }
 
 void Mapper::find_nest() {
@@ -227,9 +244,17 @@ bool Mapper::find_tile() {
       found = true;
       bytes += size_of(in.type) * kTile * (kTile + 1);
     });
-    if (!found || effects || bytes > 40 * 1024 || hint(m_.nest[d]->size) < kTile / 2) continue;
+    if (!found) continue;
+    if (effects || bytes > 40 * 1024 || hint(m_.nest[d]->size) < kTile / 2) {
+      tell("tiles along i", m_.nest[d]->id, ": refused: ",
+           effects             ? "it reads what it writes"
+           : bytes > 40 * 1024 ? str(bytes, " bytes of shared memory")
+                               : str("a side of ", hint(m_.nest[d]->size)));
+      continue;
+    }
     m_.tile = int(d);
     m_.block = kTile * kTileRows;
+    tell("tiles of ", kTile, " x ", kTile, " along i", m_.nest[d]->id, ": ", bytes, " bytes of shared memory; taken");
     return true;
   }
   return false;
@@ -247,21 +272,35 @@ void Mapper::map_flat() {
     narrow({m_.nest.back()});
     if (m_.reread) m_.elements = 1;
     while (m_.elements > 1 && m_.nest.size() > 1 && hint(m_.nest.back()->size) % m_.elements) m_.elements /= 2;
-    while (m_.elements > 1 && total / m_.elements < double(multiprocessors_) * 128) m_.elements /= 2;
+    for (; m_.elements > 1 && of_each(total / m_.elements) < double(busy_); m_.elements /= 2) {
+      tell(m_.elements, " elements a thread: refused: ", int(of_each(total / m_.elements)),
+           " threads a multiprocessor, memory is busy from ", busy_);
+    }
   }
-  const double chunks = total / m_.elements;
-  m_.block = chunks >= double(multiprocessors_) * 512 ? 256 : chunks >= double(multiprocessors_) * 128 ? 128 : 64;
-  // Single elements are too little to be under way for each thread.
-  int cost = 0;
-  for_each_inst(*m_.body, [&](const Inst& in) { cost += is_heavy(in.op) ? kPrefixInstructions : 1; });
-  const bool large = total >= double(multiprocessors_) * 2048 * kApart;
-  if (m_.elements == 1 && !loops && !m_.prefix_checks && large && cost <= 24) m_.apart = kApart;
+  const double chunks = of_each(total / m_.elements);
+  m_.block = int(kBlocks[(chunks >= double(busy_)) + (chunks >= double(4 * busy_))]);
+  tell(m_.elements, " elements a thread, blocks of ", m_.block, ": ", int(chunks), " threads a multiprocessor; taken");
+  choose_apart(total, loops);
   // Long rows need no division where blocks do not cross them.
   const int64_t row = ceil_div(hint(m_.nest.back()->size), m_.elements * m_.apart), parts = ceil_div(row, m_.block);
   if (m_.nest.size() > 1 && row >= 64) {
     m_.by_rows = true;
     m_.block = int(ceil_div(ceil_div(row, parts), 32) * 32);
   }
+}
+
+// Single elements are too little to be under way for each thread.
+void Mapper::choose_apart(double total, bool loops) {
+  if (m_.elements != 1 || loops || m_.prefix_checks) return;
+  int cost = 0;
+  for_each_inst(*m_.body, [&](const Inst& in) { cost += is_heavy(in.op) ? kPrefixInstructions : 1; });
+  const bool large = occupancy(machine_, total / kApart) >= 1;
+  const bool taken = large && cost <= 2 * kPrefixInstructions;
+  if (taken) m_.apart = kApart;
+  tell(kApart, " elements apart: ",
+       taken   ? "taken"
+       : large ? str("refused: ", cost, " instructions each")
+               : "refused: threads would be missing");
 }
 
 // A lanes loop may read what another of its iterations has stored: that keeps it on one thread.
@@ -289,11 +328,13 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   if (m_.columns || alone || m_.reread) m_.elements = 1;
   while (m_.elements > lanes) m_.elements /= 2;
   const int64_t chunks = ceil_div(most, m_.elements);
-  const bool many = groups >= multiprocessors_ * 16;
+  // Groups that keep memory busy by themselves then fill the machine.
+  const bool many = occupancy(machine_, double(groups * busy_)) >= 1;
   int64_t threads = m_.columns ? 32 : kMaxThreads, useful = pow2_up(chunks);
   if (m_.columns) {
     // Eight rows each, more threads where there are few columns.
-    useful = std::max(pow2_up(ceil_div(chunks, 8)), std::min(useful, pow2_up(multiprocessors_ * 1024 / groups)));
+    useful = std::max(pow2_up(ceil_div(chunks, 8)),
+                      std::min(useful, pow2_up(machine_.processors * machine_.threads / 2 / groups)));
   } else if (many) {
     useful = std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(useful, 8));
   }
@@ -305,10 +346,12 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   } else if (m_.threads > 32) {
     m_.block = m_.threads;
   } else {
-    const int64_t wanted = pow2_up(ceil_div(groups * m_.threads, multiprocessors_ * 2));
+    const int64_t wanted = pow2_up(ceil_div(groups * m_.threads, machine_.processors * 2));
     m_.block = int(std::clamp<int64_t>(wanted, 32, 256));
   }
   m_.groups_fill = !m_.columns && (m_.groups() == 1);
+  tell(m_.threads, " threads a row of ", most, ", ", m_.elements, " elements each: ", groups, " rows; blocks of ",
+       m_.block, "; taken");
 }
 
 // Rows stay in registers where all shared loops are the same length and stand side by side.
@@ -325,7 +368,9 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
     if (!straight) return;
   }
   const int64_t rounds = ceil_div(most, int64_t(m_.threads) * m_.elements);
-  if (rounds > kMaxResident || pow2_up(rounds) * m_.elements > kMaxPartials) return;
+  if (rounds > kMaxResident || pow2_up(rounds) * m_.elements > kMaxPartials) {
+    return tell("rows in registers: refused: ", rounds * m_.elements, " elements a thread");
+  }
   m_.resident = int(std::max<int64_t>(rounds, 1));
   m_.exact = rounds * m_.threads * m_.elements == most;
   // Places read more than once are kept.
@@ -338,8 +383,15 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
       registers += int(rounds) * m_.elements * int(size_of(in.type)) / 4;
     });
   }
-  const int threads = registers <= 36 ? 1024 : registers <= 72 ? 512 : 256;
-  m_.blocks = std::max(1, threads / m_.block);
+  choose_blocks(registers);
+}
+
+// What is kept may be 9/16 of a thread's registers: the rest is for addresses and what is being computed.
+void Mapper::choose_blocks(int registers) {
+  int64_t threads = kMaxThreads;
+  while (threads > 256 && registers > int64_t(machine_.registers) / threads * 9 / 16) threads /= 2;
+  m_.blocks = int(std::max<int64_t>(1, threads / m_.block));
+  tell("rows in registers: ", registers, " a thread; ", m_.blocks, " blocks of ", m_.block, " a multiprocessor; taken");
 }
 
 // As many as leave little of the likely row, which goes element by element.
@@ -386,8 +438,8 @@ Mapping Mapper::run() {
 
 }  // namespace
 
-Mapping map_kernel(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine) {
-  return Mapper(kernel, hints, machine).run();
+Mapping map_kernel(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine, std::string* told) {
+  return Mapper(kernel, hints, machine, told).run();
 }
 
 }  // namespace lutra::cuda

@@ -43,7 +43,9 @@ struct Mapping {
   int groups() const { return block / threads; }
 };
 
-Mapping map_kernel(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine);
+// told: where what was weighed is told, a line each.
+Mapping map_kernel(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine,
+                   std::string* told = nullptr);
 
 // How an access walks when the loop's variable does; depends: values that differ from iteration to iteration.
 Along along(const loop::Access& a, int32_t loop_id, const std::vector<bool>& depends);
