@@ -1,6 +1,7 @@
 // The rows of the road.
 #include "jit/stages.h"
 
+#include "jit/device/backend.h"
 #include "jit/passes/passes.h"
 #include "jit/schedule/schedule.h"
 
@@ -39,15 +40,18 @@ void run_pass(Compilation& c) {
   c.graph = std::move(rewritten);
 }
 
+bool shows(const CompileOptions& options, const char* stage) {
+  return options.log && (!options.wanted || options.wanted(stage));
+}
+
 void make_plan(Compilation& c) {
-  c.plan = schedule(*c.graph);
+  const Device device = device_of(*c.graph);
+  const Machine machine = backend_of(device).machine(device);
+  const bool told = c.options.wanted && shows(c.options, "fusion");
+  c.plan = schedule(*c.graph, {true, &machine, told ? &c.decisions : nullptr});
   // The one kernel of an eager op has its name.
   if (c.options.eager.empty() || c.plan.launches.size() != 1) return;
   if (auto* k = std::get_if<KernelLaunch>(&c.plan.launches[0])) k->kernel.name = c.options.eager;
-}
-
-bool shows(const CompileOptions& options, const char* stage) {
-  return options.log && (!options.wanted || options.wanted(stage));
 }
 
 void make_code(Compilation& c) {
@@ -58,6 +62,7 @@ void make_code(Compilation& c) {
 
 std::string graph_text(const Compilation& c) { return print(*c.graph); }
 std::string plan_text(const Compilation& c) { return print(c.plan); }
+std::string fusion_text(const Compilation& c) { return c.decisions; }
 std::string loop_text(const Compilation& c) { return loops_text(c.plan); }
 std::string asm_text(const Compilation& c) { return c.options.wanted ? c.executable->listings() : ""; }
 
@@ -72,8 +77,9 @@ const Stage kStages[] = {
     {"graph", renumber, graph_text, Stage::kAlways, true},
 #define PASS(name, when, for_eager) {#name, run_pass<k_##name>, graph_text, Stage::when, for_eager},
 #include "jit/passes/passes.def"
-    {"schedule", make_plan, plan_text, Stage::kNative, true}, {"loop", nullptr, loop_text, Stage::kNative, false},
-    {"codegen", make_code, nullptr, Stage::kNative, true},    {"asm", nullptr, asm_text, Stage::kNative, false},
+    {"schedule", make_plan, plan_text, Stage::kNative, true}, {"fusion", nullptr, fusion_text, Stage::kNative, false},
+    {"loop", nullptr, loop_text, Stage::kNative, false},      {"codegen", make_code, nullptr, Stage::kNative, true},
+    {"asm", nullptr, asm_text, Stage::kNative, false},
 };
 const size_t kStageCount = std::size(kStages);
 

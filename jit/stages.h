@@ -13,6 +13,7 @@ struct Compilation {
   const CompileOptions& options;
   std::unique_ptr<Graph> graph;
   Plan plan{};
+  std::string decisions{};  // of fusion, where they are shown
   std::shared_ptr<Executable> executable{};
 };
 

@@ -341,4 +341,13 @@ struct Parser {
 
 std::unique_ptr<Graph> parse_graph(const std::string& text) { return Parser(text).run(); }
 
+void move_to(Graph& graph, Device device) {
+  for (const auto* nodes : {&graph.input_nodes, &graph.nodes}) {
+    for (const auto& n : *nodes) {
+      for (const Tensor& t : n->results) t->storage->device = device;
+    }
+  }
+  graph.device = device;
+}
+
 }  // namespace lutra

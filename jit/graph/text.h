@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "jit/graph/graph.h"
 #include "ops/core/sym.h"
 
 namespace lutra {
@@ -11,5 +12,8 @@ namespace lutra {
 std::string expr_text(std::span<const SymExpr> exprs, int32_t id);
 std::string quote(const std::string& s);  // 'it\'s'
 std::string number_text(double v);        // shortest that reads back, always with '.' or 'e'
+
+// Every tensor is on that device: texts do not say on which one.
+void move_to(Graph& graph, Device device);
 
 }  // namespace lutra

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "jit/device/cost.h"
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -47,6 +48,7 @@ int32_t Body::open(SymInt size, loop::LoopMode mode, bool joined) {
   s.loop->size = size;
   s.loop->mode = mode;
   s.loop->joined = joined;
+  s.trips = scopes_.back().trips * double(size.hint);
   int32_t id = s.loop->id;
   scopes_.push_back(std::move(s));
   return id;
@@ -83,8 +85,13 @@ int32_t Body::accumulator(size_t depth, loop::RedOp op, DType type, int32_t lane
 void Body::accum(int32_t acc, int32_t value) {
   BodyInst in{{loop::Op::kAccum, type(value)}};
   in.inst.a = value, in.inst.arg = acc;
+  count(in.inst, depth());
   scopes_.back().body.push_back({std::move(in), nullptr});
+}
+
+void Body::count(const loop::Inst& in, size_t depth) {
   instructions_++;
+  additions_ += trips(depth) * loop::cost(in.op, in.type);
 }
 
 size_t Body::depth_of_terms(const Affine& at) const {
@@ -115,9 +122,9 @@ void Body::remember(const std::string& key, int32_t value) { scopes_[depth_of(va
 int32_t Body::place(size_t depth, const std::string& key, BodyInst in) {
   in.inst.id = new_value(in.inst.type, depth);
   int32_t id = in.inst.id;
+  count(in.inst, depth);
   scopes_[depth].known.emplace(key, id);
   scopes_[depth].body.push_back({std::move(in), nullptr});
-  instructions_++;
   return id;
 }
 
@@ -230,7 +237,7 @@ int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
   const size_t before = values_.size();
   const Affine first = is_complex(type) ? at * 2 : at;
   int32_t v = load_one(buffer, type, first);
-  if (values_.size() > before) uses_.push_back({buffer, first, false});
+  if (values_.size() > before) uses_.push_back({buffer, first, false, type, elements_of(first)});
   return is_complex(type) ? pair(type, v, load_one(buffer, type, first + Affine::constant(1))) : v;
 }
 
@@ -239,15 +246,15 @@ void Body::store_one(loop::Op op, int32_t buffer, const Affine& at, int32_t valu
   in.inst.a = value;
   in.buffer = buffer;
   in.at = at;
+  count(in.inst, depth());
   scopes_.back().body.push_back({std::move(in), nullptr});
-  instructions_++;
 }
 
 void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
   const bool pairs = is_complex(type(value));
   LUTRA_CHECK(!pairs || op == loop::Op::kStore, "arithmetic on a complex element");
   const Affine first = pairs ? at * 2 : at;
-  uses_.push_back({buffer, first, true});
+  uses_.push_back({buffer, first, true, type(value), elements_of(first)});
   store_one(op, buffer, first, pairs ? part(value, 0) : value);
   if (pairs) store_one(op, buffer, first + Affine::constant(1), part(value, 1));
 }
@@ -269,9 +276,9 @@ void Body::check(int32_t value, SymInt bound, int32_t fault) {
   in.inst.a = value;
   in.bound = bound;
   in.fault = fault;
+  count(in.inst, d);
   scopes_[d].body.push_back({std::move(in), nullptr});
   scopes_[d].known.emplace(key, value);
-  instructions_++;
 }
 
 std::vector<uint64_t> Body::hoisted() const {
@@ -283,9 +290,15 @@ std::vector<uint64_t> Body::hoisted() const {
   return hashes;
 }
 
-double Body::trips(size_t depth) const {
+// A place that a value stands in is another one in each iteration of the loops around it.
+double Body::elements_of(const Affine& at) const {
   double n = 1;
-  for (size_t d = 1; d <= depth; d++) n *= double(scopes_[d].loop->size.hint);
+  for (const Affine::Term& t : at.terms) {
+    if (t.is_value) return trips(depth_of_terms(at));
+    for (size_t d = depth(); d > 0; d--) {
+      if (scopes_[d].loop->id == t.id) n *= double(scopes_[d].loop->size.hint);
+    }
+  }
   return n;
 }
 
@@ -425,7 +438,7 @@ class Finisher {
         cost += loop::cost(s.inst.inst.op, s.inst.inst.type);
       }
     }
-    return n.is_constant() && n.hint == 0 ? SymInt(std::max<int64_t>(1, cost / 6)) : n;
+    return n.is_constant() && n.hint == 0 ? SymInt(std::max<int64_t>(1, cost / kAdditionsOfElement)) : n;
   }
 
  private:

@@ -82,8 +82,10 @@ class Body {
   size_t depth() const { return scopes_.size() - 1; }
   size_t depth_of(int32_t value) const { return values_[size_t(value)].depth; }
   // How often the body at depth runs, by hints.
-  double trips(size_t depth) const;
+  double trips(size_t depth) const { return scopes_[depth].trips; }
   int instructions() const { return instructions_; }
+  // Of all instructions, by hints, in additions of float32.
+  double additions() const { return additions_; }
   // Hashes of the instructions before all loops, sorted: kernels that are put together have one of each.
   std::vector<uint64_t> hoisted() const;
 
@@ -95,6 +97,8 @@ class Body {
     int32_t buffer;
     Affine at;
     bool written;
+    DType type;
+    double elements;  // that it meets, by hints: iterations of the loops that it moves with
   };
   const std::vector<Use>& uses() const { return uses_; }
 
@@ -112,10 +116,13 @@ class Body {
   };
   struct Scope {
     std::unique_ptr<BodyLoop> loop;  // null at depth 0
+    double trips = 1;                // of its body, by hints
     std::vector<BodyStmt> body;
     std::unordered_map<std::string, int32_t> known;
   };
   size_t depth_of_terms(const Affine& at) const;
+  double elements_of(const Affine& at) const;
+  void count(const loop::Inst& in, size_t depth);
   int32_t place(size_t depth, const std::string& key, BodyInst inst);
   int32_t new_value(DType type, size_t depth);
   int32_t cast_parts(int32_t value, DType to);
@@ -134,6 +141,7 @@ class Body {
   std::vector<Use> uses_;
   int32_t loops_ = 0;
   int instructions_ = 0;
+  double additions_ = 0;
 };
 
 }  // namespace lutra

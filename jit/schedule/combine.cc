@@ -1,15 +1,13 @@
 // Each kernel goes back to the nearest run of kernels that it may join, past launches that it does not depend on.
 #include "jit/schedule/combine.h"
 
+#include "jit/schedule/decisions.h"
 #include "ops/core/interrupt.h"
 
 #include <algorithm>
 
 namespace lutra {
 namespace {
-
-// Kernels of one fork and join, and how far back one is looked for.
-constexpr size_t kMost = 64, kFarthest = 64;
 
 struct Touch {
   std::vector<int32_t> reads, writes;  // memory: buffers, those of inputs by storage
@@ -65,10 +63,10 @@ void combine_launches(Plan& plan) {
     Touch t = touch_of(plan, plan.launches[i]);
     Run* joined = nullptr;
     const bool open = !t.fails && !t.alone;
-    for (size_t back = 0; open && !joined && back < std::min(runs.size(), kFarthest); back++) {
+    for (size_t back = 0; open && !joined && back < std::min(runs.size(), budget::kFarthest); back++) {
       Run& run = runs[runs.size() - 1 - back];
       if (keeps_order(t, run.touch)) break;
-      if (run.open && run.launches.size() < kMost) joined = &run;
+      if (run.open && run.launches.size() < budget::kBeside) joined = &run;
     }
     if (!joined) {
       runs.push_back({{}, {}, open});

@@ -13,15 +13,6 @@
 namespace lutra {
 namespace {
 
-// Beyond this many pairs of unconnected groups are not tried.
-constexpr int kMaxPairs = 400;
-// After as many every merge is tried.
-constexpr int kMaxAttempts = 2;
-// Groups whose kernels would be this many times too large, by the sum of their units', are not tried.
-constexpr int kHopeless = 4;
-// Units that fusion sees at once: the order between groups takes a bit for each pair of them.
-constexpr int32_t kMaxUnits = 8192;
-
 using Bits = std::vector<uint64_t>;
 void set(Bits& b, int32_t i) { b[size_t(i) / 64] |= uint64_t(1) << (i % 64); }
 void clear(Bits& b, int32_t i) { b[size_t(i) / 64] &= ~(uint64_t(1) << (i % 64)); }
@@ -42,8 +33,8 @@ class Fuser {
  public:
   // trusted: units whose elementwise merges along edges need not be tried. Of the units from first to last, which do
   // not fuse with others.
-  Fuser(Units& units, const std::vector<bool>& trusted, int32_t first, int32_t last)
-      : units_(units), trusted_(trusted), first_(first), last_(last) {
+  Fuser(Units& units, const std::vector<bool>& trusted, int32_t first, int32_t last, Decisions& decisions)
+      : units_(units), trusted_(trusted), first_(first), last_(last), decisions_(decisions) {
     const auto n = size_t(units.size());
     readers_.resize(n);
     input_readers_.resize(units.graph.inputs.size());
@@ -57,6 +48,7 @@ class Fuser {
       groups_.push_back({u});
       instructions_.push_back(units[u].instructions);
       hoisted_.push_back(units[u].hoisted);
+      work_.push_back(units[u].work);
       if (units[u].inlined) continue;
       for (int32_t r : units[u].reads) readers_[size_t(r)].push_back(u);
       for (int32_t i : units[u].inputs) input_readers_[size_t(i)].push_back(u);
@@ -76,12 +68,24 @@ class Fuser {
     }
   }
 
+  // What would compute much again.
+  void put_off() {
+    for (const auto& [r, u] : std::exchange(put_off_, {})) {
+      refused_.erase(key_of(group_of_[size_t(r)], group_of_[size_t(u)]));
+      try_merge(group_of_[size_t(r)], group_of_[size_t(u)], false);
+    }
+  }
+
   // Units of groups that were merged untried and are no kernel lose their trust: whether there were any.
   bool distrust(std::vector<bool>& trusted) {
     bool any = false;
     for (int32_t g = first_; g < last_; g++) {
       const std::vector<int32_t>& members = groups_[size_t(g)];
-      if (!untried_[size_t(g)] || makes_kernel(members)) continue;
+      if (!untried_[size_t(g)]) continue;
+      std::string why = build(members, work_[size_t(g)]);
+      if (why.empty() && !gains(members, work_[size_t(g)])) why = "it takes longer than its parts";
+      if (why.empty()) continue;
+      decisions_.add(str("again step by step: ", text_of(g), ": ", why));
       for (int32_t u : members) trusted[size_t(u)] = false;
       any = true;
     }
@@ -96,7 +100,7 @@ class Fuser {
       add_sharing(groups_[size_t(a)], others);
       for (int32_t b = next(others, a - first_ + 1); b >= 0; b = next(others, b + 1)) {
         if (is_single(b + first_)) continue;
-        if (pairs++ == kMaxPairs) return;
+        if (pairs++ == budget::kPairs) return decisions_.add(str("no more than ", budget::kPairs, " pairs are tried"));
         const std::vector<int32_t> added = groups_[size_t(b + first_)];
         if (try_merge(a, b + first_, false)) add_sharing(added, others);
       }
@@ -206,8 +210,39 @@ class Fuser {
     return writes ? units.front() : units.back();
   }
 
-  bool makes_kernel(const std::vector<int32_t>& members) {
-    return GroupKernel(units_, members, roots(members)).build().empty();
+  // Empty where they make a kernel, which then does that work; else why not.
+  std::string build(const std::vector<int32_t>& members, Work& work) {
+    const std::vector<int32_t> stored = roots(members);
+    GroupKernel kernel(units_, members, stored);
+    const std::string& why = kernel.build();
+    if (why.empty()) work = kernel.work();
+    return why;
+  }
+
+  bool gains(const std::vector<int32_t>& members, const Work& together) const {
+    double apart = 0;
+    for (int32_t u : members) apart += seconds(units_.machine, units_[u].work);
+    return seconds(units_.machine, together) <= apart;
+  }
+
+  // The work of a and b as one, where b goes along: it no longer reads what a makes, and nobody stores what only they
+  // read.
+  Work estimate(int32_t a, int32_t b) const {
+    Work w = work_[size_t(a)];
+    w.add(work_[size_t(b)]);
+    std::vector<int32_t> seen;
+    const auto is_inside = [&](int32_t u) { return group_of_[size_t(u)] == a || group_of_[size_t(u)] == b; };
+    for (int32_t u : groups_[size_t(b)]) {
+      for (int32_t r : units_[u].reads) {
+        if (group_of_[size_t(r)] != a || std::count(seen.begin(), seen.end(), r)) continue;
+        seen.push_back(r);
+        const std::vector<int32_t>& readers = readers_[size_t(r)];
+        const bool stays = units_[r].needs_memory || !std::all_of(readers.begin(), readers.end(), is_inside);
+        const double bytes = likely_bytes(units_[r].value);
+        w.move(units_.machine, (stays ? -1 : -2) * bytes, bytes);
+      }
+    }
+    return w;
   }
 
   // Whether b is elementwise over what a makes: over all of it, or, where a reduces, over its rows' results.
@@ -223,11 +258,14 @@ class Fuser {
            std::all_of(as.begin(), as.end(), [&](int32_t u) { return (reduces && is_pointwise(u)) || fits(u); });
   }
 
+  std::pair<int64_t, int64_t> key_of(int32_t a, int32_t b) const {
+    return {int64_t(a) << 32 | versions_[size_t(a)], int64_t(b) << 32 | versions_[size_t(b)]};
+  }
+
   bool try_merge(int32_t a, int32_t b, bool trust) {
     check_stop();
     if (a == b || is_single(a) || is_single(b)) return false;
-    std::pair<int64_t, int64_t> key(int64_t(a) << 32 | versions_[size_t(a)], int64_t(b) << 32 | versions_[size_t(b)]);
-    if (!refused_.insert(key).second || between(a, b) || between(b, a)) return false;
+    if (!refused_.insert(key_of(a, b)).second || between(a, b) || between(b, a)) return false;
     std::vector<int32_t> both;
     std::merge(groups_[size_t(a)].begin(), groups_[size_t(a)].end(), groups_[size_t(b)].begin(),
                groups_[size_t(b)].end(), std::back_inserter(both));
@@ -236,10 +274,11 @@ class Fuser {
                    hoisted_[size_t(b)].end(), std::back_inserter(hoisted));
     const int instructions = instructions_[size_t(a)] + instructions_[size_t(b)];
     const int all = instructions + int(hoisted.size());
-    if (all > kHopeless * kMaxInstructions) return false;
-    const bool untried = trust && all <= kMaxInstructions && goes_along(a, b);
-    if (!untried && !makes_kernel(both)) return false;
+    const bool untried = trust && all <= budget::kInstructions && goes_along(a, b);
+    Work work;
+    if (!is_better(a, b, both, all, trust, untried, work)) return false;
     untried_[size_t(a)] = untried, untried_[size_t(b)] = false;
+    work_[size_t(a)] = work;
     for (int32_t u : groups_[size_t(b)]) group_of_[size_t(u)] = a;
     groups_[size_t(a)] = std::move(both);
     groups_[size_t(b)].clear();
@@ -250,6 +289,41 @@ class Fuser {
     merge_order(before_, after, a, b);
     merge_order(after_, before, a, b);
     return true;
+  }
+
+  // Whether one kernel for a and b can be had and takes less time than two.
+  bool is_better(int32_t a, int32_t b, const std::vector<int32_t>& both, int instructions, bool trust, bool untried,
+                 Work& work) {
+    const auto told = [&](const std::string& why) {
+      if (decisions_.wanted()) decisions_.add(str("fuse ", text_of(a), " + ", text_of(b), ": ", why));
+    };
+    if (instructions > budget::kHopeless * budget::kInstructions) {
+      told(str("refused: ", instructions, " instructions"));
+      return false;
+    }
+    if (untried) {
+      work = estimate(a, b);
+    } else if (const std::string why = build(both, work); !why.empty()) {
+      told("refused: " + why);
+      return false;
+    }
+    const Score score(units_.machine, work_[size_t(a)], work_[size_t(b)], work);
+    // A kernel that stands beside may save the launch as well.
+    const bool later = trust && score.gains() && score.again() > score.a.additions + score.b.additions;
+    if (later) put_off_.push_back({groups_[size_t(a)][0], groups_[size_t(b)][0]});
+    if (decisions_.wanted()) {
+      told(str(score.text(), later           ? ": put off: it computes twice as much"
+                             : score.gains() ? ": taken"
+                                             : ": refused: it takes longer"));
+    }
+    return score.gains() && !later;
+  }
+
+  std::string text_of(int32_t group) const {
+    const std::vector<int32_t>& units = groups_[size_t(group)];
+    std::string text = str(name(units_[units[0]].node->op), ".", units[0]);
+    if (units.size() > 1) text += str(" .. ", name(units_[units.back()].node->op), ".", units.back());
+    return units.size() > 2 ? str(text, " (", units.size(), ")") : text;
   }
 
   // a stands for both. What stood at one of them only (opposite: at a, at b) now stands where the other does, too. Bits
@@ -272,16 +346,19 @@ class Fuser {
   Units& units_;
   const std::vector<bool>& trusted_;
   const int32_t first_, last_;
+  Decisions& decisions_;
   std::vector<bool> untried_;                                  // by group
   std::vector<int> instructions_;                              // by group, what stands before the loops aside
   std::vector<std::vector<uint64_t>> hoisted_;                 // by group: what stands before them
   std::vector<std::vector<int32_t>> readers_, input_readers_;  // units, by the unit or input that they read
+  std::vector<Work> work_;                                     // by group
   std::vector<int32_t> group_of_;
   std::vector<std::vector<int32_t>> groups_;
   std::vector<int32_t> versions_;
   std::vector<Bits> before_, after_;  // by group: all units that run before and after it
   std::set<std::pair<int64_t, int64_t>> refused_;
-  std::vector<int32_t> seen_;  // by group: the number of the merge that met it last
+  std::vector<std::pair<int32_t, int32_t>> put_off_;  // units of pairs of groups
+  std::vector<int32_t> seen_;                         // by group: the number of the merge that met it last
   int32_t merges_ = 0;
 };
 
@@ -314,25 +391,26 @@ void settle(Units& units) {
 
 // Elementwise units nearly always fuse with what makes their operands: such groups are built once, as a whole, and step
 // by step only where that is refused.
-std::vector<Group> fuse(Units& units, bool fuse) {
+std::vector<Group> fuse(Units& units, bool fuse, Decisions& decisions) {
   settle(units);
   std::vector<bool> trusted;
   for (int32_t u = 0; u < units.size(); u++) {
     const Lowered::Kind kind = units[u].low.kind;
     trusted.push_back(kind == Lowered::kPointwise || kind == Lowered::kCopy || kind == Lowered::kReduce);
   }
-  Fuser all(units, trusted, 0, 0);
+  Fuser all(units, trusted, 0, 0, decisions);
   if (!fuse) return all.ordered();
-  for (int32_t first = 0; first < units.size(); first += kMaxUnits) {
-    const int32_t last = std::min(units.size(), first + kMaxUnits);
+  for (int32_t first = 0; first < units.size(); first += budget::kUnits) {
+    const int32_t last = std::min(units.size(), first + budget::kUnits);
     for (int attempt = 1;; attempt++) {
-      Fuser f(units, trusted, first, last);
+      Fuser f(units, trusted, first, last, decisions);
       f.along_edges();
       if (f.distrust(trusted)) {
-        if (attempt == kMaxAttempts) trusted.assign(trusted.size(), false);
+        if (attempt == budget::kAttempts) trusted.assign(trusted.size(), false);
         continue;
       }
       f.side_by_side();
+      f.put_off();
       all.adopt(f);
       break;
     }

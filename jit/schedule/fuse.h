@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "jit/schedule/decisions.h"
 #include "jit/schedule/group_kernel.h"
 
 namespace lutra {
@@ -12,6 +13,6 @@ struct Group {
 };
 
 // Invariants: groups form no cycle, with the order of writes counted; every group builds a kernel or is one unit alone.
-std::vector<Group> fuse(Units& units, bool fuse);
+std::vector<Group> fuse(Units& units, bool fuse, Decisions& decisions);
 
 }  // namespace lutra

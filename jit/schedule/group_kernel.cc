@@ -1,6 +1,7 @@
 // One kernel for a group of units: loops over what is kept, reductions level by level, then stores.
 #include "jit/schedule/group_kernel.h"
 
+#include "jit/schedule/decisions.h"
 #include "ops/core/interrupt.h"
 
 #include <algorithm>
@@ -9,14 +10,6 @@ namespace lutra {
 namespace {
 
 using loop::LoopMode;
-
-constexpr size_t kMaxPointers = 28;
-// How often a value may be computed for each of its elements, and how many evaluations are too few to matter.
-constexpr double kMaxRecompute = 4, kFreeLight = 8192, kFreeHeavy = 1024;
-// A reduction to one value runs on one thread: what is larger keeps a parallel kernel of its own.
-constexpr double kMaxSerialStores = 16384;
-// Stores down columns stay in the cache up to here.
-constexpr double kMaxColumnStores = 262144;
 
 std::string value_key(char kind, int32_t unit) {
   std::string key(1, kind);
@@ -143,11 +136,6 @@ std::vector<int> GroupKernel::axis_order(const Sizes& sizes, const Sizes& stride
 }
 
 bool GroupKernel::place_roots() {
-  double rows = 1, all = 1;
-  for (const GroupShape::Axis& a : shape_.axes) {
-    all *= double(a.size.hint);
-    if (!a.reduced) rows *= double(a.size.hint);
-  }
   for (int32_t u : roots_) {
     if (units_[u].is_empty()) continue;
     bool reduced = units_[u].low.kind == Lowered::kReduce;
@@ -159,10 +147,9 @@ bool GroupKernel::place_roots() {
       return false;
     }
   }
-  if (full_roots_.empty()) return true;
-  if (rows == 1 && all > kMaxSerialStores) return false;
-  if (units_.backend.preferences.column_threads && shape_.kind == GroupShape::kColumns) return false;
-  return shape_.kind != GroupShape::kColumns || all <= kMaxColumnStores;
+  stores_all_ = !full_roots_.empty();
+  // Threads of a column would all store all of it.
+  return !stores_all_ || shape_.kind != GroupShape::kColumns || !units_.backend.preferences.column_threads;
 }
 
 int GroupKernel::level_of_operands(const ComputeUnit& u) {
@@ -315,7 +302,6 @@ int32_t GroupKernel::value(int32_t unit, const Index& index) {
   if (u.low.checks) note_check(unit, index);
   int32_t v = u.low.emit(*this, index);
   body.remember(key, v);
-  if (!u.inlined) evaluations_[unit] += body.trips(body.depth_of(v));
   return v;
 }
 
@@ -413,9 +399,8 @@ const std::string& GroupKernel::build() {
     wanted_.push_back(r);
     for (const Tensor& t : units_[r].low.reads) find_wanted(t);
   }
-  int levels = 0;
-  for (int32_t u : members_) levels = std::max(levels, level_of(u));
-  for (int level = 1; level <= levels; level++) {
+  for (int32_t u : members_) deepest_ = std::max(deepest_, level_of(u));
+  for (int level = 1; level <= deepest_; level++) {
     for (const Batch& b : batches(level)) emit_batch(b);
   }
   std::vector<int32_t> values;
@@ -427,7 +412,42 @@ const std::string& GroupKernel::build() {
   return why_;
 }
 
+Work GroupKernel::work() const {
+  struct Met {
+    int32_t source;
+    double most = 0, all = 0;  // bytes: of the loop that meets the most, and of all loops
+    bool across = false;
+  };
+  Work w;
+  double reduced = 1;
+  for (const GroupShape::Axis& a : shape_.axes) (a.reduced ? reduced : w.parallel) *= double(a.size.hint);
+  w.additions = body_storage.additions();
+  const bool columns = shape_.kind == GroupShape::kColumns;
+  std::vector<Met> met;
+  double iteration = 0;
+  for (const Body::Use& use : body_storage.uses()) {
+    auto m = std::find_if(met.begin(), met.end(), [&](const Met& o) { return o.source == use.buffer; });
+    if (m == met.end()) m = met.insert(m, {use.buffer});
+    const double bytes = use.elements * double(size_of(use.type));
+    m->most = std::max(m->most, bytes), m->all += bytes;
+    m->across |= columns && use.written && use.elements > w.parallel;
+    iteration += bytes / std::max(w.parallel, 1.0);
+  }
+  const bool is_near = iteration <= near_bytes(units_.machine);
+  for (const Met& m : met) {
+    const double size = likely_bytes(units_.value_of(m.source));
+    const double bytes = is_near ? std::min(m.most, size) : m.all;
+    m.across ? w.move_across(units_.machine, bytes, size) : w.move(units_.machine, bytes, size);
+  }
+  if (shape_.kind == GroupShape::kFlat) return w;
+  const numerics::Reductions& lanes = units_.backend.reductions;
+  w.together = std::clamp<double>(reduced, 1, columns ? lanes.column_lanes : lanes.row_lanes);
+  w.steps = (deepest_ + stores_all_) * reduced / w.together;
+  return w;
+}
+
 void GroupKernel::measure(ComputeUnit& unit) const {
+  unit.work = work();
   unit.hoisted = body_storage.hoisted();
   const int others = int(unit.hoisted.size() + body_storage.uses().size());
   unit.instructions = std::max(1, body_storage.instructions() - others);
@@ -451,23 +471,17 @@ void GroupKernel::judge() {
   if (!body.merge_loops()) refuse("the order of a reduction");
   body.make_parallel(units_.backend.preferences.nested_parallel);
   if (members_.size() > 1) {
-    if (body.instructions() > kMaxInstructions) refuse("too many instructions");
+    if (body.instructions() > budget::kInstructions) refuse("too many instructions");
     std::vector<int32_t> pointers;
     for (const Body::Use& use : body.uses()) pointers.push_back(use.buffer);
     std::sort(pointers.begin(), pointers.end());
     pointers.erase(std::unique(pointers.begin(), pointers.end()), pointers.end());
-    if (pointers.size() > kMaxPointers) refuse("too many pointers");
+    if (pointers.size() > budget::kPointers) refuse("too many pointers");
     bool checks = false, writes = false;
     for (int32_t u : members_) {
       checks |= units_[u].checks;
       writes |= units_[u].is_copy();
       if (units_[u].low.checks && !std::count(checked_.begin(), checked_.end(), u)) refuse("a check in part");
-      auto it = evaluations_.find(u);
-      if (it == evaluations_.end()) continue;
-      double elements = std::max(1.0, double(units_[u].value->numel().hint));
-      double limit =
-          (units_[u].low.window ? 1 : kMaxRecompute) * elements + (units_[u].low.heavy ? kFreeHeavy : kFreeLight);
-      if (it->second > limit) refuse("too much is computed again");
     }
     if (checks && writes) refuse("a check beside a write to an input");
   }

@@ -7,9 +7,6 @@
 
 namespace lutra {
 
-// Beyond this a kernel is slow to compile or runs out of registers.
-constexpr int kMaxInstructions = 300;
-
 struct KernelFault {
   int32_t dim;
   const Node* node;
@@ -40,7 +37,9 @@ class GroupKernel : public Emitter {
   GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots);
   // Empty when the group makes one good kernel.
   const std::string& build();
-  // Once built, as the kernel of one unit: tells the unit what it is made of.
+  // Once built: what it does.
+  Work work() const;
+  // And as the kernel of one unit: tells the unit what it is made of.
   void measure(ComputeUnit& unit) const;
   // Instead: a kernel that copies `from` into the memory of a source laid out as `to`.
   void build_copy(const Tensor& from, int32_t source, const Tensor& to);
@@ -94,10 +93,11 @@ class GroupKernel : public Emitter {
   std::vector<int> row_order_;    // kept axes, outermost first
   std::vector<int32_t> checked_;  // units whose checks cover all their elements
   std::unordered_map<int32_t, int> levels_;
-  std::unordered_map<int32_t, double> evaluations_;
   std::vector<int32_t> wanted_;                // units that full roots compute in their own loop
   std::unordered_map<int32_t, int32_t> kept_;  // unit -> root in whose memory its elements are
   std::vector<int32_t> keepers_;               // full roots that can be such a root and are not yet
+  int deepest_ = 0;                            // reductions one after the other
+  bool stores_all_ = false;                    // has full roots
   std::string why_;
 };
 

@@ -16,14 +16,19 @@ constexpr size_t kMaxName = 48;
 
 class Planner {
  public:
-  Planner(const Graph& graph, bool fuse) : env_(*graph.env), facts_(env_), units_(graph, facts_, fuse), fuse_(fuse) {}
+  Planner(const Graph& graph, const ScheduleOptions& options)
+      : env_(*graph.env),
+        facts_(env_),
+        units_(graph, facts_, options.fuse, options.machine),
+        fuse_(options.fuse),
+        decisions_(options.decisions) {}
 
   Plan run() {
     const Graph& g = units_.graph;
     plan_.device = units_.device;
     plan_.rng_calls = g.rng_calls;
     add_inputs();
-    std::vector<Group> groups = fuse(units_, fuse_);
+    std::vector<Group> groups = fuse(units_, fuse_, decisions_);
     find_outputs();
     for (const Group& group : groups) launch(group);
     for (const Value& v : g.outputs) output(v);
@@ -272,6 +277,7 @@ class Planner {
   SymFacts facts_;
   Units units_;
   bool fuse_;
+  Decisions decisions_;
   Plan plan_;
   std::vector<int32_t> buffers_;  // by source
   std::vector<bool> is_output_;
@@ -303,7 +309,7 @@ void close(Plan& plan, const SymEnv& env) {
 
 Plan schedule(const Graph& graph, const ScheduleOptions& options) {
   SymScope scope(graph.env.get());
-  return Planner(graph, options.fuse).run();
+  return Planner(graph, options).run();
 }
 
 }  // namespace lutra

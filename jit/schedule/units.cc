@@ -3,15 +3,14 @@
 
 #include <algorithm>
 
+#include "jit/schedule/decisions.h"
+#include "jit/schedule/schedule.h"
 #include "ops/core/half.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {
 
-constexpr int kMaxInlinedChain = 6, kMaxJoinedChain = 24;
-// Longer chains of views are read from memory.
-constexpr int kMaxViews = 64;
 using numerics::kLargeReduction, numerics::kShortRow;
 
 void add_once(std::vector<int32_t>& list, int32_t v) {
@@ -22,8 +21,6 @@ bool is_random(const Node& n) { return info(n.op).has(kRandom); }
 
 }  // namespace
 
-namespace {
-
 Device device_of(const Graph& g) {
   for (const auto& n : g.nodes) {
     for (const Tensor& t : n->results) return t->device();
@@ -31,10 +28,19 @@ Device device_of(const Graph& g) {
   return g.inputs.empty() ? Device{} : g.inputs[0].value->device();
 }
 
-}  // namespace
+double likely_bytes(const Tensor& t) {
+  auto bytes = double(size_of(t->dtype));
+  for (const SymInt& n : t->sizes) bytes *= double(n.hint);
+  return bytes;
+}
 
-Units::Units(const Graph& g, SymFacts& facts, bool fuse)
-    : graph(g), facts(facts), device(device_of(g)), backend(backend_of(device)), fuse_(fuse) {
+Units::Units(const Graph& g, SymFacts& facts, bool fuse, const Machine* machine)
+    : graph(g),
+      facts(facts),
+      device(device_of(g)),
+      backend(backend_of(device)),
+      machine(machine ? *machine : backend.stated),
+      fuse_(fuse) {
   add_units();
   break_swaps();
   link();
@@ -264,7 +270,7 @@ const ViewSource& Units::resolve(const Tensor& t) const {
 }
 
 bool Units::map_index(const ViewSource& s, const Index& index, Index& out) const {
-  if (s.depth > kMaxViews) return false;
+  if (s.depth > budget::kViews) return false;
   out = index;
   for (const ViewSource* v = &s; v->view; v = v->next) {
     Index next;
@@ -339,7 +345,7 @@ std::vector<bool> Units::join_operands() const {
     if (u.low.kind != Lowered::kPointwise || u.needs_memory || u.checks || u.low.checks || reads[i] != 1) continue;
     const auto by = size_t(reader[i]);
     depth[i] = depth[by] + 1;
-    found[i] = units_[by].low.kind == Lowered::kJoin || (found[by] && depth[i] <= kMaxJoinedChain);
+    found[i] = units_[by].low.kind == Lowered::kJoin || (found[by] && depth[i] <= budget::kJoinedChain);
   }
   return found;
 }
@@ -359,7 +365,7 @@ void Units::choose_inlined() {
       const ViewSource& s = resolve(u.low.reads[0]);
       if (!is_input(s.id) && units_[size_t(unit_of(s.id))].inlined) chain[i] = chain[size_t(unit_of(s.id))] + 1;
     }
-    u.inlined = chain[i] < kMaxInlinedChain;
+    u.inlined = chain[i] < budget::kInlinedChain;
   }
 }
 

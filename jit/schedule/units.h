@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "jit/device/backend.h"
+#include "jit/device/cost.h"
 #include "jit/lower/lower.h"
 
 namespace lutra {
@@ -35,6 +36,7 @@ struct ComputeUnit {
   // Of its kernel alone, loads, stores and what stands before the loops aside; keys of what stands before the loops.
   int instructions = 0;
   std::vector<uint64_t> hoisted;
+  Work work;
 
   bool alone() const {
     return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult || low.kind == Lowered::kScatter ||
@@ -47,9 +49,12 @@ struct ComputeUnit {
   bool is_copy() const { return low.kind == Lowered::kCopy; }
 };
 
+// By hints.
+double likely_bytes(const Tensor& t);
+
 class Units {
  public:
-  Units(const Graph& graph, SymFacts& facts, bool fuse);
+  Units(const Graph& graph, SymFacts& facts, bool fuse, const Machine* machine);
 
   const ViewSource& resolve(const Tensor& t) const;
   // The index of the source's value; false where it is not affine.
@@ -75,6 +80,7 @@ class Units {
   SymFacts& facts;
   const Device device;  // of what the graph makes
   const Backend& backend;
+  const Machine machine;  // that choices are made for
 
  private:
   void add_units();

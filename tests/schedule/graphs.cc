@@ -89,15 +89,6 @@ std::unique_ptr<Graph> lowered_graph(const Graph& graph) {
   return g;
 }
 
-void move_to(Graph& graph, Device device) {
-  for (const auto* nodes : {&graph.input_nodes, &graph.nodes}) {
-    for (const auto& n : *nodes) {
-      for (const Tensor& t : n->results) t->storage->device = device;
-    }
-  }
-  graph.device = device;
-}
-
 int64_t evaluate(const SymEnv& env, int32_t id, RunSizes sizes) {
   const SymExpr& e = env[id];
   if (e.op == SymOp::kSize && e.a == 0) {

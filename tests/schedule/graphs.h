@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "jit/graph/graph.h"
+#include "jit/graph/text.h"
 
 namespace lutra {
 
@@ -12,8 +13,6 @@ namespace lutra {
 std::unique_ptr<Graph> train_step_graph(int64_t in, int64_t hidden, int64_t classes, int64_t batch);
 // 5 to 30 ops: arithmetic, broadcasting, views, reductions, gathers, matrix products, random ops, writes.
 std::unique_ptr<Graph> random_graph(uint32_t seed, Device device = {});
-// As if its tensors were there: what is scheduled is only looked at.
-void move_to(Graph& graph, Device device);
 // As capture leaves it to the scheduler: functional, decomposed, without dead nodes.
 std::unique_ptr<Graph> lowered_graph(const Graph& graph);
 // What size(0, 0) and size(0, 1) are in a run; -1: the hint.
