@@ -73,6 +73,9 @@ class Backend {
   // What plans and code are made for, as text: a plan that was kept is taken where this is equal.
   std::string target_key(Device device, const std::string& isa) const;
 
+  // What of a kernel the code generator weighs for the stated machine and such integer arguments, a line each.
+  virtual std::string weighed(const loop::Kernel&, std::span<const int64_t>) const { return ""; }
+
   // Who runs a flat plan; the plan outlives it.
   virtual std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const = 0;
   // The stream of its work, null where it has none.

@@ -11,6 +11,7 @@ struct RuntimeConfig {
   std::string isa;                                           // empty: best_isa()
   bool perf = false;                                         // count and time kernels (LUTRA_LOGS=perf)
   void (*recording_log)(const std::string& text) = nullptr;  // LUTRA_LOGS=cudagraphs
+  void (*mapping_log)(const std::string& text) = nullptr;    // LUTRA_LOGS=mapping
 };
 RuntimeConfig& runtime_config();
 

@@ -1,13 +1,19 @@
 // Graph text in, text of a later stage out: for reading and testing the compiler without Lua.
 //
-//   lutra-opt [--pass NAME]... [--stage graph|schedule|loop|artifact|asm] [--isa ISA] FILE|-
+//   lutra-opt [--pass NAME]... [--stage STAGE] [--device cpu|cuda] [--isa ISA] FILE|-
 //
-// --pass runs the named passes in the order given; without it, stages after "graph" run all of them.
+// STAGE is one of graph|fusion|schedule|mapping|loop|artifact|asm.
+//
+// --pass runs the named passes in the order given; without it, stages after "graph" run all of them. fusion tells what
+// the scheduler weighed, mapping what the mapping of each kernel to a GPU did. For cuda there need be no GPU: choices
+// are made for a stated one.
 #include <fstream>
 #include <iostream>
 #include <iterator>
 
 #include "jit/compile.h"
+#include "jit/device/backend.h"
+#include "jit/graph/text.h"
 #include "jit/passes/passes.h"
 #include "jit/runtime/config.h"
 #include "jit/schedule/schedule.h"
@@ -19,6 +25,7 @@ namespace {
 struct Options {
   std::vector<std::string> passes;
   std::string stage = "graph", file;
+  Device device;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -33,12 +40,15 @@ Options parse_options(int argc, char** argv) {
       o.passes.push_back(value(i));
     } else if (arg == "--stage") {
       o.stage = value(i);
+    } else if (arg == "--device") {
+      o.device = parse_device(value(i));
     } else if (arg == "--isa") {
       runtime_config().isa = value(i);
     } else if (o.file.empty() && (arg == "-" || arg[0] != '-')) {
       o.file = arg;
     } else {
-      fail("usage: lutra-opt [--pass NAME]... [--stage graph|schedule|loop|artifact|asm] [--isa ISA] FILE|-");
+      fail("usage: lutra-opt [--pass NAME]... [--stage graph|fusion|schedule|mapping|loop|artifact|asm] ",
+           "[--device cpu|cuda] [--isa ISA] FILE|-");
     }
   }
   if (o.file.empty()) fail("no input file ('-' is standard input)");
@@ -76,28 +86,34 @@ std::string artifact_stage(const std::string& text, const Options& o) {
   fail("unknown stage of an artifact '", o.stage, "'", KnownNames{"artifact", "schedule", "loop"}.known(o.stage));
 }
 
+std::string mappings_text(const Plan& plan) {
+  std::string text;
+  for (const Launch& l : plan.launches) {
+    const auto* k = std::get_if<KernelLaunch>(&l);
+    if (!k) continue;
+    std::vector<int64_t> hints;
+    for (ExprId e : k->ints) hints.push_back(plan.exprs[size_t(e)].i);
+    text += backend_of(plan.device).weighed(k->kernel, hints);
+  }
+  return text;
+}
+
 std::string stage_text(GraphPtr graph, const Options& o) {
+  move_to(*graph, o.device);
   for (const std::string& pass : o.passes) graph = run_pass(pass, std::move(graph));
   if (o.stage == "graph") return print(*graph);
-  if (!o.passes.empty()) {
-    Plan plan = schedule(*graph);
-    if (o.stage == "schedule") return print(plan);
-    if (o.stage == "loop") return loops_text(plan);
-    if (o.stage == "artifact") return print_artifact(plan, describe_constants(constants_of(*graph), {}));
-    if (o.stage == "asm") return Executable::build(std::move(plan), constants_of(*graph), true)->listings();
-  } else if (o.stage == "artifact") {
-    const std::vector<Tensor> given = constants_of(*graph);
-    const auto made = compile_graph(std::move(graph)).executable;
-    return print_artifact(made->plan(), describe_constants(made->constants(), given));
-  } else if (o.stage == "schedule" || o.stage == "loop" || o.stage == "asm") {
-    std::string result;
-    CompileOptions options;
-    options.wanted = [&](const char* stage) { return stage == o.stage; };
-    options.log = [&](const char*, const std::string& text) { result = text; };
-    compile_graph(std::move(graph), options);
-    return result;
-  }
-  fail("unknown stage '", o.stage, "'", KnownNames{"graph", "schedule", "loop", "artifact", "asm"}.known(o.stage));
+  const std::vector<Tensor> given = o.passes.empty() ? constants_of(*graph) : std::vector<Tensor>{};
+  for (size_t i = 0; o.passes.empty() && i < kPassCount; i++) graph = run_pass(kPasses[i].name, std::move(graph));
+  std::string decisions;
+  Plan plan = schedule(*graph, {.decisions = &decisions});
+  if (o.stage == "fusion") return decisions;
+  if (o.stage == "schedule") return print(plan);
+  if (o.stage == "mapping") return mappings_text(plan);
+  if (o.stage == "loop") return loops_text(plan);
+  if (o.stage == "artifact") return print_artifact(plan, describe_constants(constants_of(*graph), given));
+  if (o.stage == "asm") return Executable::build(std::move(plan), constants_of(*graph), true)->listings();
+  fail("unknown stage '", o.stage, "'",
+       KnownNames{"graph", "fusion", "schedule", "mapping", "loop", "artifact", "asm"}.known(o.stage));
 }
 
 }  // namespace

@@ -202,6 +202,10 @@ test("LUTRA_LOGS and configuration from the environment", function()
   program = "LUTRA_LOGS=help " .. saved
   _, err, code = run("-e ''")
   equal(code, 0) truthy(err:find("recompiles", 1, true))
+  program = "LUTRA_LOGS=fusion " .. saved
+  _, err, code = run("-e 'lt.compile(function(x) return x:exp():sum(0, true) * x end)(lt.ones(3, 3))'")
+  equal(code, 0) truthy(err:find("[fusion] fuse exp.0 + sum.1: saves a launch", 1, true))
+  truthy(err:find(": taken\n", 1, true))
   program = "LUTRA_RECOMPILE_LIMIT=3 " .. saved
   equal(run("-e 'print(lt.config.recompile_limit)'"), "3\n")
   program = saved

@@ -20,7 +20,9 @@ const char* const kStages[][2] = {
     {"recompiles", "which guard failed when another entry was made"},
     {"graph", "the captured graph"},
     {"joint", "the forward and the backward of a segment that is differentiated outside, before their passes"},
+    {"mapping", "what the mapping of a GPU's kernels weighed: threads of a row, elements of a thread, blocks"},
     {"loop", "the loop IR of the kernels"},
+    {"fusion", "what fusion weighed: what a kernel for two saves and costs, and why others were refused"},
     {"schedule", "fusion groups, loop order, memory plan"},
     {"asm", "the machine code of the kernels"},
     {"ptx", "the device code of the kernels"},
@@ -75,6 +77,7 @@ void check_logs() {
   }
   if (log_wanted("cudagraphs"))
     runtime_config().recording_log = [](const std::string& text) { log_text("cudagraphs", text); };
+  if (log_wanted("mapping")) runtime_config().mapping_log = [](const std::string& text) { log_text("mapping", text); };
   if (log_wanted("perf") && !runtime_config().perf) {
     runtime_config().perf = true;
     std::atexit([] { log_text("perf", "kernels\n" + perf_report()); });

@@ -1,9 +1,11 @@
 // A GPU as a device: its description, its policy of sums, code by NVRTC.
 #include "jit/device/backend.h"
 
+#include "jit/codegen/cuda/analysis.h"
 #include "jit/codegen/cuda/code.h"
 #include "jit/device/cuda/machine.h"
 #include "jit/device/cuda/runner.h"
+#include "jit/runtime/config.h"
 #include "ops/cuda/context.h"
 #include "ops/cuda/program.h"
 #include "ops/extern/cuda/recording.h"
@@ -30,12 +32,23 @@ class CudaBackend final : public Backend {
   Machine machine(Device device) const override { return machine_of(context(device)); }
   std::shared_ptr<Code> compile(const loop::Kernel& kernel, const KernelTarget& target, bool listing) const override {
     Context& c = context(target.device);
-    return cuda::compile(kernel, target.hints, machine_of(c), target.several, target.at_once, c, listing);
+    const Machine machine = machine_of(c);
+    if (runtime_config().mapping_log) {
+      std::string told;
+      map_kernel(kernel, target.hints, machine, &told);
+      runtime_config().mapping_log(told);
+    }
+    return cuda::compile(kernel, target.hints, machine, target.several, target.at_once, c, listing);
   }
   // The device stands for its number of multiprocessors, which the mapping looks at.
   std::string kernel_key(const loop::Kernel& kernel, const KernelTarget& target) const override {
     return to_string(target.device) + " " + mapping_class(kernel, target.hints, machine(target.device)) +
            (target.several ? " several" : "");
+  }
+  std::string weighed(const loop::Kernel& kernel, std::span<const int64_t> hints) const override {
+    std::string told;
+    map_kernel(kernel, hints, stated, &told);
+    return told;
   }
   std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const override {
     return std::make_unique<CudaRunner>(flat);
