@@ -11,10 +11,8 @@ namespace {
 
 Tensor plain(const Tensor& t) { return alias(t, t->sizes, t->strides, t->offset); }
 
-// What is left of an input once all that reads it is spent: sizes, which sums of gradients ask for. A leaf lives
-// anyway.
+// What is left of an input once all that reads it is spent: sizes, which sums of gradients ask for.
 Tensor without_memory(const Tensor& t) {
-  if (t->requires_grad && is_leaf(t)) return t;
   Tensor rest = plain(t);
   rest->storage = make_ref<Storage>();
   rest->storage->device = t->device();
@@ -309,7 +307,7 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   writes_.after(before, inputs, out);
   std::vector<Value> results(out.begin(), out.end() - int64_t(traced_.saved.size()));
   node->code = shared_from_this();
-  for (const Tensor& t : inputs) node->values.push_back(t->requires_grad && is_leaf(t) ? t : plain(t));
+  for (const Tensor& t : inputs) node->values.push_back(plain(t));  // an input may take other memory (x.data = y)
   for (size_t i = results.size(); i < out.size(); i++) node->values.push_back(plain(out[i].tensor()));
   for (const Tensor& t : node->values) node->versions.push_back(t->storage->version);
   node->scalars = scalars;

@@ -18,6 +18,15 @@ struct Node;      // jit/graph/graph.h
 struct TensorImpl;
 struct AutogradMeta;
 
+// What tells whether a tensor's elements may have changed since they were looked at. Who keeps what was made of a tensor
+// (a cast, a copy) compares it. A write through any tensor of the storage moves the storage's version on. A tensor that
+// takes another layout or storage (x.data = y, x:set_(y)) counts that itself: nothing was written, so what other tensors
+// of either storage have saved stays valid.
+struct ElementsMark {
+  uint32_t laid = 0, version = 0;
+  bool operator==(const ElementsMark&) const = default;
+};
+
 // A counted handle; null is None.
 class Tensor {
  public:
@@ -78,7 +87,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   SymInt offset;         // in elements
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
-  bool relaid = false;  // its sizes or strides changed in place: views made before go by their places in memory
+  uint32_t laid = 0;  // how often its sizes, strides or memory were changed in place: see lay_anew
   Ref<AutogradMeta> autograd;
   Tensor base;            // the tensor this is a view of (differentiable views; null if none)
   Ref<ViewHistory> view;  // set with base where grad mode was on
@@ -94,6 +103,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   SymInt numel() const { return lutra::numel(sizes); }
   Device device() const { return storage->device; }
   bool is_fake() const { return storage->fake; }
+  ElementsMark mark() const { return {laid, storage->version}; }
   bool is_contiguous() const;  // asks symbols
   void* data() const;          // first element; throws if freed or fake
   template <class T>

@@ -46,9 +46,9 @@ Tensor cast(const Tensor& t, DType to, Device device) {
   // A graph under way has its own way to join what is equal.
   if (current_mode() || !is_kept(t, to, device)) return op1(OpId::to_dtype, {t, to});
   KeptCast& kept = state().kept[t.get()];
-  if (!kept.cast || kept.cast->dtype != to || kept.version != t->storage->version) {
+  if (!kept.cast || kept.cast->dtype != to || !(kept.mark == t->mark())) {
     GradModeScope off(false);
-    kept = {t, op1(OpId::to_dtype, {t, to}), t->storage->version};
+    kept = {t, op1(OpId::to_dtype, {t, to}), t->mark()};
   }
   KeptMode mode(kept.cast);
   ModeScope scope(&mode);

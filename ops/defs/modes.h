@@ -23,7 +23,7 @@ struct AutocastMode {
 
 struct KeptCast {
   Tensor source, cast;
-  uint32_t version = 0;
+  ElementsMark mark;  // of source
 };
 
 struct AutocastState {

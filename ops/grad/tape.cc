@@ -241,7 +241,7 @@ void check_writable(const char* op, const Tensor& self) {
 // self was written: it now is the result that edge names, of the sizes and dtype of src.
 void take_history(const Tensor& self, const Tensor& src, const Edge& edge) {
   if (!self->view) return set_history(self, edge.node, edge.result);
-  if (self->base->relaid) self->view = step_by_places(self);
+  if (self->base->laid) self->view = step_by_places(self);
   set_history(self->base, Ref<GradNode>(new CopySlices(self, src, edge)), 0);
   refresh_view(self);
 }
@@ -361,7 +361,7 @@ void take_history(const Tensor& self, const Tensor& source) { take_history(self,
 
 void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;
-  if (t->base->relaid) t->view = step_by_places(t);
+  if (t->base->laid) t->view = step_by_places(t);
   t->view->version = t->storage->version;
   if (!t->base->requires_grad || base_left(t)) return;
   GradModeScope on(true);
@@ -378,7 +378,7 @@ void check_is_new(const char* title, const Tensor& t) {
 
 void lay_anew(const Tensor& t) {
   if (t->view) t->view = step_by_places(t);
-  t->relaid = true;
+  t->laid++;
 }
 
 Tensor become_view(const Tensor& t) {

@@ -238,6 +238,51 @@ test("x.data shares memory, has no history, and can be replaced", function()
   end
 end)
 
+-- The rule is at ElementsMark (ops/core/tensor.h).
+test("x.data = y is no write: what graphs saved of x and y stays valid", function()
+  local function loss_of(w, y) return (w * y):sum() end
+  for _, f in ipairs {loss_of, lt.compile(loss_of)} do
+    for _, take in ipairs {function(x, y) x.data = y end, function(x, y) x:set_(y) end} do
+      local w, x, y = leaf(1, 2), lt.zeros(2):double(), leaf(3, 4):detach()
+      local saved_y, saved_x = f(w, y), f(w, x)
+      take(x, y)
+      saved_y:backward()
+      deep(w.grad:tolist(), {3, 4})
+      w.grad = nil
+      saved_x:backward()
+      deep(w.grad:tolist(), {0, 0})
+      for _, written in ipairs {x, y} do
+        local late = f(w, y)
+        written:add_(1)
+        raises("modified by an inplace operation", late.backward, late)
+      end
+    end
+    local p, w = nn.Parameter(leaf(5, 6):detach()), leaf(1, 2)
+    local saved_p = f(w, p)
+    p.data = leaf(7, 8):detach()
+    saved_p:backward()
+    deep({w.grad:tolist(), p.grad:tolist()}, {{5, 6}, {1, 2}})
+  end
+end)
+
+test("x.data = y is seen by who keeps casts of x", function()
+  local y = lt.tensor {{1, 0}, {0, 1}, {2, 0}}
+  for _, change in ipairs {
+    function(x) x.data = y["1:"] end,
+    function(x) x.data = lt.tensor {{0, 1}, {2, 0}} end,
+    function(x) x:requires_grad_(false):set_(y["1:"]):requires_grad_() end,
+    function(x) x:requires_grad_(false):set_(y, 2, {2, 2}, {2, 1}):requires_grad_() end,
+  } do
+    local x = lt.zeros(2, 2):requires_grad_()
+    x.data = y[":2"]
+    lt.autocast("cpu", function()
+      deep(x:mm(x):tolist(), {{1, 0}, {0, 1}})
+      change(x)
+      deep(lt.eye(2):mm(x):tolist(), {{0, 1}, {2, 0}})
+    end)
+  end
+end)
+
 test("the state of random numbers comes back", function()
   lt.manual_seed(4)
   lt.rand(3)

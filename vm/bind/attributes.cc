@@ -1,7 +1,4 @@
 // Attributes of tensors: x.shape, x.grad = t.
-#include <algorithm>
-
-#include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/format.h"
 #include "vm/bind/functions.h"
@@ -23,8 +20,6 @@ void set_data(const Tensor& t, const Tensor& from) {
   if (t->base || !is_leaf(t)) fail("data: the tensor is a view or the result of an op");
   if (t->requires_grad && !is_float(from->dtype))
     fail("data: a tensor that requires grad cannot be ", name(from->dtype));
-  clear_autocast_cache();
-  from->storage->version = std::max(t->storage->version, from->storage->version) + 1;
   t->storage = from->storage;
   t->sizes = from->sizes, t->strides = from->strides, t->offset = from->offset;
   t->dtype = from->dtype;

@@ -46,8 +46,7 @@ LuaResults retain_grad_of(Args& a) {
 }
 
 // (parameter, tensor): nn.Module:to. The parameter stays the object that optimisers hold and takes the tensor's memory
-// and dtype. Graphs hold what they have saved of it; compiled code holds the parameter itself, and learns by the
-// version that its elements are others.
+// and dtype. Graphs hold the memory that they have saved of it.
 int set_data_of(lua_State* L) {
   Tensor *t = to_tensor(L, 1), *from = to_tensor(L, 2);
   if (!t || !from) fail("set_data: takes two Tensors");
