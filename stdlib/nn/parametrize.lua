@@ -107,11 +107,17 @@ end
 
 -- The class of a module with such parameters --------------------------------------------------------------------------
 
-local cache = nil -- [module][name], while cached() runs
+-- [coroutine][module][name], while cached() runs in that coroutine: one that yields in it leaves others as they are, and one that is dropped there
+-- takes its own along.
+local caches = setmetatable({}, {__mode = "k"})
+local main = {} -- stands for the main coroutine
+
+local function here() return coroutine.running() or main end
 
 local function computed(module, name)
   local list = module.parametrizations[name]
-  if cache == nil then return list() end
+  local cache = next(caches) ~= nil and caches[here()]
+  if not cache then return list() end
   cache[module] = cache[module] or {}
   if cache[module][name] == nil then cache[module][name] = list() end
   return cache[module][name]
@@ -220,16 +226,16 @@ function M.type_before_parametrizations(module)
 end
 
 local function restore(before, ok, ...)
-  cache = before
+  caches[here()] = before
   if not ok then error((...), 0) end
   return ...
 end
 
--- cached(f, ...): runs f; each parameter is computed once in it.
+-- cached(f, ...): runs f; each parameter is computed once in it, in the coroutine that runs it.
 function M.cached(f, ...)
   errors.callable("cached", "f", f)
-  local before = cache
-  cache = before or setmetatable({}, {__mode = "k"})
+  local before = caches[here()]
+  caches[here()] = before or setmetatable({}, {__mode = "k"})
   return restore(before, pcall(f, ...))
 end
 

@@ -242,6 +242,36 @@ test("a buffer may be parametrised; cached computes once", function()
   truthy(net.scale ~= net.scale)
 end)
 
+test("cached ends with its function, by an error, a yield or a dropped coroutine, too", function()
+  local net = nn.Linear(2, 2)
+  parametrize.register_parametrization(net, "weight", Twice())
+  local function once() return net.weight == net.weight end
+  local function in_cached()
+    local w = net.weight
+    coroutine.yield(w)
+    return net.weight == w
+  end
+  raises("of the test", parametrize.cached, function()
+    truthy(once())
+    truthy(parametrize.cached(once) and once(), "nested")
+    error("of the test")
+  end)
+  truthy(not once(), "after an error")
+  local co = coroutine.create(parametrize.cached)
+  truthy(coroutine.resume(co, in_cached))
+  truthy(not once(), "while it is suspended")
+  truthy(parametrize.cached(once) and not once(), "another one")
+  truthy(select(2, coroutine.resume(co)), "its own goes on")
+  co = coroutine.create(parametrize.cached)
+  coroutine.resume(co, in_cached)
+  co = nil
+  truthy(not once(), "dropped")
+  collectgarbage()
+  collectgarbage()
+  local f = lt.compile(function(x) return net(x) end, {fullgraph = true})
+  truthy(f(lt.ones(1, 2)):equal(net(lt.ones(1, 2))), "one graph")
+end)
+
 test("what cannot be parametrised is an error", function()
   local net = nn.Linear(2, 2)
   raises("Linear has no parameter or buffer 'wait'", parametrize.register_parametrization, net, "wait", Twice())
