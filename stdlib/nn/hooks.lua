@@ -124,12 +124,13 @@ end)
 
 -- Registering ---------------------------------------------------------------------------------------------------------
 
-local function remove(self, kind, entry)
+-- what: an entry, or the function of one, by which a copy of the module knows it.
+local function remove(self, kind, what)
   local hooks = self._hooks
   if not hooks then return end
   local kept, count = {}, 0
   for _, each in ipairs(hooks[kind]) do
-    if each ~= entry then kept[#kept + 1] = each end
+    if each ~= what and each.f ~= what then kept[#kept + 1] = each end
   end
   hooks[kind] = kept
   for _, each in ipairs(kinds) do count = count + #hooks[each] end
@@ -158,3 +159,5 @@ register("register_forward_pre_hook", "pre")
 register("register_forward_hook", "post")
 register("register_full_backward_pre_hook", "backward_pre")
 register("register_full_backward_hook", "backward")
+
+return {remove = function(module, kind, f) remove(base.real(module), kind, f) end}

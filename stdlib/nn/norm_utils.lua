@@ -4,6 +4,7 @@ local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 local base = use "nn.module"
+local hooks = use "nn.hooks"
 local functional = use "nn.functional"
 local keywords = use "keywords"
 local parametrize = use "nn.parametrize"
@@ -68,26 +69,29 @@ local function forget_parts(module, name, ...)
   end
 end
 
--- [module][name] = {kind, handle, value}: what a hook of this file computes.
-local hooked = setmetatable({}, {__mode = "k"})
-
+-- module._normed[name] = {kind, set, value}: what a hook of this file computes. It is the module's, so a deep copy has
+-- it, too.
 local function add_hook(where, module, name, value)
-  hooked[module] = hooked[module] or {}
-  if hooked[module][name] then fail("%s: '%s' has such a hook already", where, name) end
+  module = base.real(module)
+  local normed_here = rawget(module, "_normed") or {}
+  if normed_here[name] then fail("%s: '%s' has such a hook already", where, name) end
   local function set(self) rawset(self, name, value(self)) end
-  hooked[module][name] = {kind = where, handle = module:register_forward_pre_hook(set), value = value}
+  module:register_forward_pre_hook(set)
+  normed_here[name] = {kind = where, set = set, value = value}
+  rawset(module, "_normed", normed_here)
 end
 
 local function remove_hook(where, module, name, ...)
   base.check_module("remove_" .. where, module)
   name = name or "weight"
-  local entry = hooked[module] and hooked[module][name]
+  local all = rawget(base.real(module), "_normed") or {}
+  local entry = all[name]
   if not entry or entry.kind ~= where then
     fail("remove_%s: %s of '%s' not found in %s", where, where, name, module._name)
   end
   local value = lt.no_grad(entry.value, module, true)
-  entry.handle.remove()
-  hooked[module][name] = nil
+  hooks.remove(module, "pre", entry.set)
+  all[name] = nil
   forget_parts(module, name, ...)
   take_parameter(module, name)
   module[name] = Parameter(value)

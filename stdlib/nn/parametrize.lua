@@ -107,8 +107,8 @@ end
 
 -- The class of a module with such parameters --------------------------------------------------------------------------
 
--- [coroutine][module][name], while cached() runs in that coroutine: one that yields in it leaves others as they are, and one that is dropped there
--- takes its own along.
+-- [coroutine][module][name], while cached() runs in that coroutine: one that yields in it leaves others as they are,
+-- and one that is dropped there takes its own along.
 local caches = setmetatable({}, {__mode = "k"})
 local main = {} -- stands for the main coroutine
 
