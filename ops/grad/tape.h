@@ -74,8 +74,8 @@ void refresh_view(const Tensor& view);
 // Fails where t cannot become the result of a node of its own: it is a leaf that requires grad, or a view whose base
 // would not learn of it. title: of the node.
 void check_is_new(const char* title, const Tensor& t);
-// t has got other sizes, strides or memory: how it and views of it were made no longer says where their elements lie, so
-// views go by their places in memory from now on. What was kept of t's elements is no longer theirs (ElementsMark).
+// t has got other sizes, strides or memory: how it and views of it were made no longer says where their elements lie,
+// so views go by their places in memory from now on. What was kept of t's elements is no longer theirs (ElementsMark).
 void lay_anew(const Tensor& t);
 // Whether a view's base has left the memory that they shared.
 inline bool base_left(const Tensor& view) { return !(view->base->storage == view->storage); }
