@@ -58,6 +58,10 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
        ", which tensors can only be stored in; convert by x:to(dtype)");
 }
 
+[[noreturn]] void refuse_complex_history(const char* op) {
+  fail(op, ": complex tensors have no gradients yet; x:detach() the argument, or call it in lt.no_grad");
+}
+
 // Checks the tensors; returns whether the tape has to see the call.
 bool inspect(const OpInfo& op, const Args& args) {
   bool wants_grad = false;
@@ -75,6 +79,7 @@ bool inspect(const OpInfo& op, const Args& args) {
     if (!grad_mode) return;
     if (t->view && t->view->version != t->storage->version) refresh_view(t);
     wants_grad |= t->requires_grad;
+    if (lost_history(t) && op.id != OpId::detach) refuse_complex_history(op.name);
   });
   return wants_grad;
 }
@@ -101,13 +106,16 @@ Ref<ViewHistory> step_by_places(const Tensor& t) {
 
 namespace {
 
-// A view remembers its base, so that writes through either are known to the tape.
+// A view remembers its base, so that writes through either are known to the tape. A complex view of a float tensor is
+// the base of its own views: histories end there.
 void track_view(OpId op, const Args& args, const Tensor& result) {
   const Tensor& input = args[0].as<Tensor>();
-  if (!is_float(result->dtype) || result.same(input)) return;
-  result->base = input->base ? input->base : input;
+  if ((!is_float(result->dtype) && !is_complex(result->dtype)) || result.same(input)) return;
+  const bool begins = !input->base || (is_complex(input->dtype) && !is_complex(input->base->dtype));
+  result->base = begins ? input : input->base;
   if (!modes().grad || (input->base && !input->view)) return;
-  const auto* before = static_cast<const ViewStep*>(input->view.get());
+  const Ref<ViewHistory> previous = begins ? Ref<ViewHistory>() : input->view;
+  const auto* before = static_cast<const ViewStep*>(previous.get());
   if (before && before->length == kMostViewSteps) {
     result->view = step_by_places(result);
     return;
@@ -117,7 +125,7 @@ void track_view(OpId op, const Args& args, const Tensor& result) {
   step->op = op;
   step->args = args;
   step->args[0] = Value();
-  step->previous = input->view;
+  step->previous = previous;
   step->length = before ? before->length + 1 : 1;
   result->view = Ref<ViewHistory>(step.get());
 }
@@ -264,6 +272,11 @@ Device result_device(const OpInfo& op, const Args& args) {
   return device;
 }
 
+bool lost_history(const Tensor& t) {
+  return t->requires_grad &&
+         (is_complex(t->dtype) || (t->base && is_complex(t->base->dtype) && t->base->requires_grad));
+}
+
 void rethrow_named(const Error& error, const std::string& name) {
   const std::string text = error.what();
   const size_t colon = text.find(": ");
@@ -337,9 +350,7 @@ Results call_cast(const OpInfo& op, Args& args) {
   if (by_parts || op.has(kAtCall)) return call_parts(op, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
-  if (wants_grad && is_complex(results[0]->dtype)) {
-    fail(op.name, ": complex tensors have no gradients yet; x:detach() the argument, or call it in lt.no_grad");
-  }
+  if (wants_grad && is_complex(results[0]->dtype) && id != OpId::detach) refuse_complex_history(op.name);
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);
   return results;
 }

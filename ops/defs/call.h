@@ -48,6 +48,9 @@ struct ViewStep : ViewHistory {
 constexpr uint32_t kMostViewSteps = 8;
 // The one step that makes t of its base by t's places in memory.
 Ref<ViewHistory> step_by_places(const Tensor& t);
+// Whether t has a gradient only because a write with history went into the memory behind a complex view, which cannot
+// pass it on: whoever reads t is refused.
+bool lost_history(const Tensor& t);
 inline const ViewStep* step_before(const ViewStep& step) { return static_cast<const ViewStep*>(step.previous.get()); }
 
 // The rest of call_op below the tape, on arguments already complete and checked: what the tape runs.

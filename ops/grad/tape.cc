@@ -363,7 +363,12 @@ void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;
   if (t->base->laid) t->view = step_by_places(t);
   t->view->version = t->storage->version;
+  refresh_view(t->base);  // a complex one may be a view, too
   if (!t->base->requires_grad || base_left(t)) return;
+  if (is_complex(t->dtype) || is_complex(t->base->dtype)) {
+    t->requires_grad = true;  // lost_history
+    return;
+  }
   GradModeScope on(true);
   Tensor again = replay_view(t->view, t->base);
   set_history(t, again->autograd->grad_fn, again->autograd->output_nr);

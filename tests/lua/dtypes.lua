@@ -280,6 +280,48 @@ test("complex: a write whose source requires grad is refused", function()
   end
 end)
 
+test("complex: what is read of a view after a write with history is refused", function()
+  local w = lt.ones(2, {requires_grad = true})
+  local function written(z, c) z:mul_(w) return c end
+  for _, write in ipairs {written, lt.compile(written)} do
+    for _, read in ipairs {
+      function(c) return c:clone() end, function(c) return lt.view_as_real(c) end, function(c) return c.real end,
+      function(c) return c:t() end, function(_, part) return part * 2 end, function(c) return lt.cat {c, c} end,
+      function(c) c:zero_() end,
+    } do
+      for _, base in ipairs {function(z) return z end, function(z) return z:view(-1):view(2, 2, 2) end} do
+        local z = lt.zeros(2, 2, 2)
+        local c = lt.view_as_complex(base(z))
+        local part = c.imag
+        deep(texts(c:clone()), {{"0+0i", "0+0i"}, {"0+0i", "0+0i"}})
+        z:add_(1)
+        deep(part:totable(), {{1, 1}, {1, 1}}, nil, "without history")
+        write(z, c)
+        for _ = 1, 2 do
+          raises("complex tensors have no gradients yet", read, c, part)
+          raises("complex tensors have no gradients yet", lt.compile(read), c, part)
+        end
+        deep(texts(c:detach()), {{"1+1i", "1+1i"}, {"1+1i", "1+1i"}})
+        equal(c.requires_grad, true)
+        equal(tostring(c):sub(1, 7), "tensor(")
+        lt.no_grad(read, c, part)
+      end
+    end
+    local f = lt.compile(function(z, c) z:mul_(w) return lt.view_as_real(c) end)
+    for _ = 1, 2 do
+      local z = lt.ones(2, 2)
+      raises("complex tensors have no gradients yet", f, z, lt.view_as_complex(z))
+    end
+    local z = lt.zeros(2, 2)
+    local c = lt.no_grad(lt.view_as_complex, z)
+    write(z, c)
+    deep(texts(c:clone()), {"0+0i", "0+0i"}, nil, "a view that was made in no_grad has no history")
+    local both_ways = lt.view_as_real(c):requires_grad_()
+    both_ways:sum():backward()
+    deep(both_ways.grad:totable(), {{1, 1}, {1, 1}})
+  end
+end)
+
 test("complex: memory moves", function()
   for _, dtype in ipairs {"complex64", "complex128"} do
     local x = ordinary:to(dtype)

@@ -260,6 +260,7 @@ Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input)
 int Trace::add_tensor_input(const Tensor& real, const Source* source) {
   if (real->storage->freed) stop("a freed tensor", "error");
   refresh_view(real);
+  if (lost_history(real)) stop("a view whose gradient goes through a complex tensor", "error");
   // Constants that the recorder met have places among the graph's inputs.
   while (inputs.size() < graph->inputs.size()) {
     const GraphInput& c = graph->inputs[inputs.size()];
