@@ -10,11 +10,19 @@ local keywords = use "keywords"
 local Module, Parameter = base.Module, base.Parameter
 local read, none = keywords.read, keywords.none
 
+-- x, whose elements must not be negative, else `wrong` is the error. Compiled code looks when it runs.
+local function checked(x, wrong) return lt._native.check_values(x, "nonnegative", "embedding_bag: " .. wrong) end
+
 -- Which bag each id is in: how many offsets lie at or before it, less 1.
-local function bags_of(offsets, count, bags)
+local function bags_of(offsets, count)
+  local bags = offsets:size(0)
+  if bags > 0 then
+    checked(-offsets[0]:abs(), "offsets[0] must be 0: the first bag begins with the first id")
+    checked(count - offsets[-1], "an offset is greater than the number of ids")
+  end
+  if bags > 1 then checked(offsets:diff(), "offsets must not descend") end
   local starts = lt.zeros({count + 1}, {dtype = "int64", device = offsets.device})
-  return starts:index_add(0, offsets:narrow(0, 0, bags):long(),
-    lt.ones({bags}, {dtype = "int64", device = offsets.device}))
+  return starts:index_add(0, offsets, lt.ones({bags}, {dtype = "int64", device = offsets.device}))
     :cumsum(0):narrow(0, 0, count) - 1
 end
 
@@ -58,9 +66,31 @@ local function check_weights(o)
   end
 end
 
+local function check_index(name, t)
+  errors.tensor("embedding_bag", name, t)
+  if t.dtype ~= "int64" and t.dtype ~= "int32" then
+    fail("embedding_bag: argument '%s' must be int64 or int32, got %s", name, t.dtype)
+  end
+end
+
+-- The row of padding, counted from 0.
+local function padding_of(o)
+  local row, n = o.padding_idx, o.weight:size(0)
+  if row == nil then return nil end
+  if type(row) ~= "number" or row >= n or row < -n then
+    errors.wrong("embedding_bag", "padding_idx", string.format("from %d to %d", -n, n - 1), row)
+  end
+  return row < 0 and row + n or row
+end
+
 local function check(o)
-  errors.tensor("embedding_bag", "input", o.input)
+  check_index("input", o.input)
   errors.tensor("embedding_bag", "weight", o.weight)
+  if o.weight:dim() ~= 2 then fail("embedding_bag: weight has 2 dimensions, got %d", o.weight:dim()) end
+  if not o.weight:is_floating_point() then fail("embedding_bag: weight must be floating, got %s", o.weight.dtype) end
+  if o.max_norm ~= nil then
+    fail("embedding_bag: max_norm is not implemented; renormalise the weight before the call")
+  end
   if reduce[o.mode] == nil then errors.wrong("embedding_bag", "mode", "'sum', 'mean' or 'max'", o.mode) end
   if o.sparse then fail("embedding_bag: sparse = true does not exist yet") end
   if o.mode == "max" and o.scale_grad_by_freq then
@@ -72,7 +102,7 @@ local function check(o)
     if o.offsets ~= nil then fail("embedding_bag: an input of 2 dimensions takes no offsets: its rows are the bags") end
   elseif dims == 1 then
     if o.offsets == nil then fail("embedding_bag: an input of 1 dimension needs offsets") end
-    errors.tensor("embedding_bag", "offsets", o.offsets)
+    check_index("offsets", o.offsets)
     if o.offsets:dim() ~= 1 then fail("embedding_bag: offsets have 1 dimension, got %d", o.offsets:dim()) end
   else
     fail("embedding_bag: input has 1 or 2 dimensions, got %d", dims)
@@ -97,18 +127,17 @@ local function embedding_bag(...)
     ids = ids:reshape(-1)
     if weights ~= nil then weights = weights:reshape(-1) end
   else
-    bags = o.offsets:size(0) - (o.include_last_offset and 1 or 0)
-    if bags < 0 then fail("embedding_bag: include_last_offset needs an offset") end
-    bag = bags_of(o.offsets, ids:size(0), bags)
+    bags = o.offsets:size(0)
+    if o.include_last_offset and bags == 0 then fail("embedding_bag: include_last_offset needs an offset") end
+    bag = bags_of(o.offsets:long(), ids:size(0))
   end
-  local rows = lt.embedding(ids, o.weight, o.padding_idx, o.max_norm, o.norm_type, o.scale_grad_by_freq)
+  local padding = padding_of(o)
+  ids = checked(lt.where(ids:lt(o.weight:size(0)), ids, -1), "an id is no row of weight")
+  local rows = lt.embedding(ids, o.weight, padding, nil, o.norm_type, o.scale_grad_by_freq)
   if weights ~= nil then rows = rows * weights:unsqueeze(1) end
-  local kept = nil
-  if o.padding_idx ~= nil then
-    local row = o.padding_idx < 0 and o.padding_idx + o.weight:size(0) or o.padding_idx
-    kept = ids:ne(row)
-  end
-  return reduce[o.mode](rows, bag, bags, kept, o.weight:size(1))
+  local out = reduce[o.mode](rows, bag, bags, padding and ids:ne(padding), o.weight:size(1))
+  if not o.include_last_offset then return out end
+  return out:narrow(0, 0, bags - 1) -- ids from the last offset on are in no bag
 end
 
 local EmbeddingBag = Module:extend("EmbeddingBag")

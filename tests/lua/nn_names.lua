@@ -126,6 +126,32 @@ test("transformers and bags: wrong calls", function()
   raises("do not go with input of size {1, 3}", F.embedding_bag, ids:view(1, 3), table_,
     {mode = "sum", per_sample_weights = lt.ones(3)})
   raises("sparse = true does not exist yet", nn.EmbeddingBag, 3, 2, {sparse = true})
+  local function bag(numbers, offsets, options)
+    return F.embedding_bag(lt.tensor(numbers, {dtype = "int64"}), table_, lt.tensor(offsets, {dtype = "int64"}), options)
+  end
+  for _, mode in ipairs {"sum", "mean", "max"} do
+    lt.reset() -- each mode is an entry
+    local options = {mode = mode}
+    local with_last = {mode = mode, include_last_offset = true}
+    for _, f in ipairs {bag, lt.compile(bag)} do
+      raises("embedding_bag: offsets must not descend", f, {0, 1, 2, 0}, {0, 3, 1}, options)
+      raises("embedding_bag: offsets must not descend", f, {0, 1, 2, 0}, {0, 3, 1, 4}, with_last)
+      raises("embedding_bag: offsets[0] must be 0", f, {0, 1, 2, 0}, {1, 2}, options)
+      raises("embedding_bag: an offset is greater than the number of ids", f, {0, 1}, {0, 3}, options)
+      raises("embedding_bag: an offset is greater than the number of ids", f, {0, 1}, {0, 3}, with_last)
+      raises("embedding_bag: an id is no row of weight", f, {0, 3}, {0}, options)
+      raises("embedding_bag: an id is no row of weight", f, {0, -1}, {0}, options)
+      deep(f({0, 1, 2, 0}, {0, 4, 4}, options):select(1, 0):tolist(), {mode == "sum" and 4 or 1, 0, 0})
+    end
+    raises("embedding_bag: include_last_offset needs an offset", bag, {0, 1}, {}, with_last)
+    raises("embedding_bag: argument 'padding_idx' must be from -3 to 2", bag, {0}, {0}, {mode = mode, padding_idx = 3})
+    deep(bag({}, {0, 0}, options).shape, {2, 2})
+  end
+  deep(F.embedding_bag(ids, lt.tensor {{1}, {2}, {4}}, lt.tensor {0, 1, 2}:long(),
+    {mode = "sum", include_last_offset = true}):tolist(), {{2}, {4}})
+  raises("embedding_bag: argument 'input' must be int64 or int32, got float32", F.embedding_bag, lt.ones(2), table_,
+    ids)
+  raises("embedding_bag: weight has 2 dimensions, got 1", F.embedding_bag, ids, lt.ones(3), ids)
   raises("SyncBatchNorm: statistics over several processes do not exist yet", nn.SyncBatchNorm, 3)
   raises("argument 'padding_mode' must be 'zeros', 'reflect', 'replicate' or 'circular'", nn.Conv2d, 1, 1, 1,
     {padding_mode = "same"})

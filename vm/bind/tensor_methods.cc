@@ -113,6 +113,8 @@ const HostFunction kRows[] = {
        const Tensor t = a[0].tensor();
        return {t->device() == Device{} && cuda::is_pinned(t->storage->data)};
      }},
+    {"_native.check_values", "Tensor input, str test, str message", 0,
+     [](Args& a) -> LuaResults { return {op1(OpId::check_values, a)}; }},
     {"item", "Tensor input", kMethod | kNeedsData, item},
     {"free", "Tensor input", kMethod | kHostEffect, free_tensor},
     {"data_ptr", "Tensor input", kMethod | kNeedsData, data_ptr},
