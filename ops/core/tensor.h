@@ -18,10 +18,10 @@ struct Node;      // jit/graph/graph.h
 struct TensorImpl;
 struct AutogradMeta;
 
-// What tells whether a tensor's elements may have changed since they were looked at. Who keeps what was made of a tensor
-// (a cast, a copy) compares it. A write through any tensor of the storage moves the storage's version on. A tensor that
-// takes another layout or storage (x.data = y, x:set_(y)) counts that itself: nothing was written, so what other tensors
-// of either storage have saved stays valid.
+// What tells whether a tensor's elements may have changed since they were looked at. Who keeps what was made of a
+// tensor (a cast, a copy) compares it. A write through any tensor of the storage moves the storage's version on. A
+// tensor that takes another layout or storage (x.data = y, x:set_(y)) counts that itself: nothing was written, so what
+// other tensors of either storage have saved stays valid.
 struct ElementsMark {
   uint32_t laid = 0, version = 0;
   bool operator==(const ElementsMark&) const = default;
