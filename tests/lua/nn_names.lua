@@ -127,7 +127,7 @@ test("transformers and bags: wrong calls", function()
     {mode = "sum", per_sample_weights = lt.ones(3)})
   raises("sparse = true does not exist yet", nn.EmbeddingBag, 3, 2, {sparse = true})
   local function bag(numbers, offsets, options)
-    return F.embedding_bag(lt.tensor(numbers, {dtype = "int64"}), table_, lt.tensor(offsets, {dtype = "int64"}), options)
+    return F.embedding_bag(lt.tensor(numbers):long(), table_, lt.tensor(offsets):long(), options)
   end
   for _, mode in ipairs {"sum", "mean", "max"} do
     lt.reset() -- each mode is an entry
