@@ -1,10 +1,10 @@
 -- Trains a small GPT on the characters of a text and writes text of its own every so often. The train step is compiled
 -- whole.
--- lutra scripts/models/char_gpt.lua [--data FILE] [--steps 500] [--sample-every 100] [--checkpoint FILE.safetensors]
--- [--resume]
--- [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4] [--lr 1e-3] [--seed 0] [--threads N] [--sample 200]
--- [--eager] [--json FILE] [--device cpu|cuda] Without --data it reads the repository's own texts. --checkpoint writes
--- FILE at every sample and at the end; --resume goes on from it.
+--   lutra scripts/models/char_gpt.lua [--data FILE] [--steps 500] [--sample-every 100]
+--     [--checkpoint FILE.safetensors] [--resume] [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4]
+--     [--lr 1e-3] [--seed 0] [--threads N] [--sample 200] [--eager] [--json FILE] [--device cpu|cuda]
+-- Without --data it reads the repository's own texts. --checkpoint writes FILE at every sample and at the end; --resume
+-- goes on from it.
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim
 local here = arg[0]:match("^(.*/)[^/]*$") or "./"

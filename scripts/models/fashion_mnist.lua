@@ -1,8 +1,7 @@
 -- Trains an MLP 784-256-256-10 or a convnet on Fashion-MNIST with its whole train step compiled, then says what was
 -- gained.
--- lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs N] [--batch 128] [--seed 0] [--data DIR] [--json
--- FILE]
---     [--device cpu|cuda] [--threads N]
+--   lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs N] [--batch 128] [--seed 0] [--data DIR]
+--     [--json FILE] [--device cpu|cuda] [--threads N]
 -- --epochs is 8 for the MLP and 5 for the convnet. --data names the folder of the images, if they are not where
 -- Debian's package puts them.
 local lt = require "lutra"

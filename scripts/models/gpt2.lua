@@ -1,10 +1,9 @@
 -- Trains GPT-2 (124M as it comes) with AdamW: warm-up, then a cosine. The train step, forward, backward, clipping and
 -- update, is one compiled graph.
--- lutra scripts/models/gpt2.lua [--device cuda] [--bf16] [--tf32] [--batch 8] [--length 512] [--steps 100] [--data
--- FILE] [--seed 0]
--- [--layers 12] [--d 768] [--heads 12] [--vocabulary 50257] [--untied] [--lr 6e-4] [--warmup N] [--decay 0.1] [--clip
--- 1] [--log-every 10]
--- [--save FILE.safetensors] [--save-every N] [--stop-at N] [--resume] [--compile | --eager] [--threads N] [--json FILE]
+--   lutra scripts/models/gpt2.lua [--device cuda] [--bf16] [--tf32] [--batch 8] [--length 512] [--steps 100]
+--     [--data FILE] [--seed 0] [--layers 12] [--d 768] [--heads 12] [--vocabulary 50257] [--untied] [--lr 6e-4]
+--     [--warmup N] [--decay 0.1] [--clip 1] [--log-every 10] [--save FILE.safetensors] [--save-every N] [--stop-at N]
+--     [--resume] [--compile | --eager] [--threads N] [--json FILE]
 -- --data FILE: token ids in an .npy file, or as 16-bit numbers in a .bin file; of any other file each byte is a token.
 -- Without it tokens are drawn, the same at each run. --bf16 runs forward under autocast. --save writes FILE at the end
 -- and every --save-every steps; --resume goes on from it. --stop-at ends the run before --steps, for which the learning
