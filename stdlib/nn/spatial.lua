@@ -191,6 +191,11 @@ end
 lp_pool_of("LPPool1d", functional.lp_pool1d)
 lp_pool_of("LPPool2d", functional.lp_pool2d)
 
+local function window_repr(self)
+  return string.format("kernel_size=%s, stride=%s, padding=%s", text_of(self.kernel_size), text_of(self.stride),
+    text_of(self.padding))
+end
+
 local function max_unpool_of(name, op, dims)
   local class = Module:extend(name)
   M[name] = class
@@ -203,10 +208,7 @@ local function max_unpool_of(name, op, dims)
   function class:forward(input, indices, output_size)
     return op(input, indices, self.kernel_size, self.stride, self.padding, output_size)
   end
-  function class:extra_repr()
-    return string.format("kernel_size=%s, stride=%s, padding=%s", text_of(self.kernel_size), text_of(self.stride),
-      text_of(self.padding))
-  end
+  class.extra_repr = window_repr
 end
 max_unpool_of("MaxUnpool1d", functional.max_unpool1d, 1)
 max_unpool_of("MaxUnpool2d", functional.max_unpool2d, 2)
@@ -249,10 +251,7 @@ local function avg_pool_of(name, op, divides)
       return op(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
     end
   end
-  function class:extra_repr()
-    return string.format("kernel_size=%s, stride=%s, padding=%s", text_of(self.kernel_size), text_of(self.stride),
-      text_of(self.padding))
-  end
+  class.extra_repr = window_repr
 end
 avg_pool_of("AvgPool1d", functional.avg_pool1d)
 avg_pool_of("AvgPool2d", functional.avg_pool2d, true)
