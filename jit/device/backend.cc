@@ -29,7 +29,8 @@ std::string Backend::target_key(Device device, const std::string& isa) const {
   const Machine m = machine(device);
   return str("numerics ", numerics::kVersion, "; ", to_string(device), " ", m.isa, ", code for ", isa, "; ",
              m.processors, " processors; caches ", m.cache_bytes[0], " ", m.cache_bytes[1], " ", m.cache_bytes[2],
-             "; shared ", m.shared_bytes);
+             "; shared ", m.shared_bytes, "; ", m.threads, " threads, ", m.registers, " registers; rates ",
+             m.memory_rate, " ", m.add_rate);
 }
 
 }  // namespace lutra
