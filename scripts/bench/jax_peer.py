@@ -60,7 +60,7 @@ def bench(name, f, calls=1):
     print(json.dumps(row if on_gpu else {"threads": options.threads, **row}), flush=True)
 
 
-def plain(name, op, *shapes, calls=1, dtype=jnp.float32):
+def plain(name, op, *shapes, calls=16, dtype=jnp.float32):
     if not wanted(name):
         return
     tensors, f = [randn(*shape).astype(dtype) for shape in shapes], jax.jit(op)

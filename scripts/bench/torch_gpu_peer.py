@@ -24,7 +24,7 @@ def wanted(name):
     return not options.cases or any(name.startswith(case) or case.startswith(name) for case in options.cases)
 
 
-def milliseconds(f):
+def milliseconds(f, calls=1):
     for _ in range(5):
         f()
     torch.cuda.synchronize()
@@ -32,10 +32,11 @@ def milliseconds(f):
     times, start = [], time.perf_counter()
     while time.perf_counter() - start < options.seconds or len(times) < 10:
         first.record()
-        f()
+        for _ in range(calls):
+            f()
         last.record()
         last.synchronize()
-        times.append(first.elapsed_time(last))
+        times.append(first.elapsed_time(last) / calls)
     return statistics.median(times)
 
 
@@ -53,12 +54,12 @@ def recorded(step):
     return graph.replay
 
 
-def case(name, make, moved=0, by_hand=False):
-    """make(compile) gives the function to time. moved: bytes that it has to read and write."""
+def case(name, make, calls=1, moved=0, by_hand=False):
+    """make(compile) gives the function to time, `calls` calls a sample. moved: bytes that it has to read and write."""
     if not wanted(name):
         return
     torch._dynamo.reset()
-    row = {"case": name, "eager_ms": milliseconds(make(lambda f: f))}
+    row = {"case": name, "eager_ms": milliseconds(make(lambda f: f), calls)}
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     compiled = make(torch.compile)
@@ -66,7 +67,7 @@ def case(name, make, moved=0, by_hand=False):
     compiled()
     torch.cuda.synchronize()
     first = (time.perf_counter() - start) * 1e3
-    row["compiled_ms"] = milliseconds(compiled)
+    row["compiled_ms"] = milliseconds(compiled, calls)
     row["compile_ms"] = max(first - row["compiled_ms"], 0)
     row["peak_mb"] = torch.cuda.max_memory_allocated() / 2**20
     if moved:
@@ -81,7 +82,7 @@ def plain(name, op, moved, *tensors):
         f = compile(op)
         return lambda: f(*tensors)
     with torch.no_grad():
-        case(name, make, moved)
+        case(name, make, 16, moved)
 
 
 if wanted("kernel_"):

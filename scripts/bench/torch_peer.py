@@ -45,7 +45,7 @@ def both(name, make, calls=1):
                       "compile_ms": round(max(first - steady, 0), 1), "peak_mb": round(peak, 1)}), flush=True)
 
 
-def plain(name, op, *tensors, calls=1):
+def plain(name, op, *tensors, calls=16):
     def make(compile):
         f = compile(op)
         return lambda: f(*tensors)
