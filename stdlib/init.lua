@@ -18,7 +18,9 @@ local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda
   perf_counter = "clock", Generator = "generator",
               profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd",
                 amp = "amp",
-              deepcopy = "deepcopy", isinstance = "isinstance"}
+              deepcopy = "deepcopy", isinstance = "isinstance",
+              cond = "control.cond", while_loop = "control.while_loop", scan = "control.scan", map = "control.map",
+              associative_scan = "control.associative_scan"}
 
 lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
 

@@ -581,6 +581,41 @@ function lt.deepcopy(value) end
 ---@return boolean
 function lt.isinstance(value, class) end
 
+---f(...) where pred holds, else g(...).
+---@param pred boolean|lutra.Tensor a tensor of one element
+---@param f function
+---@param g function
+---@return any ...
+function lt.cond(pred, f, g, ...) end
+---While cond(...) holds, the carried values become body(...); gives the last ones. They keep shapes, dtypes, devices.
+---@param cond fun(...): boolean|lutra.Tensor
+---@param body function
+---@param ... lutra.Tensor|table carried values: a tensor or a (nested) table of tensors each
+---@return any ...
+function lt.while_loop(cond, body, ...) end
+---carry, y = f(carry, x) for each slice x of xs along dim. Gives the last carry and the ys, stacked along dimension 0:
+---ys[i] belongs to slice i. y may be nil; then there are no ys.
+---@param f fun(carry: any, x: any): any, any
+---@param init lutra.Tensor|table
+---@param xs lutra.Tensor|table
+---@param options? {dim?: integer, reverse?: boolean} 0 and false unless set
+---@return any carry
+---@return any ys
+function lt.scan(f, init, xs, options) end
+---f(x, ...) for each slice x of xs along dimension 0; its results, stacked along dimension 0.
+---@param f function
+---@param xs lutra.Tensor|table
+---@return any ...
+function lt.map(f, xs, ...) end
+---The prefixes of xs along dim under f(a, b), which is associative and combines slices element by element. About
+---2 log2(n) rounds (Blelloch, "Prefix sums and their applications", 1990).
+---@param f fun(a: any, b: any): any
+---@param xs lutra.Tensor|table
+---@param dim integer
+---@param options? {reverse?: boolean} from the last element on
+---@return any
+function lt.associative_scan(f, xs, dim, options) end
+
 ---What a Function's forward and backward get first.
 ---@class lutra.Context
 ---@field saved_tensors lutra.Tensor[] in backward, what save_for_backward was given

@@ -1,0 +1,52 @@
+-- lt.scan(f, init, xs, {dim = 0, reverse = false}): carry, y = f(carry, x) for each slice x of xs along dim, from the
+-- first to the last or in reverse; gives the last carry and the ys, stacked along dimension 0 so that ys[i] belongs to
+-- slice i. carry, x and y: a tensor or a (nested) table of tensors; y may be nil.
+local lt, use = ...
+local errors, keywords, tree = use "errors", use "keywords", use "control.tree"
+
+local defaults = {dim = 0, reverse = false}
+
+local function stack_all(model, steps)
+  local stacked = {}
+  for k = 1, #steps[1] do
+    local column = {}
+    for i = 1, #steps do column[i] = steps[i][k] end
+    stacked[k] = lt.stack(column, 0)
+  end
+  return tree.like(model, stacked)
+end
+
+return function(f, init, xs, options)
+  errors.callable("scan", "f", f)
+  options = keywords.check("scan", options, defaults)
+  local dim, reverse = options.dim, options.reverse
+  local slices = tree.flatten("scan", "argument 'xs'", xs)
+  if #slices == 0 then errors.fail "scan: argument 'xs' has no tensors" end
+  local n = slices[1]:size(dim)
+  for k = 2, #slices do
+    if slices[k]:size(dim) ~= n then
+      errors.fail("scan: the tensors of xs have sizes %d and %d along dim %d", n, slices[k]:size(dim), dim)
+    end
+  end
+  if n == 0 then errors.fail("scan: argument 'xs' has size 0 along dim %d", dim) end
+  local carry, model, ys = init, nil, {}
+  local first = tree.flatten("scan", "argument 'init'", init)
+  local function given() return "the carry that " .. tree.place("f", f) .. " gives" end
+  for step = 0, n - 1 do
+    local i = reverse and n - 1 - step or step
+    local x = {}
+    for k = 1, #slices do x[k] = slices[k]:select(dim, i) end
+    local y
+    carry, y = f(carry, tree.like(xs, x))
+    tree.check("scan", given, tree.flatten("scan", "the carry that f gives", carry), "init", first)
+    if step == 0 then model = y end
+    if (y == nil) ~= (model == nil) then errors.fail("scan: %s gives a y in some steps only", tree.place("f", f)) end
+    if y ~= nil then ys[i + 1] = tree.flatten("scan", "the y that f gives", y) end
+  end
+  if model == nil then return carry, nil end
+  for i = 2, n do
+    tree.check("scan", function() return "a y that " .. tree.place("f", f) .. " gives" end, ys[i], "the first",
+      ys[1])
+  end
+  return carry, stack_all(model, ys)
+end

@@ -1,0 +1,33 @@
+-- lt.while_loop(cond, body, ...): while cond(...) holds, the carried values become body(...); gives the last ones. A
+-- carried value is a tensor or a (nested) table of tensors, and keeps its shape, dtype and device.
+local _, use = ...
+local errors, tree = use "errors", use "control.tree"
+
+local function list_of(...) return {...}, select("#", ...) end
+
+local function flat(list, n)
+  local out = {}
+  for i = 1, n do
+    local tensors = tree.flatten("while_loop", "carried value " .. i, list[i])
+    for k = 1, #tensors do out[#out + 1] = tensors[k] end
+  end
+  return out
+end
+
+return function(cond, body, ...)
+  errors.callable("while_loop", "cond", cond)
+  errors.callable("while_loop", "body", body)
+  local carried, n = list_of(...)
+  if n == 0 then errors.fail "while_loop: there is nothing to carry: give a value after body" end
+  local first = flat(carried, n)
+  local function given() return "what " .. tree.place("body", body) .. " gives" end
+  while tree.truth("while_loop", "cond", cond(unpack(carried, 1, n))) do
+    local new, count = list_of(body(unpack(carried, 1, n)))
+    if count ~= n then
+      errors.fail("while_loop: %s gives %d values, but %d are carried", tree.place("body", body), count, n)
+    end
+    tree.check("while_loop", given, flat(new, n), "the carried values", first)
+    carried = new
+  end
+  return unpack(carried, 1, n)
+end
