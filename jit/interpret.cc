@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "jit/compile.h"
+#include "jit/graph/function.h"
 #include "ops/defs/autocast.h"
 
 namespace lutra {
@@ -117,6 +118,12 @@ std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inpu
   std::vector<Value> outputs;
   for (const Value& v : graph.outputs) outputs.push_back(in.value(v));
   return outputs;
+}
+
+std::vector<Tensor> GraphFunction::run(const std::vector<Tensor>& arguments) const {
+  std::vector<Tensor> results;
+  for (const Value& v : interpret(*graph, arguments, {})) results.push_back(v.tensor());
+  return results;
 }
 
 }  // namespace lutra

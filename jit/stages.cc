@@ -2,6 +2,7 @@
 #include "jit/stages.h"
 
 #include "jit/device/backend.h"
+#include "jit/graph/function.h"
 #include "jit/passes/passes.h"
 #include "jit/schedule/schedule.h"
 
@@ -31,13 +32,18 @@ void renumber(Compilation& c) {
   check(*c.graph, "capture");
 }
 
+// On the graph and on the functions that it runs.
+GraphPtr run_on(const PassRow& pass, const Graph& graph) {
+  GraphPtr rewritten = pass.run(graph);
+  map_functions(*rewritten, [&](const Graph& function) { return run_on(pass, function); });
+  check(*rewritten, pass.name);
+  check_sharing(graph, *rewritten, pass.name);
+  return rewritten;
+}
+
 template <size_t kPass>
 void run_pass(Compilation& c) {
-  const PassRow& pass = kPasses[kPass];
-  GraphPtr rewritten = pass.run(*c.graph);
-  check(*rewritten, pass.name);
-  check_sharing(*c.graph, *rewritten, pass.name);
-  c.graph = std::move(rewritten);
+  c.graph = run_on(kPasses[kPass], *c.graph);
 }
 
 bool shows(const CompileOptions& options, const char* stage) {

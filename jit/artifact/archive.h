@@ -98,7 +98,7 @@ class Reader {
   bool at_end() const { return in_.empty(); }
 
  private:
-  // Loops within loops: no program has so many, and a lie must not use the stack up.
+  // Loops within loops, functions within functions: no program has so many, and a lie must not use the stack up.
   static constexpr int kMostNested = 200;
 
   std::string_view take(size_t bytes) {
@@ -140,7 +140,9 @@ class Reader {
       v = T(whole);
       if (int64_t(v) != whole) throw Damaged("a number that is too large");
     } else {
+      if (++nested_ > kMostNested) throw Damaged("values within too many values");
       fields(*this, v);
+      nested_--;
     }
   }
   void value(std::string& v) {
@@ -154,10 +156,8 @@ class Reader {
   }
   template <class T>
   void value(std::unique_ptr<T>& v) {
-    if (++nested_ > kMostNested) throw Damaged("loops within too many loops");
     v = std::make_unique<T>();
     value(*v);
-    nested_--;
   }
   template <class... T>
   void value(std::variant<T...>& v) {

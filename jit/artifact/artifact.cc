@@ -16,13 +16,18 @@ namespace {
 const std::string kMagic = "lutra artifact 1";
 
 // What is wrong with an artifact's codes.
-std::string wrong_codes(const Artifact& a) {
-  if (a.codes.of_launch.size() != a.plan.launches.size()) return "codes of other launches";
-  for (size_t i = 0; i < a.codes.of_launch.size(); i++) {
-    const int32_t image = a.codes.of_launch[i];
-    if (image < -1 || image >= int32_t(a.codes.images.size())) return str("launch ", i, " has code ", image);
-    if (image >= 0 && a.codes.images[size_t(image)].empty()) return str("code ", image, " is empty");
-    if (image >= 0 && !std::holds_alternative<KernelLaunch>(a.plan.launches[i])) return str("launch ", i, " has code");
+std::string wrong_codes(const Plan& plan, const Codes& codes) {
+  if (codes.of_launch.size() != plan.launches.size()) return "codes of other launches";
+  for (size_t i = 0; i < codes.of_launch.size(); i++) {
+    const int32_t image = codes.of_launch[i];
+    if (image < -1 || image >= int32_t(codes.images.size())) return str("launch ", i, " has code ", image);
+    if (image >= 0 && codes.images[size_t(image)].empty()) return str("code ", image, " is empty");
+    if (image >= 0 && !std::holds_alternative<KernelLaunch>(plan.launches[i])) return str("launch ", i, " has code");
+  }
+  if (codes.functions.size() != plan.functions.size()) return "codes of other functions";
+  for (size_t i = 0; i < codes.functions.size(); i++) {
+    const std::string wrong = wrong_codes(plan.functions[i], codes.functions[i]);
+    if (!wrong.empty()) return str("function ", i, ": ", wrong);
   }
   return "";
 }
@@ -53,9 +58,16 @@ std::string wrong_constants(const Artifact& a) {
 
 }  // namespace
 
+Codes no_codes(const Plan& plan) {
+  Codes codes;
+  codes.of_launch.assign(plan.launches.size(), -1);
+  for (const Plan& f : plan.functions) codes.functions.push_back(no_codes(f));
+  return codes;
+}
+
 void check_artifact(const Artifact& a) {
   std::string wrong = verify(a.plan);
-  if (wrong.empty()) wrong = wrong_codes(a);
+  if (wrong.empty()) wrong = wrong_codes(a.plan, a.codes);
   if (wrong.empty()) wrong = wrong_constants(a);
   if (!wrong.empty()) throw Damaged(wrong);
 }

@@ -13,6 +13,7 @@ namespace lutra {
 struct Codes {
   std::vector<std::string> images;
   std::vector<int32_t> of_launch;  // place in images; -1: there is none, the kernel is compiled when it is linked
+  std::vector<Codes> functions;    // of the plan's
 };
 
 // What a constant of the plan is: one that the captured graph has, or a tensor that a pass made.
@@ -22,6 +23,9 @@ struct Constant {
   std::vector<int64_t> sizes, strides;
   std::string bytes;  // from its first element to its last
 };
+
+// Of a plan whose kernels are all to be compiled.
+Codes no_codes(const Plan& plan);
 
 struct Artifact {
   Plan plan;

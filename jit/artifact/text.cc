@@ -256,7 +256,7 @@ Artifact parse_artifact(const std::string& text) {
   in.read("plan", a.plan);
   in.read("constants", a.constants);
   for (Constant& c : a.constants) c.bytes = from_hex(c.bytes);
-  a.codes.of_launch.assign(a.plan.launches.size(), -1);
+  a.codes = no_codes(a.plan);
   check_artifact(a);
   return a;
 }

@@ -16,6 +16,7 @@ class Verifier {
     outputs();
     for (const SymGuard& g : p_.guards) need(arity(g.cmp) == 1 || g.b > 0, "a guard without its second operand");
     for (const int32_t i : p_.mutated) need(is_input(i), "a write to input ", i);
+    for (size_t i = 0; i < p_.functions.size() && wrong_.empty(); i++) function(i);
     return wrong_;
   }
 
@@ -62,6 +63,7 @@ class Verifier {
     if (const auto* e = std::get_if<ExternLaunch>(&p_.launches[i])) {
       for (const BufferView& v : e->in) view(v, true);
       for (const BufferView& v : e->out) view(v, false);
+      if (info(e->op).has(kControl) || !e->functions.empty()) control(*e);
       return;
     }
     const auto& k = std::get<KernelLaunch>(p_.launches[i]);
@@ -71,6 +73,60 @@ class Verifier {
     for (const int32_t b : k.buffers) need(is_buffer(b), "launch ", i, ": there is no buffer b", b);
     for (const Fault& f : k.faults) need(f.arg >= 0 && f.arg < k.kernel.ints, "launch ", i, " checks n", f.arg);
     if (std::string wrong = loop::verify(k.kernel); !wrong.empty()) need(false, "kernel ", k.kernel.name, ": ", wrong);
+  }
+
+  // Each output of a function is a buffer of its own, which the launch gives the memory of.
+  void function(size_t i) {
+    const Plan& f = p_.functions[i];
+    if (std::string wrong = verify(f); !wrong.empty()) return need(false, "function ", i, ": ", wrong);
+    need(f.constants == 0 && f.mutated.empty() && f.rng_calls == 0 && f.guards.empty(), "function ", i,
+         " is more than its arguments and results");
+    for (const PlanOutput& out : f.outputs) {
+      const bool own = out.kind == PlanOutput::kTensor && out.view.buffer >= 0 &&
+                       f.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput;
+      need(own, "function ", i, " gives what is not its own");
+    }
+    for (const SymExpr& e : f.exprs)
+      need(e.op == SymOp::kConstInt || e.op == SymOp::kConstNum || arity(e.op) > 0, "function ", i, " has symbols");
+  }
+
+  // As many arguments and results as its functions have.
+  void control(const ExternLaunch& e) {
+    const auto taken = [&](size_t k) {
+      const int32_t f = k < e.functions.size() ? e.functions[k] : -1;
+      need(f >= 0 && size_t(f) < p_.functions.size(), "there is no function ", f);
+      return wrong_.empty() ? p_.functions[size_t(f)].positions.size() : 0;
+    };
+    const auto given = [&](size_t k) {
+      return wrong_.empty() ? p_.functions[size_t(e.functions[k])].outputs.size() : 0;
+    };
+    const auto number = [&](size_t k) -> size_t {
+      need(k < e.ints.size() && p_.exprs[size_t(e.ints[k])].op == SymOp::kConstInt, "a count that is none");
+      const int64_t n = wrong_.empty() ? p_.exprs[size_t(e.ints[k])].i : 0;
+      need(n >= 0 && n <= int64_t(e.in.size() + e.out.size() + kMostDims), "a count of ", n);
+      return wrong_.empty() ? size_t(n) : 0;
+    };
+    const char* const wrong = "a launch of functions with other arguments than theirs";
+    const size_t in = e.in.size(), out = e.out.size();
+    if (e.op == OpId::cond) {
+      const size_t f = number(0), g = number(1);
+      need(in == 1 + f + g && taken(0) == f && taken(1) == g && given(0) == out && given(1) == out, wrong);
+    } else if (e.op == OpId::while_loop) {
+      const size_t carried = number(0), tests = number(1), reads = number(2);
+      need(in == carried + tests + reads && taken(0) == carried + tests && taken(1) == carried + reads &&
+               given(0) == 1 && given(1) == out && carried == out,
+           wrong);
+    } else if (e.op == OpId::scan) {
+      const size_t carried = number(0), slices = number(1), reads = number(3 + slices);
+      need(slices > 0 && in == carried + slices + reads && taken(0) == in && given(0) == out && carried <= out &&
+               e.ints.size() == 4 + slices,
+           wrong);
+      for (size_t k = 0; wrong_.empty() && k < slices; k++) {
+        need(number(2 + k) < e.in[carried + k].sizes.size(), "a scan along a dim that there is not");
+      }
+    } else {
+      need(false, name(e.op), " runs no functions");
+    }
   }
 
   void outputs() {

@@ -16,6 +16,7 @@
 #include "jit/runtime/profile.h"
 #include "ops/core/interrupt.h"
 #include "ops/decompose/emit.h"
+#include "ops/defs/control.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -72,6 +73,7 @@ class EagerExecutor : public Executor {
     const OpInfo& op = info(id);
     const Device device = result_device(op, given);
     if (op.dynamic) return run_dynamic(op, given, device);
+    if (op.has(kControl)) return run_control(id, given);
     Args moved;
     const Args& args = on_device(given, device, moved);
     Results results;

@@ -6,11 +6,12 @@
 //             | "guard" cmp "(" expr ["," expr] ")" bool
 //             | %id "=" ("input" | "constant") str ":" type ["aliases" %id] ["requires_grad"]
 //             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] [";" file ":" line]
+//   values   := ... | graph, where an op takes a function
 //   type     := dtype "[" exprs "]" "strides" "[" exprs "]"
 #include <cstdlib>
 #include <unordered_map>
 
-#include "jit/graph/graph.h"
+#include "jit/graph/function.h"
 #include "jit/graph/text.h"
 #include "ops/core/intern.h"
 
@@ -159,7 +160,18 @@ struct Parser {
     return it->second;
   }
 
+  Value function() {
+    Nested nested(*this);
+    Parser inner(text);
+    inner.at = at, inner.line = line, inner.depth = depth;
+    std::unique_ptr<Graph> graph = inner.run();
+    if (std::string wrong = check_function(*graph); !wrong.empty()) error(wrong);
+    at = inner.at, line = inner.line;
+    return make_function(std::move(graph));
+  }
+
   Value value(ArgType type) {
+    if (type == ArgType::kFunction) return function();
     if (accept("None")) return Value();
     if (peek("%")) return ref();
     if (accept("true")) return type == ArgType::kBool ? Value(true) : Value(Scalar::of_bool(true));

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "jit/graph/graph.h"
+#include "jit/graph/function.h"
 #include "jit/graph/text.h"
 
 namespace lutra {
@@ -138,6 +138,12 @@ struct Printer {
     if (s.kind == Scalar::kBool) return s.i ? "true" : "false";
     return s.kind == Scalar::kInt ? std::to_string(s.i) : number_text(s.d);
   }
+  // Lines of the function's text stand two columns further to the right.
+  static std::string function(const Graph& g) {
+    std::string text;
+    for (char c : print(g)) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
+    return text.substr(0, text.size() - 3);
+  }
   std::string value(const Value& v) {
     if (v.is_none()) return "None";
     if (v.is<Tensor>()) return ref(v.tensor());
@@ -147,6 +153,7 @@ struct Printer {
     if (v.is<DType>()) return v.as<DType>() == DType::kNone ? "None" : name(v.as<DType>());
     if (v.is<Device>()) return "'" + to_string(v.as<Device>()) + "'";
     if (v.is<std::string>()) return quote(v.as<std::string>());
+    if (v.is<FunctionRef>()) return function(graph_of(v.as<FunctionRef>()));
     std::string s = "[";
     for (const Tensor& t : v.as<std::vector<Tensor>>()) s += (s.size() > 1 ? ", " : "") + ref(t);
     return s + "]";

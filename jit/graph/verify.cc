@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "jit/graph/graph.h"
+#include "jit/graph/function.h"
 
 namespace lutra {
 namespace {
@@ -24,10 +24,16 @@ struct Verifier {
     if (v.is<std::vector<Tensor>>()) {
       for (const Tensor& t : v.as<std::vector<Tensor>>()) use(t, where);
     }
+    if (v.is<FunctionRef>()) function(graph_of(v.as<FunctionRef>()), where);
     if (v.is<Scalar>()) sym(v.as<Scalar>().expr, where);
     if (v.is<Sizes>()) {
       for (SymInt s : v.as<Sizes>()) sym(s.expr, where);
     }
+  }
+  void function(const Graph& f, const std::string& where) {
+    std::string wrong = verify(f);
+    if (wrong.empty()) wrong = check_function(f);
+    check(wrong.empty(), where + " has a function: " + wrong);
   }
   void sym(int32_t expr, const std::string& where) {
     check(expr >= 0 && size_t(expr) < g.env->size(), where + " has a symbol that is not in the graph's env");

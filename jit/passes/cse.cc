@@ -32,6 +32,7 @@ struct Key {
     if (v.is<DType>()) out << name(v.as<DType>());
     if (v.is<Device>()) out << to_string(v.as<Device>());
     if (v.is<std::string>()) out << v.as<std::string>();
+    if (v.is<FunctionRef>()) out << static_cast<const void*>(v.as<FunctionRef>().get());
     if (v.is<Sizes>()) {
       for (SymInt s : v.as<Sizes>()) out << ',' << (s.expr ? 'e' : 'c') << (s.expr ? int64_t(s.expr) : s.hint);
     }

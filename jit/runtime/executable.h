@@ -1,6 +1,7 @@
 // An executable: a plan with its kernels compiled; runs on tensors and scalars.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ class Executable {
                                            bool at_once = false);
   // Of code that was kept, for a machine like this one; the rest is compiled. given: the captured graph's constants.
   static std::shared_ptr<Executable> link(Artifact artifact, const std::vector<Tensor>& given);
+  // Of a function of a plan; the plan that has it outlives it.
+  static std::shared_ptr<Executable> of_function(const Plan& plan, const Codes& codes, const CodeOptions& options);
   Executable(const Executable&) = delete;
 
   // inputs: one real tensor for each graph input that is not a constant; scalars: one double each. outputs: one Value
@@ -52,8 +55,10 @@ class Executable {
   Codes codes() const { return flat_.codes(); }
 
  private:
-  Executable(Artifact artifact, std::vector<Tensor> constants, const CodeOptions& options);
+  Executable(Plan plan, const Codes& codes, std::vector<Tensor> constants, const CodeOptions& options);
+  Executable(const Plan& function, const Codes& codes, const CodeOptions& options);
 
+  const std::optional<Plan> own_;  // none of a function of another's plan
   FlatPlan flat_;
   std::unique_ptr<Runner> runner_;
 };

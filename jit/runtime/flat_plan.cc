@@ -6,6 +6,7 @@
 
 #include "jit/device/backend.h"
 #include "jit/runtime/config.h"
+#include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/library_call.h"
 #include "jit/runtime/pool.h"
@@ -39,11 +40,15 @@ void set_place(LaunchStep& step, const Launch& launch) {
 
 }  // namespace
 
-FlatPlan::FlatPlan(Artifact artifact, std::vector<Tensor> brought, const CodeOptions& options)
-    : plan(std::move(artifact.plan)), constants(std::move(brought)), backend(backend_of(plan.device)) {
+FlatPlan::FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> brought, const CodeOptions& options)
+    : plan(plan), constants(std::move(brought)), backend(backend_of(plan.device)) {
   LUTRA_CHECK(constants.size() == size_t(plan.constants), constants.size(), " constants for ", plan.constants);
   program.begin(plan.exprs, plan.positions);
-  compile(artifact.codes, options);
+  for (size_t i = 0; i < plan.functions.size(); i++) {
+    const bool has_code = i < codes.functions.size();
+    functions.push_back(Executable::of_function(plan.functions[i], has_code ? codes.functions[i] : Codes(), options));
+  }
+  compile(codes, options);
   for (size_t i = 0; i < plan.launches.size(); i++) {
     if (const auto* kernel = std::get_if<KernelLaunch>(&plan.launches[i])) {
       add_kernel(*kernel);
@@ -54,6 +59,7 @@ FlatPlan::FlatPlan(Artifact artifact, std::vector<Tensor> brought, const CodeOpt
     steps.back().launch = int32_t(i);
     set_place(steps.back(), plan.launches[i]);
   }
+  for (const auto& f : functions) kernel_count += f->kernel_count();
   name_runs();
   for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
     for (size_t k = i; k <= i + size_t(steps[i].beside); k++) steps[i].writes |= writes_inputs(steps[k].launch);
@@ -125,7 +131,7 @@ void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& o
   const bool for_sizes = backend.preferences.made_for_sizes;
   if (const auto* library = std::get_if<ExternLaunch>(&plan.launches[i])) {
     counters_[i] = library_counters(name(library->op));
-    if (for_sizes) prepare_library(*library);
+    if (for_sizes && library->functions.empty()) prepare_library(*library);
     return;
   }
   const auto& launch = std::get<KernelLaunch>(plan.launches[i]);
@@ -203,6 +209,7 @@ std::string FlatPlan::listings() const {
   for (const LaunchStep& s : steps) {
     if (s.kernel) text += s.kernel->code->listing;
   }
+  for (const auto& f : functions) text += f->listings();
   return text;
 }
 
@@ -219,6 +226,7 @@ Codes FlatPlan::codes() const {
     }
     codes.of_launch.push_back(place);
   }
+  for (const auto& f : functions) codes.functions.push_back(f->codes());
   return codes;
 }
 

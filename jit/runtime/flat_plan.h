@@ -13,6 +13,7 @@ namespace lutra {
 
 struct CachedKernel;
 class Backend;
+class Executable;
 
 constexpr int kMaxBeside = 64;  // kernels side by side
 constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
@@ -40,8 +41,8 @@ struct CodeOptions {
 
 // Invariant: it does not change once it is made, so runs on several threads share it.
 struct FlatPlan {
-  // Compiles the kernels that the artifact has no code of.
-  FlatPlan(Artifact artifact, std::vector<Tensor> constants, const CodeOptions& options);
+  // codes: of the kernels that have code already; the others are compiled. The plan lives at least as long.
+  FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> constants, const CodeOptions& options);
   FlatPlan(const FlatPlan&) = delete;
 
   const LaunchStep* end() const { return steps.data() + steps.size(); }
@@ -53,9 +54,10 @@ struct FlatPlan {
   std::string listings() const;
   Codes codes() const;
 
-  Plan plan;
+  const Plan& plan;
   std::vector<Tensor> constants;
   HostProgram program;
+  std::vector<std::shared_ptr<Executable>> functions;
   const Backend& backend;
   std::vector<LaunchStep> steps;
   std::vector<int32_t> operands;  // of the steps: buffers, integer slots, number slots, in a row

@@ -183,8 +183,10 @@ ExternCall Runner::make_call(const RunContext& c, const ExternLaunch& launch, Ca
 }
 
 void Runner::launch_library(RunContext& c, const LaunchStep& step) const {
+  const auto& launch = std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]);
+  if (!launch.functions.empty()) return launch_control(c, launch);
   CallOperands operands;
-  run_extern(make_call(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]), operands));
+  run_extern(make_call(c, launch, operands));
 }
 
 Fault fault_of(const KernelLaunch& launch) { return {-1, -1, launch.op, launch.file, launch.line}; }

@@ -75,6 +75,7 @@ class Runner {
   virtual void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator,
                               bool& wrote) const = 0;
   virtual void launch_library(RunContext& c, const LaunchStep& step) const;
+  void launch_control(RunContext& c, const ExternLaunch& launch) const;
   // After any run, however it ended.
   virtual void end(RunContext&) const {}
 

@@ -67,6 +67,7 @@ struct ExternLaunch {
   std::vector<BufferView> in, out;  // in: buffer -1 is an absent optional tensor
   std::vector<ExprId> ints, scalars;
   std::vector<std::string> strings;
+  std::vector<int32_t> functions;  // of the plan, where op runs functions; ints count the tensors of each list then
   std::string file;
   int line = 0;
 };
@@ -96,6 +97,7 @@ struct Plan {
   std::vector<int32_t> positions;
   std::vector<int32_t> mutated;  // inputs written (their version counter moves on)
   int rng_calls = 0;
+  std::vector<Plan> functions;  // branches and bodies of loops, which launches run; each has expressions of its own
 };
 
 // f(ExprId&) for each expression that the plan names, those of exprs excepted.

@@ -58,6 +58,7 @@ struct Printer {
     for (size_t i = 0; i < l.in.size(); i++) out << (i ? ", " : "") << (l.in[i].buffer < 0 ? "none" : view(l.in[i]));
     if (!l.ints.empty() || !l.scalars.empty()) out << "; " << list(l.ints) << "; " << list(l.scalars);
     for (const std::string& s : l.strings) out << "; '" << s << "'";
+    for (int32_t f : l.functions) out << "; function " << f;
     out << ") -> ";
     for (size_t i = 0; i < l.out.size(); i++) out << (i ? ", " : "") << view(l.out[i]);
     if (!l.file.empty()) out << " ; " << l.file << ":" << l.line;
@@ -66,6 +67,11 @@ struct Printer {
 
   std::string run() {
     out << "plan {\n";
+    for (size_t i = 0; i < p.functions.size(); i++) {
+      out << "  function " << i << "\n";
+      std::istringstream lines(print(p.functions[i]));
+      for (std::string line; std::getline(lines, line);) out << "    " << line << "\n";
+    }
     buffers();
     for (const Launch& l : p.launches) std::visit([&](const auto& x) { launch(x); }, l);
     if (!p.mutated.empty()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/graph/function.h"
 #include "jit/schedule/combine.h"
 #include "jit/schedule/fuse.h"
 #include "jit/schedule/memory.h"
@@ -20,7 +21,7 @@ class Planner {
       : env_(*graph.env),
         facts_(env_),
         units_(graph, facts_, options.fuse, options.machine),
-        fuse_(options.fuse),
+        options_(options),
         decisions_(options.decisions) {}
 
   Plan run() {
@@ -28,11 +29,11 @@ class Planner {
     plan_.device = units_.device;
     plan_.rng_calls = g.rng_calls;
     add_inputs();
-    std::vector<Group> groups = fuse(units_, fuse_, decisions_);
+    std::vector<Group> groups = fuse(units_, options_.fuse, decisions_);
     find_outputs();
     for (const Group& group : groups) launch(group);
     for (const Value& v : g.outputs) output(v);
-    if (fuse_) combine_launches(plan_);
+    if (options_.fuse) combine_launches(plan_);
     plan_memory(plan_, env_);
     close(plan_, env_);
     return std::move(plan_);
@@ -212,6 +213,7 @@ class Planner {
       case ArgType::kTensor: launch.in.push_back(v.is_none() ? BufferView() : view(v.tensor())); break;
       case ArgType::kTensorList:
         for (const Tensor& t : v.as<std::vector<Tensor>>()) launch.in.push_back(view(t));
+        if (info(launch.op).has(kControl)) launch.ints.push_back(expr(int64_t(v.as<std::vector<Tensor>>().size())));
         break;
       case ArgType::kOperand:
         if (v.is<Tensor>()) {
@@ -227,6 +229,10 @@ class Planner {
         for (SymInt s : v.as<Sizes>()) launch.ints.push_back(expr(s));
         break;
       case ArgType::kBool: launch.ints.push_back(expr(SymInt(v.as<bool>()))); break;
+      case ArgType::kFunction:
+        launch.functions.push_back(int32_t(plan_.functions.size()));
+        plan_.functions.push_back(schedule(graph_of(v.as<FunctionRef>()), options_));
+        break;
       case ArgType::kStr: launch.strings.push_back(v.is_none() ? "" : v.as<std::string>()); break;
       case ArgType::kDType:
       case ArgType::kDevice: break;
@@ -276,7 +282,7 @@ class Planner {
   SymEnv& env_;
   SymFacts facts_;
   Units units_;
-  bool fuse_;
+  const ScheduleOptions& options_;
   Decisions decisions_;
   Plan plan_;
   std::vector<int32_t> buffers_;  // by source

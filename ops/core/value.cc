@@ -97,6 +97,7 @@ std::string describe(const Value& v) {
     std::string operator()(DType t) const { return std::string("dtype ") + name(t); }
     std::string operator()(Device d) const { return "device " + to_string(d); }
     std::string operator()(const std::string& s) const { return "string '" + s + "'"; }
+    std::string operator()(const FunctionRef&) const { return "a function"; }
   };
   return std::visit(Visitor{}, v.v);
 }

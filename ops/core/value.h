@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/core/error.h"
+#include "ops/core/function.h"
 #include "ops/core/tensor.h"
 
 namespace lutra {
@@ -67,7 +68,9 @@ bool converts(const Scalar& s, DType dtype);
 
 struct Value {
   // Ints is a list of sizes or dims; a single int is a Scalar of kind kInt with a SymInt expression.
-  std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, bool, Sizes, DType, Device, std::string> v;
+  std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, bool, Sizes, DType, Device, std::string,
+               FunctionRef>
+      v;
   Value() = default;
   template <class T>
   Value(T x) : v(std::move(x)) {}  // NOLINT

@@ -18,6 +18,7 @@ const char* expected(ArgType type) {
     case ArgType::kDType: return "a dtype";
     case ArgType::kDevice: return "a device";
     case ArgType::kStr: return "a string";
+    case ArgType::kFunction: return "a function";
   }
   return "?";
 }
@@ -50,6 +51,7 @@ bool accept(ArgType type, Value& v) {
     case ArgType::kDType: return v.is<DType>() && v.as<DType>() != DType::kNone;
     case ArgType::kDevice: return v.is<Device>();
     case ArgType::kStr: return v.is<std::string>();
+    case ArgType::kFunction: return v.is<FunctionRef>();
   }
   return false;
 }

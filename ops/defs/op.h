@@ -44,6 +44,7 @@ enum OpFlags : uint32_t {
   kContraction = 2097152,
   kSpatial = 4194304,
   kScatters = 8388608,
+  kControl = 16777216,
 };
 
 // What happens to an op's arguments under autocast; see ops.def.
@@ -71,7 +72,8 @@ enum class ArgType : uint8_t {
   kBool,
   kDType,
   kDevice,
-  kStr
+  kStr,
+  kFunction
 };
 
 struct ArgInfo {

@@ -18,7 +18,7 @@ constexpr std::array kTypes = {
     TypeRow{"int", ArgType::kInt},         TypeRow{"int[]", ArgType::kIntList},
     TypeRow{"float", ArgType::kFloat},     TypeRow{"bool", ArgType::kBool},
     TypeRow{"dtype", ArgType::kDType},     TypeRow{"Device", ArgType::kDevice},
-    TypeRow{"str", ArgType::kStr},
+    TypeRow{"str", ArgType::kStr},         TypeRow{"Function", ArgType::kFunction},
 };
 
 std::string_view trim(std::string_view s) {

@@ -33,9 +33,9 @@ Tensor weighted(const Tensor& r) {
   return sum_all(mul(r, tensor_of(r->sizes, w)));
 }
 
-using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+using Loss = std::function<Tensor(const std::vector<Tensor>&)>;
 
-void check_gradients(const std::string& what, const Function& f, const std::vector<Tensor>& inputs,
+void check_gradients(const std::string& what, const Loss& f, const std::vector<Tensor>& inputs,
                      const std::vector<Tensor>& grads) {
   constexpr double kStep = 1e-6;
   for (size_t k = 0; k < inputs.size(); k++) {
@@ -62,11 +62,11 @@ void gradcheck(const Case& c) {
     inputs.push_back(random_tensor(s, c.low, c.high, rng));
     inputs.back()->requires_grad = true;
   }
-  Function loss = [&](const std::vector<Tensor>& in) { return weighted(c.f(in)); };
+  Loss loss = [&](const std::vector<Tensor>& in) { return weighted(c.f(in)); };
   check_gradients(c.name, loss, inputs, grad({loss(inputs)}, inputs, {}, false, false, true));
   if (!c.twice) return;
   // The loss of gradients is a function too; in_grad keeps the tape on for the inner gradient.
-  Function second = [&](const std::vector<Tensor>& in) {
+  Loss second = [&](const std::vector<Tensor>& in) {
     GradModeScope on(true);
     std::vector<Tensor> g = grad({loss(in)}, in, {}, true, true, true);
     Tensor total = sum_all(mul(in[0], Scalar(0.0)));
@@ -310,7 +310,7 @@ TEST_CASE("random writes through views", "[ops]") {
   NaiveScope naive;
   for (unsigned seed = 0; seed < 150; seed++) {
     ViewProgram program{seed};
-    Function f = [&](const std::vector<Tensor>& in) {
+    Loss f = [&](const std::vector<Tensor>& in) {
       // Differences are taken without the tape; views must be what they are with it.
       return program.run(in);
     };

@@ -249,6 +249,7 @@ class Maker {
       }
       case ArgType::kDevice:
       case ArgType::kStr: return arg.def;
+      case ArgType::kFunction: break;  // of internal ops
     }
     return Value();
   }

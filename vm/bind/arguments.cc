@@ -23,6 +23,7 @@ const char* wanted(ArgType type) {
     case ArgType::kDType: return "a dtype";
     case ArgType::kDevice: return "a device";
     case ArgType::kStr: return "a string";
+    case ArgType::kFunction: break;  // of ops that Lua has no name of
   }
   return "a value";
 }
@@ -232,6 +233,7 @@ bool kind_fits(const ArgInfo& arg, ArgReader& in, const Slot& slot) {
     case ArgType::kDevice:
       return is_number(kind) || (kind == LuaKind::kString && dtype_from_name(in.string(slot.first)) == DType::kNone);
     case ArgType::kStr: return kind == LuaKind::kString;
+    case ArgType::kFunction: break;
   }
   return false;
 }

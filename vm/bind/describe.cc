@@ -26,6 +26,7 @@ const char* text_of(ArgType type) {
     case ArgType::kDType: return "dtype";
     case ArgType::kDevice: return "device";
     case ArgType::kStr: return "string";
+    case ArgType::kFunction: return "function";
   }
   return "?";
 }

@@ -115,6 +115,7 @@ bool CudaRunner::can_record(const Context& c) const {
   for (const Launch& l : plan_.launches) {
     const auto* e = std::get_if<ExternLaunch>(&l);
     if (!e) continue;
+    if (!e->functions.empty()) return give_up(str(name(e->op), " waits for the GPU")), false;
     CallOperands operands;
     const char* candidate = extern_candidate(make_call(c, *e, operands));
     if (candidate && !std::strcmp(candidate, "host")) return give_up(str(name(e->op), " waits for the GPU")), false;

@@ -1,0 +1,161 @@
+// A launch that runs functions: branches and loops. What is carried from one run of a body to the next alternates
+// between two pieces of memory; the caller's own is only read.
+#include "jit/runtime/executable.h"
+#include "ops/core/interrupt.h"
+#include "ops/core/storage.h"
+#include "ops/defs/element.h"
+
+namespace lutra {
+namespace {
+
+// A tensor in memory that somebody else owns.
+struct Operand {
+  char* data = nullptr;
+  DType dtype = DType::kFloat32;
+  Sizes sizes, strides;
+};
+using Operands = std::vector<Operand>;
+
+int64_t span_of(const Operand& t) {
+  int64_t last = 0;
+  for (size_t d = 0; d < t.sizes.size(); d++) {
+    if (t.sizes[d].hint == 0) return 0;
+    last += (t.sizes[d].hint - 1) * t.strides[d].hint;
+  }
+  return last + 1;
+}
+
+size_t bytes_of(const Operand& t) { return size_t(span_of(t)) * size_of(t.dtype); }
+
+// Memory of its own for tensors of these types.
+struct Memory {
+  Operands tensors;
+  std::vector<Ref<Storage>> storages;
+  Memory(const Operands& like, Device device) : tensors(like) {
+    for (Operand& t : tensors) {
+      storages.push_back(allocate(bytes_of(t), device));
+      t.data = static_cast<char*>(storages.back()->data);
+    }
+  }
+};
+
+class Control {
+ public:
+  Control(const ExternLaunch& launch, const std::vector<std::shared_ptr<Executable>>& functions, Device device)
+      : launch_(launch), functions_(functions), device_(device) {}
+
+  void run(const ExternCall& call) {
+    Operands in, out;
+    for (const ExternView& v : call.in) in.push_back(operand(v));
+    for (const ExternView& v : call.out) out.push_back(operand(v));
+    switch (launch_.op) {
+      case OpId::cond: return cond(call, in, out);
+      case OpId::while_loop: return while_loop(call, in, out);
+      case OpId::scan: return scan(call, in, out);
+      default: fail_internal("no control flow: ", name(launch_.op));
+    }
+  }
+
+ private:
+  static Operand operand(const ExternView& v) {
+    Operand t{static_cast<char*>(v.data), v.dtype, {}, {}};
+    for (int32_t d = 0; d < v.dim; d++) t.sizes.push_back(v.sizes[d]), t.strides.push_back(v.strides[d]);
+    return t;
+  }
+  static Operands part(const Operands& all, size_t from, size_t n) {
+    return {all.begin() + long(from), all.begin() + long(from + n)};
+  }
+  Executable& function(size_t k) const { return *functions_[size_t(launch_.functions[k])]; }
+
+  void call(Executable& f, std::initializer_list<const Operands*> arguments, const Operands& results) const {
+    std::vector<InputView> views;
+    std::vector<void*> outputs;
+    for (const Operands* list : arguments) {
+      for (const Operand& t : *list) views.push_back({t.data, t.sizes.begin(), t.strides.begin()});
+    }
+    for (const Operand& t : results) outputs.push_back(t.data);
+    check_stop();
+    f.run_views(views.data(), nullptr, outputs.data());
+  }
+
+  bool holds(const Operand& t) const {
+    alignas(16) char element[16];
+    copy_bytes(element, Device(), t.data, device_, size_of(t.dtype));
+    return load_element(element, t.dtype).to_double() != 0;
+  }
+
+  void copy(const Operands& from, const Operands& to) const {
+    for (size_t i = 0; i < from.size(); i++) copy_bytes(to[i].data, device_, from[i].data, device_, bytes_of(from[i]));
+  }
+
+  // ints: how many of in are f's, how many g's.
+  void cond(const ExternCall& c, const Operands& in, const Operands& out) const {
+    const size_t n = size_t(c.ints[0]);
+    const Operands f = part(in, 1, n), g = part(in, 1 + n, size_t(c.ints[1]));
+    holds(in[0]) ? call(function(0), {&f}, out) : call(function(1), {&g}, out);
+  }
+
+  // ints: how many are carried, how many only test reads, how many only body.
+  void while_loop(const ExternCall& c, const Operands& in, const Operands& out) const {
+    const size_t carried = size_t(c.ints[0]), tests = size_t(c.ints[1]);
+    const Operands test_reads = part(in, carried, tests);
+    const Operands body_reads = part(in, carried + tests, size_t(c.ints[2]));
+    const Memory flag({{nullptr, function(0).plan().outputs[0].view.dtype, {}, {}}}, device_);
+    const Memory other(out, device_);
+    Operands now = part(in, 0, carried);
+    size_t steps = 0;
+    for (;; steps++) {
+      call(function(0), {&now, &test_reads}, flag.tensors);
+      if (!holds(flag.tensors[0])) break;
+      const Operands& next = steps % 2 ? other.tensors : out;
+      call(function(1), {&now, &body_reads}, next);
+      now = next;
+    }
+    if (steps % 2 == 0) copy(now, out);
+  }
+
+  // ints: how many are carried, how many are sliced, along which dims, whether in reverse, how many are only read.
+  void scan(const ExternCall& c, const Operands& in, const Operands& out) const {
+    const size_t carried = size_t(c.ints[0]), slices = size_t(c.ints[1]);
+    const auto dim = [&](size_t k) { return size_t(c.ints[2 + k]); };
+    const bool reverse = c.ints[2 + slices];
+    const Operands xs = part(in, carried, slices), reads = part(in, carried + slices, size_t(c.ints[3 + slices]));
+    const Operands last = part(out, 0, carried);
+    const Memory even(last, device_), odd(last, device_);
+    Operands now = part(in, 0, carried);
+    const int64_t n = xs[0].sizes[dim(0)].hint;
+    for (int64_t step = 0; step < n; step++) {
+      const int64_t i = reverse ? n - 1 - step : step;
+      Operands x = xs;
+      for (size_t k = 0; k < slices; k++) {
+        move(x[k], dim(k), i);
+        x[k].sizes.erase(dim(k)), x[k].strides.erase(dim(k));
+      }
+      const Operands& carry = step == n - 1 ? last : step % 2 ? odd.tensors : even.tensors;
+      Operands results = carry;
+      for (size_t k = carried; k < out.size(); k++) {
+        results.push_back(out[k]);
+        move(results.back(), 0, i);
+      }
+      call(function(0), {&now, &x, &reads}, results);
+      now = carry;
+    }
+  }
+  static void move(Operand& t, size_t dim, int64_t by) {
+    t.data += by * t.strides[dim].hint * int64_t(size_of(t.dtype));
+  }
+
+  const ExternLaunch& launch_;
+  const std::vector<std::shared_ptr<Executable>>& functions_;
+  const Device device_;
+};
+
+}  // namespace
+
+void Runner::launch_control(RunContext& c, const ExternLaunch& launch) const {
+  CallOperands operands;
+  const ExternCall call = make_call(c, launch, operands);
+  Control(launch, flat_.functions, plan_.device).run(call);
+}
+
+}  // namespace lutra

@@ -1,0 +1,29 @@
+// A function as an op's argument: a branch, or the body of a loop. jit/graph has what it is made of.
+// Invariants: it writes nothing that exists before, draws no random numbers and reads no number of the caller's; its
+// parameters and results are tensors of fixed sizes, each result in memory of its own.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "ops/core/dtype.h"
+#include "ops/core/sym.h"
+
+namespace lutra {
+
+class Tensor;
+
+struct TensorType {
+  Sizes sizes, strides;
+  DType dtype = DType::kFloat32;
+};
+
+struct Function {
+  virtual ~Function() = default;
+  virtual std::vector<TensorType> parameters() const = 0;
+  virtual std::vector<TensorType> results() const = 0;
+  // Op by op, on real tensors.
+  virtual std::vector<Tensor> run(const std::vector<Tensor>& arguments) const = 0;
+};
+using FunctionRef = std::shared_ptr<const Function>;
+
+}  // namespace lutra

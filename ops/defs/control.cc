@@ -1,0 +1,94 @@
+// Branches and loops, op by op.
+#include "ops/defs/control.h"
+
+#include "ops/core/interrupt.h"
+#include "ops/defs/call.h"
+#include "ops/defs/element.h"
+
+namespace lutra {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+const Tensors& list(const Args& args, size_t i) { return args[i].as<Tensors>(); }
+const Function& function(const Args& args, size_t i) { return *args[i].as<FunctionRef>(); }
+
+bool holds(const Tensor& t) { return Elements(t).at(0).to_double() != 0; }
+
+Tensors joined(Tensors a, const Tensors& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+Results run_cond(const Args& args) {
+  const bool first = holds(args[0].tensor());
+  return function(args, first ? 1 : 2).run(list(args, first ? 3 : 4));
+}
+
+Results run_while(const Args& args) {
+  Tensors carried = list(args, 2);
+  while (holds(function(args, 0).run(joined(carried, list(args, 3)))[0])) {
+    check_stop();
+    carried = function(args, 1).run(joined(carried, list(args, 4)));
+  }
+  // What was carried no time is not the caller's own memory.
+  if (!carried.empty() && carried[0].same(list(args, 2)[0])) {
+    for (Tensor& t : carried) t = own_copy(t);
+  }
+  return carried;
+}
+
+Results run_scan(const Args& args) {
+  const Function& body = function(args, 0);
+  Tensors carried = list(args, 1);
+  const Tensors& xs = list(args, 2);
+  const Sizes& dims = args[3].as<Sizes>();
+  const int64_t n = scan_length(args);
+  const size_t count = carried.size();
+  std::vector<Tensors> ys(body.results().size() - count, Tensors(size_t(n)));
+  for (int64_t step = 0; step < n; step++) {
+    check_stop();
+    const int64_t i = args[4].as<bool>() ? n - 1 - step : step;
+    Tensors arguments = carried;
+    for (size_t k = 0; k < xs.size(); k++) arguments.push_back(slice_of(xs[k], dims[k].hint, i));
+    Tensors out = body.run(joined(std::move(arguments), list(args, 5)));
+    for (size_t k = 0; k < ys.size(); k++) ys[k][size_t(i)] = out[count + k];
+    out.resize(count);
+    carried = std::move(out);
+  }
+  for (const Tensors& column : ys) carried.push_back(op1(OpId::stack, {column, vdim(0)}));
+  return carried;
+}
+
+}  // namespace
+
+Results call_cond(const Tensor& pred, const ControlFunction& f, const ControlFunction& g) {
+  return call_op(OpId::cond, {pred, f.function, g.function, f.reads, g.reads});
+}
+
+Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const Tensors& carried) {
+  return call_op(OpId::while_loop, {test.function, body.function, carried, test.reads, body.reads});
+}
+
+Results call_scan(const ControlFunction& body, const Tensors& carried, const Tensors& xs, int64_t dim, bool reverse) {
+  Sizes dims;
+  for (const Tensor& x : xs) dims.push_back(dim < 0 ? dim + x->dim() : dim);
+  return call_op(OpId::scan, {body.function, carried, xs, dims, reverse, body.reads});
+}
+
+Tensor own_copy(const Tensor& t) { return op1(OpId::clone, {t}); }
+
+int64_t scan_length(const Args& args) { return list(args, 2)[0]->sizes[size_t(args[3].as<Sizes>()[0].hint)].hint; }
+
+Tensor slice_of(const Tensor& x, int64_t dim, int64_t i) { return op1(OpId::select, {x, vdim(dim), vdim(i)}); }
+
+Results run_control(OpId op, const Args& args) {
+  switch (op) {
+    case OpId::cond: return run_cond(args);
+    case OpId::while_loop: return run_while(args);
+    case OpId::scan: return run_scan(args);
+    default: fail_internal("run_control: ", name(op));
+  }
+}
+
+}  // namespace lutra

@@ -1,0 +1,29 @@
+// Ops that run functions, on real tensors: the eager witness of compiled branches and loops.
+#pragma once
+#include "ops/defs/op.h"
+
+namespace lutra {
+
+// op has kControl.
+Results run_control(OpId op, const Args& args);
+
+// A function, and what it reads beside what the op gives it.
+struct ControlFunction {
+  FunctionRef function;
+  std::vector<Tensor> reads;
+};
+// The ops, in a trace.
+Results call_cond(const Tensor& pred, const ControlFunction& f, const ControlFunction& g);
+Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const std::vector<Tensor>& carried);
+// xs are sliced along dim, counted from the end where it is negative.
+Results call_scan(const ControlFunction& body, const std::vector<Tensor>& carried, const std::vector<Tensor>& xs,
+                  int64_t dim, bool reverse);
+// What a function gives must be memory of its own.
+Tensor own_copy(const Tensor& t);
+
+// How often the body of a scan runs.
+int64_t scan_length(const Args& args);
+// Slice i of x along dim.
+Tensor slice_of(const Tensor& x, int64_t dim, int64_t i);
+
+}  // namespace lutra

@@ -1,0 +1,116 @@
+// Meta rules of control flow: what functions take is what they are given; results are the functions'.
+#include "ops/meta/rules.h"
+
+namespace lutra {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+const Tensors& list(const Args& args, size_t i) { return args[i].as<Tensors>(); }
+const Function& function(const Args& args, size_t i) { return *args[i].as<FunctionRef>(); }
+
+TensorType type_of(const Tensor& t) { return {t->sizes, t->strides, t->dtype}; }
+
+// The functions' sizes are fixed: a symbol has been pinned to what they have.
+bool same_values(const Sizes& a, const Sizes& b) {
+  bool same = a.size() == b.size();
+  for (size_t i = 0; same && i < a.size(); i++) same = a[i].hint == b[i].hint;
+  return same;
+}
+bool same_type(const TensorType& a, const TensorType& b) {
+  return a.dtype == b.dtype && same_values(a.sizes, b.sizes) && same_values(a.strides, b.strides);
+}
+
+std::string text_of(const TensorType& t) {
+  return str(info(t.dtype).ir_name, to_string(t.sizes), " strides ", to_string(t.strides));
+}
+
+void check_types(OpId op, const char* what, const std::vector<TensorType>& wanted,
+                 const std::vector<TensorType>& given) {
+  if (wanted.size() != given.size()) {
+    fail(name(op), ": ", what, " are ", given.size(), " tensors, not ", wanted.size());
+  }
+  for (size_t i = 0; i < wanted.size(); i++) {
+    if (same_type(wanted[i], given[i])) continue;
+    fail(name(op), ": ", what, ": tensor ", i, " is ", text_of(given[i]), ", not ", text_of(wanted[i]));
+  }
+}
+
+void check_call(OpId op, const char* what, const Function& f, std::initializer_list<const Tensors*> lists) {
+  std::vector<TensorType> given;
+  for (const Tensors* l : lists) {
+    for (const Tensor& t : *l) given.push_back(type_of(t));
+  }
+  check_types(op, what, f.parameters(), given);
+}
+
+void check_condition(OpId op, const char* what, const TensorType& t) {
+  int64_t n = 1;
+  for (SymInt s : t.sizes) n *= s.hint;
+  if (n != 1) fail(name(op), ": ", what, " must have one element, has ", n);
+}
+
+ResultSpecs specs_of(const std::vector<TensorType>& types) {
+  ResultSpecs specs;
+  for (const TensorType& t : types) specs.push_back({t.sizes, t.strides, t.dtype, false, SymInt(0)});
+  return specs;
+}
+
+}  // namespace
+
+ResultSpecs meta_cond(OpId op, const Args& args) {
+  const Function &f = function(args, 1), &g = function(args, 2);
+  check_condition(op, "pred", type_of(args[0].as<Tensor>()));
+  check_call(op, "f's arguments", f, {&list(args, 3)});
+  check_call(op, "g's arguments", g, {&list(args, 4)});
+  check_types(op, "g's results", f.results(), g.results());
+  return specs_of(f.results());
+}
+
+ResultSpecs meta_while_loop(OpId op, const Args& args) {
+  const Function &test = function(args, 0), &body = function(args, 1);
+  const Tensors& carried = list(args, 2);
+  check_call(op, "test's arguments", test, {&carried, &list(args, 3)});
+  check_call(op, "body's arguments", body, {&carried, &list(args, 4)});
+  const std::vector<TensorType> tests = test.results(), results = body.results();
+  if (tests.size() != 1) fail("while_loop: test gives ", tests.size(), " tensors, not 1");
+  check_condition(op, "what test gives", tests[0]);
+  std::vector<TensorType> types;
+  for (const Tensor& t : carried) types.push_back(type_of(t));
+  check_types(op, "body's results", types, results);
+  return specs_of(results);
+}
+
+ResultSpecs meta_scan_slices(OpId op, const Args& args) {
+  const Function& body = function(args, 0);
+  const Tensors &carried = list(args, 1), &xs = list(args, 2), &reads = list(args, 5);
+  const Sizes& dims = args[3].as<Sizes>();
+  if (xs.empty() || dims.size() != xs.size()) fail("scan: ", xs.size(), " slices, but ", dims.size(), " dims");
+  std::vector<TensorType> given;
+  for (const Tensor& t : carried) given.push_back(type_of(t));
+  int64_t n = 0;
+  for (size_t k = 0; k < xs.size(); k++) {
+    TensorType t = type_of(xs[k]);
+    const int64_t d = dims[k].hint;
+    if (d < 0 || size_t(d) >= t.sizes.size()) fail("scan: there is no dim ", d);
+    if (k > 0 && t.sizes[size_t(d)].hint != n) fail("scan: slices of different number");
+    n = t.sizes[size_t(d)].hint;
+    t.sizes.erase(size_t(d)), t.strides.erase(size_t(d));
+    given.push_back(t);
+  }
+  for (const Tensor& t : reads) given.push_back(type_of(t));
+  check_types(op, "the body's arguments", body.parameters(), given);
+  const std::vector<TensorType> results = body.results();
+  if (results.size() < carried.size()) fail("scan: the body gives ", results.size(), " tensors");
+  given.resize(carried.size());
+  check_types(op, "what the body carries on", given, {results.begin(), results.begin() + long(carried.size())});
+  ResultSpecs specs = specs_of(results);
+  for (size_t i = carried.size(); i < specs.size(); i++) {
+    Sizes sizes = {SymInt(n)};
+    for (SymInt s : results[i].sizes) sizes.push_back(s);
+    specs[i] = contiguous_spec(sizes, results[i].dtype);
+  }
+  return specs;
+}
+
+}  // namespace lutra
