@@ -76,7 +76,7 @@ return function(f, xs, dim, options)
       errors.fail("associative_scan: the tensors of xs differ in size along dim %d", dim)
     end
   end
-  local function given() return "what " .. tree.place("f", f) .. " gives" end
+  local function given() return "what " .. tree.place_of("f", f) .. " gives" end
   local function combine(a, b)
     local flat = tree.flatten("associative_scan", "what f gives", f(tree.like(xs, a), tree.like(xs, b)))
     tree.check("associative_scan", given, flat, "its first argument", a)

@@ -1,10 +1,19 @@
--- lt.cond(pred, f, g, ...): f(...) where pred holds, else g(...). pred: a boolean, or a tensor of one element.
-local _, use = ...
-local errors, tree = use "errors", use "control.tree"
+-- lt.cond(pred, f, g, ...): f(...) where pred holds, else g(...). pred: a boolean, or a tensor of one element. In a
+-- graph both are functions of it, where they can be: of a tensor, its elements decide when the graph runs.
+local lt, use = ...
+local errors, tree, record = use "errors", use "control.tree", use "control.record"
+local native = lt._native
+local possible, emit = native.control_possible, native.control_cond
 
 return function(pred, f, g, ...)
   errors.callable("cond", "f", f)
   errors.callable("cond", "g", g)
+  if lt.is_tensor(pred) and possible() then
+    local first, results, n = record.call("cond", {}, f, ...)
+    local second, others, m = record.call("cond", {}, g, ...)
+    record.same("the branches give values of different structure", results, n, others, m)
+    return record.unpack(results, n, emit(pred, first, second))
+  end
   if tree.truth("cond", "pred", pred) then return f(...) end
   return g(...)
 end

@@ -23,7 +23,7 @@ return function(f, xs, ...)
     local results, m = list_of(f(tree.like(xs, x), ...))
     if i == 0 then models, count = results, m end
     if m ~= count then
-      errors.fail("map: %s gives %d results for slice 0, %d for slice %d", tree.place("f", f), count, m, i)
+      errors.fail("map: %s gives %d results for slice 0, %d for slice %d", tree.place_of("f", f), count, m, i)
     end
     for r = 1, count do
       local flat = tree.flatten("map", "result " .. r .. " of f", results[r])

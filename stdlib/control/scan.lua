@@ -1,10 +1,17 @@
 -- lt.scan(f, init, xs, {dim = 0, reverse = false}): carry, y = f(carry, x) for each slice x of xs along dim, from the
 -- first to the last or in reverse; gives the last carry and the ys, stacked along dimension 0 so that ys[i] belongs to
 -- slice i. carry, x and y: a tensor or a (nested) table of tensors; y may be nil.
+--
+-- In a graph a short scan is unrolled; f is a function of the graph that a long one runs, where it can be.
 local lt, use = ...
-local errors, keywords, tree = use "errors", use "keywords", use "control.tree"
+local errors, keywords, tree, record = use "errors", use "keywords", use "control.tree", use "control.record"
+local native = lt._native
+local possible, emit = native.control_possible, native.control_scan
 
 local defaults = {dim = 0, reverse = false}
+-- Steps of a scan that is unrolled: its ops may be fused with each other's, and compiling takes as long as they are
+-- many.
+local most_unrolled = 16
 
 local function stack_all(model, steps)
   local stacked = {}
@@ -14,6 +21,20 @@ local function stack_all(model, steps)
     stacked[k] = lt.stack(column, 0)
   end
   return tree.like(model, stacked)
+end
+
+local function of_graph(f, init, xs, slices, dim, reverse)
+  local x = {}
+  for k = 1, #slices do x[k] = slices[k]:select(dim, 0) end
+  local values = {init, tree.like(xs, x)}
+  local body, results, n = record.body("scan", f, values, 2)
+  if n > 2 then native.control_refuse("f gives more than a carry and a y") end
+  local carried = tree.flatten("scan", "argument 'init'", init)
+  record.same("f carries on values of another structure", results, 1, values, 1)
+  local out = emit(body, carried, slices, dim, reverse)
+  local carry, at = tree.place(init, out, 1)
+  if results[2] == nil then return carry, nil end
+  return carry, (tree.place(results[2], out, at))
 end
 
 return function(f, init, xs, options)
@@ -29,9 +50,10 @@ return function(f, init, xs, options)
     end
   end
   if n == 0 then errors.fail("scan: argument 'xs' has size 0 along dim %d", dim) end
+  if n > most_unrolled and possible() then return of_graph(f, init, xs, slices, dim, reverse) end
   local carry, model, ys = init, nil, {}
   local first = tree.flatten("scan", "argument 'init'", init)
-  local function given() return "the carry that " .. tree.place("f", f) .. " gives" end
+  local function given() return "the carry that " .. tree.place_of("f", f) .. " gives" end
   for step = 0, n - 1 do
     local i = reverse and n - 1 - step or step
     local x = {}
@@ -40,12 +62,12 @@ return function(f, init, xs, options)
     carry, y = f(carry, tree.like(xs, x))
     tree.check("scan", given, tree.flatten("scan", "the carry that f gives", carry), "init", first)
     if step == 0 then model = y end
-    if (y == nil) ~= (model == nil) then errors.fail("scan: %s gives a y in some steps only", tree.place("f", f)) end
+    if (y == nil) ~= (model == nil) then errors.fail("scan: %s gives a y in some steps only", tree.place_of("f", f)) end
     if y ~= nil then ys[i + 1] = tree.flatten("scan", "the y that f gives", y) end
   end
   if model == nil then return carry, nil end
   for i = 2, n do
-    tree.check("scan", function() return "a y that " .. tree.place("f", f) .. " gives" end, ys[i], "the first",
+    tree.check("scan", function() return "a y that " .. tree.place_of("f", f) .. " gives" end, ys[i], "the first",
       ys[1])
   end
   return carry, stack_all(model, ys)

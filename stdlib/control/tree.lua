@@ -5,7 +5,8 @@ local errors = use "errors"
 
 local M = {}
 
-local function sorted_names(t)
+-- The names among a table's keys, sorted.
+function M.names(t)
   local names = {}
   for key in pairs(t) do
     if type(key) == "string" then names[#names + 1] = key end
@@ -19,7 +20,7 @@ local function add(where, what, value, list)
     list[#list + 1] = value
   elseif type(value) == "table" then
     for i = 1, #value do add(where, what, value[i], list) end
-    local names = sorted_names(value)
+    local names = M.names(value)
     for i = 1, #names do add(where, what, value[names[i]], list) end
   else
     errors.fail("%s: %s must be a tensor or a table of tensors, got %s", where, what, errors.show(value))
@@ -30,17 +31,18 @@ end
 -- The tensors of a value. `what` names it in errors.
 function M.flatten(where, what, value) return add(where, what, value, {}) end
 
-local function place(value, list, at)
+-- A value built as `value` is, of the tensors in list from `at` on; where the next one would begin.
+function M.place(value, list, at)
   if lt.is_tensor(value) then return list[at], at + 1 end
   local out = {}
-  for i = 1, #value do out[i], at = place(value[i], list, at) end
-  local names = sorted_names(value)
-  for i = 1, #names do out[names[i]], at = place(value[names[i]], list, at) end
+  for i = 1, #value do out[i], at = M.place(value[i], list, at) end
+  local names = M.names(value)
+  for i = 1, #names do out[names[i]], at = M.place(value[names[i]], list, at) end
   return out, at
 end
 
 -- A value built as `value` is, of the tensors in list.
-function M.like(value, list) return (place(value, list, 1)) end
+function M.like(value, list) return (M.place(value, list, 1)) end
 
 -- f(t) for each tensor of a value, in a value built as it is.
 function M.map(where, what, value, f)
@@ -50,7 +52,7 @@ function M.map(where, what, value, f)
 end
 
 -- "f (model.lua:12)"
-function M.place(name, f)
+function M.place_of(name, f)
   if type(f) ~= "function" then return name end
   local about = debug.getinfo(f, "S")
   return ("%s (%s:%d)"):format(name, about.short_src, about.linedefined)

@@ -1,7 +1,10 @@
 -- lt.while_loop(cond, body, ...): while cond(...) holds, the carried values become body(...); gives the last ones. A
--- carried value is a tensor or a (nested) table of tensors, and keeps its shape, dtype and device.
-local _, use = ...
-local errors, tree = use "errors", use "control.tree"
+-- carried value is a tensor or a (nested) table of tensors, and keeps its shape, dtype and device. In a graph both are
+-- functions of it, where they can be.
+local lt, use = ...
+local errors, tree, record = use "errors", use "control.tree", use "control.record"
+local native = lt._native
+local possible, emit = native.control_possible, native.control_while
 
 local function list_of(...) return {...}, select("#", ...) end
 
@@ -14,17 +17,26 @@ local function flat(list, n)
   return out
 end
 
+local function of_graph(cond, body, carried, n)
+  local test, condition = record.body("while_loop", cond, carried, n)
+  if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end
+  local step, results, m = record.body("while_loop", body, carried, n)
+  record.same("body gives values of another structure than it takes", results, m, carried, n)
+  return record.unpack(carried, n, emit(test, step, flat(carried, n)))
+end
+
 return function(cond, body, ...)
   errors.callable("while_loop", "cond", cond)
   errors.callable("while_loop", "body", body)
   local carried, n = list_of(...)
   if n == 0 then errors.fail "while_loop: there is nothing to carry: give a value after body" end
   local first = flat(carried, n)
-  local function given() return "what " .. tree.place("body", body) .. " gives" end
+  if possible() then return of_graph(cond, body, carried, n) end
+  local function given() return "what " .. tree.place_of("body", body) .. " gives" end
   while tree.truth("while_loop", "cond", cond(unpack(carried, 1, n))) do
     local new, count = list_of(body(unpack(carried, 1, n)))
     if count ~= n then
-      errors.fail("while_loop: %s gives %d values, but %d are carried", tree.place("body", body), count, n)
+      errors.fail("while_loop: %s gives %d values, but %d are carried", tree.place_of("body", body), count, n)
     end
     tree.check("while_loop", given, flat(new, n), "the carried values", first)
     carried = new

@@ -93,6 +93,133 @@ test("an RNN by scan: one graph, the gradients of a loop", function()
   end
 end)
 
+-- How many breaks f's graph has on these arguments, and its graphs.
+local function graphs(f, ...)
+  local report = lt.explain(f)(...)
+  return report.graph_count, report.graph_break_count
+end
+
+test("branches and loops are part of the graph", function()
+  local w = lt.randn(3, 3)
+  local x = lt.randn(2, 3)
+  local function branch(x)
+    return lt.cond(x:sum():gt(0), function(a) return a:mm(w), {b = a + 1} end,
+      function(a) return a:mm(w) * 2, {b = a - 1} end, x)
+  end
+  local f = lt.compile(branch, {fullgraph = true})
+  for _, s in ipairs {1, -1} do
+    local y = x:abs() * s
+    local a, b = f(y)
+    local c, d = branch(y)
+    truthy(a:equal(c) and b.b:equal(d.b))
+  end
+  local function loop(n, y)
+    return lt.while_loop(function(i) return i:lt(n) end, function(i, v) return i + 1, v:mm(w):tanh() end, lt.tensor(0),
+      y)
+  end
+  local g = lt.compile(loop, {fullgraph = true})
+  for _, n in ipairs {0, 1, 2, 7, 30} do
+    local i, v = g(lt.tensor(n), x)
+    local _, want = loop(lt.tensor(n), x)
+    truthy(i:item() == n and v:equal(want), n)
+  end
+  for _, reverse in ipairs {false, true} do
+    for _, dim in ipairs {0, 1} do
+      local xs = dim == 0 and lt.randn(40, 2, 3) or lt.randn(2, 40, 3)
+      local function s(xs)
+        return lt.scan(function(c, x)
+          local n = (c.h:mm(w) + x):tanh()
+          return {h = n}, {n * 2, n:sum()}
+        end, {h = x}, xs, {dim = dim, reverse = reverse})
+      end
+      local c, ys = lt.compile(s, {fullgraph = true})(xs)
+      local want, wants = s(xs)
+      truthy(c.h:equal(want.h) and ys[1]:equal(wants[1]) and ys[2]:equal(wants[2]))
+    end
+  end
+  local n, breaks = graphs(loop, lt.tensor(3), x)
+  equal(n, 1)
+  equal(breaks, 0)
+end)
+
+test("control flow within control flow", function()
+  local function collatz(n)
+    return lt.while_loop(function(n) return n:gt(1) end, function(n, steps)
+      local next = lt.cond((n % 2):eq(0), function(n) return n:floor_divide(2) end, function(n) return n * 3 + 1 end, n)
+      return next, steps + 1
+    end, n, lt.zeros({}, {dtype = "int64"}))
+  end
+  local f = lt.compile(collatz, {fullgraph = true})
+  for _, n in ipairs {1, 6, 27} do
+    local _, steps = f(lt.tensor(n, {dtype = "int64"}))
+    local _, want = collatz(lt.tensor(n, {dtype = "int64"}))
+    equal(steps:item(), want:item())
+  end
+end)
+
+test("Newton's iteration to a tolerance, and an ODE by steps of the solver's choice", function()
+  local function root(a)
+    return (lt.while_loop(function(x) return (x * x - a):abs():gt(1e-9) end, function(x) return (x + a / x) / 2 end,
+      lt.ones({}, {dtype = "float64"})))
+  end
+  local f = lt.compile(root, {fullgraph = true})
+  for _, a in ipairs {2, 9, 1234} do
+    local t = lt.tensor(a, {dtype = "float64"})
+    truthy(f(t):equal(root(t)) and math.abs(f(t):item() - math.sqrt(a)) < 1e-8)
+  end
+  -- y' = -y to time 1: half the step where two half steps differ by more than the tolerance.
+  local function decay(y0, tolerance)
+    local function body(t, y, h)
+      local whole = y - h * y
+      local half = y - h / 2 * y
+      half = half - h / 2 * half
+      return lt.cond((whole - half):abs():max():gt(tolerance), function() return t, y, h / 2 end,
+        function() return t + h, half, h * 1.5 end)
+    end
+    local _, y = lt.while_loop(function(t) return t:lt(1) end, body, lt.zeros({}), y0, lt.full({}, 0.5))
+    return y
+  end
+  local y0, tolerance = lt.tensor({1, 2, 3}), lt.tensor(1e-3)
+  truthy(lt.compile(decay, {fullgraph = true})(y0, tolerance):equal(decay(y0, tolerance)))
+end)
+
+test("what is no function of the graph is ordinary Lua", function()
+  local x = lt.randn(3)
+  local seen = 0
+  local function effect(x)
+    return lt.cond(x:sum():gt(-1e9), function(a) seen = seen + 1 return a * 2 end, function(a) return a end, x)
+  end
+  local cf = lt.compile(effect)
+  for i = 1, 3 do
+    truthy(cf(x):equal(x * 2))
+    equal(seen, i)
+  end
+  local kept = {}
+  local function grows(x)
+    return lt.while_loop(function(i) return i:lt(3) end, function(i) kept[#kept + 1] = 1 return i + 1 end, lt.tensor(0))
+  end
+  lt.compile(grows)(x)
+  equal(#kept, 3)
+  local function same(a) return a end
+  local function writes(x)
+    return lt.cond(x:sum():gt(-1e9), function(a) a:add_(1) return a * 1 end, same, x)
+  end
+  local a, b = x:clone(), x:clone()
+  truthy(lt.compile(writes)(a):equal(writes(b)) and a:equal(b))
+  local function draws(x) return lt.cond(x:sum():gt(-1e9), function(a) return a + lt.rand(3) end, same, x) end
+  local cd = lt.compile(draws)
+  for _ = 1, 2 do
+    lt.manual_seed(4)
+    local want = draws(x)
+    lt.manual_seed(4)
+    truthy(cd(x):equal(want))
+  end
+  local function shapes(x, p) return lt.cond(p, function(a) return a:sum() end, function(a) return a end, x) end
+  local cs = lt.compile(shapes)
+  truthy(cs(x, lt.tensor(true)):equal(x:sum()) and cs(x, lt.tensor(false)):equal(x))
+  raises("cond: g's results: tensor 0 is f32{3} strides {1}, not f32{} strides {}", lt.compile(shapes, {fullgraph = true}), x, lt.tensor(true))
+end)
+
 test("gradients go through cond and while_loop", function()
   local x = lt.tensor({1.5, -2}, {requires_grad = true})
   local function f(x)
@@ -119,6 +246,7 @@ test("associative_scan equals the scan of one element after the other", function
     local x = lt.randint(-3, 4, {2, n})
     local function f(x, o) return lt.associative_scan(function(a, b) return a + b end, x, 1, o) end
     truthy(both(f, x):equal(x:cumsum(1)), n)
+    lt.reset()
     truthy(f(x, {reverse = true}):equal(x:flip(1):cumsum(1):flip(1)), n)
   end
   -- A linear recurrence: (a, b) then (c, d) is (a c, b c + d).

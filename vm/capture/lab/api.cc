@@ -1,6 +1,7 @@
 // lt.compile, lt.patch, lt.explain and their relatives: the functions that capture puts into the module table.
 #include <cstring>
 #include <lua.hpp>
+#include <span>
 
 #include "jit/cache/segment_cache.h"
 #include "jit/eager/eager.h"
@@ -320,6 +321,14 @@ int api_is_compiling(lua_State* L) {
   return 1;
 }
 
+// Beside a trace, control flow is ordinary Lua; what else stdlib/control asks of a trace has models only
+// (vm/capture/trace/regions.cc).
+int api_control_possible(lua_State* L) {
+  lua_pushboolean(L, 0);
+  return 1;
+}
+int api_of_a_trace(lua_State*) { fail_internal("a function of traces is called"); }
+
 int api_allow_in_graph(lua_State* L) {
   if (!lua_isfunction(L, 1)) wrong_function(L, "allow_in_graph", "a function");
   fail(
@@ -425,9 +434,23 @@ const ApiRow kApi[] = {
     {"auto", api_auto},
 };
 
+const ApiRow kNative[] = {
+    {"control_possible", api_control_possible}, {"control_open", api_of_a_trace}, {"control_close", api_of_a_trace},
+    {"control_refuse", api_of_a_trace},         {"control_cond", api_of_a_trace}, {"control_while", api_of_a_trace},
+    {"control_scan", api_of_a_trace},
+};
+
 int api_entry(lua_State* L) {
   auto* row = static_cast<const ApiRow*>(lua_touserdata(L, lua_upvalueindex(1)));
   return guarded(L, row->run);
+}
+
+void add_rows(lua_State* L, std::span<const ApiRow> rows, int table) {
+  for (const ApiRow& row : rows) {
+    lua_pushlightuserdata(L, const_cast<ApiRow*>(&row));
+    lua_pushcclosure(L, api_entry, 1);
+    lua_setfield(L, table, row.name);
+  }
 }
 
 int run_portal_entry(lua_State* L, int id) { return run_portal(L, id); }
@@ -442,11 +465,10 @@ int open_capture(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kAnchorKey));
   lua_newtable(L);
   lua_rawset(L, LUA_REGISTRYINDEX);
-  for (const ApiRow& row : kApi) {
-    lua_pushlightuserdata(L, const_cast<ApiRow*>(&row));
-    lua_pushcclosure(L, api_entry, 1);
-    lua_setfield(L, module, row.name);
-  }
+  add_rows(L, kApi, module);
+  lua_getfield(L, module, "_native");
+  add_rows(L, kNative, lua_gettop(L));
+  lua_pop(L, 1);
   lua_pushvalue(L, module);
   lua_setfield(L, LUA_REGISTRYINDEX, "lutra.module");
   learn_builtins(L, rt.capture->trace);

@@ -6,6 +6,7 @@
 
 #include "ops/grad/tape.h"
 #include "vm/capture/segment/outputs.h"
+#include "vm/capture/trace/regions.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
 
@@ -178,6 +179,13 @@ struct SegmentCapture {
   CapturedSegment made{};
   BreakReason loop_why{};  // what kept the first loop from being unrolled
 
+  // A break within a branch or the body of a loop: the control flow is ordinary Lua when the trace is made again.
+  bool refused_region(const Trace& t, const std::string& why) {
+    if (t.regions.empty()) return false;
+    decisions.plain_control.emplace(t.regions.back()->place, why);
+    return true;
+  }
+
   // How the trace ended; false when it must be made again.
   bool trace(Trace& t, SegmentEnd& end) {
     try {
@@ -187,6 +195,7 @@ struct SegmentCapture {
       end.kind = SegmentEnd::kReturn;
       return true;
     } catch (const GraphBreak& b) {
+      if (refused_region(t, b.why.reason)) return false;
       if (b.dirty && t.frames.back()->step != decisions.stop_step) {
         decisions.stop_step = t.frames.back()->step;
         decisions.stop_reason = b.why;
@@ -195,6 +204,7 @@ struct SegmentCapture {
       end.kind = SegmentEnd::kBreak;
       end.why = b.why;
     } catch (const LoopStop&) {
+      if (refused_region(t, "a loop is not unrolled")) return false;
       end.kind = SegmentEnd::kLoop;
     } catch (const Restart&) {
       return false;
@@ -205,6 +215,12 @@ struct SegmentCapture {
       return false;
     }
     return true;
+  }
+
+  // Why the control flow that ends the segment is no part of the graph.
+  std::string control_hint(const Trace& t) const {
+    const auto refused = decisions.plain_control.find(control_place(t));
+    return refused == decisions.plain_control.end() ? "" : str("it is no part of the graph: ", refused->second);
   }
 
   void next_points(Trace& t, const SegmentEnd& end) {
@@ -237,6 +253,9 @@ struct SegmentCapture {
           loop_why.kind != "loop_budget") {
         end.kind = SegmentEnd::kBreak;
         end.why = loop_why;
+      }
+      if (end.kind == SegmentEnd::kBreak) {
+        if (std::string hint = control_hint(t); !hint.empty()) end.why.hint = hint;
       }
       if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) fail_fullgraph(end.why);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;

@@ -10,6 +10,7 @@
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/trace/function_node.h"
+#include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
@@ -145,6 +146,7 @@ Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   const bool protect = table->metatable && table->metatable->kind == VarKind::kTable &&
                        t.force(t.raw_get(table->metatable->table, t.string("__metatable")))->kind != VarKind::kNil;
   if (protect || args.size() < 2) t.stop("setmetatable raises an error", "error");
+  t.writes_outside(*table);
   table->metatable = mt;
   table->metatable_written = true;
   t.effect = true;
@@ -366,6 +368,17 @@ Vars run_is_grad_enabled(Trace& t, Var*, const Vars&) {
 
 Vars run_is_compiling(Trace& t, Var*, const Vars&) { return {t.boolean(true)}; }
 
+// A part of the standard library is loaded while the trace is made: nobody can tell when that was.
+Vars run_use(Trace& t, Var* self, const Vars& args) {
+  const std::string part = t.text(arg(t, args, 0));
+  t.push_real(self);
+  lua_pushstring(t.L, part.c_str());
+  lua_call(t.L, 1, 1);
+  lua_pushvalue(t.L, -1);
+  const int slot = t.constant_slot_from_stack();
+  return {t.wrap(t.source(SourceKind::kConstant, nullptr, nullptr, slot, "lt." + part))};
+}
+
 Vars run_graph_break(Trace& t, Var*, const Vars&) { t.stop("lt.graph_break() was called", "user"); }
 
 const Builtin kRows[] = {
@@ -446,6 +459,14 @@ const Builtin kRows[] = {
     {"lutra.enable_grad", run_enable_grad},
     {"lutra._native.autocast_check", run_autocast_check},
     {"lutra._native.autocast_region", run_autocast},
+    {"lutra._native.control_possible", run_control_possible},
+    {"lutra._native.control_open", run_control_open},
+    {"lutra._native.control_close", run_control_close},
+    {"lutra._native.control_refuse", run_control_refuse},
+    {"lutra._native.control_cond", run_control_cond},
+    {"lutra._native.control_while", run_control_while},
+    {"lutra._native.control_scan", run_control_scan},
+    {"lutra._native.use", run_use},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
 };

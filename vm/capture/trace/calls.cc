@@ -86,6 +86,7 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
   if (b.name == "as_strided") guard_offset(args);
   recorder.set_location(file(), line());
   const bool backward = b.name == "backward" || b.name == "grad";
+  if (backward) writes_outside();
   TrackerReader reader(*this, args);
   Vars results;
   const size_t nodes = graph->nodes.size();
@@ -206,6 +207,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
 }
 
 void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
+  writes_outside();
   recorder.set_location(file(), line());
   Vars args{k, force(v)};
   TrackerReader reader(*this, args);
@@ -305,6 +307,12 @@ bool Trace::is_loose(const Source* function) const {
   return function->kind == SourceKind::kSelf || options.loose_functions.count(function->text) > 0;
 }
 
+Cell* Trace::new_cell() {
+  cells.emplace_back();
+  cells.back().number = cells.size() - 1;
+  return &cells.back();
+}
+
 Cell* Trace::upvalue(Frame& f, unsigned i) {
   if (f.function->kind == VarKind::kClosure) return f.function->closure->cells[i];
   push_pin(f.function->pin);
@@ -326,8 +334,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
     const Source* s =
         source(SourceKind::kUpvalue, f.function->source, nullptr, int(i), name.empty() ? str("upvalue ", i) : name);
     lua_getupvalue(L, -1, int(i) + 1);
-    cells.emplace_back();
-    cell = &cells.back();
+    cell = new_cell();
     cell->value = wrap(s);
     cell->function_pin = f.function->pin;
     cell->function = f.function->source;

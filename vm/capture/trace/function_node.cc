@@ -4,6 +4,7 @@
 
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
+#include "vm/capture/trace/tensor_lists.h"
 
 namespace lutra {
 namespace {
@@ -14,22 +15,8 @@ namespace {
 
 std::vector<Tensor> tensors_of(Trace& t, Var* list) {
   std::vector<Tensor> out;
-  Table* table = t.table_of(t.force(list));
-  if (!table) stop_outside(t);
-  for (int64_t i = 1, n = t.length(table); i <= n; i++) {
-    Var* v = t.force(t.raw_get(table, t.number(double(i))));
-    if (v->kind != VarKind::kTensor) stop_outside(t);
-    out.push_back(v->tensor);
-  }
+  if (!read_tensors(t, list, out)) stop_outside(t);
   return out;
-}
-
-Var* list_of(Trace& t, const std::vector<Tensor>& tensors) {
-  Var* list = t.fresh_table(int(tensors.size()) + 1);
-  for (size_t i = 0; i < tensors.size(); i++) {
-    if (tensors[i]) t.raw_set(list->table, t.number(double(i + 1)), t.tensor(tensors[i]));
-  }
-  return list;
 }
 
 // As LuaNode of vm/bind, over trackers.

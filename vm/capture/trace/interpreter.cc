@@ -1,6 +1,7 @@
 // The symbolic interpreter's loop: one instruction at a time, budgets, loops entered and left, breaks.
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/hints.h"
+#include "vm/capture/trace/regions.h"
 
 #include <algorithm>
 #include <lua.hpp>
@@ -56,7 +57,27 @@ Trace::Trace(lua_State* state_L, TraceState& s, Decisions& d, const TraceOptions
   mode_scope_ = std::make_unique<ModeScope>(&recorder);
 }
 
-Trace::~Trace() { set_grad_enabled(initial_grad_mode); }
+void Trace::close() {
+  while (!regions.empty()) regions.pop_back();
+  mode_scope_.reset(), sym_scope_.reset();
+}
+
+Trace::~Trace() {
+  close();
+  set_grad_enabled(initial_grad_mode);
+}
+
+void Trace::writes_outside() {
+  if (!regions.empty()) regions.back()->refuse("it changes what is older than it");
+}
+
+void Trace::writes_outside(const Cell& cell) {
+  if (!regions.empty() && (cell.function_pin || cell.number < regions.back()->first_cell())) writes_outside();
+}
+
+void Trace::writes_outside(const Table& table) {
+  if (!regions.empty() && !regions.back()->owns(table)) writes_outside();
+}
 
 void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
   throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, file(), line(), call_chain()},

@@ -1,5 +1,6 @@
 // Constants, moves, upvalues and closures.
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/regions.h"
 
 namespace lutra {
 namespace {
@@ -8,6 +9,7 @@ Var* primitive(Trace& t, unsigned d) { return d == 0 ? t.nil() : t.boolean(d == 
 
 void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {
   Cell* cell = t.upvalue(f, i);
+  t.writes_outside(*cell);
   cell->value = v;
   if (cell->function_pin && !cell->written) {
     cell->written = true;
@@ -20,8 +22,7 @@ void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {
 Cell* capture_slot(Trace& t, Frame& f, unsigned slot) {
   if (f.cells.size() <= slot) f.cells.resize(slot + 1, nullptr);
   if (!f.cells[slot]) {
-    t.cells.emplace_back();
-    f.cells[slot] = &t.cells.back();
+    f.cells[slot] = t.new_cell();
     f.cells[slot]->value = f.slots[slot] ? f.slots[slot] : t.nil();
   }
   return f.cells[slot];

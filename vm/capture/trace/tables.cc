@@ -69,6 +69,7 @@ Var* Trace::raw_get(Table* t, Var* k) {
 
 void Trace::raw_set(Table* t, Var* k, Var* v) {
   charge(1);
+  writes_outside(*t);
   const Key id = key(k);
   if (id.is_nan()) stop("a table index is NaN", "error");
   TableEntry& e = t->entries[id];

@@ -11,6 +11,7 @@
 #include "jit/graph/graph.h"
 #include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
+#include "ops/defs/control.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/binding.h"
 #include "vm/capture/trace/budget.h"
@@ -41,6 +42,9 @@ struct Restart {};   // trace again with changed decisions
 // Whether an error is about what the program does; not our own fault, and not the wish to stop.
 inline bool is_users(const Error& e) { return e.kind != ErrorKind::kInternal && e.kind != ErrorKind::kInterrupt; }
 
+// Where lt.cond and its kin are called: the caller's code and instruction.
+using ControlPlace = std::pair<const bc::Proto*, bc::Pc>;
+
 using KeptLoops = std::set<std::pair<const bc::Proto*, bc::Pc>>;  // not unrolled; by their heads
 
 // What earlier attempts have learned.
@@ -48,9 +52,10 @@ struct Decisions {
   KeptLoops kept_loops;
   uint64_t stop_step = 0;  // break before this step (0: none)
   BreakReason stop_reason;
-  std::set<std::string> preload_grads;  // by source: leaves whose gradient is read before backward
-  bool leaves_outside = false;          // break where a leaf that requires grad is made
-  bool functions_outside = false;       // break where a result of an autograd.Function is made
+  std::set<std::string> preload_grads;                // by source: leaves whose gradient is read before backward
+  bool leaves_outside = false;                        // break where a leaf that requires grad is made
+  std::map<ControlPlace, std::string> plain_control;  // control flow that is ordinary Lua, and why
+  bool functions_outside = false;                     // break where a result of an autograd.Function is made
 };
 
 struct TraceOptions {
@@ -95,6 +100,8 @@ struct Frame {
   Vars results;
   int line() const { return int(code->proto().line(pc)); }
 };
+
+class Region;
 
 class Trace {
  public:
@@ -164,6 +171,7 @@ class Trace {
   void prepare_backward();
   void finish_backward();
 
+  Cell* new_cell();
   Cell* upvalue(Frame& f, unsigned i);
   bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
 
@@ -177,7 +185,7 @@ class Trace {
   int weak_slot(int pin);
   const Source* source(SourceKind kind, const Source* base, const Source* key, int index, const std::string& text);
 
-  void close() { mode_scope_.reset(), sym_scope_.reset(); }  // tracing is over: ops are real again
+  void close();  // tracing is over: ops are real again
   uint64_t first_step() const { return 1; }
   const char* file() const { return frames.empty() ? nullptr : frames.back()->code->file; }
   int line() const { return frames.empty() ? 0 : frames.back()->line(); }
@@ -227,6 +235,12 @@ class Trace {
   bool initial_grad_mode;
   bool grad_mode_read = false;
   const uint64_t gpu_reads = current_cuda_index_reads(), device_reads = default_device_reads();  // before the trace
+  std::vector<std::unique_ptr<Region>> regions;  // being recorded, outermost first
+  std::vector<ControlFunction> functions;        // that have been
+  // The current instruction writes what is older than the innermost region.
+  void writes_outside(const Table& table);
+  void writes_outside(const Cell& cell);
+  void writes_outside();
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
   bool ended = false;  // no instruction is interpreted any more

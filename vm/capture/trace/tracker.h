@@ -90,6 +90,7 @@ struct Table {
 
 // A variable shared by closures. Either an upvalue of a real function, or a slot of a frame that FNEW captured.
 struct Cell {
+  size_t number = 0;  // in the order they were made
   Var* value = nullptr;
   bool written = false;
   int function_pin = 0;  // real: where to write back

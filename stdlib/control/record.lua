@@ -1,0 +1,68 @@
+-- What control flow asks of a trace: a branch or the body of a loop as a function of the graph.
+local lt, use = ...
+local tree = use "control.tree"
+local native = lt._native
+local open, close, refuse = native.control_open, native.control_close, native.control_refuse
+
+local M = {}
+
+local function list_of(...) return {...}, select("#", ...) end
+
+-- The tensors of n values, in one list.
+function M.flatten(where, values, n)
+  local flat = {}
+  for i = 1, n do
+    local part = tree.flatten(where, "value " .. i, values[i])
+    for k = 1, #part do flat[#flat + 1] = part[k] end
+  end
+  return flat
+end
+
+-- n values, built as those of `values` are, of the tensors in list, from `at` on.
+function M.rebuild(values, n, list, at)
+  local out = {}
+  for i = 1, n do
+    out[i], at = tree.place(values[i], list, at or 1)
+  end
+  return out
+end
+
+-- The n results, built as `values` are.
+function M.unpack(values, n, list) return unpack(M.rebuild(values, n, list), 1, n) end
+
+-- The number of the function f(...), its results and how many they are.
+function M.call(where, parameters, f, ...)
+  open(parameters)
+  local results, n = list_of(f(...))
+  return close(M.flatten(where, results, n)), results, n
+end
+
+-- The same for f(values...): the tensors of its arguments are parameters.
+function M.body(where, f, values, n)
+  local parameters = M.rebuild(values, n, open(M.flatten(where, values, n)))
+  local results, m = list_of(f(unpack(parameters, 1, n)))
+  return close(M.flatten(where, results, m)), results, m
+end
+
+local function shape(value)
+  if lt.is_tensor(value) then return "t" end
+  if type(value) ~= "table" then return "?" end
+  local parts = {}
+  for i = 1, #value do parts[#parts + 1] = shape(value[i]) end
+  local names = tree.names(value)
+  for i = 1, #names do parts[#parts + 1] = names[i] .. "=" .. shape(value[names[i]]) end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+local function shapes(values, n)
+  local parts = {}
+  for i = 1, n do parts[i] = shape(values[i]) end
+  return table.concat(parts, ";")
+end
+
+-- Leaves control flow to Lua, saying why, where two lists of values are built differently.
+function M.same(why, a, n, b, m)
+  if shapes(a, n) ~= shapes(b, m) then refuse(why) end
+end
+
+return M

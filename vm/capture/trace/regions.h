@@ -1,0 +1,64 @@
+// Control flow in a trace: a branch or the body of a loop is recorded as a function of its own. What it reads of the
+// graph outside becomes a parameter.
+//
+// Invariants:
+// 1. A function has fixed sizes: symbols that it reads are pinned.
+// 2. What a function cannot be (it writes, draws, takes part in gradients, ends the graph) makes the trace begin again,
+//    with the control flow at this place as ordinary Lua.
+#pragma once
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "jit/graph/function.h"
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+
+class Region final : public Mode {
+ public:
+  Region(Trace& trace, const ControlPlace& place);
+
+  Results call(OpId op, Args& args) override;
+  Tensor call_inplace(OpId op, Args& args) override;
+  // A parameter that stands for values like t.
+  Tensor parameter(const Tensor& like);
+  // The value in here that a value of the trace has.
+  Tensor inside(const Tensor& t);
+  // Ends the recording: what the function is, and what it reads beside its parameters.
+  FunctionRef finish(const std::vector<Tensor>& results);
+  const std::vector<Tensor>& reads() const { return reads_; }
+  size_t first_cell() const { return first_cell_; }
+  bool owns(const Table& t) const { return t.pin == 0 && t.order > first_table_; }
+  [[noreturn]] void refuse(const std::string& why) const;
+
+  const ControlPlace place;
+
+ private:
+  Trace& trace_;
+  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
+  GraphRecorder recorder_{*graph_};
+  std::unordered_set<const TensorImpl*> own_;
+  std::unordered_map<const TensorImpl*, Tensor> lifted_;
+  std::vector<Tensor> reads_;
+  const uint64_t first_table_;
+  const size_t first_cell_;
+  const bool grad_mode_;
+  ModeScope scope_{this};
+};
+
+// The control flow at this place of the trace is ordinary Lua from now on.
+[[noreturn]] void refuse_control(Trace& t, const ControlPlace& place, const std::string& why);
+// Where stdlib/control was called.
+ControlPlace control_place(const Trace& t);
+
+// lt._native.control_...: what stdlib/control asks of a trace.
+Vars run_control_possible(Trace& t, Var* self, const Vars& args);
+Vars run_control_open(Trace& t, Var* self, const Vars& args);
+Vars run_control_close(Trace& t, Var* self, const Vars& args);
+Vars run_control_refuse(Trace& t, Var* self, const Vars& args);
+Vars run_control_cond(Trace& t, Var* self, const Vars& args);
+Vars run_control_while(Trace& t, Var* self, const Vars& args);
+Vars run_control_scan(Trace& t, Var* self, const Vars& args);
+
+}  // namespace lutra

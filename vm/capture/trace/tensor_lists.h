@@ -1,0 +1,11 @@
+// Lists of tensors in a trace.
+#pragma once
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+
+// False where an item is no tensor.
+bool read_tensors(Trace& t, Var* list, std::vector<Tensor>& out);
+Var* list_of(Trace& t, const std::vector<Tensor>& tensors);
+
+}  // namespace lutra
