@@ -3,6 +3,8 @@
 // 1. A node's inputs were numbered before it. Taking the highest number first, all of a node's gradients are there when
 //    its turn comes.
 // 2. Leaves come last, in the order they were reached; a leaf's contributions are summed before they go into .grad.
+// 3. The gradient of a part (x[i], a piece of a split) has zeros elsewhere. A sum that is the engine's own takes it in
+//    place, to the same bits: x + 0 is x, but for -0, which becomes 0.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,9 +21,16 @@
 namespace lutra {
 namespace {
 
+// What is known of a gradient that came together in the engine.
+struct Sum {
+  bool own = false;         // nobody else has its memory
+  Ref<GradNode> last = {};  // -0 may stand only in the part that this node's gradient went into; null: nowhere
+};
+
 struct Pending {
   Ref<GradNode> node;
   std::vector<Tensor> grads;
+  std::vector<Sum> sums = {};  // by result
 };
 
 struct Target {
@@ -51,18 +60,19 @@ class Engine {
   std::vector<Tensor> results;
 
  private:
-  void send(const Edge& edge, const Tensor& g);
+  void send(const Edge& edge, const Tensor& g, Sum sum = {});
+  bool add_part(GradNode& node, const Tensor& g);
   void mark_needed();
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
   bool is_wanted(const Edge& edge) const;
   bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);
-  Tensor* pending(const Edge& edge);
+  Pending* pending(const Edge& edge);
   std::vector<uint32_t> points(const GradNode& node) const;
   std::vector<uint32_t> asked(const GradNode& node) const;
   Tensor visit(const GradNode& node, uint32_t result, Tensor g);
   void apply(Pending& p);
-  void send_on(const GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order);
+  void send_on(GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order);
   bool runs(const Pending& p) const;
   Tensor owned(const Tensor& leaf, Tensor g);
 
@@ -76,7 +86,7 @@ class Engine {
   std::unordered_set<const Storage*> given_;  // storages of FakeTensors that a gradient must not share
 };
 
-void Engine::send(const Edge& edge, const Tensor& g) {
+void Engine::send(const Edge& edge, const Tensor& g, Sum sum) {
   if (!edge.node || !g) return;
   Pending* p = nullptr;
   if (leaf_of(edge.node.get())) {
@@ -87,21 +97,39 @@ void Engine::send(const Edge& edge, const Tensor& g) {
     p = &nodes_[edge.node->seq];
   }
   p->node = edge.node;
-  if (p->grads.size() <= edge.result) p->grads.resize(edge.result + 1);
+  if (p->grads.size() <= edge.result) p->grads.resize(edge.result + 1), p->sums.resize(edge.result + 1);
   Tensor& slot = p->grads[edge.result];
   if (slot && tape_watch()) tape_watch()->added(edge.node.get());
   slot = slot ? add(slot, g) : g;
+  p->sums[edge.result] = std::move(sum);
 }
 
-// What has been sent to an edge; null where nothing.
-Tensor* Engine::pending(const Edge& edge) {
+// The gradient of a part, added where it belongs. False where there is no sum yet that may be written.
+bool Engine::add_part(GradNode& node, const Tensor& g) {
+  Pending* p = g->is_fake() || !node.is_part() ? nullptr : pending(node.next[0]);
+  if (!p || !p->sums[node.next[0].result].own) return false;
+  Tensor& whole = p->grads[node.next[0].result];
+  Sum& sum = p->sums[node.next[0].result];
+  Tensor part = node.part_of(whole);
+  if (!sum.last) {
+    call_inplace(OpId::add, {part, g});
+    return true;
+  }
+  Tensor value = add(part, g), before = sum.last->part_of(whole);
+  call_inplace(OpId::add, {before, Scalar(0.0)});
+  call_inplace(OpId::copy_, {part, value});
+  sum.last = overlap(part, before) == Overlap::kNone ? nullptr : Ref<GradNode>(&node);
+  return true;
+}
+
+// Where what has been sent to an edge is; null where nothing has.
+Pending* Engine::pending(const Edge& edge) {
   Pending* p = nullptr;
   auto leaf = leaf_at_.find(edge.node.get());
   if (leaf != leaf_at_.end()) p = &leaves_[leaf->second];
   auto node = nodes_.find(edge.node->seq);
   if (node != nodes_.end() && node->second.node == edge.node) p = &node->second;
-  if (!p || p->grads.size() <= edge.result || !p->grads[edge.result]) return nullptr;
-  return &p->grads[edge.result];
+  return p && p->grads.size() > edge.result && p->grads[edge.result] ? p : nullptr;
 }
 
 // Ascending by number, a node is needed if one of its next is.
@@ -237,9 +265,10 @@ bool Engine::runs(const Pending& p) const {
   return !p.node->joint && std::any_of(p.node->next.begin(), p.node->next.end(), wanted);
 }
 
-void Engine::send_on(const GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order) {
-  for (size_t i : order) send(node.next[i], std::exchange(out[i], Tensor()));
-  for (size_t i = 0; i < out.size(); i++) send(node.next[i], std::exchange(out[i], Tensor()));
+void Engine::send_on(GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order) {
+  const Sum sum = create_ || !node.is_part() ? Sum() : Sum{true, Ref<GradNode>(&node)};
+  for (size_t i : order) send(node.next[i], std::exchange(out[i], Tensor()), sum);
+  for (size_t i = 0; i < out.size(); i++) send(node.next[i], std::exchange(out[i], Tensor()), sum);
 }
 
 void Engine::apply(Pending& p) {
@@ -255,10 +284,14 @@ void Engine::apply(Pending& p) {
                      [&](uint32_t result, const Tensor& g) { return visit(*p.node, result, g); },
                      [this](const Edge& e) { return is_wanted(e); },
                      {},
-                     [this](const Edge& e) { return pending(e); }};
+                     [this](const Edge& e) {
+                       Pending* at = pending(e);
+                       return at ? &at->grads[e.result] : nullptr;
+                     }};
       out = p.node->apply_joint(call);
       order = std::move(call.order);
     } else {
+      if (add_part(*p.node, p.grads[0])) return;
       p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
       out = p.node->apply(p.grads, create_);
     }

@@ -127,6 +127,13 @@ struct OpNode : GradNode {
     return out;
   }
 
+  bool is_part() const override { return op == OpId::select || op == OpId::slice || op == OpId::diagonal; }
+  Tensor part_of(const Tensor& whole) const override {
+    Args call = args;
+    call[0] = whole;
+    return op1(op, std::move(call));
+  }
+
   bool is_released() const override { return released; }
   void release() override {
     if (!(masks.args | masks.results)) return;  // nothing to give back: such a node may run again
@@ -306,6 +313,8 @@ std::vector<Tensor> GradNode::apply_joint(JointCall&) { fail_internal("a node th
 bool GradNode::leads(uint32_t, const std::function<bool(const Edge&)>&) {
   fail_internal("a node that is not joint is asked jointly");
 }
+
+Tensor GradNode::part_of(const Tensor&) const { fail_internal("a node whose result is no part is asked for one"); }
 
 GradNode::~GradNode() {
   for (Edge& e : next) bury(std::move(e.node));

@@ -51,6 +51,9 @@ struct GradNode : RefCounted {
   // One gradient for each result (null: none) to one for each element of next.
   virtual std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) = 0;
   virtual std::vector<Tensor> apply_joint(JointCall& call);
+  // Whether the result is a part of the only input. Then part_of gives that part of a tensor of the input's sizes.
+  virtual bool is_part() const { return false; }
+  virtual Tensor part_of(const Tensor& whole) const;
   // Whether one of the edges that are wanted is on the way from a result of this node, which is joint; results of it
   // may be among them, but not that result itself.
   virtual bool leads(uint32_t result, const std::function<bool(const Edge&)>& wanted);

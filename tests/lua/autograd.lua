@@ -306,4 +306,47 @@ test("a retained gradient is that of the last value", function()
   same(a.grad, 1, 1)
 end)
 
+-- Eager adds the gradients of parts in place; with create_graph and compiled it adds tensors of the whole's size.
+test("gradients of parts add up to the same bits in place", function()
+  local state = 1
+  local function random(n)
+    state = state * 48271 % 2147483647
+    return state % n
+  end
+  local special = {-0.0, 0.0, -0.0, 1.5, -1.5, 0 / 0, 1 / 0, -1 / 0, 3e-8, 60000}
+  local parts = {
+    function(x, i) return x[i % 3] end, function(x, i) return x[{":", i % 4}] end,
+    function(x, i) return x[{{i % 2, 3}}] end, function(x, i) return x[{":", {i % 3, 4, 2}}] end,
+    function(x, i) return x:unbind(1)[i % 4 + 1] end, function(x, i) return x:split(2, 1)[i % 2 + 1] end,
+    function(x, i) return x:diagonal(i % 3 - 1) end, function(x) return x end, function(x) return x:t() end,
+    function(x, i) return x[i % 3][i % 4] end,
+  }
+  for program = 1, math.max(40, math.floor(100 * h.scale)) do
+    local dtype = ({"float32", "float64", "float16", "bfloat16"})[program % 4 + 1]
+    local steps = {}
+    for k = 1, 1 + random(6) do steps[k] = {part = parts[1 + random(#parts)], i = random(12)} end
+    local x = lt.zeros(3, 4, {dtype = dtype, requires_grad = true})
+    for _, s in ipairs(steps) do
+      local piece, values = s.part(x, s.i), {}
+      for k = 1, piece:numel() do values[k] = special[1 + random(#special)] end
+      s.c = lt.tensor(values, {dtype = dtype}):view(piece.shape)
+    end
+    local inner = random(2) == 1
+    local function gradient(create_graph)
+      x.grad = nil
+      local y, loss = inner and x:t():t() or x, 0
+      for _, s in ipairs(steps) do loss = loss + (s.part(y, s.i) * s.c):sum() end
+      loss:backward {create_graph = create_graph}
+      return x.grad
+    end
+    local integers = ({float32 = "int32", float64 = "int64"})[dtype] or "int16"
+    local function bits(g) return tostring(lt.where(g:isnan(), 7, g:detach():view(integers))) end
+    local want = bits(gradient(true))
+    equal(bits(gradient(false)), want, "program " .. program)
+    lt.reset()
+    local compiled = lt.compile(gradient)
+    for _ = 1, 2 do equal(bits(compiled(false)), want, "program " .. program .. ", compiled") end
+  end
+end)
+
 h.finish()

@@ -103,6 +103,24 @@ test("the time of a compile grows with its ops", function()
   truthy(large < 30 * small + 0.2, ("1,000 steps %.3f s, 8,000 steps %.3f s"):format(small, large))
 end)
 
+test("the time of a backward through parts of a tensor grows with their number", function()
+  local forms = {
+    select = function(x) local s = 0 for i = 0, x.shape[1] - 1 do s = s + x[i] * i end return s end,
+    unbind = function(x) local s = 0 for i, p in ipairs(x:unbind()) do s = s + p * i end return s end,
+    columns = function(x) local s = 0 for i, p in ipairs(x:t():unbind(1)) do s = s + p * i end return s end,
+    split = function(x) local s = 0 for i, p in ipairs(x:split(1)) do s = s + p * i end return s end,
+  }
+  for name, form in pairs(forms) do
+    local function once(n)
+      local loss = form(lt.ones(n, 64, {requires_grad = true})):sum()
+      return seconds(function() loss:backward() end)
+    end
+    once(100)
+    local small, large = once(500), once(4000)
+    truthy(large < 20 * small + 0.05, ("%s: 500 parts %.3f s, 4,000 parts %.3f s"):format(name, small, large))
+  end
+end)
+
 test("a chain of views", function()
   same(function(x)
     for _ = 1, 10001 do x = x:t() end
