@@ -202,4 +202,28 @@ test("fullgraph makes a break an error", function()
   truthy(not pcall(cf, lt.zeros(1)))
 end)
 
+test("under stress, what goes on for a frame is not patched anew at each call", function()
+  lt.reset()
+  local lines = {"local c = ... return function(x) local s = 0"}
+  for i = 1, 500 do lines[#lines + 1] = ("if c[%d] ~= %d then s = s + 1 end"):format(i, i) end
+  lines[#lines + 1] = "return x + s, s end"
+  local c = {}
+  for i = 1, 500 do c[i] = i end
+  local f = lt.compile(loadstring(table.concat(lines, "\n"))(c))
+  lt.config.stress = "break"
+  local ok, why = pcall(function()
+    local function call(n, x)
+      for _ = 1, n do truthy(f(x):equal(x)) end
+    end
+    local x = lt.ones(3)
+    call(100, x)
+    local start = os.clock()
+    call(200, x)
+    local took = os.clock() - start
+    truthy(took < 0.1 * h.patience, ("200 calls took %.3f s"):format(took))
+  end)
+  lt.config.stress = nil
+  truthy(ok, why)
+end)
+
 h.finish()

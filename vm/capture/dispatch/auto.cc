@@ -77,7 +77,7 @@ bool first_time(lua_State* L) {
 
 void on_call(lua_State* L, lua_Debug* frame) {
   lua_getinfo(L, "f", frame);
-  if (!lua_iscfunction(L, -1) && first_time(L)) try_patch(L, false);
+  if (!lua_iscfunction(L, -1) && !was_patched(L, lua_gettop(L)) && first_time(L)) try_patch(L, false);
   lua_pop(L, 1);
 }
 
