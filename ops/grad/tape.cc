@@ -337,6 +337,18 @@ Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base, SymInt s
   return t;
 }
 
+Tensor view_by_places(Tensor base, const Tensor& t) {
+  if (is_complex(base->dtype) && !is_complex(t->dtype)) base = op1(OpId::view_as_real, {base});
+  return op1(OpId::as_strided, {base, t->sizes, t->strides, Scalar::of_sym(t->offset)});
+}
+
+Tensor complex_view(const Tensor& t) {
+  if (is_complex(t->dtype)) return t;
+  const SymInt pairs = int64_t(t->storage->nbytes / (2 * size_of(t->dtype)));
+  const Tensor floats = op1(OpId::as_strided, {t, Sizes{pairs, 2}, Sizes{2, 1}, int_arg(0)});
+  return op1(OpId::view_as_complex, {floats});
+}
+
 Tensor leaf_of(const GradNode* node) {
   auto* acc = dynamic_cast<const AccumulateGrad*>(node);
   return acc ? acc->leaf : Tensor();

@@ -86,6 +86,10 @@ inline bool base_left(const Tensor& view) { return !(view->base->storage == view
 Tensor become_view(const Tensor& t);
 // The view that history made, of another base, whose memory begins where element `start` of the first base's was.
 Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base, SymInt start = 0);
+// The view of base, whose memory it shares, that lies as t does. A complex base has views of its parts, too.
+Tensor view_by_places(Tensor base, const Tensor& t);
+// All of the memory of t as complex elements: a view of t.
+Tensor complex_view(const Tensor& t);
 // Where the gradient of t goes: its grad_fn, a leaf's AccumulateGrad, or nowhere.
 Edge gradient_edge(const Tensor& t);
 // The nodes of the history of t, its own among them.

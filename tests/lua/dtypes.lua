@@ -280,6 +280,55 @@ test("complex: a write whose source requires grad is refused", function()
   end
 end)
 
+test("complex: compiled results that are views through complex elements are views of the same bases", function()
+  local makes = {
+    function(z) return lt.view_as_complex(z).real end, function(z) return lt.view_as_complex(z).imag end,
+    function(z) return lt.view_as_real(lt.view_as_complex(z)) end, function(z) return lt.view_as_complex(z)[{{1, 3}}] end,
+    function(z) return lt.view_as_complex(z)[{{1, z.shape[1]}}].real end,
+    function(z) local c = lt.view_as_complex(z) return c.imag, c end,
+    function(z) local c = lt.view_as_complex(z) return c.real, c.imag end,
+    function(z) return lt.view_as_complex(z:view(-1):view(3, 2)).real end,
+    function(z) local q = z * 1 return lt.view_as_complex(q).real, q end,
+    function(z) local q = z * 1 return lt.view_as_complex(q).real, lt.view_as_complex(q), q[{{1, 3}}] end,
+    function(z) return lt.view_as_complex(z * 1).real end,
+    function(z) return lt.no_grad(function() return lt.view_as_complex(z).real end) end,
+  }
+  local laters = {
+    function(z, w) z:mul_(w) end, function(z) z:mul_(3) end, function(_, w, r) r:mul_(w[0]) end,
+    function(_, _, r) lt.view_as_real(lt.view_as_complex(lt.zeros(1, 2))) r:detach():zero_() end,
+    function(_, w, _, s) if s then s:mul_(w[0]) end end,
+    function(_, w, _, s, t) if t then t:mul_(w[0]) elseif s then s:detach():zero_() end end,
+  }
+  local function seen(f, later)
+    local out, w = {}, lt.tensor({2, 3}, {requires_grad = true})
+    local z = lt.arange(6, {dtype = "float32"}):view(3, 2)
+    local r, s, t = f(z)
+    local function keep(what, ...)
+      local ok, v = pcall(...)
+      out[#out + 1] = what .. " " .. tostring(v):gsub("^[^ ]*:%d+: ", "") .. (ok and tostring(v and v.requires_grad) or "")
+      return ok and v
+    end
+    keep("later", function() later(z, w, r, s, t) end)
+    for i, v in pairs {z, r, s, t} do
+      keep("value " .. i, function() return v:detach() end)
+      local read = keep("read " .. i, function() return v:clone() end)
+      if read and read.requires_grad and read.dtype == lt.float32 then
+        read:sum():backward {retain_graph = true}
+        keep("gradient", function() return w.grad end)
+      end
+    end
+    return table.concat(out, "\n")
+  end
+  for i, make in ipairs(makes) do
+    for k, later in ipairs(laters) do
+      for _, dynamic in ipairs {false, true} do
+        local want, compiled = seen(make, later), lt.compile(make, {dynamic = dynamic})
+        for _ = 1, 2 do equal(seen(compiled, later), want, ("result %d, then %d"):format(i, k)) end
+      end
+    end
+  end
+end)
+
 test("complex: what is read of a view after a write with history is refused", function()
   local w = lt.ones(2, {requires_grad = true})
   local function written(z, c) z:mul_(w) return c end

@@ -49,6 +49,7 @@ struct ViewOutput {
   Recipe base;               // kTensorIn, kTensorOut, or kNil where nothing else sees it
   Ref<ViewHistory> history;  // null: made in no_grad mode
   bool symbolic = false;     // the history has sizes that only the run knows
+  bool complex = false;      // it begins at a complex view of the base, which nothing else sees
 };
 // An input that a write has given a history: that of an output, its last value. The base of a view takes it; the view
 // itself has the history of another output.

@@ -137,20 +137,34 @@ bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
   return differentiable;
 }
 
+namespace {
+
+// Where those who run the segment see a tensor: as an input, whose last value may be an output, too, or as an output.
+Recipe seen(const Trace& t, const Tensor& fake) {
+  const auto in = t.input_of_fake.find(fake.get());
+  if (in != t.input_of_fake.end()) return {Recipe::kTensorIn, in->second};
+  const std::vector<Value>& outputs = t.graph->outputs;
+  for (size_t k = 0; k < outputs.size(); k++) {
+    if (outputs[k].tensor().same(fake)) return {Recipe::kTensorOut, int(k)};
+  }
+  return {};
+}
+
+}  // namespace
+
+// Bases come before their views: a complex view is the base of its own.
 void find_view_outputs(Trace& t, Entry& e) {
   const std::vector<Value>& outputs = t.graph->outputs;
   for (size_t i = 0; i < outputs.size(); i++) {
     const Tensor y = outputs[i].tensor();
     if (!y->base || t.input_of_fake.count(y.get())) continue;
-    ViewOutput v{int(i), {}, y->view, y->view && is_symbolic(y->view)};
-    const auto in = t.input_of_fake.find(y->base.get());
-    const bool input = in != t.input_of_fake.end();  // whose last value may be an output, too
-    if (input) v.base = {Recipe::kTensorIn, in->second};
-    for (size_t k = 0; !input && k < outputs.size(); k++) {
-      if (outputs[k].tensor().same(y->base)) v.base = {Recipe::kTensorOut, int(k)};
-    }
-    if (v.base.kind != Recipe::kNil || !v.history) e.view_outputs.push_back(v);
+    ViewOutput v{int(i), seen(t, y->base), y->view, y->view && is_symbolic(y->view)};
+    v.complex = v.base.kind == Recipe::kNil && y->base->base;
+    if (v.complex) v.base = seen(t, y->base->base);
+    if (v.base.kind != Recipe::kNil || !v.history || v.complex) e.view_outputs.push_back(v);
   }
+  std::stable_partition(e.view_outputs.begin(), e.view_outputs.end(),
+                        [&](const ViewOutput& v) { return !outputs[size_t(v.output)].tensor()->base->base; });
 }
 
 void output_bases(Trace& t) {
@@ -158,11 +172,12 @@ void output_bases(Trace& t) {
   std::vector<Value>& outputs = t.graph->outputs;
   for (const Value& v : outputs) known.insert(v.tensor().get());
   for (size_t i = 0, n = outputs.size(); i < n; i++) {
-    const Tensor base = outputs[i].tensor()->base;
-    if (!base || known.count(base.get()) || t.input_of_fake.count(base.get())) continue;
-    if (bases.insert(base.get()).second) continue;
-    known.insert(base.get());
-    outputs.push_back(base);
+    for (Tensor base = outputs[i].tensor()->base; base; base = base->base) {
+      if (known.count(base.get()) || t.input_of_fake.count(base.get())) break;
+      if (bases.insert(base.get()).second) continue;
+      known.insert(base.get());
+      outputs.push_back(base);
+    }
   }
 }
 

@@ -85,24 +85,26 @@ struct EntryRunner {
     return all;
   }
 
+  Tensor base_of(const ViewOutput& v) const {
+    if (v.base.kind == Recipe::kTensorIn) return values.tensors[size_t(v.base.index)];
+    if (v.base.kind == Recipe::kTensorOut) return outputs[size_t(v.base.index)].tensor();
+    const Tensor y = outputs[size_t(v.output)].tensor();
+    return alias(y, y->sizes, y->strides, y->offset);
+  }
+
   // A view keeps the history that it has as a result: what else comes of it in the segment goes through it.
   void link_views() {
     for (const ViewOutput& v : e.view_outputs) {
       const Tensor y = outputs[size_t(v.output)].tensor();
-      if (v.base.kind == Recipe::kNil) {
-        y->base = alias(y, y->sizes, y->strides, y->offset);
-        continue;
-      }
-      const bool in = v.base.kind == Recipe::kTensorIn;
-      const Tensor base = in ? values.tensors[size_t(v.base.index)] : outputs[size_t(v.base.index)].tensor();
-      GradModeScope mode(true);
-      if (!v.history) {
-        y->base = base->base ? base->base : base;
+      const GradModeScope mode(bool(v.history));
+      Tensor base = base_of(v);
+      if (v.complex) base = complex_view(base);
+      if (v.base.kind == Recipe::kNil || !v.history) {
+        y->base = base->base && !v.complex ? base->base : base;
         continue;
       }
       if (v.symbolic && overlaps_itself(y)) continue;  // cannot be written
-      const Tensor view = v.symbolic ? op1(OpId::as_strided, {base, y->sizes, y->strides, Scalar::of_sym(y->offset)})
-                                     : replay_view(v.history, base);
+      const Tensor view = v.symbolic || v.complex ? view_by_places(base, y) : replay_view(v.history, base);
       view->autograd = nullptr;
       view->requires_grad = y->requires_grad;
       if (y->requires_grad && !is_leaf(y)) set_history(view, gradient_edge(y).node, gradient_edge(y).result);
