@@ -225,4 +225,33 @@ test("the numbers of an op that is decomposed at its call decide its dtype in pl
   end
 end)
 
+test("inplace of nn.functional stands last, as in PyTorch, and is a boolean", function()
+  local before = {
+    relu = {}, relu6 = {}, selu = {}, silu = {}, mish = {}, hardswish = {}, hardsigmoid = {}, elu = {1}, celu = {1},
+    leaky_relu = {0.01}, hardtanh = {-1, 1}, threshold = {0, 1}, rrelu = {0.1, 0.3, true}, dropout = {0.5, true},
+    alpha_dropout = {0.5, true}, feature_alpha_dropout = {0.5, true}, dropout1d = {0.5, true}, dropout2d = {0.5, true},
+    dropout3d = {0.5, true},
+  }
+  for name, args in pairs(before) do
+    local n = #args + 1
+    local function f(x, flag)
+      local all = {unpack(args)}
+      all[n] = flag
+      return F[name](x, unpack(all, 1, n))
+    end
+    local shape = {2, 2, 3, 3, 3}
+    for d = 3 + (tonumber(name:match("dropout(%d)d")) or 3), 5 do shape[d] = nil end
+    lt.reset()
+    for _, call in ipairs {f, lt.compile(f)} do
+      for _, flag in ipairs {true, false} do
+        local x = lt.randn(shape)
+        local old, y = x:clone(), call(x, flag)
+        equal(y:data_ptr() == x:data_ptr(), flag, name)
+        if not flag then truthy(x:equal(old), name) end
+      end
+      raises(name .. ": argument 'inplace' must be a boolean, got number 1", call, lt.ones(shape), 1)
+    end
+  end
+end)
+
 h.finish()
