@@ -232,6 +232,49 @@ Results decompose_multi_margin_loss(const Args& args) {
   return {reduced(single && text(args[5]) == "none" ? reshape(loss, {}) : loss, text(args[5]))};
 }
 
+namespace {
+// Lengths of a batch: integers, one an element.
+Tensor batch_lengths(const Tensor& t, const char* argument, SymInt batch) {
+  if (!is_int(t->dtype)) fail("ctc_loss: ", argument, " must be integral, got ", name(t->dtype));
+  const Tensor lengths = to_dtype(reshape(t, Sizes{numel(t->sizes)}), DType::kInt64);
+  if (lengths->sizes[0] != batch) {
+    fail("ctc_loss: ", argument, " must be of size batch_size, ", batch.hint, ", got shape ", to_string(t->sizes));
+  }
+  return lengths;
+}
+}  // namespace
+
+Results decompose_ctc_loss(const Args& args) {
+  Tensor log_probs = args[0].tensor(), targets = args[1].tensor();
+  const std::string& reduction = text(args[5]);
+  check_reduction(OpId::ctc_loss, reduction);
+  if (!is_float(log_probs->dtype) || is_half(log_probs->dtype)) {
+    fail("ctc_loss: log_probs must be float32 or float64, got ", name(log_probs->dtype));
+  }
+  const bool batched = log_probs->dim() == 3;
+  if (!batched && log_probs->dim() != 2) {
+    fail("ctc_loss: log_probs must have 2 or 3 dimensions, got shape ", to_string(log_probs->sizes));
+  }
+  if (!batched) log_probs = unsqueeze(log_probs, int_arg(1));
+  const SymInt batch = log_probs->sizes[1];
+  if (targets->dim() != 1 && !(targets->dim() == 2 && targets->sizes[0] == batch)) {
+    fail("ctc_loss: targets of shape ", to_string(targets->sizes), " do not fit log_probs of shape ",
+         to_string(args[0].tensor()->sizes));
+  }
+  const SymInt blank = args[4].sym_int();
+  if (blank < 0 || blank >= log_probs->sizes[2]) {
+    fail("ctc_loss: blank must be in label range, 0 to ", log_probs->sizes[2].hint - 1, ", got ", blank.hint);
+  }
+  const Tensor input_lengths = batch_lengths(args[2].tensor(), "input_lengths", batch);
+  const Tensor target_lengths = batch_lengths(args[3].tensor(), "target_lengths", batch);
+  Tensor loss = op1(OpId::ctc_nll,
+                    {log_probs, to_dtype(targets, DType::kInt64), input_lengths, target_lengths, args[4], args[6]});
+  if (args[6].as<bool>()) loss = where(eq(loss, Scalar(INFINITY)), Scalar(0.0), loss);
+  if (reduction == "mean") loss = div(loss, to_dtype(at_least(target_lengths, 1), loss->dtype));
+  if (reduction == "none" && !batched) return {reshape(loss, {})};
+  return {reduced(loss, reduction)};
+}
+
 // -- distances
 
 // Each vector by its own length, of which eps is the least; the gradient is that of the length all the same.

@@ -22,4 +22,10 @@ LUTRA_VJP(native_layer_norm, "0:a0 0:a2 0:r1 0:r2 2:a0 2:r1 2:r2") {
   if (ctx.needs(3)) ctx.give(3, g);
 }
 
+LUTRA_VJP(ctc_nll, "0:a0 0:a1 0:a2 0:a3 0:r0") {
+  ctx.give(0, op1(OpId::ctc_nll_backward, {ctx.grads[0], ctx.args[0], ctx.args[1], ctx.args[2], ctx.args[3],
+                                           ctx.results[0], ctx.args[4], ctx.args[5]}));
+}
+LUTRA_VJP(ctc_nll_backward, "") { fail("ctc_loss: the gradient of ctc_loss has no derivative, as in PyTorch"); }
+
 }  // namespace lutra

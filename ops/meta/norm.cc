@@ -59,4 +59,13 @@ ResultSpecs meta_norm_weight(OpId, const Args& args) {
   return {contiguous_spec(args[4].as<Sizes>(), args[2].as<Tensor>()->dtype)};
 }
 
+ResultSpecs meta_ctc_nll(OpId, const Args& args) {
+  const Tensor& log_probs = args[0].as<Tensor>();
+  return {contiguous_spec({log_probs->sizes[1]}, log_probs->dtype)};
+}
+ResultSpecs meta_ctc_nll_backward(OpId, const Args& args) {
+  const Tensor& log_probs = args[1].as<Tensor>();
+  return {contiguous_spec(log_probs->sizes, log_probs->dtype)};
+}
+
 }  // namespace lutra

@@ -140,6 +140,8 @@ local lines = {
   multi_margin_loss = "x:multi_margin_loss(labels)", binary_cross_entropy = "p:binary_cross_entropy(p)",
   gaussian_nll_loss = "x:gaussian_nll_loss(y, p)", cosine_embedding_loss = "x:cosine_embedding_loss(y, signs)",
   margin_ranking_loss = "x[0]:margin_ranking_loss(y[0], v)", triplet_margin_loss = "x:triplet_margin_loss(y, p)",
+  ctc_loss = "lt.ctc_loss(lt.randn(5, 1, 4):log_softmax(2), lt.tensor({{1, 3}}, {dtype = \"int64\"}), "
+    .. "lt.tensor({5}, {dtype = \"int64\"}), lt.tensor({2}, {dtype = \"int64\"}))",
   -- making tensors
   arange = "lt.arange(5)", empty = "lt.empty(2, 3)", empty_like = "x:empty_like()", eye = "lt.eye(2)",
   full = "lt.full({2, 3}, 7)", full_like = "x:full_like(7)", linspace = "lt.linspace(0, 1, 5)",

@@ -197,6 +197,8 @@ function Optimizer:load_state_dict(state) end
 ---@field GaussianNLLLoss fun(full?: boolean, eps?: number, reduction?: string): lutra.Module
 ---@field MarginRankingLoss fun(margin?: number, reduction?: string): lutra.Module
 ---@field TripletMarginLoss fun(margin?: number, p?: number, eps?: number, swap?: boolean, reduction?: string): lutra.Module
+---@field TripletMarginWithDistanceLoss fun(distance_function?: fun(a: lutra.Tensor, b: lutra.Tensor): lutra.Tensor, margin?: number, swap?: boolean, reduction?: string): lutra.Module
+---@field CTCLoss fun(blank?: integer, reduction?: string, zero_infinity?: boolean): lutra.Module m(log_probs, targets, input_lengths, target_lengths); lengths are tensors or lists
 ---@field PReLU fun(num_parameters?: integer, init?: number): lutra.Module
 ---@field Softmin fun(dim: integer): lutra.Module
 ---@field Identity fun(): lutra.Module

@@ -64,6 +64,10 @@ for name, class in pairs(use "nn.containers") do nn[name] = class end
 
 for name, class in pairs(use "nn.elementwise") do nn[name] = class end
 
+local losses = use "nn.losses"
+for name, f in pairs(losses.functional) do functional[name] = f end
+for name, class in pairs(losses.classes) do nn[name] = class end
+
 local Identity = Module:extend("Identity")
 nn.Identity = Identity
 function Identity:init() end

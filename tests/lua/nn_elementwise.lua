@@ -95,4 +95,28 @@ test("a class out of range is told in the loss's name, eager and compiled, with 
   end
 end)
 
+test("losses of sequences and of triplets under a distance of one's own", function()
+  local p = lt.randn(6, 2, 4):log_softmax(2):requires_grad_()
+  local targets, joined = lt.tensor({{1, 2}, {3, 0}}, {dtype = "int64"}), lt.tensor({1, 2, 3}, {dtype = "int64"})
+  local loss = nn.CTCLoss {reduction = "sum"}
+  local step = lt.compile(function(x, y) return loss(x, y, {6, 5}, {2, 1}) end, {fullgraph = true})
+  local want = F.ctc_loss(p, targets, {6, 5}, {2, 1}, 0, "sum")
+  want:backward()
+  local gradient = p.grad
+  for _, y in ipairs {targets, joined} do
+    p.grad = nil
+    local got = step(p, y)
+    got:backward()
+    truthy(got:equal(want) and p.grad:equal(gradient))
+  end
+  truthy(nn.CTCLoss(3, "none", true)(p, targets, {1, 5}, {2, 1}):totable()[1] == 0)
+  raises("ctc_loss: target 4 is out of bounds for 4 classes", F.ctc_loss, p, targets + 1, {6, 5}, {2, 1})
+  local x, y, z = lt.randn(3, 4), lt.randn(3, 4), lt.randn(3, 4)
+  local function city(a, b) return (a - b):abs():sum(1) end
+  local triplet = nn.TripletMarginWithDistanceLoss {distance_function = city, margin = 2, swap = true}
+  local near, far = city(x, y), lt.minimum(city(x, z), city(y, z))
+  truthy(triplet(x, y, z):equal((near + 2 - far):clamp_min(0):mean()))
+  truthy(nn.TripletMarginWithDistanceLoss()(x, y, z):equal(nn.TripletMarginLoss {margin = 1}(x, y, z)))
+end)
+
 h.finish()

@@ -11,6 +11,10 @@ void run_gemm_half(const ExternCall& call);
 bool scan_supports(DType dtype);
 void run_scan(const ExternCall& call);
 
+bool ctc_supports(DType dtype);
+void run_ctc_nll(const ExternCall& call);
+void run_ctc_nll_backward(const ExternCall& call);
+
 bool attention_supports(DType dtype);
 void run_attention(const ExternCall& call);
 void run_attention_backward(const ExternCall& call);

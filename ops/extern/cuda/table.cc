@@ -53,6 +53,8 @@ const ExternKernel kKernels[] = {
     ON_HOST(convolution),
     ON_HOST(convolution_input),
     ON_HOST(convolution_weight),
+    ON_HOST(ctc_nll),
+    ON_HOST(ctc_nll_backward),
 #define ROW(op, kernel) ON_HOST(op),
 #include "ops/extern/every_dtype.def"
 #undef ROW

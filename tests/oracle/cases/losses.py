@@ -114,3 +114,40 @@ def cases(case, error, t):
     error("cross_entropy label_smoothing", [t.f(3, 5), t.t([0, 4, 1])], "F.cross_entropy(a, b, label_smoothing=1.5)")
     error("cross_entropy keyword", [t.f(3, 5), t.t([0, 4, 1])], "F.cross_entropy(a, b, smoothing=0.5)")
     error("cross_entropy nil", [t.f(3, 5)], "F.cross_entropy(a, None)")
+
+    # Sequences: a target of each length and more steps than it needs; repeated targets need a blank between them.
+    rows, joined = t.t([[1, 2, 2], [3, 3, 0], [4, 1, 3]]), t.t([1, 2, 2, 3, 3, 4])
+    both = ["strided", "float64"]
+    for reduction in ("mean", "sum", "none"):
+        case(f"ctc_loss {reduction}", [t.g(7, 3, 5), rows], f"F.ctc_loss(a.log_softmax(2), b, (7, 5, 6), (3, 2, 1), reduction='{reduction}')", variants=both)
+        case(f"ctc_loss joined {reduction}", [t.g(7, 3, 5), joined], f"F.ctc_loss(a.log_softmax(2), b, (7, 5, 6), (3, 2, 1), reduction='{reduction}')",
+             variants=both)
+        case(f"ctc_loss too short {reduction}", [t.g(4, 3, 5), rows],
+             f"F.ctc_loss(a.log_softmax(2), b, (3, 4, 0), (3, 1, 1), reduction='{reduction}', zero_infinity=True)", variants=both)
+        case(f"ctc_loss single {reduction}", [t.g(6, 5), t.t([1, 1, 4])], f"F.ctc_loss(a.log_softmax(1), b, (6,), (3,), reduction='{reduction}')", variants=both)
+    case("ctc_loss infinite", [t.f(4, 2, 5), t.t([[1, 1, 2], [3, 4, 1]])], "F.ctc_loss(a.log_softmax(2), b, (4, 4), (3, 3), reduction='none')", variants=both)
+    case("ctc_loss blank", [t.g(7, 3, 5), t.t([[1, 2, 2], [3, 3, 0], [0, 1, 3]])], "F.ctc_loss(a.log_softmax(2), b, (7, 5, 6), (3, 2, 1), blank=4)", variants=both)
+    case("ctc_loss empty targets", [t.g(7, 3, 5), rows], "F.ctc_loss(a.log_softmax(2), b, (7, 5, 0), (0, 2, 0), reduction='none')", variants=both)
+    case("ctc_loss not normalised", [t.g(7, 3, 5), rows], "F.ctc_loss(a, b, (7, 5, 6), (3, 2, 1))", variants=both)
+    case("ctc_loss lengths", [t.g(7, 3, 5), rows.int(), t.t([7, 5, 6]).int(), t.t([3, 2, 1])], "F.ctc_loss(a.log_softmax(2), b, c, d)", variants=both)
+    case("ctc_loss unlikely", [t.g(7, 3, 5, scale=200), rows], "F.ctc_loss(a.log_softmax(2), b, (7, 5, 6), (3, 2, 1))", variants=["float64"])
+    # Each step rounds a logarithm near -200.
+    case("ctc_loss long", [t.g(150, 2, 6), t.i(5, 2, 60) + 1], "F.ctc_loss(a.log_softmax(2), b, (150, 140), (60, 41))", variants=["float64"], grad_tol=2e-5)
+    for what, code in {"steps": "b, (8, 5, 6), (3, 2, 1)", "negative length": "b, (7, 5, -1), (3, 2, 1)", "target length": "b, (7, 5, 6), (4, 2, 1)",
+                       "negative target length": "b, (7, 5, 6), (-1, 2, 1)", "number of lengths": "b, (7, 5), (3, 2, 1)", "target lengths": "b, (7, 5, 6), (3, 2)",
+                       "blank": "b, (7, 5, 6), (3, 2, 1), blank=5", "negative blank": "b, (7, 5, 6), (3, 2, 1), blank=-1",
+                       "joined": "b[0], (7, 5, 6), (3, 2, 1)", "batch": "b[:2], (7, 5, 6), (3, 2, 1)", "dimensions": "b.unsqueeze(0), (7, 5, 6), (3, 2, 1)",
+                       "reduction": "b, (7, 5, 6), (3, 2, 1), reduction='most'"}.items():
+        error(f"ctc_loss wrong {what}", [t.f(7, 3, 5), rows], f"F.ctc_loss(a, {code})")
+    error("ctc_loss half", [t.f(7, 3, 5).half(), rows], "F.ctc_loss(a, b, (7, 5, 6), (3, 2, 1))")
+    error("ctc_loss float lengths", [t.f(7, 3, 5), rows, t.f(3), t.t([3, 2, 1])], "F.ctc_loss(a, b, c, d)")
+    case("ctc_loss float targets", [t.f(7, 3, 5), t.t([[1.5, 2, 2], [3, 3, 0], [4, 1, 3]])], "F.ctc_loss(a, b, (7, 5, 6), (3, 2, 1))", variants=both)
+    triple = lambda: [t.g(3, 4), t.g(3, 4), t.g(3, 4)]
+    for reduction in ("mean", "sum", "none"):
+        case(f"triplet_margin_with_distance_loss {reduction}", triple(), f"F.triplet_margin_with_distance_loss(a, b, c, reduction='{reduction}')")
+    case("triplet_margin_with_distance_loss distance", triple(),
+         "F.triplet_margin_with_distance_loss(a, b, c, distance_function=lambda x, y: (x - y).abs().sum(1), margin=2.5, swap=True)",
+         "lt.nn.functional.triplet_margin_with_distance_loss(a, b, c, "
+         "{distance_function = function(x, y) return (x - y):abs():sum(1) end, margin = 2.5, swap = true})", variants=["float64"])
+    error("triplet_margin_with_distance_loss margin", [t.f(3, 4), t.f(3, 4), t.f(3, 4)], "F.triplet_margin_with_distance_loss(a, b, c, margin=0.)")
+    error("triplet_margin_with_distance_loss dims", [t.f(3, 4), t.f(3, 4), t.f(4)], "F.triplet_margin_with_distance_loss(a, b, c)")
