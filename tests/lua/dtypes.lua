@@ -329,6 +329,15 @@ test("complex: compiled results that are views through complex elements are view
   end
 end)
 
+test("complex: a conjugate transpose is refused", function()
+  local x = lt.view_as_complex(lt.ones(2, 3, 2))
+  deep(x.mT.shape, {3, 2})
+  for _, name in ipairs {"H", "mH"} do
+    raises(name .. ": conjugates of complex tensors are not there yet", function() return x[name] end)
+    deep(lt.ones(2, 3)[name].shape, {3, 2})
+  end
+end)
+
 test("complex: what is read of a view after a write with history is refused", function()
   local w = lt.ones(2, {requires_grad = true})
   local function written(z, c) z:mul_(w) return c end

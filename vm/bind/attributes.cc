@@ -44,7 +44,17 @@ LuaResults matrix_transposed(const Tensor& t) {
   return {op1(OpId::transpose, {t, vdim(-2), vdim(-1)})};
 }
 
+void check_real(const char* name, const Tensor& t) {
+  if (is_complex(t->dtype)) fail(name, ": conjugates of complex tensors are not there yet");
+}
+
+LuaResults matrix_conjugate_transposed(const Tensor& t) {
+  check_real("mH", t);
+  return matrix_transposed(t);
+}
+
 LuaResults conjugate_transposed(const Tensor& t) {
+  check_real("H", t);
   if (t->dim() != 2 && t->dim() != 0) fail("H: expects a matrix, got shape ", to_string(t->sizes));
   return transposed(t);
 }
@@ -125,7 +135,7 @@ const Attribute kRows[] = {
     {"T", transposed, nullptr},
     {"mT", matrix_transposed, nullptr},
     {"H", conjugate_transposed, nullptr},
-    {"mH", matrix_transposed, nullptr},
+    {"mH", matrix_conjugate_transposed, nullptr},
     {"real", [](const Tensor& t) -> LuaResults { return {op1(OpId::real, {t})}; }, nullptr},
     {"imag", [](const Tensor& t) -> LuaResults { return {op1(OpId::imag, {t})}; }, nullptr},
 };
