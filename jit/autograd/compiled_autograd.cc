@@ -234,6 +234,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
     self->input_history_.push_back(source ? int(self->sources_.size()) : -1);
     if (source) {
       self->traced_.sources.push_back(sources[i]);
+      self->traced_.inputs.push_back(g.inputs[i].value);
       self->sources_.push_back(self->inputs_);
     }
     self->inputs_++;

@@ -107,7 +107,7 @@ struct Tracer {
     std::vector<Edge> edges;
     for (size_t i = 0; i < forward.sources.size(); i++) {
       const Tensor& before = request.so_far[i];
-      so_far.push_back(before ? input("gradient", before, before->strides) : Tensor());
+      so_far.push_back(before ? input("gradient", forward.inputs[i], before->strides) : Tensor());
       edges.push_back(request.wanted[i] ? forward.sources[i] : Edge{});
     }
     std::vector<Tensor> seeds = so_far;

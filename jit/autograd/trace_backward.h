@@ -37,6 +37,7 @@ struct BackwardRequest {
 struct TracedForward {
   std::unique_ptr<Graph> graph;
   std::vector<Edge> sources;                                // where the gradients of inputs go to
+  std::vector<Tensor> inputs;                               // those, by source
   std::vector<Tensor> results;                              // outputs with history, then the saved values
   std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
