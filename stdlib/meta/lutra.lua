@@ -246,6 +246,16 @@ function Optimizer:load_state_dict(state) end
 ---@field InstanceNorm1d fun(num_features: integer, ...): lutra.Module eps, momentum, affine, track_running_stats
 ---@field InstanceNorm2d fun(num_features: integer, ...): lutra.Module eps, momentum, affine, track_running_stats
 ---@field GroupNorm fun(num_groups: integer, num_channels: integer, ...): lutra.Module eps, affine
+---@field LazyLinear fun(out_features: integer, options?: {bias?: boolean, dtype?: lutra.DType, device?: string}): lutra.Module a Linear from its first forward on
+---@field LazyConv1d fun(out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module a Conv1d from its first forward on
+---@field LazyConv2d fun(out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module a Conv2d from its first forward on
+---@field LazyConvTranspose1d fun(out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module a ConvTranspose1d from its first forward on
+---@field LazyConvTranspose2d fun(out_channels: integer, kernel_size: integer|integer[], ...): lutra.Module a ConvTranspose2d from its first forward on
+---@field LazyBatchNorm1d fun(...): lutra.Module a BatchNorm1d from its first forward on
+---@field LazyBatchNorm2d fun(...): lutra.Module a BatchNorm2d from its first forward on
+---@field LazyBatchNorm3d fun(...): lutra.Module a BatchNorm3d from its first forward on
+---@field LazyInstanceNorm1d fun(...): lutra.Module an InstanceNorm1d from its first forward on
+---@field LazyInstanceNorm2d fun(...): lutra.Module an InstanceNorm2d from its first forward on
 ---@field ModuleDict fun(modules?: table): lutra.Module
 ---@field utils lutra.utils
 ---@field functional lutra.functional

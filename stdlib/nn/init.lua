@@ -18,9 +18,10 @@ local linear = lt.linear
 local Linear = Module:extend("Linear")
 nn.Linear = Linear
 
+Linear._schema = {{"in_features"}, {"out_features"}, {"bias", true}, {"device", keywords.none}, {"dtype", "float32"}}
+
 function Linear:init(...)
-  local options = keywords.read("Linear",
-    {{"in_features"}, {"out_features"}, {"bias", true}, {"device", keywords.none}, {"dtype", "float32"}}, ...)
+  local options = keywords.read("Linear", Linear._schema, ...)
   local in_features, out_features = options.in_features, options.out_features
   errors.count("Linear", "in_features", in_features, 0)
   errors.count("Linear", "out_features", out_features, 0)
@@ -108,6 +109,7 @@ for name, class in pairs(use "nn.shapes") do nn[name] = class end
 for name, class in pairs(use "nn.resampling") do nn[name] = class end
 for name, class in pairs(use "nn.recurrent") do nn[name] = class end
 use "nn.transformer"(nn)
+use "nn.lazy"(nn)
 local bags = use "nn.bags"
 nn.EmbeddingBag, functional.embedding_bag = bags.EmbeddingBag, bags.embedding_bag
 use "nn.hooks"

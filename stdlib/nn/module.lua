@@ -372,6 +372,9 @@ function Module:load_state_dict(state, options)
     fail("load_state_dict of %s: a table from names to tensors is needed, not %s", self._name, errors.show(state))
   end
   local strict = keywords.check("load_state_dict", options, load_options).strict
+  for name, module in self:named_modules() do
+    if rawget(module, "_lazy") then module:_expect(state, name == "" and "" or name .. ".") end
+  end
   local missing, unexpected, wrong, known, copies = {}, {}, {}, {}, {}
   walk_state(self, "", function(name, value)
     known[name] = true

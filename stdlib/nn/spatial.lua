@@ -95,10 +95,11 @@ end
 
 local function conv_of(name, dims, op, transposed)
   local class = Module:extend(name)
+  class._schema = transposed and transpose_schema or conv_schema
   M[name] = class
 
   function class:init(...)
-    local o = read(name, transposed and transpose_schema or conv_schema, ...)
+    local o = read(name, class._schema, ...)
     check_count(name, "in_channels", o.in_channels)
     check_count(name, "out_channels", o.out_channels)
     check_count(name, "groups", o.groups)
@@ -332,6 +333,7 @@ local function norm_of(name, instance, least, most)
   local schema = {{"num_features"}, {"eps", 1e-5}, {"momentum", 0.1}, {"affine", not instance},
     {"track_running_stats", not instance},
                   {"device", none}, {"dtype", "float32"}}
+  class._schema = schema
   function class:init(...)
     local o = read(name, schema, ...)
     check_count(name, "num_features", o.num_features)

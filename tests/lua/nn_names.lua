@@ -184,4 +184,79 @@ test("the largest element of a window of -inf is in that window", function()
   h.deep(places:totable(), {{{0, 2}}})
 end)
 
+-- {lazy layer, the layer, its count, the arguments of both, an input, options}
+local lazy = {
+  {"LazyLinear", "Linear", 6, {4}, {3, 6}}, {"LazyLinear", "Linear", 6, {4, {bias = false}}, {2, 3, 6}},
+  {"LazyConv1d", "Conv1d", 4, {6, 3, {groups = 2}}, {2, 4, 8}}, {"LazyConv1d", "Conv1d", 4, {6, 3}, {4, 8}},
+  {"LazyConv2d", "Conv2d", 3, {5, {3, 2}, 1, 1}, {2, 3, 6, 7}},
+  {"LazyConv2d", "Conv2d", 3, {5, 3, {padding = "same", padding_mode = "reflect"}}, {2, 3, 6, 7}},
+  {"LazyConvTranspose1d", "ConvTranspose1d", 4, {6, 3, {groups = 2}}, {2, 4, 8}},
+  {"LazyConvTranspose2d", "ConvTranspose2d", 3, {5, 3, 2}, {3, 6, 7}},
+  {"LazyBatchNorm1d", "BatchNorm1d", 5, {}, {4, 5}}, {"LazyBatchNorm1d", "BatchNorm1d", 5, {1e-3, 0.2}, {4, 5, 3}},
+  {"LazyBatchNorm2d", "BatchNorm2d", 5, {{affine = false}}, {4, 5, 3, 3}},
+  {"LazyBatchNorm3d", "BatchNorm3d", 5, {{track_running_stats = false}}, {4, 5, 2, 2, 2}},
+  {"LazyInstanceNorm1d", "InstanceNorm1d", 5, {{affine = true}}, {4, 5, 3}},
+  {"LazyInstanceNorm2d", "InstanceNorm2d", 5, {{affine = true, track_running_stats = true}}, {4, 5, 3, 3}},
+}
+
+local function state_of(module)
+  local parts = {}
+  for name, t in pairs(module:state_dict()) do parts[#parts + 1] = name .. tostring(t) end
+  table.sort(parts)
+  return table.concat(parts, "\n")
+end
+
+test("lazy layers become what they stand for at the first forward", function()
+  for _, row in ipairs(lazy) do
+    local name, layer, count, arguments, shape = unpack(row)
+    local x = lt.randn(shape)
+    lt.manual_seed(3)
+    local want = nn[layer](count, unpack(arguments))
+    local after = lt.rand(1):item()
+    for _, how in ipairs {"eager", "compiled"} do
+      lt.manual_seed(3)
+      local made = nn[name](unpack(arguments))
+      truthy(tostring(made):find("^" .. name .. "%("), tostring(made))
+      local held = made.weight
+      local y = (how == "compiled" and lt.compile(made) or made)(x)
+      equal(lt.rand(1):item(), after, name .. ": draws")
+      equal(state_of(made):gsub("tracked.*", ""), state_of(want):gsub("tracked.*", ""), name)
+      truthy(made.weight == held, name .. ": the parameter")
+      equal(tostring(made), tostring(want))
+      truthy(lt.isinstance(made, nn[layer]) and not lt.isinstance(made, nn[name]), name)
+      truthy(y:equal(nn[layer].forward(made, x)) or made.running_mean, name)
+    end
+    want(x)
+    local loaded = nn[name](unpack(arguments))
+    local net = nn.Sequential(loaded, nn.Identity())
+    net:load_state_dict(nn.Sequential(want, nn.Identity()):state_dict())
+    truthy(net:eval()(x):equal(want:eval()(x)), name .. ": loaded")
+  end
+end)
+
+test("lazy layers before their first forward", function()
+  local net = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+  net:to("float64")
+  deep(net[1].weight.shape, {0})
+  local opt = lt.optim.SGD(net:parameters(), {lr = 0.5})
+  local copy = lt.deepcopy(net)
+  local x = lt.randn(5, 3, {dtype = "float64"})
+  local step = lt.compile(function(input)
+    local loss = net(input):square():mean()
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end)
+  local first = step(x):item()
+  for _ = 1, 5 do step(x) end
+  truthy(step(x):item() < first and net[1].weight.dtype == lt.float64)
+  deep(net[1].weight.shape, {4, 3})
+  deep(copy(x[{":", {0, 2}}]).shape, {5, 2})
+  deep(copy[1].weight.shape, {4, 2})
+  nn.LazyLinear(4):load_state_dict(nn.LazyLinear(4):state_dict())
+  raises("LazyConv2d: does not take an input of 2 dimensions", nn.LazyConv2d(4, 3), x:float())
+  raises("LazyConv2d: argument 'kernel_size' is missing", nn.LazyConv2d, 4)
+end)
+
 h.finish()

@@ -206,6 +206,8 @@ local needed = {
     GRUCell = {3, 4}, LSTMCell = {3, 4},
   ParameterList = {}, ParameterDict = {}, Softmax = {1}, LogSoftmax = {1}, Softmin = {1}, PixelShuffle = {2},
     PixelUnshuffle = {2}, ChannelShuffle = {2},
+  LazyLinear = {4}, LazyConv1d = {4, 3}, LazyConv2d = {4, 3}, LazyConvTranspose1d = {4, 3},
+    LazyConvTranspose2d = {4, 3},
   Unflatten = {1, {2, 2}}, Unfold = {2}, Fold = {{4, 4}, 2}, LocalResponseNorm = {2}, Threshold = {0.5, 1},
     Sequential = {}, ModuleList = {}, ModuleDict = {},
 }

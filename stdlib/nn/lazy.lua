@@ -1,0 +1,87 @@
+-- Layers that learn at their first forward how many features or channels come in: they get their parameters then, and
+-- become the layer that they stand for. A parameter stays the object it is; until then it has no elements.
+local lt, use = ...
+local errors, keywords = use "errors", use "keywords"
+local set_data = lt._native.set_data
+
+-- Which dimension of an input counts, by how many it has.
+local function place(self, input)
+  local places = self._places
+  local at = places == "last" and -1 or places[input:dim()]
+  if at == nil then errors.fail("%s: does not take an input of %d dimensions", self._name, input:dim()) end
+  return at
+end
+
+-- Parameters and buffers that depend on the count, by name.
+local function parts(module)
+  local found = {}
+  for name, p in module:named_parameters() do found[name] = p end
+  for name, b in module:named_buffers() do
+    if b:dim() > 0 then found[name] = b end
+  end
+  return found
+end
+
+-- module gets what its layer has for so many, and is one from now on.
+local function materialise(module, count)
+  local options, count_name = module._lazy, module._count
+  local mine = parts(module)
+  for _, t in pairs(mine) do options.dtype, options.device = t.dtype, t.device end
+  options[count_name] = count
+  local layer = module._layer(options)
+  for name, t in pairs(parts(layer)) do set_data(mine[name], t:detach()) end
+  module[count_name] = count
+  rawset(module, "_lazy", nil)
+  setmetatable(module, module._layer)
+end
+local materialise_outside = lt.disable(materialise)
+
+local function make(name, layer, count_name, places, of_weight)
+  local class = layer:extend(name)
+  class._layer, class._count, class._places = layer, count_name, places
+  local schema = {unpack(layer._schema, 2)}
+
+  function class:init(...)
+    local options = keywords.read(name, schema, ...)
+    local groups = options.groups
+    options[count_name] = type(groups) == "number" and groups > 0 and groups or 1
+    layer.init(self, options)
+    for _, t in pairs(parts(self)) do set_data(t, lt.empty({0}, {dtype = t.dtype, device = t.device})) end
+    self[count_name] = 0
+    rawset(self, "_lazy", options)
+  end
+  -- Nothing is drawn before there is something to fill.
+  function class:reset_parameters() end
+
+  function class:forward(input, ...)
+    errors.tensor(name, "input", input)
+    materialise_outside(self, input:size(place(self, input)))
+    return self:forward(input, ...)
+  end
+  -- A state to be loaded, under names that begin with prefix, says how many there are, too.
+  function class:_expect(state, prefix)
+    local weight = state[prefix .. "weight"] or state[prefix .. "running_mean"]
+    if lt.is_tensor(weight) and weight:numel() > 0 then materialise(self, of_weight(self, weight)) end
+  end
+  return class
+end
+
+local function of_linear(_, weight) return weight:size(-1) end
+local function of_conv(self, weight) return weight:size(1) * self.groups end
+local function of_first(_, weight) return weight:size(0) end
+
+return function(nn)
+  local function add(name, layer, ...) nn[name] = make(name, layer, ...) end
+  add("LazyLinear", nn.Linear, "in_features", "last", of_linear)
+  for dims = 1, 2 do
+    local channels = {[dims + 1] = 0, [dims + 2] = 1}
+    add("LazyConv" .. dims .. "d", nn["Conv" .. dims .. "d"], "in_channels", channels, of_conv)
+    add("LazyConvTranspose" .. dims .. "d", nn["ConvTranspose" .. dims .. "d"], "in_channels", channels, of_first)
+    add("LazyInstanceNorm" .. dims .. "d", nn["InstanceNorm" .. dims .. "d"], "num_features", channels, of_first)
+  end
+  for dims = 1, 3 do
+    local least = dims == 1 and 2 or dims + 2
+    add("LazyBatchNorm" .. dims .. "d", nn["BatchNorm" .. dims .. "d"], "num_features", {[least] = 1, [dims + 2] = 1},
+      of_first)
+  end
+end
