@@ -101,16 +101,24 @@ void check_histogram(const Tensor& x, const Value& weight) {
   }
 }
 
-// An element belongs to the last edge that is not above it, the last edge to the bin before it. What lies outside, NaN
-// with it, counts in a bin of its own, which is dropped.
-Results histogram_between(const Tensor& x, const Tensor& edges, const Value& weight, bool density) {
+// The bin of each value: an element belongs to the last edge that is not above it, the last edge to the bin before it.
+// What lies outside, NaN with it, is in a bin of its own, the last.
+Tensor bin_of(const Tensor& values, const Tensor& edges) {
   const SymInt bins = edges->sizes[0] - 1;
-  const Tensor values = flat(x), last = op1(OpId::select, {edges, int_arg(0), vint(bins)});
-  Tensor at = sub(op1(OpId::searchsorted, {contiguous(edges), values, false, true}), int_arg(1));
-  at = where(eq(values, last), vint(bins - 1), where(lt(at, int_arg(0)), vint(bins), at));
-  const Tensor each = weight.is_none() ? full(values->sizes, 1.0, x->dtype, x->device()) : flat(weight.tensor());
+  const Tensor last = op1(OpId::select, {edges, int_arg(0), vint(bins)});
+  const Tensor at = sub(op1(OpId::searchsorted, {contiguous(edges), contiguous(values), false, true}), int_arg(1));
+  return where(eq(values, last), vint(bins - 1), where(lt(at, int_arg(0)), vint(bins), at));
+}
+
+// How many values, or the sum of their weights, each bin but the last has.
+Tensor count_bins(const Tensor& at, SymInt bins, const Value& weight, const Tensor& x) {
+  const Tensor each = weight.is_none() ? full(at->sizes, 1.0, x->dtype, x->device()) : flat(weight.tensor());
   const Tensor all = index_add(full({bins + 1}, 0.0, x->dtype, x->device()), int_arg(0), at, each);
-  Tensor count = op1(OpId::slice, {all, int_arg(0), int_arg(0), vint(bins), int_arg(1)});
+  return op1(OpId::slice, {all, int_arg(0), int_arg(0), vint(bins), int_arg(1)});
+}
+
+Results histogram_between(const Tensor& x, const Tensor& edges, const Value& weight, bool density) {
+  const Tensor count = count_bins(bin_of(flat(x), edges), edges->sizes[0] - 1, weight, x);
   if (!density) return {op1(OpId::clone, {count}), edges};
   return {div(div(count, sum_all(count)), op1(OpId::diff, {edges})), edges};
 }
@@ -123,33 +131,70 @@ Tensor equal_edges(const Tensor& low, const Tensor& high, int64_t bins) {
   return where(lt(i, vnum(double((bins + 1) / 2))), up, down);
 }
 
-}  // namespace
-
-// (input, bins, low, high, weight, density)
-Results decompose_histogram_count(const Args& a) {
-  const Tensor x = a[0].tensor();
-  check_histogram(x, a[4]);
-  const int64_t bins = a[1].sym_int().guard();
-  if (bins <= 0) fail("histogram: bins must be positive, got ", bins);
+// So many bins from `least` to `most`, or over the range of x's elements where those are none.
+Tensor edges_of(const std::string& title, const Tensor& x, const Value& count, const Value& least_end,
+                const Value& most_end) {
+  const int64_t bins = count.sym_int().guard();
+  if (bins <= 0) fail(title, ": bins must be positive, got ", bins);
   Tensor low, high;
-  if (!a[2].is_none()) {
-    const double least = pin(a[2].as<Scalar>()).to_double(), most = pin(a[3].as<Scalar>()).to_double();
+  if (!least_end.is_none()) {
+    const double least = pin(least_end.as<Scalar>()).to_double(), most = pin(most_end.as<Scalar>()).to_double();
     if (!std::isfinite(least) || !std::isfinite(most)) {
-      fail("histogram: the range from ", least, " to ", most, " is not finite");
+      fail(title, ": the range from ", least, " to ", most, " is not finite");
     }
-    if (least > most) fail("histogram: the range's lower end ", least, " is above its upper end ", most);
+    if (least > most) fail(title, ": the range's lower end ", least, " is above its upper end ", most);
     low = full({}, least, x->dtype, x->device()), high = full({}, most, x->dtype, x->device());
   } else if (x->numel() == 0) {
     low = full({}, 0.0, x->dtype, x->device()), high = full({}, 1.0, x->dtype, x->device());
   } else {
     const auto end = [&](OpId op) {
       return op1(OpId::check_values, {op1(op, {op1(OpId::detach, {x})}), std::string("finite"),
-                                      std::string("histogram: the range of the elements is not finite")});
+                                      title + ": the range of the elements is not finite"});
     };
     low = end(OpId::amin), high = end(OpId::amax);
   }
   const Tensor half = where(eq(low, high), full({}, 0.5, x->dtype, x->device()), Scalar(0.0));
-  return histogram_between(x, equal_edges(sub(low, half), add(high, half), bins), a[4], a[5].as<bool>());
+  return equal_edges(sub(low, half), add(high, half), bins);
+}
+
+}  // namespace
+
+// (input, bins, low, high, weight, density)
+Results decompose_histogram_count(const Args& a) {
+  const Tensor x = a[0].tensor();
+  check_histogram(x, a[4]);
+  return histogram_between(x, edges_of("histogram", x, a[1], a[2], a[3]), a[4], a[5].as<bool>());
+}
+
+// (input, bins, low, high): the edges along each dimension of points.
+Results decompose_histogram_bins(const Args& a) { return {edges_of("histogramdd", a[0].tensor(), a[1], a[2], a[3])}; }
+
+// (input, edges of each dimension, weight, density)
+Results decompose_histogram_points(const Args& a) {
+  const Tensor x = a[0].tensor();
+  const auto& edges = a[1].as<std::vector<Tensor>>();
+  Sizes each = x->sizes;
+  each.pop_back();
+  const Tensor points = reshape(x, Sizes{numel(each), x->sizes.back()});
+  Sizes shape;
+  SymInt cells = 1;
+  Tensor at, outside;
+  for (size_t d = 0; d < edges.size(); d++) {
+    const SymInt bins = edges[d]->sizes[0] - 1;
+    const Tensor own = bin_of(op1(OpId::select, {points, int_arg(1), int_arg(int64_t(d))}), edges[d]);
+    const Tensor out = eq(own, vint(bins));
+    at = at ? add(mul(at, vint(bins)), own) : own, outside = outside ? op1(OpId::logical_or, {outside, out}) : out;
+    shape.push_back(bins), cells = cells * bins;
+  }
+  Tensor count = reshape(count_bins(where(outside, vint(cells), at), cells, a[2], x), shape);
+  if (!a[3].as<bool>()) return {op1(OpId::clone, {count})};
+  count = div(count, sum_all(count));
+  for (size_t d = 0; d < edges.size(); d++) {
+    Sizes along(shape.size(), SymInt(1));
+    along[d] = shape[d];
+    count = div(count, reshape(op1(OpId::diff, {edges[d]}), along));
+  }
+  return {count};
 }
 
 // (input, bins, weight, density)

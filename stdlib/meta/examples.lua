@@ -55,7 +55,7 @@ local lines = {
   median = "x:median(1)", nanmedian = "x:nanmedian(1)", argmax = "x:argmax(1)", argmin = "x:argmin(1)",
   prod = "x:prod(1)", all = "mask:all(1)", any = "mask:any(1)", kthvalue = "x:kthvalue(2)", topk = "x:topk(2)",
   quantile = "x:quantile(0.5)", nanquantile = "x:nanquantile(0.5)", histc = "x:histc(4, -1, 2)",
-  histogram = "x:histogram(3)", mode = "x:mode(1)", bincount = "i:bincount()", std = "x:std(1)", var = "x:var(1)",
+  histogram = "x:histogram(3)", histogramdd = "lt.histogramdd(x, 2)", mode = "x:mode(1)", bincount = "i:bincount()", std = "x:std(1)", var = "x:var(1)",
     std_mean = "x:std_mean(1)", var_mean = "x:var_mean(1)",
   gradient = "lt.gradient(v)", linalg_norm = "lt.linalg.norm(x)", linalg_matrix_norm = "lt.linalg.matrix_norm(x)",
   dist = "x:dist(y)", cdist = "x:cdist(y)", norm = "x:norm()", normalize = "x:normalize()",

@@ -395,6 +395,11 @@ function lt.tensordot(a, b, dims) end
 ---@param options? {range: number[], weight: lutra.Tensor, density: boolean}
 ---@return lutra.Tensor hist, lutra.Tensor bin_edges
 function lt.histogram(input, bins, options) end
+---@param input lutra.Tensor points: the last dimension holds their coordinates
+---@param bins? integer|integer[]|lutra.Tensor[] how many bins of equal width along each dimension, or their edges
+---@param options? {range: number[], weight: lutra.Tensor, density: boolean}
+---@return lutra.Tensor hist, lutra.Tensor[] bin_edges
+function lt.histogramdd(input, bins, options) end
 ---@param bins? integer|lutra.Tensor
 ---@return lutra.Tensor hist, lutra.Tensor bin_edges
 function Tensor:histogram(bins, options) end

@@ -1,4 +1,5 @@
-// histogram, whose bins are a number or edges, and whose range is a pair of numbers.
+// histogram and histogramdd, whose bins are numbers or edges, and whose range is a pair of numbers a dimension.
+#include "ops/meta/rules.h"
 #include "vm/bind/functions.h"
 
 namespace lutra {
@@ -41,7 +42,69 @@ LuaResults histogram(const Binding&, ArgReader& in) {
   return {r[0], r[1]};
 }
 
-const Special kSpecials[] = {{"histogram", kBoth, histogram, nullptr}};
+// Whether histogramdd's bins, by position or by name, are edges.
+bool has_edges(ArgReader& in) {
+  const auto of_tensors = [&](ArgReader::H h) {
+    return in.kind(h) == LuaKind::kTable && in.length(h) > 0 && in.kind(in.index(h, 1)) == LuaKind::kTensor;
+  };
+  const int last = in.count() - 1;
+  return of_tensors(1) || (in.kind(last) == LuaKind::kTable && of_tensors(in.field(last, "bins")));
+}
+
+// The edges of dimension d, of which bins has numbers or edges.
+Tensor edges_along(ArgReader& in, const Tensor& x, const Value& bins, ArgReader::H range, int64_t d) {
+  if (bins.is<std::vector<Tensor>>()) {
+    const Tensor& given = bins.as<std::vector<Tensor>>()[size_t(d)];
+    if (given->dim() != 1 || given->dtype != x->dtype || given->sizes[0] < 2) {
+      fail("histogramdd: bins must be edges, 2 or more of ", name(x->dtype), " in 1 dimension, got ", describe(given));
+    }
+    return op1(OpId::clone, {given});
+  }
+  Value low, high, count = vdim(10);
+  if (!bins.is_none()) count = vint(bins.as<Sizes>()[bins.as<Sizes>().size() == 1 ? 0 : size_t(d)]);
+  if (range >= 0) low = Scalar(end_of(in, range, 2 * d + 1)), high = Scalar(end_of(in, range, 2 * d + 2));
+  return op1(OpId::histogram_bins, {op1(OpId::select, {x, vdim(-1), vdim(d)}), count, low, high});
+}
+
+void check_points(const Tensor& x, const Value& weight) {
+  if (!is_float(x->dtype)) fail("histogramdd: expected a floating point input, got ", name(x->dtype));
+  if (x->dim() < 2) fail("histogramdd: the input must have 2 dimensions or more, got shape ", to_string(x->sizes));
+  Sizes points = x->sizes;
+  points.pop_back();
+  if (weight.is_none()) return;
+  const Tensor& w = weight.as<Tensor>();
+  if (!same_sizes(w->sizes, points) || w->dtype != x->dtype) {
+    fail("histogramdd: weight must be ", name(x->dtype), " of shape ", to_string(points), " as the points, got ",
+         describe(w));
+  }
+}
+
+LuaResults histogramdd(const Binding&, ArgReader& in) {
+  static const std::vector<ArgInfo> of_counts =
+      parse_schema("Tensor input, int[]? bins=None, *, Tensor? weight=None, bool density=False");
+  static const std::vector<ArgInfo> of_edges =
+      parse_schema("Tensor input, Tensor[] bins, *, Tensor? weight=None, bool density=False");
+  ExtraKeyword extras[] = {{"range"}};
+  const bool given = has_edges(in);
+  const Args a = bind_schema("histogramdd", given ? of_edges : of_counts, in, extras);
+  const Tensor& x = a[0].as<Tensor>();
+  check_points(x, a[2]);
+  const int64_t dims = x->sizes.back().guard();
+  const size_t bins = given ? a[1].as<std::vector<Tensor>>().size() : a[1].is_none() ? 1 : a[1].as<Sizes>().size();
+  if (bins != size_t(dims) && (given || bins != 1)) {
+    fail("histogramdd: 'bins' must hold one for each of the ", dims, " dimensions, got ", bins);
+  }
+  const ArgReader::H range = extras[0].value;
+  if (range >= 0 && given) fail("histogramdd: edges in 'bins' go without 'range'");
+  if (range >= 0 && (in.kind(range) != LuaKind::kTable || in.length(range) != 2 * dims)) {
+    fail("histogramdd: argument 'range' must be a list of ", 2 * dims, " numbers, got ", in.describe(range));
+  }
+  std::vector<Tensor> edges;
+  for (int64_t d = 0; d < dims; d++) edges.push_back(edges_along(in, x, a[1], range, d));
+  return {op1(OpId::histogram_points, {x, edges, a[2], a[3]}), edges};
+}
+
+const Special kSpecials[] = {{"histogram", kBoth, histogram, nullptr}, {"histogramdd", kFunctionOf, histogramdd, nullptr}};
 
 }  // namespace
 

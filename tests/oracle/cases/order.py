@@ -111,3 +111,21 @@ def cases(case, error, t):
     case("combinations of three", [t.g(5)], "torch.combinations(a, 3)", variants=[])
     case("combinations with replacement", [t.g(3)], "torch.combinations(a, r=2, with_replacement=True)", variants=[])
     case("combinations too many", [t.f(2)], "torch.combinations(a, 3)", variants=[])
+
+    for name, call, own in (("", "3", "3"), (" each", "(3, 2)", "{3, 2}"), (" density", "(2, 3), density=True", "{2, 3}, {density = true}"),
+                            (" range", "(3, 4), range=(-1, 1, -0.5, 2)", "{3, 4}, {range = {-1, 1, -0.5, 2}}")):
+        case("histogramdd" + name, [t.f(40, 2)], f"(lambda h: (h[0], *h[1]))(torch.histogramdd(a, {call}))",
+             f"(function(h, e) return h, unpack(e) end)(lt.histogramdd(a, {own}))", variants=["strided", "float64"])
+    case("histogramdd of more dimensions", [t.f(5, 4, 3)], "torch.histogramdd(a, 2)[0]", "(lt.histogramdd(a, 2))", variants=["strided", "float64"])
+    case("histogramdd weight", [t.f(20, 2), t.f(20)], "torch.histogramdd(a, (2, 3), weight=b, density=True)[0]",
+         "(lt.histogramdd(a, {2, 3}, {weight = b, density = true}))", variants=["float64"], tol=1e-5)
+    case("histogramdd edges", [t.f(30, 2), t.t([-1.0, 0.0, 0.25]), t.t([-0.5, 0.5, 1.0, 2.0])], "torch.histogramdd(a, (b, c))[0]",
+         "(lt.histogramdd(a, {b, c}))", variants=["float64"])
+    case("histogramdd of nothing", [t.f(0, 2)], "torch.histogramdd(a, 2)[0]", "(lt.histogramdd(a, 2))", variants=[])
+    case("histogramdd of equal ones", [t.t([[2.0, 1.0], [2.0, 1.0]])], "torch.histogramdd(a, 2)[0]", "(lt.histogramdd(a, 2))", variants=[])
+    error("histogramdd of one dimension", [t.f(3)], "torch.histogramdd(a, 3)")
+    error("histogramdd of integers", [t.i(3, 4, 2)], "torch.histogramdd(a, 3)")
+    error("histogramdd bins", [t.f(4, 2)], "torch.histogramdd(a, (3, 2, 1))", "lt.histogramdd(a, {3, 2, 1})")
+    error("histogramdd weights", [t.f(4, 2), t.f(3)], "torch.histogramdd(a, 3, weight=b)", "lt.histogramdd(a, 3, {weight = b})")
+    error("histogramdd short range", [t.f(4, 2)], "torch.histogramdd(a, 3, range=(0., 1.))", "lt.histogramdd(a, 3, {range = {0, 1}})")
+    error("histogramdd of NaN", [t.t([[1.0, float("nan")]])], "torch.histogramdd(a, 3)", "lt.histogramdd(a, 3)")
