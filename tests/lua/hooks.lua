@@ -309,4 +309,25 @@ test("weight_norm and spectral_norm: names, removal", function()
     {n_power_iterations = 0})
 end)
 
+test("what is refused second does not keep the first from its hooks", function()
+  local w, v = lt.tensor({1, 2}, {requires_grad = true}), lt.tensor({0.5, 0.25}, {requires_grad = true})
+  local function f(x)
+    local a = x * w
+    local b = (x + v):sin()
+    a:mul_(0.5);
+    (b * 2):sum():backward();
+    (a * 2):sum():backward()
+    a:retain_grad()
+    return (a * b):sum(), b, a
+  end
+  local function seen(g)
+    local l, _, a = g(lt.ones(2))
+    local ok, message = pcall(l.backward, l)
+    truthy(not ok and message:find("a second time", 1, true), message)
+    return tostring(a.grad)
+  end
+  local want, compiled = seen(f), lt.compile(f)
+  for _ = 1, 2 do equal(seen(compiled), want) end
+end)
+
 h.finish()

@@ -134,6 +134,12 @@ bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
       e.refused_outputs.push_back({int(i), refusal(t, y, sources), inputs_behind(y, sources)});
     }
   }
+  // A run makes their nodes in this order: backward comes to the newest first, and runs its hooks before it is refused.
+  const auto made = [&](const RefusedOutput& r) {
+    return gradient_edge(t.graph->outputs[size_t(r.output)].tensor()).node->seq;
+  };
+  std::stable_sort(e.refused_outputs.begin(), e.refused_outputs.end(),
+                   [&](const RefusedOutput& a, const RefusedOutput& b) { return made(a) < made(b); });
   return differentiable;
 }
 
