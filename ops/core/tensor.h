@@ -87,6 +87,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   SymInt offset;         // in elements
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
+  bool hidden_base = false;  // a view of a tensor that compiled code kept to itself
   uint32_t laid = 0;  // how often its sizes, strides or memory were changed in place: see lay_anew
   Ref<AutogradMeta> autograd;
   Tensor base;            // the tensor this is a view of (differentiable views; null if none)
@@ -102,6 +103,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   int64_t dim() const { return int64_t(sizes.size()); }
   SymInt numel() const { return lutra::numel(sizes); }
   Device device() const { return storage->device; }
+  bool is_view() const { return base || hidden_base; }
   bool is_fake() const { return storage->fake; }
   ElementsMark mark() const { return {laid, storage->version}; }
   bool is_contiguous() const;  // asks symbols

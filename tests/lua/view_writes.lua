@@ -150,4 +150,22 @@ test("a write through a view of an input with gaps", function()
   h.raises("fullgraph=true, but the graph breaks", run, lt.compile(f, {fullgraph = true}))
 end)
 
+test("a compiled result that is a view is one, whoever sees its base", function()
+  for _, make in ipairs {
+    function(u) return (u * 2):view(-1) end, function(u) return u:detach():view(-1) end,
+    function(u) return (u * 2)[0] end, function(u) return u:view(-1) end,
+    function(u) local v = u * 2 return v:t(), v end,
+  } do
+    for _, f in ipairs {make, lt.compile(make)} do
+      for _ = 1, 2 do
+        local y = f(lt.ones(3, 4))
+        h.raises("detach_: a view cannot be detached in place", y.detach_, y)
+        h.raises("data: the tensor is a view", function() y.data = lt.ones(12) end)
+        y:add_(1):mul_(lt.ones(1, {requires_grad = true}))
+        equal(y.requires_grad, true)
+      end
+    end
+  end
+end)
+
 h.finish()

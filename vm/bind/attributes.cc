@@ -17,7 +17,7 @@ void set_requires_grad(const Tensor& t, bool on, const char* fn) {
 }
 
 void set_data(const Tensor& t, const Tensor& from) {
-  if (t->base || !is_leaf(t)) fail("data: the tensor is a view or the result of an op");
+  if (t->is_view() || !is_leaf(t)) fail("data: the tensor is a view or the result of an op");
   if (t->requires_grad && !is_float(from->dtype))
     fail("data: a tensor that requires grad cannot be ", name(from->dtype));
   t->storage = from->storage;

@@ -81,7 +81,7 @@ const HostFunction kRows[] = {
     {"detach_", "Tensor input", kMethod | kHostEffect,
      [](Args& a) -> LuaResults {
        const Tensor t = a[0].tensor();
-       if (t->base) fail("detach_: a view cannot be detached in place; use detach()");
+       if (t->is_view()) fail("detach_: a view cannot be detached in place; use detach()");
        t->autograd = nullptr;
        t->requires_grad = false;
        return {t};

@@ -57,7 +57,7 @@ LuaResults take_memory(const Tensor& t, const Tensor& source, SymInt offset, con
   reserve(source, offset, sizes, strides);  // may raise: t is what it was
   t->storage = source->storage;
   t->offset = offset, t->sizes = sizes, t->strides = strides;
-  t->base = Tensor(), t->view = Ref<ViewHistory>();
+  t->base = Tensor(), t->view = Ref<ViewHistory>(), t->hidden_base = false;
   lay_anew(t);
   return {t};
 }

@@ -104,6 +104,7 @@ struct Entry {
   int callable = 0;               // registry reference: what a user's backend returned
   std::vector<int> leaf_outputs;  // outputs that are leaves requiring grad
   std::vector<ViewOutput> view_outputs;
+  std::vector<int> hidden_bases;  // outputs that are views of what nothing else sees
   std::vector<OutputGrad> output_grads;
   std::vector<HistoryWrite> history_writes;
   std::vector<RefusedOutput> refused_outputs;

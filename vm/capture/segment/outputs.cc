@@ -167,7 +167,11 @@ void find_view_outputs(Trace& t, Entry& e) {
     ViewOutput v{int(i), seen(t, y->base), y->view, y->view && is_symbolic(y->view)};
     v.complex = v.base.kind == Recipe::kNil && y->base->base;
     if (v.complex) v.base = seen(t, y->base->base);
-    if (v.base.kind != Recipe::kNil || !v.history || v.complex) e.view_outputs.push_back(v);
+    if (v.base.kind != Recipe::kNil || !v.history || v.complex) {
+      e.view_outputs.push_back(v);
+    } else {
+      e.hidden_bases.push_back(int(i));
+    }
   }
   std::stable_partition(e.view_outputs.begin(), e.view_outputs.end(),
                         [&](const ViewOutput& v) { return !outputs[size_t(v.output)].tensor()->base->base; });

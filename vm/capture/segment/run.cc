@@ -94,6 +94,7 @@ struct EntryRunner {
 
   // A view keeps the history that it has as a result: what else comes of it in the segment goes through it.
   void link_views() {
+    for (int i : e.hidden_bases) outputs[size_t(i)].tensor()->hidden_base = true;
     for (const ViewOutput& v : e.view_outputs) {
       const Tensor y = outputs[size_t(v.output)].tensor();
       const GradModeScope mode(bool(v.history));
