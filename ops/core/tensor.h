@@ -88,7 +88,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
   bool hidden_base = false;  // a view of a tensor that compiled code kept to itself
-  uint32_t laid = 0;  // how often its sizes, strides or memory were changed in place: see lay_anew
+  uint32_t laid = 0;         // how often its sizes, strides or memory were changed in place: see lay_anew
   Ref<AutogradMeta> autograd;
   Tensor base;            // the tensor this is a view of (differentiable views; null if none)
   Ref<ViewHistory> view;  // set with base where grad mode was on

@@ -283,7 +283,8 @@ end)
 test("complex: compiled results that are views through complex elements are views of the same bases", function()
   local makes = {
     function(z) return lt.view_as_complex(z).real end, function(z) return lt.view_as_complex(z).imag end,
-    function(z) return lt.view_as_real(lt.view_as_complex(z)) end, function(z) return lt.view_as_complex(z)[{{1, 3}}] end,
+    function(z) return lt.view_as_real(lt.view_as_complex(z)) end,
+    function(z) return lt.view_as_complex(z)[{{1, 3}}] end,
     function(z) return lt.view_as_complex(z)[{{1, z.shape[1]}}].real end,
     function(z) local c = lt.view_as_complex(z) return c.imag, c end,
     function(z) local c = lt.view_as_complex(z) return c.real, c.imag end,
@@ -305,7 +306,8 @@ test("complex: compiled results that are views through complex elements are view
     local r, s, t = f(z)
     local function keep(what, ...)
       local ok, v = pcall(...)
-      out[#out + 1] = what .. " " .. tostring(v):gsub("^[^ ]*:%d+: ", "") .. (ok and tostring(v and v.requires_grad) or "")
+      local text = tostring(v):gsub("^[^ ]*:%d+: ", "")
+      out[#out + 1] = what .. " " .. text .. (ok and tostring(v and v.requires_grad) or "")
       return ok and v
     end
     keep("later", function() later(z, w, r, s, t) end)

@@ -117,7 +117,8 @@ test("the time of a backward through parts of a tensor grows with their number",
     end
     once(100)
     local small, large = once(500), once(4000)
-    truthy(large < 20 * small + 0.05 * h.patience, ("%s: 500 parts %.3f s, 4,000 parts %.3f s"):format(name, small, large))
+    truthy(large < 20 * small + 0.05 * h.patience,
+      ("%s: 500 parts %.3f s, 4,000 parts %.3f s"):format(name, small, large))
   end
 end)
 

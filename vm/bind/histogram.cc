@@ -104,7 +104,8 @@ LuaResults histogramdd(const Binding&, ArgReader& in) {
   return {op1(OpId::histogram_points, {x, edges, a[2], a[3]}), edges};
 }
 
-const Special kSpecials[] = {{"histogram", kBoth, histogram, nullptr}, {"histogramdd", kFunctionOf, histogramdd, nullptr}};
+const Special kSpecials[] = {{"histogram", kBoth, histogram, nullptr},
+                             {"histogramdd", kFunctionOf, histogramdd, nullptr}};
 
 }  // namespace
 
