@@ -11,6 +11,8 @@
 namespace lutra {
 
 struct CompileOptions {
+  double memory_budget = 1;        // of a graph that is differentiated outside: see PartitionOptions
+  uint64_t random_cut = 0;         // likewise
   std::string backend = "native";  // "native", "eager" (call_op node by node), "aot_eager" (after the passes)
   std::vector<std::string> disabled_passes;
   bool kept = false;  // takes what an earlier process compiled, and keeps what this one does (jit/cache)

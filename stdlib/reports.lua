@@ -127,11 +127,21 @@ function M.times(list)
   return string.format("%.2f ms (%s)", total, table.concat(parts, ", "))
 end
 
+local function bytes(n)
+  if n < 1024 then return count(n, "byte") end
+  if n < 1024 ^ 2 then return string.format("%.1f KiB", n / 1024) end
+  return string.format("%.1f MiB", n / 1024 ^ 2)
+end
+
 local function explanation_text(r, guards)
   local out = {r.name,
     string.format("%s, %s, %s", count(r.graph_count, "graph"), count(r.graph_break_count, "graph break"),
     count(r.op_count, "op"))}
   if r.graph_count > 0 then out[#out + 1] = M.times(r.compile_stages) end
+  if r.saved_bytes + r.recomputed_bytes > 0 then
+    out[#out + 1] = string.format("for the backward: %s saved, %s recomputed", bytes(r.saved_bytes),
+      bytes(r.recomputed_bytes))
+  end
   for _, b in ipairs(r.break_reasons) do
     out[#out + 1] = string.format("break at %s:%d: %s", b.file, b.line, b.reason)
     if b.chain ~= "" then out[#out + 1] = "    " .. b.chain end

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "jit/autograd/extract.h"
+#include "jit/passes/passes.h"
+#include "ops/defs/each_tensor.h"
 #include "ops/grad/saved_tensor.h"
 
 namespace lutra {
@@ -30,10 +32,41 @@ Tensor with_history(const Tensor& t, const Edge& edge) {
 
 }  // namespace
 
+namespace {
+
+// Whether all that is to be copied lies where the graph runs.
+bool copies_here(const Graph& graph, const Partition& partition) {
+  return std::all_of(partition.kept.begin(), partition.kept.end(), [&](const KeptValue& k) {
+    return !k.copied || (graph.device && k.value->device() == *graph.device);
+  });
+}
+
+// A copy that is made as soon as there is the value: before it is written.
+Tensor copied_at_once(Graph& graph, const Tensor& value) {
+  const auto maker =
+      std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& n) { return n.get() == value->node; });
+  const auto at = maker == graph.nodes.end() ? 0 : maker - graph.nodes.begin() + 1;
+  GraphRecorder recorder(graph);
+  Args args = {value, std::string("preserve_format")};
+  const Tensor copy = recorder.call(OpId::clone, args)[0];
+  std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
+  return copy;
+}
+
+// While the forward's random nodes are repeated: the generator is as it was when it ran.
+struct DrawnAgain {
+  Generator before = default_generator();
+  explicit DrawnAgain(const Generator& drawn) { default_generator() = drawn; }
+  ~DrawnAgain() { default_generator() = before; }
+};
+
+}  // namespace
+
 // The node of the tape; one a run. Its results are those of the run, then its saved values.
 struct CompiledNode : GradNode {
   std::shared_ptr<CompiledAutograd> code;
-  std::vector<Tensor> values;  // the run's inputs, then the saved values
+  std::vector<Tensor> values;  // the run's inputs, then what it keeps
+  Generator drawn;             // before the run
   std::vector<uint32_t> versions;
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
@@ -88,6 +121,12 @@ struct CompiledNode : GradNode {
     hooks.erase(std::remove_if(hooks.begin(), hooks.end(), is_spent), hooks.end());
   }
 
+  void check_input(size_t i) const {
+    const size_t at = code->traced_.run_input(i);
+    const uint32_t now = values[at]->storage->version, then = versions[at];
+    if (now != then) fail_modified(code->traced_.graph->inputs[i].value, "recomputation", now, then);
+  }
+
   // Raises what eager would raise in a piece; done: how many nodes eager has run before.
   void check(const BackwardPiece& piece, size_t& done) const {
     auto read = piece.reads.begin();
@@ -120,16 +159,8 @@ struct CompiledNode : GradNode {
   // A run's inputs and saved values, as functions of what they came from where that is asked for.
   std::vector<Tensor> table(const BackwardRequest& r, int places) {
     std::vector<Tensor> all = values;
-    all.resize(code->inputs_ + code->traced_.saved.size());
-    for (size_t i = 0; r.create_graph && i < all.size(); i++) {
-      if (i < code->inputs_) {
-        if (code->input_history_[i] >= 0) all[i] = with_history(all[i], next[size_t(code->input_history_[i])]);
-        continue;
-      }
-      const size_t result = code->results_.size() + i - code->inputs_;
-      const Tensor& traced = code->traced_.results[result];
-      if (all[i] && traced->requires_grad) all[i] = with_history(all[i], {Ref<GradNode>(this), uint32_t(result)});
-    }
+    all.resize(code->inputs_ + code->traced_.kept());
+    if (r.create_graph) give_history(all);
     for (const Tensor& g : r.gradients) {
       if (g) all.push_back(g);
     }
@@ -140,9 +171,40 @@ struct CompiledNode : GradNode {
     return all;
   }
 
+  void give_history(std::vector<Tensor>& all) {
+    const TracedForward& traced = code->traced_;
+    const size_t first = code->inputs_;
+    // What was spent cannot be had: the backward is refused when it comes to that.
+    const bool whole = values.size() > first || !traced.kept();
+    if (whole) {
+      for (const Value& v : repeat_values()) all.push_back(v.tensor());
+    }
+    all.resize(first + traced.kept() + traced.repeated());
+    for (size_t i = 0; i < first; i++) {
+      if (code->input_history_[i] >= 0) all[i] = with_history(all[i], next[size_t(code->input_history_[i])]);
+    }
+    size_t other = first + traced.kept();
+    for (size_t i = 0; i < traced.saved.size(); i++) {
+      const int at = traced.kept_place(i);
+      Tensor& t = all[at < 0 ? other++ : first + size_t(at)];
+      const size_t result = code->results_.size() + i;
+      if (t && traced.results[result]->requires_grad) t = with_history(t, {Ref<GradNode>(this), uint32_t(result)});
+    }
+  }
+
+  std::vector<Value> repeat_values() const {
+    if (!code->traced_.repeated()) return {};
+    for (size_t i : code->traced_.partition.inputs) check_input(i);
+    const DrawnAgain as_then(drawn);
+    GradModeScope no_grad(false);
+    return code->repeated().run(values, scalars);
+  }
+
   void run(const BackwardPiece& piece, const Compiled& compiled, bool create_graph, std::vector<Tensor>& table) {
     std::vector<Tensor> args(table.begin(), table.begin() + long(code->inputs_));
     for (int p : piece.takes) args.push_back(table[size_t(p)]);
+    std::optional<DrawnAgain> as_then;
+    if (piece.draws) as_then.emplace(drawn);
     const std::vector<Value> out = create_graph ? interpret(*piece.graph, args, scalars) : compiled.run(args, scalars);
     for (size_t i = 0; i < out.size(); i++) table[size_t(piece.gives[i])] = out[i].tensor();
   }
@@ -249,21 +311,66 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
   self->spendable_ = self->traced_.spendable.size();
-  auto forward = std::make_unique<Graph>();
-  {
-    SymScope symbols(g.env.get());
-    GradModeScope no_grad(false);
-    Extractor make{*forward};
-    make.inputs_of(g, g.inputs.size());
-    for (const auto& n : g.nodes) make.node(*n);
-    for (const Value& v : make.values(g.outputs)) forward->outputs.push_back(v);
-    for (const Tensor& t : self->traced_.saved) forward->outputs.push_back(make.value(t));
-    forward->rng_calls = g.rng_calls;
-  }
+  std::unique_ptr<Graph> forward = self->saving_graph();
+  if (!self->traced_.saved.empty()) self->cut(forward);
   for (const Tensor& t : self->traced_.saved) self->traced_.results.push_back(t);
   self->log_joint(*forward);
   self->forward_ = compile_graph(std::move(forward), options);
   return self;
+}
+
+// The forward with all that backwards read as further outputs.
+std::unique_ptr<Graph> CompiledAutograd::saving_graph() const {
+  const Graph& g = *traced_.graph;
+  auto forward = std::make_unique<Graph>();
+  SymScope symbols(g.env.get());
+  GradModeScope no_grad(false);
+  Extractor make{*forward};
+  make.inputs_of(g, g.inputs.size());
+  for (const auto& n : g.nodes) make.node(*n);
+  for (const Value& v : make.values(g.outputs)) forward->outputs.push_back(v);
+  for (const Tensor& t : traced_.saved) forward->outputs.push_back(make.value(t));
+  forward->rng_calls = g.rng_calls;
+  return forward;
+}
+
+// In place of what backwards read, forward gives what the partition keeps; it stays as it is where that is the same.
+void CompiledAutograd::cut(std::unique_ptr<Graph>& forward) {
+  const size_t results = traced_.graph->outputs.size();
+  std::unique_ptr<Graph> primitives = decompose(*functionalise(*forward));
+  std::unordered_set<const Storage*> shared;
+  for (const Value& v : traced_.graph->outputs) {
+    each_tensor(v, [&](const Tensor& t) { shared.insert(t->storage.get()); });
+  }
+  std::vector<bool> pinned;
+  for (const Tensor& t : traced_.saved) pinned.push_back(shared.count(t->storage.get()) > 0);
+  const Partition made = partition(*primitives, results, pinned, {options_.memory_budget, options_.random_cut});
+  traced_.partition = made;
+  const bool same = std::none_of(made.place.begin(), made.place.end(), [](int at) { return at < 0; });
+  if (same || options_.backend == "eager" || !copies_here(*primitives, made)) return;
+  for (size_t i = 0; i < traced_.saved.size(); i++) {
+    traced_.as_primitives.push_back(primitives->outputs[results + i].tensor());
+  }
+  primitives->outputs.resize(results);
+  SymScope symbols(primitives->env.get());
+  GradModeScope no_grad(false);
+  for (const KeptValue& k : made.kept) {
+    primitives->outputs.emplace_back(k.copied ? copied_at_once(*primitives, k.value) : k.value);
+  }
+  traced_.primitives = std::move(primitives);
+  forward = rebuild(*traced_.primitives, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
+}
+
+KeptBytes CompiledAutograd::kept_bytes() const {
+  const Partition& p = traced_.partition;
+  if (traced_.primitives) return {p.all_bytes, p.saved_bytes, p.recomputed_bytes};
+  return {p.all_bytes, p.all_bytes, 0};
+}
+
+const Compiled& CompiledAutograd::repeated() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!repeated_) repeated_ = compile_graph(repeated_values(traced_), options_);
+  return *repeated_;
 }
 
 void CompiledAutograd::log_joint(Graph& graph) const {
@@ -304,9 +411,10 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   for (size_t i : sources_) sources.push_back(inputs[i]);
   link(*node, sources);  // a write gives an input another history
   const std::vector<uint32_t> before = writes_.before(inputs);
+  node->drawn = default_generator();
   std::vector<Value> out = forward_.run(inputs, scalars, donors);
   writes_.after(before, inputs, out);
-  std::vector<Value> results(out.begin(), out.end() - int64_t(traced_.saved.size()));
+  std::vector<Value> results(out.begin(), out.end() - int64_t(traced_.kept()));
   node->code = shared_from_this();
   for (const Tensor& t : inputs) node->values.push_back(plain(t));  // an input may take other memory (x.data = y)
   for (size_t i = results.size(); i < out.size(); i++) node->values.push_back(plain(out[i].tensor()));

@@ -3,9 +3,8 @@
 //
 // In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). Its backward is traced by
 // the tape itself (trace_backward.h), so it is eager's, op for op. Invariants:
-// 1. The forward has the traced outputs, then the values that a backward may read; views are made again from their
-// base,
-//    not saved.
+// 1. The forward has the traced outputs, then what it keeps (partition.h), from which a backward has the values that it
+//    may read (saved). Views are made again from their base.
 // 2. A backward is compiled at first use for a request: which results have a gradient, these gradients' strides (on
 // which
 //    the order of reductions depends), which inputs want one, which results are looked at.
@@ -17,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +36,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors) override;
   const Compiled& forward() const override { return forward_; }
+  KeptBytes kept_bytes() const override;
 
  private:
   friend struct CompiledNode;
@@ -46,6 +47,9 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   void log_joint(Graph& graph) const;
   std::shared_ptr<const Backward> backward_for(const BackwardRequest& request);
   const ResultReach& reach(uint32_t result);
+  std::unique_ptr<Graph> saving_graph() const;
+  void cut(std::unique_ptr<Graph>& forward);
+  const Compiled& repeated();
 
   TracedForward traced_;
   CompileOptions options_;
@@ -55,6 +59,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
   size_t inputs_ = 0;               // of a run
   size_t spendable_ = 0;
+  std::optional<Compiled> repeated_;  // makes the saved values that runs do not keep
   WriteCounts writes_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Backward>> backwards_;

@@ -31,6 +31,7 @@ void Extractor::inputs_of(const Graph& traced, size_t count) {
 Tensor Extractor::value(const Tensor& t) {
   auto it = map.find(t.get());
   if (it != map.end()) return it->second;
+  if (auto primitive = again.find(t.get()); primitive != again.end()) return map[t.get()] = repeated(primitive->second);
   LUTRA_CHECK(is_view(t), "a value of the forward that was not saved");
   Args args = values(t->node->args);
   Tensor made = recorder.call(t->node->op, args)[size_t(t->result)];
@@ -47,9 +48,26 @@ Args Extractor::values(Args args) {
   return args;
 }
 
-void Extractor::node(const Node& n) {
+Tensor Extractor::repeated(const Tensor& t) {
+  if (auto it = map.find(t.get()); it != map.end()) return it->second;
+  const Node& n = *t->node;
+  LUTRA_CHECK(!n.is_input() && !n.inplace, "a value of the forward that cannot be computed again");
+  Args args = n.args;
+  for (Value& v : args) {
+    if (v.is<Tensor>() && v.tensor()) v = repeated(v.tensor());
+    if (!v.is<std::vector<Tensor>>()) continue;
+    for (Tensor& each : v.as<std::vector<Tensor>>()) each = repeated(each);
+  }
   recorder.set_location(n.file, n.line, n.origin);
+  const Results results = recorder.call(n.op, args);
+  if (n.rng >= 0) out.nodes.back()->rng = n.rng, draws = true;
+  for (size_t i = 0; i < results.size(); i++) map[n.results[i].get()] = results[i];
+  return map.at(t.get());
+}
+
+void Extractor::node(const Node& n) {
   Args args = values(n.args);
+  recorder.set_location(n.file, n.line, n.origin);
   if (n.is_inplace_form()) {
     recorder.call_inplace(n.op, args);
     return;

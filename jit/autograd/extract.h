@@ -14,10 +14,11 @@ struct Rollback {
   ~Rollback();
 };
 
-// Values that are not mapped are views, made again on demand.
+// Values that are not mapped are made again on demand: views, and what a partition left out.
 struct Extractor {
   Graph& out;
   bool keep_grad = false;  // results know which of them had requires_grad: the graph is interpreted under the tape
+  std::unordered_map<const TensorImpl*, Tensor> again{};  // traced values as those of the graph of primitives
   GraphRecorder recorder{out};
   std::unordered_map<const TensorImpl*, Tensor> map{};
 
@@ -27,7 +28,10 @@ struct Extractor {
   void inputs_of(const Graph& traced, size_t count);
   Tensor value(const Tensor& t);
   Args values(Args args);
+  // A value of the graph of primitives, by its nodes.
+  Tensor repeated(const Tensor& t);
   void node(const Node& n);
+  bool draws = false;  // random nodes are among those that are repeated
 };
 
 }  // namespace lutra

@@ -9,6 +9,13 @@
 
 namespace lutra {
 
+// What runs keep for backwards outside, by the sizes at hand.
+struct KeptBytes {
+  double all = 0;         // of the values that backwards read
+  double saved = 0;       // of what is kept
+  double recomputed = 0;  // of the values that are computed again
+};
+
 // A compiled segment. It may run on several threads at once.
 class Segment {
  public:
@@ -18,6 +25,7 @@ class Segment {
   virtual std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                  const std::vector<Donor>& donors) = 0;
   virtual const Compiled& forward() const = 0;
+  virtual KeptBytes kept_bytes() const { return {}; }
 };
 
 // sources: by input of the graph, where its gradient goes to; no node for those that take none. differentiable: some

@@ -160,7 +160,11 @@ struct Assembler {
   std::unordered_map<const TensorImpl*, size_t> made_in{};  // piece
   std::vector<std::vector<Tensor>> takes{}, gives{};        // by piece
 
-  std::unordered_map<const Storage*, int> kept{};  // places of what versions are checked of
+  std::unordered_map<const Storage*, int> kept{};             // places of what versions are checked of
+  std::unordered_map<int, std::vector<Tensor>> known_as{};    // of places that are kept
+  std::unordered_map<const TensorImpl*, Tensor> again{};      // what pieces compute again
+  std::vector<std::vector<Tensor>> inputs_read{};             // by piece: primitives' inputs, for that
+  std::vector<std::unordered_set<const TensorImpl*>> seen{};  // by piece: what need has gone through
 
   int new_place(const Tensor& v) { return place[v.get()] = out.places++; }
   size_t begin(size_t piece) const { return piece ? t.cuts[piece - 1].node : t.mark.nodes; }
@@ -171,8 +175,7 @@ struct Assembler {
       if (!t.graph.inputs[i].constant) new_place(t.graph.inputs[i].value);
     }
     real_inputs = size_t(out.places);
-    for (const Tensor& v : t.forward.saved) new_place(v);
-    for (const auto& [v, at] : place) kept[v->storage.get()] = at;
+    kept_places();
     for (const Tensor& v : t.tangents) {
       if (v) new_place(v);
     }
@@ -184,6 +187,34 @@ struct Assembler {
       for (size_t i = begin(p); i < end(p); i++) {
         if (t.graph.nodes[i]->inplace) continue;
         for (const Tensor& v : t.graph.nodes[i]->results) made_in[v.get()] = p;
+      }
+    }
+  }
+
+  void kept_places() {
+    const TracedForward& f = t.forward;
+    const int first = out.places;
+    out.places += int(f.kept());
+    const auto known = [&](const Tensor& v, int at) { place[v.get()] = at, known_as[at].push_back(v); };
+    for (size_t i = 0; i < f.saved.size(); i++) {
+      if (f.kept_place(i) >= 0) known(f.saved[i], first + f.kept_place(i));
+    }
+    for (const auto& [v, at] : place) kept[v->storage.get()] = at;
+    if (!f.primitives) return;
+    for (size_t k = 0; k < f.kept(); k++) {
+      if (!f.partition.kept[k].pinned) known(f.partition.kept[k].value, first + int(k));
+    }
+    for (size_t i : f.partition.inputs) {
+      const Tensor& in = f.primitives->inputs[i].value;
+      place[in.get()] = place.at(t.graph.inputs[i].value.get());
+      known_as[place[in.get()]].push_back(in);
+    }
+    for (size_t i = 0; i < f.saved.size(); i++) {
+      if (f.kept_place(i) >= 0) continue;
+      if (t.request.create_graph) {
+        new_place(f.saved[i]);
+      } else {
+        again[f.saved[i].get()] = f.as_primitives[i];
       }
     }
   }
@@ -200,14 +231,22 @@ struct Assembler {
     auto made = made_in.find(v.get());
     if (made != made_in.end() && made->second == piece) return;
     if (at == place.end() && made == made_in.end()) {  // a view of the forward, or a constant
+      if (!seen[piece].insert(v.get()).second) return;
+      if (auto primitive = again.find(v.get()); primitive != again.end()) return need(primitive->second, piece);
       if (!v->node->is_input()) each_tensor(v->node->args, [&](const Tensor& base) { need(base, piece); });
       return;
     }
     const int p = at == place.end() ? give(v, made->second) : at->second;
     std::vector<int>& list = out.pieces[piece].takes;
+    if (size_t(p) < real_inputs && !made_in.count(v.get())) note_input(v, p, piece);
     if (size_t(p) < real_inputs || std::count(list.begin(), list.end(), p)) return;
     list.push_back(p);
     takes[piece].push_back(v);
+  }
+
+  void note_input(const Tensor& v, int p, size_t piece) {
+    const auto known = known_as.find(p);
+    if (known != known_as.end() && known->second[0].same(v)) inputs_read[piece].push_back(v);
   }
 
   // The place of a value that is wanted after a piece.
@@ -224,11 +263,34 @@ struct Assembler {
     BackwardPiece& piece = out.pieces[p];
     if (piece.gives.empty()) return;
     piece.graph = std::make_unique<Graph>();
-    Extractor make{*piece.graph, t.request.create_graph};
+    Extractor make{*piece.graph, t.request.create_graph, again};
     make.inputs_of(t.graph, t.mark.inputs);
-    for (const Tensor& v : takes[p]) make.input(v->node->is_input() ? "gradient" : "saved", v);
+    for (const Tensor& v : inputs_read[p]) make.map[v.get()] = piece.graph->inputs[input_at(place.at(v.get()))].value;
+    for (size_t i = 0; i < takes[p].size(); i++) {
+      const auto known = known_as.find(piece.takes[i]);
+      const Tensor made = make.input(known == known_as.end() ? "gradient" : "saved", takes[p][i]);
+      if (known == known_as.end()) continue;
+      for (const Tensor& v : known->second) make.map[v.get()] = made;
+    }
     for (size_t i = begin(p); i < end(p); i++) make.node(*t.graph.nodes[i]);
     for (const Tensor& v : gives[p]) piece.graph->outputs.push_back(make.value(v));
+    piece.draws = make.draws;
+    if (make.draws) piece.graph->rng_calls = t.forward.primitives->rng_calls;
+  }
+
+  // Of the traced inputs: the one that lies in a place.
+  size_t input_at(int p) const {
+    size_t i = 0;
+    while (t.graph.inputs[i].constant || place.at(t.graph.inputs[i].value.get()) != p) i++;
+    return i;
+  }
+
+  // Writes to inputs that are read for what is computed again are refused, too.
+  void check_inputs(BackwardPiece& piece, size_t p) const {
+    for (const Tensor& v : inputs_read[p]) {
+      const int at = place.at(v.get());
+      piece.reads.push_back({v, "recomputation", std::max<size_t>(piece.spends.size(), 1), at});
+    }
   }
 
   // The first reader of each value that somebody else may write.
@@ -250,7 +312,7 @@ struct Assembler {
     out.unfinished = t.follower.unfinished;
     places();
     out.pieces.resize(last + 1);
-    takes.resize(last + 1), gives.resize(last + 1);
+    takes.resize(last + 1), gives.resize(last + 1), inputs_read.resize(last + 1), seen.resize(last + 1);
     for (size_t p = 0; p <= last; p++) {
       BackwardPiece& piece = out.pieces[p];
       const BackwardPiece& followed = t.follower.pieces[p];
@@ -269,7 +331,7 @@ struct Assembler {
       }
     }
     GradModeScope no_grad(false);
-    for (size_t p = 0; p <= last; p++) build(p);
+    for (size_t p = 0; p <= last; p++) build(p), check_inputs(out.pieces[p], p);
     return std::move(out);
   }
 };
@@ -308,6 +370,26 @@ ResultReach reach_of(const TracedForward& forward, uint32_t result) {
     if (k != result && y->requires_grad && met.count(gradient_edge(y).node.get())) reach.results.push_back(k);
   }
   return reach;
+}
+
+std::unique_ptr<Graph> repeated_values(const TracedForward& forward) {
+  auto graph = std::make_unique<Graph>();
+  SymScope symbols(forward.graph->env.get());
+  GradModeScope no_grad(false);
+  Extractor make{*graph};
+  make.inputs_of(*forward.graph, forward.graph->inputs.size());
+  for (size_t i : forward.partition.inputs) {
+    make.map[forward.primitives->inputs[i].value.get()] = graph->inputs[i].value;
+  }
+  for (const KeptValue& k : forward.partition.kept) {
+    const Tensor in = graph->add_input("saved", k.value->sizes, k.value->strides, k.value->dtype, k.value->device());
+    if (!k.pinned) make.map[k.value.get()] = in;
+  }
+  for (size_t i = 0; i < forward.saved.size(); i++) {
+    if (forward.kept_place(i) < 0) graph->outputs.push_back(make.repeated(forward.as_primitives[i]));
+  }
+  graph->rng_calls = forward.primitives->rng_calls;
+  return graph;
 }
 
 void find_saved(TracedForward& forward) {

@@ -6,16 +6,18 @@
 //    complete; the next piece begins with what came back in its place.
 // 2. A piece's graph has the traced inputs, then the values it takes; it shares the traced SymEnv, whose leaves name
 // the
-//    traced inputs. Values lie in places: the run's inputs, the saved values, the gradients that came, what was there
-//    so far, then what pieces give.
+//    traced inputs. Values lie in places: the run's inputs, what it keeps, where the gradient is to be differentiated
+//    again the other saved values, the gradients that came, what was there so far, then what pieces give.
 // 3. Reads and spends are what eager's nodes read and would release, in eager's order. Where eager raises, it has
 //    released the nodes before.
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "jit/autograd/partition.h"
 #include "jit/graph/graph.h"
 #include "ops/grad/tape.h"
 
@@ -42,7 +44,26 @@ struct TracedForward {
   std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
   std::vector<bool> met;                                    // by source: several gradients meet there
+
+  std::shared_ptr<Graph> primitives{};  // the forward that runs, of whose values partition tells; null: all are saved
+  std::vector<Tensor> as_primitives{};  // by saved value
+  Partition partition{};
+  size_t kept() const { return primitives ? partition.kept.size() : saved.size(); }
+  // Of an input of the graph, among those of a run.
+  size_t run_input(size_t i) const {
+    const auto& in = graph->inputs;
+    return size_t(std::count_if(in.begin(), in.begin() + ptrdiff_t(i), [](const auto& x) { return !x.constant; }));
+  }
+  // How many saved values a run does not keep.
+  size_t repeated() const {
+    return primitives ? size_t(std::count(partition.place.begin(), partition.place.end(), -1)) : 0;
+  }
+  // Of a saved value, among those that a run keeps; -1: it is computed again.
+  int kept_place(size_t i) const { return primitives ? partition.place[i] : int(i); }
 };
+
+// The traced inputs and what a run keeps in, the saved values that it does not keep out.
+std::unique_ptr<Graph> repeated_values(const TracedForward& forward);
 
 // What the gradient of a result goes on to.
 struct ResultReach {
@@ -64,6 +85,7 @@ struct BackwardPiece {
   std::vector<int> takes, gives;  // places
   std::vector<BackwardRead> reads;
   std::vector<uint32_t> spends;
+  bool draws = false;          // it repeats random nodes of the forward
   int point = -1;              // the result that is looked at after it
   int given = -1, taken = -1;  // places of its gradient before and after
 };

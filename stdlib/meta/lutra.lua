@@ -352,6 +352,8 @@ function DataLoader:iter() end
 ---@field ops_per_graph any[]
 ---@field break_reasons {reason: string, kind: string, file: string, line: integer, hint: string}[]
 ---@field out_guards any[]
+---@field saved_bytes number what compiled forwards keep for a backward outside, in all graphs
+---@field recomputed_bytes number what it reads beside that, computed again
 ---@field compile_times table
 ---@field result table
 

@@ -122,6 +122,10 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   for (const auto& entry : log) append_guards(L, *entry);
   lua_setfield(L, -2, "out_guards");
   set_list(L, "kernels_per_graph", log.size(), [&](size_t i) { lua_pushnumber(L, double(log[i]->kernels)); });
+  KeptBytes kept;
+  for (const auto& entry : log) kept.saved += entry->kept_bytes.saved, kept.recomputed += entry->kept_bytes.recomputed;
+  set_number(L, "saved_bytes", kept.saved);
+  set_number(L, "recomputed_bytes", kept.recomputed);
   set_string(L, "name", unit.name);
   set_list(L, "compile_times", log.size(), [&](size_t i) { lua_pushnumber(L, log[i]->capture_ms); });
   set_list(L, "compile_stages", log.size(), [&](size_t i) {

@@ -103,6 +103,8 @@ CompileOptions compile_options(lua_State* L, const CaptureOptions& options, cons
   o.backend = options.backend_function ? "eager" : options.backend;
   o.kept = true;
   o.disabled_passes = runtime(L).config.passes_off;
+  // For tests: random cuts between forward and backward.
+  if (const char* cut = std::getenv("LUTRA_TEST_CUT")) o.random_cut = std::strtoull(cut, nullptr, 10);
   if (start.file) o.about = str(start.file, ":", start.line);
   o.wanted = [](const char* stage) { return log_wanted(stage); };
   o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
@@ -157,6 +159,7 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   if (!differentiable) options.text = &e.graph_text;
   e.segment = compile_segment(std::move(t.graph), sources, differentiable, options);
   e.kernels = e.segment->forward().kernels;
+  e.kept_bytes = e.segment->kept_bytes();
   note_times(e, e.segment->forward());
   for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
   finish_symbols(t, e, *env);

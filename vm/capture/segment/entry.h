@@ -110,6 +110,7 @@ struct Entry {
   std::vector<RefusedOutput> refused_outputs;
   int exit = 0;           // index into the point's exits
   BreakReason why;        // empty kind: returned, or reached a loop
+  KeptBytes kept_bytes;   // for a backward outside
   double capture_ms = 0;  // with compile_ms
   int64_t hits = 0;
 };
