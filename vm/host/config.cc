@@ -28,7 +28,7 @@ struct Fixed {
 struct Passes {
   bool operator==(const Passes&) const = default;
 };
-using Member = std::variant<int Config::*, std::string Config::*, Fixed, Passes>;
+using Member = std::variant<int Config::*, double Config::*, std::string Config::*, Fixed, Passes>;
 
 struct Row {
   const char* name;
@@ -47,6 +47,8 @@ const Row kRows[] = {
      nullptr, 1},
     {"capture_budget_ms", &Config::capture_budget_ms,
      "milliseconds that capturing a segment may take; then the graph breaks; 0: any time"},
+    {"activation_memory_budget", &Config::activation_memory_budget,
+     "the share of what gradients need that compiled forwards may save, 0 to 1; the rest is computed again"},
     {"cache_dir", &Config::cache_dir, "where compiled code is kept; nil: the folder of the user's caches", nullptr, 0,
      cache_directory},
     {"cache", &Config::cache,
@@ -106,6 +108,18 @@ int check_int(const Row& row, double value) {
   return int(value);
 }
 
+double check_share(const Row& row, double value) {
+  if (!(value >= 0 && value <= 1)) fail("config: ", row.name, " must be a number from 0 to 1, got ", value);
+  return value;
+}
+
+double number_of(const Row& row, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end) fail("config: ", row.name, " must be a number, got '", text, "'");
+  return value;
+}
+
 // Settings that ops and jit keep for the process.
 void apply(const Config& config) {
   runtime_config().num_threads = config.num_threads;
@@ -121,10 +135,9 @@ void apply_directory(const Config& config, const Row& row) {
 
 void set_from_text(Config& config, const Row& row, const std::string& text) {
   if (auto* number = std::get_if<int Config::*>(&row.member)) {
-    char* end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end) fail("config: ", row.name, " must be a number, got '", text, "'");
-    config.** number = check_int(row, value);
+    config.** number = check_int(row, number_of(row, text));
+  } else if (auto* share = std::get_if<double Config::*>(&row.member)) {
+    config.** share = check_share(row, number_of(row, text));
   } else if (std::holds_alternative<Passes>(row.member)) {
     read_passes(config, text);
   } else if (std::holds_alternative<Fixed>(row.member)) {
@@ -145,6 +158,8 @@ void push_setting(lua_State* L, const Config& config, const Row& row) {
     push_passes(L);
   } else if (auto* number = std::get_if<int Config::*>(&row.member)) {
     lua_pushnumber(L, row.in_force ? std::stod(row.in_force()) : config.**number);
+  } else if (auto* share = std::get_if<double Config::*>(&row.member)) {
+    lua_pushnumber(L, config.**share);
   } else {
     const std::string text = row.in_force ? row.in_force() : config.*std::get<std::string Config::*>(row.member);
     text.empty() ? lua_pushnil(L) : lua_pushlstring(L, text.data(), text.size());
@@ -171,6 +186,9 @@ int set_impl(lua_State* L) {
   if (auto* number = std::get_if<int Config::*>(&row.member)) {
     if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
     config.** number = check_int(row, lua_tonumber(L, 3));
+  } else if (auto* share = std::get_if<double Config::*>(&row.member)) {
+    if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
+    config.** share = check_share(row, lua_tonumber(L, 3));
   } else if (std::holds_alternative<Passes>(row.member)) {
     assign_passes(L, 3);
   } else if (std::holds_alternative<Fixed>(row.member)) {

@@ -15,6 +15,7 @@ struct CaptureState;  // vm/capture: entries, prototypes, break reasons
 struct Config {
   int recompile_limit = 8;
   int capture_budget_ms = 2000;
+  double activation_memory_budget = 1;
   std::string cache_dir;
   std::string cache = "on";  // "on", "read", "off"
   int cache_mb = 1024;

@@ -1,0 +1,236 @@
+-- What a compiled forward keeps for its backward, and what that computes again: gradients are eager's bit for bit under
+-- the default cut and under random ones, whatever is written in between; random numbers are those of the forward.
+local lt = require "lutra"
+local ffi = require "ffi"
+local h = require "harness"
+local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
+local nn, F = lt.nn, lt.nn.functional
+
+ffi.cdef "int setenv(const char *name, const char *value, int overwrite);"
+local function cut(seed) ffi.C.setenv("LUTRA_TEST_CUT", tostring(seed), 1) end
+
+local function show(v)
+  if type(v) == "string" then return (v:gsub("^[^ ]*:%d+: ", "")) end
+  if not lt.is_tensor(v) then return tostring(v) end
+  return table.concat(v:detach():reshape(-1):totable(), " ")
+end
+
+-- program(compile) gives values, which must be the same whether functions are compiled or not, under each cut.
+local CUTS = tonumber(os.getenv "LUTRA_TEST_CUTS") or 12
+local function same(name, program)
+  test(name, function()
+    local function seen(compile)
+      lt.manual_seed(7)
+      local texts = {}
+      local results = {pcall(program, compile)}
+      truthy(results[1], results[2])
+      for i = 1, table.maxn(results) do texts[#texts + 1] = show(results[i]) end
+      return table.concat(texts, "\n")
+    end
+    local want = seen(function(f) return f end)
+    for seed = 0, CUTS do
+      cut(seed)
+      lt.reset()
+      equal(seen(function(f) return lt.compile(f) end), want, "cut " .. seed)
+    end
+    cut(0)
+  end)
+end
+
+local function leaf(...) return lt.randn({...}, {requires_grad = true}) end
+
+local function block(x, w, b, v)
+  local y = F.layer_norm(x, {8}, nil, b)
+  return (F.gelu(F.linear(y, w, b)) * lt.sigmoid(x)):matmul(v)
+end
+
+same("a block", function(compile)
+  local x, w, b, v = leaf(4, 8), leaf(8, 8), leaf(8), leaf(8, 3)
+  local y = compile(block)(x, w, b, v)
+  y:pow(2):sum():backward()
+  return y, x.grad, w.grad, b.grad, v.grad
+end)
+
+same("writes that eager allows between forward and backward", function(compile)
+  local x, w, b = leaf(4, 8), leaf(8, 8), leaf(8)
+  local f = compile(function(x, w, b) return F.gelu(F.linear(F.layer_norm(x, {8}, nil, b), w) + b) * 2 end)
+  local y = f(x, w, b)
+  lt.no_grad(function() b:fill_(100) end)
+  y:sum():backward()
+  return x.grad, w.grad, b.grad
+end)
+
+same("writes that eager refuses", function(compile)
+  local x, w, b = leaf(4, 8), leaf(8, 8), leaf(8)
+  local y = compile(function(x, w, b) return F.gelu(F.linear(x, w) + b):exp() end)(x, w, b)
+  lt.no_grad(function() w:fill_(100) end)
+  return pcall(y.backward, y, lt.ones(4, 8))
+end)
+
+same("a write to a result that eager did not save", function(compile)
+  local x = leaf(4, 8)
+  local y, z = compile(function(x)
+    local y = x * 3
+    return y, (y + 1):exp():sin()
+  end)(x)
+  lt.no_grad(function() y:fill_(5) end)
+  z:sum():backward()
+  return x.grad
+end)
+
+same("a write to an input, asking for the part that does not need it", function(compile)
+  local x, b = leaf(4, 8), leaf(4, 8)
+  local y = compile(function(x, b) return F.gelu(x) * b end)(x, b)
+  lt.no_grad(function() x:fill_(5) end)
+  return lt.grad(y:sum(), b, {retain_graph = true})[1], pcall(lt.grad, y:sum(), x)
+end)
+
+same("writes within the forward", function(compile)
+  local x, c = leaf(4, 8), lt.ones(4, 8)
+  local y = compile(function(x, c)
+    local a = (x * 2):exp():sin() + c
+    c:add_(1)
+    a:mul_(2)
+    return (a + c):sin():exp():sin()
+  end)(x, c)
+  y:sum():backward()
+  return y, c, x.grad
+end)
+
+same("random numbers are those of the forward", function(compile)
+  local x = leaf(16, 8)
+  local f = compile(function(x) return F.dropout(F.gelu(F.dropout(x, 0.3) * lt.rand(16, 8)), 0.5) end)
+  local y = f(x)
+  local state = lt.get_rng_state()
+  lt.manual_seed(99)
+  local before = lt.get_rng_state()
+  y:sum():backward({retain_graph = true})
+  truthy(lt.equal(before, lt.get_rng_state()), "the generator")
+  lt.set_rng_state(state)
+  local z = f(x)
+  y:sum():backward()
+  z:sum():backward()
+  return y, z, x.grad, lt.rand(3)
+end)
+
+same("double backward", function(compile)
+  local x, w, b, v = leaf(4, 8), leaf(8, 8), leaf(8), leaf(8, 3)
+  local y = compile(function(x, w, b, v) return F.dropout(block(x, w, b, v), 0.5) end)(x, w, b, v)
+  lt.rand(5)
+  local g = lt.grad(y:exp():sum(), {x, w}, {create_graph = true})
+  local second = g[1]:pow(2):sum() + g[2]:sin():sum()
+  second:backward()
+  return g[1], g[2], x.grad, w.grad, b.grad, v.grad
+end)
+
+same("hooks, several results and graph breaks", function(compile)
+  local x, w, b, v = leaf(4, 8), leaf(8, 8), leaf(8), leaf(8, 3)
+  local f = compile(function(x, w, b, v)
+    local y = F.gelu(x:matmul(w) + b)
+    io.stderr:write("")
+    local z = block(y, w, b, v)
+    return y, z
+  end)
+  local y, z = f(x, w, b, v)
+  y:register_hook(function(g) return g * 2 end)
+  local some = lt.grad(z:sum(), {y, w}, {retain_graph = true})
+  z:sum():backward({retain_graph = true})
+  y:sum():backward()
+  return some[1], some[2], x.grad, w.grad, b.grad, v.grad, pcall(z.backward, z, lt.ones(4, 3))
+end)
+
+same("indices and what may fail", function(compile)
+  local e, i = leaf(10, 8), lt.tensor({1, 3, 9, 3}, {dtype = "int64"})
+  local y = compile(function(e, i)
+    local x = F.embedding(i, e)
+    local s, k = lt.sort(x * x, 1)
+    return F.log_softmax(F.gelu(s + x):cumsum(1), 1)
+  end)(e, i)
+  F.nll_loss(y, lt.tensor({0, 1, 2, 7}, {dtype = "int64"})):backward()
+  return e.grad
+end)
+
+test("a forward whose backward never comes keeps nothing", function()
+  local f = lt.compile(function(x) return F.gelu(x):exp() * lt.sigmoid(x) end)
+  local x = leaf(256, 256)
+  for _ = 1, 3 do f(x):sum():backward() end
+  local function allocated()
+    collectgarbage()
+    collectgarbage()
+    return lt.memory().allocated
+  end
+  local before = allocated()
+  for _ = 1, 20 do f(x) end
+  equal(allocated(), before)
+end)
+
+local function saved(budget, f, ...)
+  lt.config.activation_memory_budget = budget
+  lt.reset()
+  local r = lt.explain(f)(...)
+  lt.config.activation_memory_budget = 1
+  return r.saved_bytes, r.recomputed_bytes, r
+end
+
+test("lt.explain tells what is saved", function()
+  local x = leaf(64, 64)
+  local some, again, r = saved(1, function(x) return x:exp():sin():exp():sin() end, x)
+  equal(some, 64 * 64 * 4)
+  equal(again, 64 * 64 * 4)
+  truthy(tostring(r):find("for the backward: 16.0 KiB saved, 16.0 KiB recomputed", 1, true), tostring(r))
+  local _, _, none = saved(1, function(x) return x * 2 end, lt.ones(3))
+  truthy(not tostring(none):find("for the backward", 1, true))
+end)
+
+-- A deep network: its gradients under each budget are eager's, and what is saved fits.
+test("a budget holds", function()
+  local layers = {}
+  for i = 1, 6 do layers[i] = {leaf(16, 16), leaf(16)} end
+  local function net(x)
+    for _, l in ipairs(layers) do x = F.layer_norm(F.gelu(F.linear(x, l[1], l[2])), {16}) + lt.softmax(x, 1) end
+    return x
+  end
+  local x = leaf(64, 16)
+  local function gradients(f)
+    f(x):pow(2):sum():backward()
+    local text = show(x.grad)
+    x.grad = nil
+    for _, l in ipairs(layers) do
+      text = text .. show(l[1].grad) .. show(l[2].grad)
+      l[1].grad, l[2].grad = nil, nil
+    end
+    return text
+  end
+  local want, some, again = gradients(net), saved(1, net, x)
+  local last = math.huge
+  for _, budget in ipairs {1, 0.75, 0.5, 0.25, 0.1, 0} do
+    local bytes = saved(budget, net, x)
+    truthy(bytes <= budget * (some + again), budget .. ": " .. bytes .. " of " .. some + again)
+    truthy(bytes <= last, "less budget, more bytes")
+    last = bytes
+    lt.config.activation_memory_budget = budget
+    lt.reset()
+    equal(gradients(lt.compile(net)), want, "budget " .. budget)
+    lt.config.activation_memory_budget = 1
+  end
+  equal(last, 0)
+end)
+
+test("under a budget, writes to what is read again are refused", function()
+  lt.config.activation_memory_budget = 0
+  local x, b = leaf(4, 8), leaf(8)
+  local y = lt.compile(function(x, b) return ((x + b):exp() + 1):exp() * 2 end)(x, b)
+  lt.config.activation_memory_budget = 1
+  lt.no_grad(function() b:fill_(1) end)
+  raises("modified by an inplace operation", y.backward, y, lt.ones(4, 8))
+end)
+
+test("bad budgets", function()
+  local function set(v) lt.config.activation_memory_budget = v end
+  raises("config: activation_memory_budget must be a number from 0 to 1, got 2", set, 2)
+  raises("config: activation_memory_budget must be a number from 0 to 1, got -0.5", set, -0.5)
+  raises("config: activation_memory_budget must be a number, got string", set, "all")
+  equal(lt.config.activation_memory_budget, 1)
+end)
+
+h.finish()
