@@ -70,12 +70,14 @@ bool inspect(const OpInfo& op, const Args& args) {
   for (size_t i = 0; i < args.size() && !moves; i++) {
     if (args[i].is<DType>() && is_stored(args[i].as<DType>())) refuse_stored(op, i, args[i].as<DType>());
   }
+  CallWatch* watch = modes().watch.get();
   const Tensor *device_of = nullptr, *other = nullptr;
   each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
     // copy_ goes from any device to any.
     if (!moves && is_stored(t->dtype)) refuse_stored(op, i, t->dtype);
     check_usable(op, i, t, op.id == OpId::copy_ && i == 1 ? other : device_of);
+    if (watch) watch->takes(t);
     if (!grad_mode) return;
     if (t->view && t->view->version != t->storage->version) refresh_view(t);
     wants_grad |= t->requires_grad;
@@ -314,7 +316,13 @@ Results call_below_tape(OpId id, Args& args) {
     if (same_layout(spec, args[0].as<Tensor>())) return {args[0].as<Tensor>()};
   }
   Mode* mode = CallStack::mode();
-  if (!mode) return run_bottom(id, args);
+  if (!mode) {
+    Results results = run_bottom(id, args);
+    if (CallWatch* watch = modes().watch.get()) {
+      for (const Tensor& t : results) watch->made(t);
+    }
+    return results;
+  }
   CallStack::Below below;
   return mode->call(id, args);
 }
@@ -329,6 +337,7 @@ Tensor call_inplace_below_tape(OpId id, Args& args) {
     CallStack::Below below;
     mode->call_inplace(id, args);
   } else {
+    if (CallWatch* watch = modes().watch.get()) watch->writes(self);
     run_bottom_inplace(id, args);
   }
   if (self->storage->version == version) self->storage->version++;
@@ -375,7 +384,7 @@ Results call_op(OpId id, Args args) {
 
 bool call_same(OpId id, const Tensor& a, const Tensor& b, Tensor& out) {
   if (id != OpId::add && id != OpId::sub && id != OpId::mul && id != OpId::div) return false;
-  if (CallStack::top || !executor || a->dtype != b->dtype || !is_float(a->dtype)) return false;
+  if (CallStack::top || modes().watch || !executor || a->dtype != b->dtype || !is_float(a->dtype)) return false;
   if (is_stored(a->dtype)) return false;
   const bool grad_mode = modes().grad;
   for (const Tensor* t : {&a, &b}) {

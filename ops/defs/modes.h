@@ -34,6 +34,14 @@ struct AutocastState {
   std::unordered_map<const TensorImpl*, KeptCast> kept;
 };
 
+// Sees the tensors of eager calls.
+struct CallWatch : RefCounted {
+  virtual ~CallWatch() = default;
+  virtual void takes(const Tensor& t) = 0;
+  virtual void made(const Tensor& t) = 0;
+  virtual void writes(const Tensor& t) = 0;  // before it does
+};
+
 struct Modes {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
@@ -41,6 +49,7 @@ struct Modes {
   Generator generator;
   DeviceMode device;
   AutocastState autocast;
+  Ref<CallWatch> watch;
   int64_t calls_to_hook = kNever;  // eager calls until the host's hook runs
 };
 

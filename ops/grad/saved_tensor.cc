@@ -65,9 +65,21 @@ SavedTensor SavedTensor::whole(const Tensor& t) {
     s.fake_ = t.get();
     return s;
   }
+  if (auto* later = dynamic_cast<SavedLater*>(modes().watch.get())) {
+    if (later->keeps(t, s.number_)) {
+      s.later_ = Ref<SavedLater>(later);
+      return s;
+    }
+  }
   s.tensor_ = alias(t, t->sizes, t->strides, t->offset);
   s.tensor_->requires_grad = t->requires_grad;
   return s;
+}
+
+void SavedTensor::release() {
+  tensor_ = Tensor(), fake_ = nullptr;
+  if (later_) later_->drop(number_);
+  later_ = nullptr;
 }
 
 void fail_modified(const Tensor& t, const char* op, uint32_t version, uint32_t expected) {
@@ -76,9 +88,9 @@ void fail_modified(const Tensor& t, const char* op, uint32_t version, uint32_t e
 }
 
 Tensor SavedTensor::unpack(const char* op, const Edge* history) const {
-  Tensor t = fake_ ? Tensor(Ref<TensorImpl>(fake_)) : tensor_;
+  Tensor t = later_ ? later_->give(number_, op) : fake_ ? Tensor(Ref<TensorImpl>(fake_)) : tensor_;
   if (!elements_) return t;
-  if (t->storage->version != version_) {
+  if (!later_ && t->storage->version != version_) {
     uint32_t now = t->storage->version, expected = version_;
     if (fake_ && tape_watch()) tape_watch()->tell_versions(t, &now, &expected);
     fail_modified(t, op, now, expected);

@@ -4,6 +4,7 @@
 //    no cycle.
 // 2. A FakeTensor is kept by pointer: its graph owns it, and graphs know their values by identity.
 #pragma once
+#include "ops/defs/modes.h"
 #include "ops/grad/tape.h"
 
 namespace lutra {
@@ -26,6 +27,13 @@ class OverwriteScope {
   OverwriteScope* above_;
 };
 
+// In place of what is saved while eager calls are watched by it: gives them when they are asked for.
+struct SavedLater : CallWatch {
+  virtual bool keeps(const Tensor& t, size_t& number) = 0;  // false: the node keeps it itself
+  virtual Tensor give(size_t number, const char* op) = 0;
+  virtual void drop(size_t number) = 0;
+};
+
 class SavedTensor {
  public:
   SavedTensor() = default;
@@ -36,13 +44,15 @@ class SavedTensor {
   static SavedTensor copy_of(const Tensor& t);
   // Throws where the storage was written since. With history, what is done with it is differentiated on through edge.
   Tensor unpack(const char* op, const Edge* history) const;
-  void release() { tensor_ = Tensor(), fake_ = nullptr; }
+  void release();
 
  private:
   static SavedTensor whole(const Tensor& t);
 
   Tensor tensor_;
   TensorImpl* fake_ = nullptr;
+  Ref<SavedLater> later_;
+  size_t number_ = 0;
   uint32_t version_ = 0;
   bool elements_ = false;
 };

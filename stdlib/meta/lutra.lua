@@ -579,6 +579,11 @@ function lt.enable_grad(f, ...) end
 ---@param f function
 ---@return any ...
 function lt.inference_mode(f, ...) end
+---Gives f(...) and saves nothing for its backward, which runs f(...) again, under the random state and autocast of
+---then. A write to a tensor that f read is refused until then.
+---@param f function|table
+---@return any ...
+function lt.checkpoint(f, ...) end
 ---Runs f(...) with ops on that device in the types of PyTorch's autocast lists: products and convolutions in dtype
 ---(the CPU's default is
 ---bfloat16, CUDA's float16), what needs range in float32. The mode is put back when f returns or throws. Without

@@ -143,6 +143,8 @@ const Special kSpecials[] = {
     {"register_hook", kMethod | kHostEffect, nullptr, register_hook_of},
     {"_native.set_data", kHostEffect, nullptr, set_data_of},
     {"_native.make_node", kHostEffect, nullptr, make_node_of},
+    {"_native.checkpoint", kHostEffect, nullptr, checkpoint_of},
+    {"_native.checkpoint_end", kHostEffect, nullptr, checkpoint_end_of},
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ void announce(lua_State* L) {
 
 // lt.no_grad, lt.autocast and their relatives are written in Lua; capture has to know them.
 void open_modes(lua_State* L) {
-  for (const char* name : {"lutra.grad_mode", "lutra.autocast"}) {
+  for (const char* name : {"lutra.grad_mode", "lutra.autocast", "lutra.checkpoint"}) {
     if (!push_stdlib_chunk(L, name)) luaL_error(L, "Lutra's standard library has no %s", name);
     lua_pushvalue(L, -2);
     lua_call(L, 1, 0);
