@@ -88,7 +88,8 @@ class GraphRecorder : public Mode {
 
 // Text form. print, parse, print is the identity.
 std::string print(const Graph& graph);
-std::unique_ptr<Graph> parse_graph(const std::string& text);
+// device: of the inputs, which the text does not say.
+std::unique_ptr<Graph> parse_graph(const std::string& text, Device device = {});
 // An empty string, or what is wrong.
 std::string verify(const Graph& graph);
 // What a pass has changed in the memory that leaves the graph: results share it with inputs and with each other as

@@ -19,8 +19,9 @@ namespace lutra {
 namespace {
 
 struct Parser {
-  explicit Parser(const std::string& text) : text(text) {}
+  Parser(const std::string& text, Device device) : text(text), device(device) {}
   const std::string& text;
+  const Device device;
   size_t at = 0;
   int depth = 0;
   std::vector<int32_t> lets;  // what $0, $1 ... stand for
@@ -218,7 +219,7 @@ struct Parser {
     std::string name = quoted();
     expect(":");
     Type t = type();
-    Tensor v = g->add_input(name, t.sizes, t.strides, t.dtype);
+    Tensor v = g->add_input(name, t.sizes, t.strides, t.dtype, device);
     if (constant) g->inputs.back().constant = make_tensor(t.sizes, t.strides, t.dtype);
     if (accept("aliases")) v->storage = ref()->storage;
     v->requires_grad = accept("requires_grad");
@@ -351,7 +352,7 @@ struct Parser {
 
 }  // namespace
 
-std::unique_ptr<Graph> parse_graph(const std::string& text) { return Parser(text).run(); }
+std::unique_ptr<Graph> parse_graph(const std::string& text, Device device) { return Parser(text, device).run(); }
 
 void move_to(Graph& graph, Device device) {
   for (const auto* nodes : {&graph.input_nodes, &graph.nodes}) {
