@@ -7,6 +7,7 @@
 #include <span>
 
 #include "jit/cache/segment_cache.h"
+#include "jit/inject/inject.h"
 #include "jit/runtime/profile.h"
 #include "jit/stages.h"
 #include "ops/core/closest.h"
@@ -47,9 +48,43 @@ std::string times_text(const Compiled& compiled) {
 
 // Whoever wants to see a stage wants it run.
 bool takes_kept(const CompileOptions& options) {
-  return options.kept && keeps_segments() && options.backend == "native" &&
+  return options.kept && keeps_segments() && !any_bug_is_on() && options.backend == "native" &&
          std::none_of(kStages, kStages + kStageCount,
                       [&](const Stage& s) { return s.text && is_wanted(options, s.name); });
+}
+
+void run_stages(Compilation& c, Compiled& compiled) {
+  const CompileOptions& options = c.options;
+  const bool spoils = any_bug_is_on() && options.eager.empty();
+  for (const Stage& stage : std::span(kStages, kStageCount)) {
+    if (!goes_through(stage, options)) continue;
+    check_stop();
+    const auto since = Clock::now();
+    if (stage.run) stage.run(c), compiled.stages.push_back({stage.name, ms_since(since)});
+    if (spoils) spoil(stage.name, c.graph.get(), &c.plan);
+    if (stage.text && is_wanted(options, stage.name)) {
+      const std::string text = stage.text(c);
+      if (!text.empty()) options.log(stage.name, text);
+    }
+  }
+}
+
+// An error of ours goes on with what is answered where it is told, with the graph that led to it.
+void go_the_road(Compilation& c, Compiled& compiled) {
+  const auto told = [&](const char* what) {
+    const auto failed = c.options.failed;
+    return what + (failed ? failed(c.captured ? *c.captured : *c.graph, what, c.options) : "");
+  };
+  try {
+    run_stages(c, compiled);
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kInternal) throw;
+    fail_internal(told(e.what()));
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    fail_internal(told(e.what()));
+  }
 }
 
 void check_backend(const std::string& backend) {
@@ -77,21 +112,16 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
     compiled.stages.push_back({"cache", ms_since(start)});
   }
   if (!c.executable) {
-    for (const Stage& stage : std::span(kStages, kStageCount)) {
-      if (!goes_through(stage, options)) continue;
-      check_stop();
-      const auto since = Clock::now();
-      if (stage.run) stage.run(c), compiled.stages.push_back({stage.name, ms_since(since)});
-      if (stage.text && is_wanted(options, stage.name)) {
-        const std::string text = stage.text(c);
-        if (!text.empty()) options.log(stage.name, text);
-      }
-    }
+    go_the_road(c, compiled);
     compiled.graph = std::move(c.graph);
     if (!key.empty()) keep_segment(key, *c.executable, given);
   }
   compiled.executable = std::move(c.executable);
   if (compiled.executable) compiled.kernels = compiled.executable->kernel_count();
+  if (options.watch && compiled.executable) {
+    std::unique_ptr<Graph>& captured = c.captured ? c.captured : c.graph;  // no pass was run on what was kept
+    compiled.watch = options.watch(std::move(captured), options);
+  }
   compiled.compile_ms = ms_since(start);
   if (options.wanted && is_wanted(options, "perf")) options.log("perf", times_text(compiled));
   return compiled;
@@ -107,6 +137,12 @@ std::string loops_text(const Plan& plan) {
 
 std::vector<Value> Compiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                  const std::vector<Donor>& donors) const {
+  if (watch) return watch->run(*this, inputs, scalars, donors);
+  return run_alone(inputs, scalars, donors);
+}
+
+std::vector<Value> Compiled::run_alone(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                                       const std::vector<Donor>& donors) const {
   return executable ? executable->run(inputs, scalars, donors) : interpret(*graph, inputs, scalars);
 }
 

@@ -16,8 +16,9 @@ struct Interpreter {
   HostProgram program;
   std::vector<HostValue> numbers;
   std::unordered_map<const TensorImpl*, Tensor> values;
+  const NodeObserver* observer;
 
-  explicit Interpreter(const Graph& g) : graph(g) {}
+  Interpreter(const Graph& g, const NodeObserver* observer) : graph(g), observer(observer) {}
 
   void need(SymInt s) {
     if (s.expr) program.int_slot(s.expr);
@@ -86,11 +87,14 @@ struct Interpreter {
     GradModeScope mode(grad_enabled() && wanted);
     Args args;
     for (const Value& v : n.args) args.push_back(value(v));
+    const Args seen = observer ? args : Args();
     if (n.inplace) {
-      call_inplace(n.op, std::move(args));
+      const Tensor written = call_inplace(n.op, std::move(args));
+      if (observer) (*observer)(n, seen, {written});
       return;
     }
     const Results results = call_op(n.op, std::move(args));
+    if (observer) (*observer)(n, seen, results);
     for (size_t i = 0; i < n.results.size(); i++) values[n.results[i].get()] = results[i];
   }
 };
@@ -104,9 +108,9 @@ struct GeneratorScope {
 
 }  // namespace
 
-std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inputs,
-                             const std::vector<double>& scalars) {
-  Interpreter in(graph);
+std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
+                             const NodeObserver* observer) {
+  Interpreter in(graph, observer);
   in.evaluate(inputs, scalars);
   GeneratorScope scope;
   const AutocastOff off;

@@ -43,7 +43,9 @@ GraphPtr run_on(const PassRow& pass, const Graph& graph) {
 
 template <size_t kPass>
 void run_pass(Compilation& c) {
-  c.graph = run_on(kPasses[kPass], *c.graph);
+  GraphPtr rewritten = run_on(kPasses[kPass], *c.graph);
+  if (!c.captured) c.captured = std::move(c.graph);
+  c.graph = std::move(rewritten);
 }
 
 bool shows(const CompileOptions& options, const char* stage) {

@@ -12,6 +12,7 @@ namespace lutra {
 struct Compilation {
   const CompileOptions& options;
   std::unique_ptr<Graph> graph;
+  std::unique_ptr<Graph> captured{};  // once a pass has made another of it
   Plan plan{};
   std::string decisions{};  // of fusion, where they are shown
   std::shared_ptr<Executable> executable{};

@@ -8,6 +8,7 @@
 #include <lua.hpp>
 #include <variant>
 
+#include "jit/inject/inject.h"
 #include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
 #include "ops/core/closest.h"
@@ -63,6 +64,8 @@ const Row kRows[] = {
      "which passes graphs go through: passes.cse = false leaves one out from the next compilation on"},
     {"stress", &Config::stress, "for tests: capture compiles every function, break forces graph breaks; nil: neither",
      "capture|break"},
+    {"verify", &Config::verify,
+     "one of so many calls of compiled code is run eagerly, too, and compared bit for bit; 0: none"},
     {"profit", &Config::profit,
      "which segments are compiled: auto drops those of lt.auto that do not repay their time, always none",
      "auto|always|measure", 0, nullptr, "auto|always"},
@@ -124,6 +127,7 @@ double number_of(const Row& row, const std::string& text) {
 void apply(const Config& config) {
   runtime_config().num_threads = config.num_threads;
   runtime_config().isa = config.isa;
+  runtime_config().verify = config.verify;
   set_cache_mode(config.cache == "off" ? CacheMode::kOff : config.cache == "read" ? CacheMode::kRead : CacheMode::kOn);
   set_cache_limit(uint64_t(config.cache_mb) << 20);
 }
@@ -222,7 +226,7 @@ std::string variable_of(const Row& row) {
 const char* const kOtherVariables[] = {"LUTRA_LOGS",         "LUTRA_TAILCALLS", "LUTRA_STDLIB",     "LUTRA_ONEDNN",
                                        "LUTRA_KEEP_KERNELS", "LUTRA_BLESS",     "LUTRA_SOURCE_DIR", "LUTRA_CUDA_*",
                                        "LUTRA_TEST_*",       "LUTRA_FUZZ_*",    "LUTRA_FAKE_*",     "LUTRA_SHIM_*",
-                                       "LUTRA_TORCH",        "LUTRA_ORACLE_*"};
+                                       "LUTRA_TORCH",        "LUTRA_ORACLE_*",  "LUTRA_INJECT"};
 
 bool is_other_variable(const std::string& name) {
   for (const std::string pattern : kOtherVariables) {
@@ -252,6 +256,8 @@ void (*on_config_change)(lua_State* L) = nullptr;
 
 void load_environment(Config& config) {
   check_variables();
+  const char* bugs = std::getenv("LUTRA_INJECT");
+  switch_on_bugs(bugs ? bugs : "");
   for (const Row& row : kRows) {
     const std::string variable = variable_of(row);
     const char* text = std::getenv(variable.c_str());

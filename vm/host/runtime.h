@@ -20,6 +20,7 @@ struct Config {
   std::string cache = "on";  // "on", "read", "off"
   int cache_mb = 1024;
   int num_threads = 0;
+  int verify = 0;
   std::vector<std::string> passes_off;  // sorted
   std::string isa;
   std::string stress;           // "", "capture", "break"

@@ -26,6 +26,10 @@ const char kHelp[] =
     "             measure this machine's rates once, for the reports of kernels\n"
     "       lutra cache list|clear\n"
     "             what compiled code earlier runs left on the disk; remove it\n"
+    "       lutra repro FILE\n"
+    "             run what lt.config.verify kept, compiled and eagerly; 1 where they differ\n"
+    "       lutra minify FILE [-o OUT]\n"
+    "             the fewest ops of it that still differ, as another such file\n"
     "       lutra docs DIR\n"
     "             write a page an op (DIR/ops) and annotations for editors (DIR/meta)\n"
     "  -e chunk   execute string 'chunk'        -l name   require library 'name'\n"
@@ -40,7 +44,7 @@ const char kHelp[] =
     "Exit codes: 1 where a script fails, 2 where options or the environment are wrong.\n"
     "Environment: LUTRA_LOGS=NAME,... logs stages to standard error (help lists them);\n"
     "LUTRA_<NAME> sets lt.config.<name>: LUTRA_NUM_THREADS, LUTRA_ISA, LUTRA_CACHE,\n"
-    "LUTRA_CACHE_DIR, LUTRA_PROFIT, LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS.\n"
+    "LUTRA_CACHE_DIR, LUTRA_PROFIT, LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS, LUTRA_VERIFY.\n"
     "LUTRA_TAILCALLS=keep: tail calls leave no frame for tracebacks, as in luajit.\n";
 
 constexpr int kFailed = 1, kWrongUsage = 2;
@@ -59,7 +63,7 @@ struct Options {
   std::vector<Action> actions;
   bool interactive = false, version = false, ignore_env = false, auto_compile = false;
   bool json = false;
-  std::string command;  // explain, tune, cache, docs
+  std::string command;  // explain, tune, cache, docs, repro, minify
   bool help = false;
   std::string device, error;
   int script = 0;  // index in argv, or argc
@@ -132,6 +136,14 @@ void read_command(int argc, char** argv, int& i, Options& out) {
     if (i + 1 != argc || argv[i][0] == '-') out.error = "docs: usage: lutra docs DIR";
     return;
   }
+  if (out.command == "repro" || out.command == "minify") {
+    const bool named = i + 3 == argc && out.command == "minify" && std::strcmp(argv[i + 1], "-o") == 0;
+    if ((i + 1 != argc && !named) || argv[i][0] == '-') {
+      out.error =
+          out.command == "repro" ? "repro: usage: lutra repro FILE" : "minify: usage: lutra minify FILE [-o OUT]";
+    }
+    return;
+  }
   for (; i < argc && argv[i][0] == '-' && argv[i][1]; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) {
       out.json = true;
@@ -167,7 +179,7 @@ Options read_options(int argc, char** argv) {
     }
   }
   // A file of a command's name is a script.
-  for (const char* command : {"explain", "tune", "cache", "docs"}) {
+  for (const char* command : {"explain", "tune", "cache", "docs", "repro", "minify"}) {
     if (i < argc && std::strcmp(argv[i], command) == 0 && !is_file(command)) out.command = command;
   }
   if (!out.command.empty()) read_command(argc, argv, ++i, out);
@@ -229,7 +241,7 @@ int run_action(lutra_State* S, const Action& action) {
   }
 }
 
-// Commands are written in Lua: stdlib/explain.lua, stdlib/tune.lua, stdlib/cache.lua, stdlib/docs.lua.
+// Commands are written in Lua: stdlib/COMMAND.lua.
 int run_command(lua_State* L, const Options& options, int argc, char** argv) {
   const int top = lua_gettop(L);
   luaL_loadbuffer(L, kCommand, sizeof kCommand - 1, "=lutra");

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
 #include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/segment/run.h"
+#include "vm/guard/rows.h"
 #include "vm/host/runtime.h"
 #include "vm/mirror/mirror.h"
 #include "vm/portal/portal.h"
@@ -86,6 +88,30 @@ void follow_frame(CaptureState& state, lua_State* L, const Unit& unit, bc::Pc pc
   }
 }
 
+// Guards are watched as code is: one of n calls asks the witness, too. False where an entry was entered wrongly. It
+// then declines for good, so that the original code runs.
+bool is_entered_rightly(lua_State* L, Unit& unit, Entry& e, int nslots, int nargs, int self) {
+  const int every = runtime(L).config.verify;
+  if (every == 0 || !e.native || (e.hits - 1) % every != 0) return true;
+  const int top = lua_gettop(L);
+  GuardValues values;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
+  const int failed = run_guards(L, e.guards, nslots, nargs, self, top + 1, top + 2, &values);
+  if (failed >= 0) {
+    int relation = -1;
+    const std::string found = describe_found(L, e.guards, failed, nslots, nargs, self, top + 1, top + 2, &relation);
+    const GuardRow row = relation >= 0 ? row_of_relation(e.guards, size_t(relation)) : row_of(e.guards, size_t(failed));
+    report_guard(unit.name,
+                 str(row.source, row.source.empty() ? "" : " ", "was ", row.expected, ", is ", found, " (read at ",
+                     row.place.file ? row.place.file : "?", ":", row.place.line, ")"),
+                 *e.guard_text, e.graph_text);
+    e.decline = true;
+  }
+  lua_settop(L, top);
+  return failed < 0;
+}
+
 // Pushes the exit's code and results; 0 where the original code must run.
 int run_entry(lua_State* L, Unit& unit, Entry& entry, GuardValues& values) {
   try {
@@ -131,7 +157,11 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       point.saved_ops += int64_t(a.entry->ops);
       if (a.entry->decline && has_to_pay(L, *unit) && gives_up(point, *unit)) refresh(state, L, unit);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
-      return run_entry(L, *unit, *a.entry, a.values);
+      if (!a.entry->guard_text) return run_entry(L, *unit, *a.entry, a.values);
+      if (!is_entered_rightly(L, *unit, *a.entry, nslots, nargs, self)) return decline();
+      const int n = run_entry(L, *unit, *a.entry, a.values);
+      a.entry->decline = a.entry->segment->forward().is_refused();
+      return n;
     }
     if (round == 1 || a.no_room) return decline();
     counters.cache_misses++;

@@ -31,6 +31,7 @@ struct CaptureState {
   unsigned walks = 0;                          // of lt.auto
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   bool stress_hook = false;
+  bool watches = false;  // lt.config.verify is on
 };
 
 CaptureState& capture_state(lua_State* L);

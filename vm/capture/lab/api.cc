@@ -5,6 +5,7 @@
 
 #include "jit/cache/segment_cache.h"
 #include "jit/eager/eager.h"
+#include "jit/repro/repro.h"
 #include "ops/core/closest.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
@@ -280,7 +281,23 @@ int api_counters(lua_State* L) {
   lua_newtable(L);
   set_count(L, "compiled", c.kernels);
   lua_setfield(L, -2, "kernels");
+  const ShadowCounts shadow = shadow_counts();
+  lua_newtable(L);
+  set_count(L, "calls", int64_t(shadow.calls)), set_count(L, "mismatches", int64_t(shadow.mismatches));
+  set_count(L, "repros", int64_t(shadow.repros));
+  lua_setfield(L, -2, "verify");
   return 1;
+}
+
+std::vector<std::shared_ptr<Unit>> all_units(const CaptureState& state) {
+  std::vector<std::shared_ptr<Unit>> all = state.resume_units;
+  for (const auto& [key, unit] : state.units) all.push_back(unit);
+  return all;
+}
+
+void forget_entries(lua_State* L, UnitPoint& point) {
+  for (auto& e : point.entries) release_entry(L, *e);
+  point.entries.clear();
 }
 
 // Entries and counters go; compiled functions stay compiled functions and capture again.
@@ -288,14 +305,11 @@ int api_reset(lua_State* L) {
   CaptureState& state = capture_state(L);
   runtime(L).counters = Counters();
   clear_eager();
-  std::vector<std::shared_ptr<Unit>> all = state.resume_units;
-  for (auto& [key, unit] : state.units) all.push_back(unit);
-  for (auto& unit : all) {
+  for (auto& unit : all_units(state)) {
     unit->failed = false;
     unit->recompiles->clear(), unit->log->clear(), unit->breaks->clear();
     for (auto& [pc, point] : unit->points) {
-      for (auto& e : point.entries) release_entry(L, *e);
-      point.entries.clear();
+      forget_entries(L, point);
       if (point.dead) unit->changed = true;
       point.dead = point.limit_reported = false;
       point.dynamic_dims.clear();
@@ -304,6 +318,19 @@ int api_reset(lua_State* L) {
     }
   }
   return 0;
+}
+
+// What was compiled unwatched has no witness: once lt.config.verify asks for one, it is captured again.
+void apply_settings(lua_State* L) {
+  apply_stress(L);
+  CaptureState& state = capture_state(L);
+  const bool watches = runtime(L).config.verify > 0;
+  if (watches && !state.watches) {
+    for (auto& unit : all_units(state)) {
+      for (auto& [pc, point] : unit->points) forget_entries(L, point);
+    }
+  }
+  state.watches = watches;
 }
 
 int api_disable(lua_State* L) {
@@ -473,8 +500,8 @@ int open_capture(lua_State* L) {
   lua_setfield(L, LUA_REGISTRYINDEX, "lutra.module");
   learn_builtins(L, rt.capture->trace);
   install_portals(L, run_portal_entry);
-  on_config_change = apply_stress;
-  apply_stress(L);
+  on_config_change = apply_settings;
+  apply_settings(L);
   return 0;
 }
 

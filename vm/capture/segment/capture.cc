@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/repro/repro.h"
+#include "jit/runtime/config.h"
 #include "ops/grad/tape.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/regions.h"
@@ -107,6 +109,8 @@ CompileOptions compile_options(lua_State* L, const CaptureOptions& options, cons
   // For tests: random cuts between forward and backward.
   if (const char* cut = std::getenv("LUTRA_TEST_CUT")) o.random_cut = std::strtoull(cut, nullptr, 10);
   if (start.file) o.about = str(start.file, ":", start.line);
+  o.failed = keep_failure;
+  if (runtime_config().verify > 0) o.watch = watch_runs;
   o.wanted = [](const char* stage) { return log_wanted(stage); };
   o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
   return o;
@@ -158,6 +162,8 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   const std::shared_ptr<SymEnv> env = g.env;
   CompileOptions options = compile_options(t.L, wanted, t.program.start);
   if (!differentiable) options.text = &e.graph_text;
+  if (options.watch) e.guard_text = std::make_shared<std::string>();
+  options.guards = e.guard_text;
   e.segment = compile_segment(std::move(t.graph), sources, differentiable, options);
   e.kernels = e.segment->forward().kernels;
   e.kept_bytes = e.segment->kept_bytes();
@@ -329,6 +335,7 @@ struct SegmentCapture {
     drop_implied(t.program);
     e.guards = std::move(t.program);
     e.sources = std::make_unique<Sources>(std::move(t.sources));
+    if (e.guard_text) *e.guard_text = print(e.guards);
     e.native = compile_guards(L, e.guards, t.constants, t.weak);
     lua_pushvalue(L, t.constants);
     e.constants = luaL_ref(L, LUA_REGISTRYINDEX);

@@ -86,6 +86,7 @@ struct Entry {
   bool decline = false;                  // nothing to run: the original code is as good
   std::shared_ptr<Segment> segment;
   std::string graph_text;
+  std::shared_ptr<std::string> guard_text;  // not null: runs are watched (lt.config.verify)
   size_t ops = 0;
   std::vector<std::string> op_names;
   std::vector<NodeText> nodes;  // for reports

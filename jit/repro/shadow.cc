@@ -1,0 +1,197 @@
+// The watch of a compiled segment: one of n runs is made eagerly, too, and their bits are compared.
+//
+// Invariants:
+// 1. The program has eager's results and eager's writes of a run that is compared: compiled code runs on copies, before
+//    eager does on the inputs themselves.
+// 2. A segment that was wrong once is not run again: from then on its graph is interpreted.
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+
+#include "jit/inject/inject.h"
+#include "jit/repro/compare.h"
+#include "jit/repro/repro.h"
+#include "jit/runtime/config.h"
+#include "ops/core/late_error.h"
+
+namespace lutra {
+namespace {
+
+std::atomic<uint64_t> calls, mismatches, repros;
+
+Device device_of(const Graph& graph) {
+  if (graph.device) return *graph.device;
+  return graph.inputs.empty() ? Device() : graph.inputs[0].value->device();
+}
+
+Repro repro_of(const char* kind, const Graph& graph, const std::string& what, const CompileOptions& options) {
+  Repro r;
+  r.kind = kind, r.about = options.about, r.what = what;
+  r.device = to_string(device_of(graph)), r.isa = current_isa();
+  r.without = options.disabled_passes, r.bugs = bugs_on();
+  if (options.guards) r.guards = *options.guards;
+  r.graph = print(graph);
+  return r;
+}
+
+std::string keep(const Repro& repro) {
+  const std::string path = keep_repro(repro);
+  repros += path[0] != '(';
+  return path;
+}
+
+// Keeps the repro and tells of it, in one message.
+void tell(const Repro& repro, const std::string& message) {
+  const std::string path = keep(repro);
+  std::fprintf(stderr, "lutra: %s: %s; repro: %s\n", repro.about.empty() ? "a graph" : repro.about.c_str(),
+               message.c_str(), path.c_str());
+}
+
+// Which storages of the inputs the graph writes: what a run does to the others is a bug.
+bool writes(const Graph& graph) {
+  for (const auto& n : graph.nodes) {
+    if (n->inplace || n->is_copy()) return true;
+  }
+  return false;
+}
+
+// History of the traced values would keep the program's tensors alive.
+void forget_history(Graph& graph) {
+  const auto forget = [](const Tensor& t) {
+    t->autograd = nullptr, t->view = nullptr, t->base = Tensor();
+    t->requires_grad = false;
+  };
+  for (const auto& in : graph.inputs) forget(in.value);
+  for (const auto& n : graph.nodes) {
+    for (const Tensor& t : n->results) forget(t);
+  }
+}
+
+// As compiled code gives its results: tensors of their own, which know of no base and no history.
+std::vector<Value> run_eager(const Graph& graph, const std::vector<Tensor>& inputs,
+                             const std::vector<double>& scalars) {
+  std::vector<Value> outputs = interpret(graph, inputs, scalars);
+  for (Value& v : outputs) {
+    if (!v.is<Tensor>() || !v.as<Tensor>()) continue;
+    const Tensor t = v.as<Tensor>();
+    v = alias(t, t->sizes, t->strides, t->offset);
+  }
+  return outputs;
+}
+
+class Shadow final : public Watch {
+ public:
+  Shadow(std::unique_ptr<Graph> graph, const CompileOptions& options)
+      : graph_(std::move(graph)), options_(options), writes_(writes(*graph_)) {
+    options_.text = nullptr;
+    options_.wanted = nullptr, options_.log = nullptr;
+  }
+
+  bool refused() const override { return refused_; }
+
+  std::vector<Value> run(const Compiled& compiled, const std::vector<Tensor>& inputs,
+                         const std::vector<double>& scalars, const std::vector<Donor>& donors) override {
+    if (refused_) return run_eager(*graph_, inputs, scalars);
+    const int every = runtime_config().verify;
+    if (every == 0 || calls_++ % uint64_t(every) != 0) return compiled.run_alone(inputs, scalars, donors);
+    calls++;
+    return Comparison{*this, compiled, inputs, scalars}.run();
+  }
+
+ private:
+  struct Comparison {
+    Shadow& shadow;
+    const Compiled& compiled;
+    const std::vector<Tensor>& inputs;
+    const std::vector<double>& scalars;
+    Generator before = default_generator();
+    Copies pristine{};  // of inputs that are written
+    std::vector<Tensor> given = shadow.writes_ ? pristine.of(inputs) : inputs;
+
+    std::vector<Value> run() {
+      RunResult mine;
+      const std::string raised = run_compiled(mine);
+      default_generator() = before;
+      std::vector<Value> eager;
+      try {
+        eager = run_eager(*shadow.graph_, inputs, scalars);
+      } catch (const Error& e) {
+        restore();
+        if (raised.empty() && e.kind != ErrorKind::kInterrupt && e.kind != ErrorKind::kMemory) {
+          mismatch(str("eager raises '", e.what(), "', compiled code does not"));
+        }
+        throw;
+      }
+      if (!raised.empty()) {
+        mismatch(str("compiled code raises '", raised, "', eager does not"));
+      } else if (const auto found = difference(*shadow.graph_, mine, {inputs, eager})) {
+        mismatch(*found);
+      }
+      return eager;
+    }
+
+    // What it raised, or "".
+    std::string run_compiled(RunResult& out) {
+      Copies copies;
+      out.inputs = copies.of(inputs);
+      try {
+        out.outputs = compiled.run_alone(out.inputs, scalars);
+      } catch (const Error& e) {
+        if (e.kind == ErrorKind::kInterrupt || e.kind == ErrorKind::kMemory || dynamic_cast<const LateError*>(&e))
+          throw;
+        return e.what();
+      }
+      return "";
+    }
+
+    // As the program had it: the original code runs from the segment's start.
+    void restore() {
+      for (size_t i = 0; shadow.writes_ && i < inputs.size(); i++) {
+        const Storage& from = *given[i]->storage;
+        if (from.nbytes) copy_bytes(inputs[i]->storage->data, from.device, from.data, from.device, from.nbytes);
+      }
+    }
+
+    void mismatch(const std::string& what) {
+      mismatches++;
+      if (shadow.refused_.exchange(true)) return;
+      Repro r = repro_of("differs", *shadow.graph_, what, shadow.options_);
+      size_t next = 0;
+      for (const GraphInput& in : shadow.graph_->inputs) r.inputs.push_back(in.constant ? in.constant : given[next++]);
+      r.scalars = scalars;
+      r.seed = before.seed, r.next_call = before.next_call;
+      tell(r, str("compiled code differs from eager: ", what, "; eager's results are used, and this code no more"));
+    }
+  };
+
+  std::unique_ptr<Graph> graph_;
+  CompileOptions options_;
+  bool writes_;
+  std::atomic<uint64_t> calls_{0};
+  std::atomic<bool> refused_{false};
+};
+
+}  // namespace
+
+ShadowCounts shadow_counts() { return {calls, mismatches, repros}; }
+
+std::shared_ptr<Watch> watch_runs(std::unique_ptr<Graph> captured, const CompileOptions& options) {
+  forget_history(*captured);
+  return std::make_shared<Shadow>(std::move(captured), options);
+}
+
+std::string keep_failure(const Graph& captured, const std::string& what, const CompileOptions& options) {
+  return "\nrepro: " + keep(repro_of("fails", captured, what.substr(0, what.find('\n')), options));
+}
+
+void report_guard(const std::string& about, const std::string& what, const std::string& guards,
+                  const std::string& graph) {
+  mismatches++;
+  Repro r;
+  r.kind = "guard", r.about = about, r.what = what, r.guards = guards, r.graph = graph;
+  r.isa = current_isa(), r.bugs = bugs_on();
+  tell(r, str("compiled code was entered although a guard does not hold: ", what,
+              "; the original code runs, and this code no more"));
+}
+
+}  // namespace lutra

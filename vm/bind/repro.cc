@@ -1,0 +1,54 @@
+// Repro files for the commands of the executable: a file's name in, what it shows as a Lua table out.
+#include "jit/repro/repro.h"
+
+#include <lua.hpp>
+
+#include "jit/inject/inject.h"
+#include "vm/bind/functions.h"
+
+namespace lutra {
+namespace {
+
+void set(lua_State* L, const char* key, const std::string& text) {
+  lua_pushlstring(L, text.data(), text.size());
+  lua_setfield(L, -2, key);
+}
+
+// {kind =, about =, recorded =, guards =, graph =, bugs =, ops =}, and what is seen now: {now =, what =}, now "" where
+// both sides agree.
+void push_repro(lua_State* L, const Repro& repro, const Replay& now) {
+  lua_newtable(L);
+  set(L, "kind", repro.kind), set(L, "about", repro.about), set(L, "recorded", repro.what);
+  set(L, "guards", repro.guards), set(L, "graph", repro.graph), set(L, "bugs", repro.bugs);
+  set(L, "bugs_on", bugs_on()), set(L, "now", now.kind), set(L, "what", now.what);
+  lua_pushnumber(L, double(ops_of(repro)));
+  lua_setfield(L, -2, "ops");
+}
+
+// Guards are of a running program: what was recorded is all that there is.
+Replay replay_file(const Repro& repro) { return repro.kind == "guard" ? Replay{"guard", repro.what} : replay(repro); }
+
+int run_repro(lua_State* L) {
+  const Repro repro = load_repro(luaL_checkstring(L, 1));
+  push_repro(L, repro, replay_file(repro));
+  return 1;
+}
+
+// minify(file, out)
+int minify_repro(lua_State* L) {
+  const Repro small = minify(load_repro(luaL_checkstring(L, 1)));
+  save_repro(luaL_checkstring(L, 2), small);
+  push_repro(L, small, replay_file(small));
+  return 1;
+}
+
+const Special kSpecials[] = {
+    {"_native.run_repro", kHostEffect, nullptr, run_repro},
+    {"_native.minify_repro", kHostEffect, nullptr, minify_repro},
+};
+
+}  // namespace
+
+std::span<const Special> repro_specials() { return kSpecials; }
+
+}  // namespace lutra
