@@ -36,6 +36,15 @@ bool identical(const Index& a, const Index& b);
 // Adds bytes that are equal exactly for identical ones.
 void append_key(std::string& key, const Affine& a);
 void append_key(std::string& key, const Index& index);
+// The form with what of(term) gives in the place of each term.
+template <class F>
+Affine substitute(const Affine& a, F&& of) {
+  const auto is_constant = [](SymInt v, int64_t n) { return v.is_constant() && v.hint == n; };
+  if (a.terms.size() == 1 && is_constant(a.offset, 0) && is_constant(a.terms[0].coef, 1)) return of(a.terms[0]);
+  Affine sum = Affine::constant(a.offset);
+  for (const Affine::Term& t : a.terms) sum = sum + of(t) * t.coef;
+  return sum;
+}
 // Position in memory of the element at index.
 Affine at_strides(const Index& index, const Sizes& strides, SymInt offset);
 

@@ -10,7 +10,7 @@ struct Element {
   Emitter& e;
   const Index& index;
 
-  Body& body() { return e.body; }
+  FunctionBuilder& body() { return e.body; }
   const Tensor& result() const { return node.results[0]; }
   // What the op computes in; the result is rounded to its dtype once, at the end.
   DType type() const { return opmath_type(result()->dtype); }

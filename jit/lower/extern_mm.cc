@@ -5,7 +5,7 @@
 
 namespace lutra {
 
-Lowered lower_extern_mm(const Node& node, SymFacts&) {
+Lowered lower_extern_mm(const Node& node, SymFacts& facts) {
   Lowered l;
   Tensor a = node.args[0].tensor(), b = node.args[1].tensor();
   l.reads = {a, b};
@@ -26,13 +26,13 @@ Lowered lower_extern_mm(const Node& node, SymFacts&) {
   r.nest = {{int(batch + 2)}};
   r.type = opmath_type(type);
   if (is_bool(type)) r.op = loop::RedOp::kAny;
-  r.element = [=, t = r.type](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, batch + 3, [&, t = r.type](Emitter& e, const Index& index) {
     Index ia(index.begin(), index.begin() + long(batch) + 1), ib(index.begin(), index.begin() + long(batch));
     ia.push_back(index[batch + 2]);
     ib.push_back(index[batch + 2]), ib.push_back(index[batch + 1]);
     int32_t x = e.body.cast(e.operand(a, ia), t), y = e.body.cast(e.operand(b, ib), t);
     return e.body.op(is_bool(t) ? loop::Op::kAnd : loop::Op::kMul, t, x, y);
-  };
+  });
   return l;
 }
 

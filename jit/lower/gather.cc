@@ -6,14 +6,13 @@
 namespace lutra {
 namespace {
 
-int32_t checked(Emitter& e, const Tensor& index, const Index& at, SymInt size, int64_t dim, const Node& node) {
+int32_t checked(Emitter& e, const Tensor& index, const Index& at, SymInt size, int64_t dim) {
   int32_t v = e.body.cast(e.operand(index, at), DType::kInt64);
-  e.check(v, size, int32_t(dim), node);
+  e.check(v, size, int32_t(dim));
   return v;
 }
 
 struct Scatter {
-  const Node* node;
   Tensor input, index, src;
   int64_t dim;
 };
@@ -22,7 +21,7 @@ struct Scatter {
 int32_t emit_single(const Scatter& s, Emitter& e, const Index& index) {
   Index at = index;
   at[size_t(s.dim)] = Affine();
-  int32_t target = checked(e, s.index, at, s.input->sizes[size_t(s.dim)], s.dim, *s.node);
+  int32_t target = checked(e, s.index, at, s.input->sizes[size_t(s.dim)], s.dim);
   int32_t here = e.body.index(index[size_t(s.dim)]);
   int32_t hit = e.body.op(loop::Op::kEq, DType::kBool, here, target);
   int32_t old = e.operand(s.input, index);
@@ -71,7 +70,7 @@ Index indexed(Emitter& e, const Node& node, const Index& at) {
     const int32_t negative = e.body.op(loop::Op::kLt, DType::kBool, v, e.body.constant_int(DType::kInt64, 0));
     const int32_t wrapped = e.body.op(loop::Op::kAdd, DType::kInt64, v, e.body.int_value(size));
     v = e.body.op(loop::Op::kSelect, DType::kInt64, negative, wrapped, v);
-    e.check(v, size, int32_t(d), node);
+    e.check(v, size, int32_t(d));
     from.push_back(Affine::value(v));
   }
   return from;
@@ -79,51 +78,53 @@ Index indexed(Emitter& e, const Node& node, const Index& at) {
 
 }  // namespace
 
-Lowered lower_gather(const Node& node, SymFacts&) {
+Lowered lower_gather(const Node& node, SymFacts& facts) {
   Lowered l;
-  const Node* n = &node;
+  const auto rank = size_t(node.results[0]->dim());
   if (node.op == OpId::index) {
     const Tensor input = node.args[0].tensor();
     l.reads = node.args[1].as<std::vector<Tensor>>();
     l.reads.insert(l.reads.begin(), input);
-    l.emit = [=](Emitter& e, const Index& at) { return e.operand(input, indexed(e, *n, at)); };
+    l.element = element_function(l, facts, rank,
+                                 [&](Emitter& e, const Index& at) { return e.operand(input, indexed(e, node, at)); });
     return l;
   }
   if (node.op == OpId::embedding) {
     const Tensor index = node.args[0].tensor(), weight = node.args[1].tensor();
     l.reads = {index, weight};
-    l.emit = [=](Emitter& e, const Index& at) {
+    l.element = element_function(l, facts, rank, [&](Emitter& e, const Index& at) {
       const Index place(at.begin(), at.end() - 1);
-      return e.operand(weight, {Affine::value(checked(e, index, place, weight->sizes[0], 0, *n)), at.back()});
-    };
+      return e.operand(weight, {Affine::value(checked(e, index, place, weight->sizes[0], 0)), at.back()});
+    });
     return l;
   }
   Tensor input = node.args[0].tensor(), index = node.args[2].tensor();
   int64_t dim = wrap_dim(node.args[1].sym_int().hint, input->dim());
   l.reads = {input, index};
-  l.emit = [=](Emitter& e, const Index& at) {
-    bool vector = n->op == OpId::index_select && !at.empty();
+  l.element = element_function(l, facts, rank, [&](Emitter& e, const Index& at) {
+    bool vector = node.op == OpId::index_select && !at.empty();
     Index where = fitted(vector ? Index{at[size_t(dim)]} : at, index->dim()), from = fitted(at, input->dim());
     SymInt size = input->dim() ? input->sizes[size_t(dim)] : SymInt(1);
-    int32_t target = checked(e, index, where, size, dim, *n);
+    int32_t target = checked(e, index, where, size, dim);
     if (!from.empty()) from[size_t(dim)] = Affine::value(target);
     return e.operand(input, from);
-  };
+  });
   return l;
 }
 
 Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
   Lowered l;
-  Scatter s{&node, node.args[0].tensor(), node.args[2].tensor(), node.args[3].tensor(), 0};
+  Scatter s{node.args[0].tensor(), node.args[2].tensor(), node.args[3].tensor(), 0};
   s.dim = wrap_dim(node.args[1].sym_int().hint, s.input->dim());
   if (!is_single(s, facts)) return lower_extern(node, facts);
   l.reads = {s.input, s.index, s.src};
-  l.emit = [s](Emitter& e, const Index& index) { return emit_single(s, e, index); };
+  l.element = element_function(l, facts, size_t(s.input->dim()),
+                               [&](Emitter& e, const Index& index) { return emit_single(s, e, index); });
   return l;
 }
 
 // Strides and offset are those of a view of the contiguous input.
-Lowered lower_as_strided_scatter(const Node& node, SymFacts&) {
+Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
   Lowered l;
   l.kind = Lowered::kStrided;
   l.independent = true;
@@ -132,7 +133,7 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts&) {
   SymInt offset = node.args[4].sym_int();
   l.reads = {node.args[0].tensor(), src};
   DType type = node.results[0]->dtype;
-  l.scatter = [=](Emitter& e, int32_t buffer) {
+  l.writes.push_back(write_function(l, facts, [&](Emitter& e) {
     // A dimension of one element has any stride, 0 too: it is no loop.
     std::vector<size_t> loops;
     for (size_t d = 0; d < sizes.size(); d++) {
@@ -144,38 +145,38 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts&) {
       at[d] = Affine::loop(e.body.open(sizes[d], inner ? loop::LoopMode::kVector : loop::LoopMode::kSerial));
     }
     int32_t v = e.body.cast(e.operand(src, broadcast_index(e.facts, at, sizes, src->sizes)), type);
-    e.body.store(loop::Op::kStore, buffer, at_strides(at, strides, offset), v);
-    for (size_t i = 0; i < loops.size(); i++) e.body.close();
-  };
+    e.body.store(at_strides(at, strides, offset), v);
+    e.body.close_all();
+  }));
   return l;
 }
 
 // Each element is one of input or of src: sums of such, the gradients of a tensor's parts, are one loop.
-Lowered lower_select_scatter(const Node& node, SymFacts&) {
+Lowered lower_select_scatter(const Node& node, SymFacts& facts) {
   Lowered l;
   Tensor input = node.args[0].tensor(), src = node.args[1].tensor();
   const auto dim = size_t(wrap_dim(node.args[2].sym_int().hint, input->dim()));
   SymInt position = node.args[3].sym_int();
   if (position.hint < 0) position = position + input->sizes[dim];
   l.reads = {input, src};
-  l.emit = [=](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, size_t(input->dim()), [&](Emitter& e, const Index& index) {
     Index at = index;
     at.erase(at.begin() + long(dim));
     int32_t hit = e.body.op(loop::Op::kEq, DType::kBool, e.body.index(index[dim]), e.body.int_value(position));
     int32_t there = e.body.cast(e.operand(src, at), input->dtype);
     return e.body.op(loop::Op::kSelect, input->dtype, hit, there, e.operand(input, index));
-  };
+  });
   return l;
 }
 
-Lowered lower_copy_(const Node& node, SymFacts&) {
+Lowered lower_copy_(const Node& node, SymFacts& facts) {
   Lowered l;
   l.kind = Lowered::kCopy;
   Tensor to = node.args[0].tensor(), src = node.args[1].tensor();
   l.reads = {to, src};
-  l.emit = [to, src](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, to->sizes.size(), [&](Emitter& e, const Index& index) {
     return e.body.cast(e.operand(src, broadcast_index(e.facts, index, to->sizes, src->sizes)), to->dtype);
-  };
+  });
   return l;
 }
 

@@ -26,18 +26,18 @@ Index open_loops(Emitter& e, const Tensor& t) {
   return at;
 }
 
-void copy_piece(Emitter& e, int32_t buffer, const Tensor& from, const Tensor& to, size_t dim, SymInt start) {
+void copy_piece(Emitter& e, const Tensor& from, const Tensor& to, size_t dim, SymInt start) {
   Index at = open_loops(e, from);
   int32_t v = e.body.cast(e.operand(from, at), to->dtype);
   Index where = at;
   where[dim] = where[dim] + Affine::constant(start);
-  e.body.store(loop::Op::kStore, buffer, at_strides(where, to->strides, 0), v);
-  while (e.body.depth() > 0) e.body.close();
+  e.body.store(at_strides(where, to->strides, 0), v);
+  e.body.close_all();
 }
 
 }  // namespace
 
-Lowered lower_join(const Node& node, SymFacts&) {
+Lowered lower_join(const Node& node, SymFacts& facts) {
   Lowered l;
   l.kind = Lowered::kJoin;
   Tensor out = node.results[0];
@@ -48,13 +48,13 @@ Lowered lower_join(const Node& node, SymFacts&) {
     // An empty vector goes with everything.
     if (t->dim() != out->dim() || (n.is_constant() && n.hint == 0)) continue;
     l.reads.push_back(t);
-    l.pieces.push_back([=](Emitter& e, int32_t buffer) { copy_piece(e, buffer, t, out, dim, start); });
+    l.writes.push_back(write_function(l, facts, [&](Emitter& e) { copy_piece(e, t, out, dim, start); }));
     start = start + t->sizes[dim];
   }
   return l;
 }
 
-Lowered lower_flip(const Node& node, SymFacts&) {
+Lowered lower_flip(const Node& node, SymFacts& facts) {
   Lowered l;
   Tensor in = node.args[0].tensor();
   std::vector<bool> mirrored(size_t(in->dim()), false);
@@ -62,13 +62,13 @@ Lowered lower_flip(const Node& node, SymFacts&) {
     if (in->dim()) mirrored[size_t(wrap_dim(d.hint, in->dim()))] = true;
   }
   l.reads = {in};
-  l.emit = [=](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, mirrored.size(), [&](Emitter& e, const Index& index) {
     Index at = index;
     for (size_t d = 0; d < mirrored.size(); d++) {
       if (mirrored[d]) at[d] = Affine::constant(in->sizes[d] - 1) + index[d] * SymInt(-1);
     }
     return e.operand(in, at);
-  };
+  });
   return l;
 }
 

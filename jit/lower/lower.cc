@@ -31,6 +31,13 @@ Lowered lower_dynamic(const Node& node, SymFacts&) {
   fail_internal(name(node.op), ": the shape of its result depends on elements; no graph holds it");
 }
 
+int32_t Emitter::operand(const Tensor& t, const Index& index) {
+  size_t k = 0;
+  while (k < reads_.size() && reads_[k] != t) k++;
+  LUTRA_CHECK(k < reads_.size(), "an operand that the node does not read");
+  return body.operand(k, t->dtype, index);
+}
+
 int64_t wrap_dim(int64_t dim, int64_t rank) { return dim < 0 ? dim + rank : dim; }
 
 Index broadcast_index(SymFacts& facts, const Index& index, const Sizes& result, const Sizes& sizes) {

@@ -1,27 +1,28 @@
 // Lowering: a primitive node in; what one element of its result is, or how its result is made, out. One rule per entry
 // of the `lower` column of ops.def; the scheduler decides which elements go to memory.
 #pragma once
-#include <functional>
 #include <vector>
 
 #include "jit/graph/graph.h"
-#include "jit/lower/body.h"
+#include "jit/lower/element_function.h"
+#include "jit/lower/facts.h"
 
 namespace lutra {
 
-// Where a value's elements come from while a kernel is being written: from memory or from the instructions that make
-// them. The scheduler implements it.
+// What a rule writes one element function in, while it runs.
 class Emitter {
  public:
-  Emitter(Body& body, SymFacts& facts) : body(body), facts(facts) {}
-  virtual ~Emitter() = default;
-  // The element of t at index, in t's dtype.
-  virtual int32_t operand(const Tensor& t, const Index& index) = 0;
+  Emitter(const std::vector<Tensor>& reads, SymFacts& facts, size_t rank) : body(rank), facts(facts), reads_(reads) {}
+  // The element of t, which the node reads, at index, in t's dtype.
+  int32_t operand(const Tensor& t, const Index& index);
   // value (i64) must be in [0, bound); dim is for the message, -1 for a division by zero.
-  virtual void check(int32_t value, SymInt bound, int32_t dim, const Node& node) = 0;
+  void check(int32_t value, SymInt bound, int32_t dim) { body.check(value, bound, dim); }
 
-  Body& body;
+  FunctionBuilder body;
   SymFacts& facts;
+
+ private:
+  const std::vector<Tensor>& reads_;
 };
 
 // Invariants: nest and kept list every dimension once; the order is a function of op, sizes and strides only.
@@ -36,12 +37,11 @@ struct Reduction {
   bool keepdim = false;
   loop::RedOp op = loop::RedOp::kSum;
   DType type = DType::kFloat32;  // of the accumulator
-  std::function<int32_t(Emitter&, const Index&)> element;
 };
 
 struct Lowered {
   enum Kind : uint8_t {
-    kPointwise,     // emit gives the element at an index
+    kPointwise,     // element gives the element at an index
     kReduce,        // reduction
     kView,          // map gives the index of the operand
     kExtern,        // a library's kernel on reads
@@ -49,22 +49,23 @@ struct Lowered {
     kScatter,       // a copy of reads[0], then serial loops that add
     kStrided,       // a copy of reads[0], then a strided store of reads[1]
     kCopy,          // reads[0] is written with reads[1]
-    kJoin,          // pieces that together are the result, each a kernel of its own
+    kJoin,          // parts that together are the result, each a kernel of its own
   };
   Kind kind = kPointwise;
   std::vector<Tensor> reads;  // tensor arguments
   bool checks = false;        // may fail while running
   bool heavy = false;         // costs more than a few instructions an element
   bool window = false;        // reads many elements for one: never computed twice
-  std::function<int32_t(Emitter&, const Index&)> emit;
+  ElementFunction element;    // kPointwise, kCopy: of the result; kReduce: of the domain
   Reduction reduction;
-  // kView: false where the index of the operand is not affine.
-  std::function<bool(const Index&, Index&)> map;
-  // kScatter, kStrided: writes the second kernel of the two, into a buffer that holds the copy.
-  std::function<void(Emitter&, int32_t buffer)> scatter;
-  bool independent = false;  // iterations of its outermost loop
-  // kJoin: each writes its part of the result.
-  std::vector<std::function<void(Emitter&, int32_t buffer)>> pieces;
+  // kView: the index of the operand, over the dimensions of the result. Where it is not affine, the view is read from
+  // memory.
+  bool affine = false;
+  Index map;
+  // kScatter, kStrided: the second kernel of the two, into memory that holds the copy. kJoin: the kernels, each of
+  // which writes its part of the result.
+  std::vector<ElementFunction> writes;
+  bool independent = false;  // iterations of the outermost loop of writes[0]
 };
 
 // The rule of node's op. Composite ops must be decomposed first.
@@ -91,6 +92,21 @@ Lowered lower_decompose(const Node& node, SymFacts& facts);
 
 // Whether op always is a library's launch.
 bool is_extern(OpId op);
+// The element function that write(emitter, index) writes, over `rank` dimensions.
+template <class F>
+ElementFunction element_function(const Lowered& l, SymFacts& facts, size_t rank, F&& write) {
+  Emitter e(l.reads, facts, rank);
+  e.body.function.result = write(e, parameters(rank));
+  return std::move(e.body.function);
+}
+// One that writes memory.
+template <class F>
+ElementFunction write_function(const Lowered& l, SymFacts& facts, F&& write) {
+  Emitter e(l.reads, facts, 0);
+  write(e);
+  return std::move(e.body.function);
+}
+
 // Index of an operand of `sizes` that broadcasts to `result`.
 Index broadcast_index(SymFacts& facts, const Index& index, const Sizes& result, const Sizes& sizes);
 // Dimensions from the outermost to the innermost in memory: by strides, the later dimension within on a tie.

@@ -57,7 +57,7 @@ int32_t divide(Element& x, Op op) {
   int32_t a = x.arg(0, t), b = op == Op::kRem ? x.arg(1, t) : x.unrounded_arg(1, t);
   if (!is_float(t)) {
     int32_t zero = x.op(Op::kEq, DType::kBool, b, x.body().constant_int(t, 0));
-    x.e.check(x.body().cast(zero, DType::kInt64), 1, -1, x.node);
+    x.e.check(x.body().cast(zero, DType::kInt64), 1, -1);
   }
   return x.op(op, t, a, b);
 }
@@ -177,7 +177,7 @@ int32_t pointwise_check_values(Element& x) {
     good = x.op(Op::kAnd, DType::kBool, good, x.op(test == "unit" ? Op::kLe : Op::kLt, DType::kBool, v, most));
   }
   const int32_t bad = x.op(Op::kNot, DType::kBool, good, -1);
-  x.e.check(x.body().cast(bad, DType::kInt64), 1, -1, x.node);
+  x.e.check(x.body().cast(bad, DType::kInt64), 1, -1);
   return v;
 }
 int32_t pointwise_clone(Element& x) { return x.arg(0, x.type()); }
@@ -241,17 +241,16 @@ const Rule kRules[] = {
 
 }  // namespace
 
-Lowered lower_pointwise(const Node& node, SymFacts&) {
+Lowered lower_pointwise(const Node& node, SymFacts& facts) {
   Lowered l;
   for (const Value& v : node.args) {
     if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
   }
-  const Node* n = &node;
   l.heavy = info(node.op).has(kHeavy);
-  l.emit = [n](Emitter& e, const Index& index) {
-    Element x{*n, e, index};
-    return e.body.cast(kRules[size_t(n->op)](x), x.result()->dtype);
-  };
+  l.element = element_function(l, facts, size_t(node.results[0]->dim()), [&](Emitter& e, const Index& index) {
+    Element x{node, e, index};
+    return e.body.cast(kRules[size_t(node.op)](x), x.result()->dtype);
+  });
   return l;
 }
 

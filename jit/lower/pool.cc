@@ -49,13 +49,13 @@ struct Spot {
   int32_t inside = -1;
 };
 
-int32_t both(Body& b, int32_t x, int32_t y) {
+int32_t both(FunctionBuilder& b, int32_t x, int32_t y) {
   if (x < 0 || y < 0) return x < 0 ? y : x;
   return b.op(Op::kAnd, DType::kBool, x, y);
 }
 
 // v in [0, n), or clamped into it with the question answered; what is known to hold is not asked.
-Spot bounded(Body& b, int32_t v, SymInt n, bool above = true, bool below = true) {
+Spot bounded(FunctionBuilder& b, int32_t v, SymInt n, bool above = true, bool below = true) {
   Spot s;
   if (above) {
     const int32_t zero = b.constant_int(DType::kInt64, 0);
@@ -96,7 +96,7 @@ struct Taps {
 
 // -- windows to a map
 
-int32_t lowest(Body& b, DType t) {
+int32_t lowest(FunctionBuilder& b, DType t) {
   if (is_float(t)) return b.constant(t, -std::numeric_limits<double>::infinity());
   return b.constant_int(t, least_integer(t));
 }
@@ -105,7 +105,7 @@ int32_t lowest(Body& b, DType t) {
 struct Best {
   int32_t value = -1, tap = -1, found = -1;
 };
-void take(Body& b, Best& best, DType t, int32_t value, int32_t tap, int32_t valid) {
+void take(FunctionBuilder& b, Best& best, DType t, int32_t value, int32_t tap, int32_t valid) {
   if (best.value < 0) {
     best = {valid < 0 ? value : b.op(Op::kSelect, t, valid, value, lowest(b, t)), tap, valid};
     return;
@@ -169,30 +169,32 @@ Lowered lower_pool_map(const Node& node, SymFacts& facts) {
   const bool sums = node.op == OpId::pool_sum;
   const int64_t kh = p.axes[0].kernel, kw = p.axes[1].kernel;
   if (kh * kw <= kUnrolled) {
-    l.emit = [=](Emitter& e, const Index& at) { return sums ? emit_sum(p, taps, e, at) : emit_max(p, taps, e, at); };
+    l.element = element_function(l, facts, 4, [&](Emitter& e, const Index& at) {
+      return sums ? emit_sum(p, taps, e, at) : emit_max(p, taps, e, at);
+    });
     return l;
   }
   const loop::RedOp op = sums                        ? loop::RedOp::kSum
                          : node.op == OpId::pool_tap ? loop::RedOp::kArgMax
                                                      : loop::RedOp::kMax;
   as_reduction(l, node.results[0], facts, kh, kw, op, p.type);
-  l.reduction.element = [=](Emitter& e, const Index& at) {
+  l.element = element_function(l, facts, 6, [&](Emitter& e, const Index& at) {
     int32_t valid;
     const int32_t v = taps.read(e, p, at, at[4], at[5], valid);
     if (valid < 0) return v;
     return e.body.op(Op::kSelect, p.type, valid, v, sums ? e.body.constant(p.type, 0) : lowest(e.body, p.type));
-  };
+  });
   return l;
 }
 
 // One read an element, where its tap says.
-Lowered lower_pool_take(const Node& node, SymFacts&) {
+Lowered lower_pool_take(const Node& node, SymFacts& facts) {
   Lowered l;
   const Pool p = pool_of(node, true);
   l.reads = {p.from, p.tap};
   l.heavy = true;
-  l.emit = [=](Emitter& e, const Index& at) {
-    Body& b = e.body;
+  l.element = element_function(l, facts, 4, [&](Emitter& e, const Index& at) {
+    FunctionBuilder& b = e.body;
     const int32_t tap = b.cast(e.operand(p.tap, at), DType::kInt64);
     const int32_t wide = b.constant_int(DType::kInt64, p.axes[1].kernel);
     const int32_t kh = b.op(Op::kFloorDiv, DType::kInt64, tap, wide);
@@ -203,7 +205,7 @@ Lowered lower_pool_take(const Node& node, SymFacts&) {
       return bounded(b, b.op(Op::kAdd, DType::kInt64, origin, step), a.image).at;
     };
     return e.operand(p.from, {at[0], at[1], position(p.axes[0], at[2], kh), position(p.axes[1], at[3], kw)});
-  };
+  });
   return l;
 }
 
@@ -222,7 +224,7 @@ struct Back {
   int64_t number = -1;
 };
 Window window_of(Emitter& e, const Axis& a, const Affine& image, const Back& back, bool reaches) {
-  Body& b = e.body;
+  FunctionBuilder& b = e.body;
   const auto number = [&](int64_t v) { return b.constant_int(DType::kInt64, v); };
   const int32_t x = b.index(image + Affine::constant(a.padding));
   int32_t w = a.stride == 1 ? x : b.op(Op::kFloorDiv, DType::kInt64, x, number(a.stride));
@@ -242,7 +244,7 @@ Window window_of(Emitter& e, const Axis& a, const Affine& image, const Back& bac
 // What the windows (jh, jw) before the last give to the element at an index of the image.
 int32_t share(const Pool& p, const std::array<bool, 2>& reach, Emitter& e, const Index& at, const Back& jh,
               const Back& jw) {
-  Body& b = e.body;
+  FunctionBuilder& b = e.body;
   const Window h = window_of(e, p.axes[0], at[2], jh, reach[0]), w = window_of(e, p.axes[1], at[3], jw, reach[1]);
   int32_t valid = both(b, h.map.inside, w.map.inside);
   const Index from = {at[0], at[1], h.map.at, w.map.at};
@@ -272,10 +274,11 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts) {
   }
   if (mh * mw > kUnrolled) {
     as_reduction(l, node.results[0], facts, mh, mw, loop::RedOp::kSum, p.type);
-    l.reduction.element = [=](Emitter& e, const Index& at) { return share(p, reach, e, at, {at[4]}, {at[5]}); };
+    l.element = element_function(l, facts, 6,
+                                 [&](Emitter& e, const Index& at) { return share(p, reach, e, at, {at[4]}, {at[5]}); });
     return l;
   }
-  l.emit = [=, type = node.results[0]->dtype](Emitter& e, const Index& at) {
+  l.element = element_function(l, facts, 4, [&](Emitter& e, const Index& at) {
     int32_t total = -1;
     for (int64_t jh = 0; jh < mh; jh++) {
       for (int64_t jw = 0; jw < mw; jw++) {
@@ -283,8 +286,8 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts) {
         total = total < 0 ? v : e.body.op(Op::kAdd, p.type, total, v);
       }
     }
-    return e.body.cast(total, type);
-  };
+    return e.body.cast(total, node.results[0]->dtype);
+  });
   return l;
 }
 

@@ -90,10 +90,13 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
     // Among one element the first is it.
     l.kind = Lowered::kPointwise;
     l.reads = {};
-    l.emit = [](Emitter& e, const Index&) { return e.body.constant_int(DType::kInt64, 0); };
+    l.element = element_function(l, facts, size_t(node.results[0]->dim()),
+                                 [](Emitter& e, const Index&) { return e.body.constant_int(DType::kInt64, 0); });
     return l;
   }
-  r.element = [in, type = r.type](Emitter& e, const Index& index) { return e.body.cast(e.operand(in, index), type); };
+  l.element = element_function(l, facts, r.sizes.size(), [&](Emitter& e, const Index& index) {
+    return e.body.cast(e.operand(in, index), r.type);
+  });
   return l;
 }
 

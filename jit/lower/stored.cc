@@ -19,7 +19,7 @@ Float8 format_of(DType t) { return t == DType::kFloat8E4M3FN ? Float8{3, -6, 4, 
 
 struct Writer {
   Element& x;
-  Body& b = x.body();
+  FunctionBuilder& b = x.body();
   int32_t op(Op o, DType t, int32_t p, int32_t q = -1, int32_t r = -1) { return b.op(o, t, p, q, r); }
   int32_t f32(double v) { return b.constant(kF32, v); }
   int32_t i64(int64_t v) { return b.constant_int(kI64, v); }

@@ -378,7 +378,7 @@ void settle(Units& units) {
       u++;
       continue;
     }
-    for (const Tensor& t : Lowered(units[u].low).reads) {
+    for (const Tensor& t : std::vector<Tensor>(units[u].low.reads)) {
       const ViewSource& s = units.resolve(t);
       if (!units.is_input(s.id)) units.materialise(units.unit_of(s.id));
     }

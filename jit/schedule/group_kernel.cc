@@ -20,7 +20,7 @@ std::string value_key(char kind, int32_t unit) {
 }  // namespace
 
 GroupKernel::GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots)
-    : Emitter(body_storage, units.facts), body_storage(units.facts), units_(units), members_(members), roots_(roots) {}
+    : body(units.facts), units_(units), facts_(units.facts), members_(members), roots_(roots) {}
 
 const Sizes& GroupKernel::domain_of(int32_t unit) const {
   const ComputeUnit& u = units_[unit];
@@ -52,7 +52,7 @@ bool GroupKernel::find_shape() {
   const Sizes& sizes = domain_of(lead);
   std::vector<int> axis_of(sizes.size(), -1);
   for (size_t d = 0; d < sizes.size(); d++) {
-    if (facts.is_one(sizes[d])) continue;
+    if (facts_.is_one(sizes[d])) continue;
     axis_of[d] = int(shape_.axes.size());
     shape_.axes.push_back({sizes[d], r && r->reduced[d]});
   }
@@ -70,8 +70,8 @@ bool GroupKernel::find_shape() {
     if (other.rows != r->rows) return false;
     size_t a = 0;
     for (size_t d = 0; d < other.sizes.size(); d++) {
-      if (facts.is_one(other.sizes[d])) continue;
-      if (a == shape_.axes.size() || !facts.equal(other.sizes[d], shape_.axes[a].size)) return false;
+      if (facts_.is_one(other.sizes[d])) continue;
+      if (a == shape_.axes.size() || !facts_.equal(other.sizes[d], shape_.axes[a].size)) return false;
       if (other.reduced[d] != shape_.axes[a++].reduced) return false;
     }
     if (a != shape_.axes.size()) return false;
@@ -85,9 +85,9 @@ bool GroupKernel::matches(const Sizes& sizes, bool full) const {
     while (!full && a < shape_.axes.size() && shape_.axes[a].reduced) a++;
   };
   for (SymInt s : sizes) {
-    if (facts.is_one(s)) continue;
+    if (facts_.is_one(s)) continue;
     skip();
-    if (a == shape_.axes.size() || !facts.equal(s, shape_.axes[a++].size)) return false;
+    if (a == shape_.axes.size() || !facts_.equal(s, shape_.axes[a++].size)) return false;
   }
   skip();
   return a == shape_.axes.size();
@@ -98,7 +98,7 @@ Index GroupKernel::canonical(const Sizes& sizes, bool full) const {
   Index index(sizes.size());
   size_t a = 0;
   for (size_t d = 0; d < sizes.size(); d++) {
-    if (facts.is_one(sizes[d])) continue;
+    if (facts_.is_one(sizes[d])) continue;
     while (!full && shape_.axes[a].reduced) a++;
     index[d] = Affine::loop(axis_loops_[a++]);
   }
@@ -112,7 +112,7 @@ Index GroupKernel::result_index(int32_t unit) const {
   size_t a = 0;
   for (size_t d = 0; d < r.sizes.size(); d++) {
     Affine at;
-    if (!facts.is_one(r.sizes[d])) {
+    if (!facts_.is_one(r.sizes[d])) {
       if (!r.reduced[d]) at = Affine::loop(axis_loops_[a]);
       a++;
     }
@@ -125,7 +125,7 @@ std::vector<int> GroupKernel::axis_order(const Sizes& sizes, const Sizes& stride
   std::vector<std::pair<int64_t, int>> order;
   size_t a = 0;
   for (size_t d = 0; d < sizes.size(); d++) {
-    if (facts.is_one(sizes[d])) continue;
+    if (facts_.is_one(sizes[d])) continue;
     while (!full && shape_.axes[a].reduced) a++;
     order.push_back({-strides[d].hint, int(a++)});
   }
@@ -179,7 +179,7 @@ std::vector<GroupKernel::Batch> GroupKernel::batches(int level) {
     const Reduction& r = units_[u].low.reduction;
     std::vector<int> axis_of;
     int next = 0;
-    for (SymInt s : r.sizes) axis_of.push_back(facts.is_one(s) ? -1 : next++);
+    for (SymInt s : r.sizes) axis_of.push_back(facts_.is_one(s) ? -1 : next++);
     Batch b;
     b.lanes = r.lanes;
     for (const std::vector<int>& dims : r.nest) {
@@ -211,7 +211,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
   std::vector<int32_t> results;
   for (int32_t u : batch.units) {
     const Reduction& r = units_[u].low.reduction;
-    int32_t v = r.element(*this, canonical(r.sizes, true));
+    int32_t v = inlined(units_[u].low.element, u, canonical(r.sizes, true));
     if (body.depth() == outer) {
       results.push_back(v);  // no dimension at all
       continue;
@@ -248,13 +248,13 @@ bool GroupKernel::walks_as_one(int32_t root) const {
   const Tensor& t = units_[root].value;
   Sizes strides;
   for (size_t d = 0; d < t->sizes.size(); d++) {
-    if (!facts.is_one(t->sizes[d])) strides.push_back(t->strides[d]);
+    if (!facts_.is_one(t->sizes[d])) strides.push_back(t->strides[d]);
   }
   for (size_t a = 1; a < shape_.axes.size(); a++) {
     if (!shape_.axes[a].reduced || !shape_.axes[a - 1].reduced) continue;
-    if (!facts.equal(strides[a - 1], strides[a] * shape_.axes[a].size)) return false;
+    if (!facts_.equal(strides[a - 1], strides[a] * shape_.axes[a].size)) return false;
   }
-  return shape_.axes.back().reduced && facts.is_one(strides.back());
+  return shape_.axes.back().reduced && facts_.is_one(strides.back());
 }
 
 // A root whose memory can hold the unit's elements until its own are stored: -1 where there is none.
@@ -300,7 +300,7 @@ int32_t GroupKernel::value(int32_t unit, const Index& index) {
     return body.load(units_.source_of(kept->second), t->dtype, at_strides(at, t->strides, 0));
   }
   if (u.low.checks) note_check(unit, index);
-  int32_t v = u.low.emit(*this, index);
+  int32_t v = inlined(u.low.element, unit, index);
   body.remember(key, v);
   return v;
 }
@@ -335,6 +335,52 @@ void GroupKernel::check(int32_t value, SymInt bound, int32_t dim, const Node& no
   while (f < faults.size() && (faults[f].node != &node || faults[f].dim != dim)) f++;
   if (f == faults.size()) faults.push_back({dim, &node});
   body.check(value, bound, int32_t(f));
+}
+
+Affine GroupKernel::inline_place(const Affine& at, const ElementFunction& f, const Index& index, size_t base) const {
+  return substitute(at, [&](const Affine::Term& t) {
+    if (t.is_value) return Affine::value(inlined_[base + size_t(t.id)]);
+    return t.id < f.rank ? index[size_t(t.id)] : Affine::loop(opened_[size_t(t.id - f.rank)]);
+  });
+}
+
+int32_t GroupKernel::inline_stmt(const FunctionStmt& s, const ElementFunction& f, int32_t unit, const Index& index,
+                                 size_t base) {
+  const auto of = [&](int32_t v) { return v < 0 ? v : inlined_[base + size_t(v)]; };
+  const auto place = [&] { return inline_place(f.places[size_t(s.place)], f, index, base); };
+  switch (s.kind) {
+    case FunctionStmt::kOp: return body.op(s.op, s.type, of(s.a), of(s.b), of(s.c), s.arg);
+    case FunctionStmt::kCast: return body.cast(of(s.a), s.type);
+    case FunctionStmt::kNumber: return body.constant(s.type, s.number);
+    case FunctionStmt::kInteger: return body.constant_int(s.type, s.integer);
+    case FunctionStmt::kScalar: return body.scalar(s.arg, s.type);
+    case FunctionStmt::kSize: return body.int_value(s.size);
+    case FunctionStmt::kIndex: return body.index(place());
+    case FunctionStmt::kPart: return body.part(of(s.a), s.arg);
+    case FunctionStmt::kOperand: {
+      Index at;
+      at.reserve(size_t(s.places));
+      for (int32_t k = 0; k < s.places; k++) {
+        at.push_back(inline_place(f.places[size_t(s.place + k)], f, index, base));
+      }
+      return operand(units_[unit].low.reads[size_t(s.arg)], at);
+    }
+    case FunctionStmt::kCheck: check(of(s.a), s.size, s.arg, *units_[unit].node); return -1;
+    case FunctionStmt::kOpen: opened_.push_back(body.open(s.size, s.mode)); return -1;
+    case FunctionStmt::kClose: body.close(); return -1;
+    case FunctionStmt::kStore: body.store(loop::Op::kStore, units_.source_of(unit), place(), of(s.a)); return -1;
+  }
+  fail_internal("a statement of an unknown kind");
+}
+
+// The function's statements, in the body, at an index: operands are loads, or the functions that make them.
+int32_t GroupKernel::inlined(const ElementFunction& f, int32_t unit, const Index& index) {
+  const size_t base = inlined_.size();
+  inlined_.resize(base + f.stmts.size());
+  for (size_t i = 0; i < f.stmts.size(); i++) inlined_[base + i] = inline_stmt(f.stmts[i], f, unit, index, base);
+  const int32_t result = f.result < 0 ? -1 : inlined_[base + size_t(f.result)];
+  inlined_.resize(base);
+  return result;
 }
 
 void GroupKernel::open_rows() {
@@ -421,11 +467,11 @@ Work GroupKernel::work() const {
   Work w;
   double reduced = 1;
   for (const GroupShape::Axis& a : shape_.axes) (a.reduced ? reduced : w.parallel) *= double(a.size.hint);
-  w.additions = body_storage.additions();
+  w.additions = body.additions();
   const bool columns = shape_.kind == GroupShape::kColumns;
   std::vector<Met> met;
   double iteration = 0;
-  for (const Body::Use& use : body_storage.uses()) {
+  for (const Body::Use& use : body.uses()) {
     auto m = std::find_if(met.begin(), met.end(), [&](const Met& o) { return o.source == use.buffer; });
     if (m == met.end()) m = met.insert(m, {use.buffer});
     const double bytes = use.elements * double(size_of(use.type));
@@ -448,14 +494,14 @@ Work GroupKernel::work() const {
 
 void GroupKernel::measure(ComputeUnit& unit) const {
   unit.work = work();
-  unit.hoisted = body_storage.hoisted();
-  const int others = int(unit.hoisted.size() + body_storage.uses().size());
-  unit.instructions = std::max(1, body_storage.instructions() - others);
+  unit.hoisted = body.hoisted();
+  const int others = int(unit.hoisted.size() + body.uses().size());
+  unit.instructions = std::max(1, body.instructions() - others);
 }
 
 void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& to) {
   for (SymInt s : to->sizes) {
-    if (!facts.is_one(s)) shape_.axes.push_back({s, false});
+    if (!facts_.is_one(s)) shape_.axes.push_back({s, false});
   }
   axis_loops_.assign(shape_.axes.size(), -1);
   row_order_ = axis_order(to->sizes, to->strides, false);
@@ -465,6 +511,12 @@ void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& t
   body.store(loop::Op::kStore, source, at_strides(index, to->strides, 0), v);
   while (body.depth() > 0) body.close();
   judge();
+}
+
+void GroupKernel::build_write(const ElementFunction& write, int32_t unit, bool parallel) {
+  inlined(write, unit, {});
+  LUTRA_CHECK(body.merge_loops(), "loops of a function that writes");
+  if (parallel) body.make_parallel(units_.backend.preferences.nested_parallel);
 }
 
 void GroupKernel::judge() {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/lower/body.h"
 #include "jit/schedule/units.h"
 
 namespace lutra {
@@ -31,7 +32,7 @@ struct GroupShape {
 // 2. The kernel has loops over the axes that are kept, in them one nest for each level of reductions, then one for the
 //    results over all axes. Within a nest all values are computed before the first store.
 // 3. A reduction's value is used only in the row it belongs to.
-class GroupKernel : public Emitter {
+class GroupKernel {
  public:
   // roots: the members whose values go to memory.
   GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots);
@@ -44,10 +45,10 @@ class GroupKernel : public Emitter {
   // Instead: a kernel that copies `from` into the memory of a source laid out as `to`.
   void build_copy(const Tensor& from, int32_t source, const Tensor& to);
 
-  int32_t operand(const Tensor& t, const Index& index) override;
-  void check(int32_t value, SymInt bound, int32_t dim, const Node& node) override;
+  // Instead: a kernel of one of a unit's functions that write its memory; parallel: its outermost loop may be.
+  void build_write(const ElementFunction& write, int32_t unit, bool parallel);
 
-  Body body_storage;
+  Body body;
   std::vector<KernelFault> faults;
 
  private:
@@ -80,11 +81,17 @@ class GroupKernel : public Emitter {
   void open_rows();
   void emit_full();
   int32_t value(int32_t unit, const Index& index);
+  int32_t operand(const Tensor& t, const Index& index);
+  void check(int32_t value, SymInt bound, int32_t dim, const Node& node);
+  int32_t inlined(const ElementFunction& f, int32_t unit, const Index& index);
+  int32_t inline_stmt(const FunctionStmt& s, const ElementFunction& f, int32_t unit, const Index& index, size_t base);
+  Affine inline_place(const Affine& at, const ElementFunction& f, const Index& index, size_t base) const;
   void note_check(int32_t unit, const Index& index);
   void judge();
   void judge_hazards();
 
   Units& units_;
+  SymFacts& facts_;
   const std::vector<int32_t>& members_;
   const std::vector<int32_t>& roots_;
   std::vector<int32_t> row_roots_, full_roots_;
@@ -98,6 +105,8 @@ class GroupKernel : public Emitter {
   std::vector<int32_t> keepers_;               // full roots that can be such a root and are not yet
   int deepest_ = 0;                            // reductions one after the other
   bool stores_all_ = false;                    // has full roots
+  std::vector<int32_t> inlined_;               // values of the statements of the functions that are being inlined
+  std::vector<int32_t> opened_;                // loops of the function that writes
   std::string why_;
 };
 

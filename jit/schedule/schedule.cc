@@ -242,11 +242,9 @@ class Planner {
   void launch_join(const ComputeUnit& u, int32_t id) {
     if (u.is_empty()) return;
     std::vector<int32_t> none;
-    for (const auto& piece : u.low.pieces) {
+    for (const ElementFunction& part : u.low.writes) {
       GroupKernel writes(units_, none, none);
-      piece(writes, units_.source_of(id));
-      LUTRA_CHECK(writes.body.merge_loops(), "loops of a join");
-      writes.body.make_parallel(units_.backend.preferences.nested_parallel);
+      writes.build_write(part, id, true);
       add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
     }
   }
@@ -260,9 +258,7 @@ class Planner {
       add_kernel(copy.body, copy.faults, str(name(u.node->op), "_copy"), u.node);
     }
     GroupKernel writes(units_, none, none);
-    u.low.scatter(writes, units_.source_of(id));
-    LUTRA_CHECK(writes.body.merge_loops(), "loops of a scatter");
-    if (u.low.independent) writes.body.make_parallel(units_.backend.preferences.nested_parallel);
+    writes.build_write(u.low.writes[0], id, u.low.independent);
     add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
   }
 

@@ -148,15 +148,13 @@ Lowered part_of(const Lowered& low, size_t d, const Sizes& sizes, SymInt first) 
   }
   if (chunks) p.kept.push_back(int(d));
   for (int dim : r.kept) p.kept.push_back(moved(dim));
-  p.element = [element = r.element, d, chunks, size = sizes.back(), first](Emitter& e, const Index& index) {
-    Index at;
-    for (size_t k = 0; k < index.size(); k++) {
-      if (chunks && k == d) continue;
-      bool split = k == d + chunks;
-      at.push_back(!split ? index[k] : index[k] + (chunks ? index[d] * size : Affine::constant(first)));
-    }
-    return element(e, at);
-  };
+  Index at, index = parameters(p.sizes.size());
+  for (size_t k = 0; k < index.size(); k++) {
+    if (chunks && k == d) continue;
+    const bool split = k == d + size_t(chunks);
+    at.push_back(!split ? index[k] : index[k] + (chunks ? index[d] * sizes.back() : Affine::constant(first)));
+  }
+  l.element = at_index(low.element, p.sizes.size(), at);
   return l;
 }
 
@@ -222,21 +220,21 @@ bool Units::split_chunks(const Node& n, const Lowered& low) {
   w.rows = w.kept.empty();
   w.lanes = w.rows || cut.keeps_lanes ? r.lanes : 1;
   w.block = r.block;
-  w.element = [parts](Emitter& e, const Index& index) { return e.operand(parts, index); };
+  whole.element = element_function(whole, facts, w.sizes.size(),
+                                   [&](Emitter& e, const Index& index) { return e.operand(parts, index); });
   Tensor sum = add_part(n, std::move(whole));
   Lowered last;
   last.reads = {sum};
   if (tail) last.reads.push_back(tail);
-  std::vector<bool> dropped = r.keepdim ? r.reduced : std::vector<bool>();
-  last.emit = [sum, tail, dropped, op = combining(r.op), type = n.results[0]->dtype](Emitter& e, const Index& index) {
+  last.element = element_function(last, facts, n.results[0]->sizes.size(), [&](Emitter& e, const Index& index) {
     Index at;
     for (size_t k = 0; k < index.size(); k++) {
-      if (dropped.empty() || !dropped[k]) at.push_back(index[k]);
+      if (!r.keepdim || !r.reduced[k]) at.push_back(index[k]);
     }
     int32_t v = e.operand(sum, at);
-    if (tail) v = e.body.op(op, sum->dtype, v, e.operand(tail, at));
-    return e.body.cast(v, type);
-  };
+    if (tail) v = e.body.op(combining(r.op), sum->dtype, v, e.operand(tail, at));
+    return e.body.cast(v, n.results[0]->dtype);
+  });
   add_unit(n, n.results[0], std::move(last));
   return true;
 }
@@ -273,8 +271,13 @@ bool Units::map_index(const ViewSource& s, const Index& index, Index& out) const
   if (s.depth > budget::kViews) return false;
   out = index;
   for (const ViewSource* v = &s; v->view; v = v->next) {
+    const Lowered& view = views_.at(v->view);
+    if (!view.affine) return false;
     Index next;
-    if (!views_.at(v->view).map(out, next)) return false;
+    next.reserve(view.map.size());
+    for (const Affine& at : view.map) {
+      next.push_back(substitute(at, [&](const Affine::Term& t) { return out[size_t(t.id)]; }));
+    }
     out = std::move(next);
   }
   return true;
