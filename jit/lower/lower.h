@@ -1,6 +1,7 @@
 // Lowering: a primitive node in; what one element of its result is, or how its result is made, out. One rule per entry
 // of the `lower` column of ops.def; the scheduler decides which elements go to memory.
 #pragma once
+#include <memory>
 #include <vector>
 
 #include "jit/graph/graph.h"
@@ -70,6 +71,15 @@ struct Lowered {
 
 // The rule of node's op. Composite ops must be decomposed first.
 Lowered lower(const Node& node, SymFacts& facts);
+
+// One of the kernels that a large reduction is cut into.
+struct LoweredPart {
+  std::unique_ptr<Node> node;  // null: the reduction's own node
+  Tensor value;
+  Lowered low;
+};
+// The parts of a reduction in order, the last of which makes its result; empty where it is not cut.
+std::vector<LoweredPart> split_reduction(const Node& node, const Lowered& low, SymFacts& facts);
 
 // The rules, named by ops.def.
 Lowered lower_pointwise(const Node& node, SymFacts& facts);

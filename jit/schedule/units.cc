@@ -5,13 +5,10 @@
 
 #include "jit/schedule/decisions.h"
 #include "jit/schedule/schedule.h"
-#include "ops/core/half.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {
-
-using numerics::kLargeReduction, numerics::kShortRow;
 
 void add_once(std::vector<int32_t>& list, int32_t v) {
   if (std::find(list.begin(), list.end(), v) == list.end()) list.push_back(v);
@@ -57,14 +54,12 @@ void Units::add_units() {
         views_.emplace(n.get(), std::move(low));
         continue;
       }
-      if (const Node* rows = split_rows(*n, low)) {
-        add_unit(*rows, rows->results[0], lower(*rows, facts));
-        own_nodes_.push_back(std::make_unique<Node>(*n));
-        own_nodes_.back()->args[0] = rows->results[0];
-        own_nodes_.back()->args[1] = Value();
-        low = lower(*own_nodes_.back(), facts);
+      std::vector<LoweredPart> parts = split_reduction(*n, low, facts);
+      for (LoweredPart& p : parts) {
+        const Node& node = p.node ? *own_nodes_.emplace_back(std::move(p.node)) : *n;
+        add_unit(node, p.value, std::move(p.low));
       }
-      if (split_chunks(*n, low)) continue;
+      if (!parts.empty()) continue;
       add_unit(*n, copies ? n->args[0].tensor() : n->results[0], std::move(low));
       for (size_t r = 1; r < n->results.size(); r++) {
         Lowered other;
@@ -83,160 +78,6 @@ void Units::add_unit(const Node& n, const Tensor& value, Lowered low) {
   u.low = std::move(low);
   if (!u.is_copy()) sources_[value.get()] = source_of(size());
   units_.push_back(std::move(u));
-}
-
-// A large tensor is reduced to one value in two steps, of which the first runs on all threads: the node that reduces
-// all but the outermost dimension, or null. A function of op, sizes and strides, as it is part of the reduction's
-// order.
-const Node* Units::split_rows(const Node& n, const Lowered& low) {
-  if (low.kind != Lowered::kReduce || info(n.op).has(kContraction)) return nullptr;
-  const Reduction& r = low.reduction;
-  Tensor in = n.args[0].tensor();
-  bool position = r.op == loop::RedOp::kArgMax || r.op == loop::RedOp::kArgMin;
-  if (position || !r.kept.empty() || in->dim() < 2 || is_half(n.results[0]->dtype)) return nullptr;
-  if (in->numel() < SymInt(kLargeReduction)) return nullptr;
-  int outer = stride_order(facts, in->strides)[0];
-  Sizes dims;
-  SymInt inner = 1;
-  for (int d = 0; d < int(in->dim()); d++) {
-    if (d == outer) continue;
-    dims.push_back(d);
-    inner = inner * in->sizes[size_t(d)];
-  }
-  if (inner < SymInt(kShortRow)) return nullptr;
-  auto rows = std::make_unique<Node>(n);
-  rows->args[1] = dims;
-  rows->args[2] = false;
-  Tensor value = make_fake({in->sizes[size_t(outer)]}, {1}, n.results[0]->dtype, in->device());
-  value->node = rows.get();
-  rows->results = {value};
-  own_nodes_.push_back(std::move(rows));
-  return own_nodes_.back().get();
-}
-
-namespace {
-
-loop::Op combining(loop::RedOp op) {
-  switch (op) {
-    case loop::RedOp::kSum: return loop::Op::kAdd;
-    case loop::RedOp::kProd: return loop::Op::kMul;
-    case loop::RedOp::kMax: return loop::Op::kMax;
-    case loop::RedOp::kMin: return loop::Op::kMin;
-    case loop::RedOp::kAny: return loop::Op::kOr;
-    case loop::RedOp::kAll: return loop::Op::kAnd;
-    default: fail_internal("positions have no chunks");
-  }
-}
-
-// Part of the reduction: dimension d of its domain is `sizes` instead (one, or chunks and what is in one), and starts
-// at `first`. The chunks come outermost.
-Lowered part_of(const Lowered& low, size_t d, const Sizes& sizes, SymInt first) {
-  const Reduction& r = low.reduction;
-  Lowered l = low;
-  Reduction& p = l.reduction;
-  const bool chunks = sizes.size() > 1;
-  auto moved = [&](int dim) { return dim + int(chunks && dim >= int(d)); };
-  p.keepdim = false;
-  p.sizes.clear(), p.reduced.clear(), p.kept.clear();
-  for (size_t k = 0; k < r.sizes.size(); k++) {
-    if (k == d && chunks) p.sizes.push_back(sizes[0]), p.reduced.push_back(false);
-    p.sizes.push_back(k == d ? sizes.back() : r.sizes[k]);
-    p.reduced.push_back(r.reduced[k]);
-  }
-  for (std::vector<int>& dims : p.nest) {
-    for (int& dim : dims) dim = moved(dim);
-  }
-  if (chunks) p.kept.push_back(int(d));
-  for (int dim : r.kept) p.kept.push_back(moved(dim));
-  Index at, index = parameters(p.sizes.size());
-  for (size_t k = 0; k < index.size(); k++) {
-    if (chunks && k == d) continue;
-    const bool split = k == d + size_t(chunks);
-    at.push_back(!split ? index[k] : index[k] + (chunks ? index[d] * sizes.back() : Affine::constant(first)));
-  }
-  l.element = at_index(low.element, p.sizes.size(), at);
-  return l;
-}
-
-}  // namespace
-
-// A unit of our own for part of a reduction; its value is laid out as its loops go.
-Tensor Units::add_part(const Node& n, Lowered low) {
-  const Reduction& r = low.reduction;
-  Sizes sizes, strides;
-  std::vector<int> position(r.sizes.size(), -1);
-  for (size_t d = 0; d < r.sizes.size(); d++) {
-    if (r.reduced[d]) continue;
-    position[d] = int(sizes.size());
-    sizes.push_back(r.sizes[d]);
-    strides.push_back(1);
-  }
-  SymInt step = 1;
-  for (size_t k = r.kept.size(); k-- > 0;) {
-    strides[size_t(position[size_t(r.kept[k])])] = step;
-    step = step * r.sizes[size_t(r.kept[k])];
-  }
-  auto node = std::make_unique<Node>(n);
-  Tensor value = make_fake(sizes, strides, r.type, n.results[0]->device());
-  value->node = node.get();
-  node->results = {value};
-  own_nodes_.push_back(std::move(node));
-  add_unit(*own_nodes_.back(), value, std::move(low));
-  return value;
-}
-
-// A large reduction with few results is cut along its outermost dimension into chunks, which run on all threads, and a
-// rest; then the chunks' results are reduced and the rest's is added. A function of op, sizes and strides, as
-// split_rows.
-bool Units::split_chunks(const Node& n, const Lowered& low) {
-  if (low.kind != Lowered::kReduce || info(n.op).has(kContraction)) return false;
-  const Reduction& r = low.reduction;
-  if (r.op == loop::RedOp::kArgMax || r.op == loop::RedOp::kArgMin || r.nest.empty()) return false;
-  SymInt all = 1, kept = 1;
-  for (size_t d = 0; d < r.sizes.size(); d++) {
-    all = all * r.sizes[d];
-    if (!r.reduced[d]) kept = kept * r.sizes[d];
-  }
-  const size_t d = size_t(r.nest[0][0]);
-  const numerics::Reductions& cut = backend.reductions;
-  const int64_t chunks = r.rows ? cut.chunks : cut.column_chunks, most = r.rows ? 1 : cut.columns;
-  if (all < SymInt(kLargeReduction) || kept > SymInt(most) || r.sizes[d] < SymInt(64 * chunks)) return false;
-  const SymInt length = floor_div(r.sizes[d], chunks), rest = r.sizes[d] - length * chunks;
-  Tensor parts = add_part(n, part_of(low, d, {SymInt(chunks), length}, 0));
-  Tensor tail = rest.is_constant() && rest.hint == 0 ? Tensor() : add_part(n, part_of(low, d, {rest}, length * chunks));
-  Lowered whole;
-  whole.kind = Lowered::kReduce;
-  whole.reads = {parts};
-  Reduction& w = whole.reduction;
-  w.sizes = parts->sizes, w.op = r.op, w.type = r.type;
-  w.reduced.assign(parts->sizes.size(), false);
-  int at = 0;
-  for (size_t k = 0; k < d; k++) at += !r.reduced[k];
-  w.reduced[size_t(at)] = true;
-  w.nest = {{at}};
-  for (int k : stride_order(facts, parts->strides)) {
-    if (k != at) w.kept.push_back(k);
-  }
-  w.rows = w.kept.empty();
-  w.lanes = w.rows || cut.keeps_lanes ? r.lanes : 1;
-  w.block = r.block;
-  whole.element = element_function(whole, facts, w.sizes.size(),
-                                   [&](Emitter& e, const Index& index) { return e.operand(parts, index); });
-  Tensor sum = add_part(n, std::move(whole));
-  Lowered last;
-  last.reads = {sum};
-  if (tail) last.reads.push_back(tail);
-  last.element = element_function(last, facts, n.results[0]->sizes.size(), [&](Emitter& e, const Index& index) {
-    Index at;
-    for (size_t k = 0; k < index.size(); k++) {
-      if (!r.keepdim || !r.reduced[k]) at.push_back(index[k]);
-    }
-    int32_t v = e.operand(sum, at);
-    if (tail) v = e.body.op(combining(r.op), sum->dtype, v, e.operand(tail, at));
-    return e.body.cast(v, n.results[0]->dtype);
-  });
-  add_unit(n, n.results[0], std::move(last));
-  return true;
 }
 
 const ViewSource& Units::resolve(const Tensor& t) const {

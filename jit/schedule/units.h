@@ -85,9 +85,6 @@ class Units {
  private:
   void add_units();
   void add_unit(const Node& n, const Tensor& value, Lowered low);
-  const Node* split_rows(const Node& n, const Lowered& low);
-  bool split_chunks(const Node& n, const Lowered& low);
-  Tensor add_part(const Node& n, Lowered low);
   void find_memory();
   void mark(const Tensor& t);
   std::vector<bool> join_operands() const;
