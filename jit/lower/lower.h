@@ -47,7 +47,6 @@ struct Lowered {
     kView,          // map gives the index of the operand
     kExtern,        // a library's kernel on reads
     kExternResult,  // a result of a library's kernel but its first; reads[0] is that
-    kScatter,       // a copy of reads[0], then serial loops that add
     kStrided,       // a copy of reads[0], then a strided store of reads[1]
     kCopy,          // reads[0] is written with reads[1]
     kJoin,          // parts that together are the result, each a kernel of its own
@@ -63,7 +62,7 @@ struct Lowered {
   // memory.
   bool affine = false;
   Index map;
-  // kScatter, kStrided: the second kernel of the two, into memory that holds the copy. kJoin: the kernels, each of
+  // kStrided: the second kernel of the two, into memory that holds the copy. kJoin: the kernels, each of
   // which writes its part of the result.
   std::vector<ElementFunction> writes;
   bool independent = false;  // iterations of the outermost loop of writes[0]

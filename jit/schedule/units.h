@@ -39,7 +39,7 @@ struct ComputeUnit {
   Work work;
 
   bool alone() const {
-    return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult || low.kind == Lowered::kScatter ||
+    return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult ||
            low.kind == Lowered::kStrided || low.kind == Lowered::kJoin;
   }
   bool is_empty() const {
