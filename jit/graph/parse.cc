@@ -13,146 +13,20 @@
 
 #include "jit/graph/function.h"
 #include "jit/graph/text.h"
-#include "ops/core/intern.h"
+#include "jit/graph/text_reader.h"
 
 namespace lutra {
 namespace {
 
-struct Parser {
-  Parser(const std::string& text, Device device) : text(text), device(device) {}
-  const std::string& text;
+struct Parser : TextReader {
+  Parser(const std::string& text, Device device, std::unique_ptr<Graph> graph)
+      : TextReader(text, "graph text", *graph->env), device(device), g(std::move(graph)) {}
   const Device device;
-  size_t at = 0;
-  int depth = 0;
-  std::vector<int32_t> lets;  // what $0, $1 ... stand for
-  int line = 1;
-  std::unique_ptr<Graph> g = std::make_unique<Graph>();
+  int nested = 0;  // functions around this one
+  std::unique_ptr<Graph> g;
   std::unordered_map<int, Tensor> values;
   GraphRecorder recorder{*g};
 
-  [[noreturn]] void error(const std::string& what) { fail("graph text, line ", line, ": ", what); }
-  void skip() {
-    for (; at < text.size() && isspace(static_cast<unsigned char>(text[at])); at++) line += text[at] == '\n';
-  }
-  bool peek(const std::string& s) {
-    skip();
-    return text.compare(at, s.size(), s) == 0;
-  }
-  bool accept(const std::string& s) {
-    if (!peek(s)) return false;
-    if (isalpha(static_cast<unsigned char>(s[0])) && at + s.size() < text.size()) {
-      char c = text[at + s.size()];
-      if (isalnum(static_cast<unsigned char>(c)) || c == '_') return false;
-    }
-    at += s.size();
-    return true;
-  }
-  void expect(const std::string& s) {
-    if (!accept(s)) error("expected '" + s + "'" + (at < text.size() ? " before '" + text.substr(at, 12) + "'" : ""));
-  }
-  std::string word() {
-    skip();
-    size_t b = at;
-    while (at < text.size() && (isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_')) at++;
-    if (b == at) error("expected a name");
-    return text.substr(b, at - b);
-  }
-  std::string quoted() {
-    expect("'");
-    std::string s;
-    for (; at < text.size() && text[at] != '\''; at++) {
-      if (text[at] == '\\' && at + 1 < text.size()) at++;
-      s += text[at];
-    }
-    if (at >= text.size()) error("a string without its end");
-    at++;
-    return s;
-  }
-  // A number's text; whole tells an integer.
-  std::string number(bool& whole) {
-    skip();
-    size_t b = at;
-    if (at < text.size() && text[at] == '-') at++;
-    while (at < text.size() && (isalnum(static_cast<unsigned char>(text[at])) || text[at] == '.' ||
-                                ((text[at] == '-' || text[at] == '+') && text[at - 1] == 'e'))) {
-      at++;
-    }
-    std::string s = text.substr(b, at - b);
-    whole = !s.empty() && s.find_first_not_of("-0123456789") == std::string::npos;
-    char* end = nullptr;
-    std::strtod(s.c_str(), &end);
-    if (s.empty() || *end) error("expected a number, got '" + s + "'");
-    return s;
-  }
-  int64_t integer() {
-    bool whole;
-    std::string s = number(whole);
-    if (!whole) error("expected an integer, got '" + s + "'");
-    return std::strtoll(s.c_str(), nullptr, 10);
-  }
-
-  // Printed expressions are flat: $n stands for what is large.
-  struct Nested {
-    explicit Nested(Parser& p) : parser(p) {
-      if (++p.depth > 200) p.error("an expression is nested too deeply");
-    }
-    ~Nested() { parser.depth--; }
-    Parser& parser;
-  };
-
-  // An expression of the env: a constant, a leaf or op(a, b).
-  int32_t expr() {
-    skip();
-    SymEnv& env = *g->env;
-    if (accept("$")) {
-      const int64_t n = integer();
-      if (n < 0 || size_t(n) >= lets.size()) error(str("$", n, " is not defined"));
-      return lets[size_t(n)];
-    }
-    Nested nested(*this);
-    if (at < text.size() && isalpha(static_cast<unsigned char>(text[at])) && !peek("inf") && !peek("nan")) {
-      std::string w = word();
-      expect("(");
-      for (int i = 0; i <= int(SymOp::kToNum); i++) {
-        SymOp op = SymOp(i);
-        if (w != name(op)) continue;
-        if (arity(op) == 0) return leaf(op, false);
-        int32_t a = expr(), b = 0;
-        if (arity(op) == 2) expect(","), b = expr();
-        expect(")");
-        return env.make(op, a, b);
-      }
-      error("unknown host op '" + w + "'");
-    }
-    bool whole;
-    std::string s = number(whole);
-    return whole ? env.constant(std::strtoll(s.c_str(), nullptr, 10)) : env.number(std::strtod(s.c_str(), nullptr));
-  }
-  // After "size(": the leaf, with its hint when it is being declared.
-  int32_t leaf(SymOp op, bool declared) {
-    int64_t a = integer(), b = 0;
-    if (op != SymOp::kScalarInput) expect(","), b = integer();
-    expect(")");
-    if (op == SymOp::kScalarInput && size_t(a) >= g->scalars.size()) error("scalar input out of range");
-    int64_t hint = 0;
-    if (declared) expect("="), hint = integer();
-    double d = op == SymOp::kScalarInput ? g->scalars[a].hint : 0;
-    return g->env->leaf(op, int32_t(a), int32_t(b), hint, d);
-  }
-  SymInt size() {
-    int32_t id = expr();
-    if (is_number((*g->env)[id].op)) error("a size must be an integer");
-    return SymInt::of_expr(*g->env, id);
-  }
-  Sizes sizes(const char* open, const char* close) {
-    Sizes v;
-    expect(open);
-    while (!accept(close)) {
-      if (!v.empty()) expect(",");
-      v.push_back(size());
-    }
-    return v;
-  }
   Tensor ref() {
     expect("%");
     int id = int(integer());
@@ -162,9 +36,10 @@ struct Parser {
   }
 
   Value function() {
-    Nested nested(*this);
-    Parser inner(text);
-    inner.at = at, inner.line = line, inner.depth = depth;
+    constexpr int kMostNested = 50;
+    Parser inner(text, device, std::make_unique<Graph>());
+    inner.at = at, inner.line = line, inner.nested = nested + 1;
+    if (inner.nested > kMostNested) error("functions are nested too deeply");
     std::unique_ptr<Graph> graph = inner.run();
     if (std::string wrong = check_function(*graph); !wrong.empty()) error(wrong);
     at = inner.at, line = inner.line;
@@ -200,19 +75,6 @@ struct Parser {
     Scalar s = is_number(e.op) ? Scalar(e.d) : Scalar::of_int(e.i);
     if (e.op != SymOp::kConstInt && e.op != SymOp::kConstNum) s.expr = id;
     return s;
-  }
-
-  struct Type {
-    DType dtype;
-    Sizes sizes, strides;
-  };
-  Type type() {
-    DType t = dtype_from_ir_name(word());
-    if (t == DType::kNone) error("unknown type");
-    Sizes s = sizes("[", "]");
-    expect("strides");
-    Sizes st = sizes("[", "]");
-    return {t, s, st};
   }
 
   void input(int id, bool constant) {
@@ -274,14 +136,7 @@ struct Parser {
   }
   void trailer(Node& n) {
     if (accept("rng")) n.rng = int(integer());
-    if (!accept(";")) return;
-    skip();
-    size_t e = std::min(text.find('\n', at), text.size());
-    size_t colon = text.rfind(':', e);
-    if (colon == std::string::npos || colon < at) error("expected file:line");
-    n.file = intern(text.substr(at, colon - at));
-    n.line = std::atoi(text.c_str() + colon + 1);
-    at = e;
+    read_location(n.file, n.line);
   }
 
   void guard() {
@@ -300,21 +155,13 @@ struct Parser {
 
   void statement() {
     if (accept("sym")) {
-      std::string w = word();
-      expect("(");
-      if (w != "size" && w != "stride") error("expected size or stride");
-      leaf(w == "size" ? SymOp::kSize : SymOp::kStride, true);
+      read_sym();
     } else if (accept("scalar")) {
-      std::string name = quoted();
-      expect("=");
-      bool whole;
-      std::string s = number(whole);
-      g->add_scalar(name, std::strtod(s.c_str(), nullptr));
+      std::string name;
+      const double hint = read_scalar(name);
+      g->add_scalar(name, hint);
     } else if (accept("let")) {
-      expect("$");
-      if (size_t(integer()) != lets.size()) error("expressions are numbered in order");
-      expect("=");
-      lets.push_back(expr());
+      read_let();
     } else if (accept("guard")) {
       guard();
     } else {
@@ -352,7 +199,9 @@ struct Parser {
 
 }  // namespace
 
-std::unique_ptr<Graph> parse_graph(const std::string& text, Device device) { return Parser(text, device).run(); }
+std::unique_ptr<Graph> parse_graph(const std::string& text, Device device) {
+  return Parser(text, device, std::make_unique<Graph>()).run();
+}
 
 void move_to(Graph& graph, Device device) {
   for (const auto* nodes : {&graph.input_nodes, &graph.nodes}) {

@@ -1,8 +1,8 @@
 // Graph to text. The grammar is the parser's (parse.cc); print, parse, print is the identity.
 #include <charconv>
 #include <cmath>
-#include <unordered_map>
 
+#include "jit/graph/expressions.h"
 #include "jit/graph/function.h"
 #include "jit/graph/text.h"
 
@@ -29,8 +29,8 @@ std::string quote(const std::string& s) {
 namespace {
 
 constexpr int kMostPrinted = 200;
-// Terms of an expression above which it gets a name: texts stay linear in the size of what they show, and flat.
-constexpr int kMostTerms = 24;
+
+}  // namespace
 
 std::string leaf_text(const SymExpr& e) {
   switch (e.op) {
@@ -40,6 +40,8 @@ std::string leaf_text(const SymExpr& e) {
     default: return std::string(name(e.op)) + "(" + std::to_string(e.a) + ", " + std::to_string(e.b) + ")";
   }
 }
+
+namespace {
 
 void write_part(std::span<const SymExpr> exprs, int32_t id, int& left, std::string& out) {
   const SymExpr& e = exprs[size_t(id)];
@@ -65,58 +67,6 @@ std::string expr_text(std::span<const SymExpr> exprs, int32_t id) {
 }
 
 namespace {
-
-// Expressions as text in which large ones have names, $0, $1 ... in the order of the env: operands come first.
-class Expressions {
- public:
-  explicit Expressions(const SymEnv& env) : env_(env), used_(env.size(), false) {}
-
-  void use(int32_t id) {
-    if (id) used_[size_t(id)] = true;
-  }
-  // After all uses.
-  void name_large() {
-    spread(used_);
-    std::vector<int> terms(env_.size(), 1);
-    for (size_t id = 1; id < env_.size(); id++) {
-      const SymExpr& e = env_[int32_t(id)];
-      if (!used_[id] || arity(e.op) == 0) continue;
-      terms[id] = 1 + terms[size_t(e.a)] + (arity(e.op) == 2 ? terms[size_t(e.b)] : 0);
-      if (terms[id] <= kMostTerms) continue;
-      terms[id] = 1;
-      names_.emplace(int32_t(id), int(order_.size()));
-      order_.push_back(int32_t(id));
-    }
-  }
-  // Marks the operands of what is marked, and theirs.
-  void spread(std::vector<bool>& marked) const {
-    for (size_t id = marked.size(); id-- > 1;) {
-      const SymExpr& e = env_[int32_t(id)];
-      if (!marked[id]) continue;
-      if (arity(e.op) >= 1) marked[size_t(e.a)] = true;
-      if (arity(e.op) == 2) marked[size_t(e.b)] = true;
-    }
-  }
-
-  const std::vector<int32_t>& named() const { return order_; }
-  std::string text(int32_t id) const {
-    auto it = names_.find(id);
-    return it != names_.end() ? "$" + std::to_string(it->second) : full(id);
-  }
-  std::string full(int32_t id) const {
-    const SymExpr& e = env_[id];
-    if (arity(e.op) == 0) return leaf_text(e);
-    std::string s = std::string(name(e.op)) + "(" + text(e.a);
-    if (arity(e.op) == 2) s += ", " + text(e.b);
-    return s + ")";
-  }
-
- private:
-  const SymEnv& env_;
-  std::vector<bool> used_;
-  std::unordered_map<int32_t, int> names_;
-  std::vector<int32_t> order_;
-};
 
 struct Printer {
   const Graph& g;

@@ -1,0 +1,67 @@
+// The expressions of an env that a text uses, as that text.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "jit/graph/text.h"
+
+namespace lutra {
+
+// Terms of an expression above which it gets a name: texts stay linear in the size of what they show, and flat.
+inline constexpr int kMostTerms = 24;
+
+// Expressions as text in which large ones have names, $0, $1 ... in the order of the env: operands come first.
+class Expressions {
+ public:
+  explicit Expressions(const SymEnv& env) : env_(env), used_(env.size(), false) {}
+
+  void use(int32_t id) {
+    if (id) used_[size_t(id)] = true;
+  }
+  // After all uses.
+  void name_large() {
+    spread(used_);
+    std::vector<int> terms(env_.size(), 1);
+    for (size_t id = 1; id < env_.size(); id++) {
+      const SymExpr& e = env_[int32_t(id)];
+      if (!used_[id] || arity(e.op) == 0) continue;
+      terms[id] = 1 + terms[size_t(e.a)] + (arity(e.op) == 2 ? terms[size_t(e.b)] : 0);
+      if (terms[id] <= kMostTerms) continue;
+      terms[id] = 1;
+      names_.emplace(int32_t(id), int(order_.size()));
+      order_.push_back(int32_t(id));
+    }
+  }
+  // Marks the operands of what is marked, and theirs.
+  void spread(std::vector<bool>& marked) const {
+    for (size_t id = marked.size(); id-- > 1;) {
+      const SymExpr& e = env_[int32_t(id)];
+      if (!marked[id]) continue;
+      if (arity(e.op) >= 1) marked[size_t(e.a)] = true;
+      if (arity(e.op) == 2) marked[size_t(e.b)] = true;
+    }
+  }
+
+  bool is_used(int32_t id) const { return used_[size_t(id)]; }
+  const std::vector<int32_t>& named() const { return order_; }
+  std::string text(int32_t id) const {
+    auto it = names_.find(id);
+    return it != names_.end() ? "$" + std::to_string(it->second) : full(id);
+  }
+  std::string full(int32_t id) const {
+    const SymExpr& e = env_[id];
+    if (arity(e.op) == 0) return leaf_text(e);
+    std::string s = std::string(name(e.op)) + "(" + text(e.a);
+    if (arity(e.op) == 2) s += ", " + text(e.b);
+    return s + ")";
+  }
+
+ private:
+  const SymEnv& env_;
+  std::vector<bool> used_;
+  std::unordered_map<int32_t, int> names_;
+  std::vector<int32_t> order_;
+};
+
+}  // namespace lutra
