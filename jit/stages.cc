@@ -52,11 +52,19 @@ bool shows(const CompileOptions& options, const char* stage) {
   return options.log && (!options.wanted || options.wanted(stage));
 }
 
+void lower_graph(Compilation& c) {
+  c.lowered.emplace(lower(*c.graph));
+#ifdef LUTRA_DEBUG
+  const std::string wrong = verify(*c.lowered);
+  if (!wrong.empty()) fail_internal("lower: ", wrong, "\n", print(*c.graph, *c.lowered));
+#endif
+}
+
 void make_plan(Compilation& c) {
   const Device device = device_of(*c.graph);
   const Machine machine = backend_of(device).machine(device);
   const bool told = c.options.wanted && shows(c.options, "fusion");
-  c.plan = schedule(*c.graph, {true, &machine, told ? &c.decisions : nullptr});
+  c.plan = schedule(*c.graph, std::move(*c.lowered), {true, &machine, told ? &c.decisions : nullptr});
   // The one kernel of an eager op has its name.
   if (c.options.eager.empty() || c.plan.launches.size() != 1) return;
   if (auto* k = std::get_if<KernelLaunch>(&c.plan.launches[0])) k->kernel.name = c.options.eager;
@@ -69,6 +77,7 @@ void make_code(Compilation& c) {
 }
 
 std::string graph_text(const Compilation& c) { return print(*c.graph); }
+std::string lowered_text(const Compilation& c) { return print(*c.graph, *c.lowered); }
 std::string plan_text(const Compilation& c) { return print(c.plan); }
 std::string fusion_text(const Compilation& c) { return c.decisions; }
 std::string loop_text(const Compilation& c) { return loops_text(c.plan); }
@@ -85,8 +94,11 @@ const Stage kStages[] = {
     {"graph", renumber, graph_text, Stage::kAlways, true},
 #define PASS(name, when, for_eager) {#name, run_pass<k_##name>, graph_text, Stage::when, for_eager},
 #include "jit/passes/passes.def"
-    {"schedule", make_plan, plan_text, Stage::kNative, true}, {"fusion", nullptr, fusion_text, Stage::kNative, false},
-    {"loop", nullptr, loop_text, Stage::kNative, false},      {"codegen", make_code, nullptr, Stage::kNative, true},
+    {"lower", lower_graph, lowered_text, Stage::kNative, true},
+    {"schedule", make_plan, plan_text, Stage::kNative, true},
+    {"fusion", nullptr, fusion_text, Stage::kNative, false},
+    {"loop", nullptr, loop_text, Stage::kNative, false},
+    {"codegen", make_code, nullptr, Stage::kNative, true},
     {"asm", nullptr, asm_text, Stage::kNative, false},
 };
 const size_t kStageCount = std::size(kStages);

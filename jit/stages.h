@@ -1,18 +1,21 @@
 // The road as a table: each stage takes what those before it left of a compilation, and adds its own.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "jit/compile.h"
+#include "jit/lower/lower.h"
 #include "ops/core/closest.h"
 
 namespace lutra {
 
-// What there is of a compilation: a graph, then its plan, then its code.
+// What there is of a compilation: a graph, what it is lowered to, then its plan, then its code.
 struct Compilation {
   const CompileOptions& options;
   std::unique_ptr<Graph> graph;
   std::unique_ptr<Graph> captured{};  // once a pass has made another of it
+  std::optional<LoweredGraph> lowered{};  // until it is scheduled
   Plan plan{};
   std::string decisions{};  // of fusion, where they are shown
   std::shared_ptr<Executable> executable{};

@@ -4,10 +4,10 @@
 #include "ops/core/error.h"
 
 namespace lutra {
-namespace {
 
-// What a value of this dtype is in a kernel.
 DType value_type(DType t) { return is_complex(t) ? t : info(t).carrier; }
+
+namespace {
 
 FunctionStmt stmt(FunctionStmt::Kind kind, DType type) {
   FunctionStmt s;

@@ -30,6 +30,7 @@ struct FunctionStmt {
     kClose,    // of the innermost open loop
     kStore,    // a to position place of the result's memory
   };
+  bool defines() const { return kind < kCheck; }
   Kind kind = kOp;
   loop::Op op = loop::Op::kCount;
   DType type = DType::kNone;
@@ -52,6 +53,8 @@ struct ElementFunction {
   bool empty() const { return stmts.empty(); }
 };
 
+// What a value of this dtype is in a kernel.
+DType value_type(DType t);
 // (loop 0, ..., loop rank - 1)
 Index parameters(size_t rank);
 // The function at `index`, whose forms are over the dimensions of a domain of `rank`; opens no loops of its own.

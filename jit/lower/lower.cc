@@ -1,6 +1,8 @@
 // The table of lowering rules, expanded from ops.def: an op without one does not build.
 #include "jit/lower/lower.h"
 
+#include "ops/core/interrupt.h"
+
 namespace lutra {
 namespace {
 
@@ -19,6 +21,31 @@ Lowered lower(const Node& node, SymFacts& facts) {
   Lowered l = kRules[size_t(node.op)](node, facts);
   l.checks = may_fail(node);
   return l;
+}
+
+LoweredGraph lower(const Graph& graph) {
+  SymScope scope(graph.env.get());
+  LoweredGraph g{SymFacts(*graph.env), {}};
+  g.nodes.reserve(graph.nodes.size());
+  for (bool copies : {false, true}) {
+    for (const auto& n : graph.nodes) {
+      if (n->is_copy() != copies) continue;
+      check_stop();
+      Lowered low = lower(*n, g.facts);
+      std::vector<LoweredNode> parts = split_reduction(*n, low, g.facts);
+      for (LoweredNode& p : parts) g.nodes.push_back(std::move(p));
+      if (!parts.empty()) continue;
+      g.nodes.push_back({n.get(), nullptr, copies ? n->args[0].tensor() : n->results[0], std::move(low)});
+      if (g.nodes.back().low.kind == Lowered::kView) continue;
+      for (size_t r = 1; r < n->results.size(); r++) {
+        Lowered other;
+        other.kind = Lowered::kExternResult;
+        other.reads = {n->results[0]};
+        g.nodes.push_back({n.get(), nullptr, n->results[r], std::move(other)});
+      }
+    }
+  }
+  return g;
 }
 
 bool is_extern(OpId op) { return op < OpId::input && kRules[size_t(op)] == lower_extern; }

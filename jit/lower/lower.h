@@ -71,14 +71,33 @@ struct Lowered {
 // The rule of node's op. Composite ops must be decomposed first.
 Lowered lower(const Node& node, SymFacts& facts);
 
-// One of the kernels that a large reduction is cut into.
-struct LoweredPart {
-  std::unique_ptr<Node> node;  // null: the reduction's own node
-  Tensor value;
+// A node of the graph, a part of one that is cut, or a further result of a library's kernel.
+struct LoweredNode {
+  const Node* node;
+  std::unique_ptr<Node> own;  // of a part but the last: where `node` points
+  Tensor value;               // what it makes; kCopy: what it writes
   Lowered low;
 };
 // The parts of a reduction in order, the last of which makes its result; empty where it is not cut.
-std::vector<LoweredPart> split_reduction(const Node& node, const Lowered& low, SymFacts& facts);
+std::vector<LoweredNode> split_reduction(const Node& node, const Lowered& low, SymFacts& facts);
+
+// A graph after its lowering: in an order in which nodes can run, those that write inputs last.
+struct LoweredGraph {
+  SymFacts facts;
+  std::vector<LoweredNode> nodes;
+};
+LoweredGraph lower(const Graph& graph);
+
+// The text form (text_print.cc has its grammar); print, parse, print is the identity.
+std::string print(const Graph& graph, const LoweredGraph& lowered);
+struct ParsedLowering {
+  std::unique_ptr<Graph> graph;  // its inputs, and of each node the op and the result
+  LoweredGraph lowered;
+};
+ParsedLowering parse_lowered(const std::string& text);  // throws Error(kUser) naming the line
+std::string verify(const LoweredGraph& lowered);        // empty, or what is wrong
+std::string verify(const LoweredNode& node);
+const char* name(Lowered::Kind kind);
 
 // The rules, named by ops.def.
 Lowered lower_pointwise(const Node& node, SymFacts& facts);

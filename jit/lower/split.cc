@@ -59,10 +59,10 @@ class Splitter {
  public:
   Splitter(const Node& n, SymFacts& facts) : n_(n), facts_(facts) {}
 
-  std::vector<LoweredPart> split(const Lowered& low) {
+  std::vector<LoweredNode> split(const Lowered& low) {
     if (low.kind != Lowered::kReduce || info(n_.op).has(kContraction) || is_position(low.reduction.op)) return {};
     std::optional<Lowered> second = rows(low.reduction);
-    if (!chunks(second ? *second : low) && second) parts_.push_back({nullptr, n_.results[0], std::move(*second)});
+    if (!chunks(second ? *second : low) && second) parts_.push_back({&n_, nullptr, n_.results[0], std::move(*second)});
     return std::move(parts_);
   }
 
@@ -76,7 +76,7 @@ class Splitter {
 
   const Node& n_;
   SymFacts& facts_;
-  std::vector<LoweredPart> parts_;
+  std::vector<LoweredNode> parts_;
 };
 
 // A large tensor is reduced to one value in two steps, of which the first reduces all but the outermost dimension:
@@ -101,7 +101,7 @@ std::optional<Lowered> Splitter::rows(const Reduction& r) {
   value->node = rows.get();
   rows->results = {value};
   Lowered first = lower(*rows, facts_);
-  parts_.push_back({std::move(rows), value, std::move(first)});
+  parts_.push_back({rows.get(), std::move(rows), value, std::move(first)});
   Node rest(n_);
   rest.args[0] = value;
   rest.args[1] = Value();
@@ -128,7 +128,7 @@ Tensor Splitter::add(Lowered low) {
   Tensor value = make_fake(sizes, strides, r.type, n_.results[0]->device());
   value->node = node.get();
   node->results = {value};
-  parts_.push_back({std::move(node), value, std::move(low)});
+  parts_.push_back({node.get(), std::move(node), value, std::move(low)});
   return value;
 }
 
@@ -190,13 +190,13 @@ bool Splitter::chunks(const Lowered& low) {
   Tensor parts = add(part_of(low, d, {SymInt(chunks), length}, 0));
   Tensor tail = rest.is_constant() && rest.hint == 0 ? Tensor() : add(part_of(low, d, {rest}, length * chunks));
   Tensor sum = add(joined(r, parts, d));
-  parts_.push_back({nullptr, n_.results[0], last(r, sum, tail)});
+  parts_.push_back({&n_, nullptr, n_.results[0], last(r, sum, tail)});
   return true;
 }
 
 }  // namespace
 
-std::vector<LoweredPart> split_reduction(const Node& node, const Lowered& low, SymFacts& facts) {
+std::vector<LoweredNode> split_reduction(const Node& node, const Lowered& low, SymFacts& facts) {
   return Splitter(node, facts).split(low);
 }
 

@@ -17,10 +17,10 @@ constexpr size_t kMaxName = 48;
 
 class Planner {
  public:
-  Planner(const Graph& graph, const ScheduleOptions& options)
+  Planner(const Graph& graph, LoweredGraph lowered, const ScheduleOptions& options)
       : env_(*graph.env),
-        facts_(env_),
-        units_(graph, facts_, options.fuse, options.machine),
+        lowered_(std::move(lowered)),
+        units_(graph, lowered_, options.fuse, options.machine),
         options_(options),
         decisions_(options.decisions) {}
 
@@ -78,7 +78,7 @@ class Planner {
     SymInt dense = 1, last = 1;
     bool is_dense = true;
     for (auto [hint, d] : order) {
-      is_dense &= facts_.is_one(t->sizes[d]) || facts_.equal(t->strides[d], dense);
+      is_dense &= units_.facts.is_one(t->sizes[d]) || units_.facts.equal(t->strides[d], dense);
       dense = dense * t->sizes[d];
       last = last + (t->sizes[d] - 1) * t->strides[d];
     }
@@ -276,7 +276,7 @@ class Planner {
   }
 
   SymEnv& env_;
-  SymFacts facts_;
+  LoweredGraph lowered_;
   Units units_;
   const ScheduleOptions& options_;
   Decisions decisions_;
@@ -309,9 +309,11 @@ void close(Plan& plan, const SymEnv& env) {
   each_expr(plan, [&](ExprId& id) { id = place[size_t(id)]; });
 }
 
-Plan schedule(const Graph& graph, const ScheduleOptions& options) {
+Plan schedule(const Graph& graph, LoweredGraph lowered, const ScheduleOptions& options) {
   SymScope scope(graph.env.get());
-  return Planner(graph, options).run();
+  return Planner(graph, std::move(lowered), options).run();
 }
+
+Plan schedule(const Graph& graph, const ScheduleOptions& options) { return schedule(graph, lower(graph), options); }
 
 }  // namespace lutra

@@ -1,7 +1,8 @@
-// Functional, decomposed graph in; plan out: lowering, fusion, memory plan.
+// Functional, decomposed graph and what it is lowered to in; plan out: fusion, memory plan.
 #pragma once
 #include "jit/device/machine.h"
 #include "jit/graph/graph.h"
+#include "jit/lower/lower.h"
 #include "jit/schedule/plan.h"
 
 namespace lutra {
@@ -15,6 +16,8 @@ struct ScheduleOptions {
 // Of what the graph makes.
 Device device_of(const Graph& graph);
 
+// lowered: what the graph is lowered to.
+Plan schedule(const Graph& graph, LoweredGraph lowered, const ScheduleOptions& options = {});
 Plan schedule(const Graph& graph, const ScheduleOptions& options = {});
 
 }  // namespace lutra

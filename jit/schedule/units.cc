@@ -31,43 +31,27 @@ double likely_bytes(const Tensor& t) {
   return bytes;
 }
 
-Units::Units(const Graph& g, SymFacts& facts, bool fuse, const Machine* machine)
+Units::Units(const Graph& g, LoweredGraph& lowered, bool fuse, const Machine* machine)
     : graph(g),
-      facts(facts),
+      facts(lowered.facts),
       device(device_of(g)),
       backend(backend_of(device)),
       machine(machine ? *machine : backend.stated),
       fuse_(fuse) {
-  add_units();
+  add_units(lowered);
   break_swaps();
   link();
 }
 
-void Units::add_units() {
+void Units::add_units(LoweredGraph& lowered) {
   for (size_t i = 0; i < graph.inputs.size(); i++) sources_[graph.inputs[i].value.get()] = int32_t(i);
-  for (bool copies : {false, true}) {
-    for (const auto& n : graph.nodes) {
-      if (n->is_copy() != copies) continue;
-      check_stop();
-      Lowered low = lower(*n, facts);
-      if (low.kind == Lowered::kView) {
-        views_.emplace(n.get(), std::move(low));
-        continue;
-      }
-      std::vector<LoweredPart> parts = split_reduction(*n, low, facts);
-      for (LoweredPart& p : parts) {
-        const Node& node = p.node ? *own_nodes_.emplace_back(std::move(p.node)) : *n;
-        add_unit(node, p.value, std::move(p.low));
-      }
-      if (!parts.empty()) continue;
-      add_unit(*n, copies ? n->args[0].tensor() : n->results[0], std::move(low));
-      for (size_t r = 1; r < n->results.size(); r++) {
-        Lowered other;
-        other.kind = Lowered::kExternResult;
-        other.reads = {n->results[0]};
-        add_unit(*n, n->results[r], std::move(other));
-      }
+  for (LoweredNode& n : lowered.nodes) {
+    if (n.low.kind == Lowered::kView) {
+      views_.emplace(n.node, std::move(n.low));
+      continue;
     }
+    if (n.own) own_nodes_.push_back(std::move(n.own));
+    add_unit(*n.node, n.value, std::move(n.low));
   }
 }
 

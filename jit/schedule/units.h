@@ -39,8 +39,8 @@ struct ComputeUnit {
   Work work;
 
   bool alone() const {
-    return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult ||
-           low.kind == Lowered::kStrided || low.kind == Lowered::kJoin;
+    return low.kind == Lowered::kExtern || low.kind == Lowered::kExternResult || low.kind == Lowered::kStrided ||
+           low.kind == Lowered::kJoin;
   }
   bool is_empty() const {
     SymInt n = value->numel();
@@ -54,7 +54,7 @@ double likely_bytes(const Tensor& t);
 
 class Units {
  public:
-  Units(const Graph& graph, SymFacts& facts, bool fuse, const Machine* machine);
+  Units(const Graph& graph, LoweredGraph& lowered, bool fuse, const Machine* machine);
 
   const ViewSource& resolve(const Tensor& t) const;
   // The index of the source's value; false where it is not affine.
@@ -83,7 +83,7 @@ class Units {
   const Machine machine;  // that choices are made for
 
  private:
-  void add_units();
+  void add_units(LoweredGraph& lowered);
   void add_unit(const Node& n, const Tensor& value, Lowered low);
   void find_memory();
   void mark(const Tensor& t);

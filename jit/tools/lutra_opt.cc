@@ -1,8 +1,9 @@
-// Graph text in, text of a later stage out: for reading and testing the compiler without Lua.
+// Text of a graph, a lowered graph or an artifact in, text of a later stage out: for reading and testing the compiler
+// without Lua.
 //
 //   lutra-opt [--pass NAME]... [--stage STAGE] [--device cpu|cuda] [--isa ISA] FILE|-
 //
-// STAGE is one of graph|fusion|schedule|mapping|loop|artifact|asm.
+// STAGE is one of graph|lower|fusion|schedule|mapping|loop|artifact|asm.
 //
 // --pass runs the named passes in the order given; without it, stages after "graph" run all of them. fusion tells what
 // the scheduler weighed, mapping what the mapping of each kernel to a GPU did. For cuda there need be no GPU: choices
@@ -47,7 +48,7 @@ Options parse_options(int argc, char** argv) {
     } else if (o.file.empty() && (arg == "-" || arg[0] != '-')) {
       o.file = arg;
     } else {
-      fail("usage: lutra-opt [--pass NAME]... [--stage graph|fusion|schedule|mapping|loop|artifact|asm] ",
+      fail("usage: lutra-opt [--pass NAME]... [--stage graph|lower|fusion|schedule|mapping|loop|artifact|asm] ",
            "[--device cpu|cuda] [--isa ISA] FILE|-");
     }
   }
@@ -86,6 +87,13 @@ std::string artifact_stage(const std::string& text, const Options& o) {
   fail("unknown stage of an artifact '", o.stage, "'", KnownNames{"artifact", "schedule", "loop"}.known(o.stage));
 }
 
+// Of a lowered graph's text.
+std::string lowered_stage(const std::string& text, const Options& o) {
+  if (!o.passes.empty() || (o.stage != "graph" && o.stage != "lower")) fail("a lowered graph is only read and printed");
+  const ParsedLowering p = parse_lowered(text);
+  return print(*p.graph, p.lowered);
+}
+
 std::string mappings_text(const Plan& plan) {
   std::string text;
   for (const Launch& l : plan.launches) {
@@ -104,8 +112,10 @@ std::string stage_text(GraphPtr graph, const Options& o) {
   if (o.stage == "graph") return print(*graph);
   const std::vector<Tensor> given = o.passes.empty() ? constants_of(*graph) : std::vector<Tensor>{};
   for (size_t i = 0; o.passes.empty() && i < kPassCount; i++) graph = run_pass(kPasses[i].name, std::move(graph));
+  LoweredGraph lowered = lower(*graph);
+  if (o.stage == "lower") return print(*graph, lowered);
   std::string decisions;
-  Plan plan = schedule(*graph, {.decisions = &decisions});
+  Plan plan = schedule(*graph, std::move(lowered), {.decisions = &decisions});
   if (o.stage == "fusion") return decisions;
   if (o.stage == "schedule") return print(plan);
   if (o.stage == "mapping") return mappings_text(plan);
@@ -113,7 +123,7 @@ std::string stage_text(GraphPtr graph, const Options& o) {
   if (o.stage == "artifact") return print_artifact(plan, describe_constants(constants_of(*graph), given));
   if (o.stage == "asm") return Executable::build(std::move(plan), constants_of(*graph), true)->listings();
   fail("unknown stage '", o.stage, "'",
-       KnownNames{"graph", "fusion", "schedule", "mapping", "loop", "artifact", "asm"}.known(o.stage));
+       KnownNames{"graph", "lower", "fusion", "schedule", "mapping", "loop", "artifact", "asm"}.known(o.stage));
 }
 
 }  // namespace
@@ -123,9 +133,9 @@ int main(int argc, char** argv) {
   try {
     const lutra::Options options = lutra::parse_options(argc, argv);
     const std::string text = lutra::read_all(options.file);
-    const bool artifact = text.starts_with("{");
-    std::cout << (artifact ? lutra::artifact_stage(text, options)
-                           : lutra::stage_text(lutra::parse_graph(text), options));
+    std::cout << (text.starts_with("{")         ? lutra::artifact_stage(text, options)
+                  : text.starts_with("lowered") ? lutra::lowered_stage(text, options)
+                                                : lutra::stage_text(lutra::parse_graph(text), options));
     return 0;
   } catch (const std::exception& e) {
     std::cerr << "lutra-opt: " << e.what() << "\n";

@@ -23,6 +23,7 @@ const char* const kStages[][2] = {
     {"mapping", "what the mapping of a GPU's kernels weighed: threads of a row, elements of a thread, blocks"},
     {"loop", "the loop IR of the kernels"},
     {"fusion", "what fusion weighed: what a kernel for two saves and costs, and why others were refused"},
+    {"lower", "what each node is lowered to: element functions, orders of reductions, maps of views"},
     {"schedule", "fusion groups, loop order, memory plan"},
     {"asm", "the machine code of the kernels"},
     {"ptx", "the device code of the kernels"},

@@ -142,7 +142,8 @@ void note_times(Entry& e, const Compiled& compiled) {
   e.compile_ms = compiled.compile_ms;
   for (const Compiled::Stage& s : compiled.stages) {
     const std::string_view name = s.name;
-    (name == "schedule" ? e.schedule_ms : name == "codegen" ? e.codegen_ms : e.passes_ms) += s.ms;
+    const bool plans = name == "lower" || name == "schedule";
+    (plans ? e.schedule_ms : name == "codegen" ? e.codegen_ms : e.passes_ms) += s.ms;
   }
 }
 
