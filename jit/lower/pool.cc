@@ -8,13 +8,13 @@
 
 #include "jit/lower/lower.h"
 #include "ops/core/half.h"
+#include "ops/core/numerics.h"
 
 namespace lutra {
 namespace {
 
 using loop::Op;
-
-constexpr int64_t kUnrolled = 32;
+using numerics::kUnrolledTaps;
 
 struct Axis {
   int64_t kernel, stride, padding, dilation;
@@ -168,7 +168,7 @@ Lowered lower_pool_map(const Node& node, SymFacts& facts) {
   const Taps taps{{all_inside(p.axes[0], facts), all_inside(p.axes[1], facts)}};
   const bool sums = node.op == OpId::pool_sum;
   const int64_t kh = p.axes[0].kernel, kw = p.axes[1].kernel;
-  if (kh * kw <= kUnrolled) {
+  if (kh * kw <= kUnrolledTaps) {
     l.element = element_function(l, facts, 4, [&](Emitter& e, const Index& at) {
       return sums ? emit_sum(p, taps, e, at) : emit_max(p, taps, e, at);
     });
@@ -272,7 +272,7 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts) {
     const Axis& a = p.axes[i];
     reach[i] = facts.ask_less(a.image + (a.padding - 1), a.map * a.stride);
   }
-  if (mh * mw > kUnrolled) {
+  if (mh * mw > kUnrolledTaps) {
     as_reduction(l, node.results[0], facts, mh, mw, loop::RedOp::kSum, p.type);
     l.element = element_function(l, facts, 6,
                                  [&](Emitter& e, const Index& at) { return share(p, reach, e, at, {at[4]}, {at[5]}); });

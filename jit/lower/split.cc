@@ -9,7 +9,7 @@
 namespace lutra {
 namespace {
 
-using numerics::kLargeReduction, numerics::kShortRow;
+using numerics::kChunkSteps, numerics::kLargeReduction, numerics::kShortRow;
 
 loop::Op combining(loop::RedOp op) {
   switch (op) {
@@ -185,7 +185,7 @@ bool Splitter::chunks(const Lowered& low) {
   const size_t d = size_t(r.nest[0][0]);
   const numerics::Reductions& cut = policy();
   const int64_t chunks = r.rows ? cut.chunks : cut.column_chunks, most = r.rows ? 1 : cut.columns;
-  if (all < SymInt(kLargeReduction) || kept > SymInt(most) || r.sizes[d] < SymInt(64 * chunks)) return false;
+  if (all < SymInt(kLargeReduction) || kept > SymInt(most) || r.sizes[d] < SymInt(kChunkSteps * chunks)) return false;
   const SymInt length = floor_div(r.sizes[d], chunks), rest = r.sizes[d] - length * chunks;
   Tensor parts = add(part_of(low, d, {SymInt(chunks), length}, 0));
   Tensor tail = rest.is_constant() && rest.hint == 0 ? Tensor() : add(part_of(low, d, {rest}, length * chunks));

@@ -29,6 +29,10 @@ inline constexpr Reductions kGpuReductions = {1024, 32, 32, 512, 64, 2048, true}
 
 // Elements from which a reduction to one value is cut, and of a row below which it is not.
 inline constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
+// Steps that each chunk of a reduction that is cut has at least.
+inline constexpr int64_t kChunkSteps = 64;
+// Taps of a pool's window that are summed as one expression; more are loops.
+inline constexpr int64_t kUnrolledTaps = 32;
 
 // Of a CPU's libraries: pieces of a product by its floating-point operations, and of a batch. Measured on two cores: a
 // piece below a few MFLOP loses more to packing its operands again than a second thread gains, and beyond eight
