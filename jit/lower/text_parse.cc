@@ -10,7 +10,6 @@ namespace {
 
 constexpr int64_t kMostNumbered = 1 << 24;  // dimensions, loops, tensors and statements
 constexpr size_t kMostLoops = 64;           // one in the other
-constexpr size_t kMostDims = 64;
 
 class Parser : public TextReader {
  public:
@@ -198,7 +197,7 @@ class Parser : public TextReader {
     r.type = dtype();
     expect("over");
     r.sizes = sizes("[", "]");
-    if (r.sizes.size() > kMostDims) error("too many dimensions");
+    if (r.sizes.size() > kMostDims + 2) error("too many dimensions");
     r.reduced.assign(r.sizes.size(), false);
     if (accept("nest")) {
       while (peek("(")) r.nest.push_back(dims());
