@@ -155,9 +155,15 @@ Sizes TextReader::sizes(const char* open, const char* close) {
   return v;
 }
 
+DType TextReader::dtype() {
+  const std::string w = word();
+  const DType t = dtype_from_ir_name(w);
+  if (t == DType::kNone) error("unknown type '" + w + "'");
+  return t;
+}
+
 TextReader::Type TextReader::type() {
-  DType t = dtype_from_ir_name(word());
-  if (t == DType::kNone) error("unknown type");
+  const DType t = dtype();
   Sizes s = sizes("[", "]");
   expect("strides");
   Sizes st = sizes("[", "]");

@@ -34,6 +34,7 @@ class TextReader {
     DType dtype;
     Sizes sizes, strides;
   };
+  DType dtype();
   Type type();
   // "; file:line", where there is one.
   void read_location(const char*& file, int& number);

@@ -81,12 +81,6 @@ class Parser : public TextReader {
     return int32_t(small());
   }
   int32_t use() { return numbered('%'); }
-  DType dtype() {
-    const std::string w = word();
-    const DType t = dtype_from_ir_name(w);
-    if (t == DType::kNone) error("unknown type '" + w + "'");
-    return t;
-  }
   Type bounded_type() {
     Type t = type();
     if (t.sizes.size() != t.strides.size()) error("as many strides as sizes are expected");

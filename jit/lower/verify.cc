@@ -107,7 +107,8 @@ std::string FunctionVerifier::types(const FunctionStmt& s) const {
     case TypeRule::kSelect: ok = is(s.a, DType::kBool) && is(s.b, s.type) && is(s.c, s.type); break;
     case TypeRule::kRandom:
       if (s.arg < 0) return "a random number of no call";
-      ok = is(s.a, DType::kInt64) && (op.types == loop::TypeSet::kFloats ? is_float(s.type) : s.type == DType::kInt64);
+      if (op.types != loop::TypeSet::kFloats) of = DType::kInt64;
+      ok = is(s.a, DType::kInt64) && s.type == of;
       break;
     default: return str(op.name, " is no operation on elements");
   }

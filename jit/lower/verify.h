@@ -21,7 +21,7 @@ class FunctionVerifier {
   std::string place(const Affine& at) const;
   std::string read(const FunctionStmt& s) const;
   std::string write(const FunctionStmt& s);
-  bool sees(int32_t v) const { return v >= 0 && size_t(v) < types_.size() && types_[size_t(v)] != DType::kNone; }
+  bool sees(int32_t v) const { return v >= 0 && size_t(v) < types_.size() && types_[size_t(v)] < DType::kNone; }
   bool is(int32_t v, DType t) const { return sees(v) && types_[size_t(v)] == t; }
 
   const LoweredNode& node_;

@@ -91,8 +91,8 @@ TEST_CASE("sums and products of sizes are read in the order in which they were m
   const auto leaf = [&](int32_t dim) { return SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, dim, 4)); };
   const SymInt a = leaf(0), b = leaf(1), late = b + 1, early = a + 1, c = leaf(2);
   const Tensor x = graph.add_input("x", {a, b, c}, {b * c, c, 1}, DType::kFloat32);
-  const Tensor y = graph.add_input("y", {early * late, early + c, late + c, floor_div(early * late + c, 2)}, {1, 1, 1, 1},
-                                   DType::kFloat32);
+  const Tensor y = graph.add_input("y", {early * late, early + c, late + c, floor_div(early * late + c, 2)},
+                                   {1, 1, 1, 1}, DType::kFloat32);
   const std::string text = text_of(graph);
   CHECK(printed_again(text) == text);
 }
