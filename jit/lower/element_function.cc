@@ -24,6 +24,15 @@ Index parameters(size_t rank) {
   return index;
 }
 
+bool is_same_index(const Affine* places, size_t n) {
+  for (size_t d = 0; d < n; d++) {
+    const Affine& a = places[d];
+    if (a.terms.size() != 1 || a.terms[0].is_value || a.terms[0].id != int32_t(d)) return false;
+    if (!identical(a.terms[0].coef, 1) || !identical(a.offset, 0)) return false;
+  }
+  return true;
+}
+
 ElementFunction at_index(const ElementFunction& f, size_t rank, const Index& index) {
   ElementFunction moved = f;
   moved.rank = int32_t(rank);

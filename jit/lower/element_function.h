@@ -55,6 +55,8 @@ struct ElementFunction {
 
 // What a value of this dtype is in a kernel.
 DType value_type(DType t);
+// Whether place d of n is dimension d for each.
+bool is_same_index(const Affine* places, size_t n);
 // (loop 0, ..., loop rank - 1)
 Index parameters(size_t rank);
 // The function at `index`, whose forms are over the dimensions of a domain of `rank`; opens no loops of its own.
@@ -63,7 +65,11 @@ ElementFunction at_index(const ElementFunction& f, size_t rank, const Index& ind
 // Writes an element function: what rules call.
 class FunctionBuilder {
  public:
-  explicit FunctionBuilder(size_t rank) { function.rank = int32_t(rank); }
+  explicit FunctionBuilder(size_t rank) {
+    function.rank = int32_t(rank);
+    function.stmts.reserve(4);
+    function.places.reserve(2 * rank);
+  }
 
   int32_t op(loop::Op op, DType type, int32_t a = -1, int32_t b = -1, int32_t c = -1, int32_t arg = -1);
   int32_t constant(DType type, double v);

@@ -31,12 +31,14 @@ LoweredGraph lower(const Graph& graph) {
     for (const auto& n : graph.nodes) {
       if (n->is_copy() != copies) continue;
       check_stop();
-      Lowered low = lower(*n, g.facts);
-      std::vector<LoweredNode> parts = split_reduction(*n, low, g.facts);
-      for (LoweredNode& p : parts) g.nodes.push_back(std::move(p));
-      if (!parts.empty()) continue;
-      g.nodes.push_back({n.get(), nullptr, copies ? n->args[0].tensor() : n->results[0], std::move(low)});
-      if (g.nodes.back().low.kind == Lowered::kView) continue;
+      g.nodes.push_back({n.get(), nullptr, copies ? n->args[0].tensor() : n->results[0], lower(*n, g.facts)});
+      const Lowered::Kind kind = g.nodes.back().low.kind;
+      if (kind == Lowered::kReduce) {
+        std::vector<LoweredNode> parts = split_reduction(*n, g.nodes.back().low, g.facts);
+        if (!parts.empty()) g.nodes.pop_back();
+        for (LoweredNode& p : parts) g.nodes.push_back(std::move(p));
+      }
+      if (kind == Lowered::kView) continue;
       for (size_t r = 1; r < n->results.size(); r++) {
         Lowered other;
         other.kind = Lowered::kExternResult;

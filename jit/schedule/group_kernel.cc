@@ -358,12 +358,15 @@ int32_t GroupKernel::inline_stmt(const FunctionStmt& s, const ElementFunction& f
     case FunctionStmt::kIndex: return body.index(place());
     case FunctionStmt::kPart: return body.part(of(s.a), s.arg);
     case FunctionStmt::kOperand: {
+      const Tensor& from = units_[unit].low.reads[size_t(s.arg)];
+      const auto rank = size_t(s.places);
+      if (rank == index.size() && is_same_index(f.places.data() + s.place, rank)) return operand(from, index);
       Index at;
-      at.reserve(size_t(s.places));
+      at.reserve(rank);
       for (int32_t k = 0; k < s.places; k++) {
         at.push_back(inline_place(f.places[size_t(s.place + k)], f, index, base));
       }
-      return operand(units_[unit].low.reads[size_t(s.arg)], at);
+      return operand(from, at);
     }
     case FunctionStmt::kCheck: check(of(s.a), s.size, s.arg, *units_[unit].node); return -1;
     case FunctionStmt::kOpen: opened_.push_back(body.open(s.size, s.mode)); return -1;

@@ -45,6 +45,7 @@ Units::Units(const Graph& g, LoweredGraph& lowered, bool fuse, const Machine* ma
 
 void Units::add_units(LoweredGraph& lowered) {
   for (size_t i = 0; i < graph.inputs.size(); i++) sources_[graph.inputs[i].value.get()] = int32_t(i);
+  units_.reserve(lowered.nodes.size());
   for (LoweredNode& n : lowered.nodes) {
     if (n.low.kind == Lowered::kView) {
       views_.emplace(n.node, std::move(n.low));
@@ -55,13 +56,12 @@ void Units::add_units(LoweredGraph& lowered) {
   }
 }
 
-void Units::add_unit(const Node& n, const Tensor& value, Lowered low) {
-  ComputeUnit u;
+void Units::add_unit(const Node& n, const Tensor& value, Lowered&& low) {
+  if (low.kind != Lowered::kCopy) sources_[value.get()] = source_of(size());
+  ComputeUnit& u = units_.emplace_back();
   u.node = &n;
   u.value = value;
   u.low = std::move(low);
-  if (!u.is_copy()) sources_[value.get()] = source_of(size());
-  units_.push_back(std::move(u));
 }
 
 const ViewSource& Units::resolve(const Tensor& t) const {

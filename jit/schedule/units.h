@@ -84,7 +84,7 @@ class Units {
 
  private:
   void add_units(LoweredGraph& lowered);
-  void add_unit(const Node& n, const Tensor& value, Lowered low);
+  void add_unit(const Node& n, const Tensor& value, Lowered&& low);
   void find_memory();
   void mark(const Tensor& t);
   std::vector<bool> join_operands() const;
