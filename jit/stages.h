@@ -14,7 +14,7 @@ namespace lutra {
 struct Compilation {
   const CompileOptions& options;
   std::unique_ptr<Graph> graph;
-  std::unique_ptr<Graph> captured{};  // once a pass has made another of it
+  std::unique_ptr<Graph> captured{};      // once a pass has made another of it
   std::optional<LoweredGraph> lowered{};  // until it is scheduled
   Plan plan{};
   std::string decisions{};  // of fusion, where they are shown

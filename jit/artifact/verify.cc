@@ -1,6 +1,7 @@
 // What a plan says of itself, checked: a plan that was read may lie.
 #include "jit/artifact/artifact.h"
 #include "ops/core/error.h"
+#include "ops/defs/control.h"
 
 namespace lutra {
 namespace {
@@ -108,15 +109,16 @@ class Verifier {
     };
     const char* const wrong = "a launch of functions with other arguments than theirs";
     const size_t in = e.in.size(), out = e.out.size();
-    if (e.op == OpId::cond) {
+    const Control kind = control_of(e.op);
+    if (kind == Control::kCond) {
       const size_t f = number(0), g = number(1);
       need(in == 1 + f + g && taken(0) == f && taken(1) == g && given(0) == out && given(1) == out, wrong);
-    } else if (e.op == OpId::while_loop) {
+    } else if (kind == Control::kWhileLoop) {
       const size_t carried = number(0), tests = number(1), reads = number(2);
       need(in == carried + tests + reads && taken(0) == carried + tests && taken(1) == carried + reads &&
                given(0) == 1 && given(1) == out && carried == out,
            wrong);
-    } else if (e.op == OpId::scan) {
+    } else if (kind == Control::kScan) {
       const size_t carried = number(0), slices = number(1), reads = number(3 + slices);
       need(slices > 0 && in == carried + slices + reads && taken(0) == in && given(0) == out && carried <= out &&
                e.ints.size() == 4 + slices,

@@ -1,5 +1,6 @@
 // A launch that runs functions: branches and loops. What is carried from one run of a body to the next alternates
 // between two pieces of memory; the caller's own is only read.
+#include "ops/defs/control.h"
 #include "jit/runtime/executable.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/storage.h"
@@ -39,21 +40,22 @@ struct Memory {
   }
 };
 
-class Control {
+class ControlRun {
  public:
-  Control(const ExternLaunch& launch, const std::vector<std::shared_ptr<Executable>>& functions, Device device)
+  ControlRun(const ExternLaunch& launch, const std::vector<std::shared_ptr<Executable>>& functions, Device device)
       : launch_(launch), functions_(functions), device_(device) {}
 
   void run(const ExternCall& call) {
     Operands in, out;
     for (const ExternView& v : call.in) in.push_back(operand(v));
     for (const ExternView& v : call.out) out.push_back(operand(v));
-    switch (launch_.op) {
-      case OpId::cond: return cond(call, in, out);
-      case OpId::while_loop: return while_loop(call, in, out);
-      case OpId::scan: return scan(call, in, out);
-      default: fail_internal("no control flow: ", name(launch_.op));
+    switch (control_of(launch_.op)) {
+      case Control::kCond: return cond(call, in, out);
+      case Control::kWhileLoop: return while_loop(call, in, out);
+      case Control::kScan: return scan(call, in, out);
+      case Control::kNone: break;
     }
+    fail_internal("no control flow: ", name(launch_.op));
   }
 
  private:
@@ -155,7 +157,7 @@ class Control {
 void Runner::launch_control(RunContext& c, const ExternLaunch& launch) const {
   CallOperands operands;
   const ExternCall call = make_call(c, launch, operands);
-  Control(launch, flat_.functions, plan_.device).run(call);
+  ControlRun(launch, flat_.functions, plan_.device).run(call);
 }
 
 }  // namespace lutra

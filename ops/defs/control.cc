@@ -82,13 +82,23 @@ int64_t scan_length(const Args& args) { return list(args, 2)[0]->sizes[size_t(ar
 
 Tensor slice_of(const Tensor& x, int64_t dim, int64_t i) { return op1(OpId::select, {x, vdim(dim), vdim(i)}); }
 
-Results run_control(OpId op, const Args& args) {
+Control control_of(OpId op) {
   switch (op) {
-    case OpId::cond: return run_cond(args);
-    case OpId::while_loop: return run_while(args);
-    case OpId::scan: return run_scan(args);
-    default: fail_internal("run_control: ", name(op));
+    case OpId::cond: return Control::kCond;
+    case OpId::while_loop: return Control::kWhileLoop;
+    case OpId::scan: return Control::kScan;
+    default: return Control::kNone;
   }
+}
+
+Results run_control(OpId op, const Args& args) {
+  switch (control_of(op)) {
+    case Control::kCond: return run_cond(args);
+    case Control::kWhileLoop: return run_while(args);
+    case Control::kScan: return run_scan(args);
+    case Control::kNone: break;
+  }
+  fail_internal("run_control: ", name(op));
 }
 
 }  // namespace lutra

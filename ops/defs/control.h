@@ -4,6 +4,10 @@
 
 namespace lutra {
 
+enum class Control : uint8_t { kNone, kCond, kWhileLoop, kScan };
+// How op runs its functions.
+Control control_of(OpId op);
+
 // op has kControl.
 Results run_control(OpId op, const Args& args);
 

@@ -68,9 +68,13 @@ show(x)]],
 local f = lt.compile(function(x) local y = x:exp() print("a break") return y:log1p() + lt.rand(3) end)
 for i = 1, 3 do show(f(lt.ones(3))) end]],
   dtypes = [[
-local f = lt.compile(function(a, b, c) return a * 2, b + b:half(), c:logical_not(), (a / 0):nan_to_num(1), a / 0 * 0 end)
+local f = lt.compile(function(a, b, c)
+  return a * 2, b + b:half(), c:logical_not(), (a / 0):nan_to_num(1), a / 0 * 0
+end)
 for i = 1, 2 do
-  for _, t in ipairs {f(lt.randn(3, 3), lt.randn(3, 3):bfloat16(), lt.randn(3) :gt(0))} do show(t:double():nan_to_num(5)) end
+  for _, t in ipairs {f(lt.randn(3, 3), lt.randn(3, 3):bfloat16(), lt.randn(3):gt(0))} do
+    show(t:double():nan_to_num(5))
+  end
 end]],
 }
 
@@ -112,10 +116,18 @@ for i = 1, 3 do show(f(lt.randn(5, 5), lt.randn(5, 5))) end]],
 local f = lt.compile(function(x, b) return ((x + b) * x):tanh() end)
 for i = 1, 3 do show(f(lt.randn(4, 5), lt.randn(5))) end]],
   memory_reuse = [[
-local f = lt.compile(function(x, w) local a = x:matmul(w) local b = a:matmul(w) local c = b:matmul(w) return c:matmul(a):matmul(b) end)
+local f = lt.compile(function(x, w)
+  local a = x:matmul(w)
+  local b = a:matmul(w)
+  return b:matmul(w):matmul(a):matmul(b)
+end)
 for i = 1, 3 do show(f(lt.randn(6, 6), lt.randn(6, 6))) end]],
   recompute_operand = [[
-local f = lt.compile(function(x, y, w) local a, b = x:tanh(), y:sigmoid() local c = a * x return (c:matmul(w) * c + b):matmul(w) * c * b end)
+local f = lt.compile(function(x, y, w)
+  local a, b = x:tanh(), y:sigmoid()
+  local c = a * x
+  return (c:matmul(w) * c + b):matmul(w) * c * b
+end)
 for i = 1, 3 do show(f(lt.randn(64, 64), lt.randn(64, 64), lt.randn(64, 64))) end]],
   guard = [[
 local mode
