@@ -338,6 +338,7 @@ std::unique_ptr<Graph> CompiledAutograd::saving_graph() const {
 void CompiledAutograd::cut(std::unique_ptr<Graph>& forward) {
   const size_t results = traced_.graph->outputs.size();
   std::unique_ptr<Graph> primitives = decompose(*functionalise(*forward));
+  SymScope symbols(primitives->env.get());
   std::unordered_set<const Storage*> shared;
   for (const Value& v : traced_.graph->outputs) {
     each_tensor(v, [&](const Tensor& t) { shared.insert(t->storage.get()); });
@@ -352,7 +353,6 @@ void CompiledAutograd::cut(std::unique_ptr<Graph>& forward) {
     traced_.as_primitives.push_back(primitives->outputs[results + i].tensor());
   }
   primitives->outputs.resize(results);
-  SymScope symbols(primitives->env.get());
   GradModeScope no_grad(false);
   for (const KeptValue& k : made.kept) {
     primitives->outputs.emplace_back(k.copied ? copied_at_once(*primitives, k.value) : k.value);

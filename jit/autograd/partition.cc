@@ -96,8 +96,16 @@ struct Network {
   bool is_free(const Tensor& t) const {
     return options.budget < 1 && t->node->is_input() && !copied.count(t->storage.get());
   }
+  // Only a copy of it could be kept, and that would lie in memory otherwise: what reads it goes by its strides.
+  bool is_out_of_reach(const Tensor& t) const {
+    if (is_free(t) || !exposed.count(t->storage.get())) return false;
+    const Sizes strides = info(OpId::clone).meta(OpId::clone, {t, std::string("preserve_format")})[0].strides;
+    return !std::equal(strides.begin(), strides.end(), t->strides.begin(), t->strides.end(),
+                       [](const SymInt& a, const SymInt& b) { return a.expr == b.expr && a.hint == b.hint; });
+  }
   double weight(const Tensor& t) const {
     if (is_free(t)) return 0;
+    if (is_out_of_reach(t)) return MinCut::kInfinite;
     if (!options.random) return bytes_of(t);
     return 1 + double(mix(options.random * 1000003 + place_.at(t.get())) % 1000);
   }
@@ -205,7 +213,7 @@ Partition partition(const Graph& graph, size_t results, const std::vector<bool>&
     const double bytes = once(base_of_views(read));
     out.all_bytes += bytes;
     out.place.push_back(-1);
-    if (!pinned[i]) {
+    if (!pinned[i] && !network.is_out_of_reach(base_of_views(read))) {
       network.demand(read);
       continue;
     }

@@ -233,4 +233,16 @@ test("bad budgets", function()
   equal(lt.config.activation_memory_budget, 1)
 end)
 
+test("inputs that lie with gaps keep their strides", function()
+  local base = lt.rand(4, 6)
+  local function gradient(f)
+    local leaf = base:clone():requires_grad_()
+    f(leaf[{":", "::2"}]):sum():backward()
+    return leaf.grad
+  end
+  for _, f in ipairs {function(x) return (x * 2):tanh() * x:exp() end, function(x) return x:lerp(x * 2, x) end} do
+    truthy(gradient(lt.compile(f)):equal(gradient(f)))
+  end
+end)
+
 h.finish()
