@@ -9,9 +9,6 @@ local native = lt._native
 local possible, emit = native.control_possible, native.control_scan
 
 local defaults = {dim = 0, reverse = false}
--- Steps of a scan that is unrolled: its ops may be fused with each other's, and compiling takes as long as they are
--- many.
-local most_unrolled = 16
 
 local function stack_all(model, steps)
   local stacked = {}
@@ -50,7 +47,8 @@ return function(f, init, xs, options)
     end
   end
   if n == 0 then errors.fail("scan: argument 'xs' has size 0 along dim %d", dim) end
-  if n > most_unrolled and possible() then return of_graph(f, init, xs, slices, dim, reverse) end
+  -- Ops of unrolled steps may be fused with each other, but compiling them takes as long as they are many.
+  if n > 16 and possible() then return of_graph(f, init, xs, slices, dim, reverse) end
   local carry, model, ys = init, nil, {}
   local first = tree.flatten("scan", "argument 'init'", init)
   local function given() return "the carry that " .. tree.place_of("f", f) .. " gives" end

@@ -42,10 +42,9 @@ int open_lutra(lua_State* L) {
     announce(L);
     open_advice(L);
     open_modes(L);
-    open_stdlib(L, 1);
-    lua_settop(L, 1);
     if (open_capture) open_capture(L);
     lua_settop(L, 1);
+    open_stdlib(L, 1);
     lua_pushlightuserdata(L, const_cast<char*>(&kModuleKey));
     lua_pushvalue(L, 1);
     lua_rawset(L, LUA_REGISTRYINDEX);

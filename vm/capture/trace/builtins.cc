@@ -368,17 +368,6 @@ Vars run_is_grad_enabled(Trace& t, Var*, const Vars&) {
 
 Vars run_is_compiling(Trace& t, Var*, const Vars&) { return {t.boolean(true)}; }
 
-// A part of the standard library is loaded while the trace is made: nobody can tell when that was.
-Vars run_use(Trace& t, Var* self, const Vars& args) {
-  const std::string part = t.text(arg(t, args, 0));
-  t.push_real(self);
-  lua_pushstring(t.L, part.c_str());
-  lua_call(t.L, 1, 1);
-  lua_pushvalue(t.L, -1);
-  const int slot = t.constant_slot_from_stack();
-  return {t.wrap(t.source(SourceKind::kConstant, nullptr, nullptr, slot, "lt." + part))};
-}
-
 Vars run_graph_break(Trace& t, Var*, const Vars&) { t.stop("lt.graph_break() was called", "user"); }
 
 const Builtin kRows[] = {
@@ -466,7 +455,6 @@ const Builtin kRows[] = {
     {"lutra._native.control_cond", run_control_cond},
     {"lutra._native.control_while", run_control_while},
     {"lutra._native.control_scan", run_control_scan},
-    {"lutra._native.use", run_use},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
 };

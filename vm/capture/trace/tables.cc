@@ -15,6 +15,22 @@ std::string number_text(double d) {
   return buffer;
 }
 
+// A part of the standard library (lt.nn) is loaded at its first use: here, so that the trace finds it as later calls
+// do. Below nil at the top of the stack is the table that was read; the part takes nil's place.
+void load_part(lua_State* L, const Var* key) {
+  if (key->kind != VarKind::kString || !lua_isnil(L, -1)) return;
+  lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
+  const bool ours = lua_rawequal(L, -1, -3);
+  lua_getfield(L, -1, "_native");
+  lua_getfield(L, -1, "lazy");
+  lua_getfield(L, -1, key->s.c_str());
+  const bool part = ours && !lua_isnil(L, -1);
+  lua_pop(L, 4);
+  if (!part) return;
+  lua_pop(L, 1);
+  lua_getfield(L, -1, key->s.c_str());
+}
+
 }  // namespace
 
 Table* Trace::table_of(Var* v) {
@@ -61,6 +77,7 @@ Var* Trace::raw_get(Table* t, Var* k) {
   push_pin(t->pin);
   push_real(k);
   lua_rawget(L, -2);
+  load_part(L, k);
   Var* v = wrap(s);
   lua_pop(L, 1);
   t->entries[id] = {k, v, false};
