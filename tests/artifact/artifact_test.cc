@@ -2,9 +2,12 @@
 #include <catch2/catch.hpp>
 
 #include "jit/artifact/artifact.h"
+#include "jit/compile.h"
 #include "jit/runtime/config.h"
 #include "jit/schedule/schedule.h"
 #include "ops/defs/call.h"
+#include "ops/defs/element.h"
+#include "tests/golden.h"
 #include "tests/runtime/plans.h"
 #include "tests/schedule/graphs.h"
 #include "tests/seeds.h"
@@ -86,6 +89,33 @@ TEST_CASE("artifacts of random graphs are read as they were written, and run ali
   }
   CHECK(ran > (last - first) / 2);
   if (current_isa() != "interp") CHECK(images > ran / 2);
+}
+
+TEST_CASE("an artifact has the functions of its plan, which run as eager's", "[runtime]") {
+  const auto captured = parse_graph(read_text("tests/graph/functions.graph"));
+  std::vector<Tensor> inputs = real_inputs(*captured, 5);
+  store_element(inputs[1]->data(), DType::kFloat32, Scalar(3.0));  // how often the loop runs
+  const std::vector<double> scalars = real_scalars(*captured);
+  std::vector<std::string> wanted;
+  for (const Value& v : interpret(*captured, inputs, scalars)) wanted.push_back(bytes_of(v.tensor()));
+  const Compiled compiled = compile_graph(parse_graph(read_text("tests/graph/functions.graph")));
+  const std::string bytes = bytes_of_artifact(*compiled.executable, *captured);
+  Artifact read = read_artifact(bytes);
+  CHECK(read.plan.functions.size() == 3);
+  CHECK(write_artifact(read.plan, read.codes, read.constants) == bytes);
+  const std::string text = print_artifact(read.plan, read.constants);
+  CHECK(print_artifact(parse_artifact(text).plan, read.constants) == text);
+  const auto linked = Executable::link(std::move(read), {});
+  for (Executable* e : {compiled.executable.get(), linked.get()}) {
+    const std::vector<Value> out = e->run(inputs, scalars);
+    REQUIRE(out.size() == wanted.size());
+    for (size_t i = 0; i < out.size(); i++) CHECK(bytes_of(out[i].tensor()) == wanted[i]);
+  }
+  for (size_t at = 0; at < bytes.size(); at += 7) {
+    std::string changed = bytes;
+    changed[at] = char(changed[at] ^ 4);
+    refusal(changed);
+  }
 }
 
 TEST_CASE("an artifact that was changed is refused, or is one all the same", "[runtime]") {

@@ -30,6 +30,18 @@ TEST_CASE("broken graph text is refused with its line", "[graph]") {
       {"graph {\n  %0 = frobnicate()\n", "unknown op 'frobnicate'"},
       {"graph {\n  return 1x\n}\n", "expected a number"},
       {"graph {\n  return scalar(3)\n}\n", "scalar input out of range"},
+      {"graph {\n  %0 = input 'p' : b8[] strides []\n  %1 = cond(%0, graph {\n  return 1\n  }, graph {\n  return\n  }, "
+       "[], "
+       "[])\n",
+       "line 5: a function gives tensors"},
+      {"graph {\n  %0 = input 'p' : b8[] strides []\n  %1 = cond(%0, graph {\n    %0 = input 'x' : f32[] strides []\n"
+       "    return %0\n  }, graph {\n",
+       "a function's results have memory of their own"},
+      {"graph {\n  %0 = input 'p' : b8[] strides []\n  %1 = cond(%0, 3, 4, [], [])\n", "expected 'graph'"},
+      {"graph {\n  %0 = input 'p' : b8[2] strides [1]\n  %1 = cond(%0, graph {\n    return\n  }, graph {\n    return\n "
+       " }"
+       ", [], [])\n",
+       "cond: pred must have one element, has 2"},
   };
   for (const Row& row : rows) {
     INFO(row.text);
