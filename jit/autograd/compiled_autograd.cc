@@ -48,7 +48,7 @@ Tensor copied_at_once(Graph& graph, const Tensor& value) {
   const auto at = maker == graph.nodes.end() ? 0 : maker - graph.nodes.begin() + 1;
   GraphRecorder recorder(graph);
   Args args = {value, std::string("preserve_format")};
-  const Tensor copy = recorder.call(OpId::clone, args)[0];
+  const Tensor copy = recorder.call(kCopyOp, args)[0];
   std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
   return copy;
 }

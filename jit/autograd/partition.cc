@@ -99,7 +99,7 @@ struct Network {
   // Only a copy of it could be kept, and that would lie in memory otherwise: what reads it goes by its strides.
   bool is_out_of_reach(const Tensor& t) const {
     if (is_free(t) || !exposed.count(t->storage.get())) return false;
-    const Sizes strides = info(OpId::clone).meta(OpId::clone, {t, std::string("preserve_format")})[0].strides;
+    const Sizes strides = info(kCopyOp).meta(kCopyOp, {t, std::string("preserve_format")})[0].strides;
     return !std::equal(strides.begin(), strides.end(), t->strides.begin(), t->strides.end(),
                        [](const SymInt& a, const SymInt& b) { return a.expr == b.expr && a.hint == b.hint; });
   }

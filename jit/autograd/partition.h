@@ -14,6 +14,9 @@
 
 namespace lutra {
 
+// How a copy of a value is made.
+inline constexpr OpId kCopyOp = OpId::clone;
+
 struct PartitionOptions {
   double budget = 1;    // the share of all bytes that may be saved; below 1, costly ops are computed again, too
   uint64_t random = 0;  // not 0: for tests, cuts by random weights
