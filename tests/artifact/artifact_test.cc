@@ -16,8 +16,8 @@ namespace lutra {
 namespace {
 
 // What a run of the executable gives and leaves in its inputs; or its error.
-RunResult run(Executable& e, const Graph& graph, uint32_t seed) {
-  RunResult r;
+SeenRun run(Executable& e, const Graph& graph, uint32_t seed) {
+  SeenRun r;
   default_generator().seed = 7;
   default_generator().next_call = 0;
   const std::vector<Tensor> inputs = real_inputs(graph, seed);
@@ -82,7 +82,7 @@ TEST_CASE("artifacts of random graphs are read as they were written, and run ali
     REQUIRE(print(parsed.plan) == print(made->plan()));
     images += read.codes.images.size();
     const auto linked = Executable::link(std::move(read), constants_of(*graph));
-    const RunResult a = run(*made, *graph, uint32_t(seed)), b = run(*linked, *graph, uint32_t(seed));
+    const SeenRun a = run(*made, *graph, uint32_t(seed)), b = run(*linked, *graph, uint32_t(seed));
     INFO(describe(a, b));
     REQUIRE(a == b);
     ran++;

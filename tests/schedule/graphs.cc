@@ -170,8 +170,8 @@ std::string bytes_of(const Tensor& t) {
   }
 }
 
-RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed, RunSizes sizes) {
-  RunResult r;
+SeenRun run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed, RunSizes sizes) {
+  SeenRun r;
   std::vector<Tensor> inputs = real_inputs(lowered, seed, sizes);
   std::vector<double> scalars = real_scalars(lowered);
   std::string saved = runtime_config().isa;
@@ -202,7 +202,7 @@ RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, u
   return r;
 }
 
-std::string describe(const RunResult& a, const RunResult& b) {
+std::string describe(const SeenRun& a, const SeenRun& b) {
   if (a.error != b.error) return "errors '" + a.error + "' and '" + b.error + "'";
   if (a.values.size() != b.values.size()) return "other numbers of results";
   std::string text;

@@ -28,13 +28,13 @@ std::vector<double> real_scalars(const Graph& graph);
 
 std::string bytes_of(const Tensor& t);  // in row-major order
 // Outputs and inputs after a run, as bytes.
-struct RunResult {
+struct SeenRun {
   std::vector<std::string> values;
   std::string error;
-  bool operator==(const RunResult&) const = default;
+  bool operator==(const SeenRun&) const = default;
 };
 enum class Witness { kFused, kUnfused, kEager };
-RunResult run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed, RunSizes sizes = {});
-std::string describe(const RunResult& a, const RunResult& b);
+SeenRun run_graph(const Graph& lowered, Witness how, const std::string& isa, uint32_t seed, RunSizes sizes = {});
+std::string describe(const SeenRun& a, const SeenRun& b);
 
 }  // namespace lutra

@@ -12,8 +12,8 @@ namespace lutra {
 namespace {
 
 bool agrees(const Graph& graph, uint32_t seed, const std::string& isa) {
-  const RunResult fused = run_graph(graph, Witness::kFused, isa, seed),
-                  eager = run_graph(graph, Witness::kEager, isa, seed);
+  const SeenRun fused = run_graph(graph, Witness::kFused, isa, seed),
+                eager = run_graph(graph, Witness::kEager, isa, seed);
   return !fused.error.empty() || !eager.error.empty() || describe(fused, eager).empty();
 }
 
@@ -33,9 +33,9 @@ std::string shrink(const Graph& graph, uint32_t seed, const std::string& isa) {
 
 // Whether there were results to compare.
 bool check_agreement(const Graph& lowered, uint32_t seed, const std::string& isa, RunSizes sizes = {}) {
-  RunResult fused = run_graph(lowered, Witness::kFused, isa, seed, sizes);
-  RunResult unfused = run_graph(lowered, Witness::kUnfused, isa, seed, sizes);
-  RunResult eager = run_graph(lowered, Witness::kEager, isa, seed, sizes);
+  SeenRun fused = run_graph(lowered, Witness::kFused, isa, seed, sizes);
+  SeenRun unfused = run_graph(lowered, Witness::kUnfused, isa, seed, sizes);
+  SeenRun eager = run_graph(lowered, Witness::kEager, isa, seed, sizes);
   if (eager.error == "refused") return false;
   // Of several errors each way may meet another one first.
   if (!fused.error.empty() && !unfused.error.empty() && !eager.error.empty()) return false;
