@@ -65,6 +65,7 @@ bool goes_by_dims(const OpInfo& op, Category c) {
 }  // namespace
 
 Batching batching(OpId id) {
+  if (info(id).has(kControl)) return Batching::kNone;
   const Category c = category(id);
   if (c == Category::kPointwise) return Batching::kBroadcast;
   if (c == Category::kComposite) return info(id).has(kMutates) ? Batching::kNone : Batching::kParts;
