@@ -41,8 +41,8 @@ struct Parser : TextReader {
     inner.at = at, inner.line = line, inner.nested = nested + 1;
     if (inner.nested > kMostNested) error("functions are nested too deeply");
     std::unique_ptr<Graph> graph = inner.run();
-    if (std::string wrong = check_function(*graph); !wrong.empty()) error(wrong);
     at = inner.at, line = inner.line;
+    if (std::string wrong = check_function(*graph); !wrong.empty()) error(wrong);
     return make_function(std::move(graph));
   }
 
