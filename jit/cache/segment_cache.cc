@@ -15,11 +15,6 @@ namespace {
 
 std::atomic<uint64_t> hits, misses, refused;
 
-Device device_of(const Graph& graph) {
-  if (graph.device) return *graph.device;
-  return graph.inputs.empty() ? Device() : graph.inputs[0].value->device();
-}
-
 // What plans depend on and the graph's text does not say.
 std::string beside_text(const Graph& graph) {
   std::string text = "devices";

@@ -31,6 +31,13 @@ Tensor Graph::add_constant(const std::string& name, const Tensor& real) {
   return t;
 }
 
+Device device_of(const Graph& graph) {
+  for (const auto& n : graph.nodes) {
+    for (const Tensor& t : n->results) return t->device();
+  }
+  return graph.inputs.empty() ? Device() : graph.inputs[0].value->device();
+}
+
 std::vector<Tensor> constants_of(const Graph& graph) {
   std::vector<Tensor> constants;
   for (const GraphInput& in : graph.inputs) {

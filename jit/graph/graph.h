@@ -64,6 +64,9 @@ struct Graph {
   void renumber();
 };
 
+// Of what the graph makes.
+Device device_of(const Graph& graph);
+
 // The real tensors that the graph holds, in the order of its inputs.
 std::vector<Tensor> constants_of(const Graph& graph);
 

@@ -19,11 +19,6 @@ namespace {
 
 std::atomic<uint64_t> calls, mismatches, repros;
 
-Device device_of(const Graph& graph) {
-  if (graph.device) return *graph.device;
-  return graph.inputs.empty() ? Device() : graph.inputs[0].value->device();
-}
-
 Repro repro_of(const char* kind, const Graph& graph, const std::string& what, const CompileOptions& options) {
   Repro r;
   r.kind = kind, r.about = options.about, r.what = what;

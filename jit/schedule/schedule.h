@@ -13,9 +13,6 @@ struct ScheduleOptions {
   std::string* decisions = nullptr;  // where what was weighed is told, a line each
 };
 
-// Of what the graph makes.
-Device device_of(const Graph& graph);
-
 // lowered: what the graph is lowered to.
 Plan schedule(const Graph& graph, LoweredGraph lowered, const ScheduleOptions& options = {});
 Plan schedule(const Graph& graph, const ScheduleOptions& options = {});

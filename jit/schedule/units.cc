@@ -18,13 +18,6 @@ bool is_random(const Node& n) { return info(n.op).has(kRandom); }
 
 }  // namespace
 
-Device device_of(const Graph& g) {
-  for (const auto& n : g.nodes) {
-    for (const Tensor& t : n->results) return t->device();
-  }
-  return g.inputs.empty() ? Device{} : g.inputs[0].value->device();
-}
-
 double likely_bytes(const Tensor& t) {
   auto bytes = double(size_of(t->dtype));
   for (const SymInt& n : t->sizes) bytes *= double(n.hint);
