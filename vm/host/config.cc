@@ -15,6 +15,7 @@
 #include "ops/core/disk_cache.h"
 #include "ops/core/error.h"
 #include "vm/host/passes.h"
+#include "vm/host/proxy.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -273,19 +274,13 @@ void load_environment(Config& config) {
 }
 
 void push_config(lua_State* L) {
-  lua_newtable(L);
-  lua_createtable(L, 0, 2);
-  lua_pushcfunction(L, config_get);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, config_set);
-  lua_setfield(L, -2, "__newindex");
-  lua_pushcfunction(L, config_all);
-  lua_setfield(L, -2, "__call");
+  push_proxy(L, config_get, config_set, config_all);
   // What each is, for who lists the settings: the REPL.
+  lua_getmetatable(L, -1);
   lua_newtable(L);
   for (const Row& row : kRows) lua_pushstring(L, row.about), lua_setfield(L, -2, row.name);
   lua_setfield(L, -2, "names");
-  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
 }
 
 }  // namespace lutra

@@ -5,6 +5,7 @@
 
 #include "jit/stages.h"
 #include "vm/host/passes.h"
+#include "vm/host/proxy.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -73,15 +74,7 @@ void push_passes(lua_State* L) {
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (!lua_isnil(L, -1)) return;
   lua_pop(L, 1);
-  lua_newtable(L);
-  lua_createtable(L, 0, 3);
-  lua_pushcfunction(L, passes_get);
-  lua_setfield(L, -2, "__index");
-  lua_pushcfunction(L, passes_set);
-  lua_setfield(L, -2, "__newindex");
-  lua_pushcfunction(L, passes_all);
-  lua_setfield(L, -2, "__call");
-  lua_setmetatable(L, -2);
+  push_proxy(L, passes_get, passes_set, passes_all);
   lua_pushlightuserdata(L, const_cast<char*>(&kKey));
   lua_pushvalue(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
