@@ -7,7 +7,8 @@
 #include "jit/artifact/fields.h"
 #include "jit/graph/text.h"
 
-namespace lutra::artifact {
+namespace lutra {
+namespace artifact {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -224,38 +225,36 @@ class JsonReader {
 };
 
 }  // namespace
-}  // namespace lutra::artifact
-
-namespace lutra {
-
-using namespace artifact;  // NOLINT: the rest of this file is about nothing else
+}  // namespace artifact
 
 std::string print_artifact(const Plan& plan, const std::vector<Constant>& constants) {
   std::vector<Constant> shown = constants;
-  for (Constant& c : shown) c.bytes = to_hex(c.bytes);
-  JsonWriter out;
-  Json all;
-  all["format"] = kFormat;
+  for (Constant& c : shown) c.bytes = artifact::to_hex(c.bytes);
+  artifact::JsonWriter out;
+  artifact::Json all;
+  all["format"] = artifact::kFormat;
   all["plan"] = out.json(plan);
   all["constants"] = out.json(shown);
   return all.dump(1) + "\n";
 }
 
 Artifact parse_artifact(const std::string& text) {
-  Json json;
+  artifact::Json json;
   try {
-    json = Json::parse(text);
-  } catch (const Json::exception& e) {  // it names line and column
-    throw Damaged(e.what());
+    json = artifact::Json::parse(text);
+  } catch (const artifact::Json::exception& e) {  // it names line and column
+    throw artifact::Damaged(e.what());
   }
   Artifact a;
-  JsonReader in(json);
+  artifact::JsonReader in(json);
   std::string format;
   in.read("format", format);
-  if (format != kFormat) throw Damaged("its format is '" + format + "', this build reads '" + kFormat + "'");
+  if (format != artifact::kFormat) {
+    throw artifact::Damaged("its format is '" + format + "', this build reads '" + artifact::kFormat + "'");
+  }
   in.read("plan", a.plan);
   in.read("constants", a.constants);
-  for (Constant& c : a.constants) c.bytes = from_hex(c.bytes);
+  for (Constant& c : a.constants) c.bytes = artifact::from_hex(c.bytes);
   a.codes = no_codes(a.plan);
   check_artifact(a);
   return a;
