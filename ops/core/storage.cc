@@ -25,7 +25,7 @@ constexpr size_t kPage = 4096, kLargePage = size_t(2) << 20;
 constexpr size_t kCacheBytes = size_t(128) << 20;
 constexpr size_t kLargestCached = size_t(32) << 20;
 
-std::atomic<int64_t> live_bytes{0}, live_device_bytes{0};
+std::atomic<int64_t> live_bytes{0}, live_device_bytes{0}, smallest_device{0};
 
 void count_bytes(const Storage& s, int64_t bytes) {
   (s.device.type == DeviceType::kCPU ? live_bytes : live_device_bytes).fetch_add(bytes, std::memory_order_relaxed);
@@ -223,6 +223,12 @@ Ref<Storage> fake_storage(Device device) {
 
 void count_storage(const Storage& storage) { count_bytes(storage, int64_t(storage.nbytes)); }
 int64_t allocated_bytes() { return live_bytes.load(std::memory_order_relaxed); }
+int64_t device_memory_bytes() { return smallest_device.load(std::memory_order_relaxed); }
+void note_device_memory(int64_t bytes) {
+  int64_t known = smallest_device.load();
+  while ((known == 0 || bytes < known) && !smallest_device.compare_exchange_weak(known, bytes)) {
+  }
+}
 int64_t allocated_device_bytes() { return live_device_bytes.load(std::memory_order_relaxed); }
 
 void set_memory_pressure_hook(bool (*hook)(size_t nbytes)) { pressure_hook.store(hook); }

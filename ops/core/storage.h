@@ -53,6 +53,9 @@ size_t memory_bytes();
 // Bytes of all live storages of this process on the CPU, and on other devices (Lua's collector is told about both).
 int64_t allocated_bytes();
 int64_t allocated_device_bytes();
+// Bytes of memory of the smallest device beside the CPU that is in use; 0 where there is none.
+int64_t device_memory_bytes();
+void note_device_memory(int64_t bytes);  // a device's room notes its own
 // Called before giving up on an allocation; returns whether it is worth another try (the VM collects garbage here).
 void set_memory_pressure_hook(bool (*hook)(size_t nbytes));
 // Calls the hook, if there is one: what devices' allocators do before they give up. Their locks must not be held.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 
+#include "ops/core/storage.h"
 #include "ops/cuda/faults.h"
 
 namespace lutra::cuda {
@@ -109,6 +110,7 @@ Context* make_context(const Driver& driver, int index) {
   c->memory_rate =
       1e3 * attribute(driver, index, device, kMemoryClock) * 2 / 8 * attribute(driver, index, device, kMemoryBits);
   need(driver.device_total_memory(&c->total_bytes, device), index, "its memory cannot be read");
+  note_device_memory(int64_t(c->total_bytes));
   open_stream(driver, *c);
   return c.release();
 }

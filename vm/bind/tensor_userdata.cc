@@ -50,10 +50,16 @@ int collect_tensor(lua_State* L) {
 // `per_heap_kb` for each KB of heap, have been allocated (a collection costs about 0.26 us a KB). A large heap is
 // collected in steps: n KB = bytes / E * heap KB / 2 a push, E = max(`most`, live bytes), keeps the peak under E.
 struct Pressure {
-  double least, per_heap_kb, most;
+  double (*least)();
+  double per_heap_kb, most;
   int64_t last = 0;
   double debt = 0, fresh = 0;
 };
+
+double least_on_host() { return 12 << 20; }
+double least_on_device() {
+  return std::clamp(double(device_memory_bytes()) / 40, 512.0 * 1024 * 1024, 2048.0 * 1024 * 1024);
+}
 
 // Whether the heap was collected whole.
 bool press(lua_State* L, Pressure& p, int64_t now) {
@@ -63,7 +69,7 @@ bool press(lua_State* L, Pressure& p, int64_t now) {
   const double heap = lua_gc(L, LUA_GCCOUNT, 0);
   p.fresh += double(grown);
   if (heap * p.per_heap_kb < p.most) {
-    if (p.fresh < std::max(p.least, heap * p.per_heap_kb)) return false;
+    if (p.fresh < std::max(p.least(), heap * p.per_heap_kb)) return false;
     lua_gc(L, LUA_GCCOLLECT, 0);
   } else {
     p.debt += double(grown) / std::max(p.most, double(now)) * heap * 0.5;
@@ -78,7 +84,8 @@ bool press(lua_State* L, Pressure& p, int64_t now) {
 
 // Dead tensors of the CPU hold memory that is still in the processor's cache, so a small heap is collected as soon as
 // about as much as that holds has been allocated: then results take turns in the same few blocks (a copy of 4 MB: 55
-// us, not 90), at below 8 us a MB. A GPU fills a MB in less than that and has much memory: there it is 0.5 us a MB.
+// us, not 90), at below 8 us a MB. A GPU fills a MB in 0.3 us, and a fortieth of its memory may hold what is dead: 0.1
+// us a MB with 80 GB, 0.3 with 20 GB or less. Where memory runs out, the heap is collected before that is an error.
 //
 // Small dead tensors hold little, but some 600 bytes of the host's each: a few thousand leave the processor's cache,
 // and each op then waits for memory several times (on a GPU 1.3 us for an op become 2.5).
@@ -87,8 +94,8 @@ bool press(lua_State* L, Pressure& p, int64_t now) {
 void tell_collector(lua_State* L) {
   constexpr double kLeastTensors = 2048, kTensorsPerHeapKb = 2, kMostHeapKb = 8192;
   static thread_local double fresh = 0;
-  static thread_local Pressure host = {12 << 20, 32 << 10, 256 << 20};
-  static thread_local Pressure device = {512 << 20, 512 << 10, double(int64_t(4) << 30)};
+  static thread_local Pressure host = {least_on_host, 32 << 10, 256 << 20};
+  static thread_local Pressure device = {least_on_device, 512 << 10, double(int64_t(4) << 30)};
   if (!lua_gc(L, LUA_GCISRUNNING, 0)) return;
   const bool collected = press(L, host, allocated_bytes()), both = press(L, device, allocated_device_bytes());
   bool counted = false;
