@@ -152,8 +152,30 @@ M.sanitized = maps ~= nil and maps:read("*a"):find("libasan", 1, true) ~= nil
 if maps then maps:close() end
 -- Kilobytes that it keeps so.
 M.quarantine = M.sanitized and 400000 or 0
+-- Whether another processor's programs run here under an emulator: it shows the processor of the machine.
+local about = io.open("/proc/cpuinfo")
+M.emulated = about ~= nil and jit.arch == "arm64" and about:read("*a"):find("vendor_id", 1, true) ~= nil
+if about then about:close() end
 -- How many times longer than on a machine of these days something may take, before it counts as not linear.
-M.patience = M.sanitized and 20 or 1
+M.patience = (M.sanitized or M.emulated) and 20 or 1
+
+-- A program that trains a small network for some steps, the last of other sizes; it prints the bits of each loss, then
+-- of the parameters.
+M.training = [[
+lt.manual_seed(3)
+local nn = lt.nn
+local net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Dropout(0.25), nn.LayerNorm(16), nn.Linear(16, 3))
+local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
+local step = lt.compile(function(x, y)
+  local loss = nn.functional.cross_entropy(net(x), y)
+  opt:zero_grad() loss:backward() opt:step()
+  return loss
+end)
+for i = 1, 4 do
+  local n = i < 3 and 8 or 5 + i
+  print(("%a"):format(step(lt.randn(n, 6), lt.randint(0, 3, {n})):item()))
+end
+for _, p in ipairs(net:parameters()) do print(("%a"):format(p:detach():double():sum():item())) end]]
 
 -- Ends a file that cannot test here anything that it is for; ctest shows it as skipped.
 function M.skip(reason)
