@@ -27,21 +27,7 @@ local function twice(file, environment)
   return cold, misses
 end
 
-local train = program("train", [[
-lt.manual_seed(3)
-local nn = lt.nn
-local net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Dropout(0.25), nn.LayerNorm(16), nn.Linear(16, 3))
-local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
-local step = lt.compile(function(x, y)
-  local loss = nn.functional.cross_entropy(net(x), y)
-  opt:zero_grad() loss:backward() opt:step()
-  return loss
-end)
-for i = 1, 4 do
-  local n = i < 3 and 8 or 5 + i
-  print(("%a"):format(step(lt.randn(n, 6), lt.randint(0, 3, {n})):item()))
-end
-for _, p in ipairs(net:parameters()) do print(("%a"):format(p:detach():double():sum():item())) end]])
+local train = program("train", h.training)
 
 -- A forward whose backward comes later, a graph break, a symbolic size, an in-place write, a constant, a number that
 -- changes.

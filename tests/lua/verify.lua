@@ -8,8 +8,8 @@ local kept = base .. "/kept"
 
 -- Standard output and standard error of a program in a process of its own, and its exit code.
 local function run(arguments, environment)
-  local text = shell(("env LUTRA_CACHE=off LUTRA_CACHE_DIR=%s LUTRA_VERIFY=1 %s %s %s 2>&1; echo \"rc $?\""):format(kept,
-    environment or "", lutra, arguments))
+  local command = "env LUTRA_CACHE=off LUTRA_CACHE_DIR=%s LUTRA_VERIFY=1 %s %s %s 2>&1; echo \"rc $?\""
+  local text = shell(command:format(kept, environment or "", lutra, arguments))
   local out, code = text:match("^(.*)rc (%d+)%s*$")
   return out, tonumber(code)
 end
@@ -36,16 +36,7 @@ local clean = {
   pointwise = [[
 local f = lt.compile(function(x, y) return (x * y):relu() + x:sum(1, {keepdim = true}), x:t() end)
 for n = 3, 6 do local a, b = f(lt.randn(n, 5), lt.randn(n, 5)) show(a) show(b) end]],
-  train = [[
-local net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Dropout(0.25), nn.LayerNorm(16), nn.Linear(16, 3))
-local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
-local step = lt.compile(function(x, y)
-  local loss = nn.functional.cross_entropy(net(x), y)
-  opt:zero_grad() loss:backward() opt:step()
-  return loss
-end)
-for i = 1, 5 do show(step(lt.randn(8, 6), lt.randint(0, 3, {8}))) end
-for _, p in ipairs(net:parameters()) do show(p) end]],
+  train = h.training,
   outside = [[
 local net = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Dropout(0.5), nn.Linear(16, 3))
 local opt = lt.optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
