@@ -595,25 +595,4 @@ test("a result that has its function's input as its history does not keep it for
   truthy(alive <= 1, alive .. " inputs are alive; it")
 end)
 
-test("a gradient that several segments add to has the sizes of each run", function()
-  local function f(x, w)
-    local h = x * w
-    io.stderr:write("")
-    local a = lt.cat({h, h:clamp(-1, 1)}, 1)[{":", {2, 6}}]
-    io.stderr:write("")
-    local b = h:view(-1):view(-1, 4)
-    io.stderr:write("")
-    return (a * b):sum()
-  end
-  local compiled = lt.compile(f, {dynamic = true})
-  local w, v = lt.ones(1, {requires_grad = true}), lt.ones(1, {requires_grad = true})
-  for _, n in ipairs {3, 2, 5, 3, 1} do
-    local x = lt.arange(n * 4):float():view(n, 4) - 5
-    w.grad, v.grad = nil, nil
-    f(x, w):backward()
-    compiled(x, v):backward()
-    equal(v.grad:item(), w.grad:item(), n .. " rows")
-  end
-end)
-
 h.finish()
