@@ -30,10 +30,6 @@ Tensor with_history(const Tensor& t, const Edge& edge) {
   return again;
 }
 
-}  // namespace
-
-namespace {
-
 // Whether all that is to be copied lies where the graph runs.
 bool copies_here(const Graph& graph, const Partition& partition) {
   return std::all_of(partition.kept.begin(), partition.kept.end(), [&](const KeptValue& k) {

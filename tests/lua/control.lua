@@ -217,7 +217,8 @@ test("what is no function of the graph is ordinary Lua", function()
   local function shapes(x, p) return lt.cond(p, function(a) return a:sum() end, function(a) return a end, x) end
   local cs = lt.compile(shapes)
   truthy(cs(x, lt.tensor(true)):equal(x:sum()) and cs(x, lt.tensor(false)):equal(x))
-  raises("cond: g's results: tensor 0 is f32{3} strides {1}, not f32{} strides {}", lt.compile(shapes, {fullgraph = true}), x, lt.tensor(true))
+  raises("cond: g's results: tensor 0 is f32{3} strides {1}, not f32{} strides {}",
+    lt.compile(shapes, {fullgraph = true}), x, lt.tensor(true))
 end)
 
 test("gradients go through cond and while_loop", function()
