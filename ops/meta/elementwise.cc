@@ -112,7 +112,10 @@ ResultSpecs meta_polygamma(OpId, const Args& args) {
   return {like_spec(args[0].tensor(), to_float(args[0].tensor()->dtype))};
 }
 ResultSpecs meta_incomplete_gamma(OpId, const Args& args) {
-  const Tensor& t = args[0].as<Tensor>();
+  const Tensor &t = args[0].as<Tensor>(), &x = args[1].as<Tensor>();
+  if (!same_sizes(t->sizes, x->sizes) || t->dtype != x->dtype) {
+    fail("incomplete_gamma: a is ", describe(t), ", but x is ", describe(x));
+  }
   return {contiguous_spec(t->sizes, t->dtype)};
 }
 ResultSpecs meta_bitwise(OpId op, const Args& args) {
