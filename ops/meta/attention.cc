@@ -83,13 +83,15 @@ void check_attention(OpId op, const Args& args) {
   }
 }
 
-ResultSpecs meta_flash_attention(OpId, const Args& args) {
+ResultSpecs meta_flash_attention(OpId op, const Args& args) {
+  for (size_t i = 0; i < 3; i++) check_internal(op, args[i].as<Tensor>()->dim() == 4, "operands have 4 dimensions");
   const Tensor &q = args[0].as<Tensor>(), &v = args[2].as<Tensor>();
   const Sizes& s = q->sizes;
   return {by_position({s[0], s[1], s[2], v->sizes[3]}, q->dtype), contiguous_spec({s[0], s[1], s[2]}, DType::kFloat32)};
 }
 
-ResultSpecs meta_flash_attention_backward(OpId, const Args& args) {
+ResultSpecs meta_flash_attention_backward(OpId op, const Args& args) {
+  for (size_t i = 0; i < 5; i++) check_internal(op, args[i].as<Tensor>()->dim() == 4, "operands have 4 dimensions");
   ResultSpecs specs;
   for (size_t i = 1; i <= 3; i++) {
     const Tensor& t = args[i].as<Tensor>();

@@ -184,7 +184,14 @@ ResultSpecs meta_conv(OpId op, const Args& args) {
 
 ResultSpecs meta_conv_transpose(OpId op, const Args& args) { return meta_conv(op, args); }
 
+namespace {
+void check_images(OpId op, const Args& args) {
+  for (size_t i = 0; i < 2; i++) check_internal(op, args[i].as<Tensor>()->dim() == 4, "operands have 4 dimensions");
+}
+}  // namespace
+
 ResultSpecs meta_convolution(OpId op, const Args& args) {
+  check_images(op, args);
   const Tensor &x = args[0].as<Tensor>(), &w = args[1].as<Tensor>();
   const Sizes &s = args[3].as<Sizes>(), &p = args[4].as<Sizes>(), &d = args[5].as<Sizes>();
   Sizes out = {x->sizes[0], w->sizes[0]};
@@ -194,12 +201,14 @@ ResultSpecs meta_convolution(OpId op, const Args& args) {
   return {image_spec(out, is_channels_last(x) || is_channels_last(w), x->dtype)};
 }
 
-ResultSpecs meta_convolution_input(OpId, const Args& args) {
+ResultSpecs meta_convolution_input(OpId op, const Args& args) {
+  check_images(op, args);
   const Tensor &g = args[0].as<Tensor>(), &w = args[1].as<Tensor>();
   return {image_spec(args[2].as<Sizes>(), is_channels_last(g) || is_channels_last(w), g->dtype)};
 }
 
-ResultSpecs meta_convolution_weight(OpId, const Args& args) {
+ResultSpecs meta_convolution_weight(OpId op, const Args& args) {
+  check_images(op, args);
   const Tensor& g = args[0].as<Tensor>();
   const Sizes& sizes = args[2].as<Sizes>();
   const SymInt channels = args[7].as<bool>() ? sizes[0] : SymInt(0);

@@ -225,7 +225,9 @@ ResultSpecs meta_masked_scatter(OpId op, const Args& args) {
   return {same_sizes(sizes, t->sizes) ? like_spec(t, t->dtype) : contiguous_spec(sizes, t->dtype)};
 }
 
-ResultSpecs meta_masked_gather(OpId, const Args& args) {
+ResultSpecs meta_masked_gather(OpId op, const Args& args) {
+  check_mask(op, args[1].as<Tensor>());
+  broadcast(op, args[0].as<Tensor>()->sizes, args[1].as<Tensor>()->sizes);
   return {contiguous_spec(args[2].as<Sizes>(), args[0].as<Tensor>()->dtype)};
 }
 
@@ -245,8 +247,13 @@ ResultSpecs meta_embedding(OpId op, const Args& args) {
   return {contiguous_spec(sizes, weight->dtype)};
 }
 
-ResultSpecs meta_embedding_dense_backward(OpId, const Args& args) {
-  const Tensor& g = args[0].as<Tensor>();
+ResultSpecs meta_embedding_dense_backward(OpId op, const Args& args) {
+  const Tensor &g = args[0].as<Tensor>(), &index = args[1].as<Tensor>();
+  check_internal(op, is_index(index->dtype) || index->numel().hint == 0, "the indices must be int64 or int32");
+  check_internal(op, g->dim() == index->dim() + 1, "the gradient must have a dimension more than the indices");
+  for (size_t d = 0; d < index->sizes.size(); d++) {
+    check_internal(op, g->sizes[d].hint == index->sizes[d].hint, "the gradient is of other indices");
+  }
   return {contiguous_spec({args[2].sym_int(), g->sizes.back()}, g->dtype)};
 }
 

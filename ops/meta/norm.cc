@@ -59,12 +59,36 @@ ResultSpecs meta_norm_weight(OpId, const Args& args) {
   return {contiguous_spec(args[4].as<Sizes>(), args[2].as<Tensor>()->dtype)};
 }
 
-ResultSpecs meta_ctc_nll(OpId, const Args& args) {
+namespace {
+// Log probabilities, targets and their lengths, from argument `at` on.
+void check_ctc(OpId op, const Args& args, size_t at) {
+  const Tensor &log_probs = args[at].as<Tensor>(), &targets = args[at + 1].as<Tensor>();
+  check_internal(op, log_probs->dim() == 3 && is_float(log_probs->dtype), "log_probs are {steps, batch, classes}");
+  const int64_t batch = log_probs->sizes[1].hint;
+  check_internal(op, targets->dtype == DType::kInt64 && (targets->dim() == 1 || targets->dim() == 2),
+                 "targets are int64, in one row or a row each");
+  check_internal(op, targets->dim() == 1 || targets->sizes[0].hint == batch, "targets are of another batch");
+  for (size_t i = at + 2; i < at + 4; i++) {
+    const Tensor& lengths = args[i].as<Tensor>();
+    check_internal(op, lengths->dtype == DType::kInt64 && lengths->dim() == 1 && lengths->sizes[0].hint == batch,
+                   "lengths are int64, one for each of the batch");
+  }
+}
+}  // namespace
+
+ResultSpecs meta_ctc_nll(OpId op, const Args& args) {
+  check_ctc(op, args, 0);
   const Tensor& log_probs = args[0].as<Tensor>();
   return {contiguous_spec({log_probs->sizes[1]}, log_probs->dtype)};
 }
-ResultSpecs meta_ctc_nll_backward(OpId, const Args& args) {
+ResultSpecs meta_ctc_nll_backward(OpId op, const Args& args) {
+  check_ctc(op, args, 1);
   const Tensor& log_probs = args[1].as<Tensor>();
+  for (const size_t i : {0, 5}) {
+    const Tensor& t = args[i].as<Tensor>();
+    check_internal(op, t->dim() == 1 && t->sizes[0].hint == log_probs->sizes[1].hint && t->dtype == log_probs->dtype,
+                   "grad and nll are one number for each of the batch");
+  }
   return {contiguous_spec(log_probs->sizes, log_probs->dtype)};
 }
 

@@ -73,6 +73,10 @@ Sizes broadcast(OpId op, const Sizes& a, const Sizes& b) {
   return out;
 }
 
+void check_internal(OpId op, bool holds, const char* what) {
+  if (!holds) fail(name(op), ": ", what);
+}
+
 bool same_sizes(const Sizes& a, const Sizes& b) {
   if (a.size() != b.size()) return false;
   for (size_t d = 0; d < a.size(); d++) {

@@ -16,6 +16,9 @@ Sizes reduced_sizes(const Sizes& sizes, const Dims& dims, bool keepdim);
 
 Sizes broadcast(OpId op, const Sizes& a, const Sizes& b);
 bool same_sizes(const Sizes& a, const Sizes& b);
+// What an internal op's kernel relies on: nothing is asked of symbols, as those who call it have made it so. A graph's
+// text may lie.
+void check_internal(OpId op, bool holds, const char* what);
 
 // PyTorch's result_type over Operands: tensors with dimensions, then 0-dim tensors, then Scalars, where each only
 // counts when its category is higher.
