@@ -65,12 +65,12 @@ void check_ctc(OpId op, const Args& args, size_t at) {
   const Tensor &log_probs = args[at].as<Tensor>(), &targets = args[at + 1].as<Tensor>();
   check_internal(op, log_probs->dim() == 3 && is_float(log_probs->dtype), "log_probs are {steps, batch, classes}");
   const int64_t batch = log_probs->sizes[1].hint;
-  check_internal(op, targets->dtype == DType::kInt64 && (targets->dim() == 1 || targets->dim() == 2),
+  check_internal(op, is_int64(targets) && (targets->dim() == 1 || targets->dim() == 2),
                  "targets are int64, in one row or a row each");
   check_internal(op, targets->dim() == 1 || targets->sizes[0].hint == batch, "targets are of another batch");
   for (size_t i = at + 2; i < at + 4; i++) {
     const Tensor& lengths = args[i].as<Tensor>();
-    check_internal(op, lengths->dtype == DType::kInt64 && lengths->dim() == 1 && lengths->sizes[0].hint == batch,
+    check_internal(op, is_int64(lengths) && lengths->dim() == 1 && lengths->sizes[0].hint == batch,
                    "lengths are int64, one for each of the batch");
   }
 }

@@ -64,7 +64,7 @@ ResultSpecs meta_searchsorted(OpId op, const Args& args) {
   }
   if (!args[5].is_none()) {
     const Tensor& sorter = args[5].as<Tensor>();
-    if (!same_sizes(sorter->sizes, sorted->sizes) || sorter->dtype != DType::kInt64) {
+    if (!same_sizes(sorter->sizes, sorted->sizes) || !is_int64(sorter)) {
       fail(name(op), ": sorter must be int64 of the shape of sorted_sequence, ", to_string(sorted->sizes), ", got ",
            name(sorter->dtype), " of shape ", to_string(sorter->sizes));
     }

@@ -95,7 +95,7 @@ ResultSpecs meta_max_pool(OpId op, const Args& args) {
 
 ResultSpecs meta_avg_pool(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
-  if (x->dtype != DType::kInt64) check_floating(op, x);
+  if (!is_int64(x)) check_floating(op, x);
   const PoolCall c = pool_call(op, args);
   if (op == OpId::avg_pool2d && !args[6].is_none() && args[6].sym_int() == 0) {
     fail(name(op), ": divisor_override must not be zero");

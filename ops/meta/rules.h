@@ -19,6 +19,7 @@ bool same_sizes(const Sizes& a, const Sizes& b);
 // What an internal op's kernel relies on: nothing is asked of symbols, as those who call it have made it so. A graph's
 // text may lie.
 void check_internal(OpId op, bool holds, const char* what);
+inline bool is_int64(const Tensor& t) { return t->dtype == DType::kInt64; }
 
 // PyTorch's result_type over Operands: tensors with dimensions, then 0-dim tensors, then Scalars, where each only
 // counts when its category is higher.
