@@ -70,17 +70,29 @@ Results call_while_loop(const ControlFunction& test, const ControlFunction& body
   return call_op(OpId::while_loop, {test.function, body.function, carried, test.reads, body.reads});
 }
 
-Results call_scan(const ControlFunction& body, const Tensors& carried, const Tensors& xs, int64_t dim, bool reverse) {
-  Sizes dims;
-  for (const Tensor& x : xs) dims.push_back(dim < 0 ? dim + x->dim() : dim);
+Results call_scan(const ControlFunction& body, const Tensors& carried, const Tensors& xs, const Sizes& dims,
+                  bool reverse) {
   return call_op(OpId::scan, {body.function, carried, xs, dims, reverse, body.reads});
 }
 
 Tensor own_copy(const Tensor& t) { return op1(OpId::clone, {t}); }
 
+Tensor contiguous_copy(const Tensor& t) { return op1(OpId::clone, {t, std::string("contiguous_format")}); }
+
 int64_t scan_length(const Args& args) { return list(args, 2)[0]->sizes[size_t(args[3].as<Sizes>()[0].hint)].hint; }
 
 Tensor slice_of(const Tensor& x, int64_t dim, int64_t i) { return op1(OpId::select, {x, vdim(dim), vdim(i)}); }
+
+Tensor slices_of(const Tensor& x, int64_t dim, int64_t from, int64_t n) {
+  return op1(OpId::slice, {x, vdim(dim), vdim(from), vdim(from + n)});
+}
+
+Tensor stack_of(const Tensor& slice) { return op1(OpId::unsqueeze, {slice, vdim(0)}); }
+
+Tensor unsliced(const Tensors& stacks, int64_t dim) {
+  const Tensor all = stacks.size() == 1 ? stacks[0] : op1(OpId::cat, {stacks, vdim(0)});
+  return dim == 0 ? all : op1(OpId::movedim, {all, Sizes{SymInt(0)}, Sizes{SymInt(dim)}});
+}
 
 Control control_of(OpId op) {
   switch (op) {

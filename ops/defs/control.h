@@ -19,15 +19,22 @@ struct ControlFunction {
 // The ops, in a trace.
 Results call_cond(const Tensor& pred, const ControlFunction& f, const ControlFunction& g);
 Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const std::vector<Tensor>& carried);
-// xs are sliced along dim, counted from the end where it is negative.
+// xs are sliced, each along its dim.
 Results call_scan(const ControlFunction& body, const std::vector<Tensor>& carried, const std::vector<Tensor>& xs,
-                  int64_t dim, bool reverse);
+                  const Sizes& dims, bool reverse);
 // What a function gives must be memory of its own.
 Tensor own_copy(const Tensor& t);
+Tensor contiguous_copy(const Tensor& t);
 
 // How often the body of a scan runs.
 int64_t scan_length(const Args& args);
 // Slice i of x along dim.
 Tensor slice_of(const Tensor& x, int64_t dim, int64_t i);
+// Slices [from, from + n) of x along dim.
+Tensor slices_of(const Tensor& x, int64_t dim, int64_t from, int64_t n);
+// One slice, as the only one of a stack of slices.
+Tensor stack_of(const Tensor& slice);
+// The tensor that has the slices of these stacks along dim.
+Tensor unsliced(const std::vector<Tensor>& stacks, int64_t dim);
 
 }  // namespace lutra

@@ -9,8 +9,8 @@ return function(pred, f, g, ...)
   errors.callable("cond", "f", f)
   errors.callable("cond", "g", g)
   if lt.is_tensor(pred) and possible() then
-    local first, results, n = record.call("cond", {}, f, ...)
-    local second, others, m = record.call("cond", {}, g, ...)
+    local first, results, n = record.call("cond", f, ...)
+    local second, others, m = record.call("cond", g, ...)
     record.same("the branches give values of different structure", results, n, others, m)
     return record.unpack(results, n, emit(pred, first, second))
   end

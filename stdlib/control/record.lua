@@ -31,17 +31,21 @@ end
 function M.unpack(values, n, list) return unpack(M.rebuild(values, n, list), 1, n) end
 
 -- The number of the function f(...), its results and how many they are.
-function M.call(where, parameters, f, ...)
-  open(parameters)
+function M.call(where, f, ...)
+  local parameters = open({})
   local results, n = list_of(f(...))
-  return close(M.flatten(where, results, n)), results, n
+  return close(M.flatten(where, results, n), parameters, 0), results, n
 end
 
--- The same for f(values...): the tensors of its arguments are parameters.
-function M.body(where, f, values, n)
-  local parameters = M.rebuild(values, n, open(M.flatten(where, values, n)))
-  local results, m = list_of(f(unpack(parameters, 1, n)))
-  return close(M.flatten(where, results, m)), results, m
+-- The same for f(values...): the tensors of its arguments are parameters, the first of which are carried by a loop.
+function M.body(where, carried, f, values, n)
+  local tensors = M.flatten(where, values, n)
+  while true do
+    local parameters = open(tensors)
+    local results, m = list_of(f(unpack(M.rebuild(values, n, parameters), 1, n)))
+    local number = close(M.flatten(where, results, m), parameters, carried)
+    if number then return number, results, m end
+  end
 end
 
 local function shape(value)

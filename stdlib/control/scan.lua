@@ -24,9 +24,9 @@ local function of_graph(f, init, xs, slices, dim, reverse)
   local x = {}
   for k = 1, #slices do x[k] = slices[k]:select(dim, 0) end
   local values = {init, tree.like(xs, x)}
-  local body, results, n = record.body("scan", f, values, 2)
-  if n > 2 then native.control_refuse("f gives more than a carry and a y") end
   local carried = tree.flatten("scan", "argument 'init'", init)
+  local body, results, n = record.body("scan", #carried, f, values, 2)
+  if n > 2 then native.control_refuse("f gives more than a carry and a y") end
   record.same("f carries on values of another structure", results, 1, values, 1)
   local out = emit(body, carried, slices, dim, reverse)
   local carry, at = tree.place(init, out, 1)

@@ -5,13 +5,19 @@ local errors = use "errors"
 
 local M = {}
 
--- The names among a table's keys, sorted.
+-- The names among a table's keys, sorted; by insertion, which a graph can hold, as there are few.
 function M.names(t)
   local names = {}
   for key in pairs(t) do
-    if type(key) == "string" then names[#names + 1] = key end
+    if type(key) == "string" then
+      local at = #names + 1
+      while at > 1 and key < names[at - 1] do
+        names[at] = names[at - 1]
+        at = at - 1
+      end
+      names[at] = key
+    end
   end
-  if #names > 1 then table.sort(names) end
   return names
 end
 

@@ -18,11 +18,12 @@ local function flat(list, n)
 end
 
 local function of_graph(cond, body, carried, n)
-  local test, condition = record.body("while_loop", cond, carried, n)
+  local tensors = flat(carried, n)
+  local test, condition = record.body("while_loop", 0, cond, carried, n)
   if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end
-  local step, results, m = record.body("while_loop", body, carried, n)
+  local step, results, m = record.body("while_loop", #tensors, body, carried, n)
   record.same("body gives values of another structure than it takes", results, m, carried, n)
-  return record.unpack(carried, n, emit(test, step, flat(carried, n)))
+  return record.unpack(carried, n, emit(test, step, tensors))
 end
 
 return function(cond, body, ...)

@@ -2,6 +2,8 @@
 #include "vm/capture/trace/regions.h"
 
 #include "ops/defs/autocast.h"
+#include "ops/defs/each_tensor.h"
+#include "ops/grad/tape.h"
 #include "vm/capture/trace/tensor_lists.h"
 
 namespace lutra {
@@ -56,10 +58,10 @@ Region::Region(Trace& trace, const ControlPlace& place)
 
 void Region::refuse(const std::string& why) const { refuse_control(trace_, place, why); }
 
-Tensor Region::parameter(const Tensor& like) {
-  if (grad_mode_ && like->requires_grad) refuse("a tensor that requires grad is read");
+Tensor Region::parameter(const Tensor& like, bool requires_grad) {
   const Tensor t =
       graph_->add_input(name_of(like), pinned(like->sizes), pinned(like->strides), like->dtype, like->device());
+  t->requires_grad = requires_grad;
   own_.insert(t.get());
   return t;
 }
@@ -68,21 +70,23 @@ Tensor Region::inside(const Tensor& t) {
   if (!t || own_.count(t.get())) return t;
   Tensor& known = lifted_[t.get()];
   if (!known) {
-    known = parameter(t);
+    if (grad_mode_) refresh_view(t);
+    known = parameter(t, t->requires_grad);
     reads_.push_back(t);
   }
   return known;
+}
+
+void Region::enter(Args& args) {
+  each_argument_tensor(args, [this](size_t, Tensor& t) { t = inside(t); });
 }
 
 Results Region::call(OpId op, Args& args) {
   const OpInfo& row = info(op);
   if (row.has(kRandom)) refuse(str(row.name, " draws random numbers"));
   if (row.has(kMutates)) refuse(str(row.name, " writes a tensor"));
+  enter(args);
   for (Value& v : args) {
-    if (v.is<Tensor>()) v = inside(v.tensor());
-    if (v.is<std::vector<Tensor>>()) {
-      for (Tensor& t : v.as<std::vector<Tensor>>()) t = inside(t);
-    }
     if (v.is<Scalar>()) v = pin(v.as<Scalar>());
     if (v.is<Sizes>()) v = pinned(v.as<Sizes>());
   }
@@ -94,32 +98,48 @@ Results Region::call(OpId op, Args& args) {
 
 Tensor Region::call_inplace(OpId op, Args&) { refuse(str(inplace_name(op), " writes a tensor")); }
 
-// Results have memory of their own, laid out as what they copy: eager's results are.
-FunctionRef Region::finish(const std::vector<Tensor>& results) {
+std::vector<bool> Region::with_gradients(const std::vector<Tensor>& results, size_t carried) {
+  std::vector<bool> out;
+  for (size_t k = 0; k < std::min(results.size(), carried); k++) out.push_back(inside(results[k])->requires_grad);
+  return out;
+}
+
+// Results have memory of their own. It is laid out as what they copy, as eager's results are; what a loop stacks is
+// contiguous.
+RecordedFunction Region::finish(const std::vector<Tensor>& results, size_t carried, size_t parameters) {
   if (grad_enabled() != grad_mode_) refuse("it changes the grad mode");
-  for (const Tensor& r : results) {
-    const Tensor from = inside(r);
-    const Tensor copy = own_copy(from);
-    if (!same_values(copy->strides, from->strides)) refuse("a result is no dense tensor");
+  bool differentiable = false;
+  for (size_t k = 0; k < results.size(); k++) {
+    const Tensor from = inside(results[k]);
+    const bool stacked = parameters > carried && k >= carried;
+    const Tensor copy = stacked ? contiguous_copy(from) : own_copy(from);
+    if (!stacked && !same_values(copy->strides, from->strides)) refuse("a result is no dense tensor");
     graph_->outputs.push_back(copy);
+    differentiable = differentiable || copy->requires_grad;
   }
   graph_->renumber();
   if (const std::string wrong = check_function(*graph_); !wrong.empty()) refuse(wrong);
-  return make_function(std::move(graph_));
+  if (!differentiable) return {{make_function(std::move(graph_)), reads_}, nullptr};
+  auto traced = std::make_shared<TracedFunction>(std::move(graph_), carried, parameters - carried);
+  return {{traced->plain(), reads_}, traced};
 }
 
 namespace {
 
 Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.force(args[i]) : t.nil(); }
 
+// A value as the innermost region knows it.
+Tensor here(const Trace& t, const Tensor& value) { return t.regions.empty() ? value : t.regions.back()->inside(value); }
+
 // The argument's tensors. Anything else among them is ordinary Lua.
 std::vector<Tensor> tensors(Trace& t, const Vars& args, size_t i) {
   std::vector<Tensor> out;
   if (!read_tensors(t, arg(t, args, i), out)) refuse_control(t, control_place(t), "a value is no tensor");
+  for (Tensor& value : out) value = here(t, value);
   return out;
 }
 
-ControlFunction& function(Trace& t, const Vars& args, size_t i) {
+RecordedFunction& function(Trace& t, const Vars& args, size_t i) {
   return t.functions.at(size_t(t.constant(arg(t, args, i))));
 }
 
@@ -136,6 +156,11 @@ Vars results_of(Trace& t, const F& call) {
   }
 }
 
+// Of the control flow at this place, also later in the trace.
+Refuse refusal(Trace& t) {
+  return [&t, place = control_place(t)](const std::string& why) { refuse_control(t, place, why); };
+}
+
 }  // namespace
 
 Vars run_control_possible(Trace& t, Var*, const Vars&) {
@@ -147,20 +172,36 @@ Vars run_control_possible(Trace& t, Var*, const Vars&) {
 // Parameters for values like those of the list.
 Vars run_control_open(Trace& t, Var*, const Vars& args) {
   const std::vector<Tensor> likes = tensors(t, args, 0);
+  const std::vector<bool> known = std::exchange(t.carries_gradients, {});
   t.regions.push_back(std::make_unique<Region>(t, control_place(t)));
   std::vector<Tensor> parameters;
-  for (const Tensor& like : likes) parameters.push_back(t.regions.back()->parameter(like));
+  for (size_t i = 0; i < likes.size(); i++) {
+    const bool requires_grad = likes[i]->requires_grad || (i < known.size() && known[i]);
+    parameters.push_back(t.regions.back()->parameter(likes[i], requires_grad));
+  }
   return {list_of(t, parameters)};
 }
 
-// The number of the function that gives the list's tensors.
+// The number of the function that gives the list's tensors. The first `carried` of them are carried on to the first
+// parameters. Where they require grad and those do not, it is nil: what a loop carries does so from its second step on,
+// and the function is to be recorded again.
 Vars run_control_close(Trace& t, Var*, const Vars& args) {
-  const std::vector<Tensor> results = tensors(t, args, 0);
+  const std::vector<Tensor> results = tensors(t, args, 0), parameters = tensors(t, args, 1);
+  const auto carried = size_t(t.constant(arg(t, args, 2)));
   Region& region = *t.regions.back();
   if (results.empty()) region.refuse("it gives nothing");
-  FunctionRef f = region.finish(results);
-  t.functions.push_back({std::move(f), region.reads()});
+  const std::vector<bool> on = region.with_gradients(results, carried);
+  for (size_t k = 0; k < on.size(); k++) {
+    if (!on[k] || parameters[k]->requires_grad) continue;
+    t.carries_gradients = on;
+    for (size_t i = 0; i < on.size(); i++) t.carries_gradients[i] = on[i] || parameters[i]->requires_grad;
+    t.regions.pop_back();
+    return {t.nil()};
+  }
+  RecordedFunction f = region.finish(results, carried, parameters.size());
   t.regions.pop_back();
+  for (Tensor& read : f.plain.reads) read = here(t, read);
+  t.functions.push_back(std::move(f));
   return {t.number(double(t.functions.size() - 1))};
 }
 
@@ -169,23 +210,26 @@ Vars run_control_refuse(Trace& t, Var*, const Vars& args) {
 }
 
 Vars run_control_cond(Trace& t, Var*, const Vars& args) {
-  const Tensor pred = arg(t, args, 0)->tensor;
-  const ControlFunction &f = function(t, args, 1), &g = function(t, args, 2);
-  return results_of(t, [&] { return call_cond(pred, f, g); });
+  const Tensor pred = here(t, arg(t, args, 0)->tensor);
+  const RecordedFunction &f = function(t, args, 1), &g = function(t, args, 2);
+  return results_of(t, [&] { return call_cond(pred, f, g, refusal(t)); });
 }
 
 Vars run_control_while(Trace& t, Var*, const Vars& args) {
-  const ControlFunction &test = function(t, args, 0), &body = function(t, args, 1);
+  const RecordedFunction &test = function(t, args, 0), &body = function(t, args, 1);
   const std::vector<Tensor> carried = tensors(t, args, 2);
-  return results_of(t, [&] { return call_while_loop(test, body, carried); });
+  if (body.traced) refuse_control(t, control_place(t), "data decide how many steps its gradient has");
+  return results_of(t, [&] { return call_while_loop(test.plain, body.plain, carried); });
 }
 
 Vars run_control_scan(Trace& t, Var*, const Vars& args) {
-  const ControlFunction& body = function(t, args, 0);
+  const RecordedFunction& body = function(t, args, 0);
   const std::vector<Tensor> carried = tensors(t, args, 1), xs = tensors(t, args, 2);
   const auto dim = int64_t(t.constant(arg(t, args, 3)));
   const bool reverse = t.truthy(arg(t, args, 4));
-  return results_of(t, [&] { return call_scan(body, carried, xs, dim, reverse); });
+  Sizes dims;
+  for (const Tensor& x : xs) dims.push_back(SymInt(dim < 0 ? dim + x->dim() : dim));
+  return results_of(t, [&] { return call_scan(body, carried, xs, dims, reverse, refusal(t)); });
 }
 
 }  // namespace lutra

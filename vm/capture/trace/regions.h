@@ -3,13 +3,16 @@
 //
 // Invariants:
 // 1. A function has fixed sizes: symbols that it reads are pinned.
-// 2. What a function cannot be (it writes, draws, takes part in gradients, ends the graph) makes the trace begin again,
-//    with the control flow at this place as ordinary Lua.
+// 2. It is recorded under the tape, on parameters that require grad as what they stand for does. So it has its own
+//    history, which leads to its parameters.
+// 3. What a function cannot be (it writes, draws, ends the graph) makes the trace begin again, with the control flow at
+//    this place as ordinary Lua.
 #pragma once
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "jit/autograd/control_gradient.h"
 #include "jit/graph/function.h"
 #include "vm/capture/trace/trace.h"
 
@@ -19,15 +22,17 @@ class Region final : public Mode {
  public:
   Region(Trace& trace, const ControlPlace& place);
 
+  void enter(Args& args) override;
   Results call(OpId op, Args& args) override;
   Tensor call_inplace(OpId op, Args& args) override;
-  // A parameter that stands for values like t.
-  Tensor parameter(const Tensor& like);
+  // A parameter that stands for values like t, which require grad or not.
+  Tensor parameter(const Tensor& like, bool requires_grad);
   // The value in here that a value of the trace has.
   Tensor inside(const Tensor& t);
-  // Ends the recording: what the function is, and what it reads beside its parameters.
-  FunctionRef finish(const std::vector<Tensor>& results);
-  const std::vector<Tensor>& reads() const { return reads_; }
+  // Ends the recording. The first results are carried on to the first parameters, the next parameters are slices.
+  RecordedFunction finish(const std::vector<Tensor>& results, size_t carried, size_t parameters);
+  // Which of the first results require grad.
+  std::vector<bool> with_gradients(const std::vector<Tensor>& results, size_t carried);
   size_t first_cell() const { return first_cell_; }
   bool owns(const Table& t) const { return t.pin == 0 && t.order > first_table_; }
   [[noreturn]] void refuse(const std::string& why) const;

@@ -8,10 +8,10 @@
 #include <set>
 #include <unordered_map>
 
+#include "jit/autograd/control_gradient.h"
 #include "jit/graph/graph.h"
 #include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
-#include "ops/defs/control.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/binding.h"
 #include "vm/capture/trace/budget.h"
@@ -236,7 +236,8 @@ class Trace {
   bool grad_mode_read = false;
   const uint64_t gpu_reads = current_cuda_index_reads(), device_reads = default_device_reads();  // before the trace
   std::vector<std::unique_ptr<Region>> regions;  // being recorded, outermost first
-  std::vector<ControlFunction> functions;        // that have been
+  std::vector<RecordedFunction> functions;       // that have been
+  std::vector<bool> carries_gradients;           // what the region that is opened next carries in, where it is known
   // The current instruction writes what is older than the innermost region.
   void writes_outside(const Table& table);
   void writes_outside(const Cell& cell);

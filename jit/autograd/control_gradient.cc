@@ -1,0 +1,505 @@
+// Functions with histories in, the results of control flow with nodes of the tape out.
+#include "jit/autograd/control_gradient.h"
+
+#include <algorithm>
+
+#include "ops/decompose/emit.h"
+#include "ops/grad/saved_tensor.h"
+
+namespace lutra {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using Request = TracedFunction::Request;
+using Argument = TracedFunction::Argument;
+using Backward = TracedFunction::Backward;
+
+template <class F>
+std::vector<SavedTensor> saved(const Tensors& list, const F& is_read) {
+  std::vector<SavedTensor> out;
+  for (size_t i = 0; i < list.size(); i++) {
+    out.push_back(is_read(i) ? SavedTensor::elements_of(list[i]) : SavedTensor::shape_of(list[i]));
+  }
+  return out;
+}
+bool always(size_t) { return true; }
+
+std::vector<bool> there(const Tensors& list) {
+  std::vector<bool> out;
+  for (const Tensor& t : list) out.push_back(bool(t));
+  return out;
+}
+
+// The node of a branch or loop. Its results are the op's, whose gradients do not depend on each other; it is joint as
+// it goes on from what later nodes gave.
+struct ControlNode : GradNode {
+  Refuse refuse;
+  bool released = false;
+
+  ControlNode() { joint = true; }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
+    fail_internal("a joint node is asked jointly");
+  }
+  bool leads(uint32_t, const std::function<bool(const Edge&)>& wanted) override {
+    return std::any_of(next.begin(), next.end(), wanted);
+  }
+  bool is_released() const override { return released; }
+  void release() override { released = true, hooks.clear(); }
+
+  void begin() {
+    if (released) fail_second_backward();
+    if (tape_watch()) tape_watch()->spent(this);
+  }
+  // The gradient of a result as its hooks leave it.
+  static void visit(const JointCall& call, size_t result, Tensor& g) {
+    const auto& points = call.points;
+    if (g && std::count(points.begin(), points.end(), uint32_t(result))) g = call.visit(uint32_t(result), g);
+  }
+  Tensors so_far(const JointCall& call) const {
+    Tensors sums;
+    for (const Edge& e : next) {
+      Tensor* sum = e.node && call.wanted(e) ? call.so_far(e) : nullptr;
+      sums.push_back(sum ? std::exchange(*sum, Tensor()) : Tensor());
+    }
+    return sums;
+  }
+  // What was written since is no value of the graph: eager code may not have read it.
+  Tensor unpack(const SavedTensor& t) const {
+    try {
+      return t.unpack(name(), nullptr);
+    } catch (const Error& e) {
+      if (!tape_watch()) refuse("what it read is written before its backward");
+      throw;
+    }
+  }
+  Tensors unpack(const std::vector<SavedTensor>& list) const {
+    Tensors out;
+    for (const SavedTensor& t : list) out.push_back(unpack(t));
+    return out;
+  }
+};
+
+struct ScanNode final : ControlNode {
+  std::shared_ptr<TracedFunction> body;
+  Sizes dims;
+  bool reverse = false;
+  int64_t steps = 0;
+  std::vector<SavedTensor> init, xs, reads, made;  // made: results of all steps, stacked
+
+  const char* name() const override { return "scan"; }
+  std::vector<Tensor> apply_joint(JointCall& call) override;
+  void release() override {
+    ControlNode::release();
+    for (auto* list : {&init, &xs, &reads, &made}) {
+      for (SavedTensor& t : *list) t.release();
+    }
+  }
+};
+
+// One backward of a scan, from its last step to its first.
+class ScanBackward {
+ public:
+  ScanBackward(const ScanNode& node, const JointCall& call)
+      : node_(node),
+        call_(call),
+        body_(*node.body),
+        carried_(body_.carried()),
+        first_read_(carried_ + body_.slices()),
+        init_(node.unpack(node.init)),
+        xs_(node.unpack(node.xs)),
+        reads_(node.unpack(node.reads)),
+        made_(node.unpack(node.made)),
+        so_far_(node.so_far(call)),
+        grads_(call.grads) {
+    grads_.resize(body_.all_results());
+    for (size_t i = first_read_; i < so_far_.size(); i++) {
+      if (so_far_[i]) so_far_[i] = contiguous(so_far_[i]);
+    }
+    stacks_.resize(body_.slices());
+  }
+
+  Tensors run() {
+    begin();
+    Request before;
+    while (step_ < node_.steps) {
+      const Request now = request(step_);
+      const int64_t same = last_is_apart() ? node_.steps - 1 - step_ : node_.steps - step_;
+      const bool alike = step_ > 0 && now == before && same > 1 && !call_.create_graph;
+      if (!alike || !many(same)) one();
+      before = now;
+    }
+    Tensors out(grads_.begin(), grads_.begin() + ptrdiff_t(carried_));
+    for (size_t k = 0; k < body_.slices(); k++) out.push_back(slices_gradient(k));
+    out.insert(out.end(), so_far_.begin() + ptrdiff_t(first_read_), so_far_.end());
+    for (size_t i = 0; i < out.size(); i++) {
+      if (!node_.next[i].node || !call_.wanted(node_.next[i])) out[i] = Tensor();
+    }
+    return out;
+  }
+
+ private:
+  // Hooks of results; what all steps give comes before what the last one carries on.
+  void begin() {
+    for (size_t k = grads_.size(); k-- > carried_;) ControlNode::visit(call_, k, grads_[k]);
+    for (size_t k = carried_; k-- > 0;) {
+      if (const Tensor given = also(k)) {
+        const Tensor last = slice_of(given, 0, place(0));
+        grads_[k] = grads_[k] ? add(grads_[k], last) : last;
+      }
+      ControlNode::visit(call_, k, grads_[k]);
+    }
+    for (Tensor& g : grads_) {
+      if (g) g = contiguous(g);
+    }
+  }
+
+  // The gradients of a result that is both carried on and stacked.
+  Tensor also(size_t k) const {
+    const int stacked = body_.stacked()[k];
+    return stacked < 0 ? Tensor() : grads_[size_t(stacked)];
+  }
+  int64_t before() const { return node_.reverse ? 1 : -1; }
+  // Which slice the backward's step t is of.
+  int64_t place(int64_t t) const { return node_.reverse ? t : node_.steps - 1 - t; }
+  bool is_carried_on(size_t result) const {
+    const std::vector<int>& stacked = body_.stacked();
+    return std::count(stacked.begin(), stacked.end(), int(result)) > 0;
+  }
+  // What the gradient of something carried in goes on from, at step t: of a result that is stacked, too, its part; of
+  // the first value, what came from later nodes.
+  bool goes_on(size_t k, int64_t t) const { return bool(t == node_.steps - 1 ? so_far_[k] : also(k)); }
+  // Whether the first step of the scan, which is the last here, takes other values than those after it.
+  bool last_is_apart() const {
+    for (size_t k = 0; k < carried_; k++) {
+      if (also(k) || so_far_[k]) return true;
+    }
+    return body_.reads_before();
+  }
+
+  Request request(int64_t t) const {
+    Request r;
+    r.gradients = there(grads_);
+    for (size_t k = carried_; k < grads_.size(); k++) r.gradients[k] = r.gradients[k] && !is_carried_on(k);
+    for (size_t i = 0; i < body_.parameters(); i++) {
+      r.wanted.push_back(i < carried_ || (node_.next[i].node && call_.wanted(node_.next[i])));
+      r.so_far.push_back(i < carried_ ? goes_on(i, t) : i >= first_read_ && so_far_[i]);
+    }
+    return r;
+  }
+
+  // The stack that a step takes its part of, and along which dimension it lies; `by`: how far from the step's place.
+  struct Sliced {
+    Tensor stack;
+    int64_t dim = 0, by = 0;
+  };
+  Sliced sliced(const Argument& a) const {
+    switch (a.kind) {
+      case Argument::kGradient: return {grads_[a.index]};
+      case Argument::kSoFar: return {also(a.index), 0, before()};
+      case Argument::kResult: return {made_[a.index - carried_]};
+      case Argument::kParameter: return {xs_[a.index - carried_], node_.dims[a.index - carried_].hint};
+      case Argument::kBefore: return {made_[size_t(body_.stacked()[a.index]) - carried_], 0, before()};
+    }
+    return {};
+  }
+  Tensor carried_or_read(const Argument& a) const {
+    if (a.kind == Argument::kGradient) return grads_[a.index];
+    return a.kind == Argument::kSoFar ? so_far_[a.index] : reads_[a.index - first_read_];
+  }
+  // The values for arguments [from, to) of b that are not sliced.
+  Tensors values(const Backward& b, size_t from, size_t to) const {
+    Tensors out;
+    for (size_t i = from; i < to; i++) out.push_back(carried_or_read(b.arguments[i]));
+    return out;
+  }
+
+  void one() {
+    const bool first = step_ == node_.steps - 1;
+    const Backward& b = body_.backward(request(step_));
+    Tensors arguments = values(b, 0, b.carried);
+    for (size_t i = b.carried; i < b.carried + b.slices; i++) {
+      const Argument& a = b.arguments[i];
+      const Sliced s = sliced(a);
+      if (first && s.by) {
+        arguments.push_back(contiguous(a.kind == Argument::kSoFar ? so_far_[a.index] : init_[a.index]));
+      } else {
+        arguments.push_back(slice_of(s.stack, s.dim, place(step_) + s.by));
+      }
+    }
+    for (const Tensor& t : values(b, b.carried + b.slices, b.arguments.size())) arguments.push_back(t);
+    const Tensors results = b.function ? replay(graph_of(b.function), arguments) : Tensors();
+    take(b, results);
+    for (size_t k = 0; k < stacks_.size(); k++) {
+      const int at = b.gives[carried_ + k];
+      stacks_[k].push_back({step_, 1, at < 0 ? Tensor() : stack_of(results[size_t(at)])});
+    }
+    step_++;
+  }
+
+  // Steps that are alike, as a loop. False where they give nothing or are given nothing that is sliced.
+  bool many(int64_t n) {
+    const Backward& b = body_.backward(request(step_));
+    if (!b.function || !b.slices) return false;
+    const int64_t from = std::min(place(step_), place(step_ + n - 1));
+    Tensors slices;
+    Sizes along;
+    for (size_t i = b.carried; i < b.carried + b.slices; i++) {
+      const Sliced s = sliced(b.arguments[i]);
+      slices.push_back(slices_of(s.stack, s.dim, from + s.by, n));
+      along.push_back(SymInt(s.dim));
+    }
+    const ControlFunction f{b.function, values(b, b.carried + b.slices, b.arguments.size())};
+    const Results results = call_scan(f, values(b, 0, b.carried), slices, along, !node_.reverse);
+    take(b, {results.begin(), results.end()});
+    for (size_t k = 0; k < stacks_.size(); k++) {
+      const int at = b.gives[carried_ + k];
+      stacks_[k].push_back({step_, n, at < 0 ? Tensor() : results[size_t(at)]});
+    }
+    step_ += n;
+    return true;
+  }
+
+  // What a step carries on.
+  void take(const Backward& b, const Tensors& results) {
+    for (size_t i = 0; i < body_.parameters(); i++) {
+      const bool is_read = i >= first_read_;
+      if (i >= carried_ && !is_read) continue;
+      Tensor& to = is_read ? so_far_[i] : grads_[i];
+      const int at = b.gives[i];
+      if (at >= 0) to = results[size_t(at)];
+      if (at < 0 && !is_read) to = Tensor();
+    }
+  }
+
+  // Eager adds the parts one by one to what came before, with zeros elsewhere, which turn -0 into 0.
+  Tensor slices_gradient(size_t k) const {
+    const size_t parameter = carried_ + k;
+    const bool any = std::any_of(stacks_[k].begin(), stacks_[k].end(), [](const Part& p) { return bool(p.stack); });
+    if (!any) return so_far_[parameter];
+    const Tensor& x = xs_[k];
+    const int64_t dim = node_.dims[k].hint;
+    Tensors stacks;
+    for (const Part& p : stacks_[k]) {
+      Sizes sizes = x->sizes;
+      sizes.erase(size_t(dim));
+      sizes.insert(0, SymInt(p.steps));
+      stacks.push_back(p.stack ? p.stack : full(sizes, 0.0, x->dtype, x->device()));
+    }
+    if (!node_.reverse) std::reverse(stacks.begin(), stacks.end());
+    const Tensor parts = unsliced(stacks, dim);
+    return add(so_far_[parameter] ? add(so_far_[parameter], parts) : parts, Scalar(0.0));
+  }
+
+  struct Part {
+    int64_t step, steps;
+    Tensor stack;  // null: no gradient
+  };
+
+  const ScanNode& node_;
+  const JointCall& call_;
+  TracedFunction& body_;
+  const size_t carried_, first_read_;
+  const Tensors init_, xs_, reads_, made_;
+  Tensors so_far_;  // by parameter
+  Tensors grads_;   // by result: of what is carried on at this step, of all steps of the others
+  std::vector<std::vector<Part>> stacks_;
+  int64_t step_ = 0;
+};
+
+std::vector<Tensor> ScanNode::apply_joint(JointCall& call) {
+  begin();
+  return ScanBackward(*this, call).run();
+}
+
+// A gradient of a tensor that is given twice would be added up in another order than eager's.
+bool has_twice(const Tensors& tensors) {
+  for (size_t i = 0; i < tensors.size(); i++) {
+    for (size_t k = 0; k < i; k++) {
+      if (tensors[i]->requires_grad && tensors[i].same(tensors[k])) return true;
+    }
+  }
+  return false;
+}
+
+Tensors joined(Tensors a, const Tensors& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace
+
+Results call_scan(const RecordedFunction& body, const Tensors& carried, const Tensors& xs, const Sizes& dims,
+                  bool reverse, const Refuse& refuse) {
+  if (!body.traced) return call_scan(body.plain, carried, xs, dims, reverse);
+  const TracedFunction& f = *body.traced;
+  const Tensors& reads = body.plain.reads;
+  const Tensors inputs = joined(joined(carried, xs), reads);
+  if (has_twice(inputs)) refuse("it is given a tensor that requires grad twice");
+  auto node = make_ref<ScanNode>();
+  link(*node, inputs);
+  Results results;
+  {
+    GradModeScope no_grad(false);
+    results = call_scan({f.forward(), reads}, carried, xs, dims, reverse);
+  }
+  node->body = body.traced, node->dims = dims, node->reverse = reverse, node->refuse = refuse;
+  node->steps = xs[0]->sizes[size_t(dims[0].hint)].hint;
+  const size_t first_read = f.carried() + f.slices();
+  node->init = saved(carried, [&](size_t i) { return f.is_read(i); });
+  node->xs = saved(xs, [&](size_t i) { return f.is_read(f.carried() + i); });
+  node->reads = saved(reads, [&](size_t i) { return f.is_read(first_read + i); });
+  node->made = saved(Tensors(results.begin() + ptrdiff_t(f.carried()), results.end()), always);
+  for (size_t k = 0; k < results.size(); k++) {
+    if (f.gives_gradient(k)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
+  }
+  results.resize(f.results());
+  return results;
+}
+
+namespace {
+
+// Symbols among them have been pinned: functions have fixed sizes.
+Sizes values_of(const Sizes& sizes) {
+  Sizes out;
+  for (SymInt s : sizes) out.push_back(SymInt(s.hint));
+  return out;
+}
+
+struct CondNode final : ControlNode {
+  struct Branch {
+    std::shared_ptr<TracedFunction> function;
+    std::vector<size_t> at;  // by what it reads: which of the node's tensors
+  };
+  Branch branches[2];
+  SavedTensor pred;
+  std::vector<SavedTensor> reads;  // of both
+
+  const char* name() const override { return "cond"; }
+  void release() override {
+    ControlNode::release();
+    pred.release();
+    for (SavedTensor& t : reads) t.release();
+  }
+
+  // The backward of a branch: it runs the forward again.
+  ControlFunction backward_of(const Branch& branch, const JointCall& call, const Tensors& grads, const Tensors& sums,
+                              const Tensors& values, std::vector<int>& gives) const {
+    TracedFunction& f = *branch.function;
+    Request request;
+    request.gradients = there(grads);
+    request.gradients.resize(f.all_results());
+    for (size_t at : branch.at) {
+      request.wanted.push_back(next[at].node && call.wanted(next[at]));
+      request.so_far.push_back(bool(sums[at]));
+    }
+    const Backward& b = f.backward(request);
+    gives.assign(next.size(), -1);
+    auto graph = std::make_unique<Graph>();
+    ControlFunction out;
+    const auto input = [&](const Tensor& t) {
+      out.reads.push_back(t);
+      return graph->add_input("x", values_of(t->sizes), values_of(t->strides), t->dtype, t->device());
+    };
+    Tensors read, arguments;
+    for (size_t at : branch.at) read.push_back(input(values[at]));
+    GraphRecorder recorder(*graph);
+    ModeScope mode(&recorder);
+    GradModeScope no_grad(false);
+    const Tensors made = replay(graph_of(f.forward()), read, &recorder);
+    for (const Argument& a : b.arguments) {
+      if (a.kind == Argument::kGradient) arguments.push_back(input(grads[a.index]));
+      if (a.kind == Argument::kSoFar) arguments.push_back(input(sums[branch.at[a.index]]));
+      if (a.kind == Argument::kResult) arguments.push_back(made[a.index]);
+      if (a.kind == Argument::kParameter) arguments.push_back(read[a.index]);
+    }
+    const Tensors results = b.function ? replay(graph_of(b.function), arguments, &recorder) : Tensors();
+    // In the order of what both read.
+    for (size_t at = 0; at < next.size(); at++) {
+      for (size_t i = 0; i < branch.at.size(); i++) {
+        if (branch.at[i] != at || b.gives[i] < 0) continue;
+        gives[at] = int(graph->outputs.size());
+        graph->outputs.emplace_back(results[size_t(b.gives[i])]);
+      }
+    }
+    graph->renumber();
+    out.function = make_function(std::move(graph));
+    return out;
+  }
+
+  std::vector<Tensor> apply_joint(JointCall& call) override {
+    begin();
+    if (call.create_graph) {
+      if (!tape_watch()) refuse("its gradient is differentiated");
+      fail("cond: the gradient of a compiled lt.cond cannot be differentiated again");
+    }
+    const Tensor flag = unpack(pred);
+    const Tensors values = unpack(reads);
+    Tensors grads = call.grads, sums = so_far(call);
+    grads.resize(branches[0].function->results());
+    for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
+    for (Tensors* list : {&grads, &sums}) {
+      for (Tensor& t : *list) {
+        if (t) t = contiguous(t);
+      }
+    }
+    std::vector<int> gives, others;
+    const ControlFunction f = backward_of(branches[0], call, grads, sums, values, gives);
+    const ControlFunction g = backward_of(branches[1], call, grads, sums, values, others);
+    LUTRA_CHECK(gives == others, "branches whose gradients differ");
+    const bool any = std::any_of(gives.begin(), gives.end(), [](int at) { return at >= 0; });
+    const Results results = any ? lutra::call_cond(flag, f, g) : Results();
+    Tensors out;
+    for (size_t at = 0; at < next.size(); at++) {
+      out.push_back(gives[at] < 0 ? sums[at] : results[size_t(gives[at])]);
+    }
+    return out;
+  }
+};
+
+// The tensors that a result's gradient goes on to.
+Tensors reach_of(const RecordedFunction& f, size_t result) {
+  Tensors out;
+  if (!f.traced) return out;
+  for (size_t i : f.traced->reach(result)) out.push_back(f.plain.reads[i]);
+  std::sort(out.begin(), out.end(), [](const Tensor& a, const Tensor& b) { return a.get() < b.get(); });
+  return out;
+}
+
+bool same_tensors(const Tensors& a, const Tensors& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Tensor& x, const Tensor& y) { return x.same(y); });
+}
+
+}  // namespace
+
+Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedFunction& g, const Refuse& refuse) {
+  if (!f.traced && !g.traced) return call_cond(pred, f.plain, g.plain);
+  const size_t results_of_f = f.plain.function->results().size();
+  for (size_t k = 0; k < std::min(results_of_f, g.plain.function->results().size()); k++) {
+    if (!same_tensors(reach_of(f, k), reach_of(g, k))) refuse("its branches have gradients of different tensors");
+  }
+  auto node = make_ref<CondNode>();
+  Tensors reads;
+  const RecordedFunction* const calls[] = {&f, &g};
+  for (int b = 0; b < 2; b++) {
+    node->branches[b].function = calls[b]->traced;
+    for (const Tensor& t : calls[b]->plain.reads) {
+      const auto known = std::find_if(reads.begin(), reads.end(), [&](const Tensor& r) { return r.same(t); });
+      node->branches[b].at.push_back(size_t(known - reads.begin()));
+      if (known == reads.end()) reads.push_back(t);
+    }
+  }
+  link(*node, reads);
+  Results results;
+  {
+    GradModeScope no_grad(false);
+    results = call_cond(pred, f.plain, g.plain);
+  }
+  node->refuse = refuse;
+  node->pred = SavedTensor::elements_of(pred), node->reads = saved(reads, always);
+  for (size_t k = 0; k < results.size(); k++) {
+    if (f.traced->gives_gradient(k)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
+  }
+  return results;
+}
+
+}  // namespace lutra

@@ -1,0 +1,32 @@
+// Branches and loops of a trace that gradients go through. In: recorded functions and what they are called on. Out: the
+// op's results, with a node of the tape that, at its turn, calls the op on the functions' backwards.
+//
+// Invariants:
+// 1. Gradients are eager's, bit for bit: those of a tensor that several steps read go on from step to step, use by use.
+// 2. The backward of a loop goes through it in the other direction. Where the gradients that there are change from step
+//    to step, as in the first ones, steps stand by themselves before the loop.
+// 3. A branch's backward runs the branch again; a loop's has what it reads saved by the forward.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "jit/autograd/traced_function.h"
+#include "ops/defs/control.h"
+
+namespace lutra {
+
+struct RecordedFunction {
+  ControlFunction plain;
+  std::shared_ptr<TracedFunction> traced;  // null where its results take no gradients
+};
+
+// What cannot be a part of a graph ends the call: it does not return.
+using Refuse = std::function<void(const std::string& why)>;
+
+Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedFunction& g, const Refuse& refuse);
+Results call_scan(const RecordedFunction& body, const std::vector<Tensor>& carried, const std::vector<Tensor>& xs,
+                  const Sizes& dims, bool reverse, const Refuse& refuse);
+
+}  // namespace lutra

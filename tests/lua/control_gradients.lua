@@ -1,0 +1,219 @@
+-- Gradients through lt.cond and lt.scan that are parts of a graph: the bits of eager code's.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
+
+lt.config.recompile_limit = 1000
+lt.manual_seed(3)
+local w = lt.randn({4, 4}, {requires_grad = true})
+local v = lt.randn({4, 4}, {requires_grad = true})
+
+local function same_bits(a, b)
+  if a == nil or b == nil then return a == b end
+  return a:contiguous():view(lt.int32):equal(b:contiguous():view(lt.int32))
+end
+
+-- The loss of f(x) and gradients of the leaves: eager, in one graph with its backward, and with the backward outside.
+-- graphs: how many that is in the first case, where it matters.
+local function check(graphs, f, leaves, x)
+  local function step(x)
+    local loss = f(x)
+    loss:backward()
+    return loss
+  end
+  local function gradients(run, is_step)
+    for _, leaf in ipairs(leaves) do leaf.grad = nil end
+    local loss = run(x)
+    if not is_step then loss:backward() end
+    local out = {loss}
+    for i, leaf in ipairs(leaves) do out[i + 1] = leaf.grad or false end
+    return out
+  end
+  local want = gradients(f, false)
+  for _, leaf in ipairs(leaves) do leaf.grad = nil end
+  if graphs then equal(lt.explain(step)(x).graph_count, graphs) end
+  local whole, outside = lt.compile(step), lt.compile(f)
+  for call = 1, 3 do
+    for _, got in ipairs {gradients(whole, true), gradients(outside, false)} do
+      for i = 1, #want do truthy(same_bits(got[i] or nil, want[i] or nil), "call " .. call .. ", tensor " .. i) end
+    end
+  end
+end
+
+test("a scan in both directions, along any dimension, with results of all kinds", function()
+  local u = lt.randn({3, 4}, {requires_grad = true})
+  local b = lt.randn({4}, {requires_grad = true})
+  local h0 = lt.randn({2, 4}, {requires_grad = true})
+  local cells = {
+    function(n) return n, n end,
+    function(n, c, x)
+      n = n * c:sigmoid() + c * (x:sum() * 0.1)
+      return n, n
+    end,
+    function(n) return n, n * 2 end,
+    function(n) return n, nil end,
+    function(n, _, x) return n, {n, relu = n:relu(), negative = x:relu() * -0.5, t = n:t()} end,
+  }
+  for kind, cell in ipairs(cells) do
+    for _, reverse in ipairs {false, true} do
+      for _, dim in ipairs {0, 1} do
+        local xs = dim == 0 and lt.randn(20, 2, 3) or lt.randn(2, 20, 3)
+        xs:requires_grad_(kind % 2 == 0)
+        local function loss(xs)
+          local last, ys = lt.scan(function(c, x) return cell((c:mm(w) + x:mm(u) + b):tanh(), c, x) end, h0, xs,
+            {dim = dim, reverse = reverse})
+          local l = last:square():sum() + h0:sum() + w:sum() + (xs * 0.5):sum()
+          if kind == 5 then return l + ys[1]:sum() + ys.relu:square():sum() + ys.negative:sum() + ys.t:sum() end
+          return ys and l + (ys * ys):sum() or l
+        end
+        check(1, loss, {w, u, b, h0, xs}, xs)
+      end
+    end
+  end
+end)
+
+test("what is carried takes part from the second step on, and in part", function()
+  local xs = lt.randn({30, 3, 4}, {requires_grad = true})
+  check(1, function(xs)
+    local c = lt.scan(function(c, x)
+      return {a = c.b:mm(w), b = (c.a + x):tanh(), n = c.n + 1}, nil
+    end, {a = lt.ones(3, 4), b = lt.zeros(3, 4), n = lt.zeros({}, {dtype = "int64"})}, xs)
+    return c.a:sum() * c.n
+  end, {xs, w}, xs)
+  check(1, function(xs)
+    local c, y = lt.scan(function(c, x) return c * x.a + x.b:sum(), (c * x.b):t() end, lt.ones(3, 4),
+      {a = xs * 2, b = xs})
+    return c:sum() + y:sum()
+  end, {xs, w}, xs)
+end)
+
+test("a body reads views, and stops gradients", function()
+  local xs = lt.randn({30, 3, 4}, {requires_grad = true})
+  check(1, function(xs)
+    local wt = w:t()
+    local c, y = lt.scan(function(c, x) return c:mm(wt):tanh() + w[1] + x, {x:sum(0), c} end, lt.ones(3, 4), xs)
+    return c:sum() + y[1]:sum() + (y[2] * y[2]):sum()
+  end, {xs, w}, xs)
+  check(1, function(xs)
+    local c = lt.scan(function(c, x)
+      local k
+      lt.no_grad(function() k = c:mm(w) end)
+      return (c * w[0] + x:detach() + k):tanh(), nil
+    end, lt.ones(3, 4), xs)
+    return c:sum() + xs:sum()
+  end, {xs, w}, xs)
+end)
+
+test("cond, where both branches have gradients of the same tensors", function()
+  local x = lt.randn({3, 4}, {requires_grad = true})
+  for _, sign in ipairs {1, -1} do
+    check(1, function(x)
+      local a, b = lt.cond((x:sum() * sign):gt(0), function(a) return a:mm(w):tanh() * a, {b = a:sum() * 2} end,
+        function(a) return a:mm(w), {b = a:mean()} end, x)
+      return a:square():sum() + b.b + (w * w):sum()
+    end, {x, w}, x)
+    -- Of other tensors: a gradient is nil or not, as the data say.
+    check(nil, function(x)
+      return lt.cond((x:sum() * sign):gt(0), function(a) return a:mm(w) end, function(a) return a:mm(v) end, x):sum()
+    end, {x, w, v}, x)
+  end
+end)
+
+test("control flow within control flow", function()
+  local xs, x = lt.randn({20, 3, 4}, {requires_grad = true}), lt.randn(3, 4)
+  check(1, function(xs)
+    local c, ys = lt.scan(function(c, x)
+      local n = lt.cond(x:sum():gt(0), function(c) return c:mm(w):tanh() end, function(c) return c:mm(w):sigmoid() end,
+        c)
+      return n, n
+    end, lt.ones(3, 4), xs)
+    return c:sum() + ys:square():sum()
+  end, {xs, w}, xs)
+  local data = xs:detach()
+  check(1, function()
+    local c, ys = lt.scan(function(c)
+      local d, sums = lt.scan(function(d, z)
+        d = (d * z + c:sum(0)):sin()
+        return d, d:sum()
+      end, x, data)
+      return c:mm(w):tanh() + d:mean(0) + sums:sum(), c * 2
+    end, lt.zeros(3, 4), data)
+    return c:sum() + ys:square():sum()
+  end, {w}, data)
+end)
+
+test("hooks, kept gradients, gradients of gradients", function()
+  local xs = lt.randn({20, 3, 4}, {requires_grad = true})
+  local function rnn(xs)
+    return lt.scan(function(c, x)
+      c = (c:mm(w) + x):tanh()
+      return c, c
+    end, lt.ones(3, 4), xs)
+  end
+  local function hooked(xs)
+    local c, ys = rnn(xs)
+    local seen = {}
+    ys:register_hook(function(g) seen[1] = g return g * 2 end)
+    c:register_hook(function(g) seen[2] = g return g * 3 end)
+    c:retain_grad()
+    local loss = ys:sum() + c:square():sum()
+    loss:backward()
+    return loss, seen[1], seen[2], c.grad
+  end
+  local function run(f)
+    w.grad = nil
+    local all = {f(xs)}
+    all[5] = w.grad
+    return all
+  end
+  local want, got = run(hooked), run(lt.compile(hooked))
+  for i = 1, 5 do truthy(same_bits(got[i], want[i]), i) end
+
+  local function second(model)
+    local c, ys = model(xs)
+    local gw, gx = lt.grad(c:sum() + ys:sum(), {w, xs}, {create_graph = true})
+    return gw, gx, lt.grad(gw:square():sum() + gx:sum(), w)
+  end
+  local a, b, c = second(rnn)
+  local d, e, f = second(lt.compile(rnn))
+  truthy(same_bits(a, d) and same_bits(b, e) and c:allclose(f, {rtol = 1e-4}))
+  d, e, f = lt.compile(second)(rnn)
+  truthy(same_bits(a, d) and same_bits(b, e) and same_bits(c, f))
+
+  local x = lt.randn({3, 4}, {requires_grad = true})
+  local branch = lt.compile(function(x)
+    return lt.cond(x:sum():gt(0), function(a) return a * a end, function(a) return a:sin() end, x)
+  end)
+  raises("the gradient of a compiled lt.cond cannot be differentiated again", function()
+    return lt.grad(branch(x):sum(), x, {create_graph = true})
+  end)
+end)
+
+test("a write to what the body read, before the backward", function()
+  local xs = lt.randn(20, 3, 4)
+  local function f(xs, k)
+    xs, k = xs * 1, k * 1
+    local c = lt.scan(function(c, x) return (c * k + x):tanh() * w[0], nil end, lt.ones(3, 4), xs)
+    xs:zero_()
+    c:sum():backward()
+    return c
+  end
+  local function run(f)
+    w.grad = nil
+    local c = f(xs, lt.full({}, 0.5))
+    return c, w.grad
+  end
+  local c, g = run(f)
+  local d, e = run(lt.compile(f))
+  truthy(same_bits(c, d) and same_bits(g, e))
+  local function wrong(xs)
+    xs = xs * 1
+    local c = lt.scan(function(c, x) return (c * x * w[0]):tanh(), nil end, lt.ones(3, 4), xs)
+    xs:zero_()
+    c:sum():backward()
+  end
+  raises("modified by an inplace operation", wrong, xs)
+  raises("modified by an inplace operation", lt.compile(wrong), xs)
+end)
+
+h.finish()
