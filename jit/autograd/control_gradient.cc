@@ -2,6 +2,7 @@
 #include "jit/autograd/control_gradient.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "ops/decompose/emit.h"
 #include "ops/grad/saved_tensor.h"
@@ -13,6 +14,7 @@ using Tensors = std::vector<Tensor>;
 using Request = TracedFunction::Request;
 using Argument = TracedFunction::Argument;
 using Backward = TracedFunction::Backward;
+using Strides = TracedFunction::Strides;
 
 template <class F>
 std::vector<SavedTensor> saved(const Tensors& list, const F& is_read) {
@@ -24,9 +26,13 @@ std::vector<SavedTensor> saved(const Tensors& list, const F& is_read) {
 }
 bool always(size_t) { return true; }
 
-std::vector<bool> there(const Tensors& list) {
-  std::vector<bool> out;
-  for (const Tensor& t : list) out.push_back(bool(t));
+// Of t, or of its slices along a dim. They are those of a function's argument, and so fixed.
+Strides strides_of(const Tensor& t, std::optional<size_t> sliced = {}) {
+  if (!t) return {};
+  std::vector<int64_t> out;
+  for (size_t d = 0; d < t->strides.size(); d++) {
+    if (d != sliced) out.push_back(t->strides[d].guard());
+  }
   return out;
 }
 
@@ -83,7 +89,7 @@ struct ScanNode final : ControlNode {
   std::shared_ptr<TracedFunction> body;
   Sizes dims;
   bool reverse = false;
-  int64_t steps = 0;
+  SymInt steps;
   std::vector<SavedTensor> init, xs, reads, made;  // made: results of all steps, stacked
 
   const char* name() const override { return "scan"; }
@@ -104,143 +110,133 @@ class ScanBackward {
         call_(call),
         body_(*node.body),
         carried_(body_.carried()),
-        first_read_(carried_ + body_.slices()),
         init_(node.unpack(node.init)),
         xs_(node.unpack(node.xs)),
         reads_(node.unpack(node.reads)),
         made_(node.unpack(node.made)),
         so_far_(node.so_far(call)),
-        grads_(call.grads) {
+        grads_(call.grads),
+        rest_(node.steps) {
     grads_.resize(body_.all_results());
-    for (size_t i = first_read_; i < so_far_.size(); i++) {
-      if (so_far_[i]) so_far_[i] = contiguous(so_far_[i]);
-    }
     stacks_.resize(body_.slices());
   }
 
   Tensors run() {
     begin();
-    Request before;
-    while (step_ < node_.steps) {
-      const Request now = request(step_);
-      const int64_t same = last_is_apart() ? node_.steps - 1 - step_ : node_.steps - step_;
-      const bool alike = step_ > 0 && now == before && same > 1 && !call_.create_graph;
-      if (!alike || !many(same)) one();
-      before = now;
+    const bool apart = first_is_apart();
+    while (rest_ > 0) {
+      const bool first = rest_ == 1;
+      const Backward& b = body_.backward(request(first));
+      const SymInt alike = apart ? rest_ - 1 : rest_;
+      if (b.loop && !call_.create_graph && alike > 1) {
+        many(b, alike);
+      } else {
+        one(b, first);
+      }
     }
     Tensors out(grads_.begin(), grads_.begin() + ptrdiff_t(carried_));
     for (size_t k = 0; k < body_.slices(); k++) out.push_back(slices_gradient(k));
-    out.insert(out.end(), so_far_.begin() + ptrdiff_t(first_read_), so_far_.end());
+    out.insert(out.end(), so_far_.begin() + ptrdiff_t(body_.first_read()), so_far_.end());
     for (size_t i = 0; i < out.size(); i++) {
-      if (!node_.next[i].node || !call_.wanted(node_.next[i])) out[i] = Tensor();
+      if (!is_wanted(i)) out[i] = Tensor();
     }
     return out;
   }
 
  private:
+  bool is_wanted(size_t parameter) const { return node_.next[parameter].node && call_.wanted(node_.next[parameter]); }
+
   // Hooks of results; what all steps give comes before what the last one carries on.
   void begin() {
     for (size_t k = grads_.size(); k-- > carried_;) ControlNode::visit(call_, k, grads_[k]);
     for (size_t k = carried_; k-- > 0;) {
       if (const Tensor given = also(k)) {
-        const Tensor last = slice_of(given, 0, place(0));
+        const Tensor last = slice_of(given, 0, place());
         grads_[k] = grads_[k] ? add(grads_[k], last) : last;
       }
       ControlNode::visit(call_, k, grads_[k]);
-    }
-    for (Tensor& g : grads_) {
-      if (g) g = contiguous(g);
     }
   }
 
   // The gradients of a result that is both carried on and stacked.
   Tensor also(size_t k) const {
     const int stacked = body_.stacked()[k];
-    return stacked < 0 ? Tensor() : grads_[size_t(stacked)];
+    return stacked == TracedFunction::kNone ? Tensor() : grads_[size_t(stacked)];
   }
-  int64_t before() const { return node_.reverse ? 1 : -1; }
-  // Which slice the backward's step t is of.
-  int64_t place(int64_t t) const { return node_.reverse ? t : node_.steps - 1 - t; }
   bool is_carried_on(size_t result) const {
     const std::vector<int>& stacked = body_.stacked();
     return std::count(stacked.begin(), stacked.end(), int(result)) > 0;
   }
-  // What the gradient of something carried in goes on from, at step t: of a result that is stacked, too, its part; of
-  // the first value, what came from later nodes.
-  bool goes_on(size_t k, int64_t t) const { return bool(t == node_.steps - 1 ? so_far_[k] : also(k)); }
+  // The slice that the present step is of, and how far from it that of the step before it in the scan is.
+  SymInt place() const { return node_.reverse ? node_.steps - rest_ : rest_ - 1; }
+  int64_t before() const { return node_.reverse ? 1 : -1; }
   // Whether the first step of the scan, which is the last here, takes other values than those after it.
-  bool last_is_apart() const {
+  bool first_is_apart() const {
     for (size_t k = 0; k < carried_; k++) {
       if (also(k) || so_far_[k]) return true;
     }
     return body_.reads_before();
   }
 
-  Request request(int64_t t) const {
+  // What the gradient of something carried in goes on from: of a result that is stacked, too, its part; of the first
+  // value, what came from later nodes.
+  Request request(bool first) const {
     Request r;
-    r.gradients = there(grads_);
-    for (size_t k = carried_; k < grads_.size(); k++) r.gradients[k] = r.gradients[k] && !is_carried_on(k);
+    for (size_t k = 0; k < grads_.size(); k++) {
+      const bool apart = k >= carried_ && is_carried_on(k);
+      r.gradients.push_back(apart ? Strides() : k < carried_ ? strides_of(grads_[k]) : strides_of(grads_[k], 0));
+    }
     for (size_t i = 0; i < body_.parameters(); i++) {
-      r.wanted.push_back(i < carried_ || (node_.next[i].node && call_.wanted(node_.next[i])));
-      r.so_far.push_back(i < carried_ ? goes_on(i, t) : i >= first_read_ && so_far_[i]);
+      r.wanted.push_back(i < carried_ || is_wanted(i));
+      const bool is_sum = i < carried_ ? first : i >= body_.first_read();
+      r.so_far.push_back(is_sum ? strides_of(so_far_[i]) : i < carried_ ? strides_of(also(i), 0) : Strides());
     }
     return r;
   }
 
-  // The stack that a step takes its part of, and along which dimension it lies; `by`: how far from the step's place.
+  // A stack that steps take their slices of.
   struct Sliced {
     Tensor stack;
-    int64_t dim = 0, by = 0;
+    int64_t dim = 0, by = 0;  // by: how far from the step's place
   };
   Sliced sliced(const Argument& a) const {
     switch (a.kind) {
       case Argument::kGradient: return {grads_[a.index]};
       case Argument::kSoFar: return {also(a.index), 0, before()};
       case Argument::kResult: return {made_[a.index - carried_]};
-      case Argument::kParameter: return {xs_[a.index - carried_], node_.dims[a.index - carried_].hint};
       case Argument::kBefore: return {made_[size_t(body_.stacked()[a.index]) - carried_], 0, before()};
+      case Argument::kParameter: return {xs_[a.index - carried_], node_.dims[a.index - carried_].hint};
     }
     return {};
   }
-  Tensor carried_or_read(const Argument& a) const {
-    if (a.kind == Argument::kGradient) return grads_[a.index];
-    return a.kind == Argument::kSoFar ? so_far_[a.index] : reads_[a.index - first_read_];
+  Tensor slice(const Argument& a, bool first) const {
+    const Sliced s = sliced(a);
+    if (!first || !s.by) return slice_of(s.stack, s.dim, place() + s.by);
+    return a.kind == Argument::kSoFar ? so_far_[a.index] : init_[a.index];
   }
-  // The values for arguments [from, to) of b that are not sliced.
+  // The values for arguments [from, to) of b, which are not sliced.
   Tensors values(const Backward& b, size_t from, size_t to) const {
     Tensors out;
-    for (size_t i = from; i < to; i++) out.push_back(carried_or_read(b.arguments[i]));
+    for (size_t i = from; i < to; i++) {
+      const Argument& a = b.arguments[i];
+      out.push_back(a.kind == Argument::kGradient ? grads_[a.index]
+                    : a.kind == Argument::kSoFar  ? so_far_[a.index]
+                                                  : reads_[a.index - body_.first_read()]);
+    }
     return out;
   }
 
-  void one() {
-    const bool first = step_ == node_.steps - 1;
-    const Backward& b = body_.backward(request(step_));
+  void one(const Backward& b, bool first) {
     Tensors arguments = values(b, 0, b.carried);
-    for (size_t i = b.carried; i < b.carried + b.slices; i++) {
-      const Argument& a = b.arguments[i];
-      const Sliced s = sliced(a);
-      if (first && s.by) {
-        arguments.push_back(contiguous(a.kind == Argument::kSoFar ? so_far_[a.index] : init_[a.index]));
-      } else {
-        arguments.push_back(slice_of(s.stack, s.dim, place(step_) + s.by));
-      }
-    }
+    for (size_t i = b.carried; i < b.carried + b.slices; i++) arguments.push_back(slice(b.arguments[i], first));
     for (const Tensor& t : values(b, b.carried + b.slices, b.arguments.size())) arguments.push_back(t);
-    const Tensors results = b.function ? replay(graph_of(b.function), arguments) : Tensors();
-    take(b, results);
-    for (size_t k = 0; k < stacks_.size(); k++) {
-      const int at = b.gives[carried_ + k];
-      stacks_[k].push_back({step_, 1, at < 0 ? Tensor() : stack_of(results[size_t(at)])});
-    }
-    step_++;
+    const Tensors results = b.step ? replay(*b.step, arguments) : Tensors();
+    take(b, results, 1, [](const Tensor& t) { return stack_of(t); });
   }
 
-  // Steps that are alike, as a loop. False where they give nothing or are given nothing that is sliced.
-  bool many(int64_t n) {
-    const Backward& b = body_.backward(request(step_));
-    if (!b.function || !b.slices) return false;
-    const int64_t from = std::min(place(step_), place(step_ + n - 1));
+  // n steps that are alike, as a loop.
+  void many(const Backward& b, SymInt n) {
+    const SymInt from = node_.reverse ? node_.steps - rest_ : rest_ - n;
     Tensors slices;
     Sizes along;
     for (size_t i = b.carried; i < b.carried + b.slices; i++) {
@@ -248,27 +244,22 @@ class ScanBackward {
       slices.push_back(slices_of(s.stack, s.dim, from + s.by, n));
       along.push_back(SymInt(s.dim));
     }
-    const ControlFunction f{b.function, values(b, b.carried + b.slices, b.arguments.size())};
+    const ControlFunction f{b.loop, values(b, b.carried + b.slices, b.arguments.size())};
     const Results results = call_scan(f, values(b, 0, b.carried), slices, along, !node_.reverse);
-    take(b, {results.begin(), results.end()});
-    for (size_t k = 0; k < stacks_.size(); k++) {
-      const int at = b.gives[carried_ + k];
-      stacks_[k].push_back({step_, n, at < 0 ? Tensor() : results[size_t(at)]});
-    }
-    step_ += n;
-    return true;
+    take(b, {results.begin(), results.end()}, n, [](const Tensor& t) { return t; });
   }
 
-  // What a step carries on.
-  void take(const Backward& b, const Tensors& results) {
+  // What n steps give.
+  template <class F>
+  void take(const Backward& b, const Tensors& results, SymInt n, const F& stack) {
     for (size_t i = 0; i < body_.parameters(); i++) {
-      const bool is_read = i >= first_read_;
-      if (i >= carried_ && !is_read) continue;
-      Tensor& to = is_read ? so_far_[i] : grads_[i];
       const int at = b.gives[i];
-      if (at >= 0) to = results[size_t(at)];
-      if (at < 0 && !is_read) to = Tensor();
+      const Tensor g = at < 0 ? Tensor() : results[size_t(at)];
+      if (i < carried_ && at != TracedFunction::kUnchanged) grads_[i] = g;
+      if (i >= body_.first_read() && g) so_far_[i] = g;
+      if (i >= carried_ && i < body_.first_read()) stacks_[i - carried_].push_back({n, g ? stack(g) : g});
     }
+    rest_ = rest_ - n;
   }
 
   // Eager adds the parts one by one to what came before, with zeros elsewhere, which turn -0 into 0.
@@ -276,34 +267,34 @@ class ScanBackward {
     const size_t parameter = carried_ + k;
     const bool any = std::any_of(stacks_[k].begin(), stacks_[k].end(), [](const Part& p) { return bool(p.stack); });
     if (!any) return so_far_[parameter];
-    const Tensor& x = xs_[k];
     const int64_t dim = node_.dims[k].hint;
     Tensors stacks;
-    for (const Part& p : stacks_[k]) {
-      Sizes sizes = x->sizes;
-      sizes.erase(size_t(dim));
-      sizes.insert(0, SymInt(p.steps));
-      stacks.push_back(p.stack ? p.stack : full(sizes, 0.0, x->dtype, x->device()));
-    }
+    for (const Part& p : stacks_[k]) stacks.push_back(p.stack ? p.stack : zeros_like_slices(xs_[k], dim, p.steps));
     if (!node_.reverse) std::reverse(stacks.begin(), stacks.end());
     const Tensor parts = unsliced(stacks, dim);
     return add(so_far_[parameter] ? add(so_far_[parameter], parts) : parts, Scalar(0.0));
   }
+  static Tensor zeros_like_slices(const Tensor& x, int64_t dim, SymInt n) {
+    Sizes sizes = x->sizes;
+    sizes.erase(size_t(dim));
+    sizes.insert(0, n);
+    return full(sizes, 0.0, x->dtype, x->device());
+  }
 
   struct Part {
-    int64_t step, steps;
+    SymInt steps;
     Tensor stack;  // null: no gradient
   };
 
   const ScanNode& node_;
   const JointCall& call_;
   TracedFunction& body_;
-  const size_t carried_, first_read_;
+  const size_t carried_;
   const Tensors init_, xs_, reads_, made_;
   Tensors so_far_;  // by parameter
   Tensors grads_;   // by result: of what is carried on at this step, of all steps of the others
   std::vector<std::vector<Part>> stacks_;
-  int64_t step_ = 0;
+  SymInt rest_;  // steps that are not done
 };
 
 std::vector<Tensor> ScanNode::apply_joint(JointCall& call) {
@@ -343,11 +334,10 @@ Results call_scan(const RecordedFunction& body, const Tensors& carried, const Te
     results = call_scan({f.forward(), reads}, carried, xs, dims, reverse);
   }
   node->body = body.traced, node->dims = dims, node->reverse = reverse, node->refuse = refuse;
-  node->steps = xs[0]->sizes[size_t(dims[0].hint)].hint;
-  const size_t first_read = f.carried() + f.slices();
+  node->steps = xs[0]->sizes[size_t(dims[0].hint)];
   node->init = saved(carried, [&](size_t i) { return f.is_read(i); });
   node->xs = saved(xs, [&](size_t i) { return f.is_read(f.carried() + i); });
-  node->reads = saved(reads, [&](size_t i) { return f.is_read(first_read + i); });
+  node->reads = saved(reads, [&](size_t i) { return f.is_read(f.first_read() + i); });
   node->made = saved(Tensors(results.begin() + ptrdiff_t(f.carried()), results.end()), always);
   for (size_t k = 0; k < results.size(); k++) {
     if (f.gives_gradient(k)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
@@ -381,30 +371,32 @@ struct CondNode final : ControlNode {
     for (SavedTensor& t : reads) t.release();
   }
 
-  // The backward of a branch: it runs the forward again.
-  ControlFunction backward_of(const Branch& branch, const JointCall& call, const Tensors& grads, const Tensors& sums,
-                              const Tensors& values, std::vector<int>& gives) const {
+  // The backward of a branch, which runs the forward again.
+  struct Recorded {
+    ControlFunction function;
+    std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+    Tensors gradients;  // by tensor that the node reads
+  };
+  Recorded record(const Branch& branch, const JointCall& call, const Tensors& grads, const Tensors& sums,
+                  const Tensors& values) const {
     TracedFunction& f = *branch.function;
     Request request;
-    request.gradients = there(grads);
+    for (const Tensor& g : grads) request.gradients.push_back(strides_of(g));
     request.gradients.resize(f.all_results());
     for (size_t at : branch.at) {
       request.wanted.push_back(next[at].node && call.wanted(next[at]));
-      request.so_far.push_back(bool(sums[at]));
+      request.so_far.push_back(strides_of(sums[at]));
     }
     const Backward& b = f.backward(request);
-    gives.assign(next.size(), -1);
-    auto graph = std::make_unique<Graph>();
-    ControlFunction out;
+    Recorded out;
     const auto input = [&](const Tensor& t) {
-      out.reads.push_back(t);
-      return graph->add_input("x", values_of(t->sizes), values_of(t->strides), t->dtype, t->device());
+      out.function.reads.push_back(t);
+      return out.graph->add_input("x", values_of(t->sizes), values_of(t->strides), t->dtype, t->device());
     };
     Tensors read, arguments;
     for (size_t at : branch.at) read.push_back(input(values[at]));
-    GraphRecorder recorder(*graph);
+    GraphRecorder recorder(*out.graph);
     ModeScope mode(&recorder);
-    GradModeScope no_grad(false);
     const Tensors made = replay(graph_of(f.forward()), read, &recorder);
     for (const Argument& a : b.arguments) {
       if (a.kind == Argument::kGradient) arguments.push_back(input(grads[a.index]));
@@ -412,18 +404,30 @@ struct CondNode final : ControlNode {
       if (a.kind == Argument::kResult) arguments.push_back(made[a.index]);
       if (a.kind == Argument::kParameter) arguments.push_back(read[a.index]);
     }
-    const Tensors results = b.function ? replay(graph_of(b.function), arguments, &recorder) : Tensors();
-    // In the order of what both read.
-    for (size_t at = 0; at < next.size(); at++) {
-      for (size_t i = 0; i < branch.at.size(); i++) {
-        if (branch.at[i] != at || b.gives[i] < 0) continue;
-        gives[at] = int(graph->outputs.size());
-        graph->outputs.emplace_back(results[size_t(b.gives[i])]);
+    const Tensors results = b.step ? replay(*b.step, arguments, &recorder) : Tensors();
+    out.gradients.resize(next.size());
+    for (size_t i = 0; i < branch.at.size(); i++) {
+      if (b.gives[i] >= 0) out.gradients[branch.at[i]] = results[size_t(b.gives[i])];
+    }
+    return out;
+  }
+
+  // The functions of both, with gradients of the same tensors. Where these lie otherwise they are made contiguous.
+  static void finish(Recorded& f, Recorded& g) {
+    for (size_t at = 0; at < f.gradients.size(); at++) {
+      LUTRA_CHECK(bool(f.gradients[at]) == bool(g.gradients[at]), "branches whose gradients differ");
+      if (!f.gradients[at]) continue;
+      const bool alike = strides_of(f.gradients[at]) == strides_of(g.gradients[at]);
+      for (Recorded* r : {&f, &g}) {
+        GraphRecorder recorder(*r->graph);
+        ModeScope mode(&recorder);
+        r->graph->outputs.emplace_back(alike ? own_copy(r->gradients[at]) : contiguous_copy(r->gradients[at]));
       }
     }
-    graph->renumber();
-    out.function = make_function(std::move(graph));
-    return out;
+    for (Recorded* r : {&f, &g}) {
+      r->graph->renumber();
+      r->function.function = make_function(std::move(r->graph));
+    }
   }
 
   std::vector<Tensor> apply_joint(JointCall& call) override {
@@ -434,24 +438,19 @@ struct CondNode final : ControlNode {
     }
     const Tensor flag = unpack(pred);
     const Tensors values = unpack(reads);
-    Tensors grads = call.grads, sums = so_far(call);
+    Tensors grads = call.grads;
+    const Tensors sums = so_far(call);
     grads.resize(branches[0].function->results());
     for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
-    for (Tensors* list : {&grads, &sums}) {
-      for (Tensor& t : *list) {
-        if (t) t = contiguous(t);
-      }
-    }
-    std::vector<int> gives, others;
-    const ControlFunction f = backward_of(branches[0], call, grads, sums, values, gives);
-    const ControlFunction g = backward_of(branches[1], call, grads, sums, values, others);
-    LUTRA_CHECK(gives == others, "branches whose gradients differ");
-    const bool any = std::any_of(gives.begin(), gives.end(), [](int at) { return at >= 0; });
-    const Results results = any ? lutra::call_cond(flag, f, g) : Results();
+    GradModeScope no_grad(false);
+    Recorded f = record(branches[0], call, grads, sums, values), g = record(branches[1], call, grads, sums, values);
+    finish(f, g);
+    const auto there = [](const Tensor& t) { return bool(t); };
+    const bool any = std::any_of(f.gradients.begin(), f.gradients.end(), there);
+    const Results results = any ? lutra::call_cond(flag, f.function, g.function) : Results();
     Tensors out;
-    for (size_t at = 0; at < next.size(); at++) {
-      out.push_back(gives[at] < 0 ? sums[at] : results[size_t(gives[at])]);
-    }
+    size_t k = 0;
+    for (size_t at = 0; at < next.size(); at++) out.push_back(f.gradients[at] ? results[k++] : sums[at]);
     return out;
   }
 };

@@ -22,7 +22,7 @@ struct RecordedFunction {
   std::shared_ptr<TracedFunction> traced;  // null where its results take no gradients
 };
 
-// What cannot be a part of a graph ends the call: it does not return.
+// Of what cannot be a part of a graph: it does not return while the trace is recorded, and does nothing later.
 using Refuse = std::function<void(const std::string& why)>;
 
 Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedFunction& g, const Refuse& refuse);

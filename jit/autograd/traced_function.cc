@@ -6,6 +6,8 @@
 
 #include "jit/autograd/extract.h"
 #include "jit/passes/passes.h"
+#include "ops/core/overlap.h"
+#include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
 #include "ops/defs/each_tensor.h"
 
@@ -22,16 +24,44 @@ std::unordered_set<const TensorImpl*> values_read(const Graph& graph) {
   return read;
 }
 
-// The graph without histories, with its first outputs.
-FunctionRef without_history(const Graph& traced, size_t outputs) {
+// The graph without histories, with its first outputs. copied: outputs are copies, the first `copied` of which lie as
+// what they copy and the others contiguous.
+FunctionRef without_history(const Graph& traced, size_t outputs, std::optional<size_t> copied = {}) {
   auto graph = std::make_unique<Graph>();
   GradModeScope no_grad(false);
   Extractor make{*graph};
   make.inputs_of(traced, traced.inputs.size());
   for (const auto& n : traced.nodes) make.node(*n);
-  for (size_t k = 0; k < outputs; k++) graph->outputs.emplace_back(make.value(traced.outputs[k].tensor()));
+  ModeScope mode(&make.recorder);
+  for (size_t k = 0; k < outputs; k++) {
+    const Tensor y = make.value(traced.outputs[k].tensor());
+    graph->outputs.emplace_back(!copied ? y : k < *copied ? own_copy(y) : contiguous_copy(y));
+  }
   graph->renumber();
   return make_function(std::move(graph));
+}
+
+TracedFunction::Strides strides_of(const Tensor& t) {
+  std::vector<int64_t> out;
+  for (SymInt s : t->strides) out.push_back(s.hint);
+  return out;
+}
+
+// Dims by falling strides.
+Sizes order_in_memory(const Tensor& t) {
+  std::vector<size_t> dims(t->strides.size());
+  for (size_t d = 0; d < dims.size(); d++) dims[d] = d;
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](size_t a, size_t b) { return t->strides[a].hint > t->strides[b].hint; });
+  Sizes order;
+  for (size_t d : dims) order.push_back(SymInt(int64_t(d)));
+  return order;
+}
+
+Sizes inverse(const Sizes& order) {
+  Sizes out = order;
+  for (size_t d = 0; d < order.size(); d++) out[size_t(order[d].hint)] = SymInt(int64_t(d));
+  return out;
 }
 
 }  // namespace
@@ -57,41 +87,41 @@ TracedFunction::TracedFunction(std::unique_ptr<Graph> traced, size_t carried, si
     : carried_(carried), slices_(slices), results_(traced->outputs.size()) {
   forward_.graph = std::move(traced);
   for (const GraphInput& in : forward_.graph->inputs) {
-    const Tensor& t = in.value;
-    source_.push_back(t->requires_grad ? int(forward_.sources.size()) : -1);
-    if (!t->requires_grad) continue;
-    forward_.sources.push_back(gradient_edge(t));
-    forward_.inputs.push_back(t);
-    like_source_.push_back(layouts_.add_input("x", t->sizes, contiguous_strides(t->sizes), t->dtype, t->device()));
+    source_.push_back(in.value->requires_grad ? int(forward_.sources.size()) : kNone);
+    if (!in.value->requires_grad) continue;
+    forward_.sources.push_back(gradient_edge(in.value));
+    forward_.inputs.push_back(in.value);
   }
   add_results();
   find_saved(forward_);
-  const Tensors saved = forward_.saved;
-  GraphRecorder recorder(*forward_.graph);
-  ModeScope mode(&recorder);
-  std::vector<Value>& outputs = forward_.graph->outputs;
-  for (const Tensor& v : saved) {
-    const auto is_copy = [&](const Value& out) {
-      const Node& n = *out.tensor()->node;
-      return n.op == kCopyOp && n.args[0].tensor().same(v);
-    };
-    const auto at = std::find_if(outputs.begin() + ptrdiff_t(carried_), outputs.end(), is_copy);
-    saved_at_.push_back(size_t(at - outputs.begin()));
-    if (at == outputs.end()) outputs.emplace_back(contiguous_copy(v));
-  }
   find_stacked();
   find_read();
+  GraphRecorder recorder(*forward_.graph);
+  ModeScope mode(&recorder);
+  for (const Tensor& v : forward_.saved) saved_.push_back(stack(v));
   for (size_t i = 0; i < carried_; i++) {
+    const Tensor& v = forward_.graph->inputs[i].value;
     if (!read_[i]) continue;
-    if (stacked_[i] >= 0) {
+    if (stacked_[i] != kNone && v->is_contiguous()) {
       before_.push_back(i);
-      continue;
+    } else {
+      copied_[i] = stack(v);
     }
-    copy_at_[i] = outputs.size();
-    outputs.emplace_back(contiguous_copy(forward_.graph->inputs[i].value));
   }
   add_results();
-  function_ = without_history(*forward_.graph, outputs.size());
+  function_ = without_history(*forward_.graph, all_results());
+}
+
+// What the graph gives already, or a further result. As it is recorded under the tape, it takes a gradient, too.
+TracedFunction::Stack TracedFunction::stack(const Tensor& value) {
+  std::vector<Value>& outputs = forward_.graph->outputs;
+  for (size_t k = carried_; k < outputs.size() && value->is_contiguous(); k++) {
+    const Node& n = *outputs[k].tensor()->node;
+    if (n.op == kCopyOp && n.args[0].tensor().same(value)) return {k, {}};
+  }
+  const Sizes order = value->is_contiguous() ? Sizes() : order_in_memory(value);
+  outputs.emplace_back(contiguous_copy(order.empty() ? value : permute(value, order)));
+  return {outputs.size() - 1, order};
 }
 
 FunctionRef TracedFunction::plain() const { return without_history(*forward_.graph, results_); }
@@ -99,9 +129,9 @@ FunctionRef TracedFunction::plain() const { return without_history(*forward_.gra
 void TracedFunction::find_stacked() {
   const std::vector<Value>& outputs = forward_.graph->outputs;
   const auto value = [&](size_t k) { return outputs[k].tensor()->node->args[0].tensor(); };
-  stacked_.assign(carried_, -1);
+  stacked_.assign(carried_, kNone);
   for (size_t k = 0; k < carried_; k++) {
-    for (size_t y = carried_; y < results_ && stacked_[k] < 0; y++) {
+    for (size_t y = carried_; y < results_ && stacked_[k] == kNone; y++) {
       if (value(y).same(value(k))) stacked_[k] = int(y);
     }
   }
@@ -112,16 +142,14 @@ void TracedFunction::add_results() {
   const std::vector<Value>& outputs = forward_.graph->outputs;
   for (size_t k = gradient_.size(); k < outputs.size(); k++) {
     const Tensor& y = outputs[k].tensor();
-    gradient_.push_back(y->requires_grad ? int(forward_.results.size()) : -1);
-    if (!y->requires_grad) continue;
-    forward_.results.push_back(y);
-    like_result_.push_back(layouts_.add_input("y", y->sizes, contiguous_strides(y->sizes), y->dtype, y->device()));
+    gradient_.push_back(y->requires_grad ? int(forward_.results.size()) : kNone);
+    if (y->requires_grad) forward_.results.push_back(y);
   }
 }
 
 std::vector<size_t> TracedFunction::reach(size_t result) const {
   std::vector<size_t> out;
-  if (gradient_[result] < 0) return out;
+  if (gradient_[result] == kNone) return out;
   const std::vector<size_t> sources = reach_of(forward_, uint32_t(gradient_[result])).sources;
   for (size_t i = 0; i < source_.size(); i++) {
     if (source_[i] >= 0 && std::count(sources.begin(), sources.end(), size_t(source_[i]))) out.push_back(i);
@@ -131,9 +159,9 @@ std::vector<size_t> TracedFunction::reach(size_t result) const {
 
 void TracedFunction::find_read() {
   Request all;
-  all.gradients.assign(gradient_.size(), true);
+  for (const Value& y : forward_.graph->outputs) all.gradients.push_back(strides_of(y.tensor()));
+  all.so_far.resize(parameters());
   all.wanted.assign(parameters(), true);
-  all.so_far.assign(parameters(), false);
   const TracedBackward traced = trace_backward(forward_, request_of(all));
   read_.assign(parameters(), false);
   const Graph* graph = traced.pieces[0].graph.get();
@@ -142,83 +170,102 @@ void TracedFunction::find_read() {
   for (size_t i = 0; i < read_.size(); i++) read_[i] = values.count(graph->inputs[i].value.get()) > 0;
 }
 
-BackwardRequest TracedFunction::request_of(const Request& request) const {
+BackwardRequest TracedFunction::request_of(const Request& request) {
+  const auto like = [this](const Tensor& t, const Strides& strides) {
+    Sizes all;
+    for (int64_t stride : *strides) all.push_back(SymInt(stride));
+    return layouts_.add_input("gradient", t->sizes, all, t->dtype, t->device());
+  };
   BackwardRequest r;
   r.gradients.resize(forward_.results.size());
-  for (size_t k = 0; k < gradient_.size(); k++) {
-    if (request.gradients[k] && gradient_[k] >= 0)
-      r.gradients[size_t(gradient_[k])] = like_result_[size_t(gradient_[k])];
+  for (size_t k = 0; k < request.gradients.size(); k++) {
+    if (!request.gradients[k] || gradient_[k] == kNone) continue;
+    const auto at = size_t(gradient_[k]);
+    r.gradients[at] = like(forward_.results[at], request.gradients[k]);
   }
   for (size_t i = 0; i < source_.size(); i++) {
-    if (source_[i] < 0) continue;
+    if (source_[i] == kNone) continue;
+    const bool more = request.wanted[i] && request.so_far[i];
     r.wanted.push_back(request.wanted[i]);
-    r.so_far.push_back(request.wanted[i] && request.so_far[i] ? like_source_[size_t(source_[i])] : Tensor());
+    r.so_far.push_back(more ? like(forward_.graph->inputs[i].value, request.so_far[i]) : Tensor());
   }
   return r;
 }
 
-// The graph of a backward, from the piece that was traced.
+// A backward, from the piece that was traced.
 struct TracedFunction::Assembly {
   TracedFunction& f;
   const BackwardRequest& request;
   const TracedBackward& traced;
   Backward out{};
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-  Tensors at = Tensors(size_t(traced.places));  // values by place
+  Tensors at = Tensors(size_t(traced.places));      // values by place
+  std::map<size_t, size_t> gradient_at, so_far_at;  // places by result of the forward, by parameter
+  GraphRecorder recorder{*graph};
 
-  void take(Argument::Kind kind, size_t index, const Tensor& like, size_t place) {
+  Tensor take(Argument::Kind kind, size_t index, const Tensor& like) {
     out.arguments.push_back({kind, index});
-    at[place] = graph->add_input("x", like->sizes, like->strides, like->dtype, like->device());
+    return graph->add_input("x", like->sizes, like->strides, like->dtype, like->device());
+  }
+  Tensor take_gradient(size_t k) { return take(Argument::kGradient, k, request.gradients[size_t(f.gradient_[k])]); }
+  Tensor take_so_far(size_t i) { return take(Argument::kSoFar, i, request.so_far[size_t(f.source_[i])]); }
+  Tensor take_stack(const Stack& stack) {
+    const Tensor t = take(Argument::kResult, stack.result, f.forward_.graph->outputs[stack.result].tensor());
+    return stack.order.empty() ? t : permute(t, inverse(stack.order));
   }
 
-  // Calls each(k) for what is there of a list.
-  template <class F>
-  static void each_there(const Tensors& list, const F& each) {
-    for (size_t i = 0; i < list.size(); i++) {
-      if (list[i]) each(i);
+  // The place of a parameter's gradient, kNone: there is none.
+  int gradient_place(size_t parameter) const {
+    const int source = f.source_[parameter];
+    return source == kNone ? kNone : traced.gradients[size_t(source)];
+  }
+  bool is_unchanged(size_t parameter, const std::map<size_t, size_t>& places) const {
+    const auto place = places.find(parameter);
+    return place != places.end() && gradient_place(parameter) == int(place->second);
+  }
+
+  void find_places() {
+    size_t place = f.parameters() + f.forward_.saved.size();
+    for (size_t k = 0; k < request.gradients.size(); k++) {
+      if (request.gradients[k]) gradient_at[index_of(f.gradient_, k)] = place++;
     }
-  }
-
-  void take_all() {
-    const size_t first_gradient = f.parameters() + f.forward_.saved.size();
-    size_t place = first_gradient;
-    std::map<size_t, size_t> gradient_at, so_far_at;  // by result of the forward, by parameter
-    each_there(request.gradients, [&](size_t k) { gradient_at[index_of(f.gradient_, k)] = place++; });
-    each_there(request.so_far, [&](size_t i) { so_far_at[index_of(f.source_, i)] = place++; });
-    const auto gradient = [&](bool carried) {
-      for (const auto& [k, p] : gradient_at) {
-        if ((k < f.carried_) == carried) take(Argument::kGradient, k, f.like_result_[size_t(f.gradient_[k])], p);
-      }
-    };
-    const auto so_far = [&](bool is_read) {
-      for (const auto& [i, p] : so_far_at) {
-        if ((i >= f.carried_ + f.slices_) == is_read) {
-          take(Argument::kSoFar, i, f.like_source_[size_t(f.source_[i])], p);
-        }
-      }
-    };
-    gradient(true), so_far(true);
-    out.carried = out.arguments.size();
-    gradient(false), so_far(false);
-    const auto result = [&](size_t k, size_t p) {
-      take(Argument::kResult, k, f.forward_.graph->outputs[k].tensor(), p);
-    };
-    for (size_t i = 0; i < f.saved_at_.size(); i++) result(f.saved_at_[i], f.parameters() + i);
-    for (const auto& [i, k] : f.copy_at_) result(k, i);
-    for (size_t i : f.before_) take(Argument::kBefore, i, f.forward_.graph->outputs[size_t(f.stacked_[i])].tensor(), i);
-    const auto parameter = [&](size_t i) { take(Argument::kParameter, i, f.forward_.graph->inputs[i].value, i); };
-    for (size_t i = f.carried_; i < f.carried_ + f.slices_; i++) parameter(i);
-    out.slices = out.arguments.size() - out.carried;
-    for (size_t i = f.carried_ + f.slices_; i < f.parameters(); i++) parameter(i);
+    for (size_t i = 0; i < request.so_far.size(); i++) {
+      if (request.so_far[i]) so_far_at[index_of(f.source_, i)] = place++;
+    }
   }
   static size_t index_of(const std::vector<int>& list, size_t k) {
     return size_t(std::find(list.begin(), list.end(), int(k)) - list.begin());
   }
 
+  void take_all() {
+    find_places();
+    const auto gradients = [&](bool carried, bool unchanged) {
+      for (const auto& [k, p] : gradient_at) {
+        const bool is_carried = k < f.carried_;
+        if (is_carried == carried && (is_carried && is_unchanged(k, gradient_at)) == unchanged)
+          at[p] = take_gradient(k);
+      }
+    };
+    const auto sums = [&](bool is_read, bool unchanged) {
+      for (const auto& [i, p] : so_far_at) {
+        if ((i >= f.first_read()) != is_read || (is_read && is_unchanged(i, so_far_at)) != unchanged) continue;
+        at[p] = take_so_far(i);
+      }
+    };
+    gradients(true, false), sums(true, false);
+    out.carried = out.arguments.size();
+    gradients(false, false), sums(false, false);
+    for (size_t i = 0; i < f.saved_.size(); i++) at[f.parameters() + i] = take_stack(f.saved_[i]);
+    for (const auto& [i, stack] : f.copied_) at[i] = take_stack(stack);
+    for (size_t i : f.before_) at[i] = take(Argument::kBefore, i, f.forward_.graph->inputs[i].value);
+    for (size_t i = f.carried_; i < f.first_read(); i++) take_parameter(i);
+    out.slices = out.arguments.size() - out.carried;
+    for (size_t i = f.first_read(); i < f.parameters(); i++) take_parameter(i);
+    gradients(true, true), sums(true, true);
+  }
+  void take_parameter(size_t i) { at[i] = take(Argument::kParameter, i, f.forward_.graph->inputs[i].value); }
+
   void run() {
-    GradModeScope no_grad(false);
-    GraphRecorder recorder(*graph);
-    ModeScope mode(&recorder);
     const BackwardPiece& piece = traced.pieces[0];
     if (piece.graph) {
       Tensors arguments;
@@ -227,17 +274,16 @@ struct TracedFunction::Assembly {
       const Tensors given = replay(*functionalise(*piece.graph), arguments, &recorder);
       for (size_t i = 0; i < given.size(); i++) at[size_t(piece.gives[i])] = given[i];
     }
-    out.gives.assign(f.parameters(), -1);
-    const size_t first_read = f.carried_ + f.slices_;
-    for (size_t i = 0; i < f.carried_; i++) give(i);
-    for (size_t i = first_read; i < f.parameters(); i++) give(i);
-    for (size_t i = f.carried_; i < first_read; i++) give(i);
+    out.gives.assign(f.parameters(), kNone);
+    for (size_t i = 0; i < f.carried_; i++) give(i, is_unchanged(i, gradient_at));
+    for (size_t i = f.first_read(); i < f.parameters(); i++) give(i, is_unchanged(i, so_far_at));
+    for (size_t i = f.carried_; i < f.first_read(); i++) give(i, false);
   }
-  void give(size_t parameter) {
-    const int source = f.source_[parameter], place = source < 0 ? -1 : traced.gradients[size_t(source)];
-    if (place < 0) return;
-    out.gives[parameter] = int(graph->outputs.size());
-    graph->outputs.emplace_back(contiguous_copy(at[size_t(place)]));
+  void give(size_t parameter, bool unchanged) {
+    const int place = gradient_place(parameter);
+    if (place == kNone) return;
+    out.gives[parameter] = unchanged ? kUnchanged : int(graph->outputs.size());
+    if (!unchanged) graph->outputs.emplace_back(at[size_t(place)]);
   }
 
   // Arguments that are not read go, but for those that a loop carries.
@@ -247,11 +293,10 @@ struct TracedFunction::Assembly {
     kept.arguments.clear(), kept.slices = 0;
     std::vector<GraphInput> inputs;
     std::vector<std::unique_ptr<Node>> nodes;
-    const size_t first_read = out.carried + out.slices;
     for (size_t i = 0; i < out.arguments.size(); i++) {
       if (i >= out.carried && !read.count(graph->inputs[i].value.get())) continue;
       kept.arguments.push_back(out.arguments[i]);
-      kept.slices += i >= out.carried && i < first_read;
+      kept.slices += i >= out.carried && i < out.carried + out.slices;
       inputs.push_back(std::move(graph->inputs[i]));
       nodes.push_back(std::move(graph->input_nodes[i]));
     }
@@ -259,14 +304,34 @@ struct TracedFunction::Assembly {
     graph->inputs = std::move(inputs), graph->input_nodes = std::move(nodes);
   }
 
+  // Each of what is carried gives its next value, which lies as it does.
+  FunctionRef loop() const {
+    for (size_t i = 0; i < out.carried; i++) {
+      const Argument& a = out.arguments[i];
+      if (out.gives[a.index] != int(i)) return nullptr;
+      const Tensor &before = graph->inputs[i].value, &after = graph->outputs[i].tensor();
+      if (strides_of(after) != strides_of(before) || !is_dense(after->sizes, after->strides)) return nullptr;
+    }
+    size_t carried = 0;
+    for (size_t i = 0; i < f.parameters(); i++) carried += (i < f.carried_ || i >= f.first_read()) && out.gives[i] >= 0;
+    if (carried != out.carried) return nullptr;
+    const FunctionRef plain = without_history(*graph, graph->outputs.size(), out.carried);
+    if (const std::string wrong = check_function(graph_of(plain)); !wrong.empty()) fail_internal("a backward: ", wrong);
+    return plain;
+  }
+
   Backward assemble() {
-    take_all();
-    run();
+    GradModeScope no_grad(false);
+    {
+      ModeScope mode(&recorder);
+      take_all();
+      run();
+    }
     if (graph->outputs.empty()) return std::move(out);
     prune();
     graph->renumber();
-    if (const std::string wrong = check_function(*graph); !wrong.empty()) fail_internal("a backward: ", wrong);
-    out.function = make_function(std::move(graph));
+    if (out.slices > 0) out.loop = loop();
+    out.step = std::move(graph);
     return std::move(out);
   }
 };

@@ -126,6 +126,10 @@ class ControlRun {
     const Memory even(last, device_), odd(last, device_);
     Operands now = part(in, 0, carried);
     const int64_t n = xs[0].sizes[dim(0)].hint;
+    for (size_t k = 0; k < slices; k++)
+      LUTRA_CHECK(xs[k].sizes[dim(k)].hint == n, "a scan of slices of different number");
+    for (size_t k = carried; k < out.size(); k++)
+      LUTRA_CHECK(out[k].sizes[0].hint == n, "a scan that stacks another number");
     for (int64_t step = 0; step < n; step++) {
       const int64_t i = reverse ? n - 1 - step : step;
       Operands x = xs;

@@ -81,10 +81,10 @@ Tensor contiguous_copy(const Tensor& t) { return op1(OpId::clone, {t, std::strin
 
 int64_t scan_length(const Args& args) { return list(args, 2)[0]->sizes[size_t(args[3].as<Sizes>()[0].hint)].hint; }
 
-Tensor slice_of(const Tensor& x, int64_t dim, int64_t i) { return op1(OpId::select, {x, vdim(dim), vdim(i)}); }
+Tensor slice_of(const Tensor& x, int64_t dim, SymInt i) { return op1(OpId::select, {x, vdim(dim), Scalar::of_sym(i)}); }
 
-Tensor slices_of(const Tensor& x, int64_t dim, int64_t from, int64_t n) {
-  return op1(OpId::slice, {x, vdim(dim), vdim(from), vdim(from + n)});
+Tensor slices_of(const Tensor& x, int64_t dim, SymInt from, SymInt n) {
+  return op1(OpId::slice, {x, vdim(dim), Scalar::of_sym(from), Scalar::of_sym(from + n)});
 }
 
 Tensor stack_of(const Tensor& slice) { return op1(OpId::unsqueeze, {slice, vdim(0)}); }

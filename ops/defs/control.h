@@ -29,9 +29,9 @@ Tensor contiguous_copy(const Tensor& t);
 // How often the body of a scan runs.
 int64_t scan_length(const Args& args);
 // Slice i of x along dim.
-Tensor slice_of(const Tensor& x, int64_t dim, int64_t i);
+Tensor slice_of(const Tensor& x, int64_t dim, SymInt i);
 // Slices [from, from + n) of x along dim.
-Tensor slices_of(const Tensor& x, int64_t dim, int64_t from, int64_t n);
+Tensor slices_of(const Tensor& x, int64_t dim, SymInt from, SymInt n);
 // One slice, as the only one of a stack of slices.
 Tensor stack_of(const Tensor& slice);
 // The tensor that has the slices of these stacks along dim.

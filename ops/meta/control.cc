@@ -88,13 +88,13 @@ ResultSpecs meta_scan_slices(OpId op, const Args& args) {
   if (xs.empty() || dims.size() != xs.size()) fail("scan: ", xs.size(), " slices, but ", dims.size(), " dims");
   std::vector<TensorType> given;
   for (const Tensor& t : carried) given.push_back(type_of(t));
-  int64_t n = 0;
+  SymInt n = 0;
   for (size_t k = 0; k < xs.size(); k++) {
     TensorType t = type_of(xs[k]);
     const int64_t d = dims[k].hint;
     if (d < 0 || size_t(d) >= t.sizes.size()) fail("scan: there is no dim ", d);
-    if (k > 0 && t.sizes[size_t(d)].hint != n) fail("scan: slices of different number");
-    n = t.sizes[size_t(d)].hint;
+    if (k > 0 && t.sizes[size_t(d)] != n) fail("scan: slices of different number");
+    n = t.sizes[size_t(d)];
     t.sizes.erase(size_t(d)), t.strides.erase(size_t(d));
     given.push_back(t);
   }
@@ -106,7 +106,7 @@ ResultSpecs meta_scan_slices(OpId op, const Args& args) {
   check_types(op, "what the body carries on", given, {results.begin(), results.begin() + long(carried.size())});
   ResultSpecs specs = specs_of(results);
   for (size_t i = carried.size(); i < specs.size(); i++) {
-    Sizes sizes = {SymInt(n)};
+    Sizes sizes = {n};
     for (SymInt s : results[i].sizes) sizes.push_back(s);
     specs[i] = contiguous_spec(sizes, results[i].dtype);
   }

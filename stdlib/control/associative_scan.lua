@@ -5,7 +5,7 @@
 local lt, use = ...
 local errors, keywords, tree = use "errors", use "keywords", use "control.tree"
 
-local defaults = {reverse = false}
+local schema = {{"dim"}, {"reverse", false}}
 
 local function part(list, dim, from, to, step)
   local out = {}
@@ -58,24 +58,19 @@ local function flip(list, dim)
   return list
 end
 
-return function(f, xs, dim, options)
+return function(f, xs, ...)
   errors.callable("associative_scan", "f", f)
-  if type(dim) == "table" and options == nil then dim, options = dim.dim, {reverse = dim.reverse} end
-  errors.number("associative_scan", "dim", dim)
-  options = keywords.check("associative_scan", options, defaults)
-  local list = tree.flatten("associative_scan", "argument 'xs'", xs)
-  if #list == 0 then errors.fail "associative_scan: argument 'xs' has no tensors" end
+  local options = keywords.read("associative_scan", schema, ...)
+  local dim = options.dim
+  local list = tree.slices("associative_scan", "argument 'xs'", xs, dim)
   local rank = list[1]:dim()
-  if dim < -rank or dim >= rank then
-    errors.fail("associative_scan: argument 'dim' is %d, but xs has %d dimensions", dim, rank)
-  end
-  if dim < 0 then dim = dim + rank end
-  local n = list[1]:size(dim)
   for k = 2, #list do
-    if list[k]:dim() <= dim or list[k]:size(dim) ~= n then
-      errors.fail("associative_scan: the tensors of xs differ in size along dim %d", dim)
+    if dim < 0 and list[k]:dim() ~= rank then
+      errors.fail("associative_scan: argument 'dim' is %d, but the tensors of xs differ in how many dimensions they have",
+        dim)
     end
   end
+  if dim < 0 then dim = dim + rank end
   local function given() return "what " .. tree.place_of("f", f) .. " gives" end
   local function combine(a, b)
     local flat = tree.flatten("associative_scan", "what f gives", f(tree.like(xs, a), tree.like(xs, b)))

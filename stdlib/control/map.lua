@@ -1,21 +1,30 @@
 -- lt.map(f, xs, ...): f(x, ...) for each slice x of xs along dimension 0; its results, stacked along dimension 0. xs
 -- and each result: a tensor or a (nested) table of tensors.
+--
+-- In a graph a long map is a scan that carries nothing.
 local lt, use = ...
-local errors, tree = use "errors", use "control.tree"
+local errors, tree, scan = use "errors", use "control.tree", use "control.scan"
+local native = lt._native
 
 local function list_of(...) return {...}, select("#", ...) end
 
+local function of_graph(f, xs, ...)
+  local more, m = list_of(...)
+  local count
+  local _, ys = scan(function(_, x)
+    local results
+    results, count = list_of(f(x, unpack(more, 1, m)))
+    if count == 0 then native.control_refuse "f gives nothing" end
+    return {}, results
+  end, {}, xs)
+  return unpack(ys, 1, count)
+end
+
 return function(f, xs, ...)
   errors.callable("map", "f", f)
-  local slices = tree.flatten("map", "argument 'xs'", xs)
-  if #slices == 0 then errors.fail "map: argument 'xs' has no tensors" end
-  local n = slices[1]:size(0)
-  for k = 2, #slices do
-    if slices[k]:size(0) ~= n then
-      errors.fail("map: the tensors of xs have sizes %d and %d along dimension 0", n, slices[k]:size(0))
-    end
-  end
-  if n == 0 then errors.fail "map: argument 'xs' has size 0 along dimension 0" end
+  local slices, n = tree.slices("map", "argument 'xs'", xs, 0)
+  if n == 0 then errors.fail "map: argument 'xs' has size 0 along dim 0" end
+  if n > 16 and native.control_possible() then return of_graph(f, xs, ...) end
   local models, columns, count = nil, {}, 0
   for i = 0, n - 1 do
     local x = {}

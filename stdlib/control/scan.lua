@@ -38,18 +38,11 @@ return function(f, init, xs, options)
   errors.callable("scan", "f", f)
   options = keywords.check("scan", options, defaults)
   local dim, reverse = options.dim, options.reverse
-  local slices = tree.flatten("scan", "argument 'xs'", xs)
-  if #slices == 0 then errors.fail "scan: argument 'xs' has no tensors" end
-  local n = slices[1]:size(dim)
-  for k = 2, #slices do
-    if slices[k]:size(dim) ~= n then
-      errors.fail("scan: the tensors of xs have sizes %d and %d along dim %d", n, slices[k]:size(dim), dim)
-    end
-  end
+  local slices, n = tree.slices("scan", "argument 'xs'", xs, dim)
   if n == 0 then errors.fail("scan: argument 'xs' has size 0 along dim %d", dim) end
   -- Ops of unrolled steps may be fused with each other, but compiling them takes as long as they are many.
   if n > 16 and possible() then return of_graph(f, init, xs, slices, dim, reverse) end
-  local carry, model, ys = init, nil, {}
+  local carry, last, model, ys = init, nil, nil, {}
   local first = tree.flatten("scan", "argument 'init'", init)
   local function given() return "the carry that " .. tree.place_of("f", f) .. " gives" end
   for step = 0, n - 1 do
@@ -58,11 +51,13 @@ return function(f, init, xs, options)
     for k = 1, #slices do x[k] = slices[k]:select(dim, i) end
     local y
     carry, y = f(carry, tree.like(xs, x))
-    tree.check("scan", given, tree.flatten("scan", "the carry that f gives", carry), "init", first)
+    last = tree.flatten("scan", "the carry that f gives", carry)
+    tree.check("scan", given, last, "init", first)
     if step == 0 then model = y end
     if (y == nil) ~= (model == nil) then errors.fail("scan: %s gives a y in some steps only", tree.place_of("f", f)) end
     if y ~= nil then ys[i + 1] = tree.flatten("scan", "the y that f gives", y) end
   end
+  carry = tree.own(carry, last, first)
   if model == nil then return carry, nil end
   for i = 2, n do
     tree.check("scan", function() return "a y that " .. tree.place_of("f", f) .. " gives" end, ys[i], "the first",

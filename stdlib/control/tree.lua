@@ -50,11 +50,47 @@ end
 -- A value built as `value` is, of the tensors in list.
 function M.like(value, list) return (M.place(value, list, 1)) end
 
--- f(t) for each tensor of a value, in a value built as it is.
-function M.map(where, what, value, f)
+-- The tensors of a value that is taken apart along dim, and how many slices they have.
+function M.slices(where, what, value, dim)
   local list = M.flatten(where, what, value)
-  for i = 1, #list do list[i] = f(list[i]) end
-  return M.like(value, list)
+  if #list == 0 then errors.fail("%s: %s has no tensors", where, what) end
+  if type(dim) ~= "number" or dim % 1 ~= 0 then errors.wrong(where, "dim", "a whole number", dim) end
+  local n
+  for i = 1, #list do
+    local rank = list[i]:dim()
+    if dim < -rank or dim >= rank then
+      errors.fail("%s: argument 'dim' is %d, but a tensor of %s has %d dimensions", where, dim, what, rank)
+    end
+    local size = list[i]:size(dim)
+    n = n or size
+    if size ~= n then
+      errors.fail("%s: the tensors of %s have sizes %d and %d along dim %d", where, what, n, size, dim)
+    end
+  end
+  return list, n
+end
+
+-- A value built as `value` is, of copies of its tensors.
+function M.copy(value)
+  if lt.is_tensor(value) then return value:clone() end
+  if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
+  local out = {}
+  for k, v in pairs(value) do out[k] = M.copy(v) end
+  return out
+end
+
+-- A loop's results are tensors of their own: a value built as `value` is, in which copies stand for what came in.
+function M.own(value, list, given)
+  local copies = false
+  for i = 1, #list do
+    for k = 1, #given do
+      if rawequal(list[i], given[k]) then
+        list[i], copies = list[i]:clone(), true
+        break
+      end
+    end
+  end
+  return copies and M.like(value, list) or value
 end
 
 -- "f (model.lua:12)"

@@ -34,13 +34,15 @@ return function(cond, body, ...)
   local first = flat(carried, n)
   if possible() then return of_graph(cond, body, carried, n) end
   local function given() return "what " .. tree.place_of("body", body) .. " gives" end
+  local last = first
   while tree.truth("while_loop", "cond", cond(unpack(carried, 1, n))) do
     local new, count = list_of(body(unpack(carried, 1, n)))
     if count ~= n then
       errors.fail("while_loop: %s gives %d values, but %d are carried", tree.place_of("body", body), count, n)
     end
-    tree.check("while_loop", given, flat(new, n), "the carried values", first)
+    last = flat(new, n)
+    tree.check("while_loop", given, last, "the carried values", first)
     carried = new
   end
-  return unpack(carried, 1, n)
+  return unpack(tree.own(carried, last, first), 1, n)
 end

@@ -106,32 +106,19 @@ local function init_layers(self, mode, o)
   self:reset_parameters()
 end
 
--- The elements of a sequence, by halves of halves: the gradient of a part is as long as what it was taken from, so that
--- of n parts of the whole would be n times as long as the whole.
-local function elements_of(sequence, first, count, out)
-  if count == 1 then
-    out[first] = sequence:squeeze(0)
-    return
-  end
-  local half = math.floor(count / 2)
-  elements_of(sequence:narrow(0, 0, half), first, half, out)
-  elements_of(sequence:narrow(0, half, count - half), first + half, count - half, out)
-end
-
 -- One direction of a layer over a sequence (length, batch, features): the outputs in order of the sequence, and the
 -- last states.
 local function run_direction(self, names, x, h, c, backwards)
   local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
   local step = modes[self.mode][2]
-  local length, inputs, outputs = x:size(0), {}, {}
-  elements_of(linear(x, self[names.weight_ih], self[names.bias_ih]), 1, length, inputs)
-  for i = 1, length do
-    local at = backwards and length + 1 - i or i
-    h, c = step(inputs[at], linear(h, w_hh, b_hh), h, c)
+  local function body(state, from_input)
+    local h, c = step(from_input, linear(state.h, w_hh, b_hh), state.h, state.c)
     if w_hr ~= nil then h = linear(h, w_hr) end
-    outputs[at] = h
+    return {h = h, c = c}, h
   end
-  return lt.stack(outputs, 0), h, c
+  local inputs = linear(x, self[names.weight_ih], self[names.bias_ih])
+  local last, outputs = lt.scan(body, {h = h, c = c}, inputs, {reverse = backwards})
+  return outputs, last.h, last.c
 end
 
 -- The same over the data of a packed sequence, whose step i has the first sizes[i] rows. Forwards, rows that end leave

@@ -235,6 +235,52 @@ test("gradients go through cond and while_loop", function()
   for _ = 1, 3 do truthy(lt.grad(cf(x), x):equal(lt.grad(f(x), x))) end
 end)
 
+test("a scan of another length, and a long map", function()
+  local function f(xs)
+    local c, ys = lt.scan(function(c, x) return c + x, {c * x, x:sum()} end, lt.zeros(3), xs)
+    return c, ys[1], ys[2], lt.map(function(x, k) return x:exp() * k end, xs, 2)
+  end
+  local cf = lt.compile(f, {fullgraph = true})
+  for _, n in ipairs {17, 18, 40, 19, 100, 17} do
+    local xs = lt.randn(n, 3)
+    local got, want = {cf(xs)}, {f(xs)}
+    for i = 1, 4 do truthy(got[i]:equal(want[i]), n) end
+  end
+  equal(lt.explain(function(xs) return lt.map(function(x) return x:sin() end, xs) end)(lt.randn(500, 3)).graph_count, 1)
+end)
+
+test("results are tensors of their own, or the graph says no", function()
+  local function same(x) return x end
+  local function branch(x) return (lt.cond(x:sum():gt(0), same, same, x)) end
+  local function loop(x)
+    local _, y = lt.while_loop(function(i) return i:lt(0) end, function(i, y) return i + 1, y * 2 end, lt.tensor(0), x)
+    return y
+  end
+  local function carry(x) return (lt.scan(function(c, v) return c, v end, x, lt.ones(20, 2))) end
+  local function view(x)
+    return (lt.while_loop(function(y) return y:sum():lt(3) end, function(y) return y:view(2) + 1 end, x))
+  end
+  for _, f in ipairs {branch, loop, carry, view} do
+    local a, b = lt.ones(2), lt.ones(2)
+    f(a):add_(1)
+    local cf = lt.compile(f)
+    for _ = 1, 2 do
+      b:fill_(1)
+      cf(b):add_(1)
+      truthy(a:equal(b))
+    end
+    equal(rawequal(f(a), a), rawequal(cf(b), b))
+  end
+  local function twice(x)
+    return lt.cond(x:sum():gt(0), function(a) a = a + 1 return a, a end, function(a) a = a * 2 return a, a end, x)
+  end
+  for _, f in ipairs {twice, lt.compile(twice)} do
+    local a, b = f(lt.ones(2))
+    a:add_(1)
+    truthy(b:equal(lt.full({2}, 2)))
+  end
+end)
+
 test("map stacks what f gives", function()
   local x = lt.randn(4, 3)
   local function f(x, k) return lt.map(function(v, k) return v:sum(), {d = v * k} end, x, k) end
@@ -278,11 +324,19 @@ test("errors name both sides", function()
     lt.ones(2, 3))
   raises("scan: tensor 1 of a y that f", lt.scan, function(c, v) return c, v:sum():item() > 3 and v or c[0] end, x,
     lt.arange(6, {dtype = "float32"}):view(2, 3))
+  raises("scan: argument 'dim' is 7, but a tensor of argument 'xs' has 2 dimensions", lt.scan, first, x, lt.ones(2, 3),
+    {dim = 7})
+  raises("scan: argument 'dim' must be a whole number, got string 'a'", lt.scan, first, x, lt.ones(2, 3), {dim = "a"})
+  raises("map: argument 'dim' is 0, but a tensor of argument 'xs' has 0 dimensions", lt.map, first, lt.tensor(1))
+  raises("associative_scan: argument 'dim' must be a whole number, got number 0.5", lt.associative_scan, first, x, 0.5)
+  raises("associative_scan: unknown option 'foo'", lt.associative_scan, first, x, {dim = 0, foo = 3})
   raises("scan: argument 'xs' has size 0 along dim 0", lt.scan, first, x, lt.ones(0, 3))
-  raises("scan: the tensors of xs have sizes 2 and 3 along dim 0", lt.scan, first, x, {lt.ones(2), lt.ones(3)})
+  raises("scan: the tensors of argument 'xs' have sizes 2 and 3 along dim 0", lt.scan, first, x,
+    {lt.ones(2), lt.ones(3)})
   raises("scan: unknown option 'reversed'", lt.scan, first, x, lt.ones(2), {reversed = true})
   raises("map: argument 'xs' has no tensors", lt.map, first, {})
-  raises("associative_scan: argument 'dim' is 2, but xs has 1 dimensions", lt.associative_scan, first, x, 2)
+  raises("associative_scan: argument 'dim' is 2, but a tensor of argument 'xs' has 1 dimensions", lt.associative_scan,
+    first, x, 2)
 end)
 
 h.finish()

@@ -72,6 +72,50 @@ test("a scan in both directions, along any dimension, with results of all kinds"
   end
 end)
 
+test("a scan of any length is one graph", function()
+  local function step(xs)
+    w.grad = nil
+    local c, ys = lt.scan(function(c, x)
+      c = (c:mm(w) + x):tanh()
+      return c, c * 2
+    end, lt.zeros(3, 4), xs)
+    local loss = c:sum() + ys:square():mean()
+    loss:backward()
+    return loss
+  end
+  local compiled, model = lt.compile(step, {fullgraph = true}), lt.compile(function(xs)
+    return lt.scan(function(c, x) return (c:mm(w) + x):tanh(), nil end, lt.zeros(3, 4), xs):sum()
+  end, {fullgraph = true})
+  for _, n in ipairs {20, 30, 17, 25, 40, 18, 20} do
+    local xs = lt.randn(n, 3, 4)
+    local want = step(xs)
+    local g = w.grad
+    truthy(same_bits(compiled(xs), want) and same_bits(w.grad, g), n)
+    w.grad = nil
+    lt.scan(function(c, x) return (c:mm(w) + x):tanh(), nil end, lt.zeros(3, 4), xs):sum():backward()
+    g, w.grad = w.grad, nil
+    model(xs):backward()
+    truthy(same_bits(w.grad, g), n)
+  end
+end)
+
+test("gradients lie in memory as eager's do", function()
+  local xs = lt.randn({20, 4, 4}, {requires_grad = true})
+  check(1, function(xs)
+    local _, y = lt.scan(function(c, x) return c * 0.5 + x:mm(w), (c * 2 * w[0]):t() end, lt.zeros(4, 4), xs)
+    return (y * y):sum()
+  end, {xs, w}, xs)
+  check(1, function(xs)
+    local c, y = lt.scan(function(c, x) return (c:t() * w[0]):t() + x, (c * v[1]):t():exp():t() end, (w * 0.1):t(), xs)
+    return (y:transpose(1, 2):contiguous():transpose(1, 2) * xs):sum() + c:t():square():sum()
+  end, {xs, w, v}, xs)
+  local x = lt.randn({20, 4}, {requires_grad = true})
+  check(1, function(x)
+    local y = lt.cond(x:sum():gt(-1e9), function(a) return (a * w[0]):t() end, function(a) return (a * w[0]):t() end, x)
+    return (y:t():contiguous():t() * y):sum()
+  end, {x, w}, x)
+end)
+
 test("what is carried takes part from the second step on, and in part", function()
   local xs = lt.randn({30, 3, 4}, {requires_grad = true})
   check(1, function(xs)

@@ -7,6 +7,7 @@
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/reader.h"
+#include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
 
 namespace lutra {
@@ -86,7 +87,7 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
   if (b.name == "as_strided") guard_offset(args);
   recorder.set_location(file(), line());
   const bool backward = b.name == "backward" || b.name == "grad";
-  if (backward) writes_outside();
+  if (backward && !regions.empty()) regions.back()->refuse("it computes gradients");
   TrackerReader reader(*this, args);
   Vars results;
   const size_t nodes = graph->nodes.size();

@@ -1,6 +1,8 @@
 // Regions of a trace, and the models of what stdlib/control calls.
 #include "vm/capture/trace/regions.h"
 
+#include <algorithm>
+
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/tape.h"
@@ -98,6 +100,18 @@ Results Region::call(OpId op, Args& args) {
 
 Tensor Region::call_inplace(OpId op, Args&) { refuse(str(inplace_name(op), " writes a tensor")); }
 
+// With what comes from outside. What a loop carries may be carried on as it is: in the end it is copied in eager code,
+// too.
+bool Region::shares_memory(const Tensor& t) const {
+  return std::any_of(graph_->inputs.begin(), graph_->inputs.end(), [&](const GraphInput& in) {
+    return in.value->storage == t->storage && !(in.value.same(t) && !is_read(t));
+  });
+}
+
+bool Region::is_read(const Tensor& t) const {
+  return std::any_of(lifted_.begin(), lifted_.end(), [&](const auto& known) { return known.second.same(t); });
+}
+
 std::vector<bool> Region::with_gradients(const std::vector<Tensor>& results, size_t carried) {
   std::vector<bool> out;
   for (size_t k = 0; k < std::min(results.size(), carried); k++) out.push_back(inside(results[k])->requires_grad);
@@ -109,9 +123,12 @@ std::vector<bool> Region::with_gradients(const std::vector<Tensor>& results, siz
 RecordedFunction Region::finish(const std::vector<Tensor>& results, size_t carried, size_t parameters) {
   if (grad_enabled() != grad_mode_) refuse("it changes the grad mode");
   bool differentiable = false;
+  std::unordered_set<const Storage*> seen;
   for (size_t k = 0; k < results.size(); k++) {
     const Tensor from = inside(results[k]);
     const bool stacked = parameters > carried && k >= carried;
+    if (k < carried && shares_memory(from)) refuse("what it carries on has the memory of what is read");
+    if (k < carried && !seen.insert(from->storage.get()).second) refuse("it carries on the same memory twice");
     const Tensor copy = stacked ? contiguous_copy(from) : own_copy(from);
     if (!stacked && !same_values(copy->strides, from->strides)) refuse("a result is no dense tensor");
     graph_->outputs.push_back(copy);
@@ -156,9 +173,11 @@ Vars results_of(Trace& t, const F& call) {
   }
 }
 
-// Of the control flow at this place, also later in the trace.
+// Of the control flow at this place, as long as there is the trace.
 Refuse refusal(Trace& t) {
-  return [&t, place = control_place(t)](const std::string& why) { refuse_control(t, place, why); };
+  return [trace = std::weak_ptr<Trace*>(t.alive), place = control_place(t)](const std::string& why) {
+    if (const auto there = trace.lock()) refuse_control(**there, place, why);
+  };
 }
 
 }  // namespace

@@ -31,6 +31,8 @@ class Region final : public Mode {
   Tensor inside(const Tensor& t);
   // Ends the recording. The first results are carried on to the first parameters, the next parameters are slices.
   RecordedFunction finish(const std::vector<Tensor>& results, size_t carried, size_t parameters);
+  bool shares_memory(const Tensor& t) const;
+  bool is_read(const Tensor& t) const;
   // Which of the first results require grad.
   std::vector<bool> with_gradients(const std::vector<Tensor>& results, size_t carried);
   size_t first_cell() const { return first_cell_; }

@@ -237,7 +237,8 @@ class Trace {
   const uint64_t gpu_reads = current_cuda_index_reads(), device_reads = default_device_reads();  // before the trace
   std::vector<std::unique_ptr<Region>> regions;  // being recorded, outermost first
   std::vector<RecordedFunction> functions;       // that have been
-  std::vector<bool> carries_gradients;           // what the region that is opened next carries in, where it is known
+  const std::shared_ptr<Trace*> alive = std::make_shared<Trace*>(this);
+  std::vector<bool> carries_gradients;  // what the region that is opened next carries in, where it is known
   // The current instruction writes what is older than the innermost region.
   void writes_outside(const Table& table);
   void writes_outside(const Cell& cell);
