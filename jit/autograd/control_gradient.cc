@@ -49,12 +49,19 @@ struct ControlNode : GradNode {
   bool leads(uint32_t, const std::function<bool(const Edge&)>& wanted) override {
     return std::any_of(next.begin(), next.end(), wanted);
   }
+  virtual bool saves() const = 0;
+  virtual void drop() = 0;
   bool is_released() const override { return released; }
-  void release() override { released = true, hooks.clear(); }
+  void release() override {
+    if (!saves()) return;  // nothing to give back: such a node may run again
+    released = true;
+    hooks.clear();
+    drop();
+  }
 
   void begin() {
     if (released) fail_second_backward();
-    if (tape_watch()) tape_watch()->spent(this);
+    if (tape_watch() && saves()) tape_watch()->spent(this);
   }
   // The gradient of a result as its hooks leave it.
   static void visit(const JointCall& call, size_t result, Tensor& g) {
@@ -94,8 +101,8 @@ struct ScanNode final : ControlNode {
 
   const char* name() const override { return "scan"; }
   std::vector<Tensor> apply_joint(JointCall& call) override;
-  void release() override {
-    ControlNode::release();
+  bool saves() const override { return body->saves(); }
+  void drop() override {
     for (auto* list : {&init, &xs, &reads, &made}) {
       for (SavedTensor& t : *list) t.release();
     }
@@ -365,8 +372,8 @@ struct CondNode final : ControlNode {
   std::vector<SavedTensor> reads;  // of both
 
   const char* name() const override { return "cond"; }
-  void release() override {
-    ControlNode::release();
+  bool saves() const override { return branches[0].function->saves() || branches[1].function->saves(); }
+  void drop() override {
     pred.release();
     for (SavedTensor& t : reads) t.release();
   }

@@ -124,6 +124,8 @@ TracedFunction::Stack TracedFunction::stack(const Tensor& value) {
   return {outputs.size() - 1, order};
 }
 
+bool TracedFunction::saves() const { return !saved_.empty() || std::count(read_.begin(), read_.end(), true) > 0; }
+
 FunctionRef TracedFunction::plain() const { return without_history(*forward_.graph, results_); }
 
 void TracedFunction::find_stacked() {

@@ -52,6 +52,8 @@ class TracedFunction {
   const std::vector<int>& stacked() const { return stacked_; }
   // Whether backwards read what was carried in and is not copied.
   bool reads_before() const { return !before_.empty(); }
+  // Whether a backward reads anything of the run.
+  bool saves() const;
   // Whether a backward is given the parameter itself.
   bool is_read(size_t parameter) const { return read_[parameter]; }
   // The forward without what backwards read.

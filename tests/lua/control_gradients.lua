@@ -233,6 +233,29 @@ test("hooks, kept gradients, gradients of gradients", function()
   end)
 end)
 
+test("a second backward, where nothing was saved and where something was", function()
+  local function run(f, x)
+    local loss = lt.scan(f, lt.zeros(4), x):sum()
+    loss:backward()
+    loss:backward()
+    return x.grad
+  end
+  local x = lt.randn({20, 4}, {requires_grad = true})
+  local function sums(c, x) return c + x, nil end
+  local function sines(c, x) return c + x:sin(), nil end
+  local want = run(sums, x)
+  x.grad = nil
+  truthy(same_bits(lt.compile(function(x) return run(sums, x) end)(x), want))
+  local model = lt.compile(function(x) return (lt.scan(sums, lt.zeros(4), x):sum()) end)
+  x.grad = nil
+  local loss = model(x)
+  loss:backward()
+  loss:backward()
+  truthy(same_bits(x.grad, want))
+  raises("a second time", run, sines, x)
+  raises("a second time", lt.compile(function(x) return run(sines, x) end), x)
+end)
+
 test("a write to what the body read, before the backward", function()
   local xs = lt.randn(20, 3, 4)
   local function f(xs, k)
