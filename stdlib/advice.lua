@@ -6,9 +6,7 @@ local native = lt._native
 
 -- Calls add(name) for the names of a value's fields and methods.
 local function each_name(value, add)
-  if value == lt then
-    for name in pairs(native.lazy) do add(name) end
-  end
+  for name in next, native.lazy.names(value) do add(name) end
   for _ = 1, 20 do
     if type(value) ~= "table" then return end
     for name in next, value do add(name) end
@@ -25,10 +23,10 @@ end
 
 -- A field as a program would have read it, but by tables alone.
 local function field(value, key)
-  if value == lt then return lt[key] end
   for _ = 1, 20 do
     if type(value) ~= "table" then return end
     local found = rawget(value, key)
+    if found == nil then found = native.lazy.load(value, key) end
     if found ~= nil then return found end
     local meta = debug.getmetatable(value)
     value = type(meta) == "table" and (rawget(meta, "_compiled_of") or rawget(meta, "__index")) or nil

@@ -1,4 +1,4 @@
--- The first chunk of the standard library: the native module table in; lt.nn, lt.optim and what else `lazy` lists
+-- The first chunk of the standard library: the native module table in; lt.nn, lt.optim and what else is listed below
 -- added, each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what
 -- stdlib/nn/module.lua returns.
 local lt = ...
@@ -14,18 +14,11 @@ local function use(name)
   return module
 end
 
-local lazy = {nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress",
-  perf_counter = "clock", Generator = "generator",
-              profile = "profile", backends = "backends", finfo = "finfo", iinfo = "iinfo", autograd = "autograd",
-                amp = "amp",
-              deepcopy = "deepcopy", isinstance = "isinstance",
-              cond = "control.cond", while_loop = "control.while_loop", scan = "control.scan", map = "control.map",
-              associative_scan = "control.associative_scan"}
-
-lt._native.lazy, lt._native.use = lazy, use -- for the REPL and the commands of the executable
+local lazy = use "lazy"
+lt._native.lazy, lt._native.use = lazy, use -- for traces, the REPL and the commands of the executable
 
 -- lt.float33 would be nil, which `dtype =` takes for "not given": what looks like a dtype and is none is an error.
-local function check_dtype(key)
+local function check_dtype(_, key)
   if type(key) ~= "string"
     or not (key:find "^b?float%d+[%w_]*$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then
     return
@@ -34,23 +27,15 @@ local function check_dtype(key)
   errors.fail("lt.%s: no such dtype%s", key, errors.known(key, lt._native.dtypes))
 end
 
-local meta = getmetatable(lt) or {}
-local fallback = meta.__index
-function meta.__index(t, key)
-  local name = lazy[key]
-  if name then
-    local module = use(name)
-    rawset(t, key, module) -- from now on a plain field
-    return module
-  end
-  if type(fallback) == "function" then return fallback(t, key) end
-  if fallback then return fallback[key] end
-  check_dtype(key)
-end
-setmetatable(lt, meta)
+setmetatable(lt, {__index = check_dtype})
+lazy.fill(lt, {
+  nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress",
+  perf_counter = "clock", Generator = "generator", profile = "profile", backends = "backends", finfo = "finfo",
+  iinfo = "iinfo", autograd = "autograd", amp = "amp", deepcopy = "deepcopy", isinstance = "isinstance",
+  cond = "control.cond", while_loop = "control.while_loop", scan = "control.scan", map = "control.map",
+  associative_scan = "control.associative_scan"})
 
 if package and package.preload then
-  for key in pairs(lazy) do
-    package.preload["lutra." .. key] = function() return lt[key] end
-  end
+  local function load(name) return lt[name:sub(#"lutra." + 1)] end
+  for key in next, lazy.names(lt) do package.preload["lutra." .. key] = load end
 end

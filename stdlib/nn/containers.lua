@@ -1,6 +1,5 @@
--- nn.Sequential, ModuleList, ModuleDict, ParameterList and ParameterDict. The parts of a container are those of any
--- module, in order: items of the list, and what has a name. Positions count from 1, names in a state dict as PyTorch's:
--- from 0.
+-- nn.Sequential and ModuleList. The parts of a container are those of any module, in order: items of the list, and what
+-- has a name. Positions count from 1, names in a state dict as PyTorch's: from 0.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -9,19 +8,9 @@ local Module, is_module = base.Module, base.is_module
 
 local classes = {}
 
--- The key of the next item, behind all parts of the kind.
-local function next_key(self, kind)
-  local keys = base.part_keys(self, kind)
-  local key = #keys
-  for i = 1, #keys do
-    if type(keys[i]) == "number" then key = math.max(key, keys[i]) end
-  end
-  return key + 1
-end
-
 local function append(self, module)
   base.check_module(self._name, module)
-  self[next_key(self, "module")] = module
+  self[base.next_key(self, "module")] = module
   return self
 end
 
@@ -202,135 +191,6 @@ function Sequential:forward(input)
     if child ~= nil then input = child(input) end
   end
   return input
-end
-
--- ModuleDict({name = module, ...}), in the order in which the modules were made, or ModuleDict({{name, module}, ...}),
--- in the order of the list; ParameterDict alike. accept(class name, value) gives what is stored for a value.
-local function put(self, name, value)
-  base.check_free_name(self, self._name, name)
-  value = self._accept(self._name, value)
-  local is_new = rawget(self, name) == nil
-  self[name] = value
-  if not is_new then return end
-  local order = self._order -- last, whenever it was made
-  for i = #order, 1, -1 do
-    if order[i] == name then table.remove(order, i) end
-  end
-  order[#order + 1] = name
-end
-
-local function dict_class(name, kind, accept)
-  local class = Module:extend(name)
-  classes[name] = class
-  class._accept = accept
-  function class:init(parts) self:update(parts or {}) end
-  function class:update(parts)
-    if type(parts) ~= "table" then fail("%s: a table of %ss is needed, not %s", name, kind, errors.show(parts)) end
-    if is_module(parts) then
-      for key, value in class.items(parts) do put(self, key, value) end
-      return self
-    end
-    for i = 1, #parts do put(self, parts[i][1], parts[i][2]) end
-    local names = {}
-    for key in pairs(parts) do
-      if type(key) ~= "number" then names[#names + 1] = key end
-    end
-    table.sort(names, function(a, b)
-      local x, y = base.serial_of(parts[a]), base.serial_of(parts[b])
-      if x and y then return x < y end
-      return tostring(a) < tostring(b)
-    end)
-    for _, key in ipairs(names) do put(self, key, parts[key]) end
-    return self
-  end
-  -- Iterators in order: names, values, both.
-  function class:items()
-    local keys, i = base.part_keys(self, kind), 0
-    return function()
-      i = i + 1
-      return keys[i], keys[i] and self[keys[i]]
-    end
-  end
-  function class:keys()
-    local items = self:items()
-    return function() return (items()) end
-  end
-  function class:values()
-    local items = self:items()
-    return function()
-      local _, value = items()
-      return value
-    end
-  end
-  function class:len() return #base.part_keys(self, kind) end
-  function class:pop(key)
-    local value = rawget(self, key)
-    if value == nil or not base.serial_of(value) then
-      fail("%s: there is no %s '%s'%s", name, kind, tostring(key), errors.known(key, base.part_keys(self, kind)))
-    end
-    self[key] = nil
-    return value
-  end
-  return class
-end
-
-dict_class("ModuleDict", "module", function(name, value)
-  base.check_module(name, value)
-  return value
-end)
-
--- Parameters ----------------------------------------------------------------------------------------------------------
-
--- As PyTorch, takes tensors for parameters.
-local function as_parameter(name, value)
-  errors.tensor(name, "value", value)
-  return base.is_parameter(value) and value or base.Parameter(value)
-end
-
-local function show_parameters(self)
-  local lines = {}
-  for _, key in ipairs(base.part_keys(self, "parameter")) do
-    local p, shown = self[key], type(key) == "number" and key - 1 or key
-    lines[#lines + 1] = string.format("(%s): Parameter containing: [%s of size %s]", shown, p.dtype,
-      table.concat(p.shape, "x"))
-  end
-  return self._name .. "(" .. (#lines > 0 and "\n  " .. table.concat(lines, "\n  ") .. "\n" or "") .. ")"
-end
-
-local ParameterDict = dict_class("ParameterDict", "parameter", as_parameter)
-ParameterDict.__tostring = show_parameters
-function ParameterDict:get(key, default)
-  local value = rawget(self, key)
-  if base.is_parameter(value) then return value end
-  return default
-end
-function ParameterDict:setdefault(key, default)
-  if self:get(key) == nil then put(self, key, default) end
-  return self[key]
-end
-
--- ParameterList({a, b}): items from 1, in a state dict from "0".
-local ParameterList = Module:extend("ParameterList")
-classes.ParameterList = ParameterList
-ParameterList.__tostring = show_parameters
-
-function ParameterList:init(values)
-  if values ~= nil then self:extend(values) end
-end
-function ParameterList:append(value)
-  self[next_key(self, "parameter")] = as_parameter("ParameterList", value)
-  return self
-end
-function ParameterList:extend(values)
-  if type(values) == "string" then return Module.extend(self, values) end
-  if type(values) ~= "table" then errors.wrong("ParameterList", "values", "a list of Tensors", values) end
-  for i = 1, #values do self:append(values[i]) end
-  return self
-end
-function ParameterList:len() return #base.part_keys(self, "parameter") end
-function ParameterList:__newindex(key, value)
-  if type(key) == "number" and value ~= nil then value = as_parameter("ParameterList", value) end
-  base.define(self, key, value)
 end
 
 return classes

@@ -1,12 +1,10 @@
--- Modules that are one op with options: activations, losses and distances, made from two tables. Options come by
--- position or in a trailing table, by PyTorch's names; they go on to the op as they were given.
+-- Modules that are one op with options: activations, losses and distances. A table of classes out, each made from its
+-- row when its name is read first. Options come by position or in a trailing table, by PyTorch's names; they go on to
+-- the op as they were given.
 local lt, use = ...
 local errors = use "errors"
-local base = use "nn.module"
 local keywords = use "keywords"
-local Module, Parameter, none = base.Module, base.Parameter, keywords.none
-
-local classes = {}
+local Module, none = use("nn.module").Module, keywords.none
 
 local flags = {"inplace", "log_target", "log_input", "full"} -- what else is wrong the op says
 
@@ -60,15 +58,6 @@ local function options_of(self)
   return now
 end
 
-local function make(name, op, names, forward)
-  local class = Module:extend(name)
-  class._options = names
-  function class:init(...) take(self, names, ...) end
-  class.forward = forward(op)
-  class.extra_repr = repr
-  classes[name] = class
-end
-
 local function of_one(op)
   return function(self, input)
     local options = options_of(self)
@@ -91,79 +80,67 @@ local function of_three(op)
   end
 end
 
--- {class, op, options in PyTorch's order}
-local activations = {
-  {"CELU", "celu", {"alpha", "inplace"}}, {"ELU", "elu", {"alpha", "inplace"}}, {"GELU", "gelu", {"approximate"}},
-    {"GLU", "glu", {"dim"}},
-  {"Hardshrink", "hardshrink", {"lambd"}}, {"Hardsigmoid", "hardsigmoid", {"inplace"}},
-    {"Hardswish", "hardswish", {"inplace"}},
-  {"Hardtanh", "hardtanh", {"min_val", "max_val", "inplace"}},
-    {"LeakyReLU", "leaky_relu", {"negative_slope", "inplace"}},
-  {"LogSigmoid", "logsigmoid", {}}, {"Mish", "mish", {"inplace"}}, {"ReLU", "relu", {"inplace"}},
-    {"ReLU6", "relu6", {"inplace"}},
-  {"SELU", "selu", {"inplace"}}, {"Sigmoid", "sigmoid", {}}, {"SiLU", "silu", {"inplace"}},
-    {"Softplus", "softplus", {"beta", "threshold"}},
-  {"Softshrink", "softshrink", {"lambd"}}, {"Softsign", "softsign", {}}, {"Tanh", "tanh", {}},
-    {"Tanhshrink", "tanhshrink", {}},
-  {"Threshold", "threshold", {"threshold", "value", "inplace"}},
-}
-for _, row in ipairs(activations) do make(row[1], assert(lt[row[2]], row[2]), row[3], of_one) end
+-- How many tensors forward takes; class, op, options in PyTorch's order.
+local rows = [[
+1 CELU celu alpha inplace
+1 ELU elu alpha inplace
+1 GELU gelu approximate
+1 GLU glu dim
+1 Hardshrink hardshrink lambd
+1 Hardsigmoid hardsigmoid inplace
+1 Hardswish hardswish inplace
+1 Hardtanh hardtanh min_val max_val inplace
+1 LeakyReLU leaky_relu negative_slope inplace
+1 LogSigmoid logsigmoid
+1 Mish mish inplace
+1 ReLU relu inplace
+1 ReLU6 relu6 inplace
+1 SELU selu inplace
+1 Sigmoid sigmoid
+1 SiLU silu inplace
+1 Softplus softplus beta threshold
+1 Softshrink softshrink lambd
+1 Softsign softsign
+1 Tanh tanh
+1 Tanhshrink tanhshrink
+1 Threshold threshold threshold value inplace
+2 BCELoss binary_cross_entropy weight reduction
+2 BCEWithLogitsLoss binary_cross_entropy_with_logits weight reduction pos_weight
+2 CosineSimilarity cosine_similarity dim eps
+2 CrossEntropyLoss cross_entropy weight ignore_index reduction label_smoothing
+2 HingeEmbeddingLoss hinge_embedding_loss margin reduction
+2 HuberLoss huber_loss reduction delta
+2 KLDivLoss kl_div reduction log_target
+2 L1Loss l1_loss reduction
+2 MSELoss mse_loss reduction
+2 MultiLabelMarginLoss multilabel_margin_loss reduction
+2 MultiLabelSoftMarginLoss multilabel_soft_margin_loss weight reduction
+2 MultiMarginLoss multi_margin_loss p margin weight reduction
+2 NLLLoss nll_loss weight ignore_index reduction
+2 PairwiseDistance pairwise_distance p eps keepdim
+2 PoissonNLLLoss poisson_nll_loss log_input full eps reduction
+2 SmoothL1Loss smooth_l1_loss reduction beta
+2 SoftMarginLoss soft_margin_loss reduction
+3 CosineEmbeddingLoss cosine_embedding_loss margin reduction
+3 GaussianNLLLoss gaussian_nll_loss full eps reduction
+3 MarginRankingLoss margin_ranking_loss margin reduction
+3 TripletMarginLoss triplet_margin_loss margin p eps swap reduction
+]]
 
-local two = {
-  {"BCELoss", "binary_cross_entropy", {"weight", "reduction"}},
-  {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", {"weight", "reduction", "pos_weight"}},
-  {"CosineSimilarity", "cosine_similarity", {"dim", "eps"}},
-  {"CrossEntropyLoss", "cross_entropy", {"weight", "ignore_index", "reduction", "label_smoothing"}},
-  {"HingeEmbeddingLoss", "hinge_embedding_loss", {"margin", "reduction"}},
-    {"HuberLoss", "huber_loss", {"reduction", "delta"}},
-  {"KLDivLoss", "kl_div", {"reduction", "log_target"}}, {"L1Loss", "l1_loss", {"reduction"}},
-    {"MSELoss", "mse_loss", {"reduction"}},
-  {"MultiLabelMarginLoss", "multilabel_margin_loss", {"reduction"}},
-  {"MultiLabelSoftMarginLoss", "multilabel_soft_margin_loss", {"weight", "reduction"}},
-  {"MultiMarginLoss", "multi_margin_loss", {"p", "margin", "weight", "reduction"}},
-  {"NLLLoss", "nll_loss", {"weight", "ignore_index", "reduction"}},
-    {"PairwiseDistance", "pairwise_distance", {"p", "eps", "keepdim"}},
-  {"PoissonNLLLoss", "poisson_nll_loss", {"log_input", "full", "eps", "reduction"}},
-    {"SmoothL1Loss", "smooth_l1_loss", {"reduction", "beta"}},
-  {"SoftMarginLoss", "soft_margin_loss", {"reduction"}},
-}
-for _, row in ipairs(two) do make(row[1], assert(lt[row[2]], row[2]), row[3], of_two) end
+local by_count = {of_one, of_two, of_three}
 
-local three = {
-  {"CosineEmbeddingLoss", "cosine_embedding_loss", {"margin", "reduction"}},
-    {"GaussianNLLLoss", "gaussian_nll_loss", {"full", "eps", "reduction"}},
-  {"MarginRankingLoss", "margin_ranking_loss", {"margin", "reduction"}},
-  {"TripletMarginLoss", "triplet_margin_loss", {"margin", "p", "eps", "swap", "reduction"}},
-}
-for _, row in ipairs(three) do make(row[1], assert(lt[row[2]], row[2]), row[3], of_three) end
-
--- One slope for all channels, or one a channel.
-local prelu = lt.prelu
-local PReLU = Module:extend("PReLU")
-PReLU._options = {"num_parameters", "init"}
-classes.PReLU = PReLU
-
-function PReLU:init(...)
-  local options = read_options("PReLU", {"num_parameters", "init", "dtype", "device"}, ...)
-  self.num_parameters = options.num_parameters or 1
-  self.weight = Parameter(lt.full({self.num_parameters}, options.init or 0.25,
-    {dtype = options.dtype, device = options.device}))
+local function make(classes, name)
+  local count, op, options = rows:match("(%d) " .. name .. " (%S+) ?([^\n]*)\n")
+  if count == nil then return nil end
+  local names = {}
+  for option in options:gmatch "%S+" do names[#names + 1] = option end
+  local class = Module:extend(name)
+  class._options = names
+  function class:init(...) take(self, names, ...) end
+  class.forward = by_count[tonumber(count)](assert(lt[op], op))
+  class.extra_repr = repr
+  classes[name] = class
+  return class
 end
-function PReLU:forward(input) return prelu(input, self.weight) end
-function PReLU:extra_repr() return "num_parameters=" .. self.num_parameters end
 
--- A slope drawn while training.
-local rrelu = lt.rrelu
-local RReLU = Module:extend("RReLU")
-RReLU._options = {"lower", "upper", "inplace"}
-classes.RReLU = RReLU
-
-function RReLU:init(...)
-  local o = keywords.read("RReLU", {{"lower", 1 / 8}, {"upper", 1 / 3}, {"inplace", false}}, ...)
-  self.lower, self.upper, self.inplace = o.lower, o.upper, o.inplace
-end
-function RReLU:forward(input) return rrelu(input, self.lower, self.upper, self.training, self.inplace) end
-function RReLU:extra_repr() return string.format("lower=%s, upper=%s%s", self.lower, self.upper, self.inplace
-  and ", inplace=True" or "") end
-
-return classes
+return setmetatable({}, {__index = make})

@@ -1,7 +1,6 @@
 -- nn.functional: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions
 -- themselves.
 local lt, use = ...
-local errors, keywords = use "errors", use "keywords"
 
 local names = {
   -- activations; most have an in-place form too
@@ -39,30 +38,6 @@ for _, name in ipairs(names) do
   functional[name .. "_"] = rawget(lt, name .. "_")
 end
 
--- Windows at places that are drawn anew at each call, as many as output_size says, or output_ratio of the input's size.
-local take = lt.fractional_max_pool2d_with_indices
-function functional.fractional_max_pool2d(...)
-  local where = "fractional_max_pool2d"
-  local o = keywords.read(where,
-    {{"input"}, {"kernel_size"}, {"output_size", keywords.none}, {"output_ratio", keywords.none},
-    {"return_indices", false}, {"_random_samples", keywords.none}}, ...)
-  local x, size, ratio, samples = o.input, o.output_size, o.output_ratio, o._random_samples
-  errors.tensor(where, "input", x)
-  local dims = x:dim()
-  if dims ~= 3 and dims ~= 4 then errors.fail("%s: expects an input of 3 or 4 dimensions, got %d", where, dims) end
-  if size == nil then
-    if ratio == nil then errors.fail("%s: output_size or output_ratio is needed", where) end
-    if type(ratio) == "number" then ratio = {ratio, ratio} end
-    for i = 1, 2 do errors.number(where, "output_ratio", ratio[i]) end
-    size = {math.floor(x:size(-2) * ratio[1]), math.floor(x:size(-1) * ratio[2])}
-  end
-  if samples == nil then
-    samples = lt.rand({dims == 4 and x:size(0) or 1, x:size(-3), 2}, {dtype = x.dtype, device = x.device})
-  end
-  local y, indices = take(x, o.kernel_size, size, samples)
-  if o.return_indices then return y, indices end
-  return y
-end
-
 functional.unfold, functional.fold = lt.im2col, lt.col2im -- lt.unfold is the view
-return functional
+return use("lazy").fill(functional, {}, {["nn.bags"] = "embedding_bag", ["nn.fractional"] = "fractional_max_pool2d",
+  ["nn.losses"] = "ctc_loss triplet_margin_with_distance_loss"})

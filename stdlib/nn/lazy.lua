@@ -70,18 +70,20 @@ local function of_linear(_, weight) return weight:size(-1) end
 local function of_conv(self, weight) return weight:size(1) * self.groups end
 local function of_first(_, weight) return weight:size(0) end
 
-return function(nn)
-  local function add(name, layer, ...) nn[name] = make(name, layer, ...) end
-  add("LazyLinear", nn.Linear, "in_features", "last", of_linear)
-  for dims = 1, 2 do
-    local channels = {[dims + 1] = 0, [dims + 2] = 1}
-    add("LazyConv" .. dims .. "d", nn["Conv" .. dims .. "d"], "in_channels", channels, of_conv)
-    add("LazyConvTranspose" .. dims .. "d", nn["ConvTranspose" .. dims .. "d"], "in_channels", channels, of_first)
-    add("LazyInstanceNorm" .. dims .. "d", nn["InstanceNorm" .. dims .. "d"], "num_features", channels, of_first)
-  end
-  for dims = 1, 3 do
-    local least = dims == 1 and 2 or dims + 2
-    add("LazyBatchNorm" .. dims .. "d", nn["BatchNorm" .. dims .. "d"], "num_features", {[least] = 1, [dims + 2] = 1},
-      of_first)
-  end
+local classes, convolutions, norms = {}, use "nn.convolutions", use "nn.batch_norms"
+local function add(name, layer, ...) classes[name] = make(name, layer, ...) end
+add("LazyLinear", use "nn.linear", "in_features", "last", of_linear)
+for dims = 1, 2 do
+  local channels = {[dims + 1] = 0, [dims + 2] = 1}
+  add("LazyConv" .. dims .. "d", convolutions["Conv" .. dims .. "d"], "in_channels", channels, of_conv)
+  add("LazyConvTranspose" .. dims .. "d", convolutions["ConvTranspose" .. dims .. "d"], "in_channels", channels,
+    of_first)
+  add("LazyInstanceNorm" .. dims .. "d", norms["InstanceNorm" .. dims .. "d"], "num_features", channels, of_first)
 end
+for dims = 1, 3 do
+  local least = dims == 1 and 2 or dims + 2
+  add("LazyBatchNorm" .. dims .. "d", norms["BatchNorm" .. dims .. "d"], "num_features", {[least] = 1, [dims + 2] = 1},
+    of_first)
+end
+
+return classes

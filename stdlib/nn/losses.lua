@@ -5,7 +5,7 @@ local errors, keywords = use "errors", use "keywords"
 local Module = use("nn.module").Module
 local none = keywords.none
 
-local functional, classes = {}, {}
+local M = {}
 
 -- Connectionist temporal classification. Lengths may be lists of numbers.
 local ctc_loss = lt.ctc_loss
@@ -23,13 +23,13 @@ local function ctc(log_probs, targets, input_lengths, target_lengths, o)
     o.blank, o.reduction, o.zero_infinity)
 end
 
-function functional.ctc_loss(...)
+function M.ctc_loss(...)
   local o = keywords.read("ctc_loss", ctc_arguments, ...)
   return ctc(o.log_probs, o.targets, o.input_lengths, o.target_lengths, o)
 end
 
 local CTCLoss = Module:extend("CTCLoss")
-classes.CTCLoss = CTCLoss
+M.CTCLoss = CTCLoss
 
 function CTCLoss:init(...)
   local o = keywords.read("CTCLoss", ctc_options, ...)
@@ -67,13 +67,13 @@ local function triplet(a, p, n, o)
 end
 
 local triplet_arguments = {{"anchor"}, {"positive"}, {"negative"}, unpack(triplet_options)}
-function functional.triplet_margin_with_distance_loss(...)
+function M.triplet_margin_with_distance_loss(...)
   local o = keywords.read("triplet_margin_with_distance_loss", triplet_arguments, ...)
   return triplet(o.anchor, o.positive, o.negative, o)
 end
 
 local Triplet = Module:extend("TripletMarginWithDistanceLoss")
-classes.TripletMarginWithDistanceLoss = Triplet
+M.TripletMarginWithDistanceLoss = Triplet
 
 function Triplet:init(...)
   local o = keywords.read("TripletMarginWithDistanceLoss", triplet_options, ...)
@@ -83,4 +83,4 @@ end
 
 function Triplet:forward(anchor, positive, negative) return triplet(anchor, positive, negative, self) end
 
-return {functional = functional, classes = classes}
+return M

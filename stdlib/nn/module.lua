@@ -239,6 +239,16 @@ local function part_keys(self, kind)
   return keys
 end
 
+-- The key of the next item, behind all parts of a kind.
+local function next_key(self, kind)
+  local keys = part_keys(self, kind)
+  local key = #keys
+  for i = 1, #keys do
+    if type(keys[i]) == "number" then key = math.max(key, keys[i]) end
+  end
+  return key + 1
+end
+
 -- A key that is no longer used: what is put there later is a new definition.
 local function forget(self, key)
   self._known[key] = nil
@@ -539,8 +549,8 @@ end
 
 return {Module = Module, Parameter = Parameter, is_module = is_module, is_class = is_class, check_module = check_module,
   define = define,
-        check_free_name = check_free_name, part_keys = part_keys, forget = forget, drops_gradients = drops_gradients,
-          zero_gradient = zero_gradient,
+        check_free_name = check_free_name, part_keys = part_keys, next_key = next_key, forget = forget,
+          drops_gradients = drops_gradients, zero_gradient = zero_gradient,
         is_parameter = function(t) return is_parameter[t] ~= nil end, serial_of = serial_of, index_of = index_of,
           real = real,
         set_call_hooked = function(f) call_hooked = f end}

@@ -9,7 +9,6 @@ local functional = use "nn.functional"
 local keywords = use "keywords"
 local parametrize = use "nn.parametrize"
 local isinstance = use "isinstance"
-local spatial = use "nn.spatial"
 
 local Module, Parameter = base.Module, base.Parameter
 local read, none = keywords.read, keywords.none
@@ -126,7 +125,8 @@ end
 local spectral_schema = {{"module"}, {"name", "weight"}, {"n_power_iterations", 1}, {"eps", 1e-12}, {"dim", none}}
 
 -- Filters of these stand in the second dimension.
-local transposed = {spatial.ConvTranspose1d, spatial.ConvTranspose2d}
+local convolutions = use "nn.convolutions"
+local transposed = {convolutions.ConvTranspose1d, convolutions.ConvTranspose2d}
 
 local function read_spectral(...)
   local o = read("spectral_norm", spectral_schema, ...)
@@ -217,4 +217,5 @@ function new.spectral_norm(...)
     SpectralNorm(weight, o.n_power_iterations, o.dim, o.eps))
 end
 
-return {utils = old, parametrizations = new}
+old.parametrizations = new
+return old

@@ -140,7 +140,7 @@ local function inject(module)
   end
   rawset(module, "_parametrized", {})
   setmetatable(module, class)
-  module.parametrizations = containers.ModuleDict()
+  module.parametrizations = use("nn.dicts").ModuleDict()
 end
 
 -- Functions -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
--- Layers that resample images or take them apart, and two that norm channels. A class each, whose forward calls its op.
+-- Layers that resample images or take them apart, and LocalResponseNorm. A class each, whose forward calls its op.
 local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
@@ -57,12 +57,5 @@ end)
 layer("LocalResponseNorm", {{"size"}, {"alpha", 1e-4}, {"beta", 0.75}, {"k", 1}}, function(input, o)
   return functional.local_response_norm(input, o.size, o.alpha, o.beta, o.k)
 end, function(self) errors.count("LocalResponseNorm", "size", self.size, 1) end)
-
-layer("Softmax2d", {}, function(input)
-  if input:dim() ~= 3 and input:dim() ~= 4 then
-    errors.fail("Softmax2d: expected an input of 3 or 4 dimensions, got %d", input:dim())
-  end
-  return lt.softmax(input, -3)
-end)
 
 return classes

@@ -103,4 +103,5 @@ function M.vector_to_parameters(vector, parameters)
   lt.no_grad(write, list, vector:detach())
 end
 
-return M
+return use("lazy").fill(M, {parametrize = "nn.parametrize"}, {["nn.packed"] = "rnn",
+  ["nn.norm_utils"] = "weight_norm remove_weight_norm spectral_norm remove_spectral_norm parametrizations"})

@@ -1,11 +1,6 @@
--- lt.optim: the optimisers, and lr_scheduler.
+-- lt.optim: the optimisers, and lr_scheduler; each is loaded at its first use.
 local _, use = ...
-local optim = {Optimizer = use("optim.optimizer").Optimizer, SGD = use "optim.sgd", RMSprop = use "optim.rmsprop",
-  Adagrad = use "optim.adagrad",
-               Adadelta = use "optim.adadelta", Rprop = use "optim.rprop", ASGD = use "optim.asgd",
-                 LBFGS = use "optim.lbfgs",
-               lr_scheduler = use "optim.lr_scheduler"}
-for _, family in ipairs {"optim.adam", "optim.adam_variants"} do
-  for name, class in pairs(use(family)) do optim[name] = class end
-end
-return optim
+return use("lazy").fill({Optimizer = use("optim.optimizer").Optimizer}, {
+  SGD = "optim.sgd", RMSprop = "optim.rmsprop", Adagrad = "optim.adagrad", Adadelta = "optim.adadelta",
+  Rprop = "optim.rprop", ASGD = "optim.asgd", LBFGS = "optim.lbfgs", lr_scheduler = "optim.lr_scheduler",
+}, {["optim.adam"] = "Adam AdamW", ["optim.adam_variants"] = "NAdam RAdam Adamax"})

@@ -80,7 +80,8 @@ local function get(value, key)
     if type(value) ~= "table" then return nil end
     local found = rawget(value, key)
     if found ~= nil then return found end
-    if value == lt and lt._native.lazy[key] then return lt[key] end
+    found = lt._native.lazy.load(value, key)
+    if found ~= nil then return found end
     value = above(debug.getmetatable(value))
   end
 end
@@ -103,9 +104,7 @@ local function each_field(value, add)
   end
   if type(value) == "string" then value = string end
   if value == lt.config then value = debug.getmetatable(value).names end
-  if value == lt then
-    for name in pairs(lt._native.lazy) do add(name) end
-  end
+  for name in next, lt._native.lazy.names(value) do add(name, value ~= lt) end
   for _ = 1, 20 do
     if type(value) ~= "table" then return end
     for key, field in next, value do

@@ -1,6 +1,7 @@
 -- help(x): what x is and how to call it, on standard output. Ops from their schemas, functions from where they are
 -- defined, with the comment above them and the annotations that stdlib/meta/lutra.lua has of what has no schema.
-local lt = ...
+local lt, use = ...
+local lazy = use "lazy"
 
 local GENERAL = [[
 Lutra is a tensor language in Lua: lt.tensor, lt.nn, lt.optim, lt.data, lt.compile ...
@@ -296,9 +297,8 @@ local function help_table(t, name)
   local class = rawget(t, "_name") or rawget(t, "name")
   for _, line in ipairs(type(class) == "string" and class_words(class) or {}) do say("%s", line) end
   say("%s", name or "a table; its fields:")
-  columns(sorted_names(t, function() return true end))
+  columns(sorted_names(lazy.all(t), function() return true end))
   if t == lt then
-    columns(sorted_names(lt._native.lazy, function() return true end))
     say("dtypes and devices are strings; every op is a method of tensors, too")
   end
 end
@@ -307,13 +307,12 @@ end
 local function all_names()
   local out = {}
   local function fields(t, prefix)
-    for key in next, t do
+    for key in next, lazy.all(t) do
       if type(key) == "string" and key:find "^%a" then out[#out + 1] = prefix .. key end
     end
   end
   fields(lt, "lt.")
-  for key in next, lt._native.lazy do
-    if type(rawget(lt, key)) ~= "table" then out[#out + 1] = "lt." .. key end
+  for key in next, lazy.names(lt) do
     if type(lt[key]) == "table" then fields(lt[key], "lt." .. key .. ".") end
   end
   fields(lt.optim.lr_scheduler, "lt.optim.lr_scheduler.")

@@ -229,7 +229,7 @@ end
 
 test("modules", function()
   local count = 0
-  for name, class in pairs(nn) do
+  for name, class in pairs(lt._native.lazy.all(nn)) do
     if type(class) == "table" and rawget(class, "_is_module") and name ~= "Module" and name ~= "SyncBatchNorm" then
       local args = needed[name] or {}
       local n = #args
@@ -278,7 +278,7 @@ local schedules = {StepLR = {2}, MultiStepLR = {{2, 4}}, ExponentialLR = {0.9}, 
 
 test("optimisers and schedulers", function()
   local count = 0
-  for name, class in pairs(optim) do
+  for name, class in pairs(lt._native.lazy.all(optim)) do
     if type(class) == "table" and rawget(class, "defaults") then
       local p = lt.ones(2, {requires_grad = true})
       equal(plain(class({p}, {}).defaults), plain(class({p}).defaults), name)

@@ -15,20 +15,25 @@ std::string number_text(double d) {
   return buffer;
 }
 
-// A part of the standard library (lt.nn) is loaded at its first use: here, so that the trace finds it as later calls
-// do. Below nil at the top of the stack is the table that was read; the part takes nil's place.
+// A part of the standard library (lt.nn, nn.Linear) is loaded at its first use: here, so that the trace finds it as
+// later calls do. Below nil at the top of the stack is the table that was read; the part takes nil's place.
 void load_part(lua_State* L, const Var* key) {
   if (key->kind != VarKind::kString || !lua_isnil(L, -1)) return;
+  const int nil = lua_gettop(L);
   lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
-  const bool ours = lua_rawequal(L, -1, -3);
   lua_getfield(L, -1, "_native");
   lua_getfield(L, -1, "lazy");
-  lua_getfield(L, -1, key->s.c_str());
-  const bool part = ours && !lua_isnil(L, -1);
-  lua_pop(L, 4);
-  if (!part) return;
-  lua_pop(L, 1);
-  lua_getfield(L, -1, key->s.c_str());
+  lua_getfield(L, -1, "places");
+  lua_pushvalue(L, nil - 1);
+  lua_rawget(L, -2);
+  if (!lua_isnil(L, -1)) {
+    lua_getfield(L, nil + 3, "load");
+    lua_pushvalue(L, nil - 1);
+    lua_pushlstring(L, key->s.data(), key->s.size());
+    lua_call(L, 2, 1);
+    lua_replace(L, nil);
+  }
+  lua_settop(L, nil);
 }
 
 }  // namespace
