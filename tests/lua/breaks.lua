@@ -226,4 +226,43 @@ test("under stress, what goes on for a frame is not patched anew at each call", 
   truthy(ok, why)
 end)
 
+-- A call of a portal is a hit of the cache, also where its entry has nothing to run.
+local function hits_of(f, ...)
+  local before = lt.counters().cache.hits
+  local y = f(...)
+  return lt.counters().cache.hits - before, y
+end
+
+-- More iterations than one segment takes.
+test("a stretch of a loop without ops is plain Lua in the end", function()
+  local function sum(x, n)
+    local s = 0
+    for i = 1, n do
+      s = s + i
+      if s > 1e15 then s = 0 end
+    end
+    return x + s
+  end
+  local f, x = lt.compile(sum), lt.ones(3)
+  for _ = 1, 2 do truthy(f(x, 200000):equal(sum(x, 200000))) end
+  local hits, y = hits_of(f, x, 200000)
+  truthy(hits < 10, hits .. " calls of portals")
+  truthy(y:equal(sum(x, 200000)))
+end)
+
+test("a loop whose ops come late keeps what compiles them", function()
+  local function late(x, n)
+    local y = x
+    for i = 1, n do
+      if i % 9000 == 0 then y = y + x * 2 end
+    end
+    return y
+  end
+  local f, x = lt.compile(late), lt.ones(3)
+  for _ = 1, 2 do truthy(f(x, 200000):equal(late(x, 200000))) end
+  local hits, y = hits_of(f, x, 200000)
+  truthy(hits > 1000, hits .. " calls of portals")
+  truthy(y:equal(late(x, 200000)))
+end)
+
 h.finish()

@@ -155,7 +155,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       unit->fresh_capture = false;
       if (!a.entry->decline) point.idle_calls = 0;
       point.saved_ops += int64_t(a.entry->ops);
-      if (a.entry->decline && has_to_pay(L, *unit) && gives_up(point, *unit)) refresh(state, L, unit);
+      if (a.entry->decline && gives_up(L, point, *unit)) refresh(state, L, unit);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       if (!a.entry->guard_text) return run_entry(L, *unit, *a.entry, a.values);
       if (!is_entered_rightly(L, *unit, *a.entry, nslots, nargs, self)) return decline();
@@ -165,7 +165,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     }
     if (round == 1 || a.no_room) return decline();
     counters.cache_misses++;
-    if (missed && has_to_pay(L, *unit) && !worth_capture(point, *unit)) {
+    if (missed && has_to_pay(L, *unit) && !worth_capture(L, point, *unit)) {
       if (point.dead) refresh(state, L, unit);
       return decline();
     }

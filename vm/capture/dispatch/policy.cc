@@ -144,15 +144,20 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
 
 bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }
 
-bool gives_up(UnitPoint& point, Unit& unit) {
-  constexpr int kPatience = 32;
-  if (++point.idle_calls < kPatience) return false;
+// A portal that runs nothing costs 0.1 us, and LuaJIT does not compile the loop around it: the stretch of a loop
+// without ops takes 100 times as long. Where compilation was asked for, a point that ran a graph once may do so again.
+bool gives_up(lua_State* L, UnitPoint& point, Unit& unit) {
+  constexpr int kPatience = 32, kPatienceWhereAsked = 10000;
+  const bool pays = has_to_pay(L, unit);
+  if (++point.idle_calls < (pays ? kPatience : kPatienceWhereAsked)) return false;
+  const auto& entries = point.entries;
+  if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;
   point.dead = unit.changed = true;
   return true;
 }
 
 // An op that a segment runs saves about a microsecond of its eager call.
-bool worth_capture(UnitPoint& point, Unit& unit) {
+bool worth_capture(lua_State* L, UnitPoint& point, Unit& unit) {
   constexpr double kSavedMs = 1e-3;
   constexpr int kFree = 3;
   const auto& entries = point.entries;
@@ -166,7 +171,7 @@ bool worth_capture(UnitPoint& point, Unit& unit) {
   constexpr double kCallsToRepay = 1000;
   if (compiled < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
   if (point.spent_ms <= double(point.saved_ops) * kSavedMs) return true;
-  gives_up(point, unit);
+  gives_up(L, point, unit);
   return false;
 }
 

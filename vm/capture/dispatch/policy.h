@@ -15,8 +15,8 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
 bool has_to_pay(lua_State* L, const Unit& unit);
 // Whether another capture at a point of such a unit is worth its time, by what the entries have saved.
 // False many times in a row, and the point is given up.
-bool worth_capture(UnitPoint& point, Unit& unit);
+bool worth_capture(lua_State* L, UnitPoint& point, Unit& unit);
 // A call of a portal that has run nothing; true where there were so many in a row that the point is given up.
-bool gives_up(UnitPoint& point, Unit& unit);
+bool gives_up(lua_State* L, UnitPoint& point, Unit& unit);
 
 }  // namespace lutra

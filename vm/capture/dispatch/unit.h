@@ -44,7 +44,7 @@ struct UnitPoint {
   std::vector<std::shared_ptr<Entry>> entries;  // most recent hit first
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reported = false;
-  int idle_calls = 0;     // of an automatic unit: in a row, that ran nothing
+  int idle_calls = 0;     // in a row, that ran nothing
   int64_t saved_ops = 0;  // that entries have run
   double spent_ms = 0;    // in captures
   int idle_captures = 0;  // without an op, since the last one with
