@@ -76,6 +76,18 @@ SavedTensor SavedTensor::whole(const Tensor& t) {
   return s;
 }
 
+void SavedTensor::become(const Tensor& fake) {
+  tensor_ = Tensor(), later_ = nullptr;
+  fake_ = fake.get();
+  version_ = fake->storage->version;
+}
+
+void SavedTensor::lay(const Sizes& sizes, const Sizes& strides) {
+  const bool requires_grad = tensor_->requires_grad;
+  tensor_ = alias(tensor_, sizes, strides, tensor_->offset);
+  tensor_->requires_grad = requires_grad;
+}
+
 void SavedTensor::release() {
   tensor_ = Tensor(), fake_ = nullptr;
   if (later_) later_->drop(number_);

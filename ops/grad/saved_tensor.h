@@ -32,6 +32,7 @@ struct SavedLater : CallWatch {
   virtual bool keeps(const Tensor& t, size_t& number) = 0;  // false: the node keeps it itself
   virtual Tensor give(size_t number, const char* op) = 0;
   virtual void drop(size_t number) = 0;
+  virtual bool is_ready(size_t number) const = 0;  // given without making it first
 };
 
 class SavedTensor {
@@ -45,6 +46,18 @@ class SavedTensor {
   // Throws where the storage was written since. With history, what is done with it is differentiated on through edge.
   Tensor unpack(const char* op, const Edge* history) const;
   void release();
+
+  bool keeps_elements() const { return elements_; }
+  bool is_fake() const { return fake_; }
+  bool is_ready() const { return !later_ || later_->is_ready(number_); }
+  // Of what is saved now, as unpack has it; without elements, sizes and dtype only.
+  const Tensor& kept() const { return tensor_; }
+  bool is_later() const { return bool(later_); }
+  bool is_current() const { return !elements_ || (tensor_ && tensor_->storage->version == version_); }
+  // From now on it is this FakeTensor, which somebody else owns.
+  void become(const Tensor& fake);
+  // Other sizes and strides, where no elements are kept.
+  void lay(const Sizes& sizes, const Sizes& strides);
 
  private:
   static SavedTensor whole(const Tensor& t);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cstring>
 
 #include "ops/decompose/emit.h"
 #include "ops/defs/each_tensor.h"
@@ -59,6 +61,7 @@ struct AccumulateGrad : GradNode {
   std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
     fail_internal("backward accumulates into leaves itself");
   }
+  const Tensor* own_leaf() const override { return &leaf; }
   void release() override {}
 };
 
@@ -127,6 +130,17 @@ struct OpNode : GradNode {
     return out;
   }
 
+  bool visit(NodeVisitor& v) override {
+    if (released) return false;
+    v.fact(uint64_t(op) << 32 | masks.args << 16 | masks.results << 1 | uint64_t(in_place));
+    v.args(args);
+    v.fact(args_saved.size() << 32 | results_saved.size());
+    for (SavedTensor& s : args_saved) v.saved(s, info(op).name);
+    for (SavedTensor& s : results_saved) v.saved(s, info(op).name);
+    return true;
+  }
+  Ref<GradNode> copy() const override { return Ref<GradNode>(new OpNode(*this)); }
+
   bool is_part() const override { return op == OpId::select || op == OpId::slice || op == OpId::diagonal; }
   Tensor part_of(const Tensor& whole) const override {
     Args call = args;
@@ -173,6 +187,10 @@ struct BasePlaces {
       start = sym_min(start, at), end = sym_max(end, end_of(s->args[1].as<Sizes>(), s->args[2].as<Sizes>(), at));
     }
   }
+  void visit(NodeVisitor& v) {
+    v.sizes(strides);
+    for (SymInt* n : {&offset, &start, &end}) v.size(*n);
+  }
   // A copy of g that lies as the base does.
   Tensor lay(const Tensor& g) const {
     Tensor memory = full({end - start}, 0.0, g->dtype, g->device());
@@ -187,6 +205,24 @@ struct BasePlaces {
     return last + 1;
   }
 };
+
+// The steps to a view, gone through.
+Ref<ViewHistory> visited_view(const Ref<ViewHistory>& view, NodeVisitor& v) {
+  std::vector<const ViewStep*> steps;
+  for (const auto* s = static_cast<const ViewStep*>(view.get()); s; s = step_before(*s)) steps.push_back(s);
+  Ref<ViewHistory> out;
+  v.fact(steps.size());
+  for (size_t i = steps.size(); i-- > 0;) {
+    auto step = make_ref<ViewStep>();
+    step->version = steps[i]->version;
+    step->op = steps[i]->op, step->args = steps[i]->args, step->length = steps[i]->length;
+    step->previous = out;
+    v.fact(uint64_t(step->op));
+    v.args(step->args);
+    out = Ref<ViewHistory>(step.get());
+  }
+  return out;
+}
 
 // A write through a view: as a value, the base with what was written in the place of the view. next: the base, then the
 // writer's result.
@@ -220,6 +256,15 @@ struct CopySlices : GradNode {
     }
     return {to_base, to_src};
   }
+  bool visit(NodeVisitor& v) override {
+    v.fact(uint64_t(src_dtype) << 16 | uint64_t(src_device.type) << 8 | uint64_t(places.matter));
+    v.fact(uint64_t(src_device.index));
+    v.sizes(src_sizes);
+    if (places.matter) places.visit(v);
+    view = visited_view(view, v);
+    return true;
+  }
+  Ref<GradNode> copy() const override { return Ref<GradNode>(new CopySlices(*this)); }
   void release() override {}
 
  private:
@@ -309,6 +354,46 @@ Tensor tape_assign(OpId op, Args& args) {
 
 }  // namespace
 
+void NodeVisitor::text(std::string_view s) {
+  fact(s.size());
+  for (size_t i = 0; i < s.size(); i += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, s.data() + i, std::min<size_t>(8, s.size() - i));
+    fact(word);
+  }
+}
+
+void NodeVisitor::sizes(Sizes& sizes) {
+  fact(sizes.size());
+  for (SymInt& n : sizes) size(n);
+}
+
+void NodeVisitor::args(Args& args) {
+  for (Value& v : args) {
+    fact(v.v.index());
+    if (v.is<std::vector<Tensor>>()) fact(v.as<std::vector<Tensor>>().size());
+    if (v.is<bool>()) fact(v.as<bool>());
+    if (v.is<DType>()) fact(uint64_t(v.as<DType>()));
+    if (v.is<Device>()) fact(uint64_t(v.as<Device>().type) << 32 | uint64_t(v.as<Device>().index));
+    if (v.is<std::string>()) text(v.as<std::string>());
+    if (v.is<Sizes>()) sizes(v.as<Sizes>());
+    if (v.is<FunctionRef>()) object(v.as<FunctionRef>());
+    if (!v.is<Scalar>()) continue;
+    Scalar& s = v.as<Scalar>();
+    fact(uint64_t(s.kind) << 1 | uint64_t(s.is_complex));
+    if (s.kind == Scalar::kInt) {
+      SymInt n = v.sym_int();
+      size(n);
+      s = Scalar::of_sym(n);
+    } else if (s.kind == Scalar::kNumber && !s.is_complex) {
+      number(s);
+    } else {
+      fact(uint64_t(s.i));
+      fact(std::bit_cast<uint64_t>(s.im));
+    }
+  }
+}
+
 std::vector<Tensor> GradNode::apply_joint(JointCall&) { fail_internal("a node that is not joint is asked jointly"); }
 bool GradNode::leads(uint32_t, const std::function<bool(const Edge&)>&) {
   fail_internal("a node that is not joint is asked jointly");
@@ -350,8 +435,8 @@ Tensor complex_view(const Tensor& t) {
 }
 
 Tensor leaf_of(const GradNode* node) {
-  auto* acc = dynamic_cast<const AccumulateGrad*>(node);
-  return acc ? acc->leaf : Tensor();
+  const Tensor* leaf = node ? node->own_leaf() : nullptr;
+  return leaf ? *leaf : Tensor();
 }
 
 AutogradMeta& autograd_meta(const Tensor& t) {

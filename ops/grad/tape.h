@@ -15,6 +15,8 @@ namespace lutra {
 // Of a node that was released, whoever compiled it.
 [[noreturn]] void fail_second_backward();
 
+class SavedTensor;
+
 struct Edge {
   Ref<GradNode> node;  // the producer, or the AccumulateGrad of a leaf; null: no gradient wanted
   uint32_t result = 0;
@@ -40,13 +42,32 @@ struct Retained {
   std::shared_ptr<AutogradMeta*> meta;
 };
 
+// Goes through what a node's gradients depend on beside those that come: what it is (facts), sizes and numbers, and
+// saved tensors. Of a copy of the node it may put others in the place of sizes, numbers and tensors.
+struct NodeVisitor {
+  virtual ~NodeVisitor() = default;
+  virtual void fact(uint64_t word) = 0;
+  virtual void size(SymInt& n) = 0;
+  virtual void number(Scalar& n) = 0;
+  virtual void saved(SavedTensor& t, const char* op) = 0;
+  virtual void fixed(Tensor& t) = 0;  // its sizes are facts
+  // An object whose address is a fact: it lives as long as the facts.
+  virtual void object(const std::shared_ptr<const void>& o) = 0;
+  void text(std::string_view s);
+  void sizes(Sizes& sizes);
+  void args(Args& args);  // their tensors are facts only: whether there is one
+};
+
 struct GradNode : RefCounted {
   uint64_t seq = 0;
+  uint64_t walk = 0;  // scratch of the walk that came here last, and which node it was there
+  uint32_t place = 0;
   bool joint = false;      // apply_joint in place of apply; the node sees to the hooks of its results
   std::vector<Edge> next;  // one for each tensor among the inputs, in order
   std::vector<std::pair<uint32_t, GradHook>> hooks;  // of results, by number; run before apply
   std::vector<Retained> retained;                    // after all hooks
-  virtual ~GradNode();                               // does not recurse, however long the chain
+  GradNode() = default;
+  virtual ~GradNode();  // does not recurse, however long the chain
   virtual const char* name() const = 0;
   // One gradient for each result (null: none) to one for each element of next.
   virtual std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) = 0;
@@ -59,9 +80,19 @@ struct GradNode : RefCounted {
   virtual bool leads(uint32_t result, const std::function<bool(const Edge&)>& wanted);
   // A search for the way to these nodes has come here.
   virtual void met(const std::vector<const GradNode*>&) {}
+  // False: its gradients come from code of its own, Lua code, say.
+  virtual bool visit(NodeVisitor&) { return false; }
+  virtual Ref<GradNode> copy() const { return {}; }  // that a visitor may change
+  // A copy of it has run in its place.
+  virtual void ran_as(GradNode& /*copy*/) {}
+  // The leaf that it accumulates into.
+  virtual const Tensor* own_leaf() const { return nullptr; }
   // Drops saved tensors; apply afterwards raises "backward through the graph a second time".
   virtual void release() = 0;
   virtual bool is_released() const { return false; }
+
+ protected:
+  GradNode(const GradNode& o) : RefCounted(), seq(o.seq), joint(o.joint), next(o.next) {}  // without hooks
 };
 
 // Makes a node with the next number; edges come from the tensors (those that don't require grad get null edges).
