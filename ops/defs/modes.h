@@ -42,6 +42,8 @@ struct CallWatch : RefCounted {
   virtual void writes(const Tensor& t) = 0;  // before it does
 };
 
+struct BackwardParts;  // ops/grad/engine.h
+
 struct Modes {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
@@ -50,6 +52,7 @@ struct Modes {
   DeviceMode device;
   AutocastState autocast;
   Ref<CallWatch> watch;
+  BackwardParts* backward_parts = nullptr;
   int64_t calls_to_hook = kNever;  // eager calls until the host's hook runs
 };
 

@@ -5,86 +5,18 @@
 // 2. Leaves come last, in the order they were reached; a leaf's contributions are summed before they go into .grad.
 // 3. The gradient of a part (x[i], a piece of a split) has zeros elsewhere. A sum that is the engine's own takes it in
 //    place, to the same bits: x + 0 is x, but for -0, which becomes 0.
+#include "ops/grad/engine.h"
+
 #include <algorithm>
-#include <map>
-#include <set>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "ops/core/interrupt.h"
 #include "ops/core/overlap.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/autocast.h"
+#include "ops/defs/modes.h"
 #include "ops/grad/saved_tensor.h"
-#include "ops/grad/tape.h"
 
 namespace lutra {
-namespace {
-
-// What is known of a gradient that came together in the engine.
-struct Sum {
-  bool own = false;         // nobody else has its memory
-  Ref<GradNode> last = {};  // -0 may stand only in the part that this node's gradient went into; null: nowhere
-};
-
-struct Pending {
-  Ref<GradNode> node;
-  std::vector<Tensor> grads;
-  std::vector<Sum> sums = {};  // by result
-};
-
-struct Target {
-  Edge edge;
-  size_t index;
-};
-
-class Engine {
- public:
-  Engine(bool retain_graph, bool create_graph) : retain_(retain_graph), create_(create_graph) {}
-
-  void add_root(const Tensor& root, const Tensor& gradient) {
-    if (gradient->is_fake()) given_.insert(gradient->storage.get());
-    send(gradient_edge(root), gradient);
-  }
-  // What has come to an edge before the engine begins.
-  void seed(const Edge& edge, const Tensor& g) { send(edge, g); }
-  // Gradients are collected for targets instead of accumulated into leaves; nodes that lead to none are left out.
-  void collect(const std::vector<Target>& targets, size_t count) {
-    collecting_ = true;
-    targets_ = targets;
-    mark_needed();
-    results.resize(count);
-  }
-  void run();
-  void accumulate(const Tensor& leaf, Tensor g);
-  std::vector<Tensor> results;
-
- private:
-  void send(const Edge& edge, const Tensor& g, Sum sum = {});
-  bool add_part(GradNode& node, const Tensor& g);
-  void mark_needed();
-  void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
-  void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
-  bool is_wanted(const Edge& edge) const;
-  bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);
-  Pending* pending(const Edge& edge);
-  std::vector<uint32_t> points(const GradNode& node) const;
-  std::vector<uint32_t> asked(const GradNode& node) const;
-  Tensor visit(const GradNode& node, uint32_t result, Tensor g);
-  void apply(Pending& p);
-  void send_on(GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order);
-  bool runs(const Pending& p) const;
-  Tensor owned(const Tensor& leaf, Tensor g);
-
-  bool retain_, create_, collecting_ = false;
-  std::map<uint64_t, Pending, std::greater<>> nodes_;
-  std::vector<Pending> leaves_;
-  std::unordered_map<const GradNode*, size_t> leaf_at_;  // in leaves_
-  std::vector<Target> targets_;
-  std::unordered_set<const GradNode*> needed_;
-  std::set<std::pair<const GradNode*, uint32_t>> needed_results_;  // of joint nodes
-  std::unordered_set<const Storage*> given_;  // storages of FakeTensors that a gradient must not share
-};
 
 void Engine::send(const Edge& edge, const Tensor& g, Sum sum) {
   if (!edge.node || !g) return;
@@ -212,7 +144,7 @@ Tensor Engine::owned(const Tensor& leaf, Tensor g) {
 }
 
 void Engine::accumulate(const Tensor& leaf, Tensor g) {
-  Tensor& grad = autograd_meta(leaf).grad;
+  Tensor& grad = rehearsal_ ? rehearsal_->gradient_of(leaf) : autograd_meta(leaf).grad;
   if (!grad) {
     grad = owned(leaf, std::move(g));
   } else if (create_) {
@@ -273,6 +205,7 @@ void Engine::send_on(GradNode& node, std::vector<Tensor>& out, const std::vector
 
 void Engine::apply(Pending& p) {
   try {
+    const Ref<GradNode> runner = rehearsal_ ? rehearsal_->stand_in(*p.node) : p.node;
     std::vector<Tensor> out;
     std::vector<size_t> order;
     if (p.node->joint) {
@@ -288,14 +221,15 @@ void Engine::apply(Pending& p) {
                        Pending* at = pending(e);
                        return at ? &at->grads[e.result] : nullptr;
                      }};
-      out = p.node->apply_joint(call);
+      out = runner->apply_joint(call);
       order = std::move(call.order);
     } else {
       if (add_part(*p.node, p.grads[0])) return;
       p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
-      out = p.node->apply(p.grads, create_);
+      out = runner->apply(p.grads, create_);
     }
     p.grads.clear();
+    if (rehearsal_) ran.push_back(p.node.get());
     if (!retain_) p.node->release();
     send_on(*p.node, out, order);
   } catch (const Error& e) {
@@ -303,36 +237,96 @@ void Engine::apply(Pending& p) {
   }
 }
 
+void Engine::run_node() {
+  check_stop();
+  Pending p = std::move(nodes_.begin()->second);
+  nodes_.erase(nodes_.begin());
+  if (collecting_ && !needed_.count(p.node.get())) return;
+  for (size_t k = 0; p.node->joint && k < p.grads.size(); k++) {
+    if (!is_wanted({p.node, uint32_t(k)})) p.grads[k] = Tensor();
+  }
+  const bool joint = p.node->joint && runs(p);
+  if (!joint) {
+    run_hooks(*p.node, p.grads);
+    take_targets(p.node.get(), p.grads);
+    if (!runs(p)) return;
+  }
+  apply(p);
+}
+
+void Engine::run_leaf() {
+  Pending& p = leaves_[leaves_done_++];
+  if (!is_wanted({p.node, 0})) return;
+  Tensor leaf = leaf_of(p.node.get());
+  for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
+    if (!*hook.live) continue;
+    if (Tensor replaced = hook.run(p.grads[0])) p.grads[0] = replaced;
+  }
+  if (collecting_) take_targets(p.node.get(), p.grads);
+  if (!collecting_) accumulate(leaf, std::move(p.grads[0]));
+}
+
+void Engine::run_above(uint64_t stop) {
+  while (!nodes_.empty() && nodes_.begin()->first > stop) run_node();
+  if (!nodes_.empty() || stop > 0) return;
+  while (leaves_done_ < leaves_.size()) {
+    if (rehearsal_ && autograd_meta(leaf_of(leaves_[leaves_done_].node.get())).has_hooks()) return;
+    run_leaf();
+  }
+}
+
+// Who is to run parts of it; null: nobody.
+BackwardParts* Engine::parts() const {
+  BackwardParts* parts = modes().backward_parts;
+  if (!parts || current_mode() || tape_watch() || !parts->is_on()) return nullptr;
+  const char* why = create_ ? "create_graph=true" : modes().watch ? "a backward in a checkpoint" : nullptr;
+  if (why) parts->refuse(why);
+  return why ? nullptr : parts;
+}
+
 void Engine::run() {
   const AutocastDisabled off;
   GradModeScope mode(create_);
-  while (!nodes_.empty()) {
-    check_stop();
-    Pending p = std::move(nodes_.begin()->second);
-    nodes_.erase(nodes_.begin());
-    if (collecting_ && !needed_.count(p.node.get())) continue;
-    for (size_t k = 0; p.node->joint && k < p.grads.size(); k++) {
-      if (!is_wanted({p.node, uint32_t(k)})) p.grads[k] = Tensor();
-    }
-    const bool joint = p.node->joint && runs(p);
-    if (!joint) {
-      run_hooks(*p.node, p.grads);
-      take_targets(p.node.get(), p.grads);
-      if (!runs(p)) continue;
-    }
-    apply(p);
+  BackwardParts* by_parts = parts();
+  while (by_parts && !nodes_.empty()) {
+    uint64_t stop = 0;
+    if (!by_parts->run(*this, stop)) run_above(stop);
   }
-  for (Pending& p : leaves_) {
-    if (!is_wanted({p.node, 0})) continue;
-    Tensor leaf = leaf_of(p.node.get());
-    for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
-      if (!*hook.live) continue;
-      if (Tensor replaced = hook.run(p.grads[0])) p.grads[0] = replaced;
+  run_above(0);
+}
+
+Engine Engine::rehearsed(Rehearsal& rehearsal, const std::function<Tensor(const Tensor&)>& fake) const {
+  Engine other = *this;
+  other.retain_ = true;
+  other.rehearsal_ = &rehearsal;
+  const auto replace = [&](Pending& p) {
+    p.sums.assign(p.grads.size(), Sum());
+    for (Tensor& g : p.grads) {
+      if (g) g = fake(g), other.keep_apart(g);
     }
-    if (collecting_) take_targets(p.node.get(), p.grads);
-    if (!collecting_) accumulate(leaf, std::move(p.grads[0]));
+  };
+  for (auto& [seq, p] : other.nodes_) replace(p);
+  for (Pending& p : other.leaves_) replace(p);
+  other.results.assign(results.size(), Tensor());
+  return other;
+}
+
+void Engine::go_on_with(std::vector<Pending> nodes, std::vector<Pending> leaves) {
+  nodes_.clear(), leaves_.clear(), leaf_at_.clear();
+  leaves_done_ = 0;
+  for (Pending& p : nodes) {
+    const uint64_t seq = p.node->seq;
+    p.sums.resize(p.grads.size());
+    nodes_.emplace(seq, std::move(p));
+  }
+  for (Pending& p : leaves) {
+    p.sums.resize(p.grads.size());
+    leaf_at_.emplace(p.node.get(), leaves_.size());
+    leaves_.push_back(std::move(p));
   }
 }
+
+namespace {
 
 Tensor root_gradient(const char* what, const Tensor& root, const Tensor& given) {
   if (!root->requires_grad) {

@@ -1,0 +1,120 @@
+// The engine of backward as data: gradients under way in, the next node run. Who runs a part of a backward otherwise
+// (BackwardParts) reads its state, and leaves the state that eager would.
+#pragma once
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ops/grad/tape.h"
+
+namespace lutra {
+
+// What is known of a gradient that came together in the engine.
+struct Sum {
+  bool own = false;         // nobody else has its memory
+  Ref<GradNode> last = {};  // -0 may stand only in the part that this node's gradient went into; null: nowhere
+};
+
+struct Pending {
+  Ref<GradNode> node;
+  std::vector<Tensor> grads;
+  std::vector<Sum> sums = {};  // by result
+};
+
+struct Target {
+  Edge edge;
+  size_t index;
+};
+
+// A part of a backward that is run on FakeTensors, so that it is recorded.
+struct Rehearsal {
+  virtual ~Rehearsal() = default;
+  virtual Ref<GradNode> stand_in(GradNode& node) = 0;  // over FakeTensors
+  virtual Tensor& gradient_of(const Tensor& leaf) = 0;
+};
+
+struct BackwardParts;
+
+class Engine {
+ public:
+  Engine(bool retain_graph, bool create_graph) : retain_(retain_graph), create_(create_graph) {}
+
+  void add_root(const Tensor& root, const Tensor& gradient) {
+    if (gradient->is_fake()) given_.insert(gradient->storage.get());
+    send(gradient_edge(root), gradient);
+  }
+  // What has come to an edge before the engine begins.
+  void seed(const Edge& edge, const Tensor& g) { send(edge, g); }
+  // Gradients are collected for targets instead of accumulated into leaves; nodes that lead to none are left out.
+  void collect(const std::vector<Target>& targets, size_t count) {
+    collecting_ = true;
+    targets_ = targets;
+    mark_needed();
+    results.resize(count);
+  }
+  void run();
+  void accumulate(const Tensor& leaf, Tensor g);
+  std::vector<Tensor> results;
+
+  // The same engine over FakeTensors. `fake` gives one for each gradient under way.
+  Engine rehearsed(Rehearsal& rehearsal, const std::function<Tensor(const Tensor&)>& fake) const;
+  // No gradient may share the memory of a FakeTensor.
+  void keep_apart(const Tensor& fake) { given_.insert(fake->storage.get()); }
+  // Runs nodes numbered above stop, and where none is left, leaves: of a rehearsal up to one with hooks.
+  void run_above(uint64_t stop);
+  bool is_wanted(const Edge& edge) const;
+  bool is_needed(const GradNode& node) const { return !collecting_ || needed_.count(&node) > 0; }
+  bool collects() const { return collecting_; }
+  bool retains() const { return retain_; }
+  const std::vector<Target>& targets() const { return targets_; }
+  std::map<uint64_t, Pending, std::greater<>>& nodes() { return nodes_; }
+  // Those not yet run come in order from there on.
+  std::vector<Pending>& leaves() { return leaves_; }
+  size_t leaves_done() const { return leaves_done_; }
+  // What is under way is that now; leaves in the order they were reached.
+  void go_on_with(std::vector<Pending> nodes, std::vector<Pending> leaves);
+  // Nodes that have run, in order; of a rehearsal.
+  std::vector<GradNode*> ran;
+
+ private:
+  void send(const Edge& edge, const Tensor& g, Sum sum = {});
+  bool add_part(GradNode& node, const Tensor& g);
+  void mark_needed();
+  void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
+  void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
+  bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);
+  Pending* pending(const Edge& edge);
+  std::vector<uint32_t> points(const GradNode& node) const;
+  std::vector<uint32_t> asked(const GradNode& node) const;
+  Tensor visit(const GradNode& node, uint32_t result, Tensor g);
+  void apply(Pending& p);
+  void send_on(GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order);
+  bool runs(const Pending& p) const;
+  Tensor owned(const Tensor& leaf, Tensor g);
+  BackwardParts* parts() const;
+  void run_node();
+  void run_leaf();
+
+  bool retain_, create_, collecting_ = false;
+  Rehearsal* rehearsal_ = nullptr;
+  std::map<uint64_t, Pending, std::greater<>> nodes_;
+  std::vector<Pending> leaves_;
+  size_t leaves_done_ = 0;
+  std::unordered_map<const GradNode*, size_t> leaf_at_;  // in leaves_
+  std::vector<Target> targets_;
+  std::unordered_set<const GradNode*> needed_;
+  std::set<std::pair<const GradNode*, uint32_t>> needed_results_;  // of joint nodes
+  std::unordered_set<const Storage*> given_;  // storages of FakeTensors that a gradient must not share
+};
+
+// Runs parts of backwards otherwise (compiled autograd).
+struct BackwardParts {
+  virtual ~BackwardParts() = default;
+  virtual bool is_on() const = 0;
+  virtual void refuse(const char* why) = 0;  // a backward runs eagerly
+  // Asked while nodes are left. True: it has run the next ones. False: the engine is to run those above stop.
+  virtual bool run(Engine& engine, uint64_t& stop) = 0;
+};
+
+}  // namespace lutra
