@@ -49,6 +49,21 @@ Tensor copied_at_once(Graph& graph, const Tensor& value) {
   return copy;
 }
 
+bool is_symbolic(const Sizes& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& n) { return !n.is_constant(); });
+}
+// Whether sizes or numbers of a run go into what the graph computes.
+bool reads_symbols(const Graph& graph) {
+  const auto symbolic = [](const Value& v) {
+    return (v.is<Scalar>() && v.as<Scalar>().expr) || (v.is<Sizes>() && is_symbolic(v.as<Sizes>()));
+  };
+  return std::any_of(
+             graph.inputs.begin(), graph.inputs.end(),
+             [](const GraphInput& in) { return is_symbolic(in.value->sizes) || is_symbolic(in.value->strides); }) ||
+         std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [&](const auto& n) { return std::any_of(n->args.begin(), n->args.end(), symbolic); });
+}
+
 // While the forward's random nodes are repeated: the generator is as it was when it ran.
 struct DrawnAgain {
   Generator before = default_generator();
@@ -68,6 +83,7 @@ struct CompiledNode : GradNode {
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
   size_t spent_count = 0;
   std::shared_ptr<const CompiledAutograd::Backward> ran;  // last
+  bool stands_in = false;  // values are FakeTensors: the backward is recorded as a part of another graph
 
   CompiledNode() { joint = true; }
   const char* name() const override { return "CompiledBackward"; }
@@ -86,6 +102,27 @@ struct CompiledNode : GradNode {
     return false;
   }
 
+  // Compiled code with numbers or symbols among its inputs, or random nodes to repeat, runs as it is.
+  bool visit(NodeVisitor& v) override {
+    if (spent_count || !code->is_plain()) return false;
+    v.object(code);
+    for (size_t i = 0; i < values.size(); i++) {
+      if (!stands_in && values[i]->storage->version != versions[i]) return false;
+      v.fixed(values[i]);
+    }
+    return true;
+  }
+  Ref<GradNode> copy() const override {
+    auto other = make_ref<CompiledNode>();
+    static_cast<GradNode&>(*other).next = next;
+    other->code = code, other->values = values, other->drawn = drawn, other->scalars = scalars;
+    other->versions.assign(values.size(), 0);
+    other->spent = spent, other->spent_count = spent_count;
+    other->stands_in = true;
+    return Ref<GradNode>(other.get());
+  }
+
+  void ran_as(GradNode& stand_in) override { ran = static_cast<CompiledNode&>(stand_in).ran; }
   void release() override {
     if (ran) spend(ran->traced, ran->traced.pieces.size(), 0);
   }
@@ -201,7 +238,8 @@ struct CompiledNode : GradNode {
     for (int p : piece.takes) args.push_back(table[size_t(p)]);
     std::optional<DrawnAgain> as_then;
     if (piece.draws) as_then.emplace(drawn);
-    const std::vector<Value> out = create_graph ? interpret(*piece.graph, args, scalars) : compiled.run(args, scalars);
+    const bool by_node = create_graph || stands_in;
+    const std::vector<Value> out = by_node ? interpret(*piece.graph, args, scalars) : compiled.run(args, scalars);
     for (size_t i = 0; i < out.size(); i++) table[size_t(piece.gives[i])] = out[i].tensor();
   }
 
@@ -255,7 +293,7 @@ struct CompiledNode : GradNode {
     BackwardRequest r = request(call);
     std::vector<Tensor> visited, all;
     for (;;) {
-      const auto found = code->backward_for(r);
+      const auto found = stands_in ? code->traced_backward(r) : code->backward_for(r);
       all = table(r, found->traced.places);
       Progress done{*this, found->traced, !call.retain_graph};
       const bool complete = run_pieces(*found, call, r, visited, all, done);
@@ -390,6 +428,20 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
   }
   if (b.traced.error.empty())
     backwards_.emplace(key, made);  // an error may be of the versions, which are no part of key
+  return made;
+}
+
+bool CompiledAutograd::is_plain() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!plain_)
+    plain_ = !reads_symbols(*traced_.graph) && !traced_.graph->rng_calls && constants_of(*traced_.graph).empty();
+  return *plain_;
+}
+
+std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::traced_backward(const BackwardRequest& request) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto made = std::make_shared<Backward>(Backward{trace_backward(traced_, request), {}});
+  made->pieces.resize(made->traced.pieces.size());
   return made;
 }
 

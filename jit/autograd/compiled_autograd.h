@@ -46,6 +46,10 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   };
   void log_joint(Graph& graph) const;
   std::shared_ptr<const Backward> backward_for(const BackwardRequest& request);
+  // Not compiled: to be interpreted.
+  std::shared_ptr<const Backward> traced_backward(const BackwardRequest& request);
+  // Its backward depends on tensors of fixed sizes only.
+  bool is_plain();
   const ResultReach& reach(uint32_t result);
   std::unique_ptr<Graph> saving_graph() const;
   void cut(std::unique_ptr<Graph>& forward);
@@ -59,6 +63,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
   size_t inputs_ = 0;               // of a run
   size_t spendable_ = 0;
+  std::optional<bool> plain_;
   std::optional<Compiled> repeated_;  // makes the saved values that runs do not keep
   WriteCounts writes_;
   std::mutex mutex_;
