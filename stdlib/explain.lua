@@ -105,6 +105,8 @@ local function gather(path, compiled, ok, message, total_ms, rows, compile_ms, c
     end
   end
   doc.counters = lt.counters()
+  doc.backwards = new_list()
+  for i, b in ipairs(lt._backwards()) do doc.backwards[i] = b end
   doc.profile = lt.profile and lt._native.profile_report(rows, total_ms, compile_ms, compiled_kernels)
   doc.kernels = new_list()
   for i, row in ipairs(doc.profile.kernels) do
@@ -193,6 +195,8 @@ local function print_totals(c)
     count(c.kernels.compiled or 0, "kernel"))
   for _, reason in ipairs(sorted(c.graph_break)) do out(0, "graph break: %s (%d)", reason, c.graph_break[reason]) end
   for _, reason in ipairs(sorted(c.recompiles)) do out(0, "recompile: %s (%d)", reason, c.recompiles[reason]) end
+  local eager = c.compiled_autograd.eager
+  for _, reason in ipairs(sorted(eager)) do out(0, "eager part of a backward: %s (%d)", reason, eager[reason]) end
 end
 
 local MOST_KERNELS = 20
@@ -202,6 +206,7 @@ local function print_people(doc)
   io.stderr:write("\n", ("-- " .. doc.script .. " " .. string.rep("-", WIDTH)):sub(1, WIDTH), "\n")
   for _, f in ipairs(doc.functions) do print_function(f) end
   if #doc.functions == 0 then out(0, "nothing was compiled: give a function to lt.compile or lt.patch\n") end
+  for _, b in ipairs(doc.backwards) do out(0, "%s", reports.backward(b)) end
   print_totals(doc.counters)
   if #doc.profile.kernels == 0 then return end
   local left = #doc.profile.kernels - MOST_KERNELS

@@ -127,6 +127,12 @@ function M.times(list)
   return string.format("%.2f ms (%s)", total, table.concat(parts, ", "))
 end
 
+-- A backward outside of compiled functions (lt.config.compiled_autograd).
+function M.backward(b)
+  return string.format("backward at %s: %s, %s, %s, compiled in %.2f ms", b.place, count(b.ops, "op"),
+    count(b.kernels, "kernel"), count(b.hits, "call"), b.compile_ms)
+end
+
 local function bytes(n)
   if n < 1024 then return count(n, "byte") end
   if n < 1024 ^ 2 then return string.format("%.1f KiB", n / 1024) end
@@ -147,6 +153,7 @@ local function explanation_text(r, guards)
     if b.chain ~= "" then out[#out + 1] = "    " .. b.chain end
     if b.hint ~= "" then out[#out + 1] = "    " .. b.hint end
   end
+  for _, b in ipairs(r.backwards or {}) do out[#out + 1] = M.backward(b) end
   for i, graph in ipairs(r.graphs) do
     out[#out + 1] = "graph " .. i
     out[#out + 1] = (tostring(graph):gsub("\n$", ""))

@@ -543,8 +543,9 @@ function lt.guards(f) end
 ---@param f function
 ---@return {kind: string, source: string, old: any, new: any, file: string, line: integer, hint: string}[]
 function lt.recompiles(f) end
----What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels. Of the whole process:
----disk_cache, and verify {calls, mismatches, repros}, what lt.config.verify has compared.
+---What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels; compiled_autograd
+---{graphs, ops, calls, eager}, backwards outside of compiled functions, and why parts ran eagerly. Of the whole
+---process: disk_cache, and verify {calls, mismatches, repros}, what lt.config.verify has compared.
 ---@return table
 function lt.counters() end
 ---Drops all compiled code and counters; compiled functions capture again.

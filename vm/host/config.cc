@@ -30,7 +30,7 @@ struct Fixed {
 struct Passes {
   bool operator==(const Passes&) const = default;
 };
-using Member = std::variant<int Config::*, double Config::*, std::string Config::*, Fixed, Passes>;
+using Member = std::variant<int Config::*, double Config::*, bool Config::*, std::string Config::*, Fixed, Passes>;
 
 struct Row {
   const char* name;
@@ -63,10 +63,15 @@ const Row kRows[] = {
     {"deterministic", Fixed{"true"}, "every run gives the same bits; always true", "true|false", 0, nullptr, "true"},
     {"passes", Passes{},
      "which passes graphs go through: passes.cse = false leaves one out from the next compilation on"},
-    {"stress", &Config::stress, "for tests: capture compiles every function, break forces graph breaks; nil: neither",
-     "capture|break"},
+    {"stress", &Config::stress,
+     "for tests: capture compiles every function, break forces graph breaks, backward compiles backwards at once; nil: "
+     "nothing of that",
+     "capture|break|backward"},
     {"verify", &Config::verify,
      "one of so many calls of compiled code is run eagerly, too, and compared bit for bit; 0: none"},
+    {"compiled_autograd", &Config::compiled_autograd,
+     "true: a backward that is run outside a compiled function is compiled when it is met the second time",
+     "true|false"},
     {"profit", &Config::profit,
      "which segments are compiled: auto drops those of lt.auto that do not repay their time, always none",
      "auto|always|measure", 0, nullptr, "auto|always"},
@@ -117,6 +122,12 @@ double check_share(const Row& row, double value) {
   return value;
 }
 
+bool flag_of(const Row& row, const std::string& text) {
+  const std::string choice = text == "1" ? "true" : text == "0" ? "false" : text;
+  check_choice(row, choice);
+  return choice == "true";
+}
+
 double number_of(const Row& row, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
@@ -143,11 +154,12 @@ void set_from_text(Config& config, const Row& row, const std::string& text) {
     config.** number = check_int(row, number_of(row, text));
   } else if (auto* share = std::get_if<double Config::*>(&row.member)) {
     config.** share = check_share(row, number_of(row, text));
+  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
+    config.** flag = flag_of(row, text);
   } else if (std::holds_alternative<Passes>(row.member)) {
     read_passes(config, text);
   } else if (std::holds_alternative<Fixed>(row.member)) {
-    const bool flag = among("true", row.choices);
-    check_choice(row, flag && text == "1" ? "true" : flag && text == "0" ? "false" : text);
+    among("true", row.choices) ? void(flag_of(row, text)) : check_choice(row, text);
   } else {
     check_choice(row, text);
     const auto member = std::get<std::string Config::*>(row.member);
@@ -165,6 +177,8 @@ void push_setting(lua_State* L, const Config& config, const Row& row) {
     lua_pushnumber(L, row.in_force ? std::stod(row.in_force()) : config.**number);
   } else if (auto* share = std::get_if<double Config::*>(&row.member)) {
     lua_pushnumber(L, config.**share);
+  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
+    lua_pushboolean(L, config.**flag);
   } else {
     const std::string text = row.in_force ? row.in_force() : config.*std::get<std::string Config::*>(row.member);
     text.empty() ? lua_pushnil(L) : lua_pushlstring(L, text.data(), text.size());
@@ -194,6 +208,9 @@ int set_impl(lua_State* L) {
   } else if (auto* share = std::get_if<double Config::*>(&row.member)) {
     if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
     config.** share = check_share(row, lua_tonumber(L, 3));
+  } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
+    if (type != LUA_TBOOLEAN) fail("config: ", row.name, " must be a boolean, got ", luaL_typename(L, 3));
+    config.** flag = lua_toboolean(L, 3);
   } else if (std::holds_alternative<Passes>(row.member)) {
     assign_passes(L, 3);
   } else if (std::holds_alternative<Fixed>(row.member)) {

@@ -20,6 +20,7 @@ const char* const kStages[][2] = {
     {"recompiles", "which guard failed when another entry was made"},
     {"graph", "the captured graph"},
     {"joint", "the forward and the backward of a segment that is differentiated outside, before their passes"},
+    {"compiled_autograd", "which parts of a backward became a graph, and why others run eagerly"},
     {"mapping", "what the mapping of a GPU's kernels weighed: threads of a row, elements of a thread, blocks"},
     {"loop", "the loop IR of the kernels"},
     {"fusion", "what fusion weighed: what a kernel for two saves and costs, and why others were refused"},

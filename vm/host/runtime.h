@@ -21,9 +21,10 @@ struct Config {
   int cache_mb = 1024;
   int num_threads = 0;
   int verify = 0;
+  bool compiled_autograd = false;
   std::vector<std::string> passes_off;  // sorted
   std::string isa;
-  std::string stress;           // "", "capture", "break"
+  std::string stress;           // "", "capture", "break", "backward"
   std::string profit = "auto";  // "auto", "always"
 };
 
@@ -32,7 +33,8 @@ struct Counters {
   int64_t unique_graphs = 0, calls_captured = 0;
   int64_t cache_hits = 0, cache_misses = 0;
   int64_t kernels = 0;
-  std::map<std::string, int64_t> graph_break, recompiles;
+  int64_t backward_graphs = 0, backward_ops = 0, backward_calls = 0;
+  std::map<std::string, int64_t> graph_break, recompiles, eager_backward;
 };
 
 struct Runtime {

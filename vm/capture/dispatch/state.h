@@ -18,6 +18,8 @@ struct Heat {
   int times = 0;
 };
 
+class CompiledBackward;
+
 struct CaptureState {
   TraceState trace;
   std::map<UnitKey, std::shared_ptr<Unit>> units;
@@ -31,6 +33,7 @@ struct CaptureState {
   unsigned walks = 0;                          // of lt.auto
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   bool stress_hook = false;
+  std::shared_ptr<CompiledBackward> backward;
   bool watches = false;  // lt.config.verify is on
 };
 

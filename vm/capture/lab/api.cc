@@ -9,12 +9,14 @@
 #include "ops/core/closest.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/backward/parts.h"
 #include "vm/capture/dispatch/auto.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/driver.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/lab/open.h"
 #include "vm/capture/lab/report.h"
+#include "vm/host/modes.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
 
@@ -210,9 +212,12 @@ int run_explain(lua_State* L) {
   options.backend = lua_tostring(L, lua_upvalueindex(4));
   options.backend_function = int(lua_tointeger(L, lua_upvalueindex(5)));
   auto unit = push_compiled(L, f, options, state.next_unit++);
+  const size_t backwards = state.backward->log().size();
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
   lua_call(L, n, LUA_MULTRET);
   push_explanation(L, *unit, f + 1, lua_gettop(L) - f);
+  push_backwards(L, *state.backward, backwards);
+  lua_setfield(L, -2, "backwards");
   return 1;
 }
 int explain_entry(lua_State* L) { return guarded(L, run_explain); }
@@ -238,6 +243,12 @@ int api_guards(lua_State* L) {
 // What lt.explain gives, of a function that is compiled and has run.
 int api_report(lua_State* L) {
   push_explanation(L, *checked_unit(L, "explain"), lua_gettop(L) + 1, 0);
+  return 1;
+}
+
+// Backwards that were compiled outside of compiled functions: a list.
+int api_backwards(lua_State* L) {
+  push_backwards(L, *capture_state(L).backward, 0);
   return 1;
 }
 
@@ -268,6 +279,11 @@ int api_counters(lua_State* L) {
   lua_setfield(L, -2, "stats");
   set_map(L, "graph_break", c.graph_break);
   set_map(L, "recompiles", c.recompiles);
+  lua_newtable(L);
+  set_count(L, "graphs", c.backward_graphs), set_count(L, "ops", c.backward_ops);
+  set_count(L, "calls", c.backward_calls);
+  set_map(L, "eager", c.eager_backward);
+  lua_setfield(L, -2, "compiled_autograd");
   lua_newtable(L);
   set_count(L, "hits", c.cache_hits), set_count(L, "misses", c.cache_misses);
   const CaptureState& state = capture_state(L);
@@ -305,6 +321,7 @@ int api_reset(lua_State* L) {
   CaptureState& state = capture_state(L);
   runtime(L).counters = Counters();
   clear_eager();
+  state.backward->clear();
   for (auto& unit : all_units(state)) {
     unit->failed = false;
     unit->recompiles->clear(), unit->log->clear(), unit->breaks->clear();
@@ -326,6 +343,7 @@ void apply_settings(lua_State* L) {
   CaptureState& state = capture_state(L);
   const bool watches = runtime(L).config.verify > 0;
   if (watches && !state.watches) {
+    state.backward->clear();
     for (auto& unit : all_units(state)) {
       for (auto& [pc, point] : unit->points) forget_entries(L, point);
     }
@@ -450,6 +468,7 @@ const ApiRow kApi[] = {
     {"guards", api_guards},
     {"recompiles", api_recompiles},
     {"_report", api_report},  // stdlib/explain.lua
+    {"_backwards", api_backwards},
     {"counters", api_counters},
     {"reset", api_reset},
     {"disable", api_disable},
@@ -488,6 +507,8 @@ int open_capture(lua_State* L) {
   const int module = lua_gettop(L);
   Runtime& rt = runtime(L);
   rt.capture = std::make_shared<CaptureState>();
+  rt.capture->backward = std::make_shared<CompiledBackward>(rt);
+  modes_of(L)->backward_parts = rt.capture->backward.get();
   open_compiled(L);
   lua_pushlightuserdata(L, const_cast<char*>(&kAnchorKey));
   lua_newtable(L);

@@ -68,7 +68,23 @@ void present(lua_State* L, const char* function, int n) {
   lua_call(L, n, 1);
 }
 
+void push_backward(lua_State* L, const BackwardEntry& e) {
+  lua_newtable(L);
+  set_string(L, "place", e.place);
+  set_number(L, "ops", double(e.ops));
+  set_number(L, "kernels", e.segment ? double(e.segment->forward().kernels) : 0);
+  set_number(L, "hits", double(e.hits));
+  set_number(L, "compile_ms", e.capture_ms);
+  set_string(L, "text", e.graph_text);
+}
+
 }  // namespace
+
+void push_backwards(lua_State* L, const CompiledBackward& backward, size_t from) {
+  lua_newtable(L);
+  const auto& log = backward.log();
+  for (size_t i = from; i < log.size(); i++) push_backward(L, *log[i]), lua_rawseti(L, -2, int(i - from) + 1);
+}
 
 void push_recompiles(lua_State* L, const Unit& unit) {
   lua_newtable(L);

@@ -1,0 +1,275 @@
+// Parts of backwards: found by their facts, recorded, compiled and run.
+#include "vm/capture/backward/parts.h"
+
+#include <bit>
+#include <chrono>
+#include <cstring>
+#include <lua.hpp>
+
+#include "jit/repro/repro.h"
+#include "jit/runtime/config.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr size_t kMostFacts = size_t{1} << 22;  // words
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// Where the program calls backward.
+std::string user_line() {
+  lua_State* L = current_lua();
+  lua_Debug frame;
+  for (int level = 0; L && level < 64 && lua_getstack(L, level, &frame); ++level) {
+    lua_getinfo(L, "Sl", &frame);
+    if (frame.currentline > 0 && std::strncmp(frame.source, "@lutra/", 7) != 0) {
+      return str(frame.short_src, ":", frame.currentline);
+    }
+  }
+  return "?";
+}
+
+uint64_t hash_of(const std::vector<uint64_t>& words) {
+  uint64_t h = 0xcbf29ce484222325ull;
+  for (uint64_t w : words) h = (h ^ w) * 0x9e3779b97f4a7c15ull, h ^= h >> 29;
+  return h;
+}
+
+bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
+
+// Of a tensor that only its sizes are known of, as an input that nobody reads.
+Tensor without_elements(const Tensor& t) {
+  Tensor out = alias(t, t->sizes, t->strides, SymInt(0));
+  out->storage = make_ref<Storage>();
+  out->storage->device = t->device();
+  return out;
+}
+
+std::vector<Tensor> inputs_of(const RecordedPart& recorded, const BackwardPart& part) {
+  std::vector<Tensor> inputs;
+  inputs.reserve(recorded.inputs.size());
+  for (uint32_t i : recorded.inputs) {
+    inputs.push_back(part.tensors[i]);
+    if (inputs.back()->is_fake()) inputs.back() = without_elements(inputs.back());
+  }
+  return inputs;
+}
+std::vector<double> scalars_of(const RecordedPart& recorded, const BackwardPart& part) {
+  std::vector<double> scalars;
+  for (uint32_t i : recorded.scalars) scalars.push_back(part.numbers[i]);
+  return scalars;
+}
+
+bool holds(const BackwardEntry& e, const BackwardPart& part) {
+  for (size_t i = 0; i < e.sizes.size(); i++) {
+    if (e.sizes[i] != part.sizes[i] && !(i < e.symbols.sizes.size() && e.symbols.sizes[i])) return false;
+  }
+  for (size_t i = 0; i < e.numbers.size(); i++) {
+    const bool symbol = i < e.symbols.numbers.size() && e.symbols.numbers[i];
+    if (!symbol && !same_bits(e.numbers[i], part.numbers[i])) return false;
+  }
+  if (e.program.empty()) return true;
+  std::vector<SymbolValue> values;
+  int failed = -1;
+  const RecordedPart& r = e.recorded;
+  if (!e.program.run(inputs_of(r, part), scalars_of(r, part), values, &failed)) return false;
+  for (const auto& [at, place] : e.places) {
+    if (values[size_t(place)].i != part.sizes[at]) return false;
+  }
+  return true;
+}
+
+// What has changed since the last run becomes a symbol; sizes 0 and 1 never do.
+void note_changes(KnownPart& known, const BackwardPart& part) {
+  known.changed.sizes.resize(part.sizes.size());
+  known.changed.numbers.resize(part.numbers.size());
+  for (size_t i = 0; i < part.sizes.size(); i++) {
+    if (part.sizes[i] != known.sizes[i]) known.changed.sizes[i] = true;
+  }
+  for (size_t i = 0; i < part.numbers.size(); i++) {
+    if (!same_bits(part.numbers[i], known.numbers[i])) known.changed.numbers[i] = true;
+  }
+}
+
+PartSymbols symbols_for(const KnownPart& known, const BackwardPart& part) {
+  PartSymbols symbols = known.changed;
+  symbols.seen = known.sizes;
+  for (size_t i = 0; i < symbols.sizes.size(); i++) {
+    if (part.sizes[i] < 2 || known.sizes[i] < 2) symbols.sizes[i] = false;
+  }
+  return symbols;
+}
+
+CompileOptions options_of(const Runtime& runtime, const std::string& place) {
+  CompileOptions o;
+  o.kept = true;
+  o.disabled_passes = runtime.config.passes_off;
+  o.about = place;
+  o.failed = keep_failure;
+  if (runtime_config().verify > 0) {
+    o.watch = watch_runs;
+    o.guards = std::make_shared<std::string>("a backward at " + place);
+  }
+  o.wanted = [](const char* stage) { return log_wanted(stage); };
+  o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
+  return o;
+}
+
+}  // namespace
+
+bool CompiledBackward::is_on() const {
+  return runtime_.config.compiled_autograd || runtime_.config.stress == "backward";
+}
+
+void CompiledBackward::refuse(const char* why) {
+  runtime_.counters.eager_backward[why]++;
+  if (log_wanted("compiled_autograd")) log_text("compiled_autograd", str(user_line(), ": runs eagerly: ", why));
+}
+
+void CompiledBackward::clear() {
+  known_.clear();
+  log_.clear();
+  facts_ = 0;
+}
+
+// A program whose tape is never the same: what was seen once goes first.
+void CompiledBackward::make_room(size_t facts) {
+  if (facts_ + facts <= kMostFacts) return;
+  std::erase_if(known_, [](const auto& known) { return known.second.entries.empty(); });
+  facts_ = 0;
+  for (const auto& [hash, known] : known_) facts_ += known.facts.size();
+  if (facts_ > kMostFacts / 2) clear();
+}
+
+KnownPart& CompiledBackward::find(const BackwardPart& part, bool& fresh) {
+  const uint64_t hash = hash_of(part.facts);
+  const auto [begin, end] = known_.equal_range(hash);
+  fresh = false;
+  for (auto it = begin; it != end; ++it) {
+    if (it->second.facts == part.facts) return it->second;
+  }
+  make_room(part.facts.size());
+  facts_ += part.facts.size();
+  fresh = true;
+  KnownPart& known = known_.emplace(hash, KnownPart())->second;
+  known.facts = part.facts, known.objects = part.objects;
+  known.sizes = part.sizes, known.numbers = part.numbers;
+  return known;
+}
+
+BackwardEntry* CompiledBackward::match(KnownPart& known, const BackwardPart& part) {
+  for (auto& e : known.entries) {
+    if (holds(*e, part)) return e.get();
+  }
+  return nullptr;
+}
+
+std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart& known, const BackwardPart& part) {
+  const auto start = Clock::now();
+  auto e = std::make_shared<BackwardEntry>();
+  e->place = user_line();
+  e->sizes = part.sizes, e->numbers = part.numbers;
+  e->symbols = symbols_for(known, part);
+  e->recorded = record_part(engine, part, e->symbols);
+  for (uint32_t at : e->recorded.constants) e->symbols.sizes[at] = false;
+  std::unique_ptr<Graph> graph = std::move(e->recorded.graph);
+  const std::shared_ptr<SymEnv> env = graph->env;
+  graph->renumber();
+  e->ops = graph->nodes.size();
+  e->graph_text = print(*graph);
+  const SymScope symbols(env.get());
+  CompileOptions options = options_of(runtime_, e->place);
+  options.text = &e->graph_text;
+  if (!graph->outputs.empty() || e->ops > 0) e->segment = compile_segment(std::move(graph), {}, false, options);
+  if (e->segment) e->compile_ms = e->segment->forward().compile_ms;
+  e->program.add_guards(*env);
+  for (const auto& [at, expr] : e->recorded.symbols) e->places.emplace_back(at, e->program.need(*env, expr));
+  e->capture_ms = ms_since(start);
+  return e;
+}
+
+BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, const BackwardPart& part) {
+  if (known.entries.size() >= size_t(runtime_.config.recompile_limit)) {
+    known.refused = "recompile_limit is reached";
+    return nullptr;
+  }
+  try {
+    known.entries.insert(known.entries.begin(), make(engine, known, part));
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kUser && e.kind != ErrorKind::kInternal) throw;
+    known.refused = e.what();
+    if (e.kind != ErrorKind::kInternal) return nullptr;
+    fprintf(stderr, "lutra: internal error in the backward at %s, which runs eagerly from now on: %s\n",
+            user_line().c_str(), e.what());
+    return nullptr;
+  }
+  BackwardEntry* e = known.entries.front().get();
+  log_.push_back(known.entries.front());
+  Counters& c = runtime_.counters;
+  c.backward_graphs++, c.backward_ops += int64_t(e->ops);
+  if (e->segment) c.kernels += int64_t(e->segment->forward().kernels);
+  if (log_wanted("compiled_autograd")) {
+    log_text("compiled_autograd", str(e->place, ": ", part.run, " nodes of the tape are one graph of ", e->ops, " ops",
+                                      part.stop ? ", up to " + part.why : "", "\n", e->graph_text));
+  }
+  return e;
+}
+
+void CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEntry& e) {
+  std::vector<Value> values;
+  if (e.segment) values = e.segment->run(inputs_of(e.recorded, part), scalars_of(e.recorded, part), {});
+  const auto found = [&](const PartResult& r) {
+    return r.from < 0 ? part.tensors[size_t(~r.from)] : values[size_t(r.from)].tensor();
+  };
+  std::vector<Pending> nodes, leaves;
+  const auto add = [&](std::vector<Pending>& list, const PartResult& r) {
+    GradNode* node = part.nodes[r.place];
+    if (list.empty() || list.back().node.get() != node) list.push_back({Ref<GradNode>(node), {}});
+    std::vector<Tensor>& grads = list.back().grads;
+    if (grads.size() <= r.result) grads.resize(r.result + 1);
+    grads[r.result] = found(r);
+  };
+  for (const PartResult& r : e.recorded.results) {
+    switch (r.kind) {
+      case PartResult::kNode: add(nodes, r); break;
+      case PartResult::kLeaf: add(leaves, r); break;
+      case PartResult::kTarget: engine.results[r.place] = found(r); break;
+      case PartResult::kGrad: autograd_meta(*part.nodes[r.place]->own_leaf()).grad = found(r); break;
+    }
+  }
+  for (const auto& [place, stand_in] : e.recorded.joint) part.nodes[place]->ran_as(*stand_in);
+  for (size_t k = 0; k < e.recorded.ran.size() && !engine.retains(); k++) part.nodes[e.recorded.ran[k]]->release();
+  engine.go_on_with(std::move(nodes), std::move(leaves));
+  e.hits++;
+  runtime_.counters.backward_calls++;
+}
+
+bool CompiledBackward::run(Engine& engine, uint64_t& stop) {
+  BackwardPart part = walk_backward(engine);
+  stop = part.stop;
+  if (part.run == 0) {
+    stop = stop ? stop - 1 : 0;
+    if (!part.why.empty()) refuse(part.why.c_str());
+    return false;
+  }
+  if (!part.refused.empty()) return refuse(part.refused.c_str()), false;
+  bool fresh = false;
+  KnownPart& known = find(part, fresh);
+  if (!known.refused.empty()) return refuse(known.refused.c_str()), false;
+  if (fresh && runtime_.config.stress != "backward") return refuse("the first run"), false;
+  BackwardEntry* entry = match(known, part);
+  if (!entry) {
+    note_changes(known, part);
+    entry = compile(engine, known, part);
+  }
+  known.sizes = part.sizes, known.numbers = part.numbers;
+  if (!entry) return refuse(known.refused.c_str()), false;
+  run_entry(engine, part, *entry);
+  return true;
+}
+
+}  // namespace lutra

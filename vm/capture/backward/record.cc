@@ -1,0 +1,249 @@
+// The engine runs once more, on FakeTensors that stand for gradients, saved tensors and .grad.
+#include "vm/capture/backward/record.h"
+
+#include <unordered_map>
+
+#include "ops/core/error.h"
+#include "ops/grad/saved_tensor.h"
+
+namespace lutra {
+namespace {
+
+// Sizes that are symbols. Two of them that were alike in both runs are one symbol, as are multiples and products.
+class Symbols {
+ public:
+  Symbols(Graph& graph, const BackwardPart& part, const PartSymbols& wanted)
+      : graph_(graph), part_(part), wanted_(wanted) {}
+
+  bool is_symbol(size_t at) const { return at < wanted_.sizes.size() && wanted_.sizes[at]; }
+  // A tensor whose sizes say what others are; its input has the number `input`.
+  void learn(size_t tensor, int input) {
+    const size_t at = part_.tensor_sizes[tensor];
+    const Tensor& t = part_.tensors[tensor];
+    for (size_t d = 0; d < t->sizes.size(); d++) {
+      if (!is_symbol(at + d) || find(pair(at + d))) continue;
+      const int32_t leaf = graph_.env->leaf(SymOp::kSize, input, int32_t(d), t->sizes[d].hint);
+      known_.push_back({pair(at + d), SymInt::of_expr(*graph_.env, leaf)});
+    }
+  }
+  bool is_new(size_t at) const { return is_symbol(at) && !find(pair(at)); }
+  SymInt size(size_t at) {
+    if (!is_symbol(at)) return part_.sizes[at];
+    const SymInt n = expression(pair(at));
+    n.is_constant() ? constants.push_back(uint32_t(at)) : used.push_back({uint32_t(at), n.expr});
+    return n;
+  }
+  std::vector<uint32_t> constants;
+  std::vector<std::pair<uint32_t, int32_t>> used;
+
+ private:
+  using Pair = std::pair<int64_t, int64_t>;  // now, then
+  Pair pair(size_t at) const { return {part_.sizes[at], wanted_.seen[at]}; }
+  const SymInt* find(Pair p) const {
+    for (const auto& [q, n] : known_) {
+      if (q == p) return &n;
+    }
+    return nullptr;
+  }
+  // p = q * k for both runs; 0: no such k.
+  static int64_t multiple(Pair p, Pair q) {
+    if (q.first == 0 || q.second == 0 || p.first % q.first || p.second % q.second) return 0;
+    const int64_t k = p.first / q.first;
+    return p.second / q.second == k ? k : 0;
+  }
+  SymInt expression(Pair p) {
+    if (const SymInt* n = find(p)) return *n;
+    for (const auto& [q, n] : known_) {
+      if (const int64_t k = multiple(p, q)) return n * SymInt(k);
+      if (const int64_t k = multiple(q, p)) return floor_div(n, SymInt(k));
+    }
+    for (const auto& [q, n] : known_) {
+      for (const auto& [r, m] : known_) {
+        if (const int64_t k = multiple(p, {q.first * r.first, q.second * r.second})) return n * m * SymInt(k);
+      }
+    }
+    return p.first;  // it stays what it is
+  }
+
+  Graph& graph_;
+  const BackwardPart& part_;
+  const PartSymbols& wanted_;
+  std::vector<std::pair<Pair, SymInt>> known_;
+};
+
+class Recorder final : public Rehearsal {
+ public:
+  Recorder(Engine& engine, const BackwardPart& part, const PartSymbols& symbols)
+      : part_(part),
+        wanted_(symbols),
+        symbols_(graph(), part, symbols),
+        fakes_(part.tensors.size()),
+        numbers_(part.numbers.size(), -1),
+        engine_(engine) {}
+
+  RecordedPart run();
+  Ref<GradNode> stand_in(GradNode& node) override;
+  Tensor& gradient_of(const Tensor& leaf) override;
+
+ private:
+  friend struct StandIn;
+  Graph& graph() {
+    if (!out_.graph) out_.graph = std::make_unique<Graph>();
+    return *out_.graph;
+  }
+  Tensor input(size_t i);
+  SymInt size(size_t at) { return symbols_.size(at); }
+  Scalar number(size_t at);
+  void choose_symbols();
+  void give(PartResult::Kind kind, uint32_t place, uint32_t result, const Tensor& g);
+  void give_all();
+
+  const BackwardPart& part_;
+  const PartSymbols& wanted_;
+  RecordedPart out_{};
+  Symbols symbols_;
+  std::vector<Tensor> fakes_;  // by tensor of the part
+  std::unordered_map<const TensorImpl*, size_t> tensor_of_;
+  std::vector<int> numbers_;  // scalars by number of the part
+  std::unordered_map<const TensorImpl*, int> outputs_;
+  Engine& engine_;
+  Engine* rehearsed_ = nullptr;
+  std::vector<std::pair<uint32_t, std::unique_ptr<Tensor>>> grads_;  // by place of the leaf
+};
+
+// Puts FakeTensors and symbols into the copy of a node, from its places in the part on.
+struct StandIn final : NodeVisitor {
+  Recorder& recorder;
+  PartPlace at;
+  StandIn(Recorder& recorder, PartPlace at) : recorder(recorder), at(at) {}
+  void fact(uint64_t) override {}
+  void object(const std::shared_ptr<const void>&) override {}
+  void size(SymInt& n) override { n = recorder.size(at.sizes++); }
+  void number(Scalar& n) override { n = recorder.number(at.numbers++); }
+  void fixed(Tensor& t) override { t = recorder.input(at.tensors++); }
+  void saved(SavedTensor& s, const char*) override {
+    if (s.keeps_elements()) {
+      const Tensor fake = recorder.input(at.tensors++);
+      at.sizes += 2 * fake->sizes.size();
+      return s.become(fake);
+    }
+    at.tensors++;
+    Sizes sizes = s.kept()->sizes, strides = s.kept()->strides;
+    for (SymInt& n : sizes) size(n);
+    for (SymInt& n : strides) size(n);
+    s.lay(sizes, strides);
+  }
+};
+
+Tensor Recorder::input(size_t i) {
+  if (fakes_[i]) return fakes_[i];
+  const Tensor& t = part_.tensors[i];
+  Sizes sizes = t->sizes, strides = t->strides;
+  const size_t at = part_.tensor_sizes[i];
+  if (at != BackwardPart::kFixed) {
+    symbols_.learn(i, int(graph().inputs.size()));
+    for (SymInt& n : sizes) n = size(size_t(&n - sizes.begin()) + at);
+    for (SymInt& n : strides) n = size(size_t(&n - strides.begin()) + at + sizes.size());
+  }
+  const char* name = i < part_.under_way ? "gradient" : "saved";
+  fakes_[i] = graph().add_input(name, sizes, strides, t->dtype, t->device());
+  fakes_[i]->requires_grad = t->requires_grad;
+  tensor_of_[fakes_[i].get()] = i;
+  out_.inputs.push_back(uint32_t(i));
+  if (rehearsed_) rehearsed_->keep_apart(fakes_[i]);
+  return fakes_[i];
+}
+
+Scalar Recorder::number(size_t at) {
+  if (at >= wanted_.numbers.size() || !wanted_.numbers[at]) return part_.numbers[at];
+  out_.scalars.push_back(uint32_t(at));
+  return graph().add_scalar("number", part_.numbers[at]);
+}
+
+// Tensors that have sizes which no other input says come first, those that are read before those that have no elements.
+void Recorder::choose_symbols() {
+  for (const bool fake : {false, true}) {
+    for (size_t i = 0; i < part_.tensors.size(); i++) {
+      const size_t at = part_.tensor_sizes[i];
+      if (at == BackwardPart::kFixed || part_.tensors[i]->is_fake() != fake) continue;
+      for (size_t d = 0; d < part_.tensors[i]->sizes.size(); d++) {
+        if (symbols_.is_new(at + d)) input(i);
+      }
+    }
+  }
+}
+
+Ref<GradNode> Recorder::stand_in(GradNode& node) {
+  Ref<GradNode> copy = node.copy();
+  StandIn visitor(*this, part_.begins[node.place]);
+  LUTRA_CHECK(copy && copy->visit(visitor), node.name(), " cannot be copied");
+  if (node.joint) out_.joint.emplace_back(node.place, copy);
+  return copy;
+}
+
+Tensor& Recorder::gradient_of(const Tensor& leaf) {
+  const uint32_t place = gradient_edge(leaf).node->place;
+  const int grad = place < part_.grads.size() ? part_.grads[place] : -1;
+  grads_.emplace_back(place, std::make_unique<Tensor>(grad < 0 ? Tensor() : input(size_t(grad))));
+  return *grads_.back().second;
+}
+
+void Recorder::give(PartResult::Kind kind, uint32_t place, uint32_t result, const Tensor& g) {
+  if (!g) return;
+  int from;
+  if (const auto in = tensor_of_.find(g.get()); in != tensor_of_.end()) {
+    from = ~int(in->second);
+  } else {
+    const auto [at, fresh] = outputs_.emplace(g.get(), int(graph().outputs.size()));
+    if (fresh) graph().outputs.emplace_back(g);
+    from = at->second;
+  }
+  out_.results.push_back({kind, place, result, from});
+}
+
+void Recorder::give_all() {
+  const auto give_pending = [&](PartResult::Kind kind, const Pending& p) {
+    for (size_t k = 0; k < p.grads.size(); k++) give(kind, p.node->place, uint32_t(k), p.grads[k]);
+  };
+  for (const auto& [seq, p] : rehearsed_->nodes()) give_pending(PartResult::kNode, p);
+  const auto& leaves = rehearsed_->leaves();
+  for (size_t i = rehearsed_->leaves_done(); i < leaves.size(); i++) give_pending(PartResult::kLeaf, leaves[i]);
+  for (size_t i = 0; i < rehearsed_->results.size(); i++) {
+    give(PartResult::kTarget, uint32_t(i), 0, rehearsed_->results[i]);
+  }
+  // One that was there has been written.
+  for (const auto& [place, g] : grads_) {
+    if (!tensor_of_.count(g->get())) give(PartResult::kGrad, place, 0, *g);
+  }
+  for (const GradNode* node : rehearsed_->ran) out_.ran.push_back(node->place);
+}
+
+RecordedPart Recorder::run() {
+  const SymScope symbols(graph().env.get());
+  graph().env->assume_sizes({2, INT64_MAX});
+  choose_symbols();
+  size_t next = 0;
+  Engine rehearsed = engine_.rehearsed(*this, [&](const Tensor&) { return input(next++); });
+  rehearsed_ = &rehearsed;
+  for (const Tensor& fake : fakes_) {
+    if (fake) rehearsed.keep_apart(fake);
+  }
+  GraphRecorder recorder(graph());
+  {
+    const ModeScope mode(&recorder);
+    rehearsed.run_above(part_.stop);
+  }
+  give_all();
+  out_.symbols = symbols_.used, out_.constants = symbols_.constants;
+  if (graph().rng_calls > 0) throw NeedsData("a backward that draws random numbers");
+  if (!constants_of(graph()).empty()) throw NeedsData("a backward that reads a tensor which no node saved");
+  return std::move(out_);
+}
+
+}  // namespace
+
+RecordedPart record_part(Engine& engine, const BackwardPart& part, const PartSymbols& symbols) {
+  return Recorder(engine, part, symbols).run();
+}
+
+}  // namespace lutra

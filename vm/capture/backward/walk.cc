@@ -1,0 +1,224 @@
+// From gradients under way down the tape, highest number first, as the engine goes.
+#include "vm/capture/backward/walk.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <queue>
+#include <typeinfo>
+
+#include "ops/grad/saved_tensor.h"
+
+namespace lutra {
+namespace {
+
+std::atomic<uint64_t> walks{0};
+
+struct NotReady {};  // what a node saved cannot be read yet, or no more
+
+struct Walk final : NodeVisitor {
+  Engine& engine;
+  const uint64_t id = ++walks;
+  BackwardPart part{};
+  std::vector<GradNode*> leaves{};
+  std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
+  bool first = true;  // no node has been taken yet
+
+  explicit Walk(Engine& engine) : engine(engine) {}
+
+  void fact(uint64_t word) override { part.facts.push_back(word); }
+  void size(SymInt& n) override { part.sizes.push_back(n.hint); }
+  void number(Scalar& n) override { part.numbers.push_back(n.d); }
+  void object(const std::shared_ptr<const void>& o) override {
+    fact(uint64_t(uintptr_t(o.get())));
+    part.objects.push_back(o);
+  }
+  void spec(const Tensor& t) {
+    const Device d = t->device();
+    fact(uint64_t(t->dtype) << 32 | uint64_t(uint8_t(d.index)) << 24 | uint64_t(d.type) << 16 |
+         uint64_t(t->dim()) << 2 | uint64_t(t->requires_grad));
+  }
+  void tensor(const Tensor& t) {
+    spec(t);
+    part.tensor_sizes.push_back(part.sizes.size());
+    part.tensors.push_back(t);
+    for (const SymInt& n : t->sizes) part.sizes.push_back(n.hint);
+    for (const SymInt& n : t->strides) part.sizes.push_back(n.hint);
+    if (t->storage->freed) throw NotReady();
+  }
+  void fixed(Tensor& t) override {
+    spec(t);
+    for (const SymInt& n : t->sizes) fact(uint64_t(n.hint));
+    for (const SymInt& n : t->strides) fact(uint64_t(n.hint));
+    part.tensor_sizes.push_back(BackwardPart::kFixed);
+    part.tensors.push_back(t);
+  }
+  void saved(SavedTensor& s, const char* op) override {
+    fact(s.keeps_elements());
+    if (!s.keeps_elements()) return tensor(s.kept());
+    if (s.is_later()) return tensor(made(s, op));
+    if (!s.is_current()) throw NotReady();
+    tensor(s.kept());
+  }
+  // What a checkpoint makes again, it makes when the first node that asks is the next one.
+  Tensor made(const SavedTensor& s, const char* op) const {
+    if (first) return s.unpack(op, nullptr);
+    if (!s.is_ready()) throw NotReady();
+    try {
+      return s.unpack(op, nullptr);
+    } catch (const Error&) {
+      throw NotReady();
+    }
+  }
+
+  uint32_t place(GradNode* node) {
+    if (node->walk == id) return node->place;
+    node->walk = id;
+    node->place = uint32_t(part.nodes.size());
+    part.nodes.push_back(node);
+    node->own_leaf() ? leaves.push_back(node) : open.emplace(node->seq, node);
+    return node->place;
+  }
+
+  void under_way(const Pending& p) {
+    fact(place(p.node.get()));
+    fact(p.grads.size());
+    for (const Tensor& g : p.grads) {
+      fact(bool(g));
+      if (g) tensor(g);
+    }
+  }
+
+  // Why the engine has to run a node by itself; null: it does not.
+  static const char* looked_at(const GradNode& node) {
+    for (auto& [result, hook] : node.hooks) {
+      if (*hook.live) return "a hook";
+    }
+    for (const Retained& r : node.retained) {
+      if (*r.meta) return "retain_grad";
+    }
+    return nullptr;
+  }
+  bool is_asked(const GradNode& node) const {
+    const auto& targets = engine.targets();
+    return std::any_of(targets.begin(), targets.end(), [&](const Target& t) { return t.edge.node.get() == &node; });
+  }
+
+  bool describe(GradNode& node) {
+    const char* looked = looked_at(node);
+    if (!looked && node.joint && is_asked(node)) looked = "a gradient that is asked for";
+    if (looked) part.why = looked;
+    if (looked) return false;
+    try {
+      const uint64_t type = uint64_t(uintptr_t(&typeid(node)));
+      fact(type);
+      if (node.visit(*this)) return true;
+      const char* why = node.is_released() ? ", which was released"
+                        : node.joint       ? ", compiled code that takes sizes, numbers or constants, or was released"
+                                           : ", which gives its gradient by code of its own";
+      part.why = str(node.name(), why);
+    } catch (const NotReady&) {
+      part.why = str("what ", node.name(), " saved");
+    }
+    return false;
+  }
+
+  void cut(const PartPlace& at) {
+    part.facts.resize(at.facts), part.sizes.resize(at.sizes), part.numbers.resize(at.numbers);
+    part.tensors.resize(at.tensors), part.tensor_sizes.resize(at.tensors);
+  }
+
+  // False: the part ends before it.
+  bool take(GradNode& node) {
+    const PartPlace at{part.facts.size(), part.sizes.size(), part.numbers.size(), part.tensors.size()};
+    fact(node.place);
+    fact(engine.is_needed(node));
+    if (!engine.is_needed(node)) return true;
+    if (part.begins.size() <= node.place) part.begins.resize(node.place + 1);
+    if (!describe(node)) {
+      cut(at);
+      fact(node.place);
+      return false;
+    }
+    part.begins[node.place] = at;
+    first = false;
+    part.run++;
+    fact(node.next.size());
+    for (const Edge& e : node.next) {
+      if (!e.node) {
+        fact(~uint64_t{0});
+        continue;
+      }
+      fact(uint64_t(place(e.node.get())) << 32 | uint64_t(e.result) << 1 | uint64_t(engine.is_wanted(e)));
+    }
+    return true;
+  }
+
+  void take_leaf(GradNode& node) {
+    const Tensor& leaf = *node.own_leaf();
+    fact(uint64_t(node.place) << 8 | uint64_t(leaf->is_contiguous()) << 3 |
+         uint64_t(leaf->autograd && leaf->autograd->has_hooks()) << 2 |
+         uint64_t(engine.is_wanted({Ref(&node), 0})) << 1);
+    if (engine.collects()) return;
+    const Tensor grad = leaf->autograd ? leaf->autograd->grad : Tensor();
+    fact(bool(grad));
+    if (!grad) return;
+    part.grads.resize(std::max<size_t>(part.grads.size(), node.place + 1), -1);
+    part.grads[node.place] = int(part.tensors.size());
+    tensor(grad);
+  }
+
+  // Memory that the graph writes is nothing else to it.
+  void check_memory() {
+    std::vector<const Storage*> written;
+    for (int i : part.grads) {
+      if (i >= 0) written.push_back(part.tensors[size_t(i)]->storage.get());
+    }
+    std::sort(written.begin(), written.end());
+    bool shared = std::adjacent_find(written.begin(), written.end()) != written.end();
+    for (size_t i = 0; i + written.size() < part.tensors.size() && !written.empty(); i++) {
+      shared = shared || std::binary_search(written.begin(), written.end(), part.tensors[i]->storage.get());
+    }
+    if (shared) part.refused = "a .grad shares memory with what the backward reads";
+  }
+
+  void run() {
+    fact(engine.collects());
+    for (const auto& [seq, p] : engine.nodes()) under_way(p);
+    for (const Pending& p : engine.leaves()) under_way(p);
+    part.under_way = part.tensors.size();
+    while (!open.empty()) {
+      GradNode* node = open.top().second;
+      open.pop();
+      if (take(*node)) continue;
+      part.stop = node->seq;
+      break;
+    }
+    for (const Target& t : engine.targets()) {
+      const GradNode* node = t.edge.node.get();
+      fact(node && node->walk == id ? uint64_t(node->place) << 32 | t.edge.result : ~uint64_t{0});
+    }
+    fact(part.stop > 0);
+    if (part.stop) return;
+    try {
+      for (GradNode* leaf : leaves) take_leaf(*leaf);
+    } catch (const NotReady&) {
+      part.refused = "a .grad was freed";
+    }
+    check_memory();
+  }
+};
+
+}  // namespace
+
+BackwardPart walk_backward(Engine& engine) {
+  Walk walk(engine);
+  try {
+    walk.run();
+  } catch (const NotReady&) {
+    walk.part.refused = "a gradient was freed";
+  }
+  return std::move(walk.part);
+}
+
+}  // namespace lutra

@@ -1,0 +1,39 @@
+// A backward under way in; the next part of it that can be one graph out, with all that the graph would depend on.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/grad/engine.h"
+
+namespace lutra {
+
+// Where in a part's lists what a visitor meets begins.
+struct PartPlace {
+  size_t facts = 0, sizes = 0, numbers = 0, tensors = 0;
+};
+
+// Invariant: of two parts with equal facts, sizes and numbers the engine does the same, op for op.
+struct BackwardPart {
+  std::vector<uint64_t> facts;
+  std::vector<int64_t> sizes;
+  std::vector<double> numbers;
+  // Gradients under way, then what nodes saved, whether elements or sizes only (is_fake), then .grad of leaves.
+  std::vector<Tensor> tensors;
+  std::vector<size_t> tensor_sizes;  // by tensor: where its sizes, then its strides begin; kFixed: they are facts
+  std::vector<std::shared_ptr<const void>> objects;  // whose addresses are facts
+  std::vector<GradNode*> nodes;                      // by place
+  std::vector<PartPlace> begins;                     // by place, of nodes that run
+  std::vector<int> grads;                            // by place, of leaves: which tensor its .grad is; -1: none
+  size_t under_way = 0;                              // tensors that are gradients under way
+  size_t run = 0;                                    // nodes
+  uint64_t stop = 0;                                 // the number of the node that it ends before; 0: of none
+  std::string why;                                   // it ends there
+  std::string refused;                               // not empty: why it must run eagerly
+
+  static constexpr size_t kFixed = ~size_t{0};
+};
+
+BackwardPart walk_backward(Engine& engine);
+
+}  // namespace lutra
