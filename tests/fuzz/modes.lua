@@ -1,7 +1,8 @@
 -- The ways to run a program: each gives what was seen, in order.
 local lt = require "lutra"
 
-local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", "break"}, lines = false}
+local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", "break", "backward", "outside"},
+  lines = false}
 
 local function same(f) return f end
 local modes = {
@@ -13,6 +14,11 @@ local modes = {
   capture = {frame = same, start = function() lt.config.stress = "capture" end,
     stop = function() lt.config.stress = nil end},
   ["break"] = {frame = same, start = function() lt.config.stress = "break" end,
+    stop = function() lt.config.stress = nil end},
+  -- Compiled autograd: every backward, of eager code and of compiled code.
+  backward = {frame = same, start = function() lt.config.stress = "backward" end,
+    stop = function() lt.config.stress = nil end},
+  outside = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "backward" end,
     stop = function() lt.config.stress = nil end},
 }
 
