@@ -5,7 +5,7 @@
 # what NVRTC made, in build/images.
 set(LUTRA_NVRTC_PATH "$ENV{LUTRA_CUDA_PATH}" CACHE STRING "Folders, apart by colons, where lutra-ptx looks for NVRTC first")
 set(parts "")
-foreach(name ops_core ops_cuda jit_loop jit_device jit_codegen_cuda)
+foreach(name ops_core ops_cuda jit_background jit_loop jit_device jit_codegen_cuda)
   list(APPEND parts $<TARGET_OBJECTS:${name}>)
 endforeach()
 add_library(lutra_ptx_parts STATIC EXCLUDE_FROM_ALL ${parts})  # of which it takes what it needs

@@ -3,14 +3,10 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
-#include "jit/codegen/cuda/background.h"
 #include "jit/codegen/cuda/interpreter.h"
 #include "jit/device/cuda/machine.h"
 #include "ops/cuda/program.h"
@@ -153,58 +149,6 @@ TEST_CASE("interpreted on a GPU: random kernels, loops and reductions", "[cuda][
     held += HostInterpreter::get().check(KernelGenerator(seed, true).run());
   }
   CHECK(held * 2 > last - first + 1);
-}
-
-TEST_CASE("jobs of the background run once; who asks for one that failed runs it again", "[cuda][interpreter]") {
-  std::atomic<int> runs{0};
-  std::atomic<bool> short_of_memory{true};
-  std::vector<std::shared_ptr<cuda::Job>> jobs;
-  for (int i = 0; i < 50; i++) {
-    jobs.push_back(cuda::Job::start([&, i] {
-      runs++;
-      if (i % 2 && short_of_memory) fail("job ", i);
-    }));
-  }
-  CHECK_THROWS_WITH(jobs[49]->finish(), "job 49");  // not in their order
-  for (size_t i = 0; i < jobs.size(); i++) {
-    if (i % 2 == 0) {
-      jobs[i]->finish();
-      CHECK(jobs[i]->done());
-    } else {
-      CHECK_THROWS_AS(jobs[i]->finish(), Error);
-      CHECK_THROWS_AS(jobs[i]->done(), Error);
-    }
-  }
-  short_of_memory = false;
-  const int before = runs;
-  for (const auto& job : jobs) CHECK(job->done());
-  for (const auto& job : jobs) job->finish();
-  CHECK(runs == before + 25);
-}
-
-// What the next case runs: the process exits while the first of all jobs runs, on a thread that has started none.
-TEST_CASE("exits beside a job", "[.]") {
-  std::atomic<bool> begun{false};
-  std::thread([&] {
-    cuda::Job::start([&] {
-      begun = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      (void)!write(1, "the job ended\n", 14);
-    });
-  }).join();
-  while (!begun) std::this_thread::yield();
-  std::exit(0);
-}
-
-TEST_CASE("a job that runs is waited for when the process exits, whichever thread does it", "[cuda][interpreter]") {
-  FILE* child = popen(
-      ("exec " + std::filesystem::read_symlink("/proc/self/exe").string() + " 'exits beside a job' 2>&1").c_str(), "r");
-  REQUIRE(child);
-  std::string out;
-  for (int c; (c = fgetc(child)) != EOF;) out += char(c);
-  CHECK(pclose(child) == 0);
-  INFO(out);
-  CHECK(out.find("the job ended") != std::string::npos);
 }
 
 TEST_CASE("the interpreter compiles to cubins", "[nvrtc]") {

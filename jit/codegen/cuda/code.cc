@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "jit/codegen/cuda/background.h"
+#include "jit/background/background.h"
 #include "jit/codegen/cuda/interpreter.h"
 #include "ops/cuda/program.h"
 

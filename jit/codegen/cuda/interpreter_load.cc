@@ -5,7 +5,7 @@
 #include <map>
 #include <mutex>
 
-#include "jit/codegen/cuda/background.h"
+#include "jit/background/background.h"
 #include "jit/codegen/cuda/interpreter.h"
 #include "ops/core/error.h"
 #include "ops/cuda/program.h"

@@ -1,6 +1,7 @@
 // The queue of jobs and its threads.
-#include "jit/codegen/cuda/background.h"
+#include "jit/background/background.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,9 +14,17 @@
 #include <utility>
 #include <vector>
 
-namespace lutra::cuda {
+namespace lutra {
+namespace {
 
+constinit thread_local bool is_background = false;
+
+}  // namespace
+
+// The threads of one pace, with their queue.
 struct Background {
+  explicit Background(Job::Pace pace) : pace(pace) {}
+  const Job::Pace pace;
   std::mutex mutex;
   std::condition_variable changed;  // the queue, a job's state, closed
   std::deque<std::shared_ptr<Job>> queue;
@@ -25,6 +34,9 @@ struct Background {
   const pid_t process = getpid();
 
   void work() {
+    is_background = true;
+    constexpr int kPolitely = 15;  // a thread that computes has 29 of 30 parts of a processor that both want
+    if (pace == Job::kPolite) (void)!setpriority(PRIO_PROCESS, id_t(gettid()), kPolitely);
     std::unique_lock lock(mutex);
     while (true) {
       idle++;
@@ -60,10 +72,12 @@ struct Background {
 
 namespace {
 
-Background& background() {
-  static Background* b = new Background;
-  return *b;
+Background& background(Job::Pace pace) {
+  static Background* all[] = {new Background(Job::kUsual), new Background(Job::kPolite)};
+  return *all[pace];
 }
+
+void close_both() { background(Job::kUsual).close(), background(Job::kPolite).close(); }
 
 // What jobs call must not be gone while they run. NVRTC makes static objects while it compiles, which go before all
 // that was registered to run at exit until then; a thread that calls exit() lets go of what is its own before those.
@@ -72,7 +86,7 @@ Background& background() {
 // makes a static object for the first time.
 struct Closer {
   ~Closer() {
-    if (gettid() == getpid()) background().close();
+    if (gettid() == getpid()) close_both();
   }
   void touch() {}
 };
@@ -80,12 +94,12 @@ thread_local Closer closer;
 
 }  // namespace
 
-void Background::close_all() { background().close(); }
+void Background::close_all() { close_both(); }
 
-std::shared_ptr<Job> Job::start(std::function<void()> work) {
+std::shared_ptr<Job> Job::start(std::function<void()> work, Pace pace) {
   closer.touch();
-  std::shared_ptr<Job> job(new Job(std::move(work)));
-  Background& b = background();
+  Background& b = background(pace);
+  std::shared_ptr<Job> job(new Job(std::move(work), b));
   std::lock_guard lock(b.mutex);
   if (b.closed) return job;
   b.queue.push_back(job);
@@ -119,7 +133,7 @@ bool Job::done() {
 
 void Job::finish() {
   if (state_.load(std::memory_order_acquire) == kDone) return;
-  Background& b = background();
+  Background& b = home_;
   std::unique_lock lock(b.mutex);
   if (state_ == kQueued || state_ == kFailed) {
     std::erase_if(b.queue, [&](const auto& job) { return job.get() == this; });
@@ -132,4 +146,25 @@ void Job::finish() {
   if (problem) std::rethrow_exception(problem);
 }
 
-}  // namespace lutra::cuda
+bool Job::wait(std::chrono::milliseconds most) {
+  Background& b = home_;
+  if (b.process != getpid()) return true;
+  std::unique_lock lock(b.mutex);
+  if (state_ == kQueued && b.threads.empty()) {  // none could be started
+    std::erase_if(b.queue, [&](const auto& job) { return job.get() == this; });
+    b.run(*this, lock);
+  }
+  return b.changed.wait_for(lock, most, [&] { return state_ == kDone || state_ == kFailed; });
+}
+
+void Job::drop() {
+  Background& b = home_;
+  if (b.process != getpid()) return;
+  std::unique_lock lock(b.mutex);
+  std::erase_if(b.queue, [&](const auto& job) { return job.get() == this; });
+  b.changed.wait(lock, [&] { return state_ != kRuns; });
+}
+
+bool in_background() { return is_background; }
+
+}  // namespace lutra
