@@ -94,28 +94,17 @@ void check_backend(const std::string& backend) {
 
 }  // namespace
 
-Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
-  check_backend(options.backend);
-  const CompileScope scope;
-  const AutocastOff off;  // casts are in the graph
-  const auto start = Clock::now();
-  Compilation c{options, std::move(graph)};
-  Compiled compiled;
-  std::string key;
-  std::vector<Tensor> given;
-  if (takes_kept(options)) {
-    key = segment_key(*c.graph, options.text ? *options.text : print(*c.graph), options.about, options.disabled_passes);
-  }
-  if (!key.empty()) {
-    given = constants_of(*c.graph);
-    c.executable = find_segment(key, *c.graph);
-    compiled.stages.push_back({"cache", ms_since(start)});
-  }
-  if (!c.executable) {
-    go_the_road(c, compiled);
-    compiled.graph = std::move(c.graph);
-    if (!key.empty()) keep_segment(key, *c.executable, given);
-  }
+namespace {
+
+// "" where nothing is kept.
+std::string key_of(const Graph& graph, const CompileOptions& options) {
+  if (!takes_kept(options)) return "";
+  return segment_key(graph, options.text ? *options.text : print(graph), options.about, options.disabled_passes);
+}
+
+// The last of a compilation, whose graph was compiled or found.
+void finish(Compilation& c, Compiled& compiled, Clock::time_point start) {
+  const CompileOptions& options = c.options;
   compiled.executable = std::move(c.executable);
   if (compiled.executable) compiled.kernels = compiled.executable->kernel_count();
   if (options.watch && compiled.executable) {
@@ -124,7 +113,44 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
   }
   compiled.compile_ms = ms_since(start);
   if (options.wanted && is_wanted(options, "perf")) options.log("perf", times_text(compiled));
+}
+
+}  // namespace
+
+bool find_compiled(std::unique_ptr<Graph>& graph, const CompileOptions& options, Compiled& compiled) {
+  check_backend(options.backend);
+  const CompileScope scope;
+  const AutocastOff off;
+  const auto start = Clock::now();
+  const std::string key = key_of(*graph, options);
+  std::shared_ptr<Executable> found = key.empty() ? nullptr : find_segment(key, *graph);
+  if (!found) return false;
+  Compilation c{options, std::move(graph)};
+  c.executable = std::move(found);
+  compiled.stages.push_back({"cache", ms_since(start)});
+  finish(c, compiled, start);
+  return true;
+}
+
+Compiled make_compiled(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  check_backend(options.backend);
+  const CompileScope scope;
+  const AutocastOff off;  // casts are in the graph
+  const auto start = Clock::now();
+  Compilation c{options, std::move(graph)};
+  Compiled compiled;
+  const std::string key = key_of(*c.graph, options);
+  const std::vector<Tensor> given = key.empty() ? std::vector<Tensor>() : constants_of(*c.graph);
+  go_the_road(c, compiled);
+  compiled.graph = std::move(c.graph);
+  if (!key.empty()) keep_segment(key, *c.executable, given);
+  finish(c, compiled, start);
   return compiled;
+}
+
+Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  Compiled found;
+  return find_compiled(graph, options, found) ? std::move(found) : make_compiled(std::move(graph), options);
 }
 
 std::string loops_text(const Plan& plan) {

@@ -30,6 +30,7 @@ struct CompileOptions {
   bool kept = false;  // takes what an earlier process compiled, and keeps what this one does (jit/cache)
   std::string about;  // names what is kept: where the program has it
   const std::string* text = nullptr;  // the graph's, where it has been printed; for the call only
+  bool background = false;            // graphs that are found while the segment runs are compiled in the background
   std::string eager;  // not empty: one eager op, whose kernel has this name and need not be compiled when it first runs
   // Makes the watch of what was compiled of a captured graph; null: none.
   std::shared_ptr<Watch> (*watch)(std::unique_ptr<Graph> captured, const CompileOptions& options) = nullptr;
@@ -63,6 +64,9 @@ struct Compiled {
 
 // Throws Error(kInternal) with the stage's text for what it cannot compile, Error(kUser) for what the user may change.
 Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options = {});
+// Its two parts. What an earlier process has kept takes a moment: false where there is nothing, and graph is as it was.
+bool find_compiled(std::unique_ptr<Graph>& graph, const CompileOptions& options, Compiled& compiled);
+Compiled make_compiled(std::unique_ptr<Graph> graph, const CompileOptions& options);
 // The kernels of a plan as loop IR.
 std::string loops_text(const Plan& plan);
 // Who looks at each node after it has run: its arguments and results as they were for this run.

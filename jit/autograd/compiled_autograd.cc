@@ -233,13 +233,12 @@ struct CompiledNode : GradNode {
     return code->repeated().run(values, scalars);
   }
 
-  void run(const BackwardPiece& piece, const Compiled& compiled, bool create_graph, std::vector<Tensor>& table) {
+  void run(const BackwardPiece& piece, EventuallyCompiled* compiled, std::vector<Tensor>& table) {
     std::vector<Tensor> args(table.begin(), table.begin() + long(code->inputs_));
     for (int p : piece.takes) args.push_back(table[size_t(p)]);
     std::optional<DrawnAgain> as_then;
     if (piece.draws) as_then.emplace(drawn);
-    const bool by_node = create_graph || stands_in;
-    const std::vector<Value> out = by_node ? interpret(*piece.graph, args, scalars) : compiled.run(args, scalars);
+    const std::vector<Value> out = compiled ? compiled->run(args, scalars) : interpret(*piece.graph, args, scalars);
     for (size_t i = 0; i < out.size(); i++) table[size_t(piece.gives[i])] = out[i].tensor();
   }
 
@@ -273,7 +272,7 @@ struct CompiledNode : GradNode {
         done.nodes -= b.traced.unfinished;
         fail(b.traced.error);
       }
-      if (!piece.gives.empty()) run(piece, b.pieces[p], call.create_graph, all);
+      if (!piece.gives.empty()) run(piece, b.pieces[p].get(), all);
       if (last) continue;
       const Tensor given = all[size_t(piece.given)];
       if (p == visited.size()) {
@@ -349,7 +348,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   if (!self->traced_.saved.empty()) self->cut(forward);
   for (const Tensor& t : self->traced_.saved) self->traced_.results.push_back(t);
   self->log_joint(*forward);
-  self->forward_ = compile_graph(std::move(forward), options);
+  self->uncompiled_ = std::move(forward);
   return self;
 }
 
@@ -401,9 +400,20 @@ KeptBytes CompiledAutograd::kept_bytes() const {
   return {p.all_bytes, p.all_bytes, 0};
 }
 
-const Compiled& CompiledAutograd::repeated() {
+bool CompiledAutograd::wait(std::chrono::milliseconds most) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!repeated_) repeated_ = compile_graph(repeated_values(traced_), options_);
+  if (repeated_ && !repeated_->wait(most)) return false;
+  for (const auto& [key, backward] : backwards_) {
+    for (const auto& piece : backward->pieces) {
+      if (piece && !piece->wait(most)) return false;
+    }
+  }
+  return true;
+}
+
+EventuallyCompiled& CompiledAutograd::repeated() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!repeated_) repeated_ = std::make_unique<EventuallyCompiled>(repeated_values(traced_), options_);
   return *repeated_;
 }
 
@@ -424,7 +434,8 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
     b.pieces.emplace_back();
     if (!piece.graph) continue;
     log_joint(*piece.graph);
-    if (!request.create_graph) b.pieces.back() = compile_graph(std::move(piece.graph), options_);
+    if (request.create_graph) continue;
+    b.pieces.back() = std::make_unique<EventuallyCompiled>(std::move(piece.graph), options_);
   }
   if (b.traced.error.empty())
     backwards_.emplace(key, made);  // an error may be of the versions, which are no part of key

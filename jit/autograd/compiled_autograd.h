@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/autograd/eventual.h"
 #include "jit/autograd/segment.h"
 #include "jit/autograd/trace_backward.h"
 #include "jit/autograd/write_counts.h"
@@ -33,16 +34,19 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   // sources: by input of the graph, where its gradient goes to; no node for those that take none.
   static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                                  const CompileOptions& options);
+  void compile() override { forward_ = make_compiled(std::move(uncompiled_), options_); }
+  bool find() override { return find_compiled(uncompiled_, options_, forward_); }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors) override;
   const Compiled& forward() const override { return forward_; }
   KeptBytes kept_bytes() const override;
+  bool wait(std::chrono::milliseconds most) override;
 
  private:
   friend struct CompiledNode;
   struct Backward {
     TracedBackward traced;
-    std::vector<Compiled> pieces;
+    std::vector<std::unique_ptr<EventuallyCompiled>> pieces;  // null: nothing to run, or interpreted under the tape
   };
   void log_joint(Graph& graph) const;
   std::shared_ptr<const Backward> backward_for(const BackwardRequest& request);
@@ -53,10 +57,11 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   const ResultReach& reach(uint32_t result);
   std::unique_ptr<Graph> saving_graph() const;
   void cut(std::unique_ptr<Graph>& forward);
-  const Compiled& repeated();
+  EventuallyCompiled& repeated();
 
   TracedForward traced_;
   CompileOptions options_;
+  std::unique_ptr<Graph> uncompiled_;  // the forward
   Compiled forward_;
   std::vector<size_t> sources_;     // by source: which of the run's inputs
   std::vector<size_t> results_;     // outputs that take a gradient
@@ -64,7 +69,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   size_t inputs_ = 0;               // of a run
   size_t spendable_ = 0;
   std::optional<bool> plain_;
-  std::optional<Compiled> repeated_;  // makes the saved values that runs do not keep
+  std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep
   WriteCounts writes_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Backward>> backwards_;

@@ -7,11 +7,24 @@
 namespace lutra {
 namespace {
 
+// What traced values were made of leads to the program's tensors and their nodes.
+void drop_history(Graph& graph) {
+  const auto drop = [](const Tensor& t) { t->autograd = nullptr, t->view = nullptr; };
+  for (const auto& in : graph.inputs) drop(in.value);
+  for (const auto& n : graph.nodes) {
+    for (const Tensor& t : n->results) drop(t);
+  }
+}
+
 class WholeSegment final : public Segment {
  public:
   WholeSegment(std::unique_ptr<Graph> graph, const CompileOptions& options)
-      : writes_(WriteCounts::of(*graph)), compiled_(compile_graph(std::move(graph), options)) {}
+      : writes_(WriteCounts::of(*graph)), uncompiled_(std::move(graph)), options_(options) {
+    drop_history(*uncompiled_);
+  }
 
+  void compile() override { compiled_ = make_compiled(std::move(uncompiled_), options_); }
+  bool find() override { return find_compiled(uncompiled_, options_, compiled_); }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors) override {
     GradModeScope no_grad(false);
@@ -25,15 +38,24 @@ class WholeSegment final : public Segment {
 
  private:
   WriteCounts writes_;
+  std::unique_ptr<Graph> uncompiled_;
+  CompileOptions options_;
   Compiled compiled_;
 };
 
 }  // namespace
 
-std::shared_ptr<Segment> compile_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
-                                         bool differentiable, const CompileOptions& options) {
+std::shared_ptr<Segment> make_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
+                                      bool differentiable, const CompileOptions& options) {
   if (differentiable) return CompiledAutograd::build(std::move(traced), sources, options);
   return std::make_shared<WholeSegment>(std::move(traced), options);
+}
+
+std::shared_ptr<Segment> compile_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
+                                         bool differentiable, const CompileOptions& options) {
+  std::shared_ptr<Segment> segment = make_segment(std::move(traced), sources, differentiable, options);
+  if (!segment->find()) segment->compile();
+  return segment;
 }
 
 }  // namespace lutra

@@ -1,6 +1,7 @@
 // The last stage before the compiler: a traced graph in; code that runs as one segment of the program out. Where
 // nothing is differentiated outside of it, that is the graph as it is. Else it is cut into a forward and its backwards.
 #pragma once
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -16,20 +17,30 @@ struct KeptBytes {
   double recomputed = 0;  // of the values that are computed again
 };
 
-// A compiled segment. It may run on several threads at once.
+// A segment, made in two steps: what looks at traced values and at the tape, then compile(), which looks at graphs only
+// and may be called on another thread. Compiled, it may run on several threads at once.
 class Segment {
  public:
   virtual ~Segment() = default;
+  // Once, before the first run; not where find() has found its code. Throws as make_compiled does.
+  virtual void compile() = 0;
+  // Whether an earlier process has kept its code, which it takes then.
+  virtual bool find() = 0;
   // As Executable::run; results with history carry a node of the tape, and versions of storages count writes as eager's
   // do. Donors serve where the device takes them.
   virtual std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                  const std::vector<Donor>& donors) = 0;
   virtual const Compiled& forward() const = 0;
+  // Waits for so long at most for what the background compiles of it, compile() apart. False: not all is there.
+  virtual bool wait(std::chrono::milliseconds) { return true; }
   virtual KeptBytes kept_bytes() const { return {}; }
 };
 
 // sources: by input of the graph, where its gradient goes to; no node for those that take none. differentiable: some
 // result has a history whose gradients somebody outside may ask for.
+std::shared_ptr<Segment> make_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
+                                      bool differentiable, const CompileOptions& options);
+// The same, found or compiled.
 std::shared_ptr<Segment> compile_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                          bool differentiable, const CompileOptions& options);
 

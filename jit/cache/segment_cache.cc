@@ -6,6 +6,7 @@
 
 #include "jit/artifact/artifact.h"
 #include "jit/device/backend.h"
+#include "jit/graph/env_copy.h"
 #include "jit/runtime/config.h"
 #include "ops/core/build_id.h"
 #include "ops/core/disk_cache.h"
@@ -31,15 +32,7 @@ bool ask_again(const Plan& plan, SymEnv& env) {
   std::vector<int32_t> ids(plan.exprs.size(), 0);
   for (size_t i = 1; i < ids.size(); i++) {
     const SymExpr& e = plan.exprs[i];
-    switch (arity(e.op)) {
-      case 0:
-        ids[i] = e.op == SymOp::kConstInt   ? env.constant(e.i)
-                 : e.op == SymOp::kConstNum ? env.number(e.d)
-                                            : env.leaf(e.op, e.a, e.b, e.i, e.d);
-        break;
-      case 1: ids[i] = env.make(e.op, ids[size_t(e.a)]); break;
-      default: ids[i] = env.make(e.op, ids[size_t(e.a)], ids[size_t(e.b)]);
-    }
+    ids[i] = make_again(env, e, arity(e.op) > 0 ? ids[size_t(e.a)] : 0, arity(e.op) > 1 ? ids[size_t(e.b)] : 0);
   }
   for (const SymGuard& g : plan.guards) {
     if (env.ask(g.cmp, ids[size_t(g.a)], ids[size_t(g.b)]) != g.outcome) return false;

@@ -42,10 +42,11 @@ struct ArenaRules {
 
 // Choices of speed; no bit of a result depends on them.
 struct Preferences {
-  bool made_for_sizes = false;   // code is as fast as the sizes that it was made for let it be
-  bool nested_parallel = false;  // a nest's inner loops are parallel too
-  bool column_threads = false;   // columns of a reduction are threads side by side
-  bool padded_products = false;  // a large product's rows are of whole 16 bytes
+  bool made_for_sizes = false;     // code is as fast as the sizes that it was made for let it be
+  bool nested_parallel = false;    // a nest's inner loops are parallel too
+  bool column_threads = false;     // columns of a reduction are threads side by side
+  bool padded_products = false;    // a large product's rows are of whole 16 bytes
+  bool leaves_processors = false;  // its kernels do not run on the processor's threads
   LikelySizes likely;
   ArenaRules arena;
 };

@@ -8,10 +8,17 @@
 
 namespace lutra {
 
+namespace {
+constinit thread_local RuntimeConfig* installed = nullptr;
+}
+
 RuntimeConfig& runtime_config() {
   static RuntimeConfig config;
-  return config;
+  return installed ? *installed : config;
 }
+
+ConfigScope::ConfigScope(RuntimeConfig& settings) : saved_(installed) { installed = &settings; }
+ConfigScope::~ConfigScope() { installed = saved_; }
 
 std::string current_isa() {
   const std::string& isa = runtime_config().isa;

@@ -16,6 +16,18 @@ struct RuntimeConfig {
 };
 RuntimeConfig& runtime_config();
 
+// This thread has these settings for a scope: work that is done later goes by those of the moment when it was asked
+// for.
+class ConfigScope {
+ public:
+  explicit ConfigScope(RuntimeConfig& settings);
+  ~ConfigScope();
+  ConfigScope(const ConfigScope&) = delete;
+
+ private:
+  RuntimeConfig* saved_;
+};
+
 // The instruction set that kernels are built for now.
 std::string current_isa();
 // The one that libraries' kernels and our own beside them run with.

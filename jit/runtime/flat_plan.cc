@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "jit/background/background.h"
 #include "jit/device/backend.h"
 #include "jit/runtime/config.h"
 #include "jit/runtime/executable.h"
@@ -109,24 +110,26 @@ void FlatPlan::add_view(const BufferView& view) {
   program.int_slot(view.offset);
 }
 
-// Compiles on all threads; counters_ has an entry a launch then.
+// Compiles on all threads; counters_ has an entry a launch then. In the background it leaves them to the kernels that
+// the program runs meanwhile, where those run on them.
 void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
-  struct Job {
+  struct Work {
     FlatPlan& flat;
     const Codes& codes;
     const CodeOptions& options;
-  } job{*this, codes, options};
+    std::string isa = current_isa();  // of this thread's settings
+  } work{*this, codes, options};
   counters_.resize(plan.launches.size());
-  run_chunks(
-      int(plan.launches.size()),
-      [](void* arg, int i) {
-        const Job& j = *static_cast<Job*>(arg);
-        j.flat.compile_launch(size_t(i), j.codes, j.options);
-      },
-      &job);
+  const auto compile_one = [](void* arg, int i) {
+    const Work& w = *static_cast<Work*>(arg);
+    w.flat.compile_launch(size_t(i), w.codes, w.options, w.isa);
+  };
+  const int n = int(plan.launches.size());
+  if (!in_background() || backend.preferences.leaves_processors) return run_chunks(n, compile_one, &work);
+  for (int i = 0; i < n; i++) compile_one(&work, i);
 }
 
-void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& options) {
+void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa) {
   check_stop();
   const bool for_sizes = backend.preferences.made_for_sizes;
   if (const auto* library = std::get_if<ExternLaunch>(&plan.launches[i])) {
@@ -139,7 +142,7 @@ void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& o
     counters_[i] = loaded_kernel(launch.kernel.name, codes.images[size_t(codes.of_launch[i])], backend);
     return;
   }
-  KernelTarget target{plan.device, current_isa(), {}, false, options.at_once};
+  KernelTarget target{plan.device, isa, {}, false, options.at_once};
   if (for_sizes) {
     for (ExprId e : launch.ints) target.hints.push_back(plan.exprs[size_t(e)].i);
     target.several = launch.beside || (i + 1 < plan.launches.size() && is_beside(plan.launches[i + 1]));

@@ -19,7 +19,7 @@ constexpr int64_t kFlat[] = {1 << 24}, kRows[] = {512, 4104, 40, 24, 17, 13},
 
 Preferences preferences() {
   Preferences p;
-  p.made_for_sizes = p.nested_parallel = p.column_threads = p.padded_products = true;
+  p.made_for_sizes = p.nested_parallel = p.column_threads = p.padded_products = p.leaves_processors = true;
   p.likely = {kFlat, kRows, kShortRows};
   p.arena = {256, 4, true};
   return p;
