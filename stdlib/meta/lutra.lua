@@ -353,6 +353,7 @@ function DataLoader:iter() end
 ---@field break_reasons {reason: string, kind: string, file: string, line: integer, hint: string}[]
 ---@field out_guards any[]
 ---@field saved_bytes number what compiled forwards keep for a backward outside, in all graphs
+---@field compiling integer how many graphs are still compiled in the background
 ---@field recomputed_bytes number what it reads beside that, computed again
 ---@field compile_times table
 ---@field result table
@@ -360,6 +361,7 @@ function DataLoader:iter() end
 ---@class lutra.CompileOptions
 ---@field dynamic? boolean nil: sizes that change become symbols at the second size; true: from the start; false: an entry a size
 ---@field fullgraph? boolean a graph break is an error
+---@field wait? boolean false: calls run eagerly until the code, made in the background, is there; nil: as lt.config.async says
 ---@field backend? "native"|"eager"|"aot_eager"|function native compiles; eager runs the graph op by op, aot_eager with its passes; f(graph) gives what runs
 ---@field mode? "default"|"reduce-overhead" both the same: on a GPU segments are replayed as CUDA graphs
 ---@field options? table no key exists yet
@@ -543,11 +545,16 @@ function lt.guards(f) end
 ---@param f function
 ---@return {kind: string, source: string, old: any, new: any, file: string, line: integer, hint: string}[]
 function lt.recompiles(f) end
----What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels; compiled_autograd
----{graphs, ops, calls, eager}, backwards outside of compiled functions, and why parts ran eagerly. Of the whole
----process: disk_cache, and verify {calls, mismatches, repros}, what lt.config.verify has compared.
+---What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels; async {started,
+---ready, failed, eager_calls}: what was compiled in the background, and calls that ran eagerly meanwhile;
+---compiled_autograd {graphs, ops, calls, eager}, backwards outside of compiled functions, and why parts ran eagerly. Of
+---the whole process: disk_cache, and verify {calls, mismatches, repros}, what lt.config.verify has compared.
 ---@return table
 function lt.counters() end
+---Waits until the background has compiled all of f, or of everything. The next call takes it over, or raises what went
+---wrong.
+---@param f? function
+function lt.wait_compiled(f) end
 ---Drops all compiled code and counters; compiled functions capture again.
 function lt.reset() end
 ---Ends the graph here, in compiled code.

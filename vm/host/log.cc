@@ -18,6 +18,7 @@ const char* const kStages[][2] = {
     {"graph_breaks", "where and why a graph ended, and what to do about it"},
     {"guards", "the guards of each compiled entry"},
     {"recompiles", "which guard failed when another entry was made"},
+    {"async", "what is compiled in the background, and when it was done"},
     {"graph", "the captured graph"},
     {"joint", "the forward and the backward of a segment that is differentiated outside, before their passes"},
     {"compiled_autograd", "which parts of a backward became a graph, and why others run eagerly"},

@@ -22,6 +22,7 @@ struct Config {
   int num_threads = 0;
   int verify = 0;
   bool compiled_autograd = false;
+  bool async = false;
   std::vector<std::string> passes_off;  // sorted
   std::string isa;
   std::string stress;           // "", "capture", "break", "backward"
@@ -35,6 +36,8 @@ struct Counters {
   int64_t kernels = 0;
   int64_t backward_graphs = 0, backward_ops = 0, backward_calls = 0;
   std::map<std::string, int64_t> graph_break, recompiles, eager_backward;
+  int64_t background_started = 0, background_ready = 0, background_failed = 0;
+  int64_t eager_calls = 0;  // that went eager while their code was made in the background
 };
 
 struct Runtime {

@@ -56,6 +56,51 @@ void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
   log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", describe(why)));
 }
 
+// Runs f, which captures or compiles. False where the unit runs its original code from now on.
+template <class F>
+bool survives(lua_State* L, Unit& unit, const F& f) {
+  try {
+    f();
+    return true;
+  } catch (const NeedsData& e) {
+    // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
+    if (unit.options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
+    unit.failed = true;
+    const LuaCode& code = *unit.code;
+    count_break(L, unit, {e.what(), "data", "the function runs as it is", code.file, int(code.proto().first_line)});
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kInternal) throw;
+    report_internal(unit, e.what(), "");
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    report_internal(unit, e.what(), "");
+  }
+  return false;
+}
+
+// The entry of index i has its code, or a reason why it has none.
+void finish_entry(lua_State* L, UnitPoint& point, size_t i) {
+  Counters& c = runtime(L).counters;
+  const std::shared_ptr<Entry> e = point.entries[i];
+  const auto start = e->compiling->start;
+  const int64_t eager_calls = e->compiling->eager_calls;
+  try {
+    finish_compiling(L, *e);
+  } catch (const std::exception&) {
+    c.background_failed++;
+    release_entry(L, *e);
+    point.entries.erase(point.entries.begin() + long(i));
+    throw;
+  }
+  c.background_ready++;
+  c.kernels += int64_t(e->kernels);
+  if (!log_wanted("async")) return;
+  const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  log_text("async", str(e->ops, " ops are compiled: ", e->compile_ms, " ms of work, taken over after ", ms, " ms and ",
+                        eager_calls, " eager calls"));
+}
+
 void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
   Counters& c = runtime(L).counters;
   if (!e->why.kind.empty()) count_break(L, unit, e->why);
@@ -64,6 +109,10 @@ void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
   c.calls_captured += int64_t(e->ops);
   c.kernels += int64_t(e->kernels);
   unit.log->push_back(e);
+  if (e->compiling) {
+    c.background_started++;
+    if (log_wanted("async")) log_text("async", str(unit.name, ": compiling in the background, ", e->ops, " ops"));
+  }
   if (log_wanted("guards")) log_text("guards", unit.name + "\n" + print(e->guards));
 }
 
@@ -75,6 +124,15 @@ void report_internal(Unit& unit, const std::string& what, const std::string& gra
           what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");
 }
 
+bool finish_entries(lua_State* L, Unit& unit, UnitPoint& point) {
+  return survives(L, unit, [&] {
+    for (size_t i = point.entries.size(); i-- > 0;) {
+      const Entry& e = *point.entries[i];
+      if (e.compiling && e.compiling->work->done()) finish_entry(L, point, i);
+    }
+  });
+}
+
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit,
                                      UnitPoint& point, int nslots, int nargs, int self) {
   const CompileScope scope;
@@ -82,25 +140,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   Counters& counters = runtime(L).counters;
   counters.frames_total++;
   std::shared_ptr<Entry> entry;
-  try {
-    entry = make_entry(state, L, *unit, point, {nslots, nargs, self});
-  } catch (const NeedsData& e) {
-    // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
-    if (unit->options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
-    unit->failed = true;
-    const LuaCode& code = *unit->code;
-    count_break(L, *unit, {e.what(), "data", "the function runs as it is", code.file, int(code.proto().first_line)});
-    return nullptr;
-  } catch (const Error& e) {
-    if (e.kind != ErrorKind::kInternal) throw;
-    report_internal(*unit, e.what(), "");
-    return nullptr;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& e) {
-    report_internal(*unit, e.what(), "");
-    return nullptr;
-  }
+  if (!survives(L, *unit, [&] { entry = make_entry(state, L, *unit, point, {nslots, nargs, self}); })) return nullptr;
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   point.spent_ms += entry->capture_ms;
   counters.frames_ok++;

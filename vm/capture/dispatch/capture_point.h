@@ -12,6 +12,9 @@ struct CaptureState;
 // and compiles it. Null where nothing can be made here (the point is dead then).
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit,
                                      UnitPoint& point, int nslots, int nargs, int self);
+// Makes whole what the background has compiled of the point's entries. False where the unit runs its original code from
+// now on. Throws what the compiler says of the program, as capture_point does; the entry is gone then.
+bool finish_entries(lua_State* L, Unit& unit, UnitPoint& point);
 // An internal error: the unit runs its original code from now on.
 void report_internal(Unit& unit, const std::string& what, const std::string& graph);
 

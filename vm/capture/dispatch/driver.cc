@@ -146,10 +146,16 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   };
   if (point.dead) return decline();
   Counters& counters = runtime(L).counters;
+  if (!finish_entries(L, *unit, point)) return decline();
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
     int failed = 0;
     Lookup a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
+    if (a.entry && a.entry->compiling) {
+      unit->fresh_capture = false;
+      counters.eager_calls++, a.entry->compiling->eager_calls++;
+      return decline();
+    }
     if (a.entry) {
       counters.cache_hits += round == 0 && !unit->fresh_capture;
       unit->fresh_capture = false;

@@ -7,6 +7,7 @@
 #include "jit/eager/eager.h"
 #include "jit/repro/repro.h"
 #include "ops/core/closest.h"
+#include "ops/core/interrupt.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/backward/parts.h"
@@ -74,8 +75,10 @@ CaptureOptions read_options(lua_State* L, int index, const char* who) {
     const auto wrong = [&](const char* wanted) {
       fail(who, ": option '", key, "' must be ", wanted, ", got ", described(L, lua_gettop(L)));
     };
-    if ((key == "dynamic" || key == "fullgraph") && !lua_isboolean(L, -1)) wrong("a boolean");
-    if (key == "dynamic") {
+    if ((key == "dynamic" || key == "fullgraph" || key == "wait") && !lua_isboolean(L, -1)) wrong("a boolean");
+    if (key == "wait") {
+      o.wait = lua_toboolean(L, -1);
+    } else if (key == "dynamic") {
       o.dynamic = lua_toboolean(L, -1);
     } else if (key == "fullgraph") {
       o.fullgraph = lua_toboolean(L, -1);
@@ -96,7 +99,7 @@ CaptureOptions read_options(lua_State* L, int index, const char* who) {
       if (!lua_istable(L, -1)) wrong("a table");
       check_backend_options(L, who);
     } else {
-      const KnownNames options = {"dynamic", "fullgraph", "backend", "mode", "options"};
+      const KnownNames options = {"dynamic", "fullgraph", "wait", "backend", "mode", "options"};
       fail(who, ": unknown option '", key, "'", options.known(key));
     }
     lua_pop(L, 1);
@@ -211,6 +214,7 @@ int run_explain(lua_State* L) {
   options.fullgraph = lua_toboolean(L, lua_upvalueindex(3));
   options.backend = lua_tostring(L, lua_upvalueindex(4));
   options.backend_function = int(lua_tointeger(L, lua_upvalueindex(5)));
+  options.wait = 1;
   auto unit = push_compiled(L, f, options, state.next_unit++);
   const size_t backwards = state.backward->log().size();
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
@@ -297,6 +301,10 @@ int api_counters(lua_State* L) {
   lua_newtable(L);
   set_count(L, "compiled", c.kernels);
   lua_setfield(L, -2, "kernels");
+  lua_newtable(L);
+  set_count(L, "started", c.background_started), set_count(L, "ready", c.background_ready);
+  set_count(L, "failed", c.background_failed), set_count(L, "eager_calls", c.eager_calls);
+  lua_setfield(L, -2, "async");
   const ShadowCounts shadow = shadow_counts();
   lua_newtable(L);
   set_count(L, "calls", int64_t(shadow.calls)), set_count(L, "mismatches", int64_t(shadow.mismatches));
@@ -305,10 +313,36 @@ int api_counters(lua_State* L) {
   return 1;
 }
 
+// The unit and those of its rebuilt frames.
+std::vector<std::shared_ptr<Unit>> with_resumes(const std::shared_ptr<Unit>& unit) {
+  std::vector<std::shared_ptr<Unit>> all{unit};
+  for (size_t i = 0; i < all.size(); i++) {
+    for (const auto& [where, resume] : all[i]->resumes) all.push_back(resume);
+  }
+  return all;
+}
+
 std::vector<std::shared_ptr<Unit>> all_units(const CaptureState& state) {
   std::vector<std::shared_ptr<Unit>> all = state.resume_units;
   for (const auto& [key, unit] : state.units) all.push_back(unit);
   return all;
+}
+
+// wait_compiled(), wait_compiled(f): until nothing is compiled in the background any more, of f or at all. What went
+// wrong is told by the next call.
+int api_wait_compiled(lua_State* L) {
+  std::vector<std::shared_ptr<Unit>> units = all_units(capture_state(L));
+  if (!lua_isnoneornil(L, 1)) units = with_resumes(checked_unit(L, "wait_compiled"));
+  for (const auto& unit : units) {
+    for (auto& [pc, point] : unit->points) {
+      for (const auto& e : point.entries) {
+        constexpr std::chrono::milliseconds kTurn(10);
+        while (e->compiling && !e->compiling->work->wait(kTurn)) check_stop();
+        while (!e->compiling && e->segment && !e->segment->wait(kTurn)) check_stop();
+      }
+    }
+  }
+  return 0;
 }
 
 void forget_entries(lua_State* L, UnitPoint& point) {
@@ -470,6 +504,7 @@ const ApiRow kApi[] = {
     {"_report", api_report},  // stdlib/explain.lua
     {"_backwards", api_backwards},
     {"counters", api_counters},
+    {"wait_compiled", api_wait_compiled},
     {"reset", api_reset},
     {"disable", api_disable},
     {"graph_break", api_graph_break},

@@ -1,6 +1,7 @@
 // Reports: lt.explain, lt.guards, lt.recompiles as Lua tables.
 #include "vm/capture/lab/report.h"
 
+#include <algorithm>
 #include <lua.hpp>
 
 #include "vm/capture/segment/fields.h"
@@ -142,6 +143,8 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   for (const auto& entry : log) kept.saved += entry->kept_bytes.saved, kept.recomputed += entry->kept_bytes.recomputed;
   set_number(L, "saved_bytes", kept.saved);
   set_number(L, "recomputed_bytes", kept.recomputed);
+  const auto compiling = std::count_if(log.begin(), log.end(), [](const auto& e) { return bool(e->compiling); });
+  set_number(L, "compiling", double(compiling));
   set_string(L, "name", unit.name);
   set_list(L, "compile_times", log.size(), [&](size_t i) { lua_pushnumber(L, log[i]->capture_ms); });
   set_list(L, "compile_stages", log.size(), [&](size_t i) {

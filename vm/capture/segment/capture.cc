@@ -85,23 +85,66 @@ void each_recipe(Entry& e, F f) {
   for (ResumeFrame& r : e.resumes) f(r.function);
 }
 
-void finish_symbols(Trace& t, Entry& e, SymEnv& env) {
-  t.note_relations(env);
+// The questions that were asked of symbols as the last check of a program. results: whose results need symbols, too;
+// null where they are looked at later. end: where the trace ended, the place of what the compiler has asked.
+void finish_symbols(GuardProgram& p, const GuardPlace& end, SymEnv& env, Entry* results) {
+  p.relation_places.resize(env.guards().size(), end);
   std::vector<GuardPlace> places;
-  for (size_t origin : t.program.symbols.add_guards(env)) places.push_back(t.program.relation_places[origin]);
-  t.program.relation_places = std::move(places);
-  each_recipe(e, [&](Recipe& r) {
-    if (r.kind == Recipe::kSymbol) r.index = t.program.symbols.need(env, r.index);
-  });
-  if (t.program.symbols.empty()) return;
+  for (size_t origin : p.symbols.add_guards(env)) places.push_back(p.relation_places[origin]);
+  p.relation_places = std::move(places);
+  if (results) {
+    each_recipe(*results, [&](Recipe& r) {
+      if (r.kind == Recipe::kSymbol) r.index = p.symbols.need(env, r.index);
+    });
+  }
+  if (p.symbols.empty()) return;
   GuardStep step;
   step.op = GuardOp::kSymbolsCheck;
-  t.program.steps.push_back(step);
-  t.program.expected.push_back(relations_text(t.program));
+  p.steps.push_back(step);
+  p.expected.push_back(relations_text(p));
+}
+
+// A type that a stronger check of the same value implies need not be checked before it.
+void drop_implied(GuardProgram& p) {
+  const auto strong = [](GuardOp op) {
+    return op == GuardOp::kNumberCheck || op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck ||
+           op == GuardOp::kGlobalCheck || op == GuardOp::kUpvalueCheck || op == GuardOp::kIdentityCheck;
+  };
+  constexpr size_t kNone = ~size_t{0};
+  std::vector<size_t> next(size_t(p.registers), kNone);  // step that reads the register
+  std::vector<bool> implied(p.steps.size());
+  for (size_t i = p.steps.size(); i-- > 0;) {
+    const GuardStep& s = p.steps[i];
+    if (s.op == GuardOp::kGradLoad || s.op == GuardOp::kGradNilCheck || s.op == GuardOp::kGradTensorCheck) {
+      continue;  // their operands are tensor inputs
+    }
+    if (s.op == GuardOp::kTypeCheck && s.index != LUA_TTABLE && next[size_t(s.a)] != kNone) {
+      const GuardStep& later = p.steps[next[size_t(s.a)]];
+      implied[i] = later.a == s.a && strong(later.op);
+    }
+    if (implied[i]) continue;
+    if (s.a >= 0) next[size_t(s.a)] = i;
+    if (s.b >= 0) next[size_t(s.b)] = i;
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < p.steps.size(); i++) {
+    if (implied[i]) continue;
+    p.steps[kept] = p.steps[i];
+    if (kept != i) p.expected[kept] = std::move(p.expected[i]);
+    kept++;
+  }
+  p.steps.resize(kept);
+  p.expected.resize(kept);
+}
+
+bool is_waited_for(lua_State* L, const CaptureOptions& options) {
+  if (options.backend_function || options.backend != "native") return true;  // there is no code to be made
+  return options.wait < 0 ? !runtime(L).config.async : options.wait != 0;
 }
 
 CompileOptions compile_options(lua_State* L, const CaptureOptions& options, const GuardPlace& start) {
   CompileOptions o;
+  o.background = !is_waited_for(L, options);
   o.backend = options.backend_function ? "eager" : options.backend;
   o.kept = true;
   o.disabled_passes = runtime(L).config.passes_off;
@@ -138,7 +181,9 @@ void ask_backend(lua_State* L, int function, Entry& e) {
   lua_pop(L, 1);
 }
 
-void note_times(Entry& e, const Compiled& compiled) {
+void note_compiled(Entry& e) {
+  const Compiled& compiled = e.segment->forward();
+  e.kernels = compiled.kernels;
   e.compile_ms = compiled.compile_ms;
   for (const Compiled::Stage& s : compiled.stages) {
     const std::string_view name = s.name;
@@ -165,12 +210,28 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   if (!differentiable) options.text = &e.graph_text;
   if (options.watch) e.guard_text = std::make_shared<std::string>();
   options.guards = e.guard_text;
-  e.segment = compile_segment(std::move(t.graph), sources, differentiable, options);
-  e.kernels = e.segment->forward().kernels;
+  const GuardPlace end = t.place();
+  std::vector<Tensor> constants = constants_of(g);
+  e.segment = make_segment(std::move(t.graph), sources, differentiable, options);
   e.kept_bytes = e.segment->kept_bytes();
-  note_times(e, e.segment->forward());
   for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
-  finish_symbols(t, e, *env);
+  const bool found = e.segment->find();
+  if (!found && options.background) {
+    e.compiling.reset(new Compiling{t.program, end, env, std::move(constants)});
+    return finish_symbols(t.program, end, *env, nullptr);
+  }
+  if (!found) e.segment->compile();
+  note_compiled(e);
+  finish_symbols(t.program, end, *env, &e);
+}
+
+// On the thread of the Lua state: guards as they stay.
+void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, int weak) {
+  drop_implied(program);
+  e.guards = std::move(program);
+  if (e.compiling) return;
+  if (e.guard_text) *e.guard_text = print(e.guards);
+  e.native = compile_guards(L, e.guards, constants, weak);
 }
 
 // The break's place is where the program is wrong, not the call that was compiled.
@@ -274,7 +335,7 @@ struct SegmentCapture {
         entry->decline = true;
         next_points(t, end);
         t.close();
-        finish_symbols(t, *entry, *t.graph->env);
+        finish_symbols(t.program, t.place(), *t.graph->env, entry.get());
       } else {
         try {
           made.finished = finish_segment(t, place.args, end, *entry);
@@ -299,50 +360,16 @@ struct SegmentCapture {
     fail_internal("capture: a segment finds no end");
   }
 
-  // A type that a stronger check of the same value implies need not be checked before it.
-  static void drop_implied(GuardProgram& p) {
-    const auto strong = [](GuardOp op) {
-      return op == GuardOp::kNumberCheck || op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck ||
-             op == GuardOp::kGlobalCheck || op == GuardOp::kUpvalueCheck || op == GuardOp::kIdentityCheck;
-    };
-    constexpr size_t kNone = ~size_t{0};
-    std::vector<size_t> next(size_t(p.registers), kNone);  // step that reads the register
-    std::vector<bool> implied(p.steps.size());
-    for (size_t i = p.steps.size(); i-- > 0;) {
-      const GuardStep& s = p.steps[i];
-      if (s.op == GuardOp::kGradLoad || s.op == GuardOp::kGradNilCheck || s.op == GuardOp::kGradTensorCheck) {
-        continue;  // their operands are tensor inputs
-      }
-      if (s.op == GuardOp::kTypeCheck && s.index != LUA_TTABLE && next[size_t(s.a)] != kNone) {
-        const GuardStep& later = p.steps[next[size_t(s.a)]];
-        implied[i] = later.a == s.a && strong(later.op);
-      }
-      if (implied[i]) continue;
-      if (s.a >= 0) next[size_t(s.a)] = i;
-      if (s.b >= 0) next[size_t(s.b)] = i;
-    }
-    size_t kept = 0;
-    for (size_t i = 0; i < p.steps.size(); i++) {
-      if (implied[i]) continue;
-      p.steps[kept] = p.steps[i];
-      if (kept != i) p.expected[kept] = std::move(p.expected[i]);
-      kept++;
-    }
-    p.steps.resize(kept);
-    p.expected.resize(kept);
-  }
-
   void keep(Trace& t, Entry& e) {
-    drop_implied(t.program);
-    e.guards = std::move(t.program);
     e.sources = std::make_unique<Sources>(std::move(t.sources));
-    if (e.guard_text) *e.guard_text = print(e.guards);
-    e.native = compile_guards(L, e.guards, t.constants, t.weak);
+    keep_guards(L, e, std::move(t.program), t.constants, t.weak);
     lua_pushvalue(L, t.constants);
     e.constants = luaL_ref(L, LUA_REGISTRYINDEX);
     lua_pushvalue(L, t.weak);
     e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
     made.kept_loops = decisions.kept_loops;
+    if (!e.compiling) return;
+    e.compiling->work = std::make_unique<CompileLater>([segment = e.segment.get()] { segment->compile(); });
   }
 };
 
@@ -362,7 +389,21 @@ CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPl
   return std::move(capture.made);
 }
 
+void finish_compiling(lua_State* L, Entry& e) {
+  const std::unique_ptr<Compiling> made = std::move(e.compiling);
+  made->work->check();
+  note_compiled(e);
+  e.capture_ms += e.compile_ms;
+  finish_symbols(made->guards, made->end, *made->env, &e);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
+  const int top = lua_gettop(L);
+  keep_guards(L, e, std::move(made->guards), top - 1, top);
+  lua_settop(L, top - 2);
+}
+
 void release_entry(lua_State* L, Entry& entry) {
+  entry.compiling.reset();
   for (int* reference : {&entry.constants, &entry.weak, &entry.callable}) {
     if (*reference) luaL_unref(L, LUA_REGISTRYINDEX, *reference);
     *reference = 0;

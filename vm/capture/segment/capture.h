@@ -37,6 +37,10 @@ struct CapturedSegment {
 CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
                                 const CaptureOptions& wanted, const TraceOptions& options, const Decisions& decisions);
 
+// Makes an entry that the background has compiled a whole one. Throws what the compiler threw; the entry is of no use
+// then.
+void finish_compiling(lua_State* L, Entry& entry);
+
 // Its reason with the hint and the chain of calls.
 std::string describe(const BreakReason& why);
 

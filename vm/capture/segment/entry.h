@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "jit/autograd/segment.h"
+#include "jit/compile_later.h"
 #include "vm/capture/segment/graph_table.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/guard/native.h"
@@ -78,6 +79,19 @@ struct ResumeFrame {
   Recipe function;  // the original closure
 };
 
+// What the entry of a segment whose code is made in the background lacks. Destroyed on the thread of the Lua state, as
+// everything that the program sees.
+struct Compiling {
+  GuardProgram guards;            // without what the compiler asks of symbols
+  GuardPlace end;                 // of the trace: where the compiler's questions are placed
+  std::shared_ptr<SymEnv> env;    // the compiler's until it is done
+  std::vector<Tensor> constants;  // of the graph
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  int64_t eager_calls = 0;             // that the entry would have run
+  std::unique_ptr<CompileLater> work;  // the last member: it goes first
+};
+
+// Invariant: while `compiling` is not null, guards lets in what the entry is for, but there is nothing to run.
 struct Entry {
   GuardProgram guards;
   std::unique_ptr<Sources> sources;
@@ -114,6 +128,7 @@ struct Entry {
   KeptBytes kept_bytes;   // for a backward outside
   double capture_ms = 0;  // with compile_ms
   int64_t hits = 0;
+  std::unique_ptr<Compiling> compiling;  // the last member: it goes first
 };
 
 void release_entry(lua_State* L, Entry& entry);

@@ -189,7 +189,8 @@ class Trace {
   uint64_t first_step() const { return 1; }
   const char* file() const { return frames.empty() ? nullptr : frames.back()->code->file; }
   int line() const { return frames.empty() ? 0 : frames.back()->line(); }
-  std::string call_chain() const;  // of BreakReason
+  std::string call_chain() const;             // of BreakReason
+  GuardPlace place() const { return here_; }  // of the instruction that ran last
   // The line at here_ has asked what was asked of symbols since the last call.
   void note_relations(const SymEnv& env);
 
