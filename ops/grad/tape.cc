@@ -492,19 +492,6 @@ void lay_anew(const Tensor& t) {
   t->laid++;
 }
 
-Tensor become_view(const Tensor& t) {
-  const Edge own = gradient_edge(t);
-  const GradModeScope grad(true);
-  const Tensor base = op1(OpId::alias, {t});
-  t->view = std::exchange(base->view, Ref<ViewHistory>());
-  t->view->version = t->storage->version - 1;  // its history is made again
-  base->base = Tensor();
-  t->base = base;
-  set_history(base, own.node, own.result);
-  refresh_view(t);
-  return base;
-}
-
 Edge gradient_edge(const Tensor& t) {
   refresh_view(t);
   if (!t->requires_grad) return {};

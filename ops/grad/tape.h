@@ -113,8 +113,6 @@ void check_is_new(const char* title, const Tensor& t);
 void lay_anew(const Tensor& t);
 // Whether a view's base has left the memory that they shared.
 inline bool base_left(const Tensor& view) { return !(view->base->storage == view->storage); }
-// Makes t a view of all of a new tensor, which takes t's history. Returns the new tensor.
-Tensor become_view(const Tensor& t);
 // The view that history made, of another base, whose memory begins where element `start` of the first base's was.
 Tensor replay_view(const Ref<ViewHistory>& history, const Tensor& base, SymInt start = 0);
 // The view of base, whose memory it shares, that lies as t does. A complex base has views of its parts, too.

@@ -546,6 +546,23 @@ same("hooks on a view that is then written see nothing of what it becomes", func
   return table.concat(texts, "; ")
 end)
 
+same("hooks on the base of a view that is written see what was computed of the view", function(compile)
+  local f = compile(function(w, b)
+    local base = b * w
+    local view = base:select(0, 1)
+    lt.graph_break()
+    view:mul_(3)
+    lt.graph_break()
+    base:retain_grad()
+    base:register_hook(function(g) return g * 2 end)
+    return base, (w * view):sum()
+  end)
+  local w = lt.tensor({{1, 2}, {3, 4}}, {requires_grad = true})
+  local base, loss = f(w, lt.full({2, 2}, 2))
+  loss:backward()
+  return base.grad, w.grad
+end)
+
 same("a result whose history is spent leads to what it is made of, and to nothing else", function(compile)
   local f = compile(function(x, w1, w2)
     local h1 = x * w1

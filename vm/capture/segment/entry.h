@@ -52,10 +52,9 @@ struct ViewOutput {
   bool symbolic = false;     // the history has sizes that only the run knows
   bool complex = false;      // it begins at a complex view of the base, which nothing else sees
 };
-// An input that a write has given a history: that of an output, its last value. The base of a view takes it; the view
-// itself has the history of another output.
+// An input that a write has given a history: that of an output, its last value.
 struct HistoryWrite {
-  int input = 0, output = 0, view = -1;
+  int input = 0, output = 0;
 };
 // An output that backward refuses, with its message.
 struct RefusedOutput {

@@ -441,13 +441,8 @@ struct Finisher {
         entry.requires_grad_writes.push_back({int(i), in.fake->requires_grad});
       }
       if (has_new_history(in)) {
-        HistoryWrite write{int(i), int(t.graph->outputs.size()), -1};
-        if (in.fake->base) {
-          t.graph->outputs.push_back(in.fake->base);
-          write.view = int(t.graph->outputs.size());
-        }
+        entry.history_writes.push_back({int(i), int(t.graph->outputs.size())});
         t.graph->outputs.push_back(in.fake);
-        entry.history_writes.push_back(write);
       }
       if (!in.grad_loaded) continue;
       const Tensor now = in.fake->autograd ? in.fake->autograd->grad : Tensor();

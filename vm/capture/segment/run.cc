@@ -54,23 +54,15 @@ struct EntryRunner {
       set_history(outputs[size_t(r.output)].tensor(), Ref<GradNode>(new RefusedNode(r.why, reached)), 0);
     }
     for (const HistoryWrite& w : e.history_writes) {
-      if (!e.callable) write_history(w);
+      if (!e.callable) take_history(values.tensors[size_t(w.input)], outputs[size_t(w.output)].tensor());
     }
     link_views();
   }
 
-  void write_history(const HistoryWrite& w) {
-    const Tensor& t = values.tensors[size_t(w.input)];
-    take_history(t, outputs[size_t(w.output)].tensor());
-    if (w.view < 0 || !t->view) return;
-    const Edge own = gradient_edge(outputs[size_t(w.view)].tensor());
-    if (own.node) set_history(t, own.node, own.result);
-  }
-
-  // Eager refuses writes to some views that guards do not know from others.
+  // Guards do not know a view from another tensor.
   bool writable() const {
-    return std::all_of(e.history_writes.begin(), e.history_writes.end(),
-                       [&](const HistoryWrite& w) { return is_writable(values.tensors[size_t(w.input)]); });
+    return std::none_of(e.history_writes.begin(), e.history_writes.end(),
+                        [&](const HistoryWrite& w) { return bool(values.tensors[size_t(w.input)]->base); });
   }
 
   // Gradients that the segment replaces without having read them, and that nobody else sees.

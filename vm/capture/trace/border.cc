@@ -34,20 +34,6 @@ struct BorderNode : GradNode {
   }
 };
 
-// From a write on, an input is a view for the tape, since no guard knows whether it is one: what is written goes to a
-// base, and what a hook of the view sees goes through the view alone. Views of it that were made before are views of
-// that base.
-void make_view(Trace& t, size_t input) {
-  const Tensor fake = t.inputs[input].fake;
-  const Tensor base = become_view(fake);
-  for (const auto& node : t.graph->nodes) {
-    for (const Tensor& r : node->results) {
-      if (r && r->base.same(fake)) r->base = base;
-    }
-  }
-  t.input_of_fake[base.get()] = int(input);
-}
-
 }  // namespace
 
 BorderScope::BorderScope(Trace& t) : trace(t) { scope = this; }
@@ -64,11 +50,6 @@ bool has_new_history(const Trace::TensorInput& in) {
   return in.source && !is_leaf(in.fake) && !(in.fake->autograd->grad_fn == in.edge.node);
 }
 
-bool is_writable(const Tensor& real) {
-  if (!real->base) return true;
-  return real->view && !base_left(real) && !(real->base->requires_grad && is_leaf(real->base));
-}
-
 void see_writes(Trace& t, size_t first) {
   for (size_t n = first; n < t.graph->nodes.size(); n++) {
     const Node& node = *t.graph->nodes[n];
@@ -80,9 +61,7 @@ void see_writes(Trace& t, size_t first) {
     if (!in.fake->requires_grad) continue;
     t.program.tensors[i].written = true;
     if (in.real->base && has_hooks(in.real)) t.stop("a view with hooks is written", "backward", "", true);
-    if (!grad_enabled()) continue;
-    if (in.real->base && !is_writable(in.real)) t.stop("a view is written that cannot be", "error", "", true);
-    if (!in.fake->base && has_new_history(in)) make_view(t, i);
+    if (in.real->base && grad_enabled()) t.stop("a view's base gets a history", "backward", "", true);
   }
 }
 

@@ -4,7 +4,8 @@
 // Invariants:
 // 1. An input with history from before the segment is a non-leaf for the trace, too. A backward that would go on into
 //    that history ends the segment before it.
-// 2. Where a write gives an input another history, its last value is an output; the real tensor takes its history.
+// 2. Where a write gives an input another history, its last value is an output; the real tensor takes its history. It
+//    is no view.
 #pragma once
 #include "vm/capture/trace/trace.h"
 
@@ -24,10 +25,9 @@ struct BorderScope {
 Edge border(const Tensor& fake, const Tensor& real);
 // Whether a write in the segment has given the input a history.
 bool has_new_history(const Trace::TensorInput& in);
-// Whether eager lets a write give a tensor a history: not a view of a leaf, nor one that was made in no_grad mode.
-bool is_writable(const Tensor& real);
-// After writes among the graph's nodes from `first` on: these inputs become views for the tape. Ends the segment
-// before a write that eager refuses, or to a view with hooks: they see the gradient of what it was.
+// After writes among the graph's nodes from `first` on: ends the segment before a write to a view that gives a history
+// to the view's base, which may have hooks (the segment does not know it), or to a view with hooks: they see the
+// gradient of what it was.
 void see_writes(Trace& t, size_t first);
 
 }  // namespace lutra
