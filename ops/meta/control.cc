@@ -46,7 +46,7 @@ void check_call(OpId op, const char* what, const Function& f, std::initializer_l
 
 void check_condition(OpId op, const char* what, const TensorType& t) {
   int64_t n = 1;
-  for (SymInt s : t.sizes) n *= s.hint;
+  for (SymInt s : t.sizes) n *= s.guard();
   if (n != 1) fail(name(op), ": ", what, " must have one element, has ", n);
 }
 
