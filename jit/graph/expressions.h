@@ -33,23 +33,6 @@ class Expressions {
       order_.push_back(int32_t(id));
     }
   }
-  // Instead: whatever is an operand of another has a name. Who reads these in the order of the env makes them in that
-  // order, on which the form of sums and products depends.
-  void name_operands() {
-    spread(used_);
-    std::vector<bool> operand(env_.size(), false);
-    for (size_t id = 1; id < env_.size(); id++) {
-      const SymExpr& e = env_[int32_t(id)];
-      if (!used_[id]) continue;
-      if (arity(e.op) >= 1) operand[size_t(e.a)] = true;
-      if (arity(e.op) == 2) operand[size_t(e.b)] = true;
-    }
-    for (size_t id = 1; id < env_.size(); id++) {
-      if (!operand[id] || arity(env_[int32_t(id)].op) == 0) continue;
-      names_.emplace(int32_t(id), int(order_.size()));
-      order_.push_back(int32_t(id));
-    }
-  }
   // Marks the operands of what is marked, and theirs.
   void spread(std::vector<bool>& marked) const {
     for (size_t id = marked.size(); id-- > 1;) {
@@ -61,7 +44,6 @@ class Expressions {
   }
 
   bool is_used(int32_t id) const { return used_[size_t(id)]; }
-  bool is_named(int32_t id) const { return names_.count(id) > 0; }
   const std::vector<int32_t>& named() const { return order_; }
   std::string text(int32_t id) const {
     auto it = names_.find(id);

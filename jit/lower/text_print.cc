@@ -63,7 +63,7 @@ class Printer {
       use(n.value), use(n.low.map), use(n.low.element), use(n.low.reduction.sizes);
       for (const ElementFunction& f : n.low.writes) use(f);
     }
-    exprs_.name_operands();
+    exprs_.name_large();
   }
 
   void header() {
@@ -73,8 +73,8 @@ class Printer {
       const SymExpr& e = (*g_.env)[id];
       const bool leaf = e.op == SymOp::kSize || e.op == SymOp::kStride;
       if (leaf && exprs_.is_used(id)) out_ << "  sym " << leaf_text(e) << " = " << e.i << "\n";
-      if (exprs_.is_named(id)) out_ << "  let " << exprs_.text(id) << " = " << exprs_.full(id) << "\n";
     }
+    for (int32_t id : exprs_.named()) out_ << "  let " << exprs_.text(id) << " = " << exprs_.full(id) << "\n";
     for (const GraphInput& in : g_.inputs) {
       out_ << "  " << define(in.value) << " = input " << quote(in.name) << " : " << type(in.value) << "\n";
     }

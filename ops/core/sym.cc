@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -35,8 +36,9 @@ const SymCmpInfo kCmps[] = {
 };
 
 constexpr int64_t kMostExact = int64_t(1) << 53;
-// Of products that are kept in one form, and of expressions as text.
+// Of products that are kept in one form, of expressions whose order is known, and of expressions as text.
 constexpr unsigned kMostFactors = 64;
+constexpr int kMostCompared = 256;
 constexpr int kMostPrinted = 200;
 
 thread_local SymEnv* current_env = nullptr;
@@ -74,6 +76,23 @@ bool same(const SymExpr& x, const SymExpr& y) {
   if (x.op != y.op || x.a != y.a || x.b != y.b) return false;
   if (x.op == SymOp::kConstInt) return x.i == y.i;
   return x.op != SymOp::kConstNum || std::memcmp(&x.d, &y.d, 8) == 0;  // -0 and NaN stay apart
+}
+
+// An order of expressions by what they are, not by when they were made: a text that is read gives the same sums. Equal
+// operands are equal ids, so the first that differ decide. Where they lie too deep, it is when they were made.
+bool comes_before(const std::vector<SymExpr>& all, int32_t x, int32_t y) {
+  for (int depth = 0; depth < kMostCompared && x != y; depth++) {
+    const SymExpr &a = all[size_t(x)], &b = all[size_t(y)];
+    if (arity(a.op) != arity(b.op)) return arity(a.op) < arity(b.op);
+    if (a.op != b.op) return a.op < b.op;
+    if (arity(a.op) == 0) {
+      const auto d = std::bit_cast<uint64_t>(a.d), e = std::bit_cast<uint64_t>(b.d);
+      return std::tie(a.a, a.b, a.i, d) < std::tie(b.a, b.b, b.i, e);
+    }
+    const bool first = a.a != b.a;
+    x = first ? a.a : a.b, y = first ? b.a : b.b;
+  }
+  return x < y;
 }
 
 bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
@@ -206,7 +225,7 @@ int32_t SymEnv::make_product(int32_t a, int32_t b) {
     return intern({SymOp::kMul, a, b, wrap_mul(exprs_[a].i, exprs_[b].i)});
   }
   if (scale == 0) return constant(0);
-  std::sort(factors.begin(), factors.end());
+  std::sort(factors.begin(), factors.end(), [&](int32_t x, int32_t y) { return comes_before(exprs_, x, y); });
   int32_t product = 0;
   for (int32_t f : factors) {
     product = product ? intern({SymOp::kMul, product, f, wrap_mul(exprs_[product].i, exprs_[f].i)}) : f;
@@ -246,8 +265,9 @@ int32_t SymEnv::make(SymOp op, int32_t a, int32_t b) {
   e.i = eval_int(op, exprs_[a].i, exprs_[b].i);
   if (is_constant(exprs_[a]) && is_constant(exprs_[b])) return constant(e.i);
   if (op == SymOp::kMul) return make_product(a, b);
-  // Constants last, else by id: equal sums are equal ids.
-  if (is_commutative(op) && (is_constant(exprs_[a]) || (!is_constant(exprs_[b]) && a > b))) std::swap(e.a, e.b);
+  // Constants last, else in one order: equal sums are equal ids.
+  const bool swapped = is_constant(exprs_[a]) || (!is_constant(exprs_[b]) && comes_before(exprs_, b, a));
+  if (is_commutative(op) && swapped) std::swap(e.a, e.b);
   if (int32_t id = simplify(op, e.a, e.b)) return id;
   return intern(e);
 }

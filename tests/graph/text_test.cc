@@ -17,6 +17,20 @@ TEST_CASE("graphs print, parse and print to the same text", "[graph]") {
   }
 }
 
+TEST_CASE("sums and products of sizes read as they were written, whatever was made first", "[graph]") {
+  Graph graph;
+  SymEnv& env = *graph.env;
+  SymScope scope(&env);
+  const auto leaf = [&](int32_t dim) { return SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, dim, 4)); };
+  const SymInt b = leaf(1), a = leaf(0), late = b + 1, early = a + 1, c = leaf(2);
+  const SymInt deep = floor_div(early * late + c, 2);
+  graph.add_input("x", {a, b, c}, {b * c, c, 1}, DType::kFloat32);
+  graph.add_input("y", {early + c, late + c, late * early * b, deep + late, c + deep}, {1, 1, 1, 1, 1},
+                  DType::kFloat32);
+  const std::string text = print(graph);
+  CHECK(print(*parse_graph(text)) == text);
+}
+
 TEST_CASE("broken graph text is refused with its line", "[graph]") {
   struct Row {
     const char* text;

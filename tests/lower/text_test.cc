@@ -84,7 +84,7 @@ TEST_CASE("random graphs: lowered text is read as it was written", "[lower]") {
   }
 }
 
-TEST_CASE("sums and products of sizes are read in the order in which they were made", "[lower]") {
+TEST_CASE("sums and products of sizes are read as they were written, whatever was made first", "[lower]") {
   Graph graph;
   SymEnv& env = *graph.env;
   SymScope scope(&env);
