@@ -26,7 +26,7 @@ bool guards_hold(const SymEnv& env, RunSizes sizes);
 std::vector<Tensor> real_inputs(const Graph& graph, uint32_t seed, RunSizes sizes = {});
 std::vector<double> real_scalars(const Graph& graph);
 
-std::string bytes_of(const Tensor& t);  // in row-major order
+std::string bytes_of(const Tensor& t);  // in row-major order; all NaNs are one
 // Outputs and inputs after a run, as bytes.
 struct SeenRun {
   std::vector<std::string> values;
