@@ -59,6 +59,24 @@ test("scan goes through slices, in both directions, along any dimension", functi
   truthy(carry.n:equal(lt.full({2}, 3)) and carry.s:equal(x[0] + x[1] + x[2]))
 end)
 
+test("a segment that ends at its budget within what makes a loop part of the graph", function()
+  local before = lt.config.capture_budget_ms
+  lt.config.capture_budget_ms = 1  -- some ten ops
+  local c, xs = lt.ones(4), lt.arange(80):view(20, 4):float()
+  for length = 0, 24 do
+    lt.reset()
+    local function f(c, xs)
+      for _ = 1, length do c = c + 1 end
+      return lt.scan(function(c, x) return c * 0.5 + x, c - x end, c, xs)
+    end
+    local carry, ys = lt.compile(f)(c, xs)
+    local want, all = f(c, xs)
+    truthy(carry:equal(want) and ys:equal(all), length .. " ops before it")
+    truthy(lt.counters().stats.unique_graphs > 0, "the compiler failed")
+  end
+  lt.config.capture_budget_ms = before
+end)
+
 test("an RNN by scan: one graph, the gradients of a loop", function()
   lt.manual_seed(3)
   local w = lt.randn({4, 4}, {requires_grad = true})

@@ -251,11 +251,12 @@ struct SegmentCapture {
   CapturedSegment made{};
   BreakReason loop_why{};  // what kept the first loop from being unrolled
 
-  // A break within a branch or the body of a loop: the control flow is ordinary Lua when the trace is made again.
+  // A break within a branch or the body of a loop, or between them in what makes them functions: the control flow is
+  // ordinary Lua when the trace is made again.
   bool refused_region(const Trace& t, const std::string& why) {
-    if (t.regions.empty()) return false;
-    decisions.plain_control.emplace(t.regions.back()->place, why);
-    return true;
+    if (t.regions.empty() && !is_in_control(t)) return false;
+    const ControlPlace place = t.regions.empty() ? control_place(t) : t.regions.back()->place;
+    return decisions.plain_control.emplace(place, why).second || !t.regions.empty();
   }
 
   // How the trace ended; false when it must be made again.

@@ -23,11 +23,12 @@ bool same_values(const Sizes& a, const Sizes& b) {
   return same;
 }
 
+bool is_control(const Frame& f) { return std::string_view(f.code->file).starts_with("lutra/control/"); }
+
 // The function that called stdlib/control; null where the trace begins in there.
 const Frame* caller_of(const Trace& t) {
   for (size_t i = t.frames.size(); i-- > 0;) {
-    const Frame* f = t.frames[i];
-    if (!std::string_view(f->code->file).starts_with("lutra/control/")) return f;
+    if (!is_control(*t.frames[i])) return t.frames[i];
   }
   return nullptr;
 }
@@ -45,6 +46,8 @@ ControlPlace control_place(const Trace& t) {
   const Frame* f = caller_of(t);
   return {&(f ? f : t.frames[0])->code->proto(), f ? f->pc : 0};
 }
+
+bool is_in_control(const Trace& t) { return is_control(*t.frames.back()); }
 
 void refuse_control(Trace& t, const ControlPlace& place, const std::string& why) {
   t.decisions.plain_control.emplace(place, why);

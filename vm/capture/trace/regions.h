@@ -58,6 +58,8 @@ class Region final : public Mode {
 [[noreturn]] void refuse_control(Trace& t, const ControlPlace& place, const std::string& why);
 // Where stdlib/control was called.
 ControlPlace control_place(const Trace& t);
+// Whether the instruction is stdlib/control's own.
+bool is_in_control(const Trace& t);
 
 // lt._native.control_...: what stdlib/control asks of a trace.
 Vars run_control_possible(Trace& t, Var* self, const Vars& args);
