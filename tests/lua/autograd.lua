@@ -306,7 +306,8 @@ test("a retained gradient is that of the last value", function()
   same(a.grad, 1, 1)
 end)
 
--- Eager adds the gradients of parts in place; with create_graph and compiled it adds tensors of the whole's size.
+-- Eager adds the gradients of parts in place, with create_graph it adds tensors of the whole's size. Compiled code
+-- joins many parts.
 test("gradients of parts add up to the same bits in place", function()
   local state = 1
   local function random(n)
@@ -315,7 +316,8 @@ test("gradients of parts add up to the same bits in place", function()
   end
   local special = {-0.0, 0.0, -0.0, 1.5, -1.5, 0 / 0, 1 / 0, -1 / 0, 3e-8, 60000}
   local parts = {
-    function(x, i) return x[i % 3] end, function(x, i) return x[{":", i % 4}] end,
+    function(x, i) return x[i % x.shape[1]] end, function(x, i) return x[{":", i % 4}] end,
+    function(x, i) return x:split(1)[i % x.shape[1] + 1] end,
     function(x, i) return x[{{i % 2, 3}}] end, function(x, i) return x[{":", {i % 3, 4, 2}}] end,
     function(x, i) return x:unbind(1)[i % 4 + 1] end, function(x, i) return x:split(2, 1)[i % 2 + 1] end,
     function(x, i) return x:diagonal(i % 3 - 1) end, function(x) return x end, function(x) return x:t() end,
@@ -324,8 +326,13 @@ test("gradients of parts add up to the same bits in place", function()
   for program = 1, math.max(40, math.floor(100 * h.scale)) do
     local dtype = ({"float32", "float64", "float16", "bfloat16"})[program % 4 + 1]
     local steps = {}
-    for k = 1, 1 + random(6) do steps[k] = {part = parts[1 + random(#parts)], i = random(12)} end
-    local x = lt.zeros(3, 4, {dtype = dtype, requires_grad = true})
+    local many = random(2) == 1
+    for k = 1, many and 9 + random(6) or 1 + random(6) do
+      steps[k] = many and {part = parts[1 + program % 3], i = k} or {part = parts[1 + random(#parts)], i = random(12)}
+    end
+    -- What comes last in the program comes first in the sum.
+    if many and random(2) == 1 then steps[#steps + 1] = {part = function(x) return x end, i = 0} end
+    local x = lt.zeros(many and 16 or 3, 4, {dtype = dtype, requires_grad = true})
     for _, s in ipairs(steps) do
       local piece, values = s.part(x, s.i), {}
       for k = 1, piece:numel() do values[k] = special[1 + random(#special)] end

@@ -119,6 +119,15 @@ test("the time of a backward through parts of a tensor grows with their number",
     local small, large = once(500), once(4000)
     truthy(large < 20 * small + 0.05 * h.patience,
       ("%s: 500 parts %.3f s, 4,000 parts %.3f s"):format(name, small, large))
+    local function compiled(n)
+      local f, x = lt.compile(function(x) return form(x):sum() end), lt.ones(n, 64, {requires_grad = true})
+      f(x):backward()
+      local loss = f(x)
+      return seconds(function() loss:backward() end)
+    end
+    small, large = compiled(200), compiled(1600)
+    truthy(large < 20 * small + 0.002 * h.patience,
+      ("%s, compiled: 200 parts %.4f s, 1,600 parts %.4f s"):format(name, small, large))
   end
 end)
 
