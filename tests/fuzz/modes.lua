@@ -20,6 +20,7 @@ local modes = {
     stop = function() lt.config.stress = nil end},
   outside = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "backward" end,
     stop = function() lt.config.stress = nil end},
+  plain = {frame = same, start = function() lt.checkpoint = function(f, ...) return f(...) end end},
 }
 
 -- What a program may replace: put back after it.
@@ -71,6 +72,7 @@ function M.run(text, mode)
   lt.reset()
   lt.manual_seed(1)
   lt.set_grad_enabled(true)
+  lt.config.activation_memory_budget = 1
   collectgarbage()
   if how.start then how.start() end
   local ok, failure = pcall(chunk, lt, how.frame, world.see, world.gradient, world.try, world.data)
