@@ -1,5 +1,5 @@
 -- Control flow that data decide: branches and loops with random bodies, nested, which read what is outside of them;
--- with gradients and without, under autocast, with breaks, dropout and writes among them; sizes change between the
+-- with gradients (once: a compiled lt.cond refuses a second) and without, under autocast, with breaks, dropout and writes among them; sizes change between the
 -- calls.
 local unary = {"tanh", "sigmoid", "sin", "square", "relu", "neg"}
 
@@ -95,6 +95,20 @@ local function generate(p)
       end, ("end, %s[1], %s%s)"):format(p:pick(pool), p:pick {"xs", "xs", p:pick(pool)}, options))
       p.keep(p:line("local %s = %s + last%s + %s:sum(0)", out, p:pick(pool), out, ys))
     end,
+    -- A table is carried, slices are along the last dimension, there may be no y.
+    tables = function(pool, depth, out)
+      local c, x, ys = p:name "c", p:name "x", p:name "ys"
+      local gives = p:chance(70)
+      p.keep(p:line("local last%s, %s", out, ys))
+      closure(("last%s, %s = lt.scan(function(%s, %s)"):format(out, ys, c, x), {c .. ".h", c .. "[1]", x .. ".v"}, pool,
+        depth, 1, function(list)
+          return ("{%s * 0.5, h = (%s) * 0.5}, %s"):format(p:pick(list), value(list),
+            gives and ("{%s}"):format(value(list)) or "nil")
+        end, ("end, {row, h = %s[0]}, {v = xs:t()}, {dim = %s%s})"):format(p:pick(pool), p:pick {"1", "-1"},
+          p:pick {"", ", reverse = true"}))
+      p.keep(p:line("local %s = %s + last%s.h * last%s[1]%s", out, p:pick(pool), out, out,
+        gives and (" + %s[1]:sum(0)"):format(ys) or ""))
+    end,
     map = function(pool, depth, out)
       local x = p:name "x"
       p.keep(p:line("local %s", out))
@@ -111,7 +125,7 @@ local function generate(p)
   }
   function region(pool, depth)
     local out = p:name "t"
-    kinds[p:pick {"cond", "cond", "while", "while", "scan", "map", "prefixes"}](pool, depth, out)
+    kinds[p:pick {"cond", "cond", "while", "while", "scan", "tables", "map", "prefixes"}](pool, depth, out)
     pool[#pool + 1] = out
   end
 
@@ -149,10 +163,6 @@ local function generate(p)
     p.keep(p:line("local total"))
     p.keep(p:line("for _, r in ipairs {a, b, c, d} do "
       .. "if r.requires_grad then local v = (r * 0.5):sum(); total = total and total + v or v end end"))
-    if p:chance(20) then
-      p:line("if total and p.requires_grad then local g = lt.grad(total, p, {create_graph = true, allow_unused = true}); "
-        .. "if g then gradient('first', g); if g.requires_grad then total = (g * g):sum() end end end")
-    end
     p.keep(p:line("if total then try('backward', total.backward, total) end"))
     p.keep(p:line(
       "gradient('p', p.grad); gradient('q', q.grad); gradient('row', row.grad); gradient('square', square.grad); gradient('xs', xs.grad)"))
