@@ -1,6 +1,6 @@
 -- Control flow that data decide: branches and loops with random bodies, nested, which read what is outside of them;
--- with gradients (once: a compiled lt.cond refuses a second) and without, under autocast, with breaks, dropout and writes among them; sizes change between the
--- calls.
+-- with gradients (once: a compiled lt.cond refuses a second) and without, under autocast, with breaks, dropout and
+-- writes among them; sizes change between the calls.
 local unary = {"tanh", "sigmoid", "sin", "square", "relu", "neg"}
 
 -- Variables are of shape {3, 4}, but for those of a scan's body, of shape {4}.
