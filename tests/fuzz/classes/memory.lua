@@ -118,4 +118,4 @@ local function generate(p)
   p.keep(p:line("lt.config.activation_memory_budget = 1"))
 end
 
-return {count = 40, generate = generate, modes = "eager,plain,compiled,dynamic,patched,auto,capture,break"}
+return {count = 40, generate = generate, modes = "eager,plain,compiled,dynamic,patched,auto,capture,break,backward,outside"}
