@@ -5,6 +5,7 @@
 
 #include "jit/autograd/extract.h"
 #include "jit/passes/passes.h"
+#include "ops/core/tensor_type.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/saved_tensor.h"
 
@@ -242,13 +243,6 @@ struct CompiledNode : GradNode {
     for (size_t i = 0; i < out.size(); i++) table[size_t(piece.gives[i])] = out[i].tensor();
   }
 
-  // Whether two tensors of one size lie alike.
-  static bool alike(const Tensor& a, const Tensor& b) {
-    bool same = true;
-    for (size_t d = 0; d < a->strides.size(); d++) same = same && a->strides[d].hint == b->strides[d].hint;
-    return same;
-  }
-
   // How far a run of pieces has come: whole ones, then nodes of the next. What it leaves by may be an error of Lua's.
   struct Progress {
     CompiledNode& node;
@@ -278,7 +272,7 @@ struct CompiledNode : GradNode {
       if (p == visited.size()) {
         visited.push_back(call.visit(uint32_t(piece.point), given));
         r.taken.resize(p + 1);
-        if (!alike(visited[p], given)) {
+        if (!same_values(visited[p]->strides, given->strides)) {
           r.taken[p] = visited[p];
           return false;
         }

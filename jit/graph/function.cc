@@ -1,10 +1,10 @@
 // What a graph says of itself as a function.
 #include "jit/graph/function.h"
 
+#include "ops/core/tensor_type.h"
+
 namespace lutra {
 namespace {
-
-TensorType type_of(const Tensor& t) { return {t->sizes, t->strides, t->dtype}; }
 
 bool has_symbols(const Graph& g) {
   const auto symbolic = [](const Sizes& sizes) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "ops/core/element_types.h"
+#include "ops/core/tensor_type.h"
 
 namespace lutra {
 namespace {
@@ -105,17 +106,12 @@ std::optional<std::string> element_difference(const Tensor& compiled, const Tens
   });
 }
 
-bool same_sizes(const Tensor& a, const Tensor& b) {
-  return std::equal(a->sizes.begin(), a->sizes.end(), b->sizes.begin(), b->sizes.end(),
-                    [](SymInt x, SymInt y) { return x.hint == y.hint; });
-}
-
 std::optional<std::string> tensor_difference(const Tensor& compiled, const Tensor& eager) {
   if (!compiled || !eager) {
     if (!compiled && !eager) return {};
     return str("it is ", compiled ? "a tensor" : "None", " compiled, ", eager ? "a tensor" : "None", " in eager");
   }
-  if (compiled->dtype != eager->dtype || !same_sizes(compiled, eager)) {
+  if (compiled->dtype != eager->dtype || !same_values(compiled->sizes, eager->sizes)) {
     return str("it is ", describe(compiled), " compiled, ", describe(eager), " in eager");
   }
   return element_difference(compiled, eager);

@@ -1,4 +1,5 @@
 // Meta rules of control flow: what functions take is what they are given; results are the functions'.
+#include "ops/core/tensor_type.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -9,14 +10,7 @@ using Tensors = std::vector<Tensor>;
 const Tensors& list(const Args& args, size_t i) { return args[i].as<Tensors>(); }
 const Function& function(const Args& args, size_t i) { return *args[i].as<FunctionRef>(); }
 
-TensorType type_of(const Tensor& t) { return {t->sizes, t->strides, t->dtype}; }
-
 // The functions' sizes are fixed: a symbol has been pinned to what they have.
-bool same_values(const Sizes& a, const Sizes& b) {
-  bool same = a.size() == b.size();
-  for (size_t i = 0; same && i < a.size(); i++) same = a[i].hint == b[i].hint;
-  return same;
-}
 bool same_type(const TensorType& a, const TensorType& b) {
   return a.dtype == b.dtype && same_values(a.sizes, b.sizes) && same_values(a.strides, b.strides);
 }

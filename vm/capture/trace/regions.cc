@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/core/tensor_type.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/tape.h"
@@ -15,12 +16,6 @@ Sizes pinned(const Sizes& sizes) {
   Sizes out;
   for (SymInt s : sizes) out.push_back(s.guard());
   return out;
-}
-
-bool same_values(const Sizes& a, const Sizes& b) {
-  bool same = a.size() == b.size();
-  for (size_t i = 0; same && i < a.size(); i++) same = a[i].hint == b[i].hint;
-  return same;
 }
 
 bool is_control(const Frame& f) { return std::string_view(f.code->file).starts_with("lutra/control/"); }
