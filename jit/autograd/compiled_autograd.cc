@@ -22,6 +22,9 @@ Tensor without_memory(const Tensor& t) {
   return rest;
 }
 
+// Compiled code refuses what was freed (x:free()), so it is not given what it does not read.
+Tensor as_read(const Tensor& t, bool read) { return read || !t->storage->freed ? t : without_memory(t); }
+
 // t as a function of what edge leads to.
 Tensor with_history(const Tensor& t, const Edge& edge) {
   if (!edge.node) return t;
@@ -228,14 +231,18 @@ struct CompiledNode : GradNode {
 
   std::vector<Value> repeat_values() const {
     if (!code->traced_.repeated()) return {};
-    for (size_t i : code->traced_.partition.inputs) check_input(i);
+    std::vector<bool> read(code->inputs_);
+    for (size_t i : code->traced_.partition.inputs) check_input(i), read[code->traced_.run_input(i)] = true;
+    std::vector<Tensor> args = values;
+    for (size_t i = 0; i < code->inputs_; i++) args[i] = as_read(args[i], read[i]);
     const DrawnAgain as_then(drawn);
     GradModeScope no_grad(false);
-    return code->repeated().run(values, scalars);
+    return code->repeated().run(args, scalars);
   }
 
   void run(const BackwardPiece& piece, EventuallyCompiled* compiled, std::vector<Tensor>& table) {
-    std::vector<Tensor> args(table.begin(), table.begin() + long(code->inputs_));
+    std::vector<Tensor> args;
+    for (size_t i = 0; i < code->inputs_; i++) args.push_back(as_read(table[i], piece.uses[i]));
     for (int p : piece.takes) args.push_back(table[size_t(p)]);
     std::optional<DrawnAgain> as_then;
     if (piece.draws) as_then.emplace(drawn);

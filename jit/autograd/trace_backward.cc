@@ -238,6 +238,7 @@ struct Assembler {
     }
     const int p = at == place.end() ? give(v, made->second) : at->second;
     std::vector<int>& list = out.pieces[piece].takes;
+    if (size_t(p) < real_inputs) out.pieces[piece].uses[size_t(p)] = true;
     if (size_t(p) < real_inputs && !made_in.count(v.get())) note_input(v, p, piece);
     if (size_t(p) < real_inputs || std::count(list.begin(), list.end(), p)) return;
     list.push_back(p);
@@ -316,6 +317,7 @@ struct Assembler {
     for (size_t p = 0; p <= last; p++) {
       BackwardPiece& piece = out.pieces[p];
       const BackwardPiece& followed = t.follower.pieces[p];
+      piece.uses.resize(real_inputs);
       piece.reads = reads_of(followed), piece.spends = followed.spends, piece.point = followed.point;
       for (size_t i = begin(p); i < end(p); i++) {
         each_tensor(t.graph.nodes[i]->args, [&](const Tensor& v) { need(v, p); });

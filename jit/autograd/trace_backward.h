@@ -83,6 +83,7 @@ struct BackwardRead {
 struct BackwardPiece {
   std::unique_ptr<Graph> graph;   // null where it gives nothing
   std::vector<int> takes, gives;  // places
+  std::vector<bool> uses;         // by input of a run: whether its elements are read
   std::vector<BackwardRead> reads;
   std::vector<uint32_t> spends;
   bool draws = false;          // it repeats random nodes of the forward

@@ -243,6 +243,23 @@ test("inputs that lie with gaps keep their strides", function()
   for _, f in ipairs {function(x) return (x * 2):tanh() * x:exp() end, function(x) return x:lerp(x * 2, x) end} do
     truthy(gradient(lt.compile(f)):equal(gradient(f)))
   end
+same("inputs that are freed in between, twice", function(compile)
+  local x, u = leaf(4, 8), leaf(4, 8)
+  local y = compile(function(x, u) return (x * 2):sin():exp() * u:exp() end)(x, u)
+  x:free()
+  local ok, g = pcall(lt.grad, y:sum(), u, {create_graph = true})
+  if ok then g:pow(2):sum():backward() end
+  return ok, g, u.grad
+end)
+
+same("inputs that are freed in between", function(compile)
+  local x, w, u = leaf(4, 8), leaf(4, 8), leaf(4, 8)
+  local y = compile(function(x, w, u) return (x * 2):sin() * u:exp(), (w * w):sum() end)(x, w, u)
+  x:free()
+  local ok = pcall(function() y:sum():backward() end)
+  return ok, x.grad, u.grad
+end)
+
 end)
 
 h.finish()
