@@ -12,9 +12,9 @@
 namespace lutra {
 namespace {
 
-// A tensor whose memory the host may read.
+// A tensor whose memory the host may read, where it has any.
 Tensor on_host(const Tensor& t) {
-  if (t->device() == Device()) return t;
+  if (t->device() == Device() || !t->storage->data) return t;
   Tensor copy = alias(t, t->sizes, t->strides, t->offset);
   copy->storage = allocate(t->storage->nbytes, Device());
   copy_bytes(copy->storage->data, Device(), t->storage->data, t->device(), t->storage->nbytes);
@@ -171,9 +171,11 @@ std::string place_text(const Graph& graph, size_t output) {
 Tensor Copies::of(const Tensor& t) {
   auto& [original, copied] = storages_[t->storage.get()];
   if (!copied) {
-    original = t->storage;
-    copied = allocate(t->storage->nbytes, t->device());
-    if (t->storage->nbytes) copy_bytes(copied->data, t->device(), t->storage->data, t->device(), t->storage->nbytes);
+    original = copied = t->storage;
+    const Storage& from = *original;
+    // Without memory: freed (x:free()), or all that reads it is spent. What reads it all the same raises as before.
+    if (from.data) copied = allocate(from.nbytes, from.device);
+    if (from.data) copy_bytes(copied->data, from.device, from.data, from.device, from.nbytes);
   }
   Tensor copy = alias(t, t->sizes, t->strides, t->offset);
   copy->storage = copied;
@@ -199,7 +201,7 @@ std::optional<std::string> difference(const Graph& graph, const RunResult& compi
   size_t next = 0;
   for (const GraphInput& in : graph.inputs) {
     if (in.constant) continue;
-    // A backward drops the memory of what it does not read.
+    // A backward drops the memory of what it does not read, and x:free() that of any input.
     const bool there = eager.inputs[next]->storage->data;
     if (auto found = !there ? std::nullopt : tensor_difference(compiled.inputs[next], eager.inputs[next])) {
       return str("input ", next, " ('", in.name, "'), written: ", *found);

@@ -143,7 +143,7 @@ class Shadow final : public Watch {
     void restore() {
       for (size_t i = 0; shadow.writes_ && i < inputs.size(); i++) {
         const Storage& from = *given[i]->storage;
-        if (from.nbytes) copy_bytes(inputs[i]->storage->data, from.device, from.data, from.device, from.nbytes);
+        if (from.data) copy_bytes(inputs[i]->storage->data, from.device, from.data, from.device, from.nbytes);
       }
     }
 

@@ -58,6 +58,21 @@ show(x)]],
   breaks = [[
 local f = lt.compile(function(x) local y = x:exp() print("a break") return y:log1p() + lt.rand(3) end)
 for i = 1, 3 do show(f(lt.ones(3))) end]],
+  freed = [[
+local f = lt.compile(function(x, w) return (x * 2):sin() + w:exp() end)
+local leaf = {requires_grad = true}
+for i = 1, 3 do
+  local x, w = lt.randn(3, leaf), lt.randn(3, leaf)
+  local y = f(x, w)
+  x:free()
+  y:sum():backward()
+  show(x.grad) show(w.grad)
+end
+local g = lt.compile(function(x) return x * x end)
+local x = lt.randn(3, leaf)
+local y = g(x)
+x:free()
+print((pcall(function() y:sum():backward() end)))]],
   dtypes = [[
 local f = lt.compile(function(a, b, c)
   return a * 2, b + b:half(), c:logical_not(), (a / 0):nan_to_num(1), a / 0 * 0
