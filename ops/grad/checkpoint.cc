@@ -124,16 +124,20 @@ void Checkpoint::repeat() {
   if (running_) fail("checkpoint: its function asks for gradients of what it has not yet returned");
   check_outside();
   const Ref<Checkpoint> keep_alive(this);
-  try {
-    const Repetition scope(*this);
-    again_();
-    if (given_.size() < kept_.size()) {
-      fail_otherwise(str("it saved ", given_.size(), " tensors, not ", kept_.size()));
+  // What is given is whole or nothing, whatever ends the function: an error of Lua's, too.
+  struct Attempt {
+    Checkpoint& self;
+    bool whole = false;
+    ~Attempt() {
+      if (!whole) self.given_.clear(), self.versions_.clear();
     }
-  } catch (...) {
-    given_.clear(), versions_.clear();
-    throw;
+  } attempt{*this};
+  const Repetition scope(*this);
+  again_();
+  if (given_.size() < kept_.size()) {
+    fail_otherwise(str("it saved ", given_.size(), " tensors, not ", kept_.size()));
   }
+  attempt.whole = true;
 }
 
 Tensor Checkpoint::give(size_t number, const char* op) {

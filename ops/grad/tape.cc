@@ -496,7 +496,12 @@ Edge gradient_edge(const Tensor& t) {
   refresh_view(t);
   if (!t->requires_grad) return {};
   AutogradMeta& meta = autograd_meta(t);
-  if (meta.grad_fn) return {meta.grad_fn, meta.output_nr};
+  if (meta.grad_fn) {
+    for (const GradHook& hook : meta.hooks) {
+      if (hook.keeper) hook.keeper->graph_leads_here(true);
+    }
+    return {meta.grad_fn, meta.output_nr};
+  }
   if (!meta.accumulator) {
     Ref<GradNode> node(new AccumulateGrad(t));
     meta.accumulator = node.get();

@@ -165,4 +165,73 @@ test("errors leave all as it was", function()
   raises("checkpoint", lt.checkpoint, 3)
 end)
 
+-- The function and its arguments go with the results that they hold, and are there as long as a graph leads to them.
+test("a function that holds its own result is collected", function()
+  local function is_collected(use)
+    local seen = setmetatable({}, {__mode = "k"})
+    do
+      local x, module = leaf(10), {}
+      seen[module] = true
+      function module.f(x) return (x * 2):sin() * (module.scale or 1), {module} end
+      module.y = lt.checkpoint(module.f, x)
+      use(module, x)
+    end
+    for _ = 1, 4 do collectgarbage() end
+    return next(seen) == nil
+  end
+  truthy(is_collected(function() end), "kept")
+  truthy(is_collected(function(module) module.y = nil end), "dropped")
+  truthy(is_collected(function(module) module.y:sum():backward() end), "backward")
+  truthy(is_collected(function(module) module.y:backward(lt.ones(10)) end), "its own backward")
+  truthy(is_collected(function(module) module.loss = module.y:sum() module.loss:backward() end), "a loss of it")
+end)
+
+test("a graph keeps the function of a result that is gone", function()
+  local x = leaf(10)
+  local function loss_of(scale) return lt.checkpoint(function(x) return (x * scale):sin() end, x):sum() end
+  local loss = loss_of(lt.ones(10) * 3)
+  for _ = 1, 4 do collectgarbage() end
+  loss:backward()
+  truthy(lt.allclose(x.grad, (x:detach() * 3):cos() * 3))
+end)
+
+test("a function under it does not yield", function()
+  local x, w = leaf(3), leaf(3)
+  local co = coroutine.create(function()
+    return lt.checkpoint(function(x)
+      local a = (x * 2):sin()
+      coroutine.yield()
+      return a:exp()
+    end, x)
+  end)
+  local ok, message = coroutine.resume(co)
+  equal(ok, false)
+  truthy(message:find("attempt to yield across C%-call boundary"), message)
+  -- What others do then is theirs; compiled functions run.
+  local z = (w * w):exp():sum()
+  z:backward()
+  truthy(w.grad:equal(lt.grad((w * w):exp():sum(), w)))
+  local f, before = lt.compile(function(x) return x * 2 + 1 end), lt.counters().cache.hits
+  for _ = 1, 2 do f(x) end
+  equal(lt.counters().cache.hits, before + 1)
+  -- Coroutines of its own are its own matter.
+  local y = lt.checkpoint(function(x)
+    local step = coroutine.wrap(function() for n = 1, 2 do coroutine.yield(x * n) end end)
+    return step():sin() + step():exp()
+  end, x)
+  truthy(y:equal(x:sin() + (x * 2):exp()))
+  y:sum():backward()
+  truthy(lt.allclose(x.grad, (x:cos() + (x * 2):exp() * 2):detach()))
+end)
+
+test("errors keep the traceback of the function", function()
+  local function inner(x)
+    local y = x:matmul(x)
+    return y
+  end
+  local ok, traceback = xpcall(function() return (lt.checkpoint(inner, leaf(2, 3))) end, debug.traceback)
+  equal(ok, false)
+  truthy(select(2, traceback:gsub("checkpoint.lua:%d+: in function", "")) >= 2, traceback)
+end)
+
 h.finish()

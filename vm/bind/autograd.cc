@@ -144,7 +144,6 @@ const Special kSpecials[] = {
     {"_native.set_data", kHostEffect, nullptr, set_data_of},
     {"_native.make_node", kHostEffect, nullptr, make_node_of},
     {"_native.checkpoint", kHostEffect, nullptr, checkpoint_of},
-    {"_native.checkpoint_end", kHostEffect, nullptr, checkpoint_end_of},
 };
 
 }  // namespace

@@ -1,58 +1,138 @@
-// lt.checkpoint's natives: a function with its arguments in, a call that is watched and repeated out.
+// lt.checkpoint's native: a function with its arguments in, a call that is watched and repeated out.
 #include <lua.hpp>
 
 #include "ops/grad/checkpoint.h"
+#include "ops/grad/tape.h"
+#include "vm/bind/anchor.h"
 #include "vm/bind/functions.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/bind/userdata.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
 namespace {
 
-// A function and its arguments, in the registry of their state.
-struct AnchoredCall {
-  lua_State* L;
-  std::weak_ptr<bool> alive;
-  int table, count;
-
-  AnchoredCall(lua_State* main, lua_State* L) : L(main), alive(runtime_alive(main)), count(lua_gettop(L)) {
+// A function and its arguments, in a table of their state. Results of the call that have userdata hold the table, so
+// that a function which captures its own result is collected with it. Once something is computed from a result, or the
+// last such userdata is gone, the state holds the table: a graph that LuaJIT cannot see may lead to the call.
+class AnchoredCall final : public UserdataKeeper, public std::enable_shared_from_this<AnchoredCall> {
+ public:
+  // Of what is on the stack.
+  static std::shared_ptr<AnchoredCall> of(lua_State* L) {
+    const int count = lua_gettop(L);
     lua_createtable(L, count, 0);
     for (int i = 1; i <= count; i++) lua_pushvalue(L, i), lua_rawseti(L, -2, i);
-    table = luaL_ref(L, LUA_REGISTRYINDEX);
+    auto call = std::make_shared<AnchoredCall>(L, count);
+    lua_pop(L, 1);
+    return call;
   }
-  AnchoredCall(const AnchoredCall&) = delete;
-  ~AnchoredCall() {
-    auto live = alive.lock();
-    if (live && *live) luaL_unref(L, LUA_REGISTRYINDEX, table);
-  }
+  AnchoredCall(lua_State* L, int count) : table_(L), count_(count) {}
+
   void call() const {
     lua_State* now = current_lua();
     if (!now) fail("checkpoint: its function cannot be run again outside Lua");
     const int top = lua_gettop(now);
-    luaL_checkstack(now, count + 2, "checkpoint");
-    lua_rawgeti(now, LUA_REGISTRYINDEX, table);
-    for (int i = 1; i <= count; i++) lua_rawgeti(now, top + 1, i);
-    lua_call(now, count - 1, 0);
+    luaL_checkstack(now, count_ + 2, "checkpoint");
+    table_.push(now);
+    for (int i = 1; i <= count_; i++) lua_rawgeti(now, top + 1, i);
+    lua_call(now, count_ - 1, 0);
     lua_settop(now, top);
   }
+
+  // results: all that is on the stack.
+  void keep_by_results(lua_State* L) {
+    luaL_checkstack(L, 8, "checkpoint");
+    const int top = lua_gettop(L);
+    for (int i = 1; i <= top; i++) {
+      Tensor* t = to_tensor(L, i);
+      if (!t || !(*t)->autograd || !(*t)->autograd->grad_fn || is_argument(L, i)) continue;
+      // Hooks of the tensor itself, which non-leaves do not run.
+      (*t)->autograd->hooks.push_back({[](const Tensor&) { return Tensor(); }, shared_from_this()});
+      lua_pushvalue(L, i);
+      gain_userdata(L);
+      lua_settop(L, top);
+    }
+  }
+
+  void gain_userdata(lua_State* L) override {
+    if (!table_.is_of(L)) return;
+    table_.put_into_environment(L);
+    holders_++;
+    hold();
+  }
+  void lose_userdata() override {
+    holders_--;
+    hold();
+  }
+  void graph_leads_here(bool) override {
+    graph_ = true;
+    hold();
+  }
+
+  // Nobody repeats it any more. Environments may hold the table still: it is emptied.
+  void drop() {
+    if (!table_.usable()) return;
+    lua_State* L = table_.state();
+    table_.push(L);
+    for (int i = 1; i <= count_ && lua_istable(L, -1); i++) lua_pushnil(L), lua_rawseti(L, -2, i);
+    lua_pop(L, 1);
+    table_.drop();
+  }
+
+ private:
+  bool is_argument(lua_State* L, int result) const {
+    bool found = false;
+    table_.push(L);
+    for (int i = 1; i <= count_; i++) {
+      lua_rawgeti(L, -1, i);
+      found = found || lua_rawequal(L, -1, result);
+      lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return found;
+  }
+
+  void hold() { table_.hold(graph_ || holders_ == 0); }
+
+  Anchor table_;
+  int count_;
+  int holders_ = 0;
+  bool graph_ = false;
+};
+
+// What the checkpoint holds of its call.
+struct Repetition {
+  std::shared_ptr<AnchoredCall> call;
+  explicit Repetition(std::shared_ptr<AnchoredCall> c) : call(std::move(c)) {}
+  Repetition(const Repetition&) = delete;
+  ~Repetition() { call->drop(); }
+};
+
+struct Watching {
+  Ref<Checkpoint> checkpoint;
+  explicit Watching(Ref<Checkpoint> c) : checkpoint(std::move(c)) { checkpoint->begin(); }
+  ~Watching() { checkpoint->end(); }
 };
 
 }  // namespace
 
-// (f, ...): whether the call of f(...) that follows is watched, up to checkpoint_end. One within another is a part of
-// it; without gradients there is nothing to save.
+// (f, ...): f(...), watched. One within another is a part of it; without gradients there is nothing to save. C calls f,
+// so that f cannot yield: what others do meanwhile would be taken for f's.
 int checkpoint_of(lua_State* L) {
-  const bool watched = !modes().watch && grad_enabled();
-  if (watched) {
-    auto call = std::make_shared<AnchoredCall>(runtime(L).L, L);
-    make_ref<Checkpoint>([call] { call->call(); })->begin();
+  const int arguments = lua_gettop(L) - 1;
+  if (modes().watch || !grad_enabled()) {
+    lua_call(L, arguments, LUA_MULTRET);
+    return lua_gettop(L);
   }
-  lua_pushboolean(L, watched);
-  return 1;
-}
-
-int checkpoint_end_of(lua_State*) {
-  if (auto* checkpoint = dynamic_cast<Checkpoint*>(modes().watch.get())) Ref<Checkpoint>(checkpoint)->end();
-  return 0;
+  const std::shared_ptr<AnchoredCall> call = AnchoredCall::of(L);
+  auto repetition = std::make_shared<Repetition>(call);
+  {
+    const Watching scope(make_ref<Checkpoint>([repetition] { repetition->call->call(); }));
+    repetition.reset();
+    lua_call(L, arguments, LUA_MULTRET);
+    call->keep_by_results(L);
+  }
+  return lua_gettop(L);
 }
 
 }  // namespace lutra

@@ -22,6 +22,5 @@ void hooks_lose_userdata(const AutogradMeta& meta);
 // -- lua_node.cc
 int make_node_of(lua_State* L);
 int checkpoint_of(lua_State* L);  // checkpoint.cc
-int checkpoint_end_of(lua_State* L);
 
 }  // namespace lutra
