@@ -1,12 +1,15 @@
 -- lt.checkpoint(f, ...): gives f(...), but nothing is saved for its backward, which runs f(...) again, with the random
 -- state and the autocast of then, when it first needs something. f may not yield: C calls it. In Lua, so that capture
--- inlines it: in a compiled function it is a plain call.
+-- inlines it: in a compiled function it is a plain call, which lt.explain counts.
 local lt = ...
 local native = lt._native
 local watched = native.checkpoint
 
 function lt.checkpoint(f, ...)
   if type(f) ~= "function" then native.use("errors").callable("checkpoint", "f", f) end
-  if lt.is_compiling() then return f(...) end
+  if lt.is_compiling() then
+    native.note_plain_checkpoint()
+    return f(...)
+  end
   return watched(f, ...)
 end

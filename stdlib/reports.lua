@@ -144,6 +144,10 @@ local function explanation_text(r, guards)
     string.format("%s, %s, %s", count(r.graph_count, "graph"), count(r.graph_break_count, "graph break"),
     count(r.op_count, "op"))}
   if r.graph_count > 0 then out[#out + 1] = M.times(r.compile_stages) end
+  if r.plain_checkpoints > 0 then
+    out[#out + 1] = count(r.plain_checkpoints, "call")
+      .. " of lt.checkpoint made plain calls: compiled code decides itself what it saves"
+  end
   if r.saved_bytes + r.recomputed_bytes > 0 then
     out[#out + 1] = string.format("for the backward: %s saved, %s recomputed", bytes(r.saved_bytes),
       bytes(r.recomputed_bytes))

@@ -352,6 +352,7 @@ function DataLoader:iter() end
 ---@field ops_per_graph any[]
 ---@field break_reasons {reason: string, kind: string, file: string, line: integer, hint: string}[]
 ---@field out_guards any[]
+---@field plain_checkpoints integer calls of lt.checkpoint that are plain ones in the graphs
 ---@field saved_bytes number what compiled forwards keep for a backward outside, in all graphs
 ---@field compiling integer how many graphs are still compiled in the background
 ---@field recomputed_bytes number what it reads beside that, computed again
@@ -545,10 +546,11 @@ function lt.guards(f) end
 ---@param f function
 ---@return {kind: string, source: string, old: any, new: any, file: string, line: integer, hint: string}[]
 function lt.recompiles(f) end
----What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels; async {started,
----ready, failed, eager_calls}: what was compiled in the background, and calls that ran eagerly meanwhile;
----compiled_autograd {graphs, ops, calls, eager}, backwards outside of compiled functions, and why parts ran eagerly. Of
----the whole process: disk_cache, and verify {calls, mismatches, repros}, what lt.config.verify has compared.
+---What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels; cache.checkpointed,
+---how often compiled code was left since an eager lt.checkpoint watched; async {started, ready, failed, eager_calls}:
+---what was compiled in the background, and calls that ran eagerly meanwhile; compiled_autograd {graphs, ops, calls,
+---eager}, backwards outside of compiled functions, and why parts ran eagerly. Of the whole process: disk_cache, and
+---verify {calls, mismatches, repros}, what lt.config.verify has compared.
 ---@return table
 function lt.counters() end
 ---Waits until the background has compiled all of f, or of everything. The next call takes it over, or raises what went
@@ -589,7 +591,8 @@ function lt.enable_grad(f, ...) end
 ---@return any ...
 function lt.inference_mode(f, ...) end
 ---Gives f(...) and saves nothing for its backward, which runs f(...) again, under the random state and autocast of
----then. A write to a tensor that f read is refused until then.
+---then. A write to a tensor that f read is refused until then. f may not yield. In a compiled function it is a plain
+---call; compiled functions that f calls run eagerly.
 ---@param f function|table
 ---@return any ...
 function lt.checkpoint(f, ...) end

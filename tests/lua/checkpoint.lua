@@ -234,4 +234,23 @@ test("errors keep the traceback of the function", function()
   truthy(select(2, traceback:gsub("checkpoint.lua:%d+: in function", "")) >= 2, traceback)
 end)
 
+test("what it has no effect on is told", function()
+  local x, w = leaf(4, 4), leaf(4, 4)
+  local function block(x) return x:matmul(w):sin() end
+  local function step(x)
+    local loss = lt.checkpoint(block, lt.checkpoint(block, x)):sum()
+    loss:backward()
+    return loss
+  end
+  local report = lt.explain(step)(x)
+  equal(report.plain_checkpoints, 2)
+  truthy(tostring(report):find("2 calls of lt.checkpoint made plain calls", 1, true), tostring(report))
+  equal(lt.explain(block)(x).plain_checkpoints, 0)
+  local compiled = lt.compile(block)
+  compiled(x)
+  local before = lt.counters().cache.checkpointed
+  lt.checkpoint(compiled, x):sum():backward()
+  equal(lt.counters().cache.checkpointed, before + 2)
+end)
+
 h.finish()

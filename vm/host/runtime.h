@@ -35,6 +35,7 @@ struct Counters {
   int64_t cache_hits = 0, cache_misses = 0;
   int64_t kernels = 0;
   int64_t backward_graphs = 0, backward_ops = 0, backward_calls = 0;
+  int64_t checkpointed = 0;  // runs of compiled code's original, since lt.checkpoint watches
   std::map<std::string, int64_t> graph_break, recompiles, eager_backward;
   int64_t background_started = 0, background_ready = 0, background_failed = 0;
   int64_t eager_calls = 0;  // that went eager while their code was made in the background

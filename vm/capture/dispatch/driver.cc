@@ -229,7 +229,10 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& uni
 int run_portal(lua_State* L, int id) {
   constexpr int kMostArguments = 7600;  // of the 8,000 slots of a C function: it needs some for itself
   if (lua_gettop(L) > kMostArguments || !lua_checkstack(L, 300)) return 0;
-  if (modes().watch) return 0;  // a call that lt.checkpoint repeats is eager both times
+  if (modes().watch) {  // a call that lt.checkpoint repeats is eager both times
+    runtime(L).counters.checkpointed++;
+    return 0;
+  }
   CaptureState& state = capture_state(L);
   auto it = state.portals.find(id);
   if (it == state.portals.end()) return 0;

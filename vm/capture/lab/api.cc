@@ -290,6 +290,7 @@ int api_counters(lua_State* L) {
   lua_setfield(L, -2, "compiled_autograd");
   lua_newtable(L);
   set_count(L, "hits", c.cache_hits), set_count(L, "misses", c.cache_misses);
+  set_count(L, "checkpointed", c.checkpointed);
   const CaptureState& state = capture_state(L);
   set_count(L, "units", int64_t(state.units.size() + state.resume_units.size()));
   lua_setfield(L, -2, "cache");
@@ -516,9 +517,10 @@ const ApiRow kApi[] = {
 };
 
 const ApiRow kNative[] = {
-    {"control_possible", api_control_possible}, {"control_open", api_of_a_trace}, {"control_close", api_of_a_trace},
-    {"control_refuse", api_of_a_trace},         {"control_cond", api_of_a_trace}, {"control_while", api_of_a_trace},
-    {"control_scan", api_of_a_trace},
+    {"control_possible", api_control_possible}, {"control_open", api_of_a_trace},
+    {"control_close", api_of_a_trace},          {"control_refuse", api_of_a_trace},
+    {"control_cond", api_of_a_trace},           {"control_while", api_of_a_trace},
+    {"control_scan", api_of_a_trace},           {"note_plain_checkpoint", api_of_a_trace},
 };
 
 int api_entry(lua_State* L) {

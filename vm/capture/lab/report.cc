@@ -141,6 +141,9 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   set_list(L, "kernels_per_graph", log.size(), [&](size_t i) { lua_pushnumber(L, double(log[i]->kernels)); });
   KeptBytes kept;
   for (const auto& entry : log) kept.saved += entry->kept_bytes.saved, kept.recomputed += entry->kept_bytes.recomputed;
+  int plain_checkpoints = 0;
+  for (const auto& entry : log) plain_checkpoints += entry->plain_checkpoints;
+  set_number(L, "plain_checkpoints", plain_checkpoints);
   set_number(L, "saved_bytes", kept.saved);
   set_number(L, "recomputed_bytes", kept.recomputed);
   const auto compiling = std::count_if(log.begin(), log.end(), [](const auto& e) { return bool(e->compiling); });

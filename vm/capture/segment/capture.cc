@@ -212,6 +212,7 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   options.guards = e.guard_text;
   const GuardPlace end = t.place();
   std::vector<Tensor> constants = constants_of(g);
+  e.plain_checkpoints = t.plain_checkpoints;
   e.segment = make_segment(std::move(t.graph), sources, differentiable, options);
   e.kept_bytes = e.segment->kept_bytes();
   for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;

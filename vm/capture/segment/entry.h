@@ -122,9 +122,10 @@ struct Entry {
   std::vector<OutputGrad> output_grads;
   std::vector<HistoryWrite> history_writes;
   std::vector<RefusedOutput> refused_outputs;
-  int exit = 0;           // index into the point's exits
-  BreakReason why;        // empty kind: returned, or reached a loop
-  KeptBytes kept_bytes;   // for a backward outside
+  int exit = 0;          // index into the point's exits
+  BreakReason why;       // empty kind: returned, or reached a loop
+  KeptBytes kept_bytes;  // for a backward outside
+  int plain_checkpoints = 0;
   double capture_ms = 0;  // with compile_ms
   int64_t hits = 0;
   std::unique_ptr<Compiling> compiling;  // the last member: it goes first

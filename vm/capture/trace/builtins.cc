@@ -368,6 +368,11 @@ Vars run_is_grad_enabled(Trace& t, Var*, const Vars&) {
 
 Vars run_is_compiling(Trace& t, Var*, const Vars&) { return {t.boolean(true)}; }
 
+Vars run_note_plain_checkpoint(Trace& t, Var*, const Vars&) {
+  t.plain_checkpoints += grad_enabled();
+  return {};
+}
+
 Vars run_graph_break(Trace& t, Var*, const Vars&) { t.stop("lt.graph_break() was called", "user"); }
 
 const Builtin kRows[] = {
@@ -448,6 +453,7 @@ const Builtin kRows[] = {
     {"lutra.enable_grad", run_enable_grad},
     {"lutra._native.autocast_check", run_autocast_check},
     {"lutra._native.autocast_region", run_autocast},
+    {"lutra._native.note_plain_checkpoint", run_note_plain_checkpoint},
     {"lutra._native.control_possible", run_control_possible},
     {"lutra._native.control_open", run_control_open},
     {"lutra._native.control_close", run_control_close},

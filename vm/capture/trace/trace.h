@@ -235,6 +235,7 @@ class Trace {
   std::unordered_map<const Source*, int> registers;
   bool initial_grad_mode;
   bool grad_mode_read = false;
+  int plain_checkpoints = 0;  // calls of lt.checkpoint, which a graph has as those of the function
   const uint64_t gpu_reads = current_cuda_index_reads(), device_reads = default_device_reads();  // before the trace
   std::vector<std::unique_ptr<Region>> regions;  // being recorded, outermost first
   std::vector<RecordedFunction> functions;       // that have been
