@@ -22,19 +22,28 @@ local function parts(module)
   return found
 end
 
--- module gets what its layer has for so many, and is one from now on.
-local function materialise(module, count)
-  local options, count_name = module._lazy, module._count
-  local mine = parts(module)
-  for _, t in pairs(mine) do options.dtype, options.device = t.dtype, t.device end
-  options[count_name] = count
-  local layer = module._layer(options)
-  for name, t in pairs(parts(layer)) do set_data(mine[name], t:detach()) end
-  module[count_name] = count
+-- A layer for so many, of module's options.
+local function layer_for(module, count)
+  local options = module._lazy
+  for _, t in pairs(parts(module)) do options.dtype, options.device = t.dtype, t.device end
+  options[module._count] = count
+  return module._layer(options)
+end
+
+-- module gets what layer has, and is one from now on.
+local function become(module, layer)
+  local mine, fresh = parts(module), {}
+  for name, t in pairs(parts(layer)) do
+    set_data(mine[name], t:detach())
+    fresh[mine[name]] = true
+  end
+  module[module._count] = layer[module._count]
   rawset(module, "_lazy", nil)
   setmetatable(module, module._layer)
+  if lt._native.renew_states then lt._native.renew_states(fresh) end
 end
-local materialise_outside = lt.disable(materialise)
+
+local materialise_outside = lt.disable(function(module, count) become(module, layer_for(module, count)) end)
 
 local function make(name, layer, count_name, places, of_weight)
   local class = layer:extend(name)
@@ -58,17 +67,22 @@ local function make(name, layer, count_name, places, of_weight)
     materialise_outside(self, input:size(place(self, input)))
     return self:forward(input, ...)
   end
-  -- A state to be loaded, under names that begin with prefix, says how many there are, too.
+  -- A state to be loaded, under names that begin with prefix, says how many there are, too. Gives by parameter and
+  -- buffer what it will be like, and a function that makes it so; nil where the state does not say.
   function class:_expect(state, prefix)
     local weight = state[prefix .. "weight"] or state[prefix .. "running_mean"]
-    if lt.is_tensor(weight) and weight:numel() > 0 then materialise(self, of_weight(self, weight)) end
+    local count = lt.is_tensor(weight) and weight:numel() > 0 and of_weight(self, weight)
+    if not count then return nil end
+    local layer, like, mine = layer_for(self, count), {}, parts(self)
+    for name, t in pairs(parts(layer)) do like[mine[name]] = t end
+    return like, function() become(self, layer) end
   end
   return class
 end
 
-local function of_linear(_, weight) return weight:size(-1) end
-local function of_conv(self, weight) return weight:size(1) * self.groups end
-local function of_first(_, weight) return weight:size(0) end
+local function of_linear(_, weight) return weight:dim() > 0 and weight:size(-1) end
+local function of_conv(self, weight) return weight:dim() > 1 and weight:size(1) * self.groups end
+local function of_first(_, weight) return weight:dim() > 0 and weight:size(0) end
 
 local classes, convolutions, norms = {}, use "nn.convolutions", use "nn.batch_norms"
 local function add(name, layer, ...) classes[name] = make(name, layer, ...) end

@@ -374,6 +374,19 @@ function loaded_meta:__tostring()
     table.concat(self.unexpected_keys, ", "))
 end
 
+-- What parameters and buffers of lazy layers will be like, by themselves, and functions that make them so.
+local function expected_of(self, state)
+  local expected, become = {}, {}
+  for name, module in self:named_modules() do
+    if rawget(module, "_lazy") then
+      local like, make = module:_expect(state, name == "" and "" or name .. ".")
+      become[#become + 1] = make
+      for t, wanted in pairs(like or {}) do expected[t] = wanted end
+    end
+  end
+  return expected, become
+end
+
 -- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is
 -- copied on an error.
 function Module:load_state_dict(state, options)
@@ -382,9 +395,7 @@ function Module:load_state_dict(state, options)
     fail("load_state_dict of %s: a table from names to tensors is needed, not %s", self._name, errors.show(state))
   end
   local strict = keywords.check("load_state_dict", options, load_options).strict
-  for name, module in self:named_modules() do
-    if rawget(module, "_lazy") then module:_expect(state, name == "" and "" or name .. ".") end
-  end
+  local expected, become = expected_of(self, state)
   local missing, unexpected, wrong, known, copies = {}, {}, {}, {}, {}
   walk_state(self, "", function(name, value)
     known[name] = true
@@ -393,8 +404,9 @@ function Module:load_state_dict(state, options)
       missing[#missing + 1] = name
     elseif not lt.is_tensor(source) then
       wrong[#wrong + 1] = string.format("%s is %s, not a Tensor", name, errors.show(source))
-    elseif not same_size(value, source) then
-      wrong[#wrong + 1] = string.format("%s has size %s, the state's %s", name, size_text(value), size_text(source))
+    elseif not same_size(expected[value] or value, source) then
+      wrong[#wrong + 1] = string.format("%s has size %s, the state's %s", name, size_text(expected[value] or value),
+        size_text(source))
     else
       copies[#copies + 1] = {value, source}
     end
@@ -404,6 +416,7 @@ function Module:load_state_dict(state, options)
   end
   table.sort(unexpected)
   raise_state_errors(self, wrong, missing, unexpected, strict)
+  for _, each in ipairs(become) do each() end
   lt.no_grad(copy_all, copies)
   return setmetatable({missing_keys = missing, unexpected_keys = unexpected}, loaded_meta)
 end

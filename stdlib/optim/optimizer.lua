@@ -39,6 +39,24 @@ function lt._native.follow_parameters(params)
   end
 end
 
+local function has_other_size(value, size)
+  return lt.is_tensor(value) and table.concat(value.shape, " ") ~= size
+end
+
+-- A lazy layer's parameters have their elements from now on: what was made for none is made anew.
+function lt._native.renew_states(fresh)
+  for optimizer in pairs(all) do
+    local class = getmetatable(optimizer)
+    for _, group in ipairs(class.new_state ~= Optimizer.new_state and optimizer.param_groups or {}) do
+      for _, p in ipairs(group.params) do
+        local size, stale = fresh[p] and table.concat(p.shape, " "), false
+        for _, value in pairs(size and optimizer.state[p] or {}) do stale = stale or has_other_size(value, size) end
+        if stale then optimizer.state[p] = class.new_state(p, group) end
+      end
+    end
+  end
+end
+
 -- Options of PyTorch's that choose how a step is launched. Here a compiled step is one graph, and its counters are
 -- numbers, so that what the first three ask for holds anyway.
 local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none},

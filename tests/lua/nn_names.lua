@@ -259,4 +259,52 @@ test("lazy layers before their first forward", function()
   raises("LazyConv2d: argument 'kernel_size' is missing", nn.LazyConv2d, 4)
 end)
 
+test("each optimiser takes lazy layers", function()
+  for _, name in ipairs {"SGD", "RMSprop", "Adagrad", "Adadelta", "Rprop", "ASGD", "Adam", "AdamW", "NAdam", "RAdam",
+    "Adamax"} do
+    for _, compile in ipairs {function(f) return f end, lt.compile} do
+      local x = lt.randn(5, 3)
+      local lazy, plain = nn.LazyLinear(2), nn.Linear(3, 2)
+      local early = lt.optim[name](lazy:parameters(), {lr = 0.1})
+      local late = lt.optim[name](plain:parameters(), {lr = 0.1})
+      local function step(net, opt)
+        return compile(function(input)
+          local loss = net(input):square():mean()
+          opt:zero_grad()
+          loss:backward()
+          opt:step()
+          return loss
+        end)
+      end
+      lazy(x)
+      lazy:load_state_dict(plain:state_dict())
+      local first, second = step(lazy, early), step(plain, late)
+      for _ = 1, 3 do truthy(first(x):equal(second(x)), name) end
+      local fresh = nn.LazyLinear(2)
+      local third = step(fresh, lt.optim[name](fresh:parameters(), {lr = 0.1}))
+      for _ = 1, 2 do third(x) end
+    end
+  end
+  -- A state that was loaded before stays.
+  local plain, lazy = nn.Linear(3, 2), nn.LazyLinear(2)
+  local opt = lt.optim.Adam(plain:parameters())
+  plain(lt.randn(5, 3)):sum():backward()
+  opt:step()
+  local early = lt.optim.Adam(lazy:parameters())
+  early:load_state_dict(opt:state_dict())
+  lazy(lt.randn(5, 3))
+  truthy(early.state[lazy.weight].exp_avg:equal(opt.state[plain.weight].exp_avg))
+end)
+
+test("a state that does not fit leaves lazy layers as they were", function()
+  local net = nn.Sequential(nn.LazyLinear(4), nn.LazyConv1d(2, 3))
+  raises("0.weight has size {4, 3}, the state's {5, 3}", function()
+    net:load_state_dict {["0.weight"] = lt.ones(5, 3), ["0.bias"] = lt.ones(4), ["1.weight"] = lt.ones(2, 6, 3),
+      ["1.bias"] = lt.ones(2)}
+  end)
+  raises("0.weight has size {0}, the state's {}", net.load_state_dict, net, {["0.weight"] = lt.tensor(1)})
+  for i = 1, 2 do deep(net[i].weight.shape, {0}) end
+  deep(net(lt.ones(6, 9)).shape, {2, 2})
+end)
+
 h.finish()
