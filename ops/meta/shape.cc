@@ -1,4 +1,6 @@
 // Meta rules of joins, of views along diagonals and windows, and of padding.
+#include <algorithm>
+
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -61,6 +63,16 @@ SymInt span_of(const Sizes& sizes, const Sizes& strides) {
   return last;
 }
 
+// The last element that hints say it reaches; below 0: none.
+int64_t last_element(const Sizes& sizes, const Sizes& strides, SymInt offset) {
+  int64_t last = offset.hint;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d].hint == 0) return -1;
+    last += (sizes[d].hint - 1) * strides[d].hint;
+  }
+  return last;
+}
+
 }  // namespace
 
 ResultSpecs meta_as_strided(OpId op, const Args& args) {
@@ -88,6 +100,27 @@ ResultSpecs meta_as_strided(OpId op, const Args& args) {
          " reach element ", end.hint - 1, " of a storage of ", have.hint);
   }
   return {view_spec(t, sizes, strides, offset)};
+}
+
+// The view is of the result, which is laid out as the input. Passes make it of views that were checked: nothing is
+// asked of symbols.
+ResultSpecs meta_as_strided_scatter(OpId op, const Args& args) {
+  const Tensor &t = args[0].as<Tensor>(), &src = args[1].as<Tensor>();
+  const Sizes &sizes = args[2].as<Sizes>(), &strides = args[3].as<Sizes>();
+  const SymInt offset = args[4].sym_int();
+  const ResultSpec result = like_spec(t, t->dtype);
+  check_internal(op, sizes.size() == strides.size(), "size and stride differ in length");
+  const bool positive = std::none_of(strides.begin(), strides.end(), [](SymInt s) { return s.hint < 0; });
+  check_internal(op, positive && offset.hint >= 0, "stride and storage_offset must not be negative");
+  check_internal(op, last_element(sizes, strides, offset) <= last_element(result.sizes, result.strides, 0),
+                 "the view reaches beyond the input");
+  check_internal(op, src->sizes.size() <= sizes.size(), "src has more dimensions than the view");
+  for (size_t d = src->sizes.size(), at = sizes.size(); d-- > 0;) {
+    const int64_t from = src->sizes[d].hint;
+    at--;
+    check_internal(op, from == 1 || from == sizes[at].hint, "src does not fit the view");
+  }
+  return {result};
 }
 
 namespace {

@@ -228,6 +228,11 @@ TEST_CASE("messages of meta rules", "[ops]") {
   add(OpId::view, {fake({2, 0}), Sizes{-1, 0}});
   add(OpId::view, {make_fake({2, 3}, {1, 2}, DType::kFloat32), Sizes{6}});
   add(OpId::permute, {x, Sizes{0}});
+  add(OpId::as_strided_scatter, {x, fake({2, 3, 1}), Sizes{2, 3}, Sizes{3, 1}, i(0)});
+  add(OpId::as_strided_scatter, {x, fake({2, 2}), Sizes{2, 3}, Sizes{3, 1}, i(0)});
+  add(OpId::as_strided_scatter, {x, x, Sizes{2, 3}, Sizes{3}, i(0)});
+  add(OpId::as_strided_scatter, {x, x, Sizes{2, 3}, Sizes{3, 1}, i(1)});
+  add(OpId::as_strided_scatter, {x, x, Sizes{2, 3}, Sizes{3, -1}, i(4)});
   add(OpId::permute, {x, Sizes{0, 0}});
   add(OpId::expand, {x, Sizes{4, 3}});
   add(OpId::expand, {x, Sizes{3}});
