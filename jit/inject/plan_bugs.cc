@@ -1,4 +1,5 @@
 // Bugs of lowering, fusion and memory planning: a plan in, the same with wrong loops or slots out.
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <set>
@@ -14,6 +15,7 @@ using loop::Loop;
 using loop::Stmt;
 
 struct Visit {
+  Plan& plan;
   KernelLaunch& launch;
   std::vector<Loop*> around{};                                             // loops that the instruction stands in
   std::function<bool(Visit&, std::vector<Stmt>&, size_t)> inst = nullptr;  // true: it has spoiled something
@@ -35,21 +37,23 @@ struct Visit {
   }
 };
 
-// The first kernel in which visit spoils something is the only one.
+// The first kernel in which visit spoils something is the only one; those of functions come last. visit knows the plan
+// that the kernel is of, whose expressions it reads.
 bool spoil_kernel(Plan& plan, const std::function<bool(Visit&, std::vector<Stmt>&, size_t)>& inst,
                   const std::function<bool(Visit&, Loop&)>& loop = nullptr) {
   for (Launch& launch : plan.launches) {
     auto* k = std::get_if<KernelLaunch>(&launch);
     if (!k) continue;
-    Visit visit{*k, {}, inst, loop};
+    Visit visit{plan, *k, {}, inst, loop};
     if (visit.walk(k->kernel.body)) return true;
   }
-  return false;
+  return std::any_of(plan.functions.begin(), plan.functions.end(),
+                     [&](Plan& function) { return spoil_kernel(function, inst, loop); });
 }
 
 // What a coefficient was when the graph was captured.
-int64_t hint(const Plan& plan, const KernelLaunch& k, const loop::Coef& c) {
-  return c.arg < 0 ? c.literal : plan.exprs[size_t(k.ints[size_t(c.arg)])].i;
+int64_t hint(const Visit& v, const loop::Coef& c) {
+  return c.arg < 0 ? c.literal : v.plan.exprs[size_t(v.launch.ints[size_t(c.arg)])].i;
 }
 
 bool is_zero(const std::map<int32_t, const Inst*>& defined, int32_t id) {
@@ -104,30 +108,31 @@ bool drop_store(Graph*, Plan* plan) {
 }
 
 bool skip_last(Graph*, Plan* plan) {
-  return spoil_kernel(*plan, nullptr, [plan](Visit& v, Loop& l) {
-    if (l.accs.empty() || l.parallel || hint(*plan, v.launch, l.size) < 2) return false;
+  return spoil_kernel(*plan, nullptr, [](Visit& v, Loop& l) {
+    if (l.accs.empty() || l.parallel || hint(v, l.size) < 2) return false;
     if (l.size.arg < 0) return --l.size.literal, true;
-    const int64_t n = hint(*plan, v.launch, l.size) - 1;
-    plan->exprs.push_back({SymOp::kConstInt, 0, 0, -1, 0});
-    plan->exprs.push_back({SymOp::kAdd, v.launch.ints[size_t(l.size.arg)], ExprId(plan->exprs.size()) - 1, n, 0});
-    v.launch.ints.push_back(ExprId(plan->exprs.size()) - 1);
+    const int64_t n = hint(v, l.size) - 1;
+    auto& exprs = v.plan.exprs;
+    exprs.push_back({SymOp::kConstInt, 0, 0, -1, 0});
+    exprs.push_back({SymOp::kAdd, v.launch.ints[size_t(l.size.arg)], ExprId(exprs.size()) - 1, n, 0});
+    v.launch.ints.push_back(ExprId(exprs.size()) - 1);
     l.size.arg = v.launch.kernel.ints++;
     return true;
   });
 }
 
 bool wrong_stride(Graph*, Plan* plan) {
-  return spoil_kernel(*plan, [plan](Visit& v, std::vector<Stmt>& body, size_t at) {
+  return spoil_kernel(*plan, [](Visit& v, std::vector<Stmt>& body, size_t at) {
     Inst& i = std::get<Inst>(body[at]);
     if (!is_plain_load(i)) return false;
     loop::Access::Term *large = nullptr, *small = nullptr;
     for (loop::Access::Term& t : i.access.terms) {
-      const int64_t stride = hint(*plan, v.launch, t.stride);
+      const int64_t stride = hint(v, t.stride);
       if (stride <= 0) return false;
-      if (!large || stride > hint(*plan, v.launch, large->stride)) large = &t;
-      if (!small || stride < hint(*plan, v.launch, small->stride)) small = &t;
+      if (!large || stride > hint(v, large->stride)) large = &t;
+      if (!small || stride < hint(v, small->stride)) small = &t;
     }
-    if (!large || hint(*plan, v.launch, large->stride) == hint(*plan, v.launch, small->stride)) return false;
+    if (!large || hint(v, large->stride) == hint(v, small->stride)) return false;
     large->stride = small->stride;
     return true;
   });
@@ -148,6 +153,7 @@ bool reuse_live_memory(Graph*, Plan* plan) {
     any = any || slot.last > slot.first;
     slot.last = slot.first;
   }
+  for (Plan& function : plan->functions) any = reuse_live_memory(nullptr, &function) || any;
   return any;
 }
 

@@ -174,6 +174,22 @@ test("each bug is noticed, its program has eager's results, its repro becomes sm
   end
 end)
 
+test("bugs reach the functions of a graph", function()
+  local text = [[
+local f = lt.compile(function(x, y)
+  return lt.cond(x[0][0]:ge(0), function(x, y) return (x * y):relu():sum(1) end,
+    function(x, y) return (x - y):relu():sum(1) end, x, y)
+end)
+for i = 1, 3 do show(f(lt.rand(4, 5), lt.randn(4, 5))) end]]
+  for _, bug in ipairs {"relu", "reduction_last"} do
+    forget()
+    local file = program("function", text)
+    local right, out = run(file, "LUTRA_VERIFY=0"), run(file, "LUTRA_INJECT=" .. bug)
+    truthy(out:find("compiled code differs", 1, true), bug .. ": it is not noticed\n" .. out)
+    equal((out:gsub("lutra: [^\n]*\n", ""):gsub("verified.*", "")), (right:gsub("verified.*", "")), bug)
+  end
+end)
+
 test("bugs in a forward, a backward and a step that writes: the program goes on as eager does", function()
   local text = [[
 local w = lt.randn(5, 5, {requires_grad = true})
