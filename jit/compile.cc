@@ -158,6 +158,7 @@ std::string loops_text(const Plan& plan) {
   for (const Launch& launch : plan.launches) {
     if (const auto* k = std::get_if<KernelLaunch>(&launch)) text += loop::print(k->kernel);
   }
+  for (const Plan& function : plan.functions) text += loops_text(function);
   return text;
 }
 

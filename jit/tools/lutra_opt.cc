@@ -103,6 +103,7 @@ std::string mappings_text(const Plan& plan) {
     for (ExprId e : k->ints) hints.push_back(plan.exprs[size_t(e)].i);
     text += backend_of(plan.device).weighed(k->kernel, hints);
   }
+  for (const Plan& function : plan.functions) text += mappings_text(function);
   return text;
 }
 

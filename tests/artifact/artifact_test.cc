@@ -102,6 +102,10 @@ TEST_CASE("an artifact has the functions of its plan, which run as eager's", "[r
   const std::string bytes = bytes_of_artifact(*compiled.executable, *captured);
   Artifact read = read_artifact(bytes);
   CHECK(read.plan.functions.size() == 3);
+  const std::string loops = loops_text(read.plan);  // those of functions, too
+  size_t kernels = 0;
+  for (size_t at = 0; (at = loops.find("kernel ", at)) != std::string::npos; at++) kernels++;
+  CHECK(kernels == compiled.kernels);
   CHECK(write_artifact(read.plan, read.codes, read.constants) == bytes);
   const std::string text = print_artifact(read.plan, read.constants);
   CHECK(print_artifact(parse_artifact(text).plan, read.constants) == text);
