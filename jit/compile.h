@@ -1,5 +1,6 @@
 // The road of jit in one call: captured graph in, executable out.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -32,6 +33,7 @@ struct CompileOptions {
   const std::string* text = nullptr;  // the graph's, where it has been printed; for the call only
   bool background = false;            // graphs that are found while the segment runs are compiled in the background
   std::string eager;  // not empty: one eager op, whose kernel has this name and need not be compiled when it first runs
+  std::shared_ptr<const std::atomic<int>> verify;  // of the state: one of so many runs is made eagerly, too; 0: none
   // Makes the watch of what was compiled of a captured graph; null: none.
   std::shared_ptr<Watch> (*watch)(std::unique_ptr<Graph> captured, const CompileOptions& options) = nullptr;
   // Told of a captured graph that the compiler failed at. What it answers is added to the error, which then goes on.

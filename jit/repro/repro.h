@@ -71,7 +71,7 @@ struct ShadowCounts {
 };
 // Of the process.
 ShadowCounts shadow_counts();
-// For CompileOptions: runs one of runtime_config().verify runs eagerly, too.
+// For CompileOptions: runs one of options.verify runs eagerly, too.
 std::shared_ptr<Watch> watch_runs(std::unique_ptr<Graph> captured, const CompileOptions& options);
 // For CompileOptions: keeps a graph that the compiler fails at; "\nrepro: FILE" in answer.
 std::string keep_failure(const Graph& captured, const std::string& what, const CompileOptions& options);

@@ -87,7 +87,7 @@ class Shadow final : public Watch {
   std::vector<Value> run(const Compiled& compiled, const std::vector<Tensor>& inputs,
                          const std::vector<double>& scalars, const std::vector<Donor>& donors) override {
     if (refused_) return run_eager(*graph_, inputs, scalars);
-    const int every = runtime_config().verify;
+    const int every = *options_.verify;
     if (every == 0 || calls_++ % uint64_t(every) != 0) return compiled.run_alone(inputs, scalars, donors);
     calls++;
     return Comparison{*this, compiled, inputs, scalars}.run();

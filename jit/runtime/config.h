@@ -7,10 +7,9 @@
 namespace lutra {
 
 struct RuntimeConfig {
-  int num_threads = 0;  // 0: as many as the machine has
-  std::string isa;      // empty: best_isa()
-  int verify = 0;       // one of so many runs of a segment is made eagerly, too; 0: none
-  bool perf = false;    // count and time kernels (LUTRA_LOGS=perf)
+  int num_threads = 0;                                       // 0: as many as the machine has
+  std::string isa;                                           // empty: best_isa()
+  bool perf = false;                                         // count and time kernels (LUTRA_LOGS=perf)
   void (*recording_log)(const std::string& text) = nullptr;  // LUTRA_LOGS=cudagraphs
   void (*mapping_log)(const std::string& text) = nullptr;    // LUTRA_LOGS=mapping
 };

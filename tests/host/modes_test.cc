@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "jit/inject/inject.h"
 #include "ops/defs/call.h"
 #include "vm/capi/lutra.h"
 
@@ -57,6 +58,32 @@ TEST_CASE("modes of one state are not those of another on the thread", "[modes]"
   CHECK(b("lt.matmul(lt.ones(2, 2), lt.ones(2, 2)).dtype") == "float32");
   CHECK(b("(lt.ones(2, {requires_grad = true}) * 2).requires_grad") == "true");
   CHECK(lutra::grad_enabled());
+}
+
+TEST_CASE("one state asks for verification, the others run as before", "[modes]") {
+  const char use[] = "f = lt.compile(function(x) return x:exp() + 1 end) for i = 1, 3 do f(lt.ones(2)) end";
+  State a, b;
+  a.run("lt.config.verify = 1");
+  b.run(use);
+  const std::string before = b("lt.counters().verify.calls");
+  a.run(use);
+  CHECK(b("lt.counters().verify.calls") != before);
+  const std::string after = b("lt.counters().verify.calls");
+  a.run("lt.config.verify = 1");
+  b.run("for i = 1, 3 do f(lt.ones(2)) end");
+  CHECK(b("lt.counters().verify.calls") == after);
+  CHECK(b("lt.config.verify") == "0");
+  State c;
+  a.run("f(lt.ones(2))");
+  CHECK(c("lt.counters().verify.calls") != after);
+}
+
+TEST_CASE("a state that opens leaves the bugs of the process as they are", "[modes]") {
+  State first;
+  lutra::switch_on_bugs("relu");
+  State second;
+  CHECK(lutra::bugs_on() == "relu");
+  lutra::switch_on_bugs("");
 }
 
 TEST_CASE("compiled code runs in its state's modes", "[modes]") {

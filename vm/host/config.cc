@@ -142,7 +142,6 @@ double number_of(const Row& row, const std::string& text) {
 void apply(const Config& config) {
   runtime_config().num_threads = config.num_threads;
   runtime_config().isa = config.isa;
-  runtime_config().verify = config.verify;
   set_cache_mode(config.cache == "off" ? CacheMode::kOff : config.cache == "read" ? CacheMode::kRead : CacheMode::kOn);
   set_cache_limit(uint64_t(config.cache_mb) << 20);
 }
@@ -277,8 +276,12 @@ void (*on_config_change)(lua_State* L) = nullptr;
 
 void load_environment(Config& config) {
   check_variables();
-  const char* bugs = std::getenv("LUTRA_INJECT");
-  switch_on_bugs(bugs ? bugs : "");
+  // Once for the process: when another state opens, compilations of the first ones may run.
+  [[maybe_unused]] static const bool once = [] {
+    const char* bugs = std::getenv("LUTRA_INJECT");
+    switch_on_bugs(bugs ? bugs : "");
+    return true;
+  }();
   for (const Row& row : kRows) {
     const std::string variable = variable_of(row);
     const char* text = std::getenv(variable.c_str());

@@ -1,5 +1,6 @@
 // The Runtime of a lua_State: everything Lutra keeps for it. Found through the registry.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -47,6 +48,8 @@ struct Runtime {
   Counters counters;
   std::shared_ptr<CaptureState> capture;
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
+  // config.verify as compiled code asks for it, which other threads run, too.
+  std::shared_ptr<std::atomic<int>> verify = std::make_shared<std::atomic<int>>(0);
 };
 
 Runtime& runtime(lua_State* L);

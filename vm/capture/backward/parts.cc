@@ -7,7 +7,6 @@
 #include <lua.hpp>
 
 #include "jit/repro/repro.h"
-#include "jit/runtime/config.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -110,7 +109,8 @@ CompileOptions options_of(const Runtime& runtime, const std::string& place) {
   o.disabled_passes = runtime.config.passes_off;
   o.about = place;
   o.failed = keep_failure;
-  if (runtime_config().verify > 0) {
+  o.verify = runtime.verify;
+  if (*o.verify > 0) {
     o.watch = watch_runs;
     o.guards = std::make_shared<std::string>("a backward at " + place);
   }

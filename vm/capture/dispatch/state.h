@@ -34,7 +34,6 @@ struct CaptureState {
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   bool stress_hook = false;
   std::shared_ptr<CompiledBackward> backward;
-  bool watches = false;  // lt.config.verify is on
 };
 
 CaptureState& capture_state(lua_State* L);

@@ -376,14 +376,14 @@ int api_reset(lua_State* L) {
 void apply_settings(lua_State* L) {
   apply_stress(L);
   CaptureState& state = capture_state(L);
-  const bool watches = runtime(L).config.verify > 0;
-  if (watches && !state.watches) {
+  Runtime& rt = runtime(L);
+  const int before = rt.verify->exchange(rt.config.verify);
+  if (rt.config.verify > 0 && before == 0) {
     state.backward->clear();
     for (auto& unit : all_units(state)) {
       for (auto& [pc, point] : unit->points) forget_entries(L, point);
     }
   }
-  state.watches = watches;
 }
 
 int api_disable(lua_State* L) {

@@ -5,7 +5,6 @@
 #include <lua.hpp>
 
 #include "jit/repro/repro.h"
-#include "jit/runtime/config.h"
 #include "ops/grad/tape.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/regions.h"
@@ -153,7 +152,8 @@ CompileOptions compile_options(lua_State* L, const CaptureOptions& options, cons
   if (const char* cut = std::getenv("LUTRA_TEST_CUT")) o.random_cut = std::strtoull(cut, nullptr, 10);
   if (start.file) o.about = str(start.file, ":", start.line);
   o.failed = keep_failure;
-  if (runtime_config().verify > 0) o.watch = watch_runs;
+  o.verify = runtime(L).verify;
+  if (*o.verify > 0) o.watch = watch_runs;
   o.wanted = [](const char* stage) { return log_wanted(stage); };
   o.log = [](const char* stage, const std::string& text) { log_text(stage, text); };
   return o;
