@@ -67,6 +67,8 @@ const Row kRows[] = {
      "for tests: capture compiles every function, break forces graph breaks, backward compiles backwards at once; nil: "
      "nothing of that",
      "capture|break|backward"},
+    {"random_cut", &Config::random_cut,
+     "for tests: a seed by which compiled forwards choose at random what they save; 0: they choose the cheapest"},
     {"verify", &Config::verify,
      "one of so many calls of compiled code is run eagerly, too, and compared bit for bit; 0: none"},
     {"compiled_autograd", &Config::compiled_autograd,

@@ -24,6 +24,7 @@ struct Config {
   int verify = 0;
   bool compiled_autograd = false;
   bool async = false;
+  int random_cut = 0;
   std::vector<std::string> passes_off;  // sorted
   std::string isa;
   std::string stress;           // "", "capture", "break", "backward"
@@ -34,9 +35,9 @@ struct Counters {
   int64_t frames_total = 0, frames_ok = 0;
   int64_t unique_graphs = 0, calls_captured = 0;
   int64_t cache_hits = 0, cache_misses = 0;
+  int64_t checkpointed = 0;  // runs of compiled code's original, since lt.checkpoint watches
   int64_t kernels = 0;
   int64_t backward_graphs = 0, backward_ops = 0, backward_calls = 0;
-  int64_t checkpointed = 0;  // runs of compiled code's original, since lt.checkpoint watches
   std::map<std::string, int64_t> graph_break, recompiles, eager_backward;
   int64_t background_started = 0, background_ready = 0, background_failed = 0;
   int64_t eager_calls = 0;  // that went eager while their code was made in the background
@@ -47,9 +48,9 @@ struct Runtime {
   Config config;
   Counters counters;
   std::shared_ptr<CaptureState> capture;
-  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
   // config.verify as compiled code asks for it, which other threads run, too.
   std::shared_ptr<std::atomic<int>> verify = std::make_shared<std::atomic<int>>(0);
+  std::shared_ptr<bool> alive = std::make_shared<bool>(true);
 };
 
 Runtime& runtime(lua_State* L);

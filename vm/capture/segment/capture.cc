@@ -148,8 +148,7 @@ CompileOptions compile_options(lua_State* L, const CaptureOptions& options, cons
   o.kept = true;
   o.disabled_passes = runtime(L).config.passes_off;
   o.memory_budget = runtime(L).config.activation_memory_budget;
-  // For tests: random cuts between forward and backward.
-  if (const char* cut = std::getenv("LUTRA_TEST_CUT")) o.random_cut = std::strtoull(cut, nullptr, 10);
+  o.random_cut = uint64_t(runtime(L).config.random_cut);
   if (start.file) o.about = str(start.file, ":", start.line);
   o.failed = keep_failure;
   o.verify = runtime(L).verify;
