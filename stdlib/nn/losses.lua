@@ -60,7 +60,8 @@ local function triplet(a, p, n, o)
     errors.fail("%s: expected anchor, positive and negative of one number of dimensions, got %d, %d and %d", where,
       a:dim(), p:dim(), n:dim())
   end
-  local distance = o.distance_function or pairwise_distance
+  local distance = o.distance_function
+  if distance == nil then distance = pairwise_distance else errors.callable(where, "distance_function", distance) end
   local near, far = distance(a, p), distance(a, n)
   if o.swap then far = minimum(far, distance(p, n)) end
   return reduce((near + o.margin - far):clamp_min(0))

@@ -404,4 +404,10 @@ test("data and optimisers", function()
   told("StepLR: argument 'step_size' must be a number, got nil", lt.optim.lr_scheduler.StepLR, opt)
 end)
 
+test("points without coordinates", function()
+  both("histogramdd: the points must have 1 coordinate or more, got shape {5, 0}", function(x)
+    return (lt.histogramdd(x))
+  end, lt.randn(5, 0))
+end)
+
 h.finish()

@@ -116,6 +116,10 @@ test("losses of sequences and of triplets under a distance of one's own", functi
   local triplet = nn.TripletMarginWithDistanceLoss {distance_function = city, margin = 2, swap = true}
   local near, far = city(x, y), lt.minimum(city(x, z), city(y, z))
   truthy(triplet(x, y, z):equal((near + 2 - far):clamp_min(0):mean()))
+  raises("triplet_margin_with_distance_loss: argument 'distance_function' must be a function or a module, got number 3",
+    F.triplet_margin_with_distance_loss, x, y, z, {distance_function = 3})
+  truthy(nn.TripletMarginWithDistanceLoss {distance_function = nn.PairwiseDistance()}(x, y, z):equal(
+    nn.TripletMarginWithDistanceLoss()(x, y, z)))
   truthy(nn.TripletMarginWithDistanceLoss()(x, y, z):equal(nn.TripletMarginLoss {margin = 1}(x, y, z)))
 end)
 

@@ -90,6 +90,7 @@ LuaResults histogramdd(const Binding&, ArgReader& in) {
   const Tensor& x = a[0].as<Tensor>();
   check_points(x, a[2]);
   const int64_t dims = x->sizes.back().guard();
+  if (dims == 0) fail("histogramdd: the points must have 1 coordinate or more, got shape ", to_string(x->sizes));
   const size_t bins = given ? a[1].as<std::vector<Tensor>>().size() : a[1].is_none() ? 1 : a[1].as<Sizes>().size();
   if (bins != size_t(dims) && (given || bins != 1)) {
     fail("histogramdd: 'bins' must hold one for each of the ", dims, " dimensions, got ", bins);
