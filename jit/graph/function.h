@@ -16,8 +16,8 @@ struct GraphFunction final : Function {
 FunctionRef make_function(std::unique_ptr<const Graph> graph);
 inline const Graph& graph_of(const FunctionRef& f) { return *static_cast<const GraphFunction&>(*f).graph; }
 
-// What keeps a graph from being a function: parameters, no numbers, no constants, no symbols, no random numbers,
-// results that are tensors. "" where nothing does.
+// What keeps a graph from being a function, "" where nothing does. A function's inputs are its parameters; it has no
+// numbers, constants, symbols or random numbers, and its results are tensors.
 std::string check_function(const Graph& graph);
 
 // f(graph of a function) gives another graph for it, in each node that runs functions.

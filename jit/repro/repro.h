@@ -75,7 +75,7 @@ ShadowCounts shadow_counts();
 std::shared_ptr<Watch> watch_runs(std::unique_ptr<Graph> captured, const CompileOptions& options);
 // For CompileOptions: keeps a graph that the compiler fails at; "\nrepro: FILE" in answer.
 std::string keep_failure(const Graph& captured, const std::string& what, const CompileOptions& options);
-// What guards that did not hold let in: told and kept as the other mismatches are.
+// Tells of an entry that was run although a guard of it does not hold, and keeps a repro of it.
 void report_guard(const std::string& about, const std::string& what, const std::string& guards,
                   const std::string& graph);
 

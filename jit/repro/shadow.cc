@@ -42,7 +42,7 @@ void tell(const Repro& repro, const std::string& message) {
                message.c_str(), path.c_str());
 }
 
-// Which storages of the inputs the graph writes: what a run does to the others is a bug.
+// Whether the graph writes at all: then a run needs copies of its inputs.
 bool writes(const Graph& graph) {
   for (const auto& n : graph.nodes) {
     if (n->inplace || n->is_copy()) return true;
