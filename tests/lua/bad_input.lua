@@ -226,8 +226,8 @@ test("names that are not there", function()
   told("sum: unknown keyword 'dimm' (known: input, dim, keepdim, dtype, out); did you mean 'dim'?", x.sum, x,
     {dimm = 1})
   told("other); did you mean 'dtype'?", x.to, x, {dtyp = "float16"})
-  told("compile: unknown option 'dynamc' (known: dynamic, fullgraph, backend, mode, options); did you mean 'dynamic'?",
-    lt.compile, print,
+  told("compile: unknown option 'dynamc' (known: dynamic, fullgraph, wait, backend, mode, options); did you mean " ..
+    "'dynamic'?", lt.compile, print,
     {dynamc = true})
   told("profit); did you mean 'num_threads'?", function() lt.config.num_thread = 1 end)
   told("Linear: unknown option 'bais' (known: bias, device, dtype, in_features, out_features); did you mean 'bias'?",

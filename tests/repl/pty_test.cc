@@ -166,7 +166,9 @@ TEST_CASE("repl: expressions, blocks, errors, the end") {
   t.line("lt.config", "{", "");
   t.expect("recompile_limit = 8");
   t.expect("\r\n> ");
-  t.line("lt.optim", "{", "");
+  t.line("s = ('long'):rep(16) many = {}", "", "> ");
+  t.line("for i = 1, 50 do many['k' .. i] = {s, s, s, s} end", "", "> ");
+  t.line("many", "{", "");
   t.expect(" more lines\r\n> ");
   t.line("exit", "exit() or Control-D leaves");
   t.line("local y, z = 41", "", "> ");  // locals stay, as in a program that is entered line by line

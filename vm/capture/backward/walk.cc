@@ -76,6 +76,8 @@ struct Walk final : NodeVisitor {
     node->walk = id;
     node->place = uint32_t(part.nodes.size());
     part.nodes.push_back(node);
+    // Gradients go on to leaves otherwise than to nodes, which may lie behind the end of the part.
+    fact(node->own_leaf() != nullptr);
     node->own_leaf() ? leaves.push_back(node) : open.emplace(node->seq, node);
     return node->place;
   }
