@@ -10,14 +10,8 @@ local function list_of(...) return {...}, select("#", ...) end
 
 local function of_graph(f, xs, ...)
   local more, m = list_of(...)
-  local count
-  local _, ys = scan(function(_, x)
-    local results
-    results, count = list_of(f(x, unpack(more, 1, m)))
-    if count == 0 then native.control_refuse "f gives nothing" end
-    return {}, results
-  end, {}, xs)
-  return unpack(ys, 1, count)
+  local _, ys = scan(function(_, x) return {}, {f(x, unpack(more, 1, m))} end, {}, xs)
+  return unpack(ys)
 end
 
 return function(f, xs, ...)

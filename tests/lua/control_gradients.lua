@@ -99,6 +99,25 @@ test("a scan of any length is one graph", function()
   end
 end)
 
+test("a body reads numbers, and what layers keep", function()
+  local x = lt.ones(3, 4)
+  local xs = lt.randn({20, 3, 4}, {requires_grad = true})
+  local k, settings = 0.25, {scale = 0.5}
+  local leaky, elu, soft = lt.nn.LeakyReLU(0.2), lt.nn.ELU(0.7), lt.nn.Softplus(2)
+  for _, number in ipairs {0.5, 0.75, 3} do
+    local function f(x)
+      local c, y = lt.scan(function(c, x)
+        c = leaky(c:mm(w)) * number * k + elu(x) * settings.scale
+        return c, soft(c) ^ number
+      end, x, xs)
+      local z = lt.cond(c:sum():gt(0), function(c) return c * w[0] * number end, function(c) return c * w[0] - k end, c)
+      return y:sum() + z:sum()
+    end
+    check(1, f, {w, xs}, x)
+    lt.reset()
+  end
+end)
+
 test("gradients lie in memory as eager's do", function()
   local xs = lt.randn({20, 4, 4}, {requires_grad = true})
   check(1, function(xs)

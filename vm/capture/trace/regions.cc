@@ -77,19 +77,19 @@ Tensor Region::inside(const Tensor& t) {
   return known;
 }
 
+// What the tape keeps of a call is of the function, too: its tensors and constants.
 void Region::enter(Args& args) {
   each_argument_tensor(args, [this](size_t, Tensor& t) { t = inside(t); });
+  for (Value& v : args) {
+    if (v.is<Scalar>()) v = pin(v.as<Scalar>());
+    if (v.is<Sizes>()) v = pinned(v.as<Sizes>());
+  }
 }
 
 Results Region::call(OpId op, Args& args) {
   const OpInfo& row = info(op);
   if (row.has(kRandom)) refuse(str(row.name, " draws random numbers"));
   if (row.has(kMutates)) refuse(str(row.name, " writes a tensor"));
-  enter(args);
-  for (Value& v : args) {
-    if (v.is<Scalar>()) v = pin(v.as<Scalar>());
-    if (v.is<Sizes>()) v = pinned(v.as<Sizes>());
-  }
   set_location(trace_, recorder_);
   const Results results = recorder_.call(op, args);
   for (const Tensor& t : results) own_.insert(t.get());
