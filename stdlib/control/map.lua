@@ -18,7 +18,7 @@ return function(f, xs, ...)
   errors.callable("map", "f", f)
   local slices, n = tree.slices("map", "argument 'xs'", xs, 0)
   if n == 0 then errors.fail "map: argument 'xs' has size 0 along dim 0" end
-  if n > 16 and native.control_possible() then return of_graph(f, xs, ...) end
+  if native.control_possible(n) then return of_graph(f, xs, ...) end
   local models, columns, count = nil, {}, 0
   for i = 0, n - 1 do
     local x = {}

@@ -41,7 +41,7 @@ return function(f, init, xs, options)
   local slices, n = tree.slices("scan", "argument 'xs'", xs, dim)
   if n == 0 then errors.fail("scan: argument 'xs' has size 0 along dim %d", dim) end
   -- Ops of unrolled steps may be fused with each other, but compiling them takes as long as they are many.
-  if n > 16 and possible() then return of_graph(f, init, xs, slices, dim, reverse) end
+  if possible(n) then return of_graph(f, init, xs, slices, dim, reverse) end
   local carry, last, model, ys = init, nil, nil, {}
   local first = tree.flatten("scan", "argument 'init'", init)
   local function given() return "the carry that " .. tree.place_of("f", f) .. " gives" end

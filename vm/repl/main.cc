@@ -44,7 +44,8 @@ const char kHelp[] =
     "Exit codes: 1 where a script fails, 2 where options or the environment are wrong.\n"
     "Environment: LUTRA_LOGS=NAME,... logs stages to standard error (help lists them);\n"
     "LUTRA_<NAME> sets lt.config.<name>: LUTRA_NUM_THREADS, LUTRA_ISA, LUTRA_CACHE,\n"
-    "LUTRA_CACHE_DIR, LUTRA_PROFIT, LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS, LUTRA_VERIFY.\n"
+    "LUTRA_CACHE_DIR, LUTRA_ASYNC, LUTRA_COMPILED_AUTOGRAD, LUTRA_PROFIT,\n"
+    "LUTRA_RECOMPILE_LIMIT, LUTRA_STRESS, LUTRA_VERIFY.\n"
     "LUTRA_TAILCALLS=keep: tail calls leave no frame for tracebacks, as in luajit.\n";
 
 constexpr int kFailed = 1, kWrongUsage = 2;

@@ -180,10 +180,15 @@ Refuse refusal(Trace& t) {
 
 }  // namespace
 
-Vars run_control_possible(Trace& t, Var*, const Vars&) {
+// Whether control flow may be a part of the graph, and of a loop of so many steps, whether it is to be: a few steps are
+// unrolled, where their number is fixed.
+Vars run_control_possible(Trace& t, Var*, const Vars& args) {
+  constexpr double kUnrolled = 16;
   const AutocastMode& mode = autocast_mode();
   const bool casts = mode.enabled[0] || mode.enabled[1];
-  return {t.boolean(!casts && !t.decisions.plain_control.count(control_place(t)))};
+  const Var* steps = args.empty() ? nullptr : arg(t, args, 0);
+  const bool short_one = steps && steps->num.expr == 0 && steps->num.to_double() <= kUnrolled;
+  return {t.boolean(!casts && !short_one && !t.decisions.plain_control.count(control_place(t)))};
 }
 
 // Parameters for values like those of the list.
