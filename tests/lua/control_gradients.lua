@@ -182,6 +182,13 @@ test("cond, where both branches have gradients of the same tensors", function()
   end
 end)
 
+test("the break of a refused cond says why", function()
+  local report = lt.explain(function(x)
+    return lt.cond(x:sum():gt(0), function(a) return a:mm(w) end, function(a) return a:mm(v) end, x):sum()
+  end)(lt.ones(3, 4))
+  truthy(tostring(report):gsub("%s+", " "):find("its branches have gradients of different tensors", 1, true), report)
+end)
+
 test("control flow within control flow", function()
   local xs, x = lt.randn({20, 3, 4}, {requires_grad = true}), lt.randn(3, 4)
   check(1, function(xs)

@@ -290,10 +290,14 @@ struct SegmentCapture {
     return true;
   }
 
-  // Why the control flow that ends the segment is no part of the graph.
-  std::string control_hint(const Trace& t) const {
+  // Why the control flow that ends the segment is no part of the graph. The segment may end before that, where closures
+  // for it are made.
+  std::string control_hint(const Trace& t, const BreakReason& why) const {
     const auto refused = decisions.plain_control.find(control_place(t));
-    return refused == decisions.plain_control.end() ? "" : str("it is no part of the graph: ", refused->second);
+    if (refused != decisions.plain_control.end()) return str("it is no part of the graph: ", refused->second);
+    if (why.kind != "closure" || decisions.plain_control.size() != 1) return "";
+    return str("the control flow that it is made for is no part of the graph: ",
+               decisions.plain_control.begin()->second);
   }
 
   void next_points(Trace& t, const SegmentEnd& end) {
@@ -328,7 +332,7 @@ struct SegmentCapture {
         end.why = loop_why;
       }
       if (end.kind == SegmentEnd::kBreak) {
-        if (std::string hint = control_hint(t); !hint.empty()) end.why.hint = hint;
+        if (std::string hint = control_hint(t, end.why); !hint.empty()) end.why.hint = hint;
       }
       if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) fail_fullgraph(end.why);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
