@@ -34,6 +34,12 @@ local function of_graph(f, init, xs, slices, dim, reverse)
   return carry, (tree.place(results[2], out, at))
 end
 
+local function pair(f, ...)
+  local n = select("#", ...)
+  if n > 2 then errors.fail("scan: %s gives %d values; a carry and a y are taken", tree.place_of("f", f), n) end
+  return ...
+end
+
 return function(f, init, xs, options)
   errors.callable("scan", "f", f)
   options = keywords.check("scan", options, defaults)
@@ -50,7 +56,7 @@ return function(f, init, xs, options)
     local x = {}
     for k = 1, #slices do x[k] = slices[k]:select(dim, i) end
     local y
-    carry, y = f(carry, tree.like(xs, x))
+    carry, y = pair(f, f(carry, tree.like(xs, x)))
     last = tree.flatten("scan", "the carry that f gives", carry)
     tree.check("scan", given, last, "init", first)
     if step == 0 then model = y end

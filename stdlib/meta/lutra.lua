@@ -624,17 +624,17 @@ function lt.isinstance(value, class) end
 ---@return any ...
 function lt.cond(pred, f, g, ...) end
 ---While cond(...) holds, the carried values become body(...); gives the last ones. They keep shapes, dtypes, devices.
----@param cond fun(...): boolean|lutra.Tensor
+---@param cond function cond(...) gives a boolean or a tensor of one element
 ---@param body function
 ---@param ... lutra.Tensor|table carried values: a tensor or a (nested) table of tensors each
 ---@return any ...
 function lt.while_loop(cond, body, ...) end
 ---carry, y = f(carry, x) for each slice x of xs along dim. Gives the last carry and the ys, stacked along dimension 0:
 ---ys[i] belongs to slice i. y may be nil; then there are no ys.
----@param f fun(carry: any, x: any): any, any
+---@param f function f(carry, x) gives the next carry and a y
 ---@param init lutra.Tensor|table
 ---@param xs lutra.Tensor|table
----@param options? {dim?: integer, reverse?: boolean} 0 and false unless set
+---@param options? {dim?: integer, reverse?: boolean} dim is 0, reverse false: from the first slice to the last
 ---@return any carry
 ---@return any ys
 function lt.scan(f, init, xs, options) end
@@ -645,10 +645,10 @@ function lt.scan(f, init, xs, options) end
 function lt.map(f, xs, ...) end
 ---The prefixes of xs along dim under f(a, b), which is associative and combines slices element by element. About
 ---2 log2(n) rounds (Blelloch, "Prefix sums and their applications", 1990).
----@param f fun(a: any, b: any): any
+---@param f function f(a, b) gives a value like a and b
 ---@param xs lutra.Tensor|table
 ---@param dim integer
----@param options? {reverse?: boolean} from the last element on
+---@param options? {reverse?: boolean} reverse: prefixes begin at the last element; false unless set
 ---@return any
 function lt.associative_scan(f, xs, dim, options) end
 

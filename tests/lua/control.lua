@@ -369,6 +369,7 @@ test("errors name both sides", function()
   raises("map: argument 'dim' is 0, but a tensor of argument 'xs' has 0 dimensions", lt.map, first, lt.tensor(1))
   raises("associative_scan: argument 'dim' must be a whole number, got number 0.5", lt.associative_scan, first, x, 0.5)
   raises("associative_scan: unknown option 'foo'", lt.associative_scan, first, x, {dim = 0, foo = 3})
+  raises(" gives 3 values; a carry and a y are taken", lt.scan, function(c, v) return c, v, v end, x, lt.ones(2, 3))
   raises("scan: argument 'xs' has size 0 along dim 0", lt.scan, first, x, lt.ones(0, 3))
   raises("scan: the tensors of argument 'xs' have sizes 2 and 3 along dim 0", lt.scan, first, x,
     {lt.ones(2), lt.ones(3)})
