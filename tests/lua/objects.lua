@@ -77,7 +77,12 @@ both("a key and another's pairs", function(a, b, x)
 end, function() return {k = 1, l = 2} end)
 both("a key and another's next", function(a, b, x) a.k = nil; return x + 1, (next(b)) end,
   function() return {k = 1} end)
--- LuaJIT makes room for the key, which changes the order of some.
+-- LuaJIT makes room for the key, which changes the order of some. The order goes by when a text was made: texts stay.
+local names = {}
+for i = 1, 8 do
+  names[i] = {}
+  for _, name in ipairs {"a", "b", "c", "d"} do names[i][#names[i] + 1] = name .. i end
+end
 check("the order of pairs after a key that is not there gets nil", function()
   return function(t, x)
     local order = {(next(t))}
@@ -86,7 +91,7 @@ check("the order of pairs after a key that is not there gets nil", function()
     return x + 1, concat(order, " ")
   end, function(i)
     local t = {}
-    for _, name in ipairs {"a", "b", "c", "d"} do t[name .. i] = 1 end
+    for _, name in ipairs(names[i]) do t[name] = 1 end
     return t, one()
   end
 end, 8)
