@@ -1,4 +1,4 @@
--- Lua's collector knows about the bytes of tensors.
+-- What the collector frees: it knows about the bytes of tensors, and compiled code keeps no argument alive.
 local h = require "harness"
 local lt = require "lutra"
 local test, truthy = h.test, h.truthy
@@ -65,6 +65,24 @@ test("backends go with the functions that were compiled with them", function()
   for _ in pairs(alive) do count = count + 1 end
   truthy(count < 300, count .. " alive")
   truthy(kept(lt.zeros(1)):item() == 10)
+end)
+
+test("a result that has its function's input as its history does not keep it for ever", function()
+  local f = lt.compile(function(b, w) b:add_(w * w) return b * 2 end)
+  local w = lt.ones(1000, 100):requires_grad_(true)
+  local function run() f(lt.zeros(1000, 100), w) end
+  run()
+  local weak = setmetatable({}, {__mode = "k"})
+  for _ = 1, 20 do
+    local b = lt.zeros(1000, 100)
+    weak[b] = true
+    f(b, w)
+  end
+  collectgarbage()
+  collectgarbage()
+  local alive = 0
+  for _ in pairs(weak) do alive = alive + 1 end
+  truthy(alive <= 1, alive .. " inputs are alive; it")
 end)
 
 h.finish()
