@@ -66,7 +66,8 @@ local function generate(p)
 
   local dtype = p:pick {"float32", "float32", "float64"}
   p.keep(p:line("lt.config.activation_memory_budget = %s", p:pick {"0", "0.25", "0.5", "1", "1"}))
-  p.keep(p:line("w1, w2, b = data(1, 4, 4, {dtype = '%s', requires_grad = true}), data(2, 4, 4, {dtype = '%s', requires_grad = true}), "
+  p.keep(p:line("w1, w2, b = data(1, 4, 4, {dtype = '%s', requires_grad = true}), "
+    .. "data(2, 4, 4, {dtype = '%s', requires_grad = true}), "
     .. "data(3, 4, {dtype = '%s', requires_grad = true})", dtype, dtype, dtype))
   p.keep(p:line("kept = {}"))
   p.keep(p:block("local f = frame(function(x, y, s)", function()
@@ -78,8 +79,8 @@ local function generate(p)
   end, "end)"))
   p.keep(p:block("local function call(seed, s, of_x)", function()
     p.keep(p:line("kept = {}"))
-    p.keep(p:line("local x, y = data(seed, 3, 4, {dtype = '%s'}):requires_grad_(of_x), data(seed + 1, 3, 4, {dtype = '%s'})", dtype,
-      dtype))
+    p.keep(p:line("local x, y = data(seed, 3, 4, {dtype = '%s'}):requires_grad_(of_x), "
+      .. "data(seed + 1, 3, 4, {dtype = '%s'})", dtype, dtype))
     p.keep(p:line("local ok, a, b1, c, loss = try('f', f, x, y, s)"))
     p.keep(p:line("if not ok then return end"))
     p.keep(p:line("see('random', lt.rand(2))"))
@@ -96,7 +97,8 @@ local function generate(p)
           p:line("try('part', function() %s:sum():backward(nil, {retain_graph = true}) end)", p:pick {"a", "b1", "c"})
         end,
         function()
-          p:line("try('double', function() local g = lt.grad(%s:sum(), w1, {create_graph = true, allow_unused = true}); "
+          p:line("try('double', function() "
+            .. "local g = lt.grad(%s:sum(), w1, {create_graph = true, allow_unused = true}); "
             .. "if g and g.requires_grad then (g * g):sum():backward(nil, {retain_graph = true}) end end)",
             p:pick {"a", "c", "loss"})
         end,
@@ -107,7 +109,8 @@ local function generate(p)
     p.keep(p:line("try('backward', function() (%s):backward() end)", roots))
     p:line("try('again', function() %s:sum():backward() end)", p:pick {"a", "b1", "loss"})
     p:line("for _, t in ipairs(kept) do gradient('kept', t.grad) end")
-    p:line("for _, t in ipairs {a, b1, c} do if t.requires_grad and not t.is_leaf then gradient('result', t.grad) end end")
+    p:line("for _, t in ipairs {a, b1, c} do "
+      .. "if t.requires_grad and not t.is_leaf then gradient('result', t.grad) end end")
     p.keep(p:line("gradient('w1', w1.grad); gradient('w2', w2.grad); gradient('b', b.grad); gradient('x', x.grad)"))
     if p:chance(50) then p:line("lt.no_grad(function() w1:sub_(w1.grad and w1.grad * 0.125 or 0) end)") end
     if p:chance(50) then p:line("w1.grad, w2.grad, b.grad = nil, nil, nil") end
@@ -118,4 +121,5 @@ local function generate(p)
   p.keep(p:line("lt.config.activation_memory_budget = 1"))
 end
 
-return {count = 40, generate = generate, modes = "eager,plain,compiled,dynamic,patched,auto,capture,break,backward,outside"}
+return {count = 40, generate = generate,
+  modes = "eager,plain,compiled,dynamic,patched,auto,capture,break,backward,outside"}

@@ -156,7 +156,8 @@ local function generate(p)
   end, "end)"))
   p.keep(p:block("local function call(steps, i, s, n, grad, seed)", function()
     p.keep(p:line("local function leaf(k, ...) return data(seed + k, ...):mul(0.5):requires_grad_(grad) end"))
-    p.keep(p:line("local p, q, row, square, xs = leaf(1, 3, 4), leaf(2, 3, 4), leaf(3, 4), leaf(4, 4, 4), leaf(5, steps, 4)"))
+    p.keep(p:line("local p, q, row, square, xs = leaf(1, 3, 4), leaf(2, 3, 4), leaf(3, 4), leaf(4, 4, 4), "
+      .. "leaf(5, steps, 4)"))
     p.keep(p:line("local ok, a, b, c, d = try('f', f, p, q, row, square, xs, lt.tensor(i), s, n)"))
     p:line("see('count', count[1], buf)")
     p.keep(p:line("if not ok then return end"))
@@ -165,7 +166,8 @@ local function generate(p)
       .. "if r.requires_grad then local v = (r * 0.5):sum(); total = total and total + v or v end end"))
     p.keep(p:line("if total then try('backward', total.backward, total) end"))
     p.keep(p:line(
-      "gradient('p', p.grad); gradient('q', q.grad); gradient('row', row.grad); gradient('square', square.grad); gradient('xs', xs.grad)"))
+      "gradient('p', p.grad); gradient('q', q.grad); gradient('row', row.grad); gradient('square', square.grad); "
+      .. "gradient('xs', xs.grad)"))
   end))
   local function one()
     p:line("call(%d, %d, %s, %d, %s, %d)", p:pick {1, 3, 5, 18, 18, 24}, p:random(2) - 1, p:pick {"0.5", "1.5", "-2"},
