@@ -1,5 +1,5 @@
 // Tensors as userdata. Invariants:
-// 1. A live tensor has at most one userdata in a state: the weak-valued table kTensorsKey maps TensorImpl* to it.
+// 1. A live tensor has at most one userdata in a state: the weak-valued table Runtime::tensors maps TensorImpl* to it.
 //    LuaJIT clears a weak value before its finalizer runs, so a dying userdata is never handed out again; the next push
 //    makes a fresh one.
 // 2. A userdata holds a reference, so the address that is its key stays taken while it is in the table.
@@ -20,17 +20,14 @@
 namespace lutra {
 namespace {
 
-const char kTensorsKey = 0, kMetatableKey = 0, kMagic = 0;
+const char kMagic = 0;
 
 struct TensorBox {
   const void* magic;
   Tensor tensor;
 };
 
-void push_registry(lua_State* L, const char* key) {
-  lua_pushlightuserdata(L, const_cast<char*>(key));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-}
+void push_tensors(lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, runtime(L).tensors); }
 
 int collect_tensor(lua_State* L) {
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, 1));
@@ -122,37 +119,36 @@ bool collect_all(size_t) {
 }  // namespace
 
 void open_tensor_userdata(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kTensorsKey));
   lua_newtable(L);
   lua_createtable(L, 0, 1);
   lua_pushliteral(L, "v");
   lua_setfield(L, -2, "__mode");
   lua_setmetatable(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  runtime(L).tensors = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_newtable(L);
   lua_pushcfunction(L, collect_tensor);
   lua_setfield(L, -2, "__gc");
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatableKey));
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_pushvalue(L, -1);
+  runtime(L).tensor_metatable = luaL_ref(L, LUA_REGISTRYINDEX);
   set_memory_pressure_hook(collect_all);
   tell_places();
 }
 
 void push_known_tensor(lua_State* L, const TensorImpl* t) {
-  push_registry(L, &kTensorsKey);
+  if (!find_runtime(L)) return lua_pushnil(L);  // a finalizer, while the state closes
+  push_tensors(L);
   lua_pushlightuserdata(L, const_cast<TensorImpl*>(t));
   lua_rawget(L, -2);
   lua_remove(L, -2);
 }
 
-void push_tensor_metatable(lua_State* L) { push_registry(L, &kMetatableKey); }
+void push_tensor_metatable(lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, runtime(L).tensor_metatable); }
 
 void push_tensor(lua_State* L, const Tensor& t) {
   if (!t) return lua_pushnil(L);
   if (t->sizes.size() > kMostDims) fail_dims(t->sizes.size());
   luaL_checkstack(L, 5, "too many tensors");
-  push_registry(L, &kTensorsKey);
+  push_tensors(L);
   // Without a userdata in any state there is none to look for.
   if (t->host) {
     lua_pushlightuserdata(L, t.get());
@@ -166,7 +162,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   tell_collector(L);
   void* memory = lua_newuserdata(L, sizeof(TensorBox));
   auto* box = new (memory) TensorBox{&kMagic, t};
-  push_registry(L, &kMetatableKey);
+  push_tensor_metatable(L);
   lua_setmetatable(L, -2);
   // A second userdata (in another state, or after one that is about to be finalized): always look from now on.
   t->host = t->host ? const_cast<char*>(&kMagic) : static_cast<void*>(box);

@@ -21,14 +21,14 @@ struct Box {
   std::shared_ptr<Modes> modes;
 };
 
-// What this thread has found last: the modes of the state whose main thread and registry lie there, while no state has
+// What this thread has found last: the box of the state whose main thread and registry lie there, while no state has
 // closed since. A coroutine's address may become another state's.
 std::atomic<uint64_t> closed_states{0};
 struct Found {
   lua_State* main = nullptr;
   const void* registry = nullptr;
   uint64_t closed = 0;
-  Modes* modes = nullptr;
+  Box* box = nullptr;
 };
 constinit thread_local Found found;
 
@@ -42,34 +42,34 @@ int collect_runtime(lua_State* L) {
   return 0;
 }
 
-Box* find_box(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kRuntimeKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  auto* box = static_cast<Box*>(lua_touserdata(L, -1));
-  lua_pop(L, 1);
-  return box;
-}
-
 bool is_main(lua_State* L) {
   const bool yes = lua_pushthread(L);
   lua_pop(L, 1);
   return yes;
 }
 
-// Of a state that this thread has not run last, or of a coroutine.
-[[gnu::noinline]] Modes* find_other_modes(lua_State* L) {
+// Of a state that this thread has not run last, or of a coroutine. Null before make_runtime.
+[[gnu::noinline]] Box* find_other_box(lua_State* L) {
   const uint64_t closed = closed_states.load(std::memory_order_relaxed);
   const void* registry = lua_topointer(L, LUA_REGISTRYINDEX);
-  if (registry == found.registry && closed == found.closed) return found.modes;
-  const Box* box = lua_checkstack(L, 2) ? find_box(L) : nullptr;
-  if (!box || !box->modes) return nullptr;
-  found = {is_main(L) ? L : nullptr, registry, closed, box->modes.get()};
-  return found.modes;
+  if (registry == found.registry && closed == found.closed) return found.box;
+  if (!lua_checkstack(L, 2)) return nullptr;
+  lua_pushlightuserdata(L, const_cast<char*>(&kRuntimeKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  auto* box = static_cast<Box*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  if (box && box->runtime) found = {is_main(L) ? L : nullptr, registry, closed, box};
+  return box;
+}
+
+inline Box* find_box(lua_State* L) {
+  const bool same = L == found.main && closed_states.load(std::memory_order_relaxed) == found.closed;
+  return same ? found.box : find_other_box(L);
 }
 
 inline Modes* find_modes(lua_State* L) {
-  const bool same = L == found.main && closed_states.load(std::memory_order_relaxed) == found.closed;
-  return same ? found.modes : find_other_modes(L);
+  const Box* box = find_box(L);
+  return box ? box->modes.get() : nullptr;
 }
 
 struct CurrentScope {
@@ -110,10 +110,15 @@ void push_message(lua_State* L, const char* prefix, const char* what) {
 
 }  // namespace
 
+Runtime* find_runtime(lua_State* L) {
+  const Box* box = find_box(L);
+  return box ? box->runtime.get() : nullptr;
+}
+
 Runtime& runtime(lua_State* L) {
-  Box* box = find_box(L);
-  if (!box || !box->runtime) fail_internal("Lutra is not open in this Lua state");
-  return *box->runtime;
+  Runtime* rt = find_runtime(L);
+  if (!rt) fail_internal("Lutra is not open in this Lua state");
+  return *rt;
 }
 
 void load_environment(Config& config);  // config.cc

@@ -51,9 +51,11 @@ struct Runtime {
   // config.verify as compiled code asks for it, which other threads run, too.
   std::shared_ptr<std::atomic<int>> verify = std::make_shared<std::atomic<int>>(0);
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
+  int tensors = 0, tensor_metatable = 0;  // references into the registry (vm/bind/tensor_userdata)
 };
 
 Runtime& runtime(lua_State* L);
+Runtime* find_runtime(lua_State* L);  // null before make_runtime, and once the state closes
 // Makes the Runtime of a state (configuration from the environment); false when there is one already.
 bool make_runtime(lua_State* L);
 // The state that runs C functions of Lutra on this thread just now, or null. For callbacks that ops and jit make.
