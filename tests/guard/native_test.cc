@@ -1,8 +1,11 @@
 // The two executors of guard programs, the witness and the machine code, agree on every step and value.
 #include "vm/guard/native.h"
+#include <random>
+
 #include "ops/defs/call.h"
 #include "tests/host/lutra_state.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/mirror/mirror.h"
 
 namespace lutra {
 namespace {
@@ -136,6 +139,39 @@ TEST_CASE("both guard executors agree on checks of values", "[guard]") {
       compare(pool, program_of({arg, vararg, step(GuardOp::kNotSameCheck, 0, 1)}, 2), a, b, 1, 1, 22);
     }
   }
+}
+
+TEST_CASE("both guard executors agree on prototypes", "[guard]") {
+  Pool pool;
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0);
+  for (int of = 0; of <= pool.n; of++) {
+    pool.push(of);
+    const bool lua = lua_isfunction(pool.L, -1) && !lua_iscfunction(pool.L, -1);
+    const int number = lua ? prototype_number(pool.L, -1) : 7;
+    lua_settop(pool.L, 0);
+    for (int a = 0; a <= pool.n; a++) {
+      compare(pool, program_of({arg, step(GuardOp::kPrototypeCheck, 0, -1, number)}, 1), a, 0, 1, 1, 22);
+    }
+  }
+}
+
+TEST_CASE("the mirror finds the length that LuaJIT finds", "[guard]") {
+  LutraState state;
+  lua_State* L = state.L;
+  std::mt19937 random(1);
+  for (int round = 0; round < 4000; round++) {
+    lua_settop(L, 0);
+    lua_createtable(L, random() % 3 ? 0 : int(random() % 9), random() % 2 ? 0 : int(random() % 9));
+    const unsigned steps = random() % 40, most = 1 + random() % 40;
+    for (unsigned i = 0; i < steps; i++) {
+      random() % 4 ? lua_pushboolean(L, 1) : lua_pushnil(L);
+      lua_rawseti(L, 1, random() % 8 ? int(lua_objlen(L, 1) + 1) : random() % 8 ? int(random() % most) : 1 << random() % 31);
+    }
+    INFO("round " << round);
+    REQUIRE(mirror::length(static_cast<const mirror::Tab*>(lua_topointer(L, 1))) == int64_t(lua_objlen(L, 1)));
+  }
+  for (int i = 0; i < 31; i++) lua_pushboolean(L, 1), lua_rawseti(L, 1, 1 << i);
+  REQUIRE(mirror::length(static_cast<const mirror::Tab*>(lua_topointer(L, 1))) == int64_t(lua_objlen(L, 1)));
 }
 
 TEST_CASE("both guard executors agree on loads", "[guard]") {

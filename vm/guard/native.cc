@@ -31,14 +31,24 @@ struct Code : NativeGuards {
   int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) const override {
     if (!lua_checkstack(L, program->registers + 8)) return kNoRoom;
     const Tab* string_meta = emitted.asks_strings ? metatable_of_strings(L) : nullptr;
+    const PrototypeTables prototypes = emitted.asks_prototypes ? prototype_tables(L) : PrototypeTables();
     const int base = lua_gettop(L) + 1;
     lua_settop(L, base - 1 + program->registers);
     out->base = base;
     out->tensors.assign(program->tensors.size(), Tensor());
     out->scalars.assign(program->scalar_sources.size(), 0);
     const TValue* stack = mirror::base(L);
-    GuardRun run{mirror::base(L) + base - 1, stack,          weak,           stack[self - 1], string_meta,
-                 out->scalars.data(),        nargs - nslots, stack + nslots, program,         out};
+    GuardRun run{mirror::base(L) + base - 1,
+                 stack,
+                 weak,
+                 stack[self - 1],
+                 string_meta,
+                 prototypes,
+                 out->scalars.data(),
+                 nargs - nslots,
+                 stack + nslots,
+                 program,
+                 out};
     const int result = int(emitted.code.as<int64_t (*)(GuardRun*)>()(&run));
     if (result != -1) lua_settop(L, base - 1);
     return result;

@@ -137,8 +137,7 @@ class GuardEmitter {
         return a_.call(reinterpret_cast<void*>(&get_field));
       case GuardOp::kLengthLoad:
         object(kArg0, s.a);
-        a_.call(reinterpret_cast<void*>(&get_length));
-        return a_.branch(kEqual, kT0, kNilBits, unsure_);
+        return a_.call(reinterpret_cast<void*>(&get_length));
       case GuardOp::kOffsetLoad: value(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_offset));
       case GuardOp::kConstantLoad: return a_.set(kT0, constant_at(constants_, s.index));
       case GuardOp::kStringMetaLoad:
@@ -245,12 +244,16 @@ class GuardEmitter {
       case GuardOp::kArgCountCheck: return a_.branch(kNotEqual, of_run(offsetof(GuardRun, varargs)), s.index, miss_);
       case GuardOp::kTensorCheck: require_tag(s.a, mirror::kUdata); return check_by_helper(s);
       case GuardOp::kNumberCheck: return check_number(s);
+      case GuardOp::kPrototypeCheck:
+        require_tag(s.a, mirror::kFunc);
+        out_.asks_prototypes = true;
+        return check_by_helper(s);
       default: check_by_helper(s);
     }
   }
   void check_by_helper(const GuardStep& s) {
     const GuardHelper helper = helper_of(s.op);
-    if (!helper) return void(ok_ = false);
+    LUTRA_CHECK(helper, "no machine code for a guard");
     call_with_run(reinterpret_cast<void*>(helper), s.a, s.index);
     require_answer();
   }

@@ -13,6 +13,7 @@ struct EmittedGuards {
   PublishedCode code;                                   // int64_t (*)(GuardRun*)
   std::vector<std::unique_ptr<mirror::TValue[]>> keys;  // the code reads them
   bool asks_strings = false;                            // for the metatable of strings
+  bool asks_prototypes = false;                         // of functions
 };
 // Empty code: the witness must run the program.
 EmittedGuards emit_guards(const GuardProgram& program, const mirror::Tab* constants);

@@ -13,10 +13,7 @@ using mirror::Udata;
 
 uint64_t get_field(const Tab* t, uint64_t key) noexcept { return mirror::raw_get(t, TValue{key}).u64; }
 
-uint64_t get_length(const Tab* t) noexcept {
-  const int64_t n = mirror::length(t);
-  return n < 0 ? mirror::kNilValue : mirror::make_number(double(n)).u64;
-}
+uint64_t get_length(const Tab* t) noexcept { return mirror::make_number(double(mirror::length(t))).u64; }
 
 uint64_t double_bits(uint64_t value) noexcept { return mirror::make_number(mirror::number(TValue{value})).u64; }
 
@@ -53,9 +50,13 @@ const Tab* table_at(const GuardRun* run, int64_t a) {
   return static_cast<const Tab*>(mirror::gc_pointer(run->regs[a]));
 }
 
+int64_t check_prototype(GuardRun* run, int64_t a, int64_t wanted) noexcept {
+  const auto* f = static_cast<const Func*>(mirror::gc_pointer(run->regs[a]));
+  return f->is_lua() && known_identity(run->prototypes, f) == double(wanted);
+}
+
 int64_t check_length(GuardRun* run, int64_t a, int64_t wanted) noexcept {
-  const int64_t n = mirror::length(table_at(run, a));
-  return n < 0 ? NativeGuards::kUnsure : n == wanted;
+  return mirror::length(table_at(run, a)) == wanted;
 }
 
 // Table `t` has the positive whole keys 1 .. n.

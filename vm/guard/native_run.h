@@ -1,7 +1,7 @@
 // A run of guards' machine code, and the functions that the code calls. What a guard calls is a column of guard.def.
 #pragma once
 #include "vm/guard/native.h"
-#include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 
@@ -11,6 +11,7 @@ struct GuardRun {
   const mirror::Tab* weak;
   mirror::TValue self;
   const mirror::Tab* string_meta;  // null where the program does not ask
+  PrototypeTables prototypes;      // likewise
   double* scalars;
   int64_t varargs;
   const mirror::TValue* first_vararg;
@@ -23,7 +24,7 @@ using GuardHelper = int64_t (*)(GuardRun* run, int64_t a, int64_t index) noexcep
 GuardHelper helper_of(GuardOp op);  // null: the code does it by itself
 
 uint64_t get_field(const mirror::Tab* t, uint64_t key) noexcept;
-uint64_t get_length(const mirror::Tab* t) noexcept;  // nil where finding it takes the API
+uint64_t get_length(const mirror::Tab* t) noexcept;
 uint64_t double_bits(uint64_t value) noexcept;       // of a number
 uint64_t get_offset(uint64_t value) noexcept;
 void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept;

@@ -1,6 +1,7 @@
 // Raw table reads by any key: LuaJIT's hash functions (lj_tab.c, lj_tab.h) over the mirrored structs. The start-up
 // check compares them with rawget.
 #include <cmath>
+#include <cstdint>
 
 #include "vm/mirror/mirror.h"
 
@@ -47,17 +48,22 @@ TValue raw_get(const Tab* t, TValue key) {
 }
 
 int64_t length(const Tab* t) {
-  size_t hi = t->asize ? t->asize - 1 : 0;
-  if (hi > 0 && t->array[hi].u64 == kNilValue) {
-    size_t lo = 0;
-    while (hi - lo > 1) {
-      const size_t mid = (lo + hi) / 2;
-      (t->array[mid].u64 == kNilValue ? hi : lo) = mid;
+  const auto absent = [t](int64_t i) { return raw_get(t, make_number(double(i))).u64 == kNilValue; };
+  int64_t lo = 0, hi = t->asize ? int64_t(t->asize) - 1 : 0;
+  if (hi == 0 || !absent(hi)) {
+    if (t->hmask == 0) return hi;
+    for (lo = hi++; !absent(hi);) {
+      lo = hi, hi *= 2;
+      if (hi <= INT32_MAX - 2) continue;
+      for (lo = 1; !absent(lo);) lo++;
+      return lo - 1;
     }
-    return int64_t(lo);
   }
-  if (t->hmask == 0) return int64_t(hi);
-  return raw_get(t, make_number(double(hi + 1))).u64 == kNilValue ? int64_t(hi) : -1;
+  while (hi - lo > 1) {
+    const int64_t mid = (lo + hi) / 2;
+    (absent(mid) ? hi : lo) = mid;
+  }
+  return lo;
 }
 
 }  // namespace lutra::mirror

@@ -113,6 +113,26 @@ const mirror::Proto* original_proto(lua_State* L, int index) {
   return p;
 }
 
+PrototypeTables prototype_tables(lua_State* L) {
+  const auto table = [&](PrototypeTable which) {
+    push_table(L, which);
+    const auto* t = static_cast<const mirror::Tab*>(lua_topointer(L, -1));
+    lua_pop(L, 1);
+    return t;
+  };
+  return {table(PrototypeTable::kAnchors), table(PrototypeTable::kOriginal), table(PrototypeTable::kIdentity)};
+}
+
+double known_identity(const PrototypeTables& tables, const mirror::Func* function) {
+  using namespace mirror;
+  TValue proto = make_gc(kProto, proto_of(function));
+  const TValue anchor = raw_get(tables.anchors, make_gc(kFunc, function));
+  if (tag(anchor) == kTab) proto = raw_get(static_cast<const Tab*>(gc_pointer(anchor)), make_number(1));
+  const TValue original = raw_get(tables.originals, proto);
+  const TValue identity = raw_get(tables.identities, original.u64 == kNilValue ? proto : original);
+  return is_number(identity) ? number(identity) : 0;
+}
+
 // A number, not the address: a prototype made where a collected one lay is another.
 const void* prototype_identity(lua_State* L, int index) {
   index = absolute(L, index);

@@ -20,6 +20,13 @@ std::unordered_set<const void*> live_prototypes(lua_State* L);
 bc::Dump dump_function(lua_State* L, int index);
 const mirror::Proto* original_proto(lua_State* L, int index);  // only with the mirror
 
+// prototype_identity by reading the tables, without the API: 0 where no identity was asked for. Only with the mirror.
+struct PrototypeTables {
+  const mirror::Tab *anchors = nullptr, *originals = nullptr, *identities = nullptr;
+};
+PrototypeTables prototype_tables(lua_State* L);
+double known_identity(const PrototypeTables& tables, const mirror::Func* function);
+
 // -- for those who patch
 
 // The state's tables in the registry; weak keys.
