@@ -62,28 +62,37 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
   fail(op, ": complex tensors have no gradients yet; x:detach() the argument, or call it in lt.no_grad");
 }
 
-// Checks the tensors; returns whether the tape has to see the call.
-bool inspect(const OpInfo& op, const Args& args) {
-  bool wants_grad = false;
+struct Inspected {
+  bool wants_grad = false;  // the tape has to see the call
+  bool stored = false;      // a dtype among the arguments can only be stored
+};
+
+// Checks the tensors.
+Inspected inspect(const OpInfo& op, const Args& args) {
+  Inspected seen;
   const bool grad_mode = modes().grad;
   const bool moves = op.has(kMoves) || op.takes_as_parts();
-  for (size_t i = 0; i < args.size() && !moves; i++) {
-    if (args[i].is<DType>() && is_stored(args[i].as<DType>())) refuse_stored(op, i, args[i].as<DType>());
+  for (size_t i = 0; i < args.size(); i++) {
+    if (!args[i].is<DType>() || !is_stored(args[i].as<DType>())) continue;
+    if (!moves) refuse_stored(op, i, args[i].as<DType>());
+    seen.stored = true;
   }
   CallWatch* watch = modes().watch.get();
   const Tensor *device_of = nullptr, *other = nullptr;
   each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
     // copy_ goes from any device to any.
-    if (!moves && is_stored(t->dtype)) refuse_stored(op, i, t->dtype);
+    const bool stored = is_stored(t->dtype);
+    if (!moves && stored) refuse_stored(op, i, t->dtype);
+    seen.stored |= stored;
     check_usable(op, i, t, op.id == OpId::copy_ && i == 1 ? other : device_of);
     if (watch) watch->takes(t);
     if (!grad_mode) return;
     if (t->view && t->view->version != t->storage->version) refresh_view(t);
-    wants_grad |= t->requires_grad;
+    seen.wants_grad |= t->requires_grad;
     if (lost_history(t) && op.id != OpId::detach) refuse_complex_history(op.name);
   });
-  return wants_grad;
+  return seen;
 }
 
 // Indices on the CPU go with a tensor of any device.
@@ -351,9 +360,9 @@ bool autocast_is_on() { return modes().autocast.watched && modes().autocast.mode
 // The rest of call_op, on complete arguments.
 Results call_cast(const OpInfo& op, Args& args) {
   const OpId id = op.id;
-  bool wants_grad = inspect(op, args);
-  if (takes_parts(op, args)) return {call_on_parts(op, args, false)};
-  if (has_packed(op, args)) return {call_packed(op, args)};
+  const auto [wants_grad, stored] = inspect(op, args);
+  if (stored && takes_parts(op, args)) return {call_on_parts(op, args, false)};
+  if (stored && has_packed(op, args)) return {call_packed(op, args)};
   // Autocast that is still on here is for the parts.
   const bool by_parts = op.has(kByParts) && (!CallStack::mode() || autocast_is_on());
   if (by_parts || op.has(kAtCall)) return call_parts(op, args);
@@ -413,10 +422,10 @@ Tensor call_inplace(OpId id, Args args) {
   if (!op.has(kInplace) && !op.has(kMutates)) fail(op.name, ": has no in-place form");
   if (!args[0].is<Tensor>()) fail(inplace_name(id), ": argument '", op.args[0].name, "' must be a tensor");
   const Tensor& self = args[0].as<Tensor>();
-  const bool refers = inspect(op, args);
-  if (takes_parts(op, args)) return call_on_parts(op, args, true);
-  if (has_packed(op, args)) return copy_packed(op, args);
-  bool wants_grad = refers || (modes().grad && self->view && self->base->requires_grad);
+  const auto [refers, stored] = inspect(op, args);
+  if (stored && takes_parts(op, args)) return call_on_parts(op, args, true);
+  if (stored && has_packed(op, args)) return copy_packed(op, args);
+  const bool wants_grad = refers || (modes().grad && self->view && self->base->requires_grad);
   if (wants_grad) return tape_call_inplace(id, args);
   if (id == OpId::copy_ && self.same(args[1].as<Tensor>())) return self;
   return call_inplace_below_tape(id, args);
