@@ -193,6 +193,7 @@ test("options of compile and explain", function()
   told("explain: unknown option 'foo' (known: dynamic,", lt.explain, f, {foo = 1})
   told("patch: option 'fullgraph' must be a boolean", lt.patch, f, {fullgraph = 3})
   told("compile: options are a table, not string 'default'", lt.compile, f, "default")
+  told("compile: options are a plain table, not one with a metatable", lt.compile, f, lt.nn.Linear(2, 2))
 end)
 
 test("what is compiled", function()

@@ -68,6 +68,7 @@ CaptureOptions read_options(lua_State* L, int index, const char* who) {
   CaptureOptions o;
   if (lua_isnoneornil(L, index)) return o;
   if (!lua_istable(L, index)) fail(who, ": options are a table, not ", described(L, index));
+  if (lua_getmetatable(L, index)) fail(who, ": options are a plain table, not one with a metatable, as a module is");
   lua_pushnil(L);
   while (lua_next(L, index)) {
     if (lua_type(L, -2) != LUA_TSTRING) fail(who, ": options have names");
