@@ -30,8 +30,10 @@ int32_t emit_single(const Scatter& s, Emitter& e, const Index& index) {
 }
 
 bool is_single(const Scatter& s, SymFacts& facts) {
-  if (is_bool(s.input->dtype) || s.input->dim() == 0) return false;
-  for (int64_t d = 0; d < s.input->dim(); d++) {
+  const int64_t dims = s.input->dim();
+  if (is_bool(s.input->dtype) || dims == 0) return false;
+  if (s.index->dim() != dims || s.src->dim() != dims) return false;  // an index of nothing goes with any
+  for (int64_t d = 0; d < dims; d++) {
     SymInt i = s.index->sizes[size_t(d)];
     if (d == s.dim ? !(i.is_constant() && i.hint == 1) : !facts.equal(i, s.input->sizes[size_t(d)])) return false;
   }

@@ -165,7 +165,10 @@ TEST_CASE("the mirror finds the length that LuaJIT finds", "[guard]") {
     const unsigned steps = random() % 40, most = 1 + random() % 40;
     for (unsigned i = 0; i < steps; i++) {
       random() % 4 ? lua_pushboolean(L, 1) : lua_pushnil(L);
-      lua_rawseti(L, 1, random() % 8 ? int(lua_objlen(L, 1) + 1) : random() % 8 ? int(random() % most) : 1 << random() % 31);
+      lua_rawseti(L, 1,
+                  random() % 8   ? int(lua_objlen(L, 1) + 1)
+                  : random() % 8 ? int(random() % most)
+                                 : 1 << random() % 31);
     }
     INFO("round " << round);
     REQUIRE(mirror::length(static_cast<const mirror::Tab*>(lua_topointer(L, 1))) == int64_t(lua_objlen(L, 1)));

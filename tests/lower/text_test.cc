@@ -67,6 +67,21 @@ TEST_CASE("each kind of lowering has its text", "[lower]") {
   }
 }
 
+TEST_CASE("a scatter of nothing goes with an index and a source of any dimensions", "[lower]") {
+  for (const char* operands :
+       {"i64[0] strides [1]|f32[0, 3, 7] strides [21, 7, 1]", "i64[0, 1] strides [1, 1]|f32[2] strides [1]",
+        "i64[0, 1] strides [1, 1]|f32[0, 3, 7] strides [21, 7, 1]"}) {
+    INFO(operands);
+    const std::string both = operands;
+    const size_t bar = both.find('|');
+    const auto graph =
+        parse_graph("graph {\n  %0 = input 'x' : f32[0, 7] strides [7, 1]\n  %1 = input 'i' : " + both.substr(0, bar) +
+                    "\n  %2 = input 's' : " + both.substr(bar + 1) +
+                    "\n  %3 = scatter_add(%0, 1, %1, %2) : f32[0, 7] strides [7, 1]\n  return %3\n}\n");
+    text_of(*graph);
+  }
+}
+
 TEST_CASE("random graphs: lowered text is read as it was written", "[lower]") {
   const auto [first, last] = seeds(1000);
   for (uint32_t seed = uint32_t(first); seed <= last; seed++) {

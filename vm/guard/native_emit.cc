@@ -135,9 +135,7 @@ class GuardEmitter {
         object(kArg0, s.a);
         value(kArg1, s.b);
         return a_.call(reinterpret_cast<void*>(&get_field));
-      case GuardOp::kLengthLoad:
-        object(kArg0, s.a);
-        return a_.call(reinterpret_cast<void*>(&get_length));
+      case GuardOp::kLengthLoad: object(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_length));
       case GuardOp::kOffsetLoad: value(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_offset));
       case GuardOp::kConstantLoad: return a_.set(kT0, constant_at(constants_, s.index));
       case GuardOp::kStringMetaLoad:

@@ -154,10 +154,10 @@ inline TValue* top(lua_State* L) { return thread(L)->top; }
 void* object(lua_State* L,
              int index);  // GC object at a stack index above 0 or below the top, nullptr for a plain value
 inline Proto* proto_of(const Func* f) { return reinterpret_cast<Proto*>(const_cast<uint32_t*>(f->pc)) - 1; }
-const TValue* raw_get(const Tab* t, const Str* key);  // nullptr if absent; never a metamethod
-TValue raw_get(const Tab* t, TValue key);             // nil if absent
-bool raw_equal(TValue a, TValue b);                   // of numbers by value, of everything else by identity
-int64_t length(const Tab* t);  // lua_objlen, the same border where there are several
+const TValue* raw_get(const Tab* t, const Str* key);   // nullptr if absent; never a metamethod
+TValue raw_get(const Tab* t, TValue key);              // nil if absent
+bool raw_equal(TValue a, TValue b);                    // of numbers by value, of everything else by identity
+int64_t length(const Tab* t);                          // lua_objlen, the same border where there are several
 void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
 // The live coroutines among what was allocated after the object `mark`, which must live, newest first; null: among
 // all, the main one last.
