@@ -257,6 +257,13 @@ local function breaks_of(source)
   return found, text
 end
 
+test("a break in a layer of the library is told at the user's line", function()
+  local _, text = breaks_of("local layer = lt.nn.Linear(3, 3)\n" .. frame("local c = layer(b)"))
+  h.truthy(text:find("^program:%d+: compile: fullgraph=true, but the graph breaks: linear raises an error"), text)
+  h.truthy(text:find("in forward at lutra/nn/linear.lua:%d+, called from layer at lutra/nn/module.lua:%d+, called from program"),
+    text)
+end)
+
 test("fullgraph names the line of the break and the calls that lead there", function()
   local source = "local function inner(v)\n  local u = v + 1\n  io.write('')\n  return u\nend\nlocal M = {}\nfunction M:run(v)\n  local u = inner(v)\n  return u\nend\n"
     .. frame("local c = M:run(b)")

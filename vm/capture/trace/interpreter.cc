@@ -79,8 +79,12 @@ void Trace::writes_outside(const Table& table) {
   if (!regions.empty() && !regions.back()->owns(table)) writes_outside();
 }
 
+// A break's place is the user's line; its chain of calls names the library's lines.
 void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
-  throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, file(), line(), call_chain()},
+  const auto users = std::find_if(frames.rbegin(), frames.rend(), [](const Frame* f) { return !f->is_library(); });
+  const char* const at = users == frames.rend() ? file() : (*users)->code->file;
+  const int line_at = users == frames.rend() ? line() : (*users)->line();
+  throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, at, line_at, call_chain()},
                    dirty || effect};
 }
 

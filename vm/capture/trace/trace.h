@@ -99,6 +99,7 @@ struct Frame {
   bool done = false;
   Vars results;
   int line() const { return int(code->proto().line(pc)); }
+  bool is_library() const { return std::string_view(code->file).starts_with("lutra/"); }
 };
 
 class Region;
