@@ -1,0 +1,74 @@
+-- One side of `ops`: requests from stdin, a line of JSON each to stdout. Fields of a request are set apart by tabs:
+--   set NAME EXPRESSION             an input
+--   case INPUTS EXPRESSION          takes both forms of a case; gives its bytes: inputs and results, each once
+--   time eager|compiled SECONDS     the median of samples that take so long together, in ms a call
+--   lutra scripts/bench/ops_lutra.lua THREADS cpu|wall
+local lt = require "lutra"
+
+lt.config.num_threads = tonumber(arg[1])
+lt.set_grad_enabled(false)
+lt.manual_seed(0)
+-- The clock of the process stands still while others have its cores.
+local clock = arg[2] == "cpu" and os.clock or lt.perf_counter
+local inputs, forms = {}, {}
+
+local function expression(parameters, text)
+  local chunk = ("local lt, F = ... return function(%s) return %s end"):format(parameters, text)
+  return assert(loadstring(chunk, "=case"))(lt, lt.nn.functional)
+end
+
+local function bytes_of(...)
+  local sum = 0
+  for i = 1, select("#", ...) do
+    local t = select(i, ...)
+    if lt.is_tensor(t) then sum = sum + t:numel() * t:element_size() end
+  end
+  return sum
+end
+
+local function of_names(names)
+  local list, count = {}, 0
+  for name in names:gmatch "[^,]+" do
+    count = count + 1
+    list[count] = inputs[name]
+  end
+  return list, count
+end
+
+local serve = {}
+function serve.set(name, text)
+  inputs[name] = expression("", text)()
+  return {}
+end
+function serve.case(names, text)
+  local list, count = of_names(names)
+  local eager = expression(names, text)
+  local compiled = lt.compile(expression(names, text))
+  local a, b, c, d = unpack(list, 1, count)
+  forms = {eager = function() return eager(a, b, c, d) end, compiled = function() return compiled(a, b, c, d) end}
+  return {bytes = bytes_of(a, b, c, d) + bytes_of(eager(a, b, c, d))}
+end
+function serve.time(form, seconds)
+  local f, calls, times = forms[form], 1, {}
+  for _ = 1, 3 do f() end
+  local before = clock()
+  f()
+  -- The collector runs once in a few calls that make large results: a sample has its share.
+  calls = math.max(16, math.ceil(0.002 / math.max(clock() - before, 1e-6)))
+  calls = math.min(calls, math.max(1, math.ceil(tonumber(seconds) / 3 / math.max(clock() - before, 1e-6))))
+  local start = lt.perf_counter()
+  repeat
+    before = clock()
+    for _ = 1, calls do f() end
+    times[#times + 1] = (clock() - before) / calls * 1e3
+  until lt.perf_counter() - start > tonumber(seconds) and #times >= 3
+  table.sort(times)
+  return {ms = times[math.floor((#times + 1) / 2)]}
+end
+
+for line in io.lines() do
+  local what, first, second = line:match "^([^\t]*)\t([^\t]*)\t(.*)$"
+  local fine, reply = pcall(serve[what], first, second)
+  print(lt._native.json(fine and reply or {error = tostring(reply)}))
+  io.stdout:flush()
+end
