@@ -11,7 +11,8 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kBlock = 64;       // lines that go on side by side
+constexpr int64_t kBlock = 256;      // lines that go on side by side
+constexpr int64_t kStrip = 16;       // of which so many are one loop, whose length the compiler knows
 constexpr int64_t kGrain = 1 << 14;  // elements a task
 
 // outer lines of n elements, inner of them side by side.
@@ -43,10 +44,11 @@ void each_block(const ExternCall& call, const Shape& s, const F& body) {
   });
 }
 
-// Whole lines in memory: several go on at a time, as one alone waits for each of its sums.
+// Whole lines in memory: two go on at a time, as one alone waits for each of its sums. More would not fit in the ways of
+// a cache where lines are a power of two apart.
 template <class T, class Acc, class Op>
 void scan_lines(const ExternCall& call, const Shape& s, Acc start, const Op& op) {
-  constexpr int64_t kTogether = 8;
+  constexpr int64_t kTogether = 2;
   const int64_t groups = (s.outer + kTogether - 1) / kTogether;
   call.parallel(groups, std::max<int64_t>(1, kGrain / (s.n * kTogether)), [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; g++) {
@@ -81,10 +83,18 @@ void scan(const ExternCall& call, Acc start, const Op& op) {
     std::fill_n(acc, lines, start);
     for (int64_t k = 0; k < s.n; k++) {
       const int64_t row = at + (s.reverse ? s.n - 1 - k : k) * s.inner;
-      for (int64_t j = 0; j < lines; j++) {
-        acc[j] = op(acc[j], Acc(in[row + j]));
-        out[row + j] = T(acc[j]);
-      }
+      const auto step = [&](int64_t j, auto count) {
+        const T* __restrict from = in + row + j;
+        T* __restrict to = out + row + j;
+        Acc* __restrict sums = acc + j;
+        for (int64_t i = 0; i < count; i++) {
+          sums[i] = op(sums[i], Acc(from[i]));
+          to[i] = T(sums[i]);
+        }
+      };
+      int64_t j = 0;
+      for (; j + kStrip <= lines; j += kStrip) step(j, std::integral_constant<int64_t, kStrip>());
+      step(j, lines - j);
     }
   });
 }
