@@ -1,5 +1,5 @@
-// What vectors have no instruction for: integer division and the remainder of floats go lane by lane through the stack,
-// integer powers by squaring until no lane has bits of its exponent left.
+// What vectors have no instruction for: integer division and remainders of floats with large quotients go lane by lane
+// through the stack, integer powers by squaring until no lane has bits of its exponent left.
 #include "jit/codegen/x64/emitter.h"
 
 namespace lutra::x64 {
@@ -111,7 +111,9 @@ x86::Vec KernelEmitter::gcd(DType t, const x86::Vec& a, const x86::Vec& b, int l
   });
 }
 
-x86::Vec emit_fmod(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b) {
+namespace {
+// Any quotient: the x87's partial remainder is exact, and takes its time. The result goes to r.
+void fmod_by_lanes(Vectors& v, bool wide, const x86::Vec& r, const x86::Vec& a, const x86::Vec& b) {
   x86::Compiler& cc = v.cc;
   x86::Mem sa = cc.newStack(64, 64), sb = cc.newStack(64, 64), status = cc.newStack(8, 8);
   cc.emit(Ids::kIdVmovups, sa, a);
@@ -131,10 +133,32 @@ x86::Vec emit_fmod(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b) 
     cc.fstp(element(sa, lane, wide));
     cc.fstp(x86::st0);
   });
-  x86::Vec r = v.fresh(wide);
   cc.emit(Ids::kIdVmovups, r, sa);
+}
+}  // namespace
+
+// A quotient that a float holds to the unit is off by one at most once it is cut, and what a - n * b leaves is a float:
+// so the remainder is exact. All lanes go the long way where one has a larger quotient, an infinity or a NaN.
+template <int kB>
+VecFloat<kB> fmod_of(const VecFloat<kB>& a, const VecFloat<kB>& b) {
+  using F = VecFloat<kB>;
+  Vectors& v = *t_vectors;
+  const bool wide = kB == 64;
+  const F x(a.in_register()), m = loop::magnitude(x), y = loop::magnitude(b), q = m / y;
+  const F minus = loop::with_sign_of(y, F(-0.0));
+  const F rest = mul_add(floor_of(q), minus, m);
+  const F r = loop::with_sign_of(select(rest < F(0.0), rest + y, rest), x);
+  const asmjit::Label slow = v.cc.newLabel(), done = v.cc.newLabel();
+  const auto large = !(q < F(wide ? 0x1p52 : 0x1p23));
+  v.jump_if_any((large | (rest != rest)).k, slow);
+  v.cc.jmp(done);
+  v.cc.bind(slow);
+  fmod_by_lanes(v, wide, r.reg, x.reg, b.in_register());
+  v.cc.bind(done);
   return r;
 }
+template VecFloat<32> fmod_of(const VecFloat<32>&, const VecFloat<32>&);
+template VecFloat<64> fmod_of(const VecFloat<64>&, const VecFloat<64>&);
 
 // Negative exponents: 1 and -1 have an inverse, the rest gives 0.
 x86::Vec KernelEmitter::int_power(DType t, const x86::Vec& base, const x86::Vec& exponent) {

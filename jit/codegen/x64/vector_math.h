@@ -185,12 +185,9 @@ inline I64 mul32(const I64& a, const I64& b) { return emit_binary(Vop::kMul32, a
 inline F64 widen(const F32& x) { return F64(t_vectors->convert(Conv::kF32ToF64, x.in_register())); }
 inline F32 narrow(const F64& x) { return F32(t_vectors->convert(Conv::kF64ToF32, x.in_register())); }
 
-// Lane by lane through the x87's exact partial remainder.
-x86::Vec emit_fmod(Vectors& vectors, bool wide, const x86::Vec& a, const x86::Vec& b);
+// In emit_lanewise.cc: exact.
 template <int kB>
-VecFloat<kB> fmod_of(const VecFloat<kB>& a, const VecFloat<kB>& b) {
-  return VecFloat<kB>(emit_fmod(*t_vectors, kB == 64, a.in_register(), b.in_register()));
-}
+VecFloat<kB> fmod_of(const VecFloat<kB>& a, const VecFloat<kB>& b);
 
 }  // namespace lutra::x64
 
