@@ -121,6 +121,31 @@ Results decompose_linalg_vector_norm(const Args& args) {
 
 Results decompose_dist(const Args& args) { return {op1(OpId::linalg_vector_norm, {sub(args[0], args[1]), args[2]})}; }
 
+// Whether distances come from products, as PyTorch decides: Euclid's, of more than 25 rows.
+static bool by_product(const Tensor& a, const Tensor& b, double p, const std::string& mode) {
+  if (p != 2 || is_half(a->dtype) || mode == "donot_use_mm_for_euclid_dist") return false;
+  if (mode == "use_mm_for_euclid_dist") return true;
+  const auto is_long = [](const Tensor& t) {
+    return scalar_ask(SymCmp::kLt, Scalar(25.0), Scalar::of_sym(t->sizes[t->sizes.size() - 2]));
+  };
+  return is_long(a) || is_long(b);
+}
+
+// |a|^2 + |b|^2 - 2ab as one product: [-2a, |a|^2, 1] by [b, 1, |b|^2]. Where it is 0 its root has the gradient 0.
+static Tensor euclidean_distances(const Tensor& a, const Tensor& b) {
+  const auto with = [](const Tensor& rows, const Tensor& first, const Tensor& second) {
+    return op1(OpId::cat, {std::vector<Tensor>{rows, first, second}, int_arg(-1)});
+  };
+  const auto norms = [](const Tensor& t) { return op1(OpId::sum, {mul(t, t), Sizes{-1}, true}); };
+  const Tensor na = norms(a), nb = norms(b);
+  const auto ones = [](const Tensor& t) { return full(t->sizes, 1.0, t->dtype, t->device()); };
+  const Tensor right = with(b, ones(nb), nb);
+  const Tensor squares =
+      op1(OpId::matmul, {with(mul(a, Scalar(-2.0)), na, ones(na)), op1(OpId::transpose, {right, int_arg(-2), int_arg(-1)})});
+  const Tensor none = op1(OpId::le, {squares, Scalar(0.0)});
+  return where(none, Scalar(0.0), op1(OpId::sqrt, {where(none, Scalar(1.0), squares)}));
+}
+
 Results decompose_cdist(const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor();
   const double p = args[2].as<Scalar>().to_double();
@@ -131,10 +156,11 @@ Results decompose_cdist(const Args& args) {
   for (const Tensor& t : {a, b}) {
     if (!is_float(t->dtype)) fail("cdist: expected floating point tensors, got ", name(t->dtype));
   }
-  const std::string mode = args[3].is_none() ? "use_mm_for_euclid_dist" : args[3].as<std::string>();
+  const std::string mode = args[3].is_none() ? "use_mm_for_euclid_dist_if_necessary" : args[3].as<std::string>();
   const KnownNames modes = {"use_mm_for_euclid_dist", "use_mm_for_euclid_dist_if_necessary",
                             "donot_use_mm_for_euclid_dist"};
   if (!modes.have(mode)) fail("cdist: compute_mode '", mode, "' is unknown", modes.expected(mode));
+  if (a->sizes.back() != 0 && by_product(a, b, p, mode)) return {euclidean_distances(a, b)};
   Tensor apart = sub(unsqueeze(a, int_arg(-2)), unsqueeze(b, int_arg(-3)));
   if (apart->sizes.back() == 0) {
     Sizes sizes(apart->sizes.begin(), apart->sizes.end() - 1);
