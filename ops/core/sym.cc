@@ -378,7 +378,7 @@ SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
   const int32_t x = constant_left ? 0 : integer_in(*this, g.a), y = constant_right ? 0 : integer_in(*this, g.b);
   if (!constant_left && !constant_right) {
     if (x && y) g.a = x, g.b = y;
-    if (g.cmp == SymCmp::kEq && g.a > g.b) std::swap(g.a, g.b);
+    if (g.cmp == SymCmp::kEq && comes_before(exprs_, g.b, g.a)) std::swap(g.a, g.b);
     return g;
   }
   if (g.cmp == SymCmp::kSame && g.outcome && (x || y)) g.cmp = SymCmp::kEq;

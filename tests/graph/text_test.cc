@@ -31,6 +31,18 @@ TEST_CASE("sums and products of sizes read as they were written, whatever was ma
   CHECK(print(*parse_graph(text)) == text);
 }
 
+TEST_CASE("an equality of sizes reads as it was written, whatever was made first", "[graph]") {
+  Graph graph;
+  SymEnv& env = *graph.env;
+  SymScope scope(&env);
+  const auto leaf = [&](int32_t dim) { return SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, dim, dim + 3)); };
+  const SymInt a = leaf(0), b = leaf(1), product = a * b, sum = a + 9;
+  graph.add_input("x", {a, b, sum, product}, {1, 1, 1, 1}, DType::kFloat32);
+  CHECK(env.ask(SymCmp::kEq, product.expr, sum.expr));
+  const std::string text = print(graph);
+  CHECK(print(*parse_graph(text)) == text);
+}
+
 TEST_CASE("broken graph text is refused with its line", "[graph]") {
   struct Row {
     const char* text;
