@@ -8,7 +8,7 @@
 //             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] [";" file ":" line]
 //   values   := ... | graph, where an op takes a function
 //   type     := dtype "[" exprs "]" "strides" "[" exprs "]"
-#include <cstdlib>
+#include <algorithm>
 #include <unordered_map>
 
 #include "jit/graph/function.h"
@@ -23,13 +23,14 @@ struct Parser : TextReader {
       : TextReader(text, "graph text", *graph->env), device(device), g(std::move(graph)) {}
   const Device device;
   int nested = 0;  // functions around this one
+  int draws = 0;   // call indices that nodes have
   std::unique_ptr<Graph> g;
   std::unordered_map<int, Tensor> values;
   GraphRecorder recorder{*g};
 
   Tensor ref() {
     expect("%");
-    int id = int(integer());
+    const int id = place();
     auto it = values.find(id);
     if (it == values.end()) error(str("%", id, " is not defined"));
     return it->second;
@@ -40,7 +41,7 @@ struct Parser : TextReader {
     Parser inner(text, device, std::make_unique<Graph>());
     inner.at = at, inner.line = line, inner.nested = nested + 1;
     if (inner.nested > kMostNested) error("functions are nested too deeply");
-    std::unique_ptr<Graph> graph = inner.run();
+    std::unique_ptr<Graph> graph = inner.graph();
     at = inner.at, line = inner.line;
     if (std::string wrong = check_function(*graph); !wrong.empty()) error(wrong);
     return make_function(std::move(graph));
@@ -77,15 +78,32 @@ struct Parser : TextReader {
     return s;
   }
 
+  void define(int id, const Tensor& t) {
+    if (!values.emplace(id, t).second) fail("%", id, " is defined twice");
+  }
+
   void input(int id, bool constant) {
     std::string name = quoted();
     expect(":");
     Type t = type();
+    for (const SymInt& s : t.strides) {
+      if (s.hint < 0) error("a negative stride");
+    }
     Tensor v = g->add_input(name, t.sizes, t.strides, t.dtype, device);
     if (constant) g->inputs.back().constant = make_tensor(t.sizes, t.strides, t.dtype);
     if (accept("aliases")) v->storage = ref()->storage;
     v->requires_grad = accept("requires_grad");
-    values[id] = v;
+    define(id, v);
+  }
+
+  // Of sizes and numbers that inputs have.
+  void check_leaves() {
+    for (size_t id = 1; id < g->env->size(); id++) {
+      const SymExpr& e = (*g->env)[int32_t(id)];
+      if (e.op != SymOp::kSize && e.op != SymOp::kStride) continue;
+      const bool exists = size_t(e.a) < g->inputs.size() && size_t(e.b) < g->inputs[size_t(e.a)].value->sizes.size();
+      if (!exists) error("there is no " + leaf_text(e));
+    }
   }
 
   void node(const std::vector<int>& ids) {
@@ -123,7 +141,7 @@ struct Parser : TextReader {
       if (!info(op).has(kView) && t.strides.size() == r->strides.size()) r->strides = t.strides;
       bool same = t.dtype == r->dtype && equal(t.sizes, r->sizes) && equal(t.strides, r->strides);
       if (!same) error(str("the type of %", ids[i], " is ", describe(r), " strides ", to_string(r->strides)));
-      values[ids[i]] = r;
+      define(ids[i], r);
     }
     trailer(n);
   }
@@ -135,7 +153,8 @@ struct Parser : TextReader {
     return true;
   }
   void trailer(Node& n) {
-    if (accept("rng")) n.rng = int(integer());
+    if (peek("rng") && n.rng < 0) error(str(name(n.op), " draws no random numbers"));
+    if (accept("rng")) n.rng = place(), draws = std::max(draws, n.rng + 1);
     read_location(n.file, n.line);
   }
 
@@ -167,7 +186,7 @@ struct Parser : TextReader {
     } else {
       std::vector<int> ids;
       while (accept("%")) {
-        ids.push_back(int(integer()));
+        ids.push_back(place());
         if (!accept(",")) expect("=");
       }
       bool constant = false;
@@ -177,6 +196,13 @@ struct Parser : TextReader {
   }
 
   std::unique_ptr<Graph> run() {
+    std::unique_ptr<Graph> made = graph();
+    skip();
+    if (at < text.size()) error("text after the end");
+    return made;
+  }
+
+  std::unique_ptr<Graph> graph() {
     SymScope scope(g->env.get());
     GradModeScope no_grad(false);
     expect("graph");
@@ -184,16 +210,23 @@ struct Parser : TextReader {
     while (!accept("return")) {
       skip();
       if (at >= text.size()) error("the graph has no end");
-      statement();
+      placed([&] { statement(); });
     }
+    placed([&] { results(); });
+    g->renumber();
+    return std::move(g);
+  }
+
+  void results() {
     while (!peek("}") && !peek("rng")) {
       if (!g->outputs.empty()) expect(",");
       g->outputs.push_back(value(ArgType::kOperand));
     }
-    if (accept("rng")) g->rng_calls = int(integer());
+    const int made = g->rng_calls;
+    g->rng_calls = accept("rng") ? place() : 0;
+    if (g->rng_calls < std::max(draws, made)) error("more random numbers are drawn than the graph says");
+    check_leaves();
     expect("}");
-    g->renumber();
-    return std::move(g);
   }
 };
 

@@ -23,7 +23,11 @@ struct Nested {
 
 }  // namespace
 
-void TextReader::error(const std::string& what) { fail(form_, ", line ", line, ": ", what); }
+void TextReader::error(const std::string& what) { error_at(line, what); }
+
+void TextReader::error_at(int where, const std::string& what) {
+  throw TextError(str(form_, ", line ", where, ": ", what));
+}
 
 void TextReader::skip() {
   for (; at < text.size() && isspace(static_cast<unsigned char>(text[at])); at++) line += text[at] == '\n';
@@ -91,6 +95,12 @@ int64_t TextReader::integer() {
   return whole_number(s);
 }
 
+int32_t TextReader::place() {
+  const int64_t v = integer();
+  if (v < 0 || v > INT32_MAX) error(str("number out of range: ", v));
+  return int32_t(v);
+}
+
 int64_t TextReader::whole_number(const std::string& s) {
   errno = 0;
   const int64_t v = std::strtoll(s.c_str(), nullptr, 10);
@@ -129,14 +139,15 @@ int32_t TextReader::expr() {
 }
 
 int32_t TextReader::leaf(SymOp op, bool declared) {
-  int64_t a = integer(), b = 0;
-  if (op != SymOp::kScalarInput) expect(","), b = integer();
+  const int32_t a = place();
+  int32_t b = 0;
+  if (op != SymOp::kScalarInput) expect(","), b = place();
   expect(")");
   if (op == SymOp::kScalarInput && size_t(a) >= scalars_.size()) error("scalar input out of range");
   int64_t hint = 0;
   if (declared) expect("="), hint = integer();
   double d = op == SymOp::kScalarInput ? scalars_[size_t(a)] : 0;
-  return env_.leaf(op, int32_t(a), int32_t(b), hint, d);
+  return env_.leaf(op, a, b, hint, d);
 }
 
 SymInt TextReader::size() {
@@ -167,6 +178,13 @@ TextReader::Type TextReader::type() {
   Sizes s = sizes("[", "]");
   expect("strides");
   Sizes st = sizes("[", "]");
+  if (s.size() != st.size()) error("as many strides as sizes are expected");
+  if (s.size() > kMostDims) error("too many dimensions");
+  int64_t elements = 1;
+  for (const SymInt& n : s) {
+    if (n.hint < 0) error("a negative size");
+    if (n.hint > 0 && __builtin_mul_overflow(elements, n.hint, &elements)) error("a tensor with too many elements");
+  }
   return {t, s, st};
 }
 

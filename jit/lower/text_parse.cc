@@ -17,14 +17,8 @@ class Parser : public TextReader {
       : TextReader(text, "lowered text", *graph->env), graph_(std::move(graph)), lowered_{SymFacts(*graph_->env), {}} {}
 
   ParsedLowering run() {
-    try {
-      SymScope scope(graph_->env.get());
-      program();
-    } catch (const Error& e) {
-      // Of arithmetic on sizes, which knows no line.
-      if (std::string(e.what()).starts_with("lowered text")) throw;
-      error(e.what());
-    }
+    SymScope scope(graph_->env.get());
+    program();
     return {std::move(graph_), std::move(lowered_)};
   }
 
@@ -34,7 +28,7 @@ class Parser : public TextReader {
     expect("{");
     while (!accept("}")) {
       if (at >= text.size()) error("expected '}'");
-      statement();
+      placed([&] { statement(); });
     }
     skip();
     if (at < text.size()) error("text after the end");
@@ -61,7 +55,7 @@ class Parser : public TextReader {
   void input() {
     const std::string name = quoted();
     expect(":");
-    const Type t = bounded_type();
+    const Type t = type();
     tensors_.push_back(graph_->add_input(name, t.sizes, t.strides, t.dtype));
   }
 
@@ -81,15 +75,6 @@ class Parser : public TextReader {
     return int32_t(small());
   }
   int32_t use() { return numbered('%'); }
-  Type bounded_type() {
-    Type t = type();
-    if (t.sizes.size() != t.strides.size()) error("as many strides as sizes are expected");
-    if (t.sizes.size() > kMostDims) error("too many dimensions");
-    for (const SymInt& n : t.sizes) {
-      if (n.hint < 0) error("a negative size");
-    }
-    return t;
-  }
 
   Lowered::Kind kind() {
     const std::string w = word();
@@ -118,7 +103,7 @@ class Parser : public TextReader {
     if (defines == (l.kind == Lowered::kCopy)) error(defines ? "a copy defines no tensor" : "a tensor must be defined");
     if (defines) {
       expect(":");
-      const Type t = bounded_type();
+      const Type t = type();
       n.value = make_fake(t.sizes, t.strides, t.dtype);
       n.value->node = node.get();
       node->results = {n.value};

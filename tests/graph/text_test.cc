@@ -67,7 +67,24 @@ TEST_CASE("broken graph text is refused with its line", "[graph]") {
       {"graph {\n  %0 = input 'p' : b8[2] strides [1]\n  %1 = cond(%0, graph {\n    return\n  }, graph {\n    return\n "
        " }"
        ", [], [])\n",
-       "cond: pred must have one element, has 2"},
+       "line 3: cond: pred must have one element, has 2"},
+      {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %1 = relu(%0, 3)\n", "line 3: expected ')'"},
+      {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %1 = sum(%0, %0)\n", "line 3: sum: argument 'dim' must be"},
+      {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %0 = input 'y' : f32[] strides []\n",
+       "line 3: %0 is defined twice"},
+      {"graph {\n  %0 = input 'x' : f32[2] strides []\n", "line 2: as many strides as sizes"},
+      {"graph {\n  %0 = input 'x' : f32[-2] strides [1]\n", "line 2: a negative size"},
+      {"graph {\n  %0 = input 'x' : f32[2] strides [-1]\n", "line 2: a negative stride"},
+      {"graph {\n  %0 = input 'x' : f32[4611686018427387904, 4] strides [0, 0]\n", "line 2: a tensor with too many"},
+      {"graph {\n  %0 = constant 'x' : f32[4611686018427387] strides [1]\n", "line 2: "},
+      {"graph {\n  sym size(0, 1) = 3\n  %0 = input 'x' : f32[2] strides [1]\n  return\n}\n",
+       "line 5: there is no size(0, 1)"},
+      {"graph {\n  sym size(4294967296, 0) = 3\n", "line 2: number out of range: 4294967296"},
+      {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %1 = relu(%0) : f32[2] strides [1] rng 0\n",
+       "line 3: relu draws no random numbers"},
+      {"graph {\n  %0 = rand({2}, None, None) : f32[2] strides [1] rng 3\n  return %0 rng 2\n}\n",
+       "line 3: more random numbers are drawn"},
+      {"graph {\n  return\n}\ngraph {", "line 4: text after the end"},
   };
   for (const Row& row : rows) {
     INFO(row.text);
