@@ -16,17 +16,6 @@ namespace {
 
 std::atomic<uint64_t> hits, misses, refused;
 
-// What plans depend on and the graph's text does not say.
-std::string beside_text(const Graph& graph) {
-  std::string text = "devices";
-  for (const GraphInput& in : graph.inputs) text += " " + to_string(in.value->device());
-  text += "\norigins";
-  for (const auto& n : graph.nodes) {
-    if (n->origin != OpId::kCount) text += str(" ", n->id, " ", name(n->origin));
-  }
-  return text + "\n";
-}
-
 // The plan's questions to the env of the graph that it shall run. False where one has another answer than then.
 bool ask_again(const Plan& plan, SymEnv& env) {
   std::vector<int32_t> ids(plan.exprs.size(), 0);
@@ -52,7 +41,7 @@ std::string segment_key(const Graph& graph, const std::string& text, const std::
   std::string key = str("segment ", about, about.empty() ? "" : ", ", graph.nodes.size(), " ops\nlutra ", build_id(),
                         "\n", backend_of(device).target_key(device, current_isa()), "\nwithout");
   for (const std::string& pass : disabled_passes) key += " " + pass;
-  return key + "\n" + beside_text(graph) + text;
+  return key + "\n" + text;
 }
 
 std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph) {

@@ -1,7 +1,7 @@
 // Compiled graphs on disk: a graph in; what an earlier process compiled of it out, or nothing.
 //
 // An entry's key is all that a compilation depends on: Lutra's build, the device and its numerics, the options, the
-// graph's text, and what that leaves out. Its data is an artifact (jit/artifact). The questions that the compilation
+// graph's text. Its data is an artifact (jit/artifact). The questions that the compilation
 // asked of the graph's symbols are in the plan: they are asked again, so that capture guards them.
 #pragma once
 #include <memory>

@@ -4,8 +4,8 @@
 //   graph    := "graph" "{" line* "return" values ["rng" int] "}"
 //   line     := "sym" leaf "=" int | "scalar" str "=" num | "let" "$" int "=" expr
 //             | "guard" cmp "(" expr ["," expr] ")" bool
-//             | %id "=" ("input" | "constant") str ":" type ["aliases" %id] ["requires_grad"]
-//             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] [";" file ":" line]
+//             | %id "=" ("input" | "constant") str ":" type ["on" device] ["aliases" %id] ["requires_grad"]
+//             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] ["of" op] [";" file ":" line]
 //   values   := ... | graph, where an op takes a function
 //   type     := dtype "[" exprs "]" "strides" "[" exprs "]"
 #include <algorithm>
@@ -89,9 +89,14 @@ struct Parser : TextReader {
     for (const SymInt& s : t.strides) {
       if (s.hint < 0) error("a negative stride");
     }
-    Tensor v = g->add_input(name, t.sizes, t.strides, t.dtype, device);
+    const Device on = accept("on") ? parse_device(quoted()) : device;
+    Tensor v = g->add_input(name, t.sizes, t.strides, t.dtype, on);
     if (constant) g->inputs.back().constant = make_tensor(t.sizes, t.strides, t.dtype);
-    if (accept("aliases")) v->storage = ref()->storage;
+    if (accept("aliases")) {
+      const Tensor other = ref();
+      if (other->device() != on) error("memory on two devices");
+      v->storage = other->storage;
+    }
     v->requires_grad = accept("requires_grad");
     define(id, v);
   }
@@ -155,6 +160,11 @@ struct Parser : TextReader {
   void trailer(Node& n) {
     if (peek("rng") && n.rng < 0) error(str(name(n.op), " draws no random numbers"));
     if (accept("rng")) n.rng = place(), draws = std::max(draws, n.rng + 1);
+    if (accept("of")) {
+      const std::string w = word();
+      n.origin = find_op(w);
+      if (n.origin == OpId::kCount) error("unknown op '" + w + "'");
+    }
     read_location(n.file, n.line);
   }
 

@@ -149,6 +149,7 @@ struct Printer {
       const GraphInput& in = g.inputs[i];
       out << "  " << ref(in.value) << " = " << (in.constant ? "constant " : "input ") << quote(in.name) << " : "
           << type(in.value);
+      if (in.value->device() != Device()) out << " on " << quote(to_string(in.value->device()));
       for (size_t k = 0; k < i; k++) {
         if (g.inputs[k].value->storage == in.value->storage) {
           out << " aliases " << ref(g.inputs[k].value);
@@ -178,6 +179,7 @@ struct Printer {
       for (size_t i = 0; i < n.results.size(); i++) out << (i ? ", " : " : ") << type(n.results[i]);
     }
     if (n.rng >= 0) out << " rng " << n.rng;
+    if (n.origin != OpId::kCount && n.origin != n.op) out << " of " << name(n.origin);
     if (n.file) out << " ; " << n.file << ":" << n.line;
     out << "\n";
   }
