@@ -96,9 +96,8 @@ void check_backend(const std::string& backend) {
 
 namespace {
 
-// "" where nothing is kept.
-std::string key_of(const Graph& graph, const CompileOptions& options) {
-  if (!takes_kept(options)) return "";
+SegmentKey key_of(const Graph& graph, const CompileOptions& options) {
+  if (!takes_kept(options)) return {};
   return segment_key(graph, options.text ? *options.text : print(graph), options.about, options.disabled_passes);
 }
 
@@ -122,8 +121,8 @@ bool find_compiled(std::unique_ptr<Graph>& graph, const CompileOptions& options,
   const CompileScope scope;
   const AutocastOff off;
   const auto start = Clock::now();
-  const std::string key = key_of(*graph, options);
-  std::shared_ptr<Executable> found = key.empty() ? nullptr : find_segment(key, *graph);
+  const SegmentKey key = key_of(*graph, options);
+  std::shared_ptr<Executable> found = key.text.empty() ? nullptr : find_segment(key, *graph);
   if (!found) return false;
   Compilation c{options, std::move(graph)};
   c.executable = std::move(found);
@@ -139,11 +138,11 @@ Compiled make_compiled(std::unique_ptr<Graph> graph, const CompileOptions& optio
   const auto start = Clock::now();
   Compilation c{options, std::move(graph)};
   Compiled compiled;
-  const std::string key = key_of(*c.graph, options);
-  const std::vector<Tensor> given = key.empty() ? std::vector<Tensor>() : constants_of(*c.graph);
+  const SegmentKey key = key_of(*c.graph, options);
+  const std::vector<Tensor> given = key.text.empty() ? std::vector<Tensor>() : constants_of(*c.graph);
   go_the_road(c, compiled);
   compiled.graph = std::move(c.graph);
-  if (!key.empty()) keep_segment(key, *c.executable, given);
+  if (!key.text.empty()) keep_segment(key, *c.executable, given);
   finish(c, compiled, start);
   return compiled;
 }

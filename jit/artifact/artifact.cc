@@ -13,7 +13,7 @@ using artifact::Damaged;
 
 namespace {
 
-const std::string kMagic = "lutra artifact 1";
+const std::string kMagic = "lutra artifact 2";
 
 // What is wrong with an artifact's codes.
 std::string wrong_codes(const Plan& plan, const Codes& codes) {
@@ -105,20 +105,23 @@ std::vector<Tensor> make_constants(const Artifact& artifact, const std::vector<T
   return out;
 }
 
-std::string write_artifact(const Plan& plan, const Codes& codes, const std::vector<Constant>& constants) {
+std::string write_artifact(const Plan& plan, const Codes& codes, const std::vector<Constant>& constants,
+                           const std::string& target) {
   artifact::Writer out;
-  out(kMagic, build_id(), plan, codes, constants);
+  out(kMagic, build_id(), target, plan, codes, constants);
   return out.take();
 }
 
-Artifact read_artifact(std::string_view bytes) {
+Artifact read_artifact(std::string_view bytes, const std::string& target) {
   artifact::Reader in(bytes);
-  std::string magic, build;
+  std::string magic, build, made_for;
   in(magic);
   if (magic != kMagic) throw Damaged("this is none");
   in(build);
   if (build != build_id())
     throw Damaged(str("it is of another build of Lutra (", build, ", this is ", build_id(), ")"));
+  in(made_for);
+  if (made_for != target) throw Damaged(str("its code is for another machine (", made_for, "; this is ", target, ")"));
   Artifact a;
   in(a.plan, a.codes, a.constants);
   if (!in.at_end()) throw Damaged("something follows its end");

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "jit/graph/graph.h"
 #include "jit/schedule/plan.h"
 
 namespace lutra {
@@ -37,10 +38,11 @@ struct Artifact {
 std::vector<Constant> describe_constants(const std::vector<Tensor>& constants, const std::vector<Tensor>& given);
 std::vector<Tensor> make_constants(const Artifact& artifact, const std::vector<Tensor>& given);
 
-// Only the build of Lutra that wrote an artifact reads it.
-std::string write_artifact(const Plan& plan, const Codes& codes, const std::vector<Constant>& constants);
-// Throws Error(kUser) where the bytes are no artifact of this build, or lie.
-Artifact read_artifact(std::string_view bytes);
+// Only the build of Lutra that wrote an artifact reads it. target: what its code is made for (Backend::target_key).
+std::string write_artifact(const Plan& plan, const Codes& codes, const std::vector<Constant>& constants,
+                           const std::string& target);
+// Throws Error(kUser) where the bytes are no artifact of this build and for this target, or lie.
+Artifact read_artifact(std::string_view bytes, const std::string& target);
 
 // The same as JSON, for people and for other builds: kernels as loop IR, without machine code, which whoever links it
 // compiles. Printing what was parsed gives the same text. Throws Error(kUser) that says where the text lies.
@@ -51,5 +53,8 @@ Artifact parse_artifact(const std::string& text);
 std::string verify(const Plan& plan);
 // Throws Error(kUser) with what is wrong with plan, codes or constants.
 void check_artifact(const Artifact& artifact);
+// Throws Error(kUser) where the artifact cannot be the code of the captured graph: it reads inputs that there are not,
+// or gives other results.
+void check_serves(const Artifact& artifact, const Graph& graph);
 
 }  // namespace lutra

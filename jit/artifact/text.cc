@@ -90,7 +90,15 @@ class JsonWriter {
       return std::move(made_);
     }
   }
-  Json json(const std::string& v) { return v; }
+  // JSON is UTF-8; names of files are what their system has.
+  Json json(const std::string& v) {
+    try {
+      Json(v).dump();
+      return v;
+    } catch (const Json::exception&) {
+      return {{"bytes", to_hex(v)}};
+    }
+  }
   template <class T>
   Json json(const std::vector<T>& v) {
     Json list = Json::array();
@@ -191,6 +199,11 @@ class JsonReader {
     }
   }
   void value(std::string& v) {
+    if (json_->is_object() && json_->size() == 1 && json_->contains("bytes")) {
+      within("bytes", v);
+      v = from_hex(v);
+      return;
+    }
     if (!json_->is_string()) lies("is no text");
     v = json_->get<std::string>();
   }

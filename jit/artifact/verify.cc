@@ -1,4 +1,5 @@
 // What a plan says of itself, checked: a plan that was read may lie.
+#include "jit/artifact/archive.h"
 #include "jit/artifact/artifact.h"
 #include "ops/core/error.h"
 #include "ops/defs/control.h"
@@ -145,5 +146,52 @@ class Verifier {
 }  // namespace
 
 std::string verify(const Plan& plan) { return Verifier(plan).run(); }
+
+namespace {
+
+PlanOutput::Kind kind_of(const Value& v) {
+  if (v.is<Tensor>()) return v.tensor() ? PlanOutput::kTensor : PlanOutput::kNone;
+  return v.is<Scalar>() ? PlanOutput::kScalar : PlanOutput::kNone;
+}
+
+std::string why_not_of(const Artifact& a, const Graph& graph) {
+  const Plan& p = a.plan;
+  const size_t constants = constants_of(graph).size(), inputs = graph.inputs.size();
+  if (p.positions.empty() ? constants > 0 : p.positions.size() < inputs) return "it has other inputs";
+  int32_t next = 0;
+  for (size_t i = 0; i < p.positions.size(); i++) {  // a pass may have added constants behind them
+    const bool constant = i >= inputs || graph.inputs[i].constant;
+    if (p.positions[i] != (constant ? -1 : next++)) return str("input ", i, " is another one");
+  }
+  for (const Buffer& b : p.buffers) {
+    if (b.kind == Buffer::kInput && size_t(b.index) >= inputs) return str("it reads input ", b.index);
+  }
+  for (const SymExpr& e : p.exprs) {
+    const bool size = e.op == SymOp::kSize || e.op == SymOp::kStride;
+    if (size && (size_t(e.a) >= inputs || size_t(e.b) >= graph.inputs[size_t(e.a)].value->sizes.size() ||
+                 graph.inputs[size_t(e.a)].constant))
+      return str("it reads dimension ", e.b, " of input ", e.a);
+    if (e.op == SymOp::kScalarInput && size_t(e.a) >= graph.scalars.size()) return str("it reads number ", e.a);
+  }
+  for (const int32_t i : p.mutated) {
+    if (size_t(i) >= inputs) return str("it writes input ", i);
+  }
+  for (const Constant& c : a.constants) {
+    if (c.given >= 0 && size_t(c.given) >= constants) return str("it reads constant ", c.given);
+  }
+  if (p.outputs.size() != graph.outputs.size()) return str("it gives ", p.outputs.size(), " results");
+  for (size_t i = 0; i < p.outputs.size(); i++) {
+    if (p.outputs[i].kind != kind_of(graph.outputs[i])) return str("result ", i, " is of another kind");
+  }
+  if (p.rng_calls != graph.rng_calls) return str("it draws random numbers ", p.rng_calls, " times");
+  return "";
+}
+
+}  // namespace
+
+void check_serves(const Artifact& artifact, const Graph& graph) {
+  const std::string why = why_not_of(artifact, graph);
+  if (!why.empty()) throw artifact::Damaged("it is not of this graph: " + why);
+}
 
 }  // namespace lutra

@@ -35,20 +35,22 @@ SegmentCounts segment_counts() { return {hits, misses, refused}; }
 
 bool keeps_segments() { return cache_mode() != CacheMode::kOff && !build_id().empty() && !cache_directory().empty(); }
 
-std::string segment_key(const Graph& graph, const std::string& text, const std::string& about,
-                        const std::vector<std::string>& disabled_passes) {
+SegmentKey segment_key(const Graph& graph, const std::string& text, const std::string& about,
+                       const std::vector<std::string>& disabled_passes) {
   const Device device = device_of(graph);
+  const std::string target = backend_of(device).target_key(device, current_isa());
   std::string key = str("segment ", about, about.empty() ? "" : ", ", graph.nodes.size(), " ops\nlutra ", build_id(),
-                        "\n", backend_of(device).target_key(device, current_isa()), "\nwithout");
+                        "\n", target, "\nwithout");
   for (const std::string& pass : disabled_passes) key += " " + pass;
-  return key + "\n" + text;
+  return {key + "\n" + text, target};
 }
 
-std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph) {
+std::shared_ptr<Executable> find_segment(const SegmentKey& key, const Graph& graph) {
   std::string bytes;
-  if (!read_cached("segment", key, bytes)) return misses++, nullptr;
+  if (!read_cached("segment", key.text, bytes)) return misses++, nullptr;
   try {
-    Artifact artifact = read_artifact(bytes);
+    Artifact artifact = read_artifact(bytes, key.target);
+    check_serves(artifact, graph);
     if (ask_again(artifact.plan, *graph.env)) {
       hits++;
       return Executable::link(std::move(artifact), constants_of(graph));
@@ -61,9 +63,9 @@ std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& gr
   return nullptr;
 }
 
-void keep_segment(const std::string& key, const Executable& executable, const std::vector<Tensor>& given) {
+void keep_segment(const SegmentKey& key, const Executable& executable, const std::vector<Tensor>& given) {
   const std::vector<Constant> constants = describe_constants(executable.constants(), given);
-  write_cached("segment", key, write_artifact(executable.plan(), executable.codes(), constants));
+  write_cached("segment", key.text, write_artifact(executable.plan(), executable.codes(), constants, key.target));
 }
 
 }  // namespace lutra

@@ -22,12 +22,16 @@ SegmentCounts segment_counts();
 
 // False where the cache is off, there is no place for it, or this build has no id.
 bool keeps_segments();
+struct SegmentKey {
+  std::string text;    // empty: nothing is kept
+  std::string target;  // what the code is made for, which is a part of text
+};
 // text: the graph's. about: names the entry.
-std::string segment_key(const Graph& graph, const std::string& text, const std::string& about,
-                        const std::vector<std::string>& disabled_passes);
+SegmentKey segment_key(const Graph& graph, const std::string& text, const std::string& about,
+                       const std::vector<std::string>& disabled_passes);
 // Null where there is none.
-std::shared_ptr<Executable> find_segment(const std::string& key, const Graph& graph);
+std::shared_ptr<Executable> find_segment(const SegmentKey& key, const Graph& graph);
 // given: the constants of the graph that the key is of.
-void keep_segment(const std::string& key, const Executable& executable, const std::vector<Tensor>& given);
+void keep_segment(const SegmentKey& key, const Executable& executable, const std::vector<Tensor>& given);
 
 }  // namespace lutra

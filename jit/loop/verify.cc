@@ -1,5 +1,6 @@
 // What must hold of a kernel before code is made of it: visibility, types, ranges and the rules of loop modes.
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "jit/loop/loop.h"
@@ -20,6 +21,8 @@ class Verifier {
     for (const Param& p : k_.params) {
       if (p.type >= DType::kNone) return "a pointer argument without type";
     }
+    const auto in_word = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+    if (k_.name.empty() || !std::all_of(k_.name.begin(), k_.name.end(), in_word)) return "a kernel without a name";
     body(k_.body);
     if (error_.empty()) parallel_alone();
     return error_;

@@ -15,6 +15,8 @@
 namespace lutra {
 namespace {
 
+const std::string kTarget = "a machine";
+
 // What a run of the executable gives and leaves in its inputs; or its error.
 SeenRun run(Executable& e, const Graph& graph, uint32_t seed) {
   SeenRun r;
@@ -37,12 +39,12 @@ SeenRun run(Executable& e, const Graph& graph, uint32_t seed) {
 }
 
 std::string bytes_of_artifact(const Executable& e, const Graph& graph) {
-  return write_artifact(e.plan(), e.codes(), describe_constants(e.constants(), constants_of(graph)));
+  return write_artifact(e.plan(), e.codes(), describe_constants(e.constants(), constants_of(graph)), kTarget);
 }
 
 std::string refusal(const std::string& bytes) {
   try {
-    read_artifact(bytes);
+    read_artifact(bytes, kTarget);
   } catch (const Error& e) {
     CHECK(e.kind == ErrorKind::kUser);
     return e.what();
@@ -54,7 +56,7 @@ std::string refusal(HandPlan p) {
   close(p, *p.env);
   Codes codes;
   codes.of_launch.assign(p.launches.size(), -1);
-  return refusal(write_artifact(p, codes, {}));
+  return refusal(write_artifact(p, codes, {}, kTarget));
 }
 
 }  // namespace
@@ -73,8 +75,8 @@ TEST_CASE("artifacts of random graphs are read as they were written, and run ali
     }
     const auto made = Executable::build(schedule(*graph), constants_of(*graph));
     const std::string bytes = bytes_of_artifact(*made, *graph);
-    Artifact read = read_artifact(bytes);
-    REQUIRE(write_artifact(read.plan, read.codes, read.constants) == bytes);
+    Artifact read = read_artifact(bytes, kTarget);
+    REQUIRE(write_artifact(read.plan, read.codes, read.constants, kTarget) == bytes);
     REQUIRE(print(read.plan) == print(made->plan()));
     const std::string text = print_artifact(read.plan, read.constants);
     const Artifact parsed = parse_artifact(text);
@@ -100,13 +102,13 @@ TEST_CASE("an artifact has the functions of its plan, which run as eager's", "[r
   for (const Value& v : interpret(*captured, inputs, scalars)) wanted.push_back(bytes_of(v.tensor()));
   const Compiled compiled = compile_graph(parse_graph(read_text("tests/graph/functions.graph")));
   const std::string bytes = bytes_of_artifact(*compiled.executable, *captured);
-  Artifact read = read_artifact(bytes);
+  Artifact read = read_artifact(bytes, kTarget);
   CHECK(read.plan.functions.size() == 3);
   const std::string loops = loops_text(read.plan);  // those of functions, too
   size_t kernels = 0;
   for (size_t at = 0; (at = loops.find("kernel ", at)) != std::string::npos; at++) kernels++;
   CHECK(kernels == compiled.kernels);
-  CHECK(write_artifact(read.plan, read.codes, read.constants) == bytes);
+  CHECK(write_artifact(read.plan, read.codes, read.constants, kTarget) == bytes);
   const std::string text = print_artifact(read.plan, read.constants);
   CHECK(print_artifact(parse_artifact(text).plan, read.constants) == text);
   const auto linked = Executable::link(std::move(read), {});
@@ -126,7 +128,7 @@ TEST_CASE("an artifact that was changed is refused, or is one all the same", "[r
   const auto graph = lowered_graph(*random_graph(3));
   const auto made = Executable::build(schedule(*graph), constants_of(*graph));
   const std::string bytes = write_artifact(made->plan(), {{}, std::vector<int32_t>(made->plan().launches.size(), -1)},
-                                           describe_constants(made->constants(), {}));
+                                           describe_constants(made->constants(), {}), kTarget);
   size_t refused = 0;
   for (size_t at = 0; at < bytes.size(); at++) {
     CHECK(refusal(bytes.substr(0, at)) != "");
@@ -193,9 +195,69 @@ TEST_CASE("an artifact of another build names it", "[runtime]") {
   const auto graph = lowered_graph(*random_graph(1));
   const auto made = Executable::build(schedule(*graph), constants_of(*graph));
   std::string bytes = bytes_of_artifact(*made, *graph);
-  char& digit = bytes[1 + std::string("lutra artifact 1").size() + 1];
+  char& digit = bytes[1 + std::string("lutra artifact 2").size() + 1];
   digit = digit == '0' ? '1' : '0';
   CHECK(refusal(bytes).find("artifact: it is of another build of Lutra (") == 0);
+}
+
+TEST_CASE("an artifact for another machine names it", "[runtime]") {
+  HandPlan p = scale_add_plan();
+  close(p, *p.env);
+  CHECK(refusal(write_artifact(p, no_codes(p), {}, "an abacus")) ==
+        "artifact: its code is for another machine (an abacus; this is a machine)");
+}
+
+TEST_CASE("an artifact that is not of the graph is refused", "[runtime]") {
+  const auto graph = parse_graph(R"(graph {
+  sym size(0, 0) = 8
+  scalar 's' = 2.0
+  %0 = input 'x' : f32[size(0, 0)] strides [1]
+  %1 = constant 'c' : f32[] strides []
+  %2 = mul(%0, scalar(0)) : f32[size(0, 0)] strides [1]
+  %3 = add(%2, %1, 1.0) : f32[size(0, 0)] strides [1]
+  return %3
+}
+)");
+  const auto made = Executable::build(schedule(*graph), constants_of(*graph));
+  const auto why = [&](auto change) {
+    Artifact a = read_artifact(bytes_of_artifact(*made, *graph), kTarget);
+    change(a, a.plan);
+    try {
+      check_serves(a, *graph);
+    } catch (const Error& e) {
+      CHECK(e.kind == ErrorKind::kUser);
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const std::string not_of = "artifact: it is not of this graph: ";
+  const auto change_expr = [](Plan& p, SymOp op, int32_t SymExpr::*side, int32_t to) {
+    for (SymExpr& e : p.exprs) {
+      if (e.op == op) e.*side = to;
+    }
+  };
+  using A = Artifact;
+  CHECK(why([](A&, Plan&) {}) == "");
+  CHECK(why([](A&, Plan& p) { p.positions.pop_back(); }) == not_of + "it has other inputs");
+  CHECK(why([](A&, Plan& p) { p.positions[1] = 1; }) == not_of + "input 1 is another one");
+  CHECK(why([](A&, Plan& p) { p.mutated = {2}; }) == not_of + "it writes input 2");
+  CHECK(why([](A& a, Plan&) { a.constants[0].given = 4; }) == not_of + "it reads constant 4");
+  CHECK(why([](A&, Plan& p) { p.outputs.clear(); }) == not_of + "it gives 0 results");
+  CHECK(why([](A&, Plan& p) { p.outputs[0].kind = PlanOutput::kNone; }) == not_of + "result 0 is of another kind");
+  CHECK(why([](A&, Plan& p) { p.rng_calls = 3; }) == not_of + "it draws random numbers 3 times");
+  CHECK(why([&](A&, Plan& p) { change_expr(p, SymOp::kSize, &SymExpr::b, 1); }) ==
+        not_of + "it reads dimension 1 of input 0");
+  CHECK(why([&](A&, Plan& p) { change_expr(p, SymOp::kScalarInput, &SymExpr::a, 1); }) == not_of + "it reads number 1");
+}
+
+TEST_CASE("a text of an artifact has names that are no UTF-8", "[runtime]") {
+  HandPlan p = scale_add_plan();
+  std::get<KernelLaunch>(p.launches[0]).file = "caf\xe9.lua";
+  close(p, *p.env);
+  const std::string text = print_artifact(p, {});
+  const Artifact read = parse_artifact(text);
+  CHECK(std::get<KernelLaunch>(read.plan.launches[0]).file == "caf\xe9.lua");
+  CHECK(print_artifact(read.plan, {}) == text);
 }
 
 }  // namespace lutra

@@ -115,7 +115,7 @@ TEST_CASE("random graphs from the disk give eager's bits", "[runtime]") {
 TEST_CASE("what a segment is found by", "[runtime]") {
   Folder folder;
   const auto key = [](const Graph& g, const std::vector<std::string>& off = {}) {
-    return segment_key(g, print(g), "here", off);
+    return segment_key(g, print(g), "here", off).text;
   };
   const auto graph = random_graph(11);
   const std::string plain = key(*graph);
