@@ -297,7 +297,7 @@ test("reports", function()
   end)()
   lt.config.compiled_autograd = false
   truthy(#report.backwards >= 1, #report.backwards)
-  truthy(tostring(report):find("backward at compiled_autograd.lua:%d+: %d+ ops, %d+ kernels?, %d+ calls?"), report)
+  truthy(tostring(report):find("backward at %S*compiled_autograd.lua:%d+: %d+ ops, %d+ kernels?, %d+ calls?"), report)
 end)
 
 test("the setting", function()
