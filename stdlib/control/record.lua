@@ -8,12 +8,14 @@ local M = {}
 
 local function list_of(...) return {...}, select("#", ...) end
 
--- The tensors of n values, in one list.
+-- The tensors of n values, in one list; nil has none.
 function M.flatten(where, values, n)
   local flat = {}
   for i = 1, n do
-    local part = tree.flatten(where, "value " .. i, values[i])
-    for k = 1, #part do flat[#flat + 1] = part[k] end
+    if values[i] ~= nil then
+      local part = tree.flatten(where, "value " .. i, values[i])
+      for k = 1, #part do flat[#flat + 1] = part[k] end
+    end
   end
   return flat
 end
@@ -21,8 +23,11 @@ end
 -- n values, built as those of `values` are, of the tensors in list, from `at` on.
 function M.rebuild(values, n, list, at)
   local out = {}
+  at = at or 1
   for i = 1, n do
-    out[i], at = tree.place(values[i], list, at or 1)
+    if values[i] ~= nil then
+      out[i], at = tree.place(values[i], list, at)
+    end
   end
   return out
 end

@@ -59,6 +59,18 @@ test("scan goes through slices, in both directions, along any dimension", functi
   truthy(carry.n:equal(lt.full({2}, 3)) and carry.s:equal(x[0] + x[1] + x[2]))
 end)
 
+test("functions of a graph may give nil beside tensors", function()
+  local function last(xs) return (lt.scan(function(c, x) return (c + x):tanh(), nil end, xs[0], xs)) end
+  local function some(x)
+    local a, none = lt.cond(x:sum():gt(0), function() return x * 2, nil end, function() return x + 1, nil end)
+    return none == nil and a
+  end
+  both(last, lt.randn(20, 3))
+  both(some, lt.randn(3))
+  truthy(tostring(lt.explain(last)(lt.randn(20, 3))):find("= scan%("))
+  truthy(tostring(lt.explain(some)(lt.randn(3))):find("= cond%("))
+end)
+
 test("a segment that ends at its budget within what makes a loop part of the graph", function()
   local before = lt.config.capture_budget_ms
   lt.config.capture_budget_ms = 1  -- some ten ops
