@@ -73,7 +73,7 @@ class ControlRun {
     std::vector<InputView> views;
     std::vector<void*> outputs;
     for (const Operands* list : arguments) {
-      for (const Operand& t : *list) views.push_back({t.data, t.sizes.begin(), t.strides.begin()});
+      for (const Operand& t : *list) views.push_back({t.data, t.sizes.begin(), t.strides.begin(), bytes_of(t)});
     }
     for (const Operand& t : results) outputs.push_back(t.data);
     check_stop();

@@ -48,6 +48,7 @@ class Executable {
   }
 
   const Plan& plan() const { return flat_.plan; }
+  const Runner& runner() const { return *runner_; }
   const std::vector<Tensor>& constants() const { return flat_.constants; }
   size_t kernel_count() const { return flat_.kernel_count; }
   std::string listings() const { return flat_.listings(); }

@@ -14,6 +14,7 @@ struct InputView {
   void* data = nullptr;             // first element
   const SymInt* sizes = nullptr;    // only hints are read: the inputs of a run are concrete
   const SymInt* strides = nullptr;  // in elements
+  size_t bytes = 0;                 // from data on; of what functions are given
 };
 
 union HostValue {

@@ -57,6 +57,7 @@ Runner::~Runner() { delete spare_.load(); }
 
 // Everything that a run computes and allocates before its first launch.
 void Runner::set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const {
+  c.given = inputs;
   program_.run(c.values.data(), inputs, scalars);
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Buffer& b = plan_.buffers[i];

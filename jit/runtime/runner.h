@@ -26,6 +26,7 @@ struct RunContext {
   virtual ~RunContext() = default;
   std::vector<HostValue> values;
   std::vector<InputView> inputs;  // of run
+  const InputView* given = nullptr;  // while a run is under way
   std::vector<void*> outputs;     // of run_into
   std::vector<void*> buffers;
   std::vector<Ref<Storage>> storages;  // of output buffers, while a run is under way

@@ -2,7 +2,7 @@
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"
-local test, truthy = h.test, h.truthy
+local test, equal, truthy = h.test, h.equal, h.truthy
 
 lt.set_default_device("cuda")
 
@@ -213,8 +213,8 @@ test("a captured frame is for the GPU that was current where it asked", function
   local x = lt.ones(2, {device = "cuda:0"})
   for _, i in ipairs {0, 0, 1, 1, 0, 1} do
     lt.cuda.set_device(i)
-    h.equal(made().device, "cuda:" .. i)
-    h.equal(moved(x).device, "cuda:" .. i)
+    equal(made().device, "cuda:" .. i)
+    equal(moved(x).device, "cuda:" .. i)
   end
   lt.cuda.set_device(0)
   for _ = 1, 3 do
@@ -233,9 +233,16 @@ test("a fault is told by its op and line when its code is gone", function()
   h.raises("gather: index 7 is out of bounds for dimension 0 with size 4", lt.cuda.synchronize)
 end)
 
+-- What a program says of its recordings.
+local function recordings(text)
+  local name = h.write(os.tmpname(), 'lt.set_default_device("cuda") ' .. text)
+  local said = h.shell(("LUTRA_LOGS=cudagraphs %s %s 2>&1"):format(h.program(), name))
+  os.remove(name)
+  return said
+end
+
 test("kernels without libraries are recorded once, wherever working memory lies", function()
-  local name = h.write(os.tmpname(), [[
-    lt.set_default_device("cuda")
+  local said = recordings [[
     local function steps(name)
       return assert(loadstring([=[return function(x)
         local u = (x - (x * 2):sum(1, true)):exp()
@@ -249,11 +256,88 @@ test("kernels without libraries are recorded once, wherever working memory lies"
       local want_a, want_b = plain(x)
       assert(lt.equal(a, want_a) and lt.equal(b, want_b))
       large(lt.randn(64 * 2 ^ i, 64)) -- wants a larger arena each time
-    end]])
-  local text = h.shell(("LUTRA_LOGS=cudagraphs %s %s 2>&1"):format(h.program(), name))
-  os.remove(name)
-  local _, times = text:gsub("small:%d is recorded", "")
-  h.equal(times, 1, text)
+    end]]
+  local _, times = said:gsub("small:%d is recorded", "")
+  equal(times, 1, said)
+end)
+
+local w2, u2 = lt.randn({8, 8}, {requires_grad = true}), lt.randn({6, 8}, {requires_grad = true})
+local function cell(c, x)
+  local n = (c:mm(w2) * 0.1 + x:mm(u2) * 0.1):tanh()
+  return n, n
+end
+
+test("a scan: inputs that move, outputs and gradients that stay", function()
+  local function f(xs, h0)
+    w2.grad, u2.grad = nil, nil
+    local last, ys = lt.scan(cell, h0, xs)
+    local l = ys:square():mean() + last:sum()
+    l:backward()
+    return l, last, ys
+  end
+  local compiled, kept = lt.compile(f, {fullgraph = true}), {}
+  for i = 1, 8 do
+    local xs, h0 = lt.randn(20, 4, 6), lt.randn(4, 8)
+    local l, last, ys = compiled(xs, h0)
+    local got = {l, last, ys, w2.grad, u2.grad}
+    local want_l, want_last, want_ys = f(xs, h0)
+    kept[i] = {got, {want_l, want_last, want_ys, w2.grad, u2.grad}}
+    if i % 3 == 0 then kept[i - 1] = nil end
+  end
+  for _, k in pairs(kept) do
+    for i = 1, 5 do truthy(lt.equal(k[1][i], k[2][i]), i) end
+  end
+end)
+
+test("a scan in a scan, with temporary memory of libraries, in reverse and along another dim", function()
+  local index = lt.randint(0, 5, {40})
+  local function f(xs)
+    local last, ys = lt.scan(function(c, x)
+      local inner = lt.scan(function(a, row) return a * 0.5 + row, nil end, c, x:abs())
+      local sums = lt.zeros(5, 3):index_add(0, index, inner:expand(40, 3))
+      return (sums:sum(0) * 0.01 + inner):tanh(), sums
+    end, lt.zeros(3), xs, {dim = 1, reverse = true})
+    return last * 2, ys:sum(1)
+  end
+  local compiled = lt.compile(f, {fullgraph = true})
+  for _ = 1, 5 do
+    local xs = lt.randn(18, 20, 3)
+    local a, b = compiled(xs)
+    local want_a, want_b = f(xs)
+    truthy(lt.equal(a, want_a) and lt.equal(b, want_b))
+  end
+end)
+
+test("two scans of one function side by side", function()
+  local function f(a, b)
+    local function run(xs) return (lt.scan(function(c, x) return (c + x):sin() * x:sum(), nil end, xs[0] * 0, xs)) end
+    local p, q = run(a), run(b)
+    return p + q, q - p
+  end
+  local compiled = lt.compile(f, {fullgraph = true})
+  for _ = 1, 5 do
+    local a, b = lt.randn(30, 7), lt.randn(30, 7)
+    local p, q = compiled(a, b)
+    local want_p, want_q = f(a, b)
+    truthy(lt.equal(p, want_p) and lt.equal(q, want_q))
+  end
+end)
+
+test("what a scan's steps are is recorded, up to a number of launches, and what data decide is not", function()
+  local said = recordings [[
+    local function last(x) return (lt.scan(function(c, x) return (c + x:sum()):tanh(), nil end, x[0], x)) end
+    local short, long = lt.compile(last), lt.compile(function(x) return last(x) end)
+    local some = lt.compile(function(x)
+      return lt.cond(x:sum():gt(0), function() return x:sum(1) * 2 end, function() return x:sum(1) end):exp()
+    end)
+    for i = 1, 6 do
+      short(lt.randn(20, 3))
+      if i < 4 then long(lt.randn(17000, 2)) end
+      some(lt.randn(3, 4))
+    end]]
+  truthy(said:find(":1 is recorded %(1%): 1 launches, 20 nodes\n"), said)
+  truthy(said:find(":1 is not recorded: it has more than 16384 launches\n"), said)
+  truthy(said:find(":4 is not recorded: cond waits for the GPU\n"), said)
 end)
 
 test("compiled code ran", function() truthy(lt.counters().cache.hits >= 25) end)

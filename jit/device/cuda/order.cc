@@ -2,131 +2,179 @@
 #include "jit/device/cuda/order.h"
 
 #include <algorithm>
-#include <tuple>
+#include <stdexcept>
 
-#include "jit/schedule/combine.h"
 #include "ops/cuda/context.h"
 
 namespace lutra {
 namespace {
 
-// Slots and what is lent are the arena's.
-enum Kind : int64_t { kSlot, kLent, kBuffer, kStorage, kScratch };
-int64_t key(Kind kind, int64_t n) { return kind << 32 | n; }
-Kind kind_of(int64_t memory) { return Kind(memory >> 32); }
-size_t number_of(int64_t memory) { return size_t(memory & 0xffffffff); }
-
 constexpr unsigned kAdd = 0, kSet = 1;  // CU_STREAM_ADD_CAPTURE_DEPENDENCIES, CU_STREAM_SET_CAPTURE_DEPENDENCIES
+constexpr size_t kArenas = 4;           // of a function
+constexpr size_t kMostLaunches = 1 << 14;
+
+thread_local LaunchOrder* under_way = nullptr;
 
 }  // namespace
+
+LaunchOrder* LaunchOrder::current() { return under_way; }
 
 LaunchOrder::LaunchOrder(const Plan& plan, const ArenaLayout& layout, const char* arena, cuda::StreamHandle stream,
                          cuda::ScratchPool& scratch)
     : plan_(plan), layout_(layout), arena_(arena), stream_(stream), scratch_(scratch) {
   scratch_.watch = this;
+  under_way = this;
 }
-LaunchOrder::~LaunchOrder() { scratch_.watch = nullptr; }
+LaunchOrder::~LaunchOrder() {
+  scratch_.watch = nullptr;
+  under_way = nullptr;
+}
 
-int64_t LaunchOrder::memory_of(int32_t buffer) const {
+void LaunchOrder::Set::add(size_t i) {
+  if (words_.size() <= i / 64) words_.resize(i / 64 + 1);
+  words_[i / 64] |= uint64_t(1) << i % 64;
+}
+
+void LaunchOrder::Set::add(const Set& other) {
+  if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
+  for (size_t i = 0; i < other.words_.size(); i++) words_[i] |= other.words_[i];
+}
+
+MemoryRange LaunchOrder::range_of(int32_t buffer) const {
   const Buffer& b = plan_.buffers[size_t(buffer)];
-  if (b.kind == Buffer::kTemp) return key(kSlot, b.index);
-  return b.storage >= 0 ? key(kStorage, b.storage) : key(kBuffer, buffer);
+  if (b.kind == Buffer::kTemp) {
+    const size_t from = layout_.offsets[size_t(b.index)];
+    return MemoryRange::of(MemoryRange::kArena, 0, from, from + layout_.bytes[size_t(b.index)]);
+  }
+  return b.storage >= 0 ? MemoryRange::of(MemoryRange::kStorage, b.storage)
+                        : MemoryRange::of(MemoryRange::kBuffer, buffer);
 }
 
-void LaunchOrder::begin(std::span<const int32_t> launches) {
-  touched_.clear(), asked_.clear();
-  before_.assign(done_.size(), false);
-  for (int32_t i : launches) {
-    for_buffers(plan_.launches[size_t(i)], [&](int32_t b, bool written) { touch(memory_of(b), written); });
-  }
-  std::vector<cuda::GraphNode> nodes;
-  for (int32_t a : asked_) {
-    const bool through_another = std::any_of(asked_.begin(), asked_.end(),
-                                             [&](int32_t b) { return a < b && done_[size_t(b)].before[size_t(a)]; });
-    if (!through_another) nodes.insert(nodes.end(), done_[size_t(a)].leaves.begin(), done_[size_t(a)].leaves.end());
-  }
-  LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kSet));
+void LaunchOrder::begin() {
+  if (done_.size() == kMostLaunches) throw std::runtime_error(str("it has more than ", kMostLaunches, " launches"));
+  launch_ = {};
+  if (!around_.empty()) wait_for(around_.back().entry);
 }
 
-void LaunchOrder::touch(int64_t memory, bool written) {
-  touched_.emplace_back(memory, written);
-  const auto found = memories_.find(memory);
-  if (found == memories_.end()) return take_over(memory);
-  wait_for(found->second.writer);
-  if (!written) return;
-  for (int32_t r : found->second.readers) wait_for(r);
+LaunchOrder::Pieces::iterator LaunchOrder::first_in(Pieces& pieces, size_t from) {
+  auto at = pieces.upper_bound(from);
+  if (at != pieces.begin() && std::prev(at)->second.to > from) --at;
+  return at;
+}
+
+void LaunchOrder::touch(const MemoryRange& range, bool written) {
+  if (range.from >= range.to) return;
+  launch_.touched.emplace_back(range, written);
+  Pieces& pieces = spaces_[range.space];
+  for (auto at = first_in(pieces, range.from); at != pieces.end() && at->first < range.to; ++at) {
+    wait_for(at->second.writer);
+    if (!written) continue;
+    for (int32_t r : at->second.readers) wait_for(r);
+  }
 }
 
 void LaunchOrder::wait_for(int32_t done) {
-  if (done < 0 || std::count(asked_.begin(), asked_.end(), done)) return;
-  asked_.push_back(done);
-  before_[size_t(done)] = true;
-  const std::vector<bool>& more = done_[size_t(done)].before;
-  for (size_t i = 0; i < more.size(); i++) before_[i] = before_[i] || more[i];
+  if (done < 0 || std::count(launch_.asked.begin(), launch_.asked.end(), done)) return;
+  launch_.asked.push_back(done);
+  launch_.before.add(size_t(done));
+  launch_.before.add(done_[size_t(done)].before);
 }
 
-void LaunchOrder::find_range(int64_t memory, Memory& m) const {
-  const size_t n = number_of(memory);
-  if (kind_of(memory) == kSlot) m.from = layout_.offsets[n], m.to = m.from + layout_.bytes[n];
-  if (kind_of(memory) == kLent) std::tie(m.from, m.to) = lent_[n];
-}
-
-// The first who touches a piece of the arena waits for all who touched others that lay there.
-void LaunchOrder::take_over(int64_t memory) {
-  if (kind_of(memory) > kLent) return;
-  Memory own;
-  find_range(memory, own);
-  for (const auto& [other, m] : memories_) {
-    if (kind_of(other) > kLent || m.from >= own.to || own.from >= m.to) continue;
-    wait_for(m.writer);
-    for (int32_t r : m.readers) wait_for(r);
+// Those that are waited for through others are left out: the others came later.
+std::vector<cuda::GraphNode> LaunchOrder::nodes_of(std::span<const int32_t> asked) const {
+  std::vector<int32_t> latest(asked.begin(), asked.end());
+  std::sort(latest.rbegin(), latest.rend());
+  Set through;
+  std::vector<cuda::GraphNode> nodes;
+  for (int32_t a : latest) {
+    const Done& d = done_[size_t(a)];
+    if (!through.has(size_t(a))) nodes.insert(nodes.end(), d.leaves.begin(), d.leaves.end());
+    through.add(d.before);
   }
+  return nodes;
+}
+
+void LaunchOrder::wait() {
+  std::vector<cuda::GraphNode> nodes = nodes_of(launch_.asked);
+  LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kSet));
 }
 
 // In the middle of a launch: what it puts into the stream from now on waits.
-void LaunchOrder::taken(size_t block) {
-  const int64_t memory = key(kScratch, int64_t(block));
-  touched_.emplace_back(memory, true);
-  const auto found = memories_.find(memory);
-  const size_t asked = asked_.size();
-  if (found != memories_.end() && !before_[size_t(found->second.writer)]) wait_for(found->second.writer);
-  wait_in_the_middle(asked);
-}
-
-void LaunchOrder::taken_lent(const void* p, size_t nbytes) {
-  const size_t from = size_t(static_cast<const char*>(p) - arena_);
-  const int64_t memory = key(kLent, int64_t(lent_.size()));
-  lent_.emplace_back(from, from + nbytes);
-  touched_.emplace_back(memory, true);
-  const size_t asked = asked_.size();
-  take_over(memory);
-  wait_in_the_middle(asked);
-}
-
-void LaunchOrder::wait_in_the_middle(size_t asked_before) {
-  std::vector<cuda::GraphNode> nodes;
-  for (size_t i = asked_before; i < asked_.size(); i++) {
-    const std::vector<cuda::GraphNode>& leaves = done_[size_t(asked_[i])].leaves;
-    nodes.insert(nodes.end(), leaves.begin(), leaves.end());
-  }
+void LaunchOrder::take(const MemoryRange& range) {
+  const size_t asked = launch_.asked.size();
+  touch(range, true);
+  std::vector<cuda::GraphNode> nodes = nodes_of(std::span(launch_.asked).subspan(asked));
   if (!nodes.empty()) LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kAdd));
 }
 
+void LaunchOrder::taken(size_t block) { take(MemoryRange::of(MemoryRange::kScratch, int64_t(block))); }
+
+void LaunchOrder::taken_lent(const void* p, size_t nbytes) {
+  const size_t from = size_t(static_cast<const char*>(p) - arena_);
+  take(MemoryRange::of(MemoryRange::kArena, 0, from, from + nbytes));
+}
+
 void LaunchOrder::end() {
-  const int32_t self = int32_t(done_.size());
-  done_.push_back({current(), before_});
-  for (auto [memory, written] : touched_) {
-    const auto [at, is_new] = memories_.try_emplace(memory);
-    Memory& m = at->second;
-    if (is_new) find_range(memory, m);
-    if (written)
-      m.writer = self, m.readers.clear();
-    else if (m.writer != self && (m.readers.empty() || m.readers.back() != self))
-      m.readers.push_back(self);
+  const std::vector<std::pair<MemoryRange, bool>> touched = std::move(launch_.touched);
+  done_.push_back({leaves(), std::move(launch_.before)});
+  for (const auto& [range, written] : touched) mark(range, written);
+}
+
+void LaunchOrder::cut(Pieces& pieces, size_t at) {
+  const auto found = first_in(pieces, at);
+  if (found == pieces.end() || found->first >= at) return;
+  pieces.emplace(at, found->second);
+  found->second.to = at;
+}
+
+// The last one that is done touched the range.
+void LaunchOrder::mark(const MemoryRange& range, bool written) {
+  const int32_t self = int32_t(done_.size()) - 1;
+  Pieces& pieces = spaces_[range.space];
+  cut(pieces, range.from), cut(pieces, range.to);
+  auto at = pieces.lower_bound(range.from);
+  const auto end = pieces.lower_bound(range.to);
+  if (written) {
+    pieces.erase(at, end);
+    pieces[range.from] = {range.to, self, {}};
+    return;
+  }
+  for (size_t from = range.from; from < range.to;) {
+    if (at == end || at->first > from) at = pieces.emplace(from, Piece{at == end ? range.to : at->first, -1, {}}).first;
+    Piece& p = at->second;
+    if (p.writer != self && (p.readers.empty() || p.readers.back() != self)) p.readers.push_back(self);
+    from = p.to, ++at;
   }
 }
 
-std::vector<cuda::GraphNode> LaunchOrder::current() const {
+void LaunchOrder::enter() {
+  launch_.entry = int32_t(done_.size());
+  done_.push_back({leaves(), launch_.before});
+  around_.push_back(std::move(launch_));
+}
+
+void LaunchOrder::leave() {
+  launch_ = std::move(around_.back());
+  around_.pop_back();
+  std::vector<int32_t> inner;
+  for (int32_t i = launch_.entry; i < int32_t(done_.size()); i++) {
+    inner.push_back(i);
+    launch_.before.add(size_t(i));
+    launch_.before.add(done_[size_t(i)].before);
+  }
+  std::vector<cuda::GraphNode> nodes = nodes_of(inner);
+  LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kSet));
+}
+
+void* LaunchOrder::arena(const void* function, size_t bytes, Device device) {
+  Arenas& a = arenas_[function];
+  a.all.resize(kArenas);
+  Ref<Storage>& s = a.all[a.calls++ % kArenas];
+  if (!s || s->nbytes < bytes) s = allocate(bytes, device);
+  return s->data;
+}
+
+std::vector<cuda::GraphNode> LaunchOrder::leaves() const {
   int status = 0;
   uint64_t id = 0;
   cuda::GraphHandle graph = nullptr;

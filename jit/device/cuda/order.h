@@ -13,55 +13,105 @@
 
 namespace lutra {
 
+// Bytes of a space: of the arena, of a block of libraries' memory, of all addresses (for functions). What is told apart
+// by its name alone has a space of its own.
+struct MemoryRange {
+  enum Kind : int64_t { kArena, kBuffer, kStorage, kScratch, kAddresses };
+  int64_t space = 0;
+  size_t from = 0, to = 1;
+
+  static MemoryRange of(Kind kind, int64_t n = 0, size_t from = 0, size_t to = 1) {
+    return {int64_t(kind) << 32 | n, from, to};
+  }
+};
+
 // Invariants:
 // 1. Memory is told apart by what it is in the plan (storage of inputs, result), never by address, and in the arena by
 //    where it lies there: the order holds for every replay with the arena's layout, which is part of what a recording
-//    must find equal.
+//    must find equal. What a launch that runs functions is given does not move from replay to replay, so within it
+//    memory is told apart by address.
 // 2. Temporary memory of libraries is a block of a ScratchPool, or lies in the arena: who takes it waits for who had
-// it.
+//    it.
+// 3. What functions put into the stream waits for what their launch waits for; who waits for that launch waits for all
+//    of it.
 class LaunchOrder : cuda::ScratchWatch {
  public:
-  // Of a stream that is being captured from now on.
+  // Of a stream that this thread captures from now on.
   LaunchOrder(const Plan& plan, const ArenaLayout& layout, const char* arena, cuda::StreamHandle stream,
               cuda::ScratchPool& scratch);
   ~LaunchOrder();
   LaunchOrder(const LaunchOrder&) = delete;
+  // Of the capture that is under way on this thread, or null.
+  static LaunchOrder* current();
 
-  // Around what the launches (positions in the plan) together put into the stream.
-  void begin(std::span<const int32_t> launches);
+  // A buffer of the plan that is recorded.
+  MemoryRange range_of(int32_t buffer) const;
+
+  // Around what a launch puts into the stream. wait: when it has said what it touches. begin throws where a graph of so
+  // many launches would take too long to make.
+  void begin();
+  void touch(const MemoryRange& range, bool written);
+  void wait();
   void end();
+  // Between wait and end of a launch that runs functions: around their launches.
+  void enter();
+  void leave();
+
+  // Temporary memory for a call of a function: pieces in turn, so that calls that follow each other may overlap.
+  void* arena(const void* function, size_t bytes, Device device);
 
  private:
-  struct Memory {
+  // Positions among done_.
+  class Set {
+   public:
+    bool has(size_t i) const { return i / 64 < words_.size() && (words_[i / 64] >> i % 64 & 1); }
+    void add(size_t i);
+    void add(const Set& other);
+
+   private:
+    std::vector<uint64_t> words_;
+  };
+  struct Piece {
+    size_t to = 0;
     int32_t writer = -1;
     std::vector<int32_t> readers;  // since
-    size_t from = 0, to = 0;       // in the arena
   };
+  using Pieces = std::map<size_t, Piece>;  // by where they begin; no byte is in two
   struct Done {
     std::vector<cuda::GraphNode> leaves;
-    std::vector<bool> before;  // by position: that it waits for, however indirectly
+    Set before;  // that it waits for, however indirectly
   };
-  void touch(int64_t memory, bool written);
-  void find_range(int64_t memory, Memory& m) const;
-  void take_over(int64_t memory);
+  // What is being put into the stream.
+  struct Launch {
+    std::vector<std::pair<MemoryRange, bool>> touched;
+    std::vector<int32_t> asked;  // that it waits for, some of them through others
+    Set before;
+    int32_t entry = -1;  // of one that runs functions: stands for what it waits for
+  };
+  struct Arenas {
+    std::vector<Ref<Storage>> all;
+    size_t calls = 0;
+  };
   void wait_for(int32_t done);
+  void mark(const MemoryRange& range, bool written);
+  static void cut(Pieces& pieces, size_t at);
+  static Pieces::iterator first_in(Pieces& pieces, size_t from);
+  std::vector<cuda::GraphNode> nodes_of(std::span<const int32_t> asked) const;
+  void take(const MemoryRange& range);
   void taken(size_t block) override;
   void taken_lent(const void* p, size_t nbytes) override;
-  void wait_in_the_middle(size_t asked_before);
-  int64_t memory_of(int32_t buffer) const;
-  std::vector<cuda::GraphNode> current() const;
+  std::vector<cuda::GraphNode> leaves() const;
 
   const Plan& plan_;
   const ArenaLayout& layout_;
   const char* const arena_;
   const cuda::StreamHandle stream_;
   cuda::ScratchPool& scratch_;
-  std::map<int64_t, Memory> memories_;
+  std::map<int64_t, Pieces> spaces_;
   std::vector<Done> done_;
-  std::vector<bool> before_;    // of what is being put into the stream
-  std::vector<int32_t> asked_;  // that it waits for, some of them through others
-  std::vector<std::pair<int64_t, bool>> touched_;
-  std::vector<std::pair<size_t, size_t>> lent_;  // pieces of the arena, from and to
+  Launch launch_;
+  std::vector<Launch> around_;  // whose functions' launches these are, outermost first
+  std::map<const void*, Arenas> arenas_;
 };
 
 }  // namespace lutra

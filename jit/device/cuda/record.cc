@@ -9,10 +9,13 @@
 // 3. An input that a library reads and that moves from run to run is copied to memory of its own first.
 // 4. Memory that is taken while recording stays taken as long as the recording lives, but for the arena: that it lies
 //    where it was is part of what a recording must find equal.
-// 5. At most kMostRecordings at a time and kMostTries in all; what cannot be recorded runs launch by launch.
+// 5. The steps of a scan are part of the graph, their kernels as they were recorded: a scan is given what a library is.
+//    Branches and loops that data decide wait for the GPU, so their plan is not recorded.
+// 6. At most kMostRecordings at a time and kMostTries in all; what cannot be recorded runs launch by launch.
 #include "jit/device/cuda/record.h"
 
 #include <cstring>
+#include <stdexcept>
 
 #include "jit/runtime/config.h"
 #include "jit/runtime/kernel_cache.h"
@@ -21,6 +24,7 @@
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
+#include "ops/defs/control.h"
 #include "ops/extern/precision.h"
 
 namespace lutra {
@@ -40,7 +44,7 @@ void say(const std::string& text) {
 void CudaRunner::RecordingsDeleter::operator()(Recordings* r) const { delete r; }
 
 void CudaRunner::prepare_recordings() {
-  if (steps_.size() < 2) return;
+  if (steps_.size() < 2 && flat_.functions.empty()) return;
   recordings_.reset(new Recordings);
   recordings_->library_results.assign(plan_.buffers.size(), false);
   for (const Launch& l : plan_.launches) {
@@ -69,7 +73,6 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
   if (!lock || r.given_up || (r.runs == 0 && !kernels_ready()) || r.runs++ == 0 || launches_watched() ||
       cuda::sync_wanted())
     return nullptr;
-  if (r.runs == 2 && !can_record(c)) return nullptr;
   bring_moving(c, inputs);
   make_key(c, r.key);
   for (size_t i = r.all.size(); i-- > 0;) {
@@ -111,16 +114,14 @@ void CudaRunner::set_donors(Context& c, const std::vector<Donor>& donors) const 
   }
 }
 
-bool CudaRunner::can_record(const Context& c) const {
-  for (const Launch& l : plan_.launches) {
-    const auto* e = std::get_if<ExternLaunch>(&l);
-    if (!e) continue;
-    if (!e->functions.empty()) return give_up(str(name(e->op), " waits for the GPU")), false;
-    CallOperands operands;
-    const char* candidate = extern_candidate(make_call(c, *e, operands));
-    if (candidate && !std::strcmp(candidate, "host")) return give_up(str(name(e->op), " waits for the GPU")), false;
-  }
-  return true;
+// Throws where the launch cannot be part of the graph.
+void CudaRunner::check_recordable(const Context& c, const ExternLaunch& launch) const {
+  const Control control = control_of(launch.op);
+  if (control == Control::kScan) return;
+  CallOperands operands;
+  const char* candidate = control == Control::kNone ? extern_candidate(make_call(c, launch, operands)) : "host";
+  if (candidate && !std::strcmp(candidate, "host"))
+    throw std::runtime_error(str(name(launch.op), " waits for the GPU"));
 }
 
 // Of the inputs that move: their elements to memory that stays.
@@ -219,12 +220,10 @@ bool CudaRunner::record(Context& c, Recording& r) const {
     LUTRA_CUDA(begin_capture(gpu.stream, kRelaxed));
     try {
       LaunchOrder order(plan_, c.layout, c.arena_base, gpu.stream, c.working.scratch());
-      c.order = &order;
       launch_all(c);
     } catch (const std::exception& error) {
       wrong = error.what();
     }
-    c.order = nullptr;
     const cuda::Result ended = d.end_capture(gpu.stream, &r.graph);
     c.working.scratch().hold_in(nullptr);
     if (wrong.empty() && ended != cuda::kSuccess) wrong = cuda::result_text(ended);
@@ -240,7 +239,8 @@ bool CudaRunner::record(Context& c, Recording& r) const {
     wrong = error.what();
   }
   if (!wrong.empty()) return give_up(wrong), false;
-  say(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches\n"));
+  say(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches, ", r.nodes,
+          " nodes\n"));
   return true;
 }
 
@@ -249,6 +249,7 @@ bool CudaRunner::find_nodes(const Context& c, Recording& r) const {
   const cuda::Driver& d = *cuda::driver();
   size_t count = 0;
   LUTRA_CUDA(graph_nodes(r.graph, nullptr, &count));
+  r.nodes = count;
   std::vector<cuda::GraphNode> nodes(count);
   LUTRA_CUDA(graph_nodes(r.graph, nodes.data(), &count));
   std::vector<cuda::KernelNodeParams> params(count);

@@ -56,6 +56,7 @@ struct CudaRunner::Recording {
   bool keeps_results = false;      // also those that were given
   std::vector<Ref<Storage>> kept;  // taken while recording
   std::vector<Kernel> kernels;     // by launch
+  size_t nodes = 0;
   cuda::GraphHandle graph = nullptr;
   cuda::GraphExec exec = nullptr;
 };

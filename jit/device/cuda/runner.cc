@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "jit/device/cuda/record.h"
+#include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/schedule/combine.h"
 #include "ops/cuda/faults.h"
@@ -45,7 +46,9 @@ void CudaRunner::choose(RunContext& base, const std::vector<Tensor>& inputs, con
 
 void* CudaRunner::arena(RunContext& base, size_t bytes) const {
   Context& c = of(base);
-  return c.working ? c.working.arena(bytes) : Runner::arena(c, bytes);
+  if (c.working) return c.working.arena(bytes);
+  LaunchOrder* const order = LaunchOrder::current();
+  return order ? order->arena(this, bytes, plan_.device) : Runner::arena(c, bytes);
 }
 
 // A recording's are used again.
@@ -81,18 +84,49 @@ void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const
   }
 }
 
-// What the arena does not need meanwhile is the library's to use.
+// What the arena does not need meanwhile is the library's to use. Functions' libraries run side by side: they have none.
 void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const {
   Context& c = of(base);
   const size_t i = size_t(step.launch);
+  const auto& launch = std::get<ExternLaunch>(plan_.launches[i]);
+  const bool runs_functions = !launch.functions.empty();
   if (c.working) {
-    const ArenaGap gap = i < c.layout.gaps.size() ? c.layout.gaps[i] : ArenaGap();
+    const ArenaGap gap = i < c.layout.gaps.size() && !runs_functions ? c.layout.gaps[i] : ArenaGap();
     c.working.scratch().lend(c.arena_base ? c.arena_base + gap.offset : nullptr, gap.bytes);
   }
-  if (c.order) c.order->begin({&step.launch, 1});
+  LaunchOrder* const order = LaunchOrder::current();
+  if (order) check_recordable(c, launch), put_in_order(*order, c, {&step.launch, 1});
+  if (order && runs_functions) order->enter();
   const cuda::PlaceScope place(step.file, step.line);
   Runner::launch_library(base, step);
-  if (c.order) c.order->end();
+  if (order && runs_functions) order->leave();
+  if (order) order->end();
+}
+
+// What a function touches is told apart by address: a recording's functions are given the same memory each time.
+MemoryRange CudaRunner::range_of(const LaunchOrder& order, const Context& c, int32_t buffer) const {
+  if (c.recording) return order.range_of(buffer);
+  const Buffer& b = plan_.buffers[size_t(buffer)];
+  const size_t from = reinterpret_cast<size_t>(c.buffers[size_t(buffer)]);
+  size_t bytes = 0;
+  switch (b.kind) {
+    case Buffer::kInput: bytes = c.given[size_t(flat_.input_of[size_t(buffer)])].bytes; break;
+    case Buffer::kOutput:
+      bytes = size_t(program_.int_value(c.values.data(), b.elements)) * size_of(b.dtype);
+      break;
+    case Buffer::kTemp: bytes = c.layout.bytes[size_t(b.index)]; break;
+    case Buffer::kConstant: break;  // nobody writes it
+  }
+  return MemoryRange::of(MemoryRange::kAddresses, 0, from, from + bytes);
+}
+
+void CudaRunner::put_in_order(LaunchOrder& order, const Context& c, std::span<const int32_t> launches) const {
+  order.begin();
+  for (int32_t i : launches) {
+    const auto touch = [&](int32_t b, bool written) { order.touch(range_of(order, c, b), written); };
+    for_buffers(plan_.launches[size_t(i)], touch);
+  }
+  order.wait();
 }
 
 // Faults are told after the launch, so what is said of them is kept where they are looked for.
@@ -123,11 +157,11 @@ void CudaRunner::add_groups(size_t first) {
   head.end = int32_t(groups_.size());
 }
 
-void CudaRunner::aim(BlockHead* head, int32_t step, cuda::Context& gpu) const {
+void CudaRunner::aim(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const {
   head->fault = cuda::fault_record(gpu);
   head->stream = gpu.stream;
   head->device = plan_.device.index;
-  head->step = step;
+  head->step = c.recording ? step : -1;
   const int64_t site = gpu_steps_[size_t(step)].site;
   const LaunchStep& s = steps_[size_t(step)];
   // An eager op's kernels come from many lines; those of a segment know theirs.
@@ -144,7 +178,7 @@ bool CudaRunner::make_launch(const Context& c, const std::vector<int32_t>& group
   for (int32_t i : group) {
     FilledStep part;
     if (!fill(c, steps_[size_t(i)], default_generator(), part)) continue;
-    aim(part.head, i, gpu);
+    aim(c, part.head, i, gpu);
     if (!code.prepare(part.head, out.grid)) continue;
     if (alone) out.param = reinterpret_cast<uint64_t*>(part.head);
     if (!alone) {
@@ -166,7 +200,7 @@ void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) 
   for (int32_t i : group) {
     FilledStep part;
     if (!fill(c, steps_[size_t(i)], default_generator(), part)) continue;
-    aim(part.head, i, gpu);
+    aim(c, part.head, i, gpu);
     steps_[size_t(i)].kernel->code->run(part.head);
     const LaunchStep& s = steps_[size_t(i)];
     cuda::launched(gpu, s.op, s.file, s.line);
@@ -181,22 +215,25 @@ void CudaRunner::launch_group(const Context& c, const std::vector<int32_t>& grou
   GroupLaunch l;
   if (!make_launch(c, group, l)) return;
   void* params[] = {l.param};
-  if (c.order) {
+  LaunchOrder* const order = LaunchOrder::current();
+  if (order) {
     SmallVec<int32_t, 16> launches;
     for (int32_t s : group) launches.push_back(steps_[size_t(s)].launch);
-    c.order->begin({launches.begin(), launches.end()});
+    put_in_order(*order, c, {launches.begin(), launches.end()});
   }
   LUTRA_CUDA(launch(l.function, l.grid.blocks[0], l.grid.blocks[1], l.grid.blocks[2], l.grid.threads[0],
                     l.grid.threads[1], l.grid.threads[2], l.grid.shared_bytes, gpu.stream, params, nullptr));
-  if (c.order) c.order->end();
+  if (order) order->end();
   const LaunchStep& s = steps_[size_t(group[0])];
   cuda::launched(gpu, s.op, s.file, s.line);
 }
 
 // Whether no launch goes by the interpreter any more.
 bool CudaRunner::kernels_ready() const {
-  return std::all_of(steps_.begin(), steps_.end(),
-                     [](const LaunchStep& s) { return !s.kernel || code_of(*s.kernel).ready(); });
+  const auto is_ready = [](const LaunchStep& s) { return !s.kernel || code_of(*s.kernel).ready(); };
+  const auto are_ready = [](const auto& f) { return static_cast<const CudaRunner&>(f->runner()).kernels_ready(); };
+  return std::all_of(steps_.begin(), steps_.end(), is_ready) &&
+         std::all_of(flat_.functions.begin(), flat_.functions.end(), are_ready);
 }
 
 // A segment's inputs may be more than its plan needs, and those be anywhere.

@@ -32,7 +32,6 @@ class CudaRunner final : public Runner {
     WorkingMemory working;           // while a run is under way that needs any
     std::vector<Storage*> donors;    // of run, by buffer; empty where there is none
     std::vector<Tensor> moved;       // to the GPU: the CPU's inputs of no dimensions
-    LaunchOrder* order = nullptr;    // of a run that is being recorded
     Recording* recording = nullptr;  // that serves the run, or is to be filled
     std::unique_lock<std::mutex> lock;
     std::optional<cuda::ScratchScope> scratch;
@@ -65,7 +64,9 @@ class CudaRunner final : public Runner {
 
   void add_sites();
   void add_groups(size_t first);
-  void aim(BlockHead* head, int32_t step, cuda::Context& gpu) const;
+  MemoryRange range_of(const LaunchOrder& order, const Context& c, int32_t buffer) const;
+  void put_in_order(LaunchOrder& order, const Context& c, std::span<const int32_t> launches) const;
+  void aim(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const;
   bool make_launch(const Context& c, const std::vector<int32_t>& group, GroupLaunch& out) const;
   void launch_group(const Context& c, const std::vector<int32_t>& group) const;
   void interpret(const Context& c, const std::vector<int32_t>& group) const;
@@ -76,7 +77,7 @@ class CudaRunner final : public Runner {
   void prepare_recordings();
   Recording* pick_recording(Context& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
   void set_donors(Context& c, const std::vector<Donor>& donors) const;
-  bool can_record(const Context& c) const;
+  void check_recordable(const Context& c, const ExternLaunch& launch) const;
   void give_up(const std::string& why) const;
   void bring_moving(Context& c, const std::vector<Tensor>& inputs) const;
   bool find_moving(Recordings& r) const;
