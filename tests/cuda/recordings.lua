@@ -289,6 +289,21 @@ test("a scan: inputs that move, outputs and gradients that stay", function()
   end
 end)
 
+test("outputs that all stay are copies in the end", function()
+  local compiled = lt.compile(function(xs) return (lt.scan(cell, xs[0]:matmul(u2), xs)), xs:sum() end)
+  local kept = {}
+  for i = 1, 12 do
+    local xs = lt.randn(20, 4, 6)
+    kept[i] = {xs, compiled(xs)}
+  end
+  for _, k in ipairs(kept) do truthy(lt.equal(k[2], (lt.scan(cell, k[1][0]:matmul(u2), k[1])))) end
+  local said = recordings [[
+    local f, kept = lt.compile(function(x) return (lt.scan(function(c, x) return c:cos() * x end, x[0], x)) end), {}
+    for i = 1, 40 do kept[i] = f(lt.randn(20, 3)) end]]
+  local _, times = said:gsub("is recorded", "")
+  equal(times, 6, said) -- where the input is, where it is brought, three more, copies
+end)
+
 test("a scan in a scan, with temporary memory of libraries, in reverse and along another dim", function()
   local index = lt.randint(0, 5, {40})
   local function f(xs)

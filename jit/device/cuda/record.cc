@@ -6,6 +6,7 @@
 //    recording serves runs whose library calls are equal, results aside.
 // 2. Results that libraries write or read belong to the recording, or are given up by the caller (Donor) where the
 //    recording has them; a run takes a recording only while nobody else holds them: a live output is never overwritten.
+//    Where somebody holds those of all recordings, the next one's are nobody else's: each run is given copies.
 // 3. An input that a library reads and that moves from run to run is copied to memory of its own first.
 // 4. Memory that is taken while recording stays taken as long as the recording lives, but for the arena: that it lies
 //    where it was is part of what a recording must find equal.
@@ -86,10 +87,11 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
     bring_moving(c, inputs);
     make_key(c, r.key);
   }
+  bool copies = false;
   if (r.all.size() == kMostRecordings) {
-    const auto idle = std::find_if(r.all.begin(), r.all.end(), [&](const auto& x) { return x->is_free(c); });
-    if (idle == r.all.end()) return nullptr;
-    r.all.erase(idle);
+    auto idle = std::find_if(r.all.begin(), r.all.end(), [&](const auto& x) { return x->is_free(c); });
+    copies = idle == r.all.end();
+    r.all.erase(copies ? r.all.begin() : idle);
   }
   // Where somebody held what an equal recording had been given, that one's memory may be gone: the next keeps its own.
   const auto is_equal = [&](const auto& x) { return x->key.words == r.key.words; };
@@ -97,7 +99,8 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
   std::erase_if(r.all, [&](const auto& x) { return !x->keeps_results && is_equal(x); });
   r.tries++;
   r.all.push_back(std::make_unique<Recording>());
-  r.all.back()->keeps_results = keeps_results;
+  r.all.back()->keeps_results = keeps_results || copies;
+  r.all.back()->copies = copies;
   r.all.back()->key = r.key;
   return r.all.back().get();
 }
@@ -187,15 +190,32 @@ void CudaRunner::make_key(const Context& c, LibraryKey& k) const {
   }
 }
 
+// Where the launches are to find what a recording gives copies of: in its own memory, or in the run's.
+void CudaRunner::place_results(Context& c, const Recording& r, bool own) const {
+  for (const Recording::Result& x : r.results) {
+    if (r.copies) c.buffers[size_t(x.buffer)] = own ? x.own->data : c.storages[size_t(x.buffer)]->data;
+  }
+}
+
+void CudaRunner::copy_results(const Context& c, const Recording& r) const {
+  for (const Recording::Result& x : r.results) {
+    if (!r.copies || !x.bytes) continue;
+    LUTRA_CUDA(copy_device(reinterpret_cast<cuda::DevicePtr>(c.storages[size_t(x.buffer)]->data),
+                           reinterpret_cast<cuda::DevicePtr>(x.data), x.bytes, cuda::context(plan_.device).stream));
+  }
+}
+
 void CudaRunner::launch_recorded(Context& c, Recording& r) const {
   check_stop();
   if (r.exec) {
+    place_results(c, r, true);
     update_kernels(c, r);
   } else if (!record(c, r)) {
     return launch_all(c);
   }
   cuda::Context& gpu = cuda::context(plan_.device);
   LUTRA_CUDA(graph_launch(r.exec, gpu.stream));
+  copy_results(c, r);
   default_generator().next_call += uint64_t(plan_.rng_calls);
   const auto [file, line] = flat_.first_place();
   cuda::launched(gpu, "a recorded segment", file, line);
@@ -208,8 +228,10 @@ bool CudaRunner::record(Context& c, Recording& r) const {
     const Ref<Storage>& s = c.storages[i];
     if (!recordings_->library_results[i] || !s) continue;
     const bool given = !r.keeps_results && c.donor(int32_t(i)) == s.get();
-    r.results.push_back({int32_t(i), given ? nullptr : s, s->data, s->nbytes});
+    const Ref<Storage> place = r.copies ? allocate(s->nbytes, plan_.device) : s;
+    r.results.push_back({int32_t(i), given ? nullptr : place, place->data, s->nbytes});
   }
+  place_results(c, r, true);
   const cuda::Driver& d = *cuda::driver();
   cuda::Context& gpu = cuda::context(plan_.device);
   const uint64_t call = default_generator().next_call;
@@ -238,7 +260,10 @@ bool CudaRunner::record(Context& c, Recording& r) const {
   } catch (const std::exception& error) {
     wrong = error.what();
   }
-  if (!wrong.empty()) return give_up(wrong), false;
+  if (!wrong.empty()) {
+    place_results(c, r, false);
+    return give_up(wrong), false;
+  }
   say(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches, ", r.nodes,
           " nodes\n"));
   return true;

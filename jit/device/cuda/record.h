@@ -46,7 +46,7 @@ struct CudaRunner::Recording {
   }
   Ref<Storage> result(int32_t buffer) const {
     for (const Result& r : results) {
-      if (r.buffer == buffer) return r.own;
+      if (r.buffer == buffer && !copies) return r.own;
     }
     return nullptr;
   }
@@ -54,6 +54,7 @@ struct CudaRunner::Recording {
   LibraryKey key;
   std::vector<Result> results;
   bool keeps_results = false;      // also those that were given
+  bool copies = false;             // runs are given copies of the results
   std::vector<Ref<Storage>> kept;  // taken while recording
   std::vector<Kernel> kernels;     // by launch
   size_t nodes = 0;

@@ -82,6 +82,8 @@ class CudaRunner final : public Runner {
   void bring_moving(Context& c, const std::vector<Tensor>& inputs) const;
   bool find_moving(Recordings& r) const;
   void make_key(const Context& c, struct LibraryKey& key) const;
+  void place_results(Context& c, const Recording& r, bool own) const;
+  void copy_results(const Context& c, const Recording& r) const;
   void launch_recorded(Context& c, Recording& r) const;
   bool record(Context& c, Recording& r) const;
   bool find_nodes(const Context& c, Recording& r) const;
