@@ -25,9 +25,9 @@ struct Donor {
 struct RunContext {
   virtual ~RunContext() = default;
   std::vector<HostValue> values;
-  std::vector<InputView> inputs;  // of run
+  std::vector<InputView> inputs;     // of run
   const InputView* given = nullptr;  // while a run is under way
-  std::vector<void*> outputs;     // of run_into
+  std::vector<void*> outputs;        // of run_into
   std::vector<void*> buffers;
   std::vector<Ref<Storage>> storages;  // of output buffers, while a run is under way
   bool holds_storages = false;

@@ -140,8 +140,8 @@ static Tensor euclidean_distances(const Tensor& a, const Tensor& b) {
   const Tensor na = norms(a), nb = norms(b);
   const auto ones = [](const Tensor& t) { return full(t->sizes, 1.0, t->dtype, t->device()); };
   const Tensor right = with(b, ones(nb), nb);
-  const Tensor squares =
-      op1(OpId::matmul, {with(mul(a, Scalar(-2.0)), na, ones(na)), op1(OpId::transpose, {right, int_arg(-2), int_arg(-1)})});
+  const Tensor squares = op1(OpId::matmul, {with(mul(a, Scalar(-2.0)), na, ones(na)),
+                                            op1(OpId::transpose, {right, int_arg(-2), int_arg(-1)})});
   const Tensor none = op1(OpId::le, {squares, Scalar(0.0)});
   return where(none, Scalar(0.0), op1(OpId::sqrt, {where(none, Scalar(1.0), squares)}));
 }

@@ -84,7 +84,8 @@ void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const
   }
 }
 
-// What the arena does not need meanwhile is the library's to use. Functions' libraries run side by side: they have none.
+// What the arena does not need meanwhile is the library's to use. Functions' libraries run side by side: they have
+// none.
 void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const {
   Context& c = of(base);
   const size_t i = size_t(step.launch);
@@ -111,9 +112,7 @@ MemoryRange CudaRunner::range_of(const LaunchOrder& order, const Context& c, int
   size_t bytes = 0;
   switch (b.kind) {
     case Buffer::kInput: bytes = c.given[size_t(flat_.input_of[size_t(buffer)])].bytes; break;
-    case Buffer::kOutput:
-      bytes = size_t(program_.int_value(c.values.data(), b.elements)) * size_of(b.dtype);
-      break;
+    case Buffer::kOutput: bytes = size_t(program_.int_value(c.values.data(), b.elements)) * size_of(b.dtype); break;
     case Buffer::kTemp: bytes = c.layout.bytes[size_t(b.index)]; break;
     case Buffer::kConstant: break;  // nobody writes it
   }

@@ -44,8 +44,8 @@ void each_block(const ExternCall& call, const Shape& s, const F& body) {
   });
 }
 
-// Whole lines in memory: two go on at a time, as one alone waits for each of its sums. More would not fit in the ways of
-// a cache where lines are a power of two apart.
+// Whole lines in memory: two go on at a time, as one alone waits for each of its sums. More would not fit in the ways
+// of a cache where lines are a power of two apart.
 template <class T, class Acc, class Op>
 void scan_lines(const ExternCall& call, const Shape& s, Acc start, const Op& op) {
   constexpr int64_t kTogether = 2;
