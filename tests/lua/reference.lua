@@ -217,7 +217,7 @@ local function sum_at(line, t)
   local results = pack(examples.chunk(line, env)())
   if type(results[1]) == "table" then results = results[1] end
   for i, r in ipairs(results) do
-    if lt.is_tensor(r) and r.dtype == "float64" and r.requires_grad then
+    if lt.is_tensor(r) and r.dtype == "float64" and r.requires_grad and r.device == "cpu" then
       local term = (r * weights(r, i)):sum()
       sum = sum and sum + term or term
     end
