@@ -559,15 +559,18 @@ function lt.counters() end
 function lt.wait_compiled(f) end
 ---Drops all compiled code and counters; compiled functions capture again.
 function lt.reset() end
----Ends the graph here, in compiled code.
-function lt.graph_break() end
+---Ends the graph here, in compiled code; reports of the break give the message.
+---@param message? string
+function lt.graph_break(message) end
 ---True while a function is captured.
 ---@return boolean
 function lt.is_compiling() end
 ---Keeps f out of graphs: where compiled code calls it, the graph ends.
+---Reports of the break give the reason.
 ---@param f function
+---@param options? { reason?: string }
 ---@return function
-function lt.disable(f) end
+function lt.disable(f, options) end
 ---The size of dim is a symbol from the first capture on; without dim, all sizes.
 ---@param x lutra.Tensor
 ---@param dim? integer

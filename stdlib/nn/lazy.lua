@@ -43,7 +43,8 @@ local function become(module, layer)
   if lt._native.renew_states then lt._native.renew_states(fresh) end
 end
 
-local materialise_outside = lt.disable(function(module, count) become(module, layer_for(module, count)) end)
+local materialise_outside = lt.disable(function(module, count) become(module, layer_for(module, count)) end,
+  {reason = "the first call of a lazy layer makes its parameters: call the model once before it is compiled"})
 
 local function make(name, layer, count_name, places, of_weight)
   local class = layer:extend(name)

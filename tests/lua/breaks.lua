@@ -193,6 +193,20 @@ test("a break in a callee's loop is told, though nothing was captured before it"
   truthy(not ok and message:find("lt.graph_break() was called", 1, true), message)
 end)
 
+test("breaks on purpose say why", function()
+  local hidden = lt.disable(function(x) return x * 3 end, {reason = "it talks to a server"})
+  h.raises("call of a function under lt.disable (it talks to a server)",
+    lt.compile(function(x) return hidden(x) end, {fullgraph = true}), lt.ones(1))
+  h.raises("lt.graph_break() was called (the next line prints)", lt.compile(function(x)
+    lt.graph_break("the next line prints")
+    return x * 2
+  end, {fullgraph = true}), lt.ones(1))
+  h.raises("call the model once before it is compiled", lt.compile(lt.nn.LazyLinear(3), {fullgraph = true}), lt.ones(1, 2))
+  h.raises("disable: option 'reason' must be a text, got number 3", lt.disable, print, {reason = 3})
+  h.raises("disable: options are a table, not string 'x'", lt.disable, print, "x")
+  h.raises("graph_break: argument 'message' must be a text, got number 3", lt.graph_break, 3)
+end)
+
 test("fullgraph makes a break an error", function()
   lt.reset()
   local cf = lt.compile(function(x)

@@ -388,14 +388,26 @@ void apply_settings(lua_State* L) {
 }
 
 int api_disable(lua_State* L) {
-  lua_settop(L, 1);
+  lua_settop(L, 2);
   if (!lua_isfunction(L, 1)) wrong_function(L, "disable", "a function");
-  capture_state(L).trace.disabled.insert(lua_topointer(L, 1));
+  if (!lua_isnil(L, 2) && !lua_istable(L, 2)) fail("disable: options are a table, not ", described(L, 2));
+  if (lua_isnil(L, 2)) lua_newtable(L), lua_replace(L, 2);
+  lua_getfield(L, 2, "reason");
+  if (!lua_isnil(L, 3) && lua_type(L, 3) != LUA_TSTRING) {
+    fail("disable: option 'reason' must be a text, got ", described(L, 3));
+  }
+  capture_state(L).trace.disabled[lua_topointer(L, 1)] = lua_isnil(L, 3) ? "" : lua_tostring(L, 3);
   anchor(L, 1);
+  lua_settop(L, 1);
   return 1;
 }
 
-int api_graph_break(lua_State*) { return 0; }
+int api_graph_break(lua_State* L) {
+  if (!lua_isnoneornil(L, 1) && lua_type(L, 1) != LUA_TSTRING) {
+    fail("graph_break: argument 'message' must be a text, got ", described(L, 1));
+  }
+  return 0;
+}
 
 int api_is_compiling(lua_State* L) {
   lua_pushboolean(L, 0);

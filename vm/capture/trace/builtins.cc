@@ -373,7 +373,10 @@ Vars run_note_plain_checkpoint(Trace& t, Var*, const Vars&) {
   return {};
 }
 
-Vars run_graph_break(Trace& t, Var*, const Vars&) { t.stop("lt.graph_break() was called", "user"); }
+Vars run_graph_break(Trace& t, Var*, const Vars& args) {
+  const bool says = !args.empty() && t.force(args[0])->kind == VarKind::kString;
+  t.stop("lt.graph_break() was called", "user", says ? args[0]->s : "");
+}
 
 const Builtin kRows[] = {
     {"type", run_type},
@@ -528,7 +531,10 @@ std::string name_of_function(const TraceState& state, const void* function) {
   return it == state.c_names.end() ? "" : it->second;
 }
 
-bool is_disabled(const TraceState& state, const void* function) { return state.disabled.count(function) > 0; }
+const std::string* disabled_because(const TraceState& state, const void* function) {
+  auto it = state.disabled.find(function);
+  return it == state.disabled.end() ? nullptr : &it->second;
+}
 
 void learn_builtins(lua_State* L, TraceState& state) {
   const int module = lua_gettop(L), anchors = module + 1, globals = module + 2;

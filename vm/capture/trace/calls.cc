@@ -47,7 +47,9 @@ Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
       const std::string name = function_name(*this, f);
       stop("call of " + name, name == "print" ? "print" : "c_function");
     }
-    if (is_disabled(state, f->id)) stop("call of a function under lt.disable", "disable");
+    if (const std::string* why = disabled_because(state, f->id)) {
+      stop("call of a function under lt.disable", "disable", *why);
+    }
   } else {
     stop("a value that is not a function is called", "error");
   }

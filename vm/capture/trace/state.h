@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "ops/core/tensor.h"
 #include "vm/capture/trace/builtins.h"
@@ -17,14 +16,14 @@ struct TraceState {
   std::unordered_map<const void*, std::unique_ptr<LuaCode>> codes;  // by identity of the prototype
   std::unordered_map<const void*, const Builtin*> builtins;         // by address of the function
   std::unordered_map<const void*, std::string> c_names;             // "print", "io.write"
-  std::unordered_set<const void*> disabled;                         // lt.disable: Lua functions, by address
+  std::unordered_map<const void*, std::string> disabled;            // lt.disable: Lua functions, by address; why
   int marks = 0;               // registry reference: [tensor] = {[dim] = dynamic?}; weak keys. 0: none yet
   bool stress_breaks = false;  // lt.config.stress = "break": a break before each instruction that can have one
 };
 
 const Builtin* find_builtin(const TraceState& state, const void* function);
 std::string name_of_function(const TraceState& state, const void* function);
-bool is_disabled(const TraceState& state, const void* function);
+const std::string* disabled_because(const TraceState& state, const void* function);  // null: it is not
 // The decoded Lua function at `index`, null for a C function.
 LuaCode* code_of(TraceState& state, lua_State* L, int index);
 void push_weak_table(lua_State* L, const char* mode);
