@@ -387,7 +387,7 @@ Results call_op(OpId id, Args args) {
   const OpInfo& op = info(id);
   if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
   complete_args(op, args);
-  if (Mode* mode = CallStack::mode()) mode->enter(args);
+  if (Mode* mode = CallStack::mode()) mode->enter(id, args);
   if (id == OpId::index || id == OpId::index_put) bring_indices(args);
   return modes().autocast.watched ? call_autocast(op, args) : call_cast(op, args);
 }

@@ -8,7 +8,7 @@ namespace lutra {
 struct Mode {
   virtual ~Mode() = default;
   // Before the tape sees a call: what its arguments are in this mode.
-  virtual void enter(Args&) {}
+  virtual void enter(OpId, Args&) {}
   virtual Results call(OpId op, Args& args) = 0;
   // In-place form: the op's result is written into args[0]; returns args[0].
   virtual Tensor call_inplace(OpId op, Args& args) = 0;

@@ -59,6 +59,44 @@ test("scan goes through slices, in both directions, along any dimension", functi
   truthy(carry.n:equal(lt.full({2}, 3)) and carry.s:equal(x[0] + x[1] + x[2]))
 end)
 
+test("numbers that functions read may change", function()
+  lt.reset()
+  local w = lt.randn({4}, {requires_grad = true})
+  for _, dtype in ipairs {"float32", "float64"} do
+    local function loop(xs, decay, most)
+      local limit = most * 2 + 0.1
+      local c, ys = lt.scan(function(c, x)
+        local n = (c * decay + 1 / (x:abs() + decay) - (limit - w) / limit):sin()
+        local inner = lt.cond(n:sum():lt(limit), function() return n * most end, function() return n - decay end)
+        return inner, n:gt(decay)
+      end, xs[0] * 0, xs)
+      return c, ys
+    end
+    local function newton(a, tolerance)
+      return lt.while_loop(function(x) return (x * x - a):abs():max():gt(tolerance) end,
+        function(x) return x - (x * x - a) / (x * 2) + tolerance * 1e-3 end, a)
+    end
+    local both_of = {lt.compile(loop, {fullgraph = true}), lt.compile(newton, {fullgraph = true})}
+    local before
+    for i, scale in ipairs {0.1, 0.3, -2.7, 1e300, 0.7, 11} do
+      local xs, a = lt.randn({20, 4}, {dtype = dtype}), lt.rand({3}, {dtype = dtype}) + 0.5
+      local c, ys = both_of[1](xs, scale, i / 7)
+      local want, want_ys = loop(xs, scale, i / 7)
+      truthy(c:equal(want) or c:isnan():any():item() and c:nan_to_num():equal(want:nan_to_num()), i)
+      truthy(ys:equal(want_ys), i)
+      w.grad = nil
+      c:sum():backward()
+      local g = w.grad
+      w.grad = nil
+      want:sum():backward()
+      truthy(g:nan_to_num():equal(w.grad:nan_to_num()), i)
+      truthy(both_of[2](a, i * 1e-3):equal(newton(a, i * 1e-3)), i)
+      if i == 2 then before = lt.counters().stats.unique_graphs end
+    end
+    equal(lt.counters().stats.unique_graphs, before)
+  end
+end)
+
 test("functions of a graph may give nil beside tensors", function()
   local function last(xs) return (lt.scan(function(c, x) return (c + x):tanh(), nil end, xs[0], xs)) end
   local function some(x)

@@ -77,8 +77,48 @@ Tensor Region::inside(const Tensor& t) {
   return known;
 }
 
+namespace {
+
+// A number is of the other operand's dtype before anything is computed, as a tensor of it is. Of half types it is not.
+bool takes_tensor_for_number(OpId op, DType type) {
+  switch (op) {
+    case OpId::add:
+    case OpId::sub:
+    case OpId::mul:
+    case OpId::div:
+    case OpId::eq:
+    case OpId::ne:
+    case OpId::lt:
+    case OpId::le:
+    case OpId::gt:
+    case OpId::ge: return type == DType::kFloat32 || type == DType::kFloat64;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+// The trace's number as a value in here.
+Tensor Region::number(const Scalar& s, DType type, Device device) {
+  Tensor& known = numbers_[{s.expr, type, to_string(device)}];
+  if (!known) {
+    set_location(trace_, trace_.recorder);
+    Args value{Sizes(), s, DType::kFloat64, device};
+    known = trace_.recorder.call(OpId::full, value)[0];
+    Args cast{known, type};
+    if (type != DType::kFloat64) known = trace_.recorder.call(OpId::to_dtype, cast)[0];
+  }
+  return inside(known);
+}
+
 // What the tape keeps of a call is of the function, too: its tensors and constants.
-void Region::enter(Args& args) {
+void Region::enter(OpId op, Args& args) {
+  for (size_t i = 0; i < 2 && args.size() >= 2; i++) {
+    const Value& other = args[1 - i];
+    if (!args[i].is<Scalar>() || !args[i].as<Scalar>().expr || !other.is<Tensor>()) continue;
+    const Tensor& t = other.as<Tensor>();
+    if (takes_tensor_for_number(op, t->dtype)) args[i] = number(args[i].as<Scalar>(), t->dtype, t->device());
+  }
   each_argument_tensor(args, [this](size_t, Tensor& t) { t = inside(t); });
   for (Value& v : args) {
     if (v.is<Scalar>()) v = pin(v.as<Scalar>());

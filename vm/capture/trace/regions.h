@@ -2,12 +2,14 @@
 // graph outside becomes a parameter.
 //
 // Invariants:
-// 1. A function has fixed sizes: symbols that it reads are pinned.
+// 1. A function has fixed sizes: symbols that it reads are pinned, but for numbers that tensors are reckoned with. Such
+//    a number is read as a tensor of no dimensions.
 // 2. It is recorded under the tape, on parameters that require grad as what they stand for does. So it has its own
 //    history, which leads to its parameters.
 // 3. What a function cannot be (it writes, draws, ends the graph) makes the trace begin again, with the control flow at
 //    this place as ordinary Lua.
 #pragma once
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -22,7 +24,7 @@ class Region final : public Mode {
  public:
   Region(Trace& trace, const ControlPlace& place);
 
-  void enter(Args& args) override;
+  void enter(OpId op, Args& args) override;
   Results call(OpId op, Args& args) override;
   Tensor call_inplace(OpId op, Args& args) override;
   // A parameter that stands for values like t, which require grad or not.
@@ -42,12 +44,14 @@ class Region final : public Mode {
   const ControlPlace place;
 
  private:
+  Tensor number(const Scalar& s, DType type, Device device);
   Trace& trace_;
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   GraphRecorder recorder_{*graph_};
   std::unordered_set<const TensorImpl*> own_;
   std::unordered_map<const TensorImpl*, Tensor> lifted_;
   std::vector<Tensor> reads_;
+  std::map<std::tuple<int32_t, DType, std::string>, Tensor> numbers_;  // by expression, dtype and device
   const uint64_t first_table_;
   const size_t first_cell_;
   const bool grad_mode_;
