@@ -55,6 +55,14 @@ F float_op(Op op, F a, F b) {
     case Op::kExpm1: return expm1_of(a);
     case Op::kLog1p: return log1p_of(a);
     case Op::kAtan2: return atan2_of(a, b);
+    case Op::kTan: return tan_of(a);
+    case Op::kAtan: return atan_of(a);
+    case Op::kAsin: return asin_of(a);
+    case Op::kAcos: return acos_of(a);
+    case Op::kExp2: return exp2_of(a);
+    case Op::kLog2: return log2_of(a);
+    case Op::kLog10: return log10_of(a);
+    case Op::kErfinv: return erfinv_of(a);
     case Op::kFmod: return fmod_of(a, b);
     case Op::kCopysign: return with_sign_of(magnitude(a), b);
     default: fail_internal("interpreter: ", name(op), " of floats");
@@ -75,6 +83,13 @@ inline double wide_op(Op op, double a, double b) {
     case Op::kExpm1: return std::expm1(a);
     case Op::kLog1p: return std::log1p(a);
     case Op::kAtan2: return std::atan2(a, b);
+    case Op::kTan: return std::tan(a);
+    case Op::kAtan: return std::atan(a);
+    case Op::kAsin: return std::asin(a);
+    case Op::kAcos: return std::acos(a);
+    case Op::kExp2: return std::exp2(a);
+    case Op::kLog2: return std::log2(a);
+    case Op::kLog10: return std::log10(a);
     default: return float_op(op, a, b);
   }
 }

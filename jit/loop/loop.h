@@ -40,8 +40,8 @@
 //    wraps. Floats follow IEEE. max(a, b) is NaN if either is, else a < b ? b : a; min likewise. div, rem, floordiv of
 //    integers by zero give 0; div truncates, rem and floordiv round down as PyTorch's remainder and floor_divide
 //    (floats too). A float cast to an integer truncates; NaN and what does not fit give the smallest i64 or i32,
-//    smaller integers take the low bits of the i32. exp, log, tanh, pow, sin, cos, erf, erfc, expm1, log1p, atan2
-//    and the random ops are the algorithms of jit/loop/math.h.
+//    smaller integers take the low bits of the i32. Mathematical functions and the random ops are the algorithms of
+//    jit/loop/math.h and functions.h.
 // 6. After a failing check the launch has failed: what is written from then on is unspecified.
 // 7. lanes loops hold no loops and feed only accumulators with lanes > 1 (all the same), each once; vector loops hold
 //    no vector loops and store to no place twice. A parallel loop stands at the top, alone but for instructions
@@ -111,6 +111,14 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
   X(kExpm1, "expm1", 1, kSame, kFloats, 30)                                                                            \
   X(kLog1p, "log1p", 1, kSame, kFloats, 38)                                                                            \
   X(kAtan2, "atan2", 2, kSame, kFloats, 60)        /* the angle of (b, a) */                                           \
+  X(kTan, "tan", 1, kSame, kFloats, 60)                                                                                \
+  X(kAtan, "atan", 1, kSame, kFloats, 45)                                                                              \
+  X(kAsin, "asin", 1, kSame, kFloats, 45)                                                                              \
+  X(kAcos, "acos", 1, kSame, kFloats, 45)                                                                              \
+  X(kExp2, "exp2", 1, kSame, kFloats, 22)                                                                              \
+  X(kLog2, "log2", 1, kSame, kFloats, 38)                                                                              \
+  X(kLog10, "log10", 1, kSame, kFloats, 38)                                                                            \
+  X(kErfinv, "erfinv", 1, kSame, kFloats, 110)                                                                         \
   X(kFmod, "fmod", 2, kSame, kFloats, 45)          /* exact, with the sign of a */                                     \
   X(kCopysign, "copysign", 2, kSame, kFloats, 1)   /* |a| with the sign of b */                                        \
   X(kGcd, "gcd", 2, kSame, kInts, 300)             /* of the magnitudes; gcd(a, 0) = |a| */                            \

@@ -1,4 +1,4 @@
-// exp, log, tanh, pow, sin, cos, erf, erfc, expm1, log1p, atan2, floor_divide, remainder, Philox and Box-Muller as
+// exp, log, erf, expm1, log1p, the parts of others (functions.h), floor_divide, remainder, Philox and Box-Muller as
 // straight lines of IEEE basic operations over a value type: floats and integers for the interpreter, registers for the
 // code generator, which so agree bit for bit. Coefficients are weighted minimax fits; the tests hold them to their
 // error bounds.
@@ -57,12 +57,18 @@ F with_sign_of(const F& x, const F& sign) {
   return floating(bits(x) | (bits(sign) & mask));
 }
 
-// e^(x + tail), |tail| tiny. 2^n is applied as two factors, so that results among the denormals round once.
+// p * 2^(m - twice the exponent's bias), in two factors, so that results among the denormals round once.
+template <class F>
+F times_power(const F& p, const IntOf<F>& m) {
+  constexpr int kMantissa = FloatTraits<F>::kBits == 32 ? 23 : 52;
+  IntOf<F> half = shr(m, 1);
+  return p * floating(shl(half, kMantissa)) * floating(shl(m - half, kMantissa));
+}
+
+// e^(x + tail), |tail| tiny.
 template <class F>
 F exp_sum(const F& x, const F* tail) {
-  using I = IntOf<F>;
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
-  constexpr int kMantissa = kSingle ? 23 : 52;
   // 1.5 * 2^mantissa rounds to whole numbers; twice the exponent's bias on top makes n nonnegative.
   const double magic = kSingle ? 12582912.0 + 254 : 6755399441055744.0 + 2046;
   F c = raise(F(kSingle ? -104.0 : -746.0), lower(F(kSingle ? 89.0 : 710.0), x));
@@ -76,9 +82,7 @@ F exp_sum(const F& x, const F* tail) {
             : horner(r, {2.0926488717857311e-09, 2.5113130573964014e-08, 2.7557235298893101e-07, 2.7557231830236806e-06,
                          2.4801587370689493e-05, 0.00019841269899272587, 0.0013888888888860587, 0.0083333333333159513,
                          0.04166666666666672, 0.16666666666666685, 0.5});
-  p = mul_add(p, r * r, r) + F(1.0);
-  I m = bits(t), half = shr(m, 1);
-  return p * floating(shl(half, kMantissa)) * floating(shl(m - half, kMantissa));
+  return times_power(mul_add(p, r * r, r) + F(1.0), bits(t));
 }
 
 template <class F>
@@ -114,14 +118,19 @@ F log_edges(const F& x, const F& r) {
   return select(x < F(kInf), select(x > F(0.0), r, edge), select(x == F(kInf), F(kInf), x));
 }
 
+// (log(1 + f) - f + f^2 / 2) / f^3 in 32 bits.
+template <class F>
+F log_tail(const F& f) {
+  return horner(f, {0.121481776, -0.13031587, 0.107127868, -0.121451892, 0.14308767, -0.166842952, 0.199994132,
+                    -0.249996483, 0.333333373});
+}
+
 template <class F>
 F log_of(const F& x) {
   Parts<F> p = split_exponent(x);
   F f = p.m - F(1.0);
   if (FloatTraits<F>::kBits == 32) {
-    F q = horner(f, {0.121481776, -0.13031587, 0.107127868, -0.121451892, 0.14308767, -0.166842952, 0.199994132,
-                     -0.249996483, 0.333333373, -0.5});
-    F r = mul_add(q, f * f, f);
+    F r = mul_add(mul_add(log_tail(f), f, F(-0.5)), f * f, f);
     return log_edges(x, mul_add(p.e, F(0.69314718), r));
   }
   F s = f / (f + F(2.0));
@@ -133,21 +142,16 @@ F log_of(const F& x) {
   return log_edges(x, mul_add(p.e, F(0.69314718060195446), f - (h - low)));
 }
 
-template <class F>
-F tanh_of(const F& x) {
-  F a = magnitude(x), z = x * x;
-  F small;
-  if (FloatTraits<F>::kBits == 32) {
-    small = horner(z, {0.00214777677, -0.00818293635, 0.0217030626, -0.053947214, 0.133332103, -0.333333313});
-  } else {
-    small = horner(z, {8.5605734667521709e-07, -4.6070723244645691e-06, 1.4637376808364009e-05, -3.8661954011416992e-05,
+template <class D>
+D tanh_double(const D& x) {
+  D a = magnitude(x), z = x * x;
+  D small = horner(z, {8.5605734667521709e-07, -4.6070723244645691e-06, 1.4637376808364009e-05, -3.8661954011416992e-05,
                        9.6704240147579585e-05, -0.00023907684274387383, 0.00059001805814197961, -0.0014558331747321783,
                        0.0035921279258912826, -0.0088632355229915465, 0.021869488535875437, -0.053968253968247247,
                        0.13333333333333325, -0.33333333333333331});
-  }
   small = mul_add(small, z * x, x);
-  F large = F(1.0) - F(2.0) / (exp_of(a + a) + F(1.0));
-  return with_sign_of(select(a < F(0.625), small, large), x);
+  D large = D(1.0) - D(2.0) / (exp_of(a + a) + D(1.0));
+  return with_sign_of(select(a < D(0.625), small, large), x);
 }
 
 // g = -log(erfc(x)) for large x: erf = 1 - e^-g.
@@ -156,10 +160,10 @@ F erf_of(const F& x) {
   F a = magnitude(x), z = x * x;
   F small, g;
   if (FloatTraits<F>::kBits == 32) {
-    small = horner(z, {-9.68034328e-06, 0.000112706039, -0.000848471711, 0.00522107491, -0.0268654451, 0.112837829,
-                       -0.376126379, 0.12837923});
-    g = horner(lower(F(4.0), a), {-8.36781851e-07, 1.33378417e-05, -7.08744192e-05, -7.41702825e-05, 0.00328678894,
-                                  -0.0237084851, 0.106815532, 0.634301186, 1.12916052, -0.000117483687});
+    small = horner(z, {-2.95130394e-05, 0.000109362736, -8.25915049e-05, -0.000681405305, 0.00514177512, -0.0268449709,
+                       0.112835228, -0.37612626, 0.128379166});
+    g = horner(lower(F(4.0), a),
+               {-0.000186505844, 0.00294893514, -0.0218433272, 0.103118107, 0.63813132, 1.12709761, 0.000339379156});
   } else {
     small = horner(z, {-1.7473530518007336e-14, 4.1178637501137584e-13, -6.6394806670643255e-12, 9.4125955749056221e-11,
                        -1.228953428477318e-09, 1.4807118164924966e-08, -1.6365840677276008e-07, 1.6462114207161635e-06,
@@ -195,15 +199,6 @@ D erfc_double(const D& x) {
   r = select(x < D(0.0), D(2.0) - r, r);
   return select(x == x, r, x);
 }
-template <class F>
-F erfc_of(const F& x) {
-  if constexpr (FloatTraits<F>::kBits == 32) {
-    return narrow(erfc_double(widen(x)));
-  } else {
-    return erfc_double(x);
-  }
-}
-
 // e^x - 1: 2^n * (e^r - 1) + (2^n - 1) with x = n * ln2 + r.
 template <class F>
 F expm1_of(const F& x) {
@@ -266,15 +261,6 @@ D atan2_double(const D& y0, const D& x0, bool huge) {
   r = select(with_sign_of(D(1.0), x0) < D(0.0), D(3.1415926535897931) - (r - D(1.2246467991473532e-16)), r);
   return select((x0 == x0) & (y0 == y0), with_sign_of(r, y0), x0 + y0);
 }
-template <class F>
-F atan2_of(const F& y, const F& x) {
-  if constexpr (FloatTraits<F>::kBits == 32) {
-    return narrow(atan2_double(widen(y), widen(x), false));
-  } else {
-    return atan2_double(y, x, true);
-  }
-}
-
 // log(x), x > 0 and finite, as a sum of two doubles with about 2^-66 of error.
 template <class D>
 struct Pair {
@@ -303,25 +289,24 @@ Pair<D> log_pair(const D& x) {
   return {hi, low - (hi - b)};
 }
 
-// pow in doubles; `full` carries the logarithm in two doubles (not needed where the result is narrowed).
+// |x|^y, the logarithm carried in two doubles.
 template <class D>
-D pow_double(const D& x, const D& y, bool full) {
+D pow_double(const D& x, const D& y) {
   D a = magnitude(x);
-  D t, r;
-  if (full) {
-    Pair<D> l = log_pair(a);
-    auto finite = (a < D(kInf)) & (a > D(0.0));
-    D hi = select(finite, l.hi, log_edges(a, l.hi));
-    t = y * hi;
-    D tail = mul_add(y, hi, D(0.0) - t) + y * l.lo;
-    tail = select(finite & (magnitude(t) < D(750.0)), tail, D(0.0));
-    r = exp_sum(t, &tail);
-  } else {
-    t = y * log_of(a);
-    r = exp_of(t);
-  }
+  Pair<D> l = log_pair(a);
+  auto finite = (a < D(kInf)) & (a > D(0.0));
+  D hi = select(finite, l.hi, log_edges(a, l.hi));
+  D t = y * hi;
+  D tail = mul_add(y, hi, D(0.0) - t) + y * l.lo;
+  tail = select(finite & (magnitude(t) < D(750.0)), tail, D(0.0));
+  return exp_sum(t, &tail);
+}
+
+// x^y from r = |x|^y: signs, squares and what infinities, zeros, ones and NaN give.
+template <class D>
+D pow_edges(const D& x, const D& y, D r) {
+  D a = magnitude(x), h = y * D(0.5);
   r = select(y == D(2.0), x * x, r);
-  D h = y * D(0.5);
   auto whole = floor_of(y) == y;
   auto odd = whole & (floor_of(h) != h);
   D signed_r = with_sign_of(r, x);
@@ -330,15 +315,6 @@ D pow_double(const D& x, const D& y, bool full) {
   r = select((a == D(1.0)) & (magnitude(y) == D(kInf)), D(1.0), r);
   r = select((x == x) & (y == y), r, x + y);
   return select((y == D(0.0)) | (x == D(1.0)), D(1.0), r);
-}
-
-template <class F>
-F pow_of(const F& x, const F& y) {
-  if constexpr (FloatTraits<F>::kBits == 32) {
-    return narrow(pow_double(widen(x), widen(y), false));
-  } else {
-    return pow_double(x, y, true);
-  }
 }
 
 // sin(x + quarter turns * pi/2). Good for |x| < 2^30; beyond, the reduction loses digits with x.
@@ -367,19 +343,6 @@ D sin_double(const D& x, int quarters) {
   D w = floating(bits(v) ^ shl(k & I(2), 62));
   w = select(magnitude(x) < D(kInf), w, x - x);
   return quarters == 0 ? select(x == D(0.0), x, w) : w;
-}
-
-template <class F>
-F sin_of(const F& x, int quarters = 0) {
-  if constexpr (FloatTraits<F>::kBits == 32) {
-    return narrow(sin_double(widen(x), quarters));
-  } else {
-    return sin_double(x, quarters);
-  }
-}
-template <class F>
-F cos_of(const F& x) {
-  return sin_of(x, 1);
 }
 
 // PyTorch's remainder and floor_divide of floats.

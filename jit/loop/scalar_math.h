@@ -51,6 +51,10 @@ T select(bool mask, T a, T b) {
 }
 inline double widen(float x) { return x; }
 inline float narrow(double x) { return float(x); }
+template <class F>
+float by_double(bool mask, float r, float x, const F& f) {
+  return mask ? float(f(double(x))) : r;
+}
 inline uint32_t shl(uint32_t i, int n) { return i << n; }
 inline uint64_t shl(uint64_t i, int n) { return i << n; }
 inline uint32_t shr(uint32_t i, int n) { return i >> n; }
@@ -59,7 +63,7 @@ inline uint64_t mul32(uint64_t a, uint64_t b) { return (a & 0xffffffffu) * (b & 
 
 }  // namespace lutra::loop
 
-#include "jit/loop/math.h"
+#include "jit/loop/functions.h"
 
 namespace lutra::loop {
 template <>

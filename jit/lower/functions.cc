@@ -1,6 +1,5 @@
-// Mathematical functions and bit operations of pointwise ops, as formulas over loop instructions. Functions without an
-// instruction of their own are computed in float64 and rounded once, so that float32 results are within one unit in the
-// last place.
+// Mathematical functions and bit operations of pointwise ops: instructions, and formulas over them. Formulas are
+// computed in float64 and rounded once, so that float32 results are within one unit in the last place.
 #include <algorithm>
 #include <cmath>
 
@@ -56,7 +55,6 @@ Num sqrt(Num a) { return a.made(Op::kSqrt); }
 Num floor(Num a) { return a.made(Op::kFloor); }
 Num sin(Num a) { return a.made(Op::kSin); }
 Num cos(Num a) { return a.made(Op::kCos); }
-Num erf(Num a) { return a.made(Op::kErf); }
 Num expm1(Num a) { return a.made(Op::kExpm1); }
 Num log1p(Num a) { return a.made(Op::kLog1p); }
 Num atan2(Num y, Num x) { return y.made(Op::kAtan2, x); }
@@ -81,14 +79,6 @@ Num round_half_even(Num a) {
 }
 
 int32_t one_argument(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type())); }
-
-// log to a base by its inverse logarithm. In float64 a power of the base is found exactly.
-int32_t logarithm(Element& x, double base, double inverse) {
-  Num a = wide(x), y = log(a) * inverse;
-  if (x.type() != DType::kFloat64) return rounded(y);
-  Num n = round_half_even(y);
-  return select(pow(a.number(base), n) == a, n, y).v;
-}
 
 // x + y for the sum of a shift: lgamma and the polygammas are computed at 8 or more.
 struct Shifted {
@@ -126,22 +116,10 @@ int32_t pointwise_erf(Element& x) { return one_argument(x, Op::kErf); }
 int32_t pointwise_erfc(Element& x) { return one_argument(x, Op::kErfc); }
 int32_t pointwise_expm1(Element& x) { return one_argument(x, Op::kExpm1); }
 int32_t pointwise_log1p(Element& x) { return one_argument(x, Op::kLog1p); }
-int32_t pointwise_tan(Element& x) {
-  Num a = wide(x);
-  return rounded(sin(a) / cos(a));
-}
-int32_t pointwise_asin(Element& x) {
-  Num a = wide(x);
-  return rounded(atan2(a, sqrt((1.0 - a) * (1.0 + a))));
-}
-int32_t pointwise_acos(Element& x) {
-  Num a = wide(x);
-  return rounded(atan2(sqrt((1.0 - a) * (1.0 + a)), a));
-}
-int32_t pointwise_atan(Element& x) {
-  Num a = argument(x, 0, x.type());
-  return atan2(a, a.number(1)).v;
-}
+int32_t pointwise_tan(Element& x) { return one_argument(x, Op::kTan); }
+int32_t pointwise_asin(Element& x) { return one_argument(x, Op::kAsin); }
+int32_t pointwise_acos(Element& x) { return one_argument(x, Op::kAcos); }
+int32_t pointwise_atan(Element& x) { return one_argument(x, Op::kAtan); }
 int32_t pointwise_atan2(Element& x) { return atan2(argument(x, 0, x.type()), argument(x, 1, x.type())).v; }
 int32_t pointwise_sinh(Element& x) {
   Num a = wide(x), m = abs(a), e = expm1(m), half = exp(m * 0.5);
@@ -165,28 +143,11 @@ int32_t pointwise_atanh(Element& x) {
   Num a = wide(x), m = abs(a);
   return rounded(copysign(log1p((m + m) / (1.0 - m)) * 0.5, a));
 }
-int32_t pointwise_exp2(Element& x) {
-  Num a = wide(x);
-  if (x.type() == DType::kFloat64) return pow(a.number(2), a).v;
-  return rounded(exp(a * M_LN2));
-}
-int32_t pointwise_log2(Element& x) { return logarithm(x, 2, 1 / M_LN2); }
-int32_t pointwise_log10(Element& x) { return logarithm(x, 10, 1 / M_LN10); }
+int32_t pointwise_exp2(Element& x) { return one_argument(x, Op::kExp2); }
+int32_t pointwise_log2(Element& x) { return one_argument(x, Op::kLog2); }
+int32_t pointwise_log10(Element& x) { return one_argument(x, Op::kLog10); }
 
-// A rational guess, then two steps of Newton's on erf.
-int32_t pointwise_erfinv(Element& x) {
-  Num y = wide(x), z = y * y;
-  Num central = y * series(z, {0.886226899, -1.645349621, 0.914624893, -0.140543331}) /
-                series(z, {1.0, -2.118377725, 1.442710462, -0.329097515, 0.012229801});
-  Num s = sqrt(log((1.0 - abs(y)) * 0.5) * -1.0);
-  Num outer = copysign(
-      series(s, {-1.970840454, -1.624906493, 3.429567803, 1.641345311}) / series(s, {1.0, 3.543889200, 1.637067800}),
-      y);
-  Num r = select(abs(y) <= 0.7, central, outer);
-  for (int i = 0; i < 2; i++) r = r - (erf(r) - y) / (exp(r * r * -1.0) * M_2_SQRTPI);
-  Num edge = select(abs(y) == 1.0, copysign(y.number(INFINITY), y), NAN);
-  return rounded(select(abs(y) < 1.0, select(y == 0.0, y, r), edge));
-}
+int32_t pointwise_erfinv(Element& x) { return one_argument(x, Op::kErfinv); }
 
 int32_t pointwise_lgamma(Element& x) {
   Num a = wide(x);

@@ -32,7 +32,8 @@ void ShimLibrary::build() {
     // What all begin with stands once.
     std::ofstream out(source);
     out << "#include \"" << source_path("tests/cuda_codegen/shim.h") << "\"\n"
-        << cuda::device_scalars << cuda::device_math << cuda::loop_math << cuda::device_random << cuda::device_reduce;
+        << cuda::device_scalars << cuda::device_math << cuda::loop_math << cuda::loop_functions << cuda::device_random
+        << cuda::device_reduce;
     for (size_t i = 0; i < sources_.size(); i++) {
       const std::string& text = sources_[i]->text;
       out << "namespace k" << i << " {\n#define " << sources_[i]->entry << " kernel" << i << "\n"

@@ -5,7 +5,7 @@
 #include <asmjit/arm/a64compiler.h>
 
 #include "jit/codegen/arm64/numbers.h"
-#include "jit/loop/math.h"
+#include "jit/loop/functions.h"
 
 namespace lutra::arm64 {
 
@@ -204,6 +204,12 @@ inline F32 narrow(const F64& x) {
   const F32 r = F32::fresh();
   t_compiler->fcvt(r.view(), x.view());
   return r;
+}
+
+// One lane costs no less than a branch around it.
+template <class G>
+F32 by_double(const Mask& m, const F32& r, const F32& x, const G& f) {
+  return select(m, narrow(f(widen(x))), r);
 }
 
 // By long division of the bits: no instruction gives it. emit_integers.cc

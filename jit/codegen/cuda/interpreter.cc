@@ -87,8 +87,8 @@ std::string interpreter_source() {
 #define X(e, ...) types += #e ", ";
   LUTRA_DTYPES(X)
 #undef X
-  return str(device_scalars, device_math, loop_math, device_random, device_reduce, "enum { ", names, " };\nenum { ",
-             types, "};\nenum { kWords = ", kInterpreterWords, ", kArgAbove = ", kArgAbove, " };\n",
+  return str(device_scalars, device_math, loop_math, loop_functions, device_random, device_reduce, "enum { ", names,
+             " };\nenum { ", types, "};\nenum { kWords = ", kInterpreterWords, ", kArgAbove = ", kArgAbove, " };\n",
              device_interpreter);
 }
 

@@ -419,7 +419,7 @@ namespace {
 std::string preamble(const std::string& text, bool reduces) {
   std::string before = device_scalars;
   if (text.find("lutra::loop::") != std::string::npos || text.find("uniform_") != std::string::npos) {
-    before += str(device_math, loop_math, device_random);
+    before += str(device_math, loop_math, loop_functions, device_random);
   }
   return reduces ? before + device_reduce : before;
 }

@@ -1,8 +1,8 @@
 // An instruction of floats in, its value out: emitted over the value types of jit/loop/math.h, whatever registers they
-// stand for. Besides what math.h asks of them they have ceil_of.
+// stand for. Besides what math.h and functions.h ask of them they have ceil_of.
 #pragma once
+#include "jit/loop/functions.h"
 #include "jit/loop/loop.h"
-#include "jit/loop/math.h"
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -34,6 +34,14 @@ F apply_float(loop::Op op, const F& a, const F& b) {
     case Op::kExpm1: return loop::expm1_of(a);
     case Op::kLog1p: return loop::log1p_of(a);
     case Op::kAtan2: return loop::atan2_of(a, b);
+    case Op::kTan: return loop::tan_of(a);
+    case Op::kAtan: return loop::atan_of(a);
+    case Op::kAsin: return loop::asin_of(a);
+    case Op::kAcos: return loop::acos_of(a);
+    case Op::kExp2: return loop::exp2_of(a);
+    case Op::kLog2: return loop::log2_of(a);
+    case Op::kLog10: return loop::log10_of(a);
+    case Op::kErfinv: return loop::erfinv_of(a);
     case Op::kFmod: return fmod_of(a, b);
     case Op::kCopysign: return loop::with_sign_of(loop::magnitude(a), b);
     default: fail_internal("codegen: ", name(op), " of floats");

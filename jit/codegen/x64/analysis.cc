@@ -128,8 +128,7 @@ void Analysis::inst(const Inst& in, const Loop* vector_loop) {
   bool wide = size_of(in.type) == 8;
   const int32_t operands[] = {in.a, in.b, in.c};
   for (int i = 0; i < info(in.op).operands; i++) wide |= size_of(types[size_t(operands[i])]) == 8;
-  const bool doubles =
-      in.op == Op::kPow || in.op == Op::kSin || in.op == Op::kCos || in.op == Op::kErfc || in.op == Op::kAtan2;
+  const bool doubles = in.op == Op::kPow || in.op == Op::kErfc || in.op == Op::kErfinv;
   wide |= doubles && is_float(in.type);
   if (in.op == Op::kAccum) wide |= size_of(types[size_t(in.arg)]) == 8;
   if (has_access(in.op)) wide |= gathered(in, *vector_loop);

@@ -38,6 +38,7 @@ class Avx2 final : public Vectors {
  public:
   Avx2(x86::Compiler& compiler, int lane_count) : Vectors(compiler, lane_count, 32) {}
 
+  std::unique_ptr<Vectors> halved() const override { return make_avx2(cc, lanes / 2); }
   asmjit::Operand constant(bool wide, uint64_t pattern) override {
     uint64_t row[4];
     for (uint64_t& r : row) r = wide ? pattern : pattern << 32 | uint32_t(pattern);

@@ -26,6 +26,7 @@ class Avx512 final : public Vectors {
  public:
   Avx512(x86::Compiler& compiler, int lane_count) : Vectors(compiler, lane_count, 64) {}
 
+  std::unique_ptr<Vectors> halved() const override { return make_avx512(cc, lanes / 2); }
   asmjit::Operand constant(bool wide, uint64_t pattern) override {
     return repeated(cc.newConst(asmjit::ConstPoolScope::kLocal, &pattern, wide ? 8 : 4), wide);
   }
@@ -79,8 +80,12 @@ class Avx512 final : public Vectors {
     fail_internal("codegen: no such conversion");
   }
   x86::Vec blend(bool wide, const Mask& mask, const asmjit::Operand_& a, const x86::Vec& b) override {
-    x86::Vec r = fresh(wide);
-    cc.k(k(mask)).emit(wide ? Ids::kIdVblendmpd : Ids::kIdVblendmps, r, b, a);
+    // The allocator takes a masked target for one that is read: a fresh one would be carried around the loop.
+    x86::Vec r = copy(b, wide);
+    if (a.isReg())
+      move_where(wide, mask, r, a.as<x86::Vec>());
+    else
+      cc.k(k(mask)).emit(wide ? Ids::kIdVblendmpd : Ids::kIdVblendmps, r, r, a);
     return r;
   }
   void move_where(bool wide, const Mask& mask, const x86::Vec& dst, const x86::Vec& src) override {

@@ -1,7 +1,7 @@
 // Registers as the value types of jit/loop/math.h: its algorithms, instantiated with these, emit themselves.
 #pragma once
 #include "jit/codegen/x64/vectors.h"
-#include "jit/loop/math.h"
+#include "jit/loop/functions.h"
 
 namespace lutra::x64 {
 
@@ -184,6 +184,46 @@ VecInt<kB> shr(const VecInt<kB>& i, int n) {
 inline I64 mul32(const I64& a, const I64& b) { return emit_binary(Vop::kMul32, a, b, true); }
 inline F64 widen(const F32& x) { return F64(t_vectors->convert(Conv::kF32ToF64, x.in_register())); }
 inline F32 narrow(const F64& x) { return F32(t_vectors->convert(Conv::kF64ToF32, x.in_register())); }
+
+// Code that runs twice over halves of x, whose 64-bit lanes fill a register.
+template <class Part>
+x86::Vec emit_halves(const F32& x, const Part& part) {
+  Vectors& v = *t_vectors;
+  x86::Compiler& cc = v.cc;
+  const std::unique_ptr<Vectors> half = v.halved();
+  x86::Mem slot = cc.newStack(64, 64);
+  cc.emit(Ids::kIdVmovups, slot, x.in_register());
+  const x86::Gp at = cc.newInt64();
+  const asmjit::Label top = cc.newLabel();
+  cc.xor_(at.r32(), at.r32());
+  cc.bind(top);
+  x86::Mem place = slot;
+  place.setIndex(at);
+  place.setSize(uint32_t(half->size(false)));
+  t_vectors = half.get();
+  cc.emit(Ids::kIdVmovups, place, part(F32(half->unary(Ids::kIdVmovups, false, place))).in_register());
+  t_vectors = &v;
+  cc.add(at, half->size(false));
+  cc.cmp(at, v.size(false));
+  cc.jl(top);
+  slot.setSize(uint32_t(v.size(false)));
+  return v.unary(Ids::kIdVmovups, false, slot);
+}
+
+// Skipped where no lane of the mask is set.
+template <class G>
+F32 by_double(const VecMask<32>& m, const F32& r, const F32& x, const G& f) {
+  Vectors& v = *t_vectors;
+  const auto part = [&f](const F32& p) { return narrow(f(widen(p))); };
+  const F32 result(v.copy(r.in_register(), false));
+  const asmjit::Label rare = v.cc.newLabel(), done = v.cc.newLabel();
+  v.jump_if_any(m.k, rare);
+  v.cc.jmp(done);
+  v.cc.bind(rare);
+  v.move_where(false, m.k, result.reg, v.lanes == v.wide_lanes() ? part(x).in_register() : emit_halves(x, part));
+  v.cc.bind(done);
+  return result;
+}
 
 // In emit_lanewise.cc: exact.
 template <int kB>

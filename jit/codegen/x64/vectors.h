@@ -73,6 +73,8 @@ class Vectors {
   x86::Compiler& cc;
   const int lanes, bytes;
 
+  // The same set with half as many lanes.
+  virtual std::unique_ptr<Vectors> halved() const = 0;
   int wide_lanes() const { return bytes / 8; }
   int size(bool wide) const { return wide ? bytes : 4 * lanes; }
   x86::Vec fresh(bool wide) { return fresh_of(size(wide)); }

@@ -96,6 +96,14 @@ inline F real(unsigned op, F a, F b) {
     case kExpm1: return expm1_of(a);
     case kLog1p: return log1p_of(a);
     case kAtan2: return atan2_of(a, b);
+    case kTan: return tan_of(a);
+    case kAtan: return atan_of(a);
+    case kAsin: return asin_of(a);
+    case kAcos: return acos_of(a);
+    case kExp2: return exp2_of(a);
+    case kLog2: return log2_of(a);
+    case kLog10: return log10_of(a);
+    case kErfinv: return erfinv_of(a);
     case kFmod: return fmod_of(a, b);
     default: return with_sign_of(magnitude(a), b);
   }

@@ -1,9 +1,10 @@
-// jit/loop/math.h over CUDA's scalars: what it asks of float and double. Its text follows.
+// jit/loop/math.h and functions.h over CUDA's scalars: what they ask of float and double. Their texts follow.
 namespace lutra::loop {
 inline float mul_add(float a, float b, float c) { return fmaf(a, b, c); }
 inline double mul_add(double a, double b, double c) { return fma(a, b, c); }
 inline void fma_into(float& p, float x, float c) { p = fmaf(p, x, c); }
 inline void fma_into(double& p, double x, double c) { p = fma(p, x, c); }
+inline float root(float x) { return sqrtf(x); }
 inline double root(double x) { return sqrt(x); }
 inline float floor_of(float x) { return floorf(x); }
 inline double floor_of(double x) { return floor(x); }
@@ -27,6 +28,10 @@ inline T select(bool mask, T a, T b) {
 }
 inline double widen(float x) { return x; }
 inline float narrow(double x) { return float(x); }
+template <class F>
+inline float by_double(bool mask, float r, float x, const F& f) {
+  return mask ? float(f(double(x))) : r;
+}
 inline uint32_t shl(uint32_t i, int n) { return i << n; }
 inline uint64_t shl(uint64_t i, int n) { return i << n; }
 inline uint32_t shr(uint32_t i, int n) { return i >> n; }
