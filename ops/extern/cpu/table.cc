@@ -11,6 +11,8 @@ const ExternKernel kKernels[] = {
     {OpId::bmm, "onednn", gemm_supports, nullptr, run_gemm},
     {OpId::mm, "onednn by float32", gemm_half_supports, nullptr, run_gemm_half},
     {OpId::bmm, "onednn by float32", gemm_half_supports, nullptr, run_gemm_half},
+    {OpId::mm, "tiles", gemm_double_supports, nullptr, run_gemm_double},
+    {OpId::bmm, "tiles", gemm_double_supports, nullptr, run_gemm_double},
     {OpId::flash_attention, "flash", attention_supports, nullptr, run_attention},
     {OpId::flash_attention_backward, "flash", attention_supports, nullptr, run_attention_backward},
     {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},
