@@ -2,6 +2,7 @@
 #include "ops/core/resize.h"
 
 #include "ops/core/error.h"
+#include "ops/core/foreign.h"
 
 namespace lutra {
 namespace {
@@ -27,6 +28,8 @@ int64_t extent(SymInt offset, const Sizes& sizes, const Sizes& strides) {
 }
 
 void grow(Storage& storage, int64_t elements, DType dtype) {
+  if (is_foreign(storage)) fail("a tensor over memory that is not Lutra's cannot grow: clone it");
+  check_not_lent("resize_", storage);
   const Tensor larger = make_tensor({elements}, dtype, storage.device);
   Storage& fresh = *larger->storage;
   copy_bytes(fresh.data, storage.device, storage.data, storage.device, storage.nbytes);

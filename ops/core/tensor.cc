@@ -2,12 +2,20 @@
 #include "ops/core/tensor.h"
 
 #include "ops/core/error.h"
+#include "ops/core/extent.h"
 
 namespace lutra {
 namespace {
 
-// Bytes behind sizes and strides; throws where they overflow.
-size_t bytes_of(const Sizes& sizes, const Sizes& strides, DType dtype) {
+void check_dims(const Sizes& sizes) {
+  if (sizes.size() > 2 * kMostDims) fail_dims(sizes.size());
+}
+
+bool same_expr(SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint; }
+
+}  // namespace
+
+size_t spanned_bytes(const Sizes& sizes, const Sizes& strides, DType dtype) {
   int64_t last = 0;
   for (size_t d = 0; d < sizes.size(); d++) {
     LUTRA_CHECK(sizes[d].is_constant() && strides[d].is_constant(), "a real tensor of symbolic size");
@@ -28,7 +36,6 @@ size_t bytes_of(const Sizes& sizes, const Sizes& strides, DType dtype) {
   return size_t(bytes_of(dtype, last));
 }
 
-// Strides by wrapping multiplication would hide an overflow.
 void check_product(const Sizes& sizes) {
   int64_t n = 1;
   for (SymInt s : sizes) {
@@ -38,14 +45,6 @@ void check_product(const Sizes& sizes) {
     if (__builtin_mul_overflow(n, s.hint, &n)) fail("sizes ", to_string(sizes), " overflow the address space");
   }
 }
-
-void check_dims(const Sizes& sizes) {
-  if (sizes.size() > 2 * kMostDims) fail_dims(sizes.size());
-}
-
-bool same_expr(SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint; }
-
-}  // namespace
 
 void fail_dims(size_t dims) { fail("tensors have at most ", kMostDims, " dimensions, got ", dims); }
 
@@ -83,7 +82,7 @@ Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device
   check_dims(sizes);
   if (!whole_bytes(dtype, sizes, strides, 0)) fail_packed("tensor", dtype, sizes);
   Ref<TensorImpl> t = make_ref<TensorImpl>();
-  t->storage = allocate(bytes_of(sizes, strides, dtype), device);
+  t->storage = allocate(spanned_bytes(sizes, strides, dtype), device);
   t->sizes = sizes;
   t->strides = strides;
   t->dtype = dtype;
