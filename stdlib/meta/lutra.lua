@@ -425,6 +425,20 @@ function lt.memory() end
 ---@param options {seconds: number}
 ---@return fun(f: function, ...): ... calls f(...)
 function lt.limits(options) end
+---@param pointer integer|ffi.cdata* an address or a pointer; a cdata is kept as long as the tensor
+---@param sizes integer|integer[]
+---@param options? {dtype: string, strides: integer[], device: string, deleter: fun(address: integer)}
+---@return lutra.Tensor
+function lt.from_blob(pointer, sizes, options) end
+---@param array ffi.cdata* an array of numbers, which is kept as long as the tensor
+---@return lutra.Tensor
+function lt.from_ffi(array) end
+---@param ext_tensor ffi.cdata* struct DLManagedTensorVersioned * or struct DLManagedTensor *, NULL afterwards
+---@return lutra.Tensor
+function lt.from_dlpack(ext_tensor) end
+---@param options? {versioned: boolean}
+---@return ffi.cdata* pointer released when it is collected; ffi.gc(pointer, nil) before another library takes it
+function Tensor:to_dlpack(options) end
 ---@param device string "cpu", "cuda:0"
 function lt.set_default_device(device) end
 --- A device's name: lt.device("cuda", 1) is "cuda:1".

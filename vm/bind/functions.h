@@ -39,6 +39,7 @@ std::span<const Special> autograd_specials();
 std::span<const Special> system_specials();    // system.cc
 std::span<const Special> cuda_specials();      // cuda.cc
 std::span<const Special> save_specials();      // save.cc
+std::span<const Special> foreign_specials();   // foreign.cc
 std::span<const Special> describe_specials();  // describe.cc
 std::span<const Special> json_specials();      // json.cc
 std::span<const Special> profile_specials();   // profile.cc

@@ -1,12 +1,15 @@
 // Methods that read tensors and see to their memory: item, totable, pin_memory, free.
 #include <lua.hpp>
 
+#include "ops/core/foreign.h"
 #include "ops/cuda/copy.h"
 #include "ops/defs/element.h"
+#include "vm/bind/foreign.h"
 #include "vm/bind/format.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/host/runtime.h"
 
 namespace lutra {
 namespace {
@@ -39,7 +42,9 @@ LuaResults item(Args& a) {
 LuaResults free_tensor(Args& a) {
   const Tensor t = a[0].tensor();
   need_data("free", t);
+  check_not_lent("free", *t->storage);
   t->storage->free();
+  return_foreign(current_lua());
   return {};
 }
 
