@@ -47,6 +47,12 @@ void FileSource::read(void* out, size_t size) {
   offset_ += size, left_ -= size;
 }
 
+void MemorySource::read(void* out, size_t size) {
+  if (size > left_) damaged("it ends too early");
+  if (size > 0) std::memcpy(out, at_, size);
+  at_ += size, left_ -= size;
+}
+
 void AtomicFile::fail_errno(const char* what) const {
   fail("save: cannot ", what, " '", path_, "': ", std::strerror(errno));
 }

@@ -51,6 +51,17 @@ class FileSource : public ByteSource {
   uint64_t offset_;
 };
 
+// Bytes in memory, which stay there as long as the source is used.
+class MemorySource : public ByteSource {
+ public:
+  MemorySource(const void* bytes, size_t size, std::string name)
+      : ByteSource(std::move(name), size), at_(static_cast<const char*>(bytes)) {}
+  void read(void* out, size_t size) override;
+
+ private:
+  const char* at_;
+};
+
 // Invariants:
 // 1. Until commit returns, whatever was at `path` is untouched; then the new bytes are there, and on the disk.
 // 2. Bytes go to a temporary file in the same folder, which the destructor removes. A killed process leaves it behind,

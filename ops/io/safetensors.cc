@@ -145,6 +145,10 @@ std::string header_text(const Safetensors& content, const std::vector<size_t>& o
 Safetensors load_safetensors(const std::string& path) {
   const InputFile file(path);
   FileSource in(file, 0, file.size(), "'" + path + "'");
+  return read_safetensors(in);
+}
+
+Safetensors read_safetensors(ByteSource& in) {
   uint8_t raw[8];
   if (in.left() < sizeof raw) in.damaged("it is too short for a header");
   in.read(raw, sizeof raw);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/core/tensor.h"
+#include "ops/io/file.h"
 
 namespace lutra {
 
@@ -14,6 +15,7 @@ struct Safetensors {
 };
 
 Safetensors load_safetensors(const std::string& path);
+Safetensors read_safetensors(ByteSource& in);
 // The tensors are contiguous and their names differ.
 void save_safetensors(const std::string& path, const Safetensors& content);
 

@@ -18,6 +18,7 @@
 #include "ops/io/npz.h"
 #include "ops/io/safetensors.h"
 #include "vm/bind/functions.h"
+#include "vm/bind/save.h"
 #include "vm/bind/tensor_userdata.h"
 
 namespace lutra {
@@ -333,10 +334,7 @@ Device wanted_device(lua_State* L, int idx) {
   return device;
 }
 
-// The value, and where it is asked for the metadata.
-int load_named(lua_State* L, const std::string& path, bool metadata, Device device) {
-  Safetensors content = load_safetensors(path);
-  move_to(content.tensors, device);
+void push_content(lua_State* L, const std::string& path, const Safetensors& content) {
   const std::string* form = nullptr;
   for (const auto& [name, text] : content.metadata) {
     if (name == kForm) form = &text;
@@ -348,6 +346,13 @@ int load_named(lua_State* L, const std::string& path, bool metadata, Device devi
   } else {
     push_named(L, content.tensors);
   }
+}
+
+// The value, and where it is asked for the metadata.
+int load_named(lua_State* L, const std::string& path, bool metadata, Device device) {
+  Safetensors content = load_safetensors(path);
+  move_to(content.tensors, device);
+  push_content(L, path, content);
   if (!metadata) return 1;
   lua_newtable(L);
   for (const auto& [name, text] : content.metadata) {
@@ -386,6 +391,11 @@ const Special kSpecials[] = {
 };
 
 }  // namespace
+
+void push_safetensors(lua_State* L, const void* bytes, size_t size) {
+  MemorySource in(bytes, size, "the memory");
+  push_content(L, "the memory", read_safetensors(in));
+}
 
 std::span<const Special> save_specials() { return kSpecials; }
 
