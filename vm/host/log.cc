@@ -1,6 +1,9 @@
 // LUTRA_LOGS: which stages are written to standard error.
+#include "vm/host/log.h"
+
 #include <cstdio>
 #include <cstdlib>
+#include <lua.hpp>
 #include <set>
 #include <string>
 
@@ -54,12 +57,37 @@ const std::set<std::string>& stages() {
   return wanted;
 }
 
+const char kWriterKey = 0;
+struct Writer {
+  LogWriter write;
+  void* arg;
+};
+
+const Writer* writer_of(lua_State* L) {
+  if (!L || !lua_checkstack(L, 2)) return nullptr;
+  lua_pushlightuserdata(L, const_cast<char*>(&kWriterKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  const auto* writer = static_cast<const Writer*>(lua_touserdata(L, -1));
+  lua_pop(L, 1);
+  return writer;
+}
+
 }  // namespace
+
+void set_log_writer(lua_State* L, LogWriter writer, void* arg) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kWriterKey));
+  *static_cast<Writer*>(lua_newuserdata(L, sizeof(Writer))) = {writer, arg};
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
 
 bool log_wanted(const char* stage) { return !stages().empty() && stages().count(stage) != 0; }
 
 void log_text(const char* stage, const std::string& text) {
   const bool ends = !text.empty() && text.back() == '\n';
+  if (const Writer* w = writer_of(current_lua())) {
+    const std::string line = str("[", stage, "] ", text, ends ? "" : "\n");
+    return w->write(w->arg, line.data(), line.size());
+  }
   std::fprintf(stderr, "[%s] %s%s", stage, text.c_str(), ends ? "" : "\n");
 }
 
