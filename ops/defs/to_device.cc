@@ -40,6 +40,11 @@ Tensor copy_to(const Tensor& t, Device device) {
   return out;
 }
 
+void copy_without_history(const Tensor& to, const Tensor& from) {
+  GradModeScope off(false);
+  call_inplace(OpId::copy_, {to, from});
+}
+
 bool copy_bytes_into(const Tensor& self, const Tensor& src) {
   bool same = self->dtype == src->dtype && self->sizes.size() == src->sizes.size();
   for (size_t d = 0; same && d < self->sizes.size(); d++) same = self->sizes[d].hint == src->sizes[d].hint;

@@ -6,16 +6,8 @@
 #include "lauxlib.h"
 #include "lua.h"
 #include "lualib.h"
+#include "tests/host/check.h"
 #include "vm/capi/lutra.h"
-
-static int failures = 0;
-
-static void check(int ok, const char* what) {
-  if (!ok) {
-    ++failures;
-    fprintf(stderr, "FAILED %s\n", what);
-  }
-}
 
 static int host_function(lua_State* L) {
   lua_pushnumber(L, luaL_checknumber(L, 1) + 1);

@@ -1,79 +1,28 @@
-// lutra.h over LuaJIT's API. Invariants:
-// 1. Everything that can raise runs inside lua_pcall or lua_cpcall; what allocates in C++ catches std::bad_alloc.
+// States, programs and calls of lutra.h over LuaJIT's API. Invariants:
+// 1. Everything that can raise runs inside lua_pcall; what allocates in C++ catches std::bad_alloc.
 // 2. A call leaves the Lua stack as it was, but for the results of lutra_call.
 #include "vm/capi/lutra.h"
 
 #include <lua.hpp>
-#include <memory>
-#include <new>
 #include <string>
 
-#include "vm/capi/advice.h"
+#include "vm/capi/output.h"
+#include "vm/capi/state.h"
 #include "vm/loader/loader.h"
 
-struct lutra_State {
-  lua_State* L = nullptr;
-  bool owned = true;
-  std::string error;
-};
-
-namespace lutra {
+namespace lutra::capi {
 namespace {
-
-thread_local std::string open_error;
-
-// The message and, after the point where it was raised, the traceback. Other values than strings by their __tostring.
-int traceback(lua_State* L) {
-  lua_settop(L, 1);
-  if (!lua_isstring(L, 1)) {
-    if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
-      lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
-    }
-    lua_replace(L, 1);
-    lua_settop(L, 1);
-  }
-  advise(L);
-  luaL_traceback(L, L, lua_tostring(L, 1), 1);
-  return 1;
-}
-
-int code_of(int status) {
-  switch (status) {
-    case 0: return LUTRA_OK;
-    case LUA_ERRSYNTAX: return LUTRA_ERROR_SYNTAX;
-    case LUA_ERRMEM: return LUTRA_ERROR_MEMORY;
-    case LUA_ERRFILE: return LUTRA_ERROR_FILE;
-    default: return LUTRA_ERROR_RUN;
-  }
-}
-
-// Takes the message from the top of the stack.
-int take_error(lutra_State* S, int status) {
-  const char* text = lua_type(S->L, -1) == LUA_TSTRING ? lua_tostring(S->L, -1) : "unknown error";
-  try {
-    S->error = text;
-  } catch (const std::bad_alloc&) {
-    S->error.clear();
-  }
-  lua_pop(S->L, 1);
-  return code_of(status);
-}
-
-int call(lutra_State* S, int nargs, int nresults) {
-  lua_State* L = S->L;
-  const int base = lua_gettop(L) - nargs;
-  lua_pushcfunction(L, traceback);
-  lua_insert(L, base);
-  const int status = lua_pcall(L, nargs, nresults, base);
-  lua_remove(L, base);
-  if (status == 0) return LUTRA_OK;
-  return take_error(S, status);
-}
 
 // -- opening
 
+struct Opening {
+  lutra_State* S;
+  const lutra_Options& options;
+};
+
 int open_all(lua_State* L) {
-  const auto& options = *static_cast<const lutra_Options*>(lua_touserdata(L, 1));
+  const auto& opening = *static_cast<const Opening*>(lua_touserdata(L, 1));
+  const lutra_Options& options = opening.options;
   if (!options.lua) {
     lua_gc(L, LUA_GCSTOP, 0);
     if (options.ignore_env) lua_pushboolean(L, 1), lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
@@ -88,7 +37,9 @@ int open_all(lua_State* L) {
     lua_pushstring(L, options.device);
     lua_call(L, 1, 0);
   }
-  if (!options.no_global) lua_setglobal(L, "lt");
+  direct_output(L, options);
+  if (!options.no_global) lua_pushvalue(L, -1), lua_setglobal(L, "lt");
+  prepare(opening.S, L);
   return 0;
 }
 
@@ -123,9 +74,7 @@ void keep_negative_arguments(lua_State* L) {
 }
 
 // Sets `arg` and pushes the chunk and its arguments; the first result is the status of loading.
-int prepare_file(lua_State* L) {
-  const auto& request = *static_cast<const FileCall*>(lua_touserdata(L, 1));
-  lua_settop(L, 0);
+int push_file(lua_State* L, const FileCall& request) {
   lua_createtable(L, request.argc, 1);
   lua_pushstring(L, request.path ? request.path : "-");
   lua_rawseti(L, -2, 0);
@@ -145,60 +94,103 @@ int prepare_file(lua_State* L) {
 }
 
 }  // namespace
-}  // namespace lutra
+}  // namespace lutra::capi
 
 using namespace lutra;
+using namespace lutra::capi;
 
 extern "C" lutra_State* lutra_open(const lutra_Options* given) {
   lutra_Options options = read_options(given);
-  std::unique_ptr<lutra_State> S(new (std::nothrow) lutra_State);
+  lutra_State* S = new_state();
   if (S) {
     S->owned = options.lua == nullptr;
     S->L = options.lua ? options.lua : luaL_newstate();
   }
   if (!S || !S->L) {
-    open_error = "lutra_open: out of memory";
+    if (S) recycle(S);
+    fail_thread(LUTRA_ERROR_MEMORY, "lutra_open", "out of memory");
     return nullptr;
   }
+  Opening opening{S, options};
   lua_pushcfunction(S->L, open_all);
-  lua_pushlightuserdata(S->L, &options);
+  lua_pushlightuserdata(S->L, &opening);
   const int status = lua_pcall(S->L, 1, 0, 0);  // an option or a variable is wrong: a traceback would say nothing
-  if (status == 0) return S.release();
-  take_error(S.get(), status);
-  open_error = S->error;
+  if (status == 0) {
+    S->open.store(true, std::memory_order_release);
+    return S;
+  }
+  fail_thread(LUTRA_ERROR_RUN, "lutra_open", lua_isstring(S->L, -1) ? lua_tostring(S->L, -1) : "unknown error");
+  lua_pop(S->L, 1);
   if (S->owned) lua_close(S->L);
+  recycle(S);
   return nullptr;
 }
 
 extern "C" void lutra_close(lutra_State* S) {
   if (!S) return;
-  if (S->owned) lua_close(S->L);
-  delete S;
+  {
+    const Entry entry(S, "lutra_close");
+    if (!entry) return;
+    if (S->depth > 1) {
+      entry.fail(LUTRA_ERROR_STATE, "lutra_close: the state is running: it cannot be closed within a callback");
+      return;
+    }
+    S->open = false;
+    if (S->owned) {
+      lua_close(S->L);
+    } else {
+      for (const int place : {S->traceback, S->task, S->module, S->strings}) luaL_unref(S->L, LUA_REGISTRYINDEX, place);
+    }
+  }
+  recycle(S);
 }
 
 extern "C" int lutra_do_string(lutra_State* S, const char* text, const char* chunkname) {
-  const int status = luaL_loadbuffer(S->L, text, std::char_traits<char>::length(text), chunkname ? chunkname : text);
-  if (status != 0) return take_error(S, status);
-  keep_frames(S->L);
-  return call(S, 0, 0);
+  Entry entry(S, "lutra_do_string");
+  if (!entry.has(text, "text")) return entry.code();
+  int status = 0;
+  const auto load = [&](lua_State* L) {
+    status = luaL_loadbuffer(L, text, std::char_traits<char>::length(text), chunkname ? chunkname : text);
+    if (status == 0) keep_frames(L);
+    return 1;
+  };
+  if (const int code = entry.run(load, 1); code != LUTRA_OK) return code;
+  return status == 0 ? entry.call(0, 0) : entry.take_error(status);
 }
 
 extern "C" int lutra_do_file(lutra_State* S, const char* path, int argc, const char* const* argv) {
-  FileCall request{path, argc, argv};
-  const int top = lua_gettop(S->L);
-  lua_pushcfunction(S->L, prepare_file);
-  lua_pushlightuserdata(S->L, &request);
-  if (int code = call(S, 1, LUA_MULTRET); code != LUTRA_OK) return code;
-  const int status = int(lua_tointeger(S->L, top + 1));
-  lua_remove(S->L, top + 1);
-  if (status != 0) return take_error(S, status);
-  return call(S, lua_gettop(S->L) - top - 1, 0);
+  Entry entry(S, "lutra_do_file");
+  if (!entry) return entry.code();
+  if (argc < 0) return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_do_file: argc must not be negative");
+  if (argc > 0 && !entry.has(argv, "argv")) return entry.code();
+  for (int i = 0; i < argc; i++) {
+    if (!entry.has(argv[i], "an argument")) return entry.code();
+  }
+  const FileCall request{path, argc, argv};
+  lua_State* L = S->L;
+  const int top = lua_gettop(L);
+  const auto prepare_file = [&request](lua_State* L) { return push_file(L, request); };
+  if (const int code = entry.run(prepare_file, LUA_MULTRET); code != LUTRA_OK) return code;
+  const int status = int(lua_tointeger(L, top + 1));
+  lua_remove(L, top + 1);
+  if (status != 0) return entry.take_error(status);
+  return entry.call(lua_gettop(L) - top - 1, 0);
 }
 
-extern "C" int lutra_call(lutra_State* S, int nargs, int nresults) { return call(S, nargs, nresults); }
+extern "C" int lutra_call(lutra_State* S, int nargs, int nresults) {
+  const Entry entry(S, "lutra_call");
+  if (!entry) return entry.code();
+  if (nargs < 0 || nresults < LUA_MULTRET || nargs >= lua_gettop(S->L)) {
+    return entry.fail(LUTRA_ERROR_ARGUMENT, str("lutra_call: the stack has ", lua_gettop(S->L),
+                                                " values: no function and ", nargs, " arguments"));
+  }
+  return entry.call(nargs, nresults);
+}
 
-extern "C" const char* lutra_error(const lutra_State* S) { return S ? S->error.c_str() : open_error.c_str(); }
+extern "C" const char* lutra_error(const lutra_State* S) { return is_mine(S) ? S->error.c_str() : thread_error(); }
 
-extern "C" lua_State* lutra_lua(lutra_State* S) { return S->L; }
+extern "C" lua_State* lutra_lua(lutra_State* S) { return is_mine(S) ? S->L : nullptr; }
 
 extern "C" const char* lutra_version(void) { return LUTRA_VERSION; }
+
+extern "C" int lutra_abi(void) { return LUTRA_ABI; }

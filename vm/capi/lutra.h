@@ -1,4 +1,4 @@
-/* lutra.h: the C API of Lutra, for hosts that embed it. Plain C89.
+/* lutra.h: the C API of Lutra, for hosts that embed it. Plain C89 with <stdint.h>. docs/embedding.md teaches it.
  *
  *   lutra_State *S = lutra_open(NULL);
  *   if (!S) { fprintf(stderr, "%s\n", lutra_error(NULL)); return 1; }
@@ -6,20 +6,28 @@
  *     fprintf(stderr, "%s\n", lutra_error(S));
  *   lutra_close(S);
  *
- * Functions that can fail return one of the codes below; lutra_error tells what happened. No C++ exception and no Lua
- * error leaves these functions. A state is used by one thread at a time; several states may run in several threads.
- * The host links LuaJIT (its lua_* functions) beside this library.
+ * Errors.   A function that returns int gives LUTRA_OK or a code below; lutra_error tells what happened. No C++
+ *           exception and no Lua error leaves these functions. NULL where something is needed is an error, as is a
+ * state that was closed; where nothing can be returned nothing is done. Threads.  A state is used by one thread at a
+ * time: a call from another one meanwhile is LUTRA_ERROR_STATE. Only lutra_interrupt may be called at any time. Several
+ * states may run in several threads. Tensors.  A lutra_Tensor is a counted reference, of no state: it may go to another
+ * thread and outlive its state. Who gets one frees it. Tensors themselves are not locked: reading one while another
+ * thread writes it is the host's to prevent. Linking.  The host links LuaJIT (its lua_* functions) beside this library.
  */
 #ifndef LUTRA_H
 #define LUTRA_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define LUTRA_VERSION "0.1.0"
+
+/* Grows by one with every change that programs compiled before would not survive; additions keep it. */
+#define LUTRA_ABI 1
 
 #if defined(__GNUC__)
 #define LUTRA_API __attribute__((visibility("default")))
@@ -28,15 +36,28 @@ extern "C" {
 #endif
 
 struct lua_State;
+struct DLManagedTensor;          /* of dlpack.h, before version 1 */
+struct DLManagedTensorVersioned; /* of dlpack.h, version 1 */
+
 typedef struct lutra_State lutra_State;
+typedef struct lutra_Tensor lutra_Tensor;
+typedef struct lutra_Function lutra_Function;
 
 enum {
   LUTRA_OK = 0,
-  LUTRA_ERROR_RUN = 1,    /* the program raised an error */
-  LUTRA_ERROR_SYNTAX = 2, /* it did not compile */
-  LUTRA_ERROR_FILE = 3,   /* the file could not be read */
-  LUTRA_ERROR_MEMORY = 4  /* out of memory */
+  LUTRA_ERROR_RUN = 1,      /* the program raised an error */
+  LUTRA_ERROR_SYNTAX = 2,   /* it did not compile */
+  LUTRA_ERROR_FILE = 3,     /* the file could not be read */
+  LUTRA_ERROR_MEMORY = 4,   /* out of memory */
+  LUTRA_ERROR_LIMIT = 5,    /* a limit was reached, or lutra_interrupt called */
+  LUTRA_ERROR_ARGUMENT = 6, /* an argument of the call is wrong: NULL, a size, a dtype, a name */
+  LUTRA_ERROR_STATE = 7     /* the state is closed, or in use by another thread */
 };
+
+/* -- States ----------------------------------------------------------------------------------------------------- */
+
+/* Gets text that is written; it is not terminated. */
+typedef void (*lutra_Writer)(void* arg, const char* text, size_t length);
 
 typedef struct lutra_Options {
   size_t size;           /* sizeof(lutra_Options) of the caller; members it does not know are as if zero */
@@ -44,13 +65,31 @@ typedef struct lutra_Options {
   int no_global;         /* do not set the global `lt` (scripts use require "lutra") */
   int ignore_env;        /* do not read LUA_PATH and the like */
   struct lua_State* lua; /* open Lutra in this state of the host, whose Lua libraries are open; lutra_close leaves it */
+  lutra_Writer output;   /* gets what print, io.write and io.stdout:write write; NULL: standard output does */
+  void* output_arg;
+  lutra_Writer error_output; /* gets what io.stderr:write writes; NULL: standard error does */
+  void* error_output_arg;
+  lutra_Writer log; /* gets the lines of LUTRA_LOGS that come from this state; NULL: standard error does */
+  void* log_arg;
 } lutra_Options;
 
 /* A state with Lua's and Lutra's libraries open; NULL on failure (lutra_error(NULL) tells why). options may be NULL. */
 LUTRA_API lutra_State* lutra_open(const lutra_Options* options);
 
-/* Closes the state and everything in it. NULL is allowed. */
+/* Closes the state and everything in it; tensors that the host holds live on. Nothing happens for NULL, for a state
+ * that was closed, within a callback of the state, and while another thread uses it. */
 LUTRA_API void lutra_close(lutra_State* S);
+
+/* The last error of this state: "FILE:LINE: message" and a traceback. Where S is NULL, or cannot be used by this
+ * thread: of the last call of this thread that had no state to tell it (lutra_open, functions of tensors,
+ * LUTRA_ERROR_STATE). Valid until the next call; never NULL. */
+LUTRA_API const char* lutra_error(const lutra_State* S);
+
+/* LUTRA_VERSION and LUTRA_ABI of the library that is running. */
+LUTRA_API const char* lutra_version(void);
+LUTRA_API int lutra_abi(void);
+
+/* -- Programs ----------------------------------------------------------------------------------------------------- */
 
 /* Runs a text. chunkname is how errors name it: "=name" as it is, "@file" as a file; NULL shows the text's first line.
  */
@@ -60,19 +99,168 @@ LUTRA_API int lutra_do_string(lutra_State* S, const char* text, const char* chun
  * input. */
 LUTRA_API int lutra_do_file(lutra_State* S, const char* path, int argc, const char* const* argv);
 
-/* Calls the function on the Lua stack below its nargs arguments, as lua_pcall with a traceback handler: results or
- * nothing are left. */
-LUTRA_API int lutra_call(lutra_State* S, int nargs, int nresults);
+/* -- Tensors ------------------------------------------------------------------------------------------------------ */
 
-/* The last error of this state: "FILE:LINE: message" and a traceback. Of this thread's last lutra_open where S is NULL.
- * Valid until the next call; never NULL. */
-LUTRA_API const char* lutra_error(const lutra_State* S);
+enum {
+  LUTRA_BOOL = 1,
+  LUTRA_UINT8 = 2,
+  LUTRA_INT8 = 3,
+  LUTRA_INT16 = 4,
+  LUTRA_INT32 = 5,
+  LUTRA_INT64 = 6,
+  LUTRA_FLOAT16 = 7,
+  LUTRA_BFLOAT16 = 8,
+  LUTRA_FLOAT32 = 9,
+  LUTRA_FLOAT64 = 10,
+  LUTRA_UINT16 = 11,
+  LUTRA_UINT32 = 12,
+  LUTRA_UINT64 = 13,
+  LUTRA_FLOAT8_E4M3FN = 14,
+  LUTRA_FLOAT8_E5M2 = 15,
+  LUTRA_INT4 = 16,
+  LUTRA_COMPLEX64 = 17,
+  LUTRA_COMPLEX128 = 18
+};
 
-/* The Lua state, to be used with LuaJIT's own API. */
+/* "float32" for LUTRA_FLOAT32; NULL for what is no dtype. */
+LUTRA_API const char* lutra_dtype_name(int dtype);
+
+/* A tensor has at most so many dimensions. */
+#define LUTRA_MOST_DIMS 16
+
+/* Called with a tensor's memory when no tensor needs it any more, on whatever thread that happens. It must not call
+ * functions with a state. */
+typedef void (*lutra_Deleter)(void* data, void* arg);
+
+/* A tensor over memory of the host, without a copy: what either side writes the other one sees. Sizes and strides count
+ * elements; strides NULL: the last dimension lies closest. device NULL: "cpu"; with "cuda:N" data is an address of that
+ * GPU's memory, and work on it is done. The memory stays valid until the deleter is called (NULL: as long as any tensor
+ * over it lives, views and what a script kept included). On failure the deleter is not called. */
+LUTRA_API int lutra_tensor_from_memory(lutra_State* S, void* data, int dtype, int ndim, const int64_t* sizes,
+                                       const int64_t* strides, const char* device, lutra_Deleter deleter, void* arg,
+                                       lutra_Tensor** tensor);
+
+/* A contiguous tensor of memory of its own, which is not initialised. */
+LUTRA_API int lutra_tensor_empty(lutra_State* S, int dtype, int ndim, const int64_t* sizes, const char* device,
+                                 lutra_Tensor** tensor);
+
+/* One reference more (returns tensor), one less. NULL is allowed. From any thread. */
+LUTRA_API lutra_Tensor* lutra_tensor_retain(lutra_Tensor* tensor);
+LUTRA_API void lutra_tensor_free(lutra_Tensor* tensor);
+
+/* What a tensor is; of NULL: -1, NULL, 0. The arrays have ndim elements and live until the next call for this
+ * reference. _data is the address of the first element: on a GPU an address there, NULL once the tensor was freed
+ * (x:free()). It is valid while the tensor lives and keeps its memory (resize_ and x.data = y give it another). On the
+ * CPU the elements are there when the call that made them has returned; for a GPU use lutra_tensor_copy_to or
+ * _to_dlpack, which wait. */
+LUTRA_API int lutra_tensor_ndim(const lutra_Tensor* tensor);
+LUTRA_API const int64_t* lutra_tensor_sizes(lutra_Tensor* tensor);
+LUTRA_API const int64_t* lutra_tensor_strides(lutra_Tensor* tensor);
+LUTRA_API int64_t lutra_tensor_numel(const lutra_Tensor* tensor);
+LUTRA_API int lutra_tensor_dtype(const lutra_Tensor* tensor);
+LUTRA_API const char* lutra_tensor_device(lutra_Tensor* tensor);
+LUTRA_API void* lutra_tensor_data(const lutra_Tensor* tensor);
+
+/* Elements to and from memory of the host, where they lie contiguously and take exactly `bytes` bytes; the tensor may
+ * have any strides and be on any device. */
+LUTRA_API int lutra_tensor_copy_to(lutra_Tensor* tensor, void* host, size_t bytes);
+LUTRA_API int lutra_tensor_copy_from(lutra_Tensor* tensor, const void* host, size_t bytes);
+
+/* DLPack, without a copy, on the CPU and on CUDA. Import takes the struct over: its deleter is called when no tensor
+ * needs the memory any more; on failure it stays the caller's. Work on it must be done (CUDA: synchronise before).
+ * Export waits for work on the tensor; the caller, or whom it is given to, calls its deleter, from any thread. Until
+ * then the tensor cannot be freed or grow. _unversioned is the struct from before version 1, as NumPy 1 and old
+ * capsules named "dltensor" have it. */
+LUTRA_API int lutra_tensor_from_dlpack(lutra_State* S, struct DLManagedTensorVersioned* managed, lutra_Tensor** tensor);
+LUTRA_API int lutra_tensor_to_dlpack(lutra_Tensor* tensor, struct DLManagedTensorVersioned** managed);
+LUTRA_API int lutra_tensor_from_dlpack_unversioned(lutra_State* S, struct DLManagedTensor* managed,
+                                                   lutra_Tensor** tensor);
+LUTRA_API int lutra_tensor_to_dlpack_unversioned(lutra_Tensor* tensor, struct DLManagedTensor** managed);
+
+/* -- Calls ----------------------------------------------------------------------------------------------------------
+ */
+
+enum {
+  LUTRA_NIL = 0,
+  LUTRA_BOOLEAN = 1,
+  LUTRA_NUMBER = 2,
+  LUTRA_INTEGER = 3, /* as an input any; as an output one that no double holds */
+  LUTRA_STRING = 4,
+  LUTRA_TENSOR = 5,
+  LUTRA_INTEGERS = 6, /* input only: a list of sizes or dimensions, `length` of them */
+  LUTRA_OTHER = 7     /* inputs of callbacks only: a table, a function, ...; see lutra_register */
+};
+
+/* A value. As an input with a name it is a keyword argument: those of a call go in its one trailing table. As an output
+ * a tensor is the caller's to free; a string, terminated, is valid until the next call on the state. */
+typedef struct lutra_Value {
+  const char* name;
+  int kind;
+  size_t length; /* of a string, of integers */
+  union {
+    int boolean;
+    double number;
+    int64_t integer;
+    const char* string;
+    const int64_t* integers;
+    lutra_Tensor* tensor;
+  } as;
+} lutra_Value;
+
+/* The value of a Lua expression that can be called: "step", "require('net').forward", a module, a compiled function. */
+LUTRA_API int lutra_function(lutra_State* S, const char* expression, lutra_Function** function);
+/* From any thread, also after the state was closed. NULL is allowed. */
+LUTRA_API void lutra_function_free(lutra_Function* function);
+
+/* Calls with n tensors, and stores m results: a tensor, or NULL for nil; a list of tensors counts as so many results;
+ * further ones are dropped. Another result is an error. NULL as an input is nil. */
+LUTRA_API int lutra_invoke(lutra_Function* function, lutra_Tensor* const* inputs, int n, lutra_Tensor** outputs, int m);
+/* The same with values of all kinds. */
+LUTRA_API int lutra_invoke_values(lutra_Function* function, const lutra_Value* inputs, int n, lutra_Value* outputs,
+                                  int m);
+
+/* An op by name: "matmul", "add_" (which writes its first input), "nn.functional.gelu"; whatever `lt` has. */
+LUTRA_API int lutra_op(lutra_State* S, const char* name, lutra_Tensor* const* inputs, int n, lutra_Tensor** outputs,
+                       int m);
+LUTRA_API int lutra_op_values(lutra_State* S, const char* name, const lutra_Value* inputs, int n, lutra_Value* outputs,
+                              int m);
+
+/* Frees the tensors of n outputs and makes them nil. */
+LUTRA_API void lutra_values_free(lutra_Value* values, int n);
+
+/* A function of the host. Inputs are borrowed: a tensor that is kept is retained, a string copied. Input i is also at
+ * index i + 1 of the stack of lutra_lua(S), for what has the kind LUTRA_OTHER. *m is the room in outputs, at least 16,
+ * and on return their number; tensors there pass to Lutra, strings are copied on return. It returns LUTRA_OK, or any
+ * other code, which becomes a Lua error with the text of lutra_fail. It may call all functions on the state but
+ * lutra_close. In C++ a std::exception that leaves it becomes a Lua error. It must not longjmp out. */
+typedef int (*lutra_Callback)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs,
+                              int* m);
+
+/* Makes callback the Lua global `name`; "host.clock" is the field of a table, made where there is none. */
+LUTRA_API int lutra_register(lutra_State* S, const char* name, lutra_Callback callback, void* arg);
+
+/* Sets the text of the error that a callback is about to return; returns LUTRA_ERROR_RUN. */
+LUTRA_API int lutra_fail(lutra_State* S, const char* message);
+
+/* Loads a state dictionary, a .safetensors, .npz or .npy file or the bytes of a .safetensors file, into what a Lua
+ * expression names: module:load_state_dict(...). Where it does not fit, nothing changes and the error tells all that
+ * is wrong. */
+LUTRA_API int lutra_load_state(lutra_State* S, const char* module, const char* path);
+LUTRA_API int lutra_load_state_memory(lutra_State* S, const char* module, const void* data, size_t bytes);
+
+/* -- Beside LuaJIT's own API ----------------------------------------------------------------------------------------
+ */
+
+/* The Lua state, to be used with LuaJIT's own API; within a callback the coroutine that called it. */
 LUTRA_API struct lua_State* lutra_lua(lutra_State* S);
 
-/* LUTRA_VERSION of the library that is running. */
-LUTRA_API const char* lutra_version(void);
+/* Calls the function on the Lua stack below its nargs arguments, as lua_pcall with a traceback handler: results or
+ * nothing are left. nresults -1: all. */
+LUTRA_API int lutra_call(lutra_State* S, int nargs, int nresults);
+
+/* Pushes a tensor onto the Lua stack (NULL: nil); the tensor at index of the Lua stack, a reference more. */
+LUTRA_API int lutra_push_tensor(lutra_State* S, lutra_Tensor* tensor);
+LUTRA_API int lutra_to_tensor(lutra_State* S, int index, lutra_Tensor** tensor);
 
 /* What `require "lutra"` calls in a stock LuaJIT: leaves the module table on the stack. */
 LUTRA_API int luaopen_lutra(struct lua_State* L);

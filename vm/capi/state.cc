@@ -1,0 +1,263 @@
+// Handles of states in, threads within them and errors as codes out; see state.h.
+#include "vm/capi/state.h"
+
+#include <deque>
+#include <lua.hpp>
+#include <memory>
+#include <new>
+
+#include "vm/capi/advice.h"
+#include "vm/host/runtime.h"
+
+namespace lutra::capi {
+namespace {
+
+thread_local std::string alone_error;
+thread_local const char thread_mark = 0;
+
+constexpr size_t kKept = 256;
+
+// Never destroyed: hosts close states when they like.
+struct States {
+  std::mutex mutex;
+  std::deque<lutra_State> all;
+  std::deque<lutra_State*> closed;
+};
+States& states() {
+  static States* s = new States;
+  return *s;
+}
+
+void assign(std::string& to, const char* text) {
+  try {
+    to = text;
+  } catch (const std::bad_alloc&) {
+    to.clear();
+  }
+}
+
+// What runs under lua_pcall, and what came of it beside Lua's error.
+struct Task {
+  int (*body)(lua_State*, const void*);
+  const void* f;
+  int code = LUTRA_ERROR_RUN;
+  std::string argument_error;
+};
+
+int code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::kMemory: return LUTRA_ERROR_MEMORY;
+    case ErrorKind::kInterrupt: return LUTRA_ERROR_LIMIT;
+    default: return LUTRA_ERROR_RUN;
+  }
+}
+
+int run_body(lua_State* L) {
+  Task& task = *static_cast<Task*>(lua_touserdata(L, 1));
+  lua_settop(L, 0);
+  try {
+    return task.body(L, task.f);
+  } catch (const ArgumentError& error) {
+    task.code = LUTRA_ERROR_ARGUMENT;
+    task.argument_error = error.what();
+    throw;
+  } catch (const Error& error) {
+    task.code = code_of(error.kind);
+    throw;
+  } catch (const std::bad_alloc&) {
+    task.code = LUTRA_ERROR_MEMORY;
+    throw;
+  }
+}
+
+int code_of(int status) {
+  switch (status) {
+    case 0: return LUTRA_OK;
+    case LUA_ERRSYNTAX: return LUTRA_ERROR_SYNTAX;
+    case LUA_ERRMEM: return LUTRA_ERROR_MEMORY;
+    case LUA_ERRFILE: return LUTRA_ERROR_FILE;
+    default: return LUTRA_ERROR_RUN;
+  }
+}
+
+}  // namespace
+
+const char* thread_error() { return alone_error.c_str(); }
+
+int fail_thread(int code, const char* fn, const char* message) {
+  assign(alone_error, fn);
+  try {
+    alone_error.append(": ").append(message);
+  } catch (const std::bad_alloc&) {
+  }
+  return code;
+}
+
+int failed_alone(const char* fn) {
+  try {
+    throw;
+  } catch (const ArgumentError& error) {
+    return fail_thread(LUTRA_ERROR_ARGUMENT, fn, error.what());
+  } catch (const Error& error) {
+    return fail_thread(code_of(error.kind), fn, error.what());
+  } catch (const std::bad_alloc&) {
+    return fail_thread(LUTRA_ERROR_MEMORY, fn, "out of memory");
+  } catch (const std::exception& error) {
+    return fail_thread(LUTRA_ERROR_RUN, fn, error.what());
+  }
+}
+
+lutra_State* new_state() {
+  States& s = states();
+  std::lock_guard lock(s.mutex);
+  lutra_State* S = nullptr;
+  try {
+    if (s.closed.size() > kKept) {
+      S = s.closed.front();
+      s.closed.pop_front();
+    } else {
+      S = &s.all.emplace_back();
+    }
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  S->generation++;
+  return S;
+}
+
+void recycle(lutra_State* S) {
+  S->open = false;
+  S->L = nullptr;
+  S->error.clear(), S->error.shrink_to_fit();
+  S->callback_error.clear();
+  {
+    std::lock_guard lock(S->mutex);
+    S->dropped.clear();
+  }
+  S->depth = 0;
+  S->user = nullptr;
+  States& s = states();
+  std::lock_guard lock(s.mutex);
+  try {
+    s.closed.push_back(S);
+  } catch (const std::bad_alloc&) {  // it is never used again
+  }
+}
+
+bool is_mine(const lutra_State* S) {
+  if (!S || !S->open.load(std::memory_order_acquire)) return false;
+  const void* user = S->user.load(std::memory_order_acquire);
+  return user == nullptr || user == &thread_mark;
+}
+
+Entry::Entry(lutra_State* S, const char* fn) : S_(S), fn_(fn) {
+  const char* problem = nullptr;
+  const void* nobody = nullptr;
+  if (!S) {
+    problem = "the state is NULL";
+  } else if (!S->open.load(std::memory_order_acquire)) {
+    problem = "the state is closed";
+  } else if (S->user.load(std::memory_order_relaxed) != &thread_mark &&
+             !S->user.compare_exchange_strong(nobody, &thread_mark, std::memory_order_acquire)) {
+    problem = "another thread uses the state";
+  } else if (!S->open.load(std::memory_order_acquire)) {  // since then
+    S->user.store(nullptr, std::memory_order_release);
+    problem = "the state is closed";
+  }
+  if (problem) {
+    S_ = nullptr;
+    code_ = fail_thread(LUTRA_ERROR_STATE, fn, problem);
+    return;
+  }
+  S->depth++;
+}
+
+Entry::~Entry() {
+  if (S_ && --S_->depth == 0) S_->user.store(nullptr, std::memory_order_release);
+}
+
+int Entry::fail(int code, const std::string& message) const {
+  assign(S_->error, message.c_str());
+  return code;
+}
+
+bool Entry::has(const void* pointer, const char* what) {
+  if (!S_ || pointer) return pointer != nullptr && S_ != nullptr;
+  code_ = fail(LUTRA_ERROR_ARGUMENT, str(fn_, ": ", what, " must not be NULL"));
+  return false;
+}
+
+int Entry::take_error(int status) const {
+  const char* text = lua_type(S_->L, -1) == LUA_TSTRING ? lua_tostring(S_->L, -1) : "unknown error";
+  assign(S_->error, text);
+  lua_pop(S_->L, 1);
+  return code_of(status);
+}
+
+int Entry::call(int nargs, int nresults) const {
+  lua_State* L = S_->L;
+  const int base = lua_gettop(L) - nargs;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S_->traceback);
+  lua_insert(L, base);
+  const int status = lua_pcall(L, nargs, nresults, base);
+  lua_remove(L, base);
+  return status == 0 ? LUTRA_OK : take_error(status);
+}
+
+int Entry::run_task(int (*body)(lua_State*, const void*), const void* f, int keep) {
+  lua_State* L = S_->L;
+  if (!lua_checkstack(L, 8)) return fail(LUTRA_ERROR_MEMORY, str(fn_, ": the Lua stack is full"));
+  Task task{body, f};
+  const int base = lua_gettop(L) + 1;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S_->traceback);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, S_->task);
+  lua_pushlightuserdata(L, &task);
+  const int status = lua_pcall(L, 1, keep < 0 ? LUA_MULTRET : keep, base);
+  lua_remove(L, base);
+  if (status == 0) return LUTRA_OK;
+  const int code = take_error(status);
+  if (task.code == LUTRA_ERROR_ARGUMENT) assign(S_->error, (std::string(fn_) + ": " + task.argument_error).c_str());
+  return status == LUA_ERRRUN ? task.code : code;
+}
+
+int task_entry(lua_State* L) { return guarded(L, run_body); }
+
+// The message and, after the point where it was raised, the traceback. Other values than strings by their __tostring.
+int traceback(lua_State* L) {
+  lua_settop(L, 1);
+  if (!lua_isstring(L, 1)) {
+    if (!luaL_callmeta(L, 1, "__tostring") || !lua_isstring(L, -1)) {
+      lua_pushfstring(L, "(error object is a %s value)", luaL_typename(L, 1));
+    }
+    lua_replace(L, 1);
+    lua_settop(L, 1);
+  }
+  advise(L);
+  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  return 1;
+}
+
+void prepare(lutra_State* S, lua_State* L) {
+  S->module = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushcfunction(L, traceback);
+  S->traceback = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_pushcfunction(L, task_entry);
+  S->task = luaL_ref(L, LUA_REGISTRYINDEX);
+  lua_newtable(L);
+  S->strings = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+void push_expression(lua_State* L, const char* expression) {
+  const std::string text = str("return ", expression);
+  if (luaL_loadbuffer(L, text.data(), text.size(), "=expression") != 0) refuse(lua_tostring(L, -1));
+  lua_call(L, 0, 1);
+}
+
+lutra_Tensor* new_handle(const Tensor& t) {
+  auto handle = std::make_unique<lutra_Tensor>(t);
+  handle->refs = 1;
+  handle->device = to_string(t->device());
+  return handle.release();
+}
+
+}  // namespace lutra::capi

@@ -1,0 +1,140 @@
+// lutra_Values in, Lua values out, and back; see values.h.
+#include "vm/capi/values.h"
+
+#include <cstring>
+#include <lua.hpp>
+
+#include "vm/bind/lua_reader.h"
+#include "vm/bind/tensor_userdata.h"
+
+namespace lutra::capi {
+namespace {
+
+void push_integers(lua_State* L, const int64_t* list, size_t n) {
+  if (n > 0 && !list) refuse("a list of integers must not be NULL");
+  if (n > size_t(1) << 24) refuse("a list of ", n, " integers is too long");
+  lua_createtable(L, int(n), 0);
+  for (size_t i = 0; i < n; i++) push_int64(L, list[i]), lua_rawseti(L, -2, int(i) + 1);
+}
+
+void push_one(lua_State* L, const lutra_Value& v, int i) {
+  switch (v.kind) {
+    case LUTRA_NIL: return lua_pushnil(L);
+    case LUTRA_BOOLEAN: return lua_pushboolean(L, v.as.boolean);
+    case LUTRA_NUMBER: return push_value(L, Scalar(v.as.number));
+    case LUTRA_INTEGER: return push_int64(L, v.as.integer);
+    case LUTRA_STRING:
+      if (!v.as.string) refuse("the string of value ", i, " is NULL");
+      return lua_pushlstring(L, v.as.string, v.length ? v.length : std::strlen(v.as.string));
+    case LUTRA_TENSOR:
+      if (!v.as.tensor) refuse("the tensor of value ", i, " is NULL");
+      return push_tensor(L, v.as.tensor->tensor);
+    case LUTRA_INTEGERS: return push_integers(L, v.as.integers, v.length);
+    default: refuse("value ", i, " has kind ", v.kind, ", which no input has");
+  }
+}
+
+// A list of tensors, the only result, becomes results of its own. An empty table is none.
+void spread_list(lua_State* L, int base, int m) {
+  if (lua_gettop(L) != base + 1 || !lua_istable(L, base + 1)) return;
+  const int n = int(lua_objlen(L, base + 1));
+  for (int i = 1; i <= n; i++) {
+    lua_rawgeti(L, base + 1, i);
+    const bool yes = lutra::to_tensor(L, -1) != nullptr;
+    lua_pop(L, 1);
+    if (!yes) return;
+  }
+  if (n == 0) return;
+  luaL_checkstack(L, m + 4, "too many results");
+  for (int i = 1; i <= n && i <= m; i++) lua_rawgeti(L, base + 1, i);
+  lua_remove(L, base + 1);
+}
+
+}  // namespace
+
+int push_values(lua_State* L, const lutra_Value* values, int n) {
+  luaL_checkstack(L, n + 8, "too many values");
+  int named = 0;
+  for (int i = 0; i < n; i++) {
+    if (values[i].name) {
+      named++;
+    } else {
+      push_one(L, values[i], i);
+    }
+  }
+  if (named == 0) return n;
+  lua_createtable(L, 0, named);
+  for (int i = 0; i < n; i++) {
+    if (!values[i].name) continue;
+    push_one(L, values[i], i);
+    lua_setfield(L, -2, values[i].name);
+  }
+  return n - named + 1;
+}
+
+int push_tensors(lua_State* L, lutra_Tensor* const* tensors, int n) {
+  luaL_checkstack(L, n + 8, "too many values");
+  for (int i = 0; i < n; i++) push_tensor(L, tensors[i] ? tensors[i]->tensor : Tensor());
+  return n;
+}
+
+void take_tensors(lua_State* L, int base, lutra_Tensor** outputs, int m) {
+  spread_list(L, base, m);
+  const int n = lua_gettop(L) - base;
+  for (int i = 0; i < m && i < n; i++) {
+    if (!lua_isnil(L, base + 1 + i) && !lutra::to_tensor(L, base + 1 + i)) {
+      refuse("result ", i, " is a ", luaL_typename(L, base + 1 + i), ", no tensor (lutra_invoke_values takes others)");
+    }
+  }
+  try {
+    for (int i = 0; i < m && i < n; i++) {
+      if (const Tensor* t = lutra::to_tensor(L, base + 1 + i)) outputs[i] = new_handle(*t);
+    }
+  } catch (const std::bad_alloc&) {
+    for (int i = 0; i < m; i++) lutra_tensor_free(outputs[i]), outputs[i] = nullptr;
+    throw;
+  }
+}
+
+lutra_Value value_at(lua_State* L, int idx) {
+  lutra_Value v = {};
+  int64_t integer;
+  switch (lua_type(L, idx)) {
+    case LUA_TNONE:
+    case LUA_TNIL: v.kind = LUTRA_NIL; break;
+    case LUA_TBOOLEAN: v.kind = LUTRA_BOOLEAN, v.as.boolean = lua_toboolean(L, idx); break;
+    case LUA_TNUMBER: v.kind = LUTRA_NUMBER, v.as.number = lua_tonumber(L, idx); break;
+    case LUA_TSTRING: v.kind = LUTRA_STRING, v.as.string = lua_tolstring(L, idx, &v.length); break;
+    default:
+      v.kind = LUTRA_OTHER;
+      if (const Tensor* t = lutra::to_tensor(L, idx)) {
+        v.as.tensor = new_handle(*t), v.kind = LUTRA_TENSOR;
+      } else if (to_int64_cdata(L, idx, &integer)) {
+        v.kind = LUTRA_INTEGER, v.as.integer = integer;
+      }
+  }
+  return v;
+}
+
+void take_values(lutra_State* S, lua_State* L, int base, lutra_Value* outputs, int m) {
+  spread_list(L, base, m);
+  const int n = lua_gettop(L) - base;
+  luaL_checkstack(L, 8, "too many results");
+  lua_createtable(L, m, 0);  // keeps the strings
+  try {
+    for (int i = 0; i < m && i < n; i++) {
+      outputs[i] = value_at(L, base + 1 + i);
+      if (outputs[i].kind == LUTRA_OTHER) {
+        outputs[i].kind = LUTRA_NIL;
+        refuse("result ", i, " is a ", luaL_typename(L, base + 1 + i), ", for which there is no value");
+      }
+      if (outputs[i].kind == LUTRA_STRING) lua_pushvalue(L, base + 1 + i), lua_rawseti(L, base + n + 1, i + 1);
+    }
+  } catch (const std::exception&) {
+    lutra_values_free(outputs, m);
+    throw;
+  }
+  lua_rawseti(L, LUA_REGISTRYINDEX, S->strings);
+}
+
+}  // namespace lutra::capi
