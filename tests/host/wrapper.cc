@@ -1,0 +1,84 @@
+// A host in C++11 over lutra.hpp: tensors, functions, ops, its own functions, errors as exceptions.
+#include "vm/capi/lutra.hpp"
+
+#include "tests/host/check.h"
+
+namespace {
+
+template <class F>
+void fails(int code, const char* text, F&& f) {
+  try {
+    f();
+    check(false, text);
+  } catch (const lutra::Error& e) {
+    check(e.code == code && std::strstr(e.what(), text), e.what());
+  }
+}
+
+void tensors(lutra::State& S) {
+  std::vector<float> data = {1, 2, 3, 4, 5, 6};
+  lutra::Tensor x = S.tensor(data.data(), {2, 3}), same = x;
+  check(x.sizes() == lutra::Sizes{2, 3} && x.strides() == lutra::Sizes{3, 1} && same.data<float>() == data.data(), "x");
+  lutra::Tensor t = S.tensor(data.data(), {3, 2}, {1, 3});
+  check(t.to_vector<float>() == std::vector<float>({1, 4, 2, 5, 3, 6}), "strides");
+  lutra::Tensor owned = S.tensor(std::vector<std::int64_t>{1, 2, 3}, {3});
+  check(owned.dtype() == LUTRA_INT64 && owned.numel() == 3, "elements that were moved in");
+  check(S.op("matmul", {x, t}).sizes() == lutra::Sizes({2, 2}), "matmul");
+  const lutra::Tensor sum = S.op("sum", {x, lutra::Sizes{1}, lutra::Value::keyword("keepdim", true)});
+  check(sum.sizes() == lutra::Sizes({2, 1}) && sum.to_vector<float>()[1] == 15, "sum by keyword");
+  check(S.op("sum", {owned}).item<std::int64_t>() == 6, "item");
+  const std::vector<lutra::Value> most = S.op("max", {x, 1}, 2);
+  check(most[0].tensor().to_vector<float>()[0] == 3 && most[1].tensor().dtype() == LUTRA_INT64, "two results");
+  check(S.from_dlpack(x.to_dlpack()).data<float>() == data.data(), "DLPack");
+  S.empty(LUTRA_FLOAT32, {2}).copy_from(std::vector<float>{1, 2});
+  fails(LUTRA_ERROR_ARGUMENT, "a tensor of float64 is needed, this one is float32", [&] { x.item<double>(); });
+  fails(LUTRA_ERROR_ARGUMENT, "there is no op 'matmool'", [&] { S.op("matmool", {x}); });
+  fails(LUTRA_ERROR_RUN, "matmul: shapes {2, 3} and {2, 3} cannot be multiplied", [&] { S.op("matmul", {x, x}); });
+  fails(LUTRA_ERROR_ARGUMENT, "another number", [&] { S.tensor(std::vector<float>{1}, {2}); });
+}
+
+void functions(lutra::State& S) {
+  S.run("step = lt.compile(function(x, y) return x * 2, y end)");
+  lutra::Function step = S.function("step");
+  const lutra::Tensor x = S.tensor(std::vector<float>{1, 2}, {2});
+  check(step(x).to_vector<float>()[1] == 4, "a call");
+  const std::vector<lutra::Tensor> both = step.call({x, x}, 3);
+  check(both[1].to_vector<float>()[0] == 1 && !both[2], "nil");
+  const auto back = S.function("function(a, b, c) return c, b, a end").call_values({1.5, "text", nullptr}, 3);
+  check(back[0].kind() == LUTRA_NIL && back[1].string() == "text" && back[2].number() == 1.5, "values");
+  S.register_function("host.join", [&](const std::vector<lutra::Value>& in) -> std::vector<lutra::Value> {
+    if (in.size() < 2) throw std::runtime_error("join what?");
+    return {in[0].string() + in[1].string(), S.op("add", {x, x})};
+  });
+  S.run("local s, t = host.join('a', 'b') assert(s == 'ab' and t[1]:item() == 4)");
+  fails(LUTRA_ERROR_RUN, "join what?", [&] { S.run("host.join()"); });
+  fails(LUTRA_ERROR_SYNTAX, "host:1:", [&] { S.run("x = = 1"); });
+  fails(LUTRA_ERROR_FILE, "no such file", [&] { S.run_file("no such file.lua"); });
+}
+
+int throws(lutra_State*, void*, const lutra_Value*, int, lutra_Value*, int*) { throw std::runtime_error("thrown"); }
+int throws_int(lutra_State*, void*, const lutra_Value*, int, lutra_Value*, int*) { throw 42; }
+
+// Exceptions that leave a callback of C.
+void exceptions(lutra::State& S) {
+  lutra_register(S.handle(), "host.throws", throws, nullptr);
+  lutra_register(S.handle(), "host.throws_int", throws_int, nullptr);
+  S.run("local ok, e = pcall(host.throws) assert(not ok and e:find 'thrown', e)");
+  S.run("for i = 1, 100 do assert(not pcall(host.throws_int)) end");
+  fails(LUTRA_ERROR_RUN, "thrown", [&] { S.run("host.throws()"); });
+  S.run("assert(lt.ones(2):sum():item() == 2)");
+}
+
+}  // namespace
+
+int main() {
+  try {
+    lutra::State S;
+    tensors(S);
+    functions(S);
+    exceptions(S);
+  } catch (const std::exception& e) {
+    check(false, e.what());
+  }
+  return failures;
+}

@@ -1,0 +1,325 @@
+// lutra.hpp: lutra.h for hosts in C++11 and later. Header only: handles that free what they hold, errors as exceptions.
+//
+//   lutra::State S;
+//   S.run("step = lt.compile(function(x) return (x * 2):sum() end)");
+//   std::vector<float> data(6, 1.5f);
+//   lutra::Tensor x = S.tensor(data.data(), {2, 3});  // over data, without a copy
+//   float sum = S.function("step")(x).item<float>();
+#ifndef LUTRA_HPP
+#define LUTRA_HPP
+
+#include <cstring>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "lutra.h"
+
+namespace lutra {
+
+// A code of lutra.h and what lutra_error told.
+class Error : public std::runtime_error {
+ public:
+  Error(int code, const char* message) : std::runtime_error(message), code(code) {}
+  int code;
+};
+
+inline void check(int code, const lutra_State* S = nullptr) {
+  if (code != LUTRA_OK) throw Error(code, lutra_error(S));
+}
+
+// The dtype of a C++ type.
+template <class T>
+struct dtype_of;
+#define LUTRA_DTYPE_OF(type, dtype)      \
+  template <>                            \
+  struct dtype_of<type> {                \
+    static constexpr int value = dtype;  \
+  };
+LUTRA_DTYPE_OF(bool, LUTRA_BOOL)
+LUTRA_DTYPE_OF(std::uint8_t, LUTRA_UINT8)
+LUTRA_DTYPE_OF(std::int8_t, LUTRA_INT8)
+LUTRA_DTYPE_OF(std::int16_t, LUTRA_INT16)
+LUTRA_DTYPE_OF(std::int32_t, LUTRA_INT32)
+LUTRA_DTYPE_OF(std::int64_t, LUTRA_INT64)
+LUTRA_DTYPE_OF(float, LUTRA_FLOAT32)
+LUTRA_DTYPE_OF(double, LUTRA_FLOAT64)
+LUTRA_DTYPE_OF(std::uint16_t, LUTRA_UINT16)
+LUTRA_DTYPE_OF(std::uint32_t, LUTRA_UINT32)
+LUTRA_DTYPE_OF(std::uint64_t, LUTRA_UINT64)
+#undef LUTRA_DTYPE_OF
+
+using Sizes = std::vector<std::int64_t>;
+
+// A counted reference to a tensor; copies are the same tensor. An empty one is nil.
+class Tensor {
+ public:
+  Tensor() = default;
+  // Takes the reference over.
+  explicit Tensor(lutra_Tensor* handle) : handle_(handle) {}
+  Tensor(const Tensor& o) : handle_(lutra_tensor_retain(o.handle_)) {}
+  Tensor(Tensor&& o) noexcept : handle_(o.handle_) { o.handle_ = nullptr; }
+  Tensor& operator=(Tensor o) noexcept {
+    std::swap(handle_, o.handle_);
+    return *this;
+  }
+  ~Tensor() { lutra_tensor_free(handle_); }
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  lutra_Tensor* handle() const { return handle_; }
+  lutra_Tensor* release() {
+    lutra_Tensor* handle = handle_;
+    handle_ = nullptr;
+    return handle;
+  }
+
+  int ndim() const { return lutra_tensor_ndim(handle_); }
+  Sizes sizes() const { return list(lutra_tensor_sizes(handle_)); }
+  Sizes strides() const { return list(lutra_tensor_strides(handle_)); }
+  std::int64_t numel() const { return lutra_tensor_numel(handle_); }
+  int dtype() const { return lutra_tensor_dtype(handle_); }
+  std::string device() const { return handle_ ? lutra_tensor_device(handle_) : ""; }
+
+  // The address of the first element; the elements lie as strides() says. T must be the dtype's.
+  template <class T>
+  T* data() const {
+    check_type<T>();
+    void* p = lutra_tensor_data(handle_);
+    if (!p && numel() != 0) throw Error(LUTRA_ERROR_ARGUMENT, lutra_error(nullptr));
+    return static_cast<T*>(p);
+  }
+  // All elements in order, from any device.
+  template <class T>
+  std::vector<T> to_vector() const {
+    check_type<T>();
+    std::vector<T> out(size_t(numel() < 0 ? 0 : numel()));
+    lutra::check(lutra_tensor_copy_to(handle_, out.data(), out.size() * sizeof(T)));
+    return out;
+  }
+  template <class T>
+  void copy_from(const std::vector<T>& from) const {
+    check_type<T>();
+    lutra::check(lutra_tensor_copy_from(handle_, from.data(), from.size() * sizeof(T)));
+  }
+  // The only element.
+  template <class T>
+  T item() const {
+    check_type<T>();
+    T out;
+    lutra::check(lutra_tensor_copy_to(handle_, &out, sizeof out));
+    return out;
+  }
+  DLManagedTensorVersioned* to_dlpack() const {
+    DLManagedTensorVersioned* out = nullptr;
+    lutra::check(lutra_tensor_to_dlpack(handle_, &out));
+    return out;
+  }
+
+ private:
+  template <class T>
+  void check_type() const {
+    if (handle_ && dtype() == dtype_of<T>::value) return;
+    const char* has = handle_ ? lutra_dtype_name(dtype()) : "nil";
+    throw Error(LUTRA_ERROR_ARGUMENT, (std::string("a tensor of ") + lutra_dtype_name(dtype_of<T>::value) +
+                                       " is needed, this one is " + has).c_str());
+  }
+  Sizes list(const std::int64_t* from) const { return from ? Sizes(from, from + ndim()) : Sizes(); }
+  lutra_Tensor* handle_ = nullptr;
+};
+
+// nil, a boolean, a number, a text, a tensor or a list of integers; with a name a keyword argument.
+class Value {
+ public:
+  Value() = default;
+  Value(std::nullptr_t) {}                                                             // NOLINT
+  Value(bool v) { v_.kind = LUTRA_BOOLEAN, v_.as.boolean = v; }                        // NOLINT
+  Value(double v) { v_.kind = LUTRA_NUMBER, v_.as.number = v; }                        // NOLINT
+  Value(int v) : Value(std::int64_t(v)) {}                                             // NOLINT
+  Value(std::int64_t v) { v_.kind = LUTRA_INTEGER, v_.as.integer = v; }                // NOLINT
+  Value(const char* v) : Value(std::string(v)) {}                                      // NOLINT
+  Value(std::string v) : text_(std::move(v)) { v_.kind = LUTRA_STRING; }               // NOLINT
+  Value(Tensor v) : tensor_(std::move(v)) { v_.kind = tensor_ ? LUTRA_TENSOR : LUTRA_NIL; }  // NOLINT
+  Value(Sizes v) : list_(std::move(v)) { v_.kind = LUTRA_INTEGERS; }                   // NOLINT
+  // An output of C, whose tensor is taken over.
+  explicit Value(const lutra_Value& v) : v_(v) {
+    if (v.kind == LUTRA_STRING) text_.assign(v.as.string, v.length);
+    if (v.kind == LUTRA_TENSOR) tensor_ = Tensor(v.as.tensor);
+  }
+  static Value keyword(std::string name, Value v) { return v.name_ = std::move(name), v.named_ = true, v; }
+
+  int kind() const { return v_.kind; }
+  bool boolean() const { return need(LUTRA_BOOLEAN), v_.as.boolean != 0; }
+  double number() const {
+    return v_.kind == LUTRA_INTEGER ? double(v_.as.integer) : (need(LUTRA_NUMBER), v_.as.number);
+  }
+  const std::string& string() const { return need(LUTRA_STRING), text_; }
+  const Tensor& tensor() const { return need(LUTRA_TENSOR), tensor_; }
+
+  // As C takes it, while this lives.
+  lutra_Value c() const {
+    lutra_Value v = v_;
+    v.name = named_ ? name_.c_str() : nullptr;
+    if (v.kind == LUTRA_STRING) v.as.string = text_.c_str(), v.length = text_.size();
+    if (v.kind == LUTRA_TENSOR) v.as.tensor = tensor_.handle();
+    if (v.kind == LUTRA_INTEGERS) v.as.integers = list_.data(), v.length = list_.size();
+    return v;
+  }
+
+ private:
+  void need(int kind) const {
+    if (v_.kind != kind) throw Error(LUTRA_ERROR_ARGUMENT, "the value is of another kind");
+  }
+  lutra_Value v_ = lutra_Value();
+  std::string text_, name_;
+  bool named_ = false;
+  Tensor tensor_;
+  Sizes list_;
+};
+
+// A Lua function. It may outlive its state, but not be called then.
+class Function {
+ public:
+  Function(lutra_State* S, const char* expression) : S_(S) {
+    lutra_Function* f = nullptr;
+    check(lutra_function(S, expression, &f), S);
+    f_ = std::shared_ptr<lutra_Function>(f, lutra_function_free);
+  }
+  // Tensors in, the first result out.
+  template <class... T>
+  Tensor operator()(const T&... inputs) const {
+    return std::move(call({inputs...}, 1)[0]);
+  }
+  std::vector<Tensor> call(const std::vector<Tensor>& inputs, int outputs) const {
+    std::vector<lutra_Tensor*> in, out(size_t(outputs), nullptr);
+    for (const Tensor& t : inputs) in.push_back(t.handle());
+    check(lutra_invoke(f_.get(), in.data(), int(in.size()), out.data(), outputs), S_);
+    return std::vector<Tensor>(out.begin(), out.end());
+  }
+  std::vector<Value> call_values(const std::vector<Value>& inputs, int outputs) const {
+    std::vector<lutra_Value> in, out(static_cast<size_t>(outputs));
+    for (const Value& v : inputs) in.push_back(v.c());
+    check(lutra_invoke_values(f_.get(), in.data(), int(in.size()), out.data(), outputs), S_);
+    return std::vector<Value>(out.begin(), out.end());
+  }
+
+ private:
+  lutra_State* S_;
+  std::shared_ptr<lutra_Function> f_;
+};
+
+// What a function of the host does: values in, values out. An exception becomes a Lua error.
+using Callback = std::function<std::vector<Value>(const std::vector<Value>&)>;
+
+class State {
+ public:
+  explicit State(const lutra_Options* options = nullptr) : S_(lutra_open(options)) {
+    if (!S_) throw Error(LUTRA_ERROR_RUN, lutra_error(nullptr));
+  }
+  ~State() { lutra_close(S_); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  lutra_State* handle() const { return S_; }
+
+  void run(const std::string& text, const char* name = "=host") { check(lutra_do_string(S_, text.c_str(), name), S_); }
+  void run_file(const std::string& path, const std::vector<std::string>& arguments = {}) {
+    std::vector<const char*> argv;
+    for (const std::string& a : arguments) argv.push_back(a.c_str());
+    check(lutra_do_file(S_, path.c_str(), int(argv.size()), argv.data()), S_);
+  }
+  Function function(const std::string& expression) { return Function(S_, expression.c_str()); }
+
+  // Over data, which stays valid as long as the tensor; contiguous where there are no strides.
+  template <class T>
+  Tensor tensor(T* data, const Sizes& sizes, const Sizes& strides = {}) {
+    return over(data, sizes, strides, nullptr, nullptr);
+  }
+  // Takes the elements over.
+  template <class T>
+  Tensor tensor(std::vector<T> data, const Sizes& sizes) {
+    std::int64_t n = 1;
+    for (std::int64_t size : sizes) n *= size;
+    if (n != std::int64_t(data.size())) throw Error(LUTRA_ERROR_ARGUMENT, "tensor: the sizes ask for another number");
+    std::unique_ptr<std::vector<T>> kept(new std::vector<T>(std::move(data)));
+    Tensor t = over(kept->data(), sizes, {}, [](void*, void* arg) { delete static_cast<std::vector<T>*>(arg); }, kept.get());
+    kept.release();
+    return t;
+  }
+  Tensor empty(int dtype, const Sizes& sizes, const char* device = nullptr) {
+    lutra_Tensor* t = nullptr;
+    check(lutra_tensor_empty(S_, dtype, int(sizes.size()), sizes.data(), device, &t), S_);
+    return Tensor(t);
+  }
+  Tensor from_dlpack(DLManagedTensorVersioned* managed) {
+    lutra_Tensor* t = nullptr;
+    check(lutra_tensor_from_dlpack(S_, managed, &t), S_);
+    return Tensor(t);
+  }
+
+  // The first result of an op; keyword arguments by Value::keyword.
+  Tensor op(const char* name, const std::vector<Value>& inputs) { return op(name, inputs, 1)[0].tensor(); }
+  std::vector<Value> op(const char* name, const std::vector<Value>& inputs, int outputs) {
+    std::vector<lutra_Value> in, out(static_cast<size_t>(outputs));
+    for (const Value& v : inputs) in.push_back(v.c());
+    check(lutra_op_values(S_, name, in.data(), int(in.size()), out.data(), outputs), S_);
+    return std::vector<Value>(out.begin(), out.end());
+  }
+
+  void register_function(const char* name, Callback callback) {
+    callbacks_.emplace_back(new Callback(std::move(callback)));
+    check(lutra_register(S_, name, call_back, callbacks_.back().get()), S_);
+  }
+  void load_state(const char* module, const std::string& path) { check(lutra_load_state(S_, module, path.c_str()), S_); }
+
+ private:
+  template <class T>
+  Tensor over(T* data, const Sizes& sizes, const Sizes& strides, lutra_Deleter deleter, void* arg) {
+    lutra_Tensor* t = nullptr;
+    if (!strides.empty() && strides.size() != sizes.size()) {
+      throw Error(LUTRA_ERROR_ARGUMENT, "tensor: sizes and strides differ in length");
+    }
+    const int code = lutra_tensor_from_memory(S_, const_cast<typename std::remove_const<T>::type*>(data),
+                                              dtype_of<typename std::remove_const<T>::type>::value, int(sizes.size()),
+                                              sizes.data(), strides.empty() ? nullptr : strides.data(), nullptr, deleter,
+                                              arg, &t);
+    check(code, S_);
+    return Tensor(t);
+  }
+
+  static int call_back(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs, int* m) {
+    try {
+      std::vector<Value> in;
+      for (int i = 0; i < n; i++) {
+        lutra_Value v = inputs[i];
+        if (v.kind == LUTRA_TENSOR) lutra_tensor_retain(v.as.tensor);
+        in.emplace_back(v);
+      }
+      std::vector<Value> out = (*static_cast<Callback*>(arg))(in);
+      if (out.size() > size_t(*m)) return lutra_fail(S, "the host's function gives too many results");
+      for (size_t i = 0; i < out.size(); i++) {
+        outputs[i] = out[i].c();
+        if (outputs[i].kind == LUTRA_TENSOR) lutra_tensor_retain(outputs[i].as.tensor);
+      }
+      *m = int(out.size());
+      kept() = std::move(out);  // texts live until they are copied, on return
+      return LUTRA_OK;
+    } catch (const std::exception& e) {
+      return lutra_fail(S, e.what());
+    }
+  }
+  static std::vector<Value>& kept() {
+    static thread_local std::vector<Value> values;
+    return values;
+  }
+
+  lutra_State* S_;
+  std::vector<std::unique_ptr<Callback>> callbacks_;
+};
+
+}  // namespace lutra
+
+#endif
