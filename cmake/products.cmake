@@ -23,10 +23,15 @@ target_sources(lutra_objects INTERFACE $<TARGET_OBJECTS:stdlib>)
 
 # The library. It links no LuaJIT: whoever loads it brings the lua_* symbols. `require "lutra"` opens it through the link lutra.so.
 if(TARGET vm_host AND TARGET vm_bind)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/vm/capi/lutra.h abi REGEX "#define LUTRA_ABI [0-9]+")
+  string(REGEX REPLACE ".* " "" LUTRA_ABI "${abi}")
   add_library(lutra_shared SHARED)
-  set_target_properties(lutra_shared PROPERTIES OUTPUT_NAME lutra LINKER_LANGUAGE CXX)
+  set_target_properties(lutra_shared PROPERTIES OUTPUT_NAME lutra LINKER_LANGUAGE CXX
+    VERSION ${PROJECT_VERSION} SOVERSION ${LUTRA_ABI})
   target_link_libraries(lutra_shared PRIVATE lutra_objects)
-  target_link_options(lutra_shared PRIVATE -Wl,-Bsymbolic -Wl,-z,nodelete)
+  set(exports ${PROJECT_SOURCE_DIR}/vm/capi/lutra.map)
+  target_link_options(lutra_shared PRIVATE -Wl,-Bsymbolic -Wl,-z,nodelete -Wl,--version-script=${exports})
+  set_target_properties(lutra_shared PROPERTIES LINK_DEPENDS ${exports})
   add_custom_command(TARGET lutra_shared POST_BUILD
     COMMAND ${CMAKE_COMMAND} -E create_symlink liblutra.so ${PROJECT_BINARY_DIR}/lutra.so)
 endif()
