@@ -201,7 +201,8 @@ test("breaks on purpose say why", function()
     lt.graph_break("the next line prints")
     return x * 2
   end, {fullgraph = true}), lt.ones(1))
-  h.raises("call the model once before it is compiled", lt.compile(lt.nn.LazyLinear(3), {fullgraph = true}), lt.ones(1, 2))
+  h.raises("call the model once before it is compiled", lt.compile(lt.nn.LazyLinear(3), {fullgraph = true}),
+    lt.ones(1, 2))
   h.raises("disable: option 'reason' must be a text, got number 3", lt.disable, print, {reason = 3})
   h.raises("disable: options are a table, not string 'x'", lt.disable, print, "x")
   h.raises("graph_break: argument 'message' must be a text, got number 3", lt.graph_break, 3)
