@@ -6,13 +6,18 @@
  *     fprintf(stderr, "%s\n", lutra_error(S));
  *   lutra_close(S);
  *
- * Errors.   A function that returns int gives LUTRA_OK or a code below; lutra_error tells what happened. No C++
- *           exception and no Lua error leaves these functions. NULL where something is needed is an error, as is a
- * state that was closed; where nothing can be returned nothing is done. Threads.  A state is used by one thread at a
- * time: a call from another one meanwhile is LUTRA_ERROR_STATE. Only lutra_interrupt may be called at any time. Several
- * states may run in several threads. Tensors.  A lutra_Tensor is a counted reference, of no state: it may go to another
- * thread and outlive its state. Who gets one frees it. Tensors themselves are not locked: reading one while another
- * thread writes it is the host's to prevent. Linking.  The host links LuaJIT (its lua_* functions) beside this library.
+ * Errors: a function that returns int gives LUTRA_OK or a code below; lutra_error tells what happened. No C++ exception
+ * and no Lua error leaves these functions. NULL where something is needed is an error, as is a state that was closed;
+ * where nothing can be returned nothing is done.
+ *
+ * Threads: a state is used by one thread at a time: a call from another one meanwhile is LUTRA_ERROR_STATE. Only
+ * lutra_interrupt may be called at any time. Several states may run in several threads.
+ *
+ * Tensors: a lutra_Tensor is a counted reference, of no state: it may go to another thread and outlive its state. Who
+ * gets one frees it. Tensors themselves are not locked: the host sees to it that nobody reads one while another thread
+ * writes it.
+ *
+ * Linking: the host links LuaJIT (its lua_* functions) beside this library.
  */
 #ifndef LUTRA_H
 #define LUTRA_H
