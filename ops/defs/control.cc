@@ -79,6 +79,22 @@ Tensor own_copy(const Tensor& t) { return op1(OpId::clone, {t}); }
 
 Tensor contiguous_copy(const Tensor& t) { return op1(OpId::clone, {t, std::string("contiguous_format")}); }
 
+bool takes_tensor_for_number(OpId op, const Tensor& t) {
+  switch (op) {
+    case OpId::add:
+    case OpId::sub:
+    case OpId::mul:
+    case OpId::div:
+    case OpId::eq:
+    case OpId::ne:
+    case OpId::lt:
+    case OpId::le:
+    case OpId::gt:
+    case OpId::ge: return is_float(t->dtype) && !is_stored(t->dtype);
+    default: return false;
+  }
+}
+
 int64_t scan_length(const Args& args) { return list(args, 2)[0]->sizes[size_t(args[3].as<Sizes>()[0].hint)].hint; }
 
 Tensor slice_of(const Tensor& x, int64_t dim, SymInt i) { return op1(OpId::select, {x, vdim(dim), Scalar::of_sym(i)}); }

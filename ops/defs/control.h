@@ -26,6 +26,10 @@ Results call_scan(const ControlFunction& body, const std::vector<Tensor>& carrie
 Tensor own_copy(const Tensor& t);
 Tensor contiguous_copy(const Tensor& t);
 
+// Whether op does the same with a number beside t and with a tensor that has it: that it has t's dtype before anything
+// is computed. Of half types it has not.
+bool takes_tensor_for_number(OpId op, const Tensor& t);
+
 // How often the body of a scan runs.
 int64_t scan_length(const Args& args);
 // Slice i of x along dim.

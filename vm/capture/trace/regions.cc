@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/core/tensor_type.h"
+#include "ops/decompose/emit.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/tape.h"
@@ -77,36 +78,13 @@ Tensor Region::inside(const Tensor& t) {
   return known;
 }
 
-namespace {
-
-// A number is of the other operand's dtype before anything is computed, as a tensor of it is. Of half types it is not.
-bool takes_tensor_for_number(OpId op, DType type) {
-  switch (op) {
-    case OpId::add:
-    case OpId::sub:
-    case OpId::mul:
-    case OpId::div:
-    case OpId::eq:
-    case OpId::ne:
-    case OpId::lt:
-    case OpId::le:
-    case OpId::gt:
-    case OpId::ge: return type == DType::kFloat32 || type == DType::kFloat64;
-    default: return false;
-  }
-}
-
-}  // namespace
-
 // The trace's number as a value in here.
 Tensor Region::number(const Scalar& s, DType type, Device device) {
   Tensor& known = numbers_[{s.expr, type, to_string(device)}];
   if (!known) {
     set_location(trace_, trace_.recorder);
-    Args value{Sizes(), s, DType::kFloat64, device};
-    known = trace_.recorder.call(OpId::full, value)[0];
-    Args cast{known, type};
-    if (type != DType::kFloat64) known = trace_.recorder.call(OpId::to_dtype, cast)[0];
+    const ModeScope outside(&trace_.recorder);
+    known = to_dtype(full({}, s, DType::kFloat64, device), type);
   }
   return inside(known);
 }
@@ -117,7 +95,7 @@ void Region::enter(OpId op, Args& args) {
     const Value& other = args[1 - i];
     if (!args[i].is<Scalar>() || !args[i].as<Scalar>().expr || !other.is<Tensor>()) continue;
     const Tensor& t = other.as<Tensor>();
-    if (takes_tensor_for_number(op, t->dtype)) args[i] = number(args[i].as<Scalar>(), t->dtype, t->device());
+    if (takes_tensor_for_number(op, t)) args[i] = number(args[i].as<Scalar>(), t->dtype, t->device());
   }
   each_argument_tensor(args, [this](size_t, Tensor& t) { t = inside(t); });
   for (Value& v : args) {
