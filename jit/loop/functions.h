@@ -11,6 +11,8 @@
 // The text is also part of generated CUDA kernels.
 #ifndef __CUDACC_RTC__
 #pragma once
+#endif
+#ifndef LUTRA_LOOP_MATH  // in a kernel's text math.h stands before this one
 #include "jit/loop/math.h"
 #endif
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <limits>
 #endif
+#define LUTRA_LOOP_MATH
 
 namespace lutra::loop {
 
