@@ -2,7 +2,7 @@
 // that is written differently is an error with its line.
 //
 //   graph    := "graph" "{" line* "return" values ["rng" int] "}"
-//   line     := "sym" leaf "=" int | "scalar" str "=" num | "let" "$" int "=" expr
+//   line     := "sym" leaf "=" int ["in" int "to" int] | "scalar" str "=" num | "let" "$" int "=" expr
 //             | "guard" cmp "(" expr ["," expr] ")" bool
 //             | %id "=" ("input" | "constant") str ":" type ["on" device] ["aliases" %id] ["requires_grad"]
 //             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] ["of" op] [";" file ":" line]

@@ -41,6 +41,14 @@ std::string leaf_text(const SymExpr& e) {
   }
 }
 
+std::string declared(const SymEnv& env, int32_t leaf) {
+  const SymExpr& e = env[leaf];
+  const SymRange r = env.made_range(leaf);
+  std::string text = str("sym ", leaf_text(e), " = ", e.i);
+  if (e.op == SymOp::kSize && (r.low != 0 || r.high != INT64_MAX)) text += str(" in ", r.low, " to ", r.high);
+  return text;
+}
+
 namespace {
 
 void write_part(std::span<const SymExpr> exprs, int32_t id, int& left, std::string& out) {
@@ -141,7 +149,7 @@ struct Printer {
     for (size_t id = 1; id < used.size(); id++) {
       const SymExpr& e = (*g.env)[int32_t(id)];
       const bool leaf = e.op == SymOp::kSize || e.op == SymOp::kStride;
-      if (used[id] && leaf) out << "  sym " << leaf_text(e) << " = " << e.i << "\n";
+      if (used[id] && leaf) out << "  " << declared(*g.env, int32_t(id)) << "\n";
     }
     for (const ScalarInput& s : g.scalars) out << "  scalar " << quote(s.name) << " = " << number_text(s.hint) << "\n";
     for (int32_t id : exprs.named()) out << "  let " << exprs.text(id) << " = " << exprs.full(id) << "\n";

@@ -11,6 +11,8 @@ namespace lutra {
 // mul(size(0, 1), 4); of a large expression a part, and "..." for the rest: for people, not for the parser.
 std::string expr_text(std::span<const SymExpr> exprs, int32_t id);
 std::string leaf_text(const SymExpr& e);  // of a leaf or a constant
+// "sym size(0, 1) = 5 in 2 to 1000": a leaf's hint, and what else it may be where that is not any size.
+std::string declared(const SymEnv& env, int32_t leaf);
 std::string quote(const std::string& s);  // 'it\'s'
 std::string number_text(double v);        // shortest that reads back, always with '.' or 'e'
 

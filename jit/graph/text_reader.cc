@@ -146,6 +146,16 @@ int32_t TextReader::leaf(SymOp op, bool declared) {
   if (op == SymOp::kScalarInput && size_t(a) >= scalars_.size()) error("scalar input out of range");
   int64_t hint = 0;
   if (declared) expect("="), hint = integer();
+  if (declared && op == SymOp::kSize) {
+    SymRange range{0, INT64_MAX};
+    if (accept("in")) {
+      range.low = integer();
+      expect("to");
+      range.high = integer();
+    }
+    if (!range.contains(hint)) error("a size outside of its range");
+    env_.assume_sizes(range);
+  }
   double d = op == SymOp::kScalarInput ? scalars_[size_t(a)] : 0;
   return env_.leaf(op, a, b, hint, d);
 }

@@ -1,7 +1,8 @@
 // A lowered graph to text; text_parse.cc reads it back.
 //
 //   lowered  := "lowered" "{" line* node* "}"
-//   line     := "sym" leaf "=" int | "scalar" str "=" num | "let" "$" int "=" expr | %id "=" "input" str ":" type
+//   line     := "sym" leaf "=" int ["in" int "to" int] | "scalar" str "=" num | "let" "$" int "=" expr
+//             | %id "=" "input" str ":" type
 //   node     := [%id "="] kind op "(" %id,* ")" [":" type] flag* [what] [";" file ":" line]
 //   kind     := "pointwise" | "reduce" | "view" | "extern" | "result" | "strided" | "copy" | "join"
 //   flag     := "checks" | "heavy" | "window" | "independent"
@@ -72,7 +73,7 @@ class Printer {
     for (int32_t id = 1; id < int32_t(g_.env->size()); id++) {
       const SymExpr& e = (*g_.env)[id];
       const bool leaf = e.op == SymOp::kSize || e.op == SymOp::kStride;
-      if (leaf && exprs_.is_used(id)) out_ << "  sym " << leaf_text(e) << " = " << e.i << "\n";
+      if (leaf && exprs_.is_used(id)) out_ << "  " << declared(*g_.env, id) << "\n";
     }
     for (int32_t id : exprs_.named()) out_ << "  let " << exprs_.text(id) << " = " << exprs_.full(id) << "\n";
     for (const GraphInput& in : g_.inputs) {

@@ -43,6 +43,22 @@ TEST_CASE("an equality of sizes reads as it was written, whatever was made first
   CHECK(print(*parse_graph(text)) == text);
 }
 
+TEST_CASE("what sizes may be is in the text: a graph that was read asks no more of them", "[graph]") {
+  Graph graph;
+  SymEnv& env = *graph.env;
+  SymScope scope(&env);
+  env.assume_sizes({2, 1000});
+  graph.add_input("x", {SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, 0, 7))}, {1}, DType::kFloat32);
+  const std::string text = print(graph);
+  CHECK_THAT(text, Catch::Contains("sym size(0, 0) = 7 in 2 to 1000\n"));
+  const auto read = parse_graph(text);
+  CHECK(print(*read) == text);
+  CHECK(print(*parse_graph(print(*read))) == text);
+  SymEnv& other = *read->env;
+  CHECK_FALSE(other.ask(SymCmp::kLt, read->inputs[0].value->sizes[0].expr, other.constant(2)));
+  CHECK(other.guards().empty());
+}
+
 TEST_CASE("broken graph text is refused with its line", "[graph]") {
   struct Row {
     const char* text;
@@ -83,6 +99,7 @@ TEST_CASE("broken graph text is refused with its line", "[graph]") {
        "line 3: memory on two devices"},
       {"graph {\n  sym size(0, 1) = 3\n  %0 = input 'x' : f32[2] strides [1]\n  return\n}\n",
        "line 5: there is no size(0, 1)"},
+      {"graph {\n  sym size(0, 0) = 1 in 2 to 9\n", "line 2: a size outside of its range"},
       {"graph {\n  sym size(4294967296, 0) = 3\n", "line 2: number out of range: 4294967296"},
       {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %1 = relu(%0) : f32[2] strides [1] of nothing\n",
        "line 3: unknown op 'nothing'"},
