@@ -24,15 +24,6 @@ bool is_wanted(const CompileOptions& options, const char* stage) {
   return options.log && (!options.wanted || options.wanted(stage));
 }
 
-// A backend that is not ours takes the graph: "eager" as it was captured, "aot_eager" after the passes.
-bool goes_through(const Stage& stage, const CompileOptions& options) {
-  if (!options.eager.empty() && !stage.for_eager) return false;
-  if (options.backend == "eager" && &stage != kStages) return false;
-  if (options.backend != "native" && stage.when == Stage::kNative) return false;
-  const auto& off = options.disabled_passes;
-  return stage.when != Stage::kUnlessOff || std::find(off.begin(), off.end(), stage.name) == off.end();
-}
-
 // compiled in 12.3 ms: cse 0.4, schedule 5.1, codegen 6.8; 14 kernels
 std::string times_text(const Compiled& compiled) {
   char number[32];

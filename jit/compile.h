@@ -28,8 +28,9 @@ struct CompileOptions {
   uint64_t random_cut = 0;         // likewise
   std::string backend = "native";  // "native", "eager" (call_op node by node), "aot_eager" (after the passes)
   std::vector<std::string> disabled_passes;
-  bool kept = false;  // takes what an earlier process compiled, and keeps what this one does (jit/cache)
-  std::string about;  // names what is kept: where the program has it
+  bool stated_machine = false;  // choices are made for one that need not be there (lutra-opt)
+  bool kept = false;            // takes what an earlier process compiled, and keeps what this one does (jit/cache)
+  std::string about;            // names what is kept: where the program has it
   const std::string* text = nullptr;  // the graph's, where it has been printed; for the call only
   bool background = false;            // graphs that are found while the segment runs are compiled in the background
   std::string eager;  // not empty: one eager op, whose kernel has this name and need not be compiled when it first runs

@@ -1,6 +1,8 @@
 // The rows of the road.
 #include "jit/stages.h"
 
+#include <algorithm>
+
 #include "jit/device/backend.h"
 #include "jit/graph/function.h"
 #include "jit/passes/passes.h"
@@ -62,9 +64,11 @@ void lower_graph(Compilation& c) {
 
 void make_plan(Compilation& c) {
   const Device device = device_of(*c.graph);
-  const Machine machine = backend_of(device).machine(device);
+  std::optional<Machine> machine;
+  if (!c.options.stated_machine) machine = backend_of(device).machine(device);
   const bool told = c.options.wanted && shows(c.options, "fusion");
-  c.plan = schedule(*c.graph, std::move(*c.lowered), {true, &machine, told ? &c.decisions : nullptr});
+  c.plan =
+      schedule(*c.graph, std::move(*c.lowered), {true, machine ? &*machine : nullptr, told ? &c.decisions : nullptr});
   // The one kernel of an eager op has its name.
   if (c.options.eager.empty() || c.plan.launches.size() != 1) return;
   if (auto* k = std::get_if<KernelLaunch>(&c.plan.launches[0])) k->kernel.name = c.options.eager;
@@ -102,6 +106,28 @@ const Stage kStages[] = {
     {"asm", nullptr, asm_text, Stage::kNative, false},
 };
 const size_t kStageCount = std::size(kStages);
+
+// A backend that is not ours takes the graph: "eager" as it was captured, "aot_eager" after the passes.
+bool goes_through(const Stage& stage, const CompileOptions& options) {
+  if (!options.eager.empty() && !stage.for_eager) return false;
+  if (options.backend == "eager" && &stage != kStages) return false;
+  if (options.backend != "native" && stage.when == Stage::kNative) return false;
+  const auto& off = options.disabled_passes;
+  return stage.when != Stage::kUnlessOff || std::find(off.begin(), off.end(), stage.name) == off.end();
+}
+
+std::string run_between(Compilation& c, const std::string& first, const std::string& last) {
+  bool began = false;
+  for (const Stage& stage : kStages) {
+    began = began || stage.name == first;
+    if (!began || !goes_through(stage, c.options)) continue;
+    if (stage.run) stage.run(c);
+    const std::string wrong = verify(*c.graph);
+    if (!wrong.empty()) fail("after ", stage.name, ": ", wrong);
+    if (stage.name == last) return stage.text ? stage.text(c) : "";
+  }
+  fail("stage '", last, "' is left out");
+}
 
 KnownNames optional_stages() {
   KnownNames names;

@@ -31,6 +31,10 @@ struct Stage {
 extern const Stage kStages[];  // in the order they run
 extern const size_t kStageCount;
 
+bool goes_through(const Stage& stage, const CompileOptions& options);
+// Runs the rows from `first` to `last`, verifies each graph on the way, and gives the text of the last.
+std::string run_between(Compilation& c, const std::string& first, const std::string& last);
+
 // Those that may be switched off.
 KnownNames optional_stages();
 

@@ -1,33 +1,41 @@
 // Text of a graph, a lowered graph or an artifact in, text of a later stage out: for reading and testing the compiler
 // without Lua.
 //
-//   lutra-opt [--pass NAME]... [--stage STAGE] [--device cpu|cuda] [--isa ISA] FILE|-
+//   lutra-opt [--stage STAGE] [--pass NAME]... [--without NAME]... [--device cpu|cuda] [--isa ISA] FILE|-
 //
-// STAGE is one of graph|lower|fusion|schedule|mapping|loop|artifact|asm.
+// STAGE is a row of jit/stages.cc (graph, a pass, lower, schedule, fusion, loop, asm), mapping or artifact.
 //
-// --pass runs the named passes in the order given; without it, stages after "graph" run all of them. fusion tells what
-// the scheduler weighed, mapping what the mapping of each kernel to a GPU did. For cuda there need be no GPU: choices
-// are made for a stated one.
+// Stages run as LUTRA_LOGS shows them, all up to STAGE but those that --without names. --pass runs the named passes
+// alone, in the order given, then what follows the passes up to STAGE. fusion tells what the scheduler weighed, mapping
+// what the mapping of each kernel to a GPU did. Choices are made for a stated machine: for cuda there need be no GPU.
 #include <fstream>
 #include <iostream>
 #include <iterator>
 
-#include "jit/compile.h"
 #include "jit/device/backend.h"
 #include "jit/graph/text.h"
 #include "jit/passes/passes.h"
 #include "jit/runtime/config.h"
-#include "jit/schedule/schedule.h"
-#include "ops/core/closest.h"
+#include "jit/stages.h"
 
 namespace lutra {
 namespace {
 
 struct Options {
-  std::vector<std::string> passes;
+  std::vector<std::string> passes, without;
   std::string stage = "graph", file;
-  Device device;
+  std::optional<Device> device;  // none: as the text says
 };
+
+KnownNames stages() {
+  KnownNames names;
+  for (size_t i = 0; i < kStageCount; i++) {
+    if (kStages[i].text) names.add(kStages[i].name);
+  }
+  names.add("mapping");
+  names.add("artifact");
+  return names;
+}
 
 Options parse_options(int argc, char** argv) {
   Options o;
@@ -39,6 +47,8 @@ Options parse_options(int argc, char** argv) {
     const std::string arg = argv[i];
     if (arg == "--pass") {
       o.passes.push_back(value(i));
+    } else if (arg == "--without") {
+      o.without.push_back(value(i));
     } else if (arg == "--stage") {
       o.stage = value(i);
     } else if (arg == "--device") {
@@ -48,8 +58,8 @@ Options parse_options(int argc, char** argv) {
     } else if (o.file.empty() && (arg == "-" || arg[0] != '-')) {
       o.file = arg;
     } else {
-      fail("usage: lutra-opt [--pass NAME]... [--stage graph|lower|fusion|schedule|mapping|loop|artifact|asm] ",
-           "[--device cpu|cuda] [--isa ISA] FILE|-");
+      fail("usage: lutra-opt [--stage STAGE] [--pass NAME]... [--without NAME]... [--device cpu|cuda] [--isa ISA] ",
+           "FILE|-; STAGE is one of ", stages().list());
     }
   }
   if (o.file.empty()) fail("no input file ('-' is standard input)");
@@ -62,19 +72,6 @@ std::string read_all(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) fail("cannot open ", file);
   return std::string(Chars(in), Chars());
-}
-
-GraphPtr run_pass(const std::string& name, GraphPtr graph) {
-  for (size_t i = 0; i < kPassCount; i++) {
-    if (name != kPasses[i].name) continue;
-    GraphPtr result = kPasses[i].run(*graph);
-    const std::string wrong = verify(*result);
-    if (!wrong.empty()) fail("after ", name, ": ", wrong);
-    return result;
-  }
-  KnownNames known;
-  for (size_t i = 0; i < kPassCount; i++) known.add(kPasses[i].name);
-  fail("unknown pass '", name, "'", known.known(name));
 }
 
 // Of an artifact's text.
@@ -94,6 +91,12 @@ std::string lowered_stage(const std::string& text, const Options& o) {
   return print(*p.graph, p.lowered);
 }
 
+KnownNames passes() {
+  KnownNames names;
+  for (size_t i = 0; i < kPassCount; i++) names.add(kPasses[i].name);
+  return names;
+}
+
 std::string mappings_text(const Plan& plan) {
   std::string text;
   for (const Launch& l : plan.launches) {
@@ -108,23 +111,30 @@ std::string mappings_text(const Plan& plan) {
 }
 
 std::string stage_text(GraphPtr graph, const Options& o) {
-  move_to(*graph, o.device);
-  for (const std::string& pass : o.passes) graph = run_pass(pass, std::move(graph));
-  if (o.stage == "graph") return print(*graph);
-  const std::vector<Tensor> given = o.passes.empty() ? constants_of(*graph) : std::vector<Tensor>{};
-  for (size_t i = 0; o.passes.empty() && i < kPassCount; i++) graph = run_pass(kPasses[i].name, std::move(graph));
-  LoweredGraph lowered = lower(*graph);
-  if (o.stage == "lower") return print(*graph, lowered);
-  std::string decisions;
-  Plan plan = schedule(*graph, std::move(lowered), {.decisions = &decisions});
-  if (o.stage == "fusion") return decisions;
-  if (o.stage == "schedule") return print(plan);
-  if (o.stage == "mapping") return mappings_text(plan);
-  if (o.stage == "loop") return loops_text(plan);
-  if (o.stage == "artifact") return print_artifact(plan, describe_constants(constants_of(*graph), given));
-  if (o.stage == "asm") return Executable::build(std::move(plan), constants_of(*graph), true)->listings();
-  fail("unknown stage '", o.stage, "'",
-       KnownNames{"graph", "lower", "fusion", "schedule", "mapping", "loop", "artifact", "asm"}.known(o.stage));
+  if (!stages().have(o.stage)) fail("unknown stage '", o.stage, "'", stages().known(o.stage));
+  const auto check = [](const std::vector<std::string>& names, const KnownNames& known, const char* what) {
+    for (const std::string& name : names) {
+      if (!known.have(name)) fail(what, " '", name, "'", known.known(name));
+    }
+  };
+  check(o.passes, passes(), "unknown pass");
+  check(o.without, optional_stages(), "no pass that may be left out:");
+  if (o.device) move_to(*graph, *o.device);
+  const std::vector<Tensor> given = constants_of(*graph);
+  const bool of_plan = o.stage == "mapping" || o.stage == "artifact";
+  CompileOptions options;
+  options.stated_machine = true;
+  options.disabled_passes = o.without;
+  options.wanted = [&](const char* stage) { return o.stage == stage; };
+  options.log = [](const char*, const std::string&) {};
+  Compilation c{options, std::move(graph)};
+  std::string first = "graph", text;
+  for (const std::string& pass : o.passes) text = run_between(c, pass, pass), first = "lower";
+  const bool ends = !o.passes.empty() && o.stage == "graph";
+  if (!ends) text = run_between(c, first, of_plan ? "schedule" : o.stage);
+  if (o.stage == "mapping") return mappings_text(c.plan);
+  if (o.stage == "artifact") return print_artifact(c.plan, describe_constants(constants_of(*c.graph), given));
+  return text;
 }
 
 }  // namespace
