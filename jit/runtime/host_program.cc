@@ -8,12 +8,6 @@
 
 namespace lutra {
 
-namespace {
-
-int64_t to_int(double d) { return d >= -0x1p63 && d < 0x1p63 ? int64_t(d) : INT64_MIN; }
-
-}  // namespace
-
 void HostProgram::begin(std::span<const SymExpr> exprs, std::span<const int32_t> positions) {
   exprs_ = exprs;
   positions_.assign(positions.begin(), positions.end());
@@ -94,10 +88,11 @@ void HostProgram::run(HostValue* v, const InputView* inputs, const double* scala
       case SymOp::kSize: v[s.dst].i = inputs[s.a].sizes[s.b].hint; break;
       case SymOp::kStride: v[s.dst].i = inputs[s.a].strides[s.b].hint; break;
       case SymOp::kScalarInput: v[s.dst].d = scalars[s.a]; break;
+      case SymOp::kToInt: v[s.dst].i = eval_to_int(v[s.a].d); break;
       case SymOp::kMul: v[s.dst].i = sym_exact(SymOp::kMul, v[s.a].i, v[s.b].i); break;
       case SymOp::kToNum:
         if (s.convert == kToInt) {
-          v[s.dst].i = to_int(v[s.a].d);
+          v[s.dst].i = eval_to_int(v[s.a].d);
         } else {
           v[s.dst].d = double(v[s.a].i);
         }

@@ -115,6 +115,8 @@ int64_t eval_int(SymOp op, int64_t a, int64_t b) {
   }
 }
 
+int64_t eval_to_int(double d) { return d >= -0x1p63 && d < 0x1p63 ? int64_t(d) : INT64_MIN; }
+
 double eval_number(SymOp op, double a, double b) {
   switch (op) {
     case SymOp::kNAdd: return a + b;
@@ -175,6 +177,7 @@ bool is_exact(SymRange r) { return -kMostExact <= r.low && r.high <= kMostExact;
 SymEnv::SymEnv() : bounds_(std::make_unique<SymBounds>(*this)) {
   exprs_.push_back({SymOp::kConstInt});  // id 0 means "constant" in a SymInt: never handed out
   ranges_.push_back({0, 0});
+  varies_.push_back(false);
 }
 SymEnv::~SymEnv() = default;
 
@@ -185,6 +188,9 @@ int32_t SymEnv::intern(const SymExpr& e) {
     if (same(exprs_[it->second], e)) return it->second;
   }
   ranges_.push_back(range_of(e));
+  const auto operand_varies = [&](int n, int32_t id) { return arity(e.op) > n && varies_[size_t(id)]; };
+  varies_.push_back(e.op == SymOp::kSize || e.op == SymOp::kStride || e.op == SymOp::kToInt || operand_varies(0, e.a) ||
+                    operand_varies(1, e.b));
   exprs_.push_back(e);
   index_.emplace(h, int32_t(exprs_.size() - 1));
   return int32_t(exprs_.size() - 1);
@@ -262,6 +268,12 @@ int32_t SymEnv::make(SymOp op, int32_t a, int32_t b) {
     if (is_constant(exprs_[a]) && (!e.b || is_constant(exprs_[b]))) return number(e.d);
     return intern(e);
   }
+  if (op == SymOp::kToInt) {
+    const SymExpr& x = exprs_[a];
+    if (x.op == SymOp::kToNum) return x.a;
+    e.i = eval_to_int(x.d);
+    return is_constant(x) ? constant(e.i) : intern(e);
+  }
   e.i = eval_int(op, exprs_[a].i, exprs_[b].i);
   if (is_constant(exprs_[a]) && is_constant(exprs_[b])) return constant(e.i);
   if (op == SymOp::kMul) return make_product(a, b);
@@ -275,6 +287,7 @@ int32_t SymEnv::make(SymOp op, int32_t a, int32_t b) {
 SymRange SymEnv::range_of(const SymExpr& e) const {
   if (e.op == SymOp::kConstInt) return {e.i, e.i};
   if (e.op == SymOp::kSize) return sizes_;
+  if (e.op == SymOp::kToInt) return {-kMostExact, kMostExact};
   if (is_number(e.op) || arity(e.op) != 2) return {};
   const SymRange x = ranges_[size_t(e.a)], y = ranges_[size_t(e.b)];
   switch (e.op) {
@@ -306,7 +319,26 @@ bool SymEnv::ask_exact(int32_t id) {
   return compare_int(SymCmp::kExact, exprs_[id].i, 0) && ask(SymCmp::kExact, id, 0);
 }
 
+int32_t SymEnv::ask_integer(int32_t id) {
+  const SymExpr e = exprs_[id];
+  if (!is_number(e.op)) return id;
+  if (e.op == SymOp::kToNum && ask_exact(e.a)) return e.a;
+  if (e.op == SymOp::kNDiv) {  // of integers that divide: a quotient of integers
+    const int32_t a = is_constant(exprs_[e.a]) || exprs_[e.a].op == SymOp::kToNum ? ask_integer(e.a) : 0;
+    const int32_t b = is_constant(exprs_[e.b]) || exprs_[e.b].op == SymOp::kToNum ? ask_integer(e.b) : 0;
+    const bool divides = a && b && exprs_[a].i != 0 && exprs_[b].i > 0 && exprs_[a].i % exprs_[b].i == 0;
+    if (divides && ask(SymCmp::kLt, constant(0), b) && ask(SymCmp::kEq, make(SymOp::kMod, a, b), constant(0))) {
+      return make(SymOp::kFloorDiv, a, b);
+    }
+  }
+  if (!compare_number(SymCmp::kWhole, e.d, 0) || std::signbit(e.d) != (e.d < 0)) return 0;
+  if (!ask(SymCmp::kWhole, id, 0)) return 0;
+  const int32_t integer = make(SymOp::kToInt, id);
+  return ask(SymCmp::kSame, id, make(SymOp::kToNum, integer)) ? integer : 0;
+}
+
 void SymEnv::pin(int32_t id) {
+  if (on_pin) on_pin(id);
   const SymExpr& e = exprs_[id];
   if (is_number(e.op)) {
     ask(SymCmp::kSame, id, number(e.d));

@@ -11,6 +11,7 @@
 // 4. Nothing recurses over expressions: chains have any length, and what is shared is visited once.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -21,7 +22,7 @@
 namespace lutra {
 
 // X(enumerator, text, is_number, operands): the host operations. Number ops are LuaJIT's double arithmetic (pow is
-// libm's).
+// libm's). kToInt is of a whole number within +-2^53: whoever makes one asks kWhole before.
 // clang-format off
 #define LUTRA_SYM_OPS(X)          \
   X(kConstInt, "int", 0, 0)       \
@@ -36,6 +37,7 @@ namespace lutra {
   X(kMod, "mod", 0, 2)            \
   X(kMin, "min", 0, 2)            \
   X(kMax, "max", 0, 2)            \
+  X(kToInt, "toint", 0, 1)        \
   X(kNAdd, "nadd", 1, 2)          \
   X(kNSub, "nsub", 1, 2)          \
   X(kNMul, "nmul", 1, 2)          \
@@ -67,6 +69,7 @@ int arity(SymOp op);  // operands that are expressions: 0 for leaves and constan
 // The meaning of an operation (no leaf, no constant) on values. Division by zero is an internal error; a sum,
 // difference or product of integers that does not fit is a user's.
 int64_t eval_int(SymOp op, int64_t a, int64_t b);
+int64_t eval_to_int(double d);  // kToInt; of what is no int64, the least of them
 double eval_number(SymOp op, double a, double b);
 
 struct SymExpr {
@@ -132,8 +135,13 @@ class SymEnv {
   bool ask(SymCmp cmp, int32_t a, int32_t b);
   // Specialises on the value seen: its bits.
   void pin(int32_t id);
+  std::function<void(int32_t)> on_pin;  // called before; may throw
   // Whether an integer is one that a double holds, asking where that is not known.
   bool ask_exact(int32_t id);
+  // The integer that a number is, asking whether it is whole and not -0; 0 where it is not.
+  int32_t ask_integer(int32_t id);
+  // Whether it is made of sizes and of integers that numbers are: these are symbols because they change.
+  bool varies(int32_t id) const { return varies_[size_t(id)]; }
   const std::vector<SymGuard>& guards() const { return guards_; }
   // The guards that all others follow from, each with its place in guards(). Bounds that leave one value become ==.
   std::vector<std::pair<SymGuard, size_t>> needed_guards();
@@ -157,6 +165,7 @@ class SymEnv {
 
   std::vector<SymExpr> exprs_;
   std::vector<SymRange> ranges_;  // by expression: by its making
+  std::vector<bool> varies_;      // by expression
   std::vector<SymGuard> guards_;
   std::unordered_multimap<uint64_t, int32_t> index_;
   SymRange sizes_{0, INT64_MAX};

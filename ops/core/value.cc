@@ -57,6 +57,16 @@ Scalar pin(Scalar s) {
   return s;
 }
 
+bool to_integer(Scalar& s) {
+  if (s.kind != Scalar::kNumber) return s.kind == Scalar::kInt;
+  SymEnv* env = s.expr ? SymEnv::current() : nullptr;
+  const int32_t integer = env && env->varies(s.expr) ? env->ask_integer(s.expr) : 0;
+  if (integer) return s = Scalar::of_sym(SymInt::of_expr(*env, integer)), true;
+  if (!s.is_whole()) return false;
+  s = Scalar::of_int(int64_t(pin(s).d));
+  return true;
+}
+
 bool converts(const Scalar& s, DType dtype) {
   const double least = info(dtype).least, most = info(dtype).most;
   if (most == HUGE_VAL || s.kind == Scalar::kBool) return true;

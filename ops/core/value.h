@@ -61,6 +61,9 @@ Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b);
 bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b);
 // A number that the program depends on: a symbol is pinned to what was seen, bit for bit.
 Scalar pin(Scalar s);
+// s as the integer that it is, false where it has a fraction. A symbolic number stays a symbol where what it is made of
+// varies; else it is pinned.
+bool to_integer(Scalar& s);
 std::string to_string(const Scalar& s);
 // Whether dtype holds s, its fraction aside: infinities and NaN are floats' own, bool takes everything, and uint8 takes
 // -255 to -1 as their remainders (all this is PyTorch's). Asking a symbolic number records guards.

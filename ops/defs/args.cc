@@ -23,14 +23,6 @@ const char* expected(ArgType type) {
   return "?";
 }
 
-// A Scalar as the int it stands for: whole numbers are accepted, symbolic ones specialise.
-bool to_int(Scalar& s) {
-  if (s.kind != Scalar::kNumber) return s.kind == Scalar::kInt;
-  if (!s.is_whole()) return false;
-  s = Scalar::of_int(int64_t(pin(s).d));
-  return true;
-}
-
 // Brings v to the form of the type; false where it has none.
 bool accept(ArgType type, Value& v) {
   switch (type) {
@@ -43,9 +35,9 @@ bool accept(ArgType type, Value& v) {
       if (v.is<bool>()) v = Scalar::of_bool(v.as<bool>());
       return v.is<Scalar>();
     case ArgType::kFloat: return v.is<Scalar>() && v.as<Scalar>().kind != Scalar::kBool;
-    case ArgType::kInt: return v.is<Scalar>() && to_int(v.as<Scalar>());
+    case ArgType::kInt: return v.is<Scalar>() && to_integer(v.as<Scalar>());
     case ArgType::kIntList:
-      if (v.is<Scalar>() && to_int(v.as<Scalar>())) v = Sizes{v.sym_int()};
+      if (v.is<Scalar>() && to_integer(v.as<Scalar>())) v = Sizes{v.sym_int()};
       return v.is<Sizes>();
     case ArgType::kBool: return v.is<bool>();
     case ArgType::kDType: return v.is<DType>() && v.as<DType>() != DType::kNone;

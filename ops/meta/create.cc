@@ -47,16 +47,13 @@ ResultSpecs meta_randint(OpId op, const Args& args) {
 
 namespace {
 
-// A Scalar that is a whole number by its making.
-bool as_size(const Scalar& s, SymInt& out) {
-  SymEnv* env = SymEnv::current();
+// A Scalar that is a whole number and no reason to specialise.
+bool as_size(Scalar s, SymInt& out) {
+  if (s.expr && s.kind == Scalar::kNumber && !SymEnv::current()->varies(s.expr)) return false;
+  if (!to_integer(s)) return false;
   out = SymInt(s.to_int());
-  if (s.kind == Scalar::kBool) return false;
-  if (s.kind == Scalar::kInt) return out.expr = s.expr, true;
-  if (!s.expr) return s.is_whole();
-  const SymExpr& e = (*env)[s.expr];
-  if (e.op == SymOp::kToNum) out = SymInt::of_expr(*env, e.a);
-  return e.op == SymOp::kToNum;
+  out.expr = s.expr;
+  return true;
 }
 
 }  // namespace

@@ -351,8 +351,7 @@ Device read_device(const std::string& fn, const std::string& argument, ArgReader
 
 SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, H h) {
   Scalar s = number_of(fn, in, h);
-  if (s.kind == Scalar::kNumber) s = pin(s);
-  if (!s.is_whole()) fail(fn, ": argument '", argument, "' must be an integer, got ", in.describe(h));
+  if (!to_integer(s) && !s.is_whole()) fail(fn, ": argument '", argument, "' must be an integer, got ", in.describe(h));
   SymInt v(s.to_int());
   v.expr = s.expr;
   return v;

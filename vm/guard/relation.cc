@@ -44,6 +44,7 @@ class RelationText {
       case SymOp::kScalarInput: return source_name(p_.scalar_sources, e.a);
       case SymOp::kSize: return str(source_name(p_.tensor_sources, e.a), ".shape[", e.b + 1, "]");
       case SymOp::kStride: return str(source_name(p_.tensor_sources, e.a), ":stride(", e.b, ")");
+      case SymOp::kToInt:
       case SymOp::kToNum: return left_++, operand(e.a, around);
       case SymOp::kNNeg: {
         const std::string text = "-" + operand(e.a, kNegation);

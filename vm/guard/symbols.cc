@@ -10,6 +10,8 @@ SymbolValue evaluate(SymOp op, SymbolValue a, SymbolValue b) {
   SymbolValue r;
   if (op == SymOp::kToNum) {
     r.d = double(a.i);
+  } else if (op == SymOp::kToInt) {
+    r.i = eval_to_int(a.d);
   } else if (is_number(op)) {
     r.d = eval_number(op, a.d, b.d);
   } else if ((op == SymOp::kFloorDiv || op == SymOp::kMod) && b.i == 0) {
@@ -61,9 +63,10 @@ std::vector<size_t> SymbolProgram::add_guards(SymEnv& env) {
 
 bool SymbolProgram::holds(const SymGuard& g, const std::vector<SymbolValue>& values) const {
   const bool a = is_number(g.a), b = is_number(g.b);
-  if (!a && !b) return compare_int(g.cmp, values[g.a].i, values[g.b].i);
   const auto number = [&](int32_t id, bool is) { return is ? values[id].d : double(values[id].i); };
-  return compare_number(g.cmp, number(g.a, a), number(g.b, b));
+  const bool answer =
+      a || b ? compare_number(g.cmp, number(g.a, a), number(g.b, b)) : compare_int(g.cmp, values[g.a].i, values[g.b].i);
+  return answer == g.outcome;
 }
 
 bool SymbolProgram::run(const std::vector<Tensor>& tensors, const std::vector<double>& scalars,
@@ -82,7 +85,7 @@ bool SymbolProgram::run(const std::vector<Tensor>& tensors, const std::vector<do
   }
   for (size_t g = 0; g < guards_.size(); g++) {
     const SymGuard& guard = guards_[g];
-    if (holds(guard, values) != guard.outcome) {
+    if (!holds(guard, values)) {
       *failed = int(g);
       return false;
     }

@@ -26,11 +26,10 @@ class SymbolProgram {
   bool run(const std::vector<Tensor>& tensors, const std::vector<double>& scalars, std::vector<SymbolValue>& values,
            int* failed) const;
   const std::vector<SymGuard>& guards() const { return guards_; }
+  bool holds(const SymGuard& guard, const std::vector<SymbolValue>& values) const;
   const SymExpr& operator[](int place) const { return exprs_[size_t(place)]; }  // operands are places
 
  private:
-  bool holds(const SymGuard& guard, const std::vector<SymbolValue>& values) const;
-
   std::vector<SymExpr> exprs_;  // operands are places
   std::vector<SymGuard> guards_;
   std::unordered_map<int32_t, int> places_;
