@@ -120,12 +120,17 @@ PrototypeTables prototype_tables(lua_State* L) {
     lua_pop(L, 1);
     return t;
   };
-  return {table(PrototypeTable::kAnchors), table(PrototypeTable::kOriginal), table(PrototypeTable::kIdentity)};
+  return {table(PrototypeTable::kAnchors), table(PrototypeTable::kOriginal), table(PrototypeTable::kResumed),
+          table(PrototypeTable::kIdentity)};
 }
 
 double known_identity(const PrototypeTables& tables, const mirror::Func* function) {
   using namespace mirror;
   TValue proto = make_gc(kProto, proto_of(function));
+  if (raw_get(tables.resumed, proto).u64 != kNilValue) {
+    const TValue own = raw_get(tables.identities, proto);
+    return is_number(own) ? number(own) : 0;
+  }
   const TValue anchor = raw_get(tables.anchors, make_gc(kFunc, function));
   if (tag(anchor) == kTab) proto = raw_get(static_cast<const Tab*>(gc_pointer(anchor)), make_number(1));
   const TValue original = raw_get(tables.originals, proto);
@@ -133,10 +138,22 @@ double known_identity(const PrototypeTables& tables, const mirror::Func* functio
   return is_number(identity) ? number(identity) : 0;
 }
 
+bool is_resumed(lua_State* L, int index) {
+  index = absolute(L, index);
+  push_table(L, PrototypeTable::kResumed);
+  push_proto(L, index);
+  lua_rawget(L, -2);
+  const bool is = lua_toboolean(L, -1);
+  lua_pop(L, 2);
+  return is;
+}
+
 // A number, not the address: a prototype made where a collected one lay is another.
 const void* prototype_identity(lua_State* L, int index) {
   index = absolute(L, index);
-  if (mirror::available(L)) {
+  if (is_resumed(L, index)) {
+    push_proto(L, index);
+  } else if (mirror::available(L)) {
     mirror::push_object(L, mirror::kProto, original_proto(L, index));
   } else {
     const int top = lua_gettop(L);

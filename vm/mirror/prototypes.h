@@ -12,8 +12,11 @@ struct lua_State;
 namespace lutra {
 
 // Identity of the original prototype of the function at `index`: equal for closures of one prototype, patched or not,
-// and for clones. Without the mirror closures that were never cloned from one another may differ.
+// and for clones; but frames that go on after a break have identities of their own. Without the mirror closures that
+// were never cloned from one another may differ.
 const void* prototype_identity(lua_State* L, int index);
+// Whether the function at `index` is the rest of a frame after a graph break, which takes what is live there.
+bool is_resumed(lua_State* L, int index);
 // The identities of all prototypes that were asked for theirs and live.
 std::unordered_set<const void*> live_prototypes(lua_State* L);
 // string.dump of the *original* code of the function at `index`, parsed. Throws for C functions.
@@ -22,7 +25,7 @@ const mirror::Proto* original_proto(lua_State* L, int index);  // only with the 
 
 // prototype_identity by reading the tables, without the API: 0 where no identity was asked for. Only with the mirror.
 struct PrototypeTables {
-  const mirror::Tab *anchors = nullptr, *originals = nullptr, *identities = nullptr;
+  const mirror::Tab *anchors = nullptr, *originals = nullptr, *resumed = nullptr, *identities = nullptr;
 };
 PrototypeTables prototype_tables(lua_State* L);
 double known_identity(const PrototypeTables& tables, const mirror::Func* function);
@@ -34,6 +37,7 @@ enum class PrototypeTable {
   kAnchors,   // [function] = {original prototype, current prototype}
   kOriginal,  // [prototype of a clone] = prototype it was made from
   kClones,    // [closure] = dump of its original, where there is no mirror
+  kResumed,   // [prototype of a frame that goes on after a break] = true
   kIdentity,  // [prototype] = its number, which no other ever gets
   kCount
 };

@@ -267,6 +267,13 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   index = absolute(L, index);
   check_lua_function(L, index);
   push_patched(L, index, patched);
+  if (patched.resumed) {
+    push_table(L, PrototypeTable::kResumed);
+    push_proto(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+  }
   if (!portal_state(L).mirror) return remember_original(L, index);
   const int clone = lua_gettop(L);
   const mirror::Proto* original = original_proto(L, index);

@@ -81,6 +81,7 @@ struct Patched {
   bc::Dump dump;
   std::vector<Site> sites;
   std::vector<bc::Pc> moved;  // moved[old pc] = where that instruction is now
+  bool resumed = false;       // the rest of a frame: it takes what is live at a pc
 };
 
 // Throws lutra::Error where a point breaks a rule (not insertable, a dead or hidden argument, no room in the frame).
