@@ -227,6 +227,9 @@ class GuardEmitter {
       case GuardOp::kFieldCheck:
       case GuardOp::kGlobalCheck:
       case GuardOp::kUpvalueCheck: return check_value(s);
+      case GuardOp::kNotValueCheck:
+        a_.set(kT1, constant_at(constants_, s.index));
+        return a_.branch(kEqual, slot(s.a), kT1, miss_);
       case GuardOp::kIdentityCheck: return check_identity(s);
       case GuardOp::kSameCheck:
       case GuardOp::kMetatableCheck:

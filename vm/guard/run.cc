@@ -115,6 +115,7 @@ struct Runner {
       case GuardOp::kFieldCheck:
       case GuardOp::kGlobalCheck:
       case GuardOp::kUpvalueCheck: return equals(s, constants);
+      case GuardOp::kNotValueCheck: return !equals(s, constants);
       case GuardOp::kIdentityCheck: return equals(s, weak);
       case GuardOp::kPrototypeCheck: return lua_isfunction(L, reg(s.a)) && prototype_number(L, reg(s.a)) == s.index;
       case GuardOp::kSameCheck:
