@@ -155,7 +155,12 @@ local function explanation_text(r, guards)
   for _, b in ipairs(r.break_reasons) do
     out[#out + 1] = string.format("break at %s:%d: %s", b.file, b.line, b.reason)
     if b.chain ~= "" then out[#out + 1] = "    " .. b.chain end
+    if b.eager ~= "" then out[#out + 1] = "    " .. b.eager end
     if b.hint ~= "" then out[#out + 1] = "    " .. b.hint end
+  end
+  if r.graph_count == 0 then
+    local last = r.break_reasons[#r.break_reasons]
+    out[#out + 1] = "nothing was compiled: " .. (last and last.reason or "no op ran that a graph could hold")
   end
   for _, b in ipairs(r.backwards or {}) do out[#out + 1] = M.backward(b) end
   for i, graph in ipairs(r.graphs) do

@@ -34,7 +34,12 @@ struct UnitBody : ResumeBody {
 
 std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point,
                                   const SegmentCall& call) {
-  const TraceOptions options{unit.options.dynamic, point.dynamic_dims, point.loose_functions, has_to_pay(L, unit)};
+  TraceOptions options{unit.options.dynamic, point.dynamic_dims};
+  for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
+  options.loose_functions = point.loose_functions;
+  options.fullgraph = unit.options.fullgraph;
+  options.has_to_pay = has_to_pay(L, unit);
+  options.enters_callees = point.enters_callees && !options.has_to_pay;
   CapturedSegment s = capture_segment(L, state.trace, {*unit.code, point.pc, point.args, point.varargs}, call,
                                       unit.options, options, point.decisions);
   point.decisions.kept_loops = std::move(s.kept_loops);
@@ -104,7 +109,7 @@ void finish_entry(lua_State* L, UnitPoint& point, size_t i) {
 void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
   Counters& c = runtime(L).counters;
   if (!e->why.kind.empty()) count_break(L, unit, e->why);
-  if (e->decline) return;
+  if (e->decline || !e->segment) return;
   c.unique_graphs++;
   c.calls_captured += int64_t(e->ops);
   c.kernels += int64_t(e->kernels);
@@ -146,10 +151,11 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   counters.frames_ok++;
   count(L, *unit, entry);
   if (entry->decline) {
-    // Nothing to run here, now or a few times over: the portal goes.
-    if (entry->guards.steps.empty() || ++point.idle_captures >= 3) {
-      point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
-      unit->changed = unit->changed || point.dead;
+    // Nothing to run here, whatever comes, or a few times over: the portal goes.
+    const auto& all = point.entries;
+    const bool idle = std::all_of(all.begin(), all.end(), [](auto& e) { return e->decline; });
+    if (entry->guards.steps.empty() || (++point.idle_captures >= 3 && idle)) {
+      point.dead = unit->changed = true;
       return nullptr;
     }
   } else {

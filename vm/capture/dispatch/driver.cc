@@ -146,6 +146,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   };
   if (point.dead) return decline();
   Counters& counters = runtime(L).counters;
+  if (rests(point)) return decline();
   if (!finish_entries(L, *unit, point)) return decline();
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
@@ -160,7 +161,9 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       counters.cache_hits += round == 0 && !unit->fresh_capture;
       unit->fresh_capture = false;
       if (!a.entry->decline) point.idle_calls = 0;
+      point.misses = 0;
       point.saved_ops += int64_t(a.entry->ops);
+      if (!a.entry->decline && leads_nowhere(point, *unit, *a.entry)) refresh(state, L, unit);
       if (a.entry->decline && gives_up(L, point, *unit)) refresh(state, L, unit);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
       if (!a.entry->guard_text) return run_entry(L, *unit, *a.entry, a.values);
@@ -181,6 +184,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       const int top = lua_gettop(L);
       const bool more = note_miss(state, L, *unit, point, *missed, failed, nslots, nargs, self, top - 1, top);
       lua_settop(L, top - 2);
+      if (point.dead) refresh(state, L, unit);
       if (!more) return decline();
     }
     const int top = lua_gettop(L);

@@ -66,24 +66,71 @@ void learn_sizes(UnitPoint& point, const GuardProgram& p, const std::vector<Tens
   }
 }
 
-// Another closure of the same prototype: the next entry takes any.
-void learn_function(lua_State* L, UnitPoint& point, const GuardProgram& p, int failed, int nslots, int nargs, int self,
-                    int constants, int weak) {
-  GuardProgram until;
-  until.steps.assign(p.steps.begin(), p.steps.begin() + failed);
-  until.tensors = p.tensors;
-  until.scalar_sources = p.scalar_sources;
-  until.keys = p.keys;
-  until.groups = p.groups;
-  until.registers = p.registers;
+// The steps before the one that failed, which hold: f sees the values that they load.
+template <class F>
+void with_values(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self, int constants,
+                 int weak, F f) {
+  GuardProgram until = p;
+  until.steps.resize(size_t(failed));
   GuardValues values;
   const int top = lua_gettop(L);
-  const GuardStep& s = p.steps[size_t(failed)];
-  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0 && lua_isfunction(L, values.base + s.a) &&
-      prototype_number(L, values.base + s.a) == s.prototype) {
-    point.loose_functions.insert(s.source->text);
-  }
+  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0) f(values);
   lua_settop(L, top);
+}
+
+// Another closure of the same prototype: the next entry takes any.
+void learn_function(lua_State* L, UnitPoint& point, const GuardStep& s, const GuardValues& values) {
+  const int at = values.base + s.a;
+  if (lua_isfunction(L, at) && prototype_number(L, at) == s.prototype) point.loose_functions.insert(s.source->text);
+}
+
+void note_value(UnitPoint& point, const std::string& source, std::string value) {
+  constexpr size_t kKnown = 8;
+  auto& values = point.changing_values[source];
+  if (values.size() < kKnown) values.insert(std::move(value));
+}
+
+// A number or string that was a constant and is another one. A whole number is an integer of the next capture.
+void learn_value(lua_State* L, UnitPoint& point, const GuardStep& s, const GuardValues& values, int constants) {
+  lua_rawgeti(L, constants, s.index);
+  const int type = lua_type(L, -1);
+  lua_pop(L, 1);
+  const bool plain = type == LUA_TNUMBER || type == LUA_TSTRING;
+  if (!plain || lua_type(L, values.base + s.a) != type) return;
+  lua_pushvalue(L, values.base + s.a);
+  size_t n = 0;
+  const char* text = lua_tolstring(L, -1, &n);
+  note_value(point, s.source->text, std::string(text, n));
+  lua_pop(L, 1);
+}
+
+// Likewise of all the numbers and sizes that were pinned by a relation and differ.
+void learn_pinned(UnitPoint& point, const GuardProgram& p, GuardValues& values) {
+  int first = 0;
+  p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
+  for (const SymGuard& g : p.symbols.guards()) {
+    const bool pins = g.outcome && (g.cmp == SymCmp::kEq || g.cmp == SymCmp::kSame);
+    if (!pins || p.symbols.holds(g, values.symbols)) continue;
+    std::vector<int> stack{g.a, g.b};
+    while (!stack.empty()) {
+      const SymExpr& e = p.symbols[stack.back()];
+      stack.pop_back();
+      if (e.op == SymOp::kScalarInput) {
+        note_value(point, p.scalar_sources[size_t(e.a)]->text, str(values.scalars[size_t(e.a)]));
+      } else if (e.op == SymOp::kSize) {
+        const std::string& tensor = p.tensor_sources[size_t(e.a)]->text;
+        point.dynamic_dims[tensor].insert(e.b);
+        note_value(point, size_name(tensor, e.b), str(values.tensors[size_t(e.a)]->sizes[size_t(e.b)].hint));
+      }
+      if (arity(e.op) > 0) stack.push_back(e.a);
+      if (arity(e.op) > 1) stack.push_back(e.b);
+    }
+  }
+}
+
+bool compares_constant(GuardOp op) {
+  return op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck || op == GuardOp::kGlobalCheck ||
+         op == GuardOp::kUpvalueCheck;
 }
 
 void log_recompile(const Unit& unit, const Recompile& r) {
@@ -93,14 +140,27 @@ void log_recompile(const Unit& unit, const Recompile& r) {
                              ", is ", r.new_text, " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
 }
 
+constexpr int kMostMisses = 32, kCallsAMiss = 16;
+
+// Entries that none of thousands of calls has met are not asked any more.
+void note_late_miss(UnitPoint& point, Unit& unit) {
+  constexpr int kPatience = 512;
+  if (++point.misses < kMostMisses + kPatience) return;
+  point.dead = unit.changed = true;
+}
+
 }  // namespace
+
+bool rests(UnitPoint& point) {
+  return point.limit_reached && point.misses >= kMostMisses && ++point.rests % kCallsAMiss != 0;
+}
 
 bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
                int nslots, int nargs, int self, int constants, int weak) {
   Runtime& rt = runtime(L);
   const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
   const bool limit = !entry.decline && int(compiled) >= rt.config.recompile_limit;
-  if (limit && point.limit_reported) return false;
+  if (limit && point.limit_reached) return note_late_miss(point, unit), false;
   const GuardProgram& p = entry.guards;
   const GuardStep& s = p.steps[size_t(failed)];
   Recompile r;
@@ -121,14 +181,17 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
       }
     }
   }
-  if (s.op == GuardOp::kIdentityCheck && s.prototype) {
-    learn_function(L, point, p, failed, nslots, nargs, self, constants, weak);
-  }
+  with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](GuardValues& values) {
+    if (s.op == GuardOp::kIdentityCheck && s.prototype) learn_function(L, point, s, values);
+    if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
+    if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);
+    if (s.op == GuardOp::kSymbolsCheck) learn_pinned(point, p, values);
+  });
   if (r.hint.empty()) r.hint = recompile_hint(r.kind);
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
   if (limit) {
-    if (!point.limit_reported && !unit.automatic) {
-      point.limit_reported = true;
+    point.limit_reached = true;
+    if (!unit.automatic) {
       fprintf(stderr,
               "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s%s%s was %s, is %s\n",
               unit.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.source.empty() ? "" : " ",
@@ -153,6 +216,32 @@ bool gives_up(lua_State* L, UnitPoint& point, Unit& unit) {
   const auto& entries = point.entries;
   if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;
   point.dead = unit.changed = true;
+  return true;
+}
+
+namespace {
+
+bool runs_code(const Unit& unit) {
+  for (const auto& [pc, point] : unit.points) {
+    for (const auto& e : point.entries) {
+      if (!e->decline && e->segment) return true;
+    }
+  }
+  return std::any_of(unit.resumes.begin(), unit.resumes.end(), [](const auto& r) { return runs_code(*r.second); });
+}
+
+}  // namespace
+
+bool leads_nowhere(UnitPoint& point, Unit& unit, Entry& entry) {
+  constexpr int64_t kPatience = 4;
+  if (entry.segment || entry.compiling || entry.hits < kPatience) return false;
+  for (const auto& [where, resumed] : unit.resumes) {
+    if (runs_code(*resumed)) return false;
+  }
+  point.enters_callees = false;
+  entry.decline = true;
+  point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
+  unit.changed = unit.changed || point.dead;
   return true;
 }
 

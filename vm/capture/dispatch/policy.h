@@ -11,6 +11,9 @@ struct CaptureState;
 // What a miss teaches. Returns false when no further entry may be made.
 bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
                int nslots, int nargs, int self, int constants, int weak);
+// Whether a call looks at no entry: the point has as many as it may, and many calls in a row have missed them all. Some
+// calls still look.
+bool rests(UnitPoint& point);
 // Whether what does not repay its time is dropped: of automatic units, unless lt.config.profit says otherwise.
 bool has_to_pay(lua_State* L, const Unit& unit);
 // Whether another capture at a point of such a unit is worth its time, by what the entries have saved.
@@ -18,5 +21,9 @@ bool has_to_pay(lua_State* L, const Unit& unit);
 bool worth_capture(lua_State* L, UnitPoint& point, Unit& unit);
 // A call of a portal that has run nothing; true where there were so many in a row that the point is given up.
 bool gives_up(lua_State* L, UnitPoint& point, Unit& unit);
+
+// Whether an entry only resumes a callee in which nothing was compiled in several calls. It then declines, and the
+// point makes no more such; a point that has no other entries is given up.
+bool leads_nowhere(UnitPoint& point, Unit& unit, Entry& entry);
 
 }  // namespace lutra

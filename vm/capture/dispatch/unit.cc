@@ -60,6 +60,7 @@ std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& paren
   auto dump = std::make_shared<bc::Dump>(resume.patched.dump);
   const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
   unit = make_unit(state, L, make_code(std::move(dump), top), parent.options);
+  unit->automatic = parent.automatic;
   unit->recompiles = parent.recompiles;
   unit->log = parent.log;
   unit->breaks = parent.breaks;
@@ -159,7 +160,9 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     if (switches) p.exits.push_back(switch_exit(*unit, point));
     patch.points.push_back(std::move(p));
   }
-  return apply_patch(dump, patch);
+  Patched patched = apply_patch(dump, patch);
+  patched.resumed = !moved.empty() || !unit->key.prototype;
+  return patched;
 }
 
 }  // namespace

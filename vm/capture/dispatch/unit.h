@@ -43,12 +43,16 @@ struct UnitPoint {
   std::vector<Exit> exits;
   std::vector<std::shared_ptr<Entry>> entries;  // most recent hit first
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
-  bool limit_reported = false;
+  bool limit_reached = false;
+  int misses = 0;  // in a row, since the limit was reached
+  int rests = 0;   // calls that looked at no entry
+  bool enters_callees = true;
   int idle_calls = 0;     // in a row, that ran nothing
   int64_t saved_ops = 0;  // that entries have run
   double spent_ms = 0;    // in captures
   int idle_captures = 0;  // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;
+  std::map<std::string, std::set<std::string>> changing_values;  // by source: what misses brought, a few of them
   std::set<std::string> loose_functions;
   Decisions decisions;  // loops kept by earlier captures
 };

@@ -364,8 +364,11 @@ int api_reset(lua_State* L) {
     for (auto& [pc, point] : unit->points) {
       forget_entries(L, point);
       if (point.dead) unit->changed = true;
-      point.dead = point.limit_reported = false;
+      point.dead = point.limit_reached = false;
+      point.misses = 0;
+      point.enters_callees = true;
       point.dynamic_dims.clear();
+      point.changing_values.clear();
       point.decisions = Decisions();
       point.idle_captures = 0;
     }

@@ -34,6 +34,7 @@ void push_reason(lua_State* L, const BreakReason& b) {
   set_number(L, "line", b.line);
   set_string(L, "hint", b.hint);
   set_string(L, "chain", b.chain);
+  set_string(L, "eager", b.eager);
 }
 
 // Appends to the list at the top of the stack.

@@ -192,6 +192,10 @@ void note_compiled(Entry& e) {
 }
 
 void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
+  if (t.graph->nodes.empty() && t.graph->outputs.empty()) {  // it resumes a callee
+    t.close();
+    return finish_symbols(t.program, t.place(), *t.graph->env, &e);
+  }
   const std::vector<Edge> sources = input_edges(t);
   const bool differentiable = sort_outputs(t, e, sources);
   find_view_outputs(t, e);
@@ -325,8 +329,11 @@ struct SegmentCapture {
       auto entry = std::make_shared<Entry>();
       if (!trace(t, end)) continue;
       t.ended = true;
+      // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is.
+      const bool declines = t.graph->nodes.empty() &&
+                            (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
       // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
-      if (end.kind == SegmentEnd::kLoop && t.frames.size() > 1 && t.graph->nodes.empty() && !loop_why.kind.empty() &&
+      if (end.kind == SegmentEnd::kLoop && declines && t.frames.size() > 1 && !loop_why.kind.empty() &&
           loop_why.kind != "loop_budget") {
         end.kind = SegmentEnd::kBreak;
         end.why = loop_why;
@@ -336,7 +343,7 @@ struct SegmentCapture {
       }
       if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) fail_fullgraph(end.why);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
-      if (t.graph->nodes.empty()) {
+      if (declines) {
         entry->decline = true;
         next_points(t, end);
         t.close();

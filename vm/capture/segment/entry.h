@@ -97,7 +97,7 @@ struct Entry {
   int constants = 0, weak = 0;           // registry references
   std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
   bool decline = false;                  // nothing to run: the original code is as good
-  std::shared_ptr<Segment> segment;
+  std::shared_ptr<Segment> segment;      // null where there are no ops before a break in a callee, which is resumed
   std::string graph_text;
   std::shared_ptr<std::string> guard_text;  // not null: runs are watched (lt.config.verify)
   size_t ops = 0;

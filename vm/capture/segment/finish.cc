@@ -134,7 +134,7 @@ struct Finisher {
         l.modes = pending.modes;
         l.expression = l.expression || pending.expression;
       }
-      if (f->mode) l.modes.push_back(&f->mode);
+      for (const ModeCall& mode : f->modes) l.modes.push_back(&mode);
       pending = f->tail ? l : Link{nullptr, {}, false};
       if (!f->tail) links.push_back(l);
     }
@@ -197,6 +197,7 @@ struct Finisher {
   std::string obstacle(const Link& l, bool last) {
     Frame& f = *l.frame;
     const bc::Op op = bc::op(f.code->proto().code[f.pc]);
+    if (l.expression && !l.modes.empty()) return "a call that is made by C";
     if (f.function->kind != VarKind::kFunction) return "a closure made in the frame";
     for (Cell* c : f.cells) {
       if (c) return "variables shared with a closure";
@@ -208,7 +209,7 @@ struct Finisher {
     return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
   }
 
-  void append_arguments(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
+  void append_arguments(const std::vector<Link>& links, size_t i, Var* handler, std::vector<Recipe>& args) {
     const Link& l = links[i];
     Frame& f = *l.frame;
     const bool last = i + 1 == links.size();
@@ -225,7 +226,7 @@ struct Finisher {
     const void* prototype = prototype_identity(t.L, lua_gettop(t.L));
     lua_pop(t.L, 1);
     made.resumes.push_back({f.code, {f.pc, mode, num_args}, prototype, last});
-    args.push_back({Recipe::kResume, int(entry.resumes.size())});
+    append_function({Recipe::kResume, int(entry.resumes.size())}, handler, args);
     entry.resumes.push_back({nullptr, value(f.function)});
     for (unsigned s : resume_slots(f.code->proto(), f.pc, mode)) {
       Var* v = s < f.slots.size() ? f.slots[s] : nullptr;
@@ -237,8 +238,19 @@ struct Finisher {
 
   Recipe constant_on_stack() { return {Recipe::kConstant, t.constant_slot_from_stack()}; }
 
-  // The function that sets the mode for a call, and what it takes before the function to be called.
-  void append_mode(const ModeCall& mode, std::vector<Recipe>& args) {
+  // A function that is called, by an xpcall with its handler behind it (else null).
+  void append_function(const Recipe& function, Var* handler, std::vector<Recipe>& args) {
+    args.push_back(function);
+    if (handler) args.push_back(value(handler));
+  }
+
+  // The function of C that calls the function to be called, and what it takes before that. Returns the handler that
+  // stands behind that function, if any; handler is the one behind this.
+  Var* append_mode(const ModeCall& mode, Var* handler, std::vector<Recipe>& args) {
+    if (mode.via == Via::kProtected) {
+      append_function(value(mode.catches), handler, args);
+      return mode.handler;
+    }
     static constexpr const char* kNames[] = {"", "no_grad", "enable_grad", "autocast_region"};
     lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
     if (mode.via == Via::kAutocast) {
@@ -247,8 +259,8 @@ struct Finisher {
     }
     lua_getfield(t.L, -1, kNames[int(mode.via)]);
     lua_remove(t.L, -2);
-    args.push_back(constant_on_stack());
-    if (mode.via != Via::kAutocast) return;
+    append_function(constant_on_stack(), handler, args);
+    if (mode.via != Via::kAutocast) return nullptr;
     const size_t device = mode.device == DeviceType::kCUDA;
     lua_pushstring(t.L, device ? "cuda" : "cpu");
     args.push_back(constant_on_stack());
@@ -256,12 +268,14 @@ struct Finisher {
     args.push_back(constant_on_stack());
     args.push_back({mode.inner.enabled[device] ? Recipe::kTrue : Recipe::kFalse});
     args.push_back({mode.inner.cache ? Recipe::kTrue : Recipe::kFalse});
+    return nullptr;
   }
 
   // The function that stands for frame i, then its arguments.
   void append_call(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
-    for (const ModeCall* mode : links[i].modes) append_mode(*mode, args);
-    append_arguments(links, i, args);
+    Var* handler = nullptr;
+    for (const ModeCall* mode : links[i].modes) handler = append_mode(*mode, handler, args);
+    append_arguments(links, i, handler, args);
   }
 
   void frames() {
@@ -274,10 +288,14 @@ struct Finisher {
     const std::vector<Link> links = chain();
     for (size_t i = 1; i < links.size(); i++) {
       const bool last = i + 1 == links.size();
-      if (!obstacle(links[i], last).empty() ||
-          !calls(bc::op(links[i - 1].frame->code->proto().code[links[i - 1].frame->pc]))) {
-        stop_at(links[i - 1].frame->step, end.why.kind.empty() ? loop_reason() : end.why);
-      }
+      const Frame& caller = *links[i - 1].frame;
+      std::string why = obstacle(links[i], last);
+      if (why.empty() && !calls(bc::op(caller.code->proto().code[caller.pc]))) why = "a call that is made by C";
+      if (why.empty()) continue;
+      BreakReason reason = end.why.kind.empty() ? loop_reason() : end.why;
+      const LuaCode& code = *links[i].frame->code;
+      reason.eager = str("the function at ", code.file, ":", code.proto().first_line, " runs as it is: ", why);
+      stop_at(caller.step, reason);
     }
     for (size_t i = links.size(); i-- > 1;) {
       for (size_t k = links[i].modes.size(); k-- > 0;) links[i].modes[k]->restore();
@@ -348,15 +366,19 @@ struct Finisher {
 
   void distinct_tables() {
     std::set<Key> keys;
-    bool positions = false;
+    bool positions = false, plain = false;
     std::vector<Alias> writers, others;
     for (const Table* w : t.written_tables) {
       writers.push_back(in_register(w->source));
-      for (const Key& id : w->log) keys.insert(id), positions = positions || id.is_position();
+      for (const Key& id : w->log) {
+        keys.insert(id);
+        positions = positions || id.is_position();
+        plain = plain || id.kind != Key::kObject;
+      }
     }
     for (const Table& o : t.tables) {
       if (writers.empty() || o.pin == 0 || o.written) continue;
-      bool shows = o.keys_known || (o.length_read && positions);
+      bool shows = o.keys_known || (o.length_read && positions) || (!o.read_by.empty() && plain);
       for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e) shows = keys.count(e->first) > 0;
       if (shows) others.push_back(in_register(o.source));
     }

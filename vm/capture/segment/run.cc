@@ -34,6 +34,7 @@ struct EntryRunner {
   int kept = 0, kept_before = 0, kept_table = 0;  // how many, stack index before the first, stack index or 0
 
   void compute() {
+    if (!e.segment) return;
     const AutocastOff off;  // casts are in the graph
     const auto& sources = e.guards.tensor_sources;
     const bool has_constants = std::find(sources.begin(), sources.end(), nullptr) != sources.end();

@@ -158,6 +158,30 @@ Vars run_assert(Trace& t, Var*, const Vars& args) {
   return args;
 }
 
+// An error inside is a graph break: the frames are rebuilt below the real pcall, which catches it.
+Vars run_protected(Trace& t, Var* self, const Vars& args, Var* handler) {
+  ModeCall mode{Via::kProtected};
+  mode.catches = self;
+  mode.handler = handler;
+  const size_t first = handler ? 2 : 1;
+  Vars results = t.call(args[0], Vars(args.begin() + long(first), args.end()), false, mode);
+  results.insert(results.begin(), t.boolean(true));
+  return results;
+}
+
+Vars run_pcall(Trace& t, Var* self, const Vars& args) {
+  if (args.empty()) t.stop("pcall raises an error", "error");
+  return run_protected(t, self, args, nullptr);
+}
+
+Vars run_xpcall(Trace& t, Var* self, const Vars& args) {
+  Var* handler = arg(t, args, 1);
+  if (handler->kind != VarKind::kFunction && handler->kind != VarKind::kClosure && handler->kind != VarKind::kBinding) {
+    t.stop("xpcall raises an error", "error");
+  }
+  return run_protected(t, self, args, handler);
+}
+
 Vars run_error(Trace& t, Var*, const Vars&) { t.stop("error is called", "error"); }
 
 Vars run_unpack(Trace& t, Var*, const Vars& args) {
@@ -286,6 +310,41 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
   return {t.scalar(r)};
 }
 
+// math.max and math.min of numbers of which one is symbolic; of integers the result is one.
+Vars run_extreme(Trace& t, Var* self, const Vars& args) {
+  bool symbolic = false;
+  for (size_t i = 0; i < args.size(); i++) {
+    Var* v = arg(t, args, i);
+    if (v->kind != VarKind::kNumber) return run_pure(t, self, args);
+    symbolic = symbolic || !v->guarded || v->num.expr;
+  }
+  if (!symbolic) return run_pure(t, self, args);
+  SymEnv& env = *t.graph->env;
+  const bool most = !strcmp(self->builtin->name, "math.max");
+  const auto whole = [&](const Scalar& s) -> int32_t {
+    if (s.expr) return s.kind == Scalar::kInt && env.ask_exact(s.expr) ? s.expr : 0;
+    const double d = s.to_double();
+    return s.is_whole() && std::signbit(d) == (d < 0) ? env.constant(s.to_int()) : 0;  // -0 is no integer
+  };
+  const auto number = [&](const Scalar& s) {
+    if (!s.expr) return env.number(s.to_double());
+    return s.kind == Scalar::kInt ? env.make(SymOp::kToNum, s.expr) : s.expr;
+  };
+  Scalar best = t.symbolic(args[0]);
+  for (size_t i = 1; i < args.size(); i++) {
+    const Scalar s = t.symbolic(args[i]);
+    const int32_t a = whole(best), b = a ? whole(s) : 0;
+    if (a && b) {
+      best = Scalar::of_sym(SymInt::of_expr(env, env.make(most ? SymOp::kMax : SymOp::kMin, a, b)));
+      continue;
+    }
+    const int32_t id = env.make(most ? SymOp::kNMax : SymOp::kNMin, number(best), number(s));
+    best = Scalar(env[id].d);
+    if (env[id].op != SymOp::kConstNum) best.expr = id;
+  }
+  return {t.scalar(best)};
+}
+
 // -- lt
 
 Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
@@ -394,6 +453,8 @@ const Builtin kRows[] = {
     {"setmetatable", run_setmetatable},
     {"assert", run_assert},
     {"error", run_error},
+    {"pcall", run_pcall},
+    {"xpcall", run_xpcall},
     {"unpack", run_unpack},
     {"tostring", run_tostring},
     {"tonumber", run_pure},
@@ -409,8 +470,8 @@ const Builtin kRows[] = {
     {"math.floor", run_host},
     {"math.ceil", run_host},
     {"math.abs", run_host},
-    {"math.max", run_pure},
-    {"math.min", run_pure},
+    {"math.max", run_extreme},
+    {"math.min", run_extreme},
     {"math.pow", run_pure},
     {"math.fmod", run_pure},
     {"math.modf", run_pure},

@@ -9,6 +9,7 @@
 #include "vm/capture/trace/reader.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {
@@ -26,6 +27,14 @@ std::string function_name(Trace& t, Var* f) {
 }  // namespace
 
 Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
+  if (!mode) return call(f, std::move(args), expression);
+  modes.push_back(mode);
+  Vars results = call(f, std::move(args), expression);
+  if (!modes.empty()) modes.pop_back();  // no frame has taken it
+  return results;
+}
+
+Vars Trace::call(Var* f, Vars args, bool expression) {
   for (int depth = 0; force(f)->kind == VarKind::kTable; depth++) {
     Var* h = metamethod(f, "__call");
     if (h->kind == VarKind::kNil || depth > 8) stop("a table without __call is called", "error");
@@ -41,8 +50,10 @@ Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
     if (f->builtin) return f->builtin->run(*this, f, args);
     if (f->binding) return call_binding(*f->binding, args);
     push_pin(f->pin);
-    code = code_of(state, L, -1);
+    const bool resumed = !lua_iscfunction(L, -1) && is_resumed(L, -1);
+    code = resumed ? nullptr : code_of(state, L, -1);
     lua_pop(L, 1);
+    if (resumed) stop("a frame that goes on after a break is called", "resumed");
     if (!code) {
       const std::string name = function_name(*this, f);
       stop("call of " + name, name == "print" ? "print" : "c_function");
@@ -59,7 +70,7 @@ Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
   frame.code = code;
   frame.function = f;
   frame.expression = expression;
-  frame.mode = mode;
+  frame.modes.swap(modes);
   const bc::Proto& proto = code->proto();
   frame.slots.assign(proto.framesize + 1, nullptr);
   for (unsigned i = 0; i < proto.num_params; i++) frame.slots[i] = i < args.size() ? args[i] : nil();

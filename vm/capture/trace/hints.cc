@@ -20,8 +20,6 @@ constexpr Hint kOfReason[] = {
     {"call of os.", "ask the system before the compiled function and pass the answer"},
     {"call of math.random", "draw it outside and pass the number, or draw a tensor: lt.rand"},
     {"call of table.sort", "sort tensors with x:sort(); sort lists outside of the compiled function"},
-    {"call of pcall", "call the compiled function in pcall, not pcall in it"},
-    {"call of xpcall", "call the compiled function in xpcall, not xpcall in it"},
     {"call of error", "check arguments before the compiled function, or with assert"},
     {"call of coroutine.", "compile what the coroutine's body calls, not what makes it"},
     {"call of debug.", "look at the program outside of the compiled function"},
@@ -53,6 +51,7 @@ constexpr Hint kOfReason[] = {
     {"pairs over a table that was written", "loop over it before it is written, or over a list"},
     {"pairs over a constructor's table", "give all fields in the constructor"},
     {"unpack of a long list", "pass the list itself"},
+    {"a value that changes decides", "pass it as a tensor, or do what depends on it outside of the compiled function"},
 };
 
 // Else by the kind.

@@ -53,6 +53,7 @@ Trace::Trace(lua_State* state_L, TraceState& s, Decisions& d, const TraceOptions
   push_weak_table(L, "v");
   weak = lua_gettop(L);
   graph->env->assume_sizes(kSymbolicSizes);
+  graph->env->on_pin = [this](int32_t expr) { stop_at_pin(expr); };
   sym_scope_ = std::make_unique<SymScope>(graph->env.get());
   mode_scope_ = std::make_unique<ModeScope>(&recorder);
 }
@@ -60,6 +61,7 @@ Trace::Trace(lua_State* state_L, TraceState& s, Decisions& d, const TraceOptions
 void Trace::close() {
   while (!regions.empty()) regions.pop_back();
   mode_scope_.reset(), sym_scope_.reset();
+  if (graph) graph->env->on_pin = nullptr;
 }
 
 Trace::~Trace() {
@@ -158,7 +160,7 @@ void Trace::step(Frame& f) {
 
 Vars Trace::run(Frame& f) {
   while (!f.done) step(f);
-  f.mode.restore();
+  for (auto mode = f.modes.rbegin(); mode != f.modes.rend(); ++mode) mode->restore();
   return f.results;
 }
 

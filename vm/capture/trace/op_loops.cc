@@ -15,8 +15,19 @@ double loop_number(Trace& t, Frame& f, unsigned slot) {
   return t.constant(v);
 }
 
+// A loop that comes round another number of times in each call is not unrolled.
+void keep_where_varied(Trace& t, Frame& f, unsigned a) {
+  constexpr int kValues = 2;
+  for (unsigned slot : {a, a + 1, a + 2}) {
+    Var* v = t.force(t.slot(f, slot));
+    if (t.options.fullgraph || v->kind != VarKind::kNumber || !t.has_varied(v, kValues)) continue;
+    if (t.decisions.kept_loops.insert({&f.code->proto(), f.pc}).second) throw Restart{};
+  }
+}
+
 void op_fori(Trace& t, Frame& f, bc::Ins i) {
   const unsigned a = op_a(i);
+  keep_where_varied(t, f, a);
   const double index = loop_number(t, f, a), limit = loop_number(t, f, a + 1), step = loop_number(t, f, a + 2);
   if (!within(index, limit, step)) return jump(f, bc::jump_target(f.pc, i));
   t.set(f, a + 3, t.number(index));

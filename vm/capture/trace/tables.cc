@@ -43,8 +43,27 @@ Table* Trace::table_of(Var* v) {
   return v->kind == VarKind::kTable ? v->table : nullptr;
 }
 
+// A real table read by a number or string that is another in each call: whatever stands there is looked at.
+Var* Trace::get_by_changing(Table* t, Var* k) {
+  if ((k->kind != VarKind::kNumber && k->kind != VarKind::kString) || !k->source || t->pin == 0 || t->written ||
+      !has_varied(k)) {
+    return nullptr;
+  }
+  const std::string text = index_text(t->source->text, k->source->text);
+  const Source* s = source(SourceKind::kFieldBy, t->source, k->source, 0, text);
+  Var*& v = t->read_by[s];
+  if (v) return v;
+  push_pin(t->pin);
+  push_pin(k->pin);
+  lua_rawget(L, -2);
+  v = wrap(s);
+  lua_pop(L, 1);
+  return v;
+}
+
 Var* Trace::raw_get(Table* t, Var* k) {
   charge(1);
+  if (Var* v = get_by_changing(t, force(k))) return v;
   const Key id = key(k);
   if (id.is_nan()) return nil();
   auto it = t->entries.find(id);
@@ -94,6 +113,9 @@ void Trace::raw_set(Table* t, Var* k, Var* v) {
   writes_outside(*t);
   const Key id = key(k);
   if (id.is_nan()) stop("a table index is NaN", "error");
+  if (!t->read_by.empty() && id.kind != Key::kObject) {
+    stop("a table is written after it was read by a key that changes", "unsupported");
+  }
   TableEntry& e = t->entries[id];
   if (!e.logged) t->log.push_back(id);
   if (t->pin != 0 && !t->written) written_tables.push_back(t);
@@ -271,6 +293,7 @@ void push_replica(Trace& t, const Table* table) {
 
 int64_t Trace::length(Table* t) {
   t->length_read = true;
+  if (t->pin != 0) stop_if_unsteady(*source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text));
   if (t->pin != 0 && !t->length_known) {
     push_pin(t->pin);
     t->length = int64_t(lua_objlen(L, -1));

@@ -31,6 +31,7 @@ struct BreakReason {
   const char* file = nullptr;
   int line = 0;
   std::string chain;  // "in g at a.lua:5, called from a.lua:9"; empty where nothing was inlined
+  std::string eager;  // the callee that runs as it is, since its frame cannot be rebuilt at the break, and why not
 };
 struct GraphBreak {
   BreakReason why;
@@ -61,22 +62,30 @@ struct Decisions {
 struct TraceOptions {
   int dynamic = -1;  // -1: sizes become symbolic after a miss, 0: never, 1: from the first capture
   std::map<std::string, std::set<int>> dynamic_dims;  // by source
-  std::set<std::string> loose_functions;              // by source: another closure of the prototype will do
-  bool has_to_pay = false;                            // long stretches without ops do not
+  // By source: as how many other values a number or string came that had been made a constant. Of a size, by size_name.
+  std::map<std::string, int> changing_values;
+  std::set<std::string> loose_functions;  // by source: another closure of the prototype will do
+  bool has_to_pay = false;                // long stretches without ops do not
+  bool fullgraph = false;                 // no value may end the segment
+  bool enters_callees = false;            // a callee that breaks before the first op is resumed all the same
 };
 
-// How a frame of the trace was called.
-enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad, kAutocast };
+inline std::string size_name(const std::string& tensor, int dim) { return str(tensor, ".shape[", dim + 1, "]"); }
 
-// A mode that is set for a call, and what it was before.
+// How a frame of the trace was called.
+enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad, kAutocast, kProtected };
+
+// A function of C that stands between the caller and the frame. It sets a mode, which was another before, or catches
+// errors.
 struct ModeCall {
   Via via = Via::kCall;
   bool outer_grad = true;
-  AutocastMode outer, inner;             // of kAutocast
-  DeviceType device = DeviceType::kCPU;  // the one that inner differs for
+  AutocastMode outer, inner;                   // of kAutocast
+  DeviceType device = DeviceType::kCPU;        // the one that inner differs for
+  Var *catches = nullptr, *handler = nullptr;  // of kProtected: pcall, or xpcall and its handler
   explicit operator bool() const { return via != Via::kCall; }
   void restore() const {
-    if (via == Via::kCall) return;
+    if (via == Via::kCall || via == Via::kProtected) return;
     if (via == Via::kAutocast) return set_autocast_mode(outer);
     set_grad_enabled(outer_grad);
   }
@@ -93,8 +102,8 @@ struct Frame {
   uint64_t step = 0;                    // of the instruction at pc
   uint64_t multres_step = 0;            // of the producer of multres
   std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
-  ModeCall mode;
-  bool tail = false;        // has made a tail call: not part of the chain any more
+  std::vector<ModeCall> modes;          // what stands between its caller and it, outermost first
+  bool tail = false;                    // has made a tail call: not part of the chain any more
   bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
   bool done = false;
   Vars results;
@@ -130,9 +139,13 @@ class Trace {
   Var* constant_from_stack();       // pops; a value that is constant for this trace
   Var* force(Var* v);               // looks at it: its type is guarded from here on
   bool truthy(Var* v);
-  double constant(Var* number);          // specialises
-  Scalar symbolic(Var* number);          // keeps it symbolic where it can be
-  const std::string& text(Var* string);  // specialises
+  double constant(Var* number);  // specialises
+  Scalar symbolic(Var* number);  // keeps it symbolic where it can be
+  // A number or string that earlier misses were about, with so many values.
+  bool has_varied(Var* v, int values = 1);
+  void stop_if_unsteady(const Source& value);
+  const std::string& text(Var* string);         // specialises
+  const std::string& pinned_text(Var* string);  // likewise, for a branch: there are no more values than ways
   void guard_identity(Var* v);
   void guard_callee(Var* f);  // which code runs: identity, or the prototype where closures come and go
   bool same(Var* a, Var* b);  // rawequal
@@ -144,6 +157,7 @@ class Trace {
 
   // -- tables (tables.cc)
   Var* raw_get(Table* t, Var* key);
+  Var* get_by_changing(Table* t, Var* key);  // null where the key is better a constant
   void raw_set(Table* t, Var* key, Var* value);
   Var* metatable(Var* v);  // of a table, string or tensor: a table Var or nil
   Var* metamethod(Var* v, const char* name);
@@ -159,7 +173,8 @@ class Trace {
   Table* table_of(Var* v);
 
   // -- calls (calls.cc)
-  Vars call(Var* f, Vars args, bool expression = false, const ModeCall& mode = {});
+  Vars call(Var* f, Vars args, bool expression = false);
+  Vars call(Var* f, Vars args, bool expression, const ModeCall& mode);
   [[noreturn]] void stop_at_leaf();
   bool is_new_leaf(const Tensor& fake) const;  // a leaf made in the segment
   Vars call_binding(const Binding& b, const Vars& args);
@@ -211,7 +226,8 @@ class Trace {
   std::deque<Cell> cells;
   std::deque<Closure> closures;
   std::deque<Frame> frame_store;
-  std::vector<Frame*> frames;  // running now, outermost first
+  std::vector<Frame*> frames;   // running now, outermost first
+  std::vector<ModeCall> modes;  // of the frame that is called next
   uint64_t steps = 0;
   Budget budget;
   uint64_t fresh_tables = 0;
@@ -258,6 +274,11 @@ class Trace {
 
  private:
   void stop_at_budget(bool dirty);
+  bool is_dynamic_number(const Source& s) const;
+  int values_of(const std::string& source) const;
+  template <class F>
+  void each_leaf(int32_t expr, F f) const;  // f(source or null, dim or -1) of the numbers and sizes that it is made of
+  void stop_at_pin(int32_t expr);
   std::unique_ptr<SymScope> sym_scope_;
   GuardPlace here_;  // of the instruction that runs
   std::unique_ptr<ModeScope> mode_scope_;

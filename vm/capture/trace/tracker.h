@@ -63,8 +63,9 @@ struct TableEntry {
 struct Table {
   int pin = 0;  // 0: made in the trace
   const Source* source = nullptr;
-  std::map<Key, TableEntry> entries;  // all of a fresh table; what was read or written of a real one
-  std::vector<Key> log;               // keys in the order of their first write
+  std::map<Key, TableEntry> entries;      // all of a fresh table; what was read or written of a real one
+  std::map<const Source*, Var*> read_by;  // of a real one: by the source of a key that changes
+  std::vector<Key> log;                   // keys in the order of their first write
   // Of a fresh table: the writes that decide how it lies in memory.
   std::vector<std::pair<Key, Var*>> writes;
   int array_size = 0, hash_size = 0;  // as TNEW and templates ask for

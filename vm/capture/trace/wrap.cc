@@ -301,6 +301,7 @@ bool Trace::truthy(Var* v) {
 }
 
 double Trace::constant(Var* v) {
+  if (v->source && (!v->guarded || v->num.expr)) stop_if_unsteady(*v->source);
   if (v->num.expr != 0) {
     if (v->source) {
       check(GuardOp::kValueCheck, v->source, constant_slot(number(v->num.to_double())), str(v->num.to_double()));
@@ -322,10 +323,69 @@ Scalar Trace::symbolic(Var* v) {
   v->num = graph->add_scalar(v->source->text, v->num.d);
   program.scalar_sources.push_back(v->source);
   check(GuardOp::kNumberCheck, v->source, index, "a number");
+  if (is_dynamic_number(*v->source)) {
+    SymEnv& env = *graph->env;
+    const int32_t integer = env.ask_integer(v->num.expr);
+    if (integer) v->num = Scalar::of_sym(SymInt::of_expr(env, integer));
+  }
   return v->num;
 }
 
+bool Trace::is_dynamic_number(const Source& s) const {
+  const bool argument = s.kind == SourceKind::kArg || s.kind == SourceKind::kVararg;
+  return (options.dynamic == 1 && argument) || values_of(s.text) > 0;
+}
+
+template <class F>
+void Trace::each_leaf(int32_t expr, F f) const {
+  std::vector<int32_t> stack{expr};
+  std::set<int32_t> seen;
+  while (!stack.empty()) {
+    const SymExpr& e = (*graph->env)[stack.back()];
+    stack.pop_back();
+    if (e.op == SymOp::kScalarInput) f(program.scalar_sources[size_t(e.a)], -1);
+    if (e.op == SymOp::kSize) f(inputs[size_t(e.a)].source, int(e.b));
+    if (arity(e.op) > 0 && seen.insert(e.a).second) stack.push_back(e.a);
+    if (arity(e.op) > 1 && seen.insert(e.b).second) stack.push_back(e.b);
+  }
+}
+
+int Trace::values_of(const std::string& source) const {
+  const auto found = options.changing_values.find(source);
+  return found == options.changing_values.end() || options.dynamic == 0 ? 0 : found->second;
+}
+
+bool Trace::has_varied(Var* v, int values) {
+  if (v->guarded && !v->num.expr) return false;
+  if (v->source) return values_of(v->source->text) >= values;
+  if (v->kind != VarKind::kNumber) return false;
+  bool found = false;
+  // A size is a symbol after its first miss, which was no reason to count.
+  each_leaf(v->num.expr, [&](const Source* s, int dim) {
+    if (s) found = found || (dim < 0 ? values_of(s->text) >= values : values_of(size_name(s->text, dim)) >= values - 1);
+  });
+  return found;
+}
+
+void Trace::stop_if_unsteady(const Source& s) {
+  constexpr int kUnsteady = 3;
+  if (ended || options.fullgraph || values_of(s.text) < kUnsteady) return;
+  stop("a value that changes decides what is compiled", "value", "", true);
+}
+
+void Trace::stop_at_pin(int32_t expr) {
+  if (options.changing_values.empty()) return;
+  each_leaf(expr, [&](const Source* s, int dim) {
+    if (s && dim < 0) stop_if_unsteady(*s);
+  });
+}
+
 const std::string& Trace::text(Var* v) {
+  if (!v->guarded && v->source) stop_if_unsteady(*v->source);
+  return pinned_text(v);
+}
+
+const std::string& Trace::pinned_text(Var* v) {
   if (!v->guarded) {
     v->guarded = true;
     check(GuardOp::kValueCheck, v->source, constant_slot(v), "\"" + v->s + "\"");
@@ -411,7 +471,13 @@ bool Trace::same(Var* a, Var* b) {
   switch (a->kind) {
     case VarKind::kNil: return true;
     case VarKind::kBool: return a->b == b->b;
-    case VarKind::kString: return text(a) == text(b);
+    case VarKind::kString: {
+      // A string that is not a constant one may be any other.
+      if (a->guarded == b->guarded || a->s == b->s) return pinned_text(a) == pinned_text(b);
+      Var *known = a->guarded ? a : b, *other = a->guarded ? b : a;
+      check(GuardOp::kNotValueCheck, other->source, constant_slot(known), "not \"" + known->s + "\"");
+      return false;
+    }
     case VarKind::kNumber: {
       if (a->guarded && b->guarded && !a->num.expr && !b->num.expr) return a->num.to_double() == b->num.to_double();
       SymEnv& env = *graph->env;

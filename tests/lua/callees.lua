@@ -1,0 +1,307 @@
+-- Callees that break before their first op, and protected calls: what follows the break is compiled, errors are caught
+-- as in eager code, and what callees did before is done once.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+local nn = lt.nn
+
+local noted = 0
+local function note()
+  noted = noted + 1
+  io.write("")
+end
+local function heavy(y)
+  for _ = 1, 3 do y = (y * 2):tanh() end
+  return y
+end
+
+-- make() gives f; its results, errors and log of three calls must be eager's.
+local function compare(make, ...)
+  local arguments = {...}
+  local function run(wrap)
+    local f, seen = wrap(make()), {}
+    noted = 0
+    for i = 1, 4 do
+      local r = {pcall(f, unpack(arguments))}
+      for k, v in ipairs(r) do
+        if type(v) == "userdata" then r[k] = tostring(v:detach()) .. tostring(v.requires_grad) end
+        r[k] = tostring(r[k])
+      end
+      seen[i] = table.concat(r, "|") .. "|" .. noted
+    end
+    return table.concat(seen, "\n")
+  end
+  local want = run(function(f) return f end)
+  lt.reset()
+  equal(run(lt.compile), want)
+  return lt.counters().stats.unique_graphs
+end
+
+local x = lt.arange(6):view(2, 3):to("float32") / 10
+
+test("a callee logs first", function()
+  local function g(y)
+    note()
+    return heavy(y)
+  end
+  equal(compare(function() return function(y) return g(y) end end, x), 1)
+  equal(compare(function() return function(y) local r = g(y) return r end end, x), 1)
+  equal(compare(function() return function(y) local r, s = g(y), g(y + 1) return r - s end end, x), 3)
+end)
+
+test("a callee of a callee logs first", function()
+  local function check() note() end
+  local function g(y)
+    check()
+    return heavy(y)
+  end
+  local function outer(y) return (g(y)) end
+  equal(compare(function() return function(y) return outer(y) end end, x), 1)
+end)
+
+test("a module whose forward logs first, compiled", function()
+  local M = nn.Module:extend("M")
+  function M:init() self.l = nn.Linear(3, 3) end
+  function M:forward(y)
+    note()
+    return heavy(self.l(y))
+  end
+  lt.manual_seed(3)
+  local m = M()
+  lt.reset()
+  local c = lt.compile(m)
+  noted = 0
+  for _ = 1, 3 do truthy(c(x):equal(m(x))) end
+  equal(noted, 6)
+  equal(lt.counters().stats.unique_graphs, 1)
+end)
+
+test("a module that logs in its loop over layers", function()
+  local M = nn.Module:extend("M")
+  function M:init()
+    local layers = {}
+    for i = 1, 5 do layers[i] = nn.Linear(3, 3) end
+    self.layers = nn.ModuleList(layers)
+  end
+  function M:forward(y)
+    for i, l in ipairs(self.layers) do
+      y = l(y):tanh()
+      if i == 3 then note() end
+    end
+    return y
+  end
+  lt.manual_seed(3)
+  local m = M()
+  lt.reset()
+  local c = lt.compile(m)
+  for _ = 1, 3 do truthy(c(x):equal(m(x))) end
+  truthy(lt.counters().stats.unique_graphs > 0)
+end)
+
+test("what a callee writes before the break is written once", function()
+  truthy(compare(function()
+    local state, calls = {n = 0}, 0
+    local function g(y)
+      state.n = state.n + 1
+      calls = calls + 1
+      note()
+      return heavy(y) * state.n, calls
+    end
+    return function(y) return g(y) end
+  end, x) >= 1)
+end)
+
+test("a callee that only logs is called as it is in the end", function()
+  lt.reset()
+  local function say() note() end
+  local function f(y)
+    say("a")
+    return heavy(y)
+  end
+  local cf = lt.compile(f)
+  for _ = 1, 20 do truthy(cf(x):equal(heavy(x))) end
+  equal(lt.counters().stats.unique_graphs, 1)
+end)
+
+test("errors after a break in a callee", function()
+  compare(function()
+    local n = 0
+    local function g(y)
+      n = n + 1
+      note()
+      local z = heavy(y)
+      if n % 2 == 0 then error("even call") end
+      return z
+    end
+    return function(y) return (g(y)) end
+  end, x)
+end)
+
+-- -- pcall, xpcall
+
+test("a protected call is part of the graph", function()
+  equal(compare(function() return function(y) local ok, r = pcall(heavy, y) return ok, r + 1 end end, x), 1)
+  equal(compare(function() return function(y) return pcall(heavy, y) end end, x), 1)
+  equal(compare(function()
+    return function(y)
+      local ok, r = pcall(function() return heavy(y) end)
+      return ok, r + 1
+    end
+  end, x), 1)
+  equal(compare(function()
+    return function(y)
+      local ok, r = xpcall(function(a, b) return heavy(a) * b end, debug.traceback, y, 3)
+      return ok, r + 1
+    end
+  end, x), 1)
+  equal(compare(function() return function(y) return select("#", pcall(function() end)), y * 2 end end, x), 1)
+end)
+
+test("an error in a protected call is caught", function()
+  compare(function()
+    return function(y)
+      local ok, why = pcall(function() y = y * 2; error("a") end)
+      return y + 1, ok, why
+    end
+  end, x)
+  compare(function()
+    local function bad(y) return heavy(y) .. nil end
+    return function(y)
+      local z = y * 2
+      local ok, why = pcall(bad, z)
+      return heavy(z), ok, why
+    end
+  end, x)
+  compare(function() return function(y) return pcall(lt.matmul, y, y) end end, x)
+  compare(function() return function(y) local ok, why = pcall(nil) return y * 2, ok, why end end, x)
+  compare(function() return function(y) local ok, why = pcall(error, {1}) return y * 2, ok, type(why) end end, x)
+end)
+
+test("an error that only some calls raise", function()
+  compare(function()
+    local n = 0
+    local function risky(y)
+      n = n + 1
+      local z = heavy(y)
+      if n % 2 == 0 then error("even", 0) end
+      return z
+    end
+    return function(y)
+      local ok, r = pcall(risky, y)
+      if not ok then return r, y * 3 end
+      return r * 2
+    end
+  end, x)
+end)
+
+test("a break in a protected call leaves both sides compiled", function()
+  local function body(y)
+    local z = heavy(y)
+    note()
+    return heavy(z), 5
+  end
+  equal(compare(function()
+    return function(y)
+      local ok, r, n = pcall(body, y * 2)
+      return ok, r + n
+    end
+  end, x), 3)
+  equal(compare(function()
+    local function caught(why) return "caught " .. tostring(why) end
+    return function(y)
+      local ok, r, n = xpcall(body, caught, y * 2)
+      return ok, r + n
+    end
+  end, x), 3)
+end)
+
+test("an error after a break in a protected call", function()
+  local function body(y, n)
+    local z = heavy(y)
+    note()
+    z = heavy(z)
+    if n then error({code = n}) end
+    return z
+  end
+  compare(function()
+    local function handler(e) return "code " .. e.code end
+    return function(y)
+      local ok, r = xpcall(body, handler, y, 7)
+      local fine, s = xpcall(body, handler, y)
+      return ok, r, fine, s + 1
+    end
+  end, x)
+  compare(function()
+    local function inner(y) return select(2, pcall(body, y, 3)).code end
+    return function(y)
+      local ok, code = pcall(inner, y)
+      return ok, code, y + 1
+    end
+  end, x)
+end)
+
+test("protected calls within modes, and modes within protected calls", function()
+  local w = lt.full({2, 3}, 2, {requires_grad = true})
+  local function body(y)
+    local z = y * w
+    note()
+    return z + w
+  end
+  compare(function()
+    return function(y)
+      local ok, a = pcall(lt.no_grad, body, y)
+      local b = lt.no_grad(function() local _, r = pcall(body, y) return r end)
+      local _, c = pcall(body, y)
+      return ok, a, b, c
+    end
+  end, x)
+end)
+
+test("what a protected call wrote before its error stays written", function()
+  compare(function()
+    local state = {n = 0}
+    local function body(y)
+      state.n = state.n + 1
+      y:add_(1)
+      state.last = y * state.n
+      error("stop", 0)
+    end
+    return function(y)
+      local z = y * 1
+      local ok, why = pcall(body, z)
+      return z, ok, why, state.n, state.last
+    end
+  end, x)
+end)
+
+test("a coroutine yields through a protected call", function()
+  compare(function()
+    local function body(y)
+      local z = heavy(y)
+      coroutine.yield(z)
+      return heavy(z)
+    end
+    local inner = lt.compile(function(y) return pcall(body, y) end)
+    return function(y)
+      local co = coroutine.create(inner)
+      local _, first = coroutine.resume(co, y)
+      local _, ok, last = coroutine.resume(co)
+      return first, ok, last
+    end
+  end, x)
+end)
+
+test("lt.explain tells what runs as it is, and why", function()
+  local text = tostring(lt.explain(function(y)
+    local function made(z)
+      note()
+      return z * 2
+    end
+    return made(y)
+  end)(x))
+  truthy(text:find("runs as it is: a closure made in%s+the frame"), text)
+  text = tostring(lt.explain(function(y) io.write("") return y end)(x))
+  truthy(text:find("nothing was compiled: call of io.write", 1, true), text)
+end)
+
+h.finish()
