@@ -1,0 +1,65 @@
+-- Whole numbers that change from call to call and become sizes, indices, bounds of slices and loops, counts, positions
+-- in lists, operands of integer arithmetic; some calls bring what is no such number.
+local values = {"0", "1", "2", "3", "4", "5", "6", "7", "-1", "-2", "-3", "8"}
+local odd = {"-0.0", "0.5", "nil", "'3'", "3LL", "2.5"}
+
+-- Of v and w, whole numbers, and n, the size of x's first dimension.
+local terms = {"v", "w", "v + 1", "v - 1", "v + w", "v - w", "v * 2", "v % 3", "v % n", "n - v", "n + v", "-v",
+  "math.max(v, 2)", "math.min(v, n)", "math.max(v, w)", "math.min(v, w, 3)", "math.floor(v / 2)", "math.ceil(v / 2)",
+  "math.abs(v)", "v * w", "v / 2", "(v + w) / 2", "n * v / 2", "#list - v", "v ^ 2", "math.floor(n / 2)", "v * 1"}
+
+local uses = {
+  "x[%s]", "x[{%s, 1}]", "x[{1, %s}]", "x[{{%s, nil}}]", "x[{{nil, %s}}]", "x[{{%s, %s}}]", "x[{':', {%s, %s}}]",
+  "x[{{nil, nil, %s}}]", "x:select(0, %s)", "x:select(1, %s)", "x:narrow(0, %s, 1)", "x:narrow(0, 0, %s)",
+  "x:narrow(0, %s, %s)", "lt.zeros(%s)", "lt.ones(%s, 2)", "lt.full({2, %s}, 3)", "lt.arange(%s)",
+  "lt.arange(%s, %s)", "lt.zeros(%s) + lt.ones(%s)", "lt.ones(%s) * 2 + one", "one:expand(%s, 3)",
+  "one:expand(2, %s)", "x:tile({%s, 1})", "flat:view(%s, -1)", "flat:view(%s, %s)", "flat:reshape(-1, %s):sum(0)",
+  "x:topk(%s, 0)", "x:tril(%s)", "x:roll(%s)", "x:roll(%s, 0)", "flat:split(%s)[1]", "F.pad(x, {%s, 1})",
+  "ids:repeat_interleave(%s)", "F.one_hot(ids, %s)", "lt.eye(%s)", "x:sum(%s)", "x:unsqueeze(%s)", "x * %s", "ids * %s",
+  "ids + %s", "1 / lt.full({2}, %s)", "x:diagonal(%s)", "lt.linspace(0, 1, %s)", "lt.rand(%s).shape",
+  "list[%s]", "tensors[%s] + 1", "tensors[%s]:sum() + list[1]", "nets[%s](x)", "'step ' .. %s", "tostring(%s)",
+  "string.format('%%d', %s)", "lt.tensor({%s, 1})", "x:cumsum(0):select(0, %s)", "lt.cat({x, x}, 0)[%s]",
+  "(x * 2):narrow(0, %s, 2):sum(1)", "x:transpose(0, 1):select(1, %s)",
+}
+local writes = {
+  "y[%s] = 3", "y[%s] = one", "y[{{%s, %s}}] = 2", "y:select(0, %s):fill_(4)", "y:narrow(0, %s, 1):mul_(2)",
+  "y[{%s, 1}] = 5", "y:narrow(0, 0, %s):add_(1)", "kept[%s] = x", "kept[#kept + 1] = y", "total = total + %s",
+  "for i = 1, %s do y = y * 1.5 + i end", "for i = 0, %s do if i < n then y = y + x[i] end end",
+  "for i = %s, %s do y = y + i end", "if v == 2 then y = y - 1 end", "if %s < w then y = y * 2 end",
+  "for i, t in ipairs(tensors) do if i == v then y = y + t end end",
+}
+
+local function fill(p, text)
+  return (text:gsub("%%(.)", function(c)
+    if c == "%" then return "%" end
+    return "(" .. p:pick(terms) .. ")"
+  end))
+end
+
+local function generate(p)
+  p.keep(p:line("F = lt.nn.functional"))
+  p.keep(p:line("list, tensors, kept, total = {5, 6, 7, 8}, {}, {}, 0"))
+  p.keep(p:line("for i = 1, 5 do tensors[i] = data(i, 3) end"))
+  p.keep(p:line("nets = {function(a) return a + 1 end, function(a) return a * 2 end, function(a) return a:sum() end}"))
+  p.keep(p:line("one, flat, ids = data(9, 1, 1), data(8, 24), lt.arange(4)"))
+  p.keep(p:block("f = frame(function(x, v, w)", function()
+    p.keep(p:line("local y, n = x * 1, x.shape[1]"))
+    for i = 1, p:random(3) do
+      if p:chance(50) then
+        p:line("%s", fill(p, p:pick(writes)))
+      else
+        p:line("local r%d = %s", i, fill(p, p:pick(uses)))
+      end
+    end
+    p.keep(p:line("return y, %s", fill(p, p:pick(uses))))
+  end, "end)"))
+  local rows = 2 + p:random(5)
+  for call = 1, 5 + p:random(8) do
+    local function value() return p:chance(4) and p:pick(odd) or p:pick(values) end
+    p:line("try('f %d', f, data(%d, %d, 3), %s, %s)", call, call, p:chance(70) and rows or 1 + p:random(6), value(),
+      value())
+  end
+  p:line("see('kept', kept, total)")
+end
+
+return {count = 80, generate = generate}

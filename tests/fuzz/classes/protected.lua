@@ -1,0 +1,70 @@
+-- Protected calls and callees that break: errors raised before, between and after ops and breaks, in callees of any
+-- depth, caught by pcall or xpcall, within modes; what was written before an error is seen.
+local ops = {"(%s * 2):tanh()", "%s + w", "%s:exp() * 0.5", "%s - x", "%s * %s:sum()", "lt.where(%s:gt(0), %s, w)"}
+local breaks = {"log[#log + 1] = 'b'; io.write('')", "lt.graph_break()", "log[#log + 1] = tostring(y:sum():item())",
+  "if y:sum():item() > 0 then hits = hits + 1 end"}
+local errors = {"error('plain')", "error('bare', 0)", "error({code = n})", "error()", "local z = y .. nil",
+  "nothing.x = 1", "y = y:view(7, 7)", "assert(false, 'assert')", "y = y + lt.ones(5)", "y = x[9]"}
+local writes = {"state.n = state.n + 1", "hits = hits + n", "state.last = y", "log[#log + 1] = 'w'", "y:add_(1)",
+  "list[#list + 1] = n"}
+
+local function fill(p, text) return (text:gsub("%%s", "y")) end
+
+local function statement(p)
+  local k = p:random(100)
+  if k <= 40 then return p:line("y = %s", fill(p, p:pick(ops))) end
+  if k <= 60 then return p:line("%s", p:pick(breaks)) end
+  if k <= 80 then return p:line("%s", p:pick(writes)) end
+  p:line("if n %% %d == %d then %s end", 1 + p:random(3), p:random(2) - 1, p:pick(errors))
+end
+
+local function call(p, g)
+  local k = p:random(9)
+  if k == 1 then return p:line("ok, y = pcall(%s, y, n); if not ok then seen(y); y = x * n end", g) end
+  if k == 2 then return p:line("ok, y = xpcall(%s, handler, y, n); if not ok then seen(y); y = x + n end", g) end
+  if k == 3 then return p:line("ok, y = pcall(lt.no_grad, %s, y, n); if not ok then seen(y); y = x - n end", g) end
+  if k == 4 then return p:line("y = %s(y, n)", g) end
+  if k == 5 then
+    return p:line("ok, y = pcall(function() local z = %s(y, n); return z * 2 end); if not ok then seen(y); y = x end", g)
+  end
+  if k == 6 then return p:line("y = lt.no_grad(%s, y, n)", g) end
+  if k == 7 then
+    return p:line("for i = 1, 2 do ok, y = pcall(%s, y, n + i); if not ok then seen(y); y = x end end", g)
+  end
+  if k == 8 then return p:line("ok, y = pcall(pcall, %s, y, n); ok, y = y, x", g) end
+  p:line("ok, y = xpcall(function(...) return (%s(...)) end, handler, y, n); if not ok then seen(y); y = x end", g)
+end
+
+local function body(p, callees)
+  for _ = 1, 1 + p:random(4) do
+    if #callees > 0 and p:chance(40) then call(p, p:pick(callees)) else statement(p) end
+  end
+end
+
+local function generate(p)
+  p.keep(p:line("x, w = data(1, 2, 3), data(2, 2, 3, {requires_grad = %s})", tostring(p:chance(40))))
+  p.keep(p:line("state, list, log, hits, nothing = {n = 0}, {}, {}, 0, nil"))
+  p.keep(p:line("seen = function(e) log[#log + 1] = %s end",
+    "type(e) == 'table' and 'code ' .. tostring(e.code) or tostring(e)"))
+  p.keep(p:line("handler = function(e) return 'handled ' .. (type(e) == 'table' and 'table' or tostring(e)) end"))
+  local callees = {}
+  for i = 1, 1 + p:random(3) do
+    local name = "g" .. i
+    p.keep(p:block(("%s = function(y, n)"):format(name), function()
+      p.keep(p:line("local ok"))
+      body(p, callees)
+      p.keep(p:line("return y"))
+    end))
+    callees[#callees + 1] = name
+  end
+  p.keep(p:block("f = frame(function(y, n)", function()
+    p.keep(p:line("local ok"))
+    body(p, callees)
+    call(p, callees[#callees])
+    p.keep(p:line("return y, n"))
+  end, "end)"))
+  for n = 1, 3 + p:random(5) do p:line("try('f %d', f, data(%d, 2, 3), %d)", n, n, p:random(6)) end
+  p:line("see('state', state.n, state.last, hits, #list, table.concat(log, ';'))")
+end
+
+return {count = 80, generate = generate}
