@@ -1,15 +1,19 @@
-// lt.limits{seconds = n}(f, ...): runs f, and ends it by an error when its time is over.
+// lt.limits{seconds = n}(f, ...): runs f, and ends it by an error when its time is over. A host's calls end so, too,
+// and when another thread wants it.
 //
 // Invariants:
-// 1. A timer's signal, on the thread that runs f, gives the thread a reason to stop (what is written in C++ looks for
+// 1. A signal, of a timer or of who wants the end, on the thread that runs f, gives the thread a reason to stop (what
+// is written in C++ looks for
 //    it) and a hook to Lua. Nothing else is done before the time is over.
 // 2. The hook raises n errors in round n, a round each kRound: so f may clean up after an error that it caught, and
 //    gets out of one more pcall in each round.
 // 3. Of limits within one another the outermost whose time is over is the one that is told.
-// 4. What was there before is there again when f has returned or failed: hook, signal's action, stack of handlers.
+// 4. What was there before is there again when f has returned or failed: the hook. The signal's action and the thread's
+//    timer and stack of handlers stay: other threads have limits meanwhile, and a signal may still be under way.
 #include "vm/host/limits.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +23,7 @@
 #include <cstdio>
 #include <lua.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ops/core/closest.h"
@@ -95,72 +100,97 @@ class LeavableTraces {
 
 struct Limit {
   Limit* outer;
-  double deadline;
+  double deadline;  // infinite: none
+  const std::atomic<bool>* wish;
   std::string message;
+  bool over(double t) const { return deadline <= t || (wish && wish->load(std::memory_order_relaxed)); }
 };
 
-// Of the thread; lives while it has limits.
-struct Watch {
-  explicit Watch(lua_State* L) : L(L), traces(L) {
-    hook = lua_gethook(L), mask = lua_gethookmask(L), count = lua_gethookcount(L);
-    stack_t own = {};
-    own.ss_sp = handler_stack.get(), own.ss_size = kStack;
-    sigaltstack(&own, &stack_before);
-    struct sigaction action = {};
-    action.sa_handler = on_time;
-    action.sa_flags = SA_ONSTACK;  // no SA_RESTART: what waits for input stops, too
-    sigemptyset(&action.sa_mask);
-    sigaction(signal_number(), &action, &action_before);
+void on_signal(int);
+
+// What a thread needs to get signals of its own: a timer, and a stack for the handler where it has none.
+class Alarm {
+ public:
+  Alarm() {
+    static const bool listening = [] {
+      struct sigaction action = {};
+      action.sa_handler = on_signal;
+      action.sa_flags = SA_ONSTACK;  // no SA_RESTART: what waits for input stops, too
+      sigemptyset(&action.sa_mask);
+      return sigaction(signal_number(), &action, nullptr) == 0;
+    }();
     sigevent event = {};
     event.sigev_notify = SIGEV_THREAD_ID;
     event.sigev_signo = signal_number();
     event._sigev_un._tid = gettid();
-    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
-      put_back();
-      fail("limits: the system gives no timer");
-    }
+    if (!listening || timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) fail("limits: the system gives no timer");
+    stack_t now = {};
+    if (sigaltstack(nullptr, &now) == 0 && !(now.ss_flags & SS_DISABLE)) return;
+    stack_.reset(new char[kStack]);
+    stack_t own = {};
+    own.ss_sp = stack_.get(), own.ss_size = kStack;
+    sigaltstack(&own, nullptr);
+  }
+  ~Alarm() {
+    timer_delete(timer_);
+    stack_t now = {}, none = {};
+    none.ss_flags = SS_DISABLE;
+    if (stack_ && sigaltstack(nullptr, &now) == 0 && now.ss_sp == stack_.get()) sigaltstack(&none, nullptr);
+  }
+  Alarm(const Alarm&) = delete;
+  // In `first` seconds, then a round each kRound; never where that is infinite. Also in a signal's handler.
+  void set(double first) {
+    const bool ever = first < INFINITY;
+    if (!ever && !set_) return;
+    set_ = ever;
+    const double left = std::min(std::max(first, 1e-6), 1e9);
+    itimerspec time = {};
+    if (ever) time = {{0, kRound}, {time_t(left), long((left - std::floor(left)) * 1e9)}};
+    timer_settime(timer_, 0, &time, nullptr);
+  }
+
+ private:
+  static constexpr size_t kStack = 1 << 16;
+  std::unique_ptr<char[]> stack_;
+  timer_t timer_ = {};
+  bool set_ = false;
+};
+
+// Of the thread; lives while it has limits.
+struct Watch {
+  explicit Watch(lua_State* L) : L(L), alarm(thread_alarm()) {
+    hook = lua_gethook(L), mask = lua_gethookmask(L), count = lua_gethookcount(L);
   }
   ~Watch() {
-    timer_delete(timer);
+    alarm.set(INFINITY);
     stop_reason = nullptr;
     lua_sethook(L, hook, mask, count);
-    put_back();
-  }
-  void put_back() {
-    if (stack_before.ss_flags & SS_ONSTACK) stack_before.ss_flags = 0;
-    sigaltstack(&stack_before, nullptr);
-    // A signal of the timer that is still under way must not end the process.
-    if (action_before.sa_handler == SIG_DFL) action_before.sa_handler = SIG_IGN;
-    sigaction(signal_number(), &action_before, nullptr);
   }
   Watch(const Watch&) = delete;
 
+  static Alarm& thread_alarm() {
+    static thread_local Alarm alarm;
+    return alarm;
+  }
   void set_timer() {
     double first = INFINITY;
     for (const Limit* l = innermost; l; l = l->outer) first = std::min(first, l->deadline);
-    const double left = std::min(std::max(first - now(), 1e-6), 1e9);
-    itimerspec time = {{0, kRound}, {time_t(left), long((left - std::floor(left)) * 1e9)}};
-    timer_settime(timer, 0, &time, nullptr);
+    alarm.set(first - now());
   }
   // The outermost limit whose time is over.
   const Limit* over() const {
     const Limit* found = nullptr;
     const double t = now();
     for (const Limit* l = innermost; l; l = l->outer) {
-      if (l->deadline <= t) found = l;
+      if (l->over(t)) found = l;
     }
     return found;
   }
   static void on_time(int);
   static void raise_in_lua(lua_State* L, lua_Debug*);
 
-  static constexpr size_t kStack = 1 << 16;
   lua_State* L;
-  LeavableTraces traces;
-  std::unique_ptr<char[]> handler_stack{new char[kStack]};
-  stack_t stack_before = {};
-  struct sigaction action_before = {};
-  timer_t timer = {};
+  Alarm& alarm;
   lua_Hook hook;
   int mask, count;
   Limit* innermost = nullptr;
@@ -177,6 +207,7 @@ void Watch::on_time(int) {
   const double cpu = now(CLOCK_THREAD_CPUTIME_ID), clock = now();
   if (w->rounds && cpu - w->round_cpu < kLeastCpu && clock - w->round_clock < kLongestRound) return;
   w->round_cpu = cpu, w->round_clock = clock;
+  if (!w->rounds && limit->deadline == INFINITY) w->alarm.set(1e-9 * double(kRound));
   w->rounds = w->rounds + 1;
   w->errors_left = w->rounds;
   w->is_new_round = 1;
@@ -187,6 +218,8 @@ void Watch::on_time(int) {
   if (!(profiler.sa_flags & SA_SIGINFO) && (profiler.sa_handler == SIG_DFL || profiler.sa_handler == SIG_IGN)) return;
   raise(SIGPROF);  // lets traces fall back to the interpreter, which meets the hook
 }
+
+void on_signal(int number) { Watch::on_time(number); }
 
 void Watch::raise_in_lua(lua_State* L, lua_Debug*) {
   Watch* w = watch;
@@ -202,16 +235,20 @@ void Watch::raise_in_lua(lua_State* L, lua_Debug*) {
   raise_in_hook(L, limit->message.c_str());
 }
 
+}  // namespace
+
 // One limit of what this thread runs.
 class LimitScope {
  public:
-  LimitScope(lua_State* L, double seconds) {
+  LimitScope(lua_State* L, double seconds, const std::atomic<bool>* wish) {
+    if (seconds > 0) traces_.emplace(L);
     if (!watch) own_ = std::make_unique<Watch>(L), watch = own_.get();
     char text[40];
     snprintf(text, sizeof text, "%.14g", seconds);
-    limit_ = {watch->innermost, now() + seconds, str("limits: ", text, " seconds are over")};
+    limit_ = {watch->innermost, seconds > 0 ? now() + seconds : INFINITY, wish,
+              seconds > 0 ? str("limits: ", text, " seconds are over") : "interrupted!"};
     watch->innermost = &limit_;
-    watch->set_timer();
+    if (seconds > 0) watch->set_timer();
   }
   ~LimitScope() {
     watch->innermost = limit_.outer;
@@ -230,18 +267,23 @@ class LimitScope {
     watch->set_timer();
   }
   LimitScope(const LimitScope&) = delete;
+  bool over() const { return limit_.over(now()); }
+  const std::string& message() const { return limit_.message; }
 
  private:
+  std::optional<LeavableTraces> traces_;
   std::unique_ptr<Watch> own_;
   Limit limit_;
 };
+
+namespace {
 
 // Upvalue 1: seconds.
 int run_limited(lua_State* L) {
   const double seconds = lua_tonumber(L, lua_upvalueindex(1));
   if (lua_gettop(L) == 0 || lua_isnil(L, 1)) fail("limits: a function to run is needed");
   {
-    const LimitScope scope(L, seconds);
+    const LimitScope scope(L, seconds, nullptr);
     lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
   }
   return lua_gettop(L);
@@ -249,6 +291,32 @@ int run_limited(lua_State* L) {
 int limited_entry(lua_State* L) { return guarded(L, run_limited); }
 
 }  // namespace
+
+RunLimit::RunLimit(lua_State* L, double seconds, const std::atomic<bool>* wish) {
+  wish_ = std::make_unique<LimitScope>(L, 0, wish);
+  if (seconds > 0) time_ = std::make_unique<LimitScope>(L, seconds, nullptr);
+}
+RunLimit::~RunLimit() { time_.reset(); }
+
+bool RunLimit::tells(const std::string& error) const {
+  const auto told = [&error](const LimitScope& s) { return s.over() && error.find(s.message()) != std::string::npos; };
+  return told(*wish_) || (time_ && told(*time_));
+}
+
+void wake(pid_t thread) { syscall(SYS_tgkill, getpid(), thread, signal_number()); }
+
+bool share_line_mode(lua_State* L) {
+  const void* expected = nullptr;
+  if (!line_mode_owner.compare_exchange_strong(expected, lua_topointer(L, LUA_REGISTRYINDEX))) return false;
+  luaJIT_profile_start(L, "li1000000000", tick, nullptr);
+  return true;
+}
+
+void leave_line_mode(lua_State* L) {
+  if (line_mode_owner != lua_topointer(L, LUA_REGISTRYINDEX)) return;
+  luaJIT_profile_stop(L);
+  line_mode_owner = nullptr;
+}
 
 void keep_line_mode(lua_State* L) {
   line_mode_owner = lua_topointer(L, LUA_REGISTRYINDEX);
