@@ -3,11 +3,13 @@
 // 2. A call leaves the Lua stack as it was, but for the results of lutra_call.
 #include "vm/capi/lutra.h"
 
+#include <cstring>
 #include <lua.hpp>
 #include <string>
 
 #include "vm/capi/output.h"
 #include "vm/capi/state.h"
+#include "vm/host/limits.h"
 #include "vm/loader/loader.h"
 
 namespace lutra::capi {
@@ -116,6 +118,8 @@ extern "C" lutra_State* lutra_open(const lutra_Options* given) {
   lua_pushlightuserdata(S->L, &opening);
   const int status = lua_pcall(S->L, 1, 0, 0);  // an option or a variable is wrong: a traceback would say nothing
   if (status == 0) {
+    S->interruptible = !options.no_interrupt;
+    if (S->owned && S->interruptible) share_line_mode(S->L);
     S->open.store(true, std::memory_order_release);
     return S;
   }
@@ -137,6 +141,7 @@ extern "C" void lutra_close(lutra_State* S) {
     }
     S->open = false;
     if (S->owned) {
+      leave_line_mode(S->L);
       lua_close(S->L);
     } else {
       for (const int place : {S->traceback, S->task, S->module, S->strings}) luaL_unref(S->L, LUA_REGISTRYINDEX, place);
@@ -185,6 +190,30 @@ extern "C" int lutra_call(lutra_State* S, int nargs, int nresults) {
                                                 " values: no function and ", nargs, " arguments"));
   }
   return entry.call(nargs, nresults);
+}
+
+extern "C" int lutra_interrupt(lutra_State* S) {
+  if (!S || !S->open.load(std::memory_order_acquire)) return LUTRA_ERROR_STATE;
+  if (const pid_t thread = S->interruptible ? S->runner.load() : 0) {
+    S->interrupted.store(true);
+    wake(thread);
+  }
+  return LUTRA_OK;
+}
+
+extern "C" int lutra_set_limits(lutra_State* S, const lutra_Limits* given) {
+  const Entry entry(S, "lutra_set_limits");
+  if (!entry) return entry.code();
+  lutra_Limits limits = {};
+  if (given) std::memcpy(&limits, given, given->size < sizeof limits ? given->size : sizeof limits);
+  if (limits.bytes || limits.threads) {
+    return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: bytes and threads are not available in this version");
+  }
+  if (!(limits.seconds >= 0) || limits.seconds > 1e9) {
+    return entry.fail(LUTRA_ERROR_ARGUMENT, str("lutra_set_limits: seconds must be 0 to 1e9, got ", limits.seconds));
+  }
+  S->seconds = limits.seconds;
+  return LUTRA_OK;
 }
 
 extern "C" const char* lutra_error(const lutra_State* S) { return is_mine(S) ? S->error.c_str() : thread_error(); }

@@ -76,6 +76,7 @@ typedef struct lutra_Options {
   void* error_output_arg;
   lutra_Writer log; /* gets the lines of LUTRA_LOGS that come from this state; NULL: standard error does */
   void* log_arg;
+  int no_interrupt; /* lutra_interrupt does nothing, and no signal is Lutra's but for calls with limits */
 } lutra_Options;
 
 /* A state with Lua's and Lutra's libraries open; NULL on failure (lutra_error(NULL) tells why). options may be NULL. */
@@ -84,6 +85,25 @@ LUTRA_API lutra_State* lutra_open(const lutra_Options* options);
 /* Closes the state and everything in it; tensors that the host holds live on. Nothing happens for NULL, for a state
  * that was closed, within a callback of the state, and while another thread uses it. */
 LUTRA_API void lutra_close(lutra_State* S);
+
+/* Ends what runs in the state by an error (LUTRA_ERROR_LIMIT, "interrupted!"): Lua code, ops, kernels between their
+ * parts, compilation. A program that catches the error gets it again 0.2 s later, until the call ends; the state goes
+ * on. Where nothing runs, nothing happens. May be called from any thread and from a signal's handler, as long as the
+ * state is open. One state of a process at a time has loops of LuaJIT's machine code that look whether they shall stop,
+ * the first that is open: it uses LuaJIT's profiler (SIGPROF). In others such a loop ends when it next calls an op or
+ * leaves the machine code. SIGRTMIN + 7 is Lutra's. */
+LUTRA_API int lutra_interrupt(lutra_State* S);
+
+typedef struct lutra_Limits {
+  size_t size;    /* sizeof(lutra_Limits) of the caller */
+  double seconds; /* of the clock, of each call that runs a program; 0: any number */
+  uint64_t bytes; /* 0; others are an error in this version */
+  int threads;    /* 0; others are an error in this version */
+} lutra_Limits;
+
+/* What each later call may take; NULL: anything. A call that takes longer ends as by lutra_interrupt, with the text
+ * "limits: n seconds are over". In Lua lt.limits{seconds = n}(f, ...) does so for a call of f. */
+LUTRA_API int lutra_set_limits(lutra_State* S, const lutra_Limits* limits);
 
 /* The last error of this state: "FILE:LINE: message" and a traceback. Where S is NULL, or cannot be used by this
  * thread: of the last call of this thread that had no state to tell it (lutra_open, functions of tensors,

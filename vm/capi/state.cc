@@ -1,12 +1,16 @@
 // Handles of states in, threads within them and errors as codes out; see state.h.
 #include "vm/capi/state.h"
 
+#include <unistd.h>
+
 #include <deque>
 #include <lua.hpp>
 #include <memory>
 #include <new>
+#include <optional>
 
 #include "vm/capi/advice.h"
+#include "vm/host/limits.h"
 #include "vm/host/runtime.h"
 
 namespace lutra::capi {
@@ -16,6 +20,7 @@ thread_local std::string alone_error;
 thread_local const char thread_mark = 0;
 
 constexpr size_t kKept = 256;
+constexpr int kLimit = 1000;  // beside the statuses of lua_pcall
 
 // Never destroyed: hosts close states when they like.
 struct States {
@@ -135,6 +140,7 @@ void recycle(lutra_State* S) {
     S->dropped.clear();
   }
   S->depth = 0;
+  S->seconds = 0;
   S->user = nullptr;
   States& s = states();
   std::lock_guard lock(s.mutex);
@@ -199,9 +205,32 @@ int Entry::call(int nargs, int nresults) const {
   const int base = lua_gettop(L) - nargs;
   lua_rawgeti(L, LUA_REGISTRYINDEX, S_->traceback);
   lua_insert(L, base);
-  const int status = lua_pcall(L, nargs, nresults, base);
+  const int status = protected_call(nargs, nresults, base);
   lua_remove(L, base);
-  return status == 0 ? LUTRA_OK : take_error(status);
+  return status == 0 ? LUTRA_OK : status == kLimit ? take_error(status), LUTRA_ERROR_LIMIT : take_error(status);
+}
+
+int Entry::protected_call(int nargs, int nresults, int handler) const {
+  lua_State* L = S_->L;
+  const bool limited = S_->interruptible || S_->seconds > 0;
+  if (!limited || S_->runner.load(std::memory_order_relaxed))
+    return lua_pcall(L, nargs, nresults, handler);  // within another call
+  std::optional<RunLimit> limit;
+  try {
+    limit.emplace(L, S_->seconds, &S_->interrupted);
+  } catch (const std::exception&) {  // no timer or no memory: what has no limit runs
+    if (S_->seconds > 0) {
+      lua_settop(L, handler);
+      lua_pushliteral(L, "limits: the system gives no timer");
+      return LUA_ERRRUN;
+    }
+  }
+  S_->interrupted.store(false, std::memory_order_relaxed);
+  S_->runner.store(gettid());
+  const int status = lua_pcall(L, nargs, nresults, handler);
+  S_->runner.store(0);
+  if (status == 0 || !limit || lua_type(L, -1) != LUA_TSTRING) return status;
+  return limit->tells(lua_tostring(L, -1)) ? kLimit : status;
 }
 
 int Entry::run_task(int (*body)(lua_State*, const void*), const void* f, int keep) {
@@ -212,9 +241,10 @@ int Entry::run_task(int (*body)(lua_State*, const void*), const void* f, int kee
   lua_rawgeti(L, LUA_REGISTRYINDEX, S_->traceback);
   lua_rawgeti(L, LUA_REGISTRYINDEX, S_->task);
   lua_pushlightuserdata(L, &task);
-  const int status = lua_pcall(L, 1, keep < 0 ? LUA_MULTRET : keep, base);
+  const int status = protected_call(1, keep < 0 ? LUA_MULTRET : keep, base);
   lua_remove(L, base);
   if (status == 0) return LUTRA_OK;
+  if (status == kLimit) return take_error(status), LUTRA_ERROR_LIMIT;
   const int code = take_error(status);
   if (task.code == LUTRA_ERROR_ARGUMENT) assign(S_->error, (std::string(fn_) + ": " + task.argument_error).c_str());
   return status == LUA_ERRRUN ? task.code : code;

@@ -7,6 +7,8 @@
 // 2. One thread at a time is within a state; it may come in again from a callback.
 // 3. What can raise runs in State::run, which needs no memory before it is protected.
 #pragma once
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -30,6 +32,10 @@ struct lutra_State {
   std::atomic<uint64_t> generation{0};  // how often this memory has been a state
   // Places in the registry: the handler of errors, what runs tasks, the module, strings of outputs.
   int traceback = 0, task = 0, module = 0, strings = 0;
+  bool interruptible = true;
+  double seconds = 0;  // of lutra_set_limits
+  std::atomic<bool> interrupted{false};
+  std::atomic<pid_t> runner{0};  // the thread that runs a program
   std::mutex mutex;
   std::vector<int> dropped;  // under mutex: places of functions that were freed elsewhere
 };
@@ -89,6 +95,7 @@ class Entry {
   int call(int nargs, int nresults) const;
 
  private:
+  int protected_call(int nargs, int nresults, int handler) const;  // lua_pcall under the state's limits
   int run_task(int (*body)(lua_State*, const void*), const void* f, int keep);
   lutra_State* S_;
   const char* fn_;

@@ -306,6 +306,7 @@ int main(int argc, char** argv) {
   open.size = sizeof open;
   open.device = options.device.empty() ? nullptr : options.device.c_str();
   open.ignore_env = options.ignore_env;
+  open.no_interrupt = 1;  // Control-C has ways of its own
   lutra_State* S = lutra_open(&open);
   if (!S) return report(lutra_error(nullptr), kWrongUsage);
   set_arguments(S, argv, options.script);

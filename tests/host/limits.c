@@ -1,0 +1,178 @@
+/* lutra_interrupt from other threads and from a signal's handler, and lutra_set_limits: what runs ends soon, the state
+ * goes on. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+#include "tests/host/check.h"
+#include "vm/capi/lutra.h"
+
+static lutra_State* S;
+static double asked; /* when the end was asked for */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void wait_for(double seconds) {
+  struct timespec t;
+  t.tv_sec = (time_t)seconds, t.tv_nsec = (long)((seconds - (double)t.tv_sec) * 1e9);
+  nanosleep(&t, NULL);
+}
+
+static void* interrupt_soon(void* arg) {
+  wait_for(*(double*)arg);
+  asked = now();
+  check(lutra_interrupt(S) == LUTRA_OK, "interrupt");
+  return NULL;
+}
+
+static const char* const loops[] = {
+    "while true do end",
+    "for i = 1, 1e12 do local x = i * 2 end",
+    "local t = {} while true do t[#t % 100 + 1] = {#t} end",
+    "local s = '' while true do s = (s .. 'x'):sub(-50) end",
+    "while true do string.rep('x', 1e6) end",
+    "local x = lt.ones(100) while true do x = x * 1 end",
+    "local x = lt.ones(2000, 500) while true do x = x:sin() end",
+    "local x = lt.ones(600, 600) while true do x:mm(x) end",
+    "local f, x = lt.compile(function(x) return x * 2 + 1 end), lt.ones(3) while true do f(x) end",
+    "local f = lt.compile(function(x) for i = 1, 40 do x = (x:sin() + x:cos()):exp():log1p() end return x end)\n"
+    "while true do f(lt.ones(1000, 500)) end",
+    "while true do lt.compile(function(x) for i = 1, 100 do x = (x * i):sin() + x end return x end)(lt.ones(3)) end",
+    "while true do pcall(function() while true do end end) end",
+    "while true do pcall(function() while true do local x = lt.ones(2) * 2 end end) end",
+    "local co = coroutine.wrap(function() while true do coroutine.yield() end end) while true do co() end",
+    "coroutine.wrap(function() while true do end end)()",
+    "local w = lt.ones(50, {requires_grad = true})\n"
+    "while true do local y = w for i = 1, 200 do y = y * 1.01 end y:sum():backward() end",
+    "lt.no_grad(function() while true do local x = lt.ones(9) end end)",
+    "host.again(1e9)"};
+enum { kLoops = sizeof loops / sizeof *loops };
+
+/* host.again(n) runs loops of the program n times, from the host. */
+static int again(lutra_State* state, void* arg, const lutra_Value* in, int n, lutra_Value* out, int* m) {
+  double i;
+  (void)arg, (void)out;
+  *m = 0;
+  for (i = 0; n == 1 && i < in[0].as.number; i++) {
+    if (lutra_do_string(state, "for i = 1, 1000 do end", "=again") != LUTRA_OK) return lutra_fail(state, lutra_error(state));
+  }
+  return LUTRA_OK;
+}
+
+static void goes_on(const char* after) {
+  const int code = lutra_do_string(
+      S, "assert(lt.is_grad_enabled()) local f = lt.compile(function(x) return x * 3 end)\n"
+         "for i = 1, 3 do assert(f(lt.ones(4)):sum():item() == 12) end local n = 0 for i = 1, 1e5 do n = n + i end\n"
+         "assert(n == 5000050000)", "=after");
+  if (code == LUTRA_OK) return;
+  ++failures;
+  fprintf(stderr, "FAILED after %s: %s\n", after, lutra_error(S));
+}
+
+static void ended(int code, const char* text, const char* program, double latest) {
+  const double late = now() - asked;
+  if (code == LUTRA_ERROR_LIMIT && strstr(lutra_error(S), text) && late < latest) return;
+  ++failures;
+  fprintf(stderr, "FAILED %s: code %d, %.3f s late: %s\n", program, code, late, lutra_error(S));
+}
+
+static void interrupts(double latest) {
+  int i, round;
+  for (i = 0; i < kLoops; i++) {
+    for (round = 0; round < 3; round++) {
+      pthread_t thread;
+      double after = 0.02 + 0.05 * rand() / RAND_MAX;
+      int code;
+      pthread_create(&thread, NULL, interrupt_soon, &after);
+      code = lutra_do_string(S, loops[i], "=loop");
+      ended(code, "interrupted!", loops[i], latest);
+      pthread_join(thread, NULL);
+      goes_on(loops[i]);
+    }
+  }
+}
+
+static void limits(double latest) {
+  lutra_Limits l;
+  int i;
+  memset(&l, 0, sizeof l);
+  l.size = sizeof l;
+  l.seconds = 0.05;
+  for (i = 0; i < kLoops; i++) {
+    int code;
+    check(lutra_set_limits(S, &l) == LUTRA_OK, "set_limits");
+    asked = now() + l.seconds;
+    code = lutra_do_string(S, loops[i], "=loop");
+    ended(code, "limits: 0.05 seconds are over", loops[i], latest);
+    check(lutra_set_limits(S, NULL) == LUTRA_OK, "no limits");
+    goes_on(loops[i]);
+  }
+  l.seconds = -1;
+  check(lutra_set_limits(S, &l) == LUTRA_ERROR_ARGUMENT, "negative seconds");
+  l.seconds = 0, l.bytes = 1;
+  check(lutra_set_limits(S, &l) == LUTRA_ERROR_ARGUMENT && strstr(lutra_error(S), "not available"), "bytes");
+  check(lutra_set_limits(NULL, &l) == LUTRA_ERROR_STATE && lutra_interrupt(NULL) == LUTRA_ERROR_STATE, "no state");
+}
+
+static void on_alarm(int number) {
+  (void)number;
+  asked = now();
+  lutra_interrupt(S);
+}
+
+static void from_a_handler(double latest) {
+  struct itimerval soon;
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  memset(&soon, 0, sizeof soon);
+  action.sa_handler = on_alarm;
+  sigaction(SIGALRM, &action, NULL);
+  soon.it_value.tv_usec = 30000;
+  setitimer(ITIMER_REAL, &soon, NULL);
+  ended(lutra_do_string(S, "while true do end", "=loop"), "interrupted!", "a signal's handler", latest);
+  goes_on("a signal's handler");
+}
+
+/* Two threads, each with a state of its own and limits. */
+static void* with_own_state(void* arg) {
+  lutra_State* own = lutra_open(NULL);
+  lutra_Limits l;
+  int i;
+  memset(&l, 0, sizeof l);
+  l.size = sizeof l, l.seconds = 0.02;
+  for (i = 0; i < 20; i++) {
+    lutra_set_limits(own, &l);
+    check(lutra_do_string(own, "while true do end", "=own") == LUTRA_ERROR_LIMIT, "a limit in a thread");
+    lutra_set_limits(own, NULL);
+    check(lutra_do_string(own, "assert(lt.ones(2):sum():item() == 2)", "=own") == LUTRA_OK, "and after it");
+  }
+  lutra_close(own);
+  return arg;
+}
+
+int main(void) {
+  /* 50 ms are what is meant; tests run beside others, and under sanitizers. */
+  const double latest = 5;
+  pthread_t threads[2];
+  int i;
+  S = lutra_open(NULL);
+  if (!S) return fputs(lutra_error(NULL), stderr), 1;
+  check(lutra_register(S, "host.again", again, NULL) == LUTRA_OK, "register");
+  check(lutra_interrupt(S) == LUTRA_OK, "nothing runs");
+  goes_on("an interrupt of nothing");
+  interrupts(latest);
+  limits(latest);
+  from_a_handler(latest);
+  for (i = 0; i < 2; i++) pthread_create(&threads[i], NULL, with_own_state, NULL);
+  for (i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  lutra_close(S);
+  check(lutra_interrupt(S) == LUTRA_ERROR_STATE, "a closed state");
+  return failures;
+}
