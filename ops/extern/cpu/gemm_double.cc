@@ -81,7 +81,7 @@ void multiply(const ConvMicro<double>& micro, const View& a, const View& b, cons
 
 }  // namespace
 
-bool gemm_double_supports(DType dtype) { return dtype == DType::kFloat64; }
+bool gemm_double_supports(DType dtype) { return is_float(dtype) && size_of(dtype) == sizeof(double); }
 
 void run_gemm_double(const ExternCall& call) {
   LUTRA_CHECK(call.in.size() == 2 && call.out.size() == 1);
