@@ -22,6 +22,13 @@ local programs = {
   arithmetic = function(x, y) return x * 3 + y - x end,
   divide = function(x, y) return x / 3, x:to("float32") / (y:to("float32") + 0.5) end,
   functions = function(x) return x:to("float32"):exp():to(x.dtype), x:sigmoid(), x:tanh() end,
+  -- Far angles and large quotients go another way than their neighbours.
+  angles = function(x) return x:sin(), x:tan(), (x:to("float32") * x:to("float32"):exp()):cos(), x:atan(), x:acos() end,
+  logarithms = function(x) return x:log2(), x:log10(), x:exp2(), x:erfc(), x:erfinv() end,
+  remainders = function(x, y)
+    local a, b = x:to("float32"):exp() * 3, y:to("float32")
+    return a:fmod(b), a:remainder(b), b:floor_divide(a), a:double():fmod(b:double())
+  end,
   reduce = function(x) return x:sum(), x:sum(1), x:amax(0), x:argmax(1), x:to("float32"):mean(0) end,
   compare = function(x, y) return x:gt(y), x:eq(1), x:gt(y):logical_and(x:ne(0)) end,
   cast = function(x) return x:to("float16"), x:to("bfloat16"), x:to("int8"), x:to("float64"),

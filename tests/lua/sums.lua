@@ -77,6 +77,21 @@ h.test("infinities and NaN", function()
   end
 end)
 
+h.test("distances by a product", function()
+  local a, b = lt.randn(40, 17), lt.randn(30, 17)
+  local direct = lt.cdist(a:double(), b:double(), {compute_mode = "donot_use_mm_for_euclid_dist"})
+  for _, f in ipairs {lt.cdist, lt.compile(function(x, y) return lt.cdist(x, y) end)} do
+    h.truthy((f(a, b):double() - direct):abs():max():item() <= 1e-5, "cdist")
+  end
+  -- Rows that are the same are apart by the error's root, and have no gradient where that is 0.
+  local c = lt.arange(26):float():view(-1, 1)
+  c:requires_grad_()
+  local d = lt.cdist(c, c:detach())
+  h.equal(d:diagonal():abs():max():item(), 0)
+  d:sum():backward()
+  h.truthy(c.grad:isfinite():all():item(), "gradient at 0")
+end)
+
 h.test("terms that cancel", function()
   for _, n in ipairs {100, 4096, 100000} do
     local x = lt.randn(n)
