@@ -51,6 +51,13 @@ bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b) {
   }
 }
 
+Scalar as_number(const Scalar& s) {
+  if (s.kind != Scalar::kInt || !s.expr) return s;
+  Scalar number(double(s.i));
+  number.expr = number_expr(*SymEnv::current(), s);
+  return number;
+}
+
 Scalar pin(Scalar s) {
   if (s.expr) SymEnv::current()->pin(s.expr);
   s.expr = 0;

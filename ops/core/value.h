@@ -56,6 +56,8 @@ struct Scalar {
   int64_t to_int() const { return kind == kNumber ? int64_t(d) : i; }
 };
 
+// An integer that is a symbol as Lua has it: a number, which is no int64.
+Scalar as_number(const Scalar& s);
 // Arithmetic (kNAdd, kNSub, kNMul, kNDiv) and questions of Scalars as numbers, symbolic ones included.
 Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b);
 bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b);

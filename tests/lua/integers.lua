@@ -213,6 +213,16 @@ test("a text that grows ends the segment; a table is read by a name that changes
   truthy(graphs() <= 6, graphs() .. " graphs")
 end)
 
+-- What is a number to Lua is no int64 to an op, as a size or a count that it also is.
+local function numbers(x, n)
+  local filled = lt.full({2}, n)
+  return lt.zeros(n), filled, lt.full({n}, n + 1):pow(31), lt.where(x:gt(1), n, n + 1):mean(), filled:mul_(0.5),
+    lt.full({2}, x.shape[1]):pow(31)
+end
+local function sizes(i) return lt.ones(i % 7 + 1, 3) * i, i % 5 + 1 end
+stream("numbers that are sizes, too, are numbers to ops", 4, 20, numbers, sizes)
+stream("likewise, dynamic from the first call on", 3, 20, numbers, sizes, {dynamic = true})
+
 test("past the limit calls go on rightly", function()
   lt.reset()
   local limit = lt.config.recompile_limit

@@ -18,7 +18,8 @@ local uses = {
   "ids:repeat_interleave(%s)", "F.one_hot(ids, %s)", "lt.eye(%s)", "x:sum(%s)", "x:unsqueeze(%s)", "x * %s", "ids * %s",
   "ids + %s", "1 / lt.full({2}, %s)", "x:diagonal(%s)", "lt.linspace(0, 1, %s)", "lt.rand(%s).shape",
   "list[%s]", "tensors[%s] + 1", "tensors[%s]:sum() + list[1]", "nets[%s](x)", "'step ' .. %s", "tostring(%s)",
-  "string.format('%%d', %s)", "lt.tensor({%s, 1})", "x:cumsum(0):select(0, %s)", "lt.cat({x, x}, 0)[%s]",
+  "lt.full({2}, %s)", "lt.full({%s}, %s)", "lt.where(x:gt(1), %s, %s)", "string.format('%%d', %s)",
+  "lt.tensor({%s, 1})", "x:cumsum(0):select(0, %s)", "lt.cat({x, x}, 0)[%s]",
   "(x * 2):narrow(0, %s, 2):sum(1)", "x:transpose(0, 1):select(1, %s)",
 }
 local writes = {

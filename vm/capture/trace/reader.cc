@@ -19,7 +19,9 @@ LuaKind TrackerReader::kind(H h) {
   }
 }
 
-Scalar TrackerReader::number(H h) { return trace_.symbolic(trace_.force(vars_[h])); }
+// Sizes and numbers that change are integers of the graph; to an op they are Lua's numbers. What wants an integer finds
+// it in there.
+Scalar TrackerReader::number(H h) { return as_number(trace_.symbolic(trace_.force(vars_[h]))); }
 
 ArgReader::H TrackerReader::add(Var* v) {
   vars_.push_back(v);
