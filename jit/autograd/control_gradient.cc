@@ -234,10 +234,13 @@ class ScanBackward {
   }
 
   void one(const Backward& b, bool first) {
-    Tensors arguments = values(b, 0, b.carried);
-    for (size_t i = b.carried; i < b.carried + b.slices; i++) arguments.push_back(slice(b.arguments[i], first));
-    for (const Tensor& t : values(b, b.carried + b.slices, b.arguments.size())) arguments.push_back(t);
-    const Tensors results = b.step ? replay(*b.step, arguments) : Tensors();
+    Tensors results;
+    if (b.step) {
+      Tensors arguments = values(b, 0, b.carried);
+      for (size_t i = b.carried; i < b.carried + b.slices; i++) arguments.push_back(slice(b.arguments[i], first));
+      for (const Tensor& t : values(b, b.carried + b.slices, b.arguments.size())) arguments.push_back(t);
+      results = replay(*b.step, arguments);
+    }
     take(b, results, 1, [](const Tensor& t) { return stack_of(t); });
   }
 

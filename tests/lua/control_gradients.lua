@@ -309,4 +309,22 @@ test("a write to what the body read, before the backward", function()
   raises("modified by an inplace operation", lt.compile(wrong), xs)
 end)
 
+test("a scan whose backward reads nothing of some steps", function()
+  local function f(q, row, xs)
+    local last, ys = lt.scan(function(c, x) return {c.h * 0.5, h = x.v * 0.5}, x.v * 2 end, {row, h = q}, {v = xs})
+    return last.h * last[1], ys
+  end
+  local function run(f)
+    local leaves = {}
+    for i, sizes in ipairs {{4}, {4}, {18, 4}} do
+      leaves[i] = lt.arange(lt.ones(unpack(sizes)):numel()):view(unpack(sizes)):to("float32"):requires_grad_()
+    end
+    local y = f(unpack(leaves))
+    y:sum():backward()
+    return {y, leaves[2].grad or 0, leaves[3].grad}
+  end
+  local want, got = run(f), run(lt.compile(f))
+  for i = 1, 3 do truthy(want[i] == got[i] or want[i]:equal(got[i]), i) end
+end)
+
 h.finish()
