@@ -99,7 +99,7 @@ TEST_CASE("a symbolic number as a dimension is pinned", "[bind]") {
   Trace t;
   LuaResults out = t.call("sum", {of(t.x), of(t.graph.add_scalar("d", 1))});
   CHECK(to_string(out[0].tensor()->sizes) == "{2}");
-  CHECK(t.graph.env->guards().size() == 1);
+  CHECK(t.graph.env->guards().size() == 2);  // that it is whole, and which
 }
 
 TEST_CASE("keywords, overloads and views of FakeTensors", "[bind]") {
