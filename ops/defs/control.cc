@@ -1,6 +1,7 @@
 // Branches and loops, op by op.
 #include "ops/defs/control.h"
 
+#include "ops/core/half.h"
 #include "ops/core/interrupt.h"
 #include "ops/defs/call.h"
 #include "ops/defs/element.h"
@@ -90,7 +91,7 @@ bool takes_tensor_for_number(OpId op, const Tensor& t) {
     case OpId::lt:
     case OpId::le:
     case OpId::gt:
-    case OpId::ge: return is_float(t->dtype) && !is_stored(t->dtype);
+    case OpId::ge: return is_float(t->dtype) && !is_stored(t->dtype) && !is_half(t->dtype);
     default: return false;
   }
 }

@@ -429,4 +429,20 @@ test("errors name both sides", function()
     first, x, 2)
 end)
 
+test("a number that changes beside half types, whose products take it as a float32", function()
+  for _, dtype in ipairs {"float16", "bfloat16", "float32", "float64"} do
+    local function f(xs, k)
+      return (lt.scan(function(c, x)
+        local y = c * k + x / k - k
+        return y, y:gt(k)
+      end, lt.ones(4):to(dtype), xs))
+    end
+    local compiled = lt.compile(f)
+    for i = 1, 6 do
+      local xs = lt.arange(80):view(20, 4):mul(0.37):sin():to(dtype)
+      truthy(compiled(xs, 0.1 + i / 7):equal(f(xs, 0.1 + i / 7)), dtype)
+    end
+  end
+end)
+
 h.finish()

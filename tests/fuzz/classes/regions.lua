@@ -155,7 +155,9 @@ local function generate(p)
     p.keep(p:line("return %s", table.concat(out, ", ") .. ", p, q"))
   end, "end)"))
   p.keep(p:block("local function call(steps, i, s, n, grad, seed)", function()
-    p.keep(p:line("local function leaf(k, ...) return data(seed + k, ...):mul(0.5):requires_grad_(grad) end"))
+    local dtype = p:chance(20) and p:pick {"float16", "bfloat16", "float64"} or "float32"
+    p.keep(p:line("local function leaf(k, ...) return data(seed + k, ...):mul(0.5):to('%s'):requires_grad_(grad) end",
+      dtype))
     p.keep(p:line("local p, q, row, square, xs = leaf(1, 3, 4), leaf(2, 3, 4), leaf(3, 4), leaf(4, 4, 4), "
       .. "leaf(5, steps, 4)"))
     p.keep(p:line("local ok, a, b, c, d = try('f', f, p, q, row, square, xs, lt.tensor(i), s, n)"))
