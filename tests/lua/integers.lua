@@ -223,6 +223,13 @@ local function sizes(i) return lt.ones(i % 7 + 1, 3) * i, i % 5 + 1 end
 stream("numbers that are sizes, too, are numbers to ops", 4, 20, numbers, sizes)
 stream("likewise, dynamic from the first call on", 3, 20, numbers, sizes, {dynamic = true})
 
+-- Lua's remainder of doubles is not that of integers next to 2^53.
+local large = {1, 2, 3, 2 ^ 53, 2 ^ 53 - 1, -2 ^ 53, -2 ^ 53 + 1, 2 ^ 52 + 1, -2 ^ 52 - 3, 2 ^ 52 - 1, 2 ^ 51 + 7,
+  2 ^ 54, 5}
+stream("remainders of large numbers", 8, 60, function(v, w)
+  return x[v % 3], x[(0 - v) % 3], x[(w - v) % 7], x[math.floor(v / 3) % 20], x[(v * 3) % 5]
+end, function(i) return large[i * 5 % #large + 1], large[i * 7 % #large + 1] end)
+
 test("past the limit calls go on rightly", function()
   lt.reset()
   local limit = lt.config.recompile_limit

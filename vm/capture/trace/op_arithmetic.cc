@@ -41,6 +41,17 @@ const Row& row(Op op) {
 // -0 is no integer.
 bool whole(double d) { return std::floor(d) == d && std::fabs(d) < 4503599627370496.0 && !(d == 0 && std::signbit(d)); }
 
+// Is the operand within 2^52, whatever value it has? Then a - floor(a / b) * b of doubles is the remainder of integers:
+// the product is within 2^53.
+bool has_exact_remainder(SymEnv& env, int32_t id) {
+  constexpr int64_t kMost = int64_t(1) << 52;
+  const SymRange r = env.range(id);
+  if (-kMost <= r.low && r.high <= kMost) return true;
+  const int64_t hint = env[id].i;
+  return -kMost <= hint && hint <= kMost && env.ask(SymCmp::kLe, env.constant(-kMost), id) &&
+         env.ask(SymCmp::kLe, id, env.constant(kMost));
+}
+
 // Lua's numbers are doubles. The integer that they would be: null where a double would be rounded, or be -0 or NaN, for
 // some of the values that the operands may have.
 Var* integer_arithmetic(Trace& t, SymOp op, const Scalar& x, const Scalar& y) {
@@ -48,6 +59,7 @@ Var* integer_arithmetic(Trace& t, SymOp op, const Scalar& x, const Scalar& y) {
   if (op == SymOp::kMod && (y.expr || y.to_double() == 0)) return nullptr;
   const int32_t a = x.expr ? x.expr : env.constant(x.to_int()), b = y.expr ? y.expr : env.constant(y.to_int());
   if (!env.ask_exact(a) || !env.ask_exact(b)) return nullptr;
+  if (op == SymOp::kMod && !has_exact_remainder(env, a)) return nullptr;
   const SymRange p = env.range(a), q = env.range(b);
   if (op == SymOp::kMul) {
     if ((p.contains(0) && q.low < 0) || (q.contains(0) && p.low < 0)) return nullptr;
