@@ -61,7 +61,8 @@ static int again(lutra_State* state, void* arg, const lutra_Value* in, int n, lu
   (void)arg, (void)out;
   *m = 0;
   for (i = 0; n == 1 && i < in[0].as.number; i++) {
-    if (lutra_do_string(state, "for i = 1, 1000 do end", "=again") != LUTRA_OK) return lutra_fail(state, lutra_error(state));
+    if (lutra_do_string(state, "for i = 1, 1000 do end", "=again") != LUTRA_OK)
+      return lutra_fail(state, lutra_error(state));
   }
   return LUTRA_OK;
 }

@@ -260,8 +260,8 @@ end
 test("a break in a layer of the library is told at the user's line", function()
   local _, text = breaks_of("local layer = lt.nn.Linear(3, 3)\n" .. frame("local c = layer(b)"))
   h.truthy(text:find("^program:%d+: compile: fullgraph=true, but the graph breaks: linear raises an error"), text)
-  h.truthy(text:find("in forward at lutra/nn/linear.lua:%d+, called from layer at lutra/nn/module.lua:%d+, called from program"),
-    text)
+  h.truthy(text:find("in forward at lutra/nn/linear.lua:%d+, called from layer at lutra/nn/module.lua:%d+"), text)
+  h.truthy(text:find(", called from program:%d+$"), text)
 end)
 
 test("fullgraph names the line of the break and the calls that lead there", function()

@@ -150,7 +150,8 @@ test("what is refused", function()
   fails("cannot have negative stride", lt.from_blob, array, {4}, {strides = {-1}})
   fails("got a null pointer", lt.from_blob, ffi.cast("float *", nil), {4})
   fails("cannot grow: clone it", lt.from_ffi(array).resize_, lt.from_ffi(array), 100)
-  fails("from_dlpack: argument 'ext_tensor' must be a pointer to struct DLManagedTensorVersioned", lt.from_dlpack, array)
+  fails("from_dlpack: argument 'ext_tensor' must be a pointer to struct DLManagedTensorVersioned",
+    lt.from_dlpack, array)
   fails("from_dlpack: argument 'ext_tensor'", lt.from_dlpack, 3)
   fails("to_dlpack: a tensor that requires grad cannot be shared", lt.ones(2, {requires_grad = true}).to_dlpack,
     lt.ones(2, {requires_grad = true}))

@@ -36,10 +36,10 @@ inline void check(int code, const lutra_State* S = nullptr) {
 // The dtype of a C++ type.
 template <class T>
 struct dtype_of;
-#define LUTRA_DTYPE_OF(type, dtype)      \
-  template <>                            \
-  struct dtype_of<type> {                \
-    static constexpr int value = dtype;  \
+#define LUTRA_DTYPE_OF(type, dtype)     \
+  template <>                           \
+  struct dtype_of<type> {               \
+    static constexpr int value = dtype; \
   };
 LUTRA_DTYPE_OF(bool, LUTRA_BOOL)
 LUTRA_DTYPE_OF(std::uint8_t, LUTRA_UINT8)
@@ -125,8 +125,9 @@ class Tensor {
   void check_type() const {
     if (handle_ && dtype() == dtype_of<T>::value) return;
     const char* has = handle_ ? lutra_dtype_name(dtype()) : "nil";
-    throw Error(LUTRA_ERROR_ARGUMENT, (std::string("a tensor of ") + lutra_dtype_name(dtype_of<T>::value) +
-                                       " is needed, this one is " + has).c_str());
+    throw Error(LUTRA_ERROR_ARGUMENT,
+                (std::string("a tensor of ") + lutra_dtype_name(dtype_of<T>::value) + " is needed, this one is " + has)
+                    .c_str());
   }
   Sizes list(const std::int64_t* from) const { return from ? Sizes(from, from + ndim()) : Sizes(); }
   lutra_Tensor* handle_ = nullptr;
@@ -136,15 +137,15 @@ class Tensor {
 class Value {
  public:
   Value() = default;
-  Value(std::nullptr_t) {}                                                             // NOLINT
-  Value(bool v) { v_.kind = LUTRA_BOOLEAN, v_.as.boolean = v; }                        // NOLINT
-  Value(double v) { v_.kind = LUTRA_NUMBER, v_.as.number = v; }                        // NOLINT
-  Value(int v) : Value(std::int64_t(v)) {}                                             // NOLINT
-  Value(std::int64_t v) { v_.kind = LUTRA_INTEGER, v_.as.integer = v; }                // NOLINT
-  Value(const char* v) : Value(std::string(v)) {}                                      // NOLINT
-  Value(std::string v) : text_(std::move(v)) { v_.kind = LUTRA_STRING; }               // NOLINT
+  Value(std::nullptr_t) {}                                                                   // NOLINT
+  Value(bool v) { v_.kind = LUTRA_BOOLEAN, v_.as.boolean = v; }                              // NOLINT
+  Value(double v) { v_.kind = LUTRA_NUMBER, v_.as.number = v; }                              // NOLINT
+  Value(int v) : Value(std::int64_t(v)) {}                                                   // NOLINT
+  Value(std::int64_t v) { v_.kind = LUTRA_INTEGER, v_.as.integer = v; }                      // NOLINT
+  Value(const char* v) : Value(std::string(v)) {}                                            // NOLINT
+  Value(std::string v) : text_(std::move(v)) { v_.kind = LUTRA_STRING; }                     // NOLINT
   Value(Tensor v) : tensor_(std::move(v)) { v_.kind = tensor_ ? LUTRA_TENSOR : LUTRA_NIL; }  // NOLINT
-  Value(Sizes v) : list_(std::move(v)) { v_.kind = LUTRA_INTEGERS; }                   // NOLINT
+  Value(Sizes v) : list_(std::move(v)) { v_.kind = LUTRA_INTEGERS; }                         // NOLINT
   // An output of C, whose tensor is taken over.
   explicit Value(const lutra_Value& v) : v_(v) {
     if (v.kind == LUTRA_STRING) text_.assign(v.as.string, v.length);
@@ -245,7 +246,8 @@ class State {
     for (std::int64_t size : sizes) n *= size;
     if (n != std::int64_t(data.size())) throw Error(LUTRA_ERROR_ARGUMENT, "tensor: the sizes ask for another number");
     std::unique_ptr<std::vector<T>> kept(new std::vector<T>(std::move(data)));
-    Tensor t = over(kept->data(), sizes, {}, [](void*, void* arg) { delete static_cast<std::vector<T>*>(arg); }, kept.get());
+    Tensor t = over(
+        kept->data(), sizes, {}, [](void*, void* arg) { delete static_cast<std::vector<T>*>(arg); }, kept.get());
     kept.release();
     return t;
   }
@@ -273,7 +275,9 @@ class State {
     callbacks_.emplace_back(new Callback(std::move(callback)));
     check(lutra_register(S_, name, call_back, callbacks_.back().get()), S_);
   }
-  void load_state(const char* module, const std::string& path) { check(lutra_load_state(S_, module, path.c_str()), S_); }
+  void load_state(const char* module, const std::string& path) {
+    check(lutra_load_state(S_, module, path.c_str()), S_);
+  }
 
  private:
   template <class T>
@@ -282,10 +286,10 @@ class State {
     if (!strides.empty() && strides.size() != sizes.size()) {
       throw Error(LUTRA_ERROR_ARGUMENT, "tensor: sizes and strides differ in length");
     }
-    const int code = lutra_tensor_from_memory(S_, const_cast<typename std::remove_const<T>::type*>(data),
-                                              dtype_of<typename std::remove_const<T>::type>::value, int(sizes.size()),
-                                              sizes.data(), strides.empty() ? nullptr : strides.data(), nullptr, deleter,
-                                              arg, &t);
+    const int code =
+        lutra_tensor_from_memory(S_, const_cast<typename std::remove_const<T>::type*>(data),
+                                 dtype_of<typename std::remove_const<T>::type>::value, int(sizes.size()), sizes.data(),
+                                 strides.empty() ? nullptr : strides.data(), nullptr, deleter, arg, &t);
     check(code, S_);
     return Tensor(t);
   }

@@ -82,7 +82,8 @@ class Tensor:
             raise BufferError("copies are the consumer's")
         out = c.c_void_p()
         new = max_version is not None and max_version[0] >= 1
-        _check((_lib.lutra_tensor_to_dlpack if new else _lib.lutra_tensor_to_dlpack_unversioned)(self._handle, c.byref(out)))
+        lend = _lib.lutra_tensor_to_dlpack if new else _lib.lutra_tensor_to_dlpack_unversioned
+        _check(lend(self._handle, c.byref(out)))
         return _PyCapsule_New(out, _NEW if new else _OLD, c.cast(_release, c.c_void_p))
 
 

@@ -25,7 +25,8 @@ local function call(p, g)
   if k == 3 then return p:line("ok, y = pcall(lt.no_grad, %s, y, n); if not ok then seen(y); y = x - n end", g) end
   if k == 4 then return p:line("y = %s(y, n)", g) end
   if k == 5 then
-    return p:line("ok, y = pcall(function() local z = %s(y, n); return z * 2 end); if not ok then seen(y); y = x end", g)
+    return p:line("ok, y = pcall(function() local z = %s(y, n); return z * 2 end) " ..
+      "if not ok then seen(y); y = x end", g)
   end
   if k == 6 then return p:line("y = lt.no_grad(%s, y, n)", g) end
   if k == 7 then
