@@ -91,6 +91,15 @@ std::unique_ptr<Graph> lowered_graph(const Graph& graph) {
   return g;
 }
 
+std::unique_ptr<Graph> lowered_if_allowed(const Graph& graph) {
+  try {
+    return lowered_graph(graph);
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kUser) throw;
+    return nullptr;
+  }
+}
+
 int64_t evaluate(const SymEnv& env, int32_t id, RunSizes sizes) {
   const SymExpr& e = env[id];
   if (e.op == SymOp::kSize && e.a == 0) {
