@@ -11,12 +11,10 @@ bool Scalar::is_whole() const {
   return std::floor(d) == d && std::fabs(d) <= 9007199254740992.0;
 }
 
-namespace {
 int32_t number_expr(SymEnv& env, const Scalar& s) {
   if (!s.expr) return env.number(s.to_double());
   return is_number(env[s.expr].op) ? s.expr : env.make(SymOp::kToNum, s.expr);
 }
-}  // namespace
 
 Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b) {
   SymEnv* env = a.expr || b.expr ? SymEnv::current() : nullptr;

@@ -56,6 +56,8 @@ struct Scalar {
   int64_t to_int() const { return kind == kNumber ? int64_t(d) : i; }
 };
 
+// The expression of s as a number, which an integer becomes.
+int32_t number_expr(SymEnv& env, const Scalar& s);
 // An integer that is a symbol as Lua has it: a number, which is no int64.
 Scalar as_number(const Scalar& s);
 // Arithmetic (kNAdd, kNSub, kNMul, kNDiv) and questions of Scalars as numbers, symbolic ones included.

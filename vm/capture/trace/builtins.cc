@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <lua.hpp>
 #include <tuple>
 
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/trace/builtin_numbers.h"
 #include "vm/capture/trace/function_node.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
@@ -263,86 +263,6 @@ Vars run_tostring(Trace& t, Var* self, const Vars& args) {
   if (v->kind != VarKind::kString) return t.call_pure(self, args, "tostring");
   if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop("tostring of a string by __tostring", "unsupported");
   return {v};
-}
-
-// math.f of a symbolic number is an expression.
-struct HostFunction {
-  const char* name;
-  SymOp op;
-};
-const HostFunction kHostFunctions[] = {
-    {"math.sqrt", SymOp::kNSqrt}, {"math.exp", SymOp::kNExp}, {"math.log", SymOp::kNLog},
-    {"math.sin", SymOp::kNSin},   {"math.cos", SymOp::kNCos}, {"math.floor", SymOp::kNFloor},
-    {"math.ceil", SymOp::kNCeil}, {"math.abs", SymOp::kNAbs},
-};
-
-Vars run_host(Trace& t, Var* self, const Vars& args) {
-  Var* v = arg(t, args, 0);
-  if (args.size() != 1 || v->kind != VarKind::kNumber || (v->guarded && !v->num.expr)) return run_pure(t, self, args);
-  SymEnv& env = *t.graph->env;
-  Scalar s = t.symbolic(v);
-  SymOp op = SymOp::kNAbs;
-  for (const HostFunction& h : kHostFunctions) {
-    if (!strcmp(h.name, self->builtin->name)) op = h.op;
-  }
-  if (s.kind == Scalar::kInt) {
-    if (op == SymOp::kNFloor || op == SymOp::kNCeil) return {v};
-    s.expr = env.make(SymOp::kToNum, s.expr);
-  }
-  // math.floor(size / n) is a size.
-  const SymExpr e = env[s.expr];
-  if (op == SymOp::kNFloor && e.op == SymOp::kNDiv) {
-    auto whole = [&](int32_t id) -> int32_t {
-      const SymExpr& x = env[id];
-      if (x.op == SymOp::kToNum) return x.a;
-      if (x.op == SymOp::kConstNum && std::floor(x.d) == x.d && x.d > 0 && x.d < 0x1p53)
-        return env.constant(int64_t(x.d));
-      return 0;
-    };
-    const int32_t a = whole(e.a), b = whole(e.b);
-    // Of doubles, 0 / -2 is -0, and n / 0 is no integer.
-    const bool exact = a && b && env.range(b).low > 0 && env.ask_exact(a) && env.ask_exact(b);
-    if (exact) return {t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(SymOp::kFloorDiv, a, b))))};
-  }
-  const int32_t id = env.make(op, s.expr);
-  Scalar r(env[id].d);
-  r.expr = id;
-  return {t.scalar(r)};
-}
-
-// math.max and math.min of numbers of which one is symbolic; of integers the result is one.
-Vars run_extreme(Trace& t, Var* self, const Vars& args) {
-  bool symbolic = false;
-  for (size_t i = 0; i < args.size(); i++) {
-    Var* v = arg(t, args, i);
-    if (v->kind != VarKind::kNumber) return run_pure(t, self, args);
-    symbolic = symbolic || !v->guarded || v->num.expr;
-  }
-  if (!symbolic) return run_pure(t, self, args);
-  SymEnv& env = *t.graph->env;
-  const bool most = !strcmp(self->builtin->name, "math.max");
-  const auto whole = [&](const Scalar& s) -> int32_t {
-    if (s.expr) return s.kind == Scalar::kInt && env.ask_exact(s.expr) ? s.expr : 0;
-    const double d = s.to_double();
-    return s.is_whole() && std::signbit(d) == (d < 0) ? env.constant(s.to_int()) : 0;  // -0 is no integer
-  };
-  const auto number = [&](const Scalar& s) {
-    if (!s.expr) return env.number(s.to_double());
-    return s.kind == Scalar::kInt ? env.make(SymOp::kToNum, s.expr) : s.expr;
-  };
-  Scalar best = t.symbolic(args[0]);
-  for (size_t i = 1; i < args.size(); i++) {
-    const Scalar s = t.symbolic(args[i]);
-    const int32_t a = whole(best), b = a ? whole(s) : 0;
-    if (a && b) {
-      best = Scalar::of_sym(SymInt::of_expr(env, env.make(most ? SymOp::kMax : SymOp::kMin, a, b)));
-      continue;
-    }
-    const int32_t id = env.make(most ? SymOp::kNMax : SymOp::kNMin, number(best), number(s));
-    best = Scalar(env[id].d);
-    if (env[id].op != SymOp::kConstNum) best.expr = id;
-  }
-  return {t.scalar(best)};
 }
 
 // -- lt

@@ -78,11 +78,8 @@ Var* symbolic_arithmetic(Trace& t, const Row& r, Var* a, Var* b) {
   if (is_int(x) && is_int(y) && (x.expr || y.expr) && r.integer != SymOp::kConstInt) {
     if (Var* v = integer_arithmetic(t, r.integer, x, y)) return v;
   }
-  auto id = [&](const Scalar& s) {
-    if (s.expr == 0) return env.number(s.to_double());
-    return s.kind == Scalar::kInt ? env.make(SymOp::kToNum, s.expr) : s.expr;
-  };
-  const int32_t e = env.make(r.number, id(x), id(y));
+  const int32_t left = number_expr(env, x), right = number_expr(env, y);
+  const int32_t e = env.make(r.number, left, right);
   Scalar s(env[e].d);
   s.expr = env[e].op == SymOp::kConstNum ? 0 : e;
   return t.scalar(s);

@@ -20,11 +20,7 @@ bool less(Trace& t, Var* a, Var* b, bool or_equal) {
     }
     SymEnv& env = *t.graph->env;
     const Scalar x = t.symbolic(a), y = t.symbolic(b);
-    auto id = [&](const Scalar& s) {
-      if (s.expr == 0) return env.number(s.to_double());
-      return s.kind == Scalar::kInt ? env.make(SymOp::kToNum, s.expr) : s.expr;
-    };
-    const int32_t i = id(x), j = id(y);
+    const int32_t i = number_expr(env, x), j = number_expr(env, y);
     return env.ask(or_equal ? SymCmp::kLe : SymCmp::kLt, i, j);
   }
   if (a->kind == VarKind::kString && b->kind == VarKind::kString) {

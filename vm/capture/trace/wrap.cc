@@ -481,12 +481,7 @@ bool Trace::same(Var* a, Var* b) {
     case VarKind::kNumber: {
       if (a->guarded && b->guarded && !a->num.expr && !b->num.expr) return a->num.to_double() == b->num.to_double();
       SymEnv& env = *graph->env;
-      auto id = [&](Var* v) {
-        Scalar s = symbolic(v);
-        if (s.expr == 0) return env.number(s.to_double());
-        return s.kind == Scalar::kNumber ? s.expr : env.make(SymOp::kToNum, s.expr);
-      };
-      const int32_t x = id(a), y = id(b);
+      const int32_t x = number_expr(env, symbolic(a)), y = number_expr(env, symbolic(b));
       return env.ask(SymCmp::kEq, x, y);
     }
     case VarKind::kTensor:

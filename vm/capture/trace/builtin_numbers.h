@@ -1,0 +1,12 @@
+// Models of math's functions, rows of builtins.cc.
+#pragma once
+#include "vm/capture/trace/tracker.h"
+
+namespace lutra {
+
+class Trace;
+
+Vars run_host(Trace& t, Var* self, const Vars& args);     // math.sqrt, math.floor and others of one number
+Vars run_extreme(Trace& t, Var* self, const Vars& args);  // math.max, math.min
+
+}  // namespace lutra
