@@ -231,6 +231,7 @@ class EagerExecutor : public Executor {
                              {scalars.begin(), scalars.size()},
                              strings,
                              parallel_for,
+                             thread_count(),
                              current_extern_isa(),
                              device,
                              backend.stream(device)};

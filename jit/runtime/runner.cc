@@ -178,7 +178,7 @@ ExternCall Runner::make_call(const RunContext& c, const ExternLaunch& launch, Ca
         char* const buffer = static_cast<char*>(c.buffers[size_t(v.buffer)]);
         return buffer + program_.int_value(values, v.offset) * int64_t(size_of(v.dtype));
       });
-  call.parallel = parallel_for, call.isa = current_extern_isa();
+  call.parallel = parallel_for, call.threads = thread_count(), call.isa = current_extern_isa();
   call.device = plan_.device, call.stream = flat_.backend.stream(plan_.device);
   return call;
 }

@@ -8,7 +8,7 @@ namespace lutra::numerics {
 
 // Grows with every change of a number below, or of the steps of a function or a product: results then have other bits
 // than before. Caches of code have it in their keys.
-inline constexpr int kVersion = 3;
+inline constexpr int kVersion = 4;
 
 // How one kind of device reduces.
 struct Reductions {
@@ -34,11 +34,8 @@ inline constexpr int64_t kChunkSteps = 64;
 // Taps of a pool's window that are summed as one expression; more are loops.
 inline constexpr int64_t kUnrolledTaps = 32;
 
-// Of a CPU's libraries: pieces of a product by its floating-point operations, and of a batch. Measured on two cores: a
-// piece below a few MFLOP loses more to packing its operands again than a second thread gains, and beyond eight
-// pieces a product gains nothing on the machines we know.
-inline constexpr int64_t kMostPieces = 8, kSmallPieces = 4, kManyMatrices = 4;
-inline constexpr double kSmallProduct = 256e6, kSmallPiece = 12e6;
+// Of a CPU's products: terms that one chain of fused multiply-adds takes; the sums of chains are added in order.
+inline constexpr int64_t kProductSteps = 256;
 // Pieces of a convolution's batch, and chunks that the sums of its weights' gradient are cut into.
 inline constexpr int64_t kConvPieces = 8, kConvChunks = 8;
 

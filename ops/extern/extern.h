@@ -41,6 +41,7 @@ struct ExternCall {
   std::span<const double> scalars;
   std::span<const std::string_view> strings;
   ParallelFor parallel = nullptr;
+  int threads = 1;  // that parallel has: no result depends on it
   ExternIsa isa = ExternIsa::kBase;
   Device device;           // of all operands but absent ones
   void* stream = nullptr;  // where a GPU's candidate puts its work

@@ -245,10 +245,10 @@ std::string variable_of(const Row& row) {
 }
 
 // Variables that other rooms, the tests and the scripts read.
-const char* const kOtherVariables[] = {"LUTRA_LOGS",         "LUTRA_TAILCALLS", "LUTRA_STDLIB",     "LUTRA_ONEDNN",
-                                       "LUTRA_KEEP_KERNELS", "LUTRA_BLESS",     "LUTRA_SOURCE_DIR", "LUTRA_CUDA_*",
-                                       "LUTRA_TEST_*",       "LUTRA_FUZZ_*",    "LUTRA_FAKE_*",     "LUTRA_SHIM_*",
-                                       "LUTRA_TORCH",        "LUTRA_ORACLE_*",  "LUTRA_INJECT"};
+const char* const kOtherVariables[] = {"LUTRA_LOGS",     "LUTRA_TAILCALLS",  "LUTRA_STDLIB", "LUTRA_KEEP_KERNELS",
+                                       "LUTRA_BLESS",    "LUTRA_SOURCE_DIR", "LUTRA_CUDA_*", "LUTRA_TEST_*",
+                                       "LUTRA_FUZZ_*",   "LUTRA_FAKE_*",     "LUTRA_SHIM_*", "LUTRA_TORCH",
+                                       "LUTRA_ORACLE_*", "LUTRA_INJECT"};
 
 bool is_other_variable(const std::string& name) {
   for (const std::string pattern : kOtherVariables) {

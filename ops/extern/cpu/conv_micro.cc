@@ -16,6 +16,8 @@ struct Vector {
   static T load(const T* p) { return *p; }
   static void store(T* p, T v) { *p = v; }
   static T splat(T v) { return v; }
+  static T load_part(const T* p, int64_t) { return *p; }
+  static void store_part(T* p, int64_t, T v) { *p = v; }
   static T add(T a, T b) { return a + b; }
   static float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
   static double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }

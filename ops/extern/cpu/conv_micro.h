@@ -1,4 +1,4 @@
-// The innermost loops of convolutions, one table an element type and instruction set.
+// The innermost loops of convolutions and products, one table an element type and instruction set.
 // Every element of a result is a chain of fused multiply-adds in the order that the caller lists, so its bits depend
 // neither on the tile nor on the instruction set.
 #pragma once
@@ -36,17 +36,40 @@ struct ConvOuter {
   int64_t c_step;
 };
 
+// rows x (vectors * width) results: c[i][n] = sum over j < steps of a[i][j] * b[j][n], which starts with zero; with c,
+// whose chain goes on; or with zero, and is added to c.
+enum class ProductStart : uint8_t { kZero, kGoOn, kAdd };
+template <class T>
+struct ProductTile {
+  const T* a;
+  int64_t a_row, a_step;
+  const T* b;
+  int64_t b_step, steps;
+  T* c;
+  int64_t c_row;
+  ProductStart start;
+};
+
 template <class T>
 struct ConvMicro {
   using TileFn = void (*)(const ConvTile<T>&);
+  using ProductFn = void (*)(const ProductTile<T>&);
   using OuterFn = void (*)(const ConvOuter<T>&);
   using SumFn = void (*)(const ConvOuter<T>&);
+  // rows x columns elements, of at most two vectors a row. Packing fills up the last vector with zeros.
+  using CopyFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
+  // to[j][i] = from[i][j], rows x columns elements of `from`, at most one vector of rows. Writes whole vectors: what is
+  // beyond the last row is any of the elements.
+  using TransposeFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
   static constexpr int kMostRows = 14;
   int width;                        // elements of a vector
   int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
   TileFn tile[3][kMostRows + 1];
+  ProductFn product[2][kMostRows + 1];  // as many rows as of tile
   OuterFn outer[3][kMostRows + 1];
   SumFn sum[3];  // c[n] += sum of g[n]
+  CopyFn pack, copy;
+  TransposeFn transpose;
 };
 
 // The table for T of an instruction set.

@@ -18,6 +18,24 @@ struct Vector<float> {
   static Type splat(float v) { return _mm512_set1_ps(v); }
   static Type add(Type a, Type b) { return _mm512_add_ps(a, b); }
   static Type fma(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
+  static __mmask16 first(int64_t n) { return __mmask16((1u << n) - 1); }
+  static Type load_part(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
+  static void store_part(float* p, int64_t n, Type v) { _mm512_mask_storeu_ps(p, first(n), v); }
+  // Four elements from each of four rows; then squares of 4 x 4 within the lanes are transposed.
+  static Type load_lanes(const float* const* p) {
+    Type v = _mm512_castps128_ps512(_mm_loadu_ps(p[0]));
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(p[1]), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(p[2]), 2);
+    return _mm512_insertf32x4(v, _mm_loadu_ps(p[3]), 3);
+  }
+  static void transpose_lanes(Type* v) {
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
+    const __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3]));
+    const __m512d c = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+    v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d)), v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+  }
 };
 
 template <>
@@ -29,6 +47,20 @@ struct Vector<double> {
   static Type splat(double v) { return _mm512_set1_pd(v); }
   static Type add(Type a, Type b) { return _mm512_add_pd(a, b); }
   static Type fma(Type a, Type b, Type c) { return _mm512_fmadd_pd(a, b, c); }
+  static __mmask8 first(int64_t n) { return __mmask8((1u << n) - 1); }
+  static Type load_part(const double* p, int64_t n) { return _mm512_maskz_loadu_pd(first(n), p); }
+  static void store_part(double* p, int64_t n, Type v) { _mm512_mask_storeu_pd(p, first(n), v); }
+  static Type load_lanes(const double* const* p) {
+    const auto pair = [](const double* at) { return _mm_castpd_ps(_mm_loadu_pd(at)); };
+    __m512 v = _mm512_castps128_ps512(pair(p[0]));
+    v = _mm512_insertf32x4(v, pair(p[1]), 1);
+    v = _mm512_insertf32x4(v, pair(p[2]), 2);
+    return _mm512_castps_pd(_mm512_insertf32x4(v, pair(p[3]), 3));
+  }
+  static void transpose_lanes(Type* v) {
+    const Type a = v[0];
+    v[0] = _mm512_unpacklo_pd(a, v[1]), v[1] = _mm512_unpackhi_pd(a, v[1]);
+  }
 };
 
 #include "ops/extern/cpu/conv_micro.inc"
@@ -39,8 +71,12 @@ constexpr ConvMicro<T> table() {
           {14, 14, 0},
           {14, 14, 6},
           {{LUTRA_CONV_ROW14(tile, T, 1)}, {LUTRA_CONV_ROW14(tile, T, 2)}, {}},
+          {{LUTRA_CONV_ROW14(product, T, 1)}, {LUTRA_CONV_ROW14(product, T, 2)}},
           {{LUTRA_CONV_ROW14(outer, T, 1)}, {LUTRA_CONV_ROW14(outer, T, 2)}, {LUTRA_CONV_ROW6(outer, T, 4)}},
-          {sum<T, 1>, sum<T, 2>, sum<T, 4>}};
+          {sum<T, 1>, sum<T, 2>, sum<T, 4>},
+          pack<T>,
+          copy<T>,
+          transpose<T>};
 }
 
 }  // namespace

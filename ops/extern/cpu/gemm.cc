@@ -1,141 +1,422 @@
-// Views of mm's and bmm's operands in, the product in the out view.
+// mm and bmm of float views in, the product out, by tiles of registers (conv_micro.h).
 //
 // Invariants:
-// 1. The partition into pieces depends on sizes alone. Each piece is one single-threaded library call, so bits do not
-//    depend on how many threads share the pieces.
-// 2. The library gets row-major operands or transposes of such; any other layout is packed first. What is chosen
-//    depends on sizes and strides alone.
+// 1. An element is a sum of blocks of numerics::kProductSteps terms, from the first to the last; a block is one chain
+//    of fused multiply-adds in order. Half types are widened, and the sum is rounded once. So bits depend on dtype and
+//    elements alone: neither on layouts, nor on pieces, threads or the instruction set.
+// 2. Operands are read where they lie if tiles can; otherwise they are packed, block by block.
 // 3. k = 0 gives zeros; an empty result does nothing.
 #include <algorithm>
-#include <memory>
+#include <cmath>
 
 #include "ops/core/error.h"
+#include "ops/core/half.h"
 #include "ops/core/numerics.h"
+#include "ops/extern/cpu/conv_micro.h"
+#include "ops/extern/cpu/half_rows.h"
 #include "ops/extern/cpu/kernels.h"
-#include "ops/extern/cpu/onednn.h"
 #include "ops/extern/cpu/scratch.h"
-#include "ops/extern/matrix_layout.h"
 
 namespace lutra {
 namespace {
 
+constexpr int64_t kSteps = numerics::kProductSteps;
+// Rows of `a` and columns of `b` whose packed blocks stay in the second cache. Rows of a packed block are a little
+// longer than its steps, as those of a power of two would lie in one set of the first.
+constexpr int64_t kRows = 112, kCols = 512, kGap = 16;
+// Rows whose results are kept while they are not whole.
+constexpr int64_t kKeptRows = 9 * kRows;
+// Rows up to which `b` is read so few times that packing it costs more than it gains. It is read along its rows then, a
+// few at a time, as memory likes it.
+constexpr int64_t kFewRows = 28, kRowsAtATime = 16;
+// Rows of `a` at a power of two from each other that the first cache holds side by side.
+constexpr int64_t kAliasedRows = 8;
+
 struct Matrix {
-  float* data = nullptr;
-  int64_t rows = 0, cols = 0;
-  struct {
-    int64_t row = 0, col = 0;
-  } stride;
-  float* at(int64_t r, int64_t c) const { return data + r * stride.row + c * stride.col; }
-  Matrix transposed() const { return {data, cols, rows, {stride.col, stride.row}}; }
+  char* data;
+  DType type;
+  int64_t rows, cols, row_stride, col_stride;
+
+  char* at(int64_t row, int64_t col) const {
+    return data + (row * row_stride + col * col_stride) * int64_t(size_of(type));
+  }
+  Matrix part(int64_t row, int64_t col, int64_t n_rows, int64_t n_cols) const {
+    return {at(row, col), type, n_rows, n_cols, row_stride, col_stride};
+  }
+  Matrix transposed() const { return {data, type, cols, rows, col_stride, row_stride}; }
+  // Strides of dimensions of one element mean nothing: the ones that fit best.
+  bool rows_lie() const { return col_stride == 1 || cols == 1; }
+  bool cols_lie() const { return row_stride == 1 || rows == 1; }
 };
-
-void copy_matrix(const Matrix& from, const Matrix& to) {
-  for (int64_t r = 0; r < from.rows; r++) {
-    for (int64_t c = 0; c < from.cols; c++) *to.at(r, c) = *from.at(r, c);
-  }
-}
-
-Matrix packed(Scratch slot, const Matrix& m) {
-  return {scratch<float>(slot, m.rows * m.cols, "matmul"), m.rows, m.cols, {m.cols, 1}};
-}
-
-// One piece of the product: rows of a against columns of b, all on this thread.
-void multiply(Matrix a, Matrix b, Matrix c) {
-  if (a.cols == 0) {
-    for (int64_t r = 0; r < c.rows; r++) {
-      for (int64_t j = 0; j < c.cols; j++) *c.at(r, j) = 0;
-    }
-    return;
-  }
-  Layout lc = layout_of(c);
-  if (lc == Layout::kTransposed) {
-    std::swap(a, b);
-    a = a.transposed(), b = b.transposed(), c = c.transposed();
-  }
-  const Matrix target = c;
-  if (lc == Layout::kNone) c = packed(Scratch::kMatmulOut, c);
-  Layout la = layout_of(a), lb = layout_of(b);
-  const auto pack = [](Scratch slot, Matrix& m, Layout& l) {
-    Matrix p = packed(slot, m);
-    copy_matrix(m, p);
-    m = p, l = Layout::kPlain;
-  };
-  if (la == Layout::kNone) pack(Scratch::kMatmulA, a, la);
-  if (lb == Layout::kNone) pack(Scratch::kMatmulB, b, lb);
-  onednn_sgemm(la == Layout::kTransposed, lb == Layout::kTransposed, c.rows, c.cols, a.cols, a.data,
-               la == Layout::kTransposed ? a.stride.col : a.stride.row, b.data,
-               lb == Layout::kTransposed ? b.stride.col : b.stride.row, c.data, c.stride.row);
-  if (lc == Layout::kNone) copy_matrix(c, target);
-}
-
-// A grid of rows x cols pieces over an m x n result.
-struct Grid {
-  int64_t rows = 1, cols = 1;
-};
-
-// As numerics.h has it. Rows are halved rather than columns: pieces of less than 128 columns or 64 rows lose a tenth or
-// more.
-Grid partition(int64_t m, int64_t n, int64_t k, int64_t batch) {
-  Grid g;
-  const double flops = 2.0 * double(m) * double(n) * double(k);
-  const int64_t most = batch >= numerics::kManyMatrices  ? 1
-                       : flops < numerics::kSmallProduct ? numerics::kSmallPieces
-                                                         : numerics::kMostPieces;
-  while (g.rows * g.cols < most && flops / double(g.rows * g.cols) >= numerics::kSmallPiece) {
-    const int64_t h = m / g.rows, w = n / g.cols, least = g.rows * g.cols == 1 ? 32 : 64;
-    const bool tall = h >= 2 * least, wide = w >= 4 * least;
-    if (!tall && !wide) break;
-    (tall && (2 * h >= w || !wide) ? g.rows : g.cols) *= 2;
-  }
-  return g;
-}
-
-// Where piece i of p begins: multiples of the kernels' tile, so that no piece but the last has a ragged edge.
-int64_t cut(int64_t n, int64_t pieces, int64_t i) { return std::min(n, (n + 15) / 16 * i / pieces * 16); }
 
 Matrix matrix_of(const ExternView& v, int64_t batch_index) {
   const int d = v.dim - 2;
   const int64_t offset = d == 1 ? batch_index * v.strides[0] : 0;
-  return {static_cast<float*>(v.data) + offset, v.sizes[d], v.sizes[d + 1], {v.strides[d], v.strides[d + 1]}};
+  return {static_cast<char*>(v.data) + offset * int64_t(size_of(v.dtype)),
+          v.dtype,
+          v.sizes[d],
+          v.sizes[d + 1],
+          v.strides[d],
+          v.strides[d + 1]};
+}
+
+// n elements of m's dtype from `from` on, `stride` apart, to memory of T's, one after the other; and back.
+template <class T>
+void read_row(const Matrix& m, const char* from, int64_t stride, T* to, int64_t n) {
+  if (is_half(m.type)) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      widen_row(m.type, reinterpret_cast<const uint16_t*>(from), stride, to, n);
+    }
+    return;
+  }
+  const T* f = reinterpret_cast<const T*>(from);
+  if (stride == 1)
+    std::copy_n(f, n, to);
+  else
+    for (int64_t i = 0; i < n; i++) to[i] = f[i * stride];
+}
+
+template <class T>
+void write_row(const Matrix& m, const T* from, char* to, int64_t stride, int64_t n) {
+  if (is_half(m.type)) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      narrow_row(m.type, from, reinterpret_cast<uint16_t*>(to), stride, n);
+    }
+    return;
+  }
+  T* t = reinterpret_cast<T*>(to);
+  if (stride == 1)
+    std::copy_n(from, n, t);
+  else
+    for (int64_t i = 0; i < n; i++) t[i * stride] = from[i];
+}
+
+// to[row * step + col] = m[row][col], whichever way m lies. The last vector of a row is written as a whole.
+template <class T>
+void copy_in(const ConvMicro<T>& micro, const Matrix& m, T* to, int64_t step) {
+  const bool same = size_of(m.type) == sizeof(T);
+  if (m.rows_lie() || !m.cols_lie()) {
+    if (same && m.rows_lie()) {
+      const auto copy = m.cols <= 2 * micro.width ? micro.pack : micro.copy;
+      return copy(reinterpret_cast<const T*>(m.data), m.row_stride, to, step, m.rows, m.cols);
+    }
+    for (int64_t r = 0; r < m.rows; r++) read_row(m, m.at(r, 0), m.col_stride, to + r * step, m.cols);
+    return;
+  }
+  constexpr int64_t kStrip = 256;
+  T strip[16 * kStrip];
+  for (int64_t c = 0; c < m.cols; c += micro.width) {
+    const int64_t cols = std::min<int64_t>(micro.width, m.cols - c);
+    for (int64_t r = 0; r < m.rows; r += kStrip) {
+      const int64_t rows = std::min(kStrip, m.rows - r);
+      const T* from = reinterpret_cast<const T*>(m.at(r, c));
+      if (!same) {
+        for (int64_t i = 0; i < cols; i++) read_row(m, m.at(r, c + i), 1, strip + i * kStrip, rows);
+        from = strip;
+      }
+      micro.transpose(from, same ? m.col_stride : kStrip, to + r * step + c, step, cols, rows);
+    }
+  }
+}
+
+template <class T>
+void copy_out(const ConvMicro<T>& micro, const T* from, int64_t step, const Matrix& m) {
+  const bool same = size_of(m.type) == sizeof(T);
+  if (m.rows_lie() || !m.cols_lie()) {
+    if (same && m.rows_lie()) return micro.copy(from, step, reinterpret_cast<T*>(m.data), m.row_stride, m.rows, m.cols);
+    for (int64_t r = 0; r < m.rows; r++) write_row(m, from + r * step, m.at(r, 0), m.col_stride, m.cols);
+    return;
+  }
+  constexpr int64_t kStrip = 64;
+  T strip[kStrip * 16];
+  for (int64_t r = 0; r < m.rows; r += micro.width) {
+    const int64_t rows = std::min<int64_t>(micro.width, m.rows - r);
+    for (int64_t c = 0; c < m.cols; c += kStrip) {
+      const int64_t cols = std::min(kStrip, m.cols - c);
+      micro.transpose(from + r * step + c, step, strip, micro.width, rows, cols);
+      if (same) {
+        micro.copy(strip, micro.width, reinterpret_cast<T*>(m.at(r, c)), m.col_stride, cols, rows);
+        continue;
+      }
+      for (int64_t i = 0; i < cols; i++) write_row(m, strip + i * micro.width, m.at(r, c + i), 1, rows);
+    }
+  }
+}
+
+// Elements that tiles read: a[i][j] at data[i * row + j * step].
+template <class T>
+struct Rows {
+  const T* data;
+  int64_t row, step;
+};
+
+// Whether all rows of m lie in the same set of the first cache.
+bool is_aliased(const Matrix& m) { return m.rows > 1 && m.row_stride * int64_t(size_of(m.type)) % 4096 < 64; }
+
+template <class T>
+Rows<T> rows_of(const ConvMicro<T>& micro, const Matrix& a, bool direct) {
+  if (direct) return {reinterpret_cast<const T*>(a.data), a.row_stride, 1};
+  if (a.rows_lie() || !a.cols_lie()) {
+    const int64_t step = kSteps + kGap;
+    T* to = scratch<T>(Scratch::kMatmulA, kRows * step, "matmul");
+    copy_in(micro, a, to, step);
+    return {to, step, 1};
+  }
+  T* to = scratch<T>(Scratch::kMatmulA, kSteps * (kRows + kGap), "matmul");
+  copy_in(micro, a.transposed(), to, kRows + kGap);
+  return {to, 1, kRows + kGap};
+}
+
+// One piece of a product, all on this thread.
+template <class T>
+class Piece {
+ public:
+  Piece(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c)
+      : micro_(micro),
+        a_(a),
+        b_(b),
+        c_(c),
+        most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMostRows),
+        direct_a_(size_of(a.type) == sizeof(T) && a.rows_lie() && (!is_aliased(a) || c.cols <= 2 * micro.width)),
+        direct_b_(size_of(b.type) == sizeof(T) && b.rows_lie() && c.rows <= kFewRows),
+        direct_c_(size_of(c.type) == sizeof(T) && c.rows_lie()) {}
+
+  void run() const {
+    for (int64_t row = 0; row < c_.rows; row += kKeptRows) {
+      const int64_t rows = std::min(kKeptRows, c_.rows - row);
+      // Memory likes long rows.
+      const int64_t most = direct_b_ ? kCols * (kFewRows / rows) : kCols;
+      for (int64_t col = 0; col < c_.cols; col += most) {
+        const int64_t cols = std::min(most, c_.cols - col);
+        block(a_.part(row, 0, rows, a_.cols), b_.part(0, col, b_.rows, cols), c_.part(row, col, rows, cols));
+      }
+    }
+  }
+
+ private:
+  // Columns of a block's result that one tile takes: one or two vectors, of which the last may not be full.
+  struct Panel {
+    int log;
+    int64_t at, columns, width;
+    bool full() const { return columns == width; }
+  };
+  Panel panel(int64_t at, int64_t cols) const {
+    const int log = cols - at > micro_.width ? 1 : 0;
+    const int64_t width = int64_t(micro_.width) << log;
+    return {log, at, std::min(width, cols - at), width};
+  }
+  template <class F>
+  void for_panels(int64_t cols, const F& f) const {
+    for (int64_t at = 0; at < cols; at += 2 * micro_.width) f(panel(at, cols));
+  }
+  bool in_place(const Panel& p) const { return direct_c_ && p.full(); }
+
+  bool reads_in_place(const Panel& p) const { return direct_b_ && p.full(); }
+  struct Target {
+    T* data;
+    int64_t row;
+  };
+  struct Columns {
+    const T* data;
+    int64_t step;
+  };
+
+  void run_tiles(const Panel& p, const Rows<T>& a, int64_t rows, const Columns& b, int64_t steps, const Target& c,
+                 ProductStart start) const {
+    const int64_t most = std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows);
+    const int64_t tiles = (rows + most - 1) / most;
+    for (int64_t i = 0; i < tiles; i++) {
+      const int64_t first = rows * i / tiles, end = rows * (i + 1) / tiles;
+      micro_.product[p.log][end - first](
+          {a.data + first * a.row, a.row, a.step, b.data, b.step, steps, c.data + first * c.row, c.row, start});
+    }
+  }
+
+  // Panels that read b where it lies: a few of its rows at a time across all of them, into sums of the block.
+  template <class F>
+  void stream(const Rows<T>& a, const Matrix& b, int64_t rows, ProductStart start, const F& target) const {
+    const int64_t row = b.cols + kGap;
+    T* sums = scratch<T>(Scratch::kMatmulSums, rows * row, "matmul");
+    for (int64_t k = 0; k < std::max<int64_t>(b.rows, 1); k += kRowsAtATime) {
+      const int64_t steps = std::min(kRowsAtATime, b.rows - k);
+      const Rows<T> a_rows = {a.data + k * a.step, a.row, a.step};
+      for_panels(b.cols, [&](const Panel& p) {
+        if (!reads_in_place(p)) return;
+        run_tiles(p, a_rows, rows, {reinterpret_cast<const T*>(b.at(k, p.at)), b.row_stride}, steps, {sums + p.at, row},
+                  k > 0 ? ProductStart::kGoOn : ProductStart::kZero);
+      });
+    }
+    for_panels(b.cols, [&](const Panel& p) {
+      if (!reads_in_place(p)) return;
+      const Target c = target(p, 0);
+      for (int64_t r = 0; r < rows; r++) {
+        const T* from = sums + r * row + p.at;
+        T* to = c.data + r * c.row;
+        if (start == ProductStart::kZero)
+          std::copy_n(from, p.width, to);
+        else
+          for (int64_t i = 0; i < p.width; i++) to[i] += from[i];
+      }
+    });
+  }
+
+  void block(const Matrix& a, const Matrix& b, const Matrix& c) const {
+    // Results that cannot go to their place at once are kept until they are whole: all, or those of the last panel.
+    const int64_t wide = 2 * micro_.width, padded = (c.cols + wide - 1) / wide * wide;
+    const int64_t kept_row = direct_c_ ? wide : padded + kGap;
+    const bool keeps = !direct_c_ || !panel((c.cols - 1) / wide * wide, c.cols).full();
+    T* kept = keeps ? scratch<T>(Scratch::kMatmulOut, c.rows * kept_row, "matmul") : nullptr;
+    T* packed_b = scratch<T>(Scratch::kMatmulB, kSteps * padded, "matmul");
+    const auto target = [&](const Panel& p, int64_t row) {
+      return in_place(p) ? Target{reinterpret_cast<T*>(c.at(row, p.at)), c.row_stride}
+                         : Target{kept + row * kept_row + (direct_c_ ? 0 : p.at), kept_row};
+    };
+    const int64_t blocks = std::max<int64_t>(1, (a.cols + kSteps - 1) / kSteps);  // one even where there is no k: zeros
+    const auto start = [](int64_t block) { return block ? ProductStart::kAdd : ProductStart::kZero; };
+    // Few rows read columns once: a panel of them goes through all steps before the next one.
+    const bool by_panel = direct_a_ && c.rows <= kRows;
+    if (by_panel) {
+      for_panels(c.cols, [&](const Panel& p) {
+        if (reads_in_place(p)) return;
+        for (int64_t i = 0; i < blocks; i++) {
+          const int64_t k = i * kSteps, steps = std::min(kSteps, a.cols - k);
+          pack_panel(b.part(k, 0, steps, b.cols), p, packed_b);
+          run_tiles(p, rows_of<T>(micro_, a.part(0, k, c.rows, steps), true), c.rows, {packed_b, p.width}, steps,
+                    target(p, 0), start(i));
+        }
+      });
+      if (!direct_b_) return finish(kept, kept_row, c);
+    }
+    for (int64_t i = 0; i < blocks; i++) {
+      const int64_t k = i * kSteps, steps = std::min(kSteps, a.cols - k);
+      const Matrix b_rows = b.part(k, 0, steps, b.cols);
+      const bool once = c.rows <= kRows;  // each panel is used once: it stays in the first cache
+      if (!once) {
+        for_panels(b.cols, [&](const Panel& p) {
+          if (!reads_in_place(p)) pack_panel(b_rows, p, packed_b + p.at * kSteps);
+        });
+      }
+      for (int64_t row = 0; row < c.rows; row += kRows) {
+        const int64_t rows = std::min(kRows, c.rows - row);
+        const Rows<T> a_rows = rows_of<T>(micro_, a.part(row, k, rows, steps), direct_a_);
+        if (direct_b_) stream(a_rows, b_rows, rows, start(i), target);
+        if (by_panel) continue;
+        for_panels(c.cols, [&](const Panel& p) {
+          if (reads_in_place(p)) return;
+          if (once) pack_panel(b_rows, p, packed_b);
+          run_tiles(p, a_rows, rows, {packed_b + (once ? 0 : p.at * kSteps), p.width}, steps, target(p, row), start(i));
+        });
+      }
+    }
+    finish(kept, kept_row, c);
+  }
+
+  // Kept results to their place.
+  void finish(const T* kept, int64_t kept_row, const Matrix& c) const {
+    if (!kept) return;
+    if (!direct_c_) return copy_out(micro_, kept, kept_row, c);
+    const int64_t wide = 2 * micro_.width, at = (c.cols - 1) / wide * wide;
+    copy_out(micro_, kept, kept_row, c.part(0, at, c.rows, c.cols - at));
+  }
+
+  // A panel of columns, row after row. What fills up the last vector goes into no result.
+  void pack_panel(const Matrix& b, const Panel& p, T* to) const {
+    copy_in(micro_, b.part(0, p.at, b.rows, p.columns), to, p.width);
+  }
+
+  const ConvMicro<T>& micro_;
+  const Matrix a_, b_, c_;
+  const int64_t most_rows_;  // of a tile that reads `a` where it lies
+  const bool direct_a_, direct_b_, direct_c_;
+};
+
+// About how many cycles a product takes, whose columns are those of vectors.
+double cost(const Matrix& a, const Matrix& b, const Matrix& c, int width) {
+  const double m = double(c.rows), n = double(c.cols), k = double(a.cols), lanes = std::ceil(n / width);
+  return m * k * lanes / 2 + ((b.rows_lie() ? 0 : n * k) + (c.rows_lie() ? 0 : m * n)) / 3;
+}
+
+// A grid of rows x cols pieces over a result.
+struct Grid {
+  int64_t rows = 1, cols = 1;
+};
+
+// Two pieces a thread, as threads are not equally fast; each is worth a thread's while. Halving rows makes pieces pack
+// the same columns, and the other way round.
+Grid partition(const Matrix& a, const Matrix& c, int threads) {
+  constexpr double kPiece = 4e6;
+  constexpr int64_t kLeastRows = 56, kLeastCols = 64;
+  if (threads <= 1) return {};
+  Grid g;
+  const double flops = 2.0 * double(c.rows) * double(c.cols) * double(a.cols);
+  while (g.rows * g.cols < 2 * threads && flops / double(g.rows * g.cols) >= 2 * kPiece) {
+    const int64_t h = c.rows / g.rows, w = c.cols / g.cols;
+    const bool tall = h >= 2 * kLeastRows, wide = w >= 2 * kLeastCols;
+    if (!tall && !wide) break;
+    (tall && (h >= w || !wide) ? g.rows : g.cols) *= 2;
+  }
+  return g;
+}
+
+// Where piece i of p begins: a multiple of `unit`, so that only the last has ragged edges.
+int64_t cut(int64_t n, int64_t unit, int64_t pieces, int64_t i) {
+  return std::min(n, (n + unit - 1) / unit * i / pieces * unit);
+}
+
+template <class T>
+void run_product(const ExternCall& call) {
+  const ExternView& out = call.out[0];
+  const ConvMicro<T>& micro = conv_micro<T>(call.isa);
+  Matrix a0 = matrix_of(call.in[0], 0), b0 = matrix_of(call.in[1], 0), c0 = matrix_of(out, 0);
+  LUTRA_CHECK(a0.rows == c0.rows && b0.cols == c0.cols && b0.rows == a0.cols);
+  const int64_t batch = out.dim == 3 ? out.sizes[0] : 1;
+  if (batch == 0 || c0.rows == 0 || c0.cols == 0) return;
+  // The transposed product has the same terms.
+  const bool swap =
+      cost(b0.transposed(), a0.transposed(), c0.transposed(), micro.width) < cost(a0, b0, c0, micro.width);
+  const auto operands = [&](int64_t i, Matrix& a, Matrix& b, Matrix& c) {
+    a = matrix_of(call.in[0], i), b = matrix_of(call.in[1], i), c = matrix_of(out, i);
+    if (!swap) return;
+    std::swap(a, b);
+    a = a.transposed(), b = b.transposed(), c = c.transposed();
+  };
+  operands(0, a0, b0, c0);
+  const Grid grid = partition(a0, c0, call.threads);
+  const int64_t pieces = grid.rows * grid.cols, wide = 2 * micro.width, rows = c0.rows, cols = c0.cols;
+  const auto body = [&](int64_t begin, int64_t end) {
+    Matrix a, b, c;
+    for (int64_t i = begin; i < end; i++) {
+      const int64_t r = i % pieces / grid.cols, q = i % grid.cols;
+      const int64_t r0 = cut(rows, 14, grid.rows, r), r1 = cut(rows, 14, grid.rows, r + 1);
+      const int64_t q0 = cut(cols, wide, grid.cols, q), q1 = cut(cols, wide, grid.cols, q + 1);
+      if (r0 == r1 || q0 == q1) continue;
+      operands(i / pieces, a, b, c);
+      Piece<T>(micro, a.part(r0, 0, r1 - r0, a.cols), b.part(0, q0, b.rows, q1 - q0), c.part(r0, q0, r1 - r0, q1 - q0))
+          .run();
+    }
+  };
+  // A batch of small products is shared out in runs worth a thread's while.
+  const double flops = 2.0 * double(rows) * double(cols) * double(a0.cols) / double(pieces);
+  const int64_t total = batch * pieces, grain = std::clamp<int64_t>(int64_t(2e6 / std::max(flops, 1.0)), 1, total);
+  if (total <= grain || !call.parallel)
+    body(0, total);
+  else
+    call.parallel(total, grain, body);
 }
 
 }  // namespace
 
-bool gemm_supports(DType dtype) { return dtype == DType::kFloat32 && onednn_available(); }
+bool gemm_supports(DType dtype) { return is_float(dtype) && size_of(dtype) >= 2; }
 
 void run_gemm(const ExternCall& call) {
   LUTRA_CHECK(call.in.size() == 2 && call.out.size() == 1);
-  const std::span<const ExternView> in = call.in;
   const ExternView& out = call.out[0];
-  const int dim = call.op == OpId::bmm ? 3 : 2;
-  LUTRA_CHECK(in[0].dim == dim && in[1].dim == dim && out.dim == dim && out.dtype == DType::kFloat32);
-  const Matrix a0 = matrix_of(in[0], 0), b0 = matrix_of(in[1], 0), c0 = matrix_of(out, 0);
-  const int64_t batch = dim == 3 ? out.sizes[0] : 1, m = c0.rows, n = c0.cols, k = a0.cols;
-  LUTRA_CHECK(a0.rows == m && b0.cols == n && b0.rows == k);
-  if (batch == 0 || m == 0 || n == 0) return;
-  const Grid grid = partition(m, n, k, batch);
-  const int64_t pieces = grid.rows * grid.cols;
-  const auto body = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; i++) {
-      const int64_t r = i % pieces / grid.cols, q = i % grid.cols;
-      const int64_t r0 = cut(m, grid.rows, r), r1 = cut(m, grid.rows, r + 1);
-      const int64_t q0 = cut(n, grid.cols, q), q1 = cut(n, grid.cols, q + 1);
-      if (r0 == r1 || q0 == q1) continue;
-      Matrix a = matrix_of(in[0], i / pieces), b = matrix_of(in[1], i / pieces), c = matrix_of(out, i / pieces);
-      a.data = a.at(r0, 0), a.rows = r1 - r0;
-      b.data = b.at(0, q0), b.cols = q1 - q0;
-      c.data = c.at(r0, q0), c.rows = r1 - r0, c.cols = q1 - q0;
-      multiply(a, b, c);
-    }
-  };
-  // A batch of small products is shared out in runs worth a thread's while.
-  const double flops = 2.0 * double(m) * double(n) * double(k) / double(pieces);
-  const int64_t grain = std::max<int64_t>(1, int64_t(2e6 / std::max(flops, 1.0)));
-  if (batch * pieces <= grain || !call.parallel) {
-    body(0, batch * pieces);
-  } else {
-    call.parallel(batch * pieces, std::min(grain, batch * pieces), body);
-  }
+  LUTRA_CHECK(call.in[0].dim == out.dim && call.in[1].dim == out.dim);
+  LUTRA_CHECK(call.in[0].dtype == out.dtype && call.in[1].dtype == out.dtype);
+  if (size_of(out.dtype) == sizeof(double))
+    run_product<double>(call);
+  else
+    run_product<float>(call);
 }
 
 }  // namespace lutra

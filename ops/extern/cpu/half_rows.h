@@ -1,10 +1,16 @@
-// Rows of half floats in, float32 out, and back, by x86-64's extensions. The same bits as ops/core/half.h.
+// Rows of half floats in, float32 out, and back: the same bits as ops/core/half.h, by vectors where the processor can.
 #pragma once
 #include <cstdint>
 
+#include "ops/core/dtype.h"
+
 namespace lutra {
 
-// With f16c; how many elements, a multiple of 8, were converted.
+// n elements of the half type, `stride` apart.
+void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int64_t n);
+void narrow_row(DType type, const float* from, uint16_t* to, int64_t stride, int64_t n);
+
+// By x86-64's extensions. With f16c; how many elements, a multiple of 8, were converted.
 int64_t widen_float16(const uint16_t* from, float* to, int64_t n);
 int64_t narrow_float16(const float* from, uint16_t* to, int64_t n);
 // With avx2.

@@ -6,10 +6,6 @@ namespace lutra {
 
 bool gemm_supports(DType dtype);
 void run_gemm(const ExternCall& call);
-bool gemm_half_supports(DType dtype);
-void run_gemm_half(const ExternCall& call);
-bool gemm_double_supports(DType dtype);
-void run_gemm_double(const ExternCall& call);
 bool scan_supports(DType dtype);
 void run_scan(const ExternCall& call);
 

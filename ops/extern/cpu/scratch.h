@@ -8,14 +8,12 @@
 
 namespace lutra {
 
-// Who may hold memory at the same time as another has a slot of its own; a product of halves runs one of floats.
+// Who may hold memory at the same time as another has a slot of its own.
 enum class Scratch {
   kMatmulA,
   kMatmulB,
   kMatmulOut,
-  kHalfA,
-  kHalfB,
-  kHalfOut,
+  kMatmulSums,
   kConvImage,
   kConvMap,
   kConvWeight,

@@ -7,12 +7,8 @@ namespace {
 bool any_dtype(DType) { return true; }
 
 const ExternKernel kKernels[] = {
-    {OpId::mm, "onednn", gemm_supports, nullptr, run_gemm},
-    {OpId::bmm, "onednn", gemm_supports, nullptr, run_gemm},
-    {OpId::mm, "onednn by float32", gemm_half_supports, nullptr, run_gemm_half},
-    {OpId::bmm, "onednn by float32", gemm_half_supports, nullptr, run_gemm_half},
-    {OpId::mm, "tiles", gemm_double_supports, nullptr, run_gemm_double},
-    {OpId::bmm, "tiles", gemm_double_supports, nullptr, run_gemm_double},
+    {OpId::mm, "tiles", gemm_supports, nullptr, run_gemm},
+    {OpId::bmm, "tiles", gemm_supports, nullptr, run_gemm},
     {OpId::flash_attention, "flash", attention_supports, nullptr, run_attention},
     {OpId::flash_attention_backward, "flash", attention_supports, nullptr, run_attention_backward},
     {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},

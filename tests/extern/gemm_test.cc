@@ -1,0 +1,136 @@
+// Products on random shapes, strides and dtypes: each element is a sum of chains of fused multiply-adds (gemm.cc), on
+// every instruction set and however the work is shared out.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "ops/core/cpu.h"
+#include "ops/core/half.h"
+#include "ops/core/numerics.h"
+#include "ops/extern/cpu/kernels.h"
+
+namespace lutra {
+namespace {
+
+// A matrix, or a batch of them, whose dimensions lie in memory in the order `order`, each element `apart` from the
+// next.
+struct Matrices {
+  std::vector<double> memory;  // of elements of any dtype
+  ExternView view;
+  Matrices(DType dtype, std::vector<int64_t> sizes, std::vector<int> order, int64_t apart) {
+    view.dtype = dtype;
+    view.dim = int32_t(sizes.size());
+    int64_t n = apart;
+    for (size_t i = order.size(); i-- > 0;) {
+      const int d = order[i];
+      view.sizes[d] = sizes[size_t(d)], view.strides[d] = n;
+      n *= sizes[size_t(d)];
+    }
+    memory.resize(size_t(n) + 1);
+    view.data = memory.data();
+  }
+  int64_t place(int64_t b, int64_t r, int64_t c) const {
+    const int64_t* s = view.strides;
+    return view.dim == 3 ? b * s[0] + r * s[1] + c * s[2] : r * s[0] + c * s[1];
+  }
+  double get(int64_t at) const {
+    switch (view.dtype) {
+      case DType::kFloat64: return static_cast<double*>(view.data)[at];
+      case DType::kFloat32: return static_cast<float*>(view.data)[at];
+      case DType::kBFloat16: return bfloat16_to_float(static_cast<uint16_t*>(view.data)[at]);
+      default: return half_to_float(static_cast<uint16_t*>(view.data)[at]);
+    }
+  }
+  void set(int64_t at, double v) {
+    switch (view.dtype) {
+      case DType::kFloat64: static_cast<double*>(view.data)[at] = v; break;
+      case DType::kFloat32: static_cast<float*>(view.data)[at] = float(v); break;
+      case DType::kBFloat16: static_cast<uint16_t*>(view.data)[at] = float_to_bfloat16(float(v)); break;
+      default: static_cast<uint16_t*>(view.data)[at] = float_to_half(float(v));
+    }
+  }
+  void fill(const std::function<double()>& next) {
+    const int64_t n = int64_t(memory.size() * sizeof(double)) / int64_t(size_of(view.dtype));
+    for (int64_t i = 0; i < n; i++) set(i, next());
+  }
+};
+
+void in_pieces(int64_t n, int64_t, const std::function<void(int64_t, int64_t)>& body) {
+  for (int64_t i = n; i-- > 0;) body(i, i + 1);
+}
+
+template <class T>
+double sum_of_chains(const Matrices& a, const Matrices& b, int64_t matrix, int64_t i, int64_t j, int64_t k) {
+  T sum = 0;
+  for (int64_t at = 0; at < k; at += numerics::kProductSteps) {
+    T chain = 0;
+    for (int64_t l = at; l < std::min(k, at + numerics::kProductSteps); l++) {
+      chain = std::fma(T(a.get(a.place(matrix, i, l))), T(b.get(b.place(matrix, l, j))), chain);
+    }
+    sum = at ? sum + chain : chain;
+  }
+  return double(sum);
+}
+
+}  // namespace
+
+TEST_CASE("extern: products are sums of chains of fused multiply-adds", "[extern]") {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  const auto pick = [&](auto of) { return of[random() % of.size()]; };
+  for (int round = 0; round < 200; round++) {
+    const auto dtype = pick(std::vector{DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16});
+    const bool batched = random() % 2;
+    int64_t batch = batched ? pick(std::vector<int64_t>{0, 1, 3}) : 1;
+    int64_t m = pick(std::vector<int64_t>{0, 1, 5, 13, 14, 15, 28, 29, 113}),
+            n = pick(std::vector<int64_t>{0, 1, 7, 8, 16, 17, 40, 130}),
+            k = pick(std::vector<int64_t>{0, 1, 9, 33, 256, 257, 600});
+    // Beyond one block of rows or columns, or of what is kept.
+    if (round % 50 == 7) batch = 1, m = 1100, n = 40, k = 20;
+    if (round % 50 == 17) batch = 1, m = 30, n = 1200, k = 20;
+    if (round % 50 == 27) batch = 1, m = 3, n = 9000, k = 40;
+    INFO(info(dtype).name << ": " << batch << " x " << m << " x " << k << " x " << n);
+    const auto make = [&](int64_t rows, int64_t cols) {
+      const auto orders = batched ? std::vector<std::vector<int>>{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}}
+                                  : std::vector<std::vector<int>>{{0, 1}, {1, 0}};
+      const std::vector<int64_t> sizes =
+          batched ? std::vector<int64_t>{batch, rows, cols} : std::vector<int64_t>{rows, cols};
+      return Matrices(dtype, sizes, pick(orders), random() % 4 ? 1 : 2);
+    };
+    Matrices a = make(m, k), b = make(k, n), c = make(m, n);
+    a.fill([&] { return normal(random); });
+    b.fill([&] { return normal(random); });
+    std::vector<double> want;
+    for (int64_t at = 0; at < batch * m * n; at++) {
+      const int64_t i = at / n % m, j = at % n, matrix = at / n / m;
+      const bool wide = dtype == DType::kFloat64;
+      want.push_back(wide ? sum_of_chains<double>(a, b, matrix, i, j, k) : sum_of_chains<float>(a, b, matrix, i, j, k));
+    }
+    Matrices rounded = c;
+    rounded.view.data = rounded.memory.data();
+    for (ExternIsa isa : {ExternIsa::kBase, ExternIsa::kAvx2, ExternIsa::kAvx512}) {
+      if (isa == ExternIsa::kAvx512 && !cpu::has_avx512()) continue;
+      if (isa == ExternIsa::kAvx2 && !cpu::has_avx2()) continue;
+      c.fill([] { return 7; });
+      rounded.fill([] { return 7; });
+      const ExternView in[] = {a.view, b.view};
+      ExternCall call;
+      call.op = batched ? OpId::bmm : OpId::mm;
+      call.in = in;
+      call.out = {&c.view, 1};
+      call.isa = isa;
+      if (round % 3) call.parallel = in_pieces, call.threads = round % 3 * 4;
+      run_gemm(call);
+      for (int64_t at = 0; at < batch * m * n; at++) {
+        rounded.set(rounded.place(at / n / m, at / n % m, at % n), want[size_t(at)]);
+      }
+      // Nothing else is written, either.
+      CHECK(c.memory.size() == rounded.memory.size());
+      CHECK(std::memcmp(c.memory.data(), rounded.memory.data(), c.memory.size() * sizeof(double)) == 0);
+    }
+  }
+}
+
+}  // namespace lutra
