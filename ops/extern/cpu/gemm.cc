@@ -10,7 +10,6 @@
 #include <cmath>
 
 #include "ops/core/error.h"
-#include "ops/core/half.h"
 #include "ops/core/numerics.h"
 #include "ops/extern/cpu/conv_micro.h"
 #include "ops/extern/cpu/half_rows.h"
@@ -29,6 +28,8 @@ constexpr int64_t kKeptRows = 9 * kRows;
 // Rows up to which `b` is read so few times that packing it costs more than it gains. It is read along its rows then, a
 // few at a time, as memory likes it.
 constexpr int64_t kFewRows = 28, kRowsAtATime = 16;
+// Elements of the widest vector.
+constexpr int64_t kMostWidth = 16;
 // Rows of `a` at a power of two from each other that the first cache holds side by side.
 constexpr int64_t kAliasedRows = 8;
 
@@ -37,11 +38,20 @@ struct Matrix {
   DType type;
   int64_t rows, cols, row_stride, col_stride;
 
-  char* at(int64_t row, int64_t col) const {
+  void* place(int64_t row, int64_t col) const {
     return data + (row * row_stride + col * col_stride) * int64_t(size_of(type));
   }
+  template <class T>
+  T* at(int64_t row, int64_t col) const {
+    return static_cast<T*>(place(row, col));
+  }
+  // Whether its elements are T's; otherwise they are halves.
+  template <class T>
+  bool holds() const {
+    return size_of(type) == sizeof(T);
+  }
   Matrix part(int64_t row, int64_t col, int64_t n_rows, int64_t n_cols) const {
-    return {at(row, col), type, n_rows, n_cols, row_stride, col_stride};
+    return {at<char>(row, col), type, n_rows, n_cols, row_stride, col_stride};
   }
   Matrix transposed() const { return {data, type, cols, rows, col_stride, row_stride}; }
   // Strides of dimensions of one element mean nothing: the ones that fit best.
@@ -60,85 +70,75 @@ Matrix matrix_of(const ExternView& v, int64_t batch_index) {
           v.strides[d + 1]};
 }
 
-// n elements of m's dtype from `from` on, `stride` apart, to memory of T's, one after the other; and back.
+// n elements of m from (row, col) on, one after the other down its columns or along its rows, to memory of T's.
 template <class T>
-void read_row(const Matrix& m, const char* from, int64_t stride, T* to, int64_t n) {
-  if (is_half(m.type)) {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      widen_row(m.type, reinterpret_cast<const uint16_t*>(from), stride, to, n);
-    }
-    return;
+void read_line(const Matrix& m, int64_t row, int64_t col, int64_t stride, T* to, int64_t n) {
+  if (m.holds<T>()) {
+    const T* from = m.at<T>(row, col);
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+  } else if constexpr (sizeof(T) == sizeof(float)) {
+    widen_row(m.type, m.at<uint16_t>(row, col), stride, to, n);
   }
-  const T* f = reinterpret_cast<const T*>(from);
-  if (stride == 1)
-    std::copy_n(f, n, to);
-  else
-    for (int64_t i = 0; i < n; i++) to[i] = f[i * stride];
 }
 
 template <class T>
-void write_row(const Matrix& m, const T* from, char* to, int64_t stride, int64_t n) {
-  if (is_half(m.type)) {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      narrow_row(m.type, from, reinterpret_cast<uint16_t*>(to), stride, n);
-    }
-    return;
+void write_line(const T* from, const Matrix& m, int64_t row, int64_t col, int64_t stride, int64_t n) {
+  if (m.holds<T>()) {
+    T* to = m.at<T>(row, col);
+    for (int64_t i = 0; i < n; i++) to[i * stride] = from[i];
+  } else if constexpr (sizeof(T) == sizeof(float)) {
+    narrow_row(m.type, from, m.at<uint16_t>(row, col), stride, n);
   }
-  T* t = reinterpret_cast<T*>(to);
-  if (stride == 1)
-    std::copy_n(from, n, t);
-  else
-    for (int64_t i = 0; i < n; i++) t[i * stride] = from[i];
 }
 
 // to[row * step + col] = m[row][col], whichever way m lies. The last vector of a row is written as a whole.
 template <class T>
 void copy_in(const ConvMicro<T>& micro, const Matrix& m, T* to, int64_t step) {
-  const bool same = size_of(m.type) == sizeof(T);
+  if (m.rows_lie() && m.holds<T>()) {
+    const auto copy = m.cols <= 2 * micro.width ? micro.pack : micro.copy;
+    return copy(m.at<T>(0, 0), m.row_stride, to, step, m.rows, m.cols);
+  }
   if (m.rows_lie() || !m.cols_lie()) {
-    if (same && m.rows_lie()) {
-      const auto copy = m.cols <= 2 * micro.width ? micro.pack : micro.copy;
-      return copy(reinterpret_cast<const T*>(m.data), m.row_stride, to, step, m.rows, m.cols);
-    }
-    for (int64_t r = 0; r < m.rows; r++) read_row(m, m.at(r, 0), m.col_stride, to + r * step, m.cols);
+    for (int64_t r = 0; r < m.rows; r++) read_line(m, r, 0, m.col_stride, to + r * step, m.cols);
     return;
   }
   constexpr int64_t kStrip = 256;
-  T strip[16 * kStrip];
+  T strip[kMostWidth * kStrip];
   for (int64_t c = 0; c < m.cols; c += micro.width) {
     const int64_t cols = std::min<int64_t>(micro.width, m.cols - c);
     for (int64_t r = 0; r < m.rows; r += kStrip) {
       const int64_t rows = std::min(kStrip, m.rows - r);
-      const T* from = reinterpret_cast<const T*>(m.at(r, c));
-      if (!same) {
-        for (int64_t i = 0; i < cols; i++) read_row(m, m.at(r, c + i), 1, strip + i * kStrip, rows);
-        from = strip;
+      T* target = to + r * step + c;
+      if (m.holds<T>()) {
+        micro.transpose(m.at<T>(r, c), m.col_stride, target, step, cols, rows);
+        continue;
       }
-      micro.transpose(from, same ? m.col_stride : kStrip, to + r * step + c, step, cols, rows);
+      for (int64_t i = 0; i < cols; i++) read_line(m, r, c + i, 1, strip + i * kStrip, rows);
+      micro.transpose(strip, kStrip, target, step, cols, rows);
     }
   }
 }
 
+// The way back.
 template <class T>
 void copy_out(const ConvMicro<T>& micro, const T* from, int64_t step, const Matrix& m) {
-  const bool same = size_of(m.type) == sizeof(T);
+  if (m.rows_lie() && m.holds<T>()) return micro.copy(from, step, m.at<T>(0, 0), m.row_stride, m.rows, m.cols);
   if (m.rows_lie() || !m.cols_lie()) {
-    if (same && m.rows_lie()) return micro.copy(from, step, reinterpret_cast<T*>(m.data), m.row_stride, m.rows, m.cols);
-    for (int64_t r = 0; r < m.rows; r++) write_row(m, from + r * step, m.at(r, 0), m.col_stride, m.cols);
+    for (int64_t r = 0; r < m.rows; r++) write_line(from + r * step, m, r, 0, m.col_stride, m.cols);
     return;
   }
   constexpr int64_t kStrip = 64;
-  T strip[kStrip * 16];
+  T strip[kStrip * kMostWidth];
   for (int64_t r = 0; r < m.rows; r += micro.width) {
     const int64_t rows = std::min<int64_t>(micro.width, m.rows - r);
     for (int64_t c = 0; c < m.cols; c += kStrip) {
       const int64_t cols = std::min(kStrip, m.cols - c);
       micro.transpose(from + r * step + c, step, strip, micro.width, rows, cols);
-      if (same) {
-        micro.copy(strip, micro.width, reinterpret_cast<T*>(m.at(r, c)), m.col_stride, cols, rows);
+      if (m.holds<T>()) {
+        micro.copy(strip, micro.width, m.at<T>(r, c), m.col_stride, cols, rows);
         continue;
       }
-      for (int64_t i = 0; i < cols; i++) write_row(m, strip + i * micro.width, m.at(r, c + i), 1, rows);
+      for (int64_t i = 0; i < cols; i++) write_line(strip + i * micro.width, m, r, c + i, 1, rows);
     }
   }
 }
@@ -155,7 +155,7 @@ bool is_aliased(const Matrix& m) { return m.rows > 1 && m.row_stride * int64_t(s
 
 template <class T>
 Rows<T> rows_of(const ConvMicro<T>& micro, const Matrix& a, bool direct) {
-  if (direct) return {reinterpret_cast<const T*>(a.data), a.row_stride, 1};
+  if (direct) return {a.at<T>(0, 0), a.row_stride, 1};
   if (a.rows_lie() || !a.cols_lie()) {
     const int64_t step = kSteps + kGap;
     T* to = scratch<T>(Scratch::kMatmulA, kRows * step, "matmul");
@@ -177,9 +177,9 @@ class Piece {
         b_(b),
         c_(c),
         most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMostRows),
-        direct_a_(size_of(a.type) == sizeof(T) && a.rows_lie() && (!is_aliased(a) || c.cols <= 2 * micro.width)),
-        direct_b_(size_of(b.type) == sizeof(T) && b.rows_lie() && c.rows <= kFewRows),
-        direct_c_(size_of(c.type) == sizeof(T) && c.rows_lie()) {}
+        direct_a_(a.holds<T>() && a.rows_lie() && (!is_aliased(a) || c.cols <= 2 * micro.width)),
+        direct_b_(b.holds<T>() && b.rows_lie() && c.rows <= kFewRows),
+        direct_c_(c.holds<T>() && c.rows_lie()) {}
 
   void run() const {
     for (int64_t row = 0; row < c_.rows; row += kKeptRows) {
@@ -242,7 +242,7 @@ class Piece {
       const Rows<T> a_rows = {a.data + k * a.step, a.row, a.step};
       for_panels(b.cols, [&](const Panel& p) {
         if (!reads_in_place(p)) return;
-        run_tiles(p, a_rows, rows, {reinterpret_cast<const T*>(b.at(k, p.at)), b.row_stride}, steps, {sums + p.at, row},
+        run_tiles(p, a_rows, rows, {b.at<T>(k, p.at), b.row_stride}, steps, {sums + p.at, row},
                   k > 0 ? ProductStart::kGoOn : ProductStart::kZero);
       });
     }
@@ -268,47 +268,57 @@ class Piece {
     T* kept = keeps ? scratch<T>(Scratch::kMatmulOut, c.rows * kept_row, "matmul") : nullptr;
     T* packed_b = scratch<T>(Scratch::kMatmulB, kSteps * padded, "matmul");
     const auto target = [&](const Panel& p, int64_t row) {
-      return in_place(p) ? Target{reinterpret_cast<T*>(c.at(row, p.at)), c.row_stride}
+      return in_place(p) ? Target{c.at<T>(row, p.at), c.row_stride}
                          : Target{kept + row * kept_row + (direct_c_ ? 0 : p.at), kept_row};
     };
-    const int64_t blocks = std::max<int64_t>(1, (a.cols + kSteps - 1) / kSteps);  // one even where there is no k: zeros
-    const auto start = [](int64_t block) { return block ? ProductStart::kAdd : ProductStart::kZero; };
-    // Few rows read columns once: a panel of them goes through all steps before the next one.
-    const bool by_panel = direct_a_ && c.rows <= kRows;
-    if (by_panel) {
-      for_panels(c.cols, [&](const Panel& p) {
-        if (reads_in_place(p)) return;
-        for (int64_t i = 0; i < blocks; i++) {
-          const int64_t k = i * kSteps, steps = std::min(kSteps, a.cols - k);
-          pack_panel(b.part(k, 0, steps, b.cols), p, packed_b);
-          run_tiles(p, rows_of<T>(micro_, a.part(0, k, c.rows, steps), true), c.rows, {packed_b, p.width}, steps,
-                    target(p, 0), start(i));
-        }
-      });
-      if (!direct_b_) return finish(kept, kept_row, c);
+    if (direct_a_ && c.rows <= kRows) {
+      by_panel(a, b, c, packed_b, target);
+      if (direct_b_) by_steps(a, b, c, nullptr, target);
+    } else {
+      by_steps(a, b, c, packed_b, target);
     }
-    for (int64_t i = 0; i < blocks; i++) {
-      const int64_t k = i * kSteps, steps = std::min(kSteps, a.cols - k);
+    finish(kept, kept_row, c);
+  }
+
+  // f(first step, steps, how the block of steps starts), once even where there is no step: zeros.
+  template <class F>
+  static void for_steps(int64_t all, const F& f) {
+    f(int64_t(0), std::min(kSteps, all), ProductStart::kZero);
+    for (int64_t k = kSteps; k < all; k += kSteps) f(k, std::min(kSteps, all - k), ProductStart::kAdd);
+  }
+
+  // Few rows, which read columns once: a panel goes through all steps before the next one does.
+  template <class F>
+  void by_panel(const Matrix& a, const Matrix& b, const Matrix& c, T* packed_b, const F& target) const {
+    for_panels(c.cols, [&](const Panel& p) {
+      if (reads_in_place(p)) return;
+      for_steps(a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
+        pack_panel(b.part(k, 0, steps, b.cols), p, packed_b);
+        run_tiles(p, rows_of<T>(micro_, a.part(0, k, c.rows, steps), true), c.rows, {packed_b, p.width}, steps,
+                  target(p, 0), start);
+      });
+    });
+  }
+
+  // Blocks of steps one after the other; packed_b null: only panels that are read where they lie.
+  template <class F>
+  void by_steps(const Matrix& a, const Matrix& b, const Matrix& c, T* packed_b, const F& target) const {
+    for_steps(a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
       const Matrix b_rows = b.part(k, 0, steps, b.cols);
       const bool once = c.rows <= kRows;  // each panel is used once: it stays in the first cache
-      if (!once) {
-        for_panels(b.cols, [&](const Panel& p) {
-          if (!reads_in_place(p)) pack_panel(b_rows, p, packed_b + p.at * kSteps);
-        });
-      }
+      const auto place = [&](const Panel& p) { return packed_b + (once ? 0 : p.at * kSteps); };
       for (int64_t row = 0; row < c.rows; row += kRows) {
         const int64_t rows = std::min(kRows, c.rows - row);
         const Rows<T> a_rows = rows_of<T>(micro_, a.part(row, k, rows, steps), direct_a_);
-        if (direct_b_) stream(a_rows, b_rows, rows, start(i), target);
-        if (by_panel) continue;
+        if (direct_b_) stream(a_rows, b_rows, rows, start, target);
+        if (!packed_b) continue;
         for_panels(c.cols, [&](const Panel& p) {
           if (reads_in_place(p)) return;
-          if (once) pack_panel(b_rows, p, packed_b);
-          run_tiles(p, a_rows, rows, {packed_b + (once ? 0 : p.at * kSteps), p.width}, steps, target(p, row), start(i));
+          if (row == 0) pack_panel(b_rows, p, place(p));
+          run_tiles(p, a_rows, rows, {place(p), p.width}, steps, target(p, row), start);
         });
       }
-    }
-    finish(kept, kept_row, c);
+    });
   }
 
   // Kept results to their place.
