@@ -152,6 +152,11 @@ struct Rows {
 
 // Whether all rows of m lie in the same set of the first cache.
 bool is_aliased(const Matrix& m) { return m.rows > 1 && m.row_stride * int64_t(size_of(m.type)) % 4096 < 64; }
+// Whether tiles read m's rows where they lie, again and again.
+template <class T>
+bool reads_rows(const Matrix& m) {
+  return m.holds<T>() && m.rows_lie() && !is_aliased(m);
+}
 
 template <class T>
 Rows<T> rows_of(const ConvMicro<T>& micro, const Matrix& a, bool direct) {
@@ -162,9 +167,10 @@ Rows<T> rows_of(const ConvMicro<T>& micro, const Matrix& a, bool direct) {
     copy_in(micro, a, to, step);
     return {to, step, 1};
   }
-  T* to = scratch<T>(Scratch::kMatmulA, kSteps * (kRows + kGap), "matmul");
-  copy_in(micro, a.transposed(), to, kRows + kGap);
-  return {to, 1, kRows + kGap};
+  const int64_t row = kRows + kGap / 2;
+  T* to = scratch<T>(Scratch::kMatmulA, kSteps * row, "matmul");
+  copy_in(micro, a.transposed(), to, row);
+  return {to, 1, row};
 }
 
 // One piece of a product, all on this thread.
@@ -177,7 +183,7 @@ class Piece {
         b_(b),
         c_(c),
         most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMostRows),
-        direct_a_(a.holds<T>() && a.rows_lie() && (!is_aliased(a) || c.cols <= 2 * micro.width)),
+        direct_a_(reads_rows<T>(a) || (a.holds<T>() && a.rows_lie() && c.cols <= 2 * micro.width)),
         direct_b_(b.holds<T>() && b.rows_lie() && c.rows <= kFewRows),
         direct_c_(c.holds<T>() && c.rows_lie()) {}
 
@@ -223,12 +229,20 @@ class Piece {
 
   void run_tiles(const Panel& p, const Rows<T>& a, int64_t rows, const Columns& b, int64_t steps, const Target& c,
                  ProductStart start) const {
-    const int64_t most = std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows);
+    for_tiles(
+        rows, std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows), [&](int64_t first, int64_t n) {
+          micro_.product[p.log][n](
+              {a.data + first * a.row, a.row, a.step, b.data, b.step, steps, c.data + first * c.row, c.row, start});
+        });
+  }
+
+  // f(first row, rows) of tiles as equal as can be.
+  template <class F>
+  static void for_tiles(int64_t rows, int64_t most, const F& f) {
     const int64_t tiles = (rows + most - 1) / most;
     for (int64_t i = 0; i < tiles; i++) {
-      const int64_t first = rows * i / tiles, end = rows * (i + 1) / tiles;
-      micro_.product[p.log][end - first](
-          {a.data + first * a.row, a.row, a.step, b.data, b.step, steps, c.data + first * c.row, c.row, start});
+      const int64_t first = rows * i / tiles;
+      f(first, rows * (i + 1) / tiles - first);
     }
   }
 
@@ -305,17 +319,24 @@ class Piece {
   void by_steps(const Matrix& a, const Matrix& b, const Matrix& c, T* packed_b, const F& target) const {
     for_steps(a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
       const Matrix b_rows = b.part(k, 0, steps, b.cols);
-      const bool once = c.rows <= kRows;  // each panel is used once: it stays in the first cache
-      const auto place = [&](const Panel& p) { return packed_b + (once ? 0 : p.at * kSteps); };
+      if (packed_b) {
+        for_panels(c.cols, [&](const Panel& p) {
+          if (!reads_in_place(p)) pack_panel(b_rows, p, packed_b + p.at * kSteps);
+        });
+      }
       for (int64_t row = 0; row < c.rows; row += kRows) {
         const int64_t rows = std::min(kRows, c.rows - row);
         const Rows<T> a_rows = rows_of<T>(micro_, a.part(row, k, rows, steps), direct_a_);
         if (direct_b_) stream(a_rows, b_rows, rows, start, target);
         if (!packed_b) continue;
-        for_panels(c.cols, [&](const Panel& p) {
-          if (reads_in_place(p)) return;
-          if (row == 0) pack_panel(b_rows, p, place(p));
-          run_tiles(p, a_rows, rows, {place(p), p.width}, steps, target(p, row), start);
+        // A tile's rows of `a` stay in the first cache, and columns come from the second, where they lie one behind the
+        // other.
+        for_tiles(rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
+          const Rows<T> part = {a_rows.data + first * a_rows.row, a_rows.row, a_rows.step};
+          for_panels(c.cols, [&](const Panel& p) {
+            if (reads_in_place(p)) return;
+            run_tiles(p, part, n, {packed_b + p.at * kSteps, p.width}, steps, target(p, row + first), start);
+          });
         });
       }
     });
@@ -351,19 +372,25 @@ struct Grid {
   int64_t rows = 1, cols = 1;
 };
 
-// Two pieces a thread, as threads are not equally fast; each is worth a thread's while. Halving rows makes pieces pack
-// the same columns, and the other way round.
-Grid partition(const Matrix& a, const Matrix& c, int threads) {
+// Two pieces a thread, as threads are not equally fast; each is worth a thread's while. Pieces with the same columns
+// pack them each for itself, and so do pieces with the same rows: what costs less is halved.
+template <class T>
+Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int threads) {
   constexpr double kPiece = 4e6;
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
+  // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
+  constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.03;
   if (threads <= 1) return {};
   Grid g;
   const double flops = 2.0 * double(c.rows) * double(c.cols) * double(a.cols);
+  const double rows_cost = double(a.rows) * (reads_rows<T>(a) ? kRead : kCopy);
+  const double cols_cost = double(b.cols) * (b.rows_lie() ? kCopy : kTranspose);
   while (g.rows * g.cols < 2 * threads && flops / double(g.rows * g.cols) >= 2 * kPiece) {
     const int64_t h = c.rows / g.rows, w = c.cols / g.cols;
     const bool tall = h >= 2 * kLeastRows, wide = w >= 2 * kLeastCols;
     if (!tall && !wide) break;
-    (tall && (h >= w || !wide) ? g.rows : g.cols) *= 2;
+    const bool halve_rows = cols_cost * double(g.rows) < rows_cost * double(g.cols);
+    (tall && (halve_rows || !wide) ? g.rows : g.cols) *= 2;
   }
   return g;
 }
@@ -391,7 +418,7 @@ void run_product(const ExternCall& call) {
     a = a.transposed(), b = b.transposed(), c = c.transposed();
   };
   operands(0, a0, b0, c0);
-  const Grid grid = partition(a0, c0, call.threads);
+  const Grid grid = partition<T>(a0, b0, c0, call.threads);
   const int64_t pieces = grid.rows * grid.cols, wide = 2 * micro.width, rows = c0.rows, cols = c0.cols;
   const auto body = [&](int64_t begin, int64_t end) {
     Matrix a, b, c;
