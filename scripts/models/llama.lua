@@ -1,0 +1,181 @@
+-- A Llama: RMS norms, rotary positions, grouped key and value heads, a gated feed-forward net. Writes tokens with a
+-- static cache of keys and values, each step one compiled graph; --train, --bench and --profile train it as the other
+-- ports are trained. Weights are random. --d 4096 --heads 32 --kv-heads 32 --layers 32 --ffn 11008 --vocabulary 32000
+-- has the shape of Llama-7B.
+--   lutra scripts/models/llama.lua [--d 512] [--heads 8] [--kv-heads 2] [--layers 8] [--ffn 1408] [--vocabulary 32000]
+--     [--batch 1] [--prompt 16] [--tokens 64] [--length 256] [--temperature 0.8] [--top-k 50] [--bf16] [--seed 0]
+--     [--eager] [--json FILE] [--train | --bench | --profile] [--steps 20] [--lr 1e-3] [--seconds 1] [--threads N]
+--     [--device cpu|cuda]
+-- --length is the most positions: the cache's when it writes, a sequence's when it trains. --temperature 0 takes the
+-- likeliest token.
+local lt = require "lutra"
+local nn = lt.nn
+local F = nn.functional
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local zoo = dofile(here .. "zoo.lua")
+
+-- Cosines and sines of each position's angles, (positions, head / 2).
+local function rotary(positions, head)
+  local rates = 10000 ^ (lt.arange(0, head, 2, {dtype = "float32"}) / -head)
+  local angles = lt.arange(positions, {dtype = "float32"}):outer(rates)
+  return angles:cos(), angles:sin()
+end
+
+-- Turns the pairs of halves of x (batch, heads, length, head).
+local function turn(x, cos, sin)
+  local a, b = unpack(x:chunk(2, -1))
+  return lt.cat({a * cos - b * sin, b * cos + a * sin}, -1)
+end
+
+local Attention = nn.Module:extend("Attention")
+function Attention:init(s)
+  local head = s.d / s.heads
+  self.heads, self.kv_heads = s.heads, s["kv-heads"]
+  self.wq, self.wo = nn.Linear(s.d, s.d, {bias = false}), nn.Linear(s.d, s.d, {bias = false})
+  self.wk = nn.Linear(s.d, self.kv_heads * head, {bias = false})
+  self.wv = nn.Linear(s.d, self.kv_heads * head, {bias = false})
+end
+
+-- cache: {keys, values}, (batch, kv heads, positions, head); the new ones are written at `at`.
+function Attention:forward(x, cos, sin, cache, at, mask)
+  local q = turn(self.wq(x):unflatten(-1, {self.heads, -1}):transpose(1, 2), cos, sin)
+  local k = turn(self.wk(x):unflatten(-1, {self.kv_heads, -1}):transpose(1, 2), cos, sin)
+  local v = self.wv(x):unflatten(-1, {self.kv_heads, -1}):transpose(1, 2)
+  if cache then
+    k, v = cache.keys:index_copy_(2, at, k), cache.values:index_copy_(2, at, v)
+  end
+  local mixed = F.scaled_dot_product_attention(q, k, v, mask, {is_causal = not cache, enable_gqa = true})
+  return self.wo(mixed:transpose(1, 2):flatten(2))
+end
+
+local Block = nn.Module:extend("Block")
+function Block:init(s)
+  self.attention_norm, self.ffn_norm = nn.RMSNorm(s.d, {eps = 1e-5}), nn.RMSNorm(s.d, {eps = 1e-5})
+  self.attention = Attention(s)
+  self.w1, self.w3 = nn.Linear(s.d, s.ffn, {bias = false}), nn.Linear(s.d, s.ffn, {bias = false})
+  self.w2 = nn.Linear(s.ffn, s.d, {bias = false})
+end
+function Block:forward(x, cos, sin, cache, at, mask)
+  x = x + self.attention(self.attention_norm(x), cos, sin, cache, at, mask)
+  local y = self.ffn_norm(x)
+  return x + self.w2(F.silu(self.w1(y)) * self.w3(y))
+end
+
+local Llama = nn.Module:extend("Llama")
+function Llama:init(s)
+  self.words = nn.Embedding(s.vocabulary, s.d)
+  self.layers = nn.ModuleList()
+  for _ = 1, s.layers do self.layers:append(Block(s)) end
+  self.norm, self.head = nn.RMSNorm(s.d, {eps = 1e-5}), nn.Linear(s.d, s.vocabulary, {bias = false})
+  self.cos, self.sin = rotary(s.length, s.d / s.heads)
+  self.head_size = s.d / s.heads
+end
+
+-- An empty cache for `length` positions.
+function Llama:cache(batch, length)
+  local caches, like = {}, self.words.weight
+  for i, layer in ipairs(self.layers) do
+    local sizes = {batch, layer.attention.kv_heads, length, self.head_size}
+    caches[i] = {keys = like:new_zeros(sizes), values = like:new_zeros(sizes)}
+  end
+  return caches
+end
+
+-- Logits of ids (batch, length). With caches, `at` are the positions of ids, a tensor: a step compiles once.
+function Llama:forward(ids, caches, at)
+  local x, cos, sin, mask = self.words(ids)
+  if caches then
+    cos, sin = self.cos:index_select(0, at), self.sin:index_select(0, at)
+    mask = lt.arange(caches[1].keys:size(2), {device = ids.device}):le(at:unsqueeze(1))
+  else
+    cos, sin = self.cos:narrow(0, 0, ids:size(1)), self.sin:narrow(0, 0, ids:size(1))
+  end
+  cos, sin = cos:to(x.dtype), sin:to(x.dtype)
+  for i, layer in ipairs(self.layers) do x = layer(x, cos, sin, caches and caches[i], at, mask) end
+  return self.head(self.norm(x))
+end
+
+-- Writing -------------------------------------------------------------------------------------------------------------
+
+-- The next token of each row of logits (batch, vocabulary).
+local function choose(logits, temperature, top_k)
+  if temperature == 0 then return logits:argmax(-1, true) end
+  local values, indices = logits:float():topk(top_k)
+  return indices:gather(1, (values / temperature):softmax(-1):multinomial(1))
+end
+
+-- Ids with `count` tokens written behind them; seconds of the prompt and of each token. step(ids, caches, at) gives the
+-- next token.
+local function generate(net, step, ids, count, length)
+  local caches, out, times = net:cache(ids:size(0), length), {ids}, {}
+  local at, device = lt.arange(ids:size(1), {device = ids.device}), tostring(ids.device)
+  for i = 1, count do
+    local start = lt.perf_counter()
+    ids = step(ids, caches, at)
+    if device:match("^cuda") then lt.cuda.synchronize() end
+    times[i] = lt.perf_counter() - start
+    out[#out + 1], at = ids, at:narrow(0, at:size(0) - 1, 1) + 1
+  end
+  return lt.cat(out, 1), times
+end
+
+local function stepper(net, temperature, top_k, compile)
+  local function step(ids, caches, at)
+    return choose(net(ids, caches, at):select(1, -1), temperature, top_k)
+  end
+  return compile and lt.compile(step) or step
+end
+
+local function write(_, options)
+  local net = Llama(options)
+  if options.bf16 then net:to("bfloat16") end
+  net:eval()
+  local step = stepper(net, options.temperature, options["top-k"], not options.eager)
+  local ids = lt.randint(0, options.vocabulary, {options.batch, options.prompt})
+  local bytes = 0
+  for _, p in ipairs(net:parameters()) do bytes = bytes + p:numel() * p:element_size() end
+  local function run() return generate(net, step, ids, options.tokens, options.length) end
+  lt.no_grad(run) -- compiles
+  local tokens, times = lt.no_grad(run)
+  local prompt_ms = table.remove(times, 1) * 1e3
+  local ms = zoo.median(times) * 1e3
+  print(table.concat(tokens[0]:totable(), " "))
+  print(string.format([[
+
+  prompt of %4d        %8.2f ms
+  a token               %8.2f ms  %.1f tokens/s
+  weights               %8.1f MB  %.1f GB/s]], options.prompt, prompt_ms, ms, options.batch / ms * 1e3, bytes / 1e6,
+    bytes / ms / 1e6))
+  if options.json then
+    local file = assert(io.open(options.json, "w"))
+    file:write(lt._native.json({prompt_ms = prompt_ms, token_ms = ms, weight_mb = bytes / 1e6,
+      tokens_per_second = options.batch / ms * 1e3}), "\n")
+    file:close()
+  end
+end
+
+local model = {
+  name = "llama",
+  sizes = {d = 512, heads = 8, ["kv-heads"] = 2, layers = 8, ffn = 1408, vocabulary = 32000, batch = 1, prompt = 16,
+    tokens = 64, length = 256, temperature = 0.8, ["top-k"] = 50},
+  tiny = {d = 16, heads = 4, ["kv-heads"] = 2, layers = 2, ffn = 40, vocabulary = 50, batch = 2, length = 8},
+  kinds = {json = tostring},
+  flags = {bf16 = true, train = true},
+  check = function(options, refuse)
+    if options.d % (2 * options.heads) ~= 0 then refuse("--d must be a multiple of twice --heads") end
+    if options.heads % options["kv-heads"] ~= 0 then refuse("--heads must be a multiple of --kv-heads") end
+    local trains = options.train or options.bench or options.profile
+    if not trains and options.prompt + options.tokens > options.length then
+      refuse("--prompt and --tokens are together at most --length")
+    end
+  end,
+  make = function(sizes) return Llama(sizes) end,
+  batch = zoo.sequences,
+  loss = function(net, x, y) return F.cross_entropy(net(x):flatten(0, 1), y:flatten()) end,
+  main = function(options)
+    if not (options.train or options.bench or options.profile) then return write end
+  end,
+  generate = generate,
+  stepper = stepper,
+}
+return zoo.model(model)

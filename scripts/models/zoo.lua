@@ -1,0 +1,137 @@
+-- What the ports of this folder share: a model in; a program that trains it or times it (--bench) out.
+--   local zoo = dofile(here .. "zoo.lua")
+--   return zoo.model {name = "vit", sizes = {d = 384, ...}, tiny = {d = 16, ...},
+--     make = function(sizes) return net end, batch = function(sizes) return x, y end}
+-- sizes are the program's options, tiny those of the tests (and their rate), with `batch` in both. loss(net, x, y) is
+-- the cross entropy of net(x) unless the model has one of its own. kinds and flags are further options; main(options)
+-- may give another program. A file that is loaded and not run gives the model.
+local lt = require "lutra"
+local F = lt.nn.functional
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local common = dofile(here .. "common.lua")
+local zoo = {median = common.median}
+
+function zoo.cross_entropy(net, x, y) return F.cross_entropy(net(x), y) end
+
+-- Images of three channels with their classes, tokens with a class, and tokens with the token behind each.
+function zoo.images(s) return lt.randn(s.batch, 3, s.image, s.image), lt.randint(0, s.classes, {s.batch}) end
+function zoo.texts(s)
+  return lt.randint(0, s.vocabulary, {s.batch, s.length}), lt.randint(0, s.classes, {s.batch})
+end
+function zoo.sequences(s)
+  local ids = lt.randint(0, s.vocabulary, {s.batch, s.length + 1})
+  return ids:narrow(1, 0, s.length):contiguous(), ids:narrow(1, 1, s.length):contiguous()
+end
+
+-- Channels as mobile nets have them: a multiple of eight, at most a tenth below.
+function zoo.channels(wanted)
+  local whole = math.max(8, math.floor((wanted + 4) / 8) * 8)
+  return whole < 0.9 * wanted and whole + 8 or whole
+end
+
+-- Weights of convolutions by the maps that they write, as for nets of rectifiers.
+function zoo.init_convolutions(net)
+  for module in net:modules() do
+    if lt.isinstance(module, lt.nn.Conv2d) then
+      lt.nn.init.kaiming_normal_(module.weight, {mode = "fan_out"})
+    end
+  end
+end
+
+function zoo.train_step(model, net, opt)
+  local loss_of = model.loss or zoo.cross_entropy
+  return function(x, y)
+    local loss = loss_of(net, x, y)
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
+local function wait(device)
+  if device:match("^cuda") then lt.cuda.synchronize() end
+end
+
+-- Median milliseconds of f() in about `seconds`; on a GPU each sample waits for it.
+local function time(f, seconds)
+  for _ = 1, 3 do f() end
+  local device, times, start = lt.get_default_device(), {}, lt.perf_counter()
+  wait(device)
+  repeat
+    local before = lt.perf_counter()
+    f()
+    wait(device)
+    times[#times + 1] = (lt.perf_counter() - before) * 1e3
+  until #times >= 5 and lt.perf_counter() - start > seconds
+  return common.median(times)
+end
+
+-- A JSON line: {"model", "threads", "train_eager_ms", "train_ms", "infer_eager_ms", "infer_ms", "compile_ms"}.
+local function bench(model, options)
+  local net = model.make(options)
+  local opt = lt.optim.AdamW(net:parameters(), {lr = options.lr})
+  local x, y = model.batch(options)
+  local step = zoo.train_step(model, net, opt)
+  local row = {model = options.name or model.name, threads = lt.get_num_threads()}
+  row.train_eager_ms = time(function() step(x, y) end, options.seconds)
+  local compiled, start = lt.compile(step), lt.perf_counter()
+  compiled(x, y):item()
+  row.compile_ms = (lt.perf_counter() - start) * 1e3
+  row.train_ms = time(function() compiled(x, y) end, options.seconds)
+  net:eval()
+  local function infer(inputs) return net(inputs) end
+  lt.no_grad(function()
+    row.infer_eager_ms = time(function() infer(x) end, options.seconds)
+    local fast = lt.compile(infer)
+    row.infer_ms = time(function() fast(x) end, options.seconds)
+  end)
+  for key, value in pairs(row) do
+    if type(value) == "number" then row[key] = tonumber(string.format("%.4f", value)) end
+  end
+  print(lt._native.json(row))
+end
+
+local function profile(model, options)
+  local net = model.make(options)
+  local opt = lt.optim.AdamW(net:parameters(), {lr = options.lr})
+  local x, y = model.batch(options)
+  print(lt.profile(lt.compile(zoo.train_step(model, net, opt)), {warmup = 3})(x, y))
+  net:eval()
+  local infer = lt.compile(function(inputs) return net(inputs) end)
+  lt.no_grad(function() print(lt.profile(infer, {warmup = 3})(x)) end)
+end
+
+local function train(model, options)
+  local net = model.make(options)
+  local opt = lt.optim.AdamW(net:parameters(), {lr = options.lr})
+  local x, y = model.batch(options)
+  local step = zoo.train_step(model, net, opt)
+  if not options.eager then step = lt.compile(step) end
+  print(string.format("%d parameters", common.parameters_of(net)))
+  for i = 1, options.steps do
+    local start = lt.perf_counter()
+    local loss = step(x, y):item()
+    print(string.format("step %4d  loss %8.4f  %8.2f ms", i, loss, (lt.perf_counter() - start) * 1e3))
+  end
+end
+
+-- Runs the model where its file is the program; gives it back.
+function zoo.model(model)
+  if not (arg and arg[0] and arg[0]:match("([^/]*)$") == model.name .. ".lua") then return model end
+  local options = {steps = 20, lr = 1e-3, seed = 0, seconds = 1}
+  for name, value in pairs(model.sizes) do options[name] = value end
+  local refuse = common.refuser(model.name)
+  local kinds, flags = {threads = tonumber, device = tostring}, {eager = true, bench = true, profile = true}
+  for name, kind in pairs(model.kinds or {}) do kinds[name] = kind end
+  for name in pairs(model.flags or {}) do flags[name] = true end
+  common.read_options(options, kinds, flags, refuse)
+  if model.check then model.check(options, refuse) end
+  lt.manual_seed(options.seed)
+  local own = model.main and model.main(options)
+  local main = own or options.bench and bench or options.profile and profile or train
+  main(model, options)
+  return model
+end
+
+return zoo
