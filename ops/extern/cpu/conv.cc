@@ -114,13 +114,13 @@ struct Direction {
 
   void pack(const ConvWeights& w, int64_t group) const {
     T* to = weights + group * rows * padded();
-    conv_parallel(call, int64_t(panels.size()), [&](int64_t i) { pack_weights(w, panels[size_t(i)], to); });
+    conv_parallel(call, int64_t(panels.size()), [&](int64_t i) { pack_weights(micro, w, panels[size_t(i)], to); });
   }
 
   // Where lines [begin, end) of a result are computed.
   ConvImage<T> target(int64_t n, int64_t group, int64_t begin, int64_t end) const {
     const ConvWindow window{call.out[0], n, group * columns, columns, begin, end, 0, call.out[0].sizes[3]};
-    if (direct_out) return packed_window<T>(window, true, 0, Scratch::kConvMap);
+    if (direct_out) return packed_window<T>(micro, window, true, 0, Scratch::kConvMap);
     const int64_t step = padded();
     T* to = scratch<T>(Scratch::kConvMap, (end - begin) * window.w1 * step, "convolution");
     return {to, step, window.w1 * step};
@@ -133,13 +133,14 @@ struct Direction {
       const int64_t end = std::min(begin + block, lines);
       const ConvImage<T> to = target(n, group, begin, end);
       item(n, group, begin, end, to);
-      if (!direct_out) unpack_image(to, call.out[0], n, group * columns, columns, begin, end);
+      if (!direct_out) unpack_image(micro, to, call.out[0], n, group * columns, columns, begin, end);
     });
   }
 };
 
 template <class T>
 void convolve(const ExternCall& call, const ConvGeometry& g) {
+  if (is_depthwise(g)) return depthwise<T>(call, g);
   const ExternView &image = call.in[0], &weight = call.in[1], &bias = call.in[2];
   Direction<T> d(call, g, g.k, g.kh * g.kw * g.c, g.oh);
   const int64_t wide = (g.ow - 1) * g.sw + (g.kw - 1) * g.dw + 1;
@@ -157,7 +158,7 @@ void convolve(const ExternCall& call, const ConvGeometry& g) {
   d.run([&](int64_t n, int64_t group, int64_t begin, int64_t end, const ConvImage<T>& to) {
     const int64_t h0 = begin * g.sh - g.ph, h1 = (end - 1) * g.sh - g.ph + (g.kh - 1) * g.dh + 1;
     const ConvWindow window{image, n, group * g.c, g.c, h0, h1, -g.pw, wide - g.pw};
-    const ConvImage<T> from = packed_window<T>(window, d.direct_in, g.c, Scratch::kConvImage);
+    const ConvImage<T> from = packed_window<T>(d.micro, window, d.direct_in, g.c, Scratch::kConvImage);
     std::vector<ConvRun> runs;
     for (int64_t kh = 0; kh < g.kh; kh++) {
       for (int64_t kw = 0; kw < g.kw; kw++) {
@@ -207,6 +208,7 @@ void gradient_phase(const Direction<T>& d, int64_t group, const Phase& ph, const
 
 template <class T>
 void convolve_input(const ExternCall& call, const ConvGeometry& g) {
+  if (is_depthwise(g)) return depthwise_input<T>(call, g);
   const ExternView &map = call.in[0], &weight = call.in[1];
   Direction<T> d(call, g, g.c, g.kh * g.kw * g.k, g.h);
   const int64_t w0 = floor_div(g.pw - (g.kw - 1) * g.dw, g.sw), w1 = floor_div(g.w - 1 + g.pw, g.sw) + 1;
@@ -220,7 +222,7 @@ void convolve_input(const ExternCall& call, const ConvGeometry& g) {
     const int64_t h0 = floor_div(begin + g.ph - (g.kh - 1) * g.dh, g.sh);
     const int64_t h1 = floor_div(end - 1 + g.ph, g.sh) + 1;
     const ConvWindow window{map, n, group * g.k, g.k, h0, h1, w0, w1};
-    const ConvImage<T> from = packed_window<T>(window, false, g.k, Scratch::kConvImage);
+    const ConvImage<T> from = packed_window<T>(d.micro, window, false, g.k, Scratch::kConvImage);
     for (int64_t rh = 0; rh < g.sh; rh++) {
       const Phase ph = phase_of(rh, g.sh, g.ph, begin, end);
       for (int64_t rw = 0; rw < g.sw; rw++) {

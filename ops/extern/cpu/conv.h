@@ -38,14 +38,15 @@ template <class T>
 bool lies_packed(const ExternView& v);
 // The window with each pixel's channels in a row, filled up with zeros to c_padded.
 template <class T>
-void pack_image(const ConvWindow& window, int64_t c_padded, T* to);
+void pack_image(const ConvMicro<T>& micro, const ConvWindow& window, int64_t c_padded, T* to);
 // The same, in place where direct says that it lies so already.
 template <class T>
-ConvImage<T> packed_window(const ConvWindow& window, bool direct, int64_t c_padded, Scratch slot);
+ConvImage<T> packed_window(const ConvMicro<T>& micro, const ConvWindow& window, bool direct, int64_t c_padded,
+                           Scratch slot);
 // Back: pixels of `from` into rows [h0, h1) of channels [c0, c0 + c) of v.
 template <class T>
-void unpack_image(const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0, int64_t c, int64_t h0,
-                  int64_t h1);
+void unpack_image(const ConvMicro<T>& micro, const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0,
+                  int64_t c, int64_t h0, int64_t h1);
 
 // One element of a view, whatever its dtype.
 template <class T>
@@ -72,7 +73,16 @@ struct ConvWeights {
 };
 // One panel of them; `to` is where the group's panels begin.
 template <class T>
-void pack_weights(const ConvWeights& weights, const ConvPanel& panel, T* to);
+void pack_weights(const ConvMicro<T>& micro, const ConvWeights& weights, const ConvPanel& panel, T* to);
+
+// Convolutions of each channel with itself, and their gradients.
+bool is_depthwise(const ConvGeometry& g);
+template <class T>
+void depthwise(const ExternCall& call, const ConvGeometry& g);
+template <class T>
+void depthwise_input(const ExternCall& call, const ConvGeometry& g);
+template <class T>
+void depthwise_weight(const ExternCall& call, const ConvGeometry& g);
 
 // Runs body(item) for each of n items on the threads of the call.
 template <class F>

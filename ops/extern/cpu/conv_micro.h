@@ -50,6 +50,33 @@ struct ProductTile {
   ProductStart start;
 };
 
+// A tap of a convolution of each channel with itself: where it lies in the image, and its row of the weights.
+template <class T>
+struct ConvTap {
+  const T* a;
+  int64_t b;
+};
+
+// rows x (vectors * width) results: c[i][n] = start[n] + sum over taps of tap.a[at + i * a_step + n] * b[tap.b][n].
+template <class T>
+struct ConvDepth {
+  int64_t at, a_step;
+  const T* b;
+  const ConvTap<T>* taps;
+  int64_t tap_count;
+  const T* start;
+  T* c;
+  int64_t c_step;
+};
+
+// rows x width results: c[i][n] += sum over lines and pixels of taps[i].a[at + n] * g[n]; outer.a is not read.
+template <class T>
+struct ConvDepthOuter {
+  ConvOuter<T> outer;
+  const ConvTap<T>* taps;
+  int64_t at;
+};
+
 template <class T>
 struct ConvMicro {
   using TileFn = void (*)(const ConvTile<T>&);
@@ -58,10 +85,11 @@ struct ConvMicro {
   using SumFn = void (*)(const ConvOuter<T>&);
   // rows x columns elements, of at most two vectors a row. Packing fills up the last vector with zeros.
   using CopyFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
-  // to[j][i] = from[i][j], rows x columns elements of `from`, at most one vector of rows. Writes whole vectors: what is
-  // beyond the last row is any of the elements.
+  // to[j][i] = from[i][j], rows x columns elements of `from`.
   using TransposeFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
-  static constexpr int kMostRows = 14;
+  using DepthFn = void (*)(const ConvDepth<T>&);
+  using DepthOuterFn = void (*)(const ConvDepthOuter<T>&);
+  static constexpr int kMostRows = 14, kBlock = 16;
   int width;                        // elements of a vector
   int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
   TileFn tile[3][kMostRows + 1];
@@ -70,6 +98,10 @@ struct ConvMicro {
   SumFn sum[3];  // c[n] += sum of g[n]
   CopyFn pack, copy;
   TransposeFn transpose;
+  // Of each channel with itself: the most rows and their tiles, of sums over pixels for kMostRows.
+  int depth_rows[3];
+  DepthFn depth[3][kMostRows + 1];
+  DepthOuterFn depth_outer[kMostRows + 1];
 };
 
 // The table for T of an instruction set.

@@ -76,7 +76,10 @@ constexpr ConvMicro<T> table() {
           {sum<T, 1>, sum<T, 2>, sum<T, 4>},
           pack<T>,
           copy<T>,
-          transpose<T>};
+          transpose<T>,
+          {14, 14, 6},
+          {{LUTRA_CONV_ROW14(depth, T, 1)}, {LUTRA_CONV_ROW14(depth, T, 2)}, {LUTRA_CONV_ROW6(depth, T, 4)}},
+          {LUTRA_CONV_OUTER14(depth_outer, T)}};
 }
 
 }  // namespace

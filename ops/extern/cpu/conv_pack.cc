@@ -14,8 +14,8 @@ constexpr DType dtype_of() {
 
 // Channels of one row of pixels: to[pixel * step + channel].
 template <class S, class T>
-void pack_row(const S* from, int64_t pixels, int64_t pixel_stride, int64_t channels, int64_t channel_stride, T* to,
-              int64_t step) {
+void pack_row(const ConvMicro<T>& micro, const S* from, int64_t pixels, int64_t pixel_stride, int64_t channels,
+              int64_t channel_stride, T* to, int64_t step) {
   if (channel_stride == 1) {
     if constexpr (std::is_same_v<S, T>) {
       if (pixel_stride == step && channels == step) {
@@ -27,6 +27,9 @@ void pack_row(const S* from, int64_t pixels, int64_t pixel_stride, int64_t chann
       for (int64_t c = 0; c < channels; c++) to[p * step + c] = converted<T>(from[p * pixel_stride + c]);
     }
     return;
+  }
+  if constexpr (std::is_same_v<S, T>) {
+    if (pixel_stride == 1) return micro.transpose(from, channel_stride, to, step, channels, pixels);
   }
   // Eight channels at a time: their rows are read side by side, and writes go to few cache lines.
   int64_t c = 0;
@@ -42,8 +45,11 @@ void pack_row(const S* from, int64_t pixels, int64_t pixel_stride, int64_t chann
 }
 
 template <class S, class T>
-void unpack_row(const T* from, int64_t step, S* to, int64_t pixels, int64_t pixel_stride, int64_t channels,
-                int64_t channel_stride) {
+void unpack_row(const ConvMicro<T>& micro, const T* from, int64_t step, S* to, int64_t pixels, int64_t pixel_stride,
+                int64_t channels, int64_t channel_stride) {
+  if constexpr (std::is_same_v<S, T>) {
+    if (pixel_stride == 1 && channels > 1) return micro.transpose(from, step, to, channel_stride, pixels, channels);
+  }
   if (channel_stride == 1) {
     for (int64_t p = 0; p < pixels; p++) {
       for (int64_t c = 0; c < channels; c++) to[p * pixel_stride + c] = S(from[p * step + c]);
@@ -70,7 +76,7 @@ bool lies_packed(const ExternView& v) {
 }
 
 template <class T>
-void pack_image(const ConvWindow& x, int64_t step, T* to) {
+void pack_image(const ConvMicro<T>& micro, const ConvWindow& x, int64_t step, T* to) {
   const int64_t columns = x.w1 - x.w0;
   const int64_t left = std::clamp<int64_t>(-x.w0, 0, columns);
   const int64_t inside = std::clamp<int64_t>(std::min(x.w1, x.view.sizes[3]) - (x.w0 + left), 0, columns - left);
@@ -85,8 +91,8 @@ void pack_image(const ConvWindow& x, int64_t step, T* to) {
         continue;
       }
       std::memset(to, 0, size_t(left * step) * sizeof(T));
-      pack_row(data + h * strides[2] + (x.w0 + left) * strides[3], inside, strides[3], x.c, x.c == 1 ? 1 : strides[1],
-               to + left * step, step);
+      pack_row(micro, data + h * strides[2] + (x.w0 + left) * strides[3], inside, strides[3], x.c,
+               x.c == 1 ? 1 : strides[1], to + left * step, step);
       const int64_t right = columns - left - inside;
       std::memset(to + (left + inside) * step, 0, size_t(right * step) * sizeof(T));
     }
@@ -94,24 +100,24 @@ void pack_image(const ConvWindow& x, int64_t step, T* to) {
 }
 
 template <class T>
-ConvImage<T> packed_window(const ConvWindow& x, bool direct, int64_t step, Scratch slot) {
+ConvImage<T> packed_window(const ConvMicro<T>& micro, const ConvWindow& x, bool direct, int64_t step, Scratch slot) {
   const int64_t* s = x.view.strides;
   if (direct) {
     return {static_cast<T*>(x.view.data) + x.n * s[0] + x.c0 * s[1] + x.h0 * s[2] + x.w0 * s[3], s[3], s[2]};
   }
   T* to = scratch<T>(slot, (x.h1 - x.h0) * (x.w1 - x.w0) * step, "convolution");
-  pack_image(x, step, to);
+  pack_image(micro, x, step, to);
   return {to, step, (x.w1 - x.w0) * step};
 }
 
 template <class T>
-void unpack_image(const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0, int64_t c, int64_t h0,
-                  int64_t h1) {
+void unpack_image(const ConvMicro<T>& micro, const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0,
+                  int64_t c, int64_t h0, int64_t h1) {
   with_float_type(v.dtype, [&]<class S>() {
     auto* data = static_cast<S*>(v.data) + n * v.strides[0] + c0 * v.strides[1];
     for (int64_t h = h0; h < h1; h++) {
-      unpack_row(from.data + (h - h0) * from.line, from.pixel, data + h * v.strides[2], v.sizes[3], v.strides[3], c,
-                 v.strides[1]);
+      unpack_row(micro, from.data + (h - h0) * from.line, from.pixel, data + h * v.strides[2], v.sizes[3], v.strides[3],
+                 c, v.strides[1]);
     }
   });
 }
@@ -131,19 +137,77 @@ void conv_store(const ExternView& v, int64_t at, int64_t stride, const T* values
   });
 }
 
+namespace {
+
+// Elements of the weights that lie in a row, for each column: element q belongs to row (q % taps, q / taps) of the
+// matrix, taps counting from `tap` and inner channels from `inner`.
+struct WeightRun {
+  int64_t from, length, taps, tap, inner;
+};
+
+std::vector<WeightRun> weight_runs(const ConvWeights& x) {
+  const int64_t taps = x.kh * x.kw, *strides = x.view.strides;
+  const bool taps_lie = (x.kw == 1 || strides[3] == 1) && (x.kh == 1 || strides[2] == x.kw);
+  std::vector<WeightRun> runs;
+  if (taps_lie && (x.inner == 1 || x.inner_stride == taps)) {
+    runs.push_back({0, x.inner * taps, taps, 0, 0});
+  } else if (taps_lie && taps > 1) {
+    for (int64_t i = 0; i < x.inner; i++) runs.push_back({i * x.inner_stride, taps, taps, 0, i});
+  } else if (x.inner_stride == 1) {
+    for (int64_t t = 0; t < taps; t++) {
+      runs.push_back({t / x.kw * strides[2] + t % x.kw * strides[3], x.inner, 1, t, 0});
+    }
+  }
+  return runs;
+}
+
+// A panel of which each column lies in runs, by blocks of columns and elements.
 template <class T>
-void pack_weights(const ConvWeights& x, const ConvPanel& panel, T* to) {
+void pack_runs(const ConvMicro<T>& micro, const ConvWeights& x, const std::vector<WeightRun>& runs, const T* data,
+               int64_t columns, T* to, int64_t width) {
+  constexpr int64_t block = 16;
+  T buffer[block * block];
+  for (const WeightRun& run : runs) {
+    for (int64_t q = 0; q < run.length; q += block) {
+      const int64_t n = std::min(block, run.length - q);
+      for (int64_t j = 0; j < columns; j += block) {
+        const int64_t m = std::min(block, columns - j);
+        micro.transpose(data + run.from + q + j * x.column_stride, x.column_stride, buffer, block, m, n);
+        for (int64_t i = 0; i < n; i++) {
+          const int64_t tap = run.tap + (q + i) % run.taps, at = x.flip ? x.kh * x.kw - 1 - tap : tap;
+          std::memcpy(to + (at * x.inner + run.inner + (q + i) / run.taps) * width + j, buffer + i * block,
+                      size_t(m) * sizeof(T));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void pack_weights(const ConvMicro<T>& micro, const ConvWeights& x, const ConvPanel& panel, T* to) {
   const int64_t rows = x.kh * x.kw * x.inner;
   const int64_t columns = std::clamp<int64_t>(x.columns - panel.at, 0, panel.columns);
+  T* row = to + rows * panel.at;
+  if (columns < panel.columns) std::memset(row, 0, size_t(rows * panel.columns) * sizeof(T));
   with_float_type(x.view.dtype, [&]<class S>() {
     const auto* data = static_cast<S*>(x.view.data) + x.offset + panel.at * x.column_stride;
-    T* row = to + rows * panel.at;
+    if constexpr (std::is_same_v<S, T>) {
+      const std::vector<WeightRun> runs = x.column_stride == 1 ? std::vector<WeightRun>() : weight_runs(x);
+      if (!runs.empty()) return pack_runs<T>(micro, x, runs, data, columns, row, panel.columns);
+    }
     for (int64_t tap = 0; tap < x.kh * x.kw; tap++) {
       const int64_t at = x.flip ? x.kh * x.kw - 1 - tap : tap;
       const auto* from = data + at / x.kw * x.view.strides[2] + at % x.kw * x.view.strides[3];
       for (int64_t i = 0; i < x.inner; i++, row += panel.columns) {
+        if constexpr (std::is_same_v<S, T>) {
+          if (x.column_stride == 1) {
+            std::memcpy(row, from + i * x.inner_stride, size_t(columns) * sizeof(T));
+            continue;
+          }
+        }
         for (int64_t j = 0; j < columns; j++) row[j] = converted<T>(from[i * x.inner_stride + j * x.column_stride]);
-        for (int64_t j = columns; j < panel.columns; j++) row[j] = 0;
       }
     }
   });
@@ -161,13 +225,14 @@ std::vector<ConvPanel> conv_panels(int64_t columns, int width, const int* most_r
   return panels;
 }
 
-#define LUTRA_CONV_PACK(T)                                                                                            \
-  template bool lies_packed<T>(const ExternView&);                                                                    \
-  template void pack_image<T>(const ConvWindow&, int64_t, T*);                                                        \
-  template ConvImage<T> packed_window<T>(const ConvWindow&, bool, int64_t, Scratch);                                  \
-  template void unpack_image<T>(const ConvImage<T>&, const ExternView&, int64_t, int64_t, int64_t, int64_t, int64_t); \
-  template void pack_weights<T>(const ConvWeights&, const ConvPanel&, T*);                                            \
-  template T conv_load<T>(const ExternView&, int64_t);                                                                \
+#define LUTRA_CONV_PACK(T)                                                                                     \
+  template bool lies_packed<T>(const ExternView&);                                                             \
+  template void pack_image<T>(const ConvMicro<T>&, const ConvWindow&, int64_t, T*);                            \
+  template ConvImage<T> packed_window<T>(const ConvMicro<T>&, const ConvWindow&, bool, int64_t, Scratch);      \
+  template void unpack_image<T>(const ConvMicro<T>&, const ConvImage<T>&, const ExternView&, int64_t, int64_t, \
+                                int64_t, int64_t, int64_t);                                                    \
+  template void pack_weights<T>(const ConvMicro<T>&, const ConvWeights&, const ConvPanel&, T*);                \
+  template T conv_load<T>(const ExternView&, int64_t);                                                         \
   template void conv_store<T>(const ExternView&, int64_t, int64_t, const T*, int64_t);
 LUTRA_CONV_PACK(float)
 LUTRA_CONV_PACK(double)

@@ -68,10 +68,10 @@ class Gradient {
 
   void add_block(int64_t n, int64_t group, int64_t begin, int64_t end, int64_t row, int64_t row_end, T* sums) const {
     const ConvWindow map_window{call_.in[0], n, group * g_.k, g_.k, begin, end, 0, g_.ow};
-    const ConvImage<T> map = packed_window<T>(map_window, direct_map_, padded_, Scratch::kConvMap);
+    const ConvImage<T> map = packed_window<T>(micro_, map_window, direct_map_, padded_, Scratch::kConvMap);
     const int64_t h0 = begin * g_.sh - g_.ph, h1 = (end - 1) * g_.sh - g_.ph + (g_.kh - 1) * g_.dh + 1;
     const ConvWindow window{call_.in[1], n, group * g_.c, g_.c, h0, h1, -g_.pw, wide_ - g_.pw};
-    const ConvImage<T> image = packed_window<T>(window, direct_image_, g_.c, Scratch::kConvImage);
+    const ConvImage<T> image = packed_window<T>(micro_, window, direct_image_, g_.c, Scratch::kConvImage);
     ConvOuter<T> outer{};
     outer.a_pixel = g_.sw * image.pixel, outer.a_line = g_.sh * image.line;
     outer.g_pixel = map.pixel, outer.g_line = map.line;
@@ -139,7 +139,9 @@ class Gradient {
 // Attributes: the weight's sizes, then those of the convolution.
 void run_convolution_weight(const ExternCall& call) {
   const ConvGeometry g = conv_geometry(call.in[1], call.out[0], call.in[0], call.ints.subspan(4));
-  call.in[0].dtype == DType::kFloat64 ? Gradient<double>(call, g).run() : Gradient<float>(call, g).run();
+  const bool wide = call.in[0].dtype == DType::kFloat64;
+  if (is_depthwise(g)) return wide ? depthwise_weight<double>(call, g) : depthwise_weight<float>(call, g);
+  wide ? Gradient<double>(call, g).run() : Gradient<float>(call, g).run();
 }
 
 }  // namespace lutra
