@@ -59,6 +59,8 @@ Shape random_shape(std::mt19937& random) {
           pick(1, 3), pick(1, 3), pick(1, 2),  pick(1, 2),  {}, 0, 0};
   if (random() % 3 == 0) s.groups = pick(2, 140), s.c = s.k = 1, s.n = pick(0, 3);  // each channel with itself
   for (int& p : s.pads) p = pick(0, 2);
+  if (random() % 4 == 0) s.kh = s.kw = s.sh = s.sw = 1, s.k = 16 * pick(1, 20), s.pads[0] = s.pads[1] = 0;
+  if (random() % 4 == 0) s.k = pick(100, 300);
   s.h = pick(1, 16) + (s.kh - 1) * s.dh, s.w = pick(1, 16) + (s.kw - 1) * s.dw;
   s.oh = (s.h + s.pads[0] + s.pads[2] - (s.kh - 1) * s.dh - 1) / s.sh + 1;
   s.ow = (s.w + s.pads[1] + s.pads[3] - (s.kw - 1) * s.dw - 1) / s.sw + 1;
@@ -152,7 +154,7 @@ std::vector<std::vector<double>> expected(Operands& o) {
 
 TEST_CASE("convolutions are right, and their bits do not depend on how they run", "[extern]") {
   std::mt19937 random(11);
-  for (int round = 0; round < 60; round++) {
+  for (int round = 0; round < 100; round++) {
     Operands o(random_shape(random), random);
     INFO("round " << round);
     const Answers answers = run(o, ExternIsa::kBase, false, nullptr);

@@ -11,8 +11,6 @@ namespace lutra {
 
 namespace {
 
-// Rows of the weights that one pass goes through, so that a panel of them stays in the cache.
-constexpr int64_t kPassRows = 512;
 // Elements of a packed window that stay in the cache.
 constexpr int64_t kWindow = 32768;
 // Pieces that a small batch is cut into.
@@ -29,13 +27,13 @@ void add_run(std::vector<ConvRun>& runs, int64_t a, int64_t length, int64_t b) {
   }
 }
 
-// Runs cut into passes of kPassRows rows.
+// Runs cut into passes of kConvPassRows rows.
 std::vector<std::vector<ConvRun>> passes_of(const std::vector<ConvRun>& runs) {
   std::vector<std::vector<ConvRun>> passes(1);
-  int64_t room = kPassRows;
+  int64_t room = kConvPassRows;
   for (ConvRun r : runs) {
     while (r.length > 0) {
-      if (room == 0) passes.emplace_back(), room = kPassRows;
+      if (room == 0) passes.emplace_back(), room = kConvPassRows;
       const int64_t n = std::min(room, r.length);
       passes.back().push_back({r.a, n, r.b});
       r.a += n, r.b += n, r.length -= n, room -= n;
@@ -141,6 +139,7 @@ struct Direction {
 template <class T>
 void convolve(const ExternCall& call, const ConvGeometry& g) {
   if (is_depthwise(g)) return depthwise<T>(call, g);
+  if (is_flat<T>(call, g)) return convolve_flat<T>(call, g);
   const ExternView &image = call.in[0], &weight = call.in[1], &bias = call.in[2];
   Direction<T> d(call, g, g.k, g.kh * g.kw * g.c, g.oh);
   const int64_t wide = (g.ow - 1) * g.sw + (g.kw - 1) * g.dw + 1;
@@ -209,6 +208,9 @@ void gradient_phase(const Direction<T>& d, int64_t group, const Phase& ph, const
 template <class T>
 void convolve_input(const ExternCall& call, const ConvGeometry& g) {
   if (is_depthwise(g)) return depthwise_input<T>(call, g);
+  if (g.sh == 1 && g.sw == 1 && is_flat<T>(call, turned_geometry(g))) {
+    return convolve_input_flat<T>(call, turned_geometry(g));
+  }
   const ExternView &map = call.in[0], &weight = call.in[1];
   Direction<T> d(call, g, g.c, g.kh * g.kw * g.k, g.h);
   const int64_t w0 = floor_div(g.pw - (g.kw - 1) * g.dw, g.sw), w1 = floor_div(g.w - 1 + g.pw, g.sw) + 1;

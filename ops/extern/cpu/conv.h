@@ -33,6 +33,9 @@ struct ConvWindow {
   int64_t n, c0, c;
   int64_t h0, h1, w0, w1;  // rows and columns; what is outside the image is zero
 };
+// Whether its elements are T.
+template <class T>
+bool is_of(const ExternView& v);
 // Whether windows of such a view can be read where they lie.
 template <class T>
 bool lies_packed(const ExternView& v);
@@ -83,6 +86,27 @@ template <class T>
 void depthwise_input(const ExternCall& call, const ConvGeometry& g);
 template <class T>
 void depthwise_weight(const ExternCall& call, const ConvGeometry& g);
+
+// Rows of the weights that one pass goes through, so that a panel of them stays in the cache.
+inline constexpr int64_t kConvPassRows = 512;
+struct ConvRange {
+  int64_t begin, end;
+};
+// Whether lines of the map have too few pixels for a tile.
+bool is_small_map(const ConvGeometry& g);
+// Whether a convolution is better one product; g of the image that call.in[0] is.
+template <class T>
+bool is_flat(const ExternCall& call, const ConvGeometry& g);
+template <class T>
+void convolve_flat(const ExternCall& call, const ConvGeometry& g);
+// The gradient by an image, of strides of one: a convolution of the map, whose geometry is the turned one.
+ConvGeometry turned_geometry(const ConvGeometry& g);
+template <class T>
+void convolve_input_flat(const ExternCall& call, const ConvGeometry& turned);
+// Windows of the pixels of lines [begin, end), the given rows (tap, channel) of each, one after the other.
+template <class T>
+void conv_windows(const ConvMicro<T>& micro, const ConvGeometry& g, const ExternView& image, int64_t n, int64_t group,
+                  int64_t begin, int64_t end, ConvRange rows, T* to);
 
 // Runs body(item) for each of n items on the threads of the call.
 template <class F>

@@ -177,12 +177,7 @@ Phase phase_of(int64_t r, int64_t stride, int64_t padding, int64_t begin, int64_
 
 template <class T>
 void convolve_input(const ExternCall& call, const ConvGeometry& g) {
-  if (g.sh == 1 && g.sw == 1) {
-    ConvGeometry turned = g;
-    turned.h = g.oh, turned.w = g.ow, turned.oh = g.h, turned.ow = g.w;
-    turned.ph = (g.kh - 1) * g.dh - g.ph, turned.pw = (g.kw - 1) * g.dw - g.pw;
-    return convolve<T>(call, turned, true);
-  }
+  if (g.sh == 1 && g.sw == 1) return convolve<T>(call, turned_geometry(g), true);
   const int64_t w0 = floor_div(g.pw - (g.kw - 1) * g.dw, g.sw), w1 = floor_div(g.w - 1 + g.pw, g.sw) + 1;
   Blocks<T> blocks(call, g, g.h, std::max<int64_t>(1, (w1 - w0) / g.sh));
   blocks.pack(call.in[1], true, nullptr);

@@ -89,7 +89,7 @@ struct ConvMicro {
   using TransposeFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
   using DepthFn = void (*)(const ConvDepth<T>&);
   using DepthOuterFn = void (*)(const ConvDepthOuter<T>&);
-  static constexpr int kMostRows = 14, kBlock = 16;
+  static constexpr int kMostRows = 14;
   int width;                        // elements of a vector
   int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
   TileFn tile[3][kMostRows + 1];

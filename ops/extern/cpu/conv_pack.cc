@@ -71,8 +71,13 @@ void unpack_row(const ConvMicro<T>& micro, const T* from, int64_t step, S* to, i
 }  // namespace
 
 template <class T>
+bool is_of(const ExternView& v) {
+  return v.dtype == dtype_of<T>();
+}
+
+template <class T>
 bool lies_packed(const ExternView& v) {
-  return v.dtype == dtype_of<T>() && (v.strides[1] == 1 || v.sizes[1] == 1);
+  return is_of<T>(v) && (v.strides[1] == 1 || v.sizes[1] == 1);
 }
 
 template <class T>
@@ -168,15 +173,27 @@ void pack_runs(const ConvMicro<T>& micro, const ConvWeights& x, const std::vecto
   constexpr int64_t block = 16;
   T buffer[block * block];
   for (const WeightRun& run : runs) {
+    if (run.taps == 1) {
+      const int64_t at = x.flip ? x.kh * x.kw - 1 - run.tap : run.tap;
+      micro.transpose(data + run.from, x.column_stride, to + (at * x.inner + run.inner) * width, width, columns,
+                      run.length);
+      continue;
+    }
     for (int64_t q = 0; q < run.length; q += block) {
       const int64_t n = std::min(block, run.length - q);
       for (int64_t j = 0; j < columns; j += block) {
         const int64_t m = std::min(block, columns - j);
         micro.transpose(data + run.from + q + j * x.column_stride, x.column_stride, buffer, block, m, n);
+        int64_t tap = run.tap + q % run.taps, inner = run.inner + q / run.taps;
         for (int64_t i = 0; i < n; i++) {
-          const int64_t tap = run.tap + (q + i) % run.taps, at = x.flip ? x.kh * x.kw - 1 - tap : tap;
-          std::memcpy(to + (at * x.inner + run.inner + (q + i) / run.taps) * width + j, buffer + i * block,
-                      size_t(m) * sizeof(T));
+          const int64_t at = x.flip ? x.kh * x.kw - 1 - tap : tap;
+          T* row = to + (at * x.inner + inner) * width + j;
+          if (m == block) {
+            std::memcpy(row, buffer + i * block, block * sizeof(T));  // of a size that the compiler knows
+          } else {
+            std::memcpy(row, buffer + i * block, size_t(m) * sizeof(T));
+          }
+          if (++tap == run.taps) tap = 0, inner++;
         }
       }
     }
@@ -226,6 +243,7 @@ std::vector<ConvPanel> conv_panels(int64_t columns, int width, const int* most_r
 }
 
 #define LUTRA_CONV_PACK(T)                                                                                     \
+  template bool is_of<T>(const ExternView&);                                                                   \
   template bool lies_packed<T>(const ExternView&);                                                             \
   template void pack_image<T>(const ConvMicro<T>&, const ConvWindow&, int64_t, T*);                            \
   template ConvImage<T> packed_window<T>(const ConvMicro<T>&, const ConvWindow&, bool, int64_t, Scratch);      \

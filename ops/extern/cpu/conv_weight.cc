@@ -16,6 +16,10 @@ constexpr int64_t kChunks = numerics::kConvChunks, kPartialBytes = 64 << 20;
 constexpr int64_t kChunkPixels = 512;
 // Elements of a packed window that stay in the cache.
 constexpr int64_t kWindow = 32768;
+// Elements of the windows of several small maps.
+constexpr int64_t kFlat = 1 << 18;
+// Columns that are stored together.
+constexpr int64_t kBlock = ConvMicro<float>::kBlock;
 
 template <class T>
 class Gradient {
@@ -46,10 +50,10 @@ class Gradient {
       const int64_t part = i % parts_, group = i / parts_ % g_.groups, chunk = i / parts_ / g_.groups;
       accumulate(chunk, group, first_row(part), first_row(part + 1), partial + (chunk * g_.groups + group) * size_);
     });
-    const int64_t pieces = std::min(kChunks, rows_ + 1);
+    const int64_t blocks = (g_.k + kBlock - 1) / kBlock, pieces = std::min(kChunks, blocks);
     conv_parallel(call_, g_.groups * pieces, [&](int64_t i) {
-      const int64_t piece = i % pieces;
-      store(i / pieces, (rows_ + 1) * piece / pieces, (rows_ + 1) * (piece + 1) / pieces, partial);
+      const int64_t piece = i % pieces, last = std::min(g_.k, blocks * (piece + 1) / pieces * kBlock);
+      store(i / pieces, blocks * piece / pieces * kBlock, last, partial + i / pieces * size_);
     });
   }
 
@@ -60,9 +64,41 @@ class Gradient {
   void accumulate(int64_t chunk, int64_t group, int64_t row, int64_t end, T* sums) const {
     std::fill(sums + row * padded_, sums + end * padded_, T(0));
     const int64_t units = g_.batch * blocks_;
+    if (is_small_map(g_))
+      return add_flat(units * chunk / chunks_, units * (chunk + 1) / chunks_, group, row, end, sums);
     for (int64_t u = units * chunk / chunks_; u < units * (chunk + 1) / chunks_; u++) {
       const int64_t begin = u % blocks_ * block_;
       add_block(u / blocks_, group, begin, std::min(begin + block_, g_.oh), row, end, sums);
+    }
+  }
+
+  // Blocks [unit, last) of few pixels together: windows and maps of as many as stay in the cache, one after the other.
+  void add_flat(int64_t unit, int64_t last, int64_t group, int64_t row, int64_t row_end, T* sums) const {
+    const int64_t rows = std::min(row_end, rows_) - row, pixels = block_ * g_.ow;
+    const int64_t most = std::max<int64_t>(1, kFlat / std::max<int64_t>(1, pixels * std::max(rows, padded_)));
+    T* windows = scratch<T>(Scratch::kConvRows, most * pixels * rows, "convolution");
+    T* map = scratch<T>(Scratch::kConvMap, most * pixels * padded_, "convolution");
+    ConvOuter<T> outer{};
+    outer.lines = 1, outer.a_pixel = rows, outer.g_pixel = padded_, outer.c_step = padded_;
+    while (unit < last) {
+      outer.pixels = 0;
+      for (const int64_t end = std::min(last, unit + most); unit < end; unit++) {
+        const int64_t n = unit / blocks_, h0 = unit % blocks_ * block_, h1 = std::min(h0 + block_, g_.oh);
+        const ConvRange range{row, row + rows};
+        conv_windows(micro_, g_, call_.in[1], n, group, h0, h1, range, windows + outer.pixels * rows);
+        const ConvWindow window{call_.in[0], n, group * g_.k, g_.k, h0, h1, 0, g_.ow};
+        pack_image(micro_, window, padded_, map + outer.pixels * padded_);
+        outer.pixels += (h1 - h0) * g_.ow;
+      }
+      add_rows(outer, windows, rows, map, sums + row * padded_);
+      if (row_end > rows_) add_bias(outer, map, sums);
+    }
+  }
+
+  void add_bias(ConvOuter<T>& outer, const T* map, T* sums) const {
+    for (const ConvPanel& panel : panels_) {
+      outer.g = map + panel.at, outer.c = sums + rows_ * padded_ + panel.at;
+      micro_.sum[panel.log](outer);
     }
   }
 
@@ -87,11 +123,7 @@ class Gradient {
       const T* a = image.data + kh * g_.dh * image.line + kw * g_.dw * image.pixel;
       add_rows(outer, a + (from - at), to - from, map.data, sums + from * padded_);
     }
-    if (row_end <= rows_) return;
-    for (const ConvPanel& panel : panels_) {
-      outer.g = map.data + panel.at, outer.c = sums + rows_ * padded_ + panel.at;
-      micro_.sum[panel.log](outer);
-    }
+    if (row_end > rows_) add_bias(outer, map.data, sums);
   }
 
   void add_rows(ConvOuter<T>& outer, const T* a, int64_t rows, const T* map, T* sums) const {
@@ -106,23 +138,37 @@ class Gradient {
     }
   }
 
-  // Rows [row, end): the chunks' sums, added in order, to where they belong.
-  void store(int64_t group, int64_t row, int64_t end, T* partial) const {
+  // Columns [k, end): the chunks' sums, added in order, to where they belong.
+  void store(int64_t group, int64_t k, int64_t end, T* sums) const {
     const ExternView &weight = call_.out[0], &bias = call_.out[1];
-    const int64_t* s = weight.strides;
-    for (; row < end; row++) {
-      T* sums = partial + group * size_ + row * padded_;
-      for (int64_t c = 1; c < chunks_; c++) {
-        const T* more = sums + c * g_.groups * size_;
-        for (int64_t k = 0; k < g_.k; k++) sums[k] += more[k];
+    const int64_t *s = weight.strides, taps = g_.kh * g_.kw;
+    for (int64_t chunk = 1; chunk < chunks_; chunk++) {
+      const T* more = sums + chunk * g_.groups * size_;
+      for (int64_t row = 0; row <= rows_; row++) {
+        for (int64_t i = row * padded_ + k; i < row * padded_ + end; i++) sums[i] += more[i];
       }
-      if (row == rows_) {
-        if (bias.sizes[0] > 0) conv_store(bias, group * g_.k * bias.strides[0], bias.strides[0], sums, g_.k);
-        continue;
-      }
+    }
+    const int64_t first = group * g_.k + k;
+    if (bias.sizes[0] > 0) {
+      conv_store(bias, first * bias.strides[0], bias.strides[0], sums + rows_ * padded_ + k, end - k);
+    }
+    const bool lies = s[3] == 1 && s[2] == g_.kw && s[1] == taps;
+    if (lies && is_of<T>(weight)) {
+      return store_blocks(sums, k, end, static_cast<T*>(weight.data) + group * g_.k * s[0]);
+    }
+    for (int64_t row = 0; row < rows_; row++) {
       const int64_t tap = row / g_.c, c = row % g_.c;
-      const int64_t at = group * g_.k * s[0] + c * s[1] + tap / g_.kw * s[2] + tap % g_.kw * s[3];
-      conv_store(weight, at, s[0], sums, g_.k);
+      const int64_t at = first * s[0] + c * s[1] + tap / g_.kw * s[2] + tap % g_.kw * s[3];
+      conv_store(weight, at, s[0], sums + row * padded_ + k, end - k);
+    }
+  }
+
+  // Where the taps of all channels lie in a row for each column: blocks of columns and channels, or of taps.
+  void store_blocks(const T* sums, int64_t k, int64_t end, T* to) const {
+    const int64_t taps = g_.kh * g_.kw, step = call_.out[0].strides[0];
+    if (taps == 1) return micro_.transpose(sums + k, padded_, to + k * step, step, g_.c, end - k);
+    for (int64_t c = 0; c < g_.c; c++) {
+      micro_.transpose(sums + c * padded_ + k, g_.c * padded_, to + k * step + c * taps, step, taps, end - k);
     }
   }
 

@@ -18,6 +18,7 @@ enum class Scratch {
   kConvMap,
   kConvWeight,
   kConvPartial,
+  kConvRows,
   kAttention,
   kCount,
 };
