@@ -133,4 +133,15 @@ test("the short way of arithmetic is the long one", function()
   truthy((half + half).dtype == lt.bfloat16)
 end)
 
+test("eager resampling runs as one graph", function()
+  local x = lt.randn(2, 3, 8, 8)
+  for _, mode in ipairs {"nearest", "bilinear", "bicubic"} do
+    local function up() return lt.nn.functional.interpolate(x, {scale_factor = 2, mode = mode}) end
+    local calls = 0
+    for _, row in ipairs(lt.profile(up, {warmup = 1})().kernels) do calls = calls + row.calls end
+    h.truthy(calls <= 6, mode .. ": " .. calls .. " launches")
+    h.truthy(lt.compile(up)():equal(up()), mode)
+  end
+end)
+
 h.finish()
