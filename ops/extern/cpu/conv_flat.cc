@@ -41,8 +41,9 @@ class Product {
   template <class F>
   void run(const F& weights, const ExternView* bias) {
     const int64_t panels = int64_t(panels_.size()), all = g_.batch * pixels_;
-    // Panels enough for all threads are packed where they are used, so that they go through the cache once.
-    const bool packs_alone = g_.groups * panels >= kPieces;
+    // What is larger goes through the cache once: weights, whose panels are then packed where they are used, or
+    // windows, of which a block then meets all panels.
+    const bool packs_alone = g_.groups * panels >= kPieces && padded_ > all;
     T* weights_of_all = scratch<T>(Scratch::kConvWeight, packs_alone ? 0 : g_.groups * rows_ * padded_, "convolution");
     starts_.assign(size_t(g_.groups * padded_), T(0));
     for (int64_t i = 0; bias && bias->data && i < g_.groups * g_.k; i++) {
@@ -68,7 +69,7 @@ class Product {
       });
     } else {
       conv_parallel(call_, g_.groups * panels * blocks, [&](int64_t i) {
-        const int64_t at = i % blocks, item = i / blocks;
+        const int64_t items = g_.groups * panels, at = i / items, item = i % items;
         multiply(item / panels, panel_of(item), shared(item), all * at / blocks, all * (at + 1) / blocks);
       });
     }
