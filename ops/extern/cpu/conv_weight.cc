@@ -19,7 +19,7 @@ constexpr int64_t kWindow = 32768;
 // Elements of the windows of several small maps.
 constexpr int64_t kFlat = 1 << 18;
 // Columns that are stored together.
-constexpr int64_t kBlock = ConvMicro<float>::kBlock;
+constexpr int64_t kBlock = 16;
 
 template <class T>
 class Gradient {
