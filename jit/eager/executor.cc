@@ -79,12 +79,12 @@ class EagerExecutor : public Executor {
     Results results;
     results.reserve(specs.size());
     for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype, device));
+    const StoppableLoops loops(true);  // what is half written nobody sees
     if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
     } else if (id == OpId::cat && args[0].as<std::vector<Tensor>>().size() > kMostJoined) {
       join(args, results[0]);
     } else if (is_extern(id) || has_candidate(id, args)) {
-      const StoppableLoops loops(true);
       library(op, args, results);
     } else {
       general(op, args, results);

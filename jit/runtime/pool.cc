@@ -36,6 +36,8 @@ constexpr auto kLookFor = std::chrono::microseconds(60);
 
 // A chunk of a loop that takes long has about so much work: a thread looks between two whether it shall stop.
 constexpr int64_t kLongChunk = 1 << 26;
+// The same of a loop whose work is not known.
+constexpr int64_t kLooks = 256;
 
 thread_local bool in_chunk = false;
 
@@ -188,9 +190,12 @@ Pool& pool() {
 
 constinit thread_local bool loops_are_stoppable = false;
 
+constinit thread_local int most_threads = 0;
+
 int thread_count() {
   const int wanted = runtime_config().num_threads;
-  return wanted > 0 ? wanted : machine_threads();
+  const int count = wanted > 0 ? wanted : machine_threads();
+  return most_threads > 0 ? std::min(count, most_threads) : count;
 }
 
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
@@ -224,7 +229,9 @@ int64_t chunk_begin(int64_t extent, int n, int i, int64_t align) {
 
 void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
   grain = std::max<int64_t>(grain, 1);
-  const int chunks = int(std::min<int64_t>(n / grain, int64_t(thread_count()) * 4));
+  const int64_t threads = thread_count();
+  const int chunks =
+      int(std::min<int64_t>(n / grain, loops_are_stoppable ? std::max(kLooks, threads * 4) : threads * 4));
   if (n <= 0) return;
   if (n <= grain || chunks <= 1) return body(0, n);
   struct Job {

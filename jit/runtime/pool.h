@@ -8,6 +8,8 @@ namespace lutra {
 
 // Threads that a parallel loop may use now, the calling one included.
 int thread_count();
+// How many of them loops of this thread may use at most, whatever the settings say; 0: any number.
+extern constinit thread_local int most_threads;
 
 // Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads; returns when all have ended.
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg);

@@ -8,13 +8,16 @@
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "ops/core/account.h"
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -195,19 +198,52 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
   memory_of(device).copy(to, to_device, from, from_device, nbytes);
 }
 
-Ref<Storage> allocate(size_t nbytes, Device device) {
-  if (device.type != DeviceType::kCPU) {
-    Ref<Storage> s = memory_of(device).allocate(nbytes, device);
-    count_bytes(*s, int64_t(s->nbytes));
-    return s;
+namespace {
+
+// Bytes on the account of the state that runs, until a storage has them.
+class Taken {
+ public:
+  explicit Taken(size_t bytes) : account_(installed_account), bytes_(int64_t(std::min(bytes, size_t(1) << 62))) {
+    if (account_) account_->take(bytes_);
   }
+  ~Taken() {
+    if (account_) account_->give_back(bytes_);
+  }
+  Taken(const Taken&) = delete;
+  MemoryAccount* pass() { return std::exchange(account_, nullptr); }
+
+ private:
+  MemoryAccount* account_;
+  int64_t bytes_;
+};
+
+Ref<Storage> allocate_on_device(size_t nbytes, Device device) {
+  Taken taken(nbytes);
+  Ref<Storage> s = memory_of(device).allocate(nbytes, device);
+  count_bytes(*s, int64_t(s->nbytes));
+  if (MemoryAccount* account = taken.pass()) {
+    s->deleter = [account, nbytes, inner = std::move(s->deleter)](void* p) {
+      account->give_back(int64_t(nbytes));
+      if (inner) inner(p);
+    };
+  }
+  return s;
+}
+
+}  // namespace
+
+Ref<Storage> allocate(size_t nbytes, Device device) {
+  if (device.type != DeviceType::kCPU) return allocate_on_device(nbytes, device);
   // An empty tensor has an address too: kernels may form it.
-  size_t bucket = bucket_of(nbytes ? nbytes : 1);
+  const size_t bucket = bucket_of(nbytes ? nbytes : 1);
+  Taken taken(bucket);
   Ref<Storage> s = make_ref<Storage>();
   s->data = allocate_bytes(nbytes, bucket);
   s->nbytes = nbytes;
   s->device = device;
-  s->deleter = [bucket](void* p) {
+  // As much as a std::function holds without memory of its own.
+  s->deleter = [bucket, account = taken.pass()](void* p) {
+    if (account) account->give_back(int64_t(bucket));
     if (!cache().put(p, bucket)) free_block(p, bucket);
   };
   count_bytes(*s, int64_t(nbytes));

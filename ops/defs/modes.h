@@ -6,6 +6,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "ops/core/account.h"
 #include "ops/core/current_device.h"
 #include "ops/core/tensor.h"
 #include "ops/defs/call.h"
@@ -54,6 +55,7 @@ struct Modes {
   Ref<CallWatch> watch;
   BackwardParts* backward_parts = nullptr;
   int64_t calls_to_hook = kNever;  // eager calls until the host's hook runs
+  OwnAccount account;              // of a state
 };
 
 extern constinit thread_local Modes* installed_modes;
@@ -74,6 +76,7 @@ class ModesScope {
   static void install(Modes* modes) {
     installed_modes = modes;
     installed_device_mode = modes ? &modes->device : nullptr;
+    installed_account = modes ? modes->account.get() : nullptr;
   }
 
  private:

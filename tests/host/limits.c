@@ -11,7 +11,10 @@
 #include "vm/capi/lutra.h"
 
 static lutra_State* S;
-static double asked; /* when the end was asked for */
+static double asked;  /* when the end was asked for */
+static int rounds = 3; /* of each program, at random moments; LUTRA_TEST_SCALE times as many */
+
+static double between(double least, double most) { return least + (most - least) * rand() / RAND_MAX; }
 
 static double now(void) {
   struct timespec t;
@@ -72,6 +75,7 @@ static void goes_on(const char* after) {
       S, "assert(lt.is_grad_enabled()) local f = lt.compile(function(x) return x * 3 end)\n"
          "for i = 1, 3 do assert(f(lt.ones(4)):sum():item() == 12) end local n = 0 for i = 1, 1e5 do n = n + i end\n"
          "assert(n == 5000050000)", "=after");
+  if (getenv("LUTRA_TEST_VERBOSE")) fprintf(stderr, "%.3f s late: %.60s\n", now() - asked, after);
   if (code == LUTRA_OK) return;
   ++failures;
   fprintf(stderr, "FAILED after %s: %s\n", after, lutra_error(S));
@@ -87,9 +91,9 @@ static void ended(int code, const char* text, const char* program, double latest
 static void interrupts(double latest) {
   int i, round;
   for (i = 0; i < kLoops; i++) {
-    for (round = 0; round < 3; round++) {
+    for (round = 0; round < rounds; round++) {
       pthread_t thread;
-      double after = 0.02 + 0.05 * rand() / RAND_MAX;
+      double after = between(0.001, 0.07);
       int code;
       pthread_create(&thread, NULL, interrupt_soon, &after);
       code = lutra_do_string(S, loops[i], "=loop");
@@ -102,24 +106,67 @@ static void interrupts(double latest) {
 
 static void limits(double latest) {
   lutra_Limits l;
-  int i;
+  int i, round;
   memset(&l, 0, sizeof l);
   l.size = sizeof l;
-  l.seconds = 0.05;
   for (i = 0; i < kLoops; i++) {
-    int code;
-    check(lutra_set_limits(S, &l) == LUTRA_OK, "set_limits");
-    asked = now() + l.seconds;
-    code = lutra_do_string(S, loops[i], "=loop");
-    ended(code, "limits: 0.05 seconds are over", loops[i], latest);
-    check(lutra_set_limits(S, NULL) == LUTRA_OK, "no limits");
-    goes_on(loops[i]);
+    for (round = 0; round < rounds; round++) {
+      int code;
+      l.seconds = between(0.001, 0.07);
+      check(lutra_set_limits(S, &l) == LUTRA_OK, "set_limits");
+      asked = now() + l.seconds;
+      code = lutra_do_string(S, loops[i], "=loop");
+      ended(code, "seconds are over", loops[i], latest);
+      check(lutra_set_limits(S, NULL) == LUTRA_OK, "no limits");
+      goes_on(loops[i]);
+    }
   }
   l.seconds = -1;
   check(lutra_set_limits(S, &l) == LUTRA_ERROR_ARGUMENT, "negative seconds");
-  l.seconds = 0, l.bytes = 1;
-  check(lutra_set_limits(S, &l) == LUTRA_ERROR_ARGUMENT && strstr(lutra_error(S), "not available"), "bytes");
+  l.seconds = 0, l.threads = -1;
+  check(lutra_set_limits(S, &l) == LUTRA_ERROR_ARGUMENT, "negative threads");
   check(lutra_set_limits(NULL, &l) == LUTRA_ERROR_STATE && lutra_interrupt(NULL) == LUTRA_ERROR_STATE, "no state");
+}
+
+static const char* const hogs[] = {
+    "local t = {} while true do t[#t + 1] = {} end",
+    "local t = {} for i = 1, 1e9 do t[i] = i end",
+    "local s = 'x' while true do s = s .. s end",
+    "return ('x'):rep(1e9)",
+    "local t = {} while true do t[#t + 1] = ('x'):rep(1e5) .. #t end",
+    "local t = {} while true do t[#t + 1] = coroutine.create(print) end",
+    "local t = {} while true do local i = #t t[i + 1] = function() return i end end",
+    "local t = {} while true do t[#t + 1] = lt.ones(10000) end",
+    "local x = lt.ones(10) while true do x = lt.cat({x, x}) end",
+    "return lt.ones(1000, 1000, 1000)",
+    "return lt.randn(10000, 10000):sort()",
+    "return lt.compile(function(x) return (x:expand(1e9) * 2):sin() end)(lt.ones(1))",
+    "local f, t = lt.compile(function(x) return x * 2 end), {lt.ones(1000000)} while true do t[#t + 1] = f(t[#t]) end",
+    "local y = lt.ones(100000, {requires_grad = true}) while true do y = y * y:sigmoid() end",
+    "local x = lt.ones(1000, 1000) local t = {} while true do t[#t + 1] = x:mm(x) end",
+    "return lt.ones(3000, 3000):tolist()",
+    "coroutine.wrap(function() local t = {} while true do t[#t + 1] = {} end end)()",
+    "local t = {} host.again(1) while true do t[#t + 1] = {} end"};
+enum { kHogs = sizeof hogs / sizeof *hogs };
+
+static void bytes(void) {
+  lutra_Limits l;
+  int i, round;
+  memset(&l, 0, sizeof l);
+  l.size = sizeof l, l.threads = 1;
+  for (i = 0; i < kHogs; i++) {
+    for (round = 0; round < rounds; round++) {
+      int code;
+      l.bytes = (uint64_t)between(16e6, 64e6);
+      check(lutra_set_limits(S, &l) == LUTRA_OK, "set_limits");
+      code = lutra_do_string(S, hogs[i], "=hog");
+      asked = now();
+      ended(code, "bytes are used up", hogs[i], 5);
+      goes_on(hogs[i]);
+      check(lutra_set_limits(S, NULL) == LUTRA_OK, "no limits");
+    }
+  }
+  check(lutra_do_string(S, "lt.ones(2e7)", "=large") == LUTRA_OK, "without the limit");
 }
 
 static void on_alarm(int number) {
@@ -162,7 +209,9 @@ int main(void) {
   /* 50 ms are what is meant; tests run beside others, and under sanitizers. */
   const double latest = 5;
   pthread_t threads[2];
+  const char* scale = getenv("LUTRA_TEST_SCALE");
   int i;
+  if (scale) rounds = 3 * atof(scale) > 1 ? (int)(3 * atof(scale)) : 1;
   S = lutra_open(NULL);
   if (!S) return fputs(lutra_error(NULL), stderr), 1;
   check(lutra_register(S, "host.again", again, NULL) == LUTRA_OK, "register");
@@ -170,6 +219,7 @@ int main(void) {
   goes_on("an interrupt of nothing");
   interrupts(latest);
   limits(latest);
+  bytes();
   from_a_handler(latest);
   for (i = 0; i < 2; i++) pthread_create(&threads[i], NULL, with_own_state, NULL);
   for (i = 0; i < 2; i++) pthread_join(threads[i], NULL);

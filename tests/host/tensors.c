@@ -173,6 +173,36 @@ static void test_values(lutra_State* S) {
   lutra_function_free(f);
 }
 
+/* {3, {x, scale = 2}, name = "net"} there and back. */
+static void test_tables(lutra_State* S) {
+  float a[2] = {1, 2};
+  lutra_Value inner[2], fields[3], in, out;
+  const lutra_Value* results;
+  lutra_Function* f = NULL;
+  memset(inner, 0, sizeof inner), memset(fields, 0, sizeof fields), memset(&in, 0, sizeof in);
+  inner[0].kind = LUTRA_TENSOR, inner[0].as.tensor = over(S, a, 1, 2);
+  inner[1] = number(2), inner[1].name = "scale";
+  fields[0] = number(3);
+  fields[1].name = "name", fields[1].kind = LUTRA_STRING, fields[1].as.string = "net";
+  fields[2].kind = LUTRA_TABLE, fields[2].as.values = inner, fields[2].length = 2;
+  in.kind = LUTRA_TABLE, in.as.values = fields, in.length = 3;
+  run(S, "function h(t) assert(#t == 2 and t[1] == 3 and t.name == 'net') return {t[2][1] * t[2].scale, {}, "
+         "deep = {loss = {0.5, 'half'}}} end");
+  expect(S, lutra_function(S, "h", &f), "h");
+  expect(S, lutra_invoke_values(f, &in, 1, &out, 1), "tables");
+  results = out.as.values;
+  check(out.kind == LUTRA_TABLE && out.length == 3, "a table of three");
+  check(results[0].kind == LUTRA_TENSOR && ((float*)lutra_tensor_data(results[0].as.tensor))[1] == 4, "its tensor");
+  check(results[1].kind == LUTRA_TABLE && results[1].length == 0 && !results[1].name, "an empty table");
+  check(results[2].name && strcmp(results[2].name, "deep") == 0, "its field's name");
+  results = results[2].as.values[0].as.values;
+  check(results[0].as.number == 0.5 && strcmp(results[1].as.string, "half") == 0, "deep values");
+  lutra_values_free(&out, 1);
+  check(out.kind == LUTRA_NIL, "a freed table is nil");
+  lutra_function_free(f);
+  lutra_tensor_free(inner[0].as.tensor);
+}
+
 static int add(lutra_State* S, void* arg, const lutra_Value* in, int n, lutra_Value* out, int* m) {
   lutra_Tensor* tensors[2];
   if (n == 1 && in[0].kind == LUTRA_STRING) return lutra_fail(S, in[0].as.string);
@@ -278,6 +308,7 @@ int main(void) {
   test_memory(S);
   test_functions(S);
   test_values(S);
+  test_tables(S);
   test_callbacks(S);
   test_dlpack(S);
   test_states(S);

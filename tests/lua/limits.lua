@@ -1,5 +1,5 @@
--- lt.limits{seconds = n}(f, ...): ends f by an error wherever it is, in full, and leaves a state that goes on as if
--- nothing had been.
+-- lt.limits{seconds = n, bytes = n, threads = n}(f, ...): ends f by an error wherever it is, in full, and leaves a
+-- state that goes on as if nothing had been.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, fails = h.test, h.equal, h.truthy, h.raises
@@ -120,13 +120,114 @@ test("limits within limits", function()
   for _ = 1, 100 do lt.limits({seconds = 5})(lt.limits({seconds = 5}), function() end) end
 end)
 
+local function used_up(bytes, f, ...)
+  local ok, message = pcall(lt.limits({bytes = bytes}), f, ...)
+  truthy(not ok, "f has returned")
+  truthy(tostring(message):find(("limits: %d bytes are used up"):format(bytes), 1, true), message)
+  collectgarbage()
+  truthy((lt.ones(3) * 2):sum():item() == 6)
+end
+
+local function held()
+  collectgarbage()
+  return lt.memory().state + lt.memory().lua
+end
+
+test("bytes: Lua's heap and tensors together", function()
+  local limit = held() + 32 * 2 ^ 20
+  local kept = {}
+  used_up(limit, function() while true do kept[#kept + 1] = {} end end)
+  kept = {}
+  used_up(limit, function() while true do kept[#kept + 1] = lt.ones(1e5) end end)
+  kept = {}
+  used_up(limit, function() return lt.ones(1e9) end)
+  used_up(limit, function() return ("x"):rep(1e8) end)
+  used_up(limit, function() local s = "x" while true do s = s .. s end end)
+  used_up(limit, lt.compile(function(x) return x:expand(1e8) * 2 end), lt.ones(1))
+  used_up(limit, function()
+    local x, w = lt.ones(1000, 1000), lt.ones(1000, 1000, {requires_grad = true})
+    local y = x
+    while true do y = y:matmul(w) end
+  end)
+  used_up(limit, coroutine.wrap(function() while true do kept[#kept + 1] = ("x"):rep(1000) .. #kept end end))
+  used_up(1, function() return {} end)
+end)
+
+test("bytes: garbage does not count", function()
+  local limit = held() + 24 * 2 ^ 20
+  local run = lt.limits({bytes = limit})
+  run(function()
+    for i = 1, 3e6 do local _ = {i} end
+    for _ = 1, 200 do local _ = lt.ones(1e6) end
+    for i = 1, 2000 do local _ = ("x"):rep(1e5) .. i end
+    local f = lt.compile(function(x) return x * 2 + 1 end)
+    for _ = 1, 200 do f(lt.ones(1e6)) end
+  end)
+  truthy(held() < limit)
+end)
+
+test("bytes: what is caught may be done without", function()
+  local limit = held() + 16 * 2 ^ 20
+  local tries = 0
+  lt.limits({bytes = limit})(function()
+    for _ = 1, 20 do
+      local ok, message = pcall(lt.zeros, 1e8)
+      truthy(not ok and message:find("bytes are used up; tried to allocate", 1, true), message)
+      local t = {}
+      pcall(function() while true do t[#t + 1] = {} end end)
+      t = nil
+      tries = tries + 1
+    end
+  end)
+  equal(tries, 20)
+end)
+
+test("bytes and seconds within one another", function()
+  local limit = held() + 16 * 2 ^ 20
+  used_up(limit, lt.limits({bytes = 1e12, seconds = 60}), function()
+    local t = {}
+    while true do t[#t + 1] = {} end
+  end)
+  is_over(0.1, lt.limits({bytes = 1e12}), function() while true do end end)
+  lt.limits({bytes = 1e12})(function() used_up(limit, function() return lt.ones(1e8) end) end)
+  local _ = lt.ones(1e7) -- no limit is left
+end)
+
+test("what returns is the account's again", function()
+  local before = lt.memory().state
+  local x = lt.ones(1e6)
+  truthy(lt.memory().state >= before + 4e6)
+  x:free()
+  truthy(lt.memory().state < before + 1e6)
+end)
+
+test("threads", function()
+  local all = lt.get_num_threads()
+  lt.limits({threads = 1})(function()
+    equal(lt.get_num_threads(), 1)
+    lt.set_num_threads(4)
+    equal(lt.get_num_threads(), 1)
+    lt.limits({threads = 3})(function() equal(lt.get_num_threads(), 1) end)
+    local x = lt.randn(300, 300)
+    local y = x:mm(x)
+    lt.limits({threads = 2})(function() truthy(lt.equal(x:mm(x), y)) end)
+  end)
+  equal(lt.get_num_threads(), 4)
+  lt.set_num_threads(all)
+end)
+
+test("one text that would take longer than the time that is left", function()
+  local ok, message = pcall(lt.limits({seconds = 0.2, bytes = 1e12}), string.rep, "x", 1.5e9)
+  truthy(not ok and message:find("limits: 0.2 seconds are over", 1, true), message)
+end)
+
 test("options", function()
-  fails("option 'bytes' is not available in this version", lt.limits, {seconds = 1, bytes = 10})
-  fails("option 'threads' is not available in this version", lt.limits, {threads = 1})
-  fails("unknown option 'second' (known: seconds)", lt.limits, {second = 1})
+  fails("unknown option 'second' (known: seconds, bytes, threads)", lt.limits, {second = 1})
+  fails("option 'bytes' must be a whole number above 0, got 1.5", lt.limits, {bytes = 1.5})
+  fails("option 'threads' must be a whole number above 0, got -1", lt.limits, {threads = -1})
   fails("option 'seconds' must be a number above 0, got 0", lt.limits, {seconds = 0})
   fails("option 'seconds' must be a number above 0, got string", lt.limits, {seconds = "x"})
-  fails("option 'seconds' is needed", lt.limits, {})
+  fails("one of the options 'seconds', 'bytes', 'threads' is needed", lt.limits, {})
   fails("argument 1 must be a table", lt.limits, 3)
   fails("a function to run is needed", lt.limits({seconds = 1}))
 end)

@@ -183,6 +183,7 @@ int release(lua_State* L) {
 }
 
 int from_dlpack_raw(lua_State* L) {
+  check_not_sandboxed("from_dlpack");
   const int which = lua_type(L, 1) == kCdataType ? int(ask_ffi(L, kWhichStruct, 1)) : 0;
   if (which == 0) {
     fail(
@@ -199,6 +200,7 @@ int from_dlpack_raw(lua_State* L) {
 }
 
 int to_dlpack_raw(lua_State* L) {
+  check_not_sandboxed("to_dlpack");
   const Tensor* self = to_tensor(L, 1);
   if (!self) fail("to_dlpack: argument 'input' must be a Tensor, got ", luaL_typename(L, 1));
   const Tensor t = *self;
@@ -225,6 +227,7 @@ int to_dlpack_raw(lua_State* L) {
 
 // lt.from_ffi(array)
 int from_ffi(lua_State* L) {
+  check_not_sandboxed("from_ffi");
   CArray array;
   if (!to_c_array(L, 1, &array)) {
     fail("from_ffi: argument 'array' must be an array of numbers made by ffi.new, got ", LuaReader(L).describe(0),
@@ -253,6 +256,7 @@ DType read_dtype(ArgReader& in, ArgReader::H h) {
 
 // lt.from_blob(pointer, sizes, {dtype =, strides =, device =, deleter =})
 int from_blob(lua_State* L) {
+  check_not_sandboxed("from_blob");
   lua_settop(L, 3);
   const bool is_cdata = lua_type(L, 1) == kCdataType;
   LuaReader in(L);

@@ -20,6 +20,7 @@
 #include "vm/bind/functions.h"
 #include "vm/bind/save.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/host/runtime.h"
 
 namespace lutra {
 namespace {
@@ -217,6 +218,7 @@ void save_flat_npz(const std::string& path, const json& form, NamedTensors tenso
 }
 
 int save(lua_State* L) {
+  check_not_sandboxed("save");
   const std::string path = read_path(L, "save"), extension = extension_of("save", path);
   lua_settop(L, 3);
   const Tensor* single = to_tensor(L, 2);
@@ -365,6 +367,7 @@ int load_named(lua_State* L, const std::string& path, bool metadata, Device devi
 }
 
 int load(lua_State* L) {
+  check_not_sandboxed("load");
   const std::string path = read_path(L, "load"), extension = extension_of("load", path);
   bool metadata = false;
   Device device;

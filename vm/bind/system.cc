@@ -2,9 +2,9 @@
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
-#include <thread>
 
 #include "jit/runtime/config.h"
+#include "jit/runtime/pool.h"
 #include "ops/core/closest.h"
 #include "ops/core/current_device.h"
 #include "ops/core/disk_cache.h"
@@ -15,6 +15,7 @@
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/host/limits.h"
+#include "vm/host/modes.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -64,8 +65,7 @@ int set_rng_state(lua_State* L) {
 }
 
 int get_num_threads(lua_State* L) {
-  const int set = runtime_config().num_threads;
-  lua_pushinteger(L, set > 0 ? set : int(std::max(1u, std::thread::hardware_concurrency())));
+  lua_pushinteger(L, thread_count());
   return 1;
 }
 
@@ -81,9 +81,12 @@ int set_num_threads(lua_State* L) {
   return 0;
 }
 
-// {allocated = bytes of all live tensors of the CPU, device = of GPUs, lua = bytes of Lua's own heap}
+// {allocated = bytes of all live tensors of the CPU, device = of GPUs, state = of this state's, lua = bytes of Lua's
+// own heap}
 int memory(lua_State* L) {
-  lua_createtable(L, 0, 2);
+  lua_createtable(L, 0, 4);
+  lua_pushnumber(L, double(modes_of(L)->account->tensors.load()));
+  lua_setfield(L, -2, "state");
   lua_pushnumber(L, double(allocated_bytes()));
   lua_setfield(L, -2, "allocated");
   lua_pushnumber(L, double(allocated_device_bytes()));

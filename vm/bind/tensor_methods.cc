@@ -2,6 +2,7 @@
 #include <lua.hpp>
 
 #include "ops/core/foreign.h"
+#include "ops/core/interrupt.h"
 #include "ops/cuda/copy.h"
 #include "ops/defs/element.h"
 #include "vm/bind/foreign.h"
@@ -51,6 +52,7 @@ LuaResults free_tensor(Args& a) {
 LuaResults data_ptr(Args& a) {
   const Tensor t = a[0].tensor();
   need_data("data_ptr", t);
+  check_not_sandboxed("data_ptr");
   return {vdim(int64_t(reinterpret_cast<intptr_t>(t->data())))};
 }
 
@@ -66,6 +68,7 @@ void push_nested(lua_State* L, const Elements& elements, const Tensor& t, size_t
   const int64_t n = elements.size(dim);
   lua_createtable(L, int(n), 0);
   for (int64_t i = 0; i < n; ++i) {
+    if (i % 4096 == 0) check_stop();
     push_nested(L, elements, t, dim + 1, offset + i * elements.stride(dim));
     lua_rawseti(L, -2, int(i) + 1);
   }

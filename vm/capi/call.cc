@@ -8,6 +8,7 @@
 #include "vm/bind/functions.h"
 #include "vm/bind/save.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capi/sandbox.h"
 #include "vm/capi/values.h"
 #include "vm/host/runtime.h"
 
@@ -139,6 +140,9 @@ struct CallbackValues {
   int n = 0;
   ~CallbackValues() {
     lutra_values_free(inputs, n);
+    for (lutra_Value& v : outputs) {
+      if (v.kind == LUTRA_TABLE) v = {};  // the host's
+    }
     lutra_values_free(outputs, kRoom);
   }
 };
@@ -281,6 +285,10 @@ extern "C" int lutra_op_values(lutra_State* S, const char* name, const lutra_Val
 extern "C" void lutra_values_free(lutra_Value* values, int n) {
   for (int i = 0; values && i < n; i++) {
     if (values[i].kind == LUTRA_TENSOR) lutra_tensor_free(values[i].as.tensor);
+    if (values[i].kind == LUTRA_TABLE) {
+      lutra_values_free(values[i].as.values, int(values[i].length));
+      delete[] values[i].as.values;
+    }
     values[i] = {};
   }
 }
@@ -318,6 +326,7 @@ extern "C" int lutra_load_state(lutra_State* S, const char* module, const char* 
     lua_getfield(L, -1, "load");
     lua_remove(L, -2);
     lua_pushstring(L, path);
+    const SandboxPause by_the_host(L);
     lua_call(L, 1, 1);
   });
 }

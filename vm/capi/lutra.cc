@@ -3,13 +3,14 @@
 // 2. A call leaves the Lua stack as it was, but for the results of lutra_call.
 #include "vm/capi/lutra.h"
 
+#include <algorithm>
 #include <cstring>
 #include <lua.hpp>
 #include <string>
 
 #include "vm/capi/output.h"
+#include "vm/capi/sandbox.h"
 #include "vm/capi/state.h"
-#include "vm/host/limits.h"
 #include "vm/loader/loader.h"
 
 namespace lutra::capi {
@@ -40,8 +41,10 @@ int open_all(lua_State* L) {
     lua_call(L, 1, 0);
   }
   direct_output(L, options);
-  if (!options.no_global) lua_pushvalue(L, -1), lua_setglobal(L, "lt");
+  lua_pushvalue(L, -1);
   prepare(opening.S, L);
+  if (options.sandbox) confine(L, options);
+  if (!options.no_global) lua_setglobal(L, "lt");
   return 0;
 }
 
@@ -87,7 +90,8 @@ int push_file(lua_State* L, const FileCall& request) {
   keep_negative_arguments(L);
   lua_setglobal(L, "arg");
   luaL_checkstack(L, request.argc + 4, "too many arguments to script");
-  const int status = luaL_loadfile(L, request.path);
+  const int status = luaL_loadfilex(L, request.path, chunk_mode(L));
+  if (status == LUA_ERRMEM) lua_error(L);
   if (status == 0 && !lua_iscfunction(L, -1)) keep_frames(L);
   lua_pushinteger(L, status);
   lua_insert(L, 1);
@@ -102,7 +106,11 @@ using namespace lutra;
 using namespace lutra::capi;
 
 extern "C" lutra_State* lutra_open(const lutra_Options* given) {
-  lutra_Options options = read_options(given);
+  const lutra_Options options = read_options(given);
+  if (options.sandbox && options.lua) {
+    fail_thread(LUTRA_ERROR_ARGUMENT, "lutra_open", "a sandbox is a state of its own, not one of the host");
+    return nullptr;
+  }
   lutra_State* S = new_state();
   if (S) {
     S->owned = options.lua == nullptr;
@@ -155,7 +163,8 @@ extern "C" int lutra_do_string(lutra_State* S, const char* text, const char* chu
   if (!entry.has(text, "text")) return entry.code();
   int status = 0;
   const auto load = [&](lua_State* L) {
-    status = luaL_loadbuffer(L, text, std::char_traits<char>::length(text), chunkname ? chunkname : text);
+    status = luaL_loadbufferx(L, text, std::strlen(text), chunkname ? chunkname : text, chunk_mode(L));
+    if (status == LUA_ERRMEM) lua_error(L);  // told as any other
     if (status == 0) keep_frames(L);
     return 1;
   };
@@ -206,13 +215,11 @@ extern "C" int lutra_set_limits(lutra_State* S, const lutra_Limits* given) {
   if (!entry) return entry.code();
   lutra_Limits limits = {};
   if (given) std::memcpy(&limits, given, given->size < sizeof limits ? given->size : sizeof limits);
-  if (limits.bytes || limits.threads) {
-    return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: bytes and threads are not available in this version");
-  }
+  if (limits.threads < 0) return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: threads must not be negative");
   if (!(limits.seconds >= 0) || limits.seconds > 1e9) {
     return entry.fail(LUTRA_ERROR_ARGUMENT, str("lutra_set_limits: seconds must be 0 to 1e9, got ", limits.seconds));
   }
-  S->seconds = limits.seconds;
+  S->limits = {limits.seconds, int64_t(std::min<uint64_t>(limits.bytes, INT64_MAX)), limits.threads};
   return LUTRA_OK;
 }
 

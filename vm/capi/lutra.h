@@ -64,6 +64,10 @@ enum {
 /* Gets text that is written; it is not terminated. */
 typedef void (*lutra_Writer)(void* arg, const char* text, size_t length);
 
+/* Gives the bytes of a file that a sandboxed program asks for by calling sink(sink_arg, bytes, size), once or in parts.
+ * Returns LUTRA_OK, or any other code where there is no such file for it. */
+typedef int (*lutra_FileReader)(void* arg, const char* name, lutra_Writer sink, void* sink_arg);
+
 typedef struct lutra_Options {
   size_t size;           /* sizeof(lutra_Options) of the caller; members it does not know are as if zero */
   const char* device;    /* where tensors are made by default: NULL or "cpu", "cuda:0" */
@@ -77,6 +81,12 @@ typedef struct lutra_Options {
   lutra_Writer log; /* gets the lines of LUTRA_LOGS that come from this state; NULL: standard error does */
   void* log_arg;
   int no_interrupt; /* lutra_interrupt does nothing, and no signal is Lutra's but for calls with limits */
+  /* Programs are confined: they get no ffi, io, os, debug, jit, bytecode, environments of others, native modules, no
+   * addresses, files or settings of the process, and code that was kept on disk is read only. require and lt.load ask
+   * read_file: NULL, nothing is there. Limits are the host's to set. Not with `lua`. */
+  int sandbox;
+  lutra_FileReader read_file;
+  void* read_file_arg;
 } lutra_Options;
 
 /* A state with Lua's and Lutra's libraries open; NULL on failure (lutra_error(NULL) tells why). options may be NULL. */
@@ -97,12 +107,15 @@ LUTRA_API int lutra_interrupt(lutra_State* S);
 typedef struct lutra_Limits {
   size_t size;    /* sizeof(lutra_Limits) of the caller */
   double seconds; /* of the clock, of each call that runs a program; 0: any number */
-  uint64_t bytes; /* 0; others are an error in this version */
-  int threads;    /* 0; others are an error in this version */
+  uint64_t bytes; /* that the state may hold, its tensors and Lua's heap together; 0: any number */
+  int threads;    /* that an op may use, the calling one included; 0: as many as the settings say */
 } lutra_Limits;
 
 /* What each later call may take; NULL: anything. A call that takes longer ends as by lutra_interrupt, with the text
- * "limits: n seconds are over". In Lua lt.limits{seconds = n}(f, ...) does so for a call of f. */
+ * "limits: n seconds are over"; a block of memory that could not be filled in the time that is left is refused. Where
+ * the state would hold more bytes garbage is collected, then the allocation fails: the call ends with "limits: n bytes
+ * are used up", unless the program catches that. Memory of the host is not counted. In Lua
+ * lt.limits{seconds = n, bytes = n, threads = n}(f, ...) does so for a call of f. */
 LUTRA_API int lutra_set_limits(lutra_State* S, const lutra_Limits* limits);
 
 /* The last error of this state: "FILE:LINE: message" and a traceback. Where S is NULL, or cannot be used by this
@@ -213,11 +226,14 @@ enum {
   LUTRA_STRING = 4,
   LUTRA_TENSOR = 5,
   LUTRA_INTEGERS = 6, /* input only: a list of sizes or dimensions, `length` of them */
-  LUTRA_OTHER = 7     /* inputs of callbacks only: a table, a function, ...; see lutra_register */
+  LUTRA_OTHER = 7,    /* inputs of callbacks only: a table, a function, ...; see lutra_register */
+  LUTRA_TABLE = 8     /* `length` values: those with names are fields, the others make the list, in order */
 };
 
 /* A value. As an input with a name it is a keyword argument: those of a call go in its one trailing table. As an output
- * a tensor is the caller's to free; a string, terminated, is valid until the next call on the state. */
+ * a tensor is the caller's to free; a string, terminated, is valid until the next call on the state. A table as an
+ * input is an array of the caller's; as an output lutra_values_free frees it with all that is in it, names and strings
+ * are valid until the next call. Tables in tables are possible, 16 deep. */
 typedef struct lutra_Value {
   const char* name;
   int kind;
@@ -229,6 +245,7 @@ typedef struct lutra_Value {
     const char* string;
     const int64_t* integers;
     lutra_Tensor* tensor;
+    struct lutra_Value* values;
   } as;
 } lutra_Value;
 
@@ -250,14 +267,15 @@ LUTRA_API int lutra_op(lutra_State* S, const char* name, lutra_Tensor* const* in
 LUTRA_API int lutra_op_values(lutra_State* S, const char* name, const lutra_Value* inputs, int n, lutra_Value* outputs,
                               int m);
 
-/* Frees the tensors of n outputs and makes them nil. */
+/* Frees the tensors and tables of n outputs and makes them nil. */
 LUTRA_API void lutra_values_free(lutra_Value* values, int n);
 
 /* A function of the host. Inputs are borrowed: a tensor that is kept is retained, a string copied. Input i is also at
  * index i + 1 of the stack of lutra_lua(S), for what has the kind LUTRA_OTHER. *m is the room in outputs, at least 16,
- * and on return their number; tensors there pass to Lutra, strings are copied on return. It returns LUTRA_OK, or any
- * other code, which becomes a Lua error with the text of lutra_fail. It may call all functions on the state but
- * lutra_close. In C++ a std::exception that leaves it becomes a Lua error. It must not longjmp out. */
+ * and on return their number; tensors there pass to Lutra, strings are copied on return, tables stay the host's with
+ * all that is in them. It returns LUTRA_OK, or any other code, which becomes a Lua error with the text of lutra_fail.
+ * It may call all functions on the state but lutra_close. In C++ a std::exception that leaves it becomes a Lua error.
+ * It must not longjmp out. */
 typedef int (*lutra_Callback)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs,
                               int* m);
 

@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "vm/capi/advice.h"
-#include "vm/host/limits.h"
 #include "vm/host/runtime.h"
 
 namespace lutra::capi {
@@ -140,7 +139,7 @@ void recycle(lutra_State* S) {
     S->dropped.clear();
   }
   S->depth = 0;
-  S->seconds = 0;
+  S->limits = {};
   S->user = nullptr;
   States& s = states();
   std::lock_guard lock(s.mutex);
@@ -212,14 +211,14 @@ int Entry::call(int nargs, int nresults) const {
 
 int Entry::protected_call(int nargs, int nresults, int handler) const {
   lua_State* L = S_->L;
-  const bool limited = S_->interruptible || S_->seconds > 0;
+  const bool limited = S_->interruptible || S_->limits.any();
   if (!limited || S_->runner.load(std::memory_order_relaxed))
     return lua_pcall(L, nargs, nresults, handler);  // within another call
   std::optional<RunLimit> limit;
   try {
-    limit.emplace(L, S_->seconds, &S_->interrupted);
+    limit.emplace(L, S_->limits, S_->interruptible ? &S_->interrupted : nullptr);
   } catch (const std::exception&) {  // no timer or no memory: what has no limit runs
-    if (S_->seconds > 0) {
+    if (S_->limits.any()) {
       lua_settop(L, handler);
       lua_pushliteral(L, "limits: the system gives no timer");
       return LUA_ERRRUN;
@@ -229,8 +228,16 @@ int Entry::protected_call(int nargs, int nresults, int handler) const {
   S_->runner.store(gettid());
   const int status = lua_pcall(L, nargs, nresults, handler);
   S_->runner.store(0);
-  if (status == 0 || !limit || lua_type(L, -1) != LUA_TSTRING) return status;
-  return limit->tells(lua_tostring(L, -1)) ? kLimit : status;
+  if (status == 0 || !limit) return status;
+  const char* error = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr;
+  const std::string told = limit->told(status, error);
+  if (told.empty()) return status;
+  limit.reset();
+  if (!error || told != error) {
+    lua_pop(L, 1);
+    lua_pushlstring(L, told.data(), told.size());
+  }
+  return kLimit;
 }
 
 int Entry::run_task(int (*body)(lua_State*, const void*), const void* f, int keep) {

@@ -18,6 +18,7 @@
 #include "ops/core/error.h"
 #include "ops/core/tensor.h"
 #include "vm/capi/lutra.h"
+#include "vm/host/limits.h"
 
 struct lua_State;
 
@@ -33,7 +34,7 @@ struct lutra_State {
   // Places in the registry: the handler of errors, what runs tasks, the module, strings of outputs.
   int traceback = 0, task = 0, module = 0, strings = 0;
   bool interruptible = true;
-  double seconds = 0;  // of lutra_set_limits
+  lutra::CallLimits limits;  // of lutra_set_limits
   std::atomic<bool> interrupted{false};
   std::atomic<pid_t> runner{0};  // the thread that runs a program
   std::mutex mutex;

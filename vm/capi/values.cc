@@ -17,7 +17,26 @@ void push_integers(lua_State* L, const int64_t* list, size_t n) {
   for (size_t i = 0; i < n; i++) push_int64(L, list[i]), lua_rawseti(L, -2, int(i) + 1);
 }
 
-void push_one(lua_State* L, const lutra_Value& v, int i) {
+constexpr int kMostDepth = 16;
+constexpr size_t kMostElements = size_t(1) << 20;
+
+void push_one(lua_State* L, const lutra_Value& v, int i, int depth = 0);
+
+void push_table(lua_State* L, const lutra_Value& table, int i, int depth) {
+  if (depth == kMostDepth) refuse("the tables of value ", i, " are more than ", kMostDepth, " deep");
+  if (table.length > 0 && !table.as.values) refuse("the table of value ", i, " is NULL");
+  if (table.length > kMostElements) refuse("a table of ", table.length, " values is too long");
+  luaL_checkstack(L, 4, "too many tables");
+  lua_newtable(L);
+  int at = 0;
+  for (size_t k = 0; k < table.length; k++) {
+    const lutra_Value& v = table.as.values[k];
+    push_one(L, v, i, depth + 1);
+    v.name ? lua_setfield(L, -2, v.name) : lua_rawseti(L, -2, ++at);
+  }
+}
+
+void push_one(lua_State* L, const lutra_Value& v, int i, int depth) {
   switch (v.kind) {
     case LUTRA_NIL: return lua_pushnil(L);
     case LUTRA_BOOLEAN: return lua_pushboolean(L, v.as.boolean);
@@ -30,6 +49,7 @@ void push_one(lua_State* L, const lutra_Value& v, int i) {
       if (!v.as.tensor) refuse("the tensor of value ", i, " is NULL");
       return push_tensor(L, v.as.tensor->tensor);
     case LUTRA_INTEGERS: return push_integers(L, v.as.integers, v.length);
+    case LUTRA_TABLE: return push_table(L, v, i, depth);
     default: refuse("value ", i, " has kind ", v.kind, ", which no input has");
   }
 }
@@ -48,6 +68,46 @@ void spread_list(lua_State* L, int base, int m) {
   luaL_checkstack(L, m + 4, "too many results");
   for (int i = 1; i <= n && i <= m; i++) lua_rawgeti(L, base + 1, i);
   lua_remove(L, base + 1);
+}
+
+// The table at the top of the stack as values.
+void take_table(lua_State* L, int result, int depth, lutra_Value* out);
+
+// The value at the top of the stack, an element or a result.
+void take_one(lua_State* L, int result, int depth, lutra_Value* out) {
+  *out = value_at(L, lua_gettop(L));
+  if (out->kind != LUTRA_OTHER) return;
+  out->kind = LUTRA_NIL;
+  if (lua_istable(L, -1)) return take_table(L, result, depth, out);
+  refuse(depth ? "a value in result " : "result ", result, " is a ", luaL_typename(L, -1),
+         ", for which there is no value");
+}
+
+void take_table(lua_State* L, int result, int depth, lutra_Value* out) {
+  if (depth == kMostDepth) refuse("the tables of result ", result, " are more than ", kMostDepth, " deep");
+  luaL_checkstack(L, 6, "too many tables");
+  const size_t listed = lua_objlen(L, -1);
+  size_t count = listed;
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) count += lua_type(L, -2) == LUA_TSTRING;
+  if (count > kMostElements) refuse("result ", result, " has ", count, " elements: too many");
+  out->as.values = new lutra_Value[count]();
+  out->kind = LUTRA_TABLE, out->length = count;
+  for (size_t i = 0; i < listed; i++) {
+    lua_rawgeti(L, -1, int(i) + 1);
+    take_one(L, result, depth + 1, &out->as.values[i]);
+    lua_pop(L, 1);
+  }
+  size_t at = listed;
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+    const double index = lua_type(L, -2) == LUA_TNUMBER ? lua_tonumber(L, -2) : 0;
+    if (index >= 1 && index <= double(listed) && index == double(size_t(index))) continue;
+    if (lua_type(L, -2) != LUA_TSTRING) {
+      refuse("result ", result, " has a key that is a ", luaL_typename(L, -2), " and not in its list");
+    }
+    const char* name = lua_tostring(L, -2);
+    take_one(L, result, depth + 1, &out->as.values[at]);
+    out->as.values[at++].name = name;
+  }
 }
 
 }  // namespace
@@ -120,15 +180,13 @@ void take_values(lutra_State* S, lua_State* L, int base, lutra_Value* outputs, i
   spread_list(L, base, m);
   const int n = lua_gettop(L) - base;
   luaL_checkstack(L, 8, "too many results");
-  lua_createtable(L, m, 0);  // keeps the strings
+  lua_createtable(L, m, 0);  // keeps strings and names
   try {
     for (int i = 0; i < m && i < n; i++) {
-      outputs[i] = value_at(L, base + 1 + i);
-      if (outputs[i].kind == LUTRA_OTHER) {
-        outputs[i].kind = LUTRA_NIL;
-        refuse("result ", i, " is a ", luaL_typename(L, base + 1 + i), ", for which there is no value");
-      }
-      if (outputs[i].kind == LUTRA_STRING) lua_pushvalue(L, base + 1 + i), lua_rawseti(L, base + n + 1, i + 1);
+      lua_pushvalue(L, base + 1 + i);
+      take_one(L, i, 0, &outputs[i]);
+      const bool kept = outputs[i].kind == LUTRA_STRING || outputs[i].kind == LUTRA_TABLE;
+      kept ? lua_rawseti(L, base + n + 1, i + 1) : lua_pop(L, 1);
     }
   } catch (const std::exception&) {
     lutra_values_free(outputs, m);

@@ -1,10 +1,9 @@
 // lt.limits{seconds = n}(f, ...): runs f, and ends it by an error when its time is over. A host's calls end so, too,
-// and when another thread wants it.
+// and when another thread wants it. heap.cc has the limit of bytes.
 //
 // Invariants:
 // 1. A signal, of a timer or of who wants the end, on the thread that runs f, gives the thread a reason to stop (what
-// is written in C++ looks for
-//    it) and a hook to Lua. Nothing else is done before the time is over.
+//    is written in C++ looks for it) and a hook to Lua. Nothing else is done before the time is over.
 // 2. The hook raises n errors in round n, a round each kRound: so f may clean up after an error that it caught, and
 //    gets out of one more pcall in each round.
 // 3. Of limits within one another the outermost whose time is over is the one that is told.
@@ -26,9 +25,11 @@
 #include <optional>
 #include <string>
 
+#include "jit/runtime/pool.h"
 #include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/core/interrupt.h"
+#include "vm/host/heap.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -59,6 +60,8 @@ int signal_number() { return SIGRTMIN + 7; }
 std::atomic<const void*> line_mode_owner{nullptr};
 
 void tick(void*, lua_State*, int, int) {}
+
+}  // namespace
 
 class LeavableTraces {
  public:
@@ -97,6 +100,15 @@ class LeavableTraces {
   lua_State* L_;
   bool owner_ = false, stopped_ = false;
 };
+
+void leave_traces() {
+  struct sigaction profiler;
+  if (sigaction(SIGPROF, nullptr, &profiler) != 0) return;
+  if (!(profiler.sa_flags & SA_SIGINFO) && (profiler.sa_handler == SIG_DFL || profiler.sa_handler == SIG_IGN)) return;
+  raise(SIGPROF);  // lets traces fall back to the interpreter, which meets the hook
+}
+
+namespace {
 
 struct Limit {
   Limit* outer;
@@ -213,10 +225,7 @@ void Watch::on_time(int) {
   w->is_new_round = 1;
   stop_reason = limit->message.c_str();
   lua_sethook(w->L, raise_in_lua, LUA_MASKCOUNT, 1);
-  struct sigaction profiler;
-  if (sigaction(SIGPROF, nullptr, &profiler) != 0) return;
-  if (!(profiler.sa_flags & SA_SIGINFO) && (profiler.sa_handler == SIG_DFL || profiler.sa_handler == SIG_IGN)) return;
-  raise(SIGPROF);  // lets traces fall back to the interpreter, which meets the hook
+  leave_traces();
 }
 
 void on_signal(int number) { Watch::on_time(number); }
@@ -268,6 +277,7 @@ class LimitScope {
   }
   LimitScope(const LimitScope&) = delete;
   bool over() const { return limit_.over(now()); }
+  double deadline() const { return limit_.deadline; }
   const std::string& message() const { return limit_.message; }
 
  private:
@@ -276,32 +286,94 @@ class LimitScope {
   Limit limit_;
 };
 
+class ThreadsScope {
+ public:
+  explicit ThreadsScope(int threads) : saved_(most_threads) {
+    most_threads = saved_ > 0 ? std::min(saved_, threads) : threads;
+  }
+  ~ThreadsScope() { most_threads = saved_; }
+  ThreadsScope(const ThreadsScope&) = delete;
+
+ private:
+  int saved_;
+};
+
+RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish) {
+  if (wish) wish_ = std::make_unique<LimitScope>(L, 0, wish);
+  if (limits.seconds > 0) time_ = std::make_unique<LimitScope>(L, limits.seconds, nullptr);
+  if (limits.bytes > 0) traces_ = std::make_unique<LeavableTraces>(L);
+  if (limits.seconds > 0 || limits.bytes > 0) {
+    heap_ = std::make_unique<HeapScope>(L, limits.bytes, time_ ? time_->deadline() : INFINITY);
+  }
+  if (limits.threads > 0) threads_ = std::make_unique<ThreadsScope>(limits.threads);
+}
+RunLimit::~RunLimit() {
+  heap_.reset();
+  traces_.reset();
+  time_.reset();
+}
+
+std::string RunLimit::told(int status, const char* error) const {
+  const std::string text = error ? error : "";
+  const bool no_memory = status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") == 0;
+  for (const LimitScope* scope : {wish_.get(), time_.get()}) {
+    if (!scope) continue;
+    if (scope->over() && text.find(scope->message()) != std::string::npos) return text;
+    if (no_memory && (scope->over() || (scope == time_.get() && heap_->refused_time()))) return scope->message();
+  }
+  if (!heap_ || !heap_->refused_bytes()) return "";
+  if (text.find(heap_->refusal()) != std::string::npos) return text;
+  return no_memory ? heap_->refusal() : "";
+}
+
 namespace {
 
-// Upvalue 1: seconds.
-int run_limited(lua_State* L) {
-  const double seconds = lua_tonumber(L, lua_upvalueindex(1));
-  if (lua_gettop(L) == 0 || lua_isnil(L, 1)) fail("limits: a function to run is needed");
-  {
-    const LimitScope scope(L, seconds, nullptr);
-    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
-  }
-  return lua_gettop(L);
+CallLimits limits_of(lua_State* L) {
+  const auto upvalue = [L](int i) { return lua_tonumber(L, lua_upvalueindex(i)); };
+  return {upvalue(1), int64_t(upvalue(2)), int(upvalue(3))};
 }
-int limited_entry(lua_State* L) { return guarded(L, run_limited); }
+
+// Upvalues: seconds, bytes, threads. With a limit of bytes frames below an error are lost: "not enough memory" says
+// nothing, so it is caught here.
+int run_limited(lua_State* L) {
+  const CallLimits limits = limits_of(L);
+  if (lua_gettop(L) == 0 || lua_isnil(L, 1)) fail("limits: a function to run is needed");
+  int status = 0;
+  std::string why;
+  {
+    const RunLimit scope(L, limits, nullptr);
+    if (!limits.bytes) {
+      lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    } else {
+      status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+      if (status) why = scope.told(status, lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr);
+    }
+  }
+  if (status == 0) return lua_gettop(L);
+  if (!why.empty()) {
+    lua_pushlstring(L, why.data(), why.size());
+    why = std::string();
+  }
+  return -1;
+}
+int limited_entry(lua_State* L) {
+  const int results = guarded(L, run_limited);
+  return results < 0 ? lua_error(L) : results;
+}
+
+// A limit of the table at index 1, 0 where it is nil.
+double read_limit(lua_State* L, const char* name, bool whole) {
+  lua_getfield(L, 1, name);
+  if (lua_isnil(L, -1)) return 0;
+  const double value = lua_type(L, -1) == LUA_TNUMBER ? lua_tonumber(L, -1) : 0;
+  if (!(value > 0) || (whole && (value != std::floor(value) || value > 9e15))) {
+    fail("limits: option '", name, "' must be a ", whole ? "whole " : "", "number above 0, got ",
+         lua_isnumber(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1));
+  }
+  return value;
+}
 
 }  // namespace
-
-RunLimit::RunLimit(lua_State* L, double seconds, const std::atomic<bool>* wish) {
-  wish_ = std::make_unique<LimitScope>(L, 0, wish);
-  if (seconds > 0) time_ = std::make_unique<LimitScope>(L, seconds, nullptr);
-}
-RunLimit::~RunLimit() { time_.reset(); }
-
-bool RunLimit::tells(const std::string& error) const {
-  const auto told = [&error](const LimitScope& s) { return s.over() && error.find(s.message()) != std::string::npos; };
-  return told(*wish_) || (time_ && told(*time_));
-}
 
 void wake(pid_t thread) { syscall(SYS_tgkill, getpid(), thread, signal_number()); }
 
@@ -325,18 +397,20 @@ void keep_line_mode(lua_State* L) {
 
 int make_limits(lua_State* L) {
   if (!lua_istable(L, 1)) fail("limits: argument 1 must be a table {seconds = n}, got ", luaL_typename(L, 1));
+  const KnownNames known{"seconds", "bytes", "threads"};
   for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
     const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
-    if (key == "bytes" || key == "threads") fail("limits: option '", key, "' is not available in this version");
-    if (key != "seconds") fail("limits: unknown option '", key, "'", KnownNames{"seconds"}.known(key));
-    if (lua_type(L, -1) != LUA_TNUMBER || !(lua_tonumber(L, -1) > 0)) {
-      fail("limits: option 'seconds' must be a number above 0, got ",
-           lua_isnumber(L, -1) ? lua_tostring(L, -1) : luaL_typename(L, -1));
+    if (key != "seconds" && key != "bytes" && key != "threads") {
+      fail("limits: unknown option '", key, "'", known.known(key));
     }
   }
-  lua_getfield(L, 1, "seconds");
-  if (lua_isnil(L, -1)) fail("limits: option 'seconds' is needed");
-  lua_pushcclosure(L, limited_entry, 1);
+  const double limits[] = {read_limit(L, "seconds", false), read_limit(L, "bytes", true),
+                           std::min(read_limit(L, "threads", true), 4096.0)};
+  lua_settop(L, 0);
+  if (limits[0] + limits[1] + limits[2] == 0)
+    fail("limits: one of the options 'seconds', 'bytes', 'threads' is needed");
+  for (double limit : limits) lua_pushnumber(L, limit);
+  lua_pushcclosure(L, limited_entry, 3);
   return 1;
 }
 

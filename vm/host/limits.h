@@ -1,4 +1,4 @@
-// lt.limits: how long a call may take.
+// lt.limits: what a call may take: time, memory, threads.
 #pragma once
 #include <sys/types.h>
 
@@ -10,23 +10,39 @@ struct lua_State;
 
 namespace lutra {
 
-// limits{seconds = n}: pushes a function (f, ...) -> f(...) that raises an error when n seconds are over. f must not
-// yield out of it.
+// limits{seconds = n, bytes = n, threads = n}: pushes a function (f, ...) -> f(...) that raises an error when n seconds
+// are over, or the state would hold more than n bytes. f must not yield out of it.
 int make_limits(lua_State* L);
 
-class LimitScope;
+struct CallLimits {
+  double seconds = 0;
+  int64_t bytes = 0;  // that the state may hold: Lua's heap and tensors
+  int threads = 0;
+  bool any() const { return seconds > 0 || bytes > 0 || threads > 0; }
+};
 
-// What a host's call may take, for a scope: seconds (0: any number), and until *wish is set and its thread woken.
+class HeapScope;
+class LeavableTraces;
+class LimitScope;
+class ThreadsScope;
+
+// What a call may take, for a scope; 0: anything. With a wish it ends, too, once *wish is set and its thread woken.
 class RunLimit {
  public:
-  RunLimit(lua_State* L, double seconds, const std::atomic<bool>* wish);
+  RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish);
   ~RunLimit();
   RunLimit(const RunLimit&) = delete;
-  bool tells(const std::string& error) const;  // whether a limit of this scope raised it
+  // Where a limit of this scope has ended a call of that status and error: how it says so, else empty.
+  std::string told(int status, const char* error) const;
 
  private:
   std::unique_ptr<LimitScope> wish_, time_;
+  std::unique_ptr<LeavableTraces> traces_;
+  std::unique_ptr<HeapScope> heap_;
+  std::unique_ptr<ThreadsScope> threads_;
 };
+// Machine code of this thread's Lua state is left at its next line, where it looks at that.
+void leave_traces();
 // Makes a thread look at its wishes. From any thread, and in a signal's handler.
 void wake(pid_t thread);
 

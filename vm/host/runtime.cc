@@ -136,6 +136,7 @@ bool make_runtime(lua_State* L) {
   lua_rawset(L, LUA_REGISTRYINDEX);
   fresh->L = L;
   box->modes = std::make_shared<Modes>();
+  box->modes->account = new_account();
   box->runtime = std::move(fresh);
   // The thread that opened Lutra may be a coroutine: it lives as long as the state.
   lua_pushlightuserdata(L, const_cast<char*>(&kThreadKey));
@@ -145,6 +146,11 @@ bool make_runtime(lua_State* L) {
 }
 
 lua_State* current_lua() { return current; }
+
+void check_not_sandboxed(const char* fn) {
+  const Runtime* rt = current ? find_runtime(current) : nullptr;
+  if (rt && rt->sandboxed) fail(fn, ": not available in a sandbox");
+}
 
 std::shared_ptr<Modes> modes_of(lua_State* L) {
   const Box* box = find_box(L);

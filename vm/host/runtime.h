@@ -51,6 +51,7 @@ struct Runtime {
   // config.verify as compiled code asks for it, which other threads run, too.
   std::shared_ptr<std::atomic<int>> verify = std::make_shared<std::atomic<int>>(0);
   std::shared_ptr<bool> alive = std::make_shared<bool>(true);
+  bool sandboxed = false;                 // what runs reaches neither files nor memory by addresses
   int tensors = 0, tensor_metatable = 0;  // references into the registry (vm/bind/tensor_userdata)
 };
 
@@ -62,6 +63,9 @@ bool make_runtime(lua_State* L);
 lua_State* current_lua();
 // Goes false when the state closes: what outlives it (hooks held by tensors) must not touch it any more.
 std::weak_ptr<bool> runtime_alive(lua_State* L);
+
+// Throws "FN: not available in a sandbox" where this thread runs a state that is one.
+void check_not_sandboxed(const char* fn);
 
 // lt.config: pushes the proxy table whose fields are Config's members; names and values are checked.
 void push_config(lua_State* L);

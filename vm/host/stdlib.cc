@@ -28,16 +28,37 @@ int load_source(lua_State* L, const StdlibModule& module, const char* root) {
 
 }  // namespace
 
+namespace {
+
+const char kGlobalsKey = 0;
+
+// The chunk at the top of the stack sees the library's globals, whatever the program has in their place.
+void trust(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kGlobalsKey));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1)) return lua_pop(L, 1);
+  lua_setfenv(L, -2);
+}
+
+}  // namespace
+
+void keep_globals(lua_State* L) {
+  lua_pushlightuserdata(L, const_cast<char*>(&kGlobalsKey));
+  lua_pushvalue(L, LUA_GLOBALSINDEX);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
 bool push_stdlib_chunk(lua_State* L, const char* name) {
   const StdlibModule* module = find_module(name);
   if (!module) return false;
   const char* root = std::getenv("LUTRA_STDLIB");
   if (!root && keeps_frames()) {
-    if (luaL_loadbuffer(L, module->code.data(), module->code.size, module->path) == 0) return true;
+    if (luaL_loadbuffer(L, module->code.data(), module->code.size, module->path) == 0) return trust(L), true;
     lua_pop(L, 1);  // the host's LuaJIT has other bytecode
   }
   if (load_source(L, *module, root) != 0) lua_error(L);
   keep_frames(L);
+  trust(L);
   return true;
 }
 

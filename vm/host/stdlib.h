@@ -26,6 +26,9 @@ extern const size_t kStdlibCount;
 // chunk that does not compile raises a Lua error. With LUTRA_STDLIB=DIR in the environment the source is read from DIR.
 bool push_stdlib_chunk(lua_State* L, const char* name);
 
+// From now on chunks of the standard library have the globals of this moment, whatever programs get in their place.
+void keep_globals(lua_State* L);
+
 // lua_CFunction: stdlib(name) -> chunk. vm/bind puts it into lt._native.stdlib.
 int stdlib_function(lua_State* L);
 

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <lua.hpp>
@@ -14,6 +15,7 @@
 #include "vm/capi/lutra.h"
 #include "vm/repl/interrupt.h"
 #include "vm/repl/repl.h"
+#include "vm/repl/script_files.h"
 
 namespace lutra {
 namespace {
@@ -38,6 +40,8 @@ const char kHelp[] =
     "  -j cmd     LuaJIT control (-joff, -jv)   -O[opt]   its optimiser (-O3)\n"
     "  --auto     compile every hot frame that runs tensor ops\n"
     "  --device D make tensors on D by default (cpu, cuda, cuda:0)\n"
+    "  --sandbox  the script reaches no files but those beneath its folder, which it reads\n"
+    "             by require and lt.load; no ffi, io, os, debug, bytecode\n"
     "  --version  --help\n"
     "  --         stop handling options         -         execute standard input\n"
     "Without a script: the REPL, or standard input where that is no terminal.\n"
@@ -63,6 +67,7 @@ struct Action {
 struct Options {
   std::vector<Action> actions;
   bool interactive = false, version = false, ignore_env = false, auto_compile = false;
+  bool sandbox = false;
   bool json = false;
   std::string command;  // explain, tune, cache, docs, repro, minify
   bool help = false;
@@ -90,6 +95,8 @@ bool read_long(int argc, char** argv, int& i, Options& out) {
     out.help = true;
   } else if (name == "--auto") {
     out.auto_compile = true;
+  } else if (name == "--sandbox") {
+    out.sandbox = true;
   } else if (name == "--device" && i + 1 < argc) {
     out.device = argv[++i];
   } else if (name.rfind("--device=", 0) == 0) {
@@ -163,6 +170,16 @@ bool is_file(const char* path) {
   return stat(path, &found) == 0 && !S_ISDIR(found.st_mode);
 }
 
+// A sandbox is for scripts: the rest of the executable is not confined.
+void check_sandbox(int argc, Options& out) {
+  const bool loads = std::any_of(out.actions.begin(), out.actions.end(), [](const Action& a) { return a.kind != 'e'; });
+  if (!out.command.empty() || out.interactive || out.auto_compile || loads) {
+    out.error = "--sandbox goes with a script and -e only";
+  } else if (out.script >= argc && out.actions.empty() && isatty(0)) {
+    out.error = "--sandbox: a script is needed";
+  }
+}
+
 Options read_options(int argc, char** argv) {
   Options out;
   int i = 1;
@@ -174,7 +191,7 @@ Options read_options(int argc, char** argv) {
     const bool known = argv[i][1] == '-' ? read_long(argc, argv, i, out) : read_short(argc, argv, i, out);
     if (!known) {
       const char* given = argv[i < argc ? i : argc - 1];
-      const KnownNames longs = {"--version", "--help", "--auto", "--device"};
+      const KnownNames longs = {"--version", "--help", "--auto", "--device", "--sandbox"};
       out.error = str("unrecognized or incomplete option '", given, "'", longs.question(given));
       return out;
     }
@@ -185,6 +202,7 @@ Options read_options(int argc, char** argv) {
   }
   if (!out.command.empty()) read_command(argc, argv, ++i, out);
   out.script = i;
+  if (out.sandbox) check_sandbox(argc, out);
   return out;
 }
 
@@ -307,6 +325,10 @@ int main(int argc, char** argv) {
   open.device = options.device.empty() ? nullptr : options.device.c_str();
   open.ignore_env = options.ignore_env;
   open.no_interrupt = 1;  // Control-C has ways of its own
+  std::string folder = folder_of_script(options.script < argc ? argv[options.script] : nullptr);
+  open.sandbox = options.sandbox;
+  open.read_file = read_script_file;
+  open.read_file_arg = &folder;
   lutra_State* S = lutra_open(&open);
   if (!S) return report(lutra_error(nullptr), kWrongUsage);
   set_arguments(S, argv, options.script);

@@ -380,12 +380,18 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int threads) {
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
   // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
   constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.03;
-  if (threads <= 1) return {};
+  // A piece beyond that is cut whatever their number: some 30 ms of a core, after which it looks whether it shall stop.
+  constexpr double kLongPiece = 4e9;
+  const int64_t most = threads > 1 ? 2 * threads : 1;
   Grid g;
   const double flops = 2.0 * double(c.rows) * double(c.cols) * double(a.cols);
   const double rows_cost = double(a.rows) * (reads_rows<T>(a) ? kRead : kCopy);
   const double cols_cost = double(b.cols) * (b.rows_lie() ? kCopy : kTranspose);
-  while (g.rows * g.cols < 2 * threads && flops / double(g.rows * g.cols) >= 2 * kPiece) {
+  const auto goes_on = [&](int64_t pieces) {
+    const double each = flops / double(pieces);
+    return each > kLongPiece || (pieces < most && each >= 2 * kPiece);
+  };
+  while (goes_on(g.rows * g.cols)) {
     const int64_t h = c.rows / g.rows, w = c.cols / g.cols;
     const bool tall = h >= 2 * kLeastRows, wide = w >= 2 * kLeastCols;
     if (!tall && !wide) break;

@@ -1,0 +1,160 @@
+-- What programs get in a sandbox: make(read, parse, patterns) -> globals, methods of strings, module. read(name) gives
+-- the text of one of the host's files, or nil; parse(text) what a .safetensors file holds; patterns are find, match,
+-- gmatch and gsub that can be stopped.
+local lt, use = ...
+local lazy = use "lazy"
+local fail = use("errors").fail
+
+local GLOBALS = "assert error ipairs next pairs pcall print rawequal rawget rawset select setmetatable tonumber "
+  .. "tostring type unpack xpcall _VERSION"
+local LIBRARIES = {
+  string = "byte char format len lower rep reverse sub upper",
+  table = "concat foreach foreachi getn insert maxn move remove sort",
+  math = "abs acos asin atan atan2 ceil cos cosh deg exp floor fmod frexp huge ldexp log log10 max min modf pi pow rad "
+    .. "random randomseed sin sinh sqrt tan tanh",
+  coroutine = "create isyieldable running status yield",
+  bit = "arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex",
+}
+-- Files, addresses, and settings of the whole process.
+local NOT_OF_LT = {
+  from_blob = true, from_ffi = true, from_dlpack = true, save = true, load = true, set_num_threads = true,
+  set_float32_matmul_precision = true, backends = true, config = true, data = true}
+local NOT_OF_DATA = {read_idx = true, FashionMNIST = true}
+local SETTINGS = {recompile_limit = true, capture_budget_ms = true, activation_memory_budget = true,
+  compiled_autograd = true, profit = true}
+
+local MOST_RESUMES = 150
+
+local function pick(from, names)
+  local to = {}
+  for name in names:gmatch "%S+" do to[name] = from[name] end
+  return to
+end
+
+local function is_open(name)
+  return type(name) ~= "string" or not (NOT_OF_LT[name] or (name:find "^_" and name ~= "__version__"))
+end
+
+local function settings()
+  local config = lt.config
+  return setmetatable({}, {
+    __index = function(_, name)
+      local value = config[name]
+      if type(value) ~= "table" and type(value) ~= "userdata" then return value end -- tables of switches
+    end,
+    __newindex = function(_, name, value)
+      if not SETTINGS[name] then fail("config: %s is the host's to set: this is a sandbox", tostring(name)) end
+      config[name] = value
+    end,
+    __metatable = false,
+  })
+end
+
+local function module(read, parse)
+  local files, open = {}, {}
+  for name, file in next, lazy.places[lt][1] do
+    if is_open(name) then files[name] = file end
+  end
+  for name, value in next, lt do
+    if is_open(name) then open[name] = value end
+  end
+  setmetatable(open, {__index = getmetatable(lt).__index}) -- dtypes that are none
+  lazy.fill(open, files)
+  open.config = settings()
+  open.data = {}
+  for name, value in next, lt.data do
+    if not NOT_OF_DATA[name] then open.data[name] = value end
+  end
+  function open.load(name)
+    if type(name) ~= "string" then fail("load: argument 'path' must be a string, got %s", type(name)) end
+    local text = read(name)
+    if not text then fail("load: the host gives no file '%s'", name) end
+    return parse(text)
+  end
+  return open
+end
+
+-- Only text is loaded, and only tables are looked into.
+local function loaders(globals)
+  local load, getmetatable = load, getmetatable
+  function globals.load(chunk, name, _, env)
+    if env ~= nil and type(env) ~= "table" then fail("load: argument 'env' must be a table, got %s", type(env)) end
+    return load(chunk, name, "t", env or globals)
+  end
+  function globals.loadstring(text, name)
+    if type(text) ~= "string" then fail("loadstring: argument 'text' must be a string, got %s", type(text)) end
+    return load(text, name or text, "t", globals)
+  end
+  function globals.getmetatable(value)
+    if type(value) == "table" then return getmetatable(value) end
+  end
+end
+
+local function requirer(globals, open, read)
+  local loaded, load = {lutra = open}, load
+  return function(name)
+    if type(name) ~= "string" then fail("require: argument 'name' must be a string, got %s", type(name)) end
+    if loaded[name] ~= nil then return loaded[name] end
+    local part = name:match "^lutra%.(.+)$"
+    if part and is_open(part) and open[part] ~= nil then return open[part] end
+    local path = name:gsub("%.", "/") .. ".lua"
+    local text = read(path)
+    if not text then fail("require: the host gives no file '%s'", path) end
+    local chunk, problem = load(text, "@" .. path, "t", globals)
+    if not chunk then error(problem, 0) end
+    loaded[name] = true
+    local value = chunk(name)
+    if value ~= nil then loaded[name] = value end
+    return loaded[name]
+  end
+end
+
+local function methods(patterns)
+  local all = pick(string, LIBRARIES.string)
+  for name, f in pairs(patterns) do all[name] = f end
+  return all
+end
+
+-- A resume within a resume takes stack of the processor, of which Lua's own coroutines know no end.
+local function coroutines()
+  local all = pick(coroutine, LIBRARIES.coroutine)
+  local resume, create, depth = coroutine.resume, coroutine.create, 0
+  local function leave(...)
+    depth = depth - 1
+    return ...
+  end
+  function all.resume(...)
+    if depth >= MOST_RESUMES then return false, "too many coroutines within one another" end
+    depth = depth + 1
+    return leave(resume(...))
+  end
+  local function results(ok, ...)
+    if not ok then error((...), 0) end
+    return ...
+  end
+  function all.wrap(f)
+    local co = create(f)
+    return function(...) return results(all.resume(co, ...)) end
+  end
+  return all
+end
+
+return function(read, parse, patterns)
+  if lt.config.cache == "on" then lt.config.cache = "read" end
+  local globals = pick(_G, GLOBALS)
+  for name, functions in pairs(LIBRARIES) do globals[name] = pick(_G[name], functions) end
+  local collect = collectgarbage
+  function globals.collectgarbage(what)
+    what = what or "collect"
+    if what ~= "collect" and what ~= "count" and what ~= "step" then
+      fail("collectgarbage: '%s' is not available in a sandbox", tostring(what))
+    end
+    return collect(what)
+  end
+  globals.string, globals.coroutine = methods(patterns), coroutines()
+  globals._G = globals
+  local open = module(read, parse)
+  loaders(globals)
+  globals.require = requirer(globals, open, read)
+  return globals, methods(patterns), open
+end
