@@ -1,5 +1,5 @@
 # cmake --install: executable, library and Lua module, headers, sources of the standard library, a CMake package
-# (find_package(Lutra), target Lutra::lutra) and pkg-config's lutra.pc.
+# (find_package(Lutra), target Lutra::lutra), pkg-config's lutra.pc, a manual page, completion for bash.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -31,3 +31,5 @@ install(CODE "
   file(READ \"${PROJECT_BINARY_DIR}/lutra.pc\" text)
   string(REPLACE \"@prefix@\" \"\${CMAKE_INSTALL_PREFIX}\" text \"\${text}\")
   file(WRITE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig/lutra.pc\" \"\${text}\")")
+install(FILES docs/lutra.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES docs/lutra.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME lutra)

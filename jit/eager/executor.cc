@@ -72,14 +72,14 @@ class EagerExecutor : public Executor {
   Results run(OpId id, const Args& given, const ResultSpecs& specs) override {
     const OpInfo& op = info(id);
     const Device device = result_device(op, given);
-    if (op.dynamic) return run_dynamic(op, given, device);
     if (op.has(kControl)) return run_control(id, given);
+    const StoppableLoops loops(true);  // what is half written nobody sees
+    if (op.dynamic) return run_dynamic(op, given, device);
     Args moved;
     const Args& args = on_device(given, device, moved);
     Results results;
     results.reserve(specs.size());
     for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype, device));
-    const StoppableLoops loops(true);  // what is half written nobody sees
     if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
     } else if (id == OpId::cat && args[0].as<std::vector<Tensor>>().size() > kMostJoined) {

@@ -135,10 +135,11 @@ void Runner::launch_steps(RunContext& c, bool& wrote) const {
   const bool watched = launches_watched();
   std::optional<LaunchTimer> timer;
   if (watched) flat_.backend.wait(plan_.device);
-  StoppableLoops loops(false);
+  const bool unseen = loops_are_stoppable;  // the caller drops what it has got
+  StoppableLoops loops(unseen);
   for (const LaunchStep* step = steps_.data(); step != flat_.end(); step = FlatPlan::after(step)) {
     check_stop();
-    loops.set(!step->writes);
+    loops.set(unseen || !step->writes);
     if (watched) timer.emplace(flat_.backend);
     if (step->kernel) {
       launch_kernels(c, *step, generator, wrote);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ops/core/interrupt.h"
 #include "ops/defs/call.h"
 #include "ops/extern/cpu/elements.h"
 #include "ops/extern/cpu/order.h"
@@ -12,6 +13,11 @@
 namespace lutra {
 namespace {
 
+// Of element i of a long loop: whether it shall stop.
+void look(int64_t i) {
+  if (i % 65536 == 0) check_stop();
+}
+
 // Where runs of equal things begin in an order of n.
 struct Runs {
   std::vector<int64_t> first;
@@ -20,6 +26,7 @@ struct Runs {
   template <class Equal>
   Runs(int64_t n, const Equal& equal_to_previous) : n(n) {
     for (int64_t i = 0; i < n; i++) {
+      look(i);
       if (i == 0 || !equal_to_previous(i)) first.push_back(i);
     }
   }
@@ -50,6 +57,7 @@ Results results_of(const Tensor& values, const Runs& runs, const std::vector<uin
   for (int64_t run = 0; run < runs.count(); run++) {
     const int64_t begin = runs.first[size_t(run)], end = runs.end(run);
     if (wanted.counts) to_counts[run] = end - begin;
+    look(begin);
     for (int64_t i = begin; wanted.inverse && i < end; i++) to_inverse[order[size_t(i)]] = run;
   }
   return {values, inverse, counts};
@@ -75,7 +83,7 @@ Results unique_elements(const Tensor& t, bool sort, Wanted wanted, ParallelFor p
     const std::vector<uint32_t> order = sort ? stable_order(row, parallel) : in_place_order(n);
     if (sort) {
       std::vector<T> sorted(flat.size());
-      for (size_t i = 0; i < flat.size(); i++) sorted[i] = flat[order[i]];
+      for (size_t i = 0; i < flat.size(); i++) look(int64_t(i)), sorted[i] = flat[order[i]];
       flat.swap(sorted);
     }
     const Runs runs(n, [&](int64_t i) { return same_element(flat[size_t(i)], flat[size_t(i - 1)]); });
