@@ -1,7 +1,6 @@
 // Accounts of memory. See account.h.
 #include "ops/core/account.h"
 
-#include <deque>
 #include <mutex>
 
 #include "ops/core/error.h"
@@ -13,10 +12,15 @@ constinit thread_local MemoryAccount* installed_account = nullptr;
 
 namespace {
 
+// What new_account makes: accounts are retired by destructors, where no memory may be needed.
+struct Listed : MemoryAccount {
+  Listed* next = nullptr;
+};
+
 // Never destroyed: tensors may outlive the static destructors.
 struct Retired {
   std::mutex mutex;
-  std::deque<MemoryAccount*> accounts;
+  Listed* first = nullptr;
 };
 Retired& retired() {
   static Retired* r = new Retired;
@@ -41,20 +45,22 @@ std::string MemoryAccount::refusal() const { return str("limits: ", limit.load()
 OwnAccount new_account() {
   Retired& r = retired();
   const std::lock_guard lock(r.mutex);
-  if (!r.accounts.empty() && r.accounts.front()->tensors.load() == 0) {
-    MemoryAccount* account = r.accounts.front();
-    r.accounts.pop_front();
+  for (Listed** at = &r.first; *at; at = &(*at)->next) {
+    Listed* account = *at;
+    if (account->tensors.load() != 0) continue;
+    *at = account->next;
     account->heap = 0, account->limit = MemoryAccount::kAny, account->refused = false;
     return OwnAccount(account);
   }
-  return OwnAccount(new MemoryAccount);
+  return OwnAccount(new Listed);
 }
 
 void RetireAccount::operator()(MemoryAccount* account) const {
   Retired& r = retired();
   const std::lock_guard lock(r.mutex);
-  // Those that hold nothing come first.
-  account->tensors.load() == 0 ? r.accounts.push_front(account) : r.accounts.push_back(account);
+  auto* listed = static_cast<Listed*>(account);
+  listed->next = r.first;
+  r.first = listed;
 }
 
 }  // namespace lutra

@@ -23,17 +23,21 @@ namespace {
 // Of the process: a graph may be made by several threads in turn, and backward tells its nodes apart by it.
 std::atomic<uint64_t> next_seq{1};
 
-// Nodes die one by one, never recursively: a chain of a million is no deep stack.
+// Nodes die one by one, not recursively: a chain of a million is no deep stack. Destructors come here: where there is no
+// memory for the list a node dies at once.
 void bury(Ref<GradNode> node) {
   static thread_local std::vector<Ref<GradNode>>* graves = nullptr;
   if (!node) return;
   if (graves) {
-    graves->push_back(std::move(node));
+    try {
+      graves->push_back(std::move(node));
+    } catch (const std::bad_alloc&) {
+    }
     return;
   }
   std::vector<Ref<GradNode>> list;
   graves = &list;
-  list.push_back(std::move(node));
+  node = nullptr;
   while (!list.empty()) {
     Ref<GradNode> last = std::move(list.back());
     list.pop_back();

@@ -1,0 +1,115 @@
+/* Allocations of this thread that fail, each in turn, over a state's life: opening, a program, compiling, calls, closing.
+ * Each ends in a code and a message; the next life is a good one, and nothing is left. malloc and its kin are here. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "tests/host/check.h"
+#include "vm/capi/lutra.h"
+
+void* __libc_malloc(size_t n);
+void* __libc_calloc(size_t n, size_t size);
+void* __libc_realloc(void* p, size_t n);
+void* __libc_memalign(size_t alignment, size_t n);
+void __libc_free(void* p);
+
+static __thread long left = -1, seen; /* left: so many allocations until one fails, -1: never */
+
+static long blocks; /* that live */
+
+static int fails(void) {
+  seen++;
+  if (left < 0 || left-- > 0) return 0;
+  left = -1;
+  errno = ENOMEM;
+  return 1;
+}
+static void* counted(void* p) {
+  if (p) __sync_fetch_and_add(&blocks, 1);
+  return p;
+}
+
+void* malloc(size_t n) { return fails() ? NULL : counted(__libc_malloc(n)); }
+void* calloc(size_t n, size_t size) { return fails() ? NULL : counted(__libc_calloc(n, size)); }
+void* realloc(void* p, size_t n) {
+  void* result = fails() ? NULL : __libc_realloc(p, n);
+  return p ? result : counted(result);
+}
+void* memalign(size_t alignment, size_t n) { return fails() ? NULL : counted(__libc_memalign(alignment, n)); }
+void* aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
+int posix_memalign(void** p, size_t alignment, size_t n) { return (*p = memalign(alignment, n)) ? 0 : ENOMEM; }
+void free(void* p) {
+  if (p) __sync_fetch_and_sub(&blocks, 1);
+  __libc_free(p);
+}
+
+static const char program[] =
+    "local net = lt.nn.Linear(3, 2)\n"
+    "f = lt.compile(function(x) return (net(x) * 2):relu() + 1 end)\n"
+    "g = function(x) local y = lt.ones(2, {requires_grad = true}); (y * x:sum()):sum():backward() return y.grad end";
+
+static char message[400];
+
+static void keep(const char* text) {
+  message[0] = 0;
+  strncat(message, text, sizeof message - 1);
+}
+
+/* 0 where all went well; otherwise message tells. */
+static int life(void) {
+  float data[6] = {1, 2, 3, 4, 5, 6};
+  int64_t sizes[2] = {2, 3};
+  lutra_State* S = lutra_open(NULL);
+  lutra_Tensor *x = NULL, *y = NULL, *z = NULL;
+  lutra_Function *f = NULL, *g = NULL;
+  int code, i;
+  if (!S) {
+    keep(lutra_error(NULL));
+    return LUTRA_ERROR_MEMORY;
+  }
+  code = lutra_do_string(S, program, "=program");
+  if (!code) code = lutra_tensor_from_memory(S, data, LUTRA_FLOAT32, 2, sizes, NULL, NULL, NULL, NULL, &x);
+  if (!code) code = lutra_function(S, "f", &f);
+  if (!code) code = lutra_function(S, "g", &g);
+  for (i = 0; !code && i < 3; i++) {
+    code = lutra_invoke(f, &x, 1, &y, 1);
+    lutra_tensor_free(y);
+  }
+  if (!code) code = lutra_invoke(g, &x, 1, &z, 1);
+  keep(lutra_error(S));
+  lutra_tensor_free(x), lutra_tensor_free(z);
+  lutra_function_free(f), lutra_function_free(g);
+  lutra_close(S);
+  return code;
+}
+
+int main(void) {
+  const char* scale = getenv("LUTRA_TEST_SCALE");
+  const long lives = (long)(1000 * (scale ? atof(scale) : 1));
+  long all, before, i, failed = 0;
+  check(life() == 0, message);
+  seen = 0;
+  check(life() == 0, message);
+  all = seen, before = blocks;
+  for (i = 0; i < lives; i++) {
+    const long at = i < lives / 3 ? i : (long)((double)all * rand() / RAND_MAX); /* the first ones, then anywhere */
+    int code;
+    left = at;
+    code = life();
+    left = -1;
+    failed += code != 0;
+    if (code != 0 && !message[0]) {
+      ++failures;
+      fprintf(stderr, "FAILED: allocation %ld of %ld: code %d without a message\n", at, all, code);
+    }
+    if (i % 8 == 0 && (code = life()) != 0) {
+      ++failures;
+      fprintf(stderr, "FAILED: the life after allocation %ld failed: code %d, %s\n", at, code, message);
+    }
+  }
+  check(life() == 0, message);
+  printf("%ld allocations a life; %ld of %ld lives failed; %ld blocks more\n", all, failed, lives, blocks - before);
+  check(failed > lives / 4, "too few failures");
+  return failures;
+}
