@@ -23,8 +23,8 @@ namespace {
 // Of the process: a graph may be made by several threads in turn, and backward tells its nodes apart by it.
 std::atomic<uint64_t> next_seq{1};
 
-// Nodes die one by one, not recursively: a chain of a million is no deep stack. Destructors come here: where there is no
-// memory for the list a node dies at once.
+// Nodes die one by one, not recursively: a chain of a million is no deep stack. Destructors come here: where there is
+// no memory for the list a node dies at once.
 void bury(Ref<GradNode> node) {
   static thread_local std::vector<Ref<GradNode>>* graves = nullptr;
   if (!node) return;

@@ -111,5 +111,6 @@ int main(void) {
   check(life() == 0, message);
   printf("%ld allocations a life; %ld of %ld lives failed; %ld blocks more\n", all, failed, lives, blocks - before);
   check(failed > lives / 4, "too few failures");
+  check(blocks - before < 2000, "blocks are left"); /* what the process keeps once, lists of closed states above all */
   return failures;
 }

@@ -56,6 +56,12 @@ lutra_Options read_options(const lutra_Options* given) {
   return options;
 }
 
+void close_lua(lua_State* L) {
+  void* rest = loader_rest(L);  // the last blocks are freed through it
+  lua_close(L);
+  free_loader(rest);
+}
+
 // -- files
 
 struct FileCall {
@@ -133,7 +139,7 @@ extern "C" lutra_State* lutra_open(const lutra_Options* given) {
   }
   fail_thread(LUTRA_ERROR_RUN, "lutra_open", lua_isstring(S->L, -1) ? lua_tostring(S->L, -1) : "unknown error");
   lua_pop(S->L, 1);
-  if (S->owned) lua_close(S->L);
+  if (S->owned) close_lua(S->L);
   recycle(S);
   return nullptr;
 }
@@ -150,7 +156,7 @@ extern "C" void lutra_close(lutra_State* S) {
     S->open = false;
     if (S->owned) {
       leave_line_mode(S->L);
-      lua_close(S->L);
+      close_lua(S->L);
     } else {
       for (const int place : {S->traceback, S->task, S->module, S->strings}) luaL_unref(S->L, LUA_REGISTRYINDEX, place);
     }

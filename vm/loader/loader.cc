@@ -96,7 +96,7 @@ void* watching_allocate(void* ud, void* block, size_t old_size, size_t size) {
 }
 
 void watch_stacks(lua_State* L) {
-  auto* w = static_cast<Watch*>(std::malloc(sizeof(Watch)));  // the state frees its last blocks through it: never freed
+  auto* w = static_cast<Watch*>(std::malloc(sizeof(Watch)));  // free_loader
   if (!w) return;
   *w = {};
   w->L = L;
@@ -153,6 +153,12 @@ void keep_frames(lua_State* L) {
   lua_setfenv(L, -2);
   lua_remove(L, -2);
 }
+
+void* loader_rest(lua_State* L) {
+  void* ud = nullptr;
+  return lua_getallocf(L, &ud) == watching_allocate ? ud : nullptr;
+}
+void free_loader(void* rest) { std::free(rest); }
 
 void install_loader(lua_State* L) {
   if (!keeps_frames() || !mirror::available(L)) return;

@@ -32,8 +32,7 @@ void set_registry(lua_State* L, void* key) {
 int close_state(lua_State* L) {
   // Other finalizers may still call patched functions: the object stays valid, and portals decline.
   auto* s = static_cast<PortalState*>(lua_touserdata(L, 1));
-  *s = PortalState();
-  s->closed = true;
+  *s = PortalState{.closed = true, .ids = {}};  // holds no memory: nothing destroys it
   return 0;
 }
 
