@@ -315,7 +315,8 @@ RunLimit::~RunLimit() {
 
 std::string RunLimit::told(int status, const char* error) const {
   const std::string text = error ? error : "";
-  const bool no_memory = status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") == 0;
+  const bool no_memory =
+      status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") != std::string::npos;
   for (const LimitScope* scope : {wish_.get(), time_.get()}) {
     if (!scope) continue;
     if (scope->over() && text.find(scope->message()) != std::string::npos) return text;
