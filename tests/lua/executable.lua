@@ -30,6 +30,38 @@ test("--version and --help", function()
   truthy(out:find("usage: lutra", 1, true)) equal(code, 0)
 end)
 
+test("--sandbox: a script reads what lies beneath it, and no more", function()
+  local folder = os.tmpname()
+  os.remove(folder)
+  os.execute("mkdir -p " .. folder .. "/parts")
+  h.write(folder .. "/parts/net.lua", "return {answer = 42}")
+  lt.save(folder .. "/w.safetensors", {w = lt.ones(3)})
+  local main = h.write(folder .. "/main.lua", "print(io, os, require 'parts.net'.answer, "
+    .. "lt.load 'w.safetensors'.w:sum():item(), pcall(require, 'other'), (pcall(lt.load, '../x.safetensors')), ...)")
+  local out, err, code = run("--sandbox " .. main .. " a b")
+  equal(out, "nil\tnil\t42\t3\tfalse\tfalse\ta\tb\n") equal(err, "") equal(code, 0)
+  os.execute(("ln -s /etc/passwd %s/link.lua"):format(folder))
+  h.write(main, "print(pcall(require, 'link'))")
+  out = run("--sandbox -e 'print((pcall(require, \"link\")))' " .. main)
+  truthy(out:find("^false\nfalse"), out)
+  _, err, code = run("--sandbox -i") equal(code, 2)
+  truthy(err:find("--sandbox goes with a script and -e only", 1, true), err)
+  _, _, code = run("explain --sandbox x.lua") equal(code, 2)
+  os.execute("rm -r " .. folder)
+end)
+
+test("the manual page and the completion name every option", function()
+  local help = run("--help")
+  local page, completion = h.read("../../docs/lutra.1"):gsub("\\", ""), h.read("../../docs/lutra.bash")
+  for option in help:gmatch "%-%-%l+" do
+    truthy(page:find(option, 1, true), option)
+    truthy(completion:find(option, 1, true) or option == "--json", option)
+  end
+  for command in help:gmatch "\n       lutra (%l+)" do
+    truthy(page:find("\n.B " .. command, 1, true) and completion:find(command, 1, true), command)
+  end
+end)
+
 test("standard input is run where it is no terminal", function()
   local out, _, code = run("", "print('from stdin')")
   equal(out, "from stdin\n") equal(code, 0)

@@ -57,9 +57,8 @@ lutra_Options read_options(const lutra_Options* given) {
 }
 
 void close_lua(lua_State* L) {
-  void* rest = loader_rest(L);  // the last blocks are freed through it
+  remove_loader(L);
   lua_close(L);
-  free_loader(rest);
 }
 
 // -- files

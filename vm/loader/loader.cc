@@ -96,7 +96,7 @@ void* watching_allocate(void* ud, void* block, size_t old_size, size_t size) {
 }
 
 void watch_stacks(lua_State* L) {
-  auto* w = static_cast<Watch*>(std::malloc(sizeof(Watch)));  // free_loader
+  auto* w = static_cast<Watch*>(std::malloc(sizeof(Watch)));  // remove_loader frees it
   if (!w) return;
   *w = {};
   w->L = L;
@@ -154,11 +154,14 @@ void keep_frames(lua_State* L) {
   lua_remove(L, -2);
 }
 
-void* loader_rest(lua_State* L) {
+void remove_loader(lua_State* L) {
   void* ud = nullptr;
-  return lua_getallocf(L, &ud) == watching_allocate ? ud : nullptr;
+  if (lua_getallocf(L, &ud) != watching_allocate) return;
+  auto* w = static_cast<Watch*>(ud);
+  if (lua_gethook(L) == look) lua_sethook(L, nullptr, 0, 0);
+  lua_setallocf(L, w->allocate, w->data);
+  std::free(w);
 }
-void free_loader(void* rest) { std::free(rest); }
 
 void install_loader(lua_State* L) {
   if (!keeps_frames() || !mirror::available(L)) return;

@@ -16,8 +16,8 @@ void keep_frames(lua_State* L);
 // state that Lutra has opened: it wraps the state's allocator for the rest of its life.
 void install_loader(lua_State* L);
 
-// What remains of that when the state has been closed, to be given to free_loader then; null: nothing.
-void* loader_rest(lua_State* L);
-void free_loader(void* rest);
+// The state is about to close: its allocator is its own again. LuaJIT gives back the memory of a state as a whole only
+// where it knows the allocator.
+void remove_loader(lua_State* L);
 
 }  // namespace lutra

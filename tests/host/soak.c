@@ -1,0 +1,111 @@
+/* 64 states in 16 threads: opened, run, limited, interrupted and closed again and again. Answers stay right and memory
+ * flat. Two seconds, LUTRA_TEST_SCALE times as long. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/host/check.h"
+#include "vm/capi/lutra.h"
+
+enum { kThreads = 16, kStates = 4 };
+
+static double end;
+static long lives;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static long resident_pages(void) {
+  long size = 0, resident = 0;
+  FILE* f = fopen("/proc/self/statm", "r");
+  if (!f || fscanf(f, "%ld %ld", &size, &resident) != 2) resident = 0;
+  if (f) fclose(f);
+  return resident;
+}
+
+static const char program[] =
+    "local net = lt.nn.Linear(4, 3)\n"
+    "f = lt.compile(function(x) return (x * 2 + 1):relu() end)\n"
+    "function train() local x = lt.randn(8, 4) local loss = (net(x) ^ 2):sum() loss:backward() return loss end\n"
+    "for i = 1, 3 do train() end";
+
+static void expect(lutra_State* S, int code, const char* what) {
+  if (code == LUTRA_OK) return;
+  __sync_fetch_and_add(&failures, 1);
+  fprintf(stderr, "FAILED %s: %d %s\n", what, code, lutra_error(S));
+}
+
+static void use(lutra_State* S, unsigned* seed) {
+  float data[4] = {1, -2, 3, -4};
+  int64_t sizes[1] = {4};
+  lutra_Tensor *x = NULL, *y = NULL;
+  lutra_Function* f = NULL;
+  lutra_Limits limits;
+  expect(S, lutra_tensor_from_memory(S, data, LUTRA_FLOAT32, 1, sizes, NULL, NULL, NULL, NULL, &x), "a tensor");
+  expect(S, lutra_function(S, "f", &f), "f");
+  expect(S, lutra_invoke(f, &x, 1, &y, 1), "a call");
+  if (y && ((float*)lutra_tensor_data(y))[2] != 7) __sync_fetch_and_add(&failures, 1);
+  lutra_tensor_free(x), lutra_tensor_free(y), lutra_function_free(f);
+  expect(S, lutra_do_string(S, "train() train()", "=train"), "training");
+  memset(&limits, 0, sizeof limits);
+  limits.size = sizeof limits, limits.seconds = 0.002, limits.bytes = 64 << 20;
+  if (rand_r(seed) % 4 == 0) {
+    expect(S, lutra_set_limits(S, &limits), "limits");
+    if (lutra_do_string(S, "while true do train() end", "=loop") != LUTRA_ERROR_LIMIT) {
+      __sync_fetch_and_add(&failures, 1);
+      fprintf(stderr, "FAILED a limit: %s\n", lutra_error(S));
+    }
+    expect(S, lutra_set_limits(S, NULL), "no limits");
+  }
+}
+
+static void* live(void* arg) {
+  unsigned seed = (unsigned)(size_t)arg;
+  lutra_State* states[kStates];
+  int i;
+  memset(states, 0, sizeof states);
+  while (now() < end) {
+    lutra_State** S = &states[rand_r(&seed) % kStates];
+    if (*S && rand_r(&seed) % 3 == 0) {
+      lutra_close(*S);
+      *S = NULL;
+    } else if (!*S) {
+      lutra_Options options;
+      memset(&options, 0, sizeof options);
+      options.size = sizeof options, options.sandbox = rand_r(&seed) % 2;
+      *S = lutra_open(&options);
+      if (*S) expect(*S, lutra_do_string(*S, program, "=program"), "the program");
+      __sync_fetch_and_add(&lives, 1);
+    }
+    if (*S) use(*S, &seed);
+  }
+  for (i = 0; i < kStates; i++) lutra_close(states[i]);
+  return NULL;
+}
+
+static void round_of(double seconds) {
+  pthread_t threads[kThreads];
+  size_t i;
+  end = now() + seconds;
+  for (i = 0; i < kThreads; i++) pthread_create(&threads[i], NULL, live, (void*)(i + 1));
+  for (i = 0; i < kThreads; i++) pthread_join(threads[i], NULL);
+}
+
+int main(void) {
+  const char* scale = getenv("LUTRA_TEST_SCALE");
+  const double seconds = 2 * (scale ? atof(scale) : 1);
+  long pages[5];
+  int i;
+  for (i = 0; i < 5; i++) {
+    round_of(seconds / 5);
+    pages[i] = resident_pages();
+    printf("%ld lives, %.1f MB\n", lives, (double)pages[i] / 256);
+  }
+  check(pages[4] < pages[1] + pages[1] / 4 + 256 * 16, "memory grows");
+  return failures != 0;
+}
