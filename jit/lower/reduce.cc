@@ -1,9 +1,12 @@
 // Reductions: which loops, in which order, with how many partial results. All of it is a function of the op, the sizes,
 // the strides that the operand has when ops run one by one, and the device's numerics policy, so that fusion never
 // changes a bit.
+#include <algorithm>
+
 #include "jit/device/backend.h"
 #include "jit/lower/lower.h"
 #include "ops/core/half.h"
+#include "ops/meta/spatial.h"
 
 namespace lutra {
 namespace {
@@ -36,12 +39,31 @@ std::vector<bool> reduced_dims(const Value& dims, int64_t rank, bool empty_is_al
   return reduced;
 }
 
-// The reduced dimensions in `order`; neighbours in memory are taken as one.
-void build_nest(Reduction& r, const Sizes& strides, const std::vector<int>& order, SymFacts& facts) {
+// The strides that the order goes by.
+Sizes ordering_strides(const Node& node, SymFacts& facts) {
+  const Tensor in = node.args[0].tensor();
+  if (!is_by_channel(node)) return in->strides;
+  // One answer that settles it, rather than equations that help nobody later.
+  const Sizes last = channels_last_strides(in->sizes);
+  for (size_t d = 0; d < 4; d++) {
+    if (in->strides[d].hint != last[d].hint && !facts.ask_equal(in->strides[d], last[d])) return in->strides;
+  }
+  for (size_t d = 0; d < 4; d++) {
+    if (!facts.ask_equal(in->strides[d], last[d])) return in->strides;
+  }
+  return contiguous_strides(in->sizes);
+}
+
+// The reduced dimensions in `order`; neighbours by the ordering strides, and so in memory, are taken as one.
+void build_nest(Reduction& r, const Sizes& ordering, const Sizes& strides, const std::vector<int>& order,
+                SymFacts& facts) {
   int last = -1;
   for (int d : order) {
     if (!r.reduced[size_t(d)]) continue;
-    bool joins = last >= 0 && facts.ask_equal(strides[size_t(last)], strides[size_t(d)] * r.sizes[size_t(d)]);
+    const auto are_one = [&](const Sizes& s) {
+      return facts.ask_equal(s[size_t(last)], s[size_t(d)] * r.sizes[size_t(d)]);
+    };
+    const bool joins = last >= 0 && are_one(ordering) && are_one(strides);
     if (!joins) r.nest.emplace_back();
     r.nest.back().push_back(d);
     last = d;
@@ -55,6 +77,16 @@ DType accumulator_type(loop::RedOp op, DType input, DType result) {
 }
 
 }  // namespace
+
+bool is_by_channel(const Node& node) {
+  const bool reduces = std::any_of(std::begin(kRows), std::end(kRows), [&](const ReduceRow& r) {
+    return r.op == node.op && !is_position(r.red);
+  });
+  if (!reduces || !node.args[0].is<Tensor>()) return false;
+  const Tensor in = node.args[0].tensor();
+  if (in->dim() != 4 || !backend_of(in->device()).reductions.around_lanes) return false;
+  return reduced_dims(node.args[1], 4, true) == std::vector<bool>{true, false, true, true};
+}
 
 Lowered lower_reduce(const Node& node, SymFacts& facts) {
   Lowered l;
@@ -73,6 +105,7 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
     r.op = r.op == loop::RedOp::kMax || r.op == loop::RedOp::kSum    ? loop::RedOp::kAny
            : r.op == loop::RedOp::kMin || r.op == loop::RedOp::kProd ? loop::RedOp::kAll
                                                                      : r.op;
+  const Sizes strides = ordering_strides(node, facts);
   std::vector<int> order = stride_order(facts, in->strides);
   for (int d : order) {
     if (!r.reduced[size_t(d)]) r.kept.push_back(d);
@@ -84,8 +117,12 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
   if (is_position(r.op)) {
     // Positions count in row-major order.
     for (size_t d = 0; d < order.size(); d++) order[d] = int(d);
+  } else {
+    order = stride_order(facts, strides);
   }
-  build_nest(r, in->strides, order, facts);
+  build_nest(r, strides, in->strides, order, facts);
+  const bool around = r.nest.size() > 1 && !r.kept.empty() && !is_position(r.op);
+  if (around && policy.around_lanes) r.lanes = policy.around_lanes;
   if (r.nest.empty() && is_position(r.op)) {
     // Among one element the first is it.
     l.kind = Lowered::kPointwise;

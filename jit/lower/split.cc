@@ -9,7 +9,7 @@
 namespace lutra {
 namespace {
 
-using numerics::kChunkSteps, numerics::kLargeReduction, numerics::kShortRow;
+using namespace numerics;
 
 loop::Op combining(loop::RedOp op) {
   switch (op) {
@@ -67,11 +67,19 @@ class Splitter {
   }
 
  private:
+  // A dimension as chunks of equal length.
+  struct Cut {
+    size_t dim;
+    SymInt chunks, length;
+  };
   std::optional<Lowered> rows(const Reduction& r);
+  std::vector<Cut> cuts_around(const Reduction& r) const;
+  std::vector<Cut> cuts_outside(const Reduction& r) const;
   bool chunks(const Lowered& low);
   const numerics::Reductions& policy() const { return backend_of(n_.results[0]->device()).reductions; }
   Tensor add(Lowered low);
-  Lowered joined(const Reduction& r, const Tensor& parts, size_t d);
+  Lowered joined(const Reduction& r, const Tensor& parts, const std::vector<bool>& reduced,
+                 const std::vector<size_t>& places);
   Lowered last(const Reduction& r, const Tensor& sum, const Tensor& tail);
 
   const Node& n_;
@@ -94,6 +102,7 @@ std::optional<Lowered> Splitter::rows(const Reduction& r) {
     inner = inner * in->sizes[size_t(d)];
   }
   if (inner < SymInt(kShortRow)) return std::nullopt;
+  if (policy().deep && in->sizes[size_t(outer)] < SymInt(policy().chunks)) return std::nullopt;
   auto rows = std::make_unique<Node>(n_);
   rows->args[1] = dims;
   rows->args[2] = false;
@@ -132,20 +141,24 @@ Tensor Splitter::add(Lowered low) {
   return value;
 }
 
-// The reduction of the chunks' results, of which there is one more dimension, before dimension d of the domain.
-Lowered Splitter::joined(const Reduction& r, const Tensor& parts, size_t d) {
+// The reduction of the chunks' results: along the places that chunks have among the dimensions of a part.
+Lowered Splitter::joined(const Reduction& r, const Tensor& parts, const std::vector<bool>& reduced,
+                         const std::vector<size_t>& places) {
   Lowered whole;
   whole.kind = Lowered::kReduce;
   whole.reads = {parts};
   Reduction& w = whole.reduction;
   w.sizes = parts->sizes, w.op = r.op, w.type = r.type;
   w.reduced.assign(parts->sizes.size(), false);
-  int at = 0;
-  for (size_t k = 0; k < d; k++) at += !r.reduced[k];
-  w.reduced[size_t(at)] = true;
-  w.nest = {{at}};
+  w.nest.emplace_back();
+  for (size_t n = places.size(); n-- > 0;) {  // the later ones lie outside
+    int at = 0;
+    for (size_t k = 0; k < places[n]; k++) at += !reduced[k];
+    w.reduced[size_t(at)] = true;
+    w.nest[0].push_back(at);
+  }
   for (int k : stride_order(facts_, parts->strides)) {
-    if (k != at) w.kept.push_back(k);
+    if (!w.reduced[size_t(k)]) w.kept.push_back(k);
   }
   w.rows = w.kept.empty();
   w.lanes = w.rows || policy().keeps_lanes ? r.lanes : 1;
@@ -172,24 +185,93 @@ Lowered Splitter::last(const Reduction& r, const Tensor& sum, const Tensor& tail
   return low;
 }
 
-// A large reduction with few results is cut along its outermost dimension into chunks, which run on all threads, and a
-// rest; then the chunks' results are reduced and the rest's is added.
-bool Splitter::chunks(const Lowered& low) {
-  const Reduction& r = low.reduction;
-  if (r.nest.empty()) return false;
+// The largest number of equal pieces, a product of small primes, of a dimension that holds `terms` terms, none shorter
+// than kAroundLong / 2 where it is a power of two.
+int64_t even_pieces(SymInt size, SymInt terms, int64_t most) {
+  int64_t pieces = 1;
+  for (bool found = true; found && pieces < most && terms >= SymInt(kAroundLong * pieces);) {
+    found = false;
+    for (int64_t prime : {2, 3, 5, 7}) {
+      const int64_t next = pieces * prime;
+      if (size < SymInt(next) || floor_div(size, next) * SymInt(next) != size) continue;
+      pieces = next, found = true;
+      break;
+    }
+  }
+  return pieces;
+}
+
+// What is reduced around what is kept, by its outermost dimension and then by the next one inside.
+std::vector<Splitter::Cut> Splitter::cuts_around(const Reduction& r) const {
+  const size_t outer = size_t(r.nest[0][0]), inner = size_t(r.nest.back()[0]);
+  SymInt terms = 1;  // of one outer step
+  for (size_t d = 0; d < r.sizes.size(); d++) {
+    if (r.reduced[d] && d != outer) terms = terms * r.sizes[d];
+  }
+  const SymInt steps = r.sizes[outer];
+  std::vector<Cut> cuts;
+  if (steps >= SymInt(kAroundSteps) || (steps >= SymInt(2) && terms >= SymInt(kAroundLong))) {
+    int64_t length = 1;
+    while (terms < SymInt(kAroundTerms / length) || steps >= SymInt(kAroundParts * 2 * length)) length *= 2;
+    if (steps >= SymInt(length * 2)) cuts.push_back({outer, floor_div(steps, length), length});
+  }
+  const int64_t pieces = even_pieces(r.sizes[inner], terms, kAroundParts);
+  if (pieces > 1) cuts.push_back({inner, pieces, floor_div(r.sizes[inner], pieces)});
+  return cuts;
+}
+
+// Large reductions with few results along rows or down columns: by the outermost dimension, or where that is short by
+// each of its steps and by the next dimension.
+std::vector<Splitter::Cut> Splitter::cuts_outside(const Reduction& r) const {
   SymInt all = 1, kept = 1;
   for (size_t d = 0; d < r.sizes.size(); d++) {
     all = all * r.sizes[d];
     if (!r.reduced[d]) kept = kept * r.sizes[d];
   }
-  const size_t d = size_t(r.nest[0][0]);
-  const numerics::Reductions& cut = policy();
-  const int64_t chunks = r.rows ? cut.chunks : cut.column_chunks, most = r.rows ? 1 : cut.columns;
-  if (all < SymInt(kLargeReduction) || kept > SymInt(most) || r.sizes[d] < SymInt(kChunkSteps * chunks)) return false;
-  const SymInt length = floor_div(r.sizes[d], chunks), rest = r.sizes[d] - length * chunks;
-  Tensor parts = add(part_of(low, d, {SymInt(chunks), length}, 0));
-  Tensor tail = rest.is_constant() && rest.hint == 0 ? Tensor() : add(part_of(low, d, {rest}, length * chunks));
-  Tensor sum = add(joined(r, parts, d));
+  const numerics::Reductions& policy = this->policy();
+  if (all < SymInt(kLargeReduction) || kept > SymInt(r.rows ? policy.rows : policy.columns)) return {};
+  int64_t chunks = r.rows ? policy.chunks : kept > SymInt(policy.narrow) ? policy.column_chunks : policy.narrow_chunks;
+  const size_t first = size_t(r.nest[0][0]);
+  const SymInt size = r.sizes[first];
+  SymInt steps = size;
+  for (size_t k = 1; policy.deep && k < r.nest[0].size(); k++) steps = steps * r.sizes[size_t(r.nest[0][k])];
+  if (steps < SymInt((r.rows && kept > SymInt(1) ? kRowSteps : kChunkSteps) * chunks)) return {};
+  if (size >= SymInt(chunks)) {
+    const SymInt length = floor_div(size, chunks);
+    return {{first, chunks, length}};
+  }
+  std::vector<Cut> cuts;
+  if (size >= SymInt(2)) cuts.push_back({first, size, 1});
+  for (SymInt n = 2; size >= n && chunks > 1; n = n * SymInt(2)) chunks /= 2;
+  if (r.nest[0].size() > 1) {
+    const size_t second = size_t(r.nest[0][1]);
+    const int64_t pieces = even_pieces(r.sizes[second], steps, chunks);
+    if (pieces > 1) cuts.push_back({second, pieces, floor_div(r.sizes[second], pieces)});
+  }
+  return cuts;
+}
+
+// A large reduction is cut into chunks, which run on all threads, and a rest; then the chunks' results are reduced and
+// the rest's is added.
+bool Splitter::chunks(const Lowered& low) {
+  const Reduction& r = low.reduction;
+  if (r.nest.empty()) return false;
+  const bool around = r.nest.size() > 1 && !r.kept.empty() && policy().around_lanes && r.lanes > 1;
+  const std::vector<Cut> cuts = around ? cuts_around(r) : cuts_outside(r);
+  if (cuts.empty()) return false;
+  Lowered part = low;
+  std::vector<size_t> places;  // of the chunks, among the part's dimensions
+  for (const Cut& cut : cuts) {
+    size_t d = cut.dim;
+    for (size_t& place : places) d += place <= d, place += place > d;
+    part = part_of(part, d, {cut.chunks, cut.length}, 0);
+    places.push_back(d);
+  }
+  const SymInt done = cuts[0].chunks * cuts[0].length, rest = r.sizes[cuts[0].dim] - done;
+  const std::vector<bool> reduced = part.reduction.reduced;
+  Tensor parts = add(std::move(part));
+  Tensor tail = facts_.equal(rest, SymInt(0)) ? Tensor() : add(part_of(low, cuts[0].dim, {rest}, done));
+  Tensor sum = add(joined(r, parts, reduced, places));
   parts_.push_back({&n_, nullptr, n_.results[0], last(r, sum, tail)});
   return true;
 }

@@ -1,12 +1,14 @@
-// channels_last: images that only convolutions, pools and pointwise ops see lie with their channels innermost, so that
-// none of them reorders its operands. Bits stay: what these ops compute does not depend on layout, on no device.
+// channels_last: images that only convolutions, pools, pointwise ops and sums by channel see lie with their channels
+// innermost, so that none of them reorders its operands. Bits stay: what these ops compute does not depend on layout.
 //
 // Invariants:
-// 1. Whatever leaves the graph, is viewed, reduced or written keeps the strides that it has when ops run one by one; a
-//    pool's result gets a copy of that layout, since a pool runs along the channels of its operand.
+// 1. Whatever leaves the graph, is viewed, reduced (but by channel, on devices where that order knows no layout) or
+//    written keeps the strides that it has when ops run one by one; a pool's result gets a copy of that layout, since a
+//    pool runs along the channels of its operand.
 // 2. A value is laid out anew only where a convolution or pool makes it, or a pointwise op does from such values.
 #include <unordered_set>
 
+#include "jit/lower/lower.h"
 #include "jit/passes/passes.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/meta/spatial.h"
@@ -38,7 +40,7 @@ Tensors fixed_values(const Graph& g) {
   const auto fix = [&](const Tensor& t) { fixed.insert(t.get()); };
   each_tensor(g.outputs, fix);
   for (const auto& n : g.nodes) {
-    if (is_free(*n)) continue;
+    if (is_free(*n) || is_by_channel(*n)) continue;
     each_tensor(n->args, fix);
   }
   return fixed;

@@ -14,23 +14,30 @@ inline constexpr int kVersion = 4;
 struct Reductions {
   // Partial results along rows and down columns.
   int32_t row_lanes, column_lanes;
+  // Partial results where what is reduced lies on both sides of what is kept (a norm's sums by channel), whichever of
+  // them is innermost in memory. 0: as rows and columns.
+  int32_t around_lanes;
   // Partial results of float32 (half types are summed so) are summed in blocks of so many terms, so that the relative
   // error of terms of one sign stays below 1e-6, however many there are.
   int32_t block;
-  // Parts that a large reduction to one value, or to a row of at most `columns` values, is cut into. keeps_lanes: the
-  // parts of a column are joined in as many partial results as the column has.
-  int64_t chunks, column_chunks, columns;
-  bool keeps_lanes;
+  // Parts that a large reduction to at most `rows` values, or to a row of at most `columns` values, is cut into; to at
+  // most `narrow` values into more. keeps_lanes: the parts of a column are joined in as many partial results as the
+  // column has. deep: where the outermost dimension is short, the next one is cut too.
+  int64_t chunks, column_chunks, narrow_chunks, rows, columns, narrow;
+  bool keeps_lanes, deep;
 };
 // Few wide threads: lanes are registers of vectors, parts are for cores.
-inline constexpr Reductions kCpuReductions = {32, 1, 32, 64, 16, 64, false};
+inline constexpr Reductions kCpuReductions = {32, 1, 0, 32, 64, 16, 16, 1, 64, 64, false, false};
 // Many narrow threads: lanes are the threads of a group.
-inline constexpr Reductions kGpuReductions = {1024, 32, 32, 512, 64, 2048, true};
+inline constexpr Reductions kGpuReductions = {1024, 32, 32, 32, 512, 64, 256, 256, 2048, 128, true, true};
 
 // Elements from which a reduction to one value is cut, and of a row below which it is not.
 inline constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
-// Steps that each chunk of a reduction that is cut has at least.
-inline constexpr int64_t kChunkSteps = 64;
+// Steps that each chunk of a reduction that is cut has at least, and terms of each of several rows.
+inline constexpr int64_t kChunkSteps = 64, kRowSteps = 256;
+// Of what is reduced around what is kept: outer steps from which it is cut by them, terms that a part has at least where
+// it can be, terms from which it is cut further, and outer parts at most.
+inline constexpr int64_t kAroundSteps = 8, kAroundTerms = 64, kAroundLong = 2048, kAroundParts = 2048;
 // Taps of a pool's window that are summed as one expression; more are loops.
 inline constexpr int64_t kUnrolledTaps = 32;
 
