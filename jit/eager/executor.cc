@@ -17,6 +17,7 @@
 #include "ops/core/interrupt.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
+#include "ops/extern/dynamic.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -155,9 +156,10 @@ class EagerExecutor : public Executor {
     return out;
   }
 
-  // What tells its own result's size is asked on the CPU.
+  // What tells its own result's size is asked on the CPU where the device has no kernel for it.
   static Results run_dynamic(const OpInfo& op, const Args& args, Device device) {
     Args moved;
+    if (const DynamicKernel* own = dynamic_kernel(op.id, device.type)) return own->run(on_device(args, device, moved));
     Results results = op.dynamic(on_device(args, Device{}, moved), parallel_for);
     for (Tensor& t : results) {
       if (t && t->device() != device) t = to_device(t, device);

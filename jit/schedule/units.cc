@@ -171,22 +171,63 @@ std::vector<bool> Units::join_operands() const {
   return found;
 }
 
-void Units::choose_inlined() {
-  std::vector<int> chain(units_.size(), 0);
-  const std::vector<bool> joined = fuse_ ? join_operands() : std::vector<bool>();
-  for (size_t i = 0; i < units_.size(); i++) {
-    ComputeUnit& u = units_[i];
-    u.inlined = fuse_ && joined[i];
-    if (u.inlined) continue;
-    if (!fuse_ || u.low.kind != Lowered::kPointwise || u.needs_memory || u.low.heavy || u.low.checks || !u.node ||
-        is_random(*u.node) || u.low.reads.size() > 1) {
+// Elementwise units that a reduction reads whose domain is cut, also through others: another loop nest than theirs, so
+// that no kernel could have both.
+std::vector<bool> Units::cut_operands() const {
+  std::vector<bool> found(units_.size(), false);
+  for (size_t i = units_.size(); i-- > 0;) {
+    const ComputeUnit& u = units_[i];
+    const Reduction& r = u.low.reduction;
+    const bool cut = u.low.kind == Lowered::kReduce && r.lanes > 1 && u.node && !u.node->args.empty() &&
+                     u.node->args[0].is<Tensor>() && r.sizes.size() > u.node->args[0].tensor()->sizes.size();
+    if (!cut && !(found[i] && u.low.kind == Lowered::kPointwise)) continue;
+    for (const Tensor& t : u.low.reads) {
+      const ViewSource& s = resolve(t);
+      if (!is_input(s.id)) found[size_t(unit_of(s.id))] = true;
+    }
+  }
+  return found;
+}
+
+bool Units::is_cheap(const ComputeUnit& u) const {
+  return u.low.kind == Lowered::kPointwise && !u.needs_memory && !u.low.heavy && !u.low.checks && u.node &&
+         !is_random(*u.node);
+}
+
+// What the unit reads from memory, through inlined ones, that is not much smaller than its own value.
+std::vector<int32_t> Units::large_sources(const ComputeUnit& u,
+                                          const std::vector<std::vector<int32_t>>& of_inlined) const {
+  std::vector<int32_t> out;
+  for (const Tensor& t : u.low.reads) {
+    const ViewSource& s = resolve(t);
+    if (value_of(s.id)->numel().hint * 16 <= u.value->numel().hint) continue;
+    const bool through = !is_input(s.id) && units_[size_t(unit_of(s.id))].inlined;
+    if (!through) {
+      add_once(out, s.id);
       continue;
     }
-    if (!u.low.reads.empty()) {
-      const ViewSource& s = resolve(u.low.reads[0]);
-      if (!is_input(s.id) && units_[size_t(unit_of(s.id))].inlined) chain[i] = chain[size_t(unit_of(s.id))] + 1;
+    for (int32_t from : of_inlined[size_t(unit_of(s.id))]) add_once(out, from);
+  }
+  return out;
+}
+
+void Units::choose_inlined() {
+  if (!fuse_) return;
+  std::vector<int> chain(units_.size(), 0);
+  std::vector<std::vector<int32_t>> sources(units_.size());
+  const std::vector<bool> joined = join_operands(), cut = cut_operands();
+  for (size_t i = 0; i < units_.size(); i++) {
+    ComputeUnit& u = units_[i];
+    u.inlined = joined[i];
+    if (u.inlined || !is_cheap(u) || (u.low.reads.size() > 1 && !cut[i])) continue;
+    for (const Tensor& t : u.low.reads) {
+      const ViewSource& s = resolve(t);
+      if (is_input(s.id) || !units_[size_t(unit_of(s.id))].inlined) continue;
+      chain[i] = std::max(chain[i], chain[size_t(unit_of(s.id))] + 1);
     }
-    u.inlined = chain[i] < budget::kInlinedChain;
+    sources[i] = large_sources(u, sources);
+    const bool few = u.low.reads.size() <= 1 || sources[i].size() <= budget::kCutOperands;
+    u.inlined = chain[i] < budget::kInlinedChain && few;
   }
 }
 

@@ -21,8 +21,8 @@ struct ViewSource {
 
 // Invariants:
 // 1. Units are in an order in which they can run; those that write inputs come last.
-// 2. An inlined unit is cheap, reads at most one other value and never goes to memory; or only one part of a join reads
-//    it; or nothing needs it.
+// 2. An inlined unit is cheap, reads at most one other value and never goes to memory; or feeds a reduction that is cut
+//    and is cheap over few large values; or only one part of a join reads it; or nothing needs it.
 struct ComputeUnit {
   const Node* node = nullptr;
   Tensor value;  // the FakeTensor it makes; for a copy, the input that is written
@@ -88,6 +88,9 @@ class Units {
   void find_memory();
   void mark(const Tensor& t);
   std::vector<bool> join_operands() const;
+  std::vector<bool> cut_operands() const;
+  bool is_cheap(const ComputeUnit& u) const;
+  std::vector<int32_t> large_sources(const ComputeUnit& u, const std::vector<std::vector<int32_t>>& of_inlined) const;
   void choose_inlined();
   void trace(const Tensor& t, ComputeUnit& into);
   void drop_dead();

@@ -14,6 +14,14 @@ Tensor by_channel(const Tensor& t, const Tensor& x) {
   return to_dtype(reshape(t, sizes), wide(x->dtype));
 }
 
+Sizes all_but_channels(const Tensor& x) {
+  Sizes dims;
+  for (int64_t d = 0; d < x->dim(); d++) {
+    if (d != 1) dims.push_back(d);
+  }
+  return dims;
+}
+
 Tensor affine(Tensor y, const Value& weight, const Value& bias, const Tensor& x) {
   if (!weight.is_none()) y = mul(y, by_channel(weight.tensor(), x));
   if (!bias.is_none()) y = add(y, by_channel(bias.tensor(), x));
@@ -41,16 +49,36 @@ Tensor normalised(const Tensor& centred, const Tensor& var, const Value& eps) {
 
 }  // namespace
 
+// Means and variances of the channels.
+void batch_statistics(const Tensor& x, Tensor& mean, Tensor& var) {
+  const Moments m = moments(to_dtype(x, wide(x->dtype)), all_but_channels(x));
+  mean = reshape(m.mean, {x->sizes[1]}), var = reshape(m.var, {x->sizes[1]});
+}
+
 Results decompose_batch_norm_train(const Args& args) {
   const Tensor x = args[0].tensor();
-  Sizes dims;
-  for (int64_t d = 0; d < x->dim(); d++) {
-    if (d != 1) dims.push_back(d);
-  }
-  const Moments m = moments(to_dtype(x, wide(x->dtype)), dims);
+  const Moments m = moments(to_dtype(x, wide(x->dtype)), all_but_channels(x));
   const Tensor y = affine(normalised(m.centred, m.var, args[3]), args[1], args[2], x);
   const Sizes channels = {x->sizes[1]};
   return {y, reshape(m.mean, channels), reshape(m.var, channels)};
+}
+
+// With n the normalised input and means over all but the channels:
+// (grad - mean(grad) - n * mean(grad * n)) * weight / deviation, sum(grad * n), sum(grad).
+Results decompose_batch_norm_backward(const Args& args) {
+  const Tensor x = args[1].tensor(), g = to_dtype(args[0].tensor(), wide(x->dtype));
+  const Tensor rstd = op1(OpId::rsqrt, {add(by_channel(args[3].tensor(), x), args[5])});
+  const Tensor normal = mul(sub(to_dtype(x, wide(x->dtype)), by_channel(args[2].tensor(), x)), rstd);
+  const Sizes dims = all_but_channels(x), channels = {x->sizes[1]};
+  const Tensor shift = sum(g, dims, true), tilt = sum(mul(g, normal), dims, true);
+  SymInt n = 1;
+  for (SymInt d : dims) n = n * x->sizes[size_t(d.hint)];
+  const Scalar count = Scalar::of_sym(n);
+  const bool scaled = !args[4].is_none();
+  const Tensor scale = scaled ? mul(rstd, by_channel(args[4].tensor(), x)) : rstd;
+  const Tensor dx = mul(sub(sub(g, div(shift, count)), mul(normal, div(tilt, count))), scale);
+  const DType type = scaled ? args[4].tensor()->dtype : wide(x->dtype);
+  return {to_dtype(dx, x->dtype), to_dtype(reshape(tilt, channels), type), to_dtype(reshape(shift, channels), type)};
 }
 
 Results decompose_batch_norm_infer(const Args& args) {

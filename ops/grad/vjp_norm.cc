@@ -6,6 +6,7 @@ namespace lutra {
 
 void norm_statistics(const Tensor& x, const Sizes& shape, const Scalar& eps, Tensor& centred, Tensor& mean,
                      Tensor& rstd);
+void batch_statistics(const Tensor& x, Tensor& mean, Tensor& var);
 
 // mean and rstd are saved; a gradient to be differentiated again computes them again, as functions of the input.
 LUTRA_VJP(native_layer_norm, "0:a0 0:a2 0:r1 0:r2 2:a0 2:r1 2:r2") {
@@ -20,6 +21,23 @@ LUTRA_VJP(native_layer_norm, "0:a0 0:a2 0:r1 0:r2 2:a0 2:r1 2:r2") {
   }
   if (ctx.needs(2)) ctx.give(2, op1(OpId::layer_norm_backward_weight, {g, x, mean, rstd, ctx.args[1]}));
   if (ctx.needs(3)) ctx.give(3, g);
+}
+
+LUTRA_VJP(batch_norm_train, "0:a0 0:a1 0:r1 0:r2 1:a0 1:a1 1:r1 1:r2") {
+  const Tensor g = ctx.grads[0], x = ctx.arg(0);
+  if (!g) return;
+  Tensor mean = ctx.results[1], var = ctx.results[2];
+  if (grad_enabled() && (ctx.needs(0) || ctx.needs(1))) batch_statistics(x, mean, var);
+  if (!ctx.needs(0) && !ctx.needs(1)) {
+    Sizes dims = {0};
+    for (int64_t d = 2; d < x->dim(); d++) dims.push_back(d);
+    if (ctx.needs(2)) ctx.give(2, sum(to_dtype(g, at_least_float32(g->dtype)), dims, false));
+    return;
+  }
+  const Results r = call_op(OpId::batch_norm_backward, {g, x, mean, var, ctx.args[1], ctx.args[3]});
+  for (size_t i = 0; i < 3; i++) {
+    if (ctx.needs(i)) ctx.give(i, r[i]);
+  }
 }
 
 LUTRA_VJP(ctc_nll, "0:a0 0:a1 0:a2 0:a3 0:r0") {

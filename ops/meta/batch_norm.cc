@@ -35,6 +35,14 @@ ResultSpecs meta_batch_norm_train(OpId, const Args& args) {
   return {like_spec(x, x->dtype), stat, stat};
 }
 
+ResultSpecs meta_batch_norm_backward(OpId op, const Args& args) {
+  const Tensor &g = args[0].as<Tensor>(), &x = args[1].as<Tensor>();
+  check_internal(op, g->dim() == x->dim() && is_float(g->dtype), "grad has the input's sizes");
+  const DType type = args[4].is_none() ? wide(x->dtype) : args[4].as<Tensor>()->dtype;
+  const ResultSpec channel = contiguous_spec({x->sizes[1]}, type);
+  return {like_spec(x, x->dtype), channel, channel};
+}
+
 ResultSpecs meta_batch_norm_infer(OpId, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   check_input("batch_norm", x, 2);

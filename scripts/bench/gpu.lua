@@ -134,8 +134,15 @@ end
 train_step("mlp_b128_adamw", models.mlp, function() return lt.randn(128, 784), lt.randint(0, 10, {128}) end)
 train_step("convnet_b64_adamw", models.Convnet, function() return lt.randn(64, 1, 28, 28), lt.randint(0, 10, {64}) end)
 train_step("chargpt_d128_l4_b16_t128_adamw", models.chargpt, tokens(96, 16, 128))
+local nets = dofile(here .. "convnets.lua")
+local function images(batch)
+  return function() return lt.randn(batch, 3, 224, 224), lt.randint(0, 1000, {batch}) end
+end
 for _, autocast in ipairs {false, true} do
-  train_step("gpt2_124m_b8_t512_adamw" .. (autocast and "_bf16" or ""), function()
+  local kind = autocast and "_bf16" or ""
+  train_step("resnet50_b32_adamw" .. kind, function() return nets.resnet50(1000) end, images(32), autocast)
+  train_step("mobilenet_v2_b96_adamw" .. kind, function() return nets.mobilenet_v2(1000) end, images(96), autocast)
+  train_step("gpt2_124m_b8_t512_adamw" .. kind, function()
     return models.GPT {d = 768, heads = 12, layers = 12, vocabulary = 50257, length = 1024}
   end, tokens(50257, 8, 512), autocast)
 end

@@ -1,6 +1,7 @@
 -- How fast a GPU reduces, by shape, layout, reduced dimensions and dtype: GB/s read, beside a copy of as many bytes
--- moved (its reads and writes). One JSON line a case; with --random N also N random ones; the last line sums up.
---   lutra scripts/bench/reductions.lua [--random N] [--seconds S] [CASE...]      a CASE stands for all that begin with it
+-- moved (its reads and writes). One JSON line a case; with --random N also N random ones; the last lines sum up.
+-- LUTRA_CUDA_INTERPRET=0 has each kernel compiled before it is timed.
+--   lutra scripts/bench/reductions.lua [--random N] [--seconds S] [CASE...]     a CASE stands for all that begin so
 local lt = require "lutra"
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")(arg, {random = 0, seconds = 0.02})
@@ -50,8 +51,7 @@ local function case(name, sizes, order, dims, dtype)
   if not is_wanted(name) then return end
   local x = laid_out(sizes, order, dtype)
   local bytes = x:numel() * x:element_size()
-  local sum = lt.compile(function(x) return x:sum(dims) end)
-  local ms = bench(function() return sum(x) end)
+  local ms = bench(function() return x:sum(dims) end)
   local rate, copy = bytes / ms / 1e6, copy_rate(bytes)
   local full = ("%s %s [%s] by %s over %s"):format(name, dtype, table.concat(sizes, ","), table.concat(order),
     table.concat(dims, ","))

@@ -134,6 +134,14 @@ def tokens(vocabulary, *shape):
 train("mlp_b128_adamw", models.mlp, lambda: (torch.randn(128, 784), torch.randint(0, 10, (128,))))
 train("convnet_b64_adamw", models.Convnet, lambda: (torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))))
 train("chargpt_d128_l4_b16_t128_adamw", lambda: models.GPT(128, 4, 4, 96, 128), tokens(96, 16, 128))
+def images(batch):
+    return lambda: (torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last), torch.randint(0, 1000, (batch,)))
+
+
 for autocast in (False, True):
-    train("gpt2_124m_b8_t512_adamw" + ("_bf16" if autocast else ""), lambda: models.GPT(768, 12, 12, 50257, 1024),
+    kind = "_bf16" if autocast else ""
+    train("resnet50_b32_adamw" + kind, lambda: models.resnet50(1000).to(memory_format=torch.channels_last), images(32), autocast)
+    train("mobilenet_v2_b96_adamw" + kind, lambda: models.mobilenet_v2(1000).to(memory_format=torch.channels_last), images(96),
+          autocast)
+    train("gpt2_124m_b8_t512_adamw" + kind, lambda: models.GPT(768, 12, 12, 50257, 1024),
           tokens(50257, 8, 512), autocast)

@@ -49,6 +49,57 @@ class GPT(nn.Module):
         return self.head(self.norm(self.layers(x)))
 
 
+def normed(source, target, size, stride=1, groups=1, activation=None):
+    conv = nn.Conv2d(source, target, size, stride, size // 2, groups=groups, bias=False)
+    return nn.Sequential(conv, nn.BatchNorm2d(target), *([activation()] if activation else []))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, source, width, stride):
+        super().__init__()
+        self.body = nn.Sequential(normed(source, width, 1, 1, 1, nn.ReLU), normed(width, width, 3, stride, 1, nn.ReLU),
+                                  normed(width, width * 4, 1))
+        self.down = normed(source, width * 4, 1, stride) if stride != 1 or source != width * 4 else nn.Identity()
+
+    def forward(self, x):
+        return (self.body(x) + self.down(x)).relu()
+
+
+class Inverted(nn.Module):
+    def __init__(self, source, target, stride, expand):
+        super().__init__()
+        width = source * expand
+        self.body = nn.Sequential(*([normed(source, width, 1, 1, 1, nn.ReLU6)] if expand != 1 else []),
+                                  normed(width, width, 3, stride, width, nn.ReLU6), normed(width, target, 1))
+        self.joins = stride == 1 and source == target
+
+    def forward(self, x):
+        return x + self.body(x) if self.joins else self.body(x)
+
+
+def classifier(features, width, classes):
+    return nn.Sequential(*features, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
+
+
+def resnet50(classes):
+    parts, source = [normed(3, 64, 7, 2, 1, nn.ReLU), nn.MaxPool2d(3, 2, 1)], 64
+    for stage, count in enumerate((3, 4, 6, 3)):
+        for i in range(count):
+            parts.append(Bottleneck(source, 64 << stage, 2 if i == 0 and stage else 1))
+            source = 256 << stage
+    return classifier(parts, source, classes)
+
+
+def mobilenet_v2(classes):
+    parts, source = [normed(3, 32, 3, 2, 1, nn.ReLU6)], 32
+    rows = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+    for expand, target, count, stride in rows:
+        for i in range(count):
+            parts.append(Inverted(source, target, stride if i == 0 else 1, expand))
+            source = target
+    return classifier([*parts, normed(source, 1280, 1, 1, 1, nn.ReLU6)], 1280, classes)
+
+
 def add_adamw(parser):
     parser.add_argument("--adamw", choices=["fused", "foreach", "compiled"], default="fused",
                         help="fused: one kernel; foreach: PyTorch's default; compiled: torch.compile of its step")

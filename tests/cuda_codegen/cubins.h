@@ -10,4 +10,7 @@ namespace lutra {
 // cache takes part: what is compiled is compiled.
 std::string compile_problems(const std::set<std::string>& sources, const std::vector<int>& archs = {80, 90});
 
+// All that Lutra is made for, from Ampere on, as far as this NVRTC knows them.
+std::vector<int> all_archs();
+
 }  // namespace lutra

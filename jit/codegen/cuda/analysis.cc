@@ -332,9 +332,11 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   const bool many = occupancy(machine_, double(groups * busy_)) >= 1;
   int64_t threads = m_.columns ? 32 : kMaxThreads, useful = pow2_up(chunks);
   if (m_.columns) {
-    // Eight rows each, more threads where there are few columns.
+    // Eight rows each, more threads where there are few columns. Where there are many, blocks are small, so that one
+    // loads while another one combines.
     useful = std::max(pow2_up(ceil_div(chunks, 8)),
                       std::min(useful, pow2_up(machine_.processors * machine_.threads / 2 / groups)));
+    useful = std::min(useful, std::max<int64_t>(8, pow2_up(machine_.processors * busy_ * 16 / groups)));
   } else if (many) {
     useful = std::max(pow2_up(ceil_div(chunks, 4)), std::min<int64_t>(useful, 8));
   }

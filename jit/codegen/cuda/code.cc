@@ -1,6 +1,8 @@
 // Text to a loaded function, now or later; blocks to launches.
 #include "jit/codegen/cuda/code.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "jit/background/background.h"
@@ -13,6 +15,9 @@ namespace {
 // Of a launch by the interpreter: what takes longer waits for NVRTC instead. About a hundredth of a second each
 // (measured on an H100: 3 ns a thousand instructions, 350 ns one of a warp alone).
 constexpr double kMostInstructions = 0x1p32, kMostOfThread = 0x1p15;
+// Of all launches of a kernel together: as long as NVRTC takes for it. A kernel that ran so long is compiled at once,
+// whatever waits before it.
+constexpr double kMostInAll = 0x1p34;
 
 enum class When { kNever, kUntilCompiled, kAlways };
 When interpreter_wanted() {
@@ -31,6 +36,7 @@ struct SourceCode : LaunchCode {
   std::shared_ptr<Job> job;                  // null: the interpreter only, or all is there
   FunctionHandle stand_in = nullptr;         // the interpreter
   size_t first_int = 0;
+  mutable std::atomic<double> spent{0};  // instructions of the interpreter's launches
 
   void set(std::shared_ptr<Program> made) {
     program = std::move(made);
@@ -58,7 +64,11 @@ struct SourceCode : LaunchCode {
     Grid g;
     if (!ready()) {
       const Interpreted::Cost cost = interpreted->cost(ints_of(block));
-      if (!job || (cost.total <= kMostInstructions && cost.thread <= kMostOfThread)) {
+      const double thread = cost.thread * (kMostInstructions / kMostOfThread);
+      const double all = spent.load(std::memory_order_relaxed) + std::max(cost.total, thread);
+      const bool short_enough = cost.total <= kMostInstructions && cost.thread <= kMostOfThread && all <= kMostInAll;
+      if (!job || short_enough) {
+        spent.store(all, std::memory_order_relaxed);
         uint64_t words[kInterpreterWords];
         interpreted->fill(block, words);
         if (interpreted->grid(ints_of(block), g)) launch_it(stand_in, g, words);

@@ -204,13 +204,17 @@ void Writer::rows_plain(const Loop& l) {
   if (ahead) {
     if (m_.elements > 1) open("if (packed) {");
     // As many rounds as 16 registers hold of what is loaded, whole steps of all lanes.
-    int loads = 0, count = 16 / m_.elements;
+    int loads = 0, widest = 1;
     const std::vector<bool> inside = defined_in(k_, l.body);
-    for_each_own_inst(l.body, [&](const Inst& in) { loads += in.op == Op::kLoad && is_packed(in, l, inside); });
-    count = std::min(m_.batch, count / int(std::bit_ceil(unsigned(std::max(loads, 1)))));
-    count = std::max({k, count, 1});
-    rounds_ = {count, s, false};
-    open(str("for (; ", s, " + ", (count - 1) * apart + m_.elements, " <= ", bound(l), "; ", s, " += ", count * apart,
+    for_each_own_inst(l.body, [&](const Inst& in) {
+      if (in.op != Op::kLoad || !is_packed(in, l, inside)) return;
+      loads++, widest = std::max(widest, int(size_of(in.type)));
+    });
+    const int held = 64 / std::clamp(loads ? widest : 4, 1, 4);
+    const int count = std::min(m_.batch, held / m_.elements / int(std::bit_ceil(unsigned(std::max(loads, 1)))));
+    const int rounds = std::max({k, count, 1});
+    rounds_ = {rounds, s, false};
+    open(str("for (; ", s, " + ", (rounds - 1) * apart + m_.elements, " <= ", bound(l), "; ", s, " += ", rounds * apart,
              ") {"));
     kept_.clear();
     run_rounds(l);

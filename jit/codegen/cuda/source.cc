@@ -121,9 +121,9 @@ void Writer::split_indices(const std::string& from, size_t depth) {
     if (d == 0) {
       line(str("const i64 ", name, " = ", rest, times, ";"));
     } else {
-      line(str("i64 e", d, ";"));
-      line(str("const i64 g", d, " = split(", rest, ", ", extent(d), ", e", d, ");"));
-      line(str("const i64 ", name, " = e", d, times, ";"));
+      line(str("i64 w", d, ";"));
+      line(str("const i64 g", d, " = split(", rest, ", ", extent(d), ", w", d, ");"));
+      line(str("const i64 ", name, " = w", d, times, ";"));
       rest = str("g", d);
     }
   }
@@ -214,9 +214,9 @@ void Writer::tiles() {
     const Loop& l = *m_.nest[d];
     const bool tiled = &l == &a || &l == &v;
     const std::string size = tiled ? str("((", coef(l.size), " + ", kTile - 1, ") / ", kTile, ")") : coef(l.size);
-    line(str("i64 e", d, ";"));
-    line(str("const i64 g", d, " = split(", rest, ", ", size, ", e", d, ");"));
-    line(tiled ? str("const i64 o", l.id, " = e", d, " * ", kTile, ";") : str("const i64 i", l.id, " = e", d, ";"));
+    line(str("i64 w", d, ";"));
+    line(str("const i64 g", d, " = split(", rest, ", ", size, ", w", d, ");"));
+    line(tiled ? str("const i64 o", l.id, " = w", d, " * ", kTile, ";") : str("const i64 i", l.id, " = w", d, ";"));
     rest = str("g", d);
   }
   std::vector<std::string> fills;

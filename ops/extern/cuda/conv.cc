@@ -4,7 +4,7 @@
 // Invariants:
 // 1. cuDNN computes with channels innermost, in row-major order only where it does not take the problem so: which of
 //    the two is a function of sizes, never of strides. Operands and results that lie otherwise are copied, so bits do
-//    not depend on layout (the pass channels_last relies on this).
+//    not depend on layout (the pass channels_last relies on this). Where each pixel is by itself, cuBLASLt multiplies.
 // 2. The simple kernels sum in float32 (float64 for float64), whatever the strides: an element of a map or an image as
 //    one chain in the CPU's order, one of a weight or a bias in a fixed tree.
 #include <algorithm>
@@ -236,6 +236,35 @@ bool cudnn_takes(const ExternCall& call) {
          (g.w + 2 * g.pw - (g.kw - 1) * g.dw - 1) / g.sw + 1 == g.ow;
 }
 
+namespace {
+
+ExternView matrix(const ExternView& v, int64_t rows, int64_t columns, bool transposed) {
+  ExternView m;
+  m.data = v.data, m.dtype = v.dtype, m.dim = 2;
+  m.sizes[0] = transposed ? columns : rows, m.sizes[1] = transposed ? rows : columns;
+  m.strides[0] = transposed ? 1 : columns, m.strides[1] = transposed ? columns : 1;
+  return m;
+}
+
+// With channels innermost in all three. False where the library has no kernel.
+bool multiply_pixels(Launcher& l, const CudnnConvolution& v, const ConvGeometry& g) {
+  const int64_t pixels = g.batch * g.h * g.w, c = g.c, k = g.k;
+  switch (v.pass) {
+    case CudnnPass::kForward:
+      return multiply_matrices(l, matrix(v.x, pixels, c, false), matrix(v.w, k, c, true),
+                               matrix(v.y, pixels, k, false), v.tf32);
+    case CudnnPass::kInput:
+      return multiply_matrices(l, matrix(v.y, pixels, k, false), matrix(v.w, k, c, false),
+                               matrix(v.x, pixels, c, false), v.tf32);
+    case CudnnPass::kWeight:
+      return multiply_matrices(l, matrix(v.y, pixels, k, true), matrix(v.x, pixels, c, false),
+                               matrix(v.w, k, c, false), v.tf32);
+  }
+  fail_internal("a pass of no kind");
+}
+
+}  // namespace
+
 void run_cudnn_convolution(const ExternCall& call) {
   Launcher l(call);
   const Operands o = operands(call);
@@ -251,8 +280,9 @@ void run_cudnn_convolution(const ExternCall& call) {
   // Tensor cores take channels by 16 bytes (few of an image are filled up), other kernels row-major order.
   const int64_t whole = size_of(o.x.dtype) == 2 ? 8 : 4;
   c.channels_last = g.k % whole == 0 && (g.c % whole == 0 || g.c <= 4);
-  if (!cudnn_finds(l, c)) c.channels_last = !c.channels_last;
-  if (!cudnn_finds(l, c)) return direct(l, o);
+  const bool product = is_pixel_product(g, o.x.dtype);
+  if (!product && !cudnn_finds(l, c)) c.channels_last = !c.channels_last;
+  if (!product && !cudnn_finds(l, c)) return direct(l, o);
   const auto& order = kCudnnOrder[c.channels_last];
   for (int i = 0; i < 3; i++) {
     int64_t stride = 1;
@@ -261,7 +291,10 @@ void run_cudnn_convolution(const ExternCall& call) {
     to[i]->data = l.scratch_bytes(size_t(stride) * size_of(from[i]->dtype));
     if (i != result) copy_view(l, *from[i], *to[i]);
   }
-  cudnn_convolve(l, c);
+  if (!product || !multiply_pixels(l, c, g)) {
+    if (product && !cudnn_finds(l, c)) return direct(l, o);
+    cudnn_convolve(l, c);
+  }
   const ExternView& made = *to[result];
   if (o.pass == CudnnPass::kForward && call.in[2].data) add_bias(l, made, call.in[2]);
   if (!lies_so(*from[result], order)) copy_view(l, made, *from[result]);

@@ -1,6 +1,7 @@
 // What the convolutions of this folder share: the operands of a call, and the text that their sources begin with.
 #pragma once
 #include "ops/extern/cpu/conv.h"
+#include "ops/extern/cuda/cublaslt.h"
 #include "ops/extern/cuda/launch.h"
 
 namespace lutra::cuda {
@@ -12,6 +13,13 @@ struct ConvOperands {
   ExternView x, w, y;
   ConvGeometry g;
 };
+
+// Each pixel by itself, in channels of whole 16 bytes: a product of matrices, which cuBLASLt makes where it is there.
+inline bool is_pixel_product(const ConvGeometry& g, DType dtype) {
+  const int64_t whole = size_of(dtype) == 2 ? 8 : 4;
+  return g.kh == 1 && g.kw == 1 && g.sh == 1 && g.sw == 1 && g.ph == 0 && g.pw == 0 && g.groups == 1 &&
+         g.c % whole == 0 && g.k % whole == 0 && cublaslt_available();
+}
 
 inline ConvOperands conv_operands(const ExternCall& call) {
   const bool forward = call.op == OpId::convolution;

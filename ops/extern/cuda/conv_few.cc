@@ -220,7 +220,7 @@ bool few_channels_supports(DType dtype) { return is_float(dtype); }
 bool few_channels_takes(const ExternCall& call) {
   const ConvOperands o = conv_operands(call);
   const ConvGeometry& g = o.g;
-  if (g.groups != 1 || g.k < 4 || g.c * g.kh * g.kw > kMostTaps) return false;
+  if (g.groups != 1 || g.k < 4 || g.c * g.kh * g.kw > kMostTaps || is_pixel_product(g, o.x.dtype)) return false;
   if (g.sw > kMostStep || g.dw > kMostStep || g.k > 64 * 1024) return false;
   const int64_t most = std::max({o.x.numel(), o.w.numel(), o.y.numel()});
   if (o.x.numel() == 0 || o.y.numel() == 0 || most > INT_MAX) return false;

@@ -20,4 +20,7 @@ struct LtProduct {
 // the problem but the pointers, of which alignment up to 16 bytes counts, of the GPU and of the library's version.
 bool cublaslt_multiply(Launcher& l, const LtProduct& p);
 
+// gemm.cc: c = a b of matrices of one dtype, c row-major, a and b row-major or transposes of such; as above.
+bool multiply_matrices(Launcher& l, const ExternView& a, const ExternView& b, const ExternView& c, bool tf32);
+
 }  // namespace lutra::cuda

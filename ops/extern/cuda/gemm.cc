@@ -98,15 +98,17 @@ struct Product {
   Problem p;
   Layout la, lb;
   DType dtype, result;
+  bool tf32;
   bool accumulate = false;  // c += a b
 };
+bool matmul_tf32() { return matmul_precision() != MatmulPrecision::kHighest; }
 
 // Row-major c is column-major c^T = b^T a^T.
 bool by_library(Launcher& l, const Product& x) {
   const Problem& p = x.p;
   LtProduct q{};
   q.dtype = x.dtype, q.result = x.result, q.accumulate = x.accumulate;
-  q.tf32 = x.dtype == DType::kFloat32 && matmul_precision() != MatmulPrecision::kHighest;
+  q.tf32 = x.dtype == DType::kFloat32 && x.tf32;
   q.transpose_a = x.lb == Layout::kTransposed, q.transpose_b = x.la == Layout::kTransposed;
   q.rows = p.n, q.cols = p.m, q.depth = p.k, q.batch = p.batch;
   q.lda = q.transpose_a ? p.b.stride.col : p.b.stride.row, q.ldb = q.transpose_b ? p.a.stride.col : p.a.stride.row;
@@ -208,6 +210,13 @@ bool in_parts_rounded(Launcher& l, Product x, const ExternView& c) {
 
 }  // namespace
 
+bool multiply_matrices(Launcher& l, const ExternView& a, const ExternView& b, const ExternView& c, bool tf32) {
+  Problem p{matrix_of(a), matrix_of(b), matrix_of(c), 1, c.sizes[0], c.sizes[1], a.sizes[1]};
+  const Layout la = layout_of(p.a), lb = layout_of(p.b);
+  LUTRA_CHECK(la != Layout::kNone && lb != Layout::kNone && layout_of(p.c) == Layout::kPlain);
+  return by_library(l, {p, la, lb, c.dtype, c.dtype, tf32});
+}
+
 bool cublaslt_supports(DType dtype) { return is_float(dtype) && cublaslt_available(); }
 bool tiled_gemm_supports(DType dtype) { return is_float(dtype); }
 
@@ -252,7 +261,7 @@ void run_cublaslt(const ExternCall& call) {
     const Layout x = la;
     la = flip(lb), lb = flip(x);
   }
-  const Product x{p, la, lb, dtype, dtype};
+  const Product x{p, la, lb, dtype, dtype, matmul_tf32()};
   ExternView rows = packed;  // c as it is written
   rows.sizes[0] = p.m, rows.sizes[1] = p.n, rows.strides[0] = p.c.stride.row, rows.strides[1] = 1;
   const bool made = is_large(p, dtype) && in_parts_rounded(l, x, rows);

@@ -1,8 +1,13 @@
-// masked_scatter and its gradient: a mask in; the places where it is true take the source's elements in turn, or give
-// theirs. Chunks of the mask are counted, the counts summed up, and each chunk then knows its first element's number.
+// masked_scatter and its gradient, masked_select, nonzero: a mask in; the places where it is true take the source's
+// elements in turn, or give theirs, or are told. Chunks of the mask are counted, the counts summed up, and each chunk
+// then knows its first element's number.
+#include "ops/core/storage.h"
+#include "ops/defs/call.h"
 #include "ops/extern/cpu/strided.h"
+#include "ops/extern/cpu/views.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/cuda/launch.h"
+#include "ops/extern/dynamic.h"
 
 namespace lutra::cuda {
 namespace {
@@ -70,6 +75,22 @@ KERNEL put_masked(View out, View mask, View source, i64 n, const i64* before, i6
     if (is_set(mask, i, n)) ((T0*)out.data)[place(out, i)] = ((const T0*)source.data)[place(source, k++)];
   }
 }
+// Each set element's index as a row of `out`.
+KERNEL tell_places(View mask, i64* out, i64 n, const i64* before) {
+  const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
+  int all;
+  i64 k = before[blockIdx.x] + sum_before(count_of(mask, first, n), &all);
+  for (i64 i = first; i < first + 4; i++) {
+    if (!is_set(mask, i, n)) continue;
+    i64* const row = out + k++ * mask.dim;
+    i64 rest = i;
+    for (int d = mask.dim - 1; d >= 0; d--) {
+      const i64 size = mask.sizes[d], q = d == 0 ? 0 : ((u64)rest >> 32) ? rest / size : (i64)((u32)rest / (u32)size);
+      row[d] = rest - q * size;
+      rest = q;
+    }
+  }
+}
 KERNEL take_masked(View in, View mask, T0* out, i64 n, const i64* before, i64 size) {
   const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
   int all;
@@ -132,5 +153,54 @@ void run_masked_gather(const ExternCall& call) {
   const int64_t* before = numbers(l, mask, chunks);
   l.run({kSource, "take_masked", {out.dtype}}, {chunks}, 256, in, mask, out.data, n, before, size);
 }
+
+namespace {
+
+// The call of an op that tells its result's size itself.
+ExternCall dynamic_call(OpId op, Device device) {
+  ExternCall call;
+  call.op = op, call.device = device;
+  return call;
+}
+
+// The number of the first set element of each chunk; `total` gets that of all, for which the GPU is waited for.
+const int64_t* counted(Launcher& l, const ExternView& mask, int64_t chunks, int64_t& total) {
+  const int64_t* before = numbers(l, mask, chunks);
+  copy_bytes(&total, Device{}, before + chunks, l.call.device, sizeof total);
+  return before;
+}
+
+Results run_nonzero(const Args& args) {
+  const Tensor x = args[0].tensor();
+  const Tensor flags = is_bool(x->dtype) ? x : op1(OpId::ne, {x, Scalar::of_int(0)});
+  const ExternView mask = view_of(flags);
+  const ExternCall call = dynamic_call(OpId::nonzero, x->device());
+  Launcher l(call);
+  const int64_t n = mask.numel(), chunks = (n + kChunk - 1) / kChunk;
+  int64_t total = 0;
+  const int64_t* before = n ? counted(l, mask, chunks, total) : nullptr;
+  const Tensor out = make_tensor({total, mask.dim}, DType::kInt64, x->device());
+  if (total && mask.dim) l.run({kSource, "tell_places", {DType::kUInt8}}, {chunks}, 256, mask, out->data(), n, before);
+  return {out};
+}
+
+Results run_masked_select(const Args& args) {
+  const Tensor x = args[0].tensor();
+  ExternView in = view_of(x), mask = view_of(args[1].tensor());
+  broadcast_views(in, mask);
+  const ExternCall call = dynamic_call(OpId::masked_select, x->device());
+  Launcher l(call);
+  const int64_t n = mask.numel(), chunks = (n + kChunk - 1) / kChunk;
+  int64_t total = 0;
+  const int64_t* before = n ? counted(l, mask, chunks, total) : nullptr;
+  const Tensor out = make_tensor({total}, x->dtype, x->device());
+  if (total) l.run({kSource, "take_masked", {info(x->dtype).carrier}}, {chunks}, 256, in, mask, out->data(), n, before, total);
+  return {out};
+}
+
+const DynamicKernel kDynamic[] = {{OpId::nonzero, run_nonzero}, {OpId::masked_select, run_masked_select}};
+[[maybe_unused]] const bool registered = (set_dynamic_table(DeviceType::kCUDA, kDynamic), true);
+
+}  // namespace
 
 }  // namespace lutra::cuda

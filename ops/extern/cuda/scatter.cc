@@ -2,8 +2,9 @@
 //
 // Invariants:
 // 1. What meets in one element is taken in the order of the positions, as on the CPU, so bits agree with it: either one
-//    thread walks through the positions of a line, or the positions are sorted by where they go and one thread an
-//    element of the slice takes those of one place in turn, or a block lists the positions of its place in order.
+//    thread walks through the positions of a line, or the positions of each line are sorted by where they go and one
+//    thread an element of the slice takes those of one place in turn, or a block lists the positions of its place in
+//    order. What lies in different lines never meets.
 // 2. A position out of bounds is reported and left out; the next wait for the GPU raises it.
 #include <algorithm>
 #include <cmath>
@@ -155,24 +156,31 @@ KERNEL scatter_serial(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0*
     target = R::go(target, from[src + slice_src], f.alpha);
   }
 }
-KERNEL scatter_keys(Walk w, u64* keys, Fault* fault, i64 site) {
-  const i64 p = thread_number();
-  if (p >= w.positions) return;
+// Number k of a line: the dim that is walked has `step` positions beneath it.
+DEV i64 position_of(i64 line, i64 k, i64 length, i64 step) {
+  return step == 1 ? line * length + k : line / step * step * length + line % step + k * step;
+}
+// Keys of a line side by side.
+KERNEL scatter_keys(Walk w, i64 length, i64 step, u64* keys, Fault* fault, i64 site) {
+  const i64 i = thread_number();
+  if (i >= w.positions) return;
   i64 dst, src;
-  keys[p] = resolve(w, p, dst, src, fault, site) ? (u64)dst : ~0ull;
+  const i64 line = length == w.positions ? 0 : i / length;
+  keys[i] = resolve(w, position_of(line, i - line * length, length, step), dst, src, fault, site) ? (u64)dst : ~0ull;
 }
 // The first of the sorted positions of a place takes them all; where only the last counts, that one.
-KERNEL scatter_sorted(Walk w, const u64* keys, const u32* at, T0* to, const T0* from, Finish f) {
+KERNEL scatter_sorted(Walk w, i64 length, i64 step, const u64* keys, const u32* at, T0* to, const T0* from,
+                      Finish f) {
   const i64 i = thread_number();
   if (i >= w.positions * w.slice) return;
-  const i64 s = i / w.slice, e = i - s * w.slice;
+  const i64 s = i / w.slice, e = i - s * w.slice, line = length == w.positions ? 0 : s / length;
   const u64 key = keys[s];
   if (key == ~0ull) return;
   i64 dst = (i64)key, src = 0;
   if (MODE == SET && !SCALED) {
     if (s + 1 < w.positions && keys[s + 1] == key) return;
     in_slice(w, e, dst, src);
-    to[dst] = from[source_of(w, at[s]) + src];
+    to[dst] = from[source_of(w, position_of(line, at[s], length, step)) + src];
     return;
   }
   if (s > 0 && keys[s - 1] == key) return;
@@ -185,7 +193,7 @@ KERNEL scatter_sorted(Walk w, const u64* keys, const u32* at, T0* to, const T0* 
     while (end < w.positions && keys[end] == key) end++;
     alpha = 1.0 / (double)(end - s);
   }
-  value = R::go(value, from[source_of(w, at[s]) + src], alpha);
+  value = R::go(value, from[source_of(w, position_of(line, at[s], length, step)) + src], alpha);
   // Several at a time, so that their loads do not wait for each other.
   for (end = s + 1; end <= last && keys[end] == key;) {
     i64 place[AHEAD];
@@ -195,7 +203,7 @@ KERNEL scatter_sorted(Walk w, const u64* keys, const u32* at, T0* to, const T0* 
     for (int k = 0; k < AHEAD; k++) {
       const i64 j = end + k < last ? end + k : last;
       n += end + k <= last && keys[j] == key;
-      place[k] = source_of(w, at[j]) + src;
+      place[k] = source_of(w, position_of(line, at[j], length, step)) + src;
     }
 #pragma unroll
     for (int k = 0; k < AHEAD; k++) {
@@ -368,10 +376,10 @@ void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Sca
   }
   if (w.positions > INT32_MAX) fail(name(l.call.op), ": an index of ", w.positions, " positions is too large");
   auto* keys = l.scratch<uint64_t>(w.positions);
-  l.each({kSource, "scatter_keys", {out.dtype}, variant}, w.positions, w, keys, fault, site);
-  const SortedRows sorted = sort_rows(l, keys, 1, w.positions);
-  l.each({kSource, "scatter_sorted", {out.dtype}, variant}, w.positions * w.slice, w, sorted.keys, sorted.positions,
-         out.data, source, s.finish);
+  l.each({kSource, "scatter_keys", {out.dtype}, variant}, w.positions, w, length, step, keys, fault, site);
+  const SortedRows sorted = sort_rows(l, keys, w.positions / length, length);
+  l.each({kSource, "scatter_sorted", {out.dtype}, variant}, w.positions * w.slice, w, length, step, sorted.keys,
+         sorted.positions, out.data, source, s.finish);
 }
 
 // The input brought into the result, then the walk.
