@@ -79,9 +79,8 @@ DType accumulator_type(loop::RedOp op, DType input, DType result) {
 }  // namespace
 
 bool is_by_channel(const Node& node) {
-  const bool reduces = std::any_of(std::begin(kRows), std::end(kRows), [&](const ReduceRow& r) {
-    return r.op == node.op && !is_position(r.red);
-  });
+  const bool reduces = std::any_of(std::begin(kRows), std::end(kRows),
+                                   [&](const ReduceRow& r) { return r.op == node.op && !is_position(r.red); });
   if (!reduces || !node.args[0].is<Tensor>()) return false;
   const Tensor in = node.args[0].tensor();
   if (in->dim() != 4 || !backend_of(in->device()).reductions.around_lanes) return false;

@@ -15,8 +15,8 @@ inline constexpr int32_t kUnits = 8192;    // that fusion sees at once: the orde
 inline constexpr int kPairs = 400;         // of unconnected groups that are tried
 inline constexpr int kAttempts = 2;        // then every merge is tried
 inline constexpr int kInlinedChain = 6, kJoinedChain = 24;  // units that are written into their reader
-inline constexpr size_t kCutOperands = 3;  // large values that what is written into a cut reduction reads
-inline constexpr int kViews = 64;                           // in a chain; longer ones are read from memory
+inline constexpr size_t kCutOperands = 3;              // large values that what is written into a cut reduction reads
+inline constexpr int kViews = 64;                      // in a chain; longer ones are read from memory
 inline constexpr size_t kBeside = 64, kFarthest = 64;  // kernels of one fork and join, and how far back one is sought
 }  // namespace budget
 

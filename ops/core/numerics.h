@@ -35,8 +35,8 @@ inline constexpr Reductions kGpuReductions = {1024, 32, 32, 32, 512, 64, 256, 25
 inline constexpr int64_t kLargeReduction = 1 << 18, kShortRow = 256;
 // Steps that each chunk of a reduction that is cut has at least, and terms of each of several rows.
 inline constexpr int64_t kChunkSteps = 64, kRowSteps = 256;
-// Of what is reduced around what is kept: outer steps from which it is cut by them, terms that a part has at least where
-// it can be, terms from which it is cut further, and outer parts at most.
+// Of what is reduced around what is kept: outer steps from which it is cut by them, terms that a part has at least
+// where it can be, terms from which it is cut further, and outer parts at most.
 inline constexpr int64_t kAroundSteps = 8, kAroundTerms = 64, kAroundLong = 2048, kAroundParts = 2048;
 // Taps of a pool's window that are summed as one expression; more are loops.
 inline constexpr int64_t kUnrolledTaps = 32;

@@ -15,9 +15,9 @@ extern "C" __global__ void __launch_bounds__(128) lutra_index_select(const __gri
   bool ok = true;
   const i64 g = i64(blockIdx.x) * 128 + threadIdx.x;
   if (g >= max1(n0) * (max1(n1) + 7 >> 3)) return;
-  i64 e1;
-  const i64 g1 = split(g, (max1(n1) + 7 >> 3), e1);
-  const i64 c1 = e1 * 8;
+  i64 w1;
+  const i64 g1 = split(g, (max1(n1) + 7 >> 3), w1);
+  const i64 c1 = w1 * 8;
   const i64 i0 = g1;
   const i64 v0 = __ldg(p1 + (i0));
   ok &= within(v0, n3, 3, b.head.fault, b.head.site);

@@ -1,5 +1,6 @@
 // Generated kernels of all kinds compile by NVRTC from sm_80 to sm_100, for which no GPU is needed: the golden ones,
-// those of graphs' plans, random ones (those to sm_80 and sm_90). (The kernels of ops/extern/cuda: tests/cuda_extern/machine.cc.)
+// those of graphs' plans, random ones (those to sm_80 and sm_90). (The kernels of ops/extern/cuda:
+// tests/cuda_extern/machine.cc.)
 #include <atomic>
 #include <filesystem>
 #include <mutex>

@@ -10,12 +10,12 @@ extern "C" __global__ void __launch_bounds__(256) lutra_tadd(const __grid_consta
   float* const p2 = static_cast<float*>(b.p[2]);
   const i64 n0 = b.n[0];
   const i64 n1 = b.n[1];
-  i64 e1;
-  const i64 g1 = split(blockIdx.x, ((n1 + 31) / 32), e1);
-  const i64 o1 = e1 * 32;
-  i64 e0;
-  const i64 g0 = split(g1, ((n0 + 31) / 32), e0);
-  const i64 o0 = e0 * 32;
+  i64 w1;
+  const i64 g1 = split(blockIdx.x, ((n1 + 31) / 32), w1);
+  const i64 o1 = w1 * 32;
+  i64 w0;
+  const i64 g0 = split(g1, ((n0 + 31) / 32), w0);
+  const i64 o0 = w0 * 32;
   __shared__ float tile1[32][33];
 #pragma unroll
   for (int k = 0; k < 32; k += 8) {

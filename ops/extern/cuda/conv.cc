@@ -251,14 +251,14 @@ bool multiply_pixels(Launcher& l, const CudnnConvolution& v, const ConvGeometry&
   const int64_t pixels = g.batch * g.h * g.w, c = g.c, k = g.k;
   switch (v.pass) {
     case CudnnPass::kForward:
-      return multiply_matrices(l, matrix(v.x, pixels, c, false), matrix(v.w, k, c, true),
-                               matrix(v.y, pixels, k, false), v.tf32);
+      return multiply_matrices(l, matrix(v.x, pixels, c, false), matrix(v.w, k, c, true), matrix(v.y, pixels, k, false),
+                               v.tf32);
     case CudnnPass::kInput:
       return multiply_matrices(l, matrix(v.y, pixels, k, false), matrix(v.w, k, c, false),
                                matrix(v.x, pixels, c, false), v.tf32);
     case CudnnPass::kWeight:
-      return multiply_matrices(l, matrix(v.y, pixels, k, true), matrix(v.x, pixels, c, false),
-                               matrix(v.w, k, c, false), v.tf32);
+      return multiply_matrices(l, matrix(v.y, pixels, k, true), matrix(v.x, pixels, c, false), matrix(v.w, k, c, false),
+                               v.tf32);
   }
   fail_internal("a pass of no kind");
 }

@@ -194,7 +194,8 @@ Results run_masked_select(const Args& args) {
   int64_t total = 0;
   const int64_t* before = n ? counted(l, mask, chunks, total) : nullptr;
   const Tensor out = make_tensor({total}, x->dtype, x->device());
-  if (total) l.run({kSource, "take_masked", {info(x->dtype).carrier}}, {chunks}, 256, in, mask, out->data(), n, before, total);
+  if (total)
+    l.run({kSource, "take_masked", {info(x->dtype).carrier}}, {chunks}, 256, in, mask, out->data(), n, before, total);
   return {out};
 }
 
