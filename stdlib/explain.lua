@@ -79,7 +79,8 @@ local function describe(item)
     out.graphs[i] = {ops = r.ops_per_graph[i], kernels = r.kernels_per_graph[i], compile_ms = r.compile_times[i],
       compile_stages = r.compile_stages[i], text = tostring(graph)}
   end
-  out.breaks = plain_list(r.break_reasons, {"reason", "kind", "file", "line", "hint", "chain"})
+  out.breaks = plain_list(r.break_reasons,
+    {"id", "reason", "kind", "file", "line", "source", "hint", "chain", "eager", "anchor"})
   out.entries = new_list()
   for i, guards in ipairs(lt.guards(item.f)) do
     out.entries[i] = {guards = plain_list(guards, {"kind", "source", "expected", "file", "line"}), hits = guards[1]
@@ -154,8 +155,9 @@ local function print_breaks(f)
     local n = times[key(b)]
     if n then
       out(2, "break at %s:%d: %s%s", b.file, b.line, b.reason, n > 1 and string.format(" (in %d graphs)", n) or "")
-      if b.chain ~= "" then out(6, "%s", b.chain) end
-      if b.hint ~= "" then out(6, "%s", b.hint) end
+      for _, line in ipairs {b.source, b.chain, b.eager, b.hint, "see " .. b.anchor} do
+        if line ~= "" then out(6, "%s", line) end
+      end
       times[key(b)] = nil
     end
   end

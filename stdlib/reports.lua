@@ -154,9 +154,9 @@ local function explanation_text(r, guards)
   end
   for _, b in ipairs(r.break_reasons) do
     out[#out + 1] = string.format("break at %s:%d: %s", b.file, b.line, b.reason)
-    if b.chain ~= "" then out[#out + 1] = "    " .. b.chain end
-    if b.eager ~= "" then out[#out + 1] = "    " .. b.eager end
-    if b.hint ~= "" then out[#out + 1] = "    " .. b.hint end
+    for _, line in ipairs {b.source, b.chain, b.eager, b.hint, "see " .. b.anchor} do
+      if line ~= "" then out[#out + 1] = "    " .. line end
+    end
   end
   if r.graph_count == 0 then
     local last = r.break_reasons[#r.break_reasons]

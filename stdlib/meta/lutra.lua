@@ -350,7 +350,7 @@ function DataLoader:iter() end
 ---@field op_count integer
 ---@field graphs any[]
 ---@field ops_per_graph any[]
----@field break_reasons {reason: string, kind: string, file: string, line: integer, hint: string}[]
+---@field break_reasons {id: string, reason: string, kind: string, file: string, line: integer, source: string, hint: string, chain: string, eager: string, anchor: string}[]
 ---@field out_guards any[]
 ---@field plain_checkpoints integer calls of lt.checkpoint that are plain ones in the graphs
 ---@field saved_bytes number what compiled forwards keep for a backward outside, in all graphs

@@ -101,7 +101,13 @@ test("breaks say what to do", function()
     truthy(why.reason ~= "none", name .. " is no break")
     truthy(#why.hint > 20, name .. ": " .. why.reason .. " has no hint")
   end
-  equal(first_break(function(x) x = x + 1 lt.graph_break() return x end, x).hint, "") -- as the user wishes
+  local b = first_break(function(x)
+    x = x + 1
+    lt.graph_break()
+    return x
+  end, x)
+  equal(b.source, "lt.graph_break()")
+  equal(b.anchor, "docs/graph_breaks.md#user")
 end)
 
 test("recompiles say what to do", function()

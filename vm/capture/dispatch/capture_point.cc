@@ -58,7 +58,7 @@ void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
   runtime(L).counters.graph_break[why.reason]++;
   unit.breaks->push_back(why);
   if (!log_wanted("graph_breaks")) return;
-  log_text("graph_breaks", str(why.file ? why.file : "?", ":", why.line, ": ", describe(why)));
+  log_text("graph_breaks", str(place_of(why), ": ", describe(why)));
 }
 
 // Runs f, which captures or compiles. False where the unit runs its original code from now on.
@@ -72,7 +72,7 @@ bool survives(lua_State* L, Unit& unit, const F& f) {
     if (unit.options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
     unit.failed = true;
     const LuaCode& code = *unit.code;
-    count_break(L, unit, {e.what(), "data", "the function runs as it is", code.file, int(code.proto().first_line)});
+    count_break(L, unit, BreakReason(Break::no_graph, {e.what()}, {code.file, int(code.proto().first_line)}));
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
     report_internal(unit, e.what(), "");
@@ -108,7 +108,7 @@ void finish_entry(lua_State* L, UnitPoint& point, size_t i) {
 
 void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
   Counters& c = runtime(L).counters;
-  if (!e->why.kind.empty()) count_break(L, unit, e->why);
+  if (e->why) count_break(L, unit, e->why);
   if (e->decline || !e->segment) return;
   c.unique_graphs++;
   c.calls_captured += int64_t(e->ops);
@@ -154,7 +154,8 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
     // Nothing to run here, whatever comes, or a few times over: the portal goes.
     const auto& all = point.entries;
     const bool idle = std::all_of(all.begin(), all.end(), [](auto& e) { return e->decline; });
-    if (entry->guards.steps.empty() || (++point.idle_captures >= 3 && idle)) {
+    const bool raised = unit->options.fullgraph && entry->why.is_raised();
+    if (entry->guards.steps.empty() || (!raised && ++point.idle_captures >= 3 && idle)) {
       point.dead = unit->changed = true;
       return nullptr;
     }

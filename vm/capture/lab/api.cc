@@ -257,6 +257,11 @@ int api_backwards(lua_State* L) {
   return 1;
 }
 
+int api_break_rows(lua_State* L) {
+  push_break_rows(L);
+  return 1;
+}
+
 int api_recompiles(lua_State* L) {
   push_recompiles(L, *checked_unit(L, "recompiles"));
   return 1;
@@ -533,10 +538,15 @@ const ApiRow kApi[] = {
 };
 
 const ApiRow kNative[] = {
-    {"control_possible", api_control_possible}, {"control_open", api_of_a_trace},
-    {"control_close", api_of_a_trace},          {"control_refuse", api_of_a_trace},
-    {"control_cond", api_of_a_trace},           {"control_while", api_of_a_trace},
-    {"control_scan", api_of_a_trace},           {"note_plain_checkpoint", api_of_a_trace},
+    {"control_possible", api_control_possible},
+    {"control_open", api_of_a_trace},
+    {"control_close", api_of_a_trace},
+    {"control_refuse", api_of_a_trace},
+    {"control_cond", api_of_a_trace},
+    {"control_while", api_of_a_trace},
+    {"control_scan", api_of_a_trace},
+    {"note_plain_checkpoint", api_of_a_trace},
+    {"break_rows", api_break_rows},
 };
 
 int api_entry(lua_State* L) {

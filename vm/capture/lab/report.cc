@@ -29,9 +29,12 @@ void push_names(lua_State* L, const std::vector<std::string>& names) {
 void push_reason(lua_State* L, const BreakReason& b) {
   lua_newtable(L);
   set_string(L, "reason", b.reason);
-  set_string(L, "kind", b.kind);
-  set_string(L, "file", b.file ? b.file : "?");
-  set_number(L, "line", b.line);
+  set_string(L, "id", row_of(b.id).id);
+  set_string(L, "kind", b.kind());
+  set_string(L, "file", b.place.file ? b.place.file : "?");
+  set_number(L, "line", b.place.line);
+  set_string(L, "source", source_line(b.place));
+  set_string(L, "anchor", anchor_of(b.id));
   set_string(L, "hint", b.hint);
   set_string(L, "chain", b.chain);
   set_string(L, "eager", b.eager);
@@ -81,6 +84,20 @@ void push_backward(lua_State* L, const BackwardEntry& e) {
 }
 
 }  // namespace
+
+void push_break_rows(lua_State* L) {
+  size_t n = 0;
+  const BreakRow* rows = break_rows(n);
+  lua_newtable(L);
+  for (size_t i = 0; i < n; i++) {
+    lua_newtable(L);
+    set_string(L, "id", rows[i].id);
+    set_string(L, "kind", rows[i].kind);
+    set_string(L, "text", rows[i].text);
+    set_string(L, "hint", rows[i].hint);
+    lua_rawseti(L, -2, int(i) + 1);
+  }
+}
 
 void push_backwards(lua_State* L, const CompiledBackward& backward, size_t from) {
   lua_newtable(L);

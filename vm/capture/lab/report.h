@@ -7,6 +7,8 @@ struct lua_State;
 
 namespace lutra {
 
+// The table of reasons: {id, kind, text, hint} each.
+void push_break_rows(lua_State* L);
 void push_recompiles(lua_State* L, const Unit& unit);
 void push_entries(lua_State* L, const Unit& unit);
 void push_explanation(lua_State* L, const Unit& unit, int first_result, int results);

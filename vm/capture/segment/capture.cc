@@ -240,7 +240,7 @@ void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, in
 
 // The break's place is where the program is wrong, not the call that was compiled.
 [[noreturn]] void fail_fullgraph(const BreakReason& why) {
-  const std::string place = why.file ? str(why.file, ":", why.line, ": ") : "";
+  const std::string place = why.place.file ? str(place_of(why), ": ") : "";
   throw PlacedError(str(place, "compile: fullgraph=true, but the graph breaks: ", describe(why)));
 }
 
@@ -280,6 +280,11 @@ struct SegmentCapture {
       }
       end.kind = SegmentEnd::kBreak;
       end.why = b.why;
+    } catch (const LongLoop&) {
+      if (refused_region(t, "a loop is too long to be unrolled")) return false;
+      if (!keep_a_loop(t, decisions)) fail_internal("capture: a long loop is kept, but unrolled");
+      decisions.stop_step = 0;
+      return false;
     } catch (const LoopStop&) {
       if (refused_region(t, "a loop is not unrolled")) return false;
       end.kind = SegmentEnd::kLoop;
@@ -287,7 +292,7 @@ struct SegmentCapture {
       return false;
     }
     if (keep_a_loop(t, decisions)) {
-      if (loop_why.kind.empty()) loop_why = end.why;
+      if (!loop_why) loop_why = end.why;
       decisions.stop_step = 0;
       return false;
     }
@@ -299,7 +304,7 @@ struct SegmentCapture {
   std::string control_hint(const Trace& t, const BreakReason& why) const {
     const auto refused = decisions.plain_control.find(control_place(t));
     if (refused != decisions.plain_control.end()) return str("it is no part of the graph: ", refused->second);
-    if (why.kind != "closure" || decisions.plain_control.size() != 1) return "";
+    if (std::string_view(why.kind()) != "closure" || decisions.plain_control.size() != 1) return "";
     return str("the control flow that it is made for is no part of the graph: ",
                decisions.plain_control.begin()->second);
   }
@@ -330,18 +335,20 @@ struct SegmentCapture {
       if (!trace(t, end)) continue;
       t.ended = true;
       // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is.
-      const bool declines = t.graph->nodes.empty() &&
-                            (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
+      bool declines = t.graph->nodes.empty() &&
+                      (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
       // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
-      if (end.kind == SegmentEnd::kLoop && declines && t.frames.size() > 1 && !loop_why.kind.empty() &&
-          loop_why.kind != "loop_budget") {
+      if (end.kind == SegmentEnd::kLoop && declines && t.frames.size() > 1 && loop_why) {
         end.kind = SegmentEnd::kBreak;
         end.why = loop_why;
       }
       if (end.kind == SegmentEnd::kBreak) {
         if (std::string hint = control_hint(t, end.why); !hint.empty()) end.why.hint = hint;
       }
-      if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) fail_fullgraph(end.why);
+      if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) {
+        if (!end.why.is_raised()) fail_fullgraph(end.why);
+        declines = true;  // the original code runs
+      }
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
       if (declines) {
         entry->decline = true;
@@ -387,11 +394,14 @@ struct SegmentCapture {
 
 }  // namespace
 
+std::string place_of(const BreakReason& why) { return str(why.place.file ? why.place.file : "?", ":", why.place.line); }
+
 std::string describe(const BreakReason& why) {
-  std::string text = why.reason;
-  if (!why.hint.empty()) text += " (" + why.hint + ")";
+  std::string text = str(why.reason, " (", why.hint, ")");
   if (!why.chain.empty()) text += "; " + why.chain;
-  return text;
+  const std::string line = source_line(why.place);
+  if (!line.empty()) text += "; the line: " + line;
+  return str(text, "; see ", anchor_of(why.id));
 }
 
 CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,

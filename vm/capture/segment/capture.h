@@ -41,7 +41,8 @@ CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPl
 // then.
 void finish_compiling(lua_State* L, Entry& entry);
 
-// Its reason with the hint and the chain of calls.
+std::string place_of(const BreakReason& why);
+// Its reason with the hint, the chain of calls, the line and where more is told.
 std::string describe(const BreakReason& why);
 
 }  // namespace lutra

@@ -123,7 +123,7 @@ struct Entry {
   std::vector<HistoryWrite> history_writes;
   std::vector<RefusedOutput> refused_outputs;
   int exit = 0;          // index into the point's exits
-  BreakReason why;       // empty kind: returned, or reached a loop
+  BreakReason why;       // none: returned, or reached a loop
   KeptBytes kept_bytes;  // for a backward outside
   int plain_checkpoints = 0;
   double capture_ms = 0;  // with compile_ms

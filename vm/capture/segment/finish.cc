@@ -100,9 +100,7 @@ struct Finisher {
         return {Recipe::kConstant, t.constant_slot(v)};
       case VarKind::kTensor: return tensor(v->tensor);
       case VarKind::kTable: return table(v->table);
-      case VarKind::kClosure:
-        stop_at(v->closure->outer_step, {"a closure made in the frame is kept", "closure",
-                                         "make the closure outside of the compiled code", t.file(), t.line()});
+      case VarKind::kClosure: stop_at(v->closure->outer_step, reason(Break::kept_closure));
       case VarKind::kBinding: push_method(v->binding); return {Recipe::kConstant, t.constant_slot_from_stack()};
       default:
         if (v->source) return {Recipe::kRegister, t.reg(v->source)};
@@ -280,7 +278,7 @@ struct Finisher {
 
   void frames() {
     if (end.kind == SegmentEnd::kReturn) {
-      if (too_many(end.results.size())) stop_before_producer(*t.frames[0], many_values());
+      if (too_many(end.results.size())) stop_before_producer(*t.frames[0], reason(Break::many_values));
       exit.resume.kind = Resume::Kind::kReturn;
       for (Var* v : end.results) exit.resume.args.push_back(result(value(v)));
       return;
@@ -292,10 +290,10 @@ struct Finisher {
       std::string why = obstacle(links[i], last);
       if (why.empty() && !calls(bc::op(caller.code->proto().code[caller.pc]))) why = "a call that is made by C";
       if (why.empty()) continue;
-      BreakReason reason = end.why.kind.empty() ? loop_reason() : end.why;
+      BreakReason because = end.why ? end.why : reason(Break::called_loop);
       const LuaCode& code = *links[i].frame->code;
-      reason.eager = str("the function at ", code.file, ":", code.proto().first_line, " runs as it is: ", why);
-      stop_at(caller.step, reason);
+      because.eager = str("the function at ", code.file, ":", code.proto().first_line, " runs as it is: ", why);
+      stop_at(caller.step, because);
     }
     for (size_t i = links.size(); i-- > 1;) {
       for (size_t k = links[i].modes.size(); k-- > 0;) links[i].modes[k]->restore();
@@ -317,8 +315,8 @@ struct Finisher {
       for (bc::Pc next : bc::successors(proto, f.pc)) live |= f.code->liveness().before[next];
       live &= ~bc::effects(proto, f.pc).writes;
       if (too_many(args.size() + live.count())) {
-        if (links.size() > 1) stop_at(f.step, many_values());
-        stop_before_producer(f, many_values());
+        if (links.size() > 1) stop_at(f.step, reason(Break::many_values));
+        stop_before_producer(f, reason(Break::many_values));
       }
       write_slots(live);
       for (const Recipe& r : args) exit.resume.args.push_back(result(r));
@@ -330,9 +328,7 @@ struct Finisher {
     write_slots(f.code->liveness().before[f.pc]);
   }
 
-  BreakReason loop_reason() {
-    return {"a loop in a call is not unrolled", "loop", "", t.file(), t.line(), t.call_chain()};
-  }
+  BreakReason reason(Break why) const { return {why, {}, {t.file(), t.line()}, t.call_chain()}; }
 
   // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
   [[noreturn]] void stop_before_producer(Frame& f, const BreakReason& why) {
@@ -341,7 +337,6 @@ struct Finisher {
 
   // A portal's results are slots of the frame, which has 250.
   bool too_many(size_t results) const { return t.frames[0]->code->proto().framesize + results > 240; }
-  BreakReason many_values() { return {"too many values are passed on", "budget", "", t.file(), t.line()}; }
 
   // -- effects
 
@@ -501,7 +496,7 @@ struct Finisher {
     }
     for (int w : entry.written) {
       if (holders[t.inputs[size_t(w)].real->storage.get()] == 1) continue;
-      stop_at(t.first_step(), {"tensors that share memory are written", "alias", "", t.file(), t.line()});
+      stop_at(t.first_step(), reason(Break::shared_memory));
     }
     t.program.written = entry.written;
     if (entry.written.empty() || t.inputs.size() < 2) return;

@@ -60,8 +60,8 @@ void see_writes(Trace& t, size_t first) {
     const auto& in = t.inputs[i];
     if (!in.fake->requires_grad) continue;
     t.program.tensors[i].written = true;
-    if (in.real->base && has_hooks(in.real)) t.stop("a view with hooks is written", "backward", "", true);
-    if (in.real->base && grad_enabled()) t.stop("a view's base gets a history", "backward", "", true);
+    if (in.real->base && has_hooks(in.real)) t.stop(Break::hooked_view, {.dirty = true});
+    if (in.real->base && grad_enabled()) t.stop(Break::view_history, {.dirty = true});
   }
 }
 

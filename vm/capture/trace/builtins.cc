@@ -21,20 +21,20 @@ Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.forc
 
 Table* table_arg(Trace& t, const Vars& args, size_t i, const char* name) {
   Table* table = t.table_of(arg(t, args, i));
-  if (!table) t.stop(str(name, " of a value that is not a table"), "error");
+  if (!table) t.stop(Break::raises, {str(name, " of a value that is not a table")});
   return table;
 }
 
 double number_arg(Trace& t, const Vars& args, size_t i, const char* name) {
   Var* v = arg(t, args, i);
-  if (v->kind != VarKind::kNumber) t.stop(str(name, " of a value that is not a number"), "unsupported");
+  if (v->kind != VarKind::kNumber) t.stop(Break::argument, {name});
   return t.constant(v);
 }
 
 // A number that C takes as an int.
 int whole_arg(Trace& t, const Vars& args, size_t i, const char* name) {
   const double d = number_arg(t, args, i, name);
-  if (d != std::trunc(d) || std::fabs(d) > 1 << 30) t.stop(str(name, " of a number that is no index"), "unsupported");
+  if (d != std::trunc(d) || std::fabs(d) > 1 << 30) t.stop(Break::argument, {name});
   return int(d);
 }
 
@@ -64,7 +64,7 @@ const char* type_name(Var* v) {
 }
 
 Vars run_type(Trace& t, Var* self, const Vars& args) {
-  if (args.empty()) t.stop("type raises an error", "error");
+  if (args.empty()) t.stop(Break::raises, {"type"});
   Var* v = t.force(args[0]);
   if (const char* name = type_name(v)) return {t.string(name)};
   (void)self;
@@ -81,7 +81,7 @@ Vars run_select(Trace& t, Var*, const Vars& args) {
   if (n->kind == VarKind::kString && t.text(n) == "#") return {t.number(double(args.size()) - 1)};
   int i = whole_arg(t, args, 0, "select");
   if (i < 0) i += int(args.size());
-  if (i < 1) t.stop("select raises an error", "error");
+  if (i < 1) t.stop(Break::raises, {"select"});
   if (size_t(i) >= args.size()) return {};
   return Vars(args.begin() + i, args.end());
 }
@@ -110,25 +110,25 @@ Vars run_ipairs(Trace& t, Var* self, const Vars& args) {
 }
 
 Vars run_rawget(Trace& t, Var*, const Vars& args) {
-  if (args.size() < 2) t.stop("rawget raises an error", "error");
+  if (args.size() < 2) t.stop(Break::raises, {"rawget"});
   return {t.raw_get(table_arg(t, args, 0, "rawget"), arg(t, args, 1))};
 }
 
 Vars run_rawset(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "rawset");
-  if (args.size() < 3 || arg(t, args, 1)->kind == VarKind::kNil) t.stop("rawset raises an error", "error");
+  if (args.size() < 3 || arg(t, args, 1)->kind == VarKind::kNil) t.stop(Break::raises, {"rawset"});
   t.raw_set(table, args[1], arg(t, args, 2));
   return {args[0]};
 }
 
 Vars run_rawequal(Trace& t, Var*, const Vars& args) {
-  if (args.size() < 2) t.stop("rawequal raises an error", "error");
+  if (args.size() < 2) t.stop(Break::raises, {"rawequal"});
   return {t.boolean(t.same(arg(t, args, 0), arg(t, args, 1)))};
 }
 
 Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
   Var* v = arg(t, args, 0);
-  if (v->kind != VarKind::kTable) t.stop("getmetatable of a value that is not a table", "unsupported");
+  if (v->kind != VarKind::kTable) t.stop(Break::metatable, {"a value that is not a table"});
   Var* mt = t.metatable(v);
   if (mt->kind == VarKind::kNil) return {mt};
   Var* protect = t.force(t.raw_get(mt->table, t.string("__metatable")));
@@ -137,15 +137,15 @@ Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
 
 Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "setmetatable");
-  if (table->pin != 0) t.stop("setmetatable of a table made before the segment", "unsupported");
+  if (table->pin != 0) t.stop(Break::old_metatable);
   Var* mt = arg(t, args, 1);
-  if (mt->kind != VarKind::kNil && mt->kind != VarKind::kTable) t.stop("setmetatable raises an error", "error");
+  if (mt->kind != VarKind::kNil && mt->kind != VarKind::kTable) t.stop(Break::raises, {"setmetatable"});
   if (mt->kind == VarKind::kTable && t.force(t.raw_get(mt->table, t.string("__gc")))->kind != VarKind::kNil) {
-    t.stop("a metatable with __gc", "unsupported");
+    t.stop(Break::finalizer);
   }
   const bool protect = table->metatable && table->metatable->kind == VarKind::kTable &&
                        t.force(t.raw_get(table->metatable->table, t.string("__metatable")))->kind != VarKind::kNil;
-  if (protect || args.size() < 2) t.stop("setmetatable raises an error", "error");
+  if (protect || args.size() < 2) t.stop(Break::raises, {"setmetatable"});
   t.writes_outside(*table);
   table->metatable = mt;
   table->metatable_written = true;
@@ -154,7 +154,7 @@ Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
 }
 
 Vars run_assert(Trace& t, Var*, const Vars& args) {
-  if (args.empty() || !t.truthy(args[0])) t.stop("assert fails", "error");
+  if (args.empty() || !t.truthy(args[0])) t.stop(Break::assert_fails);
   return args;
 }
 
@@ -170,26 +170,26 @@ Vars run_protected(Trace& t, Var* self, const Vars& args, Var* handler) {
 }
 
 Vars run_pcall(Trace& t, Var* self, const Vars& args) {
-  if (args.empty()) t.stop("pcall raises an error", "error");
+  if (args.empty()) t.stop(Break::raises, {"pcall"});
   return run_protected(t, self, args, nullptr);
 }
 
 Vars run_xpcall(Trace& t, Var* self, const Vars& args) {
   Var* handler = arg(t, args, 1);
   if (handler->kind != VarKind::kFunction && handler->kind != VarKind::kClosure && handler->kind != VarKind::kBinding) {
-    t.stop("xpcall raises an error", "error");
+    t.stop(Break::raises, {"xpcall"});
   }
   return run_protected(t, self, args, handler);
 }
 
-Vars run_error(Trace& t, Var*, const Vars&) { t.stop("error is called", "error"); }
+Vars run_error(Trace& t, Var*, const Vars&) { t.stop(Break::error_called); }
 
 Vars run_unpack(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "unpack");
   const int64_t from = optional_arg(t, args, 1, "unpack", 1);
   const bool all = arg(t, args, 2)->kind == VarKind::kNil;
   const int64_t to = all ? t.length(table) : whole_arg(t, args, 2, "unpack");
-  if (to - from > 200) t.stop("unpack of a long list", "budget");
+  if (to - from > 200) t.stop(Break::long_unpack);
   Vars r;
   for (int64_t i = from; i <= to; i++) r.push_back(t.raw_get(table, t.number(double(i))));
   return r;
@@ -202,7 +202,7 @@ Vars run_insert(Trace& t, Var*, const Vars& args) {
     t.raw_set(table, t.number(double(n + 1)), args[1]);
     return {};
   }
-  if (args.size() != 3) t.stop("table.insert raises an error", "error");
+  if (args.size() != 3) t.stop(Break::raises, {"table.insert"});
   const int64_t at = whole_arg(t, args, 1, "table.insert");
   t.charge(uint64_t(std::max<int64_t>(0, n - at)));
   for (int64_t i = n; i >= at; i--) {
@@ -219,7 +219,7 @@ Vars run_remove(Trace& t, Var*, const Vars& args) {
   const int64_t at = given ? whole_arg(t, args, 1, "table.remove") : n;
   if (n == 0 && !given) return {};
   t.charge(uint64_t(std::max<int64_t>(0, n - at)));
-  if (at < 1 || at > n) t.stop("table.remove outside of the list", "unsupported");
+  if (at < 1 || at > n) t.stop(Break::argument, {"table.remove"});
   Var* removed = t.raw_get(table, t.number(double(at)));
   for (int64_t i = at; i < n; i++) {
     t.raw_set(table, t.number(double(i)), t.raw_get(table, t.number(double(i + 1))));
@@ -233,7 +233,7 @@ Vars run_getn(Trace& t, Var*, const Vars& args) {
 }
 
 std::string text_of(Trace& t, Var* v, const char* name) {
-  if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop(str(name, " raises an error"), "error");
+  if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop(Break::raises, {name});
   t.push_real(v);
   size_t n = 0;
   const char* p = lua_tolstring(t.L, -1, &n);
@@ -259,16 +259,16 @@ Vars run_concat(Trace& t, Var*, const Vars& args) {
 
 Vars run_tostring(Trace& t, Var* self, const Vars& args) {
   Var* v = arg(t, args, 0);
-  if (v->kind == VarKind::kTensor) t.stop("call of tostring", "data", "reads elements of a tensor");
+  if (v->kind == VarKind::kTensor) t.stop(Break::reads_elements, {"tostring"});
   if (v->kind != VarKind::kString) return t.call_pure(self, args, "tostring");
-  if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop("tostring of a string by __tostring", "unsupported");
+  if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop(Break::metatable, {"strings has __tostring"});
   return {v};
 }
 
 // -- lt
 
 Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
-  if (args.empty()) t.stop("a call of nothing raises an error", "error");
+  if (args.empty()) t.stop(Break::raises, {"a call of nothing"});
   ModeCall mode{via, grad_enabled()};
   t.grad_mode_read = true;
   set_grad_enabled(via == Via::kEnableGrad);
@@ -286,7 +286,7 @@ Vars run_autocast_check(Trace& t, Var*, const Vars& args) {
   const auto check = [&](Var* key) {
     const bool text = t.force(key)->kind == VarKind::kString;
     const std::string name = text ? t.text(key) : "";
-    if (name != "dtype" && name != "enabled" && name != "cache_enabled") t.stop("autocast raises an error", "error");
+    if (name != "dtype" && name != "enabled" && name != "cache_enabled") t.stop(Break::raises, {"autocast"});
   };
   if (table->pin == 0) {
     for (const Key& id : table->log) {
@@ -302,8 +302,8 @@ Vars run_autocast_check(Trace& t, Var*, const Vars& args) {
 // What lt.autocast ends in: autocast_region(device_type, dtype, enabled, cache_enabled, f, ...), nil as it is around.
 Vars run_autocast(Trace& t, Var*, const Vars& args) {
   constexpr size_t kFunction = 4;
-  if (args.size() <= kFunction) t.stop("a call of nothing raises an error", "error");
-  if (t.force(args[0])->kind != VarKind::kString) t.stop("autocast_region of no device raises an error", "error");
+  if (args.size() <= kFunction) t.stop(Break::raises, {"a call of nothing"});
+  if (t.force(args[0])->kind != VarKind::kString) t.stop(Break::raises, {"autocast_region of no device"});
   note_autocast_read();
   ModeCall mode{Via::kAutocast, true, autocast_mode(), autocast_mode()};
   const bool cuda = t.text(args[0]) == "cuda";
@@ -318,17 +318,17 @@ Vars run_autocast(Trace& t, Var*, const Vars& args) {
 }
 
 Vars run_storage_offset(Trace& t, Var*, const Vars& args) {
-  if (arg(t, args, 0)->kind != VarKind::kTensor) t.stop("storage_offset raises an error", "error");
+  if (arg(t, args, 0)->kind != VarKind::kTensor) t.stop(Break::raises, {"storage_offset"});
   return {t.storage_offset(args[0])};
 }
 
 Vars run_tensor_index(Trace& t, Var*, const Vars& args) {
-  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 2) t.stop("__index raises an error", "error");
+  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 2) t.stop(Break::raises, {"__index"});
   return {t.tensor_attribute(args[0], args[1])};
 }
 
 Vars run_tensor_newindex(Trace& t, Var*, const Vars& args) {
-  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 3) t.stop("__newindex raises an error", "error");
+  if (arg(t, args, 0)->kind != VarKind::kTensor || args.size() < 3) t.stop(Break::raises, {"__newindex"});
   t.set_tensor_attribute(args[0], args[1], args[2]);
   return {};
 }
@@ -354,7 +354,7 @@ Vars run_note_plain_checkpoint(Trace& t, Var*, const Vars&) {
 
 Vars run_graph_break(Trace& t, Var*, const Vars& args) {
   const bool says = !args.empty() && t.force(args[0])->kind == VarKind::kString;
-  t.stop("lt.graph_break() was called", "user", says ? args[0]->s : "");
+  t.stop(Break::user, {"", says ? args[0]->s : ""});
 }
 
 const Builtin kRows[] = {

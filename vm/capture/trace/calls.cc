@@ -37,7 +37,7 @@ Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
 Vars Trace::call(Var* f, Vars args, bool expression) {
   for (int depth = 0; force(f)->kind == VarKind::kTable; depth++) {
     Var* h = metamethod(f, "__call");
-    if (h->kind == VarKind::kNil || depth > 8) stop("a table without __call is called", "error");
+    if (h->kind == VarKind::kNil || depth > 8) stop(Break::raises, {"calling a table"});
     args.insert(args.begin(), f);
     f = h;
   }
@@ -53,18 +53,18 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
     const bool resumed = !lua_iscfunction(L, -1) && is_resumed(L, -1);
     code = resumed ? nullptr : code_of(state, L, -1);
     lua_pop(L, 1);
-    if (resumed) stop("a frame that goes on after a break is called", "resumed");
+    if (resumed) stop(Break::resumed);
     if (!code) {
       const std::string name = function_name(*this, f);
-      stop("call of " + name, name == "print" ? "print" : "c_function");
+      stop(break_of_call(name), {name});
     }
     if (const std::string* why = disabled_because(state, f->id)) {
-      stop("call of a function under lt.disable", "disable", *why);
+      stop(Break::disabled, {"", *why});
     }
   } else {
-    stop("a value that is not a function is called", "error");
+    stop(Break::raises, {"calling a value that is not a function"});
   }
-  if (frames.size() >= kMaxDepth) stop("calls are nested too deep to be inlined", "budget");
+  if (frames.size() >= kMaxDepth) stop(Break::depth);
   frame_store.emplace_back();
   Frame& frame = frame_store.back();
   frame.code = code;
@@ -83,9 +83,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
   return results;
 }
 
-void Trace::stop_at_leaf() {
-  stop("a leaf whose gradient is needed outside the segment", "backward", "make it outside the compiled code", true);
-}
+void Trace::stop_at_leaf() { stop(Break::new_leaf, {.dirty = true}); }
 
 bool Trace::is_new_leaf(const Tensor& fake) const {
   return fake->is_fake() && fake->requires_grad && is_leaf(fake) && input_of_fake.count(fake.get()) == 0;
@@ -93,10 +91,8 @@ bool Trace::is_new_leaf(const Tensor& fake) const {
 
 Vars Trace::call_binding(const Binding& b, const Vars& args) {
   if (const Builtin* builtin = find_binding_builtin(b.name)) return builtin->run(*this, nullptr, args);
-  if (b.flags & kNeedsData) {
-    stop("call of " + b.name, "data", "reads elements of a tensor; keep values that steer Lua code out of the graph");
-  }
-  if (b.raw || (b.flags & kHostEffect)) stop("call of " + b.name, "host_effect");
+  if (b.flags & kNeedsData) stop(Break::reads_elements, {b.name});
+  if (b.raw || (b.flags & kHostEffect)) stop(break_of_effect(b.name), {b.name});
   if (b.name == "as_strided") guard_offset(args);
   recorder.set_location(file(), line());
   const bool backward = b.name == "backward" || b.name == "grad";
@@ -111,10 +107,11 @@ Vars Trace::call_binding(const Binding& b, const Vars& args) {
     if (backward) finish_backward();
     see_writes(*this, nodes);
   } catch (const NeedsData& e) {
-    stop("call of " + b.name, "data", e.what(), true);
+    stop(Break::reads_elements, {b.name, e.what(), true});
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    stop(b.name + " raises an error", "error", e.what(), true);
+    if (border.goes_beyond) stop(Break::older_history, {.dirty = true});
+    stop(Break::raises, {b.name, e.what(), true});
   }
   if (graph->nodes.size() > nodes || backward) effect = true;
   if (graph->nodes.size() > budget.most_nodes()) stop_at_budget(true);
@@ -132,7 +129,7 @@ Var* Trace::storage_offset(Var* v) {
   const auto input = input_of_storage.find(v->tensor->storage.get());
   if (input == input_of_storage.end()) return own;
   const TensorInput& in = inputs[size_t(input->second)];
-  if (in.source && in.source->kind == SourceKind::kGrad) stop("the offset of a gradient is read", "unsupported");
+  if (in.source && in.source->kind == SourceKind::kGrad) stop(Break::offset, {"the storage offset of a gradient,"});
   lua_pushnumber(L, double(in.real->offset.hint));
   if (!in.source) return arithmetic(*this, bc::Op::ADDVV, constant_from_stack(), own);
   Var* begin = force(wrap(source(SourceKind::kOffset, in.source, nullptr, 0, in.source->text + ":storage_offset()")));
@@ -152,7 +149,7 @@ void Trace::guard_offset(const Vars& args) {
   const auto input = input_of_storage.find(whole.tensor->storage.get());
   if (input != input_of_storage.end()) whole.tensor = inputs[size_t(input->second)].fake;
   if (input_of_fake.count(whole.tensor.get()) && constant(storage_offset(&whole)) != 0) {
-    stop("as_strided by an offset, of a tensor that lies inside of its storage", "unsupported");
+    stop(Break::offset, {"as_strided by an offset,"});
   }
 }
 
@@ -166,7 +163,7 @@ Vars Trace::call_pure(Var* f, const Vars& args, const std::string& name) {
                        a->kind == VarKind::kString;
     if (!plain) {
       lua_settop(L, top);
-      stop("call of " + name + " with a value that is not a constant", "c_function");
+      stop(Break::not_constant, {name});
     }
     push_real(a);
   }
@@ -174,7 +171,7 @@ Vars Trace::call_pure(Var* f, const Vars& args, const std::string& name) {
     const char* text = lua_tostring(L, -1);
     const std::string message = text ? text : "";
     lua_settop(L, top);
-    stop(name + " raises an error", "error", message);
+    stop(Break::raises, {name, message});
   }
   Vars results;
   for (int i = top + 1, n = lua_gettop(L); i <= n; i++) {
@@ -195,7 +192,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
       auto it = input_of_fake.find(object->tensor.get());
       if (name == "grad" && it != input_of_fake.end()) load_grad(object->tensor, inputs[it->second].source);
       if (name == "is_leaf" && it != input_of_fake.end()) return boolean(program.tensors[it->second].leaf);
-      if (name == "grad_fn" || name == "_version") stop(name + " is read", "unsupported");
+      if (name == "grad_fn" || name == "_version") stop(Break::history_read, {name});
       LuaResults r = a->get(object->tensor);
       return r.empty() ? nil() : value(r[0]);
     }
@@ -213,10 +210,10 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
     effect = true;
     return tensor(r);
   } catch (const NeedsData& e) {
-    stop("a tensor is indexed by a mask", "data", e.what(), true);
+    stop(Break::mask_read, {"", e.what(), true});
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    stop("an index raises an error", "error", e.what(), true);
+    stop(Break::raises, {"an index", e.what(), true});
   }
 }
 
@@ -237,11 +234,11 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
     }
     see_writes(*this, nodes);
   } catch (const NeedsData& e) {
-    if (a && a->set) stop("the data of a tensor is replaced", "unsupported", e.what(), true);
-    stop("a tensor is assigned by a mask", "data", e.what(), true);
+    if (a && a->set) stop(Break::data_replaced, {"", e.what(), true});
+    stop(Break::mask_write, {"", e.what(), true});
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    stop("an assignment raises an error", "error", e.what(), true);
+    stop(Break::raises, {"an assignment", e.what(), true});
   }
   if (decisions.leaves_outside && is_new_leaf(object->tensor)) stop_at_leaf();
   effect = true;
@@ -267,7 +264,7 @@ void Trace::load_grad(Tensor fake, const Source* src) {
   }
   const Tensor grad = real->autograd->grad;
   auto it = input_of_real.find(grad.get());
-  if (it != input_of_real.end()) stop("a gradient is also held by another variable", "unsupported");
+  if (it != input_of_real.end()) stop(Break::shared_gradient);
   const Source* grad_source = step.source;
   vars.emplace_back();
   const int g = int(graph->inputs.size());
@@ -286,7 +283,7 @@ void Trace::load_grad(Tensor fake, const Source* src) {
 void Trace::prepare_backward() {
   for (size_t i = 0; i < inputs.size(); i++) {
     const Source* s = inputs[i].source;
-    if (s && has_hooks(inputs[i].real)) stop("a tensor with hooks", "backward");
+    if (s && has_hooks(inputs[i].real)) stop(Break::hooks);
     const Tensor fake = inputs[i].fake;  // load_grad adds inputs
     if (s && decisions.preload_grads.count(s->text)) load_grad(fake, s);
   }
@@ -297,7 +294,7 @@ void Trace::finish_backward() {
   bool again = false;
   for (size_t i = 0, n = inputs.size(); i < n; i++) {
     if (inputs[i].grad_loaded || !inputs[i].fake->autograd || !inputs[i].fake->autograd->grad) continue;
-    if (!program.tensors[i].leaf) stop("backward reaches a tensor made before the segment", "backward", "", true);
+    if (!program.tensors[i].leaf) stop(Break::older_history, {.dirty = true});
     const Tensor& real = inputs[i].real;
     if (real->autograd && real->autograd->grad) {
       decisions.preload_grads.insert(inputs[i].source->text);
@@ -341,7 +338,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
   if (!cell) {
     if (frames.size() > 1 && !open_slots.empty()) {
       lua_pop(L, 1);
-      stop("a closure may share a variable of the frame", "closure");
+      stop(Break::shared_variable);
     }
     const bc::Proto& proto = f.code->proto();
     std::string name = bc::upvalue_name(proto, i);

@@ -9,9 +9,7 @@
 namespace lutra {
 namespace {
 
-[[noreturn]] void stop_outside(Trace& t) {
-  t.stop("the gradient of an autograd.Function is computed outside of the graph", "backward");
-}
+[[noreturn]] void stop_outside(Trace& t) { t.stop(Break::function_gradient); }
 
 std::vector<Tensor> tensors_of(Trace& t, Var* list) {
   std::vector<Tensor> out;
@@ -59,7 +57,7 @@ struct FunctionNode : GradNode {
     try {
       const Vars out = trace.call(function, args, true);
       Table* table = out.empty() ? nullptr : trace.table_of(trace.force(out[0]));
-      if (!table) trace.stop("the backward of a function gives no list", "error");
+      if (!table) trace.stop(Break::raises, {"a backward that gives no list"});
       std::vector<Tensor> gradients;
       for (size_t i = 0; i < next.size(); i++) {
         Var* v = trace.force(trace.raw_get(table, trace.number(double(i + 1))));
@@ -71,7 +69,7 @@ struct FunctionNode : GradNode {
       throw GraphBreak{b.why, true};
     } catch (const LoopStop&) {
       trace.frames.resize(depth);
-      trace.stop("a loop in the backward of a function", "loop", "", true);
+      trace.stop(Break::function_gradient, {.dirty = true});
     }
   }
 

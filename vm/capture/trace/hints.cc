@@ -1,4 +1,4 @@
-// What to do about a graph break or a recompile: rows of (beginning of a reason or a kind, advice).
+// What to do about a recompile: rows of (kind, advice).
 #include "vm/capture/trace/hints.h"
 
 #include <string_view>
@@ -8,62 +8,6 @@ namespace {
 
 struct Hint {
   std::string_view key, text;
-};
-
-// Of breaks whose place gives none, by how the reason begins.
-constexpr Hint kOfReason[] = {
-    {"call of print", "print after the compiled function has returned, from what it returns"},
-    {"call of file:", "read and write before or after the compiled function"},
-    {"call of io.", "read and write before or after the compiled function"},
-    {"call of os.clock", "measure around the compiled function; lt.profile(f) times its kernels"},
-    {"call of os.time", "measure around the compiled function; lt.profile(f) times its kernels"},
-    {"call of os.", "ask the system before the compiled function and pass the answer"},
-    {"call of math.random", "draw it outside and pass the number, or draw a tensor: lt.rand"},
-    {"call of table.sort", "sort tensors with x:sort(); sort lists outside of the compiled function"},
-    {"call of error", "check arguments before the compiled function, or with assert"},
-    {"call of coroutine.", "compile what the coroutine's body calls, not what makes it"},
-    {"call of debug.", "look at the program outside of the compiled function"},
-    {"call of require", "require modules at the top of the file"},
-    {"call of load", "load files before the compiled function"},
-    {"call of dofile", "load files before the compiled function"},
-    {"call of save", "save after the compiled function has returned"},
-    {"call of string.", "work on strings outside of the compiled function"},
-    {"call of manual_seed", "seed before the compiled function"},
-    {"call of randperm", "draw it before the compiled function and pass it"},
-    {"call of register_hook", "register hooks before the compiled function"},
-    {"call of a C function", "C functions run outside of graphs: call it before or after the compiled function"},
-    {"error is called", "check arguments before the compiled function, or with assert"},
-    {"a userdata is indexed", "files and other userdata are used outside of graphs"},
-    {"setmetatable of a table made before", "give a table its metatable where it is made"},
-    {"bytecode KCDATA", "numbers of 64 bits and other cdata are made outside of graphs"},
-    {"variables that closures share", "make the closure outside of the compiled code"},
-    {"a variable is shared by closures", "make the closures outside of the compiled code"},
-    {"a closure may share a variable", "make the closure outside of the compiled code"},
-    {"a tensor with hooks", "tensors with hooks stay outside of graphs"},
-    {"a view with hooks is written", "write before the hook is registered, or write to a clone"},
-    {"a tensor is written into a string", "make texts of tensors after the compiled function has returned"},
-    {"a gradient is also held", "read the gradient through x.grad only"},
-    {"the data of a tensor is replaced",
-     "replace it outside of the compiled function, or write it in place: x:copy_(y)"},
-    {"grad_fn is read", "look at grad_fn outside of the compiled function"},
-    {"backward reaches a tensor made before",
-     "compute the loss and call backward in one compiled function, without a break between"},
-    {"pairs over a table that was written", "loop over it before it is written, or over a list"},
-    {"pairs over a constructor's table", "give all fields in the constructor"},
-    {"unpack of a long list", "pass the list itself"},
-    {"a value that changes decides", "pass it as a tensor, or do what depends on it outside of the compiled function"},
-};
-
-// Else by the kind.
-constexpr Hint kOfKind[] = {
-    {"c_function", "C functions run outside of graphs: call it before or after the compiled function"},
-    {"host_effect", "an effect outside of the graph: do it before or after the compiled function"},
-    {"closure", "make the closure outside of the compiled code"},
-    {"budget", "compile the functions that it calls, each by itself"},
-    {"loop_budget", "the loop's body is compiled by itself; one op over all elements is faster"},
-    {"data", "keep values that steer Lua code out of the graph"},
-    {"backward", "compute the loss and call backward in one compiled function, without a break between"},
-    {"unsupported", "this instruction runs as it is: move it before or after the tensor ops"},
 };
 
 constexpr Hint kOfRecompile[] = {
@@ -102,16 +46,6 @@ constexpr Hint kOfRecompile[] = {
 };
 
 }  // namespace
-
-std::string break_hint(const std::string& reason, const std::string& kind) {
-  for (const Hint& h : kOfReason) {
-    if (reason.rfind(h.key, 0) == 0) return std::string(h.text);
-  }
-  for (const Hint& h : kOfKind) {
-    if (kind == h.key) return std::string(h.text);
-  }
-  return {};
-}
 
 std::string recompile_hint(const std::string& kind) {
   for (const Hint& h : kOfRecompile) {

@@ -1,6 +1,5 @@
 // The symbolic interpreter's loop: one instruction at a time, budgets, loops entered and left, breaks.
 #include "vm/capture/trace/interpreter.h"
-#include "vm/capture/trace/hints.h"
 #include "vm/capture/trace/regions.h"
 
 #include <algorithm>
@@ -82,12 +81,15 @@ void Trace::writes_outside(const Table& table) {
 }
 
 // A break's place is the user's line; its chain of calls names the library's lines.
-void Trace::stop(const std::string& reason, const std::string& kind, const std::string& hint, bool dirty) {
+void Trace::stop(Break why, const BreakAbout& about) {
   const auto users = std::find_if(frames.rbegin(), frames.rend(), [](const Frame* f) { return !f->is_library(); });
   const char* const at = users == frames.rend() ? file() : (*users)->code->file;
   const int line_at = users == frames.rend() ? line() : (*users)->line();
-  throw GraphBreak{{reason, kind, hint.empty() ? break_hint(reason, kind) : hint, at, line_at, call_chain()},
-                   dirty || effect};
+  BreakReason reason(why, about, {at, line_at}, call_chain());
+  const auto catches = [](const ModeCall& mode) { return mode.via == Via::kProtected; };
+  reason.caught = std::any_of(modes.begin(), modes.end(), catches);
+  for (const Frame* f : frames) reason.caught |= std::any_of(f->modes.begin(), f->modes.end(), catches);
+  throw GraphBreak{std::move(reason), about.dirty || effect};
 }
 
 std::string Trace::call_chain() const {
@@ -103,9 +105,9 @@ std::string Trace::call_chain() const {
 void Trace::need_room(uint64_t more) {
   if (uint64_t(pin_count) + more + uint64_t(arguments) <= kMaxValues) return;
   for (const Frame* f : frames) {
-    if (!f->active.empty()) stop("a loop is too long to be unrolled", "loop_budget", "", true);
+    if (!f->active.empty()) throw LongLoop{};
   }
-  stop("too many values of Lua are read", "budget", "keep long lists in tensors", true);
+  stop(Break::many_reads, {.dirty = true});
 }
 
 void Trace::charge(uint64_t moves) {
@@ -115,7 +117,7 @@ void Trace::charge(uint64_t moves) {
 
 Var* Trace::slot(Frame& f, unsigned i) {
   Var* v = i < f.cells.size() && f.cells[i] ? f.cells[i]->value : f.slots[i];
-  if (!v) stop("a loop that runs already", "loop");  // a hidden slot of a loop entered before the segment
+  if (!v) fail_internal("capture: slot ", i, " is read, which the segment does not know");
   return v;
 }
 
@@ -127,9 +129,8 @@ void Trace::set(Frame& f, unsigned i, Var* v) {
 void Trace::note_relations(const SymEnv& env) { program.relation_places.resize(env.guards().size(), here_); }
 
 void Trace::stop_at_budget(bool dirty) {
-  const char* hint = "lt.config.capture_budget_ms says how much; lt.disable(f) keeps f out of the graph";
-  if (!frames.back()->active.empty()) stop("a loop is too long to be unrolled", "loop_budget", hint, dirty);
-  stop("the segment is too long", "budget", hint, dirty);
+  if (!frames.back()->active.empty()) throw LongLoop{};
+  stop(Break::long_segment, {.dirty = dirty});
 }
 
 void Trace::step(Frame& f) {
@@ -144,15 +145,15 @@ void Trace::step(Frame& f) {
   if (poor || spent || graph->nodes.size() > budget.most_nodes()) stop_at_budget(false);
   while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();
   if (steps == decisions.stop_step) throw GraphBreak{decisions.stop_reason, false};
-  if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc))
-    stop("a break forced by stress", "stress");
+  if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc)) stop(Break::stress);
   if (const bc::Loop* loop = f.code->loop_at(f.pc)) {
     if (decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
     f.active.push_back(loop);
   }
   const bc::Ins ins = proto.code[f.pc];
   const Handler h = handlers().of[ins & 0xff];
-  if (!h) stop(str("bytecode ", bc::info(ins).name), "unsupported");
+  if (bc::op(ins) == bc::Op::KCDATA) stop(Break::cdata, {"made"});
+  if (!h) fail_internal("capture: bytecode ", bc::info(ins).name);
   f.next = f.pc + 1;
   h(*this, f, ins);
   f.pc = f.next;

@@ -110,7 +110,7 @@ Var* other(Trace& t, const char* name, Var* a, Var* b) {
     Vars r = t.call(h, unary ? Vars{a} : Vars{a, b}, true);
     return r.empty() ? t.nil() : r[0];
   }
-  t.stop("arithmetic on a value that is not a number", "error");
+  t.stop(Break::raises, {"arithmetic on a value that is not a number"});
 }
 
 bool may_be_number(const Var* v) { return v->kind == VarKind::kNumber || v->kind == VarKind::kString; }
@@ -155,11 +155,11 @@ void op_len(Trace& t, Frame& f, bc::Ins i) {
       if (Var* h = t.metamethod(v, "__len"); h->binding) {
         t.guard_callee(h);
       } else {
-        t.stop("another __len of tensors", "unsupported");
+        t.stop(Break::metatable, {"tensors has another __len"});
       }
-      if (v->tensor->sizes.empty()) t.stop("the length of a tensor without dims", "error");
+      if (v->tensor->sizes.empty()) t.stop(Break::raises, {"the length of a tensor without dims"});
       return t.set(f, op_a(i), t.scalar(Scalar::of_sym(v->tensor->sizes[0])));
-    default: t.stop("the length of a value that is neither table, string nor tensor", "error");
+    default: t.stop(Break::raises, {"the length of a value that is neither table, string nor tensor"});
   }
 }
 
@@ -174,9 +174,9 @@ void op_cat(Trace& t, Frame& f, bc::Ins i) {
       text += lua_tostring(t.L, -1);
       lua_pop(t.L, 1);
     } else if (v->kind == VarKind::kTensor) {
-      t.stop("a tensor is written into a string", "data");
+      t.stop(Break::tensor_text);
     } else {
-      t.stop("concatenation of a value that is neither string nor number", "unsupported");
+      t.stop(Break::concatenation, {"a value that is neither string nor number"});
     }
   }
   t.set(f, op_a(i), t.string(text));

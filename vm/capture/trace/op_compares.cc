@@ -30,9 +30,9 @@ bool less(Trace& t, Var* a, Var* b, bool or_equal) {
     return r;
   }
   if (a->kind == VarKind::kTensor || b->kind == VarKind::kTensor) {
-    t.stop("a comparison of tensors steers control flow", "data", "use lt.where, or compare outside the compiled code");
+    t.stop(Break::compares_tensors);
   }
-  t.stop("a comparison of values that are not numbers", "unsupported");
+  t.stop(Break::comparison, {"values that are not numbers"});
 }
 
 // The type of what is known by its identity only.
@@ -50,10 +50,10 @@ bool equal(Trace& t, Var* a, Var* b) {
   t.force(a), t.force(b);
   const int x = object_type(t, a), y = object_type(t, b);
   // 1LL == 1, and a NULL is nil.
-  if (x == kCdata || y == kCdata) t.stop("a comparison with a cdata", "unsupported");
+  if (x == kCdata || y == kCdata) t.stop(Break::cdata, {"compared"});
   if (t.same(a, b)) return true;
   const bool tensors = a->kind == VarKind::kTensor && b->kind == VarKind::kTensor;
-  if (x == LUA_TUSERDATA && y == LUA_TUSERDATA && !tensors) t.stop("a comparison of userdata", "unsupported");
+  if (x == LUA_TUSERDATA && y == LUA_TUSERDATA && !tensors) t.stop(Break::comparison, {"userdata"});
   if (tensors || (a->kind == VarKind::kTable && b->kind == VarKind::kTable)) {
     Var *f = t.metamethod(a, "__eq"), *g = nullptr;
     if (f->kind == VarKind::kNil) return false;

@@ -11,7 +11,7 @@ bool within(double index, double limit, double step) { return std::signbit(step)
 
 double loop_number(Trace& t, Frame& f, unsigned slot) {
   Var* v = t.force(t.slot(f, slot));
-  if (v->kind != VarKind::kNumber) t.stop("a bound of a for loop is not a number", "error");
+  if (v->kind != VarKind::kNumber) t.stop(Break::raises, {"a for loop with a bound that is not a number"});
   return t.constant(v);
 }
 

@@ -71,7 +71,7 @@ void install_moves(Handlers& h) {
   h.set(Op::UCLO, [](Trace& t, Frame& f, bc::Ins i) {
     if (&f == t.frames[0]) {
       for (unsigned s : t.open_slots) {
-        if (s >= op_a(i)) t.stop("variables that closures share go out of scope", "closure");
+        if (s >= op_a(i)) t.stop(Break::closed_variables);
       }
     }
     close_upvalues(f, op_a(i));

@@ -62,7 +62,7 @@ void op_put(Trace& t, Frame& f, bc::Ins i) {
 // A[D's low 32 bits ...] = MULTRES values: a constructor's tail.
 void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
   Table* table = t.table_of(t.slot(f, op_a(i) - 1));
-  if (!table) t.stop("TSETM of a value that is no table", "unsupported");
+  if (!table) fail_internal("capture: TSETM of a value that is no table");
   const bc::KNum& k = f.code->proto().knum[op_d(i)];
   double d = std::holds_alternative<double>(k) ? std::get<double>(k) : std::get<int32_t>(k);
   uint64_t bits;

@@ -81,7 +81,7 @@ Var* Trace::raw_get(Table* t, Var* k) {
   if (k->kind == VarKind::kTable) by = k->table->source;
   const Source* s;
   if (by) {
-    if (by->kind == SourceKind::kGrad) stop("a gradient is used as a table key", "unsupported");
+    if (by->kind == SourceKind::kGrad) stop(Break::gradient_key);
     s = source(SourceKind::kFieldBy, t->source, by, 0, index_text(t->source->text, by->text));
   } else {
     push_real(k);
@@ -112,9 +112,9 @@ void Trace::raw_set(Table* t, Var* k, Var* v) {
   charge(1);
   writes_outside(*t);
   const Key id = key(k);
-  if (id.is_nan()) stop("a table index is NaN", "error");
+  if (id.is_nan()) stop(Break::raises, {"a table index that is NaN"});
   if (!t->read_by.empty() && id.kind != Key::kObject) {
-    stop("a table is written after it was read by a key that changes", "unsupported");
+    stop(Break::changing_key);
   }
   TableEntry& e = t->entries[id];
   if (!e.logged) t->log.push_back(id);
@@ -152,7 +152,7 @@ Var* Trace::metatable(Var* v) {
   if (v->kind == VarKind::kString) {
     if (string_meta) return string_meta;
     lua_pushliteral(L, "");
-    if (!lua_getmetatable(L, -1)) stop("strings have no metatable", "unsupported");
+    if (!lua_getmetatable(L, -1)) stop(Break::metatable, {"strings is removed"});
     lua_remove(L, -2);
     return string_meta = force(wrap(source(SourceKind::kStringMeta, nullptr, nullptr, 0, "getmetatable(\"\")")));
   }
@@ -163,7 +163,7 @@ Var* Trace::metatable(Var* v) {
     const int slot = constant_slot_from_stack();
     return tensor_meta = root_table(source(SourceKind::kConstant, nullptr, nullptr, slot, "getmetatable(tensor)"));
   }
-  if (v->kind != VarKind::kTable) stop("the metatable of a value that is not a table", "unsupported");
+  if (v->kind != VarKind::kTable) stop(Break::metatable, {"a value that is not a table"});
   Table* t = v->table;
   if (t->metatable) return t->metatable;
   if (t->pin == 0) return t->metatable = nil();
@@ -202,7 +202,7 @@ Var* Trace::index(Var* object, Var* k) {
       case VarKind::kTensor:
       case VarKind::kString: {
         Var* h = metamethod(object, "__index");
-        if (h->kind == VarKind::kNil) stop("a value without __index is indexed", "unsupported");
+        if (h->kind == VarKind::kNil) stop(Break::metatable, {"a value is indexed that has no __index"});
         if (h->kind == VarKind::kFunction || h->kind == VarKind::kClosure) {
           Vars r = call(h, {object, k}, true);
           return r.empty() ? nil() : r[0];
@@ -213,7 +213,7 @@ Var* Trace::index(Var* object, Var* k) {
       default: stop_at_index(object, k);
     }
   }
-  stop("a loop of __index", "unsupported");
+  stop(Break::raises, {"a loop of __index"});
 }
 
 // Says what it is that is neither table, tensor nor string: `io.stderr:write` is a method of a file.
@@ -224,31 +224,33 @@ void Trace::stop_at_index(Var* object, Var* k) {
     luaL_getmetatable(L, LUA_FILEHANDLE);
     const bool file = lua_getmetatable(L, -2) && lua_rawequal(L, -1, -2);
     // Traces leave the stack as it is where they stop.
-    if (file && force(k)->kind == VarKind::kString) stop("call of file:" + text(k), "host_effect");
-    stop("a " + what + " is indexed", "unsupported");
+    if (file && force(k)->kind == VarKind::kString) stop(Break::io, {"file:" + text(k)});
+    if (what == "cdata") stop(Break::cdata, {"indexed"});
+    stop(Break::userdata, {what});
   }
   switch (object->kind) {
-    case VarKind::kNil: stop("nil is indexed", "error");
-    case VarKind::kBool: stop("a boolean is indexed", "unsupported");
-    case VarKind::kNumber: stop("a number is indexed", "unsupported");
-    default: stop("a function is indexed", "unsupported");
+    case VarKind::kNil: stop(Break::raises, {"indexing nil"});
+    case VarKind::kBool: stop(Break::raises, {"indexing a boolean"});
+    case VarKind::kNumber: stop(Break::raises, {"indexing a number"});
+    case VarKind::kString: stop(Break::raises, {"assigning a field of a string"});
+    default: stop(Break::raises, {"indexing a function"});
   }
 }
 
 void Trace::set_index(Var* object, Var* k, Var* v) {
   for (int depth = 0; depth < 100; depth++) {
     force(object);
-    if (object->kind == VarKind::kNil) stop("a field of nil is assigned", "error");
-    if (object->kind != VarKind::kTable && object->kind != VarKind::kTensor)
-      stop("a field of a value that is neither table nor tensor is assigned", "unsupported");
-    if (force(k)->kind == VarKind::kNil) stop("a table index is nil", "error");
+    if (object->kind == VarKind::kNil) stop(Break::raises, {"assigning a field of nil"});
+    if (object->kind != VarKind::kTable && object->kind != VarKind::kTensor) stop_at_index(object, k);
+    if (force(k)->kind == VarKind::kNil) stop(Break::raises, {"a table index that is nil"});
     Var* mt = metatable(object);
     if (object->kind == VarKind::kTable) {
       if (mt->kind == VarKind::kNil) return raw_set(object->table, k, v);
       if (force(raw_get(object->table, k))->kind != VarKind::kNil) return raw_set(object->table, k, v);
     }
     Var* h = metamethod(object, "__newindex");
-    if (h->kind == VarKind::kNil && object->kind == VarKind::kTensor) stop("tensors have no __newindex", "error");
+    if (h->kind == VarKind::kNil && object->kind == VarKind::kTensor)
+      stop(Break::raises, {"assigning a field of a tensor"});
     if (h->kind == VarKind::kNil) return raw_set(object->table, k, v);
     if (h->kind == VarKind::kFunction || h->kind == VarKind::kClosure) {
       call(h, {object, k, v}, true);
@@ -256,7 +258,7 @@ void Trace::set_index(Var* object, Var* k, Var* v) {
     }
     object = h;
   }
-  stop("a loop of __newindex", "unsupported");
+  stop(Break::raises, {"a loop of __newindex"});
 }
 
 namespace {
@@ -269,11 +271,11 @@ void know_list(Trace& t, Table* table) {
   table->list_known = true;
   table->border = table->pin ? table->length : 0;
   if (table->pin == 0) return;
-  if (table->length > kMaxList) t.stop("the length of a long list that was written", "budget");
+  if (table->length > kMaxList) t.stop(Break::long_length);
   t.push_pin(table->pin);
   const bool is = is_list(t.L, lua_gettop(t.L), table->length);
   lua_pop(t.L, 1);
-  if (!is) t.stop("the length of a list with holes that was written", "unsupported");
+  if (!is) t.stop(Break::holes);
   t.check(GuardOp::kListCheck, table->source, int(table->length), "no holes");
 }
 
@@ -282,7 +284,7 @@ void push_replica(Trace& t, const Table* table) {
   t.charge(table->writes.size());
   lua_createtable(t.L, table->array_size, table->hash_size);
   for (const auto& [id, v] : table->writes) {
-    if (id.kind == Key::kObject) t.stop("the order of keys that are objects", "unsupported", "loop over a list");
+    if (id.kind == Key::kObject) t.stop(Break::object_keys);
     t.push_real(table->entries.at(id).key);
     t.force(v)->kind == VarKind::kNil ? lua_pushnil(t.L) : lua_pushboolean(t.L, 1);
     lua_rawset(t.L, -3);
@@ -319,7 +321,7 @@ int64_t Trace::length(Table* t) {
     t->border++;
   }
   if (t->beyond.empty()) return t->border;
-  if (t->pin != 0) stop("the length of a list with holes that was written", "unsupported");
+  if (t->pin != 0) stop(Break::holes);
   push_replica(*this, t);
   const auto n = int64_t(lua_objlen(L, -1));
   lua_pop(L, 1);
@@ -350,7 +352,7 @@ std::vector<int> real_keys(Trace& t, Table* table) {
     lua_pushvalue(L, -1);
     const int type = lua_type(L, -1);
     if (type != LUA_TSTRING && type != LUA_TNUMBER && type != LUA_TBOOLEAN) {
-      t.stop("pairs over keys that are objects", "unsupported", "loop over a list");
+      t.stop(Break::object_keys);
     }
     lua_pushvalue(L, -1);
     list.push_back(t.constant_slot_from_stack());
@@ -369,7 +371,7 @@ void fresh_keys(Trace& t, Table* table) {
     push_replica(t, table);
   } else {
     if (table->log.size() > table->template_keys) {
-      t.stop("pairs over a constructor's table that has got further keys", "unsupported");
+      t.stop(Break::constructor_pairs);
     }
     lua_createtable(L, table->array_size, table->hash_size);
     for (const Key& id : table->log) {
@@ -394,7 +396,7 @@ void fresh_keys(Trace& t, Table* table) {
 void know_keys(Trace& t, Table* table) {
   table->keys_known = true;
   if (table->pin != 0) {
-    if (table->written) t.stop("pairs over a table that was written", "unsupported");
+    if (table->written) t.stop(Break::written_pairs);
     const std::vector<int> list = real_keys(t, table);
     t.check(GuardOp::kKeysCheck, table->source, int(t.program.keys.size()), "the same keys in the same order");
     t.program.keys.push_back(list);
@@ -414,7 +416,7 @@ void begin_keys(Trace& t, Table* table) {
     return;
   }
   for (const Key& id : table->log) {
-    if (!table->key_places.count(id)) t.stop("pairs over a table that was written", "unsupported");
+    if (!table->key_places.count(id)) t.stop(Break::written_pairs);
   }
 }
 
@@ -428,7 +430,7 @@ std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {
   size_t at = 0;
   if (!first) {
     const auto place = t->key_places.find(key(k));
-    if (place == t->key_places.end()) stop("next of a key that is not in the table", "unsupported");
+    if (place == t->key_places.end()) stop(Break::argument, {"next"});
     at = place->second + 1;
   }
   for (; at < t->keys.size(); at++) {

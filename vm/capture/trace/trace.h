@@ -14,6 +14,7 @@
 #include "ops/defs/autocast.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/binding.h"
+#include "vm/capture/trace/breaks.h"
 #include "vm/capture/trace/budget.h"
 #include "vm/capture/trace/code.h"
 #include "vm/capture/trace/tracker.h"
@@ -25,18 +26,12 @@ namespace lutra {
 
 struct TraceState;
 
-// A graph break: why the segment ends before the current instruction. reason holds no line, name or address.
-struct BreakReason {
-  std::string reason, kind, hint;
-  const char* file = nullptr;
-  int line = 0;
-  std::string chain;  // "in g at a.lua:5, called from a.lua:9"; empty where nothing was inlined
-  std::string eager;  // the callee that runs as it is, since its frame cannot be rebuilt at the break, and why not
-};
+// A graph break: why the segment ends before the current instruction.
 struct GraphBreak {
   BreakReason why;
   bool dirty = false;  // something was changed by the instruction already: trace again and stop before it
 };
+struct LongLoop {};  // a loop is too long to be unrolled
 struct LoopStop {};  // the segment ends before a loop that is not unrolled, or at the end of its body
 struct Restart {};   // trace again with changed decisions
 
@@ -121,8 +116,7 @@ class Trace {
   // -- the interpreter (interpreter.cc)
   Vars run(Frame& frame);
   void step(Frame& frame);
-  [[noreturn]] void stop(const std::string& reason, const std::string& kind, const std::string& hint = "",
-                         bool dirty = false);
+  [[noreturn]] void stop(Break why, const BreakAbout& about = {});
   Var* slot(Frame& f, unsigned i);
   void set(Frame& f, unsigned i, Var* v);
 

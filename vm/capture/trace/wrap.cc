@@ -132,7 +132,7 @@ Var* Trace::constant_from_stack() {
       v->pin = pin();
       return v;
     }
-    default: stop("a builtin returned a value of type " + std::string(luaL_typename(L, -1)), "unsupported");
+    default: stop(Break::argument, {str("a function that gives a ", luaL_typename(L, -1))});
   }
 }
 
@@ -209,7 +209,7 @@ void Trace::force_userdata(Var* v) {
     TensorInput& in = inputs[it->second];
     // A gradient is loaded natively, so its object cannot be compared with a Lua value: read it again as one.
     if (in.source->kind == SourceKind::kGrad) {
-      stop("a gradient is also held by another variable", "unsupported", "read the gradient through x.grad only");
+      stop(Break::shared_gradient);
     }
     v->kind = VarKind::kTensor, v->tensor = in.fake;
     check_pair(GuardOp::kSameCheck, v->source, in.source);
@@ -258,9 +258,9 @@ Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input)
 }
 
 int Trace::add_tensor_input(const Tensor& real, const Source* source) {
-  if (real->storage->freed) stop("a freed tensor", "error");
+  if (real->storage->freed) stop(Break::raises, {"a freed tensor"});
   refresh_view(real);
-  if (lost_history(real)) stop("a view whose gradient goes through a complex tensor", "error");
+  if (lost_history(real)) stop(Break::raises, {"a view whose gradient goes through a complex tensor"});
   // Constants that the recorder met have places among the graph's inputs.
   while (inputs.size() < graph->inputs.size()) {
     const GraphInput& c = graph->inputs[inputs.size()];
@@ -370,7 +370,7 @@ bool Trace::has_varied(Var* v, int values) {
 void Trace::stop_if_unsteady(const Source& s) {
   constexpr int kUnsteady = 3;
   if (ended || options.fullgraph || values_of(s.text) < kUnsteady) return;
-  stop("a value that changes decides what is compiled", "value", "", true);
+  stop(Break::changing_value, {.dirty = true});
 }
 
 void Trace::stop_at_pin(int32_t expr) {

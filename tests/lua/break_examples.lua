@@ -1,0 +1,353 @@
+-- An example for each row of vm/capture/trace/breaks.def: a program, or the body of a function of a tensor x that is
+-- compiled and called. graph_breaks.lua runs each and sees that break; docs/graph_breaks.md shows it.
+return {
+  user = [[
+x = x * 2
+lt.graph_break("the next line talks to a server")
+return x + 1]],
+  disabled = [[
+local send = lt.disable(function(x) return x end, {reason = "it talks to a server"})
+local f = lt.compile(function(x) return send(x * 2) + 1 end)
+f(lt.ones(3))]],
+  stress = [[
+local f = lt.compile(function(x) return x * 2 + 1 end)
+lt.config.stress = "break"
+f(lt.ones(3))
+lt.config.stress = ""]],
+  raises = [[
+local f = lt.compile(function(x) return (x * 2):view(7) end)
+print(pcall(f, lt.ones(3)))]],
+  error_called = [[
+local f = lt.compile(function(x)
+  if x.shape[1] > 2 then error("two at most") end
+  return x * 2
+end)
+print(pcall(f, lt.ones(3)))]],
+  assert_fails = [[
+local f = lt.compile(function(x)
+  assert(x.shape[1] <= 2, "two at most")
+  return x * 2
+end)
+print(pcall(f, lt.ones(3)))]],
+  print = [[
+x = x * 2
+print("halfway")
+return x + 1]],
+  io = [[
+x = x * 2
+io.stderr:write("")
+return x + 1]],
+  clock = [[
+local start = os.clock()
+x = x * 2
+return x + 1, os.clock() - start]],
+  os = [[
+x = x * 2
+if os.getenv("SCALE") then x = x * 3 end
+return x + 1]],
+  random_number = [[
+x = x * 2
+math.randomseed(3)
+return x + 1]],
+  coroutine = [[
+x = x * 2
+local running = coroutine.running()
+return x + 1, running]],
+  debug = [[
+x = x * 2
+debug.traceback()
+return x + 1]],
+  load = [[
+x = x * 2
+local math = require "math"
+return x + math.huge]],
+  collector = [[
+x = x * 2
+collectgarbage()
+return x + 1]],
+  environment = [[
+x = x * 2
+local scale = getfenv().scale
+return x + (scale or 1)]],
+  c_function = [[
+local new = newproxy
+local f = lt.compile(function(x)
+  x = x * 2
+  new()
+  return x + 1
+end)
+f(lt.ones(3))]],
+  not_constant = [[
+x = x * 2
+return x + #tostring({})]],
+  random_state = [[
+x = x * 2
+lt.manual_seed(1)
+return x + lt.rand(3)]],
+  hook = [[
+local w = lt.ones(3, {requires_grad = true})
+local function double(g) return g * 2 end
+local f = lt.compile(function(x)
+  local y = w * x
+  y:register_hook(double)
+  return y:sum()
+end)
+f(lt.ones(3))]],
+  effect = [[
+x = x * 2
+lt.set_num_threads(lt.get_num_threads())
+return x + 1]],
+  reads_elements = [[
+local total = (x * 2):sum()
+if total:item() > 1 then return x / total end
+return x]],
+  no_graph = [[
+x = x * 2
+x:view("int8"):zero_()
+return x + 1]],
+  compares_tensors = [[
+local total = (x * 2):sum()
+if total < x:max() then return x end
+return x / total]],
+  mask_read = [[
+x = x * 2
+return x[x:gt(1)] + 1]],
+  mask_write = [[
+local f = lt.compile(function(x, row)
+  x = x * 2
+  x[{row:gt(1), lt.tensor(0, {dtype = "int64"})}] = 0
+  return x + 1
+end)
+f(lt.ones(3, 2), lt.ones(3))]],
+  tensor_text = [[
+x = x * 2
+local text = "x is " .. x
+return x + #text]],
+  older_history = [[
+local w = lt.ones(3, {requires_grad = true})
+local loss = (w * 2):sum()
+local f = lt.compile(function(loss) loss:backward() end)
+f(loss)]],
+  hooks = [[
+local w = lt.ones(3, {requires_grad = true})
+w:register_hook(function(g) return g * 2 end)
+local f = lt.compile(function(x) (w * x):sum():backward() end)
+f(lt.ones(3))]],
+  hooked_view = [[
+local w = lt.ones(3, {requires_grad = true})
+local view = (w * 2):narrow(0, 0, 2)
+view:register_hook(function(g) return g end)
+local f = lt.compile(function(view, x) view:mul_(x) return view * 2 end)
+f(view, lt.ones(2))]],
+  view_history = [[
+local base, w = lt.ones(3), lt.ones(2, {requires_grad = true})
+local view = base:narrow(0, 0, 2)
+local f = lt.compile(function(view, w) view:mul_(w) return view * 2 end)
+f(view, w)]],
+  new_leaf = [[
+local f = lt.compile(function(x)
+  local w = lt.ones(3, {requires_grad = true})
+  return (w * x):sum(), w
+end)
+f(lt.ones(3))]],
+  function_gradient = [[
+local Double = lt.autograd.Function:extend("Double")
+function Double.forward(ctx, x) return x * 2 end
+function Double.backward(ctx, g) return g * 2 end
+local w = lt.ones(3, {requires_grad = true})
+local f = lt.compile(function(x) return Double.apply(w * x) + 1 end)
+f(lt.ones(3))]],
+  shared_gradient = [[
+local w = lt.ones(3, {requires_grad = true})
+w:sum():backward()
+local f = lt.compile(function(w, g) return w.grad * 2 + g end)
+f(w, w.grad)]],
+  gradient_key = [[
+local w = lt.ones(3, {requires_grad = true})
+w:sum():backward()
+local seen = {[w.grad] = 2}
+local f = lt.compile(function(x) return x * (seen[w.grad] or 1) end)
+f(lt.ones(3))]],
+  history_read = [[
+local w = lt.ones(3, {requires_grad = true})
+local f = lt.compile(function(x)
+  local y = w * x
+  return y.grad_fn and y + 1
+end)
+f(lt.ones(3))]],
+  shared_memory = [[
+local f = lt.compile(function(a, b)
+  a:add_(1)
+  return b * 2
+end)
+local x = lt.ones(3)
+f(x:narrow(0, 0, 2), x:narrow(0, 1, 2))]],
+  offset = [[
+local f = lt.compile(function(x) return x:as_strided({2}, {1}, 0) * 2 end)
+f(lt.ones(4):narrow(0, 2, 2))]],
+  data_replaced = [[
+x = x * 2
+x.data = lt.zeros(3)
+return x + 1]],
+  userdata = [[
+local file = newproxy(true)
+getmetatable(file).__index = function() return 3 end
+local f = lt.compile(function(x) return x * 2 + file.size end)
+f(lt.ones(3))]],
+  cdata = [[
+x = x * 2
+local big = 2LL
+return x + 1, big]],
+  comparison = [[
+local a, b = newproxy(), newproxy()
+local f = lt.compile(function(x) return a == b and x or x * 2 end)
+f(lt.ones(3))]],
+  concatenation = [[
+local file = setmetatable({}, {__concat = function() return "text" end})
+local f = lt.compile(function(x) return x * 2, file .. "" end)
+f(lt.ones(3))]],
+  argument = [[
+local list = {1, 2}
+local f = lt.compile(function(x)
+  table.remove(list, 7)
+  return x * 2
+end)
+f(lt.ones(3))]],
+  metatable = [[
+x = x * 2
+local methods = getmetatable("")
+return x + 1, methods]],
+  old_metatable = [[
+local list = {}
+local f = lt.compile(function(x)
+  setmetatable(list, nil)
+  return x * 2
+end)
+f(lt.ones(3))]],
+  finalizer = [[
+x = x * 2
+setmetatable({}, {__gc = print})
+return x + 1]],
+  changing_key = [[
+local layers = {1, 2, 3, 4}
+local f = lt.compile(function(x, i)
+  local scale = layers[i]
+  layers.last = scale
+  return x * scale
+end)
+for i = 1, 4 do f(lt.ones(3), i) end]],
+  object_keys = [[
+local w = lt.ones(3)
+local scales = {[w] = 2}
+local f = lt.compile(function(x)
+  local tensor, scale = next(scales)
+  return x + tensor * scale
+end)
+f(lt.ones(3))]],
+  written_pairs = [[
+local options = {scale = 2}
+local f = lt.compile(function(x)
+  options.shift = 1
+  local name = next(options)
+  return x * options[name]
+end)
+f(lt.ones(3))]],
+  constructor_pairs = [[
+local options = {scale = x.shape[1], shift = 2}
+options.power = 3
+local key = next(options)
+return x * (options[key])]],
+  holes = [[
+local list = {1, 2, 3, nil, 5}
+local f = lt.compile(function(x)
+  list[2] = nil
+  return x * #list
+end)
+f(lt.ones(3))]],
+  changing_value = [[
+local f = lt.compile(function(x, step)
+  x = x * 2
+  local name = "step " .. step
+  return x + #name
+end)
+for step = 1, 6 do f(lt.ones(3), step) end]],
+  kept_closure = [[
+x = x * 2
+return x, function() return 1 end]],
+  shared_variable = {[[
+local shift, kept = 1, nil
+local function shifted(y) return y + shift end
+local f = lt.compile(function(x)
+  local scale = 2
+  kept = function() return scale end
+  x = shifted(x * 2)
+  return x
+end)
+f(lt.ones(3))]], also = "kept_closure closed_variables"},
+  closed_variables = {[[
+local scale = 2
+local function double(y) return y * scale end
+lt.graph_break()
+return double(x)]], also = "user"},
+  resumed = {[[
+local rest
+local function callee(x)
+  x = x * 2
+  rest = debug.getinfo(1, "f").func
+  return x
+end
+local f = lt.compile(function(x) return (callee(x)) end)
+f(lt.ones(3))
+local g = lt.compile(function(x) return (rest(x)) end)
+pcall(g, lt.ones(3))]], also = "debug"},
+  depth = [[
+local function nested(x, n)
+  if n == 0 then return x end
+  return (nested(x * 2, n - 1))
+end
+local f = lt.compile(function(x) return nested(x, 60) end)
+f(lt.ones(3))]],
+  long_segment = [[
+local steps = {}
+for i = 1, 3000 do steps[i] = "x = x + s" end
+local f = lt.compile(loadstring("local x, s = ... " .. table.concat(steps, "\n") .. " return x", "=example"))
+lt.config.capture_budget_ms = 1
+f(lt.ones(3), 2)
+lt.config.capture_budget_ms = 2000]],
+  called_loop = [[
+local same = {__eq = function(a, b)
+  for i = 1, 1e6 do if a[i] ~= b[i] then return false end end
+  return true
+end}
+local a, b = setmetatable({}, same), setmetatable({}, same)
+local f = lt.compile(function(x) return a == b and x or x * 2 end)
+f(lt.ones(3))]],
+  many_reads = [[
+local list = {}
+for i = 1, 8000 do list[i] = i end
+local f = lt.compile(function(x)
+  local key = next(list)
+  return x * key
+end)
+f(lt.ones(3))]],
+  many_values = [[
+local text = ("x"):rep(240)
+local f = lt.compile(function(x)
+  x = x * 2
+  return string.byte(text, 1, 240)
+end)
+f(lt.ones(3))]],
+  long_unpack = [[
+local list = {}
+for i = 1, 300 do list[i] = i end
+local f = lt.compile(function(x) return x * select("#", unpack(list)) end)
+f(lt.ones(3))]],
+  long_length = [[
+local list = {}
+for i = 1, 70000 do list[i] = i end
+local f = lt.compile(function(x)
+  list[1] = 2
+  return x * #list
+end)
+f(lt.ones(3))]],
+}
