@@ -203,7 +203,8 @@ local a, b = newproxy(), newproxy()
 local f = lt.compile(function(x) return a == b and x or x * 2 end)
 f(lt.ones(3))]],
   concatenation = [[
-local file = setmetatable({}, {__concat = function() return "text" end})
+local file = newproxy(true)
+getmetatable(file).__concat = function() return "text" end
 local f = lt.compile(function(x) return x * 2, file .. "" end)
 f(lt.ones(3))]],
   argument = [[
@@ -217,13 +218,6 @@ f(lt.ones(3))]],
 x = x * 2
 local methods = getmetatable("")
 return x + 1, methods]],
-  old_metatable = [[
-local list = {}
-local f = lt.compile(function(x)
-  setmetatable(list, nil)
-  return x * 2
-end)
-f(lt.ones(3))]],
   finalizer = [[
 x = x * 2
 setmetatable({}, {__gc = print})
@@ -337,7 +331,7 @@ local f = lt.compile(function(x)
   return string.byte(text, 1, 240)
 end)
 f(lt.ones(3))]],
-  long_unpack = [[
+  long_list = [[
 local list = {}
 for i = 1, 300 do list[i] = i end
 local f = lt.compile(function(x) return x * select("#", unpack(list)) end)

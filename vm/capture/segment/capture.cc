@@ -79,6 +79,7 @@ void each_recipe(Entry& e, F f) {
     f(t.metatable);
   }
   for (TableWrite& w : e.table_writes) f(w.table), f(w.key), f(w.value);
+  for (MetatableWrite& w : e.metatable_writes) f(w.table), f(w.metatable);
   for (UpvalueWrite& w : e.upvalue_writes) f(w.function), f(w.value);
   for (GradWrite& w : e.grad_writes) f(w.value);
   for (ResumeFrame& r : e.resumes) f(r.function);

@@ -30,6 +30,9 @@ struct FreshTable {
 struct TableWrite {
   Recipe table, key, value;
 };
+struct MetatableWrite {
+  Recipe table, metatable;
+};
 struct UpvalueWrite {
   Recipe function;
   int index = 0;
@@ -109,6 +112,7 @@ struct Entry {
   std::vector<ResumeFrame> resumes;
   std::vector<Recipe> results;
   std::vector<TableWrite> table_writes;
+  std::vector<MetatableWrite> metatable_writes;
   std::vector<UpvalueWrite> upvalue_writes;
   std::vector<GradWrite> grad_writes;
   std::vector<RequiresGradWrite> requires_grad_writes;

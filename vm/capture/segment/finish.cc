@@ -361,10 +361,11 @@ struct Finisher {
 
   void distinct_tables() {
     std::set<Key> keys;
-    bool positions = false, plain = false;
+    bool positions = false, plain = false, metatables = false;
     std::vector<Alias> writers, others;
     for (const Table* w : t.written_tables) {
       writers.push_back(in_register(w->source));
+      metatables = metatables || w->metatable_written;
       for (const Key& id : w->log) {
         keys.insert(id);
         positions = positions || id.is_position();
@@ -374,6 +375,7 @@ struct Finisher {
     for (const Table& o : t.tables) {
       if (writers.empty() || o.pin == 0 || o.written) continue;
       bool shows = o.keys_known || (o.length_read && positions) || (!o.read_by.empty() && plain);
+      shows = shows || (metatables && o.metatable);
       for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e) shows = keys.count(e->first) > 0;
       if (shows) others.push_back(in_register(o.source));
     }
@@ -442,6 +444,7 @@ struct Finisher {
     distinct_variables();
     for (Table* table : t.written_tables) {
       const Recipe target{Recipe::kRegister, t.reg(table->source)};
+      if (table->metatable_written) entry.metatable_writes.push_back({target, value(table->metatable)});
       for (const Key& id : table->log) {
         TableEntry& e = table->entries.at(id);
         if (!e.written) continue;

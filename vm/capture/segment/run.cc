@@ -148,7 +148,9 @@ struct EntryRunner {
 
   static constexpr size_t kOnStack = 1000;
 
-  size_t operands() const { return 3 * e.table_writes.size() + 2 * e.upvalue_writes.size(); }
+  size_t operands() const {
+    return 3 * e.table_writes.size() + 2 * (e.metatable_writes.size() + e.upvalue_writes.size());
+  }
   bool keeps_in_table() const { return e.tables.size() + operands() > kOnStack; }
 
   void keep() {  // pops
@@ -188,6 +190,7 @@ struct EntryRunner {
   // All operands are kept before the first write: a write may drop the last reference to a later one.
   void push_operands() {
     for (const TableWrite& w : e.table_writes) push(w.table), keep(), push(w.key), keep(), push(w.value), keep();
+    for (const MetatableWrite& w : e.metatable_writes) push(w.table), keep(), push(w.metatable), keep();
     for (const UpvalueWrite& w : e.upvalue_writes) push(w.function), keep(), push(w.value), keep();
   }
 
@@ -198,6 +201,12 @@ struct EntryRunner {
       push_kept(at + 1);
       push_kept(at + 2);
       lua_rawset(L, table);
+      lua_settop(L, top);
+    }
+    for (size_t i = 0; i < e.metatable_writes.size(); i++, at += 2) {
+      const int top = lua_gettop(L), table = place_of(at);
+      push_kept(at + 1);
+      lua_setmetatable(L, table);
       lua_settop(L, top);
     }
     for (const UpvalueWrite& w : e.upvalue_writes) {

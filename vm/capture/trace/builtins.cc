@@ -8,6 +8,7 @@
 
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/trace/builtin_models.h"
 #include "vm/capture/trace/builtin_numbers.h"
 #include "vm/capture/trace/function_node.h"
 #include "vm/capture/trace/regions.h"
@@ -137,16 +138,18 @@ Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
 
 Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "setmetatable");
-  if (table->pin != 0) t.stop(Break::old_metatable);
   Var* mt = arg(t, args, 1);
   if (mt->kind != VarKind::kNil && mt->kind != VarKind::kTable) t.stop(Break::raises, {"setmetatable"});
   if (mt->kind == VarKind::kTable && t.force(t.raw_get(mt->table, t.string("__gc")))->kind != VarKind::kNil) {
     t.stop(Break::finalizer);
   }
-  const bool protect = table->metatable && table->metatable->kind == VarKind::kTable &&
-                       t.force(t.raw_get(table->metatable->table, t.string("__metatable")))->kind != VarKind::kNil;
+  Var* old = t.metatable(args[0]);
+  const bool protect =
+      old->kind == VarKind::kTable && t.force(t.raw_get(old->table, t.string("__metatable")))->kind != VarKind::kNil;
   if (protect || args.size() < 2) t.stop(Break::raises, {"setmetatable"});
   t.writes_outside(*table);
+  if (table->pin != 0 && !table->written) t.written_tables.push_back(table);
+  table->written = true;
   table->metatable = mt;
   table->metatable_written = true;
   t.effect = true;
@@ -189,7 +192,7 @@ Vars run_unpack(Trace& t, Var*, const Vars& args) {
   const int64_t from = optional_arg(t, args, 1, "unpack", 1);
   const bool all = arg(t, args, 2)->kind == VarKind::kNil;
   const int64_t to = all ? t.length(table) : whole_arg(t, args, 2, "unpack");
-  if (to - from > 200) t.stop(Break::long_unpack);
+  if (to - from > 200) t.stop(Break::long_list, {"unpack"});
   Vars r;
   for (int64_t i = from; i <= to; i++) r.push_back(t.raw_get(table, t.number(double(i))));
   return r;
@@ -382,6 +385,7 @@ const Builtin kRows[] = {
     {"table.remove", run_remove},
     {"table.getn", run_getn},
     {"table.concat", run_concat},
+    {"table.sort", run_sort},
     {"math.sqrt", run_host},
     {"math.exp", run_host},
     {"math.log", run_host},
@@ -424,7 +428,8 @@ const Builtin kRows[] = {
     {"string.sub", run_pure},
     {"string.find", run_pure},
     {"string.match", run_pure},
-    {"string.gsub", run_pure},
+    {"string.gsub", run_gsub},
+    {"string.gmatch", run_gmatch},
     {"string.upper", run_pure},
     {"string.lower", run_pure},
     {"string.rep", run_pure},

@@ -163,23 +163,36 @@ void op_len(Trace& t, Frame& f, bc::Ins i) {
   }
 }
 
+// The text of a string or a number, which becomes a constant; null of anything else.
+Var* as_text(Trace& t, Var* v) {
+  if (v->kind == VarKind::kString) return t.text(v), v;
+  if (v->kind != VarKind::kNumber) return nullptr;
+  push_number(t.L, t.constant(v));
+  const std::string text = lua_tostring(t.L, -1);
+  lua_pop(t.L, 1);
+  return t.string(text);
+}
+
+// From the right, as Lua does it: a metamethod gets what has been joined so far.
 void op_cat(Trace& t, Frame& f, bc::Ins i) {
-  std::string text;
-  for (unsigned s = op_b(i); s <= op_c(i); s++) {
+  Var* joined = t.force(t.slot(f, op_c(i)));
+  for (unsigned s = op_c(i); s-- > op_b(i);) {
     Var* v = t.force(t.slot(f, s));
-    if (v->kind == VarKind::kString) {
-      text += t.text(v);
-    } else if (v->kind == VarKind::kNumber) {
-      push_number(t.L, t.constant(v));
-      text += lua_tostring(t.L, -1);
-      lua_pop(t.L, 1);
-    } else if (v->kind == VarKind::kTensor) {
-      t.stop(Break::tensor_text);
-    } else {
-      t.stop(Break::concatenation, {"a value that is neither string nor number"});
+    Var *left = as_text(t, v), *right = left ? as_text(t, joined) : nullptr;
+    if (right) {
+      joined = t.string(left->s + right->s);
+      continue;
     }
+    if (v->kind == VarKind::kTensor || joined->kind == VarKind::kTensor) t.stop(Break::tensor_text);
+    Var* h = v->kind == VarKind::kTable ? t.metamethod(v, "__concat") : t.nil();
+    if (h->kind == VarKind::kNil && joined->kind == VarKind::kTable) h = t.metamethod(joined, "__concat");
+    const bool object = v->kind == VarKind::kObject || joined->kind == VarKind::kObject;
+    if (object && h->kind == VarKind::kNil) t.stop(Break::concatenation, {"a userdata"});
+    if (h->kind == VarKind::kNil) t.stop(Break::raises, {"concatenation of a value that is neither string nor number"});
+    const Vars r = t.call(h, {v, joined}, true);
+    joined = r.empty() ? t.nil() : t.force(r[0]);
   }
-  t.set(f, op_a(i), t.string(text));
+  t.set(f, op_a(i), joined);
 }
 
 }  // namespace

@@ -12,6 +12,16 @@ void branch(Frame& f, bool taken) {
   f.next = taken ? bc::jump_target(f.pc + 1, jmp) : f.pc + 2;
 }
 
+// Both have to have the metamethod. Without __le, a <= b is not b < a.
+bool less_by_metamethod(Trace& t, Var* a, Var* b, bool or_equal) {
+  Var *f = t.metamethod(a, or_equal ? "__le" : "__lt"), *g = t.metamethod(b, or_equal ? "__le" : "__lt");
+  const bool has = f->kind != VarKind::kNil && g->kind != VarKind::kNil && t.same(f, g);
+  if (!has && or_equal) return !less_by_metamethod(t, b, a, false);
+  if (!has) t.stop(Break::raises, {"a comparison of tables"});
+  const Vars r = t.call(f, {a, b}, true);
+  return !r.empty() && t.truthy(r[0]);
+}
+
 bool less(Trace& t, Var* a, Var* b, bool or_equal) {
   if (a->kind == VarKind::kNumber && b->kind == VarKind::kNumber) {
     if (a->guarded && b->guarded && !a->num.expr && !b->num.expr) {
@@ -32,7 +42,10 @@ bool less(Trace& t, Var* a, Var* b, bool or_equal) {
   if (a->kind == VarKind::kTensor || b->kind == VarKind::kTensor) {
     t.stop(Break::compares_tensors);
   }
-  t.stop(Break::comparison, {"values that are not numbers"});
+  if (a->kind == VarKind::kTable && b->kind == VarKind::kTable) return less_by_metamethod(t, a, b, or_equal);
+  const bool object = a->kind == VarKind::kObject || b->kind == VarKind::kObject;
+  if (object) t.stop(Break::comparison, {"values that are not numbers"});
+  t.stop(Break::raises, {"a comparison of values that are not numbers"});
 }
 
 // The type of what is known by its identity only.

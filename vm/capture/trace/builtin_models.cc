@@ -1,0 +1,79 @@
+// Calls of functions of Lua's library that call functions or make one in; the functions of stdlib/lua_models.lua,
+// inlined, out.
+#include "vm/capture/trace/builtin_models.h"
+
+#include <lua.hpp>
+
+#include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+namespace {
+
+constexpr int64_t kMostSorted = 1000, kMostText = 10000;
+
+Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.force(args[i]) : t.nil(); }
+
+bool is_text(const Var* v) { return v->kind == VarKind::kString; }
+bool is_function(const Var* v) {
+  return v->kind == VarKind::kFunction || v->kind == VarKind::kClosure || v->kind == VarKind::kBinding;
+}
+
+// The function of lua_models.lua; one at all times.
+Var* model(Trace& t, const char* name) {
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+  lua_getfield(t.L, -1, "_native");
+  lua_getfield(t.L, -1, "use");
+  lua_pushliteral(t.L, "lua_models");
+  lua_call(t.L, 1, 1);
+  lua_getfield(t.L, -1, name);
+  lua_pushvalue(t.L, -1);
+  const int slot = t.constant_slot_from_stack();
+  Var* f = t.force(t.wrap(t.source(SourceKind::kConstant, nullptr, nullptr, slot, name)));
+  f->identity_guarded = true;
+  lua_pop(t.L, 3);
+  return f;
+}
+
+// A break within is one before the call: the real function cannot be resumed in its middle.
+Vars inlined(Trace& t, const char* name, const Vars& args) {
+  const size_t depth = t.frames.size();
+  Var* f = model(t, name);
+  try {
+    return t.call(f, args, true);
+  } catch (const GraphBreak& b) {
+    t.frames.resize(depth);
+    throw GraphBreak{b.why, true};
+  } catch (const LoopStop&) {
+    t.frames.resize(depth);
+    t.stop(Break::called_loop, {.dirty = true});
+  }
+}
+
+}  // namespace
+
+Vars run_sort(Trace& t, Var*, const Vars& args) {
+  Table* list = t.table_of(arg(t, args, 0));
+  Var* before = arg(t, args, 1);
+  if (!list || (before->kind != VarKind::kNil && !is_function(before))) t.stop(Break::raises, {"table.sort"});
+  if (t.length(list) > kMostSorted) t.stop(Break::long_list, {"table.sort"});
+  return inlined(t, "sort", {args[0], before});
+}
+
+Vars run_gsub(Trace& t, Var* self, const Vars& args) {
+  Var* by = arg(t, args, 2);
+  if (!is_function(by) && by->kind != VarKind::kTable) return t.call_pure(self, args, self->builtin->name);
+  Var *s = arg(t, args, 0), *pattern = arg(t, args, 1), *most = arg(t, args, 3);
+  const bool fits = is_text(s) && is_text(pattern) && (most->kind == VarKind::kNil || most->kind == VarKind::kNumber);
+  if (!fits) t.stop(Break::argument, {"string.gsub"});
+  if (t.text(s).size() > kMostText) t.stop(Break::long_list, {"string.gsub"});
+  return inlined(t, "gsub", {s, pattern, by, most});
+}
+
+Vars run_gmatch(Trace& t, Var*, const Vars& args) {
+  Var *s = arg(t, args, 0), *pattern = arg(t, args, 1);
+  if (!is_text(s) || !is_text(pattern)) t.stop(Break::argument, {"string.gmatch"});
+  return inlined(t, "gmatch", {s, pattern});
+}
+
+}  // namespace lutra

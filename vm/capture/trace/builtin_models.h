@@ -1,0 +1,13 @@
+// Models of Lua's functions that are Lua code, rows of builtins.cc.
+#pragma once
+#include "vm/capture/trace/tracker.h"
+
+namespace lutra {
+
+class Trace;
+
+Vars run_sort(Trace& t, Var* self, const Vars& args);
+Vars run_gsub(Trace& t, Var* self, const Vars& args);
+Vars run_gmatch(Trace& t, Var* self, const Vars& args);
+
+}  // namespace lutra
