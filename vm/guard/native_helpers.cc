@@ -62,6 +62,7 @@ int64_t check_length(GuardRun* run, int64_t a, int64_t wanted) noexcept {
 // Table `t` has the positive whole keys 1 .. n.
 int64_t check_list(GuardRun* run, int64_t a, int64_t n) noexcept {
   const Tab* t = table_at(run, a);
+  if (n < 0) n = mirror::length(t);
   int64_t count = 0;
   for (uint32_t i = 1; i < t->asize; i++) {
     if (t->array[i].u64 == mirror::kNilValue) continue;

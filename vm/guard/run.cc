@@ -125,7 +125,9 @@ struct Runner {
       case GuardOp::kDistinctTensorsCheck:
       case GuardOp::kDistinctVariablesCheck:
       case GuardOp::kSameVariableCheck: return group(s);
-      case GuardOp::kListCheck: return lua_istable(L, reg(s.a)) && is_list(L, reg(s.a), s.index);
+      case GuardOp::kListCheck:
+        return lua_istable(L, reg(s.a)) &&
+               is_list(L, reg(s.a), s.index < 0 ? int64_t(lua_objlen(L, reg(s.a))) : s.index);
       case GuardOp::kLengthCheck: return lua_istable(L, reg(s.a)) && int(lua_objlen(L, reg(s.a))) == s.index;
       case GuardOp::kKeysCheck: return keys(s);
       case GuardOp::kArgCountCheck: return nargs - nslots == s.index;

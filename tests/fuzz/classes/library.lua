@@ -23,7 +23,13 @@ local function generate(p)
     function() p:line("%s = %s * %s", tensor(), tensor(), number()) end,
     function() p:line("%s = %s:tanh() + %s", tensor(), tensor(), tensor()) end,
     function() p:line("%s = %s %s %s", scalar(), scalar(), p:pick {"+", "-", "*"}, p:random(5) / 8) end,
-    function() p:line("list[#list + 1] = %s", number()) end,
+    function()
+      p:line(p:pick {"list[#list + 1] = %s", "table.insert(list, %s)", "grown[#grown + 1] = %s"}, number())
+    end,
+    function() p:line("grown[#grown + 1] = %s", tensor()) end,
+    function()
+      p:line("log[#log + 1] = tostring(%s)", p:pick {"#grown", "#list", "grown[#grown] == grown[1]", "list[2]"})
+    end,
     function() p:line("if #list > 6 then for i = #list, 3, -1 do list[i] = nil end end") end,
     function() p:line("table.sort(list%s)", p:pick {"", ", function(a, b) return a > b end", ", before"}) end,
     function()
@@ -65,7 +71,7 @@ local function generate(p)
     depth = depth - 1
   end
 
-  p.keep(p:line("local log, list, calls, names, p1 = {}, {3, 1, 2}, 0, {one = 'uno', a = 1, k = 'key'}, 1"))
+  p.keep(p:line("local grown, log, list, calls, names, p1 = {1}, {}, {3, 1, 2}, 0, {one = 'uno', a = 1, k = 'key'}, 1"))
   p.keep(p:line("local function effect(v) log[#log + 1] = v end"))
   p.keep(p:line("local A = {__lt = function(a, b) return (a.x or 0) < (b.x or 0) end, __index = {name = 'A'}}"))
   p.keep(p:line("A.__concat = function(a, b) return 'A' .. tostring(type(a)) .. tostring(type(b)) end"))
@@ -87,6 +93,7 @@ local function generate(p)
     p.keep(p:line("local r = {try('f', f, x[1], x[2], s1, 1.5, k)}"))
     p:line("for i = 1, #log do see('log', log[i]) end")
     p:line("for i = 1, #list do see('list', list[i]) end")
+    p:line("see('grown', #grown, grown[2], grown[#grown])")
     p:line("see('state', calls, rawget(o1, 'x'), getmetatable(o1) == A, getmetatable(o2) == A, getmetatable(list) == A)")
     p:line("setmetatable(list, nil)")
     p:line("if lt.is_tensor(r[2]) and r[2].requires_grad then try('backward', r[2].backward, r[2]:sum()) end")

@@ -361,11 +361,12 @@ struct Finisher {
 
   void distinct_tables() {
     std::set<Key> keys;
-    bool positions = false, plain = false, metatables = false;
+    bool positions = false, plain = false, metatables = false, appended = false;
     std::vector<Alias> writers, others;
     for (const Table* w : t.written_tables) {
       writers.push_back(in_register(w->source));
       metatables = metatables || w->metatable_written;
+      appended = appended || !w->appended.empty();
       for (const Key& id : w->log) {
         keys.insert(id);
         positions = positions || id.is_position();
@@ -374,9 +375,11 @@ struct Finisher {
     }
     for (const Table& o : t.tables) {
       if (writers.empty() || o.pin == 0 || o.written) continue;
-      bool shows = o.keys_known || (o.length_read && positions) || (!o.read_by.empty() && plain);
+      bool shows =
+          o.keys_known || (o.length_read && (positions || appended)) || (!o.read_by.empty() && (plain || appended));
       shows = shows || (metatables && o.metatable);
-      for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e) shows = keys.count(e->first) > 0;
+      for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e)
+        shows = keys.count(e->first) > 0 || (appended && e->first.is_position());
       if (shows) others.push_back(in_register(o.source));
     }
     keep_apart(GuardOp::kDistinctCheck, writers, others);

@@ -11,6 +11,7 @@
 #include "vm/capture/trace/builtin_models.h"
 #include "vm/capture/trace/builtin_numbers.h"
 #include "vm/capture/trace/function_node.h"
+#include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
@@ -200,6 +201,11 @@ Vars run_unpack(Trace& t, Var*, const Vars& args) {
 
 Vars run_insert(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "table.insert");
+  const bool grows = table->pin != 0 && t.options.changing_values.count("#" + table->source->text) > 0;
+  if (args.size() == 2 && grows) {
+    t.raw_set(table, arithmetic(t, bc::Op::ADDVV, t.length_of(table), t.number(1)), args[1]);
+    return {};
+  }
   const int64_t n = t.length(table);
   if (args.size() == 2) {
     t.raw_set(table, t.number(double(n + 1)), args[1]);

@@ -3,6 +3,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
@@ -61,8 +62,50 @@ Var* Trace::get_by_changing(Table* t, Var* k) {
   return v;
 }
 
+// Tables that are lists, and what stands behind their end.
+bool Trace::append(Table* t, Var* k, Var* v) {
+  if (t->pin == 0 || force(k)->kind != VarKind::kNumber || !has_varied(k)) return false;
+  if (t->length_known || !t->touched.empty() || !t->read_by.empty() || force(v)->kind == VarKind::kNil) return false;
+  const Scalar end = symbolic(arithmetic(*this, bc::Op::ADDVV, length_of(t), number(1))), at = symbolic(k);
+  if (!at.expr || at.expr != end.expr) return false;
+  // What is nil may be the position that is written.
+  for (const auto& [id, e] : t->entries) {
+    if (id.is_position() && force(e.value)->kind == VarKind::kNil) return false;
+  }
+  Key id;
+  id.kind = Key::kObject;
+  id.p = k;
+  t->appended.push_back(k);
+  t->entries[id] = {k, v, true, true};
+  t->log.push_back(id);
+  if (!t->written) written_tables.push_back(t);
+  t->written = effect = true;
+  return true;
+}
+
+TableEntry* Trace::find_appended(Table* t, Var* k) {
+  if (k->kind != VarKind::kNumber) return nullptr;
+  if (!k->num.expr) {
+    const Key id = key(k);
+    if (!id.is_position()) return nullptr;
+    const auto old = t->entries.find(id);
+    if (old != t->entries.end() && force(old->second.value)->kind != VarKind::kNil) return nullptr;
+    stop(Break::changing_key);  // maybe one of those behind the end
+  }
+  for (Var* at : t->appended) {
+    Key id;
+    id.kind = Key::kObject;
+    id.p = at;
+    if (at->num.expr == k->num.expr) return &t->entries.at(id);
+  }
+  stop(Break::changing_key);
+}
+
 Var* Trace::raw_get(Table* t, Var* k) {
   charge(1);
+  if (!t->appended.empty()) {
+    if (const TableEntry* e = find_appended(t, force(k))) return e->value;
+  }
   if (Var* v = get_by_changing(t, force(k))) return v;
   const Key id = key(k);
   if (id.is_nan()) return nil();
@@ -111,6 +154,15 @@ Var* Trace::raw_get(Table* t, Var* k) {
 void Trace::raw_set(Table* t, Var* k, Var* v) {
   charge(1);
   writes_outside(*t);
+  if (append(t, k, v)) return;
+  if (!t->appended.empty()) {
+    TableEntry* e = find_appended(t, force(k));
+    if (k->kind == VarKind::kNumber && force(v)->kind == VarKind::kNil) stop(Break::changing_key);
+    if (e) {
+      e->value = v;
+      return;
+    }
+  }
   const Key id = key(k);
   if (id.is_nan()) stop(Break::raises, {"a table index that is NaN"});
   if (!t->read_by.empty() && id.kind != Key::kObject) {
@@ -295,6 +347,7 @@ void push_replica(Trace& t, const Table* table) {
 
 int64_t Trace::length(Table* t) {
   t->length_read = true;
+  if (!t->appended.empty()) stop(Break::changing_key);
   if (t->pin != 0) stop_if_unsteady(*source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text));
   if (t->pin != 0 && !t->length_known) {
     push_pin(t->pin);
@@ -329,13 +382,22 @@ int64_t Trace::length(Table* t) {
 }
 
 Var* Trace::length_of(Table* t) {
+  if (!t->appended.empty()) {
+    push_pin(t->pin);
+    const bool is = is_list(L, lua_gettop(L), int64_t(lua_objlen(L, -1)));
+    lua_pop(L, 1);
+    if (!is) stop(Break::holes);
+    if (t->appended.size() == 1) check(GuardOp::kListCheck, t->source, -1, "no holes");
+    return t->appended.back();
+  }
   if (t->pin == 0 || t->length_known || !t->touched.empty()) return number(double(length(t)));
   t->length_read = true;
+  if (t->size) return t->size;
   push_pin(t->pin);
   lua_pushnumber(L, double(lua_objlen(L, -1)));
-  Var* v = force(wrap(source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text)));
+  t->size = force(wrap(source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text)));
   lua_pop(L, 1);
-  return v;
+  return t->size;
 }
 
 namespace {

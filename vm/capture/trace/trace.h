@@ -153,7 +153,9 @@ class Trace {
   Var* raw_get(Table* t, Var* key);
   Var* get_by_changing(Table* t, Var* key);  // null where the key is better a constant
   void raw_set(Table* t, Var* key, Var* value);
-  Var* metatable(Var* v);  // of a table, string or tensor: a table Var or nil
+  bool append(Table* t, Var* key, Var* value);    // false where the key is better a constant
+  TableEntry* find_appended(Table* t, Var* key);  // null where it is an older field
+  Var* metatable(Var* v);                         // of a table, string or tensor: a table Var or nil
   Var* metamethod(Var* v, const char* name);
   Var* root_table(const Source* source);  // pops it; a table that is always one
   Var* index(Var* object, Var* key);

@@ -74,13 +74,17 @@ struct Table {
   bool written = false;
   bool length_read = false;  // as a number that may change, or known
   bool length_known = false;
-  int64_t length = 0;  // of the real table
+  int64_t length = 0;   // of the real table
+  Var* size = nullptr;  // likewise, as a number that may change
   // Where positions have been written: 1 .. border are there, border + 1 is not; what is beyond it is a hole's far
   // side.
   bool list_known = false;
   int64_t border = 0;
   std::set<int64_t> beyond;
   std::vector<int64_t> touched;  // positions that were written since
+  // Of a real list whose length changes: the positions behind its end that were written, in order. Their entries have
+  // these objects as keys.
+  std::vector<Var*> appended;
   bool keys_known = false;
   std::vector<Var*> keys;            // the real table's, in order
   std::map<Key, size_t> key_places;  // of keys
