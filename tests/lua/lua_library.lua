@@ -178,4 +178,13 @@ check("bit operations", of(function(x)
     bit.bnot(0)
 end))
 
+-- They have a __call, for portals. Libraries ask `getmetatable(v)` and its __call whether a value can be called.
+test("numbers do not look as if they could be called", function()
+  truthy(not getmetatable(0), "a metatable")
+  equal(select(2, pcall(function()
+    local n = 5
+    n()
+  end)):match "attempt.*", "attempt to call local 'n' (a number value)")
+end)
+
 h.finish()

@@ -272,7 +272,10 @@ void install_number_call(lua_State* L, PortalState* state) {
   lua_pushlightuserdata(L, state);
   lua_pushcclosure(L, number_call, 1);
   set_registry(L, &call_key);
-  lua_createtable(L, 0, 1);
+  // Libraries ask whether the metatable of a value has a __call, to know whether it can be called.
+  lua_createtable(L, 0, 2);
+  lua_pushboolean(L, 0);
+  lua_setfield(L, -2, "__metatable");
   set_registry(L, &own_metatable_key);
   adopt_metatable(L);
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
