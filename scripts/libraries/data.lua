@@ -30,7 +30,8 @@ local tablex, stringx, seq = require "pl.tablex", require "pl.stringx", require 
 local l = List {10, 20, 30, 5}
 print(l:sorted(), l:slice(2, 3), l:map("+", 1), l:filter(">", 10), l:reduce "+", List.range(1, 5):reverse())
 print(tablex.deepcompare({1, {2}}, {1, {2}}), List(tablex.keys {a = 1}), tablex.find({"a", "b"}, "b"))
-print(stringx.split("a b  c"), stringx.strip "  x ", ("x"):rep(3), stringx.title "hello world", stringx.splitlines "a\nb\n")
+print(stringx.split("a b  c"), stringx.strip "  x ", ("x"):rep(3), stringx.title "hello world")
+print(stringx.splitlines "a\nb\n")
 print(List(Set.values(Set {1, 2} * Set {2, 3})), Map {a = 1}, seq.sum {1, 2, 3})
 print(require("pl.pretty").write({1, 2, {a = "x"}}))
 print(require("pl.template").substitute("# for i = 1, 3 do\n<$(i)>\n# end\n", {}))
