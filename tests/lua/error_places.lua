@@ -284,6 +284,13 @@ test("under fullgraph, an error that eager raises is eager's", function()
     return ok and x or x * 2
   end, {fullgraph = true})
   h.raises("view raises an error", caught, ones())
+  -- What only eager code knows to be no error is a break.
+  local big, ffi = 2LL, require "ffi"
+  local point = ffi.typeof "struct { int x; }"
+  for name, f in pairs {
+    arithmetic = function(x) return x, big + 1 end, call = function(x) return x, point(3) end,
+    compare = function(x) return x, big < 3 end, text = function(x) return x, #tostring(big) end,
+  } do h.raises("fullgraph=true, but the graph breaks", lt.compile(f, {fullgraph = true}), ones(), name) end
 end)
 
 test("fullgraph names the line of the break and the calls that lead there", function()

@@ -1,5 +1,5 @@
--- A train step with each layer, loss, optimiser and scheduler of stdlib is one graph: forward, backward, clipping of the
--- gradients and the update. modules.lua has its own cases of further layers; a class without a case fails.
+-- A train step with each layer, loss, optimiser and scheduler of stdlib is one graph: forward, backward, clipping of
+-- the gradients and the update. modules.lua has its own cases of further layers; a class without a case fails.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
@@ -19,7 +19,9 @@ add("LogSoftmax Softmax Softmin", FLAT, 1)
 add("Threshold", FLAT, 0.5, 0.1)
 add("RMSNorm BatchNorm1d", FLAT, 6)
 add("Softmax2d Dropout2d FeatureAlphaDropout UpsamplingNearest2d UpsamplingBilinear2d Upsample", TWO)
-for _, name in ipairs {"UpsamplingNearest2d", "UpsamplingBilinear2d", "Upsample"} do layers[name][1] = {scale_factor = 2} end
+for _, name in ipairs {"UpsamplingNearest2d", "UpsamplingBilinear2d", "Upsample"} do
+  layers[name][1] = {scale_factor = 2}
+end
 add("Dropout1d", ONE)
 add("Dropout3d", THREE)
 add("AdaptiveAvgPool1d AdaptiveMaxPool1d AvgPool1d MaxPool1d", ONE, 2)
@@ -37,7 +39,8 @@ for d, shape in ipairs {ONE, TWO, THREE} do
   layers["LazyBatchNorm" .. d .. "d"] = {shape = shape}
   layers["LazyInstanceNorm" .. d .. "d"] = d < 3 and {shape = shape} or nil
   if d < 3 then
-    layers["LazyConv" .. d .. "d"], layers["LazyConvTranspose" .. d .. "d"] = {shape = shape, 3, 2}, {shape = shape, 3, 2}
+    layers["LazyConv" .. d .. "d"] = {shape = shape, 3, 2}
+    layers["LazyConvTranspose" .. d .. "d"] = {shape = shape, 3, 2}
   end
 end
 add("BatchNorm2d", TWO, 4)

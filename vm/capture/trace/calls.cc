@@ -62,6 +62,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
       stop(Break::disabled, {"", *why});
     }
   } else {
+    if (f->kind == VarKind::kObject) stop(Break::c_function, {"an object"});
     stop(Break::raises, {"calling a value that is not a function"});
   }
   if (frames.size() >= kMaxDepth) stop(Break::depth);

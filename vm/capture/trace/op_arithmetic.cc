@@ -102,6 +102,15 @@ Var* to_number(Trace& t, Var* v) {
   return is ? t.number(d) : v;
 }
 
+// A userdata or cdata may have what Lua does with it; only eager code knows.
+void stop_at_object(Trace& t, const Var* v) {
+  constexpr int kCdata = 10;
+  if (v->kind != VarKind::kObject) return;
+  t.push_pin(v->pin);
+  if (lua_type(t.L, -1) == kCdata) t.stop(Break::cdata, {"computed with"});
+  t.stop(Break::metatable, {"a userdata"});
+}
+
 Var* other(Trace& t, const char* name, Var* a, Var* b) {
   for (Var* v : {a, b}) {
     Var* h = metamethod_of(t, v, name);
@@ -110,6 +119,7 @@ Var* other(Trace& t, const char* name, Var* a, Var* b) {
     Vars r = t.call(h, unary ? Vars{a} : Vars{a, b}, true);
     return r.empty() ? t.nil() : r[0];
   }
+  stop_at_object(t, a), stop_at_object(t, b);
   t.stop(Break::raises, {"arithmetic on a value that is not a number"});
 }
 
@@ -159,7 +169,9 @@ void op_len(Trace& t, Frame& f, bc::Ins i) {
       }
       if (v->tensor->sizes.empty()) t.stop(Break::raises, {"the length of a tensor without dims"});
       return t.set(f, op_a(i), t.scalar(Scalar::of_sym(v->tensor->sizes[0])));
-    default: t.stop(Break::raises, {"the length of a value that is neither table, string nor tensor"});
+    default:
+      stop_at_object(t, v);
+      t.stop(Break::raises, {"the length of a value that is neither table, string nor tensor"});
   }
 }
 
