@@ -119,6 +119,11 @@ class Verifier {
       need(in == carried + tests + reads && taken(0) == carried + tests && taken(1) == carried + reads &&
                given(0) == 1 && given(1) == out && carried == out,
            wrong);
+    } else if (kind == Control::kWhileLoopBack) {
+      const size_t carried = number(0), reads = number(1), sums = number(2), back_reads = number(3);
+      need(in == 1 + carried + reads + sums + back_reads && taken(0) == carried + reads && given(0) >= carried, wrong);
+      need(wrong_.empty() && taken(1) == sums + (given(0) - carried) + back_reads && given(1) == sums && out == sums,
+           wrong);
     } else if (kind == Control::kScan) {
       const size_t carried = number(0), slices = number(1), reads = number(3 + slices);
       need(slices > 0 && in == carried + slices + reads && taken(0) == in && given(0) == out && carried <= out &&

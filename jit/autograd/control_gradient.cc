@@ -1,11 +1,6 @@
 // Functions with histories in, the results of control flow with nodes of the tape out.
-#include "jit/autograd/control_gradient.h"
-
-#include <algorithm>
-#include <optional>
-
+#include "jit/autograd/control_node.h"
 #include "ops/decompose/emit.h"
-#include "ops/grad/saved_tensor.h"
 
 namespace lutra {
 namespace {
@@ -15,82 +10,6 @@ using Request = TracedFunction::Request;
 using Argument = TracedFunction::Argument;
 using Backward = TracedFunction::Backward;
 using Strides = TracedFunction::Strides;
-
-template <class F>
-std::vector<SavedTensor> saved(const Tensors& list, const F& is_read) {
-  std::vector<SavedTensor> out;
-  for (size_t i = 0; i < list.size(); i++) {
-    out.push_back(is_read(i) ? SavedTensor::elements_of(list[i]) : SavedTensor::shape_of(list[i]));
-  }
-  return out;
-}
-bool always(size_t) { return true; }
-
-// Of t, or of its slices along a dim. They are those of a function's argument, and so fixed.
-Strides strides_of(const Tensor& t, std::optional<size_t> sliced = {}) {
-  if (!t) return {};
-  std::vector<int64_t> out;
-  for (size_t d = 0; d < t->strides.size(); d++) {
-    if (d != sliced) out.push_back(t->strides[d].guard());
-  }
-  return out;
-}
-
-// The node of a branch or loop. Its results are the op's, whose gradients do not depend on each other; it is joint as
-// it goes on from what later nodes gave.
-struct ControlNode : GradNode {
-  Refuse refuse;
-  bool released = false;
-
-  ControlNode() { joint = true; }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
-    fail_internal("a joint node is asked jointly");
-  }
-  bool leads(uint32_t, const std::function<bool(const Edge&)>& wanted) override {
-    return std::any_of(next.begin(), next.end(), wanted);
-  }
-  virtual bool saves() const = 0;
-  virtual void drop() = 0;
-  bool is_released() const override { return released; }
-  void release() override {
-    if (!saves()) return;  // nothing to give back: such a node may run again
-    released = true;
-    hooks.clear();
-    drop();
-  }
-
-  void begin() {
-    if (released) fail_second_backward();
-    if (tape_watch() && saves()) tape_watch()->spent(this);
-  }
-  // The gradient of a result as its hooks leave it.
-  static void visit(const JointCall& call, size_t result, Tensor& g) {
-    const auto& points = call.points;
-    if (g && std::count(points.begin(), points.end(), uint32_t(result))) g = call.visit(uint32_t(result), g);
-  }
-  Tensors so_far(const JointCall& call) const {
-    Tensors sums;
-    for (const Edge& e : next) {
-      Tensor* sum = e.node && call.wanted(e) ? call.so_far(e) : nullptr;
-      sums.push_back(sum ? std::exchange(*sum, Tensor()) : Tensor());
-    }
-    return sums;
-  }
-  // What was written since is no value of the graph: eager code may not have read it.
-  Tensor unpack(const SavedTensor& t) const {
-    try {
-      return t.unpack(name(), nullptr);
-    } catch (const Error& e) {
-      if (!tape_watch()) refuse("what it read is written before its backward");
-      throw;
-    }
-  }
-  Tensors unpack(const std::vector<SavedTensor>& list) const {
-    Tensors out;
-    for (const SavedTensor& t : list) out.push_back(unpack(t));
-    return out;
-  }
-};
 
 struct ScanNode final : ControlNode {
   std::shared_ptr<TracedFunction> body;
@@ -322,11 +241,6 @@ bool has_twice(const Tensors& tensors) {
   return false;
 }
 
-Tensors joined(Tensors a, const Tensors& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 }  // namespace
 
 Results call_scan(const RecordedFunction& body, const Tensors& carried, const Tensors& xs, const Sizes& dims,
@@ -365,30 +279,56 @@ Sizes values_of(const Sizes& sizes) {
   return out;
 }
 
+// A branch of a backward, while it is recorded.
+struct Recorded {
+  ControlFunction function{};
+  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  Tensors gradients{};  // by tensor that the node reads
+
+  Tensor input(const Tensor& t) {
+    function.reads.push_back(t);
+    const Tensor x = graph->add_input("x", values_of(t->sizes), values_of(t->strides), t->dtype, t->device());
+    x->requires_grad = t->requires_grad && grad_enabled();
+    return x;
+  }
+  // What it records, with its history where there is one.
+  RecordedFunction finish() {
+    graph->renumber();
+    const auto differentiable = [](const Value& v) { return v.tensor()->requires_grad; };
+    if (std::none_of(graph->outputs.begin(), graph->outputs.end(), differentiable)) {
+      function.function = make_function(std::move(graph));
+      return {function, nullptr};
+    }
+    auto traced = std::make_shared<TracedFunction>(std::move(graph), 0, 0);
+    return {{traced->plain(), function.reads}, traced};
+  }
+};
+
+// Which tensors have a gradient does not depend on the data: one that only the other branch reads has zeros.
 struct CondNode final : ControlNode {
   struct Branch {
-    std::shared_ptr<TracedFunction> function;
-    std::vector<size_t> at;  // by what it reads: which of the node's tensors
+    std::shared_ptr<TracedFunction> function;  // null: it gives no gradients
+    std::vector<size_t> at;                    // by what it reads: which of the node's tensors
   };
   Branch branches[2];
+  size_t results = 0;
   SavedTensor pred;
   std::vector<SavedTensor> reads;  // of both
 
   const char* name() const override { return "cond"; }
-  bool saves() const override { return branches[0].function->saves() || branches[1].function->saves(); }
+  bool saves() const override {
+    return std::any_of(branches, branches + 2, [](const Branch& b) { return b.function && b.function->saves(); });
+  }
   void drop() override {
     pred.release();
     for (SavedTensor& t : reads) t.release();
   }
 
   // The backward of a branch, which runs the forward again.
-  struct Recorded {
-    ControlFunction function;
-    std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-    Tensors gradients;  // by tensor that the node reads
-  };
-  Recorded record(const Branch& branch, const JointCall& call, const Tensors& grads, const Tensors& sums,
-                  const Tensors& values) const {
+  void record(Recorded& out, const Branch& branch, const JointCall& call, const Tensors& grads, const Tensors& sums,
+              const Tensors& values) const {
+    out.gradients.resize(next.size());
+    if (!branch.function) return;
     TracedFunction& f = *branch.function;
     Request request;
     for (const Tensor& g : grads) request.gradients.push_back(strides_of(g));
@@ -398,35 +338,34 @@ struct CondNode final : ControlNode {
       request.so_far.push_back(strides_of(sums[at]));
     }
     const Backward& b = f.backward(request);
-    Recorded out;
-    const auto input = [&](const Tensor& t) {
-      out.function.reads.push_back(t);
-      return out.graph->add_input("x", values_of(t->sizes), values_of(t->strides), t->dtype, t->device());
-    };
     Tensors read, arguments;
-    for (size_t at : branch.at) read.push_back(input(values[at]));
+    for (size_t at : branch.at) read.push_back(out.input(values[at]));
     GraphRecorder recorder(*out.graph);
     ModeScope mode(&recorder);
     const Tensors made = replay(graph_of(f.forward()), read, &recorder);
     for (const Argument& a : b.arguments) {
-      if (a.kind == Argument::kGradient) arguments.push_back(input(grads[a.index]));
-      if (a.kind == Argument::kSoFar) arguments.push_back(input(sums[branch.at[a.index]]));
+      if (a.kind == Argument::kGradient) arguments.push_back(out.input(grads[a.index]));
+      if (a.kind == Argument::kSoFar) arguments.push_back(out.input(sums[branch.at[a.index]]));
       if (a.kind == Argument::kResult) arguments.push_back(made[a.index]);
       if (a.kind == Argument::kParameter) arguments.push_back(read[a.index]);
     }
-    const Tensors results = b.step ? replay(*b.step, arguments, &recorder) : Tensors();
-    out.gradients.resize(next.size());
+    const Tensors given = b.step ? replay(*b.step, arguments, &recorder) : Tensors();
     for (size_t i = 0; i < branch.at.size(); i++) {
-      if (b.gives[i] >= 0) out.gradients[branch.at[i]] = results[size_t(b.gives[i])];
+      if (b.gives[i] >= 0) out.gradients[branch.at[i]] = given[size_t(b.gives[i])];
     }
-    return out;
   }
 
-  // The functions of both, with gradients of the same tensors. Where these lie otherwise they are made contiguous.
-  static void finish(Recorded& f, Recorded& g) {
+  // Both give gradients of the same tensors: what one lacks is the sum so far, or zeros. Where these lie otherwise they
+  // are made contiguous.
+  static void make_alike(Recorded& f, Recorded& g, const Tensors& sums) {
     for (size_t at = 0; at < f.gradients.size(); at++) {
-      LUTRA_CHECK(bool(f.gradients[at]) == bool(g.gradients[at]), "branches whose gradients differ");
-      if (!f.gradients[at]) continue;
+      if (!f.gradients[at] && !g.gradients[at]) continue;
+      for (auto [r, other] : {std::pair(&f, &g), std::pair(&g, &f)}) {
+        if (r->gradients[at]) continue;
+        GraphRecorder recorder(*r->graph);
+        ModeScope mode(&recorder);
+        r->gradients[at] = sums[at] ? r->input(sums[at]) : zeros_laid_as(other->gradients[at]);
+      }
       const bool alike = strides_of(f.gradients[at]) == strides_of(g.gradients[at]);
       for (Recorded* r : {&f, &g}) {
         GraphRecorder recorder(*r->graph);
@@ -434,58 +373,35 @@ struct CondNode final : ControlNode {
         r->graph->outputs.emplace_back(alike ? own_copy(r->gradients[at]) : contiguous_copy(r->gradients[at]));
       }
     }
-    for (Recorded* r : {&f, &g}) {
-      r->graph->renumber();
-      r->function.function = make_function(std::move(r->graph));
-    }
   }
 
   std::vector<Tensor> apply_joint(JointCall& call) override {
     begin();
-    if (call.create_graph) {
-      if (!tape_watch()) refuse("its gradient is differentiated");
-      fail("cond: the gradient of a compiled lt.cond cannot be differentiated again");
-    }
     const Tensor flag = unpack(pred);
-    const Tensors values = unpack(reads);
-    Tensors grads = call.grads;
+    Tensors values, grads = call.grads;
+    for (size_t i = 0; i < reads.size(); i++)
+      values.push_back(unpack(reads[i], call.create_graph ? &next[i] : nullptr));
     const Tensors sums = so_far(call);
-    grads.resize(branches[0].function->results());
+    grads.resize(results);
     for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
-    GradModeScope no_grad(false);
-    Recorded f = record(branches[0], call, grads, sums, values), g = record(branches[1], call, grads, sums, values);
-    finish(f, g);
+    GradModeScope grad_mode(call.create_graph);
+    Recorded f, g;
+    record(f, branches[0], call, grads, sums, values), record(g, branches[1], call, grads, sums, values);
+    make_alike(f, g, sums);
     const auto there = [](const Tensor& t) { return bool(t); };
     const bool any = std::any_of(f.gradients.begin(), f.gradients.end(), there);
-    const Results results = any ? lutra::call_cond(flag, f.function, g.function) : Results();
+    const Results given = any ? lutra::call_cond(flag, f.finish(), g.finish(), refuse) : Results();
     Tensors out;
     size_t k = 0;
-    for (size_t at = 0; at < next.size(); at++) out.push_back(f.gradients[at] ? results[k++] : sums[at]);
+    for (size_t at = 0; at < next.size(); at++) out.push_back(f.gradients[at] ? given[k++] : sums[at]);
     return out;
   }
 };
-
-// The tensors that a result's gradient goes on to.
-Tensors reach_of(const RecordedFunction& f, size_t result) {
-  Tensors out;
-  if (!f.traced) return out;
-  for (size_t i : f.traced->reach(result)) out.push_back(f.plain.reads[i]);
-  std::sort(out.begin(), out.end(), [](const Tensor& a, const Tensor& b) { return a.get() < b.get(); });
-  return out;
-}
-
-bool same_tensors(const Tensors& a, const Tensors& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Tensor& x, const Tensor& y) { return x.same(y); });
-}
 
 }  // namespace
 
 Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedFunction& g, const Refuse& refuse) {
   if (!f.traced && !g.traced) return call_cond(pred, f.plain, g.plain);
-  const size_t results_of_f = f.plain.function->results().size();
-  for (size_t k = 0; k < std::min(results_of_f, g.plain.function->results().size()); k++) {
-    if (!same_tensors(reach_of(f, k), reach_of(g, k))) refuse("its branches have gradients of different tensors");
-  }
   auto node = make_ref<CondNode>();
   Tensors reads;
   const RecordedFunction* const calls[] = {&f, &g};
@@ -503,10 +419,11 @@ Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedF
     GradModeScope no_grad(false);
     results = call_cond(pred, f.plain, g.plain);
   }
-  node->refuse = refuse;
+  node->refuse = refuse, node->results = results.size();
   node->pred = SavedTensor::elements_of(pred), node->reads = saved(reads, always);
   for (size_t k = 0; k < results.size(); k++) {
-    if (f.traced->gives_gradient(k)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
+    const auto gives = [k](const RecordedFunction& b) { return b.traced && b.traced->gives_gradient(k); };
+    if (gives(f) || gives(g)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
   }
   return results;
 }

@@ -29,13 +29,15 @@ std::unordered_set<const TensorImpl*> values_read(const Graph& graph) {
 FunctionRef without_history(const Graph& traced, size_t outputs, std::optional<size_t> copied = {}) {
   auto graph = std::make_unique<Graph>();
   GradModeScope no_grad(false);
-  Extractor make{*graph};
+  Extractor make{*graph, true};
   make.inputs_of(traced, traced.inputs.size());
   for (const auto& n : traced.nodes) make.node(*n);
   ModeScope mode(&make.recorder);
   for (size_t k = 0; k < outputs; k++) {
     const Tensor y = make.value(traced.outputs[k].tensor());
-    graph->outputs.emplace_back(!copied ? y : k < *copied ? own_copy(y) : contiguous_copy(y));
+    const Tensor given = !copied ? y : k < *copied ? own_copy(y) : contiguous_copy(y);
+    given->requires_grad = y->requires_grad;
+    graph->outputs.emplace_back(given);
   }
   graph->renumber();
   return make_function(std::move(graph));
@@ -75,8 +77,13 @@ Tensors replay(const Graph& graph, const Tensors& arguments, GraphRecorder* reco
       if (t) t = now.at(t.get());
     });
     if (recorder) recorder->set_location(n->file, n->line, n->origin);
+    const auto is_differentiable = [](const Tensor& t) { return t->requires_grad; };
+    const GradModeScope mode(grad_enabled() && std::any_of(n->results.begin(), n->results.end(), is_differentiable));
     const Results results = call_op(n->op, std::move(args));
-    for (size_t i = 0; i < results.size(); i++) now[n->results[i].get()] = results[i];
+    for (size_t i = 0; i < results.size(); i++) {
+      if (!grad_enabled() && recorder) results[i]->requires_grad = n->results[i]->requires_grad;
+      now[n->results[i].get()] = results[i];
+    }
   }
   Tensors outputs;
   for (const Value& v : graph.outputs) outputs.push_back(now.at(v.tensor().get()));
@@ -199,6 +206,7 @@ struct TracedFunction::Assembly {
   TracedFunction& f;
   const BackwardRequest& request;
   const TracedBackward& traced;
+  const bool filled;
   Backward out{};
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
   Tensors at = Tensors(size_t(traced.places));      // values by place
@@ -283,9 +291,14 @@ struct TracedFunction::Assembly {
   }
   void give(size_t parameter, bool unchanged) {
     const int place = gradient_place(parameter);
-    if (place == kNone) return;
+    Tensor g = place == kNone ? Tensor() : at[size_t(place)];
+    const auto& places = parameter < f.carried_ ? gradient_at : so_far_at;
+    if (const auto like = places.find(parameter); filled && like != places.end()) {
+      g = g ? laid_as(g, at[like->second]) : zeros_laid_as(at[like->second]);
+    }
+    if (!g) return;
     out.gives[parameter] = unchanged ? kUnchanged : int(graph->outputs.size());
-    if (!unchanged) graph->outputs.emplace_back(at[size_t(place)]);
+    if (!unchanged) graph->outputs.emplace_back(g);
   }
 
   // Arguments that are not read go, but for those that a loop carries.
@@ -332,7 +345,11 @@ struct TracedFunction::Assembly {
     if (graph->outputs.empty()) return std::move(out);
     prune();
     graph->renumber();
-    if (out.slices > 0) out.loop = loop();
+    // All of a backward is differentiated, where it is.
+    for (const auto& n : graph->nodes) {
+      for (const Tensor& t : n->results) t->requires_grad = is_float(t->dtype);
+    }
+    if (out.slices > 0 || filled) out.loop = loop();
     out.step = std::move(graph);
     return std::move(out);
   }
@@ -344,7 +361,7 @@ const TracedFunction::Backward& TracedFunction::backward(const Request& request)
   const BackwardRequest r = request_of(request);
   const TracedBackward traced = trace_backward(forward_, r);
   if (!traced.error.empty()) fail(traced.error);
-  return backwards_.emplace(request, Assembly{*this, r, traced}.assemble()).first->second;
+  return backwards_.emplace(request, Assembly{*this, r, traced, request.filled}.assemble()).first->second;
 }
 
 }  // namespace lutra

@@ -11,6 +11,7 @@
 //    slices.
 // 4. A parameter's gradient goes on from the sum so far, use by use, and every value lies in memory as eager's does: on
 //    that the order of reductions depends. So the bits are those of eager's tape.
+// 5. Without history, graphs still say which values require grad: of what is differentiated again, the others are none.
 #pragma once
 #include <map>
 #include <optional>
@@ -21,7 +22,8 @@
 
 namespace lutra {
 
-// The nodes of a graph that writes nothing, called on other arguments. recorder: is told where they come from.
+// The nodes of a graph that writes nothing, called on other arguments; those whose results require grad under the tape.
+// recorder: is told where they come from.
 std::vector<Tensor> replay(const Graph& graph, const std::vector<Tensor>& arguments, GraphRecorder* recorder = nullptr);
 
 class TracedFunction {
@@ -31,6 +33,8 @@ class TracedFunction {
     std::vector<Strides> gradients;  // by result of the forward
     std::vector<Strides> so_far;     // by parameter
     std::vector<bool> wanted;        // by parameter
+    // Steps are all alike: what is carried in has a gradient, zeros where nothing comes, that lies as it did.
+    bool filled = false;
     auto operator<=>(const Request&) const = default;
   };
   struct Argument {
@@ -65,6 +69,7 @@ class TracedFunction {
   // Without what only backwards read.
   size_t results() const { return results_; }
   size_t all_results() const { return forward_.graph->outputs.size(); }
+  bool takes_gradient(size_t parameter) const { return source_[parameter] >= 0; }
   bool gives_gradient(size_t result) const { return gradient_[result] >= 0; }
   // Parameters that a result's gradient goes on to.
   std::vector<size_t> reach(size_t result) const;

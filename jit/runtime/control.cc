@@ -42,8 +42,9 @@ struct Memory {
 
 class ControlRun {
  public:
-  ControlRun(const ExternLaunch& launch, const std::vector<std::shared_ptr<Executable>>& functions, Device device)
-      : launch_(launch), functions_(functions), device_(device) {}
+  ControlRun(const ExternLaunch& launch, const std::vector<std::shared_ptr<Executable>>& functions, Device device,
+             Decider* decider)
+      : launch_(launch), functions_(functions), device_(device), decider_(decider) {}
 
   void run(const ExternCall& call) {
     Operands in, out;
@@ -52,6 +53,7 @@ class ControlRun {
     switch (control_of(launch_.op)) {
       case Control::kCond: return cond(call, in, out);
       case Control::kWhileLoop: return while_loop(call, in, out);
+      case Control::kWhileLoopBack: return while_loop_back(call, in, out);
       case Control::kScan: return scan(call, in, out);
       case Control::kNone: break;
     }
@@ -80,20 +82,29 @@ class ControlRun {
     f.run_views(views.data(), nullptr, outputs.data());
   }
 
-  bool holds(const Operand& t) const {
+  double element_of(const Operand& t) const {
     alignas(16) char element[16];
     copy_bytes(element, Device(), t.data, device_, size_of(t.dtype));
-    return load_element(element, t.dtype).to_double() != 0;
+    return load_element(element, t.dtype).to_double();
   }
+  bool holds(const Operand& t) const { return element_of(t) != 0; }
 
   void copy(const Operands& from, const Operands& to) const {
-    for (size_t i = 0; i < from.size(); i++) copy_bytes(to[i].data, device_, from[i].data, device_, bytes_of(from[i]));
+    for (size_t i = 0; i < from.size(); i++) {
+      const size_t bytes = bytes_of(from[i]);
+      decider_ ? decider_->copy(to[i].data, from[i].data, bytes)
+               : copy_bytes(to[i].data, device_, from[i].data, device_, bytes);
+    }
   }
 
   // ints: how many of in are f's, how many g's.
   void cond(const ExternCall& c, const Operands& in, const Operands& out) const {
     const size_t n = size_t(c.ints[0]);
     const Operands f = part(in, 1, n), g = part(in, 1 + n, size_t(c.ints[1]));
+    if (decider_) {
+      decider_->when(in[0].data, in[0].dtype, true, [&] { call(function(0), {&f}, out); });
+      return decider_->when(in[0].data, in[0].dtype, false, [&] { call(function(1), {&g}, out); });
+    }
     holds(in[0]) ? call(function(0), {&f}, out) : call(function(1), {&g}, out);
   }
 
@@ -105,6 +116,7 @@ class ControlRun {
     const Memory flag({{nullptr, function(0).plan().outputs[0].view.dtype, {}, {}}}, device_);
     const Memory other(out, device_);
     Operands now = part(in, 0, carried);
+    if (decider_) return loop_there(now, test_reads, body_reads, flag.tensors, other.tensors, out);
     size_t steps = 0;
     for (;; steps++) {
       call(function(0), {&now, &test_reads}, flag.tensors);
@@ -116,6 +128,74 @@ class ControlRun {
     if (steps % 2 == 0) copy(now, out);
   }
 
+  // The same memory in each step: out has what is carried.
+  void loop_there(const Operands& init, const Operands& test_reads, const Operands& body_reads, const Operands& flag,
+                  const Operands& next, const Operands& out) const {
+    copy(init, out);
+    call(function(0), {&out, &test_reads}, flag);
+    decider_->repeat(flag[0].data, flag[0].dtype, [&] {
+      call(function(1), {&out, &body_reads}, next);
+      copy(next, out);
+      call(function(0), {&out, &test_reads}, flag);
+    });
+  }
+
+  // What a body keeps of n steps: its results from `from` on, which are contiguous, stacked.
+  static Operands stacked(const Plan& body, size_t from, int64_t n) {
+    Operands stacks;
+    for (size_t k = from; k < body.outputs.size(); k++) {
+      const BufferView& v = body.outputs[k].view;
+      Operand t{nullptr, info(v.dtype).carrier, {}, {}};
+      for (const bool strides : {false, true}) {
+        for (ExprId e : strides ? v.strides : v.sizes) {
+          LUTRA_CHECK(body.exprs[size_t(e)].op == SymOp::kConstInt, "a function without fixed sizes");
+          (strides ? t.strides : t.sizes).push_back(SymInt(body.exprs[size_t(e)].i));
+        }
+      }
+      const int64_t each = span_of(t);
+      t.sizes.insert(0, SymInt(n)), t.strides.insert(0, SymInt(each));
+      stacks.push_back(t);
+    }
+    return stacks;
+  }
+  static Operands slices(const Operands& stacks, int64_t i) {
+    Operands out = stacks;
+    for (Operand& t : out) move(t, 0, i), t.sizes.erase(0), t.strides.erase(0);
+    return out;
+  }
+  // The steps of a loop once more; what the body keeps.
+  Memory again(const Operands& init, const Operands& reads, int64_t n) const {
+    const Memory saved(stacked(function(0).plan(), init.size(), n), device_);
+    const Memory even(init, device_), odd(init, device_);
+    Operands now = init;
+    for (int64_t i = 0; i < n; i++) {
+      const Operands& next = i % 2 ? odd.tensors : even.tensors;
+      Operands results = next;
+      for (const Operand& t : slices(saved.tensors, i)) results.push_back(t);
+      call(function(0), {&now, &reads}, results);
+      now = next;
+    }
+    return saved;
+  }
+
+  // ints: how many are carried, are read by body, are sums, are read by back.
+  void while_loop_back(const ExternCall& c, const Operands& in, const Operands& out) const {
+    const size_t carried = size_t(c.ints[0]), reads = size_t(c.ints[1]), sums = size_t(c.ints[2]);
+    const auto n = int64_t(element_of(in[0]));
+    const Operands init = part(in, 1, carried), body_reads = part(in, 1 + carried, reads);
+    const Operands first = part(in, 1 + carried + reads, sums);
+    const Operands back_reads = part(in, 1 + carried + reads + sums, size_t(c.ints[3]));
+    if (n == 0) return copy(first, out);
+    const Memory saved = again(init, body_reads, n);
+    const Memory even(out, device_), odd(out, device_);
+    Operands now = first;
+    for (int64_t i = n; i-- > 0;) {
+      const Operands kept = slices(saved.tensors, i);
+      const Operands& next = i == 0 ? out : i % 2 ? odd.tensors : even.tensors;
+      call(function(1), {&now, &kept, &back_reads}, next);
+      now = next;
+    }
+  }
   // ints: how many are carried, how many are sliced, along which dims, whether in reverse, how many are only read.
   void scan(const ExternCall& c, const Operands& in, const Operands& out) const {
     const size_t carried = size_t(c.ints[0]), slices = size_t(c.ints[1]);
@@ -154,6 +234,7 @@ class ControlRun {
   const ExternLaunch& launch_;
   const std::vector<std::shared_ptr<Executable>>& functions_;
   const Device device_;
+  Decider* const decider_;  // null: the host decides
 };
 
 }  // namespace
@@ -161,7 +242,7 @@ class ControlRun {
 void Runner::launch_control(RunContext& c, const ExternLaunch& launch) const {
   CallOperands operands;
   const ExternCall call = make_call(c, launch, operands);
-  ControlRun(launch, flat_.functions, plan_.device).run(call);
+  ControlRun(launch, flat_.functions, plan_.device, decider(c)).run(call);
 }
 
 }  // namespace lutra

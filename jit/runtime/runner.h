@@ -2,6 +2,7 @@
 // allocated, then each launch. What a kind of device does its own way is a virtual function here.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -45,6 +46,17 @@ struct FilledStep {
   int64_t extent, work;
 };
 
+// A device that decides by itself, while a run is recorded: what it is given to run it runs or not, as memory then
+// says.
+struct Decider {
+  virtual ~Decider() = default;
+  // body() where the element at flag is not 0, or is.
+  virtual void when(const void* flag, DType dtype, bool holds, const std::function<void()>& body) = 0;
+  // body() as long as the element is not 0; body sets it anew.
+  virtual void repeat(const void* flag, DType dtype, const std::function<void()>& body) = 0;
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+};
+
 // Invariants: those of executable.h. A runner does not change while it runs, so runs on several threads share it.
 class Runner {
  public:
@@ -77,6 +89,8 @@ class Runner {
                               bool& wrote) const = 0;
   virtual void launch_library(RunContext& c, const LaunchStep& step) const;
   void launch_control(RunContext& c, const ExternLaunch& launch) const;
+  // Null: the host waits for what decides.
+  virtual Decider* decider(RunContext& /*c*/) const { return nullptr; }
   // After any run, however it ended.
   virtual void end(RunContext&) const {}
 

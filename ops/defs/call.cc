@@ -7,6 +7,7 @@
 #include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
+#include "ops/defs/control.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/defs/modes.h"
 #include "ops/defs/on_parts.h"
@@ -366,6 +367,8 @@ Results call_cast(const OpInfo& op, Args& args) {
   // Autocast that is still on here is for the parts.
   const bool by_parts = op.has(kByParts) && (!CallStack::mode() || autocast_is_on());
   if (by_parts || op.has(kAtCall)) return call_parts(op, args);
+  // Of real tensors: what decides is known, and what the functions do is on the tape.
+  if (wants_grad && op.has(kControl) && !CallStack::mode()) return run_control(id, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
   if (wants_grad && is_complex(results[0]->dtype) && id != OpId::detach) refuse_complex_history(op.name);

@@ -1,6 +1,8 @@
 // Branches and loops, op by op.
 #include "ops/defs/control.h"
 
+#include <algorithm>
+
 #include "ops/core/half.h"
 #include "ops/core/interrupt.h"
 #include "ops/defs/call.h"
@@ -39,6 +41,27 @@ Results run_while(const Args& args) {
   return carried;
 }
 
+Results run_while_back(const Args& args) {
+  Tensors carried = list(args, 3), sums = list(args, 5);
+  const auto n = int64_t(Elements(args[2].tensor()).at(0).to_double());
+  std::vector<Tensors> saved;
+  for (int64_t step = 0; step < n; step++) {
+    check_stop();
+    Tensors out = function(args, 0).run(joined(carried, list(args, 4)));
+    saved.emplace_back(out.begin() + ptrdiff_t(carried.size()), out.end());
+    out.resize(carried.size());
+    carried = std::move(out);
+  }
+  for (; !saved.empty(); saved.pop_back()) {
+    check_stop();
+    sums = function(args, 1).run(joined(joined(sums, saved.back()), list(args, 6)));
+  }
+  if (n == 0) {
+    for (Tensor& t : sums) t = own_copy(t);
+  }
+  return sums;
+}
+
 Results run_scan(const Args& args) {
   const Function& body = function(args, 0);
   Tensors carried = list(args, 1);
@@ -71,6 +94,11 @@ Results call_while_loop(const ControlFunction& test, const ControlFunction& body
   return call_op(OpId::while_loop, {test.function, body.function, carried, test.reads, body.reads});
 }
 
+Results call_while_loop_back(const ControlFunction& body, const ControlFunction& back, const Tensor& steps,
+                             const Tensors& carried, const Tensors& sums) {
+  return call_op(OpId::while_loop_back, {body.function, back.function, steps, carried, body.reads, sums, back.reads});
+}
+
 Results call_scan(const ControlFunction& body, const Tensors& carried, const Tensors& xs, const Sizes& dims,
                   bool reverse) {
   return call_op(OpId::scan, {body.function, carried, xs, dims, reverse, body.reads});
@@ -79,6 +107,48 @@ Results call_scan(const ControlFunction& body, const Tensors& carried, const Ten
 Tensor own_copy(const Tensor& t) { return op1(OpId::clone, {t}); }
 
 Tensor contiguous_copy(const Tensor& t) { return op1(OpId::clone, {t, std::string("contiguous_format")}); }
+
+namespace {
+
+// Dims by falling strides.
+Sizes order_in_memory(const Tensor& t) {
+  Sizes order;
+  for (size_t d = 0; d < t->strides.size(); d++) {
+    size_t at = order.size();
+    while (at > 0 && t->strides[size_t(order[at - 1].hint)].guard() < t->strides[d].guard()) at--;
+    order.insert(at, SymInt(int64_t(d)));
+  }
+  return order;
+}
+
+Sizes inverse(const Sizes& order) {
+  Sizes out = order;
+  for (size_t d = 0; d < order.size(); d++) out[size_t(order[d].hint)] = SymInt(int64_t(d));
+  return out;
+}
+
+}  // namespace
+
+Tensor laid_as(const Tensor& t, const Tensor& like) {
+  const Sizes order = order_in_memory(like);
+  bool laid = true;
+  int64_t stride = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    const auto d = size_t(order[i].hint);
+    laid = laid && t->strides[d].guard() == stride;
+    stride *= std::max<int64_t>(t->sizes[d].guard(), 1);
+  }
+  if (laid) return t;
+  return op1(OpId::permute, {contiguous_copy(op1(OpId::permute, {t, order})), inverse(order)});
+}
+
+Tensor zeros_laid_as(const Tensor& like) {
+  const Sizes order = order_in_memory(like);
+  Sizes sizes;
+  for (SymInt d : order) sizes.push_back(like->sizes[size_t(d.hint)]);
+  const Tensor zeros = op1(OpId::full, {sizes, Scalar(0.0), like->dtype, like->device()});
+  return op1(OpId::permute, {zeros, inverse(order)});
+}
 
 bool takes_tensor_for_number(OpId op, const Tensor& t) {
   switch (op) {
@@ -115,6 +185,7 @@ Control control_of(OpId op) {
   switch (op) {
     case OpId::cond: return Control::kCond;
     case OpId::while_loop: return Control::kWhileLoop;
+    case OpId::while_loop_back: return Control::kWhileLoopBack;
     case OpId::scan: return Control::kScan;
     default: return Control::kNone;
   }
@@ -124,6 +195,7 @@ Results run_control(OpId op, const Args& args) {
   switch (control_of(op)) {
     case Control::kCond: return run_cond(args);
     case Control::kWhileLoop: return run_while(args);
+    case Control::kWhileLoopBack: return run_while_back(args);
     case Control::kScan: return run_scan(args);
     case Control::kNone: break;
   }

@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-enum class Control : uint8_t { kNone, kCond, kWhileLoop, kScan };
+enum class Control : uint8_t { kNone, kCond, kWhileLoop, kWhileLoopBack, kScan };
 // How op runs its functions.
 Control control_of(OpId op);
 
@@ -19,12 +19,18 @@ struct ControlFunction {
 // The ops, in a trace.
 Results call_cond(const Tensor& pred, const ControlFunction& f, const ControlFunction& g);
 Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const std::vector<Tensor>& carried);
+// back's reads are what it is given after sums and what body keeps.
+Results call_while_loop_back(const ControlFunction& body, const ControlFunction& back, const Tensor& steps,
+                             const std::vector<Tensor>& carried, const std::vector<Tensor>& sums);
 // xs are sliced, each along its dim.
 Results call_scan(const ControlFunction& body, const std::vector<Tensor>& carried, const std::vector<Tensor>& xs,
                   const Sizes& dims, bool reverse);
 // What a function gives must be memory of its own.
 Tensor own_copy(const Tensor& t);
 Tensor contiguous_copy(const Tensor& t);
+// Where a loop's gradients are to lie: as the dense tensor `like` does, so in each step alike.
+Tensor laid_as(const Tensor& t, const Tensor& like);
+Tensor zeros_laid_as(const Tensor& like);
 
 // Whether op does the same with a number beside t and with a tensor that has it: that it has t's dtype before anything
 // is computed. Of half types it has not.

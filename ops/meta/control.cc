@@ -75,6 +75,24 @@ ResultSpecs meta_while_loop(OpId op, const Args& args) {
   return specs_of(results);
 }
 
+ResultSpecs meta_while_loop_back(OpId op, const Args& args) {
+  const Function &body = function(args, 0), &back = function(args, 1);
+  const Tensors &carried = list(args, 3), &sums = list(args, 5);
+  check_condition(op, "steps", type_of(args[2].as<Tensor>()));
+  check_call(op, "body's arguments", body, {&carried, &list(args, 4)});
+  const std::vector<TensorType> made = body.results(), wanted = back.parameters();
+  if (made.size() < carried.size()) fail("while_loop_back: body gives ", made.size(), " tensors");
+  std::vector<TensorType> on, given;
+  for (const Tensor& t : carried) on.push_back(type_of(t));
+  check_types(op, "what body carries on", on, {made.begin(), made.begin() + ptrdiff_t(carried.size())});
+  for (const Tensor& t : sums) given.push_back(type_of(t));
+  check_types(op, "back's results", given, back.results());
+  given.insert(given.end(), made.begin() + ptrdiff_t(carried.size()), made.end());
+  for (const Tensor& t : list(args, 6)) given.push_back(type_of(t));
+  check_types(op, "back's arguments", wanted, given);
+  return specs_of(back.results());
+}
+
 ResultSpecs meta_scan_slices(OpId op, const Args& args) {
   const Function& body = function(args, 0);
   const Tensors &carried = list(args, 1), &xs = list(args, 2), &reads = list(args, 5);

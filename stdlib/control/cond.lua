@@ -2,15 +2,37 @@
 -- graph both are functions of it, where they can be: of a tensor, its elements decide when the graph runs. Then results
 -- are copies where f or g gives a tensor that it was given or reads.
 local lt, use = ...
-local errors, tree, record = use "errors", use "control.tree", use "control.record"
+local errors, tree, record, reads = use "errors", use "control.tree", use "control.record", use "control.reads"
 local native = lt._native
 local possible, emit = native.control_possible, native.control_cond
 
+local function list_of(...) return {...}, select("#", ...) end
+
+local function none(list) return not list or #list == 0 end
+
+-- What the other branch's result reads and this one's does not: it has a gradient, too, of zeros.
+local function others_of(own, other)
+  local out, any = {}, false
+  for k = 1, #own do
+    out[k] = false
+    if not none(other[k]) then
+      local seen, more = {}, {}
+      for _, t in ipairs(own[k] or {}) do seen[t] = true end
+      for _, t in ipairs(other[k]) do
+        if not seen[t] then more[#more + 1], any = t, true end
+      end
+      out[k] = more
+    end
+  end
+  return any and out
+end
+
 -- Results are tensors of their own, as those of the graph's function are.
-local function copies(...)
-  local results, n = {...}, select("#", ...)
+local function of_branch(branch, others, ...)
+  local results, n = list_of(branch(...))
   for i = 1, n do results[i] = tree.copy(results[i]) end
-  return unpack(results, 1, n)
+  if not others then return unpack(results, 1, n) end
+  return record.unpack(results, n, native.control_join(record.flatten("cond", results, n), others))
 end
 
 return function(pred, f, g, ...)
@@ -23,5 +45,7 @@ return function(pred, f, g, ...)
     return record.unpack(results, n, emit(pred, first, second))
   end
   if not lt.is_tensor(pred) then return (tree.truth("cond", "pred", pred) and f or g)(...) end
-  return copies((tree.truth("cond", "pred", pred) and f or g)(...))
+  local first, second = reads.branches(f, g, ...)
+  if tree.truth("cond", "pred", pred) then return of_branch(f, first and others_of(first, second), ...) end
+  return of_branch(g, first and others_of(second, first), ...)
 end

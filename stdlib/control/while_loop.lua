@@ -2,7 +2,7 @@
 -- carried value is a tensor or a (nested) table of tensors, and keeps its shape, dtype and device. In a graph both are
 -- functions of it, where they can be.
 local lt, use = ...
-local errors, tree, record = use "errors", use "control.tree", use "control.record"
+local errors, tree, record, reads = use "errors", use "control.tree", use "control.record", use "control.reads"
 local native = lt._native
 local possible, emit = native.control_possible, native.control_while
 
@@ -26,6 +26,26 @@ local function of_graph(cond, body, carried, n)
   return record.unpack(carried, n, emit(test, step, tensors))
 end
 
+-- In eager code: what stands between steps, where gradients go through the loop. Whatever is carried and takes a
+-- gradient has one there; those of what is read begin with zeros, behind the last step.
+local function border_of(cond, body, carried, n)
+  local takes, read = reads.loop(cond, body, carried, n)
+  local any = false
+  for k = 1, takes and #takes or 0 do any = any or takes[k] end
+  if not any then return nil end
+  local token
+  return function(values, list, came, is_last)
+    local out
+    out, token = native.control_border(list, takes, is_last and read or {}, token)
+    for k = 1, #list do
+      for i = 1, #came do
+        if rawequal(list[k], came[i]) and not rawequal(list[k], out[k]) then came[#came + 1] = out[k] break end
+      end
+    end
+    return record.rebuild(values, n, out)
+  end
+end
+
 return function(cond, body, ...)
   errors.callable("while_loop", "cond", cond)
   errors.callable("while_loop", "body", body)
@@ -33,8 +53,11 @@ return function(cond, body, ...)
   if n == 0 then errors.fail "while_loop: there is nothing to carry: give a value after body" end
   local first = flat(carried, n)
   if possible() then return of_graph(cond, body, carried, n) end
+  local border = border_of(cond, body, carried, n)
   local function given() return "what " .. tree.place_of("body", body) .. " gives" end
-  local last = first
+  -- What came in, under all the names that borders have given it.
+  local last, came = first, {unpack(first)}
+  if border then carried = border(carried, first, came) end
   while tree.truth("while_loop", "cond", cond(unpack(carried, 1, n))) do
     local new, count = list_of(body(unpack(carried, 1, n)))
     if count ~= n then
@@ -42,7 +65,9 @@ return function(cond, body, ...)
     end
     last = flat(new, n)
     tree.check("while_loop", given, last, "the carried values", first)
-    carried = new
+    carried = border and border(new, last, came) or new
   end
-  return unpack(tree.own(carried, last, first), 1, n)
+  if not border then return unpack(tree.own(carried, last, first), 1, n) end
+  local own = tree.own(carried, flat(carried, n), came)
+  return unpack(border(own, flat(own, n), {}, true), 1, n)
 end

@@ -365,7 +365,7 @@ std::vector<Binding> build() {
   }
   for (auto rows : {creation_specials(), tensordot_specials(), histogram_specials(), tensor_specials(),
                     autograd_specials(), system_specials(), cuda_specials(), save_specials(), describe_specials(),
-                    foreign_specials(), profile_specials(), repro_specials(), json_specials()}) {
+                    foreign_specials(), profile_specials(), repro_specials(), json_specials(), control_specials()}) {
     add_specials(out, rows);
   }
   add_other_names(out);

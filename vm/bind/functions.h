@@ -42,6 +42,7 @@ std::span<const Special> save_specials();      // save.cc
 std::span<const Special> foreign_specials();   // foreign.cc
 std::span<const Special> describe_specials();  // describe.cc
 std::span<const Special> json_specials();      // json.cc
+std::span<const Special> control_specials();   // control.cc
 std::span<const Special> profile_specials();   // profile.cc
 std::span<const Special> repro_specials();     // repro.cc
 void tell_places();                            // launches on GPUs are told with the line that they come from

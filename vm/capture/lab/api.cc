@@ -545,6 +545,8 @@ const ApiRow kNative[] = {
     {"control_cond", api_of_a_trace},
     {"control_while", api_of_a_trace},
     {"control_scan", api_of_a_trace},
+    {"control_branch_reads", api_of_a_trace},
+    {"control_loop_reads", api_of_a_trace},
     {"note_plain_checkpoint", api_of_a_trace},
     {"break_rows", api_break_rows},
 };

@@ -456,6 +456,8 @@ const Builtin kRows[] = {
     {"lutra._native.control_cond", run_control_cond},
     {"lutra._native.control_while", run_control_while},
     {"lutra._native.control_scan", run_control_scan},
+    {"lutra._native.control_branch_reads", run_control_branch_reads},
+    {"lutra._native.control_loop_reads", run_control_loop_reads},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
 };

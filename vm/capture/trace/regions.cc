@@ -258,8 +258,49 @@ Vars run_control_cond(Trace& t, Var*, const Vars& args) {
 Vars run_control_while(Trace& t, Var*, const Vars& args) {
   const RecordedFunction &test = function(t, args, 0), &body = function(t, args, 1);
   const std::vector<Tensor> carried = tensors(t, args, 2);
-  if (body.traced) refuse_control(t, control_place(t), "data decide how many steps its gradient has");
-  return results_of(t, [&] { return call_while_loop(test.plain, body.plain, carried); });
+  return results_of(t, [&] { return call_while_loop(test.plain, body, carried, refusal(t)); });
+}
+
+namespace {
+
+void check_same_types(Trace& t, const std::vector<TensorType>& a, const std::vector<TensorType>& b) {
+  bool same = a.size() == b.size();
+  for (size_t i = 0; same && i < a.size(); i++) {
+    same = a[i].dtype == b[i].dtype && same_values(a[i].sizes, b[i].sizes) && same_values(a[i].strides, b[i].strides);
+  }
+  if (!same) refuse_control(t, control_place(t), "values differ in shape, dtype or strides");
+}
+
+}  // namespace
+
+// What gradients of a branch's results go on to, for eager code: by result a list of tensors, false: it takes none.
+Vars run_control_branch_reads(Trace& t, Var*, const Vars& args) {
+  const RecordedFunction &f = function(t, args, 0), &other = function(t, args, 1);
+  const std::vector<TensorType> results = f.plain.function->results();
+  check_same_types(t, results, other.plain.function->results());
+  Var* list = t.fresh_table(int(results.size()) + 1);
+  for (size_t k = 0; k < results.size(); k++) {
+    std::vector<Tensor> reads;
+    const bool gives = f.traced && f.traced->gives_gradient(k);
+    for (size_t i : gives ? f.traced->reach(k) : std::vector<size_t>()) reads.push_back(f.plain.reads[i]);
+    t.raw_set(list->table, t.number(double(k + 1)), gives ? list_of(t, reads) : t.boolean(false));
+  }
+  return {list};
+}
+
+// The same for the body of a loop: which of what it carries take gradients, and the tensors that it reads.
+Vars run_control_loop_reads(Trace& t, Var*, const Vars& args) {
+  const RecordedFunction& body = function(t, args, 0);
+  const std::vector<TensorType> results = body.plain.function->results();
+  std::vector<TensorType> carried = body.plain.function->parameters();
+  carried.resize(std::min(carried.size(), results.size()));
+  check_same_types(t, carried, results);
+  check_steps_alike(body, refusal(t));
+  Var* takes = t.fresh_table(int(results.size()) + 1);
+  for (size_t k = 0; k < results.size(); k++) {
+    t.raw_set(takes->table, t.number(double(k + 1)), t.boolean(body.traced && body.traced->gives_gradient(k)));
+  }
+  return {takes, list_of(t, reached_by_loop(body))};
 }
 
 Vars run_control_scan(Trace& t, Var*, const Vars& args) {

@@ -72,6 +72,8 @@ Vars run_control_close(Trace& t, Var* self, const Vars& args);
 Vars run_control_refuse(Trace& t, Var* self, const Vars& args);
 Vars run_control_cond(Trace& t, Var* self, const Vars& args);
 Vars run_control_while(Trace& t, Var* self, const Vars& args);
+Vars run_control_branch_reads(Trace& t, Var* self, const Vars& args);
+Vars run_control_loop_reads(Trace& t, Var* self, const Vars& args);
 Vars run_control_scan(Trace& t, Var* self, const Vars& args);
 
 }  // namespace lutra

@@ -1,0 +1,94 @@
+// What nodes of the tape for branches and loops share.
+#pragma once
+#include <algorithm>
+#include <optional>
+
+#include "jit/autograd/control_gradient.h"
+#include "ops/grad/saved_tensor.h"
+
+namespace lutra {
+
+template <class F>
+std::vector<SavedTensor> saved(const std::vector<Tensor>& list, const F& is_read) {
+  std::vector<SavedTensor> out;
+  for (size_t i = 0; i < list.size(); i++) {
+    out.push_back(is_read(i) ? SavedTensor::elements_of(list[i]) : SavedTensor::shape_of(list[i]));
+  }
+  return out;
+}
+inline bool always(size_t) { return true; }
+
+// Of t, or of its slices along a dim. They are those of a function's argument, and so fixed.
+inline TracedFunction::Strides strides_of(const Tensor& t, std::optional<size_t> sliced = {}) {
+  if (!t) return {};
+  std::vector<int64_t> out;
+  for (size_t d = 0; d < t->strides.size(); d++) {
+    if (d != sliced) out.push_back(t->strides[d].guard());
+  }
+  return out;
+}
+
+// The node of a branch or loop. Its results are the op's, whose gradients do not depend on each other; it is joint as
+// it goes on from what later nodes gave.
+struct ControlNode : GradNode {
+  Refuse refuse;
+  bool released = false;
+
+  ControlNode() { joint = true; }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
+    fail_internal("a joint node is asked jointly");
+  }
+  bool leads(uint32_t, const std::function<bool(const Edge&)>& wanted) override {
+    return std::any_of(next.begin(), next.end(), wanted);
+  }
+  virtual bool saves() const = 0;
+  virtual void drop() = 0;
+  bool is_released() const override { return released; }
+  void release() override {
+    if (!saves()) return;  // nothing to give back: such a node may run again
+    released = true;
+    hooks.clear();
+    drop();
+  }
+
+  void begin() {
+    if (released) fail_second_backward();
+    if (tape_watch() && saves()) tape_watch()->spent(this);
+  }
+  // The gradient of a result as its hooks leave it.
+  static void visit(const JointCall& call, size_t result, Tensor& g) {
+    const auto& points = call.points;
+    if (g && std::count(points.begin(), points.end(), uint32_t(result))) g = call.visit(uint32_t(result), g);
+  }
+  // What later nodes have sent on to the first tensors that it was given; by default, to all.
+  std::vector<Tensor> so_far(const JointCall& call, size_t count = SIZE_MAX) const {
+    std::vector<Tensor> sums;
+    for (size_t i = 0; i < std::min(count, next.size()); i++) {
+      const Edge& e = next[i];
+      Tensor* sum = e.node && call.wanted(e) ? call.so_far(e) : nullptr;
+      sums.push_back(sum ? std::exchange(*sum, Tensor()) : Tensor());
+    }
+    return sums;
+  }
+  // What was written since is no value of the graph: eager code may not have read it.
+  Tensor unpack(const SavedTensor& t, const Edge* history = nullptr) const {
+    try {
+      return t.unpack(name(), history);
+    } catch (const Error& e) {
+      if (!tape_watch()) refuse("what it read is written before its backward");
+      throw;
+    }
+  }
+  std::vector<Tensor> unpack(const std::vector<SavedTensor>& list) const {
+    std::vector<Tensor> out;
+    for (const SavedTensor& t : list) out.push_back(unpack(t));
+    return out;
+  }
+};
+
+inline std::vector<Tensor> joined(std::vector<Tensor> a, const std::vector<Tensor>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+}  // namespace lutra

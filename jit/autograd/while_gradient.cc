@@ -1,0 +1,220 @@
+// A while_loop whose results take gradients, in; its results with a node of the tape out. Its steps are counted; the
+// backward makes as many again, then goes back through them. All steps are alike (Request::filled).
+#include "jit/autograd/control_node.h"
+#include "ops/decompose/emit.h"
+
+namespace lutra {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+using Request = TracedFunction::Request;
+using Argument = TracedFunction::Argument;
+using Backward = TracedFunction::Backward;
+
+Tensor input_like(Graph& graph, const Tensor& t) {
+  return graph.add_input("x", t->sizes, t->strides, t->dtype, t->device());
+}
+
+// A graph of the nodes of f, whose parameters are those of f. make(parameters, results) gives its results.
+template <class F>
+FunctionRef rebuilt(const FunctionRef& f, const F& make) {
+  const Graph& from = graph_of(f);
+  auto graph = std::make_unique<Graph>();
+  Tensors parameters;
+  for (const GraphInput& in : from.inputs) parameters.push_back(input_like(*graph, in.value));
+  GraphRecorder recorder(*graph);
+  ModeScope mode(&recorder);
+  GradModeScope no_grad(false);
+  for (const Tensor& t : make(*graph, parameters, replay(from, parameters, &recorder))) graph->outputs.emplace_back(t);
+  graph->renumber();
+  return make_function(std::move(graph));
+}
+
+// f, with the number of steps as one more parameter behind the carried ones; a body gives the next.
+FunctionRef counting(const FunctionRef& f, size_t carried, const Tensor& steps, bool is_body) {
+  return rebuilt(f, [&](Graph& graph, const Tensors&, Tensors results) {
+    const Tensor n = input_like(graph, steps);
+    std::rotate(graph.inputs.begin() + ptrdiff_t(carried), graph.inputs.end() - 1, graph.inputs.end());
+    std::rotate(graph.input_nodes.begin() + ptrdiff_t(carried), graph.input_nodes.end() - 1, graph.input_nodes.end());
+    if (is_body) results.push_back(add(n, Scalar(1)));
+    return results;
+  });
+}
+
+// Differentiated once more, a loop is ordinary Lua.
+struct SecondGradient final : GradNode {
+  Refuse refuse;
+  const char* name() const override { return "while_loop"; }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
+    if (!tape_watch()) refuse("its gradient is differentiated");
+    fail("while_loop: the gradient of a compiled lt.while_loop cannot be differentiated here");
+  }
+  void release() override {}
+};
+
+struct WhileNode final : ControlNode {
+  std::shared_ptr<TracedFunction> body;
+  SavedTensor steps;
+  std::vector<SavedTensor> init, reads;
+  std::vector<bool> reached;  // by read
+
+  // Edges: of what is read, then of what is carried in.
+  const char* name() const override { return "while_loop"; }
+  bool saves() const override { return true; }
+  void drop() override {
+    steps.release();
+    for (auto* list : {&init, &reads}) {
+      for (SavedTensor& t : *list) t.release();
+    }
+  }
+
+  // The values of arguments [from, to) of b.
+  Tensors values(const Backward& b, size_t from, size_t to, const Tensors& grads, const Tensors& sums,
+                 const Tensors& read) const {
+    Tensors out;
+    for (size_t i = from; i < to; i++) {
+      const Argument& a = b.arguments[i];
+      if (a.kind == Argument::kGradient) {
+        out.push_back(grads[a.index]);
+      } else {
+        out.push_back((a.kind == Argument::kSoFar ? sums : read)[a.index - body->first_read()]);
+      }
+    }
+    return out;
+  }
+
+  // The body with those of its results that b takes.
+  FunctionRef saving(const Backward& b) const {
+    return rebuilt(body->forward(), [&](Graph&, const Tensors&, const Tensors& made) {
+      Tensors results(made.begin(), made.begin() + ptrdiff_t(body->carried()));
+      for (size_t i = b.carried; i < b.carried + b.slices; i++) results.push_back(made[b.arguments[i].index]);
+      return results;
+    });
+  }
+
+  Request request(const JointCall& call, Tensors& grads, Tensors& sums, const Tensors& init_now,
+                  const Tensors& read) const {
+    Request r;
+    r.filled = true;
+    r.gradients.resize(body->all_results()), r.wanted.resize(body->parameters()), r.so_far.resize(body->parameters());
+    for (size_t k = 0; k < body->carried(); k++) {
+      if (!body->gives_gradient(k)) continue;
+      grads[k] = grads[k] ? laid_as(grads[k], init_now[k]) : zeros_laid_as(init_now[k]);
+      r.gradients[k] = strides_of(grads[k]);
+      r.wanted[k] = true;
+    }
+    for (size_t i = 0; i < read.size(); i++) {
+      if (!reached[i] || !next[i].node || !call.wanted(next[i])) continue;
+      sums[i] = sums[i] ? laid_as(sums[i], read[i]) : zeros_laid_as(read[i]);
+      r.so_far[body->first_read() + i] = strides_of(sums[i]);
+      r.wanted[body->first_read() + i] = true;
+    }
+    return r;
+  }
+
+  std::vector<Tensor> apply_joint(JointCall& call) override {
+    begin();
+    const auto with_history = [&](const std::vector<SavedTensor>& list, size_t first) {
+      Tensors out;
+      for (size_t i = 0; i < list.size(); i++)
+        out.push_back(unpack(list[i], call.create_graph ? &next[first + i] : nullptr));
+      return out;
+    };
+    const Tensors read = with_history(reads, 0), from = with_history(init, reads.size());
+    Tensors grads = call.grads, sums = so_far(call, reads.size());
+    grads.resize(body->carried());
+    for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
+    const Backward& b = body->backward(request(call, grads, sums, from, read));
+    LUTRA_CHECK(!b.step || b.loop, "steps of a while_loop whose backwards differ");
+    if (b.step) run(call, b, grads, sums, from, read);
+    for (size_t k = 0; k < grads.size(); k++) {
+      const Edge& e = next[reads.size() + k];
+      if (!e.node || !call.wanted(e)) grads[k] = Tensor();
+    }
+    return joined(sums, grads);
+  }
+
+  void run(const JointCall& call, const Backward& b, Tensors& grads, Tensors& sums, const Tensors& from,
+           const Tensors& read) const {
+    const ControlFunction again{saving(b), read};
+    const size_t first = b.carried + b.slices;
+    const ControlFunction back{b.loop, values(b, first, b.arguments.size(), grads, sums, read)};
+    const Tensors start = values(b, 0, b.carried, grads, sums, read);
+    Results results;
+    {
+      GradModeScope no_grad(false);
+      results = call_while_loop_back(again, back, unpack(steps), from, start);
+    }
+    if (call.create_graph) set_second(results, joined(joined(read, from), joined(start, back.reads)));
+    for (size_t i = 0; i < body->parameters(); i++) {
+      if (b.gives[i] < 0) continue;
+      (i < body->carried() ? grads[i] : sums[i - body->first_read()]) = results[size_t(b.gives[i])];
+    }
+  }
+  void set_second(const Results& results, const Tensors& inputs) const {
+    if (std::none_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t->requires_grad; })) return;
+    auto node = make_ref<SecondGradient>();
+    node->refuse = refuse;
+    link(*node, inputs);
+    for (size_t k = 0; k < results.size(); k++) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
+  }
+};
+
+// By read.
+std::vector<bool> reached_reads(const TracedFunction& f) {
+  std::vector<bool> out(f.parameters() - f.first_read());
+  for (size_t k = 0; k < f.carried(); k++) {
+    for (size_t i : f.reach(k)) {
+      if (i >= f.first_read()) out[i - f.first_read()] = true;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void check_steps_alike(const RecordedFunction& body, const Refuse& refuse) {
+  if (!body.traced) return;
+  for (size_t k = 0; k < body.traced->carried(); k++) {
+    if (body.traced->takes_gradient(k) && !body.traced->gives_gradient(k)) {
+      refuse("what it carries takes a gradient in its first step only");
+    }
+  }
+}
+
+Tensors reached_by_loop(const RecordedFunction& body) {
+  Tensors out;
+  if (!body.traced) return out;
+  const std::vector<bool> reached = reached_reads(*body.traced);
+  for (size_t i = 0; i < reached.size(); i++) {
+    if (reached[i]) out.push_back(body.plain.reads[i]);
+  }
+  return out;
+}
+
+Results call_while_loop(const ControlFunction& test, const RecordedFunction& body, const Tensors& carried,
+                        const Refuse& refuse) {
+  if (!body.traced) return call_while_loop(test, body.plain, carried);
+  const TracedFunction& f = *body.traced;
+  check_steps_alike(body, refuse);
+  auto node = make_ref<WhileNode>();
+  link(*node, joined(body.plain.reads, carried));
+  Results results;
+  {
+    GradModeScope no_grad(false);
+    const Tensor none = full({}, Scalar(0), DType::kInt64, carried[0]->device());
+    const ControlFunction counted_test{counting(test.function, f.carried(), none, false), test.reads};
+    const ControlFunction counted{counting(body.plain.function, f.carried(), none, true), body.plain.reads};
+    results = call_while_loop(counted_test, counted, joined(carried, {none}));
+  }
+  node->body = body.traced, node->refuse = refuse, node->reached = reached_reads(f);
+  node->steps = SavedTensor::elements_of(results[f.carried()]);
+  node->init = saved(carried, always), node->reads = saved(body.plain.reads, always);
+  for (size_t k = 0; k < f.carried(); k++) {
+    if (f.gives_gradient(k)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
+  }
+  results.resize(f.carried());
+  return results;
+}
+
+}  // namespace lutra

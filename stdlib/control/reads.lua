@@ -1,0 +1,54 @@
+-- Which tensors the gradients of branches and loops go on to, for eager code: (f, g, ...) or (cond, body, carried, n)
+-- in; what a trace of them says out, nil where they cannot be functions of a graph. With gradients, data do not decide
+-- which tensors have one (ops/grad/control_border.h).
+--
+-- The trace is a compiled function that runs nothing: the next call costs its guards. There is one for each pair of
+-- functions and each shape of their arguments.
+local lt, use = ...
+local tree = use "control.tree"
+local native = lt._native
+
+local M = {}
+local known = {}
+
+local function place(f)
+  if type(f) ~= "function" then return tostring(f) end
+  local about = debug.getinfo(f, "S")
+  return about.source .. ":" .. about.linedefined .. ":" .. about.lastlinedefined
+end
+
+local function add(parts, value)
+  if lt.is_tensor(value) then
+    parts[#parts + 1] = value.dtype .. "{" .. table.concat(value.shape, ",") .. "}"
+  elseif type(value) == "table" and getmetatable(value) == nil then
+    for i = 1, #value do add(parts, value[i]) end
+    local names = tree.names(value)
+    for i = 1, #names do add(parts, value[names[i]]) end
+  end
+end
+
+local function traced(kind, f, g, values, n)
+  local parts = {kind, place(f), place(g)}
+  for i = 1, n do add(parts, values[i]) end
+  local key = table.concat(parts, " ")
+  local trace = known[key]
+  if not trace then
+    trace = lt.compile(native.stdlib "lutra.control.traces"(lt, use)[kind], {dynamic = false})
+    known[key] = trace
+  end
+  return trace
+end
+
+-- By flat result of f and of g: a list of tensors, false where it has no gradient.
+function M.branches(f, g, ...)
+  if not lt.is_grad_enabled() then return nil end
+  return traced("branches", f, g, {...}, select("#", ...))(f, g, ...)
+end
+
+-- By flat value that is carried: whether it takes a gradient; the tensors that body reads.
+function M.loop(cond, body, carried, n)
+  if not lt.is_grad_enabled() then return nil end
+  return traced("loop", cond, body, carried, n)(cond, body, carried, n)
+end
+
+return M

@@ -1,0 +1,30 @@
+-- What is traced for control/reads.lua, each time it is loaded as functions of their own. What makes no tensor
+-- would not be compiled: hence lt.zeros(0).
+local lt, use = ...
+local record = use "control.record"
+local native = lt._native
+local possible, branch_reads, loop_reads = native.control_possible, native.control_branch_reads,
+  native.control_loop_reads
+
+local M = {}
+
+function M.branches(f, g, ...)
+  if not possible() then return nil end
+  local first, results, n = record.call("cond", f, ...)
+  local second, others, m = record.call("cond", g, ...)
+  record.same("the branches give values of different structure", results, n, others, m)
+  return branch_reads(first, second), branch_reads(second, first), lt.zeros(0)
+end
+
+function M.loop(cond, body, carried, n)
+  if not possible() then return nil end
+  local _, condition = record.body("while_loop", 0, cond, carried, n)
+  if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end
+  local tensors = record.flatten("while_loop", carried, n)
+  local step, results, m = record.body("while_loop", #tensors, body, carried, n)
+  record.same("body gives values of another structure than it takes", results, m, carried, n)
+  local takes, read = loop_reads(step)
+  return takes, read, lt.zeros(0)
+end
+
+return M
