@@ -2,11 +2,14 @@
 #include "ops/cuda/context.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <thread>
 
+#include "ops/core/interrupt.h"
 #include "ops/core/storage.h"
 #include "ops/cuda/faults.h"
 
@@ -253,9 +256,26 @@ void raise(Result result, const char* what) {
   throw Error(kind, str(where, ": ", asked(what), " failed: ", result_text(result)));
 }
 
+void wait_for_loops(Context& c) {
+  constexpr Result kNotReady = 600;
+  if (!c.loops.exchange(false)) return;
+  Result result = kNotReady;
+  while ((result = driver()->stream_query(c.stream)) == kNotReady) {
+    try {
+      check_stop();
+    } catch (...) {
+      end_loops(c);
+      throw;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  check(result, "stream_query()");
+}
+
 void synchronize(Device device) {
   Context& c = context(device);
   const size_t removed = removed_fault_sites();
+  wait_for_loops(c);
   LUTRA_CUDA(stream_synchronize(c.stream));
   raise_fault(c);
   forget_fault_sites(c, removed);

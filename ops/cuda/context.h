@@ -41,6 +41,7 @@ struct Context {
   int shared_bytes = 0;            // that a block may ask for
   size_t total_bytes = 0;
   std::atomic<bool> lost{false};
+  std::atomic<bool> loops{false};  // loops that the GPU ends by itself may be under way
   // Under `mutex`: the launches that came last, the newest at (launches - 1) % 8, and what the context was lost to.
   std::mutex mutex;
   std::array<Launch, 8> recent;
@@ -59,6 +60,9 @@ inline void check(Result result, const char* what) {
 }
 #define LUTRA_CUDA(call) ::lutra::cuda::check(::lutra::cuda::driver()->call, #call)
 
+// Who waits for the GPU calls it first. Where loops are under way it waits for them; they end where the host is to
+// stop.
+void wait_for_loops(Context& c);
 // Waits for all work given so far; raises what went wrong in it: faults of kernels (faults.h), traps.
 void synchronize(Device device);
 // LUTRA_CUDA_SYNC=1

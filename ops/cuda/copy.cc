@@ -127,6 +127,7 @@ void directly(Context& c, void* to, const void* from, size_t nbytes, bool into) 
     LUTRA_CUDA(copy_to_host(to, address(from), nbytes, c.stream));
   }
   mark(c, p);
+  wait_for_loops(c);
   LUTRA_CUDA(event_synchronize(p.done));
   p.busy = false;
   if (!into) raise_fault(c);
@@ -143,6 +144,7 @@ void to_host(Context& c, char* to, const void* from, size_t nbytes) {
   } before;
   const auto empty = [&] {
     if (!before.piece) return;
+    wait_for_loops(c);
     LUTRA_CUDA(event_synchronize(before.piece->done));
     before.piece->busy = false;
     std::memcpy(to + before.at, before.piece->bytes, before.n);

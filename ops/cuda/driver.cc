@@ -54,6 +54,9 @@ bool load(Driver& table, std::string& problem) {
   if (!table.member && !missing) missing = symbol;
   LUTRA_CUDA_FUNCTIONS(X)
 #undef X
+#define X(member, symbol, signature) table.member = reinterpret_cast<Result(*) signature>(dlsym(handle, symbol));
+  LUTRA_CUDA_NEWER_FUNCTIONS(X)
+#undef X
   if (missing) {
     problem = str("the NVIDIA driver is too old: ", path, " has no ", missing, " (CUDA ", version_text(kNeededVersion),
                   " or newer is needed)");
@@ -104,6 +107,14 @@ const Driver* driver() {
   std::lock_guard lock(s.mutex);
   ask(s);
   return ready.load(std::memory_order_relaxed);
+}
+
+bool has_conditional_nodes() {
+  constexpr int kWithMemoryNodes = 12040;
+  const Driver* d = driver();
+  int version = 0;
+  return d && d->begin_capture_to_graph && d->graph_conditional_handle && d->graph_add_node &&
+         d->driver_version(&version) == kSuccess && version >= kWithMemoryNodes;
 }
 
 const std::string& driver_problem() {

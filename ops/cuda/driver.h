@@ -30,6 +30,19 @@ struct KernelNodeParams {
   ContextHandle context;
 };
 
+// CUgraphNodeParams of a conditional node; graphs: told by the driver, one a body.
+struct ConditionalNodeParams {
+  int type = 13;  // CU_GRAPH_NODE_TYPE_CONDITIONAL
+  int reserved[3] = {};
+  uint64_t handle = 0;
+  int kind = 0;  // CU_GRAPH_COND_TYPE_IF, _WHILE
+  unsigned size = 1;
+  GraphHandle* graphs = nullptr;
+  ContextHandle context = nullptr;
+  int64_t padding[26] = {};
+};
+static_assert(sizeof(ConditionalNodeParams) == 256);
+
 // X(member, symbol, signature): what is called.
 // clang-format off
 #define LUTRA_CUDA_FUNCTIONS(X)                                                                                       \
@@ -89,17 +102,28 @@ struct KernelNodeParams {
   X(graph_launch, "cuGraphLaunch", (GraphExec, StreamHandle))                                                         \
   X(graph_destroy, "cuGraphDestroy", (GraphHandle))                                                                   \
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))
+
+// What newer drivers have; null elsewhere.
+#define LUTRA_CUDA_NEWER_FUNCTIONS(X)                                                                                 \
+  X(begin_capture_to_graph, "cuStreamBeginCaptureToGraph",                                                            \
+    (StreamHandle, GraphHandle, const GraphNode*, const void*, size_t, int))                                          \
+  X(graph_conditional_handle, "cuGraphConditionalHandleCreate",                                                       \
+    (uint64_t*, GraphHandle, ContextHandle, unsigned, unsigned))                                                      \
+  X(graph_add_node, "cuGraphAddNode", (GraphNode*, GraphHandle, const GraphNode*, size_t, ConditionalNodeParams*))
 // clang-format on
 
 struct Driver {
 #define X(member, symbol, signature) Result(*member) signature = nullptr;
   LUTRA_CUDA_FUNCTIONS(X)
+  LUTRA_CUDA_NEWER_FUNCTIONS(X)
 #undef X
 };
 
 // The machine's driver, or null where there is none or it is too old; driver_problem() then says why, in one line.
 const Driver* driver();
 const std::string& driver_problem();
+// Whether a GPU may decide what of a graph it runs: since CUDA 12.4.
+bool has_conditional_nodes();
 // Tests put a driver of their own in place (it is asked for its version as the machine's is); null takes it out. All
 // that this folder knows of GPUs is forgotten: no storage of theirs may be alive.
 void set_driver(const Driver* driver);

@@ -15,6 +15,12 @@ namespace {
 
 constexpr unsigned kPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
 
+// What the host and kernels tell each other, in memory of the host.
+struct Told {
+  LaunchFault fault;
+  int32_t stop = 0;  // not 0: loops are to end
+};
+
 struct Faults {
   std::mutex mutex;
   std::unordered_map<int64_t, std::function<Error(const LaunchFault&)>> sites;
@@ -62,10 +68,19 @@ LaunchFault* fault_record(Context& c) {
   std::lock_guard lock(f.mutex);
   if (LaunchFault* record = slot.load(std::memory_order_acquire)) return record;
   void* bytes = nullptr;
-  LUTRA_CUDA(host_allocate(&bytes, sizeof(LaunchFault), kPortableMapped));
-  auto* record = new (bytes) LaunchFault;
-  slot.store(record, std::memory_order_release);
-  return record;
+  LUTRA_CUDA(host_allocate(&bytes, sizeof(Told), kPortableMapped));
+  auto* told = new (bytes) Told;
+  slot.store(&told->fault, std::memory_order_release);
+  return &told->fault;
+}
+
+int32_t* loops_stop(Context& c) { return &reinterpret_cast<Told*>(fault_record(c))->stop; }
+
+void end_loops(Context& c) {
+  const std::atomic_ref<int32_t> stop(*loops_stop(c));
+  stop.store(1, std::memory_order_release);
+  driver()->stream_synchronize(c.stream);
+  stop.store(0, std::memory_order_release);
 }
 
 int64_t add_fault_site(std::function<Error(const LaunchFault&)> describe) {

@@ -10,6 +10,9 @@ namespace lutra::cuda {
 
 // Where the kernels of this GPU report (host memory that the device sees at the same address).
 LaunchFault* fault_record(Context& c);
+// A number in memory of the host that loops on the GPU look at: not 0 ends them. end_loops waits until they have ended.
+int32_t* loops_stop(Context& c);
+void end_loops(Context& c);
 // Registers what to say of a launch's fault; the id goes to BlockHead::site. No launch of a site that was removed
 // follows, but those before may not have run: it lives until the host has waited for the device's work.
 int64_t add_fault_site(std::function<Error(const LaunchFault&)> describe);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 #include <vector>
 
 #ifdef LUTRA_FAKE_LIBRARY
@@ -374,6 +376,10 @@ struct Node {
   std::vector<void*> pointers;
   std::function<void()> other;
   std::vector<Node*> after;
+  // Of a conditional node.
+  bool conditional = false, loops = false;
+  const unsigned* condition = nullptr;
+  GraphHandle bodies[1] = {};
 
   void set(void** from) {
     params.clear(), pointers.clear();
@@ -395,14 +401,32 @@ struct Node {
 struct Graph {
   std::vector<std::shared_ptr<Node>> nodes;
   std::vector<Node*> current;  // that the next node waits for
+  std::vector<std::unique_ptr<unsigned>> conditions;
 
+  Graph() = default;
+  Graph(const Graph&) = delete;
+  ~Graph() {
+    for (const auto& n : nodes) delete reinterpret_cast<Graph*>(n->bodies[0]);
+  }
   void add(std::shared_ptr<Node> node) {
     node->after = current;
     current = {node.get()};
     nodes.push_back(std::move(node));
   }
 };
-std::unique_ptr<Graph> recorded;  // while a stream is captured
+Graph* recorded = nullptr;     // while a stream is captured
+std::unique_ptr<Graph> fresh;  // the same, where that made it
+
+// A launch of a graph: nodes of its own, by the graph's, in an order of its own.
+struct Exec {
+  std::map<Node*, std::shared_ptr<Node>> nodes;
+  std::vector<Node*> order;
+  std::map<Node*, std::unique_ptr<Exec>> bodies;
+  std::vector<unsigned*> conditions;
+
+  explicit Exec(const Graph& graph);
+  void run();
+};
 
 }  // namespace
 
@@ -463,7 +487,9 @@ FAKE(cuLaunchKernel)
   // A device's limits.
   if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz > 1024 || bx * by * bz == 0) return kInvalidValue;
   const auto node = std::make_shared<Node>();
-  *node = {f, {gx, gy, gz}, {bx, by, bz}, shared, {}, {}, {}, {}};
+  node->function = f, node->shared_bytes = shared;
+  for (int i = 0; i < 3; i++) node->grid[i] = std::array{gx, gy, gz}[size_t(i)];
+  for (int i = 0; i < 3; i++) node->block[i] = std::array{bx, by, bz}[size_t(i)];
   node->set(params);
   if (recorded) {
     recorded->add(node);
@@ -477,21 +503,55 @@ FAKE(cuLaunchKernel)
 
 FAKE(cuStreamBeginCapture_v2)(StreamHandle, int) {
   ENTER("cuStreamBeginCapture_v2");
-  recorded = std::make_unique<Graph>();
+  fresh = std::make_unique<Graph>();
+  recorded = fresh.get();
+  return kSuccess;
+}
+FAKE(cuStreamBeginCaptureToGraph)
+(StreamHandle, GraphHandle graph, const GraphNode* after, const void*, size_t count, int) {
+  ENTER("cuStreamBeginCaptureToGraph");
+  if (recorded) return kInvalidValue;
+  recorded = reinterpret_cast<Graph*>(graph);
+  recorded->current.clear();
+  for (size_t i = 0; i < count; i++) recorded->current.push_back(reinterpret_cast<Node*>(after[i]));
   return kSuccess;
 }
 FAKE(cuStreamEndCapture)(StreamHandle, GraphHandle* graph) {
   ALONE;
-  std::unique_ptr<Graph> made = std::move(recorded);  // it is over, whatever is answered
+  std::unique_ptr<Graph> lost = std::move(fresh);  // it is over, whatever is answered
+  Graph* const made = std::exchange(recorded, nullptr);
   ENTER("cuStreamEndCapture");
-  *graph = reinterpret_cast<GraphHandle>(made.release());
+  if (!made) return kInvalidValue;
+  (void)lost.release();
+  *graph = reinterpret_cast<GraphHandle>(made);
+  return kSuccess;
+}
+FAKE(cuGraphConditionalHandleCreate)(uint64_t* handle, GraphHandle graph, ContextHandle, unsigned, unsigned) {
+  ENTER("cuGraphConditionalHandleCreate");
+  auto& all = reinterpret_cast<Graph*>(graph)->conditions;
+  all.push_back(std::make_unique<unsigned>(0));
+  *handle = reinterpret_cast<uintptr_t>(all.back().get());
+  return kSuccess;
+}
+FAKE(cuGraphAddNode)
+(GraphNode* node, GraphHandle graph, const GraphNode* after, size_t count, ConditionalNodeParams* p) {
+  ENTER("cuGraphAddNode");
+  if (p->type != 13 || p->size != 1 || p->kind > 1 || !p->context) return kInvalidValue;
+  const auto made = std::make_shared<Node>();
+  made->conditional = true, made->loops = p->kind == 1;
+  made->condition = reinterpret_cast<const unsigned*>(uintptr_t(p->handle));
+  made->bodies[0] = reinterpret_cast<GraphHandle>(new Graph);
+  for (size_t i = 0; i < count; i++) made->after.push_back(reinterpret_cast<Node*>(after[i]));
+  p->graphs = made->bodies;
+  *node = reinterpret_cast<GraphNode>(made.get());
+  reinterpret_cast<Graph*>(graph)->nodes.push_back(made);
   return kSuccess;
 }
 FAKE(cuStreamGetCaptureInfo_v2)
 (StreamHandle, int* status, uint64_t*, GraphHandle* graph, const GraphNode** nodes, size_t* count) {
   ENTER("cuStreamGetCaptureInfo_v2");
   *status = recorded != nullptr;
-  *graph = reinterpret_cast<GraphHandle>(recorded.get());
+  *graph = reinterpret_cast<GraphHandle>(recorded);
   *nodes = recorded ? reinterpret_cast<const GraphNode*>(recorded->current.data()) : nullptr;
   *count = recorded ? recorded->current.size() : 0;
   return kSuccess;
@@ -512,7 +572,8 @@ FAKE(cuGraphGetNodes)(GraphHandle graph, GraphNode* nodes, size_t* count) {
 }
 FAKE(cuGraphNodeGetType)(GraphNode node, int* type) {
   ENTER("cuGraphNodeGetType");
-  *type = reinterpret_cast<Node*>(node)->function ? 0 : 1;
+  const auto* n = reinterpret_cast<Node*>(node);
+  *type = n->conditional ? 13 : n->function ? 0 : 1;
   return kSuccess;
 }
 FAKE(cuGraphKernelNodeGetParams_v2)(GraphNode node, KernelNodeParams* p) {
@@ -541,23 +602,38 @@ std::vector<Node*> hard_order(const Graph& graph) {
   }
   return order;
 }
-// An instance and its graph share nodes; setting one copies it.
-FAKE(cuGraphInstantiateWithFlags)(GraphExec* exec, GraphHandle graph, unsigned long long) {
-  ENTER("cuGraphInstantiateWithFlags");
-  auto* made = new std::map<Node*, std::shared_ptr<Node>>;
-  auto* order = new std::vector<Node*>(hard_order(*reinterpret_cast<Graph*>(graph)));
-  for (const auto& node : reinterpret_cast<Graph*>(graph)->nodes) {
+namespace {
+Exec::Exec(const Graph& graph) : order(hard_order(graph)) {
+  for (const auto& c : graph.conditions) conditions.push_back(c.get());
+  for (const auto& node : graph.nodes) {
     auto copy = std::make_shared<Node>(*node);
     if (copy->function) copy->set(node->pointers.data());
-    (*made)[node.get()] = copy;
+    if (node->conditional) bodies[node.get()] = std::make_unique<Exec>(*reinterpret_cast<Graph*>(node->bodies[0]));
+    nodes[node.get()] = copy;
   }
-  *exec = reinterpret_cast<GraphExec>(new std::pair(made, order));
+}
+void Exec::run() {
+  for (unsigned* c : conditions) *c = 0;
+  for (Node* node : order) {
+    if (!node->conditional) {
+      nodes[node]->run();
+      continue;
+    }
+    while (*node->condition) {
+      bodies[node]->run();
+      if (!node->loops) break;
+    }
+  }
+}
+}  // namespace
+FAKE(cuGraphInstantiateWithFlags)(GraphExec* exec, GraphHandle graph, unsigned long long) {
+  ENTER("cuGraphInstantiateWithFlags");
+  *exec = reinterpret_cast<GraphExec>(new Exec(*reinterpret_cast<Graph*>(graph)));
   return kSuccess;
 }
-using Exec = std::pair<std::map<Node*, std::shared_ptr<Node>>*, std::vector<Node*>*>;
 FAKE(cuGraphExecKernelNodeSetParams_v2)(GraphExec exec, GraphNode node, const KernelNodeParams* p) {
   ENTER("cuGraphExecKernelNodeSetParams_v2");
-  Node& n = *(*reinterpret_cast<Exec*>(exec)->first)[reinterpret_cast<Node*>(node)];
+  Node& n = *reinterpret_cast<Exec*>(exec)->nodes[reinterpret_cast<Node*>(node)];
   n.function = reinterpret_cast<Function*>(p->func);
   for (int i = 0; i < 3; i++) n.grid[i] = p->grid[i], n.block[i] = p->block[i];
   n.shared_bytes = p->shared_bytes;
@@ -566,8 +642,7 @@ FAKE(cuGraphExecKernelNodeSetParams_v2)(GraphExec exec, GraphNode node, const Ke
 }
 FAKE(cuGraphLaunch)(GraphExec exec, StreamHandle) {
   ENTER("cuGraphLaunch");
-  auto* e = reinterpret_cast<Exec*>(exec);
-  for (Node* node : *e->second) (*e->first)[node]->run();
+  reinterpret_cast<Exec*>(exec)->run();
   return kSuccess;
 }
 FAKE(cuGraphDestroy)(GraphHandle graph) {
@@ -577,10 +652,7 @@ FAKE(cuGraphDestroy)(GraphHandle graph) {
 }
 FAKE(cuGraphExecDestroy)(GraphExec exec) {
   ENTER("cuGraphExecDestroy");
-  auto* e = reinterpret_cast<Exec*>(exec);
-  delete e->first;
-  delete e->second;
-  delete e;
+  delete reinterpret_cast<Exec*>(exec);
   return kSuccess;
 }
 
@@ -602,6 +674,7 @@ const Driver& fake_table() {
 #define X(member, symbol, signature) \
   d.member = reinterpret_cast<Result(*) signature>(dlsym(RTLD_DEFAULT, "fake_" symbol));
     LUTRA_CUDA_FUNCTIONS(X)
+    LUTRA_CUDA_NEWER_FUNCTIONS(X)
 #undef X
     return d;
   }();

@@ -338,21 +338,16 @@ test("two scans of one function side by side", function()
   end
 end)
 
-test("what a scan's steps are is recorded, up to a number of launches, and what data decide is not", function()
+test("what a scan's steps are is recorded, up to a number of launches", function()
   local said = recordings [[
     local function last(x) return (lt.scan(function(c, x) return (c + x:sum()):tanh(), nil end, x[0], x)) end
     local short, long = lt.compile(last), lt.compile(function(x) return last(x) end)
-    local some = lt.compile(function(x)
-      return lt.cond(x:sum():gt(0), function() return x:sum(1) * 2 end, function() return x:sum(1) end):exp()
-    end)
     for i = 1, 6 do
       short(lt.randn(20, 3))
       if i < 4 then long(lt.randn(17000, 2)) end
-      some(lt.randn(3, 4))
     end]]
   truthy(said:find(":1 is recorded %(1%): 1 launches, 20 nodes\n"), said)
   truthy(said:find(":1 is not recorded: it has more than 16384 launches\n"), said)
-  truthy(said:find(":4 is not recorded: cond waits for the GPU\n"), said)
 end)
 
 test("compiled code ran", function() truthy(lt.counters().cache.hits >= 25) end)

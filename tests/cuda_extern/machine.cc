@@ -112,6 +112,7 @@ const char kShim[] = R"cpp(
   }
   static void __threadfence_system() {}
 #define __expf(x) std::exp((float)(x))
+  static void cudaGraphSetConditional(unsigned long long handle, unsigned value) { *(unsigned*)handle = value; }
   static unsigned bits_of(float f) {
     unsigned b;
     std::memcpy(&b, &f, 4);

@@ -25,9 +25,19 @@ LaunchOrder::LaunchOrder(const Plan& plan, const ArenaLayout& layout, const char
   scratch_.watch = this;
   under_way = this;
 }
+LaunchOrder::LaunchOrder(LaunchOrder& around)
+    : plan_(around.plan_),
+      layout_(around.layout_),
+      arena_(around.arena_),
+      stream_(around.stream_),
+      scratch_(around.scratch_),
+      outer_(&around) {
+  scratch_.watch = this;
+  under_way = this;
+}
 LaunchOrder::~LaunchOrder() {
-  scratch_.watch = nullptr;
-  under_way = nullptr;
+  scratch_.watch = outer_;
+  under_way = outer_;
 }
 
 void LaunchOrder::Set::add(size_t i) {
@@ -53,6 +63,7 @@ MemoryRange LaunchOrder::range_of(int32_t buffer) const {
 void LaunchOrder::begin() {
   if (done_.size() == kMostLaunches) throw std::runtime_error(str("it has more than ", kMostLaunches, " launches"));
   launch_ = {};
+  wait_for(floor_);
   if (!around_.empty()) wait_for(around_.back().entry);
 }
 
@@ -97,6 +108,21 @@ std::vector<cuda::GraphNode> LaunchOrder::nodes_of(std::span<const int32_t> aske
 void LaunchOrder::wait() {
   std::vector<cuda::GraphNode> nodes = nodes_of(launch_.asked);
   LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kSet));
+}
+
+void LaunchOrder::wait_for_all() {
+  begin();
+  launch_.asked.clear();
+  for (int32_t i = 0; i < int32_t(done_.size()); i++) {
+    launch_.asked.push_back(i);
+    launch_.before.add(size_t(i));
+  }
+  wait();
+}
+
+void LaunchOrder::all_wait() {
+  end();
+  floor_ = int32_t(done_.size()) - 1;
 }
 
 // In the middle of a launch: what it puts into the stream from now on waits.
@@ -174,14 +200,26 @@ void* LaunchOrder::arena(const void* function, size_t bytes, Device device) {
   return s->data;
 }
 
-std::vector<cuda::GraphNode> LaunchOrder::leaves() const {
-  int status = 0;
-  uint64_t id = 0;
+namespace {
+
+struct Captured {
   cuda::GraphHandle graph = nullptr;
   const cuda::GraphNode* nodes = nullptr;
   size_t count = 0;
-  LUTRA_CUDA(capture_info(stream_, &status, &id, &graph, &nodes, &count));
-  return {nodes, nodes + count};
+  explicit Captured(cuda::StreamHandle stream) {
+    int status = 0;
+    uint64_t id = 0;
+    LUTRA_CUDA(capture_info(stream, &status, &id, &graph, &nodes, &count));
+  }
+};
+
+}  // namespace
+
+std::vector<cuda::GraphNode> LaunchOrder::leaves() const {
+  const Captured now(stream_);
+  return {now.nodes, now.nodes + now.count};
 }
+
+cuda::GraphHandle LaunchOrder::graph() const { return Captured(stream_).graph; }
 
 }  // namespace lutra

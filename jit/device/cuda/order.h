@@ -39,6 +39,8 @@ class LaunchOrder : cuda::ScratchWatch {
   // Of a stream that this thread captures from now on.
   LaunchOrder(const Plan& plan, const ArenaLayout& layout, const char* arena, cuda::StreamHandle stream,
               cuda::ScratchPool& scratch);
+  // Of a graph within the one of that order: the body of a conditional node.
+  explicit LaunchOrder(LaunchOrder& around);
   ~LaunchOrder();
   LaunchOrder(const LaunchOrder&) = delete;
   // Of the capture that is under way on this thread, or null.
@@ -56,6 +58,15 @@ class LaunchOrder : cuda::ScratchWatch {
   // Between wait and end of a launch that runs functions: around their launches.
   void enter();
   void leave();
+
+  // Around what waits for all that is done, and is waited for by all that comes.
+  void wait_for_all();
+  void all_wait();
+  // What is captured now: its graph, and the nodes that the next one waits for.
+  cuda::GraphHandle graph() const;
+  std::vector<cuda::GraphNode> leaves() const;
+  // Of a capture that was ended and goes on: its graph, which nobody else owns until it ends.
+  cuda::GraphHandle resumed = nullptr;
 
   // Temporary memory for a call of a function: pieces in turn, so that calls that follow each other may overlap.
   void* arena(const void* function, size_t bytes, Device device);
@@ -100,7 +111,6 @@ class LaunchOrder : cuda::ScratchWatch {
   void take(const MemoryRange& range);
   void taken(size_t block) override;
   void taken_lent(const void* p, size_t nbytes) override;
-  std::vector<cuda::GraphNode> leaves() const;
 
   const Plan& plan_;
   const ArenaLayout& layout_;
@@ -112,6 +122,8 @@ class LaunchOrder : cuda::ScratchWatch {
   Launch launch_;
   std::vector<Launch> around_;  // whose functions' launches these are, outermost first
   std::map<const void*, Arenas> arenas_;
+  LaunchOrder* const outer_ = nullptr;
+  int32_t floor_ = -1;  // what all that comes waits for
 };
 
 }  // namespace lutra

@@ -11,7 +11,8 @@
 // 4. Memory that is taken while recording stays taken as long as the recording lives, but for the arena: that it lies
 //    where it was is part of what a recording must find equal.
 // 5. The steps of a scan are part of the graph, their kernels as they were recorded: a scan is given what a library is.
-//    Branches and loops that data decide wait for the GPU, so their plan is not recorded.
+//    Branches and loops that data decide are conditional nodes (decide.h). Where the driver has none, and where the
+//    host needs the number of steps (the backward of a while_loop), the plan is not recorded.
 // 6. At most kMostRecordings at a time and kMostTries in all; what cannot be recorded runs launch by launch.
 #include "jit/device/cuda/record.h"
 
@@ -120,7 +121,9 @@ void CudaRunner::set_donors(Context& c, const std::vector<Donor>& donors) const 
 // Throws where the launch cannot be part of the graph.
 void CudaRunner::check_recordable(const Context& c, const ExternLaunch& launch) const {
   const Control control = control_of(launch.op);
-  if (control == Control::kScan) return;
+  const bool decides = control == Control::kCond || control == Control::kWhileLoop;
+  if (control == Control::kScan || (decides && cuda::has_conditional_nodes())) return;
+  if (decides) throw std::runtime_error(str(name(launch.op), " waits for the GPU: the driver is older than CUDA 12.4"));
   CallOperands operands;
   const char* candidate = control == Control::kNone ? extern_candidate(make_call(c, launch, operands)) : "host";
   if (candidate && !std::strcmp(candidate, "host"))
@@ -214,6 +217,7 @@ void CudaRunner::launch_recorded(Context& c, Recording& r) const {
     return launch_all(c);
   }
   cuda::Context& gpu = cuda::context(plan_.device);
+  if (r.decides) gpu.loops = true;
   LUTRA_CUDA(graph_launch(r.exec, gpu.stream));
   copy_results(c, r);
   default_generator().next_call += uint64_t(plan_.rng_calls);
@@ -240,13 +244,15 @@ bool CudaRunner::record(Context& c, Recording& r) const {
     cuda::KeepAllocations keep(r.kept);
     c.working.scratch().hold_in(&r.kept);
     LUTRA_CUDA(begin_capture(gpu.stream, kRelaxed));
+    LaunchOrder order(plan_, c.layout, c.arena_base, gpu.stream, c.working.scratch());
     try {
-      LaunchOrder order(plan_, c.layout, c.arena_base, gpu.stream, c.working.scratch());
       launch_all(c);
     } catch (const std::exception& error) {
       wrong = error.what();
     }
     const cuda::Result ended = d.end_capture(gpu.stream, &r.graph);
+    r.decides = order.resumed != nullptr;
+    if (!r.graph && r.decides) d.graph_destroy(order.resumed);
     c.working.scratch().hold_in(nullptr);
     if (wrong.empty() && ended != cuda::kSuccess) wrong = cuda::result_text(ended);
   }

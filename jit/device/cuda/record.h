@@ -58,6 +58,7 @@ struct CudaRunner::Recording {
   std::vector<Ref<Storage>> kept;  // taken while recording
   std::vector<Kernel> kernels;     // by launch
   size_t nodes = 0;
+  bool decides = false;  // has conditional nodes
   cuda::GraphHandle graph = nullptr;
   cuda::GraphExec exec = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "jit/device/cuda/decide.h"
 #include "jit/device/cuda/record.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
@@ -17,7 +18,8 @@ const cuda::LaunchCode& code_of(const CachedKernel& kernel) {
   return static_cast<const cuda::LaunchCode&>(*kernel.code);
 }
 
-CudaRunner::CudaRunner(const FlatPlan& flat) : Runner(flat), gpu_steps_(flat.steps.size()) {
+CudaRunner::CudaRunner(const FlatPlan& flat)
+    : Runner(flat), decider_(new ConditionalNodes(flat.plan.device)), gpu_steps_(flat.steps.size()) {
   add_sites();
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
     if (steps_[i].kernel) add_groups(i);
@@ -75,6 +77,8 @@ void CudaRunner::end(RunContext& base) const {
   c.working.give_back();
   c.arena = nullptr;
 }
+
+Decider* CudaRunner::decider(RunContext&) const { return LaunchOrder::current() ? decider_.get() : nullptr; }
 
 void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const Generator&, bool& wrote) const {
   const GpuStep& s = gpu_steps_[size_t(&first - steps_.data())];

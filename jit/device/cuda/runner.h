@@ -61,6 +61,7 @@ class CudaRunner final : public Runner {
   void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool& wrote) const override;
   void launch_library(RunContext& c, const LaunchStep& step) const override;
   void end(RunContext& c) const override;
+  Decider* decider(RunContext& c) const override;
 
   void add_sites();
   void add_groups(size_t first);
@@ -89,6 +90,7 @@ class CudaRunner final : public Runner {
   bool find_nodes(const Context& c, Recording& r) const;
   void update_kernels(const Context& c, Recording& r) const;
 
+  const std::unique_ptr<Decider> decider_;
   std::vector<GpuStep> gpu_steps_;
   std::vector<std::vector<int32_t>> groups_;                   // steps by launch
   std::unique_ptr<Recordings, RecordingsDeleter> recordings_;  // where there is something to gain

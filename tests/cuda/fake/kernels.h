@@ -46,6 +46,10 @@ T atomicMax(T* p, T v) {
 }
 inline int atomicCAS_system(int* p, int expected, int wanted) { return atomicCAS(p, expected, wanted); }
 inline unsigned bits_of(float x) { return shim_bits<unsigned>(x); }
+// A condition is a number of the fake driver.
+inline void cudaGraphSetConditional(unsigned long long handle, unsigned value) {
+  *reinterpret_cast<unsigned*>(handle) = value;
+}
 inline float float_of(unsigned x) { return shim_bits<float>(x); }
 inline unsigned long long bits_of(double x) { return shim_bits<unsigned long long>(x); }
 inline double double_of(unsigned long long x) { return shim_bits<double>(x); }
