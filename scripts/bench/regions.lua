@@ -1,0 +1,122 @@
+-- Control flow of the graph beside the same program unrolled by hand, forward and backward in one graph: one JSON line
+-- a case, {case, threads, region_ms, unrolled_ms, ratio, region_compile_ms, unrolled_compile_ms}; the least of samples
+-- that alternate.
+--   lutra scripts/bench/regions.lua [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
+local lt = require "lutra"
+local nn = lt.nn
+
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local common = dofile(here .. "common.lua")(arg, {threads = 2, seconds = 1})
+local threads, seconds = common.options.threads, common.options.seconds
+lt.config.num_threads = threads
+
+local function sample(f, calls)
+  local start = lt.perf_counter()
+  for _ = 1, calls do f() end
+  return (lt.perf_counter() - start) / calls * 1e3
+end
+
+-- region() and unrolled() are step functions of the same loss; what they give must agree.
+local function both(name, calls, region, unrolled)
+  if not common.is_wanted(name) then return end
+  local sides, compile, least = {region, unrolled}, {}, {math.huge, math.huge}
+  for i, step in ipairs(sides) do
+    sides[i] = lt.compile(step, {fullgraph = true})
+    compile[i] = sample(sides[i], 1)
+    sample(sides[i], calls)
+  end
+  assert(sides[1]():allclose(sides[2](), {rtol = 1e-4}), name)
+  local start = lt.perf_counter()
+  repeat
+    for i = 1, 2 do least[i] = math.min(least[i], sample(sides[i], calls)) end
+  until lt.perf_counter() - start > seconds
+  common.emit(name, {{"region_ms", least[1]}, {"unrolled_ms", least[2]}, {"ratio", least[1] / least[2]},
+    {"region_compile_ms", compile[1]}, {"unrolled_compile_ms", compile[2]}}, {{"threads", threads}})
+end
+
+-- loss(), and its backward, as one step.
+local function step_of(leaves, loss)
+  return function()
+    for _, leaf in ipairs(leaves) do leaf.grad = nil end
+    local l = loss()
+    l:backward()
+    return l
+  end
+end
+
+do
+  lt.manual_seed(0)
+  local w, u = lt.randn({128, 128}, {requires_grad = true}), lt.randn({64, 128}, {requires_grad = true})
+  lt.no_grad(function() w:mul_(0.05) end)
+  local xs, h0 = lt.randn(32, 32, 64), lt.zeros(32, 128)
+  local function cell(h, x)
+    h = (h:mm(w) + x:mm(u)):tanh()
+    return h, h
+  end
+  both("rnn", 4, step_of({w, u}, function()
+    local h, ys = lt.scan(cell, h0, xs)
+    return h:sum() + ys:square():mean()
+  end), step_of({w, u}, function()
+    local h, ys = h0, {}
+    for i = 0, 31 do h, ys[i + 1] = cell(h, xs[i]) end
+    return h:sum() + lt.stack(ys, 0):square():mean()
+  end))
+end
+
+do
+  lt.manual_seed(0)
+  local a = (lt.rand({256, 256}) + 1):requires_grad_()
+  local function improve(x) return (x + a / x) * 0.5 end
+  both("newton", 8, step_of({a}, function()
+    local _, x = lt.while_loop(function(i) return i:lt(6) end, function(i, x) return i + 1, improve(x) end,
+      lt.tensor(0), a * 1)
+    return x:sum()
+  end), step_of({a}, function()
+    local x = a * 1
+    for _ = 1, 6 do x = improve(x) end
+    return x:sum()
+  end))
+end
+
+do
+  lt.manual_seed(0)
+  local function make()
+    return nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 128))
+  end
+  local first, second, x = make(), make(), lt.randn(64, 128)
+  local leaves = {}
+  for _, m in ipairs {first, second} do
+    for _, p in ipairs(m:parameters()) do leaves[#leaves + 1] = p end
+  end
+  both("experts", 8, step_of(leaves, function()
+    local y = lt.cond(x:sum():gt(-1e9), function(x) return first(x) end, function(x) return second(x) end, x)
+    return y:square():mean()
+  end), step_of(leaves, function() return first(x):square():mean() end))
+end
+
+do
+  lt.manual_seed(0)
+  local k = (lt.rand({64, 64}) + 0.5):requires_grad_()
+  local y0 = lt.randn(64, 64)
+  local function slope(y) return y:mm(k) * -0.02 end
+  local function try(y, h)
+    local whole, half = y + h * slope(y), y + h / 2 * slope(y)
+    local twice = half + h / 2 * slope(half)
+    return twice * 2 - whole, (whole - twice):abs():max()
+  end
+  -- Steps that are all taken, so that both sides make as many.
+  both("ode", 8, step_of({k}, function()
+    local _, y = lt.while_loop(function(t) return t:lt(1) end, function(t, y, h)
+      local next, err = try(y, h)
+      return lt.cond(err:gt(1e3), function() return t, y, h / 2 end, function() return t + h, next, h * 1 end)
+    end, lt.zeros({}), y0, lt.full({}, 0.125))
+    return y:square():mean()
+  end), step_of({k}, function()
+    local y, h = y0, lt.full({}, 0.125)
+    for _ = 1, 8 do
+      local next, err = try(y, h)
+      y = lt.where(err:gt(1e3), y, next)
+    end
+    return y:square():mean()
+  end))
+end
