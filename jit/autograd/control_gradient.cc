@@ -154,6 +154,9 @@ class ScanBackward {
 
   void one(const Backward& b, bool first) {
     Tensors results;
+    const bool again = call_.create_graph && b.step && has_control(*b.step);
+    if (again && !tape_watch()) node_.refuse("its gradient is differentiated, and there is control flow within it");
+    const GradModeScope mode(grad_enabled() && !again);
     if (b.step) {
       Tensors arguments = values(b, 0, b.carried);
       for (size_t i = b.carried; i < b.carried + b.slices; i++) arguments.push_back(slice(b.arguments[i], first));
@@ -292,10 +295,10 @@ struct Recorded {
     return x;
   }
   // What it records, with its history where there is one.
-  RecordedFunction finish() {
+  RecordedFunction finish(bool taped) {
     graph->renumber();
     const auto differentiable = [](const Value& v) { return v.tensor()->requires_grad; };
-    if (std::none_of(graph->outputs.begin(), graph->outputs.end(), differentiable)) {
+    if (!taped || std::none_of(graph->outputs.begin(), graph->outputs.end(), differentiable)) {
       function.function = make_function(std::move(graph));
       return {function, nullptr};
     }
@@ -338,6 +341,9 @@ struct CondNode final : ControlNode {
       request.so_far.push_back(strides_of(sums[at]));
     }
     const Backward& b = f.backward(request);
+    if (grad_enabled() && (has_control(graph_of(f.forward())) || (b.step && has_control(*b.step)))) {
+      refuse("its gradient is differentiated, and there is control flow within it");
+    }
     Tensors read, arguments;
     for (size_t at : branch.at) read.push_back(out.input(values[at]));
     GraphRecorder recorder(*out.graph);
@@ -370,7 +376,9 @@ struct CondNode final : ControlNode {
       for (Recorded* r : {&f, &g}) {
         GraphRecorder recorder(*r->graph);
         ModeScope mode(&recorder);
-        r->graph->outputs.emplace_back(alike ? own_copy(r->gradients[at]) : contiguous_copy(r->gradients[at]));
+        const Tensor given = alike ? own_copy(r->gradients[at]) : contiguous_copy(r->gradients[at]);
+        if (!grad_enabled()) given->requires_grad = is_float(given->dtype);
+        r->graph->outputs.emplace_back(given);
       }
     }
   }
@@ -384,13 +392,16 @@ struct CondNode final : ControlNode {
     const Tensors sums = so_far(call);
     grads.resize(results);
     for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
-    GradModeScope grad_mode(call.create_graph);
+    // Outside of the graph that is recorded, functions are interpreted under the tape.
+    const bool taped = call.create_graph && !tape_watch();
+    GradModeScope grad_mode(taped);
     Recorded f, g;
     record(f, branches[0], call, grads, sums, values), record(g, branches[1], call, grads, sums, values);
     make_alike(f, g, sums);
     const auto there = [](const Tensor& t) { return bool(t); };
     const bool any = std::any_of(f.gradients.begin(), f.gradients.end(), there);
-    const Results given = any ? lutra::call_cond(flag, f.finish(), g.finish(), refuse) : Results();
+    const Results given = any ? lutra::call_cond(flag, f.finish(taped), g.finish(taped), refuse) : Results();
+    if (call.create_graph && !taped) mark_differentiable(given);
     Tensors out;
     size_t k = 0;
     for (size_t at = 0; at < next.size(); at++) out.push_back(f.gradients[at] ? given[k++] : sums[at]);

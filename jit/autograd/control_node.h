@@ -28,6 +28,11 @@ inline TracedFunction::Strides strides_of(const Tensor& t, std::optional<size_t>
   return out;
 }
 
+// Values of a graph that is interpreted under the tape: there they have their history.
+inline void mark_differentiable(const Results& results) {
+  for (const Tensor& t : results) t->requires_grad = is_float(t->dtype);
+}
+
 // The node of a branch or loop. Its results are the op's, whose gradients do not depend on each other; it is joint as
 // it goes on from what later nodes gave.
 struct ControlNode : GradNode {

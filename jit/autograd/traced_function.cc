@@ -70,6 +70,7 @@ Sizes inverse(const Sizes& order) {
 
 Tensors replay(const Graph& graph, const Tensors& arguments, GraphRecorder* recorder) {
   std::unordered_map<const TensorImpl*, Tensor> now;
+  const bool taped = grad_enabled();
   for (size_t i = 0; i < arguments.size(); i++) now[graph.inputs[i].value.get()] = arguments[i];
   for (const auto& n : graph.nodes) {
     Args args = n->args;
@@ -78,16 +79,23 @@ Tensors replay(const Graph& graph, const Tensors& arguments, GraphRecorder* reco
     });
     if (recorder) recorder->set_location(n->file, n->line, n->origin);
     const auto is_differentiable = [](const Tensor& t) { return t->requires_grad; };
-    const GradModeScope mode(grad_enabled() && std::any_of(n->results.begin(), n->results.end(), is_differentiable));
+    const GradModeScope mode(taped && std::any_of(n->results.begin(), n->results.end(), is_differentiable));
     const Results results = call_op(n->op, std::move(args));
     for (size_t i = 0; i < results.size(); i++) {
-      if (!grad_enabled() && recorder) results[i]->requires_grad = n->results[i]->requires_grad;
+      if (!taped) results[i]->requires_grad = n->results[i]->requires_grad;
       now[n->results[i].get()] = results[i];
     }
   }
   Tensors outputs;
   for (const Value& v : graph.outputs) outputs.push_back(now.at(v.tensor().get()));
   return outputs;
+}
+
+bool has_control(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& n) {
+    const auto requires_grad = [](const Tensor& t) { return t->requires_grad; };
+    return info(n->op).has(kControl) && std::any_of(n->results.begin(), n->results.end(), requires_grad);
+  });
 }
 
 TracedFunction::TracedFunction(std::unique_ptr<Graph> traced, size_t carried, size_t slices)
@@ -156,22 +164,29 @@ void TracedFunction::add_results() {
   }
 }
 
-std::vector<size_t> TracedFunction::reach(size_t result) const {
+// Gradients of these results go in, all that they give is wanted.
+TracedFunction::Request TracedFunction::all_of(const std::vector<size_t>& results) const {
+  Request all;
+  all.gradients.resize(all_results()), all.so_far.resize(parameters());
+  for (size_t k : results) all.gradients[k] = strides_of(forward_.graph->outputs[k].tensor());
+  all.wanted.assign(parameters(), true);
+  return all;
+}
+
+// What the backward finds: a node of the tape may lead to more than it gives.
+std::vector<size_t> TracedFunction::reach(const std::vector<size_t>& results) {
+  const TracedBackward traced = trace_backward(forward_, request_of(all_of(results)));
   std::vector<size_t> out;
-  if (gradient_[result] == kNone) return out;
-  const std::vector<size_t> sources = reach_of(forward_, uint32_t(gradient_[result])).sources;
   for (size_t i = 0; i < source_.size(); i++) {
-    if (source_[i] >= 0 && std::count(sources.begin(), sources.end(), size_t(source_[i]))) out.push_back(i);
+    if (source_[i] >= 0 && traced.gradients[size_t(source_[i])] >= 0) out.push_back(i);
   }
   return out;
 }
 
 void TracedFunction::find_read() {
-  Request all;
-  for (const Value& y : forward_.graph->outputs) all.gradients.push_back(strides_of(y.tensor()));
-  all.so_far.resize(parameters());
-  all.wanted.assign(parameters(), true);
-  const TracedBackward traced = trace_backward(forward_, request_of(all));
+  std::vector<size_t> results(all_results());
+  for (size_t k = 0; k < results.size(); k++) results[k] = k;
+  const TracedBackward traced = trace_backward(forward_, request_of(all_of(results)));
   read_.assign(parameters(), false);
   const Graph* graph = traced.pieces[0].graph.get();
   if (!graph) return;

@@ -25,6 +25,8 @@ namespace lutra {
 // The nodes of a graph that writes nothing, called on other arguments; those whose results require grad under the tape.
 // recorder: is told where they come from.
 std::vector<Tensor> replay(const Graph& graph, const std::vector<Tensor>& arguments, GraphRecorder* recorder = nullptr);
+// Whether there is control flow in it whose results require grad: replayed, that has no history.
+bool has_control(const Graph& graph);
 
 class TracedFunction {
  public:
@@ -71,8 +73,8 @@ class TracedFunction {
   size_t all_results() const { return forward_.graph->outputs.size(); }
   bool takes_gradient(size_t parameter) const { return source_[parameter] >= 0; }
   bool gives_gradient(size_t result) const { return gradient_[result] >= 0; }
-  // Parameters that a result's gradient goes on to.
-  std::vector<size_t> reach(size_t result) const;
+  // Parameters that gradients of these results give gradients to.
+  std::vector<size_t> reach(const std::vector<size_t>& results);
   // Raises what eager raises in its backward.
   const Backward& backward(const Request& request);
 
@@ -89,6 +91,7 @@ class TracedFunction {
   Stack stack(const Tensor& value);
   void add_results();
   BackwardRequest request_of(const Request& request);
+  Request all_of(const std::vector<size_t>& results) const;
 
   TracedForward forward_;
   FunctionRef function_;

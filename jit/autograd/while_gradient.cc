@@ -47,7 +47,7 @@ struct SecondGradient final : GradNode {
   const char* name() const override { return "while_loop"; }
   std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
     if (!tape_watch()) refuse("its gradient is differentiated");
-    fail("while_loop: the gradient of a compiled lt.while_loop cannot be differentiated here");
+    fail("while_loop: its gradient is differentiated within a graph");
   }
   void release() override {}
 };
@@ -153,6 +153,7 @@ struct WhileNode final : ControlNode {
   }
   void set_second(const Results& results, const Tensors& inputs) const {
     if (std::none_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t->requires_grad; })) return;
+    if (tape_watch()) return mark_differentiable(results);
     auto node = make_ref<SecondGradient>();
     node->refuse = refuse;
     link(*node, inputs);
@@ -161,12 +162,14 @@ struct WhileNode final : ControlNode {
 };
 
 // By read.
-std::vector<bool> reached_reads(const TracedFunction& f) {
-  std::vector<bool> out(f.parameters() - f.first_read());
+std::vector<bool> reached_reads(TracedFunction& f) {
+  std::vector<size_t> results;
   for (size_t k = 0; k < f.carried(); k++) {
-    for (size_t i : f.reach(k)) {
-      if (i >= f.first_read()) out[i - f.first_read()] = true;
-    }
+    if (f.gives_gradient(k)) results.push_back(k);
+  }
+  std::vector<bool> out(f.parameters() - f.first_read());
+  for (size_t i : f.reach(results)) {
+    if (i >= f.first_read()) out[i - f.first_read()] = true;
   }
   return out;
 }
@@ -195,7 +198,7 @@ Tensors reached_by_loop(const RecordedFunction& body) {
 Results call_while_loop(const ControlFunction& test, const RecordedFunction& body, const Tensors& carried,
                         const Refuse& refuse) {
   if (!body.traced) return call_while_loop(test, body.plain, carried);
-  const TracedFunction& f = *body.traced;
+  TracedFunction& f = *body.traced;
   check_steps_alike(body, refuse);
   auto node = make_ref<WhileNode>();
   link(*node, joined(body.plain.reads, carried));

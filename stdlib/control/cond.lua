@@ -45,7 +45,8 @@ return function(pred, f, g, ...)
     return record.unpack(results, n, emit(pred, first, second))
   end
   if not lt.is_tensor(pred) then return (tree.truth("cond", "pred", pred) and f or g)(...) end
-  local first, second = reads.branches(f, g, ...)
-  if tree.truth("cond", "pred", pred) then return of_branch(f, first and others_of(first, second), ...) end
+  if not lt.is_grad_enabled() then return of_branch(tree.truth("cond", "pred", pred) and f or g, nil, ...) end
+  local holds, first, second = reads.branches(pred, f, g, ...)
+  if holds then return of_branch(f, first and others_of(first, second), ...) end
   return of_branch(g, first and others_of(second, first), ...)
 end

@@ -3,7 +3,8 @@
 -- which tensors have one (ops/grad/control_border.h).
 --
 -- The trace is a compiled function that runs nothing: the next call costs its guards. There is one for each pair of
--- functions and each shape of their arguments.
+-- functions and each shape of their arguments. Where compiled code leaves control flow to Lua, it is asked outside of
+-- the graph, so that it says what it says in eager code.
 local lt, use = ...
 local tree = use "control.tree"
 local native = lt._native
@@ -39,16 +40,17 @@ local function traced(kind, f, g, values, n)
   return trace
 end
 
--- By flat result of f and of g: a list of tensors, false where it has no gradient.
-function M.branches(f, g, ...)
-  if not lt.is_grad_enabled() then return nil end
-  return traced("branches", f, g, {...}, select("#", ...))(f, g, ...)
-end
+local function outside(f) return lt.disable(f, {reason = "which gradients there are is found out for eager code"}) end
+
+-- Whether pred holds. By flat result of f and of g: a list of tensors, false where it has no gradient.
+M.branches = outside(function(pred, f, g, ...)
+  local holds = tree.truth("cond", "pred", pred)
+  return holds, traced("branches", f, g, {...}, select("#", ...))(f, g, ...)
+end)
 
 -- By flat value that is carried: whether it takes a gradient; the tensors that body reads.
-function M.loop(cond, body, carried, n)
-  if not lt.is_grad_enabled() then return nil end
+M.loop = outside(function(cond, body, carried, n)
   return traced("loop", cond, body, carried, n)(cond, body, carried, n)
-end
+end)
 
 return M

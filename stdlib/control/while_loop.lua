@@ -29,6 +29,7 @@ end
 -- In eager code: what stands between steps, where gradients go through the loop. Whatever is carried and takes a
 -- gradient has one there; those of what is read begin with zeros, behind the last step.
 local function border_of(cond, body, carried, n)
+  if not lt.is_grad_enabled() then return nil end
   local takes, read = reads.loop(cond, body, carried, n)
   local any = false
   for k = 1, takes and #takes or 0 do any = any or takes[k] end

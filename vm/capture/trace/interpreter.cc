@@ -145,7 +145,9 @@ void Trace::step(Frame& f) {
   if (poor || spent || graph->nodes.size() > budget.most_nodes()) stop_at_budget(false);
   while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();
   if (steps == decisions.stop_step) throw GraphBreak{decisions.stop_reason, false};
-  if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc)) stop(Break::stress);
+  if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc) && !is_for_eager(*this)) {
+    stop(Break::stress);
+  }
   if (const bc::Loop* loop = f.code->loop_at(f.pc)) {
     if (decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
     f.active.push_back(loop);

@@ -43,6 +43,8 @@ ControlPlace control_place(const Trace& t) {
   return {&(f ? f : t.frames[0])->code->proto(), f ? f->pc : 0};
 }
 
+bool is_for_eager(const Trace& t) { return t.frames[0]->code->file == std::string_view("lutra/control/traces.lua"); }
+
 bool is_in_control(const Trace& t) { return is_control(*t.frames.back()); }
 
 void refuse_control(Trace& t, const ControlPlace& place, const std::string& why) {
@@ -282,7 +284,7 @@ Vars run_control_branch_reads(Trace& t, Var*, const Vars& args) {
   for (size_t k = 0; k < results.size(); k++) {
     std::vector<Tensor> reads;
     const bool gives = f.traced && f.traced->gives_gradient(k);
-    for (size_t i : gives ? f.traced->reach(k) : std::vector<size_t>()) reads.push_back(f.plain.reads[i]);
+    for (size_t i : gives ? f.traced->reach({k}) : std::vector<size_t>()) reads.push_back(f.plain.reads[i]);
     t.raw_set(list->table, t.number(double(k + 1)), gives ? list_of(t, reads) : t.boolean(false));
   }
   return {list};

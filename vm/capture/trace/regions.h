@@ -62,6 +62,8 @@ class Region final : public Mode {
 [[noreturn]] void refuse_control(Trace& t, const ControlPlace& place, const std::string& why);
 // Where stdlib/control was called.
 ControlPlace control_place(const Trace& t);
+// Whether the trace only tells eager code what stdlib/control's functions read.
+bool is_for_eager(const Trace& t);
 // Whether the instruction is stdlib/control's own.
 bool is_in_control(const Trace& t);
 
