@@ -1,5 +1,6 @@
 // Functions with histories in, the results of control flow with nodes of the tape out.
 #include "jit/autograd/control_node.h"
+#include "ops/core/tensor_type.h"
 #include "ops/decompose/emit.h"
 
 namespace lutra {
@@ -307,16 +308,24 @@ struct Recorded {
   }
 };
 
-// Which tensors have a gradient does not depend on the data: one that only the other branch reads has zeros.
+// Which tensors have a gradient does not depend on the data: one that only the other branch reads has zeros. The op's
+// further results are what backwards read of a run, of one branch or the other; those that the branch has not, zeros.
 struct CondNode final : ControlNode {
   struct Branch {
     std::shared_ptr<TracedFunction> function;  // null: it gives no gradients
     std::vector<size_t> at;                    // by what it reads: which of the node's tensors
+    std::vector<size_t> place;                 // by result of the function's forward: which of the op's
+    bool reads(size_t i) const {
+      for (size_t k = 0; function && k < at.size(); k++) {
+        if (at[k] == i && function->is_read(k)) return true;
+      }
+      return false;
+    }
   };
   Branch branches[2];
-  size_t results = 0;
   SavedTensor pred;
   std::vector<SavedTensor> reads;  // of both
+  std::vector<SavedTensor> made;   // the op's results
 
   const char* name() const override { return "cond"; }
   bool saves() const override {
@@ -324,37 +333,38 @@ struct CondNode final : ControlNode {
   }
   void drop() override {
     pred.release();
-    for (SavedTensor& t : reads) t.release();
+    for (auto* list : {&reads, &made}) {
+      for (SavedTensor& t : *list) t.release();
+    }
   }
 
-  // The backward of a branch, which runs the forward again.
-  void record(Recorded& out, const Branch& branch, const JointCall& call, const Tensors& grads, const Tensors& sums,
-              const Tensors& values) const {
+  // The backward of a branch.
+  void record(Recorded& out, const Branch& branch, const JointCall& call, const Tensors& grads,
+              const Tensors& sums) const {
     out.gradients.resize(next.size());
     if (!branch.function) return;
     TracedFunction& f = *branch.function;
     Request request;
-    for (const Tensor& g : grads) request.gradients.push_back(strides_of(g));
-    request.gradients.resize(f.all_results());
+    for (size_t k = 0; k < f.all_results(); k++) {
+      request.gradients.push_back(f.gives_gradient(k) ? strides_of(grads[branch.place[k]]) : Strides());
+    }
     for (size_t at : branch.at) {
       request.wanted.push_back(next[at].node && call.wanted(next[at]));
       request.so_far.push_back(strides_of(sums[at]));
     }
     const Backward& b = f.backward(request);
-    if (grad_enabled() && (has_control(graph_of(f.forward())) || (b.step && has_control(*b.step)))) {
+    if (grad_enabled() && b.step && has_control(*b.step)) {
       refuse("its gradient is differentiated, and there is control flow within it");
     }
-    Tensors read, arguments;
-    for (size_t at : branch.at) read.push_back(out.input(values[at]));
+    Tensors arguments;
+    for (const Argument& a : b.arguments) {
+      if (a.kind == Argument::kGradient) arguments.push_back(out.input(grads[branch.place[a.index]]));
+      if (a.kind == Argument::kSoFar) arguments.push_back(out.input(sums[branch.at[a.index]]));
+      if (a.kind == Argument::kResult) arguments.push_back(out.input(unpack(made[branch.place[a.index]])));
+      if (a.kind == Argument::kParameter) arguments.push_back(out.input(unpack(reads[branch.at[a.index]])));
+    }
     GraphRecorder recorder(*out.graph);
     ModeScope mode(&recorder);
-    const Tensors made = replay(graph_of(f.forward()), read, &recorder);
-    for (const Argument& a : b.arguments) {
-      if (a.kind == Argument::kGradient) arguments.push_back(out.input(grads[a.index]));
-      if (a.kind == Argument::kSoFar) arguments.push_back(out.input(sums[branch.at[a.index]]));
-      if (a.kind == Argument::kResult) arguments.push_back(made[a.index]);
-      if (a.kind == Argument::kParameter) arguments.push_back(read[a.index]);
-    }
     const Tensors given = b.step ? replay(*b.step, arguments, &recorder) : Tensors();
     for (size_t i = 0; i < branch.at.size(); i++) {
       if (b.gives[i] >= 0) out.gradients[branch.at[i]] = given[size_t(b.gives[i])];
@@ -386,17 +396,15 @@ struct CondNode final : ControlNode {
   std::vector<Tensor> apply_joint(JointCall& call) override {
     begin();
     const Tensor flag = unpack(pred);
-    Tensors values, grads = call.grads;
-    for (size_t i = 0; i < reads.size(); i++)
-      values.push_back(unpack(reads[i], call.create_graph ? &next[i] : nullptr));
+    Tensors grads = call.grads;
     const Tensors sums = so_far(call);
-    grads.resize(results);
+    grads.resize(made.size());
     for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
     // Outside of the graph that is recorded, functions are interpreted under the tape.
     const bool taped = call.create_graph && !tape_watch();
     GradModeScope grad_mode(taped);
     Recorded f, g;
-    record(f, branches[0], call, grads, sums, values), record(g, branches[1], call, grads, sums, values);
+    record(f, branches[0], call, grads, sums), record(g, branches[1], call, grads, sums);
     make_alike(f, g, sums);
     const auto there = [](const Tensor& t) { return bool(t); };
     const bool any = std::any_of(f.gradients.begin(), f.gradients.end(), there);
@@ -409,6 +417,51 @@ struct CondNode final : ControlNode {
   }
 };
 
+// Further results of a cond: what either branch's backward reads of a run.
+class Kept {
+ public:
+  explicit Kept(size_t results) : results_(results) {}
+  // Where the results of a branch's forward go to.
+  std::vector<size_t> place(const TracedFunction& f) {
+    std::vector<size_t> out;
+    std::vector<bool> taken(types_.size());
+    const std::vector<TensorType> given = f.forward()->results();
+    for (size_t k = 0; k < given.size(); k++) {
+      size_t at = 0;
+      const auto fits = [&](size_t i) { return !taken[i] && is_alike(types_[i], given[k]); };
+      if (k >= results_) {
+        while (at < types_.size() && !fits(at)) at++;
+        if (at == types_.size()) types_.push_back(given[k]), taken.push_back(false);
+        taken[at] = true;
+      }
+      out.push_back(k < results_ ? k : results_ + at);
+    }
+    return out;
+  }
+  // A branch that gives all of them.
+  FunctionRef whole(const FunctionRef& f, const std::vector<size_t>& place) const {
+    if (types_.empty()) return f;
+    const Device device = graph_of(f).outputs[0].tensor()->device();
+    return rebuilt(f, [&](Graph&, const Tensors&, Tensors made) {
+      Tensors out(made.begin(), made.begin() + ptrdiff_t(results_));
+      out.resize(results_ + types_.size());
+      for (size_t k = results_; k < place.size(); k++) out[place[k]] = made[k];
+      for (size_t i = 0; i < types_.size(); i++) {
+        Tensor& t = out[results_ + i];
+        if (!t) t = full(types_[i].sizes, 0.0, types_[i].dtype, device);
+      }
+      return out;
+    });
+  }
+
+ private:
+  static bool is_alike(const TensorType& a, const TensorType& b) {
+    return a.dtype == b.dtype && same_values(a.sizes, b.sizes) && same_values(a.strides, b.strides);
+  }
+  const size_t results_;
+  std::vector<TensorType> types_;
+};
+
 }  // namespace
 
 Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedFunction& g, const Refuse& refuse) {
@@ -416,11 +469,15 @@ Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedF
   auto node = make_ref<CondNode>();
   Tensors reads;
   const RecordedFunction* const calls[] = {&f, &g};
+  const size_t given = f.plain.function->results().size();
+  Kept kept(given);
   for (int b = 0; b < 2; b++) {
-    node->branches[b].function = calls[b]->traced;
+    CondNode::Branch& branch = node->branches[b];
+    branch.function = calls[b]->traced;
+    if (branch.function) branch.place = kept.place(*branch.function);
     for (const Tensor& t : calls[b]->plain.reads) {
       const auto known = std::find_if(reads.begin(), reads.end(), [&](const Tensor& r) { return r.same(t); });
-      node->branches[b].at.push_back(size_t(known - reads.begin()));
+      branch.at.push_back(size_t(known - reads.begin()));
       if (known == reads.end()) reads.push_back(t);
     }
   }
@@ -428,14 +485,30 @@ Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedF
   Results results;
   {
     GradModeScope no_grad(false);
-    results = call_cond(pred, f.plain, g.plain);
+    const auto whole = [&](int b) -> ControlFunction {
+      const RecordedFunction& r = *calls[b];
+      const FunctionRef& forward = r.traced ? r.traced->forward() : r.plain.function;
+      return {kept.whole(forward, node->branches[b].place), r.plain.reads};
+    };
+    results = call_cond(pred, whole(0), whole(1));
   }
-  node->refuse = refuse, node->results = results.size();
-  node->pred = SavedTensor::elements_of(pred), node->reads = saved(reads, always);
+  node->refuse = refuse;
+  node->pred = SavedTensor::elements_of(pred);
+  const auto is_read = [&](size_t i) { return node->branches[0].reads(i) || node->branches[1].reads(i); };
+  node->reads = saved(reads, is_read);
+  node->made = saved({results.begin(), results.end()}, [given](size_t k) { return k >= given; });
   for (size_t k = 0; k < results.size(); k++) {
-    const auto gives = [k](const RecordedFunction& b) { return b.traced && b.traced->gives_gradient(k); };
-    if (gives(f) || gives(g)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
+    const auto gives = [k](const CondNode::Branch& b) {
+      for (size_t i = 0; b.function && i < b.place.size(); i++) {
+        if (b.place[i] == k && b.function->gives_gradient(i)) return true;
+      }
+      return false;
+    };
+    if (gives(node->branches[0]) || gives(node->branches[1])) {
+      set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
+    }
   }
+  results.resize(given);
   return results;
 }
 

@@ -33,6 +33,25 @@ inline void mark_differentiable(const Results& results) {
   for (const Tensor& t : results) t->requires_grad = is_float(t->dtype);
 }
 
+inline Tensor input_like(Graph& graph, const Tensor& t) {
+  return graph.add_input("x", t->sizes, t->strides, t->dtype, t->device());
+}
+
+// A graph of the nodes of f, whose parameters are those of f. make(parameters, results) gives its results.
+template <class F>
+FunctionRef rebuilt(const FunctionRef& f, const F& make) {
+  const Graph& from = graph_of(f);
+  auto graph = std::make_unique<Graph>();
+  std::vector<Tensor> parameters;
+  for (const GraphInput& in : from.inputs) parameters.push_back(input_like(*graph, in.value));
+  GraphRecorder recorder(*graph);
+  ModeScope mode(&recorder);
+  GradModeScope no_grad(false);
+  for (const Tensor& t : make(*graph, parameters, replay(from, parameters, &recorder))) graph->outputs.emplace_back(t);
+  graph->renumber();
+  return make_function(std::move(graph));
+}
+
 // The node of a branch or loop. Its results are the op's, whose gradients do not depend on each other; it is joint as
 // it goes on from what later nodes gave.
 struct ControlNode : GradNode {

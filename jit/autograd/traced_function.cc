@@ -127,10 +127,11 @@ TracedFunction::TracedFunction(std::unique_ptr<Graph> traced, size_t carried, si
   function_ = without_history(*forward_.graph, all_results());
 }
 
-// What the graph gives already, or a further result. As it is recorded under the tape, it takes a gradient, too.
+// What the graph gives already, or a further result. As it is recorded under the tape, it takes a gradient, too. What a
+// branch gives the caller may write.
 TracedFunction::Stack TracedFunction::stack(const Tensor& value) {
   std::vector<Value>& outputs = forward_.graph->outputs;
-  for (size_t k = carried_; k < outputs.size() && value->is_contiguous(); k++) {
+  for (size_t k = slices_ ? carried_ : results_; k < outputs.size() && value->is_contiguous(); k++) {
     const Node& n = *outputs[k].tensor()->node;
     if (n.op == kCopyOp && n.args[0].tensor().same(value)) return {k, {}};
   }

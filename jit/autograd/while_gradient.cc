@@ -11,25 +11,6 @@ using Request = TracedFunction::Request;
 using Argument = TracedFunction::Argument;
 using Backward = TracedFunction::Backward;
 
-Tensor input_like(Graph& graph, const Tensor& t) {
-  return graph.add_input("x", t->sizes, t->strides, t->dtype, t->device());
-}
-
-// A graph of the nodes of f, whose parameters are those of f. make(parameters, results) gives its results.
-template <class F>
-FunctionRef rebuilt(const FunctionRef& f, const F& make) {
-  const Graph& from = graph_of(f);
-  auto graph = std::make_unique<Graph>();
-  Tensors parameters;
-  for (const GraphInput& in : from.inputs) parameters.push_back(input_like(*graph, in.value));
-  GraphRecorder recorder(*graph);
-  ModeScope mode(&recorder);
-  GradModeScope no_grad(false);
-  for (const Tensor& t : make(*graph, parameters, replay(from, parameters, &recorder))) graph->outputs.emplace_back(t);
-  graph->renumber();
-  return make_function(std::move(graph));
-}
-
 // f, with the number of steps as one more parameter behind the carried ones; a body gives the next.
 FunctionRef counting(const FunctionRef& f, size_t carried, const Tensor& steps, bool is_body) {
   return rebuilt(f, [&](Graph& graph, const Tensors&, Tensors results) {
