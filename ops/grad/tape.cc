@@ -555,7 +555,10 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
 
 Results tape_call(OpId op, Args& args) {
   const OpInfo& row = info(op);
-  if (row.vjp_decomposes) return call_parts(row, args);
+  if (row.vjp_decomposes) {
+    row.meta(op, args);  // checks what the parts take for granted
+    return call_parts(row, args);
+  }
   auto* node = new OpNode(op, args);
   Ref<GradNode> keep(node);
   Results results;
