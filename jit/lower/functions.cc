@@ -137,7 +137,8 @@ int32_t pointwise_asinh(Element& x) {
 }
 int32_t pointwise_acosh(Element& x) {
   Num a = wide(x), t = a - 1.0;
-  return rounded(select(a < 1e8, log1p(t + sqrt(t * 2.0 + t * t)), log(a) + M_LN2));
+  Num r = select(a < 1e8, log1p(t + sqrt(t * 2.0 + t * t)), log(a) + M_LN2);
+  return rounded(select(a < 1.0, NAN, r));
 }
 int32_t pointwise_atanh(Element& x) {
   Num a = wide(x), m = abs(a);
