@@ -156,7 +156,8 @@ LUTRA_VJP(frexp_mantissa, "0:a0") {
 // -- of two tensors
 
 LUTRA_VJP(atan2, "0:a0 0:a1 1:a0 1:a1") {
-  Tensor y = wide(ctx.arg(0)), x = wide(ctx.arg(1)), g = wide(ctx.grads[0]) / (y * y + x * x);
+  Tensor y = wide(ctx.arg(0)), x = wide(ctx.arg(1)), length = y * y + x * x;
+  Tensor g = where(eq(length, Scalar(0.0)), Scalar(0.0), wide(ctx.grads[0]) / length);
   if (ctx.needs(0)) ctx.give(0, g * x);
   if (ctx.needs(1)) ctx.give(1, g * neg(y));
 }
@@ -195,15 +196,16 @@ LUTRA_VJP(fmaxmin, "0:a0 0:a1 1:a0 1:a1") {
   if (ctx.needs(1)) ctx.give(1, where(first, Scalar(0.0), ctx.grads[0]));
 }
 
-LUTRA_VJP(logaddexp, "0:a0 0:r0 1:a1 1:r0") {
-  for (size_t k = 0; k < 2; k++) {
-    if (ctx.needs(k)) ctx.give(k, ctx.grads[0] * exp(ctx.arg(k) - ctx.results[0]));
-  }
+// By the difference of the two, which rounds less than that from the result and knows infinities.
+LUTRA_VJP(logaddexp, "0:a0 0:a1 1:a0 1:a1") {
+  Tensor a = wide(ctx.arg(0)), b = wide(ctx.arg(1));
+  if (ctx.needs(0)) ctx.give(0, ctx.grads[0] * sigmoid(a - b));
+  if (ctx.needs(1)) ctx.give(1, ctx.grads[0] * sigmoid(b - a));
 }
-LUTRA_VJP(logaddexp2, "0:a0 0:r0 1:a1 1:r0") {
-  for (size_t k = 0; k < 2; k++) {
-    if (ctx.needs(k)) ctx.give(k, ctx.grads[0] * op1(OpId::exp2, {ctx.arg(k) - ctx.results[0]}));
-  }
+LUTRA_VJP(logaddexp2, "0:a0 0:a1 1:a0 1:a1") {
+  Tensor a = wide(ctx.arg(0)), b = wide(ctx.arg(1));
+  if (ctx.needs(0)) ctx.give(0, ctx.grads[0] * sigmoid((a - b) * M_LN2));
+  if (ctx.needs(1)) ctx.give(1, ctx.grads[0] * sigmoid((b - a) * M_LN2));
 }
 
 // 0 * log(y) is 0 with the gradient 0, unless y is NaN or not positive.

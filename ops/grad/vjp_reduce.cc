@@ -17,9 +17,10 @@ Tensor with_dims(const VjpContext& ctx, const Tensor& t) {
 
 LUTRA_VJP(sum, "") { ctx.give(0, expand(with_dims(ctx, ctx.grads[0]), ctx.arg(0)->sizes)); }
 
-// Ties share the gradient evenly.
+// Ties share the gradient evenly; NaN, which is the result wherever there is one, ties with NaN.
 LUTRA_VJP(amaxmin, "0:a0 0:r0") {
-  Tensor x = ctx.arg(0), ties = to_dtype(eq(x, with_dims(ctx, ctx.results[0])), x->dtype);
+  Tensor x = ctx.arg(0), given = op1(OpId::logical_or, {eq(x, with_dims(ctx, ctx.results[0])), ne(x, x)});
+  Tensor ties = to_dtype(given, x->dtype);
   Sizes dims;
   for (int64_t d : reduced_dims(ctx.op, ctx.args[1], x->sizes.size())) dims.push_back(d);
   Tensor count = sum(ties, dims, true);

@@ -33,4 +33,35 @@ test("acosh is NaN below 1", function()
   end
 end)
 
+-- The gradients of f's sum by each tensor of values, eagerly and compiled.
+local function gradients(f, want, ...)
+  for _, how in ipairs {"eager", "compiled"} do
+    local leaves = {}
+    for i, values in ipairs {...} do leaves[i] = lt.tensor(values, {dtype = "float64", requires_grad = true}) end
+    lt.reset()
+    local run = how == "eager" and f or lt.compile(f)
+    run(unpack(leaves)):sum():backward()
+    local out = {}
+    for i, leaf in ipairs(leaves) do out[i] = text(leaf.grad:abs():totable()) end
+    equal(table.concat(out, "; "), want, how)
+  end
+end
+
+test("gradients of atan2 at the origin are 0", function()
+  gradients(function(a, b) return lt.atan2(a, b) end, "0 0 0; 0 0 1", {0, -0, 1}, {0, 0, 0})
+end)
+
+test("gradients of logaddexp and logaddexp2 of ties, large numbers and infinities", function()
+  for _, name in ipairs {"logaddexp", "logaddexp2"} do
+    local function f(a, b) return lt[name](a, b) end
+    gradients(f, "0.5 1 0 0 nan 1; 0.5 0 1 1 nan 0", {2e7, inf, 1, -inf, inf, inf}, {2e7, 1, inf, 1, inf, -inf})
+  end
+end)
+
+test("the gradient of the whole's max and min goes to the NaN", function()
+  gradients(function(x) return x:max() end, "0 1 0", {1, nan, 2})
+  gradients(function(x) return x:min() end, "0 0.5 0.5", {1, nan, nan})
+  gradients(function(x) return x:max() end, "0.5 0 0.5", {2, 1, 2})
+end)
+
 h.finish()
