@@ -100,14 +100,14 @@ F tan_single(const F& x) {
   F inverse = q + q * mul_add(q, rest, mul_add(q, t, F(1.0)));
   F v = select(odd, inverse, t + rest);
   v = select(x == F(0.0), x, v);
-  return by_double(is_far(x), v, x, [](const auto& wide) { return sin_double(wide, 0) / sin_double(wide, 1); });
+  return by_double(is_far(x), v, x, [](const auto& wide) { return tan_double(wide); });
 }
 template <class F>
 F tan_of(const F& x) {
   if constexpr (FloatTraits<F>::kBits == 32) {
     return tan_single(x);
   } else {
-    return sin_double(x, 0) / sin_double(x, 1);
+    return tan_double(x);
   }
 }
 

@@ -8,6 +8,7 @@
 //   root(x), floor_of(x);  lower(c, x): c < x ? c : x;  raise(c, x): c > x ? c : x  (so NaN in x stays)
 //   bits(x) to IntOf<F>, floating(i) back;  select(mask, a, b);  masks have & | !
 //   widen(F32) to F64, narrow(F64) to F32;  fmod_of(a, b) exact
+//   rarely(m, r, x, f): f(x) where m holds, else r, of F64; code may skip f where no lane asks for it
 // and its integers + - & | ^, shl(i, n), shr(i, n); those of 64 bits mul32(a, b), the product of the low halves.
 // Only what AVX2 with FMA has too: no scalef, getexp, reciprocal estimates or 64-bit arithmetic shifts.
 // The text is also part of generated CUDA kernels (jit/codegen/cuda), where there are no standard headers.
@@ -318,16 +319,32 @@ D pow_edges(const D& x, const D& y, D r) {
   return select((y == D(0.0)) | (x == D(1.0)), D(1.0), r);
 }
 
-// sin(x + quarter turns * pi/2). Good for |x| < 2^30; beyond, the reduction loses digits with x.
+// x = k quarter turns + r, |r| <= pi/4 and a little more; the low bits of k count.
 template <class D>
-D sin_double(const D& x, int quarters) {
-  using I = IntOf<D>;
+struct Turns {
+  D r;
+  IntOf<D> k;
+};
+template <class D>
+Turns<D> near_turns(const D& x) {
   const double magic = 6755399441055744.0;
   D t = mul_add(x, D(0.63661977236758138), D(magic));
   D n = t - D(magic);
   D r = mul_add(n, D(-1.5707963267341256), x);
   r = mul_add(n, D(-6.077100506303966e-11), r);
-  r = mul_add(n, D(-2.0222662487959506e-21), r);
+  return {mul_add(n, D(-2.0222662487959506e-21), r), bits(t)};
+}
+// Whether x is beyond 2^30, or so near a multiple of pi/2 that near_turns loses digits of what it gave: r.
+template <class D>
+MaskOf<D> needs_far_turns(const D& x, const D& r) {
+  return !(magnitude(x) <= lower(D(1073741824.0), magnitude(r) * D(73786976294838206464.0)));
+}
+
+// The sine of r + k quarter turns. Bit 0 of k: cosine; bit 1: negative. As masks: the bit moved to the sign or below
+// it.
+template <class D>
+D turned_sine(const D& r, const IntOf<D>& k) {
+  using I = IntOf<D>;
   D z = r * r;
   D s = horner(z, {-7.5786280459046583e-13, 1.6058365235355526e-10, -2.5052104900773785e-08, 2.7557319214148617e-06,
                    -0.00019841269841254982, 0.0083333333333333228, -0.16666666666666666});
@@ -337,13 +354,99 @@ D sin_double(const D& x, int quarters) {
   D h = D(1.0) - z * D(0.5);
   D hl = (D(1.0) - h) - z * D(0.5);
   c = h + mul_add(c, z * z, hl);
-  I k = bits(t) + I(quarters);
-  // Bit 0 of k: cosine; bit 1: negative. As masks: the bit moved to the sign and compared as a float with zero.
   auto cosine = floating(shl(k & I(1), 62)) > D(0.0);
   D v = select(cosine, c, s);
-  D w = floating(bits(v) ^ shl(k & I(2), 62));
-  w = select(magnitude(x) < D(kInf), w, x - x);
+  return floating(bits(v) ^ shl(k & I(2), 62));
+}
+
+// Words of 32 bits, the first of most weight.
+template <class I>
+struct TurnWords {
+  I w[7];
+};
+// Those of 2/pi, 54 zeros in front, from word q / 32 on; q < 1024. A step for each bit of q / 32.
+template <class D>
+TurnWords<IntOf<D>> two_over_pi_from(const IntOf<D>& q) {
+  using I = IntOf<D>;
+  const int64_t bits_of[38] = {
+      0x00000000ll, 0x0000028bll, 0xe60db939ll, 0x1054a7f0ll, 0x9d5f47d4ll, 0xd377036dll, 0x8a5664f1ll, 0x0e4107f9ll,
+      0x458eaf7all, 0xef1586dcll, 0x91b8e909ll, 0x374b8019ll, 0x24bba827ll, 0x464873f8ll, 0x77ac72c4ll, 0xa69cfba2ll,
+      0x08d7d4ball, 0xed1213a6ll, 0x71c09ad1ll, 0x7df904e6ll, 0x4758e60dll, 0x4ce7d272ll, 0x117e2ef7ll, 0xe4a0ec7fll,
+      0xe25fff78ll, 0x16603fbcll, 0xbc462d68ll, 0x29b47db4ll, 0xd9fb3c9fll, 0x2c26dd3dll, 0x18fd9a79ll, 0x7fa8b5d4ll,
+      0x9eeb1fafll, 0x97c5ecf4ll, 0x1ce7de29ll, 0x4a4ba9afll, 0xed7ec47ell, 0x35742158ll};
+  I w[38];
+  for (int i = 0; i < 38; i++) w[i] = I(bits_of[i]);
+  for (int step = 16, left = 53; step > 0; step /= 2, left++) {
+    auto on = floating(shl(q & I(32 * step), left)) > D(0.0);
+    for (int i = 0; i < 6 + step; i++) w[i] = bits(select(on, floating(w[i + step]), floating(w[i])));
+  }
+  return {{w[0], w[1], w[2], w[3], w[4], w[5], w[6]}};
+}
+
+// After Payne and Hanek, of finite x >= 1: the product of its bits and those of 2/pi that count, less whole turns.
+template <class D>
+Turns<D> far_turns(const D& x) {
+  using I = IntOf<D>;
+  const I low(0xffffffffll);
+  const D down(2.3283064365386963e-10), whole(4503599627370496.0);  // 2^-32, 2^52
+  const I q = shr(bits(x), 52) - I(1023);
+  const TurnWords<I> w = two_over_pi_from<D>(q);
+  // The bits of x, moved by q % 32, as three words.
+  const D y = floating((bits(x) & I(0xfffffffffffffll)) | shl((q & I(31)) + I(1075), 52));
+  const D top = floor_of(y * (down * down)), below = mul_add(top, D(-18446744073709551616.0), y);
+  const D middle = floor_of(below * down), last = mul_add(middle, D(-4294967296.0), below);
+  const I a[3] = {bits(last + whole) & low, bits(middle + whole) & low, bits(top + whole) & low};
+  I sum[5] = {I(0), I(0), I(0), I(0), I(0)};
+  for (int i = 0; i < 3; i++) {
+    for (int c = 0; c < 5; c++) {
+      const I p = mul32(a[i], w.w[c + i]);
+      sum[c] = sum[c] + (p & low);
+      if (c > 0) sum[c - 1] = sum[c - 1] + shr(p, 32);
+    }
+  }
+  for (int c = 4; c > 0; c--) sum[c - 1] = sum[c - 1] + shr(sum[c], 32);
+  // To the nearest quarter; what is below it is turned to be positive.
+  const I z = (sum[0] + I(0x20000000ll)) & low, flip = (shr(z, 29) & I(1)) - I(1);
+  const auto number = [&](const I& i) { return floating(i | bits(whole)) - whole; };
+  D r = number((sum[3] ^ flip) & low);
+  r = mul_add(r, down, number((sum[2] ^ flip) & low));
+  r = mul_add(r, down, number((sum[1] ^ flip) & low));
+  r = mul_add(r, down, number((z ^ flip) & I(0x1fffffffll)));
+  r = mul_add(r, D(1.4629180792671596e-09), r * D(5.702706049882589e-26));  // 2 pi / 2^32
+  return {floating(bits(r) | (flip & I(int64_t(1ull << 63)))), shr(z, 30)};
+}
+template <class D>
+D far_sine(const D& x, int quarters) {
+  using I = IntOf<D>;
+  const Turns<D> t = far_turns(magnitude(x));
+  const D v = turned_sine(t.r, t.k + I(quarters));
+  const D w = quarters == 0 ? floating(bits(v) ^ (bits(x) & I(int64_t(1ull << 63)))) : v;
+  return select(magnitude(x) < D(kInf), w, x - x);
+}
+template <class D>
+D far_tangent(const D& x) {
+  using I = IntOf<D>;
+  const Turns<D> t = far_turns(magnitude(x));
+  const D v = turned_sine(t.r, t.k) / turned_sine(t.r, t.k + I(1));
+  const D w = floating(bits(v) ^ (bits(x) & I(int64_t(1ull << 63))));
+  return select(magnitude(x) < D(kInf), w, x - x);
+}
+
+// sin(x + quarter turns * pi/2)
+template <class D>
+D sin_double(const D& x, int quarters) {
+  using I = IntOf<D>;
+  const Turns<D> t = near_turns(x);
+  D w = turned_sine(t.r, t.k + I(quarters));
+  w = rarely(needs_far_turns(x, t.r), w, x, [quarters](const D& v) { return far_sine(v, quarters); });
   return quarters == 0 ? select(x == D(0.0), x, w) : w;
+}
+template <class D>
+D tan_double(const D& x) {
+  using I = IntOf<D>;
+  const Turns<D> t = near_turns(x);
+  D w = select(x == D(0.0), x, turned_sine(t.r, t.k)) / turned_sine(t.r, t.k + I(1));
+  return rarely(needs_far_turns(x, t.r), w, x, [](const D& v) { return far_tangent(v); });
 }
 
 // PyTorch's remainder and floor_divide of floats.
@@ -407,7 +510,8 @@ template <class D, class I>
 D normal_double(const Words<I>& w) {
   D u = D(1.0) - unit_double<D>(w.w[0], w.w[1]);
   D v = unit_double<D>(w.w[2], w.w[3]);
-  return root(log_of(u) * D(-2.0)) * sin_double(v * D(6.2831853071795862), 1);
+  const Turns<D> t = near_turns(v * D(6.2831853071795862));
+  return root(log_of(u) * D(-2.0)) * turned_sine(t.r, t.k + I(1));
 }
 template <class I>
 I random_bits(const Words<I>& w) {

@@ -55,6 +55,10 @@ template <class F>
 float by_double(bool mask, float r, float x, const F& f) {
   return mask ? float(f(double(x))) : r;
 }
+template <class F>
+double rarely(bool mask, double r, double x, const F& f) {
+  return mask ? f(x) : r;
+}
 inline uint32_t shl(uint32_t i, int n) { return i << n; }
 inline uint64_t shl(uint64_t i, int n) { return i << n; }
 inline uint32_t shr(uint32_t i, int n) { return i >> n; }

@@ -33,6 +33,21 @@ test("acosh is NaN below 1", function()
   end
 end)
 
+-- PyTorch's values.
+test("sin, cos, tan of large arguments", function()
+  local x = {1e15, 1e16, -1e22, 1e300, 1.7976931348623157e308, inf, -inf, nan}
+  gives(function(t) return t:sin() end, x,
+    "0.858272793 0.779688007 0.85220085 -0.817881912 0.00496195479 nan nan nan")
+  gives(function(t) return t:cos() end, x,
+    "-0.513193738 -0.626168198 0.523214785 -0.575386112 -0.999987689 nan nan nan")
+  gives(function(t) return t:tan() end, x,
+    "-1.67241478 -1.24517344 1.62877823 1.42144882 -0.00496201587 nan nan nan")
+  local y = {1e10, 1e20, -3e38, inf}
+  gives(function(t) return t:sin() end, y, "-0.487506032 0.656576693 -0.874904871 nan", "float32")
+  gives(function(t) return t:tan() end, y, "-0.558349609 0.870491982 1.80655444 nan", "float32")
+  gives(function(t) return lt.sinc(t):abs():le(1):long() end, {1e18, 1e100, 1e300}, "1 1 1")
+end)
+
 -- The gradients of f's sum by each tensor of values, eagerly and compiled.
 local function gradients(f, want, ...)
   for _, how in ipairs {"eager", "compiled"} do

@@ -212,6 +212,17 @@ F32 by_double(const Mask& m, const F32& r, const F32& x, const G& f) {
   return select(m, narrow(f(widen(x))), r);
 }
 
+template <class G>
+F64 rarely(const Mask& m, const F64& r, const F64& x, const G& f) {
+  const F64 result = F64::fresh();
+  const asmjit::Label done = t_compiler->newLabel();
+  t_compiler->fmov(result.view(), r.view());
+  t_compiler->cbz(m.reg, done);
+  t_compiler->fmov(result.view(), f(x).view());
+  t_compiler->bind(done);
+  return result;
+}
+
 // By long division of the bits: no instruction gives it. emit_integers.cc
 F64 emit_fmod(const F64& a, const F64& b);
 inline F64 fmod_of(const F64& a, const F64& b) { return emit_fmod(a, b); }

@@ -210,19 +210,28 @@ x86::Vec emit_halves(const F32& x, const Part& part) {
   return v.unary(Ids::kIdVmovups, false, slot);
 }
 
-// Skipped where no lane of the mask is set.
-template <class G>
-F32 by_double(const VecMask<32>& m, const F32& r, const F32& x, const G& f) {
+// r, and what part gives in the lanes of the mask; skipped where none is set.
+template <int kB, class Part>
+VecFloat<kB> emit_rarely(const VecMask<kB>& m, const VecFloat<kB>& r, const Part& part) {
   Vectors& v = *t_vectors;
-  const auto part = [&f](const F32& p) { return narrow(f(widen(p))); };
-  const F32 result(v.copy(r.in_register(), false));
+  const VecFloat<kB> result(v.copy(r.in_register(), kB == 64));
   const asmjit::Label rare = v.cc.newLabel(), done = v.cc.newLabel();
   v.jump_if_any(m.k, rare);
   v.cc.jmp(done);
   v.cc.bind(rare);
-  v.move_where(false, m.k, result.reg, v.lanes == v.wide_lanes() ? part(x).in_register() : emit_halves(x, part));
+  v.move_where(kB == 64, m.k, result.reg, part());
   v.cc.bind(done);
   return result;
+}
+template <class G>
+F32 by_double(const VecMask<32>& m, const F32& r, const F32& x, const G& f) {
+  const Vectors& v = *t_vectors;
+  const auto part = [&f](const F32& p) { return narrow(f(widen(p))); };
+  return emit_rarely(m, r, [&] { return v.lanes == v.wide_lanes() ? part(x).in_register() : emit_halves(x, part); });
+}
+template <class G>
+F64 rarely(const VecMask<64>& m, const F64& r, const F64& x, const G& f) {
+  return emit_rarely(m, r, [&] { return f(x).in_register(); });
 }
 
 // In emit_lanewise.cc: exact.
