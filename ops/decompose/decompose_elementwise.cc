@@ -10,7 +10,8 @@ namespace lutra {
 namespace {
 
 Tensor constant_like(double v, const Tensor& t) { return full({}, v, t->dtype, t->device()); }
-Tensor everywhere(bool v, const Tensor& t) { return full(t->sizes, Scalar::of_bool(v), DType::kBool, t->device()); }
+// Of numbers that are equal to themselves, and laid out as they are.
+Tensor everywhere(bool v, const Tensor& t) { return v ? eq(t, t) : ne(t, t); }
 Tensor floating(const Tensor& t) { return to_dtype(t, to_float(t->dtype)); }
 // A formula of v, integers as floats.
 template <class F>
@@ -155,8 +156,7 @@ Results decompose_xlogy(const Args& args) {
   DType type = result_dtype(OpId::xlogy, args);
   const Tensor& any = args[0].is<Tensor>() ? args[0].as<Tensor>() : args[1].as<Tensor>();
   Tensor x = wide(promoted(args[0], type, any)), y = wide(promoted(args[1], type, any));
-  Tensor r = where(eq(x, Scalar(0.0)), Scalar(0.0), x * log(y));
-  return {to_dtype(where(isnan(y), y, r), type)};
+  return {to_dtype(where(eq(x, Scalar(0.0)), where(isnan(y), y, Scalar(0.0)), x * log(y)), type)};
 }
 Results decompose_heaviside(const Args& args) {
   Tensor x = args[0].tensor(), step = to_dtype(gt(x, Scalar(0.0)), x->dtype);

@@ -50,7 +50,9 @@ ResultSpecs meta_add(OpId op, const Args& args) {
   if (!is_float(type) && !alpha.is_whole()) {
     fail(name(op), ": alpha must not be a fraction for ", name(type), " tensors, got ", to_string(alpha));
   }
-  return {pointwise_spec(op, args, {0, 1}, type)};
+  // rsub is sub of the two in the other order.
+  const bool turned = op == OpId::rsub;
+  return {pointwise_spec(op, args, {size_t(turned), size_t(!turned)}, type)};
 }
 
 ResultSpecs meta_binary_float(OpId op, const Args& args) {
