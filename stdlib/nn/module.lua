@@ -3,7 +3,8 @@
 -- access.
 -- 2. __newindex sees the first assignment of each name and records the name, never the value: `_order` is the order of
 -- definition.
---    Parameters, buffers and children are found by what the recorded fields hold now, so re-assignment needs no hook.
+--    Parameters, buffers and children are found by what the recorded fields hold now, so re-assignment needs no hook;
+--    `_parameters` has the names that held a parameter, so that a plain tensor in its place is told then.
 -- Lua carries out `self.a, self.b = A(), B()` from the right, so of parts made after the module and assigned without
 -- anything being
 --    made in between the order of making counts.
@@ -58,9 +59,22 @@ local function serial_of(value)
   return is_parameter[value]
 end
 
+-- A name that has held a parameter or a buffer holds such a one, or nil.
+local function check_slot(self, name, value)
+  if value == nil or is_module(value) or is_parameter[value] then return end
+  local tensor = type(value) == "userdata"
+  local buffer = self._buffers[name] ~= nil
+  if not (buffer and not tensor or not buffer and self._parameters[name]) then return end
+  fail("%s: cannot assign %s as %s '%s' (%s or nil is expected)", self._name,
+    tensor and "a Tensor" or errors.show(value), buffer and "buffer" or "parameter", tostring(name),
+    buffer and "a Tensor" or "a Parameter")
+end
+
 -- `_known[name]` is the number of things made when the name came up.
 local function define(self, name, value)
+  check_slot(self, name, value)
   rawset(self, name, value)
+  if is_parameter[value] then self._parameters[name] = true end
   local order, known = self._order, self._known
   if known[name] then return end
   known[name] = made
@@ -80,8 +94,8 @@ end
 
 local function construct(class, ...)
   made = made + 1
-  local self = setmetatable({training = true, _serial = made, _order = {}, _known = {}, _buffers = {}, _hooks = false},
-    class)
+  local self = setmetatable({training = true, _serial = made, _order = {}, _known = {}, _buffers = {},
+    _parameters = {}, _hooks = false}, class)
   if class.init then class.init(self, ...) end
   return self
 end
@@ -155,9 +169,11 @@ local function each(self, kind, prefix, visit)
   self = real(self)
   for _, key in ipairs(self._order) do
     local value = rawget(self, key)
+    check_slot(self, key, value)
     local found
     if type(value) == "userdata" then
       found = is_parameter[value] and "parameter" or self._buffers[key] ~= nil and "buffer"
+      if found == "parameter" and not self._parameters[key] then self._parameters[key] = true end
     elseif is_module(value) then
       found = "module"
     end
@@ -251,7 +267,7 @@ end
 
 -- A key that is no longer used: what is put there later is a new definition.
 local function forget(self, key)
-  self._known[key] = nil
+  self._known[key], self._parameters[key] = nil, nil
   for i = #self._order, 1, -1 do
     if self._order[i] == key then table.remove(self._order, i) end
   end

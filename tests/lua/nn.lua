@@ -65,8 +65,33 @@ test("re-assignment replaces, nil removes, a field may become a module", functio
   equal(names(net:named_parameters()), "scale fc2.weight")
   net.note = nn.Linear(1, 1)
   equal(names(net:named_children()), "fc2 note")
-  net.scale = 3
+  net.scale = nil
   equal(names(net:named_parameters()), "fc2.weight note.weight note.bias")
+end)
+
+test("a parameter's place holds parameters only, a buffer's tensors", function()
+  local told = "cannot assign a Tensor as parameter 'weight' (a Parameter or nil is expected)"
+  local net = nn.Linear(2, 2)
+  net.weight = lt.ones(2, 2)
+  raises("Linear: " .. told, net.parameters, net)
+  raises(told, net.state_dict, net)
+  raises(told, net.eval, nn.Sequential(net))
+  net.weight = nil
+  raises(told, function() net.weight = lt.ones(2, 2) end)
+  net.weight = nn.Parameter(lt.ones(2, 2))
+  equal(names(net:named_parameters()), "weight bias")
+  net.bias = 3
+  raises("cannot assign number 3 as parameter 'bias'", net.parameters, net)
+  local norm = nn.BatchNorm1d(3)
+  norm.running_mean = 3
+  raises("BatchNorm1d: cannot assign number 3 as buffer 'running_mean' (a Tensor or nil is expected)", norm.buffers,
+    norm)
+  norm.running_mean = lt.ones(3)
+  equal(#norm:buffers(), 3)
+  local copy = lt.deepcopy(norm)
+  copy.weight = lt.ones(3)
+  raises("as parameter 'weight'", copy.parameters, copy)
+  equal(#norm:parameters(), 2)
 end)
 
 test("an untaken part is no part: tensors are not parameters, buffers are buffers", function()
