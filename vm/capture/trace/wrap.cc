@@ -28,6 +28,8 @@ int Trace::pin() {
 void Trace::push_pin(int p) { lua_rawgeti(L, pins, p); }
 
 namespace {
+constexpr size_t kBytesAStep = 64;
+
 Var* make(Trace& t, VarKind kind) {
   t.vars.emplace_back();
   t.vars.back().kind = kind;
@@ -54,6 +56,8 @@ Var* Trace::scalar(const Scalar& s) {
 }
 
 Var* Trace::string(const std::string& s) {
+  // Strings are kept as long as the capture: one that grows in a loop takes the square of its length.
+  if (s.size() >= kBytesAStep) charge(s.size() / kBytesAStep);
   Var* v = make(*this, VarKind::kString);
   v->s = s;
   return v;
