@@ -7,7 +7,7 @@ local watched = native.checkpoint
 
 function lt.checkpoint(f, ...)
   if type(f) ~= "function" then native.use("errors").callable("checkpoint", "f", f) end
-  if lt.is_compiling() then
+  if native.is_captured() then
     native.note_plain_checkpoint()
     return f(...)
   end

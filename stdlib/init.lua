@@ -31,7 +31,8 @@ setmetatable(lt, {__index = check_dtype})
 lazy.fill(lt, {
   nn = "nn", optim = "optim", data = "data", linalg = "linalg", cuda = "cuda", progress = "progress",
   perf_counter = "clock", Generator = "generator", profile = "profile", backends = "backends", finfo = "finfo",
-  iinfo = "iinfo", autograd = "autograd", amp = "amp", deepcopy = "deepcopy", isinstance = "isinstance",
+  iinfo = "iinfo", help = "repl.help", autograd = "autograd", amp = "amp", deepcopy = "deepcopy",
+  isinstance = "isinstance",
   cond = "control.cond", while_loop = "control.while_loop", scan = "control.scan", map = "control.map",
   associative_scan = "control.associative_scan"})
 

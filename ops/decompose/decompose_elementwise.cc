@@ -213,7 +213,6 @@ Results decompose_elu(const Args& args) {
 }
 Results decompose_selu(const Args& args) { return call_op(OpId::elu, {args[0], kSeluAlpha, kSeluScale}); }
 Results decompose_celu(const Args& args) {
-  if (scalar_ask(SymCmp::kEq, args[1].as<Scalar>(), Scalar(0.0))) fail("celu: alpha must not be zero");
   Scalar inverse = scalar_binary(SymOp::kNDiv, Scalar(1.0), args[1].as<Scalar>());
   return call_op(OpId::elu, {args[0], args[1], Scalar(1.0), inverse});
 }

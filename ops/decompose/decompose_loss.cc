@@ -113,6 +113,8 @@ Results decompose_binary_cross_entropy_with_logits(const Args& args) {
 Results decompose_gaussian_nll_loss(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   check_reduction(OpId::gaussian_nll_loss, text(args[5]));
+  const std::string negative = "gaussian_nll_loss: var must not be negative";
+  if (args[2].is<Scalar>() && scalar_ask(SymCmp::kLt, args[2].as<Scalar>(), Scalar(0.0))) fail(negative);
   Tensor var =
       args[2].is<Tensor>() ? args[2].as<Tensor>() : full(x->sizes, args[2].as<Scalar>(), x->dtype, x->device());
   if (!same_sizes(var->sizes, x->sizes)) {
@@ -130,7 +132,8 @@ Results decompose_gaussian_nll_loss(const Args& args) {
   Tensor held;
   {
     GradModeScope off(false);
-    held = sub(clamp(op1(OpId::detach, {var}), args[4], {}), op1(OpId::detach, {var}));
+    const Tensor given = op1(OpId::detach, {var});
+    held = sub(clamp(op1(OpId::check_values, {given, std::string("nonnegative"), negative}), args[4], {}), given);
   }
   var = var + held;
   Tensor d = x - target, loss = (log(var) + d * d / var) * 0.5;

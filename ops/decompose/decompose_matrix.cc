@@ -3,7 +3,7 @@
 #include <cmath>
 #include <optional>
 
-#include "ops/decompose/emit.h"
+#include "ops/decompose/formula.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -39,7 +39,7 @@ Value factor(OpId op, const char* argument, DType dtype, const Value& v) {
   return Scalar::of_int(int64_t(d));
 }
 
-// beta * input + alpha * product. With beta 0 input is not read, NaN or not.
+// beta * input + alpha * product. With beta 0 input is not read, NaN or not; its gradient is zeros.
 Tensor blend(OpId op, const Value& input, Tensor product, Value beta, Value alpha) {
   Tensor t = input.tensor();
   check_same(op, t, product);
@@ -48,7 +48,10 @@ Tensor blend(OpId op, const Value& input, Tensor product, Value beta, Value alph
   }
   product = scaled(product, alpha.as<Scalar>());
   const Tensor wide = same_sizes(t->sizes, product->sizes) ? t : expand(t, product->sizes);
-  if (is_number(beta, 0)) return product;
+  if (is_number(beta, 0)) {
+    if (!grad_enabled() || !t->requires_grad) return product;
+    return where(full({}, Scalar::of_bool(true), DType::kBool, t->device()), product, wide);
+  }
   return add(scaled(wide, beta.as<Scalar>()), product);
 }
 

@@ -76,7 +76,8 @@ Results decompose_lerp(const Args& args) { return {conform(OpId::lerp, args, ler
 
 Results decompose_masked_fill(const Args& args) {
   Tensor x = args[0].tensor();
-  return {conform(OpId::masked_fill, args, to_dtype(where(args[1], args[2], x), x->dtype))};
+  const Value value = args[2].is<Tensor>() ? Value(to_dtype(args[2].as<Tensor>(), x->dtype)) : args[2];
+  return {conform(OpId::masked_fill, args, to_dtype(where(args[1], value, x), x->dtype))};
 }
 
 // -- data movement

@@ -36,6 +36,9 @@ ResultSpecs meta_activation(OpId op, const Args& args) {
   if (op == OpId::softshrink && scalar_ask(SymCmp::kLt, args[1].as<Scalar>(), Scalar(0.0))) {
     fail("softshrink: lambd must be at least 0, got ", to_string(args[1].as<Scalar>()));
   }
+  if (op == OpId::celu && scalar_ask(SymCmp::kEq, args[1].as<Scalar>(), Scalar(0.0))) {
+    fail("celu: alpha must not be zero");
+  }
   return meta_unary_real(op, args);
 }
 ResultSpecs meta_activation_backward(OpId op, const Args& args) {

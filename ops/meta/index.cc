@@ -133,7 +133,7 @@ ResultSpecs meta_scatter(OpId op, const Args& args) {
   }
   if (op == OpId::scatter) check_reduce(op, args[4], {"add", "multiply"});
   if (op == OpId::scatter_reduce) check_reduce(op, args[4], {"sum", "prod", "mean", "amax", "amin"});
-  return {like_spec(t, t->dtype)};
+  return {contiguous_spec(t->sizes, t->dtype)};
 }
 
 ResultSpecs meta_index_select(OpId op, const Args& args) {
@@ -163,7 +163,7 @@ ResultSpecs meta_index_add(OpId op, const Args& args) {
     fail(name(op), ": a source of shape ", to_string(src->sizes), " does not fit an index of shape ",
          to_string(index->sizes), " and an input of shape ", to_string(t->sizes), " at dim ", d);
   }
-  return {like_spec(t, t->dtype)};
+  return {contiguous_spec(t->sizes, t->dtype)};
 }
 
 ResultSpecs meta_index_fill(OpId op, const Args& args) {
@@ -221,8 +221,7 @@ ResultSpecs meta_masked_scatter(OpId op, const Args& args) {
   const Tensor &t = args[0].as<Tensor>(), &mask = args[1].as<Tensor>();
   check_mask(op, mask);
   check_same_dtype(op, t, args[2].as<Tensor>(), "source");
-  Sizes sizes = broadcast(op, t->sizes, mask->sizes);
-  return {same_sizes(sizes, t->sizes) ? like_spec(t, t->dtype) : contiguous_spec(sizes, t->dtype)};
+  return {contiguous_spec(broadcast(op, t->sizes, mask->sizes), t->dtype)};
 }
 
 ResultSpecs meta_masked_gather(OpId op, const Args& args) {

@@ -11,8 +11,6 @@ bool is_bool_operand(const Value& v) {
   return v.is<Scalar>() && v.as<Scalar>().kind == Scalar::kBool;
 }
 
-bool is_bool_tensor(const Value& v) { return v.is<Tensor>() && is_bool_operand(v); }
-
 // A negative whole exponent of an integer power has no integer result. Only a number known in advance can be refused.
 void check_pow(const Args& args, DType type) {
   if (is_bool(type)) fail("pow: not defined for bool tensors");
@@ -36,12 +34,8 @@ ResultSpecs meta_binary(OpId op, const Args& args) {
 
 ResultSpecs meta_add(OpId op, const Args& args) {
   DType type = result_type(args, {0, 1});
-  if (op == OpId::sub && (is_bool_tensor(args[0]) || is_bool_tensor(args[1]))) {
-    bool both = is_bool_operand(args[0]) && is_bool_operand(args[1]);
-    bool with_number = !args[0].is<Tensor>() || !args[1].is<Tensor>();
-    if (both || with_number) {
-      fail("sub: subtraction with a bool tensor is not supported; use logical_xor or logical_not to invert a mask");
-    }
+  if (op != OpId::add && (is_bool_operand(args[0]) || is_bool_operand(args[1]))) {
+    fail(name(op), ": subtraction with a bool is not supported; use logical_xor or logical_not to invert a mask");
   }
   const Scalar& alpha = args[2].as<Scalar>();
   if (alpha.kind == Scalar::kBool && !is_bool(type)) {
@@ -168,11 +162,11 @@ ResultSpecs meta_masked_fill(OpId op, const Args& args) {
     if (!value->sizes.empty()) {
       fail("masked_fill: value must be a number or a 0-dim tensor, got shape ", to_string(value->sizes));
     }
-    if (is_float(value->dtype) && !is_float(input->dtype)) {
+    if (is_complex(value->dtype) && !is_complex(input->dtype)) {
       fail("masked_fill: value of dtype ", name(value->dtype), " can't be cast to ", name(input->dtype));
     }
   }
-  return {pointwise_spec(op, args, {0, 1}, input->dtype)};
+  return {contiguous_spec(broadcast(op, input->sizes, mask->sizes), input->dtype)};
 }
 
 ResultSpecs meta_copy_(OpId op, const Args& args) {

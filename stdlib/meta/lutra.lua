@@ -732,6 +732,9 @@ function GradScaler:load_state_dict(state) end
 function lt.progress(iterator, options) end
 ---@return number seconds
 function lt.perf_counter() end
+---Prints what x is and how to call it; a text is searched for. The interactive session's help.
+---@param x? any
+function lt.help(x) end
 ---@param dtype? string a floating point dtype, "float32" where none is given
 ---@return {dtype: string, bits: integer, eps: number, max: number, min: number, tiny: number, smallest_normal: number, resolution: number}
 function lt.finfo(dtype) end

@@ -26,6 +26,7 @@ local calls = [[
   F.binary_cross_entropy(g(lt.full({2}, 2)), ones(2))
   F.poisson_nll_loss(g(ones(2)), ones(2), {reduction = 'bad'})
   F.gaussian_nll_loss(g(ones(2)), ones(2), ones(2), {reduction = 'bad'})
+  F.gaussian_nll_loss(g(ones(2)), ones(2), -ones(2))
   F.hinge_embedding_loss(g(ones(2)), ones(2), {reduction = 'bad'})
   F.cosine_embedding_loss(g(ones(2, 3)), ones(2, 3), ones(2), {reduction = 'bad'})
   F.margin_ranking_loss(g(ones(2)), ones(2), ones(2), {reduction = 'bad'})

@@ -1,7 +1,135 @@
--- Captures with long strings.
+-- What PyTorch refuses or allows, and how its results lie; what lt.is_compiling says; captures with long strings.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy = h.test, h.equal, h.truthy
+local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy
+local F = lt.nn.functional
+
+-- f(...) raises `told`, eagerly and compiled.
+local function refuses(told, f, ...)
+  raises(told, f, ...)
+  raises(told, lt.compile(f), ...)
+end
+
+test("options that are none", function()
+  raises("disable: unknown option 'reasn'", lt.disable, print, {reasn = "x"})
+  equal(lt.disable(print, {reason = "x"}), print)
+end)
+
+test("checks do not depend on how many elements there are", function()
+  for _, n in ipairs {0, 2} do
+    refuses("celu: alpha must not be zero", function(x) return F.celu(x, 0) end, lt.ones(n))
+  end
+end)
+
+test("no bool is subtracted", function()
+  local x, b = lt.ones(2), lt.ones(2):bool()
+  for _, pair in ipairs {{x, b}, {b, x}, {x, true}, {b, b}, {b, 1}} do
+    refuses("subtraction with a bool", function(a, c) return lt.sub(a, c) end, unpack(pair))
+  end
+  raises("subtraction with a bool", lt.rsub, b, 1)
+  raises("subtraction with a bool", x.sub_, x, b)
+end)
+
+test("a variance is not negative", function()
+  local x = lt.ones(2)
+  refuses("gaussian_nll_loss: var must not be negative",
+    function(a) return F.gaussian_nll_loss(a, a, lt.tensor {1, -1}) end, x)
+  refuses("gaussian_nll_loss: var must not be negative", function(a) return F.gaussian_nll_loss(a, a, -1) end, x)
+  equal(F.gaussian_nll_loss(x, x, lt.ones(2)):item(), 0)
+end)
+
+test("masked_fill casts its value", function()
+  local f = function(x, m, v) return x:masked_fill(m, v) end
+  for _, run in ipairs {f, lt.compile(f)} do
+    local x = lt.tensor({2 ^ 53, 1}, {dtype = "int64"})
+    deep(run(x, lt.tensor {false, true}, lt.tensor(1.5)):totable(), {2 ^ 53, 1})
+    deep(run(x, lt.tensor {true, false}, lt.tensor(-2.5)):totable(), {-2, 1})
+    equal(run(x, lt.tensor {true, false}, lt.tensor(1.5)).dtype, "int64")
+  end
+end)
+
+test("out= is none of what a list is joined of", function()
+  local x = lt.ones(2)
+  local told = "share some memory"
+  raises(told, lt.cat, {x, x}, {out = x})
+  local y = lt.ones(4)
+  raises(told, lt.stack, {y[{{0, 2}}], y[{{2, 4}}]}, {out = y:view(2, 2)})
+  deep(lt.cat({x, x}, {out = lt.zeros(4)}):totable(), {1, 1, 1, 1})
+end)
+
+test("scatters, and fills and copies by a mask or an index, are contiguous as PyTorch's are", function()
+  local x, source = lt.ones(3, 4, 2):permute(2, 1, 0), lt.ones(2, 1, 3)
+  local i, at = lt.zeros({1}, {dtype = "int64"}), lt.zeros({2, 4, 3}, {dtype = "int64"})
+  local mask = lt.ones(2, 4, 3):bool()
+  local calls = {
+    scatter = function(t) return t:scatter(1, at, t) end,
+    scatter_number = function(t) return t:scatter(1, at, 2) end,
+    scatter_add = function(t) return t:scatter_add(1, at, t) end,
+    scatter_reduce = function(t) return t:scatter_reduce(1, at, t, "amax") end,
+    index_add = function(t) return t:index_add(1, i, source) end,
+    index_copy = function(t) return t:index_copy(1, i, source) end,
+    index_reduce = function(t) return t:index_reduce(1, i, source, "amax") end,
+    masked_fill = function(t) return t:masked_fill(mask, 2) end,
+    masked_scatter = function(t) return t:masked_scatter(mask, lt.ones(24)) end,
+  }
+  for name, f in pairs(calls) do
+    for _, run in ipairs {f, lt.compile(f)} do
+      deep({run(x):stride()}, {12, 3, 1}, 0, name)
+      deep({run(x:detach():requires_grad_()):stride()}, {12, 3, 1}, 0, name)
+    end
+  end
+  deep({x:index_fill(1, i, 2):stride()}, {1, 2, 8})
+end)
+
+test("beta 0: the input is not read, and its gradient is zeros", function()
+  local shapes = {
+    addmm = {{2, 2}, {2, 3}, {3, 2}},
+    baddbmm = {{1, 2, 2}, {1, 2, 2}, {1, 2, 2}},
+    addmv = {{2}, {2, 2}, {2}},
+    addr = {{2, 2}, {2}, {2}},
+  }
+  for name, shape in pairs(shapes) do
+    local f = function(a, b, c) return lt[name](a, b, c, {beta = 0}) end
+    for _, run in ipairs {f, lt.compile(f)} do
+      local a, b, c = lt.full(shape[1], 0 / 0, {requires_grad = true}), lt.ones(shape[2]), lt.ones(shape[3])
+      local r = run(a, b, c)
+      r:sum():backward()
+      equal(a.grad:abs():max():item(), 0, name)
+      truthy(r:isfinite():all():item(), name)
+    end
+  end
+end)
+
+test("is_compiling in the whole call of a compiled function", function()
+  local seen = {}
+  local f = lt.compile(function(x)
+    seen[1] = lt.is_compiling()
+    lt.graph_break("here")
+    seen[2] = lt.is_compiling()
+    return x * 2
+  end)
+  local opless = lt.compile(function() return lt.is_compiling() end)
+  local function callee()
+    local now = lt.is_compiling()
+    return now
+  end
+  local hidden = lt.disable(function() return callee() end)
+  local broken = lt.compile(function(x)
+    tostring(print)
+    lt.graph_break("here")
+    local a = callee()
+    lt.graph_break("there")
+    return a, hidden(), x + 1
+  end)
+  for _ = 1, 3 do
+    f(lt.ones(1))
+    deep(seen, {true, true})
+    equal(opless(), true)
+    local a, b = broken(lt.ones(1))
+    deep({a, b}, {true, false})
+    equal(lt.is_compiling(), false)
+  end
+end)
 
 test("a capture does not keep the square of a string", function()
   local function f(x, n)
@@ -19,6 +147,11 @@ test("a capture does not keep the square of a string", function()
     status:close()
   end
   truthy(peak < 700000, "kB at most: " .. peak)
+end)
+
+test("lt.help is the session's help", function()
+  truthy(tostring(lt.help):find("Lutra is a tensor language", 1, true))
+  lt.help(lt.scan)
 end)
 
 h.finish()

@@ -7,6 +7,7 @@
 
 #include "ops/core/overlap.h"
 #include "ops/core/resize.h"
+#include "ops/defs/each_tensor.h"
 #include "ops/defs/forms.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/functions.h"
@@ -47,7 +48,9 @@ bool moves_elements(const OpInfo& op, size_t argument) {
   const auto has = [&](const auto& list) {
     return std::find(std::begin(list), std::end(list), op.id) != std::end(list);
   };
-  return has(kAny) || (argument > 0 && has(kButFirst));
+  // What a list is joined of (cat, stack, ...).
+  const bool list = op.args[argument].type == ArgType::kTensorList;
+  return list || has(kAny) || (argument > 0 && has(kButFirst));
 }
 
 // Draws write into any dtype, any and all into bytes, max and min of all elements as ops that promote.
@@ -89,13 +92,13 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
     fail(fn, ": expected all tensors to be on the same device, but found at least two devices, ",
          to_string(result->device()), " and ", to_string(out->device()), " (out=)!");
   }
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (!args[i].is<Tensor>() || out->numel() == 0) continue;
-    const Overlap shared = overlap(out, args[i].as<Tensor>());
+  if (out->numel() == 0) return;
+  each_argument_tensor(args, [&](size_t i, const Tensor& t) {
+    const Overlap shared = t ? overlap(out, t) : Overlap::kNone;
     if ((op.has(kPointwise) && shared == Overlap::kPartial) || (moves_elements(op, i) && shared != Overlap::kNone)) {
       fail(fn, ": out= and an argument share some memory; clone() one of them before the operation");
     }
-  }
+  });
 }
 
 // out= is the result copied into a given tensor, which takes the result's shape.

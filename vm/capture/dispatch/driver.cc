@@ -8,6 +8,7 @@
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
 #include "vm/capture/dispatch/capture_point.h"
+#include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/segment/run.h"
@@ -71,6 +72,7 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& 
   luaL_checkstack(L, int(live.size()) + 8, "a loop");
   lua_pushinteger(L, lua_Integer(portal.exits) + 1);
   make_clone(L, self, *body);
+  remember_compiled(L, -1, *unit);
   for (unsigned slot : live) {
     lua_pushnil(L);
     const mirror::TValue* frame = mirror::base(L) - 2 - bc::op_a(return_pc[-1]);
@@ -224,7 +226,10 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& uni
   const int function = lua_gettop(L);
   follow(L, *unit, function);
   push_clone(state, L, unit, function, false);
-  if (redirect(L, function, function + 1).empty()) lua_pop(L, 1);
+  if (redirect(L, function, function + 1).empty())
+    lua_pop(L, 1);
+  else
+    remember_compiled(L, function + 1, *unit);
   return 1;
 }
 

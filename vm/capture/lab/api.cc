@@ -400,6 +400,10 @@ int api_disable(lua_State* L) {
   if (!lua_isfunction(L, 1)) wrong_function(L, "disable", "a function");
   if (!lua_isnil(L, 2) && !lua_istable(L, 2)) fail("disable: options are a table, not ", described(L, 2));
   if (lua_isnil(L, 2)) lua_newtable(L), lua_replace(L, 2);
+  for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) {
+    const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : described(L, -2);
+    if (key != "reason") fail("disable: unknown option '", key, "'", KnownNames{"reason"}.known(key));
+  }
   lua_getfield(L, 2, "reason");
   if (!lua_isnil(L, 3) && lua_type(L, 3) != LUA_TSTRING) {
     fail("disable: option 'reason' must be a text, got ", described(L, 3));
@@ -417,14 +421,24 @@ int api_graph_break(lua_State* L) {
   return 0;
 }
 
+// Whether the innermost compiled function that runs has called no disabled one since.
 int api_is_compiling(lua_State* L) {
-  lua_pushboolean(L, 0);
+  const auto& disabled = capture_state(L).trace.disabled;
+  bool compiled = false, found = false;
+  lua_Debug frame;
+  for (int level = 1; !found && lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "f", &frame);
+    compiled = compiled_unit(L, lua_gettop(L)) != nullptr;
+    found = compiled || disabled.count(lua_topointer(L, -1)) > 0;
+    lua_pop(L, 1);
+  }
+  lua_pushboolean(L, compiled);
   return 1;
 }
 
-// Beside a trace, control flow is ordinary Lua; what else stdlib/control asks of a trace has models only
+// Beside a trace, control flow is ordinary Lua; what else stdlib asks of a trace has models only
 // (vm/capture/trace/regions.cc).
-int api_control_possible(lua_State* L) {
+int api_beside_trace(lua_State* L) {
   lua_pushboolean(L, 0);
   return 1;
 }
@@ -538,7 +552,7 @@ const ApiRow kApi[] = {
 };
 
 const ApiRow kNative[] = {
-    {"control_possible", api_control_possible},
+    {"control_possible", api_beside_trace},
     {"control_open", api_of_a_trace},
     {"control_close", api_of_a_trace},
     {"control_refuse", api_of_a_trace},
@@ -549,6 +563,7 @@ const ApiRow kNative[] = {
     {"control_loop_reads", api_of_a_trace},
     {"note_plain_checkpoint", api_of_a_trace},
     {"break_rows", api_break_rows},
+    {"is_captured", api_beside_trace},
 };
 
 int api_entry(lua_State* L) {

@@ -460,6 +460,7 @@ const Builtin kRows[] = {
     {"lutra._native.control_loop_reads", run_control_loop_reads},
     {"lutra.graph_break", run_graph_break},
     {"lutra.is_compiling", run_is_compiling},
+    {"lutra._native.is_captured", run_is_compiling},
 };
 
 const Builtin kBindingRows[] = {
