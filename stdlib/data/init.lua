@@ -6,7 +6,9 @@ local fail = errors.fail
 local keywords = use "keywords"
 local fashion_mnist = use "data.fashion_mnist"
 
-local data = {read_idx = lt._native.read_idx}
+local subset = use "data.subset"
+
+local data = {read_idx = lt._native.read_idx, Subset = subset.Subset, random_split = subset.random_split}
 
 -- The __index of a class whose objects are no lists: object[3] would be nil.
 local function no_list(class, name, instead)

@@ -68,6 +68,7 @@ function Module:named_children() end
 ---@param tensor lutra.Tensor?
 ---@param options? {persistent?: boolean}
 function Module:register_buffer(name, tensor, options) end
+---@param prefix? string|{prefix?: string}
 ---@return table<string, lutra.Tensor>
 function Module:state_dict(prefix) end
 ---@param state table<string, lutra.Tensor>
@@ -341,6 +342,8 @@ function DataLoader:iter() end
 ---@class lutra.data
 ---@field TensorDataset fun(...: lutra.Tensor): table rows of tensors of one length: get(i), batch(indices), len()
 ---@field DataLoader fun(dataset: table, options?: {batch_size?: integer, shuffle?: boolean, drop_last?: boolean, generator?: any}): lutra.DataLoader batches of a dataset: for x, y in loader do; a dataset has len() and batch(indices)
+---@field Subset fun(dataset: table, indices: lutra.Tensor|integer[]): table the rows of a dataset that indices name
+---@field random_split fun(dataset: table, lengths: number[], options?: {generator?: any}): table[] Subsets that share out all rows at random: as many rows each, or shares whose sum is 1
 ---@field FashionMNIST fun(options?: {root?: string, train?: boolean}): table
 ---@field read_idx fun(path: string): lutra.Tensor
 
@@ -576,7 +579,7 @@ function lt.reset() end
 ---Ends the graph here, in compiled code; reports of the break give the message.
 ---@param message? string
 function lt.graph_break(message) end
----True while a function is captured.
+---True in the whole call of a compiled function, but in what lt.disable keeps out of it.
 ---@return boolean
 function lt.is_compiling() end
 ---Keeps f out of graphs: where compiled code calls it, the graph ends.

@@ -14,6 +14,7 @@ local errors = use "errors"
 local fail = errors.fail
 
 local keywords = use "keywords"
+local state_options = {prefix = keywords.none}
 local buffer_options, load_options, parameter_options = {persistent = true}, {strict = true}, {requires_grad = true}
 
 -- How many modules and parameters have been made; the number of each is its serial.
@@ -350,9 +351,12 @@ end
 -- A table from PyTorch's names ("0.weight") to tensors that share the module's storage.
 function Module:state_dict(prefix)
   errors.object("Module", "state_dict", self)
+  if type(prefix) == "table" then prefix = keywords.check("state_dict", prefix, state_options).prefix end
   if prefix ~= nil then errors.text("state_dict", "prefix", prefix) end
   local state = {}
-  walk_state(self, prefix or "", function(name, value) state[name] = value:detach() end)
+  -- PyTorch's prefix ends with the dot.
+  local front = (prefix or ""):gsub("%.$", "")
+  walk_state(self, front, function(name, value) state[name] = value:detach() end)
   return state
 end
 

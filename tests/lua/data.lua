@@ -87,6 +87,31 @@ test("IDX files", function()
   raises("/nowhere/file", data.read_idx, "/nowhere/file")
 end)
 
+test("a subset, and a dataset shared out at random", function()
+  local set = data.TensorDataset(lt.arange(10), lt.arange(10) * 2)
+  local part = data.Subset(set, {7, 3, 5})
+  equal(part:len(), 3)
+  local x, y = part:batch({2, 0})
+  deep({x:totable(), y:totable()}, {{5, 7}, {10, 14}})
+  equal(part:get(1):item(), 3)
+  raises("an index is out of bounds for a dataset of 10 rows", data.Subset, set, {10})
+  for _, lengths in ipairs {{6, 3, 1}, {0.6, 0.3, 0.1}} do
+    local parts = data.random_split(set, lengths, {generator = lt.Generator():manual_seed(1)})
+    local seen = {}
+    for _, p in ipairs(parts) do
+      for a, b in data.DataLoader(p, {batch_size = 4}) do
+        truthy(b:equal(a * 2))
+        for _, v in ipairs(a:totable()) do seen[#seen + 1] = v end
+      end
+    end
+    deep({parts[1]:len(), parts[2]:len(), parts[3]:len()}, {6, 3, 1})
+    table.sort(seen)
+    deep(seen, lt.arange(10):totable())
+  end
+  deep({data.random_split(set, {0.35, 0.65})[1]:len()}, {4})
+  raises("the lengths add up to 9, the dataset has 10 rows", data.random_split, set, {6, 3})
+end)
+
 test("Fashion-MNIST names its package when it is not there", function()
   raises("dataset-fashion-mnist", data.FashionMNIST, {root = "/nowhere"})
   raises("unknown option", data.FashionMNIST, {rot = "/nowhere"})

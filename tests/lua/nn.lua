@@ -100,6 +100,8 @@ test("an untaken part is no part: tensors are not parameters, buffers are buffer
   net:register_buffer("running", lt.zeros(2))
   net:register_buffer("scratch", lt.zeros(2), {persistent = false})
   equal(names(net:named_buffers()), "running scratch")
+  truthy(net:state_dict {prefix = "net."}["net.running"])
+  raises("state_dict: unknown option 'prefx'", net.state_dict, net, {prefx = "a"})
   local state = net:state_dict()
   truthy(state.running and not state.scratch and not state.extra)
   equal(#net:parameters(), 5)
