@@ -337,7 +337,8 @@ Turns<D> near_turns(const D& x) {
 // Whether x is beyond 2^30, or so near a multiple of pi/2 that near_turns loses digits of what it gave: r.
 template <class D>
 MaskOf<D> needs_far_turns(const D& x, const D& r) {
-  return !(magnitude(x) <= lower(D(1073741824.0), magnitude(r) * D(73786976294838206464.0)));
+  // Not as a negation, which sets mask bits beyond the lanes: where none is far, code skips what far ones need.
+  return (magnitude(x) > lower(D(1073741824.0), magnitude(r) * D(73786976294838206464.0))) | (r != r);
 }
 
 // The sine of r + k quarter turns. Bit 0 of k: cosine; bit 1: negative. As masks: the bit moved to the sign or below
