@@ -227,7 +227,11 @@ test("hooks, kept gradients, gradients of gradients", function()
     lt.no_grad(function() x:copy_(x:abs() * sign) end)
     local want = {twice(branch)}
     for way, got in ipairs {{lt.compile(twice)(branch)}, {twice(lt.compile(branch))}} do
-      for i = 1, 4 do truthy(same_bits(got[i], want[i]), way .. ", " .. i) end
+      for i = 1, 4 do
+        -- Outside of compiled code several nodes of the tape add to a second derivative, in another order than eager's.
+        local adds = way == 2 and i > 2
+        truthy(adds and got[i]:allclose(want[i], {rtol = 1e-5}) or same_bits(got[i], want[i]), way .. ", " .. i)
+      end
     end
   end
 end)
