@@ -211,11 +211,33 @@ std::vector<int32_t> Units::large_sources(const ComputeUnit& u,
   return out;
 }
 
+// How many kernels compute each unit's value for themselves where it is inlined.
+std::vector<int> Units::readers() const {
+  std::vector<int> count(units_.size(), 0);
+  for (size_t i = units_.size(); i-- > 0;) {
+    const ComputeUnit& u = units_[i];
+    const bool passes_on = is_cheap(u) && u.low.reads.size() <= 1;
+    for (const Tensor& t : u.low.reads) {
+      const ViewSource& s = resolve(t);
+      if (!is_input(s.id)) count[size_t(unit_of(s.id))] += passes_on ? count[i] : 1;
+    }
+  }
+  return count;
+}
+
+// Whether kernels that read the sources, each for itself, move no more bytes than one that stores the value for them.
+bool Units::saves_bytes(const ComputeUnit& u, const std::vector<int32_t>& sources, int readers) const {
+  double read = 0;
+  for (int32_t from : sources) read += likely_bytes(value_of(from));
+  return readers * read <= read + (1 + readers) * likely_bytes(u.value);
+}
+
 void Units::choose_inlined() {
   if (!fuse_) return;
   std::vector<int> chain(units_.size(), 0);
   std::vector<std::vector<int32_t>> sources(units_.size());
   const std::vector<bool> joined = join_operands(), cut = cut_operands();
+  const std::vector<int> readers = this->readers();
   for (size_t i = 0; i < units_.size(); i++) {
     ComputeUnit& u = units_[i];
     u.inlined = joined[i];
@@ -226,8 +248,9 @@ void Units::choose_inlined() {
       chain[i] = std::max(chain[i], chain[size_t(unit_of(s.id))] + 1);
     }
     sources[i] = large_sources(u, sources);
-    const bool few = u.low.reads.size() <= 1 || sources[i].size() <= budget::kCutOperands;
-    u.inlined = chain[i] < budget::kInlinedChain && few;
+    const bool pays = u.low.reads.size() <= 1 ||
+                      (sources[i].size() <= budget::kCutOperands && saves_bytes(u, sources[i], readers[i]));
+    u.inlined = chain[i] < budget::kInlinedChain && pays;
   }
 }
 

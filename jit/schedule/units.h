@@ -90,6 +90,8 @@ class Units {
   std::vector<bool> join_operands() const;
   std::vector<bool> cut_operands() const;
   bool is_cheap(const ComputeUnit& u) const;
+  std::vector<int> readers() const;
+  bool saves_bytes(const ComputeUnit& u, const std::vector<int32_t>& sources, int readers) const;
   std::vector<int32_t> large_sources(const ComputeUnit& u, const std::vector<std::vector<int32_t>>& of_inlined) const;
   void choose_inlined();
   void trace(const Tensor& t, ComputeUnit& into);
