@@ -76,7 +76,8 @@ Results decompose_batch_norm_backward(const Args& args) {
   const Scalar count = Scalar::of_sym(n);
   const bool scaled = !args[4].is_none();
   const Tensor scale = scaled ? mul(rstd, by_channel(args[4].tensor(), x)) : rstd;
-  const Tensor dx = mul(sub(sub(g, div(shift, count)), mul(normal, div(tilt, count))), scale);
+  // The first operand lies as the input does, and so does the result, however grad lies.
+  const Tensor dx = mul(add(mul(normal, neg(div(tilt, count))), sub(g, div(shift, count))), scale);
   const DType type = scaled ? args[4].tensor()->dtype : wide(x->dtype);
   return {to_dtype(dx, x->dtype), to_dtype(reshape(tilt, channels), type), to_dtype(reshape(shift, channels), type)};
 }
