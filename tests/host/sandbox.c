@@ -164,6 +164,7 @@ static const Escape bombs[] = {
     {"randperm", "return lt.randperm(1e9)"},
     {"sort", "while true do lt.randn(1e6):sort() end"},
     {"a pattern", "return ('a'):rep(40):find(('a*'):rep(30) .. 'b')"},
+    {"a pattern's set", "return ('b'):rep(5e4):find('[' .. ('a'):rep(2e5) .. ']')"},
     {"gsub", "return ('a'):rep(1e5):gsub('a*b', '')"},
     {"gmatch", "for _ in ('a'):rep(1e5):gmatch('.-b') do end"},
     {"find of text", "return ('a'):rep(1e6):find(('a'):rep(5e5) .. 'b', 1, true)"},

@@ -90,8 +90,9 @@ class Matcher {
  private:
   static int byte(Place s) { return static_cast<unsigned char>(*s); }
 
-  Place class_end(Place p) const {
+  Place class_end(Place p) {
     if (p == pattern_end_) fail("malformed pattern (ends with '%')");
+    const Place from = p;
     const char c = *p++;
     if (c == '%') {
       if (p == pattern_end_) fail("malformed pattern (ends with '%')");
@@ -103,6 +104,7 @@ class Matcher {
       if (p == pattern_end_) fail("malformed pattern (missing ']')");
       if (*p++ == '%' && p != pattern_end_) p++;
     } while (p == pattern_end_ || *p != ']');
+    count(p - from);
     return p + 1;
   }
 
@@ -124,7 +126,8 @@ class Matcher {
     return !found;
   }
 
-  static bool single(int c, Place p, Place end) {
+  bool single(int c, Place p, Place end) {
+    count(end - p);
     switch (*p) {
       case '.': return true;
       case '%': return in_class(c, byte(p + 1));
@@ -150,7 +153,8 @@ class Matcher {
 
   Place most(Place s, Place p, Place end) {
     ptrdiff_t i = 0;
-    for (; s + i < end_ && single(byte(s + i), p, end); i++) count(1);
+    for (; s + i < end_ && single(byte(s + i), p, end); i++) {
+    }
     for (; i >= 0; i--) {
       if (Place r = match(s + i, end + 1)) return r;
     }
@@ -185,7 +189,8 @@ class Matcher {
   Place back_reference(Place s, int digit) {
     const int i = digit - '1';
     if (i < 0 || i >= level_ || capture_[i].length == kOpen) fail("invalid capture index");
-    const size_t n = size_t(std::max<ptrdiff_t>(capture_[i].length, 0));
+    if (capture_[i].length == kPosition) return nullptr;
+    const size_t n = size_t(capture_[i].length);
     count(int64_t(n));
     return size_t(end_ - s) >= n && std::memcmp(capture_[i].begin, s, n) == 0 ? s + n : nullptr;
   }
