@@ -38,7 +38,7 @@ void Engine::send(const Edge& edge, const Tensor& g, Sum sum) {
 
 // The gradient of a part, added where it belongs. False where there is no sum yet that may be written.
 bool Engine::add_part(GradNode& node, const Tensor& g) {
-  Pending* p = g->is_fake() || !node.is_part() ? nullptr : pending(node.next[0]);
+  Pending* p = !node.is_part() || g->is_fake() ? nullptr : pending(node.next[0]);
   if (!p || !p->sums[node.next[0].result].own) return false;
   Tensor& whole = p->grads[node.next[0].result];
   Sum& sum = p->sums[node.next[0].result];

@@ -238,4 +238,15 @@ test("a gradient of a gradient of a loop", function()
   end
 end)
 
+test("a kept gradient by what a loop only reads", function()
+  local weight = lt.ones(3):requires_grad_()
+  local function f(x)
+    local _, y = lt.while_loop(function(k) return k:lt(2) end, function(k, y) return k + 1, y * weight end,
+      lt.tensor(0), x)
+    return lt.grad(y:sum(), weight, {create_graph = true})
+  end
+  local g = lt.compile(f)(lt.ones(3))
+  truthy(g.requires_grad and same_bits(g, f(lt.ones(3))))
+end)
+
 h.finish()
