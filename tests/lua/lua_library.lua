@@ -187,4 +187,19 @@ test("numbers do not look as if they could be called", function()
   end)):match "attempt.*", "attempt to call local 'n' (a number value)")
 end)
 
+-- Limits that C takes as another number, and patterns with a zero, are left to the real function.
+for _, most in ipairs {2, 0, -1} do
+  check("gsub with at most " .. most, of(function(x)
+    return x + 1, (("aaaa"):gsub("a", function() return "b" end, most))
+  end))
+end
+for _, most in ipairs {1.5, 0.5, math.huge, 2 ^ 32 + 1} do
+  check("gsub with at most " .. most, of(function(x)
+    return x + 1, (("aaaa"):gsub("a", function() return "b" end, most))
+  end), 2)
+end
+check("gsub of a pattern with a zero", of(function(x)
+  return x + 1, (("a\0b\0"):gsub("\0b", function(c) return "<" .. #c .. ">" end))
+end), 2)
+
 h.finish()

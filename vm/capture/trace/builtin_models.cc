@@ -2,6 +2,7 @@
 // inlined, out.
 #include "vm/capture/trace/builtin_models.h"
 
+#include <cmath>
 #include <lua.hpp>
 
 #include "vm/capture/trace/builtins.h"
@@ -15,6 +16,14 @@ constexpr int64_t kMostSorted = 1000, kMostText = 10000;
 Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.force(args[i]) : t.nil(); }
 
 bool is_text(const Var* v) { return v->kind == VarKind::kString; }
+// A pattern without a zero: each of LuaJIT's functions takes what follows one in its own way.
+bool is_plain(Trace& t, Var* v) { return is_text(v) && t.text(v).find('\0') == std::string::npos; }
+// A number that is the same one as a C int.
+bool is_small(Trace& t, Var* v) {
+  if (v->kind != VarKind::kNumber) return false;
+  const double d = t.constant(v);
+  return d == std::trunc(d) && std::fabs(d) <= kMostText;
+}
 bool is_function(const Var* v) {
   return v->kind == VarKind::kFunction || v->kind == VarKind::kClosure || v->kind == VarKind::kBinding;
 }
@@ -64,15 +73,15 @@ Vars run_gsub(Trace& t, Var* self, const Vars& args) {
   Var* by = arg(t, args, 2);
   if (!is_function(by) && by->kind != VarKind::kTable) return t.call_pure(self, args, self->builtin->name);
   Var *s = arg(t, args, 0), *pattern = arg(t, args, 1), *most = arg(t, args, 3);
-  const bool fits = is_text(s) && is_text(pattern) && (most->kind == VarKind::kNil || most->kind == VarKind::kNumber);
-  if (!fits) t.stop(Break::argument, {"string.gsub"});
+  if (!is_text(s) || !is_plain(t, pattern)) t.stop(Break::argument, {"string.gsub"});
+  if (most->kind != VarKind::kNil && !is_small(t, most)) t.stop(Break::argument, {"string.gsub"});
   if (t.text(s).size() > kMostText) t.stop(Break::long_list, {"string.gsub"});
   return inlined(t, "gsub", {s, pattern, by, most});
 }
 
 Vars run_gmatch(Trace& t, Var*, const Vars& args) {
   Var *s = arg(t, args, 0), *pattern = arg(t, args, 1);
-  if (!is_text(s) || !is_text(pattern)) t.stop(Break::argument, {"string.gmatch"});
+  if (!is_text(s) || !is_plain(t, pattern)) t.stop(Break::argument, {"string.gmatch"});
   return inlined(t, "gmatch", {s, pattern});
 }
 
