@@ -217,23 +217,14 @@ class Taken {
   int64_t bytes_;
 };
 
-Ref<Storage> allocate_on_device(size_t nbytes, Device device) {
-  Taken taken(nbytes);
-  Ref<Storage> s = memory_of(device).allocate(nbytes, device);
-  count_bytes(*s, int64_t(s->nbytes));
-  if (MemoryAccount* account = taken.pass()) {
-    s->deleter = [account, nbytes, inner = std::move(s->deleter)](void* p) {
-      account->give_back(int64_t(nbytes));
-      if (inner) inner(p);
-    };
-  }
-  return s;
-}
-
 }  // namespace
 
 Ref<Storage> allocate(size_t nbytes, Device device) {
-  if (device.type != DeviceType::kCPU) return allocate_on_device(nbytes, device);
+  if (device.type != DeviceType::kCPU) {
+    Ref<Storage> s = memory_of(device).allocate(nbytes, device);
+    count_bytes(*s, int64_t(s->nbytes));
+    return s;
+  }
   // An empty tensor has an address too: kernels may form it.
   const size_t bucket = bucket_of(nbytes ? nbytes : 1);
   Taken taken(bucket);

@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ops/core/account.h"
 #include "ops/cuda/copy.h"
 
 namespace lutra::cuda {
@@ -33,6 +34,7 @@ struct Block {
   size_t bytes;
   bool small, used;
   Block *before = nullptr, *after = nullptr;  // of its segment
+  int64_t charged = 0;                        // while it is used: bytes on the account of a state
 };
 
 struct BySize {
@@ -175,7 +177,11 @@ void (*release_idle)() = nullptr;
 
 struct GiveBack {
   Block* block;
-  void operator()(void*) const { give_back(block); }
+  MemoryAccount* account;  // of the state that has it; null: none
+  void operator()(void*) const {
+    if (account) account->give_back(block->charged);
+    give_back(block);
+  }
 };
 
 void forget_heaps() {
@@ -279,10 +285,20 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
   Context& c = context(device);
   Ref<Storage> s = make_ref<Storage>();
   s->device = device;
-  Block* b = find_block(c, heap_of(c), nbytes);
+  MemoryAccount* account = installed_account;
+  const int64_t charged = int64_t(std::min(nbytes, size_t(1) << 62));
+  if (account) account->take(charged);
+  Block* b = nullptr;
+  try {
+    b = find_block(c, heap_of(c), nbytes);
+  } catch (...) {
+    if (account) account->give_back(charged);
+    throw;
+  }
+  b->charged = charged;
   s->data = reinterpret_cast<void*>(uintptr_t(b->at));
   s->nbytes = nbytes;
-  s->deleter = GiveBack{b};
+  s->deleter = GiveBack{b, account};
   if (kept) kept->push_back(s);
   return s;
 }
