@@ -343,7 +343,7 @@ function DataLoader:iter() end
 ---@field TensorDataset fun(...: lutra.Tensor): table rows of tensors of one length: get(i), batch(indices), len()
 ---@field DataLoader fun(dataset: table, options?: {batch_size?: integer, shuffle?: boolean, drop_last?: boolean, generator?: any}): lutra.DataLoader batches of a dataset: for x, y in loader do; a dataset has len() and batch(indices)
 ---@field Subset fun(dataset: table, indices: lutra.Tensor|integer[]): table the rows of a dataset that indices name
----@field random_split fun(dataset: table, lengths: number[], options?: {generator?: any}): table[] Subsets that share out all rows at random: as many rows each, or shares whose sum is 1
+---@field random_split fun(dataset: table, lengths: number[], options?: {generator?: any}): table[] all rows at random
 ---@field FashionMNIST fun(options?: {root?: string, train?: boolean}): table
 ---@field read_idx fun(path: string): lutra.Tensor
 
