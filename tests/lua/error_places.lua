@@ -258,7 +258,8 @@ local function breaks_of(source)
 end
 
 test("a break in a layer of the library is told at the user's line", function()
-  local source = "local layer = lt.nn.Linear(4, 3)\nlayer.forward = function(self, x) return x * self.weight:sum():item() end\n"
+  local source = "local layer = lt.nn.Linear(4, 3)\n" ..
+    "layer.forward = function(self, x) return x * self.weight:sum():item() end\n"
   local _, text = breaks_of(source .. frame("local c = layer(b)"))
   h.truthy(text:find("^program:2: compile: fullgraph=true, but the graph breaks: call of item"), text)
   h.truthy(text:find("in forward at program:2, called from layer at lutra/nn/module.lua:%d+"), text)
@@ -297,7 +298,9 @@ test("fullgraph names the line of the break and the calls that lead there", func
   local source = "local function inner(v)\n  local u = v + 1\n  io.write('')\n  return u\nend\nlocal M = {}\nfunction M:run(v)\n  local u = inner(v)\n  return u\nend\n"
     .. frame("local c = M:run(b)")
   local breaks, text = breaks_of(source)
-  h.equal(text, "program:3: compile: fullgraph=true, but the graph breaks: call of io.write (read and write before or after the compiled function); in inner at program:3, called from run at program:8, called from program:14; see docs/graph_breaks.md#io")
+  h.equal(text, "program:3: compile: fullgraph=true, but the graph breaks: call of io.write " ..
+    "(read and write before or after the compiled function); in inner at program:3, called from run at program:8, " ..
+    "called from program:14; see docs/graph_breaks.md#io")
   h.equal(breaks[1].chain, "in inner at program:3, called from run at program:8, called from program:14")
 end)
 

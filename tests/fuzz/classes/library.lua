@@ -55,7 +55,8 @@ local function generate(p)
     function() p:line("%s.x = %s", p:pick {"o1", "o2"}, p:random(3)) end,
     function() p:line("for i, v in range(%d) do %s = %s + v end", p:random(3), tensor(), tensor()) end,
     function() p:line("for i, v in step, list, 0 do %s = %s + v if i > 4 then break end end", scalar(), scalar()) end,
-    function() p:line("for v in coroutine.wrap(function() for i = 1, 2 do coroutine.yield(%s * i) end end) do %s = v end",
+    function() p:line("for v in coroutine.wrap(function() for i = 1, 2 do coroutine.yield(%s * i) end end) " ..
+      "do %s = v end",
       tensor(), tensor()) end,
     function() p:line("do local ok, v = pcall(function() %s return %s end) %s = ok and v or %s end", inner("calls"),
       tensor(), tensor(), tensor()) end,
@@ -80,7 +81,8 @@ local function generate(p)
   p.keep(p:line("local o1, o2 = setmetatable({x = 1}, A), setmetatable({x = 2}, B)"))
   p.keep(p:line("local function fresh() return setmetatable({x = calls % 3}, calls % 2 == 0 and A or B) end"))
   p.keep(p:line("local function before(a, b) calls = calls + 1 return a < b end"))
-  p.keep(p:line("local function range(n) local i = 0 return function() i = i + 1 if i <= n then return i, i / 2 end end end"))
+  p.keep(p:line("local function range(n) local i = 0 " ..
+    "return function() i = i + 1 if i <= n then return i, i / 2 end end end"))
   p.keep(p:line("local function step(t, i) if t[i + 1] then return i + 1, t[i + 1] end end"))
   p.keep(p:block("local f = frame(function(t1, t2, s1, s2, k)", function()
     p:line("local t3 = t1 + t2")
@@ -94,7 +96,8 @@ local function generate(p)
     p:line("for i = 1, #log do see('log', log[i]) end")
     p:line("for i = 1, #list do see('list', list[i]) end")
     p:line("see('grown', #grown, grown[2], grown[#grown])")
-    p:line("see('state', calls, rawget(o1, 'x'), getmetatable(o1) == A, getmetatable(o2) == A, getmetatable(list) == A)")
+    p:line("see('state', calls, rawget(o1, 'x'), getmetatable(o1) == A, getmetatable(o2) == A, " ..
+      "getmetatable(list) == A)")
     p:line("setmetatable(list, nil)")
     p:line("if lt.is_tensor(r[2]) and r[2].requires_grad then try('backward', r[2].backward, r[2]:sum()) end")
     p:line("for i = 1, 2 do gradient('x' .. i, x[i].grad) end")
