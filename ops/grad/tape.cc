@@ -555,10 +555,8 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
 
 Results tape_call(OpId op, Args& args) {
   const OpInfo& row = info(op);
-  if (row.vjp_decomposes) {
-    row.meta(op, args);  // checks what the parts take for granted
-    return call_parts(row, args);
-  }
+  // The meta rule checks what the parts take for granted.
+  if (row.vjp_decomposes) return row.meta(op, args), call_parts(row, args);
   auto* node = new OpNode(op, args);
   Ref<GradNode> keep(node);
   Results results;
