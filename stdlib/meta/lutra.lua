@@ -483,6 +483,8 @@ function Event:elapsed_time(stop) end
 lt.cuda = {}
 ---@return boolean
 function lt.cuda.is_available() end
+---@return {driver: string?, nvrtc: string?} what cannot be used, with the reason; empty where both can
+function lt.cuda.missing() end
 ---@return integer
 function lt.cuda.device_count() end
 ---@return integer

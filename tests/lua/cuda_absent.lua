@@ -15,6 +15,7 @@ local reason = "no NVIDIA driver: /nonexistent/libcuda.so.1"
 
 test("questions have answers", function()
   equal(lt.cuda.is_available(), false)
+  truthy(lt.cuda.missing().driver, "the reason")
   equal(lt.cuda.device_count(), 0)
   equal(lt.cuda.is_bf16_supported(), false)
   for _, name in ipairs {"memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"} do

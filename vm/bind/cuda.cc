@@ -3,6 +3,7 @@
 
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/event.h"
+#include "ops/cuda/program.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 
@@ -27,6 +28,21 @@ cuda::Context& read_context(const char* fn, ArgReader& in, int h) { return cuda:
 
 LuaResults is_available(const Binding&, ArgReader&) { return {cuda::is_available()}; }
 LuaResults device_count(const Binding&, ArgReader&) { return {vdim(cuda::device_count())}; }
+
+// cuda.missing(): {driver = why, nvrtc = why}, of each what it lacks; empty where both can be used.
+int missing(lua_State* L) {
+  lua_createtable(L, 0, 2);
+  if (!cuda::is_available()) {
+    lua_pushstring(L, cuda::problem().c_str());
+    lua_setfield(L, -2, "driver");
+  }
+  if (!cuda::has_nvrtc()) {
+    lua_pushstring(L, cuda::nvrtc_problem().c_str());
+    lua_setfield(L, -2, "nvrtc");
+  }
+  return 1;
+}
+
 LuaResults current_device(const Binding&, ArgReader&) {
   cuda::context({DeviceType::kCUDA, int8_t(current_cuda_index())});
   return {vdim(current_cuda_index())};
@@ -193,6 +209,7 @@ using Stats = cuda::MemoryStats;
 const Special kSpecials[] = {
     {"cuda.is_available", 0, is_available, nullptr},
     {"cuda.device_count", 0, device_count, nullptr},
+    {"cuda.missing", kHostEffect, nullptr, missing},
     {"cuda.current_device", kHostEffect, current_device, nullptr},
     {"cuda.set_device", kHostEffect, set_device, nullptr},
     {"cuda.get_device_name", kHostEffect, device_name, nullptr},

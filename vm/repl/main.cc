@@ -67,6 +67,7 @@ struct Action {
 struct Options {
   std::vector<Action> actions;
   bool interactive = false, version = false, ignore_env = false, auto_compile = false;
+  bool found = false;  // --version tells, too, what was found on this machine
   bool sandbox = false;
   bool json = false;
   std::string command;  // explain, tune, cache, docs, repro, minify
@@ -90,7 +91,7 @@ bool take_value(int argc, char** argv, int& i, std::string* out) {
 bool read_long(int argc, char** argv, int& i, Options& out) {
   const std::string name = argv[i];
   if (name == "--version") {
-    out.version = true;
+    out.version = out.found = true;
   } else if (name == "--help") {
     out.help = true;
   } else if (name == "--auto") {
@@ -222,6 +223,7 @@ const char kOptimiser[] =
     "for a in (...):gmatch('[^,]+') do list[#list + 1] = a end\n"
     "return require('jit.opt').start(unpack(list))";
 const char kAuto[] = "require('lutra').auto(true)";
+const char kFound[] = "require('lutra')._native.use('version')()";
 const char kCommand[] = "return require('lutra')._native.use(...)";
 
 int report(const char* message, int status) {
@@ -285,6 +287,7 @@ void set_arguments(lutra_State* S, char** argv, int script) {
 int run_all(lutra_State* S, const Options& options, int argc, char** argv) {
   lua_State* L = lutra_lua(S);
   open_script_interrupts(L);
+  if (options.found && !options.sandbox && run_chunk(L, kFound, "")) return kFailed;
   if (options.auto_compile && run_chunk(L, kAuto, "")) return kFailed;
   for (const Action& action : options.actions) {
     const RunScope scope;
@@ -319,7 +322,10 @@ int main(int argc, char** argv) {
     std::fputs(kHelp, stdout);
     return 0;
   }
-  if (options.version) std::printf("Lutra %s (%s)\n", lutra_version(), LUAJIT_VERSION);
+  if (options.version) {
+    std::printf("Lutra %s (%s)\n", lutra_version(), LUAJIT_VERSION);
+    std::fflush(stdout);
+  }
   lutra_Options open = {};
   open.size = sizeof open;
   open.device = options.device.empty() ? nullptr : options.device.c_str();
