@@ -56,6 +56,48 @@ void functions(lutra::State& S) {
   fails(LUTRA_ERROR_FILE, "no such file", [&] { S.run_file("no such file.lua"); });
 }
 
+// Tables, as arguments, as results and from functions of the host.
+void tables(lutra::State& S) {
+  using lutra::Value;
+  const lutra::Tensor x = S.tensor(std::vector<float>{1, 2}, {2});
+  const Value settings = Value::table({x, "second", Value::keyword("lr", 0.5),
+                                       Value::keyword("inner", Value::table({1, Value::keyword("t", x), true})),
+                                       Value::keyword("empty", Value::table({}))});
+  const Value copy = settings;
+  S.run(
+      "function look(t) assert(#t == 2 and t[2] == 'second' and t.lr == 0.5 and next(t.empty) == nil) "
+      "assert(t[1] == t.inner.t and t.inner[1] == 1 and t.inner[2] == true) return t.inner.t:sum() end");
+  check(S.function("look").call_values({copy}, 1)[0].tensor().item<float>() == 3, "a table in");
+  const std::vector<Value> out =
+      S.function("function(t) return {t.inner, {}, name = 'n', [3] = 7}, nil end").call_values({settings}, 2);
+  const Value& t = out[0];
+  check(t.kind() == LUTRA_TABLE && out[1].kind() == LUTRA_NIL && t.values().size() == 4, "a table out");
+  check(t["name"].string() == "n" && t.names()[3] == "name" && t.names()[2].empty() && t.values()[2].number() == 7,
+        "fields");
+  check(t.values()[0]["t"].tensor().data<float>() == x.data<float>() && t.values()[0].values()[1].boolean(), "nested");
+  check(t.values()[1].values().empty() && !t.find("other"), "an empty table, a field that is not there");
+  check(S.function("look")
+                .call_values(
+                    {Value::table({t.values()[0]["t"], "second", Value::keyword("lr", 0.5),
+                                   Value::keyword("inner", t.values()[0]), Value::keyword("empty", t.values()[1])})},
+                    1)[0]
+                .tensor()
+                .item<float>() == 3,
+        "a table out and in again");
+  S.register_function("host.report", [&](const std::vector<Value>&) -> std::vector<Value> {
+    return {
+        Value::table({x, Value::keyword("text", std::string(100, 'x')), Value::keyword("deep", Value::table({x}))})};
+  });
+  S.run("local r = host.report() assert(r[1] == r.deep[1] and r.text == ('x'):rep(100))");
+  fails(LUTRA_ERROR_ARGUMENT, "the table has no field 'other'", [&] { t["other"].number(); });
+  fails(LUTRA_ERROR_ARGUMENT, "the value is of another kind", [&] { out[1].values(); });
+  fails(LUTRA_ERROR_ARGUMENT, "for which there is no value",
+        [&] { S.function("function(x) return {x, {print}} end").call_values({x}, 1); });
+  Value deep = 1;
+  for (int i = 0; i < 17; i++) deep = Value::table({deep});
+  fails(LUTRA_ERROR_ARGUMENT, "more than 16 deep", [&] { S.function("print").call_values({deep}, 0); });
+}
+
 int throws(lutra_State*, void*, const lutra_Value*, int, lutra_Value*, int*) { throw std::runtime_error("thrown"); }
 int throws_int(lutra_State*, void*, const lutra_Value*, int, lutra_Value*, int*) { throw 42; }
 
@@ -76,6 +118,7 @@ int main() {
     lutra::State S;
     tensors(S);
     functions(S);
+    tables(S);
     exceptions(S);
   } catch (const std::exception& e) {
     check(false, e.what());

@@ -133,7 +133,8 @@ class Tensor {
   lutra_Tensor* handle_ = nullptr;
 };
 
-// nil, a boolean, a number, a text, a tensor or a list of integers; with a name a keyword argument.
+// nil, a boolean, a number, a text, a tensor, a list of integers or a table; with a name a keyword argument, in a table
+// a field.
 class Value {
  public:
   Value() = default;
@@ -146,12 +147,27 @@ class Value {
   Value(std::string v) : text_(std::move(v)) { v_.kind = LUTRA_STRING; }                     // NOLINT
   Value(Tensor v) : tensor_(std::move(v)) { v_.kind = tensor_ ? LUTRA_TENSOR : LUTRA_NIL; }  // NOLINT
   Value(Sizes v) : list_(std::move(v)) { v_.kind = LUTRA_INTEGERS; }                         // NOLINT
-  // An output of C, whose tensor is taken over.
-  explicit Value(const lutra_Value& v) : v_(v) {
+  // An output of C: what it holds is taken over, and v is nil then.
+  explicit Value(lutra_Value&& v) : v_(v) {
+    if (v.name) name_ = v.name, named_ = true;
     if (v.kind == LUTRA_STRING) text_.assign(v.as.string, v.length);
-    if (v.kind == LUTRA_TENSOR) tensor_ = Tensor(v.as.tensor);
+    if (v.kind == LUTRA_TENSOR) tensor_ = Tensor(v.as.tensor), v.kind = LUTRA_NIL;
+    if (v.kind == LUTRA_TABLE) {
+      std::vector<Value> values;
+      values.reserve(v.length);
+      for (size_t i = 0; i < v.length; i++) values.emplace_back(std::move(v.as.values[i]));
+      hold(std::move(values));
+      lutra_values_free(&v, 1);
+    }
   }
   static Value keyword(std::string name, Value v) { return v.name_ = std::move(name), v.named_ = true, v; }
+  // A table: values with names (by keyword) are its fields, the others its list.
+  static Value table(std::vector<Value> values) {
+    Value v;
+    v.v_.kind = LUTRA_TABLE;
+    v.hold(std::move(values));
+    return v;
+  }
 
   int kind() const { return v_.kind; }
   bool boolean() const { return need(LUTRA_BOOLEAN), v_.as.boolean != 0; }
@@ -160,6 +176,16 @@ class Value {
   }
   const std::string& string() const { return need(LUTRA_STRING), text_; }
   const Tensor& tensor() const { return need(LUTRA_TENSOR), tensor_; }
+  // Of a table: its list and its fields, of a Lua table the list first; their names, empty for those of the list.
+  const std::vector<Value>& values() const;
+  const std::vector<std::string>& names() const;
+  // A field of a table; null where there is none.
+  const Value* find(const std::string& name) const;
+  const Value& operator[](const std::string& name) const {
+    const Value* v = find(name);
+    if (!v) throw Error(LUTRA_ERROR_ARGUMENT, ("the table has no field '" + name + "'").c_str());
+    return *v;
+  }
 
   // As C takes it, while this lives.
   lutra_Value c() const {
@@ -168,10 +194,14 @@ class Value {
     if (v.kind == LUTRA_STRING) v.as.string = text_.c_str(), v.length = text_.size();
     if (v.kind == LUTRA_TENSOR) v.as.tensor = tensor_.handle();
     if (v.kind == LUTRA_INTEGERS) v.as.integers = list_.data(), v.length = list_.size();
+    if (v.kind == LUTRA_TABLE) v.as.values = table_array(), v.length = values().size();
     return v;
   }
 
  private:
+  struct Table;
+  void hold(std::vector<Value> values);
+  lutra_Value* table_array() const;
   void need(int kind) const {
     if (v_.kind != kind) throw Error(LUTRA_ERROR_ARGUMENT, "the value is of another kind");
   }
@@ -180,6 +210,54 @@ class Value {
   bool named_ = false;
   Tensor tensor_;
   Sizes list_;
+  std::shared_ptr<const Table> table_;  // shared by copies: no value changes
+};
+
+struct Value::Table {
+  explicit Table(std::vector<Value> v) : values(std::move(v)) {
+    for (Value& value : values) {
+      const bool named = value.named_;
+      names.push_back(std::move(value.name_));
+      value.name_.clear(), value.named_ = false;  // a field is a value like any other
+      array.push_back(value.c());
+      if (named) array.back().name = "";
+    }
+    for (size_t i = 0; i < names.size(); i++) {
+      if (array[i].name) array[i].name = names[i].c_str();
+    }
+  }
+  std::vector<Value> values;
+  std::vector<std::string> names;
+  std::vector<lutra_Value> array;  // as C takes them
+};
+inline void Value::hold(std::vector<Value> values) { table_ = std::make_shared<const Table>(std::move(values)); }
+inline lutra_Value* Value::table_array() const { return const_cast<lutra_Value*>(table_->array.data()); }
+inline const std::vector<Value>& Value::values() const { return need(LUTRA_TABLE), table_->values; }
+inline const std::vector<std::string>& Value::names() const { return need(LUTRA_TABLE), table_->names; }
+inline const Value* Value::find(const std::string& name) const {
+  for (size_t i = 0; i < values().size(); i++) {
+    if (table_->array[i].name && table_->names[i] == name) return &table_->values[i];
+  }
+  return nullptr;
+}
+
+// Room for the results of a call.
+class Outputs {
+ public:
+  explicit Outputs(int n) : values_(static_cast<size_t>(n)) {}
+  ~Outputs() { lutra_values_free(values_.data(), int(values_.size())); }
+  Outputs(const Outputs&) = delete;
+  Outputs& operator=(const Outputs&) = delete;
+  lutra_Value* data() { return values_.data(); }
+  std::vector<Value> take() {
+    std::vector<Value> taken;
+    taken.reserve(values_.size());
+    for (lutra_Value& v : values_) taken.emplace_back(std::move(v));
+    return taken;
+  }
+
+ private:
+  std::vector<lutra_Value> values_;
 };
 
 // A Lua function. It may outlive its state, but not be called then.
@@ -202,10 +280,11 @@ class Function {
     return std::vector<Tensor>(out.begin(), out.end());
   }
   std::vector<Value> call_values(const std::vector<Value>& inputs, int outputs) const {
-    std::vector<lutra_Value> in, out(static_cast<size_t>(outputs));
+    std::vector<lutra_Value> in;
+    Outputs out(outputs);
     for (const Value& v : inputs) in.push_back(v.c());
     check(lutra_invoke_values(f_.get(), in.data(), int(in.size()), out.data(), outputs), S_);
-    return std::vector<Value>(out.begin(), out.end());
+    return out.take();
   }
 
  private:
@@ -265,10 +344,11 @@ class State {
   // The first result of an op; keyword arguments by Value::keyword.
   Tensor op(const char* name, const std::vector<Value>& inputs) { return op(name, inputs, 1)[0].tensor(); }
   std::vector<Value> op(const char* name, const std::vector<Value>& inputs, int outputs) {
-    std::vector<lutra_Value> in, out(static_cast<size_t>(outputs));
+    std::vector<lutra_Value> in;
+    Outputs out(outputs);
     for (const Value& v : inputs) in.push_back(v.c());
     check(lutra_op_values(S_, name, in.data(), int(in.size()), out.data(), outputs), S_);
-    return std::vector<Value>(out.begin(), out.end());
+    return out.take();
   }
 
   void register_function(const char* name, Callback callback) {
@@ -300,7 +380,7 @@ class State {
       for (int i = 0; i < n; i++) {
         lutra_Value v = inputs[i];
         if (v.kind == LUTRA_TENSOR) lutra_tensor_retain(v.as.tensor);
-        in.emplace_back(v);
+        in.emplace_back(std::move(v));
       }
       std::vector<Value> out = (*static_cast<Callback*>(arg))(in);
       if (out.size() > size_t(*m)) return lutra_fail(S, "the host's function gives too many results");
