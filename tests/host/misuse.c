@@ -81,6 +81,8 @@ static void no_pointers(void) {
   REFUSED(lutra_function(S, NULL, &f), A, "the expression must not be NULL");
   REFUSED(lutra_function(S, "print", NULL), A, "function must not be NULL");
   REFUSED(lutra_function(S, "1 +", &f), A, "expression:1:");
+  REFUSED(lutra_function(S, "1", &f), A, "'1' is a number, which cannot be called");
+  REFUSED(lutra_function(S, "nothing", &f), A, "'nothing' is nil, which cannot be called");
   REFUSED(lutra_op(S, NULL, NULL, 0, NULL, 0), A, "the name must not be NULL");
   REFUSED(lutra_op(S, "add", NULL, 2, NULL, 0), A, "inputs must not be NULL");
   REFUSED(lutra_op(S, "add", NULL, 0, NULL, 1), A, "outputs must not be NULL");
@@ -89,10 +91,13 @@ static void no_pointers(void) {
   REFUSED(lutra_op(S, "matmull", NULL, 0, NULL, 0), A, "there is no op 'matmull'; did you mean 'matmul'?");
   REFUSED(lutra_op(S, "nn.nothing.x", NULL, 0, NULL, 0), A, "there is no op");
   REFUSED(lutra_op(S, "", NULL, 0, NULL, 0), A, "there is no op");
+  REFUSED(lutra_op(S, "float32", NULL, 0, NULL, 0), A, "there is no op 'float32'");
+  REFUSED(lutra_op(S, "pi", NULL, 0, NULL, 0), A, "there is no op 'pi'");
   REFUSED(lutra_register(S, NULL, callback, NULL), A, "the name must not be NULL");
   REFUSED(lutra_register(S, "f", NULL, NULL), A, "the callback must not be NULL");
   REFUSED(lutra_register(S, "print.f", callback, NULL), A, "'print' is a function, no table");
-  REFUSED(lutra_register(S, "", callback, NULL), A, "is no name");
+  REFUSED(lutra_register(S, "", callback, NULL), A, "'' has an empty part");
+  REFUSED(lutra_register(S, "host..f", callback, NULL), A, "'host..f' has an empty part");
   REFUSED(lutra_load_state(S, NULL, "x"), A, "the module must not be NULL");
   REFUSED(lutra_load_state(S, "net", NULL), A, "the path must not be NULL");
   REFUSED(lutra_load_state_memory(S, "net", NULL, 4), A, "data must not be NULL");

@@ -132,7 +132,7 @@ static void test_functions(lutra_State* S) {
   check(lutra_tensor_sizes(out[0])[1] == 4, "its result");
   lutra_tensor_free(out[0]), lutra_function_free(f);
   check(lutra_function(S, "nothing", &f) == LUTRA_ERROR_ARGUMENT && !f, "no function");
-  check(strstr(lutra_error(S), "'nothing' is a nil value") != NULL, "no function is told");
+  check(strstr(lutra_error(S), "'nothing' is nil, which") != NULL, "no function is told");
   lutra_tensor_free(in[0]);
 }
 
@@ -296,6 +296,8 @@ static void test_states(lutra_State* S) {
   run(S, "other = lt.nn.Linear(9, 2)");
   check(lutra_load_state(S, "other", name) == LUTRA_ERROR_RUN && strstr(lutra_error(S), "weight") != NULL, "no fit");
   check(lutra_load_state(S, "_G", name) == LUTRA_ERROR_ARGUMENT, "no module");
+  check(lutra_load_state(S, "net", "nowhere.npz") == LUTRA_ERROR_FILE, "no file");
+  check(strstr(lutra_error(S), "cannot open 'nowhere.npz': No such file") != NULL, "that is told");
   free(bytes);
   remove(name);
 }

@@ -28,6 +28,7 @@ end
 test("what returns in time returns all", function()
   equal(table.concat({lt.limits({seconds = 30})(function(...) return select("#", ...), ... end, 1, 2)}, " "), "2 1 2")
   fails("of the test", lt.limits({seconds = 30}), error, "of the test", 0)
+  fails("limits: argument 'f' must be a function or a module, got a number", lt.limits({seconds = 30}), 1)
 end)
 
 test("loops of Lua", function()

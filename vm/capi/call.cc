@@ -1,5 +1,7 @@
 // Calls of lutra.h: functions and ops by name with tensors or values in, results out; functions of the host; state
 // dictionaries.
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <lua.hpp>
 #include <memory>
@@ -10,6 +12,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capi/sandbox.h"
 #include "vm/capi/values.h"
+#include "vm/host/callable.h"
 #include "vm/host/runtime.h"
 
 struct lutra_Function {
@@ -89,6 +92,11 @@ int invoke(lutra_Function* function, const Call& call, const char* fn) {
   refuse("there is no op '", name, "'", known.question(name));
 }
 
+// "nil", "a number", ...
+std::string kind_at(lua_State* L, int index) {
+  return lua_isnil(L, index) ? "nil" : str("a ", luaL_typename(L, index));
+}
+
 // lt.NAME, with dots lt.A.B; for what is a method only, that of the first tensor.
 void push_op(lua_State* L, int module, const char* name, const lutra_Tensor* first) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, module);
@@ -108,7 +116,7 @@ void push_op(lua_State* L, int module, const char* name, const lutra_Tensor* fir
     lua_remove(L, -2);
   }
   lua_remove(L, -2);
-  if (lua_isnil(L, -1)) no_such_op(name);
+  if (!can_be_called(L, -1)) no_such_op(name);
 }
 
 template <class Call>
@@ -191,6 +199,7 @@ const char* push_owner(lua_State* L, const char* name) {
   const char* at = name;
   while (const char* dot = std::strchr(at, '.')) {
     const std::string part(at, dot);
+    if (part.empty()) refuse("'", name, "' has an empty part");
     lua_getfield(L, -1, part.c_str());
     if (lua_isnil(L, -1)) {
       lua_pop(L, 1);
@@ -198,7 +207,7 @@ const char* push_owner(lua_State* L, const char* name) {
       lua_pushvalue(L, -1);
       lua_setfield(L, -3, part.c_str());
     }
-    if (!lua_istable(L, -1)) refuse("'", std::string(name, dot), "' is a ", luaL_typename(L, -1), ", no table");
+    if (!lua_istable(L, -1)) refuse("'", std::string(name, dot), "' is ", kind_at(L, -1), ", no table");
     lua_remove(L, -2);
     at = dot + 1;
   }
@@ -212,7 +221,7 @@ template <class Push>
 int load_state(Entry& entry, const char* module, Push&& push) {
   return entry.run([&](lua_State* L) {
     push_expression(L, module);
-    if (!lua_istable(L, -1)) refuse("'", module, "' is a ", luaL_typename(L, -1), ", no module");
+    if (!lua_istable(L, -1)) refuse("'", module, "' is ", kind_at(L, -1), ", no module");
     lua_getfield(L, -1, "load_state_dict");
     if (!lua_isfunction(L, -1)) refuse("'", module, "' has no load_state_dict");
     lua_insert(L, -2);
@@ -237,11 +246,8 @@ extern "C" int lutra_function(lutra_State* S, const char* expression, lutra_Func
   if (!fresh) return entry.fail(LUTRA_ERROR_MEMORY, "lutra_function: out of memory");
   const int code = entry.run([&](lua_State* L) {
     push_expression(L, expression);
-    if (!lua_isfunction(L, -1)) {
-      if (!luaL_getmetafield(L, -1, "__call")) {
-        refuse("'", expression, "' is a ", luaL_typename(L, -1), " value, which cannot be called");
-      }
-      lua_pop(L, 1);
+    if (!can_be_called(L, -1)) {
+      refuse("'", expression, "' is ", kind_at(L, -1), ", which cannot be called");
     }
     fresh->place = luaL_ref(L, LUA_REGISTRYINDEX);
     return 0;
@@ -299,7 +305,7 @@ extern "C" int lutra_register(lutra_State* S, const char* name, lutra_Callback c
   if (!callback) return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_register: the callback must not be NULL");
   return entry.run([&](lua_State* L) {
     const char* last = push_owner(L, name);
-    if (!*last) refuse("'", name, "' is no name");
+    if (!*last) refuse("'", name, "' has an empty part");
     *static_cast<Registered*>(lua_newuserdata(L, sizeof(Registered))) = {S, S->generation, callback, arg};
     lua_pushstring(L, name);
     lua_pushcclosure(L, host_entry, 2);
@@ -321,6 +327,11 @@ extern "C" int lutra_fail(lutra_State* S, const char* message) {
 extern "C" int lutra_load_state(lutra_State* S, const char* module, const char* path) {
   Entry entry(S, "lutra_load_state");
   if (!entry.has(module, "the module") || !entry.has(path, "the path")) return entry.code();
+  if (FILE* file = std::fopen(path, "rb")) {
+    std::fclose(file);
+  } else {
+    return entry.fail(LUTRA_ERROR_FILE, str("lutra_load_state: cannot open '", path, "': ", std::strerror(errno)));
+  }
   return load_state(entry, module, [&](lua_State* L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, S->module);
     lua_getfield(L, -1, "load");

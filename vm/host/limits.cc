@@ -29,6 +29,7 @@
 #include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/core/interrupt.h"
+#include "vm/host/callable.h"
 #include "vm/host/heap.h"
 #include "vm/host/runtime.h"
 
@@ -339,6 +340,9 @@ CallLimits limits_of(lua_State* L) {
 int run_limited(lua_State* L) {
   const CallLimits limits = limits_of(L);
   if (lua_gettop(L) == 0 || lua_isnil(L, 1)) fail("limits: a function to run is needed");
+  if (!can_be_called(L, 1)) {
+    fail("limits: argument 'f' must be a function or a module, got a ", luaL_typename(L, 1));
+  }
   int status = 0;
   std::string why;
   {
