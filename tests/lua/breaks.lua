@@ -208,6 +208,28 @@ test("breaks on purpose say why", function()
   h.raises("graph_break: argument 'message' must be a text, got number 3", lt.graph_break, 3)
 end)
 
+test("under fullgraph an error of the standard library stays what it is in eager code", function()
+  local function told(text, f)
+    for _, g in ipairs {f, lt.compile(f, {fullgraph = true})} do
+      h.raises("breaks.lua:" .. text, g, lt.ones(2, 2))
+    end
+  end
+  told("218: clip_grad_norm_: argument 'parameters' must be a Tensor or a list of Tensors, got number 5", function(x)
+    return lt.nn.utils.clip_grad_norm_(5, x:dim())
+  end)
+  local drop = lt.nn.Linear(2, 2)
+  told("221: train: argument 'mode' must be a boolean, got number 1", function(x) return drop:train(1)(x) end)
+  local function caught(x)
+    local ok, message = pcall(drop.train, drop, 1)
+    return x * 2, ok, message:match "train: .*"
+  end
+  for _, g in ipairs {caught, lt.compile(caught)} do
+    local _, ok, message = g(lt.ones(2, 2))
+    equal(ok, false)
+    equal(message, "train: argument 'mode' must be a boolean, got number 1")
+  end
+end)
+
 test("fullgraph makes a break an error", function()
   lt.reset()
   local cf = lt.compile(function(x)

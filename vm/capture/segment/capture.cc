@@ -8,6 +8,7 @@
 #include "ops/grad/tape.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/regions.h"
+#include "vm/host/callable.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/portal.h"
 
@@ -170,12 +171,8 @@ void ask_backend(lua_State* L, int function, Entry& e) {
     lua_pop(L, 2);
     return;
   }
-  if (!lua_isfunction(L, -1)) {
-    // Numbers have a __call, for portals.
-    if ((!lua_istable(L, -1) && !lua_isuserdata(L, -1)) || !luaL_getmetafield(L, -1, "__call")) {
-      fail("compile: the backend must return a function, nil or its graph, not a ", luaL_typename(L, -1));
-    }
-    lua_pop(L, 1);
+  if (!can_be_called(L, -1)) {
+    fail("compile: the backend must return a function, nil or its graph, not a ", luaL_typename(L, -1));
   }
   e.callable = luaL_ref(L, LUA_REGISTRYINDEX);
   lua_pop(L, 1);
@@ -336,6 +333,7 @@ struct SegmentCapture {
       if (!trace(t, end)) continue;
       t.ended = true;
       // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is.
+      bool raised = false;
       bool declines = t.graph->nodes.empty() &&
                       (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
       // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
@@ -348,12 +346,12 @@ struct SegmentCapture {
       }
       if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) {
         if (!end.why.is_raised()) fail_fullgraph(end.why);
-        declines = true;  // the original code runs
+        raised = declines = true;  // the original code runs
       }
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
       if (declines) {
         entry->decline = true;
-        next_points(t, end);
+        if (!raised) next_points(t, end);  // behind the error nothing runs that would be captured by itself
         t.close();
         finish_symbols(t.program, t.place(), *t.graph->env, entry.get());
       } else {

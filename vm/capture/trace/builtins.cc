@@ -446,6 +446,7 @@ const Builtin kRows[] = {
     {"lutra.no_grad", run_no_grad},
     {"lutra.inference_mode", run_no_grad},
     {"lutra.enable_grad", run_enable_grad},
+    {"lutra._native.fail", run_error},
     {"lutra._native.autocast_check", run_autocast_check},
     {"lutra._native.autocast_region", run_autocast},
     {"lutra._native.note_plain_checkpoint", run_note_plain_checkpoint},
