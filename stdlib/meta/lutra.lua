@@ -576,6 +576,14 @@ function lt.counters() end
 ---wrong.
 ---@param f? function
 function lt.wait_compiled(f) end
+---An error at the caller's line where the condition is false. The message may be a function that gives the text.
+---@param condition boolean
+---@param message? string|fun(): string
+function lt.check(condition, message) end
+---An error unless n is a whole number that can be a size.
+---@param n integer
+---@param options? {min?: number, max?: number}
+function lt.check_is_size(n, options) end
 ---Drops all compiled code and counters; compiled functions capture again.
 function lt.reset() end
 ---Ends the graph here, in compiled code; reports of the break give the message.

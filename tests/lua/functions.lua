@@ -333,6 +333,26 @@ test("a deep copy shares nothing, and keeps what is shared within it", function(
   truthy(list[3] == nn.Linear and list[2][1]:equal(lt.ones(2)))
 end)
 
+test("check and check_is_size", function()
+  local function f(x, n)
+    lt.check(n % 2 == 0, function() return ("n is even, not %d"):format(n) end)
+    lt.check_is_size(n, {min = 2, max = 8})
+    return x:sum() / n
+  end
+  for _, g in ipairs {f, lt.compile(f, {fullgraph = true}), lt.compile(f)} do
+    for n = 2, 8, 2 do h.near(g(lt.ones(4), n):item(), 4 / n, 1e-6) end
+    raises("functions.lua:338: n is even, not 3", g, lt.ones(4), 3)
+    raises("functions.lua:339: check_is_size: argument 'n' must be a whole number >= 2, got number 0", g, lt.ones(4), 0)
+    raises("check_is_size: argument 'n' must be a whole number <= 8, got number 10", g, lt.ones(4), 10)
+  end
+  raises("check: the condition does not hold", lt.check, false)
+  raises("check: argument 'condition' must be a boolean, got a Tensor", lt.check, lt.ones(1):gt(0))
+  raises("check: argument 'message' must be a string, got number 3", lt.check, false, 3)
+  lt.check_is_size(3LL)
+  raises("check_is_size: argument 'n' must be a whole number >= 0, got number -1", lt.check_is_size, -1)
+  raises("check_is_size: unknown option 'most' (known: max, min)", lt.check_is_size, 1, {most = 2})
+end)
+
 test("isinstance", function()
   local net, Mine = nn.Sequential(nn.Linear(1, 1)), nn.Linear:extend "Mine"
   truthy(lt.isinstance(net, nn.Sequential) and lt.isinstance(net, nn.Module) and not lt.isinstance(net, nn.Linear))
