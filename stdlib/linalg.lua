@@ -1,21 +1,16 @@
 -- linalg: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
 local lt, use = ...
-local errors = use "errors"
+local keywords = use "keywords"
 
 local names = {"cross", "matrix_norm", "multi_dot", "norm", "vecdot", "vector_norm"}
 
-local diagonal_keywords = {offset = true, dim1 = true, dim2 = true}
+local diagonal_options = {offset = 0, dim1 = -2, dim2 = -1}
 local linalg = {matmul = lt.matmul, matrix_power = lt.matrix_power}
 for _, name in ipairs(names) do linalg[name] = assert(lt["linalg_" .. name], name) end
 
 -- Matrices stand in the last two dimensions here.
 function linalg.diagonal(x, options)
-  options = options or {}
-  for key in pairs(options) do
-    if not diagonal_keywords[key] then
-      errors.fail("linalg.diagonal: unknown keyword '%s'%s", tostring(key), errors.known(key, diagonal_keywords))
-    end
-  end
-  return lt.diagonal(x, options.offset or 0, options.dim1 or -2, options.dim2 or -1)
+  options = keywords.check("linalg.diagonal", options, diagonal_options)
+  return lt.diagonal(x, options.offset, options.dim1, options.dim2)
 end
 return linalg

@@ -94,6 +94,9 @@ local function conv_of(name, dims, op, transposed)
         or "'same', 'valid', a number or a list of numbers", o.padding)
     end
     self.padding = named and o.padding or list_of(name, "padding", o.padding, dims)
+    if o.padding == "same" and math.max(unpack(self.stride)) > 1 then
+      fail(name .. ": padding 'same' goes with stride 1 only, got stride %s", text_of(self.stride))
+    end
     if transposed then self.output_padding = list_of(name, "output_padding", o.output_padding, dims) end
     if self.padding_mode ~= "zeros" then rawset(self, "_pad", pad_list(self, dims)) end
     local shape = transposed and {o.in_channels, o.out_channels / o.groups}

@@ -23,6 +23,17 @@ local function both(text, f, ...)
   told(text, lt.compile(f), ...)
 end
 
+test("what is said of any tensor's sizes names the op, too", function()
+  local many = {}
+  for i = 1, 17 do many[i] = 1 end
+  told("ones: tensors have at most 16 dimensions, got 17", lt.ones, many)
+  both("view: tensors have at most 16 dimensions, got 17", function(t) return t:view(many) end, lt.ones(1))
+  local array = require("ffi").new("float[6]")
+  told("from_blob: a tensor cannot have negative size -2", lt.from_blob, array, {-2, 3})
+  told("from_blob: a tensor cannot have negative stride -1", lt.from_blob, array, {2, 3}, {strides = {-1, 1}})
+  told("from_blob: sizes {2, 3} and strides {1} differ in length", lt.from_blob, array, {2, 3}, {strides = {1}})
+end)
+
 test("numbers that an integer dtype cannot hold", function()
   local x, mask = lt.zeros({3}, {dtype = "uint8"}), lt.tensor({true, false, true})
   local at = lt.tensor({0}, {dtype = "int64"})
@@ -323,6 +334,9 @@ test("modules", function()
   told("Linear: unknown option 'foo' (known: bias, device, dtype, in_features, out_features)", nn.Linear, 4, 2,
     {foo = 1})
   told("Conv2d: argument 'kernel_size' is missing", nn.Conv2d, 3, 4)
+  told("Conv2d: padding 'same' goes with stride 1 only, got stride (1, 2)", nn.Conv2d, 3, 4, 3,
+    {stride = {1, 2}, padding = "same"})
+  told("linalg.diagonal: options are a table, not number 1", lt.linalg.diagonal, lt.eye(2), 1)
   told("Conv2d: argument 'kernel_size' must be a whole number >= 0, got string 'a'", nn.Conv2d, 3, 4, {"a", 3})
   told("LayerNorm: argument 'eps' must be a number, got string 'a'", nn.LayerNorm, 4, "a")
   told("Dropout: argument 'p' must be a number between 0 and 1, got number 2", nn.Dropout, 2)

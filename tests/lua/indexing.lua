@@ -37,6 +37,35 @@ test("newaxis and ellipsis", function()
   raises("more than one ellipsis", function() return x["..., ..."] end)
 end)
 
+test("lt.newaxis and lt.ellipsis stand alone, too", function()
+  local x = lt.arange(3)
+  local function both(t) return t[lt.newaxis], t["None"], t[lt.ellipsis] end
+  for _, f in ipairs {both, lt.compile(both, {fullgraph = true})} do
+    local a, b, c = f(x)
+    deep(a:totable(), {{0, 1, 2}})
+    deep(b:totable(), {{0, 1, 2}})
+    deep(c:totable(), {0, 1, 2})
+  end
+  x[lt.newaxis] = lt.tensor({{5, 6, 7}}, {dtype = "int64"})
+  deep(x:totable(), {5, 6, 7})
+  raises("Tensor has no attribute or method 'none'", function() return x.none end)
+end)
+
+test("a position out of range is told by the tensor's own dimension and shape", function()
+  local x = lt.zeros(2, 3, 4)
+  local function told(message, index)
+    for _, f in ipairs {function(t, k) return t[k] end, lt.compile(function(t, k) return t[k] end)} do
+      raises("index: " .. message, f, x, index)
+    end
+  end
+  told("index 3 is out of range for dim 1 of shape {2, 3, 4} (x[{0, 2}] is x[0, 2]; a list", {0, 3})
+  told("index 4 is out of range for dim 2 of shape {2, 3, 4}", "0, :, 4")
+  told("index -5 is out of range for dim 2 of shape {2, 3, 4}", {lt.newaxis, lt.ellipsis, -5})
+  told("index 3 is out of range for dim 1 of shape {2, 3, 4}", {lt.ones({2}, {dtype = "bool"}), 3})
+  told("index 2 is out of range for dim 0 of shape {2, 3, 4}", 2)
+  raises("index: 1 index for a tensor of 0 dimensions", function() return lt.tensor(1)[0] end)
+end)
+
 test("int64 tensors", function()
   local i = lt.tensor({0, 2}, {dtype = "int64"})
   deep(lt.arange(5)[i]:totable(), {0, 2})

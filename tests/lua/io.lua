@@ -123,6 +123,9 @@ test("metadata", function()
   equal(select("#", lt.load(at "m.safetensors")), 1)
   raises("unknown option", lt.save, at "m.safetensors", {}, {meta = {}})
   raises(".safetensors files only", lt.save, at "m.npz", {}, {metadata = {a = "b"}})
+  raises("load: unknown option 'devic' (known: device, map_location, metadata); did you mean 'device'?", lt.load,
+    at "m.safetensors", {devic = "cpu"})
+  raises("load: options have names (known: device, map_location, metadata)", lt.load, at "m.safetensors", {"cpu"})
 end)
 
 local function small_net()

@@ -18,6 +18,9 @@ int64_t dims_taken(const IndexItem& item) {
   return is_mask(item) ? item.tensor->dim() : 1;
 }
 
+constexpr const char* kTableForms =
+    " (x[{0, 2}] is x[0, 2]; a list of positions is a tensor: x[lt.tensor({0, 2}, {dtype=\"int64\"})])";
+
 // How many dimensions the ellipsis stands for.
 int64_t count_dims(const Tensor& self, const std::vector<IndexItem>& items) {
   int64_t taken = 0, ellipses = 0;
@@ -27,8 +30,8 @@ int64_t count_dims(const Tensor& self, const std::vector<IndexItem>& items) {
   }
   if (ellipses > 1) fail("index: more than one ellipsis");
   if (taken > self->dim()) {
-    fail("index: ", taken, " indices for a tensor of ", self->dim(), self->dim() == 1 ? " dimension" : " dimensions",
-         " (x[{0, 2}] is x[0, 2]; a list of positions is a tensor: x[lt.tensor({0, 2}, {dtype=\"int64\"})])");
+    fail("index: ", taken, taken == 1 ? " index" : " indices", " for a tensor of ", self->dim(),
+         self->dim() == 1 ? " dimension" : " dimensions", kTableForms);
   }
   return self->dim() - taken;
 }
@@ -77,13 +80,25 @@ void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
   for (const Tensor& positions : positions_of(index)) view.advanced.push_back({d++, positions});
 }
 
+// `dim` counts self's dimensions. What a FakeTensor's sizes are now decides: the select guards what was found.
+void check_position(const Tensor& self, int64_t dim, const SymInt& at, const std::vector<IndexItem>& items) {
+  const int64_t size = self->sizes[dim].hint;
+  if (at.hint >= -size && at.hint < size) return;
+  const bool all = std::all_of(items.begin(), items.end(), [](auto& item) { return item.kind == IndexItem::kInt; });
+  fail("index: index ", at.hint, " is out of range for dim ", dim, " of shape ", to_string(self->sizes),
+       all && items.size() > 1 ? kTableForms : "");
+}
+
 View apply_basic(const Tensor& self, const std::vector<IndexItem>& items, bool keep_masks) {
   const int64_t open = count_dims(self, items);
   View view{self};
-  int64_t d = 0;
+  int64_t d = 0, own = 0;  // of the view, of self
   for (const IndexItem& item : items) {
     switch (item.kind) {
-      case IndexItem::kInt: view.tensor = op1(OpId::select, {view.tensor, vdim(d), vint(item.at)}); break;
+      case IndexItem::kInt:
+        check_position(self, own, item.at, items);
+        view.tensor = op1(OpId::select, {view.tensor, vdim(d), vint(item.at)});
+        break;
       case IndexItem::kSlice:
         if (item.step && *item.step <= 0) fail("index: the step of a slice must be positive, got ", item.step->hint);
         if (item.start || item.stop || item.step) {
@@ -96,6 +111,7 @@ View apply_basic(const Tensor& self, const std::vector<IndexItem>& items, bool k
       case IndexItem::kEllipsis: d += open; break;
       case IndexItem::kTensor: add_tensor(view, d, item.tensor, keep_masks); break;
     }
+    own += item.kind == IndexItem::kEllipsis ? open : dims_taken(item);
   }
   return view;
 }

@@ -29,15 +29,22 @@ int push_results(lua_State* L, const LuaResults& results) {
   return int(results.size());
 }
 
-// Want of memory, of a device, or of a dtype for gradients names what the user called.
+// What is said of any tensor: of memory, a device, a dtype for gradients, its sizes.
+bool is_unnamed(const Error& error) {
+  const std::string_view text = error.what();
+  if (error.kind == ErrorKind::kMemory && text.starts_with("out of memory")) return true;
+  static constexpr std::string_view kStarts[] = {"device '", "requires_grad: ", "tensors have at most ",
+                                                 "a tensor cannot have ", "sizes {"};
+  return std::any_of(std::begin(kStarts), std::end(kStarts), [&](auto start) { return text.starts_with(start); });
+}
+
+// They name what the user called.
 template <class F>
 auto told(const std::string& fn, const F& run) -> decltype(run()) {
   try {
     return run();
   } catch (const Error& error) {
-    const std::string_view text = error.what();
-    const bool memory = error.kind == ErrorKind::kMemory && text.starts_with("out of memory");
-    if (!memory && !text.starts_with("device '") && !text.starts_with("requires_grad: ")) throw;
+    if (!is_unnamed(error)) throw;
     Error named(error.kind, fn + ": " + error.what());
     named.file = error.file, named.line = error.line;
     throw named;
@@ -54,7 +61,7 @@ int call_binding(lua_State* L) {
     if (a && b && call_same(binding.op, *a, *b, out)) return push_tensor(L, out), 1;
   }
   LuaReader in(L);
-  return push_results(L, told(binding.name, [&] { return binding.fn(binding, in); }));
+  return told(binding.name, [&] { return push_results(L, binding.fn(binding, in)); });
 }
 
 // Lua passes the operand of __unm and __len twice.
@@ -66,7 +73,9 @@ int unary_entry(lua_State* L) { return guarded(L, call_unary); }
 
 // -- x[key], x.name, x:name. Upvalues: 1 methods by name, 2 attributes by name.
 
+// What x.name can be: x[lt.newaxis] is an index.
 bool is_identifier(const char* s) {
+  if (std::strcmp(s, "None") == 0) return false;
   if (!std::isalpha(static_cast<unsigned char>(*s)) && *s != '_') return false;
   while (std::isalnum(static_cast<unsigned char>(*s)) || *s == '_') ++s;
   return *s == 0;

@@ -174,16 +174,22 @@ std::string dump(const json& form) {
   }
 }
 
-void read_user_metadata(lua_State* L, const std::string& extension, Safetensors* out) {
-  if (lua_isnoneornil(L, 3)) return;
-  if (!lua_istable(L, 3)) fail("save: options are a table, not a ", luaL_typename(L, 3));
+// Options at idx: none, or a table whose keys are among the known ones.
+bool has_options(lua_State* L, int idx, const char* fn, const KnownNames& known) {
+  if (lua_isnoneornil(L, idx)) return false;
+  if (!lua_istable(L, idx)) fail(fn, ": options are a table, not a ", luaL_typename(L, idx));
   lua_pushnil(L);
-  while (lua_next(L, 3)) {
+  while (lua_next(L, idx)) {
     lua_pop(L, 1);
-    if (lua_type(L, -1) != LUA_TSTRING) fail("save: options have names (known: metadata)");
+    if (lua_type(L, -1) != LUA_TSTRING) fail(fn, ": options have names", known.known(""));
     const std::string_view key = lua_tostring(L, -1);
-    if (key != "metadata") fail("save: unknown option '", key, "'", KnownNames{"metadata"}.known(key));
+    if (!known.have(key)) fail(fn, ": unknown option '", key, "'", known.known(key));
   }
+  return true;
+}
+
+void read_user_metadata(lua_State* L, const std::string& extension, Safetensors* out) {
+  if (!has_options(L, 3, "save", {"metadata"})) return;
   lua_getfield(L, 3, "metadata");
   if (lua_isnil(L, -1)) return;
   if (extension != ".safetensors") fail("save: metadata has a place in .safetensors files only");
@@ -371,8 +377,7 @@ int load(lua_State* L) {
   const std::string path = read_path(L, "load"), extension = extension_of("load", path);
   bool metadata = false;
   Device device;
-  if (!lua_isnoneornil(L, 2)) {
-    if (!lua_istable(L, 2)) fail("load: options are a table, not a ", luaL_typename(L, 2));
+  if (has_options(L, 2, "load", {"device", "map_location", "metadata"})) {
     lua_getfield(L, 2, "metadata");
     metadata = lua_toboolean(L, -1);
     device = wanted_device(L, 2);
