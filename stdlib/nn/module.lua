@@ -15,7 +15,7 @@ local fail = errors.fail
 
 local keywords = use "keywords"
 local state_options = {prefix = keywords.none}
-local buffer_options, load_options, parameter_options = {persistent = true}, {strict = true}, {requires_grad = true}
+local buffer_options, load_options, parameter_options = {{"persistent", true}}, {strict = true}, {requires_grad = true}
 
 -- How many modules and parameters have been made; the number of each is its serial.
 local made = 0
@@ -190,18 +190,18 @@ local function walk_modules(self, prefix, seen, visit)
   each(self, "module", prefix, function(name, child) walk_modules(child, name, seen, visit) end)
 end
 
--- The list of {name, value, module, key} of one kind, each thing once unless `repeated`.
-local function collect(self, kind, prefix, repeated)
-  if prefix ~= nil then errors.text("Module", "prefix", prefix) end
+-- The list of {name, value, module, key} of one kind: each once unless `repeated`, `shallow` without the children's.
+local function collect(self, kind, prefix, repeated, shallow)
   local list, seen = {}, {}
-  walk_modules(self, prefix or "", {}, function(path, module)
+  local function visit(path, module)
     each(module, kind, path, function(name, value, owner, key)
       if repeated or not seen[value] then
         seen[value] = true
         list[#list + 1] = {name, value, owner, key}
       end
     end)
-  end)
+  end
+  if shallow then visit(prefix, self) else walk_modules(self, prefix, {}, visit) end
   return list
 end
 
@@ -220,14 +220,26 @@ local function values(list)
   return out
 end
 
-function Module:parameters() return values(collect(self, "parameter")) end
-function Module:buffers() return values(collect(self, "buffer")) end
-function Module:named_parameters(prefix) return iterate(collect(self, "parameter", prefix)) end
-function Module:named_buffers(prefix) return iterate(collect(self, "buffer", prefix)) end
+local recurse, named = {{"recurse", true}}, {{"prefix", ""}, {"recurse", true}, {"remove_duplicate", true}}
 
-function Module:named_modules(prefix)
-  local list = {}
-  walk_modules(self, prefix or "", {}, function(name, module) list[#list + 1] = {name, module} end)
+local function listed(self, method, kind, ...)
+  return values(collect(self, kind, "", false, ... ~= nil and not keywords.read(method, recurse, ...).recurse))
+end
+function Module:parameters(...) return listed(self, "parameters", "parameter", ...) end
+function Module:buffers(...) return listed(self, "buffers", "buffer", ...) end
+
+local function iterated(self, method, kind, ...)
+  local options = keywords.read(method, named, ...)
+  errors.text(method, "prefix", options.prefix)
+  return iterate(collect(self, kind, options.prefix, not options.remove_duplicate, not options.recurse))
+end
+function Module:named_parameters(...) return iterated(self, "named_parameters", "parameter", ...) end
+function Module:named_buffers(...) return iterated(self, "named_buffers", "buffer", ...) end
+
+function Module:named_modules(...)
+  local list, prefix = {}, keywords.read("named_modules", {{"prefix", ""}}, ...).prefix
+  errors.text("named_modules", "prefix", prefix)
+  walk_modules(self, prefix, {}, function(name, module) list[#list + 1] = {name, module} end)
   return iterate(list)
 end
 
@@ -240,12 +252,7 @@ function Module:named_children()
   return iterate(list)
 end
 
-local function second(named)
-  return function()
-    local _, value = named()
-    return value
-  end
-end
+local function second(each_named) return function() return (select(2, each_named())) end end
 function Module:modules() return second(self:named_modules()) end
 function Module:children() return second(self:named_children()) end
 
@@ -292,10 +299,10 @@ local function check_name(self, method, name)
   check_free_name(self, method, name)
 end
 
-function Module:register_buffer(name, tensor, options)
+function Module:register_buffer(name, tensor, ...)
   check_name(self, "register_buffer", name)
   if tensor ~= nil then errors.tensor("register_buffer", "tensor", tensor) end
-  options = keywords.check("register_buffer", options, buffer_options)
+  local options = keywords.read("register_buffer", buffer_options, ...)
   self._buffers[name] = options.persistent and "persistent" or "transient"
   self[name] = tensor
 end
@@ -313,6 +320,7 @@ function Module:add_module(name, module)
   if module ~= nil and not is_module(module) then errors.wrong("add_module", "module", "a module", module) end
   self[name] = module
 end
+function Module:register_module(name, module) self:add_module(name, module) end
 
 -- "encoder.0.weight": the fields that lead there, by PyTorch's names. Items of lists count from 0 in them.
 local function found(self, where, path, kind)
@@ -453,7 +461,7 @@ local function convert(self, target)
     fail("Module.to: parameters can be converted to floating point dtypes only, got %s", target)
   end
   local buffers, moved = {}, {}
-  for _, item in ipairs(collect(self, "parameter")) do
+  for _, item in ipairs(collect(self, "parameter", "")) do
     local p = item[2]
     local new = (is_dtype and not is_floating(p)) and p or p:detach():to(target)
     if new.device ~= p.device or new.dtype ~= p.dtype then

@@ -7,10 +7,16 @@ local keywords = use "keywords"
 
 local M = {}
 
-local function list_of(fn, parameters)
+local function list_of(fn, parameters, name)
   if type(parameters) == "userdata" then return {parameters} end
+  name = name or "parameters"
   if type(parameters) ~= "table" or getmetatable(parameters) ~= nil then -- a module is no list
-    errors.wrong(fn, "parameters", "a Tensor or a list of Tensors", parameters)
+    errors.wrong(fn, name, "a Tensor or a list of Tensors", parameters)
+  end
+  for i = 1, #parameters do
+    if type(parameters[i]) ~= "userdata" then
+      fail("%s: %s[%d] is %s, not a Tensor", fn, name, i, errors.show(parameters[i]))
+    end
   end
   return parameters
 end
@@ -26,14 +32,38 @@ end
 
 local norm_of = lt.norm
 
--- The norm of the tensors' norms, a tensor.
-function M.get_total_norm(tensors, norm_type)
-  norm_type = norm_type or 2
+local function total_of(tensors, norm_type)
   if #tensors == 0 then return lt.tensor(0) end
   local norms = {}
   for i = 1, #tensors do norms[i] = norm_of(tensors[i], norm_type) end
   if #norms == 1 then return norms[1] end
   return norm_of(lt.stack(norms), norm_type)
+end
+
+-- foreach chooses how PyTorch launches; here it says nothing.
+local norm_rows = {{"norm_type", 2}, {"error_if_nonfinite", false}, {"foreach", keywords.none}}
+
+local function norm_options(fn, ...)
+  local options = keywords.read(fn, norm_rows, ...)
+  local p = options.norm_type
+  if type(p) ~= "number" or p <= 0 then errors.wrong(fn, "norm_type", "a number > 0", p) end
+  return options
+end
+
+local function check_finite(fn, options, total)
+  if not options.error_if_nonfinite then return end
+  local value = total:item()
+  if value ~= value or value == math.huge then
+    fail("%s: the norm is not finite; leave out error_if_nonfinite to go on all the same", fn)
+  end
+end
+
+-- The norm of the tensors' norms, a tensor.
+function M.get_total_norm(tensors, ...)
+  local options = norm_options("get_total_norm", ...)
+  local total = total_of(list_of("get_total_norm", tensors, "tensors"), options.norm_type)
+  check_finite("get_total_norm", options, total)
+  return total
 end
 
 local function scale(grads, total_norm, max_norm)
@@ -42,24 +72,13 @@ local function scale(grads, total_norm, max_norm)
 end
 
 -- Scales the gradients in place so that their norm is at most max_norm; gives the norm before, a tensor.
-function M.clip_grad_norm_(parameters, max_norm, norm_type, options)
-  if type(norm_type) == "table" then norm_type, options = norm_type.norm_type, norm_type end
-  if options ~= nil then
-    options = keywords.check("clip_grad_norm_", options, {norm_type = 2, error_if_nonfinite = false})
-    norm_type = norm_type or options.norm_type
-  end
+function M.clip_grad_norm_(parameters, max_norm, ...)
   if type(max_norm) ~= "number" then errors.number("clip_grad_norm_", "max_norm", max_norm) end
-  norm_type = norm_type or 2
-  if type(norm_type) ~= "number" or norm_type <= 0 then fail("clip_grad_norm_: norm_type is a number > 0") end
+  local options = norm_options("clip_grad_norm_", ...)
   local grads = gradients_of("clip_grad_norm_", parameters)
   if #grads == 0 then return lt.tensor(0) end
-  local total = lt.no_grad(M.get_total_norm, grads, norm_type)
-  if options ~= nil and options.error_if_nonfinite then
-    local value = total:item()
-    if value ~= value or value == math.huge then
-      fail("clip_grad_norm_: the norm of the gradients is not finite; leave out error_if_nonfinite to scale them all the same")
-    end
-  end
+  local total = lt.no_grad(total_of, grads, options.norm_type)
+  check_finite("clip_grad_norm_", options, total)
   lt.no_grad(scale, grads, total, max_norm)
   return total
 end
@@ -69,7 +88,8 @@ local function clamp(grads, value)
 end
 
 -- Clamps each element of the gradients, in place, to [-clip_value, clip_value].
-function M.clip_grad_value_(parameters, clip_value)
+function M.clip_grad_value_(parameters, clip_value, ...)
+  if ... ~= nil then keywords.read("clip_grad_value_", {{"foreach", keywords.none}}, ...) end
   if type(clip_value) ~= "number" then errors.number("clip_grad_value_", "clip_value", clip_value) end
   lt.no_grad(clamp, gradients_of("clip_grad_value_", parameters), clip_value)
 end

@@ -312,7 +312,15 @@ local function define(name, schema, launches)
   for _, row in ipairs(launches == false and {} or implied) do schema[#schema + 1] = row end
   for _, row in ipairs(schema) do class.defaults[row[1]] = row[2] end
   function class:init(params, ...)
-    local options = keywords.read(name, schema, ...)
+    local options
+    if select("#", ...) == 0 and type(params) == "table" and params.params ~= nil then -- all by name
+      local named = {}
+      for key, value in pairs(params) do named[key] = value end
+      params, named.params = named.params, nil
+      options = keywords.read(name, schema, named)
+    else
+      options = keywords.read(name, schema, ...)
+    end
     self.check(options)
     for option in pairs(class.defaults) do
       if options[option] == nil then options[option] = keywords.none end

@@ -148,6 +148,15 @@ test("options by position; those that say how a step is launched", function()
   raises("LBFGS.step: argument 'closure' must be a function", function() optim.LBFGS({p}):step() end)
 end)
 
+test("params by name, as every argument", function()
+  local p = lt.ones({1}, {requires_grad = true})
+  local opt = optim.SGD{params = {p}, lr = 0.5, momentum = 0.9}
+  equal(opt.param_groups[1].lr, 0.5)
+  equal(opt.param_groups[1].params[1], p)
+  equal(optim.Adam{params = {p}}.param_groups[1].lr, 1e-3)
+  raises("SGD: unknown option 'lrr'", optim.SGD, {params = {p}, lrr = 1})
+end)
+
 test("groups have lists of their own", function()
   local one, two = optim.Adam({parameter(1)}), optim.Adam({parameter(1)})
   one.param_groups[1].betas[1] = 0.5
