@@ -230,6 +230,36 @@ stream("remainders of large numbers", 8, 60, function(v, w)
   return x[v % 3], x[(0 - v) % 3], x[(w - v) % 7], x[math.floor(v / 3) % 20], x[(v * 3) % 5]
 end, function(i) return large[i * 5 % #large + 1], large[i * 7 % #large + 1] end)
 
+test("sizes and numbers are learned though other things change from call to call", function()
+  local function counted(n, want, f, args)
+    lt.reset()
+    local g = lt.compile(f)
+    for i = 2, 12 do
+      for k = 1, n do equal(g(args(i, k)):equal(f(args(i, k))), true) end
+    end
+    equal(#lt.guards(g) <= want, true, ("%d entries, at most %d"):format(#lt.guards(g), want))
+    return lt.recompiles(g)
+  end
+  local dtypes, modes = {"float32", "float64", "int64"}, {"double", "triple", "same"}
+  local why = counted(2, 4, function(x) return (x * 2):sum() end, function(i, k)
+    return lt.ones({i + 20 * k, 3}, {dtype = dtypes[k]})
+  end)
+  equal(why[1].kind .. " " .. why[2].kind .. " " .. why[3].kind, "dtype size size")
+  counted(3, 6, function(x, mode)
+    if mode == "double" then return x * 2 elseif mode == "triple" then return x * 3 end
+    return x + 0
+  end, function(i, k) return lt.ones(i + 20 * k, 3), modes[k] end)
+  counted(2, 4, function(x, n) return x:narrow(0, 0, n) end, function(i, k)
+    return lt.ones({20, 3}, {dtype = dtypes[k]}), i + k
+  end)
+  counted(2, 4, function(x) return x.requires_grad and x * 3 or x * 2 end, function(i, k)
+    return lt.ones({i + k, 3}, {requires_grad = k == 2})
+  end)
+  counted(2, 5, function(x, options) return x * options.by end, function(i, k)
+    return lt.ones(i + k, 3), {by = k == 1 and i or lt.ones(1)}
+  end)
+end)
+
 test("past the limit calls go on rightly", function()
   lt.reset()
   local limit = lt.config.recompile_limit

@@ -17,6 +17,11 @@ namespace {
 
 bool is_tensor_check(GuardOp op) { return op == GuardOp::kTensorCheck || op == GuardOp::kGradTensorCheck; }
 
+bool compares_constant(GuardOp op) {
+  return op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck || op == GuardOp::kGlobalCheck ||
+         op == GuardOp::kUpvalueCheck;
+}
+
 // Of sizes that stay constants, why they do.
 std::string size_hint(const TraceState& state, lua_State* L, const Unit& unit, const Tensor& t, const TensorSpec& spec,
                       int dim) {
@@ -52,6 +57,42 @@ std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, 
   }
   lua_settop(L, top);
   return found;
+}
+
+// A step without what captures learn to leave open: any number, any list's length, another closure of a prototype.
+bool loosen(lua_State* L, GuardStep& s, int constants) {
+  if (s.op == GuardOp::kSymbolsCheck || s.op == GuardOp::kLengthCheck) return false;
+  if (s.op == GuardOp::kIdentityCheck && s.prototype) {
+    s.op = GuardOp::kPrototypeCheck, s.index = s.prototype;
+  } else if (compares_constant(s.op)) {
+    lua_rawgeti(L, constants, s.index);
+    if (lua_type(L, -1) == LUA_TNUMBER) s.op = GuardOp::kTypeCheck, s.index = LUA_TNUMBER;
+    lua_pop(L, 1);
+  }
+  return true;
+}
+
+// Whether a call would run the entry but for sizes, numbers and their like.
+bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants, int weak) {
+  const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
+  GuardProgram loose = p;
+  for (size_t i = 0; i < tensors.size(); i++) {
+    TensorSpec& spec = loose.tensors[i];
+    if (!tensors[i] || spec.sizes.size() != tensors[i]->sizes.size()) continue;
+    for (size_t d = 0; d < spec.sizes.size(); d++) {
+      spec.sizes[d] = tensors[i]->sizes[d].hint, spec.strides[d] = tensors[i]->strides[d].hint;
+    }
+    spec.contiguous = false;
+  }
+  loose.steps.clear();
+  for (GuardStep s : p.steps) {
+    if (loosen(L, s, constants)) loose.steps.push_back(s);
+  }
+  GuardValues values;
+  const int top = lua_gettop(L);
+  const bool runs = run_guards(L, loose, nslots, nargs, self, constants, weak, &values) < 0;
+  lua_settop(L, top);
+  return runs;
 }
 
 // Dims whose size differs from the spec's become symbols of the next capture; sizes 0 and 1 stay constants.
@@ -128,11 +169,6 @@ void learn_pinned(UnitPoint& point, const GuardProgram& p, GuardValues& values) 
   }
 }
 
-bool compares_constant(GuardOp op) {
-  return op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck || op == GuardOp::kGlobalCheck ||
-         op == GuardOp::kUpvalueCheck;
-}
-
 void log_recompile(const Unit& unit, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
   // Modes are read nowhere.
@@ -149,13 +185,7 @@ void note_late_miss(UnitPoint& point, Unit& unit) {
   point.dead = unit.changed = true;
 }
 
-}  // namespace
-
-bool rests(UnitPoint& point) {
-  return point.limit_reached && point.misses >= kMostMisses && ++point.rests % kCallsAMiss != 0;
-}
-
-bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
+bool tell_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
                int nslots, int nargs, int self, int constants, int weak) {
   Runtime& rt = runtime(L);
   const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
@@ -203,6 +233,33 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
   log_recompile(unit, r);
   unit.recompiles->push_back(std::move(r));
   return true;
+}
+
+}  // namespace
+
+bool rests(UnitPoint& point) {
+  return point.limit_reached && point.misses >= kMostMisses && ++point.rests % kCallsAMiss != 0;
+}
+
+bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
+               int nslots, int nargs, int self, int constants, int weak) {
+  const int top = lua_gettop(L);
+  for (const std::shared_ptr<Entry>& e : point.entries) {
+    if (point.limit_reached || point.entries.size() == 1) break;
+    if (e->decline) continue;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+    if (is_near(L, e->guards, nslots, nargs, self, top + 1, top + 2)) {
+      GuardValues values;
+      const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
+      lua_settop(L, top + 2);
+      const bool more = step < 0 || tell_miss(state, L, unit, point, *e, step, nslots, nargs, self, top + 1, top + 2);
+      lua_settop(L, top);
+      return more;
+    }
+    lua_settop(L, top);
+  }
+  return tell_miss(state, L, unit, point, entry, failed, nslots, nargs, self, constants, weak);
 }
 
 bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }

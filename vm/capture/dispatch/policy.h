@@ -8,7 +8,8 @@ namespace lutra {
 
 struct CaptureState;
 
-// What a miss teaches. Returns false when no further entry may be made.
+// What a miss teaches: of the first entry that the call would run but for sizes, numbers and their like; where there is
+// none, of `entry`, whose step `failed`. Returns false when no further entry may be made.
 bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
                int nslots, int nargs, int self, int constants, int weak);
 // Whether a call looks at no entry: the point has as many as it may, and many calls in a row have missed them all. Some
