@@ -2,6 +2,7 @@
 #include "vm/mirror/mirror.h"
 
 #include <lua.hpp>
+#include <utility>
 
 namespace lutra::mirror {
 
@@ -47,16 +48,40 @@ std::vector<lua_State*> threads_since(lua_State* L, const void* mark) {
   return found;
 }
 
-size_t lua_frames(lua_State* L, const Func** out, size_t most) {
-  constexpr uint64_t kVarargFrame = 3;  // the lower of the two frames that a call of a vararg function has
+namespace {
+
+constexpr uint64_t kVarargFrame = 3, kContFrame = 2;
+
+// Where the frame above a Lua frame keeps the address after the call: in its link, or, of a metamethod's call or a
+// trace that was left for it, before its continuation. Null of the two that are no continuations.
+TValue* link_of(TValue* above) {
+  if ((above->u64 & 3) == 0) return above;
+  return (above->u64 & 7) == kContFrame && above[-3].u64 > 1 ? above - 2 : nullptr;
+}
+
+}  // namespace
+
+size_t lua_frames(lua_State* L, LuaFrame* out, size_t most) {
   const Thread* t = thread(L);
   size_t n = 0;
-  for (TValue* frame = previous_frame(t->base - 1); n < most && frame > t->stack + 1; frame = previous_frame(frame)) {
-    if ((frame->u64 & 7) == kVarargFrame || tag(frame[-1]) != kFunc) continue;
+  TValue* above = t->base - 1;
+  for (TValue* frame = previous_frame(above); n < most && frame > t->stack + 1; frame = previous_frame(above)) {
+    TValue* called_by = std::exchange(above, frame);
+    // A call of a vararg function has two frames; it runs in the upper one.
+    if ((called_by->u64 & 7) == kVarargFrame || tag(frame[-1]) != kFunc) continue;
     const auto* f = static_cast<const Func*>(gc_pointer(frame[-1]));
-    if (f->is_lua()) out[n++] = f;
+    if (!f->is_lua()) continue;
+    const TValue* link = link_of(called_by);
+    out[n++] = {f, frame - t->stack, link ? link - t->stack : 0, link ? code_at(link->u64) - 1 : nullptr};
   }
   return n;
+}
+
+void move_frame(lua_State* L, const LuaFrame& frame, const Func* f, const uint32_t* pc) {
+  TValue* own = thread(L)->stack + frame.frame;
+  thread(L)->stack[frame.link].u64 = reinterpret_cast<uint64_t>(pc);
+  own[-1] = make_gc(kFunc, f);
+  if ((own->u64 & 7) == kVarargFrame) previous_frame(own)[-1] = own[-1];
 }
 
 bool replace_frames(const std::vector<lua_State*>& threads, const Func* from, const Func* to) {

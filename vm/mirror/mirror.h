@@ -163,13 +163,24 @@ void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as 
 // all, the main one last.
 std::vector<lua_State*> threads_since(lua_State* L, const void* mark);
 
-// The Lua functions of the innermost frames below the running C function, innermost first; returns how many.
-size_t lua_frames(lua_State* L, const Func** out, size_t most);
+// A frame of a Lua function that called another. Places are offsets from the stack's bottom, which may move.
+struct LuaFrame {
+  const Func* function = nullptr;
+  ptrdiff_t frame = 0;               // the frame's own link
+  ptrdiff_t link = 0;                // where the frame above keeps the address after the call; 0: nowhere
+  const uint32_t* called = nullptr;  // the call, where link is known
+};
+// The innermost frames below the running C function, innermost first; returns how many.
+size_t lua_frames(lua_State* L, LuaFrame* out, size_t most);
+// Makes the frame one of f that goes on at `pc`, behind a call of the same slots. All traces must have been flushed.
+void move_frame(lua_State* L, const LuaFrame& frame, const Func* f, const uint32_t* pc);
+
+inline const uint32_t* code_at(uint64_t address) { return reinterpret_cast<const uint32_t*>(address); }
 
 // The next frame out: a link holds the caller's program counter, whose call says how far away it is, or a distance.
 inline TValue* previous_frame(const TValue* frame) {
   const uint64_t link = frame->u64;
-  const uint64_t distance = link & 3 ? link >> 3 : 2 + ((reinterpret_cast<const uint32_t*>(link)[-1] >> 8) & 0xff);
+  const uint64_t distance = link & 3 ? link >> 3 : 2 + ((code_at(link)[-1] >> 8) & 0xff);
   return const_cast<TValue*>(frame) - distance;
 }
 
@@ -191,8 +202,8 @@ bool caller_function(lua_State* L, Caller* out);
 inline const uint32_t* return_pc(lua_State* L) {
   const TValue* frame = base(L) - 1;
   const uint64_t link = frame->u64;
-  if ((link & 3) == 0) return reinterpret_cast<const uint32_t*>(link);
-  return (link & 7) == 2 ? reinterpret_cast<const uint32_t*>(frame[-2].u64) : nullptr;
+  if ((link & 3) == 0) return code_at(link);
+  return (link & 7) == 2 ? code_at(frame[-2].u64) : nullptr;
 }
 
 // Makes the frame that called the running C function a frame of f that goes on at `pc`; the call before pc must be of

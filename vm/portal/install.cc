@@ -365,16 +365,36 @@ bool was_patched(lua_State* L, int index) {
   return yes;
 }
 
-bool move_frame(lua_State* L, int index, int id) {
-  PortalState& s = portal_state(L);
-  if (!s.mirror) return false;
+void push_function_of_frame(lua_State* L, int index) {
   index = absolute(L, index);
   push_table(L, PortalTable::kCopies);
   lua_pushvalue(L, index);
   lua_rawget(L, -2);
-  const mirror::Func* f = lua_function(L, lua_isnil(L, -1) ? index : -1);
+  lua_remove(L, -2);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  lua_pushvalue(L, index);
+}
+
+bool move_frame(lua_State* L, const mirror::LuaFrame& frame, int index, bc::Pc pc) {
+  index = absolute(L, index);
+  const mirror::Func* f = lua_function(L, index);
   const mirror::Proto* p = mirror::proto_of(f);
-  lua_pop(L, 2);
+  const uint32_t* to = p->bytecode() + pc;
+  // The call's opcode and operand A: its results must come to lie where the code behind it expects them.
+  if (!frame.called || ((*to ^ *frame.called) & 0xffff) != 0) return false;
+  if (!flush_traces(L) || !lua_checkstack(L, p->framesize + 40)) return false;
+  mirror::move_frame(L, frame, f, to + 1);
+  return true;
+}
+
+bool move_frame(lua_State* L, int index, int id) {
+  PortalState& s = portal_state(L);
+  if (!s.mirror) return false;
+  push_function_of_frame(L, index);
+  const mirror::Func* f = lua_function(L, -1);
+  const mirror::Proto* p = mirror::proto_of(f);
+  lua_pop(L, 1);
   const uint32_t* from = mirror::return_pc(L);
   const auto record = s.records.find(p);
   if (!from || record == s.records.end()) return false;

@@ -12,6 +12,7 @@
 
 #include "ops/core/error.h"
 #include "vm/bytecode/dump.h"
+#include "vm/mirror/mirror.h"
 #include "vm/portal/patch.h"
 
 struct lua_State;
@@ -56,5 +57,10 @@ bool was_patched(lua_State* L, int index);
 // its frames' function), goes on behind portal `id` of the present prototype, the same place. False, and nothing done,
 // where that is not possible.
 bool move_frame(lua_State* L, int index, int id);
+// The function that the one at `index` is a copy of, which its running frames were given; else that one. Pushed.
+void push_function_of_frame(lua_State* L, int index);
+// A frame below the running C function goes on, behind the call that it made, in the present prototype of the function
+// at `index`. `pc` is that call there. False, and nothing done, where that is not possible.
+bool move_frame(lua_State* L, const mirror::LuaFrame& frame, int index, bc::Pc pc);
 
 }  // namespace lutra

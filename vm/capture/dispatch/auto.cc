@@ -29,27 +29,45 @@ void try_patch(lua_State* L, bool automatic) {
   }
 }
 
-// Patches a function of a hot prototype, once in its life: not again the copies that its running frames go on as, nor
-// what the user has unpatched.
-void patch_hot(lua_State* L, const mirror::Func* f) {
-  luaL_checkstack(L, 12, "lt.auto");
-  mirror::push_object(L, mirror::kFunc, f);
-  if (!was_patched(L, lua_gettop(L))) try_patch(L, true);
-  lua_pop(L, 1);
+// A hot frame. Its function is patched once in its life, for later calls: not again the copies that its running frames
+// go on as, nor what the user has unpatched. A frame that runs on is entered; that of a main chunk, which nobody calls
+// again, is not waited for. Whether this frame runs compiled code from now on.
+bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Heat& heat) {
+  const int top = lua_gettop(L);
+  luaL_checkstack(L, 20, "lt.auto");
+  bool entered = false;
+  mirror::push_object(L, mirror::kFunc, frame.function);
+  const bool main = mirror::proto_of(frame.function)->firstline == 0;
+  try {
+    if (main || was_patched(L, top + 1)) {
+      entered = enter_loop(state, L, frame, heat.places);
+    } else {
+      patch_in_place(L, top + 1, true);
+    }
+  } catch (const std::exception&) {
+    // What cannot be patched runs as it is.
+  }
+  lua_settop(L, top);
+  return entered;
 }
 
+// Outermost first: where a frame's loop is entered, what it calls becomes part of that.
 void heat_stack(lua_State* L) {
   CaptureState& state = capture_state(L);
   modes().calls_to_hook = kOpsAWalk[state.walks++ % std::size(kOpsAWalk)];
-  const mirror::Func* frames[kFrames];
-  const size_t n = mirror::lua_frames(L, frames, kFrames);
-  for (size_t i = 0; i < n; i++) {
-    Heat& heat = state.heat[mirror::proto_of(frames[i])];
+  mirror::LuaFrame frames[kFrames];
+  for (size_t i = mirror::lua_frames(L, frames, kFrames); i-- > 0;) {
+    const mirror::Proto* proto = mirror::proto_of(frames[i].function);
+    Heat& heat = state.heat[proto];
+    if (frames[i].called) {
+      heat.places[size_t(heat.count) % heat.places.size()] = bc::Pc(frames[i].called - proto->bytecode());
+    }
     if (++heat.count < heat.next + state.auto_threshold) continue;
     // Another function of this prototype has to wait the longer, the more there were.
     heat.next = heat.count + int64_t(state.auto_threshold) * heat.times++;
-    patch_hot(L, frames[i]);
+    const bool entered = note_hot(state, L, frames[i], heat);
     if (state.heat.size() > kMostHeats) state.heat.clear();
+    if (entered) return;
   }
 }
 
@@ -101,7 +119,9 @@ void set_auto(lua_State* L, int threshold) {
   if (threshold > 0 && !mirror::available(L)) {
     fail("auto: cannot patch in place: this LuaJIT's structs are not those Lutra knows (use lt.compile)");
   }
-  capture_state(L).auto_threshold = threshold;
+  CaptureState& state = capture_state(L);
+  state.auto_threshold = threshold;
+  state.heat.clear();
   on_eager_call = heat_stack;
   modes_of(L)->calls_to_hook = threshold > 0 ? kOpsAWalk[0] : Modes::kNever;
 }

@@ -43,8 +43,9 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, Unit& unit,
   CapturedSegment s = capture_segment(L, state.trace, {*unit.code, point.pc, point.args, point.varargs}, call,
                                       unit.options, options, point.decisions);
   point.decisions.kept_loops = std::move(s.kept_loops);
+  const KeptLoops& kept = point.decisions.kept_loops;
   for (const auto& [pc, after] : s.next) {
-    after ? add_points_after(unit, pc, point.decisions.kept_loops) : add_point(unit, pc, point.decisions.kept_loops);
+    after ? add_points_after(unit, pc, kept, point.within) : add_point(unit, pc, kept, point.within);
   }
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {

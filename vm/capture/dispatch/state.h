@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "vm/capture/dispatch/enter.h"
 #include "vm/capture/dispatch/unit.h"
 #include "vm/capture/trace/state.h"
 
@@ -12,10 +13,11 @@ struct lua_State;
 
 namespace lutra {
 
-// How often lt.auto has found frames of a prototype, and when it looks at one closer.
+// How often lt.auto has found frames of a prototype, where they were lately, and when it looks at one closer.
 struct Heat {
   int64_t count = 0, next = 0;
   int times = 0;
+  Places places{};
 };
 
 class CompiledBackward;

@@ -76,16 +76,16 @@ std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& paren
   return unit;
 }
 
-void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept) {
+void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept, Within within) {
   const bc::Proto& proto = unit.code->proto();
   for (int tries = 0; tries < 8; tries++) {
-    if (pc == 0 || pc >= proto.size() || unit.points.count(pc)) return;
+    if (pc == 0 || pc >= proto.size() || unit.points.count(pc) || !within.contains(pc)) return;
     const bc::Ins i = proto.code[pc];
     if (returns(bc::op(i))) return;
     if (bc::insertable(proto, pc)) break;
     const std::vector<bc::Pc> next = bc::successors(proto, pc);
     if (next.empty()) return;
-    for (size_t n = 1; n < next.size(); n++) add_point(unit, next[n], kept);
+    for (size_t n = 1; n < next.size(); n++) add_point(unit, next[n], kept, within);
     pc = next[0];
   }
   if (!bc::insertable(proto, pc)) return;
@@ -94,11 +94,12 @@ void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept) {
   point.args = unit.code->liveness().passable(pc);
   point.varargs = proto.vararg();
   point.decisions.kept_loops = kept;
+  point.within = within;
   unit.changed = true;
 }
 
-void add_points_after(Unit& unit, bc::Pc pc, const KeptLoops& kept) {
-  for (bc::Pc next : bc::successors(unit.code->proto(), pc)) add_point(unit, next, kept);
+void add_points_after(Unit& unit, bc::Pc pc, const KeptLoops& kept, Within within) {
+  for (bc::Pc next : bc::successors(unit.code->proto(), pc)) add_point(unit, next, kept, within);
 }
 
 namespace {
@@ -106,7 +107,7 @@ namespace {
 // A frame may go over to newer bytecode at a point that has no exits yet: what it captures there first is then run at
 // once, not only by the next call. One that has gone over may do so again, since it cannot follow (follow_frame).
 bool can_switch(lua_State* L, const Unit& unit, const UnitPoint& point, bool gone_over) {
-  if ((!point.exits.empty() && !gone_over) || !mirror::available(L)) return false;
+  if ((!point.exits.empty() && !gone_over) || point.within.any() || !mirror::available(L)) return false;
   if (point.pc == 1 && unit.key.prototype) return false;  // the next call enters newer bytecode anyway
   const LuaCode& code = *unit.code;
   for (const bc::Loop& l : code.loops()) {

@@ -36,6 +36,14 @@ struct Recompile {
   int line = 0;
 };
 
+// The loop of a frame that lt.auto has entered while it ran: what is behind the loop runs once, and is not compiled.
+// The frame stays one of its function: it follows that one's bytecode, and goes over to nothing.
+struct Within {
+  bc::Pc first = 0, last = 0;
+  bool any() const { return last != 0; }
+  bool contains(bc::Pc pc) const { return !any() || (pc >= first && pc <= last); }
+};
+
 struct UnitPoint {
   bc::Pc pc = 1;
   std::vector<unsigned> args;
@@ -47,6 +55,7 @@ struct UnitPoint {
   int misses = 0;  // in a row, since the limit was reached
   int rests = 0;   // calls that looked at no entry
   bool enters_callees = true;
+  Within within{};
   int idle_calls = 0;     // in a row, that ran nothing
   int64_t saved_ops = 0;  // that entries have run
   double spent_ms = 0;    // in captures
@@ -92,8 +101,8 @@ std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& paren
 void collect_units(CaptureState& state, lua_State* L, int backend_function);
 // Points where segments may begin after the instruction at pc has run (successors) or at pc itself, with the loops that
 // are known not to be unrolled.
-void add_points_after(Unit& unit, bc::Pc pc, const KeptLoops& kept);
-void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept = {});
+void add_points_after(Unit& unit, bc::Pc pc, const KeptLoops& kept, Within within = {});
+void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept = {}, Within within = {});
 // Makes the newest bytecode of the unit and redirects its functions to it.
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit);
 // Pushes a clone of the function at `index` that runs the unit's newest bytecode (its stub before the first capture).

@@ -148,10 +148,8 @@ void Trace::step(Frame& f) {
   if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc) && !is_for_eager(*this)) {
     stop(Break::stress);
   }
-  if (const bc::Loop* loop = f.code->loop_at(f.pc)) {
-    if (decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
-    f.active.push_back(loop);
-  }
+  if (!decisions.kept_loops.empty() && decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
+  if (const bc::Loop* loop = f.code->loop_at(f.pc)) f.active.push_back(loop);
   const bc::Ins ins = proto.code[f.pc];
   const Handler h = handlers().of[ins & 0xff];
   if (bc::op(ins) == bc::Op::KCDATA) stop(Break::cdata, {"made"});

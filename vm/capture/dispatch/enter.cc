@@ -1,0 +1,93 @@
+// Frames that are hot, and are never called again, since they loop: the loop that most of their ops come from gets a
+// point at its head, and the frame goes on in the bytecode that has it.
+#include "vm/capture/dispatch/enter.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/capture/dispatch/compiled.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/mirror/prototypes.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+bool contains(const bc::Loop& l, bc::Pc pc) { return pc >= l.first_body && pc <= l.end; }
+
+// The instruction of the original code that stands at `at` of the code that a frame runs; 0 where that is no code of
+// the unit's, or older than its newest.
+bc::Pc original_pc(const Unit& unit, const mirror::Proto* runs, const mirror::Proto* original,
+                   const mirror::Proto* newest, bc::Pc at) {
+  if (runs == original) return at;
+  if (runs != newest || !unit.patched) return 0;
+  const auto& moved = unit.patched->moved;
+  const auto found = std::find(moved.begin(), moved.end(), at);
+  return found == moved.end() ? 0 : bc::Pc(found - moved.begin());
+}
+
+// The innermost loop from which three of four calls came.
+const bc::Loop* busiest_loop(const std::vector<bc::Loop>& loops, const Places& places) {
+  const bc::Loop* busiest = nullptr;
+  for (const bc::Loop& l : loops) {
+    const auto n = std::count_if(places.begin(), places.end(), [&](bc::Pc pc) { return contains(l, pc); });
+    if (size_t(n) * 4 >= places.size() * 3) busiest = &l;
+  }
+  return busiest;
+}
+
+// LuaJIT rewrites loops over pairs for good where pairs is another function. A frame in such a loop must go on in code
+// that has it in the same form, as the form decides what a control value is.
+bool iterates_alike(const LuaCode& code, const mirror::Proto* runs, const std::vector<bc::Pc>* moved, bc::Pc pc) {
+  return std::all_of(code.loops().begin(), code.loops().end(), [&](const bc::Loop& l) {
+    if (!l.iter || !contains(l, pc)) return true;
+    const bc::Ins own = runs->bytecode()[moved ? (*moved)[l.iter] : l.iter];
+    return (bc::op(own) == bc::Op::ITERC) == (l.kind == bc::Loop::Kind::kIterC);
+  });
+}
+
+// The function at `index` runs the unit's newest bytecode, which changes with it.
+bool run_newest(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, int index) {
+  refresh(state, L, unit);
+  follow(L, *unit, index);
+  push_clone(state, L, unit, index, false);
+  const bool done = redirect(L, index, lua_gettop(L)).empty();
+  lua_pop(L, 1);
+  if (done) remember_compiled(L, index, *unit);
+  return done;
+}
+
+}  // namespace
+
+bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Places& places) {
+  if (!frame.called) return false;
+  mirror::push_object(L, mirror::kFunc, frame.function);
+  push_function_of_frame(L, lua_gettop(L));
+  const int function = lua_gettop(L);
+  if (is_resumed(L, function)) return false;
+  const mirror::Proto* runs = mirror::proto_of(frame.function);
+  const mirror::Proto* original = original_proto(L, function);
+  const mirror::Proto* newest = mirror::proto_of(lua_function(L, function));
+  const std::shared_ptr<Unit> own = compiled_unit(L, function);
+  if (runs != original && !own) return false;
+  const std::shared_ptr<Unit> unit = find_unit(state, L, function, CaptureOptions(), 0);
+  if (!unit || unit->failed || (own && own != unit)) return false;
+  const auto place = [&](bc::Pc at) { return original_pc(*unit, runs, original, newest, at); };
+  const bc::Pc pc = place(bc::Pc(frame.called - runs->bytecode()));
+  Places found;
+  std::transform(places.begin(), places.end(), found.begin(), place);
+  const LuaCode& code = *unit->code;
+  const bc::Loop* loop = busiest_loop(code.loops(), found);
+  const auto* moved = runs == original ? nullptr : &unit->patched->moved;
+  if (pc == 0 || !loop || unit->points.count(loop->first_body) || !iterates_alike(code, runs, moved, pc)) return false;
+  KeptLoops kept;
+  for (const bc::Loop& l : code.loops()) {
+    if (&l == loop || unit->points.count(l.first_body)) kept.insert({&code.proto(), l.head});
+  }
+  if (!unit->patched && unit->log->empty()) unit->automatic = true;
+  add_point(*unit, loop->first_body, kept, {loop->first_body, loop->end});
+  if (!unit->points.count(loop->first_body)) return false;
+  return run_newest(state, L, unit, function) && move_frame(L, frame, function, unit->patched->moved[pc]);
+}
+
+}  // namespace lutra
