@@ -271,6 +271,7 @@ return x, function() return 1 end]],
   shared_variable = {[[
 local shift, kept = 1, nil
 local function shifted(y) return y + shift end
+shift = 3
 local f = lt.compile(function(x)
   local scale = 2
   kept = function() return scale end

@@ -325,6 +325,17 @@ Cell* Trace::new_cell() {
   return &cells.back();
 }
 
+namespace {
+
+// Whether an upvalue of a function may be read as no variable of the first frame: it is never assigned, or no frame's
+// any more, which it stays in that function.
+bool is_apart(Trace& t, const Frame& f, unsigned i, const void* id) {
+  if (f.code->proto().upvalues[i].immutable()) return true;
+  return !t.is_loose(f.function->source) && mirror::available(t.L) && static_cast<const mirror::Upval*>(id)->closed;
+}
+
+}  // namespace
+
 Cell* Trace::upvalue(Frame& f, unsigned i) {
   if (f.function->kind == VarKind::kClosure) return f.function->closure->cells[i];
   push_pin(f.function->pin);
@@ -337,7 +348,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
                 "a variable of both");
   }
   if (!cell) {
-    if (frames.size() > 1 && !open_slots.empty()) {
+    if (frames.size() > 1 && !open_slots.empty() && !is_apart(*this, f, i, id)) {
       lua_pop(L, 1);
       stop(Break::shared_variable);
     }
