@@ -68,38 +68,38 @@ std::string describe(const TensorSpec& s) {
 bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   const TensorImpl& i = *t.get();
   if (i.view && i.view->version != i.storage->version) refresh_view(t);
-  if (i.dtype != spec.dtype) return set_miss(miss, TensorFact::kDType, -1, name(spec.dtype), name(i.dtype));
+  if (i.dtype != spec.dtype) return miss && set_miss(miss, TensorFact::kDType, -1, name(spec.dtype), name(i.dtype));
   if (!(i.device() == spec.device)) {
-    return set_miss(miss, TensorFact::kDevice, -1, to_string(spec.device), to_string(i.device()));
+    return miss && set_miss(miss, TensorFact::kDevice, -1, to_string(spec.device), to_string(i.device()));
   }
   if (i.sizes.size() != spec.sizes.size()) {
-    return set_miss(miss, TensorFact::kRank, -1, str(spec.sizes.size()), str(i.sizes.size()));
+    return miss && set_miss(miss, TensorFact::kRank, -1, str(spec.sizes.size()), str(i.sizes.size()));
   }
   for (size_t d = 0; d < spec.sizes.size(); d++) {
     if (spec.sizes[d] >= 0 && spec.sizes[d] != i.sizes[d].hint) {
-      return set_miss(miss, TensorFact::kSize, int(d), list(spec.sizes), list(i.sizes));
+      return miss && set_miss(miss, TensorFact::kSize, int(d), list(spec.sizes), list(i.sizes));
     }
     if (spec.sizes[d] < 0 && !kSymbolicSizes.contains(i.sizes[d].hint)) {
-      return set_miss(miss, TensorFact::kSize, int(d), i.sizes[d].hint < 2 ? ">= 2" : "<= 2^40", list(i.sizes));
+      return miss && set_miss(miss, TensorFact::kSize, int(d), i.sizes[d].hint < 2 ? ">= 2" : "<= 2^40", list(i.sizes));
     }
   }
   for (size_t d = 0; d < spec.strides.size(); d++) {
     if (spec.strides[d] >= 0 && spec.strides[d] != i.strides[d].hint) {
-      return set_miss(miss, TensorFact::kStride, int(d), list(spec.strides), list(i.strides));
+      return miss && set_miss(miss, TensorFact::kStride, int(d), list(spec.strides), list(i.strides));
     }
   }
   if (spec.contiguous && !has_unit_strides(i))
-    return set_miss(miss, TensorFact::kStride, -1, "contiguous", list(i.strides));
+    return miss && set_miss(miss, TensorFact::kStride, -1, "contiguous", list(i.strides));
   if (i.requires_grad != spec.requires_grad) {
-    return set_miss(miss, TensorFact::kRequiresGrad, -1, spec.requires_grad ? "true" : "false",
-                    i.requires_grad ? "true" : "false");
+    return miss && set_miss(miss, TensorFact::kRequiresGrad, -1, spec.requires_grad ? "true" : "false",
+                            i.requires_grad ? "true" : "false");
   }
   const bool leaf = !i.autograd || !i.autograd->grad_fn;
   if (leaf != spec.leaf)
-    return set_miss(miss, TensorFact::kIsLeaf, -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
+    return miss && set_miss(miss, TensorFact::kIsLeaf, -1, spec.leaf ? "true" : "false", leaf ? "true" : "false");
   if ((!spec.hooks || (spec.written && i.base)) && has_hooks(t))
-    return set_miss(miss, TensorFact::kHooks, -1, "none", "some");
-  if (i.storage->freed) return set_miss(miss, TensorFact::kFreed, -1, "false", "true");
+    return miss && set_miss(miss, TensorFact::kHooks, -1, "none", "some");
+  if (i.storage->freed) return miss && set_miss(miss, TensorFact::kFreed, -1, "false", "true");
   return true;
 }
 

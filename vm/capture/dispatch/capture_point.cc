@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "jit/runtime/profile.h"
+#include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/segment/capture.h"
@@ -89,6 +90,8 @@ bool survives(lua_State* L, Unit& unit, const F& f) {
 void finish_entry(lua_State* L, UnitPoint& point, size_t i) {
   Counters& c = runtime(L).counters;
   const std::shared_ptr<Entry> e = point.entries[i];
+  forget_tree(point);
+  point.compiling--;
   const auto start = e->compiling->start;
   const int64_t eager_calls = e->compiling->eager_calls;
   try {
@@ -131,6 +134,7 @@ void report_internal(Unit& unit, const std::string& what, const std::string& gra
 }
 
 bool finish_entries(lua_State* L, Unit& unit, UnitPoint& point) {
+  if (point.compiling == 0) return true;
   return survives(L, unit, [&] {
     for (size_t i = point.entries.size(); i-- > 0;) {
       const Entry& e = *point.entries[i];
@@ -164,6 +168,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
     point.idle_captures = 0;
   }
   point.entries.insert(point.entries.begin(), entry);
+  point.compiling += entry->compiling != nullptr;
   return entry;
 }
 

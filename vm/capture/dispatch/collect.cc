@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/dispatch/unit.h"
 #include "vm/mirror/prototypes.h"
@@ -36,7 +37,7 @@ void free_id(CaptureState& state, lua_State* L, int id) {
 void drop(CaptureState& state, lua_State* L, Unit& unit) {
   for (auto& [where, resume] : unit.resumes) drop(state, L, *resume);
   for (auto& [pc, point] : unit.points) {
-    for (const auto& e : point.entries) release_entry(L, *e);
+    forget_entries(L, point);
   }
   if (unit.stub_id) free_id(state, L, unit.stub_id);
   for (int id : unit.ids) free_id(state, L, id);

@@ -1,4 +1,4 @@
-// Portal calls: entries are tried, most recent hit first; a miss captures again.
+// Portal calls: the entry whose guards hold is run; a miss captures again.
 #include "vm/capture/dispatch/driver.h"
 #include "ops/defs/modes.h"
 
@@ -9,6 +9,7 @@
 #include "ops/core/late_error.h"
 #include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/compiled.h"
+#include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/segment/run.h"
@@ -24,39 +25,6 @@ void push_self(lua_State* L) {
   lua_Debug frame;
   if (!lua_getstack(L, 1, &frame)) fail_internal("portal: not called from a function");
   lua_getinfo(L, "f", &frame);
-}
-
-struct Lookup {
-  std::shared_ptr<Entry> entry;  // the hit; null on a miss
-  GuardValues values;
-  bool no_room = false;  // an entry's guards could not run: the original code must
-};
-
-// Tries the entries of a point. On a miss, `missed` is the most recent entry and the step that failed.
-Lookup find_entry(lua_State* L, UnitPoint& point, int nslots, int nargs, int self, std::shared_ptr<Entry>* missed,
-                  int* failed) {
-  Lookup a;
-  for (size_t i = 0; i < point.entries.size(); i++) {
-    std::shared_ptr<Entry> e = point.entries[i];
-    const int base = lua_gettop(L);
-    int miss = NativeGuards::kUnsure;
-    if (e->native) miss = e->native->run(L, nslots, nargs, self, &a.values);
-    if (miss == NativeGuards::kUnsure) {
-      lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
-      lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
-      miss = run_guards(L, e->guards, nslots, nargs, self, base + 1, base + 2, &a.values);
-    }
-    if (miss == -1) {
-      if (i > 0) std::rotate(point.entries.begin(), point.entries.begin() + i, point.entries.begin() + i + 1);
-      e->hits++;
-      a.entry = std::move(e);
-      return a;
-    }
-    a.no_room = a.no_room || miss == kNoRoom;
-    if (i == 0) *missed = e, *failed = miss;
-    lua_settop(L, base);
-  }
-  return a;
 }
 
 // Goes over to the unit's newest bytecode: a tail call of its body at this pc with the frame's live slots, hidden ones
@@ -153,7 +121,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
     int failed = 0;
-    Lookup a = find_entry(L, point, nslots, nargs, self, &missed, &failed);
+    Lookup a = find_entry(L, point, {nslots, nargs, self}, &missed, &failed);
     if (a.entry && a.entry->compiling) {
       unit->fresh_capture = false;
       counters.eager_calls++, a.entry->compiling->eager_calls++;

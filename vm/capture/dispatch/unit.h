@@ -44,12 +44,16 @@ struct Within {
   bool contains(bc::Pc pc) const { return !any() || (pc >= first && pc <= last); }
 };
 
+struct EntryTree;  // entries.cc
+
 struct UnitPoint {
   bc::Pc pc = 1;
   std::vector<unsigned> args;
   bool varargs = false;
   std::vector<Exit> exits;
-  std::vector<std::shared_ptr<Entry>> entries;  // most recent hit first
+  std::vector<std::shared_ptr<Entry>> entries;  // of few, the most recent hit first; of many, the newest
+  std::shared_ptr<EntryTree> tree;              // over many entries
+  int compiling = 0;                            // entries that the background compiles
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reached = false;
   int misses = 0;  // in a row, since the limit was reached

@@ -14,6 +14,7 @@
 #include "vm/capture/dispatch/auto.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/driver.h"
+#include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/lab/open.h"
 #include "vm/capture/lab/report.h"
@@ -350,11 +351,6 @@ int api_wait_compiled(lua_State* L) {
     }
   }
   return 0;
-}
-
-void forget_entries(lua_State* L, UnitPoint& point) {
-  for (auto& e : point.entries) release_entry(L, *e);
-  point.entries.clear();
 }
 
 // Entries and counters go; compiled functions stay compiled functions and capture again.

@@ -1,0 +1,136 @@
+-- Points with many entries: each call finds the entry whose guards hold, whatever tells the entries apart, and in no
+-- time. LUTRA_TEST_SEED=n runs one random function.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+lt.config.recompile_limit = 5000
+
+local function text_of(v)
+  return type(v) == "userdata" and tostring(v.dtype) .. tostring(v) or tostring(v)
+end
+
+-- f's results of all calls, compiled as in eager code; from the second round on nothing is captured.
+local function check(f, calls, options, about)
+  local want = {}
+  for i, a in ipairs(calls) do want[i] = text_of(f(unpack(a, 1, a.n))) end
+  lt.reset()
+  local g = lt.compile(f, options)
+  local misses
+  for round = 1, 4 do
+    if round == 3 then misses = lt.counters().cache.misses end
+    for i, a in ipairs(calls) do equal(text_of(g(unpack(a, 1, a.n))), want[i], about) end
+  end
+  equal(lt.counters().cache.misses, misses, about)
+  return lt.counters().stats.unique_graphs
+end
+
+local function call(...) return {n = select("#", ...), ...} end
+
+test("sizes", function()
+  local calls = {}
+  for i = 1, 60 do calls[i] = call(lt.ones(i % 10 + 2, i + 1)) end
+  equal(check(function(x) return (x * 2):sum() end, calls, {dynamic = false}), 60)
+end)
+
+test("functions, objects, what is in them", function()
+  local calls, x = {}, lt.arange(4)
+  for i = 1, 40 do
+    local scale = lt.tensor(i)
+    local object = {inner = {scale = scale, ["k" .. i] = true, f = function(y) return y * i end}}
+    calls[i] = call(object, x)
+  end
+  check(function(o, y)
+    for k in pairs(o.inner) do if #k > 5 then y = y + 1 end end
+    return o.inner.f(y) * o.inner.scale
+  end, calls)
+end)
+
+test("an object that is collected is no other", function()
+  local x = lt.ones(2)
+  local g = lt.compile(function(f, y) return f(y) end)
+  for round = 1, 6 do
+    for i = 1, 20 do
+      local f = assert(loadstring(("return function(y) return y * %d + %d end"):format(i, round)))()
+      equal(g(f, x):sum():item(), 2 * (i + round))
+    end
+    collectgarbage()
+  end
+end)
+
+-- A function of a few values of any kind, each of which decides something.
+local function random_calls(seed)
+  math.randomseed(seed)
+  local random = math.random
+  local meta = {{__index = {kind = 1}}, {__index = {kind = 2}}, {__call = function(_, y) return y - 3 end}}
+  local function value()
+    local k = random(12)
+    if k == 1 then return nil end
+    if k == 2 then return random(2) == 1 end
+    if k == 3 then return ({0, -0, 1, 2.5, 0 / 0, 1 / 0, -3})[random(7)] end
+    if k == 4 then return "s" .. random(12) end
+    if k == 5 then return {kind = random(5)} end
+    if k == 6 then
+      local list = {}
+      for i = 1, random(0, 6) do list[i] = i end
+      return list
+    end
+    if k == 7 then return setmetatable({}, meta[random(2)]) end
+    if k == 8 then return setmetatable({}, meta[3]) end
+    if k == 9 then return assert(loadstring("return function(y) return y + " .. random(9) .. " end"))() end
+    if k == 10 then return lt.ones(random(4), random(4)) end
+    if k == 11 then return lt.ones(random(5), {dtype = "int64"}) end
+    return lt.ones(2, {requires_grad = random(2) == 1})
+  end
+  local calls, pool = {}, {}
+  for i = 1, 30 do pool[i] = {value()} end
+  for i = 1, 60 do calls[i] = call(lt.ones(2), pool[random(30)][1], pool[random(30)][1]) end
+  return calls
+end
+
+local function of_any(x, a, b)
+  for _, v in ipairs {a == nil and "nil" or a, b == nil and "nil" or b} do
+    local kind = type(v)
+    if kind == "boolean" then x = v and x * 2 or x / 2
+    elseif kind == "number" then x = v == v and v > 0 and x + 1 or x - 1
+    elseif kind == "string" then x = x + #v + (v == "s3" and 7 or 0)
+    elseif kind == "function" then x = v(x)
+    elseif kind == "table" then
+      local m = getmetatable(v)
+      if m and m.__call then x = v(x) else x = x * (v.kind or #v) end
+    else
+      x = x.shape[#x.shape - 1] == v.shape[#v.shape - 1] and x + v:detach():sum() or x * v:dim()
+    end
+  end
+  return x
+end
+
+local only = tonumber(os.getenv("LUTRA_TEST_SEED") or "")
+test("values of any kind", function()
+  for seed = only or 1, only or 20 * h.scale do
+    check(of_any, random_calls(seed), {dynamic = false}, "seed " .. seed)
+  end
+end)
+
+-- Time of CPU, minima: a call among many entries beside one of a few.
+test("a call does not ask all entries", function()
+  local function fastest(n)
+    local calls = {}
+    for i = 1, n do calls[i] = lt.ones(i + 1) end
+    local g = lt.compile(assert(loadstring("return function(x) return x + 1 end"))(), {dynamic = false})
+    for _ = 1, 12 do
+      for i = 1, n do g(calls[i]) end
+    end
+    local best, x = math.huge, calls[1]
+    for _ = 1, 20 do
+      local start = os.clock()
+      for _ = 1, 500 do g(x) end
+      best = math.min(best, os.clock() - start)
+    end
+    return best / 500
+  end
+  local few, many = fastest(1), fastest(300)
+  truthy(many < 2 * few + 1e-6, ("%.2f us instead of %.2f us"):format(many * 1e6, few * 1e6))
+end)
+
+h.finish()

@@ -1,0 +1,108 @@
+// A few entries are tried one by one. Many get a tree. Those that have come since are tried first, until that has cost
+// as much as growing the tree again does.
+#include "vm/capture/dispatch/entries.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/guard/tree.h"
+
+namespace lutra {
+
+struct EntryTree {
+  std::vector<std::shared_ptr<Entry>> members;
+  GuardTree tree;
+  size_t tries = 0;  // of entries that are no members
+  EntryTree(std::vector<std::shared_ptr<Entry>> entries, const std::vector<GuardTree::Member>& programs)
+      : members(std::move(entries)), tree(programs) {}
+};
+
+namespace {
+
+constexpr size_t kFew = 8;
+
+std::shared_ptr<EntryTree> grow_tree(lua_State* L, const std::vector<std::shared_ptr<Entry>>& entries) {
+  std::vector<GuardTree::Member> members;
+  for (const auto& e : entries) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+    const auto table = [&](int index) { return static_cast<const mirror::Tab*>(lua_topointer(L, index)); };
+    members.push_back({&e->guards, table(-2), table(-1)});
+    lua_pop(L, 2);
+  }
+  return std::make_shared<EntryTree>(entries, members);
+}
+
+// How many entries, the newest, are in no tree.
+size_t without_tree(lua_State* L, UnitPoint& point) {
+  constexpr size_t kTriesAnEntry = 8;
+  const size_t n = point.entries.size();
+  if (n <= kFew) return n;
+  if (!point.tree || (point.tree->members.size() < n && point.tree->tries > kTriesAnEntry * n)) {
+    if (!mirror::available(L)) return n;
+    point.tree = grow_tree(L, point.entries);
+  }
+  const size_t alone = n - point.tree->members.size();
+  point.tree->tries += alone;
+  return alone;
+}
+
+// -1: the entry's guards hold. Else as run_guards.
+int try_entry(lua_State* L, const Entry& e, const CallValues& call, Lookup& a) {
+  const int base = lua_gettop(L);
+  int miss = NativeGuards::kUnsure;
+  if (e.native) miss = e.native->run(L, call.nslots, call.nargs, call.self, &a.values);
+  if (miss == NativeGuards::kUnsure) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
+    miss = run_guards(L, e.guards, call.nslots, call.nargs, call.self, base + 1, base + 2, &a.values);
+  }
+  if (miss == -1) return miss;
+  a.no_room = a.no_room || miss == kNoRoom;
+  lua_settop(L, base);
+  return miss;
+}
+
+}  // namespace
+
+Lookup find_entry(lua_State* L, UnitPoint& point, const CallValues& call, std::shared_ptr<Entry>* missed, int* failed) {
+  Lookup a;
+  const auto hit = [&](const std::shared_ptr<Entry>& e) {
+    e->hits++;
+    a.entry = e;
+  };
+  auto& entries = point.entries;
+  const size_t alone = without_tree(L, point);
+  for (size_t i = 0; i < alone; i++) {
+    const std::shared_ptr<Entry> e = entries[i];
+    const int miss = try_entry(L, *e, call, a);
+    if (miss == -1) {
+      if (i > 0) std::rotate(entries.begin(), entries.begin() + long(i), entries.begin() + long(i) + 1);
+      return hit(e), a;
+    }
+    if (i == 0) *missed = e, *failed = miss;
+  }
+  if (alone == entries.size()) return a;
+  const std::shared_ptr<EntryTree> tree = point.tree;
+  const GuardTree::Call values{L, call.nslots, call.nargs, call.self};
+  const int found =
+      tree->tree.find(values, [&](int i) { return try_entry(L, *tree->members[size_t(i)], call, a) == -1; });
+  if (found >= 0) return hit(tree->members[size_t(found)]), a;
+  if (alone == 0) {
+    *missed = entries[0];
+    *failed = try_entry(L, *entries[0], call, a);
+    if (*failed == -1) hit(entries[0]);
+  }
+  return a;
+}
+
+void forget_tree(UnitPoint& point) { point.tree.reset(); }
+
+void forget_entries(lua_State* L, UnitPoint& point) {
+  for (auto& e : point.entries) release_entry(L, *e);
+  point.entries.clear();
+  point.compiling = 0;
+  forget_tree(point);
+}
+
+}  // namespace lutra

@@ -1,0 +1,29 @@
+// The entries of a point and the values of a call in, the entry whose guards hold out.
+#pragma once
+#include <memory>
+
+#include "vm/capture/dispatch/unit.h"
+#include "vm/guard/program.h"
+
+struct lua_State;
+
+namespace lutra {
+
+// The values of a portal call: stack 1 .. nargs, nslots of them slots; the function at `self`.
+struct CallValues {
+  int nslots = 0, nargs = 0, self = 0;
+};
+
+struct Lookup {
+  std::shared_ptr<Entry> entry;  // the hit; null on a miss
+  GuardValues values;
+  bool no_room = false;  // an entry's guards could not run: the original code must
+};
+
+// On a miss, `missed` is the entry that was hit or made last and the step that failed; null where there is none.
+Lookup find_entry(lua_State* L, UnitPoint& point, const CallValues& call, std::shared_ptr<Entry>* missed, int* failed);
+// Entries of the point have gone, or have other guards.
+void forget_tree(UnitPoint& point);
+void forget_entries(lua_State* L, UnitPoint& point);
+
+}  // namespace lutra
