@@ -78,7 +78,8 @@ Lookup find_entry(lua_State* L, UnitPoint& point, const CallValues& call, std::s
     const int miss = try_entry(L, *e, call, a);
     if (miss == -1) {
       if (i > 0) std::rotate(entries.begin(), entries.begin() + long(i), entries.begin() + long(i) + 1);
-      return hit(e), a;
+      hit(e);
+      return a;
     }
     if (i == 0) *missed = e, *failed = miss;
   }
@@ -87,8 +88,9 @@ Lookup find_entry(lua_State* L, UnitPoint& point, const CallValues& call, std::s
   const GuardTree::Call values{L, call.nslots, call.nargs, call.self};
   const int found =
       tree->tree.find(values, [&](int i) { return try_entry(L, *tree->members[size_t(i)], call, a) == -1; });
-  if (found >= 0) return hit(tree->members[size_t(found)]), a;
-  if (alone == 0) {
+  if (found >= 0) {
+    hit(tree->members[size_t(found)]);
+  } else if (alone == 0) {
     *missed = entries[0];
     *failed = try_entry(L, *entries[0], call, a);
     if (*failed == -1) hit(entries[0]);
