@@ -18,13 +18,15 @@ test("a hot function is compiled", function()
   local function f(x) return (x * 2 + 1):tanh() end
   local x = lt.ones(4)
   local want = f(x)
+  lt.config.profit = "always" -- a capture takes as long as all these calls
   auto(function()
     for _ = 1, 400 do truthy(f(x):equal(want)) end
   end)
-  equal(#lt.guards(f), 1)
+  lt.config.profit = nil
+  truthy(lt.counters().cache.hits > 100, lt.counters().cache.hits) -- f's own code, or that of the loop around it
 end)
 
-test("a long frame is left alone, whatever its prototype's heat", function()
+test("a long frame is captured a few times at most", function()
   local function loop(n)
     local acc = 0
     for i = 1, n do
@@ -35,7 +37,7 @@ test("a long frame is left alone, whatever its prototype's heat", function()
   end
   local want = loop(20000)
   equal(auto(loop, 20000), want)
-  truthy(lt.counters().frames.total <= 8, lt.counters().frames.total) -- those that the test is called by
+  truthy(lt.counters().frames.total <= 16, lt.counters().frames.total) -- those that the test is called by, too
 end)
 
 -- Time of CPU: other programs that run at the same time add nothing.
@@ -160,11 +162,14 @@ end)
 -- A chunk's own loop, as scripts have it.
 local function chunk(text) return assert(loadstring("local lt, out = ... " .. text .. " return out", "=chunk")) end
 
--- Runs the chunk with lt.auto; its results are those without. Returns how many calls ran compiled code.
+-- Runs the chunk with lt.auto, whatever it costs; its results are those without. Returns how many calls ran compiled
+-- code.
 local function entered(text)
   text = "lt.manual_seed(1) " .. text
   local want = chunk(text)(lt, {})
+  lt.config.profit = "always"
   local got = auto(chunk(text), lt, {})
+  lt.config.profit = nil
   equal(table.concat(got, " "), table.concat(want, " "))
   return lt.counters().cache.hits, lt.counters().frames.total
 end
@@ -204,7 +209,8 @@ test("loops of all kinds, and what is around them", function()
       %s
       out[1], out[2] = w:sum():item(), acc
       for _, f in ipairs(seen) do out[#out + 1] = f() end]]):format(head, tail))
-    truthy(hits > 300, head .. ": " .. hits)
+    -- A chunk whose caller was compiled may have become one graph.
+    truthy(hits > 200 or lt.counters().stats.calls_captured > 1000, head .. ": " .. hits)
   end
 end)
 
@@ -275,9 +281,11 @@ test("profit = always keeps code that does not repay", function()
   local captures, want = {}, nil
   for _, profit in ipairs {"auto", "always"} do
     local run = chunk [[
-      local w, total = lt.ones(4) * 0.1, 0
-      local function policy(s) return (lt.tensor(s) * w):sum():item() end
-      for i = 1, 4000 do total = total + policy {i * 0.1, i, 1, 2} end
+      local w, total, policies = lt.ones(4) * 0.1, 0, {}
+      for k = 1, 8 do
+        policies[k] = loadstring("local lt, w = ... return function(s) return (lt.tensor(s) * w):sum():item() end")(lt, w)
+      end
+      for i = 1, 4000 do total = total + policies[i % 8 + 1] {i * 0.1, i, 1, 2} end
       out[1] = total]]
     want = want or run(lt, {})[1]
     lt.config.profit = profit

@@ -7,6 +7,7 @@
 
 #include "vm/bind/module.h"
 #include "vm/capture/dispatch/compiled.h"
+#include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"
@@ -33,6 +34,7 @@ void try_patch(lua_State* L, bool automatic) {
 // go on as, nor what the user has unpatched. A frame that runs on is entered; that of a main chunk, which nobody calls
 // again, is not waited for. Whether this frame runs compiled code from now on.
 bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Heat& heat) {
+  const AutomaticTime time(state, true);
   const int top = lua_gettop(L);
   luaL_checkstack(L, 20, "lt.auto");
   bool entered = false;
@@ -62,7 +64,7 @@ void heat_stack(lua_State* L) {
     if (frames[i].called) {
       heat.places[size_t(heat.count) % heat.places.size()] = bc::Pc(frames[i].called - proto->bytecode());
     }
-    if (++heat.count < heat.next + state.auto_threshold) continue;
+    if (++heat.count < heat.next + state.auto_threshold || !is_affordable(L, state)) continue;
     // Another function of this prototype has to wait the longer, the more there were.
     heat.next = heat.count + int64_t(state.auto_threshold) * heat.times++;
     const bool entered = note_hot(state, L, frames[i], heat);
@@ -122,6 +124,7 @@ void set_auto(lua_State* L, int threshold) {
   CaptureState& state = capture_state(L);
   state.auto_threshold = threshold;
   state.heat.clear();
+  state.automatic = {std::chrono::steady_clock::now()};
   on_eager_call = heat_stack;
   modes_of(L)->calls_to_hook = threshold > 0 ? kOpsAWalk[0] : Modes::kNever;
 }

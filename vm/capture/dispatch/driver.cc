@@ -49,13 +49,22 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& 
   return int(live.size()) + 2;
 }
 
-// The frame of an earlier version of the unit's bytecode goes on in the newest, behind the same point.
-void follow_frame(CaptureState& state, lua_State* L, const Unit& unit, bc::Pc pc, int self) {
-  for (auto id = unit.ids.rbegin(); id != unit.ids.rend(); ++id) {
-    const auto it = state.portals.find(*id);
-    if (it == state.portals.end() || it->second.version != unit.version || it->second.pc != pc) continue;
-    if (move_frame(L, self, *id)) return;
+// The frame of an earlier version of the unit's bytecode goes on in the newest, behind the same point. The rest of a
+// frame after a break has a function of its own, which nobody redirects: it gets another.
+void follow_frame(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc, int self) {
+  const int top = lua_gettop(L);
+  int function = self;
+  if (!unit->key.prototype) {
+    push_clone(state, L, unit, self, false);
+    remember_compiled(L, -1, *unit);
+    function = top + 1;
   }
+  for (auto id = unit->ids.rbegin(); id != unit->ids.rend(); ++id) {
+    const auto it = state.portals.find(*id);
+    if (it == state.portals.end() || it->second.version != unit->version || it->second.pc != pc) continue;
+    if (move_frame(L, function, *id)) break;
+  }
+  lua_settop(L, top);
 }
 
 // Guards are watched as code is: one of n calls asks the witness, too. False where an entry was entered wrongly. It
@@ -111,7 +120,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     lua_settop(L, self);
     if (portal.version >= unit->version) return 0;
     const int n = portal.can_switch ? switch_over(state, L, unit, portal, self) : 0;
-    if (n == 0) follow_frame(state, L, *unit, point.pc, self);
+    if (n == 0) follow_frame(state, L, unit, point.pc, self);
     return n;
   };
   if (point.dead) return decline();
@@ -133,6 +142,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
       if (!a.entry->decline) point.idle_calls = 0;
       point.misses = 0;
       point.saved_ops += int64_t(a.entry->ops);
+      if (unit->automatic) state.automatic.saved_ops += int64_t(a.entry->ops);
       if (!a.entry->decline && leads_nowhere(point, *unit, *a.entry)) refresh(state, L, unit);
       if (a.entry->decline && gives_up(L, point, *unit)) refresh(state, L, unit);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
@@ -144,7 +154,10 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& un
     }
     if (round == 1 || a.no_room) return decline();
     counters.cache_misses++;
-    if (missed && has_to_pay(L, *unit) && !worth_capture(L, point, *unit)) {
+    const bool pays = has_to_pay(L, *unit);
+    if (pays && !is_affordable(L, state)) return decline();
+    const AutomaticTime time(state, pays);
+    if (missed && pays && !worth_capture(L, point, *unit)) {
       if (point.dead) refresh(state, L, unit);
       return decline();
     }

@@ -57,6 +57,14 @@ bool run_newest(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& 
   return done;
 }
 
+// The variables of loops around the point are other numbers each time.
+void note_variables(UnitPoint& point, const LuaCode& code) {
+  for (const bc::Loop& l : code.loops()) {
+    if (l.kind != bc::Loop::Kind::kFor || !contains(l, point.pc)) continue;
+    point.changing_values[bc::expression_text(code.proto(), point.pc, l.base + 3)].insert("another number");
+  }
+}
+
 }  // namespace
 
 bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Places& places) {
@@ -86,7 +94,9 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   }
   if (!unit->patched && unit->log->empty()) unit->automatic = true;
   add_point(*unit, loop->first_body, kept, {loop->first_body, loop->end});
-  if (!unit->points.count(loop->first_body)) return false;
+  const auto point = unit->points.find(loop->first_body);
+  if (point == unit->points.end()) return false;
+  note_variables(point->second, code);
   return run_newest(state, L, unit, function) && move_frame(L, frame, function, unit->patched->moved[pc]);
 }
 

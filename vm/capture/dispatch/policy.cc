@@ -3,6 +3,7 @@
 #include "vm/capture/dispatch/policy.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <lua.hpp>
 
@@ -262,6 +263,9 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
   return tell_miss(state, L, unit, point, entry, failed, nslots, nargs, self, constants, weak);
 }
 
+// An op that a segment runs saves about a microsecond of its eager call.
+constexpr double kSavedMs = 1e-3;
+
 bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }
 
 // A portal that runs nothing costs 0.1 us, and LuaJIT does not compile the loop around it: the stretch of a loop
@@ -302,9 +306,17 @@ bool leads_nowhere(UnitPoint& point, Unit& unit, Entry& entry) {
   return true;
 }
 
-// An op that a segment runs saves about a microsecond of its eager call.
+bool is_affordable(lua_State* L, const CaptureState& state) {
+  constexpr double kFreeMs = 1, kPartOfTime = 0.05;
+  if (runtime(L).config.profit != "auto") return true;
+  const AutomaticCode& code = state.automatic;
+  const double saved = double(code.saved_ops) * kSavedMs;
+  if (code.spent_ms <= kFreeMs + saved) return true;
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - code.since;
+  return code.spent_ms <= kFreeMs + saved + kPartOfTime * passed.count();
+}
+
 bool worth_capture(lua_State* L, UnitPoint& point, Unit& unit) {
-  constexpr double kSavedMs = 1e-3;
   constexpr int kFree = 3;
   const auto& entries = point.entries;
   double last_ms = 0, ops = 0;  // of the dearest

@@ -16,6 +16,9 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
 // calls still look.
 bool rests(UnitPoint& point);
 // Whether what does not repay its time is dropped: of automatic units, unless lt.config.profit says otherwise.
+// Whether automatic code may be captured now: all captures together take a small part of the time that has passed and
+// of what they have saved.
+bool is_affordable(lua_State* L, const CaptureState& state);
 bool has_to_pay(lua_State* L, const Unit& unit);
 // Whether another capture at a point of such a unit is worth its time, by what the entries have saved.
 // False many times in a row, and the point is given up.

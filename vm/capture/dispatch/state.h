@@ -1,5 +1,6 @@
 // What capture keeps for a Runtime: what the tracer knows, compiled functions with their points and entries, portals.
 #pragma once
+#include <chrono>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -20,6 +21,13 @@ struct Heat {
   Places places{};
 };
 
+// What lt.auto has spent on captures and patches since it was switched on, and what their code has run.
+struct AutomaticCode {
+  std::chrono::steady_clock::time_point since{};
+  double spent_ms = 0;
+  int64_t saved_ops = 0;
+};
+
 class CompiledBackward;
 
 struct CaptureState {
@@ -32,12 +40,28 @@ struct CaptureState {
   uint64_t next_unit = 1;
   size_t collect_at = 64;  // units
   int auto_threshold = 0;
-  unsigned walks = 0;                          // of lt.auto
+  unsigned walks = 0;  // of lt.auto
+  AutomaticCode automatic{};
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   bool stress_hook = false;
   std::shared_ptr<CompiledBackward> backward;
 };
 
 CaptureState& capture_state(lua_State* L);
+
+// Its life is time that lt.auto has spent, where `counts`.
+class AutomaticTime {
+ public:
+  AutomaticTime(CaptureState& state, bool counts) : state_(state), counts_(counts) {}
+  ~AutomaticTime() {
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start_;
+    if (counts_) state_.automatic.spent_ms += took.count();
+  }
+
+ private:
+  CaptureState& state_;
+  const bool counts_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 }  // namespace lutra
