@@ -350,8 +350,13 @@ class Piece {
     copy_out(micro_, kept, kept_row, c.part(0, at, c.rows, c.cols - at));
   }
 
-  // A panel of columns, row after row. What fills up the last vector goes into no result.
+  // A panel of columns, row after row. What fills up the last vector goes into no result, but is multiplied: zeros, as
+  // what lay there may be denormal, and some processors take a hundred cycles for such a product.
   void pack_panel(const Matrix& b, const Panel& p, T* to) const {
+    if (!p.full()) {
+      const int64_t last = p.columns / micro_.width * micro_.width;
+      for (int64_t r = 0; r < b.rows; r++) std::fill_n(to + r * p.width + last, p.width - last, T(0));
+    }
     copy_in(micro_, b.part(0, p.at, b.rows, p.columns), to, p.width);
   }
 
