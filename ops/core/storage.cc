@@ -5,7 +5,6 @@
 // 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up.
 #include "ops/core/storage.h"
 
-#include <sys/mman.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -18,13 +17,13 @@
 #include <vector>
 
 #include "ops/core/account.h"
+#include "ops/core/block_memory.h"
 #include "ops/core/error.h"
 
 namespace lutra {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr size_t kPage = 4096, kLargePage = size_t(2) << 20;
+constexpr size_t kAlignment = kBlockAlignment;
 constexpr size_t kCacheBytes = size_t(128) << 20;
 constexpr size_t kLargestCached = size_t(32) << 20;
 
@@ -54,32 +53,6 @@ constexpr size_t bucket_at(size_t list) {
   if (list <= 8) return list * kAlignment;
   const size_t power = size_t(512) << (list - 9) / 8;
   return power + ((list - 9) % 8 + 1) * (power / 8);
-}
-
-// Large blocks are mapped one by one, aligned so that the system can give them large pages: fresh memory then costs one
-// fault for each 2 MB.
-void* map_block(size_t bytes) {
-  const size_t whole = (bytes + kPage - 1) / kPage * kPage, reserved = whole + kLargePage;
-  void* p = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return nullptr;
-  char* at = static_cast<char*>(p);
-  char* first = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(at) + kLargePage - 1) / kLargePage * kLargePage);
-  if (first != at) munmap(at, size_t(first - at));
-  if (char* end = first + whole; end != at + reserved) munmap(end, size_t(at + reserved - end));
-  madvise(first, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
-  return first;
-}
-
-void* new_block(size_t bucket) {
-  return bucket >= kLargePage ? map_block(bucket) : std::aligned_alloc(kAlignment, bucket);
-}
-
-void free_block(void* p, size_t bucket) {
-  if (bucket >= kLargePage) {
-    munmap(p, (bucket + kPage - 1) / kPage * kPage);
-  } else {
-    std::free(p);
-  }
 }
 
 class BlockCache {
