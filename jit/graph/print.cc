@@ -1,6 +1,7 @@
 // Graph to text. The grammar is the parser's (parse.cc); print, parse, print is the identity.
 #include <charconv>
 #include <cmath>
+#include <concepts>
 
 #include "jit/graph/expressions.h"
 #include "jit/graph/function.h"
@@ -76,9 +77,23 @@ std::string expr_text(std::span<const SymExpr> exprs, int32_t id) {
 
 namespace {
 
+// A stream's operator for what texts are made of, without a stream's costs.
+struct Text {
+  std::string text;
+  Text& operator<<(std::string_view s) {
+    text += s;
+    return *this;
+  }
+  template <std::integral T>
+  Text& operator<<(T i) {
+    text += std::to_string(i);
+    return *this;
+  }
+};
+
 struct Printer {
   const Graph& g;
-  std::ostringstream out;
+  Text out;
   Expressions exprs{*g.env};
 
   std::string size(SymInt s) { return s.is_constant() ? std::to_string(s.hint) : exprs.text(s.expr); }
@@ -201,7 +216,7 @@ struct Printer {
     for (size_t i = 0; i < g.outputs.size(); i++) out << (i ? ", " : " ") << value(g.outputs[i]);
     if (g.rng_calls) out << " rng " << g.rng_calls;
     out << "\n}\n";
-    return out.str();
+    return std::move(out.text);
   }
 };
 

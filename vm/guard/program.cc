@@ -107,6 +107,16 @@ GuardPlace place_of(const GuardProgram& p, const GuardStep& step) {
   return step.source && step.source->file ? GuardPlace{step.source->file, step.source->line} : p.start;
 }
 
+std::string expected_text(const GuardProgram& p, size_t i) {
+  const GuardStep& s = p.steps[i];
+  switch (s.op) {
+    case GuardOp::kTensorCheck:
+    case GuardOp::kGradTensorCheck: return describe(p.tensors[size_t(s.index)]);
+    case GuardOp::kSymbolsCheck: return relations_text(p);
+    default: return i < p.expected.size() ? p.expected[i] : "";
+  }
+}
+
 std::string print(const GuardProgram& p) {
   std::string text;
   int reg = 0;
@@ -120,7 +130,7 @@ std::string print(const GuardProgram& p) {
     if (s.b >= 0) line += str(" r", s.b);
     line += str(" ", s.index);
     if (s.source) line += "  ; " + s.source->text;
-    if (i < p.expected.size() && !p.expected[i].empty()) line += " : " + p.expected[i];
+    if (const std::string wanted = expected_text(p, i); !wanted.empty()) line += " : " + wanted;
     text += line + "\n";
   }
   for (size_t g = 0; g < p.symbols.guards().size(); g++) text += "  relation " + relation_text(p, int(g)) + "\n";

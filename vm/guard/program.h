@@ -81,7 +81,7 @@ struct GuardProgram {
   std::vector<GuardPlace> relation_places;  // the lines that asked, one a guard of symbols
   GuardPlace start;                         // of the segment: the place of checks that read no value
   int registers = 0;
-  std::vector<std::string> expected;  // for reports: what step i wants, as text
+  std::vector<std::string> expected;        // for reports: what step i wants, where the step does not say it itself
 };
 
 // What an executor leaves behind on a hit.
@@ -130,6 +130,8 @@ struct TensorMiss {
 bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss);
 
 std::string print(const GuardProgram& program);
+// What step i wants, as text.
+std::string expected_text(const GuardProgram& program, size_t i);
 // What the sizes and numbers of guard `i` of the symbols are: "x.shape[1] is 5, n is 3".
 std::string relation_values(const GuardProgram& program, int i, const std::vector<Tensor>& tensors,
                             const std::vector<double>& scalars);

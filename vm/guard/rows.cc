@@ -11,7 +11,7 @@ bool is_own(const GuardStep& s) { return s.source && s.source->base && s.source-
 
 GuardRow row_of(const GuardProgram& p, size_t step) {
   const GuardStep& s = p.steps[step];
-  return {kind_name(s.op), s.source ? report_text(*s.source) : "", p.expected[step], place_of(p, s)};
+  return {kind_name(s.op), s.source ? report_text(*s.source) : "", expected_text(p, step), place_of(p, s)};
 }
 
 GuardRow row_of_relation(const GuardProgram& p, size_t i) {

@@ -5,6 +5,7 @@
 #include <lua.hpp>
 
 #include "vm/capture/segment/fields.h"
+#include "vm/capture/segment/graph_table.h"
 #include "vm/guard/rows.h"
 
 namespace lutra {

@@ -6,7 +6,6 @@
 
 #include "jit/autograd/segment.h"
 #include "jit/compile_later.h"
-#include "vm/capture/segment/graph_table.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/guard/native.h"
 
@@ -105,7 +104,6 @@ struct Entry {
   std::shared_ptr<std::string> guard_text;  // not null: runs are watched (lt.config.verify)
   size_t ops = 0;
   std::vector<std::string> op_names;
-  std::vector<NodeText> nodes;  // for reports
   size_t kernels = 0, outputs = 0;
   double compile_ms = 0, passes_ms = 0, schedule_ms = 0, codegen_ms = 0;
   std::vector<FreshTable> tables;

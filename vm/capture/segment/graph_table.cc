@@ -1,4 +1,4 @@
-// A captured graph as a Lua table: its nodes, and the graph's text where it is printed.
+// A captured graph as a Lua table: its nodes, read from its text, and the text where it is printed.
 #include "vm/capture/segment/graph_table.h"
 
 #include "jit/graph/graph.h"
@@ -39,53 +39,41 @@ int graph_nodes(lua_State* L) {
   return 1;
 }
 
-}  // namespace
-
-std::vector<NodeText> describe_nodes(const Graph& graph) {
-  std::vector<NodeText> list;
-  for (const auto& n : graph.nodes) {
-    NodeText t;
-    t.op = name(n->op);
-    if (n->is_inplace_form()) t.op += "_";
-    t.name = str("%", n->id);
-    t.line = n->line;
-    for (const Value& v : n->args) {
-      if (!t.args.empty()) t.args += ", ";
-      if (v.is<Tensor>() && v.tensor()) {
-        t.args += str("%", v.tensor()->node->id + v.tensor()->result);
-      } else if (v.is<Scalar>()) {
-        t.args += str(v.as<Scalar>().to_double());
-      } else if (v.is<Sizes>()) {
-        t.args += to_string(v.as<Sizes>());
-      } else {
-        t.args += v.is_none() ? "None" : "...";
-      }
-    }
-    if (!n->results.empty() && n->results[0]) {
-      t.dtype = name(n->results[0]->dtype);
-      for (const SymInt& s : n->results[0]->sizes) t.shape.push_back(s.hint);
-    }
-    list.push_back(std::move(t));
-  }
-  return list;
+std::string argument_text(const Value& v) {
+  if (v.is<Tensor>() && v.tensor()) return str("%", v.tensor()->node->id + v.tensor()->result);
+  if (v.is<Scalar>()) return str(v.as<Scalar>().to_double());
+  if (v.is<Sizes>()) return to_string(v.as<Sizes>());
+  return v.is_none() ? "None" : "...";
 }
+
+void push_node(lua_State* L, const Node& n) {
+  std::string args;
+  for (const Value& v : n.args) args += (args.empty() ? "" : ", ") + argument_text(v);
+  lua_newtable(L);
+  set_string(L, "op", str(name(n.op), n.is_inplace_form() ? "_" : ""));
+  set_string(L, "name", str("%", n.id));
+  set_string(L, "args", args);
+  set_number(L, "line", n.line);
+  lua_newtable(L);
+  const Tensor result = n.results.empty() ? Tensor() : n.results[0];
+  set_string(L, "dtype", result ? name(result->dtype) : "");
+  lua_newtable(L);
+  for (size_t d = 0; result && d < result->sizes.size(); d++) {
+    lua_pushnumber(L, double(result->sizes[d].hint));
+    lua_rawseti(L, -2, int(d) + 1);
+  }
+  lua_setfield(L, -2, "shape");
+  lua_setfield(L, -2, "meta");
+}
+
+}  // namespace
 
 void push_graph(lua_State* L, const Entry& e) {
   lua_newtable(L);
   lua_newtable(L);
-  for (size_t i = 0; i < e.nodes.size(); i++) {
-    const NodeText& n = e.nodes[i];
-    lua_newtable(L);
-    set_string(L, "op", n.op);
-    set_string(L, "name", n.name);
-    set_string(L, "args", n.args);
-    set_number(L, "line", n.line);
-    lua_newtable(L);
-    set_string(L, "dtype", n.dtype);
-    lua_newtable(L);
-    for (size_t d = 0; d < n.shape.size(); d++) lua_pushnumber(L, double(n.shape[d])), lua_rawseti(L, -2, int(d) + 1);
-    lua_setfield(L, -2, "shape");
-    lua_setfield(L, -2, "meta");
+  const std::unique_ptr<Graph> graph = e.graph_text.empty() ? nullptr : parse_graph(e.graph_text);
+  for (size_t i = 0; graph && i < graph->nodes.size(); i++) {
+    push_node(L, *graph->nodes[i]);
     lua_rawseti(L, -2, int(i) + 1);
   }
   lua_setfield(L, -2, "_nodes");

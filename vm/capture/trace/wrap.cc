@@ -221,7 +221,7 @@ void Trace::force_userdata(Var* v) {
   }
   const int input = add_tensor_input(*real, v->source);
   v->kind = VarKind::kTensor, v->tensor = inputs[input].fake;
-  check(GuardOp::kTensorCheck, v->source, input, describe(program.tensors[input]));
+  check(GuardOp::kTensorCheck, v->source, input);
 }
 
 TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
