@@ -81,7 +81,7 @@ struct GuardProgram {
   std::vector<GuardPlace> relation_places;  // the lines that asked, one a guard of symbols
   GuardPlace start;                         // of the segment: the place of checks that read no value
   int registers = 0;
-  std::vector<std::string> expected;        // for reports: what step i wants, where the step does not say it itself
+  std::vector<std::string> expected;  // for reports: what step i wants, where the step does not say it itself
 };
 
 // What an executor leaves behind on a hit.
