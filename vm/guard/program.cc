@@ -61,6 +61,7 @@ std::string describe(const TensorSpec& s) {
   } else {
     text += " strides " + list(s.strides);
   }
+  if (s.device != Device()) text += " on " + to_string(s.device);
   if (s.requires_grad) text += s.leaf ? " leaf requires_grad" : " requires_grad";
   return text;
 }
