@@ -21,6 +21,7 @@ class SymbolProgram {
   std::vector<size_t> add_guards(SymEnv& env);
   int need(const SymEnv& env, int32_t expr);  // its place in the values
   bool empty() const { return exprs_.empty(); }
+  size_t size() const { return exprs_.size(); }
   bool is_number(int place) const { return lutra::is_number(exprs_[place].op); }
   // Evaluates everything; false when a guard does not hold (then *failed is its index).
   bool run(const std::vector<Tensor>& tensors, const std::vector<double>& scalars, std::vector<SymbolValue>& values,

@@ -20,6 +20,7 @@ namespace {
 const char* const kStages[][2] = {
     {"graph_breaks", "where and why a graph ended, and what to do about it"},
     {"guards", "the guards of each compiled entry"},
+    {"effects", "what each compiled entry leaves behind: results, writes of tables and variables, gradients"},
     {"recompiles", "which guard failed when another entry was made"},
     {"async", "what is compiled in the background, and when it was done"},
     {"graph", "the captured graph"},

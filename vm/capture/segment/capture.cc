@@ -75,15 +75,15 @@ bool keep_a_loop(Trace& t, Decisions& d) {
 
 template <class F>
 void each_recipe(Entry& e, F f) {
-  for (Recipe& r : e.results) f(r);
-  for (FreshTable& t : e.tables) {
+  for (Recipe& r : e.effects.results) f(r);
+  for (FreshTable& t : e.effects.tables) {
     for (auto& [k, v] : t.items) f(k), f(v);
     f(t.metatable);
   }
-  for (TableWrite& w : e.table_writes) f(w.table), f(w.key), f(w.value);
-  for (MetatableWrite& w : e.metatable_writes) f(w.table), f(w.metatable);
-  for (UpvalueWrite& w : e.upvalue_writes) f(w.function), f(w.value);
-  for (GradWrite& w : e.grad_writes) f(w.value);
+  for (TableWrite& w : e.effects.table_writes) f(w.table), f(w.key), f(w.value);
+  for (MetatableWrite& w : e.effects.metatable_writes) f(w.table), f(w.metatable);
+  for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);
+  for (GradWrite& w : e.effects.grad_writes) f(w.value);
   for (ResumeFrame& r : e.resumes) f(r.function);
 }
 
@@ -227,11 +227,23 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   finish_symbols(t.program, end, *env, &e);
 }
 
+// Places that effects name are there from now on.
+void check_effects(lua_State* L, const Entry& e, int constants) {
+  const GuardProgram& p = e.guards;
+  const EffectPlaces places = {p.tensors.size(), e.outputs,       size_t(p.registers), lua_objlen(L, constants) + 1,
+                               p.symbols.size(), e.resumes.size()};
+  const std::string wrong = verify(e.effects, places);
+  if (!wrong.empty()) fail_internal("effects: ", wrong, "\n", print(e.effects));
+  if (!log_wanted("effects")) return;
+  log_text("effects", str(p.start.file ? p.start.file : "?", ":", p.start.line, "\n", print(e.effects)));
+}
+
 // On the thread of the Lua state: guards as they stay.
 void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, int weak) {
   drop_implied(program);
   e.guards = std::move(program);
   if (e.compiling) return;
+  check_effects(L, e, constants);
   if (e.guard_text) *e.guard_text = print(e.guards);
   e.native = compile_guards(L, e.guards, constants, weak);
 }

@@ -6,68 +6,13 @@
 
 #include "jit/autograd/segment.h"
 #include "jit/compile_later.h"
+#include "vm/capture/segment/effects.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/guard/native.h"
 
 struct lua_State;
 
 namespace lutra {
-
-// How a value that the segment leaves behind is made.
-struct Recipe {
-  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume };
-  Kind kind = kNil;
-  int index = 0;  // constant, output, input, register, place of the symbol, fresh table, resume
-};
-
-struct FreshTable {
-  int array_size = 0, hash_size = 0;
-  std::vector<std::pair<Recipe, Recipe>> items;
-  Recipe metatable;
-};
-
-struct TableWrite {
-  Recipe table, key, value;
-};
-struct MetatableWrite {
-  Recipe table, metatable;
-};
-struct UpvalueWrite {
-  Recipe function;
-  int index = 0;
-  Recipe value;
-};
-struct GradWrite {
-  int input = 0;
-  Recipe value;
-};
-// The gradient of a leaf that the segment made.
-struct OutputGrad {
-  int output = 0;
-  Recipe value;
-};
-// An output that is a view of an input or of another output: writes through either must be known to the tape.
-struct ViewOutput {
-  int output = 0;
-  Recipe base;               // kTensorIn, kTensorOut, or kNil where nothing else sees it
-  Ref<ViewHistory> history;  // null: made in no_grad mode
-  bool symbolic = false;     // the history has sizes that only the run knows
-  bool complex = false;      // it begins at a complex view of the base, which nothing else sees
-};
-// An input that a write has given a history: that of an output, its last value.
-struct HistoryWrite {
-  int input = 0, output = 0;
-};
-// An output that backward refuses, with its message.
-struct RefusedOutput {
-  int output = 0;
-  std::string why;
-  std::vector<int> inputs;  // that its history leads to
-};
-struct RequiresGradWrite {
-  int input = 0;
-  bool value = false;
-};
 
 // What a rebuilt frame runs: a resume prototype, which whoever keeps the segment compiles in its turn.
 struct ResumeBody {
@@ -106,27 +51,12 @@ struct Entry {
   std::vector<std::string> op_names;
   size_t kernels = 0, outputs = 0;
   double compile_ms = 0, passes_ms = 0, schedule_ms = 0, codegen_ms = 0;
-  std::vector<FreshTable> tables;
-  std::vector<ResumeFrame> resumes;
-  std::vector<Recipe> results;
-  std::vector<TableWrite> table_writes;
-  std::vector<MetatableWrite> metatable_writes;
-  std::vector<UpvalueWrite> upvalue_writes;
-  std::vector<GradWrite> grad_writes;
-  std::vector<RequiresGradWrite> requires_grad_writes;
-  bool grad_mode = true;  // at the end
-  bool sets_grad_mode = false;
-  std::vector<int> written;       // inputs that the graph writes
-  int callable = 0;               // registry reference: what a user's backend returned
-  std::vector<int> leaf_outputs;  // outputs that are leaves requiring grad
-  std::vector<ViewOutput> view_outputs;
-  std::vector<int> hidden_bases;  // outputs that are views of what nothing else sees
-  std::vector<OutputGrad> output_grads;
-  std::vector<HistoryWrite> history_writes;
-  std::vector<RefusedOutput> refused_outputs;
-  int exit = 0;          // index into the point's exits
-  BreakReason why;       // none: returned, or reached a loop
-  KeptBytes kept_bytes;  // for a backward outside
+  Effects effects;
+  std::vector<ResumeFrame> resumes;  // that values of the effects call
+  int callable = 0;                  // registry reference: what a user's backend returned
+  int exit = 0;                      // index into the point's exits
+  BreakReason why;                   // none: returned, or reached a loop
+  KeptBytes kept_bytes;              // for a backward outside
   int plain_checkpoints = 0;
   double capture_ms = 0;  // with compile_ms
   int64_t hits = 0;

@@ -30,6 +30,7 @@ struct Finisher {
   const std::vector<unsigned>& args;
   const SegmentEnd& end;
   Entry& entry;
+  Effects& left = entry.effects;
   Finished made{};
   Exit& exit = made.exit;
   std::map<const Table*, int> fresh;
@@ -63,10 +64,10 @@ struct Finisher {
 
   Recipe table(Table* table) {
     if (table->pin != 0) return {Recipe::kRegister, t.reg(table->source)};
-    auto [it, added] = fresh.emplace(table, int(entry.tables.size()));
+    auto [it, added] = fresh.emplace(table, int(left.tables.size()));
     const int index = it->second;
     if (!added) return {Recipe::kTable, index};
-    entry.tables.emplace_back();
+    left.tables.emplace_back();
     unfilled.push_back({table, index});
     if (filling) return {Recipe::kTable, index};
     filling = true;
@@ -86,7 +87,7 @@ struct Finisher {
       made.items.emplace_back(k, value(e.value));
     }
     if (table.metatable) made.metatable = value(table.metatable);
-    entry.tables[size_t(index)] = std::move(made);
+    left.tables[size_t(index)] = std::move(made);
   }
 
   Recipe value(Var* v) {
@@ -117,8 +118,8 @@ struct Finisher {
   }
 
   int result(const Recipe& r) {
-    entry.results.push_back(r);
-    return int(entry.results.size()) - 1;
+    left.results.push_back(r);
+    return int(left.results.size()) - 1;
   }
 
   // -- frames
@@ -181,8 +182,8 @@ struct Finisher {
       if (!live[s]) continue;
       Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : f.slots[s];
       if (!v || unchanged(v, s)) continue;
-      entry.results.push_back(value(v));
-      exit.outs.push_back({s, int(entry.results.size()) - 1});
+      left.results.push_back(value(v));
+      exit.outs.push_back({s, int(left.results.size()) - 1});
     }
   }
 
@@ -425,14 +426,14 @@ struct Finisher {
     const auto in = [](const auto& list, size_t i) {
       return std::any_of(list.begin(), list.end(), [&](const auto& w) { return size_t(w.input) == i; });
     };
-    const std::set<int> apart(entry.written.begin(), entry.written.end());
-    const bool flags = !entry.requires_grad_writes.empty();
+    const std::set<int> apart(left.written.begin(), left.written.end());
+    const bool flags = !left.requires_grad_writes.empty();
     std::vector<Alias> writers, others;
     for (size_t i = 0; i < t.inputs.size(); i++) {
       const auto& input = t.inputs[i];
       if (!input.source) continue;
       const bool differentiated = t.backward_called && input.requires_grad;
-      const bool writes = differentiated || in(entry.grad_writes, i) || in(entry.requires_grad_writes, i);
+      const bool writes = differentiated || in(left.grad_writes, i) || in(left.requires_grad_writes, i);
       const Alias alias{input.source, {int(i), 0}};
       if (apart.count(int(i))) continue;
       if (writes) writers.push_back(alias);
@@ -447,34 +448,34 @@ struct Finisher {
     distinct_variables();
     for (Table* table : t.written_tables) {
       const Recipe target{Recipe::kRegister, t.reg(table->source)};
-      if (table->metatable_written) entry.metatable_writes.push_back({target, value(table->metatable)});
+      if (table->metatable_written) left.metatable_writes.push_back({target, value(table->metatable)});
       for (const Key& id : table->log) {
         TableEntry& e = table->entries.at(id);
         if (!e.written) continue;
         const Recipe k = value(e.key);
-        entry.table_writes.push_back({target, k, value(e.value)});
+        left.table_writes.push_back({target, k, value(e.value)});
       }
     }
     for (Cell* cell : t.written_cells) {
-      entry.upvalue_writes.push_back({{Recipe::kRegister, t.reg(cell->function)}, cell->index, value(cell->value)});
+      left.upvalue_writes.push_back({{Recipe::kRegister, t.reg(cell->function)}, cell->index, value(cell->value)});
     }
     for (size_t i = 0; i < t.inputs.size(); i++) {
       const auto& in = t.inputs[i];
       if (in.fake->requires_grad != in.requires_grad && is_leaf(in.fake)) {
-        entry.requires_grad_writes.push_back({int(i), in.fake->requires_grad});
+        left.requires_grad_writes.push_back({int(i), in.fake->requires_grad});
       }
       if (has_new_history(in)) {
-        entry.history_writes.push_back({int(i), int(t.graph->outputs.size())});
+        left.history_writes.push_back({int(i), int(t.graph->outputs.size())});
         t.graph->outputs.push_back(in.fake);
       }
       if (!in.grad_loaded) continue;
       const Tensor now = in.fake->autograd ? in.fake->autograd->grad : Tensor();
       // A gradient that was overwritten without being read is written whatever it was.
       if (now.same(in.initial_grad) && (now || in.grad_known)) continue;
-      entry.grad_writes.push_back({int(i), now ? tensor(now) : Recipe{}});
+      left.grad_writes.push_back({int(i), now ? tensor(now) : Recipe{}});
     }
-    entry.grad_mode = grad_enabled();
-    entry.sets_grad_mode = entry.grad_mode != t.initial_grad_mode;
+    left.grad_mode = grad_enabled();
+    left.sets_grad_mode = left.grad_mode != t.initial_grad_mode;
   }
 
   // Leaves made in the segment keep their gradients, which are outputs, too.
@@ -482,7 +483,7 @@ struct Finisher {
     for (size_t i = 0; i < t.graph->outputs.size(); i++) {
       const Tensor y = t.graph->outputs[i].tensor();
       if (!y->requires_grad || !is_leaf(y) || !y->autograd || !y->autograd->grad) continue;
-      entry.output_grads.push_back({int(i), tensor(y->autograd->grad)});
+      left.output_grads.push_back({int(i), tensor(y->autograd->grad)});
     }
   }
 
@@ -497,17 +498,17 @@ struct Finisher {
       if (!node->inplace) continue;
       const auto found = fakes.find(node->args[0].tensor()->storage.get());
       if (found == fakes.end()) continue;
-      entry.written.insert(entry.written.end(), found->second.begin(), found->second.end());
+      left.written.insert(left.written.end(), found->second.begin(), found->second.end());
       fakes.erase(found);
     }
-    for (int w : entry.written) {
+    for (int w : left.written) {
       if (holders[t.inputs[size_t(w)].real->storage.get()] == 1) continue;
       stop_at(t.first_step(), reason(Break::shared_memory));
     }
-    t.program.written = entry.written;
-    if (entry.written.empty() || t.inputs.size() < 2) return;
+    t.program.written = left.written;
+    if (left.written.empty() || t.inputs.size() < 2) return;
     t.check(GuardOp::kOverlapCheck, nullptr, 0, "memory of its own");
-    t.program.steps.back().source = t.inputs[size_t(entry.written[0])].source;  // for reports
+    t.program.steps.back().source = t.inputs[size_t(left.written[0])].source;  // for reports
   }
 
   void grad_mode_guard() {

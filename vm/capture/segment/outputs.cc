@@ -19,13 +19,19 @@ bool is_symbolic(const Value& v) {
   return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& s) { return s.expr != 0; });
 }
 
-bool is_symbolic(const Ref<ViewHistory>& history) {
+bool is_symbolic(const std::vector<ViewCall>& calls) {
+  return std::any_of(calls.begin(), calls.end(), [](const ViewCall& c) {
+    return std::any_of(c.args.begin(), c.args.end(), [](const Value& v) { return is_symbolic(v); });
+  });
+}
+
+std::vector<ViewCall> calls_of(const Ref<ViewHistory>& history) {
+  std::vector<ViewCall> calls;
   for (const auto* s = static_cast<const ViewStep*>(history.get()); s; s = step_before(*s)) {
-    for (const Value& v : s->args) {
-      if (is_symbolic(v)) return true;
-    }
+    calls.push_back({s->op, s->args});
   }
-  return false;
+  std::reverse(calls.begin(), calls.end());
+  return calls;
 }
 
 // Drops what an engine that runs for its errors only adds to the graph.
@@ -129,16 +135,16 @@ bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
     const Tensor y = t.graph->outputs[i].tensor();
     if (!y->requires_grad) continue;
     if (is_leaf(y)) {
-      e.leaf_outputs.push_back(int(i));
+      e.effects.leaf_outputs.push_back(int(i));
     } else if (!differentiable) {
-      e.refused_outputs.push_back({int(i), refusal(t, y, sources), inputs_behind(y, sources)});
+      e.effects.refused_outputs.push_back({int(i), refusal(t, y, sources), inputs_behind(y, sources)});
     }
   }
   // A run makes their nodes in this order: backward comes to the newest first, and runs its hooks before it is refused.
   const auto made = [&](const RefusedOutput& r) {
     return gradient_edge(t.graph->outputs[size_t(r.output)].tensor()).node->seq;
   };
-  std::stable_sort(e.refused_outputs.begin(), e.refused_outputs.end(),
+  std::stable_sort(e.effects.refused_outputs.begin(), e.effects.refused_outputs.end(),
                    [&](const RefusedOutput& a, const RefusedOutput& b) { return made(a) < made(b); });
   return differentiable;
 }
@@ -164,16 +170,18 @@ void find_view_outputs(Trace& t, Entry& e) {
   for (size_t i = 0; i < outputs.size(); i++) {
     const Tensor y = outputs[i].tensor();
     if (!y->base || t.input_of_fake.count(y.get())) continue;
-    ViewOutput v{int(i), seen(t, y->base), y->view, y->view && is_symbolic(y->view)};
+    ViewOutput v{int(i), seen(t, y->base), bool(y->view), false, false, calls_of(y->view)};
+    v.symbolic = is_symbolic(v.calls);
+    if (v.symbolic) v.calls.clear();
     v.complex = v.base.kind == Recipe::kNil && y->base->base;
     if (v.complex) v.base = seen(t, y->base->base);
-    if (v.base.kind != Recipe::kNil || !v.history || v.complex) {
-      e.view_outputs.push_back(v);
+    if (v.base.kind != Recipe::kNil || !v.recorded || v.complex) {
+      e.effects.view_outputs.push_back(v);
     } else {
-      e.hidden_bases.push_back(int(i));
+      e.effects.hidden_bases.push_back(int(i));
     }
   }
-  std::stable_partition(e.view_outputs.begin(), e.view_outputs.end(),
+  std::stable_partition(e.effects.view_outputs.begin(), e.effects.view_outputs.end(),
                         [&](const ViewOutput& v) { return !outputs[size_t(v.output)].tensor()->base->base; });
 }
 

@@ -28,6 +28,7 @@ struct EntryRunner {
   lua_State* L;
   Entry& e;
   GuardValues& values;
+  const Effects& left = e.effects;
   std::vector<Value> outputs{};
   int constants = 0;  // stack index
   // Fresh tables, then operands of effects: on the stack, or in a table where they are many.
@@ -48,13 +49,13 @@ struct EntryRunner {
     } else {
       outputs = e.segment->run(inputs, values.scalars, donors());
     }
-    for (int i : e.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
-    for (const RefusedOutput& r : e.refused_outputs) {
+    for (int i : left.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
+    for (const RefusedOutput& r : left.refused_outputs) {
       std::vector<Tensor> reached;
       for (int i : r.inputs) reached.push_back(values.tensors[size_t(i)]);
       set_history(outputs[size_t(r.output)].tensor(), Ref<GradNode>(new RefusedNode(r.why, reached)), 0);
     }
-    for (const HistoryWrite& w : e.history_writes) {
+    for (const HistoryWrite& w : left.history_writes) {
       if (!e.callable) take_history(values.tensors[size_t(w.input)], outputs[size_t(w.output)].tensor());
     }
     link_views();
@@ -62,20 +63,30 @@ struct EntryRunner {
 
   // Guards do not know a view from another tensor.
   bool writable() const {
-    return std::none_of(e.history_writes.begin(), e.history_writes.end(),
+    return std::none_of(left.history_writes.begin(), left.history_writes.end(),
                         [&](const HistoryWrite& w) { return bool(values.tensors[size_t(w.input)]->base); });
   }
 
   // Gradients that the segment replaces without having read them, and that nobody else sees.
   std::vector<Donor> donors() const {
     std::vector<Donor> all;
-    for (const GradWrite& w : e.grad_writes) {
+    for (const GradWrite& w : left.grad_writes) {
       const Tensor& t = values.tensors[size_t(w.input)];
       if (w.value.kind != Recipe::kTensorOut || !t->autograd || !t->autograd->grad) continue;
       const TensorImpl& g = *t->autograd->grad.get();
       if (g.refs.load(std::memory_order_acquire) == 1 && g.storage) all.push_back({w.value.index, g.storage.get()});
     }
     return all;
+  }
+
+  static Tensor replay(const std::vector<ViewCall>& calls, const Tensor& base) {
+    Tensor t = base;
+    for (const ViewCall& c : calls) {
+      Args args = c.args;
+      args[0] = t;
+      t = op1(c.op, std::move(args));
+    }
+    return t;
   }
 
   Tensor base_of(const ViewOutput& v) const {
@@ -87,18 +98,18 @@ struct EntryRunner {
 
   // A view keeps the history that it has as a result: what else comes of it in the segment goes through it.
   void link_views() {
-    for (int i : e.hidden_bases) outputs[size_t(i)].tensor()->hidden_base = true;
-    for (const ViewOutput& v : e.view_outputs) {
+    for (int i : left.hidden_bases) outputs[size_t(i)].tensor()->hidden_base = true;
+    for (const ViewOutput& v : left.view_outputs) {
       const Tensor y = outputs[size_t(v.output)].tensor();
-      const GradModeScope mode(bool(v.history));
+      const GradModeScope mode(v.recorded);
       Tensor base = base_of(v);
       if (v.complex) base = complex_view(base);
-      if (v.base.kind == Recipe::kNil || !v.history) {
+      if (v.base.kind == Recipe::kNil || !v.recorded) {
         y->base = base->base && !v.complex ? base->base : base;
         continue;
       }
       if (v.symbolic && overlaps_itself(y)) continue;  // cannot be written
-      const Tensor view = v.symbolic || v.complex ? view_by_places(base, y) : replay_view(v.history, base);
+      const Tensor view = v.symbolic || v.complex ? view_by_places(base, y) : replay(v.calls, base);
       view->autograd = nullptr;
       view->requires_grad = y->requires_grad;
       if (y->requires_grad && !is_leaf(y)) set_history(view, gradient_edge(y).node, gradient_edge(y).result);
@@ -149,9 +160,9 @@ struct EntryRunner {
   static constexpr size_t kOnStack = 1000;
 
   size_t operands() const {
-    return 3 * e.table_writes.size() + 2 * (e.metatable_writes.size() + e.upvalue_writes.size());
+    return 3 * left.table_writes.size() + 2 * (left.metatable_writes.size() + left.upvalue_writes.size());
   }
-  bool keeps_in_table() const { return e.tables.size() + operands() > kOnStack; }
+  bool keeps_in_table() const { return left.tables.size() + operands() > kOnStack; }
 
   void keep() {  // pops
     ++kept;
@@ -167,20 +178,20 @@ struct EntryRunner {
 
   void make_tables() {
     if (keeps_in_table()) {
-      lua_createtable(L, int(e.tables.size() + operands()), 0);
+      lua_createtable(L, int(left.tables.size() + operands()), 0);
       kept_table = lua_gettop(L);
     }
     kept_before = lua_gettop(L);
-    for (const FreshTable& t : e.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
-    for (size_t i = 0; i < e.tables.size(); i++) {
+    for (const FreshTable& t : left.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
+    for (size_t i = 0; i < left.tables.size(); i++) {
       const int top = lua_gettop(L), table = place_of(int(i));
-      for (const auto& [k, v] : e.tables[i].items) {
+      for (const auto& [k, v] : left.tables[i].items) {
         push(k);
         push(v);
         lua_rawset(L, table);
       }
-      if (e.tables[i].metatable.kind != Recipe::kNil) {
-        push(e.tables[i].metatable);
+      if (left.tables[i].metatable.kind != Recipe::kNil) {
+        push(left.tables[i].metatable);
         lua_setmetatable(L, table);
       }
       lua_settop(L, top);
@@ -189,58 +200,58 @@ struct EntryRunner {
 
   // All operands are kept before the first write: a write may drop the last reference to a later one.
   void push_operands() {
-    for (const TableWrite& w : e.table_writes) push(w.table), keep(), push(w.key), keep(), push(w.value), keep();
-    for (const MetatableWrite& w : e.metatable_writes) push(w.table), keep(), push(w.metatable), keep();
-    for (const UpvalueWrite& w : e.upvalue_writes) push(w.function), keep(), push(w.value), keep();
+    for (const TableWrite& w : left.table_writes) push(w.table), keep(), push(w.key), keep(), push(w.value), keep();
+    for (const MetatableWrite& w : left.metatable_writes) push(w.table), keep(), push(w.metatable), keep();
+    for (const UpvalueWrite& w : left.upvalue_writes) push(w.function), keep(), push(w.value), keep();
   }
 
   // `at` is the first operand. Each place is written once, so that the order does not show.
   void effects(int at) {
-    for (size_t i = 0; i < e.table_writes.size(); i++, at += 3) {
+    for (size_t i = 0; i < left.table_writes.size(); i++, at += 3) {
       const int top = lua_gettop(L), table = place_of(at);
       push_kept(at + 1);
       push_kept(at + 2);
       lua_rawset(L, table);
       lua_settop(L, top);
     }
-    for (size_t i = 0; i < e.metatable_writes.size(); i++, at += 2) {
+    for (size_t i = 0; i < left.metatable_writes.size(); i++, at += 2) {
       const int top = lua_gettop(L), table = place_of(at);
       push_kept(at + 1);
       lua_setmetatable(L, table);
       lua_settop(L, top);
     }
-    for (const UpvalueWrite& w : e.upvalue_writes) {
+    for (const UpvalueWrite& w : left.upvalue_writes) {
       const int top = lua_gettop(L), function = place_of(at);
       push_kept(at + 1);
       if (!lua_setupvalue(L, function, w.index + 1)) lua_pop(L, 1);
       lua_settop(L, top);
       at += 2;
     }
-    for (const GradWrite& w : e.grad_writes) {
+    for (const GradWrite& w : left.grad_writes) {
       const Tensor& t = values.tensors[size_t(w.input)];
       Tensor g;
       if (w.value.kind == Recipe::kTensorOut) g = outputs[size_t(w.value.index)].tensor();
       if (w.value.kind == Recipe::kTensorIn) g = values.tensors[size_t(w.value.index)];
       if (g || t->autograd) autograd_meta(t).grad = g;
     }
-    for (const OutputGrad& w : e.output_grads) {
+    for (const OutputGrad& w : left.output_grads) {
       const bool made = w.value.kind == Recipe::kTensorOut;
       const Tensor& leaf = outputs[size_t(w.output)].tensor();
       autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
     }
-    if (e.sets_grad_mode) set_grad_enabled(e.grad_mode);
+    if (left.sets_grad_mode) set_grad_enabled(left.grad_mode);
   }
 
   // Before the run, whose tape has to see it; undone when it fails.
   void set_requires_grad(bool done) {
-    for (const RequiresGradWrite& w : e.requires_grad_writes) {
+    for (const RequiresGradWrite& w : left.requires_grad_writes) {
       values.tensors[size_t(w.input)]->requires_grad = w.value == done;
     }
   }
 
   int run() {
-    const size_t room = keeps_in_table() ? 0 : e.tables.size() + operands();
-    if (!lua_checkstack(L, int(e.results.size() + room) + 24)) return 0;
+    const size_t room = keeps_in_table() ? 0 : left.tables.size() + operands();
+    if (!lua_checkstack(L, int(left.results.size() + room) + 24)) return 0;
     set_requires_grad(true);
     try {
       compute();
@@ -254,9 +265,9 @@ struct EntryRunner {
     const int at = kept;
     push_operands();
     lua_pushinteger(L, e.exit + 1);
-    for (const Recipe& r : e.results) push(r);
+    for (const Recipe& r : left.results) push(r);
     effects(at);
-    return int(e.results.size()) + 1;
+    return int(left.results.size()) + 1;
   }
 };
 

@@ -1,0 +1,107 @@
+// What a segment leaves behind after its run, as data: values that it returns, writes of tables and variables,
+// gradients and histories. It names places only: inputs and outputs of the graph, registers, constants and symbols of
+// the guards. run.cc does it in a Lua state; its text form is that of effects_text.cc.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/defs/op.h"
+
+namespace lutra {
+
+// How a value that the segment leaves behind is made.
+struct Recipe {
+  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume };
+  static constexpr int kKinds = kResume + 1;
+  Kind kind = kNil;
+  int index = 0;  // constant, output, input, register, place of the symbol, fresh table, resume
+};
+
+struct FreshTable {
+  int array_size = 0, hash_size = 0;
+  std::vector<std::pair<Recipe, Recipe>> items;
+  Recipe metatable;
+};
+
+struct TableWrite {
+  Recipe table, key, value;
+};
+struct MetatableWrite {
+  Recipe table, metatable;
+};
+struct UpvalueWrite {
+  Recipe function;
+  int index = 0;
+  Recipe value;
+};
+struct GradWrite {
+  int input = 0;
+  Recipe value;
+};
+// The gradient of a leaf that the segment made.
+struct OutputGrad {
+  int output = 0;
+  Recipe value;
+};
+// A call that made a view; its first argument is what it was called on, and None here.
+struct ViewCall {
+  OpId op = OpId::kCount;
+  Args args;
+};
+// An output that is a view of an input or of another output: writes through either must be known to the tape.
+struct ViewOutput {
+  int output = 0;
+  Recipe base;                  // kTensorIn, kTensorOut, or kNil where nothing else sees it
+  bool recorded = false;        // it was made in grad mode
+  bool symbolic = false;        // its calls have sizes that only the run knows, so they are not here
+  bool complex = false;         // it begins at a complex view of the base, which nothing else sees
+  std::vector<ViewCall> calls;  // the first one that was made comes first
+};
+// An input that a write has given a history: that of an output, its last value.
+struct HistoryWrite {
+  int input = 0, output = 0;
+};
+// An output that backward refuses, with its message.
+struct RefusedOutput {
+  int output = 0;
+  std::string why;
+  std::vector<int> inputs;  // that its history leads to
+};
+struct RequiresGradWrite {
+  int input = 0;
+  bool value = false;
+};
+
+struct Effects {
+  std::vector<FreshTable> tables;
+  std::vector<Recipe> results;
+  std::vector<TableWrite> table_writes;
+  std::vector<MetatableWrite> metatable_writes;
+  std::vector<UpvalueWrite> upvalue_writes;
+  std::vector<GradWrite> grad_writes;
+  std::vector<RequiresGradWrite> requires_grad_writes;
+  std::vector<int> written;       // inputs that the graph writes
+  std::vector<int> leaf_outputs;  // outputs that are leaves requiring grad
+  std::vector<ViewOutput> view_outputs;
+  std::vector<int> hidden_bases;  // outputs that are views of what nothing else sees
+  std::vector<OutputGrad> output_grads;
+  std::vector<HistoryWrite> history_writes;
+  std::vector<RefusedOutput> refused_outputs;
+  bool grad_mode = true;  // at the end
+  bool sets_grad_mode = false;
+};
+
+// Print, parse, print is the identity.
+std::string print(const Effects& effects);
+// Throws an error with its line where the text is none.
+Effects parse_effects(const std::string& text);
+
+// How many of each thing there are that effects name.
+struct EffectPlaces {
+  size_t inputs = 0, outputs = 0, registers = 0, constants = 0, symbols = 0, resumes = 0;
+};
+// An empty string, or what names a place that does not exist.
+std::string verify(const Effects& effects, const EffectPlaces& places);
+
+}  // namespace lutra

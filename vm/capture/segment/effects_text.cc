@@ -1,0 +1,300 @@
+// Effects to text and back; whether they name places that exist.
+//
+//   effects := "effects" "{" line* "}"
+//   line    := "table" int "array" int "hash" int ["metatable" recipe] "{" {recipe "=" recipe} "}"
+//            | "return" [recipes] | "set" recipe "[" recipe "]" "=" recipe | "setmetatable" recipe "," recipe
+//            | "upvalue" recipe int "=" recipe | "requires_grad" "in" int "=" bool
+//            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
+//            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
+//            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} | "grad_mode" bool
+//   recipe  := "nil" | "false" | "true" | ("const" | "out" | "in" | "r" | "sym" | "table" | "resume") int
+#include "jit/graph/text.h"
+#include "jit/graph/text_reader.h"
+#include "vm/capture/segment/effects.h"
+
+namespace lutra {
+namespace {
+
+constexpr const char* kNames[Recipe::kKinds] = {"nil", "false", "true", "const", "out",
+                                                "in",  "r",     "sym",  "table", "resume"};
+
+std::string text_of(const Recipe& r) {
+  return r.kind <= Recipe::kTrue ? kNames[r.kind] : str(kNames[r.kind], " ", r.index);
+}
+
+std::string text_of(const Value& v) {
+  if (v.is<bool>()) return v.as<bool>() ? "true" : "false";
+  if (v.is<DType>()) return name(v.as<DType>());
+  if (v.is<Sizes>()) return to_string(v.as<Sizes>());
+  if (!v.is<Scalar>()) return "None";
+  const Scalar& s = v.as<Scalar>();
+  return s.kind == Scalar::kNumber ? number_text(s.d) : str(s.i);
+}
+
+std::string text_of(const FreshTable& t, size_t i) {
+  std::string text = str("table ", i, " array ", t.array_size, " hash ", t.hash_size);
+  if (t.metatable.kind != Recipe::kNil) text += " metatable " + text_of(t.metatable);
+  text += " {";
+  for (const auto& [k, v] : t.items) text += "\n    " + text_of(k) + " = " + text_of(v);
+  return text + (t.items.empty() ? "}" : "\n  }");
+}
+
+std::string text_of(const ViewOutput& v) {
+  std::string text = str("view out ", v.output, " of ", text_of(v.base));
+  if (v.recorded) text += " recorded";
+  if (v.symbolic) text += " symbolic";
+  if (v.complex) text += " complex";
+  for (const ViewCall& c : v.calls) {
+    text += str(" by ", name(c.op), "(");
+    for (size_t i = 1; i < c.args.size(); i++) text += (i > 1 ? ", " : "") + text_of(c.args[i]);
+    text += ")";
+  }
+  return text;
+}
+
+struct Parser : TextReader {
+  explicit Parser(const std::string& text, SymEnv& env) : TextReader(text, "effects text", env) {}
+  Effects e;
+
+  Recipe recipe() {
+    const std::string w = word();
+    for (int k = 0; k < Recipe::kKinds; k++) {
+      if (w == kNames[k]) return {Recipe::Kind(k), k <= Recipe::kTrue ? 0 : place()};
+    }
+    error("unknown value '" + w + "'");
+  }
+  Recipe after(const char* sign) {
+    expect(sign);
+    return recipe();
+  }
+  int of(const char* kind) {
+    expect(kind);
+    return place();
+  }
+  bool boolean() {
+    const bool yes = accept("true");
+    if (!yes) expect("false");
+    return yes;
+  }
+
+  Value value(ArgType type) {
+    if (accept("None")) return Value();
+    if (type == ArgType::kBool) return Value(boolean());
+    if (peek("{")) return sizes("{", "}");
+    if (type == ArgType::kDType) {
+      const DType t = dtype_from_name(word());
+      return t == DType::kNone ? error("unknown dtype"), Value() : Value(t);
+    }
+    bool whole;
+    const std::string s = number(whole);
+    return whole ? Scalar::of_int(whole_number(s)) : Scalar(std::strtod(s.c_str(), nullptr));
+  }
+
+  ViewCall call() {
+    ViewCall c;
+    const std::string w = word();
+    c.op = find_op(w);
+    if (c.op == OpId::kCount || !info(c.op).has(kView)) error("'" + w + "' makes no view");
+    c.args.emplace_back();
+    expect("(");
+    for (size_t i = 1; !accept(")"); i++) {
+      if (i >= info(c.op).args.size()) error(w + " takes fewer arguments");
+      if (i > 1) expect(",");
+      c.args.push_back(value(info(c.op).args[i].type));
+    }
+    return c;
+  }
+
+  void table() {
+    if (size_t(place()) != e.tables.size()) error("tables are numbered in order");
+    FreshTable t;
+    t.array_size = of("array"), t.hash_size = of("hash");
+    if (accept("metatable")) t.metatable = recipe();
+    expect("{");
+    while (!accept("}")) {
+      const Recipe key = recipe();
+      t.items.emplace_back(key, after("="));
+    }
+    e.tables.push_back(std::move(t));
+  }
+
+  void view() {
+    ViewOutput v;
+    v.output = of("out"), v.base = after("of");
+    v.recorded = accept("recorded"), v.symbolic = accept("symbolic"), v.complex = accept("complex");
+    while (accept("by")) v.calls.push_back(call());
+    e.view_outputs.push_back(std::move(v));
+  }
+
+  void refuse() {
+    RefusedOutput r;
+    r.output = of("out"), r.why = quoted();
+    while (accept("in")) r.inputs.push_back(place());
+    e.refused_outputs.push_back(std::move(r));
+  }
+
+  void set() {
+    TableWrite w;
+    w.table = recipe(), w.key = after("[");
+    expect("]");
+    w.value = after("=");
+    e.table_writes.push_back(w);
+  }
+
+  void grad() {
+    if (peek("in")) {
+      const int i = of("in");
+      e.grad_writes.push_back({i, after("=")});
+    } else {
+      const int i = of("out");
+      e.output_grads.push_back({i, after("=")});
+    }
+  }
+
+  void statement() {
+    if (accept("table")) return table();
+    if (accept("view")) return view();
+    if (accept("refuse")) return refuse();
+    if (accept("set")) return set();
+    if (accept("grad")) return grad();
+    if (accept("return")) {
+      do e.results.push_back(recipe());
+      while (accept(","));
+    } else if (accept("setmetatable")) {
+      const Recipe target = recipe();
+      e.metatable_writes.push_back({target, after(",")});
+    } else if (accept("upvalue")) {
+      const Recipe function = recipe();
+      const int i = place();
+      e.upvalue_writes.push_back({function, i, after("=")});
+    } else if (accept("requires_grad")) {
+      const int i = of("in");
+      expect("=");
+      e.requires_grad_writes.push_back({i, boolean()});
+    } else if (accept("writes")) {
+      e.written.push_back(of("in"));
+    } else if (accept("leaf")) {
+      e.leaf_outputs.push_back(of("out"));
+    } else if (accept("hidden")) {
+      e.hidden_bases.push_back(of("out"));
+    } else if (accept("history")) {
+      const int i = of("in");
+      expect("=");
+      e.history_writes.push_back({i, of("out")});
+    } else if (accept("grad_mode")) {
+      e.grad_mode = boolean(), e.sets_grad_mode = true;
+    } else {
+      error("unknown effect '" + word() + "'");
+    }
+  }
+
+  Effects run() {
+    expect("effects");
+    expect("{");
+    while (!accept("}")) {
+      skip();
+      if (at >= text.size()) error("the effects have no end");
+      placed([&] { statement(); });
+    }
+    skip();
+    if (at < text.size()) error("text after the end");
+    return std::move(e);
+  }
+};
+
+struct Verifier {
+  const Effects& e;
+  const EffectPlaces& places;
+  std::string wrong{};
+
+  void check(const char* kind, int index, size_t count) {
+    if (wrong.empty() && (index < 0 || size_t(index) >= count)) wrong = str("there is no ", kind, " ", index);
+  }
+  void in(int i) { check("in", i, places.inputs); }
+  void out(int i) { check("out", i, places.outputs); }
+  void value(const Recipe& r) {
+    const size_t counts[Recipe::kKinds] = {1,
+                                           1,
+                                           1,
+                                           places.constants,
+                                           places.outputs,
+                                           places.inputs,
+                                           places.registers,
+                                           places.symbols,
+                                           e.tables.size(),
+                                           places.resumes};
+    check(kNames[r.kind], r.index, counts[r.kind]);
+  }
+
+  std::string run() {
+    for (const FreshTable& t : e.tables) {
+      value(t.metatable);
+      for (const auto& [k, v] : t.items) value(k), value(v);
+    }
+    for (const Recipe& r : e.results) value(r);
+    for (const TableWrite& w : e.table_writes) value(w.table), value(w.key), value(w.value);
+    for (const MetatableWrite& w : e.metatable_writes) value(w.table), value(w.metatable);
+    for (const UpvalueWrite& w : e.upvalue_writes) value(w.function), value(w.value);
+    for (const GradWrite& w : e.grad_writes) in(w.input), value(w.value);
+    for (const RequiresGradWrite& w : e.requires_grad_writes) in(w.input);
+    for (int i : e.written) in(i);
+    for (int i : e.leaf_outputs) out(i);
+    for (const ViewOutput& v : e.view_outputs) out(v.output), value(v.base);
+    for (int i : e.hidden_bases) out(i);
+    for (const OutputGrad& g : e.output_grads) out(g.output), value(g.value);
+    for (const HistoryWrite& w : e.history_writes) in(w.input), out(w.output);
+    for (const RefusedOutput& r : e.refused_outputs) {
+      out(r.output);
+      for (int i : r.inputs) in(i);
+    }
+    return wrong;
+  }
+};
+
+}  // namespace
+
+std::string print(const Effects& e) {
+  std::string text = "effects {\n";
+  const auto line = [&](const auto&... parts) { text += str("  ", parts..., "\n"); };
+  for (size_t i = 0; i < e.tables.size(); i++) line(text_of(e.tables[i], i));
+  if (!e.results.empty()) {
+    std::string list;
+    for (const Recipe& r : e.results) list += (list.empty() ? "" : ", ") + text_of(r);
+    line("return ", list);
+  }
+  for (const TableWrite& w : e.table_writes) {
+    line("set ", text_of(w.table), "[", text_of(w.key), "] = ", text_of(w.value));
+  }
+  for (const MetatableWrite& w : e.metatable_writes) {
+    line("setmetatable ", text_of(w.table), ", ", text_of(w.metatable));
+  }
+  for (const UpvalueWrite& w : e.upvalue_writes) {
+    line("upvalue ", text_of(w.function), " ", w.index, " = ", text_of(w.value));
+  }
+  for (const GradWrite& w : e.grad_writes) line("grad in ", w.input, " = ", text_of(w.value));
+  for (const OutputGrad& g : e.output_grads) line("grad out ", g.output, " = ", text_of(g.value));
+  for (const RequiresGradWrite& w : e.requires_grad_writes) {
+    line("requires_grad in ", w.input, " = ", w.value ? "true" : "false");
+  }
+  for (int i : e.written) line("writes in ", i);
+  for (int i : e.leaf_outputs) line("leaf out ", i);
+  for (int i : e.hidden_bases) line("hidden out ", i);
+  for (const ViewOutput& v : e.view_outputs) line(text_of(v));
+  for (const HistoryWrite& w : e.history_writes) line("history in ", w.input, " = out ", w.output);
+  for (const RefusedOutput& r : e.refused_outputs) {
+    std::string inputs;
+    for (int i : r.inputs) inputs += str(" in ", i);
+    line("refuse out ", r.output, " ", quote(r.why), inputs);
+  }
+  if (e.sets_grad_mode) line("grad_mode ", e.grad_mode ? "true" : "false");
+  return text + "}\n";
+}
+
+Effects parse_effects(const std::string& text) {
+  SymEnv env;
+  return Parser(text, env).run();
+}
+
+std::string verify(const Effects& effects, const EffectPlaces& places) { return Verifier{effects, places}.run(); }
+
+}  // namespace lutra
