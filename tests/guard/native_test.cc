@@ -141,6 +141,29 @@ TEST_CASE("both guard executors agree on checks of values", "[guard]") {
   }
 }
 
+TEST_CASE("guards have machine code from their second run on", "[guard]") {
+  Pool pool;
+  lua_State* L = pool.L;
+  const GuardProgram p = program_of(
+      {step(GuardOp::kArgLoad, -1, -1, 0), step(GuardOp::kVarargLoad, -1, -1, 0), step(GuardOp::kSameCheck, 0, 1)}, 2);
+  lua_settop(L, 0);
+  lua_newtable(L), lua_newtable(L), lua_newtable(L);
+  const auto guards = make_guards(L, p, 1, 2);
+  REQUIRE(guards);
+  for (const int want : {NativeGuards::kUnsure, -1, -1, 2}) {
+    Call call{L, &p, guards.get(), 1};
+    for (int i = 1; i <= 3; i++) lua_pushvalue(L, i);
+    lua_pushlightuserdata(L, &call);
+    lua_pushcclosure(L, run_both, 4);
+    lua_pushvalue(L, 1), lua_pushvalue(L, want == 2 ? 2 : 1);
+    lua_call(L, 2, 0);
+    CHECK(call.fast == want);
+    if (want == NativeGuards::kUnsure) continue;
+    CHECK(call.witness == want);
+    pool.runs++;
+  }
+}
+
 TEST_CASE("both guard executors agree on prototypes", "[guard]") {
   Pool pool;
   const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0);

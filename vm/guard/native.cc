@@ -25,10 +25,25 @@ const Tab* metatable_of_strings(lua_State* L) {
 
 struct Code : NativeGuards {
   const GuardProgram* program = nullptr;
-  const Tab* weak = nullptr;
+  const Tab *constants = nullptr, *weak = nullptr;
   EmittedGuards emitted;
+  bool asked = false, failed = false;
 
-  int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) const override {
+  bool emit() {
+    emitted = emit_guards(*program, constants);
+    failed = !emitted.code;
+    return !failed;
+  }
+
+  // The witness runs the first time, which many segments do not outlive: a capture is followed by one run.
+  bool is_ready() {
+    if (asked) return !failed && emit();
+    asked = true;
+    return false;
+  }
+
+  int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) override {
+    if (!emitted.code && !is_ready()) return kUnsure;
     if (!lua_checkstack(L, program->registers + 8)) return kNoRoom;
     const Tab* string_meta = emitted.asks_strings ? metatable_of_strings(L) : nullptr;
     const PrototypeTables prototypes = emitted.asks_prototypes ? prototype_tables(L) : PrototypeTables();
@@ -48,15 +63,19 @@ struct Code : NativeGuards {
 
 }  // namespace
 
-std::unique_ptr<NativeGuards> compile_guards(lua_State* L, const GuardProgram& program, int constants, int weak) {
+std::unique_ptr<NativeGuards> make_guards(lua_State* L, const GuardProgram& program, int constants, int weak) {
   if (!mirror::available(L)) return nullptr;
   auto code = std::make_unique<Code>();
   code->program = &program;
+  code->constants = static_cast<const Tab*>(lua_topointer(L, constants));
   code->weak = static_cast<const Tab*>(lua_topointer(L, weak));
-  code->emitted = emit_guards(program, static_cast<const Tab*>(lua_topointer(L, constants)));
-  if (!code->emitted.code) return nullptr;
-  code->bytes = code->emitted.code.bytes();
   return code;
+}
+
+std::unique_ptr<NativeGuards> compile_guards(lua_State* L, const GuardProgram& program, int constants, int weak) {
+  std::unique_ptr<NativeGuards> guards = make_guards(L, program, constants, weak);
+  if (guards && !static_cast<Code&>(*guards).emit()) guards = nullptr;
+  return guards;
 }
 
 }  // namespace lutra

@@ -12,12 +12,13 @@ class NativeGuards {
   virtual ~NativeGuards() = default;
   // As run_guards. kUnsure: the witness must decide (rare cases that only the public API answers).
   static constexpr int kUnsure = -2;
-  virtual int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) const = 0;
-  size_t bytes = 0;
+  virtual int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) = 0;
 };
 
-// constants, weak: stack indexes of the entry's tables. They and the program must outlive the code. Null where the
-// mirror is not available or asmjit fails.
+// constants, weak: stack indexes of the entry's tables. They and the program must outlive the guards, whose code is
+// made when they are run the second time. Null where the mirror is not available.
+std::unique_ptr<NativeGuards> make_guards(lua_State* L, const GuardProgram& program, int constants, int weak);
+// With code from the first run on. Null where asmjit fails, too.
 std::unique_ptr<NativeGuards> compile_guards(lua_State* L, const GuardProgram& program, int constants, int weak);
 
 }  // namespace lutra

@@ -245,7 +245,7 @@ void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, in
   if (e.compiling) return;
   check_effects(L, e, constants);
   if (e.guard_text) *e.guard_text = print(e.guards);
-  e.native = compile_guards(L, e.guards, constants, weak);
+  e.native = make_guards(L, e.guards, constants, weak);
 }
 
 // The break's place is where the program is wrong, not the call that was compiled.
