@@ -62,6 +62,34 @@ test("one graph serves all numbers of steps", function()
   end
 end)
 
+test("a loop of known steps is its steps", function()
+  local function f(x, w, first)
+    local _, c = lt.while_loop(function(i) return i:lt(4) end, function(i, c)
+      return i + 1, lt.cond(i:gt(1), function(c) return (c * w):sin() end, function(c) return c:exp() * -0.5 end, c)
+    end, first or lt.tensor(0), x * 2)
+    return c
+  end
+  local x, w = lt.randn({3, 5}, {requires_grad = true}), lt.randn({5}, {requires_grad = true})
+  local function gradients(g, first)
+    x.grad, w.grad = nil, nil
+    local c = g(x, w, first)
+    local loss = (c * c):sum()
+    loss:backward()
+    return c, x.grad, w.grad
+  end
+  -- The kernels that run: a loop's are in its functions.
+  local function launches(g, ...)
+    g(...)
+    return tostring(lt.profile(g)(...)):find("while_loop", 1, true) ~= nil
+  end
+  for _, first in ipairs {false, lt.tensor(0), lt.tensor(4)} do
+    local compiled = lt.compile(f)
+    local want, got = {gradients(f, first or nil)}, {gradients(compiled, first or nil)}
+    for k = 1, 3 do truthy(got[k]:equal(want[k]), "result " .. k) end
+    equal(launches(compiled, x, w, first or nil), first ~= false, "a loop runs")
+  end
+end)
+
 test("Newton's iteration has the gradient of the root", function()
   local a = lt.tensor({4, 9, 16, 2}, {requires_grad = true})
   local function root(a)

@@ -8,8 +8,8 @@ local found = io.open(opt, "rb")
 if not found then os.exit(77) end
 found:close()
 
-local passes = {"functionalise", "join_parts", "decompose", "cse", "dce", "sink_views", "recompute", "channels_last",
-  "pad_rows"}
+local passes = {"functionalise", "unroll", "join_parts", "decompose", "cse", "dce", "sink_views", "recompute",
+  "channels_last", "pad_rows"}
 
 -- The texts of the only graph of a program, by stage.
 local function stages_of(program)

@@ -85,7 +85,7 @@ local function generate(p)
       closure(("at%s, %s = lt.while_loop(function(%s, %s) return %s end, function(%s, %s)"):format(out, out, i, c,
         limit, i, c), {c}, pool, depth, 2, function(list)
         return ("%s + 1, (%s) * 0.5"):format(i, value(list))
-      end, ("end, lt.tensor(0), %s)"):format(p:pick(pool)))
+      end, ("end, %s, %s)"):format(p:pick {"lt.tensor(0)", "i * 0"}, p:pick(pool)))
     end,
     scan = function(pool, depth, out)
       local c, x, ys = p:name "c", p:name "x", p:name "ys"

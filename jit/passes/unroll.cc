@@ -1,0 +1,165 @@
+// unroll: a loop whose steps are few and known before it runs becomes its steps, one after the other, and a branch that
+// is known becomes what it runs. What decides is known where it is computed from constants alone: then it is computed
+// here, by eager ops. The backward of such a loop becomes its steps, too; those that it makes again are the forward's
+// (cse).
+#include <algorithm>
+
+#include "jit/graph/function.h"
+#include "jit/passes/passes.h"
+#include "ops/defs/autocast.h"
+#include "ops/defs/control.h"
+#include "ops/defs/each_tensor.h"
+#include "ops/defs/element.h"
+
+namespace lutra {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+constexpr size_t kMostNodes = 128;  // that a loop may become
+constexpr int64_t kMostElements = 16;
+constexpr int kMostDepth = 64;
+
+// Values that depend on no input.
+class Known {
+ public:
+  // Null where it is not known.
+  Tensor value(const Tensor& t) { return is_known(t, 0) ? computed(t) : Tensor(); }
+
+ private:
+  static bool is_plain(const Node& n, const Tensor& t) {
+    const OpInfo& row = info(n.op);
+    if (n.is_input() || n.inplace || row.has(kRandom) || row.has(kMutates) || row.has(kControl)) return false;
+    if (t->device() != Device() || !t->numel().is_constant()) return false;
+    const auto is_constant = [](const SymInt& s) { return s.is_constant(); };
+    for (const Value& v : n.args) {
+      if (v.is<Scalar>() && v.as<Scalar>().expr) return false;
+      if (v.is<Device>() && v.as<Device>() != Device()) return false;
+      if (!v.is<Sizes>()) continue;
+      if (!std::all_of(v.as<Sizes>().begin(), v.as<Sizes>().end(), is_constant)) return false;
+    }
+    return t->numel().hint <= kMostElements;
+  }
+  bool is_known(const Tensor& t, int depth) {
+    if (values_.count(t.get())) return true;
+    if (depth > kMostDepth || !t->node || !is_plain(*t->node, t)) return false;
+    bool known = true;
+    each_tensor(t->node->args, [&](const Tensor& arg) { known = known && (!arg || is_known(arg, depth + 1)); });
+    return known;
+  }
+  Tensor computed(const Tensor& t) {
+    if (const auto it = values_.find(t.get()); it != values_.end()) return it->second;
+    Args args = t->node->args;
+    each_argument_tensor(args, [&](size_t, Tensor& arg) {
+      if (arg) arg = computed(arg);
+    });
+    const AutocastOff off;
+    const ModeScope none(nullptr);
+    return values_[t.get()] = call_op(t->node->op, std::move(args))[size_t(t->result)];
+  }
+  std::unordered_map<const TensorImpl*, Tensor> values_;
+};
+
+class Unroller {
+ public:
+  explicit Unroller(Rebuilder& b) : b_(b) {}
+
+  // False, and nothing is recorded, where the node stays.
+  bool run(const Node& n, const Args& args, Results& results) {
+    const size_t before = b_.graph->nodes.size();
+    const auto unrolled = [&] {
+      switch (control_of(n.op)) {
+        case Control::kCond: return cond(args, results);
+        case Control::kWhileLoop: return while_loop(args, results);
+        case Control::kWhileLoopBack: return while_loop_back(args, results);
+        case Control::kScan:
+        case Control::kNone: break;
+      }
+      return false;
+    };
+    if (unrolled()) return true;
+    b_.graph->nodes.resize(before);
+    known_ = Known();
+    return false;
+  }
+
+ private:
+  static const Tensors& list(const Args& args, size_t i) { return args[i].as<Tensors>(); }
+  static const Graph& graph(const Args& args, size_t i) { return graph_of(args[i].as<FunctionRef>()); }
+  static Tensors joined(Tensors a, const Tensors& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
+  }
+  static bool fits(size_t steps, size_t nodes) { return steps * nodes <= kMostNodes; }
+
+  Tensors call(const Graph& f, const Tensors& arguments) {
+    std::unordered_map<const TensorImpl*, Tensor> now;
+    for (size_t i = 0; i < arguments.size(); i++) now[f.inputs[i].value.get()] = arguments[i];
+    for (const auto& n : f.nodes) {
+      Args args = n->args;
+      each_argument_tensor(args, [&](size_t, Tensor& t) {
+        if (t) t = now.at(t.get());
+      });
+      b_.at(*n);
+      Results made;
+      if (!Unroller(b_).run(*n, args, made)) made = b_.recorder.call(n->op, args);
+      for (size_t i = 0; i < made.size(); i++) now[n->results[i].get()] = made[i];
+    }
+    Tensors results;
+    for (const Value& v : f.outputs) results.push_back(now.at(v.tensor().get()));
+    return results;
+  }
+
+  bool cond(const Args& args, Results& results) {
+    const Tensor pred = known_.value(args[0].tensor());
+    if (!pred) return false;
+    const bool first = Elements(pred).at(0).to_double() != 0;
+    results = call(graph(args, first ? 1 : 2), list(args, first ? 3 : 4));
+    return true;
+  }
+
+  bool while_loop(const Args& args, Results& results) {
+    Tensors now = list(args, 2);
+    const size_t nodes = graph(args, 0).nodes.size() + graph(args, 1).nodes.size();
+    for (size_t steps = 0; fits(steps, nodes); steps++) {
+      const Tensor goes_on = known_.value(call(graph(args, 0), joined(now, list(args, 3)))[0]);
+      if (!goes_on) return false;
+      if (Elements(goes_on).at(0).to_double() == 0) return results = now, steps > 0;
+      now = call(graph(args, 1), joined(now, list(args, 4)));
+    }
+    return false;
+  }
+
+  bool while_loop_back(const Args& args, Results& results) {
+    const Tensor steps = known_.value(args[2].tensor());
+    if (!steps) return false;
+    const auto n = size_t(Elements(steps).at(0).to_double());
+    if (n == 0 || !fits(n, graph(args, 1).nodes.size())) return false;
+    Tensors carried = list(args, 3), sums = list(args, 5);
+    std::vector<Tensors> saved;
+    for (size_t step = 0; step < n; step++) {
+      Tensors out = call(graph(args, 0), joined(carried, list(args, 4)));
+      saved.emplace_back(out.begin() + ptrdiff_t(carried.size()), out.end());
+      out.resize(carried.size());
+      carried = std::move(out);
+    }
+    for (; !saved.empty(); saved.pop_back()) {
+      sums = call(graph(args, 1), joined(joined(sums, saved.back()), list(args, 6)));
+    }
+    results = sums;
+    return true;
+  }
+
+  Rebuilder& b_;
+  Known known_;
+};
+
+}  // namespace
+
+GraphPtr unroll(const Graph& g) {
+  return rebuild(g, [](Rebuilder& b, const Node& n, Args& args, Results& results) {
+    return info(n.op).has(kControl) && Unroller(b).run(n, args, results);
+  });
+}
+
+}  // namespace lutra
