@@ -1,0 +1,98 @@
+-- Training whose backwards stand outside: models with layers that share parameters, checkpoints, dropout, hooks of
+-- results and of leaves, kept gradients; several losses, each with its backward or together, accumulated over calls;
+-- optimisers. All backwards are compiled in the modes of this class.
+local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
+
+-- Activations are of shape {n, 4}; n changes from call to call.
+local function generate(p)
+  local weights = p:random(3) + 1
+  local function weight() return "w" .. p:random(weights) end
+
+  -- Statements of a layer: names in, the name of what it gives out. depth: within checkpoints.
+  local function layer(x, depth)
+    local t = p:name "t"
+    local choices = {
+      function() p:line("local %s = %s:matmul(%s):%s()", t, x, weight(), p:pick(unary)) end,
+      function() p:line("local %s = F.linear(%s, %s, b) * 0.5", t, x, weight()) end,
+      function() p:line("local %s = F.layer_norm(%s + %s:mean(0, true), {4})", t, x, x) end,
+      function() p:line("local %s = %s + F.gelu(%s:matmul(%s))", t, x, x, weight()) end,
+      function() p:line("local %s = F.dropout(%s, 0.25)", t, x) end,
+      function() p:line("local %s = %s:softmax(1) * s", t, x) end,
+      function() p:line("local %s = lt.cat({%s['::, 2:4'], %s['::, 0:2']}, 1):clone():mul_(b)", t, x, x) end,
+    }
+    if depth < 2 then
+      choices[#choices + 1] = function()
+        local y = p:name "x"
+        p.keep(p:line("local %s", t))
+        p.keep(p:block(("%s = lt.checkpoint(function(%s)"):format(t, y), function()
+          local inner = y
+          for _ = 1, p:random(2) do inner = layer(inner, depth + 1) end
+          p.keep(p:line("return %s", inner))
+        end, ("end, %s)"):format(x)))
+      end
+    end
+    p.keep(p:pick(choices)() or p.body[#p.body])
+    if depth > 0 then return t end
+    if p:chance(20) then
+      p:line("if %s.requires_grad then %s:register_hook(function(g) see('hook %s', g); return g * %s end) end", t, t, t,
+        p:pick {"2", "-1", "s"})
+    end
+    if p:chance(15) then
+      p:line("if %s.requires_grad and not %s.is_leaf then %s:retain_grad(); kept[#kept + 1] = %s end", t, t, t, t)
+    end
+    return t
+  end
+
+  p.keep(p:line("local F = lt.nn.functional"))
+  for k = 1, weights do p.keep(p:line("w%d = data(%d, 4, 4, {requires_grad = true})", k, k)) end
+  p.keep(p:line("b = data(9, 4, {requires_grad = true})"))
+  p.keep(p:line("kept, parameters = {}, {b%s}", (", w1, w2, w3, w4"):sub(1, 4 * weights)))
+  p.keep(p:line("local opt = lt.optim.%s", p:pick {"SGD(parameters, {lr = 0.125})",
+    "SGD(parameters, {lr = 0.125, momentum = 0.5})", "AdamW(parameters, {lr = 0.125})"}))
+  for _ = 1, p:random(3) - 1 do
+    p:line("%s:register_hook(function(g) see('leaf', g); return g * 0.5 end)", weight())
+  end
+  p.keep(p:block("local model = frame(function(x, s)", function()
+    local x = "x"
+    for _ = 1, 1 + p:random(4) do x = layer(x, 0) end
+    p.keep(p:line("return %s, (%s * 0.5):sin()", x, p:pick {x, x, x, "x"}))
+  end, "end)"))
+  local losses = {"y:square():mean()", "(y * z):sum() * 0.125", "z:abs():sum()", "F.mse_loss(y, z:detach())",
+    "F.cross_entropy(y, lt.arange(y:size(0)) % 4)", "y:matmul(w1):sum() * s"}
+  p.keep(p:block("local function train(seed, n, s, zero, update)", function()
+    p.keep(p:line("kept = {}"))
+    p.keep(p:line("if zero then opt:zero_grad() end"))
+    p.keep(p:line("local x = data(seed, n, 4)"))
+    p.keep(p:line("local ok, y, z = try('model', model, x, s)"))
+    p.keep(p:line("if not ok then return end"))
+    local count = p:random(3)
+    for k = 1, count do p.keep(p:line("local l%d = %s", k, p:pick(losses))) end
+    if p:chance(25) then
+      p:line("try('grad', function() local g = lt.grad(l1, %s, {retain_graph = true, allow_unused = true}); "
+        .. "gradient('grad', g) end)", weight())
+    end
+    if count > 1 and p:chance(50) then
+      for k = 1, count do
+        p.keep(p:line("try('backward %d', function() l%d:backward(nil, {retain_graph = %s}) end)", k, k,
+          tostring(k < count)))
+        if p:chance(30) then p:line("gradient('b', b.grad)") end
+      end
+    else
+      local sum = {}
+      for k = 1, count do sum[k] = ("l%d"):format(k) end
+      p.keep(p:line("try('backward', function() (%s):backward() end)", table.concat(sum, " + ")))
+    end
+    p.keep(p:line("for k, w in ipairs(parameters) do gradient('parameter ' .. k, w.grad) end"))
+    p.keep(p:line("for _, t in ipairs(kept) do gradient('kept', t.grad) end"))
+    p.keep(p:line("if update then opt:step() end"))
+  end))
+  local n = p:pick {2, 3, 5}
+  for call = 1, 3 + p:random(4) do
+    if p:chance(25) then n = p:pick {1, 2, 4, 7} end
+    p:line("train(%d, %d, %s, %s, %s)", p:random(50), n, p:pick {"0.5", "0.5", "0.25"}, tostring(call == 1
+      or p:chance(50)), tostring(p:chance(60)))
+  end
+  p.keep(p:line("for k, w in ipairs(parameters) do see('last ' .. k, w.detach and w:detach()) end"))
+end
+
+return {count = 40, modes = "eager,compiled,backward,outside", generate = generate}
