@@ -214,6 +214,39 @@ test("a budget holds", function()
   equal(last, 0)
 end)
 
+test("a small GPT keeps seven tenths, a half, a quarter of what it would keep, measured", function()
+  local GPT = dofile("../../scripts/models/gpt.lua")
+  local net = GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
+  local x, y = lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128})
+  local function loss(x, y) return F.cross_entropy(net(x):view(-1, 96), y:view(-1)) end
+  local function allocated()
+    collectgarbage()
+    collectgarbage()
+    return lt.memory().allocated
+  end
+  local function held(f)
+    local before = allocated()
+    local kept = f(x, y)
+    local bytes = allocated() - before
+    truthy(kept.requires_grad)
+    return bytes
+  end
+  held(loss)
+  local eager = held(loss)
+  for _, budget in ipairs {1, 0.5, 0.25} do
+    local some, again = saved(budget, loss, x, y)
+    local part = math.min(budget, 0.7)
+    truthy(some <= part * (some + again), ("budget %g: %d of %d are saved"):format(budget, some, some + again))
+    lt.config.activation_memory_budget = budget
+    local f = lt.compile(loss)
+    f(x, y)
+    local bytes = held(f)
+    lt.config.activation_memory_budget = 1
+    truthy(math.abs(bytes - some) <= 4096, ("budget %g: %d are held, %d told"):format(budget, bytes, some))
+    truthy(bytes <= part * eager, ("budget %g: eager holds %d, this %d"):format(budget, eager, bytes))
+  end
+end)
+
 test("under a budget, writes to what is read again are refused", function()
   lt.config.activation_memory_budget = 0
   local x, b = leaf(4, 8), leaf(8)
