@@ -168,7 +168,8 @@ test("each bug is noticed, its program has eager's results, its repro becomes sm
     truthy(ops and ops <= 5, name .. ": ops\n" .. minified)
     if os.getenv("LUTRA_TEST_TABLE") then
       local function size(path) return (shell("stat -c %s " .. path):gsub("%s", "")) end
-      print(("%-18s %2d ops, %6s -> %5s bytes"):format(name, ops, size(repro), size(small)))
+      local noticed = out:match("lutra: [^\n]-: (compiled code [^\n;]*)")
+      print(("%-18s %2d ops, %6s -> %5s bytes; %s"):format(name, ops, size(repro), size(small), noticed))
     end
     equal(select(2, run("repro " .. small, bug)), 1, name .. ": the small one")
   end
