@@ -91,6 +91,9 @@ TEST_CASE("extern: products are sums of chains of fused multiply-adds", "[extern
     if (round % 50 == 7) batch = 1, m = 1100, n = 40, k = 20;
     if (round % 50 == 17) batch = 1, m = 30, n = 1200, k = 20;
     if (round % 50 == 27) batch = 1, m = 3, n = 9000, k = 40;
+    // More than what is packed at once.
+    if (round % 50 == 37) batch = 1, m = 200, n = 50, k = 1100;
+    if (round % 50 == 47) batch = 1, m = 120, n = 400, k = 520;
     INFO(info(dtype).name << ": " << batch << " x " << m << " x " << k << " x " << n);
     const auto make = [&](int64_t rows, int64_t cols) {
       const auto orders = batched ? std::vector<std::vector<int>>{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}}

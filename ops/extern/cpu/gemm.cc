@@ -20,14 +20,20 @@ namespace lutra {
 namespace {
 
 constexpr int64_t kSteps = numerics::kProductSteps;
-// Rows of `a` and columns of `b` whose packed blocks stay in the second cache. Rows of a packed block are a little
-// longer than its steps, as those of a power of two would lie in one set of the first.
-constexpr int64_t kRows = 112, kCols = 512, kGap = 16;
+// Rows of `a` that are packed at once; rows of a packed block are a little longer than its steps, as those of a power
+// of two would lie in one set of the first cache.
+constexpr int64_t kRows = 112, kGap = 16;
+// What stays in the second cache: rows of `a`, or packed columns of `b` with as many steps. Columns of `b` that are
+// read along its rows.
+constexpr int64_t kNearA = 512 << 10, kPackedBytes = 640 << 10, kPackedSteps = 4 * kSteps, kCols = 512;
 // Rows whose results are kept while they are not whole.
 constexpr int64_t kKeptRows = 9 * kRows;
 // Rows up to which `b` is read so few times that packing it costs more than it gains. It is read along its rows then, a
 // few at a time, as memory likes it.
 constexpr int64_t kFewRows = 28, kRowsAtATime = 16;
+// The most rows of a product that are worth reading `b` where it lies, and the most bytes from one of its rows to the
+// next that the first cache's prefetcher follows: packing is a pass over `b`, and a tile reads as fast.
+constexpr int64_t kNearRows = 384, kNearBytes = 1536;
 // Elements of the widest vector.
 constexpr int64_t kMostWidth = 16;
 // Rows of `a` at a power of two from each other that the first cache holds side by side.
@@ -143,11 +149,14 @@ void copy_out(const ConvMicro<T>& micro, const T* from, int64_t step, const Matr
   }
 }
 
-// Elements that tiles read: a[i][j] at data[i * row + j * step].
+// Elements that tiles read: a[i][j] at data[i * row + j * step]; step 0: tiles lie one behind the other, step by step.
 template <class T>
 struct Rows {
   const T* data;
   int64_t row, step;
+  Rows tile(int64_t first, int64_t n) const {
+    return step ? Rows{data + first * row, row, step} : Rows{data + first * row, 1, n};
+  }
 };
 
 // Whether all rows of m lie in the same set of the first cache.
@@ -158,19 +167,9 @@ bool reads_rows(const Matrix& m) {
   return m.holds<T>() && m.rows_lie() && !is_aliased(m);
 }
 
-template <class T>
-Rows<T> rows_of(const ConvMicro<T>& micro, const Matrix& a, bool direct) {
-  if (direct) return {a.at<T>(0, 0), a.row_stride, 1};
-  if (a.rows_lie() || !a.cols_lie()) {
-    const int64_t step = kSteps + kGap;
-    T* to = scratch<T>(Scratch::kMatmulA, kRows * step, "matmul");
-    copy_in(micro, a, to, step);
-    return {to, step, 1};
-  }
-  const int64_t row = kRows + kGap / 2;
-  T* to = scratch<T>(Scratch::kMatmulA, kSteps * row, "matmul");
-  copy_in(micro, a.transposed(), to, row);
-  return {to, 1, row};
+// Where piece i of p begins: a multiple of `unit`, so that only the last has ragged edges.
+int64_t cut(int64_t n, int64_t unit, int64_t pieces, int64_t i) {
+  return std::min(n, (n + unit - 1) / unit * i / pieces * unit);
 }
 
 // One piece of a product, all on this thread.
@@ -184,18 +183,24 @@ class Piece {
         c_(c),
         most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMostRows),
         direct_a_(reads_rows<T>(a) || (a.holds<T>() && a.rows_lie() && c.cols <= 2 * micro.width)),
+        packed_steps_(direct_a_ ? kPackedSteps : kSteps),
         direct_b_(b.holds<T>() && b.rows_lie() && c.rows <= kFewRows),
-        direct_c_(c.holds<T>() && c.rows_lie()) {}
+        near_b_(!direct_b_ && b.holds<T>() && b.rows_lie() && c.rows <= kNearRows &&
+                b.row_stride * int64_t(sizeof(T)) <= kNearBytes),
+        direct_c_(c.holds<T>() && c.rows_lie()),
+        panels_first_(direct_a_ && (c.rows <= kRows || c.rows * a.cols * int64_t(sizeof(T)) <= kNearA)) {}
 
   void run() const {
-    for (int64_t row = 0; row < c_.rows; row += kKeptRows) {
-      const int64_t rows = std::min(kKeptRows, c_.rows - row);
-      // Memory likes long rows.
-      const int64_t most = direct_b_ ? kCols * (kFewRows / rows) : kCols;
-      for (int64_t col = 0; col < c_.cols; col += most) {
-        const int64_t cols = std::min(most, c_.cols - col);
-        block(a_.part(row, 0, rows, a_.cols), b_.part(0, col, b_.rows, cols), c_.part(row, col, rows, cols));
-      }
+    // Memory likes long rows, where it is read along them.
+    const int64_t wide = 2 * micro_.width, steps = std::clamp<int64_t>(a_.cols, kSteps, packed_steps_);
+    const int64_t packed = std::max(wide, kPackedBytes / int64_t(sizeof(T)) / steps);
+    const int64_t most_cols = direct_b_ ? kCols * (kFewRows / c_.rows) : panels_first_ ? c_.cols : packed;
+    const bool keeps = !direct_c_ || c_.cols % wide;
+    const int64_t r = keeps ? (c_.rows + kKeptRows - 1) / kKeptRows : 1, q = (c_.cols + most_cols - 1) / most_cols;
+    for (int64_t i = 0; i < r * q; i++) {
+      const int64_t row = cut(c_.rows, 1, r, i / q), rows = cut(c_.rows, 1, r, i / q + 1) - row;
+      const int64_t col = cut(c_.cols, wide, q, i % q), cols = cut(c_.cols, wide, q, i % q + 1) - col;
+      if (cols) block(a_.part(row, 0, rows, a_.cols), b_.part(0, col, b_.rows, cols), c_.part(row, col, rows, cols));
     }
   }
 
@@ -218,6 +223,8 @@ class Piece {
   bool in_place(const Panel& p) const { return direct_c_ && p.full(); }
 
   bool reads_in_place(const Panel& p) const { return direct_b_ && p.full(); }
+  // Packed, unless tiles can read the panel as it is.
+  bool packs(const Panel& p) const { return !(direct_b_ || near_b_) || !p.full(); }
   struct Target {
     T* data;
     int64_t row;
@@ -229,11 +236,12 @@ class Piece {
 
   void run_tiles(const Panel& p, const Rows<T>& a, int64_t rows, const Columns& b, int64_t steps, const Target& c,
                  ProductStart start) const {
-    for_tiles(
-        rows, std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows), [&](int64_t first, int64_t n) {
-          micro_.product[p.log][n](
-              {a.data + first * a.row, a.row, a.step, b.data, b.step, steps, c.data + first * c.row, c.row, start});
-        });
+    for_tiles(rows, std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows),
+              [&](int64_t first, int64_t n) {
+                const Rows<T> t = a.tile(first, n);
+                micro_.product[p.log][n](
+                    {t.data, t.row, t.step, b.data, b.step, steps, c.data + first * c.row, c.row, start});
+              });
   }
 
   // f(first row, rows) of tiles as equal as can be.
@@ -280,65 +288,67 @@ class Piece {
     const int64_t kept_row = direct_c_ ? wide : padded + kGap;
     const bool keeps = !direct_c_ || !panel((c.cols - 1) / wide * wide, c.cols).full();
     T* kept = keeps ? scratch<T>(Scratch::kMatmulOut, c.rows * kept_row, "matmul") : nullptr;
-    T* packed_b = scratch<T>(Scratch::kMatmulB, kSteps * padded, "matmul");
     const auto target = [&](const Panel& p, int64_t row) {
       return in_place(p) ? Target{c.at<T>(row, p.at), c.row_stride}
                          : Target{kept + row * kept_row + (direct_c_ ? 0 : p.at), kept_row};
     };
-    if (direct_a_ && c.rows <= kRows) {
-      by_panel(a, b, c, packed_b, target);
-      if (direct_b_) by_steps(a, b, c, nullptr, target);
-    } else {
-      by_steps(a, b, c, packed_b, target);
+    if (direct_b_) {
+      for_steps(0, a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
+        stream(rows_of(a.part(0, k, c.rows, steps)), b.part(k, 0, steps, b.cols), c.rows, start, target);
+      });
     }
+    if (panels_first_)
+      by_panel(a, b, c, target);
+    else
+      for (int64_t k = 0; k < std::max<int64_t>(a.cols, 1); k += packed_steps_) by_rows(a, b, c, k, target);
     finish(kept, kept_row, c);
   }
 
-  // f(first step, steps, how the block of steps starts), once even where there is no step: zeros.
+  // f(first step, steps, how the block of steps starts) of those in [begin, end), once even where there is none: zeros.
   template <class F>
-  static void for_steps(int64_t all, const F& f) {
-    f(int64_t(0), std::min(kSteps, all), ProductStart::kZero);
-    for (int64_t k = kSteps; k < all; k += kSteps) f(k, std::min(kSteps, all - k), ProductStart::kAdd);
+  static void for_steps(int64_t begin, int64_t end, const F& f) {
+    int64_t k = begin;
+    do f(k, std::min(kSteps, end - k), k > 0 ? ProductStart::kAdd : ProductStart::kZero);
+    while ((k += kSteps) < end);
   }
 
-  // Few rows, which read columns once: a panel goes through all steps before the next one does.
+  // `a` stays in the second cache: a panel goes through all steps before the next one does, and stays in the first.
   template <class F>
-  void by_panel(const Matrix& a, const Matrix& b, const Matrix& c, T* packed_b, const F& target) const {
+  void by_panel(const Matrix& a, const Matrix& b, const Matrix& c, const F& target) const {
+    T* packed = scratch<T>(Scratch::kMatmulB, kSteps * 2 * micro_.width, "matmul");
     for_panels(c.cols, [&](const Panel& p) {
       if (reads_in_place(p)) return;
-      for_steps(a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
-        pack_panel(b.part(k, 0, steps, b.cols), p, packed_b);
-        run_tiles(p, rows_of<T>(micro_, a.part(0, k, c.rows, steps), true), c.rows, {packed_b, p.width}, steps,
+      for_steps(0, a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
+        const Matrix b_rows = b.part(k, 0, steps, b.cols);
+        if (packs(p)) pack_panel(b_rows, p, packed);
+        run_tiles(p, {a.at<T>(0, k), a.row_stride, 1}, c.rows, columns_of(b_rows, p, packed, p.width), steps,
                   target(p, 0), start);
       });
     });
   }
 
-  // Blocks of steps one after the other; packed_b null: only panels that are read where they lie.
+  // The steps from `begin` on whose columns are packed at once and stay in the second cache. Rows go through
+  // all of them before the next ones do, and a block of steps of a tile's rows stays in the first.
   template <class F>
-  void by_steps(const Matrix& a, const Matrix& b, const Matrix& c, T* packed_b, const F& target) const {
-    for_steps(a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
-      const Matrix b_rows = b.part(k, 0, steps, b.cols);
-      if (packed_b) {
-        for_panels(c.cols, [&](const Panel& p) {
-          if (!reads_in_place(p)) pack_panel(b_rows, p, packed_b + p.at * kSteps);
-        });
-      }
-      for (int64_t row = 0; row < c.rows; row += kRows) {
-        const int64_t rows = std::min(kRows, c.rows - row);
-        const Rows<T> a_rows = rows_of<T>(micro_, a.part(row, k, rows, steps), direct_a_);
-        if (direct_b_) stream(a_rows, b_rows, rows, start, target);
-        if (!packed_b) continue;
-        // A tile's rows of `a` stay in the first cache, and columns come from the second, where they lie one behind the
-        // other.
+  void by_rows(const Matrix& a, const Matrix& b, const Matrix& c, int64_t begin, const F& target) const {
+    const int64_t wide = 2 * micro_.width, all = std::min(packed_steps_, a.cols - begin), end = begin + all;
+    T* packed = scratch<T>(Scratch::kMatmulB, all * ((c.cols + wide - 1) / wide * wide), "matmul");
+    for_panels(c.cols, [&](const Panel& p) {
+      if (packs(p)) pack_panel(b.part(begin, 0, all, b.cols), p, packed + p.at * all);
+    });
+    for_tiles(c.rows, direct_a_ ? micro_.tile_rows[1] : kRows, [&](int64_t row, int64_t rows) {
+      for_steps(begin, end, [&](int64_t k, int64_t steps, ProductStart start) {
+        const Matrix b_rows = b.part(k, 0, steps, b.cols);
+        const Rows<T> a_rows = rows_of(a.part(row, k, rows, steps));
         for_tiles(rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
-          const Rows<T> part = {a_rows.data + first * a_rows.row, a_rows.row, a_rows.step};
+          const Rows<T> tile = a_rows.tile(first, n);
           for_panels(c.cols, [&](const Panel& p) {
             if (reads_in_place(p)) return;
-            run_tiles(p, part, n, {packed_b + p.at * kSteps, p.width}, steps, target(p, row + first), start);
+            const T* panel = packed + p.at * all + (k - begin) * p.width;
+            run_tiles(p, tile, n, columns_of(b_rows, p, panel, p.width), steps, target(p, row + first), start);
           });
         });
-      }
+      });
     });
   }
 
@@ -348,6 +358,36 @@ class Piece {
     if (!direct_c_) return copy_out(micro_, kept, kept_row, c);
     const int64_t wide = 2 * micro_.width, at = (c.cols - 1) / wide * wide;
     copy_out(micro_, kept, kept_row, c.part(0, at, c.rows, c.cols - at));
+  }
+
+  // A block of rows of `a` as tiles read it. What lies along its columns is packed tile by tile.
+  Rows<T> rows_of(const Matrix& a) const {
+    if (direct_a_) return {a.at<T>(0, 0), a.row_stride, 1};
+    const int64_t step = kSteps + kGap;
+    T* to = scratch<T>(Scratch::kMatmulA, kRows * step, "matmul");
+    if (a.rows_lie() || !a.cols_lie()) {
+      copy_in(micro_, a, to, step);
+      return {to, step, 1};
+    }
+    if (direct_b_) {  // whose tiles begin anew every few steps
+      const int64_t row = kFewRows + kGap;
+      copy_in(micro_, a.transposed(), to, row);
+      return {to, 1, row};
+    }
+    // Tiles share lines of memory: a few steps at a time.
+    const int64_t row = a.cols + kGap;
+    for (int64_t k = 0; k < a.cols; k += kRowsAtATime) {
+      const int64_t steps = std::min(kRowsAtATime, a.cols - k);
+      for_tiles(a.rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
+        copy_in(micro_, a.part(first, k, n, steps).transposed(), to + first * row + k * n, n);
+      });
+    }
+    return {to, row, 0};
+  }
+
+  // A block of steps of a panel as tiles read it.
+  Columns columns_of(const Matrix& b, const Panel& p, const T* packed, int64_t step) const {
+    return packs(p) ? Columns{packed, step} : Columns{b.at<T>(0, p.at), b.row_stride};
   }
 
   // A panel of columns, row after row. What fills up the last vector goes into no result, but is multiplied: zeros, as
@@ -363,7 +403,9 @@ class Piece {
   const ConvMicro<T>& micro_;
   const Matrix a_, b_, c_;
   const int64_t most_rows_;  // of a tile that reads `a` where it lies
-  const bool direct_a_, direct_b_, direct_c_;
+  const bool direct_a_;
+  const int64_t packed_steps_;  // of `b` at once; those of an `a` that is packed, too, would not stay in the cache
+  const bool direct_b_, near_b_, direct_c_, panels_first_;
 };
 
 // About how many cycles a product takes, whose columns are those of vectors.
@@ -404,11 +446,6 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int threads) {
     (tall && (halve_rows || !wide) ? g.rows : g.cols) *= 2;
   }
   return g;
-}
-
-// Where piece i of p begins: a multiple of `unit`, so that only the last has ragged edges.
-int64_t cut(int64_t n, int64_t unit, int64_t pieces, int64_t i) {
-  return std::min(n, (n + unit - 1) / unit * i / pieces * unit);
 }
 
 template <class T>
