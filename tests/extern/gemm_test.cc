@@ -84,7 +84,7 @@ TEST_CASE("extern: products are sums of chains of fused multiply-adds", "[extern
     const auto dtype = pick(std::vector{DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16});
     const bool batched = random() % 2;
     int64_t batch = batched ? pick(std::vector<int64_t>{0, 1, 3}) : 1;
-    int64_t m = pick(std::vector<int64_t>{0, 1, 5, 13, 14, 15, 28, 29, 113}),
+    int64_t m = pick(std::vector<int64_t>{0, 1, 5, 8, 13, 14, 15, 28, 29, 113}),
             n = pick(std::vector<int64_t>{0, 1, 7, 8, 16, 17, 40, 130}),
             k = pick(std::vector<int64_t>{0, 1, 9, 33, 256, 257, 600});
     // Beyond one block of rows or columns, or of what is kept.

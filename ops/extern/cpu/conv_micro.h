@@ -50,6 +50,18 @@ struct ProductTile {
   ProductStart start;
 };
 
+// rows x columns results, at most a vector of columns: c[i][n] = sums of blocks of `chain` terms a[i][j] * b[n][j],
+// each of which is one chain that starts with zero. Steps and columns are at least one.
+template <class T>
+struct ProductDots {
+  const T* a;
+  int64_t a_row;
+  const T* b;
+  int64_t b_row, columns, steps, chain;
+  T* c;
+  int64_t c_row;
+};
+
 // A tap of a convolution of each channel with itself: where it lies in the image, and its row of the weights.
 template <class T>
 struct ConvTap {
@@ -81,6 +93,7 @@ template <class T>
 struct ConvMicro {
   using TileFn = void (*)(const ConvTile<T>&);
   using ProductFn = void (*)(const ProductTile<T>&);
+  using DotsFn = void (*)(const ProductDots<T>&);
   using OuterFn = void (*)(const ConvOuter<T>&);
   using SumFn = void (*)(const ConvOuter<T>&);
   // rows x columns elements, of at most two vectors a row. Packing fills up the last vector with zeros.
@@ -89,11 +102,12 @@ struct ConvMicro {
   using TransposeFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
   using DepthFn = void (*)(const ConvDepth<T>&);
   using DepthOuterFn = void (*)(const ConvDepthOuter<T>&);
-  static constexpr int kMostRows = 14;
+  static constexpr int kMostRows = 14, kDotsRows = 8;
   int width;                        // elements of a vector
   int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
   TileFn tile[3][kMostRows + 1];
   ProductFn product[2][kMostRows + 1];  // as many rows as of tile
+  DotsFn dots[kDotsRows + 1];           // of as many rows
   OuterFn outer[3][kMostRows + 1];
   SumFn sum[3];  // c[n] += sum of g[n]
   CopyFn pack, copy;

@@ -194,7 +194,7 @@ class Piece {
     // Memory likes long rows, where it is read along them.
     const int64_t wide = 2 * micro_.width, steps = std::clamp<int64_t>(a_.cols, kSteps, packed_steps_);
     const int64_t packed = std::max(wide, kPackedBytes / int64_t(sizeof(T)) / steps);
-    const int64_t most_cols = direct_b_ ? kCols * (kFewRows / c_.rows) : panels_first_ ? c_.cols : packed;
+    const int64_t most_cols = direct_b_ ? kCols * (kFewRows / c_.rows) : panels_first_ ? 4 * kCols : packed;
     const bool keeps = !direct_c_ || c_.cols % wide;
     const int64_t r = keeps ? (c_.rows + kKeptRows - 1) / kKeptRows : 1, q = (c_.cols + most_cols - 1) / most_cols;
     for (int64_t i = 0; i < r * q; i++) {
@@ -408,6 +408,21 @@ class Piece {
   const bool direct_b_, near_b_, direct_c_, panels_first_;
 };
 
+// Whether a few rows meet columns that lie along their steps: tiles then read those as they lie, once.
+template <class T>
+bool takes_dots(const Matrix& a, const Matrix& b, const Matrix& c) {
+  return c.rows <= ConvMicro<T>::kDotsRows && a.cols > 0 && a.holds<T>() && a.rows_lie() && b.holds<T>() &&
+         b.cols_lie() && (!b.rows_lie() || b.cols == 1) && c.holds<T>() && c.rows_lie();
+}
+
+template <class T>
+void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c) {
+  for (int64_t col = 0; col < c.cols; col += micro.width) {
+    micro.dots[c.rows]({a.at<T>(0, 0), a.row_stride, b.at<T>(0, col), b.col_stride,
+                        std::min<int64_t>(micro.width, c.cols - col), a.cols, kSteps, c.at<T>(0, col), c.row_stride});
+  }
+}
+
 // About how many cycles a product takes, whose columns are those of vectors.
 double cost(const Matrix& a, const Matrix& b, const Matrix& c, int width) {
   const double m = double(c.rows), n = double(c.cols), k = double(a.cols), lanes = std::ceil(n / width);
@@ -431,7 +446,9 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int threads) {
   constexpr double kLongPiece = 4e9;
   const int64_t most = threads > 1 ? 2 * threads : 1;
   Grid g;
-  const double flops = 2.0 * double(c.rows) * double(c.cols) * double(a.cols);
+  // A core reads memory at an eighth of the rate at which it multiplies.
+  const double terms = double(c.cols) * double(a.cols);
+  const double flops = std::max(2.0 * double(c.rows) * terms, 8.0 * sizeof(T) * terms);
   const double rows_cost = double(a.rows) * (reads_rows<T>(a) ? kRead : kCopy);
   const double cols_cost = double(b.cols) * (b.rows_lie() ? kCopy : kTranspose);
   const auto goes_on = [&](int64_t pieces) {
@@ -457,8 +474,10 @@ void run_product(const ExternCall& call) {
   const int64_t batch = out.dim == 3 ? out.sizes[0] : 1;
   if (batch == 0 || c0.rows == 0 || c0.cols == 0) return;
   // The transposed product has the same terms.
-  const bool swap =
-      cost(b0.transposed(), a0.transposed(), c0.transposed(), micro.width) < cost(a0, b0, c0, micro.width);
+  const bool dots = takes_dots<T>(a0, b0, c0);
+  const bool swapped_dots = !dots && takes_dots<T>(b0.transposed(), a0.transposed(), c0.transposed());
+  const bool swap = swapped_dots || (!dots && cost(b0.transposed(), a0.transposed(), c0.transposed(), micro.width) <
+                                                  cost(a0, b0, c0, micro.width));
   const auto operands = [&](int64_t i, Matrix& a, Matrix& b, Matrix& c) {
     a = matrix_of(call.in[0], i), b = matrix_of(call.in[1], i), c = matrix_of(out, i);
     if (!swap) return;
@@ -476,8 +495,11 @@ void run_product(const ExternCall& call) {
       const int64_t q0 = cut(cols, wide, grid.cols, q), q1 = cut(cols, wide, grid.cols, q + 1);
       if (r0 == r1 || q0 == q1) continue;
       operands(i / pieces, a, b, c);
-      Piece<T>(micro, a.part(r0, 0, r1 - r0, a.cols), b.part(0, q0, b.rows, q1 - q0), c.part(r0, q0, r1 - r0, q1 - q0))
-          .run();
+      a = a.part(r0, 0, r1 - r0, a.cols), b = b.part(0, q0, b.rows, q1 - q0), c = c.part(r0, q0, r1 - r0, q1 - q0);
+      if (dots || swapped_dots)
+        run_dots<T>(micro, a, b, c);
+      else
+        Piece<T>(micro, a, b, c).run();
     }
   };
   // A batch of small products is shared out in runs worth a thread's while.
