@@ -51,15 +51,18 @@ local function settings()
 end
 
 local function module(read, parse)
-  local files, open = {}, {}
+  local files, fields, open = {}, {}, {}
   for name, file in next, lazy.places[lt][1] do
     if is_open(name) then files[name] = file end
+  end
+  for file, names in next, lazy.places[lt][2] do
+    fields[file] = names:gsub("%S+", function(name) return not is_open(name) and "" or nil end)
   end
   for name, value in next, lt do
     if is_open(name) then open[name] = value end
   end
   setmetatable(open, {__index = getmetatable(lt).__index}) -- dtypes that are none
-  lazy.fill(open, files)
+  lazy.fill(open, files, fields)
   open.config = settings()
   open.data = {}
   for name, value in next, lt.data do
