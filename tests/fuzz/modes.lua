@@ -20,6 +20,8 @@ local modes = {
     stop = function() lt.config.stress = nil end},
   outside = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "backward" end,
     stop = function() lt.config.stress = nil end},
+  whole = {frame = function(f) return lt.compile(f, {fullgraph = true}) end},
+  ["whole dynamic"] = {frame = function(f) return lt.compile(f, {fullgraph = true, dynamic = true}) end},
   plain = {frame = same, start = function() lt.checkpoint = function(f, ...) return f(...) end end},
 }
 

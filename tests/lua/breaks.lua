@@ -230,6 +230,29 @@ test("under fullgraph an error of the standard library stays what it is in eager
   end
 end)
 
+test("under fullgraph an error in a loop stays itself, and so do later ones", function()
+  local scale = 1
+  local function checked(n, wrong)
+    local scaled = n * scale
+    if n == wrong then error("wrong: " .. n) end
+    return scaled
+  end
+  local function f(x, n)
+    local last = function() return n end
+    checked(n, 2)
+    for i = 1, n do x = x + checked(i, 4) end
+    checked(n, 0)
+    return x * last()
+  end
+  local g = lt.compile(f, {fullgraph = true})
+  for _, n in ipairs {1, 3, 2, 4, 0, 5, 3, 2, 1, 4, 0} do
+    local ok, want = pcall(f, lt.ones(2), n)
+    local same, got = pcall(g, lt.ones(2), n)
+    equal(same, ok, n)
+    equal(tostring(got), tostring(want))
+  end
+end)
+
 test("fullgraph makes a break an error", function()
   lt.reset()
   local cf = lt.compile(function(x)

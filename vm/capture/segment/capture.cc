@@ -301,6 +301,7 @@ struct SegmentCapture {
     } catch (const Restart&) {
       return false;
     }
+    if (end.kind == SegmentEnd::kBreak && wanted.fullgraph && end.why.is_raised()) return true;
     if (keep_a_loop(t, decisions)) {
       if (!loop_why) loop_why = end.why;
       decisions.stop_step = 0;

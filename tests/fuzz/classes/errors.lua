@@ -1,0 +1,55 @@
+-- Errors without breaks: of the program, of ops and of the standard library, raised and not raised in turn by one
+-- compiled function, in callees, in loops and beside closures. Under fullgraph each stays what it is in eager code.
+local function number(p) return p:random(6) - 1 end
+
+local statements = {
+  function(p) p:line("y = y * %d", p:random(3)) end,
+  function(p) p:line("y = (y * 0.5):tanh() + n") end,
+  function(p) p:line("checked(n, %d)", number(p)) end,
+  function(p) p:line("nested(n, %d)", number(p)) end,
+  function(p) p:line("library(n, %d)", number(p)) end,
+  function(p) p:line("y = viewed(y, n, %d)", number(p)) end,
+  function(p) p:line("if n == %d then error('own') end", number(p)) end,
+  function(p) p:line("if n == %d then error({code = n}) end", number(p)) end,
+  function(p) p:line("assert(n ~= %d, 'asserted')", number(p)) end,
+  function(p) p:line("lt.check(n ~= %d, function() return 'stated ' .. n end)", number(p)) end,
+  function(p) p:line("lt.check_is_size(n, {max = %d})", 2 + number(p)) end,
+  function(p) p:line("if n > %d then y = y + 1 else y = y - 1 end", number(p)) end,
+  function(p) p:line("y = y + options.nested.scale") end,
+  function(p) p:line("y = y + y[{0, {0, n}}]:sum()") end,
+  function(p) p:line("y = y + y[n]:sum()") end,
+  function(p) p:line("list[#list + 1] = n") end,
+  function(p) p:line("last = function() return n end") end,
+  function(p) p:line("if last then y = y + last() end") end,
+  function(p) p:line("do local k = n; local more = function() k = k + 1; return k end; more(); y = y * k end") end,
+  function(p)
+    p:block("for i = 1, n do", function()
+      p:line("y = y + i")
+      p:line("%s(i, %d)", p:pick {"checked", "nested", "library"}, number(p))
+    end)
+  end,
+}
+
+local function generate(p)
+  p.keep(p:line("list, scale, options = {}, 1, {nested = {scale = 2}}"))
+  p.keep(p:block("do", function()
+    p.keep(p:line("local scale = 2"))
+    p.keep(p:line("checked = function(n, e) local s = n * scale; if n == e then error('no ' .. n) end; return s end"))
+  end))
+  p.keep(p:line("nested = function(n, e) local r = checked(n, e); return r + 1 end"))
+  p.keep(p:line("library = function(n, e) if n == e then lt.nn.utils.clip_grad_norm_(n, 1) end; return n end"))
+  p.keep(p:line("viewed = function(t, n, e) if n == e then return t:view(7) end; return t + n end"))
+  p.keep(p:block("f = frame(function(y, n)", function()
+    p.keep(p:line("local last"))
+    for _ = 1, 2 + p:random(5) do p:pick(statements)(p) end
+    p.keep(p:line("return y, n"))
+  end, "end)"))
+  local halt = 4 + p:random(6)
+  for i = 1, 12 do
+    if i == halt then p:line("options.nested = nil") end
+    p:line("try('f %d', f, data(%d, 6, 6), %d)", i, i, number(p))
+  end
+  p:line("see('state', #list)")
+end
+
+return {count = 100, modes = "eager,compiled,dynamic,patched,auto,capture,whole,whole dynamic", generate = generate}
