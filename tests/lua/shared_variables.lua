@@ -1,7 +1,7 @@
 -- Variables that closures share with a frame, and frames that call functions whose variables lie elsewhere.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal = h.test, h.equal
+local test, equal, truthy = h.test, h.equal, h.truthy
 
 -- What make() gives, called three times; compiled as in eager code. Returns the number of graphs.
 local function compare(make)
@@ -50,6 +50,45 @@ test("a variable that is never assigned is read wherever it lies", function()
   local shift = 2
   local function add(x) return x + shift end
   equal(compare(function() return sharing(add) end), 1)
+end)
+
+test("a function writes a variable of the frame that calls it", function()
+  local graphs = compare(function()
+    return function(x)
+      local total, steps = 0, {}
+      local function note(v) total = total + v steps[#steps + 1] = total return total end
+      note(1)
+      lt.graph_break()
+      x = x * note(2)
+      total = total * 3
+      x = x + note(4) + total
+      lt.graph_break()
+      return x + note(5), total, #steps, steps[#steps]
+    end
+  end)
+  truthy(graphs <= 4, graphs)
+end)
+
+test("a break in such a function, an error, a variable within a branch", function()
+  compare(function()
+    return function(x, i)
+      local own, log = i, {}
+      local function bump(y, how)
+        own = own + 1
+        if how == 1 then lt.graph_break() end
+        own = own * 2
+        if how == 2 then error("own is " .. own, 0) end
+        return y * own
+      end
+      lt.graph_break()
+      x = bump(x, 0) + own
+      x = bump(x, 1) + own
+      local ok, why = pcall(bump, x, 2)
+      log[1], log[2], log[3] = ok, why, own
+      if own > 10 then own = own - bump(x, 0):sum():item() * 0 - 3 end
+      return x + own, log[1], log[2], log[3], own
+    end
+  end)
 end)
 
 test("a closure that comes and goes shares the frame's variable, or has one of its own", function()

@@ -44,6 +44,11 @@ int64_t check_keys(const Tab* t, const TValue* keys, int64_t count) noexcept {
   return at == count;
 }
 
+bool is_own_variable(lua_State* L, const Func* f, int index) {
+  const int upvalue = index & 255;
+  return f->is_lua() && upvalue < f->nupvalues && mirror::slot_of(L, f->upvalues[upvalue]) == index >> 8;
+}
+
 namespace {
 
 const Tab* table_at(const GuardRun* run, int64_t a) {
@@ -110,6 +115,11 @@ int64_t check_distinct_variables(GuardRun* run, int64_t, int64_t i) noexcept {
 }
 int64_t check_same_variable(GuardRun* run, int64_t, int64_t i) noexcept {
   return check_group(run, GuardOp::kSameVariableCheck, i);
+}
+
+int64_t check_own_variable(GuardRun* run, int64_t a, int64_t index) noexcept {
+  const auto* f = static_cast<const Func*>(mirror::gc_pointer(run->regs[a]));
+  return is_own_variable(run->L, f, int(index));
 }
 
 int64_t check_tensor(GuardRun* run, int64_t a, int64_t index) noexcept {

@@ -6,6 +6,7 @@
 namespace lutra {
 
 struct GuardRun {
+  lua_State* L;
   mirror::TValue* regs;  // of the program
   const mirror::TValue* args;
   const mirror::Tab* weak;
@@ -23,6 +24,8 @@ struct GuardRun {
 using GuardHelper = int64_t (*)(GuardRun* run, int64_t a, int64_t index) noexcept;
 GuardHelper helper_of(GuardOp op);  // null: the code does it by itself
 
+// The check kOwnVariable, of both executors; only where the mirror is available, as is capture's use of it.
+bool is_own_variable(lua_State* L, const mirror::Func* f, int index);
 uint64_t get_field(const mirror::Tab* t, uint64_t key) noexcept;
 uint64_t get_length(const mirror::Tab* t) noexcept;
 uint64_t double_bits(uint64_t value) noexcept;  // of a number

@@ -3,6 +3,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/tensor_userdata.h"
+#include "vm/guard/native_run.h"
 #include "vm/guard/program.h"
 #include "vm/mirror/prototypes.h"
 
@@ -125,6 +126,9 @@ struct Runner {
       case GuardOp::kDistinctTensorsCheck:
       case GuardOp::kDistinctVariablesCheck:
       case GuardOp::kSameVariableCheck: return group(s);
+      case GuardOp::kOwnVariableCheck:
+        return lua_isfunction(L, reg(s.a)) &&
+               is_own_variable(L, static_cast<const mirror::Func*>(mirror::object(L, reg(s.a))), s.index);
       case GuardOp::kListCheck:
         return lua_istable(L, reg(s.a)) &&
                is_list(L, reg(s.a), s.index < 0 ? int64_t(lua_objlen(L, reg(s.a))) : s.index);
@@ -320,6 +324,7 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
     case GuardOp::kDistinctTensorsCheck:
     case GuardOp::kDistinctVariablesCheck: text = "the same twice"; break;
     case GuardOp::kSameVariableCheck: text = "two variables"; break;
+    case GuardOp::kOwnVariableCheck: text = "another variable"; break;
     case GuardOp::kListCheck: text = "holes"; break;
     case GuardOp::kKeysCheck: text = "changed"; break;
     case GuardOp::kSameCheck:

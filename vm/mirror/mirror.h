@@ -206,6 +206,13 @@ inline const uint32_t* return_pc(lua_State* L) {
   return (link & 7) == 2 ? code_at(frame[-2].u64) : nullptr;
 }
 
+// The slot of the frame that called the running C function that the variable is; -1 where it is none.
+inline int slot_of(lua_State* L, const Upval* variable) {
+  const TValue* first = previous_frame(base(L) - 1) + 1;
+  const bool own = !variable->closed && variable->v >= first && variable->v < base(L) - 2;
+  return own ? int(variable->v - first) : -1;
+}
+
 // Makes the frame that called the running C function a frame of f that goes on at `pc`; the call before pc must be of
 // the same slot. Where a trace called, all traces must have been flushed since.
 void move_caller(lua_State* L, const Func* f, const uint32_t* pc);

@@ -1,4 +1,5 @@
 // Calls: inlining of Lua functions, bindings of ops, attributes of tensors, gradients around backward().
+#include <algorithm>
 #include <lua.hpp>
 
 #include "ops/grad/tape.h"
@@ -336,12 +337,38 @@ bool is_apart(Trace& t, const Frame& f, unsigned i, const void* id) {
 
 }  // namespace
 
+Cell* Trace::slot_cell(Frame& f, unsigned slot) {
+  if (f.cells.size() <= slot) f.cells.resize(slot + 1, nullptr);
+  if (!f.cells[slot]) {
+    f.cells[slot] = new_cell();
+    f.cells[slot]->value = f.slots[slot] ? f.slots[slot] : nil();
+  }
+  return f.cells[slot];
+}
+
+// The variable of the first frame that an upvalue of a function is; null where it is none.
+Cell* Trace::own_cell(const Source* function, unsigned i, const void* id) {
+  if (open_slots.empty() || !regions.empty() || !mirror::available(L)) return nullptr;
+  const int slot = mirror::slot_of(L, static_cast<const mirror::Upval*>(id));
+  if (std::find(open_slots.begin(), open_slots.end(), unsigned(slot)) == open_slots.end()) return nullptr;
+  Cell* cell = slot_cell(*frames[0], unsigned(slot));
+  if (same_variables.emplace(cell, function).second) {
+    check(GuardOp::kOwnVariableCheck, function, int(i) | slot << 8, "a variable of the frame");
+  }
+  return cell;
+}
+
 Cell* Trace::upvalue(Frame& f, unsigned i) {
   if (f.function->kind == VarKind::kClosure) return f.function->closure->cells[i];
   push_pin(f.function->pin);
   const void* id = lua_upvalueid(L, -1, int(i) + 1);
-  Cell*& cell = cell_of_real[id];
   const Source* here = f.function->source;
+  const bool assigned = !f.code->proto().upvalues[i].immutable();
+  if (Cell* own = frames.size() > 1 && assigned ? own_cell(here, i, id) : nullptr) {
+    lua_pop(L, 1);
+    return own;
+  }
+  Cell*& cell = cell_of_real[id];
   if (cell && cell->function != here && (is_loose(here) || is_loose(cell->function)) &&
       same_variables.emplace(cell, here).second) {
     check_group(GuardOp::kSameVariableCheck, here, {1, {{reg(cell->function), cell->index}, {reg(here), int(i)}}},

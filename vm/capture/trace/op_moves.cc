@@ -19,15 +19,6 @@ void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {
   t.effect = true;
 }
 
-Cell* capture_slot(Trace& t, Frame& f, unsigned slot) {
-  if (f.cells.size() <= slot) f.cells.resize(slot + 1, nullptr);
-  if (!f.cells[slot]) {
-    f.cells[slot] = t.new_cell();
-    f.cells[slot]->value = f.slots[slot] ? f.slots[slot] : t.nil();
-  }
-  return f.cells[slot];
-}
-
 void close_upvalues(Frame& f, unsigned from) {
   for (unsigned i = from; i < f.cells.size(); i++) {
     if (f.cells[i]) f.slots[i] = f.cells[i]->value;
@@ -42,7 +33,7 @@ void op_fnew(Trace& t, Frame& f, bc::Ins i) {
   c->code = f.code->child(child);
   c->outer_step = t.frames[0]->step;
   for (const bc::Upvalue& u : c->code->proto().upvalues) {
-    c->cells.push_back(u.local() ? capture_slot(t, f, u.index()) : t.upvalue(f, u.index()));
+    c->cells.push_back(u.local() ? t.slot_cell(f, u.index()) : t.upvalue(f, u.index()));
   }
   t.vars.emplace_back();
   Var* v = &t.vars.back();

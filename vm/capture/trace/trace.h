@@ -184,6 +184,8 @@ class Trace {
   void finish_backward();
 
   Cell* new_cell();
+  Cell* slot_cell(Frame& f, unsigned slot);  // that closures share
+  Cell* own_cell(const Source* function, unsigned i, const void* id);
   Cell* upvalue(Frame& f, unsigned i);
   bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
 
