@@ -38,7 +38,7 @@ TEST_CASE("a graph goes through the stages in order", "[runtime][compile]") {
   };
   options.disabled_passes = {"dce"};
   const Compiled c = compile_graph(small_graph(constant), options);
-  CHECK(stages == std::vector<std::string>{"graph", "functionalise", "join_parts", "decompose", "sink_views",
+  CHECK(stages == std::vector<std::string>{"graph", "functionalise", "unroll", "join_parts", "decompose", "sink_views",
                                            "recompute", "channels_last", "pad_rows", "lower", "schedule", "fusion",
                                            "loop", "asm", "perf"});
   CHECK(c.kernels == 1);  // the schedule leaves out what nothing needs
