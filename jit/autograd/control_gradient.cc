@@ -55,7 +55,7 @@ class ScanBackward {
       const bool first = rest_ == 1;
       const Backward& b = body_.backward(request(first));
       const SymInt alike = apart ? rest_ - 1 : rest_;
-      if (b.loop && !call_.create_graph && alike > 1) {
+      if (b.loop && (!call_.create_graph || tape_watch()) && alike > 1) {
         many(b, alike);
       } else {
         one(b, first);
@@ -167,7 +167,8 @@ class ScanBackward {
     take(b, results, 1, [](const Tensor& t) { return stack_of(t); });
   }
 
-  // n steps that are alike, as a loop.
+  // n steps that are alike, as a loop: n may be another number in another run. What is interpreted under the tape has
+  // its history there.
   void many(const Backward& b, SymInt n) {
     const SymInt from = node_.reverse ? node_.steps - rest_ : rest_ - n;
     Tensors slices;
@@ -178,7 +179,9 @@ class ScanBackward {
       along.push_back(SymInt(s.dim));
     }
     const ControlFunction f{b.loop, values(b, b.carried + b.slices, b.arguments.size())};
+    const GradModeScope mode(grad_enabled() && !call_.create_graph);
     const Results results = call_scan(f, values(b, 0, b.carried), slices, along, !node_.reverse);
+    if (call_.create_graph) mark_differentiable(results);
     take(b, {results.begin(), results.end()}, n, [](const Tensor& t) { return t; });
   }
 

@@ -236,6 +236,33 @@ test("hooks, kept gradients, gradients of gradients", function()
   end
 end)
 
+-- One graph serves all lengths; so does its backward, and that one's.
+test("gradients of gradients of sequences of many lengths", function()
+  local function f(w, h, xs)
+    local last, ys = lt.scan(function(h, x)
+      h = (h * w + x):sin()
+      return h, {h * x}
+    end, h, xs)
+    return last + ys[1]:sum(0)
+  end
+  local function second(f, n)
+    lt.manual_seed(n)
+    local function leaf(...) return lt.rand({...}, {dtype = "float64", requires_grad = true}) end
+    local leaves = {leaf(4), leaf(4), leaf(n, 4)}
+    local first = {lt.grad(f(unpack(leaves)):sin():sum(), leaves, {create_graph = true})}
+    local sum = (first[1]:sin() + first[2]:cos() + first[3]:sin():sum(0)):sum()
+    for _, g in ipairs {lt.grad(sum, leaves)} do first[#first + 1] = g end
+    return first
+  end
+  local compiled = lt.compile(f)
+  for _, n in ipairs {5, 3, 24, 18, 7, 40} do
+    local got, want = second(compiled, n), second(f, n)
+    for k = 1, 6 do
+      truthy(got[k].shape[1] == want[k].shape[1] and got[k]:allclose(want[k], {rtol = 1e-10}), n .. ": " .. k)
+    end
+  end
+end)
+
 test("a second backward, where nothing was saved and where something was", function()
   local function run(f, x)
     local loss = lt.scan(f, lt.zeros(4), x):sum()
