@@ -117,11 +117,14 @@ class Verifier {
     } else if (kind == Control::kWhileLoop) {
       const size_t carried = number(0), tests = number(1), reads = number(2);
       need(in == carried + tests + reads && taken(0) == carried + tests && taken(1) == carried + reads &&
-               given(0) == 1 && given(1) == out && carried == out,
+               given(0) == 1 && given(1) == out && carried <= out && e.ints.size() == 4,
            wrong);
+      for (size_t k = carried; wrong_.empty() && k < out; k++) need(!e.out[k].sizes.empty(), "a stack without steps");
     } else if (kind == Control::kWhileLoopBack) {
       const size_t carried = number(0), reads = number(1), sums = number(2), back_reads = number(3);
-      need(in == 1 + carried + reads + sums + back_reads && taken(0) == carried + reads && given(0) >= carried, wrong);
+      const size_t rest = 1 + carried + reads + sums + back_reads, saved = number(4);
+      need(in == rest + saved && taken(0) == carried + reads && given(0) >= carried, wrong);
+      need(wrong_.empty() && (saved == 0 || saved == given(0) - carried), wrong);
       need(wrong_.empty() && taken(1) == sums + (given(0) - carried) + back_reads && given(1) == sums && out == sums,
            wrong);
     } else if (kind == Control::kScan) {

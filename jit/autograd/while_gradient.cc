@@ -1,6 +1,8 @@
-// A while_loop whose results take gradients, in; its results with a node of the tape out. Its steps are counted; the
-// backward makes as many again, then goes back through them. All steps are alike (Request::filled).
+// A while_loop whose results take gradients, in; its results with a node of the tape out. Its steps are counted; what
+// the backward reads of the first ones is kept, as far as its memory is little. Of a loop of more steps the backward
+// makes all again. Then it goes back through them. All steps are alike (Request::filled).
 #include "jit/autograd/control_node.h"
+#include "jit/device/backend.h"
 #include "ops/decompose/emit.h"
 
 namespace lutra {
@@ -11,13 +13,31 @@ using Request = TracedFunction::Request;
 using Argument = TracedFunction::Argument;
 using Backward = TracedFunction::Backward;
 
+constexpr int64_t kMostKept = 32, kFewestKept = 4, kMostKeptBytes = int64_t(4) << 20;
+
+// Of how many steps the body's further results are kept. Their memory is there before it is known how many there are.
+// A device that makes the steps by itself has no place for each.
+int64_t steps_kept(const TracedFunction& body, Device device) {
+  if (backend_of(device).preferences.leaves_processors) return 0;
+  const std::vector<TensorType> results = body.forward()->results();
+  int64_t bytes = 0;
+  for (size_t k = body.carried(); k < results.size(); k++) {
+    int64_t n = int64_t(size_of(results[k].dtype));
+    for (SymInt s : results[k].sizes) n *= s.hint;
+    bytes += n;
+  }
+  if (bytes == 0) return 0;
+  const int64_t kept = std::min(kMostKept, kMostKeptBytes / bytes);
+  return kept < kFewestKept ? 0 : kept;
+}
+
 // f, with the number of steps as one more parameter behind the carried ones; a body gives the next.
 FunctionRef counting(const FunctionRef& f, size_t carried, const Tensor& steps, bool is_body) {
   return rebuilt(f, [&](Graph& graph, const Tensors&, Tensors results) {
     const Tensor n = input_like(graph, steps);
     std::rotate(graph.inputs.begin() + ptrdiff_t(carried), graph.inputs.end() - 1, graph.inputs.end());
     std::rotate(graph.input_nodes.begin() + ptrdiff_t(carried), graph.input_nodes.end() - 1, graph.input_nodes.end());
-    if (is_body) results.push_back(add(n, Scalar(1)));
+    if (is_body) results.insert(results.begin() + ptrdiff_t(carried), add(n, Scalar(1)));
     return results;
   });
 }
@@ -36,15 +56,15 @@ struct SecondGradient final : GradNode {
 struct WhileNode final : ControlNode {
   std::shared_ptr<TracedFunction> body;
   SavedTensor steps;
-  std::vector<SavedTensor> init, reads;
-  std::vector<bool> reached;  // by read
+  std::vector<SavedTensor> init, reads, made;  // made: by further result of the body, its stack; or none is kept
+  std::vector<bool> reached;                   // by read
 
   // Edges: of what is read, then of what is carried in.
   const char* name() const override { return "while_loop"; }
   bool saves() const override { return true; }
   void drop() override {
     steps.release();
-    for (auto* list : {&init, &reads}) {
+    for (auto* list : {&init, &reads, &made}) {
       for (SavedTensor& t : *list) t.release();
     }
   }
@@ -121,10 +141,13 @@ struct WhileNode final : ControlNode {
     const size_t first = b.carried + b.slices;
     const ControlFunction back{b.loop, values(b, first, b.arguments.size(), grads, sums, read)};
     const Tensors start = values(b, 0, b.carried, grads, sums, read);
+    Tensors saved;
+    for (size_t i = b.carried; i < first && !made.empty(); i++)
+      saved.push_back(unpack(made[b.arguments[i].index - body->carried()]));
     Results results;
     {
       GradModeScope no_grad(false);
-      results = call_while_loop_back(again, back, unpack(steps), from, start);
+      results = call_while_loop_back(again, back, unpack(steps), from, start, saved);
     }
     if (call.create_graph) set_second(results, joined(joined(read, from), joined(start, back.reads)));
     for (size_t i = 0; i < body->parameters(); i++) {
@@ -183,17 +206,20 @@ Results call_while_loop(const ControlFunction& test, const RecordedFunction& bod
   check_steps_alike(body, refuse);
   auto node = make_ref<WhileNode>();
   link(*node, joined(body.plain.reads, carried));
+  const int64_t kept = steps_kept(f, carried[0]->device());
   Results results;
   {
     GradModeScope no_grad(false);
     const Tensor none = full({}, Scalar(0), DType::kInt64, carried[0]->device());
     const ControlFunction counted_test{counting(test.function, f.carried(), none, false), test.reads};
-    const ControlFunction counted{counting(body.plain.function, f.carried(), none, true), body.plain.reads};
-    results = call_while_loop(counted_test, counted, joined(carried, {none}));
+    const FunctionRef& each = kept > 0 ? f.forward() : body.plain.function;
+    const ControlFunction counted{counting(each, f.carried(), none, true), body.plain.reads};
+    results = call_while_loop(counted_test, counted, joined(carried, {none}), kept);
   }
   node->body = body.traced, node->refuse = refuse, node->reached = reached_reads(f);
   node->steps = SavedTensor::elements_of(results[f.carried()]);
   node->init = saved(carried, always), node->reads = saved(body.plain.reads, always);
+  node->made = saved({results.begin() + ptrdiff_t(f.carried()) + 1, results.end()}, always);
   for (size_t k = 0; k < f.carried(); k++) {
     if (f.gives_gradient(k)) set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
   }

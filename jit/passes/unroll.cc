@@ -120,14 +120,35 @@ class Unroller {
 
   bool while_loop(const Args& args, Results& results) {
     Tensors now = list(args, 2);
+    const size_t carried = now.size();
+    std::vector<Tensors> kept;  // by step
     const size_t nodes = graph(args, 0).nodes.size() + graph(args, 1).nodes.size();
     for (size_t steps = 0; fits(steps, nodes); steps++) {
       const Tensor goes_on = known_.value(call(graph(args, 0), joined(now, list(args, 3)))[0]);
       if (!goes_on) return false;
-      if (Elements(goes_on).at(0).to_double() == 0) return results = now, steps > 0;
+      if (Elements(goes_on).at(0).to_double() == 0) {
+        results = joined(now, stacks(args, kept));
+        return steps > 0;
+      }
       now = call(graph(args, 1), joined(now, list(args, 4)));
+      kept.emplace_back(now.begin() + ptrdiff_t(carried), now.end());
+      now.resize(carried);
     }
     return false;
+  }
+
+  Tensors stacks(const Args& args, const std::vector<Tensors>& kept) {
+    const ModeScope mode(&b_.recorder);
+    const std::vector<TensorType> types = args[1].as<FunctionRef>()->results();
+    const size_t carried = list(args, 2).size();
+    const int64_t n = args[5].sym_int().hint;
+    Tensors out;
+    for (size_t k = 0; k < types.size() - carried; k++) {
+      Tensors made;
+      for (size_t step = 0; step < kept.size() && int64_t(step) < n; step++) made.push_back(kept[step][k]);
+      out.push_back(stacked_steps(made, n, types[carried + k], list(args, 2)[0]->device()));
+    }
+    return out;
   }
 
   bool while_loop_back(const Args& args, Results& results) {

@@ -1,9 +1,13 @@
 // A launch that runs functions: branches and loops. What is carried from one run of a body to the next alternates
 // between two pieces of memory; the caller's own is only read.
-#include "ops/defs/control.h"
+#include <algorithm>
+#include <optional>
+#include <stdexcept>
+
 #include "jit/runtime/executable.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/storage.h"
+#include "ops/defs/control.h"
 #include "ops/defs/element.h"
 
 namespace lutra {
@@ -43,8 +47,8 @@ struct Memory {
 class ControlRun {
  public:
   ControlRun(const ExternLaunch& launch, const std::vector<std::shared_ptr<Executable>>& functions, Device device,
-             Decider* decider)
-      : launch_(launch), functions_(functions), device_(device), decider_(decider) {}
+             Decider* decider, bool gives)
+      : launch_(launch), functions_(functions), device_(device), decider_(decider), gives_(gives) {}
 
   void run(const ExternCall& call) {
     Operands in, out;
@@ -108,24 +112,48 @@ class ControlRun {
     holds(in[0]) ? call(function(0), {&f}, out) : call(function(1), {&g}, out);
   }
 
-  // ints: how many are carried, how many only test reads, how many only body.
+  // ints: how many are carried, how many only test reads, how many only body; of how many steps what body keeps is
+  // stacked, behind what is carried.
   void while_loop(const ExternCall& c, const Operands& in, const Operands& out) const {
     const size_t carried = size_t(c.ints[0]), tests = size_t(c.ints[1]);
     const Operands test_reads = part(in, carried, tests);
     const Operands body_reads = part(in, carried + tests, size_t(c.ints[2]));
     const Memory flag({{nullptr, function(0).plan().outputs[0].view.dtype, {}, {}}}, device_);
-    const Memory other(out, device_);
+    const Operands last = part(out, 0, carried), stacks = part(out, carried, out.size() - carried);
+    const Memory other(last, device_);
     Operands now = part(in, 0, carried);
-    if (decider_) return loop_there(now, test_reads, body_reads, flag.tensors, other.tensors, out);
-    size_t steps = 0;
+    if (decider_) {
+      if (!stacks.empty()) throw std::runtime_error("what steps of a loop keep has a place for each step");
+      return loop_there(now, test_reads, body_reads, flag.tensors, other.tensors, last);
+    }
+    const int64_t kept = c.ints[3];
+    for (const Operand& t : stacks) LUTRA_CHECK(t.sizes[0].hint == kept, "a loop that stacks another number");
+    std::optional<Memory> beyond;  // of what steps keep that have no place
+    int64_t steps = 0;
     for (;; steps++) {
       call(function(0), {&now, &test_reads}, flag.tensors);
       if (!holds(flag.tensors[0])) break;
-      const Operands& next = steps % 2 ? other.tensors : out;
-      call(function(1), {&now, &body_reads}, next);
+      if (steps == kept && !stacks.empty()) beyond.emplace(slices(stacks, 0), device_);
+      const Operands& next = steps % 2 ? other.tensors : last;
+      call(function(1), {&now, &body_reads}, joined(next, beyond ? beyond->tensors : slices(stacks, steps)));
       now = next;
     }
-    if (steps % 2 == 0) copy(now, out);
+    if (steps % 2 == 0) copy(now, last);
+    if (gives_) clear(stacks, steps);
+  }
+
+  // Zeros for steps that were not made.
+  void clear(const Operands& stacks, int64_t steps) const {
+    for (Operand t : stacks) {
+      if (steps >= t.sizes[0].hint) continue;
+      move(t, 0, steps), t.sizes[0] = t.sizes[0] - steps;
+      const std::vector<char> zeros(bytes_of(t));
+      copy_bytes(t.data, device_, zeros.data(), Device(), zeros.size());
+    }
+  }
+  static Operands joined(Operands a, const Operands& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    return a;
   }
 
   // The same memory in each step: out has what is carried.
@@ -178,7 +206,7 @@ class ControlRun {
     return saved;
   }
 
-  // ints: how many are carried, are read by body, are sums, are read by back.
+  // ints: how many are carried, are read by body, are sums, are read by back, are stacks of the loop's.
   void while_loop_back(const ExternCall& c, const Operands& in, const Operands& out) const {
     const size_t carried = size_t(c.ints[0]), reads = size_t(c.ints[1]), sums = size_t(c.ints[2]);
     const auto n = int64_t(element_of(in[0]));
@@ -186,11 +214,13 @@ class ControlRun {
     const Operands first = part(in, 1 + carried + reads, sums);
     const Operands back_reads = part(in, 1 + carried + reads + sums, size_t(c.ints[3]));
     if (n == 0) return copy(first, out);
-    const Memory saved = again(init, body_reads, n);
+    Operands saved = part(in, in.size() - size_t(c.ints[4]), size_t(c.ints[4]));
+    std::optional<Memory> made;
+    if (saved.empty() || n > saved[0].sizes[0].hint) saved = made.emplace(again(init, body_reads, n)).tensors;
     const Memory even(out, device_), odd(out, device_);
     Operands now = first;
     for (int64_t i = n; i-- > 0;) {
-      const Operands kept = slices(saved.tensors, i);
+      const Operands kept = slices(saved, i);
       const Operands& next = i == 0 ? out : i % 2 ? odd.tensors : even.tensors;
       call(function(1), {&now, &kept, &back_reads}, next);
       now = next;
@@ -235,6 +265,7 @@ class ControlRun {
   const std::vector<std::shared_ptr<Executable>>& functions_;
   const Device device_;
   Decider* const decider_;  // null: the host decides
+  const bool gives_;        // whether its results may be seen outside of the run
 };
 
 }  // namespace
@@ -242,7 +273,10 @@ class ControlRun {
 void Runner::launch_control(RunContext& c, const ExternLaunch& launch) const {
   CallOperands operands;
   const ExternCall call = make_call(c, launch, operands);
-  ControlRun(launch, flat_.functions, plan_.device, decider(c)).run(call);
+  const bool gives = std::any_of(launch.out.begin(), launch.out.end(), [&](const BufferView& v) {
+    return plan_.buffers[size_t(v.buffer)].kind == Buffer::kOutput;
+  });
+  ControlRun(launch, flat_.functions, plan_.device, decider(c), gives).run(call);
 }
 
 }  // namespace lutra

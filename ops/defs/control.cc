@@ -30,14 +30,24 @@ Results run_cond(const Args& args) {
 
 Results run_while(const Args& args) {
   Tensors carried = list(args, 2);
+  const size_t count = carried.size();
+  const int64_t kept = args[5].sym_int().hint;
+  const std::vector<TensorType> results = function(args, 1).results();
+  std::vector<Tensors> made(results.size() - count);
   while (holds(function(args, 0).run(joined(carried, list(args, 3)))[0])) {
     check_stop();
     carried = function(args, 1).run(joined(carried, list(args, 4)));
+    for (size_t k = 0; k < made.size(); k++) {
+      if (int64_t(made[k].size()) < kept) made[k].push_back(carried[count + k]);
+    }
+    carried.resize(count);
   }
   // What was carried no time is not the caller's own memory.
   if (!carried.empty() && carried[0].same(list(args, 2)[0])) {
     for (Tensor& t : carried) t = own_copy(t);
   }
+  const Device device = carried[0]->device();
+  for (size_t k = 0; k < made.size(); k++) carried.push_back(stacked_steps(made[k], kept, results[count + k], device));
   return carried;
 }
 
@@ -90,13 +100,24 @@ Results call_cond(const Tensor& pred, const ControlFunction& f, const ControlFun
   return call_op(OpId::cond, {pred, f.function, g.function, f.reads, g.reads});
 }
 
-Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const Tensors& carried) {
-  return call_op(OpId::while_loop, {test.function, body.function, carried, test.reads, body.reads});
+Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const Tensors& carried,
+                        int64_t kept) {
+  return call_op(OpId::while_loop,
+                 {test.function, body.function, carried, test.reads, body.reads, Scalar::of_int(kept)});
 }
 
 Results call_while_loop_back(const ControlFunction& body, const ControlFunction& back, const Tensor& steps,
-                             const Tensors& carried, const Tensors& sums) {
-  return call_op(OpId::while_loop_back, {body.function, back.function, steps, carried, body.reads, sums, back.reads});
+                             const Tensors& carried, const Tensors& sums, const Tensors& saved) {
+  return call_op(OpId::while_loop_back,
+                 {body.function, back.function, steps, carried, body.reads, sums, back.reads, saved});
+}
+
+Tensor stacked_steps(const Tensors& made, int64_t n, const TensorType& like, Device device) {
+  Sizes sizes = {SymInt(n - int64_t(made.size()))};
+  for (SymInt s : like.sizes) sizes.push_back(s);
+  const Tensor rest = op1(OpId::full, {sizes, Scalar(0.0), like.dtype, device});
+  if (made.empty()) return rest;
+  return op1(OpId::cat, {Tensors{op1(OpId::stack, {made, vdim(0)}), rest}, vdim(0)});
 }
 
 Results call_scan(const ControlFunction& body, const Tensors& carried, const Tensors& xs, const Sizes& dims,

@@ -18,10 +18,15 @@ struct ControlFunction {
 };
 // The ops, in a trace.
 Results call_cond(const Tensor& pred, const ControlFunction& f, const ControlFunction& g);
-Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const std::vector<Tensor>& carried);
-// back's reads are what it is given after sums and what body keeps.
+// kept: of how many steps what body gives beside carried is stacked.
+Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const std::vector<Tensor>& carried,
+                        int64_t kept = 0);
+// back's reads are what it is given after sums and what body keeps; saved are the loop's stacks, or none.
 Results call_while_loop_back(const ControlFunction& body, const ControlFunction& back, const Tensor& steps,
-                             const std::vector<Tensor>& carried, const std::vector<Tensor>& sums);
+                             const std::vector<Tensor>& carried, const std::vector<Tensor>& sums,
+                             const std::vector<Tensor>& saved);
+// The first n of these values, which lie in memory as `like` says, stacked; zeros stand for what is missing.
+Tensor stacked_steps(const std::vector<Tensor>& made, int64_t n, const TensorType& like, Device device);
 // xs are sliced, each along its dim.
 Results call_scan(const ControlFunction& body, const std::vector<Tensor>& carried, const std::vector<Tensor>& xs,
                   const Sizes& dims, bool reverse);

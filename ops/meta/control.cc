@@ -50,6 +50,17 @@ ResultSpecs specs_of(const std::vector<TensorType>& types) {
   return specs;
 }
 
+// What is carried on, then the others of n steps as stacks.
+ResultSpecs stacked_behind(size_t carried, SymInt n, const std::vector<TensorType>& results) {
+  ResultSpecs specs = specs_of(results);
+  for (size_t i = carried; i < specs.size(); i++) {
+    Sizes sizes = {n};
+    for (SymInt s : results[i].sizes) sizes.push_back(s);
+    specs[i] = contiguous_spec(sizes, results[i].dtype);
+  }
+  return specs;
+}
+
 }  // namespace
 
 ResultSpecs meta_cond(OpId op, const Args& args) {
@@ -71,8 +82,12 @@ ResultSpecs meta_while_loop(OpId op, const Args& args) {
   check_condition(op, "what test gives", tests[0]);
   std::vector<TensorType> types;
   for (const Tensor& t : carried) types.push_back(type_of(t));
-  check_types(op, "body's results", types, results);
-  return specs_of(results);
+  const SymInt kept = args[5].sym_int();
+  if (kept < 0) fail("while_loop: it keeps ", kept.hint, " steps");
+  const bool keeps = kept > 0 && results.size() > carried.size();
+  const size_t on = keeps ? carried.size() : results.size();
+  check_types(op, "body's results", types, {results.begin(), results.begin() + ptrdiff_t(on)});
+  return stacked_behind(carried.size(), kept, results);
 }
 
 ResultSpecs meta_while_loop_back(OpId op, const Args& args) {
@@ -87,6 +102,14 @@ ResultSpecs meta_while_loop_back(OpId op, const Args& args) {
   check_types(op, "what body carries on", on, {made.begin(), made.begin() + ptrdiff_t(carried.size())});
   for (const Tensor& t : sums) given.push_back(type_of(t));
   check_types(op, "back's results", given, back.results());
+  const Tensors& saved = list(args, 7);
+  if (!saved.empty()) {
+    std::vector<TensorType> stacks, kept;
+    for (const Tensor& t : saved) kept.push_back(type_of(t));
+    for (const ResultSpec& s : stacked_behind(carried.size(), saved[0]->sizes[0], made))
+      stacks.push_back({s.sizes, s.strides, s.dtype});
+    check_types(op, "what is saved", {stacks.begin() + ptrdiff_t(carried.size()), stacks.end()}, kept);
+  }
   given.insert(given.end(), made.begin() + ptrdiff_t(carried.size()), made.end());
   for (const Tensor& t : list(args, 6)) given.push_back(type_of(t));
   check_types(op, "back's arguments", wanted, given);
@@ -116,13 +139,7 @@ ResultSpecs meta_scan_slices(OpId op, const Args& args) {
   if (results.size() < carried.size()) fail("scan: the body gives ", results.size(), " tensors");
   given.resize(carried.size());
   check_types(op, "what the body carries on", given, {results.begin(), results.begin() + long(carried.size())});
-  ResultSpecs specs = specs_of(results);
-  for (size_t i = carried.size(); i < specs.size(); i++) {
-    Sizes sizes = {n};
-    for (SymInt s : results[i].sizes) sizes.push_back(s);
-    specs[i] = contiguous_spec(sizes, results[i].dtype);
-  }
-  return specs;
+  return stacked_behind(carried.size(), n, results);
 }
 
 }  // namespace lutra

@@ -8,7 +8,7 @@ local nn = lt.nn
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")(arg, {threads = 2, seconds = 1})
 local threads, seconds = common.options.threads, common.options.seconds
-lt.config.num_threads = threads
+lt.config.num_threads, lt.config.recompile_limit = threads, 100 -- steps of all cases are closures of one function
 
 local function sample(f, calls)
   local start = lt.perf_counter()
@@ -16,8 +16,8 @@ local function sample(f, calls)
   return (lt.perf_counter() - start) / calls * 1e3
 end
 
--- region() and unrolled() are step functions of the same loss; what they give must agree.
-local function both(name, calls, region, unrolled)
+-- region() and unrolled() are step functions of the same loss; what they give must agree, gradients (`leaves`) too.
+local function both(name, calls, leaves, region, unrolled)
   if not common.is_wanted(name) then return end
   local sides, compile, least = {region, unrolled}, {}, {math.huge, math.huge}
   for i, step in ipairs(sides) do
@@ -25,7 +25,10 @@ local function both(name, calls, region, unrolled)
     compile[i] = sample(sides[i], 1)
     sample(sides[i], calls)
   end
-  assert(sides[1]():allclose(sides[2](), {rtol = 1e-4}), name)
+  local gradients, loss = {}, sides[1]()
+  for i, leaf in ipairs(leaves) do gradients[i] = leaf.grad end
+  assert(loss:allclose(sides[2](), {rtol = 1e-4}), name)
+  for i, leaf in ipairs(leaves) do assert(leaf.grad:allclose(gradients[i], {rtol = 1e-3, atol = 1e-4}), name) end
   local start = lt.perf_counter()
   repeat
     for i = 1, 2 do least[i] = math.min(least[i], sample(sides[i], calls)) end
@@ -34,12 +37,14 @@ local function both(name, calls, region, unrolled)
     {"region_compile_ms", compile[1]}, {"unrolled_compile_ms", compile[2]}}, {{"threads", threads}})
 end
 
--- loss(), and its backward, as one step.
+-- loss(), and its backward, as one step. What it does not read has zeros, as what only the other branch of a cond
+-- reads.
 local function step_of(leaves, loss)
   return function()
     for _, leaf in ipairs(leaves) do leaf.grad = nil end
     local l = loss()
     l:backward()
+    for _, leaf in ipairs(leaves) do leaf.grad = leaf.grad or lt.zeros_like(leaf) end
     return l
   end
 end
@@ -53,7 +58,7 @@ do
     h = (h:mm(w) + x:mm(u)):tanh()
     return h, h
   end
-  both("rnn", 4, step_of({w, u}, function()
+  both("rnn", 4, {w, u}, step_of({w, u}, function()
     local h, ys = lt.scan(cell, h0, xs)
     return h:sum() + ys:square():mean()
   end), step_of({w, u}, function()
@@ -67,8 +72,25 @@ do
   lt.manual_seed(0)
   local a = (lt.rand({256, 256}) + 1):requires_grad_()
   local function improve(x) return (x + a / x) * 0.5 end
-  both("newton", 8, step_of({a}, function()
+  both("newton", 8, {a}, step_of({a}, function()
     local _, x = lt.while_loop(function(i) return i:lt(6) end, function(i, x) return i + 1, improve(x) end,
+      lt.tensor(0), a * 1)
+    return x:sum()
+  end), step_of({a}, function()
+    local x = a * 1
+    for _ = 1, 6 do x = improve(x) end
+    return x:sum()
+  end))
+end
+
+-- The same where nothing but the data tells how many steps there are.
+do
+  lt.manual_seed(0)
+  local a = (lt.rand({256, 256}) + 1):requires_grad_()
+  local function improve(x) return (x + a / x) * 0.5 end
+  local most = lt.tensor(6)
+  both("newton_data", 8, {a}, step_of({a}, function()
+    local _, x = lt.while_loop(function(i) return i:lt(most) end, function(i, x) return i + 1, improve(x) end,
       lt.tensor(0), a * 1)
     return x:sum()
   end), step_of({a}, function()
@@ -88,7 +110,7 @@ do
   for _, m in ipairs {first, second} do
     for _, p in ipairs(m:parameters()) do leaves[#leaves + 1] = p end
   end
-  both("experts", 8, step_of(leaves, function()
+  both("experts", 8, leaves, step_of(leaves, function()
     local y = lt.cond(x:sum():gt(-1e9), function(x) return first(x) end, function(x) return second(x) end, x)
     return y:square():mean()
   end), step_of(leaves, function() return first(x):square():mean() end))
@@ -105,7 +127,7 @@ do
     return twice * 2 - whole, (whole - twice):abs():max()
   end
   -- Steps that are all taken, so that both sides make as many.
-  both("ode", 8, step_of({k}, function()
+  both("ode", 8, {k}, step_of({k}, function()
     local _, y = lt.while_loop(function(t) return t:lt(1) end, function(t, y, h)
       local next, err = try(y, h)
       return lt.cond(err:gt(1e3), function() return t, y, h / 2 end, function() return t + h, next, h * 1 end)
