@@ -10,7 +10,10 @@ local modes = {
   compiled = {frame = function(f) return lt.compile(f) end},
   dynamic = {frame = function(f) return lt.compile(f, {dynamic = true}) end},
   patched = {frame = function(f) return lt.patch(f) end},
-  auto = {frame = same, start = function() lt.auto {threshold = 1} end, stop = function() lt.auto(false) end},
+  auto = {frame = same, start = function()
+    if not os.getenv "LUTRA_ASYNC" then lt.config.async = false end -- compiled code is to run
+    lt.auto {threshold = 1}
+  end, stop = function() lt.auto(false) end},
   capture = {frame = same, start = function() lt.config.stress = "capture" end,
     stop = function() lt.config.stress = nil end},
   ["break"] = {frame = same, start = function() lt.config.stress = "break" end,

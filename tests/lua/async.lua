@@ -319,7 +319,7 @@ end)
 
 test("what is wrong is said", function()
   fails("option 'wait' must be a boolean, got number 1", lt.compile, function() end, {wait = 1})
-  fails("config: async must be a boolean, got number", function() lt.config.async = 1 end)
+  fails("config: async must be a boolean or nil, got number", function() lt.config.async = 1 end)
   fails("wait_compiled: the function is not compiled", lt.wait_compiled, function() end)
   fails("wait_compiled: argument 'f' must be a compiled function or module", lt.wait_compiled, 1)
 end)

@@ -4,6 +4,8 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
+lt.config.async = false -- compiled code is to run at once
+
 -- f's results with lt.auto, each step's.
 local function auto(f, ...)
   lt.reset()

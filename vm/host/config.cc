@@ -30,7 +30,8 @@ struct Fixed {
 struct Passes {
   bool operator==(const Passes&) const = default;
 };
-using Member = std::variant<int Config::*, double Config::*, bool Config::*, std::string Config::*, Fixed, Passes>;
+using Member = std::variant<int Config::*, double Config::*, bool Config::*, std::optional<bool> Config::*,
+                            std::string Config::*, Fixed, Passes>;
 
 struct Row {
   const char* name;
@@ -75,7 +76,8 @@ const Row kRows[] = {
      "true: a backward that is run outside a compiled function is compiled when it is met the second time",
      "true|false"},
     {"async", &Config::async,
-     "true: no call waits for the compiler; it runs eagerly until its code, made in the background, is there",
+     "true: no call waits for the compiler; it runs eagerly until its code, made in the background, is there; nil: so "
+     "does what lt.auto compiles by itself",
      "true|false"},
     {"profit", &Config::profit,
      "which segments are compiled: auto drops those of lt.auto that do not repay their time, always none",
@@ -160,6 +162,8 @@ void set_from_text(Config& config, const Row& row, const std::string& text) {
     config.** share = check_share(row, number_of(row, text));
   } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
     config.** flag = flag_of(row, text);
+  } else if (auto* open = std::get_if<std::optional<bool> Config::*>(&row.member)) {
+    config.** open = flag_of(row, text);
   } else if (std::holds_alternative<Passes>(row.member)) {
     read_passes(config, text);
   } else if (std::holds_alternative<Fixed>(row.member)) {
@@ -183,6 +187,8 @@ void push_setting(lua_State* L, const Config& config, const Row& row) {
     lua_pushnumber(L, config.**share);
   } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
     lua_pushboolean(L, config.**flag);
+  } else if (auto* open = std::get_if<std::optional<bool> Config::*>(&row.member)) {
+    config.**open ? lua_pushboolean(L, *(config.**open)) : lua_pushnil(L);
   } else {
     const std::string text = row.in_force ? row.in_force() : config.*std::get<std::string Config::*>(row.member);
     text.empty() ? lua_pushnil(L) : lua_pushlstring(L, text.data(), text.size());
@@ -215,6 +221,11 @@ int set_impl(lua_State* L) {
   } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
     if (type != LUA_TBOOLEAN) fail("config: ", row.name, " must be a boolean, got ", luaL_typename(L, 3));
     config.** flag = lua_toboolean(L, 3);
+  } else if (auto* open = std::get_if<std::optional<bool> Config::*>(&row.member)) {
+    if (type != LUA_TBOOLEAN && type != LUA_TNIL) {
+      fail("config: ", row.name, " must be a boolean or nil, got ", luaL_typename(L, 3));
+    }
+    config.** open = type == LUA_TNIL ? std::nullopt : std::optional<bool>(lua_toboolean(L, 3));
   } else if (std::holds_alternative<Passes>(row.member)) {
     assign_passes(L, 3);
   } else if (std::holds_alternative<Fixed>(row.member)) {

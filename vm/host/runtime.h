@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ struct Config {
   int num_threads = 0;
   int verify = 0;
   bool compiled_autograd = false;
-  bool async = false;
+  std::optional<bool> async;  // none: of what lt.auto compiles by itself
   int random_cut = 0;
   std::vector<std::string> passes_off;  // sorted
   std::string isa;

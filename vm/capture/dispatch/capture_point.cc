@@ -33,6 +33,13 @@ struct UnitBody : ResumeBody {
   void push_closure(lua_State* L, int index) override { push_clone(capture_state(L), L, unit, index, false); }
 };
 
+// What nobody but lt.auto has asked for is not waited for, unless a setting says so.
+CaptureOptions options_of(lua_State* L, const Unit& unit) {
+  CaptureOptions options = unit.options;
+  if (options.wait < 0 && unit.automatic && !runtime(L).config.async) options.wait = 0;
+  return options;
+}
+
 std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point,
                                   const SegmentCall& call) {
   TraceOptions options{unit.options.dynamic, point.dynamic_dims};
@@ -42,7 +49,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, Unit& unit,
   options.has_to_pay = has_to_pay(L, unit);
   options.enters_callees = point.enters_callees && !options.has_to_pay;
   CapturedSegment s = capture_segment(L, state.trace, {*unit.code, point.pc, point.args, point.varargs}, call,
-                                      unit.options, options, point.decisions);
+                                      options_of(L, unit), options, point.decisions);
   point.decisions.kept_loops = std::move(s.kept_loops);
   const KeptLoops& kept = point.decisions.kept_loops;
   for (const auto& [pc, after] : s.next) {

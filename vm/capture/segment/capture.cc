@@ -141,7 +141,7 @@ void drop_implied(GuardProgram& p) {
 
 bool is_waited_for(lua_State* L, const CaptureOptions& options) {
   if (options.backend_function || options.backend != "native") return true;  // there is no code to be made
-  return options.wait < 0 ? !runtime(L).config.async : options.wait != 0;
+  return options.wait < 0 ? !runtime(L).config.async.value_or(false) : options.wait != 0;
 }
 
 CompileOptions compile_options(lua_State* L, const CaptureOptions& options, const GuardPlace& start) {
