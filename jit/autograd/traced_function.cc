@@ -36,7 +36,7 @@ FunctionRef without_history(const Graph& traced, size_t outputs, std::optional<s
   for (size_t k = 0; k < outputs; k++) {
     const Tensor y = make.value(traced.outputs[k].tensor());
     const Tensor given = !copied ? y : k < *copied ? own_copy(y) : contiguous_copy(y);
-    given->requires_grad = y->requires_grad;
+    given->requires_grad = traced.outputs[k].tensor()->requires_grad;
     graph->outputs.emplace_back(given);
   }
   graph->renumber();
@@ -361,7 +361,8 @@ struct TracedFunction::Assembly {
     if (graph->outputs.empty()) return std::move(out);
     prune();
     graph->renumber();
-    // All of a backward is differentiated, where it is.
+    // All of a backward is differentiated, where it is; a gradient may go through as it came.
+    for (const GraphInput& in : graph->inputs) in.value->requires_grad = is_float(in.value->dtype);
     for (const auto& n : graph->nodes) {
       for (const Tensor& t : n->results) t->requires_grad = is_float(t->dtype);
     }

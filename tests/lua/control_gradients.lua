@@ -241,9 +241,9 @@ test("gradients of gradients of sequences of many lengths", function()
   local function f(w, h, xs)
     local last, ys = lt.scan(function(h, x)
       h = (h * w + x):sin()
-      return h, {h * x}
+      return h, {h * x, x:clone()}
     end, h, xs)
-    return last + ys[1]:sum(0)
+    return last + ys[1]:sum(0) + ys[2]:sum(0)
   end
   local function second(f, n)
     lt.manual_seed(n)
