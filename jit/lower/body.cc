@@ -427,6 +427,9 @@ class Finisher {
     return out;
   }
 
+  // An access at a place that an element says may miss all caches.
+  static constexpr int64_t kAnywhere = 10 * kAdditionsOfElement;
+
   // The work of body, where an addition of two vectors in memory counts 1 an element.
   static SymInt work(const std::vector<BodyStmt>& body) {
     SymInt n = 0;
@@ -436,6 +439,9 @@ class Finisher {
         n = n + s.loop->size * work(s.loop->body);
       } else {
         cost += loop::cost(s.inst.inst.op, s.inst.inst.type);
+        const auto& terms = s.inst.at.terms;
+        const bool anywhere = std::any_of(terms.begin(), terms.end(), [](const Affine::Term& t) { return t.is_value; });
+        if (anywhere && s.inst.buffer >= 0) cost += kAnywhere;
       }
     }
     return n.is_constant() && n.hint == 0 ? SymInt(std::max<int64_t>(1, cost / kAdditionsOfElement)) : n;

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "ops/core/error.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 
@@ -124,10 +125,15 @@ AtomicFile::~AtomicFile() {
   if (fd_ >= 0) close(fd_);
 }
 
+namespace {
+constexpr size_t kMostAtOnce = size_t(4) << 20;  // between two looks whether it shall stop
+}
+
 void AtomicFile::write(const void* bytes, size_t size) {
   auto* p = static_cast<const char*>(bytes);
   while (size > 0) {
-    const ssize_t n = ::write(fd_, p, std::min<size_t>(size, size_t(1) << 30));
+    check_stop();
+    const ssize_t n = ::write(fd_, p, std::min(size, kMostAtOnce));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno("write");
     p += n, written_ += uint64_t(n), size -= size_t(n);

@@ -62,6 +62,32 @@ TEST_CASE("a compile that is interrupted leaves nothing behind", "[capture][inte
   }
 }
 
+// How often they look says how long one can be kept waiting: some million elements lie between two looks.
+TEST_CASE("ops of many elements look within", "[capture][interrupt]") {
+  struct Row {
+    const char *program, *again;
+    int64_t least;
+  };
+  static const Row rows[] = {
+      {"lt.randperm(2e6)", "lt.randperm(5)", 40},
+      {"x:sort()", "assert(lt.tensor({2, 1}):sort()[0]:item() == 1)", 100},
+      {"x:view(2, -1):sort(1)", "assert(lt.tensor({2, 1}):sort()[0]:item() == 1)", 100},
+      {"lt.limits({threads = 1})(function() return x[i] end)", "assert(x[i[{{0, 3}}]]:numel() == 3)", 3},
+      {"lt.limits({threads = 1})(function() return x:gather(0, i) end)", "x:gather(0, i[{{0, 3}}])", 3},
+      {"lt.save('lutra-interrupt-test.npy', x)", "assert(not io.open 'lutra-interrupt-test.npy')", 5},
+  };
+  LutraState s("lt = require 'lutra' x = lt.rand(1e7) i = lt.arange(2e7) % 1e7");
+  for (const Row& row : rows) {
+    INFO(row.program);
+    CHECK_FALSE(is_stopped(s.L, kNever, row.program));
+    const int64_t looks = kNever - looks_to_pass;
+    CHECK(looks >= row.least);
+    s.run("os.remove 'lutra-interrupt-test.npy'");
+    CHECK(is_stopped(s.L, looks / 2, row.program));
+    s.run(row.again);
+  }
+}
+
 // A press on Control-C, which any thread may see first, stops it too.
 TEST_CASE("a press before a compile stops it", "[capture][interrupt]") {
   LutraState s(kProgram);

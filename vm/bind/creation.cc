@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ops/core/current_device.h"
+#include "ops/core/interrupt.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
 #include "vm/bind/functions.h"
@@ -58,8 +59,10 @@ int randperm(lua_State* L) {
   const uint64_t key = draw_key(L, given ? generator[0].value + 1 : 0);
   Tensor t = make_tensor({n}, DType::kInt64);
   auto* p = t->data_as<int64_t>();
-  std::iota(p, p + n, int64_t(0));
+  constexpr int64_t kStretch = 1 << 16;  // between two looks whether it shall stop
+  for (int64_t i = 0; i < n; i += kStretch) check_stop(), std::iota(p + i, p + std::min(n, i + kStretch), i);
   for (int64_t i = n - 1; i > 0; --i) {
+    if (i % kStretch == 0) check_stop();
     const auto r = uint64_t((static_cast<unsigned __int128>(mix(key + uint64_t(i))) * uint64_t(i + 1)) >> 64);
     std::swap(p[i], p[r]);
   }

@@ -15,6 +15,8 @@ constexpr int64_t kRadixFrom = 256;         // elements from which counting beat
 constexpr int64_t kParallelRow = 1 << 16;   // and a row is shared out
 constexpr int64_t kParallelWork = 1 << 14;  // elements of rows worth a thread
 constexpr int kParts = 4;                   // of a row that is shared out
+constexpr int64_t kLongRow = 1 << 22;       // elements from which each row is shared out, one after the other
+constexpr int64_t kStretch = 1 << 20;       // of a part, between two looks whether the program shall stop
 
 // A key and a position, ordered by both: a word where the key leaves room for the position.
 struct Narrow {
@@ -56,19 +58,25 @@ class Radix {
 
   int64_t begin(int part) const { return n_ / parts_ * part + std::min<int64_t>(part, n_ % parts_); }
 
+  // f(part, begin, end) in stretches: parallel_ looks between two of them whether it shall stop.
   template <class F>
   void each_part(const F& f) {
-    if (parts_ == 1) return f(0);
-    parallel_(parts_, 1, [&](int64_t lo, int64_t hi) {
-      for (int64_t p = lo; p < hi; p++) f(int(p));
-    });
+    if (parts_ == 1) return f(0, begin(0), begin(1));
+    for (int64_t done = 0; done < n_ - n_ / parts_ * (parts_ - 1); done += kStretch) {
+      parallel_(parts_, 1, [&](int64_t lo, int64_t hi) {
+        for (int64_t p = lo; p < hi; p++) {
+          const int64_t end = begin(int(p) + 1), from = std::min(begin(int(p)) + done, end);
+          f(int(p), from, std::min(from + kStretch, end));
+        }
+      });
+    }
   }
 
   void pass(int shift) {
-    each_part([&](int p) {
+    for (int p = 0; p < parts_; p++) counts_[size_t(p)].fill(0);
+    each_part([&](int p, int64_t from, int64_t to) {
       auto& count = counts_[size_t(p)];
-      count.fill(0);
-      for (int64_t i = begin(p), end = begin(p + 1); i < end; i++) count[a_[i].key() >> shift & (kDigits - 1)]++;
+      for (int64_t i = from; i < to; i++) count[a_[i].key() >> shift & (kDigits - 1)]++;
     });
     int64_t sum = 0;
     for (int d = 0; d < kDigits; d++) {
@@ -81,11 +89,9 @@ class Radix {
       if (here == n_) return;  // one digit for all
       sum += here;
     }
-    each_part([&](int p) {
-      auto& to = counts_[size_t(p)];
-      for (int64_t i = begin(p), end = begin(p + 1); i < end; i++) {
-        b_[to[a_[i].key() >> shift & (kDigits - 1)]++] = a_[i];
-      }
+    each_part([&](int p, int64_t from, int64_t to) {
+      auto& place = counts_[size_t(p)];
+      for (int64_t i = from; i < to; i++) b_[place[a_[i].key() >> shift & (kDigits - 1)]++] = a_[i];
     });
     std::swap(a_, b_);
   }
@@ -105,13 +111,16 @@ struct Row {
   I* sorted = nullptr;
   int64_t capacity = 0;
 
-  void load(const T* from, int64_t n, int64_t stride, bool descending) {
+  void load(const T* from, int64_t n, int64_t stride, bool descending, ParallelFor parallel = nullptr) {
     if (n > capacity) items.reset(new I[size_t(n)]), spare.reset(new I[size_t(n)]), capacity = n;
     using K = order::Key<T>;
-    for (int64_t i = 0; i < n; i++) {
-      const K k = order::key(from[i * stride]);
-      items[size_t(i)] = I::make(descending ? K(~k) : k, uint32_t(i));
-    }
+    const auto body = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) {
+        const K k = order::key(from[i * stride]);
+        items[size_t(i)] = I::make(descending ? K(~k) : k, uint32_t(i));
+      }
+    };
+    parallel ? parallel(n, kParallelWork, body) : body(0, n);
   }
   void sort(int64_t n, ParallelFor parallel) {
     constexpr int kKeyBits = int(8 * sizeof(order::Key<T>));
@@ -194,7 +203,7 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending, bool selec
   const T* from = static_cast<const T*>(call.in[0].data);
   T* to = static_cast<T*>(call.out[0].data);
   auto* where = static_cast<int64_t*>(call.out[1].data);
-  const bool share_row = !select && rows == 1 && n >= kParallelRow && call.parallel;
+  const bool share_row = !select && n >= (rows == 1 ? kParallelRow : kLongRow) && call.parallel;
   const auto body = [&](int64_t begin, int64_t end) {
     Row<T> row;
     for (int64_t r = begin; r < end; r++) {
@@ -202,8 +211,9 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending, bool selec
       if (select) {
         row.select(x, n, in.stride(), descending, k);
       } else {
-        row.load(x, n, in.stride(), descending);
-        row.sort(n, share_row ? call.parallel : nullptr);
+        const ParallelFor parallel = share_row ? call.parallel : nullptr;
+        row.load(x, n, in.stride(), descending, parallel);
+        row.sort(n, parallel);
       }
       const auto put = [&](int64_t lo, int64_t hi) {
         put_sorted<T>(row, x, in.stride(), to + values.offset(r), values.stride(), where + indices.offset(r),
@@ -212,7 +222,7 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending, bool selec
       share_row ? call.parallel(k, kParallelWork, put) : put(0, k);
     }
   };
-  if (rows == 1 || !call.parallel) return body(0, rows);
+  if (rows == 1 || share_row || !call.parallel) return body(0, rows);
   call.parallel(rows, std::max<int64_t>(1, kParallelWork / n), body);
 }
 
@@ -232,7 +242,7 @@ std::vector<uint32_t> stable_order(const ExternView& v, ParallelFor parallel) {
   std::vector<uint32_t> out(size_t(n), 0);
   with_element_type(v.dtype, [&]<class T>() {
     Row<T> row;
-    row.load(static_cast<const T*>(v.data), n, v.dim ? v.strides[0] : 1, false);
+    row.load(static_cast<const T*>(v.data), n, v.dim ? v.strides[0] : 1, false, parallel);
     row.sort(n, parallel);
     for (int64_t i = 0; i < n; i++) out[size_t(i)] = row.sorted[i].at();
   });
