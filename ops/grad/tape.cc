@@ -8,6 +8,7 @@
 
 #include "ops/decompose/emit.h"
 #include "ops/defs/each_tensor.h"
+#include "ops/grad/node_memory.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/saves.h"
 #include "ops/grad/vjp.h"
@@ -22,28 +23,6 @@ namespace {
 
 // Of the process: a graph may be made by several threads in turn, and backward tells its nodes apart by it.
 std::atomic<uint64_t> next_seq{1};
-
-// Nodes die one by one, not recursively: a chain of a million is no deep stack. Destructors come here: where there is
-// no memory for the list a node dies at once.
-void bury(Ref<GradNode> node) {
-  static thread_local std::vector<Ref<GradNode>>* graves = nullptr;
-  if (!node) return;
-  if (graves) {
-    try {
-      graves->push_back(std::move(node));
-    } catch (const std::bad_alloc&) {
-    }
-    return;
-  }
-  std::vector<Ref<GradNode>> list;
-  graves = &list;
-  node = nullptr;
-  while (!list.empty()) {
-    Ref<GradNode> last = std::move(list.back());
-    list.pop_back();
-  }
-  graves = nullptr;
-}
 
 struct AccumulateGrad : GradNode {
   Tensor leaf;
@@ -77,6 +56,7 @@ struct OpNode : GradNode {
   std::vector<SavedTensor> results_saved;
   bool in_place = false;  // the result took the place of the first argument
   bool released = false;
+  NodeBytes bytes;
 
   OpNode(OpId op, const Args& call_args, bool in_place = false) : op(op), args(call_args), in_place(in_place) {
     std::vector<Tensor> inputs;
@@ -94,9 +74,12 @@ struct OpNode : GradNode {
     });
     each_argument_tensor(args, [](size_t, Tensor& t) { t = Tensor(); });
     link(*this, inputs);
+    bytes.add(
+        int64_t(sizeof *this + args.size() * sizeof(Value) + inputs.size() * (sizeof(SavedTensor) + sizeof(Edge))));
   }
 
   void save_results(const Results& results) {
+    bytes.add(int64_t(results.size() * (sizeof(SavedTensor) + sizeof(TensorImpl) + sizeof(AutogradMeta))));
     for (size_t i = 0; i < results.size(); i++) {
       bool read = masks.results >> i & 1;
       results_saved.push_back(read ? SavedTensor::elements_of(results[i]) : SavedTensor::shape_of(results[i]));

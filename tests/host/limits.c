@@ -143,6 +143,7 @@ static const char* const hogs[] = {
     "return lt.compile(function(x) return (x:expand(1e9) * 2):sin() end)(lt.ones(1))",
     "local f, t = lt.compile(function(x) return x * 2 end), {lt.ones(1000000)} while true do t[#t + 1] = f(t[#t]) end",
     "local y = lt.ones(100000, {requires_grad = true}) while true do y = y * y:sigmoid() end",
+    "local y = lt.ones(1, {requires_grad = true}) while true do y = y + 1 end",
     "local x = lt.ones(1000, 1000) local t = {} while true do t[#t + 1] = x:mm(x) end",
     "return lt.ones(3000, 3000):tolist()",
     "coroutine.wrap(function() local t = {} while true do t[#t + 1] = {} end end)()",
