@@ -20,12 +20,14 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "jit/device/backend.h"
 #include "jit/device/cost.h"
 #include "jit/runtime/config.h"
 #include "ops/core/cpu.h"
 #include "ops/core/interrupt.h"
+#include "ops/defs/modes.h"
 
 namespace lutra {
 namespace {
@@ -192,14 +194,53 @@ constinit thread_local bool loops_are_stoppable = false;
 
 constinit thread_local int most_threads = 0;
 
+namespace {
+
+// A job on a host's threads: its first error is raised when all chunks have returned.
+struct HostJob {
+  void (*body)(void* arg, int chunk);
+  void* arg;
+  std::mutex mutex;
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+
+  void fail() {
+    const std::lock_guard lock(mutex);
+    if (!failed.exchange(true)) error = std::current_exception();
+  }
+  void chunk(int i) {
+    if (failed.load(std::memory_order_relaxed)) return;
+    const bool within = std::exchange(in_chunk, true);
+    try {
+      if (!within && loops_are_stoppable) check_stop();  // on the calling thread, which alone knows
+      body(arg, i);
+    } catch (const std::exception&) {
+      fail();
+    }
+    in_chunk = within;
+  }
+};
+
+void run_on_host(const HostThreads& threads, int chunks, void (*body)(void* arg, int chunk), void* arg) {
+  HostJob job{body, arg, {}, {}, {}};
+  threads.run(
+      threads.arg, chunks, [](void* job, int i) { static_cast<HostJob*>(job)->chunk(i); }, &job);
+  if (job.error) std::rethrow_exception(job.error);
+}
+
+}  // namespace
+
 int thread_count() {
-  const int wanted = runtime_config().num_threads;
-  const int count = wanted > 0 ? wanted : machine_threads();
+  const int wanted = runtime_config().num_threads, own = modes().threads.count;
+  const int most = own > 0 ? own : wanted > 0 ? wanted : machine_threads();
+  const int count = own > 0 && wanted > 0 ? std::min(wanted, own) : most;
   return most_threads > 0 ? std::min(count, most_threads) : count;
 }
 
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
-  const int threads = std::min(thread_count(), machine_threads());
+  const HostThreads& host = modes().threads;
+  const int threads = host.run ? thread_count() : std::min(thread_count(), machine_threads());
+  if (host.run && threads > 1 && chunks > 1 && !in_chunk) return run_on_host(host, chunks, body, arg);
   if (threads <= 1 || chunks <= 1 || chunks > kMostChunks) return Pool::run_here(chunks, body, arg);
   pool().run(chunks, threads, body, arg);
 }

@@ -10,6 +10,7 @@
 #include "ops/core/intern.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/late_error.h"
+#include "ops/core/own_memory.h"
 #include "ops/defs/call.h"
 
 namespace lutra {
@@ -98,7 +99,10 @@ void Runner::set_arena(RunContext& c) const {
 }
 
 void* Runner::arena(RunContext& c, size_t bytes) const {
-  if (!c.arena || c.arena->nbytes < bytes) c.arena = nullptr, c.arena = allocate(bytes, plan_.device);
+  if (!c.arena || c.arena->nbytes < bytes) {
+    const OwnMemory kept;
+    c.arena = nullptr, c.arena = allocate(bytes, plan_.device);
+  }
   return c.arena->data;
 }
 

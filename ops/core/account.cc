@@ -49,7 +49,7 @@ OwnAccount new_account() {
     Listed* account = *at;
     if (account->tensors.load() != 0) continue;
     *at = account->next;
-    account->heap = 0, account->limit = MemoryAccount::kAny, account->refused = false;
+    account->heap = 0, account->limit = MemoryAccount::kAny, account->refused = false, account->host = {};
     return OwnAccount(account);
   }
   return OwnAccount(new Listed);

@@ -8,6 +8,14 @@
 
 namespace lutra {
 
+// Where a host wants its state's tensors on the CPU to lie. free may be called from any thread, also after the state
+// was closed.
+struct HostMemory {
+  void* (*allocate)(void* arg, size_t bytes, size_t alignment) = nullptr;  // null: there is none
+  void (*free)(void* arg, void* block, size_t bytes) = nullptr;
+  void* arg = nullptr;
+};
+
 // Invariants: tensors may outlive their state, so an account is never freed, but used again once it holds nothing. What
 // threads of the pool allocate, and memory of others, is on no account.
 struct MemoryAccount {
@@ -17,6 +25,7 @@ struct MemoryAccount {
   std::atomic<int64_t> heap{0};  // known while there is a limit
   std::atomic<int64_t> limit{kAny};
   std::atomic<bool> refused{false};  // since somebody set it to false
+  HostMemory host;                   // set before the first tensor
 
   bool has_room(int64_t bytes) const {
     const int64_t held = tensors.load(std::memory_order_relaxed) + heap.load(std::memory_order_relaxed);

@@ -19,8 +19,12 @@
 #include "ops/core/account.h"
 #include "ops/core/block_memory.h"
 #include "ops/core/error.h"
+#include "ops/core/own_memory.h"
 
 namespace lutra {
+
+constinit thread_local bool own_memory_only = false;
+
 namespace {
 
 constexpr size_t kAlignment = kBlockAlignment;
@@ -190,6 +194,31 @@ class Taken {
   int64_t bytes_;
 };
 
+// A block of the host's. Its account lives as long as it holds bytes, so the block goes back first.
+Ref<Storage> allocate_of_host(size_t nbytes) {
+  const size_t bytes = nbytes ? nbytes : 1;
+  Taken taken(bytes);
+  Ref<Storage> s = make_ref<Storage>();
+  const HostMemory host = installed_account->host;
+  void* block = bytes > size_t(1) << 62 ? nullptr : host.allocate(host.arg, bytes, kAlignment);
+  if (!block && relieve_memory_pressure(nbytes)) block = host.allocate(host.arg, bytes, kAlignment);
+  if (!block) {
+    throw Error(ErrorKind::kMemory, str("out of memory: the host has no block of ", nbytes, " bytes"));
+  }
+  if (uintptr_t(block) % kAlignment != 0) {
+    host.free(host.arg, block, bytes);
+    fail("the host's allocator gave a block that is not aligned to ", kAlignment, " bytes");
+  }
+  s->data = block;
+  s->nbytes = nbytes;
+  s->deleter = [bytes, account = taken.pass()](void* p) {
+    account->host.free(account->host.arg, p, bytes);
+    account->give_back(int64_t(bytes));
+  };
+  count_bytes(*s, int64_t(nbytes));
+  return s;
+}
+
 }  // namespace
 
 Ref<Storage> allocate(size_t nbytes, Device device) {
@@ -198,6 +227,7 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
     count_bytes(*s, int64_t(s->nbytes));
     return s;
   }
+  if (installed_account && installed_account->host.allocate && !own_memory_only) return allocate_of_host(nbytes);
   // An empty tensor has an address too: kernels may form it.
   const size_t bucket = bucket_of(nbytes ? nbytes : 1);
   Taken taken(bucket);

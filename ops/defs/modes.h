@@ -45,6 +45,14 @@ struct CallWatch : RefCounted {
 
 struct BackwardParts;  // ops/grad/engine.h
 
+// Threads of a host in the place of our own.
+struct HostThreads {
+  // task(task_arg, i) for each i in [0, n), on whatever threads; returns when all have returned.
+  void (*run)(void* arg, int n, void (*task)(void* task_arg, int i), void* task_arg) = nullptr;
+  void* arg = nullptr;
+  int count = 0;  // the calling one included
+};
+
 struct Modes {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
@@ -56,6 +64,7 @@ struct Modes {
   BackwardParts* backward_parts = nullptr;
   int64_t calls_to_hook = kNever;  // eager calls until the host's hook runs
   OwnAccount account;              // of a state
+  HostThreads threads;             // of its host, if it brought any
 };
 
 extern constinit thread_local Modes* installed_modes;

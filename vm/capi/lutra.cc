@@ -12,6 +12,7 @@
 #include "vm/capi/sandbox.h"
 #include "vm/capi/state.h"
 #include "vm/loader/loader.h"
+#include "vm/host/modes.h"
 
 namespace lutra::capi {
 namespace {
@@ -24,6 +25,18 @@ struct Opening {
 };
 
 int open_all(lua_State* L) {
+// What the host has in the place of our own, and a table for its ops; the module is at the top of the stack.
+void bring(lua_State* L, const lutra_Options& options) {
+  Modes& modes = *modes_of(L);
+  const lutra_Allocator& memory = options.allocator;
+  if (memory.allocate && modes.account->host.allocate) luaL_error(L, "this Lua state has an allocator already");
+  if (memory.allocate) modes.account->host = {memory.allocate, memory.free, memory.arg};
+  if (options.threads.run) modes.threads = {options.threads.run, options.threads.arg, options.threads.count};
+  lua_getfield(L, -1, "ops");
+  if (lua_isnil(L, -1)) lua_newtable(L), lua_setfield(L, -3, "ops");
+  lua_pop(L, 1);
+}
+
   const auto& opening = *static_cast<const Opening*>(lua_touserdata(L, 1));
   const lutra_Options& options = opening.options;
   if (!options.lua) {
@@ -36,6 +49,7 @@ int open_all(lua_State* L) {
   lua_pushcfunction(L, luaopen_lutra);
   lua_call(L, 0, 1);
   if (options.device) {
+  bring(L, options);
     lua_getfield(L, -1, "set_default_device");
     lua_pushstring(L, options.device);
     lua_call(L, 1, 0);
@@ -57,6 +71,14 @@ lutra_Options read_options(const lutra_Options* given) {
 }
 
 void close_lua(lua_State* L) {
+const char* wrong_option(const lutra_Options& options) {
+  if (options.sandbox && options.lua) return "a sandbox is a state of its own, not one of the host";
+  if (options.allocator.allocate && !options.allocator.free) return "an allocator needs a function that frees";
+  const bool counted = options.threads.count >= 1 && options.threads.count <= 255;
+  if (options.threads.run && !counted) return "a pool of threads has a count of 1 to 255";
+  return nullptr;
+}
+
   remove_loader(L);
   lua_close(L);
 }
@@ -112,8 +134,8 @@ using namespace lutra::capi;
 
 extern "C" lutra_State* lutra_open(const lutra_Options* given) {
   const lutra_Options options = read_options(given);
-  if (options.sandbox && options.lua) {
-    fail_thread(LUTRA_ERROR_ARGUMENT, "lutra_open", "a sandbox is a state of its own, not one of the host");
+  if (const char* wrong = wrong_option(options)) {
+    fail_thread(LUTRA_ERROR_ARGUMENT, "lutra_open", wrong);
     return nullptr;
   }
   lutra_State* S = new_state();

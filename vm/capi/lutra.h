@@ -68,6 +68,24 @@ typedef void (*lutra_Writer)(void* arg, const char* text, size_t length);
  * Returns LUTRA_OK, or any other code where there is no such file for it. */
 typedef int (*lutra_FileReader)(void* arg, const char* name, lutra_Writer sink, void* sink_arg);
 
+/* The host's memory for elements of tensors on the CPU; working memory of ops stays Lutra's own. allocate gives a block
+ * aligned to `alignment` (64), or NULL: then garbage is collected and it is asked once more, then the call fails with
+ * LUTRA_ERROR_MEMORY. Both are called by threads that use the state, free also by others, and after the state was
+ * closed: by who holds a tensor last. They must not call functions with a state. */
+typedef struct lutra_Allocator {
+  void* (*allocate)(void* arg, size_t bytes, size_t alignment); /* NULL: Lutra's own memory */
+  void (*free)(void* arg, void* block, size_t bytes);
+  void* arg;
+} lutra_Allocator;
+
+/* The host's threads in the place of Lutra's: run calls task(task_arg, i) once for each i in [0, n), on whatever
+ * threads, the calling one among them or not, and returns when all have returned. Results do not depend on it. */
+typedef struct lutra_ThreadPool {
+  void (*run)(void* arg, int n, void (*task)(void* task_arg, int i), void* task_arg); /* NULL: Lutra's own threads */
+  void* arg;
+  int count; /* how many tasks run at once: 1 to 255 */
+} lutra_ThreadPool;
+
 typedef struct lutra_Options {
   size_t size;           /* sizeof(lutra_Options) of the caller; members it does not know are as if zero */
   const char* device;    /* where tensors are made by default: NULL or "cpu", "cuda:0" */
@@ -87,6 +105,8 @@ typedef struct lutra_Options {
   int sandbox;
   lutra_FileReader read_file;
   void* read_file_arg;
+  lutra_Allocator allocator;
+  lutra_ThreadPool threads;
 } lutra_Options;
 
 /* A state with Lua's and Lutra's libraries open; NULL on failure (lutra_error(NULL) tells why). options may be NULL. */
