@@ -101,6 +101,64 @@ void tables(lutra::State& S) {
 int throws(lutra_State*, void*, const lutra_Value*, int, lutra_Value*, int*) { throw std::runtime_error("thrown"); }
 int throws_int(lutra_State*, void*, const lutra_Value*, int, lutra_Value*, int*) { throw 42; }
 
+int op_throws(lutra_State*, void*, const lutra_Value* in, int, lutra_Tensor* const* out, int) {
+  if (lutra_tensor_numel(in[0].as.tensor) == 3) throw std::runtime_error("thrown by a kernel");
+  if (lutra_tensor_numel(in[0].as.tensor) == 4) throw 42;
+  std::memset(lutra_tensor_data(out[0]), 0, size_t(lutra_tensor_numel(out[0])) * 4);
+  return LUTRA_OK;
+}
+
+using Values = std::vector<lutra::Value>;
+using Tensors = std::vector<lutra::Tensor>;
+
+// rotate(Tensor[] xs, int by): each tensor's elements moved on, with a gradient.
+void ops(lutra::State& S) {
+  const auto move = [](const lutra::Tensor& from, const lutra::Tensor& to, std::int64_t by) {
+    const std::int64_t n = from.numel();
+    for (std::int64_t i = 0; i < n; i++) to.data<float>()[(i + by + n) % n] = from.data<float>()[i];
+  };
+  lutra::Op rotate;
+  rotate.shape = [](const Values& in, std::vector<lutra_Shape>& out) {
+    if (in[0].values().size() != 2) throw std::runtime_error("two tensors, please");
+    out[1].sizes[0] = in[0].values()[1].tensor().numel();
+  };
+  rotate.kernel = [move](const Values& in, const Tensors& out) {
+    for (size_t k = 0; k < 2; k++) move(in[0].values()[k].tensor(), out[k], std::int64_t(in[1].number()));
+  };
+  rotate.gradient = [move](const Values& in, const Tensors&, const Tensors& g, const Tensors& to) {
+    for (size_t k = 0; k < 2; k++) {
+      if (to[k]) move(g[k], to[k], -std::int64_t(in[1].number()));
+    }
+  };
+  S.register_op("rotate(Tensor[] xs, int by=1) -> (Tensor, Tensor)", rotate);
+  S.run(
+      "local f = function(a, b) local x, y = lt.ops.rotate({a * 1, b}, {by = 1}) return x * lt.tensor({1, 2, 3}), y "
+      "end\n"
+      "for _, f in ipairs {f, lt.compile(f, {fullgraph = true})} do\n"
+      "  for i = 1, 2 do local a, b = lt.tensor({1, 2, 3}, {requires_grad = true}), lt.tensor({4, 5})\n"
+      "    local x, y = f(a, b) x:sum():backward()\n"
+      "    assert(x:equal(lt.tensor({3, 2, 6})) and y:equal(lt.tensor({5, 4})))\n"
+      "    assert(a.grad:equal(lt.tensor({2, 3, 1}))) end end");
+  fails(LUTRA_ERROR_RUN, "rotate: two tensors, please", [&] { S.run("lt.ops.rotate({lt.ones(1)})"); });
+  fails(LUTRA_ERROR_ARGUMENT, "no schema", [&] { S.register_op("rotate", rotate); });
+  fails(LUTRA_ERROR_ARGUMENT, "the kernel must not be NULL", [&] { S.register_op("r(Tensor x) -> Tensor", {}); });
+}
+
+// That leave the kernel of an op, in eager and compiled code.
+void exceptions_of_ops(lutra::State& S) {
+  lutra_OpCallbacks rules = {};
+  rules.size = sizeof rules, rules.kernel = op_throws;
+  lutra::check(lutra_register_op(S.handle(), "zero(Tensor x) -> Tensor", &rules), S.handle());
+  S.run("f = lt.compile(function(x) local y = x * 2 return lt.ops.zero(y) + 1 end)");
+  for (int i = 0; i < 3; i++) {
+    S.run("assert(f(lt.ones(2)):sum():item() == 2)");
+    fails(LUTRA_ERROR_RUN, "zero: thrown by a kernel", [&] { S.run("lt.ops.zero(lt.ones(3))"); });
+    fails(LUTRA_ERROR_RUN, "zero: thrown by a kernel", [&] { S.run("f(lt.ones(3))"); });
+    S.run("assert(not pcall(lt.ops.zero, lt.ones(4)) and not pcall(f, lt.ones(4)))");
+  }
+  S.run("assert(f(lt.ones(5)):sum():item() == 5)");
+}
+
 // Exceptions that leave a callback of C.
 void exceptions(lutra::State& S) {
   lutra_register(S.handle(), "host.throws", throws, nullptr);
@@ -120,6 +178,8 @@ int main() {
     functions(S);
     tables(S);
     exceptions(S);
+    ops(S);
+    exceptions_of_ops(S);
   } catch (const std::exception& e) {
     check(false, e.what());
   }

@@ -8,11 +8,12 @@
 #include <lua.hpp>
 #include <string>
 
+#include "vm/capi/host_ops.h"
 #include "vm/capi/output.h"
 #include "vm/capi/sandbox.h"
 #include "vm/capi/state.h"
-#include "vm/loader/loader.h"
 #include "vm/host/modes.h"
+#include "vm/loader/loader.h"
 
 namespace lutra::capi {
 namespace {
@@ -24,7 +25,6 @@ struct Opening {
   const lutra_Options& options;
 };
 
-int open_all(lua_State* L) {
 // What the host has in the place of our own, and a table for its ops; the module is at the top of the stack.
 void bring(lua_State* L, const lutra_Options& options) {
   Modes& modes = *modes_of(L);
@@ -37,6 +37,7 @@ void bring(lua_State* L, const lutra_Options& options) {
   lua_pop(L, 1);
 }
 
+int open_all(lua_State* L) {
   const auto& opening = *static_cast<const Opening*>(lua_touserdata(L, 1));
   const lutra_Options& options = opening.options;
   if (!options.lua) {
@@ -48,8 +49,8 @@ void bring(lua_State* L, const lutra_Options& options) {
   }
   lua_pushcfunction(L, luaopen_lutra);
   lua_call(L, 0, 1);
-  if (options.device) {
   bring(L, options);
+  if (options.device) {
     lua_getfield(L, -1, "set_default_device");
     lua_pushstring(L, options.device);
     lua_call(L, 1, 0);
@@ -70,7 +71,6 @@ lutra_Options read_options(const lutra_Options* given) {
   return options;
 }
 
-void close_lua(lua_State* L) {
 const char* wrong_option(const lutra_Options& options) {
   if (options.sandbox && options.lua) return "a sandbox is a state of its own, not one of the host";
   if (options.allocator.allocate && !options.allocator.free) return "an allocator needs a function that frees";
@@ -79,6 +79,7 @@ const char* wrong_option(const lutra_Options& options) {
   return nullptr;
 }
 
+void close_lua(lua_State* L) {
   remove_loader(L);
   lua_close(L);
 }
@@ -175,9 +176,11 @@ extern "C" void lutra_close(lutra_State* S) {
       return;
     }
     S->open = false;
+    close_host_ops(S);
     if (S->owned) {
       leave_line_mode(S->L);
       close_lua(S->L);
+      free_host_ops(S);
     } else {
       for (const int place : {S->traceback, S->task, S->module, S->strings}) luaL_unref(S->L, LUA_REGISTRYINDEX, place);
     }

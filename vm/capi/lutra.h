@@ -302,6 +302,41 @@ typedef int (*lutra_Callback)(lutra_State* S, void* arg, const lutra_Value* inpu
 /* Makes callback the Lua global `name`; "host.clock" is the field of a table, made where there is none. */
 LUTRA_API int lutra_register(lutra_State* S, const char* name, lutra_Callback callback, void* arg);
 
+/* -- Ops of the host: as Lua functions they stay in a compiled function's graph, each as one node. */
+
+typedef struct lutra_Shape {
+  int dtype, ndim;
+  int64_t sizes[LUTRA_MOST_DIMS];
+} lutra_Shape;
+
+/* What the three rules of an op get: inputs as the schema lists them, defaults filled in. A Tensor[] is a LUTRA_TABLE,
+ * an absent optional LUTRA_NIL. Tensors are contiguous, on the CPU, and valid until the rule returns: their data is
+ * NULL afterwards. Each rule returns LUTRA_OK, or any other code, which becomes a Lua error with the text of
+ * lutra_fail. In C++ a std::exception that leaves it becomes a Lua error. It must not longjmp out. Functions with a
+ * state, lutra_fail excepted, are LUTRA_ERROR_STATE within. Results depend on inputs alone: a call whose inputs are
+ * those of an earlier one may be left out, a failing one made twice. Rules of several states may run at once. */
+typedef struct lutra_OpCallbacks {
+  size_t size; /* sizeof(lutra_OpCallbacks) of the caller */
+  /* Fills in the m results, which are all as the first tensor beforehand. Tensors have no data yet, floats are
+   * LUTRA_NIL: sizes cannot depend on them. It is asked once for the sizes and dtypes of a call in a compiled function,
+   * at each call elsewhere. NULL: they stay as the first tensor. */
+  int (*shape)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Shape* results, int m);
+  /* Writes the results' elements; inputs are only read. */
+  int (*kernel)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Tensor* const* results, int m);
+  /* Writes input_gradients, one a tensor of the inputs, those of lists one after the other: as the tensor, NULL where
+   * none is wanted. gradients are those of the results, NULL where a result is not of floats. It is an op of its own,
+   * which has no gradient. NULL: the op has none. */
+  int (*gradient)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Tensor* const* results,
+                  lutra_Tensor* const* gradients, int m, lutra_Tensor* const* input_gradients);
+  void* arg;
+} lutra_OpCallbacks;
+
+/* Makes an op: "blur(Tensor x, *, int radius=2) -> Tensor" is lt.ops.blur(x, {radius = 3}) from then on,
+ * "image::blur(...)" lt.ops.image.blur. Types are Tensor, Tensor?, Tensor[], int, int[], float (at most 8), bool and
+ * str; '?' allows nil, what follows '*' is given by name only. Up to 8 results: "-> (Tensor, Tensor)". A name can be
+ * taken once. */
+LUTRA_API int lutra_register_op(lutra_State* S, const char* schema, const lutra_OpCallbacks* callbacks);
+
 /* Sets the text of the error that a callback is about to return; returns LUTRA_ERROR_RUN. */
 LUTRA_API int lutra_fail(lutra_State* S, const char* message);
 

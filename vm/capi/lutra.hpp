@@ -160,6 +160,18 @@ class Value {
       lutra_values_free(&v, 1);
     }
   }
+  // What somebody else keeps, an input of a callback or of a rule.
+  static Value borrowed(const lutra_Value& v) {
+    if (v.kind == LUTRA_TABLE) {
+      std::vector<Value> values;
+      for (size_t i = 0; i < v.length; i++) values.push_back(borrowed(v.as.values[i]));
+      return table(std::move(values));
+    }
+    if (v.kind == LUTRA_INTEGERS) return Value(Sizes(v.as.integers, v.as.integers + v.length));
+    lutra_Value copy = v;
+    if (v.kind == LUTRA_TENSOR) lutra_tensor_retain(copy.as.tensor);
+    return Value(std::move(copy));
+  }
   static Value keyword(std::string name, Value v) { return v.name_ = std::move(name), v.named_ = true, v; }
   // A table: values with names (by keyword) are its fields, the others its list.
   static Value table(std::vector<Value> values) {
@@ -176,6 +188,7 @@ class Value {
   }
   const std::string& string() const { return need(LUTRA_STRING), text_; }
   const Tensor& tensor() const { return need(LUTRA_TENSOR), tensor_; }
+  const Sizes& integers() const { return need(LUTRA_INTEGERS), list_; }
   // Of a table: its list and its fields, of a Lua table the list first; their names, empty for those of the list.
   const std::vector<Value>& values() const;
   const std::vector<std::string>& names() const;
@@ -295,6 +308,17 @@ class Function {
 // What a function of the host does: values in, values out. An exception becomes a Lua error.
 using Callback = std::function<std::vector<Value>(const std::vector<Value>&)>;
 
+// The rules of an op, as lutra_OpCallbacks has them; shape and gradient may be empty. Tensors hold nothing afterwards.
+struct Op {
+  using Values = std::vector<Value>;
+  using Tensors = std::vector<Tensor>;
+  std::function<void(const Values& inputs, std::vector<lutra_Shape>& results)> shape;
+  std::function<void(const Values& inputs, const Tensors& results)> kernel;
+  // Empty tensors: a gradient that is not given, or not wanted.
+  std::function<void(const Values& inputs, const Tensors& results, const Tensors& gradients, const Tensors& to)>
+      gradient;
+};
+
 class State {
  public:
   explicit State(const lutra_Options* options = nullptr) : S_(lutra_open(options)) {
@@ -355,6 +379,17 @@ class State {
     callbacks_.emplace_back(new Callback(std::move(callback)));
     check(lutra_register(S_, name, call_back, callbacks_.back().get()), S_);
   }
+  // S.register_op("twice(Tensor x) -> Tensor", {nullptr, [](auto& in, auto& out) { ... }, nullptr})
+  void register_op(const char* schema, Op op) {
+    ops_.emplace_back(new Op(std::move(op)));
+    const Op& rules = *ops_.back();
+    lutra_OpCallbacks callbacks = lutra_OpCallbacks();
+    callbacks.size = sizeof callbacks, callbacks.arg = ops_.back().get();
+    if (rules.shape) callbacks.shape = shape_rule;
+    if (rules.kernel) callbacks.kernel = kernel_rule;
+    if (rules.gradient) callbacks.gradient = gradient_rule;
+    check(lutra_register_op(S_, schema, &callbacks), S_);
+  }
   void load_state(const char* module, const std::string& path) {
     check(lutra_load_state(S_, module, path.c_str()), S_);
   }
@@ -377,11 +412,7 @@ class State {
   static int call_back(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs, int* m) {
     try {
       std::vector<Value> in;
-      for (int i = 0; i < n; i++) {
-        lutra_Value v = inputs[i];
-        if (v.kind == LUTRA_TENSOR) lutra_tensor_retain(v.as.tensor);
-        in.emplace_back(std::move(v));
-      }
+      for (int i = 0; i < n; i++) in.push_back(Value::borrowed(inputs[i]));
       std::vector<Value> out = (*static_cast<Callback*>(arg))(in);
       if (out.size() > size_t(*m)) return lutra_fail(S, "the host's function gives too many results");
       for (size_t i = 0; i < out.size(); i++) {
@@ -395,6 +426,48 @@ class State {
       return lutra_fail(S, e.what());
     }
   }
+  template <class F>
+  static int rule(lutra_State* S, const F& run) {
+    try {
+      run();
+      return LUTRA_OK;
+    } catch (const std::exception& e) {
+      return lutra_fail(S, e.what());
+    }
+  }
+  static std::vector<Value> values(const lutra_Value* from, int n) {
+    std::vector<Value> out;
+    for (int i = 0; i < n; i++) out.push_back(Value::borrowed(from[i]));
+    return out;
+  }
+  static std::vector<Tensor> tensors(lutra_Tensor* const* from, size_t n) {
+    std::vector<Tensor> out;
+    for (size_t i = 0; i < n; i++) out.emplace_back(lutra_tensor_retain(from[i]));
+    return out;
+  }
+  static size_t tensors_in(const lutra_Value* inputs, int n) {
+    size_t count = 0;
+    for (int i = 0; i < n; i++)
+      count += inputs[i].kind == LUTRA_TABLE ? inputs[i].length : inputs[i].kind == LUTRA_TENSOR;
+    return count;
+  }
+  static int shape_rule(lutra_State* S, void* arg, const lutra_Value* in, int n, lutra_Shape* out, int m) {
+    return rule(S, [&] {
+      std::vector<lutra_Shape> results(out, out + m);
+      static_cast<Op*>(arg)->shape(values(in, n), results);
+      for (int i = 0; i < m; i++) out[i] = results.at(size_t(i));
+    });
+  }
+  static int kernel_rule(lutra_State* S, void* arg, const lutra_Value* in, int n, lutra_Tensor* const* out, int m) {
+    return rule(S, [&] { static_cast<Op*>(arg)->kernel(values(in, n), tensors(out, size_t(m))); });
+  }
+  static int gradient_rule(lutra_State* S, void* arg, const lutra_Value* in, int n, lutra_Tensor* const* results,
+                           lutra_Tensor* const* gradients, int m, lutra_Tensor* const* to) {
+    return rule(S, [&] {
+      static_cast<Op*>(arg)->gradient(values(in, n), tensors(results, size_t(m)), tensors(gradients, size_t(m)),
+                                      tensors(to, tensors_in(in, n)));
+    });
+  }
   static std::vector<Value>& kept() {
     static thread_local std::vector<Value> values;
     return values;
@@ -402,6 +475,7 @@ class State {
 
   lutra_State* S_;
   std::vector<std::unique_ptr<Callback>> callbacks_;
+  std::vector<std::unique_ptr<Op>> ops_;
 };
 
 }  // namespace lutra

@@ -169,6 +169,10 @@ Entry::Entry(lutra_State* S, const char* fn) : S_(S), fn_(fn) {
     S->user.store(nullptr, std::memory_order_release);
     problem = "the state is closed";
   }
+  if (!problem && S->barred.load(std::memory_order_relaxed)) {
+    if (S->depth == 0) S->user.store(nullptr, std::memory_order_release);
+    problem = "a rule or kernel of an op must not use the state";
+  }
   if (problem) {
     S_ = nullptr;
     code_ = fail_thread(LUTRA_ERROR_STATE, fn, problem);

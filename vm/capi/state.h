@@ -38,7 +38,8 @@ struct lutra_State {
   std::atomic<bool> interrupted{false};
   std::atomic<pid_t> runner{0};  // the thread that runs a program
   std::mutex mutex;
-  std::vector<int> dropped;  // under mutex: places of functions that were freed elsewhere
+  std::vector<int> dropped;         // under mutex: places of functions that were freed elsewhere
+  std::atomic<bool> barred{false};  // a rule of a host's op runs
 };
 
 // A counted handle of a tensor, with room for the arrays that C is given.

@@ -21,6 +21,8 @@ void run_convolution(const ExternCall& call);
 void run_convolution_input(const ExternCall& call);
 void run_convolution_weight(const ExternCall& call);
 
+void run_host_op(const ExternCall& call);
+
 // scatter.cc, masked.cc, sort.cc, search.cc: every dtype
 #define ROW(op, kernel) void run_##kernel(const ExternCall& call);
 #include "ops/extern/every_dtype.def"
