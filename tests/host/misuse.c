@@ -1,4 +1,5 @@
 /* Every function of lutra.h called wrongly: a code and a message each time, and the state goes on. */
+#include <math.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,6 +24,20 @@ static int callback(lutra_State* state, void* arg, const lutra_Value* in, int n,
   return LUTRA_OK;
 }
 
+static int kernel(lutra_State* state, void* arg, const lutra_Value* in, int n, lutra_Tensor* const* out, int m) {
+  (void)state, (void)arg, (void)in, (void)n, (void)out, (void)m;
+  return LUTRA_OK;
+}
+
+/* An interrupt may come from any thread. */
+static void of_limits(lutra_State* state, int expected, const char* text) {
+  lutra_Limits limits;
+  memset(&limits, 0, sizeof limits);
+  limits.size = sizeof limits, limits.seconds = 1;
+  REFUSED(lutra_set_limits(state, &limits), expected, text);
+  REFUSED(lutra_set_limits(state, NULL), expected, text);
+}
+
 static void never(void* data, void* arg) {
   (void)data, (void)arg;
   check(0, "the deleter of a tensor that was not made");
@@ -33,6 +48,7 @@ static void all_with_state(lutra_State* state, int expected, const char* text) {
   float data[1] = {1};
   lutra_Tensor* t = (lutra_Tensor*)data;
   lutra_Function* f = (lutra_Function*)data;
+  lutra_OpCallbacks rules;
   REFUSED(lutra_do_string(state, "x = 1", NULL), expected, text);
   REFUSED(lutra_do_file(state, "x.lua", 0, NULL), expected, text);
   REFUSED(lutra_call(state, 0, 0), expected, text);
@@ -48,6 +64,10 @@ static void all_with_state(lutra_State* state, int expected, const char* text) {
   REFUSED(lutra_op(state, "add", NULL, 0, NULL, 0), expected, text);
   REFUSED(lutra_op_values(state, "add", NULL, 0, NULL, 0), expected, text);
   REFUSED(lutra_register(state, "f", callback, NULL), expected, text);
+  memset(&rules, 0, sizeof rules);
+  rules.size = sizeof rules, rules.kernel = kernel;
+  REFUSED(lutra_register_op(state, "f(Tensor x) -> Tensor", &rules), expected, text);
+  of_limits(state, expected, text);
   REFUSED(lutra_fail(state, "x"), expected == LUTRA_ERROR_STATE ? expected : LUTRA_ERROR_RUN, "");
   REFUSED(lutra_load_state(state, "net", "x.npz"), expected, text);
   REFUSED(lutra_load_state_memory(state, "net", data, 4), expected, text);
@@ -58,6 +78,8 @@ static void no_pointers(void) {
   float data[1];
   lutra_Tensor* t;
   lutra_Function* f;
+  lutra_OpCallbacks rules;
+  lutra_Limits limits = {0, 0, 0, 0};
   const char* arguments[1] = {NULL};
   const int A = LUTRA_ERROR_ARGUMENT;
   REFUSED(lutra_do_string(S, NULL, NULL), A, "text must not be NULL");
@@ -98,6 +120,23 @@ static void no_pointers(void) {
   REFUSED(lutra_register(S, "print.f", callback, NULL), A, "'print' is a function, no table");
   REFUSED(lutra_register(S, "", callback, NULL), A, "'' has an empty part");
   REFUSED(lutra_register(S, "host..f", callback, NULL), A, "'host..f' has an empty part");
+  memset(&rules, 0, sizeof rules);
+  rules.size = sizeof rules;
+  REFUSED(lutra_register_op(S, NULL, &rules), A, "the schema must not be NULL");
+  REFUSED(lutra_register_op(S, "f(Tensor x) -> Tensor", NULL), A, "callbacks must not be NULL");
+  REFUSED(lutra_register_op(S, "f(Tensor x) -> Tensor", &rules), A, "the kernel must not be NULL");
+  rules.kernel = kernel;
+  REFUSED(lutra_register_op(S, "f(Tensor x)", &rules), A, "'f(Tensor x)' is no schema");
+  REFUSED(lutra_register_op(S, "f(Frob x) -> Tensor", &rules), A, "unknown type 'Frob'");
+  rules.size = 0; /* a caller that knows nothing of it */
+  REFUSED(lutra_register_op(S, "f(Tensor x) -> Tensor", &rules), A, "the kernel must not be NULL");
+  limits.size = sizeof limits;
+  limits.seconds = -1;
+  REFUSED(lutra_set_limits(S, &limits), A, "seconds must be 0 to 1e9, got -1");
+  limits.seconds = HUGE_VAL - HUGE_VAL;
+  REFUSED(lutra_set_limits(S, &limits), A, "seconds must be");
+  limits.seconds = 0, limits.threads = -2;
+  REFUSED(lutra_set_limits(S, &limits), A, "threads must not be negative");
   REFUSED(lutra_load_state(S, NULL, "x"), A, "the module must not be NULL");
   REFUSED(lutra_load_state(S, "net", NULL), A, "the path must not be NULL");
   REFUSED(lutra_load_state_memory(S, "net", NULL, 4), A, "data must not be NULL");
@@ -242,6 +281,9 @@ int main(void) {
   if (!S) return fputs(lutra_error(NULL), stderr), 1;
   all_with_state(NULL, LUTRA_ERROR_STATE, "the state is NULL");
   lutra_close(NULL);
+  check(lutra_interrupt(NULL) == LUTRA_ERROR_STATE && lutra_interrupt(S) == LUTRA_OK, "interrupts");
+  check(!lutra_dtype_name(0) && !lutra_dtype_name(-1) && !lutra_dtype_name(19) && lutra_dtype_name(18), "dtypes");
+  check(lutra_abi() == LUTRA_ABI && strcmp(lutra_version(), LUTRA_VERSION) == 0, "the library's version");
   no_pointers();
   sizes_and_dtypes();
   tensors();
@@ -257,6 +299,7 @@ int main(void) {
   lutra_close(S);
   all_with_state(closed, LUTRA_ERROR_STATE, "the state is closed");
   check(lutra_invoke(f, NULL, 0, NULL, 0) == LUTRA_ERROR_STATE, "a function of a closed state");
+  check(lutra_interrupt(closed) == LUTRA_ERROR_STATE, "an interrupt of a closed state");
   check(strstr(lutra_error(closed), "the state is closed") != NULL && lutra_lua(closed) == NULL, "closed");
   lutra_function_free(f);
   lutra_close(closed);
