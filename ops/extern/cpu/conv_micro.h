@@ -48,6 +48,9 @@ struct ProductTile {
   T* c;
   int64_t c_row;
   ProductStart start;
+  // What product_ahead fetches for later tiles: at step j from ahead[j % kAhead] + j on.
+  static constexpr int64_t kAhead = 16;
+  const T* const* ahead = nullptr;
 };
 
 // rows x columns results, at most a vector of columns: c[i][n] = sums of blocks of `chain` terms a[i][j] * b[n][j],
@@ -106,8 +109,9 @@ struct ConvMicro {
   int width;                        // elements of a vector
   int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
   TileFn tile[3][kMostRows + 1];
-  ProductFn product[2][kMostRows + 1];  // as many rows as of tile
-  DotsFn dots[kDotsRows + 1];           // of as many rows
+  ProductFn product[2][kMostRows + 1];     // as many rows as of tile
+  ProductFn product_ahead[kMostRows + 1];  // two vectors wide; null where product does
+  DotsFn dots[kDotsRows + 1];              // of as many rows
   OuterFn outer[3][kMostRows + 1];
   SumFn sum[3];  // c[n] += sum of g[n]
   CopyFn pack, copy;

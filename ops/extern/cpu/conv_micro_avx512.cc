@@ -72,6 +72,8 @@ constexpr ConvMicro<T> table() {
           {14, 14, 6},
           {{LUTRA_CONV_ROW14(tile, T, 1)}, {LUTRA_CONV_ROW14(tile, T, 2)}, {}},
           {{LUTRA_CONV_ROW14(product, T, 1)}, {LUTRA_CONV_ROW14(product, T, 2)}},
+          {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+           product<T, 12, 2, true>, product<T, 13, 2, true>, product<T, 14, 2, true>},
           {LUTRA_PRODUCT_DOTS8(T)},
           {{LUTRA_CONV_ROW14(outer, T, 1)}, {LUTRA_CONV_ROW14(outer, T, 2)}, {LUTRA_CONV_ROW6(outer, T, 4)}},
           {sum<T, 1>, sum<T, 2>, sum<T, 4>},

@@ -42,11 +42,10 @@ constexpr int64_t kAliasedRows = 8;
 struct Matrix {
   char* data;
   DType type;
+  int64_t size;  // of an element
   int64_t rows, cols, row_stride, col_stride;
 
-  void* place(int64_t row, int64_t col) const {
-    return data + (row * row_stride + col * col_stride) * int64_t(size_of(type));
-  }
+  void* place(int64_t row, int64_t col) const { return data + (row * row_stride + col * col_stride) * size; }
   template <class T>
   T* at(int64_t row, int64_t col) const {
     return static_cast<T*>(place(row, col));
@@ -54,12 +53,12 @@ struct Matrix {
   // Whether its elements are T's; otherwise they are halves.
   template <class T>
   bool holds() const {
-    return size_of(type) == sizeof(T);
+    return size == sizeof(T);
   }
   Matrix part(int64_t row, int64_t col, int64_t n_rows, int64_t n_cols) const {
-    return {at<char>(row, col), type, n_rows, n_cols, row_stride, col_stride};
+    return {at<char>(row, col), type, size, n_rows, n_cols, row_stride, col_stride};
   }
-  Matrix transposed() const { return {data, type, cols, rows, col_stride, row_stride}; }
+  Matrix transposed() const { return {data, type, size, cols, rows, col_stride, row_stride}; }
   // Strides of dimensions of one element mean nothing: the ones that fit best.
   bool rows_lie() const { return col_stride == 1 || cols == 1; }
   bool cols_lie() const { return row_stride == 1 || rows == 1; }
@@ -68,8 +67,10 @@ struct Matrix {
 Matrix matrix_of(const ExternView& v, int64_t batch_index) {
   const int d = v.dim - 2;
   const int64_t offset = d == 1 ? batch_index * v.strides[0] : 0;
-  return {static_cast<char*>(v.data) + offset * int64_t(size_of(v.dtype)),
+  const auto size = int64_t(size_of(v.dtype));
+  return {static_cast<char*>(v.data) + offset * size,
           v.dtype,
+          size,
           v.sizes[d],
           v.sizes[d + 1],
           v.strides[d],
@@ -160,7 +161,7 @@ struct Rows {
 };
 
 // Whether all rows of m lie in the same set of the first cache.
-bool is_aliased(const Matrix& m) { return m.rows > 1 && m.row_stride * int64_t(size_of(m.type)) % 4096 < 64; }
+bool is_aliased(const Matrix& m) { return m.rows > 1 && m.row_stride * m.size % 4096 < 64; }
 // Whether tiles read m's rows where they lie, again and again.
 template <class T>
 bool reads_rows(const Matrix& m) {
@@ -235,22 +236,25 @@ class Piece {
   };
 
   void run_tiles(const Panel& p, const Rows<T>& a, int64_t rows, const Columns& b, int64_t steps, const Target& c,
-                 ProductStart start) const {
+                 ProductStart start, const T* const* ahead = nullptr) const {
     for_tiles(rows, std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows),
               [&](int64_t first, int64_t n) {
                 const Rows<T> t = a.tile(first, n);
-                micro_.product[p.log][n](
-                    {t.data, t.row, t.step, b.data, b.step, steps, c.data + first * c.row, c.row, start});
+                const bool fetches = ahead && n == rows && p.log == 1 && micro_.product_ahead[n];
+                const auto product = fetches ? micro_.product_ahead[n] : micro_.product[p.log][n];
+                product({t.data, t.row, t.step, b.data, b.step, steps, c.data + first * c.row, c.row, start, ahead});
               });
   }
 
   // f(first row, rows) of tiles as equal as can be.
   template <class F>
   static void for_tiles(int64_t rows, int64_t most, const F& f) {
-    const int64_t tiles = (rows + most - 1) / most;
-    for (int64_t i = 0; i < tiles; i++) {
-      const int64_t first = rows * i / tiles;
-      f(first, rows * (i + 1) / tiles - first);
+    if (rows <= most) return f(int64_t(0), rows);
+    const int64_t tiles = (rows + most - 1) / most, least = rows / tiles, longer = rows % tiles;
+    for (int64_t i = 0, first = 0; i < tiles; i++) {
+      const int64_t n = least + (i < longer ? 1 : 0);
+      f(first, n);
+      first += n;
     }
   }
 
@@ -342,10 +346,17 @@ class Piece {
         const Rows<T> a_rows = rows_of(a.part(row, k, rows, steps));
         for_tiles(rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
           const Rows<T> tile = a_rows.tile(first, n);
+          // The first panel's tile fetches the rows of the next tile, which would come from memory too late.
+          const int64_t left = direct_a_ ? c.rows - row - first - n : 0;
+          const T* ahead[ProductTile<T>::kAhead];
+          for (int64_t i = 0; left && i < ProductTile<T>::kAhead; i++) {
+            ahead[i] = tile.data + (n + std::min(i, left - 1)) * tile.row;
+          }
           for_panels(c.cols, [&](const Panel& p) {
             if (reads_in_place(p)) return;
             const T* panel = packed + p.at * all + (k - begin) * p.width;
-            run_tiles(p, tile, n, columns_of(b_rows, p, panel, p.width), steps, target(p, row + first), start);
+            run_tiles(p, tile, n, columns_of(b_rows, p, panel, p.width), steps, target(p, row + first), start,
+                      left && p.at == 0 ? ahead : nullptr);
           });
         });
       });
