@@ -445,17 +445,18 @@ struct Grid {
   int64_t rows = 1, cols = 1;
 };
 
-// Two pieces a thread, as threads are not equally fast; each is worth a thread's while. Pieces with the same columns
-// pack them each for itself, and so do pieces with the same rows: what costs less is halved.
+// A piece a thread; with more than two threads four, as they are not equally fast. Each is worth a thread's while.
+// Pieces with the same columns pack them each for itself, and so do pieces with the same rows: what costs less is
+// halved.
 template <class T>
 Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int threads) {
-  constexpr double kPiece = 6e6;
+  constexpr double kPiece = 2e6;
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
   // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
   constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.03;
   // A piece beyond that is cut whatever their number: some 30 ms of a core, after which it looks whether it shall stop.
   constexpr double kLongPiece = 4e9;
-  const int64_t most = threads > 1 ? 2 * threads : 1;
+  const int64_t most = threads > 2 ? 4 * threads : threads;
   Grid g;
   // A core reads memory at an eighth of the rate at which it multiplies.
   const double terms = double(c.cols) * double(a.cols);
