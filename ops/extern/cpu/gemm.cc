@@ -290,7 +290,7 @@ class Piece {
     // Results that cannot go to their place at once are kept until they are whole: all, or those of the last panel.
     const int64_t wide = 2 * micro_.width, padded = (c.cols + wide - 1) / wide * wide;
     const int64_t kept_row = direct_c_ ? wide : padded + kGap;
-    const bool keeps = !direct_c_ || !panel((c.cols - 1) / wide * wide, c.cols).full();
+    const bool ragged = !panel((c.cols - 1) / wide * wide, c.cols).full(), keeps = !direct_c_ || ragged;
     T* kept = keeps ? scratch<T>(Scratch::kMatmulOut, c.rows * kept_row, "matmul") : nullptr;
     const auto target = [&](const Panel& p, int64_t row) {
       return in_place(p) ? Target{c.at<T>(row, p.at), c.row_stride}
@@ -301,10 +301,12 @@ class Piece {
         stream(rows_of(a.part(0, k, c.rows, steps)), b.part(k, 0, steps, b.cols), c.rows, start, target);
       });
     }
-    if (panels_first_)
+    if (direct_b_ && !ragged) return finish(kept, kept_row, c);
+    if (panels_first_) {
       by_panel(a, b, c, target);
-    else
+    } else {
       for (int64_t k = 0; k < std::max<int64_t>(a.cols, 1); k += packed_steps_) by_rows(a, b, c, k, target);
+    }
     finish(kept, kept_row, c);
   }
 
@@ -331,8 +333,8 @@ class Piece {
     });
   }
 
-  // The steps from `begin` on whose columns are packed at once and stay in the second cache. Rows go through
-  // all of them before the next ones do, and a block of steps of a tile's rows stays in the first.
+  // The steps from `begin` on whose columns are packed at once and stay in the second cache. Rows go through all of
+  // them before the next ones do, and a block of steps of a tile's rows stays in the first.
   template <class F>
   void by_rows(const Matrix& a, const Matrix& b, const Matrix& c, int64_t begin, const F& target) const {
     const int64_t wide = 2 * micro_.width, all = std::min(packed_steps_, a.cols - begin), end = begin + all;
@@ -453,7 +455,7 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int threads) {
   constexpr double kPiece = 2e6;
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
   // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
-  constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.03;
+  constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.08;
   // A piece beyond that is cut whatever their number: some 30 ms of a core, after which it looks whether it shall stop.
   constexpr double kLongPiece = 4e9;
   const int64_t most = threads > 2 ? 4 * threads : threads;
