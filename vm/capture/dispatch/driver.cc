@@ -52,16 +52,20 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& 
 // The frame of an earlier version of the unit's bytecode goes on in the newest, behind the same point. The rest of a
 // frame after a break has a function of its own, which nobody redirects: it gets another.
 void follow_frame(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc, int self) {
+  const auto stands_there = [&](int id) {
+    const auto it = state.portals.find(id);
+    return it != state.portals.end() && it->second.version == unit->version && it->second.pc == pc;
+  };
   const int top = lua_gettop(L);
-  int function = self;
-  if (!unit->key.prototype) {
-    push_clone(state, L, unit, self, false);
-    remember_compiled(L, -1, *unit);
-    function = top + 1;
-  }
+  int function = unit->key.prototype ? self : 0;
+  // Ids of the newest version are those of bodies, too, which are entered otherwise.
   for (auto id = unit->ids.rbegin(); id != unit->ids.rend(); ++id) {
-    const auto it = state.portals.find(*id);
-    if (it == state.portals.end() || it->second.version != unit->version || it->second.pc != pc) continue;
+    if (!stands_there(*id)) continue;
+    if (function == 0) {
+      push_clone(state, L, unit, self, false);
+      remember_compiled(L, -1, *unit);
+      function = lua_gettop(L);
+    }
     if (move_frame(L, function, *id)) break;
   }
   lua_settop(L, top);
