@@ -71,6 +71,45 @@ TEST_CASE("cuda extern: scatter and kin") {
   }
 }
 
+TEST_CASE("cuda extern: scatter by warps and by sorted positions") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kBFloat16, DType::kInt8, DType::kInt64, DType::kBool}) {
+    INFO(name(t));
+    // Lines of 70 positions, of which many meet; along the other dim they lie apart.
+    const Operand i = index_of({40, 70}, 9), s = random_operand(t, {40, 70}, 0, 3), y = make_operand(t, {40, 9});
+    const Operand x = random_operand(t, {40, 9}, 0, 3);
+    CHECK(difference(m, {OpId::scatter_add, {x, i, s}, {y}, {1}, {}, {}}) == 0);
+    CHECK(difference(m, {OpId::scatter, {x, i, s}, {y}, {1}, {}, {""}}) == 0);
+    CHECK(difference(m, {OpId::scatter, {x, i, s}, {y}, {1}, {}, {"multiply"}}) == 0);
+    const Operand turned = random_operand(t, {70, 40}, 0, 3), z = make_operand(t, {9, 40});
+    const Operand j = random_operand(DType::kInt64, {70, 40}, 0, 8, {1, 0});
+    CHECK(difference(m, {OpId::scatter_add, {random_operand(t, {9, 40}, 0, 3), j, turned}, {z}, {0}, {}, {}}) == 0);
+    CHECK(m.launches["scatter_sorted"] == 0);
+    CHECK(m.launches["scatter_warp"] == 4);
+    // One line of several parts, to few places and to many.
+    for (int64_t places : {3, 7000}) {
+      const Operand to = random_operand(t, {places}, 0, 3), at = index_of({9000}, places);
+      const Operand from = random_operand(t, {9000}, 0, 1);
+      CHECK(difference(m, {OpId::scatter_add, {to, at, from}, {make_operand(t, {places})}, {0}, {}, {}}) == 0);
+    }
+    m.launches.clear();
+  }
+}
+
+TEST_CASE("cuda extern: long rows are sorted by digits") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat16, DType::kFloat64, DType::kInt64, DType::kUInt8, DType::kBool}) {
+    INFO(name(t));
+    const Operand x = random_operand(t, {2, 9000}, is_bool(t) || t == DType::kUInt8 ? 0 : -90, 90);
+    const Operand values = make_operand(t, {2, 9000}), indices = make_operand(DType::kInt64, {2, 9000});
+    for (int64_t descending : {0, 1}) {
+      CHECK(difference(m, {OpId::sort, {x}, {values, indices}, {1, descending, 1}, {}, {}}) == 0);
+    }
+    CHECK(m.launches["place_digits"] == 2 * int(size_of(t)));
+    m.launches.clear();
+  }
+}
+
 TEST_CASE("cuda extern: index_put") {
   HostMachine m;
   for (DType t : {DType::kFloat32, DType::kFloat16, DType::kInt32}) {

@@ -92,6 +92,18 @@ const char kShim[] = R"cpp(
     yield();
     return r;
   }
+  static unsigned __match_any_sync(unsigned, unsigned long long x) {
+    const unsigned warp = threadIdx.x / 32, me = threadIdx.x % 32;
+    std::memcpy(exchange[warp][me], &x, sizeof x);
+    yield();
+    unsigned r = 0;
+    for (unsigned lane = 0; lane < 32; lane++) {
+      r |= unsigned(std::memcmp(exchange[warp][lane], &x, sizeof x) == 0) << lane;
+    }
+    yield();
+    return r;
+  }
+  static int __ffs(int x) { return __builtin_ffs(x); }
   static int __popc(unsigned x) { return __builtin_popcount(x); }
   template <class T>
   static T atomicAdd(T* p, T v) {

@@ -2,11 +2,13 @@
 //
 // Invariants:
 // 1. What meets in one element is taken in the order of the positions, as on the CPU, so bits agree with it: either one
-//    thread walks through the positions of a line, or the positions of each line are sorted by where they go and one
-//    thread an element of the slice takes those of one place in turn, or a block lists the positions of its place in
-//    order. What lies in different lines never meets.
+//    thread walks through the positions of a line; or a warp does, 32 at a time, of which the first that goes to a
+//    place takes what the others bring there; or the positions of each line are sorted by where they go and one thread
+//    an element of the slice takes those of one place in turn; or a block lists the positions of its place in order.
+//    What lies in different lines never meets.
 // 2. A position out of bounds is reported and left out; the next wait for the GPU raises it.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "ops/extern/cuda/kernels.h"
@@ -16,7 +18,8 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int64_t kSerial = 32;  // positions of a line that one thread walks through
+constexpr int64_t kSerial = 32;    // positions of a line that one thread walks through
+constexpr int64_t kByWarp = 4096;  // those that a warp walks through
 
 // VARIANT: the mode, and 8 where sources are multiplied first.
 const ExternSource kSource = {"scatter", R"cuda(
@@ -154,6 +157,48 @@ KERNEL scatter_serial(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0*
     if (!resolve(w, first + k * step, dst, src, fault, site)) continue;
     T0& target = to[dst + slice_dst];
     target = R::go(target, from[src + slice_src], f.alpha);
+  }
+}
+// Any element as bits, which a warp can exchange.
+DEV u64 packed(T0 v) {
+  u64 r = 0;
+  memcpy(&r, &v, sizeof v);
+  return r;
+}
+DEV T0 unpacked(u64 bits) {
+  T0 r;
+  memcpy(&r, &bits, sizeof r);
+  return r;
+}
+// A warp walks through the positions of a line; slices have one element. What comes next is read while the elements
+// before it are written.
+KERNEL BOUNDS(128) scatter_warp(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from, Finish f, Fault* fault,
+                                i64 site) {
+  const i64 line = thread_number() / 32;
+  const int lane = threadIdx.x % 32;
+  if (line >= lines) return;
+  const i64 first = line / step * step * length + line % step;
+  i64 dst = 0, src;
+  bool in = lane < length && resolve(w, first + lane * step, dst, src, fault, site);
+  T0 v = from[in ? src : 0];
+  for (i64 k = 0; k < length; k += 32) {
+    const i64 next = k + 32 + lane;
+    i64 next_dst = 0;
+    const bool next_in = next < length && resolve(w, first + next * step, next_dst, src, fault, site);
+    const T0 next_v = from[next_in ? src : 0];
+    const u32 same = __match_any_sync(0xffffffffu, in ? (u64)dst : ~(u64)lane);
+    u32 rest = (same & ((1u << lane) - 1)) ? 0 : same & (same - 1);  // those behind the first
+    const bool leads = in && !(same & ((1u << lane) - 1));
+    T0 sum = v;
+    if (leads) sum = R::go(to[dst], v, f.alpha);
+    while (__ballot_sync(0xffffffffu, rest != 0)) {
+      const T0 other = unpacked(__shfl_sync(0xffffffffu, packed(v), rest ? __ffs(rest) - 1 : lane));
+      if (rest) sum = R::go(sum, other, f.alpha);
+      rest &= rest - 1;
+    }
+    if (leads) to[dst] = sum;
+    __syncwarp();
+    in = next_in, dst = next_dst, v = next_v;
   }
 }
 // Number k of a line: the dim that is walked has `step` positions beneath it.
@@ -350,6 +395,13 @@ struct Scatter {
   int64_t skip = INT64_MIN;  // positions with this index are left out
 };
 
+// How many bits tell the places of a view's elements apart, and from one whose bits are all set.
+int bits_of_places(const ExternView& out) {
+  int64_t last = 0;
+  for (int d = 0; d < out.dim; d++) last += std::max<int64_t>(0, out.sizes[d] - 1) * out.strides[d];
+  return std::bit_width(uint64_t(last + 1));
+}
+
 // What is in `out` already, and the source's elements.
 void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Scatter& s) {
   const ExternView& out = l.call.out[0];
@@ -369,15 +421,19 @@ void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Sca
     if (length == w.positions) length = 1, step = 1;  // every dim is apart
   }
   const bool plain = s.finish.include_self && !s.finish.mean && !s.finish.by_count;
+  const int64_t lines = w.positions / length;
   if (plain && length <= kSerial) {
-    const int64_t lines = w.positions / length;
     return l.each({kSource, "scatter_serial", {out.dtype}, variant}, lines * w.slice, w, lines, length, step, out.data,
                   source, s.finish, fault, site);
+  }
+  if (plain && w.slice == 1 && length <= std::min(kByWarp, 64 * lines)) {
+    return l.run({kSource, "scatter_warp", {out.dtype}, variant}, {(lines + 3) / 4}, 128, w, lines, length, step,
+                 out.data, source, s.finish, fault, site);
   }
   if (w.positions > INT32_MAX) fail(name(l.call.op), ": an index of ", w.positions, " positions is too large");
   auto* keys = l.scratch<uint64_t>(w.positions);
   l.each({kSource, "scatter_keys", {out.dtype}, variant}, w.positions, w, length, step, keys, fault, site);
-  const SortedRows sorted = sort_rows(l, keys, w.positions / length, length);
+  const SortedRows sorted = sort_rows(l, keys, lines, length, bits_of_places(out));
   l.each({kSource, "scatter_sorted", {out.dtype}, variant}, w.positions * w.slice, w, length, step, sorted.keys,
          sorted.positions, out.data, source, s.finish);
 }

@@ -166,7 +166,7 @@ void run_isin(const ExternCall& call) {
   auto* keys = l.scratch<uint64_t>(n);
   if (n) {
     l.each({kIsin, "isin_keys", {in.dtype}}, n, tests, keys, n);
-    keys = sort_rows(l, keys, 1, n).keys;
+    keys = sort_rows(l, keys, 1, n, 8 * int(size_of(in.dtype))).keys;
   }
   l.each({kIsin, "isin_find", {in.dtype}}, total, in, keys, n, call.out[0].data, total, int(call.ints[0] != 0));
 }

@@ -1,6 +1,6 @@
-// sort and topk: rows of elements become keys, tiles of keys are sorted in shared memory, and sorted tiles are merged
-// in pairs until a row is one; few keys are counted instead. Equal elements keep their order and NaNs are the largest:
-// there is one right answer.
+// sort and topk: rows of elements become keys; a short row is sorted in shared memory, a long one by its digits, the
+// lowest first; few keys are counted instead. Equal elements keep their order and NaNs are the largest: there is one
+// right answer.
 #include "ops/extern/cuda/sort.h"
 
 #include <algorithm>
@@ -10,21 +10,21 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int64_t kTile = 2048;         // keys that a block sorts
+constexpr int64_t kTile = 2048;         // keys of a row that a block sorts
 constexpr int64_t kCompared = 1 << 25;  // comparisons up to which keys are only counted
 
-// VARIANT: log2 of the tile. A block of half as many threads as a tile has keys sorts one tile (or several small ones:
-// then the block has 256 threads).
+// VARIANT: log2 of the tile, which holds a row. A block of half as many threads as a tile has keys sorts one tile (or
+// several small ones: then the block has 256 threads).
 const ExternSource kTileSource = {"sort_tile", R"cuda(
 #define TILE (1 << VARIANT)
 #define KEYS (TILE < 512 ? 512 : TILE)
-// Tiles of a row follow each other; the last may be short. Keys with their positions within the row.
-KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n, i64 tiles) {
+// Keys with their positions within the row.
+KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n) {
   __shared__ u64 key[KEYS];
   __shared__ u32 at[KEYS];
   const i64 first = (i64)blockIdx.x * (KEYS / TILE);
   for (int i = threadIdx.x; i < KEYS; i += blockDim.x) {
-    const i64 tile = first + i / TILE, row = tile / tiles, place = tile % tiles * TILE + i % TILE;
+    const i64 row = first + i / TILE, place = i % TILE;
     const bool in = row < rows && place < n;
     key[i] = in ? keys[row * n + place] : ~0ull;
     at[i] = in ? (u32)place : 0xffffffffu;
@@ -44,7 +44,7 @@ KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 ro
     }
   }
   for (int i = threadIdx.x; i < KEYS; i += blockDim.x) {
-    const i64 tile = first + i / TILE, row = tile / tiles, place = tile % tiles * TILE + i % TILE;
+    const i64 row = first + i / TILE, place = i % TILE;
     if (row < rows && place < n) out[row * n + place] = key[i], positions[row * n + place] = at[i];
   }
 }
@@ -75,25 +75,89 @@ KERNEL BOUNDS(256) rank_keys(const u64* keys, u64* out, u32* positions, i64 n) {
 }
 )cuda"};
 
-const ExternSource kMergeSource = {"sort_merge", R"cuda(
-// Runs of `run` sorted keys become runs of twice as many: each key goes to its place in its own run and what of the
-// other run comes before it (of equals, the left run's).
-KERNEL merge_runs(const u64* keys, const u32* positions, u64* out, u32* out_positions, i64 rows, i64 n, i64 run) {
-  const i64 i = thread_number();
-  if (i >= rows * n) return;
-  const i64 row = i / n, k = i % n, pair = k / (2 * run) * 2 * run;
-  const bool left = k - pair < run;
-  const i64 other = left ? pair + run : pair, end = left ? other + run : pair + run;
-  const u64* base = keys + row * n;
-  const u64 key = base[k];
-  i64 low = other < n ? other : n, high = end < n ? end : n;
-  const i64 begin = low;
-  while (low < high) {
-    const i64 mid = low + (high - low) / 2;
-    if (left ? base[mid] < key : base[mid] <= key) low = mid + 1; else high = mid;
+constexpr int64_t kPart = 4096;  // keys that a block sorts by a digit
+constexpr int kDigitBits = 8;
+
+// A row lies in parts of 4096 keys. By a digit of 8 bits: each part counts its digits; their counts are added up over
+// the parts before it; keys go behind those of lower digits, of earlier parts, of earlier warps and of earlier turns.
+const ExternSource kDigitSource = {"sort_digits", R"cuda(
+#define THREADS 256
+#define TURNS 16
+#define PART (THREADS * TURNS)
+KERNEL BOUNDS(THREADS) count_digits(const u64* keys, u32* counts, i64 n, i64 parts, int shift) {
+  __shared__ u32 bins[256];
+  const i64 row = blockIdx.x / parts, part = blockIdx.x % parts;
+  bins[threadIdx.x] = 0;
+  __syncthreads();
+#pragma unroll 4
+  for (int k = 0; k < TURNS; k++) {
+    const i64 i = part * PART + k * THREADS + threadIdx.x;
+    if (i < n) atomicAdd(&bins[keys[row * n + i] >> shift & 255], 1u);
   }
-  const i64 to = row * n + pair + (left ? k - pair : k - pair - run) + (low - begin);
-  out[to] = key, out_positions[to] = positions[i];
+  __syncthreads();
+  counts[(row * 256 + threadIdx.x) * parts + part] = bins[threadIdx.x];
+}
+// The sum of a warp's values up to this lane's.
+DEV u32 sum_to(u32 v, int lane) {
+  for (int d = 1; d < 32; d *= 2) {
+    const u32 before = __shfl_sync(0xffffffffu, v, lane - d);
+    if (lane >= d) v += before;
+  }
+  return v;
+}
+// A warp for each row and digit: its counts become sums of those before.
+KERNEL BOUNDS(256) sum_counts(u32* counts, u32* totals, i64 digits, i64 parts) {
+  const i64 digit = thread_number() / 32;
+  const int lane = threadIdx.x % 32;
+  if (digit >= digits) return;
+  u32 before = 0;
+  for (i64 p = 0; p < parts; p += 32) {
+    const u32 v = p + lane < parts ? counts[digit * parts + p + lane] : 0, sum = sum_to(v, lane);
+    if (p + lane < parts) counts[digit * parts + p + lane] = before + sum - v;
+    before += __shfl_sync(0xffffffffu, sum, 31);
+  }
+  if (lane == 0) totals[digit] = before;
+}
+KERNEL BOUNDS(THREADS) place_digits(const u64* keys, const u32* positions, u64* out, u32* out_positions,
+                                    const u32* counts, const u32* totals, i64 n, i64 parts, int shift) {
+  __shared__ u32 warps[THREADS / 32], seen[THREADS / 32][256];
+  const i64 row = blockIdx.x / parts, part = blockIdx.x % parts;
+  const int t = threadIdx.x, warp = t / 32, lane = t % 32;
+  const u32 total = totals[row * 256 + t], sum = sum_to(total, lane);
+  if (lane == 31) warps[warp] = sum;
+  for (int w = 0; w < THREADS / 32; w++) seen[w][t] = 0;
+  __syncthreads();
+  u32 base = sum - total + counts[(row * 256 + t) * parts + part];
+  for (int w = 0; w < warp; w++) base += warps[w];
+  u64 key[TURNS];
+  u32 rank[TURNS];
+  const i64 first = part * PART + warp * (32 * TURNS) + lane;
+#pragma unroll
+  for (int k = 0; k < TURNS; k++) key[k] = first + k * 32 < n ? keys[row * n + first + k * 32] : 0;
+#pragma unroll
+  for (int k = 0; k < TURNS; k++) {
+    const bool in = first + k * 32 < n;
+    const u32 digit = key[k] >> shift & 255, same = __match_any_sync(0xffffffffu, in ? digit : 256u + lane);
+    const u32 before = in ? seen[warp][digit] : 0;
+    rank[k] = before + __popc(same & ((1u << lane) - 1));
+    __syncwarp();
+    if (in && !(same & ((1u << lane) - 1))) seen[warp][digit] = before + __popc(same);
+    __syncwarp();
+  }
+  __syncthreads();
+  for (int w = 0; w < THREADS / 32; w++) {
+    const u32 here = seen[w][t];
+    seen[w][t] = base;
+    base += here;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < TURNS; k++) {
+    const i64 i = first + k * 32;
+    if (i >= n) break;
+    const i64 to = row * n + seen[warp][key[k] >> shift & 255] + rank[k];
+    out[to] = key[k], out_positions[to] = positions ? positions[row * n + i] : (u32)i;
+  }
 }
 )cuda"};
 
@@ -138,32 +202,43 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending) {
   Launcher l(call);
   auto* keys = l.scratch<uint64_t>(rows * n);
   l.each({kRowSource, "make_keys", {in.dtype}}, rows * n, in, at, int(descending), rows, n, keys);
-  const SortedRows sorted = sort_rows(l, keys, rows, n);
+  const SortedRows sorted = sort_rows(l, keys, rows, n, 8 * int(size_of(in.dtype)));
   l.each({kRowSource, "put_sorted", {in.dtype}}, rows * k, in, values, indices, at, rows, n, k, sorted.positions);
+}
+
+SortedRows by_digits(Launcher& l, uint64_t* keys, int64_t rows, int64_t n, int bits) {
+  const int64_t parts = (n + kPart - 1) / kPart, digits = rows << kDigitBits;
+  auto* counts = l.scratch<uint32_t>(digits * parts);
+  auto* totals = l.scratch<uint32_t>(digits);
+  SortedRows from{keys, nullptr}, to{l.scratch<uint64_t>(rows * n), l.scratch<uint32_t>(rows * n)};
+  uint32_t* spare = bits > kDigitBits ? l.scratch<uint32_t>(rows * n) : nullptr;
+  for (int shift = 0; shift < bits; shift += kDigitBits) {
+    l.run({kDigitSource, "count_digits", {}}, {rows * parts}, 256, from.keys, counts, n, parts, shift);
+    l.run({kDigitSource, "sum_counts", {}}, {digits / 8}, 256, counts, totals, digits, parts);
+    l.run({kDigitSource, "place_digits", {}}, {rows * parts}, 256, from.keys, from.positions, to.keys, to.positions,
+          counts, totals, n, parts, shift);
+    if (!from.positions) from.positions = spare;
+    std::swap(from, to);
+  }
+  return from;
 }
 
 }  // namespace
 
-SortedRows sort_rows(Launcher& l, uint64_t* keys, int64_t rows, int64_t n) {
+SortedRows sort_rows(Launcher& l, uint64_t* keys, int64_t rows, int64_t n, int bits) {
   if (n <= 2 * kTile && rows * n * n <= kCompared) {
     SortedRows r{l.scratch<uint64_t>(rows * n), l.scratch<uint32_t>(rows * n)};
     l.run({kRankSource, "rank_keys", {}}, {rows * ((n + 31) / 32)}, 256, keys, r.keys, r.positions, n);
     return r;
   }
+  if (n > kTile) return by_digits(l, keys, rows, n, bits);
   int log = 1;
-  while ((int64_t(1) << log) < std::min(n, kTile)) log++;
-  const int64_t tile = int64_t(1) << log, tiles = (n + tile - 1) / tile;
-  const int64_t each = std::max<int64_t>(1, 512 / tile);  // tiles of a block
-  SortedRows a{l.scratch<uint64_t>(rows * n), l.scratch<uint32_t>(rows * n)};
-  l.run({kTileSource, "sort_tiles", {}, log}, {(rows * tiles + each - 1) / each},
-        unsigned(std::max<int64_t>(256, tile / 2)), keys, a.keys, a.positions, rows, n, tiles);
-  if (tiles == 1) return a;
-  SortedRows b{keys, l.scratch<uint32_t>(rows * n)};
-  for (int64_t run = tile; run < n; run *= 2) {
-    l.each({kMergeSource, "merge_runs", {}}, rows * n, a.keys, a.positions, b.keys, b.positions, rows, n, run);
-    std::swap(a, b);
-  }
-  return a;
+  while ((int64_t(1) << log) < n) log++;
+  const int64_t tile = int64_t(1) << log, each = std::max<int64_t>(1, 512 / tile);  // tiles of a block
+  const SortedRows r{l.scratch<uint64_t>(rows * n), l.scratch<uint32_t>(rows * n)};
+  l.run({kTileSource, "sort_tiles", {}, log}, {(rows + each - 1) / each}, unsigned(std::max<int64_t>(256, tile / 2)),
+        keys, r.keys, r.positions, rows, n);
+  return r;
 }
 
 void run_sort(const ExternCall& call) { order_rows(call, call.ints[0], call.ints[1] != 0); }
