@@ -61,6 +61,22 @@ TEST_CASE("cuda extern: the CPU's candidate on copies") {
   CHECK(c.result() == kSum);
 }
 
+TEST_CASE("cuda extern: a call within another one leaves the other's memory alone") {
+  HostMachine m;
+  ScratchPool pool;
+  const ScratchScope scope(&pool);
+  ExternCall call;
+  const void* first;
+  {
+    Launcher outer(call);
+    first = outer.scratch_bytes(1 << 20);
+    Launcher inner(call);
+    CHECK(inner.scratch_bytes(1 << 20) != first);
+  }
+  Launcher next(call);
+  CHECK(next.scratch_bytes(1 << 20) == first);
+}
+
 TEST_CASE("cuda extern: half types that the CPU's candidate lacks are float32 there") {
   const FakeScope fake;
   REQUIRE_FALSE(extern_supports(OpId::flash_attention, DType::kBFloat16, DeviceType::kCPU));

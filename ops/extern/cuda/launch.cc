@@ -18,6 +18,7 @@ namespace lutra::cuda {
 namespace {
 
 Emulator* emulator = nullptr;
+thread_local int open_launchers = 0;
 thread_local ScratchPool* pool = nullptr;
 thread_local bool only_prepare = false;
 thread_local std::vector<KernelId> wanted_kernels;  // of a call that is prepared
@@ -202,12 +203,15 @@ Error describe_fault(const LaunchFault& fault) {
 }
 
 Launcher::Launcher(const ExternCall& call) : call(call) {
-  if (pool && !only_prepare) pool->begin_call();
-  if (emulator) return;
-  context_ = &cuda::context(call.device);
-  stream_ = call.stream ? static_cast<StreamHandle>(call.stream) : context_->stream;
+  // A call within another one leaves the other's memory alone.
+  if (pool && !only_prepare && open_launchers == 0) pool->begin_call();
+  if (!emulator) {
+    context_ = &cuda::context(call.device);
+    stream_ = call.stream ? static_cast<StreamHandle>(call.stream) : context_->stream;
+  }
+  open_launchers++;
 }
-Launcher::~Launcher() = default;
+Launcher::~Launcher() { open_launchers--; }
 
 void* Launcher::scratch_bytes(size_t n) {
   if (only_prepare) return reinterpret_cast<void*>(512);
