@@ -69,12 +69,12 @@ TEST_CASE("cuda extern: a call within another one leaves the other's memory alon
   const void* first;
   {
     Launcher outer(call);
-    first = outer.scratch_bytes(1 << 20);
+    first = outer.scratch_bytes(1 << 24);
     Launcher inner(call);
-    CHECK(inner.scratch_bytes(1 << 20) != first);
+    CHECK(inner.scratch_bytes(1 << 24) != first);
   }
   Launcher next(call);
-  CHECK(next.scratch_bytes(1 << 20) == first);
+  CHECK(next.scratch_bytes(1 << 24) == first);
 }
 
 TEST_CASE("cuda extern: half types that the CPU's candidate lacks are float32 there") {
