@@ -24,7 +24,9 @@ double from_end(const std::vector<int64_t>& sizes, size_t d) {
 double flops(OpId op, const SizeLists& in, const SizeLists& out) {
   switch (op) {
     case OpId::mm:
-    case OpId::bmm: return 2 * product(out[0]) * from_end(in[0], 0);
+    case OpId::bmm:
+    case OpId::weight_int8pack_mm:
+    case OpId::weight_int4pack_mm: return 2 * product(out[0]) * from_end(in[0], 0);
     case OpId::convolution: return 2 * product(out[0]) * window(in[1]);
     case OpId::convolution_input: return 2 * product(in[0]) * window(in[1]);
     case OpId::convolution_weight: return 2 * product(in[0]) * window(out[0]);

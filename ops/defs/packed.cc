@@ -105,6 +105,7 @@ Tensor call_packed(const OpInfo& op, const Args& args) {
     }
     case OpId::clone:
     case OpId::to_device: return on_bytes(op, args, dtype);
+    case OpId::weight_int4pack_mm: return op1(op.id, {args[0], as_cells(args[1].as<Tensor>()), args[2], args[3]});
     case OpId::index_select:
     case OpId::flip: check_dims(op, args, 1); return on_bytes(op, args, dtype);
     case OpId::index: check_dims(op, args, 2); return on_bytes(op, args, dtype);

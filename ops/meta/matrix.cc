@@ -24,6 +24,17 @@ void check_dims(OpId op, const OpInfo& row, size_t arg, const Tensor& t, size_t 
   }
 }
 
+void check_weight_types(OpId op, const Tensor& x, const Tensor& w, DType weight, const Tensor& scales) {
+  if (!is_float(x->dtype) || is_stored(x->dtype) || size_of(x->dtype) > 4) {
+    fail(name(op), ": the input must be of float32, float16 or bfloat16, got ", name(x->dtype));
+  }
+  if (w->dtype != weight) fail(name(op), ": 'mat2' must be of ", name(weight), ", got ", name(w->dtype));
+  if (scales->dtype != x->dtype && scales->dtype != DType::kFloat32) {
+    fail(name(op), ": the scales must be of the input's dtype ", name(x->dtype), " or float32, got ",
+         name(scales->dtype));
+  }
+}
+
 }  // namespace
 
 ResultSpecs meta_mm(OpId op, const Args& args) {
@@ -92,6 +103,38 @@ ResultSpecs meta_linear(OpId op, const Args& args) {
     }
   }
   return {contiguous_spec(out, x->dtype)};
+}
+
+// The weight is (n, k), or (n, k / 2) bytes of two elements.
+ResultSpecs meta_weight_int8pack_mm(OpId op, const Args& args) {
+  const Tensor &x = args[0].as<Tensor>(), &w = args[1].as<Tensor>(), &scales = args[2].as<Tensor>();
+  check_dims(op, info(op), 0, x, 2), check_dims(op, info(op), 1, w, 2), check_dims(op, info(op), 2, scales, 1);
+  check_weight_types(op, x, w, DType::kInt8, scales);
+  check_inner(op, x, w, x->sizes[1], w->sizes[1]);
+  if (scales->sizes[0] != w->sizes[0]) {
+    fail(name(op), ": 'scales' must have shape ", to_string(Sizes{w->sizes[0]}), ", got ", to_string(scales->sizes));
+  }
+  return {contiguous_spec({x->sizes[0], w->sizes[0]}, x->dtype)};
+}
+
+ResultSpecs meta_weight_int4pack_mm(OpId op, const Args& args) {
+  const Tensor &x = args[0].as<Tensor>(), &w = args[1].as<Tensor>(), &scales = args[3].as<Tensor>();
+  check_dims(op, info(op), 0, x, 2), check_dims(op, info(op), 1, w, 2), check_dims(op, info(op), 3, scales, 3);
+  check_weight_types(op, x, w, DType::kUInt8, scales);
+  const int64_t group = args[2].sym_int().guard();
+  if (group != 32 && group != 64 && group != 128 && group != 256) {
+    fail(name(op), ": qGroupSize must be 32, 64, 128 or 256, got ", group);
+  }
+  check_inner(op, x, w, x->sizes[1], w->sizes[1] * 2);
+  const SymInt groups = floor_div(x->sizes[1], group);
+  if (groups * group != x->sizes[1]) {
+    fail(name(op), ": rows of ", x->sizes[1].hint, " elements are no whole groups of ", group);
+  }
+  const Sizes wanted = {groups, w->sizes[0], 2};
+  if (!same_sizes(scales->sizes, wanted)) {
+    fail(name(op), ": 'qScaleAndZeros' must have shape ", to_string(wanted), ", got ", to_string(scales->sizes));
+  }
+  return {contiguous_spec({x->sizes[0], w->sizes[0]}, x->dtype)};
 }
 
 }  // namespace lutra

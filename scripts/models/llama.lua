@@ -3,11 +3,12 @@
 -- ports are trained. Weights are random. --d 4096 --heads 32 --kv-heads 32 --layers 32 --ffn 11008 --vocabulary 32000
 -- has the shape of Llama-7B.
 --   lutra scripts/models/llama.lua [--d 512] [--heads 8] [--kv-heads 2] [--layers 8] [--ffn 1408] [--vocabulary 32000]
---     [--batch 1] [--prompt 16] [--tokens 64] [--length 256] [--temperature 0.8] [--top-k 50] [--bf16] [--seed 0]
---     [--eager] [--json FILE] [--train | --bench | --profile] [--steps 20] [--lr 1e-3] [--seconds 1] [--threads N]
---     [--device cpu|cuda]
+--     [--batch 1] [--prompt 16] [--tokens 64] [--length 256] [--temperature 0.8] [--top-k 50] [--bf16] [--bits 16|8|4]
+--     [--group 128] [--accuracy] [--seed 0] [--eager] [--json FILE] [--train | --bench | --profile] [--steps 20]
+--     [--lr 1e-3] [--seconds 1] [--threads N] [--device cpu|cuda]
 -- --length is the most positions: the cache's when it writes, a sequence's when it trains. --temperature 0 takes the
--- likeliest token.
+-- likeliest token. --bits 8 and 4 write with weights of int8, or int4 in groups of --group; --accuracy prints how far
+-- the logits of each format are from float32's.
 local lt = require "lutra"
 local nn = lt.nn
 local F = nn.functional
@@ -27,20 +28,42 @@ local function turn(x, cos, sin)
   return lt.cat({a * cos - b * sin, b * cos + a * sin}, -1)
 end
 
+-- Layers of the same input as one.
+local function joined(...)
+  local weights = {}
+  for i, layer in ipairs {...} do weights[i] = layer.weight end
+  local weight = lt.cat(weights)
+  local linear = nn.Linear(1, 1, {bias = false, dtype = weight.dtype})
+  linear.weight = nn.Parameter(weight:detach())
+  return linear
+end
+
 local Attention = nn.Module:extend("Attention")
 function Attention:init(s)
   local head = s.d / s.heads
-  self.heads, self.kv_heads = s.heads, s["kv-heads"]
+  self.heads, self.kv_heads, self.head = s.heads, s["kv-heads"], head
   self.wq, self.wo = nn.Linear(s.d, s.d, {bias = false}), nn.Linear(s.d, s.d, {bias = false})
   self.wk = nn.Linear(s.d, self.kv_heads * head, {bias = false})
   self.wv = nn.Linear(s.d, self.kv_heads * head, {bias = false})
 end
 
+-- One product for queries, keys and values, for nets that only write.
+function Attention:join()
+  self.wqkv, self.wq, self.wk, self.wv = joined(self.wq, self.wk, self.wv), nil, nil, nil
+end
+
 -- cache: {keys, values}, (batch, kv heads, positions, head); the new ones are written at `at`.
 function Attention:forward(x, cos, sin, cache, at, mask)
-  local q = turn(self.wq(x):unflatten(-1, {self.heads, -1}):transpose(1, 2), cos, sin)
-  local k = turn(self.wk(x):unflatten(-1, {self.kv_heads, -1}):transpose(1, 2), cos, sin)
-  local v = self.wv(x):unflatten(-1, {self.kv_heads, -1}):transpose(1, 2)
+  local q, k, v
+  if self.wqkv then
+    local keys = self.kv_heads * self.head
+    q, k, v = unpack(self.wqkv(x):split({self.heads * self.head, keys, keys}, -1))
+  else
+    q, k, v = self.wq(x), self.wk(x), self.wv(x)
+  end
+  q = turn(q:unflatten(-1, {self.heads, -1}):transpose(1, 2), cos, sin)
+  k = turn(k:unflatten(-1, {self.kv_heads, -1}):transpose(1, 2), cos, sin)
+  v = v:unflatten(-1, {self.kv_heads, -1}):transpose(1, 2)
   if cache then
     k, v = cache.keys:index_copy_(2, at, k), cache.values:index_copy_(2, at, v)
   end
@@ -55,10 +78,16 @@ function Block:init(s)
   self.w1, self.w3 = nn.Linear(s.d, s.ffn, {bias = false}), nn.Linear(s.d, s.ffn, {bias = false})
   self.w2 = nn.Linear(s.ffn, s.d, {bias = false})
 end
+function Block:join()
+  self.attention:join()
+  self.w13, self.w1, self.w3 = joined(self.w1, self.w3), nil, nil
+end
 function Block:forward(x, cos, sin, cache, at, mask)
   x = x + self.attention(self.attention_norm(x), cos, sin, cache, at, mask)
   local y = self.ffn_norm(x)
-  return x + self.w2(F.silu(self.w1(y)) * self.w3(y))
+  local gate, value
+  if self.w13 then gate, value = unpack(self.w13(y):chunk(2, -1)) else gate, value = self.w1(y), self.w3(y) end
+  return x + self.w2(F.silu(gate) * value)
 end
 
 local Llama = nn.Module:extend("Llama")
@@ -79,6 +108,15 @@ function Llama:cache(batch, length)
     caches[i] = {keys = like:new_zeros(sizes), values = like:new_zeros(sizes)}
   end
   return caches
+end
+
+-- The net as it writes: joined products, weights of fewer bits where bits is 8 or 4.
+function Llama:prepare(bits, group)
+  lt.no_grad(function()
+    for _, layer in ipairs(self.layers) do layer:join() end
+    if bits < 16 then nn.utils.quantize_(self, {bits = bits, group_size = group}) end
+  end)
+  return self:eval()
 end
 
 -- Logits of ids (batch, length). With caches, `at` are the positions of ids, a tensor: a step compiles once.
@@ -126,14 +164,38 @@ local function stepper(net, temperature, top_k, compile)
   return compile and lt.compile(step) or step
 end
 
+-- How far the logits of each format are from float32's, relative to their root mean square; the same weights in all.
+local function accuracy(options)
+  local ids = lt.randint(0, options.vocabulary, {options.batch, options.prompt})
+  local net = Llama(options):eval()
+  local state, want = net:state_dict(), lt.no_grad(net, ids):double()
+  local size = want:pow(2):mean():sqrt()
+  print("format              rms error  largest  same token")
+  for _, each in ipairs {{"bfloat16", 16, "bfloat16"}, {"int8", 8}, {"int8, bfloat16", 8, "bfloat16"}, {"int4", 4},
+    {"int4, bfloat16", 4, "bfloat16"}} do
+    local name, bits, dtype = unpack(each)
+    net = Llama(options)
+    net:load_state_dict(state)
+    if dtype then net:to(dtype) end
+    net:prepare(bits, options.group)
+    local got = lt.no_grad(net, ids):double()
+    local far = (got - want) / size
+    print(string.format("%-18s %10.5f %8.4f %11.3f", name, far:pow(2):mean():sqrt():item(), far:abs():max():item(),
+      got:argmax(-1):eq(want:argmax(-1)):double():mean():item()))
+  end
+end
+
 local function write(_, options)
+  if options.accuracy then return accuracy(options) end
   local net = Llama(options)
   if options.bf16 then net:to("bfloat16") end
-  net:eval()
+  net:prepare(options.bits, options.group)
   local step = stepper(net, options.temperature, options["top-k"], not options.eager)
   local ids = lt.randint(0, options.vocabulary, {options.batch, options.prompt})
-  local bytes = 0
-  for _, p in ipairs(net:parameters()) do bytes = bytes + p:numel() * p:element_size() end
+  local bytes = 0 -- that a token reads: of the embedding one row
+  for name, t in pairs(net:state_dict()) do
+    if name ~= "words.weight" then bytes = bytes + t:numel() * t:element_size() end
+  end
   local function run() return generate(net, step, ids, options.tokens, options.length) end
   lt.no_grad(run) -- compiles
   local tokens, times = lt.no_grad(run)
@@ -157,13 +219,15 @@ end
 local model = {
   name = "llama",
   sizes = {d = 512, heads = 8, ["kv-heads"] = 2, layers = 8, ffn = 1408, vocabulary = 32000, batch = 1, prompt = 16,
-    tokens = 64, length = 256, temperature = 0.8, ["top-k"] = 50},
-  tiny = {d = 16, heads = 4, ["kv-heads"] = 2, layers = 2, ffn = 40, vocabulary = 50, batch = 2, length = 8},
+    tokens = 64, length = 256, temperature = 0.8, ["top-k"] = 50, bits = 16, group = 128},
+  tiny = {d = 16, heads = 4, ["kv-heads"] = 2, layers = 2, ffn = 40, vocabulary = 50, batch = 2, length = 8,
+    bits = 16, group = 32},
   kinds = {json = tostring},
-  flags = {bf16 = true, train = true},
+  flags = {bf16 = true, train = true, accuracy = true},
   check = function(options, refuse)
     if options.d % (2 * options.heads) ~= 0 then refuse("--d must be a multiple of twice --heads") end
     if options.heads % options["kv-heads"] ~= 0 then refuse("--heads must be a multiple of --kv-heads") end
+    if options.bits ~= 16 and options.bits ~= 8 and options.bits ~= 4 then refuse("--bits must be 16, 8 or 4") end
     local trains = options.train or options.bench or options.profile
     if not trains and options.prompt + options.tokens > options.length then
       refuse("--prompt and --tokens are together at most --length")

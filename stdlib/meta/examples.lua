@@ -94,6 +94,9 @@ local lines = {
   linalg_multi_dot = "lt.linalg.multi_dot {x, m, m}", linalg_vecdot = "lt.linalg.vecdot(x, y)",
   linalg_vector_norm = "lt.linalg.vector_norm(x)", tensordot = "lt.tensordot(x, y, 2)", linear = "x:linear(y)",
   bilinear = "x:bilinear(y, a:new_ones(1, 3, 3))",
+  weight_int8pack_mm = "lt.weight_int8pack_mm(x, y:to('int8'), x:select(1, 0))",
+  weight_int4pack_mm = "lt.weight_int4pack_mm(x:new_ones(2, 32), lt.ones({3, 16}, {dtype = 'uint8'}), 32, "
+    .. "x:new_ones(1, 3, 2))",
   scaled_dot_product_attention = "a:scaled_dot_product_attention(a, a)", tril_indices = "lt.tril_indices(2, 2)",
   triu_indices = "lt.triu_indices(2, 2)",
   -- indexing

@@ -30,6 +30,7 @@ return use("lazy").fill({Module = base.Module, Parameter = base.Parameter, is_mo
     .. "ZeroPad1d ZeroPad2d ZeroPad3d",
   ["nn.pools"] = "AdaptiveAvgPool1d AdaptiveAvgPool2d AdaptiveMaxPool1d AdaptiveMaxPool2d AvgPool1d AvgPool2d LPPool1d "
     .. "LPPool2d MaxPool1d MaxPool2d MaxUnpool1d MaxUnpool2d",
+  ["nn.quantized"] = "QuantizedLinear",
   ["nn.recurrent"] = "GRU GRUCell LSTM LSTMCell RNN RNNCell",
   ["nn.resampling"] = "Fold LocalResponseNorm Unfold Upsample UpsamplingBilinear2d UpsamplingNearest2d",
   ["nn.shapes"] = "ChannelShuffle Flatten Identity PixelShuffle PixelUnshuffle Unflatten",

@@ -124,4 +124,5 @@ function M.vector_to_parameters(vector, parameters)
 end
 
 return use("lazy").fill(M, {parametrize = "nn.parametrize"}, {["nn.packed"] = "rnn",
+  ["nn.quantized"] = "quantize_",
   ["nn.norm_utils"] = "weight_norm remove_weight_norm spectral_norm remove_spectral_norm parametrizations"})

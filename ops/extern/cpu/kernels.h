@@ -6,6 +6,8 @@ namespace lutra {
 
 bool gemm_supports(DType dtype);
 void run_gemm(const ExternCall& call);
+bool weight_mm_supports(DType dtype);
+void run_weight_mm(const ExternCall& call);
 bool scan_supports(DType dtype);
 void run_scan(const ExternCall& call);
 

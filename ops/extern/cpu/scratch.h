@@ -20,6 +20,11 @@ enum class Scratch {
   kConvPartial,
   kConvRows,
   kAttention,
+  kWeightRows,
+  kWeightInput,
+  kWeightScales,
+  kWeightWide,
+  kWeightOut,
   kCount,
 };
 

@@ -9,6 +9,8 @@ bool any_dtype(DType) { return true; }
 const ExternKernel kKernels[] = {
     {OpId::mm, "tiles", gemm_supports, nullptr, run_gemm},
     {OpId::bmm, "tiles", gemm_supports, nullptr, run_gemm},
+    {OpId::weight_int8pack_mm, "rows", weight_mm_supports, nullptr, run_weight_mm},
+    {OpId::weight_int4pack_mm, "rows", weight_mm_supports, nullptr, run_weight_mm},
     {OpId::flash_attention, "flash", attention_supports, nullptr, run_attention},
     {OpId::flash_attention_backward, "flash", attention_supports, nullptr, run_attention_backward},
     {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},

@@ -19,6 +19,11 @@ bool cublaslt_supports(DType dtype);
 void run_cublaslt(const ExternCall& call);
 bool tiled_gemm_supports(DType dtype);
 void run_tiled_gemm(const ExternCall& call);
+// few_rows.cc: products of few rows, and those with weights of few bits
+bool few_rows_supports(DType dtype);
+bool few_rows_takes(const ExternCall& call);
+void run_few_rows(const ExternCall& call);
+void run_weight_mm(const ExternCall& call);
 // conv.cc: by cuDNN, and without it
 bool cudnn_supports(DType dtype);
 bool cudnn_takes(const ExternCall& call);

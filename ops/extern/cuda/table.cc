@@ -15,6 +15,9 @@ bool any_dtype(DType) { return true; }
   { OpId::op, "host", host_supports<OpId::op>, nullptr, run_on_host }
 
 const ExternKernel kKernels[] = {
+    {OpId::mm, "few_rows", few_rows_supports, few_rows_takes, run_few_rows},
+    {OpId::weight_int8pack_mm, "few_rows", few_rows_supports, nullptr, run_weight_mm},
+    {OpId::weight_int4pack_mm, "few_rows", few_rows_supports, nullptr, run_weight_mm},
     {OpId::mm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt},
     {OpId::bmm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt},
     {OpId::mm, "tiled", tiled_gemm_supports, nullptr, run_tiled_gemm},

@@ -1,0 +1,270 @@
+// Products of up to 32 rows of half floats with a weight of int8 or int4, on tensor cores: the weight is read once, and
+// two of its elements at a time become half floats by bits of a number that has them as its last ones.
+//
+// Invariants:
+// 1. A block makes 16 or 32 columns of the result. Its warps take blocks of k in turn, their sums are added in order: a
+//    row's bits depend on k and types alone.
+// 2. Widened elements are exact; scales are applied to sums, in float32: of whole rows of int8, of blocks of int4.
+#include "ops/extern/cuda/few_bits.h"
+
+#include <algorithm>
+
+#include "ops/cuda/context.h"
+
+namespace lutra::cuda {
+namespace {
+
+// T0: elements of x and out, T1: i8, or u8 with two of int4, T2: scales. VARIANT: tiles of 8 rows of x, plus 8 times
+// the tiles of 16 rows of the weight that a block has.
+const ExternSource kSource = {"few_bits", R"cuda(
+#define NT (VARIANT % 8)
+#define RT (VARIANT / 8)
+#define WARPS 8
+struct Product {
+  i64 rows, n, k;
+  i64 x_row, w_row, out_row, out_col;  // strides
+  int group_bits, aligned;
+};
+struct alignas(16) Pack { u32 v[4]; };
+template <class T> struct Bits { enum { four = 0, each = 16 }; };
+template <> struct Bits<u8> { enum { four = 1, each = 32 }; };
+template <class T> struct Type { enum { bfloat = 0 }; };
+template <> struct Type<bfloat> { enum { bfloat = 1 }; };
+// Elements of a lane's 16 bytes, of a block of k, blocks that are read ahead.
+enum { kFour = Bits<T1>::four, E = Bits<T1>::each, KB = 4 * E, kBfloat = Type<T0>::bfloat, kAhead = RT > 1 ? 2 : 4 };
+
+#ifdef LUTRA_EMULATED
+DEV float half_of(u32 pair, int i) {
+  T0 v;
+  v.bits = (u16)(pair >> 16 * i);
+  return Num<T0>::up(v);
+}
+DEV u32 fma2(u32 a, u32 b, u32 c) {
+  u32 r = 0;
+  for (int i = 0; i < 2; i++) {
+    r |= (u32)Num<T0>::down(fmaf(half_of(a, i), half_of(b, i), half_of(c, i))).bits << 16 * i;
+  }
+  return r;
+}
+DEV u32 low_halves(u32 a, u32 b) { return (a & 0xffff) | b << 16; }
+DEV u32 high_halves(u32 a, u32 b) { return a >> 16 | (b & 0xffff0000u); }
+#else
+DEV u32 fma2(u32 a, u32 b, u32 c) {
+  u32 r;
+  if (kBfloat) asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  else asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+DEV u32 low_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
+DEV u32 high_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
+#endif
+// c (16 x 8) += a (16 x 16) b (16 x 8), spread over the warp as the instruction wants it.
+DEV void mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+#ifdef LUTRA_EMULATED
+  static u32 parts[32][32][6];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  for (int r = 0; r < 6; r++) parts[warp][lane][r] = r < 4 ? a[r] : b[r - 4];
+  __syncwarp();
+  for (int k = 0; k < 16; k++) {
+    const int at = k % 8 / 2, i = k % 2, far = k / 8;
+    const u32 *x = parts[warp][g * 4 + at] + 2 * far, *y = parts[warp][2 * t * 4 + at] + 4 + far;
+    const u32* z = parts[warp][(2 * t + 1) * 4 + at] + 4 + far;
+    c[0] += half_of(x[0], i) * half_of(*y, i), c[1] += half_of(x[0], i) * half_of(*z, i);
+    c[2] += half_of(x[1], i) * half_of(*y, i), c[3] += half_of(x[1], i) * half_of(*z, i);
+  }
+  __syncwarp();
+#else
+  if (kBfloat) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+#endif
+}
+
+// The 4 elements of a lane and a row that one instruction takes, as two pairs; what of a word, for int4 a half of it.
+// 0x4300 is 128 as a bfloat, 0x6400 1024 as a half: their last bits count ones.
+DEV void widen(u32 word, int half, u32& first, u32& second) {
+  const u32 base = kBfloat ? 0x43004300u : 0x64006400u, one = kBfloat ? 0x3f803f80u : 0x3c003c00u;
+  if (kFour) {
+    const u32 q = word >> 8 * half, less = kBfloat ? 0xc308c308u : 0xe408e408u;  // -136, -1032
+    first = fma2((q & 0x000f000fu) | base, one, less);
+    second = fma2((q >> 4 & 0x000f000fu) | base, one, less);
+  } else if (kBfloat) {
+    // The highest bit makes 256 of 128.
+    const u32 minus = 0xbf80bf80u, q = word >> 8;
+    first = fma2((word & 0x00800080u) | base, minus, (word & 0x007f007fu) | base);
+    second = fma2((q & 0x00800080u) | base, minus, (q & 0x007f007fu) | base);
+  } else {
+    const u32 less = 0xe480e480u;  // -1152
+    first = fma2((word & 0x00ff00ffu) | base, one, less);
+    second = fma2((word >> 8 & 0x00ff00ffu) | base, one, less);
+  }
+}
+// Two's complement to what counts from the least element on, where widen wants that.
+DEV u32 biased(u32 word) { return kFour ? word ^ 0x88888888u : kBfloat ? word : word ^ 0x80808080u; }
+
+template <class T> DEV Pack pack_at(const T* p, bool aligned) {
+  if (aligned) return *(const Pack*)p;
+  Pack r = {{0, 0, 0, 0}};
+#pragma unroll
+  for (int i = 0; i < 16; i++) r.v[i / 4] |= (u32)((const u8*)p)[i] << i % 4 * 8;
+  return r;
+}
+
+KERNEL BOUNDS(32 * WARPS) few_bits(const T0* x, const T1* w, const T2* scales, T0* out, Product p) {
+  __shared__ float sums[WARPS][RT * 16][NT * 8 + 1];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const i64 row0 = (i64)blockIdx.x * (16 * RT);
+  const int blocks = (int)(p.k / KB);
+  const T1* from[RT][2];
+  i64 row[RT][2];
+#pragma unroll
+  for (int r = 0; r < RT; r++) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      row[r][h] = row0 + r * 16 + h * 8 + g < p.n ? row0 + r * 16 + h * 8 + g : p.n - 1;
+      from[r][h] = w + row[r][h] * p.w_row + (kFour ? t * E / 2 : t * E);
+    }
+  }
+  float acc[RT][NT][4];
+#pragma unroll
+  for (int r = 0; r < RT; r++) {
+#pragma unroll
+    for (int c = 0; c < NT; c++) acc[r][c][0] = acc[r][c][1] = acc[r][c][2] = acc[r][c][3] = 0;
+  }
+  for (int first = warp; first < blocks; first += WARPS * kAhead) {
+    Pack read[kAhead][RT][2];
+#pragma unroll
+    for (int u = 0; u < kAhead; u++) {
+      const i64 k0 = (i64)(first + u * WARPS) * KB;
+#pragma unroll
+      for (int r = 0; r < RT; r++) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+          if (k0 < p.k) read[u][r][h] = pack_at(from[r][h] + (kFour ? k0 / 2 : k0), p.aligned);
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < kAhead; u++) {
+      const i64 k0 = (i64)(first + u * WARPS) * KB;
+      if (k0 >= p.k) break;
+      float part[RT][NT][4], all[NT][4];
+#pragma unroll
+      for (int c = 0; c < NT; c++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+          all[c][i] = 0;
+#pragma unroll
+          for (int r = 0; r < RT; r++) part[r][c][i] = kFour ? 0 : acc[r][c][i];
+        }
+      }
+#pragma unroll
+      for (int word = 0; word < 4; word++) {
+        u32 pairs[NT][4];  // of x, in the order of the weight's
+#pragma unroll
+        for (int c = 0; c < NT; c++) {
+          Pack got = {{0, 0, 0, 0}};
+          const T0* at = x + (c * 8 + g) * p.x_row + k0 + t * E + word * (E / 4);
+          if (c * 8 + g < p.rows) {
+            if (kFour) got = pack_at(at, p.aligned);
+            else if (p.aligned) *(u64*)got.v = *(const u64*)at;
+            else for (int i = 0; i < 4; i++) got.v[i / 2] |= (u32)at[i].bits << i % 2 * 16;
+          }
+          const int far = kFour ? 2 : 1;
+          pairs[c][0] = low_halves(got.v[0], got.v[far]), pairs[c][1] = high_halves(got.v[0], got.v[far]);
+          if (kFour) pairs[c][2] = low_halves(got.v[1], got.v[3]), pairs[c][3] = high_halves(got.v[1], got.v[3]);
+        }
+#pragma unroll
+        for (int half = 0; half < (kFour ? 2 : 1); half++) {
+#pragma unroll
+          for (int r = 0; r < RT; r++) {
+            u32 a[4];
+            widen(biased(read[u][r][0].v[word]), half, a[0], a[2]);
+            widen(biased(read[u][r][1].v[word]), half, a[1], a[3]);
+#pragma unroll
+            for (int c = 0; c < NT; c++) {
+              const u32 b[2] = {pairs[c][2 * half], pairs[c][2 * half + 1]};
+              mma(part[r][c], a, b);
+            }
+          }
+          if (kFour) {
+            const u32 one = kBfloat ? 0x3f803f80u : 0x3c003c00u, a[4] = {one, one, one, one};
+#pragma unroll
+            for (int c = 0; c < NT; c++) {
+              const u32 b[2] = {pairs[c][2 * half], pairs[c][2 * half + 1]};
+              mma(all[c], a, b);
+            }
+          }
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < RT; r++) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+          const T2* s = scales + (kFour ? ((k0 >> p.group_bits) * p.n + row[r][h]) * 2 : 0);
+          const float scale = kFour ? Num<T2>::up(s[0]) : 0, zero = kFour ? Num<T2>::up(s[1]) : 0;
+#pragma unroll
+          for (int c = 0; c < NT; c++) {
+#pragma unroll
+            for (int i = 2 * h; i < 2 * h + 2; i++) {
+              acc[r][c][i] = kFour ? fmaf(all[c][i], zero, fmaf(part[r][c][i], scale, acc[r][c][i])) : part[r][c][i];
+            }
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < RT; r++) {
+#pragma unroll
+    for (int c = 0; c < NT; c++) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) sums[warp][r * 16 + i / 2 * 8 + g][c * 8 + t * 2 + i % 2] = acc[r][c][i];
+    }
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < RT * 16 * NT * 8; e += 32 * WARPS) {
+    const int r = e % (RT * 16), m = e / (RT * 16);
+    if (row0 + r >= p.n || m >= p.rows) continue;
+    float v = sums[0][r][m];
+    for (int s = 1; s < WARPS; s++) v += sums[s][r][m];
+    if (!kFour) v *= Num<T2>::up(scales[row0 + r]);
+    out[m * p.out_row + (row0 + r) * p.out_col] = Num<T0>::down(v);
+  }
+}
+)cuda"};
+
+constexpr int64_t kMostRows = 32;
+
+}  // namespace
+
+bool few_bits_takes(Launcher& l, DType type, DType weight, const FewRows& p) {
+  const bool four = weight == DType::kUInt8;
+  if (!emulated() && l.context().arch < 80) return false;
+  return is_half(type) && p.k % (four ? 128 : 64) == 0 && p.k <= INT32_MAX && (!four || p.group_bits >= 7);
+}
+
+void few_bits(Launcher& l, const void* x, DType type, const void* w, DType weight, const void* scales, DType scale,
+              void* out, FewRows p) {
+  const int64_t all = p.rows;
+  for (int64_t done = 0; done < all; done += kMostRows) {
+    p.rows = std::min(kMostRows, all - done);
+    const int tiles = p.rows <= 8 ? 1 : p.rows <= 16 ? 2 : 4, stacked = tiles == 1 ? 1 : 2;
+    const void* from = static_cast<const char*>(x) + done * p.x_row * int64_t(size_of(type));
+    void* to = static_cast<char*>(out) + done * p.out_row * int64_t(size_of(type));
+    p.aligned = is_aligned(w, p.w_row, weight) && is_aligned(from, p.x_row, type);
+    const int64_t a_block = 16 * stacked;
+    l.run({kSource, "few_bits", {type, weight, scale}, tiles + 8 * stacked}, {(p.n + a_block - 1) / a_block}, 256, from,
+          w, scales, to, p);
+  }
+}
+
+}  // namespace lutra::cuda
