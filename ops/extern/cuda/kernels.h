@@ -46,6 +46,9 @@ void run_weight_ranges(const ExternCall& call);
 bool attention_supports(DType dtype);
 bool attention_takes(const ExternCall& call);
 void run_attention(const ExternCall& call);
+// attention_few.cc: of few queries
+bool few_queries_take(const ExternCall& call);
+void run_few_queries(const ExternCall& call);
 void run_attention_backward(const ExternCall& call);
 
 }  // namespace lutra::cuda

@@ -22,6 +22,7 @@ const ExternKernel kKernels[] = {
     {OpId::bmm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt},
     {OpId::mm, "tiled", tiled_gemm_supports, nullptr, run_tiled_gemm},
     {OpId::bmm, "tiled", tiled_gemm_supports, nullptr, run_tiled_gemm},
+    {OpId::flash_attention, "few_queries", attention_supports, few_queries_take, run_few_queries},
     {OpId::flash_attention, "flash", attention_supports, attention_takes, run_attention},
     {OpId::flash_attention_backward, "flash", attention_supports, attention_takes, run_attention_backward},
     {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},
