@@ -6,7 +6,7 @@
 
 namespace lutra::loop {
 
-struct DecodedKernel::Step {
+struct DecodedKernel::DecodedInst {
   Op op = Op::kCount;                              // kCount: a loop
   DType type = DType::kNone, from = DType::kNone;  // from: of operand a
   int32_t loop = -1;                               // index into loops_, for loops and kAccum (the loop that declares)
@@ -15,7 +15,7 @@ struct DecodedKernel::Step {
   Inst inst;
 };
 
-struct DecodedKernel::LoopStep {
+struct DecodedKernel::DecodedLoop {
   int32_t id;
   Coef size;
   bool parallel;  // and outermost
@@ -33,7 +33,7 @@ DecodedKernel::DecodedKernel(const Kernel& k)
 
 void DecodedKernel::decode(const std::vector<Stmt>& body) {
   for (const Stmt& s : body) {
-    Step step;
+    DecodedInst step;
     if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s)) {
       const Loop& loop = **l;
       step.loop = int32_t(loops_.size());
@@ -92,10 +92,10 @@ void add_block(DType t, Blocks& b, const Cell& p, bool first) {
 }
 
 template <bool kWide>
-class Machine {
+class KernelRun {
  public:
-  Machine(const std::vector<DecodedKernel::Step>& steps, const std::vector<DecodedKernel::LoopStep>& loops, void* block,
-          size_t params, size_t ints, size_t values, size_t loop_ids)
+  KernelRun(const std::vector<DecodedKernel::DecodedInst>& steps, const std::vector<DecodedKernel::DecodedLoop>& loops,
+            void* block, size_t params, size_t ints, size_t values, size_t loop_ids)
       : steps_(steps), loops_(loops), head_(*static_cast<BlockHead*>(block)), values_(values), index_(loop_ids) {
     char* p = static_cast<char*>(block) + sizeof(BlockHead);
     pointers_ = reinterpret_cast<char**>(p);
@@ -113,7 +113,7 @@ class Machine {
   // False when a check has failed.
   bool body(size_t at, size_t end) {
     while (at < end) {
-      const DecodedKernel::Step& s = steps_[at];
+      const DecodedKernel::DecodedInst& s = steps_[at];
       if (s.op == Op::kCount) {
         if (!loop(size_t(s.loop))) return false;
         at = loops_[size_t(s.loop)].end;
@@ -130,7 +130,7 @@ class Machine {
   Cell& value(int32_t id) { return values_[size_t(id)]; }
 
   bool loop(size_t n) {
-    const DecodedKernel::LoopStep& l = loops_[n];
+    const DecodedKernel::DecodedLoop& l = loops_[n];
     for (size_t a = 0; a < l.accs.size(); a++) {
       AccState& s = states_[n][a];
       s.count = 0, s.left = l.accs[a].block, s.first = true;
@@ -185,7 +185,7 @@ class Machine {
     return pointers_[a.ptr] + at * int64_t(size_of(in.type));
   }
 
-  void accumulate(const DecodedKernel::Step& s) {
+  void accumulate(const DecodedKernel::DecodedInst& s) {
     const Accumulator& acc = loops_[size_t(s.loop)].accs[size_t(s.acc)];
     AccState& state = states_[size_t(s.loop)][size_t(s.acc)];
     const size_t lane = acc.lanes > 1 ? size_t(index_[size_t(s.lane)] & (acc.lanes - 1)) : 0;
@@ -205,7 +205,7 @@ class Machine {
     return false;
   }
 
-  bool step(const DecodedKernel::Step& s) {
+  bool step(const DecodedKernel::DecodedInst& s) {
     const Inst& in = s.inst;
     switch (s.op) {
       case Op::kConst:
@@ -247,8 +247,8 @@ class Machine {
     return true;
   }
 
-  const std::vector<DecodedKernel::Step>& steps_;
-  const std::vector<DecodedKernel::LoopStep>& loops_;
+  const std::vector<DecodedKernel::DecodedInst>& steps_;
+  const std::vector<DecodedKernel::DecodedLoop>& loops_;
   const BlockHead& head_;
   char** pointers_;
   const int64_t* ints_;
@@ -262,9 +262,9 @@ class Machine {
 
 void DecodedKernel::run(void* block, bool wide) const {
   if (wide)
-    Machine<true>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
+    KernelRun<true>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
   else
-    Machine<false>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
+    KernelRun<false>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
 }
 
 void interpret(const Kernel& k, void* block, bool wide) { DecodedKernel(k).run(block, wide); }

@@ -15,13 +15,13 @@ class DecodedKernel {
   ~DecodedKernel();
   void run(void* block, bool wide) const;  // may run in several threads at once
 
-  struct Step;
-  struct LoopStep;
+  struct DecodedInst;
+  struct DecodedLoop;
 
  private:
   void decode(const std::vector<Stmt>& body);
-  std::vector<Step> steps_;
-  std::vector<LoopStep> loops_;
+  std::vector<DecodedInst> steps_;
+  std::vector<DecodedLoop> loops_;
   size_t params_, ints_, values_, loop_ids_;
   std::vector<DType> types_;
 };

@@ -7,7 +7,7 @@ namespace lutra {
 
 struct Element {
   const Node& node;
-  Emitter& e;
+  RuleContext& e;
   const Index& index;
 
   FunctionBuilder& body() { return e.body; }

@@ -26,7 +26,7 @@ Lowered lower_extern_mm(const Node& node, SymFacts& facts) {
   r.nest = {{int(batch + 2)}};
   r.type = opmath_type(type);
   if (is_bool(type)) r.op = loop::RedOp::kAny;
-  l.element = element_function(l, facts, batch + 3, [&, t = r.type](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, batch + 3, [&, t = r.type](RuleContext& e, const Index& index) {
     Index ia(index.begin(), index.begin() + long(batch) + 1), ib(index.begin(), index.begin() + long(batch));
     ia.push_back(index[batch + 2]);
     ib.push_back(index[batch + 2]), ib.push_back(index[batch + 1]);

@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-int32_t checked(Emitter& e, const Tensor& index, const Index& at, SymInt size, int64_t dim) {
+int32_t checked(RuleContext& e, const Tensor& index, const Index& at, SymInt size, int64_t dim) {
   int32_t v = e.body.cast(e.operand(index, at), DType::kInt64);
   e.check(v, size, int32_t(dim));
   return v;
@@ -18,7 +18,7 @@ struct Scatter {
 };
 
 // Each element of the result takes at most one of src, since the index has size 1 where it scatters.
-int32_t emit_single(const Scatter& s, Emitter& e, const Index& index) {
+int32_t emit_single(const Scatter& s, RuleContext& e, const Index& index) {
   Index at = index;
   at[size_t(s.dim)] = Affine();
   int32_t target = checked(e, s.index, at, s.input->sizes[size_t(s.dim)], s.dim);
@@ -47,7 +47,7 @@ Index fitted(Index at, int64_t ndim) {
 }
 
 // The positions that an index op reads at `at`, in the dims that it indexes; the other dims are those of `at`.
-Index indexed(Emitter& e, const Node& node, const Index& at) {
+Index indexed(RuleContext& e, const Node& node, const Index& at) {
   const Tensor input = node.args[0].tensor();
   const auto& indices = node.args[1].as<std::vector<Tensor>>();
   const Sizes& dims = node.args[2].as<Sizes>();
@@ -87,14 +87,14 @@ Lowered lower_gather(const Node& node, SymFacts& facts) {
     const Tensor input = node.args[0].tensor();
     l.reads = node.args[1].as<std::vector<Tensor>>();
     l.reads.insert(l.reads.begin(), input);
-    l.element = element_function(l, facts, rank,
-                                 [&](Emitter& e, const Index& at) { return e.operand(input, indexed(e, node, at)); });
+    l.element = element_function(
+        l, facts, rank, [&](RuleContext& e, const Index& at) { return e.operand(input, indexed(e, node, at)); });
     return l;
   }
   if (node.op == OpId::embedding) {
     const Tensor index = node.args[0].tensor(), weight = node.args[1].tensor();
     l.reads = {index, weight};
-    l.element = element_function(l, facts, rank, [&](Emitter& e, const Index& at) {
+    l.element = element_function(l, facts, rank, [&](RuleContext& e, const Index& at) {
       const Index place(at.begin(), at.end() - 1);
       return e.operand(weight, {Affine::value(checked(e, index, place, weight->sizes[0], 0)), at.back()});
     });
@@ -103,7 +103,7 @@ Lowered lower_gather(const Node& node, SymFacts& facts) {
   Tensor input = node.args[0].tensor(), index = node.args[2].tensor();
   int64_t dim = wrap_dim(node.args[1].sym_int().hint, input->dim());
   l.reads = {input, index};
-  l.element = element_function(l, facts, rank, [&](Emitter& e, const Index& at) {
+  l.element = element_function(l, facts, rank, [&](RuleContext& e, const Index& at) {
     bool vector = node.op == OpId::index_select && !at.empty();
     Index where = fitted(vector ? Index{at[size_t(dim)]} : at, index->dim()), from = fitted(at, input->dim());
     SymInt size = input->dim() ? input->sizes[size_t(dim)] : SymInt(1);
@@ -121,7 +121,7 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
   if (!is_single(s, facts)) return lower_extern(node, facts);
   l.reads = {s.input, s.index, s.src};
   l.element = element_function(l, facts, size_t(s.input->dim()),
-                               [&](Emitter& e, const Index& index) { return emit_single(s, e, index); });
+                               [&](RuleContext& e, const Index& index) { return emit_single(s, e, index); });
   return l;
 }
 
@@ -135,7 +135,7 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
   SymInt offset = node.args[4].sym_int();
   l.reads = {node.args[0].tensor(), src};
   DType type = node.results[0]->dtype;
-  l.writes.push_back(write_function(l, facts, [&](Emitter& e) {
+  l.writes.push_back(write_function(l, facts, [&](RuleContext& e) {
     // A dimension of one element has any stride, 0 too: it is no loop.
     std::vector<size_t> loops;
     for (size_t d = 0; d < sizes.size(); d++) {
@@ -161,7 +161,7 @@ Lowered lower_select_scatter(const Node& node, SymFacts& facts) {
   SymInt position = node.args[3].sym_int();
   if (position.hint < 0) position = position + input->sizes[dim];
   l.reads = {input, src};
-  l.element = element_function(l, facts, size_t(input->dim()), [&](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, size_t(input->dim()), [&](RuleContext& e, const Index& index) {
     Index at = index;
     at.erase(at.begin() + long(dim));
     int32_t hit = e.body.op(loop::Op::kEq, DType::kBool, e.body.index(index[dim]), e.body.int_value(position));
@@ -176,7 +176,7 @@ Lowered lower_copy_(const Node& node, SymFacts& facts) {
   l.kind = Lowered::kCopy;
   Tensor to = node.args[0].tensor(), src = node.args[1].tensor();
   l.reads = {to, src};
-  l.element = element_function(l, facts, to->sizes.size(), [&](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, to->sizes.size(), [&](RuleContext& e, const Index& index) {
     return e.body.cast(e.operand(src, broadcast_index(e.facts, index, to->sizes, src->sizes)), to->dtype);
   });
   return l;

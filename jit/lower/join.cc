@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kShortLoop = 8;
 
 // Loops over t, dimensions of one left out, the last a vector; the index of the element.
-Index open_loops(Emitter& e, const Tensor& t) {
+Index open_loops(RuleContext& e, const Tensor& t) {
   std::vector<size_t> order;
   for (size_t d = 0; d < t->sizes.size(); d++) {
     if (!e.facts.is_one(t->sizes[d])) order.push_back(d);
@@ -26,7 +26,7 @@ Index open_loops(Emitter& e, const Tensor& t) {
   return at;
 }
 
-void copy_piece(Emitter& e, const Tensor& from, const Tensor& to, size_t dim, SymInt start) {
+void copy_piece(RuleContext& e, const Tensor& from, const Tensor& to, size_t dim, SymInt start) {
   Index at = open_loops(e, from);
   int32_t v = e.body.cast(e.operand(from, at), to->dtype);
   Index where = at;
@@ -48,7 +48,7 @@ Lowered lower_join(const Node& node, SymFacts& facts) {
     // An empty vector goes with everything.
     if (t->dim() != out->dim() || (n.is_constant() && n.hint == 0)) continue;
     l.reads.push_back(t);
-    l.writes.push_back(write_function(l, facts, [&](Emitter& e) { copy_piece(e, t, out, dim, start); }));
+    l.writes.push_back(write_function(l, facts, [&](RuleContext& e) { copy_piece(e, t, out, dim, start); }));
     start = start + t->sizes[dim];
   }
   return l;
@@ -62,7 +62,7 @@ Lowered lower_flip(const Node& node, SymFacts& facts) {
     if (in->dim()) mirrored[size_t(wrap_dim(d.hint, in->dim()))] = true;
   }
   l.reads = {in};
-  l.element = element_function(l, facts, mirrored.size(), [&](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, mirrored.size(), [&](RuleContext& e, const Index& index) {
     Index at = index;
     for (size_t d = 0; d < mirrored.size(); d++) {
       if (mirrored[d]) at[d] = Affine::constant(in->sizes[d] - 1) + index[d] * SymInt(-1);

@@ -60,7 +60,7 @@ Lowered lower_dynamic(const Node& node, SymFacts&) {
   fail_internal(name(node.op), ": the shape of its result depends on elements; no graph holds it");
 }
 
-int32_t Emitter::operand(const Tensor& t, const Index& index) {
+int32_t RuleContext::operand(const Tensor& t, const Index& index) {
   size_t k = 0;
   while (k < reads_.size() && reads_[k] != t) k++;
   LUTRA_CHECK(k < reads_.size(), "an operand that the node does not read");

@@ -11,9 +11,10 @@
 namespace lutra {
 
 // What a rule writes one element function in, while it runs.
-class Emitter {
+class RuleContext {
  public:
-  Emitter(const std::vector<Tensor>& reads, SymFacts& facts, size_t rank) : body(rank), facts(facts), reads_(reads) {}
+  RuleContext(const std::vector<Tensor>& reads, SymFacts& facts, size_t rank)
+      : body(rank), facts(facts), reads_(reads) {}
   // The element of t, which the node reads, at index, in t's dtype.
   int32_t operand(const Tensor& t, const Index& index);
   // value (i64) must be in [0, bound); dim is for the message, -1 for a division by zero.
@@ -125,14 +126,14 @@ bool is_extern(OpId op);
 // The element function that write(emitter, index) writes, over `rank` dimensions.
 template <class F>
 ElementFunction element_function(const Lowered& l, SymFacts& facts, size_t rank, F&& write) {
-  Emitter e(l.reads, facts, rank);
+  RuleContext e(l.reads, facts, rank);
   e.body.function.result = write(e, parameters(rank));
   return std::move(e.body.function);
 }
 // One that writes memory.
 template <class F>
 ElementFunction write_function(const Lowered& l, SymFacts& facts, F&& write) {
-  Emitter e(l.reads, facts, 0);
+  RuleContext e(l.reads, facts, 0);
   write(e);
   return std::move(e.body.function);
 }

@@ -247,7 +247,7 @@ Lowered lower_pointwise(const Node& node, SymFacts& facts) {
     if (v.is<Tensor>() && v.tensor()) l.reads.push_back(v.tensor());
   }
   l.heavy = info(node.op).has(kHeavy);
-  l.element = element_function(l, facts, size_t(node.results[0]->dim()), [&](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, size_t(node.results[0]->dim()), [&](RuleContext& e, const Index& index) {
     Element x{node, e, index};
     return e.body.cast(kRules[size_t(node.op)](x), x.result()->dtype);
   });

@@ -72,7 +72,7 @@ Spot bounded(FunctionBuilder& b, int32_t v, SymInt n, bool above = true, bool be
 }
 
 // The element of the image under `tap` of the window at `map`.
-Spot image_spot(Emitter& e, const Axis& a, const Affine& map, const Affine& tap, bool all_inside) {
+Spot image_spot(RuleContext& e, const Axis& a, const Affine& map, const Affine& tap, bool all_inside) {
   const Affine at = map * a.stride + tap * a.dilation + Affine::constant(-a.padding);
   if (all_inside) return {at};
   return bounded(e.body, e.body.index(at), a.image);
@@ -87,7 +87,8 @@ bool all_inside(const Axis& a, SymFacts& facts) {
 struct Taps {
   std::array<bool, 2> inside;
   // The value under a tap and whether there is one.
-  int32_t read(Emitter& e, const Pool& p, const Index& at, const Affine& kh, const Affine& kw, int32_t& valid) const {
+  int32_t read(RuleContext& e, const Pool& p, const Index& at, const Affine& kh, const Affine& kw,
+               int32_t& valid) const {
     const Spot h = image_spot(e, p.axes[0], at[2], kh, inside[0]), w = image_spot(e, p.axes[1], at[3], kw, inside[1]);
     valid = both(e.body, h.inside, w.inside);
     return e.body.cast(e.operand(p.from, {at[0], at[1], h.at, w.at}), p.type);
@@ -119,7 +120,7 @@ void take(FunctionBuilder& b, Best& best, DType t, int32_t value, int32_t tap, i
   if (best.found >= 0) best.found = valid < 0 ? -1 : b.op(Op::kOr, DType::kBool, best.found, valid);
 }
 
-int32_t emit_max(const Pool& p, const Taps& taps, Emitter& e, const Index& at) {
+int32_t emit_max(const Pool& p, const Taps& taps, RuleContext& e, const Index& at) {
   Best best;
   for (int64_t kh = 0; kh < p.axes[0].kernel; kh++) {
     for (int64_t kw = 0; kw < p.axes[1].kernel; kw++) {
@@ -132,7 +133,7 @@ int32_t emit_max(const Pool& p, const Taps& taps, Emitter& e, const Index& at) {
   return e.body.cast(p.node->op == OpId::pool_tap ? best.tap : best.value, result);
 }
 
-int32_t emit_sum(const Pool& p, const Taps& taps, Emitter& e, const Index& at) {
+int32_t emit_sum(const Pool& p, const Taps& taps, RuleContext& e, const Index& at) {
   int32_t total = -1;
   for (int64_t kh = 0; kh < p.axes[0].kernel; kh++) {
     for (int64_t kw = 0; kw < p.axes[1].kernel; kw++) {
@@ -169,7 +170,7 @@ Lowered lower_pool_map(const Node& node, SymFacts& facts) {
   const bool sums = node.op == OpId::pool_sum;
   const int64_t kh = p.axes[0].kernel, kw = p.axes[1].kernel;
   if (kh * kw <= kUnrolledTaps) {
-    l.element = element_function(l, facts, 4, [&](Emitter& e, const Index& at) {
+    l.element = element_function(l, facts, 4, [&](RuleContext& e, const Index& at) {
       return sums ? emit_sum(p, taps, e, at) : emit_max(p, taps, e, at);
     });
     return l;
@@ -178,7 +179,7 @@ Lowered lower_pool_map(const Node& node, SymFacts& facts) {
                          : node.op == OpId::pool_tap ? loop::RedOp::kArgMax
                                                      : loop::RedOp::kMax;
   as_reduction(l, node.results[0], facts, kh, kw, op, p.type);
-  l.element = element_function(l, facts, 6, [&](Emitter& e, const Index& at) {
+  l.element = element_function(l, facts, 6, [&](RuleContext& e, const Index& at) {
     int32_t valid;
     const int32_t v = taps.read(e, p, at, at[4], at[5], valid);
     if (valid < 0) return v;
@@ -193,7 +194,7 @@ Lowered lower_pool_take(const Node& node, SymFacts& facts) {
   const Pool p = pool_of(node, true);
   l.reads = {p.from, p.tap};
   l.heavy = true;
-  l.element = element_function(l, facts, 4, [&](Emitter& e, const Index& at) {
+  l.element = element_function(l, facts, 4, [&](RuleContext& e, const Index& at) {
     FunctionBuilder& b = e.body;
     const int32_t tap = b.cast(e.operand(p.tap, at), DType::kInt64);
     const int32_t wide = b.constant_int(DType::kInt64, p.axes[1].kernel);
@@ -223,7 +224,7 @@ struct Back {
   Affine j;
   int64_t number = -1;
 };
-Window window_of(Emitter& e, const Axis& a, const Affine& image, const Back& back, bool reaches) {
+Window window_of(RuleContext& e, const Axis& a, const Affine& image, const Back& back, bool reaches) {
   FunctionBuilder& b = e.body;
   const auto number = [&](int64_t v) { return b.constant_int(DType::kInt64, v); };
   const int32_t x = b.index(image + Affine::constant(a.padding));
@@ -242,7 +243,7 @@ Window window_of(Emitter& e, const Axis& a, const Affine& image, const Back& bac
 }
 
 // What the windows (jh, jw) before the last give to the element at an index of the image.
-int32_t share(const Pool& p, const std::array<bool, 2>& reach, Emitter& e, const Index& at, const Back& jh,
+int32_t share(const Pool& p, const std::array<bool, 2>& reach, RuleContext& e, const Index& at, const Back& jh,
               const Back& jw) {
   FunctionBuilder& b = e.body;
   const Window h = window_of(e, p.axes[0], at[2], jh, reach[0]), w = window_of(e, p.axes[1], at[3], jw, reach[1]);
@@ -274,11 +275,11 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts) {
   }
   if (mh * mw > kUnrolledTaps) {
     as_reduction(l, node.results[0], facts, mh, mw, loop::RedOp::kSum, p.type);
-    l.element = element_function(l, facts, 6,
-                                 [&](Emitter& e, const Index& at) { return share(p, reach, e, at, {at[4]}, {at[5]}); });
+    l.element = element_function(
+        l, facts, 6, [&](RuleContext& e, const Index& at) { return share(p, reach, e, at, {at[4]}, {at[5]}); });
     return l;
   }
-  l.element = element_function(l, facts, 4, [&](Emitter& e, const Index& at) {
+  l.element = element_function(l, facts, 4, [&](RuleContext& e, const Index& at) {
     int32_t total = -1;
     for (int64_t jh = 0; jh < mh; jh++) {
       for (int64_t jw = 0; jw < mw; jw++) {

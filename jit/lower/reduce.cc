@@ -127,10 +127,10 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
     l.kind = Lowered::kPointwise;
     l.reads = {};
     l.element = element_function(l, facts, size_t(node.results[0]->dim()),
-                                 [](Emitter& e, const Index&) { return e.body.constant_int(DType::kInt64, 0); });
+                                 [](RuleContext& e, const Index&) { return e.body.constant_int(DType::kInt64, 0); });
     return l;
   }
-  l.element = element_function(l, facts, r.sizes.size(), [&](Emitter& e, const Index& index) {
+  l.element = element_function(l, facts, r.sizes.size(), [&](RuleContext& e, const Index& index) {
     return e.body.cast(e.operand(in, index), r.type);
   });
   return l;

@@ -164,7 +164,7 @@ Lowered Splitter::joined(const Reduction& r, const Tensor& parts, const std::vec
   w.lanes = w.rows || policy().keeps_lanes ? r.lanes : 1;
   w.block = r.block;
   whole.element = element_function(whole, facts_, w.sizes.size(),
-                                   [&](Emitter& e, const Index& index) { return e.operand(parts, index); });
+                                   [&](RuleContext& e, const Index& index) { return e.operand(parts, index); });
   return whole;
 }
 
@@ -173,7 +173,7 @@ Lowered Splitter::last(const Reduction& r, const Tensor& sum, const Tensor& tail
   Lowered low;
   low.reads = {sum};
   if (tail) low.reads.push_back(tail);
-  low.element = element_function(low, facts_, n_.results[0]->sizes.size(), [&](Emitter& e, const Index& index) {
+  low.element = element_function(low, facts_, n_.results[0]->sizes.size(), [&](RuleContext& e, const Index& index) {
     Index at;
     for (size_t k = 0; k < index.size(); k++) {
       if (!r.keepdim || !r.reduced[k]) at.push_back(index[k]);

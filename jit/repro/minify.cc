@@ -14,7 +14,7 @@
 namespace lutra {
 namespace {
 
-struct Step {
+struct RecordedOp {
   OpId op;
   bool inplace;
   int rng;
@@ -35,7 +35,7 @@ struct Resize {
 };
 
 struct Recording {
-  std::vector<Step> steps;
+  std::vector<RecordedOp> steps;
   std::map<const TensorImpl*, Tensor> before;  // inputs, and what steps gave, as it was then
   std::vector<Tensor> held;                    // keeps the keys alive
   int rng_calls = 0;
@@ -120,7 +120,7 @@ struct Part {
     return given;
   }
 
-  void step(GraphRecorder& recorder, const Step& s) {
+  void step(GraphRecorder& recorder, const RecordedOp& s) {
     recorder.set_location(s.file, s.line);
     Args given = args(s.args);
     Results made;

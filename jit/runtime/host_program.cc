@@ -39,7 +39,7 @@ int32_t HostProgram::slot(int32_t expr) {
 // Of an expression whose operands have slots.
 void HostProgram::add_step(int32_t expr) {
   const SymExpr e = exprs_[size_t(expr)];
-  Step s{e.op, -1, e.a, e.b, kNone};
+  HostOp s{e.op, -1, e.a, e.b, kNone};
   const int n = arity(e.op);
   if (n >= 1) s.a = e.op == SymOp::kToNum ? int_slot(e.a) : slots_[size_t(e.a)];
   if (n == 2) s.b = slots_[size_t(e.b)];
@@ -83,7 +83,7 @@ void HostProgram::add_guard(const SymGuard& g) {
 }
 
 void HostProgram::run(HostValue* v, const InputView* inputs, const double* scalars) const {
-  for (const Step& s : steps_) {
+  for (const HostOp& s : steps_) {
     switch (s.op) {
       case SymOp::kSize: v[s.dst].i = inputs[s.a].sizes[s.b].hint; break;
       case SymOp::kStride: v[s.dst].i = inputs[s.a].strides[s.b].hint; break;

@@ -50,7 +50,7 @@ class HostProgram {
 
  private:
   enum Convert : int32_t { kNone = -1, kToInt = -2, kToNumber = -3 };
-  struct Step {
+  struct HostOp {
     SymOp op;
     int32_t dst, a, b;  // slots; leaves: position of the input or scalar, and dim
     int32_t convert;
@@ -67,7 +67,7 @@ class HostProgram {
   int32_t input_count_ = 0;
   std::vector<int32_t> positions_, slots_, int_slots_, number_slots_;  // by expression, -1 for none
   std::vector<HostValue> start_;
-  std::vector<Step> steps_;
+  std::vector<HostOp> steps_;
   std::vector<Guard> guards_;
 };
 

@@ -33,7 +33,7 @@ class Fuser {
  public:
   // trusted: units whose elementwise merges along edges need not be tried. Of the units from first to last, which do
   // not fuse with others.
-  Fuser(Units& units, const std::vector<bool>& trusted, int32_t first, int32_t last, Decisions& decisions)
+  Fuser(ComputeUnits& units, const std::vector<bool>& trusted, int32_t first, int32_t last, Decisions& decisions)
       : units_(units), trusted_(trusted), first_(first), last_(last), decisions_(decisions) {
     const auto n = size_t(units.size());
     readers_.resize(n);
@@ -76,7 +76,7 @@ class Fuser {
     }
   }
 
-  // Units of groups that were merged untried and are no kernel lose their trust: whether there were any.
+  // Compute units of groups that were merged untried and are no kernel lose their trust: whether there were any.
   bool distrust(std::vector<bool>& trusted) {
     bool any = false;
     for (int32_t g = first_; g < last_; g++) {
@@ -343,7 +343,7 @@ class Fuser {
     }
   }
 
-  Units& units_;
+  ComputeUnits& units_;
   const std::vector<bool>& trusted_;
   const int32_t first_, last_;
   Decisions& decisions_;
@@ -364,7 +364,7 @@ class Fuser {
 
 // A unit that cannot be a kernel by itself: a reduction whose order needs its operand in memory, a copy over what it
 // reads elsewhere.
-void settle(Units& units) {
+void settle(ComputeUnits& units) {
   for (int32_t u = 0; u < units.size(); u++) {
     if (units[u].inlined || units[u].alone()) continue;
     std::vector<int32_t> self{u};
@@ -391,7 +391,7 @@ void settle(Units& units) {
 
 // Elementwise units nearly always fuse with what makes their operands: such groups are built once, as a whole, and step
 // by step only where that is refused.
-std::vector<Group> fuse(Units& units, bool fuse, Decisions& decisions) {
+std::vector<Group> fuse(ComputeUnits& units, bool fuse, Decisions& decisions) {
   settle(units);
   std::vector<bool> trusted;
   for (int32_t u = 0; u < units.size(); u++) {

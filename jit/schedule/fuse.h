@@ -1,4 +1,4 @@
-// Units in; groups of units, each of which is one launch, in an order in which they can run, out.
+// Compute units in; groups of units, each of which is one launch, in an order in which they can run, out.
 #pragma once
 #include <vector>
 
@@ -13,6 +13,6 @@ struct Group {
 };
 
 // Invariants: groups form no cycle, with the order of writes counted; every group builds a kernel or is one unit alone.
-std::vector<Group> fuse(Units& units, bool fuse, Decisions& decisions);
+std::vector<Group> fuse(ComputeUnits& units, bool fuse, Decisions& decisions);
 
 }  // namespace lutra

@@ -19,7 +19,7 @@ std::string value_key(char kind, int32_t unit) {
 
 }  // namespace
 
-GroupKernel::GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots)
+GroupKernel::GroupKernel(ComputeUnits& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots)
     : body(units.facts), units_(units), facts_(units.facts), members_(members), roots_(roots) {}
 
 const Sizes& GroupKernel::domain_of(int32_t unit) const {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "jit/lower/body.h"
-#include "jit/schedule/units.h"
+#include "jit/schedule/compute_units.h"
 
 namespace lutra {
 
@@ -35,7 +35,7 @@ struct GroupShape {
 class GroupKernel {
  public:
   // roots: the members whose values go to memory.
-  GroupKernel(Units& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots);
+  GroupKernel(ComputeUnits& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots);
   // Empty when the group makes one good kernel.
   const std::string& build();
   // Once built: what it does.
@@ -90,7 +90,7 @@ class GroupKernel {
   void judge();
   void judge_hazards();
 
-  Units& units_;
+  ComputeUnits& units_;
   SymFacts& facts_;
   const std::vector<int32_t>& members_;
   const std::vector<int32_t>& roots_;

@@ -277,7 +277,7 @@ class Planner {
 
   SymEnv& env_;
   LoweredGraph lowered_;
-  Units units_;
+  ComputeUnits units_;
   const ScheduleOptions& options_;
   Decisions decisions_;
   Plan plan_;

@@ -125,10 +125,10 @@ void Checkpoint::repeat() {
   check_outside();
   const Ref<Checkpoint> keep_alive(this);
   // What is given is whole or nothing, whatever ends the function: an error of Lua's, too.
-  struct Attempt {
+  struct GivenWhole {
     Checkpoint& self;
     bool whole = false;
-    ~Attempt() {
+    ~GivenWhole() {
       if (!whole) self.given_.clear(), self.versions_.clear();
     }
   } attempt{*this};

@@ -7,7 +7,7 @@
 #include "ops/cuda/copy.h"
 #include "ops/cuda/event.h"
 #include "ops/cuda/faults.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/call.h"
 #include "ops/grad/tape.h"
@@ -309,7 +309,7 @@ TEST_CASE("cuda: a module that there is no memory for is loaded when what the al
   CHECK(memory_stats(gpu0).reserved > 0);
   fake_gpu().fail_at = fake_gpu().calls + 1;  // after the context is made current
   fake_gpu().fail_with = kOutOfMemory;
-  CHECK(Program::load("no library", c));
+  CHECK(LoadedModule::load("no library", c));
   CHECK(fake_gpu().failed == "cuModuleLoadData");
   CHECK(memory_stats(gpu0).reserved == 0);
 }

@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "ops/core/disk_cache.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 
 namespace lutra {
 namespace {

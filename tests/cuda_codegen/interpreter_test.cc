@@ -9,7 +9,7 @@
 
 #include "jit/codegen/cuda/interpreter.h"
 #include "jit/device/cuda/machine.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 #include "tests/codegen/random_kernel.h"
 #include "tests/cuda_codegen/cubins.h"
 #include "tests/golden.h"
@@ -27,7 +27,7 @@ class HostInterpreter {
         << "#include \"" << source_path("tests/cuda_codegen/shim.h") << "\"\n"
         << cuda::interpreter_source()
         << "extern \"C\" void run(void* p, const unsigned* grid, const unsigned* threads) {\n"
-           "  shim::launch([](void* q) { lutra_interpreter(*static_cast<interpreter::Program*>(q)); }, p, grid, "
+           "  shim::launch([](void* q) { lutra_interpreter(*static_cast<interpreter::EncodedKernel*>(q)); }, p, grid, "
            "threads);\n}\n";
     const char* compiler = getenv("CXX");
     const std::string command =

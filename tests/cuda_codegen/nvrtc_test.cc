@@ -10,7 +10,7 @@
 #include "jit/codegen/cuda/code.h"
 #include "jit/device/cuda/machine.h"
 #include "jit/schedule/schedule.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 #include "tests/codegen/random_kernel.h"
 #include "tests/cuda_codegen/cubins.h"
 #include "tests/golden.h"

@@ -6,7 +6,7 @@
 #include "jit/runtime/pool.h"
 #include "ops/core/half.h"
 #include "ops/cuda/allocator.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 #include "ops/extern/cuda/kernels.h"
 #include "tests/cuda/fake_driver.h"
 #include "tests/cuda_extern/calls.h"

@@ -12,7 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "ops/core/error.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 #include "tests/cuda_codegen/cubins.h"
 
 namespace lutra::cuda {

@@ -3,7 +3,7 @@
 
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/event.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 

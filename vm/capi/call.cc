@@ -56,17 +56,17 @@ struct ValueCall {
 
 // push(L) pushes the function.
 template <class Call, class Push>
-int run_call(Entry& entry, lutra_State* S, const Call& call, Push&& push) {
-  if (!entry) return entry.code();
+int run_call(StateScope& scope, lutra_State* S, const Call& call, Push&& push) {
+  if (!scope) return scope.code();
   if (call.n < 0 || call.m < 0 || call.n > kMostValues || call.m > kMostValues) {
-    return entry.fail(LUTRA_ERROR_ARGUMENT, str(entry.fn(), ": 0 to ", kMostValues,
+    return scope.fail(LUTRA_ERROR_ARGUMENT, str(scope.fn(), ": 0 to ", kMostValues,
                                                 " inputs and outputs are possible, got ", call.n, " and ", call.m));
   }
-  if ((call.n > 0 && !entry.has(call.inputs, "inputs")) || (call.m > 0 && !entry.has(call.outputs, "outputs"))) {
-    return entry.code();
+  if ((call.n > 0 && !scope.has(call.inputs, "inputs")) || (call.m > 0 && !scope.has(call.outputs, "outputs"))) {
+    return scope.code();
   }
   call.clear();
-  return entry.run([&](lua_State* L) {
+  return scope.run([&](lua_State* L) {
     push(L);
     const int base = lua_gettop(L) - 1;
     lua_call(L, call.push(L), LUA_MULTRET);
@@ -80,8 +80,8 @@ int invoke(lutra_Function* function, const Call& call, const char* fn) {
   if (!function) return fail_thread(LUTRA_ERROR_ARGUMENT, fn, "the function is NULL");
   lutra_State* S = function->S;
   if (S->generation != function->generation) return fail_thread(LUTRA_ERROR_STATE, fn, "the state is closed");
-  Entry entry(S, fn);
-  return run_call(entry, S, call, [&](lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, function->place); });
+  StateScope scope(S, fn);
+  return run_call(scope, S, call, [&](lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, function->place); });
 }
 
 [[noreturn]] void no_such_op(const char* name) {
@@ -121,9 +121,9 @@ void push_op(lua_State* L, int module, const char* name, const lutra_Tensor* fir
 
 template <class Call>
 int run_op(lutra_State* S, const char* name, const Call& call, const char* fn) {
-  Entry entry(S, fn);
-  if (!entry.has(name, "the name")) return entry.code();
-  return run_call(entry, S, call, [&](lua_State* L) { push_op(L, S->module, name, call.first()); });
+  StateScope scope(S, fn);
+  if (!scope.has(name, "the name")) return scope.code();
+  return run_call(scope, S, call, [&](lua_State* L) { push_op(L, S->module, name, call.first()); });
 }
 
 // Functions that were freed where the state could not be used.
@@ -171,9 +171,9 @@ int call_host(lua_State* L) {
   const auto& r = *static_cast<const Registered*>(lua_touserdata(L, lua_upvalueindex(1)));
   const char* name = lua_tostring(L, lua_upvalueindex(2));
   if (r.S->generation != r.generation || !r.S->open) fail(name, ": the host has closed its state");
-  const Entry entry(r.S, name);
-  if (!entry) fail(thread_error());
-  const InCallback scope(r.S, L);
+  const StateScope scope(r.S, name);
+  if (!scope) fail(thread_error());
+  const InCallback in_callback(r.S, L);
   const auto values = std::make_unique<CallbackValues>();
   if (lua_gettop(L) > kMostValues) fail(name, ": at most ", kMostValues, " arguments are possible");
   for (int i = 0; i < lua_gettop(L); i++) values->inputs[i] = value_at(L, i + 1), values->n = i + 1;
@@ -218,8 +218,8 @@ const char* push_owner(lua_State* L, const char* name) {
 
 // module:load_state_dict(dictionary); push(L) pushes the dictionary.
 template <class Push>
-int load_state(Entry& entry, const char* module, Push&& push) {
-  return entry.run([&](lua_State* L) {
+int load_state(StateScope& scope, const char* module, Push&& push) {
+  return scope.run([&](lua_State* L) {
     push_expression(L, module);
     if (!lua_istable(L, -1)) refuse("'", module, "' is ", kind_at(L, -1), ", no module");
     lua_getfield(L, -1, "load_state_dict");
@@ -239,12 +239,12 @@ using namespace lutra::capi;
 
 extern "C" int lutra_function(lutra_State* S, const char* expression, lutra_Function** function) {
   if (function) *function = nullptr;
-  Entry entry(S, "lutra_function");
-  if (!entry.has(expression, "the expression") || !entry.has(function, "function")) return entry.code();
+  StateScope scope(S, "lutra_function");
+  if (!scope.has(expression, "the expression") || !scope.has(function, "function")) return scope.code();
   drop_functions(S);
   auto fresh = std::unique_ptr<lutra_Function>(new (std::nothrow) lutra_Function{S, S->generation, LUA_NOREF});
-  if (!fresh) return entry.fail(LUTRA_ERROR_MEMORY, "lutra_function: out of memory");
-  const int code = entry.run([&](lua_State* L) {
+  if (!fresh) return scope.fail(LUTRA_ERROR_MEMORY, "lutra_function: out of memory");
+  const int code = scope.run([&](lua_State* L) {
     push_expression(L, expression);
     if (!can_be_called(L, -1)) {
       refuse("'", expression, "' is ", kind_at(L, -1), ", which cannot be called");
@@ -300,10 +300,10 @@ extern "C" void lutra_values_free(lutra_Value* values, int n) {
 }
 
 extern "C" int lutra_register(lutra_State* S, const char* name, lutra_Callback callback, void* arg) {
-  Entry entry(S, "lutra_register");
-  if (!entry.has(name, "the name")) return entry.code();
-  if (!callback) return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_register: the callback must not be NULL");
-  return entry.run([&](lua_State* L) {
+  StateScope scope(S, "lutra_register");
+  if (!scope.has(name, "the name")) return scope.code();
+  if (!callback) return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_register: the callback must not be NULL");
+  return scope.run([&](lua_State* L) {
     const char* last = push_owner(L, name);
     if (!*last) refuse("'", name, "' has an empty part");
     *static_cast<Registered*>(lua_newuserdata(L, sizeof(Registered))) = {S, S->generation, callback, arg};
@@ -325,14 +325,14 @@ extern "C" int lutra_fail(lutra_State* S, const char* message) {
 }
 
 extern "C" int lutra_load_state(lutra_State* S, const char* module, const char* path) {
-  Entry entry(S, "lutra_load_state");
-  if (!entry.has(module, "the module") || !entry.has(path, "the path")) return entry.code();
+  StateScope scope(S, "lutra_load_state");
+  if (!scope.has(module, "the module") || !scope.has(path, "the path")) return scope.code();
   if (FILE* file = std::fopen(path, "rb")) {
     std::fclose(file);
   } else {
-    return entry.fail(LUTRA_ERROR_FILE, str("lutra_load_state: cannot open '", path, "': ", std::strerror(errno)));
+    return scope.fail(LUTRA_ERROR_FILE, str("lutra_load_state: cannot open '", path, "': ", std::strerror(errno)));
   }
-  return load_state(entry, module, [&](lua_State* L) {
+  return load_state(scope, module, [&](lua_State* L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, S->module);
     lua_getfield(L, -1, "load");
     lua_remove(L, -2);
@@ -343,7 +343,7 @@ extern "C" int lutra_load_state(lutra_State* S, const char* module, const char* 
 }
 
 extern "C" int lutra_load_state_memory(lutra_State* S, const char* module, const void* data, size_t bytes) {
-  Entry entry(S, "lutra_load_state_memory");
-  if (!entry.has(module, "the module") || !entry.has(data, "data")) return entry.code();
-  return load_state(entry, module, [&](lua_State* L) { push_safetensors(L, data, bytes); });
+  StateScope scope(S, "lutra_load_state_memory");
+  if (!scope.has(module, "the module") || !scope.has(data, "data")) return scope.code();
+  return load_state(scope, module, [&](lua_State* L) { push_safetensors(L, data, bytes); });
 }

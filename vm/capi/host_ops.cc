@@ -365,10 +365,10 @@ using namespace lutra;
 using namespace lutra::capi;
 
 extern "C" int lutra_register_op(lutra_State* S, const char* schema, const lutra_OpCallbacks* callbacks) {
-  Entry entry(S, "lutra_register_op");
-  if (!entry.has(schema, "the schema") || !entry.has(callbacks, "callbacks")) return entry.code();
+  StateScope scope(S, "lutra_register_op");
+  if (!scope.has(schema, "the schema") || !scope.has(callbacks, "callbacks")) return scope.code();
   lutra_OpCallbacks rules = {};
   std::memcpy(&rules, callbacks, callbacks->size < sizeof rules ? callbacks->size : sizeof rules);
-  if (!rules.kernel) return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_register_op: the kernel must not be NULL");
-  return entry.run([&](lua_State* L) { return add_op(S, L, schema, rules); });
+  if (!rules.kernel) return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_register_op: the kernel must not be NULL");
+  return scope.run([&](lua_State* L) { return add_op(S, L, schema, rules); });
 }

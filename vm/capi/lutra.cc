@@ -169,10 +169,10 @@ extern "C" lutra_State* lutra_open(const lutra_Options* given) {
 extern "C" void lutra_close(lutra_State* S) {
   if (!S) return;
   {
-    const Entry entry(S, "lutra_close");
-    if (!entry) return;
+    const StateScope scope(S, "lutra_close");
+    if (!scope) return;
     if (S->depth > 1) {
-      entry.fail(LUTRA_ERROR_STATE, "lutra_close: the state is running: it cannot be closed within a callback");
+      scope.fail(LUTRA_ERROR_STATE, "lutra_close: the state is running: it cannot be closed within a callback");
       return;
     }
     S->open = false;
@@ -189,8 +189,8 @@ extern "C" void lutra_close(lutra_State* S) {
 }
 
 extern "C" int lutra_do_string(lutra_State* S, const char* text, const char* chunkname) {
-  Entry entry(S, "lutra_do_string");
-  if (!entry.has(text, "text")) return entry.code();
+  StateScope scope(S, "lutra_do_string");
+  if (!scope.has(text, "text")) return scope.code();
   int status = 0;
   const auto load = [&](lua_State* L) {
     status = luaL_loadbufferx(L, text, std::strlen(text), chunkname ? chunkname : text, chunk_mode(L));
@@ -198,37 +198,37 @@ extern "C" int lutra_do_string(lutra_State* S, const char* text, const char* chu
     if (status == 0) keep_frames(L);
     return 1;
   };
-  if (const int code = entry.run(load, 1); code != LUTRA_OK) return code;
-  return status == 0 ? entry.call(0, 0) : entry.take_error(status);
+  if (const int code = scope.run(load, 1); code != LUTRA_OK) return code;
+  return status == 0 ? scope.call(0, 0) : scope.take_error(status);
 }
 
 extern "C" int lutra_do_file(lutra_State* S, const char* path, int argc, const char* const* argv) {
-  Entry entry(S, "lutra_do_file");
-  if (!entry) return entry.code();
-  if (argc < 0) return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_do_file: argc must not be negative");
-  if (argc > 0 && !entry.has(argv, "argv")) return entry.code();
+  StateScope scope(S, "lutra_do_file");
+  if (!scope) return scope.code();
+  if (argc < 0) return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_do_file: argc must not be negative");
+  if (argc > 0 && !scope.has(argv, "argv")) return scope.code();
   for (int i = 0; i < argc; i++) {
-    if (!entry.has(argv[i], "an argument")) return entry.code();
+    if (!scope.has(argv[i], "an argument")) return scope.code();
   }
   const FileCall request{path, argc, argv};
   lua_State* L = S->L;
   const int top = lua_gettop(L);
   const auto prepare_file = [&request](lua_State* L) { return push_file(L, request); };
-  if (const int code = entry.run(prepare_file, LUA_MULTRET); code != LUTRA_OK) return code;
+  if (const int code = scope.run(prepare_file, LUA_MULTRET); code != LUTRA_OK) return code;
   const int status = int(lua_tointeger(L, top + 1));
   lua_remove(L, top + 1);
-  if (status != 0) return entry.take_error(status);
-  return entry.call(lua_gettop(L) - top - 1, 0);
+  if (status != 0) return scope.take_error(status);
+  return scope.call(lua_gettop(L) - top - 1, 0);
 }
 
 extern "C" int lutra_call(lutra_State* S, int nargs, int nresults) {
-  const Entry entry(S, "lutra_call");
-  if (!entry) return entry.code();
+  const StateScope scope(S, "lutra_call");
+  if (!scope) return scope.code();
   if (nargs < 0 || nresults < LUA_MULTRET || nargs >= lua_gettop(S->L)) {
-    return entry.fail(LUTRA_ERROR_ARGUMENT, str("lutra_call: the stack has ", lua_gettop(S->L),
+    return scope.fail(LUTRA_ERROR_ARGUMENT, str("lutra_call: the stack has ", lua_gettop(S->L),
                                                 " values: no function and ", nargs, " arguments"));
   }
-  return entry.call(nargs, nresults);
+  return scope.call(nargs, nresults);
 }
 
 extern "C" int lutra_interrupt(lutra_State* S) {
@@ -241,13 +241,13 @@ extern "C" int lutra_interrupt(lutra_State* S) {
 }
 
 extern "C" int lutra_set_limits(lutra_State* S, const lutra_Limits* given) {
-  const Entry entry(S, "lutra_set_limits");
-  if (!entry) return entry.code();
+  const StateScope scope(S, "lutra_set_limits");
+  if (!scope) return scope.code();
   lutra_Limits limits = {};
   if (given) std::memcpy(&limits, given, given->size < sizeof limits ? given->size : sizeof limits);
-  if (limits.threads < 0) return entry.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: threads must not be negative");
+  if (limits.threads < 0) return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: threads must not be negative");
   if (!(limits.seconds >= 0) || limits.seconds > 1e9) {
-    return entry.fail(LUTRA_ERROR_ARGUMENT, str("lutra_set_limits: seconds must be 0 to 1e9, got ", limits.seconds));
+    return scope.fail(LUTRA_ERROR_ARGUMENT, str("lutra_set_limits: seconds must be 0 to 1e9, got ", limits.seconds));
   }
   S->limits = {limits.seconds, int64_t(std::min<uint64_t>(limits.bytes, INT64_MAX)), limits.threads};
   return LUTRA_OK;

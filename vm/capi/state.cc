@@ -155,7 +155,7 @@ bool is_mine(const lutra_State* S) {
   return user == nullptr || user == &thread_mark;
 }
 
-Entry::Entry(lutra_State* S, const char* fn) : S_(S), fn_(fn) {
+StateScope::StateScope(lutra_State* S, const char* fn) : S_(S), fn_(fn) {
   const char* problem = nullptr;
   const void* nobody = nullptr;
   if (!S) {
@@ -181,29 +181,29 @@ Entry::Entry(lutra_State* S, const char* fn) : S_(S), fn_(fn) {
   S->depth++;
 }
 
-Entry::~Entry() {
+StateScope::~StateScope() {
   if (S_ && --S_->depth == 0) S_->user.store(nullptr, std::memory_order_release);
 }
 
-int Entry::fail(int code, const std::string& message) const {
+int StateScope::fail(int code, const std::string& message) const {
   assign(S_->error, message.c_str());
   return code;
 }
 
-bool Entry::has(const void* pointer, const char* what) {
+bool StateScope::has(const void* pointer, const char* what) {
   if (!S_ || pointer) return pointer != nullptr && S_ != nullptr;
   code_ = fail(LUTRA_ERROR_ARGUMENT, str(fn_, ": ", what, " must not be NULL"));
   return false;
 }
 
-int Entry::take_error(int status) const {
+int StateScope::take_error(int status) const {
   const char* text = lua_type(S_->L, -1) == LUA_TSTRING ? lua_tostring(S_->L, -1) : "unknown error";
   assign(S_->error, text);
   lua_pop(S_->L, 1);
   return code_of(status);
 }
 
-int Entry::call(int nargs, int nresults) const {
+int StateScope::call(int nargs, int nresults) const {
   lua_State* L = S_->L;
   const int base = lua_gettop(L) - nargs;
   lua_rawgeti(L, LUA_REGISTRYINDEX, S_->traceback);
@@ -213,7 +213,7 @@ int Entry::call(int nargs, int nresults) const {
   return status == 0 ? LUTRA_OK : status == kLimit ? take_error(status), LUTRA_ERROR_LIMIT : take_error(status);
 }
 
-int Entry::protected_call(int nargs, int nresults, int handler) const {
+int StateScope::protected_call(int nargs, int nresults, int handler) const {
   lua_State* L = S_->L;
   const bool limited = S_->interruptible || S_->limits.any();
   if (!limited || S_->runner.load(std::memory_order_relaxed))
@@ -244,7 +244,7 @@ int Entry::protected_call(int nargs, int nresults, int handler) const {
   return kLimit;
 }
 
-int Entry::run_task(int (*body)(lua_State*, const void*), const void* f, int keep) {
+int StateScope::run_task(int (*body)(lua_State*, const void*), const void* f, int keep) {
   lua_State* L = S_->L;
   if (!lua_checkstack(L, 8)) return fail(LUTRA_ERROR_MEMORY, str(fn_, ": the Lua stack is full"));
   Task task{body, f};

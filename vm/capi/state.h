@@ -75,11 +75,11 @@ void recycle(lutra_State* S);
 bool is_mine(const lutra_State* S);  // open, and not in use by another thread
 
 // A thread within a state, for a scope.
-class Entry {
+class StateScope {
  public:
-  Entry(lutra_State* S, const char* fn);
-  ~Entry();
-  Entry(const Entry&) = delete;
+  StateScope(lutra_State* S, const char* fn);
+  ~StateScope();
+  StateScope(const StateScope&) = delete;
   explicit operator bool() const { return S_ != nullptr; }
   int code() const { return code_; }
   const char* fn() const { return fn_; }

@@ -68,9 +68,9 @@ Tensor host_side(const Tensor& t, void* host, size_t bytes) {
 template <class Managed>
 int from_dlpack(lutra_State* S, Managed* managed, lutra_Tensor** out, const char* fn) {
   if (out) *out = nullptr;
-  Entry entry(S, fn);
-  if (!entry.has(managed, "the struct") || !entry.has(out, "tensor")) return entry.code();
-  return entry.run([&](lua_State*) { return *out = new_handle(made([&] { return lutra::from_dlpack(managed); })), 0; });
+  StateScope scope(S, fn);
+  if (!scope.has(managed, "the struct") || !scope.has(out, "tensor")) return scope.code();
+  return scope.run([&](lua_State*) { return *out = new_handle(made([&] { return lutra::from_dlpack(managed); })), 0; });
 }
 
 template <class Managed>
@@ -97,9 +97,9 @@ extern "C" int lutra_tensor_from_memory(lutra_State* S, void* data, int dtype, i
                                         const int64_t* strides, const char* device, lutra_Deleter deleter, void* arg,
                                         lutra_Tensor** tensor) {
   if (tensor) *tensor = nullptr;
-  Entry entry(S, "lutra_tensor_from_memory");
-  if (!entry.has(tensor, "tensor")) return entry.code();
-  return entry.run([&](lua_State*) {
+  StateScope scope(S, "lutra_tensor_from_memory");
+  if (!scope.has(tensor, "tensor")) return scope.code();
+  return scope.run([&](lua_State*) {
     const Sizes size_list = read_sizes(ndim, sizes, "sizes");
     const Sizes stride_list = strides ? read_sizes(ndim, strides, "strides") : Sizes();
     const DType type = dtype_of(dtype);
@@ -116,9 +116,9 @@ extern "C" int lutra_tensor_from_memory(lutra_State* S, void* data, int dtype, i
 extern "C" int lutra_tensor_empty(lutra_State* S, int dtype, int ndim, const int64_t* sizes, const char* device,
                                   lutra_Tensor** tensor) {
   if (tensor) *tensor = nullptr;
-  Entry entry(S, "lutra_tensor_empty");
-  if (!entry.has(tensor, "tensor")) return entry.code();
-  return entry.run([&](lua_State*) {
+  StateScope scope(S, "lutra_tensor_empty");
+  if (!scope.has(tensor, "tensor")) return scope.code();
+  return scope.run([&](lua_State*) {
     const Sizes size_list = read_sizes(ndim, sizes, "sizes");
     const DType type = dtype_of(dtype);
     *tensor = new_handle(made([&] {
@@ -211,22 +211,22 @@ extern "C" int lutra_tensor_to_dlpack_unversioned(lutra_Tensor* tensor, DLManage
 }
 
 extern "C" int lutra_push_tensor(lutra_State* S, lutra_Tensor* tensor) {
-  Entry entry(S, "lutra_push_tensor");
-  if (!entry) return entry.code();
-  return entry.run([&](lua_State* L) { return push_tensor(L, tensor ? tensor->tensor : Tensor()), 1; }, 1);
+  StateScope scope(S, "lutra_push_tensor");
+  if (!scope) return scope.code();
+  return scope.run([&](lua_State* L) { return push_tensor(L, tensor ? tensor->tensor : Tensor()), 1; }, 1);
 }
 
 extern "C" int lutra_to_tensor(lutra_State* S, int index, lutra_Tensor** tensor) {
   if (tensor) *tensor = nullptr;
-  Entry entry(S, "lutra_to_tensor");
-  if (!entry.has(tensor, "tensor")) return entry.code();
+  StateScope scope(S, "lutra_to_tensor");
+  if (!scope.has(tensor, "tensor")) return scope.code();
   lua_State* L = S->L;
   const int top = lua_gettop(L);
   const bool there = index > LUA_REGISTRYINDEX ? index != 0 && (index > 0 ? index : -index) <= top : false;
   const Tensor* t = there ? lutra::to_tensor(L, index) : nullptr;
   if (!t) {
     const char* got = there ? luaL_typename(L, index) : "no value";
-    return entry.fail(LUTRA_ERROR_ARGUMENT, str("lutra_to_tensor: no tensor is at index ", index, " but ", got));
+    return scope.fail(LUTRA_ERROR_ARGUMENT, str("lutra_to_tensor: no tensor is at index ", index, " but ", got));
   }
-  return entry.run([&](lua_State*) { return *tensor = new_handle(*t), 0; });
+  return scope.run([&](lua_State*) { return *tensor = new_handle(*t), 0; });
 }

@@ -7,7 +7,7 @@
 
 #include "jit/background/background.h"
 #include "jit/codegen/cuda/interpreter.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 
 namespace lutra::cuda {
 namespace {
@@ -31,14 +31,14 @@ When interpreter_wanted() {
 
 struct SourceCode : LaunchCode {
   std::unique_ptr<KernelSource> source;
-  std::shared_ptr<Program> program;
+  std::shared_ptr<LoadedModule> program;
   std::unique_ptr<Interpreted> interpreted;  // null where there is no need
   std::shared_ptr<Job> job;                  // null: the interpreter only, or all is there
   FunctionHandle stand_in = nullptr;         // the interpreter
   size_t first_int = 0;
   mutable std::atomic<double> spent{0};  // instructions of the interpreter's launches
 
-  void set(std::shared_ptr<Program> made) {
+  void set(std::shared_ptr<LoadedModule> made) {
     program = std::move(made);
     function = program->function(source->entry.c_str());
     if (most > 1) several = program->function(source->several_entry.c_str());
@@ -95,17 +95,17 @@ std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const 
   if (listing) code->listing = code->source->text;
   const When when = interpreter_wanted();
   if (when != When::kAlways) {
-    if (auto found = Program::find(code->source->text, c)) return code->set(std::move(found)), code;
+    if (auto found = LoadedModule::find(code->source->text, c)) return code->set(std::move(found)), code;
   }
   if (when == When::kAlways || !has_nvrtc() || (at_once && when != When::kNever)) {
     code->stand_in = interpreter(c, when == When::kAlways);
     if (code->stand_in) code->interpreted = Interpreted::make(kernel, hints, machine);
   }
-  if (!code->interpreted) return code->set(Program::get(code->source->text, c)), code;
+  if (!code->interpreted) return code->set(LoadedModule::get(code->source->text, c)), code;
   if (when == When::kAlways || !has_nvrtc()) return code;
   // Each holds the other: the code until it is done with, the job only while it runs.
   code->job = Job::start([weak = std::weak_ptr<SourceCode>(code), &c] {
-    if (auto code = weak.lock()) code->set(Program::get(code->source->text, c));
+    if (auto code = weak.lock()) code->set(LoadedModule::get(code->source->text, c));
   });
   return code;
 }

@@ -8,13 +8,13 @@
 #include "jit/background/background.h"
 #include "jit/codegen/cuda/interpreter.h"
 #include "ops/core/error.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 
 namespace lutra::cuda {
 namespace {
 
 struct Place {
-  std::shared_ptr<Program> program;
+  std::shared_ptr<LoadedModule> program;
   std::shared_ptr<Job> job;  // that makes it
   FunctionHandle function = nullptr;
 };
@@ -43,7 +43,7 @@ const InterpreterImage* image_for(int arch, bool ptx) {
   return best;
 }
 
-bool take(std::shared_ptr<Program> program, Place& place) {
+bool take(std::shared_ptr<LoadedModule> program, Place& place) {
   if (!program) return false;
   place.function = program->find_function(kInterpreter);
   place.program = std::move(program);
@@ -57,7 +57,7 @@ bool take_image(Context& c, bool ptx, Place& place) {
   uLongf bytes = image->whole;
   const int result = uncompress(reinterpret_cast<Bytef*>(whole.data()), &bytes, image->bytes, image->size);
   LUTRA_CHECK(result == Z_OK && bytes == image->whole, "the interpreter of kernels does not unpack");
-  return take(Program::load(whole.c_str(), c), place);
+  return take(LoadedModule::load(whole.c_str(), c), place);
 }
 
 }  // namespace
@@ -68,11 +68,11 @@ FunctionHandle interpreter(Context& c, bool wait) {
   Place& place = all.by_device[c.index];
   if (place.function) return place.function;
   if (!place.job) {
-    if (take_image(c, false, place) || take(Program::find(interpreter_source(), c), place)) return place.function;
+    if (take_image(c, false, place) || take(LoadedModule::find(interpreter_source(), c), place)) return place.function;
     if (!has_nvrtc() && !image_for(c.arch, true)) return nullptr;
     place.job = Job::start([&c] {
       Place made;
-      if (!take_image(c, true, made) && has_nvrtc()) take(Program::get(interpreter_source(), c), made);
+      if (!take_image(c, true, made) && has_nvrtc()) take(LoadedModule::get(interpreter_source(), c), made);
       std::lock_guard lock(places().mutex);
       Place& place = places().by_device[c.index];  // all were forgotten where a test has set another driver
       place.program = made.program, place.function = made.function;

@@ -35,9 +35,9 @@ void KernelEmitter::emit() {
   const asmjit::Label exit = cc_.newLabel();
   open_scope();
   parameters();
-  Step step;
-  step.per_vector = v_.lanes;
-  body(k_.body, step);
+  LaneGroup group;
+  group.per_vector = v_.lanes;
+  body(k_.body, group);
   cc_.bind(exit);
   cc_.ret();
   cold_checks(exit);
@@ -72,27 +72,27 @@ void KernelEmitter::close_scope() {
   scopes_.pop_back();
 }
 
-void KernelEmitter::body(const std::vector<Stmt>& stmts, Step& step) {
+void KernelEmitter::body(const std::vector<Stmt>& stmts, LaneGroup& group) {
   for (const Stmt& s : stmts) {
     if (const auto* l = std::get_if<std::unique_ptr<Loop>>(&s))
-      loop(**l, step);
+      loop(**l, group);
     else
-      inst(std::get<Inst>(s), step);
+      inst(std::get<Inst>(s), group);
   }
 }
 
-void KernelEmitter::loop(const Loop& l, Step& step) {
+void KernelEmitter::loop(const Loop& l, LaneGroup& group) {
   if (const auto nest = tiled_nest(l); !nest.empty()) return tile_loop(nest);
-  begin_accumulators(l, step);
+  begin_accumulators(l, group);
   const size_t outer = bound_.size();
   bind_accesses(l);
   switch (l.mode) {
-    case LoopMode::kSerial: serial_loop(l, step); break;
+    case LoopMode::kSerial: serial_loop(l, group); break;
     case LoopMode::kVector: vector_loop(l); break;
     case LoopMode::kLanes: lanes_loop(l); break;
   }
   bound_.resize(outer);
-  finish_accumulators(l, step);
+  finish_accumulators(l, group);
 }
 
 x86::Gp KernelEmitter::loop_begin(const Loop& l) {
@@ -115,7 +115,7 @@ x86::Gp KernelEmitter::loop_end(const Loop& l) {
   return n;
 }
 
-void KernelEmitter::serial_loop(const Loop& l, Step& step) {
+void KernelEmitter::serial_loop(const Loop& l, LaneGroup& group) {
   x86::Gp i = loop_begin(l), n = loop_end(l);
   const asmjit::Label top = cc_.newLabel(), end = cc_.newLabel();
   loop_regs_[size_t(l.id)] = i;
@@ -124,7 +124,7 @@ void KernelEmitter::serial_loop(const Loop& l, Step& step) {
   cc_.bind(top);
   loop_live_[size_t(l.id)] = true;
   open_scope();
-  body(l.body, step);
+  body(l.body, group);
   close_scope();
   loop_live_[size_t(l.id)] = false;
   cc_.inc(i);
@@ -147,7 +147,7 @@ void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, i
   cc_.cmp(i, limit);
   cc_.jge(done);
   cc_.bind(top);
-  Step s;
+  LaneGroup s;
   s.lane_loop = &l;
   s.vectors = vectors;
   s.per_vector = per_vector;

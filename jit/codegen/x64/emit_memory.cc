@@ -1,4 +1,4 @@
-// Addresses, loads and stores: uniform, rows of lanes, gathers and scatters; each under the step's mask.
+// Addresses, loads and stores: uniform, rows of lanes, gathers and scatters; each under the group's mask.
 #include <cstddef>
 
 #include "jit/codegen/x64/emitter.h"
@@ -163,17 +163,17 @@ void KernelEmitter::hoist_lane_indices(const Loop& l, int vectors) {
   });
 }
 
-bool KernelEmitter::varies(const Access& a, const Step& step) const {
-  if (!step.lane_loop) return false;
+bool KernelEmitter::varies(const Access& a, const LaneGroup& group) const {
+  if (!group.lane_loop) return false;
   for (const Access::Term& t : a.terms) {
     if (is_zero(t.stride)) continue;
-    if (t.is_value ? varying_[size_t(t.id)] : t.id == step.lane_loop->id) return true;
+    if (t.is_value ? varying_[size_t(t.id)] : t.id == group.lane_loop->id) return true;
   }
   return false;
 }
 
 // How far each lane's element is from the first one's base.
-x86::Vec KernelEmitter::lane_offsets(const Access& a, const Step& step, int u) {
+x86::Vec KernelEmitter::lane_offsets(const Access& a, const LaneGroup& group, int u) {
   x86::Vec lanes;
   auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Vop::kAddI, true, lanes, v) : v; };
   for (const Access::Term& t : a.terms) {
@@ -185,14 +185,14 @@ x86::Vec KernelEmitter::lane_offsets(const Access& a, const Step& step, int u) {
       else if (!is_one(t.stride))
         v = v_.binary(Vop::kMulI, true, v, v_.constant(true, uint64_t(t.stride.literal)));
       add_lanes(v);
-    } else if (!t.is_value && t.id == step.lane_loop->id) {
+    } else if (!t.is_value && t.id == group.lane_loop->id) {
       add_lanes(lane_indices(t.id, t.stride, u));
     }
   }
   return lanes;
 }
 
-KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Step& step, int u) {
+KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const LaneGroup& group, int u) {
   const Base base = base_of(a);
   x86::Gp at = base.reg.isValid() ? base.reg : first_base(a, type);
   x86::Gp index;
@@ -206,7 +206,7 @@ KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Ste
       lane_terms++;
       continue;
     }
-    if (step.lane_loop && !t.is_value && t.id == step.lane_loop->id) {
+    if (group.lane_loop && !t.is_value && t.id == group.lane_loop->id) {
       lane_terms++;
       row &= is_one(t.stride);
     }
@@ -232,20 +232,20 @@ KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Ste
     at = sum;
   }
   p.mem = x86::ptr(at);
-  p.indices = lane_offsets(a, step, u);
+  p.indices = lane_offsets(a, group, u);
   return p;
 }
 
-Value KernelEmitter::load(DType t, const Place& p, const Step& step, int u) {
+Value KernelEmitter::load(DType t, const Place& p, const LaneGroup& group, int u) {
   switch (p.kind) {
     case Place::kUniform: return load_uniform(t, p.mem);
-    case Place::kRow: return load_row(t, p.mem, step.mask(u));
+    case Place::kRow: return load_row(t, p.mem, group.mask(u));
     case Place::kLanes: break;
   }
   LUTRA_CHECK(v_.lanes == v_.wide_lanes(), "a gather of narrow lanes");
-  if (is_small(t)) return gather_small(t, p, step.mask(u));
+  if (is_small(t)) return gather_small(t, p, group.mask(u));
   Value v;
-  v.reg = v_.gather(t, p.mem, p.indices, step.mask(u));
+  v.reg = v_.gather(t, p.mem, p.indices, group.mask(u));
   return v;
 }
 
@@ -350,19 +350,19 @@ void KernelEmitter::scatter_lanes(DType t, const Value& value, const Place& p, c
   });
 }
 
-void KernelEmitter::store(DType t, const Value& v, const Place& p, const Step& step, int u) {
+void KernelEmitter::store(DType t, const Value& v, const Place& p, const LaneGroup& group, int u) {
   switch (p.kind) {
     case Place::kUniform:
-      if (step.lane_loop) fail_internal("codegen: a vector loop stores to one place");
+      if (group.lane_loop) fail_internal("codegen: a vector loop stores to one place");
       return store_one(t, v, p.mem);
-    case Place::kRow: return store_row(t, v, p.mem, step.mask(u));
+    case Place::kRow: return store_row(t, v, p.mem, group.mask(u));
     case Place::kLanes: break;
   }
   LUTRA_CHECK(v_.lanes == v_.wide_lanes(), "a scatter of narrow lanes");
   if (is_small(t) || !v_.has_scatter())
-    scatter_lanes(t, v, p, step.mask(u));
+    scatter_lanes(t, v, p, group.mask(u));
   else
-    v_.scatter(t, reg(t, v), p.mem, p.indices, step.mask(u));
+    v_.scatter(t, reg(t, v), p.mem, p.indices, group.mask(u));
 }
 
 void KernelEmitter::store_one(DType t, const Value& v, const x86::Mem& m) {

@@ -26,12 +26,12 @@ int64_t KernelEmitter::identity_bits(const Accumulator& a) const {
   return int64_t(is_wide(a.type) ? F64::pattern_of(c.f) : F32::pattern_of(c.f));
 }
 
-void KernelEmitter::begin_accumulators(const Loop& l, const Step& step) {
+void KernelEmitter::begin_accumulators(const Loop& l, const LaneGroup& group) {
   for (const Accumulator& a : l.accs) {
     AccState s;
     s.acc = &a;
     LUTRA_CHECK(a.lanes <= loop::kMaxCpuLanes, "a kernel for a GPU");
-    const int n = a.lanes > 1 ? std::max(1, a.lanes / v_.lanes) : step.lane_loop ? step.vectors : 1;
+    const int n = a.lanes > 1 ? std::max(1, a.lanes / v_.lanes) : group.lane_loop ? group.vectors : 1;
     for (int i = 0; i < n; i++) {
       Value v;
       if (is_mask(a.type))
@@ -208,13 +208,13 @@ void KernelEmitter::add_blocks(AccState& s) {
   cc_.bind(single);
 }
 
-void KernelEmitter::accumulate(const Inst& in, const Step& step) {
+void KernelEmitter::accumulate(const Inst& in, const LaneGroup& group) {
   AccState& s = accumulator(in.arg);
   if (s.acc->block) feed_block(s);
   const bool lanes = s.acc->lanes > 1;
   for (size_t u = 0; u < s.partial.size(); u++) {
     const Value& x = value(in.a, int(u));
-    const Mask* mask = lanes ? step.mask(int(u)) : nullptr;
+    const Mask* mask = lanes ? group.mask(int(u)) : nullptr;
     if (!is_position(s.acc->op)) {
       take(s, u, x, mask);
       continue;
@@ -223,7 +223,7 @@ void KernelEmitter::accumulate(const Inst& in, const Step& step) {
     if (lanes) {
       x86::Gp first = cc_.newInt64();
       cc_.mov(first, s.count);
-      cc_.add(first, loop_regs_[size_t(step.lane_loop->id)]);
+      cc_.add(first, loop_regs_[size_t(group.lane_loop->id)]);
       position = v_.binary(Vop::kAddI, true, v_.broadcast(first, true), v_.iota(int64_t(u) * v_.lanes));
     } else {
       position = v_.broadcast(s.count, true);
@@ -279,7 +279,7 @@ Value KernelEmitter::halving_tree(AccState& s) {
   return v;
 }
 
-void KernelEmitter::finish_accumulators(const Loop& l, const Step& step) {
+void KernelEmitter::finish_accumulators(const Loop& l, const LaneGroup& group) {
   const size_t first = accs_.size() - l.accs.size();
   for (size_t i = 0; i < l.accs.size(); i++) {
     AccState& s = accs_[first + i];
@@ -295,7 +295,7 @@ void KernelEmitter::finish_accumulators(const Loop& l, const Step& step) {
     } else {
       results = s.partial;
     }
-    set_values(s.acc->id, step.lane_loop != nullptr, std::move(results));
+    set_values(s.acc->id, group.lane_loop != nullptr, std::move(results));
   }
   accs_.resize(first);
 }

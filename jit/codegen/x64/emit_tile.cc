@@ -117,7 +117,7 @@ void KernelEmitter::tile_strip(TileNest& t, const x86::Gp* left) {
   if (!left) copy_tile(t, done);
   const size_t tiles_before = tiles_.size();
   for (const TileColumn& c : t.columns) fill_tile(t, c, left);
-  Step s;
+  LaneGroup s;
   s.lane_loop = &inner;
   s.per_vector = v_.lanes;
   if (left) s.masks = v_.first_lanes(*left, v_.lanes, 1, v_.lanes);
@@ -135,7 +135,7 @@ void KernelEmitter::tile_strip(TileNest& t, const x86::Gp* left) {
   cc_.bind(top);
   loop_live_[size_t(outer.id)] = true;
   open_scope();
-  Step uniform;
+  LaneGroup uniform;
   uniform.per_vector = v_.lanes;
   for (size_t d = 0; d + 1 < t.nest->size(); d++) {
     for (const Stmt& stmt : (*t.nest)[d]->body) {

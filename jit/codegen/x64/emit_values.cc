@@ -51,10 +51,10 @@ x86::Vec KernelEmitter::rounded(DType t, const x86::Vec& v) {
 }
 
 // Every lane alike?
-bool KernelEmitter::uniform(const Inst& in, const Step& step) const {
-  if (!step.lane_loop) return true;
-  if (in.op == Op::kIndex) return in.arg != step.lane_loop->id;
-  if (has_access(in.op) && varies(in.access, step)) return false;
+bool KernelEmitter::uniform(const Inst& in, const LaneGroup& group) const {
+  if (!group.lane_loop) return true;
+  if (in.op == Op::kIndex) return in.arg != group.lane_loop->id;
+  if (has_access(in.op) && varies(in.access, group)) return false;
   const int32_t operands[] = {in.a, in.b, in.c};
   for (int i = 0; i < info(in.op).operands; i++) {
     if (varying_[size_t(operands[i])]) return false;
@@ -62,33 +62,33 @@ bool KernelEmitter::uniform(const Inst& in, const Step& step) const {
   return true;
 }
 
-void KernelEmitter::inst(const Inst& in, Step& step) {
+void KernelEmitter::inst(const Inst& in, LaneGroup& group) {
   switch (in.op) {
-    case Op::kAccum: return accumulate(in, step);
-    case Op::kCheck: return check(in, step);
+    case Op::kAccum: return accumulate(in, group);
+    case Op::kCheck: return check(in, group);
     case Op::kStore:
-      for (int u = 0; u < step.vectors; u++) {
-        store(in.type, value(in.a, u), place(in.access, in.type, step, u), step, u);
+      for (int u = 0; u < group.vectors; u++) {
+        store(in.type, value(in.a, u), place(in.access, in.type, group, u), group, u);
       }
       return;
     case Op::kStoreAdd: {
-      const Place p = place(in.access, in.type, step, 0);
+      const Place p = place(in.access, in.type, group, 0);
       Inst add{};
       add.op = Op::kAdd, add.type = in.type;
-      const Value old = load(in.type, p, step, 0);
+      const Value old = load(in.type, p, group, 0);
       return store(in.type,
-                   is_float(in.type) ? float_op(add, old, value(in.a, 0)) : int_op(add, old, value(in.a, 0), step), p,
-                   step, 0);
+                   is_float(in.type) ? float_op(add, old, value(in.a, 0)) : int_op(add, old, value(in.a, 0), group), p,
+                   group, 0);
     }
     default: break;
   }
-  const bool same = uniform(in, step);
+  const bool same = uniform(in, group);
   std::vector<Value> results;
-  for (int u = 0; u < (same ? 1 : step.vectors); u++) results.push_back(evaluate(in, step, u));
+  for (int u = 0; u < (same ? 1 : group.vectors); u++) results.push_back(evaluate(in, group, u));
   set_values(in.id, !same, std::move(results));
 }
 
-Value KernelEmitter::evaluate(const Inst& in, const Step& step, int u) {
+Value KernelEmitter::evaluate(const Inst& in, const LaneGroup& group, int u) {
   Value v;
   switch (in.op) {
     case Op::kConst:
@@ -113,10 +113,10 @@ Value KernelEmitter::evaluate(const Inst& in, const Step& step, int u) {
         if (p.first->op == in.op && p.first->arg == in.arg && p.first->type == in.type) return p.second;
       }
       fail_internal("codegen: unknown parameter");
-    case Op::kIndex: return index_of(in, step, u);
+    case Op::kIndex: return index_of(in, group, u);
     case Op::kLoad:
       if (const x86::Mem* tile = tile_of(in)) return load_tile(in.type, *tile);
-      return load(in.type, place(in.access, in.type, step, u), step, u);
+      return load(in.type, place(in.access, in.type, group, u), group, u);
     default: break;
   }
   const int n = info(in.op).operands;
@@ -126,7 +126,7 @@ Value KernelEmitter::evaluate(const Inst& in, const Step& step, int u) {
   if (in.op == Op::kSelect) return selection(in, a, b, c);
   if (in.op == Op::kCast) return cast(info_.types[size_t(in.a)], in.type, a);
   if (is_mask(in.type)) return mask_op(in, a, b);
-  return is_float(in.type) ? float_op(in, a, b) : int_op(in, a, b, step);
+  return is_float(in.type) ? float_op(in, a, b) : int_op(in, a, b, group);
 }
 
 x86::Vec KernelEmitter::maximum(DType t, bool max, const Value& a, const Value& b) {
@@ -185,7 +185,7 @@ const IntRow kIntRows[] = {{Op::kAdd, Vop::kAddI}, {Op::kSub, Vop::kSubI}, {Op::
                            {Op::kOr, Vop::kOr},    {Op::kXor, Vop::kXor}};
 }  // namespace
 
-Value KernelEmitter::int_op(const Inst& in, const Value& a, const Value& b, const Step& step) {
+Value KernelEmitter::int_op(const Inst& in, const Value& a, const Value& b, const LaneGroup& group) {
   const DType t = in.type;
   const bool wide = is_wide(t);
   for (const IntRow& row : kIntRows) {
@@ -196,10 +196,10 @@ Value KernelEmitter::int_op(const Inst& in, const Value& a, const Value& b, cons
     case Op::kNot: return wrapped(t, v_.binary(Vop::kXor, wide, reg(t, a), v_.constant(wide, ~0ull)));
     case Op::kAbs: return wrapped(t, v_.abs_int(wide, operand(t, a)));
     case Op::kPow: return wrapped(t, int_power(t, reg(t, a), reg(t, b)));
-    case Op::kGcd: return wrapped(t, gcd(t, reg(t, a), reg(t, b), step.lane_loop ? v_.lanes : 1));
+    case Op::kGcd: return wrapped(t, gcd(t, reg(t, a), reg(t, b), group.lane_loop ? v_.lanes : 1));
     case Op::kDiv:
     case Op::kRem:
-    case Op::kFloorDiv: return wrapped(t, divide(in.op, t, reg(t, a), reg(t, b), step.lane_loop ? v_.lanes : 1));
+    case Op::kFloorDiv: return wrapped(t, divide(in.op, t, reg(t, a), reg(t, b), group.lane_loop ? v_.lanes : 1));
     default: fail_internal("codegen: ", name(in.op), " of integers");
   }
 }
@@ -302,20 +302,20 @@ Value KernelEmitter::random(const Inst& in, const Value& index) {
   return v;
 }
 
-Value KernelEmitter::index_of(const Inst& in, const Step& step, int u) {
+Value KernelEmitter::index_of(const Inst& in, const LaneGroup& group, int u) {
   Value v;
   v.reg = v_.broadcast(loop_regs_[size_t(in.arg)], true);
-  if (step.lane_loop && in.arg == step.lane_loop->id) {
+  if (group.lane_loop && in.arg == group.lane_loop->id) {
     v.reg = v_.binary(Vop::kAddI, true, v.reg, v_.iota(int64_t(u) * v_.lanes));
   }
   return v;
 }
 
-void KernelEmitter::check(const Inst& in, const Step& step) {
-  const int n = varying_[size_t(in.a)] ? step.vectors : 1;
+void KernelEmitter::check(const Inst& in, const LaneGroup& group) {
+  const int n = varying_[size_t(in.a)] ? group.vectors : 1;
   for (int u = 0; u < n; u++) {
     x86::Vec index = reg(DType::kInt64, value(in.a, u));
-    Mask failing = v_.compare_unsigned_ge(index, v_.repeated(int_arg(in.arg), true), step.mask(u));
+    Mask failing = v_.compare_unsigned_ge(index, v_.repeated(int_arg(in.arg), true), group.mask(u));
     checks_.push_back({cc_.newLabel(), &in, failing, index});
     v_.jump_if_any(failing, checks_.back().at);
   }

@@ -2,8 +2,8 @@
 //
 // Invariants:
 // 1. Outside vector and lanes loops every value is uniform: a register whose lanes are equal. Within, a value has one
-//    register for each vector of the unrolled step, or a single one if it is uniform.
-// 2. Masks: a step may be partial; then each of its vectors has a mask, and loads, stores, gathers, checks and
+//    register for each vector of the unrolled group, or a single one if it is uniform.
+// 2. Masks: a group may be partial; then each of its vectors has a mask, and loads, stores, gathers, checks and
 //    accumulators go by it. Memory outside a tensor is never touched.
 // 3. Addresses are built from the outside in: before a loop begins, every access within it has a base register that
 //    holds all terms known by then.
@@ -48,7 +48,7 @@ class KernelEmitter {
 
  private:
   // The vectors a body is emitted for.
-  struct Step {
+  struct LaneGroup {
     const Loop* lane_loop = nullptr;  // its variable differs from lane to lane; null: uniform code
     int vectors = 1;
     std::vector<Mask> masks;  // one a vector, or none: all lanes are there
@@ -138,12 +138,12 @@ class KernelEmitter {
   void open_scope() { scopes_.emplace_back(); }
   void close_scope();
   void set_values(int32_t id, bool varying, std::vector<Value> values);
-  void body(const std::vector<Stmt>& stmts, Step& step);
-  void loop(const Loop& l, Step& step);
-  void serial_loop(const Loop& l, Step& step);
+  void body(const std::vector<Stmt>& stmts, LaneGroup& group);
+  void loop(const Loop& l, LaneGroup& group);
+  void serial_loop(const Loop& l, LaneGroup& group);
   void vector_loop(const Loop& l);
   void lanes_loop(const Loop& l);
-  void strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int step, int vectors, bool masked, bool repeat);
+  void strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int group, int vectors, bool masked, bool repeat);
   x86::Gp loop_begin(const Loop& l);
   x86::Gp loop_end(const Loop& l);
   void cold_checks(const asmjit::Label& exit);
@@ -177,33 +177,33 @@ class KernelEmitter {
   void hoist_lane_indices(const Loop& l, int vectors);
   x86::Vec lane_indices(int32_t loop_id, const Coef& stride, int u);
   void multiply(const x86::Gp& r, const Coef& by);
-  bool varies(const Access& a, const Step& step) const;
+  bool varies(const Access& a, const LaneGroup& group) const;
   std::optional<Base> find_base(const Access& a, const std::vector<bool>& bound) const;
-  x86::Vec lane_offsets(const Access& a, const Step& step, int u);
-  Place place(const Access& a, DType type, const Step& step, int u);
-  Value load(DType t, const Place& p, const Step& step, int u);
+  x86::Vec lane_offsets(const Access& a, const LaneGroup& group, int u);
+  Place place(const Access& a, DType type, const LaneGroup& group, int u);
+  Value load(DType t, const Place& p, const LaneGroup& group, int u);
   Value load_uniform(DType t, const x86::Mem& m);
   Value load_row(DType t, const x86::Mem& m, const Mask* mask);
   Value gather_small(DType t, const Place& p, const Mask* mask);
-  void store(DType t, const Value& v, const Place& p, const Step& step, int u);
+  void store(DType t, const Value& v, const Place& p, const LaneGroup& group, int u);
   void store_row(DType t, const Value& v, const x86::Mem& m, const Mask* mask);
   void scatter_lanes(DType t, const Value& v, const Place& p, const Mask* mask);
   void store_one(DType t, const Value& v, const x86::Mem& m);
   void each_lane(const Place& p, const Mask* mask, const std::function<void(int, const x86::Mem&)>& f);
 
   // emit_values.cc
-  void inst(const Inst& in, Step& step);
-  bool uniform(const Inst& in, const Step& step) const;
-  Value evaluate(const Inst& in, const Step& step, int u);
+  void inst(const Inst& in, LaneGroup& group);
+  bool uniform(const Inst& in, const LaneGroup& group) const;
+  Value evaluate(const Inst& in, const LaneGroup& group, int u);
   Value float_op(const Inst& in, const Value& a, const Value& b);
-  Value int_op(const Inst& in, const Value& a, const Value& b, const Step& step);
+  Value int_op(const Inst& in, const Value& a, const Value& b, const LaneGroup& group);
   Value mask_op(const Inst& in, const Value& a, const Value& b);
   Value comparison(const Inst& in, const Value& a, const Value& b);
   Value selection(const Inst& in, const Value& a, const Value& b, const Value& c);
   Value cast(DType from, DType to, const Value& a);
   Value random(const Inst& in, const Value& index);
-  Value index_of(const Inst& in, const Step& step, int u);
-  void check(const Inst& in, const Step& step);
+  Value index_of(const Inst& in, const LaneGroup& group, int u);
+  void check(const Inst& in, const LaneGroup& group);
   Value wrapped(DType t, const x86::Vec& v);
   x86::Vec rounded(DType t, const x86::Vec& v);
   const Value& value(int32_t id, int u) const;
@@ -217,9 +217,9 @@ class KernelEmitter {
   x86::Vec int_power(DType t, const x86::Vec& base, const x86::Vec& exponent);
 
   // emit_reduce.cc
-  void begin_accumulators(const Loop& l, const Step& step);
-  void accumulate(const Inst& in, const Step& step);
-  void finish_accumulators(const Loop& l, const Step& step);
+  void begin_accumulators(const Loop& l, const LaneGroup& group);
+  void accumulate(const Inst& in, const LaneGroup& group);
+  void finish_accumulators(const Loop& l, const LaneGroup& group);
   void take(AccState& s, size_t at, const Value& x, const Mask* mask);
   void take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position, const Mask* mask);
   void begin_blocks(AccState& s);

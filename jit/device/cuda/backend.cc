@@ -7,7 +7,7 @@
 #include "jit/device/cuda/runner.h"
 #include "jit/runtime/config.h"
 #include "ops/cuda/context.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 #include "ops/extern/cuda/recording.h"
 
 namespace lutra::cuda {

@@ -12,7 +12,7 @@
 #include <unordered_map>
 
 #include "ops/cuda/faults.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 
 namespace lutra::cuda {
 namespace {
@@ -52,7 +52,7 @@ struct KeyHash {
   }
 };
 struct Loaded {
-  std::shared_ptr<Program> program;
+  std::shared_ptr<LoadedModule> program;
   FunctionHandle function = nullptr;
 };
 
@@ -67,7 +67,7 @@ FunctionHandle function_of(const KernelId& k, Context& c) {
     if (found != loaded.end()) return found->second.function;
   }
   Loaded l;  // compiled beside others' kernels
-  l.program = Program::get(kernel_text(k), c);
+  l.program = LoadedModule::get(kernel_text(k), c);
   l.function = l.program->function(k.name, k.shared_bytes);
   const std::lock_guard lock(mutex);
   return loaded.emplace(key, std::move(l)).first->second.function;

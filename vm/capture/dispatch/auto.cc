@@ -107,13 +107,13 @@ bool patch_in_place(lua_State* L, int index, bool automatic) {
   CaptureState& state = capture_state(L);
   const int top = lua_gettop(L);
   if (redirected(L, index)) return true;
-  auto unit = find_unit(state, L, index, CaptureOptions(), 0);
-  if (!unit) return false;
-  if (automatic && !unit->patched && unit->log->empty()) unit->automatic = true;
-  push_clone(state, L, unit, index, true);
+  auto compiled = find_proto(state, L, index, CaptureOptions(), 0);
+  if (!compiled) return false;
+  if (automatic && !compiled->patched && compiled->log->empty()) compiled->automatic = true;
+  push_clone(state, L, compiled, index, true);
   const bool done = redirect(L, index, lua_gettop(L)).empty();
   lua_settop(L, top);
-  if (done) remember_compiled(L, index, *unit);
+  if (done) remember_compiled(L, index, *compiled);
   return done;
 }
 

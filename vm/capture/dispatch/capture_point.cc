@@ -1,4 +1,5 @@
-// A capture at a point: the segment's entry, exit, resume units and next points are added to the unit.
+// A capture at a point: the segment's entry, exit, resume compiled prototypes and next points are added to the compiled
+// prototype.
 #include "vm/capture/dispatch/capture_point.h"
 
 #include <algorithm>
@@ -17,84 +18,84 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-int exit_index(Unit& unit, UnitPoint& point, const Exit& exit) {
+int exit_index(CompiledProto& compiled, ProtoPoint& point, const Exit& exit) {
   for (size_t i = 0; i < point.exits.size(); i++) {
     if (point.exits[i] == exit) return int(i);
   }
   point.exits.push_back(exit);
-  unit.changed = true;
+  compiled.changed = true;
   return int(point.exits.size()) - 1;
 }
 
 // The closures that a segment's rebuilt frames run.
-struct UnitBody : ResumeBody {
-  std::shared_ptr<Unit> unit;
-  explicit UnitBody(std::shared_ptr<Unit> unit) : unit(std::move(unit)) {}
-  void push_closure(lua_State* L, int index) override { push_clone(capture_state(L), L, unit, index, false); }
+struct ProtoBody : ResumeBody {
+  std::shared_ptr<CompiledProto> compiled;
+  explicit ProtoBody(std::shared_ptr<CompiledProto> compiled) : compiled(std::move(compiled)) {}
+  void push_closure(lua_State* L, int index) override { push_clone(capture_state(L), L, compiled, index, false); }
 };
 
 // What nobody but lt.auto has asked for is not waited for, unless a setting says so.
-CaptureOptions options_of(lua_State* L, const Unit& unit) {
-  CaptureOptions options = unit.options;
-  if (options.wait < 0 && unit.automatic && !runtime(L).config.async) options.wait = 0;
+CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
+  CaptureOptions options = compiled.options;
+  if (options.wait < 0 && compiled.automatic && !runtime(L).config.async) options.wait = 0;
   return options;
 }
 
-std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point,
+std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
                                   const SegmentCall& call) {
-  TraceOptions options{unit.options.dynamic, point.dynamic_dims};
+  TraceOptions options{compiled.options.dynamic, point.dynamic_dims};
   for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
   options.loose_functions = point.loose_functions;
-  options.fullgraph = unit.options.fullgraph;
-  options.has_to_pay = has_to_pay(L, unit);
+  options.fullgraph = compiled.options.fullgraph;
+  options.has_to_pay = has_to_pay(L, compiled);
   options.enters_callees = point.enters_callees && !options.has_to_pay;
-  CapturedSegment s = capture_segment(L, state.trace, {*unit.code, point.pc, point.args, point.varargs}, call,
-                                      options_of(L, unit), options, point.decisions);
+  CapturedSegment s = capture_segment(L, state.trace, {*compiled.code, point.pc, point.args, point.varargs}, call,
+                                      options_of(L, compiled), options, point.decisions);
   point.decisions.kept_loops = std::move(s.kept_loops);
   const KeptLoops& kept = point.decisions.kept_loops;
   for (const auto& [pc, after] : s.next) {
-    after ? add_points_after(unit, pc, kept, point.within) : add_point(unit, pc, kept, point.within);
+    after ? add_points_after(compiled, pc, kept, point.within) : add_point(compiled, pc, kept, point.within);
   }
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {
-    s.entry->resumes[i].body = std::make_shared<UnitBody>(resume_unit(state, L, unit, s.finished.resumes[i]));
+    s.entry->resumes[i].body = std::make_shared<ProtoBody>(resume_proto(state, L, compiled, s.finished.resumes[i]));
   }
-  s.entry->exit = exit_index(unit, point, s.finished.exit);
+  s.entry->exit = exit_index(compiled, point, s.finished.exit);
   return s.entry;
 }
 
-void count_break(lua_State* L, Unit& unit, const BreakReason& why) {
+void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why) {
   runtime(L).counters.graph_break[why.reason]++;
-  unit.breaks->push_back(why);
+  compiled.breaks->push_back(why);
   if (!log_wanted("graph_breaks")) return;
   log_text("graph_breaks", str(place_of(why), ": ", describe(why)));
 }
 
-// Runs f, which captures or compiles. False where the unit runs its original code from now on.
+// Runs f, which captures or compiles. False where the compiled prototype runs its original code from now on.
 template <class F>
-bool survives(lua_State* L, Unit& unit, const F& f) {
+bool survives(lua_State* L, CompiledProto& compiled, const F& f) {
   try {
     f();
     return true;
   } catch (const NeedsData& e) {
     // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
-    if (unit.options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
-    unit.failed = true;
-    const LuaCode& code = *unit.code;
-    count_break(L, unit, BreakReason(Break::no_graph, {e.what()}, {code.file, int(code.proto().first_line)}));
+    if (compiled.options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
+    compiled.failed = true;
+    const LuaCode& code = *compiled.code;
+    count_break(L, compiled, BreakReason(Break::no_graph, {e.what()}, {code.file, int(code.proto().first_line)}));
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
-    report_internal(unit, e.what(), "");
+    report_internal(compiled, e.what(), "");
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    report_internal(unit, e.what(), "");
+    report_internal(compiled, e.what(), "");
   }
   return false;
 }
 
 // The entry of index i has its code, or a reason why it has none.
-void finish_entry(lua_State* L, UnitPoint& point, size_t i) {
+void finish_entry(lua_State* L, ProtoPoint& point, size_t i) {
   Counters& c = runtime(L).counters;
   const std::shared_ptr<Entry> e = point.entries[i];
   forget_tree(point);
@@ -117,32 +118,32 @@ void finish_entry(lua_State* L, UnitPoint& point, size_t i) {
                         eager_calls, " eager calls"));
 }
 
-void count(lua_State* L, Unit& unit, const std::shared_ptr<Entry>& e) {
+void count(lua_State* L, CompiledProto& compiled, const std::shared_ptr<Entry>& e) {
   Counters& c = runtime(L).counters;
-  if (e->why) count_break(L, unit, e->why);
+  if (e->why) count_break(L, compiled, e->why);
   if (e->decline || !e->segment) return;
   c.unique_graphs++;
   c.calls_captured += int64_t(e->ops);
   c.kernels += int64_t(e->kernels);
-  unit.log->push_back(e);
+  compiled.log->push_back(e);
   if (e->compiling) {
     c.background_started++;
-    if (log_wanted("async")) log_text("async", str(unit.name, ": compiling in the background, ", e->ops, " ops"));
+    if (log_wanted("async")) log_text("async", str(compiled.name, ": compiling in the background, ", e->ops, " ops"));
   }
-  if (log_wanted("guards")) log_text("guards", unit.name + "\n" + print(e->guards));
+  if (log_wanted("guards")) log_text("guards", compiled.name + "\n" + print(e->guards));
 }
 
 }  // namespace
 
-void report_internal(Unit& unit, const std::string& what, const std::string& graph) {
-  unit.failed = true;
-  fprintf(stderr, "lutra: internal error in %s, which runs its original code from now on: %s\n%s%s", unit.name.c_str(),
-          what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");
+void report_internal(CompiledProto& compiled, const std::string& what, const std::string& graph) {
+  compiled.failed = true;
+  fprintf(stderr, "lutra: internal error in %s, which runs its original code from now on: %s\n%s%s",
+          compiled.name.c_str(), what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");
 }
 
-bool finish_entries(lua_State* L, Unit& unit, UnitPoint& point) {
+bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
   if (point.compiling == 0) return true;
-  return survives(L, unit, [&] {
+  return survives(L, compiled, [&] {
     for (size_t i = point.entries.size(); i-- > 0;) {
       const Entry& e = *point.entries[i];
       if (e.compiling && e.compiling->work->done()) finish_entry(L, point, i);
@@ -150,25 +151,26 @@ bool finish_entries(lua_State* L, Unit& unit, UnitPoint& point) {
   });
 }
 
-std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit,
-                                     UnitPoint& point, int nslots, int nargs, int self) {
+std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
+                                     ProtoPoint& point, int nslots, int nargs, int self) {
   const CompileScope scope;
   const auto start = Clock::now();
   Counters& counters = runtime(L).counters;
   counters.frames_total++;
   std::shared_ptr<Entry> entry;
-  if (!survives(L, *unit, [&] { entry = make_entry(state, L, *unit, point, {nslots, nargs, self}); })) return nullptr;
+  if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, {nslots, nargs, self}); }))
+    return nullptr;
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   point.spent_ms += entry->capture_ms;
   counters.frames_ok++;
-  count(L, *unit, entry);
+  count(L, *compiled, entry);
   if (entry->decline) {
     // Nothing to run here, whatever comes, or a few times over: the portal goes.
     const auto& all = point.entries;
     const bool idle = std::all_of(all.begin(), all.end(), [](auto& e) { return e->decline; });
-    const bool raised = unit->options.fullgraph && entry->why.is_raised();
+    const bool raised = compiled->options.fullgraph && entry->why.is_raised();
     if (entry->guards.steps.empty() || (!raised && ++point.idle_captures >= 3 && idle)) {
-      point.dead = unit->changed = true;
+      point.dead = compiled->changed = true;
       return nullptr;
     }
   } else {

@@ -1,6 +1,6 @@
-// A capture at a point of a unit: the segment becomes one of the point's entries.
+// A capture at a point of a compiled prototype: the segment becomes one of the point's entries.
 #pragma once
-#include "vm/capture/dispatch/unit.h"
+#include "vm/capture/dispatch/compiled_proto.h"
 
 struct lua_State;
 
@@ -10,12 +10,13 @@ struct CaptureState;
 
 // Traces the segment that begins at `point` with the values on the stack (slots, then varargs; the function at `self`)
 // and compiles it. Null where nothing can be made here (the point is dead then).
-std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit,
-                                     UnitPoint& point, int nslots, int nargs, int self);
-// Makes whole what the background has compiled of the point's entries. False where the unit runs its original code from
-// now on. Throws what the compiler says of the program, as capture_point does; the entry is gone then.
-bool finish_entries(lua_State* L, Unit& unit, UnitPoint& point);
-// An internal error: the unit runs its original code from now on.
-void report_internal(Unit& unit, const std::string& what, const std::string& graph);
+std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
+                                     ProtoPoint& point, int nslots, int nargs, int self);
+// Makes whole what the background has compiled of the point's entries. False where the compiled prototype runs its
+// original code from now on. Throws what the compiler says of the program, as capture_point does; the entry is gone
+// then.
+bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point);
+// An internal error: the compiled prototype runs its original code from now on.
+void report_internal(CompiledProto& compiled, const std::string& what, const std::string& graph);
 
 }  // namespace lutra

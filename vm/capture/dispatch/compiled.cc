@@ -8,7 +8,8 @@
 namespace lutra {
 namespace {
 
-const char kCompiledKey = 0;  // registry: weak table from function (or callable) to the unit's serial number
+// Of the registry: a weak table from function (or callable) to the compiled prototype's serial number.
+const char kCompiledKey = 0;
 
 void push_compiled_table(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kCompiledKey));
@@ -23,12 +24,12 @@ void open_compiled(lua_State* L) {
   lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
-void remember_compiled(lua_State* L, int index, const Unit& unit) {
+void remember_compiled(lua_State* L, int index, const CompiledProto& compiled) {
   lua_pushvalue(L, index);
   const int f = lua_gettop(L);
   push_compiled_table(L);
   lua_pushvalue(L, f);
-  lua_pushnumber(L, double(unit.serial));
+  lua_pushnumber(L, double(compiled.serial));
   lua_rawset(L, -3);
   lua_settop(L, f - 1);
 }
@@ -41,7 +42,7 @@ void forget_compiled(lua_State* L, int index) {
   lua_pop(L, 1);
 }
 
-std::shared_ptr<Unit> compiled_unit(lua_State* L, int index) {
+std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index) {
   push_compiled_table(L);
   lua_pushvalue(L, index);
   lua_rawget(L, -2);

@@ -1,6 +1,6 @@
-// The table of compiled functions: which unit's code a function (or callable) runs.
+// The table of compiled functions: which compiled prototype's code a function (or callable) runs.
 #pragma once
-#include "vm/capture/dispatch/unit.h"
+#include "vm/capture/dispatch/compiled_proto.h"
 
 struct lua_State;
 
@@ -8,10 +8,10 @@ namespace lutra {
 
 // Once a Lua state.
 void open_compiled(lua_State* L);
-// Remembers that the function at `index` runs the code of unit (lt.guards, lt.unpatch find it).
-void remember_compiled(lua_State* L, int index, const Unit& unit);
+// Remembers that the function at `index` runs the code of compiled prototype (lt.guards, lt.unpatch find it).
+void remember_compiled(lua_State* L, int index, const CompiledProto& compiled);
 void forget_compiled(lua_State* L, int index);
 // Null where it is not compiled.
-std::shared_ptr<Unit> compiled_unit(lua_State* L, int index);
+std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index);
 
 }  // namespace lutra

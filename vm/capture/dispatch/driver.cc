@@ -27,20 +27,20 @@ void push_self(lua_State* L) {
   lua_getinfo(L, "f", &frame);
 }
 
-// Goes over to the unit's newest bytecode: a tail call of its body at this pc with the frame's live slots, hidden ones
-// of loops included, which are read where they lie.
-int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, const PortalPlace& portal,
-                int self) {
+// Goes over to the compiled prototype's newest bytecode: a tail call of its body at this pc with the frame's live
+// slots, hidden ones of loops included, which are read where they lie.
+int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
+                const PortalPlace& portal, int self) {
   const bc::Pc pc = portal.pc;
   const uint32_t* return_pc = mirror::return_pc(L);
   if (!return_pc || (mirror::base(L)[-1].u64 & 3) != 0) return 0;  // called from a trace: the next call will do
-  std::shared_ptr<Patched> body = body_at(state, L, unit, pc);
+  std::shared_ptr<Patched> body = body_at(state, L, compiled, pc);
   if (!body) return 0;
-  const std::vector<unsigned> live = resume_slots(unit->code->proto(), pc, ResumeMode::kAt);
+  const std::vector<unsigned> live = resume_slots(compiled->code->proto(), pc, ResumeMode::kAt);
   luaL_checkstack(L, int(live.size()) + 8, "a loop");
   lua_pushinteger(L, lua_Integer(portal.exits) + 1);
   make_clone(L, self, *body);
-  remember_compiled(L, -1, *unit);
+  remember_compiled(L, -1, *compiled);
   for (unsigned slot : live) {
     lua_pushnil(L);
     const mirror::TValue* frame = mirror::base(L) - 2 - bc::op_a(return_pc[-1]);
@@ -49,21 +49,22 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& 
   return int(live.size()) + 2;
 }
 
-// The frame of an earlier version of the unit's bytecode goes on in the newest, behind the same point. The rest of a
-// frame after a break has a function of its own, which nobody redirects: it gets another.
-void follow_frame(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc, int self) {
+// The frame of an earlier version of the compiled prototype's bytecode goes on in the newest, behind the same point.
+// The rest of a frame after a break has a function of its own, which nobody redirects: it gets another.
+void follow_frame(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, bc::Pc pc,
+                  int self) {
   const auto stands_there = [&](int id) {
     const auto it = state.portals.find(id);
-    return it != state.portals.end() && it->second.version == unit->version && it->second.pc == pc;
+    return it != state.portals.end() && it->second.version == compiled->version && it->second.pc == pc;
   };
   const int top = lua_gettop(L);
-  int function = unit->key.prototype ? self : 0;
+  int function = compiled->key.prototype ? self : 0;
   // Ids of the newest version are those of bodies, too, which are entered otherwise.
-  for (auto id = unit->ids.rbegin(); id != unit->ids.rend(); ++id) {
+  for (auto id = compiled->ids.rbegin(); id != compiled->ids.rend(); ++id) {
     if (!stands_there(*id)) continue;
     if (function == 0) {
-      push_clone(state, L, unit, self, false);
-      remember_compiled(L, -1, *unit);
+      push_clone(state, L, compiled, self, false);
+      remember_compiled(L, -1, *compiled);
       function = lua_gettop(L);
     }
     if (move_frame(L, function, *id)) break;
@@ -73,7 +74,7 @@ void follow_frame(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>
 
 // Guards are watched as code is: one of n calls asks the witness, too. False where an entry was entered wrongly. It
 // then declines for good, so that the original code runs.
-bool is_entered_rightly(lua_State* L, Unit& unit, Entry& e, int nslots, int nargs, int self) {
+bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nslots, int nargs, int self) {
   const int every = runtime(L).config.verify;
   if (every == 0 || !e.native || (e.hits - 1) % every != 0) return true;
   const int top = lua_gettop(L);
@@ -85,7 +86,7 @@ bool is_entered_rightly(lua_State* L, Unit& unit, Entry& e, int nslots, int narg
     int relation = -1;
     const std::string found = describe_found(L, e.guards, failed, nslots, nargs, self, top + 1, top + 2, &relation);
     const GuardRow row = relation >= 0 ? row_of_relation(e.guards, size_t(relation)) : row_of(e.guards, size_t(failed));
-    report_guard(unit.name,
+    report_guard(compiled.name,
                  str(row.source, row.source.empty() ? "" : " ", "was ", row.expected, ", is ", found, " (read at ",
                      row.place.file ? row.place.file : "?", ":", row.place.line, ")"),
                  *e.guard_text, e.graph_text);
@@ -96,7 +97,7 @@ bool is_entered_rightly(lua_State* L, Unit& unit, Entry& e, int nslots, int narg
 }
 
 // Pushes the exit's code and results; 0 where the original code must run.
-int run_entry(lua_State* L, Unit& unit, Entry& entry, GuardValues& values) {
+int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& values) {
   try {
     return run_segment(L, entry, values);
   } catch (const Error& e) {
@@ -105,90 +106,90 @@ int run_entry(lua_State* L, Unit& unit, Entry& entry, GuardValues& values) {
     if (dynamic_cast<const LateError*>(&e)) throw;
     if (entry.callable) throw;  // a user's backend must not be replaced in silence
     // A user's error (an index out of range): the original code raises it, with everything before it done.
-    if (e.kind == ErrorKind::kInternal) report_internal(unit, e.what(), entry.graph_text);
+    if (e.kind == ErrorKind::kInternal) report_internal(compiled, e.what(), entry.graph_text);
   } catch (const std::bad_alloc&) {
     return 0;
   } catch (const std::exception& e) {
-    report_internal(unit, e.what(), entry.graph_text);
+    report_internal(compiled, e.what(), entry.graph_text);
   }
   return 0;
 }
 
-int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, UnitPoint& point,
+int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, ProtoPoint& point,
               const PortalPlace& portal) {
-  if (unit->failed) return 0;
+  if (compiled->failed) return 0;
   const int nargs = lua_gettop(L), nslots = int(point.args.size());
   push_self(L);
   const int self = nargs + 1;
   const auto decline = [&] {
     lua_settop(L, self);
-    if (portal.version >= unit->version) return 0;
-    const int n = portal.can_switch ? switch_over(state, L, unit, portal, self) : 0;
-    if (n == 0) follow_frame(state, L, unit, point.pc, self);
+    if (portal.version >= compiled->version) return 0;
+    const int n = portal.can_switch ? switch_over(state, L, compiled, portal, self) : 0;
+    if (n == 0) follow_frame(state, L, compiled, point.pc, self);
     return n;
   };
   if (point.dead) return decline();
   Counters& counters = runtime(L).counters;
   if (rests(point)) return decline();
-  if (!finish_entries(L, *unit, point)) return decline();
+  if (!finish_entries(L, *compiled, point)) return decline();
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
     int failed = 0;
     Lookup a = find_entry(L, point, {nslots, nargs, self}, &missed, &failed);
     if (a.entry && a.entry->compiling) {
-      unit->fresh_capture = false;
+      compiled->fresh_capture = false;
       counters.eager_calls++, a.entry->compiling->eager_calls++;
       return decline();
     }
     if (a.entry) {
-      counters.cache_hits += round == 0 && !unit->fresh_capture;
-      unit->fresh_capture = false;
+      counters.cache_hits += round == 0 && !compiled->fresh_capture;
+      compiled->fresh_capture = false;
       if (!a.entry->decline) point.idle_calls = 0;
       point.misses = 0;
       point.saved_ops += int64_t(a.entry->ops);
-      if (unit->automatic) state.automatic.saved_ops += int64_t(a.entry->ops);
-      if (!a.entry->decline && leads_nowhere(point, *unit, *a.entry)) refresh(state, L, unit);
-      if (a.entry->decline && gives_up(L, point, *unit)) refresh(state, L, unit);
+      if (compiled->automatic) state.automatic.saved_ops += int64_t(a.entry->ops);
+      if (!a.entry->decline && leads_nowhere(point, *compiled, *a.entry)) refresh(state, L, compiled);
+      if (a.entry->decline && gives_up(L, point, *compiled)) refresh(state, L, compiled);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
-      if (!a.entry->guard_text) return run_entry(L, *unit, *a.entry, a.values);
-      if (!is_entered_rightly(L, *unit, *a.entry, nslots, nargs, self)) return decline();
-      const int n = run_entry(L, *unit, *a.entry, a.values);
+      if (!a.entry->guard_text) return run_entry(L, *compiled, *a.entry, a.values);
+      if (!is_entered_rightly(L, *compiled, *a.entry, nslots, nargs, self)) return decline();
+      const int n = run_entry(L, *compiled, *a.entry, a.values);
       a.entry->decline = a.entry->segment->forward().is_refused();
       return n;
     }
     if (round == 1 || a.no_room) return decline();
     counters.cache_misses++;
-    const bool pays = has_to_pay(L, *unit);
+    const bool pays = has_to_pay(L, *compiled);
     if (pays && !is_affordable(L, state)) return decline();
     const AutomaticTime time(state, pays);
-    if (missed && pays && !worth_capture(L, point, *unit)) {
-      if (point.dead) refresh(state, L, unit);
+    if (missed && pays && !worth_capture(L, point, *compiled)) {
+      if (point.dead) refresh(state, L, compiled);
       return decline();
     }
     if (missed) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->weak);
       const int top = lua_gettop(L);
-      const bool more = note_miss(state, L, *unit, point, *missed, failed, nslots, nargs, self, top - 1, top);
+      const bool more = note_miss(state, L, *compiled, point, *missed, failed, nslots, nargs, self, top - 1, top);
       lua_settop(L, top - 2);
-      if (point.dead) refresh(state, L, unit);
+      if (point.dead) refresh(state, L, compiled);
       if (!more) return decline();
     }
     const int top = lua_gettop(L);
-    const bool made = capture_point(state, L, unit, point, nslots, nargs, self) != nullptr;
+    const bool made = capture_point(state, L, compiled, point, nslots, nargs, self) != nullptr;
     lua_settop(L, top);
-    refresh(state, L, unit);
+    refresh(state, L, compiled);
     if (!made) return decline();
   }
   return 0;
 }
 
 // The first call of a function whose bytecode is still a stub: captures, then hands over to the patched bytecode.
-int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit) {
-  if (unit->failed) return 0;
-  const bc::Proto& proto = unit->code->proto();
+int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
+  if (compiled->failed) return 0;
+  const bc::Proto& proto = compiled->code->proto();
   const int given = lua_gettop(L);
-  UnitPoint& point = unit->points.begin()->second;
+  ProtoPoint& point = compiled->points.begin()->second;
   if (point.pc == 1 && point.entries.empty() && !point.dead) {
     // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
     const int params = proto.num_params, live = int(point.args.size());
@@ -202,19 +203,19 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& uni
     const int n = lua_gettop(L);
     push_self(L);
     runtime(L).counters.cache_misses++;
-    capture_point(state, L, unit, point, int(point.args.size()), n, n + 1);
+    capture_point(state, L, compiled, point, int(point.args.size()), n, n + 1);
     lua_settop(L, n + 1);
-    unit->fresh_capture = true;
+    compiled->fresh_capture = true;
   }
-  refresh(state, L, unit);
+  refresh(state, L, compiled);
   push_self(L);
   const int function = lua_gettop(L);
-  follow(L, *unit, function);
-  push_clone(state, L, unit, function, false);
+  follow(L, *compiled, function);
+  push_clone(state, L, compiled, function, false);
   if (redirect(L, function, function + 1).empty())
     lua_pop(L, 1);
   else
-    remember_compiled(L, function + 1, *unit);
+    remember_compiled(L, function + 1, *compiled);
   return 1;
 }
 
@@ -230,13 +231,13 @@ int run_portal(lua_State* L, int id) {
   CaptureState& state = capture_state(L);
   auto it = state.portals.find(id);
   if (it == state.portals.end()) return 0;
-  std::shared_ptr<Unit> unit = it->second.unit.lock();
-  if (!unit) return 0;
+  std::shared_ptr<CompiledProto> compiled = it->second.compiled.lock();
+  if (!compiled) return 0;
   const PortalPlace portal = it->second;  // the run may change what there is
-  if (portal.stub) return run_stub(state, L, unit);
-  auto point = unit->points.find(portal.pc);
-  if (point == unit->points.end()) return 0;
-  return run_point(state, L, unit, point->second, portal);
+  if (portal.stub) return run_stub(state, L, compiled);
+  auto point = compiled->points.find(portal.pc);
+  if (point == compiled->points.end()) return 0;
+  return run_point(state, L, compiled, point->second, portal);
 }
 
 }  // namespace lutra

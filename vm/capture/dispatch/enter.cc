@@ -16,12 +16,12 @@ namespace {
 bool contains(const bc::Loop& l, bc::Pc pc) { return pc >= l.first_body && pc <= l.end; }
 
 // The instruction of the original code that stands at `at` of the code that a frame runs; 0 where that is no code of
-// the unit's, or older than its newest.
-bc::Pc original_pc(const Unit& unit, const mirror::Proto* runs, const mirror::Proto* original,
+// the compiled prototype's, or older than its newest.
+bc::Pc original_pc(const CompiledProto& compiled, const mirror::Proto* runs, const mirror::Proto* original,
                    const mirror::Proto* newest, bc::Pc at) {
   if (runs == original) return at;
-  if (runs != newest || !unit.patched) return 0;
-  const auto& moved = unit.patched->moved;
+  if (runs != newest || !compiled.patched) return 0;
+  const auto& moved = compiled.patched->moved;
   const auto found = std::find(moved.begin(), moved.end(), at);
   return found == moved.end() ? 0 : bc::Pc(found - moved.begin());
 }
@@ -46,19 +46,19 @@ bool iterates_alike(const LuaCode& code, const mirror::Proto* runs, const std::v
   });
 }
 
-// The function at `index` runs the unit's newest bytecode, which changes with it.
-bool run_newest(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, int index) {
-  refresh(state, L, unit);
-  follow(L, *unit, index);
-  push_clone(state, L, unit, index, false);
+// The function at `index` runs the compiled prototype's newest bytecode, which changes with it.
+bool run_newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index) {
+  refresh(state, L, compiled);
+  follow(L, *compiled, index);
+  push_clone(state, L, compiled, index, false);
   const bool done = redirect(L, index, lua_gettop(L)).empty();
   lua_pop(L, 1);
-  if (done) remember_compiled(L, index, *unit);
+  if (done) remember_compiled(L, index, *compiled);
   return done;
 }
 
 // The variables of loops around the point are other numbers each time.
-void note_variables(UnitPoint& point, const LuaCode& code) {
+void note_variables(ProtoPoint& point, const LuaCode& code) {
   for (const bc::Loop& l : code.loops()) {
     if (l.kind != bc::Loop::Kind::kFor || !contains(l, point.pc)) continue;
     point.changing_values[bc::expression_text(code.proto(), point.pc, l.base + 3)].insert("another number");
@@ -76,28 +76,29 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   const mirror::Proto* runs = mirror::proto_of(frame.function);
   const mirror::Proto* original = original_proto(L, function);
   const mirror::Proto* newest = mirror::proto_of(lua_function(L, function));
-  const std::shared_ptr<Unit> own = compiled_unit(L, function);
+  const std::shared_ptr<CompiledProto> own = compiled_proto(L, function);
   if (runs != original && !own) return false;
-  const std::shared_ptr<Unit> unit = find_unit(state, L, function, CaptureOptions(), 0);
-  if (!unit || unit->failed || (own && own != unit)) return false;
-  const auto place = [&](bc::Pc at) { return original_pc(*unit, runs, original, newest, at); };
+  const std::shared_ptr<CompiledProto> compiled = find_proto(state, L, function, CaptureOptions(), 0);
+  if (!compiled || compiled->failed || (own && own != compiled)) return false;
+  const auto place = [&](bc::Pc at) { return original_pc(*compiled, runs, original, newest, at); };
   const bc::Pc pc = place(bc::Pc(frame.called - runs->bytecode()));
   Places found;
   std::transform(places.begin(), places.end(), found.begin(), place);
-  const LuaCode& code = *unit->code;
+  const LuaCode& code = *compiled->code;
   const bc::Loop* loop = busiest_loop(code.loops(), found);
-  const auto* moved = runs == original ? nullptr : &unit->patched->moved;
-  if (pc == 0 || !loop || unit->points.count(loop->first_body) || !iterates_alike(code, runs, moved, pc)) return false;
+  const auto* moved = runs == original ? nullptr : &compiled->patched->moved;
+  if (pc == 0 || !loop || compiled->points.count(loop->first_body) || !iterates_alike(code, runs, moved, pc))
+    return false;
   KeptLoops kept;
   for (const bc::Loop& l : code.loops()) {
-    if (&l == loop || unit->points.count(l.first_body)) kept.insert({&code.proto(), l.head});
+    if (&l == loop || compiled->points.count(l.first_body)) kept.insert({&code.proto(), l.head});
   }
-  if (!unit->patched && unit->log->empty()) unit->automatic = true;
-  add_point(*unit, loop->first_body, kept, {loop->first_body, loop->end});
-  const auto point = unit->points.find(loop->first_body);
-  if (point == unit->points.end()) return false;
+  if (!compiled->patched && compiled->log->empty()) compiled->automatic = true;
+  add_point(*compiled, loop->first_body, kept, {loop->first_body, loop->end});
+  const auto point = compiled->points.find(loop->first_body);
+  if (point == compiled->points.end()) return false;
   note_variables(point->second, code);
-  return run_newest(state, L, unit, function) && move_frame(L, frame, function, unit->patched->moved[pc]);
+  return run_newest(state, L, compiled, function) && move_frame(L, frame, function, compiled->patched->moved[pc]);
 }
 
 }  // namespace lutra

@@ -34,7 +34,7 @@ std::shared_ptr<EntryTree> grow_tree(lua_State* L, const std::vector<std::shared
 }
 
 // How many entries, the newest, are in no tree.
-size_t without_tree(lua_State* L, UnitPoint& point) {
+size_t without_tree(lua_State* L, ProtoPoint& point) {
   constexpr size_t kTriesAnEntry = 8;
   const size_t n = point.entries.size();
   if (n <= kFew) return n;
@@ -65,7 +65,8 @@ int try_entry(lua_State* L, const Entry& e, const CallValues& call, Lookup& a) {
 
 }  // namespace
 
-Lookup find_entry(lua_State* L, UnitPoint& point, const CallValues& call, std::shared_ptr<Entry>* missed, int* failed) {
+Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, std::shared_ptr<Entry>* missed,
+                  int* failed) {
   Lookup a;
   const auto hit = [&](const std::shared_ptr<Entry>& e) {
     e->hits++;
@@ -98,9 +99,9 @@ Lookup find_entry(lua_State* L, UnitPoint& point, const CallValues& call, std::s
   return a;
 }
 
-void forget_tree(UnitPoint& point) { point.tree.reset(); }
+void forget_tree(ProtoPoint& point) { point.tree.reset(); }
 
-void forget_entries(lua_State* L, UnitPoint& point) {
+void forget_entries(lua_State* L, ProtoPoint& point) {
   for (auto& e : point.entries) release_entry(L, *e);
   point.entries.clear();
   point.compiling = 0;

@@ -2,7 +2,7 @@
 #pragma once
 #include <memory>
 
-#include "vm/capture/dispatch/unit.h"
+#include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/guard/program.h"
 
 struct lua_State;
@@ -21,9 +21,9 @@ struct Lookup {
 };
 
 // On a miss, `missed` is the entry that was hit or made last and the step that failed; null where there is none.
-Lookup find_entry(lua_State* L, UnitPoint& point, const CallValues& call, std::shared_ptr<Entry>* missed, int* failed);
+Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, std::shared_ptr<Entry>* missed, int* failed);
 // Entries of the point have gone, or have other guards.
-void forget_tree(UnitPoint& point);
-void forget_entries(lua_State* L, UnitPoint& point);
+void forget_tree(ProtoPoint& point);
+void forget_entries(lua_State* L, ProtoPoint& point);
 
 }  // namespace lutra

@@ -24,13 +24,13 @@ bool compares_constant(GuardOp op) {
 }
 
 // Of sizes that stay constants, why they do.
-std::string size_hint(const TraceState& state, lua_State* L, const Unit& unit, const Tensor& t, const TensorSpec& spec,
-                      int dim) {
+std::string size_hint(const TraceState& state, lua_State* L, const CompiledProto& compiled, const Tensor& t,
+                      const TensorSpec& spec, int dim) {
   if (t->sizes[size_t(dim)].hint < 2 || (spec.sizes[size_t(dim)] >= 0 && spec.sizes[size_t(dim)] < 2)) {
     return "sizes 0 and 1 have entries of their own, since broadcasting is decided by them";
   }
   if (mark_of(state, L, t, dim) < 0) return "lt.mark_static(x, dim) gives each size an entry";
-  if (unit.options.dynamic == 0) return "dynamic = false gives each size an entry";
+  if (compiled.options.dynamic == 0) return "dynamic = false gives each size an entry";
   return recompile_hint("size");
 }
 
@@ -97,7 +97,7 @@ bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int sel
 }
 
 // Dims whose size differs from the spec's become symbols of the next capture; sizes 0 and 1 stay constants.
-void learn_sizes(UnitPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
+void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < p.tensors.size(); i++) {
     const TensorSpec& spec = p.tensors[i];
     if (!tensors[i] || !p.tensor_sources[i] || spec.sizes.size() != tensors[i]->sizes.size()) continue;
@@ -121,19 +121,19 @@ void with_values(lua_State* L, const GuardProgram& p, int failed, int nslots, in
 }
 
 // Another closure of the same prototype: the next entry takes any.
-void learn_function(lua_State* L, UnitPoint& point, const GuardStep& s, const GuardValues& values) {
+void learn_function(lua_State* L, ProtoPoint& point, const GuardStep& s, const GuardValues& values) {
   const int at = values.base + s.a;
   if (lua_isfunction(L, at) && prototype_number(L, at) == s.prototype) point.loose_functions.insert(s.source->text);
 }
 
-void note_value(UnitPoint& point, const std::string& source, std::string value) {
+void note_value(ProtoPoint& point, const std::string& source, std::string value) {
   constexpr size_t kKnown = 8;
   auto& values = point.changing_values[source];
   if (values.size() < kKnown) values.insert(std::move(value));
 }
 
 // A number or string that was a constant and is another one. A whole number is an integer of the next capture.
-void learn_value(lua_State* L, UnitPoint& point, const GuardStep& s, const GuardValues& values, int constants) {
+void learn_value(lua_State* L, ProtoPoint& point, const GuardStep& s, const GuardValues& values, int constants) {
   lua_rawgeti(L, constants, s.index);
   const int type = lua_type(L, -1);
   lua_pop(L, 1);
@@ -147,7 +147,7 @@ void learn_value(lua_State* L, UnitPoint& point, const GuardStep& s, const Guard
 }
 
 // Likewise of all the numbers and sizes that were pinned by a relation and differ.
-void learn_pinned(UnitPoint& point, const GuardProgram& p, GuardValues& values) {
+void learn_pinned(ProtoPoint& point, const GuardProgram& p, GuardValues& values) {
   int first = 0;
   p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
   for (const SymGuard& g : p.symbols.guards()) {
@@ -170,28 +170,28 @@ void learn_pinned(UnitPoint& point, const GuardProgram& p, GuardValues& values) 
   }
 }
 
-void log_recompile(const Unit& unit, const Recompile& r) {
+void log_recompile(const CompiledProto& compiled, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
   // Modes are read nowhere.
-  log_text("recompiles", str(unit.name, ": ", r.source, r.source.empty() ? "" : ": ", r.kind, " was ", r.old_text,
+  log_text("recompiles", str(compiled.name, ": ", r.source, r.source.empty() ? "" : ": ", r.kind, " was ", r.old_text,
                              ", is ", r.new_text, " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
 }
 
 constexpr int kMostMisses = 32, kCallsAMiss = 16;
 
 // Entries that none of thousands of calls has met are not asked any more.
-void note_late_miss(UnitPoint& point, Unit& unit) {
+void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kPatience = 512;
   if (++point.misses < kMostMisses + kPatience) return;
-  point.dead = unit.changed = true;
+  point.dead = compiled.changed = true;
 }
 
-bool tell_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
-               int nslots, int nargs, int self, int constants, int weak) {
+bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
+               int failed, int nslots, int nargs, int self, int constants, int weak) {
   Runtime& rt = runtime(L);
-  const auto compiled = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
-  const bool limit = !entry.decline && int(compiled) >= rt.config.recompile_limit;
-  if (limit && point.limit_reached) return note_late_miss(point, unit), false;
+  const auto made = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
+  const bool limit = !entry.decline && int(made) >= rt.config.recompile_limit;
+  if (limit && point.limit_reached) return note_late_miss(point, compiled), false;
   const GuardProgram& p = entry.guards;
   const GuardStep& s = p.steps[size_t(failed)];
   Recompile r;
@@ -208,7 +208,7 @@ bool tell_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
       r.kind = name(miss.fact), r.old_text = miss.old_text, r.new_text = miss.new_text;
       if (miss.fact == TensorFact::kSize) {
         learn_sizes(point, p, tensors);
-        r.hint = size_hint(state.trace, L, unit, t, p.tensors[size_t(s.index)], miss.dim);
+        r.hint = size_hint(state.trace, L, compiled, t, p.tensors[size_t(s.index)], miss.dim);
       }
     }
   }
@@ -222,28 +222,28 @@ bool tell_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
   if (limit) {
     point.limit_reached = true;
-    if (!unit.automatic) {
+    if (!compiled.automatic) {
       fprintf(stderr,
               "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s%s%s was %s, is %s\n",
-              unit.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.source.empty() ? "" : " ",
+              compiled.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.source.empty() ? "" : " ",
               r.kind.c_str(), r.old_text.c_str(), r.new_text.c_str());
     }
     return false;
   }
   rt.counters.recompiles[r.kind]++;
-  log_recompile(unit, r);
-  unit.recompiles->push_back(std::move(r));
+  log_recompile(compiled, r);
+  compiled.recompiles->push_back(std::move(r));
   return true;
 }
 
 }  // namespace
 
-bool rests(UnitPoint& point) {
+bool rests(ProtoPoint& point) {
   return point.limit_reached && point.misses >= kMostMisses && ++point.rests % kCallsAMiss != 0;
 }
 
-bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
-               int nslots, int nargs, int self, int constants, int weak) {
+bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
+               int failed, int nslots, int nargs, int self, int constants, int weak) {
   const int top = lua_gettop(L);
   for (const std::shared_ptr<Entry>& e : point.entries) {
     if (point.limit_reached || point.entries.size() == 1) break;
@@ -254,55 +254,59 @@ bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, 
       GuardValues values;
       const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
       lua_settop(L, top + 2);
-      const bool more = step < 0 || tell_miss(state, L, unit, point, *e, step, nslots, nargs, self, top + 1, top + 2);
+      const bool more =
+          step < 0 || tell_miss(state, L, compiled, point, *e, step, nslots, nargs, self, top + 1, top + 2);
       lua_settop(L, top);
       return more;
     }
     lua_settop(L, top);
   }
-  return tell_miss(state, L, unit, point, entry, failed, nslots, nargs, self, constants, weak);
+  return tell_miss(state, L, compiled, point, entry, failed, nslots, nargs, self, constants, weak);
 }
 
 // An op that a segment runs saves about a microsecond of its eager call.
 constexpr double kSavedMs = 1e-3;
 
-bool has_to_pay(lua_State* L, const Unit& unit) { return unit.automatic && runtime(L).config.profit == "auto"; }
+bool has_to_pay(lua_State* L, const CompiledProto& compiled) {
+  return compiled.automatic && runtime(L).config.profit == "auto";
+}
 
 // A portal that runs nothing costs 0.1 us, and LuaJIT does not compile the loop around it: the stretch of a loop
 // without ops takes 100 times as long. Where compilation was asked for, a point that ran a graph once may do so again.
-bool gives_up(lua_State* L, UnitPoint& point, Unit& unit) {
+bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kPatience = 32, kPatienceWhereAsked = 10000;
-  const bool pays = has_to_pay(L, unit);
+  const bool pays = has_to_pay(L, compiled);
   if (++point.idle_calls < (pays ? kPatience : kPatienceWhereAsked)) return false;
   const auto& entries = point.entries;
   if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;
-  point.dead = unit.changed = true;
+  point.dead = compiled.changed = true;
   return true;
 }
 
 namespace {
 
-bool runs_code(const Unit& unit) {
-  for (const auto& [pc, point] : unit.points) {
+bool runs_code(const CompiledProto& compiled) {
+  for (const auto& [pc, point] : compiled.points) {
     for (const auto& e : point.entries) {
       if (!e->decline && e->segment) return true;
     }
   }
-  return std::any_of(unit.resumes.begin(), unit.resumes.end(), [](const auto& r) { return runs_code(*r.second); });
+  return std::any_of(compiled.resumes.begin(), compiled.resumes.end(),
+                     [](const auto& r) { return runs_code(*r.second); });
 }
 
 }  // namespace
 
-bool leads_nowhere(UnitPoint& point, Unit& unit, Entry& entry) {
+bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
   constexpr int64_t kPatience = 4;
   if (entry.segment || entry.compiling || entry.hits < kPatience) return false;
-  for (const auto& [where, resumed] : unit.resumes) {
+  for (const auto& [where, resumed] : compiled.resumes) {
     if (runs_code(*resumed)) return false;
   }
   point.enters_callees = false;
   entry.decline = true;
   point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
-  unit.changed = unit.changed || point.dead;
+  compiled.changed = compiled.changed || point.dead;
   return true;
 }
 
@@ -316,20 +320,20 @@ bool is_affordable(lua_State* L, const CaptureState& state) {
   return code.spent_ms <= kFreeMs + saved + kPartOfTime * passed.count();
 }
 
-bool worth_capture(lua_State* L, UnitPoint& point, Unit& unit) {
+bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kFree = 3;
   const auto& entries = point.entries;
   double last_ms = 0, ops = 0;  // of the dearest
-  size_t compiled = 0;
+  size_t made = 0;
   for (const auto& e : entries) {
     if (e->decline) continue;
-    compiled++;
+    made++;
     if (e->capture_ms > last_ms) last_ms = e->capture_ms, ops = double(e->ops);
   }
   constexpr double kCallsToRepay = 1000;
-  if (compiled < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
+  if (made < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
   if (point.spent_ms <= double(point.saved_ops) * kSavedMs) return true;
-  gives_up(L, point, unit);
+  gives_up(L, point, compiled);
   return false;
 }
 

@@ -1,6 +1,6 @@
 // Policy of a point: what a miss teaches, how many entries there may be, whether another capture is worth its time.
 #pragma once
-#include "vm/capture/dispatch/unit.h"
+#include "vm/capture/dispatch/compiled_proto.h"
 
 struct lua_State;
 
@@ -10,24 +10,24 @@ struct CaptureState;
 
 // What a miss teaches: of the first entry that the call would run but for sizes, numbers and their like; where there is
 // none, of `entry`, whose step `failed`. Returns false when no further entry may be made.
-bool note_miss(CaptureState& state, lua_State* L, Unit& unit, UnitPoint& point, const Entry& entry, int failed,
-               int nslots, int nargs, int self, int constants, int weak);
+bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
+               int failed, int nslots, int nargs, int self, int constants, int weak);
 // Whether a call looks at no entry: the point has as many as it may, and many calls in a row have missed them all. Some
 // calls still look.
-bool rests(UnitPoint& point);
-// Whether what does not repay its time is dropped: of automatic units, unless lt.config.profit says otherwise.
-// Whether automatic code may be captured now: all captures together take a small part of the time that has passed and
-// of what they have saved.
+bool rests(ProtoPoint& point);
+// Whether what does not repay its time is dropped: of automatic compiled prototypes, unless lt.config.profit says
+// otherwise. Whether automatic code may be captured now: all captures together take a small part of the time that has
+// passed and of what they have saved.
 bool is_affordable(lua_State* L, const CaptureState& state);
-bool has_to_pay(lua_State* L, const Unit& unit);
-// Whether another capture at a point of such a unit is worth its time, by what the entries have saved.
+bool has_to_pay(lua_State* L, const CompiledProto& compiled);
+// Whether another capture at a point of such a compiled prototype is worth its time, by what the entries have saved.
 // False many times in a row, and the point is given up.
-bool worth_capture(lua_State* L, UnitPoint& point, Unit& unit);
+bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
 // A call of a portal that has run nothing; true where there were so many in a row that the point is given up.
-bool gives_up(lua_State* L, UnitPoint& point, Unit& unit);
+bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
 
 // Whether an entry only resumes a callee in which nothing was compiled in several calls. It then declines, and the
 // point makes no more such; a point that has no other entries is given up.
-bool leads_nowhere(UnitPoint& point, Unit& unit, Entry& entry);
+bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry);
 
 }  // namespace lutra

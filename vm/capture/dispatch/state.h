@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/dispatch/enter.h"
-#include "vm/capture/dispatch/unit.h"
 #include "vm/capture/trace/state.h"
 
 struct lua_State;
@@ -32,13 +32,13 @@ class CompiledBackward;
 
 struct CaptureState {
   TraceState trace;
-  std::map<UnitKey, std::shared_ptr<Unit>> units;
+  std::map<ProtoKey, std::shared_ptr<CompiledProto>> protos;
   std::unordered_map<int, Portal> portals;  // by portal id
-  std::unordered_map<uint64_t, std::weak_ptr<Unit>> by_serial;
-  std::vector<std::shared_ptr<Unit>> resume_units;
+  std::unordered_map<uint64_t, std::weak_ptr<CompiledProto>> by_serial;
+  std::vector<std::shared_ptr<CompiledProto>> resume_protos;
   std::unordered_map<const void*, int> backends;  // registry references of users' backends, by address
-  uint64_t next_unit = 1;
-  size_t collect_at = 64;  // units
+  uint64_t next_proto = 1;
+  size_t collect_at = 64;  // compiled prototypes
   int auto_threshold = 0;
   unsigned walks = 0;  // of lt.auto
   AutomaticCode automatic{};

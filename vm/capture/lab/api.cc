@@ -36,7 +36,7 @@ std::string described(lua_State* L, int index) { return LuaReader(L).describe(in
 
 // -- options
 
-// One reference a function, so that compiling twice with it finds the same unit.
+// One reference a function, so that compiling twice with it finds the same compiled prototype.
 int backend_reference(lua_State* L) {
   int& reference = capture_state(L).backends[lua_topointer(L, -1)];
   if (!reference) {
@@ -109,12 +109,12 @@ CaptureOptions read_options(lua_State* L, int index, const char* who) {
   return o;
 }
 
-std::shared_ptr<Unit> checked_unit(lua_State* L, const char* who) {
+std::shared_ptr<CompiledProto> checked_proto(lua_State* L, const char* who) {
   if (!lua_isfunction(L, 1) && !lua_istable(L, 1)) wrong_function(L, who, "a compiled function or module");
-  auto unit = compiled_unit(L, 1);
-  if (!unit)
+  auto compiled = compiled_proto(L, 1);
+  if (!compiled)
     fail(who, ": the ", lua_istable(L, 1) ? "module" : "function", " is not compiled (lt.compile gives one that is)");
-  return unit;
+  return compiled;
 }
 
 void anchor(lua_State* L, int index) {
@@ -154,26 +154,26 @@ bool to_function(lua_State* L, int index, const char* who) {
 }
 
 // Pushes a compiled clone of the Lua function at `index`.
-std::shared_ptr<Unit> push_compiled(lua_State* L, int index, const CaptureOptions& options, uint64_t serial) {
+std::shared_ptr<CompiledProto> push_compiled(lua_State* L, int index, const CaptureOptions& options, uint64_t serial) {
   CaptureState& state = capture_state(L);
-  auto unit = find_unit(state, L, index, options, serial);
-  if (!unit) fail("compile: the function has no bytecode");
-  unit->automatic = false;
-  push_clone(state, L, unit, index, true);
-  remember_compiled(L, -1, *unit);
-  return unit;
+  auto compiled = find_proto(state, L, index, options, serial);
+  if (!compiled) fail("compile: the function has no bytecode");
+  compiled->automatic = false;
+  push_clone(state, L, compiled, index, true);
+  remember_compiled(L, -1, *compiled);
+  return compiled;
 }
 
 int api_compile(lua_State* L) {
   const CaptureOptions options = read_options(L, 2, "compile");
   lua_settop(L, 1);
   const bool module = to_function(L, 1, "compile");
-  auto unit = push_compiled(L, 1, options, 0);
+  auto compiled = push_compiled(L, 1, options, 0);
   if (!module) return 1;
   lua_pushvalue(L, 2);  // the maker
   lua_pushvalue(L, 3);
   lua_call(L, 1, 1);
-  remember_compiled(L, -1, *unit);
+  remember_compiled(L, -1, *compiled);
   return 1;
 }
 
@@ -183,23 +183,23 @@ int api_patch(lua_State* L) {
   if (lua_iscfunction(L, 1)) fail("patch: a C function has no bytecode to capture");
   if (!lua_isfunction(L, 1)) wrong_function(L, "patch", "a Lua function");
   CaptureState& state = capture_state(L);
-  auto unit = find_unit(state, L, 1, options, 0);
-  if (!unit) fail("patch: the function has no bytecode");
-  unit->automatic = false;
-  if (redirected(L, 1) && compiled_unit(L, 1) == unit) return 1;
-  push_clone(state, L, unit, 1, true);
+  auto compiled = find_proto(state, L, 1, options, 0);
+  if (!compiled) fail("patch: the function has no bytecode");
+  compiled->automatic = false;
+  if (redirected(L, 1) && compiled_proto(L, 1) == compiled) return 1;
+  push_clone(state, L, compiled, 1, true);
   const std::string why = redirect(L, 1, 2);
   if (!why.empty()) fail("patch: ", why);
   lua_settop(L, 1);
-  remember_compiled(L, 1, *unit);
+  remember_compiled(L, 1, *compiled);
   return 1;
 }
 
 int api_unpatch(lua_State* L) {
   lua_settop(L, 1);
   if (!lua_isfunction(L, 1)) wrong_function(L, "unpatch", "a function");
-  if (auto unit = compiled_unit(L, 1)) {
-    unfollow(L, *unit, 1);
+  if (auto compiled = compiled_proto(L, 1)) {
+    unfollow(L, *compiled, 1);
     restore(L, 1);
     forget_compiled(L, 1);
   }
@@ -217,11 +217,11 @@ int run_explain(lua_State* L) {
   options.backend = lua_tostring(L, lua_upvalueindex(4));
   options.backend_function = int(lua_tointeger(L, lua_upvalueindex(5)));
   options.wait = 1;
-  auto unit = push_compiled(L, f, options, state.next_unit++);
+  auto compiled = push_compiled(L, f, options, state.next_proto++);
   const size_t backwards = state.backward->log().size();
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
   lua_call(L, n, LUA_MULTRET);
-  push_explanation(L, *unit, f + 1, lua_gettop(L) - f);
+  push_explanation(L, *compiled, f + 1, lua_gettop(L) - f);
   push_backwards(L, *state.backward, backwards);
   lua_setfield(L, -2, "backwards");
   return 1;
@@ -242,13 +242,13 @@ int api_explain(lua_State* L) {
 }
 
 int api_guards(lua_State* L) {
-  push_entries(L, *checked_unit(L, "guards"));
+  push_entries(L, *checked_proto(L, "guards"));
   return 1;
 }
 
 // What lt.explain gives, of a function that is compiled and has run.
 int api_report(lua_State* L) {
-  push_explanation(L, *checked_unit(L, "explain"), lua_gettop(L) + 1, 0);
+  push_explanation(L, *checked_proto(L, "explain"), lua_gettop(L) + 1, 0);
   return 1;
 }
 
@@ -264,7 +264,7 @@ int api_break_rows(lua_State* L) {
 }
 
 int api_recompiles(lua_State* L) {
-  push_recompiles(L, *checked_unit(L, "recompiles"));
+  push_recompiles(L, *checked_proto(L, "recompiles"));
   return 1;
 }
 
@@ -291,15 +291,15 @@ int api_counters(lua_State* L) {
   set_map(L, "graph_break", c.graph_break);
   set_map(L, "recompiles", c.recompiles);
   lua_newtable(L);
-  set_count(L, "graphs", c.backward_graphs), set_count(L, "ops", c.backward_ops);
-  set_count(L, "calls", c.backward_calls);
+  set_count(L, "graphs", c.backward_graphs), set_count(L, "ops", c.backward_ops),
+      set_count(L, "calls", c.backward_calls);
   set_map(L, "eager", c.eager_backward);
   lua_setfield(L, -2, "compiled_autograd");
   lua_newtable(L);
   set_count(L, "hits", c.cache_hits), set_count(L, "misses", c.cache_misses);
   set_count(L, "checkpointed", c.checkpointed);
   const CaptureState& state = capture_state(L);
-  set_count(L, "units", int64_t(state.units.size() + state.resume_units.size()));
+  set_count(L, "functions", int64_t(state.protos.size() + state.resume_protos.size()));
   lua_setfield(L, -2, "cache");
   const SegmentCounts kept = segment_counts();
   lua_newtable(L);
@@ -321,28 +321,28 @@ int api_counters(lua_State* L) {
   return 1;
 }
 
-// The unit and those of its rebuilt frames.
-std::vector<std::shared_ptr<Unit>> with_resumes(const std::shared_ptr<Unit>& unit) {
-  std::vector<std::shared_ptr<Unit>> all{unit};
+// The compiled prototype and those of its rebuilt frames.
+std::vector<std::shared_ptr<CompiledProto>> with_resumes(const std::shared_ptr<CompiledProto>& compiled) {
+  std::vector<std::shared_ptr<CompiledProto>> all{compiled};
   for (size_t i = 0; i < all.size(); i++) {
     for (const auto& [where, resume] : all[i]->resumes) all.push_back(resume);
   }
   return all;
 }
 
-std::vector<std::shared_ptr<Unit>> all_units(const CaptureState& state) {
-  std::vector<std::shared_ptr<Unit>> all = state.resume_units;
-  for (const auto& [key, unit] : state.units) all.push_back(unit);
+std::vector<std::shared_ptr<CompiledProto>> all_protos(const CaptureState& state) {
+  std::vector<std::shared_ptr<CompiledProto>> all = state.resume_protos;
+  for (const auto& [key, compiled] : state.protos) all.push_back(compiled);
   return all;
 }
 
 // wait_compiled(), wait_compiled(f): until nothing is compiled in the background any more, of f or at all. What went
 // wrong is told by the next call.
 int api_wait_compiled(lua_State* L) {
-  std::vector<std::shared_ptr<Unit>> units = all_units(capture_state(L));
-  if (!lua_isnoneornil(L, 1)) units = with_resumes(checked_unit(L, "wait_compiled"));
-  for (const auto& unit : units) {
-    for (auto& [pc, point] : unit->points) {
+  std::vector<std::shared_ptr<CompiledProto>> protos = all_protos(capture_state(L));
+  if (!lua_isnoneornil(L, 1)) protos = with_resumes(checked_proto(L, "wait_compiled"));
+  for (const auto& compiled : protos) {
+    for (auto& [pc, point] : compiled->points) {
       for (const auto& e : point.entries) {
         constexpr std::chrono::milliseconds kTurn(10);
         while (e->compiling && !e->compiling->work->wait(kTurn)) check_stop();
@@ -359,12 +359,12 @@ int api_reset(lua_State* L) {
   runtime(L).counters = Counters();
   clear_eager();
   state.backward->clear();
-  for (auto& unit : all_units(state)) {
-    unit->failed = false;
-    unit->recompiles->clear(), unit->log->clear(), unit->breaks->clear();
-    for (auto& [pc, point] : unit->points) {
+  for (auto& compiled : all_protos(state)) {
+    compiled->failed = false;
+    compiled->recompiles->clear(), compiled->log->clear(), compiled->breaks->clear();
+    for (auto& [pc, point] : compiled->points) {
       forget_entries(L, point);
-      if (point.dead) unit->changed = true;
+      if (point.dead) compiled->changed = true;
       point.dead = point.limit_reached = false;
       point.misses = 0;
       point.enters_callees = true;
@@ -385,8 +385,8 @@ void apply_settings(lua_State* L) {
   const int before = rt.verify->exchange(rt.config.verify);
   if (rt.config.verify > 0 && before == 0) {
     state.backward->clear();
-    for (auto& unit : all_units(state)) {
-      for (auto& [pc, point] : unit->points) forget_entries(L, point);
+    for (auto& compiled : all_protos(state)) {
+      for (auto& [pc, point] : compiled->points) forget_entries(L, point);
     }
   }
 }
@@ -420,15 +420,15 @@ int api_graph_break(lua_State* L) {
 // Whether the innermost compiled function that runs has called no disabled one since.
 int api_is_compiling(lua_State* L) {
   const auto& disabled = capture_state(L).trace.disabled;
-  bool compiled = false, found = false;
+  bool is_compiled = false, found = false;
   lua_Debug frame;
   for (int level = 1; !found && lua_getstack(L, level, &frame); level++) {
     lua_getinfo(L, "f", &frame);
-    compiled = compiled_unit(L, lua_gettop(L)) != nullptr;
-    found = compiled || disabled.count(lua_topointer(L, -1)) > 0;
+    is_compiled = compiled_proto(L, lua_gettop(L)) != nullptr;
+    found = is_compiled || disabled.count(lua_topointer(L, -1)) > 0;
     lua_pop(L, 1);
   }
-  lua_pushboolean(L, compiled);
+  lua_pushboolean(L, is_compiled);
   return 1;
 }
 

@@ -106,10 +106,10 @@ void push_backwards(lua_State* L, const CompiledBackward& backward, size_t from)
   for (size_t i = from; i < log.size(); i++) push_backward(L, *log[i]), lua_rawseti(L, -2, int(i - from) + 1);
 }
 
-void push_recompiles(lua_State* L, const Unit& unit) {
+void push_recompiles(lua_State* L, const CompiledProto& compiled) {
   lua_newtable(L);
   int n = 0;
-  for (const Recompile& r : *unit.recompiles) {
+  for (const Recompile& r : *compiled.recompiles) {
     lua_newtable(L);
     set_string(L, "kind", r.kind);
     set_string(L, "source", r.source);
@@ -123,11 +123,11 @@ void push_recompiles(lua_State* L, const Unit& unit) {
   present(L, "recompiles", 1);
 }
 
-void push_entries(lua_State* L, const Unit& unit) {
+void push_entries(lua_State* L, const CompiledProto& compiled) {
   lua_newtable(L);
   lua_newtable(L);  // what is known of each
   int n = 0;
-  for (const auto& [pc, point] : unit.points) {
+  for (const auto& [pc, point] : compiled.points) {
     for (const auto& e : point.entries) {
       if (e->decline) continue;
       push_guards(L, *e);
@@ -142,10 +142,10 @@ void push_entries(lua_State* L, const Unit& unit) {
   present(L, "guards", 2);
 }
 
-void push_explanation(lua_State* L, const Unit& unit, int first_result, int results) {
+void push_explanation(lua_State* L, const CompiledProto& compiled, int first_result, int results) {
   lua_newtable(L);
-  const auto& log = *unit.log;
-  const auto& breaks = *unit.breaks;
+  const auto& log = *compiled.log;
+  const auto& breaks = *compiled.breaks;
   set_number(L, "graph_count", double(log.size()));
   set_number(L, "graph_break_count", double(breaks.size()));
   size_t ops = 0;
@@ -167,7 +167,7 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   set_number(L, "recomputed_bytes", kept.recomputed);
   const auto compiling = std::count_if(log.begin(), log.end(), [](const auto& e) { return bool(e->compiling); });
   set_number(L, "compiling", double(compiling));
-  set_string(L, "name", unit.name);
+  set_string(L, "name", compiled.name);
   set_list(L, "compile_times", log.size(), [&](size_t i) { lua_pushnumber(L, log[i]->capture_ms); });
   set_list(L, "compile_stages", log.size(), [&](size_t i) {
     const Entry& e = *log[i];
@@ -183,7 +183,7 @@ void push_explanation(lua_State* L, const Unit& unit, int first_result, int resu
   lua_setfield(L, -2, "result");
   lua_newtable(L);
   for (size_t i = 0; i < log.size(); i++) push_guards(L, *log[i]), lua_rawseti(L, -2, int(i) + 1);
-  lua_pushnumber(L, double(unit.serial));
+  lua_pushnumber(L, double(compiled.serial));
   present(L, "explanation", 3);
 }
 

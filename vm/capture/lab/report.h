@@ -1,7 +1,7 @@
-// Reports of units as Lua tables; each prints as text.
+// Reports of compiled prototypes as Lua tables; each prints as text.
 #pragma once
 #include "vm/capture/backward/parts.h"
-#include "vm/capture/dispatch/unit.h"
+#include "vm/capture/dispatch/compiled_proto.h"
 
 struct lua_State;
 
@@ -9,9 +9,9 @@ namespace lutra {
 
 // The table of reasons: {id, kind, text, hint} each.
 void push_break_rows(lua_State* L);
-void push_recompiles(lua_State* L, const Unit& unit);
-void push_entries(lua_State* L, const Unit& unit);
-void push_explanation(lua_State* L, const Unit& unit, int first_result, int results);
+void push_recompiles(lua_State* L, const CompiledProto& compiled);
+void push_entries(lua_State* L, const CompiledProto& compiled);
+void push_explanation(lua_State* L, const CompiledProto& compiled, int first_result, int results);
 // Of compiled autograd: those compiled after the first `from`.
 void push_backwards(lua_State* L, const CompiledBackward& backward, size_t from);
 

@@ -16,7 +16,7 @@
 
 namespace interpreter {
 
-struct Program {
+struct EncodedKernel {
   u64 code;  // first word of it
   Head head;
   u64 rest[kWords - 1 - sizeof(Head) / 8];
@@ -222,15 +222,15 @@ inline u64 of_blocks(u64 partial, u64 earlier) {
 
 }  // namespace interpreter
 
-extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid_constant__ interpreter::Program program) {
+extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid_constant__ interpreter::EncodedKernel kernel) {
   using namespace interpreter;
   LUTRA_REGISTERS;
-  const Head& head = program.head;
-  const auto w = [&](unsigned i) { return program.rest[i - 1 - sizeof(Head) / 8]; };
+  const Head& head = kernel.head;
+  const auto w = [&](unsigned i) { return kernel.rest[i - 1 - sizeof(Head) / 8]; };
   const unsigned t = threadIdx.x, apart = blockDim.x;
   u64* const registers = interpreter_memory + t;
   const auto r = [&](unsigned i) -> u64& { return registers[i * apart]; };
-  unsigned pc = unsigned(program.code);
+  unsigned pc = unsigned(kernel.code);
 
   // The nest: flags and its depth; loops, outermost first.
   const u64 nest = w(pc);

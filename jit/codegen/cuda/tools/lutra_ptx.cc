@@ -9,7 +9,7 @@
 #include "jit/codegen/cuda/interpreter.h"
 #include "ops/core/disk_cache.h"
 #include "ops/core/error.h"
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 
 namespace lutra {
 namespace cuda {

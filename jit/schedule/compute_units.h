@@ -52,9 +52,9 @@ struct ComputeUnit {
 // By hints.
 double likely_bytes(const Tensor& t);
 
-class Units {
+class ComputeUnits {
  public:
-  Units(const Graph& graph, LoweredGraph& lowered, bool fuse, const Machine* machine);
+  ComputeUnits(const Graph& graph, LoweredGraph& lowered, bool fuse, const Machine* machine);
 
   const ViewSource& resolve(const Tensor& t) const;
   // The index of the source's value; false where it is not affine.

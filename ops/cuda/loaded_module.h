@@ -22,27 +22,27 @@ std::string compile_fresh_cubin(const std::string& source, int arch);
 std::string compile_ptx(const std::string& source, int arch);
 
 // A loaded module, shared by the process and immutable.
-class Program {
+class LoadedModule {
  public:
   // Compiles and loads, or finds what was loaded before.
-  static std::shared_ptr<Program> get(const std::string& source, Context& c);
+  static std::shared_ptr<LoadedModule> get(const std::string& source, Context& c);
   // The same without compiling: null where it was not loaded before and is not on the disk.
-  static std::shared_ptr<Program> find(const std::string& source, Context& c);
+  static std::shared_ptr<LoadedModule> find(const std::string& source, Context& c);
   // A cubin or PTX; null where the driver refuses it.
-  static std::shared_ptr<Program> load(const void* image, Context& c);
-  ~Program();
+  static std::shared_ptr<LoadedModule> load(const void* image, Context& c);
+  ~LoadedModule();
   // Null where there is none of the name.
   FunctionHandle find_function(const char* name);
   // Throws where there is none of the name. shared_bytes: dynamic shared memory that launches will ask for at most.
   FunctionHandle function(const char* name, int shared_bytes = 0);
 
  private:
-  explicit Program(ModuleHandle module) : module_(module) {}
-  static std::shared_ptr<Program> keep(const std::string& source, const std::string& cubin, Context& c);
+  explicit LoadedModule(ModuleHandle module) : module_(module) {}
+  static std::shared_ptr<LoadedModule> keep(const std::string& source, const std::string& cubin, Context& c);
   ModuleHandle module_;
 };
 
-// Nanoseconds that this thread has waited for Program::get to compile.
+// Nanoseconds that this thread has waited for LoadedModule::get to compile.
 uint64_t compile_wait_ns();
 
 }  // namespace lutra::cuda

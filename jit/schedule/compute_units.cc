@@ -1,5 +1,5 @@
 // Graph in; units, what each reads, and the order that writes to inputs impose, out.
-#include "jit/schedule/units.h"
+#include "jit/schedule/compute_units.h"
 
 #include <algorithm>
 
@@ -24,7 +24,7 @@ double likely_bytes(const Tensor& t) {
   return bytes;
 }
 
-Units::Units(const Graph& g, LoweredGraph& lowered, bool fuse, const Machine* machine)
+ComputeUnits::ComputeUnits(const Graph& g, LoweredGraph& lowered, bool fuse, const Machine* machine)
     : graph(g),
       facts(lowered.facts),
       device(device_of(g)),
@@ -36,7 +36,7 @@ Units::Units(const Graph& g, LoweredGraph& lowered, bool fuse, const Machine* ma
   link();
 }
 
-void Units::add_units(LoweredGraph& lowered) {
+void ComputeUnits::add_units(LoweredGraph& lowered) {
   for (size_t i = 0; i < graph.inputs.size(); i++) sources_[graph.inputs[i].value.get()] = int32_t(i);
   units_.reserve(lowered.nodes.size());
   for (LoweredNode& n : lowered.nodes) {
@@ -49,7 +49,7 @@ void Units::add_units(LoweredGraph& lowered) {
   }
 }
 
-void Units::add_unit(const Node& n, const Tensor& value, Lowered&& low) {
+void ComputeUnits::add_unit(const Node& n, const Tensor& value, Lowered&& low) {
   if (low.kind != Lowered::kCopy) sources_[value.get()] = source_of(size());
   ComputeUnit& u = units_.emplace_back();
   u.node = &n;
@@ -57,7 +57,7 @@ void Units::add_unit(const Node& n, const Tensor& value, Lowered&& low) {
   u.low = std::move(low);
 }
 
-const ViewSource& Units::resolve(const Tensor& t) const {
+const ViewSource& ComputeUnits::resolve(const Tensor& t) const {
   std::vector<std::pair<const TensorImpl*, const Node*>> views;  // from t on, down to one that is known
   Tensor at = t;
   auto it = resolved_.find(at.get());
@@ -85,7 +85,7 @@ const ViewSource& Units::resolve(const Tensor& t) const {
   return it->second;
 }
 
-bool Units::map_index(const ViewSource& s, const Index& index, Index& out) const {
+bool ComputeUnits::map_index(const ViewSource& s, const Index& index, Index& out) const {
   if (s.depth > budget::kViews) return false;
   out = index;
   for (const ViewSource* v = &s; v->view; v = v->next) {
@@ -101,7 +101,7 @@ bool Units::map_index(const ViewSource& s, const Index& index, Index& out) const
   return true;
 }
 
-const Tensor& Units::value_of(int32_t source) const {
+const Tensor& ComputeUnits::value_of(int32_t source) const {
   return is_input(source) ? graph.inputs[size_t(source)].value : units_[size_t(unit_of(source))].value;
 }
 
@@ -115,22 +115,22 @@ SymInt in_units_of(DType to, SymInt offset, DType from) {
 
 }  // namespace
 
-SymInt Units::offset_of(const ViewSource& s, const Tensor& t) const {
+SymInt ComputeUnits::offset_of(const ViewSource& s, const Tensor& t) const {
   if (!s.view) return 0;
   const Tensor& from = value_of(s.id);
   return t->offset - in_units_of(t->dtype, from->offset, from->dtype);
 }
 
-bool Units::same_memory(int32_t a, int32_t b) const {
+bool ComputeUnits::same_memory(int32_t a, int32_t b) const {
   return a == b || graph.inputs[size_t(a)].value->storage == graph.inputs[size_t(b)].value->storage;
 }
 
-void Units::mark(const Tensor& t) {
+void ComputeUnits::mark(const Tensor& t) {
   const ViewSource& s = resolve(t);
   if (!is_input(s.id)) units_[size_t(unit_of(s.id))].needs_memory = true;
 }
 
-void Units::find_memory() {
+void ComputeUnits::find_memory() {
   for (const Value& v : graph.outputs) {
     if (v.is<Tensor>() && v.tensor()) mark(v.tensor());
   }
@@ -149,7 +149,7 @@ void Units::find_memory() {
 }
 
 // Elementwise units that only a part of a join reads, once an element: they are computed where that part is written.
-std::vector<bool> Units::join_operands() const {
+std::vector<bool> ComputeUnits::join_operands() const {
   std::vector<bool> found(units_.size(), false);
   std::vector<int> reads(units_.size(), 0), reader(units_.size(), -1), depth(units_.size(), 0);
   for (size_t i = 0; i < units_.size(); i++) {
@@ -173,7 +173,7 @@ std::vector<bool> Units::join_operands() const {
 
 // Elementwise units that a reduction reads whose domain is cut, also through others: another loop nest than theirs, so
 // that no kernel could have both.
-std::vector<bool> Units::cut_operands() const {
+std::vector<bool> ComputeUnits::cut_operands() const {
   std::vector<bool> found(units_.size(), false);
   for (size_t i = units_.size(); i-- > 0;) {
     const ComputeUnit& u = units_[i];
@@ -189,14 +189,14 @@ std::vector<bool> Units::cut_operands() const {
   return found;
 }
 
-bool Units::is_cheap(const ComputeUnit& u) const {
+bool ComputeUnits::is_cheap(const ComputeUnit& u) const {
   return u.low.kind == Lowered::kPointwise && !u.needs_memory && !u.low.heavy && !u.low.checks && u.node &&
          !is_random(*u.node);
 }
 
 // What the unit reads from memory, through inlined ones, that is not much smaller than its own value.
-std::vector<int32_t> Units::large_sources(const ComputeUnit& u,
-                                          const std::vector<std::vector<int32_t>>& of_inlined) const {
+std::vector<int32_t> ComputeUnits::large_sources(const ComputeUnit& u,
+                                                 const std::vector<std::vector<int32_t>>& of_inlined) const {
   std::vector<int32_t> out;
   for (const Tensor& t : u.low.reads) {
     const ViewSource& s = resolve(t);
@@ -212,7 +212,7 @@ std::vector<int32_t> Units::large_sources(const ComputeUnit& u,
 }
 
 // How many kernels compute each unit's value for themselves where it is inlined.
-std::vector<int> Units::readers() const {
+std::vector<int> ComputeUnits::readers() const {
   std::vector<int> count(units_.size(), 0);
   for (size_t i = units_.size(); i-- > 0;) {
     const ComputeUnit& u = units_[i];
@@ -226,13 +226,13 @@ std::vector<int> Units::readers() const {
 }
 
 // Whether kernels that read the sources, each for itself, move no more bytes than one that stores the value for them.
-bool Units::saves_bytes(const ComputeUnit& u, const std::vector<int32_t>& sources, int readers) const {
+bool ComputeUnits::saves_bytes(const ComputeUnit& u, const std::vector<int32_t>& sources, int readers) const {
   double read = 0;
   for (int32_t from : sources) read += likely_bytes(value_of(from));
   return readers * read <= read + (1 + readers) * likely_bytes(u.value);
 }
 
-void Units::choose_inlined() {
+void ComputeUnits::choose_inlined() {
   if (!fuse_) return;
   std::vector<int> chain(units_.size(), 0);
   std::vector<std::vector<int32_t>> sources(units_.size());
@@ -254,7 +254,7 @@ void Units::choose_inlined() {
   }
 }
 
-void Units::trace(const Tensor& t, ComputeUnit& into) {
+void ComputeUnits::trace(const Tensor& t, ComputeUnit& into) {
   const ViewSource& s = resolve(t);
   if (is_input(s.id)) return add_once(into.inputs, s.id);
   const ComputeUnit& from = units_[size_t(unit_of(s.id))];
@@ -263,7 +263,7 @@ void Units::trace(const Tensor& t, ComputeUnit& into) {
 }
 
 // Writes come after what reads the old value and after all that may fail.
-void Units::order_writes() {
+void ComputeUnits::order_writes() {
   for (int32_t c = 0; c < size(); c++) {
     check_stop();
     if (!units_[size_t(c)].is_copy()) continue;
@@ -280,7 +280,7 @@ void Units::order_writes() {
   }
 }
 
-void Units::link() {
+void ComputeUnits::link() {
   find_memory();
   choose_inlined();
   for (int32_t i = 0; i < size(); i++) {
@@ -296,7 +296,7 @@ void Units::link() {
 }
 
 // What nothing needs and cannot fail is as good as inlined.
-void Units::drop_dead() {
+void ComputeUnits::drop_dead() {
   std::vector<bool> live(units_.size(), false);
   for (size_t i = units_.size(); i-- > 0;) {
     ComputeUnit& u = units_[i];
@@ -309,12 +309,12 @@ void Units::drop_dead() {
   }
 }
 
-void Units::materialise(int32_t unit) {
+void ComputeUnits::materialise(int32_t unit) {
   units_[size_t(unit)].needs_memory = true;
   link();
 }
 
-void Units::buffer_copy(int32_t copy) {
+void ComputeUnits::buffer_copy(int32_t copy) {
   Tensor src = units_[size_t(copy)].low.reads[1];
   auto node = std::make_unique<Node>();
   node->op = OpId::clone;
@@ -344,7 +344,7 @@ void Units::buffer_copy(int32_t copy) {
 }
 
 // A copy whose source is what another copy overwrites takes a buffer of its own.
-void Units::break_swaps() {
+void ComputeUnits::break_swaps() {
   find_memory();
   choose_inlined();
   for (int32_t c = 0; c < size(); c++) {

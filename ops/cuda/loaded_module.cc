@@ -1,5 +1,5 @@
 // NVRTC as a table of functions, cubins from the disk or from it, modules by source.
-#include "ops/cuda/program.h"
+#include "ops/cuda/loaded_module.h"
 
 #include <dlfcn.h>
 
@@ -101,7 +101,7 @@ std::string compile_fresh(const std::string& source, const std::vector<std::stri
 
 struct Loaded {
   std::mutex mutex;
-  std::map<std::pair<int, std::string>, std::weak_ptr<Program>> programs;
+  std::map<std::pair<int, std::string>, std::weak_ptr<LoadedModule>> modules;
 };
 Loaded& loaded() {
   static Loaded* l = new Loaded;
@@ -159,24 +159,24 @@ Result load_module(ModuleHandle* module, const void* image, Context& c) {
 
 }  // namespace
 
-std::shared_ptr<Program> Program::load(const void* image, Context& c) {
+std::shared_ptr<LoadedModule> LoadedModule::load(const void* image, Context& c) {
   ModuleHandle module = nullptr;
   if (load_module(&module, image, c) != kSuccess) return nullptr;
-  return std::shared_ptr<Program>(new Program(module));
+  return std::shared_ptr<LoadedModule>(new LoadedModule(module));
 }
 
-std::shared_ptr<Program> Program::find(const std::string& source, Context& c) {
+std::shared_ptr<LoadedModule> LoadedModule::find(const std::string& source, Context& c) {
   Loaded& all = loaded();
   {
     std::lock_guard lock(all.mutex);
-    if (auto known = all.programs[{c.index, source}].lock()) return known;
+    if (auto known = all.modules[{c.index, source}].lock()) return known;
   }
   std::string cubin;
   if (!has_nvrtc() || !read_cached("cubin", key_of(source, options(str("sm_", c.arch))), cubin)) return nullptr;
   return keep(source, cubin, c);
 }
 
-std::shared_ptr<Program> Program::get(const std::string& source, Context& c) {
+std::shared_ptr<LoadedModule> LoadedModule::get(const std::string& source, Context& c) {
   if (auto found = find(source, c)) return found;
   const auto start = std::chrono::steady_clock::now();
   const std::string cubin = compile_cubin(source, c.arch);
@@ -186,26 +186,26 @@ std::shared_ptr<Program> Program::get(const std::string& source, Context& c) {
 
 uint64_t compile_wait_ns() { return waited_ns; }
 
-std::shared_ptr<Program> Program::keep(const std::string& source, const std::string& cubin, Context& c) {
+std::shared_ptr<LoadedModule> LoadedModule::keep(const std::string& source, const std::string& cubin, Context& c) {
   ModuleHandle module = nullptr;
   check(load_module(&module, cubin.data(), c), "module_load()");
-  std::shared_ptr<Program> made(new Program(module));
+  std::shared_ptr<LoadedModule> made(new LoadedModule(module));
   Loaded& all = loaded();
   std::lock_guard lock(all.mutex);
-  std::weak_ptr<Program>& place = all.programs[{c.index, source}];
+  std::weak_ptr<LoadedModule>& place = all.modules[{c.index, source}];
   if (auto known = place.lock()) return known;
   place = made;
   return made;
 }
 
-Program::~Program() { driver()->module_unload(module_); }
+LoadedModule::~LoadedModule() { driver()->module_unload(module_); }
 
-FunctionHandle Program::find_function(const char* name) {
+FunctionHandle LoadedModule::find_function(const char* name) {
   FunctionHandle f = nullptr;
   return driver()->module_function(&f, module_, name) == kSuccess ? f : nullptr;
 }
 
-FunctionHandle Program::function(const char* name, int shared_bytes) {
+FunctionHandle LoadedModule::function(const char* name, int shared_bytes) {
   constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
   FunctionHandle f = nullptr;
   LUTRA_CUDA(module_function(&f, module_, name));

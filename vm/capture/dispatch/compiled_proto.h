@@ -1,7 +1,7 @@
-// A unit: one function as it is compiled with one set of options. Its points are the places where portals stand; each
-// point has entries, each entry a guard program with the compiled segment it protects.
+// A compiled prototype: one function as it is compiled with one set of options. Its points are the places where portals
+// stand; each point has entries, each entry a guard program with the compiled segment it protects.
 // Invariants:
-// 1. Entries belong to the prototype: closures of it share the unit, upvalues are guarded.
+// 1. Entries belong to the prototype: closures of it share the compiled prototype, upvalues are guarded.
 // 2. An exit is only taken by bytecode that has it: a portal id names a point and how many exits its bytecode knows.
 #pragma once
 #include <map>
@@ -19,11 +19,11 @@ namespace lutra {
 
 struct CaptureState;
 
-struct UnitKey {
+struct ProtoKey {
   const void* prototype;
   CaptureOptions options;
-  uint64_t serial;  // explain has units of its own
-  bool operator<(const UnitKey& o) const {
+  uint64_t serial;  // explain has compiled prototypes of its own
+  bool operator<(const ProtoKey& o) const {
     if (prototype != o.prototype) return prototype < o.prototype;
     if (serial != o.serial) return serial < o.serial;
     return options < o.options;
@@ -46,7 +46,7 @@ struct Within {
 
 struct EntryTree;  // entries.cc
 
-struct UnitPoint {
+struct ProtoPoint {
   bc::Pc pc = 1;
   std::vector<unsigned> args;
   bool varargs = false;
@@ -70,13 +70,13 @@ struct UnitPoint {
   Decisions decisions;  // loops kept by earlier captures
 };
 
-struct Unit {
+struct CompiledProto {
   uint64_t serial = 0;
-  UnitKey key{};
+  ProtoKey key{};
   CaptureOptions options;
   std::unique_ptr<LuaCode> code;
   std::string name;  // file:line of the function
-  std::map<bc::Pc, UnitPoint> points;
+  std::map<bc::Pc, ProtoPoint> points;
   std::shared_ptr<Patched> patched;  // newest; null before the first capture
   bool changed = true;
   uint64_t version = 0;  // of patched
@@ -89,44 +89,49 @@ struct Unit {
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
   std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();
-  std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<Unit>> resumes;  // of this unit's inlined callees
+  // Of its inlined callees.
+  std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> resumes;
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
 };
 
-// -- unit.cc
+// -- compiled_proto.cc
 
-// The unit of the Lua function at `index`; null for a C function.
-std::shared_ptr<Unit> find_unit(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
-                                uint64_t serial);
-// The unit of a resume prototype that a segment of parent asks for.
-std::shared_ptr<Unit> resume_unit(CaptureState& state, lua_State* L, Unit& parent, const ResumeRequest& request);
-// collect.cc: frees what no function, frame or later call can enter. Called as the number of units doubles, before a
-// unit with that backend is made.
-void collect_units(CaptureState& state, lua_State* L, int backend_function);
+// The compiled prototype of the Lua function at `index`; null for a C function.
+std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
+                                          uint64_t serial);
+// The compiled prototype of a resume prototype that a segment of parent asks for.
+std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, CompiledProto& parent,
+                                            const ResumeRequest& request);
+// collect.cc: frees what no function, frame or later call can enter. Called as the number of compiled prototypes
+// doubles, before a compiled prototype with that backend is made.
+void collect_protos(CaptureState& state, lua_State* L, int backend_function);
 // Points where segments may begin after the instruction at pc has run (successors) or at pc itself, with the loops that
 // are known not to be unrolled.
-void add_points_after(Unit& unit, bc::Pc pc, const KeptLoops& kept, Within within = {});
-void add_point(Unit& unit, bc::Pc pc, const KeptLoops& kept = {}, Within within = {});
-// Makes the newest bytecode of the unit and redirects its functions to it.
-void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit);
-// Pushes a clone of the function at `index` that runs the unit's newest bytecode (its stub before the first capture).
-void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, int index, bool stub);
-// The unit's newest bytecode entered at pc with that instruction's live slots as parameters, for a frame that runs
-// older bytecode; null where it cannot be.
-std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::shared_ptr<Unit>& unit, bc::Pc pc);
-// Remembers the function at `index` as one that follows the unit's bytecode.
-void follow(lua_State* L, Unit& unit, int index);
-void unfollow(lua_State* L, Unit& unit, int index);
+void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within within = {});
+void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept = {}, Within within = {});
+// Makes the newest bytecode of the compiled prototype and redirects its functions to it.
+void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled);
+// Pushes a clone of the function at `index` that runs the compiled prototype's newest bytecode (its stub before the
+// first capture).
+void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index,
+                bool stub);
+// The compiled prototype's newest bytecode entered at pc with that instruction's live slots as parameters, for a frame
+// that runs older bytecode; null where it cannot be.
+std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
+                                 bc::Pc pc);
+// Remembers the function at `index` as one that follows the compiled prototype's bytecode.
+void follow(lua_State* L, CompiledProto& compiled, int index);
+void unfollow(lua_State* L, CompiledProto& compiled, int index);
 
 struct PortalPlace {
   bc::Pc pc = 1;
   size_t exits = 0;  // known to the bytecode that has this id
   bool stub = false;
   bool can_switch = false;  // the last exit goes over to newer bytecode
-  uint64_t version = 0;     // of the unit's bytecode
+  uint64_t version = 0;     // of the compiled prototype's bytecode
 };
 struct Portal : PortalPlace {
-  std::weak_ptr<Unit> unit;
+  std::weak_ptr<CompiledProto> compiled;
 };
 
 }  // namespace lutra

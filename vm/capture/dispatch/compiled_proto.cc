@@ -1,0 +1,233 @@
+// Compiled prototypes: functions in, patched prototypes out; which points they have and which functions follow their
+// bytecode.
+#include "vm/capture/dispatch/compiled_proto.h"
+
+#include <algorithm>
+#include <lua.hpp>
+#include <optional>
+
+#include "vm/capture/dispatch/state.h"
+#include "vm/host/runtime.h"
+#include "vm/mirror/prototypes.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+bool returns(bc::Op op) { return op == bc::Op::RET || op == bc::Op::RET0 || op == bc::Op::RET1 || op == bc::Op::RETM; }
+
+std::shared_ptr<CompiledProto> make_proto(CaptureState& state, lua_State* L, std::unique_ptr<LuaCode> code,
+                                          const CaptureOptions& options) {
+  if (state.protos.size() + state.resume_protos.size() >= state.collect_at) {
+    collect_protos(state, L, options.backend_function);
+    state.collect_at = std::max<size_t>(64, 2 * (state.protos.size() + state.resume_protos.size()));
+  }
+  auto compiled = std::make_shared<CompiledProto>();
+  compiled->serial = state.next_proto++;
+  compiled->options = options;
+  compiled->name = str(code->file, ":", code->proto().first_line);
+  compiled->code = std::move(code);
+  push_weak_table(L, "k");
+  compiled->functions = luaL_ref(L, LUA_REGISTRYINDEX);
+  state.by_serial[compiled->serial] = compiled;
+  return compiled;
+}
+
+}  // namespace
+
+std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
+                                          uint64_t serial) {
+  const ProtoKey key{prototype_identity(L, index), options, serial};
+  auto it = state.protos.find(key);
+  if (it != state.protos.end()) return it->second;
+  auto code = decode_function(L, index);
+  if (!code) return nullptr;
+  auto compiled = make_proto(state, L, std::move(code), options);
+  compiled->key = key;
+  add_point(*compiled, 1);
+  compiled->stub_id = alloc_portal_id(L);
+  state.portals[compiled->stub_id] = {{1, 0, true}, compiled};
+  state.protos[key] = compiled;
+  return compiled;
+}
+
+std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, CompiledProto& parent,
+                                            const ResumeRequest& request) {
+  const LuaCode& code = *request.code;
+  const ResumeSpec& spec = request.spec;
+  const std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last);
+  auto& compiled = parent.resumes[{spec.pc, key}];
+  if (compiled) return compiled;
+  ResumeProto resume = build_resume(*code.dump, spec);
+  auto dump = std::make_shared<bc::Dump>(resume.patched.dump);
+  const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
+  compiled = make_proto(state, L, make_code(std::move(dump), top), parent.options);
+  compiled->automatic = parent.automatic;
+  compiled->recompiles = parent.recompiles;
+  compiled->log = parent.log;
+  compiled->breaks = parent.breaks;
+  LUTRA_CHECK(resume.patched.sites.empty(), "a resume prototype with too many parameters");
+  for (bc::Pc next : bc::successors(code.proto(), spec.pc)) {
+    for (bc::Pc pc = 1; pc < resume.old_pc.size(); pc++) {
+      if (resume.old_pc[pc] != next) continue;
+      add_point(*compiled, pc);
+      break;
+    }
+  }
+  state.resume_protos.push_back(compiled);
+  return compiled;
+}
+
+void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within within) {
+  const bc::Proto& proto = compiled.code->proto();
+  for (int tries = 0; tries < 8; tries++) {
+    if (pc == 0 || pc >= proto.size() || compiled.points.count(pc) || !within.contains(pc)) return;
+    const bc::Ins i = proto.code[pc];
+    if (returns(bc::op(i))) return;
+    if (bc::insertable(proto, pc)) break;
+    const std::vector<bc::Pc> next = bc::successors(proto, pc);
+    if (next.empty()) return;
+    for (size_t n = 1; n < next.size(); n++) add_point(compiled, next[n], kept, within);
+    pc = next[0];
+  }
+  if (!bc::insertable(proto, pc)) return;
+  ProtoPoint& point = compiled.points[pc];
+  point.pc = pc;
+  point.args = compiled.code->liveness().passable(pc);
+  point.varargs = proto.vararg();
+  point.decisions.kept_loops = kept;
+  point.within = within;
+  compiled.changed = true;
+}
+
+void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within within) {
+  for (bc::Pc next : bc::successors(compiled.code->proto(), pc)) add_point(compiled, next, kept, within);
+}
+
+namespace {
+
+// A frame may go over to newer bytecode at a point that has no exits yet: what it captures there first is then run at
+// once, not only by the next call. One that has gone over may do so again, since it cannot follow (follow_frame).
+bool can_switch(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, bool gone_over) {
+  if ((!point.exits.empty() && !gone_over) || point.within.any() || !mirror::available(L)) return false;
+  if (point.pc == 1 && compiled.key.prototype) return false;  // the next call enters newer bytecode anyway
+  const LuaCode& code = *compiled.code;
+  for (const bc::Loop& l : code.loops()) {
+    // The control value of pairs is not an ordinary value there.
+    if (l.kind == bc::Loop::Kind::kIterN && point.pc >= l.head && point.pc <= l.end) return false;
+  }
+  if (!why_not_resumable(code.proto(), point.pc, ResumeMode::kAt).empty()) return false;
+  return resume_slots(code.proto(), point.pc, ResumeMode::kAt).size() < 60;
+}
+
+Exit switch_exit(const CompiledProto& compiled, const ProtoPoint& point) {
+  Exit e;
+  e.code = int(point.exits.size()) + 1;
+  e.resume.kind = Resume::Kind::kTailCall;
+  e.resume.varargs = point.varargs;
+  const size_t n = resume_slots(compiled.code->proto(), point.pc, ResumeMode::kAt).size() + 1;
+  for (size_t i = 0; i < n; i++) e.resume.args.push_back(int(i));
+  return e;
+}
+
+// The points as portals of a prototype in which instruction pc stands at moved[pc] (the compiled prototype's own where
+// empty).
+Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, const bc::Dump& dump,
+              const std::vector<bc::Pc>& moved) {
+  Patch patch;
+  std::optional<bc::Liveness> live;
+  if (!moved.empty()) live = bc::liveness(dump.top());
+  const auto at = [&](bc::Pc pc) { return moved.empty() ? pc : moved[pc]; };
+  for (auto& [pc, point] : compiled->points) {
+    if (point.dead) continue;
+    if (live) {
+      const std::vector<unsigned> have = live->passable(at(pc));
+      if (!live->reached[at(pc)] || !bc::insertable(dump.top(), at(pc)) ||
+          !std::includes(have.begin(), have.end(), point.args.begin(), point.args.end())) {
+        continue;
+      }
+    }
+    const int id = alloc_portal_id(L);
+    compiled->ids.push_back(id);
+    const bool switches = can_switch(L, *compiled, point, !moved.empty());
+    state.portals[id] = {{pc, point.exits.size(), false, switches, compiled->version}, compiled};
+    Point p;
+    p.pc = at(pc);
+    p.id = id;
+    p.args = point.args;
+    p.varargs = point.varargs;
+    p.exits = point.exits;
+    for (size_t e = 0; e < p.exits.size(); e++) {
+      p.exits[e].code = int(e) + 1;
+      if (p.exits[e].resume.pc) p.exits[e].resume.pc = at(p.exits[e].resume.pc);
+    }
+    if (switches) p.exits.push_back(switch_exit(*compiled, point));
+    patch.points.push_back(std::move(p));
+  }
+  Patched patched = apply_patch(dump, patch);
+  patched.resumed = !moved.empty() || !compiled->key.prototype;
+  return patched;
+}
+
+}  // namespace
+
+std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
+                                 bc::Pc pc) {
+  auto& body = compiled->bodies[pc];
+  if (body) return body;
+  const ResumeProto resume = build_resume(*compiled->code->dump, {pc, ResumeMode::kAt, 0});
+  if (!resume.patched.sites.empty()) return nullptr;
+  body = std::make_shared<Patched>(build(state, L, compiled, resume.patched.dump, resume.patched.moved));
+  if (log_wanted("bytecode"))
+    log_text("bytecode", str(compiled->name, " from ", pc, "\n", bc::print(body->dump.top())));
+  return body;
+}
+
+void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
+  if (!compiled->changed && compiled->patched) return;
+  compiled->bodies.clear();
+  compiled->version++;
+  compiled->patched = std::make_shared<Patched>(build(state, L, compiled, *compiled->code->dump, {}));
+  compiled->changed = false;
+  if (log_wanted("bytecode")) {
+    log_text("bytecode", compiled->name + "\n" + bc::print(compiled->patched->dump.top()));
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, compiled->functions);
+  const int functions = lua_gettop(L);
+  lua_pushnil(L);
+  while (lua_next(L, functions)) {
+    lua_pop(L, 1);
+    make_clone(L, lua_gettop(L), *compiled->patched);
+    redirect(L, lua_gettop(L) - 1, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  lua_settop(L, functions - 1);
+}
+
+void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index,
+                bool stub) {
+  if (stub) {
+    make_clone(L, index, make_stub(*compiled->code->dump, compiled->stub_id));
+    return;
+  }
+  refresh(state, L, compiled);
+  make_clone(L, index, *compiled->patched);
+}
+
+void follow(lua_State* L, CompiledProto& compiled, int index) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, compiled.functions);
+  lua_pushvalue(L, index);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+void unfollow(lua_State* L, CompiledProto& compiled, int index) {
+  lua_rawgeti(L, LUA_REGISTRYINDEX, compiled.functions);
+  lua_pushvalue(L, index);
+  lua_pushnil(L);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+}  // namespace lutra
