@@ -10,6 +10,7 @@
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
 #include "ops/defs/each_tensor.h"
+#include "ops/defs/order.h"
 
 namespace lutra {
 namespace {
@@ -46,23 +47,6 @@ FunctionRef without_history(const Graph& traced, size_t outputs, std::optional<s
 TracedFunction::Strides strides_of(const Tensor& t) {
   std::vector<int64_t> out;
   for (SymInt s : t->strides) out.push_back(s.hint);
-  return out;
-}
-
-// Dims by falling strides.
-Sizes order_in_memory(const Tensor& t) {
-  std::vector<size_t> dims(t->strides.size());
-  for (size_t d = 0; d < dims.size(); d++) dims[d] = d;
-  std::stable_sort(dims.begin(), dims.end(),
-                   [&](size_t a, size_t b) { return t->strides[a].hint > t->strides[b].hint; });
-  Sizes order;
-  for (size_t d : dims) order.push_back(SymInt(int64_t(d)));
-  return order;
-}
-
-Sizes inverse(const Sizes& order) {
-  Sizes out = order;
-  for (size_t d = 0; d < order.size(); d++) out[size_t(order[d].hint)] = SymInt(int64_t(d));
   return out;
 }
 
@@ -135,7 +119,7 @@ TracedFunction::Stack TracedFunction::stack(const Tensor& value) {
     const Node& n = *outputs[k].tensor()->node;
     if (n.op == kCopyOp && n.args[0].tensor().same(value)) return {k, {}};
   }
-  const Sizes order = value->is_contiguous() ? Sizes() : order_in_memory(value);
+  const Sizes order = value->is_contiguous() ? Sizes() : falling(value->strides);
   outputs.emplace_back(contiguous_copy(order.empty() ? value : permute(value, order)));
   return {outputs.size() - 1, order};
 }

@@ -6,11 +6,11 @@
 // only writes are copy_ nodes into inputs, after everything else except views of those inputs that are returned.
 // What cannot be had so (NeedsData) is a graph break of the whole.
 #include <algorithm>
-#include <numeric>
 
 #include "jit/passes/passes.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/on_parts.h"
+#include "ops/defs/order.h"
 
 namespace lutra {
 namespace {
@@ -125,15 +125,9 @@ struct Functionaliser {
   Tensor laid_as(const Tensor& t, const Tensor& base) {
     if (same_strides(t, base)) return t;
     if (base->is_contiguous()) return call(OpId::clone, {t, std::string("contiguous_format")});
-    std::vector<int64_t> order(t->sizes.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-      return base->strides[size_t(a)].hint > base->strides[size_t(b)].hint;
-    });
-    Sizes outer(order.begin(), order.end()), back(order.size(), SymInt(0));
-    for (size_t i = 0; i < order.size(); i++) back[size_t(order[i])] = int64_t(i);
-    Tensor copy = call(OpId::clone, {call(OpId::permute, {t, outer}), std::string("contiguous_format")});
-    return call(OpId::permute, {copy, back});
+    const Sizes order = falling(base->strides);
+    Tensor copy = call(OpId::clone, {call(OpId::permute, {t, order}), std::string("contiguous_format")});
+    return call(OpId::permute, {copy, inverse(order)});
   }
 
   // What is left of a whole tensor after a write: it lies as self does, since what is computed from it lies and is

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 #include "ops/core/closest.h"
 #include "ops/decompose/emit.h"
+#include "ops/defs/order.h"
 #include "ops/defs/to_device.h"
 #include "ops/meta/rules.h"
 
@@ -36,17 +36,18 @@ Options options_like(const Args& a, size_t i) {
 
 using Maker = std::function<Tensor(const Sizes&)>;
 
-Tensor ordered(const Sizes& sizes, const std::vector<int64_t>& order, const Maker& make) {
-  if (std::is_sorted(order.begin(), order.end())) return make(sizes);
-  Sizes outer, back(order.size(), SymInt(0));
+Tensor ordered(const Sizes& sizes, const Sizes& order, const Maker& make) {
+  bool sorted = true;
+  Sizes outer;
   for (size_t i = 0; i < order.size(); i++) {
-    outer.push_back(sizes[size_t(order[i])]), back[size_t(order[i])] = int64_t(i);
+    outer.push_back(sizes[size_t(order[i].hint)]);
+    sorted = sorted && order[i].hint == int64_t(i);
   }
-  return permute(make(outer), back);
+  return sorted ? make(sizes) : permute(make(outer), inverse(order));
 }
 
 // From the outermost dimension to the innermost.
-std::vector<int64_t> order_of(const char* fn, const std::string& format, size_t rank) {
+Sizes order_of(const char* fn, const std::string& format, size_t rank) {
   if (format == "channels_last") {
     if (rank != 4) fail(fn, ": memory_format 'channels_last' needs 4 dimensions, got ", rank);
     return {0, 2, 3, 1};
@@ -55,20 +56,15 @@ std::vector<int64_t> order_of(const char* fn, const std::string& format, size_t 
     const KnownNames known = {"preserve_format", "contiguous_format", "channels_last"};
     fail(fn, ": memory_format '", format, "' is unknown", known.expected(format));
   }
-  std::vector<int64_t> order(rank);
-  std::iota(order.begin(), order.end(), 0);
+  Sizes order;
+  for (size_t d = 0; d < rank; d++) order.push_back(SymInt(int64_t(d)));
   return order;
 }
 
 // As t lies where it is dense, else in the order of its strides.
 Tensor laid_out_as(const Tensor& t, const Maker& make) {
   if (t->is_contiguous()) return make(t->sizes);
-  const Sizes strides = like_spec(t, t->dtype).strides;
-  std::vector<int64_t> order(strides.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return strides[size_t(a)].hint > strides[size_t(b)].hint; });
-  return ordered(t->sizes, order, make);
+  return ordered(t->sizes, falling(like_spec(t, t->dtype).strides), make);
 }
 
 Tensor like(const char* fn, const Tensor& t, const Value& format, const Maker& make) {

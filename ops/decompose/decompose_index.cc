@@ -89,8 +89,8 @@ Results decompose_kthvalue(const Args& args) {
 // Runs of equal elements in the sorted row: the longest, the first of several. Its end comes last in the row.
 Results decompose_mode(const Args& args) {
   Tensor x = args[0].tensor();
-  if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
   const int64_t d = wrap_dim(OpId::mode, args[1].sym_int().guard(), x->sizes.size());
+  if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
   const Value dim = int_arg(d);
   const SymInt n = x->sizes[size_t(d)];
   if (n == 0) fail("mode: dim ", d, " of shape ", to_string(x->sizes), " has no elements");

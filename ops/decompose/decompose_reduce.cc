@@ -30,7 +30,7 @@ Results decompose_nansum(const Args& args) {
 
 Results decompose_nanmean(const Args& args) {
   Tensor x = args[0].tensor();
-  if (!is_float(x->dtype) && args[3].is_none()) fail("nanmean: expected a floating point dtype, got ", name(x->dtype));
+  if (!is_float(x->dtype)) fail("nanmean: expected a floating point dtype, got ", name(x->dtype));
   Tensor numbers = op1(OpId::logical_not, {op1(OpId::isnan, {x})});
   Tensor count = op1(OpId::sum, {numbers, args[1], args[2]}), total = op1(OpId::nansum, args);
   return {div(total, count)};
@@ -306,7 +306,10 @@ Results decompose_trapezoid(const Args& args) {
     return {full(reduced_sizes(y->sizes, {dim}, false), 0.0, y->dtype, y->device())};
   }
   Tensor t = trapezes(OpId::trapezoid, args, dim);
-  return {sum(t, {dim}, false)};
+  if (!args[1].is_none() || is_float(y->dtype)) return {sum(t, {dim}, false)};
+  // Integers wrap as PyTorch's do: the whole sum without half of both ends.
+  const auto end = [&](int64_t k) { return op1(OpId::select, {y, int_arg(dim), int_arg(k)}); };
+  return {mul(sub(sum(y, {dim}, false), mul(add(end(0), end(-1)), Scalar(0.5))), args[2])};
 }
 Results decompose_cumulative_trapezoid(const Args& args) {
   int64_t dim;
@@ -470,9 +473,9 @@ Tensor slope_at(const Tensor& t, int64_t dim, const Tensor& places, int64_t orde
   return op1(OpId::cat, {parts, vdim(dim)});
 }
 
-// (input, spacing, dim, edge_order): what slope_of(input, dim, i) gives of the i-th of dims.
+// (input, spacing, dim, edge_order): what slope_of(input, dim, i) gives of the i-th of dims; `steps` go with them.
 template <class F>
-Results gradients(const Args& a, F slope_of) {
+Results gradients(const Args& a, std::optional<size_t> steps, F slope_of) {
   Tensor t = a[0].tensor();
   if (!is_float(t->dtype)) t = to_dtype(t, DType::kFloat32);
   const int64_t order = a[3].sym_int().guard();
@@ -481,20 +484,19 @@ Results gradients(const Args& a, F slope_of) {
   Sizes dims;
   for (int64_t d = 0; d < t->dim() && a[2].is_none(); d++) dims.push_back(d);
   if (!a[2].is_none()) dims = a[2].as<Sizes>();
+  if (steps && *steps != dims.size()) {
+    fail("gradient: expected spacing of ", dims.size(), " dimensions, got ", *steps);
+  }
   for (size_t i = 0; i < dims.size(); i++) {
-    out.push_back(slope_of(t, wrap_dim(OpId::gradient, dims[i].guard(), t->sizes.size()), i, order, dims.size()));
+    out.push_back(slope_of(t, wrap_dim(OpId::gradient, dims[i].guard(), t->sizes.size()), i, order));
   }
   return out;
-}
-
-void check_spacing(size_t given, size_t dims) {
-  if (given != dims) fail("gradient: expected spacing of ", dims, " dimensions, got ", given);
 }
 
 }  // namespace
 
 Results decompose_gradient(const Args& a) {
-  return gradients(a, [&](const Tensor& t, int64_t d, size_t, int64_t order, size_t) {
+  return gradients(a, {}, [&](const Tensor& t, int64_t d, size_t, int64_t order) {
     return slope(t, d, pin(a[1].as<Scalar>()), order);
   });
 }
@@ -502,16 +504,14 @@ Results decompose_gradient(const Args& a) {
 // A step for each dimension: whole numbers, or numbers as a vector.
 Results decompose_gradient_steps(const Args& a) {
   const Sizes& steps = a[1].as<Sizes>();
-  return gradients(a, [&](const Tensor& t, int64_t d, size_t i, int64_t order, size_t dims) {
-    check_spacing(steps.size(), dims);
+  return gradients(a, steps.size(), [&](const Tensor& t, int64_t d, size_t i, int64_t order) {
     return slope(t, d, Scalar(double(steps[i].guard())), order);
   });
 }
 
 Results decompose_gradient_at(const Args& a) {
   const std::vector<Tensor> places = a[1].as<std::vector<Tensor>>();
-  return gradients(a, [&](const Tensor& t, int64_t d, size_t i, int64_t order, size_t dims) {
-    check_spacing(places.size(), dims);
+  return gradients(a, places.size(), [&](const Tensor& t, int64_t d, size_t i, int64_t order) {
     return slope_at(t, d, places[i], order);
   });
 }

@@ -168,8 +168,8 @@ Results decompose_roll(const Args& args) {
       fail("roll: shifts ", to_string(shifts), " and dims ", to_string(dims), " differ in length");
     }
     for (size_t i = 0; i < dims.size(); i++) {
-      const int64_t dim = wrap_dim(OpId::roll, dims[i].guard(), x->sizes.size());
-      if (!x->sizes.empty()) t = roll_one(t, shifts[i], dim);
+      if (x->sizes.empty()) fail("roll: dim ", dims[i].guard(), " is none of a tensor of no dimensions");
+      t = roll_one(t, shifts[i], wrap_dim(OpId::roll, dims[i].guard(), x->sizes.size()));
     }
   }
   return {apart(t, x)};
@@ -185,11 +185,8 @@ Results decompose_rot90(const Args& args) {
   if (a == b) fail("rot90: dims must differ, got ", to_string(dims));
   const int64_t k = ((args[1].sym_int().guard() % 4) + 4) % 4;
   auto flip = [](const Tensor& t, Sizes d) { return op1(OpId::flip, {t, d}); };
-  if (k == 1)
-    return {op1(OpId::clone, {transpose(flip(x, {b}), int_arg(a), int_arg(b)), std::string("contiguous_format")})};
   if (k == 2) return {flip(x, {a, b})};
-  if (k == 3)
-    return {op1(OpId::clone, {transpose(flip(x, {a}), int_arg(a), int_arg(b)), std::string("contiguous_format")})};
+  if (k != 0) return {transpose(flip(x, {k == 1 ? b : a}), int_arg(a), int_arg(b))};
   return {op1(OpId::clone, {x, std::string("contiguous_format")})};
 }
 

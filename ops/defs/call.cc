@@ -371,7 +371,8 @@ Results call_cast(const OpInfo& op, Args& args) {
   if (wants_grad && op.has(kControl) && !CallStack::mode()) return run_control(id, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);
-  if (wants_grad && is_complex(results[0]->dtype) && id != OpId::detach) refuse_complex_history(op.name);
+  if (wants_grad && !results.empty() && is_complex(results[0]->dtype) && id != OpId::detach)
+    refuse_complex_history(op.name);
   if (op.has(kView) && id != OpId::detach) track_view(id, args, results[0]);
   return results;
 }

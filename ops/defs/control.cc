@@ -7,6 +7,7 @@
 #include "ops/core/interrupt.h"
 #include "ops/defs/call.h"
 #include "ops/defs/element.h"
+#include "ops/defs/order.h"
 
 namespace lutra {
 namespace {
@@ -131,21 +132,10 @@ Tensor contiguous_copy(const Tensor& t) { return op1(OpId::clone, {t, std::strin
 
 namespace {
 
-// Dims by falling strides.
+// What decides the order is asked.
 Sizes order_in_memory(const Tensor& t) {
-  Sizes order;
-  for (size_t d = 0; d < t->strides.size(); d++) {
-    size_t at = order.size();
-    while (at > 0 && t->strides[size_t(order[at - 1].hint)].guard() < t->strides[d].guard()) at--;
-    order.insert(at, SymInt(int64_t(d)));
-  }
-  return order;
-}
-
-Sizes inverse(const Sizes& order) {
-  Sizes out = order;
-  for (size_t d = 0; d < order.size(); d++) out[size_t(order[d].hint)] = SymInt(int64_t(d));
-  return out;
+  for (size_t d = 0; t->strides.size() > 1 && d < t->strides.size(); d++) t->strides[d].guard();
+  return falling(t->strides);
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 // A composite and its arguments in, the results of its decomposition out.
-#include <numeric>
-
 #include "ops/core/half.h"
 #include "ops/defs/call.h"
+#include "ops/defs/order.h"
 
 namespace lutra {
 namespace {
@@ -38,15 +37,9 @@ Tensor laid_out(const Tensor& r, const ResultSpec& spec) {
     same = same && (equal || r->sizes[d] == 1 || r->strides[d] == spec.strides[d]);
   }
   if (same) return r;
-  std::vector<int64_t> order(spec.sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t a, int64_t b) { return spec.strides[a].hint > spec.strides[b].hint; });
-  Sizes outer(order.begin(), order.end()), back;
-  back.resize(order.size());
-  for (size_t i = 0; i < order.size(); i++) back[size_t(order[i])] = int64_t(i);
-  const Tensor dense = op1(OpId::clone, {op1(OpId::permute, {r, outer}), std::string("contiguous_format")});
-  return op1(OpId::permute, {dense, back});
+  const Sizes order = falling(spec.strides);
+  const Tensor dense = op1(OpId::clone, {op1(OpId::permute, {r, order}), std::string("contiguous_format")});
+  return op1(OpId::permute, {dense, inverse(order)});
 }
 
 Results decompose(const OpInfo& op, const Args& args) {

@@ -267,7 +267,7 @@ void check_writable(const char* op, const Tensor& self) {
   }
   if (!self->base) return;
   if (base_left(self)) fail(op, ": a view is being modified in place whose base took other memory (set_); clone() it");
-  if (self->base->requires_grad && is_leaf(self->base)) {
+  if ((self->base->requires_grad || self->requires_grad) && is_leaf(self->base)) {
     fail(op, ": a view of a leaf Variable that requires grad is being used in an in-place operation.");
   }
   if (!self->view) {

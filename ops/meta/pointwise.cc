@@ -114,6 +114,11 @@ ResultSpecs meta_clone(OpId op, const Args& args) {
 
 ResultSpecs meta_clamp(OpId op, const Args& args) {
   if (args[1].is_none() && args[2].is_none()) fail("clamp: at least one of 'min' or 'max' must be given");
+  const auto is_number = [&](size_t k) { return args[k].is<Scalar>() || args[k].tensor()->sizes.empty(); };
+  if (!args[1].is_none() && !args[2].is_none() && args[1].is<Tensor>() != args[2].is<Tensor>() &&
+      !(is_number(1) && is_number(2))) {
+    fail("clamp: 'min' and 'max' are two numbers or two tensors");
+  }
   DType type = result_type(args, {0, 1, 2});
   // One bound that is a tensor makes it a minimum or a maximum, which bool has.
   const bool extreme = args[1].is_none() ? args[2].is<Tensor>() : args[2].is_none() && args[1].is<Tensor>();

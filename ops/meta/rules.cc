@@ -27,8 +27,9 @@ Dims reduced_dims(OpId op, const Value& dims, size_t ndim, bool empty_is_none) {
     if (std::find(out.begin(), out.end(), d) != out.end()) {
       fail(name(op), ": dim ", d, " appears multiple times in the list of dims");
     }
-    if (ndim > 0) out.push_back(d);
+    out.push_back(d);
   }
+  if (ndim == 0) out.clear();  // -1 and 0 are dims of a number, too, and nothing is reduced
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -4,12 +4,9 @@
 local lt = require "lutra"
 local nn, functional = lt.nn, lt.nn.functional
 
-local function median(list)
-  table.sort(list)
-  return list[math.floor((#list + 1) / 2)]
-end
-
-local models = {GPT = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "../models/gpt.lua")}
+local folder = (debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "../models/"
+local programs, models = dofile(folder .. "common.lua"), {GPT = dofile(folder .. "gpt.lua")}
+local median = programs.median
 
 function models.mlp() return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
   nn.Linear(256, 10)) end
@@ -33,13 +30,7 @@ local function train_step(make_net, make_data, rate, loss_of)
     local net = make_net()
     local opt = lt.optim.AdamW(net:parameters(), {lr = rate})
     local input, target = make_data()
-    local function step(x, y)
-      local loss = loss_of(net, x, y)
-      opt:zero_grad()
-      loss:backward()
-      opt:step()
-      return loss
-    end
+    local step = programs.train_step(loss_of, net, opt)
     local f = compile and compile(step) or step
     return function() return f(input, target) end
   end

@@ -51,7 +51,7 @@ local function both(name, make, calls, with_peak)
   collectgarbage()
   collectgarbage()
   reset_peak()
-  local compiled, compile = make(lt.compile)
+  local compiled = make(lt.compile)
   local start = lt.perf_counter()
   compiled()
   local first = (lt.perf_counter() - start) * 1e3

@@ -94,6 +94,17 @@ function common.parameters_of(net)
   return count
 end
 
+-- Forward, backward and update; loss_of(net, x, y) gives the loss.
+function common.train_step(loss_of, net, opt)
+  return function(x, y)
+    local loss = loss_of(net, x, y)
+    opt:zero_grad()
+    loss:backward()
+    opt:step()
+    return loss
+  end
+end
+
 function common.median(list)
   table.sort(list)
   return list[math.floor((#list + 1) / 2)] or 0

@@ -38,16 +38,7 @@ function zoo.init_convolutions(net)
   end
 end
 
-function zoo.train_step(model, net, opt)
-  local loss_of = model.loss or zoo.cross_entropy
-  return function(x, y)
-    local loss = loss_of(net, x, y)
-    opt:zero_grad()
-    loss:backward()
-    opt:step()
-    return loss
-  end
-end
+function zoo.train_step(model, net, opt) return common.train_step(model.loss or zoo.cross_entropy, net, opt) end
 
 local function wait(device)
   if device:match("^cuda") then lt.cuda.synchronize() end

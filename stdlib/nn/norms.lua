@@ -2,7 +2,6 @@
 -- trailing table.
 local lt, use = ...
 local errors = use "errors"
-local fail = errors.fail
 local base = use "nn.module"
 local functional = use "nn.functional"
 local init = use "nn.initialisers"

@@ -8,7 +8,6 @@ local base = use "nn.module"
 local containers = use "nn.containers"
 local keywords = use "keywords"
 
-local Module = base.Module
 local M = {}
 
 local function same_kind(where, new, old)

@@ -1,6 +1,5 @@
 -- Pools: MaxPool1d to AdaptiveMaxPool2d.
 local _, use = ...
-local errors = use "errors"
 local Module = use("nn.module").Module
 local functional = use "nn.functional"
 local keywords = use "keywords"

@@ -3,7 +3,7 @@
 local h = require "harness"
 local lt = require "lutra"
 local nn, F = lt.nn, lt.nn.functional
-local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy
+local test, equal, deep, truthy = h.test, h.equal, h.deep, h.truthy
 
 -- f(...) must raise `text` at a line of this file.
 local function told(text, f, ...)

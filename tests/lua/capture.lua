@@ -2,7 +2,7 @@
 -- gives.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy, deep = h.test, h.equal, h.truthy, h.deep
+local test, equal, truthy = h.test, h.equal, h.truthy
 
 local function same(a, b, what)
   if type(a) == "userdata" and type(b) == "userdata" then

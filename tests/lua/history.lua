@@ -26,7 +26,6 @@ local function same(name, program)
       return table.concat(texts, "\n")
     end
     local want = seen(function(f) return f end)
-    local compiled = {}
     lt.reset()
     equal(seen(function(f) return lt.compile(f) end), want, "compiled")
   end)

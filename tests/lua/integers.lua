@@ -36,7 +36,7 @@ local function stream(name, most, n, f, args, options)
 end
 
 local x = lt.arange(60):view(20, 3):to("float32")
-local one, flat, ids = lt.ones(1, 3), lt.arange(64):to("float32"), lt.arange(5)
+local one, flat = lt.ones(1, 3), lt.arange(64):to("float32")
 
 stream("an index", 3, 20, function(i) return x[i] * 2 end, function(i) return i - 1 end)
 stream("an index from both ends", 4, 40, function(i) return x[i] * 2 end, function(i) return 20 - i end)

@@ -1,7 +1,7 @@
 -- Every instruction set gives the same bits, eager and compiled, for every dtype; lt.config.isa switches at run time.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
+local test, truthy = h.test, h.truthy
 
 local isas = {"interp"}
 for _, isa in ipairs{"avx2", "avx512"} do

@@ -3,7 +3,7 @@
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
-local nn, F = lt.nn, lt.nn.functional
+local F = lt.nn.functional
 
 local function cut(seed) lt.config.random_cut = seed end
 

@@ -29,7 +29,6 @@ test("string.dump shows the original", function()
 end)
 
 test("unpatch while the function is on the stack", function()
-  local depth = 0
   local f
   function f(x, n)
     local y = x * 2 + n

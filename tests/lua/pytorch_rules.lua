@@ -149,6 +149,109 @@ test("a capture does not keep the square of a string", function()
   truthy(peak < 700000 + h.quarantine, "kB at most: " .. peak)
 end)
 
+test("keywords may have NumPy's names", function()
+  local x = lt.tensor {{1, 2}, {3, 4}}
+  local f = function(a) return a:sum {axis = 1, keepdims = true} end
+  deep(f(x):totable(), {{3}, {7}})
+  deep(lt.compile(f)(x):totable(), {{3}, {7}})
+  deep(lt.add {x = x, x2 = x}:totable(), {{2, 4}, {6, 8}})
+  deep(lt.abs {a = x}:totable(), x:totable())
+  deep(lt.maximum {x1 = x, x2 = -x}:totable(), x:totable())
+  deep(lt.cat({x, x}, {axis = 1}):totable(), {{1, 2, 1, 2}, {3, 4, 3, 4}})
+  raises("sum: unknown keyword 'axes'", lt.sum, x, {axes = 1})
+end)
+
+test("a view of a leaf is not written, where the leaf is a view itself", function()
+  local x = lt.zeros(6):view(2, 3):requires_grad_()
+  raises("a view of a leaf Variable that requires grad", function() return x[0]:add_(1) end)
+  raises("a leaf Variable that requires grad", x.add_, x, 1)
+  lt.no_grad(function() x[0]:add_(1) end)
+  deep(x:totable(), {{1, 1, 1}, {0, 0, 0}})
+end)
+
+test("results lie as PyTorch's do", function()
+  local strides = function(t) return {t:stride()} end
+  local x = lt.arange(12):view(3, 4)
+  for k, want in pairs {[0] = {4, 1}, [1] = {1, 4}, [2] = {4, 1}, [3] = {1, 4}} do
+    local f = function(a) return a:rot90(k) end
+    deep(strides(f(x)), want)
+    deep(strides(lt.compile(f)(x)), want)
+  end
+  deep(x:rot90():totable(), {{3, 7, 11}, {2, 6, 10}, {1, 5, 9}, {0, 4, 8}})
+  local mask = x:gt(4)
+  deep(strides(mask:nonzero()), {1, 7})
+  deep(mask:nonzero():totable(), {{1, 1}, {1, 2}, {1, 3}, {2, 0}, {2, 1}, {2, 2}, {2, 3}})
+  deep(strides(lt.where(mask)[1]), {1})
+  deep(strides(lt.nonzero(mask, {out = lt.empty({0}, {dtype = "int64"})})), {1, 7})
+  local y = lt.tensor {{{1, 2}, {0, 0}, {1, 2}}, {{3, 4}, {5, 5}, {3, 4}}}
+  local different = y:unique {dim = 1}
+  deep(different:totable(), {{{0, 0}, {1, 2}}, {{5, 5}, {3, 4}}})
+  deep(strides(different), {2, 4, 1})
+end)
+
+test("an empty out= of an elementwise op takes the result's strides", function()
+  local x = lt.arange(6, {dtype = "float32"}):view(2, 3):t()
+  local strides = function(t) return {t:stride()} end
+  deep(strides(lt.add(x, 1, {out = lt.empty(0)})), {1, 3})
+  deep(strides(lt.exp(x, {out = lt.empty(0)})), {1, 3})
+  deep(strides(lt.add(x, 1, {out = lt.empty(3, 2)})), {2, 1})
+  deep(strides(lt.cat({x, x}, {out = lt.empty(0)})), {2, 1})
+end)
+
+test("dims of a number are counted, too", function()
+  local s = lt.tensor(2)
+  refuses("sum: dim 0 appears multiple times", function(a) return a:sum {0, -1} end, s)
+  refuses("flip: dim 0 appears multiple times", function(a) return a:flip(0, 0) end, s)
+  refuses("squeeze: dim 0 appears multiple times", function(a) return a:squeeze {0, -1} end, s)
+  refuses("mode: dim 2 is out of range", function(a) return a:mode(2) end, s)
+  refuses("roll: dim 0 is none of a tensor of no dimensions", function(a) return a:roll(1, 0) end, s)
+  equal(s:roll(1):item(), 2)
+  equal(s:sum(-1):item(), 2)
+end)
+
+test("what PyTorch refuses of clamp and nanmean", function()
+  local x = lt.tensor {1, 5}
+  refuses("clamp: 'min' and 'max' are two numbers or two tensors",
+    function(a) return a:clamp(a, 3) end, x)
+  deep(x:clamp(lt.tensor(2), 3):totable(), {2, 3})
+  deep(x:clamp(nil, x - 1):totable(), {0, 4})
+  refuses("nanmean: expected a floating point dtype",
+    function(a) return a:nanmean {dtype = "float64"} end, x:long())
+end)
+
+test("trapezoid of integers wraps where PyTorch's does", function()
+  local u = lt.tensor({{200, 100}, {100, 90}, {80, 70}}, {dtype = "uint8"})
+  for _, f in ipairs {lt.trapezoid, lt.compile(function(...) return lt.trapezoid(...) end)} do
+    deep(f(u, {dim = 0}):totable(), {368, 175})
+    deep(f(u, {dim = 1}):totable(), {278, 95, 75})
+  end
+end)
+
+test("gradient of a number has no parts, and no steps go with it", function()
+  local s = lt.tensor(1.5, {requires_grad = true})
+  local f = function(a) return #lt.gradient(a) end
+  equal(f(s), 0)
+  equal(lt.compile(f)(s), 0)
+  refuses("gradient: expected spacing of 0 dimensions, got 2",
+    function(a) return lt.gradient(a, {spacing = {2, 3}}) end, s)
+end)
+
+test("questions about dtypes and single elements", function()
+  equal(lt.can_cast("int8", "float16"), true)
+  equal(lt.can_cast("float32", "int64"), false)
+  equal(lt.can_cast {from_ = "bool", to = "uint8"}, true)
+  equal(lt.can_cast("complex64", "float32"), false)
+  local signed = {bool = false, uint8 = false, uint16 = false, int8 = true, float16 = true, complex64 = true}
+  for dtype, want in pairs(signed) do
+    equal(lt.zeros({1}, {dtype = dtype}):is_signed(), want)
+  end
+  equal(lt.is_nonzero(lt.tensor {{2}}), true)
+  equal(lt.tensor(-0.0):is_nonzero(), false)
+  equal(lt.is_nonzero(lt.tensor {2i}), true)
+  raises("is_nonzero: expects a tensor of one element, got shape {2}", lt.is_nonzero, lt.ones(2))
+  equal(lt.ones(2):type("int8").dtype, "int8")
+end)
+
 test("lt.help is the session's help", function()
   truthy(tostring(lt.help):find("Lutra is a tensor language", 1, true))
   lt.help(lt.scan)

@@ -2,7 +2,7 @@
 -- not.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy, raises, breaks = h.test, h.equal, h.truthy, h.raises, h.breaks
+local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks
 local nn, optim = lt.nn, lt.optim
 
 local Net = nn.Module:extend("Net")

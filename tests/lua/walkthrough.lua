@@ -1,6 +1,6 @@
 -- docs/walkthrough.md prints what its program prints, and names files that exist.
 local h = require "harness"
-local test, truthy, equal = h.test, h.truthy, h.equal
+local test, truthy = h.test, h.truthy
 
 local text = h.read "../../docs/walkthrough.md"
 -- Paragraphs that are set in by four spaces.

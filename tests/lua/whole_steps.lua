@@ -2,7 +2,7 @@
 -- the gradients and the update. modules.lua has its own cases of further layers; a class without a case fails.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy = h.test, h.equal, h.truthy
+local test, truthy = h.test, h.truthy
 local nn, optim, data = lt.nn, lt.optim, lt.data
 
 local function rand(...) return lt.rand({...}) end

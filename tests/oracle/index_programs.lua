@@ -32,7 +32,7 @@ local function answer(f, mode, with_grad, make)
   return nil, text
 end
 
-local count, failed, raised, broken = 0, 0, 0, 0
+local count, failed, raised = 0, 0, 0
 local function check(name, form, got, message, want)
   if got == want then return end
   failed = failed + 1

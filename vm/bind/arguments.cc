@@ -43,7 +43,7 @@ KnownNames dtype_names() {
 
 bool is_number(LuaKind k) { return k == LuaKind::kNumber || k == LuaKind::kInt64; }
 
-// Documentation and schemas name these differently.
+// Documentation, schemas and NumPy name these differently.
 constexpr std::string_view kOtherNames[][2] = {
     {"input", "self"},
     {"size", "shape"},
@@ -55,6 +55,11 @@ constexpr std::string_view kOtherNames[][2] = {
     {"indices_or_sections", "sections"},
     {"other", "y"},
     {"input", "x"},
+    {"input", "a"},
+    {"input", "x1"},
+    {"other", "x2"},
+    {"dim", "axis"},
+    {"keepdim", "keepdims"},
     {"split_size", "split_size_or_sections"},
     {"indices_or_sections", "indices"},
     {"other", "tensor"},

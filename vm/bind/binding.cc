@@ -102,7 +102,8 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
 }
 
 // out= is the result copied into a given tensor, which takes the result's shape.
-void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
+// `strided`: and its strides, where it took its shape.
+void write_out(const std::string& fn, const Tensor& out, const Tensor& result, bool strided) {
   // These take out= as it is where its elements are as many.
   if ((fn == "linspace" || fn == "logspace" || fn == "arange") && out->numel() == result->numel()) {
     call_inplace(OpId::copy_, {out, op1(OpId::view, {result, out->sizes})});
@@ -110,7 +111,7 @@ void write_out(const std::string& fn, const Tensor& out, const Tensor& result) {
   }
   if (to_string(out->sizes) != to_string(result->sizes)) {
     if (out->is_fake()) throw NeedsData(fn + ": out= takes other sizes");
-    resize(out, result->sizes, contiguous_strides(result->sizes));
+    resize(out, result->sizes, strided ? result->strides : contiguous_strides(result->sizes));
     lay_anew(out);
   }
   call_inplace(OpId::copy_, {out, result});
@@ -122,7 +123,7 @@ Tensor written_out(const std::string& fn, const Value& out, const Tensor& result
   if (out.is_none()) return result;
   const Tensor to = out.tensor();
   check_out(fn, info(OpId::nonzero), {}, to, result);
-  write_out(fn, to, result);
+  write_out(fn, to, result, true);
   return to;
 }
 
@@ -233,7 +234,7 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
   if (has_out) {
     const std::vector<Tensor> given = read_out(self.name, in, extras.out->value, int(results.size()));
     for (size_t i = 0; i < given.size(); ++i) check_out(self.name, op, operands, given[i], results[i]);
-    for (size_t i = 0; i < given.size(); ++i) write_out(self.name, given[i], results[i]);
+    for (size_t i = 0; i < given.size(); ++i) write_out(self.name, given[i], results[i], op.has(kPointwise));
     results = given;
   }
   if (op.has(kList)) return {std::vector<Tensor>(std::move(results))};

@@ -4,7 +4,7 @@
 
 #include <lua.hpp>
 
-#include "ops/grad/saved_tensor.h"
+#include "ops/grad/node_saves.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/tensor_userdata.h"
@@ -55,33 +55,21 @@ struct LuaNode : GradNode {
   std::string title;
   LuaAnchor anchor, context;
   size_t results = 0;
-  std::vector<SavedTensor> saved;
-  std::vector<Edge> origins;  // of each saved tensor, without this node itself
-  std::vector<int> own;       // which result of this node a saved tensor is, or -1
+  NodeSaves saved;
 
   LuaNode(std::string title, lua_State* L, int function, int context)
       : title(std::move(title)), anchor(L, function), context(L, context) {}
   const char* name() const override { return title.c_str(); }
 
-  void save(const Tensor& t) {
-    const bool mine = t->autograd && t->autograd->grad_fn.get() == this;
-    own.push_back(mine ? int(t->autograd->output_nr) : -1);
-    origins.push_back(mine ? Edge{} : gradient_edge(t));
-    saved.push_back(SavedTensor::elements_of(t));
-  }
-
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
     lua_State* L = current_lua();
     if (anchor.function == LUA_NOREF || !L) fail_second_backward();
-    std::vector<Tensor> given(grads.begin(), grads.begin() + std::min(results, grads.size())), kept;
+    std::vector<Tensor> given(grads.begin(), grads.begin() + std::min(results, grads.size()));
     given.resize(results);
     for (const Tensor& g : given) {
       if (g && g->is_fake()) throw NeedsData(title + ": its gradient is computed by Lua code");
     }
-    for (size_t i = 0; i < saved.size(); i++) {
-      const Edge from = own[i] < 0 ? origins[i] : Edge{Ref<GradNode>(this), uint32_t(own[i])};
-      kept.push_back(saved[i].unpack(title.c_str(), create_graph ? &from : nullptr));
-    }
+    const std::vector<Tensor> kept = saved.unpack(this, title, create_graph);
     const int top = lua_gettop(L);
     luaL_checkstack(L, 7, "backward");
     lua_rawgeti(L, LUA_REGISTRYINDEX, anchor.function);
@@ -98,7 +86,7 @@ struct LuaNode : GradNode {
     if (saved.empty()) return;  // nothing to give back: such a node may run again
     hooks.clear();
     anchor.drop(), context.drop();
-    saved.clear(), origins.clear(), own.clear();
+    saved.clear();
   }
 };
 
@@ -119,7 +107,7 @@ int make_node_of(lua_State* L) {
   link(*node, inputs);
   node->results = results.size();
   for (size_t i = 0; i < results.size(); i++) set_history(results[i], keep, uint32_t(i));
-  for (const Tensor& t : saved) node->save(t);
+  for (const Tensor& t : saved) node->saved.save(node, t);
   return 0;
 }
 

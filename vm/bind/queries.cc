@@ -48,6 +48,14 @@ LuaResults is_contiguous(Args& a) {
   return {is_contiguous_as(a[0].tensor(), format)};
 }
 
+// Whether `out=` of the second dtype takes results of the first: kinds may only grow.
+LuaResults can_cast(Args& a) { return {info(a[0].as<DType>()).kind <= info(a[1].as<DType>()).kind}; }
+
+LuaResults is_signed(Args& a) {
+  const DType t = a[0].tensor()->dtype;
+  return {!is_bool(t) && !std::string_view(name(t)).starts_with("uint")};
+}
+
 const HostFunction kRows[] = {
     {"size", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->sizes); }},
     {"size", "Tensor input, int dim", kBoth, size_dim},
@@ -63,6 +71,8 @@ const HostFunction kRows[] = {
     {"is_contiguous", "Tensor input, *, str memory_format='contiguous_format'", kBoth, is_contiguous},
     {"is_floating_point", "Tensor input", kBoth,
      [](Args& a) -> LuaResults { return {is_float(a[0].tensor()->dtype)}; }},
+    {"is_signed", "Tensor input", kBoth, is_signed},
+    {"can_cast", "dtype from_, dtype to", kFunctionOf, can_cast},
     {"result_type", "Operand tensor1, Operand tensor2", kFunctionOf,
      [](Args& a) -> LuaResults { return {Promotion().add(a[0]).add(a[1]).type()}; }},
     {"promote_types", "dtype type1, dtype type2", kFunctionOf,

@@ -40,6 +40,14 @@ LuaResults item(Args& a) {
   return {Elements(t).at(0)};
 }
 
+LuaResults is_nonzero(Args& a) {
+  const Tensor t = a[0].tensor();
+  if (t->numel() != 1) fail("is_nonzero: expects a tensor of one element, got shape ", to_string(t->sizes));
+  need_data("is_nonzero", t);
+  const Scalar element = Elements(t).at(0);
+  return {element.to_double() != 0 || (element.is_complex && element.im != 0)};
+}
+
 LuaResults free_tensor(Args& a) {
   const Tensor t = a[0].tensor();
   need_data("free", t);
@@ -124,6 +132,7 @@ const HostFunction kRows[] = {
     {"_native.check_values", "Tensor input, str test, str message", 0,
      [](Args& a) -> LuaResults { return {op1(OpId::check_values, a)}; }},
     {"item", "Tensor input", kMethod | kNeedsData, item},
+    {"is_nonzero", "Tensor input", kBoth | kNeedsData, is_nonzero},
     {"free", "Tensor input", kMethod | kHostEffect, free_tensor},
     {"data_ptr", "Tensor input", kMethod | kNeedsData, data_ptr},
 };

@@ -60,20 +60,20 @@ Results dynamic_nonzero(const Args& args, ParallelFor parallel) {
   const ExternView v = view_of(args[0].tensor());
   const Flags flags(v);
   const std::vector<int64_t> before = counts_before(flags, parallel);
-  Tensor out = make_tensor({before.back(), v.dim}, DType::kInt64);
-  auto* to = out->data_as<int64_t>();
   const int rank = v.dim;
+  const int64_t found = before.back();
+  Tensor out = make_tensor({found, rank}, {1, found}, DType::kInt64);  // columns: x[mask] reads one a dimension
+  auto* to = out->data_as<int64_t>();
   parallel(int64_t(before.size()) - 1, 1, [&](int64_t lo, int64_t hi) {
     for (int64_t c = lo; c < hi; c++) {
       int64_t at[kExternDims] = {}, rest = c * kGrain;
       for (int d = rank; d-- > 0;) at[d] = rest % v.sizes[d], rest /= v.sizes[d];
-      int64_t* row = to + before[size_t(c)] * rank;
-      const int64_t* const end = to + before[size_t(c) + 1] * rank;
+      const int64_t end = before[size_t(c) + 1];
+      int64_t row = before[size_t(c)];
       for (int64_t i = c * kGrain; row != end; i++) {
         if (flags.data[i]) {
-          for (int d = 0; d < rank; d++) row[d] = at[d];
-          row += rank;
-          if (rank == 0) break;
+          for (int d = 0; d < rank; d++) to[d * found + row] = at[d];
+          row++;
         }
         for (int d = rank; d-- > 0;) {
           if (++at[d] < v.sizes[d]) break;

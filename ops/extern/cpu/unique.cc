@@ -128,7 +128,12 @@ Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
     const int64_t count = runs.count();
     Sizes sizes = t->sizes;
     sizes[size_t(dim)] = count;
-    Tensor values = make_tensor(sizes, v.dtype);
+    // Slice by slice: in memory dim comes first.
+    Sizes one = sizes;
+    one[size_t(dim)] = 1;
+    Sizes strides = contiguous_strides(one);
+    strides[size_t(dim)] = std::max<int64_t>(width, 1);
+    Tensor values = make_tensor(sizes, strides, v.dtype);
     const ExternView out = view_of(values);
     for (int64_t j = 0; j < count; j++) {
       ExternView slice = out;

@@ -75,18 +75,18 @@ KERNEL put_masked(View out, View mask, View source, i64 n, const i64* before, i6
     if (is_set(mask, i, n)) ((T0*)out.data)[place(out, i)] = ((const T0*)source.data)[place(source, k++)];
   }
 }
-// Each set element's index as a row of `out`.
-KERNEL tell_places(View mask, i64* out, i64 n, const i64* before) {
+// Each set element's index, one of its parts in each of `out`'s vectors of `found`.
+KERNEL tell_places(View mask, i64* out, i64 n, const i64* before, i64 found) {
   const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
   int all;
   i64 k = before[blockIdx.x] + sum_before(count_of(mask, first, n), &all);
   for (i64 i = first; i < first + 4; i++) {
     if (!is_set(mask, i, n)) continue;
-    i64* const row = out + k++ * mask.dim;
+    i64* const row = out + k++;
     i64 rest = i;
     for (int d = mask.dim - 1; d >= 0; d--) {
       const i64 size = mask.sizes[d], q = d == 0 ? 0 : ((u64)rest >> 32) ? rest / size : (i64)((u32)rest / (u32)size);
-      row[d] = rest - q * size;
+      row[d * found] = rest - q * size;
       rest = q;
     }
   }
@@ -179,8 +179,9 @@ Results run_nonzero(const Args& args) {
   const int64_t n = mask.numel(), chunks = (n + kChunk - 1) / kChunk;
   int64_t total = 0;
   const int64_t* before = n ? counted(l, mask, chunks, total) : nullptr;
-  const Tensor out = make_tensor({total, mask.dim}, DType::kInt64, x->device());
-  if (total && mask.dim) l.run({kSource, "tell_places", {DType::kUInt8}}, {chunks}, 256, mask, out->data(), n, before);
+  const Tensor out = make_tensor({total, mask.dim}, {1, total}, DType::kInt64, x->device());
+  if (total && mask.dim)
+    l.run({kSource, "tell_places", {DType::kUInt8}}, {chunks}, 256, mask, out->data(), n, before, total);
   return {out};
 }
 

@@ -18,6 +18,7 @@ def cases(case, error, t):
     case("mask plus number", [t.mask(5)], "a + 1")
     case("to int64", [t.f(6, scale=3)], "a.to(torch.int64)", 'a:to("int64")')
     case("to bool", [t.i(2, 6)], "a.to(torch.bool)", 'a:to("bool")')
+    case("type", [t.g(6)], "a.type(torch.float64)")
     case("to float64", [t.g(6)], "a.to(torch.float64)", 'a:to("float64")')
     case("uint8 to float", [t.i(256, 6, dtype=torch.uint8)], "a.to(torch.float32) / 255", 'a:to("float32") / 255')
     for op in ("eq", "lt", "ge"):

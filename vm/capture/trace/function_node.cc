@@ -2,7 +2,7 @@
 // the function's backward where the trace runs a backward.
 #include "vm/capture/trace/function_node.h"
 
-#include "ops/grad/saved_tensor.h"
+#include "ops/grad/node_saves.h"
 #include "ops/grad/tape.h"
 #include "vm/capture/trace/tensor_lists.h"
 
@@ -23,32 +23,19 @@ struct FunctionNode : GradNode {
   std::string title;
   Var *function, *context;
   size_t results;
-  std::vector<SavedTensor> saved;
-  std::vector<Edge> origins;  // of each saved tensor; that of a result of this node has no node
-  std::vector<int> own;       // which result of this node it is, or -1
-  bool refuses = false;       // has been released
+  NodeSaves saved;
+  bool refuses = false;  // has been released
 
   FunctionNode(Trace& t, std::string title, Var* function, Var* context, size_t results)
       : trace(t), title(std::move(title)), function(function), context(context), results(results) {}
   const char* name() const override { return title.c_str(); }
 
-  void save(const Tensor& t) {
-    const bool mine = t->autograd && t->autograd->grad_fn.get() == this;
-    own.push_back(mine ? int(t->autograd->output_nr) : -1);
-    origins.push_back(mine ? Edge{} : gradient_edge(t));
-    saved.push_back(SavedTensor::elements_of(t));
-  }
-
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
     if (refuses || trace.ended) fail_second_backward();  // ended: only where a node on the way refuses
     if (tape_watch() && !saved.empty()) tape_watch()->spent(this);
-    std::vector<Tensor> given(grads.begin(), grads.begin() + std::min(results, grads.size())), kept;
+    std::vector<Tensor> given(grads.begin(), grads.begin() + std::min(results, grads.size()));
     given.resize(results);
-    for (size_t i = 0; i < saved.size(); i++) {
-      const Edge from = own[i] < 0 ? origins[i] : Edge{Ref<GradNode>(this), uint32_t(own[i])};
-      kept.push_back(saved[i].unpack(title.c_str(), create_graph ? &from : nullptr));
-    }
-    return inlined({context, list_of(trace, given), list_of(trace, kept)});
+    return inlined({context, list_of(trace, given), list_of(trace, saved.unpack(this, title, create_graph))});
   }
 
   // A break within is one before the call of backward, which cannot be resumed in its middle.
@@ -78,7 +65,7 @@ struct FunctionNode : GradNode {
     if (saved.empty()) return;  // nothing to give back: such a node may run again
     refuses = true;
     hooks.clear();
-    saved.clear(), origins.clear(), own.clear();
+    saved.clear();
   }
 };
 
@@ -97,7 +84,7 @@ Vars run_make_node(Trace& t, Var*, const Vars& args) {
   const Ref<GradNode> keep(node);
   link(*node, inputs);
   for (size_t i = 0; i < results.size(); i++) set_history(results[i], keep, uint32_t(i));
-  for (const Tensor& s : saved) node->save(s);
+  for (const Tensor& s : saved) node->saved.save(node, s);
   t.effect = true;
   return {};
 }

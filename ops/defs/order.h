@@ -1,0 +1,26 @@
+// Orders of dims: which comes first in memory, and the order that undoes one.
+#pragma once
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ops/core/sym.h"
+
+namespace lutra {
+
+// Dims by falling strides, by hints; equal ones as they come.
+inline Sizes falling(const Sizes& strides) {
+  std::vector<int64_t> dims(strides.size());
+  std::iota(dims.begin(), dims.end(), 0);
+  std::stable_sort(dims.begin(), dims.end(),
+                   [&](int64_t a, int64_t b) { return strides[size_t(a)].hint > strides[size_t(b)].hint; });
+  return Sizes(dims.begin(), dims.end());
+}
+
+inline Sizes inverse(const Sizes& order) {
+  Sizes out = order;
+  for (size_t d = 0; d < order.size(); d++) out[size_t(order[d].hint)] = SymInt(int64_t(d));
+  return out;
+}
+
+}  // namespace lutra
