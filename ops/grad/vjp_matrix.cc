@@ -18,13 +18,15 @@ LUTRA_VJP(bmm, "0:a1 1:a0") {
 }
 
 LUTRA_VJP(linear, "0:a1 1:a0") {
-  Tensor x = ctx.arg(0), weight = ctx.arg(1), w = weight->dim() == 1 ? unsqueeze(weight, int_arg(0)) : weight;
+  const Tensor x = ctx.arg(0), weight = ctx.arg(1);  // weight may be its sizes only, which no op takes
+  const bool vector = weight->dim() == 1;
+  const SymInt width = weight->sizes.back();
   SymInt rows = 1;
   for (size_t d = 0; d + 1 < x->sizes.size(); d++) rows = rows * x->sizes[d];
-  Tensor g = reshape(ctx.grads[0], Sizes{rows, w->sizes[0]});
-  if (ctx.needs(0)) ctx.give(0, reshape(mm(g, w), x->sizes));
-  if (ctx.needs(1)) ctx.give(1, reshape(mm(flipped(g), reshape(x, Sizes{rows, w->sizes[1]})), weight->sizes));
-  if (ctx.needs(2)) ctx.give(2, sum(g, {0}, false));
+  const Tensor g = reshape(ctx.grads[0], Sizes{rows, vector ? SymInt(1) : weight->sizes[0]});
+  if (ctx.needs(0)) ctx.give(0, reshape(mm(g, vector ? unsqueeze(weight, int_arg(0)) : weight), x->sizes));
+  if (ctx.needs(1)) ctx.give(1, reshape(mm(flipped(g), reshape(x, Sizes{rows, width})), weight->sizes));
+  if (ctx.needs(2)) ctx.give(2, reshape(sum(g, {0}, false), ctx.arg(2)->sizes));
 }
 
 }  // namespace lutra

@@ -236,6 +236,18 @@ test("gradient of a number has no parts, and no steps go with it", function()
     function(a) return lt.gradient(a, {spacing = {2, 3}}) end, s)
 end)
 
+test("linear with a vector: each gradient by itself", function()
+  local x, w, b = lt.rand(2, 5, 4), lt.rand(4), lt.tensor(1.5)
+  for k = 1, 3 do
+    local inputs = {x:clone(), w:clone(), b:clone()}
+    inputs[k]:requires_grad_()
+    local f = function(...) return F.linear(...) end
+    local want = lt.grad(f(unpack(inputs)):sum(), {inputs[k]})
+    deep(want.shape, inputs[k].shape)
+    truthy(lt.grad(lt.compile(f)(unpack(inputs)):sum(), {inputs[k]}):equal(want))
+  end
+end)
+
 test("questions about dtypes and single elements", function()
   equal(lt.can_cast("int8", "float16"), true)
   equal(lt.can_cast("float32", "int64"), false)

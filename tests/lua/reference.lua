@@ -201,17 +201,17 @@ test("every op that draws nothing has a case against PyTorch", function()
 end)
 
 -- The sum of an example's results times fixed numbers, its inputs moved by t along fixed directions; the inputs, the
--- directions.
+-- directions. Given `alone`, only that input requires a gradient.
 local function weights(x, phase) return lt.arange(x:numel(),
   {dtype = "float64"}):mul(1.7):add(phase):sin():view(x.shape) end
-local function sum_at(line, t)
+local function sum_at(line, t, alone)
   local env, leaves, directions, sum = examples.environment "float64", {}, {}, nil
   for _, row in ipairs(examples.floats) do
     if line:find("%f[%w_]" .. row[1] .. "%f[^%w_]") then
       local x = env[row[1]]
       directions[#directions + 1] = weights(x, #leaves)
-      env[row[1]] = (x + directions[#directions] * t):requires_grad_()
-      leaves[#leaves + 1] = env[row[1]]
+      leaves[#leaves + 1] = (x + directions[#directions] * t):requires_grad_(not alone or alone == #directions)
+      env[row[1]] = leaves[#leaves]
     end
   end
   local results = pack(examples.chunk(line, env)())
@@ -244,6 +244,28 @@ test("gradients of every example are those of central differences", function()
     end
   end)
   truthy(checked > 250, "checked: " .. checked)
+end)
+
+test("a gradient is the same where no other input requires one", function()
+  local checked = 0
+  every(function(d)
+    local line = examples.example(d)
+    if not d.family or d.gradient == "none" or draws(d) or d.same_as or not pages.casts(line) then return nil end
+    if not examples.run(line, "float64") then return nil end
+    local sum, leaves = sum_at(line, 0)
+    if not sum or #leaves < 2 then return nil end
+    local gradients = {lt.grad(sum, leaves, {allow_unused = true})}
+    for i = 1, #leaves do
+      local own, inputs = sum_at(line, 0, i)
+      local ok, gradient = pcall(function() return own and (lt.grad(own, {inputs[i]}, {allow_unused = true})) end)
+      if not ok then return line .. ": " .. tostring(gradient) end
+      if gradient and not gradient:nan_to_num(7):equal(gradients[i]:nan_to_num(7)) then
+        return line .. ": input " .. i .. " alone has another"
+      end
+      checked = checked + 1
+    end
+  end)
+  truthy(checked > 100, "checked: " .. checked)
 end)
 
 h.finish()
