@@ -29,8 +29,6 @@ std::vector<const Bug*> on;
 
 }  // namespace
 
-std::span<const Bug> all_bugs() { return kBugs; }
-
 void switch_on_bugs(const std::string& names) {
   KnownNames known;
   for (const Bug& bug : kBugs) known.add(bug.name);

@@ -6,7 +6,6 @@
 // 2. A bug computes something else, and reads and writes nothing beyond what the right code may.
 // 3. Where no bug is on, a compilation asks one question a stage, and a run none.
 #pragma once
-#include <span>
 #include <string>
 
 #include "jit/graph/graph.h"
@@ -20,7 +19,6 @@ struct Bug {
   const char* about;
   bool (*apply)(Graph* graph, Plan* plan);  // false where there is nothing to spoil; null: the stage asks bug_is_on
 };
-std::span<const Bug> all_bugs();
 
 // Names with commas between them, of the process; "" for none. An unknown name is an error that lists those there are.
 void switch_on_bugs(const std::string& names);
