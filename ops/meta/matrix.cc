@@ -29,7 +29,7 @@ void check_weight_types(OpId op, const Tensor& x, const Tensor& w, DType weight,
     fail(name(op), ": the input must be of float32, float16 or bfloat16, got ", name(x->dtype));
   }
   if (w->dtype != weight) fail(name(op), ": 'mat2' must be of ", name(weight), ", got ", name(w->dtype));
-  if (scales->dtype != x->dtype && scales->dtype != DType::kFloat32) {
+  if (scales->dtype != x->dtype && scales->dtype != opmath_type(x->dtype)) {
     fail(name(op), ": the scales must be of the input's dtype ", name(x->dtype), " or float32, got ",
          name(scales->dtype));
   }
