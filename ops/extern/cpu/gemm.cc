@@ -452,7 +452,7 @@ struct Grid {
 // halved.
 template <class T>
 Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int threads) {
-  constexpr double kPiece = 2e6;
+  constexpr double kPiece = 2.5e6;
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
   // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
   constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.08;
