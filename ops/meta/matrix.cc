@@ -1,4 +1,5 @@
 // Meta rules of matrix products.
+#include "ops/core/half.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
