@@ -50,26 +50,12 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Compile
 }
 
 // The frame of an earlier version of the compiled prototype's bytecode goes on in the newest, behind the same point.
-// The rest of a frame after a break has a function of its own, which nobody redirects: it gets another.
-void follow_frame(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, bc::Pc pc,
-                  int self) {
-  const auto stands_there = [&](int id) {
-    const auto it = state.portals.find(id);
-    return it != state.portals.end() && it->second.version == compiled->version && it->second.pc == pc;
-  };
-  const int top = lua_gettop(L);
-  int function = compiled->key.prototype ? self : 0;
-  // Ids of the newest version are those of bodies, too, which are entered otherwise.
-  for (auto id = compiled->ids.rbegin(); id != compiled->ids.rend(); ++id) {
-    if (!stands_there(*id)) continue;
-    if (function == 0) {
-      push_clone(state, L, compiled, self, false);
-      remember_compiled(L, -1, *compiled);
-      function = lua_gettop(L);
-    }
-    if (move_frame(L, function, *id)) break;
+void follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compiled, bc::Pc pc, int self) {
+  for (auto id = compiled.ids.rbegin(); id != compiled.ids.rend(); ++id) {
+    const auto it = state.portals.find(*id);
+    if (it == state.portals.end() || it->second.version != compiled.version || it->second.pc != pc) continue;
+    if (move_frame(L, self, *id)) return;
   }
-  lua_settop(L, top);
 }
 
 // Guards are watched as code is: one of n calls asks the witness, too. False where an entry was entered wrongly. It
@@ -125,7 +111,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
     lua_settop(L, self);
     if (portal.version >= compiled->version) return 0;
     const int n = portal.can_switch ? switch_over(state, L, compiled, portal, self) : 0;
-    if (n == 0) follow_frame(state, L, compiled, point.pc, self);
+    if (n == 0) follow_frame(state, L, *compiled, point.pc, self);
     return n;
   };
   if (point.dead) return decline();
