@@ -30,6 +30,13 @@ inline unsigned __ballot_sync(unsigned, bool x) {
     r |= unsigned(shim::exchange(x, (shim::running->lane & ~31u) | lane)) << lane;
   return r;
 }
+inline unsigned __match_any_sync(unsigned, unsigned long long x) {
+  unsigned r = 0;
+  for (unsigned lane = 0; lane < 32; lane++)
+    r |= unsigned(shim::exchange(x, (shim::running->lane & ~31u) | lane) == x) << lane;
+  return r;
+}
+inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline void __syncwarp(unsigned) { __syncwarp(); }
 template <class T>
