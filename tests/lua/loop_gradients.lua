@@ -3,7 +3,7 @@
 local lt = require "lutra"
 local h = require "harness"
 local same = require "same_gradients"
-local test, truthy, raises = h.test, h.truthy, h.raises
+local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
 local check, same_bits = same.check, same.same_bits
 
 lt.config.recompile_limit = 1000

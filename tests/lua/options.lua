@@ -209,7 +209,7 @@ local needed = {
   LazyLinear = {4}, LazyConv1d = {4, 3}, LazyConv2d = {4, 3}, LazyConvTranspose1d = {4, 3},
     LazyConvTranspose2d = {4, 3},
   Unflatten = {1, {2, 2}}, Unfold = {2}, Fold = {{4, 4}, 2}, LocalResponseNorm = {2}, Threshold = {0.5, 1},
-    Sequential = {}, ModuleList = {}, ModuleDict = {},
+    Sequential = {}, ModuleList = {}, ModuleDict = {}, QuantizedLinear = {nn.Linear(4, 2)},
 }
 for dims = 1, 3 do
   for _, kind in ipairs {"Zero", "Reflection", "Replication", "Circular"} do

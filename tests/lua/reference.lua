@@ -181,6 +181,7 @@ local WITHOUT = {
   adaptive_max_pool2d_with_indices = "adaptive_max_pool2d's return_indices has the cases",
   feature_alpha_dropout = "draws where it trains", select_scatter = "tests/ops/gradcheck_test.cc",
     slice_scatter = "tests/ops/gradcheck_test.cc",
+  weight_int8pack_mm = "quantized.lua, by PyTorch's formula", weight_int4pack_mm = "quantized.lua, by its own formula",
 }
 
 test("every op that draws nothing has a case against PyTorch", function()

@@ -67,7 +67,7 @@ add_losses("TripletMarginLoss TripletMarginWithDistanceLoss GaussianNLLLoss", lo
 -- Those that no forward of one tensor is for; what tests them.
 local others = {Module = "all", ModuleDict = "containers.lua", ModuleList = "containers.lua", Sequential = "below",
   ParameterDict = "containers.lua", ParameterList = "containers.lua", Embedding = "below", Bilinear = "below",
-  CTCLoss = "below", SyncBatchNorm = "an error"}
+  CTCLoss = "below", SyncBatchNorm = "an error", QuantizedLinear = "quantized.lua"}
 
 -- step() runs three times, compiled: one graph, at most one more for what the first step makes, and no break.
 local function one_graph(step, graphs)
