@@ -196,13 +196,13 @@ TEST_CASE("lt.auto counts for the state that asked", "[modes]") {
   b.run(program);
   CHECK(b("graphs") == "0");
   a.run(program);
-  CHECK(a("graphs") == "1");
+  CHECK(a("graphs > 0") == "true");
   b.run("lt.auto(true)");
   a.run("lt.auto(false) lt.reset()");
   a.run(program);
   CHECK(a("graphs") == "0");
   b.run(program);
-  CHECK(b("graphs") == "1");
+  CHECK(b("graphs > 0") == "true");
 }
 
 // Each thread has two states, which take turns; the states of two threads are swapped now and then. Each state counts
