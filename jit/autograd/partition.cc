@@ -210,10 +210,11 @@ Partition partition(const Graph& graph, size_t results, const std::vector<bool>&
   const auto once = [&](const Tensor& t) { return counted.insert(t.get()).second ? bytes_of(t) : 0; };
   for (size_t i = 0; i < pinned.size(); i++) {
     const Tensor& read = graph.outputs[results + i].tensor();
-    const double bytes = once(base_of_views(read));
+    const Tensor base = base_of_views(read);
+    const double bytes = pinned[i] && base->node->is_input() ? 0 : once(base);  // a run keeps its inputs
     out.all_bytes += bytes;
     out.place.push_back(-1);
-    if (!pinned[i] && !network.is_out_of_reach(base_of_views(read))) {
+    if (!pinned[i] && !network.is_out_of_reach(base)) {
       network.demand(read);
       continue;
     }

@@ -131,14 +131,16 @@ struct Tracer {
   }
 };
 
-// What the nodes that a tracer recorded read of the forward: not views, not inputs, not their own.
+// What the nodes that a tracer recorded read of the forward: not views, not inputs, not their own. A view that is a
+// result is read as it is: a gradient of the gradient comes by it.
 std::vector<Tensor> read_of_forward(const Tracer& t) {
   std::vector<Tensor> saved;
-  std::unordered_set<const TensorImpl*> known;
+  std::unordered_set<const TensorImpl*> known, results;
+  for (const Tensor& y : t.forward.results) results.insert(y.get());
   for (const GraphInput& in : t.graph.inputs) known.insert(in.value.get());
   std::function<void(const Tensor&)> save = [&](const Tensor& v) {
     if (!known.insert(v.get()).second) return;
-    if (Extractor::is_view(v)) return each_tensor(v->node->args, save);
+    if (Extractor::is_view(v) && !results.count(v.get())) return each_tensor(v->node->args, save);
     saved.push_back(v);
   };
   for (size_t i = t.mark.nodes; i < t.graph.nodes.size(); i++) {
