@@ -165,6 +165,13 @@ local function program(code)
   return assert(loadstring(text, "=case"))(lt, inf, nan)
 end
 
+-- f(...), to its end on the device: there errors of kernels come when one waits for it.
+local function finished(f, ...)
+  local results = {f(...)}
+  if device ~= "cpu" then lt.cuda.synchronize() end
+  return unpack(results, 1, table.maxn(results))
+end
+
 local function backward(results)
   for _, r in ipairs(results) do
     if lt.is_tensor(r) and r.requires_grad then
@@ -179,14 +186,14 @@ local function outcome(f, plan)
   local inputs, out = {}, {}
   for i, own in ipairs(plan) do inputs[i] = input_of(own) end
   lt.manual_seed(1)
-  local results = {pcall(f, unpack(inputs))}
+  local results = {pcall(finished, f, unpack(inputs))}
   if not results[1] then
     out[1] = "raises " .. tostring(results[2]):gsub("^[^:]*:%d+: ", ""):gsub("\n.*", "")
   else
     table.remove(results, 1)
     if #results == 1 and type(results[1]) == "table" then results = results[1] end
     out[1] = seen(results)
-    local ok, message = pcall(backward, results)
+    local ok, message = pcall(finished, backward, results)
     if not ok then out[2] = "backward raises " .. tostring(message):gsub("^[^:]*:%d+: ", ""):gsub("\n.*", "") end
   end
   for i, t in ipairs(inputs) do
