@@ -3,8 +3,9 @@
 -- which tensors have one (ops/grad/control_border.h).
 --
 -- The trace is a compiled function that runs nothing: the next call costs its guards. There is one for each pair of
--- functions and each shape of their arguments. Where compiled code leaves control flow to Lua, it is asked outside of
--- the graph, so that it says what it says in eager code.
+-- functions and each shape of their arguments; beyond lt.config.recompile_limit a new one takes its place. Where
+-- compiled code leaves control flow to Lua, it is asked outside of the graph, so that it says what it says in eager
+-- code.
 local lt, use = ...
 local tree = use "control.tree"
 local native = lt._native
@@ -28,16 +29,23 @@ local function add(parts, value)
   end
 end
 
-local function traced(kind, f, g, values, n)
+local function fresh(kind)
+  return lt.compile(native.stdlib "lutra.control.traces"(lt, use)[kind], {dynamic = false})
+end
+
+-- What a trace of this kind says of ...; the arguments of f and g are the n values.
+local function ask(kind, f, g, values, n, ...)
   local parts = {kind, place(f), place(g)}
   for i = 1, n do add(parts, values[i]) end
   local key = table.concat(parts, " ")
-  local trace = known[key]
-  if not trace then
-    trace = lt.compile(native.stdlib "lutra.control.traces"(lt, use)[kind], {dynamic = false})
-    known[key] = trace
-  end
-  return trace
+  known[key] = known[key] or fresh(kind)
+  local first, second = known[key](...)
+  if first ~= false then return first, second end
+  local trace = fresh(kind)
+  first, second = trace(...)
+  if first == false then return nil end
+  known[key] = trace
+  return first, second
 end
 
 local function outside(f) return lt.disable(f, {reason = "which gradients there are is found out for eager code"}) end
@@ -45,12 +53,12 @@ local function outside(f) return lt.disable(f, {reason = "which gradients there 
 -- Whether pred holds. By flat result of f and of g: a list of tensors, false where it has no gradient.
 M.branches = outside(function(pred, f, g, ...)
   local holds = tree.truth("cond", "pred", pred)
-  return holds, traced("branches", f, g, {...}, select("#", ...))(f, g, ...)
+  return holds, ask("branches", f, g, {...}, select("#", ...), f, g, ...)
 end)
 
 -- By flat value that is carried: whether it takes a gradient; the tensors that body reads.
 M.loop = outside(function(cond, body, carried, n)
-  return traced("loop", cond, body, carried, n)(cond, body, carried, n)
+  return ask("loop", cond, body, carried, n, cond, body, carried, n)
 end)
 
 return M

@@ -1,14 +1,16 @@
 -- What is traced for control/reads.lua, each time it is loaded as functions of their own. What makes no tensor
--- would not be compiled: hence lt.zeros(0).
+-- would not be compiled: hence lt.zeros(0). Where they run as they are (beyond lt.config.recompile_limit), they say
+-- false.
 local lt, use = ...
 local record = use "control.record"
 local native = lt._native
-local possible, branch_reads, loop_reads = native.control_possible, native.control_branch_reads,
-  native.control_loop_reads
+local captured, possible = native.is_captured, native.control_possible
+local branch_reads, loop_reads = native.control_branch_reads, native.control_loop_reads
 
 local M = {}
 
 function M.branches(f, g, ...)
+  if not captured() then return false end
   if not possible() then return nil end
   local first, results, n = record.call("cond", f, ...)
   local second, others, m = record.call("cond", g, ...)
@@ -17,6 +19,7 @@ function M.branches(f, g, ...)
 end
 
 function M.loop(cond, body, carried, n)
+  if not captured() then return false end
   if not possible() then return nil end
   local _, condition = record.body("while_loop", 0, cond, carried, n)
   if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end

@@ -331,4 +331,30 @@ test("a scan whose backward reads nothing of some steps", function()
   for i = 1, 3 do truthy(want[i] == got[i] or want[i]:equal(got[i]), i) end
 end)
 
+test("eager code knows which gradients there are beyond the limit of recompiles", function()
+  local limit = lt.config.recompile_limit
+  lt.config.recompile_limit = 2
+  local x = lt.randn({3, 4}, {requires_grad = true})
+  for n = 1, 7 do
+    local function f(x)
+      return lt.cond(x:sum():gt(-1e9), function(y)
+        for _ = 1, n do y = (y * 0.5):mm(w) end
+        return y
+      end, function(y) return y:mm(v) end, x):sum()
+    end
+    check(1, f, {w, v, x}, x)
+    truthy(v.grad, n)
+    local function g(x)
+      local _, y = lt.while_loop(function(i) return i:lt(0) end, function(i, y)
+        for _ = 1, n do y = (y * 0.5):mm(w) end
+        return i + 1, y
+      end, lt.tensor(0), x)
+      return y:sum()
+    end
+    check(1, g, {w, x}, x)
+    truthy(w.grad, n)
+  end
+  lt.config.recompile_limit = limit
+end)
+
 h.finish()
