@@ -325,4 +325,44 @@ test("a loop whose ops come late keeps what compiles them", function()
   truthy(y:equal(late(x, 200000)))
 end)
 
+-- LuaJIT rewrites such a loop while it runs, in the bytecode that runs.
+test("a frame in a loop over an iterator that is not next stays in its bytecode", function()
+  local function counted(n)
+    local i = 0
+    return function()
+      i = i + 1
+      if i <= n then return i, i * 2 end
+    end
+  end
+  local function f(x, pairs, n)
+    local s = 0
+    for _, v in pairs(n) do
+      x = x + v
+      s = s + os.time()
+    end
+    return x
+  end
+  local function patched(x, pairs, n)
+    for k, v in pairs(n) do
+      x = x + v
+      lt.graph_break()
+      if v == 4 then x = x * 2 end
+      x = x - k
+    end
+    return x
+  end
+  local c, x, list = lt.compile(f), lt.ones(3), {2, 4, 6}
+  for _, iterate in ipairs {"counted", "pairs", "counted", "counted"} do
+    local over, n = counted, 9
+    if iterate == "pairs" then over, n = pairs, list end
+    truthy(c(x, over, n):equal(f(x, over, n)), iterate)
+  end
+  local want = {patched(x, counted, 9), patched(x, pairs, list)}
+  lt.patch(patched)
+  for _ = 1, 3 do
+    truthy(patched(x, counted, 9):equal(want[1]))
+    truthy(patched(x, pairs, list):equal(want[2]))
+  end
+end)
+
 h.finish()

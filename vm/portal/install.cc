@@ -174,7 +174,7 @@ void add_record(lua_State* L, int closure, const Patched& patched) {
   if (auto it = s.records.find(p); it != s.records.end())
     forget_record(s, p, it->second);  // a dead one had this address
   PortalState::Record& record = s.records[p];
-  record = {patched.sites};
+  record = {patched.sites, false, patched.version};
   for (const Site& site : patched.sites) {
     record.entered_by_portal |= site.id > 0 && patched.moved.size() > 1 && site.return_pc <= patched.moved[1];
     const uint32_t* ret = p->bytecode() + site.return_pc;
@@ -363,6 +363,18 @@ bool was_patched(lua_State* L, int index) {
   const bool yes = !lua_isnil(L, top + 1) || !lua_isnil(L, top + 3) || !lua_isnil(L, top + 5);
   lua_settop(L, top);
   return yes;
+}
+
+uint64_t version_of(lua_State* L, const mirror::Proto* p) {
+  const PortalState& s = portal_state(L);
+  const auto record = s.records.find(p);
+  if (record == s.records.end()) return 0;
+  push_table(L, PortalTable::kAlive);
+  lua_pushlightuserdata(L, const_cast<mirror::Proto*>(p));
+  lua_rawget(L, -2);
+  const bool alive = !lua_isnil(L, -1);  // else the record is of a dead one that had this address
+  lua_pop(L, 2);
+  return alive ? record->second.version : 0;
 }
 
 void push_function_of_frame(lua_State* L, int index) {

@@ -82,6 +82,7 @@ struct Patched {
   std::vector<Site> sites;
   std::vector<bc::Pc> moved;  // moved[old pc] = where that instruction is now
   bool resumed = false;       // the rest of a frame: it takes what is live at a pc
+  uint64_t version = 0;       // a number of whoever made it, see version_of
 };
 
 // Throws lutra::Error where a point breaks a rule (not insertable, a dead or hidden argument, no room in the frame).

@@ -57,6 +57,9 @@ bool was_patched(lua_State* L, int index);
 // its frames' function), goes on behind portal `id` of the present prototype, the same place. False, and nothing done,
 // where that is not possible.
 bool move_frame(lua_State* L, int index, int id);
+// The version of the Patched that make_clone has loaded the prototype from; 0 where that has none, and for a prototype
+// that make_clone has not loaded.
+uint64_t version_of(lua_State* L, const mirror::Proto* p);
 // The function that the one at `index` is a copy of, which its running frames were given; else that one. Pushed.
 void push_function_of_frame(lua_State* L, int index);
 // A frame below the running C function goes on, behind the call that it made, in the present prototype of the function

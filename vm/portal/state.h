@@ -33,6 +33,7 @@ struct PortalState {
   struct Record {
     std::vector<Site> sites;
     bool entered_by_portal = false;  // each call begins with one
+    uint64_t version = 0;            // see version_of
   };
   std::unordered_map<const mirror::Proto*, Record> records;
   size_t sweep_records_at = 64;

@@ -56,6 +56,11 @@ void free_old_ids(CaptureState& state, lua_State* L, CompiledProto& compiled) {
     return true;
   };
   compiled.ids.erase(std::remove_if(compiled.ids.begin(), compiled.ids.end(), old), compiled.ids.end());
+  std::erase_if(compiled.iterators, [&](const auto& version) {
+    return version.first != compiled.version && std::none_of(compiled.ids.begin(), compiled.ids.end(), [&](int id) {
+             return state.portals.at(id).version == version.first;
+           });
+  });
 }
 
 void free_backends(CaptureState& state, lua_State* L, int wanted) {

@@ -169,6 +169,13 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
   return patched;
 }
 
+void note_iterators(CompiledProto& compiled) {
+  const std::vector<bc::Loop>& loops = compiled.code->loops();
+  if (std::none_of(loops.begin(), loops.end(), [](const bc::Loop& l) { return l.iter != 0; })) return;
+  std::vector<bc::Pc>& places = compiled.iterators[compiled.version];
+  for (const bc::Loop& l : loops) places.push_back(l.iter ? compiled.patched->moved[l.iter] : 0);
+}
+
 }  // namespace
 
 std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
@@ -186,8 +193,10 @@ std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::s
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
   if (!compiled->changed && compiled->patched) return;
   compiled->bodies.clear();
-  compiled->version++;
+  compiled->version = state.next_version++;
   compiled->patched = std::make_shared<Patched>(build(state, L, compiled, *compiled->code->dump, {}));
+  compiled->patched->version = compiled->version;
+  note_iterators(*compiled);
   compiled->changed = false;
   if (log_wanted("bytecode")) {
     log_text("bytecode", compiled->name + "\n" + bc::print(compiled->patched->dump.top()));

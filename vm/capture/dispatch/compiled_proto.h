@@ -79,8 +79,10 @@ struct CompiledProto {
   std::map<bc::Pc, ProtoPoint> points;
   std::shared_ptr<Patched> patched;  // newest; null before the first capture
   bool changed = true;
-  uint64_t version = 0;  // of patched
-  int functions = 0;     // registry reference of a weak table: closure -> true, those redirected to us
+  uint64_t version = 0;  // of patched; no other compiled prototype has had it
+  // By version: where code->loops() have their ITERC or ITERN. Empty where none has.
+  std::map<uint64_t, std::vector<bc::Pc>> iterators;
+  int functions = 0;  // registry reference of a weak table: closure -> true, those redirected to us
   int stub_id = 0;
   bool fresh_capture = false;  // the stub has just captured: the hit that follows is its own
   std::vector<int> ids;        // portal ids of all versions

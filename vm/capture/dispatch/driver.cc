@@ -9,6 +9,7 @@
 #include "ops/core/late_error.h"
 #include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/compiled.h"
+#include "vm/capture/dispatch/enter.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
@@ -16,6 +17,7 @@
 #include "vm/guard/rows.h"
 #include "vm/host/runtime.h"
 #include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -51,6 +53,15 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Compile
 
 // The frame of an earlier version of the compiled prototype's bytecode goes on in the newest, behind the same point.
 void follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compiled, bc::Pc pc, int self) {
+  if (!mirror::available(L)) return;
+  const int top = lua_gettop(L);
+  push_self(L);  // a copy, where the function was redirected since the call
+  push_function_of_frame(L, self);
+  const mirror::Proto* from = mirror::proto_of(lua_function(L, top + 1));
+  const mirror::Proto* to = mirror::proto_of(lua_function(L, top + 2));
+  const bool alike = version_of(L, from) != 0 && iterates_alike(L, compiled, pc, from, to);
+  lua_settop(L, top);
+  if (!alike) return;
   for (auto id = compiled.ids.rbegin(); id != compiled.ids.rend(); ++id) {
     const auto it = state.portals.find(*id);
     if (it == state.portals.end() || it->second.version != compiled.version || it->second.pc != pc) continue;

@@ -36,14 +36,12 @@ const bc::Loop* busiest_loop(const std::vector<bc::Loop>& loops, const Places& p
   return busiest;
 }
 
-// LuaJIT rewrites loops over pairs for good where pairs is another function. A frame in such a loop must go on in code
-// that has it in the same form, as the form decides what a control value is.
-bool iterates_alike(const LuaCode& code, const mirror::Proto* runs, const std::vector<bc::Pc>* moved, bc::Pc pc) {
-  return std::all_of(code.loops().begin(), code.loops().end(), [&](const bc::Loop& l) {
-    if (!l.iter || !contains(l, pc)) return true;
-    const bc::Ins own = runs->bytecode()[moved ? (*moved)[l.iter] : l.iter];
-    return (bc::op(own) == bc::Op::ITERC) == (l.kind == bc::Loop::Kind::kIterC);
-  });
+// Whether loop n of the code calls its iterator, as the prototype has it.
+bool calls_iterator(lua_State* L, const CompiledProto& compiled, const mirror::Proto* p, size_t n) {
+  const bc::Loop& l = compiled.code->loops()[n];
+  if (!p) return l.kind == bc::Loop::Kind::kIterC;
+  const auto places = compiled.iterators.find(version_of(L, p));
+  return bc::op(p->bytecode()[places == compiled.iterators.end() ? l.iter : places->second[n]]) == bc::Op::ITERC;
 }
 
 // The function at `index` runs the compiled prototype's newest bytecode, which changes with it.
@@ -67,6 +65,16 @@ void note_variables(ProtoPoint& point, const LuaCode& code) {
 
 }  // namespace
 
+bool iterates_alike(lua_State* L, const CompiledProto& compiled, bc::Pc pc, const mirror::Proto* from,
+                    const mirror::Proto* to) {
+  const std::vector<bc::Loop>& loops = compiled.code->loops();
+  for (size_t n = 0; n < loops.size(); n++) {
+    if (!loops[n].iter || !contains(loops[n], pc)) continue;
+    if (calls_iterator(L, compiled, from, n) != calls_iterator(L, compiled, to, n)) return false;
+  }
+  return true;
+}
+
 bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Places& places) {
   if (!frame.called) return false;
   mirror::push_object(L, mirror::kFunc, frame.function);
@@ -86,9 +94,8 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   std::transform(places.begin(), places.end(), found.begin(), place);
   const LuaCode& code = *compiled->code;
   const bc::Loop* loop = busiest_loop(code.loops(), found);
-  const auto* moved = runs == original ? nullptr : &compiled->patched->moved;
-  if (pc == 0 || !loop || compiled->points.count(loop->first_body) || !iterates_alike(code, runs, moved, pc))
-    return false;
+  if (pc == 0 || !loop || compiled->points.count(loop->first_body)) return false;
+  if (!iterates_alike(L, *compiled, pc, runs, nullptr)) return false;
   KeptLoops kept;
   for (const bc::Loop& l : code.loops()) {
     if (&l == loop || compiled->points.count(l.first_body)) kept.insert({&code.proto(), l.head});

@@ -37,7 +37,7 @@ struct CaptureState {
   std::unordered_map<uint64_t, std::weak_ptr<CompiledProto>> by_serial;
   std::vector<std::shared_ptr<CompiledProto>> resume_protos;
   std::unordered_map<const void*, int> backends;  // registry references of users' backends, by address
-  uint64_t next_proto = 1;
+  uint64_t next_proto = 1, next_version = 1;
   size_t collect_at = 64;  // compiled prototypes
   int auto_threshold = 0;
   unsigned walks = 0;  // of lt.auto
