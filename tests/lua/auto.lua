@@ -161,6 +161,47 @@ test("what the user has unpatched stays so", function()
   end)
 end)
 
+-- Called from C, so that no loop around it takes it in.
+local function often(times, f) string.gsub(("x"):rep(times), ".", f) end
+
+-- The second closure of a prototype runs the stub where its portals are left out, as in what lt.checkpoint runs again.
+test("a frame of a stub is not taken for one of the patched bytecode", function()
+  local seed = 1
+  local function random(n)
+    seed = (seed * 1103515245 + 12345) % 2147483648
+    return math.floor(seed / 65536) % n + 1
+  end
+  local names = {"sin_", "neg_", "tanh_", "exp_", "abs_", "cos_"}
+  local list = table.concat(names, ", ")
+  local functions = {}
+  for i, name in ipairs(names) do functions[i] = lt.ones(1)[name] end
+  local function maker()
+    local lines = {"local " .. list .. " = ... return function() return function(x, n) local y = x * 1"}
+    for i = 1, random(6) do lines[#lines + 1] = ("local p%d = %d"):format(i, i) end
+    lines[#lines + 1] = "for i = 1, n do"
+    for _ = 1, 6 + random(10) do lines[#lines + 1] = names[random(#names)] .. "(y)" end
+    lines[#lines + 1] = "end return y end end"
+    return loadstring(table.concat(lines, "\n"))(unpack(functions))
+  end
+  local x, w = lt.ones(3), lt.ones(3, {requires_grad = true})
+  lt.unpatch(lt.patch(lt.checkpoint))
+  lt.config.profit = "always"
+  for variant = 1, 30 do
+    local make = maker()
+    local a, b = make(), make()
+    local want = a(x, 9)
+    local function first() truthy(lt.allclose(a(x, 9), want), variant) end
+    local function again() truthy(lt.allclose(lt.checkpoint(b, w, 9), want), variant) end
+    lt.unpatch(lt.patch(first))
+    lt.unpatch(lt.patch(again))
+    lt.auto {threshold = 1}
+    often(60, first)
+    often(60, again)
+    lt.auto(false)
+  end
+  lt.config.profit = nil
+end)
+
 -- A chunk's own loop, as scripts have it.
 local function chunk(text) return assert(loadstring("local lt, out = ... " .. text .. " return out", "=chunk")) end
 

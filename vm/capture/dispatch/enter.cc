@@ -16,11 +16,10 @@ namespace {
 bool contains(const bc::Loop& l, bc::Pc pc) { return pc >= l.first_body && pc <= l.end; }
 
 // The instruction of the original code that stands at `at` of the code that a frame runs; 0 where that is no code of
-// the compiled prototype's, or older than its newest.
-bc::Pc original_pc(const CompiledProto& compiled, const mirror::Proto* runs, const mirror::Proto* original,
-                   const mirror::Proto* newest, bc::Pc at) {
-  if (runs == original) return at;
-  if (runs != newest || !compiled.patched) return 0;
+// the compiled prototype's (a stub, whose copy of it lies elsewhere), or older than its newest.
+bc::Pc original_pc(const CompiledProto& compiled, bool is_original, uint64_t version, bc::Pc at) {
+  if (is_original) return at;
+  if (version != compiled.version || !compiled.patched) return 0;
   const auto& moved = compiled.patched->moved;
   const auto found = std::find(moved.begin(), moved.end(), at);
   return found == moved.end() ? 0 : bc::Pc(found - moved.begin());
@@ -83,12 +82,12 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   if (is_resumed(L, function)) return false;
   const mirror::Proto* runs = mirror::proto_of(frame.function);
   const mirror::Proto* original = original_proto(L, function);
-  const mirror::Proto* newest = mirror::proto_of(lua_function(L, function));
   const std::shared_ptr<CompiledProto> own = compiled_proto(L, function);
   if (runs != original && !own) return false;
   const std::shared_ptr<CompiledProto> compiled = find_proto(state, L, function, CaptureOptions(), 0);
   if (!compiled || compiled->failed || (own && own != compiled)) return false;
-  const auto place = [&](bc::Pc at) { return original_pc(*compiled, runs, original, newest, at); };
+  const uint64_t version = version_of(L, runs);
+  const auto place = [&](bc::Pc at) { return original_pc(*compiled, runs == original, version, at); };
   const bc::Pc pc = place(bc::Pc(frame.called - runs->bytecode()));
   Places found;
   std::transform(places.begin(), places.end(), found.begin(), place);
