@@ -546,7 +546,7 @@ function lt.compile(f, options) end
 ---@param options? lutra.CompileOptions
 ---@return F
 function lt.patch(f, options) end
----Undoes lt.patch: f has the bytecode that it had.
+---Undoes lt.patch: f has the bytecode that it had. lt.auto leaves f alone from then on.
 ---@generic F: function
 ---@param f F
 ---@return F

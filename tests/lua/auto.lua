@@ -202,6 +202,39 @@ test("a frame of a stub is not taken for one of the patched bytecode", function(
   lt.config.profit = nil
 end)
 
+test("the loop of a function that the user has unpatched or disabled is not entered", function()
+  lt.config.profit = "always"
+  for name, leave in pairs {unpatch = function(f) lt.unpatch(lt.patch(f)) end, disable = lt.disable} do
+    local function f(x)
+      for _ = 1, 200 do x = (x * 1.01 + 1):sin() end
+      return x
+    end
+    local function drive() f(lt.ones(3)) end
+    leave(f)
+    lt.unpatch(lt.patch(drive))
+    local dump = string.dump(f)
+    auto(often, 5, drive)
+    equal(string.dump(f), dump)
+    local before = lt.counters().cache.hits
+    f(lt.ones(3))
+    equal(lt.counters().cache.hits, before, name)
+    truthy(before < 20, before .. " calls of portals: " .. name)
+  end
+  lt.config.profit = nil
+end)
+
+test("lt.patch takes back what the user has unpatched", function()
+  local function f(x) return x * 3 + 1 end
+  local x = lt.ones(2)
+  lt.unpatch(lt.patch(f))
+  lt.patch(f)
+  f(x)
+  local before = lt.counters().cache.hits
+  truthy(f(x):equal(x * 3 + 1))
+  equal(lt.counters().cache.hits, before + 1)
+  lt.unpatch(f)
+end)
+
 -- A chunk's own loop, as scripts have it.
 local function chunk(text) return assert(loadstring("local lt, out = ... " .. text .. " return out", "=chunk")) end
 

@@ -30,15 +30,22 @@ void try_patch(lua_State* L, bool automatic) {
   }
 }
 
+// The user has said that the function at `index` stays as it is.
+bool is_left_alone(const CaptureState& state, lua_State* L, int index) {
+  return was_unpatched(L, index) || disabled_because(state.trace, lua_topointer(L, index));
+}
+
 // A hot frame. Its function is patched once in its life, for later calls: not again the copies that its running frames
-// go on as, nor what the user has unpatched. A frame that runs on is entered; that of a main chunk, which nobody calls
-// again, is not waited for. Whether this frame runs compiled code from now on.
+// go on as. A frame that runs on is entered; that of a main chunk, which nobody calls again, is not waited for. Whether
+// this frame runs compiled code from now on.
 bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Heat& heat) {
   const AutomaticTime time(state, true);
   const int top = lua_gettop(L);
   luaL_checkstack(L, 20, "lt.auto");
   bool entered = false;
   mirror::push_object(L, mirror::kFunc, frame.function);
+  push_function_of_frame(L, top + 1);
+  if (is_left_alone(state, L, top + 2)) return lua_settop(L, top), false;
   const bool main = mirror::proto_of(frame.function)->firstline == 0;
   try {
     if (main || was_patched(L, top + 1)) {
@@ -97,7 +104,9 @@ bool first_time(lua_State* L) {
 
 void on_call(lua_State* L, lua_Debug* frame) {
   lua_getinfo(L, "f", frame);
-  if (!lua_iscfunction(L, -1) && !was_patched(L, lua_gettop(L)) && first_time(L)) try_patch(L, false);
+  const int f = lua_gettop(L);
+  const bool wanted = !lua_iscfunction(L, f) && !was_patched(L, f) && !is_left_alone(capture_state(L), L, f);
+  if (wanted && first_time(L)) try_patch(L, false);
   lua_pop(L, 1);
 }
 

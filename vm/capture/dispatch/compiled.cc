@@ -8,7 +8,8 @@
 namespace lutra {
 namespace {
 
-// Of the registry: a weak table from function (or callable) to the compiled prototype's serial number.
+// Of the registry: a weak table from function (or callable) to the compiled prototype's serial number, or to false
+// where the user has unpatched it.
 const char kCompiledKey = 0;
 
 void push_compiled_table(lua_State* L) {
@@ -34,12 +35,21 @@ void remember_compiled(lua_State* L, int index, const CompiledProto& compiled) {
   lua_settop(L, f - 1);
 }
 
-void forget_compiled(lua_State* L, int index) {
+void note_unpatched(lua_State* L, int index) {
   push_compiled_table(L);
   lua_pushvalue(L, index);
-  lua_pushnil(L);
+  lua_pushboolean(L, 0);
   lua_rawset(L, -3);
   lua_pop(L, 1);
+}
+
+bool was_unpatched(lua_State* L, int index) {
+  push_compiled_table(L);
+  lua_pushvalue(L, index);
+  lua_rawget(L, -2);
+  const bool yes = lua_isboolean(L, -1);
+  lua_pop(L, 2);
+  return yes;
 }
 
 std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index) {

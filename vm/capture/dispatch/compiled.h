@@ -10,7 +10,9 @@ namespace lutra {
 void open_compiled(lua_State* L);
 // Remembers that the function at `index` runs the code of compiled prototype (lt.guards, lt.unpatch find it).
 void remember_compiled(lua_State* L, int index, const CompiledProto& compiled);
-void forget_compiled(lua_State* L, int index);
+// The user has unpatched it: lt.auto leaves it alone, until it is compiled again on demand.
+void note_unpatched(lua_State* L, int index);
+bool was_unpatched(lua_State* L, int index);
 // Null where it is not compiled.
 std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index);
 

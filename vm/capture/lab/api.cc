@@ -201,7 +201,7 @@ int api_unpatch(lua_State* L) {
   if (auto compiled = compiled_proto(L, 1)) {
     unfollow(L, *compiled, 1);
     restore(L, 1);
-    forget_compiled(L, 1);
+    note_unpatched(L, 1);
   }
   return 1;
 }
