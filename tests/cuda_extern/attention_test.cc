@@ -81,5 +81,45 @@ TEST_CASE("cuda extern: attention of few queries") {
   CHECK(m.launches["attention_forward"] == 0);
 }
 
+// One NaN among the queries or the keys: all that a query gives is NaN, or what it gives without it.
+void check_nan(HostMachine& m, int64_t queries, int64_t keys, bool in_keys, int64_t at, int64_t hidden_keys) {
+  INFO(queries << " " << keys << " " << in_keys << at);
+  const DType t = DType::kFloat32;
+  Operand q = random_operand(t, {1, 2, queries, 24}, -1, 1), k = random_operand(t, {1, 2, keys, 24}, -1, 1);
+  const Operand v = random_operand(t, {1, 2, keys, 24}, -1, 1);
+  reinterpret_cast<float*>((in_keys ? k : q).bytes.data())[at * 24 + 5] = NAN;
+  Operand mask;
+  if (hidden_keys) {
+    mask = random_operand(DType::kBool, {1, 1, queries, keys}, 1, 1);
+    mask.view.sizes[1] = 2, mask.view.strides[1] = 0;
+    for (int64_t row = 0; row < queries; row++) std::fill_n(mask.bytes.begin() + row * keys, hidden_keys, 0);
+  }
+  const Case c{OpId::flash_attention,
+               {q, k, v, mask},
+               {make_operand(t, {1, 2, queries, 24}), make_operand(t, {1, 2, queries})},
+               {false},
+               {NAN},
+               {}};
+  CHECK(difference(m, c) < 3e-6);
+  std::string error;
+  const auto got = c.run(DeviceType::kCUDA, error);
+  const bool seen = !in_keys || at >= hidden_keys;
+  if (hidden_keys < keys) CHECK(std::isnan(element_at(c.out[0].view, got[0], in_keys ? 0 : at * 24)) == seen);
+}
+
+TEST_CASE("cuda extern: a NaN in attention of few queries") {
+  HostMachine m;
+  for (const int64_t keys : {40, 1100}) {  // one piece of the keys, and three
+    check_nan(m, 3, keys, false, 1, 0);
+    check_nan(m, 1, keys, false, 0, 0);
+    check_nan(m, 2, keys, false, 1, keys - 3);  // pieces that are hidden as a whole
+    check_nan(m, 2, keys, false, 1, keys);
+    check_nan(m, 2, keys, true, keys - 2, 0);
+    check_nan(m, 2, keys, true, keys - 2, keys - 5);
+    check_nan(m, 2, keys, true, 4, 20);
+  }
+  CHECK(m.launches["attention_forward"] == 0);
+}
+
 }  // namespace
 }  // namespace lutra::cuda

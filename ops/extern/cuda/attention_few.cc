@@ -110,7 +110,7 @@ KERNEL BOUNDS(256) attention_few(Problem p) {
   for (int j = t; j < n; j += 256) most = fmaxf(most, score[j]);
   most = over_block<true>(most);
   for (int j = t; j < n; j += 256) {
-    const float e = most == -INF ? 0 : __expf(score[j] - most);
+    const float e = score[j] == -INF ? 0 : __expf(score[j] - most);  // a NaN counts, which most does not see
     score[j] = e;
     sum += e;
   }
@@ -135,10 +135,10 @@ KERNEL BOUNDS(256) attention_few(Problem p) {
     float v = sums[0][e];
     for (int g = 1; g < GROUPS; g++) v += sums[g][e];
     if (gridDim.y > 1) part[2 + e] = v;
-    else ((T0*)row_of(p.out, q.batch, q.head, q.row))[e * p.out.strides[3]] = Num<T0>::down(sum > 0 ? v / sum : 0);
+    else ((T0*)row_of(p.out, q.batch, q.head, q.row))[e * p.out.strides[3]] = Num<T0>::down(sum == 0 ? 0 : v / sum);
   }
   if (t == 0 && gridDim.y > 1) part[0] = most, part[1] = sum;
-  if (t == 0 && gridDim.y == 1) p.lse[blockIdx.x] = sum > 0 ? most + logf(sum) : INF;
+  if (t == 0 && gridDim.y == 1) p.lse[blockIdx.x] = sum == 0 ? INF : most + logf(sum);
 }
 
 KERNEL BOUNDS(256) attention_join(Problem p, int pieces) {
@@ -146,20 +146,19 @@ KERNEL BOUNDS(256) attention_join(Problem p, int pieces) {
   const float* part = p.parts + (i64)blockIdx.x * pieces * (p.dim + 2);
   float most = -INF, sum = 0;
   for (int i = 0; i < pieces; i++) most = fmaxf(most, part[(i64)i * (p.dim + 2)]);
-  if (most != -INF) {
-    for (int i = 0; i < pieces; i++) {
-      sum += part[(i64)i * (p.dim + 2) + 1] * __expf(part[(i64)i * (p.dim + 2)] - most);
-    }
+  for (int i = 0; i < pieces; i++) {
+    const float* one = part + (i64)i * (p.dim + 2);
+    if (one[1] != 0) sum += one[1] * __expf(one[0] - most);
   }
   for (int e = threadIdx.x; e < p.dim; e += 256) {
     float v = 0;
-    for (int i = 0; sum > 0 && i < pieces; i++) {
+    for (int i = 0; i < pieces; i++) {
       const float* one = part + (i64)i * (p.dim + 2);
-      v += one[2 + e] * __expf(one[0] - most);
+      if (one[1] != 0) v += one[2 + e] * __expf(one[0] - most);
     }
-    ((T0*)row_of(p.out, q.batch, q.head, q.row))[e * p.out.strides[3]] = Num<T0>::down(sum > 0 ? v / sum : 0);
+    ((T0*)row_of(p.out, q.batch, q.head, q.row))[e * p.out.strides[3]] = Num<T0>::down(sum == 0 ? 0 : v / sum);
   }
-  if (threadIdx.x == 0) p.lse[blockIdx.x] = sum > 0 ? most + logf(sum) : INF;
+  if (threadIdx.x == 0) p.lse[blockIdx.x] = sum == 0 ? INF : most + logf(sum);
 }
 )cuda"};
 
