@@ -1,7 +1,7 @@
 // unroll: a loop whose steps are few and known before it runs becomes its steps, one after the other, and a branch that
 // is known becomes what it runs. What decides is known where it is computed from constants alone: then it is computed
-// here, by eager ops. The backward of such a loop becomes its steps, too; those that it makes again are the forward's
-// (cse).
+// here, by eager ops; what may fail is not, since its error belongs to the run. The backward of such a loop becomes its
+// steps, too; those that it makes again are the forward's (cse).
 #include <algorithm>
 
 #include "jit/graph/function.h"
@@ -29,7 +29,8 @@ class Known {
  private:
   static bool is_plain(const Node& n, const Tensor& t) {
     const OpInfo& row = info(n.op);
-    if (n.is_input() || n.inplace || row.has(kRandom) || row.has(kMutates) || row.has(kControl)) return false;
+    if (n.is_input() || n.inplace || may_fail(n) || row.has(kRandom) || row.has(kMutates) || row.has(kControl))
+      return false;
     if (t->device() != Device() || !t->numel().is_constant()) return false;
     const auto is_constant = [](const SymInt& s) { return s.is_constant(); };
     for (const Value& v : n.args) {
@@ -50,12 +51,22 @@ class Known {
   Tensor computed(const Tensor& t) {
     if (const auto it = values_.find(t.get()); it != values_.end()) return it->second;
     Args args = t->node->args;
+    bool known = true;
     each_argument_tensor(args, [&](size_t, Tensor& arg) {
-      if (arg) arg = computed(arg);
+      if (arg) known = (arg = computed(arg)) && known;
     });
+    return values_[t.get()] = known ? result_of(*t->node, std::move(args), size_t(t->result)) : Tensor();
+  }
+  // Null where the op refuses these elements.
+  static Tensor result_of(const Node& n, Args args, size_t result) {
     const AutocastOff off;
     const ModeScope none(nullptr);
-    return values_[t.get()] = call_op(t->node->op, std::move(args))[size_t(t->result)];
+    try {
+      return call_op(n.op, std::move(args))[result];
+    } catch (const Error& e) {
+      if (e.kind != ErrorKind::kUser && e.kind != ErrorKind::kData) throw;
+      return Tensor();
+    }
   }
   std::unordered_map<const TensorImpl*, Tensor> values_;
 };

@@ -429,6 +429,45 @@ test("errors name both sides", function()
     first, x, 2)
 end)
 
+test("what fails on known elements fails at its turn, where it is reached", function()
+  local function seven() return lt.full({1}, 7, {dtype = "int64"}) end
+  local function zero() return lt.zeros({}, {dtype = "int64"}) end
+  local failing = {
+    function(x)
+      return lt.cond(lt.arange(3):index_select(0, seven()):gt(0), function(v) return v - 1 end,
+        function(v) return v - 2 end, x)
+    end,
+    function(x)
+      return lt.cond(seven():floor_divide(zero()):gt(2), function(v) return v - 1 end, function(v) return v - 2 end, x)
+    end,
+    function(x)
+      return lt.cond(lt.arange(3):take(seven()):gt(0), function(v) return v - 1 end, function(v) return v - 2 end, x)
+    end,
+    function(x)
+      local function test(i) return lt.arange(3):gather(0, (i * 4):view(1)):sum():lt(2) end
+      local _, y = lt.while_loop(test, function(i, v) return i + 1, v * 2 end, zero(), x)
+      return y
+    end,
+  }
+  for _, fails in ipairs(failing) do
+    local function avoided(x) return lt.cond(x:sum():gt(0), function(v) return v + 1 end, fails, x) end
+    truthy(both(avoided, lt.ones(3)):equal(lt.full({3}, 2)))
+    local function reached(x, seen)
+      x:add_(1)
+      seen.n = 5
+      return fails(x)
+    end
+    local compiled = lt.compile(reached)
+    for _ = 1, 3 do
+      local x, seen = lt.ones(3), {}
+      local ok, message = pcall(compiled, x, seen)
+      local _, eager = pcall(reached, lt.ones(3), {})
+      truthy(not ok and x:equal(lt.full({3}, 2)) and seen.n == 5, message)
+      equal(message:match(": (%w+_?%w*: .*)"), eager:match(": (%w+_?%w*: .*)"))
+    end
+  end
+end)
+
 test("a number that changes beside half types, whose products take it as a float32", function()
   for _, dtype in ipairs {"float16", "bfloat16", "float32", "float64"} do
     local function f(xs, k)
