@@ -86,7 +86,9 @@ test("a loop of known steps is its steps", function()
     local compiled = lt.compile(f)
     local want, got = {gradients(f, first or nil)}, {gradients(compiled, first or nil)}
     for k = 1, 3 do truthy(got[k]:equal(want[k]), "result " .. k) end
-    equal(launches(compiled, x, w, first or nil), first ~= false, "a loop runs")
+    -- A tensor that is made on a GPU is not known to the graph: its loop runs.
+    local known = not first and lt.get_default_device() == "cpu"
+    equal(launches(compiled, x, w, first or nil), not known, "a loop runs")
   end
 end)
 

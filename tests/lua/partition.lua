@@ -37,6 +37,14 @@ end
 
 local function leaf(...) return lt.randn({...}, {requires_grad = true}) end
 
+-- Bytes of live tensors, wherever they lie.
+local function allocated()
+  collectgarbage()
+  collectgarbage()
+  local m = lt.memory()
+  return m.allocated + m.device
+end
+
 local function block(x, w, b, v)
   local y = F.layer_norm(x, {8}, nil, b)
   return (F.gelu(F.linear(y, w, b)) * lt.sigmoid(x)):matmul(v)
@@ -168,11 +176,6 @@ test("a forward whose backward never comes keeps nothing", function()
   local f = lt.compile(function(x) return F.gelu(x):exp() * lt.sigmoid(x) end)
   local x = leaf(256, 256)
   for _ = 1, 3 do f(x):sum():backward() end
-  local function allocated()
-    collectgarbage()
-    collectgarbage()
-    return lt.memory().allocated
-  end
   local before = allocated()
   for _ = 1, 20 do f(x) end
   equal(allocated(), before)
@@ -237,11 +240,6 @@ test("a small GPT keeps seven tenths, a half, a quarter of what it would keep, m
   local net = GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128}
   local x, y = lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128})
   local function loss(x, y) return F.cross_entropy(net(x):view(-1, 96), y:view(-1)) end
-  local function allocated()
-    collectgarbage()
-    collectgarbage()
-    return lt.memory().allocated
-  end
   local function held(f)
     local before = allocated()
     local kept = f(x, y)
