@@ -191,7 +191,11 @@ TEST_CASE("lt.auto counts for the state that asked", "[modes]") {
   State a, b;
   const char program[] =
       "local x = lt.ones(4) function f(x) return x * 2 + 1 end\n"
-      "for i = 1, 400 do f(x) end graphs = lt.counters().stats.unique_graphs";
+      "for round = 1, 100 do\n"
+      "  for i = 1, 400 do f(x) end\n"
+      "  graphs = lt.counters().stats.unique_graphs\n"
+      "  if graphs > 0 then break end  -- captures wait until they can be afforded\n"
+      "end";
   a.run("lt.auto(true)");
   b.run(program);
   CHECK(b("graphs") == "0");
