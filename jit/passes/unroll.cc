@@ -16,7 +16,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-constexpr size_t kMostNodes = 128;  // that a loop may become
+constexpr size_t kMostNodes = 128;  // that a loop may become with all loops within; a backward makes as many again
 constexpr int64_t kMostElements = 16;
 constexpr int kMostDepth = 64;
 
@@ -73,10 +73,13 @@ class Known {
 
 class Unroller {
  public:
-  explicit Unroller(Rebuilder& b) : b_(b) {}
+  // left: nodes that the outermost loop around may still record, those that it drops counted; null where there is none.
+  explicit Unroller(Rebuilder& b, size_t* left = nullptr) : b_(b), left_(left) {}
 
   // False, and nothing is recorded, where the node stays.
   bool run(const Node& n, const Args& args, Results& results) {
+    own_ = control_of(n.op) == Control::kWhileLoopBack ? 2 * kMostNodes : kMostNodes;
+    if (!left_ && control_of(n.op) != Control::kCond) left_ = &own_;
     const size_t before = b_.graph->nodes.size();
     const auto unrolled = [&] {
       switch (control_of(n.op)) {
@@ -101,9 +104,15 @@ class Unroller {
     a.insert(a.end(), b.begin(), b.end());
     return a;
   }
-  static bool fits(size_t steps, size_t nodes) { return steps * nodes <= kMostNodes; }
+  bool spend(size_t nodes) {
+    if (!left_) return true;
+    const bool fits = nodes <= *left_;
+    *left_ -= fits ? nodes : *left_;
+    return fits;
+  }
 
-  Tensors call(const Graph& f, const Tensors& arguments) {
+  // False where it makes more nodes than are left.
+  bool call(const Graph& f, const Tensors& arguments, Tensors& results) {
     std::unordered_map<const TensorImpl*, Tensor> now;
     for (size_t i = 0; i < arguments.size(); i++) now[f.inputs[i].value.get()] = arguments[i];
     for (const auto& n : f.nodes) {
@@ -113,35 +122,40 @@ class Unroller {
       });
       b_.at(*n);
       Results made;
-      if (!Unroller(b_).run(*n, args, made)) made = b_.recorder.call(n->op, args);
+      if (!Unroller(b_, left_).run(*n, args, made)) {
+        if (!spend(1)) return false;
+        made = b_.recorder.call(n->op, args);
+      }
       for (size_t i = 0; i < made.size(); i++) now[n->results[i].get()] = made[i];
     }
-    Tensors results;
+    results.clear();
     for (const Value& v : f.outputs) results.push_back(now.at(v.tensor().get()));
-    return results;
+    return true;
   }
 
   bool cond(const Args& args, Results& results) {
     const Tensor pred = known_.value(args[0].tensor());
     if (!pred) return false;
     const bool first = Elements(pred).at(0).to_double() != 0;
-    results = call(graph(args, first ? 1 : 2), list(args, first ? 3 : 4));
+    Tensors out;
+    if (!call(graph(args, first ? 1 : 2), list(args, first ? 3 : 4), out)) return false;
+    results = out;
     return true;
   }
 
   bool while_loop(const Args& args, Results& results) {
-    Tensors now = list(args, 2);
+    Tensors now = list(args, 2), test;
     const size_t carried = now.size();
     std::vector<Tensors> kept;  // by step
-    const size_t nodes = graph(args, 0).nodes.size() + graph(args, 1).nodes.size();
-    for (size_t steps = 0; fits(steps, nodes); steps++) {
-      const Tensor goes_on = known_.value(call(graph(args, 0), joined(now, list(args, 3)))[0]);
+    while (kept.size() <= kMostNodes && call(graph(args, 0), joined(now, list(args, 3)), test)) {
+      const Tensor goes_on = known_.value(test[0]);
       if (!goes_on) return false;
       if (Elements(goes_on).at(0).to_double() == 0) {
+        const size_t before = b_.graph->nodes.size();
         results = joined(now, stacks(args, kept));
-        return steps > 0;
+        return !kept.empty() && spend(b_.graph->nodes.size() - before);
       }
-      now = call(graph(args, 1), joined(now, list(args, 4)));
+      if (!call(graph(args, 1), joined(now, list(args, 4)), now)) return false;
       kept.emplace_back(now.begin() + ptrdiff_t(carried), now.end());
       now.resize(carried);
     }
@@ -166,23 +180,25 @@ class Unroller {
     const Tensor steps = known_.value(args[2].tensor());
     if (!steps) return false;
     const auto n = size_t(Elements(steps).at(0).to_double());
-    if (n == 0 || !fits(n, graph(args, 1).nodes.size())) return false;
+    if (n == 0 || n > kMostNodes) return false;
     Tensors carried = list(args, 3), sums = list(args, 5);
     std::vector<Tensors> saved;
     for (size_t step = 0; step < n; step++) {
-      Tensors out = call(graph(args, 0), joined(carried, list(args, 4)));
+      Tensors out;
+      if (!call(graph(args, 0), joined(carried, list(args, 4)), out)) return false;
       saved.emplace_back(out.begin() + ptrdiff_t(carried.size()), out.end());
       out.resize(carried.size());
       carried = std::move(out);
     }
     for (; !saved.empty(); saved.pop_back()) {
-      sums = call(graph(args, 1), joined(joined(sums, saved.back()), list(args, 6)));
+      if (!call(graph(args, 1), joined(joined(sums, saved.back()), list(args, 6)), sums)) return false;
     }
     results = sums;
     return true;
   }
 
   Rebuilder& b_;
+  size_t *left_, own_ = 0;
   Known known_;
 };
 

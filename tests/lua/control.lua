@@ -468,6 +468,19 @@ test("what fails on known elements fails at its turn, where it is reached", func
   end
 end)
 
+test("loops in loops, whose steps are known", function()
+  local function nested(depth, steps)
+    local within = depth > 1 and nested(depth - 1, steps)
+    return function(x)
+      local _, y = lt.while_loop(function(i) return i:lt(steps) end,
+        function(i, v) return i + 1, within and within(v) or v * 1.01 end, lt.zeros({}, {dtype = "int64"}), x)
+      return y
+    end
+  end
+  both(nested(2, 2), lt.ones(3))
+  both(nested(4, 7), lt.ones(3))
+end)
+
 test("a number that changes beside half types, whose products take it as a float32", function()
   for _, dtype in ipairs {"float16", "bfloat16", "float32", "float64"} do
     local function f(xs, k)
