@@ -195,6 +195,12 @@ static void test_errors(lutra_State* S, Calls* calls) {
         "a tensor that the host kept has no memory");
   lutra_tensor_free(calls->kept);
   run(S, "lt.ops.bad(lt.ones(3), 13) assert(x == nil and y == nil)");
+  run(S, "for _, t in ipairs {'float8_e4m3fn', 'complex64', 'uint16'} do local x = lt.ones(2):to(t)\n"
+         "for _, f in ipairs {lt.ops.blend, lt.compile(function(a, b) return lt.ops.blend(a, b) end)} do\n"
+         "local ok, e = pcall(f, lt.ones(2), x)\n"
+         "assert(not ok and e:find(\"blend: argument 'b': not defined for \" .. t .. ', which', 1, true), e)\n"
+         "ok, e = pcall(lt.ops.image.stats, {lt.ones(2), x}, nil, 1, 1, true)\n"
+         "assert(not ok and e:find(\"stats: argument 'xs': not defined for \" .. t, 1, true), e) end end");
   run(S, "local ok, e = pcall(lt.ops.blend, lt.ones(2)) assert(not ok and e:find \"blend: argument 'b' is missing\", e)");
   run(S, "local ok, e = pcall(lt.ops.blend, lt.ones(2), lt.ones(2), 1, 2) assert(not ok and e:find 'at most 3', e)");
   run(S, "local ok, e = pcall(lt.ops.blend, lt.ones(2), lt.ones(2), {s = 1}) assert(not ok and e:find 's', e)");

@@ -87,6 +87,10 @@ struct Collected {
     if (!(t->device() == Device{})) {
       fail(op.title, ": argument '", arg.name, "' is on ", to_string(t->device()), ": ops of the host run on the CPU");
     }
+    if (is_stored(t->dtype)) {
+      fail(op.title, ": argument '", arg.name, "': not defined for ", name(t->dtype),
+           ", which tensors can only be stored in; convert by x:to(dtype)");
+    }
     tensors.push_back(t);
   }
 
