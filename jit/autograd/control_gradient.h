@@ -6,8 +6,7 @@
 // 2. The backward of a loop goes through it in the other direction. Where the gradients that there are change from step
 //    to step, as in the first ones, steps stand by themselves before the loop.
 // 3. The forward of a cond or scan saves what its backward reads. That of a while_loop saves it of so many first steps
-// as
-//    little memory holds; the backward of a loop of more steps makes all again, and saves it of them.
+//    as little memory holds; the backward of a loop of more steps makes all again, and saves it of them.
 // 4. Which tensors have gradients does not depend on the data: what a branch does not read, or a loop of no steps, has
 //    zeros. Eager code has them from ops/grad/control_border.h.
 #pragma once
