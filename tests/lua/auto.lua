@@ -357,7 +357,8 @@ test("profit = always keeps code that does not repay", function()
     local run = chunk [[
       local w, total, policies = lt.ones(4) * 0.1, 0, {}
       for k = 1, 8 do
-        policies[k] = loadstring("local lt, w = ... return function(s) return (lt.tensor(s) * w):sum():item() end")(lt, w)
+        policies[k] = loadstring("local lt, w = ... "
+          .. "return function(s) return (lt.tensor(s) * w):sum():item() end")(lt, w)
       end
       for i = 1, 4000 do total = total + policies[i % 8 + 1] {i * 0.1, i, 1, 2} end
       out[1] = total]]
