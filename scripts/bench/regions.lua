@@ -68,29 +68,16 @@ do
   end))
 end
 
-do
+-- Steps that a constant tells, and steps that only the data tell.
+local most = lt.tensor(6)
+for name, goes_on in pairs {
+  newton = function(i) return i:lt(6) end, newton_data = function(i) return i:lt(most) end,
+} do
   lt.manual_seed(0)
   local a = (lt.rand({256, 256}) + 1):requires_grad_()
   local function improve(x) return (x + a / x) * 0.5 end
-  both("newton", 8, {a}, step_of({a}, function()
-    local _, x = lt.while_loop(function(i) return i:lt(6) end, function(i, x) return i + 1, improve(x) end,
-      lt.tensor(0), a * 1)
-    return x:sum()
-  end), step_of({a}, function()
-    local x = a * 1
-    for _ = 1, 6 do x = improve(x) end
-    return x:sum()
-  end))
-end
-
--- The same where nothing but the data tells how many steps there are.
-do
-  lt.manual_seed(0)
-  local a = (lt.rand({256, 256}) + 1):requires_grad_()
-  local function improve(x) return (x + a / x) * 0.5 end
-  local most = lt.tensor(6)
-  both("newton_data", 8, {a}, step_of({a}, function()
-    local _, x = lt.while_loop(function(i) return i:lt(most) end, function(i, x) return i + 1, improve(x) end,
+  both(name, 8, {a}, step_of({a}, function()
+    local _, x = lt.while_loop(goes_on, function(i, x) return i + 1, improve(x) end,
       lt.tensor(0), a * 1)
     return x:sum()
   end), step_of({a}, function()
