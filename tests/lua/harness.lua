@@ -53,6 +53,16 @@ function M.raises(text, f, ...)
   end
 end
 
+-- run(wrap) tells as a text what a program does; the program calls wrap(f) for what may be compiled. The text must be
+-- the same with and without compiling. Returns how many graphs that took.
+function M.graphs_of(run)
+  local lt = require "lutra"
+  local want = run(function(f) return f end)
+  lt.reset()
+  M.equal(run(lt.compile), want)
+  return lt.counters().stats.unique_graphs
+end
+
 -- A step of training by the cross entropy of net's rows.
 function M.train_step(net, opt)
   local cross_entropy = lt.nn.functional.cross_entropy
