@@ -130,6 +130,8 @@ struct TensorMiss {
 bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss);
 
 std::string print(const GuardProgram& program);
+// An empty string, or which step names what does not exist.
+std::string verify(const GuardProgram& program);
 // What step i wants, as text.
 std::string expected_text(const GuardProgram& program, size_t i);
 // What the sizes and numbers of guard `i` of the symbols are: "x.shape[1] is 5, n is 3".

@@ -227,9 +227,10 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   finish_symbols(t.program, end, *env, &e);
 }
 
-// Places that effects name are there from now on.
-void check_effects(lua_State* L, const Entry& e, int constants) {
+// Places that guards and effects name are there from now on.
+void check_places(lua_State* L, const Entry& e, int constants) {
   const GuardProgram& p = e.guards;
+  if (const std::string wrong = verify(p); !wrong.empty()) fail_internal("guards: ", wrong, "\n", print(p));
   const EffectPlaces places = {p.tensors.size(), e.outputs,       size_t(p.registers), lua_objlen(L, constants) + 1,
                                p.symbols.size(), e.resumes.size()};
   const std::string wrong = verify(e.effects, places);
@@ -243,7 +244,7 @@ void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, in
   drop_implied(program);
   e.guards = std::move(program);
   if (e.compiling) return;
-  check_effects(L, e, constants);
+  check_places(L, e, constants);
   if (e.guard_text) *e.guard_text = print(e.guards);
   e.native = make_guards(L, e.guards, constants, weak);
 }
