@@ -34,11 +34,33 @@ void run_part(const Part& part, int chunk, LaunchFault* fault) {
   if (head->begin < head->end) part.step->kernel->code->run(head);
 }
 
+// Fresh pages are cleared at their first touch, and each of the threads that touch a large page at once clears one of
+// its own: so one thread touches each, before a kernel does.
+void touch_pages(void* memory, size_t bytes) {
+  constexpr size_t kPage = 4096, kLargePage = size_t(2) << 20;
+  struct Fresh {
+    char* begin;
+    size_t bytes;
+  } fresh = {static_cast<char*>(memory), bytes};
+  auto touch = [](void* arg, int i) {
+    const auto& [begin, bytes] = *static_cast<Fresh*>(arg);
+    const size_t end = std::min(bytes, (size_t(i) + 1) * kLargePage);
+    for (size_t at = size_t(i) * kLargePage; at < end; at += kPage) static_cast<volatile char*>(begin)[at] = 0;
+  };
+  run_chunks(int((bytes + kLargePage - 1) / kLargePage), touch, &fresh);
+}
+
 class CpuRunner final : public Runner {
  public:
   using Runner::Runner;
 
  private:
+  void* arena(RunContext& c, size_t bytes) const override {
+    const bool has = c.arena && c.arena->nbytes >= bytes;
+    void* memory = Runner::arena(c, bytes);
+    if (!has) touch_pages(memory, bytes);
+    return memory;
+  }
   void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool&) const override {
     first.beside ? launch_beside(c, first, generator) : launch_kernel(c, first, generator);
   }
