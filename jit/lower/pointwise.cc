@@ -215,6 +215,17 @@ int32_t pointwise_rand(Element& x) {
   return x.op(Op::kMul, x.type(), u, x.number(x.type(), 1 / steps));
 }
 int32_t pointwise_randn(Element& x) { return random_float(x, Op::kNormal); }
+namespace {
+// (size, dtype, device, scale, shift): rounds where mul and add would.
+int32_t scaled(Element& x, int32_t draw) {
+  const DType t = x.type();
+  const auto rounded = [&](int32_t v) { return x.body().cast(x.body().cast(v, x.result()->dtype), t); };
+  const int32_t product = x.op(Op::kMul, t, rounded(draw), x.unrounded_arg(3, t));
+  return x.op(Op::kAdd, t, rounded(product), x.arg(4, t));
+}
+}  // namespace
+int32_t pointwise_rand_scaled(Element& x) { return scaled(x, pointwise_rand(x)); }
+int32_t pointwise_randn_scaled(Element& x) { return scaled(x, pointwise_randn(x)); }
 int32_t pointwise_randint(Element& x) {
   DType t = DType::kInt64;
   int32_t low = x.arg(0, t);

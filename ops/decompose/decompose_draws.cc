@@ -14,10 +14,10 @@ double number(const Value& v) { return pin(v.as<Scalar>()).to_double(); }
 // Of t's sizes, in float64 or float32.
 Tensor draw(OpId op, const Tensor& t) { return op1(op, {t->sizes, at_least_float32(t->dtype), t->device()}); }
 
-// In t's own floating dtype, else in float32.
-Tensor plain(OpId op, const Tensor& t) {
+// Of t's sizes, in t's own floating dtype, else in float32.
+Tensor draw_scaled(OpId op, const Tensor& t, const Value& scale, const Value& shift) {
   GradModeScope off(false);
-  return op1(op, {t->sizes, is_float(t->dtype) ? t->dtype : DType::kFloat32, t->device()});
+  return op1(op, {t->sizes, is_float(t->dtype) ? t->dtype : DType::kFloat32, t->device(), scale, shift});
 }
 
 Results fill(const Tensor& t, const Value& values) { return {call_inplace(OpId::copy_, {t, values})}; }
@@ -64,14 +64,14 @@ Results decompose_uniform_(const Args& a) {
   const double from = number(a[1]), to = number(a[2]);
   if (!(from <= to)) fail("uniform_: the range from ", from, " to ", to, " is empty");
   if (!std::isfinite(to - from)) fail("uniform_: the range from ", from, " to ", to, " is not finite");
-  return fill(t, add(mul(plain(OpId::rand, t), vnum(to - from)), vnum(from)));
+  return fill(t, draw_scaled(OpId::rand_scaled, t, vnum(to - from), vnum(from)));
 }
 
 Results decompose_normal_(const Args& a) {
   const Tensor t = a[0].tensor();
   const double std = number(a[2]);
   if (std < 0) fail("normal_: std must not be negative, got ", std);
-  return fill(t, add(mul(plain(OpId::randn, t), vnum(std)), a[1]));
+  return fill(t, draw_scaled(OpId::randn_scaled, t, vnum(std), a[1]));
 }
 
 Results decompose_exponential_(const Args& a) {

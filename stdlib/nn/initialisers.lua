@@ -11,6 +11,12 @@ local function fill(t, values)
   return t
 end
 
+-- By an op in place: its intermediate values are given back at once, those of Lua's expressions wait for the collector.
+local function fill_by(op, t, ...)
+  lt.no_grad(op, t, ...)
+  return t
+end
+
 -- A tensor, then numbers by position or by name in a trailing table, with their defaults: names = {{"mean", 0}, {"std",
 -- 1}}.
 local function read(where, t, names, first, second)
@@ -39,7 +45,7 @@ end
 
 function M.constant_(t, value)
   value = read("constant_", t, {{"val"}}, value)
-  return fill(t, lt.full(t.shape, value, {dtype = t.dtype, device = t.device}))
+  return fill_by(t.fill_, t, value)
 end
 
 local function filled(where, value)
@@ -52,12 +58,12 @@ M.zeros_, M.ones_ = filled("zeros_", 0), filled("ones_", 1)
 
 function M.uniform_(t, a, b)
   a, b = read("uniform_", t, {{"a", 0}, {"b", 1}}, a, b)
-  return fill(t, lt.rand(t.shape, {dtype = t.dtype, device = t.device}) * (b - a) + a)
+  return fill_by(t.uniform_, t, a, b)
 end
 
 function M.normal_(t, mean, std)
   mean, std = read("normal_", t, {{"mean", 0}, {"std", 1}}, mean, std)
-  return fill(t, lt.randn(t.shape, {dtype = t.dtype, device = t.device}) * std + mean)
+  return fill_by(t.normal_, t, mean, std)
 end
 
 -- A normal distribution cut off at a and b: the inverse of its distribution function at even draws.

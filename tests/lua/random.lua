@@ -37,6 +37,29 @@ test("dropout in place, and its gradient", function()
   truthy(w.grad:equal(y:detach()))
 end)
 
+test("uniform_ and normal_ round where draws times a factor plus an offset do", function()
+  local function drawn(fill)
+    lt.manual_seed(7)
+    return fill()
+  end
+  for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
+    for _, shape in ipairs {{}, {7}, {0, 3}, {300, 5}} do
+      local x = lt.empty(shape, {dtype = dtype})
+      local even = drawn(function() return lt.rand(shape, {dtype = dtype}) * 2 - 0.3 end)
+      local bell = drawn(function() return lt.randn(shape, {dtype = dtype}) * 1.3 + 0.7 end)
+      local function fill_evenly() return x:uniform_(-0.3, 1.7) end
+      local function fill_as_bell() return x:normal_(0.7, 1.3) end
+      truthy(drawn(fill_evenly):equal(even))
+      truthy(drawn(fill_as_bell):equal(bell))
+      if shape[1] == 300 then
+        truthy(drawn(lt.compile(fill_evenly)):equal(even))
+        truthy(drawn(lt.compile(fill_as_bell)):equal(bell))
+      end
+    end
+  end
+  truthy(drawn(function() return lt.zeros(4, 6):t():uniform_() end):equal(drawn(function() return lt.rand(6, 4) end)))
+end)
+
 test("whole channels", function()
   local y = F.dropout2d(lt.ones(8, 16, 5, 5), 0.5)
   local sums = y:sum({2, 3})
