@@ -248,15 +248,14 @@ end
 
 -- The primitives that the example of d runs, each once; whether all are views; whether one draws.
 local function parts(d)
-  local ok, list = pcall(lt._native.parts, chunk(example(d), environment()))
-  local out, views, draws = {}, true, false
+  local ok, list, draws = pcall(lt._native.parts, chunk(example(d), environment()))
+  local out, views = {}, true
   for _, part in ipairs(ok and list or {}) do
     if not out[part] then out[#out + 1] = part end
     out[part] = true
-    local facts = describe(part) or {}
-    views, draws = views and facts.aliases, draws or facts.draws
+    views = views and (describe(part) or {}).aliases
   end
-  return out, views and #out > 0, draws
+  return out, views and #out > 0, ok and draws
 end
 
 return {parts = parts, floats = floats, others = others, shown = shown, example = example, environment = environment,

@@ -116,7 +116,6 @@ void set_facts(lua_State* L, const OpInfo& op) {
   set(L, "aliases", op.has(kView));
   set(L, "returns_itself", op.has(kIdentity));
   set(L, "writes", op.has(kMutates));
-  set(L, "draws", op.has(kRandom));
   set(L, "fails", std::string(op.has(kFails) ? "always" : op.has(kFailsOnIntegers) ? "integers" : ""));
   set(L, "dynamic", op.dynamic != nullptr);
 }
@@ -168,12 +167,14 @@ int describe_binding(lua_State* L) {
 // Writes down the primitives that run beneath it; what is made of others is taken apart.
 struct Recorder : Mode {
   std::vector<std::string> names;
+  bool draws = false;
   Results call(OpId op, Args& args) override {
     if (info(op).is_composite()) {
       const ModeScope again(this);
       return decompose_named(info(op), args);
     }
     names.push_back(name(op));
+    draws = draws || info(op).has(kRandom);
     return call_op(op, args);
   }
   Tensor call_inplace(OpId op, Args& args) override {
@@ -182,7 +183,7 @@ struct Recorder : Mode {
   }
 };
 
-// parts(f, ...) -> the names, in order; an error of f is raised.
+// parts(f, ...) -> the names, in order, and whether one draws; an error of f is raised.
 int parts(lua_State* L) {
   Recorder recorder;
   int status;
@@ -196,7 +197,8 @@ int parts(lua_State* L) {
     lua_pushlstring(L, recorder.names[i].data(), recorder.names[i].size());
     lua_rawseti(L, -2, int(i) + 1);
   }
-  return 1;
+  lua_pushboolean(L, recorder.draws);
+  return 2;
 }
 
 int names(lua_State* L) {
