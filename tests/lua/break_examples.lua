@@ -98,8 +98,11 @@ x = x * 2
 lt.set_num_threads(lt.get_num_threads())
 return x + 1]],
   reads_elements = [[
-local total = (x * 2):sum()
-if total:item() > 1 then return x / total end
+local list = (x * 2):totable()
+return x * #list]],
+  needs_number = [[
+local total = (x * 2):sum():item()
+if total > 1 then return x / total end
 return x]],
   no_graph = [[
 x = x * 2

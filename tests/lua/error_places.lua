@@ -259,9 +259,9 @@ end
 
 test("a break in a layer of the library is told at the user's line", function()
   local source = "local layer = lt.nn.Linear(4, 3)\n" ..
-    "layer.forward = function(self, x) return x * self.weight:sum():item() end\n"
+    "layer.forward = function(self, x) return x * self.weight:sum():totable() end\n"
   local _, text = breaks_of(source .. frame("local c = layer(b)"))
-  h.truthy(text:find("^program:2: compile: fullgraph=true, but the graph breaks: call of item"), text)
+  h.truthy(text:find("^program:2: compile: fullgraph=true, but the graph breaks: call of totable"), text)
   h.truthy(text:find("in forward at program:2, called from layer at lutra/nn/module.lua:%d+"), text)
   h.truthy(text:find(", called from program:%d+; see docs/graph_breaks.md#reads_elements$"), text)
 end)

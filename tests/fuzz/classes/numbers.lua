@@ -37,10 +37,16 @@ local uses = {
     "x:view(n, 1) * v", "lt.tensor(v)", "x:to('int64') * v",
 }
 
+-- Elements that item() reads.
+local read = {"(x * 1):max()", "(x - 1.5):sum()", "x:gt(0):sum()", "(x * 2):argmin()", "(ids + 0):max()",
+  "(x * 0 + 2):min()", "(x / 0):sum()", "(x:double() * 0.1):mean()", "x:to('int32'):sum()", "(ids:int() - 2)[1]",
+  "half:max()"}
+
 local function generate(p)
   p.keep(p:line("list = {5, 6, 7}"))
   p.keep(p:line("x, ids, mask, half = data(1, 4), lt.arange(4), data(2, 4):gt(0), data(3, 4):to('float16')"))
   p.keep(p:block("f = frame(function(x, v, w, n)", function()
+    if p:chance(30) then p:line("w = %s:item()", p:pick(read)) end
     for i = 1, 1 + p:random(3) do p:line("local r%d = %s", i, p:pick(uses)) end
     local returned = {p:pick(uses), p:pick(uses)}
     p.keep(p:line("return x:sum(), %s", table.concat(returned, ", ", 1, p:random(2))))

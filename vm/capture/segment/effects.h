@@ -12,10 +12,22 @@ namespace lutra {
 
 // How a value that the segment leaves behind is made.
 struct Recipe {
-  enum Kind : uint8_t { kNil, kFalse, kTrue, kConstant, kTensorOut, kTensorIn, kRegister, kSymbol, kTable, kResume };
+  enum Kind : uint8_t {
+    kNil,
+    kFalse,
+    kTrue,
+    kConstant,
+    kTensorOut,
+    kItem,
+    kTensorIn,
+    kRegister,
+    kSymbol,
+    kTable,
+    kResume
+  };
   static constexpr int kKinds = kResume + 1;
   Kind kind = kNil;
-  int index = 0;  // constant, output, input, register, place of the symbol, fresh table, resume
+  int index = 0;  // constant, output (kItem: its element), input, register, place of the symbol, fresh table, resume
 };
 
 struct FreshTable {

@@ -7,7 +7,7 @@
 //            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
 //            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} | "grad_mode" bool
-//   recipe  := "nil" | "false" | "true" | ("const" | "out" | "in" | "r" | "sym" | "table" | "resume") int
+//   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "resume") int
 #include "jit/graph/text.h"
 #include "jit/graph/text_reader.h"
 #include "vm/capture/segment/effects.h"
@@ -15,7 +15,7 @@
 namespace lutra {
 namespace {
 
-constexpr const char* kNames[Recipe::kKinds] = {"nil", "false", "true", "const", "out",
+constexpr const char* kNames[Recipe::kKinds] = {"nil", "false", "true", "const", "out",   "item",
                                                 "in",  "r",     "sym",  "table", "resume"};
 
 std::string text_of(const Recipe& r) {
@@ -217,6 +217,7 @@ struct Verifier {
                                            1,
                                            1,
                                            places.constants,
+                                           places.outputs,
                                            places.outputs,
                                            places.inputs,
                                            places.registers,

@@ -57,6 +57,7 @@ struct Finisher {
   }
 
   Recipe number(Var* v) {
+    if (v->tensor) return {Recipe::kItem, tensor(v->tensor).index};
     if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
     if (v->num.expr == 0) return {Recipe::kConstant, t.constant_slot(v)};
     return {Recipe::kSymbol, v->num.expr};  // its place is asked for later

@@ -6,6 +6,7 @@
 
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
+#include "ops/defs/element.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
@@ -140,6 +141,7 @@ struct EntryRunner {
       case Recipe::kTrue: return lua_pushboolean(L, 1);
       case Recipe::kConstant: return lua_rawgeti(L, constants, r.index);
       case Recipe::kTensorOut: return push_tensor(L, outputs[size_t(r.index)].tensor());
+      case Recipe::kItem: return push_value(L, Elements(outputs[size_t(r.index)].tensor()).at(0));
       case Recipe::kTensorIn: return push_tensor(L, values.tensors[size_t(r.index)]);
       case Recipe::kRegister: return lua_pushvalue(L, values.base + r.index);
       case Recipe::kSymbol: {

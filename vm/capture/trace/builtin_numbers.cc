@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {
@@ -29,6 +30,7 @@ const MathRow kMathRows[] = {
 Vars run_host(Trace& t, Var* self, const Vars& args) {
   Var* v = args.empty() ? t.nil() : t.force(args[0]);
   if (args.size() != 1 || v->kind != VarKind::kNumber || (v->guarded && !v->num.expr)) return as_it_is(t, self, args);
+  if (v->tensor) return {read_rounded(t, self->builtin->name, v)};
   SymEnv& env = *t.graph->env;
   Scalar s = t.symbolic(v);
   SymOp op = SymOp::kNAbs;
@@ -62,15 +64,21 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
 
 // math.max and math.min of numbers of which one is symbolic; of integers the result is one.
 Vars run_extreme(Trace& t, Var* self, const Vars& args) {
-  bool symbolic = false;
+  bool symbolic = false, read = false;
   for (size_t i = 0; i < args.size(); i++) {
     Var* v = t.force(args[i]);
     if (v->kind != VarKind::kNumber) return as_it_is(t, self, args);
     symbolic = symbolic || !v->guarded || v->num.expr;
+    read = read || v->tensor;
   }
   if (!symbolic) return as_it_is(t, self, args);
   SymEnv& env = *t.graph->env;
   const bool most = !strcmp(self->builtin->name, "math.max");
+  if (read) {
+    Var* best = args[0];
+    for (size_t i = 1; i < args.size(); i++) best = read_extreme(t, most, best, args[i]);
+    return {best};
+  }
   const auto whole = [&](const Scalar& s) -> int32_t {
     if (s.expr) return s.kind == Scalar::kInt && env.ask_exact(s.expr) ? s.expr : 0;
     const double d = s.to_double();

@@ -12,6 +12,7 @@
 #include "vm/capture/trace/builtin_numbers.h"
 #include "vm/capture/trace/function_node.h"
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
@@ -465,9 +466,8 @@ const Builtin kRows[] = {
 };
 
 const Builtin kBindingRows[] = {
-    {"set_grad_enabled", run_set_grad_enabled},
-    {"is_grad_enabled", run_is_grad_enabled},
-    {"storage_offset", run_storage_offset},
+    {"set_grad_enabled", run_set_grad_enabled}, {"is_grad_enabled", run_is_grad_enabled},
+    {"storage_offset", run_storage_offset},     {"item", run_item},
     {"_native.make_node", run_make_node},
 };
 

@@ -7,6 +7,7 @@
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/reader.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
@@ -91,11 +92,12 @@ bool Trace::is_new_leaf(const Tensor& fake) const {
   return fake->is_fake() && fake->requires_grad && is_leaf(fake) && input_of_fake.count(fake.get()) == 0;
 }
 
-Vars Trace::call_binding(const Binding& b, const Vars& args) {
+Vars Trace::call_binding(const Binding& b, Vars args) {
   if (const Builtin* builtin = find_binding_builtin(b.name)) return builtin->run(*this, nullptr, args);
   if (b.flags & kNeedsData) stop(Break::reads_elements, {b.name});
   if (b.raw || (b.flags & kHostEffect)) stop(break_of_effect(b.name), {b.name});
   if (b.name == "as_strided") guard_offset(args);
+  pass_read_numbers(*this, b, args);
   recorder.set_location(file(), line());
   const bool backward = b.name == "backward" || b.name == "grad";
   if (backward && !regions.empty()) regions.back()->refuse("it computes gradients");

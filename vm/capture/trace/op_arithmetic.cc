@@ -3,6 +3,7 @@
 #include <lua.hpp>
 
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/state.h"
 
 namespace lutra {
@@ -138,6 +139,7 @@ void op_vv(Trace& t, Frame& f, bc::Ins i) {
 void op_unm(Trace& t, Frame& f, bc::Ins i) {
   Var* v = to_number(t, t.force(t.slot(f, op_d(i))));
   if (v->kind != VarKind::kNumber) return t.set(f, op_a(i), other(t, "__unm", v, v));
+  if (v->tensor) return t.set(f, op_a(i), read_arithmetic(t, Op::MULVV, v, t.number(-1)));
   if (v->guarded && !v->num.expr) return t.set(f, op_a(i), t.number(-v->num.to_double()));
   Scalar s = t.symbolic(v);
   SymEnv& env = *t.graph->env;
@@ -216,6 +218,7 @@ Var* arithmetic(Trace& t, Op op, Var* a, Var* b) {
   if (!may_be_number(a) || !may_be_number(b)) return other(t, r.metamethod, a, b);
   a = to_number(t, a), b = to_number(t, b);
   if (a->kind != VarKind::kNumber || b->kind != VarKind::kNumber) return other(t, r.metamethod, a, b);
+  if (a->tensor || b->tensor) return read_arithmetic(t, op, a, b);
   const bool constant = a->guarded && b->guarded && !a->num.expr && !b->num.expr;
   if (!constant) return symbolic_arithmetic(t, r, a, b);
   const double x = a->num.to_double(), y = b->num.to_double();

@@ -59,7 +59,7 @@ std::string TrackerReader::describe(H h) {
   switch (kind(h)) {
     case LuaKind::kNil: return "nil";
     case LuaKind::kBoolean: return boolean(h) ? "true" : "false";
-    case LuaKind::kNumber: return str("number ", vars_[h]->num.to_double());
+    case LuaKind::kNumber: return str("number ", trace_.symbolic(vars_[h]).to_double());
     case LuaKind::kString: return "string '" + string(h) + "'";
     case LuaKind::kTensor: return "a tensor";
     case LuaKind::kTable: return "a table";

@@ -173,7 +173,7 @@ class Trace {
   Vars call(Var* f, Vars args, bool expression, const ModeCall& mode);
   [[noreturn]] void stop_at_leaf();
   bool is_new_leaf(const Tensor& fake) const;  // a leaf made in the segment
-  Vars call_binding(const Binding& b, const Vars& args);
+  Vars call_binding(const Binding& b, Vars args);
   Var* storage_offset(Var* tensor);
   void guard_offset(const Vars& args);  // of as_strided: an offset of its own counts from the storage's beginning
   Vars call_pure(Var* f, const Vars& args, const std::string& name);  // a C function of constants, run now

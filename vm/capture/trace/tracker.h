@@ -119,7 +119,7 @@ struct Var {
   const void* id = nullptr;  // address of the real object
   Scalar num;
   std::string s;
-  Tensor tensor;  // fake
+  Tensor tensor;  // fake; of a kNumber: the element that item() read (read_numbers.h), and num says nothing
   Table* table = nullptr;
   Closure* closure = nullptr;
   const Binding* binding = nullptr;

@@ -305,6 +305,7 @@ bool Trace::truthy(Var* v) {
 }
 
 double Trace::constant(Var* v) {
+  if (v->tensor) stop(Break::needs_number, {.dirty = true});
   if (v->source && (!v->guarded || v->num.expr)) stop_if_unsteady(*v->source);
   if (v->num.expr != 0) {
     if (v->source) {
@@ -322,6 +323,7 @@ double Trace::constant(Var* v) {
 }
 
 Scalar Trace::symbolic(Var* v) {
+  if (v->tensor) stop(Break::needs_number, {.dirty = true});
   if (v->guarded || v->num.expr != 0) return v->num;
   const int index = int(program.scalar_sources.size());
   v->num = graph->add_scalar(v->source->text, v->num.d);
@@ -360,7 +362,7 @@ int Trace::values_of(const std::string& source) const {
 }
 
 bool Trace::has_varied(Var* v, int values) {
-  if (v->guarded && !v->num.expr) return false;
+  if (v->tensor || (v->guarded && !v->num.expr)) return false;
   if (v->source) return values_of(v->source->text) >= values;
   if (v->kind != VarKind::kNumber) return false;
   bool found = false;

@@ -1,0 +1,21 @@
+// Elements in, numbers as tensors out.
+#include "ops/decompose/numbers.h"
+
+#include "ops/decompose/emit.h"
+
+namespace lutra {
+
+Tensor number_of_element(const Tensor& t) {
+  const GradModeScope without_history(false);
+  const Tensor one = reshape(t, {}), number = to_dtype(one, DType::kFloat64);
+  return number.same(one) ? op1(OpId::clone, {one}) : number;
+}
+
+Tensor number_remainder(const Tensor& a, const Tensor& b) { return sub(a, mul(op1(OpId::floor, {div(a, b)}), b)); }
+
+bool counts_elements(OpId op, const Args& args) {
+  if (op == OpId::argmax || op == OpId::argmin || op == OpId::count_nonzero) return true;
+  return op == OpId::sum && size_of(args[0].tensor()->dtype) == 1;
+}
+
+}  // namespace lutra

@@ -1,0 +1,14 @@
+// Numbers as tensors: float64 without dims. Arithmetic of doubles on them is that of ops, to the same bits.
+#pragma once
+#include "ops/defs/call.h"
+
+namespace lutra {
+
+// The one element of t as it is now, whatever is written to t later. It has no gradient.
+Tensor number_of_element(const Tensor& t);
+// a - floor(a / b) * b
+Tensor number_remainder(const Tensor& a, const Tensor& b);
+// Whether no element of what op gives is beyond 2^53: it is a place in memory, or counts such places.
+bool counts_elements(OpId op, const Args& args);
+
+}  // namespace lutra

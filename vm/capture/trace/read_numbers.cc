@@ -1,0 +1,112 @@
+// Calls and instructions on numbers that were read of tensors in; ops of float64, which are Lua's arithmetic, out.
+#include "vm/capture/trace/read_numbers.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "ops/decompose/emit.h"
+#include "ops/decompose/numbers.h"
+#include "ops/defs/control.h"
+#include "ops/defs/forms.h"
+#include "vm/bind/binding.h"
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+namespace {
+
+bool is_read(const Var* v) { return v->kind == VarKind::kNumber && v->tensor; }
+
+Var* read_number(Trace& t, const Tensor& value) {
+  t.effect = true;
+  Var* v = t.tensor(value);
+  v->kind = VarKind::kNumber;
+  v->guarded = false;
+  return v;
+}
+
+// Whether a number holds each element that x may have: item() gives cdata of an int64 beyond 2^53.
+bool fits_number(const Graph& graph, const Tensor& x) {
+  if (is_float(x->dtype) || size_of(x->dtype) < sizeof(int64_t)) return true;
+  const auto node = std::find_if(graph.nodes.rbegin(), graph.nodes.rend(),
+                                 [&](const auto& n) { return !n->results.empty() && n->results[0].same(x); });
+  return node != graph.nodes.rend() && counts_elements((*node)->op, (*node)->args);
+}
+
+struct Operands {
+  GradModeScope without_history{false};
+  Tensor a, b;
+  Operands(Trace& t, Var* x, Var* y) {
+    t.recorder.set_location(t.file(), t.line());
+    const Device device = (is_read(x) ? x : y)->tensor->device();
+    a = on(t, x, device), b = on(t, y, device);
+  }
+
+ private:
+  static Tensor on(Trace& t, Var* v, Device device) {
+    if (!is_read(v)) return full({}, as_number(t.symbolic(v)), DType::kFloat64, device);
+    if (v->tensor->device() != device) t.stop(Break::needs_number, {.dirty = true});
+    return v->tensor;
+  }
+};
+
+}  // namespace
+
+Vars run_item(Trace& t, Var*, const Vars& args) {
+  const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;
+  // Before the first op there is no graph that would end here.
+  const bool starts = t.graph->nodes.empty() && !t.options.fullgraph;
+  if (!v || v->kind != VarKind::kTensor || starts || !t.regions.empty()) t.stop(Break::reads_elements, {"item"});
+  const Tensor& x = v->tensor;
+  if (is_stored(x->dtype) || (!is_float(x->dtype) && !is_int(x->dtype))) t.stop(Break::reads_elements, {"item"});
+  if (x->numel() != 1) t.stop(Break::raises, {"item"});
+  if (!fits_number(*t.graph, x)) {
+    t.stop(Break::reads_elements, {"item", "an int64 beyond 2^53 is no number: read it of x:double()"});
+  }
+  t.recorder.set_location(t.file(), t.line());
+  return {read_number(t, number_of_element(x))};
+}
+
+Var* read_arithmetic(Trace& t, bc::Op op, Var* x, Var* y) {
+  if (op == bc::Op::POW) t.stop(Break::needs_number);
+  const Operands of(t, x, y);
+  switch (op) {
+    case bc::Op::ADDVN:
+    case bc::Op::ADDNV:
+    case bc::Op::ADDVV: return read_number(t, add(of.a, of.b));
+    case bc::Op::SUBVN:
+    case bc::Op::SUBNV:
+    case bc::Op::SUBVV: return read_number(t, sub(of.a, of.b));
+    case bc::Op::MULVN:
+    case bc::Op::MULNV:
+    case bc::Op::MULVV: return read_number(t, mul(of.a, of.b));
+    case bc::Op::DIVVN:
+    case bc::Op::DIVNV:
+    case bc::Op::DIVVV: return read_number(t, div(of.a, of.b));
+    default: return read_number(t, number_remainder(of.a, of.b));
+  }
+}
+
+// Those that round as C does; the ops have the functions' names.
+Var* read_rounded(Trace& t, std::string_view name, Var* v) {
+  const std::string_view op = name.substr(name.find('.') + 1);
+  if (op != "sqrt" && op != "floor" && op != "ceil" && op != "abs") t.stop(Break::needs_number);
+  return read_number(t, op1(find_op(std::string(op)), {Operands(t, v, v).a}));
+}
+
+Var* read_extreme(Trace& t, bool most, Var* x, Var* y) {
+  const Operands of(t, x, y);
+  return read_number(t, where(most ? gt(of.a, of.b) : lt(of.a, of.b), of.a, of.b));
+}
+
+void pass_read_numbers(Trace& t, const Binding& b, Vars& args) {
+  if (args.size() != 2 || is_read(args[0]) == is_read(args[1])) return;
+  Var*& v = is_read(args[0]) ? args[0] : args[1];
+  const Var* other = t.force(is_read(args[0]) ? args[1] : args[0]);
+  const OpId op = b.forms ? b.forms->front().op : b.op;
+  if (other->kind != VarKind::kTensor || op == OpId::kCount || !takes_tensor_for_number(op, other->tensor)) return;
+  if (v->tensor->device() != other->tensor->device()) return;
+  const GradModeScope without_history(false);
+  v = t.tensor(to_dtype(v->tensor, other->tensor->dtype));
+}
+
+}  // namespace lutra

@@ -1,0 +1,23 @@
+// Numbers that item() reads of a graph's tensors: values of the graph, tensors without dims, until Lua has to know one.
+#pragma once
+#include <string_view>
+
+#include "vm/bytecode/dump.h"
+#include "vm/capture/trace/tracker.h"
+
+namespace lutra {
+
+class Trace;
+
+Vars run_item(Trace& t, Var* self, const Vars& args);
+// a op b of numbers, of which one at least was read.
+Var* read_arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
+// math.sqrt, math.floor, math.ceil, math.abs of a number that was read, by the function's name.
+Var* read_rounded(Trace& t, std::string_view name, Var* v);
+// math.max or math.min of two numbers, of which one at least was read.
+Var* read_extreme(Trace& t, bool most, Var* a, Var* b);
+// The arguments of a call of an op: a number that was read as a tensor of the dtype of the other operand, where that
+// makes no difference.
+void pass_read_numbers(Trace& t, const Binding& b, Vars& args);
+
+}  // namespace lutra
