@@ -16,7 +16,7 @@ const char kAll[] = R"(effects {
     const 2 = table 1
   }
   table 1 array 0 hash 0 {}
-  return out 1, nil, true, false, sym 0, resume 0, in 1
+  return out 1, nil, true, false, sym 0, resume 0, in 1, item 2
   set r 3[const 4] = table 0
   setmetatable r 3, nil
   upvalue r 2 5 = sym 1
@@ -27,6 +27,8 @@ const char kAll[] = R"(effects {
   writes in 2
   leaf out 1
   hidden out 3
+  retain out 2
+  draw r 1 3
   view out 4 of in 2 recorded by transpose(0, -1) by view({2, 3}) by select(1, 2)
   view out 5 of out 4 recorded complex by view_as_real()
   view out 6 of nil
@@ -75,6 +77,9 @@ TEST_CASE("text of effects that lies is an error with its line", "[capture]") {
 
 TEST_CASE("effects that name no place are found", "[capture]") {
   for (const char* what : {"return out 9",
+                           "return item 9",
+                           "retain out 9",
+                           "draw r 5 1",
                            "return in 3",
                            "return r 5",
                            "return const 5",

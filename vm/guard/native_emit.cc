@@ -137,6 +137,10 @@ class GuardEmitter {
         return a_.call(reinterpret_cast<void*>(&get_field));
       case GuardOp::kLengthLoad: object(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_length));
       case GuardOp::kOffsetLoad: value(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_offset));
+      case GuardOp::kRandomLoad:
+        object(kArg0, s.a);
+        a_.set(kArg1, uint64_t(s.index));
+        return a_.call(reinterpret_cast<void*>(&get_random));
       case GuardOp::kConstantLoad: return a_.set(kT0, constant_at(constants_, s.index));
       case GuardOp::kStringMetaLoad:
         out_.asks_strings = true;

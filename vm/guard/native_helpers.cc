@@ -3,6 +3,7 @@
 
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native_run.h"
+#include "vm/guard/random.h"
 
 namespace lutra {
 
@@ -20,6 +21,12 @@ uint64_t double_bits(uint64_t value) noexcept { return mirror::make_number(mirro
 uint64_t get_offset(uint64_t value) noexcept {
   const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{value}));
   return mirror::make_number(double((*tensor_in_userdata(u->payload(), u->len))->offset.hint)).u64;
+}
+
+uint64_t get_random(const Func* f, int64_t index) noexcept {
+  const auto* first = reinterpret_cast<const TValue*>(&f->upvalues[1]);
+  const auto* u = static_cast<const Udata*>(mirror::gc_pointer(*first));
+  return mirror::make_number(draw_ahead(*static_cast<const LuaRandom*>(u->payload()), index)).u64;
 }
 
 void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept {

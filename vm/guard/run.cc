@@ -5,6 +5,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native_run.h"
 #include "vm/guard/program.h"
+#include "vm/guard/random.h"
 #include "vm/mirror/prototypes.h"
 
 namespace lutra {
@@ -53,6 +54,11 @@ struct Runner {
       case GuardOp::kOffsetLoad: {
         const Tensor* t = to_tensor(L, reg(s.a));
         t ? lua_pushnumber(L, double((*t)->offset.hint)) : lua_pushnil(L);
+        break;
+      }
+      case GuardOp::kRandomLoad: {
+        const LuaRandom* state = random_of(L, reg(s.a));
+        state ? lua_pushnumber(L, draw_ahead(*state, s.index)) : lua_pushnil(L);
         break;
       }
       case GuardOp::kConstantLoad: lua_rawgeti(L, constants, s.index); break;

@@ -34,7 +34,8 @@ local uses = {
   "v == 1 and x + 1 or x - 1", "v ~= w and x or ids", "math.floor(v / 2) + x", "lt.full({2}, v, {dtype = 'int64'})",
     "string.char(v + 64)",
   sized "x:repeat_interleave(v)", "x:roll(v)", "n * v", "n * 3e15 * v", "0 * (n - v)", "(n + v) * x",
-    "x:view(n, 1) * v", "lt.tensor(v)", "x:to('int64') * v",
+    "x:view(n, 1) * v", "math.random()", "x * math.random()", "math.random(3) + v", "math.random(2, 5) * x",
+    "math.random() < 0.5 and x + 1 or x", "list[math.random(3)]", "math.random(v)", "lt.tensor(v)", "x:to('int64') * v",
 }
 
 -- Elements that item() reads.
@@ -43,7 +44,7 @@ local read = {"(x * 1):max()", "(x - 1.5):sum()", "x:gt(0):sum()", "(x * 2):argm
   "half:max()"}
 
 local function generate(p)
-  p.keep(p:line("list = {5, 6, 7}"))
+  p.keep(p:line("list = {5, 6, 7} math.randomseed(%d)", p:random(99)))
   p.keep(p:line("x, ids, mask, half = data(1, 4), lt.arange(4), data(2, 4):gt(0), data(3, 4):to('float16')"))
   p.keep(p:block("f = frame(function(x, v, w, n)", function()
     if p:chance(30) then p:line("w = %s:item()", p:pick(read)) end

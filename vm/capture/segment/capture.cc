@@ -84,6 +84,7 @@ void each_recipe(Entry& e, F f) {
   for (MetatableWrite& w : e.effects.metatable_writes) f(w.table), f(w.metatable);
   for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);
   for (GradWrite& w : e.effects.grad_writes) f(w.value);
+  f(e.effects.draws.function);
   for (ResumeFrame& r : e.resumes) f(r.function);
 }
 

@@ -80,6 +80,11 @@ struct RefusedOutput {
   std::string why;
   std::vector<int> inputs;  // that its history leads to
 };
+// What the segment has drawn of math.random.
+struct Draws {
+  Recipe function;
+  int count = 0;
+};
 struct RequiresGradWrite {
   int input = 0;
   bool value = false;
@@ -98,6 +103,8 @@ struct Effects {
   std::vector<ViewOutput> view_outputs;
   std::vector<int> hidden_bases;  // outputs that are views of what nothing else sees
   std::vector<OutputGrad> output_grads;
+  std::vector<int> retained;  // outputs that keep their gradient
+  Draws draws;
   std::vector<HistoryWrite> history_writes;
   std::vector<RefusedOutput> refused_outputs;
   bool grad_mode = true;  // at the end

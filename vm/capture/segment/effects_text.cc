@@ -5,6 +5,7 @@
 //            | "return" [recipes] | "set" recipe "[" recipe "]" "=" recipe | "setmetatable" recipe "," recipe
 //            | "upvalue" recipe int "=" recipe | "requires_grad" "in" int "=" bool
 //            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
+//            | "retain" "out" int | "draw" recipe int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
 //            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} | "grad_mode" bool
 //   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "resume") int
@@ -177,6 +178,11 @@ struct Parser : TextReader {
       e.leaf_outputs.push_back(of("out"));
     } else if (accept("hidden")) {
       e.hidden_bases.push_back(of("out"));
+    } else if (accept("retain")) {
+      e.retained.push_back(of("out"));
+    } else if (accept("draw")) {
+      e.draws.function = recipe();
+      e.draws.count = place();
     } else if (accept("history")) {
       const int i = of("in");
       expect("=");
@@ -242,6 +248,8 @@ struct Verifier {
     for (int i : e.leaf_outputs) out(i);
     for (const ViewOutput& v : e.view_outputs) out(v.output), value(v.base);
     for (int i : e.hidden_bases) out(i);
+    for (int i : e.retained) out(i);
+    value(e.draws.function);
     for (const OutputGrad& g : e.output_grads) out(g.output), value(g.value);
     for (const HistoryWrite& w : e.history_writes) in(w.input), out(w.output);
     for (const RefusedOutput& r : e.refused_outputs) {
@@ -280,6 +288,8 @@ std::string print(const Effects& e) {
   for (int i : e.written) line("writes in ", i);
   for (int i : e.leaf_outputs) line("leaf out ", i);
   for (int i : e.hidden_bases) line("hidden out ", i);
+  for (int i : e.retained) line("retain out ", i);
+  if (e.draws.count) line("draw ", text_of(e.draws.function), " ", e.draws.count);
   for (const ViewOutput& v : e.view_outputs) line(text_of(v));
   for (const HistoryWrite& w : e.history_writes) line("history in ", w.input, " = out ", w.output);
   for (const RefusedOutput& r : e.refused_outputs) {

@@ -444,6 +444,11 @@ struct Finisher {
   }
 
   void effects() {
+    // A backward outside would have to run the hook.
+    for (const Trace::Hooked& h : t.hooked) {
+      if (!h.hook.expired()) stop_at(h.step, h.why);
+    }
+    if (t.draws) left.draws = {{Recipe::kRegister, t.reg(t.random->source)}, t.draws};
     distinct_tables();
     distinct_keys();
     distinct_variables();
@@ -479,12 +484,26 @@ struct Finisher {
     left.sets_grad_mode = left.grad_mode != t.initial_grad_mode;
   }
 
+  bool retains(const Tensor& y) const {
+    return std::any_of(t.retained.begin(), t.retained.end(), [&](const Tensor& r) { return r.same(y); });
+  }
+
   // Leaves made in the segment keep their gradients, which are outputs, too.
   void output_grads() {
     for (size_t i = 0; i < t.graph->outputs.size(); i++) {
       const Tensor y = t.graph->outputs[i].tensor();
-      if (!y->requires_grad || !is_leaf(y) || !y->autograd || !y->autograd->grad) continue;
+      const bool retained = retains(y);
+      if (retained) left.retained.push_back(int(i));
+      if (!y->requires_grad || !(is_leaf(y) || retained) || !y->autograd || !y->autograd->grad) continue;
       left.output_grads.push_back({int(i), tensor(y->autograd->grad)});
+    }
+  }
+
+  // From here on histories say how gradients outside are computed. There the outputs themselves keep theirs.
+  void forget_retained() {
+    for (const Tensor& y : t.retained) {
+      const Edge edge = gradient_edge(y);
+      if (edge.node) edge.node->retained.clear();
     }
   }
 
@@ -540,6 +559,7 @@ struct Finisher {
     frames();
     effects();
     output_grads();
+    forget_retained();
     output_bases(t);
     for (const Value& v : t.graph->outputs) refresh_view(v.tensor());
     written_inputs();

@@ -12,6 +12,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/state.h"
+#include "vm/guard/random.h"
 
 namespace lutra {
 namespace {
@@ -240,6 +241,13 @@ struct EntryRunner {
       const bool made = w.value.kind == Recipe::kTensorOut;
       const Tensor& leaf = outputs[size_t(w.output)].tensor();
       autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
+    }
+    for (int i : left.retained) retain_grad(outputs[size_t(i)].tensor());
+    if (left.draws.count) {
+      push(left.draws.function);
+      LuaRandom* state = random_of(L, lua_gettop(L));
+      for (int i = 0; i < left.draws.count; i++) draw(*state);
+      lua_pop(L, 1);
     }
     if (left.sets_grad_mode) set_grad_enabled(left.grad_mode);
   }

@@ -3,10 +3,14 @@
 
 #include <cmath>
 #include <cstring>
+#include <lua.hpp>
 
 #include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
+#include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/guard/random.h"
 
 namespace lutra {
 namespace {
@@ -60,6 +64,31 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
   Scalar r(env[id].d);
   r.expr = id;
   return {t.scalar(r)};
+}
+
+// A draw is read ahead of the generator's state; the segment's effects draw it. The rest is LuaJIT's arithmetic.
+Vars run_random(Trace& t, Var* self, const Vars& args) {
+  constexpr int kMost = 64;  // a draw is reckoned with all those before it
+  if (!t.regions.empty()) t.regions.back()->refuse("math.random is called");
+  bool fits = self->source && args.size() <= 2 && t.draws < kMost;
+  for (Var* v : args) fits = fits && t.force(v)->kind == VarKind::kNumber;
+  t.push_real(self);
+  const int function = lua_gettop(t.L);
+  if (!fits || !is_known_random(t.L, function)) t.stop(Break::random_number, {"math.random"});
+  const double drawn = draw_ahead(*random_of(t.L, function), t.draws);
+  lua_settop(t.L, function - 1);
+  lua_pushnumber(t.L, drawn);
+  const std::string text = t.draws ? str("math.random() (draw ", t.draws + 1, ")") : "math.random()";
+  Var* v = t.wrap(t.source(SourceKind::kRandom, self->source, nullptr, t.draws, text));
+  t.random = self, t.draws++;
+  t.effect = true;
+  if (args.empty()) return {t.force(v)};
+  using bc::Op;
+  Var *low = args.size() == 1 ? t.number(1) : args[0], *range = args[0];
+  if (args.size() == 2) range = arithmetic(t, Op::ADDVV, arithmetic(t, Op::SUBVV, args[1], low), t.number(1));
+  Var floor;
+  floor.builtin = find_builtin_row("math.floor");
+  return {arithmetic(t, Op::ADDVV, run_host(t, &floor, {arithmetic(t, Op::MULVV, v, range)})[0], low)};
 }
 
 // math.max and math.min of numbers of which one is symbolic; of integers the result is one.

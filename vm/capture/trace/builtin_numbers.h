@@ -7,6 +7,7 @@ namespace lutra {
 class Trace;
 
 Vars run_host(Trace& t, Var* self, const Vars& args);     // math.sqrt, math.floor and others of one number
+Vars run_random(Trace& t, Var* self, const Vars& args);   // math.random
 Vars run_extreme(Trace& t, Var* self, const Vars& args);  // math.max, math.min
 
 }  // namespace lutra

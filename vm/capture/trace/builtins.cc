@@ -11,6 +11,7 @@
 #include "vm/capture/trace/builtin_models.h"
 #include "vm/capture/trace/builtin_numbers.h"
 #include "vm/capture/trace/function_node.h"
+#include "vm/capture/trace/gradient_hooks.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/regions.h"
@@ -401,6 +402,7 @@ const Builtin kRows[] = {
     {"math.floor", run_host},
     {"math.ceil", run_host},
     {"math.abs", run_host},
+    {"math.random", run_random},
     {"math.max", run_extreme},
     {"math.min", run_extreme},
     {"math.pow", run_pure},
@@ -468,6 +470,7 @@ const Builtin kRows[] = {
 const Builtin kBindingRows[] = {
     {"set_grad_enabled", run_set_grad_enabled}, {"is_grad_enabled", run_is_grad_enabled},
     {"storage_offset", run_storage_offset},     {"item", run_item},
+    {"retain_grad", run_retain_grad},           {"register_hook", run_register_hook},
     {"_native.make_node", run_make_node},
 };
 

@@ -45,6 +45,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
   }
   if (f->kind == VarKind::kBinding) return call_binding(*f->binding, args);
   LuaCode* code = nullptr;
+  if (f->kind == VarKind::kClosure && f->builtin) return f->builtin->run(*this, f, args);
   if (f->kind == VarKind::kClosure) {
     code = f->closure->code;
   } else if (f->kind == VarKind::kFunction) {

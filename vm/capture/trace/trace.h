@@ -262,6 +262,16 @@ class Trace {
   void writes_outside();
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bool backward_called = false;
+  Var* random = nullptr;  // math.random, which has drawn so often
+  int draws = 0;
+  std::vector<Tensor> retained;  // fakes that keep their gradient
+  struct Hooked {
+    std::weak_ptr<char> hook;  // expired: it cannot run any more
+    uint64_t step;             // where it was registered
+    BreakReason why;
+    std::function<void()> remove;
+  };
+  std::deque<Hooked> hooked;
   bool ended = false;  // no instruction is interpreted any more
   AutocastTrace autocast;
   bool effect = false;                                             // the current instruction has changed something
