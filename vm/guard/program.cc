@@ -66,7 +66,26 @@ std::string describe(const TensorSpec& s) {
   return text;
 }
 
-bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
+namespace {
+
+// Whether a tensor is what most inputs are: sizes and strides that never change, no view, no hooks that would matter.
+// False: tell_difference decides. Each input of each call comes here.
+bool is_plainly(const TensorImpl& i, const TensorSpec& spec) {
+  const size_t rank = spec.sizes.size();
+  const Storage& storage = *i.storage;
+  if (i.view || storage.freed || i.dtype != spec.dtype || !(storage.device == spec.device)) return false;
+  if (i.sizes.size() != rank || spec.strides.size() != rank) return false;
+  const SymInt *sizes = i.sizes.begin(), *strides = i.strides.begin();
+  for (size_t d = 0; d < rank; d++) {
+    if (spec.sizes[d] != sizes[d].hint || spec.strides[d] != strides[d].hint) return false;
+  }
+  const AutogradMeta* meta = i.autograd.get();
+  const bool leaf = !meta || !meta->grad_fn;
+  const bool unhooked = !meta || (leaf && !meta->has_hooks());
+  return i.requires_grad == spec.requires_grad && leaf == spec.leaf && (unhooked || (spec.hooks && !spec.written));
+}
+
+bool tell_difference(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   const TensorImpl& i = *t.get();
   if (i.view && i.view->version != i.storage->version) refresh_view(t);
   if (i.dtype != spec.dtype) return miss && set_miss(miss, TensorFact::kDType, -1, name(spec.dtype), name(i.dtype));
@@ -102,6 +121,12 @@ bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
     return miss && set_miss(miss, TensorFact::kHooks, -1, "none", "some");
   if (i.storage->freed) return miss && set_miss(miss, TensorFact::kFreed, -1, "false", "true");
   return true;
+}
+
+}  // namespace
+
+bool matches(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
+  return is_plainly(*t.get(), spec) || tell_difference(t, spec, miss);
 }
 
 GuardPlace place_of(const GuardProgram& p, const GuardStep& step) {
