@@ -39,7 +39,7 @@ class Runner::ContextScope {
   }
   ~ContextScope() {
     if (c_->holds_storages) {
-      for (Ref<Storage>& s : c_->storages) s = nullptr;
+      for (int32_t i : r_.made_) c_->storages[size_t(i)] = nullptr;
       c_->holds_storages = false;
     }
     r_.end(*c_);
@@ -53,19 +53,27 @@ class Runner::ContextScope {
   RunContext* c_;
 };
 
-Runner::Runner(const FlatPlan& flat) : flat_(flat), plan_(flat.plan), program_(flat.program), steps_(flat.steps) {}
+Runner::Runner(const FlatPlan& flat) : flat_(flat), plan_(flat.plan), program_(flat.program), steps_(flat.steps) {
+  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+    const Buffer& b = plan_.buffers[i];
+    switch (b.kind) {
+      case Buffer::kInput: given_.push_back({int32_t(i), flat_.input_of[i]}); break;
+      case Buffer::kConstant: constants_.push_back({int32_t(i), b.index}); break;
+      case Buffer::kTemp: temporaries_.push_back({int32_t(i), b.index}); break;
+      case Buffer::kOutput: made_.push_back(int32_t(i)); break;
+    }
+  }
+}
 Runner::~Runner() { delete spare_.load(); }
 
 // Everything that a run computes and allocates before its first launch.
 void Runner::set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const {
   c.given = inputs;
   program_.run(c.values.data(), inputs, scalars);
-  for (size_t i = 0; i < plan_.buffers.size(); i++) {
-    const Buffer& b = plan_.buffers[i];
-    c.buffers[i] = nullptr;
-    if (b.kind == Buffer::kInput) c.buffers[i] = inputs[flat_.input_of[i]].data;
-    if (b.kind == Buffer::kConstant) c.buffers[i] = flat_.constants[size_t(b.index)]->data();
-  }
+  void** const buffers = c.buffers.data();
+  for (const auto& [i, input] : given_) buffers[i] = inputs[input].data;
+  for (const auto& [i, constant] : constants_) buffers[i] = flat_.constants[size_t(constant)]->data();
+  for (int32_t i : made_) buffers[i] = nullptr;
   for (size_t i = 0; outputs && i < plan_.outputs.size(); i++) {
     const PlanOutput& out = plan_.outputs[i];
     if (out.kind != PlanOutput::kTensor || plan_.buffers[size_t(out.view.buffer)].kind != Buffer::kOutput) continue;
@@ -92,10 +100,7 @@ void Runner::set_arena(RunContext& c) const {
     }
   }
   c.arena_base = static_cast<char*>(arena(c, layout.total));
-  for (size_t i = 0; i < plan_.buffers.size(); i++) {
-    const Buffer& b = plan_.buffers[i];
-    if (b.kind == Buffer::kTemp) c.buffers[i] = c.arena_base + layout.offsets[size_t(b.index)];
-  }
+  for (const auto& [i, place] : temporaries_) c.buffers[size_t(i)] = c.arena_base + layout.offsets[size_t(place)];
 }
 
 void* Runner::arena(RunContext& c, size_t bytes) const {
@@ -110,11 +115,12 @@ Ref<Storage> Runner::output(RunContext&, int32_t, size_t bytes) const { return a
 
 // Outputs that nobody brought.
 void Runner::make_outputs(RunContext& c) const {
-  for (size_t i = 0; i < plan_.buffers.size(); i++) {
+  for (int32_t at : made_) {
+    const auto i = size_t(at);
+    if (c.buffers[i]) continue;
     const Buffer& b = plan_.buffers[i];
-    if (b.kind != Buffer::kOutput || c.buffers[i]) continue;
     const size_t bytes = storage_bytes(program_.int_value(c.values.data(), b.elements), size_of(b.dtype));
-    c.storages[i] = output(c, int32_t(i), bytes);
+    c.storages[i] = output(c, at, bytes);
     c.buffers[i] = c.storages[i]->data;
     c.holds_storages = true;
   }
@@ -308,7 +314,10 @@ void Runner::run_views(const InputView* inputs, const double* scalars, void* con
 void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs) const {
   c.inputs.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); i++) {
-    c.inputs[i] = {inputs[i]->data(), inputs[i]->sizes.begin(), inputs[i]->strides.begin()};
+    const TensorImpl& t = *inputs[i].get();
+    const Storage& s = *t.storage;
+    const bool plain = !s.freed && !s.fake && t.offset.hint == 0;
+    c.inputs[i] = {plain ? s.data : t.data(), t.sizes.begin(), t.strides.begin()};
   }
 }
 

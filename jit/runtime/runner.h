@@ -105,6 +105,9 @@ class Runner {
   const std::vector<LaunchStep>& steps_;
 
  private:
+  // Buffers by what they are: (buffer, position among run's inputs, or constant, or place in the arena).
+  std::vector<std::pair<int32_t, int32_t>> given_, constants_, temporaries_;
+  std::vector<int32_t> made_;  // for outputs
   class ContextScope;
   void set_views(RunContext& c, const std::vector<Tensor>& inputs) const;
   void set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
