@@ -34,6 +34,7 @@ ComputeUnits::ComputeUnits(const Graph& g, LoweredGraph& lowered, bool fuse, con
   add_units(lowered);
   break_swaps();
   link();
+  write_in_place();
 }
 
 void ComputeUnits::add_units(LoweredGraph& lowered) {
@@ -163,7 +164,8 @@ std::vector<bool> ComputeUnits::join_operands() const {
   }
   for (size_t i = units_.size(); i-- > 0;) {
     const ComputeUnit& u = units_[i];
-    if (u.low.kind != Lowered::kPointwise || u.needs_memory || u.checks || u.low.checks || reads[i] != 1) continue;
+    if (u.low.kind != Lowered::kPointwise || u.needs_memory || u.stays || u.checks || u.low.checks || reads[i] != 1)
+      continue;
     const auto by = size_t(reader[i]);
     depth[i] = depth[by] + 1;
     found[i] = units_[by].low.kind == Lowered::kJoin || (found[by] && depth[i] <= budget::kJoinedChain);
@@ -190,7 +192,7 @@ std::vector<bool> ComputeUnits::cut_operands() const {
 }
 
 bool ComputeUnits::is_cheap(const ComputeUnit& u) const {
-  return u.low.kind == Lowered::kPointwise && !u.needs_memory && !u.low.heavy && !u.low.checks && u.node &&
+  return u.low.kind == Lowered::kPointwise && !u.needs_memory && !u.stays && !u.low.heavy && !u.low.checks && u.node &&
          !is_random(*u.node);
 }
 
@@ -254,7 +256,7 @@ void ComputeUnits::choose_inlined() {
   }
 }
 
-void ComputeUnits::trace(const Tensor& t, ComputeUnit& into) {
+void ComputeUnits::trace(const Tensor& t, ComputeUnit& into) const {
   const ViewSource& s = resolve(t);
   if (is_input(s.id)) return add_once(into.inputs, s.id);
   const ComputeUnit& from = units_[size_t(unit_of(s.id))];
@@ -266,10 +268,12 @@ void ComputeUnits::trace(const Tensor& t, ComputeUnit& into) {
 void ComputeUnits::order_writes() {
   for (int32_t c = 0; c < size(); c++) {
     check_stop();
-    if (!units_[size_t(c)].is_copy()) continue;
-    int32_t target = resolve(units_[size_t(c)].value).id;
+    const ComputeUnit& unit = units_[size_t(c)];
+    const bool in_place = unit.in_place >= 0;
+    if (!unit.is_copy() && !in_place) continue;
+    int32_t target = in_place ? unit.in_place : resolve(unit.value).id;
     LUTRA_CHECK(is_input(target), "a copy into what is no input");
-    for (int32_t u = 0; u < size(); u++) {
+    for (int32_t u = 0; u < (in_place ? c : size()); u++) {
       const ComputeUnit& other = units_[size_t(u)];
       if (u == c || other.inlined) continue;
       bool before = other.checks && !other.is_copy();

@@ -33,6 +33,8 @@ struct ComputeUnit {
   std::vector<int32_t> inputs;  // graph inputs it reads
   std::vector<int32_t> after;   // units that must run before it although it reads nothing of them
   bool checks = false;          // its own or an inlined unit's
+  int32_t in_place = -1;        // the input whose memory its value takes (in_place.cc)
+  bool stays = false;           // never inlined: it reads an input that is written in place later
   // Of its kernel alone, loads, stores and what stands before the loops aside; keys of what stands before the loops.
   int instructions = 0;
   std::vector<uint64_t> hoisted;
@@ -94,10 +96,14 @@ class ComputeUnits {
   bool saves_bytes(const ComputeUnit& u, const std::vector<int32_t>& sources, int readers) const;
   std::vector<int32_t> large_sources(const ComputeUnit& u, const std::vector<std::vector<int32_t>>& of_inlined) const;
   void choose_inlined();
-  void trace(const Tensor& t, ComputeUnit& into);
+  void trace(const Tensor& t, ComputeUnit& into) const;
   void drop_dead();
   void order_writes();
   void break_swaps();
+  void write_in_place();
+  bool lies_as(const Tensor& a, const Tensor& b) const;
+  std::vector<int32_t> chain_into(int32_t copy, int32_t input) const;
+  bool may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input, std::vector<int32_t>& early) const;
 
   bool fuse_;
   std::vector<ComputeUnit> units_;

@@ -65,6 +65,9 @@ class Planner {
     // settle may have added units.
     buffers_.resize(units_.graph.inputs.size() + size_t(units_.size()), -1);
     is_output_.assign(buffers_.size(), false);
+    for (int32_t u = 0; u < units_.size(); u++) {
+      if (units_[u].in_place >= 0) buffers_[size_t(units_.source_of(u))] = units_[u].in_place;
+    }
     for (const Value& v : units_.graph.outputs) {
       if (v.is<Tensor>() && v.tensor()) is_output_[size_t(units_.resolve(v.tensor()).id)] = true;
     }
@@ -105,8 +108,7 @@ class Planner {
     return v;
   }
 
-  void mutated(int32_t unit) {
-    int32_t input = units_.resolve(units_[unit].value).id;
+  void mutated(int32_t input) {
     if (std::find(plan_.mutated.begin(), plan_.mutated.end(), input) == plan_.mutated.end()) {
       plan_.mutated.push_back(input);
     }
@@ -177,6 +179,7 @@ class Planner {
 
   void launch(const Group& group) {
     const ComputeUnit& first = units_[group.units[0]];
+    if (first.in_place >= 0) mutated(first.in_place);
     if (first.low.kind == Lowered::kExtern) return launch_extern(first, group.units[0]);
     if (first.low.kind == Lowered::kExternResult) return;
     if (first.low.kind == Lowered::kJoin) return launch_join(first, group.units[0]);
@@ -189,7 +192,7 @@ class Planner {
     const Node* node = first.node;
     for (int32_t u : group.units) {
       if (!node->file) node = units_[u].node;
-      if (units_[u].is_copy()) mutated(u);
+      if (units_[u].is_copy()) mutated(units_.resolve(units_[u].value).id);
     }
     add_kernel(kernel.body, kernel.faults, name_of(group.units), node, name_of(group.units, true));
   }
@@ -249,10 +252,10 @@ class Planner {
     }
   }
 
-  // The copy, then what is written over it.
+  // The copy, but in place, then what is written over it.
   void launch_scatter(const ComputeUnit& u, int32_t id) {
     std::vector<int32_t> none;
-    if (!u.is_empty()) {
+    if (!u.is_empty() && u.in_place < 0) {
       GroupKernel copy(units_, none, none);
       copy.build_copy(u.low.reads[0], units_.source_of(id), u.value);
       add_kernel(copy.body, copy.faults, str(name(u.node->op), "_copy"), u.node);

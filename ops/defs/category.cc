@@ -29,6 +29,17 @@ constexpr ByFlag kByFlag[] = {
 
 }  // namespace
 
+bool only_sets(OpId op, const Args& args) {
+  switch (op) {
+    case OpId::as_strided_scatter:
+    case OpId::index_copy:
+    case OpId::index_fill: return true;
+    case OpId::index_put: return !args[4].as<bool>();
+    case OpId::scatter: return args[4].is_none();
+    default: return false;
+  }
+}
+
 Category category(OpId id) {
   const OpInfo& op = info(id);
   if (op.is_composite()) return Category::kComposite;

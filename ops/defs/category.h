@@ -22,6 +22,8 @@ enum class Category : uint8_t {
 };
 const char* name(Category c);
 Category category(OpId op);
+// Whether a scatter sets elements, whatever they were: done twice it is done once.
+bool only_sets(OpId op, const Args& args);
 
 // How an op takes a batch dimension in front of its tensors (batch.h).
 enum class Batching : uint8_t {

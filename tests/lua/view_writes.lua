@@ -168,4 +168,86 @@ test("a compiled result that is a view is one, whoever sees its base", function(
   end
 end)
 
+-- Writes to inputs that are made where they stand --------------------------------------------------------------------
+
+local at = lt.tensor({1, 3}, {dtype = "int64"})
+local function other(seed) return (lt.arange(12):to("float32") * seed):sin():view(2, 6) end
+
+both("rows by index", function(x) x:index_copy_(0, at, other(1)) return x:sum(0) end)
+both("rows by index, read before", function(x)
+  local s = x:sum(0)
+  x:index_copy_(0, at, other(1))
+  return x * s
+end)
+both("rows by index, old and new", function(x)
+  local old = x * 2
+  x:index_copy_(0, at, other(1))
+  return x - old
+end)
+both("rows by index, twice", function(x)
+  x:index_copy_(0, at, other(1))
+  x:index_fill_(0, at, 7):index_copy_(0, at, other(2))
+  return x + 1
+end)
+both("rows by index, of itself", function(x) x:index_copy_(0, at, x[{{0, 2}}] * 2) return x + 1 end)
+both("rows by index and slices", function(x)
+  x:index_copy_(0, at, other(1))
+  x[0] = x[3] * 2
+  x:index_add_(0, at, other(3))
+  return x:exp()
+end)
+both("rows that are added", function(x) x:index_add_(0, at, other(1)) return x * 1 end)
+both("rows that are returned", function(x) return x:index_copy_(0, at, other(1)) end)
+both("a row of itself", function(x) x[2] = x[1] + x[2] return x * x end)
+both("a column, then rows", function(x)
+  x[{{}, 1}] = 3
+  x:index_put_({at}, other(2))
+  return x:sum(1)
+end)
+both("scattered", function(x)
+  x:scatter_(1, lt.tensor({{0, 5}, {1, 1}}, {dtype = "int64"}), other(1)[{{}, {0, 2}}])
+  return x - 1
+end)
+both("rows of a transposed input", function(x)
+  x:index_copy_(1, at, other(1):view(-1)[{{0, 8}}]:view(4, 2))
+  return x * 2
+end,
+  function() return input():t():clone():t() end)
+
+-- What fails leaves what eager code leaves, and the next call is right.
+test("writes before and after what fails", function()
+  local function f(x, first, second, add)
+    x:index_copy_(0, first, other(1))
+    if add then x:index_add_(0, first, other(2)) end
+    local picked = x:index_select(0, second)
+    x[0] = picked[0]
+    return x:sum()
+  end
+  local good, bad = at, lt.tensor({1, 9}, {dtype = "int64"})
+  local compiled = lt.compile(f)
+  for _, add in ipairs {false, true} do
+    for _, indices in ipairs {{good, good}, {good, bad}, {bad, good}, {good, good}} do
+      local x, y = input(), input()
+      local fine, r = pcall(f, x, indices[1], indices[2], add)
+      local cfine, cr = pcall(compiled, y, indices[1], indices[2], add)
+      equal(cfine, fine)
+      if fine then same(cr, r, "the result") else equal(cr, r) end
+      same(y, x, "the input")
+    end
+  end
+end)
+
+test("a token that is put into a cache is all that is written", function()
+  local step = lt.compile(function(cache, position, k)
+    return cache:index_copy_(1, position, k):sum(1)
+  end)
+  local cache, position, k = lt.zeros(2, 8, 4), lt.tensor({5}, {dtype = "int64"}), lt.ones(2, 1, 4)
+  local row = lt.compile(function(cache, k) cache[1] = k return cache:sum(1) end)
+  step(cache, position, k)
+  row(cache, k[0])
+  equal(cache:sum():item(), 36)
+  equal(#lt.profile(step)(cache, position, k).kernels, 2, "kernels of a step")
+  equal(#lt.profile(row)(cache, k[0]).kernels, 2, "kernels of a row")
+end)
+
 h.finish()

@@ -21,7 +21,8 @@ local failing = {
 local in_place = {"y:index_add_(0, ids, x)", "y:scatter_(0, ids, 1)", "y[ids] = 1", "y:view(2, 2):add_(lt.ones(k))",
   "y:copy_(lt.ones(k))",
   "m:add_(m:t())", "m:copy_(m:t())", "y['1:']:add_(y[':-1'])", "y:add_(lt.ones(4):gt(0))", "n:add_(x)", "n:div_(2)",
-  "y:index_fill_(0, ids, 3)", "y:masked_fill_(ids:gt(1), k)", "n:remainder_(d)", "y:expand({2, 4}):add_(1)"}
+  "y:index_fill_(0, ids, 3)", "y:masked_fill_(ids:gt(1), k)", "n:remainder_(d)", "y:expand({2, 4}):add_(1)",
+  "y:index_copy_(0, ids, x)", "m:index_copy_(0, ids, logits)", "m[1] = x"}
 
 local function generate(p)
   p.keep(p:both("log = {}", "log = []"))

@@ -1,0 +1,106 @@
+// Units that scatter into a tensor, and copies of what they make into inputs, in; scatters that write those inputs
+// themselves, without the copies, out.
+//
+// Invariants, of a chain of scatters that begins at an input, of which each is read by the next alone, and whose last
+// is what the input becomes:
+// 1. Memory: the chain's values lie where the input does and as it does, and are no outputs. What else reads the input
+//    is made before the chain writes, and stays so: it is not inlined.
+// 2. A run that fails is made again from its start by the original bytecode. So what may fail before the chain in the
+//    program comes before it in the plan, and the chain gives the same when it is made twice; or nothing after it may
+//    fail or ask for memory.
+#include <algorithm>
+
+#include "jit/schedule/compute_units.h"
+#include "ops/core/interrupt.h"
+#include "ops/defs/category.h"
+
+namespace lutra {
+namespace {
+
+bool scatters(const ComputeUnit& u) {
+  return u.low.kind == Lowered::kStrided || (u.low.kind == Lowered::kExtern && info(u.node->op).has(kScatters));
+}
+
+}  // namespace
+
+bool ComputeUnits::lies_as(const Tensor& a, const Tensor& b) const {
+  const bool alike = a->dtype == b->dtype && a->sizes.size() == b->sizes.size();
+  for (size_t d = 0; alike && d < a->sizes.size(); d++) {
+    if (!facts.equal(a->sizes[d], b->sizes[d]) || !facts.equal(a->strides[d], b->strides[d])) return false;
+  }
+  return alike && !a->sizes.empty();
+}
+
+// The scatters down to the input, last first; empty where there is no such chain.
+std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const {
+  std::vector<int32_t> chain;
+  const auto returned = [&](int32_t source) {
+    return std::any_of(graph.outputs.begin(), graph.outputs.end(), [&](const Value& v) {
+      return v.is<Tensor>() && v.tensor() && resolve(v.tensor()).id == source;
+    });
+  };
+  const Tensor& target = value_of(input);
+  Tensor at = units_[size_t(copy)].low.reads[1];
+  for (int32_t reader = copy;;) {
+    const ViewSource& s = resolve(at);
+    if (s.view || (is_input(s.id) && s.id != input)) return {};
+    if (s.id == input) return chain;
+    const int32_t u = unit_of(s.id);
+    const ComputeUnit& unit = units_[size_t(u)];
+    if (!scatters(unit) || unit.inlined || !lies_as(unit.value, target) || returned(s.id)) return {};
+    // Behind the last one anybody may read it.
+    for (int32_t v = 0; reader != copy && v < size(); v++) {
+      if (v != reader && std::count(units_[size_t(v)].reads.begin(), units_[size_t(v)].reads.end(), u)) return {};
+    }
+    chain.push_back(u);
+    reader = u;
+    at = unit.node->args[0].tensor();
+  }
+}
+
+// Whether the chain may write the input where it stands. early: who reads the input before that.
+bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input,
+                             std::vector<int32_t>& early) const {
+  const int32_t first = chain.back();
+  bool repeats = true, fails_later = false;
+  const auto is_written = [&](int32_t i) { return same_memory(i, input); };
+  for (int32_t u : chain) repeats &= only_sets(units_[size_t(u)].node->op, units_[size_t(u)].node->args);
+  for (int32_t v = 0; v < size(); v++) {
+    const ComputeUnit& unit = units_[size_t(v)];
+    if (v == copy || unit.inlined) continue;
+    const bool links = std::count(chain.begin(), chain.end(), v);
+    fails_later |= v > first && (unit.checks || (unit.low.kind == Lowered::kExtern && !links));
+    if (v != first && std::any_of(unit.inputs.begin(), unit.inputs.end(), is_written)) {
+      if (v > first) return false;
+      early.push_back(v);
+    }
+  }
+  // What the first one writes with may be of the input.
+  const ComputeUnit& head = units_[size_t(first)];
+  ComputeUnit rest;
+  for (size_t k = 1; k < head.low.reads.size(); k++) trace(head.low.reads[k], rest);
+  if (std::any_of(rest.inputs.begin(), rest.inputs.end(), is_written)) return false;
+  return (repeats && early.empty()) || !fails_later;
+}
+
+void ComputeUnits::write_in_place() {
+  if (!fuse_) return;
+  bool any = false;
+  for (int32_t c = size(); c-- > 0;) {
+    check_stop();
+    if (!units_[size_t(c)].is_copy()) continue;
+    const ViewSource& target = resolve(units_[size_t(c)].value);
+    const int32_t input = target.id;
+    if (target.view || graph.inputs[size_t(input)].constant) continue;
+    const std::vector<int32_t> chain = chain_into(c, input);
+    std::vector<int32_t> early;
+    if (chain.empty() || !may_write(chain, c, input, early)) continue;
+    for (int32_t u : chain) units_[size_t(u)].in_place = input, units_[size_t(u)].needs_memory = true;
+    for (int32_t u : early) units_[size_t(u)].stays = true;
+    units_.erase(units_.begin() + c);  // nothing stands at copies' places but copies
+    any = true;
+  }
+  if (any) link();
+}
+
+}  // namespace lutra
