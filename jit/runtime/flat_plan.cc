@@ -110,8 +110,8 @@ void FlatPlan::add_view(const BufferView& view) {
   program.int_slot(view.offset);
 }
 
-// Compiles on all threads; counters_ has an entry a launch then. In the background it leaves them to the kernels that
-// the program runs meanwhile, where those run on them.
+// Compiles on all threads, each kernel once; counters_ has an entry a launch then. In the background it leaves them to
+// the kernels that the program runs meanwhile, where those run on them.
 void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
   struct Work {
     FlatPlan& flat;
@@ -122,14 +122,22 @@ void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
   counters_.resize(plan.launches.size());
   const auto compile_one = [](void* arg, int i) {
     const Work& w = *static_cast<Work*>(arg);
-    w.flat.compile_launch(size_t(i), w.codes, w.options, w.isa);
+    w.flat.compile_launch(size_t(i), w.codes, w.options, w.isa, false);
   };
   const int n = int(plan.launches.size());
-  if (!in_background() || backend.preferences.leaves_processors) return run_chunks(n, compile_one, &work);
-  for (int i = 0; i < n; i++) compile_one(&work, i);
+  if (!in_background() || backend.preferences.leaves_processors) {
+    run_chunks(n, compile_one, &work);
+  } else {
+    for (int i = 0; i < n; i++) compile_one(&work, i);
+  }
+  // What other threads compiled meanwhile.
+  for (int i = 0; i < n; i++) {
+    if (!counters_[size_t(i)]) compile_launch(size_t(i), codes, options, work.isa, true);
+  }
 }
 
-void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa) {
+void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa,
+                              bool waits) {
   check_stop();
   const bool for_sizes = backend.preferences.made_for_sizes;
   if (const auto* library = std::get_if<ExternLaunch>(&plan.launches[i])) {
@@ -147,7 +155,7 @@ void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& o
     for (ExprId e : launch.ints) target.hints.push_back(plan.exprs[size_t(e)].i);
     target.several = launch.beside || (i + 1 < plan.launches.size() && is_beside(plan.launches[i + 1]));
   }
-  counters_[i] = cached_kernel(launch.kernel, target, options.listing);
+  counters_[i] = cached_kernel(launch.kernel, target, options.listing, waits);
 }
 
 // What a call of the likely sizes needs.

@@ -68,7 +68,7 @@ struct FlatPlan {
 
  private:
   void compile(const Codes& codes, const CodeOptions& options);
-  void compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa);
+  void compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa, bool waits);
   void prepare_library(const ExternLaunch& launch) const;
   void add_kernel(const KernelLaunch& launch);
   void add_library(const ExternLaunch& launch);

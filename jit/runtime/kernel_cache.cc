@@ -2,9 +2,11 @@
 #include "jit/runtime/kernel_cache.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "jit/runtime/profile.h"
@@ -17,6 +19,23 @@ namespace {
 struct Cache {
   std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels;
+  std::unordered_set<std::string> compiling;  // keys of what some thread compiles
+  std::condition_variable compiled;           // there are fewer of those
+};
+
+// Ends what a thread compiles, also where that failed: then one that waited tries.
+struct Compiling {
+  Cache& cache;
+  const std::string& key;
+  Compiling(Cache& cache, const std::string& key) : cache(cache), key(key) {}
+  Compiling(const Compiling&) = delete;
+  ~Compiling() {
+    {
+      const std::lock_guard lock(cache.mutex);
+      cache.compiling.erase(key);
+    }
+    cache.compiled.notify_all();
+  }
 };
 
 // Never destroyed: tensors and executables may outlive static objects.
@@ -27,27 +46,31 @@ Cache& cache() {
 
 }  // namespace
 
-std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing) {
+std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing,
+                                            bool waits) {
   const Backend& backend = backend_of(target.device);
   const std::string key = backend.kernel_key(kernel, target) + (listing ? " listed\n" : "\n") + loop::print(kernel);
-  std::shared_ptr<CachedKernel> found;
   Cache& c = cache();
-  {
-    std::lock_guard<std::mutex> lock(c.mutex);
-    auto it = c.kernels.find(key);
-    if (it != c.kernels.end()) found = it->second;
+  std::unique_lock lock(c.mutex);
+  while (!c.kernels.count(key) && c.compiling.count(key)) {
+    if (!waits) return nullptr;
+    c.compiled.wait(lock);
   }
-  if (found) {
+  if (const auto it = c.kernels.find(key); it != c.kernels.end()) {
+    const std::shared_ptr<CachedKernel> found = it->second;
+    lock.unlock();
     if (!target.at_once) found->code->complete();
     return found;
   }
-  // Compiled outside the lock; of two threads that compile the same kernel, the first to be done publishes.
+  c.compiling.insert(key);
+  lock.unlock();
+  const Compiling scope(c, key);
   auto made = std::make_shared<CachedKernel>();
   made->code = backend.compile(kernel, target, listing);
   count_compiled_kernel();
   made->name = kernel.name;
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");
-  std::lock_guard<std::mutex> lock(c.mutex);
+  const std::lock_guard published(c.mutex);
   return c.kernels.emplace(key, std::move(made)).first->second;
 }
 

@@ -18,8 +18,10 @@ struct CachedKernel {
   }
 };
 
-// Equal loop IR gives the same entry for one target, from any thread.
-std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing);
+// Equal loop IR gives the same entry for one target, from any thread. While another thread compiles it, this waits, or
+// gives null where the caller has something else to do.
+std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing,
+                                            bool waits = true);
 // The same of code that was kept (Backend::image): nothing is compiled.
 std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::string& image, const Backend& backend);
 // Where launches of a library's kernel are counted.

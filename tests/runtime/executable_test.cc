@@ -7,6 +7,7 @@
 #include "jit/runtime/config.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
+#include "jit/runtime/profile.h"
 #include "ops/defs/call.h"
 #include "tests/runtime/plans.h"
 
@@ -264,6 +265,35 @@ TEST_CASE("chunks cover a loop once", "[runtime]") {
     for (int64_t i = begin; i < end; i++) seen[size_t(i)]++;
   });
   CHECK(seen == std::vector<int>(10000, 1));
+}
+
+TEST_CASE("threads that want the same kernels compile each once", "[executable]") {
+  std::vector<loop::Kernel> kernels;
+  for (int k = 0; k < 16; k++) {
+    kernels.push_back(loop::parse_kernel(
+        str("kernel @wanted_by_many(p0: f32 out; ;) { %0 = const.f32 ", k, ".5\n store.f32 p0[0], %0 }")));
+  }
+  const KernelTarget target{{}, best_isa(), {}};
+  const int64_t before = compile_cost().kernels;
+  std::vector<std::vector<std::shared_ptr<CachedKernel>>> got(8);
+  std::vector<std::thread> threads;
+  for (auto& mine : got) {
+    threads.emplace_back([&] {
+      for (const loop::Kernel& k : kernels) mine.push_back(cached_kernel(k, target, false, false));
+      for (size_t k = 0; k < kernels.size(); k++) {
+        if (!mine[k]) mine[k] = cached_kernel(kernels[k], target, false);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(compile_cost().kernels - before == 16);
+  for (const auto& mine : got) CHECK(mine == got[0]);
+}
+
+TEST_CASE("a kernel that could not be compiled is tried again by who waits for it", "[executable]") {
+  const loop::Kernel k =
+      loop::parse_kernel("kernel @refused(p0: f32 out; ;) { %0 = const.f32 1\n store.f32 p0[0], %0 }");
+  for (int n = 0; n < 2; n++) CHECK_THROWS_AS(cached_kernel(k, {{}, "no such isa", {}}, false), Error);
 }
 
 }  // namespace lutra
