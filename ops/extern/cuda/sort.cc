@@ -4,6 +4,7 @@
 #include "ops/extern/cuda/sort.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "ops/extern/cuda/kernels.h"
 
@@ -11,24 +12,15 @@ namespace lutra::cuda {
 namespace {
 
 constexpr int64_t kTile = 2048;         // keys of a row that a block sorts
+constexpr int64_t kTopTile = 1024;      // of which the first are found; a quarter of them at most
 constexpr int64_t kCompared = 1 << 25;  // comparisons up to which keys are only counted
 
-// VARIANT: log2 of the tile, which holds a row. A block of half as many threads as a tile has keys sorts one tile (or
-// several small ones: then the block has 256 threads).
+// VARIANT: log2 of the tile. A block of half as many threads as a tile has keys sorts one tile (or several small ones:
+// then the block has 256 threads).
 const ExternSource kTileSource = {"sort_tile", R"cuda(
 #define TILE (1 << VARIANT)
 #define KEYS (TILE < 512 ? 512 : TILE)
-// Keys with their positions within the row.
-KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n) {
-  __shared__ u64 key[KEYS];
-  __shared__ u32 at[KEYS];
-  const i64 first = (i64)blockIdx.x * (KEYS / TILE);
-  for (int i = threadIdx.x; i < KEYS; i += blockDim.x) {
-    const i64 row = first + i / TILE, place = i % TILE;
-    const bool in = row < rows && place < n;
-    key[i] = in ? keys[row * n + place] : ~0ull;
-    at[i] = in ? (u32)place : 0xffffffffu;
-  }
+DEV void sort_keys(u64* key, u32* at) {
   __syncthreads();
   for (int size = 2; size <= TILE; size *= 2) {
     for (int step = size / 2; step > 0; step /= 2) {
@@ -43,9 +35,40 @@ KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 ro
       __syncthreads();
     }
   }
+}
+// Keys with their positions within the row, which a tile holds.
+KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n) {
+  __shared__ u64 key[KEYS];
+  __shared__ u32 at[KEYS];
+  const i64 first = (i64)blockIdx.x * (KEYS / TILE);
+  for (int i = threadIdx.x; i < KEYS; i += blockDim.x) {
+    const i64 row = first + i / TILE, place = i % TILE;
+    const bool in = row < rows && place < n;
+    key[i] = in ? keys[row * n + place] : ~0ull;
+    at[i] = in ? (u32)place : 0xffffffffu;
+  }
+  sort_keys(key, at);
   for (int i = threadIdx.x; i < KEYS; i += blockDim.x) {
     const i64 row = first + i / TILE, place = i % TILE;
     if (row < rows && place < n) out[row * n + place] = key[i], positions[row * n + place] = at[i];
+  }
+}
+// The first k of each tile of a row of n keys, whose positions are `from` where that is given. What fills a row's last
+// tile up comes behind all of the row's.
+KERNEL BOUNDS(1024) top_of_tiles(const u64* keys, const u32* from, u64* out, u32* positions, i64 n, int tiles, int k) {
+  __shared__ u64 key[KEYS];
+  __shared__ u32 at[KEYS];
+  const i64 row = blockIdx.x / tiles, first = blockIdx.x % tiles * (i64)TILE;
+  for (int i = threadIdx.x; i < TILE; i += blockDim.x) {
+    const bool in = first + i < n;
+    key[i] = in ? keys[row * n + first + i] : ~0ull;
+    at[i] = in ? (u32)(first + i) : 0xffffffffu;
+  }
+  sort_keys(key, at);
+  for (int i = threadIdx.x; i < k; i += blockDim.x) {
+    const i64 to = (i64)blockIdx.x * k + i;
+    out[to] = key[i];
+    positions[to] = from && at[i] != 0xffffffffu ? from[row * n + at[i]] : at[i];
   }
 }
 )cuda"};
@@ -190,6 +213,24 @@ KERNEL put_sorted(View in, View values, View indices, int dim, i64 rows, i64 n, 
 }
 )cuda"};
 
+// Whether a key's place is found by comparing it with all others.
+bool is_compared(int64_t rows, int64_t n) { return n <= 2 * kTile && rows * n * n <= kCompared; }
+
+// Positions of the first k keys of each row, k in a row: of those of its tiles, as long as they do not fit one.
+const uint32_t* top_of_rows(Launcher& l, const uint64_t* keys, int64_t rows, int64_t n, int64_t k) {
+  const uint32_t* positions = nullptr;
+  for (bool last = false; !last;) {
+    const int64_t tile = n <= kTile ? kTile : kTopTile, tiles = (n + tile - 1) / tile;
+    auto* top = l.scratch<uint64_t>(rows * tiles * k);
+    auto* at = l.scratch<uint32_t>(rows * tiles * k);
+    l.run({kTileSource, "top_of_tiles", {}, std::countr_zero(uint64_t(tile))}, {rows * tiles}, unsigned(tile / 2), keys,
+          positions, top, at, n, int(tiles), int(k));
+    keys = top, positions = at;
+    last = tiles == 1, n = tiles * k;
+  }
+  return positions;
+}
+
 // The first k of each row along dim.
 void order_rows(const ExternCall& call, int64_t dim, bool descending) {
   const ExternView &in = call.in[0], &values = call.out[0], &indices = call.out[1];
@@ -202,8 +243,12 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending) {
   Launcher l(call);
   auto* keys = l.scratch<uint64_t>(rows * n);
   l.each({kRowSource, "make_keys", {in.dtype}}, rows * n, in, at, int(descending), rows, n, keys);
-  const SortedRows sorted = sort_rows(l, keys, rows, n, 8 * int(size_of(in.dtype)));
-  l.each({kRowSource, "put_sorted", {in.dtype}}, rows * k, in, values, indices, at, rows, n, k, sorted.positions);
+  // Each row's positions in order, `sorted` of them at least.
+  int64_t sorted = n;
+  const uint32_t* positions = k <= kTopTile / 4 && n > kTile && !is_compared(rows, n)
+                                  ? top_of_rows(l, keys, rows, n, sorted = k)
+                                  : sort_rows(l, keys, rows, n, 8 * int(size_of(in.dtype))).positions;
+  l.each({kRowSource, "put_sorted", {in.dtype}}, rows * k, in, values, indices, at, rows, sorted, k, positions);
 }
 
 SortedRows by_digits(Launcher& l, uint64_t* keys, int64_t rows, int64_t n, int bits) {
@@ -226,7 +271,7 @@ SortedRows by_digits(Launcher& l, uint64_t* keys, int64_t rows, int64_t n, int b
 }  // namespace
 
 SortedRows sort_rows(Launcher& l, uint64_t* keys, int64_t rows, int64_t n, int bits) {
-  if (n <= 2 * kTile && rows * n * n <= kCompared) {
+  if (is_compared(rows, n)) {
     SortedRows r{l.scratch<uint64_t>(rows * n), l.scratch<uint32_t>(rows * n)};
     l.run({kRankSource, "rank_keys", {}}, {rows * ((n + 31) / 32)}, 256, keys, r.keys, r.positions, n);
     return r;
