@@ -15,8 +15,9 @@ namespace lutra::cuda {
 namespace {
 
 // T0: elements of x and out, T1: i8, or u8 with two of int4, T2: scales. VARIANT: tiles of 8 rows of x, plus 8 times
-// the tiles of 16 rows of the weight that a block has.
+// the tiles of 16 rows of the weight that a block has, plus 64 where rows are not whole accesses of 16 bytes.
 const ExternSource kSource = {"few_bits", R"cuda(
+#define ALIGNED (VARIANT < 64)
 #define NT (VARIANT % 8)
 #define RT (VARIANT / 8)
 #define WARPS 8
@@ -31,7 +32,8 @@ template <> struct Bits<u8> { enum { four = 1, each = 32 }; };
 template <class T> struct Type { enum { bfloat = 0 }; };
 template <> struct Type<bfloat> { enum { bfloat = 1 }; };
 // Elements of a lane's 16 bytes, of a block of k, blocks that are read ahead.
-enum { kFour = Bits<T1>::four, E = Bits<T1>::each, KB = 4 * E, kBfloat = Type<T0>::bfloat, kAhead = RT > 1 ? 2 : 4 };
+enum { kFour = Bits<T1>::four, E = Bits<T1>::each, KB = 4 * E, kBfloat = Type<T0>::bfloat, kAhead = 2 };
+struct alignas(2 * sizeof(T2)) Pair { T2 scale, zero; };
 
 #ifdef LUTRA_EMULATED
 DEV float half_of(u32 pair, int i) {
@@ -110,52 +112,72 @@ DEV void widen(u32 word, int half, u32& first, u32& second) {
 // Two's complement to what counts from the least element on, where widen wants that.
 DEV u32 biased(u32 word) { return kFour ? word ^ 0x88888888u : kBfloat ? word : word ^ 0x80808080u; }
 
-template <class T> DEV Pack pack_at(const T* p, bool aligned) {
-  if (aligned) return *(const Pack*)p;
+template <class T> DEV Pack pack_at(const T* p) {
+  if (ALIGNED) return *(const Pack*)p;
   Pack r = {{0, 0, 0, 0}};
 #pragma unroll
   for (int i = 0; i < 16; i++) r.v[i / 4] |= (u32)((const u8*)p)[i] << i % 4 * 8;
   return r;
 }
+// The elements of a row of x that meet those of a word of a lane, as pairs in the weight's order.
+DEV void pairs_of(const T0* at, bool is_row, u32 (&pairs)[4]) {
+  Pack got = {{0, 0, 0, 0}};
+  if (is_row) {
+    if (kFour) got = pack_at(at);
+    else if (ALIGNED) *(u64*)got.v = *(const u64*)at;
+    else for (int i = 0; i < 4; i++) got.v[i / 2] |= (u32)at[i].bits << i % 2 * 16;
+  }
+  const int far = kFour ? 2 : 1;
+  pairs[0] = low_halves(got.v[0], got.v[far]), pairs[1] = high_halves(got.v[0], got.v[far]);
+  if (kFour) pairs[2] = low_halves(got.v[1], got.v[3]), pairs[3] = high_halves(got.v[1], got.v[3]);
+}
 
-KERNEL BOUNDS(32 * WARPS) few_bits(const T0* x, const T1* w, const T2* scales, T0* out, Product p) {
+KERNEL BOUNDS(32 * WARPS, RT > 1 ? 1 : kFour ? 3 : 4)
+few_bits(const T0* x, const T1* w, const T2* scales, T0* out, Product p) {
   __shared__ float sums[WARPS][RT * 16][NT * 8 + 1];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const i64 row0 = (i64)blockIdx.x * (16 * RT);
-  const int blocks = (int)(p.k / KB);
   const T1* from[RT][2];
-  i64 row[RT][2];
+  u32 row[RT][2];
 #pragma unroll
   for (int r = 0; r < RT; r++) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      row[r][h] = row0 + r * 16 + h * 8 + g < p.n ? row0 + r * 16 + h * 8 + g : p.n - 1;
-      from[r][h] = w + row[r][h] * p.w_row + (kFour ? t * E / 2 : t * E);
+      row[r][h] = (u32)(row0 + r * 16 + h * 8 + g < p.n ? row0 + r * 16 + h * 8 + g : p.n - 1);
+      from[r][h] = w + row[r][h] * p.w_row + warp * 64 + t * 16;
     }
   }
+  const T0* left[NT];
+#pragma unroll
+  for (int c = 0; c < NT; c++) left[c] = x + (c * 8 + g) * p.x_row + warp * KB + t * E;
   float acc[RT][NT][4];
 #pragma unroll
   for (int r = 0; r < RT; r++) {
 #pragma unroll
     for (int c = 0; c < NT; c++) acc[r][c][0] = acc[r][c][1] = acc[r][c][2] = acc[r][c][3] = 0;
   }
-  for (int first = warp; first < blocks; first += WARPS * kAhead) {
-    Pack read[kAhead][RT][2];
+  const int blocks = (int)(p.k / KB), shift = p.group_bits - 7;
+  Pack read[kAhead][RT][2];
+  Pair by[kAhead][RT][2];
+  // Of this warp's block `at`, which is the u-th of those that are read ahead, `skip` behind what the pointers show.
+  const auto fetch = [&](int at, int u, int skip) {
+    if (at >= blocks) return;
 #pragma unroll
-    for (int u = 0; u < kAhead; u++) {
-      const i64 k0 = (i64)(first + u * WARPS) * KB;
+    for (int r = 0; r < RT; r++) {
 #pragma unroll
-      for (int r = 0; r < RT; r++) {
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-          if (k0 < p.k) read[u][r][h] = pack_at(from[r][h] + (kFour ? k0 / 2 : k0), p.aligned);
-        }
+      for (int h = 0; h < 2; h++) {
+        read[u][r][h] = pack_at(from[r][h] + skip * WARPS * 64);
+        const u32 group = kFour ? (u32)at >> shift : 0;
+        if (kFour) by[u][r][h] = ((const Pair*)scales)[group * (u32)p.n + row[r][h]];
       }
     }
+  };
+#pragma unroll
+  for (int u = 0; u < kAhead; u++) fetch(warp + u * WARPS, u, u);
+  for (int first = warp; first < blocks; first += WARPS * kAhead) {
 #pragma unroll
     for (int u = 0; u < kAhead; u++) {
-      const i64 k0 = (i64)(first + u * WARPS) * KB;
-      if (k0 >= p.k) break;
+      if (first + u * WARPS >= blocks) continue;
       float part[RT][NT][4], all[NT][4];
 #pragma unroll
       for (int c = 0; c < NT; c++) {
@@ -168,19 +190,10 @@ KERNEL BOUNDS(32 * WARPS) few_bits(const T0* x, const T1* w, const T2* scales, T
       }
 #pragma unroll
       for (int word = 0; word < 4; word++) {
-        u32 pairs[NT][4];  // of x, in the order of the weight's
+        u32 pairs[NT][4];
 #pragma unroll
         for (int c = 0; c < NT; c++) {
-          Pack got = {{0, 0, 0, 0}};
-          const T0* at = x + (c * 8 + g) * p.x_row + k0 + t * E + word * (E / 4);
-          if (c * 8 + g < p.rows) {
-            if (kFour) got = pack_at(at, p.aligned);
-            else if (p.aligned) *(u64*)got.v = *(const u64*)at;
-            else for (int i = 0; i < 4; i++) got.v[i / 2] |= (u32)at[i].bits << i % 2 * 16;
-          }
-          const int far = kFour ? 2 : 1;
-          pairs[c][0] = low_halves(got.v[0], got.v[far]), pairs[c][1] = high_halves(got.v[0], got.v[far]);
-          if (kFour) pairs[c][2] = low_halves(got.v[1], got.v[3]), pairs[c][3] = high_halves(got.v[1], got.v[3]);
+          pairs_of(left[c] + u * WARPS * KB + word * (E / 4), c * 8 + g < p.rows, pairs[c]);
         }
 #pragma unroll
         for (int half = 0; half < (kFour ? 2 : 1); half++) {
@@ -209,8 +222,8 @@ KERNEL BOUNDS(32 * WARPS) few_bits(const T0* x, const T1* w, const T2* scales, T
       for (int r = 0; r < RT; r++) {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-          const T2* s = scales + (kFour ? ((k0 >> p.group_bits) * p.n + row[r][h]) * 2 : 0);
-          const float scale = kFour ? Num<T2>::up(s[0]) : 0, zero = kFour ? Num<T2>::up(s[1]) : 0;
+          const float scale = kFour ? Num<T2>::up(by[u][r][h].scale) : 0;
+          const float zero = kFour ? Num<T2>::up(by[u][r][h].zero) : 0;
 #pragma unroll
           for (int c = 0; c < NT; c++) {
 #pragma unroll
@@ -220,7 +233,12 @@ KERNEL BOUNDS(32 * WARPS) few_bits(const T0* x, const T1* w, const T2* scales, T
           }
         }
       }
+      fetch(first + (u + kAhead) * WARPS, u, u + kAhead);
     }
+#pragma unroll
+    for (int r = 0; r < RT; r++) from[r][0] += WARPS * kAhead * 64, from[r][1] += WARPS * kAhead * 64;
+#pragma unroll
+    for (int c = 0; c < NT; c++) left[c] += WARPS * kAhead * KB;
   }
 #pragma unroll
   for (int r = 0; r < RT; r++) {
@@ -249,7 +267,8 @@ constexpr int64_t kMostRows = 32;
 bool few_bits_takes(Launcher& l, DType type, DType weight, const FewRows& p) {
   const bool four = weight == DType::kUInt8;
   if (!emulated() && l.context().arch < 80) return false;
-  return is_half(type) && p.k % (four ? 128 : 64) == 0 && p.k <= INT32_MAX && (!four || p.group_bits >= 7);
+  const bool fits = p.k <= INT32_MAX && p.k / 128 * p.n <= UINT32_MAX;
+  return is_half(type) && fits && p.k % (four ? 128 : 64) == 0 && (!four || p.group_bits >= 7);
 }
 
 void few_bits(Launcher& l, const void* x, DType type, const void* w, DType weight, const void* scales, DType scale,
@@ -260,10 +279,10 @@ void few_bits(Launcher& l, const void* x, DType type, const void* w, DType weigh
     const int tiles = p.rows <= 8 ? 1 : p.rows <= 16 ? 2 : 4, stacked = tiles == 1 ? 1 : 2;
     const void* from = static_cast<const char*>(x) + done * p.x_row * int64_t(size_of(type));
     void* to = static_cast<char*>(out) + done * p.out_row * int64_t(size_of(type));
-    p.aligned = is_aligned(w, p.w_row, weight) && is_aligned(from, p.x_row, type);
+    const bool aligned = is_aligned(w, p.w_row, weight) && is_aligned(from, p.x_row, type);
     const int64_t a_block = 16 * stacked;
-    l.run({kSource, "few_bits", {type, weight, scale}, tiles + 8 * stacked}, {(p.n + a_block - 1) / a_block}, 256, from,
-          w, scales, to, p);
+    l.run({kSource, "few_bits", {type, weight, scale}, tiles + 8 * stacked + 64 * !aligned},
+          {(p.n + a_block - 1) / a_block}, 256, from, w, scales, to, p);
   }
 }
 

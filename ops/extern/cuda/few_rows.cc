@@ -354,9 +354,10 @@ void run_weight_mm(const ExternCall& call) {
   Launcher l(call);
   if (f.x.sizes[1] == 0) return l.zero(f.out.data, size_t(f.out.numel()) * size_of(f.out.dtype));
   const ExternView w = along(l, f.w);
-  const bool plain =
-      f.is_int4 ? f.scales.strides[2] == 1 && f.scales.strides[1] == 2 && f.scales.strides[0] == 2 * f.scales.sizes[1]
-                : f.scales.strides[0] == 1;
+  const bool pairs = std::bit_cast<uintptr_t>(f.scales.data) % (2 * size_of(f.scales.dtype)) == 0;
+  const bool plain = f.is_int4 ? pairs && f.scales.strides[2] == 1 && f.scales.strides[1] == 2 &&
+                                     f.scales.strides[0] == 2 * f.scales.sizes[1]
+                               : f.scales.strides[0] == 1;
   const ExternView scales = plain ? f.scales : contiguous_copy(l, f.scales, f.scales.dtype);
   const ExternView x = f.x.sizes[0] > 64 ? f.x : along(l, f.x);
   FewRows p{x.sizes[0], f.out.sizes[1], x.sizes[1], x.strides[0], w.strides[0], f.out.strides[0], f.out.strides[1]};
