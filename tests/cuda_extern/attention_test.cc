@@ -71,13 +71,13 @@ TEST_CASE("cuda extern: attention") {
 
 TEST_CASE("cuda extern: attention of few queries") {
   HostMachine m;
-  check_shape(m, {2, 4, 2, 3, 600, 24, 24}, false, 0, NAN, 3e-6);  // two pieces of the keys
+  check_shape(m, {2, 4, 2, 3, 600, 24, 24}, false, 0, NAN, 3e-6);  // pieces of 64 keys, as of all that have more
   check_shape(m, {1, 4, 1, 2, 530, 24, 24}, false, 1, 0.3, 3e-6);
   check_shape(m, {1, 2, 2, 5, 9, 20, 20}, true, 0, NAN, 3e-6);
   check_shape(m, {1, 2, 1, 4, 45, 33, 33}, false, 2, NAN, 3e-6);
   check_shape(m, {1, 2, 1, 1, 70, 130, 130}, false, 1, NAN, 3e-6);
   CHECK(m.launches["attention_few"] == 5);
-  CHECK(m.launches["attention_join"] == 2);
+  CHECK(m.launches["attention_join"] == 3);
   CHECK(m.launches["attention_forward"] == 0);
 }
 

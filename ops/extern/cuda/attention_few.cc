@@ -2,7 +2,7 @@
 // the whole GPU reads keys and values, each once, and none that a mask hides.
 //
 // Invariants:
-// 1. Pieces have kPieceKeys keys, from the first on; a group of lanes takes each GROUPS-th key of a piece, sums of
+// 1. How many keys a piece has is a function of sizes; a group of lanes takes each GROUPS-th key of a piece, sums of
 //    groups and of pieces are added in their order: bits depend on sizes alone.
 // 2. Arithmetic is in float32; the result is rounded once.
 #include <algorithm>
@@ -15,7 +15,9 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int64_t kPieceKeys = 512, kMostQueries = 16;
+constexpr int64_t kMostQueries = 16;
+// Keys of a piece: whole groups of 64, up to what a block has memory for; blocks that are wanted, pieces a query.
+constexpr int64_t kLeastKeys = 64, kMostKeys = 512, kBlocks = 512, kPieces = 64;
 
 // VARIANT: lanes that share a key, of 8 features each.
 const ExternSource kSource = {"attention_few", R"cuda(
@@ -28,27 +30,29 @@ struct Problem {
   const void* mask;
   i64 mask_strides[4];
   i64 heads, group;
-  int queries, keys, dim, causal, is_bool, packed;
+  int queries, keys, piece, dim, causal, is_bool, packed;
   float scale;
   float *lse, *parts;  // parts: of each query and piece its maximum, its sum, its features
 };
 struct alignas(16) Pack { u32 v[4]; };
 
-// 8 features from f on.
-DEV void eight(const Problem& p, const Side& s, const T0* row, int f, float* to) {
-  T0 got[8];
+// 8 features; keys whose features are read at a time.
+struct Eight { T0 v[8]; };
+enum { kAhead = 16 / sizeof(T0) };
+// Those from f on.
+DEV Eight eight(const Problem& p, const Side& s, const T0* row, int f) {
+  Eight got;
   if (p.packed && f < p.dim) {
 #pragma unroll
     for (int i = 0; i < (int)sizeof(got) / 16; i++) {
       const Pack one = ((const Pack*)(row + f))[i];
-      memcpy((char*)got + 16 * i, &one, 16);
+      memcpy((char*)&got + 16 * i, &one, 16);
     }
-#pragma unroll
-    for (int i = 0; i < 8; i++) to[i] = Num<T0>::up(got[i]);
-    return;
+    return got;
   }
 #pragma unroll
-  for (int i = 0; i < 8; i++) to[i] = f + i < p.dim ? Num<T0>::up(row[(f + i) * s.strides[3]]) : 0;
+  for (int i = 0; i < 8; i++) got.v[i] = f + i < p.dim ? row[(f + i) * s.strides[3]] : element_of<T0>(0);
+  return got;
 }
 struct Query { i64 batch, head; int row; };
 DEV Query query_of(const Problem& p, i64 i) {
@@ -86,24 +90,31 @@ template <bool kMax> DEV float over_block(float v) {
 KERNEL BOUNDS(256) attention_few(Problem p) {
   __shared__ float score[KEYS], sums[GROUPS][LANES * 8];
   const Query q = query_of(p, blockIdx.x);
-  const int first = blockIdx.y * KEYS, n = p.keys - first < KEYS ? p.keys - first : KEYS;
+  const int first = blockIdx.y * p.piece, n = p.keys - first < p.piece ? p.keys - first : p.piece;
   const int t = threadIdx.x, lane = t % LANES, own = t / LANES, f = lane * 8;
-  float x[8];
-  eight(p, p.q, row_of(p.q, q.batch, q.head, q.row), f, x);
-#pragma unroll 4
-  for (int j0 = 0; j0 < n; j0 += GROUPS) {
-    const int j = j0 + own;
-    const float add = j < n ? masked(p, q, first + j) : -INF;
-    float s = 0;
-    if (add != -INF) {
-      float y[8];
-      eight(p, p.k, row_of(p.k, q.batch, q.head / p.group, first + j), f, y);
+  const Eight x = eight(p, p.q, row_of(p.q, q.batch, q.head, q.row), f);
+  for (int j = t; j < n; j += 256) score[j] = masked(p, q, first + j);
+  __syncthreads();
+  for (int j0 = 0; j0 < n; j0 += GROUPS * kAhead) {
+    Eight y[kAhead];
+    float add[kAhead];
 #pragma unroll
-      for (int i = 0; i < 8; i++) s = fmaf(x[i], y[i], s);
+    for (int u = 0; u < kAhead; u++) {
+      const int j = j0 + u * GROUPS + own;
+      add[u] = j < n ? score[j] : -INF;
+      if (add[u] != -INF) y[u] = eight(p, p.k, row_of(p.k, q.batch, q.head / p.group, first + j), f);
     }
 #pragma unroll
-    for (int far = LANES / 2; far; far /= 2) s += __shfl_xor_sync(0xffffffffu, s, far);
-    if (lane == 0 && j < n) score[j] = add == -INF ? -INF : fmaf(s, p.scale, add);
+    for (int u = 0; u < kAhead; u++) {
+      float s = 0;
+      if (add[u] != -INF) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) s = fmaf(Num<T0>::up(x.v[i]), Num<T0>::up(y[u].v[i]), s);
+      }
+#pragma unroll
+      for (int far = LANES / 2; far; far /= 2) s += __shfl_xor_sync(0xffffffffu, s, far);
+      if (lane == 0 && add[u] != -INF) score[j0 + u * GROUPS + own] = fmaf(s, p.scale, add[u]);
+    }
   }
   __syncthreads();
   float most = -INF, sum = 0;
@@ -118,14 +129,21 @@ KERNEL BOUNDS(256) attention_few(Problem p) {
   float acc[8];
 #pragma unroll
   for (int i = 0; i < 8; i++) acc[i] = 0;
-#pragma unroll 4
-  for (int j = own; j < n; j += GROUPS) {
-    const float w = score[j];
-    if (w == 0) continue;
-    float y[8];
-    eight(p, p.v, row_of(p.v, q.batch, q.head / p.group, first + j), f, y);
+  for (int j0 = own; j0 < n; j0 += GROUPS * kAhead) {
+    Eight y[kAhead];
+    float by[kAhead];
 #pragma unroll
-    for (int i = 0; i < 8; i++) acc[i] = fmaf(w, y[i], acc[i]);
+    for (int u = 0; u < kAhead; u++) {
+      const int j = j0 + u * GROUPS;
+      by[u] = j < n ? score[j] : 0;
+      if (by[u] != 0) y[u] = eight(p, p.v, row_of(p.v, q.batch, q.head / p.group, first + j), f);
+    }
+#pragma unroll
+    for (int u = 0; u < kAhead; u++) {
+      if (by[u] == 0) continue;
+#pragma unroll
+      for (int i = 0; i < 8; i++) acc[i] = fmaf(by[u], Num<T0>::up(y[u].v[i]), acc[i]);
+    }
   }
 #pragma unroll
   for (int i = 0; i < 8; i++) sums[own][f + i] = acc[i];
@@ -171,7 +189,7 @@ struct Problem {
   const void* mask = nullptr;
   int64_t mask_strides[4] = {};
   int64_t heads, group;
-  int32_t queries, keys, dim, causal, is_bool = 0, packed = 1;
+  int32_t queries, keys, piece, dim, causal, is_bool = 0, packed = 1;
   float scale;
   float *lse, *parts = nullptr;
 };
@@ -208,7 +226,7 @@ Problem problem_of(const ExternCall& call) {
 
 bool few_queries_take(const ExternCall& call) {
   const ExternView &q = call.in[0], &k = call.in[1], &v = call.in[2];
-  const int64_t pieces = (k.sizes[2] + kPieceKeys - 1) / kPieceKeys;
+  const int64_t pieces = (k.sizes[2] + kMostKeys - 1) / kMostKeys + kPieces;
   return q.sizes[2] <= kMostQueries && q.sizes[3] == v.sizes[3] && q.sizes[3] >= 1 && q.sizes[3] <= 256 &&
          k.sizes[2] >= 1 && pieces <= 65535 && q.sizes[0] * q.sizes[1] * q.sizes[2] * pieces <= INT32_MAX;
 }
@@ -217,7 +235,11 @@ void run_few_queries(const ExternCall& call) {
   Launcher l(call);
   Problem p = problem_of(call);
   const DType dtype = call.in[0].dtype;
-  const int64_t rows = call.in[0].sizes[0] * p.heads * p.queries, pieces = (p.keys + kPieceKeys - 1) / kPieceKeys;
+  const int64_t rows = call.in[0].sizes[0] * p.heads * p.queries;
+  const int64_t wanted = std::clamp<int64_t>(kBlocks / std::max<int64_t>(rows, 1), 1, kPieces);
+  const int64_t groups = (p.keys + wanted * kLeastKeys - 1) / (wanted * kLeastKeys);
+  p.piece = int32_t(std::min(groups * kLeastKeys, kMostKeys));
+  const int64_t pieces = (p.keys + p.piece - 1) / p.piece;
   if (pieces > 1) p.parts = l.scratch<float>(rows * pieces * (p.dim + 2));
   int lanes = 4;
   while (lanes * 8 < p.dim) lanes *= 2;
