@@ -46,15 +46,26 @@ class Expressions {
   bool is_used(int32_t id) const { return used_[size_t(id)]; }
   const std::vector<int32_t>& named() const { return order_; }
   std::string text(int32_t id) const {
-    auto it = names_.find(id);
-    return it != names_.end() ? "$" + std::to_string(it->second) : full(id);
+    Text out;
+    write(out, id);
+    return std::move(out.text);
   }
   std::string full(int32_t id) const {
+    Text out;
+    write_full(out, id);
+    return std::move(out.text);
+  }
+  void write(Text& out, int32_t id) const {
+    auto it = names_.find(id);
+    it != names_.end() ? out << '$' << it->second : write_full(out, id);
+  }
+  Text& write_full(Text& out, int32_t id) const {
     const SymExpr& e = env_[id];
-    if (arity(e.op) == 0) return leaf_text(e);
-    std::string s = std::string(name(e.op)) + "(" + text(e.a);
-    if (arity(e.op) == 2) s += ", " + text(e.b);
-    return s + ")";
+    if (arity(e.op) == 0) return write_leaf(out, e);
+    out << name(e.op) << '(';
+    write(out, e.a);
+    if (arity(e.op) == 2) out << ", ", write(out, e.b);
+    return out << ')';
   }
 
  private:

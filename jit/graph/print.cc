@@ -1,7 +1,5 @@
 // Graph to text. The grammar is the parser's (parse.cc); print, parse, print is the identity.
-#include <charconv>
 #include <cmath>
-#include <concepts>
 
 #include "jit/graph/expressions.h"
 #include "jit/graph/function.h"
@@ -9,13 +7,19 @@
 
 namespace lutra {
 
-std::string number_text(double v) {
-  if (std::isnan(v)) return "nan";
-  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+Text& write_number(Text& out, double v) {
+  if (std::isnan(v)) return out << "nan";
+  if (std::isinf(v)) return out << (v < 0 ? "-inf" : "inf");
   char buf[32];
-  auto end = std::to_chars(buf, buf + sizeof buf, v).ptr;
-  std::string s(buf, end);
-  return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
+  const std::string_view s(buf, std::to_chars(buf, buf + sizeof buf, v).ptr);
+  out << s;
+  return s.find_first_of(".e") == s.npos ? out << ".0" : out;
+}
+
+std::string number_text(double v) {
+  Text out;
+  write_number(out, v);
+  return std::move(out.text);
 }
 
 std::string quote(const std::string& s) {
@@ -33,13 +37,19 @@ constexpr int kMostPrinted = 200;
 
 }  // namespace
 
-std::string leaf_text(const SymExpr& e) {
+Text& write_leaf(Text& out, const SymExpr& e) {
   switch (e.op) {
-    case SymOp::kConstInt: return std::to_string(e.i);
-    case SymOp::kConstNum: return number_text(e.d);
-    case SymOp::kScalarInput: return "scalar(" + std::to_string(e.a) + ")";
-    default: return std::string(name(e.op)) + "(" + std::to_string(e.a) + ", " + std::to_string(e.b) + ")";
+    case SymOp::kConstInt: return out << e.i;
+    case SymOp::kConstNum: return write_number(out, e.d);
+    case SymOp::kScalarInput: return out << "scalar(" << e.a << ')';
+    default: return out << name(e.op) << '(' << e.a << ", " << e.b << ')';
   }
+}
+
+std::string leaf_text(const SymExpr& e) {
+  Text out;
+  write_leaf(out, e);
+  return std::move(out.text);
 }
 
 std::string declared(const SymEnv& env, int32_t leaf) {
@@ -77,59 +87,51 @@ std::string expr_text(std::span<const SymExpr> exprs, int32_t id) {
 
 namespace {
 
-// A stream's operator for what texts are made of, without a stream's costs.
-struct Text {
-  std::string text;
-  Text& operator<<(std::string_view s) {
-    text += s;
-    return *this;
-  }
-  template <std::integral T>
-  Text& operator<<(T i) {
-    text += std::to_string(i);
-    return *this;
-  }
-};
-
 struct Printer {
   const Graph& g;
   Text out;
   Expressions exprs{*g.env};
 
-  std::string size(SymInt s) { return s.is_constant() ? std::to_string(s.hint) : exprs.text(s.expr); }
-  std::string sizes(const Sizes& v, const char* open, const char* close) {
-    std::string s = open;
-    for (size_t i = 0; i < v.size(); i++) s += (i ? ", " : "") + size(v[i]);
-    return s + close;
+  void size(SymInt s) { s.is_constant() ? void(out << s.hint) : exprs.write(out, s.expr); }
+  void sizes(const Sizes& v, char open, char close) {
+    out << open;
+    for (size_t i = 0; i < v.size(); i++) {
+      if (i) out << ", ";
+      size(v[i]);
+    }
+    out << close;
   }
-  std::string ref(const Tensor& t) { return t ? "%" + std::to_string(t->node->id + t->result) : "None"; }
-  std::string type(const Tensor& t) {
-    return info(t->dtype).ir_name + sizes(t->sizes, "[", "]") + " strides " + sizes(t->strides, "[", "]");
+  void ref(const Tensor& t) { t ? out << '%' << t->node->id + t->result : out << "None"; }
+  void type(const Tensor& t) {
+    out << info(t->dtype).ir_name;
+    sizes(t->sizes, '[', ']');
+    out << " strides ";
+    sizes(t->strides, '[', ']');
   }
-  std::string scalar(const Scalar& s) {
-    if (s.expr) return exprs.text(s.expr);
-    if (s.kind == Scalar::kBool) return s.i ? "true" : "false";
-    return s.kind == Scalar::kInt ? std::to_string(s.i) : number_text(s.d);
+  void scalar(const Scalar& s) {
+    if (s.expr) return exprs.write(out, s.expr);
+    if (s.kind == Scalar::kBool) return void(out << (s.i ? "true" : "false"));
+    s.kind == Scalar::kInt ? out << s.i : write_number(out, s.d);
   }
   // Lines of the function's text stand two columns further to the right.
-  static std::string function(const Graph& g) {
-    std::string text;
-    for (char c : print(g)) text += c == '\n' ? std::string("\n  ") : std::string(1, c);
-    return text.substr(0, text.size() - 3);
+  void function(const Graph& g) {
+    std::string text = print(g);
+    text.pop_back();
+    for (char c : text) c == '\n' ? out << "\n  " : out << c;
   }
-  std::string value(const Value& v) {
-    if (v.is_none()) return "None";
+  void value(const Value& v) {
+    if (v.is_none()) return void(out << "None");
     if (v.is<Tensor>()) return ref(v.tensor());
     if (v.is<Scalar>()) return scalar(v.as<Scalar>());
-    if (v.is<bool>()) return v.as<bool>() ? "true" : "false";
-    if (v.is<Sizes>()) return sizes(v.as<Sizes>(), "{", "}");
-    if (v.is<DType>()) return v.as<DType>() == DType::kNone ? "None" : name(v.as<DType>());
-    if (v.is<Device>()) return "'" + to_string(v.as<Device>()) + "'";
-    if (v.is<std::string>()) return quote(v.as<std::string>());
+    if (v.is<bool>()) return void(out << (v.as<bool>() ? "true" : "false"));
+    if (v.is<Sizes>()) return sizes(v.as<Sizes>(), '{', '}');
+    if (v.is<DType>()) return void(out << (v.as<DType>() == DType::kNone ? "None" : name(v.as<DType>())));
+    if (v.is<Device>()) return void(out << '\'' << to_string(v.as<Device>()) << '\'');
+    if (v.is<std::string>()) return void(out << quote(v.as<std::string>()));
     if (v.is<FunctionRef>()) return function(graph_of(v.as<FunctionRef>()));
-    std::string s = "[";
-    for (const Tensor& t : v.as<std::vector<Tensor>>()) s += (s.size() > 1 ? ", " : "") + ref(t);
-    return s + "]";
+    const auto& list = v.as<std::vector<Tensor>>();
+    for (size_t i = 0; i < list.size(); i++) out << (i ? ", " : "["), ref(list[i]);
+    out << (list.empty() ? "[]" : "]");
   }
 
   void use(const Sizes& v) {
@@ -167,15 +169,23 @@ struct Printer {
       if (used[id] && leaf) out << "  " << declared(*g.env, int32_t(id)) << "\n";
     }
     for (const ScalarInput& s : g.scalars) out << "  scalar " << quote(s.name) << " = " << number_text(s.hint) << "\n";
-    for (int32_t id : exprs.named()) out << "  let " << exprs.text(id) << " = " << exprs.full(id) << "\n";
+    for (int32_t id : exprs.named()) {
+      out << "  let ";
+      exprs.write(out, id);
+      out << " = ";
+      exprs.write_full(out, id) << "\n";
+    }
     for (size_t i = 0; i < g.inputs.size(); i++) {
       const GraphInput& in = g.inputs[i];
-      out << "  " << ref(in.value) << " = " << (in.constant ? "constant " : "input ") << quote(in.name) << " : "
-          << type(in.value);
+      out << "  ";
+      ref(in.value);
+      out << (in.constant ? " = constant " : " = input ") << quote(in.name) << " : ";
+      type(in.value);
       if (in.value->device() != Device()) out << " on " << quote(to_string(in.value->device()));
       for (size_t k = 0; k < i; k++) {
         if (g.inputs[k].value->storage == in.value->storage) {
-          out << " aliases " << ref(g.inputs[k].value);
+          out << " aliases ";
+          ref(g.inputs[k].value);
           break;
         }
       }
@@ -183,8 +193,9 @@ struct Printer {
       out << "\n";
     }
     for (const SymGuard& guard : g.env->guards()) {
-      out << "  guard " << name(guard.cmp) << "(" << exprs.text(guard.a);
-      if (arity(guard.cmp) == 2) out << ", " << exprs.text(guard.b);
+      out << "  guard " << name(guard.cmp) << "(";
+      exprs.write(out, guard.a);
+      if (arity(guard.cmp) == 2) out << ", ", exprs.write(out, guard.b);
       out << ") " << (guard.outcome ? "true" : "false") << "\n";
     }
   }
@@ -196,10 +207,13 @@ struct Printer {
       out << " = ";
     }
     out << name(n.op) << (n.is_inplace_form() ? "_" : "") << "(";
-    for (size_t i = 0; i < n.args.size(); i++) out << (i ? ", " : "") << value(n.args[i]);
+    for (size_t i = 0; i < n.args.size(); i++) {
+      if (i) out << ", ";
+      value(n.args[i]);
+    }
     out << ")";
     if (!n.inplace) {
-      for (size_t i = 0; i < n.results.size(); i++) out << (i ? ", " : " : ") << type(n.results[i]);
+      for (size_t i = 0; i < n.results.size(); i++) out << (i ? ", " : " : "), type(n.results[i]);
     }
     if (n.rng >= 0) out << " rng " << n.rng;
     if (n.origin != OpId::kCount && n.origin != n.op) out << " of " << name(n.origin);
@@ -213,7 +227,7 @@ struct Printer {
     header();
     for (const auto& n : g.nodes) node(*n);
     out << "  return";
-    for (size_t i = 0; i < g.outputs.size(); i++) out << (i ? ", " : " ") << value(g.outputs[i]);
+    for (size_t i = 0; i < g.outputs.size(); i++) out << (i ? ", " : " "), value(g.outputs[i]);
     if (g.rng_calls) out << " rng " << g.rng_calls;
     out << "\n}\n";
     return std::move(out.text);
