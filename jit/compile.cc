@@ -107,22 +107,7 @@ void finish(Compilation& c, Compiled& compiled, Clock::time_point start) {
 
 }  // namespace
 
-bool find_compiled(std::unique_ptr<Graph>& graph, const CompileOptions& options, Compiled& compiled) {
-  check_backend(options.backend);
-  const CompileScope scope;
-  const AutocastOff off;
-  const auto start = Clock::now();
-  const SegmentKey key = key_of(*graph, options);
-  std::shared_ptr<Executable> found = key.text.empty() ? nullptr : find_segment(key, *graph);
-  if (!found) return false;
-  Compilation c{options, std::move(graph)};
-  c.executable = std::move(found);
-  compiled.stages.push_back({"cache", ms_since(start)});
-  finish(c, compiled, start);
-  return true;
-}
-
-Compiled make_compiled(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
   check_backend(options.backend);
   const CompileScope scope;
   const AutocastOff off;  // casts are in the graph
@@ -130,17 +115,17 @@ Compiled make_compiled(std::unique_ptr<Graph> graph, const CompileOptions& optio
   Compilation c{options, std::move(graph)};
   Compiled compiled;
   const SegmentKey key = key_of(*c.graph, options);
-  const std::vector<Tensor> given = key.text.empty() ? std::vector<Tensor>() : constants_of(*c.graph);
-  go_the_road(c, compiled);
-  compiled.graph = std::move(c.graph);
-  if (!key.text.empty()) keep_segment(key, *c.executable, given);
+  if (!key.text.empty()) c.executable = find_segment(key, *c.graph);
+  if (c.executable) {
+    compiled.stages.push_back({"cache", ms_since(start)});
+  } else {
+    const std::vector<Tensor> given = key.text.empty() ? std::vector<Tensor>() : constants_of(*c.graph);
+    go_the_road(c, compiled);
+    compiled.graph = std::move(c.graph);
+    if (!key.text.empty()) keep_segment(key, *c.executable, given);
+  }
   finish(c, compiled, start);
   return compiled;
-}
-
-Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
-  Compiled found;
-  return find_compiled(graph, options, found) ? std::move(found) : make_compiled(std::move(graph), options);
 }
 
 std::string loops_text(const Plan& plan) {

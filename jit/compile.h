@@ -65,11 +65,9 @@ struct Compiled {
                                const std::vector<Donor>& donors = {}) const;
 };
 
-// Throws Error(kInternal) with the stage's text for what it cannot compile, Error(kUser) for what the user may change.
+// Takes what an earlier process has kept, or compiles it. Throws Error(kInternal) with the stage's text for what it
+// cannot compile, Error(kUser) for what the user may change.
 Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options = {});
-// Its two parts. What an earlier process has kept takes a moment: false where there is nothing, and graph is as it was.
-bool find_compiled(std::unique_ptr<Graph>& graph, const CompileOptions& options, Compiled& compiled);
-Compiled make_compiled(std::unique_ptr<Graph> graph, const CompileOptions& options);
 // The kernels of a plan as loop IR.
 std::string loops_text(const Plan& plan);
 // Who looks at each node after it has run: its arguments and results as they were for this run.

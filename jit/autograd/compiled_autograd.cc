@@ -6,6 +6,7 @@
 #include "jit/autograd/extract.h"
 #include "jit/passes/passes.h"
 #include "ops/core/tensor_type.h"
+#include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/saved_tensor.h"
 
@@ -345,12 +346,17 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
   self->spendable_ = self->traced_.spendable.size();
-  std::unique_ptr<Graph> forward = self->saving_graph();
-  if (!self->traced_.saved.empty()) self->cut(forward);
-  for (const Tensor& t : self->traced_.saved) self->traced_.results.push_back(t);
-  self->log_joint(*forward);
-  self->uncompiled_ = std::move(forward);
   return self;
+}
+
+void CompiledAutograd::ready() {
+  const AutocastOff off;  // casts are in the graph
+  text_ = print(*traced_.graph);
+  std::unique_ptr<Graph> forward = saving_graph();
+  if (!traced_.saved.empty()) cut(forward);
+  for (const Tensor& t : traced_.saved) traced_.results.push_back(t);
+  log_joint(*forward);
+  forward_ = compile_graph(std::move(forward), options_);
 }
 
 // The forward with all that backwards read as further outputs.

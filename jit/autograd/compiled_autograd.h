@@ -34,8 +34,8 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   // sources: by input of the graph, where its gradient goes to; no node for those that take none.
   static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                                  const CompileOptions& options);
-  void compile() override { forward_ = make_compiled(std::move(uncompiled_), options_); }
-  bool find() override { return find_compiled(uncompiled_, options_, forward_); }
+  void ready() override;
+  const std::string& text() const override { return text_; }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors) override;
   const Compiled& forward() const override { return forward_; }
@@ -61,7 +61,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
 
   TracedForward traced_;
   CompileOptions options_;
-  std::unique_ptr<Graph> uncompiled_;  // the forward
+  std::string text_;
   Compiled forward_;
   std::vector<size_t> sources_;     // by source: which of the run's inputs
   std::vector<size_t> results_;     // outputs that take a gradient

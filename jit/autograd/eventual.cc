@@ -7,16 +7,15 @@
 namespace lutra {
 
 EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options) {
-  if (find_compiled(graph, options, compiled_)) return;
   if (!options.background) {
-    compiled_ = make_compiled(std::move(graph), options);
+    compiled_ = compile_graph(std::move(graph), options);
     return;
   }
   uncompiled_ = rebuild(*graph, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
   uncompiled_->env = copy_of(*graph->env);
   interpreted_ = std::move(graph);
   later_ =
-      std::make_unique<CompileLater>([this, options] { compiled_ = make_compiled(std::move(uncompiled_), options); });
+      std::make_unique<CompileLater>([this, options] { compiled_ = compile_graph(std::move(uncompiled_), options); });
 }
 
 std::vector<Value> EventuallyCompiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {

@@ -23,8 +23,12 @@ class WholeSegment final : public Segment {
     drop_history(*uncompiled_);
   }
 
-  void compile() override { compiled_ = make_compiled(std::move(uncompiled_), options_); }
-  bool find() override { return find_compiled(uncompiled_, options_, compiled_); }
+  void ready() override {
+    text_ = print(*uncompiled_);
+    options_.text = &text_;
+    compiled_ = compile_graph(std::move(uncompiled_), options_);
+  }
+  const std::string& text() const override { return text_; }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors) override {
     GradModeScope no_grad(false);
@@ -39,6 +43,7 @@ class WholeSegment final : public Segment {
  private:
   WriteCounts writes_;
   std::unique_ptr<Graph> uncompiled_;
+  std::string text_;
   CompileOptions options_;
   Compiled compiled_;
 };
@@ -54,7 +59,7 @@ std::shared_ptr<Segment> make_segment(std::unique_ptr<Graph> traced, const std::
 std::shared_ptr<Segment> compile_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                          bool differentiable, const CompileOptions& options) {
   std::shared_ptr<Segment> segment = make_segment(std::move(traced), sources, differentiable, options);
-  if (!segment->find()) segment->compile();
+  segment->ready();
   return segment;
 }
 

@@ -17,21 +17,21 @@ struct KeptBytes {
   double recomputed = 0;  // of the values that are computed again
 };
 
-// A segment, made in two steps: what looks at traced values and at the tape, then compile(), which looks at graphs only
+// A segment, made in two steps: what looks at traced values and at the tape, then ready(), which looks at graphs only
 // and may be called on another thread. Compiled, it may run on several threads at once.
 class Segment {
  public:
   virtual ~Segment() = default;
-  // Once, before the first run; not where find() has found its code. Throws as make_compiled does.
-  virtual void compile() = 0;
-  // Whether an earlier process has kept its code, which it takes then.
-  virtual bool find() = 0;
+  // Once, before all that is below: the code is found or made. Throws as compile_graph does.
+  virtual void ready() = 0;
+  // The traced graph's.
+  virtual const std::string& text() const = 0;
   // As Executable::run; results with history carry a node of the tape, and versions of storages count writes as eager's
   // do. Donors serve where the device takes them.
   virtual std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                  const std::vector<Donor>& donors) = 0;
   virtual const Compiled& forward() const = 0;
-  // Waits for so long at most for what the background compiles of it, compile() apart. False: not all is there.
+  // Waits for so long at most for what the background compiles of it, ready() apart. False: not all is there.
   virtual bool wait(std::chrono::milliseconds) { return true; }
   virtual KeptBytes kept_bytes() const { return {}; }
 };

@@ -427,7 +427,7 @@ f(x)]], "LUTRA_ASYNC=1 LUTRA_LOGS=async")
   equal(code, 0)
 end)
 
-test("code that another process has kept is there at once", function()
+test("the background looks for code that another process has kept", function()
   local text = [[
 local w = lt.ones(8, 8, {requires_grad = true})
 local f = lt.compile(function(x) return x:matmul(w):exp():sum() end, {wait = false})
@@ -441,7 +441,7 @@ print(w.grad:sum():item(), c.async.started, c.async.ready, c.async.eager_calls, 
   local first, second = run(text, there), run(text, there)
   local sum = first:match("^(%S+)\t1\t1\t[01]\t0\t%d+\n$")
   truthy(sum, first)
-  equal(second:match("^(%S+)\t0\t0\t0\t%d+\t0\n$"), sum, second)
+  equal(second:match("^(%S+)\t1\t1\t[01]\t[1-9]%d*\t0\n$"), sum, second)
 end)
 
 h.finish()

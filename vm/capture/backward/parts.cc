@@ -180,12 +180,12 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   const std::shared_ptr<SymEnv> env = graph->env;
   graph->renumber();
   e->ops = graph->nodes.size();
-  e->graph_text = print(*graph);
   const SymScope symbols(env.get());
-  CompileOptions options = options_of(runtime_, e->place);
-  options.text = &e->graph_text;
-  if (!graph->outputs.empty() || e->ops > 0) e->segment = compile_segment(std::move(graph), {}, false, options);
-  if (e->segment) e->compile_ms = e->segment->forward().compile_ms;
+  if (!graph->outputs.empty() || e->ops > 0) {
+    e->segment = compile_segment(std::move(graph), {}, false, options_of(runtime_, e->place));
+    e->compile_ms = e->segment->forward().compile_ms;
+  }
+  e->graph_text = e->segment ? e->segment->text() : print(*graph);
   e->program.add_guards(*env);
   for (const auto& [at, expr] : e->recorded.symbols) e->places.emplace_back(at, e->program.need(*env, expr));
   e->capture_ms = ms_since(start);

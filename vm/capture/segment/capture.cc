@@ -182,6 +182,8 @@ void ask_backend(lua_State* L, int function, Entry& e) {
 
 void note_compiled(Entry& e) {
   const Compiled& compiled = e.segment->forward();
+  e.graph_text = e.segment->text();
+  e.kept_bytes = e.segment->kept_bytes();
   e.kernels = compiled.kernels;
   e.compile_ms = compiled.compile_ms;
   for (const Compiled::Stage& s : compiled.stages) {
@@ -202,28 +204,27 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   t.close();
   Graph& g = *t.graph;
   g.renumber();
-  e.graph_text = print(g);
   e.ops = g.nodes.size();
   for (const auto& n : g.nodes) e.op_names.push_back(name(n->op));
   e.outputs = g.outputs.size();
-  if (wanted.backend_function) ask_backend(t.L, wanted.backend_function, e);
+  if (wanted.backend_function) {
+    e.graph_text = print(g);
+    ask_backend(t.L, wanted.backend_function, e);
+  }
   const std::shared_ptr<SymEnv> env = g.env;
   CompileOptions options = compile_options(t.L, wanted, t.program.start);
-  if (!differentiable) options.text = &e.graph_text;
   if (options.watch) e.guard_text = std::make_shared<std::string>();
   options.guards = e.guard_text;
   const GuardPlace end = t.place();
   std::vector<Tensor> constants = constants_of(g);
   e.plain_checkpoints = t.plain_checkpoints;
   e.segment = make_segment(std::move(t.graph), sources, differentiable, options);
-  e.kept_bytes = e.segment->kept_bytes();
   for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
-  const bool found = e.segment->find();
-  if (!found && options.background) {
+  if (options.background) {
     e.compiling.reset(new Compiling{t.program, end, env, std::move(constants)});
     return finish_symbols(t.program, end, *env, nullptr);
   }
-  if (!found) e.segment->compile();
+  e.segment->ready();
   note_compiled(e);
   finish_symbols(t.program, end, *env, &e);
 }
@@ -402,7 +403,7 @@ struct SegmentCapture {
     e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
     made.kept_loops = decisions.kept_loops;
     if (!e.compiling) return;
-    e.compiling->work = std::make_unique<CompileLater>([segment = e.segment.get()] { segment->compile(); });
+    e.compiling->work = std::make_unique<CompileLater>([segment = e.segment.get()] { segment->ready(); });
   }
 };
 
