@@ -107,6 +107,22 @@ void finish(Compilation& c, Compiled& compiled, Clock::time_point start) {
 
 }  // namespace
 
+namespace {
+
+// What a run of a captured graph is like.
+struct RunLike {
+  std::vector<Tensor> inputs;
+  std::vector<double> scalars;
+  explicit RunLike(const Graph& graph) {
+    for (const GraphInput& in : graph.inputs) {
+      if (!in.constant) inputs.push_back(in.value);
+    }
+    for (const ScalarInput& s : graph.scalars) scalars.push_back(s.hint);
+  }
+};
+
+}  // namespace
+
 Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& options) {
   check_backend(options.backend);
   const CompileScope scope;
@@ -114,6 +130,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
   const auto start = Clock::now();
   Compilation c{options, std::move(graph)};
   Compiled compiled;
+  const RunLike like(*c.graph);
   const SegmentKey key = key_of(*c.graph, options);
   if (!key.text.empty()) c.executable = find_segment(key, *c.graph);
   if (c.executable) {
@@ -125,6 +142,7 @@ Compiled compile_graph(std::unique_ptr<Graph> graph, const CompileOptions& optio
     if (!key.text.empty()) keep_segment(key, *c.executable, given);
   }
   finish(c, compiled, start);
+  if (options.background && compiled.executable) compiled.executable->prepare(like.inputs, like.scalars);
   return compiled;
 }
 

@@ -36,8 +36,9 @@ struct LikelySizes {
 // How temporaries lie in a run's arena (jit/runtime/arena.h).
 struct ArenaRules {
   size_t align = 64;
-  int32_t spare = 0;        // for how many launches more a slot is kept from others
-  bool lends_gaps = false;  // what lies free at a library's launch is the library's to use
+  int32_t spare = 0;          // for how many launches more a slot is kept from others
+  bool lends_gaps = false;    // what lies free at a library's launch is the library's to use
+  bool cleared_late = false;  // the system clears a page when it is touched for the first time
 };
 
 // Choices of speed; no bit of a result depends on them.

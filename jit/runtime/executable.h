@@ -47,6 +47,10 @@ class Executable {
     runner_->run_views(inputs, scalars, outputs);
   }
 
+  // Before the first run, where nobody waits: memory for temporaries, so that a run whose inputs and scalars are like
+  // these ones (FakeTensors, by their hints) need not wait for the system to clear it.
+  void prepare(const std::vector<Tensor>& like, const std::vector<double>& scalars) { runner_->prepare(like, scalars); }
+
   const Plan& plan() const { return flat_.plan; }
   const Runner& runner() const { return *runner_; }
   const std::vector<Tensor>& constants() const { return flat_.constants; }

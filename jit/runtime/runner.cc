@@ -310,6 +310,23 @@ void Runner::run_views(const InputView* inputs, const double* scalars, void* con
   launch_all(*scope);
 }
 
+void Runner::prepare(const std::vector<Tensor>& like, const std::vector<double>& scalars) {
+  if (plan_.slots.empty() || !flat_.backend.preferences.arena.cleared_late) return;
+  ContextScope scope(*this);
+  RunContext& c = *scope;
+  c.inputs.clear();
+  for (const Tensor& t : like) c.inputs.push_back({nullptr, t->sizes.begin(), t->strides.begin()});
+  program_.run(c.values.data(), c.inputs.data(), scalars.data());
+  try {
+    set_arena(c);
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kMemory) throw;
+    return;  // there may be some when it runs
+  }
+  constexpr size_t kPage = 4096;
+  for (size_t at = 0; at < c.layout.total; at += kPage) static_cast<volatile char*>(c.arena_base)[at] = 0;
+}
+
 // Reading a freed or fake tensor raises here.
 void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs) const {
   c.inputs.resize(inputs.size());

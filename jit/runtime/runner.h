@@ -70,6 +70,8 @@ class Runner {
   void run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                 const std::vector<Tensor>& outputs);
   void run_views(const InputView* inputs, const double* scalars, void* const* outputs);
+  // As Executable has it.
+  void prepare(const std::vector<Tensor>& like, const std::vector<double>& scalars);
 
  protected:
   virtual RunContext* make_context() const { return new RunContext; }

@@ -97,7 +97,8 @@ TEST_CASE("run_into writes where it is told", "[runtime]") {
   CHECK(a->data_as<float>()[99] == 297.0f);
 }
 
-TEST_CASE("temporaries live in an arena that results do not share", "[runtime]") {
+// Eight times the input, by two temporaries.
+HandPlan chain_plan() {
   HandPlan p;
   const ExprId n = size_of_input(p, 0), bytes = p.env->make(SymOp::kMul, n, p.env->constant(4));
   const int32_t a = add_buffer(p, Buffer::kInput, DType::kFloat32, n, 0);
@@ -111,13 +112,27 @@ TEST_CASE("temporaries live in an arena that results do not share", "[runtime]")
     p.launches.emplace_back(std::move(l));
   }
   p.outputs = {tensor_output(vector_view(p, y, DType::kFloat32, n)), {}};
-  auto e = build(std::move(p));
+  return p;
+}
+
+TEST_CASE("temporaries live in an arena that results do not share", "[runtime]") {
+  auto e = build(chain_plan());
   CHECK(e->kernel_count() == 3);
   const Tensor small = e->run({vector_of(10, 1, 0)}, {})[0].as<Tensor>();
   const auto results = e->run({vector_of(5000, 2, 0)}, {});
   CHECK(results[1].is_none());
   CHECK(small->data_as<float>()[9] == 8.0f);
   CHECK(results[0].as<Tensor>()->data_as<float>()[4999] == 16.0f);
+}
+
+TEST_CASE("a prepared run allocates its results alone", "[runtime]") {
+  auto e = build(chain_plan());
+  const Tensor x = vector_of(5000, 2, 0);
+  e->prepare({x}, {});
+  const int64_t before = allocated_bytes();
+  const Tensor y = e->run({x}, {})[0].as<Tensor>();
+  CHECK(allocated_bytes() - before == int64_t(y->storage->nbytes));
+  CHECK(y->data_as<float>()[4999] == 16.0f);
 }
 
 TEST_CASE("a bad index is an error; nothing after it has happened", "[runtime]") {
