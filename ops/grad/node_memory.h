@@ -9,6 +9,14 @@
 
 namespace lutra {
 
+// Lets go of the node. Where one holder is left, that may be the result itself, whose hooks' keepers are told.
+inline void leave(Ref<GradNode> node) {
+  if (node->hooks.empty() || node->refs.load(std::memory_order_acquire) != 2) return;
+  for (const auto& [result, hook] : node->hooks) {
+    if (hook.keeper) hook.keeper->graph_leads_here(false);
+  }
+}
+
 // Nodes die one by one, not recursively: a chain of a million is no deep stack. Destructors come here: where there is
 // no memory for the list a node dies at once.
 inline void bury(Ref<GradNode> node) {
@@ -23,10 +31,11 @@ inline void bury(Ref<GradNode> node) {
   }
   std::vector<Ref<GradNode>> list;
   graves = &list;
-  node = nullptr;
+  leave(std::move(node));
   while (!list.empty()) {
     Ref<GradNode> last = std::move(list.back());
     list.pop_back();
+    leave(std::move(last));
   }
   graves = nullptr;
 }

@@ -85,4 +85,44 @@ test("a result that has its function's input as its history does not keep it for
   truthy(alive <= 1, alive .. " inputs are alive; it")
 end)
 
+test("a hook may capture its tensor: both go", function()
+  local equal, seen = h.equal, 0
+  local function hooked(x, more)
+    local y = x * 2
+    y:register_hook(function(g)
+      seen = seen + 1
+      return g + y:detach() * 0
+    end)
+    return more(y)
+  end
+  local function held(f)
+    f()
+    collectgarbage()
+    collectgarbage()
+    local before = lt.memory().allocated
+    for _ = 1, 20 do f() end
+    collectgarbage()
+    collectgarbage()
+    return lt.memory().allocated - before
+  end
+  local x = lt.ones({1000}, {requires_grad = true})
+  equal(held(function() hooked(x, function() end) end), 0)
+  equal(held(function() hooked(x, function(y) return y * 3 end) end), 0) -- what leads to it goes first
+  equal(held(function() hooked(x, function(y) return y:unbind(0)[1] + y:sum() end) end), 0)
+  equal(held(function() hooked(x, function(y) return lt.grad(y:sum(), x, {retain_graph = true}) end) end), 0)
+  -- What leads to it keeps it, whatever else has gone.
+  seen, x.grad = 0, nil
+  local z = hooked(x, function(y)
+    local other = y + 1
+    other = nil
+    collectgarbage()
+    return y * 3
+  end)
+  collectgarbage()
+  collectgarbage()
+  z:sum():backward()
+  equal(seen, 1)
+  truthy(x.grad:equal(lt.full({1000}, 6)))
+end)
+
 h.finish()

@@ -1,9 +1,12 @@
 // Hooks of gradients, which are Lua functions. A tensor and a function in; a handle out that removes the hook again.
 // Invariants:
-// 1. A hook of a leaf may capture the leaf. So its function lies in the environment of the leaf's userdata, where
-//    LuaJIT sees the cycle.
-// 2. What LuaJIT cannot see is a graph that leads to the leaf, or a leaf that has no userdata: then the state holds the
-//    function. That of a non-leaf it always does.
+// 1. A hook may capture its tensor. So its function lies in the environment of the tensor's userdata, where LuaJIT sees
+//    the cycle.
+// 2. What LuaJIT cannot see is a graph that leads to the tensor, or a tensor that has no userdata: then the state holds
+//    the function.
+// 3. A hook of a result belongs to the result's node, which may outlive the tensor and goes with what backward frees.
+// The
+//    tensor's own hooks have a watcher, which is told of its userdata and of graphs.
 #include <lua.hpp>
 
 #include "ops/grad/tape.h"
@@ -18,16 +21,18 @@ namespace {
 
 class LuaHook : public UserdataKeeper {
  public:
-  // Of the function at the top, which stays there; leaf: null for a non-leaf.
-  LuaHook(lua_State* L, const TensorImpl* leaf) : function_(L), leaf_(leaf) {}
+  // Of the function at the top, which stays there; node: that of t, null for a leaf.
+  LuaHook(lua_State* L, const TensorImpl* t, const GradNode* node) : function_(L), tensor_(t), node_(node) {}
   ~LuaHook() override { drop(); }
 
   void drop() {
-    if (function_.usable() && leaf_ && userdata_) function_.take_from_environment(leaf_);
+    if (function_.usable() && userdata_) function_.take_from_environment(tensor_);
     function_.drop();
   }
 
+  // A node is left by somebody; what stays need not be the tensor.
   void graph_leads_here(bool leads) override {
+    if (!leads && node_ && !(userdata_ && is_result())) return;
     graph_ = leads;
     hold();
   }
@@ -36,7 +41,7 @@ class LuaHook : public UserdataKeeper {
     hold();
   }
   void gain_userdata(lua_State* L) override {
-    if (!leaf_ || !function_.is_of(L)) return;
+    if (!function_.is_of(L)) return;
     function_.put_into_environment(L);
     userdata_ = true;
     hold();
@@ -61,11 +66,28 @@ class LuaHook : public UserdataKeeper {
   }
 
  private:
-  void hold() { function_.hold(!leaf_ || graph_ || !userdata_); }
+  bool is_result() const { return tensor_->autograd && tensor_->autograd->grad_fn.get() == node_; }
+  void hold() { function_.hold(graph_ || !userdata_); }
 
   Anchor function_;
-  const TensorImpl* leaf_;
+  const TensorImpl* const tensor_;  // there as long as it has a userdata
+  const GradNode* const node_;
   bool graph_ = false, userdata_ = false;
+};
+
+// Among the hooks of a result itself, which do not run.
+struct Watcher : UserdataKeeper {
+  std::weak_ptr<LuaHook> hook;
+  explicit Watcher(const std::shared_ptr<LuaHook>& h) : hook(h) {}
+  void graph_leads_here(bool leads) override {
+    if (const auto h = hook.lock()) h->graph_leads_here(leads);
+  }
+  void lose_userdata() override {
+    if (const auto h = hook.lock()) h->lose_userdata();
+  }
+  void gain_userdata(lua_State* L) override {
+    if (const auto h = hook.lock()) h->gain_userdata(L);
+  }
 };
 
 struct Handle {
@@ -109,10 +131,15 @@ int register_hook_of(lua_State* L) {
   }
   if (!(*t)->requires_grad) fail("register_hook: the tensor does not require grad");
   lua_settop(L, 2);
-  auto hook = std::make_shared<LuaHook>(L, is_leaf(*t) ? t->get() : nullptr);
+  const GradNode* node = is_leaf(*t) ? nullptr : gradient_edge(*t).node.get();
+  auto hook = std::make_shared<LuaHook>(L, t->get(), node);
   lua_pushvalue(L, 1);
   hook->gain_userdata(L);
   lua_settop(L, 2);
+  if (node) {
+    (*t)->autograd->hooks.push_back({nullptr, std::make_shared<Watcher>(hook), std::make_shared<bool>(false)});
+    hook->graph_leads_here(node->refs.load() > 1);
+  }
   push_handle(L, {hook, register_hook(
                             *t, [hook](const Tensor& grad) { return hook->call(grad); }, hook)});
   return 1;
