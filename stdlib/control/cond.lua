@@ -41,8 +41,9 @@ return function(pred, f, g, ...)
   if lt.is_tensor(pred) and possible() then
     local first, results, n = record.call("cond", f, ...)
     local second, others, m = record.call("cond", g, ...)
-    record.same("the branches give values of different structure", results, n, others, m)
-    return record.unpack(results, n, emit(pred, first, second))
+    local one, other = record.side("f", f), record.side("g", g)
+    record.same(one, results, n, other, others, m)
+    return record.unpack(results, n, emit(pred, first, second, one, other))
   end
   if not lt.is_tensor(pred) then return (tree.truth("cond", "pred", pred) and f or g)(...) end
   if not lt.is_grad_enabled() then return of_branch(tree.truth("cond", "pred", pred) and f or g, nil, ...) end

@@ -3,6 +3,7 @@ local lt, use = ...
 local tree = use "control.tree"
 local native = lt._native
 local open, close, refuse = native.control_open, native.control_close, native.control_refuse
+local place_of = native.control_place_of
 
 local M = {}
 
@@ -43,10 +44,11 @@ function M.call(where, f, ...)
 end
 
 -- The same for f(values...): the tensors of its arguments are parameters, the first of which are carried by a loop.
-function M.body(where, carried, f, values, n)
+-- tests: it tells whether a loop goes on.
+function M.body(where, carried, f, values, n, tests)
   local tensors = M.flatten(where, values, n)
   while true do
-    local parameters = open(tensors)
+    local parameters = open(tensors, tests)
     local results, m = list_of(f(unpack(M.rebuild(values, n, parameters), 1, n)))
     local number = close(M.flatten(where, results, m), parameters, carried)
     if number then return number, results, m end
@@ -54,24 +56,30 @@ function M.body(where, carried, f, values, n)
 end
 
 local function shape(value)
-  if lt.is_tensor(value) then return "t" end
-  if type(value) ~= "table" then return "?" end
+  if lt.is_tensor(value) then return "tensor" end
+  if type(value) ~= "table" then return type(value) end
   local parts = {}
   for i = 1, #value do parts[#parts + 1] = shape(value[i]) end
   local names = tree.names(value)
-  for i = 1, #names do parts[#parts + 1] = names[i] .. "=" .. shape(value[names[i]]) end
-  return "{" .. table.concat(parts, ",") .. "}"
+  for i = 1, #names do parts[#parts + 1] = names[i] .. " = " .. shape(value[names[i]]) end
+  return "{" .. table.concat(parts, ", ") .. "}"
 end
 
+-- "tensor, {a = tensor}": how values are built.
 local function shapes(values, n)
+  if n == 0 then return "nothing" end
   local parts = {}
   for i = 1, n do parts[i] = shape(values[i]) end
-  return table.concat(parts, ";")
+  return table.concat(parts, ", ")
 end
 
--- Leaves control flow to Lua, saying why, where two lists of values are built differently.
-function M.same(why, a, n, b, m)
-  if shapes(a, n) ~= shapes(b, m) then refuse(why) end
+-- "f (model.lua:12)": a side of control flow, in what is said of it.
+function M.side(name, f) return name .. " (" .. place_of(f) .. ")" end
+
+-- Leaves control flow to Lua where two sides, as texts, have values that are built differently.
+function M.same(first, a, n, second, b, m)
+  local one, other = shapes(a, n), shapes(b, m)
+  if one ~= other then refuse(first .. " gives " .. one .. ", but " .. second .. " " .. other) end
 end
 
 return M

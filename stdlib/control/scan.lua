@@ -27,7 +27,7 @@ local function of_graph(f, init, xs, slices, dim, reverse)
   local carried = tree.flatten("scan", "argument 'init'", init)
   local body, results, n = record.body("scan", #carried, f, values, 2)
   if n > 2 then native.control_refuse("f gives more than a carry and a y") end
-  record.same("f carries on values of another structure", results, 1, values, 1)
+  record.same(record.side("f", f), results, 1, "it takes", values, 1)
   local out = emit(body, carried, slices, dim, reverse)
   local carry, at = tree.place(init, out, 1)
   if results[2] == nil then return carry, nil end

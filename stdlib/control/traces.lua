@@ -14,7 +14,7 @@ function M.branches(f, g, ...)
   if not possible() then return nil end
   local first, results, n = record.call("cond", f, ...)
   local second, others, m = record.call("cond", g, ...)
-  record.same("the branches give values of different structure", results, n, others, m)
+  record.same(record.side("f", f), results, n, record.side("g", g), others, m)
   return branch_reads(first, second), branch_reads(second, first), lt.zeros(0)
 end
 
@@ -25,7 +25,7 @@ function M.loop(cond, body, carried, n)
   if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end
   local tensors = record.flatten("while_loop", carried, n)
   local step, results, m = record.body("while_loop", #tensors, body, carried, n)
-  record.same("body gives values of another structure than it takes", results, m, carried, n)
+  record.same(record.side("body", body), results, m, "it takes", carried, n)
   local takes, read = loop_reads(step)
   return takes, read, lt.zeros(0)
 end

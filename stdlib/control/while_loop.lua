@@ -19,10 +19,10 @@ end
 
 local function of_graph(cond, body, carried, n)
   local tensors = flat(carried, n)
-  local test, condition = record.body("while_loop", 0, cond, carried, n)
+  local test, condition = record.body("while_loop", 0, cond, carried, n, true)
   if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end
   local step, results, m = record.body("while_loop", #tensors, body, carried, n)
-  record.same("body gives values of another structure than it takes", results, m, carried, n)
+  record.same(record.side("body", body), results, m, "it takes", carried, n)
   return record.unpack(carried, n, emit(test, step, tensors))
 end
 

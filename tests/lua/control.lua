@@ -290,6 +290,31 @@ test("what is no function of the graph is ordinary Lua", function()
     lt.compile(shapes, {fullgraph = true}), x, lt.tensor(true))
 end)
 
+test("what is no part of the graph is told with both sides and their lines", function()
+  local x, yes = lt.ones(3), lt.tensor(true)
+  local line = debug.getinfo(1, "l").currentline
+  local function single(a) return a * 2 end
+  local function pair(a) return a, {a, last = a + 1} end
+  local function nothing() end
+  local function double(a) return a:double() end
+  local function whole(f) return lt.compile(f, {fullgraph = true}) end
+  local function place(name, at) return ("%s (control.lua:%d)"):format(name, line + at) end
+  local function cond(f, g)
+    return whole(function(x, p) return lt.cond(p, f, g, x) end)
+  end
+  local f, g = place("f", 1), place("g", 2)
+  raises(f .. " gives tensor, but " .. g .. " tensor, {tensor, last = tensor}", cond(single, pair), x, yes)
+  raises("strides {1}, not f32{3} strides {1}; " .. f .. ", " .. place("g", 4), cond(single, double), x, yes)
+  raises("it gives nothing", cond(single, nothing), x, yes)
+  raises(place("body", 2) .. " gives tensor, {tensor, last = tensor}, but it takes tensor", whole(function(x)
+    return lt.while_loop(function(v) return v:sum():lt(100) end, pair, x)
+  end), x)
+  local function first(c, v) return c[1] + v end
+  raises(place("f", 17) .. " gives tensor, but it takes {tensor, tensor}", whole(function(x)
+    return lt.scan(first, {x, x}, lt.ones(40, 3))
+  end), x)
+end)
+
 test("gradients go through cond and while_loop", function()
   local x = lt.tensor({1.5, -2}, {requires_grad = true})
   local function f(x)
@@ -495,6 +520,24 @@ test("a number that changes beside half types, whose products take it as a float
       truthy(compiled(xs, 0.1 + i / 7):equal(f(xs, 0.1 + i / 7)), dtype)
     end
   end
+end)
+
+test("a whole number that bounds a loop is a constant until it varies", function()
+  local steps = 3
+  local function f(x)
+    local _, y = lt.while_loop(function(i) return i:lt(steps) end, function(i, y) return i + 1, y * 0.5 + 1 end,
+      lt.tensor(0), x)
+    return y
+  end
+  local g, x = lt.compile(f), lt.randn(4)
+  truthy(g(x):equal(f(x)))
+  equal(tostring(lt.profile(g)(x)):find("while_loop", 1, true), nil) -- unrolled
+  for _, n in ipairs {5, 0, 9, 200, 1, 7} do
+    steps = n
+    truthy(g(x):equal(f(x)), n)
+  end
+  equal(lt._report(g).graph_count, 2)
+  truthy(tostring(lt.profile(g)(x)):find("while_loop", 1, true))
 end)
 
 h.finish()

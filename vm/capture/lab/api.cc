@@ -547,12 +547,13 @@ const ApiRow kApi[] = {
     {"auto", api_auto},
 };
 
-const ApiRow kNative[] = {{"control_possible", api_beside_trace}, {"control_open", api_of_a_trace},
-                          {"control_close", api_of_a_trace},      {"control_refuse", api_of_a_trace},
-                          {"control_cond", api_of_a_trace},       {"control_while", api_of_a_trace},
-                          {"control_scan", api_of_a_trace},       {"control_branch_reads", api_of_a_trace},
-                          {"control_loop_reads", api_of_a_trace}, {"note_plain_checkpoint", api_of_a_trace},
-                          {"break_rows", api_break_rows},         {"is_captured", api_beside_trace}};
+const ApiRow kNative[] = {{"control_possible", api_beside_trace},    {"control_open", api_of_a_trace},
+                          {"control_close", api_of_a_trace},         {"control_refuse", api_of_a_trace},
+                          {"control_cond", api_of_a_trace},          {"control_while", api_of_a_trace},
+                          {"control_scan", api_of_a_trace},          {"control_branch_reads", api_of_a_trace},
+                          {"control_loop_reads", api_of_a_trace},    {"control_place_of", api_of_a_trace},
+                          {"note_plain_checkpoint", api_of_a_trace}, {"break_rows", api_break_rows},
+                          {"is_captured", api_beside_trace}};
 
 int api_entry(lua_State* L) {
   auto* row = static_cast<const ApiRow*>(lua_touserdata(L, lua_upvalueindex(1)));

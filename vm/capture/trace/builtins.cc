@@ -457,6 +457,7 @@ const Builtin kRows[] = {
     {"lutra._native.control_open", run_control_open},
     {"lutra._native.control_close", run_control_close},
     {"lutra._native.control_refuse", run_control_refuse},
+    {"lutra._native.control_place_of", run_control_place_of},
     {"lutra._native.control_cond", run_control_cond},
     {"lutra._native.control_while", run_control_while},
     {"lutra._native.control_scan", run_control_scan},

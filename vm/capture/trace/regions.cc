@@ -2,12 +2,15 @@
 #include "vm/capture/trace/regions.h"
 
 #include <algorithm>
+#include <cmath>
+#include <lua.hpp>
 
 #include "ops/core/tensor_type.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/tape.h"
+#include "vm/capture/trace/state.h"
 #include "vm/capture/trace/tensor_lists.h"
 
 namespace lutra {
@@ -52,9 +55,10 @@ void refuse_control(Trace& t, const ControlPlace& place, const std::string& why)
   throw Restart();
 }
 
-Region::Region(Trace& trace, const ControlPlace& place)
+Region::Region(Trace& trace, const ControlPlace& place, bool tests)
     : place(place),
       trace_(trace),
+      tests_(tests),
       first_table_(trace.fresh_tables),
       first_cell_(trace.cells.size()),
       grad_mode_(grad_enabled()) {}
@@ -91,13 +95,20 @@ Tensor Region::number(const Scalar& s, DType type, Device device) {
   return inside(known);
 }
 
+bool Region::is_bound(const Scalar& s) const {
+  constexpr double kMostSteps = 128;  // that are unrolled
+  const double n = s.to_double();
+  return tests_ && n == std::floor(n) && std::abs(n) <= kMostSteps && trace_.may_be_pinned(s.expr);
+}
+
 // What the tape keeps of a call is of the function, too: its tensors and constants.
 void Region::enter(OpId op, Args& args) {
   for (size_t i = 0; i < 2 && args.size() >= 2; i++) {
     const Value& other = args[1 - i];
     if (!args[i].is<Scalar>() || !args[i].as<Scalar>().expr || !other.is<Tensor>()) continue;
     const Tensor& t = other.as<Tensor>();
-    if (takes_tensor_for_number(op, t)) args[i] = number(args[i].as<Scalar>(), t->dtype, t->device());
+    const Scalar& s = args[i].as<Scalar>();
+    if (takes_tensor_for_number(op, t) && !is_bound(s)) args[i] = number(s, t->dtype, t->device());
   }
   each_argument_tensor(args, [this](size_t, Tensor& t) { t = inside(t); });
   for (Value& v : args) {
@@ -178,16 +189,16 @@ RecordedFunction& function(Trace& t, const Vars& args, size_t i) {
   return t.functions.at(size_t(t.constant(arg(t, args, i))));
 }
 
-// What call() gives, as a list. A call that the op refuses is ordinary Lua.
+// What call() gives, as a list. A call that the op refuses is ordinary Lua. sides: behind what it says.
 template <class F>
-Vars results_of(Trace& t, const F& call) {
+Vars results_of(Trace& t, const F& call, const std::string& sides = "") {
   set_location(t, t.recorder);
   t.effect = true;
   try {
     return {list_of(t, call())};
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    refuse_control(t, control_place(t), e.what());
+    refuse_control(t, control_place(t), e.what() + sides);
   }
 }
 
@@ -211,11 +222,11 @@ Vars run_control_possible(Trace& t, Var*, const Vars& args) {
   return {t.boolean(!casts && !short_one && !t.decisions.plain_control.count(control_place(t)))};
 }
 
-// Parameters for values like those of the list.
+// Parameters for values like those of the list. A second argument that is true: of the test of a loop.
 Vars run_control_open(Trace& t, Var*, const Vars& args) {
   const std::vector<Tensor> likes = tensors(t, args, 0);
   const std::vector<bool> known = std::exchange(t.carries_gradients, {});
-  t.regions.push_back(std::make_unique<Region>(t, control_place(t)));
+  t.regions.push_back(std::make_unique<Region>(t, control_place(t), t.truthy(arg(t, args, 1))));
   std::vector<Tensor> parameters;
   for (size_t i = 0; i < likes.size(); i++) {
     const bool requires_grad = likes[i]->requires_grad || (i < known.size() && known[i]);
@@ -251,10 +262,25 @@ Vars run_control_refuse(Trace& t, Var*, const Vars& args) {
   refuse_control(t, control_place(t), t.text(arg(t, args, 0)));
 }
 
+// "model.lua:12": where a function is written.
+Vars run_control_place_of(Trace& t, Var*, const Vars& args) {
+  Var* f = arg(t, args, 0);
+  const LuaCode* code = nullptr;
+  if (f->kind == VarKind::kClosure) code = f->closure->code;
+  if (f->kind == VarKind::kFunction) {
+    t.push_pin(f->pin);
+    code = code_of(t.state, t.L, -1);
+    lua_pop(t.L, 1);
+  }
+  return {t.string(code ? str(code->file, ":", code->proto().first_line) : "no function of Lua's")};
+}
+
 Vars run_control_cond(Trace& t, Var*, const Vars& args) {
   const Tensor pred = here(t, arg(t, args, 0)->tensor);
   const RecordedFunction &f = function(t, args, 1), &g = function(t, args, 2);
-  return results_of(t, [&] { return call_cond(pred, f, g, refusal(t)); });
+  const std::string sides = str("; ", t.text(arg(t, args, 3)), ", ", t.text(arg(t, args, 4)));
+  return results_of(
+      t, [&] { return call_cond(pred, f, g, refusal(t)); }, sides);
 }
 
 Vars run_control_while(Trace& t, Var*, const Vars& args) {

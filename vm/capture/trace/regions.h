@@ -3,7 +3,8 @@
 //
 // Invariants:
 // 1. A function has fixed sizes: symbols that it reads are pinned, but for numbers that tensors are reckoned with. Such
-//    a number is read as a tensor of no dimensions.
+//    a number is read as a tensor of no dimensions. A number that may bound the steps of a loop is pinned, too, until
+//    it varies: the steps of a short loop are known then, and unrolled.
 // 2. It is recorded under the tape, on parameters that require grad as what they stand for does. So it has its own
 //    history, which leads to its parameters.
 // 3. What a function cannot be (it writes, draws, ends the graph) makes the trace begin again, with the control flow at
@@ -22,7 +23,8 @@ namespace lutra {
 
 class Region final : public Mode {
  public:
-  Region(Trace& trace, const ControlPlace& place);
+  // tests: it tells whether a loop goes on.
+  Region(Trace& trace, const ControlPlace& place, bool tests);
 
   void enter(OpId op, Args& args) override;
   Results call(OpId op, Args& args) override;
@@ -45,7 +47,9 @@ class Region final : public Mode {
 
  private:
   Tensor number(const Scalar& s, DType type, Device device);
+  bool is_bound(const Scalar& s) const;
   Trace& trace_;
+  const bool tests_;
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   GraphRecorder recorder_{*graph_};
   std::unordered_set<const TensorImpl*> own_;
@@ -72,6 +76,7 @@ Vars run_control_possible(Trace& t, Var* self, const Vars& args);
 Vars run_control_open(Trace& t, Var* self, const Vars& args);
 Vars run_control_close(Trace& t, Var* self, const Vars& args);
 Vars run_control_refuse(Trace& t, Var* self, const Vars& args);
+Vars run_control_place_of(Trace& t, Var* self, const Vars& args);
 Vars run_control_cond(Trace& t, Var* self, const Vars& args);
 Vars run_control_while(Trace& t, Var* self, const Vars& args);
 Vars run_control_branch_reads(Trace& t, Var* self, const Vars& args);

@@ -137,6 +137,8 @@ class Trace {
   Scalar symbolic(Var* number);  // keeps it symbolic where it can be
   // A number or string that earlier misses were about, with so many values.
   bool has_varied(Var* v, int values = 1);
+  // Whether all that an expression is made of may be a constant: numbers that no miss was about, no sizes.
+  bool may_be_pinned(int32_t expr) const;
   void stop_if_unsteady(const Source& value);
   const std::string& text(Var* string);         // specialises
   const std::string& pinned_text(Var* string);  // likewise, for a branch: there are no more values than ways

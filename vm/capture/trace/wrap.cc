@@ -373,6 +373,12 @@ bool Trace::has_varied(Var* v, int values) {
   return found;
 }
 
+bool Trace::may_be_pinned(int32_t expr) const {
+  bool may = true;
+  each_leaf(expr, [&](const Source* s, int dim) { may = may && s && dim < 0 && !is_dynamic_number(*s); });
+  return may;
+}
+
 void Trace::stop_if_unsteady(const Source& s) {
   constexpr int kUnsteady = 3;
   if (ended || options.fullgraph || values_of(s.text) < kUnsteady) return;
