@@ -342,7 +342,10 @@ struct TracedFunction::Assembly {
       take_all();
       run();
     }
-    if (graph->outputs.empty()) return std::move(out);
+    if (graph->outputs.empty()) {  // it is given nothing, then
+      out.arguments.clear(), out.carried = out.slices = 0;
+      return std::move(out);
+    }
     prune();
     graph->renumber();
     // All of a backward is differentiated, where it is; a gradient may go through as it came.

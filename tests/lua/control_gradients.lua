@@ -357,4 +357,16 @@ test("eager code knows which gradients there are beyond the limit of recompiles"
   lt.config.recompile_limit = limit
 end)
 
+test("a branch whose own gradient is of a result that is not differentiated", function()
+  local a = lt.randn({4, 4}, {requires_grad = true})
+  for _, sign in ipairs {1, -1} do
+    check(1, function(sign)
+      local c = a:detach() + 1
+      local _, y = lt.cond(sign:gt(0), function(c, a) return c, a * 2 end,
+        function(c) return c:matmul(w), c:relu() end, c, a)
+      return y:sum() + w:sum()
+    end, {a, w}, lt.tensor(sign))
+  end
+end)
+
 h.finish()
