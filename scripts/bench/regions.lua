@@ -68,10 +68,11 @@ do
   end))
 end
 
--- Steps that a constant tells, and steps that only the data tell.
-local most = lt.tensor(6)
+-- Steps that a constant tells, or a number of an outer variable, and steps that only the data tell.
+local steps, most = 6, lt.tensor(6)
 for name, goes_on in pairs {
-  newton = function(i) return i:lt(6) end, newton_data = function(i) return i:lt(most) end,
+  newton = function(i) return i:lt(6) end, newton_number = function(i) return i:lt(steps) end,
+  newton_data = function(i) return i:lt(most) end,
 } do
   lt.manual_seed(0)
   local a = (lt.rand({256, 256}) + 1):requires_grad_()
