@@ -76,6 +76,9 @@ bool converts(const Scalar& s, DType dtype) {
   const double least = info(dtype).least, most = info(dtype).most;
   if (most == HUGE_VAL || s.kind == Scalar::kBool) return true;
   if (dtype == DType::kInt64 && s.kind == Scalar::kInt) return true;
+  // Whole numbers below zero wrap around, fractions do not.
+  const bool wraps = least < 0 && dtype == DType::kUInt8;
+  if (wraps && s.kind == Scalar::kNumber && scalar_ask(SymCmp::kLt, s, 0.0) && !s.is_whole()) return false;
   if (!s.expr) {
     const double v = s.to_double();
     if (v >= least && v <= most) return true;

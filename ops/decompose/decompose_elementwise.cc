@@ -225,7 +225,12 @@ Results decompose_hardtanh(const Args& args) {
     fail("hardtanh: min_val ", to_string(args[1].as<Scalar>()), " is greater than max_val ",
          to_string(args[2].as<Scalar>()));
   }
-  return {to_dtype(op1(OpId::clamp, {args[0], args[1], args[2]}), args[0].tensor()->dtype)};
+  const DType type = args[0].tensor()->dtype;
+  const bool is_unsigned = is_int(type) && info(type).least >= -info(type).most;
+  if (is_unsigned && scalar_ask(SymCmp::kLt, args[1].as<Scalar>(), Scalar(0.0))) {
+    fail("hardtanh: min_val must not be negative for ", name(type), ", got ", to_string(args[1].as<Scalar>()));
+  }
+  return {to_dtype(op1(OpId::clamp, {args[0], args[1], args[2]}), type)};
 }
 Results decompose_relu6(const Args& args) { return call_op(OpId::hardtanh, {args[0], Scalar(0.0), Scalar(6.0)}); }
 Results decompose_hardswish(const Args& args) {

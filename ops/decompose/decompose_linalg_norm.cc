@@ -24,7 +24,8 @@ MatrixDims matrix_dims(OpId op, const Tensor& t, const Value& dim) {
   return m;
 }
 
-// Order 1 is the largest column sum, infinity the largest row sum; negative orders the smallest.
+// Order 1 is the largest column sum, infinity the largest row sum; negative orders the smallest. The
+// largest of none is 0.
 Results matrix_norm_of(OpId op, const Args& a) {
   Tensor t = a[0].tensor();
   const MatrixDims m = matrix_dims(op, t, a[2]);
@@ -35,7 +36,7 @@ Results matrix_norm_of(OpId op, const Args& a) {
   if (!a[4].is_none()) t = to_dtype(t, a[4].as<DType>());
   const bool by_columns = std::fabs(ord) == 1;
   const int64_t first = by_columns ? m.rows : m.columns, second = by_columns ? m.columns : m.rows;
-  if (t->sizes[size_t(first)] != 0 && t->sizes[size_t(second)] == 0) {
+  if (ord > 0 && t->sizes[size_t(second)] == 0) {
     Sizes sizes;
     for (int64_t d = 0; d < t->dim(); d++) {
       const bool reduced = d == first || d == second;

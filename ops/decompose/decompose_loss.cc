@@ -226,7 +226,8 @@ Results decompose_multi_margin_loss(const Args& args) {
          to_string(x->sizes));
   }
   Tensor index = unsqueeze(target, int_arg(1)), own = gather(x, int_arg(1), index);
-  Tensor z = at_least(add(x - own, args[3]), 0);
+  const Tensor beyond = add(x - own, args[3]);
+  Tensor z = where(gt(beyond, Scalar(0.0)), beyond, Scalar(0.0));  // a NaN counts nothing
   if (p == 2) z = z * z;
   if (!args[4].is_none()) z = z * unsqueeze(index_select(args[4], int_arg(0), target), int_arg(1));
   Tensor classes = op1(OpId::arange, {int_arg(0), Scalar::of_sym(x->sizes[1]), int_arg(1), DType::kInt64, x->device()});
@@ -349,21 +350,22 @@ Results decompose_multilabel_soft_margin_loss(const Args& args) {
 Results decompose_multilabel_margin_loss(const Args& args) {
   const Tensor given = args[0].tensor(), classes = args[1].tensor();
   check_reduction(OpId::multilabel_margin_loss, text(args[2]));
-  if (given->dim() > 2 || given->dim() == 0 || !same_sizes(given->sizes, classes->sizes)) {
-    fail("multilabel_margin_loss: expects input and target of one shape of 1 or 2 dimensions, got ",
+  if (given->dim() > 2 || !same_sizes(given->sizes, classes->sizes)) {
+    fail("multilabel_margin_loss: expects input and target of one shape of at most 2 dimensions, got ",
          to_string(given->sizes), " and ", to_string(classes->sizes));
   }
   if (!is_index(classes->dtype)) {
     fail("multilabel_margin_loss: target must be int64 or int32, got ", name(classes->dtype));
   }
-  const bool one = given->dim() == 1;
-  const Tensor x = one ? unsqueeze(given, vdim(0)) : given, target = one ? unsqueeze(classes, vdim(0)) : classes;
+  const bool one = given->dim() < 2;
+  const Sizes row = {1, given->numel()};
+  const Tensor x = one ? reshape(given, row) : given, target = one ? reshape(classes, row) : classes;
   const Tensor counts = op1(OpId::cumprod, {to_dtype(ge(target, vdim(0)), DType::kInt64), vdim(1)});
   const Tensor wanted = to_dtype(counts, x->dtype), at = mul(target, counts);
   const Tensor is_target = scatter_add(zeros_like(x), vdim(1), at, wanted);
-  const Tensor other = to_dtype(eq(is_target, vnum(0)), x->dtype);
   const Tensor apart = 1.0 - (unsqueeze(gather(x, vdim(1), at), vdim(2)) - unsqueeze(x, vdim(1)));
-  const Tensor each = relu(apart) * unsqueeze(wanted, vdim(2)) * unsqueeze(other, vdim(1));
+  const Tensor pairs = logical_and(unsqueeze(ne(counts, vnum(0)), vdim(2)), unsqueeze(eq(is_target, vnum(0)), vdim(1)));
+  const Tensor each = where(logical_and(pairs, gt(apart, vnum(0))), apart, vnum(0));  // a NaN counts nothing
   const Tensor loss = div(sum(each, {1, 2}, false), vint(x->sizes[1]));
   return {reduced(one ? reshape(loss, {}) : loss, text(args[2]))};
 }

@@ -487,8 +487,12 @@ Results gradients(const Args& a, std::optional<size_t> steps, F slope_of) {
   if (steps && *steps != dims.size()) {
     fail("gradient: expected spacing of ", dims.size(), " dimensions, got ", *steps);
   }
+  std::vector<bool> done(t->sizes.size());
   for (size_t i = 0; i < dims.size(); i++) {
-    out.push_back(slope_of(t, wrap_dim(OpId::gradient, dims[i].guard(), t->sizes.size()), i, order));
+    const int64_t d = wrap_dim(OpId::gradient, dims[i].guard(), t->sizes.size());
+    if (d < t->dim() && done[size_t(d)]) fail("gradient: dim ", d, " appears twice in dim");
+    if (d < t->dim()) done[size_t(d)] = true;
+    out.push_back(slope_of(t, d, i, order));
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/order.h"
 #include "ops/extern/cpu/strided.h"
+#include "ops/extern/search_type.h"
 
 namespace lutra {
 namespace {
@@ -119,7 +120,8 @@ void search_all(const ExternCall& call, const ExternView& sorted, const ExternVi
 void run_searchsorted(const ExternCall& call) {
   const bool right = call.ints[1] != 0 || call.strings[0] == "right";
   const bool number = call.in.size() == 2;  // boundaries and sorter
-  const DType type = number ? call.in[0].dtype : promote_types(call.in[0].dtype, call.in[1].dtype);
+  const DType own = call.in[0].dtype;
+  const DType type = number ? number_search_type(own, call.scalars[0]) : promote_types(own, call.in[1].dtype);
   const Converted sorted(call.in[0], type), input(number ? ExternView() : call.in[1], type);
   with_element_type(type, [&]<class T>() {
     const T value = number ? element_of<T>(call.scalars[0]) : T();

@@ -5,6 +5,7 @@
 
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/cuda/sort.h"
+#include "ops/extern/search_type.h"
 
 namespace lutra::cuda {
 namespace {
@@ -143,7 +144,7 @@ void run_searchsorted(const ExternCall& call) {
   const ExternView &sorted = call.in[0], &input = number ? ExternView() : call.in[1], &sorter = call.in.back();
   const ExternView& out = call.out[0];
   const DType from = number ? sorted.dtype : input.dtype;
-  const DType type = number ? sorted.dtype : promote_types(sorted.dtype, from);
+  const DType type = number ? number_search_type(sorted.dtype, call.scalars[0]) : promote_types(sorted.dtype, from);
   const int64_t n = sorted.sizes[sorted.dim - 1], total = out.numel();
   const KernelId search{kSearch, "search", {sorted.dtype, from, type, out.dtype}};
   const double value = number ? call.scalars[0] : 0.0;

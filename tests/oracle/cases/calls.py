@@ -9,6 +9,20 @@ def cases(case, error, t):
         for inplace in (True, False):
             case(f"{name} {inplace}", [t.f(3, 4)], f"F.{name}(a, {options}{inplace})", variants=[])
         case(f"{name} writes", [t.f(3, 4)], f"F.{name}(a, {options}True) + a", variants=[])
+    error("full of a fraction below zero as bytes", [], "torch.full((2,), -1.5, dtype=torch.uint8)")
+    error("hardtanh of bytes", [t.i(3, 3, dtype=torch.uint8)], "F.hardtanh(a)")
+    error("gradient along a dim twice", [t.f(3, 3)], "torch.gradient(a, dim=(0, -2))", "lt.gradient(a, {dim = {0, -2}})")
+    case("bucketize a fraction among integers", [t.t([1, 2, 3])], "torch.bucketize(2.5, a)", variants=[])
+    case("bucketize infinity among integers", [t.t([1, 2, 3])], "torch.bucketize(inf, a, right=True)", variants=[])
+    case("searchsorted of a byte beyond", [t.t([1, 2, 3], dtype=torch.uint8)], "torch.searchsorted(a, 300)", variants=[])
+    for shape in ((0, 0), (0, 3), (3, 0)):
+        for ord in ("1", "inf"):
+            case(f"norm of a matrix of {shape} {ord}", [torch.ones(shape)], f"torch.linalg.norm(a, {ord})", variants=[])
+    error("least column of no matrix", [torch.ones(3, 0)], "torch.linalg.norm(a, -1)", op="linalg_norm")
+    case("multilabel_margin_loss of a number", [torch.tensor(0.5), torch.tensor(0)], "F.multilabel_margin_loss(a, b)", variants=[])
+    nans = torch.tensor([[float("nan"), 0.5, 1.0], [0.1, 2.0, float("nan")]])
+    case("multilabel_margin_loss of NaN", [nans, torch.tensor([[1, -1, 0], [0, 1, -1]])], "F.multilabel_margin_loss(a, b, reduction='none')", variants=[])
+    case("multi_margin_loss of NaN", [nans, torch.tensor([1, 0])], "F.multi_margin_loss(a, b, reduction='none')", variants=[])
     error("celu alpha", [t.f(3)], "F.celu(a, 0.)")
     error("hardtanh bounds", [t.f(3)], "F.hardtanh(a, 1., -1.)")
     error("add with a boolean alpha", [t.f(3), t.f(3)], "torch.add(a, b, alpha=True)")
